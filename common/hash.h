@@ -1,0 +1,31 @@
+// Hashes of bytes: 64 bits to compare, 128 bits (xxh3-128, canonical hex) to name a model's weights.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace pando {
+
+uint64_t Hash64(std::span<const std::byte> bytes, uint64_t seed = 0);
+inline uint64_t Hash64(std::string_view text, uint64_t seed = 0) {
+  return Hash64(std::as_bytes(std::span(text)), seed);
+}
+
+// xxh3-128 of a stream of bytes.
+class Hash128 {
+ public:
+  Hash128();
+  ~Hash128();
+  void Update(std::span<const std::byte> bytes);
+  std::string Hex() const;  // 32 hex digits, canonical (big-endian) order
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace pando

@@ -1,0 +1,37 @@
+// Identifiers as types, so that swapped arguments do not compile. Used everywhere.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+
+namespace pando {
+
+template <class Tag, class Rep>
+class StrongId {
+ public:
+  using rep = Rep;
+  constexpr StrongId() = default;
+  constexpr explicit StrongId(Rep value) : value_(value) {}
+  constexpr Rep value() const { return value_; }
+  constexpr auto operator<=>(const StrongId&) const = default;
+
+ private:
+  Rep value_ = 0;
+};
+
+using ShardId = StrongId<struct ShardTag, uint32_t>;
+using NodeId = StrongId<struct NodeTag, uint32_t>;  // given by the scheduler; 0 is the scheduler
+using Incarnation = StrongId<struct IncarnationTag, uint64_t>;  // random, one per process life
+using JobId = StrongId<struct JobTag, uint64_t>;
+using MicroBatch = StrongId<struct MicroBatchTag, uint32_t>;  // index within its step
+using TreeNode = StrongId<struct TreeNodeTag, uint32_t>;      // see tree.h
+using Step = StrongId<struct StepTag, uint64_t>;
+using Version = StrongId<struct VersionTag, uint64_t>;
+
+// Step t reads version t and makes version t + 1.
+constexpr Version VersionReadBy(Step step) { return Version(step.value()); }
+constexpr Version VersionMadeBy(Step step) { return Version(step.value() + 1); }
+constexpr Step StepReading(Version version) { return Step(version.value()); }
+constexpr Step NextStep(Step step) { return Step(step.value() + 1); }
+
+}  // namespace pando

@@ -1,0 +1,33 @@
+// Philox4x32-10, a counter-based random generator: random access, no state to keep or to ship, the
+// same numbers on every backend (P37).
+// Source: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+namespace pando {
+
+using PhiloxKey = std::array<uint32_t, 2>;
+using PhiloxBlock = std::array<uint32_t, 4>;  // also the 128-bit counter, low word first
+
+PhiloxBlock Philox4x32(PhiloxBlock counter, PhiloxKey key);
+
+// What a random number is for. Part of the key, so that no two uses share numbers.
+enum class RandomPurpose : uint32_t { kInit, kDropout, kAugment, kShuffle, kSynthetic };
+
+// The key of (seed, purpose, stable name): the name of a layer or tensor, empty where there is none.
+PhiloxKey MakePhiloxKey(uint64_t seed, RandomPurpose purpose, std::string_view name = {});
+
+// Uniform in [0, 1) with 24 bits, exact in a float.
+inline float UniformFloat(uint32_t bits) {
+  return static_cast<float>(bits >> 8) * (1.0f / 16777216.0f);
+}
+
+// The i-th of the eight 16-bit uniforms of one block (P37): what dropout compares with its threshold.
+inline uint32_t Uniform16(const PhiloxBlock& block, unsigned i) {
+  return block[i / 2] >> (16 * (i % 2)) & 0xffff;
+}
+
+}  // namespace pando

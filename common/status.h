@@ -1,0 +1,70 @@
+// Status and Result<T>: failures that a caller is expected to handle, as values.
+// A message names what failed, where, what was expected and, for users, what to do next.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "common/check.h"
+
+namespace pando {
+
+enum class StatusCode {
+  kOk,
+  kInvalidArgument,  // a flag, key or value that cannot work
+  kCorrupt,          // bytes that are not what they claim to be
+  kNotFound,
+  kAlreadyExists,
+  kUnavailable,  // nobody answered, or a resource is taken
+  kInterrupted,  // asked to stop
+  kInternal,
+};
+
+class [[nodiscard]] Status {
+ public:
+  Status() = default;
+  Status(StatusCode code, std::string message) : code_(code), message_(std::move(message)) {
+    PANDO_CHECK(code != StatusCode::kOk);
+  }
+  bool ok() const { return code_ == StatusCode::kOk; }
+  StatusCode code() const { return code_; }
+  const std::string& message() const { return message_; }
+
+ private:
+  StatusCode code_ = StatusCode::kOk;
+  std::string message_;
+};
+
+inline Status InvalidArgument(std::string m) { return {StatusCode::kInvalidArgument, std::move(m)}; }
+inline Status Corrupt(std::string m) { return {StatusCode::kCorrupt, std::move(m)}; }
+inline Status NotFound(std::string m) { return {StatusCode::kNotFound, std::move(m)}; }
+inline Status AlreadyExists(std::string m) { return {StatusCode::kAlreadyExists, std::move(m)}; }
+inline Status Unavailable(std::string m) { return {StatusCode::kUnavailable, std::move(m)}; }
+inline Status Interrupted(std::string m) { return {StatusCode::kInterrupted, std::move(m)}; }
+inline Status Internal(std::string m) { return {StatusCode::kInternal, std::move(m)}; }
+
+template <class T>
+class [[nodiscard]] Result {
+ public:
+  Result(T value) : value_(std::move(value)) {}  // NOLINT: implicit, so that `return value;` works
+  Result(Status status) : status_(std::move(status)) { PANDO_CHECK(!status_.ok()); }  // NOLINT
+  bool ok() const { return status_.ok(); }
+  const Status& status() const { return status_; }
+  // REQUIRES: ok().
+  T& operator*() & { return Checked(); }
+  const T& operator*() const& { return const_cast<Result*>(this)->Checked(); }
+  T&& operator*() && { return std::move(Checked()); }
+  T* operator->() { return &Checked(); }
+  const T* operator->() const { return &const_cast<Result*>(this)->Checked(); }
+
+ private:
+  T& Checked() {
+    PANDO_CHECK(value_.has_value());
+    return *value_;
+  }
+  Status status_;
+  std::optional<T> value_;
+};
+
+}  // namespace pando

@@ -1,0 +1,87 @@
+// TensorSpec and TensorLayout: the model's tensors and where each lies in the flat parameter vector.
+// Models make the specs; servers, workers and the exporter read them. Parameters lie in PyTorch's
+// layouts (convolution [out, in, kh, kw], linear [out, in]); a backend that wants another permutes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/ids.h"
+
+namespace pando {
+
+enum class TensorKind : uint8_t {
+  kParameter,  // updated by the optimizer from its gradient
+  kStatistic,  // batch-norm running statistic: "gradient" = batch statistic, moving average
+  kMetric,     // loss and counts of the step: version t + 1 holds the mean over step t's samples
+};
+
+// How version 0 of a tensor is made (tensor_init.h), from (seed, tensor name) alone.
+enum class InitKind : uint8_t { kZero, kOne, kUniform };
+
+struct TensorSpec {
+  std::string name;              // PyTorch's: "conv1.weight"
+  std::vector<uint64_t> shape;   // PyTorch's
+  TensorKind kind = TensorKind::kParameter;
+  InitKind init = InitKind::kZero;
+  float init_bound = 0.0f;       // kUniform: drawn from [-init_bound, init_bound)
+  uint64_t size() const;         // elements
+};
+
+// The metric tensor that every model ends with, and the meaning of its floats. Leaves push sums over
+// samples; the root divides by the sample count, so a version holds means (P2).
+inline constexpr const char* kMetricTensorName = "pando.metrics";
+enum MetricSlot : size_t { kMetricLoss, kMetricCorrect, kMetricSlotCount };
+TensorSpec MetricTensorSpec();
+
+// Tensors in model order, each starting on a 64-byte line; the padding between them stays zero.
+class TensorLayout {
+ public:
+  static constexpr size_t kAlignFloats = 16;
+  TensorLayout() = default;
+  explicit TensorLayout(std::vector<TensorSpec> specs);
+
+  const std::vector<TensorSpec>& specs() const { return specs_; }
+  size_t tensor_count() const { return specs_.size(); }
+  // First float of tensor i; offset(tensor_count()) is the end.
+  size_t offset(size_t i) const { return offsets_[i]; }
+  size_t float_count() const { return offsets_.back(); }
+  uint64_t parameter_count() const;  // elements of kParameter tensors, without padding
+  // Index of the tensor so named; tensor_count() if there is none.
+  size_t Find(const std::string& name) const;
+
+ private:
+  std::vector<TensorSpec> specs_;
+  std::vector<size_t> offsets_{0};
+};
+
+struct ShardRange {  // [first, last), floats of the flat vector; first is a multiple of kAlignFloats
+  size_t first = 0;
+  size_t last = 0;
+  size_t size() const { return last - first; }
+};
+
+// Cuts the flat vector into shards (P5): a function of the job's identity alone. Small tensors share
+// a shard, tensors larger than the target are cut into equal pieces.
+class ShardPlan {
+ public:
+  explicit ShardPlan(const TensorLayout& layout);
+  static size_t TargetBytes(size_t model_bytes);  // clamp(model bytes / 64, 4 KiB, 4 MiB)
+
+  uint32_t shard_count() const { return static_cast<uint32_t>(ranges_.size()); }
+  const ShardRange& range(ShardId shard) const { return ranges_[shard.value()]; }
+  const std::vector<ShardRange>& ranges() const { return ranges_; }
+  // The shards that hold floats [first, last): a contiguous run of ids, [first, last).
+  struct Run {
+    uint32_t first = 0;
+    uint32_t last = 0;
+  };
+  Run Covering(size_t first_float, size_t last_float) const;
+
+ private:
+  std::vector<ShardRange> ranges_;
+};
+
+}  // namespace pando

@@ -1,0 +1,270 @@
+// The messages between scheduler, server lanes and workers, as plain structs. The protocol cores see
+// only these; proto/codec turns them into frames and back. A payload is a Blob: over the gradient
+// buffer itself when it leaves, inside the received frame when it arrives, never a copy.
+// Rules (P...) and invariants (I...) are in docs/protocol.md.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "common/blob.h"
+#include "common/ids.h"
+
+namespace pando {
+
+enum class Role : uint8_t { kScheduler, kServer, kWorker, kClient };
+
+// One addressable party of the protocol: a process life (node + incarnation) and, in a server, the lane.
+// A node that has not been welcomed yet has id kUnknownNode.
+inline constexpr NodeId kSchedulerNode{0};
+inline constexpr NodeId kUnknownNode{UINT32_MAX};
+struct PeerId {
+  NodeId node = kUnknownNode;
+  Incarnation incarnation;  // 0 as a receiver: whoever lives there (only for Register and clients)
+  uint16_t lane = 0;
+  auto operator<=>(const PeerId&) const = default;
+};
+
+struct ViewId {
+  uint64_t term = 0;    // one more with each life of the scheduler
+  uint64_t number = 0;  // within the term; 0 is "no view yet"
+  auto operator<=>(const ViewId&) const = default;
+};
+
+// ---- membership and views: node <-> scheduler ---------------------------------------------------
+
+// Node -> scheduler, repeated until Welcome or Refused.
+struct Register {
+  Role role = Role::kWorker;
+  std::string host;
+  uint32_t process_id = 0;
+  std::vector<std::string> lane_endpoints;  // a server's, by lane: "tcp://10.0.0.3:41213"
+};
+
+// Scheduler -> node. Repeats of Register get the same answer.
+struct Welcome {
+  NodeId node;           // id given to this incarnation
+  uint32_t rank = 0;     // index among its role, 0..: for names in logs
+  std::string job_toml;  // the resolved job file
+};
+
+struct Refused {
+  std::string reason;  // for people: what does not fit and what to do
+};
+
+// Node -> scheduler, repeated until it appears in a view: it has loaded what the job needs.
+struct Ready {
+  std::string kind;               // backend, instruction set, library versions (P40)
+  uint64_t probe_hash = 0;        // worker: gradient hash of a probe micro-batch (P40)
+  uint64_t data_fingerprint = 0;  // worker: of its data set (P38)
+};
+
+enum class Activity : uint8_t { kStarting, kIdle, kComputing, kWaitingForParameters, kEvaluating, kServing, kLeaving };
+
+// Node -> scheduler, from a thread of its own, every heartbeat_ms.
+struct Heartbeat {
+  Activity activity = Activity::kStarting;
+  Step step;             // the step it works on
+  PeerId waiting_for;    // kWaitingForParameters: the lane that owes parameters
+  uint64_t waiting_ms = 0;
+};
+struct HeartbeatAck {};
+
+struct NodeInfo {
+  NodeId node;
+  Incarnation incarnation;
+  Role role = Role::kWorker;
+  uint32_t rank = 0;
+  std::string host;
+  std::vector<std::string> lane_endpoints;
+};
+
+struct ShardPlacement {  // of the shard with this index
+  PeerId primary;
+  std::vector<PeerId> in_sync_backups;
+  std::vector<PeerId> syncing_backups;
+};
+
+struct MicroBatchOwner {  // of the micro-batch with this index
+  NodeId worker;
+  Step first_step;           // P18: the owner computes from here on
+  NodeId previous = kUnknownNode;  // who computes before first_step, if that is above the lowest incomplete step
+};
+
+// P17. Membership, placement and assignment, all at once.
+struct View {
+  ViewId id;
+  uint32_t generation = 0;
+  std::vector<NodeInfo> nodes;
+  std::vector<ShardPlacement> shards;
+  std::vector<MicroBatchOwner> owners;
+};
+
+// Scheduler -> node, repeated until acknowledged.
+struct ViewUpdate {
+  View view;
+};
+struct ViewAck {
+  ViewId id;
+};
+
+// ---- the step: worker <-> server lane ----------------------------------------------------------
+
+// Worker -> primary's lane (P6). Asks for version step + 1 of each shard as well.
+struct PushItem {
+  ShardId shard;
+  Step step;
+  TreeNode node;  // canonical
+  Blob payload;   // the shard's floats: a sum over the node's samples, unscaled
+};
+struct Push {
+  std::vector<PushItem> items;
+};
+
+// Worker or collector -> lane: exactly this version of each shard (I4), for a start or an evaluation.
+struct PullItem {
+  ShardId shard;
+  Version version;
+};
+struct Pull {
+  std::vector<PullItem> items;
+};
+
+// Lane -> worker: committed versions, whole.
+struct ParamsItem {
+  ShardId shard;
+  Version version;
+  Blob payload;
+};
+struct Params {
+  std::vector<ParamsItem> items;
+};
+
+// Lane -> worker: what is said of a shard when there is no version to send (P10).
+enum class PushOutcome : uint8_t {
+  kPending,     // the push is held; Params follows unasked, once
+  kBehind,      // the version asked for is gone; `current` is the committed one
+  kNotPrimary,  // this lane is not the shard's primary in its view
+};
+struct PushReplyItem {
+  ShardId shard;
+  Version version;  // asked for
+  PushOutcome outcome = PushOutcome::kPending;
+  Version current;  // kBehind
+};
+struct PushReply {
+  std::vector<PushReplyItem> items;
+};
+
+// Worker -> every primary's lane on each new view (P17); repeated until answered.
+struct Question {
+  ViewId view;  // the worker's; an answer that names another is dropped
+};
+struct AnswerItem {
+  ShardId shard;
+  Version version;              // committed
+  std::vector<TreeNode> nodes;  // held of the step that reads it
+};
+struct Answer {
+  ViewId view;                  // copied from the question
+  std::vector<AnswerItem> items;  // every shard whose primary this lane is
+};
+
+// ---- scalars and progress: lane <-> scheduler ----------------------------------------------------
+
+// What the optimizer needs at one step and only the scheduler computes (P36).
+struct StepScalars {
+  float lr = 0;
+  float momentum = 0;             // SGD's momentum or Adam's beta1, where the schedule cycles it
+  float bias_correction1 = 1;     // Adam: 1 − beta1^(t+1)
+  float bias_correction2_sqrt = 1;  // Adam: √(1 − beta2^(t+1))
+};
+inline constexpr uint64_t kScalarsPerBlock = 4096;
+struct ScalarsRequest {  // lane -> scheduler, repeated until answered
+  Step first;            // a multiple of kScalarsPerBlock
+};
+struct Scalars {
+  Step first;
+  std::vector<StepScalars> steps;  // up to kScalarsPerBlock, fewer at the end of the job
+};
+
+struct StepMetrics {  // means over the step's samples
+  Step step;
+  float loss = 0;
+  float accuracy = 0;
+};
+// Lane -> scheduler. Rows are repeated until acknowledged.
+struct Progress {
+  Version committed;               // every shard of the lane has committed it
+  std::vector<StepMetrics> rows;   // ascending; from the lane of the metric shard
+};
+struct ProgressAck {
+  Version committed;  // copied
+  Step next_row;      // rows below it are known
+};
+
+// ---- evaluation (P31) ----------------------------------------------------------------------------
+
+// Scheduler -> worker, repeated until answered: evaluate test samples [first, last) at a pinned version.
+struct Evaluate {
+  Version version;
+  uint32_t slice = 0;
+  uint64_t first_sample = 0;
+  uint64_t last_sample = 0;
+};
+struct EvaluationResult {
+  Version version;
+  uint32_t slice = 0;
+  uint64_t sample_count = 0;
+  uint64_t correct_count = 0;
+  double loss_sum = 0;
+};
+// Scheduler -> lane, repeated until acknowledged: versions up to this need no pin any more.
+struct ReleasePin {
+  Version version;
+};
+struct PinReleased {
+  Version version;
+};
+
+// ---- end, failure, status ------------------------------------------------------------------------
+
+enum class StopReason : uint8_t { kCompleted, kFailed, kInterrupted };
+// Scheduler -> everybody, repeated until Bye (P33).
+struct Stop {
+  StopReason reason = StopReason::kCompleted;
+  std::string text;
+};
+struct Bye {};
+
+// Node -> scheduler: it cannot go on (a NaN gradient, a data file that ends early). Repeated until Stop.
+struct Failure {
+  std::string text;
+};
+
+// Client -> scheduler.
+struct StatusRequest {};
+struct StatusReport {
+  std::string json;
+};
+
+using Message =
+    std::variant<Register, Welcome, Refused, Ready, Heartbeat, HeartbeatAck, ViewUpdate, ViewAck, Push,
+                 Pull, Params, PushReply, Question, Answer, ScalarsRequest, Scalars, Progress,
+                 ProgressAck, Evaluate, EvaluationResult, ReleasePin, PinReleased, Stop, Bye, Failure,
+                 StatusRequest, StatusReport>;
+
+// What every message travels in. The codec adds and checks the protocol's version number.
+struct Envelope {
+  JobId job;  // 0 from a node that does not know it yet
+  uint32_t generation = 0;
+  ViewId view;
+  PeerId sender;
+  PeerId receiver;  // P19: a message for another incarnation is refused
+  Message message;
+};
+
+}  // namespace pando
