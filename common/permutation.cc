@@ -15,7 +15,7 @@ Permutation::Permutation(uint64_t size, uint64_t seed, uint64_t epoch)
     : size_(size),
       epoch_low_(static_cast<uint32_t>(epoch)),
       epoch_high_(static_cast<uint32_t>(epoch >> 32)),
-      half_bits_((std::bit_width(size - 1) + 1) / 2),
+      half_bits_(static_cast<int>(std::bit_width(size - 1) + 1) / 2),
       key_(MakePhiloxKey(seed, RandomPurpose::kShuffle)) {
   PANDO_CHECK(size >= 1 && half_bits_ <= 31);
 }

@@ -1,0 +1,30 @@
+// Schedule: the optimizer's scalars at each step (P36). Everything with cos, pow or exp is computed
+// here, once, in double, and travels to the servers as floats. Formulas as torch.optim.lr_scheduler's.
+// Called by the scheduler core and the serial trainer. Threads: none; immutable.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "common/job.h"
+#include "proto/messages.h"
+
+namespace pando {
+
+class Schedule {
+ public:
+  Schedule(const OptimizerOptions& optimizer, const ScheduleOptions& schedule, uint64_t step_count);
+  // REQUIRES: step < step_count.
+  StepScalars At(Step step) const;
+  // Steps [first, first + count), cut at the end of the job.
+  std::vector<StepScalars> Block(Step first, uint64_t count) const;
+
+ private:
+  double LearningRate(uint64_t step) const;
+  double Momentum(uint64_t step) const;
+  OptimizerOptions optimizer_;
+  ScheduleOptions schedule_;
+  uint64_t step_count_;
+};
+
+}  // namespace pando
