@@ -1,0 +1,65 @@
+// ComputePort: the computing side of a worker as the session sees it, and the events that come back.
+// worker/trainer implements it with threads; the simulator with a virtual computer.
+// Nothing here knows of kernels or models: the session is a pure core (P12, P17 are its business).
+#pragma once
+
+#include <cstdint>
+#include <variant>
+#include <vector>
+
+#include "common/blob.h"
+#include "common/ids.h"
+#include "common/status.h"
+#include "proto/messages.h"
+
+namespace pando {
+
+// ---- computing side -> session ----------------------------------------------------------------
+
+// The sum over `node`'s samples of one shard is done, usually while backward still runs. Nodes are
+// those of MicroBatchTree::Cover over the micro-batches of one Compute call; each (node, shard) comes
+// once per call, in any order.
+struct GradientReady {
+  Step step;
+  TreeNode node;
+  ShardId shard;
+  Blob payload;
+};
+// Every gradient of one Compute call has been emitted; the last event of the call.
+struct StepComputed {
+  Step step;
+};
+// The worker cannot go on: a loss that is not a number, data that cannot be read. For a Failure message.
+struct ComputeFailed {
+  Status status;
+};
+// EvaluationResult answers EvaluateSlice.
+using ComputeEvent = std::variant<GradientReady, StepComputed, EvaluationResult, ComputeFailed>;
+
+// ---- session -> computing side ----------------------------------------------------------------
+
+// Threads: called on the protocol thread only; never blocks.
+class ComputePort {
+ public:
+  virtual ~ComputePort() = default;
+
+  // Computes these micro-batches of `step` (ascending, present, not empty). The work may be handed
+  // out before its parameters have arrived: forward waits for them layer by layer.
+  virtual void Compute(Step step, std::vector<MicroBatch> micro_batches) = 0;
+
+  // Drops queued and running work of steps ≥ `from` (P12): a forward that waits for parameters
+  // returns. No event of that work reaches the session after this call.
+  virtual void Abandon(Step from) = 0;
+
+  // The committed parameters of one shard; copied before the call returns. The two newest versions
+  // are kept, so that work of step t − 1 can be computed again while version t arrives.
+  virtual void ParametersArrived(ShardId shard, Version version, const Blob& payload) = 0;
+
+  // Evaluates the request's test samples once its version has arrived whole through
+  // EvaluationParametersArrived (before or after this call). One version at a time: a request or
+  // parameters of another version replace what was held for the former one.
+  virtual void EvaluateSlice(const Evaluate& request) = 0;
+  virtual void EvaluationParametersArrived(ShardId shard, Version version, const Blob& payload) = 0;
+};
+
+}  // namespace pando
