@@ -1,0 +1,58 @@
+// The entry points of Pando's processes, one file each; the subcommands parse the options and call
+// them. Each returns an exit code (exit_codes.h), reports to standard error through spdlog's default
+// logger (cli/log.h, set up by the caller), and stops on SIGINT and SIGTERM (cli/shutdown.h).
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "common/job.h"
+
+namespace pando {
+
+struct SchedulerArgs {
+  Job job;                    // resolved and valid
+  std::string bind;           // "tcp://127.0.0.1:0" (0: any free port) or "ipc://PATH"
+  bool insecure = false;      // binding beyond loopback was asked for
+  std::string run_dir;        // an existing run folder with job.toml; see RunFolder::Open
+  std::string endpoint_file;  // where to write the bound endpoint and a newline; may be a pipe under
+                              // /dev/fd. Empty: nobody asked
+};
+// Owns the run: waits for everybody, schedules, writes metrics.csv, events.jsonl, final.safetensors
+// and summary.json in the run folder, and draws the progress line.
+int RunScheduler(const SchedulerArgs& args);
+
+struct ServerArgs {
+  std::string join;  // the scheduler's endpoint
+  std::string bind;  // "tcp://HOST:0", or "ipc://PREFIX": lane i binds PREFIX-i
+  uint32_t lanes = 0;  // 0: as the job says
+  bool insecure = false;
+  uint32_t start_timeout_ms = 60000;  // gives up (kExitUnreached) when nobody answers the join
+};
+int RunServer(const ServerArgs& args);
+
+struct WorkerArgs {
+  std::string join;
+  uint32_t threads = 0;         // 0: as the job says
+  std::string device = "auto";  // auto or cpu
+  std::string data_path;        // where this machine has the data; empty: as the job says
+  uint32_t start_timeout_ms = 60000;
+};
+int RunWorker(const WorkerArgs& args);
+
+struct StatusArgs {
+  std::string join;
+  bool json = false;  // the scheduler's own JSON instead of a table
+  uint32_t start_timeout_ms = 5000;
+};
+// Asks a running scheduler who is there; the answer goes to standard output.
+int RunStatus(const StatusArgs& args);
+
+struct SerialArgs {
+  Job job;              // resolved and valid
+  std::string run_dir;  // an existing run folder with job.toml
+};
+// The same job in this process: the reference of invariant I5. Writes the same run folder.
+int RunSerial(const SerialArgs& args);
+
+}  // namespace pando
