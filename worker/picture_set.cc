@@ -1,0 +1,64 @@
+#include "worker/picture_set.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "common/check.h"
+#include "common/hash.h"
+
+namespace pando {
+namespace {
+
+constexpr uint64_t kFingerprintRecordsMax = 256;  // per split, evenly spaced
+
+}  // namespace
+
+PictureSet::PictureSet(Parts parts) : parts_(std::move(parts)) {
+  for (const Pictures* split : {&parts_.train, &parts_.test}) {
+    PANDO_CHECK(split->pixels.size() == split->labels.size() * parts_.shape.size());
+  }
+  fingerprint_ = MakeFingerprint();
+}
+
+Status PictureSet::Read(Split split, std::span<const uint64_t> indices, Batch* batch) const {
+  const size_t picture_bytes = parts_.shape.size();
+  batch->shape = parts_.shape;
+  batch->normalisation = &parts_.normalisation;
+  batch->values.clear();
+  batch->bytes.resize(indices.size() * picture_bytes);
+  batch->labels.resize(indices.size());
+  for (size_t i = 0; i < indices.size(); ++i) {
+    std::span<const uint8_t> picture = Picture(split, indices[i]);
+    std::copy(picture.begin(), picture.end(), batch->bytes.begin() + i * picture_bytes);
+    batch->labels[i] = pictures(split).labels[indices[i]];
+  }
+  return Status();
+}
+
+std::span<const uint8_t> PictureSet::Picture(Split split, uint64_t index) const {
+  PANDO_CHECK(index < sample_count(split));
+  const size_t picture_bytes = parts_.shape.size();
+  return std::span(pictures(split).pixels).subspan(index * picture_bytes, picture_bytes);
+}
+
+// The hash of each record seeds the next one's, so order counts (P38). Numbers are hashed as they
+// lie in memory: all machines of a job are little-endian (the wire is, too).
+uint64_t PictureSet::MakeFingerprint() const {
+  const std::array<uint64_t, 6> sizes{parts_.shape.height,         parts_.shape.width,
+                                      parts_.shape.channels,       parts_.class_count,
+                                      sample_count(Split::kTrain), sample_count(Split::kTest)};
+  uint64_t hash = Hash64(std::as_bytes(std::span(sizes)));
+  for (Split split : {Split::kTrain, Split::kTest}) {
+    const uint64_t count = sample_count(split);
+    const uint64_t record_count = std::min(count, kFingerprintRecordsMax);
+    for (uint64_t r = 0; r < record_count; ++r) {
+      const uint64_t index = r * count / record_count;
+      hash = Hash64(std::as_bytes(Picture(split, index)), hash);
+      hash = Hash64(std::as_bytes(std::span(&pictures(split).labels[index], 1)), hash);
+    }
+  }
+  return hash;
+}
+
+}  // namespace pando
