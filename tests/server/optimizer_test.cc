@@ -1,0 +1,249 @@
+#include "server/optimizer.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "tests/golden/optimizer_goldens.h"
+
+namespace pando {
+namespace {
+
+// fp32, 50 updates of parameters of size 1; PyTorch fuses some of the products, we do not.
+// Measured 7.2e-7 (momentum with dampening and decay).
+constexpr float kTorchTolerance = 2e-6f;
+
+constexpr float kSampleCount = 128;  // a power of two: sums and means are then exact
+constexpr float kGradientScale = 1 / kSampleCount;
+
+TensorSpec Parameter(std::string name, uint64_t size) {
+  return {.name = std::move(name), .shape = {size}};
+}
+
+// One replica of one shard's floats, in the memory that a server has for them.
+struct Replica {
+  std::vector<float> parameters;
+  std::vector<float> state;
+  Replica(std::vector<float> first, uint32_t state_count)
+      : parameters(std::move(first)), state(state_count * parameters.size(), 0.0f) {}
+
+  void Apply(const Optimizer& optimizer, ShardRange range, const std::vector<float>& gradient,
+             StepScalars scalars, bool is_first_step, float gradient_scale = kGradientScale) {
+    std::vector<float> made(parameters.size(), NAN);  // Apply must write every float
+    optimizer.Apply({.range = range,
+                     .parameters = parameters,
+                     .gradient = gradient,
+                     .gradient_scale = gradient_scale,
+                     .scalars = scalars,
+                     .is_first_step = is_first_step,
+                     .state = state,
+                     .parameters_out = made,
+                     .state_out = state});
+    parameters = made;
+  }
+};
+
+// As in make_optimizer_goldens.py.
+std::vector<float> FirstParameters(size_t size) {
+  std::vector<float> p(size);
+  for (size_t i = 0; i < size; ++i) p[i] = (static_cast<float>(i * 29 % 17) - 8) / 8;
+  return p;
+}
+
+float GradientAt(uint64_t step, size_t i) {
+  return std::ldexp((static_cast<float>((step * 37 + i * 61 + 13) % 101) - 50) / 64,
+                    static_cast<int>(i % 7) - 3);
+}
+
+// Padded to `float_count`, and summed over the samples as the tree's root is.
+std::vector<float> RootGradient(uint64_t step, size_t size, size_t float_count) {
+  std::vector<float> g(float_count, 0.0f);
+  for (size_t i = 0; i < size; ++i) g[i] = GradientAt(step, i) * kSampleCount;
+  return g;
+}
+
+float LargestDifference(const std::vector<float>& ours, const std::vector<float>& expected) {
+  float largest = 0;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    largest = std::max(largest, std::abs(ours[i] - expected[i]));
+  }
+  return largest;
+}
+
+bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
+  return std::ranges::equal(a, b, {}, std::bit_cast<uint32_t, float>,
+                            std::bit_cast<uint32_t, float>);
+}
+
+TEST_CASE("every optimizer follows PyTorch for 50 steps") {
+  const OptimizerGoldens goldens = ReadOptimizerGoldens();
+  const TensorLayout layout({Parameter("weight", goldens.size)});
+  const ShardRange whole{0, layout.float_count()};
+  for (const OptimizerGoldens::Case& golden : goldens.cases) {
+    CAPTURE(golden.name);
+    const Optimizer optimizer(golden.optimizer, layout);
+    std::vector<float> first = FirstParameters(goldens.size);
+    first.resize(whole.size(), 0.0f);
+    Replica replica(first, optimizer.state_count());
+    size_t checkpoint = 0;
+    for (uint64_t step = 0; step < goldens.step_count; ++step) {
+      replica.Apply(optimizer, whole, RootGradient(step, goldens.size, whole.size()),
+                    golden.scalars[step], step == 0);
+      if (step + 1 != goldens.checkpoints[checkpoint]) continue;
+      CAPTURE(step);
+      CHECK(LargestDifference(replica.parameters, golden.parameters[checkpoint]) <=
+            kTorchTolerance);
+      ++checkpoint;
+    }
+    CHECK(checkpoint == goldens.checkpoints.size());
+  }
+}
+
+TEST_CASE("state floats per parameter are those of the formula") {
+  CHECK(OptimizerStateCount({.kind = OptimizerKind::kSgd}) == 0);
+  CHECK(OptimizerStateCount({.kind = OptimizerKind::kSgd, .momentum = 0.9}) == 1);
+  CHECK(OptimizerStateCount({.kind = OptimizerKind::kSgd, .momentum = 0.9, .nesterov = true}) == 1);
+  CHECK(OptimizerStateCount({.kind = OptimizerKind::kAdam}) == 2);
+  CHECK(OptimizerStateCount({.kind = OptimizerKind::kAdamW}) == 2);
+}
+
+TEST_CASE("the first momentum is a copy of the gradient, its sign of zero included") {
+  const TensorLayout layout({Parameter("weight", 3)});
+  const Optimizer optimizer({.momentum = 0.9, .dampening = 0.5}, layout);
+  Replica replica(std::vector<float>(16, 1.0f), 1);
+  std::vector<float> gradient(16, 0.0f);
+  gradient[0] = -0.0f;
+  gradient[1] = 3.0f;
+  replica.Apply(optimizer, {0, 16}, gradient, {.lr = 0.25f, .momentum = 0.9f}, true, 0.5f);
+  CHECK(std::bit_cast<uint32_t>(replica.state[0]) == 0x80000000u);
+  CHECK(replica.state[1] == 1.5f);  // not damped
+  CHECK(std::bit_cast<uint32_t>(replica.state[2]) == 0u);
+  CHECK(replica.parameters[1] == 1.0f - 0.25f * 1.5f);
+}
+
+TEST_CASE("statistics move by a tenth, metrics are means, both keep no state") {
+  const TensorLayout layout(
+      {{.name = "bn.running_mean", .shape = {1}, .kind = TensorKind::kStatistic},
+       MetricTensorSpec()});
+  for (OptimizerKind kind : {OptimizerKind::kSgd, OptimizerKind::kAdam, OptimizerKind::kAdamW}) {
+    // Decay is of parameters alone.
+    const Optimizer optimizer({.kind = kind, .momentum = 0.9, .weight_decay = 0.5}, layout);
+    Replica replica(std::vector<float>(32, 8.0f), optimizer.state_count());
+    std::ranges::fill(replica.state, 5.0f);
+    std::vector<float> gradient(32, 0.0f);
+    gradient[0] = 6.0f;
+    gradient[16 + kMetricLoss] = 5.0f;
+    gradient[16 + kMetricCorrect] = 3.0f;
+    replica.Apply(optimizer, {0, 32}, gradient, {.lr = 0.1f, .momentum = 0.9f}, false, 0.25f);
+    CHECK(replica.parameters[0] == 8.0f + 0.1f * (1.5f - 8.0f));
+    CHECK(replica.parameters[16 + kMetricLoss] == 1.25f);
+    CHECK(replica.parameters[16 + kMetricCorrect] == 0.75f);
+    CHECK(std::ranges::all_of(replica.state, [](float x) { return x == 0.0f; }));
+    for (size_t i : {1, 15, 18, 31}) CHECK(replica.parameters[i] == 0.0f);  // padding
+  }
+}
+
+// Every kind of tensor, sizes around the line of 16 floats, and padding between them.
+TensorLayout MixedLayout() {
+  return TensorLayout({Parameter("a", 1),
+                       Parameter("b", 16),
+                       Parameter("c", 33),
+                       {.name = "mean", .shape = {7}, .kind = TensorKind::kStatistic},
+                       Parameter("empty", 0),
+                       Parameter("d", 100),
+                       MetricTensorSpec()});
+}
+
+// The floats [cut[k], cut[k + 1]) each as a shard of its own for three steps, put together again.
+Replica TrainCut(const Optimizer& optimizer, const TensorLayout& layout,
+                 const std::vector<size_t>& cuts) {
+  const size_t all = layout.float_count();
+  const uint32_t state_count = optimizer.state_count();
+  Replica whole(std::vector<float>(all), state_count);
+  for (size_t k = 0; k + 1 < cuts.size(); ++k) {
+    const ShardRange range{cuts[k], cuts[k + 1]};
+    Replica part(FirstParameters(range.size()), state_count);
+    for (size_t i = 0; i < range.size(); ++i)
+      part.parameters[i] = FirstParameters(all)[range.first + i];
+    for (uint64_t step = 0; step < 3; ++step) {
+      const std::vector<float> root = RootGradient(step, all, all);
+      const std::vector<float> gradient(root.begin() + range.first, root.begin() + range.last);
+      part.Apply(
+          optimizer, range, gradient,
+          {.lr = 0.1f, .momentum = 0.9f, .bias_correction1 = 0.1f, .bias_correction2_sqrt = 0.3f},
+          step == 0, 1.0f / 3);
+    }
+    std::ranges::copy(part.parameters, whole.parameters.begin() + range.first);
+    for (uint32_t s = 0; s < state_count; ++s) {
+      std::copy_n(part.state.begin() + s * range.size(), range.size(),
+                  whole.state.begin() + s * all + range.first);
+    }
+  }
+  return whole;
+}
+
+TEST_CASE("bits do not depend on how the flat vector is cut") {
+  const TensorLayout layout = MixedLayout();
+  const size_t all = layout.float_count();
+  std::vector<size_t> lines, floats;
+  for (size_t i = 0; i <= all; i += 16) lines.push_back(i);
+  for (size_t i = 0; i <= all; ++i) floats.push_back(i);
+  for (const OptimizerOptions& options :
+       {OptimizerOptions{.weight_decay = 0.1}, OptimizerOptions{.momentum = 0.9},
+        OptimizerOptions{.momentum = 0.9, .nesterov = true, .weight_decay = 0.1},
+        OptimizerOptions{.kind = OptimizerKind::kAdam, .weight_decay = 0.1},
+        OptimizerOptions{.kind = OptimizerKind::kAdamW, .weight_decay = 0.1}}) {
+    const Optimizer optimizer(options, layout);
+    const Replica whole = TrainCut(optimizer, layout, {0, all});
+    for (const std::vector<size_t>& cuts : {std::vector<size_t>{0, 32, 48, all}, lines, floats}) {
+      const Replica cut = TrainCut(optimizer, layout, cuts);
+      CHECK(SameBits(cut.parameters, whole.parameters));
+      CHECK(SameBits(cut.state, whole.state));
+    }
+  }
+}
+
+TEST_CASE("state may be updated in place or into other memory, with the same bits") {
+  const TensorLayout layout({Parameter("weight", 45)});
+  const Optimizer optimizer({.kind = OptimizerKind::kAdam}, layout);
+  const size_t size = layout.float_count();
+  const StepScalars scalars{.lr = 0.1f, .momentum = 0.9f, .bias_correction1 = 0.19f};
+  Replica in_place(FirstParameters(size), 2);
+  std::ranges::fill(in_place.state, 0.5f);
+  const std::vector<float> state = in_place.state;
+  const std::vector<float> parameters = in_place.parameters;
+  const std::vector<float> gradient = RootGradient(1, 45, size);
+  in_place.Apply(optimizer, {0, size}, gradient, scalars, false);
+
+  std::vector<float> parameters_out(size, NAN);
+  std::vector<float> state_out(2 * size, NAN);
+  optimizer.Apply({.range = {0, size},
+                   .parameters = parameters,
+                   .gradient = gradient,
+                   .gradient_scale = kGradientScale,
+                   .scalars = scalars,
+                   .is_first_step = false,
+                   .state = state,
+                   .parameters_out = parameters_out,
+                   .state_out = state_out});
+  CHECK(SameBits(parameters_out, in_place.parameters));
+  CHECK(SameBits(state_out, in_place.state));
+}
+
+TEST_CASE("a range of padding alone and an empty range are no trouble") {
+  const TensorLayout layout({Parameter("weight", 17)});
+  const Optimizer optimizer({.momentum = 0.9}, layout);
+  Replica padding(std::vector<float>(8, 7.0f), 1);
+  std::ranges::fill(padding.state, 7.0f);
+  padding.Apply(optimizer, {24, 32}, std::vector<float>(8, 7.0f), {.lr = 1}, false);
+  CHECK(padding.parameters == std::vector<float>(8, 0.0f));
+  CHECK(padding.state == std::vector<float>(8, 0.0f));
+  Replica empty({}, 1);
+  empty.Apply(optimizer, {16, 16}, {}, {.lr = 1}, true);
+  CHECK(empty.parameters.empty());
+}
+
+}  // namespace
+}  // namespace pando
