@@ -1,0 +1,63 @@
+// TrainStep computes one micro-batch: samples in, gradients out, shard by shard. Start reading Pando
+// here: everything that a worker does around the network is named in Run.
+// Called by the trainer's threads, one TrainStep each.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "common/float_buffer.h"
+#include "common/ids.h"
+#include "common/job_plan.h"
+#include "common/status.h"
+#include "models/network.h"
+#include "worker/batch_source.h"
+#include "worker/parameter_store.h"
+#include "worker/tree_sum.h"
+
+namespace pando {
+
+// Which shards a layer needs and which it makes final. Backward runs from the last tensor to the
+// first, so after a layer everything from the layer's first float on is final.
+struct LayerShards {
+  ShardPlan::Run needed;  // by forward: they hold the layer's tensors; empty where there are none
+  ShardPlan::Run ready;   // after backward: they begin in the layer, or in it and later ones
+};
+std::vector<LayerShards> PlanLayerShards(const JobPlan& plan, const Network& network);
+// The shards that hold the metric tensor alone: final as soon as the batch is scored.
+ShardPlan::Run MetricShards(const JobPlan& plan);
+
+// Threads: one at a time. Uses its context's parts with other threads; they outlive it.
+class TrainStep {
+ public:
+  struct Context {
+    const JobPlan& plan;
+    BatchSource& batches;
+    ParameterStore& parameters;
+    BufferPool& gradients;  // of flat vectors
+  };
+  TrainStep(const Model& model, uint32_t sample_count_max, const Context& context);
+
+  struct Work {
+    Step step;
+    MicroBatch micro_batch;
+    TreeSum& sum;
+    std::function<bool()> interrupted;  // asked while the forward waits for parameters
+  };
+  // kInterrupted: the wait was called off and nothing has been added to the sum; the work may be run
+  // again. Other failures name the step, the micro-batch and what to try.
+  Status Run(const Work& work);
+
+  Network& network() { return network_; }  // between runs, for evaluation
+
+ private:
+  Status CheckLoss(const Work& work, const BatchScore& score) const;
+  void WriteMetrics(const BatchScore& score, FloatBuffer& gradients) const;
+
+  const Context context_;
+  Network network_;
+  const std::vector<LayerShards> layer_shards_;  // by layer
+  const ShardPlan::Run metric_shards_;
+};
+
+}  // namespace pando
