@@ -55,6 +55,11 @@ bool ParameterStore::IsWhole(Version version) const {
   return held != held_.end() && held->second.missing_count == 0;
 }
 
+bool ParameterStore::IsSuperseded(Version version) const {
+  std::lock_guard lock(mutex_);
+  return IsTooOld(version);
+}
+
 Result<std::shared_ptr<const FloatBuffer>> ParameterStore::Open(Version version) {
   std::lock_guard lock(mutex_);
   if (IsTooOld(version)) return Interrupted("the version has been superseded");

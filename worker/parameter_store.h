@@ -35,13 +35,15 @@ class ParameterStore {
   SharedBuffer Writable(Version version);
   void Arrived(ShardId shard, Version version);
   bool IsWhole(Version version) const;
+  // Whether the version is older than those kept: its step is complete everywhere (P4).
+  bool IsSuperseded(Version version) const;
 
   // ---- readers ----
   // The flat vector of a version, to be read where WaitFor has allowed it. kInterrupted when the
-  // version is older than those kept: its step is complete everywhere (P4) and needs no work.
+  // version is superseded.
   Result<std::shared_ptr<const FloatBuffer>> Open(Version version);
   // Blocks until these shards of an opened version are there. kInterrupted when they are not and
-  // `interrupted()` is true, or the version is dropped. It is asked with the store locked, at
+  // `interrupted()` is true, or the version is superseded. It is asked with the store locked, at
   // the start and after each Wake.
   Status WaitFor(ShardPlan::Run shards, Version version, const std::function<bool()>& interrupted);
   // Lets every waiting thread ask `interrupted` again.
@@ -56,8 +58,8 @@ class ParameterStore {
     std::vector<bool> has_shard;
     uint32_t missing_count = 0;
   };
-  Held& FindOrMake(Version version);                // REQUIRES: mutex_ held, !IsTooOld(version)
-  bool IsTooOld(Version version) const;             // REQUIRES: mutex_ held
+  Held& FindOrMake(Version version);                 // REQUIRES: mutex_ held, !IsTooOld(version)
+  bool IsTooOld(Version version) const;              // REQUIRES: mutex_ held
   void MarkArrived(ShardId shard, Version version);  // REQUIRES: mutex_ held
 
   const ShardPlan& shards_;

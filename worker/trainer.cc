@@ -1,0 +1,208 @@
+#include "worker/trainer.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/check.h"
+#include "common/float_env.h"
+
+namespace pando {
+namespace {
+
+constexpr uint64_t kTrainingVersionsKept = 2;    // P4: nobody needs more
+constexpr uint64_t kEvaluationVersionsKept = 1;  // P31: one pin at a time
+constexpr ComputeTicket kEvaluationTicket{0};    // evaluation is never abandoned
+
+uint32_t SampleCountMax(const JobPlan& plan) {
+  return static_cast<uint32_t>(
+      std::max(plan.steps.micro_batch_samples_max(), kEvaluationChunkSamples));
+}
+
+}  // namespace
+
+Trainer::Trainer(const Parts& parts, uint32_t thread_count, Sink sink)
+    : parts_(parts),
+      sink_(std::move(sink)),
+      sample_count_max_(SampleCountMax(parts.plan)),
+      batches_(parts.data, parts.plan.steps, parts.plan.job.seed, /*prefetch_max=*/2 * thread_count),
+      parameters_(parts.plan.shards, kTrainingVersionsKept),
+      evaluation_parameters_(parts.plan.shards, kEvaluationVersionsKept),
+      gradients_(parts.plan.layout.float_count()) {
+  PANDO_CHECK(thread_count >= 1);
+  for (uint32_t i = 0; i < thread_count; ++i) threads_.emplace_back([this] { ThreadMain(); });
+}
+
+Trainer::~Trainer() {
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  has_task_.notify_all();
+  parameters_.Wake();
+  for (std::thread& thread : threads_) thread.join();
+}
+
+// ---- the protocol thread ------------------------------------------------------------------------
+
+Trainer::ComputeCall::ComputeCall(const Trainer& trainer, ComputeTicket ticket_in, Step step_in,
+                                  const std::vector<MicroBatch>& micro_batches)
+    : ticket(ticket_in),
+      step(step_in),
+      sum(trainer.parts_.plan.steps.Tree(step_in), micro_batches, trainer.parts_.plan.shards,
+          [&trainer, ticket_in, step_in](TreeNode node, ShardId shard, Blob payload) {
+            trainer.sink_(ticket_in, GradientReady{step_in, node, shard, std::move(payload)});
+          }),
+      unfinished_count(micro_batches.size()) {}
+
+void Trainer::Compute(Step step, std::vector<MicroBatch> micro_batches) {
+  PANDO_CHECK(!micro_batches.empty());
+  last_ticket_ = ComputeTicket(last_ticket_.value() + 1);
+  current_calls_[last_ticket_] = step;
+  auto call = std::make_shared<ComputeCall>(*this, last_ticket_, step, micro_batches);
+  for (MicroBatch m : micro_batches) batches_.Expect(step, m);
+  {
+    std::lock_guard lock(mutex_);
+    std::erase_if(running_, [](const auto& other) { return other.expired(); });
+    running_.push_back(call);
+    for (MicroBatch m : micro_batches) {
+      micro_batches_.emplace(MicroBatchKey(step, call->ticket, m), MicroBatchTask{call, m});
+    }
+  }
+  has_task_.notify_all();
+}
+
+void Trainer::Abandon(Step from) {
+  std::erase_if(current_calls_, [&](const auto& call) { return call.second >= from; });
+  {
+    std::lock_guard lock(mutex_);
+    micro_batches_.erase(micro_batches_.lower_bound({from, ComputeTicket(0), MicroBatch(0)}),
+                         micro_batches_.end());
+    for (const std::weak_ptr<ComputeCall>& running : running_) {
+      if (auto call = running.lock(); call != nullptr && call->step >= from) call->abandoned = true;
+    }
+  }
+  parameters_.Wake();
+}
+
+bool Trainer::IsCurrent(ComputeTicket ticket, const ComputeEvent& event) {
+  if (ticket == kEvaluationTicket) return true;
+  if (std::holds_alternative<StepComputed>(event)) return current_calls_.erase(ticket) == 1;
+  return current_calls_.contains(ticket);
+}
+
+void Trainer::ParametersArrived(ShardId shard, Version version, const Blob& payload) {
+  parameters_.Put(shard, version, payload);
+}
+
+void Trainer::EvaluateSlice(const Evaluate& request) {
+  std::erase_if(unstarted_evaluations_,
+                [&](const Evaluate& other) { return other.version != request.version; });
+  unstarted_evaluations_.push_back(request);
+  StartWholeEvaluations();
+}
+
+void Trainer::EvaluationParametersArrived(ShardId shard, Version version, const Blob& payload) {
+  evaluation_parameters_.Put(shard, version, payload);
+  StartWholeEvaluations();
+}
+
+void Trainer::StartWholeEvaluations() {
+  if (unstarted_evaluations_.empty()) return;
+  if (!evaluation_parameters_.IsWhole(unstarted_evaluations_.front().version)) return;
+  for (const Evaluate& request : std::exchange(unstarted_evaluations_, {})) StartEvaluation(request);
+}
+
+void Trainer::StartEvaluation(const Evaluate& request) {
+  const uint64_t sample_count = request.last_sample - request.first_sample;
+  const size_t chunk_count = (sample_count + kEvaluationChunkSamples - 1) / kEvaluationChunkSamples;
+  auto evaluation = std::make_shared<Evaluation>();
+  evaluation->request = request;
+  evaluation->parameters = *evaluation_parameters_.Open(request.version);
+  evaluation->scores.resize(chunk_count);
+  evaluation->unfinished_count = chunk_count;
+  if (chunk_count == 0) return FinishEvaluation(*evaluation);
+  {
+    std::lock_guard lock(mutex_);
+    for (size_t chunk = 0; chunk < chunk_count; ++chunk) chunks_.push_back({evaluation, chunk});
+    chunk_count_ = chunks_.size();
+  }
+  has_task_.notify_all();
+  parameters_.Wake();
+}
+
+// ---- the computing threads ----------------------------------------------------------------------
+
+void Trainer::ThreadMain() {
+  SetFloatEnvironment();
+  TrainStep train_step(parts_.model, sample_count_max_,
+                       {parts_.plan, batches_, parameters_, gradients_});
+  while (std::optional<Task> task = NextTask()) {
+    std::visit([&](auto& t) { RunTask(train_step, t); }, *task);
+  }
+}
+
+std::optional<Trainer::Task> Trainer::NextTask() {
+  std::unique_lock lock(mutex_);
+  has_task_.wait(lock, [&] { return stopping_ || !chunks_.empty() || !micro_batches_.empty(); });
+  if (stopping_) return std::nullopt;
+  if (!chunks_.empty()) {  // first: servers hold a version back for it (P31)
+    Task task = std::move(chunks_.front());
+    chunks_.pop_front();
+    chunk_count_ = chunks_.size();
+    return task;
+  }
+  return std::move(micro_batches_.extract(micro_batches_.begin()).mapped());
+}
+
+void Trainer::RunTask(TrainStep& train_step, MicroBatchTask& task) {
+  ComputeCall& call = *task.call;
+  // A wait also ends for evaluation: the parameters that it waits for may wait for a pin (P31).
+  auto interrupted = [&] { return stopping_ || call.abandoned || chunk_count_ > 0; };
+  Status status = train_step.Run({call.step, task.micro_batch, call.sum, interrupted});
+  if (call.abandoned) return;
+  if (status.code() == StatusCode::kInterrupted) return GiveBack(task);
+  if (!status.ok()) return AbandonCall(call, std::move(status));
+  if (--call.unfinished_count == 0) sink_(call.ticket, StepComputed{call.step});
+}
+
+void Trainer::GiveBack(const MicroBatchTask& task) {
+  if (parameters_.IsSuperseded(VersionReadBy(task.call->step))) return;  // nobody needs it
+  std::lock_guard lock(mutex_);
+  if (task.call->abandoned) return;  // set under the same lock
+  micro_batches_.emplace(MicroBatchKey(task.call->step, task.call->ticket, task.micro_batch), task);
+}
+
+void Trainer::AbandonCall(ComputeCall& call, Status failure) {
+  {
+    std::lock_guard lock(mutex_);
+    if (call.abandoned.exchange(true)) return;
+    std::erase_if(micro_batches_, [&](const auto& entry) { return entry.second.call.get() == &call; });
+  }
+  parameters_.Wake();
+  sink_(call.ticket, ComputeFailed{std::move(failure)});
+}
+
+void Trainer::RunTask(TrainStep& train_step, ChunkTask& task) {
+  Evaluation& evaluation = *task.evaluation;
+  const Evaluate& request = evaluation.request;
+  const uint64_t first = request.first_sample + task.chunk * kEvaluationChunkSamples;
+  const uint64_t last = std::min(first + kEvaluationChunkSamples, request.last_sample);
+  Result<BatchScore> score = EvaluateChunk(train_step.network(), parts_.data, {first, last},
+                                           evaluation.parameters->data());
+  if (!score.ok()) return sink_(kEvaluationTicket, ComputeFailed{score.status()});
+  evaluation.scores[task.chunk] = *score;
+  if (--evaluation.unfinished_count == 0) FinishEvaluation(evaluation);
+}
+
+void Trainer::FinishEvaluation(const Evaluation& evaluation) {
+  const Evaluate& request = evaluation.request;
+  EvaluationResult result{.version = request.version, .slice = request.slice};
+  result.sample_count = request.last_sample - request.first_sample;
+  for (const BatchScore& score : evaluation.scores) {  // in the order of the samples
+    result.correct_count += score.correct_count;
+    result.loss_sum += score.loss_sum;
+  }
+  sink_(kEvaluationTicket, result);
+}
+
+}  // namespace pando

@@ -1,0 +1,125 @@
+// Trainer is a worker's computing side: T threads that compute micro-batches side by side, and slices
+// of the test set between them. Driven through ComputePort by the session (or the serial trainer);
+// what it makes goes to a sink, which the worker process joins to the protocol thread's mailbox.
+// Threads: ComputePort's functions and IsCurrent on one thread, the protocol thread; the sink is
+// called on computing threads. Owns: its threads, their networks, parameters and gradients.
+// Invariants: I5 (no thread count, order or interruption changes a bit of what is emitted).
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <tuple>
+#include <vector>
+
+#include "common/float_buffer.h"
+#include "common/job_plan.h"
+#include "models/network.h"
+#include "worker/batch_source.h"
+#include "worker/compute_port.h"
+#include "worker/dataset.h"
+#include "worker/evaluate_chunk.h"
+#include "worker/parameter_store.h"
+#include "worker/train_step.h"
+#include "worker/tree_sum.h"
+
+namespace pando {
+
+// Names one Compute call. Its events carry it, so that those still in a mailbox when the call is
+// abandoned are known as stale.
+using ComputeTicket = StrongId<struct ComputeTicketTag, uint64_t>;
+
+class Trainer : public ComputePort {
+ public:
+  using Sink = std::function<void(ComputeTicket ticket, ComputeEvent event)>;
+  struct Parts {  // all outlive the trainer
+    const JobPlan& plan;
+    const Model& model;
+    const DataSet& data;
+  };
+  Trainer(const Parts& parts, uint32_t thread_count, Sink sink);
+  ~Trainer() override;  // stops at once: threads waiting for parameters or work return
+
+  void Compute(Step step, std::vector<MicroBatch> micro_batches) override;
+  void Abandon(Step from) override;
+  void ParametersArrived(ShardId shard, Version version, const Blob& payload) override;
+  void EvaluateSlice(const Evaluate& request) override;
+  void EvaluationParametersArrived(ShardId shard, Version version, const Blob& payload) override;
+
+  // Whether the session may see this event; events come in the order in which they were sunk.
+  bool IsCurrent(ComputeTicket ticket, const ComputeEvent& event);
+
+  // For the serial trainer, which makes new parameters in place.
+  ParameterStore& parameters() { return parameters_; }
+  // Flat vectors that gradients have needed so far: the high-water mark of section 12 (I6).
+  size_t gradient_buffers_made() const { return gradients_.made_count(); }
+
+ private:
+  struct ComputeCall {  // shared by the queue's entries and the threads at work on them
+    ComputeCall(const Trainer& trainer, ComputeTicket ticket, Step step,
+                const std::vector<MicroBatch>& micro_batches);
+    const ComputeTicket ticket;
+    const Step step;
+    TreeSum sum;
+    std::atomic<bool> abandoned = false;
+    std::atomic<size_t> unfinished_count;  // micro-batches
+  };
+  struct Evaluation {  // of one slice; shared likewise
+    Evaluate request;
+    std::shared_ptr<const FloatBuffer> parameters;
+    std::vector<BatchScore> scores;        // by chunk, each written by one thread
+    std::atomic<size_t> unfinished_count;  // chunks
+  };
+  // Micro-batches go in the order of steps, then of calls, then of their index.
+  using MicroBatchKey = std::tuple<Step, ComputeTicket, MicroBatch>;
+  struct MicroBatchTask {
+    std::shared_ptr<ComputeCall> call;
+    MicroBatch micro_batch;
+  };
+  struct ChunkTask {
+    std::shared_ptr<Evaluation> evaluation;
+    size_t chunk = 0;
+  };
+  using Task = std::variant<MicroBatchTask, ChunkTask>;
+
+  void ThreadMain();
+  std::optional<Task> NextTask();  // blocks; none when stopping
+  void RunTask(TrainStep& train_step, MicroBatchTask& task);
+  void RunTask(TrainStep& train_step, ChunkTask& task);
+  void GiveBack(const MicroBatchTask& task);
+  void AbandonCall(ComputeCall& call, Status failure);
+  void FinishEvaluation(const Evaluation& evaluation);
+  void StartWholeEvaluations();
+  void StartEvaluation(const Evaluate& request);
+
+  const Parts parts_;
+  const Sink sink_;
+  const uint32_t sample_count_max_;
+  BatchSource batches_;
+  ParameterStore parameters_;
+  ParameterStore evaluation_parameters_;
+  BufferPool gradients_;
+
+  // Of the protocol thread.
+  ComputeTicket last_ticket_;
+  std::map<ComputeTicket, Step> current_calls_;
+  std::vector<Evaluate> unstarted_evaluations_;  // of one version
+
+  std::mutex mutex_;  // guards the queues and running_
+  std::condition_variable has_task_;
+  std::map<MicroBatchKey, MicroBatchTask> micro_batches_;
+  std::deque<ChunkTask> chunks_;
+  std::vector<std::weak_ptr<ComputeCall>> running_;  // every call that may still be at work
+  // Read by waiting threads under the parameter store's lock, hence atomic.
+  std::atomic<size_t> chunk_count_ = 0;  // == chunks_.size()
+  std::atomic<bool> stopping_ = false;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace pando
