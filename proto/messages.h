@@ -12,6 +12,7 @@
 
 #include "common/blob.h"
 #include "common/ids.h"
+#include "common/job_plan.h"
 
 namespace pando {
 
@@ -49,6 +50,7 @@ struct Welcome {
   NodeId node;           // id given to this incarnation
   uint32_t rank = 0;     // index among its role, 0..: for names in logs
   std::string job_toml;  // the resolved job file
+  DataFacts data;        // what the scheduler found in the data set
 };
 
 struct Refused {
@@ -152,6 +154,7 @@ enum class PushOutcome : uint8_t {
 struct PushReplyItem {
   ShardId shard;
   Version version;  // asked for
+  TreeNode node;    // of the push that is answered; 0 for a pull
   PushOutcome outcome = PushOutcome::kPending;
   Version current;  // kBehind
 };

@@ -1,0 +1,64 @@
+// JobPlan: everything that follows from a job and its data set and that all processes must agree on.
+// Built once per process and handed to the protocol cores. Immutable.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+#include "common/batch.h"
+#include "common/job.h"
+#include "common/step_plan.h"
+#include "common/tensor_layout.h"
+
+namespace pando {
+
+// What the scheduler found when it opened the data set; travels to every joiner, who checks its own.
+struct DataFacts {
+  uint64_t train_samples = 1;
+  uint64_t test_samples = 0;
+  SampleShape shape;
+  uint32_t class_count = 1;
+  uint64_t fingerprint = 0;  // P38
+};
+
+struct JobPlan {
+  JobPlan(const Job& job_in, const DataFacts& data_in, TensorLayout layout_in)
+      : job(job_in),
+        data(data_in),
+        layout(std::move(layout_in)),
+        shards(layout),
+        steps({.sample_count = data_in.train_samples,
+               .global_batch = job_in.global_batch,
+               .micro_batch_count = job_in.micro_batches,
+               .last_batch = job_in.last_batch,
+               .step_count = job_in.steps,
+               .epoch_count = job_in.epochs}) {}
+
+  // Whether this version is due for evaluation, and so pinned (P31): epochs' ends and the job's.
+  bool IsEvaluationDue(Version version) const {
+    if (version == steps.final_version()) return true;
+    const uint64_t every = job.eval_every_epochs * steps.steps_per_epoch();
+    return every != 0 && version.value() != 0 && version.value() % every == 0;
+  }
+  // The first version after this one that is due; the final version at the latest.
+  Version NextEvaluation(Version after) const {
+    const uint64_t every = job.eval_every_epochs * steps.steps_per_epoch();
+    if (every == 0) return steps.final_version();
+    return std::min(Version((after.value() / every + 1) * every), steps.final_version());
+  }
+  // The shard that holds the metric tensor, which every model's layout ends with.
+  ShardId metric_shard() const { return ShardId(shards.shard_count() - 1); }
+  // Where the metric tensor begins within its shard, in floats.
+  size_t metric_offset() const {
+    return layout.offset(layout.tensor_count() - 1) - shards.range(metric_shard()).first;
+  }
+
+  Job job;
+  DataFacts data;
+  TensorLayout layout;
+  ShardPlan shards;
+  StepPlan steps;
+};
+
+}  // namespace pando

@@ -1,0 +1,97 @@
+#include "server/aggregator.h"
+
+#include <utility>
+
+#include "common/check.h"
+#include "common/mutation.h"
+
+namespace pando {
+namespace {
+
+// out[i] = left[i] + right[i]; out may be either of them.
+void AddInto(float* out, std::span<const float> left, std::span<const float> right) {
+  const float* l = left.data();
+  const float* r = right.data();
+  for (size_t i = 0; i < left.size(); ++i) out[i] = l[i] + r[i];
+}
+
+}  // namespace
+
+void Aggregator::Begin(const MicroBatchTree& tree) {
+  tree_ = tree;
+  sums_.clear();
+}
+
+bool Aggregator::HoldsAncestorOrSelf(TreeNode node) const {
+  for (;; node = tree_.Parent(node)) {
+    if (sums_.contains(node)) return true;
+    if (node == MicroBatchTree::kRoot) return false;
+  }
+}
+
+void Aggregator::DropDescendants(TreeNode node) {
+  std::erase_if(sums_, [&](const auto& held) { return tree_.IsAncestor(node, held.first); });
+}
+
+Aggregator::Sum Aggregator::Merge(Sum left, Sum right) {
+  SharedBuffer out = left.own ? left.own : right.own ? right.own : pool_.Take();
+  AddInto(out->data(), left.values.floats(), right.values.floats());
+  return {ToBlob(out), out};
+}
+
+bool Aggregator::Add(TreeNode node, const Blob& payload) {
+  PANDO_CHECK(tree_.IsCanonical(node) && payload.floats().size() == float_count_);
+  if (Mutated(Mutation::kSumInArrivalOrder)) return AddInArrivalOrder(node, payload);
+  if (HoldsAncestorOrSelf(node) && !Mutated(Mutation::kNoDeduplication)) return false;
+  DropDescendants(node);
+  Sum sum{payload, nullptr};
+  if (Mutated(Mutation::kNoDeduplication) && sums_.contains(node)) {
+    sum = Merge(std::move(sum), sums_.extract(node).mapped());
+  }
+  while (node != MicroBatchTree::kRoot) {
+    auto sibling = sums_.extract(tree_.Sibling(node));
+    if (sibling.empty()) break;
+    sum = tree_.IsLeft(node) ? Merge(std::move(sum), std::move(sibling.mapped()))
+                             : Merge(std::move(sibling.mapped()), std::move(sum));
+    node = tree_.Parent(node);
+  }
+  sums_.emplace(node, std::move(sum));
+  return true;
+}
+
+bool Aggregator::AddInArrivalOrder(TreeNode node, const Blob& payload) {
+  constexpr TreeNode kRunningSum{0};  // no node's name
+  if (is_complete() || HoldsAncestorOrSelf(node)) return false;
+  auto running = sums_.extract(kRunningSum);
+  Sum sum{payload, nullptr};
+  if (!running.empty()) sum = Merge(std::move(running.mapped()), std::move(sum));
+  DropDescendants(node);
+  sums_.emplace(node, Sum{});  // its name alone, to know duplicates
+  size_t leaves_held = 0;
+  for (const auto& [held, unused] : sums_) {
+    const MicroBatchRange range = tree_.Range(held);
+    for (uint32_t m = range.first; m < range.last; ++m) leaves_held += tree_.IsPresent(MicroBatch(m));
+  }
+  const bool all = leaves_held == tree_.PresentLeaves().size();
+  if (all) sums_.clear();
+  sums_.emplace(all ? MicroBatchTree::kRoot : kRunningSum, std::move(sum));
+  return true;
+}
+
+bool Aggregator::is_complete() const { return sums_.contains(MicroBatchTree::kRoot); }
+
+std::span<const float> Aggregator::root() const {
+  auto it = sums_.find(MicroBatchTree::kRoot);
+  PANDO_CHECK(it != sums_.end());
+  return it->second.values.floats();
+}
+
+std::vector<TreeNode> Aggregator::held_nodes() const {
+  std::vector<TreeNode> nodes;
+  for (const auto& [node, sum] : sums_) {
+    if (node != TreeNode(0)) nodes.push_back(node);
+  }
+  return nodes;
+}
+
+}  // namespace pando

@@ -1,0 +1,51 @@
+// Aggregator sums one shard's gradients of one step over the fixed micro-batch tree, so the result
+// does not depend on who sent what, nor on arrival order (P2, P3). Called by the shard core.
+// Threads: none. Owns: its partial sums; contributions stay where they arrived, in the received
+// frame, and are summed straight from there. Invariant I1.
+#pragma once
+
+#include <map>
+#include <span>
+#include <vector>
+
+#include "common/blob.h"
+#include "common/float_buffer.h"
+#include "common/tree.h"
+
+namespace pando {
+
+class Aggregator {
+ public:
+  explicit Aggregator(size_t float_count) : pool_(float_count), float_count_(float_count) {}
+
+  // Forgets everything and waits for the contributions of a step with this tree.
+  void Begin(const MicroBatchTree& tree);
+
+  // REQUIRES: IsCanonical(node) in the tree; the payload has float_count floats.
+  // False if the node, or an ancestor of it, is held already: it is the same bits and is dropped.
+  bool Add(TreeNode node, const Blob& payload);
+
+  bool is_complete() const;
+  // REQUIRES: is_complete().  The sum over all samples of the step, unscaled.
+  std::span<const float> root() const;
+  // The nodes held, ascending: what an Answer says (P17). Partial sums by their own node's name.
+  std::vector<TreeNode> held_nodes() const;
+  const MicroBatchTree& tree() const { return tree_; }
+
+ private:
+  struct Sum {
+    Blob values;          // the contribution as received, or a view of `own`
+    SharedBuffer own;     // set once this is a sum of ours, which may be added into
+  };
+  bool HoldsAncestorOrSelf(TreeNode node) const;
+  void DropDescendants(TreeNode node);
+  Sum Merge(Sum left, Sum right);
+  bool AddInArrivalOrder(TreeNode node, const Blob& payload);  // Mutation::kSumInArrivalOrder
+
+  BufferPool pool_;
+  size_t float_count_;
+  MicroBatchTree tree_{{}};
+  std::map<TreeNode, Sum> sums_;
+};
+
+}  // namespace pando

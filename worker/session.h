@@ -1,0 +1,157 @@
+// Session is the worker's protocol core: it follows the views, hands work and parameters to the
+// computing side, pushes what comes back, and keeps each gradient until it is answered for.
+// Run by net/event_loop, and by the simulator.
+//
+// Steps. At most two are in the works: the lowest incomplete step t, and t + 1, whose forward waits
+// layer by layer for version t + 1. Gradients of t + 1 are held back until version t + 1 of every
+// shard is known to be committed (P4). On each new view every primary is asked (version, nodes held)
+// and what is missing of our micro-batches is computed, even if t + 1 has begun (P12, P17).
+//
+//   event                        | what happens
+//   -----------------------------+------------------------------------------------------------------
+//   ViewUpdate (newer)           | ViewAck; unreplied pushes become unsent; Question to every primary
+//   all Answers in               | missing work of the lowest incomplete step is computed
+//   gradient from compute        | kept, and pushed when the barrier (P4) is open
+//   Params(t + 1)                | known committed; its pushes released; parameters to compute
+//   Pending                      | the server holds the push: ask for the version, not push again
+//   Behind                       | questions again (P10)
+//   NotPrimary, silence          | repeated on a timer; a newer view comes by itself (P13)
+//
+// Threads: none. Owns: one step's unreplied gradients (I6). Invariants I1, I4.
+#pragma once
+
+#include <array>
+#include <deque>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "common/job_plan.h"
+#include "common/status.h"
+#include "proto/core.h"
+#include "proto/view_util.h"
+#include "worker/compute_port.h"
+
+namespace pando {
+
+class Session : public ProtocolCore {
+ public:
+  struct Options {
+    PeerId self;
+    PeerId scheduler;
+    JobId job;
+    Ready ready;  // repeated until a view has us
+  };
+  // `plan`, `compute` and `outbox` outlive the session.
+  Session(const Options& options, const JobPlan& plan, ComputePort& compute, Outbox& outbox);
+
+  void OnMessage(Micros now, const Envelope& envelope) override;
+  void Tick(Micros now) override;
+  Micros NextDeadline() const override;
+  void OnComputeEvent(Micros now, ComputeEvent event);
+
+  bool finished() const { return stop_.has_value(); }
+  // How the scheduler ended the job.  REQUIRES: finished().
+  const Stop& stop() const { return *stop_; }
+  // What the heartbeat should say.
+  Heartbeat CurrentActivity(Micros now) const;
+  // Version that every shard is known to have committed.
+  Version known_everywhere() const;
+  size_t unreplied_count() const;
+  // Bytes pushed while the step's backward was still going on, and in all: the overlap.
+  struct PushedBytes {
+    uint64_t early = 0;
+    uint64_t all = 0;
+  };
+  const PushedBytes& pushed_bytes() const { return pushed_bytes_; }
+
+ private:
+  struct Unreplied {  // a gradient that its shard has not answered for (P11)
+    Step step;
+    TreeNode node;
+    Blob payload;
+    bool is_sent = false;
+    bool is_held = false;  // the server said Pending: it has this very contribution
+  };
+  struct ShardState {
+    Version known;                // committed, as far as we know
+    std::array<Version, 2> held{Version(UINT64_MAX), Version(UINT64_MAX)};  // with compute, by parity
+    std::vector<Unreplied> pushes;
+    Micros ask_at{0};
+    Micros ask_interval{0};
+  };
+  struct Work {  // a step handed to compute
+    Step step;
+    std::set<MicroBatch> issued;
+    uint32_t open_calls = 0;  // Compute calls whose StepComputed is not back
+  };
+  struct Evaluation {
+    Version version;
+    std::vector<bool> arrived;  // by shard
+    std::optional<Evaluate> request;
+    std::optional<EvaluationResult> last_result;
+    Micros ask_at{0};
+  };
+
+  void OnMessageOf(Micros now, const PeerId& from, const ViewUpdate& update);
+  void OnMessageOf(Micros now, const PeerId& from, const Answer& answer);
+  void OnMessageOf(Micros now, const PeerId& from, const Params& params);
+  void OnMessageOf(Micros now, const PeerId& from, const PushReply& reply);
+  void OnMessageOf(Micros now, const PeerId& from, const Evaluate& request);
+  void OnMessageOf(Micros now, const PeerId& from, const Stop& stop);
+  void OnMessageOf(Micros now, const PeerId& from, const Refused& refused);
+  template <class Other>
+  void OnMessageOf(Micros, const PeerId&, const Other&) {}  // not for a worker
+  void OnEventOf(Micros now, GradientReady& gradient);
+  void OnEventOf(Micros now, StepComputed& done);
+  void OnEventOf(Micros now, EvaluationResult& result);
+  void OnEventOf(Micros now, ComputeFailed& failed);
+
+  // Views and questions.
+  void AskQuestions(Micros now);
+  void Decide(Micros now);
+  std::vector<MicroBatch> MissingAt(Step step) const;
+  void ExtendLaterWork(Step lowest);
+  // Steps.
+  void LearnCommitted(ShardId shard, Version version);
+  void AdvanceWork();
+  void DropMootWork();
+  void Issue(Step step, std::vector<MicroBatch> micro_batches);
+  void ComputeMissing(Step step, std::vector<MicroBatch> missing);
+  Work* FindWork(Step step);
+  // Sending.
+  bool BarrierIsOpen(Step step) const;
+  void FlushPushes(Micros now);
+  void RepeatUnanswered(Micros now);
+  bool IsFlushDue(Step step, size_t bytes) const;
+  std::optional<Version> VersionToPull(const ShardState& shard) const;
+  void PullForEvaluation(Micros now);
+  const PeerId& PrimaryOf(ShardId shard) const { return view_.shards[shard.value()].primary; }
+  bool IsMember(const PeerId& peer) const;
+  void Send(const PeerId& to, Message message);
+
+  Options options_;
+  const JobPlan& plan_;
+  ComputePort& compute_;
+  Outbox& outbox_;
+  View view_;
+  bool is_assigned_ = false;              // some micro-batch of the view is ours
+  std::map<PeerId, bool> questions_;      // lane -> answered, of the view's questions
+  std::map<ShardId, AnswerItem> answers_;
+  Micros question_at_{0};
+  bool has_started_ = false;              // the first questions have been answered
+  std::vector<ShardState> shards_;
+  std::deque<Work> works_;                // ascending steps, at most two
+  Step next_;                             // the next step to hand to compute
+  std::optional<Evaluation> evaluation_;
+  std::optional<std::string> failure_;
+  Micros control_at_{0};                  // when to repeat Ready or Failure
+  Micros waiting_since_{0};
+  RateLimit view_hints_{std::chrono::milliseconds(100)};
+  std::optional<Stop> stop_;
+  PushedBytes pushed_bytes_;
+};
+
+}  // namespace pando

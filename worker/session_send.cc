@@ -1,0 +1,176 @@
+// The sending half of Session: what goes out, when, and how often it is repeated (P6, P10).
+#include <algorithm>
+#include <utility>
+
+#include "common/mutation.h"
+#include "worker/session.h"
+
+namespace pando {
+namespace {
+
+constexpr Micros kControlRetry = std::chrono::milliseconds(200);
+constexpr Micros kDataRetryFirst = std::chrono::milliseconds(500);
+constexpr Micros kDataRetryMax = std::chrono::seconds(4);
+// Small shards wait for company before they are sent, so that a lane gets few messages (P6). The MNIST
+// CNN's two linear layers make 66 KB, so with one lane or two they leave before the convolutions.
+constexpr size_t kFlushBytes = 24 << 10;
+
+}  // namespace
+
+void Session::Tick(Micros now) {
+  if (finished()) return;
+  const bool has_view = view_.id.number != 0;
+  if ((!has_view || failure_) && now >= control_at_) {
+    if (!has_view) Send(options_.scheduler, options_.ready);
+    if (failure_) Send(options_.scheduler, Failure{*failure_});
+    control_at_ = now + kControlRetry;
+  }
+  if (!has_view) return;
+  if (!questions_.empty() && now >= question_at_) {
+    for (const auto& [lane, is_answered] : questions_) {
+      if (!is_answered) Send(lane, Question{view_.id});
+    }
+    question_at_ = now + kControlRetry;
+  }
+  FlushPushes(now);
+  RepeatUnanswered(now);
+  PullForEvaluation(now);
+}
+
+// P4: nothing of step t + 1 is sent before version t + 1 of every shard is known to be committed.
+bool Session::BarrierIsOpen(Step step) const {
+  return VersionReadBy(step) <= known_everywhere() || Mutated(Mutation::kNoBarrier);
+}
+
+bool Session::IsFlushDue(Step step, size_t bytes) const {
+  const auto work = std::ranges::find(works_, step, &Work::step);
+  return bytes >= kFlushBytes || work == works_.end() || work->open_calls == 0;
+}
+
+// Gathers the unsent pushes by lane, from the back of the model, which backward finishes first.
+void Session::FlushPushes(Micros now) {
+  struct Parcel {
+    Push push;
+    size_t bytes = 0;
+    std::vector<std::pair<ShardState*, Unreplied*>> items;
+  };
+  std::map<std::pair<PeerId, Step>, Parcel> parcels;
+  for (size_t i = shards_.size(); i-- > 0;) {
+    for (Unreplied& unreplied : shards_[i].pushes) {
+      if (unreplied.is_sent || !BarrierIsOpen(unreplied.step)) continue;
+      const ShardId shard(static_cast<uint32_t>(i));
+      Parcel& parcel = parcels[{PrimaryOf(shard), unreplied.step}];
+      parcel.push.items.push_back({shard, unreplied.step, unreplied.node, unreplied.payload});
+      parcel.bytes += unreplied.payload.size_bytes();
+      parcel.items.emplace_back(&shards_[i], &unreplied);
+    }
+  }
+  for (auto& [key, parcel] : parcels) {
+    if (!IsFlushDue(key.second, parcel.bytes)) continue;
+    for (auto& [shard, unreplied] : parcel.items) {
+      unreplied->is_sent = true;
+      shard->ask_interval = kDataRetryFirst;
+      shard->ask_at = now + kDataRetryFirst;
+    }
+    const Work* work = FindWork(key.second);
+    pushed_bytes_.all += parcel.bytes;
+    if (work != nullptr && work->open_calls > 0) pushed_bytes_.early += parcel.bytes;
+    Send(key.first, std::move(parcel.push));
+  }
+}
+
+// The version that compute needs of this shard and that nothing of ours asks for by itself. A push
+// asks for the version it helps to make, so while ours are still to come nothing is pulled.
+std::optional<Version> Session::VersionToPull(const ShardState& shard) const {
+  if (!has_started_) return std::nullopt;
+  for (const Work& work : works_) {
+    const Version version = VersionReadBy(work.step);
+    if (shard.held[version.value() % 2] == version) continue;
+    const bool is_first = &work == &works_.front();
+    const bool is_unasked = works_.front().open_calls == 0 && shard.pushes.empty();
+    if (is_first || version <= shard.known || is_unasked) return version;
+  }
+  return std::nullopt;
+}
+
+// P10. A push without an answer is pushed again, or, once the server said that it holds it, only
+// asked about.
+void Session::RepeatUnanswered(Micros now) {
+  std::map<PeerId, Push> pushes;
+  std::map<PeerId, Pull> pulls;
+  for (size_t i = 0; i < shards_.size(); ++i) {
+    ShardState& shard = shards_[i];
+    if (now < shard.ask_at) continue;
+    const ShardId id(static_cast<uint32_t>(i));
+    std::optional<Version> wanted = VersionToPull(shard);
+    bool has_repeated = false;
+    for (const Unreplied& push : shard.pushes) {
+      if (!push.is_sent) continue;
+      if (push.is_held) wanted = VersionMadeBy(push.step);
+      if (push.is_held) continue;
+      pushes[PrimaryOf(id)].items.push_back({id, push.step, push.node, push.payload});
+      has_repeated = true;
+    }
+    if (wanted) pulls[PrimaryOf(id)].items.push_back({id, *wanted});
+    if (!wanted && !has_repeated) continue;
+    shard.ask_interval = std::clamp(2 * shard.ask_interval, kDataRetryFirst, kDataRetryMax);
+    shard.ask_at = now + shard.ask_interval;
+  }
+  for (auto& [lane, push] : pushes) Send(lane, std::move(push));
+  for (auto& [lane, pull] : pulls) Send(lane, std::move(pull));
+}
+
+void Session::PullForEvaluation(Micros now) {
+  if (!evaluation_ || !evaluation_->request || now < evaluation_->ask_at) return;
+  std::map<PeerId, Pull> pulls;
+  for (size_t i = 0; i < shards_.size(); ++i) {
+    const ShardId id(static_cast<uint32_t>(i));
+    if (!evaluation_->arrived[i]) pulls[PrimaryOf(id)].items.push_back({id, evaluation_->version});
+  }
+  for (auto& [lane, pull] : pulls) Send(lane, std::move(pull));
+  evaluation_->ask_at = pulls.empty() ? kNever : now + kDataRetryFirst;
+}
+
+Micros Session::NextDeadline() const {
+  if (finished()) return kNever;
+  Micros deadline = view_.id.number == 0 || failure_ ? control_at_ : kNever;
+  if (!questions_.empty()) deadline = std::min(deadline, question_at_);
+  if (evaluation_ && evaluation_->request) deadline = std::min(deadline, evaluation_->ask_at);
+  for (const ShardState& shard : shards_) {
+    const bool has_sent =
+        std::ranges::any_of(shard.pushes, [](const Unreplied& push) { return push.is_sent; });
+    if (has_sent || VersionToPull(shard)) deadline = std::min(deadline, shard.ask_at);
+  }
+  return deadline;
+}
+
+size_t Session::unreplied_count() const {
+  size_t count = 0;
+  for (const ShardState& shard : shards_) count += shard.pushes.size();
+  return count;
+}
+
+Heartbeat Session::CurrentActivity(Micros now) const {
+  Heartbeat heartbeat;
+  if (!works_.empty()) heartbeat.step = works_.front().step;
+  const bool is_computing =
+      std::ranges::any_of(works_, [](const Work& work) { return work.open_calls > 0; });
+  const bool is_waiting = !works_.empty() && works_.front().open_calls == 0;
+  if (stop_) {
+    heartbeat.activity = Activity::kLeaving;
+  } else if (view_.id.number == 0) {
+    heartbeat.activity = Activity::kStarting;
+  } else if (evaluation_ && evaluation_->request) {
+    heartbeat.activity = Activity::kEvaluating;
+  } else if (is_waiting) {
+    const auto lowest = std::ranges::min_element(shards_, {}, &ShardState::known);
+    heartbeat.activity = Activity::kWaitingForParameters;
+    heartbeat.waiting_for = PrimaryOf(ShardId(static_cast<uint32_t>(lowest - shards_.begin())));
+    heartbeat.waiting_ms = static_cast<uint64_t>((now - waiting_since_).count()) / 1000;
+  } else {
+    heartbeat.activity = is_computing ? Activity::kComputing : Activity::kIdle;
+  }
+  return heartbeat;
+}
+
+}  // namespace pando
