@@ -1,0 +1,200 @@
+// Convolution forward on the CPU. Vector lanes are output channels. A tile is four output pixels
+// (the window of the 2x2 pool, or four in a row) times as many channel vectors as registers hold;
+// each step loads those vectors of weights once and multiplies them with the four pixels' broadcasts.
+#include <utility>
+
+#include "kernels/cpu/conv_geometry.h"
+#include "kernels/cpu/cpu_ops.h"
+#include "kernels/cpu/scratch.h"
+
+namespace pando::cpu {
+namespace {
+
+constexpr size_t kTilePixels = 4;
+// 4 x 3 sums + 3 weights + 1 broadcast fill 16 registers; 4 x 5 + 5 + 1 stay within 32.
+constexpr size_t kTileVecsMax = kRegisters == 32 ? 5 : 3;
+
+struct ForwardScratch {
+  float* weight;  // [piece][kernel rows][run][vecs of the piece · kLanes]
+  float* bias;    // [out_channels_padded]
+  float* image;   // one padded image
+};
+
+ForwardScratch Carve(const ConvGeometry& g, ScratchCarver& carver) {
+  ForwardScratch s{};
+  s.weight = carver.Take<float>(g.out_channels_padded * g.kernel * g.run);
+  s.bias = carver.Take<float>(g.out_channels_padded);
+  s.image = carver.Take<float>(g.padding == 0 ? 0 : g.image + kSlackFloats);
+  return s;
+}
+
+// [out, in, kh, kw] to [piece][kh][kw][in][channels of the piece]; channels past the last are zero.
+void PackWeights(const ConvGeometry& g, const float* weight, float* packed) {
+  const size_t taps = g.kernel * g.kernel;
+  ForEvenPieces(g.out_channels_padded / kLanes, kTileVecsMax, [&](size_t vec, size_t vec_count) {
+    for (size_t tap = 0; tap < taps; ++tap) {
+      for (size_t c = 0; c < g.channels; ++c) {
+        for (size_t o = vec * kLanes; o < (vec + vec_count) * kLanes; ++o) {
+          *packed++ = o < g.out_channels ? weight[(o * g.channels + c) * taps + tap] : 0.0f;
+        }
+      }
+    }
+  });
+}
+
+// What becomes of a tile's sums: where they go and what is done to them on the way.
+struct TileOutput {
+  const float* bias = nullptr;           // of the piece's first channel, and so the rest
+  const float* channel_scale = nullptr;  // of the sample, or null
+  float* y = nullptr;
+  int32_t* argmax = nullptr;
+  size_t pixel_floats = 0;   // from one output pixel to the next
+  size_t pixel_count = 0;    // pixels of the tile that exist
+  size_t channel_count = 0;  // channels from the piece's first to the last there is
+  bool relu = false;
+};
+
+inline Vec Finish(const TileOutput& out, Vec sum, size_t channel) {
+  sum += Load(out.bias + channel);
+  if (out.channel_scale != nullptr) sum *= Load(out.channel_scale + channel);
+  if (out.relu) sum = sum > 0.0f ? sum : Vec{};
+  return sum;
+}
+
+template <size_t kVecs>
+inline void StorePooled(const TileOutput& out, const Vec (&sums)[kTilePixels][kVecs]) {
+  for (size_t v = 0; v < kVecs; ++v) {
+    const size_t channel = v * kLanes;
+    Vec largest = sums[0][v];
+    IntVec where{};
+    for (int32_t p = 1; p < static_cast<int32_t>(kTilePixels); ++p) {
+      const IntVec greater = sums[p][v] > largest;
+      largest = greater ? sums[p][v] : largest;
+      where = greater ? IntVec{} + p : where;
+    }
+    StorePart(out.y + channel, Finish(out, largest, channel), out.channel_count - channel);
+    StorePart(out.argmax + channel, where, out.channel_count - channel);
+  }
+}
+
+template <size_t kVecs>
+inline void StorePixels(const TileOutput& out, const Vec (&sums)[kTilePixels][kVecs]) {
+  for (size_t p = 0; p < kTilePixels; ++p) {
+    if (p == out.pixel_count) return;
+    for (size_t v = 0; v < kVecs; ++v) {
+      const size_t channel = v * kLanes;
+      StorePart(out.y + p * out.pixel_floats + channel, Finish(out, sums[p][v], channel),
+                out.channel_count - channel);
+    }
+  }
+}
+
+struct TileInput {
+  const float* pixel[kTilePixels] = {};  // first float under the kernel, of each output pixel
+  const float* weight = nullptr;         // of the piece
+  size_t kernel = 0, run = 0, row = 0;
+};
+
+// kRun: the run's length where it is known when compiling (5: the first layer of small networks,
+// whose run is too short for a loop), else 0.
+template <size_t kVecs, size_t kRun>
+void ComputeTile(const TileInput& in, const TileOutput& out, bool pool) {
+  const size_t run = kRun == 0 ? in.run : kRun;
+  Vec sums[kTilePixels][kVecs] = {};
+  const float* w = in.weight;
+  for (size_t r = 0; r < in.kernel; ++r) {
+    const float* const p0 = in.pixel[0] + r * in.row;
+    const float* const p1 = in.pixel[1] + r * in.row;
+    const float* const p2 = in.pixel[2] + r * in.row;
+    const float* const p3 = in.pixel[3] + r * in.row;
+    for (size_t k = 0; k < run; ++k, w += kVecs * kLanes) {
+      const Vec x[kTilePixels] = {Broadcast(p0[k]), Broadcast(p1[k]), Broadcast(p2[k]),
+                                  Broadcast(p3[k])};
+      for (size_t v = 0; v < kVecs; ++v) {
+        const Vec weight = Load(w + v * kLanes);
+        for (size_t p = 0; p < kTilePixels; ++p) sums[p][v] += x[p] * weight;
+      }
+    }
+  }
+  pool ? StorePooled<kVecs>(out, sums) : StorePixels<kVecs>(out, sums);
+}
+
+using TileFunction = void (*)(const TileInput&, const TileOutput&, bool);
+
+template <size_t kRun, size_t... kIndex>
+TileFunction ChooseTile(size_t vecs, std::index_sequence<kIndex...>) {
+  static constexpr TileFunction kTable[] = {ComputeTile<kIndex + 1, kRun>...};
+  return kTable[vecs - 1];
+}
+
+TileFunction ChooseTile(size_t vecs, size_t run) {
+  constexpr auto kAll = std::make_index_sequence<kTileVecsMax>();
+  return run == 5 ? ChooseTile<5>(vecs, kAll) : ChooseTile<0>(vecs, kAll);
+}
+
+// All tiles of one image and one piece of the channels.
+void ComputeImage(const ConvGeometry& g, TileFunction tile, const float* image, TileInput in,
+                  TileOutput out) {
+  const size_t step = g.pool == 2 ? 1 : kTilePixels;  // output pixels per tile
+  for (size_t y = 0; y < g.out_height; ++y) {
+    for (size_t x = 0; x < g.out_width; x += step) {
+      const float* corner = image + g.CellOffset(y, x);
+      out.pixel_count = std::min(step, g.out_width - x);
+      for (size_t p = 0; p < kTilePixels; ++p) {
+        // Pixels that do not exist repeat the last: computed, never stored.
+        const size_t right = g.pool == 2 ? p % 2 : std::min(p, out.pixel_count - 1);
+        const size_t down = g.pool == 2 ? p / 2 : 0;
+        in.pixel[p] = corner + down * g.stride * g.row + right * g.stride * g.channels;
+      }
+      tile(in, out, g.pool == 2);
+      out.y += out.pixel_count * g.out_channels;
+      out.argmax += g.pool == 2 ? out.pixel_count * g.out_channels : 0;
+    }
+  }
+}
+
+}  // namespace
+
+void Conv2dForward(const Conv2dSpec& spec, const Conv2dForwardArgs& args,
+                   std::span<std::byte> scratch) {
+  const ConvGeometry g(spec);
+  ScratchCarver carver(scratch);
+  const ForwardScratch s = Carve(g, carver);
+  PackWeights(g, args.weight, s.weight);
+  std::copy_n(args.bias, g.out_channels, s.bias);
+  std::fill(s.bias + g.out_channels, s.bias + g.out_channels_padded, 0.0f);
+
+  for (size_t sample = 0; sample < args.sample_count; ++sample) {
+    const float* image = args.x + sample * g.unpadded_image;
+    if (g.padding > 0) {
+      PadImage(g, image, s.image);
+      image = s.image;
+    }
+    ForEvenPieces(g.out_channels_padded / kLanes, kTileVecsMax, [&](size_t vec, size_t vec_count) {
+      const size_t channel = vec * kLanes;
+      const size_t first = sample * g.cells * g.out_channels + channel;
+      const TileInput in{.weight = s.weight + channel * g.kernel * g.run,
+                         .kernel = g.kernel,
+                         .run = g.run,
+                         .row = g.row};
+      const float* scale = args.channel_scale;
+      const TileOutput out{
+          .bias = s.bias + channel,
+          .channel_scale = scale == nullptr ? nullptr : scale + sample * g.out_channels + channel,
+          .y = args.y + first,
+          .argmax = g.pool == 2 ? args.argmax + first : nullptr,
+          .pixel_floats = g.out_channels,
+          .channel_count = g.out_channels - channel,
+          .relu = spec.relu};
+      ComputeImage(g, ChooseTile(vec_count, g.run), image, in, out);
+    });
+  }
+}
+
+size_t Conv2dForwardScratchBytes(const Conv2dSpec& spec) {
+  ScratchCarver counter;
+  Carve(ConvGeometry(spec), counter);
+  return counter.used_bytes();
+}
+
+}  // namespace pando::cpu

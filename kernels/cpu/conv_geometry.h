@@ -1,0 +1,73 @@
+// ConvGeometry: the lengths and strides that the CPU's convolution kernels share.
+//
+// Images are [height, width, channels], so the pixels under one row of the kernel are one run of
+// kernel · channels floats. Everything below works on such runs. Where there is padding, kernels
+// work on a copy of the image with its border of zeros, so that no run has an edge case.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+
+#include "kernels/cpu/simd.h"
+#include "kernels/ops.h"
+
+namespace pando::cpu {
+
+struct ConvGeometry {
+  explicit ConvGeometry(const Conv2dSpec& spec)
+      : channels(spec.input.channels),
+        height(spec.input.height),
+        width(spec.input.width),
+        padding(spec.padding),
+        kernel(spec.kernel),
+        stride(spec.stride),
+        pool(spec.max_pool ? 2 : 1),
+        run(kernel * channels),
+        row((width + 2 * padding) * channels),
+        image((height + 2 * padding) * row),
+        unpadded_image(spec.input.size()),
+        out_channels(spec.out_channels),
+        out_channels_padded(RoundUpToLanes(out_channels)),
+        out_height(spec.output().height),
+        out_width(spec.output().width),
+        cells(out_height * out_width) {}
+
+  size_t channels, height, width, padding;
+  size_t kernel, stride, pool;
+  size_t run;    // floats under one row of the kernel
+  size_t row;    // floats of a row of the padded image
+  size_t image;  // floats of the padded image
+  size_t unpadded_image;
+  size_t out_channels, out_channels_padded;
+  size_t out_height, out_width;
+  size_t cells;  // output pixels, after the pool
+
+  // First float of the pixels under the kernel for output pixel (y, x), upper left of its pool window.
+  size_t CellOffset(size_t y, size_t x) const {
+    return y * pool * stride * row + x * pool * stride * channels;
+  }
+};
+
+// Copies one image into the middle of a padded one; writes the whole border.
+inline void PadImage(const ConvGeometry& g, const float* x, float* padded) {
+  const size_t border = g.padding * g.channels;
+  const size_t inner = g.width * g.channels;
+  std::fill_n(padded, g.padding * g.row, 0.0f);
+  std::fill_n(padded + g.image - g.padding * g.row, g.padding * g.row, 0.0f);
+  for (size_t y = 0; y < g.height; ++y) {
+    float* to = padded + (y + g.padding) * g.row;
+    std::fill_n(to, border, 0.0f);
+    std::copy_n(x + y * inner, inner, to + border);
+    std::fill_n(to + border + inner, border, 0.0f);
+  }
+}
+
+// The way back: copies the middle out.
+inline void UnpadImage(const ConvGeometry& g, const float* padded, float* x) {
+  const size_t inner = g.width * g.channels;
+  for (size_t y = 0; y < g.height; ++y) {
+    std::copy_n(padded + (y + g.padding) * g.row + g.padding * g.channels, inner, x + y * inner);
+  }
+}
+
+}  // namespace pando::cpu

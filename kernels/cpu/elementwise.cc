@@ -1,0 +1,66 @@
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/cpu/cpu_ops.h"
+
+namespace pando::cpu {
+
+void ReluForward(size_t count, const float* x, float* y) {
+  for (size_t i = 0; i < count; ++i) y[i] = std::max(x[i], 0.0f);
+}
+
+void ReluBackward(size_t count, const float* y, const float* dy, float* dx) {
+  for (size_t i = 0; i < count; ++i) dx[i] = y[i] > 0.0f ? dy[i] : 0.0f;
+}
+
+void Multiply(size_t count, const float* x, const float* factor, float* y) {
+  for (size_t i = 0; i < count; ++i) y[i] = x[i] * factor[i];
+}
+
+void MultiplyChannels(uint32_t sample_count, const SampleShape& shape, const float* x,
+                      const float* factor, float* y) {
+  const size_t pixels = size_t{shape.height} * shape.width;
+  for (size_t s = 0; s < sample_count; ++s, factor += shape.channels) {
+    for (size_t p = 0; p < pixels; ++p, x += shape.channels, y += shape.channels) {
+      for (size_t c = 0; c < shape.channels; ++c) y[c] = x[c] * factor[c];
+    }
+  }
+}
+
+void DropoutFactors(const DropoutStream& stream, float probability, size_t count, float* factor) {
+  constexpr size_t kPerBlock = 8;
+  const auto threshold = static_cast<uint32_t>(std::lround(probability * 65536.0f));
+  const float keep_scale = 1.0f / (1.0f - probability);
+  for (size_t first = 0; first < count; first += kPerBlock) {
+    const PhiloxBlock block = Philox4x32(
+        {static_cast<uint32_t>(first / kPerBlock), static_cast<uint32_t>(stream.step),
+         static_cast<uint32_t>(stream.step >> 32), stream.micro_batch},
+        stream.key);
+    const size_t last = std::min(count, first + kPerBlock);
+    for (size_t i = first; i < last; ++i) {
+      const bool keep = Uniform16(block, static_cast<unsigned>(i - first)) >= threshold;
+      factor[i] = keep ? keep_scale : 0.0f;
+    }
+  }
+}
+
+CrossEntropyScore SoftmaxCrossEntropy(uint32_t sample_count, uint32_t class_count,
+                                      const float* logits, const int32_t* labels, float* dlogits) {
+  CrossEntropyScore score;
+  for (size_t s = 0; s < sample_count; ++s, logits += class_count, dlogits += class_count) {
+    const float* const largest = std::max_element(logits, logits + class_count);
+    float sum = 0.0f;
+    for (size_t c = 0; c < class_count; ++c) {
+      dlogits[c] = std::exp(logits[c] - *largest);
+      sum += dlogits[c];
+    }
+    for (size_t c = 0; c < class_count; ++c) dlogits[c] /= sum;
+    const auto label = static_cast<size_t>(labels[s]);
+    dlogits[label] -= 1.0f;
+    score.loss_sum += std::log(sum) - (logits[label] - *largest);
+    score.correct_count += largest == logits + label;
+  }
+  return score;
+}
+
+}  // namespace pando::cpu

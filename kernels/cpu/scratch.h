@@ -1,0 +1,35 @@
+// ScratchCarver cuts one block of scratch memory into arrays, each on a cache line of its own. Run
+// over nothing it counts the bytes needed, so that size and use cannot disagree.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "common/check.h"
+
+namespace pando::cpu {
+
+class ScratchCarver {
+ public:
+  ScratchCarver() = default;  // counts only
+  explicit ScratchCarver(std::span<std::byte> memory)
+      : base_(memory.data()), capacity_bytes_(memory.size()) {}
+
+  template <class T>
+  T* Take(size_t count) {
+    const size_t first = used_bytes_;
+    used_bytes_ += (count * sizeof(T) + kLineBytes - 1) / kLineBytes * kLineBytes;
+    if (base_ == nullptr) return nullptr;
+    PANDO_CHECK(used_bytes_ <= capacity_bytes_);
+    return reinterpret_cast<T*>(base_ + first);
+  }
+  size_t used_bytes() const { return used_bytes_; }
+
+ private:
+  static constexpr size_t kLineBytes = 64;
+  std::byte* base_ = nullptr;
+  size_t capacity_bytes_ = 0;
+  size_t used_bytes_ = 0;
+};
+
+}  // namespace pando::cpu

@@ -1,0 +1,68 @@
+// Vec: the widest vector of floats that the target has. GCC's vector extensions, so that one source
+// serves every instruction set; -ffp-contract=fast makes a * b + c one instruction.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+namespace pando::cpu {
+
+#if defined(__AVX512F__)
+inline constexpr int kVecBytes = 64;
+inline constexpr int kRegisters = 32;
+#elif defined(__AVX__)
+inline constexpr int kVecBytes = 32;
+inline constexpr int kRegisters = 16;
+#else
+inline constexpr int kVecBytes = 16;
+inline constexpr int kRegisters = 16;
+#endif
+inline constexpr int kLanes = kVecBytes / static_cast<int>(sizeof(float));
+
+using Vec = float __attribute__((vector_size(kVecBytes)));
+using IntVec = int32_t __attribute__((vector_size(kVecBytes)));
+
+inline Vec Load(const float* p) {
+  Vec v;
+  std::memcpy(&v, p, sizeof v);
+  return v;
+}
+inline IntVec Load(const int32_t* p) {
+  IntVec v;
+  std::memcpy(&v, p, sizeof v);
+  return v;
+}
+inline void Store(float* p, Vec v) { std::memcpy(p, &v, sizeof v); }
+inline void Store(int32_t* p, IntVec v) { std::memcpy(p, &v, sizeof v); }
+inline Vec Broadcast(float x) { return x - Vec{}; }  // x − 0 is x, −0 included; x + 0 is not
+
+// Stores the first `count` lanes, all of them if there are more.
+template <class V, class T>
+inline void StorePart(T* p, V v, size_t count) {
+  if (count >= kLanes) return Store(p, v);
+  T lanes[kLanes];
+  Store(lanes, v);
+  size_t done = 0;
+  for (size_t step = kLanes / 2; step > 0; step /= 2) {  // halves, quarters...: no loop over lanes
+    if ((count & step) == 0) continue;
+    std::memcpy(p + done, lanes + done, step * sizeof(T));
+    done += step;
+  }
+}
+
+inline constexpr size_t RoundUpToLanes(size_t n) { return (n + kLanes - 1) / kLanes * kLanes; }
+
+// Parts n into the fewest pieces of at most `max`, as equal as can be: 10 by 3 is 3 + 3 + 2 + 2, so
+// that no piece is too small to fill the pipelines. Calls f(first, size).
+template <class F>
+inline void ForEvenPieces(size_t n, size_t max, F&& f) {
+  size_t pieces = (n + max - 1) / max;
+  for (size_t first = 0; first < n; --pieces) {
+    const size_t size = (n - first + pieces - 1) / pieces;
+    f(first, size);
+    first += size;
+  }
+}
+
+}  // namespace pando::cpu
