@@ -48,9 +48,10 @@ double KindRate(const ScheduleOptions& s, double lr, uint64_t step, uint64_t ste
   switch (s.kind) {
     case ScheduleKind::kConstant:
       return lr;
-    case ScheduleKind::kStep:
-      return s.step_size == 0 ? lr
-                              : lr * std::pow(s.gamma, static_cast<double>(step / s.step_size));
+    case ScheduleKind::kStep: {
+      const uint64_t decays = s.step_size == 0 ? 0 : step / s.step_size;
+      return lr * std::pow(s.gamma, static_cast<double>(decays));
+    }
     case ScheduleKind::kCosine:  // CosineAnnealingLR with T_max = step_count: ends just above
                                  // min_lr
       return AnnealCosine(lr, s.min_lr,
