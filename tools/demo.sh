@@ -1,0 +1,83 @@
+#!/usr/bin/env bash
+# Sets up, builds, and trains the MNIST CNN with a scheduler, 2 servers and 2 workers, each a
+# process of its own; prints the final test accuracy.
+#   tools/demo.sh [--no-setup] [FLAG OF "pando train"...]
+# for example: tools/demo.sh --data ~/mnist --workers 4
+# Without --data it takes MNIST from data/mnist or ../shared/data/mnist, and where there is none
+# the built-in synthetic-digits.
+set -euo pipefail
+# shellcheck source=lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+case ${1:-} in -h | --help) sed -n '2,/^set/s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 0 ;; esac
+if [ "${1:-}" = --no-setup ]; then shift; else "$root/tools/setup.sh"; fi
+flags=("$@")
+
+# given FLAG: whether the user gave it, as "--flag value" or "--flag=value".
+given() {
+  local flag
+  for flag in "${flags[@]}"; do
+    case $flag in "$1" | "$1="*) return 0 ;; esac
+  done
+  return 1
+}
+
+# by_default FLAG VALUE: adds the flag unless the user gave it.
+by_default() { given "$1" || flags+=("$1" "$2"); }
+
+value_of() {
+  local i
+  for i in "${!flags[@]}"; do
+    case ${flags[i]} in
+      "$1") echo "${flags[i + 1]:-}" ;;
+      "$1="*) echo "${flags[i]#*=}" ;;
+    esac
+  done
+}
+
+# The folder that holds MNIST, or nothing.
+find_mnist() {
+  local folder
+  for folder in "$root/data/mnist" "$root/../shared/data/mnist"; do
+    compgen -G "$folder/train-images-idx3-ubyte*" >/dev/null || continue
+    (cd "$folder" && pwd)
+    return
+  done
+}
+
+choose_dataset() {
+  local mnist
+  given --dataset && return
+  mnist=$(find_mnist)
+  if given --data; then
+    by_default --dataset mnist
+  elif [ -n "$mnist" ]; then
+    by_default --dataset mnist
+    by_default --data "$mnist"
+  else
+    by_default --dataset synthetic-digits
+  fi
+}
+
+configure build --buildtype=release
+compile build cli/pando
+
+choose_dataset
+by_default --model mnist-cnn
+given --steps || by_default --epochs 3
+by_default --global-batch 128
+by_default --micro-batches 8
+by_default --optimizer adam
+by_default --lr 0.01
+by_default --schedule one-cycle
+by_default --workers 2
+by_default --servers 2
+by_default --run-dir "$root/runs/demo-$(date +%Y%m%d-%H%M%S)-$$"
+
+say "pando train ${flags[*]}"
+"$root/build/cli/pando" train "${flags[@]}"
+
+summary=$(value_of --run-dir)/summary.json
+[ -e "$summary" ] || exit 0  # --dry-run
+accuracy=$(sed -n 's/.*"test_accuracy": *\([-+.0-9e]*\).*/\1/p' "$summary")
+say "final test accuracy: ${accuracy:-not in $summary} (more in $(dirname "$summary"))"

@@ -1,0 +1,100 @@
+#!/usr/bin/env python3
+"""What tools/test.sh asks of Meson's files.
+
+  test_report.py targets FOLDER SUITE...   the build targets that the suites' tests need, one per
+                                           line; reads `meson introspect --tests --targets` on stdin
+  test_report.py summary TESTLOG...        prints the output of failed tests, then "N passed, N failed"
+                                           (", N skipped"); exits 1 where something failed.
+                                           "broken:WHAT" instead of a log counts as one failure
+"""
+import json
+import os
+import re
+import sys
+
+LOG_LINES_MAX = 300  # of each failed test: its last ones
+DOCTEST_TOTALS = re.compile(r"\[doctest\] test cases:\s*\d+ \|\s*(\d+) passed \|\s*(\d+) failed")
+SKIPPED = {"SKIP"}
+PASSED = {"OK", "EXPECTEDFAIL"}
+
+
+def needed_targets(folder, suites, introspection):
+    files = {target["id"]: target["filename"] for target in introspection["targets"]}
+    wanted = {"pando:" + suite for suite in suites}
+    paths = set()
+    for test in introspection["tests"]:
+        if wanted.isdisjoint(test["suite"]):
+            continue
+        for target_id in test["depends"]:
+            paths.update(files[target_id])
+        paths.add(test["cmd"][0])
+    root = os.path.realpath(folder) + os.sep
+    return sorted(path[len(root):] for path in map(os.path.realpath, paths) if path.startswith(root))
+
+
+def read_log(path):
+    """One JSON object per test and line; None where the run left no log."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as log:
+            return [json.loads(line) for line in log if line.strip()]
+    except FileNotFoundError:
+        return None
+
+
+def count(test):
+    """(passed, failed, skipped): test cases of a doctest program, else the program itself."""
+    if test["result"] in SKIPPED:
+        return 0, 0, 1
+    ok = test["result"] in PASSED
+    totals = DOCTEST_TOTALS.findall(test.get("stdout") or "")
+    if not totals:
+        return (1, 0, 0) if ok else (0, 1, 0)
+    passed = sum(int(p) for p, _ in totals)
+    failed = sum(int(f) for _, f in totals)
+    # A program may fail without a failed case: a sanitizer's report at its end, a time-out.
+    return passed, failed if ok else max(failed, 1), 0
+
+
+def print_failure(folder, test):
+    print(f"\n---- {folder}: {test['name']}: {test['result']} ----")
+    for stream in ("stdout", "stderr"):
+        lines = (test.get(stream) or "").splitlines()
+        if len(lines) > LOG_LINES_MAX:
+            print(f"({len(lines) - LOG_LINES_MAX} lines left out)")
+        print("\n".join(lines[-LOG_LINES_MAX:]))
+
+
+def summarise(paths):
+    passed = failed = skipped = 0
+    for path in paths:
+        if path.startswith("broken:"):
+            print(f"\n---- could not build or run: {path.removeprefix('broken:')} ----")
+            failed += 1
+            continue
+        folder = os.path.basename(os.path.dirname(os.path.dirname(path)))
+        tests = read_log(path)
+        if tests is None:
+            print(f"\n---- {folder}: the test run left no log ----")
+            failed += 1
+            continue
+        for test in tests:
+            p, f, s = count(test)
+            passed, failed, skipped = passed + p, failed + f, skipped + s
+            if f:
+                print_failure(folder, test)
+    print(f"{passed} passed, {failed} failed" + (f", {skipped} skipped" if skipped else ""))
+    return failed
+
+
+def main():
+    command, *arguments = sys.argv[1:] or [""]
+    if command == "targets" and len(arguments) > 1:
+        print("\n".join(needed_targets(arguments[0], arguments[1:], json.load(sys.stdin))))
+    elif command == "summary" and arguments:
+        sys.exit(1 if summarise(arguments) else 0)
+    else:
+        sys.exit(__doc__)
+
+
+if __name__ == "__main__":
+    main()
