@@ -1,0 +1,49 @@
+// TrainSerially runs a job in one process with no network: the reference of invariant I5. It shares
+// the step, the tree, the optimizer, the schedule and the data code with the distributed path, and
+// nothing of the protocol. Called by RunSerial (serial_process.cc) and by tests.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+
+#include "common/float_buffer.h"
+#include "common/job.h"
+#include "common/status.h"
+#include "models/network.h"
+#include "proto/messages.h"
+#include "worker/dataset.h"
+
+namespace pando {
+
+struct SerialStep {
+  StepMetrics metrics;
+  StepScalars scalars;          // that made the step's update
+  uint64_t sample_count = 0;    // trained on so far, repeats included
+  double training_seconds = 0;  // so far, without start-up and evaluation
+};
+
+// Called on the calling thread, in the order of steps. Any may be empty.
+struct SerialCallbacks {
+  std::function<void(const SerialStep&)> on_step;
+  std::function<void(const EvaluationResult&)> on_evaluation;
+  std::function<bool()> interrupted;  // asked after every step; true ends the run after the steps in hand
+};
+
+struct SerialResult {
+  std::shared_ptr<const FloatBuffer> parameters;  // the flat vector of `version`
+  Version version;
+  bool was_interrupted = false;
+  SerialStep last_step;            // of version > 0
+  std::optional<EvaluationResult> last_evaluation;
+  double waiting_seconds = 0;      // of all computing threads, for parameters
+  size_t gradient_buffers = 0;     // flat vectors that gradients needed at once
+};
+
+// Trains with job.threads computing threads. `model` was made from this job and data set.
+// Fails when a loss is not finite or data cannot be read.
+Result<SerialResult> TrainSerially(const Job& job, const DataSet& data, const Model& model,
+                                   const SerialCallbacks& callbacks);
+
+}  // namespace pando
