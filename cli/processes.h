@@ -1,6 +1,8 @@
 // The entry points of Pando's processes, one file each; the subcommands parse the options and call
-// them. Each returns an exit code (exit_codes.h), reports to standard error through spdlog's default
-// logger (cli/log.h, set up by the caller), and stops on SIGINT and SIGTERM (cli/shutdown.h).
+// them. Each returns an exit code (exit_codes.h), reports to standard error through spdlog's
+// default logger (cli/log.h, set up by the caller), and stops on SIGINT and SIGTERM
+// (cli/shutdown.h). A server or worker that the scheduler told to stop returns kExitCompleted
+// whatever the scheduler's reason; a code of failure names the process as the root cause.
 #pragma once
 
 #include <cstdint>
@@ -15,16 +17,16 @@ struct SchedulerArgs {
   std::string bind;           // "tcp://127.0.0.1:0" (0: any free port) or "ipc://PATH"
   bool insecure = false;      // binding beyond loopback was asked for
   std::string run_dir;        // an existing run folder with job.toml; see RunFolder::Open
-  std::string endpoint_file;  // where to write the bound endpoint and a newline; may be a pipe under
-                              // /dev/fd. Empty: nobody asked
+  std::string endpoint_file;  // where to write the bound endpoint and a newline; may be a pipe
+                              // under /dev/fd. Empty: nobody asked
 };
 // Owns the run: waits for everybody, schedules, writes metrics.csv, events.jsonl, final.safetensors
 // and summary.json in the run folder, and draws the progress line.
 int RunScheduler(const SchedulerArgs& args);
 
 struct ServerArgs {
-  std::string join;  // the scheduler's endpoint
-  std::string bind;  // "tcp://HOST:0", or "ipc://PREFIX": lane i binds PREFIX-i
+  std::string join;    // the scheduler's endpoint
+  std::string bind;    // "tcp://HOST:0", or "ipc://PREFIX": lane i binds PREFIX-i
   uint32_t lanes = 0;  // 0: as the job says
   bool insecure = false;
   uint32_t start_timeout_ms = 60000;  // gives up (kExitUnreached) when nobody answers the join

@@ -1,0 +1,106 @@
+#include "cli/atomic_file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+namespace pando {
+namespace {
+
+// Returns the error number, 0 if all was written.
+int WriteAll(int fd, std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = write(fd, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return errno;
+    bytes = bytes.subspan(static_cast<size_t>(written));
+  }
+  return 0;
+}
+
+// A rename is durable only when its folder is.
+Status SyncFolderOf(const std::string& path) {
+  std::string folder = std::filesystem::path(path).parent_path();
+  if (folder.empty()) folder = ".";
+  UniqueFd fd(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  // Some file systems cannot sync folders; they say EINVAL.
+  if (!fd.is_open() || (fsync(fd.get()) != 0 && errno != EINVAL)) {
+    return FileError("sync folder", folder, errno);
+  }
+  return Status();
+}
+
+}  // namespace
+
+UniqueFd& UniqueFd::operator=(UniqueFd&& other) noexcept {
+  std::swap(fd_, other.fd_);
+  return *this;
+}
+
+UniqueFd::~UniqueFd() {
+  if (fd_ >= 0) close(fd_);
+}
+
+int UniqueFd::Release() { return std::exchange(fd_, -1); }
+
+Status FileError(std::string_view what, const std::string& path, int error_number) {
+  const char* advice = "";
+  if (error_number == ENOSPC || error_number == EDQUOT)
+    advice = "; free some space and start again";
+  if (error_number == EACCES || error_number == EROFS)
+    advice = "; give a folder you may write to with --run-dir";
+  return InvalidArgument(
+      fmt::format("cannot {} {}: {}{}", what, path, std::strerror(error_number), advice));
+}
+
+AtomicFile::AtomicFile(std::string path, std::string temp_path, UniqueFd fd)
+    : path_(std::move(path)), temp_path_(std::move(temp_path)), fd_(std::move(fd)) {}
+
+Result<AtomicFile> AtomicFile::Create(std::string path) {
+  std::string temp_path = path + ".tmp";
+  UniqueFd fd(open(temp_path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  if (!fd.is_open()) return FileError("create", temp_path, errno);
+  return AtomicFile(std::move(path), std::move(temp_path), std::move(fd));
+}
+
+AtomicFile::~AtomicFile() {
+  if (fd_.is_open()) unlink(temp_path_.c_str());
+}
+
+Status AtomicFile::Write(std::span<const std::byte> bytes) {
+  const int error = WriteAll(fd_.get(), bytes);
+  return error == 0 ? Status() : FileError("write", path_, error);
+}
+
+Status AtomicFile::Commit() {
+  if (fsync(fd_.get()) != 0) return FileError("write", path_, errno);
+  if (rename(temp_path_.c_str(), path_.c_str()) != 0) return FileError("write", path_, errno);
+  fd_ = UniqueFd();
+  return SyncFolderOf(path_);
+}
+
+Status WriteFileAtomically(const std::string& path, std::string_view text) {
+  Result<AtomicFile> file = AtomicFile::Create(path);
+  if (!file.ok()) return file.status();
+  if (Status s = file->Write(std::as_bytes(std::span(text))); !s.ok()) return s;
+  return file->Commit();
+}
+
+Result<RowFile> RowFile::Create(std::string path) {
+  UniqueFd fd(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0644));
+  if (!fd.is_open()) return FileError("create", path, errno);
+  return RowFile(std::move(path), std::move(fd));
+}
+
+Status RowFile::Append(std::string_view text) {
+  const int error = WriteAll(fd_.get(), std::as_bytes(std::span(text)));
+  return error == 0 ? Status() : FileError("write", path_, error);
+}
+
+}  // namespace pando

@@ -1,0 +1,65 @@
+// Files that a reader sees whole or not at all, and files that grow by whole rows. Used by the run
+// folder and the weights. Errors name the file, the reason and, where the disk is full, what to do.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "common/status.h"
+
+namespace pando {
+
+// Owns a file descriptor; -1 is none.
+class UniqueFd {
+ public:
+  UniqueFd() = default;
+  explicit UniqueFd(int fd) : fd_(fd) {}
+  UniqueFd(UniqueFd&& other) noexcept : fd_(other.Release()) {}
+  UniqueFd& operator=(UniqueFd&& other) noexcept;
+  ~UniqueFd();
+  int get() const { return fd_; }
+  bool is_open() const { return fd_ >= 0; }
+  int Release();
+
+ private:
+  int fd_ = -1;
+};
+
+// AtomicFile writes beside the target and renames over it: temp, fsync, rename, fsync folder.
+// Without Commit() nothing remains.
+class AtomicFile {
+ public:
+  static Result<AtomicFile> Create(std::string path);
+  AtomicFile(AtomicFile&&) = default;
+  ~AtomicFile();
+  Status Write(std::span<const std::byte> bytes);
+  Status Commit();
+
+ private:
+  AtomicFile(std::string path, std::string temp_path, UniqueFd fd);
+  std::string path_;
+  std::string temp_path_;
+  UniqueFd fd_;  // open until committed
+};
+
+Status WriteFileAtomically(const std::string& path, std::string_view text);
+
+// RowFile appends text, each call at once and whole, so that a killed process loses no row.
+class RowFile {
+ public:
+  RowFile() = default;
+  static Result<RowFile> Create(std::string path);  // empties an existing file
+  Status Append(std::string_view text);
+
+ private:
+  RowFile(std::string path, UniqueFd fd) : path_(std::move(path)), fd_(std::move(fd)) {}
+  std::string path_;
+  UniqueFd fd_;
+};
+
+// "cannot write runs/a/metrics.csv: No space left on device; free some and start again".
+Status FileError(std::string_view what, const std::string& path, int error_number);
+
+}  // namespace pando

@@ -1,0 +1,272 @@
+#include "cli/job_file.h"
+
+#include <fmt/format.h>
+#include <toml++/toml.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <optional>
+#include <sstream>
+
+#include "cli/text.h"
+#include "common/hash.h"
+#include "common/nearest_name.h"
+
+namespace pando {
+namespace {
+
+std::optional<JobValue> ReadNode(ValueKind kind, const toml::node& node) {
+  switch (kind) {
+    case ValueKind::kCount: {
+      auto value = node.value_exact<int64_t>();
+      if (!value || *value < 0) return std::nullopt;
+      return static_cast<uint64_t>(*value);
+    }
+    case ValueKind::kReal:
+      if (node.is_boolean()) return std::nullopt;
+      return node.value<double>();
+    case ValueKind::kBool:
+      return node.value_exact<bool>();
+    case ValueKind::kCountList: {
+      if (!node.is_array()) return std::nullopt;
+      std::vector<uint64_t> list;
+      for (const toml::node& element : *node.as_array()) {
+        auto value = ReadNode(ValueKind::kCount, element);
+        if (!value) return std::nullopt;
+        list.push_back(std::get<uint64_t>(*value));
+      }
+      return list;
+    }
+    default:
+      return node.value_exact<std::string>();
+  }
+}
+
+std::string NodeText(const toml::node& node) {
+  std::ostringstream text;
+  node.visit([&](const auto& typed) { text << typed; });
+  return text.str();
+}
+
+struct Place {
+  const std::string& file_name;
+  std::string At(const toml::source_region& source) const {
+    return fmt::format("{}:{}", file_name, source.begin.line);
+  }
+};
+
+Status UnknownKey(const std::string& where, std::string_view name) {
+  std::string hint = SuggestJobKey(name);
+  if (hint.empty()) hint = "docs/job-file.md lists every key";
+  return InvalidArgument(fmt::format("{}: unknown key '{}'; {}", where, name, hint));
+}
+
+Status UnknownSection(const std::string& where, std::string_view name) {
+  std::vector<std::string> sections;
+  for (const JobKey& key : JobKeys()) sections.emplace_back(key.section());
+  sections.erase(std::unique(sections.begin(), sections.end()), sections.end());
+  std::string hint = DidYouMean(name, sections);
+  if (hint.empty()) hint = fmt::format("the sections are {}", Joined(sections));
+  return InvalidArgument(fmt::format("{}: unknown section [{}]; {}", where, name, hint));
+}
+
+bool IsSection(std::string_view name) {
+  for (const JobKey& key : JobKeys()) {
+    if (key.section() == name) return true;
+  }
+  return false;
+}
+
+// Keys of two sources where the later one silences the earlier.
+constexpr const char* kSteps = "train.steps";
+constexpr const char* kEpochs = "train.epochs";
+
+}  // namespace
+
+Status JobDraft::Set(const JobKey& key, const JobValue& value, std::string where) {
+  if (Status s = CheckJobValue(key, value); !s.ok()) {
+    return InvalidArgument(where + ": " + s.message());
+  }
+  key.set(job_, value);
+  where_[key.name] = std::move(where);
+  in_source_.insert(key.name);
+  return Status();
+}
+
+// Steps and epochs both say how long the run is: the later source wins, one source may say only
+// one.
+Status JobDraft::EndSource() {
+  const bool has_steps = in_source_.contains(kSteps) && job_.steps > 0;
+  const bool has_epochs = in_source_.contains(kEpochs) && job_.epochs > 0;
+  in_source_.clear();
+  if (has_steps && has_epochs) {
+    return InvalidArgument(fmt::format("{} and {} both say how long the run is; give one of them",
+                                       Named(kSteps), Named(kEpochs)));
+  }
+  if (has_steps) job_.epochs = 0;
+  if (has_epochs) job_.steps = 0;
+  return Status();
+}
+
+Status JobDraft::AddToml(std::string_view text, std::string file_name) {
+  const Place place{file_name};
+  toml::table root;
+  try {
+    root = toml::parse(text, file_name);
+  } catch (const toml::parse_error& error) {
+    return InvalidArgument(
+        fmt::format("{}: not valid TOML: {}", place.At(error.source()), error.description()));
+  }
+  for (const auto& [section, section_node] : root) {
+    const std::string section_where = place.At(section_node.source());
+    if (!section_node.is_table()) return UnknownKey(section_where, section.str());
+    if (!IsSection(section.str())) return UnknownSection(section_where, section.str());
+    for (const auto& [leaf, node] : *section_node.as_table()) {
+      const std::string name = fmt::format("{}.{}", section.str(), leaf.str());
+      const std::string where = place.At(node.source());
+      const JobKey* key = FindJobKey(name);
+      if (key == nullptr) return UnknownKey(where, name);
+      std::optional<JobValue> value = ReadNode(key->kind, node);
+      if (!value) {
+        return InvalidArgument(fmt::format("{}: {} must be {}, got {}", where, name,
+                                           ExpectedValue(*key), NodeText(node)));
+      }
+      if (Status s = Set(*key, *value, where); !s.ok()) return s;
+    }
+  }
+  return EndSource();
+}
+
+Status JobDraft::AddOverrides(const std::vector<Override>& overrides) {
+  for (const Override& item : overrides) {
+    const JobKey* key = FindJobKey(item.key);
+    if (key == nullptr) return UnknownKey(item.where, item.key);
+    Result<JobValue> value = ParseJobValue(*key, item.text);
+    if (!value.ok()) return InvalidArgument(item.where + ": " + value.status().message());
+    if (Status s = Set(*key, *value, item.where); !s.ok()) return s;
+  }
+  return EndSource();
+}
+
+void JobDraft::SetDefault(const std::string& name, const JobValue& value) {
+  const JobKey* key = FindJobKey(name);
+  PANDO_CHECK(key != nullptr && CheckJobValue(*key, value).ok());
+  if (!IsGiven(name)) key->set(job_, value);
+}
+
+// "train.global_batch = 128 (job.toml:3)".
+std::string JobDraft::Named(const std::string& name) const {
+  auto where = where_.find(name);
+  return fmt::format("{} = {} ({})", name, JobValueToml(FindJobKey(name)->get(job_)),
+                     where == where_.end() ? "the default" : where->second);
+}
+
+Result<Job> JobDraft::Finish() const {
+  for (Status s : {CheckTrain(), CheckOptimizer(), CheckSchedule(), CheckRun()}) {
+    if (!s.ok()) return s;
+  }
+  return job_;
+}
+
+Status JobDraft::CheckTrain() const {
+  if (job_.steps == 0 && job_.epochs == 0) {
+    return InvalidArgument(fmt::format("{} and {} leave nothing to train; give one of them",
+                                       Named(kSteps), Named(kEpochs)));
+  }
+  if (job_.micro_batches > job_.global_batch) {
+    return InvalidArgument(
+        fmt::format("{} does not fit {}: a micro-batch needs at least one sample; lower the first "
+                    "or raise the second",
+                    Named("train.micro_batches"), Named("train.global_batch")));
+  }
+  return Status();
+}
+
+Status JobDraft::CheckOptimizer() const {
+  const OptimizerOptions& o = job_.optimizer;
+  if (o.nesterov && (o.momentum == 0 || o.dampening != 0)) {
+    return InvalidArgument(fmt::format(
+        "{} needs a momentum above 0 and no dampening, but {} and {}", Named("optimizer.nesterov"),
+        Named("optimizer.momentum"), Named("optimizer.dampening")));
+  }
+  return Status();
+}
+
+Status JobDraft::CheckSchedule() const {
+  const ScheduleOptions& s = job_.schedule;
+  if (s.kind == ScheduleKind::kStep && s.step_size == 0) {
+    return InvalidArgument(fmt::format(
+        "{} needs schedule.step_size ≥ 1: give the steps between decays", Named("schedule.type")));
+  }
+  if (s.kind == ScheduleKind::kCosine && s.min_lr > job_.optimizer.lr) {
+    return InvalidArgument(fmt::format("{} is above {}: a cosine schedule falls",
+                                       Named("schedule.min_lr"), Named("optimizer.lr")));
+  }
+  if (s.kind == ScheduleKind::kOneCycle && s.base_momentum > s.max_momentum) {
+    return InvalidArgument(fmt::format("{} is above {}", Named("schedule.base_momentum"),
+                                       Named("schedule.max_momentum")));
+  }
+  return Status();
+}
+
+Status JobDraft::CheckRun() const {
+  if (job_.lease_ms <= 2 * job_.heartbeat_ms) {
+    return InvalidArgument(
+        fmt::format("{} must be above twice {}, or one late heartbeat looks like a death",
+                    Named("run.lease_ms"), Named("run.heartbeat_ms")));
+  }
+  return Status();
+}
+
+Result<Job> ParseJobText(std::string_view text, const std::string& file_name) {
+  JobDraft draft;
+  if (Status s = draft.AddToml(text, file_name); !s.ok()) return s;
+  return draft.Finish();
+}
+
+Result<std::string> ReadTextFile(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  if (file) text << file.rdbuf();
+  if (!file) return NotFound(fmt::format("cannot read {}: {}", path, std::strerror(errno)));
+  return text.str();
+}
+
+Result<Job> ReadJobFile(const std::string& path) {
+  Result<std::string> text = ReadTextFile(path);
+  if (!text.ok()) return text.status();
+  return ParseJobText(*text, path);
+}
+
+namespace {
+
+std::string WriteSections(const Job& given, bool with_run) {
+  Job job = given;
+  if (job.steps > 0) job.epochs = 0;
+  std::string text;
+  std::string_view section;
+  for (const JobKey& key : JobKeys()) {
+    if (key.section() == "run" && !with_run) continue;
+    if (key.section() != section) {
+      text += fmt::format("{}[{}]\n", text.empty() ? "" : "\n", key.section());
+      section = key.section();
+    }
+    text += fmt::format("{} = {}\n", key.leaf(), JobValueToml(key.get(job)));
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string WriteJobText(const Job& job) { return WriteSections(job, /*with_run=*/true); }
+
+std::string JobIdentityText(const Job& job) { return WriteSections(job, /*with_run=*/false); }
+
+JobId MakeJobId(const Job& job, uint64_t run_salt) {
+  const uint64_t hash = Hash64(JobIdentityText(job), run_salt);
+  return JobId(hash == 0 ? 1 : hash);  // 0 on the wire: "does not know the job yet"
+}
+
+}  // namespace pando

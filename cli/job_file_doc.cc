@@ -1,0 +1,62 @@
+// docs/job-file.md, made of the table of keys; tests/cli keeps the file equal to this.
+#include <fmt/format.h>
+
+#include "cli/job_file.h"
+
+namespace pando {
+namespace {
+
+constexpr const char* kIntroduction =
+    "# The job file\n"
+    "\n"
+    "A job is one TOML file. Every key has a default, so an empty file is a job; `pando train "
+    "--dry-run`\n"
+    "prints the job with every key filled in. A flag of `pando train` overrides the file; `--set "
+    "KEY=VALUE`\n"
+    "reaches every key (`--set optimizer.beta1=0.8 --set model.hidden=512,256`). Unknown keys are "
+    "errors.\n"
+    "\n"
+    "Everything but `[run]` is the job's identity: it fixes the resulting weights, bit for bit. "
+    "`[run]`\n"
+    "says only where and how to compute them.\n"
+    "\n"
+    "`train.steps` and `train.epochs` both say how long the run is: give one. A flag or `--set` "
+    "silences\n"
+    "the other one of the file.\n";
+
+const char* SectionHeading(std::string_view section) {
+  if (section == "model") return "the network";
+  if (section == "data") return "what it learns from";
+  if (section == "train") return "steps and batches";
+  if (section == "optimizer") return "how a gradient becomes an update";
+  if (section == "schedule") return "the learning rate over the run";
+  if (section == "eval") return "test accuracy during the run";
+  return "where and how, without a say in the result";
+}
+
+std::string Code(const std::string& text) { return text.empty() ? "" : "`" + text + "`"; }
+
+std::string Row(const JobKey& key) {
+  std::string help = key.help;
+  if (key.kind != ValueKind::kText) help += fmt::format(" ({})", ExpectedValue(key));
+  return fmt::format("| {} | {} | {} | {} | {} |\n", Code(key.name), Code(key.flag), key.unit,
+                     Code(JobValueToml(key.get(Job{}))), help);
+}
+
+}  // namespace
+
+std::string JobFileDoc() {
+  std::string text = kIntroduction;
+  std::string_view section;
+  for (const JobKey& key : JobKeys()) {
+    if (key.section() != section) {
+      section = key.section();
+      text += fmt::format("\n## [{}]: {}\n\n", section, SectionHeading(section));
+      text += "| key | flag | unit | default | meaning |\n|---|---|---|---|---|\n";
+    }
+    text += Row(key);
+  }
+  return text;
+}
+
+}  // namespace pando

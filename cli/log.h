@@ -1,0 +1,17 @@
+// Logging: spdlog's default logger, to standard error, with time and the process's role.
+#pragma once
+
+#include <string>
+
+namespace pando {
+
+struct LogOptions {
+  std::string process;      // "scheduler", "worker 1": names the process in each line
+  bool is_verbose = false;  // -v: debug lines as well
+  std::string file;         // also written there, where not empty: a log that outlives the terminal
+};
+
+// Call first thing; again when the process learns its rank. Lines are flushed one by one.
+void SetUpLog(const LogOptions& options);
+
+}  // namespace pando

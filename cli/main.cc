@@ -1,0 +1,110 @@
+// pando: the command line. Parses the subcommand and its options, and runs it.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <exception>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "cli/commands.h"
+#include "cli/exit_codes.h"
+#include "cli/version.h"
+#include "common/nearest_name.h"
+
+namespace pando {
+namespace {
+
+constexpr const char* kFooter =
+    "\n"
+    "Start here:      pando train --epochs 3\n"
+    "By hand:         pando scheduler job.toml, then pando server and pando worker with --join\n"
+    "More of each:    pando COMMAND --help\n"
+    "\n";
+
+// Of the flags or subcommands that `app` knows.
+std::vector<std::string> KnownWords(const CLI::App& app, bool is_flag) {
+  std::vector<std::string> words;
+  if (is_flag) {
+    for (const CLI::Option* option : app.get_options()) {
+      for (const std::string& name : option->get_lnames()) words.push_back("--" + name);
+    }
+  } else {
+    for (const CLI::App* command : app.get_subcommands({})) words.push_back(command->get_name());
+  }
+  return words;
+}
+
+// Explains the first argument that nobody takes.
+int ReportUnknown(const CLI::App& app) {
+  const std::vector<CLI::App*> chosen = app.get_subcommands();
+  const CLI::App& place = chosen.empty() ? app : *chosen.front();
+  const std::vector<std::string> unknown = place.remaining();
+  std::string word = unknown.empty() ? "" : unknown.front();
+  for (auto at = unknown.rbegin(); at != unknown.rend(); ++at) {
+    if (at->starts_with("-")) word = *at;
+  }
+  const bool is_flag = word.starts_with("-");
+  const char* what = is_flag ? "flag" : chosen.empty() ? "command" : "argument";
+  const std::string typed = word.substr(0, word.find('='));
+  std::string hint = DidYouMean(typed, KnownWords(place, is_flag));
+  if (hint.empty())
+    hint = fmt::format("see {} --help", chosen.empty() ? "pando" : "pando " + place.get_name());
+  fmt::print(stderr, "pando: unknown {} '{}'; {}\n", what, typed, hint);
+  return kExitUsage;
+}
+
+int PrintHelp(CLI::App& app, const std::string& topic) {
+  if (topic == "job-file") {
+    fmt::print("{}", JobFileDoc());
+    return kExitCompleted;
+  }
+  const CLI::App* command = topic.empty() ? &app : nullptr;
+  for (const CLI::App* candidate : app.get_subcommands({})) {
+    if (candidate->get_name() == topic) command = candidate;
+  }
+  if (command == nullptr) {
+    fmt::print(stderr, "pando: no help on '{}'; see pando --help\n", topic);
+    return kExitUsage;
+  }
+  fmt::print("{}", command->help(topic.empty() ? "pando" : "pando " + topic));
+  return kExitCompleted;
+}
+
+int Main(int argc, char** argv) {
+  CLI::App app(
+      "Pando trains neural networks data-parallel on sharded parameter servers: the same weights,\n"
+      "bit for bit, however many processes compute them.",
+      "pando");
+  app.set_version_flag("--version", fmt::format("pando {}", PandoVersion()));
+  app.footer(std::string(kFooter) + kExitCodesHelp);
+  app.require_subcommand(0, 1);
+  std::map<std::string, Command> commands{{"train", AddTrainCommand(app)},
+                                          {"scheduler", AddSchedulerCommand(app)},
+                                          {"server", AddServerCommand(app)},
+                                          {"worker", AddWorkerCommand(app)},
+                                          {"status", AddStatusCommand(app)}};
+  std::string topic;
+  CLI::App* help = app.add_subcommand("help", "")->group("");
+  help->add_option("TOPIC", topic);
+  commands["help"] = [&] { return PrintHelp(app, topic); };
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ExtrasError&) {
+    return ReportUnknown(app);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) return app.exit(error);
+    fmt::print(stderr, "pando: {}\n", error.what());
+    return kExitUsage;
+  }
+  if (app.get_subcommands().empty()) {
+    fmt::print(stderr, "{}", app.help());
+    return kExitUsage;
+  }
+  return commands.at(app.get_subcommands().front()->get_name())();
+}
+
+}  // namespace
+}  // namespace pando
+
+int main(int argc, char** argv) { return pando::Main(argc, argv); }

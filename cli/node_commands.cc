@@ -1,0 +1,96 @@
+// The subcommands that join a run: server, worker, status.
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "cli/commands.h"
+#include "cli/exit_codes.h"
+#include "cli/log.h"
+#include "cli/processes.h"
+
+namespace pando {
+namespace {
+
+int Serve(const ServerArgs& args, bool is_verbose) {
+  if (Status s = CheckEndpoint("--join", args.join); !s.ok()) return Report(s);
+  if (Status s = CheckBind(args.bind, args.insecure); !s.ok()) return Report(s);
+  SetUpLog({.process = "server", .is_verbose = is_verbose, .file = ""});
+  return RunServer(args);
+}
+
+int Work(const WorkerArgs& args, bool is_verbose) {
+  if (Status s = CheckEndpoint("--join", args.join); !s.ok()) return Report(s);
+  SetUpLog({.process = "worker", .is_verbose = is_verbose, .file = ""});
+  return RunWorker(args);
+}
+
+int AskStatus(const StatusArgs& args) {
+  if (Status s = CheckEndpoint("--join", args.join); !s.ok()) return Report(s);
+  SetUpLog({.process = "status", .is_verbose = false, .file = ""});
+  return RunStatus(args);
+}
+
+std::string Footer(const char* example) {
+  return fmt::format("\nExample:\n  {}\n\n{}", example, kExitCodesHelp);
+}
+
+}  // namespace
+
+Command AddServerCommand(CLI::App& app) {
+  auto args = std::make_shared<ServerArgs>();
+  auto is_verbose = std::make_shared<bool>(false);
+  args->bind = "tcp://127.0.0.1:0";
+  CLI::App& command = *app.add_subcommand("server",
+                                          "Joins a run as a parameter server: sums gradients, runs "
+                                          "the optimizer, hands out parameters.");
+  AddJoinOption(command, &args->join);
+  command
+      .add_option("--bind", args->bind,
+                  fmt::format("where its lanes listen; port 0: any free one each [{}]", args->bind))
+      ->type_name("ENDPOINT");
+  command.add_option("--lanes", args->lanes, "serving threads; 0: as the job says [0]")
+      ->type_name("N")
+      ->check(CLI::Range(0, 256));
+  command.add_flag("--insecure", args->insecure, "allow --bind beyond this machine, without keys");
+  AddStartTimeoutOption(command, &args->start_timeout_ms);
+  AddVerboseOption(command, is_verbose.get());
+  command.footer(
+      Footer("pando server --join tcp://10.0.0.1:7070 --bind tcp://10.0.0.2:0 --insecure"));
+  return [args, is_verbose] { return Serve(*args, *is_verbose); };
+}
+
+Command AddWorkerCommand(CLI::App& app) {
+  auto args = std::make_shared<WorkerArgs>();
+  auto is_verbose = std::make_shared<bool>(false);
+  CLI::App& command = *app.add_subcommand("worker",
+                                          "Joins a run as a worker: computes gradients of "
+                                          "micro-batches. The job comes from the scheduler.");
+  AddJoinOption(command, &args->join);
+  command.add_option("--threads", args->threads, "computing threads; 0: as the job says [0]")
+      ->type_name("N")
+      ->check(CLI::Range(0, 1024));
+  command.add_option("--device", args->device, "auto or cpu [auto]")
+      ->type_name("NAME")
+      ->check(CLI::IsMember({"auto", "cpu"}));
+  command
+      .add_option("--data", args->data_path,
+                  "where this machine has the data set, if not where the job says")
+      ->type_name("PATH");
+  AddStartTimeoutOption(command, &args->start_timeout_ms);
+  AddVerboseOption(command, is_verbose.get());
+  command.footer(Footer("pando worker --join tcp://10.0.0.1:7070 --threads 8 --data /data/mnist"));
+  return [args, is_verbose] { return Work(*args, *is_verbose); };
+}
+
+Command AddStatusCommand(CLI::App& app) {
+  auto args = std::make_shared<StatusArgs>();
+  CLI::App& command =
+      *app.add_subcommand("status", "Asks a run who is there and what each process is doing.");
+  AddJoinOption(command, &args->join);
+  command.add_flag("--json", args->json, "as JSON");
+  AddStartTimeoutOption(command, &args->start_timeout_ms);
+  command.footer(Footer("pando status --join tcp://127.0.0.1:7070"));
+  return [args] { return AskStatus(*args); };
+}
+
+}  // namespace pando

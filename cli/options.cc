@@ -1,0 +1,143 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+
+#include "cli/commands.h"
+#include "cli/data_default.h"
+#include "cli/exit_codes.h"
+#include "cli/run_folder.h"
+#include "cli/text.h"
+
+namespace pando {
+namespace {
+
+std::string GroupName(std::string_view section) {
+  if (section == "model" || section == "data") return "Model and data";
+  if (section == "optimizer" || section == "schedule") return "Optimizer and schedule";
+  return section == "run" ? "Processes and run folder" : "Steps and batches";
+}
+
+std::string TypeName(const JobKey& key) {
+  if (key.kind == ValueKind::kCount) return "N";
+  if (key.kind == ValueKind::kReal) return "X";
+  return key.kind == ValueKind::kText ? "PATH" : "NAME";
+}
+
+std::string Help(const JobKey& key) {
+  std::string help = key.help;
+  if (key.kind == ValueKind::kChoice) help += ": " + Joined(key.choices);
+  if (key.kind == ValueKind::kText) return help;
+  return fmt::format("{} [{}]", help, JobValueToml(key.get(Job{})));
+}
+
+// "a.b=c" as an override; a --set without '=' names no key.
+JobDraft::Override ParseSet(const std::string& text) {
+  const size_t equals = std::min(text.find('='), text.size());
+  return {.key = text.substr(0, equals),
+          .text = equals == text.size() ? "" : text.substr(equals + 1),
+          .where = "--set " + text};
+}
+
+bool IsLoopback(const std::string& endpoint) {
+  for (const char* prefix : {"ipc://", "tcp://127.", "tcp://localhost:", "tcp://[::1]:"}) {
+    if (endpoint.starts_with(prefix)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+void AddJobOptions(CLI::App& command, JobSource* source) {
+  command
+      .add_option("JOB", source->job_path,
+                  "the job file; without it, defaults and flags make the job")
+      ->type_name("JOB.toml");
+  for (const JobKey& key : JobKeys()) {
+    if (key.flag.empty()) continue;
+    auto add = [source, &key](const std::string& text) {
+      source->overrides.push_back({.key = key.name, .text = text, .where = key.flag});
+    };
+    command.add_option_function<std::string>(key.flag, add, Help(key))
+        ->type_name(TypeName(key))
+        ->group(GroupName(key.section()));
+  }
+  auto add_set = [source](const std::vector<std::string>& texts) {
+    for (const std::string& text : texts) source->overrides.push_back(ParseSet(text));
+  };
+  command
+      .add_option_function<std::vector<std::string>>(
+          "--set", add_set, "any key of the job file (docs/job-file.md); repeatable")
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false)
+      ->group("Steps and batches");
+}
+
+Result<Job> ResolveJob(const JobSource& source) {
+  JobDraft draft;
+  if (!source.job_path.empty()) {
+    Result<std::string> text = ReadTextFile(source.job_path);
+    if (!text.ok()) return text.status();
+    if (Status s = draft.AddToml(*text, source.job_path); !s.ok()) return s;
+  }
+  if (Status s = draft.AddOverrides(source.overrides); !s.ok()) return s;
+  const std::string notice = ChooseData(&draft);
+  if (!notice.empty()) fmt::print(stderr, "pando: {}\n", notice);
+  Result<Job> job = draft.Finish();
+  if (job.ok()) ResolveRunNames(std::chrono::system_clock::now(), &*job);
+  return job;
+}
+
+void AddVerboseOption(CLI::App& command, bool* is_verbose) {
+  command.add_flag("-v,--verbose", *is_verbose, "more lines in the logs");
+}
+
+void AddJoinOption(CLI::App& command, std::string* endpoint) {
+  command
+      .add_option("--join", *endpoint, "where the scheduler listens: tcp://HOST:PORT or ipc://PATH")
+      ->type_name("ENDPOINT")
+      ->required();
+}
+
+void AddStartTimeoutOption(CLI::App& command, uint32_t* start_timeout_ms) {
+  auto set = [start_timeout_ms](const double& seconds) {
+    *start_timeout_ms = static_cast<uint32_t>(seconds * 1000);
+  };
+  command
+      .add_option_function<double>(
+          "--start-timeout", set,
+          fmt::format("seconds to wait for the scheduler [{:g}]", *start_timeout_ms / 1000.0))
+      ->type_name("SECONDS")
+      ->check(CLI::Range(0.001, 86400.0));
+}
+
+Status CheckEndpoint(const std::string& flag, const std::string& endpoint) {
+  const bool is_tcp = endpoint.starts_with("tcp://");
+  const size_t colon = endpoint.rfind(':');
+  const std::string port = endpoint.substr(colon + 1);
+  const bool has_port = is_tcp && colon > 6 && !port.empty() && port.size() <= 5 &&
+                        port.find_first_not_of("0123456789") == std::string::npos &&
+                        std::stoi(port) <= 65535;
+  const bool has_path = endpoint.starts_with("ipc://") && endpoint.size() > 6;
+  if (has_port || has_path) return Status();
+  return InvalidArgument(
+      fmt::format("{} {}: expected tcp://HOST:PORT or ipc://PATH", flag, endpoint));
+}
+
+Status CheckBind(const std::string& endpoint, bool is_insecure) {
+  if (Status s = CheckEndpoint("--bind", endpoint); !s.ok()) return s;
+  if (is_insecure || IsLoopback(endpoint)) return Status();
+  return InvalidArgument(
+      fmt::format("--bind {} can be reached from other machines, and anybody who reaches it can "
+                  "join or spoil the run; "
+                  "give --insecure if that network is yours alone, or bind tcp://127.0.0.1:PORT",
+                  endpoint));
+}
+
+int Report(const Status& status) {
+  fmt::print(stderr, "pando: {}\n", status.message());
+  return ExitCodeOf(status);
+}
+
+}  // namespace pando

@@ -1,0 +1,89 @@
+// RunFolder: everything a run leaves behind, in one place (docs/job-file.md, [run]):
+//   job.toml           the job with every key filled in
+//   logs/NAME.log      standard output and error of each process
+//   metrics.csv        a row per run.log_every steps
+//   events.jsonl       what happened, one JSON object per line
+//   summary.json       the result, written last
+//   final.safetensors  the weights
+// `pando train` and `pando scheduler` create it; the scheduler process and the serial trainer fill
+// it.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+
+#include "cli/atomic_file.h"
+#include "cli/summary.h"
+#include "common/job.h"
+#include "common/status.h"
+
+namespace pando {
+
+// Fills in run.name and run.dir where they are empty.
+void ResolveRunNames(std::chrono::system_clock::time_point now, Job* job);
+
+class RunFolder {
+ public:
+  // Makes job.run_dir with job.toml and logs/ in it. A folder that holds anything is refused
+  // (kAlreadyExists) unless `is_forced`, and then only files that Pando writes are removed.
+  // REQUIRES: ResolveRunNames.
+  static Result<RunFolder> Create(const Job& job, bool is_forced);
+  // A folder that Create made, maybe in another process.
+  static RunFolder Open(std::string path) { return RunFolder(std::move(path)); }
+
+  const std::string& path() const { return path_; }
+  std::string JobPath() const { return path_ + "/job.toml"; }
+  std::string LogPath(std::string_view process_name) const;
+  std::string MetricsPath() const { return path_ + "/metrics.csv"; }
+  std::string EventsPath() const { return path_ + "/events.jsonl"; }
+  std::string SummaryPath() const { return path_ + "/summary.json"; }
+  std::string WeightsPath() const { return path_ + "/final.safetensors"; }
+
+  Status WriteSummary(const Summary& summary) const;
+  Result<Summary> ReadSummary() const;
+
+ private:
+  explicit RunFolder(std::string path) : path_(std::move(path)) {}
+  std::string path_;
+};
+
+struct MetricsRow {
+  uint64_t step = 0;  // the step's index: 0 is the first
+  double epoch = 0;   // passes over the data after this step, with their fraction
+  double loss = 0;
+  double accuracy = 0;
+  double lr = 0;
+  double images_per_second = 0;
+  double elapsed_seconds = 0;  // since the run started
+};
+
+// MetricsFile writes metrics.csv, flushed row by row.
+class MetricsFile {
+ public:
+  static Result<MetricsFile> Create(const RunFolder& folder);  // with its heading
+  Status Append(const MetricsRow& row);
+
+ private:
+  explicit MetricsFile(RowFile file) : file_(std::move(file)) {}
+  RowFile file_;
+};
+
+// EventsFile writes events.jsonl: {"time", "elapsed_ms", "event", "details"} per line.
+class EventsFile {
+ public:
+  static Result<EventsFile> Create(const RunFolder& folder);  // elapsed_ms counts from here
+  Status Append(std::string_view event, const nlohmann::json& details);
+
+ private:
+  explicit EventsFile(RowFile file) : file_(std::move(file)) {}
+  RowFile file_;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+// "2026-01-31T12:00:00.123Z" (RFC 3339).
+std::string UtcText(std::chrono::system_clock::time_point time);
+
+}  // namespace pando

@@ -1,0 +1,51 @@
+// Summary: what summary.json and `pando train --json` say of a run. Written once, at its end.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/job.h"
+#include "common/status.h"
+
+namespace pando {
+
+inline constexpr const char* kStatusCompleted = "completed";
+inline constexpr const char* kStatusFailed = "failed";
+inline constexpr const char* kStatusInterrupted = "interrupted";
+
+struct Summary {
+  std::string status = kStatusFailed;
+  std::string failure;                  // why, for people; empty unless failed
+  std::string weights_hash;             // WeightsHash; empty where the run did not end
+  std::optional<double> test_accuracy;  // share, 0 to 1; null where never measured
+  std::optional<double> test_loss;      // mean over the test set
+  std::optional<double> train_loss;     // mean over the last step's samples
+  double images_per_second = 0;         // training only: without start-up and evaluation
+  uint64_t steps = 0;                   // completed
+  double epochs = 0;                    // completed
+  double wall_seconds = 0;              // of everything
+  uint32_t workers = 0;                 // 0: --serial
+  uint32_t servers = 0;
+  uint32_t threads = 1;  // per worker
+  uint64_t global_batch = 0;
+  uint32_t micro_batches = 0;
+  uint64_t seed = 0;
+  std::string dataset;
+  std::string model;
+  uint64_t parameter_count = 0;
+  std::string job_hash;  // of JobIdentityText, 16 hex digits
+  std::string hostname;
+  std::string pando_version;
+  std::string run_dir;
+  std::vector<std::string> faults;  // what happened to processes on the way; none recovered yet
+};
+
+// What a job says by itself; status, results and durations are left to whoever runs it.
+Summary SummaryOf(const Job& job);
+
+std::string ToJson(const Summary& summary);  // one object, indented, a newline at the end
+Result<Summary> SummaryFromJson(const std::string& text, const std::string& file_name);
+
+}  // namespace pando

@@ -1,0 +1,96 @@
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <memory>
+
+#include "cli/commands.h"
+#include "cli/exit_codes.h"
+#include "cli/local_run.h"
+#include "cli/log.h"
+#include "cli/processes.h"
+#include "cli/run_folder.h"
+#include "cli/run_plan.h"
+
+namespace pando {
+namespace {
+
+struct TrainOptions {
+  JobSource source;
+  bool is_serial = false;
+  bool is_json = false;
+  bool is_dry_run = false;
+  bool is_forced = false;
+  bool is_verbose = false;
+};
+
+constexpr const char* kExamples =
+    "Examples:\n"
+    "  pando train --epochs 3\n"
+    "  pando train job.toml --workers 4 --set optimizer.beta1=0.8\n"
+    "  pando train --model mnist-cnn --dataset mnist --data data/mnist --optimizer adam --lr 0.01 "
+    "\\\n"
+    "              --schedule one-cycle --epochs 3 --workers 2 --servers 2 --json\n"
+    "\n"
+    "The run folder (runs/NAME) keeps job.toml, logs, metrics.csv, events.jsonl, summary.json and\n"
+    "final.safetensors. docs/job-file.md lists every key that --set reaches.\n";
+
+// The last words of a run, on standard error.
+void PrintOutcome(const Summary& summary, const RunFolder& folder) {
+  std::string line = fmt::format("pando: {} after {} steps", summary.status, summary.steps);
+  if (summary.test_accuracy)
+    line += fmt::format(", test accuracy {:.2f} %", 100 * *summary.test_accuracy);
+  if (summary.images_per_second > 0)
+    line += fmt::format(", {:.0f} images/s", summary.images_per_second);
+  if (!summary.failure.empty()) line += ": " + summary.failure;
+  fmt::print(stderr, "{}\npando: summary in {}\n", line, folder.SummaryPath());
+}
+
+int PrintPlan(const Job& job, const RunPlan& plan) {
+  fmt::print("{}{}", WriteJobText(job), RunPlanText(job, plan));
+  return kExitCompleted;
+}
+
+int Train(const TrainOptions& options) {
+  SetUpLog({.process = "train", .is_verbose = options.is_verbose, .file = ""});
+  Result<Job> job = ResolveJob(options.source);
+  if (!job.ok()) return Report(job.status());
+  {
+    // The data set is closed again before anything is measured.
+    Result<RunPlan> plan = MakeRunPlan(*job);
+    if (!plan.ok()) return Report(plan.status());
+    if (options.is_dry_run) return PrintPlan(*job, *plan);
+  }
+  Result<RunFolder> folder = RunFolder::Create(*job, options.is_forced);
+  if (!folder.ok()) return Report(folder.status());
+  const int exit_code =
+      options.is_serial
+          ? RunSerial({.job = *job, .run_dir = folder->path()})
+          : RunLocal({.job = *job, .folder = *folder, .is_verbose = options.is_verbose});
+  Result<Summary> summary = folder->ReadSummary();
+  if (!summary.ok()) return exit_code == kExitCompleted ? Report(summary.status()) : exit_code;
+  PrintOutcome(*summary, *folder);
+  if (options.is_json) fmt::print("{}", ToJson(*summary));
+  return exit_code;
+}
+
+}  // namespace
+
+Command AddTrainCommand(CLI::App& app) {
+  auto options = std::make_shared<TrainOptions>();
+  CLI::App& command = *app.add_subcommand(
+      "train",
+      "Trains a model on this machine: starts scheduler, servers and workers as processes,\n"
+      "shows the progress and leaves everything in a run folder.");
+  AddJobOptions(command, &options->source);
+  command.add_flag("--serial", options->is_serial,
+                   "the same job in one process, without network: same weights");
+  command.add_flag("--dry-run", options->is_dry_run,
+                   "print the resolved job and the plan, train nothing");
+  command.add_flag("--force", options->is_forced, "overwrite the run that the run folder holds");
+  command.add_flag("--json", options->is_json, "print the summary to standard output at the end");
+  AddVerboseOption(command, &options->is_verbose);
+  command.footer(std::string("\n") + kExamples + "\n" + kExitCodesHelp);
+  return [options] { return Train(*options); };
+}
+
+}  // namespace pando

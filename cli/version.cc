@@ -1,0 +1,7 @@
+#include "cli/version.h"
+
+namespace pando {
+
+const char* PandoVersion() { return PANDO_VERSION; }
+
+}  // namespace pando
