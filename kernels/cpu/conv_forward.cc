@@ -100,19 +100,20 @@ struct TileInput {
 template <size_t kVecs, size_t kRun>
 void ComputeTile(const TileInput& in, const TileOutput& out, bool pool) {
   const size_t run = kRun == 0 ? in.run : kRun;
-  Vec sums[kTilePixels][kVecs] = {};
+  Vec sums[kTilePixels][kVecs];
+  for (size_t p = 0; p < kTilePixels; ++p) {
+    for (size_t v = 0; v < kVecs; ++v) sums[p][v] = Vec{};
+  }
   const float* w = in.weight;
   for (size_t r = 0; r < in.kernel; ++r) {
-    const float* const p0 = in.pixel[0] + r * in.row;
-    const float* const p1 = in.pixel[1] + r * in.row;
-    const float* const p2 = in.pixel[2] + r * in.row;
-    const float* const p3 = in.pixel[3] + r * in.row;
+    const float* const pixel[kTilePixels] = {in.pixel[0] + r * in.row, in.pixel[1] + r * in.row,
+                                             in.pixel[2] + r * in.row, in.pixel[3] + r * in.row};
     for (size_t k = 0; k < run; ++k, w += kVecs * kLanes) {
-      const Vec x[kTilePixels] = {Broadcast(p0[k]), Broadcast(p1[k]), Broadcast(p2[k]),
-                                  Broadcast(p3[k])};
-      for (size_t v = 0; v < kVecs; ++v) {
-        const Vec weight = Load(w + v * kLanes);
-        for (size_t p = 0; p < kTilePixels; ++p) sums[p][v] += x[p] * weight;
+      Vec weight[kVecs];
+      for (size_t v = 0; v < kVecs; ++v) weight[v] = LoadToRegister(w + v * kLanes);
+      for (size_t p = 0; p < kTilePixels; ++p) {
+        const Vec x = Broadcast(pixel[p][k]);
+        for (size_t v = 0; v < kVecs; ++v) sums[p][v] += x * weight[v];
       }
     }
   }

@@ -33,6 +33,15 @@ inline IntVec Load(const int32_t* p) {
   std::memcpy(&v, p, sizeof v);
   return v;
 }
+// For a value used several times: GCC would else fold the load into each use, and loads are what
+// bounds these loops (MNIST CNN: 16 loads for 12 multiply-adds instead of 7).
+inline Vec LoadToRegister(const float* p) {
+  Vec v = Load(p);
+#if defined(__x86_64__)
+  asm("" : "+v"(v));
+#endif
+  return v;
+}
 inline void Store(float* p, Vec v) { std::memcpy(p, &v, sizeof v); }
 inline void Store(int32_t* p, IntVec v) { std::memcpy(p, &v, sizeof v); }
 inline Vec Broadcast(float x) { return x - Vec{}; }  // x − 0 is x, −0 included; x + 0 is not

@@ -1,0 +1,194 @@
+#include "tests/kernels/support.h"
+
+namespace pando {
+namespace {
+
+constexpr double kForwardTol = 2e-6;   // fp32, sums of up to 576 terms, measured 4e-7
+constexpr double kBackwardTol = 5e-6;  // fp32, sums of up to 17 · 576 terms, measured 7e-7
+
+struct ConvCase {
+  Conv2dSpec spec;
+  uint32_t sample_count;
+  bool has_dropout = false;
+};
+
+std::vector<ConvCase> Cases() {
+  auto spec = [](uint32_t h, uint32_t w, uint32_t c, uint32_t out, uint32_t kernel,
+                 uint32_t stride = 1, uint32_t padding = 0, bool pool = false, bool relu = false) {
+    return Conv2dSpec{{h, w, c}, out, kernel, stride, padding, pool, relu};
+  };
+  return {
+      {spec(1, 1, 1, 1, 1), 1},                                // the smallest there is
+      {spec(5, 5, 1, 1, 5), 1},                                // one output pixel
+      {spec(28, 28, 1, 10, 5, 1, 0, true, true), 3},           // MNIST CNN, conv1
+      {spec(12, 12, 10, 20, 5, 1, 0, true, true), 17, true},   // MNIST CNN, conv2
+      {spec(28, 28, 1, 6, 5, 1, 2, true, true), 2},            // LeNet-5, conv1
+      {spec(14, 14, 6, 16, 5, 1, 0, true, true), 15},          // LeNet-5, conv2
+      {spec(9, 7, 3, 5, 3, 1, 1), 16},                         // odd everything, dense gradient
+      {spec(9, 7, 3, 5, 3, 1, 1, true), 2},                    // odd, pool leaves a row out
+      {spec(11, 8, 2, 33, 3, 2, 1, false, true), 4},           // stride 2, one channel past a vector
+      {spec(13, 13, 4, 7, 5, 2, 2, true, true), 3, true},      // stride 2 under a pool
+      {spec(8, 8, 16, 64, 1), 2},                              // 1 x 1
+      {spec(10, 10, 2, 3, 7, 1, 3, false, false), 2, true},    // kernel 7
+      {spec(6, 6, 64, 24, 3, 1, 1, true, true), 2},            // 192 floats under a kernel row
+      {spec(7, 9, 5, 2, 3, 3, 0, false, false), 1},            // stride as wide as the kernel
+      {spec(4, 4, 3, 4, 4, 1, 0, false, true), 5},             // kernel as large as the image
+  };
+}
+
+// Convolution, bias, dropout2d, pool, relu, each as its definition says.
+struct Reference {
+  explicit Reference(const ConvCase& c)
+      : spec(c.spec),
+        sample_count(c.sample_count),
+        x(RandomDoubles(spec.input.size() * sample_count, 1)),
+        weight(RandomDoubles(spec.weight_size(), 2)),
+        bias(RandomDoubles(spec.out_channels, 3)),
+        scale(sample_count * spec.out_channels, 1.0),
+        dy(RandomDoubles(spec.output().size() * sample_count, 4)) {
+    if (!c.has_dropout) return;
+    for (size_t i = 0; i < scale.size(); ++i) scale[i] = i % 3 == 0 ? 0.0 : 2.0;
+  }
+
+  double Sum(size_t s, size_t y, size_t x0, size_t o) const {
+    const SampleShape& in = spec.input;
+    double sum = bias[o];
+    for (size_t ky = 0; ky < spec.kernel; ++ky) {
+      for (size_t kx = 0; kx < spec.kernel; ++kx) {
+        const size_t iy = y * spec.stride + ky - spec.padding;  // wraps where outside
+        const size_t ix = x0 * spec.stride + kx - spec.padding;
+        if (iy >= in.height || ix >= in.width) continue;
+        for (size_t c = 0; c < in.channels; ++c) {
+          sum += x[((s * in.height + iy) * in.width + ix) * in.channels + c] *
+                 weight[((o * in.channels + c) * spec.kernel + ky) * spec.kernel + kx];
+        }
+      }
+    }
+    return sum * scale[s * spec.out_channels + o];
+  }
+
+  Doubles Forward() const {
+    const SampleShape out = spec.output();
+    Doubles y;
+    for (size_t s = 0; s < sample_count; ++s) {
+      for (size_t oy = 0; oy < out.height; ++oy) {
+        for (size_t ox = 0; ox < out.width; ++ox) {
+          for (size_t o = 0; o < out.channels; ++o) y.push_back(Value(s, oy, ox, o));
+        }
+      }
+    }
+    return y;
+  }
+
+  double Value(size_t s, size_t y, size_t x0, size_t o) const {
+    double value = spec.max_pool ? Sum(s, 2 * y, 2 * x0, o) : Sum(s, y, x0, o);
+    for (size_t p = 1; spec.max_pool && p < 4; ++p) {
+      value = std::max(value, Sum(s, 2 * y + p / 2, 2 * x0 + p % 2, o));
+    }
+    return spec.relu ? std::max(value, 0.0) : value;
+  }
+
+  Conv2dSpec spec;
+  uint32_t sample_count;
+  Doubles x, weight, bias, scale, dy;
+};
+
+// The kernels' results on a reference's inputs.
+struct Computed {
+  explicit Computed(const Reference& r, int scratch_fill = 0xff)
+      : x(ToFloats(r.x)),
+        weight(ToFloats(r.weight)),
+        bias(ToFloats(r.bias)),
+        scale(ToFloats(r.scale)),
+        dy(ToFloats(r.dy)),
+        y(Poisoned(r.dy.size())),
+        dx(Poisoned(r.x.size())),
+        dweight(Poisoned(r.weight.size())),
+        dbias(Poisoned(r.bias.size())),
+        argmax(r.dy.size() + kSlackFloats, scratch_fill),
+        scratch(Conv2dScratchBytes(kCpu, r.spec) / sizeof(float) + 1) {
+    std::memset(scratch.data(), scratch_fill, scratch.size() * sizeof(float));
+    std::span<std::byte> bytes = std::as_writable_bytes(scratch.span());
+    Conv2dForward(kCpu, r.spec,
+                  {r.sample_count, x.data(), weight.data(), bias.data(), scale.data(), y.data(),
+                   argmax.data()},
+                  bytes);
+    std::memset(scratch.data(), scratch_fill, scratch.size() * sizeof(float));
+    Conv2dBackward(kCpu, r.spec,
+                   {r.sample_count, x.data(), weight.data(), scale.data(), y.data(), argmax.data(),
+                    dy.data(), dx.data(), dweight.data(), dbias.data()},
+                   bytes);
+  }
+  FloatBuffer x, weight, bias, scale, dy, y, dx, dweight, dbias;
+  std::vector<int32_t> argmax;
+  FloatBuffer scratch;
+};
+
+TEST_CASE("convolution forward follows its definition on every shape") {
+  for (const ConvCase& c : Cases()) {
+    CAPTURE(c.spec.input.height);
+    CAPTURE(c.spec.input.channels);
+    CAPTURE(c.spec.out_channels);
+    const Reference reference(c);
+    CHECK(RelativeError(Computed(reference).y.data(), reference.Forward()) < kForwardTol);
+  }
+}
+
+TEST_CASE("convolution gradients equal finite differences on every shape") {
+  for (const ConvCase& c : Cases()) {
+    CAPTURE(c.spec.input.height);
+    CAPTURE(c.spec.input.channels);
+    CAPTURE(c.spec.out_channels);
+    Reference reference(c);
+    const Computed computed(reference);
+    auto loss = [&] { return DotProduct(reference.Forward(), reference.dy); };
+    CHECK(FiniteDifferenceError(reference.x, loss, computed.dx.data()) < kBackwardTol);
+    CHECK(FiniteDifferenceError(reference.weight, loss, computed.dweight.data()) < kBackwardTol);
+    CHECK(FiniteDifferenceError(reference.bias, loss, computed.dbias.data()) < kBackwardTol);
+  }
+}
+
+TEST_CASE("convolution does not depend on what was in its buffers and in its scratch") {
+  for (const ConvCase& c : Cases()) {
+    const Reference reference(c);
+    const Computed a(reference, 0xff), b(reference, 0x3f);
+    CHECK(SameBits(a.y.data(), b.y.data(), reference.dy.size()));
+    CHECK(SameBits(a.dx.data(), b.dx.data(), reference.x.size()));
+    CHECK(SameBits(a.dweight.data(), b.dweight.data(), reference.weight.size()));
+    CHECK(SameBits(a.dbias.data(), b.dbias.data(), reference.bias.size()));
+  }
+}
+
+TEST_CASE("a first layer's convolution makes the same weight gradients without a data gradient") {
+  const ConvCase c = Cases()[3];
+  const Reference r(c);
+  Computed computed(r);
+  FloatBuffer dweight = Poisoned(r.weight.size()), dbias = Poisoned(r.bias.size());
+  Conv2dBackward(kCpu, r.spec,
+                 {r.sample_count, computed.x.data(), computed.weight.data(), computed.scale.data(),
+                  computed.y.data(), computed.argmax.data(), computed.dy.data(), nullptr,
+                  dweight.data(), dbias.data()},
+                 std::as_writable_bytes(computed.scratch.span()));
+  CHECK(SameBits(dweight.data(), computed.dweight.data(), r.weight.size()));
+  CHECK(SameBits(dbias.data(), computed.dbias.data(), r.bias.size()));
+}
+
+TEST_CASE("a sample's outputs do not depend on the samples beside it") {
+  const ConvCase c = Cases()[3];
+  Reference all(c);
+  const Computed computed(all);
+  Reference last = all;
+  const size_t before = c.sample_count - 1;
+  last.sample_count = 1;
+  last.x.erase(last.x.begin(), last.x.begin() + before * all.spec.input.size());
+  last.scale.erase(last.scale.begin(), last.scale.begin() + before * all.spec.out_channels);
+  last.dy.erase(last.dy.begin(), last.dy.begin() + before * all.spec.output().size());
+  const Computed alone(last);
+  CHECK(SameBits(alone.y.data(), computed.y.data() + before * all.spec.output().size(),
+                 last.dy.size()));
+  CHECK(SameBits(alone.dx.data(), computed.dx.data() + before * all.spec.input.size(),
+                 last.x.size()));
+}
+
+}  // namespace
+}  // namespace pando

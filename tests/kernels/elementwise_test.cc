@@ -1,0 +1,161 @@
+#include <set>
+
+#include "tests/kernels/support.h"
+
+namespace pando {
+namespace {
+
+constexpr double kTol = 1e-6;  // one or two roundings of fp32
+
+TEST_CASE("relu passes what is positive, and its gradient") {
+  for (size_t count : {1u, 15u, 16u, 17u, 1000u}) {
+    Doubles x = RandomDoubles(count, 1);
+    const Doubles dy = RandomDoubles(count, 2);
+    FloatBuffer in = ToFloats(x), grad = ToFloats(dy), y = Poisoned(count), dx = Poisoned(count);
+    ReluForward(kCpu, count, in.data(), y.data());
+    ReluBackward(kCpu, count, y.data(), grad.data(), dx.data());
+    auto forward = [&] {
+      Doubles out;
+      for (double v : x) out.push_back(std::max(v, 0.0));
+      return out;
+    };
+    CHECK(RelativeError(y.data(), forward()) == 0.0);
+    CHECK(FiniteDifferenceError(x, [&] { return DotProduct(forward(), dy); }, dx.data()) < kTol);
+  }
+}
+
+TEST_CASE("relu has gradient 0 at 0") {
+  const float y[] = {0.0f, -0.0f, 1.0f}, dy[] = {5.0f, 5.0f, 5.0f};
+  float dx[3];
+  ReluBackward(kCpu, 3, y, dy, dx);
+  CHECK(dx[0] == 0.0f);
+  CHECK(dx[1] == 0.0f);
+  CHECK(dx[2] == 5.0f);
+}
+
+TEST_CASE("channel factors reach every pixel of their channel and no other") {
+  const SampleShape shape{3, 5, 7};
+  const Doubles x = RandomDoubles(shape.size() * 2, 1), factor = RandomDoubles(2 * 7, 2);
+  FloatBuffer in = ToFloats(x), f = ToFloats(factor), y = Poisoned(x.size());
+  MultiplyChannels(kCpu, 2, shape, in.data(), f.data(), y.data());
+  Doubles expected;
+  for (size_t i = 0; i < x.size(); ++i) {
+    expected.push_back(x[i] * factor[i / shape.size() * 7 + i % 7]);
+  }
+  CHECK(RelativeError(y.data(), expected) < kTol);
+}
+
+TEST_CASE("dropout drops its share, and scales the rest so that the mean stays") {
+  constexpr size_t kCount = 100'003;
+  for (float probability : {0.1f, 0.5f, 0.9f}) {
+    std::vector<float> factor(kCount);
+    const DropoutStream stream{MakePhiloxKey(7, RandomPurpose::kDropout, "drop"), 3, 1};
+    DropoutFactors(kCpu, stream, probability, kCount, factor.data());
+    const auto dropped = static_cast<size_t>(std::count(factor.begin(), factor.end(), 0.0f));
+    const float kept = 1.0f / (1.0f - probability);
+    CHECK(dropped + std::count(factor.begin(), factor.end(), kept) == kCount);
+    const double share = static_cast<double>(dropped) / kCount;
+    const double five_sigma = 5 * std::sqrt(probability * (1 - probability) / kCount);
+    CHECK(std::abs(share - probability) < five_sigma);
+  }
+}
+
+TEST_CASE("dropout's decisions are those of the Philox block that the contract names") {
+  const DropoutStream stream{MakePhiloxKey(7, RandomPurpose::kDropout, "drop"), 1ull << 40, 9};
+  std::vector<float> factor(21);
+  DropoutFactors(kCpu, stream, 0.25f, factor.size(), factor.data());
+  for (unsigned i = 0; i < factor.size(); ++i) {
+    const PhiloxBlock block = Philox4x32({i / 8, 0, 1u << 8, 9}, stream.key);
+    CHECK((factor[i] == 0.0f) == (Uniform16(block, i % 8) < 16384));
+  }
+}
+
+TEST_CASE("dropout differs between seeds, layers, steps and micro-batches, and repeats itself") {
+  auto draw = [](uint64_t seed, const char* layer, uint64_t step, uint32_t micro_batch) {
+    std::vector<float> factor(64);
+    DropoutFactors(kCpu, {MakePhiloxKey(seed, RandomPurpose::kDropout, layer), step, micro_batch},
+                   0.5f, factor.size(), factor.data());
+    return factor;
+  };
+  const std::set<std::vector<float>> all{draw(1, "a", 0, 0), draw(2, "a", 0, 0), draw(1, "b", 0, 0),
+                                         draw(1, "a", 1, 0), draw(1, "a", 0, 1),
+                                         draw(1, "a", 1ull << 32, 0)};
+  CHECK(all.size() == 6);
+  CHECK(draw(1, "a", 5, 2) == draw(1, "a", 5, 2));
+}
+
+TEST_CASE("dropout with probability 0 keeps everything as it is") {
+  std::vector<float> factor(10);
+  DropoutFactors(kCpu, {}, 0.0f, factor.size(), factor.data());
+  CHECK(factor == std::vector<float>(10, 1.0f));
+}
+
+TEST_CASE("cross-entropy and its gradient follow the definition, summed over samples") {
+  for (uint32_t n : {1u, 2u, 17u}) {
+    for (uint32_t classes : {1u, 2u, 10u, 33u}) {
+      Doubles logits = RandomDoubles(n * classes, n + classes);
+      std::vector<int32_t> labels;
+      for (uint32_t s = 0; s < n; ++s) labels.push_back(static_cast<int32_t>(s * 7 % classes));
+      auto loss = [&] {
+        double sum = 0;
+        for (size_t s = 0; s < n; ++s) {
+          double exponentials = 0;
+          for (size_t c = 0; c < classes; ++c) exponentials += std::exp(logits[s * classes + c]);
+          sum += std::log(exponentials) - logits[s * classes + static_cast<size_t>(labels[s])];
+        }
+        return sum;
+      };
+      FloatBuffer in = ToFloats(logits), gradient = Poisoned(logits.size());
+      const CrossEntropyScore score =
+          SoftmaxCrossEntropy(kCpu, n, classes, in.data(), labels.data(), gradient.data());
+      CHECK(score.loss_sum == doctest::Approx(loss()).epsilon(kTol));
+      if (classes > 1) CHECK(FiniteDifferenceError(logits, loss, gradient.data()) < kTol);
+    }
+  }
+}
+
+TEST_CASE("cross-entropy survives logits whose exponentials do not") {
+  const float logits[] = {1000.0f, 0.0f, -1000.0f};
+  const int32_t right = 0, wrong = 2;
+  float gradient[3];
+  CrossEntropyScore score = SoftmaxCrossEntropy(kCpu, 1, 3, logits, &right, gradient);
+  CHECK(score.loss_sum == 0.0);
+  CHECK(score.correct_count == 1);
+  score = SoftmaxCrossEntropy(kCpu, 1, 3, logits, &wrong, gradient);
+  CHECK(score.loss_sum == 2000.0);
+  CHECK(score.correct_count == 0);
+  CHECK(gradient[2] == -1.0f);
+}
+
+TEST_CASE("pictures are normalised per channel, tables are taken as they are") {
+  const Normalisation normalisation{{0.5f, 0.25f}, {0.5f, 2.0f}};
+  Batch pictures{.shape = {1, 2, 2},
+                 .bytes = {0, 0, 255, 255, 51, 51, 102, 204},
+                 .values = {},
+                 .normalisation = &normalisation,
+                 .labels = {0, 1}};
+  float x[8 + kSlackFloats];
+  ImportBatch(kCpu, pictures, x);
+  const Doubles expected{-1, -0.125, 1, 0.375, (0.2 - 0.5) / 0.5, (0.2 - 0.25) / 2,
+                         (0.4 - 0.5) / 0.5, (0.8 - 0.25) / 2};
+  CHECK(RelativeError(x, expected) < kTol);
+
+  Batch table{.shape = {1, 1, 3}, .bytes = {}, .values = {1, 2, 3, 4, 5, 6}, .labels = {0, 1}};
+  ImportBatch(kCpu, table, x);
+  CHECK(RelativeError(x, {1, 2, 3, 4, 5, 6}) == 0.0);
+}
+
+TEST_CASE("flatten puts channels first, and back") {
+  const SampleShape shape{2, 2, 3};
+  Doubles x(24);
+  for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<double>(i);
+  FloatBuffer in = ToFloats(x), y = Poisoned(24), back = Poisoned(24);
+  FlattenForward(kCpu, 2, shape, in.data(), y.data());
+  CHECK(RelativeError(y.data(), {0, 3, 6, 9, 1, 4, 7, 10, 2, 5, 8, 11,  //
+                                 12, 15, 18, 21, 13, 16, 19, 22, 14, 17, 20, 23}) == 0.0);
+  FlattenBackward(kCpu, 2, shape, y.data(), back.data());
+  CHECK(RelativeError(back.data(), x) == 0.0);
+}
+
+}  // namespace
+}  // namespace pando

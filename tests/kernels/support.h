@@ -1,0 +1,85 @@
+// What the kernel tests share: random arrays, and gradients by finite differences of a reference in
+// double precision (loops that follow the definition, nothing of the kernels).
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "common/float_buffer.h"
+#include "kernels/ops.h"
+
+namespace pando {
+
+constexpr Device kCpu{};
+
+using Doubles = std::vector<double>;
+
+// Floats as the kernels take them: 64-byte aligned, with slack, and the slack is poisoned.
+inline FloatBuffer ToFloats(const Doubles& values) {
+  FloatBuffer buffer(values.size() + kSlackFloats);
+  std::fill_n(buffer.data(), buffer.size(), std::numeric_limits<float>::quiet_NaN());
+  for (size_t i = 0; i < values.size(); ++i) buffer.data()[i] = static_cast<float>(values[i]);
+  return buffer;
+}
+
+// An output array, full of what must not matter.
+inline FloatBuffer Poisoned(size_t count) { return ToFloats(Doubles(count, std::nan(""))); }
+
+// Uniform in [-1, 1), each exactly a float.
+inline Doubles RandomDoubles(size_t count, uint32_t seed) {
+  std::mt19937 generator(seed);
+  Doubles values(count);
+  for (double& v : values) v = static_cast<double>(generator() >> 8) / (1 << 23) - 1.0;
+  return values;
+}
+
+// The largest difference, relative to the largest expected value.
+inline double RelativeError(const float* got, const Doubles& expected) {
+  double error = 0, largest = 1e-30;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    if (std::isnan(got[i])) return std::numeric_limits<double>::infinity();
+    error = std::max(error, std::abs(static_cast<double>(got[i]) - expected[i]));
+    largest = std::max(largest, std::abs(expected[i]));
+  }
+  return error / largest;
+}
+
+inline double DotProduct(const Doubles& a, const Doubles& b) {
+  double sum = 0;
+  for (size_t i = 0; i < a.size(); ++i) sum += a[i] * b[i];
+  return sum;
+}
+
+// d loss / d values[i] for every step-th i (all if few), by central differences; compares with got.
+inline double FiniteDifferenceError(Doubles& values, const std::function<double()>& loss,
+                                    const float* got, size_t checked_max = 60) {
+  constexpr double kStep = 1e-6;  // double: truncation 1e-12, rounding 1e-10
+  const size_t step = values.size() / checked_max + 1;
+  double error = 0, largest = 1e-30;
+  for (size_t i = 0; i < values.size(); i += step) {
+    const double center = values[i];
+    values[i] = center + kStep;
+    const double above = loss();
+    values[i] = center - kStep;
+    const double below = loss();
+    values[i] = center;
+    const double expected = (above - below) / (2 * kStep);
+    if (std::isnan(got[i])) return std::numeric_limits<double>::infinity();
+    error = std::max(error, std::abs(static_cast<double>(got[i]) - expected));
+    largest = std::max(largest, std::abs(expected));
+  }
+  return error / largest;
+}
+
+inline bool SameBits(const float* a, const float* b, size_t count) {
+  return std::memcmp(a, b, count * sizeof(float)) == 0;
+}
+
+}  // namespace pando
