@@ -1,0 +1,44 @@
+// The codec turns an Envelope into frames and back: Cap'n Proto on the wire, plain structs inside.
+// Called by net/transport and by the simulator; the protocol cores never see it.
+//
+// Frame layout. A message is one Cap'n Proto message (pando.capnp: Envelope); frame i is its
+// segment i, nothing before, between or after, little-endian, a whole number of 8-byte words:
+//
+//   frame 0     | the root pointer, then the envelope and its structs and texts
+//   frame k ≥ 1 | a payload's own bytes (Encode refers to the buffer, Decode to the frame), or more
+//               | structs where frame 0 was full
+//
+// Payload bytes are copied only where they must be: payloads below kInlinePayloadBytes, which lie
+// among the structs; payloads that are not aligned to, or a whole number of, 8 bytes (ours are
+// multiples of 64 bytes); and received frames that are not aligned to 8 bytes (small ones can be).
+// Threads: any; no state.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "common/blob.h"
+#include "common/status.h"
+#include "proto/message_limits.h"
+#include "proto/messages.h"
+
+namespace pando {
+
+// One more whenever a program of the previous version would misread a message.
+inline constexpr uint32_t kProtocolVersion = 1;
+inline constexpr size_t kWordBytes = 8;
+// A frame of its own costs more than copying this much.
+inline constexpr size_t kInlinePayloadBytes = 256;
+
+using Frames = std::vector<Blob>;
+
+// REQUIRES: the message is within proto/message_limits.h.  The frames keep everything they refer to
+// alive.
+Frames Encode(const Envelope& envelope);
+
+// Checks everything: version, enums, counts, lengths, ids, payload sizes and alignment. Returns
+// kCorrupt, saying what is wrong, for anything that is not a message of ours. Payloads of the
+// result lie inside the frames and keep theirs alive.
+Result<Envelope> Decode(const Frames& frames);
+
+}  // namespace pando

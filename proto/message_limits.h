@@ -1,0 +1,31 @@
+// Limits: the bounds of everything a message may hold (I6). The decoder refuses what exceeds them
+// before it allocates, so a peer can neither crash us nor fill our memory; senders stay within
+// them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace pando {
+
+inline constexpr uint32_t kNodesMax = 65536;         // ids ever given, and nodes in a view
+inline constexpr uint32_t kLanesMax = 256;           // per server
+inline constexpr uint32_t kShardsMax = 65536;        // 256 GB of parameters at 4 MiB each
+inline constexpr uint32_t kMicroBatchesMax = 65536;  // per step
+inline constexpr uint32_t kTreeNodesMax = 2 * kMicroBatchesMax;  // node ids are in [1, this)
+inline constexpr uint32_t kReplicasMax = 16;                     // backups of one shard
+inline constexpr uint32_t kItemsPerMessageMax = kShardsMax;
+inline constexpr uint32_t kMetricRowsPerMessageMax = 65536;
+// Steps and versions stay far from where adding to them could wrap.
+inline constexpr uint64_t kStepMax = uint64_t{1} << 62;
+
+inline constexpr size_t kNameBytesMax = 1024;          // host names, endpoints, kinds
+inline constexpr size_t kTextBytesMax = 64 * 1024;     // texts for people
+inline constexpr size_t kDocumentBytesMax = 16 << 20;  // job files, status reports
+inline constexpr size_t kPayloadBytesMax = 64 << 20;   // of one shard; the target is 4 MiB
+
+// Frames of one message: a payload each, and the builder's own segments.
+inline constexpr size_t kFramesPerMessageMax = 2 * kItemsPerMessageMax;
+inline constexpr size_t kFrameBytesMax = kPayloadBytesMax;
+
+}  // namespace pando

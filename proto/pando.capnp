@@ -1,0 +1,310 @@
+# The messages of proto/messages.h on the wire. Only proto/codec_*.cc sees the generated code.
+#
+# One Cap'n Proto message is one Envelope; each of its segments is one frame (layout in codec.h).
+# Payloads are external segments over the gradient or parameter buffer itself.
+#
+# Changing this file: add fields and union members at the end and with new numbers, never reuse or
+# renumber one. What an older program would misread needs a new kProtocolVersion (codec.h).
+# "unset" fields keep Cap'n Proto's default, zero. Bounds of every count and length: proto/message_limits.h.
+
+@0xd3a7be6b6f0c4c11;
+
+using Cxx = import "/capnp/c++.capnp";
+$Cxx.namespace("pando::wire");
+
+struct PeerId {            # set by whoever names the party: itself, or the scheduler in a view
+  node @0 :UInt32;         # id given by the scheduler; 0 the scheduler, 2^32 - 1 not welcomed yet
+  lane @1 :UInt16;         # index of a server's lane; 0 in workers and the scheduler
+  incarnation @2 :UInt64;  # random, one per process life; 0 as a receiver: whoever lives there
+}
+
+struct ViewId {            # set by the scheduler
+  term @0 :UInt64;         # one more with each life of the scheduler
+  number @1 :UInt64;       # within the term; 0: no view yet
+}
+
+struct Envelope {
+  protocolVersion @0 :UInt32;  # set by the codec; another one is refused
+  generation @1 :UInt32;       # the sender's (P21)
+  job @2 :UInt64;              # the sender's job; 0 from a node that does not know it yet
+  view @3 :ViewId;             # the newest view the sender has
+  sender @4 :PeerId;           # set by the sender (P19)
+  receiver @5 :PeerId;         # set by the sender; another incarnation refuses the message (P19)
+  union {
+    register @6 :Register;
+    welcome @7 :Welcome;
+    refused @8 :Refused;
+    ready @9 :Ready;
+    heartbeat @10 :Heartbeat;
+    heartbeatAck @11 :HeartbeatAck;
+    viewUpdate @12 :ViewUpdate;
+    viewAck @13 :ViewAck;
+    push @14 :Push;
+    pull @15 :Pull;
+    params @16 :Params;
+    pushReply @17 :PushReply;
+    question @18 :Question;
+    answer @19 :Answer;
+    scalarsRequest @20 :ScalarsRequest;
+    scalars @21 :Scalars;
+    progress @22 :Progress;
+    progressAck @23 :ProgressAck;
+    evaluate @24 :Evaluate;
+    evaluationResult @25 :EvaluationResult;
+    releasePin @26 :ReleasePin;
+    pinReleased @27 :PinReleased;
+    stop @28 :Stop;
+    bye @29 :Bye;
+    failure @30 :Failure;
+    statusRequest @31 :StatusRequest;
+    statusReport @32 :StatusReport;
+  }
+}
+
+# ---- membership and views: node <-> scheduler -----------------------------------------------------
+
+enum Role {
+  scheduler @0;
+  server @1;
+  worker @2;
+  client @3;  # asks for the run's status, is no member
+}
+
+struct Register {                  # node -> scheduler
+  role @0 :Role;                   # set by the node
+  processId @1 :UInt32;            # the operating system's, on `host`
+  host @2 :Text;                   # host name, for people and for placing replicas apart
+  laneEndpoints @3 :List(Text);    # a server's, by lane: "tcp://10.0.0.3:41213"; empty in workers
+}
+
+struct Welcome {                   # scheduler -> node; every field set by the scheduler
+  node @0 :UInt32;                 # id given to this incarnation
+  rank @1 :UInt32;                 # index among the nodes of its role
+  jobToml @2 :Text;                # the resolved job file
+  data @3 :DataFacts;              # what the scheduler found in the data set
+}
+
+struct DataFacts {                 # set by whoever opened the data set
+  trainSamples @0 :UInt64;         # samples, >= 1
+  testSamples @1 :UInt64;          # samples
+  height @2 :UInt32;               # pixels, >= 1
+  width @3 :UInt32;                # pixels, >= 1; columns in a table
+  channels @4 :UInt32;             # values per pixel, >= 1
+  classCount @5 :UInt32;           # classes, >= 1
+  fingerprint @6 :UInt64;          # hash of the data set (P38)
+}
+
+struct Refused {                   # scheduler -> node
+  reason @0 :Text;                 # for people: what does not fit and what to do
+}
+
+struct Ready {                     # node -> scheduler; set by the node
+  kind @0 :Text;                   # backend, instruction set, library versions (P40)
+  probeHash @1 :UInt64;            # worker: gradient hash of a probe micro-batch (P40); server: unset
+  dataFingerprint @2 :UInt64;      # worker: of its data set (P38); server: unset
+}
+
+enum Activity {
+  starting @0;
+  idle @1;
+  computing @2;
+  waitingForParameters @3;
+  evaluating @4;
+  serving @5;
+  leaving @6;
+}
+
+struct Heartbeat {                 # node -> scheduler, on the heartbeat channel; set by the node
+  activity @0 :Activity;
+  step @1 :UInt64;                 # the step it works on
+  waitingFor @2 :PeerId;           # waitingForParameters: the lane that owes parameters, else unset
+  waitingMs @3 :UInt64;            # milliseconds since the wait began
+}
+
+struct HeartbeatAck {}             # scheduler -> node, on the heartbeat channel
+
+struct NodeInfo {                  # set by the scheduler from the node's Register
+  node @0 :UInt32;
+  rank @1 :UInt32;                 # index among the nodes of its role
+  incarnation @2 :UInt64;
+  role @3 :Role;
+  host @4 :Text;
+  laneEndpoints @5 :List(Text);    # by lane; empty in workers
+}
+
+struct ShardPlacement {            # of the shard with this index; set by the scheduler
+  primary @0 :PeerId;
+  inSyncBackups @1 :List(PeerId);
+  syncingBackups @2 :List(PeerId);
+}
+
+struct MicroBatchOwner {           # of the micro-batch with this index; set by the scheduler
+  worker @0 :UInt32;               # node id
+  previous @1 :UInt32;             # node id of who computes before firstStep (P18), 2^32 - 1: nobody
+  firstStep @2 :UInt64;            # the first step that `worker` computes
+}
+
+struct View {                      # P17; set by the scheduler
+  id @0 :ViewId;
+  generation @1 :UInt32;           # of this view (P21)
+  nodes @2 :List(NodeInfo);
+  shards @3 :List(ShardPlacement);     # by shard id
+  owners @4 :List(MicroBatchOwner);    # by micro-batch index
+}
+
+struct ViewUpdate {                # scheduler -> node, or any node -> a peer with an older one (P13)
+  view @0 :View;
+}
+
+struct ViewAck {                   # node -> scheduler
+  id @0 :ViewId;                   # of the view that was taken over
+}
+
+# ---- the step: worker <-> server lane -------------------------------------------------------------
+
+struct PushItem {                  # set by the worker
+  shard @0 :UInt32;                # shard id
+  node @1 :UInt32;                 # canonical tree node (P3), >= 1
+  step @2 :UInt64;
+  payload @3 :Data;                # fp32, little-endian: sum over the node's samples, unscaled
+}
+
+struct Push {                      # worker -> primary's lane (P6)
+  items @0 :List(PushItem);
+}
+
+struct PullItem {                  # set by the asker
+  shard @0 :UInt32;                # shard id
+  version @1 :UInt64;              # exactly this one (I4)
+}
+
+struct Pull {                      # worker or scheduler -> primary's lane
+  items @0 :List(PullItem);
+}
+
+struct ParamsItem {                # set by the lane
+  shard @0 :UInt32;                # shard id
+  version @1 :UInt64;              # of the payload; committed (P9)
+  payload @2 :Data;                # fp32, little-endian: the shard, whole
+}
+
+struct Params {                    # lane -> asker
+  items @0 :List(ParamsItem);
+}
+
+enum PushOutcome {
+  pending @0;                      # held; Params follows unasked, once
+  behind @1;                       # the version asked for is gone
+  notPrimary @2;                   # this lane is not the shard's primary in its view
+}
+
+struct PushReplyItem {             # set by the lane
+  shard @0 :UInt32;                # shard id
+  node @1 :UInt32;                 # tree node of the push that is answered; 0 for a pull
+  version @2 :UInt64;              # asked for
+  outcome @3 :PushOutcome;
+  current @4 :UInt64;              # behind: the committed version, else unset
+}
+
+struct PushReply {                 # lane -> asker (P10)
+  items @0 :List(PushReplyItem);
+}
+
+struct Question {                  # worker -> primary's lane (P17)
+  view @0 :ViewId;                 # the worker's
+}
+
+struct AnswerItem {                # set by the lane
+  shard @0 :UInt32;                # shard id
+  version @1 :UInt64;              # committed
+  nodes @2 :List(UInt32);          # tree nodes held of the step that reads `version`
+}
+
+struct Answer {                    # lane -> worker
+  view @0 :ViewId;                 # copied from the question
+  items @1 :List(AnswerItem);      # every shard whose primary this lane is
+}
+
+# ---- scalars and progress: lane <-> scheduler -----------------------------------------------------
+
+struct StepScalars {               # set by the scheduler alone (P36)
+  lr @0 :Float32;
+  momentum @1 :Float32;            # SGD's momentum, or Adam's beta1
+  biasCorrection1 @2 :Float32;     # Adam: 1 - beta1^(t+1)
+  biasCorrection2Sqrt @3 :Float32; # Adam: sqrt(1 - beta2^(t+1))
+}
+
+struct ScalarsRequest {            # lane -> scheduler
+  first @0 :UInt64;                # step; a multiple of kScalarsPerBlock
+}
+
+struct Scalars {                   # scheduler -> lane
+  first @0 :UInt64;                # copied from the request
+  steps @1 :List(StepScalars);     # of steps first, first + 1, ...
+}
+
+struct StepMetrics {               # set by the lane of the metric shard
+  step @0 :UInt64;
+  loss @1 :Float32;                # mean over the step's samples
+  accuracy @2 :Float32;            # share of the step's samples, 0 to 1
+}
+
+struct Progress {                  # lane -> scheduler
+  committed @0 :UInt64;            # version that every shard of the lane has committed
+  rows @1 :List(StepMetrics);      # ascending by step
+}
+
+struct ProgressAck {               # scheduler -> lane
+  committed @0 :UInt64;            # copied
+  nextRow @1 :UInt64;              # step; rows below it are known
+}
+
+# ---- evaluation (P31) -----------------------------------------------------------------------------
+
+struct Evaluate {                  # scheduler -> worker
+  version @0 :UInt64;              # pinned
+  slice @1 :UInt32;                # index of this slice of the test set
+  firstSample @2 :UInt64;          # [firstSample, lastSample) of the test set
+  lastSample @3 :UInt64;
+}
+
+struct EvaluationResult {          # worker -> scheduler; set by the worker
+  version @0 :UInt64;              # copied
+  slice @1 :UInt32;                # copied
+  sampleCount @2 :UInt64;          # samples evaluated
+  correctCount @3 :UInt64;         # samples whose largest output is their label's
+  lossSum @4 :Float64;             # over the samples
+}
+
+struct ReleasePin {                # scheduler -> lane
+  version @0 :UInt64;              # versions up to this need no pin any more
+}
+
+struct PinReleased {               # lane -> scheduler
+  version @0 :UInt64;              # copied
+}
+
+# ---- end, failure, status -------------------------------------------------------------------------
+
+enum StopReason {
+  completed @0;
+  failed @1;
+  interrupted @2;
+}
+
+struct Stop {                      # scheduler -> everybody
+  reason @0 :StopReason;
+  text @1 :Text;                   # for people
+}
+
+struct Bye {}                      # node -> scheduler: answer to Stop
+
+struct Failure {                   # node -> scheduler: it cannot go on
+  text @0 :Text;                   # for people: what, where, what was expected
+}
+
+struct StatusRequest {}            # client -> scheduler
+
+struct StatusReport {              # scheduler -> client
+  json @0 :Text;                   # the run's status, one JSON object
+}

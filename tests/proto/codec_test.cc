@@ -1,0 +1,212 @@
+#include "proto/codec.h"
+
+#include <set>
+
+#include <doctest/doctest.h>
+
+#include "common/float_buffer.h"
+#include "tests/proto/message_samples.h"
+
+namespace pando {
+namespace {
+
+bool IsWithin(std::span<const std::byte> part, std::span<const std::byte> whole) {
+  return part.data() >= whole.data() && part.data() + part.size() <= whole.data() + whole.size();
+}
+
+Envelope PushOf(Blob payload) {
+  Push push;
+  push.items.push_back({ShardId(1), Step(2), TreeNode(1), std::move(payload)});
+  return {.sender = {NodeId(1), Incarnation(2), 0}, .message = push};
+}
+
+const Blob& PayloadOf(const Envelope& envelope) {
+  return std::get<Push>(envelope.message).items.at(0).payload;
+}
+
+std::string ErrorOf(const Envelope& envelope) {
+  const Result<Envelope> decoded = Decode(CopyFrames(Encode(envelope)));
+  REQUIRE(!decoded.ok());
+  CHECK(decoded.status().code() == StatusCode::kCorrupt);
+  return decoded.status().message();
+}
+
+bool Contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+TEST_CASE("every message comes back as it left") {
+  std::set<size_t> kinds;
+  for (const Envelope& envelope : SampleEnvelopes()) {
+    const Result<Envelope> decoded = Decode(CopyFrames(Encode(envelope)));
+    REQUIRE_MESSAGE(decoded.ok(), decoded.status().message());
+    CHECK(Render(*decoded) == Render(envelope));
+    kinds.insert(envelope.message.index());
+  }
+  CHECK(kinds.size() == std::variant_size_v<Message>);
+}
+
+TEST_CASE("every enumerator comes back as it left") {
+  for (int i = 0; i <= static_cast<int>(Activity::kLeaving); ++i) {
+    const Envelope sent{.message = Heartbeat{.activity = static_cast<Activity>(i)}};
+    const Result<Envelope> decoded = Decode(Encode(sent));
+    REQUIRE(decoded.ok());
+    CHECK(Render(*decoded) == Render(sent));
+  }
+  for (int i = 0; i <= static_cast<int>(Role::kClient); ++i) {
+    const Envelope sent{.message = Register{.role = static_cast<Role>(i)}};
+    const Result<Envelope> decoded = Decode(Encode(sent));
+    REQUIRE(decoded.ok());
+    CHECK(Render(*decoded) == Render(sent));
+  }
+}
+
+TEST_CASE("a frame is the payload's own buffer, and the payload read lies inside its frame") {
+  const Blob payload = CountingPayload(4096);
+  const Frames sent = Encode(PushOf(payload));
+  REQUIRE(sent.size() >= 2);
+  CHECK(sent[1].bytes().data() == payload.bytes().data());
+  CHECK(sent[1].size_bytes() == payload.size_bytes());
+
+  const Frames received = CopyFrames(sent);
+  const Result<Envelope> decoded = Decode(received);
+  REQUIRE(decoded.ok());
+  CHECK(PayloadOf(*decoded).bytes().data() == received[1].bytes().data());
+  CHECK(PayloadOf(*decoded).floats()[4095] == 4095.0f);
+}
+
+TEST_CASE("a payload keeps its own frame alive and no other, a frame keeps its buffer alive") {
+  auto buffer = std::make_shared<FloatBuffer>(1024);
+  std::weak_ptr<FloatBuffer> source = buffer;
+  Frames sent = Encode(PushOf(ToBlob(std::move(buffer))));
+  CHECK(!source.expired());
+  Frames received = CopyFrames(sent);
+  sent.clear();
+  CHECK(source.expired());
+
+  const std::weak_ptr<const void> head = received[0].keep_alive();
+  const std::weak_ptr<const void> body = received[1].keep_alive();
+  Result<Envelope> decoded = Decode(received);
+  REQUIRE(decoded.ok());
+  received.clear();
+  CHECK(head.expired());
+  CHECK(!body.expired());
+  CHECK(PayloadOf(*decoded).floats()[1023] == 0.0f);
+  decoded = Envelope{};
+  CHECK(body.expired());
+}
+
+TEST_CASE("a payload that is small or not whole words travels among the structs") {
+  const Blob large = CountingPayload(1000);
+  for (size_t float_count : {0, 1, 2, 63}) {
+    const Blob payload(large.bytes().first(4 * float_count), large.keep_alive());
+    CHECK(Encode(PushOf(payload)).size() == 1);
+  }
+  const Blob odd(large.bytes().first(4 * 999), large.keep_alive());           // not a multiple of 8
+  const Blob shifted(large.bytes().subspan(4, 4 * 998), large.keep_alive());  // not aligned to 8
+  for (const Blob& payload : {odd, shifted}) {
+    const Frames frames = Encode(PushOf(payload));
+    for (const Blob& frame : frames) CHECK(!IsWithin(frame.bytes(), large.bytes()));
+    const Result<Envelope> decoded = Decode(CopyFrames(frames));
+    REQUIRE(decoded.ok());
+    CHECK(std::ranges::equal(PayloadOf(*decoded).floats(), payload.floats()));
+  }
+}
+
+TEST_CASE("frames at any address decode to the same message") {
+  for (const Envelope& envelope : SampleEnvelopes()) {
+    const Frames frames = Encode(envelope);
+    for (size_t shift = 1; shift < 8; ++shift) {
+      const Result<Envelope> decoded = Decode(CopyFrames(frames, shift));
+      REQUIRE(decoded.ok());
+      CHECK(Render(*decoded) == Render(envelope));
+    }
+  }
+}
+
+TEST_CASE("a message with a thousand payloads has a frame for each") {
+  Push push;
+  for (uint32_t i = 0; i < 1000; ++i) {
+    push.items.push_back({ShardId(i), Step(1), TreeNode(1), CountingPayload(64 + i)});
+  }
+  const Envelope sent{.message = push};
+  const Result<Envelope> decoded = Decode(CopyFrames(Encode(sent)));
+  REQUIRE(decoded.ok());
+  CHECK(Render(*decoded) == Render(sent));
+}
+
+TEST_CASE("the same payload twice in a message is the same frame's bytes twice") {
+  const Blob payload = CountingPayload(128);
+  const Envelope sent{.message = Push{{{ShardId(1), Step(1), TreeNode(1), payload},
+                                       {ShardId(2), Step(1), TreeNode(1), payload}}}};
+  const Result<Envelope> decoded = Decode(CopyFrames(Encode(sent)));
+  REQUIRE(decoded.ok());
+  CHECK(Render(*decoded) == Render(sent));
+}
+
+TEST_CASE("more than 64 MiB in one message can be read") {
+  const Blob payload = CountingPayload(4 << 20);  // 16 MiB
+  Params params;
+  for (uint32_t i = 0; i < 6; ++i) params.items.push_back({ShardId(i), Version(1), payload});
+  const Result<Envelope> decoded = Decode(Encode({.message = params}));
+  REQUIRE(decoded.ok());
+  CHECK(std::get<Params>(decoded->message).items.size() == 6);
+}
+
+TEST_CASE("counts, lengths, ids and enums beyond their bounds are refused by name") {
+  CHECK(Contains(ErrorOf({.message = Register{.host = std::string(kNameBytesMax + 1, 'h')}}),
+                 "bytes of a host name is 1025, at most 1024"));
+  CHECK(Contains(
+      ErrorOf({.message = Register{.lane_endpoints = std::vector<std::string>(kLanesMax + 1)}}),
+      "lane count"));
+  CHECK(Contains(ErrorOf({.message = Failure{std::string(kTextBytesMax + 1, 'x')}}),
+                 "bytes of a failure"));
+  CHECK(
+      Contains(ErrorOf({.message = Heartbeat{.activity = static_cast<Activity>(7)}}), "activity"));
+  CHECK(Contains(ErrorOf({.message = Register{.role = static_cast<Role>(4)}}), "role"));
+  CHECK(Contains(ErrorOf({.message = Stop{static_cast<StopReason>(3), ""}}), "stop reason"));
+  CHECK(Contains(ErrorOf({.message = Pull{{{ShardId(kShardsMax), Version(0)}}}}), "shard id"));
+  CHECK(Contains(ErrorOf({.message = Pull{{{ShardId(0), Version(kStepMax + 1)}}}}), "version"));
+  CHECK(Contains(ErrorOf({.message = Push{{{ShardId(0), Step(0), TreeNode(0), Blob()}}}}),
+                 "tree node 0"));
+  CHECK(
+      Contains(ErrorOf({.message = Push{{{ShardId(0), Step(0), TreeNode(kTreeNodesMax), Blob()}}}}),
+               "tree node"));
+  CHECK(Contains(ErrorOf({.sender = {NodeId(kNodesMax), Incarnation(1), 0}, .message = Bye{}}),
+                 "node id"));
+  CHECK(Contains(ErrorOf({.receiver = {NodeId(1), Incarnation(1), kLanesMax}, .message = Bye{}}),
+                 "lane"));
+  CHECK(Contains(ErrorOf({.message = Welcome{NodeId(1), 0, "", DataFacts{.train_samples = 0}}}),
+                 "data set"));
+  CHECK(Contains(ErrorOf({.message = Evaluate{Version(1), 0, 2, 1}}), "slice"));
+  CHECK(Contains(ErrorOf({.message = EvaluationResult{Version(1), 0, 2, 3, 0}}), "correct count"));
+  Scalars scalars;
+  scalars.steps.resize(kScalarsPerBlock + 1);
+  CHECK(Contains(ErrorOf({.message = scalars}), "steps of scalars"));
+  ViewUpdate update;
+  update.view.shards.resize(1);
+  update.view.shards[0].in_sync_backups.resize(kReplicasMax + 1);
+  CHECK(Contains(ErrorOf({.message = update}), "replica count"));
+  update.view.shards.clear();
+  update.view.owners.resize(kMicroBatchesMax + 1);
+  CHECK(Contains(ErrorOf({.message = update}), "micro-batch count"));
+}
+
+TEST_CASE("a payload that is not whole floats is refused") {
+  const Blob floats = CountingPayload(256);
+  const Blob bytes(floats.bytes().first(1021), floats.keep_alive());
+  CHECK(Contains(ErrorOf(PushOf(bytes)), "1021 bytes is not floats"));
+}
+
+TEST_CASE("no frames and frames of broken words are refused") {
+  CHECK(!Decode({}).ok());
+  CHECK(!Decode({Blob()}).ok());
+  Frames frames = CopyFrames(Encode(PushOf(CountingPayload(1024))));
+  frames[1] = Blob(frames[1].bytes().first(4092), frames[1].keep_alive());
+  const Result<Envelope> decoded = Decode(frames);
+  REQUIRE(!decoded.ok());
+  CHECK(Contains(decoded.status().message(), "4092 bytes"));
+}
+
+}  // namespace
+}  // namespace pando

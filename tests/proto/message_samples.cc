@@ -1,0 +1,268 @@
+#include "tests/proto/message_samples.h"
+
+#include <concepts>
+#include <cstring>
+#include <memory>
+#include <span>
+
+#include <fmt/format.h>
+
+#include "common/float_buffer.h"
+#include "common/hash.h"
+
+namespace pando {
+namespace {
+
+// ---- rendering: Text(x) names every field of x
+
+template <std::integral Int>
+std::string Text(Int n) {
+  return std::to_string(n);
+}
+std::string Text(float x) { return fmt::format("{:a}", x); }
+std::string Text(double x) { return fmt::format("{:a}", x); }
+std::string Text(const std::string& s) { return '"' + s + '"'; }
+template <class Tag, class Rep>
+std::string Text(StrongId<Tag, Rep> id) {
+  return std::to_string(id.value());
+}
+template <class Enum>
+requires std::is_enum_v<Enum> std::string Text(Enum e) {
+  return std::to_string(static_cast<int>(e));
+}
+std::string Text(const Blob& b) {
+  return fmt::format("{}:{:x}", b.size_bytes(), Hash64(b.bytes()));
+}
+
+std::string Text(const PeerId& p);
+std::string Text(const ViewId& v);
+std::string Text(const DataFacts& d);
+std::string Text(const NodeInfo& n);
+std::string Text(const ShardPlacement& p);
+std::string Text(const MicroBatchOwner& o);
+std::string Text(const View& v);
+std::string Text(const PushItem& i);
+std::string Text(const PullItem& i);
+std::string Text(const ParamsItem& i);
+std::string Text(const PushReplyItem& i);
+std::string Text(const AnswerItem& i);
+std::string Text(const StepScalars& s);
+std::string Text(const StepMetrics& s);
+
+template <class T>
+std::string Text(const std::vector<T>& items) {
+  std::string text = "[";
+  for (const T& item : items) text += Text(item) + ",";
+  return text + "]";
+}
+template <class... Fields>
+std::string Join(const char* name, const Fields&... fields) {
+  std::string text = std::string(name) + "{";
+  ((text += Text(fields) + " "), ...);
+  return text + "}";
+}
+
+std::string Text(const PeerId& p) { return Join("peer", p.node, p.incarnation, p.lane); }
+std::string Text(const ViewId& v) { return Join("view", v.term, v.number); }
+std::string Text(const DataFacts& d) {
+  return Join("data", d.train_samples, d.test_samples, d.shape.height, d.shape.width,
+              d.shape.channels, d.class_count, d.fingerprint);
+}
+std::string Text(const NodeInfo& n) {
+  return Join("node", n.node, n.incarnation, n.role, n.rank, n.host, n.lane_endpoints);
+}
+std::string Text(const ShardPlacement& p) {
+  return Join("placement", p.primary, p.in_sync_backups, p.syncing_backups);
+}
+std::string Text(const MicroBatchOwner& o) {
+  return Join("owner", o.worker, o.first_step, o.previous);
+}
+std::string Text(const View& v) {
+  return Join("view", v.id, v.generation, v.nodes, v.shards, v.owners);
+}
+std::string Text(const PushItem& i) { return Join("push", i.shard, i.step, i.node, i.payload); }
+std::string Text(const PullItem& i) { return Join("pull", i.shard, i.version); }
+std::string Text(const ParamsItem& i) { return Join("params", i.shard, i.version, i.payload); }
+std::string Text(const PushReplyItem& i) {
+  return Join("reply", i.shard, i.version, i.node, i.outcome, i.current);
+}
+std::string Text(const AnswerItem& i) { return Join("answer", i.shard, i.version, i.nodes); }
+std::string Text(const StepScalars& s) {
+  return Join("scalars", s.lr, s.momentum, s.bias_correction1, s.bias_correction2_sqrt);
+}
+std::string Text(const StepMetrics& s) { return Join("metrics", s.step, s.loss, s.accuracy); }
+
+std::string MessageText(const Register& m) {
+  return Join("Register", m.role, m.host, m.process_id, m.lane_endpoints);
+}
+std::string MessageText(const Welcome& m) {
+  return Join("Welcome", m.node, m.rank, m.job_toml, m.data);
+}
+std::string MessageText(const Refused& m) { return Join("Refused", m.reason); }
+std::string MessageText(const Ready& m) {
+  return Join("Ready", m.kind, m.probe_hash, m.data_fingerprint);
+}
+std::string MessageText(const Heartbeat& m) {
+  return Join("Heartbeat", m.activity, m.step, m.waiting_for, m.waiting_ms);
+}
+std::string MessageText(const HeartbeatAck&) { return "HeartbeatAck"; }
+std::string MessageText(const ViewUpdate& m) { return Join("ViewUpdate", m.view); }
+std::string MessageText(const ViewAck& m) { return Join("ViewAck", m.id); }
+std::string MessageText(const Push& m) { return Join("Push", m.items); }
+std::string MessageText(const Pull& m) { return Join("Pull", m.items); }
+std::string MessageText(const Params& m) { return Join("Params", m.items); }
+std::string MessageText(const PushReply& m) { return Join("PushReply", m.items); }
+std::string MessageText(const Question& m) { return Join("Question", m.view); }
+std::string MessageText(const Answer& m) { return Join("Answer", m.view, m.items); }
+std::string MessageText(const ScalarsRequest& m) { return Join("ScalarsRequest", m.first); }
+std::string MessageText(const Scalars& m) { return Join("Scalars", m.first, m.steps); }
+std::string MessageText(const Progress& m) { return Join("Progress", m.committed, m.rows); }
+std::string MessageText(const ProgressAck& m) {
+  return Join("ProgressAck", m.committed, m.next_row);
+}
+std::string MessageText(const Evaluate& m) {
+  return Join("Evaluate", m.version, m.slice, m.first_sample, m.last_sample);
+}
+std::string MessageText(const EvaluationResult& m) {
+  return Join("EvaluationResult", m.version, m.slice, m.sample_count, m.correct_count, m.loss_sum);
+}
+std::string MessageText(const ReleasePin& m) { return Join("ReleasePin", m.version); }
+std::string MessageText(const PinReleased& m) { return Join("PinReleased", m.version); }
+std::string MessageText(const Stop& m) { return Join("Stop", m.reason, m.text); }
+std::string MessageText(const Bye&) { return "Bye"; }
+std::string MessageText(const Failure& m) { return Join("Failure", m.text); }
+std::string MessageText(const StatusRequest&) { return "StatusRequest"; }
+std::string MessageText(const StatusReport& m) { return Join("StatusReport", m.json); }
+
+// ---- samples
+
+const PeerId kServerLane{NodeId(3), Incarnation(0x0123456789abcdef), 7};
+const PeerId kLargestPeer{NodeId(kNodesMax - 1), Incarnation(UINT64_MAX),
+                          static_cast<uint16_t>(kLanesMax - 1)};
+
+View SampleView() {
+  View view{.id = {UINT64_MAX, 9}, .generation = 4};
+  view.nodes = {{.node = NodeId(3),
+                 .incarnation = kServerLane.incarnation,
+                 .role = Role::kServer,
+                 .rank = 1,
+                 .host = "grove",
+                 .lane_endpoints = {"tcp://127.0.0.1:1", "ipc:///tmp/lane-1"}},
+                {.node = NodeId(4), .incarnation = Incarnation(5), .role = Role::kWorker}};
+  view.shards = {{.primary = kServerLane},
+                 {.primary = kLargestPeer,
+                  .in_sync_backups = {kServerLane, PeerId()},
+                  .syncing_backups = {kLargestPeer}}};
+  view.owners = {{.worker = NodeId(4), .first_step = Step(11), .previous = NodeId(2)},
+                 {.worker = NodeId(4), .first_step = Step(kStepMax)}};
+  return view;
+}
+
+std::vector<Message> MembershipSamples() {
+  const DataFacts facts{.train_samples = 60000,
+                        .test_samples = 10000,
+                        .shape = {28, 29, 1},
+                        .class_count = 10,
+                        .fingerprint = UINT64_MAX};
+  return {
+      Register{},
+      Register{Role::kServer, std::string(kNameBytesMax, 'h'), UINT32_MAX,
+               std::vector<std::string>(kLanesMax, "tcp://127.0.0.1:65535")},
+      Welcome{NodeId(0), 0, "", DataFacts{}},
+      Welcome{NodeId(kNodesMax - 1), kNodesMax, std::string(100000, 't'), facts},
+      Refused{"micro_batches = 8, which does not fit"},
+      Ready{"cpu avx2 eigen-3.4", UINT64_MAX, 1},
+      Heartbeat{},
+      Heartbeat{Activity::kWaitingForParameters, Step(kStepMax), kServerLane, UINT64_MAX},
+      Heartbeat{.activity = Activity::kLeaving},
+      HeartbeatAck{},
+      ViewUpdate{},
+      ViewUpdate{SampleView()},
+      ViewAck{{1, 2}},
+  };
+}
+
+std::vector<Message> StepSamples() {
+  Scalars scalars{.first = Step(kScalarsPerBlock)};
+  scalars.steps.assign(kScalarsPerBlock, StepScalars{0.01f, 0.9f, -0.0f, 1e-30f});
+  return {
+      Push{},
+      Push{{{ShardId(0), Step(0), TreeNode(1), Blob()}}},
+      Push{{{ShardId(1), Step(5), TreeNode(kTreeNodesMax - 1), CountingPayload(16)},
+            {ShardId(kShardsMax - 1), Step(kStepMax), TreeNode(2), CountingPayload(1 << 18)},
+            {ShardId(2), Step(5), TreeNode(3), CountingPayload(65)}}},
+      Pull{{{ShardId(7), Version(8)}, {ShardId(0), Version(kStepMax)}}},
+      Params{{{ShardId(7), Version(8), CountingPayload(1024)}}},
+      PushReply{{{ShardId(1), Version(2), TreeNode(0), PushOutcome::kPending, Version(0)},
+                 {ShardId(2), Version(3), TreeNode(9), PushOutcome::kBehind, Version(4)},
+                 {ShardId(3), Version(5), TreeNode(1), PushOutcome::kNotPrimary, Version(0)}}},
+      Question{{3, 4}},
+      Answer{},
+      Answer{{3, 4},
+             {{ShardId(1), Version(2), {}}, {ShardId(2), Version(2), {TreeNode(4), TreeNode(5)}}}},
+      ScalarsRequest{Step(kScalarsPerBlock)},
+      Scalars{},
+      scalars,
+      Progress{Version(3), {}},
+      Progress{Version(3), {{Step(1), 2.5f, 0.5f}, {Step(2), -1.0f, 1.0f}}},
+      ProgressAck{Version(3), Step(4)},
+  };
+}
+
+std::vector<Message> EndSamples() {
+  return {
+      Evaluate{Version(6), UINT32_MAX, 100, 200},
+      EvaluationResult{Version(6), 2, 100, 99, 0.125},
+      ReleasePin{Version(6)},
+      PinReleased{Version(6)},
+      Stop{StopReason::kCompleted, ""},
+      Stop{StopReason::kInterrupted, std::string(kTextBytesMax, 'x')},
+      Bye{},
+      Failure{"line 1\nline 2"},
+      StatusRequest{},
+      StatusReport{"{\"a\": 1}"},
+  };
+}
+
+}  // namespace
+
+Blob CountingPayload(size_t float_count) {
+  auto buffer = std::make_shared<FloatBuffer>(float_count);
+  for (size_t i = 0; i < float_count; ++i) buffer->data()[i] = static_cast<float>(i);
+  return ToBlob(buffer);
+}
+
+std::vector<Envelope> SampleEnvelopes() {
+  std::vector<Envelope> envelopes;
+  for (const auto& samples : {MembershipSamples(), StepSamples(), EndSamples()}) {
+    for (const Message& message : samples) {
+      envelopes.push_back({.job = JobId(UINT64_MAX - envelopes.size()),
+                           .generation = UINT32_MAX,
+                           .view = {6, UINT64_MAX},
+                           .sender = kLargestPeer,
+                           .receiver = {kUnknownNode, Incarnation(1), 2},
+                           .message = message});
+    }
+  }
+  return envelopes;
+}
+
+std::string Render(const Envelope& e) {
+  const std::string message = std::visit([](const auto& m) { return MessageText(m); }, e.message);
+  return Join("Envelope", e.job, e.generation, e.view, e.sender, e.receiver) + message;
+}
+
+Frames CopyFrames(const Frames& frames, size_t shift) {
+  Frames copies;
+  for (const Blob& frame : frames) {
+    // Exactly as large as it must be, so that a sanitizer sees a read beyond the frame.
+    auto copy = std::make_shared<std::vector<std::byte>>(frame.size_bytes() + shift);
+    if (frame.size_bytes() > 0) {
+      std::memcpy(copy->data() + shift, frame.bytes().data(), frame.size_bytes());
+    }
+    copies.emplace_back(std::span<const std::byte>(*copy).subspan(shift), copy);
+  }
+  return copies;
+}
+
+}  // namespace pando
