@@ -13,6 +13,7 @@ struct Network::Impl {
   Impl(const Model& model, uint32_t sample_count_max);
 
   uint32_t sample_count_max;
+  Pass pass;  // before the stages, which are planned for its device
   std::vector<StagePlan> stages;
   size_t first_trained = 0;  // the first stage with parameters: no gradient goes further back
   // Planned once: every stage's output is kept for backward; gradients of activations live only from
@@ -20,7 +21,6 @@ struct Network::Impl {
   std::vector<FloatBuffer> activations;  // [0]: the input; [i + 1]: stage i's output
   FloatBuffer gradients[2];
   FloatBuffer scratch;
-  Pass pass;
   std::vector<int32_t> labels;
   BatchScore score;
 
@@ -43,6 +43,7 @@ Network::Impl::Impl(const Model& model, uint32_t count_max)
   scratch = FloatBuffer(scratch_bytes / sizeof(float) + 1);
   pass.scratch = std::as_writable_bytes(scratch.span());
   auto has_tensors = [](const StagePlan& p) { return p.tensors.first != p.tensors.last; };
+  labels.reserve(count_max);
   first_trained = static_cast<size_t>(std::find_if(stages.begin(), stages.end(), has_tensors) -
                                       stages.begin());
 }

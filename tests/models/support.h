@@ -1,0 +1,67 @@
+// What the model tests share: models of the zoo, batches made by formula, and a whole pass.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+#include "common/float_buffer.h"
+#include "common/tensor_init.h"
+#include "models/graph.h"
+#include "models/network.h"
+
+namespace pando {
+
+inline Model MakeModel(const std::string& name, SampleShape input = {28, 28, 1},
+                       uint32_t class_count = 10, std::vector<uint64_t> hidden = {128}) {
+  Job job;
+  job.model = name;
+  job.mlp_hidden = std::move(hidden);
+  Result<Model> model = Model::Create(job, input, class_count);
+  REQUIRE(model.ok());
+  return *std::move(model);
+}
+
+inline FloatBuffer InitialParameters(const Model& model, uint64_t seed = 1) {
+  FloatBuffer parameters(model.layout().float_count());
+  InitRange(model.layout(), seed, {0, parameters.size()}, parameters.span());
+  return parameters;
+}
+
+// Integers in [0, 2^24) by the formula of tests/golden/make_goldens.py.
+inline uint32_t Noise(uint32_t i, uint32_t seed) {
+  uint32_t h = i * 0x9E3779B9u + seed;
+  h ^= h >> 16;
+  h *= 0x85EBCA6Bu;
+  h ^= h >> 13;
+  h *= 0xC2B2AE35u;
+  h ^= h >> 16;
+  return h >> 8;
+}
+
+inline const Normalisation kMnistNormalisation{{0.1307f}, {0.3081f}};
+
+inline Batch NoiseBatch(uint32_t sample_count, uint32_t seed = 7) {
+  Batch batch;
+  batch.shape = {28, 28, 1};
+  batch.normalisation = &kMnistNormalisation;
+  for (uint32_t i = 0; i < sample_count * 784; ++i) {
+    batch.bytes.push_back(static_cast<uint8_t>(Noise(i, seed) >> 16));
+  }
+  for (uint32_t s = 0; s < sample_count; ++s) batch.labels.push_back(static_cast<int32_t>(s * 7 % 10));
+  return batch;
+}
+
+inline BatchScore ForwardAll(Network& network, const float* parameters) {
+  for (uint32_t layer = 0; layer < network.layer_count(); ++layer) network.Forward(layer, parameters);
+  return network.Score();
+}
+
+inline void BackwardAll(Network& network, const float* parameters, float* gradients) {
+  for (uint32_t layer = network.layer_count(); layer-- > 0;) {
+    network.Backward(layer, parameters, gradients);
+  }
+}
+
+}  // namespace pando
