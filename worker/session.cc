@@ -105,7 +105,7 @@ std::vector<MicroBatch> Session::MissingAt(Step step) const {
   for (MicroBatch m : AssignedTo(view_, options_.self.node, step, tree)) {
     const bool is_lacking = std::ranges::any_of(answers_, [&](const auto& answer) {
       const AnswerItem& item = answer.second;
-      if (item.version > VersionReadBy(step)) return false;
+      if (item.version != VersionReadBy(step)) return item.version < VersionReadBy(step);
       return std::ranges::none_of(item.nodes, [&](TreeNode node) {
         if (node.value() < 1 || node.value() >= tree.node_bound()) return false;
         const MicroBatchRange range = tree.Range(node);

@@ -87,7 +87,11 @@ std::optional<Version> Session::VersionToPull(const ShardState& shard) const {
     const Version version = VersionReadBy(work.step);
     if (shard.held[version.value() % 2] == version) continue;
     const bool is_first = &work == &works_.front();
-    const bool is_unasked = works_.front().open_calls == 0 && shard.pushes.empty();
+    const bool is_unasked =
+        works_.front().open_calls == 0 &&
+        std::ranges::none_of(shard.pushes, [&](const Unreplied& push) {
+          return VersionMadeBy(push.step) == version;
+        });
     if (is_first || version <= shard.known || is_unasked) return version;
   }
   return std::nullopt;
