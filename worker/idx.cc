@@ -17,6 +17,7 @@ constexpr uint32_t kPicturesMagic = 0x00000803;
 constexpr uint32_t kLabelsMagic = 0x00000801;
 constexpr uint32_t kPictureSideMax = 65535;  // so that count * height * width fits 64 bits
 constexpr size_t kChunkBytes = size_t{8} << 20;
+constexpr uint64_t kReserveBytesMax = uint64_t{64} << 20;  // MNIST's 47 MB without moving them
 constexpr unsigned kGzipBufferBytes = 256 << 10;
 
 bool EndsWithGz(const std::string& path) { return path.ends_with(".gz"); }
@@ -87,6 +88,7 @@ class IdxFile {
   Result<std::vector<uint8_t>> ReadRest(uint64_t size) {
     const uint64_t end = offset_ + size;
     std::vector<uint8_t> bytes;
+    bytes.reserve(std::min<uint64_t>(size, kReserveBytesMax));
     while (bytes.size() < size) {
       const size_t old_size = bytes.size();
       bytes.resize(old_size + std::min<uint64_t>(size - old_size, kChunkBytes));
@@ -115,28 +117,34 @@ class IdxFile {
     const int got = gzread(file_.get(), out, static_cast<unsigned>(size));
     offset_ += static_cast<uint64_t>(std::max(got, 0));
     if (got == static_cast<int>(size)) return Status();
-    int code = Z_OK;
-    const char* reason = gzerror(file_.get(), &code);
-    if (code == Z_OK || code == Z_BUF_ERROR) {
-      return Wrong(fmt::format("the file is truncated here, expected at least {} bytes", end),
-                   offset_);
-    }
-    return Wrong(
-        fmt::format("cannot be read further ({})", code == Z_ERRNO ? std::strerror(errno) : reason),
-        offset_);
+    if (Status s = Damage(); !s.ok()) return s;
+    return Wrong(fmt::format("the file is truncated here, expected at least {} bytes", end),
+                 offset_);
   }
 
   // Reading on after the last record also makes zlib check the sum at the end of a gzip file.
   Status ExpectEnd() {
     uint8_t extra = 0;
-    const int got = gzread(file_.get(), &extra, 1);
-    if (got == 1) {
+    if (gzread(file_.get(), &extra, 1) == 1) {
       return Wrong("more bytes follow where the header says that the file ends", offset_);
     }
+    if (Status s = Damage(); !s.ok()) return s;
     int code = Z_OK;
-    const char* reason = gzerror(file_.get(), &code);
-    if (got == 0 && code == Z_OK) return Status();
-    return Wrong(fmt::format("the gzip file is damaged or truncated at its end ({})", reason),
+    gzerror(file_.get(), &code);
+    if (code == Z_OK) return Status();
+    return Wrong("the gzip file is truncated in its last bytes, the check sum", offset_);
+  }
+
+  // What is wrong besides an early end; ok if nothing. zlib reads ahead: the damage lies at the
+  // byte or behind it.
+  Status Damage() const {
+    int code = Z_OK;
+    const std::string reason = gzerror(file_.get(), &code);
+    if (code == Z_OK || code == Z_BUF_ERROR) return Status();
+    if (code == Z_ERRNO) return Wrong("cannot be read: " + reason, offset_);
+    const size_t detail = reason.rfind(": ");  // zlib puts the path before
+    return Wrong(fmt::format("the gzip data are damaged here or further on ({})",
+                             detail == std::string::npos ? reason : reason.substr(detail + 2)),
                  offset_);
   }
 

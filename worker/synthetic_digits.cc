@@ -47,21 +47,21 @@ class DigitPainter::Dice {
 // How this picture is written: an affine map from the unit box to pixels, the pen and the jitter.
 struct DigitPainter::Hand {
   explicit Hand(Dice& dice) {
-    // sin and cos of a random angle within ±18° by its half angle's tangent: no libm, same bits.
-    const float t = dice.Uniform(-0.16f, 0.16f);
+    // sin and cos of a random angle within ±23° by its half angle's tangent: no libm, same bits.
+    const float t = dice.Uniform(-0.2f, 0.2f);
     const float cosine = (1 - t * t) / (1 + t * t);
     const float sine = 2 * t / (1 + t * t);
-    const float height = dice.Uniform(15.0f, 22.0f);  // pixels
+    const float height = dice.Uniform(14.0f, 22.0f);  // pixels
     const float width = height * dice.Uniform(0.65f, 1.05f);
     const float shear = dice.Uniform(-0.35f, 0.35f);
     xx = cosine * width;
     xy = (cosine * -shear - sine) * height;
     yx = sine * width;
     yy = (sine * -shear + cosine) * height;
-    centre.x = 14 + dice.Uniform(-2.5f, 2.5f);
-    centre.y = 14 + dice.Uniform(-2.5f, 2.5f);
+    centre.x = 14 + dice.Uniform(-3.0f, 3.0f);
+    centre.y = 14 + dice.Uniform(-3.0f, 3.0f);
     pen_radius = dice.Uniform(0.6f, 1.7f);
-    jitter = dice.Uniform(0.0f, 0.07f);
+    jitter = dice.Uniform(0.0f, 0.08f);
   }
 
   Point ToPixels(Point p, Dice& dice) const {
@@ -104,7 +104,9 @@ class DigitPainter::Canvas {
 
   // 1 under the pen, 0 away from it, a soft edge of one pixel.
   float Ink(size_t pixel) const {
-    return std::clamp(pen_radius_ + 0.5f - std::sqrt(squared_[pixel]), 0.0f, 1.0f);
+    const float reach = pen_radius_ + 0.5f;
+    if (squared_[pixel] >= reach * reach) return 0;  // most pixels: saves their square roots
+    return std::min(reach - std::sqrt(squared_[pixel]), 1.0f);
   }
 
  private:
@@ -122,16 +124,25 @@ void DigitPainter::Draw(Split split, uint64_t index, std::span<uint8_t> picture)
   const std::vector<Glyph>& ways = glyphs_[Label(index)];
   const Glyph& glyph = ways[dice.Below(static_cast<uint32_t>(ways.size()))];
   for (const Stroke& stroke : glyph) DrawStroke(stroke, hand, dice, canvas);
+  SlipPen(dice, canvas);
 
-  const float ink = dice.Uniform(150, 255);
-  const float noise = dice.Uniform(0, 0.2f);  // of the two bytes drawn per pixel
-  uint32_t word = 0;
+  const float ink = dice.Uniform(120, 255);
+  const float noise = dice.Uniform(0, 0.25f);  // of the two bytes drawn per pixel
+  std::array<uint32_t, kSide * kSide / 2> words;
+  for (uint32_t& word : words) word = dice.NextWord();
   for (size_t i = 0; i < picture.size(); ++i) {
-    word = i % 2 == 0 ? dice.NextWord() : word >> 16;
-    const float grain = static_cast<float>(word & 0xff) - static_cast<float>(word >> 8 & 0xff);
-    const float value = canvas.Ink(i) * ink + noise * grain;
-    picture[i] = static_cast<uint8_t>(std::clamp(value, 0.0f, 255.0f) + 0.5f);
+    const uint32_t bits = words[i / 2] >> (16 * (i % 2));
+    const int grain = static_cast<int>(bits & 0xff) - static_cast<int>(bits >> 8 & 0xff);
+    const float value = canvas.Ink(i) * ink + noise * static_cast<float>(grain);
+    picture[i] = static_cast<uint8_t>(std::clamp(static_cast<int>(value + 0.5f), 0, 255));
   }
+}
+
+// On one picture in four a stray dash, so that no single line gives a digit away.
+void DigitPainter::SlipPen(Dice& dice, Canvas& canvas) {
+  if (dice.Below(4) != 0) return;
+  const Point from{dice.Uniform(3, 25), dice.Uniform(3, 25)};
+  canvas.Line(from, {from.x + dice.Uniform(-5, 5), from.y + dice.Uniform(-5, 5)});
 }
 
 // A Catmull-Rom spline through the stroke's points, each moved a little, in short straight pieces.
