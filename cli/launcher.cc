@@ -41,10 +41,11 @@ struct ExecPlan {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != plan.parent) _exit(kExecFailed);
   setpgid(0, 0);  // the terminal's Ctrl-C goes to the parent alone, which stops us in order
+  // Handlers before the mask: a signal that waited must not run the parent's handler in the child.
+  for (int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) ::signal(signal, SIG_DFL);
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
-  for (int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) ::signal(signal, SIG_DFL);
   dup2(plan.null_fd, STDIN_FILENO);
   dup2(plan.log_fd, STDOUT_FILENO);
   if (!plan.keeps_stderr) dup2(plan.log_fd, STDERR_FILENO);

@@ -1,0 +1,205 @@
+#include "cli/job_file.h"
+
+#include <doctest/doctest.h>
+
+#include <cstdlib>
+#include <set>
+
+namespace pando {
+namespace {
+
+using Override = JobDraft::Override;
+
+std::string ErrorOf(const std::string& toml) {
+  Result<Job> job = ParseJobText(toml, "job.toml");
+  REQUIRE_FALSE(job.ok());
+  CHECK(job.status().code() == StatusCode::kInvalidArgument);
+  return job.status().message();
+}
+
+bool Contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+// A value of the key that is not its default, and fits.
+JobValue OtherValue(const JobKey& key, const Job& job) {
+  const JobValue value = key.get(job);
+  if (key.kind == ValueKind::kChoice) return key.choices.back();
+  if (key.kind == ValueKind::kBool) return !std::get<bool>(value);
+  if (key.kind == ValueKind::kCount) return std::get<uint64_t>(value) + 1;
+  if (key.kind == ValueKind::kCountList) return std::vector<uint64_t>{7, 3, 1};
+  if (key.kind == ValueKind::kText) return std::string("a \"quoted\"\\path\twith\x01 tab");
+  return (std::get<double>(value) + key.range.min + 1.0 / 3.0) / 2;  // not exact in few digits
+}
+
+TEST_CASE("an empty job file is the default job") {
+  Result<Job> job = ParseJobText("", "job.toml");
+  REQUIRE(job.ok());
+  CHECK(WriteJobText(*job) == WriteJobText(Job{}));
+}
+
+TEST_CASE("every key survives writing and reading") {
+  for (const JobKey& key : JobKeys()) {
+    Job job;
+    const JobValue value = OtherValue(key, job);
+    CAPTURE(key.name);
+    REQUIRE(CheckJobValue(key, value).ok());
+    key.set(job, value);
+    CHECK(key.get(job) == value);
+    // Keys that need company.
+    if (key.name == "train.steps") job.epochs = 0;
+    if (key.name == "optimizer.nesterov") job.optimizer.momentum = 0.9;
+    Result<Job> read = ParseJobText(WriteJobText(job), "job.toml");
+    REQUIRE_MESSAGE(read.ok(), read.status().message());
+    for (const JobKey& other : JobKeys()) CHECK(other.get(*read) == other.get(job));
+    CHECK(WriteJobText(*read) == WriteJobText(job));
+  }
+}
+
+TEST_CASE("names and flags of keys are unique") {
+  std::set<std::string> words;
+  for (const JobKey& key : JobKeys()) {
+    CHECK(words.insert(key.name).second);
+    if (!key.flag.empty()) CHECK(words.insert(key.flag).second);
+  }
+}
+
+TEST_CASE("the smallest and largest seeds survive") {
+  for (const char* seed : {"0", "9223372036854775807"}) {
+    Result<Job> job = ParseJobText(std::string("[train]\nseed = ") + seed, "job.toml");
+    REQUIRE(job.ok());
+    CHECK(Contains(WriteJobText(*job), std::string("seed = ") + seed + "\n"));
+  }
+  JobDraft draft;
+  CHECK_FALSE(draft.AddOverrides({{"train.seed", "9223372036854775808", "--seed"}}).ok());
+}
+
+TEST_CASE("unknown names are errors with their line and the nearest name") {
+  CHECK(ErrorOf("[train]\nsteps = 3\nglobal_bach = 64\n") ==
+        "job.toml:3: unknown key 'train.global_bach'; did you mean 'train.global_batch'?");
+  CHECK(ErrorOf("\n[trian]\nsteps = 3\n") ==
+        "job.toml:2: unknown section [trian]; did you mean 'train'?");
+  CHECK(ErrorOf("lr = 0.1\n") == "job.toml:1: unknown key 'lr'; did you mean 'optimizer.lr'?");
+  CHECK(Contains(ErrorOf("[train]\nxyzzy = 1\n"), "docs/job-file.md"));
+  CHECK(ErrorOf("[optimizer]\n\ntype = \"adma\"\n") ==
+        "job.toml:3: optimizer.type must be one of sgd, adam, adamw, got \"adma\"; did you mean "
+        "'adam'?");
+  CHECK(Contains(ErrorOf("[model]\nname = \"mnist-cn\"\n"), "did you mean 'mnist-cnn'?"));
+  CHECK(Contains(ErrorOf("[optimizer.deep]\nlr = 1.0\n"), "unknown key 'optimizer.deep'"));
+}
+
+TEST_CASE("what is no TOML says where") {
+  CHECK(Contains(ErrorOf("[train]\nsteps = \n"), "job.toml:2: not valid TOML"));
+  CHECK(Contains(ErrorOf("[train]\nsteps = 1\nsteps = 2\n"), "job.toml:3: not valid TOML"));
+}
+
+TEST_CASE("values of the wrong type or out of range are errors") {
+  CHECK(ErrorOf("[train]\nsteps = \"3\"\n") ==
+        "job.toml:2: train.steps must be a whole number ≥ 0, got '3'");
+  CHECK(Contains(ErrorOf("[train]\nglobal_batch = 0\n"), "≥ 1"));
+  CHECK(Contains(ErrorOf("[train]\nglobal_batch = -1\n"), "got -1"));
+  CHECK(Contains(ErrorOf("[train]\nglobal_batch = 1.5\n"), "whole number"));
+  CHECK(Contains(ErrorOf("[train]\nmicro_batches = 0\n"), "train.micro_batches"));
+  CHECK(Contains(ErrorOf("[optimizer]\nlr = 0\n"), "optimizer.lr must be a number > 0"));
+  CHECK(Contains(ErrorOf("[optimizer]\nlr = nan\n"), "optimizer.lr"));
+  CHECK(Contains(ErrorOf("[optimizer]\nlr = inf\n"), "optimizer.lr"));
+  CHECK(Contains(ErrorOf("[optimizer]\nmomentum = 1.0\n"), "≥ 0 and < 1"));
+  CHECK(Contains(ErrorOf("[optimizer]\nweight_decay = -0.1\n"), "optimizer.weight_decay"));
+  CHECK(Contains(ErrorOf("[optimizer]\nnesterov = 1\n"), "true or false"));
+  CHECK(Contains(ErrorOf("[schedule]\npct_start = 1.0\n"), "> 0 and < 1"));
+  CHECK(Contains(ErrorOf("[model]\nhidden = [128, 0]\n"), "model.hidden"));
+  CHECK(Contains(ErrorOf("[model]\nhidden = [128, \"x\"]\n"), "model.hidden"));
+  CHECK(Contains(ErrorOf("[run]\nthreads = 0\n"), "run.threads"));
+  CHECK(Contains(ErrorOf("[run]\nworkers = 0\n"), "run.workers"));
+  CHECK(Contains(ErrorOf("[run]\ntransport = \"udp\"\n"), "tcp, ipc"));
+}
+
+TEST_CASE("values that do not fit each other name both and where they stand") {
+  CHECK(ErrorOf("[train]\nglobal_batch = 4\nmicro_batches = 8\n")
+            .starts_with("train.micro_batches = 8 (job.toml:3) does not fit train.global_batch = 4 "
+                         "(job.toml:2)"));
+  CHECK(Contains(ErrorOf("[train]\nsteps = 3\nepochs = 1\n"), "both say how long the run is"));
+  CHECK(Contains(ErrorOf("[train]\nsteps = 0\nepochs = 0\n"), "nothing to train"));
+  CHECK(Contains(ErrorOf("[train]\nepochs = 0\n"), "nothing to train"));
+  CHECK(Contains(ErrorOf("[run]\nlease_ms = 500\n"), "run.heartbeat_ms = 250 (the default)"));
+  CHECK(Contains(ErrorOf("[optimizer]\nnesterov = true\n"), "optimizer.momentum = 0.0"));
+  CHECK(Contains(ErrorOf("[optimizer]\nnesterov = true\nmomentum = 0.9\ndampening = 0.1\n"),
+                 "optimizer.dampening = 0.1"));
+  CHECK(Contains(ErrorOf("[schedule]\ntype = \"step\"\n"), "schedule.step_size"));
+  CHECK(Contains(ErrorOf("[schedule]\ntype = \"cosine\"\nmin_lr = 0.5\n"), "above optimizer.lr"));
+  CHECK(Contains(ErrorOf("[schedule]\ntype = \"one-cycle\"\nbase_momentum = 0.97\n"),
+                 "schedule.max_momentum"));
+}
+
+TEST_CASE("flags and --set override the file, and silence its other length") {
+  JobDraft draft;
+  REQUIRE(draft.AddToml("[train]\nepochs = 3\nglobal_batch = 64\n", "job.toml").ok());
+  REQUIRE(draft
+              .AddOverrides({{"train.steps", "5", "--steps"},
+                             {"optimizer.lr", "1e-3", "--lr"},
+                             {"model.hidden", "512,256", "--set"}})
+              .ok());
+  Result<Job> job = draft.Finish();
+  REQUIRE(job.ok());
+  CHECK(job->steps == 5);
+  CHECK(job->epochs == 0);
+  CHECK(job->global_batch == 64);
+  CHECK(job->optimizer.lr == 1e-3);
+  CHECK(job->mlp_hidden == std::vector<uint64_t>{512, 256});
+  CHECK(draft.IsGiven("train.steps"));
+  CHECK_FALSE(draft.IsGiven("data.name"));
+
+  JobDraft back;
+  REQUIRE(back.AddToml("[train]\nsteps = 5\n", "job.toml").ok());
+  REQUIRE(back.AddOverrides({{"train.epochs", "0.5", "--epochs"}}).ok());
+  CHECK(back.Finish()->steps == 0);
+}
+
+TEST_CASE("texts that are no values of their key are errors that name the flag") {
+  for (const Override& wrong : std::vector<Override>{{"train.steps", "3x", "--steps"},
+                                                     {"train.steps", "", "--steps"},
+                                                     {"train.steps", "-3", "--steps"},
+                                                     {"optimizer.lr", "fast", "--lr"},
+                                                     {"optimizer.nesterov", "yes", "--set"},
+                                                     {"model.hidden", "12,,3", "--set"},
+                                                     {"model.hidden", "12;3", "--set"},
+                                                     {"optimiser.lr", "1", "--set"}}) {
+    JobDraft draft;
+    Status s = draft.AddOverrides({wrong});
+    CAPTURE(wrong.text);
+    REQUIRE_FALSE(s.ok());
+    CHECK(s.message().starts_with(wrong.where + ": "));
+  }
+}
+
+TEST_CASE("identity leaves out [run], and runs of one job have different ids") {
+  Job job;
+  Job elsewhere = job;
+  elsewhere.workers = 7;
+  elsewhere.run_dir = "somewhere";
+  CHECK(JobIdentityText(job) == JobIdentityText(elsewhere));
+  CHECK(WriteJobText(job) != WriteJobText(elsewhere));
+  CHECK(MakeJobId(job, 1) == MakeJobId(elsewhere, 1));
+  CHECK(MakeJobId(job, 1) != MakeJobId(job, 2));
+  Job other = job;
+  other.seed = 2;
+  CHECK(MakeJobId(job, 1) != MakeJobId(other, 1));
+}
+
+TEST_CASE("a missing job file is named") {
+  Result<Job> job = ReadJobFile("no/such/job.toml");
+  REQUIRE_FALSE(job.ok());
+  CHECK(job.status().message() == "cannot read no/such/job.toml: No such file or directory");
+}
+
+TEST_CASE("docs/job-file.md is what the table of keys says") {
+  const char* root = std::getenv("PANDO_SOURCE_ROOT");
+  REQUIRE(root != nullptr);
+  Result<std::string> doc = ReadTextFile(std::string(root) + "/docs/job-file.md");
+  REQUIRE(doc.ok());
+  INFO("write it anew: pando help job-file > docs/job-file.md");
+  CHECK(*doc == JobFileDoc());
+}
+
+}  // namespace
+}  // namespace pando

@@ -1,0 +1,139 @@
+// The program itself, as a user calls it.
+#include <doctest/doctest.h>
+
+#include <array>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <optional>
+
+#include "cli/exit_codes.h"
+#include "cli/job_file.h"
+#include "cli/launcher.h"
+#include "cli/version.h"
+#include "tests/cli/temp_folder.h"
+
+namespace pando {
+namespace {
+
+using namespace std::chrono_literals;
+
+struct Outcome {
+  int exit_code = -1;
+  std::string output;  // standard output and error
+};
+
+Outcome Pando(const std::vector<std::string>& args) {
+  const char* program = std::getenv("PANDO_PROGRAM");
+  REQUIRE(program != nullptr);
+  TempFolder temp;
+  const std::string log = temp.path() + "/output";
+  Outcome outcome;
+  ProcessGroup group([&](const ProcessExit& exit) { outcome.exit_code = exit.exit_code; });
+  REQUIRE(group
+              .Start({.name = "pando",
+                      .title = "pando",
+                      .args = args,
+                      .log_path = log,
+                      .program = program})
+              .ok());
+  const auto deadline = std::chrono::steady_clock::now() + 60s;
+  while (group.running_count() > 0 && std::chrono::steady_clock::now() < deadline)
+    group.Wait(deadline);
+  REQUIRE(group.running_count() == 0);
+  outcome.output = *ReadTextFile(log);
+  return outcome;
+}
+
+void CheckUsageError(const std::vector<std::string>& args, const std::string& expected) {
+  const Outcome outcome = Pando(args);
+  CAPTURE(outcome.output);
+  CHECK(outcome.exit_code == kExitUsage);
+  CHECK(outcome.output.find(expected) != std::string::npos);
+}
+
+const std::vector<std::string> kTiny{"train",
+                                     "--dataset",
+                                     "synthetic-digits",
+                                     "--set",
+                                     "data.synthetic_train_samples=100",
+                                     "--set",
+                                     "data.synthetic_test_samples=10"};
+
+std::vector<std::string> Tiny(std::vector<std::string> more) {
+  more.insert(more.begin(), kTiny.begin(), kTiny.end());
+  return more;
+}
+
+TEST_CASE("version and help succeed") {
+  CHECK(Pando({"--version"}).output == std::string("pando ") + PandoVersion() + "\n");
+  for (const char* command : {"train", "scheduler", "server", "worker", "status"}) {
+    const Outcome outcome = Pando({command, "--help"});
+    CHECK(outcome.exit_code == kExitCompleted);
+    CHECK(outcome.output.find("Example") != std::string::npos);
+    CHECK(outcome.output.find("Exit codes") != std::string::npos);
+  }
+  CHECK(Pando({}).exit_code == kExitUsage);
+}
+
+TEST_CASE("every flag of the table is a flag of train") {
+  const std::string help = Pando({"train", "--help"}).output;
+  for (const JobKey& key : JobKeys()) {
+    if (!key.flag.empty()) CHECK(help.find("  " + key.flag + " ") != std::string::npos);
+  }
+}
+
+TEST_CASE("wrong words on the command line suggest the right ones") {
+  CheckUsageError({"trian"}, "unknown command 'trian'; did you mean 'train'?");
+  CheckUsageError({"train", "--global-bach", "64"},
+                  "unknown flag '--global-bach'; did you mean '--global-batch'?");
+  CheckUsageError({"train", "--global-bach=64"}, "did you mean '--global-batch'?");
+  CheckUsageError({"worker", "--joim", "tcp://127.0.0.1:1"}, "--join");
+  CheckUsageError({"train", "--set", "optimizer.momentm=0.8"},
+                  "did you mean 'optimizer.momentum'?");
+  CheckUsageError({"train", "--set", "train.steps"}, "train.steps must be a whole number");
+  CheckUsageError({"train", "--epochs", "1", "--steps", "1"}, "both say how long");
+  CheckUsageError({"train", "--micro-batches", "256"}, "does not fit train.global_batch = 128");
+  CheckUsageError({"train", "no-such-job.toml"}, "cannot read no-such-job.toml");
+  CheckUsageError({"server"}, "--join");
+  CheckUsageError({"server", "--join", "nowhere"}, "tcp://HOST:PORT");
+  CheckUsageError({"server", "--join", "tcp://127.0.0.1:1", "--bind", "tcp://0.0.0.0:0"},
+                  "--insecure");
+  CheckUsageError({"worker", "--join", "tcp://127.0.0.1:1", "--device", "gpu"}, "cpu");
+}
+
+TEST_CASE("a dry run prints a job file with its plan and trains nothing") {
+  TempFolder temp;
+  const std::string run_dir = temp.path() + "/run";
+  const Outcome outcome = Pando(Tiny(
+      {"--global-batch", "32", "--set", "optimizer.beta1=0.8", "--dry-run", "--run-dir", run_dir}));
+  CAPTURE(outcome.output);
+  REQUIRE(outcome.exit_code == kExitCompleted);
+  CHECK(outcome.output.find("# 4 steps of 32 samples") != std::string::npos);
+  CHECK(outcome.output.find("conv1.weight") != std::string::npos);
+  CHECK_FALSE(std::filesystem::exists(run_dir));
+  Result<Job> job = ParseJobText(outcome.output, "dry run");
+  REQUIRE_MESSAGE(job.ok(), job.status().message());
+  CHECK(job->global_batch == 32);
+  CHECK(job->optimizer.beta1 == 0.8);
+  CHECK(job->run_dir == run_dir);
+}
+
+TEST_CASE("data that is not there is one clear line") {
+  TempFolder temp;
+  const Outcome outcome = Pando({"train", "--dataset", "mnist", "--data", temp.path() + "/none"});
+  CAPTURE(outcome.output);
+  CHECK(outcome.exit_code == kExitUsage);
+  CHECK(outcome.output.find(temp.path() + "/none") != std::string::npos);
+}
+
+TEST_CASE("an existing run is not overwritten") {
+  TempFolder temp;
+  Result<std::string> none = ReadTextFile(temp.path() + "/job.toml");
+  REQUIRE_FALSE(none.ok());
+  REQUIRE(WriteFileAtomically(temp.path() + "/job.toml", "").ok());
+  CheckUsageError(Tiny({"--run-dir", temp.path()}), "--force");
+}
+
+}  // namespace
+}  // namespace pando

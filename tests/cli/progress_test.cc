@@ -1,0 +1,94 @@
+#include "cli/progress.h"
+
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include <array>
+#include <string>
+
+#include "cli/atomic_file.h"
+
+namespace pando {
+namespace {
+
+using namespace std::chrono_literals;
+
+// A pipe whose text is read at the end.
+class Sink {
+ public:
+  Sink() {
+    std::array<int, 2> ends{};
+    REQUIRE(pipe(ends.data()) == 0);
+    read_ = UniqueFd(ends[0]);
+    write_ = UniqueFd(ends[1]);
+  }
+  int fd() const { return write_.get(); }
+  std::string Text() {
+    write_ = UniqueFd();
+    { UniqueFd closed(std::move(write_)); }
+    std::string text;
+    std::array<char, 4096> bytes{};
+    for (ssize_t n; (n = read(read_.get(), bytes.data(), bytes.size())) > 0;) {
+      text.append(bytes.data(), static_cast<size_t>(n));
+    }
+    return text;
+  }
+
+ private:
+  UniqueFd read_;
+  UniqueFd write_;
+};
+
+ProgressState At(uint64_t step) {
+  return {.step = step,
+          .step_count = 100,
+          .epoch = 0.5,
+          .loss = 0.25,
+          .accuracy = 0.875,
+          .images_per_second = 31200};
+}
+
+TEST_CASE("the text has step, epoch, loss, accuracy, speed and time left") {
+  CHECK(ProgressText(At(50), 75s) ==
+        "step 50/100 · epoch 0.50 · loss 0.2500 · accuracy 87.5 % · 31,200 images/s · 1:15 left");
+  CHECK(ProgressText(At(100), 0s) ==
+        "step 100/100 · epoch 0.50 · loss 0.2500 · accuracy 87.5 % · 31,200 images/s");
+  CHECK(ProgressText(At(1), 3725s).ends_with("1:02:05 left"));
+}
+
+TEST_CASE("off a terminal there is a plain line every few seconds and a last one") {
+  Sink sink;
+  ProgressLine line(sink.fd(), /*is_terminal=*/false);
+  const ProgressLine::TimePoint start{1h};
+  line.Update(At(0), start);
+  line.Update(At(10), start + 1s);
+  line.Update(At(50), start + ProgressLine::kPlainInterval);
+  line.Note("evaluated");
+  line.Update(At(60), start + 6s);
+  line.Finish();
+  CHECK(sink.Text() ==
+        ProgressText(At(50), 5s) + "\nevaluated\n" + ProgressText(At(60), 4s) + "\n");
+}
+
+TEST_CASE("on a terminal the bar is drawn over itself and moves below notes") {
+  Sink sink;
+  ProgressLine line(sink.fd(), /*is_terminal=*/true);
+  const ProgressLine::TimePoint start{1h};
+  line.Update(At(0), start);
+  line.Update(At(50), start + 1s);
+  line.Note("evaluated");
+  line.Finish();
+  const std::string text = sink.Text();
+  const std::string bar = "\r\033[K━━━━━━━━━━━━╌╌╌╌╌╌╌╌╌╌╌╌ " + ProgressText(At(50), 1s);
+  CHECK(text == bar + "\r\033[Kevaluated\n" + bar + bar + "\n");
+}
+
+TEST_CASE("a run that never moved leaves no line") {
+  Sink sink;
+  ProgressLine line(sink.fd(), true);
+  line.Finish();
+  CHECK(sink.Text().empty());
+}
+
+}  // namespace
+}  // namespace pando
