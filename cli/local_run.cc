@@ -112,6 +112,7 @@ Status LocalRun::StartScheduler() {
                             fmt::format("/dev/fd/{}", write_end.get())},
                    .log_path = args_.folder.LogPath(kScheduler),
                    .keeps_stderr = true,
+                   .program = args_.program,
                    .inherited_fd = write_end.get()};
   if (args_.is_verbose) spec.args.push_back("-v");
   return group_.Start(spec);
@@ -152,7 +153,8 @@ Status LocalRun::StartNode(const char* role, uint32_t rank, std::vector<std::str
                    .title = fmt::format("{} {}", role, rank),
                    .args = {role, "--join", endpoint_, "--start-timeout",
                             fmt::format("{}", args_.job.start_timeout_ms / 1000.0)},
-                   .log_path = args_.folder.LogPath(name)};
+                   .log_path = args_.folder.LogPath(name),
+                   .program = args_.program};
   spec.args.insert(spec.args.end(), extra.begin(), extra.end());
   if (args_.is_verbose) spec.args.push_back("-v");
   return group_.Start(spec);

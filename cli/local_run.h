@@ -2,6 +2,8 @@
 // machine, watched until the run ends.
 #pragma once
 
+#include <string>
+
 #include "cli/run_folder.h"
 #include "common/job.h"
 
@@ -11,6 +13,7 @@ struct LocalRunArgs {
   Job job;           // resolved and valid
   RunFolder folder;  // made for the job
   bool is_verbose = false;
+  std::string program = "/proc/self/exe";  // what runs as scheduler, server and worker
 };
 
 // Returns an exit code. The run folder then has a summary, whatever happened.
