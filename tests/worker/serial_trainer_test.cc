@@ -1,0 +1,171 @@
+#include "cli/serial_trainer.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <functional>
+
+#include "scheduler/schedule.h"
+#include "server/optimizer.h"
+#include "tests/worker/trainer_fixture.h"
+
+namespace pando {
+namespace {
+
+std::vector<float> Train(const TestJob& test, uint32_t thread_count) {
+  Job job = test.job;
+  job.threads = thread_count;
+  Result<SerialResult> result = TrainSerially(job, test.data, test.model, {});
+  REQUIRE(result.ok());
+  CHECK(result->version == test.plan.steps.final_version());
+  return {result->parameters->span().begin(), result->parameters->span().end()};
+}
+
+// The whole of training in thirty lines: no threads, no shards, no queue.
+std::vector<float> TrainNaively(const TestJob& test) {
+  SetFloatEnvironment();
+  const TensorLayout& layout = test.plan.layout;
+  const Optimizer optimizer(test.job.optimizer, layout);
+  const Schedule schedule(test.job.optimizer, test.job.schedule, test.plan.steps.step_count());
+  BatchSource batches(test.data, test.plan.steps, test.job.seed, 0);
+  Network network(test.model, 64);
+  const size_t n = layout.float_count();
+  std::vector<float> parameters(n), state(n * optimizer.state_count());
+  InitRange(layout, test.job.seed, {0, n}, parameters);
+  for (Step step(0); step.value() < test.plan.steps.step_count(); step = NextStep(step)) {
+    auto leaf = [&](MicroBatch m) {
+      network.SetBatch(**batches.Take(step, m), {test.job.seed, step, m}, Mode::kTrain);
+      for (uint32_t l = 0; l < network.layer_count(); ++l) network.Forward(l, parameters.data());
+      std::vector<float> gradient(n);
+      float* metrics = gradient.data() + layout.offset(layout.tensor_count() - 1);
+      metrics[kMetricLoss] = static_cast<float>(network.Score().loss_sum);
+      metrics[kMetricCorrect] = static_cast<float>(network.Score().correct_count);
+      for (uint32_t l = network.layer_count(); l-- > 0;) {
+        network.Backward(l, parameters.data(), gradient.data());
+      }
+      return gradient;
+    };
+    const MicroBatchTree tree = test.plan.steps.Tree(step);
+    std::function<std::vector<float>(TreeNode)> sum = [&](TreeNode node) {
+      auto children = tree.ChildrenOf(node);
+      if (!children) {
+        for (MicroBatch m : tree.PresentLeaves()) {
+          if (tree.Leaf(m) == node) return leaf(m);
+        }
+      }
+      std::vector<float> left = sum(children->left);
+      const std::vector<float> right = sum(children->right);
+      for (size_t i = 0; i < n; ++i) left[i] += right[i];
+      return left;
+    };
+    const std::vector<float> root = sum(MicroBatchTree::kRoot);
+    std::vector<float> next(n);
+    optimizer.Apply({.range = {0, n},
+                     .parameters = parameters,
+                     .gradient = root,
+                     .gradient_scale = 1.0f / static_cast<float>(test.plan.steps.SampleCount(step)),
+                     .scalars = schedule.At(step),
+                     .is_first_step = step == Step(0),
+                     .state = state,
+                     .parameters_out = next,
+                     .state_out = state});
+    parameters = next;
+  }
+  return parameters;
+}
+
+TEST_CASE("any number of threads trains to the same bits as a plain loop (I5)") {
+  for (uint32_t micro_batches : {1u, 3u, 8u}) {
+    Job job = TestJob::SmallMlp();
+    job.micro_batches = micro_batches;
+    job.steps = 12;  // three epochs of four steps, the last of each with 4 samples
+    const TestJob test(job);
+    const std::vector<float> expected = TrainNaively(test);
+    for (uint32_t thread_count : {1u, 2u, 3u}) {
+      for (int round = 0; round < 3; ++round) CHECK(Train(test, thread_count) == expected);
+    }
+  }
+}
+
+TEST_CASE("mnist-cnn, dropout included, trains to the same bits as a plain loop (I5)") {
+  Job job = TestJob::MnistCnn();
+  job.schedule.kind = ScheduleKind::kOneCycle;
+  const TestJob test(job, {28, 28, 1});
+  const std::vector<float> expected = TrainNaively(test);
+  for (uint32_t thread_count : {1u, 2u, 3u}) CHECK(Train(test, thread_count) == expected);
+}
+
+TEST_CASE("steps and evaluations are told in order, with means over samples") {
+  Job job = TestJob::SmallMlp();
+  job.steps = 0;
+  job.epochs = 3;
+  job.eval_every_epochs = 2;
+  job.optimizer.lr = 0.01;
+  job.threads = 2;
+  const TestJob test(job, {4, 4, 1}, /*train_samples=*/1000);
+  std::vector<SerialStep> steps;
+  std::vector<EvaluationResult> evaluations;
+  auto result = TrainSerially(
+      job, test.data, test.model,
+      {.on_step = [&](const SerialStep& step) { steps.push_back(step); },
+       .on_evaluation = [&](const EvaluationResult& e) { evaluations.push_back(e); }});
+  REQUIRE(result.ok());
+  REQUIRE(steps.size() == 3 * 32);
+  for (size_t i = 0; i < steps.size(); ++i) CHECK(steps[i].metrics.step == Step(i));
+  CHECK(std::abs(steps[0].metrics.loss - std::log(10.0f)) <
+        0.7f);  // an untrained net knows nothing
+  CHECK(steps.back().metrics.loss < steps[0].metrics.loss);
+  CHECK(steps.back().metrics.accuracy <= 1.0f);
+  CHECK(steps.back().sample_count == 3000);
+  REQUIRE(evaluations.size() == 2);
+  CHECK(evaluations[0].version == Version(64));
+  CHECK(evaluations[1].version == Version(96));
+  CHECK(evaluations[1].sample_count == 150);
+  CHECK(result->last_evaluation->loss_sum == evaluations[1].loss_sum);
+}
+
+TEST_CASE("an interrupted run ends with a whole version, the one an uninterrupted run had there") {
+  Job job = TestJob::SmallMlp();
+  job.threads = 2;
+  const TestJob test(job);
+  uint64_t step_count = 0;
+  auto result = TrainSerially(job, test.data, test.model,
+                              {.on_step = [&](const SerialStep&) { ++step_count; },
+                               .interrupted = [&] { return step_count == 3; }});
+  REQUIRE(result.ok());
+  CHECK(result->was_interrupted);
+  CHECK(result->version.value() == step_count);
+  CHECK(step_count < job.steps);
+  job.steps = step_count;
+  const std::vector<float> expected = Train(TestJob(job), 1);
+  CHECK(std::equal(expected.begin(), expected.end(), result->parameters->span().begin()));
+}
+
+TEST_CASE("training that diverges fails with the place and a remedy") {
+  Job job = TestJob::SmallMlp();
+  job.optimizer = {.kind = OptimizerKind::kSgd, .lr = 1e30};
+  job.threads = 2;
+  const TestJob test(job);
+  auto result = TrainSerially(job, test.data, test.model, {});
+  REQUIRE_FALSE(result.ok());
+  CHECK(result.status().message().find("diverged") != std::string::npos);
+}
+
+TEST_CASE("gradient memory stays bounded over 2,000 steps (I6)") {
+  for (uint32_t thread_count : {1u, 2u}) {
+    Job job = TestJob::SmallMlp();
+    job.mlp_hidden = {8};
+    job.micro_batches = 8;
+    job.steps = 2000;
+    job.threads = thread_count;
+    const TestJob test(job);
+    auto result = TrainSerially(job, test.data, test.model, {});
+    REQUIRE(result.ok());
+    MESSAGE(thread_count << " threads: " << result->gradient_buffers << " gradient buffers");
+    CHECK(result->gradient_buffers <=
+          thread_count * (3 + 1));  // log2 N + 1 each, PROTOCOL section 12
+  }
+}
+
+}  // namespace
+}  // namespace pando

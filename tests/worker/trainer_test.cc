@@ -1,0 +1,307 @@
+#include "worker/trainer.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "tests/worker/trainer_fixture.h"
+
+namespace pando {
+namespace {
+
+Blob ShardOf(const JobPlan& plan, const SharedBuffer& values, uint32_t shard) {
+  const ShardRange& range = plan.shards.range(ShardId(shard));
+  return ToBlob(values, range.first, range.size());
+}
+
+struct Fixture {
+  explicit Fixture(const Job& job, uint32_t thread_count = 2)
+      : test(job), trainer({test.plan, test.model, test.data}, thread_count, log.sink()) {}
+
+  void PutVersion(uint64_t version) { PutShards(version, 0, test.plan.shards.shard_count()); }
+  void PutShards(uint64_t version, uint32_t first, uint32_t last) {
+    SharedBuffer values = test.Parameters(version);
+    for (uint32_t s = first; s < last; ++s) {
+      trainer.ParametersArrived(ShardId(s), Version(version), ShardOf(test.plan, values, s));
+    }
+  }
+  void PutEvaluationVersion(uint64_t version) {
+    SharedBuffer values = test.Parameters(version);
+    for (uint32_t s = 0; s < test.plan.shards.shard_count(); ++s) {
+      trainer.EvaluationParametersArrived(ShardId(s), Version(version),
+                                          ShardOf(test.plan, values, s));
+    }
+  }
+  // The gradients of this Compute call's nodes, put together to flat vectors.
+  std::map<TreeNode, std::vector<float>> Gradients() {
+    log.gradients.clear();
+    log.Await<StepComputed>(trainer);
+    std::map<TreeNode, std::vector<float>> sums;
+    size_t float_count = 0;
+    for (const GradientReady& gradient : log.gradients) {
+      std::vector<float>& sum = sums[gradient.node];
+      sum.resize(test.plan.layout.float_count());
+      std::span<const float> floats = gradient.payload.floats();
+      std::copy(floats.begin(), floats.end(),
+                sum.begin() + test.plan.shards.range(gradient.shard).first);
+      float_count += floats.size();
+    }
+    CHECK(float_count == sums.size() * test.plan.layout.float_count());
+    return sums;
+  }
+
+  TestJob test;
+  EventLog log;
+  Trainer trainer;
+};
+
+std::vector<MicroBatch> MicroBatches(std::initializer_list<uint32_t> indices) {
+  std::vector<MicroBatch> result;
+  for (uint32_t m : indices) result.emplace_back(m);
+  return result;
+}
+
+// One micro-batch by hand, one network, no threads.
+std::vector<float> NaiveGradient(const TestJob& test, Step step, MicroBatch m,
+                                 const FloatBuffer& parameters) {
+  SetFloatEnvironment();
+  BatchSource source(test.data, test.plan.steps, test.job.seed, 0);
+  auto batch = *source.Take(step, m);
+  Network network(test.model, batch->sample_count());
+  network.SetBatch(*batch, {test.job.seed, step, m}, Mode::kTrain);
+  for (uint32_t l = 0; l < network.layer_count(); ++l) network.Forward(l, parameters.data());
+  FloatBuffer gradients(parameters.size());
+  for (uint32_t l = network.layer_count(); l-- > 0;) {
+    network.Backward(l, parameters.data(), gradients.data());
+  }
+  const BatchScore score = network.Score();
+  float* metrics = gradients.data() + test.plan.layout.offset(test.plan.layout.tensor_count() - 1);
+  metrics[kMetricLoss] = static_cast<float>(score.loss_sum);
+  metrics[kMetricCorrect] = static_cast<float>(score.correct_count);
+  return {gradients.span().begin(), gradients.span().end()};
+}
+
+std::vector<float> Add(std::vector<float> left, const std::vector<float>& right) {
+  for (size_t i = 0; i < left.size(); ++i) left[i] += right[i];
+  return left;
+}
+
+TEST_CASE("the gradients emitted are the tree sums of what one network makes by hand") {
+  for (uint32_t thread_count : {1u, 2u, 3u}) {
+    Fixture f(TestJob::SmallMlp(), thread_count);
+    f.PutVersion(0);
+    f.trainer.Compute(Step(0), MicroBatches({0, 1, 3}));
+    auto sums = f.Gradients();
+    REQUIRE(sums.size() == 2);
+    SharedBuffer parameters = f.test.Parameters();
+    auto leaf = [&](uint32_t m) {
+      return NaiveGradient(f.test, Step(0), MicroBatch(m), *parameters);
+    };
+    CHECK(sums.at(TreeNode(2)) == Add(leaf(0), leaf(1)));
+    CHECK(sums.at(TreeNode(7)) == leaf(3));
+  }
+}
+
+TEST_CASE("forward waits for parameters that arrive later, shard by shard") {
+  Fixture f(TestJob::SmallMlp());
+  f.trainer.Compute(Step(0), MicroBatches({0}));
+  for (uint32_t s = f.test.plan.shards.shard_count(); s-- > 0;) f.PutShards(0, s, s + 1);
+  auto sums = f.Gradients();
+  CHECK(sums.begin()->second ==
+        NaiveGradient(f.test, Step(0), MicroBatch(0), *f.test.Parameters()));
+}
+
+TEST_CASE("work that waits for parameters can be abandoned, and nothing of it is seen") {
+  for (int round = 0; round < 100; ++round) {
+    Fixture f(TestJob::SmallMlp(), 1 + round % 3);
+    f.PutVersion(0);
+    f.trainer.Compute(Step(1), MicroBatches({0, 1, 2, 3}));
+    f.PutShards(1, 0, 1);
+    f.trainer.Abandon(Step(1));
+    f.trainer.Compute(Step(0), MicroBatches({2}));
+    CHECK(f.Gradients().size() == 1);
+    CHECK(f.log.gradients.front().step == Step(0));
+  }
+}
+
+TEST_CASE("events of an abandoned call that are on their way are stale") {
+  Fixture f(TestJob::SmallMlp());
+  f.PutVersion(0);
+  f.trainer.Compute(Step(0), MicroBatches({0}));
+  f.trainer.Abandon(Step(0));
+  f.trainer.Compute(Step(0), MicroBatches({1}));
+  auto sums = f.Gradients();
+  REQUIRE(sums.size() == 1);
+  CHECK(sums.contains(f.test.plan.steps.Tree(Step(0)).Leaf(MicroBatch(1))));
+}
+
+TEST_CASE(
+    "a step computed again, while the next one's parameters arrive, gives the same bits (P12)") {
+  Fixture f(TestJob::SmallMlp());
+  f.PutVersion(0);
+  f.trainer.Compute(Step(0), MicroBatches({0, 1, 2, 3}));
+  auto first = f.Gradients();
+  f.trainer.Compute(Step(1), MicroBatches({0, 1, 2, 3}));
+  f.PutShards(1, 0, 1);
+  f.trainer.Abandon(Step(1));
+  f.trainer.Compute(Step(0), MicroBatches({0, 1, 2, 3}));
+  CHECK(f.Gradients() == first);
+  f.PutShards(1, 1, f.test.plan.shards.shard_count());
+  f.trainer.Compute(Step(1), MicroBatches({2}));
+  CHECK(f.Gradients().begin()->second ==
+        NaiveGradient(f.test, Step(1), MicroBatch(2), *f.test.Parameters(1)));
+}
+
+TEST_CASE("an earlier step is computed before later ones that are in the queue") {
+  Fixture f(TestJob::SmallMlp(), 1);
+  f.PutVersion(0);
+  f.trainer.Compute(Step(0), MicroBatches({0, 1, 2}));
+  f.trainer.Compute(Step(1), MicroBatches({0}));  // its parameters never come
+  f.trainer.Compute(Step(0), MicroBatches({3}));
+  f.log.Await<StepComputed>(f.trainer);
+  CHECK(f.log.Await<StepComputed>(f.trainer).step == Step(0));
+}
+
+TEST_CASE(
+    "evaluation is done while training waits for parameters, alike on any thread count (P31)") {
+  std::optional<EvaluationResult> first;
+  for (uint32_t thread_count : {1u, 2u, 3u}) {
+    Fixture f(TestJob::SmallMlp(), thread_count);
+    f.trainer.Compute(Step(6), MicroBatches({0, 1, 2, 3}));
+    f.trainer.EvaluateSlice(
+        {.version = Version(5), .slice = 3, .first_sample = 10, .last_sample = 150});
+    f.PutEvaluationVersion(5);
+    const auto result = f.log.Await<EvaluationResult>(f.trainer);
+    CHECK(result.version == Version(5));
+    CHECK(result.slice == 3);
+    CHECK(result.sample_count == 140);
+    CHECK(result.correct_count <= 140);
+    CHECK(result.loss_sum > 0);
+    if (!first) first = result;
+    CHECK(result.loss_sum == first->loss_sum);
+    CHECK(result.correct_count == first->correct_count);
+    f.PutVersion(6);  // and training goes on
+    f.log.Await<StepComputed>(f.trainer);
+  }
+}
+
+TEST_CASE("slices are evaluated when their version is whole, also an empty one") {
+  Fixture f(TestJob::SmallMlp());
+  f.PutEvaluationVersion(2);
+  f.trainer.EvaluateSlice({.version = Version(2), .slice = 0, .first_sample = 0, .last_sample = 1});
+  CHECK(f.log.Await<EvaluationResult>(f.trainer).sample_count == 1);
+  f.trainer.EvaluateSlice({.version = Version(2), .slice = 1, .first_sample = 7, .last_sample = 7});
+  CHECK(f.log.Await<EvaluationResult>(f.trainer).sample_count == 0);
+  f.trainer.EvaluateSlice(
+      {.version = Version(3), .slice = 0, .first_sample = 0, .last_sample = 64});
+  f.PutEvaluationVersion(3);
+  CHECK(f.log.Await<EvaluationResult>(f.trainer).version == Version(3));
+}
+
+TEST_CASE("test samples that are not there are a failure that names them") {
+  Fixture f(TestJob::SmallMlp());
+  f.PutEvaluationVersion(2);
+  f.trainer.EvaluateSlice(
+      {.version = Version(2), .slice = 0, .first_sample = 149, .last_sample = 151});
+  const auto failed = f.log.Await<ComputeFailed>(f.trainer);
+  CHECK(failed.status.message().find("[149, 151)") != std::string::npos);
+}
+
+TEST_CASE("a loss that is not finite is a failure that names step, micro-batch and a remedy") {
+  Fixture f(TestJob::SmallMlp());
+  SharedBuffer values = f.test.Parameters();
+  values->data()[0] = std::numeric_limits<float>::quiet_NaN();
+  for (uint32_t s = 0; s < f.test.plan.shards.shard_count(); ++s) {
+    f.trainer.ParametersArrived(ShardId(s), Version(0), ShardOf(f.test.plan, values, s));
+  }
+  f.trainer.Compute(Step(0), MicroBatches({1}));
+  const std::string text = f.log.Await<ComputeFailed>(f.trainer).status.message();
+  CHECK(text.find("step 0, micro-batch 1") != std::string::npos);
+  CHECK(text.find("lower learning rate") != std::string::npos);
+}
+
+TEST_CASE("a trainer with threads that wait for parameters or for work stops at once") {
+  for (int round = 0; round < 50; ++round) {
+    Fixture f(TestJob::SmallMlp(), 3);
+    f.trainer.Compute(Step(0), MicroBatches({0, 1}));
+  }
+}
+
+TEST_CASE("work of a superseded version is dropped without an end") {
+  Fixture f(TestJob::SmallMlp(), 1);
+  f.PutVersion(5);
+  f.trainer.Compute(Step(2), MicroBatches({0}));
+  f.trainer.Compute(Step(5), MicroBatches({0}));
+  CHECK(f.log.Await<StepComputed>(f.trainer).step == Step(5));
+}
+
+// ---- overlap ------------------------------------------------------------------------------------
+
+struct Overlap {
+  size_t early_bytes = 0;  // emitted while the first layer's gradient was not made yet
+  size_t all_bytes = 0;
+};
+
+// Runs one micro-batch into a vector whose first float is a mark that the first layer's backward,
+// the last of all, overwrites.
+Overlap MeasureOverlap(const TestJob& test) {
+  constexpr float kMark = 12345.0f;
+  BufferPool gradients(test.plan.layout.float_count());
+  float* first_float = gradients.Take()->data();
+  *first_float = kMark;
+  BatchSource batches(test.data, test.plan.steps, test.job.seed, 0);
+  ParameterStore parameters(test.plan.shards, 1);
+  SharedBuffer values = test.Parameters();
+  for (uint32_t s = 0; s < test.plan.shards.shard_count(); ++s) {
+    parameters.Put(ShardId(s), Version(0), ShardOf(test.plan, values, s));
+  }
+  Overlap overlap;
+  TreeSum sum(test.plan.steps.Tree(Step(0)), {MicroBatch(0)}, test.plan.shards,
+              [&](TreeNode, ShardId, const Blob& blob) {
+                overlap.all_bytes += blob.size_bytes();
+                if (*first_float == kMark) overlap.early_bytes += blob.size_bytes();
+              });
+  TrainStep train_step(test.model, 64, {test.plan, batches, parameters, gradients});
+  CHECK(train_step.Run({Step(0), MicroBatch(0), sum, [] { return false; }}).ok());
+  CHECK(overlap.all_bytes == test.plan.layout.float_count() * sizeof(float));
+  return overlap;
+}
+
+TEST_CASE("mnist-cnn emits gradients before backward ends") {
+  const Overlap overlap = MeasureOverlap(TestJob(TestJob::MnistCnn(), {28, 28, 1}));
+  MESSAGE("early: " << overlap.early_bytes << " of " << overlap.all_bytes << " bytes");
+  CHECK(overlap.early_bytes > 0);
+}
+
+TEST_CASE("an MLP of six layers emits at least half its bytes before backward ends") {
+  Job job = TestJob::SmallMlp();
+  job.mlp_hidden = {128, 128, 128, 128, 128};
+  const Overlap overlap = MeasureOverlap(TestJob(job, {16, 16, 1}));
+  MESSAGE("early: " << overlap.early_bytes << " of " << overlap.all_bytes << " bytes");
+  CHECK(2 * overlap.early_bytes >= overlap.all_bytes);
+}
+
+TEST_CASE("every shard becomes ready once, behind the layers that it holds") {
+  for (const char* model : {"mnist-cnn", "lenet5", "mlp"}) {
+    Job job = TestJob::SmallMlp();
+    job.model = model;
+    const TestJob test(job, {28, 28, 1});
+    const Network network(test.model, 1);
+    const std::vector<LayerShards> layers = PlanLayerShards(test.plan, network);
+    uint32_t ready_from = MetricShards(test.plan).first;
+    for (uint32_t l = network.layer_count(); l-- > 0;) {
+      const LayerShards& layer = layers[l];
+      if (layer.needed.first == layer.needed.last) continue;
+      CHECK(layer.ready.last == ready_from);
+      ready_from = layer.ready.first;
+      CHECK(test.plan.shards.range(ShardId(layer.needed.first)).first <=
+            test.plan.layout.offset(network.LayerTensors(l).first));
+    }
+    CHECK(ready_from == 0);
+  }
+}
+
+}  // namespace
+}  // namespace pando
