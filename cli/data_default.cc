@@ -21,7 +21,7 @@ std::string FindFolder(const std::string& name) {
 }  // namespace
 
 std::string ChooseData(JobDraft* draft) {
-  if (draft->IsGiven(kPath)) return "";
+  if (!draft->job().data_path.empty()) return "";
   const std::string name = draft->job().dataset;
   const std::string folder = name == kSynthetic ? "" : FindFolder(name);
   if (!folder.empty()) {

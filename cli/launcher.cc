@@ -46,6 +46,8 @@ struct ExecPlan {
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
+  // A process outside the terminal's group may be stopped for writing to it.
+  if (plan.keeps_stderr) ::signal(SIGTTOU, SIG_IGN);
   dup2(plan.null_fd, STDIN_FILENO);
   dup2(plan.log_fd, STDOUT_FILENO);
   if (!plan.keeps_stderr) dup2(plan.log_fd, STDERR_FILENO);

@@ -1,6 +1,7 @@
 #include "cli/progress.h"
 
 #include <fmt/format.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,16 +10,40 @@
 namespace pando {
 namespace {
 
-constexpr int kBarWidth = 24;
+constexpr size_t kBarWidthMax = 24;
+constexpr size_t kBarWidthMin = 6;
+constexpr size_t kColumnsUnknown = 120;
 
-std::string Bar(const ProgressState& state) {
+std::string Bar(const ProgressState& state, size_t width) {
   const double share = state.step_count == 0 ? 0
                                              : static_cast<double>(state.step) /
                                                    static_cast<double>(state.step_count);
-  const int filled = std::clamp(static_cast<int>(share * kBarWidth), 0, kBarWidth);
+  const auto filled = static_cast<size_t>(share * static_cast<double>(width));
   std::string bar;
-  for (int i = 0; i < kBarWidth; ++i) bar += i < filled ? "━" : "╌";
+  for (size_t i = 0; i < width; ++i) bar += i < filled ? "━" : "╌";
   return bar;
+}
+
+bool StartsCharacter(char byte) { return (static_cast<unsigned char>(byte) & 0xc0) != 0x80; }
+
+// Characters of UTF-8, all of them one column wide here.
+size_t Columns(const std::string& text) {
+  return static_cast<size_t>(std::count_if(text.begin(), text.end(), StartsCharacter));
+}
+
+std::string Cut(const std::string& text, size_t columns) {
+  std::string cut;
+  size_t count = 0;
+  for (char byte : text) {
+    if (StartsCharacter(byte) && ++count > columns) break;
+    cut += byte;
+  }
+  return cut;
+}
+
+size_t TerminalColumns(int fd) {
+  winsize size{};
+  return ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : kColumnsUnknown;
 }
 
 // 31200 -> "31,200".
@@ -46,15 +71,26 @@ std::chrono::seconds TimeLeft(const ProgressState& first, const ProgressState& s
 
 }  // namespace
 
-std::string ProgressText(const ProgressState& state, std::chrono::seconds left) {
-  std::string text =
-      fmt::format("step {}/{} · epoch {:.2f} · loss {:.4f} · accuracy {:.1f} % · {} images/s",
-                  state.step, state.step_count, state.epoch, state.loss, 100 * state.accuracy,
-                  Grouped(state.images_per_second));
+std::string ProgressText(const ProgressState& state, std::chrono::seconds left, bool has_epoch) {
+  std::string text = fmt::format("step {}/{}", state.step, state.step_count);
+  if (has_epoch) text += fmt::format(" · epoch {:.2f}", state.epoch);
+  text += fmt::format(" · loss {:.4f} · accuracy {:.1f} % · {} images/s", state.loss,
+                      100 * state.accuracy, Grouped(state.images_per_second));
   if (state.step < state.step_count && left.count() > 0) {
     text += fmt::format(" · {} left", DurationText(left));
   }
   return text;
+}
+
+std::string ProgressBarText(const ProgressState& state, std::chrono::seconds left, size_t columns) {
+  std::string text;
+  for (bool has_epoch : {true, false}) {
+    text = ProgressText(state, left, has_epoch);
+    const size_t used = Columns(text) + 1;
+    if (used + kBarWidthMin > columns) continue;
+    return Bar(state, std::min(kBarWidthMax, columns - used)) + " " + text;
+  }
+  return Cut(text, columns);
 }
 
 ProgressLine::ProgressLine() : ProgressLine(STDERR_FILENO, isatty(STDERR_FILENO) == 1) {}
@@ -74,11 +110,11 @@ void ProgressLine::Update(const ProgressState& state, TimePoint now) {
 }
 
 void ProgressLine::Draw(TimePoint now) {
-  const std::string text = ProgressText(state_, TimeLeft(first_state_, state_, now - start_));
+  const std::chrono::seconds left = TimeLeft(first_state_, state_, now - start_);
   if (is_terminal_) {
-    Write(fmt::format("\r\033[K{} {}", Bar(state_), text));
+    Write("\r\033[K" + ProgressBarText(state_, left, TerminalColumns(fd_)));
   } else {
-    Write(text + "\n");
+    Write(ProgressText(state_, left) + "\n");
   }
   is_bar_shown_ = is_terminal_;
   drawn_state_ = state_;

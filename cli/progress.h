@@ -53,7 +53,12 @@ class ProgressLine {
   TimePoint updated_at_{};
 };
 
+// The bar and the text in at most `columns` characters: the bar shrinks, then the epoch goes, then
+// the bar, then the end of the text.
+std::string ProgressBarText(const ProgressState& state, std::chrono::seconds left, size_t columns);
+
 // "step 120/1407 · epoch 0.26 · loss 0.4312 · accuracy 87.9 % · 31,200 images/s · 0:41 left".
-std::string ProgressText(const ProgressState& state, std::chrono::seconds left);
+std::string ProgressText(const ProgressState& state, std::chrono::seconds left,
+                         bool has_epoch = true);
 
 }  // namespace pando

@@ -100,7 +100,7 @@ Result<MetricsFile> MetricsFile::Create(const RunFolder& folder) {
 }
 
 Status MetricsFile::Append(const MetricsRow& row) {
-  return file_.Append(fmt::format("{},{:.6g},{:.9g},{:.9g},{:.9g},{:.6g},{:.3f}\n", row.step,
+  return file_.Append(fmt::format("{},{:.6g},{:.9g},{:.9g},{:.7g},{:.6g},{:.3f}\n", row.step,
                                   row.epoch, row.loss, row.accuracy, row.lr, row.images_per_second,
                                   row.elapsed_seconds));
 }

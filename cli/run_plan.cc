@@ -81,7 +81,7 @@ std::string RunPlanText(const Job& job, const RunPlan& plan) {
       BytesText(layout.float_count() * sizeof(float)), shards.shard_count(),
       BytesText(layout.float_count() * sizeof(float) / shards.shard_count()), job.servers);
   text += "# tensors:\n" + TensorTable(layout);
-  text += fmt::format("# {} micro-batches per step, shared by {} workers of {} threads:\n",
+  text += fmt::format("# {} micro-batches per step, shared by {} workers (threads of each: {}):\n",
                       job.micro_batches, job.workers, job.threads);
   return text + MicroBatchTable(job, plan.steps);
 }

@@ -45,6 +45,13 @@ void PrintOutcome(const Summary& summary, const RunFolder& folder) {
   fmt::print(stderr, "{}\npando: summary in {}\n", line, folder.SummaryPath());
 }
 
+void WarnOfIdleWorkers(const Job& job) {
+  if (job.workers <= job.micro_batches) return;
+  fmt::print(stderr,
+             "pando: {} workers share {} micro-batches, so {} stay idle; raise --micro-batches\n",
+             job.workers, job.micro_batches, job.workers - job.micro_batches);
+}
+
 int PrintPlan(const Job& job, const RunPlan& plan) {
   fmt::print("{}{}", WriteJobText(job), RunPlanText(job, plan));
   return kExitCompleted;
@@ -60,6 +67,7 @@ int Train(const TrainOptions& options) {
     if (!plan.ok()) return Report(plan.status());
     if (options.is_dry_run) return PrintPlan(*job, *plan);
   }
+  if (!options.is_serial) WarnOfIdleWorkers(*job);
   Result<RunFolder> folder = RunFolder::Create(*job, options.is_forced);
   if (!folder.ok()) return Report(folder.status());
   const int exit_code =

@@ -83,6 +83,18 @@ TEST_CASE("on a terminal the bar is drawn over itself and moves below notes") {
   CHECK(text == bar + "\r\033[Kevaluated\n" + bar + bar + "\n");
 }
 
+TEST_CASE("the bar fits its terminal: it shrinks, loses the epoch, itself, and its end") {
+  const std::string whole = ProgressText(At(50), 75s);
+  const std::string brief = ProgressText(At(50), 75s, /*has_epoch=*/false);
+  CHECK(brief == "step 50/100 · loss 0.2500 · accuracy 87.5 % · 31,200 images/s · 1:15 left");
+  // Characters: 86 and 73; a bar has 24 at most and 6 at least, and a space.
+  CHECK(ProgressBarText(At(50), 75s, 200) == "━━━━━━━━━━━━╌╌╌╌╌╌╌╌╌╌╌╌ " + whole);
+  CHECK(ProgressBarText(At(50), 75s, 93) == "━━━╌╌╌ " + whole);
+  CHECK(ProgressBarText(At(50), 75s, 80) == "━━━╌╌╌ " + brief);
+  CHECK(ProgressBarText(At(50), 75s, 79) == brief);
+  CHECK(ProgressBarText(At(50), 75s, 13) == "step 50/100 ·");
+}
+
 TEST_CASE("a run that never moved leaves no line") {
   Sink sink;
   ProgressLine line(sink.fd(), true);
