@@ -1,0 +1,60 @@
+// RunRecorder keeps the run folder of a run and tells people how it goes: progress line, metrics.csv,
+// events.jsonl, final.safetensors, summary.json. Used by the scheduler process and the serial trainer.
+// Threads: none. The first file that cannot be written fails the run, at Conclude.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "cli/progress.h"
+#include "cli/run_folder.h"
+#include "cli/summary.h"
+#include "common/job_plan.h"
+#include "proto/messages.h"
+
+namespace pando {
+
+struct RecordedEvaluation {
+  Version version;
+  uint64_t sample_count = 0;
+  uint64_t correct_count = 0;
+  double loss_sum = 0;
+};
+
+class RunRecorder {
+ public:
+  // `plan` outlives the recorder.
+  static Result<RunRecorder> Create(const JobPlan& plan, RunFolder folder);
+
+  // Once per step, ascending. `images_per_second`: over the whole run so far.
+  void OnStep(const StepMetrics& metrics, double lr, double images_per_second);
+  void OnEvaluation(const RecordedEvaluation& evaluation);
+  // `node`: "worker 1", or empty.
+  void OnEvent(const std::string& name, const std::string& node, const std::string& text);
+  void Note(const std::string& text) { progress_.Note(text); }
+  // The weights of `version`, as a flat vector in the plan's layout.
+  void OnWeights(Version version, std::span<const float> flat);
+  // For what only the caller knows (workers, images_per_second).
+  Summary& summary() { return summary_; }
+
+  // Writes the summary and returns the exit code. `failure`: why the run failed, if it did.
+  int Conclude(const char* status, const Status& failure);
+
+ private:
+  RunRecorder(const JobPlan& plan, RunFolder folder, MetricsFile metrics, EventsFile events);
+  void Keep(Status status);
+  double ElapsedSeconds() const;
+
+  const JobPlan* plan_;
+  RunFolder folder_;
+  MetricsFile metrics_;
+  EventsFile events_;
+  ProgressLine progress_;
+  Summary summary_;
+  Status write_status_;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+}  // namespace pando

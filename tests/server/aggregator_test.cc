@@ -1,0 +1,97 @@
+#include "server/aggregator.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <random>
+
+namespace pando {
+namespace {
+
+constexpr size_t kFloats = 32;
+
+Blob PayloadOf(float value) {
+  auto buffer = std::make_shared<FloatBuffer>(kFloats);
+  std::ranges::fill(buffer->span(), value);
+  return ToBlob(buffer);
+}
+
+MicroBatchTree TreeOf(uint32_t n) { return MicroBatchTree({.micro_batch_count = n, .sample_count = 1000}); }
+
+// Values whose sum depends on the order of additions.
+float LeafValue(uint32_t m) { return 1.0f / static_cast<float>(3 + m) * (m % 2 == 0 ? 1.0f : 1e4f); }
+
+float SumUnder(const MicroBatchTree& tree, TreeNode node) {
+  if (auto children = tree.ChildrenOf(node)) return SumUnder(tree, children->left) + SumUnder(tree, children->right);
+  return LeafValue(tree.Range(node).first);
+}
+
+TEST_CASE("the root is the tree's sum, whatever the order of arrival and the grouping") {
+  std::mt19937 random(1);
+  for (uint32_t n : {1u, 2u, 3u, 5u, 6u, 8u, 13u}) {
+    const MicroBatchTree tree = TreeOf(n);
+    std::vector<TreeNode> all;
+    for (uint32_t i = 1; i < tree.node_bound(); ++i) {
+      if (tree.IsCanonical(TreeNode(i))) all.emplace_back(i);
+    }
+    for (int round = 0; round < 50; ++round) {
+      Aggregator aggregator(kFloats);
+      aggregator.Begin(tree);
+      std::ranges::shuffle(all, random);  // inner nodes, leaves, duplicates of what is held: all mixed
+      for (size_t i = 0; !aggregator.is_complete(); ++i) {
+        const TreeNode node = all[i % all.size()];
+        if (node == MicroBatchTree::kRoot && n > 1) continue;
+        aggregator.Add(node, PayloadOf(SumUnder(tree, node)));
+      }
+      CHECK(aggregator.root()[0] == SumUnder(tree, MicroBatchTree::kRoot));
+      CHECK(aggregator.root()[kFloats - 1] == aggregator.root()[0]);
+    }
+  }
+}
+
+TEST_CASE("a node that is held, or whose ancestor is held, is dropped") {
+  Aggregator aggregator(kFloats);
+  aggregator.Begin(TreeOf(4));
+  CHECK(aggregator.Add(TreeNode(4), PayloadOf(1)));
+  CHECK_FALSE(aggregator.Add(TreeNode(4), PayloadOf(1)));
+  CHECK(aggregator.Add(TreeNode(5), PayloadOf(2)));
+  CHECK(aggregator.held_nodes() == std::vector<TreeNode>{TreeNode(2)});
+  CHECK_FALSE(aggregator.Add(TreeNode(5), PayloadOf(2)));
+  CHECK_FALSE(aggregator.Add(TreeNode(2), PayloadOf(3)));
+}
+
+TEST_CASE("an ancestor replaces the descendants held") {
+  Aggregator aggregator(kFloats);
+  aggregator.Begin(TreeOf(4));
+  CHECK(aggregator.Add(TreeNode(5), PayloadOf(2)));
+  CHECK(aggregator.Add(TreeNode(2), PayloadOf(3)));
+  CHECK(aggregator.held_nodes() == std::vector<TreeNode>{TreeNode(2)});
+}
+
+TEST_CASE("a contribution is read where it arrived and never copied") {
+  Aggregator aggregator(kFloats);
+  aggregator.Begin(TreeOf(1));
+  const Blob payload = PayloadOf(7);
+  CHECK(aggregator.Add(MicroBatchTree::kRoot, payload));
+  CHECK(aggregator.root().data() == payload.floats().data());
+}
+
+TEST_CASE("a sum starts as a copy of its first term: minus zero survives") {
+  Aggregator aggregator(kFloats);
+  aggregator.Begin(TreeOf(2));
+  aggregator.Add(TreeNode(2), PayloadOf(-0.0f));
+  aggregator.Add(TreeNode(3), PayloadOf(-0.0f));
+  CHECK(std::signbit(aggregator.root()[0]));
+}
+
+TEST_CASE("a new step forgets the last one") {
+  Aggregator aggregator(kFloats);
+  aggregator.Begin(TreeOf(2));
+  aggregator.Add(TreeNode(2), PayloadOf(1));
+  aggregator.Begin(TreeOf(2));
+  CHECK(aggregator.held_nodes().empty());
+  CHECK_FALSE(aggregator.is_complete());
+}
+
+}  // namespace
+}  // namespace pando

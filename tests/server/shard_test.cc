@@ -1,0 +1,114 @@
+#include "server/shard.h"
+
+#include <doctest/doctest.h>
+
+#include "common/tensor_init.h"
+
+namespace pando {
+namespace {
+
+JobPlan PlanOf(uint64_t steps, uint64_t eval_every_epochs) {
+  Job job;
+  job.steps = steps;
+  job.global_batch = 4;
+  job.micro_batches = 2;
+  job.eval_every_epochs = eval_every_epochs;
+  job.optimizer.lr = 0.5;
+  DataFacts data{.train_samples = 4, .test_samples = 10};  // one step an epoch
+  return JobPlan(job, data, TensorLayout({{.name = "w", .shape = {20}, .init = InitKind::kOne}, MetricTensorSpec()}));
+}
+
+class Fixture {
+ public:
+  explicit Fixture(uint64_t steps = 8, uint64_t eval_every_epochs = 0)
+      : plan_(PlanOf(steps, eval_every_epochs)),
+        optimizer_(plan_.job.optimizer, plan_.layout),
+        shard_(ShardId(0), plan_, optimizer_) {}
+
+  Shard& shard() { return shard_; }
+  PushItem PushOf(uint64_t step, uint32_t node, float value, size_t floats = 48) {
+    auto buffer = std::make_shared<FloatBuffer>(floats);
+    std::ranges::fill(buffer->span(), value);
+    return {ShardId(0), Step(step), TreeNode(node), ToBlob(buffer)};
+  }
+  void MakeVersion(uint64_t step) {
+    CHECK(shard_.Add(PushOf(step, 2, 1)) == Shard::Taken::kNew);
+    CHECK(shard_.Add(PushOf(step, 3, 3)) == Shard::Taken::kNew);
+    if (shard_.is_ready()) shard_.Advance({.lr = 0.5f});
+  }
+
+ private:
+  JobPlan plan_;
+  Optimizer optimizer_;
+  Shard shard_;
+};
+
+TEST_CASE("version 0 is made from the seed alone and is committed") {
+  Fixture fixture;
+  CHECK(fixture.shard().committed() == Version(0));
+  CHECK(fixture.shard().Find(Version(0))->parameters->data()[19] == 1.0f);
+  CHECK(fixture.shard().Find(Version(0))->parameters->data()[20] == 0.0f);  // padding
+}
+
+TEST_CASE("a complete tree makes the next version with the true sample count") {
+  Fixture fixture;
+  fixture.MakeVersion(0);
+  CHECK(fixture.shard().committed() == Version(1));
+  CHECK(fixture.shard().Find(Version(1))->parameters->data()[0] == 0.5f);  // 1 − 0.5 · (1 + 3) / 4
+  CHECK(fixture.shard().Find(Version(1))->parameters->data()[20] == 0.0f);
+}
+
+TEST_CASE("two versions are kept, older ones are gone") {
+  Fixture fixture;
+  for (uint64_t step = 0; step < 3; ++step) fixture.MakeVersion(step);
+  CHECK(fixture.shard().Find(Version(3)) != nullptr);
+  CHECK(fixture.shard().Find(Version(2)) != nullptr);
+  CHECK(fixture.shard().Find(Version(1)) == nullptr);
+  CHECK(fixture.shard().IsGone(Version(1)));
+  CHECK_FALSE(fixture.shard().IsGone(Version(4)));
+}
+
+TEST_CASE("a past step is a duplicate, a step that cannot be yet is refused") {
+  Fixture fixture;
+  fixture.MakeVersion(0);
+  CHECK(fixture.shard().Add(fixture.PushOf(0, 2, 1)) == Shard::Taken::kDuplicate);
+  CHECK(fixture.shard().Add(fixture.PushOf(2, 2, 1)) == Shard::Taken::kRefused);
+  CHECK(fixture.shard().Add(fixture.PushOf(1, 2, 1)) == Shard::Taken::kNew);
+  CHECK(fixture.shard().Add(fixture.PushOf(1, 2, 1)) == Shard::Taken::kDuplicate);
+}
+
+TEST_CASE("a node that the tree lacks and a payload of another size are refused") {
+  Fixture fixture;
+  for (uint32_t node : {0u, 4u, 7u, 4000000000u}) {
+    CHECK(fixture.shard().Add(fixture.PushOf(0, node, 1)) == Shard::Taken::kRefused);
+  }
+  CHECK(fixture.shard().Add(fixture.PushOf(0, 2, 1, 47)) == Shard::Taken::kRefused);
+  CHECK(fixture.shard().held_nodes().empty());
+}
+
+TEST_CASE("nothing is taken after the last step") {
+  Fixture fixture(1);
+  fixture.MakeVersion(0);
+  CHECK(fixture.shard().Add(fixture.PushOf(1, 2, 1)) == Shard::Taken::kRefused);
+}
+
+TEST_CASE("a version due for evaluation is pinned until it is released") {
+  Fixture fixture(8, 2);  // versions 2, 4, 6, 8
+  for (uint64_t step = 0; step < 5; ++step) fixture.MakeVersion(step);
+  CHECK(fixture.shard().Find(Version(2)) != nullptr);
+  fixture.shard().ReleasePin(Version(2));
+  CHECK(fixture.shard().Find(Version(2)) == nullptr);
+}
+
+TEST_CASE("with one pin taken a shard waits rather than drop a second version due") {
+  Fixture fixture(8, 2);
+  for (uint64_t step = 0; step < 5; ++step) fixture.MakeVersion(step);
+  CHECK(fixture.shard().committed() == Version(5));
+  fixture.MakeVersion(5);  // would drop version 4 while version 2 is pinned
+  CHECK(fixture.shard().committed() == Version(5));
+  fixture.shard().ReleasePin(Version(2));
+  CHECK(fixture.shard().is_ready());
+}
+
+}  // namespace
+}  // namespace pando
