@@ -71,7 +71,7 @@ TEST_CASE("every picture has ink in its middle and little at its rim") {
 // be told apart far better than by chance (0.1), and not by something this simple.
 TEST_CASE("digits are alike within a class, yet no mean picture tells them all") {
   constexpr uint64_t kTrain = 2000, kTest = 500;
-  constexpr double kLearnable = 0.45, kNotTrivial = 0.85;  // measured: 0.66
+  constexpr double kLearnable = 0.35, kNotTrivial = 0.75;  // measured: 0.486
   const DigitPainter painter;
   std::array<std::array<double, kPixels>, 10> means{};
   for (uint64_t i = 0; i < kTrain; ++i) {
