@@ -169,11 +169,12 @@ void DigitPainter::DrawStroke(const Stroke& stroke, const Hand& hand, Dice& dice
   }
 }
 
+// clang-format off: a table of drawings; one line is as much of a stroke as fits.
 std::array<std::vector<DigitPainter::Glyph>, DigitPainter::kClassCount> DigitPainter::MakeGlyphs() {
-  const Stroke kFourLeg{{.64f, .05f}, {.62f, .95f}};
-  const Stroke kSevenTop{{.18f, .07f}, {.82f, .07f}};
-  const Stroke kSevenLeg{{.82f, .07f}, {.55f, .5f}, {.42f, .95f}};
-  const Stroke kNineLoop{{.74f, .3f}, {.5f, .49f},  {.27f, .37f}, {.27f, .16f},
+  const Stroke four_leg{{.64f, .05f}, {.62f, .95f}};
+  const Stroke seven_top{{.18f, .07f}, {.82f, .07f}};
+  const Stroke seven_leg{{.82f, .07f}, {.55f, .5f}, {.42f, .95f}};
+  const Stroke nine_loop{{.74f, .3f}, {.5f, .49f},  {.27f, .37f}, {.27f, .16f},
                          {.5f, .05f}, {.72f, .14f}, {.74f, .3f}};
   return {{
       {{{{.5f, .05f},
@@ -211,8 +212,8 @@ std::array<std::vector<DigitPainter::Glyph>, DigitPainter::kClassCount> DigitPai
        {{{.22f, .06f}, {.76f, .06f}},
         {{.76f, .06f}, {.46f, .42f}},
         {{.46f, .42f}, {.75f, .52f}, {.79f, .77f}, {.53f, .95f}, {.2f, .86f}}}},
-      {{kFourLeg, {{.64f, .05f}, {.14f, .66f}}, {{.14f, .66f}, {.86f, .66f}}},
-       {kFourLeg, {{.27f, .1f}, {.2f, .52f}}, {{.2f, .52f}, {.82f, .52f}}}},
+      {{four_leg, {{.64f, .05f}, {.14f, .66f}}, {{.14f, .66f}, {.86f, .66f}}},
+       {four_leg, {{.27f, .1f}, {.2f, .52f}}, {{.2f, .52f}, {.82f, .52f}}}},
       {{{{.76f, .06f}, {.3f, .06f}},
         {{.3f, .06f}, {.25f, .44f}},
         {{.25f, .44f}, {.54f, .38f}, {.79f, .58f}, {.71f, .86f}, {.43f, .95f}, {.18f, .84f}}}},
@@ -233,7 +234,7 @@ std::array<std::vector<DigitPainter::Glyph>, DigitPainter::kClassCount> DigitPai
          {.72f, .62f},
          {.48f, .55f},
          {.26f, .72f}}}},
-      {{kSevenTop, kSevenLeg}, {kSevenTop, kSevenLeg, {{.36f, .5f}, {.8f, .48f}}}},
+      {{seven_top, seven_leg}, {seven_top, seven_leg, {{.36f, .5f}, {.8f, .48f}}}},
       {{{{.5f, .47f},
          {.28f, .35f},
          {.28f, .15f},
@@ -247,9 +248,10 @@ std::array<std::vector<DigitPainter::Glyph>, DigitPainter::kClassCount> DigitPai
          {.75f, .85f},
          {.76f, .64f},
          {.5f, .47f}}}},
-      {{kNineLoop, {{.74f, .3f}, {.72f, .62f}, {.6f, .95f}}},
-       {kNineLoop, {{.74f, .3f}, {.75f, .7f}, {.56f, .95f}, {.28f, .87f}}}},
+      {{nine_loop, {{.74f, .3f}, {.72f, .62f}, {.6f, .95f}}},
+       {nine_loop, {{.74f, .3f}, {.75f, .7f}, {.56f, .95f}, {.28f, .87f}}}},
   }};
 }
+// clang-format on
 
 }  // namespace pando
