@@ -1,0 +1,96 @@
+// Mailbox: a queue from any threads to one, which either sleeps on it (Pop) or polls its fd() along
+// with sockets. First in, first out.
+// Threads: any may Push and Close; one thread takes.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <limits>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "common/event_fd.h"
+
+namespace pando {
+
+template <class T>
+class Mailbox {
+ public:
+  using Clock = std::chrono::steady_clock;
+  static constexpr size_t kUnbounded = std::numeric_limits<size_t>::max();
+  explicit Mailbox(size_t item_count_max = kUnbounded) : item_count_max_(item_count_max) {}
+
+  // False if the mailbox is full or closed; the item is then dropped.
+  [[nodiscard]] bool Push(T item) {
+    const std::lock_guard lock(mutex_);
+    if (is_closed_ || items_.size() >= item_count_max_) return false;
+    items_.push_back(std::move(item));
+    if (items_.size() == 1) event_.Raise();
+    changed_.notify_one();
+    return true;
+  }
+
+  // Refuses further items and wakes the taker; items already here can still be taken.
+  void Close() {
+    const std::lock_guard lock(mutex_);
+    is_closed_ = true;
+    event_.Raise();
+    changed_.notify_all();
+  }
+
+  std::optional<T> TryPop() {
+    const std::lock_guard lock(mutex_);
+    return PopLocked();
+  }
+
+  // All items at once.
+  std::deque<T> Drain() {
+    const std::lock_guard lock(mutex_);
+    std::deque<T> taken;
+    taken.swap(items_);
+    ClearWhenEmpty();
+    return taken;
+  }
+
+  // Waits for an item; none if the deadline passes or the mailbox is closed and empty.
+  std::optional<T> Pop(Clock::time_point deadline = Clock::time_point::max()) {
+    std::unique_lock lock(mutex_);
+    const auto has_news = [this] { return !items_.empty() || is_closed_; };
+    if (deadline == Clock::time_point::max()) {
+      changed_.wait(lock, has_news);
+    } else {
+      changed_.wait_until(lock, deadline, has_news);
+    }
+    return PopLocked();
+  }
+
+  // Readable while there is something to take, and for ever once closed.
+  int fd() const { return event_.fd(); }
+  bool is_closed() const {
+    const std::lock_guard lock(mutex_);
+    return is_closed_;
+  }
+
+ private:
+  std::optional<T> PopLocked() {
+    if (items_.empty()) return std::nullopt;
+    std::optional<T> item(std::move(items_.front()));
+    items_.pop_front();
+    ClearWhenEmpty();
+    return item;
+  }
+  void ClearWhenEmpty() {
+    if (items_.empty() && !is_closed_) event_.Clear();
+  }
+
+  const size_t item_count_max_;
+  const EventFd event_;  // up exactly while items_ is not empty or is_closed_
+  std::condition_variable changed_;
+  mutable std::mutex mutex_;  // guards items_ and is_closed_
+  std::deque<T> items_;
+  bool is_closed_ = false;
+};
+
+}  // namespace pando

@@ -1,0 +1,45 @@
+// Endpoints: "tcp://HOST:PORT" between machines, "ipc://PATH" on one. What may be bound, and which
+// address of this machine to tell others. Used by net/transport and by the processes in cli/.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "common/status.h"
+
+namespace pando {
+
+struct Endpoint {
+  enum class Kind : uint8_t { kTcp, kIpc };
+  Kind kind = Kind::kTcp;
+  std::string host;   // kTcp: a name or an IPv4 address; "*" and "0.0.0.0": every interface
+  uint16_t port = 0;  // kTcp; 0: any free one ("0" and "*" in the text)
+  std::string path;   // kIpc
+
+  std::string ToString() const;
+  bool is_wildcard() const { return kind == Kind::kTcp && (host == "*" || host == "0.0.0.0"); }
+};
+
+Result<Endpoint> ParseEndpoint(const std::string& text);
+
+// An endpoint to dial: as ParseEndpoint, but a wildcard host or port is an error too.
+Result<Endpoint> ParsePeerEndpoint(const std::string& text);
+
+// The IPv4 address of a host name or address.  Blocks while the name is looked up.
+Result<std::string> ResolveHost(const std::string& host);
+
+// Whether only processes of this machine can reach it: ipc, or a tcp host in 127.0.0.0/8.
+Result<bool> IsLocal(const Endpoint& endpoint);
+
+// An error unless the endpoint is local or exposure was asked for (--insecure): messages are
+// neither encrypted nor authenticated.
+Status CheckExposure(const Endpoint& endpoint, bool insecure);
+
+// This machine's address on the route to `peer` (no packet is sent): what to bind so that whoever
+// reaches `peer` reaches us. 127.0.0.1 for a local peer.
+Result<std::string> LocalAddressTowards(const Endpoint& peer);
+
+// What to tell others about a bound endpoint: a wildcard host becomes LocalAddressTowards(peer).
+Result<std::string> AdvertisedEndpoint(const std::string& bound, const Endpoint& peer);
+
+}  // namespace pando

@@ -1,0 +1,68 @@
+// The event loop joins a protocol core to the world: messages in, clock ticks, what other threads
+// of the process say. One loop per core, on the thread that calls RunLoop.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <vector>
+
+#include "common/event_fd.h"
+#include "net/transport.h"
+#include "proto/core.h"
+
+namespace pando {
+
+// Asks a loop on another thread to return.
+class StopFlag {
+ public:
+  void Request() {  // any thread, and signal handlers
+    is_requested_ = true;
+    event_.Raise();
+  }
+  bool is_requested() const { return is_requested_; }
+  int fd() const { return event_.fd(); }  // readable once requested
+
+ private:
+  std::atomic<bool> is_requested_ = false;
+  EventFd event_;
+};
+
+class TransportOutbox : public Outbox {
+ public:
+  explicit TransportOutbox(Transport& transport) : transport_(transport) {}  // outlives the outbox
+  void Send(Envelope envelope) override { transport_.Send(envelope); }
+
+ private:
+  Transport& transport_;
+};
+
+// Something else the loop's thread attends to: a mailbox, a signal.
+struct LocalEvents {
+  int fd = -1;  // wakes the loop while readable
+  // Called once per turn, readable or not; takes what there is and never blocks.
+  std::function<void(Micros now)> handle;
+};
+
+struct LoopOptions {
+  const StopFlag* stop = nullptr;
+  std::vector<LocalEvents> local;
+  // Sees each newer view before the core does, to dial those it names (DialView).
+  std::function<void(const View& view)> on_view;
+  // Asked after each turn; true ends the loop.
+  std::function<bool()> is_finished;
+};
+
+// A turn: messages, local events, Tick, wait. Messages per turn are bounded so that Tick is not
+// late.
+inline constexpr int kMessagesPerTurnMax = 256;
+
+enum class LoopEnd { kFinished, kStopped };
+// Runs the core until options.is_finished or options.stop says so. `core`'s outbox sends through
+// `transport`.
+LoopEnd RunLoop(ProtocolCore& core, Transport& transport, const LoopOptions& options);
+
+// Dials what a node of this role sends to, and hangs up on what the view does not name any more: a
+// worker dials every lane of every server; others only the scheduler, which is left as it is.
+Status DialView(Transport& transport, Role self, const View& view);
+
+}  // namespace pando

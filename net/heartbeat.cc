@@ -1,0 +1,74 @@
+#include "net/heartbeat.h"
+
+#include <array>
+
+#include "net/clock.h"
+
+namespace pando {
+namespace {
+
+// While the scheduler is away its heartbeats are not worth keeping.
+constexpr int kQueuedHeartbeatsMax = 4;
+
+}  // namespace
+
+HeartbeatSender::HeartbeatSender(ZmqContext& context, const Options& options,
+                                 const HeartbeatState& state)
+    : options_(options),
+      transport_(context, options.self,
+                 {.channel = Channel::kHeartbeat,
+                  .linger_ms = 0,
+                  .queued_messages_max = kQueuedHeartbeatsMax}),
+      state_(state) {}
+
+HeartbeatSender::~HeartbeatSender() {
+  stop_.Request();
+  if (thread_.joinable()) thread_.join();
+}
+
+Status HeartbeatSender::Start() {
+  PANDO_CHECK(!thread_.joinable());
+  const PeerId whoever{kSchedulerNode, Incarnation(), 0};
+  if (Status s = transport_.Dial(whoever, options_.scheduler_endpoint); !s.ok()) return s;
+  thread_ = std::thread([this] { Run(); });
+  return Status();
+}
+
+void HeartbeatSender::Update(const HeartbeatState& state) {
+  const std::lock_guard lock(mutex_);
+  state_ = state;
+}
+
+void HeartbeatSender::Run() {
+  const std::array<int, 1> fds = {stop_.fd()};
+  Micros next{0};
+  while (!stop_.is_requested()) {
+    Envelope ack;
+    while (transport_.Receive(&ack)) {
+    }
+    const Micros now = SteadyNow();
+    if (now >= next) {
+      transport_.Send(Compose(now));
+      next = now + options_.interval;
+    }
+    transport_.Wait(next, fds);
+  }
+}
+
+Envelope HeartbeatSender::Compose(Micros now) {
+  const std::lock_guard lock(mutex_);
+  Heartbeat heartbeat{
+      .activity = state_.activity, .step = state_.step, .waiting_for = state_.waiting_for};
+  if (state_.waiting_since && *state_.waiting_since < now) {
+    const auto waited = now - *state_.waiting_since;
+    heartbeat.waiting_ms = static_cast<uint64_t>(waited / std::chrono::milliseconds(1));
+  }
+  return {.job = state_.job,
+          .generation = state_.generation,
+          .view = state_.view,
+          .sender = options_.self,
+          .receiver = options_.scheduler,
+          .message = heartbeat};
+}
+
+}  // namespace pando

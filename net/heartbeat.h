@@ -1,0 +1,54 @@
+// HeartbeatSender tells the scheduler that this process lives and what it does, from a thread and a
+// socket of its own: a core that computes or a loop that is busy must not look dead.
+#pragma once
+
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "net/event_loop.h"
+#include "net/transport.h"
+
+namespace pando {
+
+// What the next heartbeats say. Times are net/clock.h's.
+struct HeartbeatState {
+  JobId job;
+  uint32_t generation = 0;
+  ViewId view;
+  Activity activity = Activity::kStarting;
+  Step step;
+  PeerId waiting_for;                   // kWaitingForParameters
+  std::optional<Micros> waiting_since;  // when that wait began
+};
+
+class HeartbeatSender {
+ public:
+  struct Options {
+    PeerId self;
+    PeerId scheduler;  // incarnation 0: whoever lives there
+    std::string scheduler_endpoint;
+    Micros interval = std::chrono::milliseconds(250);
+  };
+  // `context` outlives the sender.
+  HeartbeatSender(ZmqContext& context, const Options& options, const HeartbeatState& state);
+  ~HeartbeatSender();  // stops the thread, without waiting for the next heartbeat
+
+  // The first heartbeat goes at once.  REQUIRES: not started yet.
+  Status Start();
+  void Update(const HeartbeatState& state);  // any thread
+
+ private:
+  void Run();
+  Envelope Compose(Micros now);
+
+  const Options options_;
+  Transport transport_;  // the thread's alone once it runs
+  StopFlag stop_;
+  std::mutex mutex_;  // guards state_
+  HeartbeatState state_;
+  std::thread thread_;
+};
+
+}  // namespace pando

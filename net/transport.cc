@@ -1,0 +1,220 @@
+#include "net/transport.h"
+
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+#include <zmq.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "net/address.h"
+#include "net/clock.h"
+
+namespace pando {
+namespace {
+
+// Messages taken from one peer before the next one's turn comes.
+constexpr unsigned kBurstMax = 16;
+// Dropped messages after which Receive returns, so that a flood of them cannot hold the loop.
+constexpr int kDropsPerReceiveMax = 64;
+// Peers that are warned about, in all: warnings cannot fill the log.
+constexpr size_t kWarnedPeersMax = 64;
+constexpr Micros kWaitMax = std::chrono::hours(1);
+
+std::string RoutingId(const PeerId& peer, Channel channel) {
+  std::string id(1, static_cast<char>(channel));
+  for (int i = 0; i < 8; ++i) id += static_cast<char>(peer.incarnation.value() >> (8 * i) & 0xff);
+  for (int i = 0; i < 2; ++i) id += static_cast<char>(peer.lane >> (8 * i) & 0xff);
+  return id;
+}
+
+Channel ChannelOf(const Message& message) {
+  const bool is_heartbeat =
+      std::holds_alternative<Heartbeat>(message) || std::holds_alternative<HeartbeatAck>(message);
+  return is_heartbeat ? Channel::kHeartbeat : Channel::kData;
+}
+
+// ZeroMQ would take a path from a living process without a word.
+bool IsTaken(const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path, path.data(), path.size());
+  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return false;
+  const bool is_taken = connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0;
+  close(fd);
+  return is_taken;
+}
+
+std::string Hex(const std::string& bytes) {
+  std::string text;
+  for (const char c : bytes) text += fmt::format("{:02x}", static_cast<unsigned char>(c));
+  return text;
+}
+
+}  // namespace
+
+Transport::Transport(ZmqContext& context, PeerId self, Options options)
+    : context_(context), self_(self), options_(std::move(options)) {}
+
+Result<std::string> Transport::Bind(const std::string& endpoint) {
+  PANDO_CHECK(!lines_.contains(std::nullopt));
+  Result<Endpoint> parsed = ParseEndpoint(endpoint);
+  if (!parsed.ok()) return parsed.status();
+  if (Status s = CheckExposure(*parsed, options_.insecure); !s.ok()) return s;
+  if (parsed->kind == Endpoint::Kind::kIpc && IsTaken(parsed->path)) {
+    return Unavailable(
+        fmt::format("cannot bind {}: another process uses it; stop that one, or "
+                    "choose another path",
+                    endpoint));
+  }
+  if (parsed->kind == Endpoint::Kind::kTcp && !parsed->is_wildcard()) {
+    Result<std::string> address = ResolveHost(parsed->host);  // ZeroMQ binds addresses only
+    if (!address.ok()) return address.status();
+    parsed->host = *std::move(address);
+  }
+  Result<ZmqSocket> socket = ZmqSocket::Create(
+      context_, {.kind = ZmqSocket::Kind::kRouter, .linger_ms = options_.linger_ms});
+  if (!socket.ok()) return socket.status();
+  Result<std::string> bound = socket->Bind(parsed->ToString());
+  if (!bound.ok()) return bound;
+  lines_.emplace(std::nullopt, Line{*std::move(socket), std::nullopt, *bound});
+  return bound;
+}
+
+Status Transport::Dial(PeerId peer, const std::string& endpoint) {
+  if (const auto it = lines_.find(peer); it != lines_.end()) {
+    if (it->second.endpoint == endpoint) return Status();
+    lines_.erase(it);
+  }
+  const Result<Endpoint> parsed = ParsePeerEndpoint(endpoint);
+  if (!parsed.ok()) return parsed.status();
+  Result<ZmqSocket> socket =
+      ZmqSocket::Create(context_, {.kind = ZmqSocket::Kind::kDealer,
+                                   .routing_id = RoutingId(self_, options_.channel),
+                                   .linger_ms = options_.linger_ms,
+                                   .queued_messages_max = options_.queued_messages_max});
+  if (!socket.ok()) return socket.status();
+  if (Status s = socket->Connect(parsed->ToString()); !s.ok()) return s;
+  lines_.emplace(peer, Line{*std::move(socket), peer, endpoint});
+  return Status();
+}
+
+void Transport::HangUp(PeerId peer) { lines_.erase(peer); }
+
+std::vector<PeerId> Transport::dialed() const {
+  std::vector<PeerId> peers;
+  for (const auto& [peer, line] : lines_) {
+    if (peer) peers.push_back(*peer);
+  }
+  return peers;
+}
+
+Transport::Line* Transport::FindDialed(PeerId peer) {
+  auto it = lines_.find(peer);
+  if (it == lines_.end() && peer.node == kSchedulerNode) {
+    it = lines_.find(PeerId{kSchedulerNode, Incarnation(), 0});
+  }
+  return it == lines_.end() ? nullptr : &it->second;
+}
+
+void Transport::Send(const Envelope& envelope) {
+  Line* line = FindDialed(envelope.receiver);
+  std::string routing_id;
+  if (line == nullptr) {
+    const auto router = lines_.find(std::nullopt);
+    if (router == lines_.end()) {
+      ++counters_.unroutable;
+      return;
+    }
+    line = &router->second;
+    routing_id = RoutingId(envelope.receiver, ChannelOf(envelope.message));
+  }
+  switch (line->socket.Send(routing_id, Encode(envelope))) {
+    case ZmqSocket::Sent::kYes:
+      ++counters_.sent;
+      return;
+    case ZmqSocket::Sent::kUnroutable:
+      ++counters_.unroutable;
+      return;
+    case ZmqSocket::Sent::kQueueFull:
+      ++counters_.queue_full;
+      return;
+  }
+}
+
+bool Transport::Receive(Envelope* envelope) {
+  if (lines_.empty()) return false;
+  auto it = lines_.lower_bound(reading_);
+  if (it == lines_.end()) it = lines_.begin();
+  for (size_t tried = 0; tried <= lines_.size(); ++tried) {
+    if (reading_ != it->first) burst_ = 0;
+    reading_ = it->first;
+    if (burst_ < kBurstMax && ReceiveFrom(it->second, envelope)) {
+      ++burst_;
+      return true;
+    }
+    burst_ = 0;
+    if (++it == lines_.end()) it = lines_.begin();
+    reading_ = it->first;
+  }
+  return false;
+}
+
+bool Transport::ReceiveFrom(Line& line, Envelope* envelope) {
+  ZmqSocket::Received received;
+  for (int drops = 0; drops < kDropsPerReceiveMax; ++drops) {
+    if (!line.socket.Receive(&received)) return false;
+    if (Accept(line, received, envelope)) return true;
+  }
+  return false;
+}
+
+bool Transport::Accept(const Line& line, const ZmqSocket::Received& received, Envelope* envelope) {
+  Result<Envelope> decoded = Decode(received.frames);
+  if (!decoded.ok()) {
+    ++counters_.undecodable;
+    Warn(line.peer ? line.endpoint : Hex(received.routing_id), decoded.status().message());
+    return false;
+  }
+  const PeerId& sender = decoded->sender;
+  const bool is_sender =
+      line.peer
+          ? line.peer->incarnation == Incarnation() || line.peer->incarnation == sender.incarnation
+          : received.routing_id == RoutingId(sender, ChannelOf(decoded->message));
+  if (!is_sender) {
+    ++counters_.misattributed;
+    Warn(line.peer ? line.endpoint : Hex(received.routing_id),
+         fmt::format("it claims to be node {}, incarnation {:016x}", sender.node.value(),
+                     sender.incarnation.value()));
+    return false;
+  }
+  ++counters_.received;
+  *envelope = *std::move(decoded);
+  return true;
+}
+
+void Transport::Warn(const std::string& peer, const std::string& why) {
+  if (!options_.on_warning || warned_.size() >= kWarnedPeersMax) return;
+  if (!warned_.insert(peer).second) return;
+  options_.on_warning(fmt::format("dropped a message of {}: {}", peer, why));
+}
+
+void Transport::Wait(Micros deadline, std::span<const int> fds) {
+  std::vector<zmq_pollitem_t> items;
+  for (auto& [peer, line] : lines_) items.push_back({line.socket.handle(), 0, ZMQ_POLLIN, 0});
+  for (const int fd : fds) items.push_back({nullptr, fd, ZMQ_POLLIN, 0});
+  // zmq_poll counts in milliseconds; rounding up keeps a loop from spinning until the deadline.
+  const Micros left = deadline == kNever ? kWaitMax : std::min(deadline - SteadyNow(), kWaitMax);
+  const auto left_ms = std::chrono::ceil<std::chrono::milliseconds>(std::max(left, Micros(0)));
+  const int ready_count =
+      zmq_poll(items.data(), static_cast<int>(items.size()), static_cast<long>(left_ms.count()));
+  PANDO_CHECK(ready_count >= 0 || errno == EINTR);
+}
+
+}  // namespace pando

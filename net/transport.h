@@ -1,0 +1,106 @@
+// Transport: one protocol party's way to its peers (a server lane, a worker's session, the
+// scheduler, a heartbeat sender). Sends and receives envelopes by PeerId; whatever is lost is
+// repeated by the protocol (P10).
+//
+// A party that is dialed binds one ROUTER; a party that dials has a DEALER per peer. A DEALER's
+// routing id says who dials, so that the ROUTER can answer an envelope's receiver without a table:
+//
+//   byte 0      the channel ('d' data, 'h' heartbeat): not 0, which ZeroMQ keeps for itself
+//   bytes 1-8   the dialer's incarnation, little-endian
+//   bytes 9-10  the dialer's lane, little-endian
+//
+// A message whose claimed sender does not fit the routing id it came by is dropped; so is what is
+// not a message. Both are counted.
+// Threads: one; a transport may be handed to another thread while nobody uses it.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/status.h"
+#include "net/zmq_context.h"
+#include "net/zmq_socket.h"
+#include "proto/messages.h"
+#include "proto/outbox.h"
+
+namespace pando {
+
+enum class Channel : char { kData = 'd', kHeartbeat = 'h' };
+
+class Transport {
+ public:
+  struct Options {
+    Channel channel = Channel::kData;
+    bool insecure = false;        // binding beyond this machine was asked for
+    int linger_ms = 500;          // how long sent messages outlive the transport
+    int queued_messages_max = 0;  // per dialed peer; beyond it messages are dropped; 0: no bound
+    // Told, on the transport's thread, once for each peer whose messages are dropped.
+    std::function<void(const std::string& text)> on_warning;
+  };
+  struct Counters {
+    uint64_t sent = 0;
+    uint64_t received = 0;
+    uint64_t unroutable = 0;  // no connection to the receiver
+    uint64_t queue_full = 0;
+    uint64_t undecodable = 0;
+    uint64_t misattributed = 0;  // the sender claimed is not who sent it
+  };
+
+  // `context` outlives the transport. Only incarnation and lane of `self` matter.
+  Transport(ZmqContext& context, PeerId self, Options options);
+
+  // Lets peers dial us at "tcp://HOST:PORT" (port 0: any free one) or "ipc://PATH". Returns the
+  // endpoint with the port filled in.  REQUIRES: not bound yet.
+  Result<std::string> Bind(const std::string& endpoint);
+
+  // Connects, now or as soon as the peer is there, and again whenever the connection is lost. The
+  // scheduler is dialed with incarnation 0: whoever lives there. Dialing a peer again is a no-op,
+  // at another endpoint it replaces the connection.
+  Status Dial(PeerId peer, const std::string& endpoint);
+  void HangUp(PeerId peer);
+  std::vector<PeerId> dialed() const;
+
+  // To the dialed peer, else by routing id to who dialed us. Never blocks and never fails: what
+  // cannot go is dropped and counted.
+  void Send(const Envelope& envelope);
+
+  // The next message.  False if there is none now; never blocks.
+  bool Receive(Envelope* envelope);
+
+  // Returns when a message or one of `fds` may be readable, at `deadline` (net/clock.h; kNever: no
+  // deadline), or on a signal.
+  void Wait(Micros deadline, std::span<const int> fds = {});
+
+  const Counters& counters() const { return counters_; }
+
+ private:
+  struct Line {  // one socket and, if we dialed it, to whom
+    ZmqSocket socket;
+    std::optional<PeerId> peer;
+    std::string endpoint;
+  };
+  using Lines = std::map<std::optional<PeerId>, Line>;  // the ROUTER is at nullopt
+
+  Line* FindDialed(PeerId peer);
+  bool ReceiveFrom(Line& line, Envelope* envelope);
+  bool Accept(const Line& line, const ZmqSocket::Received& received, Envelope* envelope);
+  void Warn(const std::string& peer, const std::string& why);
+
+  ZmqContext& context_;
+  const PeerId self_;
+  const Options options_;
+  Lines lines_;
+  std::optional<PeerId> reading_;  // key of the line that Receive reads next
+  unsigned burst_ = 0;             // messages taken from it in a row
+  std::set<std::string> warned_;
+  Counters counters_;
+};
+
+}  // namespace pando

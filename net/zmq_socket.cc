@@ -1,0 +1,167 @@
+#include "net/zmq_socket.h"
+
+#include <zmq.h>
+
+#include <cerrno>
+#include <memory>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace pando {
+namespace {
+
+// A lost connection is tried again after 10 ms, then after twice as long, up to 100 ms: a restarted
+// peer is met again well within a lease.
+constexpr int kReconnectMs = 10;
+constexpr int kReconnectMaxMs = 100;
+constexpr int kHandshakeMs = 5000;     // a peer that connects and says nothing is dropped
+constexpr int kPingIntervalMs = 1000;  // finds connections that died without a word
+constexpr int kPingTimeoutMs = 10000;  // long: leases judge processes, this judges connections
+constexpr int kBacklog = 1024;         // a whole job dials at once
+constexpr int64_t kMessageBytesMax = kFrameBytesMax;  // a peer that announces more is dropped
+
+void SetInt(void* socket, int option, int value) {
+  PANDO_CHECK(zmq_setsockopt(socket, option, &value, sizeof(value)) == 0);
+}
+
+void SetOptions(void* socket, const ZmqSocket::Options& options) {
+  SetInt(socket, ZMQ_LINGER, options.linger_ms);
+  SetInt(socket, ZMQ_SNDHWM, options.queued_messages_max);
+  SetInt(socket, ZMQ_RCVHWM, 0);
+  SetInt(socket, ZMQ_RECONNECT_IVL, kReconnectMs);
+  SetInt(socket, ZMQ_RECONNECT_IVL_MAX, kReconnectMaxMs);
+  SetInt(socket, ZMQ_HANDSHAKE_IVL, kHandshakeMs);
+  SetInt(socket, ZMQ_HEARTBEAT_IVL, kPingIntervalMs);
+  SetInt(socket, ZMQ_HEARTBEAT_TIMEOUT, kPingTimeoutMs);
+  SetInt(socket, ZMQ_BACKLOG, kBacklog);
+  SetInt(socket, ZMQ_IPV6, 0);
+  SetInt(socket, ZMQ_IMMEDIATE, 0);
+  PANDO_CHECK(zmq_setsockopt(socket, ZMQ_MAXMSGSIZE, &kMessageBytesMax, sizeof(kMessageBytesMax)) ==
+              0);
+  if (options.kind == ZmqSocket::Kind::kRouter) {
+    SetInt(socket, ZMQ_ROUTER_MANDATORY, 1);
+    SetInt(socket, ZMQ_ROUTER_HANDOVER, 1);
+  } else {
+    PANDO_CHECK(zmq_setsockopt(socket, ZMQ_ROUTING_ID, options.routing_id.data(),
+                               options.routing_id.size()) == 0);
+  }
+}
+
+Status BindError(const std::string& endpoint, int error) {
+  std::string what_to_do = "check the address";
+  if (error == EADDRINUSE) {
+    what_to_do = "another process uses it; stop that one, or choose another port (0: any free one)";
+  } else if (error == EADDRNOTAVAIL || error == ENODEV) {
+    what_to_do = "this machine has no such address; bind one of its own, or 0.0.0.0 for all";
+  } else if (error == EACCES) {
+    what_to_do = "not permitted; choose a port of 1024 or above, or a folder that you may write to";
+  }
+  return Unavailable(
+      fmt::format("cannot bind {}: {}: {}", endpoint, zmq_strerror(error), what_to_do));
+}
+
+// What keeps a frame's bytes alive while ZeroMQ has them.
+using KeepAlive = std::shared_ptr<const void>;
+
+// Runs on an I/O thread.
+void ReleaseKeepAlive(void*, void* hint) {
+  const std::unique_ptr<KeepAlive> owner(static_cast<KeepAlive*>(hint));
+}
+
+// A message part that refers to the frame's bytes.
+void Refer(zmq_msg_t* part, const Blob& frame) {
+  if (frame.size_bytes() == 0) {
+    PANDO_CHECK(zmq_msg_init(part) == 0);
+    return;
+  }
+  auto owner = std::make_unique<KeepAlive>(frame.keep_alive());
+  // ZeroMQ takes a mutable pointer but only reads.
+  void* bytes = const_cast<std::byte*>(frame.bytes().data());
+  PANDO_CHECK(zmq_msg_init_data(part, bytes, frame.size_bytes(), ReleaseKeepAlive, owner.get()) ==
+              0);
+  owner.release();  // now ReleaseKeepAlive's
+}
+
+// A received part. Stays where it is: short parts lie within zmq_msg_t itself.
+struct ReceivedPart {
+  ReceivedPart() { PANDO_CHECK(zmq_msg_init(&part) == 0); }
+  ~ReceivedPart() { zmq_msg_close(&part); }
+  ReceivedPart(const ReceivedPart&) = delete;
+  ReceivedPart& operator=(const ReceivedPart&) = delete;
+
+  std::span<const std::byte> bytes() {
+    return {static_cast<const std::byte*>(zmq_msg_data(&part)), zmq_msg_size(&part)};
+  }
+  zmq_msg_t part;
+};
+
+}  // namespace
+
+void ZmqSocket::Close::operator()(void* handle) const { PANDO_CHECK(zmq_close(handle) == 0); }
+
+Result<ZmqSocket> ZmqSocket::Create(ZmqContext& context, const Options& options) {
+  void* handle =
+      zmq_socket(context.handle(), options.kind == Kind::kRouter ? ZMQ_ROUTER : ZMQ_DEALER);
+  if (handle == nullptr) {
+    return Unavailable(
+        fmt::format("no further socket can be opened: {}; raise the limit of open "
+                    "files (ulimit -n) or use fewer lanes",
+                    zmq_strerror(errno)));
+  }
+  SetOptions(handle, options);
+  return ZmqSocket(handle, options.kind);
+}
+
+Result<std::string> ZmqSocket::Bind(const std::string& endpoint) {
+  if (zmq_bind(handle(), endpoint.c_str()) != 0) return BindError(endpoint, errno);
+  char resolved[256];
+  size_t size = sizeof(resolved);
+  PANDO_CHECK(zmq_getsockopt(handle(), ZMQ_LAST_ENDPOINT, resolved, &size) == 0);
+  return std::string(resolved);
+}
+
+Status ZmqSocket::Connect(const std::string& endpoint) {
+  if (zmq_connect(handle(), endpoint.c_str()) == 0) return Status();
+  return InvalidArgument(fmt::format("cannot dial {}: {}", endpoint, zmq_strerror(errno)));
+}
+
+ZmqSocket::Sent ZmqSocket::Send(const std::string& routing_id, const Frames& frames) {
+  if (kind_ == Kind::kRouter &&
+      zmq_send(handle(), routing_id.data(), routing_id.size(), ZMQ_SNDMORE | ZMQ_DONTWAIT) < 0) {
+    return Sent::kUnroutable;
+  }
+  for (size_t i = 0; i < frames.size(); ++i) {
+    zmq_msg_t part;
+    Refer(&part, frames[i]);
+    const int more = i + 1 < frames.size() ? ZMQ_SNDMORE : 0;
+    if (zmq_msg_send(&part, handle(), more | ZMQ_DONTWAIT) < 0) {
+      // Either the first part, or the connection went in between: ZeroMQ takes back what it had.
+      zmq_msg_close(&part);
+      return Sent::kQueueFull;
+    }
+  }
+  return Sent::kYes;
+}
+
+bool ZmqSocket::Receive(Received* received) {
+  received->routing_id.clear();
+  received->frames.clear();
+  bool expects_routing_id = kind_ == Kind::kRouter;
+  while (true) {
+    auto part = std::make_shared<ReceivedPart>();
+    // Only the first part can be missing: ZeroMQ delivers messages whole.
+    if (zmq_msg_recv(&part->part, handle(), ZMQ_DONTWAIT) < 0) return false;
+    const bool is_last = zmq_msg_more(&part->part) == 0;
+    const auto bytes = part->bytes();
+    if (expects_routing_id) {
+      received->routing_id.assign(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+      expects_routing_id = false;
+    } else if (received->frames.size() <= kFramesPerMessageMax) {
+      received->frames.emplace_back(bytes, std::move(part));
+    }
+    if (is_last) return true;
+  }
+}
+
+}  // namespace pando

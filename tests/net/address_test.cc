@@ -1,0 +1,69 @@
+#include "net/address.h"
+
+#include <doctest/doctest.h>
+
+namespace pando {
+namespace {
+
+TEST_CASE("endpoints are read and written back") {
+  for (const char* text : {"tcp://127.0.0.1:7070", "tcp://node-3.cluster:1", "tcp://*:0",
+                           "tcp://0.0.0.0:65535", "ipc:///tmp/pando/lane-0"}) {
+    const Result<Endpoint> endpoint = ParseEndpoint(text);
+    REQUIRE_MESSAGE(endpoint.ok(), text);
+    CHECK(endpoint->ToString() == text);
+  }
+  CHECK(ParseEndpoint("tcp://127.0.0.1:*")->port == 0);
+}
+
+TEST_CASE("what is not an endpoint is refused with what was expected") {
+  for (const std::string text :
+       {"", "7070", "localhost:7070", "http://localhost:7070", "tcp://", "tcp://host", "tcp://:1",
+        "tcp://host:", "tcp://host:65536", "tcp://host:-1", "tcp://host:1x", "tcp://ho st:1",
+        "tcp://[::1]:7070", "ipc://"}) {
+    const Result<Endpoint> endpoint = ParseEndpoint(text);
+    REQUIRE_MESSAGE(!endpoint.ok(), text);
+    CHECK(endpoint.status().message().find("'" + text + "'") == 0);
+    CHECK(endpoint.status().message().find("tcp://HOST:PORT") != std::string::npos);
+  }
+  const std::string long_path = "ipc:///" + std::string(200, 'x');
+  CHECK(ParseEndpoint(long_path).status().message().find("201 bytes") != std::string::npos);
+}
+
+TEST_CASE("a peer needs a host and a port") {
+  CHECK(ParsePeerEndpoint("tcp://10.0.0.1:7070").ok());
+  CHECK(ParsePeerEndpoint("ipc:///tmp/x").ok());
+  CHECK(!ParsePeerEndpoint("tcp://*:7070").ok());
+  CHECK(!ParsePeerEndpoint("tcp://0.0.0.0:7070").ok());
+  CHECK(!ParsePeerEndpoint("tcp://10.0.0.1:0").ok());
+}
+
+TEST_CASE("only this machine reaches ipc and loopback; the rest needs --insecure") {
+  for (const char* text : {"ipc:///tmp/x", "tcp://127.0.0.1:1", "tcp://127.1.2.3:1"}) {
+    CHECK(CheckExposure(*ParseEndpoint(text), false).ok());
+  }
+  for (const char* text : {"tcp://*:1", "tcp://0.0.0.0:1", "tcp://10.1.2.3:1"}) {
+    const Status status = CheckExposure(*ParseEndpoint(text), false);
+    REQUIRE(!status.ok());
+    CHECK(status.message().find("--insecure") != std::string::npos);
+    CHECK(CheckExposure(*ParseEndpoint(text), true).ok());
+  }
+}
+
+TEST_CASE("a host without an address is named") {
+  const Result<std::string> address = ResolveHost("no-such-host.invalid");
+  REQUIRE(!address.ok());
+  CHECK(address.status().message().find("no-such-host.invalid") != std::string::npos);
+  CHECK(*ResolveHost("127.0.0.1") == "127.0.0.1");
+}
+
+TEST_CASE("a local scheduler is reached from loopback, and a wildcard is advertised so") {
+  const Endpoint local = *ParseEndpoint("tcp://127.0.0.1:7070");
+  CHECK(*LocalAddressTowards(local) == "127.0.0.1");
+  CHECK(*LocalAddressTowards(*ParseEndpoint("ipc:///tmp/x")) == "127.0.0.1");
+  CHECK(*AdvertisedEndpoint("tcp://0.0.0.0:4000", local) == "tcp://127.0.0.1:4000");
+  CHECK(*AdvertisedEndpoint("tcp://10.0.0.2:4000", local) == "tcp://10.0.0.2:4000");
+  CHECK(*AdvertisedEndpoint("ipc:///tmp/x", local) == "ipc:///tmp/x");
+}
+
+}  // namespace
+}  // namespace pando

@@ -1,0 +1,242 @@
+#include "net/transport.h"
+
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <memory>
+
+#include "common/float_buffer.h"
+#include "tests/net/net_fixture.h"
+
+namespace pando {
+namespace {
+
+constexpr size_t kMebibyteFloats = (1 << 20) / sizeof(float);
+
+Envelope PushOf(const PeerId& sender, const PeerId& receiver, Blob payload) {
+  Push push;
+  push.items.push_back({ShardId(1), Step(2), TreeNode(1), std::move(payload)});
+  return {.sender = sender, .receiver = receiver, .message = std::move(push)};
+}
+
+const Blob& PayloadOf(const Envelope& envelope) {
+  return std::get<Push>(envelope.message).items.at(0).payload;
+}
+
+SharedBuffer Ramp(float first) {
+  auto buffer = std::make_shared<FloatBuffer>(kMebibyteFloats);
+  for (size_t i = 0; i < buffer->size(); ++i) buffer->data()[i] = first + static_cast<float>(i);
+  return buffer;
+}
+
+void CheckPayloadArrives(Transport& from, const PeerId& sender, Transport& to,
+                         const PeerId& receiver) {
+  SharedBuffer buffer = Ramp(0.5f);
+  const std::weak_ptr<FloatBuffer> source = buffer;
+  from.Send(PushOf(sender, receiver, ToBlob(std::move(buffer))));
+  Envelope received = MustReceive(to);
+  CHECK(received.sender == sender);
+  CHECK(received.receiver == receiver);
+  const auto floats = PayloadOf(received).floats();
+  REQUIRE(floats.size() == kMebibyteFloats);
+  CHECK(floats.front() == 0.5f);
+  CHECK(floats.back() == 0.5f + static_cast<float>(kMebibyteFloats - 1));
+  MustBecome(to, [&] { return source.expired(); });  // an I/O thread lets the buffer go
+
+  const std::weak_ptr<const void> frame = PayloadOf(received).keep_alive();
+  CHECK(!frame.expired());
+  received = Envelope{};
+  CHECK(frame.expired());
+}
+
+TEST_CASE("a payload of 1 MiB travels both ways over tcp and ipc and is let go at both ends") {
+  const ScratchFolder folder;
+  for (const std::string& endpoint : {std::string(kAnyTcpPort), folder.Ipc("lane")}) {
+    Pair pair(endpoint);
+    CheckPayloadArrives(pair.worker, pair.worker_peer, pair.lane, pair.lane_peer);
+    CheckPayloadArrives(pair.lane, pair.lane_peer, pair.worker, pair.worker_peer);
+  }
+}
+
+TEST_CASE("messages of one peer arrive in the order they were sent") {
+  Pair pair(kAnyTcpPort);
+  for (int i = 0; i < 1000; ++i) {
+    pair.worker.Send(TextFrom(pair.worker_peer, pair.lane_peer, std::to_string(i)));
+  }
+  for (int i = 0; i < 1000; ++i) CHECK(TextOf(MustReceive(pair.lane)) == std::to_string(i));
+}
+
+TEST_CASE("a port of 0 is filled in and a port in use is named") {
+  ZmqContext context;
+  Transport first(context, NewPeer(1), {});
+  const Result<std::string> bound = first.Bind(kAnyTcpPort);
+  REQUIRE(bound.ok());
+  CHECK(bound->starts_with("tcp://127.0.0.1:"));
+  CHECK(*bound != kAnyTcpPort);
+
+  Transport second(context, NewPeer(2), {});
+  const Result<std::string> refused = second.Bind(*bound);
+  REQUIRE(!refused.ok());
+  CHECK(refused.status().code() == StatusCode::kUnavailable);
+  CHECK(refused.status().message() ==
+        "cannot bind " + *bound +
+            ": Address already in use: another process uses it; stop that one, or choose another "
+            "port (0: any free one)");
+}
+
+// What a killed process leaves behind.
+void LeaveSocketFile(const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  path.copy(address.sun_path, sizeof(address.sun_path) - 1);
+  const int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+  REQUIRE(bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0);
+  close(fd);
+}
+
+TEST_CASE("an ipc path in use is refused, one left by the dead is taken over") {
+  const ScratchFolder folder;
+  const std::string endpoint = folder.Ipc("lane");
+  ZmqContext context;
+  {
+    Transport first(context, NewPeer(1), {});
+    REQUIRE(first.Bind(endpoint).ok());
+    Transport second(context, NewPeer(2), {});
+    const Result<std::string> refused = second.Bind(endpoint);
+    REQUIRE(!refused.ok());
+    CHECK(refused.status().message().find("another process uses it") != std::string::npos);
+  }
+  const std::string abandoned = folder.Ipc("abandoned");
+  LeaveSocketFile(abandoned.substr(std::strlen("ipc://")));
+  Transport third(context, NewPeer(3), {});
+  CHECK(third.Bind(abandoned).ok());
+}
+
+TEST_CASE("binding beyond this machine needs to be asked for") {
+  ZmqContext context;
+  Transport transport(context, NewPeer(1), {});
+  const Result<std::string> refused = transport.Bind("tcp://0.0.0.0:0");
+  REQUIRE(!refused.ok());
+  CHECK(refused.status().message().find("--insecure") != std::string::npos);
+  Transport exposed(context, NewPeer(1), {.insecure = true});
+  CHECK(exposed.Bind("tcp://*:0").ok());
+}
+
+TEST_CASE("a message to somebody who is not connected is counted and dropped") {
+  Pair pair(kAnyTcpPort);
+  pair.CheckTraffic("hello");
+  pair.lane.Send(TextFrom(pair.lane_peer, NewPeer(9), "nobody there"));
+  pair.worker.Send(TextFrom(pair.worker_peer, NewPeer(9), "nobody there"));
+  CHECK(pair.lane.counters().unroutable == 1);
+  CHECK(pair.worker.counters().unroutable == 1);
+  pair.CheckTraffic("still here");
+}
+
+TEST_CASE("a peer may be dialed before it is there") {
+  const ScratchFolder folder;
+  ZmqContext context;
+  const PeerId lane_peer = NewPeer(1);
+  const PeerId worker_peer = NewPeer(2);
+  Transport worker(context, worker_peer, {});
+  REQUIRE(worker.Dial(lane_peer, folder.Ipc("late")).ok());
+  worker.Send(TextFrom(worker_peer, lane_peer, "early"));
+  Transport lane(context, lane_peer, {});
+  REQUIRE(lane.Bind(folder.Ipc("late")).ok());
+  CHECK(TextOf(MustReceive(lane)) == "early");
+}
+
+TEST_CASE("dialing again is a no-op, at another endpoint it is another connection") {
+  Pair pair(kAnyTcpPort);
+  REQUIRE(pair.worker.Dial(pair.lane_peer, pair.bound).ok());
+  CHECK(pair.worker.dialed().size() == 1);
+  pair.CheckTraffic("once");
+
+  Transport moved(pair.context, pair.lane_peer, {});
+  const Result<std::string> bound = moved.Bind(kAnyTcpPort);
+  REQUIRE(bound.ok());
+  REQUIRE(pair.worker.Dial(pair.lane_peer, *bound).ok());
+  CHECK(pair.worker.dialed().size() == 1);
+  pair.worker.Send(TextFrom(pair.worker_peer, pair.lane_peer, "moved"));
+  CHECK(TextOf(MustReceive(moved)) == "moved");
+
+  pair.worker.HangUp(pair.lane_peer);
+  CHECK(pair.worker.dialed().empty());
+}
+
+TEST_CASE("the newest connection of an incarnation gets its answers") {
+  Pair pair(kAnyTcpPort);
+  pair.CheckTraffic("first");
+  Transport again(pair.context, pair.worker_peer, {});
+  pair.worker.HangUp(pair.lane_peer);
+  REQUIRE(again.Dial(pair.lane_peer, pair.bound).ok());
+  again.Send(TextFrom(pair.worker_peer, pair.lane_peer, "second"));
+  CHECK(TextOf(MustReceive(pair.lane)) == "second");
+  pair.lane.Send(TextFrom(pair.lane_peer, pair.worker_peer, "to the newest"));
+  CHECK(TextOf(MustReceive(again)) == "to the newest");
+}
+
+TEST_CASE("two lives, two lanes and two channels of a node are told apart") {
+  ZmqContext context;
+  const PeerId scheduler_peer{kSchedulerNode, NewIncarnation(), 0};
+  const PeerId whoever{kSchedulerNode, Incarnation(), 0};
+  Transport scheduler(context, scheduler_peer, {});
+  const Result<std::string> bound = scheduler.Bind(kAnyTcpPort);
+  REQUIRE(bound.ok());
+  const PeerId first_life = NewPeer(7);
+  const PeerId second_life = NewPeer(7);
+  const PeerId other_lane{NodeId(7), second_life.incarnation, 1};
+  std::vector<std::unique_ptr<Transport>> parties;
+  for (const PeerId& peer : {first_life, second_life, other_lane}) {
+    parties.push_back(std::make_unique<Transport>(context, peer, Transport::Options{}));
+    REQUIRE(parties.back()->Dial(whoever, *bound).ok());
+    parties.back()->Send(TextFrom(peer, scheduler_peer, "register"));
+    CHECK(MustReceive(scheduler).sender == peer);
+  }
+  Transport heartbeats(context, second_life, {.channel = Channel::kHeartbeat});
+  REQUIRE(heartbeats.Dial(whoever, *bound).ok());
+  heartbeats.Send({.sender = second_life, .receiver = whoever, .message = Heartbeat{}});
+  CHECK(std::holds_alternative<Heartbeat>(MustReceive(scheduler).message));
+
+  scheduler.Send({.sender = scheduler_peer, .receiver = second_life, .message = HeartbeatAck{}});
+  scheduler.Send(TextFrom(scheduler_peer, first_life, "0"));
+  scheduler.Send(TextFrom(scheduler_peer, second_life, "1"));
+  scheduler.Send(TextFrom(scheduler_peer, other_lane, "2"));
+  for (size_t i = 0; i < parties.size(); ++i) {
+    CHECK(TextOf(MustReceive(*parties[i])) == std::to_string(i));
+  }
+  CHECK(std::holds_alternative<HeartbeatAck>(MustReceive(heartbeats).message));
+}
+
+TEST_CASE("a sender that is not who it claims to be is not heard") {
+  std::vector<std::string> warnings;
+  Pair pair(kAnyTcpPort,
+            {.on_warning = [&](const std::string& text) { warnings.push_back(text); }});
+  for (int i = 0; i < 3; ++i) {
+    pair.worker.Send(TextFrom(NewPeer(5), pair.lane_peer, "impostor"));
+  }
+  pair.CheckTraffic("honest");
+  CHECK(pair.lane.counters().misattributed == 3);
+  CHECK(warnings.size() == 1);  // once per peer
+
+  // Who was dialed as one incarnation may not answer as another.
+  pair.lane.Send(TextFrom(NewPeer(5), pair.worker_peer, "impostor"));
+  pair.CheckTraffic("honest again");
+  CHECK(pair.worker.counters().misattributed == 1);
+}
+
+TEST_CASE("a full queue drops messages instead of growing") {
+  const ScratchFolder folder;
+  ZmqContext context;
+  const PeerId lane_peer = NewPeer(1);
+  const PeerId worker_peer = NewPeer(2);
+  Transport worker(context, worker_peer, {.linger_ms = 0, .queued_messages_max = 4});
+  REQUIRE(worker.Dial(lane_peer, folder.Ipc("nobody")).ok());
+  for (int i = 0; i < 100; ++i) worker.Send(TextFrom(worker_peer, lane_peer, "lost"));
+  CHECK(worker.counters().sent < 100);
+  CHECK(worker.counters().sent + worker.counters().queue_full == 100);
+}
+
+}  // namespace
+}  // namespace pando
