@@ -35,34 +35,23 @@ value_of() {
   done
 }
 
-# The folder that holds MNIST, or nothing.
-find_mnist() {
-  local folder
-  for folder in "$root/data/mnist" "$root/../shared/data/mnist"; do
-    compgen -G "$folder/train-images-idx3-ubyte*" >/dev/null || continue
-    (cd "$folder" && pwd)
-    return
+# absolute FLAG: makes the path that the user gave independent of the folder we go to.
+absolute() {
+  local i
+  for i in "${!flags[@]}"; do
+    case ${flags[i]} in
+      "$1") [ -z "${flags[i + 1]:-}" ] || flags[i + 1]=$(realpath -m -- "${flags[i + 1]}") ;;
+      "$1="*) flags[i]="$1=$(realpath -m -- "${flags[i]#*=}")" ;;
+    esac
   done
-}
-
-choose_dataset() {
-  local mnist
-  given --dataset && return
-  mnist=$(find_mnist)
-  if given --data; then
-    by_default --dataset mnist
-  elif [ -n "$mnist" ]; then
-    by_default --dataset mnist
-    by_default --data "$mnist"
-  else
-    by_default --dataset synthetic-digits
-  fi
 }
 
 configure build --buildtype=release
 compile build cli/pando
 
-choose_dataset
+absolute --data
+absolute --run-dir
+cd "$root"  # pando looks for data/mnist and ../shared/data/mnist from here
 by_default --model mnist-cnn
 given --steps || by_default --epochs 3
 by_default --global-batch 128
@@ -72,10 +61,10 @@ by_default --lr 0.01
 by_default --schedule one-cycle
 by_default --workers 2
 by_default --servers 2
-by_default --run-dir "$root/runs/demo-$(date +%Y%m%d-%H%M%S)-$$"
+by_default --run-dir "runs/demo-$(date +%Y%m%d-%H%M%S)-$$"
 
 say "pando train ${flags[*]}"
-"$root/build/cli/pando" train "${flags[@]}"
+build/cli/pando train "${flags[@]}"
 
 summary=$(value_of --run-dir)/summary.json
 [ -e "$summary" ] || exit 0  # --dry-run
