@@ -15,13 +15,17 @@ int Serve(const ServerArgs& args, bool is_verbose) {
   if (Status s = CheckEndpoint("--join", args.join); !s.ok()) return Report(s);
   if (Status s = CheckBind(args.bind, args.insecure); !s.ok()) return Report(s);
   SetUpLog({.process = "server", .is_verbose = is_verbose, .file = ""});
-  return RunServer(args);
+  ServerArgs verbose = args;
+  verbose.is_verbose = is_verbose;
+  return RunServer(verbose);
 }
 
 int Work(const WorkerArgs& args, bool is_verbose) {
   if (Status s = CheckEndpoint("--join", args.join); !s.ok()) return Report(s);
   SetUpLog({.process = "worker", .is_verbose = is_verbose, .file = ""});
-  return RunWorker(args);
+  WorkerArgs verbose = args;
+  verbose.is_verbose = is_verbose;
+  return RunWorker(verbose);
 }
 
 int AskStatus(const StatusArgs& args) {
@@ -48,7 +52,7 @@ Command AddServerCommand(CLI::App& app) {
       .add_option("--bind", args->bind,
                   fmt::format("where its lanes listen; port 0: any free one each [{}]", args->bind))
       ->type_name("ENDPOINT");
-  command.add_option("--lanes", args->lanes, "serving threads; 0: as the job says [0]")
+  command.add_option("--lanes", args->lanes, "serving threads; 0: by cores [0]")
       ->type_name("N")
       ->check(CLI::Range(0, 256));
   command.add_flag("--insecure", args->insecure, "allow --bind beyond this machine, without keys");

@@ -27,9 +27,10 @@ int RunScheduler(const SchedulerArgs& args);
 struct ServerArgs {
   std::string join;    // the scheduler's endpoint
   std::string bind;    // "tcp://HOST:0", or "ipc://PREFIX": lane i binds PREFIX-i
-  uint32_t lanes = 0;  // 0: as the job says
+  uint32_t lanes = 0;  // 0: by cores
   bool insecure = false;
   uint32_t start_timeout_ms = 60000;  // gives up (kExitUnreached) when nobody answers the join
+  bool is_verbose = false;
 };
 int RunServer(const ServerArgs& args);
 
@@ -39,6 +40,7 @@ struct WorkerArgs {
   std::string device = "auto";  // auto or cpu
   std::string data_path;        // where this machine has the data; empty: as the job says
   uint32_t start_timeout_ms = 60000;
+  bool is_verbose = false;
 };
 int RunWorker(const WorkerArgs& args);
 

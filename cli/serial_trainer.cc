@@ -66,7 +66,7 @@ class SerialTrainer {
 
   std::mutex mutex_;  // guards what computing threads tell this one:
   std::condition_variable changed_;
-  uint32_t updated_shard_count_ = 0;         // of the version in the making
+  uint32_t updated_shard_count_ = 0;        // of the version in the making
   std::deque<StepMetrics> finished_steps_;  // not yet seen by Run
   std::optional<EvaluationResult> evaluation_;
   Status failure_;
@@ -110,7 +110,8 @@ void SerialTrainer::MakeVersionZero() {
   SharedBuffer values = store.Writable(Version(0));
   for (uint32_t s = 0; s < plan_.shards.shard_count(); ++s) {
     const ShardRange& range = plan_.shards.range(ShardId(s));
-    InitRange(plan_.layout, plan_.job.seed, range, values->span().subspan(range.first, range.size()));
+    InitRange(plan_.layout, plan_.job.seed, range,
+              values->span().subspan(range.first, range.size()));
     store.Arrived(ShardId(s), Version(0));
   }
 }
@@ -176,16 +177,15 @@ void SerialTrainer::OnEventOf(const GradientReady& root) {
   auto values = *store.Open(VersionReadBy(root.step));
   SharedBuffer next = store.Writable(next_version);
   FloatBuffer& state = states_[root.shard.value()];
-  optimizer_.Apply(
-      {.range = range,
-       .parameters = values->span().subspan(range.first, range.size()),
-       .gradient = root.payload.floats(),
-       .gradient_scale = 1.0f / static_cast<float>(plan_.steps.SampleCount(root.step)),
-       .scalars = schedule_.At(root.step),
-       .is_first_step = root.step == Step(0),
-       .state = std::as_const(state).span(),
-       .parameters_out = next->span().subspan(range.first, range.size()),
-       .state_out = state.span()});
+  optimizer_.Apply({.range = range,
+                    .parameters = values->span().subspan(range.first, range.size()),
+                    .gradient = root.payload.floats(),
+                    .gradient_scale = 1.0f / static_cast<float>(plan_.steps.SampleCount(root.step)),
+                    .scalars = schedule_.At(root.step),
+                    .is_first_step = root.step == Step(0),
+                    .state = std::as_const(state).span(),
+                    .parameters_out = next->span().subspan(range.first, range.size()),
+                    .state_out = state.span()});
   CountUpdate(root.step, *next);
   store.Arrived(root.shard, next_version);  // after the count, or the next step's could overtake it
 }

@@ -28,17 +28,18 @@ struct SerialStep {
 struct SerialCallbacks {
   std::function<void(const SerialStep&)> on_step;
   std::function<void(const EvaluationResult&)> on_evaluation;
-  std::function<bool()> interrupted;  // asked after every step; true ends the run after the steps in hand
+  std::function<bool()>
+      interrupted;  // asked after every step; true ends the run after the steps in hand
 };
 
 struct SerialResult {
   std::shared_ptr<const FloatBuffer> parameters;  // the flat vector of `version`
   Version version;
   bool was_interrupted = false;
-  SerialStep last_step;            // of version > 0
+  SerialStep last_step;  // of version > 0
   std::optional<EvaluationResult> last_evaluation;
-  double waiting_seconds = 0;      // of all computing threads, for parameters
-  size_t gradient_buffers = 0;     // flat vectors that gradients needed at once
+  double waiting_seconds = 0;   // of all computing threads, for parameters
+  size_t gradient_buffers = 0;  // flat vectors that gradients needed at once
 };
 
 // Trains with job.threads computing threads. `model` was made from this job and data set.

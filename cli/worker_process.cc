@@ -1,14 +1,152 @@
+// `pando worker`: computing threads behind a mailbox, one protocol thread in the loop, heartbeats.
+#include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
+#include <utility>
+
 #include "cli/exit_codes.h"
+#include "cli/log.h"
+#include "cli/node_join.h"
 #include "cli/processes.h"
+#include "cli/version.h"
+#include "common/float_env.h"
+#include "common/mailbox.h"
+#include "net/incarnation.h"
+#include "worker/probe.h"
+#include "worker/session.h"
+#include "worker/trainer.h"
 
 namespace pando {
+namespace {
 
-// TODO(worker process): joins the worker's core to the world.
-int RunWorker(const WorkerArgs&) {
-  spdlog::error("this build has no worker process yet");
-  return kExitFailed;
+class WorkerProcess {
+ public:
+  explicit WorkerProcess(const WorkerArgs& args) : args_(args) {}
+  Status Run();
+
+ private:
+  struct ComputeNews {
+    ComputeTicket ticket;
+    ComputeEvent event;
+  };
+  Status Work(Membership& membership);
+  Status Train(const Membership& membership, const DataSet& data, const Model& model,
+               HeartbeatSender& heartbeat);
+  Status CheckData(const Membership& membership, const DataSet& data) const;
+
+  const WorkerArgs& args_;
+  const Incarnation incarnation_ = NewIncarnation();
+  ShutdownSignal shutdown_;
+  ZmqContext context_;
+  Transport transport_{context_,
+                       {kUnknownNode, incarnation_, 0},
+                       {.on_warning = [](const std::string& text) { spdlog::warn("{}", text); }}};
+};
+
+Status WorkerProcess::Run() {
+  SetFloatEnvironment();
+  if (Status s = transport_.Dial({kSchedulerNode, {}, 0}, args_.join); !s.ok()) return s;
+  Result<Membership> membership =
+      JoinRun(transport_, incarnation_, DescribeProcess(Role::kWorker), args_.join,
+              args_.start_timeout_ms, shutdown_);
+  if (!membership.ok()) return membership.status();
+  SetUpLog({.process = fmt::format("worker {}", membership->rank), .is_verbose = args_.is_verbose});
+  return Work(*membership);
+}
+
+// What goes wrong here is told to the scheduler, so that the whole run ends with this cause.
+Status WorkerProcess::Work(Membership& membership) {
+  HeartbeatSender heartbeat(
+      context_,
+      {.self = membership.self,
+       .scheduler = membership.scheduler,
+       .scheduler_endpoint = args_.join,
+       .interval = std::chrono::milliseconds(membership.job.heartbeat_ms)},
+      {.job = membership.job_id});
+  if (Status s = heartbeat.Start(); !s.ok()) return s;
+  if (!args_.data_path.empty()) membership.job.data_path = args_.data_path;
+  if (args_.threads != 0) membership.job.threads = args_.threads;
+  Status status;
+  Result<std::unique_ptr<DataSet>> data = OpenDataSet(membership.job);
+  Result<Model> model = ModelOf(membership);
+  if (!data.ok()) {
+    status = data.status();
+  } else if (!model.ok()) {
+    status = model.status();
+  } else {
+    status = CheckData(membership, **data);
+  }
+  if (status.ok()) return Train(membership, **data, *model, heartbeat);
+  transport_.Send({.job = membership.job_id,
+                   .sender = membership.self,
+                   .receiver = membership.scheduler,
+                   .message = Failure{status.message()}});
+  return status;
+}
+
+Status WorkerProcess::CheckData(const Membership& membership, const DataSet& data) const {
+  const uint64_t here = data.sample_count(Split::kTrain);
+  if (here == membership.data.train_samples && data.shape() == membership.data.shape) return Status();
+  return InvalidArgument(fmt::format(
+      "{} at {} has {} training samples here and {} at the scheduler; give every machine the same files",
+      membership.job.dataset, membership.job.data_path, here, membership.data.train_samples));
+}
+
+Status WorkerProcess::Train(const Membership& membership, const DataSet& data, const Model& model,
+                            HeartbeatSender& heartbeat) {
+  const JobPlan plan(membership.job, membership.data, model.layout());
+  Result<uint64_t> probe = ProbeHash(plan, model, data);
+  if (!probe.ok()) return probe.status();
+  Mailbox<ComputeNews> news;
+  Trainer trainer({plan, model, data}, membership.job.threads,
+                  [&](ComputeTicket ticket, ComputeEvent event) {
+                    std::ignore = news.Push({ticket, std::move(event)});
+                  });
+  TransportOutbox outbox(transport_);
+  Session session({.self = membership.self,
+                   .scheduler = membership.scheduler,
+                   .job = membership.job_id,
+                   .ready = {.kind = fmt::format("cpu, {}, pando {}", InstructionSet(), PandoVersion()),
+                             .probe_hash = *probe,
+                             .data_fingerprint = data.fingerprint()}},
+                  plan, trainer, outbox);
+  NodeWatch watch(shutdown_, heartbeat, membership, transport_);
+  const auto take_news = [&](Micros now) {
+    for (ComputeNews& item : news.Drain()) {
+      if (trainer.IsCurrent(item.ticket, item.event)) session.OnComputeEvent(now, std::move(item.event));
+    }
+  };
+  const auto tell = [&](Micros now) {
+    const Heartbeat activity = session.CurrentActivity(now);
+    const Micros waited = std::chrono::milliseconds(activity.waiting_ms);
+    heartbeat.Update({.job = membership.job_id,
+                      .activity = activity.activity,
+                      .step = activity.step,
+                      .waiting_for = activity.waiting_for,
+                      .waiting_since = now - waited});
+  };
+  const auto dial = [&](const View& view) {
+    if (Status s = DialView(transport_, Role::kWorker, view); !s.ok()) spdlog::error("{}", s.message());
+  };
+  RunLoop(session, transport_,
+          {.local = {watch.Source(), {news.fd(), take_news}, {-1, tell}},
+           .on_view = dial,
+           .is_finished = [&] { return session.finished() || !watch.verdict().ok(); }});
+  news.Close();
+  const auto [early, all] = session.pushed_bytes();
+  spdlog::info("pushed {} bytes, {} of them while backward was going on", all, early);
+  if (!watch.verdict().ok()) return watch.verdict();
+  spdlog::info("the run has ended: {}", session.stop().text);
+  return Status();
+}
+
+}  // namespace
+
+int RunWorker(const WorkerArgs& args) {
+  const Status status = WorkerProcess(args).Run();
+  if (status.ok()) return kExitCompleted;
+  spdlog::error("{}", status.message());
+  return ExitCodeOf(status);
 }
 
 }  // namespace pando

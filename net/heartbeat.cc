@@ -30,6 +30,7 @@ Status HeartbeatSender::Start() {
   PANDO_CHECK(!thread_.joinable());
   const PeerId whoever{kSchedulerNode, Incarnation(), 0};
   if (Status s = transport_.Dial(whoever, options_.scheduler_endpoint); !s.ok()) return s;
+  answered_at_ = SteadyNow();
   thread_ = std::thread([this] { Run(); });
   return Status();
 }
@@ -44,8 +45,7 @@ void HeartbeatSender::Run() {
   Micros next{0};
   while (!stop_.is_requested()) {
     Envelope ack;
-    while (transport_.Receive(&ack)) {
-    }
+    while (transport_.Receive(&ack)) answered_at_ = SteadyNow();
     const Micros now = SteadyNow();
     if (now >= next) {
       transport_.Send(Compose(now));

@@ -2,6 +2,7 @@
 // socket of its own: a core that computes or a loop that is busy must not look dead.
 #pragma once
 
+#include <atomic>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -38,6 +39,8 @@ class HeartbeatSender {
   // The first heartbeat goes at once.  REQUIRES: not started yet.
   Status Start();
   void Update(const HeartbeatState& state);  // any thread
+  // When the scheduler last acknowledged a heartbeat; before the first time, when we started.
+  Micros answered_at() const { return answered_at_.load(); }  // any thread
 
  private:
   void Run();
@@ -48,6 +51,7 @@ class HeartbeatSender {
   StopFlag stop_;
   std::mutex mutex_;  // guards state_
   HeartbeatState state_;
+  std::atomic<Micros> answered_at_{Micros(0)};
   std::thread thread_;
 };
 

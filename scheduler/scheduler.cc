@@ -164,7 +164,7 @@ void Scheduler::OnMessageOf(Micros now, const PeerId& from, const Ready& ready) 
         NameOf(member) + " on " + member.registration.host + " reads other data than the scheduler (" +
         plan_.job.dataset + ": fingerprints differ); give every machine the same files";
     Send(from, Refused{reason});
-    return BeginStop(now, StopReason::kFailed, reason);  // P38
+    return End(now, StopReason::kFailed, reason);  // P38
   }
   member.is_ready = true;
   member.ready = ready;
@@ -182,11 +182,28 @@ void Scheduler::StartWhenComplete(Micros now) {
   if (phase_ != Phase::kGathering) return;
   if (CountOf(Role::kServer, true) < plan_.job.servers) return;
   if (CountOf(Role::kWorker, true) < plan_.job.workers) return;
+  CompareKinds(now);
   phase_ = Phase::kTraining;
   training_since_ = now;
   MakeView(now);
   observer_.OnEvent(now, {"training", "", "everybody is here; " +
                                               std::to_string(plan_.steps.step_count()) + " steps"});
+}
+
+// P40: kinds are compared by what they compute, not by what they say.
+void Scheduler::CompareKinds(Micros now) {
+  const std::vector<Member*> workers = Living(Role::kWorker);
+  for (const Member* worker : workers) {
+    const Ready& first = workers.front()->ready;
+    if (worker->ready.probe_hash == first.probe_hash) continue;
+    observer_.OnEvent(
+        now, {"mixed-kinds", NameOf(*worker),
+              NameOf(*worker) + " (" + worker->ready.kind + ") computes other bits than " +
+                  NameOf(*workers.front()) + " (" + first.kind +
+                  "): every gradient still counts exactly once, but the weights will depend on who "
+                  "computes what",
+              /*is_notable=*/true});
+  }
 }
 
 // The next view: shards stay where they are, micro-batches go to the living workers.
@@ -238,12 +255,12 @@ void Scheduler::OnDeath(Micros now, Member& member) {
                            member.registration.host + ") has not been heard of for " +
                            Seconds(now - member.heard_at) + ", last at step " +
                            std::to_string(member.heartbeat.step.value());
-  observer_.OnEvent(now, {"dead", NameOf(member), text});
+  observer_.OnEvent(now, {"dead", NameOf(member), text, /*is_notable=*/true});
   if (phase_ != Phase::kTraining && phase_ != Phase::kCollecting) return;
   const bool can_reassign = options_.on_worker_death == OnWorkerDeath::kReassign &&
                             member.registration.role == Role::kWorker &&
                             !Living(Role::kWorker).empty();
-  if (!can_reassign) return BeginStop(now, StopReason::kFailed, text);
+  if (!can_reassign) return End(now, StopReason::kFailed, text);
   MakeView(now);
   if (!evaluation_) return;
   for (Slice& slice : evaluation_->slices) {

@@ -7,7 +7,7 @@
 //   kTraining   | all are ready: view 1                 | scalars, progress, evaluations, leases
 //   kCollecting | version n committed and evaluated     | pulls the final weights
 //   kStopping   | weights are here, or a failure, or    | says Stop until everybody said Bye, or for
-//               | Interrupt()                           | stop_grace
+//               | End()                                 | stop_grace
 //   kFinished   | all have left                         | -
 //
 // Threads: none. What happens is told to the RunObserver, in order.
@@ -42,6 +42,7 @@ struct RunEvent {
   std::string name;  // "registered", "view", "training", "dead", "failed", ...
   std::string node;  // "worker 1", or empty
   std::string text;  // for people
+  bool is_notable = false;  // worth a line on the terminal
 };
 
 // What the scheduler tells whoever keeps the run folder. Calls come from the core, in order.
@@ -75,8 +76,8 @@ class Scheduler : public ProtocolCore {
   void OnMessage(Micros now, const Envelope& envelope) override;
   void Tick(Micros now) override;
   Micros NextDeadline() const override;
-  // Ends the run early (Ctrl-C).
-  void Interrupt(Micros now, std::string text);
+  // Ends the run early: Ctrl-C, or nobody came. No effect on a run that is ending.
+  void End(Micros now, StopReason reason, std::string text);
 
   Phase phase() const { return phase_; }
   bool finished() const { return phase_ == Phase::kFinished; }
@@ -140,6 +141,7 @@ class Scheduler : public ProtocolCore {
   uint32_t WantedOf(Role role) const;
   uint32_t FreeRank(Role role) const;
   void StartWhenComplete(Micros now);
+  void CompareKinds(Micros now);
   void MakeView(Micros now);
   void JudgeLeases(Micros now);
   void OnDeath(Micros now, Member& member);
@@ -150,7 +152,6 @@ class Scheduler : public ProtocolCore {
   // End.
   void StartCollecting(Micros now);
   void Collect(Micros now);
-  void BeginStop(Micros now, StopReason reason, std::string text);
   void SendStop();
   void LeaveWhenAllHave(Micros now);
   // Sending.

@@ -148,7 +148,7 @@ void Scheduler::OnMessageOf(Micros now, const PeerId&, const Params& params) {
   if (missing == static_cast<long>(collected_.size())) {
     observer_.OnFinalWeights(now, *final_weights_);
     final_weights_.reset();
-    BeginStop(now, StopReason::kCompleted, "completed");
+    End(now, StopReason::kCompleted, "completed");
   } else if (missing >= collect_end_) {
     Collect(now);  // what was asked for is here
   }
@@ -158,14 +158,10 @@ void Scheduler::OnMessageOf(Micros now, const PeerId& from, const Failure& failu
   Member& member = *FindMember(from.incarnation);
   const std::string text = NameOf(member) + " on " + member.registration.host + ": " + failure.text;
   if (phase_ < Phase::kStopping) observer_.OnEvent(now, {"failed", NameOf(member), failure.text});
-  BeginStop(now, StopReason::kFailed, text);
+  End(now, StopReason::kFailed, text);
 }
 
-void Scheduler::Interrupt(Micros now, std::string text) {
-  BeginStop(now, StopReason::kInterrupted, std::move(text));
-}
-
-void Scheduler::BeginStop(Micros now, StopReason reason, std::string text) {
+void Scheduler::End(Micros now, StopReason reason, std::string text) {
   if (phase_ >= Phase::kStopping) return;
   if (training_time_ == Micros(0)) training_time_ = TrainingTime(now);
   phase_ = Phase::kStopping;

@@ -150,7 +150,7 @@ TEST_CASE("messages of strangers, other jobs and other lives change nothing") {
 TEST_CASE("an interrupted run waits for everybody to leave, but not for ever") {
   Fixture f;
   f.StartAll();
-  f.scheduler.Interrupt(f.now, "interrupted");
+  f.scheduler.End(f.now, StopReason::kInterrupted, "interrupted");
   f.From(Incarnation(10), Bye{});
   f.From(Incarnation(20), Bye{});
   CHECK_FALSE(f.scheduler.finished());

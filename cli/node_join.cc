@@ -1,0 +1,98 @@
+#include "cli/node_join.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+
+#include "cli/job_file.h"
+#include "net/clock.h"
+
+namespace pando {
+namespace {
+
+constexpr Micros kWaitingNoteInterval = std::chrono::seconds(3);
+// Silence of the scheduler after which a node leaves: without one a run of today cannot end well.
+constexpr Micros kSchedulerSilenceMin = std::chrono::seconds(5);
+
+Status StoppedBy(int signal) {
+  return Interrupted(fmt::format("stopped by {}", signal == SIGINT ? "Ctrl-C" : "a signal"));
+}
+
+Result<Membership> MembershipOf(const JoinCore& join) {
+  const Welcome& welcome = *join.welcome();
+  Result<Job> job = ParseJobText(welcome.job_toml, "the scheduler's job");
+  if (!job.ok()) return job.status();
+  return Membership{.self = join.self(0),
+                    .scheduler = join.scheduler(),
+                    .job_id = join.job(),
+                    .rank = welcome.rank,
+                    .job = *std::move(job),
+                    .data = welcome.data};
+}
+
+}  // namespace
+
+Register DescribeProcess(Role role) {
+  std::array<char, 256> host{};
+  gethostname(host.data(), host.size() - 1);
+  return {.role = role, .host = host.data(), .process_id = static_cast<uint32_t>(getpid())};
+}
+
+Result<Membership> JoinRun(Transport& transport, Incarnation self, const Register& registration,
+                           const std::string& scheduler_endpoint, uint32_t timeout_ms,
+                           ShutdownSignal& shutdown) {
+  TransportOutbox outbox(transport);
+  JoinCore join(self, registration, outbox);
+  const Micros start = SteadyNow();
+  const Micros deadline = start + std::chrono::milliseconds(timeout_ms);
+  Micros note_at = start + kWaitingNoteInterval;
+  const auto watch = [&](Micros now) {
+    shutdown.Take();
+    if (now < note_at) return;
+    spdlog::info("waiting for the scheduler at {} since {} s", scheduler_endpoint,
+                 (now - start) / std::chrono::seconds(1));
+    note_at += kWaitingNoteInterval;
+  };
+  const auto is_over = [&] {
+    return join.has_answer() || shutdown.first_signal() != 0 || SteadyNow() >= deadline;
+  };
+  RunLoop(join, transport, {.local = {{shutdown.fd(), watch}}, .is_finished = is_over});
+  if (join.welcome()) return MembershipOf(join);
+  if (join.refused()) return InvalidArgument("the scheduler refused: " + join.refused()->reason);
+  if (shutdown.first_signal() != 0) return StoppedBy(shutdown.first_signal());
+  return Unavailable(fmt::format("no scheduler answered at {} within {} s; is it running there, and is "
+                                 "--join the endpoint that it printed?",
+                                 scheduler_endpoint, timeout_ms / 1000.0));
+}
+
+Result<Model> ModelOf(const Membership& membership) {
+  return Model::Create(membership.job, membership.data.shape, membership.data.class_count);
+}
+
+LocalEvents NodeWatch::Source() {
+  return {shutdown_.fd(), [this](Micros now) { Look(now); }};
+}
+
+void NodeWatch::Look(Micros now) {
+  if (!verdict_.ok()) return;
+  shutdown_.Take();
+  const Micros silence_max =
+      std::max(kSchedulerSilenceMin, 5 * Micros(std::chrono::milliseconds(membership_.job.lease_ms)));
+  if (shutdown_.first_signal() != 0) {
+    verdict_ = StoppedBy(shutdown_.first_signal());
+    transport_.Send({.job = membership_.job_id,
+                     .sender = membership_.self,
+                     .receiver = membership_.scheduler,
+                     .message = Failure{verdict_.message()}});
+  } else if (now - heartbeat_.answered_at() > silence_max) {
+    verdict_ = Unavailable(fmt::format("the scheduler has not answered for {} s: it was killed, or "
+                                       "cannot be reached any more; look at its log",
+                                       silence_max / std::chrono::seconds(1)));
+  }
+}
+
+}  // namespace pando
