@@ -1,6 +1,6 @@
-// ComputePort: the computing side of a worker as the session sees it, and the events that come back.
-// worker/trainer implements it with threads; the simulator with a virtual computer.
-// Nothing here knows of kernels or models: the session is a pure core (P12, P17 are its business).
+// ComputePort: the computing side of a worker as the session sees it, and the events that come
+// back. worker/trainer implements it with threads; the simulator with a virtual computer. Nothing
+// here knows of kernels or models: the session is a pure core (P12, P17 are its business).
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@ namespace pando {
 // ---- computing side -> session ----------------------------------------------------------------
 
 // The sum over `node`'s samples of one shard is done, usually while backward still runs. Nodes are
-// those of MicroBatchTree::Cover over the micro-batches of one Compute call; each (node, shard) comes
-// once per call, in any order.
+// those of MicroBatchTree::Cover over the micro-batches of one Compute call; each (node, shard)
+// comes once per call, in any order.
 struct GradientReady {
   Step step;
   TreeNode node;
@@ -29,7 +29,8 @@ struct GradientReady {
 struct StepComputed {
   Step step;
 };
-// The worker cannot go on: a loss that is not a number, data that cannot be read. For a Failure message.
+// The worker cannot go on: a loss that is not a number, data that cannot be read. For a Failure
+// message.
 struct ComputeFailed {
   Status status;
 };

@@ -10,7 +10,8 @@
 namespace pando {
 
 // Evaluation goes in chunks of this many test samples whatever the micro-batch, the thread count or
-// the number of workers, so that none of them changes a bit of the loss. Slices are cut at multiples.
+// the number of workers, so that none of them changes a bit of the loss. Slices are cut at
+// multiples.
 inline constexpr uint64_t kEvaluationChunkSamples = 64;
 
 struct TestSamples {  // [first, last), at most kEvaluationChunkSamples, at least one

@@ -1,8 +1,8 @@
-// ParameterStore holds the newest versions of the parameters, shard by shard as they arrive, and lets
-// computing threads wait for the shards that their next layer needs.
-// Written by the protocol thread (or the serial trainer), read by computing threads.
-// Threads: any; one writer per (shard, version). Owns: one flat vector per version. A reader's hold
-// keeps its version whole, so that a late step never sees torn parameters.
+// ParameterStore holds the newest versions of the parameters, shard by shard as they arrive, and
+// lets computing threads wait for the shards that their next layer needs. Written by the protocol
+// thread (or the serial trainer), read by computing threads. Threads: any; one writer per (shard,
+// version). Owns: one flat vector per version. A reader's hold keeps its version whole, so that a
+// late step never sees torn parameters.
 #pragma once
 
 #include <condition_variable>

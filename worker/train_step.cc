@@ -63,7 +63,8 @@ namespace {
 // The shards in [floats first, last) that begin at or after `first`, of those not ready before.
 ShardPlan::Run ShardsFrom(const ShardPlan& shards, size_t first, uint32_t ready_before) {
   auto begins_before = [](const ShardRange& range, size_t x) { return range.first < x; };
-  auto begin = std::lower_bound(shards.ranges().begin(), shards.ranges().end(), first, begins_before);
+  auto begin =
+      std::lower_bound(shards.ranges().begin(), shards.ranges().end(), first, begins_before);
   return {static_cast<uint32_t>(begin - shards.ranges().begin()), ready_before};
 }
 

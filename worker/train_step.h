@@ -1,6 +1,6 @@
-// TrainStep computes one micro-batch: samples in, gradients out, shard by shard. Start reading Pando
-// here: everything that a worker does around the network is named in Run.
-// Called by the trainer's threads, one TrainStep each.
+// TrainStep computes one micro-batch: samples in, gradients out, shard by shard. Start reading
+// Pando here: everything that a worker does around the network is named in Run. Called by the
+// trainer's threads, one TrainStep each.
 #pragma once
 
 #include <functional>
@@ -44,8 +44,8 @@ class TrainStep {
     TreeSum& sum;
     std::function<bool()> interrupted;  // asked while the forward waits for parameters
   };
-  // kInterrupted: the wait was called off and nothing has been added to the sum; the work may be run
-  // again. Other failures name the step, the micro-batch and what to try.
+  // kInterrupted: the wait was called off and nothing has been added to the sum; the work may be
+  // run again. Other failures name the step, the micro-batch and what to try.
   Status Run(const Work& work);
 
   Network& network() { return network_; }  // between runs, for evaluation

@@ -24,7 +24,8 @@ Trainer::Trainer(const Parts& parts, uint32_t thread_count, Sink sink)
     : parts_(parts),
       sink_(std::move(sink)),
       sample_count_max_(SampleCountMax(parts.plan)),
-      batches_(parts.data, parts.plan.steps, parts.plan.job.seed, /*prefetch_max=*/2 * thread_count),
+      batches_(parts.data, parts.plan.steps, parts.plan.job.seed,
+               /*prefetch_max=*/2 * thread_count),
       parameters_(parts.plan.shards, kTrainingVersionsKept),
       evaluation_parameters_(parts.plan.shards, kEvaluationVersionsKept),
       gradients_(parts.plan.layout.float_count()) {
@@ -109,7 +110,8 @@ void Trainer::EvaluationParametersArrived(ShardId shard, Version version, const 
 void Trainer::StartWholeEvaluations() {
   if (unstarted_evaluations_.empty()) return;
   if (!evaluation_parameters_.IsWhole(unstarted_evaluations_.front().version)) return;
-  for (const Evaluate& request : std::exchange(unstarted_evaluations_, {})) StartEvaluation(request);
+  for (const Evaluate& request : std::exchange(unstarted_evaluations_, {}))
+    StartEvaluation(request);
 }
 
 void Trainer::StartEvaluation(const Evaluate& request) {
@@ -176,7 +178,8 @@ void Trainer::AbandonCall(ComputeCall& call, Status failure) {
   {
     std::lock_guard lock(mutex_);
     if (call.abandoned.exchange(true)) return;
-    std::erase_if(micro_batches_, [&](const auto& entry) { return entry.second.call.get() == &call; });
+    std::erase_if(micro_batches_,
+                  [&](const auto& entry) { return entry.second.call.get() == &call; });
   }
   parameters_.Wake();
   sink_(call.ticket, ComputeFailed{std::move(failure)});

@@ -1,8 +1,8 @@
-// Trainer is a worker's computing side: T threads that compute micro-batches side by side, and slices
-// of the test set between them. Driven through ComputePort by the session (or the serial trainer);
-// what it makes goes to a sink, which the worker process joins to the protocol thread's mailbox.
-// Threads: ComputePort's functions and IsCurrent on one thread, the protocol thread; the sink is
-// called on computing threads. Owns: its threads, their networks, parameters and gradients.
+// Trainer is a worker's computing side: T threads that compute micro-batches side by side, and
+// slices of the test set between them. Driven through ComputePort by the session (or the serial
+// trainer); what it makes goes to a sink, which the worker process joins to the protocol thread's
+// mailbox. Threads: ComputePort's functions and IsCurrent on one thread, the protocol thread; the
+// sink is called on computing threads. Owns: its threads, their networks, parameters and gradients.
 // Invariants: I5 (no thread count, order or interruption changes a bit of what is emitted).
 #pragma once
 
