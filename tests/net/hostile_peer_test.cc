@@ -113,6 +113,7 @@ TEST_CASE("a ZeroMQ peer that greets properly and announces a huge frame is cut 
   // 2^62 bytes.
   Bytes greeting(64, 0);
   greeting[0] = '\xff';
+  greeting[8] = 1;
   greeting[9] = '\x7f';
   greeting[10] = 3;
   std::memcpy(&greeting[12], "NULL", 4);
