@@ -70,17 +70,23 @@ void Conv2dBackward(Device device, const Conv2dSpec& spec, const Conv2dBackwardA
   cpu::Conv2dBackward(spec, args, scratch);
 }
 
-void LinearForward(Device device, const LinearSpec& spec, uint32_t sample_count, const float* x,
-                   const float* weight, const float* bias, float* y) {
+size_t LinearScratchBytes(Device device, const LinearSpec& spec, uint32_t sample_count_max) {
   CheckIsCpu(device);
-  PANDO_CHECK(sample_count > 0 && spec.in_features > 0 && spec.out_features > 0);
-  cpu::LinearForward(spec, sample_count, x, weight, bias, y);
+  return cpu::LinearScratchBytes(spec, sample_count_max);
 }
 
-void LinearBackward(Device device, const LinearSpec& spec, const LinearBackwardArgs& args) {
+void LinearForward(Device device, const LinearSpec& spec, const LinearForwardArgs& args,
+                   std::span<std::byte> scratch) {
   CheckIsCpu(device);
   PANDO_CHECK(args.sample_count > 0 && spec.in_features > 0 && spec.out_features > 0);
-  cpu::LinearBackward(spec, args);
+  cpu::LinearForward(spec, args, scratch);
+}
+
+void LinearBackward(Device device, const LinearSpec& spec, const LinearBackwardArgs& args,
+                    std::span<std::byte> scratch) {
+  CheckIsCpu(device);
+  PANDO_CHECK(args.sample_count > 0 && spec.in_features > 0 && spec.out_features > 0);
+  cpu::LinearBackward(spec, args, scratch);
 }
 
 void ReluForward(Device device, size_t count, const float* x, float* y) {

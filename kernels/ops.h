@@ -88,9 +88,13 @@ struct LinearSpec {
   bool relu = false;  // of the result
 };
 
-// y = x · weightᵀ + bias.  x: [samples, in]; weight: [out, in]; y: [samples, out].
-void LinearForward(Device device, const LinearSpec& spec, uint32_t sample_count, const float* x,
-                   const float* weight, const float* bias, float* y);
+struct LinearForwardArgs {  // y = x · weightᵀ + bias
+  uint32_t sample_count = 0;
+  const float* x = nullptr;       // [samples, in]
+  const float* weight = nullptr;  // [out, in]
+  const float* bias = nullptr;    // [out]
+  float* y = nullptr;             // out: [samples, out]
+};
 
 struct LinearBackwardArgs {
   uint32_t sample_count = 0;
@@ -102,7 +106,13 @@ struct LinearBackwardArgs {
   float* dweight = nullptr;       // out: as weight
   float* dbias = nullptr;         // out: [out]
 };
-void LinearBackward(Device device, const LinearSpec& spec, const LinearBackwardArgs& args);
+
+size_t LinearScratchBytes(Device device, const LinearSpec& spec, uint32_t sample_count_max);
+// REQUIRES: scratch.size() >= LinearScratchBytes(), aligned to 64 bytes.
+void LinearForward(Device device, const LinearSpec& spec, const LinearForwardArgs& args,
+                   std::span<std::byte> scratch);
+void LinearBackward(Device device, const LinearSpec& spec, const LinearBackwardArgs& args,
+                    std::span<std::byte> scratch);
 
 // --------------------------------------------------------------------------------- element-wise
 

@@ -93,10 +93,18 @@ class ConvStage : public Stage {
 // A linear layer with the relu that follows it.
 class LinearStage : public Stage {
  public:
-  LinearStage(const LinearSpec& spec, WeightAndBias at) : spec_(spec), at_(at) {}
+  LinearStage(const LinearSpec& spec, WeightAndBias at, Device device, uint32_t sample_count_max)
+      : spec_(spec),
+        at_(at),
+        scratch_bytes_(LinearScratchBytes(device, spec, sample_count_max)) {}
   void Forward(const Pass& pass, const StageForward& a) override {
-    LinearForward(pass.device, spec_, pass.sample_count, a.x, a.parameters + at_.weight,
-                  a.parameters + at_.bias, a.y);
+    LinearForward(pass.device, spec_,
+                  {.sample_count = pass.sample_count,
+                   .x = a.x,
+                   .weight = a.parameters + at_.weight,
+                   .bias = a.parameters + at_.bias,
+                   .y = a.y},
+                  pass.scratch);
   }
   void Backward(const Pass& pass, const StageBackward& a) override {
     LinearBackward(pass.device, spec_,
@@ -107,12 +115,15 @@ class LinearStage : public Stage {
                     .dy = a.dy,
                     .dx = a.dx,
                     .dweight = a.gradients + at_.weight,
-                    .dbias = a.gradients + at_.bias});
+                    .dbias = a.gradients + at_.bias},
+                   pass.scratch);
   }
+  size_t scratch_bytes() const override { return scratch_bytes_; }
 
  private:
   LinearSpec spec_;
   WeightAndBias at_;
+  size_t scratch_bytes_;
 };
 
 class ReluStage : public Stage {
@@ -289,7 +300,7 @@ class Planner {
       spec.relu = true;
       ++next_;
     }
-    return std::make_unique<LinearStage>(spec, Offsets(layer));
+    return std::make_unique<LinearStage>(spec, Offsets(layer), device_, sample_count_max_);
   }
 
   const Graph& graph_;

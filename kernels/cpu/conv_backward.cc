@@ -9,6 +9,7 @@
 // registers and does one multiply-add per load. A dense gradient (no pool) costs no more this way.
 // Every list is in order (sample, cell, channel), hence so is every sum.
 #include <array>
+#include <bit>
 #include <utility>
 
 #include "kernels/cpu/conv_geometry.h"
@@ -23,10 +24,13 @@ struct Entry {
   int32_t offset;  // floats from the start of the images (weights) or of the kernels (data)
 };
 
+// x != 0 without the floating-point unit and its care for NaN (which counts as not zero).
+bool IsNonZero(float x) { return std::bit_cast<uint32_t>(x) << 1 != 0; }
+
 constexpr size_t kSumsMax = kRegisters - 2;  // vectors of sums in registers: one broadcast, one load
 constexpr size_t kWeightVecsMax = 7;         // of one kernel row, so that two rows fit in registers
 constexpr size_t kDataVecsMax = 8;
-constexpr size_t kListedGradients = 1536;  // per block of samples: the lists stay in the first cache
+constexpr size_t kBlockGradients = 1536;  // per block of samples: 12 KB of entries, in the first cache
 
 struct BackwardScratch {
   float* kernels;   // [out][kernel rows][kernel_row]: weights with zeros at both ends of a row
@@ -34,11 +38,14 @@ struct BackwardScratch {
   float* dbias;     // [out_channels_padded]
   float* images;    // [samples of a block], padded; unused without padding
   float* dimage;    // one padded image
-  Entry* lists;     // [out][list_capacity]
-  size_t* list_sizes;  // [out]
-  float* cell_gradients;  // [out_channels_padded] of one cell
-  int32_t* cell_windows;  // the same: which pixel of the pool window
-  Entry* cell_entries;    // [2][out]
+  Entry* entries;   // [samples of a block · cells][out_channels_padded], zeros included
+  Entry* list;      // those of one channel that are not zero
+  int32_t* kernel_starts;  // [out_channels_padded]: first float of a kernel's run
+  // Of the cell at hand, [out_channels_padded] each:
+  Entry* data_entries;
+  int32_t* is_upper;  // 1 where the gradient is not zero and lies in the window's upper row, else 0
+  int32_t* is_lower;
+  Entry* upper_list;  // [2 · (out + 1)], then the lower ones
 };
 
 struct BackwardGeometry : ConvGeometry {
@@ -49,7 +56,7 @@ struct BackwardGeometry : ConvGeometry {
         region_vecs(RoundUpToLanes(reach + run) / kLanes),
         kernel_row(reach + region_vecs * kLanes),
         dkernel_row(RoundUpToLanes(run)),
-        block_samples(std::max<size_t>(1, kListedGradients / (cells * out_channels))),
+        block_samples(std::max<size_t>(1, kBlockGradients / (cells * out_channels))),
         list_capacity(block_samples * cells + 1) {}
 
   size_t reach;        // floats from the first to the last pixel of a pool window's row
@@ -68,11 +75,13 @@ BackwardScratch Carve(const BackwardGeometry& g, ScratchCarver& carver) {
   s.dbias = carver.Take<float>(g.out_channels_padded);
   s.images = carver.Take<float>(g.padding == 0 ? 0 : g.block_samples * g.image + kSlackFloats);
   s.dimage = carver.Take<float>(g.image + kSlackFloats);
-  s.lists = carver.Take<Entry>(g.out_channels * g.list_capacity);
-  s.list_sizes = carver.Take<size_t>(g.out_channels);
-  s.cell_gradients = carver.Take<float>(g.out_channels_padded);
-  s.cell_windows = carver.Take<int32_t>(g.out_channels_padded);
-  s.cell_entries = carver.Take<Entry>(2 * (g.out_channels + 1));
+  s.entries = carver.Take<Entry>(g.block_samples * g.cells * g.out_channels_padded);
+  s.list = carver.Take<Entry>(g.list_capacity);
+  s.kernel_starts = carver.Take<int32_t>(g.out_channels_padded);
+  s.data_entries = carver.Take<Entry>(g.out_channels_padded);
+  s.is_upper = carver.Take<int32_t>(g.out_channels_padded);
+  s.is_lower = carver.Take<int32_t>(g.out_channels_padded);
+  s.upper_list = carver.Take<Entry>(2 * (g.out_channels + 1));
   return s;
 }
 
@@ -106,7 +115,7 @@ void UnpackKernelGradients(const BackwardGeometry& g, const float* dkernels, flo
 // sums[rows][vecs] += Σ gradient · pixels, in list order.
 struct WeightTask {
   const Entry* list;
-  size_t list_size;
+  const Entry* list_end;
   const float* images;
   size_t image_row;
   float* sums;
@@ -119,9 +128,9 @@ void AddWeightRows(const WeightTask& t) {
   for (size_t r = 0; r < kRows; ++r) {
     for (size_t v = 0; v < kVecs; ++v) sums[r][v] = Load(t.sums + r * t.sum_row + v * kLanes);
   }
-  for (size_t i = 0; i < t.list_size; ++i) {
-    const Vec gradient = Broadcast(t.list[i].gradient);
-    const float* pixels = t.images + t.list[i].offset;
+  for (const Entry* entry = t.list; entry != t.list_end; ++entry) {
+    const Vec gradient = Broadcast(entry->gradient);
+    const float* pixels = t.images + entry->offset;
     for (size_t r = 0; r < kRows; ++r, pixels += t.image_row) {
       for (size_t v = 0; v < kVecs; ++v) sums[r][v] += gradient * Load(pixels + v * kLanes);
     }
@@ -162,26 +171,46 @@ void AddKernelGradient(const BackwardGeometry& g, WeightTask task) {
   });
 }
 
-// out[vecs] += Σ gradient · kernel row, in list order.
+// A cell's lists, and the region of pixels that they reach.
+struct DataTask {
+  const Entry* first;  // those of the pool window's upper row, ...
+  const Entry* lower;  // ... then those of its lower row
+  const Entry* last;
+  const float* kernels;
+  size_t kernel_rows;
+  size_t kernel_row;
+  float* region;
+  size_t region_rows;
+  size_t region_row;
+};
+
+// region[rows][vecs] += Σ gradient · kernel row, in list order.
 template <size_t kVecs>
-void AddDataRow(const Entry* first, const Entry* last, const float* kernels, float* out) {
-  Vec sums[kVecs] = {};
-  for (; first != last; ++first) {
-    const Vec gradient = Broadcast(first->gradient);
-    const float* kernel = kernels + first->offset;
-    for (size_t v = 0; v < kVecs; ++v) sums[v] += gradient * Load(kernel + v * kLanes);
+void AddDataRows(const DataTask& t) {
+  for (size_t r = 0; r < t.region_rows; ++r) {
+    const Entry* entry = r < t.kernel_rows ? t.first : t.lower;
+    const Entry* const last = r < t.region_rows - t.kernel_rows ? t.lower : t.last;
+    const float* const kernels = t.kernels + r * t.kernel_row;
+    float* const out = t.region + r * t.region_row;
+    Vec sums[kVecs];
+    for (size_t v = 0; v < kVecs; ++v) sums[v] = Vec{};
+    for (; entry != last; ++entry) {
+      const Vec gradient = Broadcast(entry->gradient);
+      const float* kernel = kernels + entry->offset;
+      for (size_t v = 0; v < kVecs; ++v) sums[v] += gradient * Load(kernel + v * kLanes);
+    }
+    for (size_t v = 0; v < kVecs; ++v) Store(out + v * kLanes, Load(out + v * kLanes) + sums[v]);
   }
-  for (size_t v = 0; v < kVecs; ++v) Store(out + v * kLanes, Load(out + v * kLanes) + sums[v]);
 }
 
-using DataFunction = void (*)(const Entry*, const Entry*, const float*, float*);
+using DataFunction = void (*)(const DataTask&);
 
 template <size_t... kIndex>
 constexpr auto DataTable(std::index_sequence<kIndex...>) {
-  return std::array<DataFunction, kDataVecsMax>{AddDataRow<kIndex + 1>...};
+  return std::array<DataFunction, kDataVecsMax>{AddDataRows<kIndex + 1>...};
 }
 
-constexpr auto kAddDataRow = DataTable(std::make_index_sequence<kDataVecsMax>());
+constexpr auto kAddDataRows = DataTable(std::make_index_sequence<kDataVecsMax>());
 
 // -------------------------------------------------------------------------------- one sample
 
@@ -198,7 +227,7 @@ class BackwardPass {
   BackwardPass(const BackwardGeometry& g, const BackwardScratch& s, bool relu, bool wants_data)
       : g_(g), s_(s), relu_(relu), wants_data_(wants_data) {}
 
-  // Appends the sample's gradients to the lists; where wanted, computes its data gradient.
+  // Makes the sample's entries of the block; where wanted, computes its data gradient.
   void AddSample(const Sample& sample) {
     if (wants_data_) std::fill_n(s_.dimage, g_.image, 0.0f);
     for (size_t y = 0; y < g_.out_height; ++y) {
@@ -206,91 +235,92 @@ class BackwardPass {
     }
   }
 
-  void SumLists(const float* images) {
+  // Adds the block's weight gradients, channel by channel.
+  void SumBlock(size_t sample_count, const float* images) {
     for (size_t o = 0; o < g_.out_channels; ++o) {
-      AddKernelGradient(g_, {.list = s_.lists + o * g_.list_capacity,
-                             .list_size = s_.list_sizes[o],
+      AddKernelGradient(g_, {.list = s_.list,
+                             .list_end = ListNonZero(o, sample_count * g_.cells),
                              .images = images,
                              .image_row = g_.row,
                              .sums = s_.dkernels + o * g_.kernel * g_.dkernel_row,
                              .sum_row = g_.dkernel_row});
-      s_.list_sizes[o] = 0;
     }
   }
 
  private:
   void AddCell(const Sample& sample, size_t y, size_t x) {
-    const size_t cell = y * g_.out_width + x;
     const size_t corner = g_.CellOffset(y, x);
-    MaskCell(sample, cell);
-    AppendToLists(sample.index_in_block * g_.image + corner);
+    MakeEntries(sample, y * g_.out_width + x, sample.index_in_block * g_.image + corner);
     if (wants_data_) AddCellToData(s_.dimage + corner);
   }
 
-  // The gradient of the convolution's output under this cell, of all channels: relu and dropout2d
-  // undone. Lanes past the last channel hold what lies there; nobody reads them.
-  void MaskCell(const Sample& sample, size_t cell) {
+  // Returns the list's end.
+  const Entry* ListNonZero(size_t channel, size_t cell_count) {
+    const Entry* entry = s_.entries + channel;
+    const size_t step = g_.out_channels_padded;
+    Entry* end = s_.list;
+    for (size_t i = 0; i < cell_count; ++i, entry += step) {
+      const Entry copy = *entry;
+      *end = copy;
+      end += IsNonZero(copy.gradient);  // written before it is decided: no branch to mispredict
+    }
+    return end;
+  }
+
+  // The gradient of the convolution's output under this cell, relu and dropout2d undone, of all
+  // channels at once. Lanes past the last channel hold what lies there; nobody reads them.
+  void MakeEntries(const Sample& sample, size_t cell, size_t corner) {
+    const auto right = static_cast<int32_t>(g_.stride * g_.channels);
+    const auto down = static_cast<int32_t>(g_.stride * g_.row);
+    const auto kernel_down = static_cast<int32_t>(g_.stride * g_.kernel_row);
     const size_t first = cell * g_.out_channels;
+    Entry* const entries =
+        s_.entries + (sample.index_in_block * g_.cells + cell) * g_.out_channels_padded;
     for (size_t o = 0; o < g_.out_channels_padded; o += kLanes) {
       Vec gradient = Load(sample.dy + first + o);
       if (relu_) gradient = Load(sample.y + first + o) > 0.0f ? gradient : Vec{};
       if (sample.channel_scale != nullptr) gradient *= Load(sample.channel_scale + o);
-      Store(s_.cell_gradients + o, gradient);
       Store(s_.dbias + o, Load(s_.dbias + o) + gradient);
-      if (sample.argmax != nullptr) Store(s_.cell_windows + o, Load(sample.argmax + first + o));
-    }
-  }
 
-  void AppendToLists(size_t corner) {
-    const size_t down = g_.stride * g_.row, right = g_.stride * g_.channels;
-    const size_t window[4] = {0, right, down, down + right};
-    for (size_t o = 0; o < g_.out_channels; ++o) {
-      const float gradient = s_.cell_gradients[o];
-      const size_t offset = corner + window[s_.cell_windows[o]];
-      size_t& size = s_.list_sizes[o];
-      s_.lists[o * g_.list_capacity + size] = {gradient, static_cast<int32_t>(offset)};
-      size += gradient != 0.0f;  // written before it is decided: no branch to mispredict
+      const IntVec where = sample.argmax == nullptr ? IntVec{} : Load(sample.argmax + first + o);
+      const IntVec x = where & 1, y = where >> 1;
+      const auto bits = reinterpret_cast<IntVec>(gradient);
+      StorePairs(entries + o, bits,
+                 x * right + y * down + static_cast<int32_t>(corner));
+      if (!wants_data_) continue;
+      const IntVec is_nonzero = (gradient != 0.0f) & 1;
+      Store(s_.is_upper + o, is_nonzero & (1 - y));
+      Store(s_.is_lower + o, is_nonzero & y);
+      StorePairs(s_.data_entries + o, bits,
+                 Load(s_.kernel_starts + o) - x * right - y * kernel_down);
     }
   }
 
   // Adds the cell's gradients to the region of pixels that its pool window reaches.
   void AddCellToData(float* region) {
-    const std::array<size_t, 2> sizes = SplitByWindowRow();
-    const Entry* const upper = s_.cell_entries;
-    const Entry* const lower = upper + sizes[0];
-    const Entry* const end = lower + sizes[1];
-    const size_t lower_first_row = g_.region_rows - g_.kernel;
-    for (size_t r = 0; r < g_.region_rows; ++r) {
-      const Entry* const first = r < g_.kernel ? upper : lower;
-      const Entry* const last = r < lower_first_row ? lower : end;
-      if (first == last) continue;
-      const float* kernels = s_.kernels + r * g_.kernel_row;
-      float* row = region + r * g_.row;
-      ForEvenPieces(g_.region_vecs, kDataVecsMax, [&](size_t vec, size_t vecs) {
-        kAddDataRow[vecs - 1](first, last, kernels + vec * kLanes, row + vec * kLanes);
-      });
-    }
-  }
-
-  // The cell's non-zero gradients, those from the window's upper row first. An entry's offset leads
-  // to the kernel row that meets row 0 of the region (for the lower: that would meet it).
-  std::array<size_t, 2> SplitByWindowRow() {
-    Entry* const upper = s_.cell_entries;
-    Entry* const lower = upper + g_.out_channels + 1;
-    size_t upper_size = 0, lower_size = 0;
+    Entry* upper = s_.upper_list;
+    Entry* const lower_list = s_.upper_list + g_.out_channels + 1;
+    Entry* lower = lower_list;
     for (size_t o = 0; o < g_.out_channels; ++o) {
-      const float gradient = s_.cell_gradients[o];
-      const size_t right = s_.cell_windows[o] % 2, down = s_.cell_windows[o] / 2;
-      const Entry entry{gradient, static_cast<int32_t>(o * g_.kernel * g_.kernel_row + g_.reach -
-                                                       right * g_.stride * g_.channels -
-                                                       down * g_.stride * g_.kernel_row)};
-      upper[upper_size] = entry;
-      lower[lower_size] = entry;
-      upper_size += (gradient != 0.0f) & (down == 0);
-      lower_size += (gradient != 0.0f) & (down == 1);
+      *upper = *lower = s_.data_entries[o];
+      upper += s_.is_upper[o];
+      lower += s_.is_lower[o];
     }
-    std::copy_n(lower, lower_size, upper + upper_size);
-    return {upper_size, lower_size};
+    DataTask task{.first = s_.upper_list,
+                  .lower = upper,
+                  .last = std::copy(lower_list, lower, upper),
+                  .kernels = s_.kernels,
+                  .kernel_rows = g_.kernel,
+                  .kernel_row = g_.kernel_row,
+                  .region = region,
+                  .region_rows = g_.region_rows,
+                  .region_row = g_.row};
+    if (task.first == task.last) return;
+    ForEvenPieces(g_.region_vecs, kDataVecsMax, [&](size_t vec, size_t vecs) {
+      task.kernels = s_.kernels + vec * kLanes;
+      task.region = region + vec * kLanes;
+      kAddDataRows[vecs - 1](task);
+    });
   }
 
   const BackwardGeometry& g_;
@@ -300,10 +330,11 @@ class BackwardPass {
 };
 
 void ClearSums(const BackwardGeometry& g, const BackwardScratch& s) {
+  for (size_t o = 0; o < g.out_channels_padded; ++o) {
+    s.kernel_starts[o] = static_cast<int32_t>(o * g.kernel * g.kernel_row + g.reach);
+  }
   std::fill_n(s.dkernels, g.out_channels * g.kernel * g.dkernel_row, 0.0f);
   std::fill_n(s.dbias, g.out_channels_padded, 0.0f);
-  std::fill_n(s.list_sizes, g.out_channels, size_t{0});
-  std::fill_n(s.cell_windows, g.out_channels_padded, 0);
 }
 
 Sample SampleAt(const BackwardGeometry& g, const Conv2dBackwardArgs& args, size_t sample) {
@@ -335,7 +366,7 @@ void Conv2dBackward(const Conv2dSpec& spec, const Conv2dBackwardArgs& args,
       pass.AddSample(SampleAt(g, args, sample));
       if (args.dx != nullptr) UnpadImage(g, s.dimage, args.dx + sample * g.unpadded_image);
     }
-    pass.SumLists(g.padding > 0 ? s.images : args.x + first * g.unpadded_image);
+    pass.SumBlock(last - first, g.padding > 0 ? s.images : args.x + first * g.unpadded_image);
   }
   UnpackKernelGradients(g, s.dkernels, args.dweight);
   std::copy_n(s.dbias, g.out_channels, args.dbias);

@@ -1,6 +1,7 @@
-// Convolution forward on the CPU. Vector lanes are output channels. A tile is four output pixels
-// (the window of the 2x2 pool, or four in a row) times as many channel vectors as registers hold;
-// each step loads those vectors of weights once and multiplies them with the four pixels' broadcasts.
+// Convolution forward on the CPU. Vector lanes are output channels. A tile is a few pixels (windows
+// of the 2x2 pool, or pixels in a row) times as many channel vectors as registers hold; each step
+// loads those vectors of weights once and multiplies them with each pixel's broadcast.
+#include <array>
 #include <utility>
 
 #include "kernels/cpu/conv_geometry.h"
@@ -10,7 +11,9 @@
 namespace pando::cpu {
 namespace {
 
-constexpr size_t kTilePixels = 4;
+// Eight sums at least: two multiply-adds start per cycle and each takes four.
+constexpr size_t TilePixels(size_t vecs) { return vecs == 1 ? 8 : 4; }
+constexpr size_t kTilePixelsMax = 8;
 // 4 x 3 sums + 3 weights + 1 broadcast fill 16 registers; 4 x 5 + 5 + 1 stay within 32.
 constexpr size_t kTileVecsMax = kRegisters == 32 ? 5 : 3;
 
@@ -49,7 +52,7 @@ struct TileOutput {
   float* y = nullptr;
   int32_t* argmax = nullptr;
   size_t pixel_floats = 0;   // from one output pixel to the next
-  size_t pixel_count = 0;    // pixels of the tile that exist
+  size_t pixel_count = 0;    // output pixels of the tile that exist
   size_t channel_count = 0;  // channels from the piece's first to the last there is
   bool relu = false;
 };
@@ -61,25 +64,30 @@ inline Vec Finish(const TileOutput& out, Vec sum, size_t channel) {
   return sum;
 }
 
-template <size_t kVecs>
-inline void StorePooled(const TileOutput& out, const Vec (&sums)[kTilePixels][kVecs]) {
-  for (size_t v = 0; v < kVecs; ++v) {
-    const size_t channel = v * kLanes;
-    Vec largest = sums[0][v];
-    IntVec where{};
-    for (int32_t p = 1; p < static_cast<int32_t>(kTilePixels); ++p) {
-      const IntVec greater = sums[p][v] > largest;
-      largest = greater ? sums[p][v] : largest;
-      where = greater ? IntVec{} + p : where;
+template <size_t kPixels, size_t kVecs>
+inline void StorePooled(const TileOutput& out, const Vec (&sums)[kPixels][kVecs]) {
+  for (size_t cell = 0; cell < kPixels / 4; ++cell) {
+    if (cell == out.pixel_count) return;
+    for (size_t v = 0; v < kVecs; ++v) {
+      Vec largest = sums[4 * cell][v];
+      IntVec where{};
+      for (int32_t p = 1; p < 4; ++p) {
+        const Vec sum = sums[4 * cell + p][v];
+        const IntVec greater = sum > largest;
+        largest = greater ? sum : largest;
+        where = greater ? IntVec{} + p : where;
+      }
+      const size_t channel = v * kLanes;
+      const size_t at = cell * out.pixel_floats + channel;
+      StorePart(out.y + at, Finish(out, largest, channel), out.channel_count - channel);
+      StorePart(out.argmax + at, where, out.channel_count - channel);
     }
-    StorePart(out.y + channel, Finish(out, largest, channel), out.channel_count - channel);
-    StorePart(out.argmax + channel, where, out.channel_count - channel);
   }
 }
 
-template <size_t kVecs>
-inline void StorePixels(const TileOutput& out, const Vec (&sums)[kTilePixels][kVecs]) {
-  for (size_t p = 0; p < kTilePixels; ++p) {
+template <size_t kPixels, size_t kVecs>
+inline void StorePixels(const TileOutput& out, const Vec (&sums)[kPixels][kVecs]) {
+  for (size_t p = 0; p < kPixels; ++p) {
     if (p == out.pixel_count) return;
     for (size_t v = 0; v < kVecs; ++v) {
       const size_t channel = v * kLanes;
@@ -90,64 +98,86 @@ inline void StorePixels(const TileOutput& out, const Vec (&sums)[kTilePixels][kV
 }
 
 struct TileInput {
-  const float* pixel[kTilePixels] = {};  // first float under the kernel, of each output pixel
+  const float* pixel[kTilePixelsMax] = {};  // first float under the kernel, of each output pixel
   const float* weight = nullptr;         // of the piece
   size_t kernel = 0, run = 0, row = 0;
 };
 
 // kRun: the run's length where it is known when compiling (5: the first layer of small networks,
 // whose run is too short for a loop), else 0.
-template <size_t kVecs, size_t kRun>
-void ComputeTile(const TileInput& in, const TileOutput& out, bool pool) {
+template <size_t kVecs, size_t kRun, bool kPool>
+void ComputeTile(const TileInput& in, const TileOutput& out) {
   const size_t run = kRun == 0 ? in.run : kRun;
-  Vec sums[kTilePixels][kVecs];
-  for (size_t p = 0; p < kTilePixels; ++p) {
+  constexpr size_t kPixels = TilePixels(kVecs);
+  Vec sums[kPixels][kVecs];
+  for (size_t p = 0; p < kPixels; ++p) {
     for (size_t v = 0; v < kVecs; ++v) sums[p][v] = Vec{};
   }
   const float* w = in.weight;
   for (size_t r = 0; r < in.kernel; ++r) {
-    const float* const pixel[kTilePixels] = {in.pixel[0] + r * in.row, in.pixel[1] + r * in.row,
-                                             in.pixel[2] + r * in.row, in.pixel[3] + r * in.row};
+    const float* pixel[kPixels];
+    for (size_t p = 0; p < kPixels; ++p) pixel[p] = in.pixel[p] + r * in.row;
     for (size_t k = 0; k < run; ++k, w += kVecs * kLanes) {
       Vec weight[kVecs];
-      for (size_t v = 0; v < kVecs; ++v) weight[v] = LoadToRegister(w + v * kLanes);
-      for (size_t p = 0; p < kTilePixels; ++p) {
+      for (size_t v = 0; v < kVecs; ++v) weight[v] = InRegister(Load(w + v * kLanes));
+      for (size_t p = 0; p < kPixels; ++p) {
         const Vec x = Broadcast(pixel[p][k]);
         for (size_t v = 0; v < kVecs; ++v) sums[p][v] += x * weight[v];
       }
     }
   }
-  pool ? StorePooled<kVecs>(out, sums) : StorePixels<kVecs>(out, sums);
+  if constexpr (kPool) {
+    StorePooled(out, sums);
+  } else {
+    StorePixels(out, sums);
+  }
 }
 
-using TileFunction = void (*)(const TileInput&, const TileOutput&, bool);
+using TileFunction = void (*)(const TileInput&, const TileOutput&);
 
-template <size_t kRun, size_t... kIndex>
+template <size_t kRun, bool kPool, size_t... kIndex>
 TileFunction ChooseTile(size_t vecs, std::index_sequence<kIndex...>) {
-  static constexpr TileFunction kTable[] = {ComputeTile<kIndex + 1, kRun>...};
+  static constexpr TileFunction kTable[] = {ComputeTile<kIndex + 1, kRun, kPool>...};
   return kTable[vecs - 1];
 }
 
-TileFunction ChooseTile(size_t vecs, size_t run) {
+TileFunction ChooseTile(const ConvGeometry& g, size_t vecs) {
   constexpr auto kAll = std::make_index_sequence<kTileVecsMax>();
-  return run == 5 ? ChooseTile<5>(vecs, kAll) : ChooseTile<0>(vecs, kAll);
+  if (g.pool == 2) return g.run == 5 ? ChooseTile<5, true>(vecs, kAll) : ChooseTile<0, true>(vecs, kAll);
+  return g.run == 5 ? ChooseTile<5, false>(vecs, kAll) : ChooseTile<0, false>(vecs, kAll);
+}
+
+using TileOffsets = std::array<size_t, kTilePixelsMax>;
+
+// Where a tile's pixels lie from its first. Output pixels past the last repeat it: computed, never
+// stored.
+TileOffsets OffsetsOfTile(const ConvGeometry& g, size_t pixel_count) {
+  TileOffsets offsets{};
+  for (size_t p = 0; p < kTilePixelsMax; ++p) {
+    const size_t window = p % (g.pool * g.pool);
+    const size_t cell = std::min(p / (g.pool * g.pool), pixel_count - 1);
+    const size_t right = cell * g.pool + window % g.pool, down = window / g.pool;
+    offsets[p] = down * g.stride * g.row + right * g.stride * g.channels;
+  }
+  return offsets;
 }
 
 // All tiles of one image and one piece of the channels.
-void ComputeImage(const ConvGeometry& g, TileFunction tile, const float* image, TileInput in,
+void ComputeImage(const ConvGeometry& g, size_t vecs, const float* image, TileInput in,
                   TileOutput out) {
-  const size_t step = g.pool == 2 ? 1 : kTilePixels;  // output pixels per tile
+  const TileFunction tile = ChooseTile(g, vecs);
+  const size_t pixels = TilePixels(vecs);
+  const size_t step = pixels / (g.pool * g.pool);
+  const size_t rest = (g.out_width - 1) % step + 1;  // of the last tile in a row
+  const TileOffsets inside = OffsetsOfTile(g, step), at_end = OffsetsOfTile(g, rest);
   for (size_t y = 0; y < g.out_height; ++y) {
     for (size_t x = 0; x < g.out_width; x += step) {
+      const bool is_last = x + step >= g.out_width;
+      const TileOffsets& offsets = is_last ? at_end : inside;
       const float* corner = image + g.CellOffset(y, x);
-      out.pixel_count = std::min(step, g.out_width - x);
-      for (size_t p = 0; p < kTilePixels; ++p) {
-        // Pixels that do not exist repeat the last: computed, never stored.
-        const size_t right = g.pool == 2 ? p % 2 : std::min(p, out.pixel_count - 1);
-        const size_t down = g.pool == 2 ? p / 2 : 0;
-        in.pixel[p] = corner + down * g.stride * g.row + right * g.stride * g.channels;
-      }
-      tile(in, out, g.pool == 2);
+      for (size_t p = 0; p < pixels; ++p) in.pixel[p] = corner + offsets[p];
+      out.pixel_count = is_last ? rest : step;
+      tile(in, out);
       out.y += out.pixel_count * g.out_channels;
       out.argmax += g.pool == 2 ? out.pixel_count * g.out_channels : 0;
     }
@@ -187,7 +217,7 @@ void Conv2dForward(const Conv2dSpec& spec, const Conv2dForwardArgs& args,
           .pixel_floats = g.out_channels,
           .channel_count = g.out_channels - channel,
           .relu = spec.relu};
-      ComputeImage(g, ChooseTile(vec_count, g.run), image, in, out);
+      ComputeImage(g, vec_count, image, in, out);
     });
   }
 }

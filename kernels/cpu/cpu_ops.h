@@ -13,9 +13,11 @@ void Conv2dForward(const Conv2dSpec& spec, const Conv2dForwardArgs& args,
 void Conv2dBackward(const Conv2dSpec& spec, const Conv2dBackwardArgs& args,
                     std::span<std::byte> scratch);
 
-void LinearForward(const LinearSpec& spec, uint32_t sample_count, const float* x,
-                   const float* weight, const float* bias, float* y);
-void LinearBackward(const LinearSpec& spec, const LinearBackwardArgs& args);
+size_t LinearScratchBytes(const LinearSpec& spec, uint32_t sample_count_max);
+void LinearForward(const LinearSpec& spec, const LinearForwardArgs& args,
+                   std::span<std::byte> scratch);
+void LinearBackward(const LinearSpec& spec, const LinearBackwardArgs& args,
+                    std::span<std::byte> scratch);
 
 void ReluForward(size_t count, const float* x, float* y);
 void ReluBackward(size_t count, const float* y, const float* dy, float* dx);

@@ -1,18 +1,33 @@
-// Matrix products of row-major matrices, on the calling thread. Eigen stays behind this header.
+// Matrix product on the calling thread. Made for a layer's weights, read once from memory and as they
+// lie, and for the few dozen samples of a micro-batch.
 #pragma once
 
 #include <cstddef>
 
 namespace pando::cpu {
 
-struct GemmSize {
-  size_t rows;   // of c
-  size_t cols;   // of c
-  size_t depth;  // terms of each sum
+struct GemmOperand {  // a matrix in any order of its elements
+  const float* data = nullptr;
+  size_t row_stride = 0;
+  size_t col_stride = 1;
 };
 
-void GemmNT(GemmSize size, const float* a, const float* b, float* c);  // c = a · bᵀ, b: [cols, depth]
-void GemmNN(GemmSize size, const float* a, const float* b, float* c);  // c = a · b
-void GemmTN(GemmSize size, const float* a, const float* b, float* c);  // c = aᵀ · b, a: [depth, rows]
+// c[rows, cols] = a[rows, depth] · b[depth, cols].  Each sum goes through depth in order, one chain of
+// fused multiply-adds, whatever the blocking: an element depends on its row of a and column of b alone.
+struct Gemm {
+  size_t rows = 0, cols = 0, depth = 0;
+  GemmOperand a;
+  GemmOperand b;
+  float* c = nullptr;  // [rows, cols]
+  // How far to go in depth before moving on: far where a is the large matrix, so that its rows are
+  // read in long runs; less where b is, so that these are wide.
+  size_t depth_block = 128;
+};
+
+// Blocks of b are copied here, vector by vector, so that no two rows fall on one line of the cache.
+inline constexpr size_t kGemmScratchFloats = 64 << 10;  // 256 KB: half of a usual second cache
+
+// REQUIRES: scratch has kGemmScratchFloats, aligned to 64 bytes.
+void Multiply(const Gemm& gemm, float* scratch);
 
 }  // namespace pando::cpu

@@ -2,40 +2,93 @@
 
 #include "kernels/cpu/cpu_ops.h"
 #include "kernels/cpu/gemm.h"
+#include "kernels/cpu/scratch.h"
 
 namespace pando::cpu {
 namespace {
 
-void AddBias(const LinearSpec& spec, uint32_t sample_count, const float* bias, float* y) {
-  for (size_t s = 0; s < sample_count; ++s, y += spec.out_features) {
+// Depth blocks: weights are the large matrix. As a they are read in runs of 2 KB, as b of 2 KB too.
+constexpr size_t kForwardDepth = 512, kBackwardDepth = 128;
+
+struct Scratch {
+  float* gemm;
+  float* y;  // forward's [out, samples]
+};
+
+Scratch Carve(const LinearSpec& spec, size_t samples, ScratchCarver& carver) {
+  Scratch s{};
+  s.gemm = carver.Take<float>(kGemmScratchFloats);
+  s.y = carver.Take<float>(spec.out_features * samples);
+  return s;
+}
+
+// Back to [samples, features], with bias and relu.
+void TransposeOut(const LinearSpec& spec, size_t samples, const float* sums, const float* bias,
+                  float* y) {
+  for (size_t s = 0; s < samples; ++s, y += spec.out_features) {
     for (size_t o = 0; o < spec.out_features; ++o) {
-      const float sum = y[o] + bias[o];
-      y[o] = spec.relu ? std::max(sum, 0.0f) : sum;
+      const float value = sums[o * samples + s] + bias[o];
+      y[o] = spec.relu ? std::max(value, 0.0f) : value;
     }
   }
 }
 
-void SumRows(uint32_t sample_count, uint32_t features, const float* dy, float* dbias) {
-  std::copy_n(dy, features, dbias);
-  for (size_t s = 1; s < sample_count; ++s) {
-    for (size_t o = 0; o < features; ++o) dbias[o] += dy[s * features + o];
+void SumRows(size_t rows, size_t cols, const float* x, float* sums) {
+  std::copy_n(x, cols, sums);
+  for (size_t r = 1; r < rows; ++r) {
+    for (size_t c = 0; c < cols; ++c) sums[c] += x[r * cols + c];
   }
 }
 
 }  // namespace
 
-void LinearForward(const LinearSpec& spec, uint32_t sample_count, const float* x,
-                   const float* weight, const float* bias, float* y) {
-  GemmNT({.rows = sample_count, .cols = spec.out_features, .depth = spec.in_features}, x, weight, y);
-  AddBias(spec, sample_count, bias, y);
+size_t LinearScratchBytes(const LinearSpec& spec, uint32_t sample_count_max) {
+  ScratchCarver counter;
+  Carve(spec, sample_count_max, counter);
+  return counter.used_bytes();
 }
 
-void LinearBackward(const LinearSpec& spec, const LinearBackwardArgs& args) {
-  const uint32_t n = args.sample_count, in = spec.in_features, out = spec.out_features;
-  if (spec.relu) ReluBackward(size_t{n} * out, args.y, args.dy, args.dy);
+void LinearForward(const LinearSpec& spec, const LinearForwardArgs& args,
+                   std::span<std::byte> scratch) {
+  const size_t n = args.sample_count, in = spec.in_features, out = spec.out_features;
+  ScratchCarver carver(scratch);
+  const Scratch s = Carve(spec, n, carver);
+  // Transposed, yᵀ = weight · xᵀ: samples in vector lanes, and weights are read once, as they lie.
+  Multiply({.rows = out,
+            .cols = n,
+            .depth = in,
+            .a = {args.weight, in, 1},
+            .b = {args.x, 1, in},
+            .c = s.y,
+            .depth_block = kForwardDepth},
+           s.gemm);
+  TransposeOut(spec, n, s.y, args.bias, args.y);
+}
+
+void LinearBackward(const LinearSpec& spec, const LinearBackwardArgs& args,
+                    std::span<std::byte> scratch) {
+  const size_t n = args.sample_count, in = spec.in_features, out = spec.out_features;
+  ScratchCarver carver(scratch);
+  const Scratch s = Carve(spec, n, carver);
+  if (spec.relu) ReluBackward(n * out, args.y, args.dy, args.dy);
   SumRows(n, out, args.dy, args.dbias);
-  GemmTN({.rows = out, .cols = in, .depth = n}, args.dy, args.x, args.dweight);
-  if (args.dx != nullptr) GemmNN({.rows = n, .cols = in, .depth = out}, args.dy, args.weight, args.dx);
+  Multiply({.rows = out,  // dweight = dyᵀ · x
+            .cols = in,
+            .depth = n,
+            .a = {args.dy, 1, out},
+            .b = {args.x, in, 1},
+            .c = args.dweight,
+            .depth_block = kBackwardDepth},
+           s.gemm);
+  if (args.dx == nullptr) return;
+  Multiply({.rows = n,  // dx = dy · weight
+            .cols = in,
+            .depth = out,
+            .a = {args.dy, out, 1},
+            .b = {args.weight, in, 1},
+            .c = args.dx,
+            .depth_block = kBackwardDepth},
+           s.gemm);
 }
 
 }  // namespace pando::cpu

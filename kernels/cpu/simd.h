@@ -33,10 +33,9 @@ inline IntVec Load(const int32_t* p) {
   std::memcpy(&v, p, sizeof v);
   return v;
 }
-// For a value used several times: GCC would else fold the load into each use, and loads are what
-// bounds these loops (MNIST CNN: 16 loads for 12 multiply-adds instead of 7).
-inline Vec LoadToRegister(const float* p) {
-  Vec v = Load(p);
+// For a loaded value used several times: GCC would else fold the load into each use, and loads are
+// what bounds these loops (MNIST CNN: 16 loads for 12 multiply-adds instead of 7).
+inline Vec InRegister(Vec v) {
 #if defined(__x86_64__)
   asm("" : "+v"(v));
 #endif
@@ -45,6 +44,18 @@ inline Vec LoadToRegister(const float* p) {
 inline void Store(float* p, Vec v) { std::memcpy(p, &v, sizeof v); }
 inline void Store(int32_t* p, IntVec v) { std::memcpy(p, &v, sizeof v); }
 inline Vec Broadcast(float x) { return x - Vec{}; }  // x − 0 is x, −0 included; x + 0 is not
+
+// Stores lane i of both as pair i: a0 b0 a1 b1 ...  `to` has room for kLanes pairs of 8 bytes.
+inline void StorePairs(void* to, IntVec a, IntVec b) {
+  IntVec lower, upper;
+  for (int i = 0; i < kLanes; ++i) {
+    lower[i] = i % 2 * kLanes + i / 2;
+    upper[i] = lower[i] + kLanes / 2;
+  }
+  const IntVec first = __builtin_shuffle(a, b, lower), last = __builtin_shuffle(a, b, upper);
+  std::memcpy(to, &first, sizeof first);
+  std::memcpy(static_cast<char*>(to) + sizeof first, &last, sizeof last);
+}
 
 // Stores the first `count` lanes, all of them if there are more.
 template <class V, class T>
@@ -61,6 +72,14 @@ inline void StorePart(T* p, V v, size_t count) {
 }
 
 inline constexpr size_t RoundUpToLanes(size_t n) { return (n + kLanes - 1) / kLanes * kLanes; }
+
+// Loads the first `count` lanes, all of them if there are more; zeros in the others.
+inline Vec LoadPart(const float* p, size_t count) {
+  if (count >= kLanes) return Load(p);
+  float lanes[kLanes] = {};
+  for (size_t i = 0; i < count; ++i) lanes[i] = p[i];
+  return Load(lanes);
+}
 
 // Parts n into the fewest pieces of at most `max`, as equal as can be: 10 by 3 is 3 + 3 + 2 + 2, so
 // that no piece is too small to fill the pipelines. Calls f(first, size).

@@ -42,6 +42,7 @@ std::vector<Reference> Cases() {
     cases.emplace_back(LinearSpec{50, 10, false}, n);
   }
   cases.emplace_back(LinearSpec{500, 331, true}, 33);
+  cases.emplace_back(LinearSpec{1025, 65, false}, 3);  // one past the blocks of depth
   return cases;
 }
 
@@ -53,12 +54,15 @@ TEST_CASE("linear forward and gradients follow the definition on every shape") {
     FloatBuffer dy = ToFloats(r.dy), y = Poisoned(r.dy.size()), dx = Poisoned(r.x.size());
     FloatBuffer dweight = Poisoned(r.weight.size()), dbias = Poisoned(r.bias.size());
 
-    LinearForward(kCpu, r.spec, r.sample_count, x.data(), weight.data(), bias.data(), y.data());
+    FloatBuffer scratch = Poisoned(LinearScratchBytes(kCpu, r.spec, r.sample_count) / 4);
+    LinearForward(kCpu, r.spec, {r.sample_count, x.data(), weight.data(), bias.data(), y.data()},
+                  std::as_writable_bytes(scratch.span()));
     CHECK(RelativeError(y.data(), r.Forward()) < kForwardTol);
 
     LinearBackward(kCpu, r.spec,
                    {r.sample_count, x.data(), weight.data(), y.data(), dy.data(), dx.data(),
-                    dweight.data(), dbias.data()});
+                    dweight.data(), dbias.data()},
+                   std::as_writable_bytes(scratch.span()));
     auto loss = [&] { return DotProduct(r.Forward(), r.dy); };
     CHECK(FiniteDifferenceError(r.x, loss, dx.data(), 20) < kBackwardTol);
     CHECK(FiniteDifferenceError(r.weight, loss, dweight.data(), 20) < kBackwardTol);
@@ -76,7 +80,10 @@ TEST_CASE("linear results do not depend on where their arrays lie") {
       weight.data()[shift + i] = static_cast<float>(r.weight[i]);
     }
     float* y = shift == 0 ? first.data() : other.data();
-    LinearForward(kCpu, r.spec, r.sample_count, x.data(), weight.data() + shift, bias.data(), y);
+    FloatBuffer scratch = Poisoned(LinearScratchBytes(kCpu, r.spec, r.sample_count) / 4);
+    LinearForward(kCpu, r.spec,
+                  {r.sample_count, x.data(), weight.data() + shift, bias.data(), y},
+                  std::as_writable_bytes(scratch.span()));
     CHECK(SameBits(first.data(), y, r.dy.size()));
   }
 }
