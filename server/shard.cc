@@ -48,29 +48,35 @@ bool Shard::PinIsInTheWay() const {
 
 bool Shard::is_ready() const { return aggregator_.is_complete() && !PinIsInTheWay(); }
 
+// P4: the contributions to step t prove that version t is committed everywhere, so nobody will ask
+// for t − 1 again. It goes first, and its memory is the next version's.
+void Shard::DropPrevious() {
+  const bool is_due = previous_ && plan_.IsEvaluationDue(previous_->version);
+  if (is_due && previous_->version > released_) pinned_ = std::move(previous_);
+  previous_.reset();
+}
+
 void Shard::Advance(const StepScalars& scalars) {
   PANDO_CHECK(is_ready());
-  VersionRecord next{VersionMadeBy(step()), parameter_pool_.Take(), state_pool_.Take()};
-  const float samples = static_cast<float>(plan_.steps.SampleCount(step()));
+  DropPrevious();
+  // The older record needs no optimizer state: unless somebody reads it, the next one takes it over.
+  const bool is_state_ours = newest_.state.use_count() == 1;
+  SharedBuffer state = newest_.state;
+  SharedBuffer next_state = is_state_ours ? state : state_pool_.Take();
+  VersionRecord next{VersionMadeBy(step()), parameter_pool_.Take(), next_state};
   optimizer_.Apply({.range = range_,
                     .parameters = newest_.parameters->span(),
                     .gradient = aggregator_.root(),
-                    .gradient_scale = 1.0f / samples,
+                    .gradient_scale = 1.0f / static_cast<float>(plan_.steps.SampleCount(step())),
                     .scalars = scalars,
                     .is_first_step = step() == Step(0),
-                    .state = newest_.state->span(),
+                    .state = state->span(),
                     .parameters_out = next.parameters->span(),
-                    .state_out = next.state->span()});
-  if (previous_ && plan_.IsEvaluationDue(previous_->version) && previous_->version > released_) {
-    pinned_ = std::move(previous_);
-  }
+                    .state_out = next_state->span()});
   newest_.state.reset();
   previous_ = std::exchange(newest_, std::move(next));
-  if (committed() < plan_.steps.final_version()) {
-    aggregator_.Begin(plan_.steps.Tree(step()));
-  } else {
-    aggregator_.Begin(MicroBatchTree({}));
-  }
+  const bool is_last = committed() == plan_.steps.final_version();
+  aggregator_.Begin(is_last ? MicroBatchTree({}) : plan_.steps.Tree(step()));
 }
 
 void Shard::ReleasePin(Version version) {

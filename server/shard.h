@@ -24,11 +24,11 @@
 
 namespace pando {
 
-// P7. Immutable once made; the one unit of reply, transfer and check.
+// P7. Its parameters are immutable once made; the one unit of reply, transfer and check.
 struct VersionRecord {
   Version version;
   SharedBuffer parameters;
-  SharedBuffer state;  // optimizer's; null on the older of the two records kept
+  SharedBuffer state;  // optimizer's, of the newest version; null on older records
   Blob payload() const { return ToBlob(parameters); }
 };
 
@@ -64,6 +64,7 @@ class Shard {
 
  private:
   bool PinIsInTheWay() const;
+  void DropPrevious();
 
   ShardId id_;
   const JobPlan& plan_;
