@@ -6,9 +6,9 @@
 // Parameters and their gradients lie in PyTorch's layouts. Gradients are written, not added to, and
 // are sums over samples, never means (P2).
 //
-// Promises of every operation: it runs on the calling thread, allocates nothing, and its result is a
-// pure function of its arguments' values: not of addresses, threads, or what was in the outputs and
-// in the scratch before (P35).
+// Promises of every operation: it runs on the calling thread, allocates nothing, and its result is
+// a pure function of its arguments' values: not of addresses, threads, or what was in the outputs
+// and in the scratch before (P35).
 #pragma once
 
 #include <cstddef>
@@ -33,9 +33,9 @@ inline constexpr size_t kSlackFloats = 64;
 
 // ---------------------------------------------------------------------------------- convolution
 
-// conv2d + bias, then in one go what often follows: dropout2d's factors, a 2x2 max pool, relu. These
-// commute with one another (all are monotone and applied per channel), so any order of them in a
-// model is this one operation, and the four times larger array between them is never made.
+// conv2d + bias, then in one go what often follows: dropout2d's factors, a 2x2 max pool, relu.
+// These commute with one another (all are monotone and applied per channel), so any order of them
+// in a model is this one operation, and the four times larger array between them is never made.
 struct Conv2dSpec {
   SampleShape input;
   uint32_t out_channels = 1;

@@ -13,9 +13,9 @@ std::string Text(const SampleShape& s) {
 
 Status DoesNotFit(const std::string& model, const LayerSpec& spec, const SampleShape& in,
                   const std::string& wanted) {
-  return InvalidArgument(fmt::format(
-      "model {}: layer '{}' gets {} but needs {}; choose another model or other data", model,
-      spec.name, Text(in), wanted));
+  return InvalidArgument(
+      fmt::format("model {}: layer '{}' gets {} but needs {}; choose another model or other data",
+                  model, spec.name, Text(in), wanted));
 }
 
 // Output length of a window sliding over one axis; 0 if it does not fit.
@@ -73,9 +73,10 @@ void AppendTensors(const LayerSpec& spec, const SampleShape& in, std::vector<Ten
 Result<Graph> Graph::Build(const std::string& model, const std::vector<LayerSpec>& specs,
                            SampleShape input, uint32_t class_count) {
   if (input.size() == 0 || class_count == 0) {
-    return InvalidArgument(fmt::format("model {}: the data set has samples of {} and {} classes; "
-                                       "none of these may be 0",
-                                       model, Text(input), class_count));
+    return InvalidArgument(
+        fmt::format("model {}: the data set has samples of {} and {} classes; "
+                    "none of these may be 0",
+                    model, Text(input), class_count));
   }
   Graph graph;
   graph.input_ = input;

@@ -43,8 +43,8 @@ struct Layer {
 
 class Graph {
  public:
-  // kInvalidArgument when a layer does not fit what enters it, or when the last layer does not end in
-  // class_count values: names the layer and both shapes.
+  // kInvalidArgument when a layer does not fit what enters it, or when the last layer does not end
+  // in class_count values: names the layer and both shapes.
   static Result<Graph> Build(const std::string& model, const std::vector<LayerSpec>& specs,
                              SampleShape input, uint32_t class_count);
 

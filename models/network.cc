@@ -16,8 +16,8 @@ struct Network::Impl {
   Pass pass;  // before the stages, which are planned for its device
   std::vector<StagePlan> stages;
   size_t first_trained = 0;  // the first stage with parameters: no gradient goes further back
-  // Planned once: every stage's output is kept for backward; gradients of activations live only from
-  // one stage to the one before, so two buffers take turns.
+  // Planned once: every stage's output is kept for backward; gradients of activations live only
+  // from one stage to the one before, so two buffers take turns.
   std::vector<FloatBuffer> activations;  // [0]: the input; [i + 1]: stage i's output
   FloatBuffer gradients[2];
   FloatBuffer scratch;
@@ -44,8 +44,8 @@ Network::Impl::Impl(const Model& model, uint32_t count_max)
   pass.scratch = std::as_writable_bytes(scratch.span());
   auto has_tensors = [](const StagePlan& p) { return p.tensors.first != p.tensors.last; };
   labels.reserve(count_max);
-  first_trained = static_cast<size_t>(std::find_if(stages.begin(), stages.end(), has_tensors) -
-                                      stages.begin());
+  first_trained =
+      static_cast<size_t>(std::find_if(stages.begin(), stages.end(), has_tensors) - stages.begin());
 }
 
 Network::Network(const Model& model, uint32_t sample_count_max)
@@ -91,12 +91,13 @@ void Network::Backward(uint32_t layer, const float* parameters, float* gradients
   Impl& n = *impl_;
   PANDO_CHECK(layer < n.stages.size());
   if (layer < n.first_trained) return;
-  n.stages[layer].stage->Backward(n.pass, {.x = n.activations[layer].data(),
-                                           .parameters = parameters,
-                                           .y = n.activations[layer + 1].data(),
-                                           .dy = n.Gradient(layer + 1),
-                                           .dx = layer > n.first_trained ? n.Gradient(layer) : nullptr,
-                                           .gradients = gradients});
+  n.stages[layer].stage->Backward(n.pass,
+                                  {.x = n.activations[layer].data(),
+                                   .parameters = parameters,
+                                   .y = n.activations[layer + 1].data(),
+                                   .dy = n.Gradient(layer + 1),
+                                   .dx = layer > n.first_trained ? n.Gradient(layer) : nullptr,
+                                   .gradients = gradients});
 }
 
 }  // namespace pando

@@ -49,7 +49,8 @@ class ConvStage : public Stage {
             uint32_t sample_count_max)
       : spec_(spec), at_(at), scratch_bytes_(Conv2dScratchBytes(device, spec)) {
     if (spec.max_pool) argmax_.resize(spec.output().size() * sample_count_max + kSlackFloats);
-    if (dropout2d != nullptr) dropout_.emplace_back(*dropout2d, spec.out_channels, sample_count_max);
+    if (dropout2d != nullptr)
+      dropout_.emplace_back(*dropout2d, spec.out_channels, sample_count_max);
   }
   void Forward(const Pass& pass, const StageForward& a) override {
     for (DropoutState& dropout : dropout_) dropout.Draw(pass);
@@ -94,9 +95,7 @@ class ConvStage : public Stage {
 class LinearStage : public Stage {
  public:
   LinearStage(const LinearSpec& spec, WeightAndBias at, Device device, uint32_t sample_count_max)
-      : spec_(spec),
-        at_(at),
-        scratch_bytes_(LinearScratchBytes(device, spec, sample_count_max)) {}
+      : spec_(spec), at_(at), scratch_bytes_(LinearScratchBytes(device, spec, sample_count_max)) {}
   void Forward(const Pass& pass, const StageForward& a) override {
     LinearForward(pass.device, spec_,
                   {.sample_count = pass.sample_count,

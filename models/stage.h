@@ -54,7 +54,8 @@ struct StagePlan {
   Network::TensorRun tensors;
 };
 
-// Cuts the graph's layers into stages and allocates what they keep for up to sample_count_max samples.
+// Cuts the graph's layers into stages and allocates what they keep for up to sample_count_max
+// samples.
 std::vector<StagePlan> PlanStages(const Graph& graph, Device device, uint32_t sample_count_max);
 
 }  // namespace pando

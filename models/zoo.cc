@@ -46,18 +46,9 @@ std::vector<LayerSpec> MnistCnn(uint32_t class_count) {
 
 // LeCun et al. 1998, with relu and max pools as is usual now: 61,706 parameters for 28 x 28 x 1.
 std::vector<LayerSpec> LeNet5(uint32_t class_count) {
-  return {Conv("conv1", 6, 5, 2),
-          Relu("relu1"),
-          MaxPool("pool1"),
-          Conv("conv2", 16, 5),
-          Relu("relu2"),
-          MaxPool("pool2"),
-          Flatten(),
-          Linear("fc1", 120),
-          Relu("relu3"),
-          Linear("fc2", 84),
-          Relu("relu4"),
-          Linear("fc3", class_count)};
+  return {Conv("conv1", 6, 5, 2), Relu("relu1"),     MaxPool("pool1"), Conv("conv2", 16, 5),
+          Relu("relu2"),          MaxPool("pool2"),  Flatten(),        Linear("fc1", 120),
+          Relu("relu3"),          Linear("fc2", 84), Relu("relu4"),    Linear("fc3", class_count)};
 }
 
 Result<std::vector<LayerSpec>> Mlp(const Job& job, uint32_t class_count) {
@@ -66,8 +57,8 @@ Result<std::vector<LayerSpec>> Mlp(const Job& job, uint32_t class_count) {
   for (size_t i = 0; i < job.mlp_hidden.size(); ++i) {
     const uint64_t width = job.mlp_hidden[i];
     if (width == 0 || width > kWidthMax) {
-      return InvalidArgument(fmt::format("model mlp: model.hidden[{}] is {}; a layer's width is 1 to {}",
-                                         i, width, kWidthMax));
+      return InvalidArgument(fmt::format(
+          "model mlp: model.hidden[{}] is {}; a layer's width is 1 to {}", i, width, kWidthMax));
     }
     layers.push_back(Linear(fmt::format("fc{}", i + 1), static_cast<uint32_t>(width)));
     layers.push_back(Relu(fmt::format("relu{}", i + 1)));

@@ -5,9 +5,9 @@
 // are first gathered into lists of the non-zero ones, and both products then walk lists:
 //   weights: per output channel, sum over its list of  g · (the pixels under the kernel)
 //   data:    per output pixel (cell), sum over its list of  g · (the channel's kernel)
-// The pixels under a kernel row are one run of floats, so either walk keeps a block of the result in
-// registers and does one multiply-add per load. A dense gradient (no pool) costs no more this way.
-// Every list is in order (sample, cell, channel), hence so is every sum.
+// The pixels under a kernel row are one run of floats, so either walk keeps a block of the result
+// in registers and does one multiply-add per load. A dense gradient (no pool) costs no more this
+// way. Every list is in order (sample, cell, channel), hence so is every sum.
 #include <array>
 #include <bit>
 #include <utility>
@@ -27,10 +27,12 @@ struct Entry {
 // x != 0 without the floating-point unit and its care for NaN (which counts as not zero).
 bool IsNonZero(float x) { return std::bit_cast<uint32_t>(x) << 1 != 0; }
 
-constexpr size_t kSumsMax = kRegisters - 2;  // vectors of sums in registers: one broadcast, one load
-constexpr size_t kWeightVecsMax = 7;         // of one kernel row, so that two rows fit in registers
+constexpr size_t kSumsMax =
+    kRegisters - 2;                   // vectors of sums in registers: one broadcast, one load
+constexpr size_t kWeightVecsMax = 7;  // of one kernel row, so that two rows fit in registers
 constexpr size_t kDataVecsMax = 8;
-constexpr size_t kBlockGradients = 1536;  // per block of samples: 12 KB of entries, in the first cache
+constexpr size_t kBlockGradients =
+    1536;  // per block of samples: 12 KB of entries, in the first cache
 
 struct BackwardScratch {
   float* kernels;   // [out][kernel rows][kernel_row]: weights with zeros at both ends of a row
@@ -285,8 +287,7 @@ class BackwardPass {
       const IntVec where = sample.argmax == nullptr ? IntVec{} : Load(sample.argmax + first + o);
       const IntVec x = where & 1, y = where >> 1;
       const auto bits = reinterpret_cast<IntVec>(gradient);
-      StorePairs(entries + o, bits,
-                 x * right + y * down + static_cast<int32_t>(corner));
+      StorePairs(entries + o, bits, x * right + y * down + static_cast<int32_t>(corner));
       if (!wants_data_) continue;
       const IntVec is_nonzero = (gradient != 0.0f) & 1;
       Store(s_.is_upper + o, is_nonzero & (1 - y));

@@ -99,7 +99,7 @@ inline void StorePixels(const TileOutput& out, const Vec (&sums)[kPixels][kVecs]
 
 struct TileInput {
   const float* pixel[kTilePixelsMax] = {};  // first float under the kernel, of each output pixel
-  const float* weight = nullptr;         // of the piece
+  const float* weight = nullptr;            // of the piece
   size_t kernel = 0, run = 0, row = 0;
 };
 
@@ -143,7 +143,8 @@ TileFunction ChooseTile(size_t vecs, std::index_sequence<kIndex...>) {
 
 TileFunction ChooseTile(const ConvGeometry& g, size_t vecs) {
   constexpr auto kAll = std::make_index_sequence<kTileVecsMax>();
-  if (g.pool == 2) return g.run == 5 ? ChooseTile<5, true>(vecs, kAll) : ChooseTile<0, true>(vecs, kAll);
+  if (g.pool == 2)
+    return g.run == 5 ? ChooseTile<5, true>(vecs, kAll) : ChooseTile<0, true>(vecs, kAll);
   return g.run == 5 ? ChooseTile<5, false>(vecs, kAll) : ChooseTile<0, false>(vecs, kAll);
 }
 

@@ -42,7 +42,8 @@ struct ConvGeometry {
   size_t out_height, out_width;
   size_t cells;  // output pixels, after the pool
 
-  // First float of the pixels under the kernel for output pixel (y, x), upper left of its pool window.
+  // First float of the pixels under the kernel for output pixel (y, x), upper left of its pool
+  // window.
   size_t CellOffset(size_t y, size_t x) const {
     return y * pool * stride * row + x * pool * stride * channels;
   }

@@ -31,8 +31,7 @@ void MaxPoolForward(const Pool2dSpec& spec, uint32_t sample_count, const float* 
 void MaxPoolBackward(const Pool2dSpec& spec, uint32_t sample_count, const int32_t* argmax,
                      const float* dy, float* dx);
 void AveragePoolForward(const Pool2dSpec& spec, uint32_t sample_count, const float* x, float* y);
-void AveragePoolBackward(const Pool2dSpec& spec, uint32_t sample_count, const float* dy,
-                         float* dx);
+void AveragePoolBackward(const Pool2dSpec& spec, uint32_t sample_count, const float* dy, float* dx);
 
 void ImportBatch(const Batch& batch, float* x);
 void FlattenForward(uint32_t sample_count, const SampleShape& shape, const float* x, float* y);

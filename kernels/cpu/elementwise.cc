@@ -32,10 +32,10 @@ void DropoutFactors(const DropoutStream& stream, float probability, size_t count
   const auto threshold = static_cast<uint32_t>(std::lround(probability * 65536.0f));
   const float keep_scale = 1.0f / (1.0f - probability);
   for (size_t first = 0; first < count; first += kPerBlock) {
-    const PhiloxBlock block = Philox4x32(
-        {static_cast<uint32_t>(first / kPerBlock), static_cast<uint32_t>(stream.step),
-         static_cast<uint32_t>(stream.step >> 32), stream.micro_batch},
-        stream.key);
+    const PhiloxBlock block =
+        Philox4x32({static_cast<uint32_t>(first / kPerBlock), static_cast<uint32_t>(stream.step),
+                    static_cast<uint32_t>(stream.step >> 32), stream.micro_batch},
+                   stream.key);
     const size_t last = std::min(count, first + kPerBlock);
     for (size_t i = first; i < last; ++i) {
       const bool keep = Uniform16(block, static_cast<unsigned>(i - first)) >= threshold;

@@ -26,16 +26,29 @@ void ForEachPanel(const Block& block, F&& f) {
   });
 }
 
-// To [panel][depth][columns of the panel]; columns past the last are zero.
+inline void CopyRow(const float* from, size_t cols, size_t vecs, float* to) {
+  for (size_t v = 0; v < vecs; ++v) {
+    Store(to + v * kLanes, LoadPart(from + v * kLanes, cols - v * kLanes));
+  }
+}
+
+inline void GatherRow(const float* from, size_t stride, size_t cols, size_t vecs, float* to) {
+  for (size_t c = 0; c < cols; ++c) to[c] = from[c * stride];
+  std::fill(to + cols, to + vecs * kLanes, 0.0f);
+}
+
+// To [panel][depth][columns of the panel]; columns past the last are zero. Row by row, so that a
+// large b is read in runs as wide as the block.
 void Pack(const GemmOperand& b, const Block& block, float* packed) {
-  ForEachPanel(block, [&](size_t col, size_t cols, size_t vecs) {
-    const float* from =
-        b.data + block.first_depth * b.row_stride + (block.first_col + col) * b.col_stride;
-    for (size_t k = 0; k < block.depth; ++k, packed += vecs * kLanes) {
-      for (size_t c = 0; c < cols; ++c) packed[c] = from[k * b.row_stride + c * b.col_stride];
-      std::fill(packed + cols, packed + vecs * kLanes, 0.0f);
-    }
-  });
+  const float* row = b.data + block.first_depth * b.row_stride + block.first_col * b.col_stride;
+  for (size_t k = 0; k < block.depth; ++k, row += b.row_stride) {
+    ForEachPanel(block, [&](size_t col, size_t cols, size_t vecs) {
+      float* to = packed + col * block.depth + k * vecs * kLanes;
+      const float* from = row + col * b.col_stride;
+      b.col_stride == 1 ? CopyRow(from, cols, vecs, to)
+                        : GatherRow(from, b.col_stride, cols, vecs, to);
+    });
+  }
 }
 
 struct Tile {

@@ -1,5 +1,5 @@
-// Matrix product on the calling thread. Made for a layer's weights, read once from memory and as they
-// lie, and for the few dozen samples of a micro-batch.
+// Matrix product on the calling thread. Made for a layer's weights, read once from memory and as
+// they lie, and for the few dozen samples of a micro-batch.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +12,9 @@ struct GemmOperand {  // a matrix in any order of its elements
   size_t col_stride = 1;
 };
 
-// c[rows, cols] = a[rows, depth] · b[depth, cols].  Each sum goes through depth in order, one chain of
-// fused multiply-adds, whatever the blocking: an element depends on its row of a and column of b alone.
+// c[rows, cols] = a[rows, depth] · b[depth, cols].  Each sum goes through depth in order, one chain
+// of fused multiply-adds, whatever the blocking: an element depends on its row of a and column of b
+// alone.
 struct Gemm {
   size_t rows = 0, cols = 0, depth = 0;
   GemmOperand a;

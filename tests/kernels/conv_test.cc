@@ -18,21 +18,21 @@ std::vector<ConvCase> Cases() {
     return Conv2dSpec{{h, w, c}, out, kernel, stride, padding, pool, relu};
   };
   return {
-      {spec(1, 1, 1, 1, 1), 1},                                // the smallest there is
-      {spec(5, 5, 1, 1, 5), 1},                                // one output pixel
-      {spec(28, 28, 1, 10, 5, 1, 0, true, true), 3},           // MNIST CNN, conv1
-      {spec(12, 12, 10, 20, 5, 1, 0, true, true), 17, true},   // MNIST CNN, conv2
-      {spec(28, 28, 1, 6, 5, 1, 2, true, true), 2},            // LeNet-5, conv1
-      {spec(14, 14, 6, 16, 5, 1, 0, true, true), 15},          // LeNet-5, conv2
-      {spec(9, 7, 3, 5, 3, 1, 1), 16},                         // odd everything, dense gradient
-      {spec(9, 7, 3, 5, 3, 1, 1, true), 2},                    // odd, pool leaves a row out
-      {spec(11, 8, 2, 33, 3, 2, 1, false, true), 4},           // stride 2, one channel past a vector
-      {spec(13, 13, 4, 7, 5, 2, 2, true, true), 3, true},      // stride 2 under a pool
-      {spec(8, 8, 16, 64, 1), 2},                              // 1 x 1
-      {spec(10, 10, 2, 3, 7, 1, 3, false, false), 2, true},    // kernel 7
-      {spec(6, 6, 64, 24, 3, 1, 1, true, true), 2},            // 192 floats under a kernel row
-      {spec(7, 9, 5, 2, 3, 3, 0, false, false), 1},            // stride as wide as the kernel
-      {spec(4, 4, 3, 4, 4, 1, 0, false, true), 5},             // kernel as large as the image
+      {spec(1, 1, 1, 1, 1), 1},                               // the smallest there is
+      {spec(5, 5, 1, 1, 5), 1},                               // one output pixel
+      {spec(28, 28, 1, 10, 5, 1, 0, true, true), 3},          // MNIST CNN, conv1
+      {spec(12, 12, 10, 20, 5, 1, 0, true, true), 17, true},  // MNIST CNN, conv2
+      {spec(28, 28, 1, 6, 5, 1, 2, true, true), 2},           // LeNet-5, conv1
+      {spec(14, 14, 6, 16, 5, 1, 0, true, true), 15},         // LeNet-5, conv2
+      {spec(9, 7, 3, 5, 3, 1, 1), 16},                        // odd everything, dense gradient
+      {spec(9, 7, 3, 5, 3, 1, 1, true), 2},                   // odd, pool leaves a row out
+      {spec(11, 8, 2, 33, 3, 2, 1, false, true), 4},          // stride 2, one channel past a vector
+      {spec(13, 13, 4, 7, 5, 2, 2, true, true), 3, true},     // stride 2 under a pool
+      {spec(8, 8, 16, 64, 1), 2},                             // 1 x 1
+      {spec(10, 10, 2, 3, 7, 1, 3, false, false), 2, true},   // kernel 7
+      {spec(6, 6, 64, 24, 3, 1, 1, true, true), 2},           // 192 floats under a kernel row
+      {spec(7, 9, 5, 2, 3, 3, 0, false, false), 1},           // stride as wide as the kernel
+      {spec(4, 4, 3, 4, 4, 1, 0, false, true), 5},            // kernel as large as the image
   };
 }
 

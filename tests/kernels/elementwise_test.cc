@@ -20,7 +20,8 @@ TEST_CASE("relu passes what is positive, and its gradient") {
       return out;
     };
     CHECK(RelativeError(y.data(), forward()) == 0.0);
-    CHECK(FiniteDifferenceError(x, [&] { return DotProduct(forward(), dy); }, dx.data()) < kTol);
+    CHECK(FiniteDifferenceError(
+              x, [&] { return DotProduct(forward(), dy); }, dx.data()) < kTol);
   }
 }
 
@@ -77,9 +78,9 @@ TEST_CASE("dropout differs between seeds, layers, steps and micro-batches, and r
                    0.5f, factor.size(), factor.data());
     return factor;
   };
-  const std::set<std::vector<float>> all{draw(1, "a", 0, 0), draw(2, "a", 0, 0), draw(1, "b", 0, 0),
-                                         draw(1, "a", 1, 0), draw(1, "a", 0, 1),
-                                         draw(1, "a", 1ull << 32, 0)};
+  const std::set<std::vector<float>> all{draw(1, "a", 0, 0), draw(2, "a", 0, 0),
+                                         draw(1, "b", 0, 0), draw(1, "a", 1, 0),
+                                         draw(1, "a", 0, 1), draw(1, "a", 1ull << 32, 0)};
   CHECK(all.size() == 6);
   CHECK(draw(1, "a", 5, 2) == draw(1, "a", 5, 2));
 }
@@ -136,8 +137,14 @@ TEST_CASE("pictures are normalised per channel, tables are taken as they are") {
                  .labels = {0, 1}};
   float x[8 + kSlackFloats];
   ImportBatch(kCpu, pictures, x);
-  const Doubles expected{-1, -0.125, 1, 0.375, (0.2 - 0.5) / 0.5, (0.2 - 0.25) / 2,
-                         (0.4 - 0.5) / 0.5, (0.8 - 0.25) / 2};
+  const Doubles expected{-1,
+                         -0.125,
+                         1,
+                         0.375,
+                         (0.2 - 0.5) / 0.5,
+                         (0.2 - 0.25) / 2,
+                         (0.4 - 0.5) / 0.5,
+                         (0.8 - 0.25) / 2};
   CHECK(RelativeError(x, expected) < kTol);
 
   Batch table{.shape = {1, 1, 3}, .bytes = {}, .values = {1, 2, 3, 4, 5, 6}, .labels = {0, 1}};
@@ -151,7 +158,7 @@ TEST_CASE("flatten puts channels first, and back") {
   for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<double>(i);
   FloatBuffer in = ToFloats(x), y = Poisoned(24), back = Poisoned(24);
   FlattenForward(kCpu, 2, shape, in.data(), y.data());
-  CHECK(RelativeError(y.data(), {0, 3, 6, 9, 1, 4, 7, 10, 2, 5, 8, 11,  //
+  CHECK(RelativeError(y.data(), {0,  3,  6,  9,  1,  4,  7,  10, 2,  5,  8,  11,  //
                                  12, 15, 18, 21, 13, 16, 19, 22, 14, 17, 20, 23}) == 0.0);
   FlattenBackward(kCpu, 2, shape, y.data(), back.data());
   CHECK(RelativeError(back.data(), x) == 0.0);

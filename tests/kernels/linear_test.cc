@@ -81,8 +81,7 @@ TEST_CASE("linear results do not depend on where their arrays lie") {
     }
     float* y = shift == 0 ? first.data() : other.data();
     FloatBuffer scratch = Poisoned(LinearScratchBytes(kCpu, r.spec, r.sample_count) / 4);
-    LinearForward(kCpu, r.spec,
-                  {r.sample_count, x.data(), weight.data() + shift, bias.data(), y},
+    LinearForward(kCpu, r.spec, {r.sample_count, x.data(), weight.data() + shift, bias.data(), y},
                   std::as_writable_bytes(scratch.span()));
     CHECK(SameBits(first.data(), y, r.dy.size()));
   }

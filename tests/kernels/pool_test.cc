@@ -6,7 +6,7 @@ namespace {
 constexpr double kTol = 1e-6;  // sums of up to 9 terms in fp32
 
 std::vector<Pool2dSpec> Cases() {
-  return {{{1, 1, 1}, 1, 1}, {{2, 2, 1}, 2, 2},  {{24, 24, 10}, 2, 2}, {{7, 5, 3}, 2, 2},
+  return {{{1, 1, 1}, 1, 1},  {{2, 2, 1}, 2, 2},  {{24, 24, 10}, 2, 2}, {{7, 5, 3}, 2, 2},
           {{9, 9, 17}, 3, 2}, {{8, 6, 16}, 3, 3}, {{5, 5, 2}, 5, 1}};
 }
 
@@ -36,7 +36,8 @@ TEST_CASE("max pool and its gradient follow the definition") {
       Doubles x = RandomDoubles(n * spec.input.size(), 5);
       const Doubles dy = RandomDoubles(n * spec.output().size(), 6);
       auto forward = [&] {
-        return Pooled(spec, n, x, [](const Doubles& w) { return *std::max_element(w.begin(), w.end()); });
+        return Pooled(spec, n, x,
+                      [](const Doubles& w) { return *std::max_element(w.begin(), w.end()); });
       };
       FloatBuffer in = ToFloats(x), grad = ToFloats(dy), y = Poisoned(dy.size()),
                   dx = Poisoned(x.size());
@@ -44,7 +45,8 @@ TEST_CASE("max pool and its gradient follow the definition") {
       MaxPoolForward(kCpu, spec, n, in.data(), y.data(), argmax.data());
       MaxPoolBackward(kCpu, spec, n, argmax.data(), grad.data(), dx.data());
       CHECK(RelativeError(y.data(), forward()) == 0.0);
-      CHECK(FiniteDifferenceError(x, [&] { return DotProduct(forward(), dy); }, dx.data()) < kTol);
+      CHECK(FiniteDifferenceError(
+                x, [&] { return DotProduct(forward(), dy); }, dx.data()) < kTol);
     }
   }
 }
@@ -65,7 +67,8 @@ TEST_CASE("average pool and its gradient follow the definition") {
     AveragePoolForward(kCpu, spec, 2, in.data(), y.data());
     AveragePoolBackward(kCpu, spec, 2, grad.data(), dx.data());
     CHECK(RelativeError(y.data(), forward()) < kTol);
-    CHECK(FiniteDifferenceError(x, [&] { return DotProduct(forward(), dy); }, dx.data()) < kTol);
+    CHECK(FiniteDifferenceError(
+              x, [&] { return DotProduct(forward(), dy); }, dx.data()) < kTol);
   }
 }
 

@@ -136,9 +136,9 @@ TEST_CASE("dropout follows the micro-batch's name when training, and is off in e
   CHECK(SameBits(still, Gradients(network, model, batch, Name(2), Mode::kEvaluate)));
 }
 
-// The network computes in fp32: its loss of about 10 carries noise of 1e-6, so differences are taken
-// over a wide step, and at the largest gradient of each tensor. Measured 6e-3; a relu or pool whose
-// winner changes within the step makes most of it.
+// The network computes in fp32: its loss of about 10 carries noise of 1e-6, so differences are
+// taken over a wide step, and at the largest gradient of each tensor. Measured 6e-3; a relu or pool
+// whose winner changes within the step makes most of it.
 TEST_CASE("gradients with dropout equal finite differences of the loss") {
   constexpr float kStep = 2e-3f;
   constexpr double kTol = 0.03;
@@ -172,7 +172,8 @@ TEST_CASE("gradients are sums over samples: two halves add up to the whole") {
   const Batch whole = NoiseBatch(8);
   Batch halves[2] = {whole, whole};
   for (size_t h = 0; h < 2; ++h) {
-    halves[h].bytes.assign(whole.bytes.begin() + h * 4 * 784, whole.bytes.begin() + (h + 1) * 4 * 784);
+    halves[h].bytes.assign(whole.bytes.begin() + h * 4 * 784,
+                           whole.bytes.begin() + (h + 1) * 4 * 784);
     halves[h].labels.assign(whole.labels.begin() + h * 4, whole.labels.begin() + (h + 1) * 4);
   }
   const FloatBuffer all = Gradients(network, model, whole, Name(0));
@@ -200,7 +201,8 @@ TEST_CASE("steps of gradient descent learn what sets the classes apart") {
     network.SetBatch(batch, Name(step), Mode::kEvaluate);
     ForwardAll(network, parameters.data());
     BackwardAll(network, parameters.data(), gradients.data());
-    for (size_t i = 0; i < parameters.size(); ++i) parameters.data()[i] -= 0.005f * gradients.data()[i];
+    for (size_t i = 0; i < parameters.size(); ++i)
+      parameters.data()[i] -= 0.005f * gradients.data()[i];
   }
   CHECK(network.Score().correct_count == 20);
 }

@@ -49,12 +49,14 @@ inline Batch NoiseBatch(uint32_t sample_count, uint32_t seed = 7) {
   for (uint32_t i = 0; i < sample_count * 784; ++i) {
     batch.bytes.push_back(static_cast<uint8_t>(Noise(i, seed) >> 16));
   }
-  for (uint32_t s = 0; s < sample_count; ++s) batch.labels.push_back(static_cast<int32_t>(s * 7 % 10));
+  for (uint32_t s = 0; s < sample_count; ++s)
+    batch.labels.push_back(static_cast<int32_t>(s * 7 % 10));
   return batch;
 }
 
 inline BatchScore ForwardAll(Network& network, const float* parameters) {
-  for (uint32_t layer = 0; layer < network.layer_count(); ++layer) network.Forward(layer, parameters);
+  for (uint32_t layer = 0; layer < network.layer_count(); ++layer)
+    network.Forward(layer, parameters);
   return network.Score();
 }
 
