@@ -1,0 +1,67 @@
+#include "tests/e2e/run_files.h"
+
+#include <doctest/doctest.h>
+
+#include <fstream>
+#include <sstream>
+
+#include "cli/run_folder.h"
+
+namespace pando {
+
+Args operator+(Args left, const Args& right) {
+  left.insert(left.end(), right.begin(), right.end());
+  return left;
+}
+
+Args TinyJob(const Args& more) {
+  return Args{"--model",        "mnist-cnn",
+              "--dataset",      "synthetic-digits",
+              "--set",          "data.synthetic_train_samples=" + std::to_string(kTinyTrainSamples),
+              "--set",          "data.synthetic_test_samples=500",
+              "--global-batch", "128",
+              "--optimizer",    "adam",
+              "--lr",           "0.01",
+              "--schedule",     "one-cycle"} +
+         more;
+}
+
+Args LongJob(uint64_t steps, const Args& more) {
+  return TinyJob({"--steps", std::to_string(steps), "--set", "eval.every_epochs=0"}) + more;
+}
+
+Summary SummaryIn(const std::string& run_dir) {
+  Result<Summary> summary = RunFolder::Open(run_dir).ReadSummary();
+  REQUIRE_MESSAGE(summary.ok(), summary.status().message());
+  return *std::move(summary);
+}
+
+std::string BytesOf(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream bytes;
+  bytes << file.rdbuf();
+  return bytes.str();
+}
+
+std::vector<std::string> RowsIn(const std::string& run_dir) {
+  std::vector<std::string> rows;
+  std::istringstream text(BytesOf(RunFolder::Open(run_dir).MetricsPath()));
+  for (std::string row; std::getline(text, row);) rows.push_back(row);
+  if (!rows.empty()) rows.erase(rows.begin());
+  return rows;
+}
+
+size_t RowCountIn(const std::string& run_dir) { return RowsIn(run_dir).size(); }
+
+std::vector<std::string> TrainingColumnsIn(const std::string& run_dir) {
+  constexpr int kColumnCount = 5;
+  std::vector<std::string> rows = RowsIn(run_dir);
+  for (std::string& row : rows) {
+    size_t end = 0;
+    for (int column = 0; column < kColumnCount; ++column) end = row.find(',', end) + 1;
+    row.resize(end - 1);
+  }
+  return rows;
+}
+
+}  // namespace pando
