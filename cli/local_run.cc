@@ -138,7 +138,9 @@ Status LocalRun::AwaitEndpoint() {
 
 Status LocalRun::StartNodes() {
   for (uint32_t rank = 0; rank < args_.job.servers; ++rank) {
-    Status s = StartNode("server", rank, {"--bind", BindEndpoint(fmt::format("server-{}", rank))});
+    Status s = StartNode("server", rank,
+                         {"--bind", BindEndpoint(fmt::format("server-{}", rank)), "--lanes",
+                          fmt::format("{}", args_.job.lanes)});
     if (!s.ok()) return s;
   }
   for (uint32_t rank = 0; rank < args_.job.workers; ++rank) {
@@ -185,10 +187,12 @@ void LocalRun::Stop() {
     AwaitExits(Clock::now() + kLeaveGrace);
   } else {
     is_stopping_ = true;
-    // The scheduler tells the others; without one, or when one of them is lost, they are told
-    // directly.
-    group_.Signal(kScheduler, SIGTERM);
-    if (root_cause_ || failure_ || scheduler_exit_) group_.SignalAll(SIGTERM);
+    // The scheduler tells the others: told directly, they would look to it like the culprits.
+    if (scheduler_exit_) {
+      group_.SignalAll(SIGTERM);
+    } else {
+      group_.Signal(kScheduler, SIGTERM);
+    }
     AwaitExits(Clock::now() + kStopGrace);
   }
   is_stopping_ = true;
@@ -212,7 +216,9 @@ int LocalRun::Conclude() {
   if (root_cause_) {
     fmt::print(stderr, "\n{}", RootCauseText(*root_cause_));
     summary.status = kStatusFailed;
-    if (summary.failure.empty()) {
+    // What the scheduler wrote before it failed says more than its exit code; of another's death
+    // it knows no better than this process.
+    if (summary.failure.empty() || root_cause_->spec.name != kScheduler) {
       summary.failure = fmt::format("{}: {}", root_cause_->spec.title, ExitText(*root_cause_));
     }
     const bool has_code = root_cause_->spec.name == kScheduler && root_cause_->signal == 0;
