@@ -1,0 +1,81 @@
+#!/usr/bin/env python3
+"""compare_mnist_cnn.py [--rounds N] [--data FOLDER] [--pando PROGRAM]: Pando beside PyTorch, interleaved.
+
+The MNIST CNN, global batch 128, two micro-batches. Every round runs each variant once, in turn, so that
+a machine whose speed drifts is fair to all. Prints images/s of each variant (min, median, p99, max) and
+the ratios of the rounds. PyTorch's best variant counts. Run it on an idle machine.
+"""
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def pytorch(data, channels_last, blas_threads):
+    environment = dict(os.environ, OMP_NUM_THREADS="2", OPENBLAS_NUM_THREADS=str(blas_threads))
+    environment.pop("OPENBLAS_CORETYPE", None)
+    command = ["/usr/bin/python3", str(ROOT / "bench/pytorch_mnist_cnn.py"), data]
+    command += ["--channels-last"] if channels_last else []
+    return float(subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout)
+
+
+def pando(program, data, extra):
+    with tempfile.TemporaryDirectory() as folder:
+        command = [program, "train", "--model", "mnist-cnn", "--dataset", "mnist", "--data", data, "--epochs", "2",
+                   "--global-batch", "128", "--micro-batches", "2", "--optimizer", "adam", "--lr", "0.001",
+                   "--set", "eval.every_epochs=0", "--run-dir", folder + "/run", "--json", *extra]
+        done = subprocess.run(command, check=True, capture_output=True, text=True)
+        return json.loads(done.stdout)["images_per_second"]
+
+
+def commit():
+    git = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
+    return git.stdout.strip() or "unknown"
+
+
+def cpu():
+    names = [line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines()
+             if line.startswith("model name")]
+    return f"{names[0] if names else platform.machine()} x {os.cpu_count()}"
+
+
+def row(name, values):
+    ordered = sorted(values)
+    p99 = ordered[min(len(ordered) - 1, round(0.99 * (len(ordered) - 1)))]
+    print(f"{name:<44}{ordered[0]:>10,.2f}{statistics.median(ordered):>10,.2f}{p99:>10,.2f}{ordered[-1]:>10,.2f}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--data", default=str(ROOT.parent / "shared/data/mnist"))
+    parser.add_argument("--pando", default=str(ROOT / "build/cli/pando"))
+    args = parser.parse_args()
+    torch_variants = {f"PyTorch, {'channels_last' if last else 'default'}, OPENBLAS_NUM_THREADS={blas}": (last, blas)
+                      for last in (False, True) for blas in (1, 2)}
+    serial, distributed = "Pando --serial --threads 2", "Pando 2 workers x 1 thread, 2 servers"
+    figures = {name: [] for name in [*torch_variants, serial, distributed]}
+    for done in range(args.rounds):
+        for name, (channels_last, blas) in torch_variants.items():
+            figures[name].append(pytorch(args.data, channels_last, blas))
+        figures[serial].append(pando(args.pando, args.data, ["--serial", "--threads", "2"]))
+        figures[distributed].append(pando(args.pando, args.data, ["--workers", "2", "--servers", "2"]))
+        print(f"round {done + 1} of {args.rounds}", file=sys.stderr)
+    print(f"commit {commit()}, {cpu()}, {args.rounds} rounds interleaved, images/s")
+    print(f"{'':<44}{'min':>10}{'p50':>10}{'p99':>10}{'max':>10}")
+    for name, values in figures.items():
+        row(name, values)
+    best = max(torch_variants, key=lambda name: statistics.median(figures[name]))
+    row("ratio: serial / best PyTorch", [a / b for a, b in zip(figures[serial], figures[best])])
+    row("ratio: distributed / serial", [a / b for a, b in zip(figures[distributed], figures[serial])])
+
+
+if __name__ == "__main__":
+    main()
