@@ -7,7 +7,7 @@ namespace pando {
 
 inline constexpr int kExitCompleted = 0;
 inline constexpr int kExitFailed = 1;  // the run failed: a process died, data went bad on the way
-inline constexpr int kExitUsage = 2;   // a flag, key, file or folder that cannot work
+inline constexpr int kExitUsage = 2;   // a flag, key, file, folder or port that cannot work
 inline constexpr int kExitUnreached = 3;      // a peer was not reached, or start_timeout_ms went by
 inline constexpr int kExitInterrupted = 130;  // Ctrl-C or SIGTERM, as shells count it: 128 + SIGINT
 
@@ -31,5 +31,8 @@ inline int ExitCodeOf(const Status& status) {
       return kExitFailed;
   }
 }
+
+// A --bind that cannot be had is a flag to change, not a peer to wait for.
+inline Status BadBind(const Status& status) { return InvalidArgument(status.message()); }
 
 }  // namespace pando

@@ -14,9 +14,12 @@
 namespace pando {
 namespace {
 
+constexpr Micros kWaitingNoteFirst = std::chrono::seconds(1);
 constexpr Micros kWaitingNoteInterval = std::chrono::seconds(3);
 // Silence of the scheduler after which a node leaves: without one a run of today cannot end well.
 constexpr Micros kSchedulerSilenceMin = std::chrono::seconds(5);
+// A core that waits for nothing but messages has no deadline that would wake its loop.
+constexpr Micros kLookInterval = std::chrono::milliseconds(250);
 
 Status StoppedBy(int signal) {
   return Interrupted(fmt::format("stopped by {}", signal == SIGINT ? "Ctrl-C" : "a signal"));
@@ -49,7 +52,7 @@ Result<Membership> JoinRun(Transport& transport, Incarnation self, const Registe
   JoinCore join(self, registration, outbox);
   const Micros start = SteadyNow();
   const Micros deadline = start + std::chrono::milliseconds(timeout_ms);
-  Micros note_at = start + kWaitingNoteInterval;
+  Micros note_at = start + kWaitingNoteFirst;
   const auto watch = [&](Micros now) {
     shutdown.Take();
     if (now < note_at) return;
@@ -74,7 +77,7 @@ Result<Model> ModelOf(const Membership& membership) {
 }
 
 LocalEvents NodeWatch::Source() {
-  return {shutdown_.fd(), [this](Micros now) { Look(now); }};
+  return {shutdown_.fd(), [this](Micros now) { Look(now); }, kLookInterval};
 }
 
 void NodeWatch::Look(Micros now) {

@@ -81,7 +81,7 @@ Status SchedulerProcess::Lead() {
   const auto warn = [](const std::string& text) { spdlog::warn("{}", text); };
   Transport transport(context_, self, {.insecure = args_.insecure, .on_warning = warn});
   Result<std::string> endpoint = transport.Bind(args_.bind);
-  if (!endpoint.ok()) return endpoint.status();
+  if (!endpoint.ok()) return BadBind(endpoint.status());
   if (Status s = TellEndpoint(*endpoint); !s.ok()) return s;
   TransportOutbox outbox(transport);
   scheduler_ = std::make_unique<Scheduler>(

@@ -68,7 +68,7 @@ Status ServerProcess::BindLanes() {
     Result<std::string> wanted = LaneEndpoint(args_.bind, i);
     if (!wanted.ok()) return wanted.status();
     Result<std::string> bound = transports_[i]->Bind(*wanted);
-    if (!bound.ok()) return bound.status();
+    if (!bound.ok()) return BadBind(bound.status());
     Result<std::string> advertised = AdvertisedEndpoint(*bound, *scheduler);
     if (!advertised.ok()) return advertised.status();
     endpoints_.push_back(*advertised);
@@ -109,7 +109,7 @@ Status ServerProcess::Serve(const Membership& membership) {
     PeerId self = membership.self;
     self.lane = i;
     lanes.push_back(std::make_unique<Lane>(
-        Lane::Options{self, membership.scheduler, membership.job_id, "server"}, plan, outboxes[i]));
+        Lane::Options{{self, membership.scheduler, membership.job_id}, "server"}, plan, outboxes[i]));
   }
   spdlog::info("serving on {}", fmt::join(endpoints_, ", "));
   std::vector<std::jthread> threads;

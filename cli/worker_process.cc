@@ -29,9 +29,15 @@ class WorkerProcess {
     ComputeTicket ticket;
     ComputeEvent event;
   };
+  struct Prepared {  // what the job's work takes on this machine
+    std::unique_ptr<DataSet> data;
+    Model model;
+    JobPlan plan;
+    uint64_t probe_hash;
+  };
   Status Work(Membership& membership);
-  Status Train(const Membership& membership, const DataSet& data, const Model& model,
-               HeartbeatSender& heartbeat);
+  Result<Prepared> Prepare(const Membership& membership) const;
+  Status Train(const Membership& membership, const Prepared& prepared, HeartbeatSender& heartbeat);
   Status CheckData(const Membership& membership, const DataSet& data) const;
 
   const WorkerArgs& args_;
@@ -66,49 +72,55 @@ Status WorkerProcess::Work(Membership& membership) {
   if (Status s = heartbeat.Start(); !s.ok()) return s;
   if (!args_.data_path.empty()) membership.job.data_path = args_.data_path;
   if (args_.threads != 0) membership.job.threads = args_.threads;
-  Status status;
-  Result<std::unique_ptr<DataSet>> data = OpenDataSet(membership.job);
-  Result<Model> model = ModelOf(membership);
-  if (!data.ok()) {
-    status = data.status();
-  } else if (!model.ok()) {
-    status = model.status();
-  } else {
-    status = CheckData(membership, **data);
-  }
-  if (status.ok()) return Train(membership, **data, *model, heartbeat);
+  const Result<Prepared> prepared = Prepare(membership);
+  if (prepared.ok()) return Train(membership, *prepared, heartbeat);
   transport_.Send({.job = membership.job_id,
                    .sender = membership.self,
                    .receiver = membership.scheduler,
-                   .message = Failure{status.message()}});
-  return status;
+                   .message = Failure{prepared.status().message()}});
+  return prepared.status();
 }
 
-Status WorkerProcess::CheckData(const Membership& membership, const DataSet& data) const {
-  const uint64_t here = data.sample_count(Split::kTrain);
-  if (here == membership.data.train_samples && data.shape() == membership.data.shape) return Status();
-  return InvalidArgument(fmt::format(
-      "{} at {} has {} training samples here and {} at the scheduler; give every machine the same files",
-      membership.job.dataset, membership.job.data_path, here, membership.data.train_samples));
-}
-
-Status WorkerProcess::Train(const Membership& membership, const DataSet& data, const Model& model,
-                            HeartbeatSender& heartbeat) {
-  const JobPlan plan(membership.job, membership.data, model.layout());
-  Result<uint64_t> probe = ProbeHash(plan, model, data);
+Result<WorkerProcess::Prepared> WorkerProcess::Prepare(const Membership& membership) const {
+  Result<std::unique_ptr<DataSet>> data = OpenDataSet(membership.job);
+  if (!data.ok()) return data.status();
+  if (Status s = CheckData(membership, **data); !s.ok()) return s;
+  Result<Model> model = ModelOf(membership);
+  if (!model.ok()) return model.status();
+  JobPlan plan(membership.job, membership.data, model->layout());
+  Result<uint64_t> probe = ProbeHash(plan, *model, **data);
   if (!probe.ok()) return probe.status();
+  return Prepared{*std::move(data), *std::move(model), std::move(plan), *probe};
+}
+
+// P38. The scheduler looks too; here the files can be named.
+Status WorkerProcess::CheckData(const Membership& membership, const DataSet& data) const {
+  const Job& job = membership.job;
+  const uint64_t here = data.sample_count(Split::kTrain);
+  const char* what_to_do = "give every machine the same files";
+  if (here != membership.data.train_samples || data.shape() != membership.data.shape) {
+    return InvalidArgument(
+        fmt::format("{} at {} has {} training samples here and {} at the scheduler; {}",
+                    job.dataset, job.data_path, here, membership.data.train_samples, what_to_do));
+  }
+  if (data.fingerprint() == membership.data.fingerprint) return Status();
+  return InvalidArgument(fmt::format("{} at {} holds other data than the scheduler reads; {}",
+                                     job.dataset, job.data_path, what_to_do));
+}
+
+Status WorkerProcess::Train(const Membership& membership, const Prepared& prepared,
+                            HeartbeatSender& heartbeat) {
+  const JobPlan& plan = prepared.plan;
   Mailbox<ComputeNews> news;
-  Trainer trainer({plan, model, data}, membership.job.threads,
+  Trainer trainer({plan, prepared.model, *prepared.data}, membership.job.threads,
                   [&](ComputeTicket ticket, ComputeEvent event) {
                     std::ignore = news.Push({ticket, std::move(event)});
                   });
   TransportOutbox outbox(transport_);
-  Session session({.self = membership.self,
-                   .scheduler = membership.scheduler,
-                   .job = membership.job_id,
+  Session session({.identity = {membership.self, membership.scheduler, membership.job_id},
                    .ready = {.kind = fmt::format("cpu, {}, pando {}", InstructionSet(), PandoVersion()),
-                             .probe_hash = *probe,
-                             .data_fingerprint = data.fingerprint()}},
+                             .probe_hash = prepared.probe_hash,
+                             .data_fingerprint = prepared.data->fingerprint()}},
                   plan, trainer, outbox);
   NodeWatch watch(shutdown_, heartbeat, membership, transport_);
   const auto take_news = [&](Micros now) {

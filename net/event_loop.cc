@@ -1,5 +1,6 @@
 #include "net/event_loop.h"
 
+#include <algorithm>
 #include <set>
 
 #include "net/clock.h"
@@ -22,6 +23,15 @@ void HandleMessages(ProtocolCore& core, Transport& transport, const LoopOptions&
   }
 }
 
+// When the next turn is due even if nothing happens.
+Micros NextTurn(const ProtocolCore& core, const LoopOptions& options) {
+  Micros next = core.NextDeadline();
+  for (const LocalEvents& source : options.local) {
+    if (source.wake_interval != kNever) next = std::min(next, SteadyNow() + source.wake_interval);
+  }
+  return next;
+}
+
 }  // namespace
 
 LoopEnd RunLoop(ProtocolCore& core, Transport& transport, const LoopOptions& options) {
@@ -35,7 +45,7 @@ LoopEnd RunLoop(ProtocolCore& core, Transport& transport, const LoopOptions& opt
     for (const LocalEvents& source : options.local) source.handle(SteadyNow());
     core.Tick(SteadyNow());
     if (options.is_finished && options.is_finished()) return LoopEnd::kFinished;
-    transport.Wait(core.NextDeadline(), fds);
+    transport.Wait(NextTurn(core, options), fds);
   }
 }
 

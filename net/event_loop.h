@@ -41,6 +41,7 @@ struct LocalEvents {
   int fd = -1;  // wakes the loop while readable
   // Called once per turn, readable or not; takes what there is and never blocks.
   std::function<void(Micros now)> handle;
+  Micros wake_interval = kNever;  // a turn comes at least this often, whatever the core waits for
 };
 
 struct LoopOptions {

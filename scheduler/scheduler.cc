@@ -110,7 +110,8 @@ void Scheduler::OnMessage(Micros now, const Envelope& envelope) {
     const Incarnation wanted = envelope.receiver.incarnation;
     if (wanted != Incarnation(0) && wanted != options_.self.incarnation) return;
   } else {
-    if (!IsForUs(envelope, options_.self, options_.job, view_.generation)) return;
+    if (envelope.receiver != options_.self || envelope.job != options_.job) return;
+    if (envelope.generation != view_.generation) return;
     Member* member = FindMember(envelope.sender.incarnation);
     if (member == nullptr || member->is_gone) return;
     member->heard_at = now;

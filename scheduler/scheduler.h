@@ -22,7 +22,6 @@
 #include "common/float_buffer.h"
 #include "common/job_plan.h"
 #include "proto/core.h"
-#include "proto/view_util.h"
 #include "scheduler/schedule.h"
 
 namespace pando {

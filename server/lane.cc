@@ -19,19 +19,10 @@ uint64_t BlockOf(Step step) { return step.value() / kScalarsPerBlock; }
 }  // namespace
 
 Lane::Lane(const Options& options, const JobPlan& plan, Outbox& outbox)
-    : options_(options),
+    : kind_(options.kind),
       plan_(plan),
-      outbox_(outbox),
+      member_(options.identity, outbox),
       optimizer_(plan.job.optimizer, plan.layout) {}
-
-void Lane::Send(const PeerId& to, Message message) {
-  outbox_.Send({.job = options_.job,
-                .generation = view_.generation,
-                .view = view_.id,
-                .sender = options_.self,
-                .receiver = to,
-                .message = std::move(message)});
-}
 
 Version Lane::committed() const {
   Version lowest = plan_.steps.final_version();
@@ -40,31 +31,18 @@ Version Lane::committed() const {
 }
 
 void Lane::OnMessage(Micros now, const Envelope& envelope) {
-  if (!IsForUs(envelope, options_.self, options_.job, view_.generation)) return;
-  if (!IsMember(envelope.sender)) return;
-  const bool is_behind = envelope.view < view_.id && envelope.sender.node != kSchedulerNode;
-  if (is_behind && view_hints_.Allow(now, envelope.sender.incarnation)) {
-    Send(envelope.sender, ViewUpdate{view_});  // P13
-  }
+  if (!member_.Admit(now, envelope)) return;
   std::visit([&](const auto& message) { OnMessageOf(now, envelope.sender, message); },
              envelope.message);
 }
 
-// Strangers are not answered: they could only ask for what costs memory, or push what is not theirs.
-bool Lane::IsMember(const PeerId& peer) const {
-  return peer.incarnation == options_.scheduler.incarnation || members_.contains(peer.incarnation);
-}
-
 void Lane::OnMessageOf(Micros, const PeerId& from, const ViewUpdate& update) {
-  if (from.node == kSchedulerNode) Send(from, ViewAck{update.view.id});
-  if (update.view.id <= view_.id) return;
-  view_ = update.view;
-  members_.clear();
-  for (const NodeInfo& node : view_.nodes) members_.insert(node.incarnation);
-  for (uint32_t i = 0; i < view_.shards.size() && i < plan_.shards.shard_count(); ++i) {
+  if (!member_.Enter(from, update.view)) return;
+  const std::vector<ShardPlacement>& placements = member_.view().shards;
+  for (uint32_t i = 0; i < placements.size() && i < plan_.shards.shard_count(); ++i) {
     const ShardId id(i);
     // A shard's first view makes version 0 of it; moving shards comes with replication.
-    if (view_.shards[i].primary == options_.self) shards_.try_emplace(id, id, plan_, optimizer_);
+    if (placements[i].primary == member_.self()) shards_.try_emplace(id, id, plan_, optimizer_);
   }
 }
 
@@ -127,17 +105,15 @@ void Lane::AnswerFor(const PeerId& peer, const Shard& shard, Version wanted,
 }
 
 void Lane::OnMessageOf(Micros now, const PeerId& from, const Question& question) {
-  if (question.view != view_.id) {  // P17: the answer would be of another view
-    if (question.view < view_.id && view_hints_.Allow(now, from.incarnation)) {
-      Send(from, ViewUpdate{view_});
-    }
+  if (question.view != member_.view().id) {  // P17: the answer would be of another view
+    if (question.view < member_.view().id) member_.HintView(now, from);
     return;
   }
   Answer answer{question.view, {}};
   for (const auto& [id, shard] : shards_) {
     answer.items.push_back({id, shard.committed(), shard.held_nodes()});
   }
-  Send(from, std::move(answer));
+  member_.Send(from, std::move(answer));
 }
 
 void Lane::OnMessageOf(Micros, const PeerId&, const Scalars& scalars) {
@@ -157,11 +133,11 @@ void Lane::OnMessageOf(Micros, const PeerId& from, const ReleasePin& release) {
     shard.ReleasePin(release.version);
     TryAdvance(shard);  // the pin may have been in its way
   }
-  Send(from, PinReleased{release.version});
+  member_.Send(from, PinReleased{release.version});
 }
 
 void Lane::OnMessageOf(Micros, const PeerId& from, const Stop& stop) {
-  Send(from, Bye{});
+  member_.Send(from, Bye{});
   if (!stop_) stop_ = stop;
 }
 
@@ -206,8 +182,8 @@ void Lane::ReplyToWaiting(const Shard& shard) {
 }
 
 void Lane::FlushReplies() {
-  for (auto& [peer, params] : params_out_) Send(peer, std::move(params));
-  for (auto& [peer, reply] : replies_out_) Send(peer, std::move(reply));
+  for (auto& [peer, params] : params_out_) member_.Send(peer, std::move(params));
+  for (auto& [peer, reply] : replies_out_) member_.Send(peer, std::move(reply));
   params_out_.clear();
   replies_out_.clear();
 }
@@ -215,8 +191,8 @@ void Lane::FlushReplies() {
 void Lane::Tick(Micros now) {
   if (finished()) return;
   FlushReplies();
-  if (options_.self.lane == 0 && !has_view() && now >= ready_at_) {
-    Send(options_.scheduler, Ready{.kind = options_.kind});
+  if (member_.self().lane == 0 && !has_view() && now >= ready_at_) {
+    member_.SendToScheduler(Ready{.kind = kind_});
     ready_at_ = now + kRetryInterval;
   }
   AskForScalars(now);
@@ -231,7 +207,7 @@ void Lane::AskForScalars(Micros now) {
   for (uint64_t block = current; block <= current + 1; ++block) {
     const Step first(block * kScalarsPerBlock);
     if (first.value() >= plan_.steps.step_count() || scalar_blocks_.contains(block)) continue;
-    Send(options_.scheduler, ScalarsRequest{first});
+    member_.SendToScheduler(ScalarsRequest{first});
     ask_scalars_at_ = now + kRetryInterval;
   }
 }
@@ -244,14 +220,14 @@ void Lane::ReportProgress(Micros now) {
   const bool is_due = is_news && plan_.IsEvaluationDue(version);
   if (!is_due && now < report_at_) return;
   const auto count = std::min(rows_.size(), kRowsPerProgressMax);
-  Send(options_.scheduler, Progress{version, {rows_.begin(), rows_.begin() + static_cast<long>(count)}});
+  member_.SendToScheduler(Progress{version, {rows_.begin(), rows_.begin() + static_cast<long>(count)}});
   sent_ = version;
   report_at_ = now + (is_news ? kProgressInterval : kRetryInterval);
 }
 
 Micros Lane::NextDeadline() const {
   if (finished()) return kNever;
-  if (!has_view()) return options_.self.lane == 0 ? ready_at_ : kNever;
+  if (!has_view()) return member_.self().lane == 0 ? ready_at_ : kNever;
   Micros deadline = kNever;
   if (!shards_.empty()) {
     const uint64_t current = BlockOf(StepReading(committed()));

@@ -17,12 +17,11 @@
 
 #include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "proto/core.h"
-#include "proto/view_util.h"
+#include "proto/view_member.h"
 #include "server/shard.h"
 
 namespace pando {
@@ -30,9 +29,7 @@ namespace pando {
 class Lane : public ProtocolCore {
  public:
   struct Options {
-    PeerId self;
-    PeerId scheduler;
-    JobId job;
+    ViewMember::Identity identity;
     std::string kind;  // of the Ready that lane 0 sends for its process
   };
   // `plan` and `outbox` outlive the lane.
@@ -45,7 +42,7 @@ class Lane : public ProtocolCore {
   bool finished() const { return stop_.has_value(); }
   // How the scheduler ended the job.  REQUIRES: finished().
   const Stop& stop() const { return *stop_; }
-  bool has_view() const { return view_.id.number != 0; }
+  bool has_view() const { return member_.has_view(); }
   // Every shard of this lane has committed it; the final version if it has no shards.
   Version committed() const;
   const std::map<ShardId, Shard>& shards() const { return shards_; }
@@ -67,7 +64,6 @@ class Lane : public ProtocolCore {
   template <class Other>
   void OnMessageOf(Micros, const PeerId&, const Other&) {}  // not for a lane
 
-  bool IsMember(const PeerId& peer) const;
   void AnswerFor(const PeerId& peer, const Shard& shard, Version wanted,
                  std::optional<TreeNode> pending_for);
   void TryAdvance(Shard& shard);
@@ -77,14 +73,11 @@ class Lane : public ProtocolCore {
   void AskForScalars(Micros now);
   void ReportProgress(Micros now);
   const StepScalars* FindScalars(Step step) const;
-  void Send(const PeerId& to, Message message);
 
-  Options options_;
+  const std::string kind_;
   const JobPlan& plan_;
-  Outbox& outbox_;
+  ViewMember member_;
   Optimizer optimizer_;
-  View view_;
-  std::set<Incarnation> members_;  // of the view
   std::map<ShardId, Shard> shards_;  // those whose primary this lane is
   std::map<ShardId, std::map<Incarnation, Waiting>> waiting_;
   std::map<PeerId, Params> params_out_;        // gathered until Tick
@@ -96,7 +89,6 @@ class Lane : public ProtocolCore {
   Version sent_;                   // last sent
   Micros report_at_{0};
   Micros ready_at_{0};             // lane 0: when to repeat Ready
-  RateLimit view_hints_{std::chrono::milliseconds(100)};
   std::optional<Stop> stop_;
 };
 

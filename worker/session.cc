@@ -15,34 +15,14 @@ constexpr size_t kWorksMax = 2;
 }  // namespace
 
 Session::Session(const Options& options, const JobPlan& plan, ComputePort& compute, Outbox& outbox)
-    : options_(options),
+    : ready_(options.ready),
       plan_(plan),
       compute_(compute),
-      outbox_(outbox),
+      member_(options.identity, outbox),
       shards_(plan.shards.shard_count()) {}
 
-void Session::Send(const PeerId& to, Message message) {
-  outbox_.Send({.job = options_.job,
-                .generation = view_.generation,
-                .view = view_.id,
-                .sender = options_.self,
-                .receiver = to,
-                .message = std::move(message)});
-}
-
-bool Session::IsMember(const PeerId& peer) const {
-  if (peer.incarnation == options_.scheduler.incarnation) return true;
-  return std::ranges::any_of(
-      view_.nodes, [&](const NodeInfo& node) { return node.incarnation == peer.incarnation; });
-}
-
 void Session::OnMessage(Micros now, const Envelope& envelope) {
-  if (!IsForUs(envelope, options_.self, options_.job, view_.generation)) return;
-  if (!IsMember(envelope.sender)) return;
-  const bool is_behind = envelope.view < view_.id && envelope.sender.node != kSchedulerNode;
-  if (is_behind && view_hints_.Allow(now, envelope.sender.incarnation)) {
-    Send(envelope.sender, ViewUpdate{view_});  // P13
-  }
+  if (!member_.Admit(now, envelope)) return;
   std::visit([&](const auto& message) { OnMessageOf(now, envelope.sender, message); },
              envelope.message);
 }
@@ -50,11 +30,9 @@ void Session::OnMessage(Micros now, const Envelope& envelope) {
 // ---- views and questions (P17) -------------------------------------------------------------------
 
 void Session::OnMessageOf(Micros now, const PeerId& from, const ViewUpdate& update) {
-  if (from.node == kSchedulerNode) Send(from, ViewAck{update.view.id});
-  if (update.view.id <= view_.id || update.view.shards.size() != shards_.size()) return;
-  view_ = update.view;
-  is_assigned_ = std::ranges::any_of(view_.owners, [&](const MicroBatchOwner& owner) {
-    return owner.worker == options_.self.node || owner.previous == options_.self.node;
+  if (update.view.shards.size() != shards_.size() || !member_.Enter(from, update.view)) return;
+  is_assigned_ = std::ranges::any_of(member_.view().owners, [&](const MicroBatchOwner& owner) {
+    return owner.worker == member_.self().node || owner.previous == member_.self().node;
   });
   for (ShardState& shard : shards_) {
     for (Unreplied& push : shard.pushes) push.is_sent = push.is_held = false;
@@ -66,13 +44,13 @@ void Session::OnMessageOf(Micros now, const PeerId& from, const ViewUpdate& upda
 void Session::AskQuestions(Micros now) {
   questions_.clear();
   answers_.clear();
-  for (const ShardPlacement& placement : view_.shards) questions_.emplace(placement.primary, false);
+  for (const ShardPlacement& placement : member_.view().shards) questions_.emplace(placement.primary, false);
   question_at_ = now;
 }
 
 void Session::OnMessageOf(Micros now, const PeerId& from, const Answer& answer) {
   auto question = questions_.find(from);
-  if (answer.view != view_.id || question == questions_.end() || question->second) return;
+  if (answer.view != member_.view().id || question == questions_.end() || question->second) return;
   for (const AnswerItem& item : answer.items) {
     if (item.shard.value() < shards_.size()) answers_.insert_or_assign(item.shard, item);
   }
@@ -102,7 +80,7 @@ void Session::Decide(Micros) {
 std::vector<MicroBatch> Session::MissingAt(Step step) const {
   const MicroBatchTree tree = plan_.steps.Tree(step);
   std::vector<MicroBatch> missing;
-  for (MicroBatch m : AssignedTo(view_, options_.self.node, step, tree)) {
+  for (MicroBatch m : AssignedTo(member_.view(), member_.self().node, step, tree)) {
     const bool is_lacking = std::ranges::any_of(answers_, [&](const auto& answer) {
       const AnswerItem& item = answer.second;
       if (item.version != VersionReadBy(step)) return item.version < VersionReadBy(step);
@@ -138,7 +116,7 @@ void Session::ExtendLaterWork(Step lowest) {
   for (const Work& work : works_) {
     if (work.step <= lowest) continue;
     std::vector<MicroBatch> added =
-        AssignedTo(view_, options_.self.node, work.step, plan_.steps.Tree(work.step));
+        AssignedTo(member_.view(), member_.self().node, work.step, plan_.steps.Tree(work.step));
     std::erase_if(added, [&](MicroBatch m) { return work.issued.contains(m); });
     if (!added.empty()) Issue(work.step, std::move(added));
   }
@@ -185,7 +163,7 @@ void Session::AdvanceWork() {
   const Version known = known_everywhere();
   while (is_assigned_ && next_.value() < plan_.steps.step_count() && works_.size() < kWorksMax) {
     if (next_ > StepReading(known) && next_ > NextStep(StepReading(known))) return;
-    Issue(next_, AssignedTo(view_, options_.self.node, next_, plan_.steps.Tree(next_)));
+    Issue(next_, AssignedTo(member_.view(), member_.self().node, next_, plan_.steps.Tree(next_)));
     next_ = NextStep(next_);
   }
 }
@@ -263,7 +241,7 @@ void Session::OnMessageOf(Micros now, const PeerId& from, const Evaluate& reques
   }
   const auto& last = evaluation_->last_result;
   if (last && last->slice == request.slice) {
-    Send(from, *last);
+    member_.Send(from, *last);
   } else if (!evaluation_->request || evaluation_->request->slice != request.slice) {
     evaluation_->request = request;
     compute_.EvaluateSlice(request);
@@ -274,11 +252,11 @@ void Session::OnEventOf(Micros, EvaluationResult& result) {
   if (!evaluation_ || evaluation_->version != result.version) return;
   evaluation_->request.reset();
   evaluation_->last_result = result;
-  Send(options_.scheduler, result);
+  member_.SendToScheduler(result);
 }
 
 void Session::OnMessageOf(Micros, const PeerId& from, const Stop& stop) {
-  Send(from, Bye{});
+  member_.Send(from, Bye{});
   if (stop_) return;
   compute_.Abandon(Step(0));
   stop_ = stop;

@@ -30,8 +30,9 @@
 
 #include "common/job_plan.h"
 #include "common/status.h"
+#include "proto/assignment.h"
 #include "proto/core.h"
-#include "proto/view_util.h"
+#include "proto/view_member.h"
 #include "worker/compute_port.h"
 
 namespace pando {
@@ -39,9 +40,7 @@ namespace pando {
 class Session : public ProtocolCore {
  public:
   struct Options {
-    PeerId self;
-    PeerId scheduler;
-    JobId job;
+    ViewMember::Identity identity;
     Ready ready;  // repeated until a view has us
   };
   // `plan`, `compute` and `outbox` outlive the session.
@@ -128,15 +127,14 @@ class Session : public ProtocolCore {
   bool IsFlushDue(Step step, size_t bytes) const;
   std::optional<Version> VersionToPull(const ShardState& shard) const;
   void PullForEvaluation(Micros now);
-  const PeerId& PrimaryOf(ShardId shard) const { return view_.shards[shard.value()].primary; }
-  bool IsMember(const PeerId& peer) const;
-  void Send(const PeerId& to, Message message);
+  const PeerId& PrimaryOf(ShardId shard) const {
+    return member_.view().shards[shard.value()].primary;
+  }
 
-  Options options_;
+  const Ready ready_;
   const JobPlan& plan_;
   ComputePort& compute_;
-  Outbox& outbox_;
-  View view_;
+  ViewMember member_;
   bool is_assigned_ = false;              // some micro-batch of the view is ours
   std::map<PeerId, bool> questions_;      // lane -> answered, of the view's questions
   std::map<ShardId, AnswerItem> answers_;
@@ -149,7 +147,6 @@ class Session : public ProtocolCore {
   std::optional<std::string> failure_;
   Micros control_at_{0};                  // when to repeat Ready or Failure
   Micros waiting_since_{0};
-  RateLimit view_hints_{std::chrono::milliseconds(100)};
   std::optional<Stop> stop_;
   PushedBytes pushed_bytes_;
 };

@@ -19,16 +19,16 @@ constexpr size_t kFlushBytes = 24 << 10;
 
 void Session::Tick(Micros now) {
   if (finished()) return;
-  const bool has_view = view_.id.number != 0;
+  const bool has_view = member_.has_view();
   if ((!has_view || failure_) && now >= control_at_) {
-    if (!has_view) Send(options_.scheduler, options_.ready);
-    if (failure_) Send(options_.scheduler, Failure{*failure_});
+    if (!has_view) member_.SendToScheduler(ready_);
+    if (failure_) member_.SendToScheduler(Failure{*failure_});
     control_at_ = now + kControlRetry;
   }
   if (!has_view) return;
   if (!questions_.empty() && now >= question_at_) {
     for (const auto& [lane, is_answered] : questions_) {
-      if (!is_answered) Send(lane, Question{view_.id});
+      if (!is_answered) member_.Send(lane, Question{member_.view().id});
     }
     question_at_ = now + kControlRetry;
   }
@@ -75,7 +75,7 @@ void Session::FlushPushes(Micros now) {
     const Work* work = FindWork(key.second);
     pushed_bytes_.all += parcel.bytes;
     if (work != nullptr && work->open_calls > 0) pushed_bytes_.early += parcel.bytes;
-    Send(key.first, std::move(parcel.push));
+    member_.Send(key.first, std::move(parcel.push));
   }
 }
 
@@ -120,8 +120,8 @@ void Session::RepeatUnanswered(Micros now) {
     shard.ask_interval = std::clamp(2 * shard.ask_interval, kDataRetryFirst, kDataRetryMax);
     shard.ask_at = now + shard.ask_interval;
   }
-  for (auto& [lane, push] : pushes) Send(lane, std::move(push));
-  for (auto& [lane, pull] : pulls) Send(lane, std::move(pull));
+  for (auto& [lane, push] : pushes) member_.Send(lane, std::move(push));
+  for (auto& [lane, pull] : pulls) member_.Send(lane, std::move(pull));
 }
 
 void Session::PullForEvaluation(Micros now) {
@@ -131,13 +131,13 @@ void Session::PullForEvaluation(Micros now) {
     const ShardId id(static_cast<uint32_t>(i));
     if (!evaluation_->arrived[i]) pulls[PrimaryOf(id)].items.push_back({id, evaluation_->version});
   }
-  for (auto& [lane, pull] : pulls) Send(lane, std::move(pull));
+  for (auto& [lane, pull] : pulls) member_.Send(lane, std::move(pull));
   evaluation_->ask_at = pulls.empty() ? kNever : now + kDataRetryFirst;
 }
 
 Micros Session::NextDeadline() const {
   if (finished()) return kNever;
-  Micros deadline = view_.id.number == 0 || failure_ ? control_at_ : kNever;
+  Micros deadline = !member_.has_view() || failure_ ? control_at_ : kNever;
   if (!questions_.empty()) deadline = std::min(deadline, question_at_);
   if (evaluation_ && evaluation_->request) deadline = std::min(deadline, evaluation_->ask_at);
   for (const ShardState& shard : shards_) {
@@ -162,7 +162,7 @@ Heartbeat Session::CurrentActivity(Micros now) const {
   const bool is_waiting = !works_.empty() && works_.front().open_calls == 0;
   if (stop_) {
     heartbeat.activity = Activity::kLeaving;
-  } else if (view_.id.number == 0) {
+  } else if (!member_.has_view()) {
     heartbeat.activity = Activity::kStarting;
   } else if (evaluation_ && evaluation_->request) {
     heartbeat.activity = Activity::kEvaluating;

@@ -94,7 +94,7 @@ void Cluster::BecomeMember(Process& process, Party& joiner) {
     const PeerId self = join.self(i);
     Party& party = AddParty(nullptr);
     if (process.role == Role::kServer) {
-      auto lane = std::make_unique<Lane>(Lane::Options{self, join.scheduler(), join.job(), "sim"}, plan_, outbox_);
+      auto lane = std::make_unique<Lane>(Lane::Options{{self, join.scheduler(), join.job()}, "sim"}, plan_, outbox_);
       party.lane = lane.get();
       party.core = std::move(lane);
     } else {
@@ -104,7 +104,7 @@ void Cluster::BecomeMember(Process& process, Party& joiner) {
         party.session->OnComputeEvent(world_.now(), std::move(e));
         WakeSoon(party);
       });
-      auto session = std::make_unique<Session>(Session::Options{self, join.scheduler(), join.job(), {.kind = "sim"}},
+      auto session = std::make_unique<Session>(Session::Options{{self, join.scheduler(), join.job()}, {.kind = "sim"}},
                                                plan_, *party.computer, outbox_);
       party.session = session.get();
       party.core = std::move(session);
