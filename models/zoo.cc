@@ -1,10 +1,11 @@
 #include "models/zoo.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <numeric>
+#include <string>
+#include <utility>
 
 namespace pando {
 namespace {
@@ -60,10 +61,10 @@ Result<std::vector<LayerSpec>> Mlp(const Job& job, uint32_t class_count) {
       return InvalidArgument(fmt::format(
           "model mlp: model.hidden[{}] is {}; a layer's width is 1 to {}", i, width, kWidthMax));
     }
-    layers.push_back(Linear(fmt::format("fc{}", i + 1), static_cast<uint32_t>(width)));
-    layers.push_back(Relu(fmt::format("relu{}", i + 1)));
+    layers.push_back(Linear("fc" + std::to_string(i + 1), static_cast<uint32_t>(width)));
+    layers.push_back(Relu("relu" + std::to_string(i + 1)));
   }
-  layers.push_back(Linear(fmt::format("fc{}", job.mlp_hidden.size() + 1), class_count));
+  layers.push_back(Linear("fc" + std::to_string(job.mlp_hidden.size() + 1), class_count));
   return layers;
 }
 
@@ -88,8 +89,10 @@ Status UnknownModel(const std::string& model) {
       *std::min_element(names.begin(), names.end(), [&](const auto& a, const auto& b) {
         return EditDistance(a, model) < EditDistance(b, model);
       });
-  return InvalidArgument(fmt::format("unknown model '{}'; did you mean '{}'? There are: {}", model,
-                                     nearest, fmt::join(names, ", ")));
+  std::string known = names.front();
+  for (size_t i = 1; i < names.size(); ++i) known += ", " + names[i];
+  return InvalidArgument("unknown model '" + model + "'; did you mean '" + nearest +
+                         "'? There are: " + known);
 }
 
 }  // namespace

@@ -191,7 +191,8 @@ TEST_CASE("steps of gradient descent learn what sets the classes apart") {
   Batch batch = NoiseBatch(20);  // class c has its rows 2c and 2c + 1 bright
   for (size_t i = 0; i < batch.bytes.size(); ++i) {
     const auto label = static_cast<size_t>(batch.labels[i / 784]);
-    batch.bytes[i] = i % 784 / 56 == label ? 255 : batch.bytes[i] / 8;
+    batch.bytes[i] =
+        i % 784 / 56 == label ? uint8_t{255} : static_cast<uint8_t>(batch.bytes[i] / 8);
   }
   const Model model = MakeModel("mnist-cnn");
   FloatBuffer parameters = InitialParameters(model);
