@@ -3,8 +3,9 @@
 namespace pando {
 namespace {
 
-constexpr double kForwardTol = 2e-6;   // fp32, sums of up to 500 terms, measured 3e-7
-constexpr double kBackwardTol = 2e-6;  // the same
+constexpr double kForwardTol =
+    3e-6;  // fp32, sums of up to 1025 terms, measured 1e-6 with gradients
+constexpr double kBackwardTol = 3e-6;  // the same
 
 struct Reference {
   Reference(LinearSpec s, uint32_t n)

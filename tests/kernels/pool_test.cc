@@ -3,7 +3,7 @@
 namespace pando {
 namespace {
 
-constexpr double kTol = 1e-6;  // sums of up to 9 terms in fp32
+constexpr double kTol = 1e-6;  // sums of up to 25 terms in fp32, measured 2.1e-7
 
 std::vector<Pool2dSpec> Cases() {
   return {{{1, 1, 1}, 1, 1},  {{2, 2, 1}, 2, 2},  {{24, 24, 10}, 2, 2}, {{7, 5, 3}, 2, 2},

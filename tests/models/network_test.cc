@@ -137,7 +137,7 @@ TEST_CASE("dropout follows the micro-batch's name when training, and is off in e
 }
 
 // The network computes in fp32: its loss of about 10 carries noise of 1e-6, so differences are
-// taken over a wide step, and at the largest gradient of each tensor. Measured 6e-3; a relu or pool
+// taken over a wide step, and at the largest gradient of each tensor. Measured 0.02; a relu or pool
 // whose winner changes within the step makes most of it.
 TEST_CASE("gradients with dropout equal finite differences of the loss") {
   constexpr float kStep = 2e-3f;
