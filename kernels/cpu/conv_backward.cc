@@ -1,7 +1,7 @@
 // Convolution backward on the CPU, by the non-zero gradients alone.
 //
 // After a 2x2 max pool three of four gradients of the convolution's output are zero, after relu and
-// dropout2d more still (MNIST CNN, conv2: about one in twelve is left). So each sample's gradients
+// dropout2d more still (MNIST CNN, conv2: one in eight at most). So each sample's gradients
 // are first gathered into lists of the non-zero ones, and both products then walk lists:
 //   weights: per output channel, sum over its list of  g · (the pixels under the kernel)
 //   data:    per output pixel (cell), sum over its list of  g · (the channel's kernel)
