@@ -9,7 +9,7 @@ die() {
   exit 1
 }
 
-# One job per core, but no more than the memory can take: a file full of Eigen needs up to 1.5 GB.
+# One job per core, but no more than the memory can take: a file full of templates needs up to 1.5 GB.
 job_count() {
   local cores by_memory
   cores=$(nproc)

@@ -8,7 +8,6 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 packages=(
   g++ meson ninja-build pkg-config python3           # tools
   libzmq3-dev cppzmq-dev libcapnp-dev capnproto      # messages
-  libeigen3-dev                                      # matrix products of the CPU engine
   libcli11-dev libtomlplusplus-dev nlohmann-json3-dev libspdlog-dev libfmt-dev  # command line, files, logs
   libxxhash-dev zlib1g-dev                           # hashes, compressed data sets
   doctest-dev                                        # tests

@@ -171,7 +171,7 @@ std::vector<Message> MembershipSamples() {
       Welcome{NodeId(0), 0, "", DataFacts{}},
       Welcome{NodeId(kNodesMax - 1), kNodesMax, std::string(100000, 't'), facts},
       Refused{"micro_batches = 8, which does not fit"},
-      Ready{"cpu avx2 eigen-3.4", UINT64_MAX, 1},
+      Ready{"cpu, avx2, pando 0.1.0", UINT64_MAX, 1},
       Heartbeat{},
       Heartbeat{Activity::kWaitingForParameters, Step(kStepMax), kServerLane, UINT64_MAX},
       Heartbeat{.activity = Activity::kLeaving},
