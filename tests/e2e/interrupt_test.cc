@@ -1,0 +1,167 @@
+// Ends that nobody planned: Ctrl-C, and processes that are killed or stop answering.
+#include <doctest/doctest.h>
+
+#include <csignal>
+
+#include "cli/exit_codes.h"
+#include "tests/e2e/job_by_hand.h"
+
+namespace pando {
+namespace {
+
+using namespace std::chrono_literals;
+using Seconds = std::chrono::duration<double>;
+
+constexpr uint64_t kEndlessSteps = 1'000'000;
+// What is promised on an idle machine, and what a loaded one may add: this machine's other work.
+constexpr Seconds kLoadMargin = 3s;
+
+// `pando train` in the middle of a run.
+struct TrainingRun {
+  TrainingRun()
+      : run_dir(temp.path() + "/run"),
+        train(temp.path(), "train", Args{"train", "--run-dir", run_dir} + LongJob(kEndlessSteps)) {
+    REQUIRE(Becomes([&] { return RowCountIn(run_dir) >= 5 || !train.is_running(); }));
+    REQUIRE_MESSAGE(train.is_running(), train.err());
+    children = ChildrenByRole(train.pid());
+    REQUIRE(children["scheduler"].size() == 1);
+    REQUIRE(children["server"].size() == 2);
+    REQUIRE(children["worker"].size() == 2);
+  }
+  bool AllAreGone() const {
+    for (const auto& [role, pids] : children) {
+      for (const pid_t pid : pids) {
+        if (!IsGone(pid)) return false;
+      }
+    }
+    return true;
+  }
+  TempFolder temp;
+  std::string run_dir;
+  Process train;
+  std::map<std::string, std::vector<pid_t>> children;
+};
+
+TEST_CASE("Ctrl-C and SIGTERM end every process within a second, and the summary says interrupted") {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    CAPTURE(signal);
+    TrainingRun run;
+    const auto start = TestClock::now();
+    if (signal == SIGINT) run.train.SignalGroup(signal);
+    if (signal == SIGTERM) run.train.Signal(signal);
+    run.train.Await();
+    const Seconds took = run.train.ended_at() - start;
+    MESSAGE("ended " << took.count() << " s after signal " << signal);
+    CHECK(took < 1s + kLoadMargin);
+    CHECK(run.AllAreGone());
+    CHECK(run.train.exit_code() == kExitInterrupted);
+    const Summary summary = SummaryIn(run.run_dir);
+    CHECK(summary.status == kStatusInterrupted);
+    CHECK(summary.steps >= 5);
+    CHECK_FALSE(Contains(run.train.err(), "Root Cause"));
+  }
+}
+
+TEST_CASE("killing pando train leaves no orphans") {
+  TrainingRun run;
+  run.train.Signal(SIGKILL);
+  run.train.Await();
+  CHECK(Becomes([&] { return run.AllAreGone(); }));
+}
+
+TEST_CASE("a process that is killed ends the run at once and is its root cause") {
+  for (const std::string role : {"worker", "server", "scheduler"}) {
+    CAPTURE(role);
+    TrainingRun run;
+    const auto start = TestClock::now();
+    kill(run.children[role].back(), SIGKILL);
+    run.train.Await();
+    const Seconds took = run.train.ended_at() - start;
+    MESSAGE("ended " << took.count() << " s after the " << role << "'s death");
+    INFO(run.train.err());
+    CHECK(took < 2s + kLoadMargin);
+    CHECK(run.AllAreGone());
+    CHECK(run.train.exit_code() == kExitFailed);
+    CHECK(Contains(run.train.err(), "Root Cause"));
+    CHECK(Contains(run.train.err(), "  process : " + role));
+    CHECK(Contains(run.train.err(), "signal 9 (SIGKILL)"));
+    const Summary summary = SummaryIn(run.run_dir);
+    CHECK(summary.status == kStatusFailed);
+    CHECK(Contains(summary.failure, role));
+    CHECK(Contains(summary.failure, "SIGKILL"));
+  }
+}
+
+// A process of a job by hand is killed or stopped; nobody but the scheduler can notice.
+void CheckNoticed(const std::string& name, int signal) {
+  CAPTURE(name);
+  CAPTURE(signal);
+  JobByHand job(2, 2, LongJob(kEndlessSteps));
+  job.AwaitSteps(5);
+  Process& victim = name == "server" ? *job.servers[1] : *job.workers[1];
+  const std::string pid = "(process " + std::to_string(victim.pid()) + " on ";
+  const auto start = TestClock::now();
+  victim.Signal(signal);
+  REQUIRE(Becomes([&] { return Contains(job.scheduler->err(), "has not been heard of for"); }));
+  const Seconds noticed = TestClock::now() - start;
+  MESSAGE("the " << name << " was missed " << noticed.count() << " s after signal " << signal);
+  CHECK(noticed < 1.3s + kLoadMargin);
+  job.scheduler->Await();
+  INFO(job.scheduler->err());
+  CHECK(job.scheduler->exit_code() == kExitFailed);
+  const Summary summary = SummaryIn(job.run_dir);
+  CHECK(summary.status == kStatusFailed);
+  CHECK(summary.failure.starts_with(name));
+  CHECK(Contains(summary.failure, pid));
+  for (Process* node : job.Nodes()) {
+    if (node == &victim) continue;
+    node->Await();
+    CHECK(node->exit_code() == kExitCompleted);
+    CHECK(Contains(node->err(), "the run has ended: " + summary.failure));
+  }
+}
+
+TEST_CASE("by hand, the scheduler names a killed or stopped process within its lease") {
+  CheckNoticed("worker", SIGKILL);
+  CheckNoticed("server", SIGKILL);
+  CheckNoticed("server", SIGSTOP);
+}
+
+TEST_CASE("by hand, nodes leave with a clear line when the scheduler is gone") {
+  JobByHand job(1, 2, LongJob(kEndlessSteps));
+  job.AwaitSteps(5);
+  const auto start = TestClock::now();
+  job.scheduler->Signal(SIGKILL);
+  for (Process* node : job.Nodes()) {
+    node->Await();
+    INFO(node->err());
+    CHECK(node->exit_code() == kExitUnreached);
+    CHECK(Contains(node->err(), "the scheduler has not answered for 5 s"));
+    MESSAGE("left " << Seconds(node->ended_at() - start).count() << " s after the scheduler's death");
+  }
+  CHECK(Seconds(TestClock::now() - start) < 6s + kLoadMargin);
+}
+
+TEST_CASE("by hand, Ctrl-C on the scheduler ends all, on a worker ends the run and names it") {
+  JobByHand interrupted(1, 1, LongJob(kEndlessSteps));
+  interrupted.AwaitSteps(5);
+  interrupted.scheduler->SignalGroup(SIGINT);
+  interrupted.scheduler->Await();
+  CHECK(interrupted.scheduler->exit_code() == kExitInterrupted);
+  CHECK(SummaryIn(interrupted.run_dir).status == kStatusInterrupted);
+  for (Process* node : interrupted.Nodes()) {
+    node->Await();
+    CHECK(node->exit_code() == kExitCompleted);
+  }
+  JobByHand left(1, 2, LongJob(kEndlessSteps));
+  left.AwaitSteps(5);
+  left.workers[0]->SignalGroup(SIGINT);
+  left.workers[0]->Await();
+  CHECK(left.workers[0]->exit_code() == kExitInterrupted);
+  left.scheduler->Await();
+  CHECK(left.scheduler->exit_code() == kExitFailed);
+  CHECK(Contains(SummaryIn(left.run_dir).failure, "stopped by Ctrl-C"));
+}
+
+}  // namespace
+}  // namespace pando
