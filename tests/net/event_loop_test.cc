@@ -62,6 +62,20 @@ struct EchoProcess {
   std::thread thread;
 };
 
+TEST_CASE("a local source is looked at in its interval though the core waits for nothing") {
+  ZmqContext context;
+  const PeerId self = NewPeer(1);
+  Transport transport(context, self, {});
+  TransportOutbox outbox(transport);
+  EchoCore core(self, outbox);  // no deadline, and no message comes
+  int look_count = 0;
+  const auto look = [&](Micros) { ++look_count; };
+  RunLoop(core, transport,
+          {.local = {{.handle = look, .wake_interval = std::chrono::milliseconds(1)}},
+           .is_finished = [&] { return look_count == 3; }});
+  CHECK(core.ticked_at.size() == 3);
+}
+
 TEST_CASE("a core hears messages and its answers go out") {
   ZmqContext context;
   EchoProcess process(context);
