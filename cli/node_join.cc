@@ -67,9 +67,10 @@ Result<Membership> JoinRun(Transport& transport, Incarnation self, const Registe
   if (join.welcome()) return MembershipOf(join);
   if (join.refused()) return InvalidArgument("the scheduler refused: " + join.refused()->reason);
   if (shutdown.first_signal() != 0) return StoppedBy(shutdown.first_signal());
-  return Unavailable(fmt::format("no scheduler answered at {} within {} s; is it running there, and is "
-                                 "--join the endpoint that it printed?",
-                                 scheduler_endpoint, timeout_ms / 1000.0));
+  return Unavailable(
+      fmt::format("no scheduler answered at {} within {} s; is it running there, and is "
+                  "--join the endpoint that it printed?",
+                  scheduler_endpoint, timeout_ms / 1000.0));
 }
 
 Result<Model> ModelOf(const Membership& membership) {
@@ -83,8 +84,8 @@ LocalEvents NodeWatch::Source() {
 void NodeWatch::Look(Micros now) {
   if (!verdict_.ok()) return;
   shutdown_.Take();
-  const Micros silence_max =
-      std::max(kSchedulerSilenceMin, 5 * Micros(std::chrono::milliseconds(membership_.job.lease_ms)));
+  const Micros silence_max = std::max(
+      kSchedulerSilenceMin, 5 * Micros(std::chrono::milliseconds(membership_.job.lease_ms)));
   if (shutdown_.first_signal() != 0) {
     verdict_ = StoppedBy(shutdown_.first_signal());
     transport_.Send({.job = membership_.job_id,
@@ -92,9 +93,10 @@ void NodeWatch::Look(Micros now) {
                      .receiver = membership_.scheduler,
                      .message = Failure{verdict_.message()}});
   } else if (now - heartbeat_.answered_at() > silence_max) {
-    verdict_ = Unavailable(fmt::format("the scheduler has not answered for {} s: it was killed, or "
-                                       "cannot be reached any more; look at its log",
-                                       silence_max / std::chrono::seconds(1)));
+    verdict_ =
+        Unavailable(fmt::format("the scheduler has not answered for {} s: it was killed, or "
+                                "cannot be reached any more; look at its log",
+                                silence_max / std::chrono::seconds(1)));
   }
 }
 

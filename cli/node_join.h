@@ -16,7 +16,7 @@ namespace pando {
 
 // What the scheduler said when it welcomed this process.
 struct Membership {
-  PeerId self;       // lane 0
+  PeerId self;  // lane 0
   PeerId scheduler;
   JobId job_id;
   uint32_t rank = 0;
@@ -24,8 +24,8 @@ struct Membership {
   DataFacts data;
 };
 
-// Registers through `transport`, which has dialed the scheduler, and waits for its answer, saying for
-// whom it waits. kUnavailable after `timeout_ms`, kInvalidArgument when refused, kInterrupted.
+// Registers through `transport`, which has dialed the scheduler, and waits for its answer, saying
+// for whom it waits. kUnavailable after `timeout_ms`, kInvalidArgument when refused, kInterrupted.
 Result<Membership> JoinRun(Transport& transport, Incarnation self, const Register& registration,
                            const std::string& scheduler_endpoint, uint32_t timeout_ms,
                            ShutdownSignal& shutdown);
@@ -36,13 +36,16 @@ Result<Model> ModelOf(const Membership& membership);
 // HostName and process id, for the registration.
 Register DescribeProcess(Role role);
 
-// NodeLoop: what the loops of servers and workers have in common: the end by signal, the end when the
-// scheduler is silent for long.
+// NodeWatch ends the loop of a server or worker by itself: on a signal, or when the scheduler has
+// been silent for long.
 class NodeWatch {
  public:
-  NodeWatch(ShutdownSignal& shutdown, const HeartbeatSender& heartbeat, const Membership& membership,
-            Transport& transport)
-      : shutdown_(shutdown), heartbeat_(heartbeat), membership_(membership), transport_(transport) {}
+  NodeWatch(ShutdownSignal& shutdown, const HeartbeatSender& heartbeat,
+            const Membership& membership, Transport& transport)
+      : shutdown_(shutdown),
+        heartbeat_(heartbeat),
+        membership_(membership),
+        transport_(transport) {}
 
   // A loop's local event source: looks at signals and at the scheduler's last sign of life.
   LocalEvents Source();

@@ -11,7 +11,8 @@
 
 namespace pando {
 
-RunRecorder::RunRecorder(const JobPlan& plan, RunFolder folder, MetricsFile metrics, EventsFile events)
+RunRecorder::RunRecorder(const JobPlan& plan, RunFolder folder, MetricsFile metrics,
+                         EventsFile events)
     : plan_(&plan),
       folder_(std::move(folder)),
       metrics_(std::move(metrics)),
@@ -39,7 +40,8 @@ void RunRecorder::Keep(Status status) {
 
 void RunRecorder::OnStep(const StepMetrics& metrics, double lr, double images_per_second) {
   const uint64_t done = metrics.step.value() + 1;
-  const double epoch = static_cast<double>(done) / static_cast<double>(plan_->steps.steps_per_epoch());
+  const double epoch =
+      static_cast<double>(done) / static_cast<double>(plan_->steps.steps_per_epoch());
   summary_.steps = done;
   summary_.epochs = epoch;
   summary_.train_loss = metrics.loss;
@@ -73,7 +75,8 @@ void RunRecorder::OnEvaluation(const RecordedEvaluation& evaluation) {
                                      {"loss", *summary_.test_loss}}));
 }
 
-void RunRecorder::OnEvent(const std::string& name, const std::string& node, const std::string& text) {
+void RunRecorder::OnEvent(const std::string& name, const std::string& node,
+                          const std::string& text) {
   spdlog::debug("{}{}{}: {}", name, node.empty() ? "" : " ", node, text);
   nlohmann::json details{{"text", text}};
   if (!node.empty()) details["node"] = node;

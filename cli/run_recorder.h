@@ -1,6 +1,6 @@
-// RunRecorder keeps the run folder of a run and tells people how it goes: progress line, metrics.csv,
-// events.jsonl, final.safetensors, summary.json. Used by the scheduler process and the serial trainer.
-// Threads: none. The first file that cannot be written fails the run, at Conclude.
+// RunRecorder keeps the run folder of a run and tells people how it goes: progress line,
+// metrics.csv, events.jsonl, final.safetensors, summary.json. Used by the scheduler process and the
+// serial trainer. Threads: none. The first file that cannot be written fails the run, at Conclude.
 #pragma once
 
 #include <chrono>

@@ -41,7 +41,10 @@ Result<JobPlan> PlanOf(const Job& job) {
 class SchedulerProcess : public RunObserver {
  public:
   SchedulerProcess(const SchedulerArgs& args, const JobPlan& plan, RunRecorder& recorder)
-      : args_(args), plan_(plan), recorder_(recorder), schedule_(plan.job.optimizer, plan.job.schedule, plan.steps.step_count()) {}
+      : args_(args),
+        plan_(plan),
+        recorder_(recorder),
+        schedule_(plan.job.optimizer, plan.job.schedule, plan.steps.step_count()) {}
   int Run();
 
   void OnEvent(Micros now, const RunEvent& event) override;
@@ -71,8 +74,8 @@ class SchedulerProcess : public RunObserver {
 int SchedulerProcess::Run() {
   SetFloatEnvironment();
   const Status status = Lead();
-  const bool was_interrupted = scheduler_ && scheduler_->finished() &&
-                               scheduler_->stop().reason == StopReason::kInterrupted;
+  const bool was_interrupted =
+      scheduler_ && scheduler_->finished() && scheduler_->stop().reason == StopReason::kInterrupted;
   return recorder_.Conclude(was_interrupted ? kStatusInterrupted : kStatusCompleted, status);
 }
 
@@ -103,14 +106,15 @@ Status SchedulerProcess::Lead() {
 Status SchedulerProcess::TellEndpoint(const std::string& endpoint) const {
   spdlog::debug("listening on {}", endpoint);
   if (args_.endpoint_file.empty()) {
-    recorder_.Note(fmt::format("listening on {}; join with: pando server --join {}", endpoint, endpoint));
+    recorder_.Note(
+        fmt::format("listening on {}; join with: pando server --join {}", endpoint, endpoint));
     return Status();
   }
   std::ofstream file(args_.endpoint_file);
   file << endpoint << '\n' << std::flush;
   if (file) return Status();
-  return Unavailable(fmt::format("cannot write the endpoint to {}; is its folder there and writable?",
-                                 args_.endpoint_file));
+  return Unavailable(fmt::format(
+      "cannot write the endpoint to {}; is its folder there and writable?", args_.endpoint_file));
 }
 
 // Signals, and whom the start of the run waits for.
@@ -147,7 +151,8 @@ void SchedulerProcess::OnStepMetrics(Micros now, const StepMetrics& metrics) {
 }
 
 void SchedulerProcess::OnEvaluation(Micros, const EvaluationSummary& summary) {
-  recorder_.OnEvaluation({summary.version, summary.sample_count, summary.correct_count, summary.loss_sum});
+  recorder_.OnEvaluation(
+      {summary.version, summary.sample_count, summary.correct_count, summary.loss_sum});
 }
 
 void SchedulerProcess::OnFinalWeights(Micros, const FloatBuffer& flat) {

@@ -9,6 +9,7 @@
 #include "cli/run_recorder.h"
 #include "cli/serial_trainer.h"
 #include "cli/shutdown.h"
+#include "common/float_env.h"
 
 namespace pando {
 namespace {
@@ -32,7 +33,8 @@ Outcome Train(const Job& job, const DataSet& data, const Model& model, RunRecord
           },
       .on_evaluation =
           [&](const EvaluationResult& result) {
-            recorder.OnEvaluation({result.version, result.sample_count, result.correct_count, result.loss_sum});
+            recorder.OnEvaluation(
+                {result.version, result.sample_count, result.correct_count, result.loss_sum});
           },
       .interrupted = [&] { return shutdown.Take() != 0 || shutdown.first_signal() != 0; }};
   Result<SerialResult> result = TrainSerially(job, data, model, callbacks);
@@ -50,16 +52,19 @@ int Report(const Status& status) {
 }  // namespace
 
 int RunSerial(const SerialArgs& args) {
+  SetFloatEnvironment();
   Result<std::unique_ptr<DataSet>> data = OpenDataSet(args.job);
   if (!data.ok()) return Report(data.status());
   Result<Model> model = Model::Create(args.job, (*data)->shape(), (*data)->class_count());
   if (!model.ok()) return Report(model.status());
-  const JobPlan plan(args.job, {.train_samples = (*data)->sample_count(Split::kTrain)}, model->layout());
+  const JobPlan plan(args.job, {.train_samples = (*data)->sample_count(Split::kTrain)},
+                     model->layout());
   Result<RunRecorder> recorder = RunRecorder::Create(plan, RunFolder::Open(args.run_dir));
   if (!recorder.ok()) return Report(recorder.status());
   recorder->summary().workers = recorder->summary().servers = 0;
   const Outcome outcome = Train(args.job, **data, *model, *recorder);
-  return recorder->Conclude(outcome.was_interrupted ? kStatusInterrupted : kStatusCompleted, outcome.status);
+  return recorder->Conclude(outcome.was_interrupted ? kStatusInterrupted : kStatusCompleted,
+                            outcome.status);
 }
 
 }  // namespace pando

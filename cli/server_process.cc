@@ -93,13 +93,12 @@ Status ServerProcess::Serve(const Membership& membership) {
   Result<Model> model = ModelOf(membership);
   if (!model.ok()) return model.status();
   const JobPlan plan(membership.job, membership.data, model->layout());
-  HeartbeatSender heartbeat(
-      context_,
-      {.self = membership.self,
-       .scheduler = membership.scheduler,
-       .scheduler_endpoint = args_.join,
-       .interval = std::chrono::milliseconds(membership.job.heartbeat_ms)},
-      {.job = membership.job_id, .activity = Activity::kServing});
+  HeartbeatSender heartbeat(context_,
+                            {.self = membership.self,
+                             .scheduler = membership.scheduler,
+                             .scheduler_endpoint = args_.join,
+                             .interval = std::chrono::milliseconds(membership.job.heartbeat_ms)},
+                            {.job = membership.job_id, .activity = Activity::kServing});
   if (Status s = heartbeat.Start(); !s.ok()) return s;
   watch_ = std::make_unique<NodeWatch>(shutdown_, heartbeat, membership, *transports_[0]);
   std::vector<TransportOutbox> outboxes;
@@ -109,20 +108,22 @@ Status ServerProcess::Serve(const Membership& membership) {
     PeerId self = membership.self;
     self.lane = i;
     lanes.push_back(std::make_unique<Lane>(
-        Lane::Options{{self, membership.scheduler, membership.job_id}, "server"}, plan, outboxes[i]));
+        Lane::Options{{self, membership.scheduler, membership.job_id}, "server"}, plan,
+        outboxes[i]));
   }
   spdlog::info("serving on {}", fmt::join(endpoints_, ", "));
   std::vector<std::jthread> threads;
   for (size_t i = 1; i < lanes.size(); ++i) {
-    threads.emplace_back([this, &lane = *lanes[i], &transport = *transports_[i]] {
-      RunLane(lane, transport, {});
-    });
+    threads.emplace_back(
+        [this, &lane = *lanes[i], &transport = *transports_[i]] { RunLane(lane, transport, {}); });
   }
-  const auto tell = LocalEvents{-1, [&](Micros) {
-    heartbeat.Update({.job = membership.job_id,
-                      .activity = Activity::kServing,
-                      .step = StepReading(lanes[0]->committed())});
-  }};
+  const auto tell = LocalEvents{
+      -1, [&](Micros) {
+        heartbeat.Update(
+            {.job = membership.job_id,
+             .activity = Activity::kServing,
+             .step = lanes[0]->shards().empty() ? Step(0) : StepReading(lanes[0]->committed())});
+      }};
   RunLane(*lanes[0], *transports_[0], {watch_->Source(), tell});
   stop_.Request();
   threads.clear();
@@ -135,9 +136,9 @@ void ServerProcess::RunLane(Lane& lane, Transport& transport, std::vector<LocalE
   SetFloatEnvironment();
   const bool is_first = !local.empty();
   RunLoop(lane, transport,
-          {.stop = is_first ? nullptr : &stop_,
-           .local = std::move(local),
-           .is_finished = [&] { return lane.finished() || (is_first && !watch_->verdict().ok()); }});
+          {.stop = is_first ? nullptr : &stop_, .local = std::move(local), .is_finished = [&] {
+             return lane.finished() || (is_first && !watch_->verdict().ok());
+           }});
 }
 
 }  // namespace

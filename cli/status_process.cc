@@ -20,17 +20,19 @@ std::string NodeLine(const nlohmann::json& node) {
                          node.value("waiting_ms", uint64_t{0}));
   }
   return fmt::format("{:<12} {:<20} {:>8} {:>10}  {:<40} {} ms ago\n", node.value("name", ""),
-                     node.value("host", ""), node.value("pid", 0), node.value("step", uint64_t{0}), doing,
-                     node.value("silent_ms", int64_t{0}));
+                     node.value("host", ""), node.value("pid", 0), node.value("step", uint64_t{0}),
+                     doing, node.value("silent_ms", int64_t{0}));
 }
 
 std::string TableOf(const nlohmann::json& status) {
-  std::string text = fmt::format("{} on {}: {}, step {} of {}, view {}\n", status.value("model", ""),
-                                 status.value("dataset", ""), status.value("phase", ""),
-                                 status.value("step", uint64_t{0}), status.value("step_count", uint64_t{0}),
-                                 status.value("view", uint64_t{0}));
-  if (status.contains("waiting_for")) text += fmt::format("here: {}\n", status["waiting_for"].get<std::string>());
-  text += fmt::format("{:<12} {:<20} {:>8} {:>10}  {:<40} {}\n", "NODE", "HOST", "PID", "STEP", "DOING", "HEARD");
+  std::string text = fmt::format(
+      "{} on {}: {}, step {} of {}, view {}\n", status.value("model", ""),
+      status.value("dataset", ""), status.value("phase", ""), status.value("step", uint64_t{0}),
+      status.value("step_count", uint64_t{0}), status.value("view", uint64_t{0}));
+  if (status.contains("waiting_for"))
+    text += fmt::format("here: {}\n", status["waiting_for"].get<std::string>());
+  text += fmt::format("{:<12} {:<20} {:>8} {:>10}  {:<40} {}\n", "NODE", "HOST", "PID", "STEP",
+                      "DOING", "HEARD");
   for (const nlohmann::json& node : status["nodes"]) text += NodeLine(node);
   return text;
 }

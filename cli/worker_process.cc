@@ -52,9 +52,8 @@ class WorkerProcess {
 Status WorkerProcess::Run() {
   SetFloatEnvironment();
   if (Status s = transport_.Dial({kSchedulerNode, {}, 0}, args_.join); !s.ok()) return s;
-  Result<Membership> membership =
-      JoinRun(transport_, incarnation_, DescribeProcess(Role::kWorker), args_.join,
-              args_.start_timeout_ms, shutdown_);
+  Result<Membership> membership = JoinRun(transport_, incarnation_, DescribeProcess(Role::kWorker),
+                                          args_.join, args_.start_timeout_ms, shutdown_);
   if (!membership.ok()) return membership.status();
   SetUpLog({.process = fmt::format("worker {}", membership->rank), .is_verbose = args_.is_verbose});
   return Work(*membership);
@@ -62,13 +61,12 @@ Status WorkerProcess::Run() {
 
 // What goes wrong here is told to the scheduler, so that the whole run ends with this cause.
 Status WorkerProcess::Work(Membership& membership) {
-  HeartbeatSender heartbeat(
-      context_,
-      {.self = membership.self,
-       .scheduler = membership.scheduler,
-       .scheduler_endpoint = args_.join,
-       .interval = std::chrono::milliseconds(membership.job.heartbeat_ms)},
-      {.job = membership.job_id});
+  HeartbeatSender heartbeat(context_,
+                            {.self = membership.self,
+                             .scheduler = membership.scheduler,
+                             .scheduler_endpoint = args_.join,
+                             .interval = std::chrono::milliseconds(membership.job.heartbeat_ms)},
+                            {.job = membership.job_id});
   if (Status s = heartbeat.Start(); !s.ok()) return s;
   if (!args_.data_path.empty()) membership.job.data_path = args_.data_path;
   if (args_.threads != 0) membership.job.threads = args_.threads;
@@ -117,15 +115,17 @@ Status WorkerProcess::Train(const Membership& membership, const Prepared& prepar
                     std::ignore = news.Push({ticket, std::move(event)});
                   });
   TransportOutbox outbox(transport_);
-  Session session({.identity = {membership.self, membership.scheduler, membership.job_id},
-                   .ready = {.kind = fmt::format("cpu, {}, pando {}", InstructionSet(), PandoVersion()),
-                             .probe_hash = prepared.probe_hash,
-                             .data_fingerprint = prepared.data->fingerprint()}},
-                  plan, trainer, outbox);
+  Session session(
+      {.identity = {membership.self, membership.scheduler, membership.job_id},
+       .ready = {.kind = fmt::format("cpu, {}, pando {}", InstructionSet(), PandoVersion()),
+                 .probe_hash = prepared.probe_hash,
+                 .data_fingerprint = prepared.data->fingerprint()}},
+      plan, trainer, outbox);
   NodeWatch watch(shutdown_, heartbeat, membership, transport_);
   const auto take_news = [&](Micros now) {
     for (ComputeNews& item : news.Drain()) {
-      if (trainer.IsCurrent(item.ticket, item.event)) session.OnComputeEvent(now, std::move(item.event));
+      if (trainer.IsCurrent(item.ticket, item.event))
+        session.OnComputeEvent(now, std::move(item.event));
     }
   };
   const auto tell = [&](Micros now) {
@@ -138,7 +138,8 @@ Status WorkerProcess::Train(const Membership& membership, const Prepared& prepar
                       .waiting_since = now - waited});
   };
   const auto dial = [&](const View& view) {
-    if (Status s = DialView(transport_, Role::kWorker, view); !s.ok()) spdlog::error("{}", s.message());
+    if (Status s = DialView(transport_, Role::kWorker, view); !s.ok())
+      spdlog::error("{}", s.message());
   };
   RunLoop(session, transport_,
           {.local = {watch.Source(), {news.fd(), take_news}, {-1, tell}},

@@ -1,4 +1,5 @@
-// Hashes of bytes: 64 bits to compare, 128 bits (xxh3-128, canonical hex) to name a model's weights.
+// Hashes of bytes: 64 bits to compare, 128 bits (xxh3-128, canonical hex) to name a model's
+// weights.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// Job: one training run as its job file says it (docs/job-file.md), resolved: every default filled in.
-// cli/job_file reads and writes it; everybody else is handed it.
+// Job: one training run as its job file says it (docs/job-file.md), resolved: every default filled
+// in. cli/job_file reads and writes it; everybody else is handed it.
 #pragma once
 
 #include <cstdint>
@@ -29,12 +29,12 @@ struct OptimizerOptions {
 // [schedule]. The learning rate of each step, computed by the scheduler alone (P36).
 struct ScheduleOptions {
   ScheduleKind kind = ScheduleKind::kConstant;
-  uint64_t warmup_steps = 0;  // linear, before any of the kinds
-  uint64_t step_size = 0;     // kStep: steps between decays
-  double gamma = 0.1;         // kStep: factor of each decay
-  double min_lr = 0.0;        // kCosine: rate at the end
-  double pct_start = 0.3;     // kOneCycle: share of the run that rises
-  double div_factor = 25.0;   // kOneCycle: start = lr / div_factor
+  uint64_t warmup_steps = 0;      // linear, before any of the kinds
+  uint64_t step_size = 0;         // kStep: steps between decays
+  double gamma = 0.1;             // kStep: factor of each decay
+  double min_lr = 0.0;            // kCosine: rate at the end
+  double pct_start = 0.3;         // kOneCycle: share of the run that rises
+  double div_factor = 25.0;       // kOneCycle: start = lr / div_factor
   double final_div_factor = 1e4;  // kOneCycle: end = start / final_div_factor
   bool cycle_momentum = true;     // kOneCycle: momentum (beta1) runs the other way
   double base_momentum = 0.85;
@@ -64,12 +64,12 @@ struct Job {
   // [run]: not part of the job's identity; nothing here changes the result
   uint32_t workers = 2;
   uint32_t servers = 2;
-  uint32_t threads = 1;  // computing threads per worker
-  uint32_t lanes = 0;    // per server; 0: by cores
+  uint32_t threads = 1;           // computing threads per worker
+  uint32_t lanes = 0;             // per server; 0: by cores
   std::string transport = "tcp";  // for processes that `pando train` starts: tcp or ipc
-  std::string name;      // of the run folder; empty: model-dataset-time
-  std::string run_dir;   // empty: runs/NAME
-  uint64_t log_every_steps = 1;  // rows of metrics.csv
+  std::string name;               // of the run folder; empty: model-dataset-time
+  std::string run_dir;            // empty: runs/NAME
+  uint64_t log_every_steps = 1;   // rows of metrics.csv
   uint32_t heartbeat_ms = 250;
   uint32_t lease_ms = 1000;  // silence after which a process counts as dead
   uint32_t start_timeout_ms = 60000;

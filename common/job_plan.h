@@ -1,5 +1,5 @@
-// JobPlan: everything that follows from a job and its data set and that all processes must agree on.
-// Built once per process and handed to the protocol cores. Immutable.
+// JobPlan: everything that follows from a job and its data set and that all processes must agree
+// on. Built once per process and handed to the protocol cores. Immutable.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,8 @@
 
 namespace pando {
 
-// What the scheduler found when it opened the data set; travels to every joiner, who checks its own.
+// What the scheduler found when it opened the data set; travels to every joiner, who checks its
+// own.
 struct DataFacts {
   uint64_t train_samples = 1;
   uint64_t test_samples = 0;
@@ -21,6 +22,10 @@ struct DataFacts {
   uint32_t class_count = 1;
   uint64_t fingerprint = 0;  // P38
 };
+
+// The test set is evaluated in slices of this many samples (P31), and the loss is the sum of the
+// slices' sums in order, so neither who evaluates what nor how many do changes a bit of it.
+inline constexpr uint64_t kEvaluationSliceSamples = 1024;
 
 struct JobPlan {
   JobPlan(const Job& job_in, const DataFacts& data_in, TensorLayout layout_in)

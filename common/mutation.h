@@ -1,20 +1,22 @@
-// Mutations: faults put into the protocol by hand, to see that the simulator finds them (docs/testing.md).
-// The product is compiled without them: Mutated() is then a constant false and leaves no trace.
+// Mutations: faults put into the protocol by hand, to see that the simulator finds them
+// (docs/testing.md). The product is compiled without them: Mutated() is then a constant false and
+// leaves no trace.
 #pragma once
 
 namespace pando {
 
 enum class Mutation {
   kNone,
-  kNoDeduplication,       // P3: the aggregator adds what it has once more
-  kSumInArrivalOrder,     // P2: sums run in the order of arrival, not along the tree
-  kNoBarrier,             // P4: a worker sends step t + 1 before version t + 1 is committed everywhere
-  kUnansweredDuplicate,   // P10: a lane drops a repeated push without an answer
-  kUninterruptibleWait,   // P12: a worker goes on waiting although work of the last step is missing
+  kNoDeduplication,    // P3: the aggregator adds what it has once more
+  kSumInArrivalOrder,  // P2: sums run in the order of arrival, not along the tree
+  kNoBarrier,          // P4: a worker sends step t + 1 before version t + 1 is committed everywhere
+  kUnansweredDuplicate,  // P10: a lane drops a repeated push without an answer
+  kUninterruptibleWait,  // P12: a worker goes on waiting although work of the last step is missing
 };
 
 #ifdef PANDO_MUTATIONS
-inline Mutation active_mutation = Mutation::kNone;  // set by the simulator's main, before any thread
+inline Mutation active_mutation =
+    Mutation::kNone;  // set by the simulator's main, before any thread
 inline bool Mutated(Mutation m) { return active_mutation == m; }
 #else
 constexpr bool Mutated(Mutation) { return false; }

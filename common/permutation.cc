@@ -25,7 +25,8 @@ uint64_t Permutation::Encrypt(uint64_t x) const {
   uint32_t left = static_cast<uint32_t>(x >> half_bits_);
   uint32_t right = static_cast<uint32_t>(x) & mask;
   for (uint32_t round = 0; round < kRounds; ++round) {
-    const uint32_t mixed = left ^ (Philox4x32({right, round, epoch_low_, epoch_high_}, key_)[0] & mask);
+    const uint32_t mixed =
+        left ^ (Philox4x32({right, round, epoch_low_, epoch_high_}, key_)[0] & mask);
     left = right;
     right = mixed;
   }

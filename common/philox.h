@@ -17,7 +17,8 @@ PhiloxBlock Philox4x32(PhiloxBlock counter, PhiloxKey key);
 // What a random number is for. Part of the key, so that no two uses share numbers.
 enum class RandomPurpose : uint32_t { kInit, kDropout, kAugment, kShuffle, kSynthetic };
 
-// The key of (seed, purpose, stable name): the name of a layer or tensor, empty where there is none.
+// The key of (seed, purpose, stable name): the name of a layer or tensor, empty where there is
+// none.
 PhiloxKey MakePhiloxKey(uint64_t seed, RandomPurpose purpose, std::string_view name = {});
 
 // Uniform in [0, 1) with 24 bits, exact in a float.
@@ -25,7 +26,8 @@ inline float UniformFloat(uint32_t bits) {
   return static_cast<float>(bits >> 8) * (1.0f / 16777216.0f);
 }
 
-// The i-th of the eight 16-bit uniforms of one block (P37): what dropout compares with its threshold.
+// The i-th of the eight 16-bit uniforms of one block (P37): what dropout compares with its
+// threshold.
 inline uint32_t Uniform16(const PhiloxBlock& block, unsigned i) {
   return block[i / 2] >> (16 * (i % 2)) & 0xffff;
 }

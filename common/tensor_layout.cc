@@ -53,7 +53,8 @@ ShardPlan::ShardPlan(const TensorLayout& layout) {
   for (size_t i = 0; i < layout.tensor_count(); ++i) {
     const size_t first = layout.offset(i);
     const size_t last = layout.offset(i + 1);
-    if (last - open >= 2 * target) close_at(first);  // the small ones before a large one go together
+    if (last - open >= 2 * target)
+      close_at(first);  // the small ones before a large one go together
     const size_t pieces = std::max<size_t>(1, (last - open) / target);
     const size_t piece = RoundUp((last - open + pieces - 1) / pieces, TensorLayout::kAlignFloats);
     while (last - open >= target) close_at(std::min(open + piece, last));

@@ -1,6 +1,7 @@
-// TensorSpec and TensorLayout: the model's tensors and where each lies in the flat parameter vector.
-// Models make the specs; servers, workers and the exporter read them. Parameters lie in PyTorch's
-// layouts (convolution [out, in, kh, kw], linear [out, in]); a backend that wants another permutes.
+// TensorSpec and TensorLayout: the model's tensors and where each lies in the flat parameter
+// vector. Models make the specs; servers, workers and the exporter read them. Parameters lie in
+// PyTorch's layouts (convolution [out, in, kh, kw], linear [out, in]); a backend that wants another
+// permutes.
 #pragma once
 
 #include <cstddef>
@@ -22,16 +23,16 @@ enum class TensorKind : uint8_t {
 enum class InitKind : uint8_t { kZero, kOne, kUniform };
 
 struct TensorSpec {
-  std::string name;              // PyTorch's: "conv1.weight"
-  std::vector<uint64_t> shape;   // PyTorch's
+  std::string name;             // PyTorch's: "conv1.weight"
+  std::vector<uint64_t> shape;  // PyTorch's
   TensorKind kind = TensorKind::kParameter;
   InitKind init = InitKind::kZero;
-  float init_bound = 0.0f;       // kUniform: drawn from [-init_bound, init_bound)
-  uint64_t size() const;         // elements
+  float init_bound = 0.0f;  // kUniform: drawn from [-init_bound, init_bound)
+  uint64_t size() const;    // elements
 };
 
-// The metric tensor that every model ends with, and the meaning of its floats. Leaves push sums over
-// samples; the root divides by the sample count, so a version holds means (P2).
+// The metric tensor that every model ends with, and the meaning of its floats. Leaves push sums
+// over samples; the root divides by the sample count, so a version holds means (P2).
 inline constexpr const char* kMetricTensorName = "pando.metrics";
 enum MetricSlot : size_t { kMetricLoss, kMetricCorrect, kMetricSlotCount };
 TensorSpec MetricTensorSpec();
@@ -57,14 +58,15 @@ class TensorLayout {
   std::vector<size_t> offsets_{0};
 };
 
-struct ShardRange {  // [first, last), floats of the flat vector; first is a multiple of kAlignFloats
+struct ShardRange {  // [first, last), floats of the flat vector; first is a multiple of
+                     // kAlignFloats
   size_t first = 0;
   size_t last = 0;
   size_t size() const { return last - first; }
 };
 
-// Cuts the flat vector into shards (P5): a function of the job's identity alone. Small tensors share
-// a shard, tensors larger than the target are cut into equal pieces.
+// Cuts the flat vector into shards (P5): a function of the job's identity alone. Small tensors
+// share a shard, tensors larger than the target are cut into equal pieces.
 class ShardPlan {
  public:
   explicit ShardPlan(const TensorLayout& layout);

@@ -2,10 +2,11 @@
 // worker or server, sums along this tree, so the result does not depend on who summed what.
 //
 // Nodes are numbered as in a heap over the next power of two P ≥ micro_batch_count: the root is 1,
-// the children of i are 2i and 2i + 1, and micro-batch m is leaf P + m. A leaf is absent when it has
-// no samples: m ≥ N, or a short batch leaves ⌊mB/N⌋ = ⌊(m+1)B/N⌋. An absent sibling is passed
+// the children of i are 2i and 2i + 1, and micro-batch m is leaf P + m. A leaf is absent when it
+// has no samples: m ≥ N, or a short batch leaves ⌊mB/N⌋ = ⌊(m+1)B/N⌋. An absent sibling is passed
 // through, not added as zero; so a node with an absent child is the same sum as the child, and only
-// the highest of such equal nodes is a name: the *canonical* one. Contributions carry canonical names.
+// the highest of such equal nodes is a name: the *canonical* one. Contributions carry canonical
+// names.
 #pragma once
 
 #include <cstdint>

@@ -3,9 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 #include <string>
 #include <utility>
+
+#include "common/nearest_name.h"
 
 namespace pando {
 namespace {
@@ -68,31 +69,13 @@ Result<std::vector<LayerSpec>> Mlp(const Job& job, uint32_t class_count) {
   return layers;
 }
 
-// Edits (insert, delete, replace) that make one word of the other.
-size_t EditDistance(const std::string& a, const std::string& b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 0; i < a.size(); ++i) {
-    size_t diagonal = std::exchange(row[0], i + 1);
-    for (size_t j = 0; j < b.size(); ++j) {
-      const size_t replaced = diagonal + (a[i] != b[j]);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({replaced, row[j] + 1, row[j + 1] + 1});
-    }
-  }
-  return row.back();
-}
-
 Status UnknownModel(const std::string& model) {
   const std::vector<std::string> names = ZooNames();
-  const std::string& nearest =
-      *std::min_element(names.begin(), names.end(), [&](const auto& a, const auto& b) {
-        return EditDistance(a, model) < EditDistance(b, model);
-      });
   std::string known = names.front();
   for (size_t i = 1; i < names.size(); ++i) known += ", " + names[i];
-  return InvalidArgument("unknown model '" + model + "'; did you mean '" + nearest +
-                         "'? There are: " + known);
+  const std::string hint = DidYouMean(model, names);
+  return InvalidArgument("unknown model '" + model + "'; " + (hint.empty() ? "" : hint + " ") +
+                         "there are: " + known);
 }
 
 }  // namespace

@@ -13,7 +13,8 @@ inline NodeId ComputesAt(const MicroBatchOwner& owner, Step step) {
   return step >= owner.first_step || owner.previous == kUnknownNode ? owner.worker : owner.previous;
 }
 
-// The micro-batches of this step that the view gives to this worker, ascending, absent ones left out.
+// The micro-batches of this step that the view gives to this worker, ascending, absent ones left
+// out.
 inline std::vector<MicroBatch> AssignedTo(const View& view, NodeId worker, Step step,
                                           const MicroBatchTree& tree) {
   std::vector<MicroBatch> assigned;

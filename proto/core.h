@@ -1,6 +1,7 @@
 // ProtocolCore: a pure state machine of the protocol (server lane, worker session, scheduler). The
 // same code runs under ZeroMQ (net/event_loop) and under the simulator (tests/sim).
-// No socket, clock, thread, lock, file or global inside; what it says goes to the Outbox it was given.
+// No socket, clock, thread, lock, file or global inside; what it says goes to the Outbox it was
+// given.
 #pragma once
 
 #include "proto/messages.h"

@@ -1,6 +1,5 @@
-// JoinCore is what a new process speaks first: Register, until Welcome or Refused. With the welcome's
-// job it then builds its lane or session core, which goes on from Ready.
-// Threads: none.
+// JoinCore is what a new process speaks first: Register, until Welcome or Refused. With the
+// welcome's job it then builds its lane or session core, which goes on from Ready. Threads: none.
 #pragma once
 
 #include <optional>

@@ -5,6 +5,15 @@ namespace {
 
 constexpr Micros kHintInterval = std::chrono::milliseconds(100);
 
+template <class... Ms>
+bool IsOneOf(const Message& message) {
+  return (std::holds_alternative<Ms>(message) || ...);
+}
+
+bool IsSchedulersWord(const Message& message) {
+  return IsOneOf<Welcome, Refused, Scalars, ProgressAck, Evaluate, ReleasePin, Stop>(message);
+}
+
 }  // namespace
 
 bool ViewMember::Admit(Micros now, const Envelope& envelope) {
@@ -13,6 +22,7 @@ bool ViewMember::Admit(Micros now, const Envelope& envelope) {
   if (to.incarnation != identity_.self.incarnation || to.lane != identity_.self.lane) return false;
   if (envelope.sender.incarnation == identity_.scheduler.incarnation) return true;
   if (!members_.contains(envelope.sender.incarnation)) return false;
+  if (IsSchedulersWord(envelope.message)) return false;
   if (envelope.view < view_.id) HintView(now, envelope.sender);
   return true;
 }

@@ -37,8 +37,9 @@ class ViewMember {
   void SendToScheduler(Message message) { Send(identity_.scheduler, std::move(message)); }
 
   // Whether to listen to this envelope at all: it is for this life of ours (P19), of our job and
-  // generation (P21), and not from a stranger, who could only cost memory or push what is not its own.
-  // A member who shows an older view is told ours (P13).
+  // generation (P21), and not from a stranger, who could only cost memory or push what is not its
+  // own. What only the scheduler may say counts from the scheduler alone. A member who shows an
+  // older view is told ours (P13).
   bool Admit(Micros now, const Envelope& envelope);
 
   // Acknowledges the scheduler's update; true if it is newer than ours, which it then replaces.

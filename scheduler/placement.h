@@ -16,6 +16,7 @@ std::vector<ShardPlacement> PlaceShards(const ShardPlan& plan, const std::vector
 // [iN/w, (i+1)N/w), so that runs are whole subtrees wherever the numbers allow.
 // REQUIRES: workers not empty.
 std::vector<MicroBatchOwner> AssignMicroBatches(uint32_t micro_batch_count,
-                                                const std::vector<NodeId>& workers, Step first_step);
+                                                const std::vector<NodeId>& workers,
+                                                Step first_step);
 
 }  // namespace pando

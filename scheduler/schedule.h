@@ -1,6 +1,7 @@
 // Schedule: the optimizer's scalars at each step (P36). Everything with cos, pow or exp is computed
-// here, once, in double, and travels to the servers as floats. Formulas as torch.optim.lr_scheduler's.
-// Called by the scheduler core and the serial trainer. Threads: none; immutable.
+// here, once, in double, and travels to the servers as floats. Formulas as
+// torch.optim.lr_scheduler's. Called by the scheduler core and the serial trainer. Threads: none;
+// immutable.
 #pragma once
 
 #include <cstdint>

@@ -120,7 +120,8 @@ void Scheduler::OnMessage(Micros now, const Envelope& envelope) {
              envelope.message);
 }
 
-// ---- membership ----------------------------------------------------------------------------------
+// ---- membership
+// ----------------------------------------------------------------------------------
 
 void Scheduler::OnMessageOf(Micros now, const PeerId& from, const Register& registration) {
   Member* known = FindMember(from.incarnation);
@@ -132,9 +133,9 @@ void Scheduler::OnMessageOf(Micros now, const PeerId& from, const Register& regi
       return Send(from, Refused{"a server registers 1 to 256 lanes, a worker none"});
     }
     if (phase_ != Phase::kGathering || CountOf(role, false) >= WantedOf(role)) {
-      return Send(from, Refused{"the job wants " + std::to_string(WantedOf(role)) + " " +
-                                RoleName(role) + "s and has them; raise run." + RoleName(role) +
-                                "s and start it again"});
+      return Send(from,
+                  Refused{"the job wants " + std::to_string(WantedOf(role)) + " " + RoleName(role) +
+                          "s and has them; raise run." + RoleName(role) + "s and start it again"});
     }
     const NodeId node(next_node_++);
     Member member{.peer = {node, from.incarnation, 0},
@@ -142,9 +143,9 @@ void Scheduler::OnMessageOf(Micros now, const PeerId& from, const Register& regi
                   .rank = FreeRank(role),
                   .heard_at = now};
     known = &members_.emplace(node, std::move(member)).first->second;
-    observer_.OnEvent(now, {"registered", NameOf(*known),
-                            "process " + std::to_string(registration.process_id) + " on " +
-                                registration.host});
+    observer_.OnEvent(
+        now, {"registered", NameOf(*known),
+              "process " + std::to_string(registration.process_id) + " on " + registration.host});
   }
   if (known->is_gone) return Send(from, Refused{"this process was given up as dead"});
   known->heard_at = now;
@@ -161,9 +162,9 @@ void Scheduler::OnMessageOf(Micros now, const PeerId& from, const Ready& ready) 
   if (member.is_ready) return;
   const bool is_worker = member.registration.role == Role::kWorker;
   if (is_worker && ready.data_fingerprint != plan_.data.fingerprint) {
-    const std::string reason =
-        NameOf(member) + " on " + member.registration.host + " reads other data than the scheduler (" +
-        plan_.job.dataset + ": fingerprints differ); give every machine the same files";
+    const std::string reason = NameOf(member) + " on " + member.registration.host +
+                               " reads other data than the scheduler (" + plan_.job.dataset +
+                               ": fingerprints differ); give every machine the same files";
     Send(from, Refused{reason});
     return End(now, StopReason::kFailed, reason);  // P38
   }
@@ -187,8 +188,9 @@ void Scheduler::StartWhenComplete(Micros now) {
   phase_ = Phase::kTraining;
   training_since_ = now;
   MakeView(now);
-  observer_.OnEvent(now, {"training", "", "everybody is here; " +
-                                              std::to_string(plan_.steps.step_count()) + " steps"});
+  observer_.OnEvent(now,
+                    {"training", "",
+                     "everybody is here; " + std::to_string(plan_.steps.step_count()) + " steps"});
 }
 
 // P40: kinds are compared by what they compute, not by what they say.
@@ -219,15 +221,17 @@ void Scheduler::MakeView(Micros now) {
     view_.nodes.push_back({node, member.peer.incarnation, registration.role, member.rank,
                            registration.host, registration.lane_endpoints});
     if (registration.role == Role::kWorker) workers.push_back(node);
-    if (registration.role == Role::kServer) std::ranges::copy(PeersOf(member), std::back_inserter(lanes));
+    if (registration.role == Role::kServer)
+      std::ranges::copy(PeersOf(member), std::back_inserter(lanes));
   }
   if (view_.shards.empty()) view_.shards = PlaceShards(plan_.shards, lanes);
   view_.owners = AssignMicroBatches(plan_.job.micro_batches, workers, Step(0));
   repeat_at_ = now;
-  observer_.OnEvent(now, {"view", "", "view " + std::to_string(view_.id.number) + ": " +
-                                          std::to_string(workers.size()) + " workers, " +
-                                          std::to_string(lanes.size()) + " lanes, " +
-                                          std::to_string(view_.shards.size()) + " shards"});
+  observer_.OnEvent(
+      now, {"view", "",
+            "view " + std::to_string(view_.id.number) + ": " + std::to_string(workers.size()) +
+                " workers, " + std::to_string(lanes.size()) + " lanes, " +
+                std::to_string(view_.shards.size()) + " shards"});
 }
 
 void Scheduler::OnMessageOf(Micros, const PeerId& from, const ViewAck& ack) {
@@ -251,11 +255,10 @@ void Scheduler::JudgeLeases(Micros now) {
 
 void Scheduler::OnDeath(Micros now, Member& member) {
   member.is_gone = true;
-  const std::string text = NameOf(member) + " (process " +
-                           std::to_string(member.registration.process_id) + " on " +
-                           member.registration.host + ") has not been heard of for " +
-                           Seconds(now - member.heard_at) + ", last at step " +
-                           std::to_string(member.heartbeat.step.value());
+  const std::string text =
+      NameOf(member) + " (process " + std::to_string(member.registration.process_id) + " on " +
+      member.registration.host + ") has not been heard of for " + Seconds(now - member.heard_at) +
+      ", last at step " + std::to_string(member.heartbeat.step.value());
   observer_.OnEvent(now, {"dead", NameOf(member), text, /*is_notable=*/true});
   if (phase_ != Phase::kTraining && phase_ != Phase::kCollecting) return;
   const bool can_reassign = options_.on_worker_death == OnWorkerDeath::kReassign &&
@@ -269,7 +272,8 @@ void Scheduler::OnDeath(Micros now, Member& member) {
   }
 }
 
-// ---- the clock -----------------------------------------------------------------------------------
+// ---- the clock
+// -----------------------------------------------------------------------------------
 
 void Scheduler::Tick(Micros now) {
   if (finished()) return;
@@ -294,7 +298,8 @@ void Scheduler::RepeatControl(Micros now) {
     for (const PeerId& peer : PeersOf(member)) {
       if (member.acked_views[peer.lane] < view_.id) Send(peer, ViewUpdate{view_});
       const bool is_server = member.registration.role == Role::kServer;
-      if (is_server && member.released_pin[peer.lane] < evaluated_) Send(peer, ReleasePin{evaluated_});
+      if (is_server && member.released_pin[peer.lane] < evaluated_)
+        Send(peer, ReleasePin{evaluated_});
     }
   }
   if (!evaluation_) return;

@@ -1,12 +1,12 @@
-// Scheduler is the protocol core that owns membership, placement, assignment and the run's progress.
-// It is never on the data path. Run by net/event_loop, and by the simulator.
+// Scheduler is the protocol core that owns membership, placement, assignment and the run's
+// progress. It is never on the data path. Run by net/event_loop, and by the simulator.
 //
 //   phase       | entered when                          | what it does
 //   ------------+---------------------------------------+------------------------------------------
-//   kGathering  | start                                 | welcomes nodes until all the job wants are ready
-//   kTraining   | all are ready: view 1                 | scalars, progress, evaluations, leases
-//   kCollecting | version n committed and evaluated     | pulls the final weights
-//   kStopping   | weights are here, or a failure, or    | says Stop until everybody said Bye, or for
+//   kGathering  | start                                 | welcomes nodes until all the job wants
+//   are ready kTraining   | all are ready: view 1                 | scalars, progress, evaluations,
+//   leases kCollecting | version n committed and evaluated     | pulls the final weights kStopping
+//   | weights are here, or a failure, or    | says Stop until everybody said Bye, or for
 //               | End()                                 | stop_grace
 //   kFinished   | all have left                         | -
 //
@@ -32,15 +32,17 @@ struct EvaluationSummary {
   uint64_t correct_count = 0;
   double loss_sum = 0;  // slices added in order, so equal for any number of workers
   double accuracy() const {
-    return sample_count == 0 ? 0 : static_cast<double>(correct_count) / static_cast<double>(sample_count);
+    return sample_count == 0
+               ? 0
+               : static_cast<double>(correct_count) / static_cast<double>(sample_count);
   }
 };
 
 // Something that happened to the run, for events.jsonl and the log.
 struct RunEvent {
-  std::string name;  // "registered", "view", "training", "dead", "failed", ...
-  std::string node;  // "worker 1", or empty
-  std::string text;  // for people
+  std::string name;         // "registered", "view", "training", "dead", "failed", ...
+  std::string node;         // "worker 1", or empty
+  std::string text;         // for people
   bool is_notable = false;  // worth a line on the terminal
 };
 
@@ -99,7 +101,7 @@ class Scheduler : public ProtocolCore {
     Ready ready;
     Micros heard_at{0};
     Heartbeat heartbeat;
-    bool is_gone = false;  // dead, or said Bye in kStopping
+    bool is_gone = false;                      // dead, or said Bye in kStopping
     std::map<uint16_t, ViewId> acked_views;    // by lane
     std::map<uint16_t, Version> committed;     // by lane, servers
     std::map<uint16_t, Version> released_pin;  // by lane, servers
@@ -172,15 +174,15 @@ class Scheduler : public ProtocolCore {
   Micros ticked_at_{-1};
   Step next_row_;
   std::optional<Evaluation> evaluation_;
-  Version evaluated_;            // the newest version whose evaluation is done
+  Version evaluated_;  // the newest version whose evaluation is done
   Micros training_since_{0};
   Micros evaluation_time_{0};
   std::optional<FloatBuffer> final_weights_;
   std::vector<bool> collected_;  // by shard
   uint32_t collect_end_ = 0;     // shards below it have been asked for
   std::optional<Stop> stop_;
-  Micros stop_at_{0};            // when kStopping began
-  Micros training_time_{0};      // fixed when version n is evaluated
+  Micros stop_at_{0};        // when kStopping began
+  Micros training_time_{0};  // fixed when version n is evaluated
 };
 
 }  // namespace pando

@@ -1,4 +1,5 @@
-// The scheduler's run: scalars, progress, evaluation (P31), collection of the final weights, the end (P33).
+// The scheduler's run: scalars, progress, evaluation (P31), collection of the final weights, the
+// end (P33).
 #include <algorithm>
 #include <utility>
 
@@ -8,8 +9,6 @@
 namespace pando {
 namespace {
 
-// Slices are cut the same for any number of workers, so that the loss is one sum in one order.
-constexpr uint64_t kSliceSamples = 1000;
 // Shards asked for at once: bounds what the final weights take in flight.
 constexpr uint32_t kCollectedAtOnce = 16;
 
@@ -51,7 +50,8 @@ Micros Scheduler::TrainingTime(Micros now) const {
   return now - training_since_ - evaluation_time_ - evaluating;
 }
 
-// ---- evaluation ----------------------------------------------------------------------------------
+// ---- evaluation
+// ----------------------------------------------------------------------------------
 
 void Scheduler::StartDueEvaluation(Micros now) {
   if (evaluation_ || evaluated_ == plan_.steps.final_version()) return;
@@ -59,9 +59,9 @@ void Scheduler::StartDueEvaluation(Micros now) {
   if (committed() < due) return;
   if (due == plan_.steps.final_version()) training_time_ = TrainingTime(now);
   evaluation_ = Evaluation{due, {}, now};
-  for (uint64_t first = 0; first < plan_.data.test_samples; first += kSliceSamples) {
+  for (uint64_t first = 0; first < plan_.data.test_samples; first += kEvaluationSliceSamples) {
     const auto index = static_cast<uint32_t>(evaluation_->slices.size());
-    const uint64_t last = std::min(first + kSliceSamples, plan_.data.test_samples);
+    const uint64_t last = std::min(first + kEvaluationSliceSamples, plan_.data.test_samples);
     evaluation_->slices.push_back({index, first, last, kUnknownNode, {}});
   }
   if (evaluation_->slices.empty()) FinishEvaluation(now);
@@ -89,7 +89,8 @@ void Scheduler::OnMessageOf(Micros now, const PeerId&, const EvaluationResult& r
   Slice& slice = evaluation_->slices[result.slice];
   if (result.sample_count != slice.last_sample - slice.first_sample || slice.result) return;
   slice.result = result;
-  const bool all = std::ranges::all_of(evaluation_->slices, [](const Slice& s) { return s.result.has_value(); });
+  const bool all =
+      std::ranges::all_of(evaluation_->slices, [](const Slice& s) { return s.result.has_value(); });
   if (all) FinishEvaluation(now);
 }
 
@@ -113,7 +114,8 @@ void Scheduler::OnMessageOf(Micros, const PeerId& from, const PinReleased& relea
   version = std::max(version, released.version);
 }
 
-// ---- the end -------------------------------------------------------------------------------------
+// ---- the end
+// -------------------------------------------------------------------------------------
 
 void Scheduler::StartCollecting(Micros now) {
   phase_ = Phase::kCollecting;
@@ -125,7 +127,8 @@ void Scheduler::StartCollecting(Micros now) {
 void Scheduler::Collect(Micros) {
   std::map<PeerId, Pull> pulls;
   uint32_t asked = 0;
-  for (collect_end_ = 0; collect_end_ < collected_.size() && asked < kCollectedAtOnce; ++collect_end_) {
+  for (collect_end_ = 0; collect_end_ < collected_.size() && asked < kCollectedAtOnce;
+       ++collect_end_) {
     if (collected_[collect_end_]) continue;
     const ShardId shard(collect_end_);
     pulls[view_.shards[collect_end_].primary].items.push_back({shard, plan_.steps.final_version()});
@@ -138,7 +141,8 @@ void Scheduler::OnMessageOf(Micros now, const PeerId&, const Params& params) {
   if (phase_ != Phase::kCollecting) return;
   for (const ParamsItem& item : params.items) {
     const uint32_t i = item.shard.value();
-    if (i >= collected_.size() || collected_[i] || item.version != plan_.steps.final_version()) continue;
+    if (i >= collected_.size() || collected_[i] || item.version != plan_.steps.final_version())
+      continue;
     const ShardRange& range = plan_.shards.range(item.shard);
     if (item.payload.floats().size() != range.size()) continue;
     std::ranges::copy(item.payload.floats(), final_weights_->data() + range.first);

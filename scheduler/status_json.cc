@@ -8,24 +8,36 @@ namespace {
 
 const char* ActivityText(Activity activity) {
   switch (activity) {
-    case Activity::kStarting: return "starting";
-    case Activity::kIdle: return "idle";
-    case Activity::kComputing: return "computing";
-    case Activity::kWaitingForParameters: return "waiting for parameters";
-    case Activity::kEvaluating: return "evaluating";
-    case Activity::kServing: return "serving";
-    case Activity::kLeaving: return "leaving";
+    case Activity::kStarting:
+      return "starting";
+    case Activity::kIdle:
+      return "idle";
+    case Activity::kComputing:
+      return "computing";
+    case Activity::kWaitingForParameters:
+      return "waiting for parameters";
+    case Activity::kEvaluating:
+      return "evaluating";
+    case Activity::kServing:
+      return "serving";
+    case Activity::kLeaving:
+      return "leaving";
   }
   return "unknown";
 }
 
 const char* PhaseText(Scheduler::Phase phase) {
   switch (phase) {
-    case Scheduler::Phase::kGathering: return "gathering";
-    case Scheduler::Phase::kTraining: return "training";
-    case Scheduler::Phase::kCollecting: return "collecting weights";
-    case Scheduler::Phase::kStopping: return "stopping";
-    case Scheduler::Phase::kFinished: return "finished";
+    case Scheduler::Phase::kGathering:
+      return "gathering";
+    case Scheduler::Phase::kTraining:
+      return "training";
+    case Scheduler::Phase::kCollecting:
+      return "collecting weights";
+    case Scheduler::Phase::kStopping:
+      return "stopping";
+    case Scheduler::Phase::kFinished:
+      return "finished";
   }
   return "unknown";
 }

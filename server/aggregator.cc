@@ -70,7 +70,8 @@ bool Aggregator::AddInArrivalOrder(TreeNode node, const Blob& payload) {
   size_t leaves_held = 0;
   for (const auto& [held, unused] : sums_) {
     const MicroBatchRange range = tree_.Range(held);
-    for (uint32_t m = range.first; m < range.last; ++m) leaves_held += tree_.IsPresent(MicroBatch(m));
+    for (uint32_t m = range.first; m < range.last; ++m)
+      leaves_held += tree_.IsPresent(MicroBatch(m));
   }
   const bool all = leaves_held == tree_.PresentLeaves().size();
   if (all) sums_.clear();

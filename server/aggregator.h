@@ -34,8 +34,8 @@ class Aggregator {
 
  private:
   struct Sum {
-    Blob values;          // the contribution as received, or a view of `own`
-    SharedBuffer own;     // set once this is a sum of ours, which may be added into
+    Blob values;       // the contribution as received, or a view of `own`
+    SharedBuffer own;  // set once this is a sum of ours, which may be added into
   };
   bool HoldsAncestorOrSelf(TreeNode node) const;
   void DropDescendants(TreeNode node);

@@ -62,7 +62,7 @@ void Lane::OnMessageOf(Micros, const PeerId& from, const Push& push) {
     const bool is_duplicate = taken == Shard::Taken::kDuplicate;
     if (is_duplicate && Mutated(Mutation::kUnansweredDuplicate)) continue;
     TryAdvance(it->second);
-    AnswerFor(from, it->second, wanted, is_duplicate ? std::optional(item.node) : std::nullopt);
+    AnswerFor(from, it->second, wanted, item.node, /*says_pending=*/is_duplicate);
   }
 }
 
@@ -70,37 +70,36 @@ void Lane::OnMessageOf(Micros, const PeerId& from, const Pull& pull) {
   for (const PullItem& item : pull.items) {
     auto it = shards_.find(item.shard);
     if (it == shards_.end()) {
-      replies_out_[from].items.push_back({.shard = item.shard,
-                                          .version = item.version,
-                                          .outcome = PushOutcome::kNotPrimary});
+      replies_out_[from].items.push_back(
+          {.shard = item.shard, .version = item.version, .outcome = PushOutcome::kNotPrimary});
     } else if (item.version <= plan_.steps.final_version()) {
-      AnswerFor(from, it->second, item.version, kPulled);
+      AnswerFor(from, it->second, item.version, kPulled, /*says_pending=*/true);
     }
   }
 }
 
-// P9, P10: a committed version that is kept, or why there is none. A fresh push gets no Pending: its
-// reply follows by itself, and if it was lost the push is repeated.
-void Lane::AnswerFor(const PeerId& peer, const Shard& shard, Version wanted,
-                     std::optional<TreeNode> pending_for) {
+// P9, P10: a committed version that is kept, or why there is none. A fresh push gets no Pending:
+// its reply follows by itself, and if it was lost the push is repeated.
+void Lane::AnswerFor(const PeerId& peer, const Shard& shard, Version wanted, TreeNode node,
+                     bool says_pending) {
   if (const VersionRecord* record = shard.Find(wanted)) {
     auto& items = params_out_[peer].items;
     const auto is_same = [&](const ParamsItem& item) {
       return item.shard == shard.id() && item.version == wanted;
     };
-    if (std::ranges::none_of(items, is_same)) items.push_back({shard.id(), wanted, record->payload()});
+    if (std::ranges::none_of(items, is_same))
+      items.push_back({shard.id(), wanted, record->payload()});
   } else if (shard.IsGone(wanted)) {
     replies_out_[peer].items.push_back({.shard = shard.id(),
                                         .version = wanted,
+                                        .node = node,
                                         .outcome = PushOutcome::kBehind,
                                         .current = shard.committed()});
   } else {
     waiting_[shard.id()][peer.incarnation] = {peer, wanted};
-    if (!pending_for) return;
-    replies_out_[peer].items.push_back({.shard = shard.id(),
-                                        .version = wanted,
-                                        .node = *pending_for,
-                                        .outcome = PushOutcome::kPending});
+    if (!says_pending) return;
+    replies_out_[peer].items.push_back(
+        {.shard = shard.id(), .version = wanted, .node = node, .outcome = PushOutcome::kPending});
   }
 }
 
@@ -118,7 +117,9 @@ void Lane::OnMessageOf(Micros now, const PeerId& from, const Question& question)
 
 void Lane::OnMessageOf(Micros, const PeerId&, const Scalars& scalars) {
   const uint64_t block = BlockOf(scalars.first);
-  if (scalars.first.value() % kScalarsPerBlock != 0) return;
+  const uint64_t current = BlockOf(StepReading(committed()));
+  if (scalars.first.value() % kScalarsPerBlock != 0 || block < current || block > current + 1)
+    return;
   scalar_blocks_.emplace(block, scalars.steps);
   for (auto& [id, shard] : shards_) TryAdvance(shard);
 }
@@ -220,7 +221,8 @@ void Lane::ReportProgress(Micros now) {
   const bool is_due = is_news && plan_.IsEvaluationDue(version);
   if (!is_due && now < report_at_) return;
   const auto count = std::min(rows_.size(), kRowsPerProgressMax);
-  member_.SendToScheduler(Progress{version, {rows_.begin(), rows_.begin() + static_cast<long>(count)}});
+  member_.SendToScheduler(
+      Progress{version, {rows_.begin(), rows_.begin() + static_cast<long>(count)}});
   sent_ = version;
   report_at_ = now + (is_news ? kProgressInterval : kRetryInterval);
 }
@@ -233,7 +235,8 @@ Micros Lane::NextDeadline() const {
     const uint64_t current = BlockOf(StepReading(committed()));
     const bool has_next = scalar_blocks_.contains(current + 1) ||
                           (current + 1) * kScalarsPerBlock >= plan_.steps.step_count();
-    const bool has_current = scalar_blocks_.contains(current) || committed() == plan_.steps.final_version();
+    const bool has_current =
+        scalar_blocks_.contains(current) || committed() == plan_.steps.final_version();
     if (!has_current || !has_next) deadline = std::min(deadline, ask_scalars_at_);
     if (committed() != reported_ || !rows_.empty()) deadline = std::min(deadline, report_at_);
   }

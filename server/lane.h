@@ -1,16 +1,17 @@
-// Lane is the server's protocol core: one thread's worth of shards, nothing shared with other lanes.
-// It routes messages to its shards, gathers what they answer into few messages (P6), asks the
-// scheduler for scalars and reports progress. Run by net/event_loop, and by the simulator.
+// Lane is the server's protocol core: one thread's worth of shards, nothing shared with other
+// lanes. It routes messages to its shards, gathers what they answer into few messages (P6), asks
+// the scheduler for scalars and reports progress. Run by net/event_loop, and by the simulator.
 //
 //   message            | answer
 //   -------------------+--------------------------------------------------------------------------
 //   Push               | Params once committed; Pending for a duplicate before; Behind; NotPrimary
 //   Pull               | Params, Pending (Params then follows unasked), Behind, NotPrimary
-//   Question           | Answer, with the question's view; a question of another view: none, our view
-//   ViewUpdate         | ViewAck; a newer view replaces ours
-//   Scalars            | -
+//   Question           | Answer, with the question's view; a question of another view: none, our
+//   view ViewUpdate         | ViewAck; a newer view replaces ours Scalars            | -
+//   ProgressAck        | -
 //   ReleasePin         | PinReleased
 //   Stop               | Bye; finished() from then on
+//   Refused            | - ; finished() from then on
 //
 // Threads: none. Owns: its shards. Invariants I3, I4, I6.
 #pragma once
@@ -64,8 +65,8 @@ class Lane : public ProtocolCore {
   template <class Other>
   void OnMessageOf(Micros, const PeerId&, const Other&) {}  // not for a lane
 
-  void AnswerFor(const PeerId& peer, const Shard& shard, Version wanted,
-                 std::optional<TreeNode> pending_for);
+  void AnswerFor(const PeerId& peer, const Shard& shard, Version wanted, TreeNode node,
+                 bool says_pending);
   void TryAdvance(Shard& shard);
   void NoteMetrics(const Shard& shard);
   void ReplyToWaiting(const Shard& shard);
@@ -80,15 +81,15 @@ class Lane : public ProtocolCore {
   Optimizer optimizer_;
   std::map<ShardId, Shard> shards_;  // those whose primary this lane is
   std::map<ShardId, std::map<Incarnation, Waiting>> waiting_;
-  std::map<PeerId, Params> params_out_;        // gathered until Tick
-  std::map<PeerId, PushReply> replies_out_;    // gathered until Tick
+  std::map<PeerId, Params> params_out_;                         // gathered until Tick
+  std::map<PeerId, PushReply> replies_out_;                     // gathered until Tick
   std::map<uint64_t, std::vector<StepScalars>> scalar_blocks_;  // by index of block; at most two
   Micros ask_scalars_at_{0};
   std::vector<StepMetrics> rows_;  // not yet acknowledged
   Version reported_;               // committed version last acknowledged
   Version sent_;                   // last sent
   Micros report_at_{0};
-  Micros ready_at_{0};             // lane 0: when to repeat Ready
+  Micros ready_at_{0};  // lane 0: when to repeat Ready
   std::optional<Stop> stop_;
 };
 

@@ -25,15 +25,15 @@ class Optimizer {
   uint32_t state_count() const { return state_count_; }
 
   struct Update {
-    ShardRange range;                  // of the flat vector; all spans below cover it
+    ShardRange range;                   // of the flat vector; all spans below cover it
     std::span<const float> parameters;  // version t
-    std::span<const float> gradient;   // the tree's root: a sum over samples, unscaled
-    float gradient_scale = 1;          // 1 / the step's sample count (P2)
+    std::span<const float> gradient;    // the tree's root: a sum over samples, unscaled
+    float gradient_scale = 1;           // 1 / the step's sample count (P2)
     StepScalars scalars;
-    bool is_first_step = false;        // step 0: momentum starts as a copy of the gradient
-    std::span<const float> state;      // [state_count, range.size()], of version t
-    std::span<float> parameters_out;   // version t + 1
-    std::span<float> state_out;        // of version t + 1; may be the same memory as `state`
+    bool is_first_step = false;       // step 0: momentum starts as a copy of the gradient
+    std::span<const float> state;     // [state_count, range.size()], of version t
+    std::span<float> parameters_out;  // version t + 1
+    std::span<float> state_out;       // of version t + 1; may be the same memory as `state`
   };
   // Statistics move by their momentum, metrics become the mean, padding stays zero.
   void Apply(const Update& update) const;

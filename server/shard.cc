@@ -39,8 +39,8 @@ const VersionRecord* Shard::Find(Version version) const {
   return nullptr;
 }
 
-// The next version drops the previous one. If that is due for evaluation it must be pinned, and there
-// is one pin (section 12).
+// The next version drops the previous one. If that is due for evaluation it must be pinned, and
+// there is one pin (section 12).
 bool Shard::PinIsInTheWay() const {
   return pinned_ && previous_ && plan_.IsEvaluationDue(previous_->version) &&
          previous_->version > released_;
@@ -59,7 +59,8 @@ void Shard::DropPrevious() {
 void Shard::Advance(const StepScalars& scalars) {
   PANDO_CHECK(is_ready());
   DropPrevious();
-  // The older record needs no optimizer state: unless somebody reads it, the next one takes it over.
+  // The older record needs no optimizer state: unless somebody reads it, the next one takes it
+  // over.
   const bool is_state_ours = newest_.state.use_count() == 1;
   SharedBuffer state = newest_.state;
   SharedBuffer next_state = is_state_ours ? state : state_pool_.Take();

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "common/job_plan.h"
 #include "common/status.h"
 #include "models/network.h"
 #include "worker/dataset.h"
@@ -10,9 +11,9 @@
 namespace pando {
 
 // Evaluation goes in chunks of this many test samples whatever the micro-batch, the thread count or
-// the number of workers, so that none of them changes a bit of the loss. Slices are cut at
-// multiples.
+// the number of workers, so that none of them changes a bit of the loss.
 inline constexpr uint64_t kEvaluationChunkSamples = 64;
+static_assert(kEvaluationSliceSamples % kEvaluationChunkSamples == 0);
 
 struct TestSamples {  // [first, last), at most kEvaluationChunkSamples, at least one
   uint64_t first = 0;

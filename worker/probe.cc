@@ -15,7 +15,8 @@ constexpr uint64_t kProbeSamplesMax = 4;  // enough for every kernel, cheap for 
 }  // namespace
 
 Result<uint64_t> ProbeHash(const JobPlan& plan, const Model& model, const DataSet& data) {
-  const uint64_t count = std::min({kProbeSamplesMax, plan.steps.micro_batch_samples_max(), plan.data.train_samples});
+  const uint64_t count =
+      std::min({kProbeSamplesMax, plan.steps.micro_batch_samples_max(), plan.data.train_samples});
   const Permutation permutation(plan.data.train_samples, plan.job.seed, 0);
   std::vector<uint64_t> indices;
   for (uint64_t i = 0; i < count; ++i) indices.push_back(permutation.At(i));
@@ -26,7 +27,8 @@ Result<uint64_t> ProbeHash(const JobPlan& plan, const Model& model, const DataSe
   InitRange(model.layout(), plan.job.seed, {0, size}, parameters.span());
   Network network(model, static_cast<uint32_t>(count));
   network.SetBatch(batch, {.seed = plan.job.seed}, Mode::kTrain);
-  for (uint32_t layer = 0; layer < network.layer_count(); ++layer) network.Forward(layer, parameters.data());
+  for (uint32_t layer = 0; layer < network.layer_count(); ++layer)
+    network.Forward(layer, parameters.data());
   for (uint32_t layer = network.layer_count(); layer-- > 0;) {
     network.Backward(layer, parameters.data(), gradients.data());
   }

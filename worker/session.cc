@@ -27,7 +27,8 @@ void Session::OnMessage(Micros now, const Envelope& envelope) {
              envelope.message);
 }
 
-// ---- views and questions (P17) -------------------------------------------------------------------
+// ---- views and questions (P17)
+// -------------------------------------------------------------------
 
 void Session::OnMessageOf(Micros now, const PeerId& from, const ViewUpdate& update) {
   if (update.view.shards.size() != shards_.size() || !member_.Enter(from, update.view)) return;
@@ -44,7 +45,8 @@ void Session::OnMessageOf(Micros now, const PeerId& from, const ViewUpdate& upda
 void Session::AskQuestions(Micros now) {
   questions_.clear();
   answers_.clear();
-  for (const ShardPlacement& placement : member_.view().shards) questions_.emplace(placement.primary, false);
+  for (const ShardPlacement& placement : member_.view().shards)
+    questions_.emplace(placement.primary, false);
   question_at_ = now;
 }
 
@@ -122,7 +124,8 @@ void Session::ExtendLaterWork(Step lowest) {
   }
 }
 
-// ---- steps ---------------------------------------------------------------------------------------
+// ---- steps
+// ---------------------------------------------------------------------------------------
 
 Version Session::known_everywhere() const {
   return std::ranges::min_element(shards_, {}, &ShardState::known)->known;
@@ -171,7 +174,8 @@ void Session::AdvanceWork() {
 void Session::Issue(Step step, std::vector<MicroBatch> micro_batches) {
   Work* work = FindWork(step);
   if (work == nullptr) work = &works_.emplace_back(Work{step, {}, 0});
-  if (micro_batches.empty()) return;  // a short batch left ours empty; the step still has to be followed
+  if (micro_batches.empty())
+    return;  // a short batch left ours empty; the step still has to be followed
   work->issued.insert(micro_batches.begin(), micro_batches.end());
   ++work->open_calls;
   compute_.Compute(step, std::move(micro_batches));
@@ -214,7 +218,8 @@ void Session::OnMessageOf(Micros now, const PeerId&, const PushReply& reply) {
   AdvanceWork();
 }
 
-// ---- from the computing side ---------------------------------------------------------------------
+// ---- from the computing side
+// ---------------------------------------------------------------------
 
 void Session::OnComputeEvent(Micros now, ComputeEvent event) {
   if (!finished()) std::visit([&](auto& e) { OnEventOf(now, e); }, event);
@@ -233,7 +238,8 @@ void Session::OnEventOf(Micros now, StepComputed& done) {
 
 void Session::OnEventOf(Micros, ComputeFailed& failed) { failure_ = failed.status.message(); }
 
-// ---- evaluation (P31) ----------------------------------------------------------------------------
+// ---- evaluation (P31)
+// ----------------------------------------------------------------------------
 
 void Session::OnMessageOf(Micros now, const PeerId& from, const Evaluate& request) {
   if (!evaluation_ || evaluation_->version != request.version) {

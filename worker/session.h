@@ -4,13 +4,13 @@
 //
 // Steps. At most two are in the works: the lowest incomplete step t, and t + 1, whose forward waits
 // layer by layer for version t + 1. Gradients of t + 1 are held back until version t + 1 of every
-// shard is known to be committed (P4). On each new view every primary is asked (version, nodes held)
-// and what is missing of our micro-batches is computed, even if t + 1 has begun (P12, P17).
+// shard is known to be committed (P4). On each new view every primary is asked (version, nodes
+// held) and what is missing of our micro-batches is computed, even if t + 1 has begun (P12, P17).
 //
 //   event                        | what happens
 //   -----------------------------+------------------------------------------------------------------
-//   ViewUpdate (newer)           | ViewAck; unreplied pushes become unsent; Question to every primary
-//   all Answers in               | missing work of the lowest incomplete step is computed
+//   ViewUpdate (newer)           | ViewAck; unreplied pushes become unsent; Question to every
+//   primary all Answers in               | missing work of the lowest incomplete step is computed
 //   gradient from compute        | kept, and pushed when the barrier (P4) is open
 //   Params(t + 1)                | known committed; its pushes released; parameters to compute
 //   Pending                      | the server holds the push: ask for the version, not push again
@@ -75,8 +75,9 @@ class Session : public ProtocolCore {
     bool is_held = false;  // the server said Pending: it has this very contribution
   };
   struct ShardState {
-    Version known;                // committed, as far as we know
-    std::array<Version, 2> held{Version(UINT64_MAX), Version(UINT64_MAX)};  // with compute, by parity
+    Version known;  // committed, as far as we know
+    std::array<Version, 2> held{Version(UINT64_MAX),
+                                Version(UINT64_MAX)};  // with compute, by parity
     std::vector<Unreplied> pushes;
     Micros ask_at{0};
     Micros ask_interval{0};
@@ -135,17 +136,17 @@ class Session : public ProtocolCore {
   const JobPlan& plan_;
   ComputePort& compute_;
   ViewMember member_;
-  bool is_assigned_ = false;              // some micro-batch of the view is ours
-  std::map<PeerId, bool> questions_;      // lane -> answered, of the view's questions
+  bool is_assigned_ = false;          // some micro-batch of the view is ours
+  std::map<PeerId, bool> questions_;  // lane -> answered, of the view's questions
   std::map<ShardId, AnswerItem> answers_;
   Micros question_at_{0};
-  bool has_started_ = false;              // the first questions have been answered
+  bool has_started_ = false;  // the first questions have been answered
   std::vector<ShardState> shards_;
-  std::deque<Work> works_;                // ascending steps, at most two
-  Step next_;                             // the next step to hand to compute
+  std::deque<Work> works_;  // ascending steps, at most two
+  Step next_;               // the next step to hand to compute
   std::optional<Evaluation> evaluation_;
   std::optional<std::string> failure_;
-  Micros control_at_{0};                  // when to repeat Ready or Failure
+  Micros control_at_{0};  // when to repeat Ready or Failure
   Micros waiting_since_{0};
   std::optional<Stop> stop_;
   PushedBytes pushed_bytes_;

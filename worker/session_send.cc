@@ -11,8 +11,9 @@ namespace {
 constexpr Micros kControlRetry = std::chrono::milliseconds(200);
 constexpr Micros kDataRetryFirst = std::chrono::milliseconds(500);
 constexpr Micros kDataRetryMax = std::chrono::seconds(4);
-// Small shards wait for company before they are sent, so that a lane gets few messages (P6). The MNIST
-// CNN's two linear layers make 66 KB, so with one lane or two they leave before the convolutions.
+// Small shards wait for company before they are sent, so that a lane gets few messages (P6). The
+// MNIST CNN's two linear layers make 66 KB, so with one lane or two they leave before the
+// convolutions.
 constexpr size_t kFlushBytes = 24 << 10;
 
 }  // namespace
@@ -87,11 +88,10 @@ std::optional<Version> Session::VersionToPull(const ShardState& shard) const {
     const Version version = VersionReadBy(work.step);
     if (shard.held[version.value() % 2] == version) continue;
     const bool is_first = &work == &works_.front();
-    const bool is_unasked =
-        works_.front().open_calls == 0 &&
-        std::ranges::none_of(shard.pushes, [&](const Unreplied& push) {
-          return VersionMadeBy(push.step) == version;
-        });
+    const bool is_unasked = works_.front().open_calls == 0 &&
+                            std::ranges::none_of(shard.pushes, [&](const Unreplied& push) {
+                              return VersionMadeBy(push.step) == version;
+                            });
     if (is_first || version <= shard.known || is_unasked) return version;
   }
   return std::nullopt;

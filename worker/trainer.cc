@@ -201,9 +201,15 @@ void Trainer::FinishEvaluation(const Evaluation& evaluation) {
   const Evaluate& request = evaluation.request;
   EvaluationResult result{.version = request.version, .slice = request.slice};
   result.sample_count = request.last_sample - request.first_sample;
-  for (const BatchScore& score : evaluation.scores) {  // in the order of the samples
-    result.correct_count += score.correct_count;
-    result.loss_sum += score.loss_sum;
+  constexpr size_t kChunksPerSlice = kEvaluationSliceSamples / kEvaluationChunkSamples;
+  for (size_t first = 0; first < evaluation.scores.size(); first += kChunksPerSlice) {
+    double slice_loss = 0;
+    const size_t last = std::min(first + kChunksPerSlice, evaluation.scores.size());
+    for (size_t chunk = first; chunk < last; ++chunk) {  // in the order of the samples
+      result.correct_count += evaluation.scores[chunk].correct_count;
+      slice_loss += evaluation.scores[chunk].loss_sum;
+    }
+    result.loss_sum += slice_loss;
   }
   sink_(kEvaluationTicket, result);
 }

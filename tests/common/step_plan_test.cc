@@ -18,9 +18,11 @@ TEST_CASE("a short last batch keeps its true size") {
 }
 
 TEST_CASE("a dropped last batch shortens the epoch, unless it is all there is") {
-  StepPlan plan({.sample_count = 10, .global_batch = 4, .last_batch = LastBatch::kDrop, .epoch_count = 1});
+  StepPlan plan(
+      {.sample_count = 10, .global_batch = 4, .last_batch = LastBatch::kDrop, .epoch_count = 1});
   CHECK(plan.steps_per_epoch() == 2);
-  StepPlan tiny({.sample_count = 3, .global_batch = 4, .last_batch = LastBatch::kDrop, .step_count = 5});
+  StepPlan tiny(
+      {.sample_count = 3, .global_batch = 4, .last_batch = LastBatch::kDrop, .step_count = 5});
   CHECK(tiny.steps_per_epoch() == 1);
   CHECK(tiny.SampleCount(Step(4)) == 3);
 }
@@ -28,7 +30,8 @@ TEST_CASE("a dropped last batch shortens the epoch, unless it is all there is") 
 TEST_CASE("micro-batches part the batch without gap or overlap") {
   for (uint64_t batch : {1u, 5u, 7u, 128u}) {
     for (uint32_t n = 1; n <= batch && n <= 9; ++n) {
-      StepPlan plan({.sample_count = 300, .global_batch = batch, .micro_batch_count = n, .epoch_count = 1});
+      StepPlan plan(
+          {.sample_count = 300, .global_batch = batch, .micro_batch_count = n, .epoch_count = 1});
       for (Step step(0); step.value() < plan.step_count(); step = NextStep(step)) {
         uint64_t next = step.value() * batch;
         for (uint32_t m = 0; m < n; ++m) {

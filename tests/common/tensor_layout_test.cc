@@ -7,7 +7,8 @@ namespace {
 
 TensorLayout LayoutOf(std::initializer_list<uint64_t> sizes) {
   std::vector<TensorSpec> specs;
-  for (uint64_t size : sizes) specs.push_back({.name = "t" + std::to_string(specs.size()), .shape = {size}});
+  for (uint64_t size : sizes)
+    specs.push_back({.name = "t" + std::to_string(specs.size()), .shape = {size}});
   return TensorLayout(std::move(specs));
 }
 
@@ -23,8 +24,11 @@ TEST_CASE("tensors start on lines and count without padding") {
 }
 
 TEST_CASE("shards part the flat vector, aligned, and stay near the target") {
-  for (auto sizes : {std::initializer_list<uint64_t>{1}, {5, 9}, {250, 10, 5000, 20, 16000, 50, 500, 10},
-                     {20'000'000, 4096, 5'000'000, 1000, 10}, {1023, 1, 1024, 1025, 3000}}) {
+  for (auto sizes : {std::initializer_list<uint64_t>{1},
+                     {5, 9},
+                     {250, 10, 5000, 20, 16000, 50, 500, 10},
+                     {20'000'000, 4096, 5'000'000, 1000, 10},
+                     {1023, 1, 1024, 1025, 3000}}) {
     TensorLayout layout = LayoutOf(sizes);
     ShardPlan plan(layout);
     const size_t target = ShardPlan::TargetBytes(layout.float_count() * 4) / 4;

@@ -33,7 +33,8 @@ TEST_CASE("a full tree of four has seven canonical nodes") {
 
 TEST_CASE("an absent sibling is passed through") {
   MicroBatchTree tree({.micro_batch_count = 5, .sample_count = 100});  // P = 8
-  CHECK(tree.Leaf(MicroBatch(4)) == TreeNode(3));  // leaf 12 = nodes 6 = 3: only its highest name counts
+  CHECK(tree.Leaf(MicroBatch(4)) ==
+        TreeNode(3));  // leaf 12 = nodes 6 = 3: only its highest name counts
   CHECK_FALSE(tree.IsCanonical(TreeNode(12)));
   CHECK(tree.Sibling(TreeNode(3)) == TreeNode(2));
   CHECK_FALSE(tree.ChildrenOf(TreeNode(3)).has_value());
@@ -46,7 +47,8 @@ TEST_CASE("one micro-batch is the root") {
 }
 
 TEST_CASE("leaves that a short batch leaves empty are absent") {
-  MicroBatchTree tree({.micro_batch_count = 4, .sample_count = 2});  // leaves 1 and 3 have one sample
+  MicroBatchTree tree(
+      {.micro_batch_count = 4, .sample_count = 2});  // leaves 1 and 3 have one sample
   CHECK(tree.PresentLeaves() == MicroBatches({1, 3}));
   CHECK(tree.Leaf(MicroBatch(1)) == TreeNode(2));
   CHECK(tree.Leaf(MicroBatch(3)) == TreeNode(3));

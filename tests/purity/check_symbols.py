@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
 """check_symbols.py PROGRAM NM: fails if a protocol core asks the system for more than memory and text.
 
-A core is a pure state machine: no socket, clock, thread, file, environment or chance (DESIGN.md,
-section 9). What it may use is listed here; everything else that the program leaves undefined is an error.
+A core is a pure state machine: no socket, clock, thread, file, environment or chance (docs/architecture.md). What it may use is listed here; everything else that the program leaves undefined is an error.
 """
 import re
 import subprocess

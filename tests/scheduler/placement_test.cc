@@ -9,7 +9,8 @@ namespace {
 
 ShardPlan PlanOf(std::vector<uint64_t> sizes) {
   std::vector<TensorSpec> specs;
-  for (uint64_t size : sizes) specs.push_back({.name = "t" + std::to_string(specs.size()), .shape = {size}});
+  for (uint64_t size : sizes)
+    specs.push_back({.name = "t" + std::to_string(specs.size()), .shape = {size}});
   return ShardPlan(TensorLayout(std::move(specs)));
 }
 

@@ -20,7 +20,8 @@ class Recorder : public Outbox, public RunObserver {
   template <class M>
   const M* LastTo(Incarnation to) const {
     for (auto it = sent.rbegin(); it != sent.rend(); ++it) {
-      if (it->receiver.incarnation == to && std::holds_alternative<M>(it->message)) return &std::get<M>(it->message);
+      if (it->receiver.incarnation == to && std::holds_alternative<M>(it->message))
+        return &std::get<M>(it->message);
     }
     return nullptr;
   }
@@ -41,7 +42,9 @@ constexpr PeerId kScheduler{kSchedulerNode, Incarnation(1), 0};
 
 class Fixture {
  public:
-  Fixture() : scheduler({.self = kScheduler, .job = JobId(9), .job_toml = "toml"}, plan, recorder, recorder) {}
+  Fixture()
+      : scheduler({.self = kScheduler, .job = JobId(9), .job_toml = "toml"}, plan, recorder,
+                  recorder) {}
 
   void From(Incarnation who, Message message, JobId job = JobId(9)) {
     scheduler.OnMessage(now, {.job = job,
@@ -86,7 +89,8 @@ TEST_CASE("one more than the job wants is refused with a reason") {
   f.Register(Incarnation(21), Role::kWorker);
   f.Register(Incarnation(22), Role::kWorker);
   REQUIRE(f.recorder.LastTo<Refused>(Incarnation(22)) != nullptr);
-  CHECK(f.recorder.LastTo<Refused>(Incarnation(22))->reason.find("wants 2 workers") != std::string::npos);
+  CHECK(f.recorder.LastTo<Refused>(Incarnation(22))->reason.find("wants 2 workers") !=
+        std::string::npos);
 }
 
 TEST_CASE("training starts when everybody is ready, not before") {
@@ -101,7 +105,8 @@ TEST_CASE("training starts when everybody is ready, not before") {
   f.From(Incarnation(21), Ready{.data_fingerprint = 42});
   CHECK(f.scheduler.phase() == Scheduler::Phase::kTraining);
   REQUIRE(f.recorder.LastTo<ViewUpdate>(Incarnation(21)) != nullptr);
-  CHECK(f.recorder.LastTo<ViewUpdate>(Incarnation(21))->view.owners.size() == f.plan.job.micro_batches);
+  CHECK(f.recorder.LastTo<ViewUpdate>(Incarnation(21))->view.owners.size() ==
+        f.plan.job.micro_batches);
 }
 
 TEST_CASE("a worker that reads other data ends the run, and is named") {

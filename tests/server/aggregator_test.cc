@@ -16,13 +16,18 @@ Blob PayloadOf(float value) {
   return ToBlob(buffer);
 }
 
-MicroBatchTree TreeOf(uint32_t n) { return MicroBatchTree({.micro_batch_count = n, .sample_count = 1000}); }
+MicroBatchTree TreeOf(uint32_t n) {
+  return MicroBatchTree({.micro_batch_count = n, .sample_count = 1000});
+}
 
 // Values whose sum depends on the order of additions.
-float LeafValue(uint32_t m) { return 1.0f / static_cast<float>(3 + m) * (m % 2 == 0 ? 1.0f : 1e4f); }
+float LeafValue(uint32_t m) {
+  return 1.0f / static_cast<float>(3 + m) * (m % 2 == 0 ? 1.0f : 1e4f);
+}
 
 float SumUnder(const MicroBatchTree& tree, TreeNode node) {
-  if (auto children = tree.ChildrenOf(node)) return SumUnder(tree, children->left) + SumUnder(tree, children->right);
+  if (auto children = tree.ChildrenOf(node))
+    return SumUnder(tree, children->left) + SumUnder(tree, children->right);
   return LeafValue(tree.Range(node).first);
 }
 
@@ -37,7 +42,8 @@ TEST_CASE("the root is the tree's sum, whatever the order of arrival and the gro
     for (int round = 0; round < 50; ++round) {
       Aggregator aggregator(kFloats);
       aggregator.Begin(tree);
-      std::ranges::shuffle(all, random);  // inner nodes, leaves, duplicates of what is held: all mixed
+      std::ranges::shuffle(all,
+                           random);  // inner nodes, leaves, duplicates of what is held: all mixed
       for (size_t i = 0; !aggregator.is_complete(); ++i) {
         const TreeNode node = all[i % all.size()];
         if (node == MicroBatchTree::kRoot && n > 1) continue;

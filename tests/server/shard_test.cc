@@ -15,7 +15,9 @@ JobPlan PlanOf(uint64_t steps, uint64_t eval_every_epochs) {
   job.eval_every_epochs = eval_every_epochs;
   job.optimizer.lr = 0.5;
   DataFacts data{.train_samples = 4, .test_samples = 10};  // one step an epoch
-  return JobPlan(job, data, TensorLayout({{.name = "w", .shape = {20}, .init = InitKind::kOne}, MetricTensorSpec()}));
+  return JobPlan(
+      job, data,
+      TensorLayout({{.name = "w", .shape = {20}, .init = InitKind::kOne}, MetricTensorSpec()}));
 }
 
 class Fixture {

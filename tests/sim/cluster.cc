@@ -48,7 +48,8 @@ Cluster::Cluster(uint64_t seed, const Faults& faults, bool is_tracing)
 
 Cluster::~Cluster() = default;
 
-// ---- processes -----------------------------------------------------------------------------------
+// ---- processes
+// -----------------------------------------------------------------------------------
 
 void Cluster::StartScheduler() {
   scheduler_id_ = {kSchedulerNode, Incarnation(world_.chance().Next() | 1), 0};
@@ -70,7 +71,8 @@ void Cluster::StartProcess(Role role) {
   auto process = std::make_unique<Process>();
   process->role = role;
   process->incarnation = Incarnation(world_.chance().Next() | 1);
-  process->lane_count = role == Role::kServer ? static_cast<uint16_t>(world_.chance().Between(1, 2)) : 1;
+  process->lane_count =
+      role == Role::kServer ? static_cast<uint16_t>(world_.chance().Between(1, 2)) : 1;
   Register registration{.role = role, .host = "sim"};
   for (uint16_t lane = 0; role == Role::kServer && lane < process->lane_count; ++lane) {
     registration.lane_endpoints.push_back("sim://" + std::to_string(lane));
@@ -94,18 +96,22 @@ void Cluster::BecomeMember(Process& process, Party& joiner) {
     const PeerId self = join.self(i);
     Party& party = AddParty(nullptr);
     if (process.role == Role::kServer) {
-      auto lane = std::make_unique<Lane>(Lane::Options{{self, join.scheduler(), join.job()}, "sim"}, plan_, outbox_);
+      auto lane = std::make_unique<Lane>(Lane::Options{{self, join.scheduler(), join.job()}, "sim"},
+                                         plan_, outbox_);
       party.lane = lane.get();
       party.core = std::move(lane);
     } else {
-      const Micros speed(world_.chance().Between(200, world_.chance().OneIn(0.2) ? 400'000 : 5'000));
-      party.computer = std::make_unique<VirtualComputer>(world_, plan_, speed, [this, &party](ComputeEvent e) {
-        if (!party.is_alive) return;
-        party.session->OnComputeEvent(world_.now(), std::move(e));
-        WakeSoon(party);
-      });
-      auto session = std::make_unique<Session>(Session::Options{{self, join.scheduler(), join.job()}, {.kind = "sim"}},
-                                               plan_, *party.computer, outbox_);
+      const Micros speed(
+          world_.chance().Between(200, world_.chance().OneIn(0.2) ? 400'000 : 5'000));
+      party.computer =
+          std::make_unique<VirtualComputer>(world_, plan_, speed, [this, &party](ComputeEvent e) {
+            if (!party.is_alive) return;
+            party.session->OnComputeEvent(world_.now(), std::move(e));
+            WakeSoon(party);
+          });
+      auto session = std::make_unique<Session>(
+          Session::Options{{self, join.scheduler(), join.job()}, {.kind = "sim"}}, plan_,
+          *party.computer, outbox_);
       party.session = session.get();
       party.core = std::move(session);
     }
@@ -124,7 +130,8 @@ void Cluster::BeatHeart(Process& process) {
   PeerId self{kUnknownNode, process.incarnation, 0};
   Envelope beat{.job = kJob, .sender = self, .receiver = scheduler_id_, .message = Heartbeat{}};
   outbox_.Send(beat);
-  world_.After(std::chrono::milliseconds(plan_.job.heartbeat_ms), [this, &process] { BeatHeart(process); });
+  world_.After(std::chrono::milliseconds(plan_.job.heartbeat_ms),
+               [this, &process] { BeatHeart(process); });
 }
 
 Cluster::Party& Cluster::AddParty(std::unique_ptr<ProtocolCore> core) {
@@ -167,7 +174,8 @@ void Cluster::TickParty(Party& party) {
   world_.After(party.wakes_at - world_.now(), [this, &party] { WakeSoon(party); });
 }
 
-// ---- faults --------------------------------------------------------------------------------------
+// ---- faults
+// --------------------------------------------------------------------------------------
 
 void Cluster::PlanFaults() {
   Chance& chance = world_.chance();
@@ -188,7 +196,8 @@ void Cluster::CrashAWorker() {
   if (scheduler_->phase() != Scheduler::Phase::kTraining) return;
   std::vector<Process*> living;
   for (auto& process : processes_) {
-    const bool is_working = process->parties[0]->is_alive && process->parties[0]->session != nullptr;
+    const bool is_working =
+        process->parties[0]->is_alive && process->parties[0]->session != nullptr;
     if (process->role == Role::kWorker && is_working) living.push_back(process.get());
   }
   if (living.size() < 2) return;
@@ -197,7 +206,8 @@ void Cluster::CrashAWorker() {
   network_.Detach(victim.incarnation);
 }
 
-// ---- invariants ----------------------------------------------------------------------------------
+// ---- invariants
+// ----------------------------------------------------------------------------------
 
 void Cluster::Fail(std::string what) {
   if (!failure_) failure_ = what + " at " + std::to_string(world_.now().count()) + " us";
@@ -216,7 +226,8 @@ void Cluster::CheckPush(const Push& push) {
       for (const PushItem& item : push.items) {
         if (shard.committed() >= VersionReadBy(item.step)) continue;
         Fail("P4: step " + std::to_string(item.step.value()) + " is pushed while shard " +
-             std::to_string(id.value()) + " is at version " + std::to_string(shard.committed().value()));
+             std::to_string(id.value()) + " is at version " +
+             std::to_string(shard.committed().value()));
       }
     }
   }
@@ -236,10 +247,12 @@ void Cluster::CheckBounds() {
   const size_t nodes_max = plan_.job.micro_batches / 2 + 1;
   const size_t pushes_max = plan_.shards.shard_count() * plan_.job.micro_batches * 2;
   for (const auto& party : parties_) {
-    if (party->session && party->session->unreplied_count() > pushes_max) Fail("I6: unreplied gradients");
+    if (party->session && party->session->unreplied_count() > pushes_max)
+      Fail("I6: unreplied gradients");
     if (party->lane == nullptr) continue;
     for (const auto& [id, shard] : party->lane->shards()) {
-      if (!seen.insert(id).second) Fail("I3: shard " + std::to_string(id.value()) + " has two primaries");
+      if (!seen.insert(id).second)
+        Fail("I3: shard " + std::to_string(id.value()) + " has two primaries");
       if (shard.held_nodes().size() > nodes_max) Fail("I6: pending nodes");
     }
   }
@@ -250,7 +263,8 @@ void Cluster::OnEvent(Micros, const RunEvent&) {}
 void Cluster::OnStepMetrics(Micros, const StepMetrics& metrics) {
   if (metrics.step != next_metrics_) Fail("metrics out of order");
   next_metrics_ = NextStep(metrics.step);
-  const float* row = reference_.ShardAt(plan_.metric_shard(), VersionMadeBy(metrics.step)).data() + plan_.metric_offset();
+  const float* row = reference_.ShardAt(plan_.metric_shard(), VersionMadeBy(metrics.step)).data() +
+                     plan_.metric_offset();
   if (row[kMetricLoss] != metrics.loss) Fail("metrics differ from the serial run's");
 }
 
@@ -258,9 +272,11 @@ void Cluster::OnEvaluation(Micros, const EvaluationSummary& summary) {
   if (!evaluated_.insert(summary.version).second) Fail("a version evaluated twice");
   const uint64_t digest = reference_.DigestAt(summary.version);
   uint64_t correct = 0;
-  for (uint64_t first = 0, slice = 0; first < plan_.data.test_samples; first += 1000, ++slice) {
-    const uint64_t last = std::min<uint64_t>(first + 1000, plan_.data.test_samples);
-    correct += EvaluateSliceOf(digest, {summary.version, static_cast<uint32_t>(slice), first, last}).correct_count;
+  for (uint64_t first = 0, slice = 0; first < plan_.data.test_samples;
+       first += kEvaluationSliceSamples, ++slice) {
+    const uint64_t last = std::min(first + kEvaluationSliceSamples, plan_.data.test_samples);
+    correct += EvaluateSliceOf(digest, {summary.version, static_cast<uint32_t>(slice), first, last})
+                   .correct_count;
   }
   if (correct != summary.correct_count || summary.sample_count != plan_.data.test_samples) {
     Fail("P31: the evaluation of version " + std::to_string(summary.version.value()) + " is wrong");
@@ -269,7 +285,8 @@ void Cluster::OnEvaluation(Micros, const EvaluationSummary& summary) {
 
 void Cluster::OnFinalWeights(Micros, const FloatBuffer& flat) {
   has_final_weights_ = true;
-  if (!SameBits(flat.span(), reference_.FlatAt(plan_.steps.final_version()))) Fail("I5: final weights differ");
+  if (!SameBits(flat.span(), reference_.FlatAt(plan_.steps.final_version())))
+    Fail("I5: final weights differ");
 }
 
 Outcome Cluster::Run() {

@@ -57,7 +57,7 @@ uint64_t DigestOfRead(const JobPlan& plan, const std::vector<std::span<const flo
 
 std::vector<float> LeafGradient(const JobPlan& plan, uint64_t digest, Step step, MicroBatch m) {
   std::vector<float> gradient(plan.layout.float_count());
-  const uint64_t key = digest ^ step.value() << 40 ^ uint64_t{m.value()} << 32;
+  const uint64_t key = digest ^ step.value() << 40 ^ uint64_t { m.value() } << 32;
   for (size_t i = 0; i < gradient.size(); ++i) gradient[i] = NoiseOf(key + i);
   return gradient;
 }
@@ -115,7 +115,8 @@ std::span<const float> Reference::ShardAt(ShardId shard, Version version) const 
 
 uint64_t Reference::DigestAt(Version version) const {
   std::vector<std::span<const float>> shards;
-  for (uint32_t s = 0; s < plan_.shards.shard_count(); ++s) shards.push_back(ShardAt(ShardId(s), version));
+  for (uint32_t s = 0; s < plan_.shards.shard_count(); ++s)
+    shards.push_back(ShardAt(ShardId(s), version));
   return DigestOfRead(plan_, shards);
 }
 

@@ -1,7 +1,7 @@
 // sim: the simulator's command line.
-//   sim --seeds=1000              runs seeds 1..1000, every one in two processes with equal trace hashes
-//   sim --seed=7 --trace          replays one seed and prints every message
-//   sim --seeds=1000 --mutation=no-barrier   (sim_mutated only) looks for the seed that finds the mutation
+//   sim --seeds=1000              runs seeds 1..1000, every one in two processes with equal trace
+//   hashes sim --seed=7 --trace          replays one seed and prints every message sim --seeds=1000
+//   --mutation=no-barrier   (sim_mutated only) looks for the seed that finds the mutation
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -39,13 +39,15 @@ constexpr std::array<std::pair<std::string_view, Mutation>, 5> kMutations{{
 bool TakeNumber(std::string_view argument, std::string_view name, uint64_t* number) {
   if (!argument.starts_with(name)) return false;
   argument.remove_prefix(name.size());
-  return std::from_chars(argument.data(), argument.data() + argument.size(), *number).ec == std::errc();
+  return std::from_chars(argument.data(), argument.data() + argument.size(), *number).ec ==
+         std::errc();
 }
 
 bool TakeMutation(std::string_view argument, Arguments* arguments) {
   constexpr std::string_view kName = "--mutation=";
   for (const auto& [name, mutation] : kMutations) {
-    if (argument.starts_with(kName) && argument.substr(kName.size()) == name) arguments->mutation = mutation;
+    if (argument.starts_with(kName) && argument.substr(kName.size()) == name)
+      arguments->mutation = mutation;
   }
   return arguments->mutation.has_value();
 }
@@ -60,7 +62,8 @@ std::optional<Arguments> Parse(int argc, char** argv) {
                           TakeMutation(argument, &arguments);
     if (argument == "--trace") arguments.is_tracing = true;
     if (!is_known && argument != "--trace") {
-      std::fprintf(stderr, "sim: unknown argument %s; see the head of tests/sim/sim_main.cc\n", argv[i]);
+      std::fprintf(stderr, "sim: unknown argument %s; see the head of tests/sim/sim_main.cc\n",
+                   argv[i]);
       return std::nullopt;
     }
   }
@@ -77,7 +80,8 @@ std::vector<uint64_t> HashesOfAnotherProcess(const Arguments& arguments, int rea
   std::vector<uint64_t> hashes(arguments.count);
   size_t bytes = 0;
   while (bytes < hashes.size() * sizeof(uint64_t)) {
-    const ssize_t n = read(read_fd, reinterpret_cast<char*>(hashes.data()) + bytes, hashes.size() * 8 - bytes);
+    const ssize_t n =
+        read(read_fd, reinterpret_cast<char*>(hashes.data()) + bytes, hashes.size() * 8 - bytes);
     if (n <= 0) break;
     bytes += static_cast<size_t>(n);
   }
@@ -105,7 +109,8 @@ int RunTwice(const Arguments& arguments) {
     message_count += outcome.message_count;
     if (outcome.ok) continue;
     ++failed_count;
-    std::printf("seed %lu: %s\n  replay: sim --seed=%lu --trace\n", seed, outcome.failure.c_str(), seed);
+    std::printf("seed %lu: %s\n  replay: sim --seed=%lu --trace\n", seed, outcome.failure.c_str(),
+                seed);
   }
   const std::vector<uint64_t> other = HashesOfAnotherProcess(arguments, fds[0]);
   waitpid(child, nullptr, 0);
@@ -114,8 +119,8 @@ int RunTwice(const Arguments& arguments) {
     ++failed_count;
     std::printf("seed %lu: two processes differ\n", arguments.first + i);
   }
-  std::printf("%lu seeds, each in two processes, %lu messages: %lu failed\n", arguments.count, message_count,
-              failed_count);
+  std::printf("%lu seeds, each in two processes, %lu messages: %lu failed\n", arguments.count,
+              message_count, failed_count);
   return failed_count == 0 ? 0 : 1;
 }
 
@@ -146,7 +151,8 @@ int Main(int argc, char** argv) {
   }
   if (!arguments->is_tracing) return RunTwice(*arguments);
   const Outcome outcome = RunSeed(arguments->first, true);
-  std::printf("%s, trace hash %016lx\n", outcome.ok ? "ok" : outcome.failure.c_str(), outcome.trace_hash);
+  std::printf("%s, trace hash %016lx\n", outcome.ok ? "ok" : outcome.failure.c_str(),
+              outcome.trace_hash);
   return outcome.ok ? 0 : 1;
 }
 

@@ -21,7 +21,8 @@ std::optional<uint64_t> VirtualComputer::DigestIfWhole(const Copy& copy, bool ne
     auto it = copy.find(ShardId(s));
     const bool is_read = needs_all || ShardId(s) != plan_.metric_shard();
     if (it == copy.end() && is_read) return std::nullopt;
-    shards.push_back(it == copy.end() ? std::span<const float>() : std::span<const float>(it->second));
+    shards.push_back(it == copy.end() ? std::span<const float>()
+                                      : std::span<const float>(it->second));
   }
   return DigestOfRead(plan_, shards);
 }
@@ -100,7 +101,8 @@ void VirtualComputer::TryEvaluate() {
   if (!evaluation_ || evaluation_->version != evaluation_version_) return;
   const std::optional<uint64_t> digest = DigestIfWhole(evaluation_copy_, true);
   if (!digest) return;
-  world_.After(micro_batch_time_, [this, result = EvaluateSliceOf(*digest, *evaluation_)] { emit_(result); });
+  world_.After(micro_batch_time_,
+               [this, result = EvaluateSliceOf(*digest, *evaluation_)] { emit_(result); });
   evaluation_.reset();
 }
 

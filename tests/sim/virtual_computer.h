@@ -1,5 +1,5 @@
-// VirtualComputer is the computing side of a simulated worker: one processor in virtual time, work in
-// the order it was given, a forward that waits for the shards it reads.
+// VirtualComputer is the computing side of a simulated worker: one processor in virtual time, work
+// in the order it was given, a forward that waits for the shards it reads.
 #pragma once
 
 #include <deque>

@@ -22,7 +22,8 @@ void World::After(Micros delay, std::function<void()> action) {
 
 bool World::Step() {
   if (queue_.empty()) return false;
-  auto action = std::move(const_cast<Event&>(queue_.top()).action);  // popped at once: nobody sees it
+  auto action =
+      std::move(const_cast<Event&>(queue_.top()).action);  // popped at once: nobody sees it
   now_ = queue_.top().time;
   queue_.pop();
   action();
@@ -31,11 +32,12 @@ bool World::Step() {
 
 std::string NameOfMessage(const Message& message) {
   static constexpr std::array kNames{
-      "Register",  "Welcome",  "Refused",  "Ready",   "Heartbeat",      "HeartbeatAck",
-      "ViewUpdate", "ViewAck", "Push",     "Pull",    "Params",         "PushReply",
-      "Question",  "Answer",   "ScalarsRequest", "Scalars", "Progress", "ProgressAck",
-      "Evaluate",  "EvaluationResult", "ReleasePin", "PinReleased", "Stop", "Bye",
-      "Failure",   "StatusRequest", "StatusReport"};
+      "Register",      "Welcome",     "Refused",     "Ready",    "Heartbeat",
+      "HeartbeatAck",  "ViewUpdate",  "ViewAck",     "Push",     "Pull",
+      "Params",        "PushReply",   "Question",    "Answer",   "ScalarsRequest",
+      "Scalars",       "Progress",    "ProgressAck", "Evaluate", "EvaluationResult",
+      "ReleasePin",    "PinReleased", "Stop",        "Bye",      "Failure",
+      "StatusRequest", "StatusReport"};
   static_assert(kNames.size() == std::variant_size_v<Message>);
   return kNames[message.index()];
 }
@@ -52,9 +54,7 @@ uint64_t Network::EpochOf(Incarnation a, Incarnation b) { return resets_[a] + re
 
 void Network::ResetConnections(Incarnation incarnation) { ++resets_[incarnation]; }
 
-void Network::Heal() {
-  options_.loss = options_.duplication = options_.straggle = 0;
-}
+void Network::Heal() { options_.loss = options_.duplication = options_.straggle = 0; }
 
 void Network::Send(const Envelope& envelope) {
   if (watch_) watch_(envelope);

@@ -1,5 +1,5 @@
-// World is the simulator's clock, event queue and source of chance; Network moves encoded messages in
-// it, and loses, delays, repeats and reorders them. Everything follows from one seed.
+// World is the simulator's clock, event queue and source of chance; Network moves encoded messages
+// in it, and loses, delays, repeats and reorders them. Everything follows from one seed.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,9 @@ class Chance {
   uint64_t Next();
   uint64_t Below(uint64_t bound) { return bound == 0 ? 0 : Next() % bound; }
   uint64_t Between(uint64_t low, uint64_t high) { return low + Below(high - low + 1); }
-  bool OneIn(double probability) { return static_cast<double>(Next() >> 11) * 0x1.0p-53 < probability; }
+  bool OneIn(double probability) {
+    return static_cast<double>(Next() >> 11) * 0x1.0p-53 < probability;
+  }
 
  private:
   uint64_t state_;
