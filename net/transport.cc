@@ -51,10 +51,14 @@ bool IsTaken(const std::string& path) {
   return is_taken;
 }
 
+// A routing id for people: all of ours, the beginning of a stranger's, which may have 255 bytes.
 std::string Hex(const std::string& bytes) {
+  constexpr size_t kShownBytesMax = 11;
   std::string text;
-  for (const char c : bytes) text += fmt::format("{:02x}", static_cast<unsigned char>(c));
-  return text;
+  for (const char c : bytes.substr(0, kShownBytesMax)) {
+    text += fmt::format("{:02x}", static_cast<unsigned char>(c));
+  }
+  return bytes.size() > kShownBytesMax ? text + "..." : text;
 }
 
 }  // namespace

@@ -19,6 +19,10 @@ constexpr int kHandshakeMs = 5000;     // a peer that connects and says nothing 
 constexpr int kPingIntervalMs = 1000;  // finds connections that died without a word
 constexpr int kPingTimeoutMs = 10000;  // long: leases judge processes, this judges connections
 constexpr int kBacklog = 1024;         // a whole job dials at once
+// Per connection. A peer that sends faster than we read is held back by its TCP window; one that asks
+// and does not read gets no further answers. The protocol's own bounds (I6) stay far below: a worker
+// has one reply per shard in flight, gathered into few messages.
+constexpr int kQueuedPerPeerMax = 1000;
 constexpr int64_t kMessageBytesMax = kFrameBytesMax;  // a peer that announces more is dropped
 
 void SetInt(void* socket, int option, int value) {
@@ -27,8 +31,9 @@ void SetInt(void* socket, int option, int value) {
 
 void SetOptions(void* socket, const ZmqSocket::Options& options) {
   SetInt(socket, ZMQ_LINGER, options.linger_ms);
-  SetInt(socket, ZMQ_SNDHWM, options.queued_messages_max);
-  SetInt(socket, ZMQ_RCVHWM, 0);
+  const bool is_router = options.kind == ZmqSocket::Kind::kRouter;
+  SetInt(socket, ZMQ_SNDHWM, is_router ? kQueuedPerPeerMax : options.queued_messages_max);
+  SetInt(socket, ZMQ_RCVHWM, kQueuedPerPeerMax);
   SetInt(socket, ZMQ_RECONNECT_IVL, kReconnectMs);
   SetInt(socket, ZMQ_RECONNECT_IVL_MAX, kReconnectMaxMs);
   SetInt(socket, ZMQ_HANDSHAKE_IVL, kHandshakeMs);
@@ -39,7 +44,7 @@ void SetOptions(void* socket, const ZmqSocket::Options& options) {
   SetInt(socket, ZMQ_IMMEDIATE, 0);
   PANDO_CHECK(zmq_setsockopt(socket, ZMQ_MAXMSGSIZE, &kMessageBytesMax, sizeof(kMessageBytesMax)) ==
               0);
-  if (options.kind == ZmqSocket::Kind::kRouter) {
+  if (is_router) {
     SetInt(socket, ZMQ_ROUTER_MANDATORY, 1);
     SetInt(socket, ZMQ_ROUTER_HANDOVER, 1);
   } else {
