@@ -1,0 +1,260 @@
+// Strangers at every port of a running job: random bytes, greetings that stop halfway, random frames,
+// mutated messages, forgeries, replays and floods. Nothing crashes, training goes on, the weights are
+// the serial run's, and memory stays bounded.
+#include <arpa/inet.h>
+#include <doctest/doctest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <zmq.h>
+
+#include <random>
+
+#include "cli/exit_codes.h"
+#include "net/address.h"
+#include "net/clock.h"
+#include "net/incarnation.h"
+#include "net/transport.h"
+#include "proto/codec.h"
+#include "tests/e2e/job_by_hand.h"
+#include "tests/proto/message_samples.h"
+
+namespace pando {
+namespace {
+
+using FrameBytes = std::vector<char>;
+using RawMessage = std::vector<FrameBytes>;
+
+// Long enough that the attack ends while training goes on.
+constexpr uint64_t kSteps = 1200;
+// What the attack may cost a process: the transport's bounded queues and the allocator's slack.
+constexpr uint64_t kMemoryGrowthMax = 64 << 20;
+
+FrameBytes RandomBytes(std::mt19937_64& random, size_t size) {
+  FrameBytes bytes(size);
+  for (char& b : bytes) b = static_cast<char>(random());
+  return bytes;
+}
+
+RawMessage ToRaw(const Envelope& envelope) {
+  RawMessage raw;
+  for (const Blob& frame : Encode(envelope)) {
+    const auto* bytes = reinterpret_cast<const char*>(frame.bytes().data());
+    raw.emplace_back(bytes, bytes + frame.size_bytes());
+  }
+  return raw;
+}
+
+// A connected TCP socket that speaks no ZMTP, or half of it.
+class RawTcp {
+ public:
+  explicit RawTcp(const std::string& endpoint) : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    const Result<Endpoint> parsed = ParseEndpoint(endpoint);
+    REQUIRE(parsed.ok());
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(parsed->port);
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    REQUIRE(connect(fd_.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0);
+  }
+  // The peer may have hung up by now, and that is fine.
+  void Send(const FrameBytes& bytes) const {
+    (void)!send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+  }
+
+ private:
+  UniqueFd fd_;
+};
+
+// A ZeroMQ peer under a routing id of its choice. Sends until the peer's queue is full, reads nothing.
+class RawDealer {
+ public:
+  RawDealer(const ZmqContext& context, const std::string& endpoint, const std::string& routing_id)
+      : socket_(zmq_socket(context.handle(), ZMQ_DEALER)) {
+    const int linger = 2000;  // so that what was sent before the end arrives
+    const int patience_ms = 1000;
+    zmq_setsockopt(socket_, ZMQ_LINGER, &linger, sizeof(linger));
+    zmq_setsockopt(socket_, ZMQ_SNDTIMEO, &patience_ms, sizeof(patience_ms));
+    if (!routing_id.empty()) {
+      zmq_setsockopt(socket_, ZMQ_ROUTING_ID, routing_id.data(), routing_id.size());
+    }
+    REQUIRE(zmq_connect(socket_, endpoint.c_str()) == 0);
+  }
+  ~RawDealer() { zmq_close(socket_); }
+  RawDealer(const RawDealer&) = delete;
+  RawDealer& operator=(const RawDealer&) = delete;
+  // False if the peer takes no more.
+  bool Send(const RawMessage& message) const {
+    for (size_t i = 0; i < message.size(); ++i) {
+      const int more = i + 1 < message.size() ? ZMQ_SNDMORE : 0;
+      if (zmq_send(socket_, message[i].data(), message[i].size(), more) < 0) return false;
+    }
+    return true;
+  }
+
+ private:
+  void* socket_;
+};
+
+// As net/transport.h lays it out.
+std::string RoutingId(char channel, const PeerId& peer) {
+  std::string id(1, channel);
+  for (int i = 0; i < 8; ++i) id += static_cast<char>(peer.incarnation.value() >> (8 * i) & 0xff);
+  for (int i = 0; i < 2; ++i) id += static_cast<char>(peer.lane >> (8 * i) & 0xff);
+  return id;
+}
+
+// What anybody can learn of a run by asking for its status: its id and the scheduler's incarnation.
+Envelope AskStatus(ZmqContext& context, const std::string& endpoint) {
+  const PeerId self{kUnknownNode, NewIncarnation(), 0};
+  Transport transport(context, self, {.linger_ms = 0});
+  REQUIRE(transport.Dial({kSchedulerNode, {}, 0}, endpoint).ok());
+  transport.Send({.sender = self, .receiver = {kSchedulerNode, {}, 0}, .message = StatusRequest{}});
+  const Micros deadline = SteadyNow() + kEventDeadline;
+  Envelope report;
+  while (!transport.Receive(&report)) {
+    REQUIRE(SteadyNow() < deadline);
+    transport.Wait(deadline);
+  }
+  return report;
+}
+
+void SendGarbage(const std::string& endpoint, std::mt19937_64& random) {
+  for (int i = 0; i < 30; ++i) RawTcp(endpoint).Send(RandomBytes(random, 1 + random() % 8192));
+}
+
+// The first bytes of a ZMTP 3.0 greeting; the connections are kept open.
+std::vector<std::unique_ptr<RawTcp>> GreetHalfway(const std::string& endpoint) {
+  FrameBytes greeting(64, 0);
+  greeting[0] = '\xff';
+  greeting[8] = 1;
+  greeting[9] = '\x7f';
+  greeting[10] = 3;
+  std::vector<std::unique_ptr<RawTcp>> open;
+  for (const size_t size : {0, 1, 10, 11, 32, 63, 64}) {
+    open.push_back(std::make_unique<RawTcp>(endpoint));
+    open.back()->Send(FrameBytes(greeting.begin(), greeting.begin() + static_cast<long>(size)));
+  }
+  return open;
+}
+
+void SendRandomFrames(const RawDealer& dealer, std::mt19937_64& random) {
+  for (int i = 0; i < 500; ++i) {
+    RawMessage message(1 + random() % 5);
+    for (FrameBytes& frame : message) frame = RandomBytes(random, random() % 600);
+    dealer.Send(message);
+  }
+  dealer.Send({RandomBytes(random, 8 << 20)});
+}
+
+// The message as it is, with the protocol's version raised, and with bits flipped.
+void SendMutations(const RawDealer& dealer, const RawMessage& valid, std::mt19937_64& random) {
+  dealer.Send(valid);
+  for (int i = 0; i < 40; ++i) {
+    RawMessage mutated = valid;
+    FrameBytes& frame = mutated[random() % mutated.size()];
+    if (frame.empty()) continue;
+    for (int flips = 0; flips < 1 + i % 3; ++flips) {
+      frame[random() % frame.size()] ^= static_cast<char>(1 << random() % 8);
+    }
+    dealer.Send(mutated);
+  }
+}
+
+// Every kind of message under the run's id, from a stranger's own incarnation and from forged ones, on
+// both channels.
+void SendForgeries(ZmqContext& context, const std::string& endpoint, const Envelope& report,
+                   std::mt19937_64& random) {
+  const PeerId stranger{NodeId(1), NewIncarnation(), 0};
+  for (const char channel : {'d', 'h'}) {
+    const RawDealer dealer(context, endpoint, RoutingId(channel, stranger));
+    const RawDealer as_scheduler(context, endpoint, RoutingId(channel, report.sender));
+    for (Envelope forged : SampleEnvelopes()) {
+      forged.job = report.job;
+      forged.generation = report.generation;
+      forged.view = report.view;
+      forged.receiver = report.sender;
+      forged.sender = stranger;
+      SendMutations(dealer, ToRaw(forged), random);
+      forged.sender = report.sender;
+      as_scheduler.Send(ToRaw(forged));
+      forged.receiver = {NodeId(1), Incarnation(random()), 0};
+      as_scheduler.Send(ToRaw(forged));
+      forged.sender.incarnation = Incarnation(random());
+      dealer.Send(ToRaw(forged));
+    }
+  }
+}
+
+// A peer that asks over and over, stays and never reads the answers, and one that registers under many
+// names.
+std::unique_ptr<RawDealer> Flood(ZmqContext& context, const std::string& endpoint,
+                                 const Envelope& report) {
+  const PeerId asker{kUnknownNode, NewIncarnation(), 0};
+  auto dealer = std::make_unique<RawDealer>(context, endpoint, RoutingId('d', asker));
+  const RawMessage question = ToRaw({.sender = asker, .receiver = report.sender, .message = StatusRequest{}});
+  for (int i = 0; i < 100'000 && dealer->Send(question); ++i) {
+  }
+  for (int i = 0; i < 300; ++i) {
+    const PeerId many{kUnknownNode, NewIncarnation(), 0};
+    const RawDealer newcomer(context, endpoint, RoutingId('d', many));
+    const std::string name(1000, 'x');
+    const Register server{.role = i % 2 == 0 ? Role::kServer : Role::kWorker,
+                          .host = name,
+                          .lane_endpoints = std::vector<std::string>(i % 2 == 0 ? 256 : 0, name)};
+    newcomer.Send(ToRaw({.sender = many, .receiver = {kSchedulerNode, {}, 0}, .message = server}));
+  }
+  return dealer;
+}
+
+TEST_CASE("strangers at every port change nothing") {
+  TempFolder temp;
+  Process serial(temp.path(), "serial",
+                 Args{"train", "--serial", "--run-dir", temp.path() + "/serial"} + LongJob(kSteps));
+  serial.Await(std::chrono::minutes(4));
+  REQUIRE(serial.exit_code() == kExitCompleted);
+
+  JobByHand job(2, 2, LongJob(kSteps, {"--set", "run.lease_ms=5000"}), {"--lanes", "2"});
+  job.AwaitSteps(10);
+  std::vector<std::string> endpoints = job.LaneEndpoints();
+  REQUIRE(endpoints.size() == 4);
+  endpoints.push_back(job.endpoint);
+  std::vector<Process*> bound{job.scheduler.get(), job.servers[0].get(), job.servers[1].get()};
+  std::vector<uint64_t> memory_before;
+  for (const Process* process : bound) memory_before.push_back(PeakMemoryBytes(process->pid()));
+
+  ZmqContext context;
+  std::mt19937_64 random(1);
+  const Envelope report = AskStatus(context, job.endpoint);
+  std::vector<std::unique_ptr<RawTcp>> half_open;
+  std::vector<std::unique_ptr<RawDealer>> unread;
+  const auto start = TestClock::now();
+  for (const std::string& endpoint : endpoints) {
+    SendGarbage(endpoint, random);
+    for (auto& connection : GreetHalfway(endpoint)) half_open.push_back(std::move(connection));
+    SendRandomFrames(RawDealer(context, endpoint, ""), random);
+    SendForgeries(context, endpoint, report, random);
+    unread.push_back(Flood(context, endpoint, report));
+    for (Process* process : bound) REQUIRE_MESSAGE(process->is_running(), process->err());
+  }
+  const size_t rows_at_end = RowCountIn(job.run_dir);
+  MESSAGE("attacked for " << std::chrono::duration<double>(TestClock::now() - start).count()
+                          << " s, until step " << rows_at_end);
+  CHECK(rows_at_end < kSteps);  // else the attack was not on a running job
+  job.scheduler->Await(std::chrono::minutes(4));
+  CHECK_MESSAGE(job.scheduler->exit_code() == kExitCompleted, job.scheduler->err());
+  for (Process* node : job.Nodes()) {
+    node->Await();
+    CHECK(node->exit_code() == kExitCompleted);
+  }
+  for (size_t i = 0; i < bound.size(); ++i) {
+    const uint64_t peak = bound[i]->peak_memory_bytes();
+    MESSAGE("peak memory " << (memory_before[i] >> 20) << " MB before, " << (peak >> 20) << " MB after");
+    CHECK(peak <= memory_before[i] + kMemoryGrowthMax);
+  }
+  CHECK(RowCountIn(job.run_dir) == kSteps);
+  CHECK(SummaryIn(job.run_dir).weights_hash == SummaryIn(temp.path() + "/serial").weights_hash);
+}
+
+}  // namespace
+}  // namespace pando
