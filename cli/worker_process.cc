@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
+#include <atomic>
+#include <tuple>
 #include <utility>
 
 #include "cli/exit_codes.h"
@@ -19,16 +21,35 @@
 namespace pando {
 namespace {
 
+struct ComputeNews {
+  ComputeTicket ticket;
+  ComputeEvent event;
+};
+
+// From the computing threads to the protocol thread. Gradients wake it only once they are worth a
+// message; the end of a call always does.
+class ComputeNewsBox {
+ public:
+  void Push(ComputeNews news) {  // any thread
+    const auto* gradient = std::get_if<GradientReady>(&news.event);
+    const size_t bytes = gradient == nullptr ? 0 : gradient->payload.size_bytes();
+    const bool is_little = gradient != nullptr && (unseen_bytes_ += bytes) < Session::kFlushBytes;
+    if (!is_little) unseen_bytes_ = 0;
+    std::ignore = mailbox_.Push(std::move(news), is_little ? Wake::kLater : Wake::kNow);
+  }
+  Mailbox<ComputeNews>& mailbox() { return mailbox_; }
+
+ private:
+  std::atomic<size_t> unseen_bytes_ = 0;
+  Mailbox<ComputeNews> mailbox_;
+};
+
 class WorkerProcess {
  public:
   explicit WorkerProcess(const WorkerArgs& args) : args_(args) {}
   Status Run();
 
  private:
-  struct ComputeNews {
-    ComputeTicket ticket;
-    ComputeEvent event;
-  };
   struct Prepared {  // what the job's work takes on this machine
     std::unique_ptr<DataSet> data;
     Model model;
@@ -109,10 +130,10 @@ Status WorkerProcess::CheckData(const Membership& membership, const DataSet& dat
 Status WorkerProcess::Train(const Membership& membership, const Prepared& prepared,
                             HeartbeatSender& heartbeat) {
   const JobPlan& plan = prepared.plan;
-  Mailbox<ComputeNews> news;
+  ComputeNewsBox news;
   Trainer trainer({plan, prepared.model, *prepared.data}, membership.job.threads,
                   [&](ComputeTicket ticket, ComputeEvent event) {
-                    std::ignore = news.Push({ticket, std::move(event)});
+                    news.Push({ticket, std::move(event)});
                   });
   TransportOutbox outbox(transport_);
   Session session(
@@ -123,7 +144,7 @@ Status WorkerProcess::Train(const Membership& membership, const Prepared& prepar
       plan, trainer, outbox);
   NodeWatch watch(shutdown_, heartbeat, membership, transport_);
   const auto take_news = [&](Micros now) {
-    for (ComputeNews& item : news.Drain()) {
+    for (ComputeNews& item : news.mailbox().Drain()) {
       if (trainer.IsCurrent(item.ticket, item.event))
         session.OnComputeEvent(now, std::move(item.event));
     }
@@ -142,10 +163,10 @@ Status WorkerProcess::Train(const Membership& membership, const Prepared& prepar
       spdlog::error("{}", s.message());
   };
   RunLoop(session, transport_,
-          {.local = {watch.Source(), {news.fd(), take_news}, {-1, tell}},
+          {.local = {watch.Source(), {news.mailbox().fd(), take_news}, {-1, tell}},
            .on_view = dial,
            .is_finished = [&] { return session.finished() || !watch.verdict().ok(); }});
-  news.Close();
+  news.mailbox().Close();
   const auto [early, all] = session.pushed_bytes();
   spdlog::info("pushed {} bytes, {} of them while backward was going on", all, early);
   if (!watch.verdict().ok()) return watch.verdict();

@@ -15,6 +15,8 @@
 
 namespace pando {
 
+enum class Wake { kNow, kLater };
+
 template <class T>
 class Mailbox {
  public:
@@ -22,12 +24,15 @@ class Mailbox {
   static constexpr size_t kUnbounded = std::numeric_limits<size_t>::max();
   explicit Mailbox(size_t item_count_max = kUnbounded) : item_count_max_(item_count_max) {}
 
-  // False if the mailbox is full or closed; the item is then dropped.
-  [[nodiscard]] bool Push(T item) {
+  // False if the mailbox is full or closed; the item is then dropped. An item that wakes nobody is
+  // taken along with the next one that does.
+  [[nodiscard]] bool Push(T item, Wake wake = Wake::kNow) {
     const std::lock_guard lock(mutex_);
     if (is_closed_ || items_.size() >= item_count_max_) return false;
     items_.push_back(std::move(item));
-    if (items_.size() == 1) event_.Raise();
+    if (wake == Wake::kLater) return true;
+    if (!is_raised_) event_.Raise();
+    is_raised_ = true;
     changed_.notify_one();
     return true;
   }
@@ -35,7 +40,7 @@ class Mailbox {
   // Refuses further items and wakes the taker; items already here can still be taken.
   void Close() {
     const std::lock_guard lock(mutex_);
-    is_closed_ = true;
+    is_closed_ = is_raised_ = true;
     event_.Raise();
     changed_.notify_all();
   }
@@ -66,7 +71,7 @@ class Mailbox {
     return PopLocked();
   }
 
-  // Readable while there is something to take, and for ever once closed.
+  // Readable while there is something to take that wakes, and for ever once closed.
   int fd() const { return event_.fd(); }
   bool is_closed() const {
     const std::lock_guard lock(mutex_);
@@ -82,14 +87,17 @@ class Mailbox {
     return item;
   }
   void ClearWhenEmpty() {
-    if (items_.empty() && !is_closed_) event_.Clear();
+    if (!items_.empty() || is_closed_ || !is_raised_) return;
+    event_.Clear();
+    is_raised_ = false;
   }
 
   const size_t item_count_max_;
-  const EventFd event_;  // up exactly while items_ is not empty or is_closed_
+  const EventFd event_;  // up exactly while is_raised_
   std::condition_variable changed_;
-  mutable std::mutex mutex_;  // guards items_ and is_closed_
+  mutable std::mutex mutex_;  // guards all below
   std::deque<T> items_;
+  bool is_raised_ = false;  // somebody is to be woken
   bool is_closed_ = false;
 };
 

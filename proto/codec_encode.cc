@@ -10,8 +10,9 @@
 namespace pando {
 namespace {
 
-// First segment of a message: holds any small message and a Push of some 30 shards.
+// First segment of a message without items; and what an item takes besides an inline payload.
 constexpr unsigned kFirstSegmentWords = 256;
+constexpr size_t kItemBytes = 64;
 
 // By address: the payloads that were made segments of the message. Two payloads over the same bytes
 // share an entry, and either keeps them alive.
@@ -344,10 +345,23 @@ void Writer::Write(wire::Envelope::Builder e, const StatusReport& m) {
   e.initStatusReport().setJson(ToKj(m.json));
 }
 
+// Room for everything but external payloads, so that small messages are one frame.
+unsigned FirstSegmentWords(const Message& message) {
+  size_t bytes = kFirstSegmentWords * kWordBytes;
+  const auto count = [&](const auto& items) {
+    for (const auto& item : items) {
+      bytes += kItemBytes + (CanBeSegment(item.payload.bytes()) ? 0 : item.payload.size_bytes() + kWordBytes);
+    }
+  };
+  if (const auto* push = std::get_if<Push>(&message)) count(push->items);
+  if (const auto* params = std::get_if<Params>(&message)) count(params->items);
+  return static_cast<unsigned>(bytes / kWordBytes);
+}
+
 }  // namespace
 
 Frames Encode(const Envelope& envelope) {
-  auto builder = std::make_shared<capnp::MallocMessageBuilder>(kFirstSegmentWords);
+  auto builder = std::make_shared<capnp::MallocMessageBuilder>(FirstSegmentWords(envelope.message));
   Writer writer(*builder);
   writer.Write(envelope);
   Frames frames;

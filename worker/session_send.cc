@@ -11,10 +11,6 @@ namespace {
 constexpr Micros kControlRetry = std::chrono::milliseconds(200);
 constexpr Micros kDataRetryFirst = std::chrono::milliseconds(500);
 constexpr Micros kDataRetryMax = std::chrono::seconds(4);
-// Small shards wait for company before they are sent, so that a lane gets few messages (P6). The
-// MNIST CNN's two linear layers make 66 KB, so with one lane or two they leave before the
-// convolutions.
-constexpr size_t kFlushBytes = 24 << 10;
 
 }  // namespace
 

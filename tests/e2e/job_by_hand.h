@@ -24,7 +24,9 @@ class JobByHand {
                                         std::to_string(server_count), "--workers",
                                         std::to_string(worker_count)} +
                                        job);
-    REQUIRE(Becomes([&] { return BytesOf(endpoint_file).ends_with('\n'); }));
+    const auto is_listening = [&] { return BytesOf(endpoint_file).ends_with('\n'); };
+    REQUIRE(Becomes([&] { return is_listening() || !scheduler->is_running(); }));
+    REQUIRE_MESSAGE(is_listening(), scheduler->err());
     endpoint = BytesOf(endpoint_file);
     endpoint.pop_back();
     for (uint32_t i = 0; i < server_count; ++i) {
