@@ -35,7 +35,8 @@ hash_of() {
       --run-dir "$temp/run" --force --json "$@" >"$temp/summary" 2>"$temp/err"; then
     sed -n 's/.*"weights_hash": "\(.*\)".*/\1/p' "$temp/summary"
   else
-    echo "failed: $(tail -n 2 "$temp/err" | head -n 1)"
+    cat "$temp/err" "$temp/run/events.jsonl" >&2 || true
+    echo "failed"
   fi
 }
 
