@@ -7,8 +7,31 @@
 
 namespace pando {
 
+namespace {
+
+// Up to this many bytes per lane a step costs what its messages cost, beyond it what its bytes
+// cost.
+constexpr size_t kRunBytesMax = 256 << 10;
+
+// Shard by shard, each lane a run of about total / lanes floats: backward finishes a lane's shards
+// together, so that they travel as one message, and the back of the model while the front is
+// computed.
+std::vector<ShardPlacement> PlaceInRuns(const ShardPlan& plan, const std::vector<PeerId>& lanes) {
+  const size_t total = plan.ranges().back().last;
+  std::vector<ShardPlacement> placements;
+  for (const ShardRange& range : plan.ranges()) {
+    const size_t middle = range.first + range.size() / 2;
+    placements.push_back({.primary = lanes[middle * lanes.size() / total]});
+  }
+  return placements;
+}
+
+}  // namespace
+
 std::vector<ShardPlacement> PlaceShards(const ShardPlan& plan, const std::vector<PeerId>& lanes) {
   PANDO_CHECK(!lanes.empty());
+  const size_t bytes = plan.ranges().back().last * sizeof(float);
+  if (bytes <= kRunBytesMax * lanes.size()) return PlaceInRuns(plan, lanes);
   std::vector<uint32_t> largest_first(plan.shard_count());
   std::iota(largest_first.begin(), largest_first.end(), 0);
   std::ranges::stable_sort(largest_first, [&](uint32_t a, uint32_t b) {

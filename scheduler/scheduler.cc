@@ -312,8 +312,9 @@ void Scheduler::RepeatControl(Micros now) {
 
 Micros Scheduler::NextDeadline() const {
   if (finished()) return kNever;
-  Micros deadline = repeat_at_;
   const Micros lease = std::chrono::milliseconds(plan_.job.lease_ms);
+  // Looking often enough that only a pause of our own is long against a lease (P27).
+  Micros deadline = std::min(repeat_at_, ticked_at_ + lease / 4);
   for (const auto& [node, member] : members_) {
     if (!member.is_gone) deadline = std::min(deadline, member.heard_at + lease + Micros(1));
   }

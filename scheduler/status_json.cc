@@ -70,7 +70,8 @@ std::string Scheduler::StatusJson(Micros now) const {
     }
     status["nodes"].push_back(std::move(entry));
   }
-  return status.dump();
+  // Host names come from the wire: what is not UTF-8 is replaced, not thrown at.
+  return status.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
 void Scheduler::OnMessageOf(Micros now, const PeerId& from, const StatusRequest&) {

@@ -1,6 +1,7 @@
 #include "server/lane.h"
 
 #include <algorithm>
+#include <ranges>
 #include <utility>
 
 #include "common/check.h"
@@ -12,6 +13,9 @@ namespace {
 constexpr Micros kRetryInterval = std::chrono::milliseconds(200);
 constexpr Micros kProgressInterval = std::chrono::milliseconds(20);
 constexpr size_t kRowsPerProgressMax = 4096;
+constexpr size_t kReplyBytes =
+    64 << 10;  // of parameters for one peer: worth a message by themselves
+constexpr Micros kReplyHoldMax = std::chrono::milliseconds(2);
 constexpr TreeNode kPulled{0};  // the node that a reply to a pull names
 
 uint64_t BlockOf(Step step) { return step.value() / kScalarsPerBlock; }
@@ -182,16 +186,35 @@ void Lane::ReplyToWaiting(const Shard& shard) {
   }
 }
 
-void Lane::FlushReplies() {
-  for (auto& [peer, params] : params_out_) member_.Send(peer, std::move(params));
+// A step's small shards are answered together: while other shards of the lane are about to make the
+// same version, and the bytes gathered are few, the answer waits for them, though never for long.
+bool Lane::HasReplyToHold() const {
+  if (params_out_.empty()) return false;
+  for (const auto& [peer, params] : params_out_) {
+    size_t bytes = 0;
+    for (const ParamsItem& item : params.items) bytes += item.payload.size_bytes();
+    if (bytes >= kReplyBytes) return false;
+  }
+  const auto [least, most] =
+      std::ranges::minmax(shards_ | std::views::values | std::views::transform(&Shard::committed));
+  return least != most;
+}
+
+void Lane::FlushReplies(Micros now) {
   for (auto& [peer, reply] : replies_out_) member_.Send(peer, std::move(reply));
-  params_out_.clear();
   replies_out_.clear();
+  if (HasReplyToHold()) {
+    if (!held_until_) held_until_ = now + kReplyHoldMax;
+    if (now < *held_until_) return;
+  }
+  for (auto& [peer, params] : params_out_) member_.Send(peer, std::move(params));
+  params_out_.clear();
+  held_until_.reset();
 }
 
 void Lane::Tick(Micros now) {
   if (finished()) return;
-  FlushReplies();
+  FlushReplies(now);
   if (member_.self().lane == 0 && !has_view() && now >= ready_at_) {
     member_.SendToScheduler(Ready{.kind = kind_});
     ready_at_ = now + kRetryInterval;
@@ -230,7 +253,7 @@ void Lane::ReportProgress(Micros now) {
 Micros Lane::NextDeadline() const {
   if (finished()) return kNever;
   if (!has_view()) return member_.self().lane == 0 ? ready_at_ : kNever;
-  Micros deadline = kNever;
+  Micros deadline = held_until_.value_or(kNever);
   if (!shards_.empty()) {
     const uint64_t current = BlockOf(StepReading(committed()));
     const bool has_next = scalar_blocks_.contains(current + 1) ||

@@ -70,7 +70,8 @@ class Lane : public ProtocolCore {
   void TryAdvance(Shard& shard);
   void NoteMetrics(const Shard& shard);
   void ReplyToWaiting(const Shard& shard);
-  void FlushReplies();
+  void FlushReplies(Micros now);
+  bool HasReplyToHold() const;
   void AskForScalars(Micros now);
   void ReportProgress(Micros now);
   const StepScalars* FindScalars(Step step) const;
@@ -81,8 +82,9 @@ class Lane : public ProtocolCore {
   Optimizer optimizer_;
   std::map<ShardId, Shard> shards_;  // those whose primary this lane is
   std::map<ShardId, std::map<Incarnation, Waiting>> waiting_;
-  std::map<PeerId, Params> params_out_;                         // gathered until Tick
-  std::map<PeerId, PushReply> replies_out_;                     // gathered until Tick
+  std::map<PeerId, Params> params_out_;      // gathered until Tick, or a little longer
+  std::optional<Micros> held_until_;         // when params_out_ goes at the latest
+  std::map<PeerId, PushReply> replies_out_;  // gathered until Tick
   std::map<uint64_t, std::vector<StepScalars>> scalar_blocks_;  // by index of block; at most two
   Micros ask_scalars_at_{0};
   std::vector<StepMetrics> rows_;  // not yet acknowledged

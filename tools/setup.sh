@@ -7,7 +7,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 packages=(
   g++ meson ninja-build pkg-config python3           # tools
-  libzmq3-dev cppzmq-dev libcapnp-dev capnproto      # messages
+  libzmq3-dev libcapnp-dev capnproto      # messages
   libcli11-dev libtomlplusplus-dev nlohmann-json3-dev libspdlog-dev libfmt-dev  # command line, files, logs
   libxxhash-dev zlib1g-dev                           # hashes, compressed data sets
   doctest-dev                                        # tests

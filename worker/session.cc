@@ -35,6 +35,8 @@ void Session::OnMessageOf(Micros now, const PeerId& from, const ViewUpdate& upda
   is_assigned_ = std::ranges::any_of(member_.view().owners, [&](const MicroBatchOwner& owner) {
     return owner.worker == member_.self().node || owner.previous == member_.self().node;
   });
+  shard_counts_.clear();
+  for (const ShardPlacement& placement : member_.view().shards) ++shard_counts_[placement.primary];
   for (ShardState& shard : shards_) {
     for (Unreplied& push : shard.pushes) push.is_sent = push.is_held = false;
     shard.ask_at = now;

@@ -39,10 +39,11 @@ namespace pando {
 
 class Session : public ProtocolCore {
  public:
-  // Small shards wait for company before they are sent, so that a lane gets few messages (P6). The
-  // MNIST CNN's two linear layers make 66 KB, so on one lane or two they leave before the
-  // convolutions are done. Less than this is not worth waking the protocol thread for.
-  static constexpr size_t kFlushBytes = 24 << 10;
+  // Small shards wait for company before they are sent, so that a lane gets few messages (P6): for
+  // the lane's other shards, or for this many bytes. Less than this is not worth waking the
+  // protocol thread for. The MNIST CNN's two linear layers make 66 KB, which leave before the
+  // convolutions'.
+  static constexpr size_t kFlushBytes = 64 << 10;
 
   struct Options {
     ViewMember::Identity identity;
@@ -130,7 +131,7 @@ class Session : public ProtocolCore {
   bool BarrierIsOpen(Step step) const;
   void FlushPushes(Micros now);
   void RepeatUnanswered(Micros now);
-  bool IsFlushDue(Step step, size_t bytes) const;
+  bool IsComputed(Step step) const;
   std::optional<Version> VersionToPull(const ShardState& shard) const;
   void PullForEvaluation(Micros now);
   const PeerId& PrimaryOf(ShardId shard) const {
@@ -141,8 +142,9 @@ class Session : public ProtocolCore {
   const JobPlan& plan_;
   ComputePort& compute_;
   ViewMember member_;
-  bool is_assigned_ = false;          // some micro-batch of the view is ours
-  std::map<PeerId, bool> questions_;  // lane -> answered, of the view's questions
+  bool is_assigned_ = false;               // some micro-batch of the view is ours
+  std::map<PeerId, size_t> shard_counts_;  // of each lane, in the view
+  std::map<PeerId, bool> questions_;       // lane -> answered, of the view's questions
   std::map<ShardId, AnswerItem> answers_;
   Micros question_at_{0};
   bool has_started_ = false;  // the first questions have been answered

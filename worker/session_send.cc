@@ -1,5 +1,6 @@
 // The sending half of Session: what goes out, when, and how often it is repeated (P6, P10).
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "common/mutation.h"
@@ -39,9 +40,10 @@ bool Session::BarrierIsOpen(Step step) const {
   return VersionReadBy(step) <= known_everywhere() || Mutated(Mutation::kNoBarrier);
 }
 
-bool Session::IsFlushDue(Step step, size_t bytes) const {
+// Whether nothing more is to come of this step from compute.
+bool Session::IsComputed(Step step) const {
   const auto work = std::ranges::find(works_, step, &Work::step);
-  return bytes >= kFlushBytes || work == works_.end() || work->open_calls == 0;
+  return work == works_.end() || work->open_calls == 0;
 }
 
 // Gathers the unsent pushes by lane, from the back of the model, which backward finishes first.
@@ -49,6 +51,7 @@ void Session::FlushPushes(Micros now) {
   struct Parcel {
     Push push;
     size_t bytes = 0;
+    std::set<ShardId> shards;
     std::vector<std::pair<ShardState*, Unreplied*>> items;
   };
   std::map<std::pair<PeerId, Step>, Parcel> parcels;
@@ -59,20 +62,22 @@ void Session::FlushPushes(Micros now) {
       Parcel& parcel = parcels[{PrimaryOf(shard), unreplied.step}];
       parcel.push.items.push_back({shard, unreplied.step, unreplied.node, unreplied.payload});
       parcel.bytes += unreplied.payload.size_bytes();
+      parcel.shards.insert(shard);
       parcel.items.emplace_back(&shards_[i], &unreplied);
     }
   }
   for (auto& [key, parcel] : parcels) {
-    if (!IsFlushDue(key.second, parcel.bytes)) continue;
+    const auto& [lane, step] = key;
+    const bool is_whole = parcel.shards.size() == shard_counts_.at(lane);
+    if (!is_whole && parcel.bytes < kFlushBytes && !IsComputed(step)) continue;
     for (auto& [shard, unreplied] : parcel.items) {
       unreplied->is_sent = true;
       shard->ask_interval = kDataRetryFirst;
       shard->ask_at = now + kDataRetryFirst;
     }
-    const Work* work = FindWork(key.second);
     pushed_bytes_.all += parcel.bytes;
-    if (work != nullptr && work->open_calls > 0) pushed_bytes_.early += parcel.bytes;
-    member_.Send(key.first, std::move(parcel.push));
+    if (!IsComputed(step)) pushed_bytes_.early += parcel.bytes;
+    member_.Send(lane, std::move(parcel.push));
   }
 }
 

@@ -130,6 +130,26 @@ TEST_CASE("a silent process is named within a second and a bit, and the run fail
   CHECK(f.scheduler.stop().text.find("worker 1 (process 7 on h)") != std::string::npos);
 }
 
+TEST_CASE("short leases run out as well when everybody is silent") {
+  Fixture f;
+  f.plan.job.lease_ms = 250;
+  f.plan.job.heartbeat_ms = 100;
+  f.StartAll();
+  while (f.scheduler.phase() == Scheduler::Phase::kTraining && f.now < Micros(3'000'000)) {
+    f.now = f.scheduler.NextDeadline();
+    f.scheduler.Tick(f.now);
+  }
+  CHECK(f.scheduler.phase() >= Scheduler::Phase::kStopping);
+  CHECK(f.now <= Micros(1'000'000) + milliseconds(400));
+}
+
+TEST_CASE("a status can be asked of a run whose hosts have strange names") {
+  Fixture f;
+  f.From(Incarnation(20), pando::Register{.role = Role::kWorker, .host = "\xff\xfe"}, JobId(0));
+  f.From(Incarnation(99), StatusRequest{}, JobId(0));
+  CHECK(f.recorder.LastTo<StatusReport>(Incarnation(99)) != nullptr);
+}
+
 TEST_CASE("after a pause of its own the scheduler judges nobody") {
   Fixture f;
   f.StartAll();
