@@ -24,7 +24,9 @@ Run Train(const Args& more) {
   TempFolder temp;
   const std::string run_dir = temp.path() + "/run";
   Process train(temp.path(), "train",
-                Args{"train", "--json", "--run-dir", run_dir} + TinyJob(more));
+                // A busy machine may starve a process for longer than the default lease.
+                Args{"train", "--json", "--run-dir", run_dir, "--set", "run.lease_ms=20000"} +
+                    TinyJob(more));
   train.Await();
   INFO(train.err());
   REQUIRE(train.exit_code() == kExitCompleted);
