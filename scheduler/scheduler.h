@@ -1,14 +1,17 @@
 // Scheduler is the protocol core that owns membership, placement, assignment and the run's
 // progress. It is never on the data path. Run by net/event_loop, and by the simulator.
 //
+// clang-format off
 //   phase       | entered when                          | what it does
-//   ------------+---------------------------------------+------------------------------------------
+//   ------------+---------------------------------------+-----------------------------------------
 //   kGathering  | start                                 | welcomes nodes until all the job wants
-//   are ready kTraining   | all are ready: view 1                 | scalars, progress, evaluations,
-//   leases kCollecting | version n committed and evaluated     | pulls the final weights kStopping
-//   | weights are here, or a failure, or    | says Stop until everybody said Bye, or for
-//               | End()                                 | stop_grace
+//               |                                       | are ready
+//   kTraining   | all are ready: view 1                 | scalars, progress, evaluations, leases
+//   kCollecting | version n committed and evaluated     | pulls the final weights
+//   kStopping   | weights are here, or a failure, or    | says Stop until everybody said Bye, or
+//               | End()                                 | for stop_grace
 //   kFinished   | all have left                         | -
+// clang-format on
 //
 // Threads: none. What happens is told to the RunObserver, in order.
 #pragma once

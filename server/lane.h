@@ -2,16 +2,20 @@
 // lanes. It routes messages to its shards, gathers what they answer into few messages (P6), asks
 // the scheduler for scalars and reports progress. Run by net/event_loop, and by the simulator.
 //
+// clang-format off
 //   message            | answer
 //   -------------------+--------------------------------------------------------------------------
 //   Push               | Params once committed; Pending for a duplicate before; Behind; NotPrimary
 //   Pull               | Params, Pending (Params then follows unasked), Behind, NotPrimary
-//   Question           | Answer, with the question's view; a question of another view: none, our
-//   view ViewUpdate         | ViewAck; a newer view replaces ours Scalars            | -
-//   ProgressAck        | -
+//   Question           | Answer, with the question's view; a question of another view: none, but
+//                      | our view if it is newer
+//   ViewUpdate         | ViewAck; a newer view replaces ours
+//   Scalars            | none; shards that waited for them advance
+//   ProgressAck        | none; rows below it are forgotten
 //   ReleasePin         | PinReleased
 //   Stop               | Bye; finished() from then on
-//   Refused            | - ; finished() from then on
+//   Refused            | none; finished() from then on
+// clang-format on
 //
 // Threads: none. Owns: its shards. Invariants I3, I4, I6.
 #pragma once

@@ -2,17 +2,21 @@
 // contributions, makes the next version record when the tree is complete, and says what to answer.
 // Called by the lane; speaks no messages itself.
 //
-//   state            | event                         | what happens
-//   -----------------+-------------------------------+------------------------------------------------
-//   version t kept,  | push of step t                | summed (or dropped: held already), waiter
-//   noted t − 1 too        | push of step t − 1 or t − 2   | answered from the record kept (P10)
-//                    | push of an older step         | Behind(t)
-//                    | push of a later step, a node  | refused: a peer's mistake (P4)
-//                    | that the tree lacks           |
-//                    | tree complete, scalars known, | record t + 1 made and committed; t − 1
-//                    dropped, | no pin in the way             | or pinned if an evaluation is due
-//                    on it (P31) | tree complete, t − 1 is due   | waits for the scheduler's
-//                    ReleasePin | and another version pinned    |
+// clang-format off
+//   state           | event                         | what happens
+//   ----------------+-------------------------------+---------------------------------------------
+//   version t kept, | push of step t                | summed (or dropped: held already), waiter
+//   t − 1 too       |                               | noted
+//                   | push of step t − 1 or t − 2   | answered from the record kept (P10)
+//                   | push of an older step         | Behind(t)
+//                   | push of a later step, a node  | refused: a peer's mistake (P4)
+//                   | that the tree lacks           |
+//                   | tree complete, scalars known, | record t + 1 made and committed; t − 1
+//                   | no pin in the way             | dropped, or pinned if an evaluation is due
+//                   |                               | on it (P31)
+//                   | tree complete, t − 1 is due   | waits for the scheduler's ReleasePin
+//                   | and another version pinned    |
+// clang-format on
 //
 // Threads: none. Owns: two version records, one pin (section 12), the pending contributions.
 #pragma once

@@ -7,15 +7,17 @@
 // shard is known to be committed (P4). On each new view every primary is asked (version, nodes
 // held) and what is missing of our micro-batches is computed, even if t + 1 has begun (P12, P17).
 //
-//   event                        | what happens
-//   -----------------------------+------------------------------------------------------------------
-//   ViewUpdate (newer)           | ViewAck; unreplied pushes become unsent; Question to every
-//   primary all Answers in               | missing work of the lowest incomplete step is computed
-//   gradient from compute        | kept, and pushed when the barrier (P4) is open
-//   Params(t + 1)                | known committed; its pushes released; parameters to compute
-//   Pending                      | the server holds the push: ask for the version, not push again
-//   Behind                       | questions again (P10)
-//   NotPrimary, silence          | repeated on a timer; a newer view comes by itself (P13)
+// clang-format off
+//   event                 | what happens
+//   ----------------------+-----------------------------------------------------------------
+//   ViewUpdate (newer)    | ViewAck; unreplied pushes become unsent; Question to every primary
+//   all Answers in        | missing work of the lowest incomplete step is computed
+//   gradient from compute | kept, and pushed when the barrier (P4) is open
+//   Params(t + 1)         | known committed; its pushes released; parameters to compute
+//   Pending               | the server holds the push: ask for the version, not push again
+//   Behind                | questions again (P10)
+//   NotPrimary, silence   | repeated on a timer; a newer view comes by itself (P13)
+// clang-format on
 //
 // Threads: none. Owns: one step's unreplied gradients (I6). Invariants I1, I4.
 #pragma once
