@@ -1,6 +1,6 @@
-// The messages between scheduler, server lanes and workers, as plain structs. The protocol cores see
-// only these; proto/codec turns them into frames and back. A payload is a Blob: over the gradient
-// buffer itself when it leaves, inside the received frame when it arrives, never a copy.
+// The messages between scheduler, server lanes and workers, as plain structs. The protocol cores
+// see only these; proto/codec turns them into frames and back. A payload is a Blob: over the
+// gradient buffer itself when it leaves, inside the received frame when it arrives, never a copy.
 // Rules (P...) and invariants (I...) are in docs/protocol.md.
 #pragma once
 
@@ -18,8 +18,8 @@ namespace pando {
 
 enum class Role : uint8_t { kScheduler, kServer, kWorker, kClient };
 
-// One addressable party of the protocol: a process life (node + incarnation) and, in a server, the lane.
-// A node that has not been welcomed yet has id kUnknownNode.
+// One addressable party of the protocol: a process life (node + incarnation) and, in a server, the
+// lane. A node that has not been welcomed yet has id kUnknownNode.
 inline constexpr NodeId kSchedulerNode{0};
 inline constexpr NodeId kUnknownNode{UINT32_MAX};
 struct PeerId {
@@ -35,7 +35,7 @@ struct ViewId {
   auto operator<=>(const ViewId&) const = default;
 };
 
-// ---- membership and views: node <-> scheduler ---------------------------------------------------
+// ---- membership and views: node <-> scheduler --------------------------------------------------
 
 // Node -> scheduler, repeated until Welcome or Refused.
 struct Register {
@@ -64,13 +64,21 @@ struct Ready {
   uint64_t data_fingerprint = 0;  // worker: of its data set (P38)
 };
 
-enum class Activity : uint8_t { kStarting, kIdle, kComputing, kWaitingForParameters, kEvaluating, kServing, kLeaving };
+enum class Activity : uint8_t {
+  kStarting,
+  kIdle,
+  kComputing,
+  kWaitingForParameters,
+  kEvaluating,
+  kServing,
+  kLeaving,
+};
 
 // Node -> scheduler, from a thread of its own, every heartbeat_ms.
 struct Heartbeat {
   Activity activity = Activity::kStarting;
-  Step step;             // the step it works on
-  PeerId waiting_for;    // kWaitingForParameters: the lane that owes parameters
+  Step step;           // the step it works on
+  PeerId waiting_for;  // kWaitingForParameters: the lane that owes parameters
   uint64_t waiting_ms = 0;
 };
 struct HeartbeatAck {};
@@ -92,8 +100,9 @@ struct ShardPlacement {  // of the shard with this index
 
 struct MicroBatchOwner {  // of the micro-batch with this index
   NodeId worker;
-  Step first_step;           // P18: the owner computes from here on
-  NodeId previous = kUnknownNode;  // who computes before first_step, if that is above the lowest incomplete step
+  Step first_step;  // P18: the owner computes from here on
+  // Who computes before first_step, if that is above the lowest incomplete step.
+  NodeId previous = kUnknownNode;
 };
 
 // P17. Membership, placement and assignment, all at once.
@@ -126,7 +135,8 @@ struct Push {
   std::vector<PushItem> items;
 };
 
-// Worker or collector -> lane: exactly this version of each shard (I4), for a start or an evaluation.
+// Worker or collector -> lane: exactly this version of each shard (I4), for a start or an
+// evaluation.
 struct PullItem {
   ShardId shard;
   Version version;
@@ -172,17 +182,17 @@ struct AnswerItem {
   std::vector<TreeNode> nodes;  // held of the step that reads it
 };
 struct Answer {
-  ViewId view;                  // copied from the question
+  ViewId view;                    // copied from the question
   std::vector<AnswerItem> items;  // every shard whose primary this lane is
 };
 
-// ---- scalars and progress: lane <-> scheduler ----------------------------------------------------
+// ---- scalars and progress: lane <-> scheduler --------------------------------------------------
 
 // What the optimizer needs at one step and only the scheduler computes (P36).
 struct StepScalars {
   float lr = 0;
-  float momentum = 0;             // SGD's momentum or Adam's beta1, where the schedule cycles it
-  float bias_correction1 = 1;     // Adam: 1 − beta1^(t+1)
+  float momentum = 0;               // SGD's momentum or Adam's beta1, where the schedule cycles it
+  float bias_correction1 = 1;       // Adam: 1 − beta1^(t+1)
   float bias_correction2_sqrt = 1;  // Adam: √(1 − beta2^(t+1))
 };
 inline constexpr uint64_t kScalarsPerBlock = 4096;
@@ -201,17 +211,18 @@ struct StepMetrics {  // means over the step's samples
 };
 // Lane -> scheduler. Rows are repeated until acknowledged.
 struct Progress {
-  Version committed;               // every shard of the lane has committed it
-  std::vector<StepMetrics> rows;   // ascending; from the lane of the metric shard
+  Version committed;              // every shard of the lane has committed it
+  std::vector<StepMetrics> rows;  // ascending; from the lane of the metric shard
 };
 struct ProgressAck {
   Version committed;  // copied
   Step next_row;      // rows below it are known
 };
 
-// ---- evaluation (P31) ----------------------------------------------------------------------------
+// ---- evaluation (P31) --------------------------------------------------------------------------
 
-// Scheduler -> worker, repeated until answered: evaluate test samples [first, last) at a pinned version.
+// Scheduler -> worker, repeated until answered: evaluate test samples [first, last) at a pinned
+// version.
 struct Evaluate {
   Version version;
   uint32_t slice = 0;
@@ -233,7 +244,7 @@ struct PinReleased {
   Version version;
 };
 
-// ---- end, failure, status ------------------------------------------------------------------------
+// ---- end, failure, status ----------------------------------------------------------------------
 
 enum class StopReason : uint8_t { kCompleted, kFailed, kInterrupted };
 // Scheduler -> everybody, repeated until Bye (P33).
@@ -243,7 +254,8 @@ struct Stop {
 };
 struct Bye {};
 
-// Node -> scheduler: it cannot go on (a NaN gradient, a data file that ends early). Repeated until Stop.
+// Node -> scheduler: it cannot go on (a NaN gradient, a data file that ends early). Repeated until
+// Stop.
 struct Failure {
   std::string text;
 };
@@ -255,10 +267,10 @@ struct StatusReport {
 };
 
 using Message =
-    std::variant<Register, Welcome, Refused, Ready, Heartbeat, HeartbeatAck, ViewUpdate, ViewAck, Push,
-                 Pull, Params, PushReply, Question, Answer, ScalarsRequest, Scalars, Progress,
-                 ProgressAck, Evaluate, EvaluationResult, ReleasePin, PinReleased, Stop, Bye, Failure,
-                 StatusRequest, StatusReport>;
+    std::variant<Register, Welcome, Refused, Ready, Heartbeat, HeartbeatAck, ViewUpdate, ViewAck,
+                 Push, Pull, Params, PushReply, Question, Answer, ScalarsRequest, Scalars, Progress,
+                 ProgressAck, Evaluate, EvaluationResult, ReleasePin, PinReleased, Stop, Bye,
+                 Failure, StatusRequest, StatusReport>;
 
 // What every message travels in. The codec adds and checks the protocol's version number.
 struct Envelope {
