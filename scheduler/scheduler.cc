@@ -120,8 +120,7 @@ void Scheduler::OnMessage(Micros now, const Envelope& envelope) {
              envelope.message);
 }
 
-// ---- membership
-// ----------------------------------------------------------------------------------
+// ---- membership --------------------------------------------------------------------------------
 
 void Scheduler::OnMessageOf(Micros now, const PeerId& from, const Register& registration) {
   Member* known = FindMember(from.incarnation);
@@ -272,8 +271,7 @@ void Scheduler::OnDeath(Micros now, Member& member) {
   }
 }
 
-// ---- the clock
-// -----------------------------------------------------------------------------------
+// ---- the clock ---------------------------------------------------------------------------------
 
 void Scheduler::Tick(Micros now) {
   if (finished()) return;

@@ -50,8 +50,7 @@ Micros Scheduler::TrainingTime(Micros now) const {
   return now - training_since_ - evaluation_time_ - evaluating;
 }
 
-// ---- evaluation
-// ----------------------------------------------------------------------------------
+// ---- evaluation --------------------------------------------------------------------------------
 
 void Scheduler::StartDueEvaluation(Micros now) {
   if (evaluation_ || evaluated_ == plan_.steps.final_version()) return;
@@ -114,8 +113,7 @@ void Scheduler::OnMessageOf(Micros, const PeerId& from, const PinReleased& relea
   version = std::max(version, released.version);
 }
 
-// ---- the end
-// -------------------------------------------------------------------------------------
+// ---- the end -----------------------------------------------------------------------------------
 
 void Scheduler::StartCollecting(Micros now) {
   phase_ = Phase::kCollecting;

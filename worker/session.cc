@@ -27,8 +27,7 @@ void Session::OnMessage(Micros now, const Envelope& envelope) {
              envelope.message);
 }
 
-// ---- views and questions (P17)
-// -------------------------------------------------------------------
+// ---- views and questions (P17) -----------------------------------------------------------------
 
 void Session::OnMessageOf(Micros now, const PeerId& from, const ViewUpdate& update) {
   if (update.view.shards.size() != shards_.size() || !member_.Enter(from, update.view)) return;
@@ -126,8 +125,7 @@ void Session::ExtendLaterWork(Step lowest) {
   }
 }
 
-// ---- steps
-// ---------------------------------------------------------------------------------------
+// ---- steps -------------------------------------------------------------------------------------
 
 Version Session::known_everywhere() const {
   return std::ranges::min_element(shards_, {}, &ShardState::known)->known;
@@ -220,8 +218,7 @@ void Session::OnMessageOf(Micros now, const PeerId&, const PushReply& reply) {
   AdvanceWork();
 }
 
-// ---- from the computing side
-// ---------------------------------------------------------------------
+// ---- from the computing side -------------------------------------------------------------------
 
 void Session::OnComputeEvent(Micros now, ComputeEvent event) {
   if (!finished()) std::visit([&](auto& e) { OnEventOf(now, e); }, event);
@@ -240,8 +237,7 @@ void Session::OnEventOf(Micros now, StepComputed& done) {
 
 void Session::OnEventOf(Micros, ComputeFailed& failed) { failure_ = failed.status.message(); }
 
-// ---- evaluation (P31)
-// ----------------------------------------------------------------------------
+// ---- evaluation (P31) --------------------------------------------------------------------------
 
 void Session::OnMessageOf(Micros now, const PeerId& from, const Evaluate& request) {
   if (!evaluation_ || evaluation_->version != request.version) {

@@ -48,8 +48,7 @@ Cluster::Cluster(uint64_t seed, const Faults& faults, bool is_tracing)
 
 Cluster::~Cluster() = default;
 
-// ---- processes
-// -----------------------------------------------------------------------------------
+// ---- processes ---------------------------------------------------------------------------------
 
 void Cluster::StartScheduler() {
   scheduler_id_ = {kSchedulerNode, Incarnation(world_.chance().Next() | 1), 0};
@@ -174,8 +173,7 @@ void Cluster::TickParty(Party& party) {
   world_.After(party.wakes_at - world_.now(), [this, &party] { WakeSoon(party); });
 }
 
-// ---- faults
-// --------------------------------------------------------------------------------------
+// ---- faults ------------------------------------------------------------------------------------
 
 void Cluster::PlanFaults() {
   Chance& chance = world_.chance();
@@ -206,8 +204,7 @@ void Cluster::CrashAWorker() {
   network_.Detach(victim.incarnation);
 }
 
-// ---- invariants
-// ----------------------------------------------------------------------------------
+// ---- invariants --------------------------------------------------------------------------------
 
 void Cluster::Fail(std::string what) {
   if (!failure_) failure_ = what + " at " + std::to_string(world_.now().count()) + " us";
