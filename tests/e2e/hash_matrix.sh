@@ -4,7 +4,7 @@
 #
 #   tests/e2e/hash_matrix.sh [--epochs N] [--data FOLDER] [--pando PROGRAM]
 #
-# Prints a row per run and PASS or FAIL; exit code 0 or 1. 72 runs: about 10 minutes on two cores
+# Prints a row per run and PASS or FAIL; exit code 0 or 1. 65 runs: about 10 minutes on two cores
 # with the default of 3 epochs. --epochs 0.05 is a quick look.
 set -eu
 
