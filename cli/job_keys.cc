@@ -12,6 +12,7 @@
 #include "cli/text.h"
 #include "common/nearest_name.h"
 #include "models/network.h"
+#include "proto/message_limits.h"
 #include "worker/dataset.h"
 
 namespace pando {
@@ -21,6 +22,10 @@ constexpr ValueRange kAny{};
 constexpr ValueRange kAtLeastOne{.min = 1};
 constexpr ValueRange kPositive{.min = 0, .is_min_excluded = true};
 constexpr ValueRange kUint32{.min = 1, .max = 1e9};
+// Epochs times the steps of one, and steps times samples, stay far from where 64 bits end.
+constexpr ValueRange kSteps{.min = 0, .max = 1e12};
+constexpr ValueRange kEpochs{.min = 0, .max = 1e6};
+constexpr ValueRange kMicroBatches{.min = 1, .max = kMicroBatchesMax};
 constexpr ValueRange kThreads{.min = 1, .max = 1024};
 constexpr ValueRange kLanes{.min = 0, .max = 256};
 constexpr ValueRange kBelowOne{.min = 0, .max = 1, .is_max_excluded = true};
@@ -134,12 +139,12 @@ void AddTrainKeys(std::vector<JobKey>* keys) {
   keys->push_back(MakeKey(
       kCount,
       {"train.steps", "--steps", "steps", "length of the run in steps; 0: train.epochs says it"},
-      PANDO_FIELD(steps)));
+      PANDO_FIELD(steps), kSteps));
   keys->push_back(
       MakeKey(kReal,
               {"train.epochs", "--epochs", "epochs",
                "length of the run in epochs, rounded up to a step; 0: train.steps says it"},
-              PANDO_FIELD(epochs)));
+              PANDO_FIELD(epochs), kEpochs));
   keys->push_back(MakeKey(
       kCount,
       {"train.global_batch", "--global-batch", "samples", "samples of one step, over all workers"},
@@ -148,7 +153,7 @@ void AddTrainKeys(std::vector<JobKey>* keys) {
       MakeKey(kCount,
               {"train.micro_batches", "--micro-batches", "per step",
                "parts of a step that workers compute; fixes the result, whoever computes them"},
-              PANDO_FIELD(micro_batches), ValueRange{.min = 1, .max = 1 << 20}));
+              PANDO_FIELD(micro_batches), kMicroBatches));
   keys->push_back(MakeKey(
       kChoice,
       {"train.last_batch", "", "", "the last batch of an epoch, where the data do not fill it"},
@@ -220,7 +225,7 @@ void AddScheduleKeys(std::vector<JobKey>* keys) {
   keys->push_back(MakeKey(kCount,
                           {"eval.every_epochs", "", "epochs",
                            "epochs between evaluations on the test set; 0: only at the end"},
-                          PANDO_FIELD(eval_every_epochs)));
+                          PANDO_FIELD(eval_every_epochs), kEpochs));
 }
 
 void AddRunKeys(std::vector<JobKey>* keys) {

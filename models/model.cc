@@ -1,14 +1,29 @@
+#include <fmt/format.h>
+
 #include "models/graph.h"
 #include "models/network.h"
 #include "models/zoo.h"
 
 namespace pando {
+namespace {
+
+Status CheckSize(const std::string& model, const TensorLayout& layout) {
+  const uint64_t bytes = layout.float_count() * sizeof(float);
+  if (bytes <= Model::kBytesMax) return Status();
+  return InvalidArgument(
+      fmt::format("model {}: {} parameters take {} bytes, and a model has {} at most; use fewer or "
+                  "narrower layers",
+                  model, layout.parameter_count(), bytes, Model::kBytesMax));
+}
+
+}  // namespace
 
 Result<Model> Model::Create(const Job& job, SampleShape input, uint32_t class_count) {
   Result<std::vector<LayerSpec>> layers = ZooLayers(job, class_count);
   if (!layers.ok()) return layers.status();
   Result<Graph> graph = Graph::Build(job.model, *layers, input, class_count);
   if (!graph.ok()) return graph.status();
+  if (Status s = CheckSize(job.model, graph->layout()); !s.ok()) return s;
   return Model(std::make_shared<const Graph>(*std::move(graph)));
 }
 

@@ -24,8 +24,11 @@ class Graph;  // models/graph.h
 
 class Model {
  public:
-  // kInvalidArgument when the model is unknown (names the nearest) or does not fit the samples' shape
-  // (names the layer and both shapes).
+  // The largest model: 4,096 shards of 4 MiB, far fewer than a message may name.
+  static constexpr uint64_t kBytesMax = uint64_t{16} << 30;
+
+  // kInvalidArgument when the model is unknown (names the nearest), does not fit the samples' shape
+  // (names the layer and both shapes) or is larger than kBytesMax.
   static Result<Model> Create(const Job& job, SampleShape input, uint32_t class_count);
 
   // Every tensor, in model order, the metric tensor last.

@@ -95,11 +95,15 @@ TEST_CASE("what is no TOML says where") {
 
 TEST_CASE("values of the wrong type or out of range are errors") {
   CHECK(ErrorOf("[train]\nsteps = \"3\"\n") ==
-        "job.toml:2: train.steps must be a whole number ≥ 0, got '3'");
+        "job.toml:2: train.steps must be a whole number ≥ 0 and ≤ 1000000000000, got '3'");
   CHECK(Contains(ErrorOf("[train]\nglobal_batch = 0\n"), "≥ 1"));
   CHECK(Contains(ErrorOf("[train]\nglobal_batch = -1\n"), "got -1"));
   CHECK(Contains(ErrorOf("[train]\nglobal_batch = 1.5\n"), "whole number"));
   CHECK(Contains(ErrorOf("[train]\nmicro_batches = 0\n"), "train.micro_batches"));
+  CHECK(Contains(ErrorOf("[train]\nglobal_batch = 65537\nmicro_batches = 65537\n"), "≤ 65536"));
+  CHECK(Contains(ErrorOf("[train]\nsteps = 1000000000001\n"), "≤ 1000000000000"));
+  CHECK(Contains(ErrorOf("[train]\nepochs = 1e20\n"), "≤ 1000000"));
+  CHECK(Contains(ErrorOf("[eval]\nevery_epochs = 1000001\n"), "≤ 1000000"));
   CHECK(Contains(ErrorOf("[optimizer]\nlr = 0\n"), "optimizer.lr must be a number > 0"));
   CHECK(Contains(ErrorOf("[optimizer]\nlr = nan\n"), "optimizer.lr"));
   CHECK(Contains(ErrorOf("[optimizer]\nlr = inf\n"), "optimizer.lr"));

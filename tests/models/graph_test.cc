@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "proto/message_limits.h"
 #include "tests/models/support.h"
 
 namespace pando {
@@ -52,6 +53,21 @@ TEST_CASE("samples that a model cannot take are refused with the layer and both 
   CHECK(Contains(table.message(), "at least 5 x 5"));
   CHECK_FALSE(Model::Create(job, {0, 28, 1}, 10).ok());
   CHECK_FALSE(Model::Create(job, {28, 28, 1}, 0).ok());
+}
+
+TEST_CASE("a model beyond the limit is refused with its size, and the limit's shards can be named") {
+  Job job;
+  job.model = "mlp";
+  job.mlp_hidden = {1 << 20, 1 << 20};
+  const Status status = Model::Create(job, {28, 28, 1}, 10).status();
+  CHECK(status.code() == StatusCode::kInvalidArgument);
+  // 784 to 2^20 to 2^20 to 10, weights and biases
+  const uint64_t m = 1 << 20;
+  const uint64_t count = 784 * m + m + m * m + m + 10 * m + 10;
+  CHECK(Contains(status.message(), std::to_string(count) + " parameters"));
+  CHECK(Contains(status.message(), std::to_string(Model::kBytesMax) + " at most"));
+  const TensorLayout largest({{.name = "w", .shape = {Model::kBytesMax / sizeof(float)}}});
+  CHECK(ShardPlan(largest).shard_count() <= kShardsMax);
 }
 
 TEST_CASE("a hidden layer without width is refused by its key") {
