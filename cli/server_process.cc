@@ -3,7 +3,9 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <atomic>
+#include <chrono>
+#include <future>
+#include <span>
 #include <thread>
 
 #include "cli/exit_codes.h"
@@ -21,6 +23,8 @@ namespace {
 // Cores that one lane is worth: summing and updating are bound by memory, not by arithmetic.
 constexpr uint32_t kCoresPerLane = 4;
 constexpr uint32_t kDefaultLanesMax = 8;
+// How long the other lanes may take to hear of the end that lane 0 has heard of.
+constexpr auto kLaneEndMax = std::chrono::seconds(1);
 
 uint32_t LaneCountOf(const ServerArgs& args) {
   if (args.lanes != 0) return args.lanes;
@@ -32,6 +36,12 @@ Result<std::string> LaneEndpoint(const std::string& bind, uint32_t lane) {
   Result<Endpoint> endpoint = ParseEndpoint(bind);
   if (!endpoint.ok()) return endpoint.status();
   if (endpoint->kind == Endpoint::Kind::kIpc) endpoint->path += fmt::format("-{}", lane);
+  if (endpoint->port + lane > UINT16_MAX) {
+    return InvalidArgument(
+        fmt::format("--bind {}: lane {} would listen at port {}, and the last is {}; bind a lower "
+                    "port, or port 0 for any free ones",
+                    bind, lane, endpoint->port + lane, UINT16_MAX));
+  }
   if (endpoint->port != 0) endpoint->port = static_cast<uint16_t>(endpoint->port + lane);
   return endpoint->ToString();
 }
@@ -45,7 +55,8 @@ class ServerProcess {
  private:
   Status BindLanes();
   Status Serve(const Membership& membership);
-  void RunLane(Lane& lane, Transport& transport, std::vector<LocalEvents> local);
+  Status RunLanes(const Membership& membership, HeartbeatSender& heartbeat,
+                  std::span<const std::unique_ptr<Lane>> lanes);
 
   const ServerArgs& args_;
   const Incarnation incarnation_ = NewIncarnation();
@@ -53,14 +64,16 @@ class ServerProcess {
   ZmqContext context_;
   std::vector<std::unique_ptr<Transport>> transports_;  // by lane
   std::vector<std::string> endpoints_;                  // by lane, as told to others
-  StopFlag stop_;  // lanes 1.. leave when lane 0's loop has ended
-  std::unique_ptr<NodeWatch> watch_;
 };
 
 Status ServerProcess::BindLanes() {
   Result<Endpoint> scheduler = ParsePeerEndpoint(args_.join);
   if (!scheduler.ok()) return scheduler.status();
-  for (uint32_t i = 0; i < LaneCountOf(args_); ++i) {
+  const uint32_t lane_count = LaneCountOf(args_);
+  // The last lane has the highest port; one that is too high shows before anything is bound.
+  Result<std::string> highest = LaneEndpoint(args_.bind, lane_count - 1);
+  if (!highest.ok()) return BadBind(highest.status());
+  for (uint32_t i = 0; i < lane_count; ++i) {
     const PeerId self{kUnknownNode, incarnation_, static_cast<uint16_t>(i)};
     const auto warn = [](const std::string& text) { spdlog::warn("{}", text); };
     transports_.push_back(std::make_unique<Transport>(
@@ -100,7 +113,6 @@ Status ServerProcess::Serve(const Membership& membership) {
                              .interval = std::chrono::milliseconds(membership.job.heartbeat_ms)},
                             {.job = membership.job_id, .activity = Activity::kServing});
   if (Status s = heartbeat.Start(); !s.ok()) return s;
-  watch_ = std::make_unique<NodeWatch>(shutdown_, heartbeat, membership, *transports_[0]);
   std::vector<TransportOutbox> outboxes;
   for (const auto& transport : transports_) outboxes.emplace_back(*transport);
   std::vector<std::unique_ptr<Lane>> lanes;
@@ -112,33 +124,41 @@ Status ServerProcess::Serve(const Membership& membership) {
         outboxes[i]));
   }
   spdlog::info("serving on {}", fmt::join(endpoints_, ", "));
-  std::vector<std::jthread> threads;
-  for (size_t i = 1; i < lanes.size(); ++i) {
-    threads.emplace_back(
-        [this, &lane = *lanes[i], &transport = *transports_[i]] { RunLane(lane, transport, {}); });
-  }
-  const auto tell = LocalEvents{
-      -1, [&](Micros) {
-        heartbeat.Update(
-            {.job = membership.job_id,
-             .activity = Activity::kServing,
-             .step = lanes[0]->shards().empty() ? Step(0) : StepReading(lanes[0]->committed())});
-      }};
-  RunLane(*lanes[0], *transports_[0], {watch_->Source(), tell});
-  stop_.Request();
-  threads.clear();
-  if (!watch_->verdict().ok()) return watch_->verdict();
-  spdlog::info("the run has ended: {}", lanes[0]->stop().text);
-  return Status();
+  return RunLanes(membership, heartbeat, lanes);
 }
 
-void ServerProcess::RunLane(Lane& lane, Transport& transport, std::vector<LocalEvents> local) {
-  SetFloatEnvironment();
-  const bool is_first = !local.empty();
-  RunLoop(lane, transport,
-          {.stop = is_first ? nullptr : &stop_, .local = std::move(local), .is_finished = [&] {
-             return lane.finished() || (is_first && !watch_->verdict().ok());
-           }});
+// Lane 0 on this thread, which also watches over the process; the others on their own until their
+// own Stop, which they answer, so that the scheduler need not wait for them in vain.
+Status ServerProcess::RunLanes(const Membership& membership, HeartbeatSender& heartbeat,
+                               std::span<const std::unique_ptr<Lane>> lanes) {
+  StopFlag stop;  // for the lanes that no Stop reaches
+  std::vector<std::future<void>> others;
+  for (size_t i = 1; i < lanes.size(); ++i) {
+    others.push_back(std::async(
+        std::launch::async, [&stop, &lane = *lanes[i], &transport = *transports_[i]] {
+          SetFloatEnvironment();
+          RunLoop(lane, transport, {.stop = &stop, .is_finished = [&] { return lane.finished(); }});
+        }));
+  }
+  Lane& first = *lanes[0];
+  const auto tell = [&](Micros) {
+    heartbeat.Update({.job = membership.job_id,
+                      .activity = Activity::kServing,
+                      .step = first.shards().empty() ? Step(0) : StepReading(first.committed())});
+  };
+  NodeWatch watch(shutdown_, heartbeat, membership, *transports_[0]);
+  RunLoop(first, *transports_[0],
+          {.local = {watch.Source(), {-1, tell}},
+           .is_finished = [&] { return first.finished() || !watch.verdict().ok(); }});
+  const auto deadline = std::chrono::steady_clock::now() + kLaneEndMax;
+  for (const std::future<void>& other : others) {
+    const bool may_end_itself = watch.verdict().ok();
+    if (!may_end_itself || other.wait_until(deadline) != std::future_status::ready) stop.Request();
+  }
+  others.clear();  // waits for the threads
+  if (!watch.verdict().ok()) return watch.verdict();
+  spdlog::info("the run has ended: {}", first.stop().text);
+  return Status();
 }
 
 }  // namespace

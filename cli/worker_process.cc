@@ -60,6 +60,7 @@ class WorkerProcess {
   Result<Prepared> Prepare(const Membership& membership) const;
   Status Train(const Membership& membership, const Prepared& prepared, HeartbeatSender& heartbeat);
   Status CheckData(const Membership& membership, const DataSet& data) const;
+  void TellScheduler(const Membership& membership, const Status& failure);
 
   const WorkerArgs& args_;
   const Incarnation incarnation_ = NewIncarnation();
@@ -93,11 +94,15 @@ Status WorkerProcess::Work(Membership& membership) {
   if (args_.threads != 0) membership.job.threads = args_.threads;
   const Result<Prepared> prepared = Prepare(membership);
   if (prepared.ok()) return Train(membership, *prepared, heartbeat);
+  TellScheduler(membership, prepared.status());
+  return prepared.status();
+}
+
+void WorkerProcess::TellScheduler(const Membership& membership, const Status& failure) {
   transport_.Send({.job = membership.job_id,
                    .sender = membership.self,
                    .receiver = membership.scheduler,
-                   .message = Failure{prepared.status().message()}});
-  return prepared.status();
+                   .message = Failure{failure.message()}});
 }
 
 Result<WorkerProcess::Prepared> WorkerProcess::Prepare(const Membership& membership) const {
@@ -158,17 +163,23 @@ Status WorkerProcess::Train(const Membership& membership, const Prepared& prepar
                       .waiting_for = activity.waiting_for,
                       .waiting_since = now - waited});
   };
+  Status dialed;  // a lane that cannot be dialed gets no gradient, and the job would hang
   const auto dial = [&](const View& view) {
-    if (Status s = DialView(transport_, Role::kWorker, view); !s.ok())
-      spdlog::error("{}", s.message());
+    if (!dialed.ok()) return;
+    dialed = DialView(transport_, Role::kWorker, view);
+    if (!dialed.ok()) TellScheduler(membership, dialed);
+  };
+  const auto is_over = [&] {
+    return session.finished() || !dialed.ok() || !watch.verdict().ok();
   };
   RunLoop(session, transport_,
           {.local = {watch.Source(), {news.mailbox().fd(), take_news}, {-1, tell}},
            .on_view = dial,
-           .is_finished = [&] { return session.finished() || !watch.verdict().ok(); }});
+           .is_finished = is_over});
   news.mailbox().Close();
   const auto [early, all] = session.pushed_bytes();
   spdlog::info("pushed {} bytes, {} of them while backward was going on", all, early);
+  if (!dialed.ok()) return dialed;
   if (!watch.verdict().ok()) return watch.verdict();
   spdlog::info("the run has ended: {}", session.stop().text);
   return Status();
