@@ -82,6 +82,7 @@ Status ProcessGroup::Start(const ProcessSpec& spec) {
   UniqueFd log(open(spec.log_path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
   if (!log.is_open()) return FileError("open the log", spec.log_path, errno);
   UniqueFd null(open("/dev/null", O_RDONLY | O_CLOEXEC));
+  if (!null.is_open()) return FileError("open", "/dev/null", errno);
   std::vector<std::string> words{"pando"};
   words.insert(words.end(), spec.args.begin(), spec.args.end());
   ExecPlan plan{.program = spec.program.c_str(),
@@ -99,7 +100,14 @@ Status ProcessGroup::Start(const ProcessSpec& spec) {
     return Internal(fmt::format("cannot start {}: {}", spec.title, std::strerror(errno)));
   // By number: glibc 2.36 declares pidfd_open() without C linkage.
   UniqueFd pid_fd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
-  PANDO_CHECK(pid_fd.is_open());  // it is our child and not reaped, so it exists
+  if (!pid_fd.is_open()) {  // too many open files: nobody would notice the child's end
+    const int error = errno;
+    kill(pid, SIGKILL);
+    while (waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
+    }
+    return Internal(fmt::format("cannot watch {}: {}; raise the limit of open files (ulimit -n)",
+                                spec.title, std::strerror(error)));
+  }
   children_.push_back({.spec = spec, .pid = pid, .pid_fd = std::move(pid_fd)});
   return Status();
 }

@@ -59,7 +59,8 @@ void ResolveRunNames(std::chrono::system_clock::time_point now, Job* job) {
   if (!job->run_dir.empty()) return;
   job->run_dir = "runs/" + job->name;
   // Two runs of one second, where nobody asked for a name.
-  for (int i = 2; !is_named && fs::exists(job->run_dir); ++i) {
+  std::error_code ignored;  // a folder that cannot be looked at shows when it is made
+  for (int i = 2; !is_named && fs::exists(job->run_dir, ignored); ++i) {
     job->run_dir = fmt::format("runs/{}-{}", job->name, i);
   }
 }

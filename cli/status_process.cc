@@ -4,6 +4,7 @@
 
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "cli/exit_codes.h"
 #include "cli/processes.h"
@@ -37,6 +38,16 @@ std::string TableOf(const nlohmann::json& status) {
   return text;
 }
 
+// None where the answer is not what a scheduler of this version says.
+std::optional<std::string> ReadStatus(const std::string& answer) {
+  try {
+    const nlohmann::json status = nlohmann::json::parse(answer);
+    if (status.is_object() && status.contains("nodes")) return TableOf(status);
+  } catch (const nlohmann::json::exception&) {
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 int RunStatus(const StatusArgs& args) {
@@ -47,12 +58,12 @@ int RunStatus(const StatusArgs& args) {
     spdlog::error("{}", answer.status().message());
     return ExitCodeOf(answer.status());
   }
-  const nlohmann::json status = nlohmann::json::parse(*answer, nullptr, /*allow_exceptions=*/false);
-  if (!status.is_object() || !status.contains("nodes")) {
+  const std::optional<std::string> table = ReadStatus(*answer);
+  if (!table) {
     spdlog::error("the answer from {} is not a status; is it another version of pando?", args.join);
     return kExitFailed;
   }
-  fmt::print("{}", args.json ? *answer + "\n" : TableOf(status));
+  fmt::print("{}", args.json ? *answer + "\n" : *table);
   return kExitCompleted;
 }
 

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -57,6 +58,26 @@ TEST_CASE("exit codes and signals of children are told apart") {
   CHECK(exits.seen[2].signal == SIGSEGV);
   CHECK(ExitText(exits.seen[2]) == "signal 11 (SIGSEGV)");
   CHECK(exits.group.running_count() == 0);
+}
+
+TEST_CASE("a child that cannot be watched for want of file descriptors is an error") {
+  TempFolder temp;
+  Exits exits;
+  rlimit before{};
+  REQUIRE(getrlimit(RLIMIT_NOFILE, &before) == 0);
+  const int lowest_free = dup(STDIN_FILENO);
+  REQUIRE(lowest_free >= 0);
+  close(lowest_free);
+  rlimit tight = before;
+  tight.rlim_cur = static_cast<rlim_t>(lowest_free) + 2;  // the log and /dev/null
+  REQUIRE(setrlimit(RLIMIT_NOFILE, &tight) == 0);
+  const Status status = exits.group.Start(Shell(temp, "unseen", "exec sleep 600"));
+  REQUIRE(setrlimit(RLIMIT_NOFILE, &before) == 0);
+  REQUIRE_FALSE(status.ok());
+  CHECK(status.message().find("cannot watch unseen") != std::string::npos);
+  CHECK(status.message().find("ulimit -n") != std::string::npos);
+  CHECK(exits.group.running_count() == 0);
+  CHECK(waitpid(-1, nullptr, WNOHANG) < 0);  // no child is left
 }
 
 TEST_CASE("a death among many is noticed at once, the others live on") {
