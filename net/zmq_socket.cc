@@ -134,7 +134,7 @@ Status ZmqSocket::Connect(const std::string& endpoint) {
 ZmqSocket::Sent ZmqSocket::Send(const std::string& routing_id, const Frames& frames) {
   if (kind_ == Kind::kRouter &&
       zmq_send(handle(), routing_id.data(), routing_id.size(), ZMQ_SNDMORE | ZMQ_DONTWAIT) < 0) {
-    return Sent::kUnroutable;
+    return errno == EAGAIN ? Sent::kQueueFull : Sent::kUnroutable;
   }
   for (size_t i = 0; i < frames.size(); ++i) {
     zmq_msg_t part;

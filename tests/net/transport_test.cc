@@ -238,5 +238,20 @@ TEST_CASE("a full queue drops messages instead of growing") {
   CHECK(worker.counters().sent + worker.counters().queue_full == 100);
 }
 
+TEST_CASE("a peer that does not read has a full queue, it is not away") {
+  Pair pair(kAnyTcpPort);
+  pair.CheckTraffic("hello");
+  // More than the queues of both ends (1000 messages each) and TCP's buffers hold.
+  constexpr uint64_t kSends = 6000;
+  const std::string text(16 << 10, 'x');
+  for (uint64_t i = 0; i < kSends; ++i) {
+    pair.lane.Send(TextFrom(pair.lane_peer, pair.worker_peer, text));
+  }
+  const Transport::Counters& counters = pair.lane.counters();
+  CHECK(counters.queue_full > 0);
+  CHECK(counters.unroutable == 0);
+  CHECK(counters.sent + counters.queue_full == kSends + 1);
+}
+
 }  // namespace
 }  // namespace pando
