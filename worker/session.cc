@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "common/check.h"
 #include "common/mutation.h"
 
 namespace pando {
@@ -165,7 +164,7 @@ void Session::AdvanceWork() {
   DropMootWork();
   const Version known = known_everywhere();
   while (is_assigned_ && next_.value() < plan_.steps.step_count() && works_.size() < kWorksMax) {
-    if (next_ > StepReading(known) && next_ > NextStep(StepReading(known))) return;
+    if (next_ > NextStep(StepReading(known))) return;
     Issue(next_, AssignedTo(member_.view(), member_.self().node, next_, plan_.steps.Tree(next_)));
     next_ = NextStep(next_);
   }
@@ -240,6 +239,8 @@ void Session::OnEventOf(Micros, ComputeFailed& failed) { failure_ = failed.statu
 // ---- evaluation (P31) --------------------------------------------------------------------------
 
 void Session::OnMessageOf(Micros now, const PeerId& from, const Evaluate& request) {
+  if (request.first_sample > request.last_sample) return;
+  if (request.last_sample > plan_.data.test_samples) return;
   if (!evaluation_ || evaluation_->version != request.version) {
     evaluation_ = Evaluation{request.version, std::vector<bool>(shards_.size()), {}, {}, now};
   }

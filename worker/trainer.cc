@@ -57,6 +57,10 @@ Trainer::ComputeCall::ComputeCall(const Trainer& trainer, ComputeTicket ticket_i
 
 void Trainer::Compute(Step step, std::vector<MicroBatch> micro_batches) {
   PANDO_CHECK(!micro_batches.empty());
+  // The parameters of older steps than the one before are gone, and so is the use of their events.
+  std::erase_if(current_calls_, [&](const auto& call) {
+    return call.second.value() + kTrainingVersionsKept <= step.value();
+  });
   last_ticket_ = ComputeTicket(last_ticket_.value() + 1);
   current_calls_[last_ticket_] = step;
   auto call = std::make_shared<ComputeCall>(*this, last_ticket_, step, micro_batches);

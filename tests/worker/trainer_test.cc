@@ -154,6 +154,14 @@ TEST_CASE(
         NaiveGradient(f.test, Step(1), MicroBatch(2), *f.test.Parameters(1)));
 }
 
+TEST_CASE("calls are forgotten once their step is over, whether or not anybody asks") {
+  Fixture f(TestJob::SmallMlp());
+  for (uint64_t step : {0, 1, 2}) f.trainer.Compute(Step(step), MicroBatches({0}));
+  CHECK_FALSE(f.trainer.IsCurrent(ComputeTicket(1), StepComputed{Step(0)}));
+  CHECK(f.trainer.IsCurrent(ComputeTicket(2), StepComputed{Step(1)}));
+  CHECK(f.trainer.IsCurrent(ComputeTicket(3), StepComputed{Step(2)}));
+}
+
 TEST_CASE("an earlier step is computed before later ones that are in the queue") {
   Fixture f(TestJob::SmallMlp(), 1);
   f.PutVersion(0);
