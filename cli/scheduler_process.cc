@@ -3,7 +3,6 @@
 #include <spdlog/spdlog.h>
 
 #include <fstream>
-#include <optional>
 
 #include "cli/exit_codes.h"
 #include "cli/job_file.h"

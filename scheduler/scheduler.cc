@@ -4,15 +4,13 @@
 #include <algorithm>
 #include <utility>
 
-#include "common/check.h"
+#include "proto/message_limits.h"
 #include "scheduler/placement.h"
 
 namespace pando {
 namespace {
 
 constexpr Micros kControlRetry = std::chrono::milliseconds(200);
-constexpr size_t kLanesPerServerMax = 256;
-constexpr size_t kMembersMax = 1 << 16;  // of all lives, dead ones included
 
 std::string Seconds(Micros time) {
   const int64_t tenths = (time.count() + 50'000) / 100'000;
@@ -128,8 +126,13 @@ void Scheduler::OnMessageOf(Micros now, const PeerId& from, const Register& regi
     const Role role = registration.role;
     if (role != Role::kServer && role != Role::kWorker) return;
     if ((role == Role::kServer) != !registration.lane_endpoints.empty() ||
-        registration.lane_endpoints.size() > kLanesPerServerMax || members_.size() >= kMembersMax) {
-      return Send(from, Refused{"a server registers 1 to 256 lanes, a worker none"});
+        registration.lane_endpoints.size() > kLanesMax) {
+      return Send(from, Refused{"a server registers 1 to " + std::to_string(kLanesMax) +
+                                " lanes, a worker none"});
+    }
+    if (next_node_ >= kNodesMax) {  // of all lives, dead ones included
+      return Send(from, Refused{"the run has seen " + std::to_string(kNodesMax - 1) +
+                                " processes, which is as many as it can name; start it again"});
     }
     if (phase_ != Phase::kGathering || CountOf(role, false) >= WantedOf(role)) {
       return Send(from,

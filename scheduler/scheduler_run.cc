@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "common/check.h"
 #include "scheduler/scheduler.h"
 
 namespace pando {

@@ -4,7 +4,6 @@
 #include <ranges>
 #include <utility>
 
-#include "common/check.h"
 #include "common/mutation.h"
 
 namespace pando {

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "proto/message_limits.h"
+
 namespace pando {
 namespace {
 
@@ -90,6 +92,22 @@ TEST_CASE("one more than the job wants is refused with a reason") {
   f.Register(Incarnation(22), Role::kWorker);
   REQUIRE(f.recorder.LastTo<Refused>(Incarnation(22)) != nullptr);
   CHECK(f.recorder.LastTo<Refused>(Incarnation(22))->reason.find("wants 2 workers") !=
+        std::string::npos);
+}
+
+TEST_CASE("a run that can name no further process says so") {
+  Fixture f;
+  f.plan.job.lease_ms = 100;
+  for (uint64_t i = 1; i < kNodesMax; ++i) {
+    f.Register(Incarnation(1000 + i), Role::kWorker);
+    for (int ticks = 0; ticks < 3; ++ticks) {  // its silence frees its place
+      f.now += milliseconds(40);
+      f.scheduler.Tick(f.now);
+    }
+  }
+  f.Register(Incarnation(99), Role::kWorker);
+  REQUIRE(f.recorder.LastTo<Refused>(Incarnation(99)) != nullptr);
+  CHECK(f.recorder.LastTo<Refused>(Incarnation(99))->reason.find("65535 processes") !=
         std::string::npos);
 }
 
