@@ -10,8 +10,21 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 case ${1:-} in -h | --help) sed -n '2,/^set/s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 0 ;; esac
-if [ "${1:-}" = --no-setup ]; then shift; else "$root/tools/setup.sh"; fi
+setup=yes
+if [ "${1:-}" = --no-setup ]; then setup=no; shift; fi
 flags=("$@")
+
+# A job file would lose against the defaults below, so it is not taken.
+while [ $# -gt 0 ]; do
+  case $1 in
+    --serial | --dry-run | --force | --json | -v | --verbose | -*=*) shift ;;
+    -*) shift; [ $# -eq 0 ] || shift ;;
+    *)
+      printf "error: '%s' is no flag, and the demo takes flags alone; give a job file to pando train\n" "$1" >&2
+      exit 2
+      ;;
+  esac
+done
 
 # given FLAG: whether the user gave it, as "--flag value" or "--flag=value".
 given() {
@@ -46,6 +59,7 @@ absolute() {
   done
 }
 
+[ $setup = no ] || "$root/tools/setup.sh"
 configure build --buildtype=release
 compile build cli/pando
 

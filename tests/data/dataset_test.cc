@@ -158,7 +158,7 @@ std::unique_ptr<DataSet> OpenReal(const std::string& name) {
   const char* root = std::getenv("PANDO_TEST_DATA");
   const std::string folder = root == nullptr ? name : std::string(root) + "/" + name;
   if (root == nullptr || !HoldsIdxFiles(folder)) {
-    MESSAGE("skipped: PANDO_TEST_DATA does not hold ", name);
+    MESSAGE("SKIPPED: PANDO_TEST_DATA does not hold ", name);
     return nullptr;
   }
   Job job;
