@@ -20,6 +20,9 @@ Envelope PushOf(Blob payload) {
   return {.sender = {NodeId(1), Incarnation(2), 0}, .message = push};
 }
 
+// The smallest payload that is a frame of its own.
+constexpr size_t kLargeFloats = kInlinePayloadBytes / sizeof(float);
+
 const Blob& PayloadOf(const Envelope& envelope) {
   return std::get<Push>(envelope.message).items.at(0).payload;
 }
@@ -62,7 +65,7 @@ TEST_CASE("every enumerator comes back as it left") {
 }
 
 TEST_CASE("a frame is the payload's own buffer, and the payload read lies inside its frame") {
-  const Blob payload = CountingPayload(4096);
+  const Blob payload = CountingPayload(kLargeFloats);
   const Frames sent = Encode(PushOf(payload));
   REQUIRE(sent.size() >= 2);
   CHECK(sent[1].bytes().data() == payload.bytes().data());
@@ -72,11 +75,11 @@ TEST_CASE("a frame is the payload's own buffer, and the payload read lies inside
   const Result<Envelope> decoded = Decode(received);
   REQUIRE(decoded.ok());
   CHECK(PayloadOf(*decoded).bytes().data() == received[1].bytes().data());
-  CHECK(PayloadOf(*decoded).floats()[4095] == 4095.0f);
+  CHECK(PayloadOf(*decoded).floats()[kLargeFloats - 1] == static_cast<float>(kLargeFloats - 1));
 }
 
 TEST_CASE("a payload keeps its own frame alive and no other, a frame keeps its buffer alive") {
-  auto buffer = std::make_shared<FloatBuffer>(1024);
+  auto buffer = std::make_shared<FloatBuffer>(kLargeFloats);
   std::weak_ptr<FloatBuffer> source = buffer;
   Frames sent = Encode(PushOf(ToBlob(std::move(buffer))));
   CHECK(!source.expired());
@@ -91,19 +94,20 @@ TEST_CASE("a payload keeps its own frame alive and no other, a frame keeps its b
   received.clear();
   CHECK(head.expired());
   CHECK(!body.expired());
-  CHECK(PayloadOf(*decoded).floats()[1023] == 0.0f);
+  CHECK(PayloadOf(*decoded).floats()[kLargeFloats - 1] == 0.0f);
   decoded = Envelope{};
   CHECK(body.expired());
 }
 
 TEST_CASE("a payload that is small or not whole words travels among the structs") {
-  const Blob large = CountingPayload(1000);
-  for (size_t float_count : {0, 1, 2, 63}) {
+  const Blob large = CountingPayload(kLargeFloats + 8);
+  for (size_t float_count : {size_t{0}, size_t{1}, size_t{2}, size_t{63}, kLargeFloats - 1}) {
     const Blob payload(large.bytes().first(4 * float_count), large.keep_alive());
     CHECK(Encode(PushOf(payload)).size() == 1);
   }
-  const Blob odd(large.bytes().first(4 * 999), large.keep_alive());           // not a multiple of 8
-  const Blob shifted(large.bytes().subspan(4, 4 * 998), large.keep_alive());  // not aligned to 8
+  const size_t bytes = 4 * kLargeFloats;
+  const Blob odd(large.bytes().first(bytes + 4), large.keep_alive());       // not a multiple of 8
+  const Blob shifted(large.bytes().subspan(4, bytes), large.keep_alive());  // not aligned to 8
   for (const Blob& payload : {odd, shifted}) {
     const Frames frames = Encode(PushOf(payload));
     for (const Blob& frame : frames) CHECK(!IsWithin(frame.bytes(), large.bytes()));
@@ -124,19 +128,21 @@ TEST_CASE("frames at any address decode to the same message") {
   }
 }
 
-TEST_CASE("a message with a thousand payloads has a frame for each") {
+TEST_CASE("a message with many payloads has a frame for each large one, and one for all the others") {
   Push push;
   for (uint32_t i = 0; i < 1000; ++i) {
-    push.items.push_back({ShardId(i), Step(1), TreeNode(1), CountingPayload(64 + i)});
+    const size_t float_count = i % 10 == 0 ? kLargeFloats + 2 * i : 64 + i;
+    push.items.push_back({ShardId(i), Step(1), TreeNode(1), CountingPayload(float_count)});
   }
   const Envelope sent{.message = push};
+  CHECK(Encode(sent).size() == 1 + 100);
   const Result<Envelope> decoded = Decode(CopyFrames(Encode(sent)));
   REQUIRE(decoded.ok());
   CHECK(Render(*decoded) == Render(sent));
 }
 
 TEST_CASE("the same payload twice in a message is the same frame's bytes twice") {
-  const Blob payload = CountingPayload(128);
+  const Blob payload = CountingPayload(kLargeFloats);
   const Envelope sent{.message = Push{{{ShardId(1), Step(1), TreeNode(1), payload},
                                        {ShardId(2), Step(1), TreeNode(1), payload}}}};
   const Result<Envelope> decoded = Decode(CopyFrames(Encode(sent)));
@@ -201,11 +207,12 @@ TEST_CASE("a payload that is not whole floats is refused") {
 TEST_CASE("no frames and frames of broken words are refused") {
   CHECK(!Decode({}).ok());
   CHECK(!Decode({Blob()}).ok());
-  Frames frames = CopyFrames(Encode(PushOf(CountingPayload(1024))));
-  frames[1] = Blob(frames[1].bytes().first(4092), frames[1].keep_alive());
+  Frames frames = CopyFrames(Encode(PushOf(CountingPayload(kLargeFloats))));
+  const size_t cut_bytes = 4 * kLargeFloats - 4;
+  frames[1] = Blob(frames[1].bytes().first(cut_bytes), frames[1].keep_alive());
   const Result<Envelope> decoded = Decode(frames);
   REQUIRE(!decoded.ok());
-  CHECK(Contains(decoded.status().message(), "4092 bytes"));
+  CHECK(Contains(decoded.status().message(), std::to_string(cut_bytes) + " bytes"));
 }
 
 }  // namespace
