@@ -19,9 +19,9 @@ constexpr int kHandshakeMs = 5000;     // a peer that connects and says nothing 
 constexpr int kPingIntervalMs = 1000;  // finds connections that died without a word
 constexpr int kPingTimeoutMs = 10000;  // long: leases judge processes, this judges connections
 constexpr int kBacklog = 1024;         // a whole job dials at once
-// Per connection. A peer that sends faster than we read is held back by its TCP window; one that asks
-// and does not read gets no further answers. The protocol's own bounds (I6) stay far below: a worker
-// has one reply per shard in flight, gathered into few messages.
+// Per connection. A peer that sends faster than we read is held back by its TCP window; one that
+// asks and does not read gets no further answers. The protocol's own bounds (I6) stay far below: a
+// worker has one reply per shard in flight, gathered into few messages.
 constexpr int kQueuedPerPeerMax = 1000;
 constexpr int64_t kMessageBytesMax = kFrameBytesMax;  // a peer that announces more is dropped
 

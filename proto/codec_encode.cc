@@ -350,7 +350,8 @@ unsigned FirstSegmentWords(const Message& message) {
   size_t bytes = kFirstSegmentWords * kWordBytes;
   const auto count = [&](const auto& items) {
     for (const auto& item : items) {
-      bytes += kItemBytes + (CanBeSegment(item.payload.bytes()) ? 0 : item.payload.size_bytes() + kWordBytes);
+      bytes += kItemBytes +
+               (CanBeSegment(item.payload.bytes()) ? 0 : item.payload.size_bytes() + kWordBytes);
     }
   };
   if (const auto* push = std::get_if<Push>(&message)) count(push->items);

@@ -30,7 +30,8 @@ class DataSet {
   virtual Status Read(Split split, std::span<const uint64_t> indices, Batch* batch) const = 0;
 };
 
-// Opens what job.dataset and job.data_path say. Errors name the file, the place and what was expected.
+// Opens what job.dataset and job.data_path say. Errors name the file, the place and what was
+// expected.
 Result<std::unique_ptr<DataSet>> OpenDataSet(const Job& job);
 std::vector<std::string> DataSetNames();
 

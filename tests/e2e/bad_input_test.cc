@@ -47,8 +47,8 @@ void WriteMnist(const TempFolder& folder, uint32_t count, uint32_t label_count, 
 }
 
 Args MnistJob(const std::string& data, const std::string& run_dir) {
-  return {"--model", "mnist-cnn", "--dataset", "mnist", "--data", data, "--run-dir", run_dir,
-          "--global-batch", "16"};
+  return {"--model", "mnist-cnn", "--dataset", "mnist",          "--data",
+          data,      "--run-dir", run_dir,     "--global-batch", "16"};
 }
 
 void CheckBadData(const TempFolder& data, const Parts& parts) {
@@ -89,7 +89,8 @@ TEST_CASE("a missing data folder is named") {
 
 TEST_CASE("a typo in the job file is named by line, with the right key") {
   TempFolder temp;
-  std::ofstream(temp.File("job.toml")) << "[model]\nname = \"mnist-cnn\"\n[optimizer]\nmomentm = 0.9\n";
+  std::ofstream(temp.File("job.toml"))
+      << "[model]\nname = \"mnist-cnn\"\n[optimizer]\nmomentm = 0.9\n";
   for (const char* command : {"train", "scheduler"}) {
     CheckOneLine({command, temp.File("job.toml"), "--run-dir", temp.File("run")}, kExitUsage,
                  {temp.File("job.toml"), "4", "momentm", "optimizer.momentum"});
@@ -138,10 +139,12 @@ TEST_CASE("a port in use is named") {
   TempFolder temp;
   const TakenPort taken;
   const Parts parts{taken.endpoint, "in use", "another"};
-  CheckOneLine(Args{"scheduler", "--bind", taken.endpoint, "--run-dir", temp.File("run")} + TinyJob(),
-               kExitUsage, parts);
+  CheckOneLine(
+      Args{"scheduler", "--bind", taken.endpoint, "--run-dir", temp.File("run")} + TinyJob(),
+      kExitUsage, parts);
   CHECK(SummaryIn(temp.File("run")).status == kStatusFailed);
-  CheckOneLine({"server", "--join", "tcp://127.0.0.1:1", "--bind", taken.endpoint}, kExitUsage, parts);
+  CheckOneLine({"server", "--join", "tcp://127.0.0.1:1", "--bind", taken.endpoint}, kExitUsage,
+               parts);
 }
 
 TEST_CASE("joining where nobody is waits visibly and gives up after the start timeout") {
@@ -150,7 +153,8 @@ TEST_CASE("joining where nobody is waits visibly and gives up after the start ti
     // Port 1 is no scheduler's: joining it never succeeds.
     Process node(temp.path(), "node",
                  {role, "--join", "tcp://127.0.0.1:1", "--start-timeout", "1.5"});
-    CHECK(Becomes([&] { return Contains(node.err(), "waiting for the scheduler at tcp://127.0.0.1:1"); }));
+    CHECK(Becomes(
+        [&] { return Contains(node.err(), "waiting for the scheduler at tcp://127.0.0.1:1"); }));
     CHECK(node.is_running());
     node.Await();
     CHECK(node.exit_code() == kExitUnreached);
@@ -178,8 +182,9 @@ TEST_CASE("a loss that is not a number ends the run and names step and micro-bat
   for (const Args& form : {Args{}, Args{"--serial"}}) {
     TempFolder temp;
     const std::string run_dir = temp.File("run");
-    const Args job{"train", "--dataset", "synthetic-digits", "--set", "data.synthetic_train_samples=500",
-                   "--lr", "1e30", "--run-dir", run_dir};
+    const Args job{
+        "train", "--dataset", "synthetic-digits", "--set", "data.synthetic_train_samples=500",
+        "--lr",  "1e30",      "--run-dir",        run_dir};
     Process train(temp.path(), "train", job + form);
     train.Await();
     INFO(train.err());
@@ -200,8 +205,9 @@ TEST_CASE("a loss that is not a number ends the run and names step and micro-bat
 struct WaitingScheduler {
   explicit WaitingScheduler(const Args& job)
       : process(temp.path(), "scheduler",
-                Args{"scheduler", "--bind", "tcp://127.0.0.1:0", "--endpoint-file", temp.File("endpoint"),
-                     "--run-dir", temp.File("run"), "--servers", "1", "--workers", "1"} +
+                Args{"scheduler", "--bind", "tcp://127.0.0.1:0", "--endpoint-file",
+                     temp.File("endpoint"), "--run-dir", temp.File("run"), "--servers", "1",
+                     "--workers", "1"} +
                     job) {
     REQUIRE(Becomes([&] { return BytesOf(temp.File("endpoint")).ends_with('\n'); }));
     endpoint = BytesOf(temp.File("endpoint"));
@@ -216,8 +222,8 @@ struct WaitingScheduler {
 void CheckOtherData(const std::string& data, const Parts& parts) {
   TempFolder right;
   WriteMnist(right, 40, 40);
-  WaitingScheduler scheduler(Args{"--model", "mnist-cnn", "--dataset", "mnist", "--data", right.path(),
-                                  "--global-batch", "16"});
+  WaitingScheduler scheduler(Args{"--model", "mnist-cnn", "--dataset", "mnist", "--data",
+                                  right.path(), "--global-batch", "16"});
   Process worker(scheduler.temp.path(), "worker",
                  {"worker", "--join", scheduler.endpoint, "--data", data});
   worker.Await();
@@ -252,7 +258,8 @@ void JoinAsServer(Transport& transport, const PeerId& self, const std::string& s
                   const std::string& lane_endpoint) {
   REQUIRE(transport.Dial({kSchedulerNode, {}, 0}, scheduler_endpoint).ok());
   TransportOutbox outbox(transport);
-  JoinCore join(self.incarnation, {.role = Role::kServer, .lane_endpoints = {lane_endpoint}}, outbox);
+  JoinCore join(self.incarnation, {.role = Role::kServer, .lane_endpoints = {lane_endpoint}},
+                outbox);
   RunLoop(join, transport, {.is_finished = [&] { return join.has_answer(); }});
   REQUIRE(join.welcome());
   transport.Send({.job = join.job(),
@@ -275,12 +282,14 @@ TEST_CASE("a lane that cannot be dialed ends the worker and the run, and is name
   CHECK(worker.exit_code() == kExitUsage);
   CHECK(Contains(worker.err_lines().back(), "tcp://nowhere"));
   CHECK(scheduler.process.exit_code() == kExitFailed);
-  CHECK(ContainsAll(SummaryIn(scheduler.temp.File("run")).failure, {"worker 0 on ", "tcp://nowhere"}));
+  CHECK(ContainsAll(SummaryIn(scheduler.temp.File("run")).failure,
+                    {"worker 0 on ", "tcp://nowhere"}));
 }
 
 TEST_CASE("a server whose lanes' ports would end beyond the last one is told so") {
-  CheckOneLine({"server", "--join", "tcp://127.0.0.1:1", "--bind", "tcp://127.0.0.1:65535", "--lanes", "2"},
-               kExitUsage, {"lane 1", "65536", "--bind"});
+  CheckOneLine(
+      {"server", "--join", "tcp://127.0.0.1:1", "--bind", "tcp://127.0.0.1:65535", "--lanes", "2"},
+      kExitUsage, {"lane 1", "65536", "--bind"});
 }
 
 TEST_CASE("a model too large is refused with its size before anything is started") {

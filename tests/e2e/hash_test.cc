@@ -23,15 +23,16 @@ struct Run {
 Run Train(const Args& more) {
   TempFolder temp;
   const std::string run_dir = temp.path() + "/run";
-  Process train(temp.path(), "train",
-                // A busy machine may starve a process for longer than the default lease.
-                Args{"train", "--json", "--run-dir", run_dir, "--set", "run.lease_ms=20000"} +
-                    TinyJob(more));
+  Process train(
+      temp.path(), "train",
+      // A busy machine may starve a process for longer than the default lease.
+      Args{"train", "--json", "--run-dir", run_dir, "--set", "run.lease_ms=20000"} + TinyJob(more));
   train.Await();
   INFO(train.err());
   REQUIRE(train.exit_code() == kExitCompleted);
   const auto printed = nlohmann::json::parse(train.out(), nullptr, /*allow_exceptions=*/false);
-  REQUIRE_MESSAGE(!printed.is_discarded(), "standard output is not one JSON object: " << train.out());
+  REQUIRE_MESSAGE(!printed.is_discarded(),
+                  "standard output is not one JSON object: " << train.out());
   Run run{SummaryIn(run_dir), TrainingColumnsIn(run_dir), BytesOf(run_dir + "/final.safetensors")};
   CHECK(printed["weights_hash"] == run.summary.weights_hash);
   return run;
@@ -75,8 +76,10 @@ struct Form {
 };
 
 Args ArgsOf(const Form& form) {
-  return {"--workers",   std::to_string(form.workers), "--servers",   std::to_string(form.servers),
-          "--threads",   std::to_string(form.threads), "--transport", form.transport,
+  return {"--workers",   std::to_string(form.workers),
+          "--servers",   std::to_string(form.servers),
+          "--threads",   std::to_string(form.threads),
+          "--transport", form.transport,
           "--set",       std::string("run.lanes=") + form.lanes};
 }
 
@@ -102,7 +105,8 @@ TEST_CASE("weights, metrics and accuracy are the serial run's for any workers, s
   }
 }
 
-TEST_CASE("another number of micro-batches or another seed gives other weights, the same everywhere") {
+TEST_CASE(
+    "another number of micro-batches or another seed gives other weights, the same everywhere") {
   const Run eight = Train({"--serial"});
   const Run six = Train({"--serial", "--micro-batches", "6"});
   CheckCompleted(six, 6, 1);

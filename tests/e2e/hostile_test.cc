@@ -1,6 +1,6 @@
-// Strangers at every port of a running job: random bytes, greetings that stop halfway, random frames,
-// mutated messages, forgeries, replays and floods. Nothing crashes, training goes on, the weights are
-// the serial run's, and memory stays bounded.
+// Strangers at every port of a running job: random bytes, greetings that stop halfway, random
+// frames, mutated messages, forgeries, replays and floods. Nothing crashes, training goes on, the
+// weights are the serial run's, and memory stays bounded.
 #include <arpa/inet.h>
 #include <doctest/doctest.h>
 #include <netinet/in.h>
@@ -48,7 +48,8 @@ RawMessage ToRaw(const Envelope& envelope) {
 // A connected TCP socket that speaks no ZMTP, or half of it.
 class RawTcp {
  public:
-  explicit RawTcp(const std::string& endpoint) : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+  explicit RawTcp(const std::string& endpoint)
+      : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
     const Result<Endpoint> parsed = ParseEndpoint(endpoint);
     REQUIRE(parsed.ok());
     sockaddr_in address{};
@@ -66,7 +67,8 @@ class RawTcp {
   UniqueFd fd_;
 };
 
-// A ZeroMQ peer under a routing id of its choice. Sends until the peer's queue is full, reads nothing.
+// A ZeroMQ peer under a routing id of its choice. Sends until the peer's queue is full, reads
+// nothing.
 class RawDealer {
  public:
   RawDealer(const ZmqContext& context, const std::string& endpoint, const std::string& routing_id)
@@ -161,8 +163,8 @@ void SendMutations(const RawDealer& dealer, const RawMessage& valid, std::mt1993
   }
 }
 
-// Every kind of message under the run's id, from a stranger's own incarnation and from forged ones, on
-// both channels.
+// Every kind of message under the run's id, from a stranger's own incarnation and from forged ones,
+// on both channels.
 void SendForgeries(ZmqContext& context, const std::string& endpoint, const Envelope& report,
                    std::mt19937_64& random) {
   const PeerId stranger{NodeId(1), NewIncarnation(), 0};
@@ -186,13 +188,14 @@ void SendForgeries(ZmqContext& context, const std::string& endpoint, const Envel
   }
 }
 
-// A peer that asks over and over, stays and never reads the answers, and one that registers under many
-// names.
+// A peer that asks over and over, stays and never reads the answers, and one that registers under
+// many names.
 std::unique_ptr<RawDealer> Flood(ZmqContext& context, const std::string& endpoint,
                                  const Envelope& report) {
   const PeerId asker{kUnknownNode, NewIncarnation(), 0};
   auto dealer = std::make_unique<RawDealer>(context, endpoint, RoutingId('d', asker));
-  const RawMessage question = ToRaw({.sender = asker, .receiver = report.sender, .message = StatusRequest{}});
+  const RawMessage question =
+      ToRaw({.sender = asker, .receiver = report.sender, .message = StatusRequest{}});
   for (int i = 0; i < 100'000 && dealer->Send(question); ++i) {
   }
   for (int i = 0; i < 300; ++i) {
@@ -249,7 +252,8 @@ TEST_CASE("strangers at every port change nothing") {
   }
   for (size_t i = 0; i < bound.size(); ++i) {
     const uint64_t peak = bound[i]->peak_memory_bytes();
-    MESSAGE("peak memory " << (memory_before[i] >> 20) << " MB before, " << (peak >> 20) << " MB after");
+    MESSAGE("peak memory " << (memory_before[i] >> 20) << " MB before, " << (peak >> 20)
+                           << " MB after");
     CHECK(peak <= memory_before[i] + kMemoryGrowthMax);
   }
   CHECK(RowCountIn(job.run_dir) == kSteps);

@@ -42,7 +42,8 @@ struct TrainingRun {
   std::map<std::string, std::vector<pid_t>> children;
 };
 
-TEST_CASE("Ctrl-C and SIGTERM end every process within a second, and the summary says interrupted") {
+TEST_CASE(
+    "Ctrl-C and SIGTERM end every process within a second, and the summary says interrupted") {
   for (const int signal : {SIGINT, SIGTERM}) {
     CAPTURE(signal);
     TrainingRun run;
@@ -137,7 +138,8 @@ TEST_CASE("by hand, nodes leave with a clear line when the scheduler is gone") {
     INFO(node->err());
     CHECK(node->exit_code() == kExitUnreached);
     CHECK(Contains(node->err(), "the scheduler has not answered for 5 s"));
-    MESSAGE("left " << Seconds(node->ended_at() - start).count() << " s after the scheduler's death");
+    MESSAGE("left " << Seconds(node->ended_at() - start).count()
+                    << " s after the scheduler's death");
   }
   CHECK(Seconds(TestClock::now() - start) < 6s + kLoadMargin);
 }

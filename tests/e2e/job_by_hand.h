@@ -1,5 +1,5 @@
-// JobByHand: a job over several processes, started as over several terminals: scheduler, servers and
-// workers, without a launcher that would watch them.
+// JobByHand: a job over several processes, started as over several terminals: scheduler, servers
+// and workers, without a launcher that would watch them.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -16,22 +16,23 @@ namespace pando {
 class JobByHand {
  public:
   // `job`: flags for the scheduler.
-  JobByHand(uint32_t server_count, uint32_t worker_count, const Args& job, const Args& server_args = {})
+  JobByHand(uint32_t server_count, uint32_t worker_count, const Args& job,
+            const Args& server_args = {})
       : run_dir(temp.path() + "/run") {
     const std::string endpoint_file = temp.path() + "/endpoint";
-    scheduler = Start("scheduler", Args{"scheduler", "--bind", "tcp://127.0.0.1:0", "--endpoint-file",
-                                        endpoint_file, "--run-dir", run_dir, "--servers",
-                                        std::to_string(server_count), "--workers",
-                                        std::to_string(worker_count)} +
-                                       job);
+    scheduler = Start(
+        "scheduler", Args{"scheduler", "--bind", "tcp://127.0.0.1:0", "--endpoint-file",
+                          endpoint_file, "--run-dir", run_dir, "--servers",
+                          std::to_string(server_count), "--workers", std::to_string(worker_count)} +
+                         job);
     const auto is_listening = [&] { return BytesOf(endpoint_file).ends_with('\n'); };
     REQUIRE(Becomes([&] { return is_listening() || !scheduler->is_running(); }));
     REQUIRE_MESSAGE(is_listening(), scheduler->err());
     endpoint = BytesOf(endpoint_file);
     endpoint.pop_back();
     for (uint32_t i = 0; i < server_count; ++i) {
-      servers.push_back(Start("server-" + std::to_string(i),
-                              Args{"server", "--join", endpoint} + server_args));
+      servers.push_back(
+          Start("server-" + std::to_string(i), Args{"server", "--join", endpoint} + server_args));
     }
     for (uint32_t i = 0; i < worker_count; ++i) {
       workers.push_back(Start("worker-" + std::to_string(i), {"worker", "--join", endpoint}));
@@ -39,8 +40,9 @@ class JobByHand {
   }
 
   void AwaitSteps(size_t count) {
-    REQUIRE_MESSAGE(Becomes([&] { return RowCountIn(run_dir) >= count || !scheduler->is_running(); }),
-                    "no progress: " << scheduler->err());
+    REQUIRE_MESSAGE(
+        Becomes([&] { return RowCountIn(run_dir) >= count || !scheduler->is_running(); }),
+        "no progress: " << scheduler->err());
     REQUIRE_MESSAGE(RowCountIn(run_dir) >= count, scheduler->err());
   }
 
@@ -50,7 +52,8 @@ class JobByHand {
     for (const auto& server : servers) {
       REQUIRE(Becomes([&] { return Contains(server->err(), "serving on "); }));
       const std::string text = server->err();
-      for (size_t at = text.find("serving on "); (at = text.find("tcp://", at)) != std::string::npos;) {
+      for (size_t at = text.find("serving on ");
+           (at = text.find("tcp://", at)) != std::string::npos;) {
         const size_t end = text.find_first_of(",\n", at);
         endpoints.push_back(text.substr(at, end - at));
         at = end;

@@ -1,5 +1,5 @@
-// Section 12 (I6) through real processes: a server's peak stays within the formula, a worker does not
-// grow with the steps. PANDO_MEMORY_STEPS lengthens the latter (the bar: 2,000).
+// Section 12 (I6) through real processes: a server's peak stays within the formula, a worker does
+// not grow with the steps. PANDO_MEMORY_STEPS lengthens the latter (the bar: 2,000).
 #include <doctest/doctest.h>
 
 #include <cstdlib>
@@ -19,8 +19,9 @@ constexpr uint64_t kMlpParameters =
     784 * 5120 + 5120 + 5120 * 4096 + 4096 + 4096 * 512 + 512 + 512 * 10 + 10;
 static_assert(kMlpParameters >= 25'000'000);
 
-// Section 12, over all shards: two records, a pin, a pending node and an unsent reply per worker, all
-// of the parameters' size; the optimizer's state in the newest record, and once more in the making.
+// Section 12, over all shards: two records, a pin, a pending node and an unsent reply per worker,
+// all of the parameters' size; the optimizer's state in the newest record, and once more in the
+// making.
 uint64_t ServerBytesMax(uint64_t parameter_bytes, uint64_t workers, uint64_t states) {
   const uint64_t records = 2 + 1;
   return parameter_bytes * (records + workers + workers + 2 * states);
@@ -29,11 +30,30 @@ uint64_t ServerBytesMax(uint64_t parameter_bytes, uint64_t workers, uint64_t sta
 void CheckServer(const std::string& optimizer, uint64_t states, uint32_t workers) {
   CAPTURE(optimizer);
   JobByHand job(1, workers,
-                {"--model", "mlp", "--set", "model.hidden=[5120,4096,512]", "--dataset",
-                 "synthetic-digits", "--set", "data.synthetic_train_samples=320", "--set",
-                 "data.synthetic_test_samples=100", "--global-batch", "32", "--micro-batches", "4",
-                 "--optimizer", optimizer, "--lr", "0.001", "--set", "optimizer.momentum=0.9",
-                 "--epochs", "2", "--set", "run.lease_ms=20000"});
+                {"--model",
+                 "mlp",
+                 "--set",
+                 "model.hidden=[5120,4096,512]",
+                 "--dataset",
+                 "synthetic-digits",
+                 "--set",
+                 "data.synthetic_train_samples=320",
+                 "--set",
+                 "data.synthetic_test_samples=100",
+                 "--global-batch",
+                 "32",
+                 "--micro-batches",
+                 "4",
+                 "--optimizer",
+                 optimizer,
+                 "--lr",
+                 "0.001",
+                 "--set",
+                 "optimizer.momentum=0.9",
+                 "--epochs",
+                 "2",
+                 "--set",
+                 "run.lease_ms=20000"});
   job.scheduler->Await(std::chrono::minutes(5));
   CHECK_MESSAGE(job.scheduler->exit_code() == kExitCompleted, job.scheduler->err());
   CHECK(SummaryIn(job.run_dir).parameter_count == kMlpParameters);
@@ -41,8 +61,9 @@ void CheckServer(const std::string& optimizer, uint64_t states, uint32_t workers
   const uint64_t allowed = ServerBytesMax(kMlpParameters * sizeof(float), workers, states);
   const uint64_t peak = job.servers[0]->peak_memory_bytes();
   MESSAGE(optimizer << ", " << workers << " workers: the server's peak is " << peak / kMegabyte
-                    << " MB, the formula gives " << allowed / kMegabyte << " MB, the parameters take "
-                    << kMlpParameters * sizeof(float) / kMegabyte << " MB");
+                    << " MB, the formula gives " << allowed / kMegabyte
+                    << " MB, the parameters take " << kMlpParameters * sizeof(float) / kMegabyte
+                    << " MB");
   CHECK(peak <= allowed + kServerMargin);
   for (const auto& worker : job.workers) {
     MESSAGE("a worker's peak is " << worker->peak_memory_bytes() / kMegabyte << " MB");

@@ -39,8 +39,8 @@ TEST_CASE("the MNIST CNN pushes before backward ends") {
   CHECK(pushed.early > 0);
 }
 
-// Widths at which the layer that backward reaches last has a small share of the bytes: what is left is
-// whether the others wait for it.
+// Widths at which the layer that backward reaches last has a small share of the bytes: what is left
+// is whether the others wait for it.
 TEST_CASE("an MLP of six layers pushes at least half its bytes before backward ends") {
   const PushedBytes pushed =
       Train({"--model", "mlp", "--set", "model.hidden=[256,1024,1024,1024,1024]", "--dataset",

@@ -9,8 +9,8 @@
 
 namespace pando {
 
-// The job of most tests: the MNIST CNN, drop-out included, on a few drawn digits. The last batch has
-// fewer samples than there are micro-batches.
+// The job of most tests: the MNIST CNN, drop-out included, on a few drawn digits. The last batch
+// has fewer samples than there are micro-batches.
 inline constexpr uint64_t kTinyTrainSamples = 1923;
 inline constexpr uint64_t kTinySteps = 16;
 Args TinyJob(const Args& more = {});
@@ -19,10 +19,10 @@ Args LongJob(uint64_t steps, const Args& more = {});
 
 Args operator+(Args left, const Args& right);
 
-Summary SummaryIn(const std::string& run_dir);           // fails the test where there is none
-std::string BytesOf(const std::string& path);            // of a whole file
+Summary SummaryIn(const std::string& run_dir);                // fails the test where there is none
+std::string BytesOf(const std::string& path);                 // of a whole file
 std::vector<std::string> RowsIn(const std::string& run_dir);  // of metrics.csv, without the heading
-size_t RowCountIn(const std::string& run_dir);           // 0 where there is no file yet
+size_t RowCountIn(const std::string& run_dir);                // 0 where there is no file yet
 // The columns that do not depend on the clock: step, epoch, loss, accuracy, lr.
 std::vector<std::string> TrainingColumnsIn(const std::string& run_dir);
 

@@ -55,7 +55,8 @@ TEST_CASE("samples that a model cannot take are refused with the layer and both 
   CHECK_FALSE(Model::Create(job, {28, 28, 1}, 0).ok());
 }
 
-TEST_CASE("a model beyond the limit is refused with its size, and the limit's shards can be named") {
+TEST_CASE(
+    "a model beyond the limit is refused with its size, and the limit's shards can be named") {
   Job job;
   job.model = "mlp";
   job.mlp_hidden = {1 << 20, 1 << 20};

@@ -128,7 +128,8 @@ TEST_CASE("frames at any address decode to the same message") {
   }
 }
 
-TEST_CASE("a message with many payloads has a frame for each large one, and one for all the others") {
+TEST_CASE(
+    "a message with many payloads has a frame for each large one, and one for all the others") {
   Push push;
   for (uint32_t i = 0; i < 1000; ++i) {
     const size_t float_count = i % 10 == 0 ? kLargeFloats + 2 * i : 64 + i;
