@@ -22,18 +22,12 @@ namespace {
 
 constexpr Micros kWaitingNoteInterval = std::chrono::seconds(3);
 
-// What the plan needs of the data; the pictures themselves are the workers' business.
 Result<JobPlan> PlanOf(const Job& job) {
   Result<std::unique_ptr<DataSet>> data = OpenDataSet(job);
   if (!data.ok()) return data.status();
   Result<Model> model = Model::Create(job, (*data)->shape(), (*data)->class_count());
   if (!model.ok()) return model.status();
-  const DataFacts facts{.train_samples = (*data)->sample_count(Split::kTrain),
-                        .test_samples = (*data)->sample_count(Split::kTest),
-                        .shape = (*data)->shape(),
-                        .class_count = (*data)->class_count(),
-                        .fingerprint = (*data)->fingerprint()};
-  return JobPlan(job, facts, model->layout());
+  return JobPlan(job, FactsOf(**data), model->layout());
 }
 
 // Joins the core to the recorder and says whom the run waits for.

@@ -57,8 +57,7 @@ int RunSerial(const SerialArgs& args) {
   if (!data.ok()) return Report(data.status());
   Result<Model> model = Model::Create(args.job, (*data)->shape(), (*data)->class_count());
   if (!model.ok()) return Report(model.status());
-  const JobPlan plan(args.job, {.train_samples = (*data)->sample_count(Split::kTrain)},
-                     model->layout());
+  const JobPlan plan(args.job, FactsOf(**data), model->layout());
   Result<RunRecorder> recorder = RunRecorder::Create(plan, RunFolder::Open(args.run_dir));
   if (!recorder.ok()) return Report(recorder.status());
   recorder->summary().workers = recorder->summary().servers = 0;

@@ -20,14 +20,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-DataFacts FactsOf(const DataSet& data) {
-  return {.train_samples = data.sample_count(Split::kTrain),
-          .test_samples = data.sample_count(Split::kTest),
-          .shape = data.shape(),
-          .class_count = data.class_count(),
-          .fingerprint = data.fingerprint()};
-}
-
 // Plays every part at once: what the session, the shards and the scheduler do in a distributed run.
 // Whichever computing thread completes a shard's root updates that shard, so most updates are made
 // while backward still runs.

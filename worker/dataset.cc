@@ -186,4 +186,12 @@ bool HoldsIdxFiles(const std::string& folder) {
   return true;
 }
 
+DataFacts FactsOf(const DataSet& data) {
+  return {.train_samples = data.sample_count(Split::kTrain),
+          .test_samples = data.sample_count(Split::kTest),
+          .shape = data.shape(),
+          .class_count = data.class_count(),
+          .fingerprint = data.fingerprint()};
+}
+
 }  // namespace pando

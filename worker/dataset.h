@@ -10,6 +10,7 @@
 
 #include "common/batch.h"
 #include "common/job.h"
+#include "common/job_plan.h"
 #include "common/status.h"
 
 namespace pando {
@@ -34,6 +35,8 @@ class DataSet {
 // expected.
 Result<std::unique_ptr<DataSet>> OpenDataSet(const Job& job);
 std::vector<std::string> DataSetNames();
+// What a plan needs of the data; the samples themselves are the workers' business.
+DataFacts FactsOf(const DataSet& data);
 
 // Whether `folder` holds the four idx files (gz or not): for choosing a default.
 bool HoldsIdxFiles(const std::string& folder);
