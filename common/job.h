@@ -61,9 +61,13 @@ struct Job {
   ScheduleOptions schedule;
   // [eval]
   uint64_t eval_every_epochs = 1;  // 0: only at the end
-  // [run]: not part of the job's identity; nothing here changes the result
+  // [snapshot], [verify] and [run]: not part of the job's identity; nothing here changes the result
+  uint64_t snapshot_every = 500;  // steps; 0: only the job's end
+  uint32_t snapshot_keep = 2;     // complete ones
+  uint64_t verify_every = 0;      // P41: one micro-batch in so many is computed twice; 0: none
   uint32_t workers = 2;
   uint32_t servers = 2;
+  uint32_t replicas = 2;  // of each shard, 1 or 2; one where there is one server
   uint32_t threads = 1;           // computing threads per worker
   uint32_t lanes = 0;             // per server; 0: by cores
   std::string transport = "tcp";  // for processes that `pando train` starts: tcp or ipc
@@ -73,6 +77,7 @@ struct Job {
   uint32_t heartbeat_ms = 250;
   uint32_t lease_ms = 1000;  // silence after which a process counts as dead
   uint32_t start_timeout_ms = 60000;
+  uint32_t scheduler_timeout_ms = 600000;  // silence of the scheduler after which a node leaves
 };
 
 }  // namespace pando

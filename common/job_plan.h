@@ -52,6 +52,12 @@ struct JobPlan {
     if (every == 0) return steps.final_version();
     return std::min(Version((after.value() / every + 1) * every), steps.final_version());
   }
+  // Whether every shard stores this version (P29). Version 0 follows from the seed.
+  bool IsSnapshotDue(Version version) const {
+    if (version == steps.final_version()) return true;
+    return job.snapshot_every != 0 && version.value() != 0 &&
+           version.value() % job.snapshot_every == 0;
+  }
   // The shard that holds the metric tensor, which every model's layout ends with.
   ShardId metric_shard() const { return ShardId(shards.shard_count() - 1); }
   // Where the metric tensor begins within its shard, in floats.

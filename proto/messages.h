@@ -51,6 +51,7 @@ struct Welcome {
   uint32_t rank = 0;     // index among its role, 0..: for names in logs
   std::string job_toml;  // the resolved job file
   DataFacts data;        // what the scheduler found in the data set
+  std::string snapshot_dir;  // where every server can read and write snapshots (P29); absolute
 };
 
 struct Refused {
@@ -80,6 +81,7 @@ struct Heartbeat {
   Step step;           // the step it works on
   PeerId waiting_for;  // kWaitingForParameters: the lane that owes parameters
   uint64_t waiting_ms = 0;
+  uint64_t micro_batch_us = 0;  // worker: what a micro-batch takes it, of late; 0 while unknown
 };
 struct HeartbeatAck {};
 
@@ -92,23 +94,39 @@ struct NodeInfo {
   std::vector<std::string> lane_endpoints;
 };
 
+struct SyncingBackup {
+  PeerId peer;
+  ViewId since;  // P24: the view that made the pair (primary, newcomer); a new primary, a new pair
+  auto operator<=>(const SyncingBackup&) const = default;
+};
+
 struct ShardPlacement {  // of the shard with this index
-  PeerId primary;
+  PeerId primary;        // node kUnknownNode: nobody yet
   std::vector<PeerId> in_sync_backups;
-  std::vector<PeerId> syncing_backups;
+  std::vector<SyncingBackup> syncing_backups;
 };
 
 struct MicroBatchOwner {  // of the micro-batch with this index
-  NodeId worker;
+  NodeId worker;          // kUnknownNode: there is no worker at all
   Step first_step;  // P18: the owner computes from here on
   // Who computes before first_step, if that is above the lowest incomplete step.
   NodeId previous = kUnknownNode;
+};
+
+// A complete snapshot: every shard's record of one version, of one generation (P29).
+struct SnapshotRef {
+  uint32_t generation = 0;
+  Version version;  // 0: made from the job's seed, there are no files
+  auto operator<=>(const SnapshotRef&) const = default;
 };
 
 // P17. Membership, placement and assignment, all at once.
 struct View {
   ViewId id;
   uint32_t generation = 0;
+  // What this generation began from (P21). A replica that the view names in sync and that has no
+  // data of this generation restores it from here.
+  SnapshotRef restore;
   std::vector<NodeInfo> nodes;
   std::vector<ShardPlacement> shards;
   std::vector<MicroBatchOwner> owners;
@@ -119,7 +137,16 @@ struct ViewUpdate {
   View view;
 };
 struct ViewAck {
-  ViewId id;
+  ViewId id;  // the newest view the node has, which may be newer than the one acknowledged (P26)
+  uint32_t generation = 0;
+};
+
+// What the optimizer needs at one step and only the scheduler computes (P36).
+struct StepScalars {
+  float lr = 0;
+  float momentum = 0;               // SGD's momentum or Adam's beta1, where the schedule cycles it
+  float bias_correction1 = 1;       // Adam: 1 − beta1^(t+1)
+  float bias_correction2_sqrt = 1;  // Adam: √(1 − beta2^(t+1))
 };
 
 // ---- the step: worker <-> server lane ----------------------------------------------------------
@@ -186,15 +213,105 @@ struct Answer {
   std::vector<AnswerItem> items;  // every shard whose primary this lane is
 };
 
+// ---- replication: primary's lane <-> backup's lane ---------------------------------------------
+
+// P8. Primary -> each in-sync backup, and each syncing one whose transfer is complete; repeated
+// until acknowledged. Counts only where both are in the envelope's view (P13).
+struct RootItem {
+  ShardId shard;
+  Step step;
+  StepScalars scalars;
+  Blob payload;  // the tree's root: a sum over the step's samples, unscaled
+};
+struct Root {
+  std::vector<RootItem> items;
+  Step first_row;  // metric rows below it are known to the scheduler
+};
+// Backup -> primary: it has made this version; a repeated root is acknowledged again.
+struct RootAckItem {
+  ShardId shard;
+  Version version;
+  uint64_t hash = 0;  // of the record, optimizer state included
+};
+struct RootAck {
+  std::vector<RootAckItem> items;
+};
+
+// P20. Source -> newcomer: a piece of the frozen image of a shard. The image is the kept versions'
+// parameters, ascending, then the newest one's optimizer state.
+struct Chunk {
+  ShardId shard;
+  ViewId pair;                    // SyncingBackup::since
+  std::vector<Version> versions;  // kept by the source, ascending, committed: pinned, previous,
+                                  // newest; the newest alone has optimizer state
+  uint64_t image_floats = 0;      // of the whole image
+  uint64_t offset = 0;            // of the payload, in floats
+  Blob payload;
+};
+struct ChunkAck {
+  ShardId shard;
+  ViewId pair;
+  Version newest;             // of the image
+  uint64_t floats_taken = 0;  // from the image's start, without a gap
+};
+
+// Primary's lane -> scheduler, repeated until a view answers: the newcomer has acknowledged every
+// version made, committed or not (P24).
+struct SyncedItem {
+  ShardId shard;
+  PeerId newcomer;
+  ViewId pair;
+};
+struct Synced {
+  std::vector<SyncedItem> items;
+};
+
+// Primary's lane -> scheduler, repeated until a new generation: replicas made different versions
+// (P8).
+struct Divergence {
+  ShardId shard;
+  Version version;
+  PeerId backup;
+  uint64_t primary_hash = 0;
+  uint64_t backup_hash = 0;
+};
+
+// Lane or worker -> scheduler: a peer owes an answer for two leases (P23).
+struct PeerSilent {
+  PeerId peer;
+  uint64_t silent_ms = 0;
+};
+
+// ---- snapshots (P29): lane <-> scheduler -------------------------------------------------------
+
+// Lane -> scheduler, repeated until acknowledged.
+struct SnapshotStoredItem {
+  ShardId shard;
+  Version version;
+  uint64_t hash = 0;   // of the record
+  std::string file;    // within the snapshot folder
+  std::string failure;  // why it could not be stored; empty: it is stored
+};
+struct SnapshotStored {
+  std::vector<SnapshotStoredItem> items;
+};
+struct SnapshotAckItem {
+  ShardId shard;
+  Version version;
+};
+struct SnapshotAck {
+  std::vector<SnapshotAckItem> items;
+};
+// Scheduler -> lane, repeated until acknowledged: store this version too, beside the due ones.
+struct SnapshotAt {
+  Version version;
+};
+struct SnapshotAtAck {
+  Version version;
+};
+
 // ---- scalars and progress: lane <-> scheduler --------------------------------------------------
 
-// What the optimizer needs at one step and only the scheduler computes (P36).
-struct StepScalars {
-  float lr = 0;
-  float momentum = 0;               // SGD's momentum or Adam's beta1, where the schedule cycles it
-  float bias_correction1 = 1;       // Adam: 1 − beta1^(t+1)
-  float bias_correction2_sqrt = 1;  // Adam: √(1 − beta2^(t+1))
-};
 inline constexpr uint64_t kScalarsPerBlock = 4096;
 struct ScalarsRequest {  // lane -> scheduler, repeated until answered
   Step first;            // a multiple of kScalarsPerBlock
@@ -209,9 +326,11 @@ struct StepMetrics {  // means over the step's samples
   float loss = 0;
   float accuracy = 0;
 };
-// Lane -> scheduler. Rows are repeated until acknowledged.
+// Lane -> scheduler, at once on a new view. Rows are repeated until acknowledged, and start with the
+// lowest that the lane has and that is not acknowledged.
 struct Progress {
-  Version committed;              // every shard of the lane has committed it
+  Version committed;  // every shard whose primary the lane is has committed it; the final version
+                      // where it is nobody's primary. Counts for the envelope's view alone.
   std::vector<StepMetrics> rows;  // ascending; from the lane of the metric shard
 };
 struct ProgressAck {
@@ -246,7 +365,7 @@ struct PinReleased {
 
 // ---- end, failure, status ----------------------------------------------------------------------
 
-enum class StopReason : uint8_t { kCompleted, kFailed, kInterrupted };
+enum class StopReason : uint8_t { kCompleted, kFailed, kInterrupted, kDrained };
 // Scheduler -> everybody, repeated until Bye (P33).
 struct Stop {
   StopReason reason = StopReason::kCompleted;
@@ -260,17 +379,68 @@ struct Failure {
   std::string text;
 };
 
+// Node -> scheduler, repeated until Stop: it was asked to leave (SIGTERM). Others take its work over
+// first.
+struct Leave {};
+
+// P41. Worker -> scheduler, repeated until acknowledged: hashes of the gradients of micro-batches
+// that two workers compute.
+struct GradientHash {
+  Step step;
+  MicroBatch micro_batch;
+  uint64_t hash = 0;  // of the whole gradient, in flat order
+};
+struct GradientHashes {
+  std::vector<GradientHash> items;  // ascending by (step, micro-batch)
+};
+struct GradientHashesAck {
+  Step below;  // reports of steps below are known or not wanted any more
+};
+
 // Client -> scheduler.
 struct StatusRequest {};
 struct StatusReport {
   std::string json;
 };
 
+enum class CommandKind : uint8_t { kDrain, kSnapshot, kStop };
+// Client -> scheduler, repeated by the client until kDone or kRefused. The scheduler tells a repeat
+// by the client's incarnation.
+struct Command {
+  CommandKind kind = CommandKind::kDrain;
+  std::string target;  // kDrain: "worker 1", "server-0"
+};
+enum class CommandOutcome : uint8_t { kAccepted, kDone, kRefused };
+struct CommandReply {
+  CommandOutcome outcome = CommandOutcome::kAccepted;
+  std::string text;  // for people
+};
+
+// Supervisor (`pando train`, `pando node`) -> scheduler, repeated until acknowledged: a fault that it
+// saw or made. Times are of the machine's steady clock, which both share; 0 is unknown.
+struct FaultNote {
+  uint64_t number = 0;       // given by the supervisor, for the acknowledgement
+  std::string action;        // "kill", "stop", "partition"; "exit" for one that happened by itself
+  Role role = Role::kWorker;
+  std::string host;
+  uint32_t process_id = 0;   // of the target
+  std::string target;        // "worker 1", as the supervisor names it
+  uint64_t injected_us = 0;
+  uint64_t exited_us = 0;    // when the supervisor saw the process end; 0: it has not
+  std::string text;          // "signal 9 (SIGKILL)"
+};
+struct FaultNoteAck {
+  uint64_t number = 0;
+};
+
 using Message =
     std::variant<Register, Welcome, Refused, Ready, Heartbeat, HeartbeatAck, ViewUpdate, ViewAck,
                  Push, Pull, Params, PushReply, Question, Answer, ScalarsRequest, Scalars, Progress,
                  ProgressAck, Evaluate, EvaluationResult, ReleasePin, PinReleased, Stop, Bye,
-                 Failure, StatusRequest, StatusReport>;
+                 Failure, StatusRequest, StatusReport, Root, RootAck, Chunk, ChunkAck, Synced,
+                 Divergence, PeerSilent, SnapshotStored, SnapshotAck, SnapshotAt, SnapshotAtAck,
+                 Leave, GradientHashes, GradientHashesAck, Command, CommandReply, FaultNote,
+                 FaultNoteAck>;
 
 // What every message travels in. The codec adds and checks the protocol's version number.
 struct Envelope {

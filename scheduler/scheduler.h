@@ -25,21 +25,10 @@
 #include "common/float_buffer.h"
 #include "common/job_plan.h"
 #include "proto/core.h"
+#include "scheduler/journal.h"
 #include "scheduler/schedule.h"
 
 namespace pando {
-
-struct EvaluationSummary {
-  Version version;
-  uint64_t sample_count = 0;
-  uint64_t correct_count = 0;
-  double loss_sum = 0;  // slices added in order, so equal for any number of workers
-  double accuracy() const {
-    return sample_count == 0
-               ? 0
-               : static_cast<double>(correct_count) / static_cast<double>(sample_count);
-  }
-};
 
 // Something that happened to the run, for events.jsonl and the log.
 struct RunEvent {

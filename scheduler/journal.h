@@ -1,0 +1,79 @@
+// Journal: what the scheduler must not forget, written before it is announced (P25), and what it is
+// told of it when it starts again (P26). scheduler/sqlite_journal keeps it in a file; the simulator
+// on a virtual disk.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "proto/messages.h"
+
+namespace pando {
+
+struct EvaluationSummary {
+  Version version;
+  uint64_t sample_count = 0;
+  uint64_t correct_count = 0;
+  double loss_sum = 0;  // slices added in order, so equal for any number of workers
+  double accuracy() const {
+    return sample_count == 0
+               ? 0
+               : static_cast<double>(correct_count) / static_cast<double>(sample_count);
+  }
+};
+
+// A process that the scheduler has welcomed, living as far as it knows.
+struct MemberRecord {
+  PeerId peer;  // lane 0
+  Register registration;
+  uint32_t rank = 0;
+  bool is_ready = false;
+  Ready ready;
+  bool is_draining = false;
+};
+
+// A complete snapshot (P29), by shard.
+struct StoredShard {
+  uint64_t hash = 0;
+  std::string file;  // within the snapshot folder
+};
+struct SnapshotManifest {
+  SnapshotRef snapshot;
+  std::vector<StoredShard> shards;
+};
+
+// Something that befell a process, and how long the run took to get over it. Times in ms since the
+// job began; < 0: not (yet).
+struct FaultRecord {
+  uint64_t id = 0;
+  std::string action;  // "kill", "stop", "partition", "exit", "silence", "rollback", ...
+  std::string target;  // "worker 1"
+  Step step;           // the lowest incomplete one when it was injected, or noticed
+  double injected_ms = -1;
+  double detected_ms = -1;
+  std::string detected_by;  // "exit", "socket", "lease"; empty while undetected
+  double recovered_ms = -1;
+};
+
+struct SchedulerState {
+  JobId job;
+  uint64_t term = 0;
+  uint32_t next_node = 1;
+  View view;  // the newest; its generation is the job's
+  std::vector<MemberRecord> members;
+  std::vector<SnapshotManifest> snapshots;  // ascending, those kept
+  std::vector<EvaluationSummary> evaluations;
+  std::vector<FaultRecord> faults;
+  bool is_finished = false;  // P33
+};
+
+class Journal {
+ public:
+  virtual ~Journal() = default;
+  // Durable when it returns. False if a higher term is there: another scheduler leads the run, and
+  // the caller must leave without another word (P26).
+  virtual bool Commit(const SchedulerState& state) = 0;
+};
+
+}  // namespace pando
