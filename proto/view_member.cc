@@ -11,30 +11,47 @@ bool IsOneOf(const Message& message) {
 }
 
 bool IsSchedulersWord(const Message& message) {
-  return IsOneOf<Welcome, Refused, Scalars, ProgressAck, Evaluate, ReleasePin, Stop>(message);
+  return IsOneOf<Welcome, Refused, HeartbeatAck, SnapshotAck, SnapshotAt, Scalars, ProgressAck,
+                 Evaluate, ReleasePin, Stop, StatusReport, GradientHashesAck, CommandReply,
+                 FaultNoteAck>(message);
 }
 
 }  // namespace
 
 bool ViewMember::Admit(Micros now, const Envelope& envelope) {
   const PeerId& to = envelope.receiver;
-  if (envelope.job != identity_.job || envelope.generation != view_.generation) return false;
+  if (envelope.job != identity_.job) return false;
   if (to.incarnation != identity_.self.incarnation || to.lane != identity_.self.lane) return false;
-  if (envelope.sender.incarnation == identity_.scheduler.incarnation) return true;
+  if (envelope.sender.node == kSchedulerNode) return AdmitScheduler(envelope);
   if (!members_.contains(envelope.sender.incarnation)) return false;
   if (IsSchedulersWord(envelope.message)) return false;
   if (envelope.view < view_.id) HintView(now, envelope.sender);
-  return true;
+  const bool is_news = IsOneOf<ViewUpdate>(envelope.message);
+  return is_news ? envelope.generation >= view_.generation
+                 : envelope.generation == view_.generation;
+}
+
+// A life of the scheduler that we do not know yet shows itself by a view, or tells us that we are
+// in no view of its any more.
+bool ViewMember::AdmitScheduler(const Envelope& envelope) const {
+  if (IsOneOf<ViewUpdate, Refused>(envelope.message)) return true;
+  if (envelope.sender.incarnation != identity_.scheduler.incarnation) return false;
+  return envelope.generation == view_.generation || IsOneOf<Stop>(envelope.message);
 }
 
 bool ViewMember::Enter(const PeerId& from, const View& view) {
-  if (from.incarnation == identity_.scheduler.incarnation) Send(from, ViewAck{view.id});
-  if (view.id <= view_.id) return false;
-  view_ = view;
-  members_.clear();
-  for (const NodeInfo& node : view_.nodes) members_.insert(node.incarnation);
-  std::erase_if(hint_at_, [&](const auto& hint) { return !members_.contains(hint.first); });
-  return true;
+  const bool is_scheduler = from.node == kSchedulerNode;
+  const bool is_known = view.id < view_.id || view.generation < view_.generation;
+  if (is_scheduler && !is_known) identity_.scheduler = from;
+  const bool is_newer = !is_known && view.id != view_.id;
+  if (is_newer) {
+    view_ = view;
+    members_.clear();
+    for (const NodeInfo& node : view_.nodes) members_.insert(node.incarnation);
+    std::erase_if(hint_at_, [&](const auto& hint) { return !members_.contains(hint.first); });
+  }
+  if (is_scheduler) Send(from, ViewAck{view_.id, view_.generation});
+  return is_newer;
 }
 
 void ViewMember::HintView(Micros now, const PeerId& peer) {

@@ -1,5 +1,6 @@
 // ViewMember: what a lane and a session have in common as parties of a view: it knows the current
-// view, speaks under it, and listens only to that view's members and the scheduler.
+// view and the current scheduler, speaks under them, and listens only to that view's members and
+// that scheduler.
 // Threads: none.
 #pragma once
 
@@ -15,7 +16,7 @@ class ViewMember {
  public:
   struct Identity {
     PeerId self;
-    PeerId scheduler;
+    PeerId scheduler;  // who welcomed us; a later life of it makes itself known by its views (P26)
     JobId job;
   };
   // `outbox` outlives the member.
@@ -40,14 +41,21 @@ class ViewMember {
   // generation (P21), and not from a stranger, who could only cost memory or push what is not its
   // own. What only the scheduler may say counts from the scheduler alone. A member who shows an
   // older view is told ours (P13).
+  // Views are heard from a newer generation too, and from any life of the scheduler; so is the
+  // scheduler's word that we have been given up, or that the run is over. That who claims to be the
+  // scheduler is reached where we dialed it is net's to see.
   bool Admit(Micros now, const Envelope& envelope);
 
-  // Acknowledges the scheduler's update; true if it is newer than ours, which it then replaces.
+  // True if the view is newer than ours, which it then replaces: the caller discards what it holds
+  // of another generation (P21). A scheduler whose view is not older than ours is ours from then
+  // on; any gets an acknowledgement that says our newest view (P26).
   bool Enter(const PeerId& from, const View& view);
   // Tells a peer our view, at most once in a while.
   void HintView(Micros now, const PeerId& peer);
 
  private:
+  bool AdmitScheduler(const Envelope& envelope) const;
+
   Identity identity_;
   Outbox& outbox_;
   View view_;

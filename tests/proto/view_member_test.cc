@@ -1,0 +1,144 @@
+#include "proto/view_member.h"
+
+#include <doctest/doctest.h>
+
+#include <vector>
+
+namespace pando {
+namespace {
+
+constexpr JobId kJob{7};
+constexpr PeerId kSelf{NodeId(3), Incarnation(33), 0};
+constexpr PeerId kScheduler{kSchedulerNode, Incarnation(10), 0};
+constexpr PeerId kNextScheduler{kSchedulerNode, Incarnation(11), 0};
+constexpr PeerId kMember{NodeId(4), Incarnation(44), 1};
+constexpr PeerId kStranger{NodeId(5), Incarnation(55), 0};
+
+class Sent : public Outbox {
+ public:
+  void Send(Envelope envelope) override { envelopes.push_back(std::move(envelope)); }
+  std::vector<Envelope> envelopes;
+};
+
+View MakeView(ViewId id, uint32_t generation) {
+  View view{.id = id, .generation = generation};
+  view.nodes.push_back({.node = kSelf.node, .incarnation = kSelf.incarnation});
+  view.nodes.push_back({.node = kMember.node, .incarnation = kMember.incarnation});
+  return view;
+}
+
+struct Fixture {
+  // In view (2, 5) of generation 1, as the first scheduler announced it.
+  Fixture() { REQUIRE(member.Enter(kScheduler, MakeView({2, 5}, 1))); }
+
+  bool Admits(const PeerId& from, Message message, uint32_t generation = 1, ViewId view = {2, 5}) {
+    return member.Admit(Micros(0), {.job = kJob,
+                                    .generation = generation,
+                                    .view = view,
+                                    .sender = from,
+                                    .receiver = kSelf,
+                                    .message = std::move(message)});
+  }
+  ViewAck LastAck(const PeerId& to) {
+    REQUIRE(!sent.envelopes.empty());
+    CHECK(sent.envelopes.back().receiver == to);
+    return std::get<ViewAck>(sent.envelopes.back().message);
+  }
+
+  Sent sent;
+  ViewMember member{{kSelf, kScheduler, kJob}, sent};
+};
+
+TEST_CASE("an acknowledgement names the newest view and its generation (P26)") {
+  Fixture f;
+  CHECK(f.LastAck(kScheduler).id == ViewId{2, 5});
+  CHECK_FALSE(f.member.Enter(kScheduler, MakeView({2, 4}, 1)));
+  CHECK(f.LastAck(kScheduler).id == ViewId{2, 5});
+  CHECK(f.LastAck(kScheduler).generation == 1);
+  CHECK(f.sent.envelopes.back().view == ViewId{2, 5});
+}
+
+TEST_CASE("members and the scheduler are heard, strangers are not") {
+  Fixture f;
+  CHECK(f.Admits(kMember, Question{}));
+  CHECK(f.Admits(kScheduler, ReleasePin{}));
+  CHECK_FALSE(f.Admits(kStranger, Question{}));
+  CHECK_FALSE(f.Admits(kStranger, ViewUpdate{}));
+}
+
+TEST_CASE("only the scheduler may say what is the scheduler's to say") {
+  Fixture f;
+  const std::vector<Message> words = {Stop{},        Refused{},    Evaluate{},
+                                      ReleasePin{},  SnapshotAt{}, SnapshotAck{},
+                                      ProgressAck{}, Scalars{},    GradientHashesAck{}};
+  for (const Message& word : words) {
+    CHECK_FALSE(f.Admits(kMember, word));
+    CHECK(f.Admits(kScheduler, word));
+  }
+}
+
+TEST_CASE("a message for an earlier life of this node, or another lane of it, is refused (P19)") {
+  Fixture f;
+  Envelope envelope{.job = kJob, .generation = 1, .sender = kMember, .receiver = kSelf};
+  envelope.message = Question{};
+  envelope.receiver.incarnation = Incarnation(32);
+  CHECK_FALSE(f.member.Admit(Micros(0), envelope));
+  envelope.receiver = {kSelf.node, kSelf.incarnation, 1};
+  CHECK_FALSE(f.member.Admit(Micros(0), envelope));
+}
+
+TEST_CASE("other generations are refused, but a newer one's view is heard (P21)") {
+  Fixture f;
+  CHECK_FALSE(f.Admits(kMember, Question{}, 2, {2, 6}));
+  CHECK_FALSE(f.Admits(kScheduler, ReleasePin{}, 2, {2, 6}));
+  CHECK(f.Admits(kMember, ViewUpdate{}, 2, {2, 6}));
+  CHECK(f.Admits(kScheduler, ViewUpdate{}, 2, {2, 6}));
+  CHECK(f.member.Enter(kMember, MakeView({2, 6}, 2)));
+  CHECK(f.member.view().generation == 2);
+  CHECK_FALSE(f.Admits(kMember, Question{}, 1));
+  CHECK_FALSE(f.Admits(kMember, ViewUpdate{}, 1));
+}
+
+TEST_CASE("a member of an older generation is told our view, at most once in a while (P13)") {
+  Fixture f;
+  REQUIRE(f.member.Enter(kScheduler, MakeView({2, 6}, 2)));
+  f.sent.envelopes.clear();
+  CHECK_FALSE(f.Admits(kMember, Question{}, 1));
+  CHECK_FALSE(f.Admits(kMember, Question{}, 1));
+  REQUIRE(f.sent.envelopes.size() == 1);
+  CHECK(std::get<ViewUpdate>(f.sent.envelopes[0].message).view.id == ViewId{2, 6});
+  CHECK(f.sent.envelopes[0].generation == 2);
+}
+
+TEST_CASE("a restarted scheduler is known by its first view, and the old one is not heard again") {
+  Fixture f;
+  CHECK_FALSE(f.Admits(kNextScheduler, ReleasePin{}));
+  CHECK(f.Admits(kNextScheduler, ViewUpdate{}, 1, {3, 6}));
+  CHECK(f.member.Enter(kNextScheduler, MakeView({3, 6}, 1)));
+  CHECK(f.member.scheduler() == kNextScheduler);
+  CHECK(f.Admits(kNextScheduler, ReleasePin{}, 1, {3, 6}));
+  CHECK_FALSE(f.Admits(kScheduler, ReleasePin{}, 1, {3, 6}));
+  CHECK_FALSE(f.member.Enter(kScheduler, MakeView({2, 5}, 1)));
+  CHECK(f.LastAck(kScheduler).id == ViewId{3, 6});
+  CHECK(f.member.scheduler() == kNextScheduler);
+}
+
+TEST_CASE("a scheduler whose view is behind ours is told so and not followed (P26)") {
+  Fixture f;
+  CHECK_FALSE(f.member.Enter(kNextScheduler, MakeView({2, 4}, 1)));
+  CHECK(f.LastAck(kNextScheduler).id == ViewId{2, 5});
+  CHECK_FALSE(f.member.Enter(kNextScheduler, MakeView({3, 1}, 0)));
+  CHECK(f.LastAck(kNextScheduler).generation == 1);
+  CHECK(f.member.scheduler() == kScheduler);
+  CHECK(f.member.view().id == ViewId{2, 5});
+}
+
+TEST_CASE("being given up is heard from any life of the scheduler, in any generation") {
+  Fixture f;
+  CHECK(f.Admits(kNextScheduler, Refused{}, 4, {9, 9}));
+  CHECK(f.Admits(kScheduler, Stop{}, 4, {2, 9}));
+  CHECK_FALSE(f.Admits(kNextScheduler, Stop{}, 4, {9, 9}));
+}
+
+}  // namespace
+}  // namespace pando
