@@ -242,13 +242,18 @@ Result<Job> ReadJobFile(const std::string& path) {
 
 namespace {
 
-std::string WriteSections(const Job& given, bool with_run) {
+// What says where, how and how safely to compute, and has no say in the result.
+bool IsIdentity(std::string_view section) {
+  return section != "run" && section != "snapshot" && section != "verify";
+}
+
+std::string WriteSections(const Job& given, bool identity_only) {
   Job job = given;
   if (job.steps > 0) job.epochs = 0;
   std::string text;
   std::string_view section;
   for (const JobKey& key : JobKeys()) {
-    if (key.section() == "run" && !with_run) continue;
+    if (identity_only && !IsIdentity(key.section())) continue;
     if (key.section() != section) {
       text += fmt::format("{}[{}]\n", text.empty() ? "" : "\n", key.section());
       section = key.section();
@@ -260,9 +265,9 @@ std::string WriteSections(const Job& given, bool with_run) {
 
 }  // namespace
 
-std::string WriteJobText(const Job& job) { return WriteSections(job, /*with_run=*/true); }
+std::string WriteJobText(const Job& job) { return WriteSections(job, /*identity_only=*/false); }
 
-std::string JobIdentityText(const Job& job) { return WriteSections(job, /*with_run=*/false); }
+std::string JobIdentityText(const Job& job) { return WriteSections(job, /*identity_only=*/true); }
 
 JobId MakeJobId(const Job& job, uint64_t run_salt) {
   const uint64_t hash = Hash64(JobIdentityText(job), run_salt);

@@ -56,7 +56,7 @@ Result<std::string> ReadTextFile(const std::string& path);
 // Every key, in one deterministic text; ParseJobText reads back the same job. The length is written
 // as steps or as epochs, the other as 0.
 std::string WriteJobText(const Job& job);
-// The part of it that fixes the result: all but [run] (P5).
+// The part of it that fixes the result: all but [snapshot], [verify] and [run] (P5).
 std::string JobIdentityText(const Job& job);
 // `run_salt` tells apart two runs of one job: random, drawn when a run starts.
 JobId MakeJobId(const Job& job, uint64_t run_salt);

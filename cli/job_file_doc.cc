@@ -16,9 +16,9 @@ constexpr const char* kIntroduction =
     "reaches every key (`--set optimizer.beta1=0.8 --set model.hidden=512,256`). Unknown keys are "
     "errors.\n"
     "\n"
-    "Everything but `[run]` is the job's identity: it fixes the resulting weights, bit for bit. "
-    "`[run]`\n"
-    "says only where and how to compute them.\n"
+    "Everything but `[snapshot]`, `[verify]` and `[run]` is the job's identity: it fixes the "
+    "resulting\n"
+    "weights, bit for bit. Those three say only where, how and how safely to compute them.\n"
     "\n"
     "`train.steps` and `train.epochs` both say how long the run is: give one. A flag or `--set` "
     "silences\n"
@@ -31,6 +31,8 @@ const char* SectionHeading(std::string_view section) {
   if (section == "optimizer") return "how a gradient becomes an update";
   if (section == "schedule") return "the learning rate over the run";
   if (section == "eval") return "test accuracy during the run";
+  if (section == "snapshot") return "what a lost server or a power cut costs";
+  if (section == "verify") return "machines that compute wrongly";
   return "where and how, without a say in the result";
 }
 

@@ -32,6 +32,8 @@ constexpr ValueRange kBelowOne{.min = 0, .max = 1, .is_max_excluded = true};
 constexpr ValueRange kUnit{.min = 0, .max = 1};
 constexpr ValueRange kOpenUnit{
     .min = 0, .max = 1, .is_min_excluded = true, .is_max_excluded = true};
+constexpr ValueRange kReplicas{.min = 1, .max = 2};
+constexpr ValueRange kSnapshots{.min = 1, .max = 1000};
 constexpr ValueRange kMilliseconds{.min = 1, .max = 86'400'000};
 
 // Names of enumerators, by value.
@@ -228,6 +230,22 @@ void AddScheduleKeys(std::vector<JobKey>* keys) {
                           PANDO_FIELD(eval_every_epochs), kEpochs));
 }
 
+void AddSafetyKeys(std::vector<JobKey>* keys) {
+  using enum ValueKind;
+  keys->push_back(MakeKey(kCount,
+                          {"snapshot.every", "--snapshot-every", "steps",
+                           "steps between snapshots of the job; 0: only at its end"},
+                          PANDO_FIELD(snapshot_every), kSteps));
+  keys->push_back(MakeKey(
+      kCount, {"snapshot.keep", "", "snapshots", "complete snapshots that are kept, the newest"},
+      PANDO_FIELD(snapshot_keep), kSnapshots));
+  keys->push_back(MakeKey(kCount,
+                          {"verify.every", "--verify-every", "micro-batches",
+                           "one micro-batch in so many is computed by two workers and compared, to "
+                           "find machines that compute wrongly; 0: none"},
+                          PANDO_FIELD(verify_every), kSteps));
+}
+
 void AddRunKeys(std::vector<JobKey>* keys) {
   using enum ValueKind;
   keys->push_back(MakeKey(
@@ -237,6 +255,10 @@ void AddRunKeys(std::vector<JobKey>* keys) {
       kCount,
       {"run.servers", "--servers", "processes", "server processes: they hold the parameters"},
       PANDO_FIELD(servers), kThreads));
+  keys->push_back(MakeKey(kCount,
+                          {"run.replicas", "--replicas", "servers",
+                           "servers that hold each shard; with 2, a server's death costs nothing"},
+                          PANDO_FIELD(replicas), kReplicas));
   keys->push_back(MakeKey(
       kCount, {"run.threads", "--threads", "per worker", "computing threads of each worker"},
       PANDO_FIELD(threads), kThreads));
@@ -263,6 +285,10 @@ void AddRunKeys(std::vector<JobKey>* keys) {
   keys->push_back(MakeKey(
       kCount, {"run.start_timeout_ms", "", "ms", "how long to wait until every process is there"},
       PANDO_FIELD(start_timeout_ms), kMilliseconds));
+  keys->push_back(MakeKey(kCount,
+                          {"run.scheduler_timeout_ms", "", "ms",
+                           "silence of the scheduler after which servers and workers leave"},
+                          PANDO_FIELD(scheduler_timeout_ms), kMilliseconds));
 }
 
 #undef PANDO_FIELD
@@ -273,6 +299,7 @@ std::vector<JobKey> MakeKeys() {
   AddTrainKeys(&keys);
   AddOptimizerKeys(&keys);
   AddScheduleKeys(&keys);
+  AddSafetyKeys(&keys);
   AddRunKeys(&keys);
   return keys;
 }

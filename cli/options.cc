@@ -16,7 +16,8 @@ namespace {
 std::string GroupName(std::string_view section) {
   if (section == "model" || section == "data") return "Model and data";
   if (section == "optimizer" || section == "schedule") return "Optimizer and schedule";
-  return section == "run" ? "Processes and run folder" : "Steps and batches";
+  const bool is_run = section == "run" || section == "snapshot" || section == "verify";
+  return is_run ? "Processes and run folder" : "Steps and batches";
 }
 
 std::string TypeName(const JobKey& key) {

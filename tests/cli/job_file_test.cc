@@ -26,7 +26,10 @@ JobValue OtherValue(const JobKey& key, const Job& job) {
   const JobValue value = key.get(job);
   if (key.kind == ValueKind::kChoice) return key.choices.back();
   if (key.kind == ValueKind::kBool) return !std::get<bool>(value);
-  if (key.kind == ValueKind::kCount) return std::get<uint64_t>(value) + 1;
+  if (key.kind == ValueKind::kCount) {
+    const uint64_t count = std::get<uint64_t>(value);
+    return static_cast<double>(count) == key.range.max ? count - 1 : count + 1;
+  }
   if (key.kind == ValueKind::kCountList) return std::vector<uint64_t>{7, 3, 1};
   if (key.kind == ValueKind::kText) return std::string("a \"quoted\"\\path\twith\x01 tab");
   return (std::get<double>(value) + key.range.min + 1.0 / 3.0) / 2;  // not exact in few digits
@@ -115,6 +118,10 @@ TEST_CASE("values of the wrong type or out of range are errors") {
   CHECK(Contains(ErrorOf("[model]\nhidden = [128, \"x\"]\n"), "model.hidden"));
   CHECK(Contains(ErrorOf("[run]\nthreads = 0\n"), "run.threads"));
   CHECK(Contains(ErrorOf("[run]\nworkers = 0\n"), "run.workers"));
+  CHECK(Contains(ErrorOf("[run]\nreplicas = 3\n"), "≥ 1 and ≤ 2"));
+  CHECK(Contains(ErrorOf("[snapshot]\nkeep = 0\n"), "snapshot.keep"));
+  CHECK(Contains(ErrorOf("[snapshot]\nevery = -1\n"), "snapshot.every"));
+  CHECK(Contains(ErrorOf("[verify]\nevery = 0.5\n"), "whole number"));
   CHECK(Contains(ErrorOf("[run]\ntransport = \"udp\"\n"), "tcp, ipc"));
 }
 
@@ -176,11 +183,16 @@ TEST_CASE("texts that are no values of their key are errors that name the flag")
   }
 }
 
-TEST_CASE("identity leaves out [run], and runs of one job have different ids") {
+TEST_CASE("identity leaves out [snapshot], [verify] and [run], and runs of one job have different ids") {
   Job job;
   Job elsewhere = job;
   elsewhere.workers = 7;
   elsewhere.run_dir = "somewhere";
+  elsewhere.replicas = 1;
+  elsewhere.snapshot_every = 7;
+  elsewhere.snapshot_keep = 5;
+  elsewhere.verify_every = 4;
+  elsewhere.scheduler_timeout_ms = 1000;
   CHECK(JobIdentityText(job) == JobIdentityText(elsewhere));
   CHECK(WriteJobText(job) != WriteJobText(elsewhere));
   CHECK(MakeJobId(job, 1) == MakeJobId(elsewhere, 1));
