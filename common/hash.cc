@@ -12,6 +12,11 @@ uint64_t Hash64(std::span<const std::byte> bytes, uint64_t seed) {
   return XXH3_64bits_withSeed(bytes.data(), bytes.size(), seed);
 }
 
+uint64_t RecordHash(Version version, std::span<const float> parameters,
+                    std::span<const float> state) {
+  return Hash64(std::as_bytes(state), Hash64(std::as_bytes(parameters), version.value()));
+}
+
 struct Hash128::State {
   XXH3_state_t* xxh = XXH3_createState();
   ~State() { XXH3_freeState(xxh); }

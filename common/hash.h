@@ -9,12 +9,18 @@
 #include <string>
 #include <string_view>
 
+#include "common/ids.h"
+
 namespace pando {
 
 uint64_t Hash64(std::span<const std::byte> bytes, uint64_t seed = 0);
 inline uint64_t Hash64(std::string_view text, uint64_t seed = 0) {
   return Hash64(std::as_bytes(std::span(text)), seed);
 }
+
+// Of a shard's version record (P8): replicas compare it, snapshots are checked against it.
+uint64_t RecordHash(Version version, std::span<const float> parameters,
+                    std::span<const float> state);
 
 // xxh3-128 of a stream of bytes.
 class Hash128 {

@@ -48,5 +48,15 @@ TEST_CASE("xxh3-64 of known strings, with and without a seed") {
   CHECK(Hash64("abc", 7) == 0x48ff56f569e39912);
 }
 
+TEST_CASE("a record's hash tells versions, parameters and state apart") {
+  const float a[] = {1, 2}, b[] = {2, 1};
+  const uint64_t hash = RecordHash(Version(3), a, b);
+  CHECK(hash == RecordHash(Version(3), a, b));
+  CHECK(hash != RecordHash(Version(4), a, b));
+  CHECK(hash != RecordHash(Version(3), b, b));
+  CHECK(hash != RecordHash(Version(3), a, a));
+  CHECK(hash != RecordHash(Version(3), a, {}));
+}
+
 }  // namespace
 }  // namespace pando
