@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/atomic_file.h"
+#include "common/atomic_file.h"
 #include "common/status.h"
 
 namespace pando {

@@ -15,8 +15,8 @@
 #include <string>
 #include <string_view>
 
-#include "cli/atomic_file.h"
 #include "cli/summary.h"
+#include "common/atomic_file.h"
 #include "common/job.h"
 #include "common/status.h"
 

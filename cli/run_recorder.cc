@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "cli/exit_codes.h"
-#include "cli/safetensors.h"
+#include "common/safetensors.h"
 
 namespace pando {
 
@@ -86,7 +86,7 @@ void RunRecorder::OnEvent(const std::string& name, const std::string& node,
 void RunRecorder::OnWeights(Version version, std::span<const float> flat) {
   summary_.weights_hash = WeightsHash(plan_->layout, flat);
   summary_.steps = version.value();
-  Keep(WriteSafetensors(folder_.WeightsPath(), plan_->layout, flat));
+  Keep(WriteWeights(folder_.WeightsPath(), plan_->layout, flat));
 }
 
 int RunRecorder::Conclude(const char* status, const Status& failure) {

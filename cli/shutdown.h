@@ -2,7 +2,7 @@
 // process leaves by its own rules instead of where it happens to stand.
 #pragma once
 
-#include "cli/atomic_file.h"
+#include "common/atomic_file.h"
 
 namespace pando {
 

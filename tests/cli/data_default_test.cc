@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "tests/cli/temp_folder.h"
+#include "tests/temp_folder.h"
 
 namespace pando {
 namespace {

@@ -14,7 +14,7 @@
 #include <fstream>
 
 #include "cli/job_file.h"
-#include "tests/cli/temp_folder.h"
+#include "tests/temp_folder.h"
 
 namespace pando {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "cli/exit_codes.h"
 #include "cli/job_file.h"
-#include "tests/cli/temp_folder.h"
+#include "tests/temp_folder.h"
 
 namespace pando {
 namespace {

@@ -11,7 +11,7 @@
 #include "cli/job_file.h"
 #include "cli/launcher.h"
 #include "cli/version.h"
-#include "tests/cli/temp_folder.h"
+#include "tests/temp_folder.h"
 
 namespace pando {
 namespace {

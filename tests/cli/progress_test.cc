@@ -6,7 +6,7 @@
 #include <array>
 #include <string>
 
-#include "cli/atomic_file.h"
+#include "common/atomic_file.h"
 
 namespace pando {
 namespace {

@@ -9,7 +9,7 @@
 #include <set>
 
 #include "cli/job_file.h"
-#include "tests/cli/temp_folder.h"
+#include "tests/temp_folder.h"
 
 namespace pando {
 namespace {
@@ -166,9 +166,8 @@ TEST_CASE("a full disk is one clear error") {
   fs::create_symlink("/dev/full", temp.path() + "/metrics.csv");
   Result<MetricsFile> metrics = MetricsFile::Create(RunFolder::Open(temp.path()));
   REQUIRE_FALSE(metrics.ok());
-  CHECK(metrics.status().message() == "cannot write " + temp.path() +
-                                          "/metrics.csv: No space left on device; free some space "
-                                          "and start again");
+  CHECK(metrics.status().message() ==
+        "cannot write " + temp.path() + "/metrics.csv: No space left on device; free some space");
 }
 
 TEST_CASE("a file that is not committed leaves nothing") {

@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/exit_codes.h"
-#include "tests/cli/temp_folder.h"
 #include "tests/e2e/run_files.h"
+#include "tests/temp_folder.h"
 
 namespace pando {
 namespace {

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "tests/cli/temp_folder.h"
 #include "tests/e2e/run_files.h"
+#include "tests/temp_folder.h"
 
 namespace pando {
 

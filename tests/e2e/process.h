@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/atomic_file.h"
+#include "common/atomic_file.h"
 
 namespace pando {
 

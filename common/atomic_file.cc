@@ -1,4 +1,4 @@
-#include "cli/atomic_file.h"
+#include "common/atomic_file.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -51,8 +51,7 @@ int UniqueFd::Release() { return std::exchange(fd_, -1); }
 
 Status FileError(std::string_view what, const std::string& path, int error_number) {
   const char* advice = "";
-  if (error_number == ENOSPC || error_number == EDQUOT)
-    advice = "; free some space and start again";
+  if (error_number == ENOSPC || error_number == EDQUOT) advice = "; free some space";
   if (error_number == EACCES || error_number == EROFS)
     advice = "; give a folder you may write to with --run-dir";
   return InvalidArgument(

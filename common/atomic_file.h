@@ -1,5 +1,6 @@
 // Files that a reader sees whole or not at all, and files that grow by whole rows. Used by the run
-// folder and the weights. Errors name the file, the reason and, where the disk is full, what to do.
+// folder, weights and snapshots. Errors name the file, the reason and, where the disk is full, what
+// to do.
 #pragma once
 
 #include <cstddef>
@@ -59,7 +60,7 @@ class RowFile {
   UniqueFd fd_;
 };
 
-// "cannot write runs/a/metrics.csv: No space left on device; free some and start again".
+// "cannot write runs/a/metrics.csv: No space left on device; free some space".
 Status FileError(std::string_view what, const std::string& path, int error_number);
 
 }  // namespace pando
