@@ -43,6 +43,8 @@ struct ExecPlan {
   setpgid(0, 0);  // the terminal's Ctrl-C goes to the parent alone, which stops us in order
   // Handlers before the mask: a signal that waited must not run the parent's handler in the child.
   for (int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) ::signal(signal, SIG_DFL);
+  // Makes no sense before the program listens to it (a partition), and would end it.
+  ::signal(SIGUSR2, SIG_IGN);
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);

@@ -6,8 +6,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 
+#include "cli/host_name.h"
 #include "cli/job_file.h"
 #include "net/clock.h"
 
@@ -40,9 +40,7 @@ Result<Membership> MembershipOf(const JoinCore& join) {
 }  // namespace
 
 Register DescribeProcess(Role role) {
-  std::array<char, 256> host{};
-  gethostname(host.data(), host.size() - 1);
-  return {.role = role, .host = host.data(), .process_id = static_cast<uint32_t>(getpid())};
+  return {.role = role, .host = HostName(), .process_id = static_cast<uint32_t>(getpid())};
 }
 
 Result<Membership> JoinRun(Transport& transport, Incarnation self, const Register& registration,

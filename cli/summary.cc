@@ -1,22 +1,16 @@
 #include "cli/summary.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
-#include <array>
 #include <nlohmann/json.hpp>
 
+#include "cli/host_name.h"
 #include "cli/job_file.h"
 #include "cli/version.h"
 #include "common/hash.h"
 
 namespace pando {
 namespace {
-
-std::string HostName() {
-  std::array<char, 256> name{};
-  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown";
-}
 
 // One walk over all fields serves both directions; `field(name, member)` reads or writes one.
 template <class S, class Field>

@@ -1,0 +1,107 @@
+// Supervisor keeps processes of this machine running: one that dies is started again after a
+// back-off, and whoever listens is told of the death at once. `pando train` and `pando node` use
+// it.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+
+#include "cli/chaos.h"
+#include "cli/launcher.h"
+#include "proto/messages.h"
+
+namespace pando {
+
+inline constexpr uint32_t kRestartsMaxDefault = 30;
+
+// RestartPolicy: when one process that died may start again. The pause doubles with every death,
+// and a life of a minute makes up for what was before. Threads: none.
+class RestartPolicy {
+ public:
+  using TimePoint = ProcessGroup::TimePoint;
+  static constexpr std::chrono::milliseconds kPauseMin{100};
+  static constexpr std::chrono::milliseconds kPauseMax{5000};
+  static constexpr std::chrono::seconds kGoodLife{60};
+
+  explicit RestartPolicy(uint32_t restarts_max) : restarts_max_(restarts_max) {}
+  void OnStart(TimePoint now) { started_at_ = now; }
+  // When to start it again; none: it has died too often. A death that does not count is our doing.
+  std::optional<TimePoint> OnDeath(TimePoint now, bool counts);
+
+ private:
+  uint32_t restarts_max_;
+  uint32_t death_count_ = 0;  // without a good life in between
+  TimePoint started_at_{};
+};
+
+// Threads: one, as ProcessGroup. Owns: the processes.
+class Supervisor {
+ public:
+  using TimePoint = ProcessGroup::TimePoint;
+  struct Options {
+    uint32_t restarts_max = kRestartsMaxDefault;  // of one process without a minute of life
+    // Takes what the scheduler is to be told: deaths, and faults that were made. Numbers the notes.
+    std::function<void(FaultNote)> on_fault;
+    // Sees every end, before it is decided what follows.
+    std::function<void(const ProcessExit&)> on_exit;
+    // Whether starting it again could go better. Asked at each end that is not clean.
+    std::function<bool(const ProcessExit&)> may_restart;
+    // Told of each death that is followed by a restart.
+    std::function<void(const ProcessExit&)> on_restart;
+  };
+  explicit Supervisor(Options options);
+
+  // From here on it runs. A clean end (exit code 0) is the end of it; any other is followed by a
+  // restart, unless Retire was called.
+  Status Start(const ProcessSpec& spec, Role role);
+  // What its later lives are started with.
+  void SetArgs(const std::string& name, std::vector<std::string> args);
+
+  // ProcessGroup::Wait, and starts again whose time has come.
+  bool Wait(TimePoint deadline, std::span<const int> fds = {});
+  // Does something to one that runs and tells it as a fault. What was stopped goes on by itself.
+  void Inject(const ChaosAct& act);
+  // Nothing is started again from here on, no end is a failure, and what is stopped goes on.
+  void Retire();
+
+  // The first end that nothing was made of: it may not start again, or has died too often.
+  const std::optional<ProcessExit>& root_cause() const { return root_cause_; }
+  // Why one could not be started again.
+  const Status& start_status() const { return start_status_; }
+  // Running or to be started again.
+  size_t kept_count() const { return kept_.size(); }
+  size_t running_count() const { return group_.running_count(); }
+  std::set<std::string> Running() const;
+  void Signal(const std::string& name, int signal) { group_.Signal(name, signal); }
+  void SignalAll(int signal) { group_.SignalAll(signal); }
+  void KillAll() { group_.KillAll(); }
+
+ private:
+  struct Kept {
+    ProcessSpec spec;
+    Role role = Role::kWorker;
+    RestartPolicy policy;
+    std::optional<TimePoint> restart_at;  // it is dead until then
+    std::optional<TimePoint> resume_at;   // it is stopped until then
+    uint64_t killed_us = 0;               // when we killed it, while its end is not seen
+  };
+  void OnExit(const ProcessExit& exit);
+  void Bury(const ProcessExit& exit);
+  void TellDeath(const Kept& kept, const ProcessExit& exit);
+  FaultNote NoteOf(const Kept& kept, pid_t pid) const;
+  void RunDue(TimePoint now);
+  TimePoint NextDue() const;
+
+  const Options options_;
+  ProcessGroup group_;
+  std::map<std::string, Kept> kept_;  // by name
+  bool is_retired_ = false;
+  std::optional<ProcessExit> root_cause_;
+  Status start_status_;
+};
+
+}  // namespace pando
