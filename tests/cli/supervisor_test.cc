@@ -5,7 +5,7 @@
 #include <csignal>
 
 #include "cli/job_file.h"
-#include "tests/cli/temp_folder.h"
+#include "tests/temp_folder.h"
 
 namespace pando {
 namespace {
