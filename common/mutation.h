@@ -12,6 +12,13 @@ enum class Mutation {
   kNoBarrier,          // P4: a worker sends step t + 1 before version t + 1 is committed everywhere
   kUnansweredDuplicate,  // P10: a lane drops a repeated push without an answer
   kUninterruptibleWait,  // P12: a worker goes on waiting although work of the last step is missing
+  // The scheduler's.
+  kNoPreviousOwner,         // P18: a first step stands although its previous owner is gone
+  kNoIncarnations,          // P19: who registers from a known host and process is taken for it
+  kStaleReport,             // P24: a report of a newcomer in sync counts whatever its pair
+  kPromoteSyncing,          // P24: a replica that is not in sync is promoted
+  kAnnounceBeforeJournal,   // P25: views are announced first and written a moment later
+  kLeasesBeforeHeartbeats,  // P27: a late tick judges before it has read what is queued
 };
 
 #ifdef PANDO_MUTATIONS

@@ -47,9 +47,11 @@ struct SnapshotManifest {
 // job began; < 0: not (yet).
 struct FaultRecord {
   uint64_t id = 0;
-  std::string action;  // "kill", "stop", "partition", "exit", "silence", "rollback", ...
-  std::string target;  // "worker 1"
-  Step step;           // the lowest incomplete one when it was injected, or noticed
+  std::string action;       // "kill", "stop", "partition", "exit", "silence", "rollback", ...
+  std::string target;       // "worker 1"
+  std::string host;         // of the target, with
+  uint32_t process_id = 0;  // its process: what a supervisor's note is matched by
+  Step step;                // the lowest incomplete one when it was injected, or noticed
   double injected_ms = -1;
   double detected_ms = -1;
   std::string detected_by;  // "exit", "socket", "lease"; empty while undetected
