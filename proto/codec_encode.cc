@@ -43,6 +43,7 @@ class Writer {
   void Write(wire::NodeInfo::Builder w, const NodeInfo& node);
   void Write(wire::ShardPlacement::Builder w, const ShardPlacement& placement);
   void Write(wire::DataFacts::Builder w, const DataFacts& data);
+  void Write(wire::StepScalars::Builder w, const StepScalars& scalars);
 
   void Write(wire::Envelope::Builder w, const Register& m);
   void Write(wire::Envelope::Builder w, const Welcome& m);
@@ -71,6 +72,24 @@ class Writer {
   void Write(wire::Envelope::Builder w, const Failure& m);
   void Write(wire::Envelope::Builder w, const StatusRequest& m);
   void Write(wire::Envelope::Builder w, const StatusReport& m);
+  void Write(wire::Envelope::Builder w, const Root& m);
+  void Write(wire::Envelope::Builder w, const RootAck& m);
+  void Write(wire::Envelope::Builder w, const Chunk& m);
+  void Write(wire::Envelope::Builder w, const ChunkAck& m);
+  void Write(wire::Envelope::Builder w, const Synced& m);
+  void Write(wire::Envelope::Builder w, const Divergence& m);
+  void Write(wire::Envelope::Builder w, const PeerSilent& m);
+  void Write(wire::Envelope::Builder w, const SnapshotStored& m);
+  void Write(wire::Envelope::Builder w, const SnapshotAck& m);
+  void Write(wire::Envelope::Builder w, const SnapshotAt& m);
+  void Write(wire::Envelope::Builder w, const SnapshotAtAck& m);
+  void Write(wire::Envelope::Builder w, const Leave& m);
+  void Write(wire::Envelope::Builder w, const GradientHashes& m);
+  void Write(wire::Envelope::Builder w, const GradientHashesAck& m);
+  void Write(wire::Envelope::Builder w, const Command& m);
+  void Write(wire::Envelope::Builder w, const CommandReply& m);
+  void Write(wire::Envelope::Builder w, const FaultNote& m);
+  void Write(wire::Envelope::Builder w, const FaultNoteAck& m);
 
   template <class Item>
   void WritePayload(Item w, const Blob& payload);
@@ -124,6 +143,7 @@ void Writer::Write(wire::Envelope::Builder e, const Welcome& m) {
   w.setRank(m.rank);
   w.setJobToml(ToKj(m.job_toml));
   Write(w.initData(), m.data);
+  w.setSnapshotDir(ToKj(m.snapshot_dir));
 }
 
 void Writer::Write(wire::DataFacts::Builder w, const DataFacts& data) {
@@ -153,6 +173,7 @@ void Writer::Write(wire::Envelope::Builder e, const Heartbeat& m) {
   w.setStep(m.step.value());
   Write(w.initWaitingFor(), m.waiting_for);
   w.setWaitingMs(m.waiting_ms);
+  w.setMicroBatchUs(m.micro_batch_us);
 }
 
 void Writer::Write(wire::Envelope::Builder e, const HeartbeatAck&) { e.initHeartbeatAck(); }
@@ -164,6 +185,9 @@ void Writer::Write(wire::Envelope::Builder e, const ViewUpdate& m) {
 void Writer::Write(wire::View::Builder w, const View& view) {
   Write(w.initId(), view.id);
   w.setGeneration(view.generation);
+  auto restore = w.initRestore();
+  restore.setVersion(view.restore.version.value());
+  restore.setGeneration(view.restore.generation);
   auto nodes = w.initNodes(Count(view.nodes.size()));
   for (unsigned i = 0; i < nodes.size(); ++i) Write(nodes[i], view.nodes[i]);
   auto shards = w.initShards(Count(view.shards.size()));
@@ -190,11 +214,16 @@ void Writer::Write(wire::ShardPlacement::Builder w, const ShardPlacement& placem
   auto in_sync = w.initInSyncBackups(Count(placement.in_sync_backups.size()));
   for (unsigned i = 0; i < in_sync.size(); ++i) Write(in_sync[i], placement.in_sync_backups[i]);
   auto syncing = w.initSyncingBackups(Count(placement.syncing_backups.size()));
-  for (unsigned i = 0; i < syncing.size(); ++i) Write(syncing[i], placement.syncing_backups[i]);
+  for (unsigned i = 0; i < syncing.size(); ++i) {
+    Write(syncing[i].initPeer(), placement.syncing_backups[i].peer);
+    Write(syncing[i].initSince(), placement.syncing_backups[i].since);
+  }
 }
 
 void Writer::Write(wire::Envelope::Builder e, const ViewAck& m) {
-  Write(e.initViewAck().initId(), m.id);
+  auto w = e.initViewAck();
+  Write(w.initId(), m.id);
+  w.setGeneration(m.generation);
 }
 
 // ---- the step
@@ -263,6 +292,101 @@ void Writer::Write(wire::Envelope::Builder e, const Answer& m) {
   }
 }
 
+// ---- replication
+
+void Writer::Write(wire::Envelope::Builder e, const Root& m) {
+  auto w = e.initRoot();
+  w.setFirstRow(m.first_row.value());
+  auto items = w.initItems(Count(m.items.size()));
+  for (unsigned i = 0; i < items.size(); ++i) {
+    items[i].setShard(m.items[i].shard.value());
+    items[i].setStep(m.items[i].step.value());
+    Write(items[i].initScalars(), m.items[i].scalars);
+    WritePayload(items[i], m.items[i].payload);
+  }
+}
+
+void Writer::Write(wire::Envelope::Builder e, const RootAck& m) {
+  auto items = e.initRootAck().initItems(Count(m.items.size()));
+  for (unsigned i = 0; i < items.size(); ++i) {
+    items[i].setShard(m.items[i].shard.value());
+    items[i].setVersion(m.items[i].version.value());
+    items[i].setHash(m.items[i].hash);
+  }
+}
+
+void Writer::Write(wire::Envelope::Builder e, const Chunk& m) {
+  auto w = e.initChunk();
+  w.setShard(m.shard.value());
+  Write(w.initPair(), m.pair);
+  auto versions = w.initVersions(Count(m.versions.size()));
+  for (unsigned i = 0; i < versions.size(); ++i) versions.set(i, m.versions[i].value());
+  w.setImageFloats(m.image_floats);
+  w.setOffset(m.offset);
+  WritePayload(w, m.payload);
+}
+
+void Writer::Write(wire::Envelope::Builder e, const ChunkAck& m) {
+  auto w = e.initChunkAck();
+  w.setShard(m.shard.value());
+  Write(w.initPair(), m.pair);
+  w.setNewest(m.newest.value());
+  w.setFloatsTaken(m.floats_taken);
+}
+
+void Writer::Write(wire::Envelope::Builder e, const Synced& m) {
+  auto items = e.initSynced().initItems(Count(m.items.size()));
+  for (unsigned i = 0; i < items.size(); ++i) {
+    items[i].setShard(m.items[i].shard.value());
+    Write(items[i].initNewcomer(), m.items[i].newcomer);
+    Write(items[i].initPair(), m.items[i].pair);
+  }
+}
+
+void Writer::Write(wire::Envelope::Builder e, const Divergence& m) {
+  auto w = e.initDivergence();
+  w.setShard(m.shard.value());
+  w.setVersion(m.version.value());
+  Write(w.initBackup(), m.backup);
+  w.setPrimaryHash(m.primary_hash);
+  w.setBackupHash(m.backup_hash);
+}
+
+void Writer::Write(wire::Envelope::Builder e, const PeerSilent& m) {
+  auto w = e.initPeerSilent();
+  Write(w.initPeer(), m.peer);
+  w.setSilentMs(m.silent_ms);
+}
+
+// ---- snapshots
+
+void Writer::Write(wire::Envelope::Builder e, const SnapshotStored& m) {
+  auto items = e.initSnapshotStored().initItems(Count(m.items.size()));
+  for (unsigned i = 0; i < items.size(); ++i) {
+    items[i].setShard(m.items[i].shard.value());
+    items[i].setVersion(m.items[i].version.value());
+    items[i].setHash(m.items[i].hash);
+    items[i].setFile(ToKj(m.items[i].file));
+    items[i].setFailure(ToKj(m.items[i].failure));
+  }
+}
+
+void Writer::Write(wire::Envelope::Builder e, const SnapshotAck& m) {
+  auto items = e.initSnapshotAck().initItems(Count(m.items.size()));
+  for (unsigned i = 0; i < items.size(); ++i) {
+    items[i].setShard(m.items[i].shard.value());
+    items[i].setVersion(m.items[i].version.value());
+  }
+}
+
+void Writer::Write(wire::Envelope::Builder e, const SnapshotAt& m) {
+  e.initSnapshotAt().setVersion(m.version.value());
+}
+
+void Writer::Write(wire::Envelope::Builder e, const SnapshotAtAck& m) {
+  e.initSnapshotAtAck().setVersion(m.version.value());
+}
+
 // ---- scalars and progress
 
 void Writer::Write(wire::Envelope::Builder e, const ScalarsRequest& m) {
@@ -273,12 +397,14 @@ void Writer::Write(wire::Envelope::Builder e, const Scalars& m) {
   auto w = e.initScalars();
   w.setFirst(m.first.value());
   auto steps = w.initSteps(Count(m.steps.size()));
-  for (unsigned i = 0; i < steps.size(); ++i) {
-    steps[i].setLr(m.steps[i].lr);
-    steps[i].setMomentum(m.steps[i].momentum);
-    steps[i].setBiasCorrection1(m.steps[i].bias_correction1);
-    steps[i].setBiasCorrection2Sqrt(m.steps[i].bias_correction2_sqrt);
-  }
+  for (unsigned i = 0; i < steps.size(); ++i) Write(steps[i], m.steps[i]);
+}
+
+void Writer::Write(wire::StepScalars::Builder w, const StepScalars& scalars) {
+  w.setLr(scalars.lr);
+  w.setMomentum(scalars.momentum);
+  w.setBiasCorrection1(scalars.bias_correction1);
+  w.setBiasCorrection2Sqrt(scalars.bias_correction2_sqrt);
 }
 
 void Writer::Write(wire::Envelope::Builder e, const Progress& m) {
@@ -345,17 +471,64 @@ void Writer::Write(wire::Envelope::Builder e, const StatusReport& m) {
   e.initStatusReport().setJson(ToKj(m.json));
 }
 
+void Writer::Write(wire::Envelope::Builder e, const Leave&) { e.initLeave(); }
+
+void Writer::Write(wire::Envelope::Builder e, const GradientHashes& m) {
+  auto items = e.initGradientHashes().initItems(Count(m.items.size()));
+  for (unsigned i = 0; i < items.size(); ++i) {
+    items[i].setStep(m.items[i].step.value());
+    items[i].setMicroBatch(m.items[i].micro_batch.value());
+    items[i].setHash(m.items[i].hash);
+  }
+}
+
+void Writer::Write(wire::Envelope::Builder e, const GradientHashesAck& m) {
+  e.initGradientHashesAck().setBelow(m.below.value());
+}
+
+void Writer::Write(wire::Envelope::Builder e, const Command& m) {
+  auto w = e.initCommand();
+  w.setKind(static_cast<wire::CommandKind>(m.kind));
+  w.setTarget(ToKj(m.target));
+}
+
+void Writer::Write(wire::Envelope::Builder e, const CommandReply& m) {
+  auto w = e.initCommandReply();
+  w.setOutcome(static_cast<wire::CommandOutcome>(m.outcome));
+  w.setText(ToKj(m.text));
+}
+
+void Writer::Write(wire::Envelope::Builder e, const FaultNote& m) {
+  auto w = e.initFaultNote();
+  w.setNumber(m.number);
+  w.setAction(ToKj(m.action));
+  w.setRole(static_cast<wire::Role>(m.role));
+  w.setProcessId(m.process_id);
+  w.setHost(ToKj(m.host));
+  w.setTarget(ToKj(m.target));
+  w.setInjectedUs(m.injected_us);
+  w.setExitedUs(m.exited_us);
+  w.setText(ToKj(m.text));
+}
+
+void Writer::Write(wire::Envelope::Builder e, const FaultNoteAck& m) {
+  e.initFaultNoteAck().setNumber(m.number);
+}
+
 // Room for everything but external payloads, so that small messages are one frame.
 unsigned FirstSegmentWords(const Message& message) {
   size_t bytes = kFirstSegmentWords * kWordBytes;
+  const auto count_one = [&](const auto& item) {
+    bytes += kItemBytes +
+             (CanBeSegment(item.payload.bytes()) ? 0 : item.payload.size_bytes() + kWordBytes);
+  };
   const auto count = [&](const auto& items) {
-    for (const auto& item : items) {
-      bytes += kItemBytes +
-               (CanBeSegment(item.payload.bytes()) ? 0 : item.payload.size_bytes() + kWordBytes);
-    }
+    for (const auto& item : items) count_one(item);
   };
   if (const auto* push = std::get_if<Push>(&message)) count(push->items);
   if (const auto* params = std::get_if<Params>(&message)) count(params->items);
+  if (const auto* root = std::get_if<Root>(&message)) count(root->items);
+  if (const auto* chunk = std::get_if<Chunk>(&message)) count_one(*chunk);
   return static_cast<unsigned>(bytes / kWordBytes);
 }
 

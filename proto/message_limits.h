@@ -16,13 +16,19 @@ inline constexpr uint32_t kTreeNodesMax = 2 * kMicroBatchesMax;  // node ids are
 inline constexpr uint32_t kReplicasMax = 16;                     // backups of one shard
 inline constexpr uint32_t kItemsPerMessageMax = kShardsMax;
 inline constexpr uint32_t kMetricRowsPerMessageMax = 65536;
+inline constexpr uint32_t kGradientHashesPerMessageMax = 65536;
+inline constexpr uint32_t kImageVersionsMax = 3;  // pinned, previous, newest
 // Steps and versions stay far from where adding to them could wrap.
 inline constexpr uint64_t kStepMax = uint64_t{1} << 62;
 
 inline constexpr size_t kNameBytesMax = 1024;          // host names, endpoints, kinds
+inline constexpr size_t kPathBytesMax = 4096;          // folders; Linux takes no longer ones
 inline constexpr size_t kTextBytesMax = 64 * 1024;     // texts for people
 inline constexpr size_t kDocumentBytesMax = 16 << 20;  // job files, status reports
 inline constexpr size_t kPayloadBytesMax = 64 << 20;   // of one shard; the target is 4 MiB
+// Of a shard's image in a transfer: the kept versions, and at most as many buffers of state.
+inline constexpr uint64_t kImageFloatsMax =
+    2 * kImageVersionsMax * (kPayloadBytesMax / sizeof(float));
 
 // Frames of one message: a payload each, and the builder's own segments.
 inline constexpr size_t kFramesPerMessageMax = 2 * kItemsPerMessageMax;

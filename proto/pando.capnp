@@ -3,8 +3,9 @@
 # One Cap'n Proto message is one Envelope; each of its segments is one frame (layout in codec.h).
 # Payloads are external segments over the gradient or parameter buffer itself.
 #
-# Changing this file: add fields and union members at the end and with new numbers, never reuse or
-# renumber one. What an older program would misread needs a new kProtocolVersion (codec.h).
+# Changing this file: add fields and union members at the end and with new numbers. Where one changes
+# its type or meaning, or an older program would misread another, kProtocolVersion is one more
+# (codec.h).
 # "unset" fields keep Cap'n Proto's default, zero. Bounds of every count and length: proto/message_limits.h.
 
 @0xd3a7be6b6f0c4c11;
@@ -58,6 +59,24 @@ struct Envelope {
     failure @30 :Failure;
     statusRequest @31 :StatusRequest;
     statusReport @32 :StatusReport;
+    root @33 :Root;
+    rootAck @34 :RootAck;
+    chunk @35 :Chunk;
+    chunkAck @36 :ChunkAck;
+    synced @37 :Synced;
+    divergence @38 :Divergence;
+    peerSilent @39 :PeerSilent;
+    snapshotStored @40 :SnapshotStored;
+    snapshotAck @41 :SnapshotAck;
+    snapshotAt @42 :SnapshotAt;
+    snapshotAtAck @43 :SnapshotAtAck;
+    leave @44 :Leave;
+    gradientHashes @45 :GradientHashes;
+    gradientHashesAck @46 :GradientHashesAck;
+    command @47 :Command;
+    commandReply @48 :CommandReply;
+    faultNote @49 :FaultNote;
+    faultNoteAck @50 :FaultNoteAck;
   }
 }
 
@@ -82,6 +101,7 @@ struct Welcome {                   # scheduler -> node; every field set by the s
   rank @1 :UInt32;                 # index among the nodes of its role
   jobToml @2 :Text;                # the resolved job file
   data @3 :DataFacts;              # what the scheduler found in the data set
+  snapshotDir @4 :Text;            # absolute; every server can read and write it (P29)
 }
 
 struct DataFacts {                 # set by whoever opened the data set
@@ -119,6 +139,7 @@ struct Heartbeat {                 # node -> scheduler, on the heartbeat channel
   step @1 :UInt64;                 # the step it works on
   waitingFor @2 :PeerId;           # waitingForParameters: the lane that owes parameters, else unset
   waitingMs @3 :UInt64;            # milliseconds since the wait began
+  microBatchUs @4 :UInt64;         # microseconds that a micro-batch takes a worker; 0: not known
 }
 
 struct HeartbeatAck {}             # scheduler -> node, on the heartbeat channel
@@ -132,16 +153,26 @@ struct NodeInfo {                  # set by the scheduler from the node's Regist
   laneEndpoints @5 :List(Text);    # by lane; empty in workers
 }
 
+struct SyncingBackup {             # set by the scheduler
+  peer @0 :PeerId;
+  since @1 :ViewId;                # the view that made the pair of primary and newcomer (P24)
+}
+
 struct ShardPlacement {            # of the shard with this index; set by the scheduler
-  primary @0 :PeerId;
+  primary @0 :PeerId;              # node 2^32 - 1: nobody yet
   inSyncBackups @1 :List(PeerId);
-  syncingBackups @2 :List(PeerId);
+  syncingBackups @2 :List(SyncingBackup);
 }
 
 struct MicroBatchOwner {           # of the micro-batch with this index; set by the scheduler
-  worker @0 :UInt32;               # node id
+  worker @0 :UInt32;               # node id; 2^32 - 1: there is no worker
   previous @1 :UInt32;             # node id of who computes before firstStep (P18), 2^32 - 1: nobody
   firstStep @2 :UInt64;            # the first step that `worker` computes
+}
+
+struct SnapshotRef {               # P29; set by the scheduler
+  version @0 :UInt64;              # 0: made from the job's seed
+  generation @1 :UInt32;
 }
 
 struct View {                      # P17; set by the scheduler
@@ -150,6 +181,7 @@ struct View {                      # P17; set by the scheduler
   nodes @2 :List(NodeInfo);
   shards @3 :List(ShardPlacement);     # by shard id
   owners @4 :List(MicroBatchOwner);    # by micro-batch index
+  restore @5 :SnapshotRef;             # what this generation began from (P21)
 }
 
 struct ViewUpdate {                # scheduler -> node, or any node -> a peer with an older one (P13)
@@ -157,7 +189,8 @@ struct ViewUpdate {                # scheduler -> node, or any node -> a peer wi
 }
 
 struct ViewAck {                   # node -> scheduler
-  id @0 :ViewId;                   # of the view that was taken over
+  id @0 :ViewId;                   # the newest view the node has
+  generation @1 :UInt32;           # of that view
 }
 
 # ---- the step: worker <-> server lane -------------------------------------------------------------
@@ -225,6 +258,100 @@ struct Answer {                    # lane -> worker
   items @1 :List(AnswerItem);      # every shard whose primary this lane is
 }
 
+# ---- replication: primary's lane <-> backup's lane ------------------------------------------------
+
+struct RootItem {                  # set by the primary
+  shard @0 :UInt32;                # shard id
+  step @1 :UInt64;
+  scalars @2 :StepScalars;         # of that step
+  payload @3 :Data;                # fp32, little-endian: the tree's root, unscaled
+}
+
+struct Root {                      # primary -> backup (P8)
+  items @0 :List(RootItem);
+  firstRow @1 :UInt64;             # step; metric rows below it are known to the scheduler
+}
+
+struct RootAckItem {               # set by the backup
+  shard @0 :UInt32;                # shard id
+  version @1 :UInt64;              # that it has made
+  hash @2 :UInt64;                 # of its record, optimizer state included
+}
+
+struct RootAck {                   # backup -> primary
+  items @0 :List(RootAckItem);
+}
+
+struct Chunk {                     # primary -> newcomer (P20): a piece of a shard's frozen image
+  shard @0 :UInt32;                # shard id
+  pair @1 :ViewId;                 # SyncingBackup.since
+  versions @2 :List(UInt64);       # in the image, ascending
+  imageFloats @3 :UInt64;          # floats of the whole image
+  offset @4 :UInt64;               # of the payload within the image, in floats
+  payload @5 :Data;                # fp32, little-endian
+}
+
+struct ChunkAck {                  # newcomer -> primary
+  shard @0 :UInt32;                # shard id
+  pair @1 :ViewId;                 # copied
+  newest @2 :UInt64;               # version: the image's last
+  floatsTaken @3 :UInt64;          # floats from the image's start, without a gap
+}
+
+struct SyncedItem {                # set by the primary
+  shard @0 :UInt32;                # shard id
+  newcomer @1 :PeerId;
+  pair @2 :ViewId;                 # SyncingBackup.since
+}
+
+struct Synced {                    # primary's lane -> scheduler (P24)
+  items @0 :List(SyncedItem);
+}
+
+struct Divergence {                # primary's lane -> scheduler: two records of one version (P8)
+  shard @0 :UInt32;                # shard id
+  version @1 :UInt64;
+  backup @2 :PeerId;
+  primaryHash @3 :UInt64;          # of the primary's record
+  backupHash @4 :UInt64;           # of the backup's
+}
+
+struct PeerSilent {                # lane or worker -> scheduler (P23)
+  peer @0 :PeerId;                 # who owes an answer
+  silentMs @1 :UInt64;             # milliseconds since it was asked
+}
+
+# ---- snapshots: lane <-> scheduler ----------------------------------------------------------------
+
+struct SnapshotStoredItem {        # set by the lane
+  shard @0 :UInt32;                # shard id
+  version @1 :UInt64;
+  hash @2 :UInt64;                 # of the record
+  file @3 :Text;                   # a name within the snapshot folder
+  failure @4 :Text;                # for people: why it could not be stored; empty: it is stored
+}
+
+struct SnapshotStored {            # lane -> scheduler (P29)
+  items @0 :List(SnapshotStoredItem);
+}
+
+struct SnapshotAckItem {           # copied
+  shard @0 :UInt32;                # shard id
+  version @1 :UInt64;
+}
+
+struct SnapshotAck {               # scheduler -> lane
+  items @0 :List(SnapshotAckItem);
+}
+
+struct SnapshotAt {                # scheduler -> lane
+  version @0 :UInt64;              # to be stored besides those that are due
+}
+
+struct SnapshotAtAck {             # lane -> scheduler
+  version @0 :UInt64;              # copied
+}
+
 # ---- scalars and progress: lane <-> scheduler -----------------------------------------------------
 
 struct StepScalars {               # set by the scheduler alone (P36)
@@ -290,6 +417,7 @@ enum StopReason {
   completed @0;
   failed @1;
   interrupted @2;
+  drained @3;                      # the receiver's work is others' now; the run goes on
 }
 
 struct Stop {                      # scheduler -> everybody
@@ -307,4 +435,58 @@ struct StatusRequest {}            # client -> scheduler
 
 struct StatusReport {              # scheduler -> client
   json @0 :Text;                   # the run's status, one JSON object
+}
+
+struct Leave {}                    # node -> scheduler: it was asked to leave
+
+struct GradientHash {              # set by the worker (P41)
+  step @0 :UInt64;
+  microBatch @1 :UInt32;           # index within the step
+  hash @2 :UInt64;                 # of the whole gradient, in flat order
+}
+
+struct GradientHashes {            # worker -> scheduler
+  items @0 :List(GradientHash);    # ascending by step and micro-batch
+}
+
+struct GradientHashesAck {         # scheduler -> worker
+  below @0 :UInt64;                # step; hashes of lower ones are known or not wanted any more
+}
+
+enum CommandKind {
+  drain @0;
+  snapshot @1;
+  stop @2;
+}
+
+struct Command {                   # client -> scheduler
+  kind @0 :CommandKind;
+  target @1 :Text;                 # drain: "worker 1", "server-0"; else empty
+}
+
+enum CommandOutcome {
+  accepted @0;                     # under way
+  done @1;
+  refused @2;
+}
+
+struct CommandReply {              # scheduler -> client
+  outcome @0 :CommandOutcome;
+  text @1 :Text;                   # for people
+}
+
+struct FaultNote {                 # supervisor -> scheduler; times: microseconds of the steady clock
+  number @0 :UInt64;               # given by the supervisor
+  action @1 :Text;                 # "kill", "stop", "partition", "exit"
+  role @2 :Role;                   # the target's
+  processId @3 :UInt32;            # the operating system's, on `host`
+  host @4 :Text;                   # the target's host name
+  target @5 :Text;                 # for people: "worker 1"
+  injectedUs @6 :UInt64;           # 0: not by the supervisor
+  exitedUs @7 :UInt64;             # when it saw the process end; 0: it has not
+  text @8 :Text;                   # for people: "signal 9 (SIGKILL)"
+}
+
+struct FaultNoteAck {              # scheduler -> supervisor
+  number @0 :UInt64;               # copied
 }

@@ -171,7 +171,7 @@ TEST_CASE("counts, lengths, ids and enums beyond their bounds are refused by nam
   CHECK(
       Contains(ErrorOf({.message = Heartbeat{.activity = static_cast<Activity>(7)}}), "activity"));
   CHECK(Contains(ErrorOf({.message = Register{.role = static_cast<Role>(4)}}), "role"));
-  CHECK(Contains(ErrorOf({.message = Stop{static_cast<StopReason>(3), ""}}), "stop reason"));
+  CHECK(Contains(ErrorOf({.message = Stop{static_cast<StopReason>(4), ""}}), "stop reason"));
   CHECK(Contains(ErrorOf({.message = Pull{{{ShardId(kShardsMax), Version(0)}}}}), "shard id"));
   CHECK(Contains(ErrorOf({.message = Pull{{{ShardId(0), Version(kStepMax + 1)}}}}), "version"));
   CHECK(Contains(ErrorOf({.message = Push{{{ShardId(0), Step(0), TreeNode(0), Blob()}}}}),
@@ -197,6 +197,48 @@ TEST_CASE("counts, lengths, ids and enums beyond their bounds are refused by nam
   update.view.shards.clear();
   update.view.owners.resize(kMicroBatchesMax + 1);
   CHECK(Contains(ErrorOf({.message = update}), "micro-batch count"));
+}
+
+TEST_CASE("bounds of replication, snapshots and commands are refused by name") {
+  ViewUpdate update;
+  update.view.shards.resize(1);
+  update.view.shards[0].syncing_backups.resize(kReplicasMax + 1);
+  CHECK(Contains(ErrorOf({.message = update}), "syncing replica count"));
+  update.view = View{.restore = {0, Version(kStepMax + 1)}};
+  CHECK(Contains(ErrorOf({.message = update}), "version"));
+  const std::vector<Version> four = {Version(1), Version(2), Version(3), Version(4)};
+  CHECK(Contains(ErrorOf({.message = Chunk{.versions = four}}), "versions of an image is 4"));
+  CHECK(Contains(ErrorOf({.message = Chunk{.versions = {Version(2), Version(2)}}}), "ascend"));
+  CHECK(Contains(ErrorOf({.message = Chunk{.image_floats = kImageFloatsMax + 1}}), "an image"));
+  CHECK(Contains(ErrorOf({.message = Chunk{.image_floats = 8, .offset = 9}}), "offset"));
+  CHECK(Contains(
+      ErrorOf({.message = Chunk{.image_floats = 8, .offset = 1, .payload = CountingPayload(8)}}),
+      "end of a chunk is 9, at most 8"));
+  CHECK(Contains(ErrorOf({.message = ChunkAck{.floats_taken = kImageFloatsMax + 1}}), "taken"));
+  CHECK(Contains(ErrorOf({.message = SnapshotStored{{{.file = "../scheduler.db"}}}}), "folder"));
+  CHECK(Contains(ErrorOf({.message = SnapshotStored{{{.failure = std::string(70000, 'x')}}}}),
+                 "bytes of a failure"));
+  CHECK(Contains(ErrorOf({.message = GradientHashes{{{Step(0), MicroBatch(kMicroBatchesMax), 0}}}}),
+                 "micro-batch"));
+  CHECK(Contains(ErrorOf({.message = Command{.kind = static_cast<CommandKind>(3)}}), "command"));
+  CHECK(Contains(ErrorOf({.message = Command{.target = std::string(kNameBytesMax + 1, 'w')}}),
+                 "target"));
+  CHECK(Contains(ErrorOf({.message = CommandReply{static_cast<CommandOutcome>(3), ""}}),
+                 "command outcome"));
+  CHECK(Contains(ErrorOf({.message = FaultNote{.role = static_cast<Role>(4)}}), "role"));
+  CHECK(Contains(ErrorOf({.message = FaultNote{.text = std::string(kTextBytesMax + 1, 'x')}}),
+                 "fault's text"));
+}
+
+TEST_CASE("roots and chunks travel as their own buffers") {
+  const Blob payload = CountingPayload(kLargeFloats);
+  const Chunk chunk{.image_floats = kLargeFloats, .payload = payload};
+  const Root root{{{ShardId(1), Step(2), {}, payload}}, Step(0)};
+  for (const Message& message : {Message(root), Message(chunk)}) {
+    const Frames sent = Encode({.message = message});
+    REQUIRE(sent.size() == 2);
+    CHECK(sent[1].bytes().data() == payload.bytes().data());
+  }
 }
 
 TEST_CASE("a payload that is not whole floats is refused") {

@@ -40,6 +40,8 @@ std::string Text(const DataFacts& d);
 std::string Text(const NodeInfo& n);
 std::string Text(const ShardPlacement& p);
 std::string Text(const MicroBatchOwner& o);
+std::string Text(const SyncingBackup& b);
+std::string Text(const SnapshotRef& s);
 std::string Text(const View& v);
 std::string Text(const PushItem& i);
 std::string Text(const PullItem& i);
@@ -48,6 +50,12 @@ std::string Text(const PushReplyItem& i);
 std::string Text(const AnswerItem& i);
 std::string Text(const StepScalars& s);
 std::string Text(const StepMetrics& s);
+std::string Text(const RootItem& i);
+std::string Text(const RootAckItem& i);
+std::string Text(const SyncedItem& i);
+std::string Text(const SnapshotStoredItem& i);
+std::string Text(const SnapshotAckItem& i);
+std::string Text(const GradientHash& h);
 
 template <class T>
 std::string Text(const std::vector<T>& items) {
@@ -78,8 +86,10 @@ std::string Text(const MicroBatchOwner& o) {
   return Join("owner", o.worker, o.first_step, o.previous);
 }
 std::string Text(const View& v) {
-  return Join("view", v.id, v.generation, v.nodes, v.shards, v.owners);
+  return Join("view", v.id, v.generation, v.restore, v.nodes, v.shards, v.owners);
 }
+std::string Text(const SyncingBackup& b) { return Join("syncing", b.peer, b.since); }
+std::string Text(const SnapshotRef& s) { return Join("snapshot", s.generation, s.version); }
 std::string Text(const PushItem& i) { return Join("push", i.shard, i.step, i.node, i.payload); }
 std::string Text(const PullItem& i) { return Join("pull", i.shard, i.version); }
 std::string Text(const ParamsItem& i) { return Join("params", i.shard, i.version, i.payload); }
@@ -92,22 +102,31 @@ std::string Text(const StepScalars& s) {
 }
 std::string Text(const StepMetrics& s) { return Join("metrics", s.step, s.loss, s.accuracy); }
 
+std::string Text(const RootItem& i) { return Join("root", i.shard, i.step, i.scalars, i.payload); }
+std::string Text(const RootAckItem& i) { return Join("ack", i.shard, i.version, i.hash); }
+std::string Text(const SyncedItem& i) { return Join("synced", i.shard, i.newcomer, i.pair); }
+std::string Text(const SnapshotStoredItem& i) {
+  return Join("stored", i.shard, i.version, i.hash, i.file, i.failure);
+}
+std::string Text(const SnapshotAckItem& i) { return Join("ack", i.shard, i.version); }
+std::string Text(const GradientHash& h) { return Join("hash", h.step, h.micro_batch, h.hash); }
+
 std::string MessageText(const Register& m) {
   return Join("Register", m.role, m.host, m.process_id, m.lane_endpoints);
 }
 std::string MessageText(const Welcome& m) {
-  return Join("Welcome", m.node, m.rank, m.job_toml, m.data);
+  return Join("Welcome", m.node, m.rank, m.job_toml, m.data, m.snapshot_dir);
 }
 std::string MessageText(const Refused& m) { return Join("Refused", m.reason); }
 std::string MessageText(const Ready& m) {
   return Join("Ready", m.kind, m.probe_hash, m.data_fingerprint);
 }
 std::string MessageText(const Heartbeat& m) {
-  return Join("Heartbeat", m.activity, m.step, m.waiting_for, m.waiting_ms);
+  return Join("Heartbeat", m.activity, m.step, m.waiting_for, m.waiting_ms, m.micro_batch_us);
 }
 std::string MessageText(const HeartbeatAck&) { return "HeartbeatAck"; }
 std::string MessageText(const ViewUpdate& m) { return Join("ViewUpdate", m.view); }
-std::string MessageText(const ViewAck& m) { return Join("ViewAck", m.id); }
+std::string MessageText(const ViewAck& m) { return Join("ViewAck", m.id, m.generation); }
 std::string MessageText(const Push& m) { return Join("Push", m.items); }
 std::string MessageText(const Pull& m) { return Join("Pull", m.items); }
 std::string MessageText(const Params& m) { return Join("Params", m.items); }
@@ -133,6 +152,33 @@ std::string MessageText(const Bye&) { return "Bye"; }
 std::string MessageText(const Failure& m) { return Join("Failure", m.text); }
 std::string MessageText(const StatusRequest&) { return "StatusRequest"; }
 std::string MessageText(const StatusReport& m) { return Join("StatusReport", m.json); }
+std::string MessageText(const Root& m) { return Join("Root", m.items, m.first_row); }
+std::string MessageText(const RootAck& m) { return Join("RootAck", m.items); }
+std::string MessageText(const Chunk& m) {
+  return Join("Chunk", m.shard, m.pair, m.versions, m.image_floats, m.offset, m.payload);
+}
+std::string MessageText(const ChunkAck& m) {
+  return Join("ChunkAck", m.shard, m.pair, m.newest, m.floats_taken);
+}
+std::string MessageText(const Synced& m) { return Join("Synced", m.items); }
+std::string MessageText(const Divergence& m) {
+  return Join("Divergence", m.shard, m.version, m.backup, m.primary_hash, m.backup_hash);
+}
+std::string MessageText(const PeerSilent& m) { return Join("PeerSilent", m.peer, m.silent_ms); }
+std::string MessageText(const SnapshotStored& m) { return Join("SnapshotStored", m.items); }
+std::string MessageText(const SnapshotAck& m) { return Join("SnapshotAck", m.items); }
+std::string MessageText(const SnapshotAt& m) { return Join("SnapshotAt", m.version); }
+std::string MessageText(const SnapshotAtAck& m) { return Join("SnapshotAtAck", m.version); }
+std::string MessageText(const Leave&) { return "Leave"; }
+std::string MessageText(const GradientHashes& m) { return Join("GradientHashes", m.items); }
+std::string MessageText(const GradientHashesAck& m) { return Join("GradientHashesAck", m.below); }
+std::string MessageText(const Command& m) { return Join("Command", m.kind, m.target); }
+std::string MessageText(const CommandReply& m) { return Join("CommandReply", m.outcome, m.text); }
+std::string MessageText(const FaultNote& m) {
+  return Join("FaultNote", m.number, m.action, m.role, m.host, m.process_id, m.target,
+              m.injected_us, m.exited_us, m.text);
+}
+std::string MessageText(const FaultNoteAck& m) { return Join("FaultNoteAck", m.number); }
 
 // ---- samples
 
@@ -141,7 +187,7 @@ const PeerId kLargestPeer{NodeId(kNodesMax - 1), Incarnation(UINT64_MAX),
                           static_cast<uint16_t>(kLanesMax - 1)};
 
 View SampleView() {
-  View view{.id = {UINT64_MAX, 9}, .generation = 4};
+  View view{.id = {UINT64_MAX, 9}, .generation = 4, .restore = {3, Version(kStepMax)}};
   view.nodes = {{.node = NodeId(3),
                  .incarnation = kServerLane.incarnation,
                  .role = Role::kServer,
@@ -152,9 +198,10 @@ View SampleView() {
   view.shards = {{.primary = kServerLane},
                  {.primary = kLargestPeer,
                   .in_sync_backups = {kServerLane, PeerId()},
-                  .syncing_backups = {kLargestPeer}}};
+                  .syncing_backups = {{kLargestPeer, {8, UINT64_MAX}}, {}}}};
   view.owners = {{.worker = NodeId(4), .first_step = Step(11), .previous = NodeId(2)},
-                 {.worker = NodeId(4), .first_step = Step(kStepMax)}};
+                 {.worker = NodeId(4), .first_step = Step(kStepMax)},
+                 {.worker = kUnknownNode}};
   return view;
 }
 
@@ -168,17 +215,18 @@ std::vector<Message> MembershipSamples() {
       Register{},
       Register{Role::kServer, std::string(kNameBytesMax, 'h'), UINT32_MAX,
                std::vector<std::string>(kLanesMax, "tcp://127.0.0.1:65535")},
-      Welcome{NodeId(0), 0, "", DataFacts{}},
-      Welcome{NodeId(kNodesMax - 1), kNodesMax, std::string(100000, 't'), facts},
+      Welcome{NodeId(0), 0, "", DataFacts{}, ""},
+      Welcome{NodeId(kNodesMax - 1), kNodesMax, std::string(100000, 't'), facts,
+              std::string(kPathBytesMax, '/')},
       Refused{"micro_batches = 8, which does not fit"},
       Ready{"cpu, avx2, pando 0.1.0", UINT64_MAX, 1},
       Heartbeat{},
-      Heartbeat{Activity::kWaitingForParameters, Step(kStepMax), kServerLane, UINT64_MAX},
+      Heartbeat{Activity::kWaitingForParameters, Step(kStepMax), kServerLane, UINT64_MAX, 7},
       Heartbeat{.activity = Activity::kLeaving},
       HeartbeatAck{},
       ViewUpdate{},
       ViewUpdate{SampleView()},
-      ViewAck{{1, 2}},
+      ViewAck{{1, 2}, UINT32_MAX},
   };
 }
 
@@ -210,6 +258,33 @@ std::vector<Message> StepSamples() {
   };
 }
 
+std::vector<Message> RecoverySamples() {
+  const StepScalars scalars{0.01f, 0.9f, -0.0f, 1e-30f};
+  const std::vector<Version> versions = {Version(0), Version(7), Version(kStepMax)};
+  return {
+      Root{},
+      Root{{{ShardId(1), Step(5), scalars, CountingPayload(16)}, {ShardId(2), Step(5), {}, Blob()}},
+           Step(4)},
+      Root{{{ShardId(kShardsMax - 1), Step(kStepMax), scalars, CountingPayload(1 << 16)}}, Step(0)},
+      RootAck{{{ShardId(1), Version(6), UINT64_MAX}, {ShardId(2), Version(6), 0}}},
+      Chunk{},
+      Chunk{ShardId(3), {2, 9}, versions, 5000, 4000, CountingPayload(1000)},
+      Chunk{ShardId(3), {2, 9}, {Version(1)}, kImageFloatsMax, 0, CountingPayload(1 << 16)},
+      ChunkAck{ShardId(3), {2, 9}, Version(7), kImageFloatsMax},
+      Synced{{{ShardId(3), kLargestPeer, {2, 9}}, {ShardId(4), kServerLane, {2, 10}}}},
+      Divergence{ShardId(1), Version(6), kServerLane, 1, UINT64_MAX},
+      PeerSilent{kLargestPeer, UINT64_MAX},
+      SnapshotStored{{{ShardId(1), Version(6), UINT64_MAX, "g001-v00000006.safetensors", ""},
+                      {ShardId(2), Version(6), 0, "", "no space left on the device"}}},
+      SnapshotAck{{{ShardId(1), Version(6)}, {ShardId(2), Version(kStepMax)}}},
+      SnapshotAt{Version(kStepMax)},
+      SnapshotAtAck{Version(6)},
+      GradientHashes{{{Step(5), MicroBatch(kMicroBatchesMax - 1), UINT64_MAX},
+                      {Step(kStepMax), MicroBatch(0), 1}}},
+      GradientHashesAck{Step(6)},
+  };
+}
+
 std::vector<Message> EndSamples() {
   return {
       Evaluate{Version(6), UINT32_MAX, 100, 200},
@@ -222,6 +297,15 @@ std::vector<Message> EndSamples() {
       Failure{"line 1\nline 2"},
       StatusRequest{},
       StatusReport{"{\"a\": 1}"},
+      Stop{StopReason::kDrained, "drained"},
+      Leave{},
+      Command{},
+      Command{CommandKind::kStop, std::string(kNameBytesMax, 'w')},
+      CommandReply{CommandOutcome::kRefused, "it is the last server"},
+      FaultNote{},
+      FaultNote{UINT64_MAX, "kill", Role::kServer, "grove", UINT32_MAX, "server 1", 5, UINT64_MAX,
+                "signal 9 (SIGKILL)"},
+      FaultNoteAck{UINT64_MAX},
   };
 }
 
@@ -235,7 +319,8 @@ Blob CountingPayload(size_t float_count) {
 
 std::vector<Envelope> SampleEnvelopes() {
   std::vector<Envelope> envelopes;
-  for (const auto& samples : {MembershipSamples(), StepSamples(), EndSamples()}) {
+  for (const auto& samples :
+       {MembershipSamples(), StepSamples(), RecoverySamples(), EndSamples()}) {
     for (const Message& message : samples) {
       envelopes.push_back({.job = JobId(UINT64_MAX - envelopes.size()),
                            .generation = UINT32_MAX,
