@@ -45,6 +45,7 @@ class SerialTrainer {
   void OnEventOf(const EvaluationResult& result);
   void OnEventOf(const ComputeFailed& failed);
   void OnEventOf(const StepComputed&) {}
+  void OnEventOf(const GradientHashed&) {}  // there is nobody to compare with
   void CountUpdate(Step step, const FloatBuffer& next);
   StepMetrics MetricsOf(Step step, const FloatBuffer& next) const;
 

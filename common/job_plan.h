@@ -8,6 +8,7 @@
 
 #include "common/batch.h"
 #include "common/job.h"
+#include "common/philox.h"
 #include "common/step_plan.h"
 #include "common/tensor_layout.h"
 
@@ -57,6 +58,15 @@ struct JobPlan {
     if (version == steps.final_version()) return true;
     return job.snapshot_every != 0 && version.value() != 0 &&
            version.value() % job.snapshot_every == 0;
+  }
+  // Whether two workers compute this micro-batch (P41). The same ones in every run of the job.
+  bool IsVerified(Step step, MicroBatch m) const {
+    if (job.verify_every == 0) return false;
+    const auto low = static_cast<uint32_t>(step.value());
+    const auto high = static_cast<uint32_t>(step.value() >> 32);
+    const PhiloxBlock block =
+        Philox4x32({low, high, m.value(), 0}, MakePhiloxKey(job.seed, RandomPurpose::kVerify));
+    return (uint64_t{block[1]} << 32 | block[0]) % job.verify_every == 0;
   }
   // The shard that holds the metric tensor, which every model's layout ends with.
   ShardId metric_shard() const { return ShardId(shards.shard_count() - 1); }

@@ -15,7 +15,7 @@ using PhiloxBlock = std::array<uint32_t, 4>;  // also the 128-bit counter, low w
 PhiloxBlock Philox4x32(PhiloxBlock counter, PhiloxKey key);
 
 // What a random number is for. Part of the key, so that no two uses share numbers.
-enum class RandomPurpose : uint32_t { kInit, kDropout, kAugment, kShuffle, kSynthetic };
+enum class RandomPurpose : uint32_t { kInit, kDropout, kAugment, kShuffle, kSynthetic, kVerify };
 
 // The key of (seed, purpose, stable name): the name of a layer or tensor, empty where there is
 // none.

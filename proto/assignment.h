@@ -1,6 +1,8 @@
-// Who computes what, as a view says it (P17, P18). Asked by the worker's session.
+// Who computes what, as a view says it (P17, P18, P41). Asked by the worker's session.
 #pragma once
 
+#include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "common/step_plan.h"
@@ -23,6 +25,24 @@ inline std::vector<MicroBatch> AssignedTo(const View& view, NodeId worker, Step 
     if (mine && tree.IsPresent(MicroBatch(m))) assigned.emplace_back(m);
   }
   return assigned;
+}
+
+// P41: who computes this micro-batch of this step again: after its owner the next by rank, first
+// after last, of the workers that own some micro-batch of the step. kUnknownNode where there is no
+// second one.  REQUIRES: m is in view.owners.
+inline NodeId VerifierOf(const View& view, Step step, MicroBatch m) {
+  const NodeId owner = ComputesAt(view.owners[m.value()], step);
+  std::vector<std::pair<uint32_t, NodeId>> owners;  // by rank
+  for (const NodeInfo& node : view.nodes) {
+    const bool is_owner = std::ranges::any_of(view.owners, [&](const MicroBatchOwner& other) {
+      return ComputesAt(other, step) == node.node;
+    });
+    if (is_owner) owners.emplace_back(node.rank, node.node);
+  }
+  std::ranges::sort(owners);
+  const auto at = std::ranges::find(owners, owner, &std::pair<uint32_t, NodeId>::second);
+  if (at == owners.end() || owners.size() < 2) return kUnknownNode;
+  return at + 1 == owners.end() ? owners.front().second : (at + 1)->second;
 }
 
 }  // namespace pando

@@ -388,7 +388,8 @@ struct Leave {};
 struct GradientHash {
   Step step;
   MicroBatch micro_batch;
-  uint64_t hash = 0;  // of the whole gradient, in flat order
+  uint64_t hash = 0;  // of the whole gradient, in flat order; 0: there is none, the sender came too
+                      // late to compute it
 };
 struct GradientHashes {
   std::vector<GradientHash> items;  // ascending by (step, micro-batch)

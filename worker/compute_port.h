@@ -29,13 +29,22 @@ struct GradientReady {
 struct StepComputed {
   Step step;
 };
+// P41: what one micro-batch's whole gradient hashes to, before any sum. Of each micro-batch that
+// JobPlan::IsVerified names, whether it came by Compute, before its StepComputed, or by Verify,
+// which ends with it.
+struct GradientHashed {
+  Step step;
+  MicroBatch micro_batch;
+  uint64_t hash = 0;  // 0: none, the parameters were superseded before their turn came
+};
 // The worker cannot go on: a loss that is not a number, data that cannot be read. For a Failure
 // message.
 struct ComputeFailed {
   Status status;
 };
 // EvaluationResult answers EvaluateSlice.
-using ComputeEvent = std::variant<GradientReady, StepComputed, EvaluationResult, ComputeFailed>;
+using ComputeEvent =
+    std::variant<GradientReady, StepComputed, GradientHashed, EvaluationResult, ComputeFailed>;
 
 // ---- session -> computing side ----------------------------------------------------------------
 
@@ -49,8 +58,16 @@ class ComputePort {
   virtual void Compute(Step step, std::vector<MicroBatch> micro_batches) = 0;
 
   // Drops queued and running work of steps ≥ `from` (P12): a forward that waits for parameters
-  // returns. No event of that work reaches the session after this call.
+  // returns. No event of that work reaches the session after this call. Verifications go on.
   virtual void Abandon(Step from) = 0;
+
+  // P41: computes one micro-batch for the hash of its gradient alone, after what is queued of its
+  // step and before later steps.  REQUIRES: its parameters are committed everywhere.
+  virtual void Verify(Step step, MicroBatch micro_batch) = 0;
+
+  // P21: a new generation. Drops all work, of evaluation and verification too, and all parameters;
+  // no event of before reaches the session after this call.
+  virtual void Forget() = 0;
 
   // The committed parameters of one shard; copied before the call returns. The two newest versions
   // are kept, so that work of step t − 1 can be computed again while version t arrives.

@@ -49,6 +49,15 @@ void ParameterStore::MarkArrived(ShardId shard, Version version) {
   while (IsTooOld(held_.begin()->first)) held_.erase(held_.begin());
 }
 
+void ParameterStore::Clear() {
+  {
+    std::lock_guard lock(mutex_);
+    held_.clear();
+    newest_arrived_ = Version(0);
+  }
+  changed_.notify_all();
+}
+
 bool ParameterStore::IsWhole(Version version) const {
   std::lock_guard lock(mutex_);
   auto held = held_.find(version);
@@ -69,17 +78,19 @@ Result<std::shared_ptr<const FloatBuffer>> ParameterStore::Open(Version version)
 Status ParameterStore::WaitFor(ShardPlan::Run shards, Version version,
                                const std::function<bool()>& interrupted) {
   std::unique_lock lock(mutex_);
-  auto is_missing = [&] {  // looked up each time: the version may have been dropped meanwhile
+  // Looked up each time: the version may have been dropped meanwhile.
+  const auto is_gone = [&] { return IsTooOld(version) || !held_.contains(version); };
+  const auto is_missing = [&] {
     const std::vector<bool>& has_shard = held_.at(version).has_shard;
     return std::find(has_shard.begin() + shards.first, has_shard.begin() + shards.last, false) !=
            has_shard.begin() + shards.last;
   };
-  if (!IsTooOld(version) && !is_missing()) return {};
+  if (!is_gone() && !is_missing()) return {};
   const auto start = std::chrono::steady_clock::now();
-  changed_.wait(lock, [&] { return IsTooOld(version) || !is_missing() || interrupted(); });
+  changed_.wait(lock, [&] { return is_gone() || !is_missing() || interrupted(); });
   const auto waited = std::chrono::steady_clock::now() - start;
   waited_us_ += std::chrono::duration_cast<std::chrono::microseconds>(waited).count();
-  if (!IsTooOld(version) && !is_missing()) return {};
+  if (!is_gone() && !is_missing()) return {};
   return Interrupted("the wait for parameters was called off");
 }
 

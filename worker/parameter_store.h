@@ -35,6 +35,8 @@ class ParameterStore {
   SharedBuffer Writable(Version version);
   void Arrived(ShardId shard, Version version);
   bool IsWhole(Version version) const;
+  // Drops everything: versions may begin again at a lower one (P21). Waits end with kInterrupted.
+  void Clear();
   // Whether the version is older than those kept: its step is complete everywhere (P4).
   bool IsSuperseded(Version version) const;
 
@@ -43,8 +45,8 @@ class ParameterStore {
   // version is superseded.
   Result<std::shared_ptr<const FloatBuffer>> Open(Version version);
   // Blocks until these shards of an opened version are there. kInterrupted when they are not and
-  // `interrupted()` is true, or the version is superseded. It is asked with the store locked, at
-  // the start and after each Wake.
+  // `interrupted()` is true, or the version is superseded or cleared away. It is asked with the
+  // store locked, at the start and after each Wake.
   Status WaitFor(ShardPlan::Run shards, Version version, const std::function<bool()>& interrupted);
   // Lets every waiting thread ask `interrupted` again.
   void Wake();

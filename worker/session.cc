@@ -234,6 +234,14 @@ void Session::OnEventOf(Micros now, StepComputed& done) {
   waiting_since_ = now;
 }
 
+void Session::OnEventOf(Micros now, GradientHashed& hashed) {
+  gradient_reports_.Add(now, {hashed.step, hashed.micro_batch, hashed.hash});
+}
+
+void Session::OnMessageOf(Micros, const PeerId&, const GradientHashesAck& ack) {
+  gradient_reports_.Acknowledge(ack.below);
+}
+
 void Session::OnEventOf(Micros, ComputeFailed& failed) { failure_ = failed.status.message(); }
 
 // ---- evaluation (P31) --------------------------------------------------------------------------

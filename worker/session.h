@@ -36,6 +36,7 @@
 #include "proto/core.h"
 #include "proto/view_member.h"
 #include "worker/compute_port.h"
+#include "worker/gradient_reports.h"
 
 namespace pando {
 
@@ -108,12 +109,14 @@ class Session : public ProtocolCore {
   void OnMessageOf(Micros now, const PeerId& from, const Params& params);
   void OnMessageOf(Micros now, const PeerId& from, const PushReply& reply);
   void OnMessageOf(Micros now, const PeerId& from, const Evaluate& request);
+  void OnMessageOf(Micros now, const PeerId& from, const GradientHashesAck& ack);
   void OnMessageOf(Micros now, const PeerId& from, const Stop& stop);
   void OnMessageOf(Micros now, const PeerId& from, const Refused& refused);
   template <class Other>
   void OnMessageOf(Micros, const PeerId&, const Other&) {}  // not for a worker
   void OnEventOf(Micros now, GradientReady& gradient);
   void OnEventOf(Micros now, StepComputed& done);
+  void OnEventOf(Micros now, GradientHashed& hashed);
   void OnEventOf(Micros now, EvaluationResult& result);
   void OnEventOf(Micros now, ComputeFailed& failed);
 
@@ -154,6 +157,7 @@ class Session : public ProtocolCore {
   std::deque<Work> works_;  // ascending steps, at most two
   Step next_;               // the next step to hand to compute
   std::optional<Evaluation> evaluation_;
+  GradientReports gradient_reports_;
   std::optional<std::string> failure_;
   Micros control_at_{0};  // when to repeat Ready or Failure
   Micros waiting_since_{0};

@@ -33,6 +33,7 @@ void Session::Tick(Micros now) {
   FlushPushes(now);
   RepeatUnanswered(now);
   PullForEvaluation(now);
+  if (auto hashes = gradient_reports_.TakeDue(now)) member_.SendToScheduler(*std::move(hashes));
 }
 
 // P4: nothing of step t + 1 is sent before version t + 1 of every shard is known to be committed.
@@ -140,6 +141,7 @@ Micros Session::NextDeadline() const {
   if (finished()) return kNever;
   Micros deadline = !member_.has_view() || failure_ ? control_at_ : kNever;
   if (!questions_.empty()) deadline = std::min(deadline, question_at_);
+  deadline = std::min(deadline, gradient_reports_.NextDeadline());
   if (evaluation_ && evaluation_->request) deadline = std::min(deadline, evaluation_->ask_at);
   for (const ShardState& shard : shards_) {
     const bool has_sent =

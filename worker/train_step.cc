@@ -4,43 +4,81 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
+
+#include "common/hash.h"
+#include "worker/bit_flip.h"
 
 namespace pando {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+}  // namespace
 
 TrainStep::TrainStep(const Model& model, uint32_t sample_count_max, const Context& context)
     : context_(context),
       network_(model, sample_count_max),
       layer_shards_(PlanLayerShards(context.plan, network_)),
-      metric_shards_(MetricShards(context.plan)) {}
+      metric_shards_(MetricShards(context.plan)),
+      shard_hashes_(context.plan.shards.shard_count()) {}
 
 Status TrainStep::Run(const Work& work) {
-  const Version version = VersionReadBy(work.step);
-  auto parameters = context_.parameters.Open(version);
+  const auto start = Clock::now();
+  waited_ = std::chrono::nanoseconds(0);
+  auto parameters = context_.parameters.Open(VersionReadBy(work.step));
   if (!parameters.ok()) return parameters.status();
   auto batch = context_.batches.Take(work.step, work.micro_batch);
   if (!batch.ok()) return batch.status();
   network_.SetBatch(**batch, {context_.plan.job.seed, work.step, work.micro_batch}, Mode::kTrain);
-
-  // Forward follows the parameters as they arrive: the first layers need not wait for the last.
   const float* values = (*parameters)->data();
-  for (uint32_t layer = 0; layer < network_.layer_count(); ++layer) {
-    Status arrived =
-        context_.parameters.WaitFor(layer_shards_[layer].needed, version, work.interrupted);
-    if (!arrived.ok()) return arrived;
-    network_.Forward(layer, values);
-  }
+  if (Status s = Forward(work, values); !s.ok()) return s;
   const BatchScore score = network_.Score();
   if (Status s = CheckLoss(work, score); !s.ok()) return s;
-
-  // Backward gives each shard to the sum as soon as it is final: it leaves while the rest is made.
   SharedBuffer gradients = context_.gradients.Take();
   WriteMetrics(score, *gradients);
-  work.sum.Add(work.micro_batch, metric_shards_, gradients);
-  for (uint32_t layer = network_.layer_count(); layer-- > 0;) {
-    network_.Backward(layer, values, gradients->data());
-    work.sum.Add(work.micro_batch, layer_shards_[layer].ready, gradients);
+  HandOver(work, metric_shards_, gradients);
+  if (Status s = Backward(work, values, gradients); !s.ok()) return s;
+  if (work.hash != nullptr) {
+    *work.hash = std::max<uint64_t>(1, Hash64(std::as_bytes(std::span(shard_hashes_))));
+  }
+  computing_time_ = Clock::now() - start - waited_;
+  return {};
+}
+
+// Follows the parameters as they arrive: the first layers need not wait for the last.
+Status TrainStep::Forward(const Work& work, const float* values) {
+  for (uint32_t layer = 0; layer < network_.layer_count(); ++layer) {
+    const auto start = Clock::now();
+    Status arrived = context_.parameters.WaitFor(layer_shards_[layer].needed,
+                                                 VersionReadBy(work.step), work.interrupted);
+    waited_ += Clock::now() - start;
+    if (!arrived.ok()) return arrived;
+    if (work.is_abandoned()) return Interrupted("the work was abandoned");
+    network_.Forward(layer, values);
   }
   return {};
+}
+
+// Gives each shard away as soon as it is final: it leaves while the rest is made.
+Status TrainStep::Backward(const Work& work, const float* values, const SharedBuffer& gradients) {
+  for (uint32_t layer = network_.layer_count(); layer-- > 0;) {
+    if (work.is_abandoned()) return Interrupted("the work was abandoned");
+    network_.Backward(layer, values, gradients->data());
+    HandOver(work, layer_shards_[layer].ready, gradients);
+  }
+  return {};
+}
+
+// What is added to the sum is not ours any more: the hash comes first.
+void TrainStep::HandOver(const Work& work, ShardPlan::Run shards, const SharedBuffer& gradients) {
+  for (uint32_t s = shards.first; s < shards.last; ++s) {
+    const ShardRange& range = context_.plan.shards.range(ShardId(s));
+    const std::span<float> floats = gradients->span().subspan(range.first, range.size());
+    FlipBit(work.step, work.micro_batch, ShardId(s), floats);
+    if (work.hash != nullptr) shard_hashes_[s] = Hash64(std::as_bytes(floats));
+  }
+  if (work.sum != nullptr) work.sum->Add(work.micro_batch, shards, gradients);
 }
 
 Status TrainStep::CheckLoss(const Work& work, const BatchScore& score) const {

@@ -3,6 +3,8 @@
 // trainer's threads, one TrainStep each.
 #pragma once
 
+#include <chrono>
+#include <cstdint>
 #include <functional>
 #include <vector>
 
@@ -41,23 +43,33 @@ class TrainStep {
   struct Work {
     Step step;
     MicroBatch micro_batch;
-    TreeSum& sum;
-    std::function<bool()> interrupted;  // asked while the forward waits for parameters
+    TreeSum* sum = nullptr;              // none: computed for its hash alone (P41)
+    uint64_t* hash = nullptr;            // set to the gradient's, never 0, where it is wanted
+    std::function<bool()> interrupted;   // asked while the forward waits for parameters
+    std::function<bool()> is_abandoned;  // asked between layers: nobody wants the work any more
   };
-  // kInterrupted: the wait was called off and nothing has been added to the sum; the work may be
-  // run again. Other failures name the step, the micro-batch and what to try.
+  // kInterrupted: the wait was called off and nothing has been added to the sum, so the work may be
+  // run again; or it was abandoned. Other failures name the step, the micro-batch and what to try.
   Status Run(const Work& work);
+  // What the last Run that succeeded took, waits for parameters aside.
+  std::chrono::nanoseconds computing_time() const { return computing_time_; }
 
   Network& network() { return network_; }  // between runs, for evaluation
 
  private:
+  Status Forward(const Work& work, const float* values);
+  Status Backward(const Work& work, const float* values, const SharedBuffer& gradients);
   Status CheckLoss(const Work& work, const BatchScore& score) const;
   void WriteMetrics(const BatchScore& score, FloatBuffer& gradients) const;
+  void HandOver(const Work& work, ShardPlan::Run shards, const SharedBuffer& gradients);
 
   const Context context_;
   Network network_;
   const std::vector<LayerShards> layer_shards_;  // by layer
   const ShardPlan::Run metric_shards_;
+  std::vector<uint64_t> shard_hashes_;  // of the gradient being made
+  std::chrono::nanoseconds waited_{0};
+  std::chrono::nanoseconds computing_time_{0};
 };
 
 }  // namespace pando

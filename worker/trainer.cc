@@ -11,7 +11,10 @@ namespace {
 
 constexpr uint64_t kTrainingVersionsKept = 2;    // P4: nobody needs more
 constexpr uint64_t kEvaluationVersionsKept = 1;  // P31: one pin at a time
-constexpr ComputeTicket kEvaluationTicket{0};    // evaluation is never abandoned
+constexpr int64_t kTimeMemory = 8;               // micro-batches that the average time looks back
+// A process that was stopped, or lost its core for a while, is not slow: one micro-batch does not
+// count as more than so many of the average.
+constexpr int64_t kTimeOutlier = 4;
 
 uint32_t SampleCountMax(const JobPlan& plan) {
   return static_cast<uint32_t>(
@@ -45,15 +48,9 @@ Trainer::~Trainer() {
 
 // ---- the protocol thread ------------------------------------------------------------------------
 
-Trainer::ComputeCall::ComputeCall(const Trainer& trainer, ComputeTicket ticket_in, Step step_in,
-                                  const std::vector<MicroBatch>& micro_batches)
-    : ticket(ticket_in),
-      step(step_in),
-      sum(trainer.parts_.plan.steps.Tree(step_in), micro_batches, trainer.parts_.plan.shards,
-          [&trainer, ticket_in, step_in](TreeNode node, ShardId shard, Blob payload) {
-            trainer.sink_(ticket_in, GradientReady{step_in, node, shard, std::move(payload)});
-          }),
-      unfinished_count(micro_batches.size()) {}
+ComputeTicket Trainer::NextTicket() {
+  return last_ticket_ = ComputeTicket(last_ticket_.value() + 1);
+}
 
 void Trainer::Compute(Step step, std::vector<MicroBatch> micro_batches) {
   PANDO_CHECK(!micro_batches.empty());
@@ -61,16 +58,32 @@ void Trainer::Compute(Step step, std::vector<MicroBatch> micro_batches) {
   std::erase_if(current_calls_, [&](const auto& call) {
     return call.second.value() + kTrainingVersionsKept <= step.value();
   });
-  last_ticket_ = ComputeTicket(last_ticket_.value() + 1);
-  current_calls_[last_ticket_] = step;
-  auto call = std::make_shared<ComputeCall>(*this, last_ticket_, step, micro_batches);
-  for (MicroBatch m : micro_batches) batches_.Expect(step, m);
+  const ComputeTicket ticket = NextTicket();
+  current_calls_[ticket] = step;
+  auto call = std::make_shared<ComputeCall>(ticket, step);
+  call->sum.emplace(parts_.plan.steps.Tree(step), micro_batches, parts_.plan.shards,
+                    [this, ticket, step](TreeNode node, ShardId shard, Blob payload) {
+                      sink_(ticket, GradientReady{step, node, shard, std::move(payload)});
+                    });
+  Enqueue(call, micro_batches);
+}
+
+void Trainer::Verify(Step step, MicroBatch micro_batch) {
+  auto call = std::make_shared<ComputeCall>(NextTicket(), step);
+  verifications_.insert(call->ticket);
+  Enqueue(call, {micro_batch});
+}
+
+void Trainer::Enqueue(const std::shared_ptr<ComputeCall>& call,
+                      const std::vector<MicroBatch>& micro_batches) {
+  call->unfinished_count = micro_batches.size();
+  for (MicroBatch m : micro_batches) batches_.Expect(call->step, m);
   {
     std::lock_guard lock(mutex_);
     std::erase_if(running_, [](const auto& other) { return other.expired(); });
     running_.push_back(call);
     for (MicroBatch m : micro_batches) {
-      micro_batches_.emplace(MicroBatchKey(step, call->ticket, m), MicroBatchTask{call, m});
+      micro_batches_.emplace(MicroBatchKey(call->step, call->ticket, m), MicroBatchTask{call, m});
     }
   }
   has_task_.notify_all();
@@ -78,21 +91,47 @@ void Trainer::Compute(Step step, std::vector<MicroBatch> micro_batches) {
 
 void Trainer::Abandon(Step from) {
   std::erase_if(current_calls_, [&](const auto& call) { return call.second >= from; });
+  DropCalls([&](const ComputeCall& call) { return call.sum && call.step >= from; });
+}
+
+void Trainer::Forget() {
+  current_calls_.clear();
+  verifications_.clear();
+  unstarted_evaluations_.clear();
+  evaluation_ticket_ = NextTicket();
   {
     std::lock_guard lock(mutex_);
-    micro_batches_.erase(micro_batches_.lower_bound({from, ComputeTicket(0), MicroBatch(0)}),
-                         micro_batches_.end());
+    chunks_.clear();
+    chunk_count_ = 0;
+  }
+  DropCalls([](const ComputeCall&) { return true; });
+  parameters_.Clear();
+  evaluation_parameters_.Clear();
+}
+
+template <class Wanted>
+void Trainer::DropCalls(const Wanted& is_dropped) {
+  {
+    std::lock_guard lock(mutex_);
+    std::erase_if(micro_batches_,
+                  [&](const auto& entry) { return is_dropped(*entry.second.call); });
     for (const std::weak_ptr<ComputeCall>& running : running_) {
-      if (auto call = running.lock(); call != nullptr && call->step >= from) call->abandoned = true;
+      if (auto call = running.lock(); call != nullptr && is_dropped(*call)) call->abandoned = true;
     }
   }
   parameters_.Wake();
 }
 
 bool Trainer::IsCurrent(ComputeTicket ticket, const ComputeEvent& event) {
-  if (ticket == kEvaluationTicket) return true;
+  if (ticket == evaluation_ticket_) return true;
+  if (verifications_.erase(ticket) == 1) return true;  // its only event
   if (std::holds_alternative<StepComputed>(event)) return current_calls_.erase(ticket) == 1;
   return current_calls_.contains(ticket);
+}
+
+uint64_t Trainer::micro_batch_us() const {
+  const auto thread_count = static_cast<int64_t>(threads_.size());
+  return static_cast<uint64_t>((micro_batch_ns_ / thread_count + 999) / 1000);
 }
 
 void Trainer::ParametersArrived(ShardId shard, Version version, const Blob& payload) {
@@ -122,6 +161,7 @@ void Trainer::StartEvaluation(const Evaluate& request) {
   const uint64_t sample_count = request.last_sample - request.first_sample;
   const size_t chunk_count = (sample_count + kEvaluationChunkSamples - 1) / kEvaluationChunkSamples;
   auto evaluation = std::make_shared<Evaluation>();
+  evaluation->ticket = evaluation_ticket_;
   evaluation->request = request;
   evaluation->parameters = *evaluation_parameters_.Open(request.version);
   evaluation->scores.resize(chunk_count);
@@ -162,20 +202,41 @@ std::optional<Trainer::Task> Trainer::NextTask() {
 
 void Trainer::RunTask(TrainStep& train_step, MicroBatchTask& task) {
   ComputeCall& call = *task.call;
-  // A wait also ends for evaluation: the parameters that it waits for may wait for a pin (P31).
-  auto interrupted = [&] { return stopping_ || call.abandoned || chunk_count_ > 0; };
-  Status status = train_step.Run({call.step, task.micro_batch, call.sum, interrupted});
+  uint64_t hash = 0;
+  Status status = train_step.Run(
+      {.step = call.step,
+       .micro_batch = task.micro_batch,
+       .sum = call.sum ? &*call.sum : nullptr,
+       .hash = parts_.plan.IsVerified(call.step, task.micro_batch) ? &hash : nullptr,
+       // A wait also ends for evaluation: the parameters may wait for a pin (P31).
+       .interrupted = [&] { return stopping_ || call.abandoned || chunk_count_ > 0; },
+       .is_abandoned = [&] { return stopping_ || call.abandoned; }});
   if (call.abandoned) return;
   if (status.code() == StatusCode::kInterrupted) return GiveBack(task);
   if (!status.ok()) return AbandonCall(call, std::move(status));
-  if (--call.unfinished_count == 0) sink_(call.ticket, StepComputed{call.step});
+  TakeTime(train_step.computing_time());
+  if (hash != 0) sink_(call.ticket, GradientHashed{call.step, task.micro_batch, hash});
+  if (--call.unfinished_count == 0 && call.sum) sink_(call.ticket, StepComputed{call.step});
+}
+
+// Two threads at once may lose one of the two times, which an average can spare.
+void Trainer::TakeTime(std::chrono::nanoseconds time) {
+  const int64_t average = micro_batch_ns_;
+  const int64_t sample = std::max<int64_t>(1, time.count());
+  micro_batch_ns_ =
+      average == 0 ? sample
+                   : average + (std::min(sample, kTimeOutlier * average) - average) / kTimeMemory;
 }
 
 void Trainer::GiveBack(const MicroBatchTask& task) {
-  if (parameters_.IsSuperseded(VersionReadBy(task.call->step))) return;  // nobody needs it
+  const ComputeCall& call = *task.call;
+  if (parameters_.IsSuperseded(VersionReadBy(call.step))) {  // nobody needs the sum
+    if (!call.sum) sink_(call.ticket, GradientHashed{call.step, task.micro_batch, 0});
+    return;
+  }
   std::lock_guard lock(mutex_);
-  if (task.call->abandoned) return;  // set under the same lock
-  micro_batches_.emplace(MicroBatchKey(task.call->step, task.call->ticket, task.micro_batch), task);
+  if (call.abandoned) return;  // set under the same lock
+  micro_batches_.emplace(MicroBatchKey(call.step, call.ticket, task.micro_batch), task);
 }
 
 void Trainer::AbandonCall(ComputeCall& call, Status failure) {
@@ -196,7 +257,7 @@ void Trainer::RunTask(TrainStep& train_step, ChunkTask& task) {
   const uint64_t last = std::min(first + kEvaluationChunkSamples, request.last_sample);
   Result<BatchScore> score = EvaluateChunk(train_step.network(), parts_.data, {first, last},
                                            evaluation.parameters->data());
-  if (!score.ok()) return sink_(kEvaluationTicket, ComputeFailed{score.status()});
+  if (!score.ok()) return sink_(evaluation.ticket, ComputeFailed{score.status()});
   evaluation.scores[task.chunk] = *score;
   if (--evaluation.unfinished_count == 0) FinishEvaluation(evaluation);
 }
@@ -215,7 +276,7 @@ void Trainer::FinishEvaluation(const Evaluation& evaluation) {
     }
     result.loss_sum += slice_loss;
   }
-  sink_(kEvaluationTicket, result);
+  sink_(evaluation.ticket, result);
 }
 
 }  // namespace pando

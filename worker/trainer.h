@@ -7,6 +7,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -14,6 +15,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <thread>
 #include <tuple>
 #include <vector>
@@ -48,12 +50,18 @@ class Trainer : public ComputePort {
 
   void Compute(Step step, std::vector<MicroBatch> micro_batches) override;
   void Abandon(Step from) override;
+  void Verify(Step step, MicroBatch micro_batch) override;
+  void Forget() override;
   void ParametersArrived(ShardId shard, Version version, const Blob& payload) override;
   void EvaluateSlice(const Evaluate& request) override;
   void EvaluationParametersArrived(ShardId shard, Version version, const Blob& payload) override;
 
   // Whether the session may see this event; events come in the order in which they were sunk.
   bool IsCurrent(ComputeTicket ticket, const ComputeEvent& event);
+
+  // What a micro-batch takes the threads together, of late: the mean time of one, divided by their
+  // number. 0 before the first. Any thread.
+  uint64_t micro_batch_us() const;
 
   // For the serial trainer, which makes new parameters in place.
   ParameterStore& parameters() { return parameters_; }
@@ -62,15 +70,15 @@ class Trainer : public ComputePort {
 
  private:
   struct ComputeCall {  // shared by the queue's entries and the threads at work on them
-    ComputeCall(const Trainer& trainer, ComputeTicket ticket, Step step,
-                const std::vector<MicroBatch>& micro_batches);
+    ComputeCall(ComputeTicket ticket_in, Step step_in) : ticket(ticket_in), step(step_in) {}
     const ComputeTicket ticket;
     const Step step;
-    TreeSum sum;
+    std::optional<TreeSum> sum;  // none: a verification (P41)
     std::atomic<bool> abandoned = false;
-    std::atomic<size_t> unfinished_count;  // micro-batches
+    std::atomic<size_t> unfinished_count = 0;  // micro-batches
   };
   struct Evaluation {  // of one slice; shared likewise
+    ComputeTicket ticket;
     Evaluate request;
     std::shared_ptr<const FloatBuffer> parameters;
     std::vector<BatchScore> scores;        // by chunk, each written by one thread
@@ -88,11 +96,17 @@ class Trainer : public ComputePort {
   };
   using Task = std::variant<MicroBatchTask, ChunkTask>;
 
+  ComputeTicket NextTicket();
+  void Enqueue(const std::shared_ptr<ComputeCall>& call,
+               const std::vector<MicroBatch>& micro_batches);
+  template <class Wanted>
+  void DropCalls(const Wanted& is_dropped);
   void ThreadMain();
   std::optional<Task> NextTask();  // blocks; none when stopping
   void RunTask(TrainStep& train_step, MicroBatchTask& task);
   void RunTask(TrainStep& train_step, ChunkTask& task);
   void GiveBack(const MicroBatchTask& task);
+  void TakeTime(std::chrono::nanoseconds time);
   void AbandonCall(ComputeCall& call, Status failure);
   void FinishEvaluation(const Evaluation& evaluation);
   void StartWholeEvaluations();
@@ -109,6 +123,8 @@ class Trainer : public ComputePort {
   // Of the protocol thread.
   ComputeTicket last_ticket_;
   std::map<ComputeTicket, Step> current_calls_;
+  std::set<ComputeTicket> verifications_;        // not back yet
+  ComputeTicket evaluation_ticket_;              // of all evaluation until we forget
   std::vector<Evaluate> unstarted_evaluations_;  // of one version
 
   std::mutex mutex_;  // guards the queues and running_
@@ -119,6 +135,7 @@ class Trainer : public ComputePort {
   // Read by waiting threads under the parameter store's lock, hence atomic.
   std::atomic<size_t> chunk_count_ = 0;  // == chunks_.size()
   std::atomic<bool> stopping_ = false;
+  std::atomic<int64_t> micro_batch_ns_ = 0;  // of one thread, an average that forgets
   std::vector<std::thread> threads_;
 };
 

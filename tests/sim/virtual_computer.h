@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "common/job_plan.h"
@@ -22,6 +23,8 @@ class VirtualComputer : public ComputePort {
 
   void Compute(Step step, std::vector<MicroBatch> micro_batches) override;
   void Abandon(Step from) override;
+  void Verify(Step step, MicroBatch micro_batch) override;
+  void Forget() override;
   void ParametersArrived(ShardId shard, Version version, const Blob& payload) override;
   void EvaluateSlice(const Evaluate& request) override;
   void EvaluationParametersArrived(ShardId shard, Version version, const Blob& payload) override;
@@ -32,9 +35,13 @@ class VirtualComputer : public ComputePort {
     Step step;
     std::vector<MicroBatch> micro_batches;
     uint64_t ticket = 0;
+    bool is_verification = false;  // P41
   };
   void StartNext();
+  bool DropIfSuperseded(const Call& call);
   void Finish(const Call& call, uint64_t digest);
+  void FinishVerification(const Call& call, uint64_t digest);
+  uint64_t HashOf(uint64_t digest, Step step, MicroBatch m) const;
   void TryEvaluate();
   std::optional<uint64_t> DigestIfWhole(const Copy& copy, bool needs_all) const;
 
@@ -46,7 +53,9 @@ class VirtualComputer : public ComputePort {
   std::deque<Call> calls_;
   bool is_running_ = false;
   uint64_t ticket_ = 0;
-  std::map<uint64_t, Step> live_;  // tickets of calls not abandoned
+  std::map<uint64_t, Step> live_;     // tickets of calls not abandoned
+  std::set<uint64_t> verifications_;  // those that are verifications, which are never abandoned
+  uint64_t generation_ = 0;           // how often we were told to forget
   Version evaluation_version_;
   Copy evaluation_copy_;
   std::optional<Evaluate> evaluation_;

@@ -42,6 +42,21 @@ TEST_CASE("a wait for shards that are there returns at once, interrupted or not"
   CHECK((*values)->data()[1600] == 2.0f);
 }
 
+TEST_CASE("cleared, a store ends its waits and takes lower versions again (P21)") {
+  Fixture f;
+  f.Put(0, 9, 1.0f);
+  auto values = f.store.Open(Version(9));
+  std::thread waiter(
+      [&] { CHECK(f.WaitForAll(9, /*interrupted=*/false).code() == StatusCode::kInterrupted); });
+  f.store.Clear();
+  waiter.join();
+  CHECK((*values)->data()[0] == 1.0f);
+  CHECK_FALSE(f.store.IsSuperseded(Version(3)));
+  f.Put(0, 3, 2.0f);
+  f.Put(1, 3, 2.0f);
+  CHECK(f.store.IsWhole(Version(3)));
+}
+
 TEST_CASE("a waiting thread goes on when the last of its shards arrives") {
   Fixture f;
   CHECK(f.store.Open(Version(0)).ok());

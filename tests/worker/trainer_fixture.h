@@ -108,11 +108,13 @@ class EventLog {
     while (true) {
       auto [ticket, event] = Next();
       if (!trainer.IsCurrent(ticket, event)) continue;
+      if (std::holds_alternative<GradientHashed>(event)) ++hashed_count;
       if (auto* gradient = std::get_if<GradientReady>(&event)) gradients.push_back(*gradient);
       if (auto* expected = std::get_if<Event>(&event)) return *expected;
     }
   }
   std::vector<GradientReady> gradients;  // seen on the way
+  size_t hashed_count = 0;
 
  private:
   std::pair<ComputeTicket, ComputeEvent> Next() {

@@ -245,6 +245,112 @@ TEST_CASE("work of a superseded version is dropped without an end") {
   CHECK(f.log.Await<StepComputed>(f.trainer).step == Step(5));
 }
 
+TEST_CASE("after a new generation nothing of the old one is seen, and versions begin again (P21)") {
+  for (int round = 0; round < 50; ++round) {
+    Fixture f(TestJob::SmallMlp(), 1 + round % 3);
+    f.PutVersion(6);
+    f.trainer.Compute(Step(6), MicroBatches({0, 1, 2, 3}));
+    f.trainer.Compute(Step(7), MicroBatches({0, 1, 2, 3}));
+    f.trainer.Verify(Step(6), MicroBatch(1));
+    f.PutShards(7, 0, 1);
+    f.PutEvaluationVersion(6);
+    f.trainer.EvaluateSlice({.version = Version(6), .first_sample = 0, .last_sample = 150});
+    f.trainer.Forget();
+    f.PutVersion(2);
+    f.trainer.Compute(Step(2), MicroBatches({2}));
+    auto sums = f.Gradients();
+    REQUIRE(sums.size() == 1);
+    CHECK(sums.begin()->second ==
+          NaiveGradient(f.test, Step(2), MicroBatch(2), *f.test.Parameters(2)));
+    f.trainer.EvaluateSlice({.version = Version(6), .first_sample = 0, .last_sample = 1});
+    f.PutEvaluationVersion(6);
+    CHECK(f.log.Await<EvaluationResult>(f.trainer).sample_count == 1);
+  }
+}
+
+TEST_CASE("parameters of a version that an old generation had too are taken again (P21)") {
+  Fixture f(TestJob::SmallMlp());
+  f.PutVersion(0);
+  f.trainer.Forget();
+  SharedBuffer values = f.test.Parameters(5);
+  for (uint32_t s = 0; s < f.test.plan.shards.shard_count(); ++s)
+    f.trainer.ParametersArrived(ShardId(s), Version(0), ShardOf(f.test.plan, values, s));
+  f.trainer.Compute(Step(0), MicroBatches({1}));
+  CHECK(f.Gradients().begin()->second == NaiveGradient(f.test, Step(0), MicroBatch(1), *values));
+}
+
+// ---- verification (P41) -------------------------------------------------------------------------
+
+Job VerifiedMlp() {
+  Job job = TestJob::SmallMlp();
+  job.verify_every = 1;
+  return job;
+}
+
+TEST_CASE("owner and verifier hash one micro-batch alike, on any thread count (P41)") {
+  std::optional<uint64_t> first;
+  for (uint32_t thread_count : {1u, 3u}) {
+    Fixture owner(VerifiedMlp(), thread_count);
+    owner.PutVersion(0);
+    owner.trainer.Compute(Step(0), MicroBatches({2, 3}));
+    std::map<MicroBatch, uint64_t> hashes;
+    for (int i = 0; i < 2; ++i) {
+      const auto hashed = owner.log.Await<GradientHashed>(owner.trainer);
+      hashes[hashed.micro_batch] = hashed.hash;
+    }
+    CHECK(owner.log.Await<StepComputed>(owner.trainer).step == Step(0));
+    REQUIRE(hashes.size() == 2);
+    CHECK(hashes.at(MicroBatch(2)) != hashes.at(MicroBatch(3)));
+    Fixture verifier(VerifiedMlp(), thread_count);
+    verifier.PutVersion(0);
+    verifier.trainer.Verify(Step(0), MicroBatch(2));
+    const auto again = verifier.log.Await<GradientHashed>(verifier.trainer);
+    CHECK(again.step == Step(0));
+    CHECK(again.micro_batch == MicroBatch(2));
+    CHECK(again.hash == hashes.at(MicroBatch(2)));
+    CHECK(verifier.log.gradients.empty());
+    if (!first) first = again.hash;
+    CHECK(again.hash == *first);
+  }
+}
+
+TEST_CASE("without verification nothing is hashed") {
+  Fixture f(TestJob::SmallMlp());
+  f.PutVersion(0);
+  f.trainer.Compute(Step(0), MicroBatches({0, 1, 2, 3}));
+  CHECK(f.log.Await<StepComputed>(f.trainer).step == Step(0));
+  CHECK(f.log.hashed_count == 0);
+}
+
+TEST_CASE("a verification goes on when work of its step is abandoned") {
+  Fixture f(VerifiedMlp(), 1);
+  f.trainer.Verify(Step(0), MicroBatch(1));
+  f.trainer.Compute(Step(0), MicroBatches({0}));
+  f.trainer.Abandon(Step(0));
+  f.PutVersion(0);
+  CHECK(f.log.Await<GradientHashed>(f.trainer).micro_batch == MicroBatch(1));
+}
+
+TEST_CASE("a verification whose parameters are gone says so") {
+  Fixture f(VerifiedMlp(), 1);
+  f.PutVersion(5);
+  f.trainer.Verify(Step(2), MicroBatch(1));
+  const auto hashed = f.log.Await<GradientHashed>(f.trainer);
+  CHECK(hashed.step == Step(2));
+  CHECK(hashed.hash == 0);
+}
+
+// ---- speed --------------------------------------------------------------------------------------
+
+TEST_CASE("the time of a micro-batch is known after the first one, waits left out") {
+  Fixture f(TestJob::SmallMlp());
+  CHECK(f.trainer.micro_batch_us() == 0);
+  f.trainer.Compute(Step(0), MicroBatches({0, 1, 2, 3}));
+  f.PutVersion(0);
+  f.log.Await<StepComputed>(f.trainer);
+  CHECK(f.trainer.micro_batch_us() > 0);
+}
+
 // ---- overlap ------------------------------------------------------------------------------------
 
 struct Overlap {
@@ -272,7 +378,13 @@ Overlap MeasureOverlap(const TestJob& test) {
                 if (*first_float == kMark) overlap.early_bytes += blob.size_bytes();
               });
   TrainStep train_step(test.model, 64, {test.plan, batches, parameters, gradients});
-  CHECK(train_step.Run({Step(0), MicroBatch(0), sum, [] { return false; }}).ok());
+  CHECK(train_step
+            .Run({.step = Step(0),
+                  .micro_batch = MicroBatch(0),
+                  .sum = &sum,
+                  .interrupted = [] { return false; },
+                  .is_abandoned = [] { return false; }})
+            .ok());
   CHECK(overlap.all_bytes == test.plan.layout.float_count() * sizeof(float));
   return overlap;
 }
