@@ -1,17 +1,84 @@
-// A client that asks a running scheduler something and leaves: `pando status`.
+// SchedulerClient: how a program that is no member of the run talks to its scheduler: `pando
+// status` and the commands, and supervisors, who tell of the faults that they saw or made. It stays
+// connected and repeats each request until it is answered, so a scheduler that is killed and
+// started again at the same endpoint answers as well. Used like this:
+//
+//   SchedulerClient client(context, {.on_warning = ...});
+//   if (Status s = client.Dial(endpoint); !s.ok()) return s;
+//   client.Ask(FaultNote{.number = 1, ...});
+//   while (...) {
+//     client.Wait(own_deadline, own_fds);  // or any wait that ends by client.NextDeadline()
+//     while (std::optional<Message> answer = client.Poll()) ...
+//   }
 #pragma once
 
+#include <map>
+#include <optional>
+#include <span>
 #include <string>
+#include <utility>
 
 #include "common/status.h"
-#include "net/zmq_context.h"
-#include "proto/outbox.h"
+#include "net/transport.h"
 
 namespace pando {
+
+// Threads: one at a time.
+class SchedulerClient {
+ public:
+  struct Options {
+    Micros repeat_interval = std::chrono::milliseconds(200);
+    std::function<void(const std::string& text)> on_warning;  // as Transport's
+  };
+  // `context` outlives the client.
+  SchedulerClient(ZmqContext& context, Options options);
+
+  // Never blocks; the scheduler need not be there yet.
+  Status Dial(const std::string& endpoint);
+
+  // A StatusRequest, a Command or a FaultNote: goes out now, and again in the interval until
+  // answered. At most one StatusRequest and one Command are open, a later one replaces it; fault
+  // notes are told apart by their numbers. False if kOpenRequestsMax are open: it is not sent.
+  // REQUIRES: a scheduler's life knows one command of a client; another takes another client.
+  static constexpr size_t kOpenRequestsMax = 1024;
+  [[nodiscard]] bool Ask(Message request);
+
+  // Repeats what is due; the next answer, if there is one. A StatusReport, a FaultNoteAck and a
+  // CommandReply but kAccepted close their request; kAccepted may come several times. Never blocks.
+  std::optional<Message> Poll();
+
+  // Returns when Poll has something to do, one of `fds` is readable, or at `deadline`
+  // (net/clock.h).
+  void Wait(Micros deadline, std::span<const int> fds = {});
+  Micros NextDeadline() const;  // when a request is due again; kNever: nothing is open
+
+  size_t open_count() const { return open_.size(); }
+
+ private:
+  // By index in Message and, for fault notes, number.
+  using Key = std::pair<size_t, uint64_t>;
+  struct Open {
+    Message request;
+    Micros due{0};
+  };
+  void Send(const Message& request);
+  void RepeatDue(Micros now);
+  bool Close(const Message& answer);
+
+  const Options options_;
+  const PeerId self_;
+  Transport transport_;
+  std::map<Key, Open> open_;
+};
 
 // Asks the scheduler at `endpoint` for the run's status until it answers; its JSON. kUnavailable
 // when nobody has answered by `deadline` (net/clock.h).
 Result<std::string> RequestStatus(ZmqContext& context, const std::string& endpoint,
                                   Micros deadline);
+
+// Gives the scheduler at `endpoint` a command and waits for kDone or kRefused, at most until
+// `deadline`; then the last answer, which is kAccepted, or kUnavailable where there was none.
+Result<CommandReply> RequestCommand(ZmqContext& context, const std::string& endpoint,
+                                    const Command& command, Micros deadline);
 
 }  // namespace pando
