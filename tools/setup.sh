@@ -10,6 +10,7 @@ packages=(
   libzmq3-dev libcapnp-dev capnproto      # messages
   libcli11-dev libtomlplusplus-dev nlohmann-json3-dev libspdlog-dev libfmt-dev  # command line, files, logs
   libxxhash-dev zlib1g-dev                           # hashes, compressed data sets
+  libsqlite3-dev                                     # the scheduler's journal
   doctest-dev                                        # tests
 )
 
