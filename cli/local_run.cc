@@ -10,13 +10,15 @@
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include "cli/exit_codes.h"
-#include "cli/launcher.h"
+#include "cli/scheduler_link.h"
 #include "cli/shutdown.h"
+#include "net/clock.h"
 
 namespace pando {
 namespace {
@@ -47,42 +49,76 @@ class SocketFolder {
   std::string path_;
 };
 
-// Owns: every process of the run. Threads: none.
+constexpr Micros kChaosPollInterval = std::chrono::milliseconds(10);
+
+// `offset` after `since`, on the clock that the processes are waited for with.
+Clock::time_point DeadlineOf(Micros since, Micros offset) {
+  return offset == kNever ? Clock::time_point::max() : Clock::time_point(since + offset);
+}
+
+ChaosField FieldOf(const LocalRunArgs& args) {
+  return {.worker_count = args.job.workers,
+          .server_count = args.job.servers,
+          .step_count = args.step_count};
+}
+
+// Owns: every process of the run. Threads: the link's, beside its own.
 class LocalRun {
  public:
   explicit LocalRun(const LocalRunArgs& args)
-      : args_(args), group_([this](const ProcessExit& exit) { OnExit(exit); }) {}
+      : args_(args),
+        chaos_(args.chaos, FieldOf(args)),
+        supervisor_({.restarts_max = args.restarts_max,
+                     .on_fault = [this](FaultNote note) { Tell(std::move(note)); },
+                     .on_exit = [this](const ProcessExit& exit) { OnExit(exit); },
+                     .may_restart = [this](const ProcessExit& exit) { return MayRestart(exit); },
+                     .on_restart = [](const ProcessExit& exit) { OnRestart(exit); }}) {}
   int Run();
 
  private:
   Status StartScheduler();
   Status AwaitEndpoint();
+  Status Link();
   Status StartNodes();
-  Status StartNode(const char* role, uint32_t rank, std::vector<std::string> args);
+  Status StartNode(Role role, uint32_t rank, const std::vector<std::string>& extra);
+  ProcessSpec SchedulerSpec(const std::string& bind) const;
   void AwaitEnd();
+  void BringChaos();
   void Stop();
   void AwaitExits(Clock::time_point deadline);
+  void Tell(FaultNote note);
   void OnExit(const ProcessExit& exit);
+  bool MayRestart(const ProcessExit& exit) const;
+  static void OnRestart(const ProcessExit& exit);
+  const ProcessExit* RootCause() const;
   int Conclude();
+  int ConcludeFailed(const ProcessExit& root_cause, Summary summary) const;
+  int ConcludeCompleted() const;
+  int Write(const Summary& summary, int exit_code) const;
   std::string BindEndpoint(const std::string& name) const;
+  bool HasBegun() const { return link_ && link_->progress().has_begun; }
   bool IsOver() const {
-    return root_cause_ || failure_ || scheduler_exit_ || shutdown_.first_signal();
+    return supervisor_.root_cause() || !supervisor_.start_status().ok() || failure_ ||
+           scheduler_exit_ || shutdown_.first_signal();
   }
 
   const LocalRunArgs& args_;
+  ChaosSchedule chaos_;
+  std::optional<Micros> chaos_since_;
   ShutdownSignal shutdown_;
   SocketFolder sockets_;
-  ProcessGroup group_;
   UniqueFd endpoint_pipe_;  // the scheduler writes its endpoint and a newline
   std::string endpoint_;
+  std::unique_ptr<SchedulerLink> link_;
   bool is_stopping_ = false;
-  std::optional<ProcessExit> scheduler_exit_;
-  std::optional<ProcessExit> root_cause_;
+  std::optional<ProcessExit> scheduler_exit_;  // that is not followed by another life
   std::optional<Status> failure_;
+  Supervisor supervisor_;
 };
 
 int LocalRun::Run() {
-  for (auto phase : {&LocalRun::StartScheduler, &LocalRun::AwaitEndpoint, &LocalRun::StartNodes}) {
+  for (auto phase : {&LocalRun::StartScheduler, &LocalRun::AwaitEndpoint, &LocalRun::Link,
+                     &LocalRun::StartNodes}) {
     if (Status s = (this->*phase)(); !s.ok()) failure_ = s;
     if (IsOver()) break;
   }
@@ -105,17 +141,24 @@ Status LocalRun::StartScheduler() {
   if (pipe2(ends.data(), O_CLOEXEC) != 0) return FileError("open", "a pipe", errno);
   endpoint_pipe_ = UniqueFd(ends[0]);
   const UniqueFd write_end(ends[1]);
+  ProcessSpec spec = SchedulerSpec(BindEndpoint(kScheduler));
+  spec.args.insert(spec.args.end(),
+                   {"--endpoint-file", fmt::format("/dev/fd/{}", write_end.get())});
+  if (args_.is_resumed) spec.args.push_back("--resume");
+  spec.inherited_fd = write_end.get();
+  return supervisor_.Start(spec, Role::kScheduler);
+}
+
+ProcessSpec LocalRun::SchedulerSpec(const std::string& bind) const {
   ProcessSpec spec{.name = kScheduler,
                    .title = kScheduler,
-                   .args = {"scheduler", args_.folder.JobPath(), "--bind", BindEndpoint(kScheduler),
-                            "--prepared-run-dir", args_.folder.path(), "--endpoint-file",
-                            fmt::format("/dev/fd/{}", write_end.get())},
+                   .args = {"scheduler", args_.folder.JobPath(), "--bind", bind,
+                            "--prepared-run-dir", args_.folder.path()},
                    .log_path = args_.folder.LogPath(kScheduler),
                    .keeps_stderr = true,
-                   .program = args_.program,
-                   .inherited_fd = write_end.get()};
+                   .program = args_.program};
   if (args_.is_verbose) spec.args.push_back("-v");
-  return group_.Start(spec);
+  return spec;
 }
 
 Status LocalRun::AwaitEndpoint() {
@@ -123,7 +166,7 @@ Status LocalRun::AwaitEndpoint() {
   const std::array fds{endpoint_pipe_.get(), shutdown_.fd()};
   fcntl(endpoint_pipe_.get(), F_SETFL, O_NONBLOCK);
   while (!IsOver() && !endpoint_.ends_with('\n')) {
-    if (!group_.Wait(deadline, fds)) {
+    if (!supervisor_.Wait(deadline, fds)) {
       return Unavailable(fmt::format("the scheduler did not listen within {} ms; its log is {}",
                                      args_.job.start_timeout_ms, args_.folder.LogPath(kScheduler)));
     }
@@ -136,106 +179,172 @@ Status LocalRun::AwaitEndpoint() {
   return Status();
 }
 
+// Its later lives of the scheduler listen where the first did, so that everybody finds them.
+Status LocalRun::Link() {
+  ProcessSpec spec = SchedulerSpec(endpoint_);
+  spec.args.insert(spec.args.end(), {"--endpoint-file", "/dev/null"});
+  if (supervisor_.Running().contains(kScheduler)) supervisor_.SetSpec(spec);
+  link_ = std::make_unique<SchedulerLink>(endpoint_,
+                                          args_.chaos.is_empty() ? kNever : kChaosPollInterval);
+  return link_->Start();
+}
+
 Status LocalRun::StartNodes() {
   for (uint32_t rank = 0; rank < args_.job.servers; ++rank) {
-    Status s = StartNode("server", rank,
+    Status s = StartNode(Role::kServer, rank,
                          {"--bind", BindEndpoint(fmt::format("server-{}", rank)), "--lanes",
                           fmt::format("{}", args_.job.lanes)});
     if (!s.ok()) return s;
   }
   for (uint32_t rank = 0; rank < args_.job.workers; ++rank) {
-    if (Status s = StartNode("worker", rank, {}); !s.ok()) return s;
+    if (Status s = StartNode(Role::kWorker, rank, {}); !s.ok()) return s;
   }
   return Status();
 }
 
-Status LocalRun::StartNode(const char* role, uint32_t rank, std::vector<std::string> extra) {
-  const std::string name = fmt::format("{}-{}", role, rank);
+Status LocalRun::StartNode(Role role, uint32_t rank, const std::vector<std::string>& extra) {
+  const char* word = role == Role::kServer ? "server" : "worker";
+  const std::string name = fmt::format("{}-{}", word, rank);
   ProcessSpec spec{.name = name,
-                   .title = fmt::format("{} {}", role, rank),
-                   .args = {role, "--join", endpoint_, "--start-timeout",
+                   .title = fmt::format("{} {}", word, rank),
+                   .args = {word, "--join", endpoint_, "--start-timeout",
                             fmt::format("{}", args_.job.start_timeout_ms / 1000.0)},
                    .log_path = args_.folder.LogPath(name),
                    .program = args_.program};
   spec.args.insert(spec.args.end(), extra.begin(), extra.end());
   if (args_.is_verbose) spec.args.push_back("-v");
-  return group_.Start(spec);
+  return supervisor_.Start(spec, role);
 }
 
 void LocalRun::AwaitEnd() {
-  const std::array fds{shutdown_.fd()};
   while (!IsOver()) {
-    group_.Wait(Clock::time_point::max(), fds);
+    const std::array fds{shutdown_.fd(), link_->fd()};
+    supervisor_.Wait(
+        chaos_since_ ? DeadlineOf(*chaos_since_, chaos_.NextDeadline()) : Clock::time_point::max(),
+        fds);
     shutdown_.Take();
+    BringChaos();
   }
 }
 
-// A node that leaves in peace is no event: it was told to. What happens while stopping is our
-// doing.
+void LocalRun::BringChaos() {
+  link_->Clear();
+  const RunProgress progress = link_->progress();
+  if (!progress.has_begun || IsOver()) return;
+  const Micros now = SteadyNow();
+  if (!chaos_since_) chaos_since_ = now;
+  for (const ChaosAct& act :
+       chaos_.Due(now - *chaos_since_, progress.step, supervisor_.Running())) {
+    supervisor_.Inject(act);
+  }
+}
+
+void LocalRun::Tell(FaultNote note) {
+  if (link_) link_->Tell(std::move(note));
+}
+
 void LocalRun::OnExit(const ProcessExit& exit) {
+  if (exit.spec.name == kScheduler && !MayRestart(exit)) scheduler_exit_ = exit;
+}
+
+// An exit code is a process's own decision: it would come to the same one again, or the scheduler
+// has ended the run. Signals come from outside, SIGKILL always; the others mean a fault of the
+// program, which at the start of a run would come again as well.
+bool LocalRun::MayRestart(const ProcessExit& exit) const {
+  if (is_stopping_) return false;
   const bool is_scheduler = exit.spec.name == kScheduler;
-  if (is_scheduler) scheduler_exit_ = exit;
-  const bool was_interrupted =
-      is_scheduler && exit.signal == 0 && exit.exit_code == kExitInterrupted;
-  if (is_stopping_ || exit.is_clean() || was_interrupted || root_cause_) return;
-  root_cause_ = exit;
+  if (is_scheduler && !link_) return false;
+  if (exit.signal != 0) return HasBegun() || exit.signal == SIGKILL;
+  return !is_scheduler && HasBegun() && exit.exit_code == kExitFailed;
+}
+
+// Who else died is told by the scheduler.
+void LocalRun::OnRestart(const ProcessExit& exit) {
+  if (exit.spec.name != kScheduler) return;
+  fmt::print(stderr, "pando: the scheduler ended with {}; it is started again\n", ExitText(exit));
 }
 
 void LocalRun::Stop() {
-  const bool has_ended_well = scheduler_exit_ && scheduler_exit_->is_clean() && !root_cause_;
+  const bool has_ended_well =
+      scheduler_exit_ && scheduler_exit_->is_clean() && !supervisor_.root_cause();
+  is_stopping_ = true;
+  supervisor_.Retire();
   if (has_ended_well) {
     AwaitExits(Clock::now() + kLeaveGrace);
   } else {
-    is_stopping_ = true;
     // The scheduler tells the others: told directly, they would look to it like the culprits.
-    if (scheduler_exit_) {
-      group_.SignalAll(SIGTERM);
+    if (supervisor_.Running().contains(kScheduler)) {
+      supervisor_.Signal(kScheduler, SIGTERM);
     } else {
-      group_.Signal(kScheduler, SIGTERM);
+      supervisor_.SignalAll(SIGINT);  // SIGTERM asks them to hand their work over first
     }
     AwaitExits(Clock::now() + kStopGrace);
   }
-  is_stopping_ = true;
-  group_.KillAll();
+  supervisor_.KillAll();
 }
 
-// Until all have left; another Ctrl-C, or a death among those that should leave in peace, ends the
-// wait.
+// Until all have left; another Ctrl-C ends the wait.
 void LocalRun::AwaitExits(Clock::time_point deadline) {
   const std::array fds{shutdown_.fd()};
-  while (group_.running_count() > 0 && (is_stopping_ || !root_cause_)) {
-    if (!group_.Wait(deadline, fds) || shutdown_.Take() != 0) return;
+  while (supervisor_.running_count() > 0) {
+    if (!supervisor_.Wait(deadline, fds) || shutdown_.Take() != 0) return;
   }
+}
+
+// The process that ended the run by its own end, and not because it was asked to.
+const ProcessExit* LocalRun::RootCause() const {
+  const std::optional<ProcessExit>& first = supervisor_.root_cause();
+  if (!first) return nullptr;
+  const bool was_interrupted =
+      first->spec.name == kScheduler && first->signal == 0 && first->exit_code == kExitInterrupted;
+  return was_interrupted ? nullptr : &*first;
 }
 
 // The scheduler has written the summary where it could; only this process knows how it all ended.
 int LocalRun::Conclude() {
   Result<Summary> written = args_.folder.ReadSummary();
   Summary summary = written.ok() ? *written : SummaryOf(args_.job);
-  int exit_code = kExitFailed;
-  if (root_cause_) {
-    fmt::print(stderr, "\n{}", RootCauseText(*root_cause_));
-    summary.status = kStatusFailed;
-    // What the scheduler wrote before it failed says more than its exit code; of another's death
-    // it knows no better than this process.
-    if (summary.failure.empty() || root_cause_->spec.name != kScheduler) {
-      summary.failure = fmt::format("{}: {}", root_cause_->spec.title, ExitText(*root_cause_));
-    }
-    const bool has_code = root_cause_->spec.name == kScheduler && root_cause_->signal == 0;
-    exit_code = has_code ? root_cause_->exit_code : kExitFailed;
-  } else if (failure_) {
+  if (!supervisor_.start_status().ok()) failure_ = supervisor_.start_status();
+  if (const ProcessExit* root_cause = RootCause()) return ConcludeFailed(*root_cause, summary);
+  if (failure_) {
     fmt::print(stderr, "pando: {}\n", failure_->message());
     summary.status = kStatusFailed;
     summary.failure = failure_->message();
-    exit_code = ExitCodeOf(*failure_);
-  } else if (scheduler_exit_ && scheduler_exit_->is_clean() && written.ok()) {
-    return kExitCompleted;
-  } else if (shutdown_.first_signal() != 0 || (scheduler_exit_ && !scheduler_exit_->is_clean())) {
-    summary.status = kStatusInterrupted;
-    exit_code = kExitInterrupted;
-  } else {
-    summary.failure = fmt::format("the scheduler left no summary: {}", written.status().message());
+    return Write(summary, ExitCodeOf(*failure_));
   }
+  const bool has_completed = scheduler_exit_ && scheduler_exit_->is_clean();
+  if (has_completed && written.ok()) return ConcludeCompleted();
+  if (!has_completed) {
+    summary.status = kStatusInterrupted;
+    return Write(summary, kExitInterrupted);
+  }
+  summary.failure = fmt::format("the scheduler left no summary: {}", written.status().message());
+  return Write(summary, kExitFailed);
+}
+
+int LocalRun::ConcludeFailed(const ProcessExit& root_cause, Summary summary) const {
+  fmt::print(stderr, "\n{}", RootCauseText(root_cause));
+  summary.status = kStatusFailed;
+  // What the scheduler wrote before it failed says more than its exit code; of another's death
+  // it knows no better than this process.
+  const bool is_scheduler = root_cause.spec.name == kScheduler;
+  if (summary.failure.empty() || !is_scheduler) {
+    summary.failure = fmt::format("{}: {}", root_cause.spec.title, ExitText(root_cause));
+  }
+  const bool has_code = is_scheduler && root_cause.signal == 0;
+  return Write(summary, has_code ? root_cause.exit_code : kExitFailed);
+}
+
+// Weights are what they are; that chaos did not come is an error of its own.
+int LocalRun::ConcludeCompleted() const {
+  const std::vector<std::string> unmet = chaos_.Unmet();
+  for (const std::string& entry : unmet) {
+    fmt::print(stderr, "pando: --chaos '{}' never came due: the run had ended before\n", entry);
+  }
+  return unmet.empty() ? kExitCompleted : kExitFailed;
+}
+
+int LocalRun::Write(const Summary& summary, int exit_code) const {
   if (Status s = args_.folder.WriteSummary(summary); !s.ok())
     fmt::print(stderr, "pando: {}\n", s.message());
   return exit_code;

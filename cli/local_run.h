@@ -1,17 +1,23 @@
-// LocalRun: `pando train` without --serial: scheduler, servers and workers as processes of this
-// machine, watched until the run ends.
+// LocalRun: `pando train` without --serial, and `pando resume`: scheduler, servers and workers as
+// processes of this machine, kept running until the run ends.
 #pragma once
 
 #include <string>
 
+#include "cli/chaos.h"
 #include "cli/run_folder.h"
+#include "cli/supervisor.h"
 #include "common/job.h"
 
 namespace pando {
 
 struct LocalRunArgs {
   Job job;           // resolved and valid
-  RunFolder folder;  // made for the job
+  RunFolder folder;
+  bool is_resumed = false;  // the folder holds a run that goes on
+  uint64_t step_count = 0;
+  ChaosPlan chaos;
+  uint32_t restarts_max = kRestartsMaxDefault;
   bool is_verbose = false;
   std::string program = "/proc/self/exe";  // what runs as scheduler, server and worker
 };

@@ -41,9 +41,7 @@ Status Supervisor::Start(const ProcessSpec& spec, Role role) {
   return Status();
 }
 
-void Supervisor::SetArgs(const std::string& name, std::vector<std::string> args) {
-  if (auto it = kept_.find(name); it != kept_.end()) it->second.spec.args = std::move(args);
-}
+void Supervisor::SetSpec(const ProcessSpec& spec) { kept_.at(spec.name).spec = spec; }
 
 bool Supervisor::Wait(TimePoint deadline, std::span<const int> fds) {
   const bool has_happened = group_.Wait(std::min(deadline, NextDue()), fds);

@@ -58,8 +58,8 @@ class Supervisor {
   // From here on it runs. A clean end (exit code 0) is the end of it; any other is followed by a
   // restart, unless Retire was called.
   Status Start(const ProcessSpec& spec, Role role);
-  // What its later lives are started with.
-  void SetArgs(const std::string& name, std::vector<std::string> args);
+  // What its later lives are started as.  REQUIRES: spec.name is kept.
+  void SetSpec(const ProcessSpec& spec);
 
   // ProcessGroup::Wait, and starts again whose time has come.
   bool Wait(TimePoint deadline, std::span<const int> fds = {});

@@ -23,15 +23,15 @@ struct Household {
                     .on_fault = [this](FaultNote note) { notes.push_back(std::move(note)); },
                     .on_exit = [this](const ProcessExit& exit) { exits.push_back(exit); },
                     .may_restart = [this](const ProcessExit&) { return may_restart; }}) {}
+  ProcessSpec SpecOf(const std::string& name, const std::string& script) {
+    return {.name = name,
+            .title = name,
+            .args = {"-c", script},
+            .log_path = LogPath(name),
+            .program = "/bin/sh"};
+  }
   void Start(const std::string& name, const std::string& script) {
-    REQUIRE(supervisor
-                .Start({.name = name,
-                        .title = name,
-                        .args = {"-c", script},
-                        .log_path = LogPath(name),
-                        .program = "/bin/sh"},
-                       Role::kWorker)
-                .ok());
+    REQUIRE(supervisor.Start(SpecOf(name, script), Role::kWorker).ok());
   }
   template <class Condition>
   void Await(Condition condition) {
@@ -80,11 +80,11 @@ TEST_CASE("after the last restart there is none, and what does not count is not 
   CHECK_FALSE(RestartPolicy(0).OnDeath(start, true).has_value());
 }
 
-TEST_CASE("a process that is killed is told at once and started again, with the newest arguments") {
+TEST_CASE("a process that is killed is told at once and started again, as it is to live now") {
   Household household;
   household.Start("worker-0", "echo $$; exec sleep 600");
   household.Await([&] { return household.PidOf("worker-0") != 0; });
-  household.supervisor.SetArgs("worker-0", {"-c", "echo again; exec sleep 600"});
+  household.supervisor.SetSpec(household.SpecOf("worker-0", "echo again; exec sleep 600"));
   const pid_t pid = household.PidOf("worker-0");
   kill(pid, SIGKILL);
   household.Await([&] { return household.LogOf("worker-0").ends_with("again\n"); });

@@ -1,0 +1,66 @@
+// SchedulerLink: a supervisor's line to the scheduler of its run. Tells it of faults until they are
+// acknowledged, keeps them while it is away, and follows the run's progress.
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <string>
+#include <thread>
+
+#include "common/mailbox.h"
+#include "net/event_loop.h"
+#include "net/transport.h"
+
+namespace pando {
+
+// What the scheduler said last.
+struct RunProgress {
+  bool has_begun = false;  // everybody who was waited for has been there
+  Step step;               // the lowest incomplete one
+};
+
+// Threads: Start makes one of its own; all else may be called from any. Owns: notes not
+// acknowledged.
+class SchedulerLink {
+ public:
+  // `poll_interval`: how often progress is asked for once the run has begun; kNever: not at all.
+  SchedulerLink(std::string endpoint, Micros poll_interval);
+  ~SchedulerLink();  // what has not been acknowledged is dropped
+
+  Status Start();
+  void Tell(FaultNote note);
+  RunProgress progress() const;
+  // Readable once progress has changed since the last Clear().
+  int fd() const { return changed_.fd(); }
+  void Clear() { changed_.Clear(); }
+
+ private:
+  struct Unacknowledged {
+    FaultNote note;
+    Micros tell_at{0};
+  };
+  void Run();
+  void Hear(const Envelope& envelope);
+  void HearStatus(const std::string& json);
+  void TellDue(Micros now);
+  void AskDue(Micros now);
+  void Send(Message message);
+
+  const std::string endpoint_;
+  const Micros poll_interval_;
+  const PeerId self_;
+  ZmqContext context_;
+  Transport transport_;  // the thread's alone once it runs
+  Mailbox<FaultNote> notes_;
+  EventFd changed_;
+  std::atomic<bool> has_begun_ = false;
+  std::atomic<uint64_t> step_ = 0;
+  StopFlag stop_;
+  // The thread's own:
+  std::deque<Unacknowledged> unacknowledged_;
+  uint64_t next_number_ = 1;
+  Micros ask_at_{0};
+  std::thread thread_;
+};
+
+}  // namespace pando
