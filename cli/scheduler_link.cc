@@ -1,32 +1,21 @@
 #include "cli/scheduler_link.h"
 
-#include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
 #include <tuple>
 #include <utility>
 
 #include "net/clock.h"
-#include "net/incarnation.h"
 
 namespace pando {
 namespace {
 
-constexpr Micros kTellAgain = std::chrono::milliseconds(200);
 constexpr Micros kAskBeforeBegin = std::chrono::milliseconds(50);
-// An away scheduler cannot fill our memory: beyond this the oldest are dropped.
-constexpr size_t kNotesMax = 1024;
-constexpr int kQueuedMessagesMax = 64;
-
-const PeerId kScheduler{kSchedulerNode, Incarnation(), 0};  // whoever lives there
 
 }  // namespace
 
 SchedulerLink::SchedulerLink(std::string endpoint, Micros poll_interval)
-    : endpoint_(std::move(endpoint)),
-      poll_interval_(poll_interval),
-      self_{kUnknownNode, NewIncarnation(), 0},
-      transport_(context_, self_, {.linger_ms = 0, .queued_messages_max = kQueuedMessagesMax}) {}
+    : endpoint_(std::move(endpoint)), poll_interval_(poll_interval), client_(context_, {}) {}
 
 SchedulerLink::~SchedulerLink() {
   stop_.Request();
@@ -34,7 +23,7 @@ SchedulerLink::~SchedulerLink() {
 }
 
 Status SchedulerLink::Start() {
-  if (Status s = transport_.Dial(kScheduler, endpoint_); !s.ok()) return s;
+  if (Status s = client_.Dial(endpoint_); !s.ok()) return s;
   thread_ = std::thread([this] { Run(); });
   return Status();
 }
@@ -46,43 +35,29 @@ RunProgress SchedulerLink::progress() const { return {has_begun_.load(), Step(st
 void SchedulerLink::Run() {
   const std::array<int, 2> fds = {stop_.fd(), notes_.fd()};
   while (!stop_.is_requested()) {
-    for (Envelope envelope; transport_.Receive(&envelope);) Hear(envelope);
     for (FaultNote& note : notes_.Drain()) {
       note.number = next_number_++;
-      unacknowledged_.push_back({.note = std::move(note)});
-      if (unacknowledged_.size() > kNotesMax) unacknowledged_.pop_front();
+      // An away scheduler cannot fill our memory: beyond the client's bound notes are dropped.
+      std::ignore = client_.Ask(std::move(note));
     }
-    const Micros now = SteadyNow();
-    TellDue(now);
-    AskDue(now);
-    Micros next = ask_at_;
-    for (const Unacknowledged& item : unacknowledged_) next = std::min(next, item.tell_at);
-    transport_.Wait(next, fds);
+    while (std::optional<Message> answer = client_.Poll()) {
+      const auto* report = std::get_if<StatusReport>(&*answer);
+      if (report == nullptr) continue;
+      is_asking_ = false;
+      HearStatus(report->json);
+    }
+    client_.Wait(AskWhenDue(SteadyNow()), fds);
   }
 }
 
-void SchedulerLink::TellDue(Micros now) {
-  for (Unacknowledged& item : unacknowledged_) {
-    if (now < item.tell_at) continue;
-    item.tell_at = now + kTellAgain;
-    Send(item.note);
-  }
-}
-
-void SchedulerLink::AskDue(Micros now) {
-  if (now < ask_at_) return;
+// Returns when it is due again. The client repeats what is not answered.
+Micros SchedulerLink::AskWhenDue(Micros now) {
   const Micros interval = has_begun_ ? poll_interval_ : kAskBeforeBegin;
-  ask_at_ = interval == kNever ? kNever : now + interval;
-  if (ask_at_ != kNever) Send(StatusRequest{});
-}
-
-void SchedulerLink::Hear(const Envelope& envelope) {
-  if (const auto* ack = std::get_if<FaultNoteAck>(&envelope.message)) {
-    std::erase_if(unacknowledged_,
-                  [&](const Unacknowledged& item) { return item.note.number == ack->number; });
-  } else if (const auto* report = std::get_if<StatusReport>(&envelope.message)) {
-    HearStatus(report->json);
-  }
+  if (interval == kNever || is_asking_) return kNever;
+  if (now < ask_at_) return ask_at_;
+  is_asking_ = client_.Ask(StatusRequest{});
+  ask_at_ = now + interval;
+  return is_asking_ ? kNever : ask_at_;
 }
 
 void SchedulerLink::HearStatus(const std::string& json) {
@@ -94,10 +69,6 @@ void SchedulerLink::HearStatus(const std::string& json) {
   const bool begins = !has_begun_ && *phase != "gathering";
   if (begins) has_begun_ = true;
   if (step_.exchange(step->get<uint64_t>()) != step->get<uint64_t>() || begins) changed_.Raise();
-}
-
-void SchedulerLink::Send(Message message) {
-  transport_.Send({.sender = self_, .receiver = kScheduler, .message = std::move(message)});
 }
 
 }  // namespace pando

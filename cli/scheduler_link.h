@@ -3,13 +3,12 @@
 #pragma once
 
 #include <atomic>
-#include <deque>
 #include <string>
 #include <thread>
 
 #include "common/mailbox.h"
+#include "net/client.h"
 #include "net/event_loop.h"
-#include "net/transport.h"
 
 namespace pando {
 
@@ -35,31 +34,23 @@ class SchedulerLink {
   void Clear() { changed_.Clear(); }
 
  private:
-  struct Unacknowledged {
-    FaultNote note;
-    Micros tell_at{0};
-  };
   void Run();
-  void Hear(const Envelope& envelope);
   void HearStatus(const std::string& json);
-  void TellDue(Micros now);
-  void AskDue(Micros now);
-  void Send(Message message);
+  Micros AskWhenDue(Micros now);
 
   const std::string endpoint_;
   const Micros poll_interval_;
-  const PeerId self_;
   ZmqContext context_;
-  Transport transport_;  // the thread's alone once it runs
+  SchedulerClient client_;  // the thread's alone once it runs
   Mailbox<FaultNote> notes_;
   EventFd changed_;
   std::atomic<bool> has_begun_ = false;
   std::atomic<uint64_t> step_ = 0;
   StopFlag stop_;
   // The thread's own:
-  std::deque<Unacknowledged> unacknowledged_;
   uint64_t next_number_ = 1;
   Micros ask_at_{0};
+  bool is_asking_ = false;
   std::thread thread_;
 };
 
