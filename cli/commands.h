@@ -8,20 +8,26 @@
 #include <vector>
 
 #include "cli/job_file.h"
+#include "cli/run_folder.h"
+#include "cli/supervisor.h"
 
 namespace pando {
 
 // Returns an exit code.
-using Command = std::function<int()>;
+using Subcommand = std::function<int()>;
 
-Command AddTrainCommand(CLI::App& app);
-Command AddSchedulerCommand(CLI::App& app);
-Command AddServerCommand(CLI::App& app);
-Command AddWorkerCommand(CLI::App& app);
-Command AddStatusCommand(CLI::App& app);
+Subcommand AddTrainCommand(CLI::App& app);
+Subcommand AddSchedulerCommand(CLI::App& app);
+Subcommand AddServerCommand(CLI::App& app);
+Subcommand AddWorkerCommand(CLI::App& app);
+Subcommand AddNodeCommand(CLI::App& app);
+Subcommand AddResumeCommand(CLI::App& app);
+Subcommand AddStatusCommand(CLI::App& app);
+Subcommand AddDrainCommand(CLI::App& app);
+Subcommand AddSnapshotCommand(CLI::App& app);
+Subcommand AddStopCommand(CLI::App& app);
 
-// ---- options that several subcommands share
-// --------------------------------------------------------
+// ---- options that several subcommands share ----------------------------------------------------
 
 // Where a job comes from: a file, flags, --set.
 struct JobSource {
@@ -30,6 +36,9 @@ struct JobSource {
 };
 // `source` must outlive the parsing.
 void AddJobOptions(CLI::App& command, JobSource* source);
+
+// Only the keys that a run may be resumed with: who computes it, how, and where the data lie.
+void AddResumeOptions(CLI::App& command, JobSource* source);
 
 // Reads the job, picks the data where nobody did, fills in name and folder. Notices go to standard
 // error.
@@ -43,6 +52,17 @@ void AddStartTimeoutOption(CLI::App& command, uint32_t* start_timeout_ms);
 Status CheckEndpoint(const std::string& flag, const std::string& endpoint);
 // And only on loopback, unless `is_insecure`.
 Status CheckBind(const std::string& endpoint, bool is_insecure);
+
+// Faults that a user asks for, and how often a process that dies is started again.
+struct SupervisionOptions {
+  std::string chaos;
+  uint32_t restarts_max = kRestartsMaxDefault;
+};
+void AddSupervisionOptions(CLI::App& command, SupervisionOptions* options);
+void AddMaxRestartsOption(CLI::App& command, uint32_t* restarts_max);
+
+// The last words of a run, on standard error.
+void PrintOutcome(const Summary& summary, const RunFolder& folder);
 
 // One line on standard error; returns the exit code of the status.
 int Report(const Status& status);

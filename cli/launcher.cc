@@ -81,8 +81,9 @@ ProcessGroup::~ProcessGroup() {
 
 Status ProcessGroup::Start(const ProcessSpec& spec) {
   PANDO_CHECK(!IsRunning(spec.name));
-  UniqueFd log(open(spec.log_path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
-  if (!log.is_open()) return FileError("open the log", spec.log_path, errno);
+  const std::string log_path = spec.log_path.empty() ? "/dev/null" : spec.log_path;
+  UniqueFd log(open(log_path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+  if (!log.is_open()) return FileError("open the log", log_path, errno);
   UniqueFd null(open("/dev/null", O_RDONLY | O_CLOEXEC));
   if (!null.is_open()) return FileError("open", "/dev/null", errno);
   std::vector<std::string> words{"pando"};
@@ -186,8 +187,10 @@ std::string RootCauseText(const ProcessExit& exit) {
   const std::string rule(72, '=');
   std::string text = fmt::format(
       "{}\nRoot Cause (first failure seen):\n"
-      "  process : {} (pid {})\n  exit    : {}\n  time    : {}\n  log     : {}\n",
-      rule, exit.spec.title, exit.pid, ExitText(exit), UtcText(exit.time), exit.spec.log_path);
+      "  process : {} (pid {})\n  exit    : {}\n  time    : {}\n",
+      rule, exit.spec.title, exit.pid, ExitText(exit), UtcText(exit.time));
+  if (exit.spec.log_path.empty()) return text + rule + "\n";
+  text += fmt::format("  log     : {}\n", exit.spec.log_path);
   const std::vector<std::string> tail = LogTail(exit.spec.log_path, kLogTailLines);
   text += tail.empty() ? "  its log is empty\n" : "  the end of its log:\n";
   for (const std::string& line : tail) text += fmt::format("  | {}\n", line);

@@ -20,7 +20,7 @@ struct ProcessSpec {
   std::string name;               // "worker-1": unique in its group; names the log
   std::string title;              // "worker 1", for people
   std::vector<std::string> args;  // after the program's name
-  std::string log_path;           // standard output and error are appended to it
+  std::string log_path;           // standard output and error are appended to it; empty: dropped
   bool keeps_stderr = false;      // standard error stays this process's (the progress line)
   std::string program = "/proc/self/exe";
   int inherited_fd = -1;  // stays open in the child, under the same number

@@ -79,11 +79,12 @@ int Main(int argc, char** argv) {
   app.set_version_flag("--version", fmt::format("pando {}", PandoVersion()));
   app.footer(std::string(kFooter) + kExitCodesHelp);
   app.require_subcommand(0, 1);
-  std::map<std::string, Command> commands{{"train", AddTrainCommand(app)},
-                                          {"scheduler", AddSchedulerCommand(app)},
-                                          {"server", AddServerCommand(app)},
-                                          {"worker", AddWorkerCommand(app)},
-                                          {"status", AddStatusCommand(app)}};
+  std::map<std::string, Subcommand> commands{
+      {"train", AddTrainCommand(app)},       {"scheduler", AddSchedulerCommand(app)},
+      {"server", AddServerCommand(app)},     {"worker", AddWorkerCommand(app)},
+      {"node", AddNodeCommand(app)},         {"resume", AddResumeCommand(app)},
+      {"status", AddStatusCommand(app)},     {"drain", AddDrainCommand(app)},
+      {"snapshot", AddSnapshotCommand(app)}, {"stop", AddStopCommand(app)}};
   std::string topic;
   CLI::App* help = app.add_subcommand("help", "")->group("");
   help->add_option("TOPIC", topic);

@@ -1,4 +1,4 @@
-// The subcommands that join a run: server, worker, status.
+// The subcommands that join a run or look at one: server, worker, node, status.
 #include <fmt/format.h>
 
 #include <memory>
@@ -6,6 +6,7 @@
 #include "cli/commands.h"
 #include "cli/exit_codes.h"
 #include "cli/log.h"
+#include "cli/node_run.h"
 #include "cli/processes.h"
 
 namespace pando {
@@ -28,6 +29,17 @@ int Work(const WorkerArgs& args, bool is_verbose) {
   return RunWorker(verbose);
 }
 
+int KeepNode(const NodeArgs& args, const std::string& workers) {
+  if (Status s = CheckEndpoint("--join", args.join); !s.ok()) return Report(s);
+  if (Status s = CheckBind(args.bind, args.insecure); !s.ok()) return Report(s);
+  SetUpLog({.process = "node", .is_verbose = args.is_verbose, .file = ""});
+  NodeArgs counted = args;
+  if (workers != "auto") counted.worker_count = static_cast<uint32_t>(std::stoul(workers));
+  if (counted.server_count == 0 && counted.worker_count == 0u)
+    return Report(InvalidArgument("--servers 0 --workers 0 leaves nothing to start"));
+  return RunNode(counted);
+}
+
 int AskStatus(const StatusArgs& args) {
   if (Status s = CheckEndpoint("--join", args.join); !s.ok()) return Report(s);
   SetUpLog({.process = "status", .is_verbose = false, .file = ""});
@@ -40,7 +52,7 @@ std::string Footer(const char* example) {
 
 }  // namespace
 
-Command AddServerCommand(CLI::App& app) {
+Subcommand AddServerCommand(CLI::App& app) {
   auto args = std::make_shared<ServerArgs>();
   auto is_verbose = std::make_shared<bool>(false);
   args->bind = "tcp://127.0.0.1:0";
@@ -63,7 +75,7 @@ Command AddServerCommand(CLI::App& app) {
   return [args, is_verbose] { return Serve(*args, *is_verbose); };
 }
 
-Command AddWorkerCommand(CLI::App& app) {
+Subcommand AddWorkerCommand(CLI::App& app) {
   auto args = std::make_shared<WorkerArgs>();
   auto is_verbose = std::make_shared<bool>(false);
   CLI::App& command = *app.add_subcommand("worker",
@@ -86,7 +98,55 @@ Command AddWorkerCommand(CLI::App& app) {
   return [args, is_verbose] { return Work(*args, *is_verbose); };
 }
 
-Command AddStatusCommand(CLI::App& app) {
+Subcommand AddNodeCommand(CLI::App& app) {
+  auto args = std::make_shared<NodeArgs>();
+  auto workers = std::make_shared<std::string>("auto");
+  CLI::App& command = *app.add_subcommand(
+      "node",
+      "What a machine of a cluster runs: starts servers and workers that join a run, starts those\n"
+      "that die again, and takes them out of the run when it is asked to end (SIGTERM, Ctrl-C).");
+  AddJoinOption(command, &args->join);
+  command
+      .add_option("--servers", args->server_count,
+                  fmt::format("server processes [{}]", args->server_count))
+      ->type_name("N")
+      ->check(CLI::Range(0, 1024));
+  command
+      .add_option("--workers", *workers,
+                  "worker processes; auto: one for every 8 cores, or for --threads cores [auto]")
+      ->type_name("N")
+      ->check(CLI::IsMember({"auto"}) | CLI::Range(0, 1024));
+  command
+      .add_option("--threads", args->threads,
+                  "computing threads of each worker; 0: as the job says, with auto by cores [0]")
+      ->type_name("N")
+      ->check(CLI::Range(0, 1024));
+  command
+      .add_option(
+          "--bind", args->bind,
+          fmt::format("where the servers listen; port 0: any free one each [{}]", args->bind))
+      ->type_name("ENDPOINT");
+  command.add_option("--lanes", args->lanes, "serving threads of each server; 0: by cores [0]")
+      ->type_name("N")
+      ->check(CLI::Range(0, 256));
+  command.add_flag("--insecure", args->insecure, "allow --bind beyond this machine, without keys");
+  command
+      .add_option("--data", args->data_path,
+                  "where this machine has the data set, if not where the job says")
+      ->type_name("PATH");
+  command
+      .add_option("--log-dir", args->log_dir,
+                  "a log file for each process; without it they write to standard error")
+      ->type_name("PATH");
+  AddMaxRestartsOption(command, &args->restarts_max);
+  AddStartTimeoutOption(command, &args->start_timeout_ms);
+  AddVerboseOption(command, &args->is_verbose);
+  command.footer(
+      Footer("pando node --join tcp://10.0.0.1:7070 --bind tcp://10.0.0.2:0 --insecure"));
+  return [args, workers] { return KeepNode(*args, *workers); };
+}
+
+Subcommand AddStatusCommand(CLI::App& app) {
   auto args = std::make_shared<StatusArgs>();
   CLI::App& command =
       *app.add_subcommand("status", "Asks a run who is there and what each process is doing.");

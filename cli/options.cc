@@ -41,6 +41,26 @@ JobDraft::Override ParseSet(const std::string& text) {
           .where = "--set " + text};
 }
 
+// A flag for each key that `is_wanted`.
+void AddKeyFlags(CLI::App& command, JobSource* source, bool (*is_wanted)(const JobKey&)) {
+  for (const JobKey& key : JobKeys()) {
+    if (key.flag.empty() || !is_wanted(key)) continue;
+    auto add = [source, &key](const std::string& text) {
+      source->overrides.push_back({.key = key.name, .text = text, .where = key.flag});
+    };
+    command.add_option_function<std::string>(key.flag, add, Help(key))
+        ->type_name(TypeName(key))
+        ->group(GroupName(key.section()));
+  }
+}
+
+// The folder is the argument, and says what the run is.
+bool IsForResume(const JobKey& key) {
+  if (key.name == "data.path") return true;
+  if (key.name == "run.dir" || key.name == "run.name") return false;
+  return key.section() == "run" || key.section() == "snapshot" || key.section() == "verify";
+}
+
 bool IsLoopback(const std::string& endpoint) {
   for (const char* prefix : {"ipc://", "tcp://127.", "tcp://localhost:", "tcp://[::1]:"}) {
     if (endpoint.starts_with(prefix)) return true;
@@ -55,15 +75,7 @@ void AddJobOptions(CLI::App& command, JobSource* source) {
       .add_option("JOB", source->job_path,
                   "the job file; without it, defaults and flags make the job")
       ->type_name("JOB.toml");
-  for (const JobKey& key : JobKeys()) {
-    if (key.flag.empty()) continue;
-    auto add = [source, &key](const std::string& text) {
-      source->overrides.push_back({.key = key.name, .text = text, .where = key.flag});
-    };
-    command.add_option_function<std::string>(key.flag, add, Help(key))
-        ->type_name(TypeName(key))
-        ->group(GroupName(key.section()));
-  }
+  AddKeyFlags(command, source, [](const JobKey&) { return true; });
   auto add_set = [source](const std::vector<std::string>& texts) {
     for (const std::string& text : texts) source->overrides.push_back(ParseSet(text));
   };
@@ -73,6 +85,10 @@ void AddJobOptions(CLI::App& command, JobSource* source) {
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false)
       ->group("Steps and batches");
+}
+
+void AddResumeOptions(CLI::App& command, JobSource* source) {
+  AddKeyFlags(command, source, IsForResume);
 }
 
 Result<Job> ResolveJob(const JobSource& source) {
@@ -92,6 +108,27 @@ Result<Job> ResolveJob(const JobSource& source) {
 
 void AddVerboseOption(CLI::App& command, bool* is_verbose) {
   command.add_flag("-v,--verbose", *is_verbose, "more lines in the logs");
+}
+
+void AddMaxRestartsOption(CLI::App& command, uint32_t* restarts_max) {
+  command
+      .add_option("--max-restarts", *restarts_max,
+                  fmt::format("how often a process that dies is started again without a minute of "
+                              "life in between [{}]",
+                              *restarts_max))
+      ->type_name("N")
+      ->group("Processes and run folder");
+}
+
+void AddSupervisionOptions(CLI::App& command, SupervisionOptions* options) {
+  AddMaxRestartsOption(command, &options->restarts_max);
+  command
+      .add_option("--chaos", options->chaos,
+                  "faults to bring over the run's own processes: \"kill worker at step 100; stop "
+                  "server 1 2s at step 200; partition worker 5s every 30s; kill scheduler at step "
+                  "300\", or random:SEED")
+      ->type_name("TEXT")
+      ->group("Processes and run folder");
 }
 
 void AddJoinOption(CLI::App& command, std::string* endpoint) {
@@ -134,6 +171,16 @@ Status CheckBind(const std::string& endpoint, bool is_insecure) {
                   "join or spoil the run; "
                   "give --insecure if that network is yours alone, or bind tcp://127.0.0.1:PORT",
                   endpoint));
+}
+
+void PrintOutcome(const Summary& summary, const RunFolder& folder) {
+  std::string line = fmt::format("pando: {} after {} steps", summary.status, summary.steps);
+  if (summary.test_accuracy)
+    line += fmt::format(", test accuracy {:.2f} %", 100 * *summary.test_accuracy);
+  if (summary.images_per_second > 0)
+    line += fmt::format(", {:.0f} images/s", summary.images_per_second);
+  if (!summary.failure.empty()) line += ": " + summary.failure;
+  fmt::print(stderr, "{}\npando: summary in {}\n", line, folder.SummaryPath());
 }
 
 int Report(const Status& status) {

@@ -45,7 +45,7 @@ int Schedule(const SchedulerOptions& options) {
 
 }  // namespace
 
-Command AddSchedulerCommand(CLI::App& app) {
+Subcommand AddSchedulerCommand(CLI::App& app) {
   auto options = std::make_shared<SchedulerOptions>();
   CLI::App& command = *app.add_subcommand(
       "scheduler",

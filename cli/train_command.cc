@@ -16,6 +16,7 @@ namespace {
 
 struct TrainOptions {
   JobSource source;
+  SupervisionOptions supervision;
   bool is_serial = false;
   bool is_json = false;
   bool is_dry_run = false;
@@ -30,20 +31,10 @@ constexpr const char* kExamples =
     "  pando train --model mnist-cnn --dataset mnist --data data/mnist --optimizer adam --lr 0.01 "
     "\\\n"
     "              --schedule one-cycle --epochs 3 --workers 2 --servers 2 --json\n"
+    "  pando train --chaos \"kill worker at step 100; kill server at step 200\"\n"
     "\n"
     "The run folder (runs/NAME) keeps job.toml, logs, metrics.csv, events.jsonl, summary.json and\n"
     "final.safetensors. docs/job-file.md lists every key that --set reaches.\n";
-
-// The last words of a run, on standard error.
-void PrintOutcome(const Summary& summary, const RunFolder& folder) {
-  std::string line = fmt::format("pando: {} after {} steps", summary.status, summary.steps);
-  if (summary.test_accuracy)
-    line += fmt::format(", test accuracy {:.2f} %", 100 * *summary.test_accuracy);
-  if (summary.images_per_second > 0)
-    line += fmt::format(", {:.0f} images/s", summary.images_per_second);
-  if (!summary.failure.empty()) line += ": " + summary.failure;
-  fmt::print(stderr, "{}\npando: summary in {}\n", line, folder.SummaryPath());
-}
 
 void WarnOfIdleWorkers(const Job& job) {
   if (job.workers <= job.micro_batches) return;
@@ -57,23 +48,36 @@ int PrintPlan(const Job& job, const RunPlan& plan) {
   return kExitCompleted;
 }
 
+Result<ChaosPlan> ChaosOf(const TrainOptions& options, const Job& job, uint64_t step_count) {
+  const std::string& text = options.supervision.chaos;
+  if (text.empty()) return ChaosPlan{};
+  if (options.is_serial) {
+    return InvalidArgument("--chaos needs processes to hurt, and --serial has none; drop one");
+  }
+  return ParseChaos(text, {job.workers, job.servers, step_count});
+}
+
 int Train(const TrainOptions& options) {
   SetUpLog({.process = "train", .is_verbose = options.is_verbose, .file = ""});
   Result<Job> job = ResolveJob(options.source);
   if (!job.ok()) return Report(job.status());
-  {
-    // The data set is closed again before anything is measured.
-    Result<RunPlan> plan = MakeRunPlan(*job);
-    if (!plan.ok()) return Report(plan.status());
-    if (options.is_dry_run) return PrintPlan(*job, *plan);
-  }
+  // The data set is closed again before anything is measured.
+  Result<RunPlan> plan = MakeRunPlan(*job);
+  if (!plan.ok()) return Report(plan.status());
+  Result<ChaosPlan> chaos = ChaosOf(options, *job, plan->steps.step_count());
+  if (!chaos.ok()) return Report(chaos.status());
+  if (options.is_dry_run) return PrintPlan(*job, *plan);
   if (!options.is_serial) WarnOfIdleWorkers(*job);
   Result<RunFolder> folder = RunFolder::Create(*job, options.is_forced);
   if (!folder.ok()) return Report(folder.status());
-  const int exit_code =
-      options.is_serial
-          ? RunSerial({.job = *job, .run_dir = folder->path()})
-          : RunLocal({.job = *job, .folder = *folder, .is_verbose = options.is_verbose});
+  const int exit_code = options.is_serial
+                            ? RunSerial({.job = *job, .run_dir = folder->path()})
+                            : RunLocal({.job = *job,
+                                        .folder = *folder,
+                                        .step_count = plan->steps.step_count(),
+                                        .chaos = *chaos,
+                                        .restarts_max = options.supervision.restarts_max,
+                                        .is_verbose = options.is_verbose});
   Result<Summary> summary = folder->ReadSummary();
   if (!summary.ok()) return exit_code == kExitCompleted ? Report(summary.status()) : exit_code;
   PrintOutcome(*summary, *folder);
@@ -83,7 +87,7 @@ int Train(const TrainOptions& options) {
 
 }  // namespace
 
-Command AddTrainCommand(CLI::App& app) {
+Subcommand AddTrainCommand(CLI::App& app) {
   auto options = std::make_shared<TrainOptions>();
   CLI::App& command = *app.add_subcommand(
       "train",
@@ -96,6 +100,7 @@ Command AddTrainCommand(CLI::App& app) {
                    "print the resolved job and the plan, train nothing");
   command.add_flag("--force", options->is_forced, "overwrite the run that the run folder holds");
   command.add_flag("--json", options->is_json, "print the summary to standard output at the end");
+  AddSupervisionOptions(command, &options->supervision);
   AddVerboseOption(command, &options->is_verbose);
   command.footer(std::string("\n") + kExamples + "\n" + kExitCodesHelp);
   return [options] { return Train(*options); };

@@ -1,0 +1,98 @@
+// The subcommands that ask a running scheduler to do something: drain, snapshot, stop.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <memory>
+#include <utility>
+
+#include "cli/commands.h"
+#include "cli/exit_codes.h"
+#include "net/client.h"
+#include "net/clock.h"
+
+namespace pando {
+namespace {
+
+constexpr double kTimeoutDefaultSeconds = 60;
+
+struct ClientOptions {
+  std::string join;
+  std::string target;
+  double timeout_seconds = kTimeoutDefaultSeconds;
+};
+
+int Print(const std::string& text) {
+  fmt::print("{}\n", text);
+  return kExitCompleted;
+}
+
+// Shows each thing that the scheduler says until it has done it.
+int Order(const ClientOptions& options, CommandKind kind) {
+  if (Status s = CheckEndpoint("--join", options.join); !s.ok()) return Report(s);
+  ZmqContext context;
+  SchedulerClient client(context, {});
+  if (Status s = client.Dial(options.join); !s.ok()) return Report(s);
+  const Micros deadline = SteadyNow() + Micros(static_cast<int64_t>(options.timeout_seconds * 1e6));
+  const bool is_sent = client.Ask(Command{.kind = kind, .target = options.target});
+  PANDO_CHECK(is_sent);
+  std::string said;
+  while (SteadyNow() < deadline) {
+    while (std::optional<Message> answer = client.Poll()) {
+      const auto* reply = std::get_if<CommandReply>(&*answer);
+      if (reply == nullptr) continue;
+      if (reply->outcome == CommandOutcome::kRefused) return Report(InvalidArgument(reply->text));
+      if (reply->outcome == CommandOutcome::kDone) return Print(reply->text);
+      if (std::exchange(said, reply->text) != reply->text) fmt::print(stderr, "{}\n", said);
+    }
+    client.Wait(deadline);
+  }
+  if (said.empty()) {
+    return Report(
+        Unavailable(fmt::format("no scheduler answered at {} within {} s: check the address, and "
+                                "that the run has not ended",
+                                options.join, options.timeout_seconds)));
+  }
+  return Report(Unavailable(
+      fmt::format("not done within {} s (the scheduler goes on with it): {}; raise --timeout to "
+                  "wait longer",
+                  options.timeout_seconds, said)));
+}
+
+std::shared_ptr<ClientOptions> AddClientOptions(CLI::App& command, const char* example) {
+  auto options = std::make_shared<ClientOptions>();
+  AddJoinOption(command, &options->join);
+  command
+      .add_option("--timeout", options->timeout_seconds,
+                  fmt::format("seconds to wait until it is done [{:g}]", kTimeoutDefaultSeconds))
+      ->type_name("SECONDS")
+      ->check(CLI::Range(0.001, 86400.0));
+  command.footer(fmt::format("\nExample:\n  {}\n\n{}", example, kExitCodesHelp));
+  return options;
+}
+
+}  // namespace
+
+Subcommand AddDrainCommand(CLI::App& app) {
+  CLI::App& command = *app.add_subcommand(
+      "drain", "Takes a worker or server out of a run: others take its work over, then it leaves.");
+  auto options = AddClientOptions(command, "pando drain worker-1 --join tcp://127.0.0.1:7070");
+  command.add_option("NODE", options->target, "as pando status names it: worker-1, server-0")
+      ->required();
+  return [options] { return Order(*options, CommandKind::kDrain); };
+}
+
+Subcommand AddSnapshotCommand(CLI::App& app) {
+  CLI::App& command = *app.add_subcommand(
+      "snapshot", "Has a run store a snapshot now, beside those that snapshot.every asks for.");
+  auto options = AddClientOptions(command, "pando snapshot --join tcp://127.0.0.1:7070");
+  return [options] { return Order(*options, CommandKind::kSnapshot); };
+}
+
+Subcommand AddStopCommand(CLI::App& app) {
+  CLI::App& command = *app.add_subcommand(
+      "stop", "Ends a run early, as Ctrl-C does; pando resume goes on with it.");
+  auto options = AddClientOptions(command, "pando stop --join tcp://127.0.0.1:7070");
+  return [options] { return Order(*options, CommandKind::kStop); };
+}
+
+}  // namespace pando

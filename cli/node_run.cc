@@ -1,0 +1,170 @@
+#include "cli/node_run.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <array>
+#include <csignal>
+#include <cstdio>
+#include <filesystem>
+#include <thread>
+#include <utility>
+
+#include "cli/exit_codes.h"
+#include "cli/scheduler_link.h"
+#include "cli/shutdown.h"
+
+namespace pando {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr uint32_t kCoresPerWorker = 8;
+// For the others to hand their work over when one cannot be kept running.
+constexpr std::chrono::seconds kDrainGrace{10};
+
+// Owns: every process of this machine. Threads: the link's, beside its own.
+class NodeRun {
+ public:
+  explicit NodeRun(const NodeArgs& args)
+      : args_(args),
+        link_(args.join, /*poll_interval=*/kNever),
+        supervisor_({.restarts_max = args.restarts_max,
+                     .on_fault = [this](FaultNote note) { link_.Tell(std::move(note)); },
+                     .on_exit = [](const ProcessExit& exit) { OnExit(exit); },
+                     .may_restart = MayRestart,
+                     .on_restart =
+                         [](const ProcessExit& exit) {
+                           spdlog::info("{} is started again", exit.spec.title);
+                         }}) {}
+  int Run();
+
+ private:
+  Status StartAll();
+  Status Start(Role role, uint32_t index, const std::vector<std::string>& extra);
+  void AwaitEnd();
+  void Drain(Clock::time_point deadline);
+  static void OnExit(const ProcessExit& exit);
+  static bool MayRestart(const ProcessExit& exit);
+
+  const NodeArgs& args_;
+  ShutdownSignal shutdown_;
+  SchedulerLink link_;
+  Supervisor supervisor_;
+};
+
+int NodeRun::Run() {
+  Status status = link_.Start();
+  if (status.ok()) status = StartAll();
+  if (status.ok()) AwaitEnd();
+  if (status.ok()) status = supervisor_.start_status();
+  const bool is_asked = shutdown_.first_signal() != 0;
+  const bool has_failed = !status.ok() || supervisor_.root_cause();
+  if (is_asked) {
+    spdlog::info("draining {} processes; once more kills them", supervisor_.running_count());
+    Drain(Clock::time_point::max());
+  } else if (has_failed) {
+    Drain(Clock::now() + kDrainGrace);
+  }
+  const bool was_cut_short = supervisor_.running_count() > 0;
+  supervisor_.KillAll();
+  if (!status.ok()) spdlog::error("{}", status.message());
+  if (!status.ok()) return ExitCodeOf(status);
+  if (supervisor_.root_cause()) {
+    fmt::print(stderr, "\n{}", RootCauseText(*supervisor_.root_cause()));
+    return kExitFailed;
+  }
+  if (is_asked && was_cut_short) return kExitInterrupted;
+  spdlog::info("all processes of this machine have left");
+  return kExitCompleted;
+}
+
+Status NodeRun::StartAll() {
+  if (!args_.log_dir.empty()) {
+    std::error_code error;
+    std::filesystem::create_directories(args_.log_dir, error);
+    if (error) return FileError("create", args_.log_dir, error.value());
+  }
+  const WorkerShare share = ShareOf(args_, std::thread::hardware_concurrency());
+  spdlog::info("starting {} servers and {} workers{}, for the scheduler at {}", args_.server_count,
+               share.worker_count,
+               share.threads == 0 ? "" : fmt::format(" of {} threads", share.threads), args_.join);
+  const bool is_ipc = args_.bind.starts_with("ipc://");
+  for (uint32_t i = 0; i < args_.server_count; ++i) {
+    std::vector<std::string> extra{"--bind",
+                                   is_ipc ? fmt::format("{}-{}", args_.bind, i) : args_.bind,
+                                   "--lanes", fmt::format("{}", args_.lanes)};
+    if (args_.insecure) extra.emplace_back("--insecure");
+    if (Status s = Start(Role::kServer, i, extra); !s.ok()) return s;
+  }
+  for (uint32_t i = 0; i < share.worker_count; ++i) {
+    std::vector<std::string> extra{"--threads", fmt::format("{}", share.threads)};
+    if (!args_.data_path.empty()) extra.insert(extra.end(), {"--data", args_.data_path});
+    if (Status s = Start(Role::kWorker, i, extra); !s.ok()) return s;
+  }
+  return Status();
+}
+
+Status NodeRun::Start(Role role, uint32_t index, const std::vector<std::string>& extra) {
+  const char* word = role == Role::kServer ? "server" : "worker";
+  const std::string name = fmt::format("{}-{}", word, index);
+  ProcessSpec spec{
+      .name = name,
+      .title = fmt::format("{} {}", word, index),
+      .args = {word, "--join", args_.join, "--start-timeout",
+               fmt::format("{}", args_.start_timeout_ms / 1000.0)},
+      .log_path = args_.log_dir.empty() ? "" : fmt::format("{}/{}.log", args_.log_dir, name),
+      .keeps_stderr = args_.log_dir.empty(),
+      .program = args_.program};
+  spec.args.insert(spec.args.end(), extra.begin(), extra.end());
+  if (args_.is_verbose) spec.args.push_back("-v");
+  return supervisor_.Start(spec, role);
+}
+
+void NodeRun::AwaitEnd() {
+  const std::array fds{shutdown_.fd()};
+  while (supervisor_.kept_count() > 0 && !supervisor_.root_cause() &&
+         supervisor_.start_status().ok() && shutdown_.first_signal() == 0) {
+    supervisor_.Wait(Clock::time_point::max(), fds);
+    shutdown_.Take();
+  }
+}
+
+// Until all have handed their work over; another signal ends the wait.
+void NodeRun::Drain(Clock::time_point deadline) {
+  const std::array fds{shutdown_.fd()};
+  supervisor_.Retire();
+  supervisor_.SignalAll(SIGTERM);
+  while (supervisor_.running_count() > 0) {
+    if (!supervisor_.Wait(deadline, fds) || shutdown_.Take() != 0) return;
+  }
+}
+
+void NodeRun::OnExit(const ProcessExit& exit) {
+  if (exit.is_clean()) {
+    spdlog::info("{} has left", exit.spec.title);
+  } else {
+    spdlog::warn("{} (process {}) ended with {}", exit.spec.title, exit.pid, ExitText(exit));
+  }
+}
+
+// A bad flag, a refusal and a scheduler that is not there stay what they are; the process has
+// waited for the latter itself.
+bool NodeRun::MayRestart(const ProcessExit& exit) {
+  return exit.signal != 0 || exit.exit_code == kExitFailed;
+}
+
+}  // namespace
+
+WorkerShare ShareOf(const NodeArgs& args, uint32_t core_count) {
+  const uint32_t cores = std::max(core_count, 1u);
+  if (args.worker_count) return {*args.worker_count, args.threads};
+  const uint32_t per_worker = args.threads == 0 ? kCoresPerWorker : args.threads;
+  const uint32_t count = std::max(cores / per_worker, 1u);
+  return {count, args.threads == 0 ? std::max(cores / count, 1u) : args.threads};
+}
+
+int RunNode(const NodeArgs& args) { return NodeRun(args).Run(); }
+
+}  // namespace pando

@@ -1,0 +1,106 @@
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+
+#include "cli/commands.h"
+#include "cli/exit_codes.h"
+#include "cli/local_run.h"
+#include "cli/log.h"
+#include "cli/run_plan.h"
+
+namespace pando {
+namespace {
+
+struct ResumeOptions {
+  std::string run_dir;
+  JobSource source;
+  SupervisionOptions supervision;
+  bool is_json = false;
+  bool is_verbose = false;
+};
+
+// The folder's job, with what the flags change of it. The folder may have been moved.
+Result<Job> JobOf(const ResumeOptions& options, const RunFolder& folder) {
+  JobDraft draft;
+  Result<std::string> text = ReadTextFile(folder.JobPath());
+  if (!text.ok()) {
+    return NotFound(fmt::format("{} holds no run ({}); give the run folder of a pando train",
+                                options.run_dir, text.status().message()));
+  }
+  if (Status s = draft.AddToml(*text, folder.JobPath()); !s.ok()) return s;
+  if (Status s = draft.AddOverrides(options.source.overrides); !s.ok()) return s;
+  Result<Job> job = draft.Finish();
+  if (job.ok()) job->run_dir = options.run_dir;
+  return job;
+}
+
+int PrintSummary(const ResumeOptions& options, const Summary& summary, const RunFolder& folder) {
+  PrintOutcome(summary, folder);
+  if (options.is_json) fmt::print("{}", ToJson(summary));
+  return kExitCompleted;
+}
+
+// What an earlier end left would be read as this one's.
+Status RemoveSummary(const RunFolder& folder) {
+  std::error_code error;
+  std::filesystem::remove(folder.SummaryPath(), error);
+  return error ? FileError("remove", folder.SummaryPath(), error.value()) : Status();
+}
+
+int Resume(const ResumeOptions& options) {
+  SetUpLog({.process = "resume", .is_verbose = options.is_verbose, .file = ""});
+  const RunFolder folder = RunFolder::Open(options.run_dir);
+  Result<Job> job = JobOf(options, folder);
+  if (!job.ok()) return Report(job.status());
+  Result<Summary> before = folder.ReadSummary();
+  if (before.ok() && before->status == kStatusCompleted) {
+    fmt::print(stderr, "pando: the run in {} is finished; there is nothing to resume\n",
+               options.run_dir);
+    return PrintSummary(options, *before, folder);
+  }
+  Result<RunPlan> plan = MakeRunPlan(*job);
+  if (!plan.ok()) return Report(plan.status());
+  const uint64_t step_count = plan->steps.step_count();
+  Result<ChaosPlan> chaos = ChaosPlan{};
+  if (!options.supervision.chaos.empty()) {
+    chaos = ParseChaos(options.supervision.chaos, {job->workers, job->servers, step_count});
+  }
+  if (!chaos.ok()) return Report(chaos.status());
+  if (Status s = RemoveSummary(folder); !s.ok()) return Report(s);
+  if (Status s = WriteFileAtomically(folder.JobPath(), WriteJobText(*job)); !s.ok())
+    return Report(s);
+  const int exit_code = RunLocal({.job = *job,
+                                  .folder = folder,
+                                  .is_resumed = true,
+                                  .step_count = step_count,
+                                  .chaos = *chaos,
+                                  .restarts_max = options.supervision.restarts_max,
+                                  .is_verbose = options.is_verbose});
+  Result<Summary> summary = folder.ReadSummary();
+  if (!summary.ok()) return exit_code == kExitCompleted ? Report(summary.status()) : exit_code;
+  PrintSummary(options, *summary, folder);
+  return exit_code;
+}
+
+}  // namespace
+
+Subcommand AddResumeCommand(CLI::App& app) {
+  auto options = std::make_shared<ResumeOptions>();
+  CLI::App& command = *app.add_subcommand(
+      "resume",
+      "Goes on with a run whose processes are all gone, from its last snapshot to the same "
+      "weights,\n"
+      "on this machine, with as many processes as its job file or the flags say.");
+  command.add_option("RUN_DIR", options->run_dir, "the run's folder")->required();
+  AddResumeOptions(command, &options->source);
+  AddSupervisionOptions(command, &options->supervision);
+  command.add_flag("--json", options->is_json, "print the summary to standard output at the end");
+  AddVerboseOption(command, &options->is_verbose);
+  command.footer(std::string("\nExample:\n  pando resume runs/first --workers 1 --servers 1\n\n") +
+                 kExitCodesHelp);
+  return [options] { return Resume(*options); };
+}
+
+}  // namespace pando
