@@ -3,13 +3,12 @@
 #include <algorithm>
 #include <utility>
 
-#include "common/mutation.h"
-
 namespace pando {
 namespace {
 
-constexpr Micros kControlRetry = std::chrono::milliseconds(200);
 constexpr size_t kWorksMax = 2;
+// A lane that was not primary yet will have heard of the view by then.
+constexpr Micros kNotPrimaryRetry = std::chrono::milliseconds(20);
 
 }  // namespace
 
@@ -18,110 +17,14 @@ Session::Session(const Options& options, const JobPlan& plan, ComputePort& compu
       plan_(plan),
       compute_(compute),
       member_(options.identity, outbox),
+      silence_(2 * std::chrono::milliseconds(plan.job.lease_ms)),
       shards_(plan.shards.shard_count()) {}
 
 void Session::OnMessage(Micros now, const Envelope& envelope) {
   if (!member_.Admit(now, envelope)) return;
+  silence_.OnHeard(envelope.sender);
   std::visit([&](const auto& message) { OnMessageOf(now, envelope.sender, message); },
              envelope.message);
-}
-
-// ---- views and questions (P17) -----------------------------------------------------------------
-
-void Session::OnMessageOf(Micros now, const PeerId& from, const ViewUpdate& update) {
-  if (update.view.shards.size() != shards_.size() || !member_.Enter(from, update.view)) return;
-  is_assigned_ = std::ranges::any_of(member_.view().owners, [&](const MicroBatchOwner& owner) {
-    return owner.worker == member_.self().node || owner.previous == member_.self().node;
-  });
-  shard_counts_.clear();
-  for (const ShardPlacement& placement : member_.view().shards) ++shard_counts_[placement.primary];
-  for (ShardState& shard : shards_) {
-    for (Unreplied& push : shard.pushes) push.is_sent = push.is_held = false;
-    shard.ask_at = now;
-  }
-  AskQuestions(now);
-}
-
-void Session::AskQuestions(Micros now) {
-  questions_.clear();
-  answers_.clear();
-  for (const ShardPlacement& placement : member_.view().shards)
-    questions_.emplace(placement.primary, false);
-  question_at_ = now;
-}
-
-void Session::OnMessageOf(Micros now, const PeerId& from, const Answer& answer) {
-  auto question = questions_.find(from);
-  if (answer.view != member_.view().id || question == questions_.end() || question->second) return;
-  for (const AnswerItem& item : answer.items) {
-    if (item.shard.value() < shards_.size()) answers_.insert_or_assign(item.shard, item);
-  }
-  question->second = true;
-  const bool all = std::ranges::all_of(questions_, [](const auto& q) { return q.second; });
-  if (all && answers_.size() == shards_.size()) Decide(now);
-  if (all && answers_.size() != shards_.size()) AskQuestions(now + kControlRetry);
-}
-
-// All primaries have answered for this view: go on from the lowest incomplete step.
-void Session::Decide(Micros) {
-  for (const auto& [shard, item] : answers_) LearnCommitted(shard, item.version);
-  const Step lowest = StepReading(known_everywhere());
-  if (!has_started_) {
-    has_started_ = true;
-    next_ = lowest;
-  } else if (FindWork(lowest) != nullptr) {
-    std::vector<MicroBatch> missing = MissingAt(lowest);
-    if (!missing.empty()) ComputeMissing(lowest, std::move(missing));
-    ExtendLaterWork(lowest);
-  }
-  questions_.clear();
-  AdvanceWork();
-}
-
-// Of our micro-batches of this step, those that some shard lacks and that compute does not have.
-std::vector<MicroBatch> Session::MissingAt(Step step) const {
-  const MicroBatchTree tree = plan_.steps.Tree(step);
-  std::vector<MicroBatch> missing;
-  for (MicroBatch m : AssignedTo(member_.view(), member_.self().node, step, tree)) {
-    const bool is_lacking = std::ranges::any_of(answers_, [&](const auto& answer) {
-      const AnswerItem& item = answer.second;
-      if (item.version != VersionReadBy(step)) return item.version < VersionReadBy(step);
-      return std::ranges::none_of(item.nodes, [&](TreeNode node) {
-        if (node.value() < 1 || node.value() >= tree.node_bound()) return false;
-        const MicroBatchRange range = tree.Range(node);
-        return m.value() >= range.first && m.value() < range.last;
-      });
-    });
-    const auto work = std::ranges::find(works_, step, &Work::step);
-    if (is_lacking && (work == works_.end() || !work->issued.contains(m))) missing.push_back(m);
-  }
-  return missing;
-}
-
-// P12: whoever waits in the forward of the next step is interrupted, or nobody would ever compute
-// what that forward waits for.
-void Session::ComputeMissing(Step step, std::vector<MicroBatch> missing) {
-  const bool has_later = works_.back().step > step;
-  if (has_later && !Mutated(Mutation::kUninterruptibleWait)) {
-    compute_.Abandon(NextStep(step));
-    works_.pop_back();
-    next_ = NextStep(step);
-    for (ShardState& shard : shards_) {
-      std::erase_if(shard.pushes, [&](const Unreplied& push) { return push.step > step; });
-    }
-  }
-  Issue(step, std::move(missing));
-}
-
-// What this view gives us of steps that were handed to compute under an older one.
-void Session::ExtendLaterWork(Step lowest) {
-  for (const Work& work : works_) {
-    if (work.step <= lowest) continue;
-    std::vector<MicroBatch> added =
-        AssignedTo(member_.view(), member_.self().node, work.step, plan_.steps.Tree(work.step));
-    std::erase_if(added, [&](MicroBatch m) { return work.issued.contains(m); });
-    if (!added.empty()) Issue(work.step, std::move(added));
-  }
 }
 
 // ---- steps -------------------------------------------------------------------------------------
@@ -151,6 +54,7 @@ void Session::DropMootWork() {
     if (works_.front().open_calls > 0) {
       compute_.Abandon(works_.front().step);
       works_.clear();
+      for (ShardState& shard : shards_) shard.pushes.clear();
       next_ = lowest;
       return;
     }
@@ -159,20 +63,33 @@ void Session::DropMootWork() {
   next_ = std::max(next_, lowest);
 }
 
-void Session::AdvanceWork() {
+// Whether any micro-batch of this step or a later one is ours to compute.
+bool Session::IsAssignedFrom(Step step) const {
+  const NodeId self = member_.self().node;
+  return std::ranges::any_of(member_.view().owners, [&](const MicroBatchOwner& owner) {
+    return owner.worker == self || (owner.previous == self && owner.first_step > step);
+  });
+}
+
+void Session::AdvanceWork(Micros now) {
   if (!has_started_ || finished()) return;
-  DropMootWork();
   const Version known = known_everywhere();
-  while (is_assigned_ && next_.value() < plan_.steps.step_count() && works_.size() < kWorksMax) {
-    if (next_ > NextStep(StepReading(known))) return;
+  if (step_clock_.OnVersion(now, known)) {
+    is_helping_ = false;
+    help_at_ = kNever;
+  }
+  DropMootWork();
+  while (next_.value() < plan_.steps.step_count() && works_.size() < kWorksMax) {
+    if (next_ > NextStep(StepReading(known)) || !IsAssignedFrom(next_)) break;
     Issue(next_, AssignedTo(member_.view(), member_.self().node, next_, plan_.steps.Tree(next_)));
     next_ = NextStep(next_);
   }
+  VerifyWork(now);
 }
 
 void Session::Issue(Step step, std::vector<MicroBatch> micro_batches) {
   Work* work = FindWork(step);
-  if (work == nullptr) work = &works_.emplace_back(Work{step, {}, 0});
+  if (work == nullptr) work = &works_.emplace_back(Work{.step = step});
   if (micro_batches.empty())
     return;  // a short batch left ours empty; the step still has to be followed
   work->issued.insert(micro_batches.begin(), micro_batches.end());
@@ -198,7 +115,7 @@ void Session::OnMessageOf(Micros now, const PeerId&, const Params& params) {
     }
   }
   waiting_since_ = now;
-  AdvanceWork();
+  AdvanceWork(now);
 }
 
 void Session::OnMessageOf(Micros now, const PeerId&, const PushReply& reply) {
@@ -209,12 +126,14 @@ void Session::OnMessageOf(Micros now, const PeerId&, const PushReply& reply) {
       const bool is_it = push.node == item.node && VersionMadeBy(push.step) == item.version;
       if (is_it && item.outcome == PushOutcome::kPending) push.is_held = true;
     }
+    if (item.outcome == PushOutcome::kNotPrimary)
+      shard.ask_at = std::min(shard.ask_at, now + kNotPrimaryRetry);
     if (item.outcome != PushOutcome::kBehind) continue;
     LearnCommitted(item.shard, item.current);
     const bool is_evaluation = evaluation_ && item.version == evaluation_->version;
     if (!is_evaluation && questions_.empty()) AskQuestions(now);
   }
-  AdvanceWork();
+  AdvanceWork(now);
 }
 
 // ---- from the computing side -------------------------------------------------------------------
@@ -276,7 +195,15 @@ void Session::OnMessageOf(Micros, const PeerId& from, const Stop& stop) {
 }
 
 void Session::OnMessageOf(Micros, const PeerId&, const Refused& refused) {
-  if (!stop_) stop_ = Stop{StopReason::kFailed, refused.reason};
+  if (stop_) return;
+  compute_.Abandon(Step(0));
+  stop_ = Stop{StopReason::kFailed, refused.reason};
+  was_refused_ = true;
+}
+
+void Session::Leave(Micros now) {
+  is_leaving_ = true;
+  control_at_ = now;
 }
 
 }  // namespace pando

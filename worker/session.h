@@ -8,16 +8,25 @@
 // held) and what is missing of our micro-batches is computed, even if t + 1 has begun (P12, P17).
 //
 // clang-format off
-//   event                 | what happens
-//   ----------------------+-----------------------------------------------------------------
-//   ViewUpdate (newer)    | ViewAck; unreplied pushes become unsent; Question to every primary
-//   all Answers in        | missing work of the lowest incomplete step is computed
-//   gradient from compute | kept, and pushed when the barrier (P4) is open
-//   Params(t + 1)         | known committed; its pushes released; parameters to compute
-//   Pending               | the server holds the push: ask for the version, not push again
-//   Behind                | questions again (P10)
-//   NotPrimary, silence   | repeated on a timer; a newer view comes by itself (P13)
+//   event                  | what happens
+//   -----------------------+-----------------------------------------------------------------
+//   ViewUpdate (newer)     | ViewAck; unreplied pushes become unsent; Question to every primary
+//   ... of a generation    | all is discarded, and the session starts as a joiner (P21)
+//   all Answers in         | missing work of the lowest incomplete step is computed
+//   gradient from compute  | kept, and pushed when the barrier (P4) is open
+//   Params(t + 1)          | known committed; its pushes released; parameters to compute
+//   Pending                | the server holds the push: ask for the version, not push again
+//   Behind                 | questions again (P10)
+//   NotPrimary             | repeated soon; the newer view comes by itself (P13)
+//   silence                | repeated on a timer; after two leases the scheduler is told (P23)
+//   waiting for long       | Questions; one micro-batch that a straggler owes is computed here too
 // clang-format on
+//
+// Stragglers. A session that has done its part of step t waits for the others. When that takes much
+// longer than a step does (StepClock), it asks every primary, and when all have answered, computes
+// one micro-batch that none of them was sent, then asks again. The bits are the same, the first
+// ones win. Workers begin at different places, by rank. A version that is slow to come because a
+// server is silent makes nobody compute anything: the answers of all are needed.
 //
 // Threads: none. Owns: one step's unreplied gradients (I6). Invariants I1, I4.
 #pragma once
@@ -37,6 +46,8 @@
 #include "proto/view_member.h"
 #include "worker/compute_port.h"
 #include "worker/gradient_reports.h"
+#include "worker/silence.h"
+#include "worker/step_clock.h"
 
 namespace pando {
 
@@ -59,10 +70,17 @@ class Session : public ProtocolCore {
   void Tick(Micros now) override;
   Micros NextDeadline() const override;
   void OnComputeEvent(Micros now, ComputeEvent event);
+  // This process was asked to leave: says so until the scheduler stops it. It works on meanwhile.
+  void Leave(Micros now);
 
   bool finished() const { return stop_.has_value(); }
   // How the scheduler ended the job.  REQUIRES: finished().
   const Stop& stop() const { return *stop_; }
+  // The scheduler has given this incarnation up: the process may join again as another.
+  bool was_refused() const { return was_refused_; }
+  // The scheduler of today, and the view: what heartbeats are addressed to and say.
+  const PeerId& scheduler() const { return member_.scheduler(); }
+  const View& view() const { return member_.view(); }
   // What the heartbeat should say.
   Heartbeat CurrentActivity(Micros now) const;
   // Version that every shard is known to have committed.
@@ -93,8 +111,9 @@ class Session : public ProtocolCore {
   };
   struct Work {  // a step handed to compute
     Step step;
-    std::set<MicroBatch> issued;
-    uint32_t open_calls = 0;  // Compute calls whose StepComputed is not back
+    std::set<MicroBatch> issued;    // to be pushed
+    std::set<MicroBatch> verified;  // to be hashed alone (P41)
+    uint32_t open_calls = 0;        // Compute calls whose StepComputed is not back
   };
   struct Evaluation {
     Version version;
@@ -121,13 +140,27 @@ class Session : public ProtocolCore {
   void OnEventOf(Micros now, ComputeFailed& failed);
 
   // Views and questions.
+  void Forget();
   void AskQuestions(Micros now);
+  void RepeatQuestions(Micros now);
   void Decide(Micros now);
+  bool IsHeld(const AnswerItem& item, MicroBatch m, const MicroBatchTree& tree) const;
+  bool IsIssued(Step step, MicroBatch m) const;
   std::vector<MicroBatch> MissingAt(Step step) const;
   void ExtendLaterWork(Step lowest);
+  // Stragglers.
+  bool IsWaiting() const;
+  void ConsiderHelping(Micros now);
+  void Help(Micros now, Step step);
+  std::vector<MicroBatch> MissingOfOthers(Step step) const;
+  size_t HelpOffset(size_t count) const;
+  // Verification (P41).
+  void VerifyWork(Micros now);
+  bool VerifiesHere(Step step, MicroBatch m) const;
   // Steps.
+  bool IsAssignedFrom(Step step) const;
   void LearnCommitted(ShardId shard, Version version);
-  void AdvanceWork();
+  void AdvanceWork(Micros now);
   void DropMootWork();
   void Issue(Step step, std::vector<MicroBatch> micro_batches);
   void ComputeMissing(Step step, std::vector<MicroBatch> missing);
@@ -139,6 +172,9 @@ class Session : public ProtocolCore {
   bool IsComputed(Step step) const;
   std::optional<Version> VersionToPull(const ShardState& shard) const;
   void PullForEvaluation(Micros now);
+  void RepeatControl(Micros now);
+  void SendToLane(const PeerId& lane, Message message);
+  void AskLane(Micros now, const PeerId& lane, Message message);
   const PeerId& PrimaryOf(ShardId shard) const {
     return member_.view().shards[shard.value()].primary;
   }
@@ -147,21 +183,30 @@ class Session : public ProtocolCore {
   const JobPlan& plan_;
   ComputePort& compute_;
   ViewMember member_;
-  bool is_assigned_ = false;               // some micro-batch of the view is ours
+  bool is_member_ = false;                 // the view has us
   std::map<PeerId, size_t> shard_counts_;  // of each lane, in the view
   std::map<PeerId, bool> questions_;       // lane -> answered, of the view's questions
   std::map<ShardId, AnswerItem> answers_;
   Micros question_at_{0};
+  Micros question_interval_{0};
+  Silence silence_;
   bool has_started_ = false;  // the first questions have been answered
   std::vector<ShardState> shards_;
   std::deque<Work> works_;  // ascending steps, at most two
   Step next_;               // the next step to hand to compute
+  StepClock step_clock_;
+  Micros help_at_ = kNever;  // when we have waited long enough; kNever while that is not known
+  bool is_helping_ = false;  // the questions and the work under way are for stragglers
+  std::optional<Step> verified_to_;  // lowest incomplete step when verifications were handed out
+  bool has_new_assignment_ = false;  // since then
   std::optional<Evaluation> evaluation_;
   GradientReports gradient_reports_;
   std::optional<std::string> failure_;
-  Micros control_at_{0};  // when to repeat Ready or Failure
+  bool is_leaving_ = false;
+  Micros control_at_{0};  // when to repeat Ready, Failure or Leave
   Micros waiting_since_{0};
   std::optional<Stop> stop_;
+  bool was_refused_ = false;
   PushedBytes pushed_bytes_;
 };
 

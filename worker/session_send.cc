@@ -17,23 +17,37 @@ constexpr Micros kDataRetryMax = std::chrono::seconds(4);
 
 void Session::Tick(Micros now) {
   if (finished()) return;
-  const bool has_view = member_.has_view();
-  if ((!has_view || failure_) && now >= control_at_) {
-    if (!has_view) member_.SendToScheduler(ready_);
-    if (failure_) member_.SendToScheduler(Failure{*failure_});
-    control_at_ = now + kControlRetry;
-  }
-  if (!has_view) return;
-  if (!questions_.empty() && now >= question_at_) {
-    for (const auto& [lane, is_answered] : questions_) {
-      if (!is_answered) member_.Send(lane, Question{member_.view().id});
-    }
-    question_at_ = now + kControlRetry;
-  }
+  RepeatControl(now);
+  if (!member_.has_view()) return;
+  ConsiderHelping(now);
+  RepeatQuestions(now);
   FlushPushes(now);
   RepeatUnanswered(now);
   PullForEvaluation(now);
+}
+
+// What the scheduler is told until it shows that it knows.
+void Session::RepeatControl(Micros now) {
+  if (now >= control_at_ && (!is_member_ || failure_ || is_leaving_)) {
+    if (!is_member_) member_.SendToScheduler(ready_);
+    if (failure_) member_.SendToScheduler(Failure{*failure_});
+    if (is_leaving_) member_.SendToScheduler(pando::Leave{});
+    control_at_ = now + kControlRetry;
+  }
+  while (auto silent = silence_.TakeDue(now)) member_.SendToScheduler(*silent);
   if (auto hashes = gradient_reports_.TakeDue(now)) member_.SendToScheduler(*std::move(hashes));
+}
+
+// A shard may have no primary for a while: a new view will name one.
+void Session::SendToLane(const PeerId& lane, Message message) {
+  if (lane.node != kUnknownNode) member_.Send(lane, std::move(message));
+}
+
+// What a lane answers at once, if only with Pending; a fresh push is answered when there is a
+// version.
+void Session::AskLane(Micros now, const PeerId& lane, Message message) {
+  if (lane.node != kUnknownNode) silence_.Expect(now, lane);
+  SendToLane(lane, std::move(message));
 }
 
 // P4: nothing of step t + 1 is sent before version t + 1 of every shard is known to be committed.
@@ -78,7 +92,7 @@ void Session::FlushPushes(Micros now) {
     }
     pushed_bytes_.all += parcel.bytes;
     if (!IsComputed(step)) pushed_bytes_.early += parcel.bytes;
-    member_.Send(lane, std::move(parcel.push));
+    SendToLane(lane, std::move(parcel.push));
   }
 }
 
@@ -122,8 +136,8 @@ void Session::RepeatUnanswered(Micros now) {
     shard.ask_interval = std::clamp(2 * shard.ask_interval, kDataRetryFirst, kDataRetryMax);
     shard.ask_at = now + shard.ask_interval;
   }
-  for (auto& [lane, push] : pushes) member_.Send(lane, std::move(push));
-  for (auto& [lane, pull] : pulls) member_.Send(lane, std::move(pull));
+  for (auto& [lane, push] : pushes) AskLane(now, lane, std::move(push));
+  for (auto& [lane, pull] : pulls) AskLane(now, lane, std::move(pull));
 }
 
 void Session::PullForEvaluation(Micros now) {
@@ -133,14 +147,19 @@ void Session::PullForEvaluation(Micros now) {
     const ShardId id(static_cast<uint32_t>(i));
     if (!evaluation_->arrived[i]) pulls[PrimaryOf(id)].items.push_back({id, evaluation_->version});
   }
-  for (auto& [lane, pull] : pulls) member_.Send(lane, std::move(pull));
+  for (auto& [lane, pull] : pulls) AskLane(now, lane, std::move(pull));
   evaluation_->ask_at = pulls.empty() ? kNever : now + kDataRetryFirst;
 }
 
 Micros Session::NextDeadline() const {
   if (finished()) return kNever;
-  Micros deadline = !member_.has_view() || failure_ ? control_at_ : kNever;
-  if (!questions_.empty()) deadline = std::min(deadline, question_at_);
+  Micros deadline = !is_member_ || failure_ || is_leaving_ ? control_at_ : kNever;
+  deadline = std::min(deadline, silence_.NextDeadline());
+  if (!questions_.empty()) {
+    deadline = std::min(deadline, question_at_);
+  } else if (IsWaiting()) {
+    deadline = std::min(deadline, help_at_);
+  }
   deadline = std::min(deadline, gradient_reports_.NextDeadline());
   if (evaluation_ && evaluation_->request) deadline = std::min(deadline, evaluation_->ask_at);
   for (const ShardState& shard : shards_) {
@@ -163,9 +182,9 @@ Heartbeat Session::CurrentActivity(Micros now) const {
   const bool is_computing =
       std::ranges::any_of(works_, [](const Work& work) { return work.open_calls > 0; });
   const bool is_waiting = !works_.empty() && works_.front().open_calls == 0;
-  if (stop_) {
+  if (stop_ || is_leaving_) {
     heartbeat.activity = Activity::kLeaving;
-  } else if (!member_.has_view()) {
+  } else if (!is_member_) {
     heartbeat.activity = Activity::kStarting;
   } else if (evaluation_ && evaluation_->request) {
     heartbeat.activity = Activity::kEvaluating;

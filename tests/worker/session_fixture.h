@@ -1,0 +1,187 @@
+// What the tests of the session share: a job of two shards on two lanes, a computing side that only
+// remembers what it was asked, and both ends of the wire in virtual time.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/float_buffer.h"
+#include "common/job_plan.h"
+#include "worker/session.h"
+
+namespace pando {
+
+inline constexpr PeerId kScheduler{kSchedulerNode, Incarnation(10), 0};
+inline constexpr PeerId kLaneA{NodeId(2), Incarnation(22), 0};  // of shard 0
+inline constexpr PeerId kLaneB{NodeId(3), Incarnation(33), 1};  // of shard 1
+inline constexpr PeerId kNewLane{NodeId(8), Incarnation(88), 0};
+inline constexpr PeerId kNobody{};
+inline constexpr NodeId kWorkers[] = {NodeId(4), NodeId(5), NodeId(6)};  // by rank
+
+inline std::vector<MicroBatch> MicroBatches(std::initializer_list<uint32_t> indices) {
+  std::vector<MicroBatch> result;
+  for (uint32_t m : indices) result.emplace_back(m);
+  return result;
+}
+
+class ComputeLog : public ComputePort {
+ public:
+  struct Call {
+    Step step;
+    std::vector<MicroBatch> micro_batches;
+    bool operator==(const Call&) const = default;
+  };
+  void Compute(Step step, std::vector<MicroBatch> m) override { calls.push_back({step, m}); }
+  void Abandon(Step from) override { abandoned.push_back(from); }
+  void Verify(Step step, MicroBatch m) override { verified.push_back({step, {m}}); }
+  void Forget() override { ++forget_count; }
+  void ParametersArrived(ShardId, Version version, const Blob&) override {
+    parameters.push_back(version);
+  }
+  void EvaluateSlice(const Evaluate&) override {}
+  void EvaluationParametersArrived(ShardId, Version, const Blob&) override {}
+
+  std::vector<Call> calls;
+  std::vector<Call> verified;
+  std::vector<Step> abandoned;
+  std::vector<Version> parameters;
+  int forget_count = 0;
+};
+
+class SessionFixture : private Outbox {
+ public:
+  static Job SmallJob() {
+    Job job;
+    job.steps = 10'000;
+    job.global_batch = 8;
+    job.micro_batches = 8;
+    return job;
+  }
+  explicit SessionFixture(const Job& job = SmallJob(), uint32_t rank = 0)
+      : plan(job, {.train_samples = 800},
+             TensorLayout({{.name = "w", .shape = {1600}}, MetricTensorSpec()})),
+        rank_(rank),
+        self_{kWorkers[rank], Incarnation(100 + rank), 0},
+        session({{self_, kScheduler, JobId(7)}, {.kind = "test"}}, plan, compute, *this) {
+    REQUIRE(plan.shards.shard_count() == 2);
+  }
+
+  // Workers 0, 1, 2 own micro-batches 0-3, 4-5, 6-7.
+  View MakeView(uint64_t number) const {
+    View view{.id = {1, number}};
+    view.nodes.push_back({.node = kLaneA.node, .incarnation = kLaneA.incarnation});
+    view.nodes.push_back({.node = kLaneB.node, .incarnation = kLaneB.incarnation});
+    view.nodes.push_back({.node = kNewLane.node, .incarnation = kNewLane.incarnation});
+    for (NodeInfo& node : view.nodes) node.role = Role::kServer;
+    for (uint32_t i = 0; i < 3; ++i)
+      view.nodes.push_back({.node = kWorkers[i], .incarnation = Incarnation(100 + i), .rank = i});
+    view.shards = {{.primary = kLaneA}, {.primary = kLaneB}};
+    for (uint32_t i : {0, 0, 0, 0, 1, 1, 2, 2}) view.owners.push_back({.worker = kWorkers[i]});
+    return view;
+  }
+
+  // ---- time and messages ----
+  void Receive(const PeerId& from, Message message) {
+    session.OnMessage(now, {.job = JobId(7),
+                            .generation = session.view().generation,
+                            .view = session.view().id,
+                            .sender = from,
+                            .receiver = self_,
+                            .message = std::move(message)});
+    session.Tick(now);
+  }
+  void Enter(const View& view, const PeerId& from = kScheduler) { Receive(from, ViewUpdate{view}); }
+  // Ticks whenever the session wants to, as an event loop would.
+  void Wait(Micros time) {
+    const Micros end = now + time;
+    int64_t turns_left = 10 + time / std::chrono::milliseconds(1);
+    while (session.NextDeadline() <= end) {
+      REQUIRE(turns_left-- > 0);  // a deadline that a tick does not move would spin the loop
+      now = std::max(now + Micros(1), session.NextDeadline());
+      session.Tick(now);
+    }
+    now = std::max(now, end);
+    session.Tick(now);
+  }
+  template <class M>
+  std::vector<std::pair<PeerId, M>> Take() {  // those sent so far, in order
+    std::vector<std::pair<PeerId, M>> taken;
+    for (Envelope& envelope : sent_) {
+      if (auto* message = std::get_if<M>(&envelope.message))
+        taken.emplace_back(envelope.receiver, std::move(*message));
+    }
+    std::erase_if(sent_, [](const Envelope& e) { return std::holds_alternative<M>(e.message); });
+    return taken;
+  }
+  void DropSent() { sent_.clear(); }
+
+  // ---- lanes ----
+  void AnswerFrom(const PeerId& lane, uint32_t shard, uint64_t version,
+                  std::vector<TreeNode> nodes = {}) {
+    Receive(lane, Answer{session.view().id, {{ShardId(shard), Version(version), nodes}}});
+  }
+  void AnswerAll(uint64_t version, const std::vector<TreeNode>& nodes = {}) {
+    AnswerFrom(session.view().shards[0].primary, 0, version, nodes);
+    AnswerFrom(session.view().shards[1].primary, 1, version, nodes);
+  }
+  void GiveParams(uint32_t shard, uint64_t version) {
+    auto floats = std::make_shared<FloatBuffer>(plan.shards.range(ShardId(shard)).size());
+    Receive(session.view().shards[shard].primary,
+            Params{{{ShardId(shard), Version(version), ToBlob(SharedBuffer(floats))}}});
+  }
+  void GiveParams(uint64_t version) {
+    for (uint32_t shard : {0, 1}) GiveParams(shard, version);
+  }
+
+  // ---- computing side ----
+  void Emit(ComputeEvent event) {
+    session.OnComputeEvent(now, std::move(event));
+    session.Tick(now);
+  }
+  // What a call emits.
+  void FinishCall(const ComputeLog::Call& call) {
+    for (TreeNode node : plan.steps.Tree(call.step).Cover(call.micro_batches)) {
+      for (uint32_t shard : {0, 1}) {
+        auto sum = std::make_shared<FloatBuffer>(plan.shards.range(ShardId(shard)).size());
+        Emit(GradientReady{call.step, node, ShardId(shard), ToBlob(SharedBuffer(sum))});
+      }
+    }
+    Emit(StepComputed{call.step});
+  }
+  // Our part of a step whose parameters are here: computed, pushed, and the next version follows
+  // after `time`.
+  void RunStep(uint64_t step, Micros time) {
+    const auto call = std::ranges::find(compute.calls, Step(step), &ComputeLog::Call::step);
+    REQUIRE(call != compute.calls.end());
+    FinishCall(ComputeLog::Call(*call));
+    Wait(time);
+    GiveParams(step + 1);
+  }
+  // In the first view, started at version 0, whose parameters are here.
+  void Start() {
+    Enter(MakeView(1));
+    AnswerAll(0);
+    GiveParams(0);
+  }
+
+  const JobPlan plan;
+  ComputeLog compute;
+  Micros now{1'000'000};
+
+ private:
+  void Send(Envelope envelope) override { sent_.push_back(std::move(envelope)); }
+
+  const uint32_t rank_;
+  const PeerId self_;
+  std::vector<Envelope> sent_;
+
+ public:
+  Session session;
+};
+
+}  // namespace pando

@@ -1,0 +1,326 @@
+#include "worker/session.h"
+
+#include <doctest/doctest.h>
+
+#include "tests/worker/session_fixture.h"
+
+namespace pando {
+namespace {
+
+using Call = ComputeLog::Call;
+using Calls = std::vector<Call>;
+
+constexpr Micros kMs = std::chrono::milliseconds(1);
+
+TEST_CASE("a joiner asks every primary and starts at the lowest incomplete step (P18)") {
+  SessionFixture f;
+  CHECK(f.Take<Ready>().empty());
+  f.Wait(kMs);
+  CHECK(f.Take<Ready>().size() == 1);
+  f.Enter(f.MakeView(1));
+  CHECK(f.Take<Question>().size() == 2);
+  f.AnswerFrom(kLaneA, 0, 5);
+  CHECK(f.compute.calls.empty());
+  f.AnswerFrom(kLaneB, 1, 6);
+  CHECK(f.compute.calls ==
+        Calls{{Step(5), MicroBatches({0, 1, 2, 3})}, {Step(6), MicroBatches({0, 1, 2, 3})}});
+}
+
+TEST_CASE("questions are repeated, soon at first, until all are answered") {
+  SessionFixture f;
+  f.Enter(f.MakeView(1));
+  f.AnswerFrom(kLaneA, 0, 0);
+  f.Take<Question>();
+  f.Wait(15 * kMs);
+  const auto repeated = f.Take<Question>();
+  REQUIRE(repeated.size() == 1);
+  CHECK(repeated[0].first == kLaneB);
+  f.Wait(1000 * kMs);
+  CHECK(f.Take<Question>().size() <= 10);
+  f.AnswerFrom(kLaneB, 1, 0);
+  f.Wait(1000 * kMs);
+  CHECK(f.Take<Question>().empty());
+}
+
+TEST_CASE("a lane that does not answer for long is told the view (P13)") {
+  SessionFixture f;
+  f.Enter(f.MakeView(1));
+  f.Take<ViewUpdate>();
+  f.Wait(1000 * kMs);
+  const auto hints = f.Take<ViewUpdate>();
+  REQUIRE(!hints.empty());
+  CHECK(hints[0].second.view.id == ViewId{1, 1});
+}
+
+TEST_CASE("an answer that leaves a shard out is asked for again: it is being restored") {
+  SessionFixture f;
+  f.Enter(f.MakeView(1));
+  f.AnswerFrom(kLaneA, 0, 3);
+  f.Take<Question>();
+  f.Receive(kLaneB, Answer{{1, 1}, {}});
+  CHECK(f.compute.calls.empty());
+  f.Wait(500 * kMs);
+  CHECK(!f.Take<Question>().empty());
+  f.AnswerAll(3);
+  CHECK(f.compute.calls.size() == 2);
+}
+
+TEST_CASE("an answer to an earlier view's question is dropped (P17)") {
+  SessionFixture f;
+  f.Enter(f.MakeView(1));
+  f.AnswerFrom(kLaneA, 0, 0);
+  f.Enter(f.MakeView(2));
+  f.Receive(kLaneA, Answer{{1, 1}, {{ShardId(0), Version(0), {}}}});
+  f.AnswerFrom(kLaneB, 1, 0);
+  CHECK(f.compute.calls.empty());
+  f.AnswerFrom(kLaneA, 0, 0);
+  CHECK(f.compute.calls.size() == 2);
+}
+
+TEST_CASE(
+    "a new view gives us a dead worker's part: computed now, the next step begins anew (P12)") {
+  SessionFixture f;
+  f.Start();
+  f.FinishCall(f.compute.calls[0]);
+  f.compute.calls.clear();
+  View view = f.MakeView(2);
+  view.owners[4].worker = view.owners[5].worker = kWorkers[0];
+  f.Enter(view);
+  f.AnswerAll(0, {TreeNode(2), TreeNode(12)});  // ours, and micro-batch 4
+  CHECK(f.compute.abandoned == std::vector<Step>{Step(1)});
+  CHECK(f.compute.calls ==
+        Calls{{Step(0), MicroBatches({5})}, {Step(1), MicroBatches({0, 1, 2, 3, 4, 5})}});
+}
+
+TEST_CASE("unreplied pushes go to the new primary, and the others are sent again too") {
+  SessionFixture f;
+  f.Start();
+  f.FinishCall(f.compute.calls[0]);
+  CHECK(f.Take<Push>().size() == 2);
+  View view = f.MakeView(2);
+  view.shards[1].primary = kNewLane;
+  f.Enter(view);
+  const auto pushes = f.Take<Push>();
+  REQUIRE(pushes.size() == 2);
+  CHECK(pushes[0].first == kLaneA);
+  CHECK(pushes[1].first == kNewLane);
+  CHECK(pushes[1].second.items[0].shard == ShardId(1));
+}
+
+TEST_CASE("a shard without a primary is waited for") {
+  SessionFixture f;
+  f.Start();
+  f.FinishCall(f.compute.calls[0]);
+  View view = f.MakeView(2);
+  view.shards[1].primary = kNobody;
+  f.DropSent();
+  f.Enter(view);
+  f.AnswerFrom(kLaneA, 0, 0, {TreeNode(2)});
+  f.Wait(3000 * kMs);
+  for (const auto& [lane, push] : f.Take<Push>()) CHECK(lane == kLaneA);
+  for (const auto& [lane, question] : f.Take<Question>()) CHECK(lane == kLaneA);
+  for (const auto& [lane, silent] : f.Take<PeerSilent>()) CHECK(silent.peer == kLaneA);
+  view.id.number = 3;
+  view.shards[1].primary = kNewLane;
+  f.Enter(view);
+  bool is_pushed = false;
+  for (const auto& [lane, push] : f.Take<Push>()) is_pushed |= lane == kNewLane;
+  CHECK(is_pushed);
+}
+
+TEST_CASE("a view without any worker's name for a micro-batch is survived") {
+  SessionFixture f;
+  View view = f.MakeView(1);
+  for (MicroBatchOwner& owner : view.owners) owner.worker = kUnknownNode;
+  f.Enter(view);
+  f.AnswerAll(0);
+  f.Wait(1000 * kMs);
+  CHECK(f.compute.calls.empty());
+}
+
+TEST_CASE("a joiner whose first step lies ahead follows the run until then (P18)") {
+  SessionFixture f;
+  View view = f.MakeView(1);
+  for (uint32_t m = 0; m < 4; ++m)
+    view.owners[m] = {.worker = kWorkers[0], .first_step = Step(2), .previous = kWorkers[1]};
+  f.Enter(view);
+  f.AnswerAll(0);
+  CHECK(f.compute.calls.empty());
+  f.GiveParams(0);
+  f.GiveParams(1);
+  CHECK(f.compute.calls == Calls{{Step(2), MicroBatches({0, 1, 2, 3})}});
+}
+
+TEST_CASE("the previous owner computes until the first step of the new one, then rests (P18)") {
+  SessionFixture f;
+  View view = f.MakeView(1);
+  for (uint32_t m = 0; m < 4; ++m)
+    view.owners[m] = {.worker = kWorkers[1], .first_step = Step(2), .previous = kWorkers[0]};
+  f.Enter(view);
+  f.AnswerAll(0);
+  CHECK(f.compute.calls ==
+        Calls{{Step(0), MicroBatches({0, 1, 2, 3})}, {Step(1), MicroBatches({0, 1, 2, 3})}});
+  f.GiveParams(0);
+  f.RunStep(0, kMs);
+  f.RunStep(1, kMs);
+  f.GiveParams(2);
+  f.Wait(5000 * kMs);
+  CHECK(f.compute.calls.size() == 2);
+  CHECK(f.session.unreplied_count() == 0);
+}
+
+TEST_CASE("a worker that a view leaves without work rests, and works again when it is given some") {
+  SessionFixture f;
+  f.Start();
+  f.RunStep(0, kMs);
+  View view = f.MakeView(2);
+  for (uint32_t m = 0; m < 4; ++m) view.owners[m].worker = kWorkers[1];
+  f.Enter(view);
+  f.AnswerAll(1);
+  f.GiveParams(2);
+  f.GiveParams(3);
+  f.compute.calls.clear();
+  f.Wait(5000 * kMs);
+  CHECK(f.compute.calls.empty());
+  f.Enter(f.MakeView(3));
+  f.AnswerAll(50);
+  CHECK(f.compute.calls ==
+        Calls{{Step(50), MicroBatches({0, 1, 2, 3})}, {Step(51), MicroBatches({0, 1, 2, 3})}});
+}
+
+TEST_CASE("what was pushed to a lane that is not primary yet is pushed again soon") {
+  SessionFixture f;
+  f.Start();
+  f.FinishCall(f.compute.calls[0]);
+  f.Take<Push>();
+  f.Receive(kLaneA, PushReply{{{.shard = ShardId(0),
+                                .version = Version(1),
+                                .node = TreeNode(2),
+                                .outcome = PushOutcome::kNotPrimary}}});
+  f.Wait(30 * kMs);
+  const auto repeated = f.Take<Push>();
+  REQUIRE(repeated.size() == 1);
+  CHECK(repeated[0].first == kLaneA);
+}
+
+TEST_CASE("what a lane holds is asked about, not pushed again (P10)") {
+  SessionFixture f;
+  f.Start();
+  f.FinishCall(f.compute.calls[0]);
+  for (uint32_t shard : {0, 1}) {
+    f.Receive(shard == 0 ? kLaneA : kLaneB, PushReply{{{.shard = ShardId(shard),
+                                                        .version = Version(1),
+                                                        .node = TreeNode(2),
+                                                        .outcome = PushOutcome::kPending}}});
+  }
+  f.DropSent();
+  f.Wait(3000 * kMs);
+  CHECK(f.Take<Push>().empty());
+  CHECK(!f.Take<Pull>().empty());
+}
+
+TEST_CASE("a lane that owes an answer for two leases is reported until it is heard (P23)") {
+  SessionFixture f;
+  f.Start();
+  f.FinishCall(f.compute.calls[0]);
+  f.GiveParams(0, 1);
+  f.Wait(1900 * kMs);
+  CHECK(f.Take<PeerSilent>().empty());
+  f.Wait(1000 * kMs);
+  const auto reports = f.Take<PeerSilent>();
+  REQUIRE(!reports.empty());
+  for (const auto& [to, silent] : reports) {
+    CHECK(to == kScheduler);
+    CHECK(silent.peer == kLaneB);
+    CHECK(silent.silent_ms >= 2000);
+  }
+  f.GiveParams(1, 1);
+  f.Wait(1900 * kMs);
+  CHECK(f.Take<PeerSilent>().empty());
+}
+
+TEST_CASE("a new generation discards everything and starts as a joiner (P21)") {
+  SessionFixture f;
+  f.Start();
+  f.RunStep(0, kMs);
+  f.FinishCall({Step(1), MicroBatches({0, 1, 2, 3})});
+  f.compute.calls.clear();
+  f.DropSent();
+  View view = f.MakeView(2);
+  view.generation = 1;
+  f.Enter(view);
+  CHECK(f.compute.forget_count == 1);
+  CHECK(f.session.unreplied_count() == 0);
+  CHECK(f.session.known_everywhere() == Version(0));
+  CHECK(f.Take<Question>().size() == 2);
+  CHECK(f.Take<Push>().empty());
+  f.AnswerAll(0);
+  CHECK(f.compute.calls ==
+        Calls{{Step(0), MicroBatches({0, 1, 2, 3})}, {Step(1), MicroBatches({0, 1, 2, 3})}});
+  f.GiveParams(0);
+  CHECK(std::ranges::count(f.compute.parameters, Version(0)) == 4);
+}
+
+TEST_CASE("a failure of a generation that is over is not told any more (P21)") {
+  SessionFixture f;
+  f.Start();
+  f.Emit(ComputeFailed{Internal("a loss that is not a number")});
+  f.Wait(kMs);
+  CHECK(!f.Take<Failure>().empty());
+  View view = f.MakeView(2);
+  view.generation = 1;
+  f.Enter(view);
+  f.Wait(1000 * kMs);
+  CHECK(f.Take<Failure>().empty());
+}
+
+TEST_CASE("a restarted scheduler is followed by its view") {
+  SessionFixture f;
+  f.Start();
+  View view = f.MakeView(2);
+  view.id.term = 2;
+  const PeerId restarted{kSchedulerNode, Incarnation(11), 0};
+  f.Enter(view, restarted);
+  CHECK(f.session.scheduler() == restarted);
+  f.Emit(ComputeFailed{Internal("no")});
+  f.Wait(kMs);
+  CHECK(f.Take<Failure>().back().first == restarted);
+}
+
+TEST_CASE("a worker that was asked to leave says so until it is stopped, and works on") {
+  SessionFixture f;
+  f.Start();
+  f.session.Leave(f.now);
+  f.Wait(1000 * kMs);
+  CHECK(f.Take<Leave>().size() >= 4);
+  CHECK(f.session.CurrentActivity(f.now).activity == Activity::kLeaving);
+  f.FinishCall(f.compute.calls[0]);
+  CHECK(f.Take<Push>().size() == 2);
+  f.Receive(kScheduler, Stop{StopReason::kDrained, "drained"});
+  CHECK(f.Take<Bye>().size() == 1);
+  CHECK(f.session.finished());
+  CHECK_FALSE(f.session.was_refused());
+}
+
+TEST_CASE("a worker that was given up ends, and may join again") {
+  SessionFixture f;
+  f.Start();
+  f.Receive(kScheduler, Refused{"given up as dead"});
+  CHECK(f.session.finished());
+  CHECK(f.session.was_refused());
+  CHECK(f.compute.abandoned.back() == Step(0));
+}
+
+TEST_CASE("a view without us makes us Ready again, which gets a given-up worker its refusal") {
+  SessionFixture f;
+  f.Start();
+  View view = f.MakeView(2);
+  std::erase_if(view.nodes, [](const NodeInfo& node) { return node.node == kWorkers[0]; });
+  f.DropSent();
+  f.Enter(view);
+  f.Wait(kMs);
+  CHECK(!f.Take<Ready>().empty());
+}
+
+}  // namespace
+}  // namespace pando
