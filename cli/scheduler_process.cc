@@ -14,6 +14,7 @@
 #include "net/clock.h"
 #include "net/event_loop.h"
 #include "net/incarnation.h"
+#include "net/isolation.h"
 #include "scheduler/scheduler.h"
 #include "worker/dataset.h"
 
@@ -57,6 +58,7 @@ class SchedulerProcess : public RunObserver {
   const Schedule schedule_;
   ShutdownSignal shutdown_;
   ZmqContext context_;
+  IsolationSignal isolation_{context_};
   std::unique_ptr<Scheduler> scheduler_;
   uint64_t sample_count_ = 0;  // trained on so far
   Micros started_at_{0};

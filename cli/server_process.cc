@@ -15,6 +15,7 @@
 #include "common/float_env.h"
 #include "net/address.h"
 #include "net/incarnation.h"
+#include "net/isolation.h"
 #include "server/lane.h"
 
 namespace pando {
@@ -57,11 +58,13 @@ class ServerProcess {
   Status Serve(const Membership& membership);
   Status RunLanes(const Membership& membership, HeartbeatSender& heartbeat,
                   std::span<const std::unique_ptr<Lane>> lanes);
+  Status DialBackups(const Membership& membership, uint16_t lane, const View& view);
 
   const ServerArgs& args_;
   const Incarnation incarnation_ = NewIncarnation();
   ShutdownSignal shutdown_;
   ZmqContext context_;
+  IsolationSignal isolation_{context_};
   std::vector<std::unique_ptr<Transport>> transports_;  // by lane
   std::vector<std::string> endpoints_;                  // by lane, as told to others
 };
@@ -108,10 +111,11 @@ Status ServerProcess::Serve(const Membership& membership) {
   const JobPlan plan(membership.job, membership.data, model->layout());
   HeartbeatSender heartbeat(context_,
                             {.self = membership.self,
-                             .scheduler = membership.scheduler,
                              .scheduler_endpoint = args_.join,
                              .interval = std::chrono::milliseconds(membership.job.heartbeat_ms)},
-                            {.job = membership.job_id, .activity = Activity::kServing});
+                            {.job = membership.job_id,
+                             .scheduler = membership.scheduler,
+                             .activity = Activity::kServing});
   if (Status s = heartbeat.Start(); !s.ok()) return s;
   std::vector<TransportOutbox> outboxes;
   for (const auto& transport : transports_) outboxes.emplace_back(*transport);
@@ -131,34 +135,65 @@ Status ServerProcess::Serve(const Membership& membership) {
 // own Stop, which they answer, so that the scheduler need not wait for them in vain.
 Status ServerProcess::RunLanes(const Membership& membership, HeartbeatSender& heartbeat,
                                std::span<const std::unique_ptr<Lane>> lanes) {
-  StopFlag stop;  // for the lanes that no Stop reaches
+  StopFlag stop;                             // for the lanes that no Stop reaches
+  StopFlag broken;                           // for lane 0, when another cannot go on
+  std::vector<Status> dialed(lanes.size());  // by lane, written by its thread
+  const auto options_of = [&](uint16_t i) {
+    return LoopOptions{.stop = i == 0 ? &broken : &stop,
+                       .on_view =
+                           [&, i](const View& view) {
+                             if (dialed[i].ok()) dialed[i] = DialBackups(membership, i, view);
+                             if (!dialed[i].ok()) broken.Request();
+                           },
+                       .is_finished = [&, i] { return lanes[i]->finished(); }};
+  };
   std::vector<std::future<void>> others;
-  for (size_t i = 1; i < lanes.size(); ++i) {
-    others.push_back(std::async(
-        std::launch::async, [&stop, &lane = *lanes[i], &transport = *transports_[i]] {
-          SetFloatEnvironment();
-          RunLoop(lane, transport, {.stop = &stop, .is_finished = [&] { return lane.finished(); }});
-        }));
+  for (uint16_t i = 1; i < lanes.size(); ++i) {
+    others.push_back(std::async(std::launch::async, [options = options_of(i), &lane = *lanes[i],
+                                                     &transport = *transports_[i]] {
+      SetFloatEnvironment();
+      RunLoop(lane, transport, options);
+    }));
   }
   Lane& first = *lanes[0];
   const auto tell = [&](Micros) {
     heartbeat.Update({.job = membership.job_id,
+                      .scheduler = membership.scheduler,
                       .activity = Activity::kServing,
                       .step = first.shards().empty() ? Step(0) : StepReading(first.committed())});
   };
   NodeWatch watch(shutdown_, heartbeat, membership, *transports_[0]);
-  RunLoop(first, *transports_[0],
-          {.local = {watch.Source(), {-1, tell}},
-           .is_finished = [&] { return first.finished() || !watch.verdict().ok(); }});
+  LoopOptions first_options = options_of(0);
+  first_options.local = {watch.Source(), {-1, tell}};
+  first_options.is_finished = [&] { return first.finished() || !watch.verdict().ok(); };
+  RunLoop(first, *transports_[0], first_options);
   const auto deadline = std::chrono::steady_clock::now() + kLaneEndMax;
   for (const std::future<void>& other : others) {
-    const bool may_end_itself = watch.verdict().ok();
+    const bool may_end_itself = watch.verdict().ok() && !broken.is_requested();
     if (!may_end_itself || other.wait_until(deadline) != std::future_status::ready) stop.Request();
   }
   others.clear();  // waits for the threads
+  for (const Status& status : dialed) {
+    if (!status.ok()) return status;
+  }
   if (!watch.verdict().ok()) return watch.verdict();
   spdlog::info("the run has ended: {}", first.stop().text);
   return Status();
+}
+
+// P19. A backup that cannot be dialed would never acknowledge, and the job would hang.
+Status ServerProcess::DialBackups(const Membership& membership, uint16_t lane, const View& view) {
+  PeerId self = membership.self;
+  self.lane = lane;
+  Status dialed = DialView(*transports_[lane], Role::kServer, self, view);
+  if (!dialed.ok()) {
+    transports_[lane]->Send({.job = membership.job_id,
+                             .generation = view.generation,
+                             .sender = self,
+                             .receiver = membership.scheduler,
+                             .message = Failure{dialed.message()}});
+  }
+  return dialed;
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "common/float_env.h"
 #include "common/mailbox.h"
 #include "net/incarnation.h"
+#include "net/isolation.h"
 #include "worker/probe.h"
 #include "worker/session.h"
 #include "worker/trainer.h"
@@ -66,6 +67,7 @@ class WorkerProcess {
   const Incarnation incarnation_ = NewIncarnation();
   ShutdownSignal shutdown_;
   ZmqContext context_;
+  IsolationSignal isolation_{context_};
   Transport transport_{context_,
                        {kUnknownNode, incarnation_, 0},
                        {.on_warning = [](const std::string& text) { spdlog::warn("{}", text); }}};
@@ -85,10 +87,9 @@ Status WorkerProcess::Run() {
 Status WorkerProcess::Work(Membership& membership) {
   HeartbeatSender heartbeat(context_,
                             {.self = membership.self,
-                             .scheduler = membership.scheduler,
                              .scheduler_endpoint = args_.join,
                              .interval = std::chrono::milliseconds(membership.job.heartbeat_ms)},
-                            {.job = membership.job_id});
+                            {.job = membership.job_id, .scheduler = membership.scheduler});
   if (Status s = heartbeat.Start(); !s.ok()) return s;
   if (!args_.data_path.empty()) membership.job.data_path = args_.data_path;
   if (args_.threads != 0) membership.job.threads = args_.threads;
@@ -158,20 +159,20 @@ Status WorkerProcess::Train(const Membership& membership, const Prepared& prepar
     const Heartbeat activity = session.CurrentActivity(now);
     const Micros waited = std::chrono::milliseconds(activity.waiting_ms);
     heartbeat.Update({.job = membership.job_id,
+                      .scheduler = membership.scheduler,
                       .activity = activity.activity,
                       .step = activity.step,
                       .waiting_for = activity.waiting_for,
-                      .waiting_since = now - waited});
+                      .waiting_since = now - waited,
+                      .micro_batch_us = activity.micro_batch_us});
   };
   Status dialed;  // a lane that cannot be dialed gets no gradient, and the job would hang
   const auto dial = [&](const View& view) {
     if (!dialed.ok()) return;
-    dialed = DialView(transport_, Role::kWorker, view);
+    dialed = DialView(transport_, Role::kWorker, membership.self, view);
     if (!dialed.ok()) TellScheduler(membership, dialed);
   };
-  const auto is_over = [&] {
-    return session.finished() || !dialed.ok() || !watch.verdict().ok();
-  };
+  const auto is_over = [&] { return session.finished() || !dialed.ok() || !watch.verdict().ok(); };
   RunLoop(session, transport_,
           {.local = {watch.Source(), {news.mailbox().fd(), take_news}, {-1, tell}},
            .on_view = dial,

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <set>
 
+#include <fmt/format.h>
+
 #include "net/clock.h"
 
 namespace pando {
@@ -32,6 +34,37 @@ Micros NextTurn(const ProtocolCore& core, const LoopOptions& options) {
   return next;
 }
 
+std::set<PeerId> AllLanes(const View& view) {
+  std::set<PeerId> lanes;
+  for (const NodeInfo& node : view.nodes) {
+    if (node.role != Role::kServer) continue;
+    for (size_t lane = 0; lane < node.lane_endpoints.size(); ++lane) {
+      lanes.insert({node.node, node.incarnation, static_cast<uint16_t>(lane)});
+    }
+  }
+  return lanes;
+}
+
+std::set<PeerId> BackupsOf(const PeerId& primary, const View& view) {
+  std::set<PeerId> backups;
+  for (const ShardPlacement& shard : view.shards) {
+    if (shard.primary != primary) continue;
+    backups.insert(shard.in_sync_backups.begin(), shard.in_sync_backups.end());
+    for (const SyncingBackup& syncing : shard.syncing_backups) backups.insert(syncing.peer);
+  }
+  return backups;
+}
+
+Status DialLane(Transport& transport, const PeerId& lane, const View& view) {
+  for (const NodeInfo& node : view.nodes) {
+    const bool is_there = node.node == lane.node && node.incarnation == lane.incarnation &&
+                          lane.lane < node.lane_endpoints.size();
+    if (is_there) return transport.Dial(lane, node.lane_endpoints[lane.lane]);
+  }
+  return InvalidArgument(fmt::format("the view names lane {} of node {} without its endpoint",
+                                     lane.lane, lane.node.value()));
+}
+
 }  // namespace
 
 LoopEnd RunLoop(ProtocolCore& core, Transport& transport, const LoopOptions& options) {
@@ -49,21 +82,15 @@ LoopEnd RunLoop(ProtocolCore& core, Transport& transport, const LoopOptions& opt
   }
 }
 
-Status DialView(Transport& transport, Role self, const View& view) {
-  if (self != Role::kWorker) return Status();
-  std::set<PeerId> named;
+Status DialView(Transport& transport, Role role, const PeerId& self, const View& view) {
+  const std::set<PeerId> wanted = role == Role::kWorker ? AllLanes(view) : BackupsOf(self, view);
   Status first_error;
-  for (const NodeInfo& node : view.nodes) {
-    if (node.role != Role::kServer) continue;
-    for (size_t lane = 0; lane < node.lane_endpoints.size(); ++lane) {
-      const PeerId peer{node.node, node.incarnation, static_cast<uint16_t>(lane)};
-      named.insert(peer);
-      Status s = transport.Dial(peer, node.lane_endpoints[lane]);
-      if (!s.ok() && first_error.ok()) first_error = std::move(s);
-    }
+  for (const PeerId& peer : wanted) {
+    Status s = DialLane(transport, peer, view);
+    if (!s.ok() && first_error.ok()) first_error = std::move(s);
   }
   for (const PeerId& peer : transport.dialed()) {
-    if (peer.node != kSchedulerNode && !named.contains(peer)) transport.HangUp(peer);
+    if (peer.node != kSchedulerNode && !wanted.contains(peer)) transport.HangUp(peer);
   }
   return first_error;
 }

@@ -57,8 +57,10 @@ void HeartbeatSender::Run() {
 
 Envelope HeartbeatSender::Compose(Micros now) {
   const std::lock_guard lock(mutex_);
-  Heartbeat heartbeat{
-      .activity = state_.activity, .step = state_.step, .waiting_for = state_.waiting_for};
+  Heartbeat heartbeat{.activity = state_.activity,
+                      .step = state_.step,
+                      .waiting_for = state_.waiting_for,
+                      .micro_batch_us = state_.micro_batch_us};
   if (state_.waiting_since && *state_.waiting_since < now) {
     const auto waited = now - *state_.waiting_since;
     heartbeat.waiting_ms = static_cast<uint64_t>(waited / std::chrono::milliseconds(1));
@@ -67,7 +69,7 @@ Envelope HeartbeatSender::Compose(Micros now) {
           .generation = state_.generation,
           .view = state_.view,
           .sender = options_.self,
-          .receiver = options_.scheduler,
+          .receiver = state_.scheduler,
           .message = heartbeat};
 }
 

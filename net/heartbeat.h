@@ -16,19 +16,20 @@ namespace pando {
 // What the next heartbeats say. Times are net/clock.h's.
 struct HeartbeatState {
   JobId job;
+  PeerId scheduler{kSchedulerNode, {}, 0};  // the one that leads; incarnation 0: whoever does
   uint32_t generation = 0;
   ViewId view;
   Activity activity = Activity::kStarting;
   Step step;
   PeerId waiting_for;                   // kWaitingForParameters
   std::optional<Micros> waiting_since;  // when that wait began
+  uint64_t micro_batch_us = 0;          // what a micro-batch takes, of late; 0: not known
 };
 
 class HeartbeatSender {
  public:
   struct Options {
     PeerId self;
-    PeerId scheduler;  // incarnation 0: whoever lives there
     std::string scheduler_endpoint;
     Micros interval = std::chrono::milliseconds(250);
   };

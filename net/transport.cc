@@ -51,6 +51,13 @@ bool IsTaken(const std::string& path) {
   return is_taken;
 }
 
+// Whether `sender` speaks by the line dialed to `peer`. Who is dialed as the scheduler speaks as
+// it, and nobody else does.
+bool IsDialed(const PeerId& peer, const PeerId& sender) {
+  if ((peer.node == kSchedulerNode) != (sender.node == kSchedulerNode)) return false;
+  return peer.incarnation == Incarnation() || peer.incarnation == sender.incarnation;
+}
+
 // A routing id for people: all of ours, the beginning of a stranger's, which may have 255 bytes.
 std::string Hex(const std::string& bytes) {
   constexpr size_t kShownBytesMax = 11;
@@ -87,6 +94,11 @@ Result<std::string> Transport::Bind(const std::string& endpoint) {
   if (!socket.ok()) return socket.status();
   Result<std::string> bound = socket->Bind(parsed->ToString());
   if (!bound.ok()) return bound;
+  if (options_.on_disconnect) {
+    Result<std::unique_ptr<ZmqMonitor>> monitor = ZmqMonitor::Create(context_, *socket);
+    if (!monitor.ok()) return monitor.status();
+    monitor_ = *std::move(monitor);
+  }
   lines_.emplace(std::nullopt, Line{*std::move(socket), std::nullopt, *bound});
   return bound;
 }
@@ -128,6 +140,10 @@ Transport::Line* Transport::FindDialed(PeerId peer) {
 }
 
 void Transport::Send(const Envelope& envelope) {
+  if (context_.is_isolated()) {
+    ++counters_.isolated;
+    return;
+  }
   Line* line = FindDialed(envelope.receiver);
   std::string routing_id;
   if (line == nullptr) {
@@ -174,6 +190,10 @@ bool Transport::ReceiveFrom(Line& line, Envelope* envelope) {
   ZmqSocket::Received received;
   for (int drops = 0; drops < kDropsPerReceiveMax; ++drops) {
     if (!line.socket.Receive(&received)) return false;
+    if (context_.is_isolated()) {
+      ++counters_.isolated;
+      continue;
+    }
     if (Accept(line, received, envelope)) return true;
   }
   return false;
@@ -188,9 +208,9 @@ bool Transport::Accept(const Line& line, const ZmqSocket::Received& received, En
   }
   const PeerId& sender = decoded->sender;
   const bool is_sender =
-      line.peer
-          ? line.peer->incarnation == Incarnation() || line.peer->incarnation == sender.incarnation
-          : received.routing_id == RoutingId(sender, ChannelOf(decoded->message));
+      line.peer ? IsDialed(*line.peer, sender)
+                : sender.node != kSchedulerNode &&
+                      received.routing_id == RoutingId(sender, ChannelOf(decoded->message));
   if (!is_sender) {
     ++counters_.misattributed;
     Warn(line.peer ? line.endpoint : Hex(received.routing_id),
@@ -198,9 +218,25 @@ bool Transport::Accept(const Line& line, const ZmqSocket::Received& received, En
                      sender.incarnation.value()));
     return false;
   }
+  if (received.connection_fd >= 0) NoteConnection(received.connection_fd, sender.incarnation);
   ++counters_.received;
   *envelope = *std::move(decoded);
   return true;
+}
+
+void Transport::NoteConnection(int connection_fd, Incarnation peer) {
+  const auto [it, is_new] = connections_.emplace(connection_fd, peer);
+  if (is_new || it->second == peer) return;
+  TellDisconnects();  // of the one that had the descriptor before
+  connections_[connection_fd] = peer;
+}
+
+void Transport::TellDisconnects() {
+  int connection_fd = -1;
+  while (monitor_->Receive(&connection_fd)) {
+    const auto connection = connections_.extract(connection_fd);
+    if (!connection.empty()) options_.on_disconnect(connection.mapped());
+  }
 }
 
 void Transport::Warn(const std::string& peer, const std::string& why) {
@@ -213,12 +249,14 @@ void Transport::Wait(Micros deadline, std::span<const int> fds) {
   std::vector<zmq_pollitem_t> items;
   for (auto& [peer, line] : lines_) items.push_back({line.socket.handle(), 0, ZMQ_POLLIN, 0});
   for (const int fd : fds) items.push_back({nullptr, fd, ZMQ_POLLIN, 0});
+  if (monitor_) items.push_back({monitor_->handle(), 0, ZMQ_POLLIN, 0});
   // zmq_poll counts in milliseconds; rounding up keeps a loop from spinning until the deadline.
   const Micros left = deadline == kNever ? kWaitMax : std::min(deadline - SteadyNow(), kWaitMax);
   const auto left_ms = std::chrono::ceil<std::chrono::milliseconds>(std::max(left, Micros(0)));
   const int ready_count =
       zmq_poll(items.data(), static_cast<int>(items.size()), static_cast<long>(left_ms.count()));
   PANDO_CHECK(ready_count >= 0 || errno == EINTR);
+  if (monitor_) TellDisconnects();
 }
 
 }  // namespace pando

@@ -9,8 +9,9 @@
 //   bytes 1-8   the dialer's incarnation, little-endian
 //   bytes 9-10  the dialer's lane, little-endian
 //
-// A message whose claimed sender does not fit the routing id it came by is dropped; so is what is
-// not a message. Both are counted.
+// A message whose claimed sender does not fit the routing id it came by is dropped; so is one that
+// claims to be the scheduler's and came by another line than one dialed to it, and what is not a
+// message. All are counted.
 // Threads: one; a transport may be handed to another thread while nobody uses it.
 #pragma once
 
@@ -38,11 +39,17 @@ class Transport {
  public:
   struct Options {
     Channel channel = Channel::kData;
-    bool insecure = false;        // binding beyond this machine was asked for
-    int linger_ms = 500;          // how long sent messages outlive the transport
-    int queued_messages_max = 0;  // per dialed peer; beyond it messages are dropped; 0: no bound
+    bool insecure = false;  // binding beyond this machine was asked for
+    int linger_ms = 500;    // how long sent messages outlive the transport
+    // Per dialed peer; beyond it messages are dropped, so that one that is away holds no more. A
+    // ROUTER has the same bound for each that dialed it.
+    int queued_messages_max = kQueuedPerPeerMax;
     // Told, on the transport's thread, once for each peer whose messages are dropped.
     std::function<void(const std::string& text)> on_warning;
+    // Told, on the transport's thread in Receive or Wait, of a peer that had dialed us and whose
+    // connection is lost: its process may have ended, or it dials again. One that has more than one
+    // connection may be told of more than once.
+    std::function<void(Incarnation peer)> on_disconnect;
   };
   struct Counters {
     uint64_t sent = 0;
@@ -51,6 +58,7 @@ class Transport {
     uint64_t queue_full = 0;
     uint64_t undecodable = 0;
     uint64_t misattributed = 0;  // the sender claimed is not who sent it
+    uint64_t isolated = 0;       // neither sent nor received, for the context was isolated
   };
 
   // `context` outlives the transport. Only incarnation and lane of `self` matter.
@@ -91,14 +99,18 @@ class Transport {
   Line* FindDialed(PeerId peer);
   bool ReceiveFrom(Line& line, Envelope* envelope);
   bool Accept(const Line& line, const ZmqSocket::Received& received, Envelope* envelope);
+  void NoteConnection(int connection_fd, Incarnation peer);
+  void TellDisconnects();
   void Warn(const std::string& peer, const std::string& why);
 
   ZmqContext& context_;
   const PeerId self_;
   const Options options_;
   Lines lines_;
-  std::optional<PeerId> reading_;  // key of the line that Receive reads next
-  unsigned burst_ = 0;             // messages taken from it in a row
+  std::unique_ptr<ZmqMonitor> monitor_;     // of the ROUTER, where Options::on_disconnect is set
+  std::map<int, Incarnation> connections_;  // the ROUTER's, by descriptor
+  std::optional<PeerId> reading_;           // key of the line that Receive reads next
+  unsigned burst_ = 0;                      // messages taken from it in a row
   std::set<std::string> warned_;
   Counters counters_;
 };

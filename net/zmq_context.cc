@@ -5,6 +5,7 @@
 #include <cerrno>
 
 #include "common/check.h"
+#include "net/clock.h"
 
 namespace pando {
 namespace {
@@ -17,6 +18,11 @@ ZmqContext::ZmqContext(int io_thread_count) : handle_(zmq_ctx_new()) {
   PANDO_CHECK(handle_ != nullptr);
   PANDO_CHECK(zmq_ctx_set(handle_, ZMQ_IO_THREADS, io_thread_count) == 0);
   PANDO_CHECK(zmq_ctx_set(handle_, ZMQ_MAX_SOCKETS, kSocketsMax) == 0);
+}
+
+bool ZmqContext::is_isolated() const {
+  const Micros until = isolated_until_.load(std::memory_order_relaxed);
+  return until != Micros(0) && SteadyNow() < until;
 }
 
 ZmqContext::~ZmqContext() {

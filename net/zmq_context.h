@@ -1,6 +1,11 @@
-// ZmqContext: ZeroMQ's I/O threads. One per process, made by main, outlives every transport.
+// ZmqContext: ZeroMQ's I/O threads, and whether this process is cut off from all others. One per
+// process, made by main, outlives every transport.
 // Threads: any may make sockets from it.
 #pragma once
+
+#include <atomic>
+
+#include "proto/outbox.h"
 
 namespace pando {
 
@@ -14,8 +19,14 @@ class ZmqContext {
 
   void* handle() const { return handle_; }
 
+  // A partition for tests and chaos: until then (net/clock.h) this context's transports drop what
+  // they would send and receive. A time that has passed ends it. Any thread, and signal handlers.
+  void IsolateUntil(Micros until) { isolated_until_ = until; }
+  bool is_isolated() const;
+
  private:
   void* handle_;
+  std::atomic<Micros> isolated_until_{Micros(0)};
 };
 
 }  // namespace pando

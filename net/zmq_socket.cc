@@ -3,6 +3,7 @@
 #include <zmq.h>
 
 #include <cerrno>
+#include <cstring>
 #include <memory>
 #include <utility>
 
@@ -11,18 +12,19 @@
 namespace pando {
 namespace {
 
-// A lost connection is tried again after 10 ms, then after twice as long, up to 100 ms: a restarted
-// peer is met again well within a lease.
+// A lost connection is tried again after 10 ms, then after twice as long, up to 50 ms, each with up
+// to 10 ms of chance added by ZeroMQ: a restarted peer is met again within 60 ms.
 constexpr int kReconnectMs = 10;
-constexpr int kReconnectMaxMs = 100;
+constexpr int kReconnectMaxMs = 50;
+// Two that bound how long after a partition its ends find each other, where the kernel's own
+// waiting, which doubles each time, may be as long as the partition was: for an answer to a dial,
+// and for one to bytes sent, after which the connection is given up and dialed anew.
+constexpr int kDialMs = 500;
+constexpr int kUnacknowledgedMs = 3000;
 constexpr int kHandshakeMs = 5000;     // a peer that connects and says nothing is dropped
 constexpr int kPingIntervalMs = 1000;  // finds connections that died without a word
 constexpr int kPingTimeoutMs = 10000;  // long: leases judge processes, this judges connections
 constexpr int kBacklog = 1024;         // a whole job dials at once
-// Per connection. A peer that sends faster than we read is held back by its TCP window; one that
-// asks and does not read gets no further answers. The protocol's own bounds (I6) stay far below: a
-// worker has one reply per shard in flight, gathered into few messages.
-constexpr int kQueuedPerPeerMax = 1000;
 constexpr int64_t kMessageBytesMax = kFrameBytesMax;  // a peer that announces more is dropped
 
 void SetInt(void* socket, int option, int value) {
@@ -32,10 +34,12 @@ void SetInt(void* socket, int option, int value) {
 void SetOptions(void* socket, const ZmqSocket::Options& options) {
   SetInt(socket, ZMQ_LINGER, options.linger_ms);
   const bool is_router = options.kind == ZmqSocket::Kind::kRouter;
-  SetInt(socket, ZMQ_SNDHWM, is_router ? kQueuedPerPeerMax : options.queued_messages_max);
+  SetInt(socket, ZMQ_SNDHWM, options.queued_messages_max);
   SetInt(socket, ZMQ_RCVHWM, kQueuedPerPeerMax);
   SetInt(socket, ZMQ_RECONNECT_IVL, kReconnectMs);
   SetInt(socket, ZMQ_RECONNECT_IVL_MAX, kReconnectMaxMs);
+  SetInt(socket, ZMQ_CONNECT_TIMEOUT, kDialMs);
+  SetInt(socket, ZMQ_TCP_MAXRT, kUnacknowledgedMs);
   SetInt(socket, ZMQ_HANDSHAKE_IVL, kHandshakeMs);
   SetInt(socket, ZMQ_HEARTBEAT_IVL, kPingIntervalMs);
   SetInt(socket, ZMQ_HEARTBEAT_TIMEOUT, kPingTimeoutMs);
@@ -64,6 +68,13 @@ Status BindError(const std::string& endpoint, int error) {
   }
   return Unavailable(
       fmt::format("cannot bind {}: {}: {}", endpoint, zmq_strerror(error), what_to_do));
+}
+
+Status OutOfSockets() {
+  return Unavailable(
+      fmt::format("no further socket can be opened: {}; raise the limit of open files (ulimit -n) "
+                  "or use fewer lanes",
+                  zmq_strerror(errno)));
 }
 
 // What keeps a frame's bytes alive while ZeroMQ has them.
@@ -108,12 +119,7 @@ void ZmqSocket::Close::operator()(void* handle) const { PANDO_CHECK(zmq_close(ha
 Result<ZmqSocket> ZmqSocket::Create(ZmqContext& context, const Options& options) {
   void* handle =
       zmq_socket(context.handle(), options.kind == Kind::kRouter ? ZMQ_ROUTER : ZMQ_DEALER);
-  if (handle == nullptr) {
-    return Unavailable(
-        fmt::format("no further socket can be opened: {}; raise the limit of open "
-                    "files (ulimit -n) or use fewer lanes",
-                    zmq_strerror(errno)));
-  }
+  if (handle == nullptr) return OutOfSockets();
   SetOptions(handle, options);
   return ZmqSocket(handle, options.kind);
 }
@@ -152,12 +158,14 @@ ZmqSocket::Sent ZmqSocket::Send(const std::string& routing_id, const Frames& fra
 bool ZmqSocket::Receive(Received* received) {
   received->routing_id.clear();
   received->frames.clear();
+  received->connection_fd = -1;
   bool expects_routing_id = kind_ == Kind::kRouter;
   while (true) {
     auto part = std::make_shared<ReceivedPart>();
     // Only the first part can be missing: ZeroMQ delivers messages whole.
     if (zmq_msg_recv(&part->part, handle(), ZMQ_DONTWAIT) < 0) return false;
     const bool is_last = zmq_msg_more(&part->part) == 0;
+    if (is_last && is_monitored_) received->connection_fd = zmq_msg_get(&part->part, ZMQ_SRCFD);
     const auto bytes = part->bytes();
     if (expects_routing_id) {
       received->routing_id.assign(reinterpret_cast<const char*>(bytes.data()), bytes.size());
@@ -167,6 +175,41 @@ bool ZmqSocket::Receive(Received* received) {
     }
     if (is_last) return true;
   }
+}
+
+Result<std::unique_ptr<ZmqMonitor>> ZmqMonitor::Create(ZmqContext& context, ZmqSocket& socket) {
+  // A pair of sockets within the process, named after the one that lives longer.
+  const std::string name = fmt::format("inproc://monitor-{}", socket.handle());
+  void* handle = zmq_socket(context.handle(), ZMQ_PAIR);
+  if (handle == nullptr) return OutOfSockets();
+  std::unique_ptr<ZmqMonitor> monitor(new ZmqMonitor(socket.handle(), handle));
+  SetInt(handle, ZMQ_LINGER, 0);
+  SetInt(handle, ZMQ_RCVHWM, 0);  // ZeroMQ's thread would wait for us to read
+  if (zmq_socket_monitor(socket.handle(), name.c_str(), ZMQ_EVENT_DISCONNECTED) != 0) {
+    return OutOfSockets();
+  }
+  PANDO_CHECK(zmq_connect(handle, name.c_str()) == 0);
+  socket.is_monitored_ = true;
+  return monitor;
+}
+
+// First the events: one that nobody reads would stop ZeroMQ's thread.
+ZmqMonitor::~ZmqMonitor() { PANDO_CHECK(zmq_socket_monitor(monitored_, nullptr, 0) == 0); }
+
+// An event is two frames: its number (16 bits) and value (32 bits, here the descriptor), then the
+// endpoint.
+bool ZmqMonitor::Receive(int* connection_fd) {
+  ReceivedPart event;
+  if (zmq_msg_recv(&event.part, handle(), ZMQ_DONTWAIT) < 0) return false;
+  constexpr size_t kValueOffset = 2;
+  const auto bytes = event.bytes();
+  PANDO_CHECK(bytes.size() == kValueOffset + sizeof(int32_t));
+  int32_t value = 0;
+  std::memcpy(&value, bytes.data() + kValueOffset, sizeof(value));
+  *connection_fd = value;
+  ReceivedPart endpoint;
+  PANDO_CHECK(zmq_msg_recv(&endpoint.part, handle(), 0) >= 0);
+  return true;
 }
 
 }  // namespace pando

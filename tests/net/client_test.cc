@@ -9,14 +9,7 @@ namespace {
 struct FakeScheduler {
   FakeScheduler(ZmqContext& context, const std::string& endpoint)
       : self{kSchedulerNode, NewIncarnation(), 0}, transport(context, self, {}) {
-    // ZeroMQ lets go of an endpoint a moment after its socket is closed.
-    const Micros deadline = SteadyNow() + kTestDeadline;
-    Result<std::string> at = transport.Bind(endpoint);
-    while (!at.ok()) {
-      REQUIRE_MESSAGE(SteadyNow() < deadline, at.status().message());
-      at = transport.Bind(endpoint);
-    }
-    bound = *at;
+    bound = MustBind(transport, endpoint);
   }
   void Answer(const PeerId& client, Message message) {
     transport.Send({.sender = self, .receiver = client, .message = std::move(message)});

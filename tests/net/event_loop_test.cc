@@ -161,7 +161,7 @@ TEST_CASE("a worker dials the lanes of a newer view before the core sees it") {
   LoopOptions options;
   options.on_view = [&](const View& newest) {
     CHECK(core.messages.size() == view_count++);
-    CHECK(DialView(transport, Role::kWorker, newest).ok());
+    CHECK(DialView(transport, Role::kWorker, self, newest).ok());
   };
   options.is_finished = [&] { return core.messages.size() == 2; };
   RunLoop(core, transport, options);
@@ -170,18 +170,59 @@ TEST_CASE("a worker dials the lanes of a newer view before the core sees it") {
   CHECK(transport.dialed().size() == 3);
   CHECK(std::ranges::count(transport.dialed(), lane1) == 1);
 
-  CHECK(DialView(transport, Role::kWorker, older).ok());
+  CHECK(DialView(transport, Role::kWorker, self, older).ok());
   CHECK(transport.dialed().size() == 1);  // the scheduler's line stays
 }
 
 TEST_CASE("a view with a broken endpoint is an error that names it") {
   ZmqContext context;
-  Transport transport(context, NewPeer(2), {});
+  const PeerId self = NewPeer(2);
+  Transport transport(context, self, {});
   View view;
   view.nodes = {{.node = NodeId(1), .role = Role::kServer, .lane_endpoints = {"udp://x"}}};
-  const Status status = DialView(transport, Role::kWorker, view);
+  const Status status = DialView(transport, Role::kWorker, self, view);
   REQUIRE(!status.ok());
   CHECK(status.message().find("udp://x") != std::string::npos);
+}
+
+TEST_CASE("a lane dials the backups of the shards whose primary it is, and no others") {
+  ZmqContext context;
+  const PeerId self{NodeId(1), Incarnation(11), 1};
+  const PeerId in_sync{NodeId(2), Incarnation(22), 0};
+  const PeerId syncing{NodeId(3), Incarnation(33), 1};
+  const PeerId of_others{NodeId(3), Incarnation(33), 0};
+  const PeerId scheduler{kSchedulerNode, Incarnation(), 0};
+  Transport transport(context, self, {});
+  REQUIRE(transport.Dial(scheduler, "tcp://127.0.0.1:9").ok());
+  View view;
+  for (const PeerId& peer : {self, in_sync, syncing}) {
+    view.nodes.push_back({.node = peer.node,
+                          .incarnation = peer.incarnation,
+                          .role = Role::kServer,
+                          .lane_endpoints = {"tcp://127.0.0.1:9", "tcp://127.0.0.1:10"}});
+  }
+  const PeerId other_lane{NodeId(1), Incarnation(11), 0};
+  view.shards = {{.primary = self, .in_sync_backups = {in_sync}},
+                 {.primary = self, .syncing_backups = {{syncing, {1, 1}}, {in_sync, {1, 2}}}},
+                 {.primary = other_lane, .in_sync_backups = {of_others}},
+                 {.primary = in_sync, .in_sync_backups = {self}},
+                 {}};
+  REQUIRE(DialView(transport, Role::kServer, self, view).ok());
+  CHECK(transport.dialed() == std::vector<PeerId>{scheduler, in_sync, syncing});
+
+  view.shards[1].syncing_backups.clear();
+  REQUIRE(DialView(transport, Role::kServer, self, view).ok());
+  CHECK(transport.dialed() == std::vector<PeerId>{scheduler, in_sync});
+
+  // A backup that the view has no endpoint of: another life, and a lane too many.
+  for (const PeerId& stranger :
+       {PeerId{NodeId(2), Incarnation(23), 0}, PeerId{syncing.node, syncing.incarnation, 2}}) {
+    view.shards[1].in_sync_backups = {stranger};
+    const Status status = DialView(transport, Role::kServer, self, view);
+    REQUIRE(!status.ok());
+    CHECK(status.message().find(std::to_string(stranger.node.value())) != std::string::npos);
+    CHECK(transport.dialed() == std::vector<PeerId>{scheduler, in_sync});
+  }
 }
 
 TEST_CASE("heartbeats arrive while every other thread of the process is busy") {
@@ -191,29 +232,41 @@ TEST_CASE("heartbeats arrive while every other thread of the process is busy") {
   const Result<std::string> bound = scheduler.Bind(kAnyTcpPort);
   REQUIRE(bound.ok());
   const PeerId self = NewPeer(4);
-  HeartbeatState state{.job = JobId(8), .activity = Activity::kComputing, .step = Step(5)};
-  HeartbeatSender sender(context,
-                         {.self = self,
-                          .scheduler = scheduler_peer,
-                          .scheduler_endpoint = *bound,
-                          .interval = std::chrono::milliseconds(5)},
-                         state);
+  HeartbeatState state{.job = JobId(8),
+                       .generation = 3,
+                       .view = {1, 2},
+                       .activity = Activity::kComputing,
+                       .step = Step(5),
+                       .micro_batch_us = 1500};
+  HeartbeatSender sender(
+      context,
+      {.self = self, .scheduler_endpoint = *bound, .interval = std::chrono::milliseconds(5)},
+      state);
   REQUIRE(sender.Start().ok());
   for (int i = 0; i < 5; ++i) {  // this thread, the process's only other one, never yields to it
     const Envelope envelope = MustReceive(scheduler);
     CHECK(envelope.sender == self);
     CHECK(envelope.job == JobId(8));
+    CHECK(envelope.generation == 3);
+    CHECK(envelope.view == ViewId{1, 2});
+    CHECK(envelope.receiver == PeerId{kSchedulerNode, Incarnation(), 0});
+    CHECK(std::get<Heartbeat>(envelope.message).micro_batch_us == 1500);
     CHECK(std::get<Heartbeat>(envelope.message).activity == Activity::kComputing);
     CHECK(std::get<Heartbeat>(envelope.message).step == Step(5));
   }
+  state.scheduler = scheduler_peer;  // as it is once a view has named it
   state.activity = Activity::kWaitingForParameters;
   state.waiting_for = NewPeer(1, 2);
   state.waiting_since = SteadyNow() - std::chrono::milliseconds(700);
   sender.Update(state);
   Heartbeat heartbeat;
+  PeerId receiver;
   while (heartbeat.activity != Activity::kWaitingForParameters) {
-    heartbeat = std::get<Heartbeat>(MustReceive(scheduler).message);
+    const Envelope envelope = MustReceive(scheduler);
+    receiver = envelope.receiver;
+    heartbeat = std::get<Heartbeat>(envelope.message);
   }
+  CHECK(receiver == scheduler_peer);
   CHECK(heartbeat.waiting_for == state.waiting_for);
   CHECK(heartbeat.waiting_ms >= 700);
 }

@@ -60,6 +60,18 @@ inline void MustBecome(Transport& transport, const std::function<bool()>& condit
   }
 }
 
+// Binds where another transport may have been bound: ZeroMQ lets go of an endpoint a moment after
+// its socket is closed.
+inline std::string MustBind(Transport& transport, const std::string& endpoint) {
+  const Micros deadline = SteadyNow() + kTestDeadline;
+  Result<std::string> bound = transport.Bind(endpoint);
+  while (!bound.ok()) {
+    REQUIRE_MESSAGE(SteadyNow() < deadline, bound.status().message());
+    bound = transport.Bind(endpoint);
+  }
+  return *bound;
+}
+
 inline PeerId NewPeer(uint32_t node, uint16_t lane = 0) {
   return {NodeId(node), NewIncarnation(), lane};
 }

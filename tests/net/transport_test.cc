@@ -226,6 +226,31 @@ TEST_CASE("a sender that is not who it claims to be is not heard") {
   CHECK(pair.worker.counters().misattributed == 1);
 }
 
+TEST_CASE("only the line that was dialed to the scheduler speaks for the scheduler") {
+  Pair pair(kAnyTcpPort);
+  pair.CheckTraffic("honest");
+  const PeerId as_scheduler{kSchedulerNode, pair.worker_peer.incarnation, 0};
+  pair.worker.Send(TextFrom(as_scheduler, pair.lane_peer, "obey"));
+  pair.CheckTraffic("still honest");
+  CHECK(pair.lane.counters().misattributed == 1);
+
+  // A lane that was dialed as a lane.
+  pair.lane.Send(
+      TextFrom({kSchedulerNode, pair.lane_peer.incarnation, 0}, pair.worker_peer, "obey"));
+  pair.CheckTraffic("still honest");
+  CHECK(pair.worker.counters().misattributed == 1);
+
+  // And where the scheduler was dialed, nobody else speaks.
+  const PeerId node_peer = NewPeer(4);
+  const PeerId whoever{kSchedulerNode, Incarnation(), 0};
+  Transport node(pair.context, node_peer, {});
+  REQUIRE(node.Dial(whoever, pair.bound).ok());
+  node.Send(TextFrom(node_peer, whoever, "hello"));
+  CHECK(TextOf(MustReceive(pair.lane)) == "hello");
+  pair.lane.Send(TextFrom(pair.lane_peer, node_peer, "a lane's word"));
+  MustBecome(node, [&] { return node.counters().misattributed == 1; });
+}
+
 TEST_CASE("a full queue drops messages instead of growing") {
   const ScratchFolder folder;
   ZmqContext context;
