@@ -15,6 +15,7 @@
 #include "common/mailbox.h"
 #include "net/incarnation.h"
 #include "net/isolation.h"
+#include "worker/bit_flip.h"
 #include "worker/probe.h"
 #include "worker/session.h"
 #include "worker/trainer.h"
@@ -80,6 +81,7 @@ Status WorkerProcess::Run() {
                                           args_.join, args_.start_timeout_ms, shutdown_);
   if (!membership.ok()) return membership.status();
   SetUpLog({.process = fmt::format("worker {}", membership->rank), .is_verbose = args_.is_verbose});
+  ArmBitFlip(membership->rank);
   return Work(*membership);
 }
 

@@ -1,0 +1,43 @@
+// The machine that computes wrongly (worker/bit_flip.h): linked into pando_bitflip alone.
+// PANDO_BIT_FLIP="STEP,MICRO_BATCH,RANK" flips one bit of the gradient of that micro-batch, once,
+// in the worker of that rank.
+#include "worker/bit_flip.h"
+
+#include <atomic>
+#include <bit>
+#include <cstdio>
+#include <cstdlib>
+
+namespace pando {
+namespace {
+
+constexpr uint32_t kFlippedBit = uint32_t{1} << 22;  // the mantissa's highest
+
+struct Flip {
+  uint64_t step = 0;
+  uint32_t micro_batch = 0;
+};
+Flip flip;  // written before the computing threads start
+std::atomic<bool> is_armed = false;
+bool has_looked = false;
+
+}  // namespace
+
+void ArmBitFlip(uint32_t worker_rank) {
+  if (has_looked) return;  // a process that joins again has computed wrongly once
+  has_looked = true;
+  const char* text = std::getenv("PANDO_BIT_FLIP");
+  unsigned long long step = 0;
+  unsigned micro_batch = 0, rank = 0;
+  if (text == nullptr || std::sscanf(text, "%llu,%u,%u", &step, &micro_batch, &rank) != 3) return;
+  flip = {step, micro_batch};
+  is_armed = rank == worker_rank;
+}
+
+void FlipBit(Step step, MicroBatch micro_batch, ShardId shard, std::span<float> gradient) {
+  if (step.value() != flip.step || micro_batch.value() != flip.micro_batch) return;
+  if (shard != ShardId(0) || !is_armed.exchange(false)) return;
+  gradient[0] = std::bit_cast<float>(std::bit_cast<uint32_t>(gradient[0]) ^ kFlippedBit);
+}
+
+}  // namespace pando
