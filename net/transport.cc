@@ -123,6 +123,11 @@ Status Transport::Dial(PeerId peer, const std::string& endpoint) {
 
 void Transport::HangUp(PeerId peer) { lines_.erase(peer); }
 
+void Transport::SpeakAs(PeerId self) {
+  self_ = self;
+  std::erase_if(lines_, [](const auto& entry) { return entry.first.has_value(); });
+}
+
 std::vector<PeerId> Transport::dialed() const {
   std::vector<PeerId> peers;
   for (const auto& [peer, line] : lines_) {

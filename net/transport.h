@@ -73,6 +73,8 @@ class Transport {
   // at another endpoint it replaces the connection.
   Status Dial(PeerId peer, const std::string& endpoint);
   void HangUp(PeerId peer);
+  // From here on this party is another life: every dialed line is hung up, what is bound stays.
+  void SpeakAs(PeerId self);
   std::vector<PeerId> dialed() const;
 
   // To the dialed peer, else by routing id to who dialed us. Never blocks and never fails: what
@@ -104,7 +106,7 @@ class Transport {
   void Warn(const std::string& peer, const std::string& why);
 
   ZmqContext& context_;
-  const PeerId self_;
+  PeerId self_;
   const Options options_;
   Lines lines_;
   std::unique_ptr<ZmqMonitor> monitor_;     // of the ROUTER, where Options::on_disconnect is set

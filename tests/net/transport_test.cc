@@ -60,6 +60,18 @@ TEST_CASE("a payload of 1 MiB travels both ways over tcp and ipc and is let go a
   }
 }
 
+TEST_CASE("a party that speaks as another life is reached where it was bound, and dials anew") {
+  Pair pair(kAnyTcpPort);
+  pair.CheckTraffic("first life");
+  pair.worker_peer = NewPeer(3);
+  pair.worker.SpeakAs(pair.worker_peer);
+  CHECK(pair.worker.dialed().empty());
+  pair.lane_peer = NewPeer(4, 3);
+  pair.lane.SpeakAs(pair.lane_peer);
+  REQUIRE(pair.worker.Dial(pair.lane_peer, pair.bound).ok());
+  pair.CheckTraffic("second life");
+}
+
 TEST_CASE("messages of one peer arrive in the order they were sent") {
   Pair pair(kAnyTcpPort);
   for (int i = 0; i < 1000; ++i) {
