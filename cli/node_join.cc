@@ -16,8 +16,8 @@ namespace {
 
 constexpr Micros kWaitingNoteFirst = std::chrono::seconds(1);
 constexpr Micros kWaitingNoteInterval = std::chrono::seconds(3);
-// Silence of the scheduler after which a node leaves: without one a run of today cannot end well.
-constexpr Micros kSchedulerSilenceMin = std::chrono::seconds(5);
+// Heartbeats without an answer after which the log says that the scheduler is away.
+constexpr int kSilentHeartbeats = 8;
 // A core that waits for nothing but messages has no deadline that would wake its loop.
 constexpr Micros kLookInterval = std::chrono::milliseconds(250);
 
@@ -34,7 +34,9 @@ Result<Membership> MembershipOf(const JoinCore& join) {
                     .job_id = join.job(),
                     .rank = welcome.rank,
                     .job = *std::move(job),
-                    .data = welcome.data};
+                    .job_toml = welcome.job_toml,
+                    .data = welcome.data,
+                    .snapshot_dir = welcome.snapshot_dir};
 }
 
 }  // namespace
@@ -75,27 +77,58 @@ Result<Model> ModelOf(const Membership& membership) {
   return Model::Create(membership.job, membership.data.shape, membership.data.class_count);
 }
 
+MembershipEnd EndOf(const Stop& stop, bool may_join_again) {
+  if (may_join_again) {
+    spdlog::warn("joining again: {}", stop.text);
+    return MembershipEnd::kGivenUp;
+  }
+  spdlog::info("{}: {}", stop.reason == StopReason::kDrained ? "left" : "the run has ended",
+               stop.text);
+  return MembershipEnd::kStopped;
+}
+
 LocalEvents NodeWatch::Source() {
   return {shutdown_.fd(), [this](Micros now) { Look(now); }, kLookInterval};
 }
 
 void NodeWatch::Look(Micros now) {
   if (!verdict_.ok()) return;
-  shutdown_.Take();
-  const Micros silence_max = std::max(
-      kSchedulerSilenceMin, 5 * Micros(std::chrono::milliseconds(membership_.job.lease_ms)));
-  if (shutdown_.first_signal() != 0) {
-    verdict_ = StoppedBy(shutdown_.first_signal());
+  LookAtSignals(now);
+  if (verdict_.ok()) LookAtScheduler(now);
+}
+
+void NodeWatch::LookAtSignals(Micros now) {
+  while (const int signal = shutdown_.Take()) {
+    if (signal == SIGTERM && !is_leaving_) {
+      spdlog::info("leaving: others take the work over first; another signal ends it at once");
+      is_leaving_ = true;
+      leave_(now);
+      continue;
+    }
+    verdict_ = StoppedBy(signal);
+    if (is_leaving_) return;
     transport_.Send({.job = membership_.job_id,
                      .sender = membership_.self,
                      .receiver = membership_.scheduler,
                      .message = Failure{verdict_.message()}});
-  } else if (now - heartbeat_.answered_at() > silence_max) {
-    verdict_ =
-        Unavailable(fmt::format("the scheduler has not answered for {} s: it was killed, or "
-                                "cannot be reached any more; look at its log",
-                                silence_max / std::chrono::seconds(1)));
+    return;
   }
+}
+
+void NodeWatch::LookAtScheduler(Micros now) {
+  const Micros silence = now - heartbeat_.answered_at();
+  const Micros heartbeat = std::chrono::milliseconds(membership_.job.heartbeat_ms);
+  const Micros silence_max = std::chrono::milliseconds(membership_.job.scheduler_timeout_ms);
+  if (const bool was_alone = std::exchange(is_alone_, silence > kSilentHeartbeats * heartbeat);
+      was_alone != is_alone_) {
+    spdlog::info("{}", is_alone_ ? "the scheduler does not answer; going on without it"
+                                 : "the scheduler answers again");
+  }
+  if (silence <= silence_max) return;
+  verdict_ = Unavailable(
+      fmt::format("the scheduler has not answered for {} s: it was killed, or cannot be "
+                  "reached any more; look at its log",
+                  silence_max / std::chrono::seconds(1)));
 }
 
 }  // namespace pando

@@ -2,8 +2,9 @@
 // scheduler has gone. Used by the server and the worker process.
 #pragma once
 
-#include <memory>
+#include <functional>
 #include <string>
+#include <utility>
 
 #include "cli/shutdown.h"
 #include "common/job_plan.h"
@@ -21,7 +22,9 @@ struct Membership {
   JobId job_id;
   uint32_t rank = 0;
   Job job;
+  std::string job_toml;
   DataFacts data;
+  std::string snapshot_dir;
 };
 
 // Registers through `transport`, which has dialed the scheduler, and waits for its answer, saying
@@ -36,29 +39,48 @@ Result<Model> ModelOf(const Membership& membership);
 // HostName and process id, for the registration.
 Register DescribeProcess(Role role);
 
-// NodeWatch ends the loop of a server or worker by itself: on a signal, or when the scheduler has
-// been silent for long.
+// How a membership ended, where nothing went wrong on this side.
+enum class MembershipEnd {
+  kStopped,  // the scheduler said so
+  kGivenUp,  // the scheduler took this incarnation for dead: the process may join as another one
+};
+
+// And what the log says of it.
+MembershipEnd EndOf(const Stop& stop, bool may_join_again);
+
+// NodeWatch attends to what a server or worker does by itself while it is a member: SIGTERM asks it
+// to leave in order; a second signal, or another one, ends it at once, and so does a scheduler that
+// has been silent for run.scheduler_timeout_ms. Threads: that of the loop it is a source of.
 class NodeWatch {
  public:
+  // `leave` has the core say so to the scheduler; called once. All outlive the watch.
   NodeWatch(ShutdownSignal& shutdown, const HeartbeatSender& heartbeat,
-            const Membership& membership, Transport& transport)
+            const Membership& membership, Transport& transport,
+            std::function<void(Micros now)> leave)
       : shutdown_(shutdown),
         heartbeat_(heartbeat),
         membership_(membership),
-        transport_(transport) {}
+        transport_(transport),
+        leave_(std::move(leave)) {}
 
-  // A loop's local event source: looks at signals and at the scheduler's last sign of life.
+  // A loop's local event source.
   LocalEvents Source();
   // Why the node has to leave by itself; OK while it need not.
   const Status& verdict() const { return verdict_; }
+  bool is_leaving() const { return is_leaving_; }
 
  private:
   void Look(Micros now);
+  void LookAtSignals(Micros now);
+  void LookAtScheduler(Micros now);
 
   ShutdownSignal& shutdown_;
   const HeartbeatSender& heartbeat_;
   const Membership& membership_;
   Transport& transport_;
+  const std::function<void(Micros now)> leave_;
+  bool is_leaving_ = false;
+  bool is_alone_ = false;  // the scheduler's silence has been noted
   Status verdict_;
 };
 

@@ -162,7 +162,7 @@ Status ServerProcess::RunLanes(const Membership& membership, HeartbeatSender& he
                       .activity = Activity::kServing,
                       .step = first.shards().empty() ? Step(0) : StepReading(first.committed())});
   };
-  NodeWatch watch(shutdown_, heartbeat, membership, *transports_[0]);
+  NodeWatch watch(shutdown_, heartbeat, membership, *transports_[0], [](Micros) {});
   LoopOptions first_options = options_of(0);
   first_options.local = {watch.Source(), {-1, tell}};
   first_options.is_finished = [&] { return first.finished() || !watch.verdict().ok(); };

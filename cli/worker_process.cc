@@ -3,6 +3,7 @@
 #include <spdlog/spdlog.h>
 
 #include <atomic>
+#include <memory>
 #include <tuple>
 #include <utility>
 
@@ -15,7 +16,6 @@
 #include "common/mailbox.h"
 #include "net/incarnation.h"
 #include "net/isolation.h"
-#include "worker/bit_flip.h"
 #include "worker/probe.h"
 #include "worker/session.h"
 #include "worker/trainer.h"
@@ -46,6 +46,20 @@ class ComputeNewsBox {
   Mailbox<ComputeNews> mailbox_;
 };
 
+HeartbeatState HeartbeatOf(JobId job, const Session& session, const Trainer& trainer, Micros now) {
+  const Heartbeat activity = session.CurrentActivity(now);
+  const Micros waited = std::chrono::milliseconds(activity.waiting_ms);
+  return {.job = job,
+          .scheduler = session.scheduler(),
+          .generation = session.view().generation,
+          .view = session.view().id,
+          .activity = activity.activity,
+          .step = activity.step,
+          .waiting_for = activity.waiting_for,
+          .waiting_since = now - waited,
+          .micro_batch_us = trainer.micro_batch_us()};
+}
+
 class WorkerProcess {
  public:
   explicit WorkerProcess(const WorkerArgs& args) : args_(args) {}
@@ -58,35 +72,49 @@ class WorkerProcess {
     JobPlan plan;
     uint64_t probe_hash;
   };
-  Status Work(Membership& membership);
+  Result<MembershipEnd> Live();
+  Result<MembershipEnd> Work(Membership& membership);
+  Status PrepareFor(const Membership& membership);
   Result<Prepared> Prepare(const Membership& membership) const;
-  Status Train(const Membership& membership, const Prepared& prepared, HeartbeatSender& heartbeat);
+  Result<MembershipEnd> Train(const Membership& membership, HeartbeatSender& heartbeat);
   Status CheckData(const Membership& membership, const DataSet& data) const;
   void TellScheduler(const Membership& membership, const Status& failure);
 
   const WorkerArgs& args_;
-  const Incarnation incarnation_ = NewIncarnation();
   ShutdownSignal shutdown_;
   ZmqContext context_;
   IsolationSignal isolation_{context_};
+  Incarnation incarnation_ = NewIncarnation();
   Transport transport_{context_,
                        {kUnknownNode, incarnation_, 0},
                        {.on_warning = [](const std::string& text) { spdlog::warn("{}", text); }}};
+  std::string prepared_for_;            // the job's text
+  std::unique_ptr<Prepared> prepared_;  // kept when the process joins again
 };
 
 Status WorkerProcess::Run() {
   SetFloatEnvironment();
+  while (true) {
+    Result<MembershipEnd> end = Live();
+    if (!end.ok()) return end.status();
+    if (*end == MembershipEnd::kStopped) return Status();
+    incarnation_ = NewIncarnation();
+    transport_.SpeakAs({kUnknownNode, incarnation_, 0});
+  }
+}
+
+// From the registration of one incarnation to its end.
+Result<MembershipEnd> WorkerProcess::Live() {
   if (Status s = transport_.Dial({kSchedulerNode, {}, 0}, args_.join); !s.ok()) return s;
   Result<Membership> membership = JoinRun(transport_, incarnation_, DescribeProcess(Role::kWorker),
                                           args_.join, args_.start_timeout_ms, shutdown_);
   if (!membership.ok()) return membership.status();
   SetUpLog({.process = fmt::format("worker {}", membership->rank), .is_verbose = args_.is_verbose});
-  ArmBitFlip(membership->rank);
   return Work(*membership);
 }
 
-// What goes wrong here is told to the scheduler, so that the whole run ends with this cause.
-Status WorkerProcess::Work(Membership& membership) {
+// What goes wrong here is told to the scheduler, so that it knows this cause.
+Result<MembershipEnd> WorkerProcess::Work(Membership& membership) {
   HeartbeatSender heartbeat(context_,
                             {.self = membership.self,
                              .scheduler_endpoint = args_.join,
@@ -95,10 +123,19 @@ Status WorkerProcess::Work(Membership& membership) {
   if (Status s = heartbeat.Start(); !s.ok()) return s;
   if (!args_.data_path.empty()) membership.job.data_path = args_.data_path;
   if (args_.threads != 0) membership.job.threads = args_.threads;
-  const Result<Prepared> prepared = Prepare(membership);
-  if (prepared.ok()) return Train(membership, *prepared, heartbeat);
-  TellScheduler(membership, prepared.status());
-  return prepared.status();
+  const Status prepared = PrepareFor(membership);
+  if (prepared.ok()) return Train(membership, heartbeat);
+  TellScheduler(membership, prepared);
+  return prepared;
+}
+
+Status WorkerProcess::PrepareFor(const Membership& membership) {
+  if (prepared_ && prepared_for_ == membership.job_toml) return Status();
+  Result<Prepared> prepared = Prepare(membership);
+  if (!prepared.ok()) return prepared.status();
+  prepared_ = std::make_unique<Prepared>(*std::move(prepared));
+  prepared_for_ = membership.job_toml;
+  return Status();
 }
 
 void WorkerProcess::TellScheduler(const Membership& membership, const Status& failure) {
@@ -135,11 +172,11 @@ Status WorkerProcess::CheckData(const Membership& membership, const DataSet& dat
                                      job.dataset, job.data_path, what_to_do));
 }
 
-Status WorkerProcess::Train(const Membership& membership, const Prepared& prepared,
-                            HeartbeatSender& heartbeat) {
-  const JobPlan& plan = prepared.plan;
+Result<MembershipEnd> WorkerProcess::Train(const Membership& membership,
+                                           HeartbeatSender& heartbeat) {
+  const JobPlan& plan = prepared_->plan;
   ComputeNewsBox news;
-  Trainer trainer({plan, prepared.model, *prepared.data}, membership.job.threads,
+  Trainer trainer({plan, prepared_->model, *prepared_->data}, membership.job.threads,
                   [&](ComputeTicket ticket, ComputeEvent event) {
                     news.Push({ticket, std::move(event)});
                   });
@@ -147,10 +184,11 @@ Status WorkerProcess::Train(const Membership& membership, const Prepared& prepar
   Session session(
       {.identity = {membership.self, membership.scheduler, membership.job_id},
        .ready = {.kind = fmt::format("cpu, {}, pando {}", InstructionSet(), PandoVersion()),
-                 .probe_hash = prepared.probe_hash,
-                 .data_fingerprint = prepared.data->fingerprint()}},
+                 .probe_hash = prepared_->probe_hash,
+                 .data_fingerprint = prepared_->data->fingerprint()}},
       plan, trainer, outbox);
-  NodeWatch watch(shutdown_, heartbeat, membership, transport_);
+  NodeWatch watch(shutdown_, heartbeat, membership, transport_,
+                  [&](Micros now) { session.Leave(now); });
   const auto take_news = [&](Micros now) {
     for (ComputeNews& item : news.mailbox().Drain()) {
       if (trainer.IsCurrent(item.ticket, item.event))
@@ -158,15 +196,7 @@ Status WorkerProcess::Train(const Membership& membership, const Prepared& prepar
     }
   };
   const auto tell = [&](Micros now) {
-    const Heartbeat activity = session.CurrentActivity(now);
-    const Micros waited = std::chrono::milliseconds(activity.waiting_ms);
-    heartbeat.Update({.job = membership.job_id,
-                      .scheduler = membership.scheduler,
-                      .activity = activity.activity,
-                      .step = activity.step,
-                      .waiting_for = activity.waiting_for,
-                      .waiting_since = now - waited,
-                      .micro_batch_us = activity.micro_batch_us});
+    heartbeat.Update(HeartbeatOf(membership.job_id, session, trainer, now));
   };
   Status dialed;  // a lane that cannot be dialed gets no gradient, and the job would hang
   const auto dial = [&](const View& view) {
@@ -184,8 +214,7 @@ Status WorkerProcess::Train(const Membership& membership, const Prepared& prepar
   spdlog::info("pushed {} bytes, {} of them while backward was going on", all, early);
   if (!dialed.ok()) return dialed;
   if (!watch.verdict().ok()) return watch.verdict();
-  spdlog::info("the run has ended: {}", session.stop().text);
-  return Status();
+  return EndOf(session.stop(), session.was_refused() && !watch.is_leaving());
 }
 
 }  // namespace
