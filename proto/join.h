@@ -27,7 +27,7 @@ class JoinCore : public ProtocolCore {
   void Tick(Micros now) override {
     if (has_answer() || now < send_at_) return;
     outbox_.Send({.sender = self_, .receiver = {kSchedulerNode, {}, 0}, .message = registration_});
-    send_at_ = now + kRetryInterval;
+    send_at_ = now + kRetryInterval + Micros(self_.incarnation.value() % kRetryJitter.count());
   }
 
   Micros NextDeadline() const override { return has_answer() ? kNever : send_at_; }
@@ -41,7 +41,9 @@ class JoinCore : public ProtocolCore {
   PeerId self(uint16_t lane) const { return {welcome_->node, self_.incarnation, lane}; }
 
  private:
-  static constexpr Micros kRetryInterval = std::chrono::milliseconds(200);
+  static constexpr Micros kRetryInterval = std::chrono::milliseconds(150);
+  // By incarnation, so that many that wait for one scheduler do not all speak at once.
+  static constexpr Micros kRetryJitter = std::chrono::milliseconds(100);
   PeerId self_;
   Register registration_;
   Outbox& outbox_;
