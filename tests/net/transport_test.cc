@@ -275,6 +275,25 @@ TEST_CASE("a full queue drops messages instead of growing") {
   CHECK(worker.counters().sent + worker.counters().queue_full == 100);
 }
 
+TEST_CASE(
+    "a peer that is away holds a bounded number of messages, and none once it is hung up on") {
+  const ScratchFolder folder;
+  ZmqContext context;
+  const PeerId lane_peer = NewPeer(1);
+  const PeerId worker_peer = NewPeer(2);
+  Transport worker(context, worker_peer, {.linger_ms = 0});
+  REQUIRE(worker.Dial(lane_peer, folder.Ipc("gone")).ok());
+  auto buffer = std::make_shared<FloatBuffer>(kInlinePayloadBytes / sizeof(float));
+  const std::weak_ptr<FloatBuffer> held = buffer;
+  Envelope envelope = PushOf(worker_peer, lane_peer, ToBlob(std::move(buffer)));
+  for (int i = 0; i < 2 * kQueuedPerPeerMax; ++i) worker.Send(envelope);
+  CHECK(worker.counters().sent <= kQueuedPerPeerMax);
+  envelope.message = Bye{};
+  CHECK(!held.expired());
+  worker.HangUp(lane_peer);
+  MustBecome(worker, [&] { return held.expired(); });
+}
+
 TEST_CASE("a peer that does not read has a full queue, it is not away") {
   Pair pair(kAnyTcpPort);
   pair.CheckTraffic("hello");
