@@ -3,21 +3,31 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <charconv>
+#include <cstdio>
+#include <ctime>
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <system_error>
 
 #include "cli/job_file.h"
+#include "cli/run_lock.h"
+#include "server/snapshot_file.h"
 
 namespace pando {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::array kOwnFiles{"job.toml",     "metrics.csv",          "events.jsonl",
-                               "summary.json", "final.safetensors",    "summary.json.tmp",
-                               "job.toml.tmp", "final.safetensors.tmp"};
+constexpr std::array kOwnFiles{"job.toml",         "metrics.csv",          "events.jsonl",
+                               "summary.json",     "final.safetensors",    "scheduler.db",
+                               "scheduler.db-wal", "scheduler.db-shm",     "summary.json.tmp",
+                               "job.toml.tmp",     "final.safetensors.tmp"};
+constexpr const char* kMetricsHeading =
+    "step,epoch,loss,accuracy,lr,images_per_second,elapsed_seconds";
 
 // Removes what earlier runs wrote, and nothing else.
 void RemoveOwnFiles(const fs::path& folder) {
@@ -25,6 +35,9 @@ void RemoveOwnFiles(const fs::path& folder) {
   for (const char* name : kOwnFiles) fs::remove(folder / name, ignored);
   for (const fs::directory_entry& entry : fs::directory_iterator(folder / "logs", ignored)) {
     if (entry.path().extension() == ".log") fs::remove(entry.path(), ignored);
+  }
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder / "snapshots", ignored)) {
+    if (SnapshotOfFile(entry.path().filename().string())) fs::remove(entry.path(), ignored);
   }
 }
 
@@ -49,6 +62,19 @@ std::string UtcText(std::chrono::system_clock::time_point time) {
                      fmt::gmtime(std::chrono::system_clock::to_time_t(seconds)), ms);
 }
 
+std::optional<std::chrono::system_clock::time_point> ParseUtcText(const std::string& text) {
+  std::tm parts{};
+  int ms = 0;
+  int length = 0;
+  const int count =
+      std::sscanf(text.c_str(), "%4d-%2d-%2dT%2d:%2d:%2d.%3dZ%n", &parts.tm_year, &parts.tm_mon,
+                  &parts.tm_mday, &parts.tm_hour, &parts.tm_min, &parts.tm_sec, &ms, &length);
+  if (count != 7 || static_cast<size_t>(length) != text.size()) return std::nullopt;
+  parts.tm_year -= 1900;
+  parts.tm_mon -= 1;
+  return std::chrono::system_clock::from_time_t(timegm(&parts)) + std::chrono::milliseconds(ms);
+}
+
 void ResolveRunNames(std::chrono::system_clock::time_point now, Job* job) {
   const bool is_named = !job->name.empty();
   if (!is_named && !job->run_dir.empty()) job->name = fs::path(job->run_dir).filename();
@@ -70,10 +96,15 @@ Result<RunFolder> RunFolder::Create(const Job& job, bool is_forced) {
   PANDO_CHECK(!path.empty());
   if (Status s = CheckFree(path, is_forced); !s.ok()) return s;
   std::error_code error;
-  fs::create_directories(path + "/logs", error);
-  if (error) return FileError("create run folder", path, error.value());
-  RemoveOwnFiles(path);
   RunFolder folder(path);
+  fs::create_directories(path + "/logs", error);
+  if (!error) fs::create_directories(folder.SnapshotsPath(), error);
+  if (error) return FileError("create run folder", path, error.value());
+  {
+    Result<RunLock> lock = RunLock::Acquire(path);
+    if (!lock.ok()) return lock.status();
+    RemoveOwnFiles(path);
+  }
   if (Status s = WriteFileAtomically(folder.JobPath(), WriteJobText(job)); !s.ok()) return s;
   return folder;
 }
@@ -92,11 +123,49 @@ Result<Summary> RunFolder::ReadSummary() const {
   return SummaryFromJson(*text, SummaryPath());
 }
 
+// ---- metrics.csv
+// ---------------------------------------------------------------------------------
+
+namespace {
+
+std::optional<MetricsRow> ParseMetricsRow(std::string_view text) {
+  MetricsRow row;
+  std::array<double, 6> reals{};
+  const char* at = text.data();
+  const char* const last = text.data() + text.size();
+  std::from_chars_result end = std::from_chars(at, last, row.step);
+  for (double& real : reals) {
+    if (end.ec != std::errc{} || end.ptr == last || *end.ptr != ',') return std::nullopt;
+    end = std::from_chars(end.ptr + 1, last, real);
+  }
+  if (end.ec != std::errc{} || end.ptr != last) return std::nullopt;
+  return MetricsRow{.step = row.step,
+                    .epoch = reals[0],
+                    .loss = reals[1],
+                    .accuracy = reals[2],
+                    .lr = reals[3],
+                    .images_per_second = reals[4],
+                    .elapsed_seconds = reals[5]};
+}
+
+}  // namespace
+
 Result<MetricsFile> MetricsFile::Create(const RunFolder& folder) {
   Result<RowFile> file = RowFile::Create(folder.MetricsPath());
   if (!file.ok()) return file.status();
-  Status heading = file->Append("step,epoch,loss,accuracy,lr,images_per_second,elapsed_seconds\n");
-  if (!heading.ok()) return heading;
+  if (Status s = file->Append(fmt::format("{}\n", kMetricsHeading)); !s.ok()) return s;
+  return MetricsFile(std::move(*file));
+}
+
+Result<MetricsFile> MetricsFile::Reopen(const RunFolder& folder, std::optional<MetricsRow>* last) {
+  std::string row;
+  const auto is_sound = [](std::string_view text) {
+    return text == kMetricsHeading || ParseMetricsRow(text).has_value();
+  };
+  Result<RowFile> file = RowFile::Reopen(folder.MetricsPath(), is_sound, &row);
+  if (!file.ok()) return file.status();
+  if (row.empty()) return Create(folder);
+  *last = ParseMetricsRow(row);
   return MetricsFile(std::move(*file));
 }
 
@@ -106,10 +175,57 @@ Status MetricsFile::Append(const MetricsRow& row) {
                                   row.elapsed_seconds));
 }
 
+// ---- events.jsonl
+// --------------------------------------------------------------------------------
+
+namespace {
+
+struct EventTime {
+  std::chrono::system_clock::time_point at;
+  std::chrono::milliseconds elapsed{0};
+};
+
+std::optional<EventTime> TimeOfEvent(std::string_view line) {
+  const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object() || !json.contains("time") || !json.contains("elapsed_ms"))
+    return std::nullopt;
+  if (!json["time"].is_string() || !json["elapsed_ms"].is_number()) return std::nullopt;
+  const auto at = ParseUtcText(json["time"].get<std::string>());
+  if (!at) return std::nullopt;
+  return EventTime{*at, std::chrono::milliseconds(json["elapsed_ms"].get<int64_t>())};
+}
+
+}  // namespace
+
 Result<EventsFile> EventsFile::Create(const RunFolder& folder) {
   Result<RowFile> file = RowFile::Create(folder.EventsPath());
   if (!file.ok()) return file.status();
   return EventsFile(std::move(*file));
+}
+
+Result<EventsFile> EventsFile::Reopen(const RunFolder& folder, Gap gap) {
+  std::string line;
+  const auto is_sound = [](std::string_view text) { return TimeOfEvent(text).has_value(); };
+  Result<RowFile> file = RowFile::Reopen(folder.EventsPath(), is_sound, &line);
+  if (!file.ok()) return file.status();
+  EventsFile events(std::move(*file));
+  const std::optional<EventTime> last = TimeOfEvent(line);
+  if (!last) return events;
+  events.start_ -= last->elapsed;
+  const auto since = std::chrono::system_clock::now() - last->at;
+  if (gap == Gap::kCounts) {
+    events.start_ -= std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+        std::max(since, std::chrono::system_clock::duration(0)));
+  }
+  return events;
+}
+
+uint64_t CountEvents(const RunFolder& folder, std::string_view event) {
+  std::ifstream file(folder.EventsPath());
+  const std::string mark = fmt::format("\"event\":\"{}\"", event);
+  uint64_t count = 0;
+  for (std::string line; std::getline(file, line);) count += line.find(mark) != std::string::npos;
+  return count;
 }
 
 Status EventsFile::Append(std::string_view event, const nlohmann::json& details) {

@@ -5,6 +5,8 @@
 //   events.jsonl       what happened, one JSON object per line
 //   summary.json       the result, written last
 //   final.safetensors  the weights
+//   snapshots/         what a run restores lost shards from (cli/snapshot_folder)
+//   scheduler.db       what a scheduler that is started again goes on from; .lock: it is alive
 // `pando train` and `pando scheduler` create it; the scheduler process and the serial trainer fill
 // it.
 #pragma once
@@ -12,6 +14,7 @@
 #include <chrono>
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -27,8 +30,9 @@ void ResolveRunNames(std::chrono::system_clock::time_point now, Job* job);
 
 class RunFolder {
  public:
-  // Makes job.run_dir with job.toml and logs/ in it. A folder that holds anything is refused
-  // (kAlreadyExists) unless `is_forced`, and then only files that Pando writes are removed.
+  // Makes job.run_dir with job.toml, logs/ and snapshots/ in it. A folder that holds anything is
+  // refused (kAlreadyExists) unless `is_forced`, and then only files that Pando writes are removed,
+  // and none while a scheduler leads the run.
   // REQUIRES: ResolveRunNames.
   static Result<RunFolder> Create(const Job& job, bool is_forced);
   // A folder that Create made, maybe in another process.
@@ -41,6 +45,8 @@ class RunFolder {
   std::string EventsPath() const { return path_ + "/events.jsonl"; }
   std::string SummaryPath() const { return path_ + "/summary.json"; }
   std::string WeightsPath() const { return path_ + "/final.safetensors"; }
+  std::string SnapshotsPath() const { return path_ + "/snapshots"; }
+  std::string JournalPath() const { return path_ + "/scheduler.db"; }
 
   Status WriteSummary(const Summary& summary) const;
   Result<Summary> ReadSummary() const;
@@ -60,10 +66,12 @@ struct MetricsRow {
   double elapsed_seconds = 0;  // since the run started
 };
 
-// MetricsFile writes metrics.csv, flushed row by row.
+// MetricsFile writes metrics.csv, each row at once: a row that was appended outlives its process.
 class MetricsFile {
  public:
   static Result<MetricsFile> Create(const RunFolder& folder);  // with its heading
+  // Goes on after the last whole row, which *last becomes if there is one.
+  static Result<MetricsFile> Reopen(const RunFolder& folder, std::optional<MetricsRow>* last);
   Status Append(const MetricsRow& row);
 
  private:
@@ -75,6 +83,12 @@ class MetricsFile {
 class EventsFile {
  public:
   static Result<EventsFile> Create(const RunFolder& folder);  // elapsed_ms counts from here
+  // Goes on after the last whole line. Time since that counts to elapsed_ms where the run went on
+  // without its scheduler, and does not where nothing ran (`pando resume`).
+  enum class Gap { kCounts, kIsLeftOut };
+  static Result<EventsFile> Reopen(const RunFolder& folder, Gap gap);
+  // When the run began, on the machine's steady clock, gaps left out.
+  std::chrono::steady_clock::time_point start() const { return start_; }
   Status Append(std::string_view event, const nlohmann::json& details);
 
  private:
@@ -83,7 +97,11 @@ class EventsFile {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
+// How many lines of events.jsonl are of this event.
+uint64_t CountEvents(const RunFolder& folder, std::string_view event);
+
 // "2026-01-31T12:00:00.123Z" (RFC 3339).
 std::string UtcText(std::chrono::system_clock::time_point time);
+std::optional<std::chrono::system_clock::time_point> ParseUtcText(const std::string& text);
 
 }  // namespace pando

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -10,6 +11,11 @@
 #include "common/safetensors.h"
 
 namespace pando {
+namespace {
+
+constexpr const char* kRollbackEvent = "rollback";
+
+}  // namespace
 
 RunRecorder::RunRecorder(const JobPlan& plan, RunFolder folder, MetricsFile metrics,
                          EventsFile events)
@@ -30,8 +36,40 @@ Result<RunRecorder> RunRecorder::Create(const JobPlan& plan, RunFolder folder) {
   return RunRecorder(plan, std::move(folder), std::move(*metrics), std::move(*events));
 }
 
+Result<RunRecorder> RunRecorder::Reopen(const JobPlan& plan, RunFolder folder,
+                                        const SchedulerState& state, EventsFile::Gap gap) {
+  std::optional<MetricsRow> last_row;
+  Result<MetricsFile> metrics = MetricsFile::Reopen(folder, &last_row);
+  if (!metrics.ok()) return metrics.status();
+  Result<EventsFile> events = EventsFile::Reopen(folder, gap);
+  if (!events.ok()) return events.status();
+  RunRecorder recorder(plan, std::move(folder), std::move(*metrics), std::move(*events));
+  recorder.TakeOver(state, last_row);
+  return recorder;
+}
+
+// What an earlier life would have in its summary.
+void RunRecorder::TakeOver(const SchedulerState& state, const std::optional<MetricsRow>& last_row) {
+  if (last_row) {
+    next_row_ = Step(last_row->step + 1);
+    summary_.steps = next_row_.value();
+    summary_.epochs = last_row->epoch;
+    summary_.train_loss = last_row->loss;
+    summary_.images_per_second = last_row->images_per_second;
+  }
+  for (const EvaluationSummary& evaluation : state.evaluations) TakeResult(evaluation);
+  for (const SnapshotManifest& manifest : state.snapshots) OnSnapshot(manifest.snapshot);
+  summary_.faults = state.faults;
+  summary_.generation = state.view.generation;
+  summary_.rollbacks = CountEvents(folder_, kRollbackEvent);
+  if (!state.is_finished) return;
+  Result<FloatBuffer> weights = ReadWeights(folder_.WeightsPath(), plan_->layout);
+  if (weights.ok()) summary_.weights_hash = WeightsHash(plan_->layout, weights->span());
+  Keep(weights.status());
+}
+
 double RunRecorder::ElapsedSeconds() const {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start()).count();
 }
 
 void RunRecorder::Keep(Status status) {
@@ -42,6 +80,7 @@ void RunRecorder::OnStep(const StepMetrics& metrics, double lr, double images_pe
   const uint64_t done = metrics.step.value() + 1;
   const double epoch =
       static_cast<double>(done) / static_cast<double>(plan_->steps.steps_per_epoch());
+  next_row_ = Step(done);
   summary_.steps = done;
   summary_.epochs = epoch;
   summary_.train_loss = metrics.loss;
@@ -62,11 +101,24 @@ void RunRecorder::OnStep(const StepMetrics& metrics, double lr, double images_pe
                         .elapsed_seconds = ElapsedSeconds()}));
 }
 
-void RunRecorder::OnEvaluation(const RecordedEvaluation& evaluation) {
+// A version that is evaluated again, after a rollback, has the same result.
+void RunRecorder::TakeResult(const EvaluationSummary& evaluation) {
   if (evaluation.sample_count == 0) return;
-  const auto samples = static_cast<double>(evaluation.sample_count);
-  summary_.test_accuracy = static_cast<double>(evaluation.correct_count) / samples;
-  summary_.test_loss = evaluation.loss_sum / samples;
+  const auto same = [&](const EvaluationSummary& known) {
+    return known.version == evaluation.version;
+  };
+  std::erase_if(summary_.evaluations, same);
+  summary_.evaluations.push_back(evaluation);
+  std::ranges::sort(summary_.evaluations, {}, &EvaluationSummary::version);
+  summary_.test_accuracy = evaluation.accuracy();
+  summary_.test_loss = evaluation.loss_sum / static_cast<double>(evaluation.sample_count);
+  summary_.best_test_accuracy =
+      std::max(summary_.best_test_accuracy.value_or(0), *summary_.test_accuracy);
+}
+
+void RunRecorder::OnEvaluation(const EvaluationSummary& evaluation) {
+  if (evaluation.sample_count == 0) return;
+  TakeResult(evaluation);
   progress_.Note(fmt::format("step {}: test accuracy {:.2f} %, test loss {:.4f}",
                              evaluation.version.value(), *summary_.test_accuracy * 100,
                              *summary_.test_loss));
@@ -75,9 +127,30 @@ void RunRecorder::OnEvaluation(const RecordedEvaluation& evaluation) {
                                      {"loss", *summary_.test_loss}}));
 }
 
+void RunRecorder::OnFault(const FaultRecord& fault) {
+  const auto known = std::ranges::find(summary_.faults, fault.id, &FaultRecord::id);
+  if (known == summary_.faults.end()) {
+    summary_.faults.push_back(fault);
+  } else {
+    *known = fault;
+  }
+  Keep(events_.Append("fault", nlohmann::json::parse(FaultJson(fault))));
+}
+
+void RunRecorder::OnSnapshot(const SnapshotRef& snapshot) {
+  OnSnapshotDropped(snapshot);
+  summary_.snapshots.push_back(snapshot);
+  std::ranges::sort(summary_.snapshots);
+}
+
+void RunRecorder::OnSnapshotDropped(const SnapshotRef& snapshot) {
+  std::erase(summary_.snapshots, snapshot);
+}
+
 void RunRecorder::OnEvent(const std::string& name, const std::string& node,
                           const std::string& text) {
   spdlog::debug("{}{}{}: {}", name, node.empty() ? "" : " ", node, text);
+  if (name == kRollbackEvent) ++summary_.rollbacks;
   nlohmann::json details{{"text", text}};
   if (!node.empty()) details["node"] = node;
   Keep(events_.Append(name, details));

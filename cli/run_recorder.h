@@ -13,24 +13,29 @@
 #include "cli/summary.h"
 #include "common/job_plan.h"
 #include "proto/messages.h"
+#include "scheduler/journal.h"
 
 namespace pando {
-
-struct RecordedEvaluation {
-  Version version;
-  uint64_t sample_count = 0;
-  uint64_t correct_count = 0;
-  double loss_sum = 0;
-};
 
 class RunRecorder {
  public:
   // `plan` outlives the recorder.
   static Result<RunRecorder> Create(const JobPlan& plan, RunFolder folder);
+  // Goes on with what an earlier life of the scheduler recorded; `state` is its journal's.
+  static Result<RunRecorder> Reopen(const JobPlan& plan, RunFolder folder,
+                                    const SchedulerState& state, EventsFile::Gap gap);
+  // When the run began, on the machine's steady clock.
+  std::chrono::steady_clock::time_point start() const { return events_.start(); }
+  // The first step whose row is not recorded yet.
+  Step next_row() const { return next_row_; }
 
   // Once per step, ascending. `images_per_second`: over the whole run so far.
   void OnStep(const StepMetrics& metrics, double lr, double images_per_second);
-  void OnEvaluation(const RecordedEvaluation& evaluation);
+  void OnEvaluation(const EvaluationSummary& evaluation);
+  // A new fault, or one of which more is known; its id says which.
+  void OnFault(const FaultRecord& fault);
+  void OnSnapshot(const SnapshotRef& snapshot);
+  void OnSnapshotDropped(const SnapshotRef& snapshot);
   // `node`: "worker 1", or empty.
   void OnEvent(const std::string& name, const std::string& node, const std::string& text);
   void Note(const std::string& text) { progress_.Note(text); }
@@ -44,6 +49,8 @@ class RunRecorder {
 
  private:
   RunRecorder(const JobPlan& plan, RunFolder folder, MetricsFile metrics, EventsFile events);
+  void TakeOver(const SchedulerState& state, const std::optional<MetricsRow>& last_row);
+  void TakeResult(const EvaluationSummary& evaluation);
   void Keep(Status status);
   double ElapsedSeconds() const;
 
@@ -54,7 +61,7 @@ class RunRecorder {
   ProgressLine progress_;
   Summary summary_;
   Status write_status_;
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  Step next_row_;
 };
 
 }  // namespace pando

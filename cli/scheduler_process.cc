@@ -146,8 +146,7 @@ void SchedulerProcess::OnStepMetrics(Micros now, const StepMetrics& metrics) {
 }
 
 void SchedulerProcess::OnEvaluation(Micros, const EvaluationSummary& summary) {
-  recorder_.OnEvaluation(
-      {summary.version, summary.sample_count, summary.correct_count, summary.loss_sum});
+  recorder_.OnEvaluation(summary);
 }
 
 void SchedulerProcess::OnFinalWeights(Micros, const FloatBuffer& flat) {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "cli/host_name.h"
@@ -10,6 +11,62 @@
 #include "common/hash.h"
 
 namespace pando {
+
+// ---- elements of lists; nlohmann-json finds these by their types' namespace
+// ----------------------
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Times before the job and empty texts are unknown ones.
+Json TimeJson(double ms) { return ms < 0 ? Json() : Json(ms); }
+double TimeIn(const Json& json) { return json.is_null() ? -1 : json.get<double>(); }
+
+}  // namespace
+
+static void to_json(Json& json, const FaultRecord& fault) {
+  json["action"] = fault.action;
+  json["target"] = fault.target;
+  json["step"] = fault.step.value();
+  json["injected_ms"] = TimeJson(fault.injected_ms);
+  json["detected_ms"] = TimeJson(fault.detected_ms);
+  json["detected_by"] = fault.detected_by.empty() ? Json() : Json(fault.detected_by);
+  json["recovered_ms"] = TimeJson(fault.recovered_ms);
+}
+static void from_json(const Json& json, FaultRecord& fault) {
+  json.at("action").get_to(fault.action);
+  json.at("target").get_to(fault.target);
+  fault.step = Step(json.at("step").get<uint64_t>());
+  fault.injected_ms = TimeIn(json.at("injected_ms"));
+  fault.detected_ms = TimeIn(json.at("detected_ms"));
+  if (!json.at("detected_by").is_null()) json.at("detected_by").get_to(fault.detected_by);
+  fault.recovered_ms = TimeIn(json.at("recovered_ms"));
+}
+
+static void to_json(Json& json, const SnapshotRef& snapshot) {
+  json = {{"generation", snapshot.generation}, {"step", snapshot.version.value()}};
+}
+static void from_json(const Json& json, SnapshotRef& snapshot) {
+  json.at("generation").get_to(snapshot.generation);
+  snapshot.version = Version(json.at("step").get<uint64_t>());
+}
+
+static void to_json(Json& json, const EvaluationSummary& evaluation) {
+  json = {{"step", evaluation.version.value()},
+          {"samples", evaluation.sample_count},
+          {"correct", evaluation.correct_count},
+          {"loss_sum", evaluation.loss_sum}};
+}
+static void from_json(const Json& json, EvaluationSummary& evaluation) {
+  evaluation.version = Version(json.at("step").get<uint64_t>());
+  json.at("samples").get_to(evaluation.sample_count);
+  json.at("correct").get_to(evaluation.correct_count);
+  // A sum that is not finite has no place in JSON: dump() writes null.
+  evaluation.loss_sum = json.at("loss_sum").is_null() ? std::numeric_limits<double>::quiet_NaN()
+                                                      : json.at("loss_sum").get<double>();
+}
+
 namespace {
 
 // One walk over all fields serves both directions; `field(name, member)` reads or writes one.
@@ -19,6 +76,7 @@ void ForEachField(S& s, Field field) {
   field("failure", s.failure);
   field("weights_hash", s.weights_hash);
   field("test_accuracy", s.test_accuracy);
+  field("best_test_accuracy", s.best_test_accuracy);
   field("test_loss", s.test_loss);
   field("train_loss", s.train_loss);
   field("images_per_second", s.images_per_second);
@@ -38,6 +96,10 @@ void ForEachField(S& s, Field field) {
   field("hostname", s.hostname);
   field("pando_version", s.pando_version);
   field("run_dir", s.run_dir);
+  field("generation", s.generation);
+  field("rollbacks", s.rollbacks);
+  field("evaluations", s.evaluations);
+  field("snapshots", s.snapshots);
   field("faults", s.faults);
 }
 
@@ -82,6 +144,10 @@ Summary SummaryOf(const Job& job) {
   summary.pando_version = PandoVersion();
   summary.run_dir = job.run_dir;
   return summary;
+}
+
+std::string FaultJson(const FaultRecord& fault) {
+  return Json(fault).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 std::string ToJson(const Summary& summary) {

@@ -8,6 +8,7 @@
 
 #include "common/job.h"
 #include "common/status.h"
+#include "scheduler/journal.h"
 
 namespace pando {
 
@@ -19,14 +20,15 @@ struct Summary {
   std::string status = kStatusFailed;
   std::string failure;                  // why, for people; empty unless failed
   std::string weights_hash;             // WeightsHash; empty where the run did not end
-  std::optional<double> test_accuracy;  // share, 0 to 1; null where never measured
-  std::optional<double> test_loss;      // mean over the test set
-  std::optional<double> train_loss;     // mean over the last step's samples
-  double images_per_second = 0;         // training only: without start-up and evaluation
-  uint64_t steps = 0;                   // completed
-  double epochs = 0;                    // completed
-  double wall_seconds = 0;              // of everything
-  uint32_t workers = 0;                 // 0: --serial
+  std::optional<double> test_accuracy;  // the last: share, 0 to 1; null where never measured
+  std::optional<double> best_test_accuracy;
+  std::optional<double> test_loss;   // mean over the test set
+  std::optional<double> train_loss;  // mean over the last step's samples
+  double images_per_second = 0;      // training only: without start-up and evaluation
+  uint64_t steps = 0;                // completed
+  double epochs = 0;                 // completed
+  double wall_seconds = 0;           // of everything
+  uint32_t workers = 0;              // 0: --serial
   uint32_t servers = 0;
   uint32_t threads = 1;  // per worker
   uint64_t global_batch = 0;
@@ -39,13 +41,18 @@ struct Summary {
   std::string hostname;
   std::string pando_version;
   std::string run_dir;
-  std::vector<std::string> faults;  // what happened to processes on the way; none recovered yet
+  uint32_t generation = 0;  // one more with every rollback and every `pando resume`
+  uint64_t rollbacks = 0;   // announced ones, back to a snapshot
+  std::vector<EvaluationSummary> evaluations;  // by step
+  std::vector<SnapshotRef> snapshots;          // those kept, ascending
+  std::vector<FaultRecord> faults;             // what befell processes, injected or not
 };
 
 // What a job says by itself; status, results and durations are left to whoever runs it.
 Summary SummaryOf(const Job& job);
 
-std::string ToJson(const Summary& summary);  // one object, indented, a newline at the end
+std::string FaultJson(const FaultRecord& fault);  // as in the summary, on one line
+std::string ToJson(const Summary& summary);       // one object, indented, a newline at the end
 Result<Summary> SummaryFromJson(const std::string& text, const std::string& file_name);
 
 }  // namespace pando

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -94,6 +95,50 @@ Status WriteFileAtomically(const std::string& path, std::string_view text) {
 Result<RowFile> RowFile::Create(std::string path) {
   UniqueFd fd(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0644));
   if (!fd.is_open()) return FileError("create", path, errno);
+  return RowFile(std::move(path), std::move(fd));
+}
+
+namespace {
+
+// The last kRowBytesMax bytes of a file of `file_bytes`.
+Result<std::string> ReadTail(int fd, const std::string& path, size_t file_bytes) {
+  std::string tail(std::min(file_bytes, RowFile::kRowBytesMax), '\0');
+  const auto first = static_cast<off_t>(file_bytes - tail.size());
+  const ssize_t count = pread(fd, tail.data(), tail.size(), first);
+  if (count != static_cast<ssize_t>(tail.size())) {
+    return FileError("read", path, count < 0 ? errno : EIO);
+  }
+  return tail;
+}
+
+}  // namespace
+
+Result<RowFile> RowFile::Reopen(std::string path,
+                                const std::function<bool(std::string_view row)>& is_sound,
+                                std::string* last) {
+  UniqueFd fd(open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+  struct stat info {};
+  if (!fd.is_open() || fstat(fd.get(), &info) != 0) return FileError("open", path, errno);
+  const auto file_bytes = static_cast<size_t>(info.st_size);
+  Result<std::string> tail = ReadTail(fd.get(), path, file_bytes);
+  if (!tail.ok()) return tail.status();
+  std::string_view rest = *tail;
+  last->clear();
+  for (size_t end = rest.rfind('\n'); end != std::string_view::npos; end = rest.rfind('\n')) {
+    const std::string_view before = rest.substr(0, end);
+    const std::string_view row = before.substr(before.rfind('\n') + 1);  // npos + 1 is 0
+    if (is_sound(row)) {
+      *last = row;
+      rest = rest.substr(0, end + 1);
+      break;
+    }
+    rest = before.substr(0, before.size() - row.size());
+  }
+  if (last->empty()) rest = {};
+  const size_t sound_bytes = file_bytes - tail->size() + rest.size();
+  if (sound_bytes != file_bytes && ftruncate(fd.get(), static_cast<off_t>(sound_bytes)) != 0) {
+    return FileError("cut", path, errno);
+  }
   return RowFile(std::move(path), std::move(fd));
 }
 

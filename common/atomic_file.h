@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -51,7 +52,13 @@ Status WriteFileAtomically(const std::string& path, std::string_view text);
 class RowFile {
  public:
   RowFile() = default;
+  static constexpr size_t kRowBytesMax = 1 << 20;
   static Result<RowFile> Create(std::string path);  // empties an existing file
+  // Goes on after the last sound row, without its newline in *last; empty if there is none. What a
+  // crash left behind it, a row cut short or zeros, is cut off. A file that is not there is made.
+  static Result<RowFile> Reopen(std::string path,
+                                const std::function<bool(std::string_view row)>& is_sound,
+                                std::string* last);
   Status Append(std::string_view text);
 
  private:

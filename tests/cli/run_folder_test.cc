@@ -3,12 +3,16 @@
 #include <doctest/doctest.h>
 #include <fcntl.h>
 
+#include <unistd.h>
+
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "cli/job_file.h"
+#include "cli/run_lock.h"
 #include "tests/temp_folder.h"
 
 namespace pando {
@@ -44,6 +48,9 @@ TEST_CASE("an existing run folder is refused, and forced only its own files go")
   Touch(job.run_dir + "/logs/worker-7.log");
   Touch(job.run_dir + "/notes.txt");
   Touch(job.run_dir + "/logs/notes.txt");
+  Touch(job.run_dir + "/scheduler.db");
+  Touch(job.run_dir + "/snapshots/g000-v000000500.json");
+  Touch(job.run_dir + "/snapshots/notes.txt");
 
   Result<RunFolder> refused = RunFolder::Create(job, false);
   REQUIRE_FALSE(refused.ok());
@@ -54,6 +61,9 @@ TEST_CASE("an existing run folder is refused, and forced only its own files go")
   REQUIRE(RunFolder::Create(job, true).ok());
   CHECK_FALSE(fs::exists(job.run_dir + "/summary.json"));
   CHECK_FALSE(fs::exists(job.run_dir + "/logs/worker-7.log"));
+  CHECK_FALSE(fs::exists(job.run_dir + "/scheduler.db"));
+  CHECK_FALSE(fs::exists(job.run_dir + "/snapshots/g000-v000000500.json"));
+  CHECK(fs::exists(job.run_dir + "/snapshots/notes.txt"));
   CHECK(fs::exists(job.run_dir + "/notes.txt"));
   CHECK(fs::exists(job.run_dir + "/logs/notes.txt"));
   CHECK(fs::exists(job.run_dir + "/job.toml"));
@@ -120,10 +130,133 @@ TEST_CASE("events are one JSON object per line") {
   CHECK_FALSE(std::getline(lines, line));
 }
 
-TEST_CASE("times are written as RFC 3339") {
+// ---- runs that go on
+// ------------------------------------------------------------------------------
+
+void AppendText(const std::string& path, const std::string& text) {
+  std::ofstream(path, std::ios::app | std::ios::binary) << text;
+}
+
+TEST_CASE("metrics go on after the last whole row, and what a crash left is cut") {
+  TempFolder temp;
+  const RunFolder folder = RunFolder::Open(temp.path());
+  REQUIRE(MetricsFile::Create(folder)->Append({.step = 11, .epoch = 0.5, .loss = 2.25}).ok());
+  const std::string whole = *ReadTextFile(folder.MetricsPath());
+  for (const std::string& torn :
+       {std::string(), std::string("12,0.6,0.2"), std::string("12,0.6,0.2\n"), std::string("\n"),
+        std::string("12,0.6,0.2,0.1,0.01,100,1.0x\n"), std::string(100, '\0')}) {
+    AppendText(folder.MetricsPath(), torn);
+    std::optional<MetricsRow> last;
+    REQUIRE(MetricsFile::Reopen(folder, &last).ok());
+    REQUIRE(last.has_value());
+    CHECK(last->step == 11);
+    CHECK(last->loss == 2.25);
+    CHECK(*ReadTextFile(folder.MetricsPath()) == whole);
+  }
+  std::optional<MetricsRow> last;
+  REQUIRE(MetricsFile::Reopen(folder, &last)->Append({.step = 12}).ok());
+  REQUIRE(MetricsFile::Reopen(folder, &last).ok());
+  CHECK(last->step == 12);
+  CHECK(ReadTextFile(folder.MetricsPath())->starts_with(whole));
+}
+
+TEST_CASE("metrics of a loss that is not finite are rows too") {
+  TempFolder temp;
+  const RunFolder folder = RunFolder::Open(temp.path());
+  REQUIRE(MetricsFile::Create(folder)
+              ->Append({.step = 3, .loss = std::numeric_limits<double>::quiet_NaN()})
+              .ok());
+  std::optional<MetricsRow> last;
+  REQUIRE(MetricsFile::Reopen(folder, &last).ok());
+  REQUIRE(last.has_value());
+  CHECK(last->step == 3);
+}
+
+TEST_CASE("metrics without a row, a heading or a file start with a heading") {
+  TempFolder temp;
+  const RunFolder folder = RunFolder::Open(temp.path());
+  for (const char* text : {"", "step,epo", "no such heading\n"}) {
+    std::ofstream(folder.MetricsPath()) << text;
+    std::optional<MetricsRow> last;
+    REQUIRE(MetricsFile::Reopen(folder, &last)->Append({.step = 0}).ok());
+    CHECK_FALSE(last.has_value());
+    CHECK(ReadTextFile(folder.MetricsPath())->starts_with("step,epoch,loss"));
+    fs::remove(folder.MetricsPath());
+  }
+  std::optional<MetricsRow> last;
+  REQUIRE(MetricsFile::Reopen(folder, &last).ok());
+  REQUIRE(MetricsFile::Reopen(folder, &last).ok());
+  CHECK(*ReadTextFile(folder.MetricsPath()) ==
+        "step,epoch,loss,accuracy,lr,images_per_second,elapsed_seconds\n");
+}
+
+TEST_CASE("the last row is found in a file longer than what is read at once") {
+  TempFolder temp;
+  const std::string path = temp.path() + "/rows";
+  std::string row;
+  for (int i = 0; i < 200'000; ++i) row += "0123456789\n";
+  std::ofstream(path) << row << "last\ntorn";
+  std::string last;
+  const auto is_sound = [](std::string_view) { return true; };
+  REQUIRE(RowFile::Reopen(path, is_sound, &last).ok());
+  CHECK(last == "last");
+  CHECK(fs::file_size(path) == row.size() + 5);
+  CHECK(RowFile::Reopen(temp.path() + "/none/rows", is_sound, &last).status().message() ==
+        "cannot open " + temp.path() + "/none/rows: No such file or directory");
+}
+
+// Milliseconds since the run's start.
+int64_t ElapsedOf(const EventsFile& events) {
+  const auto elapsed = std::chrono::steady_clock::now() - events.start();
+  return std::chrono::duration_cast<std::chrono::milliseconds>(elapsed).count();
+}
+
+TEST_CASE("time without a scheduler counts, time without a run does not") {
+  TempFolder temp;
+  const RunFolder folder = RunFolder::Open(temp.path());
+  const auto a_minute_ago = std::chrono::system_clock::now() - std::chrono::minutes(1);
+  std::ofstream(folder.EventsPath()) << R"({"time":")" << UtcText(a_minute_ago)
+                                     << R"(","elapsed_ms":5000,"event":"rollback","details":{}})"
+                                     << "\n{\"time\":";
+  constexpr int64_t kSlackMs = 30'000;  // of a busy machine
+  Result<EventsFile> restarted = EventsFile::Reopen(folder, EventsFile::Gap::kCounts);
+  REQUIRE(restarted.ok());
+  CHECK(ElapsedOf(*restarted) >= 64'000);
+  CHECK(ElapsedOf(*restarted) < 65'000 + kSlackMs);
+  Result<EventsFile> resumed = EventsFile::Reopen(folder, EventsFile::Gap::kIsLeftOut);
+  REQUIRE(resumed.ok());
+  CHECK(ElapsedOf(*resumed) >= 5'000);
+  CHECK(ElapsedOf(*resumed) < 5'000 + kSlackMs);
+  REQUIRE(resumed->Append("resumed", {}).ok());
+  CHECK(CountEvents(folder, "rollback") == 1);
+  CHECK(CountEvents(folder, "resumed") == 1);
+}
+
+TEST_CASE("of two schedulers of one folder the second is told who has it") {
+  TempFolder temp;
+  {
+    Result<RunLock> first = RunLock::Acquire(temp.path());
+    REQUIRE(first.ok());
+    Result<RunLock> second = RunLock::Acquire(temp.path());
+    REQUIRE_FALSE(second.ok());
+    CHECK(second.status().code() == StatusCode::kAlreadyExists);
+    CHECK(second.status().message().find("process " + std::to_string(getpid()) + " on ") !=
+          std::string::npos);
+    Result<RunFolder> forced = RunFolder::Create(JobIn(temp.path()), /*is_forced=*/true);
+    REQUIRE_FALSE(forced.ok());
+    CHECK(forced.status().message() == second.status().message());
+  }
+  CHECK(RunLock::Acquire(temp.path()).ok());
+  CHECK_FALSE(RunLock::Acquire(temp.path() + "/none").ok());
+}
+
+TEST_CASE("times are written as RFC 3339, and read") {
   const auto time =
       std::chrono::system_clock::from_time_t(1'000'000'000) + std::chrono::milliseconds(7);
   CHECK(UtcText(time) == "2001-09-09T01:46:40.007Z");
+  CHECK(ParseUtcText("2001-09-09T01:46:40.007Z") == time);
+  CHECK_FALSE(ParseUtcText("2001-09-09").has_value());
+  CHECK_FALSE(ParseUtcText("2001-09-09T01:46:40.007Z ").has_value());
 }
 
 TEST_CASE("the summary has every promised key and survives reading") {
@@ -133,6 +266,19 @@ TEST_CASE("the summary has every promised key and survives reading") {
   summary.status = kStatusCompleted;
   summary.weights_hash = "99aa06d3014798d86001c324468d497f";
   summary.test_accuracy = 0.9866;
+  summary.generation = 1;
+  summary.rollbacks = 1;
+  summary.evaluations = {{Version(469), 10000, 9850, 0.1 + 0.2}};
+  summary.snapshots = {{0, Version(500)}, {1, Version(1000)}};
+  summary.faults = {{.id = 7,
+                     .action = "kill",
+                     .target = "worker 1",
+                     .step = Step(100),
+                     .injected_ms = 0,
+                     .detected_ms = 1.5,
+                     .detected_by = "exit",
+                     .recovered_ms = 20.25},
+                    {.id = 8, .action = "silence", .target = "server 0"}};
   REQUIRE(folder.WriteSummary(summary).ok());
   CHECK_FALSE(fs::exists(folder.SummaryPath() + ".tmp"));
   const auto json = nlohmann::json::parse(*ReadTextFile(folder.SummaryPath()));
@@ -146,6 +292,14 @@ TEST_CASE("the summary has every promised key and survives reading") {
   CHECK(json.at("train_loss").is_null());
   CHECK(json.at("test_accuracy") == 0.9866);
   CHECK(json.at("workers") == 2);
+  CHECK(json.at("snapshots").dump() ==
+        R"([{"generation":0,"step":500},{"generation":1,"step":1000}])");
+  CHECK(FaultJson(summary.faults[0]) ==
+        R"({"action":"kill","target":"worker 1","step":100,"injected_ms":0.0,"detected_ms":1.5,)"
+        R"("detected_by":"exit","recovered_ms":20.25})");
+  CHECK(FaultJson(summary.faults[1]) ==
+        R"({"action":"silence","target":"server 0","step":0,"injected_ms":null,"detected_ms":null,)"
+        R"("detected_by":null,"recovered_ms":null})");
   Result<Summary> read = folder.ReadSummary();
   REQUIRE(read.ok());
   CHECK(ToJson(*read) == ToJson(summary));

@@ -1,0 +1,61 @@
+// SnapshotFolder: the scheduler's side of RUN_DIR/snapshots. Servers write the files
+// (server/snapshot_store); the scheduler writes a manifest beside them when a snapshot is complete,
+// for people and for the commands that read what a run left, and removes what is not wanted any
+// more. Used by the scheduler process. Threads: none.
+//
+// Manifest, gGGG-vVVVVVVVVV.json:
+//   {"generation": 0, "step": 500, "shards": [{"hash": "16 hex digits", "file": "g000-..."}, ...]}
+#pragma once
+
+#include <map>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/float_buffer.h"
+#include "common/job_plan.h"
+#include "common/status.h"
+#include "scheduler/journal.h"
+
+namespace pando {
+
+class SnapshotFolder {
+ public:
+  // `complete`: of earlier lives of the scheduler.
+  SnapshotFolder(std::string path, std::span<const SnapshotManifest> complete);
+
+  const std::string& path() const { return path_; }
+  Status OnComplete(const SnapshotManifest& manifest);
+  // Removes the files it names, its manifest if it was complete, and what dead processes left of
+  // snapshots older than all complete ones. A second copy of a complete one's shard comes with that
+  // shard's file alone.
+  void OnDropped(const SnapshotManifest& dropped);
+  // No process writes any more: removes all that no complete snapshot names.
+  void OnEnd();
+  // Manifests that a full disk kept from being written, or a crash.
+  Status WriteMissingManifests() const;
+
+ private:
+  std::string ManifestPath(const SnapshotRef& snapshot) const;
+  Status WriteManifest(const SnapshotManifest& manifest) const;
+  std::set<std::string> WantedNames() const;
+
+  std::string path_;
+  std::map<SnapshotRef, SnapshotManifest> complete_;
+};
+
+// All manifests in the folder, ascending.
+Result<std::vector<SnapshotManifest>> ReadManifests(const std::string& folder);
+
+// A snapshot put together from its files, each checked against the manifest.
+struct SnapshotImage {
+  FloatBuffer parameters;  // the flat vector
+  // By shard; empty without an optimizer state.
+  std::vector<SharedBuffer> states;
+};
+// `state_count`: floats of optimizer state per parameter (OptimizerStateCount).
+Result<SnapshotImage> ReadSnapshot(const std::string& folder, const SnapshotManifest& manifest,
+                                   const JobPlan& plan, uint32_t state_count);
+
+}  // namespace pando
