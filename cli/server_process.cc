@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <chrono>
 #include <future>
+#include <memory>
 #include <span>
 #include <thread>
+#include <utility>
 
 #include "cli/exit_codes.h"
 #include "cli/log.h"
@@ -17,6 +19,7 @@
 #include "net/incarnation.h"
 #include "net/isolation.h"
 #include "server/lane.h"
+#include "server/snapshot_store.h"
 
 namespace pando {
 namespace {
@@ -56,8 +59,19 @@ class ServerProcess {
  private:
   Status BindLanes();
   Status Serve(const Membership& membership);
+  struct Seat {  // one lane, and what it stores through
+    std::unique_ptr<SnapshotStore::Port> snapshots;
+    std::unique_ptr<Lane> lane;
+    // The store's answers, on the lane's thread.
+    LocalEvents SnapshotEvents() const {
+      return {snapshots->fd(), [this](Micros now) {
+                for (SnapshotEvent& event : snapshots->TakeEvents())
+                  lane->OnSnapshotEvent(now, std::move(event));
+              }};
+    }
+  };
   Status RunLanes(const Membership& membership, HeartbeatSender& heartbeat,
-                  std::span<const std::unique_ptr<Lane>> lanes);
+                  std::span<const Seat> seats);
   Status DialBackups(const Membership& membership, uint16_t lane, const View& view);
 
   const ServerArgs& args_;
@@ -119,52 +133,60 @@ Status ServerProcess::Serve(const Membership& membership) {
   if (Status s = heartbeat.Start(); !s.ok()) return s;
   std::vector<TransportOutbox> outboxes;
   for (const auto& transport : transports_) outboxes.emplace_back(*transport);
-  std::vector<std::unique_ptr<Lane>> lanes;
+  SnapshotStore store({.folder = membership.snapshot_dir, .process = incarnation_});
+  std::vector<Seat> seats;
   for (uint16_t i = 0; i < transports_.size(); ++i) {
     PeerId self = membership.self;
     self.lane = i;
-    lanes.push_back(std::make_unique<Lane>(
-        Lane::Options{{self, membership.scheduler, membership.job_id}, "server"}, plan,
-        outboxes[i]));
+    auto snapshots = std::make_unique<SnapshotStore::Port>(store);
+    auto lane = std::make_unique<Lane>(
+        Lane::Options{.identity = {self, membership.scheduler, membership.job_id},
+                      .kind = "server",
+                      .lease = std::chrono::milliseconds(membership.job.lease_ms)},
+        plan, *snapshots, outboxes[i]);
+    seats.push_back({std::move(snapshots), std::move(lane)});
   }
   spdlog::info("serving on {}", fmt::join(endpoints_, ", "));
-  return RunLanes(membership, heartbeat, lanes);
+  return RunLanes(membership, heartbeat, seats);
 }
 
 // Lane 0 on this thread, which also watches over the process; the others on their own until their
 // own Stop, which they answer, so that the scheduler need not wait for them in vain.
 Status ServerProcess::RunLanes(const Membership& membership, HeartbeatSender& heartbeat,
-                               std::span<const std::unique_ptr<Lane>> lanes) {
+                               std::span<const Seat> seats) {
   StopFlag stop;                             // for the lanes that no Stop reaches
   StopFlag broken;                           // for lane 0, when another cannot go on
-  std::vector<Status> dialed(lanes.size());  // by lane, written by its thread
+  std::vector<Status> dialed(seats.size());  // by lane, written by its thread
   const auto options_of = [&](uint16_t i) {
     return LoopOptions{.stop = i == 0 ? &broken : &stop,
+                       .local = {seats[i].SnapshotEvents()},
                        .on_view =
                            [&, i](const View& view) {
                              if (dialed[i].ok()) dialed[i] = DialBackups(membership, i, view);
                              if (!dialed[i].ok()) broken.Request();
                            },
-                       .is_finished = [&, i] { return lanes[i]->finished(); }};
+                       .is_finished = [&, i] { return seats[i].lane->finished(); }};
   };
   std::vector<std::future<void>> others;
-  for (uint16_t i = 1; i < lanes.size(); ++i) {
-    others.push_back(std::async(std::launch::async, [options = options_of(i), &lane = *lanes[i],
-                                                     &transport = *transports_[i]] {
-      SetFloatEnvironment();
-      RunLoop(lane, transport, options);
-    }));
+  for (uint16_t i = 1; i < seats.size(); ++i) {
+    others.push_back(
+        std::async(std::launch::async,
+                   [options = options_of(i), &lane = *seats[i].lane, &transport = *transports_[i]] {
+                     SetFloatEnvironment();
+                     RunLoop(lane, transport, options);
+                   }));
   }
-  Lane& first = *lanes[0];
+  Lane& first = *seats[0].lane;
   const auto tell = [&](Micros) {
-    heartbeat.Update({.job = membership.job_id,
-                      .scheduler = membership.scheduler,
-                      .activity = Activity::kServing,
-                      .step = first.shards().empty() ? Step(0) : StepReading(first.committed())});
+    heartbeat.Update(
+        {.job = membership.job_id,
+         .scheduler = membership.scheduler,
+         .activity = Activity::kServing,
+         .step = first.is_primary_of_any() ? StepReading(first.committed()) : Step(0)});
   };
   NodeWatch watch(shutdown_, heartbeat, membership, *transports_[0], [](Micros) {});
   LoopOptions first_options = options_of(0);
-  first_options.local = {watch.Source(), {-1, tell}};
+  first_options.local.insert(first_options.local.end(), {watch.Source(), {-1, tell}});
   first_options.is_finished = [&] { return first.finished() || !watch.verdict().ok(); };
   RunLoop(first, *transports_[0], first_options);
   const auto deadline = std::chrono::steady_clock::now() + kLaneEndMax;

@@ -1,5 +1,6 @@
 #include "server/aggregator.h"
 
+#include <span>
 #include <utility>
 
 #include "common/check.h"
@@ -81,10 +82,10 @@ bool Aggregator::AddInArrivalOrder(TreeNode node, const Blob& payload) {
 
 bool Aggregator::is_complete() const { return sums_.contains(MicroBatchTree::kRoot); }
 
-std::span<const float> Aggregator::root() const {
+const Blob& Aggregator::root() const {
   auto it = sums_.find(MicroBatchTree::kRoot);
   PANDO_CHECK(it != sums_.end());
-  return it->second.values.floats();
+  return it->second.values;
 }
 
 std::vector<TreeNode> Aggregator::held_nodes() const {

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <map>
-#include <span>
 #include <vector>
 
 #include "common/blob.h"
@@ -26,8 +25,9 @@ class Aggregator {
   bool Add(TreeNode node, const Blob& payload);
 
   bool is_complete() const;
-  // REQUIRES: is_complete().  The sum over all samples of the step, unscaled.
-  std::span<const float> root() const;
+  // REQUIRES: is_complete().  The sum over all samples of the step, unscaled. It outlives the step
+  // in whoever keeps it: a root is sent, and sent again (P8, P22).
+  const Blob& root() const;
   // The nodes held, ascending: what an Answer says (P17). Partial sums by their own node's name.
   std::vector<TreeNode> held_nodes() const;
   const MicroBatchTree& tree() const { return tree_; }

@@ -1,3 +1,4 @@
+// The lane towards workers: pushes, pulls and their answers; and its tick.
 #include "server/lane.h"
 
 #include <algorithm>
@@ -5,86 +6,91 @@
 #include <utility>
 
 #include "common/mutation.h"
+#include "server/lane_limits.h"
 
 namespace pando {
 namespace {
 
-constexpr Micros kRetryInterval = std::chrono::milliseconds(200);
-constexpr Micros kProgressInterval = std::chrono::milliseconds(20);
-constexpr size_t kRowsPerProgressMax = 4096;
-constexpr size_t kReplyBytes =
-    64 << 10;  // of parameters for one peer: worth a message by themselves
-constexpr Micros kReplyHoldMax = std::chrono::milliseconds(2);
 constexpr TreeNode kPulled{0};  // the node that a reply to a pull names
-
-uint64_t BlockOf(Step step) { return step.value() / kScalarsPerBlock; }
 
 }  // namespace
 
-Lane::Lane(const Options& options, const JobPlan& plan, Outbox& outbox)
+Lane::Lane(const Options& options, const JobPlan& plan, SnapshotPort& snapshots, Outbox& outbox)
     : kind_(options.kind),
+      lease_(options.lease),
       plan_(plan),
+      snapshots_(snapshots),
       member_(options.identity, outbox),
       optimizer_(plan.job.optimizer, plan.layout) {}
 
 Version Lane::committed() const {
   Version lowest = plan_.steps.final_version();
-  for (const auto& [id, shard] : shards_) lowest = std::min(lowest, shard.committed());
+  for (const auto& [id, replica] : replicas_) {
+    if (!replica.is_primary()) continue;
+    const bool is_whole = replica.shard.has_data();
+    lowest = std::min(lowest, is_whole ? replica.shard.committed() : view().restore.version);
+  }
   return lowest;
+}
+
+bool Lane::is_primary_of_any() const {
+  return std::ranges::any_of(replicas_ | std::views::values, &Replica::is_primary);
 }
 
 void Lane::OnMessage(Micros now, const Envelope& envelope) {
   if (!member_.Admit(now, envelope)) return;
-  std::visit([&](const auto& message) { OnMessageOf(now, envelope.sender, message); },
-             envelope.message);
-}
-
-void Lane::OnMessageOf(Micros, const PeerId& from, const ViewUpdate& update) {
-  if (!member_.Enter(from, update.view)) return;
-  const std::vector<ShardPlacement>& placements = member_.view().shards;
-  for (uint32_t i = 0; i < placements.size() && i < plan_.shards.shard_count(); ++i) {
-    const ShardId id(i);
-    // A shard's first view makes version 0 of it; moving shards comes with replication.
-    if (placements[i].primary == member_.self()) shards_.try_emplace(id, id, plan_, optimizer_);
+  if (IsEarly(envelope)) {
+    if (early_.size() < kEarlyMax) early_.push_back(envelope);
+    return;
   }
+  std::visit([&](const auto& message) { OnMessageOf(now, envelope, message); }, envelope.message);
 }
 
-void Lane::OnMessageOf(Micros, const PeerId& from, const Push& push) {
+Replica* Lane::FindPrimary(ShardId shard) {
+  auto it = replicas_.find(shard);
+  return it != replicas_.end() && it->second.is_primary() ? &it->second : nullptr;
+}
+
+void Lane::OnMessageOf(Micros now, const Envelope& envelope, const Push& push) {
+  const PeerId& from = envelope.sender;
   for (const PushItem& item : push.items) {
-    auto it = shards_.find(item.shard);
+    Replica* replica = FindPrimary(item.shard);
     const Version wanted = VersionMadeBy(item.step);
-    if (it == shards_.end()) {
+    if (replica == nullptr) {
       replies_out_[from].items.push_back({.shard = item.shard,
                                           .version = wanted,
                                           .node = item.node,
                                           .outcome = PushOutcome::kNotPrimary});
       continue;
     }
-    const Shard::Taken taken = it->second.Add(item);
+    if (!replica->shard.has_data()) continue;
+    const Shard::Taken taken = replica->shard.Add(item);
     if (taken == Shard::Taken::kRefused) continue;
     const bool is_duplicate = taken == Shard::Taken::kDuplicate;
     if (is_duplicate && Mutated(Mutation::kUnansweredDuplicate)) continue;
-    TryAdvance(it->second);
-    AnswerFor(from, it->second, wanted, item.node, /*says_pending=*/is_duplicate);
+    TryAdvance(now, *replica);
+    AnswerFor(from, *replica, wanted, item.node, /*says_pending=*/is_duplicate);
   }
 }
 
-void Lane::OnMessageOf(Micros, const PeerId& from, const Pull& pull) {
+void Lane::OnMessageOf(Micros, const Envelope& envelope, const Pull& pull) {
+  const PeerId& from = envelope.sender;
   for (const PullItem& item : pull.items) {
-    auto it = shards_.find(item.shard);
-    if (it == shards_.end()) {
+    Replica* replica = FindPrimary(item.shard);
+    if (replica == nullptr) {
       replies_out_[from].items.push_back(
           {.shard = item.shard, .version = item.version, .outcome = PushOutcome::kNotPrimary});
-    } else if (item.version <= plan_.steps.final_version()) {
-      AnswerFor(from, it->second, item.version, kPulled, /*says_pending=*/true);
+    } else if (replica->shard.has_data() && item.version <= plan_.steps.final_version()) {
+      AnswerFor(from, *replica, item.version, kPulled, /*says_pending=*/true);
     }
   }
 }
 
 // P9, P10: a committed version that is kept, or why there is none. A fresh push gets no Pending:
 // its reply follows by itself, and if it was lost the push is repeated.
-void Lane::AnswerFor(const PeerId& peer, const Shard& shard, Version wanted, TreeNode node,
+void Lane::AnswerFor(const PeerId& peer, Replica& replica, Version wanted, TreeNode node,
                      bool says_pending) {
+  const Shard& shard = replica.shard;
   if (const VersionRecord* record = shard.Find(wanted)) {
     auto& items = params_out_[peer].items;
     const auto is_same = [&](const ParamsItem& item) {
@@ -93,126 +99,148 @@ void Lane::AnswerFor(const PeerId& peer, const Shard& shard, Version wanted, Tre
     if (std::ranges::none_of(items, is_same))
       items.push_back({shard.id(), wanted, record->payload()});
   } else if (shard.IsGone(wanted)) {
+    if (Mutated(Mutation::kNoBehind)) return;
     replies_out_[peer].items.push_back({.shard = shard.id(),
                                         .version = wanted,
                                         .node = node,
                                         .outcome = PushOutcome::kBehind,
                                         .current = shard.committed()});
   } else {
-    waiting_[shard.id()][peer.incarnation] = {peer, wanted};
+    replica.waiting[peer.incarnation] = {peer, wanted};
     if (!says_pending) return;
     replies_out_[peer].items.push_back(
         {.shard = shard.id(), .version = wanted, .node = node, .outcome = PushOutcome::kPending});
   }
 }
 
-void Lane::OnMessageOf(Micros now, const PeerId& from, const Question& question) {
-  if (question.view != member_.view().id) {  // P17: the answer would be of another view
-    if (question.view < member_.view().id) member_.HintView(now, from);
+void Lane::OnMessageOf(Micros now, const Envelope& envelope, const Question& question) {
+  if (question.view != view().id) {  // P17: the answer would be of another view
+    if (question.view < view().id) member_.HintView(now, envelope.sender);
     return;
   }
+  if (IsRestoring()) return;
   Answer answer{question.view, {}};
-  for (const auto& [id, shard] : shards_) {
-    answer.items.push_back({id, shard.committed(), shard.held_nodes()});
+  for (const auto& [id, replica] : replicas_) {
+    if (!replica.is_primary()) continue;
+    answer.items.push_back({id, replica.shard.committed(), replica.shard.held_nodes()});
   }
-  member_.Send(from, std::move(answer));
+  member_.Send(envelope.sender, std::move(answer));
 }
 
-void Lane::OnMessageOf(Micros, const PeerId&, const Scalars& scalars) {
-  const uint64_t block = BlockOf(scalars.first);
-  const uint64_t current = BlockOf(StepReading(committed()));
-  if (scalars.first.value() % kScalarsPerBlock != 0 || block < current || block > current + 1)
-    return;
-  scalar_blocks_.emplace(block, scalars.steps);
-  for (auto& [id, shard] : shards_) TryAdvance(shard);
-}
-
-void Lane::OnMessageOf(Micros, const PeerId&, const ProgressAck& ack) {
-  reported_ = std::max(reported_, ack.committed);
-  std::erase_if(rows_, [&](const StepMetrics& row) { return row.step < ack.next_row; });
-}
-
-void Lane::OnMessageOf(Micros, const PeerId& from, const ReleasePin& release) {
-  for (auto& [id, shard] : shards_) {
-    shard.ReleasePin(release.version);
-    TryAdvance(shard);  // the pin may have been in its way
+void Lane::OnMessageOf(Micros now, const Envelope& envelope, const ReleasePin& release) {
+  released_ = std::max(released_, release.version);
+  for (auto& [id, replica] : replicas_) {
+    replica.shard.ReleasePin(release.version);
+    // The pin may have been in the way.
+    if (replica.is_primary()) TryAdvance(now, replica);
+    if (!replica.shard.FollowHeld()) continue;
+    NoteMetrics(replica.shard);
+    Acknowledge(replica, replica.shard.newest());
   }
-  member_.Send(from, PinReleased{release.version});
+  member_.Send(envelope.sender, PinReleased{release.version});
 }
 
-void Lane::OnMessageOf(Micros, const PeerId& from, const Stop& stop) {
-  member_.Send(from, Bye{});
-  if (!stop_) stop_ = stop;
-}
+// ---- the next version --------------------------------------------------------------------------
 
-void Lane::OnMessageOf(Micros, const PeerId&, const Refused& refused) {
-  if (!stop_) stop_ = Stop{StopReason::kFailed, refused.reason};
-}
-
-const StepScalars* Lane::FindScalars(Step step) const {
-  auto it = scalar_blocks_.find(BlockOf(step));
-  const uint64_t index = step.value() % kScalarsPerBlock;
-  if (it == scalar_blocks_.end() || index >= it->second.size()) return nullptr;
-  return &it->second[index];
-}
-
-void Lane::TryAdvance(Shard& shard) {
+// Without backups the record is made and committed on the spot. With them the root goes out first,
+// so that everybody makes the record at the same time: ours is made in Tick, behind FlushRoots.
+void Lane::TryAdvance(Micros now, Replica& replica) {
+  Shard& shard = replica.shard;
   const StepScalars* scalars = shard.is_ready() ? FindScalars(shard.step()) : nullptr;
   if (scalars == nullptr) return;
-  shard.Advance(*scalars);
-  NoteMetrics(shard);
-  ReplyToWaiting(shard);
+  shard.Seal(*scalars);
+  if (replica.backups.empty()) {
+    shard.MakeSealed(Shard::Replicated::kNo);
+    NoteMetrics(shard);
+    return Commit(now, replica);
+  }
+  for (Backup& backup : replica.backups) {
+    if (backup.TakesRoots()) GatherRoots(now, replica, backup, shard.newest());
+  }
+  sealed_.insert(shard.id());
 }
 
-void Lane::NoteMetrics(const Shard& shard) {
-  if (shard.id() != plan_.metric_shard()) return;
-  const VersionRecord* record = shard.Find(shard.committed());
-  const float* metrics = record->parameters->data() + plan_.metric_offset();
-  rows_.push_back({.step = Step(shard.committed().value() - 1),
-                   .loss = metrics[kMetricLoss],
-                   .accuracy = metrics[kMetricCorrect]});
+void Lane::MakeSealed() {
+  for (ShardId id : std::exchange(sealed_, {})) {
+    Replica* replica = FindPrimary(id);
+    if (replica == nullptr || !replica->shard.is_sealed()) continue;
+    replica->shard.MakeSealed(Shard::Replicated::kYes);
+    NoteMetrics(replica->shard);
+    if (Mutated(Mutation::kShowUncommitted)) ReplyToWaiting(*replica);
+    acknowledged_.insert(id);
+  }
 }
 
-void Lane::ReplyToWaiting(const Shard& shard) {
-  auto& waiting = waiting_[shard.id()];
+// P9: from now on the version is shown.
+void Lane::Commit(Micros now, Replica& replica) {
+  replica.shard.Commit();
+  const auto is_syncing = [](const Backup& backup) { return backup.pair.has_value(); };
+  if (std::ranges::none_of(replica.backups, is_syncing)) replica.shard.ForgetRoots();
+  StoreIfDue(now, replica);
+  StartTransfers(now, replica);
+  ReplyToWaiting(replica);
+  TryAdvance(now, replica);  // a promoted one may hold the next step's contributions
+}
+
+void Lane::ReplyToWaiting(Replica& replica) {
+  auto& waiting = replica.waiting;
   for (auto it = waiting.begin(); it != waiting.end();) {
-    const VersionRecord* record = shard.Find(it->second.version);
+    const VersionRecord* record = replica.shard.Find(it->second.version);
     if (record != nullptr) {
       params_out_[it->second.peer].items.push_back(
-          {shard.id(), record->version, record->payload()});
+          {replica.shard.id(), record->version, record->payload()});
     }
     it = record != nullptr ? waiting.erase(it) : std::next(it);
   }
 }
 
-// A step's small shards are answered together: while other shards of the lane are about to make the
-// same version, and the bytes gathered are few, the answer waits for them, though never for long.
-bool Lane::HasReplyToHold() const {
-  if (params_out_.empty()) return false;
-  for (const auto& [peer, params] : params_out_) {
-    size_t bytes = 0;
-    for (const ParamsItem& item : params.items) bytes += item.payload.size_bytes();
-    if (bytes >= kReplyBytes) return false;
+template <class VersionOf>
+bool Lane::VersionsDiffer(VersionOf version_of) const {
+  std::optional<Version> first;
+  for (const auto& [id, replica] : replicas_) {
+    if (!replica.is_primary() || !replica.shard.has_data()) continue;
+    const Version version = version_of(replica.shard);
+    if (first && version != *first) return true;
+    first = version;
   }
-  const auto [least, most] =
-      std::ranges::minmax(shards_ | std::views::values | std::views::transform(&Shard::committed));
-  return least != most;
+  return false;
 }
 
 void Lane::FlushReplies(Micros now) {
   for (auto& [peer, reply] : replies_out_) member_.Send(peer, std::move(reply));
   replies_out_.clear();
-  if (HasReplyToHold()) {
-    if (!held_until_) held_until_ = now + kReplyHoldMax;
-    if (now < *held_until_) return;
-  }
+  const bool is_worth_waiting = !params_out_.empty() && !HasFullMessage(params_out_) &&
+                                VersionsDiffer([](const Shard& s) { return s.committed(); });
+  if (IsHeld(now, is_worth_waiting, &params_held_until_)) return;
   for (auto& [peer, params] : params_out_) member_.Send(peer, std::move(params));
   params_out_.clear();
-  held_until_.reset();
 }
+
+// A sealed step counts as made: its root is among those gathered.
+void Lane::FlushRoots(Micros now) {
+  const auto made = [](const Shard& shard) {
+    return shard.is_sealed() ? VersionMadeBy(shard.step()) : shard.newest();
+  };
+  const bool is_worth_waiting =
+      !roots_out_.empty() && !HasFullMessage(roots_out_) && VersionsDiffer(made);
+  if (IsHeld(now, is_worth_waiting, &roots_held_until_)) return;
+  const bool has_rows = FindPrimary(plan_.metric_shard()) != nullptr;
+  for (auto& [peer, root] : roots_out_) {
+    root.first_row = has_rows ? known_row_ : Step(0);
+    member_.Send(peer, std::move(root));
+  }
+  roots_out_.clear();
+}
+
+// ---- the tick ----------------------------------------------------------------------------------
 
 void Lane::Tick(Micros now) {
   if (finished()) return;
+  RepeatReplication(now);
+  FlushRoots(now);
+  MakeSealed();
+  CommitAcknowledged(now);
+  FlushAcks();
   FlushReplies(now);
   if (member_.self().lane == 0 && !has_view() && now >= ready_at_) {
     member_.SendToScheduler(Ready{.kind = kind_});
@@ -220,48 +248,18 @@ void Lane::Tick(Micros now) {
   }
   AskForScalars(now);
   ReportProgress(now);
-}
-
-// The block in use and the next one, so that steps go on for a while without a scheduler (P28).
-void Lane::AskForScalars(Micros now) {
-  if (!has_view() || shards_.empty() || now < ask_scalars_at_) return;
-  const uint64_t current = BlockOf(StepReading(committed()));
-  std::erase_if(scalar_blocks_, [&](const auto& entry) { return entry.first < current; });
-  for (uint64_t block = current; block <= current + 1; ++block) {
-    const Step first(block * kScalarsPerBlock);
-    if (first.value() >= plan_.steps.step_count() || scalar_blocks_.contains(block)) continue;
-    member_.SendToScheduler(ScalarsRequest{first});
-    ask_scalars_at_ = now + kRetryInterval;
-  }
-}
-
-void Lane::ReportProgress(Micros now) {
-  if (!has_view() || shards_.empty()) return;
-  const Version version = committed();
-  if (version == reported_ && rows_.empty()) return;
-  const bool is_news = version != sent_;
-  const bool is_due = is_news && plan_.IsEvaluationDue(version);
-  if (!is_due && now < report_at_) return;
-  const auto count = std::min(rows_.size(), kRowsPerProgressMax);
-  member_.SendToScheduler(
-      Progress{version, {rows_.begin(), rows_.begin() + static_cast<long>(count)}});
-  sent_ = version;
-  report_at_ = now + (is_news ? kProgressInterval : kRetryInterval);
+  RepeatReports(now);
 }
 
 Micros Lane::NextDeadline() const {
   if (finished()) return kNever;
-  if (!has_view()) return member_.self().lane == 0 ? ready_at_ : kNever;
-  Micros deadline = held_until_.value_or(kNever);
-  if (!shards_.empty()) {
-    const uint64_t current = BlockOf(StepReading(committed()));
-    const bool has_next = scalar_blocks_.contains(current + 1) ||
-                          (current + 1) * kScalarsPerBlock >= plan_.steps.step_count();
-    const bool has_current =
-        scalar_blocks_.contains(current) || committed() == plan_.steps.final_version();
-    if (!has_current || !has_next) deadline = std::min(deadline, ask_scalars_at_);
-    if (committed() != reported_ || !rows_.empty()) deadline = std::min(deadline, report_at_);
-  }
+  if (!sealed_.empty()) return Micros(0);
+  Micros deadline = std::min(repeat_at_, speak_at_);
+  if (!has_view()) return member_.self().lane == 0 ? std::min(deadline, ready_at_) : deadline;
+  deadline = std::min(deadline, params_held_until_.value_or(kNever));
+  deadline = std::min(deadline, roots_held_until_.value_or(kNever));
+  if (LacksScalars()) deadline = std::min(deadline, ask_scalars_at_);
+  if (HasProgressToReport()) deadline = std::min(deadline, report_at_);
   return deadline;
 }
 

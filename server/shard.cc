@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "common/check.h"
+#include "common/hash.h"
+#include "common/mutation.h"
 #include "common/tensor_init.h"
 
 namespace pando {
@@ -13,30 +15,71 @@ Shard::Shard(ShardId id, const JobPlan& plan, const Optimizer& optimizer)
       plan_(plan),
       optimizer_(optimizer),
       range_(plan.shards.range(id)),
-      parameter_pool_(range_.size()),
-      state_pool_(range_.size() * optimizer.state_count()),
-      aggregator_(range_.size()) {
-  newest_ = {Version(0), parameter_pool_.Take(), state_pool_.Take()};
-  InitRange(plan.layout, plan.job.seed, range_, newest_.parameters->span());
+      parameter_pool_(parameter_floats()),
+      state_pool_(state_floats()),
+      aggregator_(parameter_floats()) {}
+
+// ---- data --------------------------------------------------------------------------------------
+
+void Shard::StartFromSeed() {
+  newest_ = {Version(0), parameter_pool_.Take(), state_pool_.Take(), std::nullopt};
+  InitRange(plan_.layout, plan_.job.seed, range_, newest_.parameters->span());
   std::ranges::fill(newest_.state->span(), 0.0f);
-  aggregator_.Begin(plan.steps.Tree(step()));
 }
 
-Shard::Taken Shard::Add(const PushItem& item) {
-  if (item.step < step()) return Taken::kDuplicate;
-  // P4: a contribution to a later step would prove that this shard had committed its version.
-  if (item.step > step() || committed() == plan_.steps.final_version()) return Taken::kRefused;
-  if (item.payload.floats().size() != range_.size()) return Taken::kRefused;
-  if (!aggregator_.tree().IsCanonical(item.node)) return Taken::kRefused;
-  if (aggregator_.is_complete()) return Taken::kDuplicate;
-  return aggregator_.Add(item.node, item.payload) ? Taken::kNew : Taken::kDuplicate;
+void Shard::Install(std::vector<VersionRecord> records) {
+  PANDO_CHECK(!records.empty());
+  Clear();
+  newest_ = std::move(records.back());
+  records.pop_back();
+  if (newest_.state == nullptr) newest_.state = state_pool_.Take();
+  if (Mutated(Mutation::kDropOptimizerState)) std::ranges::fill(newest_.state->span(), 0.0f);
+  PANDO_CHECK(newest_.parameters->size() == parameter_floats());
+  PANDO_CHECK(newest_.state->size() == state_floats());
+  HashNewest();
+  committed_ = newest();
+  for (VersionRecord& record : records) {
+    const bool is_previous = VersionMadeBy(StepReading(record.version)) == newest();
+    (is_previous ? previous_ : pinned_) = std::move(record);
+  }
+  ReleasePin(released_);
+}
+
+void Shard::Clear() {
+  newest_ = {};
+  previous_.reset();
+  pinned_.reset();
+  committed_ = Version(0);
+  StopLeading();
+  ForgetRoots();
+}
+
+uint64_t Shard::NewestHash() const {
+  return RecordHash(newest(), newest_.parameters->span(), newest_.state->span());
+}
+
+std::optional<uint64_t> Shard::KnownHash(Version version) const {
+  if (version == newest()) return newest_.hash;
+  if (previous_ && version == previous_->version) return previous_->hash;
+  return std::nullopt;
 }
 
 const VersionRecord* Shard::Find(Version version) const {
-  if (version == newest_.version) return &newest_;
+  if (version > committed_ && !Mutated(Mutation::kShowUncommitted)) return nullptr;  // P9
+  if (has_data() && version == newest()) return &newest_;
   if (previous_ && version == previous_->version) return &*previous_;
   if (pinned_ && version == pinned_->version) return &*pinned_;
   return nullptr;
+}
+
+std::vector<VersionRecord> Shard::Kept() const {
+  PANDO_CHECK(has_data() && committed_ == newest());
+  std::vector<VersionRecord> records;
+  if (Mutated(Mutation::kOneVersionTransfer)) return {newest_};
+  if (pinned_) records.push_back(*pinned_);
+  if (previous_) records.push_back(*previous_);
+  records.push_back(newest_);
+  return records;
 }
 
 // The next version drops the previous one. If that is due for evaluation it must be pinned, and
@@ -46,8 +89,6 @@ bool Shard::PinIsInTheWay() const {
          previous_->version > released_;
 }
 
-bool Shard::is_ready() const { return aggregator_.is_complete() && !PinIsInTheWay(); }
-
 // P4: the contributions to step t prove that version t is committed everywhere, so nobody will ask
 // for t − 1 again. It goes first, and its memory is the next version's.
 void Shard::DropPrevious() {
@@ -56,33 +97,132 @@ void Shard::DropPrevious() {
   previous_.reset();
 }
 
-void Shard::Advance(const StepScalars& scalars) {
-  PANDO_CHECK(is_ready());
+void Shard::ReleasePin(Version version) {
+  released_ = std::max(released_, version);
+  if (pinned_ && pinned_->version <= released_) pinned_.reset();
+}
+
+void Shard::Make(const StepRoot& root) {
+  PANDO_CHECK(root.step == step() && !PinIsInTheWay());
   DropPrevious();
   // The older record needs no optimizer state: unless somebody reads it, the next one takes it
   // over.
   const bool is_state_ours = newest_.state.use_count() == 1;
   SharedBuffer state = newest_.state;
   SharedBuffer next_state = is_state_ours ? state : state_pool_.Take();
-  VersionRecord next{VersionMadeBy(step()), parameter_pool_.Take(), next_state};
+  VersionRecord next{VersionMadeBy(step()), parameter_pool_.Take(), next_state, std::nullopt};
   optimizer_.Apply({.range = range_,
                     .parameters = newest_.parameters->span(),
-                    .gradient = aggregator_.root(),
+                    .gradient = root.gradient.floats(),
                     .gradient_scale = 1.0f / static_cast<float>(plan_.steps.SampleCount(step())),
-                    .scalars = scalars,
+                    .scalars = root.scalars,
                     .is_first_step = step() == Step(0),
                     .state = state->span(),
                     .parameters_out = next.parameters->span(),
                     .state_out = next_state->span()});
   newest_.state.reset();
   previous_ = std::exchange(newest_, std::move(next));
-  const bool is_last = committed() == plan_.steps.final_version();
+}
+
+// ---- primary -----------------------------------------------------------------------------------
+
+void Shard::StartLeading() {
+  PANDO_CHECK(has_data());
+  held_root_.reset();
+  sealed_.reset();
+  if (Mutated(Mutation::kNoRootResend)) {
+    Commit();
+    ForgetRoots();
+  }
+  BeginStep();
+}
+
+void Shard::StopLeading() {
+  held_root_.reset();
+  sealed_.reset();
+  aggregator_.Begin(MicroBatchTree({}));
+}
+
+void Shard::BeginStep() {
+  const bool is_last = newest() == plan_.steps.final_version();
   aggregator_.Begin(is_last ? MicroBatchTree({}) : plan_.steps.Tree(step()));
 }
 
-void Shard::ReleasePin(Version version) {
-  released_ = std::max(released_, version);
-  if (pinned_ && pinned_->version <= released_) pinned_.reset();
+// While the newest version is not committed, the step before it lacks nothing.
+std::vector<TreeNode> Shard::held_nodes() const {
+  if (newest() > committed_) return {MicroBatchTree::kRoot};
+  return aggregator_.held_nodes();
+}
+
+// P4: a contribution to a step proves that the version it reads is committed. A promoted replica
+// may not know that yet; it holds the contribution all the same.
+Shard::Taken Shard::Add(const PushItem& item) {
+  if (item.step < step()) return Taken::kDuplicate;
+  if (item.step > step() || newest() == plan_.steps.final_version()) return Taken::kRefused;
+  if (item.payload.floats().size() != range_.size()) return Taken::kRefused;
+  if (!aggregator_.tree().IsCanonical(item.node)) return Taken::kRefused;
+  if (aggregator_.is_complete()) return Taken::kDuplicate;
+  return aggregator_.Add(item.node, item.payload) ? Taken::kNew : Taken::kDuplicate;
+}
+
+bool Shard::is_ready() const {
+  return has_data() && !is_sealed() && committed_ == newest() && aggregator_.is_complete() &&
+         !PinIsInTheWay();
+}
+
+const StepRoot& Shard::Seal(const StepScalars& scalars) {
+  PANDO_CHECK(is_ready());
+  return sealed_.emplace(step(), scalars, aggregator_.root());
+}
+
+void Shard::MakeSealed(Replicated replicated) {
+  Make(*sealed_);
+  previous_root_ = std::exchange(newest_root_, std::nullopt);
+  if (replicated == Replicated::kYes) {
+    HashNewest();
+    newest_root_ = std::move(sealed_);
+  }
+  sealed_.reset();
+  BeginStep();
+}
+
+std::vector<const StepRoot*> Shard::RootsAfter(Version version) const {
+  std::vector<const StepRoot*> roots;
+  for (const auto* root : {&previous_root_, &newest_root_, &sealed_}) {
+    if (root->has_value() && VersionMadeBy((*root)->step) > version) roots.push_back(&**root);
+  }
+  return roots;
+}
+
+void Shard::ForgetRoots() {
+  newest_root_.reset();
+  previous_root_.reset();
+}
+
+// ---- backup ------------------------------------------------------------------------------------
+
+Shard::Followed Shard::Follow(const StepRoot& root) {
+  if (!has_data() || root.step > step() || root.step.value() >= plan_.steps.step_count())
+    return Followed::kRefused;
+  if (root.gradient.floats().size() != range_.size()) return Followed::kRefused;
+  if (root.step < step()) return Followed::kHas;
+  if (PinIsInTheWay()) {
+    held_root_ = root;
+    return Followed::kHeld;
+  }
+  Commit();  // P4: this root is made of contributions to the step that reads it
+  Make(root);
+  HashNewest();
+  newest_root_ = root;
+  previous_root_.reset();
+  held_root_.reset();
+  return Followed::kMade;
+}
+
+bool Shard::FollowHeld() {
+  if (!held_root_) return false;
+  const StepRoot root = *held_root_;
+  return Follow(root) == Followed::kMade;
 }
 
 }  // namespace pando

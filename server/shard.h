@@ -1,24 +1,33 @@
-// Shard is the server's core for one shard whose primary this lane is: it collects a step's
-// contributions, makes the next version record when the tree is complete, and says what to answer.
-// Called by the lane; speaks no messages itself.
+// Shard is the server's core for one replica of one shard: its version records, a primary's pending
+// contributions, and how the next record is made, from these or from the primary's root. Called by
+// the lane, which knows the replica's role; speaks no messages itself.
 //
 // clang-format off
 //   state           | event                         | what happens
 //   ----------------+-------------------------------+---------------------------------------------
-//   version t kept, | push of step t                | summed (or dropped: held already), waiter
-//   t − 1 too       |                               | noted
-//                   | push of step t − 1 or t − 2   | answered from the record kept (P10)
+//   no data         | from the seed, a snapshot, a  | its newest version is committed
+//                   | transferred image             |
+//   primary,        | push of step t                | summed (or dropped: held already), waiter
+//   version t made, |                               | noted
+//   t − 1 kept      | push of step t − 1 or t − 2   | answered from the record kept (P10)
 //                   | push of an older step         | Behind(t)
 //                   | push of a later step, a node  | refused: a peer's mistake (P4)
 //                   | that the tree lacks           |
-//                   | tree complete, scalars known, | record t + 1 made and committed; t − 1
-//                   | no pin in the way             | dropped, or pinned if an evaluation is due
-//                   |                               | on it (P31)
+//   ... t committed | tree complete, scalars known, | sealed: its root goes to the backups; then
+//                   | no pin in the way             | record t + 1 is made; t − 1 dropped, or
+//                   |                               | pinned if an evaluation is due on it (P31)
 //                   | tree complete, t − 1 is due   | waits for the scheduler's ReleasePin
 //                   | and another version pinned    |
+//   ... t not yet   | acknowledged by all who must  | committed: shown from now on (P9)
+//   backup,         | root of step t                | t is committed; record t + 1 is made, its
+//   version t made  |                               | root kept (P22); held while a pin is in the way
+//                   | root of an older step         | acknowledged again
+//                   | promoted                      | t counts as committed unless its root is
+//                   |                               | kept: then that is resent first (P22)
 // clang-format on
 //
-// Threads: none. Owns: two version records, one pin (section 12), the pending contributions.
+// Threads: none. Owns: two version records, one pin, at most three roots (section 12), the pending
+// contributions.
 #pragma once
 
 #include <memory>
@@ -32,22 +41,64 @@
 
 namespace pando {
 
-// P7. Its parameters are immutable once made; the one unit of reply, transfer and check.
+// P7. Its parameters are immutable once made; the one unit of reply, transfer, snapshot and check.
 struct VersionRecord {
   Version version;
   SharedBuffer parameters;
-  SharedBuffer state;  // optimizer's, of the newest version; null on older records
+  SharedBuffer state;            // optimizer's, of the newest version; null on older records
+  std::optional<uint64_t> hash;  // known where there are replicas to compare with
   Blob payload() const { return ToBlob(parameters); }
+};
+
+// What every replica makes the next record from (P8).
+struct StepRoot {
+  Step step;
+  StepScalars scalars;
+  Blob gradient;  // the tree's root: a sum over the step's samples, unscaled
 };
 
 class Shard {
  public:
-  // `plan` and `optimizer` outlive the shard. Starts at version 0, made from the job's seed.
+  // `plan` and `optimizer` outlive the shard. Holds no data yet.
   Shard(ShardId id, const JobPlan& plan, const Optimizer& optimizer);
 
   ShardId id() const { return id_; }
-  Version committed() const { return newest_.version; }
-  std::vector<TreeNode> held_nodes() const { return aggregator_.held_nodes(); }
+  size_t parameter_floats() const { return range_.size(); }
+  size_t state_floats() const { return range_.size() * optimizer_.state_count(); }
+
+  // ---- data ------------------------------------------------------------------------------------
+  bool has_data() const { return newest_.parameters != nullptr; }
+  void StartFromSeed();  // version 0
+  // Records of committed versions, ascending: the newest with state, the one before it, a pinned
+  // one.  REQUIRES: sizes as above.
+  void Install(std::vector<VersionRecord> records);
+  void Clear();
+
+  Version newest() const { return newest_.version; }
+  // Known to be committed: a backup's is one behind while it keeps its newest version's root.
+  Version committed() const { return committed_; }
+  const VersionRecord& newest_record() const { return newest_; }
+  // Of the newest record, computed if need be.  REQUIRES: has_data().
+  uint64_t NewestHash() const;
+  // Of a record that is kept, if it is known.
+  std::optional<uint64_t> KnownHash(Version version) const;
+  // The record of exactly this version (I4), if it is kept and committed.
+  const VersionRecord* Find(Version version) const;
+  // Whether this version is gone for good: the caller answers Behind.
+  bool IsGone(Version version) const { return version < committed() && Find(version) == nullptr; }
+  // All records kept, ascending: a transfer's image (P20).  REQUIRES: committed() == newest().
+  std::vector<VersionRecord> Kept() const;
+  // No evaluation needs versions up to this one any more (P31).
+  void ReleasePin(Version version);
+
+  // ---- primary ---------------------------------------------------------------------------------
+  // From now on contributions are collected here, or not here any more.  REQUIRES: has_data().
+  void StartLeading();
+  void StopLeading();
+  // The step whose contributions are being collected.
+  Step step() const { return StepReading(newest()); }
+  // Nodes held of the step that reads committed().
+  std::vector<TreeNode> held_nodes() const;
 
   enum class Taken : uint8_t {
     kNew,        // held now
@@ -55,24 +106,35 @@ class Shard {
     kRefused,    // no such node, wrong size, or a step that cannot be yet: a peer's mistake
   };
   Taken Add(const PushItem& item);
-
-  // The record of exactly this version (I4), if it is kept and committed.
-  const VersionRecord* Find(Version version) const;
-  // Whether this version is gone for good: the caller answers Behind.
-  bool IsGone(Version version) const { return version < committed() && Find(version) == nullptr; }
-
-  // The step whose contributions are being collected.
-  Step step() const { return StepReading(committed()); }
   // Whether the next version could be made but for its scalars.
   bool is_ready() const;
-  // Makes and commits the next version.  REQUIRES: is_ready().
-  void Advance(const StepScalars& scalars);
-  // No evaluation needs versions up to this one any more (P31).
-  void ReleasePin(Version version);
+  bool is_sealed() const { return sealed_.has_value(); }
+  // The step's root, which goes to backups before the record is made of it.  REQUIRES: is_ready().
+  const StepRoot& Seal(const StepScalars& scalars);
+  enum class Replicated : uint8_t { kNo, kYes };  // whether root and hash are wanted afterwards
+  void MakeSealed(Replicated replicated);         // REQUIRES: is_sealed()
+  void Commit() { committed_ = newest(); }
+  // Roots that make versions after this one, ascending.
+  std::vector<const StepRoot*> RootsAfter(Version version) const;
+  void ForgetRoots();
+
+  // ---- backup ----------------------------------------------------------------------------------
+  enum class Followed : uint8_t {
+    kMade,     // the root's version is the newest now
+    kHas,      // was made before
+    kHeld,     // a pin is in the way: it is made after ReleasePin, by FollowHeld
+    kRefused,  // a version between is missing, or the size is wrong
+  };
+  Followed Follow(const StepRoot& root);
+  // Makes what was held, if it can be made now; whether it was.
+  bool FollowHeld();
 
  private:
   bool PinIsInTheWay() const;
   void DropPrevious();
+  void Make(const StepRoot& root);
+  void HashNewest() { newest_.hash = NewestHash(); }
+  void BeginStep();
 
   ShardId id_;
   const JobPlan& plan_;
@@ -83,8 +145,16 @@ class Shard {
   VersionRecord newest_;
   std::optional<VersionRecord> previous_;
   std::optional<VersionRecord> pinned_;
+  Version committed_;
   Version released_;  // versions up to here need no pin
+  // Primary.
   Aggregator aggregator_;
+  std::optional<StepRoot> sealed_;  // of step()
+  // Roots of the newest and the previous record, while somebody may want them.
+  std::optional<StepRoot> newest_root_;
+  std::optional<StepRoot> previous_root_;
+  // Backup.
+  std::optional<StepRoot> held_root_;
 };
 
 }  // namespace pando

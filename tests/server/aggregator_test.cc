@@ -49,8 +49,8 @@ TEST_CASE("the root is the tree's sum, whatever the order of arrival and the gro
         if (node == MicroBatchTree::kRoot && n > 1) continue;
         aggregator.Add(node, PayloadOf(SumUnder(tree, node)));
       }
-      CHECK(aggregator.root()[0] == SumUnder(tree, MicroBatchTree::kRoot));
-      CHECK(aggregator.root()[kFloats - 1] == aggregator.root()[0]);
+      CHECK(aggregator.root().floats()[0] == SumUnder(tree, MicroBatchTree::kRoot));
+      CHECK(aggregator.root().floats()[kFloats - 1] == aggregator.root().floats()[0]);
     }
   }
 }
@@ -79,7 +79,7 @@ TEST_CASE("a contribution is read where it arrived and never copied") {
   aggregator.Begin(TreeOf(1));
   const Blob payload = PayloadOf(7);
   CHECK(aggregator.Add(MicroBatchTree::kRoot, payload));
-  CHECK(aggregator.root().data() == payload.floats().data());
+  CHECK(aggregator.root().floats().data() == payload.floats().data());
 }
 
 TEST_CASE("a sum starts as a copy of its first term: minus zero survives") {
@@ -87,7 +87,7 @@ TEST_CASE("a sum starts as a copy of its first term: minus zero survives") {
   aggregator.Begin(TreeOf(2));
   aggregator.Add(TreeNode(2), PayloadOf(-0.0f));
   aggregator.Add(TreeNode(3), PayloadOf(-0.0f));
-  CHECK(std::signbit(aggregator.root()[0]));
+  CHECK(std::signbit(aggregator.root().floats()[0]));
 }
 
 TEST_CASE("a new step forgets the last one") {

@@ -25,7 +25,10 @@ class Fixture {
   explicit Fixture(uint64_t steps = 8, uint64_t eval_every_epochs = 0)
       : plan_(PlanOf(steps, eval_every_epochs)),
         optimizer_(plan_.job.optimizer, plan_.layout),
-        shard_(ShardId(0), plan_, optimizer_) {}
+        shard_(ShardId(0), plan_, optimizer_) {
+    shard_.StartFromSeed();
+    shard_.StartLeading();
+  }
 
   Shard& shard() { return shard_; }
   PushItem PushOf(uint64_t step, uint32_t node, float value, size_t floats = 48) {
@@ -36,7 +39,10 @@ class Fixture {
   void MakeVersion(uint64_t step) {
     CHECK(shard_.Add(PushOf(step, 2, 1)) == Shard::Taken::kNew);
     CHECK(shard_.Add(PushOf(step, 3, 3)) == Shard::Taken::kNew);
-    if (shard_.is_ready()) shard_.Advance({.lr = 0.5f});
+    if (!shard_.is_ready()) return;
+    shard_.Seal({.lr = 0.5f});
+    shard_.MakeSealed(Shard::Replicated::kNo);
+    shard_.Commit();
   }
 
  private:

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
+#include <map>
 #include <utility>
 
 #include "common/check.h"
@@ -29,6 +31,25 @@ NetworkOptions DrawNetwork(Chance& chance, const Faults& faults) {
 bool SameBits(std::span<const float> a, std::span<const float> b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size_bytes()) == 0;
 }
+
+// A disk that forgets nothing and is always in time.
+class MemorySnapshots : public SnapshotPort {
+ public:
+  explicit MemorySnapshots(std::function<void(SnapshotEvent)> answer)
+      : answer_(std::move(answer)) {}
+  void Store(StoreRequest request) override {
+    answer_(RecordStored{request.snapshot, request.shard, request.hash, "memory", {}});
+    stored_[{request.snapshot, request.shard}] = std::move(request);
+  }
+  void Load(LoadRequest request) override {
+    const StoreRequest& stored = stored_[{request.snapshot, request.shard}];
+    answer_(RecordLoaded{request.snapshot, request.shard, {}, stored.parameters, stored.state});
+  }
+
+ private:
+  std::function<void(SnapshotEvent)> answer_;
+  std::map<std::pair<SnapshotRef, ShardId>, StoreRequest> stored_;
+};
 
 }  // namespace
 
@@ -95,8 +116,15 @@ void Cluster::BecomeMember(Process& process, Party& joiner) {
     const PeerId self = join.self(i);
     Party& party = AddParty(nullptr);
     if (process.role == Role::kServer) {
+      party.snapshots = std::make_unique<MemorySnapshots>([this, &party](SnapshotEvent event) {
+        world_.After(Micros(kMicro), [this, &party, event = std::move(event)] {
+          if (!party.is_alive) return;
+          party.lane->OnSnapshotEvent(world_.now(), event);
+          WakeSoon(party);
+        });
+      });
       auto lane = std::make_unique<Lane>(Lane::Options{{self, join.scheduler(), join.job()}, "sim"},
-                                         plan_, outbox_);
+                                         plan_, *party.snapshots, outbox_);
       party.lane = lane.get();
       party.core = std::move(lane);
     } else {
@@ -219,7 +247,9 @@ void Cluster::CheckSent(const Envelope& envelope) {
 void Cluster::CheckPush(const Push& push) {
   for (const auto& party : parties_) {
     if (party->lane == nullptr) continue;
-    for (const auto& [id, shard] : party->lane->shards()) {
+    for (const auto& [id, replica] : party->lane->replicas()) {
+      const Shard& shard = replica.shard;
+      if (!replica.is_primary()) continue;
       for (const PushItem& item : push.items) {
         if (shard.committed() >= VersionReadBy(item.step)) continue;
         Fail("P4: step " + std::to_string(item.step.value()) + " is pushed while shard " +
@@ -247,7 +277,9 @@ void Cluster::CheckBounds() {
     if (party->session && party->session->unreplied_count() > pushes_max)
       Fail("I6: unreplied gradients");
     if (party->lane == nullptr) continue;
-    for (const auto& [id, shard] : party->lane->shards()) {
+    for (const auto& [id, replica] : party->lane->replicas()) {
+      const Shard& shard = replica.shard;
+      if (!replica.is_primary()) continue;
       if (!seen.insert(id).second)
         Fail("I3: shard " + std::to_string(id.value()) + " has two primaries");
       if (shard.held_nodes().size() > nodes_max) Fail("I6: pending nodes");

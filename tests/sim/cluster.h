@@ -59,6 +59,7 @@ class Cluster : public RunObserver {
   struct Party {  // one event loop: a lane, a worker or the scheduler
     std::unique_ptr<ProtocolCore> core;
     std::unique_ptr<VirtualComputer> computer;  // workers
+    std::unique_ptr<SnapshotPort> snapshots;    // lanes
     Lane* lane = nullptr;
     Session* session = nullptr;
     JoinCore* join = nullptr;

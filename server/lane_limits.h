@@ -1,0 +1,51 @@
+// Intervals and bounds of the lane (I6), and how its small messages wait for company.
+#pragma once
+
+#include <algorithm>
+#include <map>
+#include <optional>
+
+#include "proto/outbox.h"
+
+namespace pando {
+
+inline constexpr Micros kRetryInterval = std::chrono::milliseconds(200);
+inline constexpr Micros kProgressInterval = std::chrono::milliseconds(20);
+// Roots and chunks again: large ones may take long on the wire.
+inline constexpr Micros kRootRetryFirst = std::chrono::milliseconds(200);
+inline constexpr Micros kRootRetryMax = std::chrono::seconds(1);
+inline constexpr size_t kRowsPerProgressMax = 4096;
+// Messages of replicas and workers from a view that we are yet to hear of.
+inline constexpr size_t kEarlyMax = 32;
+// Versions that a newcomer may be behind with before its primary stops committing (P20).
+inline constexpr uint64_t kUnackedRootsMax = 2;
+// Of one shard; a snapshot that comes due beyond them is given up. The last version's never is.
+inline constexpr uint32_t kStoresInFlightMax = 2;
+inline constexpr size_t kUnackedSnapshotsMax = 64;  // of each shard
+inline constexpr size_t kAskedSnapshotsMax = 16;
+
+// A step's small shards are answered, and replicated, together: while other shards of the lane are
+// about to make the same version, and the bytes gathered are few, a message waits for them, though
+// never for long.
+inline constexpr size_t kFullMessageBytes = 64
+                                            << 10;  // for one peer: worth a message by themselves
+inline constexpr Micros kHoldMax = std::chrono::milliseconds(2);
+
+template <class Gathered>  // map from peer to a message of items with payloads
+bool HasFullMessage(const Gathered& gathered) {
+  return std::ranges::any_of(gathered, [](const auto& entry) {
+    size_t bytes = 0;
+    for (const auto& item : entry.second.items) bytes += item.payload.size_bytes();
+    return bytes >= kFullMessageBytes;
+  });
+}
+
+// Whether what is gathered goes on waiting; `held_until` is when it goes at the latest.
+inline bool IsHeld(Micros now, bool is_worth_it, std::optional<Micros>* held_until) {
+  if (is_worth_it && !*held_until) *held_until = now + kHoldMax;
+  if (is_worth_it && now < **held_until) return true;
+  held_until->reset();
+  return false;
+}
+
+}  // namespace pando

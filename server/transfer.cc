@@ -1,0 +1,97 @@
+#include "server/transfer.h"
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include "common/check.h"
+#include "proto/message_limits.h"
+
+namespace pando {
+
+OutgoingTransfer::OutgoingTransfer(ShardId shard, ViewId pair, std::vector<VersionRecord> records)
+    : shard_(shard), pair_(pair) {
+  for (const VersionRecord& record : records) {
+    versions_.push_back(record.version);
+    pieces_.push_back(record.parameters);
+  }
+  pieces_.push_back(records.back().state);
+  for (const SharedBuffer& piece : pieces_) image_floats_ += piece->size();
+}
+
+// A chunk lies within one piece, so that its payload is the record's own memory.
+std::optional<Chunk> OutgoingTransfer::Next() {
+  if (sent_floats_ == image_floats_) return std::nullopt;
+  if (sent_floats_ - acked_floats_ >= kChunkWindowFloats) return std::nullopt;
+  size_t at = sent_floats_;
+  auto piece = pieces_.begin();
+  for (; at >= (*piece)->size(); ++piece) at -= (*piece)->size();
+  const size_t count = std::min(kChunkFloats, (*piece)->size() - at);
+  Chunk chunk{.shard = shard_,
+              .pair = pair_,
+              .versions = versions_,
+              .image_floats = image_floats_,
+              .offset = sent_floats_,
+              .payload = ToBlob(*piece, at, count)};
+  sent_floats_ += count;
+  return chunk;
+}
+
+bool OutgoingTransfer::OnAck(const ChunkAck& ack) {
+  if (ack.newest != newest() || ack.floats_taken > image_floats_) return false;
+  if (ack.floats_taken <= acked_floats_) return false;
+  acked_floats_ = ack.floats_taken;
+  sent_floats_ = std::max(sent_floats_, acked_floats_);
+  if (is_complete()) pieces_.clear();
+  return true;
+}
+
+bool IncomingTransfer::IsSound(const Chunk& chunk, const Sizes& sizes) {
+  const size_t versions = chunk.versions.size();
+  const size_t floats = chunk.payload.floats().size();
+  if (versions == 0 || versions > kImageVersionsMax) return false;
+  const auto unordered = std::ranges::adjacent_find(chunk.versions, std::greater_equal());
+  if (unordered != chunk.versions.end()) return false;
+  if (chunk.image_floats != versions * sizes.parameter_floats + sizes.state_floats) return false;
+  return chunk.offset <= chunk.image_floats && floats <= chunk.image_floats - chunk.offset;
+}
+
+IncomingTransfer::IncomingTransfer(const Chunk& first, const Sizes& sizes)
+    : shard_(first.shard),
+      pair_(first.pair),
+      versions_(first.versions),
+      image_floats_(first.image_floats) {
+  for (Version version : versions_) {
+    auto parameters = std::make_shared<FloatBuffer>(sizes.parameter_floats);
+    pieces_.push_back(parameters->span());
+    records_.push_back({version, std::move(parameters), nullptr, std::nullopt});
+  }
+  records_.back().state = std::make_shared<FloatBuffer>(sizes.state_floats);
+  pieces_.push_back(records_.back().state->span());
+}
+
+bool IncomingTransfer::IsOf(const Chunk& chunk) const {
+  return chunk.shard == shard_ && IsSamePair(chunk.pair, pair_) && chunk.versions == versions_ &&
+         chunk.image_floats == image_floats_;
+}
+
+void IncomingTransfer::Take(const Chunk& chunk) {
+  PANDO_CHECK(IsOf(chunk));
+  std::span<const float> floats = chunk.payload.floats();
+  if (chunk.offset > taken_floats_ || chunk.offset + floats.size() <= taken_floats_) return;
+  floats = floats.subspan(taken_floats_ - chunk.offset);
+  size_t at = taken_floats_;
+  taken_floats_ += floats.size();
+  for (std::span<float> piece : pieces_) {
+    if (at < piece.size()) {
+      const size_t count = std::min(floats.size(), piece.size() - at);
+      std::ranges::copy(floats.first(count), piece.begin() + static_cast<long>(at));
+      floats = floats.subspan(count);
+      at = piece.size();
+    }
+    at -= piece.size();
+  }
+}
+
+}  // namespace pando

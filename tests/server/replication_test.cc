@@ -1,0 +1,341 @@
+#include "tests/server/lane_fixture.h"
+
+namespace pando {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+template <class M>
+bool Is(const Envelope& envelope) {
+  return std::holds_alternative<M>(envelope.message);
+}
+
+// A fixture whose shard 0 is on server 1, with these backups.
+LaneFixture& Start(LaneFixture& f, std::vector<uint32_t> backups) {
+  f.Place(0, 1, std::move(backups));
+  f.Place(1, 1, {});
+  f.Announce();
+  f.GiveScalars();
+  f.Deliver();
+  return f;
+}
+
+TEST_CASE("alone in sync, a primary commits at once and keeps neither root nor hash") {
+  LaneFixture f(1);
+  Start(f, {}).PushStep(1, 0);
+  f.Deliver();
+  CHECK(f.Shown() == Version(1));
+  CHECK(f.shard(1).RootsAfter(Version(0)).empty());
+  CHECK_FALSE(f.shard(1).KnownHash(Version(1)).has_value());
+}
+
+TEST_CASE("a version is shown only once every backup has acknowledged it") {
+  LaneFixture f(3);
+  Start(f, {2, 3}).PushStep(1, 0);
+  f.Deliver([](const Envelope& e) { return Is<RootAck>(e) && e.sender == LaneFixture::Server(3); });
+  CHECK(f.shard(1).newest() == Version(1));
+  CHECK(f.shard(1).committed() == Version(0));
+  CHECK_FALSE(f.Shown().has_value());
+  f.Wait(milliseconds(300));  // the root is repeated, and acknowledged again
+  CHECK(f.Shown() == Version(1));
+  CHECK(f.shard(2).NewestHash() == f.shard(1).NewestHash());
+  CHECK(f.shard(3).NewestHash() == f.shard(1).NewestHash());
+}
+
+TEST_CASE("a pull of a version that is not committed waits for it") {
+  LaneFixture f(2);
+  Start(f, {2}).PushStep(1, 0);
+  const auto no_acks = [](const Envelope& e) { return Is<RootAck>(e); };
+  f.Deliver(no_acks);
+  f.SendFrom(LaneFixture::kWorker, 1, Pull{{{ShardId(0), Version(1)}}});
+  f.Deliver(no_acks);
+  CHECK_FALSE(f.Shown().has_value());
+  CHECK(f.Heard<PushReply>(LaneFixture::kWorker).back().items[0].outcome == PushOutcome::kPending);
+  f.Wait(milliseconds(300));
+  CHECK(f.Shown() == Version(1));
+}
+
+TEST_CASE("a question is told that a step whose version is not committed lacks nothing") {
+  LaneFixture f(2);
+  Start(f, {2}).PushStep(1, 0);
+  f.SendFrom(LaneFixture::kWorker, 1, Question{f.view.id});
+  f.Deliver([](const Envelope& e) { return Is<RootAck>(e); });
+  f.SendFrom(LaneFixture::kWorker, 1, Question{f.view.id});
+  f.Deliver([](const Envelope& e) { return Is<RootAck>(e); });
+  for (const Answer& answer : f.Heard<Answer>(LaneFixture::kWorker)) {
+    CHECK(answer.items[0].version == Version(0));
+    CHECK(answer.items[0].nodes == std::vector<TreeNode>{MicroBatchTree::kRoot});
+  }
+}
+
+TEST_CASE("small shards' roots, acknowledgements and replies share messages") {
+  LaneFixture f(2);
+  f.Place(0, 1, {2});
+  f.Place(1, 1, {2});
+  f.Announce();
+  f.GiveScalars();
+  f.Deliver();
+  Push push;
+  for (uint32_t id : {0u, 1u}) {
+    push.items.push_back({ShardId(id), Step(0), MicroBatchTree::kRoot, f.Gradient(id, 1)});
+  }
+  f.SendFrom(LaneFixture::kWorker, 1, push);
+  size_t roots = 0, acks = 0;
+  f.Deliver([&](const Envelope& e) {
+    roots += Is<Root>(e);
+    acks += Is<RootAck>(e);
+    return false;
+  });
+  CHECK(roots == 1);
+  CHECK(acks == 1);
+  CHECK(f.Heard<Params>(LaneFixture::kWorker).size() == 1);
+}
+
+TEST_CASE("a promoted replica resends its newest root before it shows the version") {
+  LaneFixture f(3);
+  Start(f, {2, 3}).PushStep(1, 0);
+  // Server 3 never gets the root, so the version is not committed.
+  f.Deliver([](const Envelope& e) { return Is<Root>(e) && e.receiver == LaneFixture::Server(3); });
+  CHECK(f.shard(2).newest() == Version(1));
+  CHECK(f.shard(3).newest() == Version(0));
+  f.Kill(1);
+  f.Place(0, 2, {3});
+  f.Announce();
+  f.Deliver([](const Envelope& e) { return Is<RootAck>(e); });
+  CHECK(f.shard(3).newest() == Version(1));
+  CHECK(f.shard(2).committed() == Version(0));
+  f.Wait(milliseconds(300));
+  CHECK(f.shard(2).committed() == Version(1));
+  f.PushStep(2, 1);
+  f.Deliver();
+  CHECK(f.Shown() == Version(2));
+}
+
+TEST_CASE("a promoted replica without company commits its newest version at once") {
+  LaneFixture f(2);
+  Start(f, {2}).PushStep(1, 0);
+  f.Deliver([](const Envelope& e) { return Is<RootAck>(e); });
+  f.Kill(1);
+  f.Place(0, 2, {});
+  f.Announce();
+  f.SendFrom(LaneFixture::kWorker, 2, Pull{{{ShardId(0), Version(1)}}});
+  f.Deliver();
+  CHECK(f.Shown() == Version(1));
+}
+
+TEST_CASE("the less advanced of two replicas may be promoted: the other acknowledges what it has") {
+  LaneFixture f(3);
+  Start(f, {2, 3}).PushStep(1, 0);
+  f.Deliver([](const Envelope& e) { return Is<Root>(e) && e.receiver == LaneFixture::Server(3); });
+  f.Kill(1);
+  f.Place(0, 3, {2});
+  f.Announce();
+  f.PushStep(3, 0);
+  f.Deliver();
+  CHECK(f.Shown() == Version(1));
+  CHECK(f.shard(3).NewestHash() == f.shard(2).NewestHash());
+}
+
+TEST_CASE("a promoted replica holds contributions that prove more than it knows (P4)") {
+  LaneFixture f(3);
+  Start(f, {2, 3}).PushStep(1, 0);
+  f.Deliver();
+  CHECK(f.Shown() == Version(1));
+  f.Kill(1);
+  f.Place(0, 2, {3});
+  f.Announce();
+  f.PushStep(2, 1);
+  f.Deliver();  // version 1 is acknowledged again first, then version 2 is made
+  CHECK(f.Shown() == Version(2));
+}
+
+TEST_CASE("a demoted primary goes on as a backup") {
+  LaneFixture f(2);
+  Start(f, {2}).PushStep(1, 0);
+  f.Deliver([](const Envelope& e) { return Is<RootAck>(e); });  // made, not committed
+  f.Place(0, 2, {1});
+  f.Announce();
+  f.PushStep(2, 0);
+  f.Deliver();
+  CHECK(f.Shown() == Version(1));
+  f.PushStep(2, 1);
+  f.Deliver();
+  CHECK(f.Shown() == Version(2));
+  CHECK(f.shard(1).newest() == Version(2));
+  f.SendFrom(LaneFixture::kWorker, 1, Pull{{{ShardId(0), Version(2)}}});
+  f.Deliver();
+  CHECK(f.Heard<PushReply>(LaneFixture::kWorker).back().items[0].outcome ==
+        PushOutcome::kNotPrimary);
+}
+
+TEST_CASE("a root of a view that the backup is yet to hear of waits for it") {
+  LaneFixture f(2);
+  Start(f, {2});
+  f.Announce({1});
+  f.PushStep(1, 0);
+  f.Deliver([](const Envelope& e) { return Is<ViewUpdate>(e) && e.sender.node == NodeId(1); });
+  CHECK(f.shard(2).newest() == Version(0));
+  CHECK_FALSE(f.Shown().has_value());
+  f.TellView({2});
+  f.Deliver();
+  CHECK(f.Shown() == Version(1));
+}
+
+TEST_CASE("acknowledgements of another view do not count (P13)") {
+  LaneFixture f(3);
+  Start(f, {2, 3}).PushStep(1, 0);
+  f.Deliver([](const Envelope& e) { return Is<RootAck>(e) && e.sender == LaneFixture::Server(3); });
+  // Server 2 has acknowledged in the old view. In the new one only server 3's gets through.
+  f.Announce();
+  f.Deliver([](const Envelope& e) { return Is<RootAck>(e) && e.sender == LaneFixture::Server(2); });
+  CHECK(f.shard(1).committed() == Version(0));
+  f.Wait(milliseconds(300));
+  CHECK(f.shard(1).committed() == Version(1));
+}
+
+TEST_CASE("an unequal hash is reported again and again, and nothing is committed") {
+  LaneFixture f(2);
+  Start(f, {2}).PushStep(1, 0);
+  f.Deliver([](const Envelope& e) { return Is<RootAck>(e); });
+  f.SendFrom(LaneFixture::Server(2), 1, RootAck{{{ShardId(0), Version(1), 4711}}});
+  f.Deliver();
+  f.Wait(milliseconds(500), [](const Envelope& e) { return Is<RootAck>(e); });
+  CHECK(f.shard(1).committed() == Version(0));
+  const auto reports = f.Heard<Divergence>(LaneFixture::kScheduler);
+  REQUIRE(reports.size() >= 2);
+  CHECK(reports[0].version == Version(1));
+  CHECK(reports[0].backup == LaneFixture::Server(2));
+  CHECK(reports[0].backup_hash == 4711);
+  CHECK(reports[0].primary_hash == f.shard(1).NewestHash());
+}
+
+TEST_CASE(
+    "a silent backup is reported after two leases and waited for until a view says otherwise") {
+  LaneFixture f(2);
+  Start(f, {2});
+  f.Kill(2);
+  f.PushStep(1, 0);
+  f.Wait(milliseconds(1900));
+  CHECK(f.Heard<PeerSilent>(LaneFixture::kScheduler).empty());
+  f.Wait(milliseconds(1500));
+  const auto silent = f.Heard<PeerSilent>(LaneFixture::kScheduler);
+  REQUIRE_FALSE(silent.empty());
+  CHECK(silent[0].peer == LaneFixture::Server(2));
+  CHECK(silent[0].silent_ms >= 2000);
+  CHECK_FALSE(f.Shown().has_value());
+  f.Place(0, 1, {});
+  f.Announce();
+  f.Deliver();
+  CHECK(f.Shown() == Version(1));
+}
+
+TEST_CASE("a backup whose pin is in the way holds the root, is not silent, and goes on after it") {
+  Job job = JobOf(20);
+  job.eval_every_epochs = 2;  // versions 2, 4, 6, ...
+  LaneFixture f(2, job);
+  Start(f, {2});
+  for (uint64_t step = 0; step < 5; ++step) {
+    f.PushStep(1, step);
+    f.Deliver();
+  }
+  f.SendFrom(LaneFixture::kScheduler, 1, ReleasePin{Version(2)});
+  f.PushStep(1, 5);  // drops version 4, which server 2 would have to pin beside version 2
+  f.Wait(seconds(4));
+  CHECK(f.Shown() == Version(5));
+  CHECK(f.Heard<PeerSilent>(LaneFixture::kScheduler).empty());
+  f.SendFrom(LaneFixture::kScheduler, 2, ReleasePin{Version(2)});
+  f.Deliver();
+  CHECK(f.Shown() == Version(6));
+  CHECK(f.shard(2).Find(Version(4)) != nullptr);  // pinned on the backup as well
+}
+
+// ---- rows and progress -------------------------------------------------------------------------
+
+TEST_CASE("rows of metrics outlive the primary, less those that the scheduler knows") {
+  LaneFixture f(2);
+  Start(f, {});
+  f.Place(1, 1, {2});
+  f.view.generation = 1;
+  f.Announce();
+  f.Deliver();
+  for (uint64_t step = 0; step < 4; ++step) {
+    if (step == 3) f.SendFrom(LaneFixture::kScheduler, 1, ProgressAck{Version(2), Step(2)});
+    f.PushStep(1, step, 1);
+    f.Wait(milliseconds(10));
+  }
+  f.Kill(1);
+  f.heard.clear();
+  f.Place(0, 2, {});
+  f.Place(1, 2, {});
+  f.Announce();
+  f.Deliver();
+  const auto progress = f.Heard<Progress>(LaneFixture::kScheduler);
+  REQUIRE_FALSE(progress.empty());
+  REQUIRE(progress.back().rows.size() == 2);
+  CHECK(progress.back().rows[0].step == Step(2));
+  CHECK(progress.back().rows[1].step == Step(3));
+}
+
+TEST_CASE("a row of a version that is not committed is not reported") {
+  LaneFixture f(2);
+  f.Place(0, 1, {});
+  f.Place(1, 1, {2});
+  f.Announce();
+  f.GiveScalars();
+  f.Deliver();
+  f.PushStep(1, 0, 1);
+  const auto no_acks = [](const Envelope& e) { return Is<RootAck>(e); };
+  f.Wait(milliseconds(500), no_acks);
+  for (const Progress& p : f.Heard<Progress>(LaneFixture::kScheduler)) CHECK(p.rows.empty());
+}
+
+TEST_CASE("progress is said at once on a new view, and an older view's acknowledgement is none") {
+  LaneFixture f(1);
+  Start(f, {});
+  const Envelope old_ack{.job = LaneFixture::kJob,
+                         .view = f.view.id,
+                         .sender = LaneFixture::kScheduler,
+                         .receiver = LaneFixture::Server(1),
+                         .message = ProgressAck{}};
+  f.Wait(seconds(1));
+  f.heard.clear();
+  f.Announce();
+  f.Deliver();
+  const auto count = [&] { return f.Heard<Progress>(LaneFixture::kScheduler).size(); };
+  CHECK(count() == 1);
+  f.queue.push_back(old_ack);
+  f.Wait(milliseconds(500));
+  const size_t repeated = count();
+  CHECK(repeated > 2);
+  f.SendFrom(LaneFixture::kScheduler, 1, ProgressAck{});
+  f.Wait(seconds(1));
+  CHECK(count() == repeated);
+}
+
+TEST_CASE("a lane that is nobody's primary reports the final version") {
+  LaneFixture f(2);
+  Start(f, {2});
+  bool has_reported = false;
+  for (const Envelope& e : f.heard) {
+    const auto* progress = std::get_if<Progress>(&e.message);
+    if (progress == nullptr || e.sender != LaneFixture::Server(2)) continue;
+    has_reported = progress->committed == f.plan.steps.final_version();
+  }
+  CHECK(has_reported);
+}
+
+TEST_CASE("a lane that was asked to leave says so until it may") {
+  LaneFixture f(1);
+  Start(f, {});
+  f.lane(1).StartLeaving(f.now);
+  f.Wait(milliseconds(500));
+  CHECK(f.Heard<Leave>(LaneFixture::kScheduler).size() >= 2);
+  f.SendFrom(LaneFixture::kScheduler, 1, Stop{StopReason::kDrained, "drained"});
+  f.Deliver();
+  CHECK(f.lane(1).finished());
+  CHECK(f.lane(1).stop().reason == StopReason::kDrained);
+}
+
+}  // namespace
+}  // namespace pando
