@@ -16,6 +16,7 @@
 #include "net/incarnation.h"
 #include "net/isolation.h"
 #include "scheduler/scheduler.h"
+#include "scheduler/sqlite_journal.h"
 #include "worker/dataset.h"
 
 namespace pando {
@@ -44,6 +45,9 @@ class SchedulerProcess : public RunObserver {
   void OnEvent(Micros now, const RunEvent& event) override;
   void OnStepMetrics(Micros now, const StepMetrics& metrics) override;
   void OnEvaluation(Micros now, const EvaluationSummary& summary) override;
+  void OnFault(Micros now, const FaultRecord& fault) override;
+  void OnSnapshot(Micros now, const SnapshotManifest& manifest) override;
+  void OnSnapshotDropped(Micros now, const SnapshotManifest& manifest) override;
   void OnFinalWeights(Micros now, const FloatBuffer& flat) override;
 
  private:
@@ -82,16 +86,24 @@ Status SchedulerProcess::Lead() {
   if (!endpoint.ok()) return BadBind(endpoint.status());
   if (Status s = TellEndpoint(*endpoint); !s.ok()) return s;
   TransportOutbox outbox(transport);
-  scheduler_ = std::make_unique<Scheduler>(
-      Scheduler::Options{.self = self,
-                         .job = MakeJobId(plan_.job, self.incarnation.value()),
-                         .job_toml = WriteJobText(plan_.job)},
-      plan_, *this, outbox);
+  Result<SqliteJournal> journal =
+      SqliteJournal::Open(args_.run_dir + "/scheduler.db", self.incarnation.value());
+  if (!journal.ok()) return journal.status();
+  Result<std::optional<SchedulerState>> state = journal->ReadState();
+  if (!state.ok()) return state.status();
   started_at_ = SteadyNow();
+  const JobId job = *state ? (*state)->job : MakeJobId(plan_.job, self.incarnation.value());
+  scheduler_ = std::make_unique<Scheduler>(Scheduler::Options{.self = self,
+                                                              .job = job,
+                                                              .job_toml = WriteJobText(plan_.job),
+                                                              .started_at = started_at_,
+                                                              .state = std::move(*state)},
+                                           plan_, *journal, *this, outbox);
   note_at_ = started_at_ + kWaitingNoteInterval;
   RunLoop(*scheduler_, transport,
           {.local = {{shutdown_.fd(), [this](Micros now) { Watch(now); }}},
-           .is_finished = [this] { return scheduler_->finished(); }});
+           .is_finished = [this] { return scheduler_->finished() || scheduler_->fenced(); }});
+  if (scheduler_->fenced()) return journal->failure();
   recorder_.summary().images_per_second = ImagesPerSecond(SteadyNow());
   const Stop& stop = scheduler_->stop();
   if (has_timed_out_) return Unavailable(stop.text);
@@ -148,6 +160,10 @@ void SchedulerProcess::OnStepMetrics(Micros now, const StepMetrics& metrics) {
 void SchedulerProcess::OnEvaluation(Micros, const EvaluationSummary& summary) {
   recorder_.OnEvaluation(summary);
 }
+
+void SchedulerProcess::OnFault(Micros, const FaultRecord&) {}
+void SchedulerProcess::OnSnapshot(Micros, const SnapshotManifest&) {}
+void SchedulerProcess::OnSnapshotDropped(Micros, const SnapshotManifest&) {}
 
 void SchedulerProcess::OnFinalWeights(Micros, const FloatBuffer& flat) {
   recorder_.OnWeights(plan_.steps.final_version(), flat.span());

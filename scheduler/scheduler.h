@@ -4,14 +4,20 @@
 // clang-format off
 //   phase       | entered when                          | what it does
 //   ------------+---------------------------------------+-----------------------------------------
-//   kGathering  | start                                 | welcomes nodes until all the job wants
+//   kGathering  | start of a run, or of its resumption  | welcomes nodes until all the job wants
 //               |                                       | are ready
-//   kTraining   | all are ready: view 1                 | scalars, progress, evaluations, leases
-//   kCollecting | version n committed and evaluated     | pulls the final weights
-//   kStopping   | weights are here, or a failure, or    | says Stop until everybody said Bye, or
-//               | End()                                 | for stop_grace
+//   kTraining   | all are ready; the journal has a view | scalars, progress, evaluations, leases,
+//               |                                       | views as nodes come and go, rollbacks
+//   kCollecting | version n committed and evaluated     | pulls the final weights, waits for the
+//               |                                       | final snapshot; a rollback trains again
+//   kStopping   | both are here, or a failure, or End() | says Stop until everybody said Bye, or
+//               |                                       | for stop_grace
 //   kFinished   | all have left                         | -
 // clang-format on
+//
+// What it decides is in the journal before anybody hears of it (P25): OnMessage and Tick gather
+// what there is to say, and Tick writes the journal before it says it. Once the journal refuses,
+// the core is fenced and never speaks again (P26).
 //
 // Threads: none. What happens is told to the RunObserver, in order.
 #pragma once
@@ -25,80 +31,63 @@
 #include "common/float_buffer.h"
 #include "common/job_plan.h"
 #include "proto/core.h"
+#include "scheduler/fault_ledger.h"
 #include "scheduler/journal.h"
+#include "scheduler/member.h"
+#include "scheduler/run_observer.h"
 #include "scheduler/schedule.h"
+#include "scheduler/snapshot_ledger.h"
+#include "scheduler/step_pace.h"
 
 namespace pando {
 
-// Something that happened to the run, for events.jsonl and the log.
-struct RunEvent {
-  std::string name;         // "registered", "view", "training", "dead", "failed", ...
-  std::string node;         // "worker 1", or empty
-  std::string text;         // for people
-  bool is_notable = false;  // worth a line on the terminal
-};
-
-// What the scheduler tells whoever keeps the run folder. Calls come from the core, in order.
-class RunObserver {
- public:
-  virtual ~RunObserver() = default;
-  virtual void OnEvent(Micros now, const RunEvent& event) = 0;
-  // Every step of the job exactly once, ascending.
-  virtual void OnStepMetrics(Micros now, const StepMetrics& metrics) = 0;
-  virtual void OnEvaluation(Micros now, const EvaluationSummary& summary) = 0;
-  // The flat parameter vector of version n.
-  virtual void OnFinalWeights(Micros now, const FloatBuffer& flat) = 0;
-};
-
 class Scheduler : public ProtocolCore {
  public:
-  // What a silent worker costs. Servers end the job either way until shards can move.
-  enum class OnWorkerDeath : uint8_t { kEndJob, kReassign };
   struct Options {
     PeerId self;
     JobId job;
     std::string job_toml;
-    OnWorkerDeath on_worker_death = OnWorkerDeath::kEndJob;
+    std::string snapshot_dir;             // told to every node; empty: the run stores no snapshots
+    Micros started_at{0};                 // when the job began, on the machine's steady clock
+    Step next_row;                        // OnStepMetrics goes on from here
+    std::optional<SchedulerState> state;  // of the journal, if there is one
+    bool is_fresh = false;  // with a state: all nodes are new, and a new generation begins from the
+                            // last snapshot (`pando resume`)
     Micros stop_grace = std::chrono::milliseconds(500);
   };
   enum class Phase : uint8_t { kGathering, kTraining, kCollecting, kStopping, kFinished };
 
-  // `plan`, `observer` and `outbox` outlive the scheduler.
-  Scheduler(const Options& options, const JobPlan& plan, RunObserver& observer, Outbox& outbox);
+  // `plan`, `journal`, `observer` and `outbox` outlive the scheduler.
+  Scheduler(Options options, const JobPlan& plan, Journal& journal, RunObserver& observer,
+            Outbox& outbox);
 
   void OnMessage(Micros now, const Envelope& envelope) override;
   void Tick(Micros now) override;
   Micros NextDeadline() const override;
+  // The connection of a process broke: it is dead unless it is heard of soon.
+  void OnDisconnect(Micros now, Incarnation incarnation);
   // Ends the run early: Ctrl-C, or nobody came. No effect on a run that is ending.
   void End(Micros now, StopReason reason, std::string text);
 
   Phase phase() const { return phase_; }
   bool finished() const { return phase_ == Phase::kFinished; }
+  // Another scheduler leads the run: the process must leave without another word.
+  bool fenced() const { return is_fenced_; }
   // How the run ended.  REQUIRES: phase() ≥ kStopping.
   const Stop& stop() const { return *stop_; }
   const View& view() const { return view_; }
-  Version committed() const;
+  Version committed() const { return committed_; }
   // Time in which steps were made: from the first view on, evaluations left out.
   Micros TrainingTime(Micros now) const;
   // "2 of 3 workers, 1 of 2 servers": what kGathering waits for.
   std::string MissingText() const;
+  // What the run cannot go on without: "no worker"; empty if it goes on.
+  std::string WaitingText() const;
   std::string StatusJson(Micros now) const;
 
  private:
-  struct Member {
-    PeerId peer;
-    Register registration;
-    uint32_t rank = 0;
-    bool is_ready = false;
-    Ready ready;
-    Micros heard_at{0};
-    Heartbeat heartbeat;
-    bool is_gone = false;                      // dead, or said Bye in kStopping
-    std::map<uint16_t, ViewId> acked_views;    // by lane
-    std::map<uint16_t, Version> committed;     // by lane, servers
-    std::map<uint16_t, Version> released_pin;  // by lane, servers
-    std::set<uint16_t> left_lanes;             // said Bye
-  };
+  // A process whose connection broke has this long to say something.
+  static constexpr Micros kSuspectGrace = std::chrono::milliseconds(400);
   struct Slice {
     uint32_t index = 0;
     uint64_t first_sample = 0;
@@ -111,67 +100,169 @@ class Scheduler : public ProtocolCore {
     std::vector<Slice> slices;
     Micros started_at{0};
   };
+  struct PendingRollback {
+    std::string reason;
+    Micros since{0};
+  };
+  struct PendingCommand {
+    Command command;
+    PeerId from;
+    CommandOutcome outcome = CommandOutcome::kAccepted;
+    std::string text;
+    Incarnation drained;  // kDrain
+  };
+  struct SnapshotRequest {  // of the command
+    Version version;
+    uint32_t attempts = 0;
+    Micros patience_until{0};
+  };
 
-  void OnMessageOf(Micros now, const PeerId& from, const Register& registration);
-  void OnMessageOf(Micros now, const PeerId& from, const Ready& ready);
-  void OnMessageOf(Micros now, const PeerId& from, const Heartbeat& heartbeat);
-  void OnMessageOf(Micros now, const PeerId& from, const ViewAck& ack);
-  void OnMessageOf(Micros now, const PeerId& from, const ScalarsRequest& request);
-  void OnMessageOf(Micros now, const PeerId& from, const Progress& progress);
-  void OnMessageOf(Micros now, const PeerId& from, const EvaluationResult& result);
-  void OnMessageOf(Micros now, const PeerId& from, const PinReleased& released);
-  void OnMessageOf(Micros now, const PeerId& from, const Params& params);
-  void OnMessageOf(Micros now, const PeerId& from, const Failure& failure);
-  void OnMessageOf(Micros now, const PeerId& from, const Bye& bye);
-  void OnMessageOf(Micros now, const PeerId& from, const StatusRequest& request);
+  void OnMessageOf(Micros now, const Envelope& envelope, const Register& registration);
+  void OnMessageOf(Micros now, const Envelope& envelope, const Ready& ready);
+  void OnMessageOf(Micros now, const Envelope& envelope, const Heartbeat& heartbeat);
+  void OnMessageOf(Micros now, const Envelope& envelope, const Leave& leave);
+  void OnMessageOf(Micros now, const Envelope& envelope, const FaultNote& note);
+  void OnMessageOf(Micros now, const Envelope& envelope, const PeerSilent& silent);
+  void OnMessageOf(Micros now, const Envelope& envelope, const ViewAck& ack);
+  void OnMessageOf(Micros now, const Envelope& envelope, const Synced& synced);
+  void OnMessageOf(Micros now, const Envelope& envelope, const Divergence& divergence);
+  void OnMessageOf(Micros now, const Envelope& envelope, const ScalarsRequest& request);
+  void OnMessageOf(Micros now, const Envelope& envelope, const Progress& progress);
+  void OnMessageOf(Micros now, const Envelope& envelope, const EvaluationResult& result);
+  void OnMessageOf(Micros now, const Envelope& envelope, const PinReleased& released);
+  void OnMessageOf(Micros now, const Envelope& envelope, const SnapshotStored& stored);
+  void OnMessageOf(Micros now, const Envelope& envelope, const SnapshotAtAck& ack);
+  void OnMessageOf(Micros now, const Envelope& envelope, const Params& params);
+  void OnMessageOf(Micros now, const Envelope& envelope, const Failure& failure);
+  void OnMessageOf(Micros now, const Envelope& envelope, const Bye& bye);
+  void OnMessageOf(Micros now, const Envelope& envelope, const StatusRequest& request);
+  void OnMessageOf(Micros now, const Envelope& envelope, const Command& command);
   template <class Other>
-  void OnMessageOf(Micros, const PeerId&, const Other&) {}  // not for the scheduler
+  void OnMessageOf(Micros, const Envelope&, const Other&) {}  // not for the scheduler
 
-  // Membership.
-  Member* FindMember(Incarnation incarnation);
-  std::vector<Member*> Living(Role role);
-  uint32_t CountOf(Role role, bool ready_only) const;
+  // The core itself (scheduler.cc).
+  bool HearMember(Micros now, const Envelope& envelope);
+  void Begin(Micros now);
+  bool is_running() const { return phase_ == Phase::kTraining || phase_ == Phase::kCollecting; }
+  void RepeatControl(Micros now);
+  void RepeatTo(Micros now, Member& member, const PeerId& peer);
+  void Send(const PeerId& to, Message message);
+  SchedulerState State() const;
+  bool Commit();
+  void Flush(Micros now);
+  void Tell(Micros now, const char* name, const std::string& node, const std::string& text,
+            bool is_notable = false);
+  // Membership (scheduler_members.cc).
+  std::string ReasonToRefuse(const Register& registration) const;
+  Member& Welcomed(Micros now, const PeerId& from, const Register& registration);
   uint32_t WantedOf(Role role) const;
-  uint32_t FreeRank(Role role) const;
   void StartWhenComplete(Micros now);
-  void CompareKinds(Micros now);
-  void MakeView(Micros now);
+  void CompareKinds(Micros now, const Member& newcomer);
+  Micros LeaseOf(const Member& member) const;
   void JudgeLeases(Micros now);
-  void OnDeath(Micros now, Member& member);
-  // Evaluation.
+  void OnDeath(Micros now, NodeId node, const std::string& action, const std::string& detected_by);
+  void Forget(NodeId node);
+  // Views and generations (scheduler_views.cc).
+  ViewId NextViewId() const;
+  // Whether this life of the scheduler has published a view.
+  bool has_announced() const { return view_.id.number != 0 && view_.id.term == term_; }
+  void RequestView(Micros at);
+  bool IsViewDue(Micros now) const;
+  void MakeView(Micros now);
+  void ApplyReports(View& next);
+  std::vector<MicroBatchOwner> OwnersFor(const View& next);
+  std::vector<WorkerSpeed> Speeds() const;
+  void ConsiderSpeeds(Micros now);
+  void Publish(Micros now, View next);
+  void IndexPrimaries();
+  bool IsWorkerNamed(NodeId worker) const;
+  bool IsServerNamed(NodeId server) const;
+  Step StepAhead() const;
+  bool IsOurs(ViewId id, uint32_t generation) const;
+  void OnNewsBeyond(Micros now, const Member& member, ViewId id, uint32_t generation);
+  void PlanRollback(Micros now, const std::string& reason);
+  void RollBackWhenPossible(Micros now);
+  void StartGeneration(Micros now);
+  // Progress and evaluation (scheduler_run.cc).
+  void LearnCommitted(Micros now);
   void StartDueEvaluation(Micros now);
   void HandOutSlices(Micros now);
+  void ReleaseSlices(NodeId worker);
   void FinishEvaluation(Micros now);
-  // End.
+  // Snapshots (scheduler_snapshots.cc).
+  void CompleteSnapshots(Micros now);
+  void WatchSnapshotRequest(Micros now);
+  void AskForSnapshot(Micros now, uint32_t attempt);
+  bool IsFinalSnapshotSettled(Micros now);
+  // Commands and drains (scheduler_commands.cc).
+  void Execute(Micros now, PendingCommand& command);
+  std::string ReasonNotToDrain(const Member& member) const;
+  void Drain(Micros now, Member& member);
+  void StopDrained(Micros now);
+  void Conclude(PendingCommand& command, CommandOutcome outcome, std::string text);
+  // The end (scheduler_end.cc).
   void StartCollecting(Micros now);
   void Collect(Micros now);
+  void FinishWhenComplete(Micros now);
   void SendStop();
   void LeaveWhenAllHave(Micros now);
-  // Sending.
-  void RepeatControl(Micros now);
-  void Send(const PeerId& to, Message message);
-  std::vector<PeerId> PeersOf(const Member& member) const;  // every lane, or the worker
-  static std::string NameOf(const Member& member);
 
-  Options options_;
+  const Options options_;
   const JobPlan& plan_;
+  Journal& journal_;
   RunObserver& observer_;
   Outbox& outbox_;
-  Schedule schedule_;
+  const Schedule schedule_;
   Phase phase_ = Phase::kGathering;
-  std::map<NodeId, Member> members_;
-  uint32_t next_node_ = 1;
-  View view_;
+  bool is_fenced_ = false;
+  bool has_begun_ = false;            // has been told the time
+  bool has_changed_ = false;          // since the journal was written
+  std::optional<Micros> journal_at_;  // kAnnounceBeforeJournal: when it is written
+  std::vector<Envelope> outgoing_;    // gathered until Tick
   Micros repeat_at_{0};
   Micros ticked_at_{-1};
+  // Membership.
+  Members members_;
+  uint32_t next_node_ = 1;
+  std::set<Incarnation> given_up_;                       // never to be welcomed again
+  std::map<NodeId, std::map<NodeId, Micros>> silences_;  // server -> worker that does not hear it
+  FaultLedger faults_;
+  // Views.
+  uint64_t term_ = 1;
+  uint64_t journal_term_ = 0;      // the first of this life
+  ViewId journal_view_;            // the newest one before it
+  std::set<Incarnation> unheard_;  // members of earlier lives that have yet to report (P26)
+  uint32_t generation_seen_ = 0;   // the highest that the journal does not know
+  View view_;
+  std::optional<Micros> view_due_at_;
+  std::optional<PendingRollback> rollback_;
+  std::set<std::pair<uint32_t, SyncingBackup>>
+      synced_;                                          // shard, newcomer: in sync, says its source
+  std::set<std::pair<NodeId, NodeId>> silent_backups_;  // primary's server, backup's (P23)
+  uint32_t divergence_count_ = 0;
+  Micros speeds_at_{0};  // when speeds are considered next
+  bool has_speed_gain_ = false;
+  // Progress.
+  std::set<PeerId> primary_lanes_;            // of the view
+  std::map<PeerId, Version> lane_committed_;  // those that have reported under the view
+  Version committed_;  // of every shard; known under some view of the generation
+  StepPace pace_;
   Step next_row_;
   std::optional<Evaluation> evaluation_;
+  std::vector<EvaluationSummary> evaluations_;
   Version evaluated_;  // the newest version whose evaluation is done
   Micros training_since_{0};
   Micros evaluation_time_{0};
+  // Snapshots and commands.
+  SnapshotLedger snapshots_;
+  std::optional<SnapshotRequest> snapshot_request_;
+  std::map<Incarnation, PendingCommand> commands_;
+  // The end.
   std::optional<FloatBuffer> final_weights_;
   std::vector<bool> collected_;  // by shard
   uint32_t collect_end_ = 0;     // shards below it have been asked for
+  Micros collecting_since_{0};
+  bool is_finished_ = false;  // P33
   std::optional<Stop> stop_;
   Micros stop_at_{0};        // when kStopping began
   Micros training_time_{0};  // fixed when version n is evaluated

@@ -1,45 +1,42 @@
-// The scheduler's run: scalars, progress, evaluation (P31), collection of the final weights, the
-// end (P33).
+// The scheduler's run: scalars, progress, evaluation (P31).
 #include <algorithm>
 #include <utility>
 
 #include "scheduler/scheduler.h"
 
 namespace pando {
-namespace {
 
-// Shards asked for at once: bounds what the final weights take in flight.
-constexpr uint32_t kCollectedAtOnce = 16;
-
-}  // namespace
-
-void Scheduler::OnMessageOf(Micros, const PeerId& from, const ScalarsRequest& request) {
+void Scheduler::OnMessageOf(Micros, const Envelope& envelope, const ScalarsRequest& request) {
   if (request.first.value() % kScalarsPerBlock != 0) return;
   if (request.first.value() >= plan_.steps.step_count()) return;
-  Send(from, Scalars{request.first, schedule_.Block(request.first, kScalarsPerBlock)});
+  Send(envelope.sender, Scalars{request.first, schedule_.Block(request.first, kScalarsPerBlock)});
 }
 
-void Scheduler::OnMessageOf(Micros now, const PeerId& from, const Progress& progress) {
-  Version& committed = FindMember(from.incarnation)->committed[from.lane];
-  committed = std::max(committed, progress.committed);
+void Scheduler::OnMessageOf(Micros now, const Envelope& envelope, const Progress& progress) {
+  if (envelope.view == view_.id && primary_lanes_.contains(envelope.sender)) {
+    Version& committed = lane_committed_[envelope.sender];
+    committed = std::max(committed, progress.committed);
+    LearnCommitted(now);
+  }
+  // Rows below the first are known to an earlier life of ours, or are lost with a server.
+  if (!progress.rows.empty()) next_row_ = std::max(next_row_, progress.rows.front().step);
   for (const StepMetrics& row : progress.rows) {
     if (row.step != next_row_ || row.step.value() >= plan_.steps.step_count()) continue;
     observer_.OnStepMetrics(now, row);
     next_row_ = NextStep(next_row_);
   }
-  Send(from, ProgressAck{progress.committed, next_row_});
+  // What does not count is not acknowledged: it comes again under a later view.
+  const bool counts = envelope.view == view_.id;
+  Send(envelope.sender, ProgressAck{counts ? progress.committed : Version(0), next_row_});
 }
 
-Version Scheduler::committed() const {
-  if (view_.shards.empty()) return Version(0);
+void Scheduler::LearnCommitted(Micros now) {
+  if (lane_committed_.size() != primary_lanes_.size()) return;
   Version lowest = plan_.steps.final_version();
-  for (const ShardPlacement& placement : view_.shards) {
-    const auto member = members_.find(placement.primary.node);
-    if (member == members_.end()) return Version(0);
-    const auto lane = member->second.committed.find(placement.primary.lane);
-    lowest = std::min(lowest, lane == member->second.committed.end() ? Version(0) : lane->second);
-  }
-  return lowest;
+  for (const auto& [lane, version] : lane_committed_) lowest = std::min(lowest, version);
+  committed_ = std::max(committed_, lowest);
+  pace_.OnCommitted(now, committed_);
+  faults_.OnProgress(now, view_.id, committed_, committed_ == plan_.steps.final_version());
 }
 
 Micros Scheduler::TrainingTime(Micros now) const {
@@ -52,10 +49,15 @@ Micros Scheduler::TrainingTime(Micros now) const {
 // ---- evaluation --------------------------------------------------------------------------------
 
 void Scheduler::StartDueEvaluation(Micros now) {
-  if (evaluation_ || evaluated_ == plan_.steps.final_version()) return;
+  if (evaluation_ || rollback_) return;
+  const Version final_version = plan_.steps.final_version();
+  if (evaluated_ == final_version) {  // before a rollback, or another life of ours
+    if (committed_ == final_version) StartCollecting(now);
+    return;
+  }
   const Version due = plan_.NextEvaluation(evaluated_);
-  if (committed() < due) return;
-  if (due == plan_.steps.final_version()) training_time_ = TrainingTime(now);
+  if (committed_ < due) return;
+  if (due == final_version) training_time_ = TrainingTime(now);
   evaluation_ = Evaluation{due, {}, now};
   for (uint64_t first = 0; first < plan_.data.test_samples; first += kEvaluationSliceSamples) {
     const auto index = static_cast<uint32_t>(evaluation_->slices.size());
@@ -67,21 +69,28 @@ void Scheduler::StartDueEvaluation(Micros now) {
 
 // Each worker has one slice at a time, so faster workers take more.
 void Scheduler::HandOutSlices(Micros) {
-  if (!evaluation_) return;
-  for (Member* worker : Living(Role::kWorker)) {
-    const auto is_busy = [&](const Slice& slice) {
-      return slice.worker == worker->peer.node && !slice.result;
-    };
+  if (!evaluation_ || !has_announced()) return;
+  for (const Member* worker : members_.Workers()) {
+    if (worker->is_draining) continue;
+    const NodeId node = worker->peer.node;
+    const auto is_busy = [&](const Slice& slice) { return slice.worker == node && !slice.result; };
     if (std::ranges::any_of(evaluation_->slices, is_busy)) continue;
     const auto slice = std::ranges::find(evaluation_->slices, kUnknownNode, &Slice::worker);
     if (slice == evaluation_->slices.end()) return;
-    slice->worker = worker->peer.node;
+    slice->worker = node;
     Send(worker->peer,
          Evaluate{evaluation_->version, slice->index, slice->first_sample, slice->last_sample});
   }
 }
 
-void Scheduler::OnMessageOf(Micros now, const PeerId&, const EvaluationResult& result) {
+void Scheduler::ReleaseSlices(NodeId worker) {
+  if (!evaluation_) return;
+  for (Slice& slice : evaluation_->slices) {
+    if (slice.worker == worker && !slice.result) slice.worker = kUnknownNode;
+  }
+}
+
+void Scheduler::OnMessageOf(Micros now, const Envelope&, const EvaluationResult& result) {
   if (!evaluation_ || result.version != evaluation_->version) return;
   if (result.slice >= evaluation_->slices.size()) return;
   Slice& slice = evaluation_->slices[result.slice];
@@ -102,94 +111,17 @@ void Scheduler::FinishEvaluation(Micros now) {
   evaluation_time_ += now - evaluation_->started_at;
   evaluated_ = evaluation_->version;
   evaluation_.reset();
-  repeat_at_ = now;  // release the pins
+  evaluations_.push_back(summary);
+  if (!Commit()) return;
   observer_.OnEvaluation(now, summary);
+  repeat_at_ = now;  // release the pins
   if (evaluated_ == plan_.steps.final_version()) StartCollecting(now);
 }
 
-void Scheduler::OnMessageOf(Micros, const PeerId& from, const PinReleased& released) {
-  Version& version = FindMember(from.incarnation)->released_pin[from.lane];
+void Scheduler::OnMessageOf(Micros, const Envelope& envelope, const PinReleased& released) {
+  Version& version =
+      members_.Find(envelope.sender.incarnation)->released_pins[envelope.sender.lane];
   version = std::max(version, released.version);
-}
-
-// ---- the end -----------------------------------------------------------------------------------
-
-void Scheduler::StartCollecting(Micros now) {
-  phase_ = Phase::kCollecting;
-  final_weights_.emplace(plan_.layout.float_count());
-  collected_.assign(plan_.shards.shard_count(), false);
-  Collect(now);
-}
-
-void Scheduler::Collect(Micros) {
-  std::map<PeerId, Pull> pulls;
-  uint32_t asked = 0;
-  for (collect_end_ = 0; collect_end_ < collected_.size() && asked < kCollectedAtOnce;
-       ++collect_end_) {
-    if (collected_[collect_end_]) continue;
-    const ShardId shard(collect_end_);
-    pulls[view_.shards[collect_end_].primary].items.push_back({shard, plan_.steps.final_version()});
-    ++asked;
-  }
-  for (auto& [lane, pull] : pulls) Send(lane, std::move(pull));
-}
-
-void Scheduler::OnMessageOf(Micros now, const PeerId&, const Params& params) {
-  if (phase_ != Phase::kCollecting) return;
-  for (const ParamsItem& item : params.items) {
-    const uint32_t i = item.shard.value();
-    if (i >= collected_.size() || collected_[i] || item.version != plan_.steps.final_version())
-      continue;
-    const ShardRange& range = plan_.shards.range(item.shard);
-    if (item.payload.floats().size() != range.size()) continue;
-    std::ranges::copy(item.payload.floats(), final_weights_->data() + range.first);
-    collected_[i] = true;
-  }
-  const auto missing = std::ranges::find(collected_, false) - collected_.begin();
-  if (missing == static_cast<long>(collected_.size())) {
-    observer_.OnFinalWeights(now, *final_weights_);
-    final_weights_.reset();
-    End(now, StopReason::kCompleted, "completed");
-  } else if (missing >= collect_end_) {
-    Collect(now);  // what was asked for is here
-  }
-}
-
-void Scheduler::OnMessageOf(Micros now, const PeerId& from, const Failure& failure) {
-  Member& member = *FindMember(from.incarnation);
-  const std::string text = NameOf(member) + " on " + member.registration.host + ": " + failure.text;
-  if (phase_ < Phase::kStopping) observer_.OnEvent(now, {"failed", NameOf(member), failure.text});
-  End(now, StopReason::kFailed, text);
-}
-
-void Scheduler::End(Micros now, StopReason reason, std::string text) {
-  if (phase_ >= Phase::kStopping) return;
-  if (training_time_ == Micros(0)) training_time_ = TrainingTime(now);
-  phase_ = Phase::kStopping;
-  stop_ = Stop{reason, std::move(text)};
-  stop_at_ = now;
-  repeat_at_ = now;  // say it
-}
-
-void Scheduler::OnMessageOf(Micros, const PeerId& from, const Bye&) {
-  if (phase_ != Phase::kStopping) return;
-  Member& member = *FindMember(from.incarnation);
-  member.left_lanes.insert(from.lane);
-  member.is_gone = member.left_lanes.size() == PeersOf(member).size();
-}
-
-void Scheduler::SendStop() {
-  for (const auto& [node, member] : members_) {
-    if (member.is_gone) continue;
-    for (const PeerId& peer : PeersOf(member)) {
-      if (!member.left_lanes.contains(peer.lane)) Send(peer, *stop_);
-    }
-  }
-}
-
-void Scheduler::LeaveWhenAllHave(Micros now) {
-  const bool all = std::ranges::all_of(members_, [](const auto& m) { return m.second.is_gone; });
-  if (all || now - stop_at_ >= options_.stop_grace) phase_ = Phase::kFinished;
 }
 
 }  // namespace pando

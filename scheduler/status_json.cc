@@ -1,4 +1,7 @@
 // What `pando status` is told.
+#include <algorithm>
+#include <array>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "scheduler/scheduler.h"
@@ -42,40 +45,102 @@ const char* PhaseText(Scheduler::Phase phase) {
   return "unknown";
 }
 
+// Host names come from the wire: what is not UTF-8 is replaced, not thrown at.
+std::string TextOf(const nlohmann::ordered_json& json) {
+  return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
+const char* HealthText(const Member& member) {
+  if (member.is_leaving) return "leaving";
+  if (member.suspected_at) return "suspect";
+  if (member.is_draining) return "draining";
+  return member.is_ready ? "ready" : "starting";
+}
+
+nlohmann::ordered_json FaultJson(const FaultRecord& fault) {
+  nlohmann::ordered_json entry;
+  entry["action"] = fault.action;
+  entry["target"] = fault.target;
+  entry["step"] = fault.step.value();
+  entry["injected_ms"] = fault.injected_ms;
+  entry["detected_ms"] = fault.detected_ms;
+  entry["detected_by"] = fault.detected_by;
+  entry["recovered_ms"] = fault.recovered_ms;
+  return entry;
+}
+
+// Replicas on each server, by node: primaries, backups, syncing.
+std::map<NodeId, std::array<uint32_t, 3>> ReplicaCounts(const View& view) {
+  std::map<NodeId, std::array<uint32_t, 3>> counts;
+  for (const ShardPlacement& placement : view.shards) {
+    ++counts[placement.primary.node][0];
+    for (const PeerId& backup : placement.in_sync_backups) ++counts[backup.node][1];
+    for (const SyncingBackup& syncing : placement.syncing_backups) ++counts[syncing.peer.node][2];
+  }
+  return counts;
+}
+
 }  // namespace
 
 std::string Scheduler::StatusJson(Micros now) const {
   nlohmann::ordered_json status;
   status["phase"] = PhaseText(phase_);
-  if (phase_ == Phase::kGathering) status["waiting_for"] = MissingText();
-  status["step"] = committed().value();
+  const std::string waiting = WaitingText();
+  if (phase_ == Phase::kGathering) {
+    status["waiting_for"] = MissingText();
+  } else if (!waiting.empty()) {
+    status["waiting_for"] = waiting;
+  }
+  status["step"] = committed_.value();
   status["step_count"] = plan_.steps.step_count();
+  status["term"] = term_;
   status["view"] = view_.id.number;
+  status["generation"] = view_.generation;
   status["model"] = plan_.job.model;
   status["dataset"] = plan_.job.dataset;
   status["nodes"] = nlohmann::ordered_json::array();
-  for (const auto& [node, member] : members_) {
+  const auto replicas = ReplicaCounts(view_);
+  for (const auto& [node, member] : members_.all()) {
     const Heartbeat& heartbeat = member.heartbeat;
     nlohmann::ordered_json entry;
-    entry["name"] = NameOf(member);
+    entry["name"] = member.Name();
+    entry["role"] = RoleName(member.role());
+    entry["rank"] = member.rank;
     entry["host"] = member.registration.host;
     entry["pid"] = member.registration.process_id;
-    entry["activity"] = member.is_gone ? "gone" : ActivityText(heartbeat.activity);
+    entry["health"] = HealthText(member);
+    entry["draining"] = member.is_draining;
+    entry["activity"] = ActivityText(heartbeat.activity);
     entry["step"] = heartbeat.step.value();
     entry["silent_ms"] = (now - member.heard_at).count() / 1000;
     if (heartbeat.activity == Activity::kWaitingForParameters) {
-      const auto owing = members_.find(heartbeat.waiting_for.node);
-      if (owing != members_.end()) entry["waiting_for"] = NameOf(owing->second);
+      const Member* owing = members_.Find(heartbeat.waiting_for.node);
+      if (owing != nullptr) entry["waiting_for"] = owing->Name();
       entry["waiting_ms"] = heartbeat.waiting_ms;
+    }
+    if (const auto it = replicas.find(node); it != replicas.end()) {
+      entry["primaries"] = it->second[0];
+      entry["backups"] = it->second[1];
+      entry["syncing"] = it->second[2];
+    }
+    if (member.role() == Role::kWorker) {
+      entry["micro_batches"] = std::ranges::count(view_.owners, node, &MicroBatchOwner::worker);
+      entry["micro_batch_us"] = member.speed.micro_batch_us();
     }
     status["nodes"].push_back(std::move(entry));
   }
-  // Host names come from the wire: what is not UTF-8 is replaced, not thrown at.
-  return status.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  status["snapshots"] = nlohmann::ordered_json::array();
+  for (const SnapshotManifest& manifest : snapshots_.complete()) {
+    status["snapshots"].push_back({{"generation", manifest.snapshot.generation},
+                                   {"version", manifest.snapshot.version.value()}});
+  }
+  status["faults"] = nlohmann::ordered_json::array();
+  for (const FaultRecord& fault : faults_.records()) status["faults"].push_back(FaultJson(fault));
+  return TextOf(status);
 }
 
-void Scheduler::OnMessageOf(Micros now, const PeerId& from, const StatusRequest&) {
-  Send(from, StatusReport{StatusJson(now)});
+void Scheduler::OnMessageOf(Micros now, const Envelope& envelope, const StatusRequest&) {
+  Send(envelope.sender, StatusReport{StatusJson(now)});
 }
 
 }  // namespace pando

@@ -59,6 +59,8 @@ Cluster::Cluster(uint64_t seed, const Faults& faults, bool is_tracing)
       network_(world_, DrawNetwork(world_.chance(), faults)),
       plan_(DrawPlan(world_.chance())),
       reference_(plan_) {
+  // Four beats lost in a row look like a death; who is taken for dead does not join again here.
+  plan_.job.lease_ms = 4000;
   network_.SetTrace(is_tracing);
   network_.SetWatch([this](const Envelope& envelope) { CheckSent(envelope); });
   StartScheduler();
@@ -74,11 +76,8 @@ Cluster::~Cluster() = default;
 void Cluster::StartScheduler() {
   scheduler_id_ = {kSchedulerNode, Incarnation(world_.chance().Next() | 1), 0};
   scheduler_ = std::make_unique<Scheduler>(
-      Scheduler::Options{.self = scheduler_id_,
-                         .job = kJob,
-                         .job_toml = "simulated",
-                         .on_worker_death = Scheduler::OnWorkerDeath::kReassign},
-      plan_, *this, outbox_);
+      Scheduler::Options{.self = scheduler_id_, .job = kJob, .job_toml = "simulated"}, plan_,
+      journal_, *this, outbox_);
   network_.SetScheduler(scheduler_id_);
   network_.Attach(scheduler_id_, [this](const Envelope& envelope) {
     scheduler_->OnMessage(world_.now(), envelope);
@@ -311,6 +310,10 @@ void Cluster::OnEvaluation(Micros, const EvaluationSummary& summary) {
     Fail("P31: the evaluation of version " + std::to_string(summary.version.value()) + " is wrong");
   }
 }
+
+void Cluster::OnFault(Micros, const FaultRecord&) {}
+void Cluster::OnSnapshot(Micros, const SnapshotManifest&) {}
+void Cluster::OnSnapshotDropped(Micros, const SnapshotManifest&) {}
 
 void Cluster::OnFinalWeights(Micros, const FloatBuffer& flat) {
   has_final_weights_ = true;

@@ -12,6 +12,7 @@
 #include "proto/join.h"
 #include "scheduler/scheduler.h"
 #include "server/lane.h"
+#include "tests/sim/memory_journal.h"
 #include "tests/sim/reference.h"
 #include "tests/sim/virtual_computer.h"
 #include "tests/sim/world.h"
@@ -45,6 +46,9 @@ class Cluster : public RunObserver {
   void OnEvent(Micros now, const RunEvent& event) override;
   void OnStepMetrics(Micros now, const StepMetrics& metrics) override;
   void OnEvaluation(Micros now, const EvaluationSummary& summary) override;
+  void OnFault(Micros now, const FaultRecord& fault) override;
+  void OnSnapshot(Micros now, const SnapshotManifest& manifest) override;
+  void OnSnapshotDropped(Micros now, const SnapshotManifest& manifest) override;
   void OnFinalWeights(Micros now, const FloatBuffer& flat) override;
 
  private:
@@ -98,6 +102,7 @@ class Cluster : public RunObserver {
   JobPlan plan_;
   Reference reference_;
   PeerId scheduler_id_;
+  MemoryJournal journal_;
   std::unique_ptr<Scheduler> scheduler_;
   Party scheduler_party_;
   std::vector<std::unique_ptr<Party>> parties_;

@@ -1,0 +1,52 @@
+// Who computes which micro-batches. Pure functions of the workers and of who did so far; called by
+// the scheduler core.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "proto/messages.h"
+
+namespace pando {
+
+// What a micro-batch takes a worker, as its heartbeats say, evened out over time.
+class SpeedMeter {
+ public:
+  void Observe(uint64_t micro_batch_us);  // 0: unknown, changes nothing
+  uint64_t micro_batch_us() const { return static_cast<uint64_t>(micro_batch_us_); }
+
+ private:
+  double micro_batch_us_ = 0;
+};
+
+struct WorkerSpeed {
+  NodeId worker;
+  uint64_t micro_batch_us = 0;  // 0: unknown, counts as the mean of the known ones
+};
+
+// How many micro-batches each worker gets, so that the slowest is done as early as can be. Workers
+// of equal or unknown speed get as even shares as they come: worker i of w gets [iN/w, (i+1)N/w).
+std::vector<uint32_t> ShareMicroBatches(uint32_t count, const std::vector<WorkerSpeed>& workers);
+
+// What a step takes when each worker has so many micro-batches; 0 if no speed is known.
+uint64_t StepMicros(const std::vector<uint32_t>& shares, const std::vector<WorkerSpeed>& workers);
+
+// The worker of each micro-batch: contiguous runs in the order of `workers`, so that they are few
+// subtrees.  REQUIRES: shares add up to the count of micro-batches, or there are no workers.
+std::vector<NodeId> RunsOf(const std::vector<uint32_t>& shares,
+                           const std::vector<WorkerSpeed>& workers, uint32_t count);
+
+struct HandOver {
+  std::function<bool(NodeId)> is_living;
+  Step lowest;      // the lowest incomplete step, as far as known
+  Step first_step;  // where who gets what a living worker computes now starts
+};
+// P18. The owners that give each micro-batch to `workers`: whoever computes it now goes on until
+// the new one's first step, if he lives; else the new one starts at the lowest incomplete step. A
+// hand-over under way keeps its first step.
+std::vector<MicroBatchOwner> HandOverTo(const std::vector<NodeId>& workers,
+                                        const std::vector<MicroBatchOwner>& before,
+                                        const HandOver& options);
+
+}  // namespace pando

@@ -1,0 +1,145 @@
+#include "scheduler/member.h"
+
+#include <algorithm>
+
+namespace pando {
+
+const char* RoleName(Role role) {
+  switch (role) {
+    case Role::kScheduler:
+      return "scheduler";
+    case Role::kServer:
+      return "server";
+    case Role::kWorker:
+      return "worker";
+    case Role::kClient:
+      return "client";
+  }
+  return "unknown";
+}
+
+std::string Member::Name() const {
+  return std::string(RoleName(role())) + " " + std::to_string(rank);
+}
+
+std::string Member::Where() const {
+  return "process " + std::to_string(registration.process_id) + " on " + registration.host;
+}
+
+std::vector<PeerId> Member::Peers() const {
+  std::vector<PeerId> peers;
+  const size_t lanes = std::max<size_t>(1, registration.lane_endpoints.size());
+  for (size_t lane = 0; lane < lanes; ++lane) {
+    peers.push_back({peer.node, peer.incarnation, static_cast<uint16_t>(lane)});
+  }
+  return peers;
+}
+
+NodeInfo Member::Info() const {
+  return {peer.node, peer.incarnation,  role(),
+          rank,      registration.host, registration.lane_endpoints};
+}
+
+MemberRecord Member::Record() const {
+  return {peer, registration, rank, is_ready, ready, is_draining};
+}
+
+Member Member::From(const MemberRecord& record) {
+  Member member;
+  member.peer = record.peer;
+  member.registration = record.registration;
+  member.rank = record.rank;
+  member.is_ready = record.is_ready;
+  member.ready = record.ready;
+  member.is_draining = record.is_draining;
+  return member;
+}
+
+Member* Members::Find(Incarnation incarnation) {
+  for (auto& [node, member] : members_) {
+    if (member.peer.incarnation == incarnation) return &member;
+  }
+  return nullptr;
+}
+
+Member* Members::Find(NodeId node) {
+  const auto it = members_.find(node);
+  return it == members_.end() ? nullptr : &it->second;
+}
+
+const Member* Members::Find(NodeId node) const {
+  const auto it = members_.find(node);
+  return it == members_.end() ? nullptr : &it->second;
+}
+
+Member* Members::FindProcess(Role role, const std::string& host, uint32_t process_id) {
+  if (process_id == 0) return nullptr;
+  for (auto& [node, member] : members_) {
+    const Register& registration = member.registration;
+    if (registration.role == role && registration.host == host &&
+        registration.process_id == process_id)
+      return &member;
+  }
+  return nullptr;
+}
+
+Member* Members::FindNamed(const std::string& name) {
+  std::string spaced = name;
+  std::ranges::replace(spaced, '-', ' ');
+  for (auto& [node, member] : members_) {
+    if (member.Name() == spaced) return &member;
+  }
+  return nullptr;
+}
+
+Member& Members::Add(Member member) {
+  const NodeId node = member.peer.node;
+  return members_.emplace(node, std::move(member)).first->second;
+}
+
+uint32_t Members::FreeRank(Role role) const {
+  uint32_t rank = 0;
+  const auto is_taken = [&](const auto& entry) {
+    return entry.second.role() == role && entry.second.rank == rank;
+  };
+  while (std::ranges::any_of(members_, is_taken)) ++rank;
+  return rank;
+}
+
+uint32_t Members::Count(Role role) const {
+  return static_cast<uint32_t>(std::ranges::count_if(
+      members_, [&](const auto& entry) { return entry.second.role() == role; }));
+}
+
+uint32_t Members::CountReady(Role role) const {
+  return static_cast<uint32_t>(std::ranges::count_if(members_, [&](const auto& entry) {
+    return entry.second.role() == role && entry.second.takes_part();
+  }));
+}
+
+std::vector<const Member*> Members::Workers() const {
+  std::vector<const Member*> workers;
+  for (const auto& [node, member] : members_) {
+    if (member.role() == Role::kWorker && member.takes_part()) workers.push_back(&member);
+  }
+  std::ranges::stable_sort(workers, {}, &Member::rank);
+  return workers;
+}
+
+// Where all are draining, all stay: the job needs somebody.
+std::vector<PlacementServer> Members::Servers(Micros now) const {
+  std::vector<PlacementServer> servers;
+  for (const auto& [node, member] : members_) {
+    if (member.role() != Role::kServer || !member.takes_part()) continue;
+    servers.push_back({.peer = member.peer,
+                       .host = member.registration.host,
+                       .lane_count = static_cast<uint16_t>(member.Peers().size()),
+                       .is_leaving = member.is_draining,
+                       .takes_more = !member.avoided_until || now >= *member.avoided_until});
+  }
+  const bool all = std::ranges::all_of(servers, &PlacementServer::is_leaving);
+  if (all) std::ranges::for_each(servers, [](PlacementServer& s) { s.is_leaving = false; });
+  return servers;
+}
+
+}  // namespace pando

@@ -1,0 +1,42 @@
+// RunObserver: what the scheduler core tells whoever keeps the run folder.
+#pragma once
+
+#include <string>
+
+#include "common/float_buffer.h"
+#include "proto/outbox.h"
+#include "scheduler/journal.h"
+
+namespace pando {
+
+// Something that happened to the run, for events.jsonl and the log.
+struct RunEvent {
+  std::string name;         // "registered", "view", "training", "dead", "failed", ...
+  std::string node;         // "worker 1", or empty
+  std::string text;         // for people
+  bool is_notable = false;  // worth a line on the terminal
+};
+
+// Calls come from the core, in order. What the journal keeps too (evaluations, snapshots) is told
+// after it is there.
+class RunObserver {
+ public:
+  virtual ~RunObserver() = default;
+  virtual void OnEvent(Micros now, const RunEvent& event) = 0;
+  // Every step of the job once, ascending, over all lives of the scheduler (Options::next_row). A
+  // step is left out only if its row was lost with a server.
+  virtual void OnStepMetrics(Micros now, const StepMetrics& metrics) = 0;
+  // Those of earlier lives are in the SchedulerState.
+  virtual void OnEvaluation(Micros now, const EvaluationSummary& summary) = 0;
+  // A new fault, or one of which more is known; FaultRecord::id says which.
+  virtual void OnFault(Micros now, const FaultRecord& fault) = 0;
+  // A snapshot is complete.
+  virtual void OnSnapshot(Micros now, const SnapshotManifest& manifest) = 0;
+  // Its files are not wanted any more. One that was given up has shards without a file.
+  virtual void OnSnapshotDropped(Micros now, const SnapshotManifest& manifest) = 0;
+  // The flat parameter vector of version n. Told again after a restart that came before the end was
+  // in the journal.
+  virtual void OnFinalWeights(Micros now, const FloatBuffer& flat) = 0;
+};
+
+}  // namespace pando

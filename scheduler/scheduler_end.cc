@@ -1,0 +1,99 @@
+// The end of the scheduler's run: collection of the final weights, Stop (P33).
+#include <algorithm>
+#include <utility>
+
+#include "scheduler/scheduler.h"
+
+namespace pando {
+namespace {
+
+// Shards asked for at once: bounds what the final weights take in flight.
+constexpr uint32_t kCollectedAtOnce = 16;
+
+}  // namespace
+
+void Scheduler::StartCollecting(Micros now) {
+  phase_ = Phase::kCollecting;
+  collecting_since_ = now;
+  final_weights_.emplace(plan_.layout.float_count());
+  collected_.assign(plan_.shards.shard_count(), false);
+  Collect(now);
+}
+
+void Scheduler::Collect(Micros) {
+  if (rollback_) return;
+  std::map<PeerId, Pull> pulls;
+  uint32_t asked = 0;
+  for (collect_end_ = 0; collect_end_ < collected_.size() && asked < kCollectedAtOnce;
+       ++collect_end_) {
+    if (collected_[collect_end_]) continue;
+    const ShardId shard(collect_end_);
+    pulls[view_.shards[collect_end_].primary].items.push_back({shard, plan_.steps.final_version()});
+    ++asked;
+  }
+  for (auto& [lane, pull] : pulls) Send(lane, std::move(pull));
+}
+
+void Scheduler::OnMessageOf(Micros now, const Envelope&, const Params& params) {
+  if (phase_ != Phase::kCollecting || rollback_) return;
+  for (const ParamsItem& item : params.items) {
+    const uint32_t i = item.shard.value();
+    if (i >= collected_.size() || collected_[i] || item.version != plan_.steps.final_version())
+      continue;
+    const ShardRange& range = plan_.shards.range(item.shard);
+    if (item.payload.floats().size() != range.size()) continue;
+    std::ranges::copy(item.payload.floats(), final_weights_->data() + range.first);
+    collected_[i] = true;
+  }
+  const auto missing = std::ranges::find(collected_, false) - collected_.begin();
+  if (missing >= collect_end_) Collect(now);  // what was asked for is here
+}
+
+// P33: the weights are here, and so is the final snapshot, or it will never be.
+void Scheduler::FinishWhenComplete(Micros now) {
+  const bool has_all = std::ranges::find(collected_, false) == collected_.end();
+  if (rollback_ || !has_all || !IsFinalSnapshotSettled(now)) return;
+  if (final_weights_) observer_.OnFinalWeights(now, *final_weights_);
+  final_weights_.reset();
+  faults_.RecoverAll(now);
+  is_finished_ = true;
+  if (!Commit()) return;
+  End(now, StopReason::kCompleted, "completed");
+}
+
+void Scheduler::OnMessageOf(Micros now, const Envelope& envelope, const Failure& failure) {
+  const Member& member = *members_.Find(envelope.sender.incarnation);
+  const std::string text = member.Name() + " on " + member.registration.host + ": " + failure.text;
+  if (phase_ < Phase::kStopping) Tell(now, "failed", member.Name(), failure.text);
+  End(now, StopReason::kFailed, text);
+}
+
+void Scheduler::End(Micros now, StopReason reason, std::string text) {
+  if (phase_ >= Phase::kStopping) return;
+  if (training_time_ == Micros(0)) training_time_ = TrainingTime(now);
+  phase_ = Phase::kStopping;
+  stop_ = Stop{reason, std::move(text)};
+  stop_at_ = now;
+  repeat_at_ = now;  // say it
+}
+
+void Scheduler::OnMessageOf(Micros, const Envelope& envelope, const Bye&) {
+  Member& member = *members_.Find(envelope.sender.incarnation);
+  if (phase_ < Phase::kStopping && !member.is_leaving) return;
+  member.left_lanes.insert(envelope.sender.lane);
+  if (member.has_left()) Forget(member.peer.node);
+}
+
+void Scheduler::SendStop() {
+  for (const auto& [node, member] : members_.all()) {
+    for (const PeerId& peer : member.Peers()) {
+      if (!member.left_lanes.contains(peer.lane)) Send(peer, *stop_);
+    }
+  }
+}
+
+void Scheduler::LeaveWhenAllHave(Micros now) {
+  if (members_.all().empty() || now - stop_at_ >= options_.stop_grace) phase_ = Phase::kFinished;
+}
+
+}  // namespace pando

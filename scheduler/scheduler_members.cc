@@ -1,0 +1,278 @@
+// The scheduler's membership: who registers, is ready, is silent, is dead.
+#include <algorithm>
+#include <utility>
+
+#include "common/mutation.h"
+#include "proto/message_limits.h"
+#include "scheduler/scheduler.h"
+
+namespace pando {
+namespace {
+
+// Joiners and newcomers in sync come in groups: one view for all of them.
+constexpr Micros kViewGatherTime = std::chrono::milliseconds(5);
+// P28: with one replica a false suspicion costs a rollback.
+constexpr int kLonelyServerLeases = 4;
+constexpr Micros kAvoidTime = std::chrono::seconds(5);
+
+std::string Seconds(Micros time) {
+  const int64_t tenths = (time.count() + 50'000) / 100'000;
+  return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " s";
+}
+
+}  // namespace
+
+// ---- joining -----------------------------------------------------------------------------------
+
+uint32_t Scheduler::WantedOf(Role role) const {
+  return role == Role::kServer ? plan_.job.servers : plan_.job.workers;
+}
+
+std::string Scheduler::MissingText() const {
+  std::string text;
+  for (Role role : {Role::kServer, Role::kWorker}) {
+    if (!text.empty()) text += ", ";
+    text += std::to_string(members_.CountReady(role)) + " of " + std::to_string(WantedOf(role)) +
+            " " + RoleName(role) + "s";
+  }
+  return text;
+}
+
+std::string Scheduler::ReasonToRefuse(const Register& registration) const {
+  const bool is_server = registration.role == Role::kServer;
+  if (is_server != !registration.lane_endpoints.empty() ||
+      registration.lane_endpoints.size() > kLanesMax)
+    return "a server registers 1 to " + std::to_string(kLanesMax) + " lanes, a worker none";
+  if (next_node_ >= kNodesMax) {  // of all lives, dead ones included
+    return "the run has seen " + std::to_string(kNodesMax - 1) +
+           " processes, which is as many as it can name; start it again";
+  }
+  return phase_ >= Phase::kStopping ? "the run is over" : "";
+}
+
+void Scheduler::OnMessageOf(Micros now, const Envelope& envelope, const Register& registration) {
+  const PeerId& from = envelope.sender;
+  if (registration.role != Role::kServer && registration.role != Role::kWorker) return;
+  if (given_up_.contains(from.incarnation))
+    return Send(from, Refused{"this process was given up as dead"});
+  if (members_.Find(from.incarnation) == nullptr) {
+    const std::string reason = ReasonToRefuse(registration);
+    if (!reason.empty()) return Send(from, Refused{reason});
+  }
+  Member& member = Welcomed(now, from, registration);
+  member.heard_at = now;
+  PeerId welcomed = member.peer;
+  welcomed.lane = from.lane;
+  Send(welcomed, Welcome{.node = member.peer.node,
+                         .rank = member.rank,
+                         .job_toml = options_.job_toml,
+                         .data = plan_.data,
+                         .snapshot_dir = options_.snapshot_dir});
+}
+
+// Finds the member, or makes it one. A new incarnation of a process is its old one's death (P19).
+Member& Scheduler::Welcomed(Micros now, const PeerId& from, const Register& registration) {
+  if (Member* known = members_.Find(from.incarnation)) return *known;
+  Member* old = members_.FindProcess(registration.role, registration.host, registration.process_id);
+  if (old != nullptr && Mutated(Mutation::kNoIncarnations)) {
+    View next = view_;
+    const PeerId before = old->peer;
+    old->peer.incarnation = from.incarnation;
+    const auto rename = [&](PeerId& peer) {
+      if (peer.node == before.node) peer.incarnation = from.incarnation;
+    };
+    for (ShardPlacement& placement : next.shards) {
+      rename(placement.primary);
+      std::ranges::for_each(placement.in_sync_backups, rename);
+      for (SyncingBackup& syncing : placement.syncing_backups) rename(syncing.peer);
+    }
+    for (NodeInfo& node : next.nodes) {
+      if (node.node == before.node) node.incarnation = from.incarnation;
+    }
+    next.id = NextViewId();
+    if (is_running()) Publish(now, std::move(next));
+    return *old;
+  }
+  if (old != nullptr) OnDeath(now, old->peer.node, "restart", "registration");
+  Member member;
+  member.peer = {NodeId(next_node_++), from.incarnation, 0};
+  member.registration = registration;
+  member.rank = members_.FreeRank(registration.role);
+  Member& added = members_.Add(std::move(member));
+  has_changed_ = true;
+  Tell(now, "registered", added.Name(), added.Where());
+  return added;
+}
+
+void Scheduler::OnMessageOf(Micros now, const Envelope& envelope, const Ready& ready) {
+  Member& member = *members_.Find(envelope.sender.incarnation);
+  if (member.is_ready || phase_ >= Phase::kStopping) return;
+  const bool is_worker = member.role() == Role::kWorker;
+  if (is_worker && ready.data_fingerprint != plan_.data.fingerprint) {  // P38
+    const std::string reason = member.Name() + " on " + member.registration.host +
+                               " reads other data than the scheduler (" + plan_.job.dataset +
+                               ": fingerprints differ); give every machine the same files";
+    Send(envelope.sender, Refused{reason});
+    if (phase_ == Phase::kGathering) return End(now, StopReason::kFailed, reason);
+    Tell(now, "refused", member.Name(), reason, /*is_notable=*/true);
+    return Forget(member.peer.node);
+  }
+  member.is_ready = true;
+  member.ready = ready;
+  has_changed_ = true;
+  Tell(now, "ready", member.Name(), ready.kind);
+  CompareKinds(now, member);
+  StartWhenComplete(now);
+  if (is_running()) RequestView(now + kViewGatherTime);
+}
+
+void Scheduler::StartWhenComplete(Micros now) {
+  if (phase_ != Phase::kGathering) return;
+  if (members_.CountReady(Role::kServer) < plan_.job.servers) return;
+  if (members_.CountReady(Role::kWorker) < plan_.job.workers) return;
+  phase_ = Phase::kTraining;
+  training_since_ = now;
+  StartGeneration(now);
+  Tell(now, "training", "",
+       "everybody is here; " + std::to_string(plan_.steps.step_count()) + " steps");
+}
+
+// P40: kinds are compared by what they compute, not by what they say.
+void Scheduler::CompareKinds(Micros now, const Member& newcomer) {
+  if (newcomer.role() != Role::kWorker) return;
+  for (const Member* other : members_.Workers()) {
+    if (other == &newcomer || other->ready.probe_hash == newcomer.ready.probe_hash) continue;
+    return Tell(now, "mixed-kinds", newcomer.Name(),
+                newcomer.Name() + " (" + newcomer.ready.kind + ") computes other bits than " +
+                    other->Name() + " (" + other->ready.kind +
+                    "): every gradient still counts exactly once, but the weights will depend on "
+                    "who computes what",
+                /*is_notable=*/true);
+  }
+}
+
+void Scheduler::OnMessageOf(Micros, const Envelope& envelope, const Heartbeat& heartbeat) {
+  Member& member = *members_.Find(envelope.sender.incarnation);
+  member.heartbeat = heartbeat;
+  member.speed.Observe(heartbeat.micro_batch_us);
+  Send(envelope.sender, HeartbeatAck{});
+}
+
+// ---- death -------------------------------------------------------------------------------------
+
+Micros Scheduler::LeaseOf(const Member& member) const {
+  const Micros lease = std::chrono::milliseconds(plan_.job.lease_ms);
+  const bool is_lonely = member.role() == Role::kServer && is_running() &&
+                         (plan_.job.replicas == 1 || members_.CountReady(Role::kServer) == 1);
+  return is_lonely ? lease * kLonelyServerLeases : lease;
+}
+
+// P27: after a pause of our own, what the others said meanwhile may still be in the queue.
+void Scheduler::JudgeLeases(Micros now) {
+  const Micros lease = std::chrono::milliseconds(plan_.job.lease_ms);
+  const bool was_away = now - ticked_at_ > lease / 2;
+  ticked_at_ = now;
+  std::vector<std::pair<NodeId, const char*>> dead;
+  for (auto& [node, member] : members_.all()) {
+    if (was_away && !Mutated(Mutation::kLeasesBeforeHeartbeats)) {
+      member.heard_at = now;
+      if (member.suspected_at) member.suspected_at = now;
+    }
+    const bool is_suspected = member.suspected_at && now >= *member.suspected_at + kSuspectGrace;
+    if (now - member.heard_at > LeaseOf(member)) {
+      dead.emplace_back(node, "lease");
+    } else if (is_suspected) {
+      dead.emplace_back(node, "socket");
+    }
+  }
+  for (const auto& [node, detected_by] : dead) OnDeath(now, node, "silence", detected_by);
+}
+
+void Scheduler::OnDisconnect(Micros now, Incarnation incarnation) {
+  Member* member = members_.Find(incarnation);
+  if (member != nullptr && !member->suspected_at) member->suspected_at = now;
+}
+
+void Scheduler::OnDeath(Micros now, NodeId node, const std::string& action,
+                        const std::string& detected_by) {
+  const Member& member = *members_.Find(node);
+  if (phase_ < Phase::kStopping && !member.is_leaving) {
+    const Register& registration = member.registration;
+    faults_.OnDetected(now, {member.Name(), registration.host, registration.process_id}, action,
+                       detected_by, StepReading(committed_));
+    Tell(now, "dead", member.Name(),
+         member.Name() + " (" + member.Where() + ") is gone (" + action + ", noticed by " +
+             detected_by + "): not heard of for " + Seconds(now - member.heard_at) +
+             ", last at step " + std::to_string(member.heartbeat.step.value()),
+         /*is_notable=*/true);
+  }
+  Forget(node);
+  RequestView(now);
+}
+
+void Scheduler::Forget(NodeId node) {
+  Member& member = *members_.Find(node);
+  given_up_.insert(member.peer.incarnation);
+  unheard_.erase(member.peer.incarnation);
+  silences_.erase(node);
+  for (auto& [incarnation, command] : commands_) {
+    if (command.drained == member.peer.incarnation)
+      Conclude(command, CommandOutcome::kDone, member.Name() + " has left");
+  }
+  ReleaseSlices(node);
+  members_.Remove(node);
+  has_changed_ = true;
+}
+
+// A supervisor tells of a fault that it made, or of a process that ended: the fastest of notices.
+void Scheduler::OnMessageOf(Micros now, const Envelope& envelope, const FaultNote& note) {
+  Send(envelope.sender, FaultNoteAck{note.number});
+  if (phase_ >= Phase::kStopping) return;
+  const Member* member = members_.FindProcess(note.role, note.host, note.process_id);
+  if (member != nullptr && member->is_leaving) return;
+  const bool is_scheduler = note.role == Role::kScheduler;
+  const std::string target = is_scheduler ? "scheduler" : member ? member->Name() : note.target;
+  faults_.OnNote(now, {target, note.host, note.process_id}, note, StepReading(committed_));
+  if (note.exited_us == 0) return;
+  if (member != nullptr) return OnDeath(now, member->peer.node, note.action, "exit");
+  if (!is_scheduler) RequestView(now);  // it may answer for a process that never joined
+}
+
+// P23. Between replicas the backup goes. Between a worker and a server it is the server if others
+// do not hear it either, else the worker, whose process joins again over new connections.
+void Scheduler::OnMessageOf(Micros now, const Envelope& envelope, const PeerSilent& silent) {
+  const Member& reporter = *members_.Find(envelope.sender.incarnation);
+  Member* peer = members_.Find(silent.peer.incarnation);
+  if (peer == nullptr || !is_running() || rollback_) return;
+  const std::string text = reporter.Name() + " has not heard " + peer->Name() + " for " +
+                           std::to_string(silent.silent_ms) + " ms";
+  if (reporter.role() == Role::kServer && peer->role() == Role::kServer) {
+    bool is_backup = false;
+    for (ShardPlacement& placement : view_.shards) {
+      if (placement.primary.node != reporter.peer.node) continue;
+      const auto is_silent = [&](const PeerId& backup) { return backup.node == peer->peer.node; };
+      is_backup |= std::ranges::any_of(placement.in_sync_backups, is_silent);
+      is_backup |= std::ranges::any_of(placement.syncing_backups,
+                                       [&](const auto& s) { return is_silent(s.peer); });
+    }
+    if (!is_backup || !silent_backups_.insert({reporter.peer.node, peer->peer.node}).second) return;
+    peer->avoided_until = now + kAvoidTime;
+    Tell(now, "silent", peer->Name(), text + ": it is its backup no longer", true);
+    RequestView(now);
+    return RequestView(*peer->avoided_until);
+  }
+  const bool is_worker_silent = peer->role() == Role::kWorker;
+  if (is_worker_silent == (reporter.role() == Role::kWorker)) return;
+  const NodeId server = is_worker_silent ? reporter.peer.node : peer->peer.node;
+  const NodeId worker = is_worker_silent ? peer->peer.node : reporter.peer.node;
+  auto& workers = silences_[server];
+  workers[worker] = now;
+  const Micros recent = 4 * std::chrono::milliseconds(plan_.job.lease_ms);
+  std::erase_if(workers, [&](const auto& entry) { return now - entry.second > recent; });
+  Tell(now, "silent", peer->Name(), text, true);
+  const bool is_server =
+      workers.size() >= 2 && 2 * workers.size() >= members_.CountReady(Role::kWorker);
+  OnDeath(now, is_server ? server : worker, "silence", "peer");
+}
+
+}  // namespace pando

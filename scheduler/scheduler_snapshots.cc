@@ -1,0 +1,101 @@
+// The scheduler's snapshots: what lanes have stored, what is complete, what is asked for (P29,
+// P30).
+#include <algorithm>
+#include <utility>
+
+#include "scheduler/scheduler.h"
+
+namespace pando {
+namespace {
+
+// How far ahead a snapshot that a person asks for lies; doubled when a shard has passed it.
+constexpr Micros kSnapshotLead = std::chrono::milliseconds(300);
+constexpr uint32_t kSnapshotAttemptsMax = 6;
+// Servers that say nothing of the final version for so long have no store.
+constexpr Micros kFinalSnapshotPatience = std::chrono::seconds(30);
+
+}  // namespace
+
+// A report is acknowledged when its fate is in the journal: until then it may have to be heard
+// again, by another life of ours.
+void Scheduler::OnMessageOf(Micros now, const Envelope& envelope, const SnapshotStored& stored) {
+  if (!is_running() || rollback_) return;
+  SnapshotAck ack;
+  for (const SnapshotStoredItem& item : stored.items) {
+    if (item.shard.value() >= plan_.shards.shard_count()) continue;
+    const bool was_given_up = snapshots_.IsGivenUp(item.version);
+    const SnapshotLedger::Taken taken = snapshots_.OnStored(item);
+    if (taken != SnapshotLedger::Taken::kPending) ack.items.push_back({item.shard, item.version});
+    if (taken != SnapshotLedger::Taken::kGivenUp || was_given_up) continue;
+    Tell(now, "snapshot-failed", members_.Find(envelope.sender.incarnation)->Name(),
+         "there will be no snapshot of version " + std::to_string(item.version.value()) + ": " +
+             item.failure,
+         /*is_notable=*/true);
+  }
+  if (!ack.items.empty()) Send(envelope.sender, std::move(ack));
+}
+
+void Scheduler::CompleteSnapshots(Micros now) {
+  while (const std::optional<Version> ripe = snapshots_.Ripe()) {
+    if (rollback_ || next_row_.value() < ripe->value()) return;  // a rollback would lose rows
+    const SnapshotManifest manifest = snapshots_.Complete(*ripe);
+    snapshots_.Prune(plan_.NextEvaluation(evaluated_));
+    if (!Commit()) return;
+    observer_.OnSnapshot(now, manifest);
+    Tell(now, "snapshot", "",
+         "version " + std::to_string(ripe->value()) + " is stored, in generation " +
+             std::to_string(view_.generation));
+  }
+  for (const SnapshotManifest& dropped : snapshots_.TakeDropped())
+    observer_.OnSnapshotDropped(now, dropped);
+}
+
+// The one that a person asked for: all shards must hear of it before they come to its version.
+void Scheduler::WatchSnapshotRequest(Micros now) {
+  if (!snapshot_request_) return;
+  const Version version = snapshot_request_->version;
+  const auto conclude = [&](CommandOutcome outcome, const std::string& text) {
+    for (auto& [incarnation, command] : commands_) {
+      if (command.command.kind == CommandKind::kSnapshot) Conclude(command, outcome, text);
+    }
+    snapshot_request_.reset();
+  };
+  if (snapshots_.IsComplete(version))
+    return conclude(CommandOutcome::kDone, "version " + std::to_string(version.value()));
+  const bool was_missed = now >= snapshot_request_->patience_until && committed_ > version &&
+                          !plan_.IsSnapshotDue(version);
+  if (!snapshots_.IsGivenUp(version) && !was_missed) return;
+  if (snapshot_request_->attempts == kSnapshotAttemptsMax)
+    return conclude(CommandOutcome::kRefused, "the servers could not store version " +
+                                                  std::to_string(version.value()) +
+                                                  "; the scheduler's events say why");
+  snapshots_.GiveUp(version);
+  AskForSnapshot(now, snapshot_request_->attempts + 1);
+}
+
+void Scheduler::AskForSnapshot(Micros now, uint32_t attempt) {
+  const Micros lead = kSnapshotLead * (1 << (attempt - 1));
+  const uint64_t ahead = committed_.value() + 1 + pace_.StepsWithin(lead);
+  const Version version(std::min(ahead, plan_.steps.final_version().value()));
+  snapshot_request_ = SnapshotRequest{version, attempt, now + 2 * lead + std::chrono::seconds(5)};
+  repeat_at_ = now;
+}
+
+void Scheduler::OnMessageOf(Micros, const Envelope& envelope, const SnapshotAtAck& ack) {
+  Version& asked =
+      members_.Find(envelope.sender.incarnation)->snapshots_asked[envelope.sender.lane];
+  asked = std::max(asked, ack.version);
+}
+
+bool Scheduler::IsFinalSnapshotSettled(Micros now) {
+  const Version version = plan_.steps.final_version();
+  if (options_.snapshot_dir.empty() || snapshots_.IsComplete(version)) return true;
+  const bool is_silent =
+      !snapshots_.IsKnown(version) && now - collecting_since_ >= kFinalSnapshotPatience;
+  if (!is_silent && !snapshots_.IsGivenUp(version)) return false;
+  Tell(now, "snapshot-failed", "", "the run ends without a snapshot of its last version",
+       /*is_notable=*/true);
+  return true;
+}
+
+}  // namespace pando

@@ -1,0 +1,137 @@
+#include "scheduler/snapshot_ledger.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/check.h"
+
+namespace pando {
+
+SnapshotLedger::SnapshotLedger(const Options& options, uint32_t generation, SnapshotRef origin,
+                               std::vector<SnapshotManifest> complete)
+    : options_(options), generation_(generation), origin_(origin), complete_(std::move(complete)) {}
+
+SnapshotLedger::Taken SnapshotLedger::OnStored(const SnapshotStoredItem& item) {
+  if (IsComplete(item.version) || IsGivenUp(item.version)) {
+    if (!item.file.empty() && !IsWanted(item.file)) {
+      Pending alone(options_.shard_count);
+      alone[item.shard.value()] = StoredShard{item.hash, item.file};
+      Drop(item.version, alone);
+    }
+    return IsComplete(item.version) ? Taken::kComplete : Taken::kGivenUp;
+  }
+  if (!item.failure.empty()) {
+    GiveUp(item.version);
+    return Taken::kGivenUp;
+  }
+  Pending& pending = pending_[item.version];
+  pending.resize(options_.shard_count);
+  std::optional<StoredShard>& stored = pending[item.shard.value()];
+  if (!stored) stored = StoredShard{item.hash, item.file};
+  return Taken::kPending;
+}
+
+std::optional<Version> SnapshotLedger::Ripe() const {
+  for (const auto& [version, pending] : pending_) {
+    const bool all =
+        std::ranges::all_of(pending, [](const auto& stored) { return stored.has_value(); });
+    if (all) return version;
+  }
+  return std::nullopt;
+}
+
+const SnapshotManifest& SnapshotLedger::Complete(Version version) {
+  const auto ripe = pending_.find(version);
+  PANDO_CHECK(ripe != pending_.end());
+  SnapshotManifest manifest{.snapshot = {generation_, version}, .shards = {}};
+  for (std::optional<StoredShard>& stored : ripe->second) {
+    PANDO_CHECK(stored.has_value());
+    manifest.shards.push_back(std::move(*stored));
+  }
+  pending_.erase(ripe);
+  while (!pending_.empty() && pending_.begin()->first < version) GiveUp(pending_.begin()->first);
+  const auto at = std::ranges::upper_bound(complete_, version, {},
+                                           [](const auto& m) { return m.snapshot.version; });
+  return *complete_.insert(at, std::move(manifest));
+}
+
+void SnapshotLedger::Prune(Version next_evaluation) {
+  const SnapshotRef needed = RestorePoint(next_evaluation);
+  const bool has_own = std::ranges::any_of(
+      complete_, [&](const auto& m) { return m.snapshot.generation == generation_; });
+  std::vector<SnapshotManifest> kept;
+  std::set<Version> newest;
+  for (auto it = complete_.rbegin(); it != complete_.rend(); ++it) {
+    const SnapshotRef& snapshot = it->snapshot;
+    const bool is_origin = !has_own && snapshot == origin_;  // P30
+    const bool is_newest = newest.size() < options_.keep && newest.insert(snapshot.version).second;
+    if (is_newest || is_origin || snapshot == needed) {
+      kept.push_back(std::move(*it));
+    } else {
+      dropped_.push_back(std::move(*it));
+    }
+  }
+  std::ranges::reverse(kept);
+  complete_ = std::move(kept);
+}
+
+void SnapshotLedger::GiveUp(Version version) {
+  given_up_.insert(version);
+  const auto it = pending_.find(version);
+  if (it == pending_.end()) return;
+  const Pending pending = std::move(it->second);
+  pending_.erase(it);
+  Drop(version, pending);
+}
+
+void SnapshotLedger::Drop(Version version, const Pending& pending) {
+  SnapshotManifest manifest{.snapshot = {generation_, version}, .shards = {}};
+  for (const std::optional<StoredShard>& stored : pending)
+    manifest.shards.push_back(stored.value_or(StoredShard{}));
+  dropped_.push_back(std::move(manifest));
+}
+
+// A file holds what a process had to store of one version: several shards.
+bool SnapshotLedger::IsWanted(const std::string& file) const {
+  for (const SnapshotManifest& manifest : complete_) {
+    if (std::ranges::find(manifest.shards, file, &StoredShard::file) != manifest.shards.end())
+      return true;
+  }
+  return false;
+}
+
+bool SnapshotLedger::IsComplete(Version version) const {
+  return std::ranges::any_of(complete_, [&](const SnapshotManifest& manifest) {
+    return manifest.snapshot == SnapshotRef{generation_, version};
+  });
+}
+
+// What was complete once and is not kept any more counts as given up too.
+bool SnapshotLedger::IsGivenUp(Version version) const {
+  if (given_up_.contains(version)) return true;
+  return !IsComplete(version) && std::ranges::any_of(complete_, [&](const auto& manifest) {
+    return manifest.snapshot.generation == generation_ && manifest.snapshot.version > version;
+  });
+}
+
+bool SnapshotLedger::IsKnown(Version version) const {
+  return pending_.contains(version) || IsGivenUp(version) || IsComplete(version);
+}
+
+SnapshotRef SnapshotLedger::RestorePoint(Version at_most) const {
+  for (auto it = complete_.rbegin(); it != complete_.rend(); ++it) {
+    if (it->snapshot.version <= at_most) return it->snapshot;
+  }
+  return {};
+}
+
+void SnapshotLedger::StartGeneration(uint32_t generation, SnapshotRef origin) {
+  while (!pending_.empty()) GiveUp(pending_.begin()->first);
+  given_up_.clear();
+  generation_ = generation;
+  origin_ = origin;
+}
+
+std::vector<SnapshotManifest> SnapshotLedger::TakeDropped() { return std::exchange(dropped_, {}); }
+
+}  // namespace pando

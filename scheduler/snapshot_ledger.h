@@ -1,0 +1,71 @@
+// SnapshotLedger: which shard has stored what, which snapshots are complete and which are kept.
+// Used by the scheduler core alone. Threads: none. Rules P29, P30.
+//
+// clang-format off
+//   a version's snapshot | entered when                                | a shard's report
+//   ---------------------+---------------------------------------------+--------------------------
+//   pending              | a shard has stored it                       | kept, not acknowledged
+//   complete             | all have, and the scheduler completes it    | acknowledged
+//   given up             | a shard cannot store it, or a newer one is  | acknowledged, file dropped
+//                        | complete                                    |
+// clang-format on
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "scheduler/journal.h"
+
+namespace pando {
+
+class SnapshotLedger {
+ public:
+  struct Options {
+    uint32_t shard_count = 0;
+    uint32_t keep = 2;  // complete ones, besides those that a rollback may need
+  };
+  // `complete`: of earlier lives. `origin`: what this generation began from.
+  SnapshotLedger(const Options& options, uint32_t generation, SnapshotRef origin,
+                 std::vector<SnapshotManifest> complete);
+
+  enum class Taken { kPending, kComplete, kGivenUp };
+  // What is known of the version now. A failure gives the version up.
+  Taken OnStored(const SnapshotStoredItem& item);
+  // The lowest version that every shard has stored and that is not complete yet.
+  std::optional<Version> Ripe() const;
+  // REQUIRES: version == *Ripe().
+  const SnapshotManifest& Complete(Version version);
+  // Forgets what need not be kept. `next_evaluation`: a snapshot is needed that is not beyond it.
+  void Prune(Version next_evaluation);
+  void GiveUp(Version version);
+  bool IsComplete(Version version) const;  // in this generation
+  bool IsGivenUp(Version version) const;
+  // Whether a shard has said anything of this version.
+  bool IsKnown(Version version) const;
+  // What to begin again from: the newest complete one that is not beyond `at_most`; version 0
+  // always is one.
+  SnapshotRef RestorePoint(Version at_most) const;
+  void StartGeneration(uint32_t generation, SnapshotRef origin);
+
+  const std::vector<SnapshotManifest>& complete() const { return complete_; }
+  // Whose files are not wanted any more, since the last call.
+  std::vector<SnapshotManifest> TakeDropped();
+
+ private:
+  using Pending = std::vector<std::optional<StoredShard>>;
+  bool IsWanted(const std::string& file) const;
+  void Drop(Version version, const Pending& pending);
+
+  Options options_;
+  uint32_t generation_;
+  SnapshotRef origin_;
+  std::vector<SnapshotManifest> complete_;  // ascending by (version, generation)
+  std::map<Version, Pending> pending_;      // of this generation
+  std::set<Version> given_up_;              // of this generation
+  std::vector<SnapshotManifest> dropped_;
+};
+
+}  // namespace pando

@@ -1,0 +1,301 @@
+// Deaths, joins, drains, rollbacks: what views follow.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+#include "tests/scheduler/scheduler_fixture.h"
+
+namespace pando {
+namespace {
+
+TEST_CASE("a silent worker is dead within a second and a bit, and the others do its work") {
+  Fixture f;
+  f.StartAll();
+  const Micros silent_since = f.now;
+  while (f.SharesOf(21) > 0 && f.now < silent_since + std::chrono::seconds(3))
+    f.Wait(milliseconds(50), {21});
+  CHECK(f.now <= silent_since + milliseconds(1250));
+  CHECK(f.scheduler->phase() == Scheduler::Phase::kTraining);
+  CHECK(f.SharesOf(20) == 8);
+  for (const MicroBatchOwner& owner : f.scheduler->view().owners)
+    CHECK(owner.first_step == Step(0));
+  REQUIRE(f.recorder.faults.size() >= 1);
+  CHECK(f.recorder.faults[0].target == "worker 1");
+  CHECK(f.recorder.faults[0].detected_by == "lease");
+}
+
+TEST_CASE("short leases run out as well when everybody is silent") {
+  Fixture f;
+  f.plan.job.lease_ms = 250;
+  f.plan.job.heartbeat_ms = 100;
+  f.StartAll();
+  const Micros start = f.now;
+  while (!f.recorder.HasEvent("dead") && f.now < start + std::chrono::seconds(2)) {
+    f.now = f.scheduler->NextDeadline();
+    f.scheduler->Tick(f.now);
+  }
+  CHECK(f.now <= start + milliseconds(400));
+}
+
+TEST_CASE("a notice of an exit leads to a view in the same turn") {
+  Fixture f;
+  f.StartAll();
+  const ViewId before = f.scheduler->view().id;
+  f.Exit(21, Role::kWorker);
+  CHECK(f.scheduler->view().id > before);
+  CHECK(f.recorder.LastTo<ViewUpdate>(Incarnation(20))->view.id == f.scheduler->view().id);
+  CHECK(f.journal.state->view.id == f.scheduler->view().id);
+  CHECK(f.recorder.LastTo<FaultNoteAck>(Incarnation(900)) != nullptr);
+  CHECK(f.recorder.faults.back().detected_by == "exit");
+}
+
+TEST_CASE("a broken connection is a death unless a word follows") {
+  Fixture f;
+  f.StartAll();
+  f.scheduler->OnDisconnect(f.now, Incarnation(21));
+  f.Wait(milliseconds(300));
+  f.Wait(milliseconds(500), {});
+  CHECK(f.SharesOf(21) > 0);
+  f.scheduler->OnDisconnect(f.now, Incarnation(21));
+  f.Wait(milliseconds(450), {21});
+  CHECK(f.SharesOf(21) == 0);
+  CHECK(f.recorder.faults.back().detected_by == "socket");
+}
+
+TEST_CASE("after a pause of its own the scheduler judges nobody") {
+  Fixture f;
+  f.StartAll();
+  f.now += std::chrono::seconds(10);  // stopped and continued; heartbeats still in the queue
+  f.scheduler->Tick(f.now);
+  CHECK_FALSE(f.recorder.HasEvent("dead"));
+}
+
+TEST_CASE("who was given up as dead is told so, and welcome as a new incarnation") {
+  Fixture f;
+  f.StartAll();
+  f.Wait(milliseconds(1500), {21});
+  f.From(21, Heartbeat{});
+  REQUIRE(f.recorder.LastTo<Refused>(Incarnation(21)) != nullptr);
+  f.From(21, Register{.role = Role::kWorker, .host = "h", .process_id = 121});
+  CHECK(f.recorder.LastTo<Refused>(Incarnation(21)) != nullptr);
+  CHECK(f.NodeOf(21) == kUnknownNode);
+  f.Add(22, Role::kWorker);
+  CHECK(f.recorder.LastTo<Welcome>(Incarnation(22))->rank == 1);
+  CHECK(f.SharesOf(22) == 4);
+}
+
+TEST_CASE("a process that registers anew is its old incarnation's death") {
+  Fixture f;
+  f.StartAll();
+  f.From(31, Register{.role = Role::kWorker, .host = "h", .process_id = 121});
+  CHECK(f.NodeOf(21) == kUnknownNode);
+  CHECK(f.SharesOf(20) == 8);
+}
+
+TEST_CASE("a joiner starts a few steps ahead, and the old owner goes on until then") {
+  Fixture f;
+  f.StartAll();
+  f.Commit(100);
+  f.Add(22, Role::kWorker);
+  CHECK(f.SharesOf(22) >= 2);
+  for (const MicroBatchOwner& owner : f.scheduler->view().owners) {
+    if (owner.worker != f.NodeOf(22)) continue;
+    CHECK(owner.first_step > Step(100));
+    CHECK(owner.previous != kUnknownNode);
+    CHECK(owner.previous != owner.worker);
+  }
+}
+
+TEST_CASE("a first step lapses when the one who works until then dies") {
+  Fixture f;
+  f.StartAll();
+  f.Commit(100);
+  f.Add(22, Role::kWorker);
+  f.Exit(20, Role::kWorker);
+  f.Exit(21, Role::kWorker);
+  CHECK(f.SharesOf(22) == 8);
+  for (const MicroBatchOwner& owner : f.scheduler->view().owners) {
+    CHECK(owner.first_step == Step(0));
+    CHECK(owner.previous == kUnknownNode);
+  }
+}
+
+TEST_CASE("without any worker the job waits and says so, and goes on when one comes") {
+  Fixture f;
+  f.StartAll();
+  f.Exit(20, Role::kWorker);
+  f.Exit(21, Role::kWorker);
+  CHECK(f.scheduler->WaitingText() == "no worker");
+  CHECK(f.recorder.HasEvent("waiting"));
+  f.Add(22, Role::kWorker);
+  CHECK(f.scheduler->WaitingText().empty());
+  CHECK(f.SharesOf(22) == 8);
+}
+
+TEST_CASE("a server's death promotes its backups, and another server gets new replicas") {
+  Fixture f(PlanOf(1, 3));
+  f.StartAll();
+  f.Exit(10, Role::kServer);
+  CHECK_FALSE(f.IsNamed(10));
+  f.Sync();
+  for (const ShardPlacement& placement : f.scheduler->view().shards) {
+    CHECK(placement.in_sync_backups.size() == 1);
+    CHECK(placement.syncing_backups.empty());
+  }
+  CHECK(f.scheduler->view().generation == 0);
+}
+
+TEST_CASE("a report of a pair that is no more changes nothing") {
+  Fixture f(PlanOf(1, 3));
+  f.StartAll();
+  f.Exit(10, Role::kServer);
+  const auto& shards = f.scheduler->view().shards;
+  for (uint32_t s = 0; s < shards.size(); ++s) {
+    if (shards[s].syncing_backups.empty()) continue;
+    const SyncingBackup pair = shards[s].syncing_backups[0];
+    const uint64_t primary = shards[s].primary.incarnation.value();
+    f.From(primary, Synced{{{ShardId(s), pair.peer, ViewId{1, 0}}}});
+    f.From(20, Synced{{{ShardId(s), pair.peer, pair.since}}});
+    f.Wait(milliseconds(20));
+    REQUIRE(f.scheduler->view().shards[s].in_sync_backups.empty());
+    f.From(primary, Synced{{{ShardId(s), pair.peer, pair.since}}});
+    f.Wait(milliseconds(20));
+    REQUIRE(f.scheduler->view().shards[s].in_sync_backups.size() == 1);
+    return;
+  }
+  FAIL("nothing is syncing");
+}
+
+TEST_CASE("a lost shard is an announced rollback to the last snapshot, on the servers there are") {
+  Fixture f(PlanOf(1, 2, 1));
+  f.StartAll();
+  f.Commit(30);
+  f.Exit(11, Role::kServer);
+  CHECK(f.scheduler->WaitingText() == "restoring the last snapshot");
+  SUBCASE("another server comes soon") {
+    f.Add(12, Role::kServer);
+    CHECK(f.IsNamed(12));
+  }
+  SUBCASE("none comes") { f.Wait(milliseconds(1100)); }
+  CHECK(f.recorder.HasEvent("rollback"));
+  CHECK(f.scheduler->view().generation == 1);
+  CHECK(f.scheduler->view().restore == SnapshotRef{});
+  CHECK(f.scheduler->committed() == Version(0));
+  CHECK_FALSE(f.IsNamed(11));
+}
+
+TEST_CASE("without any server the job waits for one, and rolls back on it") {
+  Fixture f(PlanOf(1, 1));
+  f.StartAll();
+  f.Exit(10, Role::kServer);
+  f.Wait(milliseconds(2000));
+  CHECK(f.scheduler->WaitingText() == "no server");
+  CHECK(f.scheduler->view().generation == 0);
+  f.Add(12, Role::kServer);
+  CHECK(f.scheduler->view().generation == 1);
+}
+
+TEST_CASE("replicas that differ are named, and the run begins again") {
+  Fixture f;
+  f.StartAll();
+  const ShardPlacement placement = f.scheduler->view().shards[0];
+  f.From(placement.primary.incarnation.value(),
+         Divergence{ShardId(0), Version(3), placement.in_sync_backups.at(0), 1, 2});
+  CHECK(f.recorder.HasEvent("divergence"));
+  CHECK(f.scheduler->view().generation == 1);
+}
+
+TEST_CASE("a lonely server has a longer lease") {
+  Fixture f(PlanOf(1, 1));
+  f.StartAll();
+  f.Wait(milliseconds(3500), {10});
+  CHECK_FALSE(f.recorder.HasEvent("dead"));
+  f.Wait(milliseconds(1000), {10});
+  CHECK(f.recorder.HasEvent("dead"));
+}
+
+TEST_CASE("a drained worker hands over first and is then told to stop") {
+  Fixture f;
+  f.StartAll();
+  f.Commit(100);
+  f.From(901, Command{CommandKind::kDrain, "worker 1"});
+  CHECK(f.recorder.LastTo<CommandReply>(Incarnation(901))->outcome == CommandOutcome::kAccepted);
+  CHECK(f.SharesOf(20) == 8);
+  CHECK(f.recorder.LastTo<Stop>(Incarnation(21)) == nullptr);
+  f.Commit(200);
+  REQUIRE(f.recorder.LastTo<Stop>(Incarnation(21)) != nullptr);
+  CHECK(f.recorder.LastTo<Stop>(Incarnation(21))->reason == StopReason::kDrained);
+  CHECK(f.NodeOf(21) == kUnknownNode);
+  f.From(21, Bye{});
+  f.From(901, Command{CommandKind::kDrain, "worker 1"});
+  CHECK(f.recorder.LastTo<CommandReply>(Incarnation(901))->outcome == CommandOutcome::kDone);
+  CHECK(f.recorder.faults.empty());
+}
+
+TEST_CASE("a server that asks to leave goes when no shard names it") {
+  Fixture f(PlanOf(1, 3));
+  f.StartAll();
+  f.From(12, Leave{});
+  f.Sync();
+  CHECK_FALSE(f.IsNamed(12));
+  REQUIRE(f.recorder.LastTo<Stop>(Incarnation(12)) != nullptr);
+  for (const ShardPlacement& placement : f.scheduler->view().shards)
+    CHECK(placement.in_sync_backups.size() == 1);
+}
+
+TEST_CASE("the last server is not drained, nor is what nobody knows") {
+  Fixture f(PlanOf(1, 1));
+  f.StartAll();
+  f.From(901, Command{CommandKind::kDrain, "server-0"});
+  CHECK(f.recorder.LastTo<CommandReply>(Incarnation(901))->outcome == CommandOutcome::kRefused);
+  f.From(902, Command{CommandKind::kDrain, "worker 7"});
+  CHECK(f.recorder.LastTo<CommandReply>(Incarnation(902))->outcome == CommandOutcome::kRefused);
+}
+
+TEST_CASE("a joining server gets its share, and a fault it makes no fault of") {
+  Fixture f(PlanOf(1, 2));
+  f.StartAll();
+  f.Add(12, Role::kServer);
+  f.Sync();
+  CHECK(f.IsNamed(12));
+  CHECK(f.recorder.faults.empty());
+}
+
+TEST_CASE("micro-batches follow measured speed when it pays") {
+  Fixture f;
+  f.StartAll();
+  for (int i = 0; i < 20; ++i) {
+    f.From(20, Heartbeat{.micro_batch_us = 1000});
+    f.From(21, Heartbeat{.micro_batch_us = 3000});
+  }
+  f.Wait(std::chrono::seconds(6));
+  CHECK(f.SharesOf(20) == 6);
+  CHECK(f.SharesOf(21) == 2);
+}
+
+TEST_CASE("a fault is over when every primary is in the view and two steps are made") {
+  Fixture f;
+  f.StartAll();
+  f.Commit(10);
+  f.From(900, FaultNote{.number = 1,
+                        .action = "kill",
+                        .role = Role::kWorker,
+                        .host = "h",
+                        .process_id = 121,
+                        .injected_us = 1'000'000});
+  f.Exit(21, Role::kWorker);
+  f.Commit(11);
+  f.Commit(12);
+  CHECK(f.recorder.faults.back().recovered_ms < 0);
+  f.Commit(13);
+  const FaultRecord fault = f.recorder.faults.back();
+  CHECK(fault.action == "kill");
+  CHECK(fault.injected_ms == 1000);
+  CHECK(fault.detected_ms >= fault.injected_ms);
+  CHECK(fault.recovered_ms >= fault.detected_ms);
+  CHECK(fault.step == Step(10));
+  for (const FaultRecord& record : f.recorder.faults) CHECK(record.id == fault.id);
+}
+
+}  // namespace
+}  // namespace pando
