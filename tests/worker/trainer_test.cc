@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <thread>
 
 #include "tests/worker/trainer_fixture.h"
 
@@ -338,6 +339,32 @@ TEST_CASE("a verification whose parameters are gone says so") {
   const auto hashed = f.log.Await<GradientHashed>(f.trainer);
   CHECK(hashed.step == Step(2));
   CHECK(hashed.hash == 0);
+}
+
+TEST_CASE("whatever is called off, and whenever, the work after it has the right bits (P12, P21)") {
+  for (uint32_t round = 0; round < 150; ++round) {
+    Fixture f(VerifiedMlp(), 1 + round % 3);
+    f.PutVersion(0);
+    for (uint32_t i = 0; i < 12; ++i) {
+      const uint32_t chance = Philox4x32({round, i, 0, 0}, {})[0];
+      f.trainer.Compute(Step(0), MicroBatches({0, 3}));
+      f.trainer.Compute(Step(1), MicroBatches({0, 1, 2, 3}));
+      if (chance % 3 == 0) f.trainer.Verify(Step(0), MicroBatch(chance >> 8 & 3));
+      if (chance % 5 == 0) f.PutShards(1, 0, 1 + (chance >> 12) % f.test.plan.shards.shard_count());
+      for (uint32_t spin = chance >> 16 & 0x3ff; spin > 0; --spin) std::this_thread::yield();
+      if (chance % 7 == 0) {
+        f.trainer.Forget();
+        f.PutVersion(0);
+      }
+      f.trainer.Abandon(Step(chance >> 4 & 1));
+    }
+    f.trainer.Abandon(Step(0));
+    f.trainer.Compute(Step(0), MicroBatches({2}));
+    auto sums = f.Gradients();
+    REQUIRE(sums.size() == 1);
+    CHECK(sums.begin()->second ==
+          NaiveGradient(f.test, Step(0), MicroBatch(2), *f.test.Parameters()));
+  }
 }
 
 // ---- speed --------------------------------------------------------------------------------------
