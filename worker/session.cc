@@ -89,12 +89,24 @@ void Session::AdvanceWork(Micros now) {
 
 void Session::Issue(Step step, std::vector<MicroBatch> micro_batches) {
   Work* work = FindWork(step);
-  if (work == nullptr) work = &works_.emplace_back(Work{.step = step});
+  if (work == nullptr) {
+    work = &works_.emplace_back(Work{.step = step});
+    PullAtOnce(VersionReadBy(step));
+  }
   if (micro_batches.empty())
     return;  // a short batch left ours empty; the step still has to be followed
   work->issued.insert(micro_batches.begin(), micro_batches.end());
   ++work->open_calls;
   compute_.Compute(step, std::move(micro_batches));
+}
+
+// Of shards that have this version already nobody sends it unasked, and the last question about
+// another one is no reason to wait.
+void Session::PullAtOnce(Version version) {
+  for (ShardState& shard : shards_) {
+    if (shard.known >= version && shard.held[version.value() % 2] != version)
+      shard.ask_at = shard.ask_interval = Micros(0);
+  }
 }
 
 void Session::OnMessageOf(Micros now, const PeerId&, const Params& params) {

@@ -162,6 +162,7 @@ class Session : public ProtocolCore {
   void LearnCommitted(ShardId shard, Version version);
   void AdvanceWork(Micros now);
   void DropMootWork();
+  void PullAtOnce(Version version);
   void Issue(Step step, std::vector<MicroBatch> micro_batches);
   void ComputeMissing(Step step, std::vector<MicroBatch> missing);
   Work* FindWork(Step step);

@@ -219,6 +219,25 @@ TEST_CASE("what a lane holds is asked about, not pushed again (P10)") {
   CHECK(!f.Take<Pull>().empty());
 }
 
+// Found with a worker that was stopped for 2 s: it stayed behind for ever, half a second each time.
+TEST_CASE("a worker that fell behind pulls every shard of the version of today at once") {
+  SessionFixture f;
+  f.Enter(f.MakeView(1));
+  f.AnswerAll(0);
+  f.GiveParams(1, 0);
+  f.Receive(kLaneA, PushReply{{{.shard = ShardId(0),
+                                .version = Version(0),
+                                .outcome = PushOutcome::kBehind,
+                                .current = Version(4)}}});
+  f.DropSent();
+  f.AnswerAll(4);
+  size_t shard_count = 0;
+  for (const auto& [lane, pull] : f.Take<Pull>()) {
+    for (const PullItem& item : pull.items) shard_count += item.version == Version(4);
+  }
+  CHECK(shard_count == 2);
+}
+
 TEST_CASE("a lane that owes an answer for two leases is reported until it is heard (P23)") {
   SessionFixture f;
   f.Start();
