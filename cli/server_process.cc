@@ -6,7 +6,6 @@
 #include <chrono>
 #include <future>
 #include <memory>
-#include <span>
 #include <thread>
 #include <utility>
 
@@ -50,6 +49,30 @@ Result<std::string> LaneEndpoint(const std::string& bind, uint32_t lane) {
   return endpoint->ToString();
 }
 
+HeartbeatState HeartbeatOf(JobId job, const Lane& lane) {
+  return {.job = job,
+          .scheduler = lane.scheduler(),
+          .generation = lane.view().generation,
+          .view = lane.view().id,
+          .activity = Activity::kServing,
+          .step = lane.is_primary_of_any() ? StepReading(lane.committed()) : Step(0)};
+}
+
+// One lane, and what it speaks and stores through.
+struct Seat {
+  Seat(const Lane::Options& options, const JobPlan& plan, SnapshotStore& store,
+       Transport& lane_transport)
+      : transport(lane_transport),
+        outbox(lane_transport),
+        snapshots(store),
+        lane(options, plan, snapshots, outbox) {}
+  Transport& transport;
+  TransportOutbox outbox;
+  SnapshotStore::Port snapshots;
+  Lane lane;
+  Status dialed;  // a backup that cannot be dialed would never acknowledge, and the job would hang
+};
+
 // Owns: the lanes' transports and threads.
 class ServerProcess {
  public:
@@ -57,28 +80,19 @@ class ServerProcess {
   Status Run();
 
  private:
+  using Seats = std::vector<std::unique_ptr<Seat>>;
   Status BindLanes();
-  Status Serve(const Membership& membership);
-  struct Seat {  // one lane, and what it stores through
-    std::unique_ptr<SnapshotStore::Port> snapshots;
-    std::unique_ptr<Lane> lane;
-    // The store's answers, on the lane's thread.
-    LocalEvents SnapshotEvents() const {
-      return {snapshots->fd(), [this](Micros now) {
-                for (SnapshotEvent& event : snapshots->TakeEvents())
-                  lane->OnSnapshotEvent(now, std::move(event));
-              }};
-    }
-  };
-  Status RunLanes(const Membership& membership, HeartbeatSender& heartbeat,
-                  std::span<const Seat> seats);
-  Status DialBackups(const Membership& membership, uint16_t lane, const View& view);
+  Result<MembershipEnd> Live();
+  Result<MembershipEnd> Serve(const Membership& membership);
+  Result<MembershipEnd> RunLanes(const Membership& membership, HeartbeatSender& heartbeat,
+                                 const Seats& seats);
+  LoopOptions OptionsOf(const Membership& membership, Seat& seat, StopFlag& broken) const;
 
   const ServerArgs& args_;
-  const Incarnation incarnation_ = NewIncarnation();
   ShutdownSignal shutdown_;
   ZmqContext context_;
   IsolationSignal isolation_{context_};
+  Incarnation incarnation_ = NewIncarnation();
   std::vector<std::unique_ptr<Transport>> transports_;  // by lane
   std::vector<std::string> endpoints_;                  // by lane, as told to others
 };
@@ -102,7 +116,6 @@ Status ServerProcess::BindLanes() {
     Result<std::string> advertised = AdvertisedEndpoint(*bound, *scheduler);
     if (!advertised.ok()) return advertised.status();
     endpoints_.push_back(*advertised);
-    if (Status s = transports_[i]->Dial({kSchedulerNode, {}, 0}, args_.join); !s.ok()) return s;
   }
   return Status();
 }
@@ -110,6 +123,22 @@ Status ServerProcess::BindLanes() {
 Status ServerProcess::Run() {
   SetFloatEnvironment();
   if (Status s = BindLanes(); !s.ok()) return s;
+  while (true) {
+    Result<MembershipEnd> end = Live();
+    if (!end.ok()) return end.status();
+    if (*end == MembershipEnd::kStopped) return Status();
+    incarnation_ = NewIncarnation();
+    for (uint16_t i = 0; i < transports_.size(); ++i) {
+      transports_[i]->SpeakAs({kUnknownNode, incarnation_, i});
+    }
+  }
+}
+
+// From the registration of one incarnation to its end.
+Result<MembershipEnd> ServerProcess::Live() {
+  for (const auto& transport : transports_) {
+    if (Status s = transport->Dial({kSchedulerNode, {}, 0}, args_.join); !s.ok()) return s;
+  }
   Register registration = DescribeProcess(Role::kServer);
   registration.lane_endpoints = endpoints_;
   Result<Membership> membership = JoinRun(*transports_[0], incarnation_, registration, args_.join,
@@ -119,7 +148,7 @@ Status ServerProcess::Run() {
   return Serve(*membership);
 }
 
-Status ServerProcess::Serve(const Membership& membership) {
+Result<MembershipEnd> ServerProcess::Serve(const Membership& membership) {
   Result<Model> model = ModelOf(membership);
   if (!model.ok()) return model.status();
   const JobPlan plan(membership.job, membership.data, model->layout());
@@ -131,91 +160,81 @@ Status ServerProcess::Serve(const Membership& membership) {
                              .scheduler = membership.scheduler,
                              .activity = Activity::kServing});
   if (Status s = heartbeat.Start(); !s.ok()) return s;
-  std::vector<TransportOutbox> outboxes;
-  for (const auto& transport : transports_) outboxes.emplace_back(*transport);
   SnapshotStore store({.folder = membership.snapshot_dir, .process = incarnation_});
-  std::vector<Seat> seats;
+  Seats seats;
   for (uint16_t i = 0; i < transports_.size(); ++i) {
     PeerId self = membership.self;
     self.lane = i;
-    auto snapshots = std::make_unique<SnapshotStore::Port>(store);
-    auto lane = std::make_unique<Lane>(
-        Lane::Options{.identity = {self, membership.scheduler, membership.job_id},
-                      .kind = "server",
-                      .lease = std::chrono::milliseconds(membership.job.lease_ms)},
-        plan, *snapshots, outboxes[i]);
-    seats.push_back({std::move(snapshots), std::move(lane)});
+    const Lane::Options options{.identity = {self, membership.scheduler, membership.job_id},
+                                .kind = "server",
+                                .lease = std::chrono::milliseconds(membership.job.lease_ms)};
+    seats.push_back(std::make_unique<Seat>(options, plan, store, *transports_[i]));
   }
   spdlog::info("serving on {}", fmt::join(endpoints_, ", "));
   return RunLanes(membership, heartbeat, seats);
 }
 
+// What every lane's loop does; lane 0's does more.
+LoopOptions ServerProcess::OptionsOf(const Membership& membership, Seat& seat,
+                                     StopFlag& broken) const {
+  const auto dial = [&membership, &seat, &broken](const View& view) {
+    if (!seat.dialed.ok()) return;
+    const PeerId& self = seat.lane.self();
+    seat.dialed = DialView(seat.transport, Role::kServer, self, view);
+    if (seat.dialed.ok()) return;
+    seat.transport.Send({.job = membership.job_id,
+                         .generation = view.generation,
+                         .sender = self,
+                         .receiver = seat.lane.scheduler(),
+                         .message = Failure{seat.dialed.message()}});
+    broken.Request();
+  };
+  const auto take_events = [&seat](Micros now) {
+    for (SnapshotEvent& event : seat.snapshots.TakeEvents()) {
+      seat.lane.OnSnapshotEvent(now, std::move(event));
+    }
+  };
+  return {.local = {{seat.snapshots.fd(), take_events}}, .on_view = dial, .is_finished = [&seat] {
+            return seat.lane.finished();
+          }};
+}
+
 // Lane 0 on this thread, which also watches over the process; the others on their own until their
 // own Stop, which they answer, so that the scheduler need not wait for them in vain.
-Status ServerProcess::RunLanes(const Membership& membership, HeartbeatSender& heartbeat,
-                               std::span<const Seat> seats) {
-  StopFlag stop;                             // for the lanes that no Stop reaches
-  StopFlag broken;                           // for lane 0, when another cannot go on
-  std::vector<Status> dialed(seats.size());  // by lane, written by its thread
-  const auto options_of = [&](uint16_t i) {
-    return LoopOptions{.stop = i == 0 ? &broken : &stop,
-                       .local = {seats[i].SnapshotEvents()},
-                       .on_view =
-                           [&, i](const View& view) {
-                             if (dialed[i].ok()) dialed[i] = DialBackups(membership, i, view);
-                             if (!dialed[i].ok()) broken.Request();
-                           },
-                       .is_finished = [&, i] { return seats[i].lane->finished(); }};
-  };
+Result<MembershipEnd> ServerProcess::RunLanes(const Membership& membership,
+                                              HeartbeatSender& heartbeat, const Seats& seats) {
+  StopFlag stop;    // for the lanes that no Stop reaches
+  StopFlag broken;  // for lane 0, when a lane cannot go on
   std::vector<std::future<void>> others;
-  for (uint16_t i = 1; i < seats.size(); ++i) {
-    others.push_back(
-        std::async(std::launch::async,
-                   [options = options_of(i), &lane = *seats[i].lane, &transport = *transports_[i]] {
-                     SetFloatEnvironment();
-                     RunLoop(lane, transport, options);
-                   }));
+  for (size_t i = 1; i < seats.size(); ++i) {
+    LoopOptions options = OptionsOf(membership, *seats[i], broken);
+    options.stop = &stop;
+    others.push_back(std::async(std::launch::async, [options, &seat = *seats[i]] {
+      SetFloatEnvironment();
+      RunLoop(seat.lane, seat.transport, options);
+    }));
   }
-  Lane& first = *seats[0].lane;
-  const auto tell = [&](Micros) {
-    heartbeat.Update(
-        {.job = membership.job_id,
-         .scheduler = membership.scheduler,
-         .activity = Activity::kServing,
-         .step = first.is_primary_of_any() ? StepReading(first.committed()) : Step(0)});
-  };
-  NodeWatch watch(shutdown_, heartbeat, membership, *transports_[0], [](Micros) {});
-  LoopOptions first_options = options_of(0);
-  first_options.local.insert(first_options.local.end(), {watch.Source(), {-1, tell}});
-  first_options.is_finished = [&] { return first.finished() || !watch.verdict().ok(); };
-  RunLoop(first, *transports_[0], first_options);
+  Lane& first = seats[0]->lane;
+  const auto tell = [&](Micros) { heartbeat.Update(HeartbeatOf(membership.job_id, first)); };
+  NodeWatch watch(shutdown_, heartbeat, membership, *transports_[0],
+                  [&](Micros now) { first.StartLeaving(now); });
+  LoopOptions options = OptionsOf(membership, *seats[0], broken);
+  options.stop = &broken;
+  options.local.push_back(watch.Source());
+  options.local.push_back({-1, tell});
+  options.is_finished = [&] { return first.finished() || !watch.verdict().ok(); };
+  RunLoop(first, seats[0]->transport, options);
   const auto deadline = std::chrono::steady_clock::now() + kLaneEndMax;
   for (const std::future<void>& other : others) {
     const bool may_end_itself = watch.verdict().ok() && !broken.is_requested();
     if (!may_end_itself || other.wait_until(deadline) != std::future_status::ready) stop.Request();
   }
   others.clear();  // waits for the threads
-  for (const Status& status : dialed) {
-    if (!status.ok()) return status;
+  for (const auto& seat : seats) {
+    if (!seat->dialed.ok()) return seat->dialed;
   }
   if (!watch.verdict().ok()) return watch.verdict();
-  spdlog::info("the run has ended: {}", first.stop().text);
-  return Status();
-}
-
-// P19. A backup that cannot be dialed would never acknowledge, and the job would hang.
-Status ServerProcess::DialBackups(const Membership& membership, uint16_t lane, const View& view) {
-  PeerId self = membership.self;
-  self.lane = lane;
-  Status dialed = DialView(*transports_[lane], Role::kServer, self, view);
-  if (!dialed.ok()) {
-    transports_[lane]->Send({.job = membership.job_id,
-                             .generation = view.generation,
-                             .sender = self,
-                             .receiver = membership.scheduler,
-                             .message = Failure{dialed.message()}});
-  }
-  return dialed;
+  return EndOf(first.stop(), first.was_refused() && !watch.is_leaving());
 }
 
 }  // namespace
