@@ -13,6 +13,11 @@ namespace {
 
 constexpr TreeNode kPulled{0};  // the node that a reply to a pull names
 
+Version WantedBy(const PushItem& item) { return VersionMadeBy(item.step); }
+Version WantedBy(const PullItem& item) { return item.version; }
+TreeNode NodeOf(const PushItem& item) { return item.node; }
+TreeNode NodeOf(const PullItem&) { return kPulled; }
+
 }  // namespace
 
 Lane::Lane(const Options& options, const JobPlan& plan, SnapshotPort& snapshots, Outbox& outbox)
@@ -39,10 +44,7 @@ bool Lane::is_primary_of_any() const {
 
 void Lane::OnMessage(Micros now, const Envelope& envelope) {
   if (!member_.Admit(now, envelope)) return;
-  if (IsEarly(envelope)) {
-    if (early_.size() < kEarlyMax) early_.push_back(envelope);
-    return;
-  }
+  if (IsEarly(envelope)) return KeepEarly(envelope);
   std::visit([&](const auto& message) { OnMessageOf(now, envelope, message); }, envelope.message);
 }
 
@@ -53,36 +55,46 @@ Replica* Lane::FindPrimary(ShardId shard) {
 
 void Lane::OnMessageOf(Micros now, const Envelope& envelope, const Push& push) {
   const PeerId& from = envelope.sender;
+  Push others;
   for (const PushItem& item : push.items) {
     Replica* replica = FindPrimary(item.shard);
-    const Version wanted = VersionMadeBy(item.step);
-    if (replica == nullptr) {
-      replies_out_[from].items.push_back({.shard = item.shard,
-                                          .version = wanted,
-                                          .node = item.node,
-                                          .outcome = PushOutcome::kNotPrimary});
-      continue;
-    }
-    if (!replica->shard.has_data()) continue;
+    if (replica == nullptr) others.items.push_back(item);
+    if (replica == nullptr || !replica->shard.has_data()) continue;
     const Shard::Taken taken = replica->shard.Add(item);
     if (taken == Shard::Taken::kRefused) continue;
     const bool is_duplicate = taken == Shard::Taken::kDuplicate;
     if (is_duplicate && Mutated(Mutation::kUnansweredDuplicate)) continue;
     TryAdvance(now, *replica);
-    AnswerFor(from, *replica, wanted, item.node, /*says_pending=*/is_duplicate);
+    AnswerFor(from, *replica, VersionMadeBy(item.step), item.node, /*says_pending=*/is_duplicate);
   }
+  if (!others.items.empty()) AnswerNotPrimary(envelope, std::move(others));
 }
 
 void Lane::OnMessageOf(Micros, const Envelope& envelope, const Pull& pull) {
-  const PeerId& from = envelope.sender;
+  Pull others;
   for (const PullItem& item : pull.items) {
     Replica* replica = FindPrimary(item.shard);
-    if (replica == nullptr) {
-      replies_out_[from].items.push_back(
-          {.shard = item.shard, .version = item.version, .outcome = PushOutcome::kNotPrimary});
-    } else if (replica->shard.has_data() && item.version <= plan_.steps.final_version()) {
-      AnswerFor(from, *replica, item.version, kPulled, /*says_pending=*/true);
-    }
+    if (replica == nullptr) others.items.push_back(item);
+    if (replica == nullptr || !replica->shard.has_data()) continue;
+    if (item.version > plan_.steps.final_version()) continue;
+    AnswerFor(envelope.sender, *replica, item.version, kPulled, /*says_pending=*/true);
+  }
+  if (!others.items.empty()) AnswerNotPrimary(envelope, std::move(others));
+}
+
+// We may be the primary in the view that the asker has.
+template <class M>
+void Lane::AnswerNotPrimary(const Envelope& envelope, M others) {
+  if (envelope.view > view().id) {
+    Envelope early = envelope;
+    early.message = std::move(others);
+    return KeepEarly(std::move(early));
+  }
+  for (const auto& item : others.items) {
+    replies_out_[envelope.sender].items.push_back({.shard = item.shard,
+                                                   .version = WantedBy(item),
+                                                   .node = NodeOf(item),
+                                                   .outcome = PushOutcome::kNotPrimary});
   }
 }
 

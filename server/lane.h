@@ -25,7 +25,8 @@
 //   Refused            | none; finished() from then on
 //
 //   A Push, Pull or Question for a shard that is still being restored gets no answer: it is repeated.
-//   What replicas say of a view that we are yet to hear of waits for it.
+//   What replicas say, and workers ask of a primary, under a view that we are yet to hear of waits
+//   for it.
 // clang-format on
 //
 // Threads: none. Owns: its replicas. Invariants I2, I3, I4, I6.
@@ -86,6 +87,8 @@ class Lane : public ProtocolCore {
   void OnMessageOf(Micros now, const Envelope& envelope, const Question& question);
   void OnMessageOf(Micros now, const Envelope& envelope, const ReleasePin& release);
   Replica* FindPrimary(ShardId shard);
+  template <class M>
+  void AnswerNotPrimary(const Envelope& envelope, M others);
   // Whether shards whose primary this lane is differ in this version of theirs.
   template <class VersionOf>
   bool VersionsDiffer(VersionOf version_of) const;
@@ -102,6 +105,7 @@ class Lane : public ProtocolCore {
   void OnMessageOf(Micros now, const Envelope& envelope, const Stop& stop);
   void OnMessageOf(Micros now, const Envelope& envelope, const Refused& refused);
   bool IsEarly(const Envelope& envelope) const;
+  void KeepEarly(Envelope envelope);
   void Discard();
   void EnterView(Micros now);
   void Assume(Micros now, ShardId id, const ShardPlacement& placement);

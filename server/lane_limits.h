@@ -16,7 +16,7 @@ inline constexpr Micros kRootRetryFirst = std::chrono::milliseconds(200);
 inline constexpr Micros kRootRetryMax = std::chrono::seconds(1);
 inline constexpr size_t kRowsPerProgressMax = 4096;
 // Messages of replicas and workers from a view that we are yet to hear of.
-inline constexpr size_t kEarlyMax = 32;
+inline constexpr size_t kEarlyMax = 256;
 // Versions that a newcomer may be behind with before its primary stops committing (P20).
 inline constexpr uint64_t kUnackedRootsMax = 2;
 // Of one shard; a snapshot that comes due beyond them is given up. The last version's never is.

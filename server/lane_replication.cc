@@ -116,11 +116,11 @@ void Lane::CommitAcknowledged(Micros now) {
 // ---- transfer, source --------------------------------------------------------------------------
 
 void Lane::StartTransfers(Micros now, Replica& replica) {
-  const Shard& shard = replica.shard;
+  Shard& shard = replica.shard;
   if (shard.newest() != shard.committed()) return;  // Commit comes back here
   for (Backup& backup : replica.backups) {
     if (!backup.pair || backup.transfer) continue;
-    backup.transfer.emplace(shard.id(), *backup.pair, shard.Kept());
+    backup.transfer.emplace(shard.id(), *backup.pair, shard.ShareKept());
     backup.acked = shard.newest();
     SendChunks(now, backup);
   }

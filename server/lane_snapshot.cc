@@ -10,7 +10,7 @@ namespace pando {
 
 // Of what is committed just now: only the newest record has the optimizer's state.
 void Lane::StoreIfDue(Micros now, Replica& replica) {
-  const Shard& shard = replica.shard;
+  Shard& shard = replica.shard;
   Version version = shard.newest();
   if (shard.committed() != version || version == Version(0)) return;
   const bool is_late = Mutated(Mutation::kSnapshotOneVersionLate) && shard.id() == ShardId(0) &&
@@ -24,7 +24,7 @@ void Lane::StoreIfDue(Micros now, Replica& replica) {
                               .failure = "the snapshots before it are still being written"});
   }
   ++replica.stores_in_flight;
-  const VersionRecord& record = shard.newest_record();
+  const VersionRecord& record = shard.ShareNewest();
   snapshots_.Store({.snapshot = {generation_, version},
                     .shard = shard.id(),
                     .hash = record.hash ? *record.hash : shard.NewestHash(),

@@ -8,11 +8,16 @@
 
 namespace pando {
 
+// Pushes and pulls of a newer view are early only where we are not the primary (OnMessageOf).
 bool Lane::IsEarly(const Envelope& envelope) const {
   const Message& m = envelope.message;
   if (envelope.view <= view().id) return false;
   if (std::holds_alternative<Root>(m)) return !Mutated(Mutation::kUnequalViews);
   return std::holds_alternative<Chunk>(m) || std::holds_alternative<Question>(m);
+}
+
+void Lane::KeepEarly(Envelope envelope) {
+  if (early_.size() < kEarlyMax) early_.push_back(std::move(envelope));
 }
 
 void Lane::OnMessageOf(Micros now, const Envelope& envelope, const ViewUpdate& update) {
@@ -43,6 +48,7 @@ void Lane::Discard() {
   generation_ = view().generation;
   if (Mutated(Mutation::kNoGeneration)) return;
   replicas_.clear();
+  released_ = Version(0);
   rows_.clear();
   known_row_ = Step(0);
   params_out_.clear();

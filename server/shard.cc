@@ -33,9 +33,9 @@ void Shard::Install(std::vector<VersionRecord> records) {
   newest_ = std::move(records.back());
   records.pop_back();
   if (newest_.state == nullptr) newest_.state = state_pool_.Take();
-  if (Mutated(Mutation::kDropOptimizerState)) std::ranges::fill(newest_.state->span(), 0.0f);
   PANDO_CHECK(newest_.parameters->size() == parameter_floats());
   PANDO_CHECK(newest_.state->size() == state_floats());
+  is_state_shared_ = true;  // whose it was before we do not know
   HashNewest();
   committed_ = newest();
   for (VersionRecord& record : records) {
@@ -47,6 +47,7 @@ void Shard::Install(std::vector<VersionRecord> records) {
 
 void Shard::Clear() {
   newest_ = {};
+  is_state_shared_ = false;
   previous_.reset();
   pinned_.reset();
   committed_ = Version(0);
@@ -72,8 +73,14 @@ const VersionRecord* Shard::Find(Version version) const {
   return nullptr;
 }
 
-std::vector<VersionRecord> Shard::Kept() const {
+const VersionRecord& Shard::ShareNewest() {
+  is_state_shared_ = true;
+  return newest_;
+}
+
+std::vector<VersionRecord> Shard::ShareKept() {
   PANDO_CHECK(has_data() && committed_ == newest());
+  is_state_shared_ = true;
   std::vector<VersionRecord> records;
   if (Mutated(Mutation::kOneVersionTransfer)) return {newest_};
   if (pinned_) records.push_back(*pinned_);
@@ -107,9 +114,8 @@ void Shard::Make(const StepRoot& root) {
   DropPrevious();
   // The older record needs no optimizer state: unless somebody reads it, the next one takes it
   // over.
-  const bool is_state_ours = newest_.state.use_count() == 1;
   SharedBuffer state = newest_.state;
-  SharedBuffer next_state = is_state_ours ? state : state_pool_.Take();
+  SharedBuffer next_state = is_state_shared_ ? state_pool_.Take() : state;
   VersionRecord next{VersionMadeBy(step()), parameter_pool_.Take(), next_state, std::nullopt};
   optimizer_.Apply({.range = range_,
                     .parameters = newest_.parameters->span(),
@@ -121,6 +127,7 @@ void Shard::Make(const StepRoot& root) {
                     .parameters_out = next.parameters->span(),
                     .state_out = next_state->span()});
   newest_.state.reset();
+  is_state_shared_ = false;
   previous_ = std::exchange(newest_, std::move(next));
 }
 

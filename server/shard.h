@@ -78,6 +78,8 @@ class Shard {
   // Known to be committed: a backup's is one behind while it keeps its newest version's root.
   Version committed() const { return committed_; }
   const VersionRecord& newest_record() const { return newest_; }
+  // The same, for somebody to keep and read at leisure, on any thread: a snapshot.
+  const VersionRecord& ShareNewest();
   // Of the newest record, computed if need be.  REQUIRES: has_data().
   uint64_t NewestHash() const;
   // Of a record that is kept, if it is known.
@@ -87,7 +89,7 @@ class Shard {
   // Whether this version is gone for good: the caller answers Behind.
   bool IsGone(Version version) const { return version < committed() && Find(version) == nullptr; }
   // All records kept, ascending: a transfer's image (P20).  REQUIRES: committed() == newest().
-  std::vector<VersionRecord> Kept() const;
+  std::vector<VersionRecord> ShareKept();
   // No evaluation needs versions up to this one any more (P31).
   void ReleasePin(Version version);
 
@@ -143,6 +145,7 @@ class Shard {
   BufferPool parameter_pool_;
   BufferPool state_pool_;
   VersionRecord newest_;
+  bool is_state_shared_ = false;  // somebody else may read the newest record's
   std::optional<VersionRecord> previous_;
   std::optional<VersionRecord> pinned_;
   Version committed_;

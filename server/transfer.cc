@@ -94,4 +94,11 @@ void IncomingTransfer::Take(const Chunk& chunk) {
   }
 }
 
+std::vector<VersionRecord> IncomingTransfer::TakeRecords() {
+  PANDO_CHECK(is_complete());
+  if (Mutated(Mutation::kDropOptimizerState)) std::ranges::fill(pieces_.back(), 0.0f);
+  pieces_.clear();
+  return std::move(records_);
+}
+
 }  // namespace pando

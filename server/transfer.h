@@ -34,7 +34,7 @@ inline bool IsSamePair(ViewId a, ViewId b) { return a == b || Mutated(Mutation::
 
 class OutgoingTransfer {
  public:
-  // `records` as Shard::Kept gives them.
+  // `records` as Shard::ShareKept gives them.
   OutgoingTransfer(ShardId shard, ViewId pair, std::vector<VersionRecord> records);
 
   Version newest() const { return versions_.back(); }
@@ -76,7 +76,7 @@ class IncomingTransfer {
   ChunkAck Ack() const { return {shard_, pair_, versions_.back(), taken_floats_}; }
   bool is_complete() const { return taken_floats_ == image_floats_; }
   // REQUIRES: is_complete(); once.  Chunks are still acknowledged afterwards.
-  std::vector<VersionRecord> TakeRecords() { return std::move(records_); }
+  std::vector<VersionRecord> TakeRecords();
 
  private:
   ShardId shard_;

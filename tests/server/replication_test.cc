@@ -182,6 +182,21 @@ TEST_CASE("a root of a view that the backup is yet to hear of waits for it") {
   CHECK(f.Shown() == Version(1));
 }
 
+TEST_CASE("a push to who becomes the primary with a view on its way waits for that view") {
+  LaneFixture f(2);
+  Start(f, {2});
+  f.Kill(1);
+  f.Place(0, 2, {});
+  f.view.id = f.NextViewId();  // the worker knows it already
+  f.PushStep(2, 0);
+  f.SendFrom(LaneFixture::kWorker, 2, Pull{{{ShardId(0), Version(1)}}});
+  f.Deliver();
+  CHECK(f.Heard<PushReply>(LaneFixture::kWorker).empty());
+  f.TellView();
+  f.Deliver();
+  CHECK(f.Shown() == Version(1));
+}
+
 TEST_CASE("acknowledgements of another view do not count (P13)") {
   LaneFixture f(3);
   Start(f, {2, 3}).PushStep(1, 0);
