@@ -130,10 +130,9 @@ void Lane::OnMessageOf(Micros now, const Envelope& envelope, const Question& que
     if (question.view < view().id) member_.HintView(now, envelope.sender);
     return;
   }
-  if (IsRestoring()) return;
-  Answer answer{question.view, {}};
+  Answer answer{question.view, {}};  // less the shards that are being restored: asked for again
   for (const auto& [id, replica] : replicas_) {
-    if (!replica.is_primary()) continue;
+    if (!replica.is_primary() || !replica.shard.has_data()) continue;
     answer.items.push_back({id, replica.shard.committed(), replica.shard.held_nodes()});
   }
   member_.Send(envelope.sender, std::move(answer));

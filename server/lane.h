@@ -24,7 +24,8 @@
 //   Stop               | Bye; finished() from then on
 //   Refused            | none; finished() from then on
 //
-//   A Push, Pull or Question for a shard that is still being restored gets no answer: it is repeated.
+//   A Push or Pull for a shard that is still being restored gets no answer, and an Answer leaves it
+//   out: all are repeated.
 //   What replicas say, and workers ask of a primary, under a view that we are yet to hear of waits
 //   for it.
 // clang-format on

@@ -202,7 +202,9 @@ TEST_CASE("a shard that is not restored yet is silent, and its lane reports no p
   f.Wait(milliseconds(500));
   CHECK(f.Heard<PushReply>(LaneFixture::kWorker).empty());
   CHECK(f.Heard<Params>(LaneFixture::kWorker).empty());
-  CHECK(f.Heard<Answer>(LaneFixture::kWorker).empty());
+  const auto answers = f.Heard<Answer>(LaneFixture::kWorker);
+  REQUIRE(answers.size() == 1);  // or the lane would be reported as silent (P23)
+  CHECK(answers[0].items.empty());
   CHECK(f.Heard<Progress>(LaneFixture::kScheduler).empty());
 }
 
