@@ -52,6 +52,7 @@ Scheduler::Scheduler(Options options, const JobPlan& plan, Journal& journal, Run
       faults_(options_.started_at,
               options_.state ? options_.state->faults : std::vector<FaultRecord>()),
       next_row_(options_.next_row),
+      verified_(plan),
       snapshots_({plan.shards.shard_count(), plan.job.snapshot_keep}, GenerationOf(options_.state),
                  OriginOf(options_.state),
                  options_.state ? options_.state->snapshots : std::vector<SnapshotManifest>()) {
@@ -64,6 +65,7 @@ Scheduler::Scheduler(Options options, const JobPlan& plan, Journal& journal, Run
   next_node_ = state.next_node;
   view_ = state.view;
   committed_ = view_.restore.version;
+  verified_.StartGeneration(StepReading(committed_));
   evaluations_ = state.evaluations;
   for (const EvaluationSummary& done : evaluations_)
     evaluated_ = std::max(evaluated_, done.version);
@@ -195,6 +197,7 @@ void Scheduler::Tick(Micros now) {
     ConsiderSpeeds(now);
     if (rollback_ && unheard_.empty()) RollBackWhenPossible(now);
     if (IsViewDue(now)) MakeView(now);
+    AdvanceVerification(now);
     CompleteSnapshots(now);
     WatchSnapshotRequest(now);
   }

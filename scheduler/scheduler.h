@@ -38,6 +38,7 @@
 #include "scheduler/schedule.h"
 #include "scheduler/snapshot_ledger.h"
 #include "scheduler/step_pace.h"
+#include "scheduler/verify_ledger.h"
 
 namespace pando {
 
@@ -132,6 +133,7 @@ class Scheduler : public ProtocolCore {
   void OnMessageOf(Micros now, const Envelope& envelope, const PinReleased& released);
   void OnMessageOf(Micros now, const Envelope& envelope, const SnapshotStored& stored);
   void OnMessageOf(Micros now, const Envelope& envelope, const SnapshotAtAck& ack);
+  void OnMessageOf(Micros now, const Envelope& envelope, const GradientHashes& hashes);
   void OnMessageOf(Micros now, const Envelope& envelope, const Params& params);
   void OnMessageOf(Micros now, const Envelope& envelope, const Failure& failure);
   void OnMessageOf(Micros now, const Envelope& envelope, const Bye& bye);
@@ -170,7 +172,7 @@ class Scheduler : public ProtocolCore {
   bool IsViewDue(Micros now) const;
   void MakeView(Micros now);
   void ApplyReports(View& next);
-  std::vector<MicroBatchOwner> OwnersFor(const View& next);
+  std::vector<MicroBatchOwner> NextOwners();
   std::vector<WorkerSpeed> Speeds() const;
   void ConsiderSpeeds(Micros now);
   void Publish(Micros now, View next);
@@ -182,6 +184,7 @@ class Scheduler : public ProtocolCore {
   void OnNewsBeyond(Micros now, const Member& member, ViewId id, uint32_t generation);
   void PlanRollback(Micros now, const std::string& reason);
   void RollBackWhenPossible(Micros now);
+  Version RestoreBound() const;
   void StartGeneration(Micros now);
   // Progress and evaluation (scheduler_run.cc).
   void LearnCommitted(Micros now);
@@ -194,6 +197,13 @@ class Scheduler : public ProtocolCore {
   void WatchSnapshotRequest(Micros now);
   void AskForSnapshot(Micros now, uint32_t attempt);
   bool IsFinalSnapshotSettled(Micros now);
+  // Verification (scheduler_verify.cc).
+  void OnDispute(Micros now, const VerifyLedger::Dispute& dispute);
+  void AppointJudge(std::vector<NodeId>& workers) const;
+  bool IsParty(NodeId worker) const;
+  bool IsJudgement(const GradientHash& report) const;
+  void Judge(Micros now, NodeId judge, const GradientHash& report);
+  void AdvanceVerification(Micros now);
   // Commands and drains (scheduler_commands.cc).
   void Execute(Micros now, PendingCommand& command);
   std::string ReasonNotToDrain(const Member& member) const;
@@ -253,6 +263,11 @@ class Scheduler : public ProtocolCore {
   Version evaluated_;  // the newest version whose evaluation is done
   Micros training_since_{0};
   Micros evaluation_time_{0};
+  // Verification.
+  VerifyLedger verified_;
+  std::optional<VerifyLedger::Dispute> dispute_;
+  uint32_t dispute_count_ = 0;
+  bool had_judge_ = false;  // when owners were last decided on
   // Snapshots and commands.
   SnapshotLedger snapshots_;
   std::optional<SnapshotRequest> snapshot_request_;

@@ -37,7 +37,10 @@ void Scheduler::OnMessageOf(Micros now, const Envelope& envelope, const Snapshot
 
 void Scheduler::CompleteSnapshots(Micros now) {
   while (const std::optional<Version> ripe = snapshots_.Ripe()) {
-    if (rollback_ || next_row_.value() < ripe->value()) return;  // a rollback would lose rows
+    const bool is_verified =
+        plan_.job.verify_every == 0 || verified_.settled_below() >= StepReading(*ripe);
+    const bool has_rows = next_row_ >= StepReading(*ripe);  // else a rollback would lose some
+    if (rollback_ || !has_rows || !is_verified) break;
     const SnapshotManifest manifest = snapshots_.Complete(*ripe);
     snapshots_.Prune(plan_.NextEvaluation(evaluated_));
     if (!Commit()) return;

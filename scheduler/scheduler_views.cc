@@ -61,7 +61,7 @@ void Scheduler::MakeView(Micros now) {
     return PlanRollback(now, "no server in sync is left of some shard");
   const MoveOptions moves{plan_.job.replicas, next.id, kTransferFloatsMax};
   if (MoveShards(plan_.shards, servers, moves, next.shards)) RequestView(now + kMoveInterval);
-  next.owners = OwnersFor(next);
+  next.owners = NextOwners();
   const bool is_same = AreSame(next.nodes, view_.nodes) && AreSame(next.shards, view_.shards) &&
                        AreSame(next.owners, view_.owners);
   if (!is_same || !has_announced()) return Publish(now, std::move(next));
@@ -114,7 +114,7 @@ std::vector<WorkerSpeed> Scheduler::Speeds() const {
 }
 
 // Nobody's work changes but for a reason: workers came or went, or speeds say so.
-std::vector<MicroBatchOwner> Scheduler::OwnersFor(const View& next) {
+std::vector<MicroBatchOwner> Scheduler::NextOwners() {
   const uint32_t count = plan_.job.micro_batches;
   const std::vector<WorkerSpeed> speeds = Speeds();
   std::vector<NodeId> workers;
@@ -122,10 +122,12 @@ std::vector<MicroBatchOwner> Scheduler::OwnersFor(const View& next) {
   std::set<NodeId> before(workers.begin(), workers.end());
   std::set<NodeId> after;
   for (const WorkerSpeed& speed : speeds) after.insert(speed.worker);
-  const bool is_as_before = before == after && next.generation == view_.generation;
+  const bool is_as_before = before == after && had_judge_ == dispute_.has_value();
   if (!is_as_before || has_speed_gain_)
     workers = RunsOf(ShareMicroBatches(count, speeds), speeds, count);
   has_speed_gain_ = false;
+  had_judge_ = dispute_.has_value();
+  AppointJudge(workers);
   const auto is_living = [&](NodeId node) {
     const Member* member = members_.Find(node);
     return member != nullptr && member->takes_part();
@@ -281,13 +283,19 @@ void Scheduler::RollBackWhenPossible(Micros now) {
        true);
 }
 
+// A version that is to be evaluated must be made again, and so must one of a wrong gradient.
+Version Scheduler::RestoreBound() const {
+  const Version next = plan_.NextEvaluation(evaluated_);
+  return dispute_ ? std::min(next, VersionReadBy(dispute_->step)) : next;
+}
+
 // The first view of all, or a new beginning from a complete snapshot (P21).
 void Scheduler::StartGeneration(Micros now) {
   View next{.id = NextViewId()};
   const bool is_first = view_.shards.empty();
   if (!is_first) {
     next.generation = std::max(view_.generation, generation_seen_) + 1;
-    next.restore = snapshots_.RestorePoint(plan_.NextEvaluation(evaluated_));
+    next.restore = snapshots_.RestorePoint(RestoreBound());
   }
   for (const auto& [node, member] : members_.all()) {
     if (member.takes_part()) next.nodes.push_back(member.Info());
@@ -295,9 +303,11 @@ void Scheduler::StartGeneration(Micros now) {
   next.shards = PlaceShards(plan_.shards, members_.Servers(now), plan_.job.replicas);
   const std::vector<WorkerSpeed> speeds = Speeds();
   const uint32_t count = plan_.job.micro_batches;
-  for (NodeId worker : RunsOf(ShareMicroBatches(count, speeds), speeds, count))
-    next.owners.push_back({.worker = worker});
+  std::vector<NodeId> workers = RunsOf(ShareMicroBatches(count, speeds), speeds, count);
+  AppointJudge(workers);
+  for (NodeId worker : workers) next.owners.push_back({.worker = worker});
   committed_ = next.restore.version;
+  verified_.StartGeneration(StepReading(committed_));
   snapshots_.StartGeneration(next.generation, next.restore);
   synced_.clear();
   silent_backups_.clear();

@@ -84,6 +84,14 @@ void SnapshotLedger::GiveUp(Version version) {
   Drop(version, pending);
 }
 
+void SnapshotLedger::DiscardAfter(Version version) {
+  std::erase_if(complete_, [&](const SnapshotManifest& manifest) {
+    const bool is_later = manifest.snapshot.version > version;
+    if (is_later) dropped_.push_back(manifest);
+    return is_later;
+  });
+}
+
 void SnapshotLedger::Drop(Version version, const Pending& pending) {
   SnapshotManifest manifest{.snapshot = {generation_, version}, .shards = {}};
   for (const std::optional<StoredShard>& stored : pending)

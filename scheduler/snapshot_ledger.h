@@ -41,6 +41,7 @@ class SnapshotLedger {
   // Forgets what need not be kept. `next_evaluation`: a snapshot is needed that is not beyond it.
   void Prune(Version next_evaluation);
   void GiveUp(Version version);
+  void DiscardAfter(Version version);      // later ones were made of what is wrong
   bool IsComplete(Version version) const;  // in this generation
   bool IsGivenUp(Version version) const;
   // Whether a shard has said anything of this version.

@@ -1,0 +1,108 @@
+// Verification of machines (P41): what two workers make of one micro-batch must be the same.
+#include <algorithm>
+#include <utility>
+
+#include "scheduler/scheduler.h"
+
+namespace pando {
+namespace {
+
+// Machines that keep disagreeing are not healed by beginning again.
+constexpr uint32_t kDisputesMax = 8;
+
+std::string PlaceText(const VerifyLedger::Dispute& dispute) {
+  return "micro-batch " + std::to_string(dispute.micro_batch.value()) + " of step " +
+         std::to_string(dispute.step.value());
+}
+
+}  // namespace
+
+void Scheduler::OnMessageOf(Micros now, const Envelope& envelope, const GradientHashes& hashes) {
+  const NodeId worker = members_.Find(envelope.sender.incarnation)->peer.node;
+  for (const GradientHash& report : hashes.items) {
+    if (!is_running() || rollback_) return;
+    if (report.step.value() >= plan_.steps.step_count()) continue;
+    if (IsJudgement(report)) {
+      Judge(now, worker, report);
+    } else if (const auto dispute = verified_.OnReport(worker, report)) {
+      OnDispute(now, *dispute);
+    }
+  }
+  Send(envelope.sender, GradientHashesAck{verified_.settled_below()});
+}
+
+void Scheduler::OnDispute(Micros now, const VerifyLedger::Dispute& dispute) {
+  const Member* first = members_.Find(dispute.first.worker);
+  const Member* second = members_.Find(dispute.second.worker);
+  if (first == nullptr || second == nullptr) return;  // nobody is left to be judged
+  const std::string text = first->Name() + " (" + first->Where() + ") and " + second->Name() +
+                           " (" + second->Where() + ") have computed different gradients of " +
+                           PlaceText(dispute);
+  Tell(now, "dispute", first->Name(), text, /*is_notable=*/true);
+  if (++dispute_count_ > kDisputesMax)
+    return End(now, StopReason::kFailed, text + ", once more; test these machines");
+  dispute_ = dispute;
+  // What was made of the wrong gradient is forgotten.
+  std::erase_if(evaluations_, [&](const EvaluationSummary& evaluation) {
+    return evaluation.version > VersionReadBy(dispute.step);
+  });
+  snapshots_.DiscardAfter(VersionReadBy(dispute.step));
+  evaluated_ = evaluations_.empty() ? Version(0) : evaluations_.back().version;
+  PlanRollback(now, text);
+}
+
+// While a dispute is open, somebody else owns its micro-batch, if there is somebody else.
+void Scheduler::AppointJudge(std::vector<NodeId>& workers) const {
+  if (!dispute_ || dispute_->micro_batch.value() >= workers.size()) return;
+  const auto judge = std::ranges::find_if(
+      workers, [&](NodeId worker) { return worker != kUnknownNode && !IsParty(worker); });
+  workers[dispute_->micro_batch.value()] = judge != workers.end() ? *judge : dispute_->first.worker;
+}
+
+bool Scheduler::IsParty(NodeId worker) const {
+  return worker == dispute_->first.worker || worker == dispute_->second.worker;
+}
+
+bool Scheduler::IsJudgement(const GradientHash& report) const {
+  return dispute_ && report.step == dispute_->step && report.micro_batch == dispute_->micro_batch;
+}
+
+// The replay has come to what was disputed. A third worker's word decides; where there are two
+// workers, that of either, since a machine that errs seldom errs twice alike.
+void Scheduler::Judge(Micros now, NodeId judge, const GradientHash& report) {
+  const auto owner = view_.owners[report.micro_batch.value()].worker;
+  if (report.hash == 0 || (IsParty(judge) && !IsParty(owner))) return;
+  const VerifyLedger::Dispute dispute = *std::exchange(dispute_, std::nullopt);
+  verified_.Settle(dispute.step, dispute.micro_batch);
+  RequestView(now);
+  const bool first_errs = dispute.first.hash != report.hash;
+  const bool second_errs = dispute.second.hash != report.hash;
+  if (first_errs && second_errs) {
+    return Tell(now, "dispute", "",
+                "three workers have computed three gradients of " + PlaceText(dispute) +
+                    "; nobody is drained",
+                /*is_notable=*/true);
+  }
+  Member* odd = members_.Find(first_errs ? dispute.first.worker : dispute.second.worker);
+  if (odd == nullptr) return;
+  Tell(now, "wrong-gradient", odd->Name(),
+       odd->Name() + " (" + odd->Where() + ") had computed " + PlaceText(dispute) +
+           " wrong: it is drained; test this machine",
+       /*is_notable=*/true);
+  ReleaseSlices(odd->peer.node);
+  odd->is_draining = true;
+  odd->is_leaving = true;
+  has_changed_ = true;
+  repeat_at_ = now;
+}
+
+void Scheduler::AdvanceVerification(Micros now) {
+  if (plan_.job.verify_every == 0 || rollback_) return;
+  verified_.Advance(now, committed_, members_.CountReady(Role::kWorker) >= 2);
+  if (!dispute_ || verified_.settled_below() <= dispute_->step) return;
+  Tell(now, "dispute", "", "nobody could judge " + PlaceText(*dispute_), /*is_notable=*/true);
+  dispute_.reset();
+  RequestView(now);
+}
+
+}  // namespace pando

@@ -1,0 +1,252 @@
+// The scheduler's ledgers, each by itself.
+#include <doctest/doctest.h>
+
+#include "scheduler/fault_ledger.h"
+#include "scheduler/snapshot_ledger.h"
+#include "scheduler/verify_ledger.h"
+
+namespace pando {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr Micros kStart{1'000'000};
+const FaultLedger::Subject kWorker{"worker 1", "h", 7};
+
+Micros At(int ms) { return kStart + milliseconds(ms); }
+
+FaultNote Note(const std::string& action, int injected_ms, int exited_ms) {
+  return {.action = action,
+          .role = Role::kWorker,
+          .host = "h",
+          .process_id = 7,
+          .target = "worker 1",
+          .injected_us = injected_ms < 0 ? 0 : static_cast<uint64_t>(At(injected_ms).count()),
+          .exited_us = exited_ms < 0 ? 0 : static_cast<uint64_t>(At(exited_ms).count())};
+}
+
+TEST_CASE("an injected fault, its exit and its detection are one record") {
+  FaultLedger ledger(kStart, {});
+  ledger.OnNote(At(10), kWorker, Note("kill", 9, -1), Step(5));
+  ledger.OnNote(At(12), kWorker, Note("exit", -1, 11), Step(6));
+  ledger.OnDetected(At(12), kWorker, "exit", "exit", Step(6));
+  REQUIRE(ledger.records().size() == 1);
+  const FaultRecord record = ledger.records()[0];
+  CHECK(record.action == "kill");
+  CHECK(record.step == Step(5));
+  CHECK(record.injected_ms == 9);
+  CHECK(record.detected_ms == 12);
+  CHECK(record.detected_by == "exit");
+  CHECK(record.recovered_ms < 0);
+}
+
+TEST_CASE("a note that comes after the lease has run out tells what it was") {
+  FaultLedger ledger(kStart, {});
+  ledger.OnDetected(At(1000), kWorker, "silence", "lease", Step(6));
+  ledger.OnNote(At(1500), kWorker, Note("stop", 3, -1), Step(8));
+  REQUIRE(ledger.records().size() == 1);
+  CHECK(ledger.records()[0].action == "stop");
+  CHECK(ledger.records()[0].detected_ms == 1000);
+  CHECK(ledger.records()[0].detected_by == "lease");
+}
+
+TEST_CASE("a process can be stopped again after it has recovered") {
+  FaultLedger ledger(kStart, {});
+  for (int at : {100, 500}) {
+    ledger.OnNote(At(at), kWorker, Note("stop", at, -1), Step(1));
+    ledger.OnDetected(At(at + 10), kWorker, "silence", "lease", Step(1));
+    ledger.OnView({1, 2});
+    ledger.OnProgress(At(at + 20), {1, 2}, Version(3), true);
+  }
+  REQUIRE(ledger.records().size() == 2);
+  CHECK(ledger.records()[1].injected_ms == 500);
+}
+
+TEST_CASE("recovered is two steps after everybody has entered the answering view") {
+  FaultLedger ledger(kStart, {});
+  ledger.OnDetected(At(10), kWorker, "exit", "exit", Step(6));
+  ledger.OnProgress(At(11), {1, 1}, Version(9), false);
+  ledger.OnView({1, 2});
+  ledger.OnProgress(At(12), {1, 1}, Version(12), false);
+  ledger.OnProgress(At(13), {1, 2}, Version(12), false);
+  ledger.OnProgress(At(14), {1, 2}, Version(13), false);
+  CHECK(ledger.records()[0].recovered_ms < 0);
+  SUBCASE("two steps") { ledger.OnProgress(At(15), {1, 3}, Version(14), false); }
+  SUBCASE("the job's end") { ledger.OnProgress(At(15), {1, 2}, Version(13), true); }
+  CHECK(ledger.records()[0].recovered_ms == 15);
+}
+
+TEST_CASE("a rollback counts its steps from where it begins") {
+  FaultLedger ledger(kStart, {});
+  ledger.OnDetected(At(10), kWorker, "exit", "exit", Step(60));
+  ledger.OnView({1, 2});
+  ledger.OnProgress(At(11), {1, 2}, Version(60), false);
+  ledger.OnRollback();
+  ledger.OnProgress(At(12), {1, 3}, Version(20), false);
+  CHECK(ledger.records()[0].recovered_ms < 0);
+  ledger.OnProgress(At(13), {1, 3}, Version(22), false);
+  CHECK(ledger.records()[0].recovered_ms == 13);
+}
+
+TEST_CASE("a scheduler's fault is known by name until a note says which process it was") {
+  FaultLedger ledger(kStart, {});
+  ledger.OnDetected(At(300), {.target = "scheduler"}, "exit", "exit", Step(6));
+  ledger.Recover(At(310), "scheduler");
+  ledger.OnNote(At(320), {"scheduler", "h", 99}, Note("kill", 200, 201), Step(6));
+  REQUIRE(ledger.records().size() == 1);
+  CHECK(ledger.records()[0].process_id == 99);
+  CHECK(ledger.records()[0].injected_ms == 200);
+  ledger.OnDetected(At(900), {.target = "scheduler"}, "exit", "exit", Step(9));
+  CHECK(ledger.records().size() == 2);
+}
+
+TEST_CASE("records of an earlier life keep their ids, and a repeated note finds them") {
+  FaultLedger first(kStart, {});
+  first.OnNote(At(10), kWorker, Note("kill", 9, 10), Step(5));
+  FaultLedger second(kStart, first.records());
+  second.OnNote(At(20), kWorker, Note("kill", 9, 10), Step(5));
+  CHECK(second.records().size() == 1);
+  second.OnDetected(At(30), {"worker 2", "h", 8}, "exit", "exit", Step(5));
+  CHECK(second.records()[1].id == second.records()[0].id + 1);
+  CHECK(second.TakeChanged().size() == 2);
+  CHECK(second.TakeChanged().empty());
+}
+
+// ---- snapshots ---------------------------------------------------------------------------------
+
+SnapshotStoredItem Stored(uint32_t shard, uint64_t version, const std::string& file = "f") {
+  return {ShardId(shard), Version(version), 1, file + std::to_string(version), ""};
+}
+
+void CompleteAt(SnapshotLedger& ledger, uint64_t version) {
+  for (uint32_t shard = 0; shard < 2; ++shard) ledger.OnStored(Stored(shard, version));
+  REQUIRE(ledger.Ripe() == Version(version));
+  ledger.Complete(Version(version));
+}
+
+TEST_CASE("a snapshot is ripe when every shard is stored, and reports count once") {
+  SnapshotLedger ledger({2, 2}, 0, {}, {});
+  CHECK(ledger.OnStored(Stored(0, 10)) == SnapshotLedger::Taken::kPending);
+  CHECK(ledger.OnStored(Stored(0, 10)) == SnapshotLedger::Taken::kPending);
+  CHECK_FALSE(ledger.Ripe());
+  ledger.OnStored(Stored(1, 10));
+  CHECK(ledger.Ripe() == Version(10));
+  CHECK(ledger.Complete(Version(10)).shards.size() == 2);
+  CHECK(ledger.OnStored(Stored(0, 10)) == SnapshotLedger::Taken::kComplete);
+  CHECK(ledger.TakeDropped().empty());
+}
+
+TEST_CASE("a shard that cannot be stored costs that snapshot, whose files go") {
+  SnapshotLedger ledger({2, 2}, 0, {}, {});
+  ledger.OnStored(Stored(0, 10));
+  CHECK(ledger.OnStored({ShardId(1), Version(10), 0, "", "the disk is full"}) ==
+        SnapshotLedger::Taken::kGivenUp);
+  REQUIRE(ledger.TakeDropped().size() == 1);
+  CHECK(ledger.OnStored(Stored(0, 10, "late")) == SnapshotLedger::Taken::kGivenUp);
+  REQUIRE(ledger.TakeDropped().size() == 1);
+  CompleteAt(ledger, 20);
+}
+
+TEST_CASE("a newer complete snapshot gives up older ones that are not") {
+  SnapshotLedger ledger({2, 2}, 0, {}, {});
+  ledger.OnStored(Stored(0, 10));
+  CompleteAt(ledger, 20);
+  CHECK(ledger.IsGivenUp(Version(10)));
+  CHECK(ledger.TakeDropped().size() == 1);
+}
+
+TEST_CASE("the newest are kept, and one from which the next evaluation can be reached") {
+  SnapshotLedger ledger({2, 2}, 0, {}, {});
+  for (uint64_t version : {10, 20, 30, 40}) {
+    CompleteAt(ledger, version);
+    ledger.Prune(Version(15));  // version 15 is still to be evaluated
+  }
+  REQUIRE(ledger.complete().size() == 3);
+  CHECK(ledger.complete()[0].snapshot.version == Version(10));
+  CHECK(ledger.complete()[1].snapshot.version == Version(30));
+  CHECK(ledger.RestorePoint(Version(15)) == SnapshotRef{0, Version(10)});
+  CHECK(ledger.RestorePoint(Version(100)) == SnapshotRef{0, Version(40)});
+  CHECK(ledger.RestorePoint(Version(5)) == SnapshotRef{});
+  const auto dropped = ledger.TakeDropped();
+  REQUIRE(dropped.size() == 1);
+  CHECK(dropped[0].snapshot.version == Version(20));
+  CHECK(ledger.OnStored(Stored(1, 20)) == SnapshotLedger::Taken::kGivenUp);  // a late repeat
+}
+
+TEST_CASE("what a generation began from is kept until it has completed another (P30)") {
+  SnapshotLedger ledger({2, 1}, 0, {}, {});
+  CompleteAt(ledger, 10);
+  CompleteAt(ledger, 20);
+  ledger.StartGeneration(1, {0, Version(10)});
+  ledger.Prune(Version(1000));
+  CHECK(ledger.complete().size() == 2);
+  CompleteAt(ledger, 20);  // of this generation
+  ledger.Prune(Version(1000));
+  REQUIRE(ledger.complete().size() == 1);
+  CHECK(ledger.complete()[0].snapshot == SnapshotRef{1, Version(20)});
+}
+
+TEST_CASE("a new generation forgets what the old one had begun to store") {
+  SnapshotLedger ledger({2, 2}, 0, {}, {});
+  ledger.OnStored(Stored(0, 10));
+  ledger.StartGeneration(1, {});
+  CHECK(ledger.TakeDropped().size() == 1);
+  CHECK_FALSE(ledger.IsKnown(Version(10)));
+}
+
+// ---- verification ------------------------------------------------------------------------------
+
+JobPlan VerifiedPlan() {
+  Job job;
+  job.steps = 100;
+  job.micro_batches = 4;
+  job.verify_every = 1;
+  const DataFacts data{.train_samples = 1'000'000};
+  return JobPlan(job, data, TensorLayout({{.name = "w", .shape = {20}}, MetricTensorSpec()}));
+}
+
+GradientHash Hash(uint64_t step, uint32_t m, uint64_t hash) {
+  return {Step(step), MicroBatch(m), hash};
+}
+
+TEST_CASE("a step is settled when two workers agree on each of its micro-batches") {
+  const JobPlan plan = VerifiedPlan();
+  VerifyLedger ledger(plan);
+  for (uint32_t m = 0; m < 4; ++m) {
+    CHECK_FALSE(ledger.OnReport(NodeId(1), Hash(0, m, 5)));
+    CHECK_FALSE(ledger.OnReport(NodeId(1), Hash(0, m, 5)));  // repeated
+  }
+  ledger.Advance(At(0), Version(1), true);
+  CHECK(ledger.settled_below() == Step(0));
+  for (uint32_t m = 0; m < 3; ++m) CHECK_FALSE(ledger.OnReport(NodeId(2), Hash(0, m, 5)));
+  CHECK_FALSE(ledger.OnReport(NodeId(2), Hash(0, 3, 0)));  // has none to give
+  ledger.Advance(At(1), Version(1), true);
+  CHECK(ledger.settled_below() == Step(1));
+}
+
+TEST_CASE("workers that differ are both named") {
+  const JobPlan plan = VerifiedPlan();
+  VerifyLedger ledger(plan);
+  ledger.OnReport(NodeId(1), Hash(3, 2, 5));
+  const auto dispute = ledger.OnReport(NodeId(2), Hash(3, 2, 6));
+  REQUIRE(dispute);
+  CHECK(dispute->step == Step(3));
+  CHECK(dispute->micro_batch == MicroBatch(2));
+  CHECK(dispute->first.worker == NodeId(1));
+  CHECK(dispute->second.hash == 6);
+}
+
+TEST_CASE("a second opinion is waited for, but not for ever, and not where there is none") {
+  const JobPlan plan = VerifiedPlan();
+  VerifyLedger ledger(plan);
+  ledger.Advance(At(0), Version(3), true);
+  ledger.Advance(At(1900), Version(50), true);
+  CHECK(ledger.settled_below() == Step(0));
+  ledger.Advance(At(2100), Version(60), true);
+  CHECK(ledger.settled_below() == Step(3));
+  ledger.Advance(At(2200), Version(60), false);
+  CHECK(ledger.settled_below() == Step(60));
+}
+
+}  // namespace
+}  // namespace pando

@@ -1,0 +1,266 @@
+// Snapshots, the end, and verification, as the scheduler runs them.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+#include "tests/scheduler/scheduler_fixture.h"
+
+namespace pando {
+namespace {
+
+JobPlan StoringPlan(uint32_t workers = 2, uint32_t replicas = 2) {
+  JobPlan plan = PlanOf(workers, 2, replicas);
+  plan.job.snapshot_every = 10;
+  plan.job.eval_every_epochs = 0;
+  return plan;
+}
+
+class StoringFixture : public Fixture {
+ public:
+  explicit StoringFixture(JobPlan plan_in = StoringPlan()) : Fixture(std::move(plan_in)) {
+    snapshot_dir = "/snapshots";
+    StartScheduler();
+  }
+  // Steps up to here are made; their rows are known.
+  void MakeTo(uint64_t version) {
+    Commit(version);
+    std::vector<StepMetrics> rows;
+    for (uint64_t step = made_; step < version; ++step) rows.push_back({.step = Step(step)});
+    const PeerId lane = scheduler->view().shards.back().primary;
+    From(lane.incarnation.value(), Progress{Version(version), rows}, lane.lane);
+    made_ = std::max(made_, version);
+  }
+  void Store(uint64_t version, const std::string& failure = "") {
+    const auto& shards = scheduler->view().shards;
+    for (uint32_t s = 0; s < shards.size(); ++s) {
+      const std::string file = "v" + std::to_string(version);
+      From(shards[s].primary.incarnation.value(),
+           SnapshotStored{{{ShardId(s), Version(version), 1, file, s == 0 ? failure : ""}}},
+           shards[s].primary.lane);
+    }
+  }
+
+ private:
+  uint64_t made_ = 0;
+};
+
+TEST_CASE("a snapshot is complete, in the journal and acknowledged once all shards are stored") {
+  StoringFixture f;
+  f.StartAll();
+  CHECK(f.recorder.LastTo<Welcome>(Incarnation(20))->snapshot_dir == "/snapshots");
+  f.MakeTo(10);
+  const PeerId first = f.scheduler->view().shards[0].primary;
+  f.From(first.incarnation.value(), SnapshotStored{{{ShardId(0), Version(10), 1, "v10", ""}}},
+         first.lane);
+  CHECK(f.recorder.LastTo<SnapshotAck>(first.incarnation) == nullptr);
+  f.Store(10);
+  REQUIRE(f.recorder.snapshots.size() == 1);
+  CHECK(f.recorder.snapshots[0] == SnapshotRef{0, Version(10)});
+  CHECK(f.journal.state->snapshots.size() == 1);
+  f.Store(10);
+  CHECK(f.recorder.LastTo<SnapshotAck>(first.incarnation) != nullptr);
+}
+
+TEST_CASE("a snapshot waits for the metric rows that a rollback to it would lose") {
+  StoringFixture f;
+  f.StartAll();
+  f.Commit(10);
+  f.Store(10);
+  CHECK(f.recorder.snapshots.empty());
+  f.MakeTo(10);
+  CHECK(f.recorder.snapshots.size() == 1);
+}
+
+TEST_CASE("only the newest snapshots are kept") {
+  StoringFixture f;
+  f.StartAll();
+  for (uint64_t version : {10, 20, 30}) {
+    f.MakeTo(version);
+    f.Store(version);
+  }
+  CHECK(f.recorder.dropped == std::vector{SnapshotRef{0, Version(10)}});
+  CHECK(f.journal.state->snapshots.size() == 2);
+}
+
+TEST_CASE("a rollback begins from the newest snapshot, and the restarted scheduler knows it") {
+  StoringFixture f(StoringPlan(1, 1));
+  f.StartAll();
+  f.MakeTo(25);
+  f.Store(10);
+  f.Store(20);
+  SUBCASE("the scheduler lives") {}
+  SUBCASE("the scheduler starts again") {
+    f.StartScheduler();
+    for (uint64_t who : {10, 11, 20}) f.From(who, Heartbeat{});
+  }
+  f.Exit(11, Role::kServer);
+  f.Add(12, Role::kServer);
+  CHECK(f.scheduler->view().generation == 1);
+  CHECK(f.scheduler->view().restore == SnapshotRef{0, Version(20)});
+  CHECK(f.scheduler->committed() == Version(20));
+}
+
+TEST_CASE("a full disk costs that snapshot and is said aloud") {
+  StoringFixture f;
+  f.StartAll();
+  f.MakeTo(10);
+  f.Store(10, "no space left on device");
+  CHECK(f.recorder.snapshots.empty());
+  CHECK(f.recorder.HasEvent("snapshot-failed"));
+  f.MakeTo(20);
+  f.Store(20);
+  CHECK(f.recorder.snapshots.size() == 1);
+}
+
+TEST_CASE("a snapshot that is asked for lies ahead of every shard, and is done when complete") {
+  StoringFixture f;
+  f.StartAll();
+  f.MakeTo(5);
+  f.From(901, Command{CommandKind::kSnapshot, ""});
+  CHECK(f.recorder.LastTo<CommandReply>(Incarnation(901))->outcome == CommandOutcome::kAccepted);
+  REQUIRE(f.recorder.LastTo<SnapshotAt>(Incarnation(10)) != nullptr);
+  const Version version = f.recorder.LastTo<SnapshotAt>(Incarnation(10))->version;
+  CHECK(version > Version(5));
+  f.MakeTo(version.value());
+  f.Store(version.value());
+  f.From(901, Command{CommandKind::kSnapshot, ""});
+  CHECK(f.recorder.LastTo<CommandReply>(Incarnation(901))->outcome == CommandOutcome::kDone);
+}
+
+TEST_CASE("a stop by command ends the run as Ctrl-C does") {
+  Fixture f;
+  f.StartAll();
+  f.From(901, Command{CommandKind::kStop, ""});
+  CHECK(f.recorder.LastTo<CommandReply>(Incarnation(901))->outcome == CommandOutcome::kDone);
+  CHECK(f.scheduler->stop().reason == StopReason::kInterrupted);
+}
+
+// ---- the end -----------------------------------------------------------------------------------
+
+void Evaluate(StoringFixture& f) {
+  const auto* slice = f.recorder.LastTo<pando::Evaluate>(Incarnation(20));
+  REQUIRE(slice != nullptr);
+  f.From(20, EvaluationResult{.version = slice->version, .slice = 0, .sample_count = 100});
+}
+
+void Collect(StoringFixture& f) {
+  const auto& shards = f.scheduler->view().shards;
+  for (uint32_t s = 0; s < shards.size(); ++s) {
+    const auto zeros = std::make_shared<const FloatBuffer>(f.plan.shards.range(ShardId(s)).size());
+    f.From(shards[s].primary.incarnation.value(),
+           Params{{{ShardId(s), f.plan.steps.final_version(), Blob(std::as_bytes(zeros->span()), zeros)}}},
+           shards[s].primary.lane);
+  }
+}
+
+TEST_CASE("the run is finished when evaluated, collected and stored, and the journal says so") {
+  StoringFixture f;
+  f.StartAll();
+  f.MakeTo(1000);
+  Evaluate(f);
+  CHECK(f.scheduler->phase() == Scheduler::Phase::kCollecting);
+  Collect(f);
+  CHECK(f.scheduler->phase() == Scheduler::Phase::kCollecting);
+  SUBCASE("the final snapshot is stored") { f.Store(1000); }
+  SUBCASE("the disk is full") { f.Store(1000, "no space left on device"); }
+  CHECK(f.recorder.has_weights);
+  CHECK(f.journal.state->is_finished);
+  CHECK(f.scheduler->stop().reason == StopReason::kCompleted);
+  f.StartScheduler();
+  f.scheduler->Tick(f.now);
+  CHECK(f.scheduler->stop().reason == StopReason::kCompleted);
+}
+
+TEST_CASE("a shard lost at the very end is trained again, and evaluated once") {
+  StoringFixture f(StoringPlan(1, 1));
+  f.StartAll();
+  f.MakeTo(1000);
+  f.Store(500);
+  Evaluate(f);
+  f.Exit(11, Role::kServer);
+  f.Add(12, Role::kServer);
+  CHECK(f.scheduler->phase() == Scheduler::Phase::kTraining);
+  CHECK(f.scheduler->view().restore.version == Version(500));
+  f.Commit(1000);
+  CHECK(f.scheduler->phase() == Scheduler::Phase::kCollecting);
+  CHECK(f.recorder.evaluations.size() == 1);
+  Collect(f);
+  f.Store(1000);
+  CHECK(f.scheduler->phase() == Scheduler::Phase::kStopping);
+}
+
+// ---- verification ------------------------------------------------------------------------------
+
+JobPlan VerifyingPlan(uint32_t workers) {
+  JobPlan plan = StoringPlan(workers);
+  plan.job.verify_every = 1;
+  return plan;
+}
+
+void Report(StoringFixture& f, uint64_t who, uint64_t step, uint32_t m, uint64_t hash) {
+  f.From(who, GradientHashes{{{Step(step), MicroBatch(m), hash}}});
+}
+
+TEST_CASE("a snapshot waits until its steps are verified") {
+  StoringFixture f(VerifyingPlan(2));
+  f.StartAll();
+  f.MakeTo(10);
+  f.Store(10);
+  CHECK(f.recorder.snapshots.empty());
+  for (uint64_t step = 0; step < 10; ++step) {
+    for (uint32_t m = 0; m < 8; ++m) {
+      Report(f, 20, step, m, 5);
+      Report(f, 21, step, m, 5);
+    }
+  }
+  CHECK(f.recorder.snapshots.size() == 1);
+  Report(f, 21, 9, 7, 5);  // repeated
+  CHECK(f.recorder.LastTo<GradientHashesAck>(Incarnation(21))->below == Step(10));
+}
+
+TEST_CASE("of two workers that differ a third tells which is wrong, and it is drained") {
+  StoringFixture f(VerifyingPlan(3));
+  f.StartAll();
+  f.MakeTo(7);
+  Report(f, 20, 6, 0, 5);
+  Report(f, 21, 6, 0, 6);
+  CHECK(f.recorder.HasEvent("dispute"));
+  CHECK(f.scheduler->view().generation == 1);
+  CHECK(f.scheduler->view().owners[0].worker == f.NodeOf(22));
+  Report(f, 20, 6, 0, 5);  // a party's word does not count
+  CHECK_FALSE(f.recorder.HasEvent("wrong-gradient"));
+  Report(f, 22, 6, 0, 5);
+  CHECK(f.recorder.HasEvent("wrong-gradient"));
+  CHECK(f.NodeOf(21) == kUnknownNode);
+  REQUIRE(f.recorder.LastTo<Stop>(Incarnation(21)) != nullptr);
+  CHECK(f.recorder.LastTo<Stop>(Incarnation(21))->reason == StopReason::kDrained);
+  CHECK(f.scheduler->view().generation == 1);
+}
+
+TEST_CASE("of two workers the one that errs once is found by the replay") {
+  StoringFixture f(VerifyingPlan(2));
+  f.StartAll();
+  f.MakeTo(7);
+  Report(f, 20, 6, 0, 5);
+  Report(f, 21, 6, 0, 6);
+  Report(f, 20, 6, 0, 6);
+  CHECK(f.NodeOf(20) == kUnknownNode);
+  CHECK(f.SharesOf(21) == 8);
+}
+
+TEST_CASE("what was made of a wrong gradient is neither kept nor restored") {
+  StoringFixture f(VerifyingPlan(3));
+  f.StartAll();
+  f.MakeTo(20);
+  f.Wait(std::chrono::seconds(3));  // nobody speaks: patience ends
+  f.Store(10);
+  f.Store(20);
+  REQUIRE(f.recorder.snapshots.size() == 2);
+  f.MakeTo(30);
+  Report(f, 20, 25, 0, 5);
+  Report(f, 21, 25, 0, 6);
+  CHECK(f.scheduler->view().restore.version == Version(20));
+}
+
+}  // namespace
+}  // namespace pando
