@@ -75,8 +75,7 @@ void Lane::OnMessageOf(Micros, const Envelope& envelope, const Pull& pull) {
   for (const PullItem& item : pull.items) {
     Replica* replica = FindPrimary(item.shard);
     if (replica == nullptr) others.items.push_back(item);
-    if (replica == nullptr || !replica->shard.has_data()) continue;
-    if (item.version > plan_.steps.final_version()) continue;
+    if (replica == nullptr || item.version > plan_.steps.final_version()) continue;
     AnswerFor(envelope.sender, *replica, item.version, kPulled, /*says_pending=*/true);
   }
   if (!others.items.empty()) AnswerNotPrimary(envelope, std::move(others));
@@ -99,7 +98,8 @@ void Lane::AnswerNotPrimary(const Envelope& envelope, M others) {
 }
 
 // P9, P10: a committed version that is kept, or why there is none. A fresh push gets no Pending:
-// its reply follows by itself, and if it was lost the push is repeated.
+// its reply follows by itself, and if it was lost the push is repeated. While a shard is being
+// restored every version is to come.
 void Lane::AnswerFor(const PeerId& peer, Replica& replica, Version wanted, TreeNode node,
                      bool says_pending) {
   const Shard& shard = replica.shard;

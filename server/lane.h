@@ -24,8 +24,8 @@
 //   Stop               | Bye; finished() from then on
 //   Refused            | none; finished() from then on
 //
-//   A Push or Pull for a shard that is still being restored gets no answer, and an Answer leaves it
-//   out: all are repeated.
+//   A shard that is still being restored is left out of Answers, its Pulls are Pending, and a Push,
+//   which nobody has reason to send yet, is not answered.
 //   What replicas say, and workers ask of a primary, under a view that we are yet to hear of waits
 //   for it.
 // clang-format on

@@ -182,6 +182,7 @@ void Lane::BeWhole(Micros now, Replica& replica) {
   replica.shard.StartLeading();
   for (Backup& backup : replica.backups) backup.acked = replica.shard.committed();
   StartTransfers(now, replica);
+  ReplyToWaiting(replica);
 }
 
 bool Lane::IsRestoring() const {
