@@ -258,8 +258,7 @@ void Scheduler::OnMessageOf(Micros now, const Envelope& envelope, const PeerSile
     if (!is_backup || !silent_backups_.insert({reporter.peer.node, peer->peer.node}).second) return;
     peer->avoided_until = now + kAvoidTime;
     Tell(now, "silent", peer->Name(), text + ": it is its backup no longer", true);
-    RequestView(now);
-    return RequestView(*peer->avoided_until);
+    return RequestView(now);
   }
   const bool is_worker_silent = peer->role() == Role::kWorker;
   if (is_worker_silent == (reporter.role() == Role::kWorker)) return;

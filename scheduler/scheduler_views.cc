@@ -54,6 +54,7 @@ void Scheduler::MakeView(Micros now) {
   next.nodes.clear();
   for (const auto& [node, member] : members_.all()) {
     if (member.takes_part()) next.nodes.push_back(member.Info());
+    if (member.avoided_until && *member.avoided_until > now) RequestView(*member.avoided_until);
   }
   ApplyReports(next);
   const std::vector<PlacementServer> servers = members_.Servers(now);

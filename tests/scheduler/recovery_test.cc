@@ -205,6 +205,33 @@ TEST_CASE("replicas that differ are named, and the run begins again") {
   CHECK(f.scheduler->view().generation == 1);
 }
 
+TEST_CASE("a backup that its primary does not hear is a backup no longer, and one again later") {
+  Fixture f(PlanOf(1, 2));
+  f.StartAll();
+  const ShardPlacement placement = f.scheduler->view().shards[0];
+  const PeerId backup = placement.in_sync_backups.at(0);
+  f.From(placement.primary.incarnation.value(), PeerSilent{backup, 2000});
+  CHECK(f.scheduler->view().shards[0].in_sync_backups.empty());
+  CHECK(f.scheduler->view().shards[0].syncing_backups.empty());
+  CHECK_FALSE(f.recorder.HasEvent("dead"));
+  f.Wait(std::chrono::seconds(6));
+  f.Sync();
+  CHECK(f.scheduler->view().shards[0].in_sync_backups.size() == 1);
+}
+
+TEST_CASE("a worker that does not hear a server is given up, the server if two do not") {
+  Fixture f(PlanOf(3, 3));
+  f.StartAll();
+  f.Wait(milliseconds(10));
+  const PeerId server = f.scheduler->view().shards[0].primary;
+  f.From(20, PeerSilent{server, 2000});
+  CHECK(f.NodeOf(20) == kUnknownNode);
+  CHECK(f.IsNamed(server.incarnation.value()));
+  f.From(21, PeerSilent{server, 2000});
+  CHECK(f.NodeOf(21) != kUnknownNode);
+  CHECK_FALSE(f.IsNamed(server.incarnation.value()));
+}
+
 TEST_CASE("a lonely server has a longer lease") {
   Fixture f(PlanOf(1, 1));
   f.StartAll();
