@@ -11,7 +11,7 @@ packages=(
   libcli11-dev libtomlplusplus-dev nlohmann-json3-dev libspdlog-dev libfmt-dev  # command line, files, logs
   libxxhash-dev zlib1g-dev                           # hashes, compressed data sets
   libsqlite3-dev                                     # the scheduler's journal
-  doctest-dev                                        # tests
+  doctest-dev iproute2                               # tests; partitions
 )
 
 installed_packages() {

@@ -65,10 +65,11 @@ std::string PandoProgram() {
   return program;
 }
 
-Process::Process(const std::string& folder, const std::string& name, const Args& args)
+Process::Process(const std::string& folder, const std::string& name, const Args& args,
+                 const Args& through)
     : out_path_(folder + "/" + name + ".out"), err_path_(folder + "/" + name + ".err") {
-  const std::string program = PandoProgram();
-  std::vector<std::string> words{"pando"};
+  std::vector<std::string> words = through;
+  words.push_back(PandoProgram());
   words.insert(words.end(), args.begin(), args.end());
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
@@ -86,7 +87,7 @@ Process::Process(const std::string& folder, const std::string& name, const Args&
     setpgid(0, 0);
     dup2(out.get(), STDOUT_FILENO);
     dup2(err.get(), STDERR_FILENO);
-    execv(program.c_str(), argv.data());
+    execvp(argv[0], argv.data());
     _exit(kExecFailed);
   }
   REQUIRE(pid_ > 0);

@@ -26,7 +26,9 @@ std::string PandoProgram();
 // output and error go to files. The destructor kills and reaps it, and it dies with this program.
 class Process {
  public:
-  Process(const std::string& folder, const std::string& name, const Args& args);
+  // `through`: a command that execs what follows it, such as nsenter; empty for none.
+  Process(const std::string& folder, const std::string& name, const Args& args,
+          const Args& through = {});
   ~Process();
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;

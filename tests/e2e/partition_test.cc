@@ -1,0 +1,168 @@
+// Cables that are pulled (network.h): a scheduler, servers and workers on hosts of their own, one
+// of them cut off for three leases. Whoever comes back is given up by then and joins again; the
+// weights are the serial run's. Skipped, loudly, where this machine allows no network namespaces.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+
+#include "cli/exit_codes.h"
+#include "tests/e2e/network.h"
+#include "tests/e2e/run_files.h"
+#include "tests/temp_folder.h"
+
+namespace pando {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr int kSkipped = 77;  // what Meson takes for it
+// Some 10 ms each: training goes on well after the cable is plugged in again.
+constexpr uint64_t kSteps = 1500;
+constexpr auto kCutOff = 3s;  // three leases
+constexpr size_t kStepsBefore = 50;
+
+// The hosts' network; one for all tests, since the program moves into it.
+Network& TheNetwork() {
+  static const std::unique_ptr<Network> network = [] {
+    Result<std::unique_ptr<Network>> made = Network::Make();
+    if (!made.ok()) {
+      std::fprintf(stderr, "SKIPPED: partitions of real processes need network namespaces: %s\n",
+                   made.status().message().c_str());
+      std::exit(kSkipped);
+    }
+    return *std::move(made);
+  }();
+  return *network;
+}
+
+const std::string& SerialHash() {
+  static const std::string hash = [] {
+    TempFolder temp;
+    const std::string run_dir = temp.path() + "/run";
+    Process serial(temp.path(), "serial",
+                   Args{"train", "--serial", "--run-dir", run_dir} + LongJob(kSteps));
+    serial.Await(5min);
+    REQUIRE(serial.exit_code() == kExitCompleted);
+    return SummaryIn(run_dir).weights_hash;
+  }();
+  return hash;
+}
+
+// A scheduler, two servers and two workers, a host each.
+struct SpreadJob {
+  SpreadJob() : run_dir(temp.path() + "/run") {
+    for (HostId* host :
+         {&scheduler_host, &server_hosts[0], &server_hosts[1], &worker_hosts[0], &worker_hosts[1]})
+      *host = network.AddHost();
+    const std::string endpoint = "tcp://" + network.AddressOf(scheduler_host) + ":7070";
+    scheduler = Start(scheduler_host, "scheduler",
+                      Args{"scheduler", "--bind", endpoint, "--insecure", "--run-dir", run_dir,
+                           "--servers", "2", "--workers", "2"} +
+                          LongJob(kSteps));
+    for (int i = 0; i < 2; ++i) {
+      const std::string bind = "tcp://" + network.AddressOf(server_hosts[i]) + ":0";
+      nodes.push_back(Start(server_hosts[i], "server-" + std::to_string(i),
+                            {"server", "--join", endpoint, "--bind", bind, "--insecure"}));
+    }
+    for (int i = 0; i < 2; ++i) {
+      nodes.push_back(
+          Start(worker_hosts[i], "worker-" + std::to_string(i), {"worker", "--join", endpoint}));
+    }
+    AwaitSteps(kStepsBefore);
+  }
+
+  void AwaitSteps(size_t count) {
+    REQUIRE_MESSAGE(
+        Becomes([&] { return RowCountIn(run_dir) >= count || !scheduler->is_running(); }),
+        "no progress: " << scheduler->err());
+    REQUIRE_MESSAGE(scheduler->is_running(), scheduler->err());
+  }
+
+  // Training goes on, by everybody, to the serial run's end.
+  void CheckEnd() {
+    REQUIRE_MESSAGE(scheduler->is_running(), "the job ended before the cut did");
+    const size_t row_count = RowCountIn(run_dir);
+    AwaitSteps(std::min<size_t>(row_count + kStepsBefore, kSteps - 1));
+    scheduler->Await(5min);
+    INFO(scheduler->err());
+    CHECK(scheduler->exit_code() == kExitCompleted);
+    const Summary summary = SummaryIn(run_dir);
+    CHECK(summary.status == kStatusCompleted);
+    CHECK(summary.steps == kSteps);
+    CHECK(summary.weights_hash == SerialHash());
+    for (const auto& node : nodes) {
+      node->Await();
+      INFO(node->err());
+      CHECK(node->exit_code() == kExitCompleted);
+    }
+  }
+
+  // Whether the run has noticed that somebody of this role is silent.
+  bool HasGivenUp(const std::string& role) const {
+    const std::string events = BytesOf(run_dir + "/events.jsonl");
+    return Contains(events, R"("event":"dead","details":{"node":")" + role);
+  }
+
+  std::unique_ptr<Process> Start(HostId host, const std::string& name, const Args& args) {
+    return std::make_unique<Process>(temp.path(), name, args, network.Through(host));
+  }
+
+  Network& network = TheNetwork();
+  TempFolder temp;
+  const std::string run_dir;
+  HostId scheduler_host, server_hosts[2], worker_hosts[2];
+  std::unique_ptr<Process> scheduler;
+  std::vector<std::unique_ptr<Process>> nodes;  // servers, then workers
+};
+
+// The length of the fault itself; nothing waits for anything here.
+void Hold(TestClock::time_point since) {
+  (void)Becomes([&] { return TestClock::now() - since >= kCutOff; });
+}
+
+void CutOff(HostId host) {
+  TheNetwork().PullCable(host);
+  Hold(TestClock::now());
+  TheNetwork().PlugIn(host);
+}
+
+TEST_CASE("a worker that is cut off for 3 s does not change the weights") {
+  SpreadJob job;
+  CutOff(job.worker_hosts[0]);
+  CHECK(job.HasGivenUp("worker"));
+  job.CheckEnd();
+}
+
+TEST_CASE("a server that is cut off for 3 s does not change the weights") {
+  SpreadJob job;
+  CutOff(job.server_hosts[0]);
+  CHECK(job.HasGivenUp("server"));
+  job.CheckEnd();
+}
+
+TEST_CASE("a scheduler that is cut off for 3 s does not change the weights") {
+  SpreadJob job;
+  CutOff(job.scheduler_host);
+  job.CheckEnd();
+}
+
+TEST_CASE("what a server sends to one worker is lost for 3 s, and the weights do not change") {
+  SpreadJob job;
+  TheNetwork().LoseFrames(job.server_hosts[0], job.worker_hosts[0]);
+  Hold(TestClock::now());
+  TheNetwork().StopLosing(job.server_hosts[0], job.worker_hosts[0]);
+  job.CheckEnd();
+}
+
+TEST_CASE("what a server sends to the other is lost for 3 s, and the weights do not change") {
+  SpreadJob job;
+  TheNetwork().LoseFrames(job.server_hosts[0], job.server_hosts[1]);
+  Hold(TestClock::now());
+  TheNetwork().StopLosing(job.server_hosts[0], job.server_hosts[1]);
+  job.CheckEnd();
+}
+
+}  // namespace
+}  // namespace pando
