@@ -26,6 +26,9 @@ Subcommand AddStatusCommand(CLI::App& app);
 Subcommand AddDrainCommand(CLI::App& app);
 Subcommand AddSnapshotCommand(CLI::App& app);
 Subcommand AddStopCommand(CLI::App& app);
+Subcommand AddExportCommand(CLI::App& app);
+Subcommand AddEvaluateCommand(CLI::App& app);
+Subcommand AddVerifyCommand(CLI::App& app);
 
 // ---- options that several subcommands share ----------------------------------------------------
 
@@ -39,6 +42,9 @@ void AddJobOptions(CLI::App& command, JobSource* source);
 
 // Only the keys that a run may be resumed with: who computes it, how, and where the data lie.
 void AddResumeOptions(CLI::App& command, JobSource* source);
+
+// Only the keys that say what a model and its data are.
+void AddModelOptions(CLI::App& command, JobSource* source);
 
 // Reads the job, picks the data where nobody did, fills in name and folder. Notices go to standard
 // error.

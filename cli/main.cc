@@ -84,7 +84,9 @@ int Main(int argc, char** argv) {
       {"server", AddServerCommand(app)},     {"worker", AddWorkerCommand(app)},
       {"node", AddNodeCommand(app)},         {"resume", AddResumeCommand(app)},
       {"status", AddStatusCommand(app)},     {"drain", AddDrainCommand(app)},
-      {"snapshot", AddSnapshotCommand(app)}, {"stop", AddStopCommand(app)}};
+      {"snapshot", AddSnapshotCommand(app)}, {"stop", AddStopCommand(app)},
+      {"export", AddExportCommand(app)},     {"evaluate", AddEvaluateCommand(app)},
+      {"verify", AddVerifyCommand(app)}};
   std::string topic;
   CLI::App* help = app.add_subcommand("help", "")->group("");
   help->add_option("TOPIC", topic);

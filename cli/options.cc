@@ -91,6 +91,12 @@ void AddResumeOptions(CLI::App& command, JobSource* source) {
   AddKeyFlags(command, source, IsForResume);
 }
 
+void AddModelOptions(CLI::App& command, JobSource* source) {
+  AddKeyFlags(command, source, [](const JobKey& key) {
+    return key.section() == "model" || key.section() == "data";
+  });
+}
+
 Result<Job> ResolveJob(const JobSource& source) {
   JobDraft draft;
   if (!source.job_path.empty()) {

@@ -13,6 +13,7 @@
 #include "common/tensor_init.h"
 #include "scheduler/schedule.h"
 #include "server/optimizer.h"
+#include "worker/evaluate_chunk.h"
 #include "worker/trainer.h"
 
 namespace pando {
@@ -27,7 +28,7 @@ using Clock = std::chrono::steady_clock;
 class SerialTrainer {
  public:
   SerialTrainer(const Job& job, const DataSet& data, const Model& model,
-                const SerialCallbacks& callbacks);
+                const SerialCallbacks& callbacks, const SerialStretch& stretch);
   Result<SerialResult> Run();
 
  private:
@@ -35,7 +36,10 @@ class SerialTrainer {
   // micro-batches begin the next, layer by layer.
   static constexpr uint64_t kStepsInHandMax = 2;
 
-  void MakeVersionZero();
+  void MakeFirstVersion();
+  bool IsEvaluated(Version version) const {
+    return stretch_.is_evaluated && plan_.IsEvaluationDue(version);
+  }
   void HandOutSteps();
   Result<StepMetrics> AwaitStep(Step step);
   void FinishStep(const StepMetrics& metrics, double seconds);
@@ -51,6 +55,8 @@ class SerialTrainer {
 
   const JobPlan plan_;
   const SerialCallbacks& callbacks_;
+  const SerialStretch& stretch_;
+  const Version last_;  // to make
   const Schedule schedule_;
   const Optimizer optimizer_;
   std::vector<FloatBuffer> states_;  // by shard: optimizer state of its newest version
@@ -68,52 +74,66 @@ class SerialTrainer {
 };
 
 SerialTrainer::SerialTrainer(const Job& job, const DataSet& data, const Model& model,
-                             const SerialCallbacks& callbacks)
+                             const SerialCallbacks& callbacks, const SerialStretch& stretch)
     : plan_(job, FactsOf(data), model.layout()),
       callbacks_(callbacks),
+      stretch_(stretch),
+      last_(stretch.last.value_or(plan_.steps.final_version())),
       schedule_(job.optimizer, job.schedule, plan_.steps.step_count()),
       optimizer_(job.optimizer, plan_.layout),
       trainer_({plan_, model, data}, job.threads,
                [this](ComputeTicket, ComputeEvent event) { OnEvent(std::move(event)); }) {
   for (const ShardRange& range : plan_.shards.ranges()) {
-    states_.emplace_back(range.size() * optimizer_.state_count());
+    FloatBuffer& state = states_.emplace_back(range.size() * optimizer_.state_count());
+    if (stretch.parameters == nullptr) continue;
+    const FloatBuffer& given = *stretch.states[states_.size() - 1];
+    PANDO_CHECK(given.size() == state.size());
+    std::ranges::copy(given.span(), state.data());
   }
+  result_.version = stretch.first;
+  handed_out_count_ = stretch.first.value();
 }
 
 Result<SerialResult> SerialTrainer::Run() {
-  MakeVersionZero();
-  while (result_.version < plan_.steps.final_version()) {
+  MakeFirstVersion();
+  while (result_.version < last_) {
     const Clock::time_point start = Clock::now();
     if (!result_.was_interrupted) HandOutSteps();
     if (result_.version.value() == handed_out_count_) break;
     Result<StepMetrics> metrics = AwaitStep(StepReading(result_.version));
     if (!metrics.ok()) return metrics.status();
     FinishStep(*metrics, std::chrono::duration<double>(Clock::now() - start).count());
-    if (!plan_.IsEvaluationDue(result_.version) || result_.was_interrupted) continue;
+    if (!IsEvaluated(result_.version) || result_.was_interrupted) continue;
     if (Status s = Evaluate(result_.version); !s.ok()) return s;
   }
+  result_.states = std::move(states_);
   result_.parameters = *trainer_.parameters().Open(result_.version);
   result_.waiting_seconds = static_cast<double>(trainer_.parameters().waited_us()) * 1e-6;
   result_.gradient_buffers = trainer_.gradient_buffers_made();
   return std::move(result_);
 }
 
-void SerialTrainer::MakeVersionZero() {
+void SerialTrainer::MakeFirstVersion() {
   ParameterStore& store = trainer_.parameters();
-  SharedBuffer values = store.Writable(Version(0));
+  SharedBuffer values = store.Writable(stretch_.first);
+  if (stretch_.parameters != nullptr) {
+    std::ranges::copy(stretch_.parameters->span(), values->data());
+  }
   for (uint32_t s = 0; s < plan_.shards.shard_count(); ++s) {
     const ShardRange& range = plan_.shards.range(ShardId(s));
-    InitRange(plan_.layout, plan_.job.seed, range,
-              values->span().subspan(range.first, range.size()));
-    store.Arrived(ShardId(s), Version(0));
+    if (stretch_.parameters == nullptr) {
+      InitRange(plan_.layout, plan_.job.seed, range,
+                values->span().subspan(range.first, range.size()));
+    }
+    store.Arrived(ShardId(s), stretch_.first);
   }
 }
 
 // Stops short of a version that is evaluated first: training time and evaluation time stay apart.
 void SerialTrainer::HandOutSteps() {
   const uint64_t done = result_.version.value();
-  while (handed_out_count_ < std::min(done + kStepsInHandMax, plan_.steps.step_count())) {
-    if (handed_out_count_ > done && plan_.IsEvaluationDue(Version(handed_out_count_))) return;
+  while (handed_out_count_ < std::min(done + kStepsInHandMax, last_.value())) {
+    if (handed_out_count_ > done && IsEvaluated(Version(handed_out_count_))) return;
     const Step step(handed_out_count_++);
     trainer_.Compute(step, plan_.steps.Tree(step).PresentLeaves());
   }
@@ -211,8 +231,28 @@ void SerialTrainer::OnEventOf(const ComputeFailed& failed) {
 }  // namespace
 
 Result<SerialResult> TrainSerially(const Job& job, const DataSet& data, const Model& model,
-                                   const SerialCallbacks& callbacks) {
-  return SerialTrainer(job, data, model, callbacks).Run();
+                                   const SerialCallbacks& callbacks, const SerialStretch& stretch) {
+  PANDO_CHECK((stretch.parameters != nullptr) == (stretch.first != Version(0)));
+  return SerialTrainer(job, data, model, callbacks, stretch).Run();
+}
+
+Result<EvaluationSummary> EvaluateSerially(const JobPlan& plan, const DataSet& data,
+                                           const Model& model, const FloatBuffer& parameters) {
+  Network network(model, kEvaluationChunkSamples);
+  EvaluationSummary summary{.sample_count = plan.data.test_samples};
+  for (uint64_t first = 0; first < summary.sample_count; first += kEvaluationSliceSamples) {
+    const uint64_t last = std::min(first + kEvaluationSliceSamples, summary.sample_count);
+    double slice_loss = 0;
+    for (uint64_t at = first; at < last; at += kEvaluationChunkSamples) {
+      const TestSamples samples{at, std::min(at + kEvaluationChunkSamples, last)};
+      Result<BatchScore> score = EvaluateChunk(network, data, samples, parameters.data());
+      if (!score.ok()) return score.status();
+      summary.correct_count += score->correct_count;
+      slice_loss += score->loss_sum;
+    }
+    summary.loss_sum += slice_loss;
+  }
+  return summary;
 }
 
 }  // namespace pando

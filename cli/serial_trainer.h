@@ -7,12 +7,15 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
+#include <vector>
 
 #include "common/float_buffer.h"
-#include "common/job.h"
+#include "common/job_plan.h"
 #include "common/status.h"
 #include "models/network.h"
 #include "proto/messages.h"
+#include "scheduler/journal.h"
 #include "worker/dataset.h"
 
 namespace pando {
@@ -32,8 +35,18 @@ struct SerialCallbacks {
       interrupted;  // asked after every step; true ends the run after the steps in hand
 };
 
+// The part of the job to train, where that is not all of it.
+struct SerialStretch {
+  Version first;                              // to begin from
+  const FloatBuffer* parameters = nullptr;    // the flat vector of `first`; null: from the seed
+  std::span<const SharedBuffer> states = {};  // by shard: optimizer state of `first`
+  std::optional<Version> last;                // to end with; none: the job's end
+  bool is_evaluated = true;
+};
+
 struct SerialResult {
   std::shared_ptr<const FloatBuffer> parameters;  // the flat vector of `version`
+  std::vector<FloatBuffer> states;                // by shard: optimizer state of `version`
   Version version;
   bool was_interrupted = false;
   SerialStep last_step;  // of version > 0
@@ -45,6 +58,12 @@ struct SerialResult {
 // Trains with job.threads computing threads. `model` was made from this job and data set.
 // Fails when a loss is not finite or data cannot be read.
 Result<SerialResult> TrainSerially(const Job& job, const DataSet& data, const Model& model,
-                                   const SerialCallbacks& callbacks);
+                                   const SerialCallbacks& callbacks,
+                                   const SerialStretch& stretch = {});
+
+// The test set with given parameters: slices, arithmetic and order of sums are those of a run, and
+// so is every bit of the result. On the calling thread.
+Result<EvaluationSummary> EvaluateSerially(const JobPlan& plan, const DataSet& data,
+                                           const Model& model, const FloatBuffer& parameters);
 
 }  // namespace pando

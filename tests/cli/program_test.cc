@@ -1,49 +1,16 @@
 // The program itself, as a user calls it.
 #include <doctest/doctest.h>
 
-#include <array>
-#include <chrono>
-#include <cstdlib>
 #include <filesystem>
-#include <optional>
 
 #include "cli/exit_codes.h"
 #include "cli/job_file.h"
-#include "cli/launcher.h"
 #include "cli/version.h"
+#include "tests/cli/pando_program.h"
 #include "tests/temp_folder.h"
 
 namespace pando {
 namespace {
-
-using namespace std::chrono_literals;
-
-struct Outcome {
-  int exit_code = -1;
-  std::string output;  // standard output and error
-};
-
-Outcome Pando(const std::vector<std::string>& args) {
-  const char* program = std::getenv("PANDO_PROGRAM");
-  REQUIRE(program != nullptr);
-  TempFolder temp;
-  const std::string log = temp.path() + "/output";
-  Outcome outcome;
-  ProcessGroup group([&](const ProcessExit& exit) { outcome.exit_code = exit.exit_code; });
-  REQUIRE(group
-              .Start({.name = "pando",
-                      .title = "pando",
-                      .args = args,
-                      .log_path = log,
-                      .program = program})
-              .ok());
-  const auto deadline = std::chrono::steady_clock::now() + 60s;
-  while (group.running_count() > 0 && std::chrono::steady_clock::now() < deadline)
-    group.Wait(deadline);
-  REQUIRE(group.running_count() == 0);
-  outcome.output = *ReadTextFile(log);
-  return outcome;
-}
 
 void CheckUsageError(const std::vector<std::string>& args, const std::string& expected) {
   const Outcome outcome = Pando(args);
@@ -67,7 +34,8 @@ std::vector<std::string> Tiny(std::vector<std::string> more) {
 
 TEST_CASE("version and help succeed") {
   CHECK(Pando({"--version"}).output == std::string("pando ") + PandoVersion() + "\n");
-  for (const char* command : {"train", "scheduler", "server", "worker", "status"}) {
+  for (const char* command :
+       {"train", "scheduler", "server", "worker", "status", "export", "evaluate", "verify"}) {
     const Outcome outcome = Pando({command, "--help"});
     CHECK(outcome.exit_code == kExitCompleted);
     CHECK(outcome.output.find("Example") != std::string::npos);

@@ -1,0 +1,148 @@
+// `pando verify`: computes a stretch of a run again and compares (P41).
+#include <fmt/format.h>
+
+#include <bit>
+#include <memory>
+#include <utility>
+
+#include "cli/commands.h"
+#include "cli/exit_codes.h"
+#include "cli/log.h"
+#include "cli/opened_job.h"
+#include "cli/run_weights.h"
+#include "cli/serial_trainer.h"
+#include "cli/shutdown.h"
+#include "common/float_env.h"
+#include "server/optimizer.h"
+#include "server/snapshot_file.h"
+
+namespace pando {
+namespace {
+
+struct VerifyOptions {
+  std::string run_dir;
+  std::string data_path;
+  std::optional<uint64_t> step;
+};
+
+// The first float that differs, in the order of the flat vector: "conv1.weight[7] is 0.1 there and
+// 0.2 when computed again"; empty if all are equal. Bits are compared: -0 is not 0.
+std::string FirstDifference(const JobPlan& plan, std::span<const float> stored,
+                            std::span<const float> again) {
+  for (size_t i = 0; i < plan.layout.tensor_count(); ++i) {
+    const TensorSpec& spec = plan.layout.specs()[i];
+    for (size_t k = 0; k < spec.size(); ++k) {
+      const float a = stored[plan.layout.offset(i) + k];
+      const float b = again[plan.layout.offset(i) + k];
+      if (std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b)) continue;
+      return fmt::format("{}[{}] of {} is {:.9g} there, and {:.9g} when computed again", spec.name,
+                         k, spec.size(), a, b);
+    }
+  }
+  return "";
+}
+
+// The same of the optimizer's state, where all parameters are equal.
+std::string FirstStateDifference(const JobPlan& plan, std::span<const SharedBuffer> stored,
+                                 std::span<const FloatBuffer> again) {
+  for (uint32_t s = 0; s < plan.shards.shard_count(); ++s) {
+    const ShardRange& range = plan.shards.range(ShardId(s));
+    for (size_t k = 0; k < again[s].size(); ++k) {
+      const float a = stored[s]->data()[k];
+      const float b = again[s].data()[k];
+      if (std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b)) continue;
+      const size_t at = range.first + k % range.size();
+      size_t tensor = 0;
+      while (plan.layout.offset(tensor + 1) <= at) ++tensor;
+      return fmt::format(
+          "optimizer state {} of {}[{}] is {:.9g} there, and {:.9g} when computed again",
+          k / range.size(), plan.layout.specs()[tensor].name, at - plan.layout.offset(tensor), a,
+          b);
+    }
+  }
+  return "";
+}
+
+Result<SerialResult> Replay(const OpenedJob& job, const std::optional<SnapshotImage>& from,
+                            Version first, Version last) {
+  ShutdownSignal shutdown;
+  const SerialCallbacks callbacks{
+      .interrupted = [&] { return shutdown.Take() != 0 || shutdown.first_signal() != 0; }};
+  SerialStretch stretch{.first = first, .last = last, .is_evaluated = false};
+  if (from) {
+    stretch.parameters = &from->parameters;
+    stretch.states = from->states;
+  }
+  Result<SerialResult> result =
+      TrainSerially(job.plan.job, *job.data, job.model, callbacks, stretch);
+  if (result.ok() && result->was_interrupted) return Interrupted("interrupted");
+  return result;
+}
+
+Result<std::string> Compare(const VerifyOptions& options, const RunFolder& folder,
+                            const OpenedJob& job) {
+  const JobPlan& plan = job.plan;
+  const uint32_t state_count = OptimizerStateCount(plan.job.optimizer);
+  Result<SnapshotManifest> wanted = ChooseSnapshot(folder, options.step);
+  if (!wanted.ok()) return wanted.status();
+  Result<std::optional<SnapshotManifest>> before = SnapshotBefore(folder, wanted->snapshot.version);
+  if (!before.ok()) return before.status();
+  Result<SnapshotImage> stored = ReadSnapshot(folder.SnapshotsPath(), *wanted, plan, state_count);
+  if (!stored.ok()) return stored.status();
+  std::optional<SnapshotImage> from;
+  if (*before) {
+    Result<SnapshotImage> image = ReadSnapshot(folder.SnapshotsPath(), **before, plan, state_count);
+    if (!image.ok()) return image.status();
+    from = *std::move(image);
+  }
+  const Version first = *before ? (*before)->snapshot.version : Version(0);
+  const Version last = wanted->snapshot.version;
+  fmt::print(stderr, "pando: computing steps {} to {} again\n", first.value(), last.value() - 1);
+  Result<SerialResult> again = Replay(job, from, first, last);
+  if (!again.ok()) return again.status();
+  std::string difference =
+      FirstDifference(plan, std::as_const(stored->parameters).span(), again->parameters->span());
+  if (difference.empty()) difference = FirstStateDifference(plan, stored->states, again->states);
+  const std::string name = SnapshotName(wanted->snapshot);
+  const std::string since = *before ? SnapshotName((*before)->snapshot) : "the start";
+  if (difference.empty()) {
+    fmt::print("{}: every bit follows from {}\n", name, since);
+  } else {
+    fmt::print("{} does not follow from {}: {}\n", name, since, difference);
+  }
+  return difference;
+}
+
+int Verify(const VerifyOptions& options) {
+  SetUpLog({.process = "verify", .is_verbose = false, .file = ""});
+  SetFloatEnvironment();
+  const RunFolder folder = RunFolder::Open(options.run_dir);
+  Result<Job> job = JobOfRun(folder, options.data_path);
+  if (!job.ok()) return Report(job.status());
+  Result<OpenedJob> opened = OpenedJob::Open(*job);
+  if (!opened.ok()) return Report(opened.status());
+  Result<std::string> difference = Compare(options, folder, *opened);
+  if (!difference.ok()) return Report(difference.status());
+  return difference->empty() ? kExitCompleted : kExitFailed;
+}
+
+}  // namespace
+
+Subcommand AddVerifyCommand(CLI::App& app) {
+  auto options = std::make_shared<VerifyOptions>();
+  CLI::App& command =
+      *app.add_subcommand("verify",
+                          "Computes a run again from the snapshot before step t to that of step t, "
+                          "in this process, and\n"
+                          "names the first tensor and element that differ: was a machine wrong?");
+  command.add_option("RUN_DIR", options->run_dir, "the run's folder")->required();
+  command.add_option("--step", options->step, "t; without it, the newest snapshot's")
+      ->type_name("N");
+  command.add_option("--data", options->data_path, "where the data lie now, if they have moved")
+      ->type_name("PATH");
+  command.footer(std::string("\nExample:\n  pando verify runs/first --step 1000\n\n") +
+                 "Exit code 1: something differs.\n" + kExitCodesHelp);
+  return [options] { return Verify(*options); };
+}
+
+}  // namespace pando

@@ -1,0 +1,165 @@
+// The subcommands that read what a run left: export, evaluate.
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "cli/commands.h"
+#include "cli/data_default.h"
+#include "cli/exit_codes.h"
+#include "cli/log.h"
+#include "cli/opened_job.h"
+#include "cli/run_weights.h"
+#include "cli/serial_trainer.h"
+#include "common/float_env.h"
+#include "common/safetensors.h"
+
+namespace pando {
+namespace {
+
+struct ExportOptions {
+  std::string run_dir;
+  std::string output;
+  std::string data_path;
+  std::optional<uint64_t> step;
+};
+
+int Export(const ExportOptions& options) {
+  SetUpLog({.process = "export", .is_verbose = false, .file = ""});
+  const RunFolder folder = RunFolder::Open(options.run_dir);
+  Result<Job> job = JobOfRun(folder, options.data_path);
+  if (!job.ok()) return Report(job.status());
+  Result<OpenedJob> opened = OpenedJob::Open(*job);
+  if (!opened.ok()) return Report(opened.status());
+  Result<RunWeights> weights = ReadRunWeights(folder, opened->plan, options.step);
+  if (!weights.ok()) return Report(weights.status());
+  const TensorLayout& layout = opened->plan.layout;
+  if (Status s = WriteWeights(options.output, layout, weights->flat.span()); !s.ok())
+    return Report(s);
+  fmt::print("{}: {} after {} steps, weights_hash {}\n", options.output, weights->name,
+             weights->version.value(), WeightsHash(layout, std::as_const(weights->flat).span()));
+  return kExitCompleted;
+}
+
+// ---- evaluate
+// ------------------------------------------------------------------------------------
+
+struct EvaluateOptions {
+  std::string path;  // of a run folder or a file
+  JobSource source;
+  std::optional<uint64_t> step;
+  bool is_json = false;
+};
+
+// The job that says model and data: of the run, of the folder that the file lies in, or of the
+// options alone.
+Result<Job> JobOf(const EvaluateOptions& options, bool is_folder) {
+  namespace fs = std::filesystem;
+  const fs::path folder = is_folder ? fs::path(options.path) : fs::path(options.path).parent_path();
+  const std::string beside = RunFolder::Open(folder.empty() ? "." : folder.string()).JobPath();
+  std::error_code ignored;  // reading it says what is wrong
+  JobSource source = options.source;
+  if (source.job_path.empty() && (is_folder || fs::exists(beside, ignored)))
+    source.job_path = beside;
+  return ResolveJob(source);
+}
+
+Result<RunWeights> WeightsOf(const EvaluateOptions& options, bool is_folder, const JobPlan& plan) {
+  if (is_folder) return ReadRunWeights(RunFolder::Open(options.path), plan, options.step);
+  Result<FloatBuffer> flat = ReadWeights(options.path, plan.layout);
+  if (!flat.ok()) return flat.status();
+  return RunWeights{options.path, Version(0), *std::move(flat)};
+}
+
+void PrintEvaluation(const EvaluateOptions& options, const RunWeights& weights,
+                     const TensorLayout& layout, const EvaluationSummary& summary) {
+  const double loss = summary.loss_sum / static_cast<double>(summary.sample_count);
+  const std::string hash = WeightsHash(layout, std::as_const(weights.flat).span());
+  if (!options.is_json) {
+    fmt::print("{}: test accuracy {:.2f} %, test loss {:.4f} on {} samples, weights_hash {}\n",
+               weights.name, 100 * summary.accuracy(), loss, summary.sample_count, hash);
+    return;
+  }
+  const nlohmann::ordered_json json{{"weights", weights.name},
+                                    {"weights_hash", hash},
+                                    {"test_accuracy", summary.accuracy()},
+                                    {"test_loss", loss},
+                                    {"samples", summary.sample_count},
+                                    {"correct", summary.correct_count}};
+  fmt::print("{}\n", json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
+}
+
+int Measure(const EvaluateOptions& options) {
+  SetUpLog({.process = "evaluate", .is_verbose = false, .file = ""});
+  SetFloatEnvironment();
+  std::error_code ignored;  // what cannot be looked at is no folder
+  const bool is_folder = std::filesystem::is_directory(options.path, ignored);
+  if (!is_folder && options.step) {
+    return Report(InvalidArgument(
+        fmt::format("--step chooses a snapshot of a run folder, and {} is none", options.path)));
+  }
+  if (!is_folder) {  // before anything is said of its data
+    Result<SafetensorsFile> file = SafetensorsFile::Open(options.path);
+    if (!file.ok()) return Report(file.status());
+  }
+  Result<Job> job = JobOf(options, is_folder);
+  if (!job.ok()) return Report(job.status());
+  Result<OpenedJob> opened = OpenedJob::Open(*job);
+  if (!opened.ok()) return Report(opened.status());
+  if (opened->plan.data.test_samples == 0)
+    return Report(InvalidArgument(fmt::format("{} has no test samples", job->dataset)));
+  Result<RunWeights> weights = WeightsOf(options, is_folder, opened->plan);
+  if (!weights.ok()) return Report(weights.status());
+  Result<EvaluationSummary> summary =
+      EvaluateSerially(opened->plan, *opened->data, opened->model, weights->flat);
+  if (!summary.ok()) return Report(summary.status());
+  PrintEvaluation(options, *weights, opened->plan.layout, *summary);
+  return kExitCompleted;
+}
+
+}  // namespace
+
+Subcommand AddExportCommand(CLI::App& app) {
+  auto options = std::make_shared<ExportOptions>();
+  CLI::App& command = *app.add_subcommand(
+      "export",
+      "Writes a run's weights as one safetensors file with PyTorch's names and layouts: the final\n"
+      "ones, or the newest snapshot of a run that has not ended.");
+  command.add_option("RUN_DIR", options->run_dir, "the run's folder")->required();
+  command.add_option("OUT", options->output, "the file to write")
+      ->type_name("OUT.safetensors")
+      ->required();
+  command.add_option("--step", options->step, "the snapshot of this step instead")->type_name("N");
+  command.add_option("--data", options->data_path, "where the data lie now, if they have moved")
+      ->type_name("PATH");
+  command.footer(
+      std::string("\nExample:\n  pando export runs/first first.safetensors --step 500\n\n") +
+      kExitCodesHelp);
+  return [options] { return Export(*options); };
+}
+
+Subcommand AddEvaluateCommand(CLI::App& app) {
+  auto options = std::make_shared<EvaluateOptions>();
+  CLI::App& command = *app.add_subcommand(
+      "evaluate", "Measures accuracy and loss on the test set, to the same bits as a run does.");
+  command
+      .add_option("WEIGHTS", options->path,
+                  "a run's folder, or a safetensors file; its model and data are those of the "
+                  "job.toml beside it, of --job, or of the flags")
+      ->type_name("RUN_DIR|FILE")
+      ->required();
+  command.add_option("--job", options->source.job_path, "the job file that says model and data")
+      ->type_name("JOB.toml");
+  AddModelOptions(command, &options->source);
+  command.add_option("--step", options->step, "the snapshot of this step of the run")
+      ->type_name("N");
+  command.add_flag("--json", options->is_json, "print the result as JSON");
+  command.footer(std::string("\nExamples:\n  pando evaluate runs/first\n"
+                             "  pando evaluate first.safetensors --model mnist-cnn --dataset mnist "
+                             "--data data/mnist\n\n") +
+                 kExitCodesHelp);
+  return [options] { return Measure(*options); };
+}
+
+}  // namespace pando

@@ -1,0 +1,44 @@
+// Pando runs the program itself, as a user calls it, and keeps what it says.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "cli/job_file.h"
+#include "cli/launcher.h"
+#include "tests/temp_folder.h"
+
+namespace pando {
+
+struct Outcome {
+  int exit_code = -1;
+  std::string output;  // standard output and error
+};
+
+inline Outcome Pando(const std::vector<std::string>& args) {
+  const char* program = std::getenv("PANDO_PROGRAM");
+  REQUIRE(program != nullptr);
+  TempFolder temp;
+  const std::string log = temp.path() + "/output";
+  Outcome outcome;
+  ProcessGroup group([&](const ProcessExit& exit) { outcome.exit_code = exit.exit_code; });
+  REQUIRE(group
+              .Start({.name = "pando",
+                      .title = "pando",
+                      .args = args,
+                      .log_path = log,
+                      .program = program})
+              .ok());
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (group.running_count() > 0 && std::chrono::steady_clock::now() < deadline)
+    group.Wait(deadline);
+  REQUIRE(group.running_count() == 0);
+  outcome.output = *ReadTextFile(log);
+  return outcome;
+}
+
+}  // namespace pando
