@@ -19,9 +19,12 @@ struct SchedulerArgs {
   std::string run_dir;        // an existing run folder with job.toml; see RunFolder::Open
   std::string endpoint_file;  // where to write the bound endpoint and a newline; may be a pipe
                               // under /dev/fd. Empty: nobody asked
+  bool is_resumed = false;    // all processes of the run are gone: a new generation begins from the
+                              // last snapshot (`pando resume`)
 };
 // Owns the run: waits for everybody, schedules, writes metrics.csv, events.jsonl, final.safetensors
-// and summary.json in the run folder, and draws the progress line.
+// and summary.json in the run folder, and draws the progress line. Goes on with what an earlier
+// life of the scheduler has left in the folder's journal.
 int RunScheduler(const SchedulerArgs& args);
 
 struct ServerArgs {

@@ -109,6 +109,16 @@ Result<RunFolder> RunFolder::Create(const Job& job, bool is_forced) {
   return folder;
 }
 
+bool RunFolder::HoldsUnfinished(const Job& job) {
+  const RunFolder folder(job.run_dir);
+  std::error_code ignored;  // a folder that cannot be looked at is none of ours
+  if (!fs::exists(folder.JournalPath(), ignored)) return false;
+  Result<Job> begun = ReadJobFile(folder.JobPath());
+  if (!begun.ok() || JobIdentityText(*begun) != JobIdentityText(job)) return false;
+  Result<Summary> summary = folder.ReadSummary();
+  return !summary.ok() || summary->status != kStatusCompleted;
+}
+
 std::string RunFolder::LogPath(std::string_view process_name) const {
   return fmt::format("{}/logs/{}.log", path_, process_name);
 }

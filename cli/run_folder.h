@@ -35,6 +35,8 @@ class RunFolder {
   // and none while a scheduler leads the run.
   // REQUIRES: ResolveRunNames.
   static Result<RunFolder> Create(const Job& job, bool is_forced);
+  // Whether job.run_dir has a journal of this very job, and no summary that says it completed.
+  static bool HoldsUnfinished(const Job& job);
   // A folder that Create made, maybe in another process.
   static RunFolder Open(std::string path) { return RunFolder(std::move(path)); }
 

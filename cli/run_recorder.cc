@@ -56,6 +56,7 @@ void RunRecorder::TakeOver(const SchedulerState& state, const std::optional<Metr
     summary_.epochs = last_row->epoch;
     summary_.train_loss = last_row->loss;
     summary_.images_per_second = last_row->images_per_second;
+    past_ = PastOf(*last_row);
   }
   for (const EvaluationSummary& evaluation : state.evaluations) TakeResult(evaluation);
   for (const SnapshotManifest& manifest : state.snapshots) OnSnapshot(manifest.snapshot);
@@ -66,6 +67,17 @@ void RunRecorder::TakeOver(const SchedulerState& state, const std::optional<Metr
   Result<FloatBuffer> weights = ReadWeights(folder_.WeightsPath(), plan_->layout);
   if (weights.ok()) summary_.weights_hash = WeightsHash(plan_->layout, weights->span());
   Keep(weights.status());
+}
+
+// Training went on after the last row, and without a scheduler, as long as the run's clock did.
+RunRecorder::Past RunRecorder::PastOf(const MetricsRow& last_row) const {
+  Past past;
+  for (Step step; step < next_row_; step = NextStep(step))
+    past.sample_count += plan_->steps.SampleCount(step);
+  if (last_row.images_per_second > 0)
+    past.training_seconds = static_cast<double>(past.sample_count) / last_row.images_per_second;
+  past.training_seconds += std::max(0.0, ElapsedSeconds() - last_row.elapsed_seconds);
+  return past;
 }
 
 double RunRecorder::ElapsedSeconds() const {
@@ -135,6 +147,10 @@ void RunRecorder::OnFault(const FaultRecord& fault) {
     *known = fault;
   }
   Keep(events_.Append("fault", nlohmann::json::parse(FaultJson(fault))));
+  if (fault.recovered_ms < 0 || fault.detected_ms < 0) return;
+  progress_.Note(fmt::format("{}: {} at step {}, noticed by {}, made up for {:.0f} ms later",
+                             fault.target, fault.action, fault.step.value(), fault.detected_by,
+                             fault.recovered_ms - fault.detected_ms));
 }
 
 void RunRecorder::OnSnapshot(const SnapshotRef& snapshot) {

@@ -28,6 +28,12 @@ class RunRecorder {
   std::chrono::steady_clock::time_point start() const { return events_.start(); }
   // The first step whose row is not recorded yet.
   Step next_row() const { return next_row_; }
+  // Of earlier lives: what had been trained, and for how long, when this one began.
+  struct Past {
+    uint64_t sample_count = 0;
+    double training_seconds = 0;
+  };
+  const Past& past() const { return past_; }
 
   // Once per step, ascending. `images_per_second`: over the whole run so far.
   void OnStep(const StepMetrics& metrics, double lr, double images_per_second);
@@ -51,6 +57,7 @@ class RunRecorder {
   RunRecorder(const JobPlan& plan, RunFolder folder, MetricsFile metrics, EventsFile events);
   void TakeOver(const SchedulerState& state, const std::optional<MetricsRow>& last_row);
   void TakeResult(const EvaluationSummary& evaluation);
+  Past PastOf(const MetricsRow& last_row) const;
   void Keep(Status status);
   double ElapsedSeconds() const;
 
@@ -62,6 +69,7 @@ class RunRecorder {
   Summary summary_;
   Status write_status_;
   Step next_row_;
+  Past past_;
 };
 
 }  // namespace pando

@@ -17,13 +17,19 @@ struct SchedulerOptions {
   std::string bind = "tcp://127.0.0.1:7070";
   std::string endpoint_file;
   std::string prepared_run_dir;  // made by `pando train`
+  bool is_resumed = false;       // by `pando resume`
   bool is_insecure = false;
   bool is_forced = false;
   bool is_verbose = false;
 };
 
+// A scheduler that is started again by hand goes on with its run.
 Result<RunFolder> MakeFolder(const SchedulerOptions& options, const Job& job) {
   if (!options.prepared_run_dir.empty()) return RunFolder::Open(options.prepared_run_dir);
+  if (!options.is_forced && RunFolder::HoldsUnfinished(job)) {
+    fmt::print(stderr, "pando: going on with the run in {}\n", job.run_dir);
+    return RunFolder::Open(job.run_dir);
+  }
   return RunFolder::Create(job, options.is_forced);
 }
 
@@ -40,7 +46,8 @@ int Schedule(const SchedulerOptions& options) {
                        .bind = options.bind,
                        .insecure = options.is_insecure,
                        .run_dir = folder->path(),
-                       .endpoint_file = options.endpoint_file});
+                       .endpoint_file = options.endpoint_file,
+                       .is_resumed = options.is_resumed});
 }
 
 }  // namespace
@@ -62,6 +69,7 @@ Subcommand AddSchedulerCommand(CLI::App& app) {
                   "write the endpoint there once it listens (for port 0)")
       ->type_name("PATH");
   command.add_option("--prepared-run-dir", options->prepared_run_dir)->group("");
+  command.add_flag("--resume", options->is_resumed)->group("");
   AddVerboseOption(command, &options->is_verbose);
   command.footer(std::string("\nExample, one line per terminal:\n"
                              "  pando scheduler job.toml --bind tcp://127.0.0.1:7070\n"

@@ -1,14 +1,20 @@
 // `pando scheduler`: the scheduler's core, its endpoint, and the run folder it keeps.
 #include <fmt/format.h>
+#include <poll.h>
 #include <spdlog/spdlog.h>
 
+#include <filesystem>
 #include <fstream>
+#include <optional>
+#include <utility>
 
 #include "cli/exit_codes.h"
 #include "cli/job_file.h"
 #include "cli/processes.h"
+#include "cli/run_lock.h"
 #include "cli/run_recorder.h"
 #include "cli/shutdown.h"
+#include "cli/snapshot_folder.h"
 #include "common/float_env.h"
 #include "models/network.h"
 #include "net/clock.h"
@@ -32,14 +38,72 @@ Result<JobPlan> PlanOf(const Job& job) {
   return JobPlan(job, FactsOf(**data), model->layout());
 }
 
-// Joins the core to the recorder and says whom the run waits for.
+// A journal of this run, and what it says of it.
+Status CheckState(const SchedulerState& state, const JobPlan& plan, const std::string& path) {
+  const uint32_t shard_count = plan.shards.shard_count();
+  const bool has_no_view = state.view.id.number == 0;
+  bool fits = has_no_view || (state.view.shards.size() == shard_count &&
+                              state.view.owners.size() == plan.job.micro_batches);
+  for (const SnapshotManifest& manifest : state.snapshots)
+    fits = fits && manifest.shards.size() == shard_count;
+  if (fits) return Status();
+  return InvalidArgument(fmt::format(
+      "{} is of another job than the job file: that has {} shards and {} micro-batches, and the "
+      "journal others; give the job file of that run",
+      path, shard_count, plan.job.micro_batches));
+}
+
+// PatientJournal waits while the disk is full, say: the run goes on without its scheduler (P28).
+class PatientJournal : public Journal {
+ public:
+  static constexpr std::chrono::seconds kPatience{60};
+  static constexpr int kRetryMs = 500;
+  PatientJournal(SqliteJournal& journal, RunRecorder& recorder, const ShutdownSignal& shutdown)
+      : journal_(journal), recorder_(recorder), shutdown_(shutdown) {}
+
+  bool Commit(const SchedulerState& state) override {
+    const auto deadline = std::chrono::steady_clock::now() + kPatience;
+    bool has_told = false;
+    while (!journal_.Commit(state)) {
+      const bool is_late = std::chrono::steady_clock::now() >= deadline;
+      if (journal_.is_fenced() || is_late) return false;
+      if (!std::exchange(has_told, true)) {
+        recorder_.Note(fmt::format("the scheduler waits for its journal, training goes on: {}",
+                                   journal_.failure().message()));
+      }
+      pollfd signalled{shutdown_.fd(), POLLIN, 0};
+      if (poll(&signalled, 1, kRetryMs) > 0) return false;
+    }
+    return true;
+  }
+
+ private:
+  SqliteJournal& journal_;
+  RunRecorder& recorder_;
+  const ShutdownSignal& shutdown_;
+};
+
+// What one life of the scheduler works with; all outlives it.
+struct SchedulerParts {
+  const SchedulerArgs& args;
+  const JobPlan& plan;
+  Incarnation incarnation;
+  const std::optional<SchedulerState>& state;  // of earlier lives
+  SqliteJournal& journal;
+  RunRecorder& recorder;
+};
+
+// Joins the core to journal, recorder and snapshot folder, and says whom the run waits for.
 class SchedulerProcess : public RunObserver {
  public:
-  SchedulerProcess(const SchedulerArgs& args, const JobPlan& plan, RunRecorder& recorder)
-      : args_(args),
-        plan_(plan),
-        recorder_(recorder),
-        schedule_(plan.job.optimizer, plan.job.schedule, plan.steps.step_count()) {}
+  explicit SchedulerProcess(const SchedulerParts& parts)
+      : args_(parts.args),
+        plan_(parts.plan),
+        parts_(parts),
+        recorder_(parts.recorder),
+        schedule_(plan_.job.optimizer, plan_.job.schedule, plan_.steps.step_count()),
+        snapshots_(RunFolder::Open(args_.run_dir).SnapshotsPath(),
+                   parts.state ? parts.state->snapshots : std::vector<SnapshotManifest>()) {}
   int Run();
 
   void OnEvent(Micros now, const RunEvent& event) override;
@@ -52,62 +116,82 @@ class SchedulerProcess : public RunObserver {
 
  private:
   Status Lead();
+  Scheduler::Options CoreOptions() const;
   Status TellEndpoint(const std::string& endpoint) const;
   void Watch(Micros now);
+  void WarnOfManifest(const Status& status);
   double ImagesPerSecond(Micros now) const;
 
   const SchedulerArgs& args_;
   const JobPlan& plan_;
+  const SchedulerParts& parts_;
   RunRecorder& recorder_;
   const Schedule schedule_;
+  SnapshotFolder snapshots_;
   ShutdownSignal shutdown_;
   ZmqContext context_;
   IsolationSignal isolation_{context_};
+  PatientJournal journal_{parts_.journal, recorder_, shutdown_};
   std::unique_ptr<Scheduler> scheduler_;
-  uint64_t sample_count_ = 0;  // trained on so far
-  Micros started_at_{0};
+  uint64_t sample_count_ = 0;  // trained on, in this life
+  Micros gathering_since_{0};
   Micros note_at_{0};
   bool has_timed_out_ = false;
 };
 
+// A fenced scheduler leaves the folder to the one that leads.
 int SchedulerProcess::Run() {
   SetFloatEnvironment();
   const Status status = Lead();
-  const bool was_interrupted =
-      scheduler_ && scheduler_->finished() && scheduler_->stop().reason == StopReason::kInterrupted;
+  if (scheduler_ && scheduler_->fenced()) {
+    spdlog::error("{}", parts_.journal.failure().message());
+    return parts_.journal.is_fenced() ? kExitFenced : kExitFailed;
+  }
+  const bool is_over = scheduler_ && scheduler_->finished();
+  const bool was_interrupted = is_over && scheduler_->stop().reason == StopReason::kInterrupted;
+  if (is_over && scheduler_->stop().reason == StopReason::kCompleted) snapshots_.OnEnd();
   return recorder_.Conclude(was_interrupted ? kStatusInterrupted : kStatusCompleted, status);
 }
 
 Status SchedulerProcess::Lead() {
-  const PeerId self{kSchedulerNode, NewIncarnation(), 0};
   const auto warn = [](const std::string& text) { spdlog::warn("{}", text); };
-  Transport transport(context_, self, {.insecure = args_.insecure, .on_warning = warn});
+  const auto disconnected = [this](Incarnation peer) {
+    if (scheduler_) scheduler_->OnDisconnect(SteadyNow(), peer);
+  };
+  Transport transport(
+      context_, {kSchedulerNode, parts_.incarnation, 0},
+      {.insecure = args_.insecure, .on_warning = warn, .on_disconnect = disconnected});
   Result<std::string> endpoint = transport.Bind(args_.bind);
   if (!endpoint.ok()) return BadBind(endpoint.status());
   if (Status s = TellEndpoint(*endpoint); !s.ok()) return s;
+  WarnOfManifest(snapshots_.WriteMissingManifests());
   TransportOutbox outbox(transport);
-  Result<SqliteJournal> journal =
-      SqliteJournal::Open(args_.run_dir + "/scheduler.db", self.incarnation.value());
-  if (!journal.ok()) return journal.status();
-  Result<std::optional<SchedulerState>> state = journal->ReadState();
-  if (!state.ok()) return state.status();
-  started_at_ = SteadyNow();
-  const JobId job = *state ? (*state)->job : MakeJobId(plan_.job, self.incarnation.value());
-  scheduler_ = std::make_unique<Scheduler>(Scheduler::Options{.self = self,
-                                                              .job = job,
-                                                              .job_toml = WriteJobText(plan_.job),
-                                                              .started_at = started_at_,
-                                                              .state = std::move(*state)},
-                                           plan_, *journal, *this, outbox);
-  note_at_ = started_at_ + kWaitingNoteInterval;
+  scheduler_ = std::make_unique<Scheduler>(CoreOptions(), plan_, journal_, *this, outbox);
+  gathering_since_ = SteadyNow();
+  note_at_ = gathering_since_ + kWaitingNoteInterval;
   RunLoop(*scheduler_, transport,
           {.local = {{shutdown_.fd(), [this](Micros now) { Watch(now); }}},
            .is_finished = [this] { return scheduler_->finished() || scheduler_->fenced(); }});
-  if (scheduler_->fenced()) return journal->failure();
-  recorder_.summary().images_per_second = ImagesPerSecond(SteadyNow());
+  if (scheduler_->fenced()) return parts_.journal.failure();
+  recorder_.summary().generation = scheduler_->view().generation;
+  if (sample_count_ > 0) recorder_.summary().images_per_second = ImagesPerSecond(SteadyNow());
   const Stop& stop = scheduler_->stop();
   if (has_timed_out_) return Unavailable(stop.text);
   return stop.reason == StopReason::kFailed ? Internal(stop.text) : Status();
+}
+
+Scheduler::Options SchedulerProcess::CoreOptions() const {
+  const auto start = recorder_.start().time_since_epoch();
+  std::error_code ignored;  // a folder that is gone shows when it is written to
+  return {
+      .self = {kSchedulerNode, parts_.incarnation, 0},
+      .job = parts_.state ? parts_.state->job : MakeJobId(plan_.job, parts_.incarnation.value()),
+      .job_toml = WriteJobText(plan_.job),
+      .snapshot_dir = std::filesystem::absolute(snapshots_.path(), ignored).string(),
+      .started_at = std::chrono::duration_cast<Micros>(start),
+      .next_row = recorder_.next_row(),
+      .state = parts_.state,
+      .is_fresh = args_.is_resumed};
 }
 
 Status SchedulerProcess::TellEndpoint(const std::string& endpoint) const {
@@ -128,7 +212,7 @@ Status SchedulerProcess::TellEndpoint(const std::string& endpoint) const {
 void SchedulerProcess::Watch(Micros now) {
   if (shutdown_.Take() != 0) scheduler_->End(now, StopReason::kInterrupted, "interrupted");
   if (scheduler_->phase() != Scheduler::Phase::kGathering) return;
-  const auto waited = now - started_at_;
+  const auto waited = now - gathering_since_;
   if (waited >= std::chrono::milliseconds(plan_.job.start_timeout_ms)) {
     has_timed_out_ = true;
     scheduler_->End(now, StopReason::kFailed,
@@ -143,8 +227,10 @@ void SchedulerProcess::Watch(Micros now) {
 }
 
 double SchedulerProcess::ImagesPerSecond(Micros now) const {
-  const double seconds = std::chrono::duration<double>(scheduler_->TrainingTime(now)).count();
-  return seconds <= 0 ? 0 : static_cast<double>(sample_count_) / seconds;
+  const RunRecorder::Past& past = recorder_.past();
+  const double seconds =
+      past.training_seconds + std::chrono::duration<double>(scheduler_->TrainingTime(now)).count();
+  return seconds <= 0 ? 0 : static_cast<double>(past.sample_count + sample_count_) / seconds;
 }
 
 void SchedulerProcess::OnEvent(Micros, const RunEvent& event) {
@@ -161,9 +247,24 @@ void SchedulerProcess::OnEvaluation(Micros, const EvaluationSummary& summary) {
   recorder_.OnEvaluation(summary);
 }
 
-void SchedulerProcess::OnFault(Micros, const FaultRecord&) {}
-void SchedulerProcess::OnSnapshot(Micros, const SnapshotManifest&) {}
-void SchedulerProcess::OnSnapshotDropped(Micros, const SnapshotManifest&) {}
+void SchedulerProcess::OnFault(Micros, const FaultRecord& fault) { recorder_.OnFault(fault); }
+
+void SchedulerProcess::OnSnapshot(Micros, const SnapshotManifest& manifest) {
+  recorder_.OnSnapshot(manifest.snapshot);
+  WarnOfManifest(snapshots_.OnComplete(manifest));
+}
+
+// The journal has it, and a later life of the scheduler writes it again.
+void SchedulerProcess::WarnOfManifest(const Status& status) {
+  if (status.ok()) return;
+  recorder_.OnEvent("manifest-failed", "", status.message());
+  recorder_.Note(status.message());
+}
+
+void SchedulerProcess::OnSnapshotDropped(Micros, const SnapshotManifest& manifest) {
+  snapshots_.OnDropped(manifest);
+  if (!snapshots_.IsComplete(manifest.snapshot)) recorder_.OnSnapshotDropped(manifest.snapshot);
+}
 
 void SchedulerProcess::OnFinalWeights(Micros, const FloatBuffer& flat) {
   recorder_.OnWeights(plan_.steps.final_version(), flat.span());
@@ -172,17 +273,29 @@ void SchedulerProcess::OnFinalWeights(Micros, const FloatBuffer& flat) {
 }  // namespace
 
 int RunScheduler(const SchedulerArgs& args) {
+  const auto report = [](const Status& status) {
+    spdlog::error("{}", status.message());
+    return ExitCodeOf(status);
+  };
   Result<JobPlan> plan = PlanOf(args.job);
-  if (!plan.ok()) {
-    spdlog::error("{}", plan.status().message());
-    return ExitCodeOf(plan.status());
+  if (!plan.ok()) return report(plan.status());
+  const RunFolder folder = RunFolder::Open(args.run_dir);
+  Result<RunLock> lock = RunLock::Acquire(args.run_dir);
+  if (!lock.ok()) return report(lock.status());
+  const Incarnation incarnation = NewIncarnation();
+  Result<SqliteJournal> journal = SqliteJournal::Open(folder.JournalPath(), incarnation.value());
+  if (!journal.ok()) return report(journal.status());
+  Result<std::optional<SchedulerState>> state = journal->ReadState();
+  if (!state.ok()) return report(state.status());
+  if (*state) {
+    if (Status s = CheckState(**state, *plan, folder.JournalPath()); !s.ok()) return report(s);
   }
-  Result<RunRecorder> recorder = RunRecorder::Create(*plan, RunFolder::Open(args.run_dir));
-  if (!recorder.ok()) {
-    spdlog::error("{}", recorder.status().message());
-    return ExitCodeOf(recorder.status());
-  }
-  return SchedulerProcess(args, *plan, *recorder).Run();
+  const auto gap = args.is_resumed ? EventsFile::Gap::kIsLeftOut : EventsFile::Gap::kCounts;
+  Result<RunRecorder> recorder = *state ? RunRecorder::Reopen(*plan, folder, **state, gap)
+                                        : RunRecorder::Create(*plan, folder);
+  if (!recorder.ok()) return report(recorder.status());
+  const SchedulerParts parts{args, *plan, incarnation, *state, *journal, *recorder};
+  return SchedulerProcess(parts).Run();
 }
 
 }  // namespace pando

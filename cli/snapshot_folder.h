@@ -26,6 +26,7 @@ class SnapshotFolder {
   SnapshotFolder(std::string path, std::span<const SnapshotManifest> complete);
 
   const std::string& path() const { return path_; }
+  bool IsComplete(const SnapshotRef& snapshot) const { return complete_.contains(snapshot); }
   Status OnComplete(const SnapshotManifest& manifest);
   // Removes the files it names, its manifest if it was complete, and what dead processes left of
   // snapshots older than all complete ones. A second copy of a complete one's shard comes with that
