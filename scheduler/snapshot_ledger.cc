@@ -110,7 +110,9 @@ bool SnapshotLedger::IsWanted(const std::string& file) const {
 
 bool SnapshotLedger::IsComplete(Version version) const {
   return std::ranges::any_of(complete_, [&](const SnapshotManifest& manifest) {
-    return manifest.snapshot == SnapshotRef{generation_, version};
+    const SnapshotRef& snapshot = manifest.snapshot;
+    const bool is_ours = snapshot.generation == generation_ || snapshot == origin_;
+    return is_ours && snapshot.version == version;
   });
 }
 

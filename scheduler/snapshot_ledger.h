@@ -41,8 +41,9 @@ class SnapshotLedger {
   // Forgets what need not be kept. `next_evaluation`: a snapshot is needed that is not beyond it.
   void Prune(Version next_evaluation);
   void GiveUp(Version version);
-  void DiscardAfter(Version version);      // later ones were made of what is wrong
-  bool IsComplete(Version version) const;  // in this generation
+  void DiscardAfter(Version version);  // later ones were made of what is wrong
+  // In this generation, or this generation began from it.
+  bool IsComplete(Version version) const;
   bool IsGivenUp(Version version) const;
   // Whether a shard has said anything of this version.
   bool IsKnown(Version version) const;

@@ -189,6 +189,21 @@ TEST_CASE("a shard lost at the very end is trained again, and evaluated once") {
   CHECK(f.scheduler->phase() == Scheduler::Phase::kStopping);
 }
 
+TEST_CASE("a run restored from its last version has its final snapshot already") {
+  StoringFixture f(StoringPlan(1, 1));
+  f.StartAll();
+  f.MakeTo(1000);
+  Evaluate(f);
+  f.Store(1000);
+  f.Exit(11, Role::kServer);
+  f.Add(12, Role::kServer);
+  REQUIRE(f.scheduler->view().restore.version == Version(1000));
+  f.Commit(1000);
+  Collect(f);
+  CHECK(f.scheduler->phase() == Scheduler::Phase::kStopping);
+  CHECK(f.scheduler->stop().reason == StopReason::kCompleted);
+}
+
 // ---- verification ------------------------------------------------------------------------------
 
 JobPlan VerifyingPlan(uint32_t workers) {
