@@ -238,8 +238,9 @@ void Scheduler::OnMessageOf(Micros now, const Envelope& envelope, const FaultNot
   if (!is_scheduler) RequestView(now);  // it may answer for a process that never joined
 }
 
-// P23. Between replicas the backup goes. Between a worker and a server it is the server if others
-// do not hear it either, else the worker, whose process joins again over new connections.
+// P23. Between replicas the backup goes. Between a worker and a server that both speak to us it is
+// the server if others do not hear it either, else the worker, whose process joins again over new
+// connections.
 void Scheduler::OnMessageOf(Micros now, const Envelope& envelope, const PeerSilent& silent) {
   const Member& reporter = *members_.Find(envelope.sender.incarnation);
   Member* peer = members_.Find(silent.peer.incarnation);
@@ -260,6 +261,8 @@ void Scheduler::OnMessageOf(Micros now, const Envelope& envelope, const PeerSile
     Tell(now, "silent", peer->Name(), text + ": it is its backup no longer", true);
     return RequestView(now);
   }
+  // Unheard of by us too: then its own lease decides, which is long where a death is dear (P28).
+  if (now - peer->heard_at > std::chrono::milliseconds(plan_.job.lease_ms)) return;
   const bool is_worker_silent = peer->role() == Role::kWorker;
   if (is_worker_silent == (reporter.role() == Role::kWorker)) return;
   const NodeId server = is_worker_silent ? reporter.peer.node : peer->peer.node;

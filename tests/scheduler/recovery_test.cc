@@ -232,6 +232,34 @@ TEST_CASE("a worker that does not hear a server is given up, the server if two d
   CHECK_FALSE(f.IsNamed(server.incarnation.value()));
 }
 
+TEST_CASE("replicas that do not hear each other are replicas again later") {
+  Fixture f(PlanOf(1, 2));
+  f.StartAll();
+  f.Wait(milliseconds(300));
+  for (const ShardPlacement& placement : std::vector(f.scheduler->view().shards)) {
+    for (const PeerId& backup : placement.in_sync_backups)
+      f.From(placement.primary.incarnation.value(), PeerSilent{backup, 2000});
+  }
+  for (const ShardPlacement& placement : f.scheduler->view().shards)
+    REQUIRE(placement.in_sync_backups.empty());
+  f.Wait(std::chrono::seconds(6));
+  f.Sync();
+  for (const ShardPlacement& placement : f.scheduler->view().shards)
+    CHECK(placement.in_sync_backups.size() == 1);
+}
+
+TEST_CASE("a worker is not given up for a server that nobody hears: the lease decides") {
+  Fixture f(PlanOf(1, 1, 1));
+  f.StartAll();
+  f.Wait(milliseconds(2000), {10});
+  f.From(20, PeerSilent{f.scheduler->view().shards[0].primary, 2000});
+  CHECK_FALSE(f.recorder.HasEvent("dead"));
+  CHECK(f.SharesOf(20) == 8);
+  f.Wait(milliseconds(2500), {10});
+  CHECK(f.NodeOf(20) != kUnknownNode);
+  CHECK(f.scheduler->WaitingText() == "no server");
+}
+
 TEST_CASE("a lonely server has a longer lease") {
   Fixture f(PlanOf(1, 1));
   f.StartAll();
