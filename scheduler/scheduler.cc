@@ -85,6 +85,7 @@ Scheduler::Scheduler(Options options, const JobPlan& plan, Journal& journal, Run
 void Scheduler::Begin(Micros now) {
   if (std::exchange(has_begun_, true)) return;
   for (auto& [node, member] : members_.all()) member.heard_at = now;
+  heard_at_ = now;
   training_since_ = now;
   if (is_finished_) return End(now, StopReason::kCompleted, "completed");
   if (phase_ != Phase::kTraining) return;
@@ -110,6 +111,11 @@ void Scheduler::OnMessage(Micros now, const Envelope& envelope) {
   std::visit([&](const auto& message) { OnMessageOf(now, envelope, message); }, envelope.message);
 }
 
+void Scheduler::HearAnybody(Micros now) {
+  heard_at_ = now;
+  has_told_deafness_ = false;
+}
+
 // Members are heard whichever life of the scheduler they speak to: what they say are facts.
 bool Scheduler::HearMember(Micros now, const Envelope& envelope) {
   if (envelope.receiver.node != kSchedulerNode || envelope.job != options_.job) return false;
@@ -121,6 +127,7 @@ bool Scheduler::HearMember(Micros now, const Envelope& envelope) {
       Send(envelope.sender, Refused{kGivenUpText});
     return false;
   }
+  HearAnybody(now);
   member->heard_at = now;
   member->suspected_at.reset();
   unheard_.erase(envelope.sender.incarnation);

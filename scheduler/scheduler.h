@@ -144,6 +144,7 @@ class Scheduler : public ProtocolCore {
 
   // The core itself (scheduler.cc).
   bool HearMember(Micros now, const Envelope& envelope);
+  void HearAnybody(Micros now);
   void Begin(Micros now);
   bool is_running() const { return phase_ == Phase::kTraining || phase_ == Phase::kCollecting; }
   void RepeatControl(Micros now);
@@ -162,6 +163,7 @@ class Scheduler : public ProtocolCore {
   void CompareKinds(Micros now, const Member& newcomer);
   Micros LeaseOf(const Member& member) const;
   void JudgeLeases(Micros now);
+  void TellDeafness(Micros now);
   void OnDeath(Micros now, NodeId node, const std::string& action, const std::string& detected_by);
   void Forget(NodeId node);
   // Views and generations (scheduler_views.cc).
@@ -234,6 +236,8 @@ class Scheduler : public ProtocolCore {
   // Membership.
   Members members_;
   uint32_t next_node_ = 1;
+  Micros heard_at_{0};  // when any process of the run was heard last
+  bool has_told_deafness_ = false;
   std::set<Incarnation> given_up_;                       // never to be welcomed again
   std::map<NodeId, std::map<NodeId, Micros>> silences_;  // server -> worker that does not hear it
   FaultLedger faults_;

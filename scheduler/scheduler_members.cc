@@ -59,6 +59,7 @@ void Scheduler::OnMessageOf(Micros now, const Envelope& envelope, const Register
     const std::string reason = ReasonToRefuse(registration);
     if (!reason.empty()) return Send(from, Refused{reason});
   }
+  HearAnybody(now);
   Member& member = Welcomed(now, from, registration);
   member.heard_at = now;
   PeerId welcomed = member.peer;
@@ -167,14 +168,18 @@ Micros Scheduler::LeaseOf(const Member& member) const {
   return is_lonely ? lease * kLonelyServerLeases : lease;
 }
 
-// P27: after a pause of our own, what the others said meanwhile may still be in the queue.
+// P27: after a pause of our own, what the others said meanwhile may still be in the queue. And
+// where nobody at all is heard, it may be our own cable that is out: nobody is judged until
+// somebody is.
 void Scheduler::JudgeLeases(Micros now) {
   const Micros lease = std::chrono::milliseconds(plan_.job.lease_ms);
   const bool was_away = now - ticked_at_ > lease / 2;
+  const bool is_deaf = now - heard_at_ > lease / 2;
   ticked_at_ = now;
+  if (is_deaf) TellDeafness(now);
   std::vector<std::pair<NodeId, const char*>> dead;
   for (auto& [node, member] : members_.all()) {
-    if (was_away && !Mutated(Mutation::kLeasesBeforeHeartbeats)) {
+    if ((was_away || is_deaf) && !Mutated(Mutation::kLeasesBeforeHeartbeats)) {
       member.heard_at = now;
       if (member.suspected_at) member.suspected_at = now;
     }
@@ -186,6 +191,17 @@ void Scheduler::JudgeLeases(Micros now) {
     }
   }
   for (const auto& [node, detected_by] : dead) OnDeath(now, node, "silence", detected_by);
+}
+
+void Scheduler::TellDeafness(Micros now) {
+  const Micros silence = now - heard_at_;
+  const bool is_long = silence > std::chrono::milliseconds(plan_.job.lease_ms);
+  if (!is_long || members_.all().empty() || phase_ >= Phase::kStopping) return;
+  if (std::exchange(has_told_deafness_, true)) return;
+  Tell(now, "hears-nobody", "",
+       "nobody has been heard for " + Seconds(silence) +
+           ": nobody is given up as dead until somebody is heard again",
+       /*is_notable=*/true);
 }
 
 void Scheduler::OnDisconnect(Micros now, Incarnation incarnation) {

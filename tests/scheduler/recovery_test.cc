@@ -24,7 +24,7 @@ TEST_CASE("a silent worker is dead within a second and a bit, and the others do 
   CHECK(f.recorder.faults[0].detected_by == "lease");
 }
 
-TEST_CASE("short leases run out as well when everybody is silent") {
+TEST_CASE("short leases run out as well") {
   Fixture f;
   f.plan.job.lease_ms = 250;
   f.plan.job.heartbeat_ms = 100;
@@ -33,8 +33,60 @@ TEST_CASE("short leases run out as well when everybody is silent") {
   while (!f.recorder.HasEvent("dead") && f.now < start + std::chrono::seconds(2)) {
     f.now = f.scheduler->NextDeadline();
     f.scheduler->Tick(f.now);
+    f.From(20, Heartbeat{});
   }
   CHECK(f.now <= start + milliseconds(400));
+}
+
+TEST_CASE("a scheduler that hears nobody judges nobody, and finds the dead once it hears again") {
+  Fixture f;
+  f.StartAll();
+  f.Commit(50);
+  f.Wait(milliseconds(600), {10, 11, 20, 21});
+  f.scheduler->OnDisconnect(f.now, Incarnation(11));  // a cable breaks connections too
+  f.Wait(std::chrono::seconds(5), {10, 11, 20, 21});
+  CHECK_FALSE(f.recorder.HasEvent("dead"));
+  CHECK(f.recorder.HasEvent("hears-nobody"));
+  SUBCASE("all are well") {
+    f.Wait(std::chrono::seconds(2));
+    CHECK_FALSE(f.recorder.HasEvent("dead"));
+    CHECK(f.scheduler->view().generation == 0);
+    CHECK(f.scheduler->committed() == Version(50));
+  }
+  SUBCASE("some are dead") {
+    f.Wait(milliseconds(900), {21});
+    CHECK(f.NodeOf(21) != kUnknownNode);
+    f.Wait(milliseconds(400), {21});
+    CHECK(f.NodeOf(21) == kUnknownNode);
+    CHECK(f.NodeOf(20) != kUnknownNode);
+  }
+  SUBCASE("a supervisor tells who is dead") {
+    f.Exit(21, Role::kWorker);
+    CHECK(f.NodeOf(21) == kUnknownNode);
+    f.Wait(std::chrono::seconds(2), {10, 11, 20});
+    CHECK(f.NodeOf(20) != kUnknownNode);  // a supervisor here says nothing of a cable
+  }
+  SUBCASE("all are dead, and others come") {
+    f.Add(12, Role::kServer);
+    f.Add(22, Role::kWorker);
+    f.Wait(std::chrono::seconds(6), {10, 11, 20, 21});
+    CHECK(f.SharesOf(22) == 8);
+    CHECK(f.IsNamed(12));
+    CHECK(f.NodeOf(10) == kUnknownNode);
+    CHECK(f.scheduler->view().generation == 1);
+    CHECK(f.scheduler->WaitingText().empty());
+  }
+}
+
+TEST_CASE("while nobody is heard the scheduler sleeps between its looks") {
+  Fixture f;
+  f.StartAll();
+  f.Wait(std::chrono::seconds(5), {10, 11, 20, 21});
+  for (int i = 0; i < 100; ++i) {
+    f.now = std::max(f.now, f.scheduler->NextDeadline());
+    f.scheduler->Tick(f.now);
+  }
+  CHECK(f.now >= Micros(1'000'000) + std::chrono::seconds(12));
 }
 
 TEST_CASE("a notice of an exit leads to a view in the same turn") {
