@@ -1,0 +1,166 @@
+#!/usr/bin/env python3
+"""fault_matrix.py [--epochs 6] [--seeds 20] [--only WORD] [--data FOLDER] [--pando PROGRAM]
+
+Every way to lose or gain a process that docs/testing.md lists, done to the MNIST CNN job (8 micro-batches,
+3 workers, 3 servers, 2 replicas) on this machine. Each run must end with the weights_hash of --serial, and every
+fault that was made must have been detected and got over before the end. Prints one line for each and exits 1 if
+any failed. Takes 20 minutes or so; CI runs the short form, fault_test.
+"""
+import argparse
+import json
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+RUN_SECONDS_MAX = 300
+
+# Name, what --chaos says, faults expected at least, and flags besides.
+CASES = [
+    ("worker killed", "kill worker at step 300", 1, []),
+    ("two workers killed", "kill worker 0 at step 300; kill worker 1 at step 300", 2, []),
+    ("all workers killed", "kill workers at step 300", 3, []),
+    ("server killed", "kill server 0 at step 300", 1, []),
+    ("server killed, then another", "kill server 0 at step 300; kill server 1 at step 1200", 2, []),
+    ("scheduler killed", "kill scheduler at step 300", 1, []),
+    ("worker and server at once", "kill worker 1 at step 300; kill server 1 at step 300", 2, []),
+    ("worker stopped 5 s", "stop worker 1 5s at step 300", 1, []),
+    ("worker partitioned 5 s", "partition worker 1 5s at step 300", 1, []),
+    ("one replica, server killed", "kill server 0 at step 700", 1, ["--replicas", "1"]),
+]
+
+
+class Matrix:
+    def __init__(self, args, folder):
+        self.args, self.folder = args, folder
+        self.job = ["--model", "mnist-cnn", "--dataset", "mnist", "--data", args.data, "--epochs", str(args.epochs),
+                    "--global-batch", "128", "--micro-batches", "8", "--optimizer", "adam", "--lr", "0.001"]
+        self.failures = 0
+        self.expected = ""
+
+    def command(self, name, extra):
+        run_dir = f"{self.folder}/{name.replace(' ', '-').replace(',', '')}"
+        return [self.args.pando, "train", *self.job, "--run-dir", run_dir, "--json", *extra], run_dir
+
+    def judge(self, name, run_dir, out, seconds, fault_count=0):
+        try:
+            summary = json.loads(out)
+        except ValueError:
+            summary = {}
+        faults = [f for f in summary.get("faults", []) if f["injected_ms"] is not None]
+        problems = []
+        if summary.get("status") != "completed":
+            problems.append(f"status {summary.get('status')} {summary.get('failure', '')}")
+        if self.expected and summary.get("weights_hash") != self.expected:
+            problems.append(f"hash {summary.get('weights_hash')}")
+        if len(faults) < fault_count:
+            problems.append(f"{len(faults)} faults of {fault_count}")
+        if fault_count:
+            problems += [f"not detected and recovered: {f}" for f in faults if f["recovered_ms"] is None]
+        worst = max((f["recovered_ms"] - f["detected_ms"] for f in faults if f["recovered_ms"] is not None), default=0)
+        self.failures += bool(problems)
+        print(f"{'FAIL' if problems else 'ok':<5}{name:<34}{seconds:6.1f} s, {len(summary.get('faults', []))} faults, "
+              f"{summary.get('rollbacks')} rollbacks, longest recovery {worst:.0f} ms {'; '.join(problems)}", flush=True)
+        return summary
+
+    def run(self, name, extra, fault_count=0):
+        command, run_dir = self.command(name, extra)
+        start = time.monotonic()
+        done = subprocess.run(["timeout", str(RUN_SECONDS_MAX), *command], capture_output=True, text=True)
+        return self.judge(name, run_dir, done.stdout, time.monotonic() - start, fault_count)
+
+    def start(self, name, extra):
+        command, run_dir = self.command(name, extra)
+        err = open(f"{run_dir}.err", "w+")
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=err, text=True), run_dir
+
+    def await_step(self, run_dir, step):
+        deadline = time.monotonic() + RUN_SECONDS_MAX
+        metrics = Path(run_dir) / "metrics.csv"
+        while time.monotonic() < deadline:
+            rows = metrics.read_text().splitlines() if metrics.exists() else []
+            if rows and rows[-1].split(",")[0].isdigit() and int(rows[-1].split(",")[0]) >= step:
+                return
+            time.sleep(0.05)  # a file cannot be waited for otherwise
+        raise TimeoutError(f"{run_dir} did not reach step {step}")
+
+    def endpoint(self, run_dir):
+        text = Path(run_dir, "logs", "worker-0.log").read_text() + Path(f"{run_dir}.err").read_text()
+        for pid in Path("/proc").iterdir():
+            if pid.name.isdigit():
+                try:
+                    words = (pid / "cmdline").read_bytes().decode().split("\0")
+                except OSError:
+                    continue
+                if "--join" in words and "worker" in words and self.is_child(pid.name, run_dir):
+                    return words[words.index("--join") + 1]
+        raise RuntimeError(f"no endpoint: {text}")
+
+    def is_child(self, pid, run_dir):
+        try:
+            parent = re.search(r"PPid:\s+(\d+)", Path(f"/proc/{pid}/status").read_text()).group(1)
+            return run_dir in Path(f"/proc/{parent}/cmdline").read_bytes().decode()
+        except OSError:
+            return False
+
+    def power_off(self):
+        name = "everything killed, resumed"
+        run, run_dir = self.start(name, ["--workers", "3", "--servers", "3"])
+        self.await_step(run_dir, 700)
+        run.send_signal(signal.SIGKILL)
+        run.wait()
+        start = time.monotonic()
+        done = subprocess.run([self.args.pando, "resume", run_dir, "--workers", "1", "--servers", "1", "--json"],
+                              capture_output=True, text=True)
+        self.judge(name, run_dir, done.stdout, time.monotonic() - start)
+
+    def join_and_drain(self):
+        name = "worker and server join, both drained"
+        run, run_dir = self.start(name, ["--workers", "3", "--servers", "3"])
+        start = time.monotonic()
+        self.await_step(run_dir, 200)
+        endpoint = self.endpoint(run_dir)
+        joiners = [subprocess.Popen([self.args.pando, role, "--join", endpoint], stdout=subprocess.DEVNULL,
+                                    stderr=subprocess.DEVNULL) for role in ("worker", "server")]
+        self.await_step(run_dir, 900)
+        for node in ("worker 3", "server 3"):
+            subprocess.run([self.args.pando, "drain", node, "--join", endpoint], check=True, capture_output=True)
+        codes = [joiner.wait(timeout=30) for joiner in joiners]
+        out, _ = run.communicate(timeout=RUN_SECONDS_MAX)
+        if codes != [0, 0]:
+            print(f"     drained processes left with {codes}")
+            self.failures += 1
+        self.judge(name, run_dir, out, time.monotonic() - start)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--epochs", type=float, default=6)
+    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--data", default=str(ROOT.parent / "shared/data/mnist"))
+    parser.add_argument("--pando", default=str(ROOT / "build/cli/pando"))
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="fault-matrix-") as folder:
+        matrix = Matrix(args, folder)
+        matrix.expected = matrix.run("serial", ["--serial"])["weights_hash"]
+        processes = ["--workers", "3", "--servers", "3"]
+        for name, chaos, fault_count, flags in CASES:
+            if args.only in name:
+                matrix.run(name, [*processes, *flags, "--chaos", chaos], fault_count)
+        if args.only in "everything killed, resumed":
+            matrix.power_off()
+        if args.only in "worker and server join, both drained":
+            matrix.join_and_drain()
+        for seed in range(1, args.seeds + 1):
+            matrix.run(f"random:{seed}", [*processes, "--chaos", f"random:{seed}"])
+    print(f"{matrix.failures} failed; every other run ended with {matrix.expected}")
+    return 1 if matrix.failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
