@@ -199,6 +199,7 @@ class Scheduler : public ProtocolCore {
   void WatchSnapshotRequest(Micros now);
   void AskForSnapshot(Micros now, uint32_t attempt);
   bool IsFinalSnapshotSettled(Micros now);
+  void AbandonRestore(Micros now, const Member& server, const std::string& reason);
   // Verification (scheduler_verify.cc).
   void OnDispute(Micros now, const VerifyLedger::Dispute& dispute);
   void AppointJudge(std::vector<NodeId>& workers) const;

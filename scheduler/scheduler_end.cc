@@ -63,6 +63,10 @@ void Scheduler::FinishWhenComplete(Micros now) {
 
 void Scheduler::OnMessageOf(Micros now, const Envelope& envelope, const Failure& failure) {
   const Member& member = *members_.Find(envelope.sender.incarnation);
+  if (is_running() && IsServerNamed(member.peer.node)) {  // it could not restore a shard
+    if (rollback_ || envelope.generation != view_.generation) return;
+    if (view_.restore != SnapshotRef{}) return AbandonRestore(now, member, failure.text);
+  }
   const std::string text = member.Name() + " on " + member.registration.host + ": " + failure.text;
   if (phase_ < Phase::kStopping) Tell(now, "failed", member.Name(), failure.text);
   End(now, StopReason::kFailed, text);

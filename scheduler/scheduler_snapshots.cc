@@ -84,6 +84,19 @@ void Scheduler::AskForSnapshot(Micros now, uint32_t attempt) {
   repeat_at_ = now;
 }
 
+// What this generation began from cannot be read: the next one begins from an older snapshot.
+void Scheduler::AbandonRestore(Micros now, const Member& server, const std::string& reason) {
+  const std::string text = server.Name() + " on " + server.registration.host +
+                           " cannot restore version " +
+                           std::to_string(view_.restore.version.value()) + ": " + reason;
+  Tell(now, "snapshot-unreadable", server.Name(),
+       text + "; it will not be used again, and its files are left as they are",
+       /*is_notable=*/true);
+  snapshots_.Forget(view_.restore);
+  has_changed_ = true;
+  PlanRollback(now, text);
+}
+
 void Scheduler::OnMessageOf(Micros, const Envelope& envelope, const SnapshotAtAck& ack) {
   Version& asked =
       members_.Find(envelope.sender.incarnation)->snapshots_asked[envelope.sender.lane];

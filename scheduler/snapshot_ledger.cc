@@ -92,6 +92,10 @@ void SnapshotLedger::DiscardAfter(Version version) {
   });
 }
 
+void SnapshotLedger::Forget(SnapshotRef unreadable) {
+  std::erase_if(complete_, [&](const auto& m) { return m.snapshot == unreadable; });
+}
+
 void SnapshotLedger::Drop(Version version, const Pending& pending) {
   SnapshotManifest manifest{.snapshot = {generation_, version}, .shards = {}};
   for (const std::optional<StoredShard>& stored : pending)

@@ -41,7 +41,8 @@ class SnapshotLedger {
   // Forgets what need not be kept. `next_evaluation`: a snapshot is needed that is not beyond it.
   void Prune(Version next_evaluation);
   void GiveUp(Version version);
-  void DiscardAfter(Version version);  // later ones were made of what is wrong
+  void DiscardAfter(Version version);   // later ones were made of what is wrong
+  void Forget(SnapshotRef unreadable);  // without dropping its files
   // In this generation, or this generation began from it.
   bool IsComplete(Version version) const;
   bool IsGivenUp(Version version) const;

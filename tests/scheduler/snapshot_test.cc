@@ -100,6 +100,42 @@ TEST_CASE("a rollback begins from the newest snapshot, and the restarted schedul
   CHECK(f.scheduler->committed() == Version(20));
 }
 
+TEST_CASE("a snapshot that cannot be read costs the steps since the one before, not the job") {
+  StoringFixture f(StoringPlan(1, 1));
+  f.StartAll();
+  f.MakeTo(25);
+  f.Store(10);
+  f.Store(20);
+  f.Exit(11, Role::kServer);
+  f.Add(12, Role::kServer);
+  REQUIRE(f.scheduler->view().restore == SnapshotRef{0, Version(20)});
+  f.From(12, Failure{"v20: hash differs"});
+  CHECK(f.recorder.HasEvent("snapshot-unreadable"));
+  CHECK(f.scheduler->view().generation == 2);
+  CHECK(f.scheduler->view().restore == SnapshotRef{0, Version(10)});
+  CHECK(f.recorder.dropped.empty());  // its files are left for people to look at
+  f.From(10, Failure{"v10: no such file"});
+  CHECK(f.scheduler->view().restore == SnapshotRef{});
+  CHECK(f.journal.state->snapshots.empty());
+  CHECK(f.scheduler->phase() == Scheduler::Phase::kTraining);
+  f.From(10, Failure{"something else"});
+  CHECK(f.scheduler->stop().reason == StopReason::kFailed);
+}
+
+TEST_CASE("a failure of a generation that is over is answered by the next one") {
+  StoringFixture f(StoringPlan(1, 1));
+  f.StartAll();
+  f.Exit(11, Role::kServer);
+  f.Add(12, Role::kServer);
+  f.scheduler->OnMessage(f.now, {.job = Fixture::kJob,
+                                 .generation = 0,
+                                 .view = f.scheduler->view().id,
+                                 .sender = {f.NodeOf(10), Incarnation(10), 0},
+                                 .receiver = f.self,
+                                 .message = Failure{"v10: no such file"}});
+  CHECK(f.scheduler->phase() == Scheduler::Phase::kTraining);
+}
+
 TEST_CASE("a full disk costs that snapshot and is said aloud") {
   StoringFixture f;
   f.StartAll();
@@ -148,7 +184,8 @@ void Collect(StoringFixture& f) {
   for (uint32_t s = 0; s < shards.size(); ++s) {
     const auto zeros = std::make_shared<const FloatBuffer>(f.plan.shards.range(ShardId(s)).size());
     f.From(shards[s].primary.incarnation.value(),
-           Params{{{ShardId(s), f.plan.steps.final_version(), Blob(std::as_bytes(zeros->span()), zeros)}}},
+           Params{{{ShardId(s), f.plan.steps.final_version(),
+                    Blob(std::as_bytes(zeros->span()), zeros)}}},
            shards[s].primary.lane);
   }
 }
