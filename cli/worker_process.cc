@@ -195,8 +195,13 @@ Result<MembershipEnd> WorkerProcess::Train(const Membership& membership,
         session.OnComputeEvent(now, std::move(item.event));
     }
   };
+  Version known;
   const auto tell = [&](Micros now) {
     heartbeat.Update(HeartbeatOf(membership.job_id, session, trainer, now));
+    if (session.known_everywhere() == known) return;
+    known = session.known_everywhere();
+    // What is known of steps while no scheduler writes metrics (bench/recovery.py).
+    spdlog::debug("version {} committed, at {} us", known.value(), now.count());
   };
   Status dialed;  // a lane that cannot be dialed gets no gradient, and the job would hang
   const auto dial = [&](const View& view) {
