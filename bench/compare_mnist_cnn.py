@@ -8,14 +8,12 @@ the ratios of the rounds. PyTorch's best variant counts. Run it on an idle machi
 import argparse
 import json
 import os
-import platform
 import statistics
 import subprocess
 import sys
 import tempfile
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+from report import MNIST, PANDO, ROOT, commit, cpu
 
 
 def pytorch(data, channels_last, blas_threads):
@@ -35,17 +33,6 @@ def pando(program, data, extra):
         return json.loads(done.stdout)["images_per_second"]
 
 
-def commit():
-    git = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
-    return git.stdout.strip() or "unknown"
-
-
-def cpu():
-    names = [line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines()
-             if line.startswith("model name")]
-    return f"{names[0] if names else platform.machine()} x {os.cpu_count()}"
-
-
 def row(name, values):
     ordered = sorted(values)
     p99 = ordered[min(len(ordered) - 1, round(0.99 * (len(ordered) - 1)))]
@@ -55,8 +42,8 @@ def row(name, values):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--data", default=str(ROOT.parent / "shared/data/mnist"))
-    parser.add_argument("--pando", default=str(ROOT / "build/cli/pando"))
+    parser.add_argument("--data", default=MNIST)
+    parser.add_argument("--pando", default=PANDO)
     args = parser.parse_args()
     torch_variants = {f"PyTorch, {'channels_last' if last else 'default'}, OPENBLAS_NUM_THREADS={blas}": (last, blas)
                       for last in (False, True) for blas in (1, 2)}

@@ -1,0 +1,39 @@
+"""What the benchmarks' reports have in common: the machine, the commit, one line per figure."""
+import os
+import platform
+import statistics
+import subprocess
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+MNIST = str(ROOT.parent / "shared/data/mnist")
+PANDO = str(ROOT / "build/cli/pando")
+NAME_WIDTH = 44
+
+
+def commit():
+    git = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
+    return git.stdout.strip() or "unknown"
+
+
+def cpu():
+    names = [line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines()
+             if line.startswith("model name")]
+    return f"{names[0] if names else platform.machine()} x {os.cpu_count()}"
+
+
+def percentile(values, share):
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, round(share * (len(ordered) - 1)))]
+
+
+def heading(unit):
+    print(f"{unit:<{NAME_WIDTH}}{'samples':>8}{'min':>10}{'p50':>10}{'p99':>10}{'max':>10}")
+
+
+def row(name, values):
+    if not values:
+        print(f"{name:<{NAME_WIDTH}}{0:>8}")
+        return
+    figures = [min(values), statistics.median(values), percentile(values, 0.99), max(values)]
+    print(f"{name:<{NAME_WIDTH}}{len(values):>8}" + "".join(f"{figure:>10,.2f}" for figure in figures))
