@@ -75,6 +75,7 @@ class MetricsFile {
   // Goes on after the last whole row, which *last becomes if there is one.
   static Result<MetricsFile> Reopen(const RunFolder& folder, std::optional<MetricsRow>* last);
   Status Append(const MetricsRow& row);
+  Status Sync() { return file_.Sync(); }
 
  private:
   explicit MetricsFile(RowFile file) : file_(std::move(file)) {}

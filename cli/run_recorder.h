@@ -47,6 +47,9 @@ class RunRecorder {
   void Note(const std::string& text) { progress_.Note(text); }
   // The weights of `version`, as a flat vector in the plan's layout.
   void OnWeights(Version version, std::span<const float> flat);
+  // What was recorded of steps outlives the machine, too: before a snapshot counts as complete,
+  // since a resumption begins there.
+  void SyncRows() { Keep(metrics_.Sync()); }
   // For what only the caller knows (workers, images_per_second).
   Summary& summary() { return summary_; }
 

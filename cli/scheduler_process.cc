@@ -53,7 +53,8 @@ Status CheckState(const SchedulerState& state, const JobPlan& plan, const std::s
       path, shard_count, plan.job.micro_batches));
 }
 
-// PatientJournal waits while the disk is full, say: the run goes on without its scheduler (P28).
+// PatientJournal waits while the disk is full, say: the run goes on without its scheduler (P28). A
+// snapshot is in the journal only after the rows of the steps before it are on the disk.
 class PatientJournal : public Journal {
  public:
   static constexpr std::chrono::seconds kPatience{60};
@@ -64,6 +65,10 @@ class PatientJournal : public Journal {
   bool Commit(const SchedulerState& state) override {
     const auto deadline = std::chrono::steady_clock::now() + kPatience;
     bool has_told = false;
+    if (!state.snapshots.empty() && state.snapshots.back().snapshot != newest_) {
+      newest_ = state.snapshots.back().snapshot;
+      recorder_.SyncRows();
+    }
     while (!journal_.Commit(state)) {
       const bool is_late = std::chrono::steady_clock::now() >= deadline;
       if (journal_.is_fenced() || is_late) return false;
@@ -81,6 +86,7 @@ class PatientJournal : public Journal {
   SqliteJournal& journal_;
   RunRecorder& recorder_;
   const ShutdownSignal& shutdown_;
+  SnapshotRef newest_;
 };
 
 // What one life of the scheduler works with; all outlives it.

@@ -147,4 +147,8 @@ Status RowFile::Append(std::string_view text) {
   return error == 0 ? Status() : FileError("write", path_, error);
 }
 
+Status RowFile::Sync() {
+  return fdatasync(fd_.get()) == 0 ? Status() : FileError("write", path_, errno);
+}
+
 }  // namespace pando

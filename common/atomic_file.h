@@ -60,6 +60,7 @@ class RowFile {
                                 const std::function<bool(std::string_view row)>& is_sound,
                                 std::string* last);
   Status Append(std::string_view text);
+  Status Sync();  // what was appended outlives the machine, too
 
  private:
   RowFile(std::string path, UniqueFd fd) : path_(std::move(path)), fd_(std::move(fd)) {}
