@@ -28,7 +28,7 @@ struct Member {
   bool was_refused_leave = false;
   Micros heard_at{0};
   std::optional<Micros> suspected_at;   // its connection broke, and it has not been heard since
-  std::optional<Micros> avoided_until;  // a peer does not hear it (P23): no new replicas
+  std::optional<Micros> avoided_until;  // a peer does not hear it (P23): no new work
   Heartbeat heartbeat;
   SpeedMeter speed;
   std::map<uint16_t, ViewId> acked_views;       // by lane

@@ -26,6 +26,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/float_buffer.h"
@@ -101,6 +102,10 @@ class Scheduler : public ProtocolCore {
     std::vector<Slice> slices;
     Micros started_at{0};
   };
+  struct Silence {  // between a worker's process and a server
+    Micros at{0};   // last told of
+    uint32_t count = 0;
+  };
   struct PendingRollback {
     std::string reason;
     Micros since{0};
@@ -166,6 +171,10 @@ class Scheduler : public ProtocolCore {
   void TellDeafness(Micros now);
   void OnDeath(Micros now, NodeId node, const std::string& action, const std::string& detected_by);
   void Forget(NodeId node);
+  void OnSilentBackup(Micros now, const Member& primary, Member& backup, const std::string& text);
+  void OnSilentPair(Micros now, const Member& worker, const Member& server);
+  Micros SilenceMemory() const;
+  bool IsOftenSilent(Micros now, const Register& registration) const;
   // Views and generations (scheduler_views.cc).
   ViewId NextViewId() const;
   // Whether this life of the scheduler has published a view.
@@ -174,8 +183,8 @@ class Scheduler : public ProtocolCore {
   bool IsViewDue(Micros now) const;
   void MakeView(Micros now);
   void ApplyReports(View& next);
-  std::vector<MicroBatchOwner> NextOwners();
-  std::vector<WorkerSpeed> Speeds() const;
+  std::vector<MicroBatchOwner> NextOwners(Micros now);
+  std::vector<WorkerSpeed> Speeds(Micros now) const;
   void ConsiderSpeeds(Micros now);
   void Publish(Micros now, View next);
   void IndexPrimaries();
@@ -239,8 +248,9 @@ class Scheduler : public ProtocolCore {
   uint32_t next_node_ = 1;
   Micros heard_at_{0};  // when any process of the run was heard last
   bool has_told_deafness_ = false;
-  std::set<Incarnation> given_up_;                       // never to be welcomed again
-  std::map<NodeId, std::map<NodeId, Micros>> silences_;  // server -> worker that does not hear it
+  std::set<Incarnation> given_up_;  // never to be welcomed again
+  // P23, by server, of workers' processes (host, process id): they join again under other names.
+  std::map<NodeId, std::map<std::pair<std::string, uint32_t>, Silence>> silences_;
   FaultLedger faults_;
   // Views.
   uint64_t term_ = 1;

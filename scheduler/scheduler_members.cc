@@ -20,6 +20,10 @@ std::string Seconds(Micros time) {
   return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " s";
 }
 
+std::pair<std::string, uint32_t> ProcessOf(const Register& registration) {
+  return {registration.host, registration.process_id};
+}
+
 }  // namespace
 
 // ---- joining -----------------------------------------------------------------------------------
@@ -99,6 +103,7 @@ Member& Scheduler::Welcomed(Micros now, const PeerId& from, const Register& regi
   member.peer = {NodeId(next_node_++), from.incarnation, 0};
   member.registration = registration;
   member.rank = members_.FreeRank(registration.role);
+  if (IsOftenSilent(now, registration)) member.avoided_until = now + kAvoidTime;
   Member& added = members_.Add(std::move(member));
   has_changed_ = true;
   Tell(now, "registered", added.Name(), added.Where());
@@ -254,43 +259,67 @@ void Scheduler::OnMessageOf(Micros now, const Envelope& envelope, const FaultNot
   if (!is_scheduler) RequestView(now);  // it may answer for a process that never joined
 }
 
-// P23. Between replicas the backup goes. Between a worker and a server that both speak to us it is
-// the server if others do not hear it either, else the worker, whose process joins again over new
-// connections.
+// P23. Of a peer that we do not hear either its own lease decides, which is long where a death is
+// dear (P28).
 void Scheduler::OnMessageOf(Micros now, const Envelope& envelope, const PeerSilent& silent) {
   const Member& reporter = *members_.Find(envelope.sender.incarnation);
   Member* peer = members_.Find(silent.peer.incarnation);
   if (peer == nullptr || !is_running() || rollback_) return;
   const std::string text = reporter.Name() + " has not heard " + peer->Name() + " for " +
                            std::to_string(silent.silent_ms) + " ms";
-  if (reporter.role() == Role::kServer && peer->role() == Role::kServer) {
-    bool is_backup = false;
-    for (ShardPlacement& placement : view_.shards) {
-      if (placement.primary.node != reporter.peer.node) continue;
-      const auto is_silent = [&](const PeerId& backup) { return backup.node == peer->peer.node; };
-      is_backup |= std::ranges::any_of(placement.in_sync_backups, is_silent);
-      is_backup |= std::ranges::any_of(placement.syncing_backups,
-                                       [&](const auto& s) { return is_silent(s.peer); });
-    }
-    if (!is_backup || !silent_backups_.insert({reporter.peer.node, peer->peer.node}).second) return;
-    peer->avoided_until = now + kAvoidTime;
-    Tell(now, "silent", peer->Name(), text + ": it is its backup no longer", true);
-    return RequestView(now);
-  }
-  // Unheard of by us too: then its own lease decides, which is long where a death is dear (P28).
-  if (now - peer->heard_at > std::chrono::milliseconds(plan_.job.lease_ms)) return;
   const bool is_worker_silent = peer->role() == Role::kWorker;
-  if (is_worker_silent == (reporter.role() == Role::kWorker)) return;
-  const NodeId server = is_worker_silent ? reporter.peer.node : peer->peer.node;
-  const NodeId worker = is_worker_silent ? peer->peer.node : reporter.peer.node;
-  auto& workers = silences_[server];
-  workers[worker] = now;
-  const Micros recent = 4 * std::chrono::milliseconds(plan_.job.lease_ms);
-  std::erase_if(workers, [&](const auto& entry) { return now - entry.second > recent; });
-  Tell(now, "silent", peer->Name(), text, true);
-  const bool is_server =
-      workers.size() >= 2 && 2 * workers.size() >= members_.CountReady(Role::kWorker);
-  OnDeath(now, is_server ? server : worker, "silence", "peer");
+  const bool is_workers_word = reporter.role() == Role::kWorker;
+  if (!is_worker_silent && !is_workers_word) return OnSilentBackup(now, reporter, *peer, text);
+  const bool is_unheard = now - peer->heard_at > std::chrono::milliseconds(plan_.job.lease_ms);
+  if (is_unheard || is_worker_silent == is_workers_word) return;
+  Tell(now, "silent", peer->Name(), text, /*is_notable=*/true);
+  if (is_worker_silent) return OnSilentPair(now, *peer, reporter);
+  OnSilentPair(now, reporter, *peer);
+}
+
+// Between replicas the backup goes.
+void Scheduler::OnSilentBackup(Micros now, const Member& primary, Member& backup,
+                               const std::string& text) {
+  bool is_backup = false;
+  for (const ShardPlacement& placement : view_.shards) {
+    if (placement.primary.node != primary.peer.node) continue;
+    const auto is_it = [&](const PeerId& peer) { return peer.node == backup.peer.node; };
+    is_backup |= std::ranges::any_of(placement.in_sync_backups, is_it);
+    is_backup |= std::ranges::any_of(placement.syncing_backups,
+                                     [&](const auto& s) { return is_it(s.peer); });
+  }
+  if (!is_backup || !silent_backups_.insert({primary.peer.node, backup.peer.node}).second) return;
+  backup.avoided_until = now + kAvoidTime;
+  Tell(now, "silent", backup.Name(), text + ": it is its backup no longer", /*is_notable=*/true);
+  RequestView(now);
+}
+
+// Between a worker and a server it is the server if others do not hear it either, or there are no
+// others and it is not the first time; else the worker, whose process joins again over new
+// connections.
+void Scheduler::OnSilentPair(Micros now, const Member& worker, const Member& server) {
+  auto& silences = silences_[server.peer.node];
+  std::erase_if(silences,
+                [&](const auto& entry) { return now - entry.second.at > SilenceMemory(); });
+  Silence& silence = silences[ProcessOf(worker.registration)];
+  silence = {now, silence.count + 1};
+  const uint32_t workers = members_.CountReady(Role::kWorker);
+  const bool is_server = workers == 1 ? silence.count >= 2 || silences.size() >= 2
+                                      : silences.size() >= 2 && 2 * silences.size() >= workers;
+  OnDeath(now, is_server ? server.peer.node : worker.peer.node, "silence", "peer");
+}
+
+Micros Scheduler::SilenceMemory() const {
+  return kAvoidTime + 4 * std::chrono::milliseconds(plan_.job.lease_ms);
+}
+
+// Whether it has joined again and again, and did not hear some server each time.
+bool Scheduler::IsOftenSilent(Micros now, const Register& registration) const {
+  return std::ranges::any_of(silences_, [&](const auto& of_server) {
+    const auto it = of_server.second.find(ProcessOf(registration));
+    return it != of_server.second.end() && it->second.count >= 2 &&
+           now - it->second.at <= SilenceMemory();
+  });
 }
 
 }  // namespace pando

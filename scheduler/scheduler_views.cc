@@ -62,7 +62,7 @@ void Scheduler::MakeView(Micros now) {
     return PlanRollback(now, "no server in sync is left of some shard");
   const MoveOptions moves{plan_.job.replicas, next.id, kTransferFloatsMax};
   if (MoveShards(plan_.shards, servers, moves, next.shards)) RequestView(now + kMoveInterval);
-  next.owners = NextOwners();
+  next.owners = NextOwners(now);
   const bool is_same = AreSame(next.nodes, view_.nodes) && AreSame(next.shards, view_.shards) &&
                        AreSame(next.owners, view_.owners);
   if (!is_same || !has_announced()) return Publish(now, std::move(next));
@@ -106,18 +106,22 @@ void Scheduler::OnMessageOf(Micros now, const Envelope& envelope, const Synced& 
   }
 }
 
-std::vector<WorkerSpeed> Scheduler::Speeds() const {
+// Of those that take work: all but the avoided, or these too if there is nobody else.
+std::vector<WorkerSpeed> Scheduler::Speeds(Micros now) const {
   std::vector<WorkerSpeed> speeds;
+  std::vector<WorkerSpeed> avoided;
   for (const Member* worker : members_.Workers()) {
-    if (!worker->is_draining) speeds.push_back({worker->peer.node, worker->speed.micro_batch_us()});
+    if (worker->is_draining) continue;
+    const bool is_avoided = worker->avoided_until && now < *worker->avoided_until;
+    (is_avoided ? avoided : speeds).push_back({worker->peer.node, worker->speed.micro_batch_us()});
   }
-  return speeds;
+  return speeds.empty() ? avoided : speeds;
 }
 
 // Nobody's work changes but for a reason: workers came or went, or speeds say so.
-std::vector<MicroBatchOwner> Scheduler::NextOwners() {
+std::vector<MicroBatchOwner> Scheduler::NextOwners(Micros now) {
   const uint32_t count = plan_.job.micro_batches;
-  const std::vector<WorkerSpeed> speeds = Speeds();
+  const std::vector<WorkerSpeed> speeds = Speeds(now);
   std::vector<NodeId> workers;
   for (const MicroBatchOwner& owner : view_.owners) workers.push_back(owner.worker);
   std::set<NodeId> before(workers.begin(), workers.end());
@@ -147,7 +151,7 @@ Step Scheduler::StepAhead() const {
 void Scheduler::ConsiderSpeeds(Micros now) {
   if (now < speeds_at_ || view_.owners.empty() || rollback_) return;
   speeds_at_ = now + kSpeedInterval;
-  const std::vector<WorkerSpeed> speeds = Speeds();
+  const std::vector<WorkerSpeed> speeds = Speeds(now);
   if (speeds.empty()) return;
   std::vector<uint32_t> shares;
   for (const WorkerSpeed& speed : speeds) {
@@ -302,7 +306,7 @@ void Scheduler::StartGeneration(Micros now) {
     if (member.takes_part()) next.nodes.push_back(member.Info());
   }
   next.shards = PlaceShards(plan_.shards, members_.Servers(now), plan_.job.replicas);
-  const std::vector<WorkerSpeed> speeds = Speeds();
+  const std::vector<WorkerSpeed> speeds = Speeds(now);
   const uint32_t count = plan_.job.micro_batches;
   std::vector<NodeId> workers = RunsOf(ShareMicroBatches(count, speeds), speeds, count);
   AppointJudge(workers);
@@ -318,6 +322,7 @@ void Scheduler::StartGeneration(Micros now) {
   collected_.clear();
   final_weights_.reset();
   faults_.OnRollback();
+  RequestView(now + kMoveInterval);  // whoever is avoided is so for a while only
   Publish(now, std::move(next));
 }
 

@@ -284,6 +284,43 @@ TEST_CASE("a worker that does not hear a server is given up, the server if two d
   CHECK_FALSE(f.IsNamed(server.incarnation.value()));
 }
 
+TEST_CASE(
+    "a worker that joins again and again without hearing a server is one worker all the same") {
+  Fixture f(PlanOf(3, 3));
+  f.StartAll();
+  f.Wait(milliseconds(10));
+  const PeerId server = f.scheduler->view().shards[0].primary;
+  const Register again{.role = Role::kWorker, .host = "h", .process_id = 120};
+  f.From(20, PeerSilent{server, 2000});
+  f.From(31, again);
+  f.BeReady(31);
+  f.Wait(milliseconds(10));
+  CHECK(f.SharesOf(31) > 0);
+  f.From(31, PeerSilent{server, 2000});
+  CHECK(f.NodeOf(31) == kUnknownNode);
+  CHECK(f.IsNamed(server.incarnation.value()));
+  f.From(32, again);
+  f.BeReady(32);
+  f.Wait(std::chrono::seconds(4));
+  CHECK(f.SharesOf(32) == 0);  // avoided for a while
+  f.Wait(std::chrono::seconds(2));
+  CHECK(f.SharesOf(32) > 0);
+}
+
+TEST_CASE("the only worker joins again over new connections, and then the server has to") {
+  Fixture f(PlanOf(1, 3));
+  f.StartAll();
+  f.Wait(milliseconds(10));
+  const PeerId server = f.scheduler->view().shards[0].primary;
+  f.From(20, PeerSilent{server, 2000});
+  f.From(31, Register{.role = Role::kWorker, .host = "h", .process_id = 120});
+  f.BeReady(31);
+  f.Wait(milliseconds(10));
+  f.From(31, PeerSilent{server, 2000});
+  CHECK(f.SharesOf(31) == 8);
+  CHECK_FALSE(f.IsNamed(server.incarnation.value()));
+}
+
 TEST_CASE("replicas that do not hear each other are replicas again later") {
   Fixture f(PlanOf(1, 2));
   f.StartAll();
