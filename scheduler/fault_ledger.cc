@@ -69,6 +69,9 @@ void FaultLedger::OnNote(Micros now, const Subject& subject, const FaultNote& no
     record.detected_ms = Ms(now);
     record.detected_by = "exit";
   }
+  // The scheduler's own end: its next life noticed it only when it began.
+  if (note.exited_us != 0 && note.role == Role::kScheduler)
+    record.detected_ms = Ms(Micros(note.exited_us));
   entry->has_changed = true;
 }
 

@@ -92,8 +92,11 @@ TEST_CASE("a scheduler's fault is known by name until a note says which process 
   FaultLedger ledger(kStart, {});
   ledger.OnDetected(At(300), {.target = "scheduler"}, "exit", "exit", Step(6));
   ledger.Recover(At(310), "scheduler");
-  ledger.OnNote(At(320), {"scheduler", "h", 99}, Note("kill", 200, 201), Step(6));
+  FaultNote note = Note("kill", 200, 201);
+  note.role = Role::kScheduler;
+  ledger.OnNote(At(320), {"scheduler", "h", 99}, note, Step(6));
   REQUIRE(ledger.records().size() == 1);
+  CHECK(ledger.records()[0].detected_ms == 201);  // the supervisor saw it first
   CHECK(ledger.records()[0].process_id == 99);
   CHECK(ledger.records()[0].injected_ms == 200);
   ledger.OnDetected(At(900), {.target = "scheduler"}, "exit", "exit", Step(9));
