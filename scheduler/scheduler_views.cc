@@ -211,6 +211,8 @@ void Scheduler::OnMessageOf(Micros now, const Envelope& envelope, const ViewAck&
   Member& member = *members_.Find(envelope.sender.incarnation);
   if (is_running() && !IsOurs(ack.id, ack.generation))
     return OnNewsBeyond(now, member, ack.id, ack.generation);
+  // One that speaks to an earlier life, and has the view from another member, does not know us yet.
+  if (envelope.receiver.incarnation != options_.self.incarnation) return;
   ViewId& acked = member.acked_views[envelope.sender.lane];
   acked = std::max(acked, ack.id);
   for (const auto& [node, other] : members_.all()) {

@@ -57,6 +57,24 @@ TEST_CASE("a message to an earlier life of the scheduler is a fact all the same"
   CHECK(f.scheduler->committed() == Version(7));
 }
 
+TEST_CASE("an acknowledgement to an earlier life does not say that the new one is known") {
+  Fixture f;
+  f.StartAll();
+  const PeerId earlier = f.self;
+  f.StartScheduler();
+  for (uint64_t who : {10, 11, 20, 21}) f.From(who, Heartbeat{});
+  const PeerId self = std::exchange(f.self, earlier);
+  f.From(20, ViewAck{f.scheduler->view().id, 0});  // it has the view from another member
+  f.self = self;
+  f.recorder.sent.clear();
+  f.Wait(milliseconds(300));
+  CHECK(f.recorder.LastTo<ViewUpdate>(Incarnation(20)) != nullptr);
+  f.From(20, ViewAck{f.scheduler->view().id, 0});
+  f.recorder.sent.clear();
+  f.Wait(milliseconds(300));
+  CHECK(f.recorder.LastTo<ViewUpdate>(Incarnation(20)) == nullptr);
+}
+
 TEST_CASE("a run that was gathering goes on gathering") {
   Fixture f;
   f.Join(10, Role::kServer);
