@@ -248,6 +248,7 @@ class Scheduler : public ProtocolCore {
   uint32_t next_node_ = 1;
   Micros heard_at_{0};  // when any process of the run was heard last
   bool has_told_deafness_ = false;
+  std::optional<Micros> renewed_at_;  // when all leases were renewed (P27)
   std::set<Incarnation> given_up_;  // never to be welcomed again
   // P23, by server, of workers' processes (host, process id): they join again under other names.
   std::map<NodeId, std::map<std::pair<std::string, uint32_t>, Silence>> silences_;

@@ -181,6 +181,7 @@ void Scheduler::JudgeLeases(Micros now) {
   const bool was_away = now - ticked_at_ > lease / 2;
   const bool is_deaf = now - heard_at_ > lease / 2;
   ticked_at_ = now;
+  if (was_away || is_deaf) renewed_at_ = now;
   if (is_deaf) TellDeafness(now);
   std::vector<std::pair<NodeId, const char*>> dead;
   for (auto& [node, member] : members_.all()) {
@@ -260,7 +261,7 @@ void Scheduler::OnMessageOf(Micros now, const Envelope& envelope, const FaultNot
 }
 
 // P23. Of a peer that we do not hear either its own lease decides, which is long where a death is
-// dear (P28).
+// dear (P28); after a pause of our own we cannot tell yet (P27).
 void Scheduler::OnMessageOf(Micros now, const Envelope& envelope, const PeerSilent& silent) {
   const Member& reporter = *members_.Find(envelope.sender.incarnation);
   Member* peer = members_.Find(silent.peer.incarnation);
@@ -270,7 +271,9 @@ void Scheduler::OnMessageOf(Micros now, const Envelope& envelope, const PeerSile
   const bool is_worker_silent = peer->role() == Role::kWorker;
   const bool is_workers_word = reporter.role() == Role::kWorker;
   if (!is_worker_silent && !is_workers_word) return OnSilentBackup(now, reporter, *peer, text);
-  const bool is_unheard = now - peer->heard_at > std::chrono::milliseconds(plan_.job.lease_ms);
+  const Micros lease = std::chrono::milliseconds(plan_.job.lease_ms);
+  const bool is_unheard =
+      now - peer->heard_at > lease / 2 || (renewed_at_ && now - *renewed_at_ < lease);
   if (is_unheard || is_worker_silent == is_workers_word) return;
   Tell(now, "silent", peer->Name(), text, /*is_notable=*/true);
   if (is_worker_silent) return OnSilentPair(now, *peer, reporter);
