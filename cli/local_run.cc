@@ -205,12 +205,13 @@ Status LocalRun::StartNodes() {
 Status LocalRun::StartNode(Role role, uint32_t rank, const std::vector<std::string>& extra) {
   const char* word = role == Role::kServer ? "server" : "worker";
   const std::string name = fmt::format("{}-{}", word, rank);
-  ProcessSpec spec{.name = name,
-                   .title = fmt::format("{} {}", word, rank),
-                   .args = {word, "--join", endpoint_, "--start-timeout",
-                            fmt::format("{}", args_.job.start_timeout_ms / 1000.0)},
-                   .log_path = args_.folder.LogPath(name),
-                   .program = args_.program};
+  ProcessSpec spec{
+      .name = name,
+      .title = fmt::format("{} {}", word, rank),
+      .args = {word, "--join", endpoint_, "--rank", fmt::format("{}", rank), "--start-timeout",
+               fmt::format("{}", args_.job.start_timeout_ms / 1000.0)},
+      .log_path = args_.folder.LogPath(name),
+      .program = args_.program};
   spec.args.insert(spec.args.end(), extra.begin(), extra.end());
   if (args_.is_verbose) spec.args.push_back("-v");
   return supervisor_.Start(spec, role);

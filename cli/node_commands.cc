@@ -69,6 +69,7 @@ Subcommand AddServerCommand(CLI::App& app) {
       ->check(CLI::Range(0, 256));
   command.add_flag("--insecure", args->insecure, "allow --bind beyond this machine, without keys");
   AddStartTimeoutOption(command, &args->start_timeout_ms);
+  command.add_option("--rank", args->wanted_rank)->group("");
   AddVerboseOption(command, is_verbose.get());
   command.footer(
       Footer("pando server --join tcp://10.0.0.1:7070 --bind tcp://10.0.0.2:0 --insecure"));
@@ -93,6 +94,7 @@ Subcommand AddWorkerCommand(CLI::App& app) {
                   "where this machine has the data set, if not where the job says")
       ->type_name("PATH");
   AddStartTimeoutOption(command, &args->start_timeout_ms);
+  command.add_option("--rank", args->wanted_rank)->group("");
   AddVerboseOption(command, is_verbose.get());
   command.footer(Footer("pando worker --join tcp://10.0.0.1:7070 --threads 8 --data /data/mnist"));
   return [args, is_verbose] { return Work(*args, *is_verbose); };

@@ -41,8 +41,11 @@ Result<Membership> MembershipOf(const JoinCore& join) {
 
 }  // namespace
 
-Register DescribeProcess(Role role) {
-  return {.role = role, .host = HostName(), .process_id = static_cast<uint32_t>(getpid())};
+Register DescribeProcess(Role role, uint32_t wanted_rank) {
+  return {.role = role,
+          .host = HostName(),
+          .process_id = static_cast<uint32_t>(getpid()),
+          .wanted_rank = wanted_rank};
 }
 
 Result<Membership> JoinRun(Transport& transport, Incarnation self, const Register& registration,

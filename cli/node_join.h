@@ -37,7 +37,7 @@ Result<Membership> JoinRun(Transport& transport, Incarnation self, const Registe
 Result<Model> ModelOf(const Membership& membership);
 
 // HostName and process id, for the registration.
-Register DescribeProcess(Role role);
+Register DescribeProcess(Role role, uint32_t wanted_rank);
 
 // How a membership ended, where nothing went wrong on this side.
 enum class MembershipEnd {

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "common/job.h"
+#include "proto/messages.h"
 
 namespace pando {
 
@@ -31,6 +32,7 @@ struct ServerArgs {
   std::string join;    // the scheduler's endpoint
   std::string bind;    // "tcp://HOST:0", or "ipc://PREFIX": lane i binds PREFIX-i
   uint32_t lanes = 0;  // 0: by cores
+  uint32_t wanted_rank = kAnyRank;
   bool insecure = false;
   uint32_t start_timeout_ms = 60000;  // gives up (kExitUnreached) when nobody answers the join
   bool is_verbose = false;
@@ -40,6 +42,7 @@ int RunServer(const ServerArgs& args);
 struct WorkerArgs {
   std::string join;
   uint32_t threads = 0;         // 0: as the job says
+  uint32_t wanted_rank = kAnyRank;
   std::string device = "auto";  // auto or cpu
   std::string data_path;        // where this machine has the data; empty: as the job says
   uint32_t start_timeout_ms = 60000;

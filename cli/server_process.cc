@@ -76,7 +76,7 @@ struct Seat {
 // Owns: the lanes' transports and threads.
 class ServerProcess {
  public:
-  explicit ServerProcess(const ServerArgs& args) : args_(args) {}
+  explicit ServerProcess(const ServerArgs& args) : args_(args), wanted_rank_(args.wanted_rank) {}
   Status Run();
 
  private:
@@ -93,6 +93,7 @@ class ServerProcess {
   ZmqContext context_;
   IsolationSignal isolation_{context_};
   Incarnation incarnation_ = NewIncarnation();
+  uint32_t wanted_rank_;
   std::vector<std::unique_ptr<Transport>> transports_;  // by lane
   std::vector<std::string> endpoints_;                  // by lane, as told to others
 };
@@ -139,11 +140,12 @@ Result<MembershipEnd> ServerProcess::Live() {
   for (const auto& transport : transports_) {
     if (Status s = transport->Dial({kSchedulerNode, {}, 0}, args_.join); !s.ok()) return s;
   }
-  Register registration = DescribeProcess(Role::kServer);
+  Register registration = DescribeProcess(Role::kServer, wanted_rank_);
   registration.lane_endpoints = endpoints_;
   Result<Membership> membership = JoinRun(*transports_[0], incarnation_, registration, args_.join,
                                           args_.start_timeout_ms, shutdown_);
   if (!membership.ok()) return membership.status();
+  wanted_rank_ = membership->rank;  // to keep the name in another life
   SetUpLog({.process = fmt::format("server {}", membership->rank), .is_verbose = args_.is_verbose});
   return Serve(*membership);
 }

@@ -62,7 +62,7 @@ HeartbeatState HeartbeatOf(JobId job, const Session& session, const Trainer& tra
 
 class WorkerProcess {
  public:
-  explicit WorkerProcess(const WorkerArgs& args) : args_(args) {}
+  explicit WorkerProcess(const WorkerArgs& args) : args_(args), wanted_rank_(args.wanted_rank) {}
   Status Run();
 
  private:
@@ -85,6 +85,7 @@ class WorkerProcess {
   ZmqContext context_;
   IsolationSignal isolation_{context_};
   Incarnation incarnation_ = NewIncarnation();
+  uint32_t wanted_rank_;
   Transport transport_{context_,
                        {kUnknownNode, incarnation_, 0},
                        {.on_warning = [](const std::string& text) { spdlog::warn("{}", text); }}};
@@ -106,9 +107,11 @@ Status WorkerProcess::Run() {
 // From the registration of one incarnation to its end.
 Result<MembershipEnd> WorkerProcess::Live() {
   if (Status s = transport_.Dial({kSchedulerNode, {}, 0}, args_.join); !s.ok()) return s;
-  Result<Membership> membership = JoinRun(transport_, incarnation_, DescribeProcess(Role::kWorker),
-                                          args_.join, args_.start_timeout_ms, shutdown_);
+  Result<Membership> membership =
+      JoinRun(transport_, incarnation_, DescribeProcess(Role::kWorker, wanted_rank_), args_.join,
+              args_.start_timeout_ms, shutdown_);
   if (!membership.ok()) return membership.status();
+  wanted_rank_ = membership->rank;  // to keep the name in another life
   SetUpLog({.process = fmt::format("worker {}", membership->rank), .is_verbose = args_.is_verbose});
   return Work(*membership);
 }

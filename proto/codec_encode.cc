@@ -135,6 +135,7 @@ void Writer::Write(wire::Envelope::Builder e, const Register& m) {
   w.setProcessId(m.process_id);
   w.setHost(ToKj(m.host));
   WriteTexts(w.initLaneEndpoints(Count(m.lane_endpoints.size())), m.lane_endpoints);
+  w.setWantedRank(m.wanted_rank);
 }
 
 void Writer::Write(wire::Envelope::Builder e, const Welcome& m) {

@@ -12,6 +12,7 @@ Register CodecReader::Read(wire::Register::Reader r) {
   m.host = ReadText("bytes of a host name", r.getHost(), kNameBytesMax);
   m.process_id = r.getProcessId();
   m.lane_endpoints = ReadEndpoints(r.getLaneEndpoints());
+  m.wanted_rank = r.getWantedRank();
   return m;
 }
 

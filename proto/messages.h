@@ -37,12 +37,14 @@ struct ViewId {
 
 // ---- membership and views: node <-> scheduler --------------------------------------------------
 
+inline constexpr uint32_t kAnyRank = UINT32_MAX;
 // Node -> scheduler, repeated until Welcome or Refused.
 struct Register {
   Role role = Role::kWorker;
   std::string host;
   uint32_t process_id = 0;
   std::vector<std::string> lane_endpoints;  // a server's, by lane: "tcp://10.0.0.3:41213"
+  uint32_t wanted_rank = kAnyRank;          // of its role; another one if that is taken
 };
 
 // Scheduler -> node. Repeats of Register get the same answer.

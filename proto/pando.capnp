@@ -94,6 +94,7 @@ struct Register {                  # node -> scheduler
   processId @1 :UInt32;            # the operating system's, on `host`
   host @2 :Text;                   # host name, for people and for placing replicas apart
   laneEndpoints @3 :List(Text);    # a server's, by lane: "tcp://10.0.0.3:41213"; empty in workers
+  wantedRank @4 :UInt32 = 0xffffffff;  # of its role, what it had in an earlier life; the default: any
 }
 
 struct Welcome {                   # scheduler -> node; every field set by the scheduler

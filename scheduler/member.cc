@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "proto/message_limits.h"
+
 namespace pando {
 
 const char* RoleName(Role role) {
@@ -97,11 +99,13 @@ Member& Members::Add(Member member) {
   return members_.emplace(node, std::move(member)).first->second;
 }
 
-uint32_t Members::FreeRank(Role role) const {
-  uint32_t rank = 0;
+uint32_t Members::FreeRank(Role role, uint32_t wanted) const {
+  uint32_t rank = wanted;
   const auto is_taken = [&](const auto& entry) {
     return entry.second.role() == role && entry.second.rank == rank;
   };
+  if (wanted < kNodesMax && std::ranges::none_of(members_, is_taken)) return wanted;
+  rank = 0;
   while (std::ranges::any_of(members_, is_taken)) ++rank;
   return rank;
 }

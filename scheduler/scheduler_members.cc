@@ -102,7 +102,7 @@ Member& Scheduler::Welcomed(Micros now, const PeerId& from, const Register& regi
   Member member;
   member.peer = {NodeId(next_node_++), from.incarnation, 0};
   member.registration = registration;
-  member.rank = members_.FreeRank(registration.role);
+  member.rank = members_.FreeRank(registration.role, registration.wanted_rank);
   if (IsOftenSilent(now, registration)) member.avoided_until = now + kAvoidTime;
   Member& added = members_.Add(std::move(member));
   has_changed_ = true;

@@ -112,7 +112,7 @@ std::string Text(const SnapshotAckItem& i) { return Join("ack", i.shard, i.versi
 std::string Text(const GradientHash& h) { return Join("hash", h.step, h.micro_batch, h.hash); }
 
 std::string MessageText(const Register& m) {
-  return Join("Register", m.role, m.host, m.process_id, m.lane_endpoints);
+  return Join("Register", m.role, m.host, m.process_id, m.lane_endpoints, m.wanted_rank);
 }
 std::string MessageText(const Welcome& m) {
   return Join("Welcome", m.node, m.rank, m.job_toml, m.data, m.snapshot_dir);
@@ -214,7 +214,7 @@ std::vector<Message> MembershipSamples() {
   return {
       Register{},
       Register{Role::kServer, std::string(kNameBytesMax, 'h'), UINT32_MAX,
-               std::vector<std::string>(kLanesMax, "tcp://127.0.0.1:65535")},
+               std::vector<std::string>(kLanesMax, "tcp://127.0.0.1:65535"), 7},
       Welcome{NodeId(0), 0, "", DataFacts{}, ""},
       Welcome{NodeId(kNodesMax - 1), kNodesMax, std::string(100000, 't'), facts,
               std::string(kPathBytesMax, '/')},

@@ -89,6 +89,20 @@ TEST_CASE("while nobody is heard the scheduler sleeps between its looks") {
   CHECK(f.now >= Micros(1'000'000) + std::chrono::seconds(12));
 }
 
+TEST_CASE("a process has the rank that it wants, and the lowest free one where that is taken") {
+  Fixture f(PlanOf(3, 1));
+  const auto rank_of = [&](uint64_t who, uint32_t wanted) {
+    f.From(who,
+           Register{
+               .host = "h", .process_id = static_cast<uint32_t>(100 + who), .wanted_rank = wanted});
+    return f.recorder.LastTo<Welcome>(Incarnation(who))->rank;
+  };
+  CHECK(rank_of(20, 2) == 2);
+  CHECK(rank_of(21, 2) == 0);
+  CHECK(rank_of(22, kAnyRank) == 1);
+  CHECK(rank_of(23, UINT32_MAX - 1) == 3);
+}
+
 TEST_CASE("a notice of an exit leads to a view in the same turn") {
   Fixture f;
   f.StartAll();
