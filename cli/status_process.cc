@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -14,8 +15,18 @@
 namespace pando {
 namespace {
 
+// A time that may not be known: null or left out.
+double Ms(const nlohmann::json& fault, const char* key) {
+  const auto at = fault.find(key);
+  return at != fault.end() && at->is_number() ? at->get<double>() : -1;
+}
+
+constexpr size_t kFaultLinesMax = 10;  // the newest
+
 std::string NodeLine(const nlohmann::json& node) {
   std::string doing = node.value("activity", "unknown");
+  if (const std::string health = node.value("health", "ready"); health != "ready")
+    doing = health + ", " + doing;
   if (node.contains("waiting_for")) {
     doing += fmt::format(" from {} for {} ms", node["waiting_for"].get<std::string>(),
                          node.value("waiting_ms", uint64_t{0}));
@@ -25,16 +36,42 @@ std::string NodeLine(const nlohmann::json& node) {
                      doing, node.value("silent_ms", int64_t{0}));
 }
 
+std::string FaultLine(const nlohmann::json& fault) {
+  std::string text = fmt::format("{:<12} {} at step {}", fault.value("target", ""),
+                                 fault.value("action", ""), fault.value("step", uint64_t{0}));
+  const double detected_ms = Ms(fault, "detected_ms");
+  const double recovered_ms = Ms(fault, "recovered_ms");
+  if (detected_ms < 0) return text + ", not noticed yet\n";
+  text += fmt::format(", noticed by {}", fault.value("detected_by", ""));
+  if (const double injected_ms = Ms(fault, "injected_ms"); injected_ms >= 0)
+    text += fmt::format(" after {:.0f} ms", detected_ms - injected_ms);
+  if (recovered_ms < 0) return text + ", not made up for yet\n";
+  return text + fmt::format(", made up for {:.0f} ms later\n", recovered_ms - detected_ms);
+}
+
+std::string FaultLines(const nlohmann::json& faults) {
+  if (faults.empty()) return "";
+  const size_t left_out = faults.size() - std::min(faults.size(), kFaultLinesMax);
+  std::string text =
+      left_out == 0 ? "FAULTS\n" : fmt::format("FAULTS ({} earlier ones)\n", left_out);
+  for (size_t i = left_out; i < faults.size(); ++i) text += FaultLine(faults[i]);
+  return text;
+}
+
 std::string TableOf(const nlohmann::json& status) {
   std::string text = fmt::format(
       "{} on {}: {}, step {} of {}, view {}\n", status.value("model", ""),
       status.value("dataset", ""), status.value("phase", ""), status.value("step", uint64_t{0}),
       status.value("step_count", uint64_t{0}), status.value("view", uint64_t{0}));
-  if (status.contains("waiting_for"))
-    text += fmt::format("here: {}\n", status["waiting_for"].get<std::string>());
+  if (status.contains("waiting_for")) {
+    text += fmt::format("{}: {}\n", status.value("phase", "") == "gathering" ? "here" : "waits",
+                        status["waiting_for"].get<std::string>());
+  }
   text += fmt::format("{:<12} {:<20} {:>8} {:>10}  {:<40} {}\n", "NODE", "HOST", "PID", "STEP",
                       "DOING", "HEARD");
   for (const nlohmann::json& node : status["nodes"]) text += NodeLine(node);
+  if (const auto faults = status.find("faults"); faults != status.end())
+    text += FaultLines(*faults);
   return text;
 }
 
