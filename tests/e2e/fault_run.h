@@ -1,0 +1,67 @@
+// Runs under faults, as the end-to-end tests of recovery make them: a small job, what the serial
+// trainer makes of it, and what is left of a run's processes.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+
+#include "cli/exit_codes.h"
+#include "tests/e2e/run_files.h"
+#include "tests/temp_folder.h"
+
+namespace pando {
+
+// Long enough that faults in its first half are recovered from before its end: some 200 steps a
+// second on two idle cores.
+inline constexpr uint64_t kFaultSteps = 600;
+
+inline Args FaultJob(uint32_t workers, uint32_t servers, const Args& more = {}) {
+  return LongJob(kFaultSteps, Args{"--workers", std::to_string(workers), "--servers",
+                                   std::to_string(servers), "--snapshot-every", "50"} +
+                                  more);
+}
+
+// Of the job of FaultJob, whoever computes it.
+inline const std::string& SerialHash() {
+  static const std::string hash = [] {
+    TempFolder temp;
+    const std::string run_dir = temp.path() + "/run";
+    Process train(temp.path(), "serial",
+                  Args{"train", "--serial", "--run-dir", run_dir} + FaultJob(1, 1));
+    train.Await();
+    REQUIRE_MESSAGE(train.exit_code() == kExitCompleted, train.err());
+    return SummaryIn(run_dir).weights_hash;
+  }();
+  return hash;
+}
+
+// Marks all processes that are started while it lives, and theirs, through the environment, so that
+// what is left of them can be found however it came to be there.
+class Household {
+ public:
+  Household() { setenv(kMark, temp_.path().c_str(), 1); }
+  ~Household() { unsetenv(kMark); }
+  const std::string& path() const { return temp_.path(); }
+  std::string run_dir() const { return temp_.path() + "/run"; }
+
+  std::vector<pid_t> Living() const {
+    std::vector<pid_t> living;
+    std::error_code ignored;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc", ignored)) {
+      const pid_t pid = std::atoi(entry.path().filename().c_str());
+      if (pid == 0 || pid == getpid() || IsGone(pid)) continue;
+      const std::string environment = BytesOf(entry.path() / "environ");
+      if (Contains(environment, std::string(kMark) + "=" + temp_.path())) living.push_back(pid);
+    }
+    return living;
+  }
+
+ private:
+  static constexpr const char* kMark = "PANDO_TEST_HOUSEHOLD";
+  TempFolder temp_;
+};
+
+}  // namespace pando

@@ -1,0 +1,156 @@
+// Invariant I5 through real processes that are killed, stopped, cut off, added and taken away: the
+// weights are those of the run in which nothing happened.
+#include <doctest/doctest.h>
+
+#include <csignal>
+
+#include "tests/e2e/fault_run.h"
+#include "tests/e2e/job_by_hand.h"
+
+namespace pando {
+namespace {
+
+// Each fault that was brought over the run is in its summary, noticed, and got over.
+void CheckFaults(const Summary& summary, size_t injected_count) {
+  size_t injected = 0;
+  for (const FaultRecord& fault : summary.faults) {
+    if (fault.injected_ms < 0) continue;
+    CAPTURE(fault.action);
+    CAPTURE(fault.target);
+    CAPTURE(fault.detected_by);
+    ++injected;
+    CHECK(fault.detected_ms >= fault.injected_ms);
+    CHECK(fault.recovered_ms >= fault.detected_ms);
+    CHECK_FALSE(fault.detected_by.empty());
+  }
+  CHECK(injected == injected_count);
+}
+
+// Runs `pando train` under chaos and compares what it leaves with the serial run.
+Summary TrainUnder(const std::string& chaos, const Args& job) {
+  CAPTURE(chaos);
+  Household household;
+  Process train(household.path(), "train",
+                Args{"train", "--chaos", chaos, "--run-dir", household.run_dir()} + job);
+  train.Await(2 * kEventDeadline);
+  INFO(train.err());
+  REQUIRE(train.exit_code() == kExitCompleted);
+  CHECK(household.Living().empty());
+  Summary summary = SummaryIn(household.run_dir());
+  CHECK(summary.status == kStatusCompleted);
+  CHECK(summary.weights_hash == SerialHash());
+  CHECK(RowCountIn(household.run_dir()) == kFaultSteps);
+  return summary;
+}
+
+TEST_CASE("a worker is killed, then all of them") {
+  CheckFaults(TrainUnder("kill worker at step 50; kill workers at step 250", FaultJob(3, 2)), 4);
+}
+
+TEST_CASE("a server is killed, and another once its shards have moved") {
+  CheckFaults(TrainUnder("kill server 0 at step 50; kill server 1 at step 300", FaultJob(2, 3)), 2);
+}
+
+TEST_CASE("the scheduler is killed, twice") {
+  CheckFaults(TrainUnder("kill scheduler at step 50; kill scheduler at step 250", FaultJob(2, 2)),
+              2);
+}
+
+TEST_CASE("a worker and a server are killed at the same instant") {
+  CheckFaults(TrainUnder("kill worker at step 100; kill server at step 100", FaultJob(3, 3)), 2);
+}
+
+TEST_CASE("with one replica, a killed server costs a rollback and not the weights") {
+  const Summary summary =
+      TrainUnder("kill server at step 130", FaultJob(2, 2, {"--replicas", "1"}));
+  CheckFaults(summary, 1);
+  CHECK(summary.rollbacks == 1);
+}
+
+TEST_CASE("everything is killed at once, and starts again by itself") {
+  TrainUnder("kill all at step 130", FaultJob(2, 2));
+}
+
+TEST_CASE("a worker is stopped, another is cut off") {
+  TrainUnder("stop worker 0 1s at step 50; partition worker 1 1500ms at step 300", FaultJob(3, 2));
+}
+
+TEST_CASE("after a power cut the run is resumed, elsewhere and with fewer processes") {
+  Household household;
+  {
+    Process train(household.path(), "train",
+                  Args{"train", "--run-dir", household.run_dir()} + FaultJob(3, 3));
+    REQUIRE(Becomes([&] { return RowCountIn(household.run_dir()) > 120 || !train.is_running(); }));
+    train.Signal(SIGKILL);
+    train.Await();
+    REQUIRE(Becomes([&] { return household.Living().empty(); }));
+  }
+  Process resume(household.path(), "resume",
+                 {"resume", household.run_dir(), "--workers", "1", "--servers", "1", "--json"});
+  resume.Await();
+  INFO(resume.err());
+  REQUIRE(resume.exit_code() == kExitCompleted);
+  CHECK(household.Living().empty());
+  const Summary summary = SummaryIn(household.run_dir());
+  CHECK(summary.weights_hash == SerialHash());
+  CHECK(summary.workers == 1);
+  CHECK(Contains(resume.out(), summary.weights_hash));
+  CHECK(RowCountIn(household.run_dir()) == kFaultSteps);
+  Process again(household.path(), "again", {"resume", household.run_dir()});
+  again.Await();
+  CHECK(again.exit_code() == kExitCompleted);
+  CHECK(Contains(again.err(), "is finished; there is nothing to resume"));
+}
+
+TEST_CASE("a worker and a server join a run, and those that were there are drained") {
+  JobByHand job(2, 2, LongJob(kFaultSteps, {"--snapshot-every", "50"}));
+  job.AwaitSteps(20);
+  Process worker(job.temp.path(), "late-worker", {"worker", "--join", job.endpoint});
+  Process server(job.temp.path(), "late-server", {"server", "--join", job.endpoint});
+  REQUIRE(Becomes([&] { return Contains(server.err(), "serving on "); }));
+  job.workers[1]->Signal(SIGTERM);
+  job.workers[1]->Await();
+  CHECK(job.workers[1]->exit_code() == kExitCompleted);
+  CHECK(Contains(job.workers[1]->err(), "left: "));
+  Process drain(job.temp.path(), "drain", {"drain", "server-0", "--join", job.endpoint});
+  drain.Await();
+  CHECK_MESSAGE(drain.exit_code() == kExitCompleted, drain.err());
+  CHECK_MESSAGE(job.scheduler->is_running(), "the run ended before the drain was through");
+  job.scheduler->Await();
+  INFO(job.scheduler->err());
+  REQUIRE(job.scheduler->exit_code() == kExitCompleted);
+  for (Process* process : {&worker, &server, job.workers[0].get(), job.servers[0].get()}) {
+    process->Await();
+    CHECK_MESSAGE(process->exit_code() == kExitCompleted, process->err());
+  }
+  CHECK(SummaryIn(job.run_dir).weights_hash == SerialHash());
+}
+
+TEST_CASE("a machine's node leaves no orphans when it is killed, and drains when it is asked to") {
+  Household household;
+  JobByHand job(1, 1, LongJob(kFaultSteps, {"--snapshot-every", "50"}));
+  const Args node_args{"node", "--join", job.endpoint, "--servers", "1", "--workers", "2"};
+  Process killed(household.path(), "killed", node_args);
+  job.AwaitSteps(20);
+  REQUIRE(Becomes([&] { return ChildrenByRole(killed.pid())["worker"].size() == 2; }));
+  auto children = ChildrenByRole(killed.pid());
+  kill(children["worker"][0], SIGKILL);
+  REQUIRE(Becomes([&] { return Contains(killed.err(), "is started again"); }));
+  children = ChildrenByRole(killed.pid());
+  killed.Signal(SIGKILL);
+  killed.Await();
+  for (const auto& [role, pids] : children) {
+    for (const pid_t pid : pids) CHECK(Becomes([&] { return IsGone(pid); }));
+  }
+  Process drained(household.path(), "drained", node_args);
+  REQUIRE(Becomes([&] { return Contains(drained.err(), "serving on "); }));
+  drained.Signal(SIGTERM);
+  drained.Await();
+  CHECK_MESSAGE(drained.exit_code() == kExitCompleted, drained.err());
+  job.scheduler->Await();
+  CHECK_MESSAGE(job.scheduler->exit_code() == kExitCompleted, job.scheduler->err());
+  CHECK(SummaryIn(job.run_dir).weights_hash == SerialHash());
+}
+
+}  // namespace
+}  // namespace pando
