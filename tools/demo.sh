@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Sets up, builds, and trains the MNIST CNN with a scheduler, 2 servers and 2 workers, each a
-# process of its own; prints the final test accuracy.
+# process of its own; prints the final test accuracy. Then trains a short job twice, once in one
+# process and once while a worker, a server and the scheduler are killed, and compares the weights.
 #   tools/demo.sh [--no-setup] [FLAG OF "pando train"...]
 # for example: tools/demo.sh --data ~/mnist --workers 4
 # Without --data it takes MNIST from data/mnist or ../shared/data/mnist, and where there is none
@@ -80,7 +81,21 @@ by_default --run-dir "runs/demo-$(date +%Y%m%d-%H%M%S)-$$"
 say "pando train ${flags[*]}"
 build/cli/pando train "${flags[@]}"
 
-summary=$(value_of --run-dir)/summary.json
+run_dir=$(value_of --run-dir)
+summary=$run_dir/summary.json
 [ -e "$summary" ] || exit 0  # --dry-run
 accuracy=$(sed -n 's/.*"test_accuracy": *\([-+.0-9e]*\).*/\1/p' "$summary")
 say "final test accuracy: ${accuracy:-not in $summary} (more in $(dirname "$summary"))"
+
+short=(--model mnist-cnn --dataset synthetic-digits --steps 500 --optimizer adam --lr 0.01
+  --schedule one-cycle --workers 3 --servers 3)
+chaos="kill worker at step 100; kill server at step 200; kill scheduler at step 300"
+hash_in() { sed -n 's/.*"weights_hash": *"\([0-9a-f]*\)".*/\1/p' "$1/summary.json"; }
+
+say "the same again, smaller: once in peace, once with kill -9 for one process of each role"
+build/cli/pando train "${short[@]}" --serial --run-dir "$run_dir-serial" --force
+say "pando train --chaos \"$chaos\""
+build/cli/pando train "${short[@]}" --chaos "$chaos" --run-dir "$run_dir-chaos" --force
+say "weights in peace:      $(hash_in "$run_dir-serial")"
+say "weights under kill -9: $(hash_in "$run_dir-chaos")"
+[ "$(hash_in "$run_dir-serial")" = "$(hash_in "$run_dir-chaos")" ] || die "the weights differ"
