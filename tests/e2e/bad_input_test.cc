@@ -298,12 +298,37 @@ TEST_CASE("a model too large is refused with its size before anything is started
                kExitUsage, {"model mlp", "parameters", "bytes"});
 }
 
-TEST_CASE("a process too many is told so") {
-  WaitingScheduler scheduler(TinyJob());
-  Process first(scheduler.temp.path(), "first", {"server", "--join", scheduler.endpoint});
-  REQUIRE(Becomes([&] { return Contains(first.err(), "serving on"); }));
-  CheckOneLine({"server", "--join", scheduler.endpoint}, kExitUsage,
-               {"refused", "the job wants 1 servers", "run.servers"});
+TEST_CASE("chaos that cannot come over the run is refused before anything is started") {
+  const auto refused = [](const std::string& chaos, const std::vector<std::string>& parts) {
+    CheckOneLine(Args{"train", "--chaos", chaos} + TinyJob(), kExitUsage, parts);
+  };
+  refused("kil worker at step 1", {"unknown action 'kil'", "did you mean 'kill'?"});
+  refused("kill worker 7 at step 1", {"there is no worker 7"});
+  refused("kill worker at step 16", {"the job has 16 steps"});
+}
+
+TEST_CASE("chaos that never came due is an error, and the run is what it is") {
+  TempFolder temp;
+  const std::string run_dir = temp.path() + "/run";
+  Process train(
+      temp.path(), "train",
+      Args{"train", "--chaos", "kill worker every 50m", "--run-dir", run_dir} + TinyJob());
+  train.Await();
+  CHECK(train.exit_code() == kExitFailed);
+  CHECK(Contains(train.err(), "--chaos 'kill worker every 50m' never came due"));
+  CHECK(SummaryIn(run_dir).status == kStatusCompleted);
+}
+
+TEST_CASE("what holds no run cannot be resumed") {
+  CheckOneLine({"resume", "/nowhere/at/all"}, kExitUsage, {"/nowhere/at/all holds no run"});
+}
+
+TEST_CASE("commands to a scheduler that is not there say so") {
+  for (const char* command : {"drain", "snapshot", "stop"}) {
+    Args args{command, "--join", "tcp://127.0.0.1:1", "--timeout", "0.3"};
+    if (command == std::string("drain")) args.push_back("worker-0");
+    CheckOneLine(args, kExitUnreached, {"no scheduler answered at tcp://127.0.0.1:1 within 0.3 s"});
+  }
 }
 
 }  // namespace
