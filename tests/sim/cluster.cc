@@ -1,339 +1,352 @@
 #include "tests/sim/cluster.h"
 
 #include <algorithm>
-#include <cstring>
-#include <functional>
-#include <map>
+#include <cstdio>
 #include <utility>
 
 #include "common/check.h"
+#include "tests/sim/trace.h"
 
 namespace pando::sim {
 namespace {
 
-constexpr JobId kJob{77};
-constexpr Micros kFaultsEnd = std::chrono::seconds(6);
-// I7: the job must end within this virtual time after the last fault. Retries are up to 4 s apart.
-constexpr Micros kLivenessBound = std::chrono::seconds(40);
-constexpr uint64_t kMicro = 1;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
 
-NetworkOptions DrawNetwork(Chance& chance, const Faults& faults) {
-  const auto share = [&](double maximum) {
-    return chance.OneIn(0.3) ? 0.0 : maximum * static_cast<double>(chance.Below(1000)) / 1000.0;
-  };
-  return {.loss = share(faults.loss_max),
-          .duplication = share(faults.duplication_max),
-          .delay_min = Micros(20),
-          .delay_max = Micros(chance.Between(100, 5000)),
-          .straggle = share(faults.straggle_max)};
+constexpr Place kDeskPlace = 0;
+constexpr Micros kStartSpread = milliseconds(50);
+constexpr Micros kNoteLate = seconds(10);
+constexpr Micros kKeepInterval = milliseconds(500);
+
+// I7: when faults stop, the job ends within this time: leases, retries up to 4 s apart, transfers
+// and restores, and all its steps once more, by one worker, the slowest.
+Micros LivenessBound(const Swarm& swarm, const JobPlan& plan, Micros micro_batch_time) {
+  const auto micro_batches = static_cast<int64_t>(plan.steps.step_count() * plan.job.micro_batches);
+  const auto slowest = static_cast<int64_t>(swarm.speed_spread + 1);
+  const auto replays = swarm.has_flip ? 4 : 1;
+  const Micros of_a_message = swarm.network.delay_max;
+  return seconds(60) + micro_batch_time * micro_batches * slowest * replays +
+         of_a_message * 20 * static_cast<int64_t>(plan.steps.step_count());
 }
 
-bool SameBits(std::span<const float> a, std::span<const float> b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size_bytes()) == 0;
+std::unique_ptr<JobPlan> DrawFirstPlan(Chance& chance, const Swarm& swarm, Focus focus) {
+  return std::make_unique<JobPlan>(DrawPlan(chance, swarm, focus));
 }
-
-// A disk that forgets nothing and is always in time.
-class MemorySnapshots : public SnapshotPort {
- public:
-  explicit MemorySnapshots(std::function<void(SnapshotEvent)> answer)
-      : answer_(std::move(answer)) {}
-  void Store(StoreRequest request) override {
-    answer_(RecordStored{request.snapshot, request.shard, request.hash, "memory", {}});
-    stored_[{request.snapshot, request.shard}] = std::move(request);
-  }
-  void Load(LoadRequest request) override {
-    const StoreRequest& stored = stored_[{request.snapshot, request.shard}];
-    answer_(RecordLoaded{request.snapshot, request.shard, {}, stored.parameters, stored.state});
-  }
-
- private:
-  std::function<void(SnapshotEvent)> answer_;
-  std::map<std::pair<SnapshotRef, ShardId>, StoreRequest> stored_;
-};
 
 }  // namespace
 
-Cluster::Cluster(uint64_t seed, const Faults& faults, bool is_tracing)
-    : faults_(faults),
-      world_(seed),
-      network_(world_, DrawNetwork(world_.chance(), faults)),
-      plan_(DrawPlan(world_.chance())),
-      reference_(plan_) {
-  // Four beats lost in a row look like a death; who is taken for dead does not join again here.
-  plan_.job.lease_ms = 4000;
-  network_.SetTrace(is_tracing);
-  network_.SetWatch([this](const Envelope& envelope) { CheckSent(envelope); });
-  StartScheduler();
-  for (uint32_t i = 0; i < plan_.job.servers; ++i) StartProcess(Role::kServer);
-  for (uint32_t i = 0; i < plan_.job.workers; ++i) StartProcess(Role::kWorker);
-  PlanFaults();
+Cluster::Cluster(const Options& options)
+    : seed_(options.seed),
+      world_(options.seed),
+      swarm_(DrawSwarm(world_.chance(), options.focus)),
+      plan_(plans_.emplace_back(DrawFirstPlan(world_.chance(), swarm_, options.focus)).get()),
+      reference_(*plan_),
+      network_(world_, swarm_.network),
+      disk_(world_, swarm_.disk_time_max),
+      checker_(world_, *plan_, reference_, disk_, processes_, coverage_,
+               swarm_.network.loss > 0 || swarm_.network.straggle > 0),
+      desk_(world_, network_, kJob, kDeskPlace),
+      faults_(*this) {
+  micro_batch_time_ = DrawMicroBatchTime(world_.chance(), swarm_, *plan_);
+  network_.SetTrace(options.is_tracing);
+  network_.SetWatch([this](Envelope& envelope) { return OnSent(envelope); });
+  Note("seed " + std::to_string(seed_) + ": " + std::to_string(plan_->steps.step_count()) +
+       " steps of " + std::to_string(plan_->job.micro_batches) + " micro-batches, " +
+       std::to_string(plan_->shards.shard_count()) + " shards, " +
+       std::to_string(plan_->job.servers) + " servers, " + std::to_string(plan_->job.workers) +
+       " workers, replicas " + std::to_string(plan_->job.replicas) + ", snapshot.every " +
+       std::to_string(plan_->job.snapshot_every) + ", lease " +
+       std::to_string(plan_->job.lease_ms) + " ms, " + std::to_string(micro_batch_time_.count()) +
+       " us a micro-batch, faults till " + std::to_string(swarm_.fault_phase.count()) + " us");
+  StartScheduler(NewSeat(Role::kScheduler), false);
+  for (uint32_t i = 0; i < plan_->job.servers; ++i) Start(Role::kServer);
+  for (uint32_t i = 0; i < plan_->job.workers; ++i) Start(Role::kWorker);
+  faults_.Plan();
+  world_.After(swarm_.fault_phase, [this] { Heal(); });
 }
 
 Cluster::~Cluster() = default;
 
+void Cluster::Note(const std::string& text) {
+  if (!network_.is_tracing()) return;
+  std::printf("%10ld us  ** %s\n", long{world_.now().count()}, text.c_str());
+}
+
 // ---- processes ---------------------------------------------------------------------------------
 
-void Cluster::StartScheduler() {
-  scheduler_id_ = {kSchedulerNode, Incarnation(world_.chance().Next() | 1), 0};
-  scheduler_ = std::make_unique<Scheduler>(
-      Scheduler::Options{.self = scheduler_id_, .job = kJob, .job_toml = "simulated"}, plan_,
-      journal_, *this, outbox_);
-  network_.SetScheduler(scheduler_id_);
-  network_.Attach(scheduler_id_, [this](const Envelope& envelope) {
-    scheduler_->OnMessage(world_.now(), envelope);
-    WakeSoon(scheduler_party_);
-  });
-  WakeSoon(scheduler_party_);
-}
-
-void Cluster::StartProcess(Role role) {
-  auto process = std::make_unique<Process>();
-  process->role = role;
-  process->incarnation = Incarnation(world_.chance().Next() | 1);
-  process->lane_count =
-      role == Role::kServer ? static_cast<uint16_t>(world_.chance().Between(1, 2)) : 1;
-  Register registration{.role = role, .host = "sim"};
-  for (uint16_t lane = 0; role == Role::kServer && lane < process->lane_count; ++lane) {
-    registration.lane_endpoints.push_back("sim://" + std::to_string(lane));
-  }
-  auto join = std::make_unique<JoinCore>(process->incarnation, registration, outbox_);
-  JoinCore* joining = join.get();
-  Party& party = AddParty(std::move(join));
-  party.join = joining;
-  process->parties.push_back(&party);
-  AttachParty(party, {kUnknownNode, process->incarnation, 0});
-  processes_.push_back(std::move(process));
-  world_.After(Micros(world_.chance().Below(50'000)), [this, &party] { WakeSoon(party); });
-}
-
-// Welcomed: the joiner's loop ends, the real cores' loops begin.
-void Cluster::BecomeMember(Process& process, Party& joiner) {
-  const JoinCore& join = *joiner.join;
-  joiner.is_alive = false;
-  process.parties.clear();
-  for (uint16_t i = 0; i < process.lane_count; ++i) {
-    const PeerId self = join.self(i);
-    Party& party = AddParty(nullptr);
-    if (process.role == Role::kServer) {
-      party.snapshots = std::make_unique<MemorySnapshots>([this, &party](SnapshotEvent event) {
-        world_.After(Micros(kMicro), [this, &party, event = std::move(event)] {
-          if (!party.is_alive) return;
-          party.lane->OnSnapshotEvent(world_.now(), event);
-          WakeSoon(party);
-        });
-      });
-      auto lane = std::make_unique<Lane>(Lane::Options{{self, join.scheduler(), join.job()}, "sim"},
-                                         plan_, *party.snapshots, outbox_);
-      party.lane = lane.get();
-      party.core = std::move(lane);
-    } else {
-      const Micros speed(
-          world_.chance().Between(200, world_.chance().OneIn(0.2) ? 400'000 : 5'000));
-      party.computer =
-          std::make_unique<VirtualComputer>(world_, plan_, speed, [this, &party](ComputeEvent e) {
-            if (!party.is_alive) return;
-            party.session->OnComputeEvent(world_.now(), std::move(e));
-            WakeSoon(party);
-          });
-      auto session = std::make_unique<Session>(
-          Session::Options{{self, join.scheduler(), join.job()}, {.kind = "sim"}}, plan_,
-          *party.computer, outbox_);
-      party.session = session.get();
-      party.core = std::move(session);
-    }
-    AttachParty(party, self);
-    process.parties.push_back(&party);
-    WakeSoon(party);
-  }
-  BeatHeart(process);
-}
-
-void Cluster::BeatHeart(Process& process) {
-  if (process.parties.empty() || !process.parties[0]->is_alive) return;
-  Party& first = *process.parties[0];
-  const bool has_left = first.lane ? first.lane->finished() : first.session->finished();
-  if (has_left) return;
-  PeerId self{kUnknownNode, process.incarnation, 0};
-  Envelope beat{.job = kJob, .sender = self, .receiver = scheduler_id_, .message = Heartbeat{}};
-  outbox_.Send(beat);
-  world_.After(std::chrono::milliseconds(plan_.job.heartbeat_ms),
-               [this, &process] { BeatHeart(process); });
-}
-
-Cluster::Party& Cluster::AddParty(std::unique_ptr<ProtocolCore> core) {
-  parties_.push_back(std::make_unique<Party>());
-  parties_.back()->core = std::move(core);
-  return *parties_.back();
-}
-
-void Cluster::AttachParty(Party& party, const PeerId& peer) {
-  network_.Attach(peer, [this, &party](const Envelope& envelope) {
-    if (!party.is_alive) return;
-    party.core->OnMessage(world_.now(), envelope);
-    WakeSoon(party);
-  });
-}
-
-// The loop drains what is queued before it ticks: what arrives within a moment shares the tick.
-void Cluster::WakeSoon(Party& party) {
-  if (party.is_tick_due || !party.is_alive) return;
-  party.is_tick_due = true;
-  world_.After(Micros(world_.chance().Below(100)), [this, &party] {
-    party.is_tick_due = false;
-    if (party.is_alive) TickParty(party);
-  });
-}
-
-void Cluster::TickParty(Party& party) {
-  ProtocolCore& core = party.core ? *party.core : static_cast<ProtocolCore&>(*scheduler_);
-  core.Tick(world_.now());
-  if (party.join != nullptr && party.join->has_answer()) {
-    const auto process = std::ranges::find_if(processes_, [&](const auto& p) {
-      return std::ranges::find(p->parties, &party) != p->parties.end();
-    });
-    if (!party.join->welcome()) return Fail("refused: " + party.join->refused()->reason);
-    return BecomeMember(**process, party);
-  }
-  const Micros deadline = core.NextDeadline();
-  if (deadline == kNever || (deadline >= party.wakes_at && party.wakes_at > world_.now())) return;
-  party.wakes_at = std::max(deadline, world_.now() + Micros(kMicro));
-  world_.After(party.wakes_at - world_.now(), [this, &party] { WakeSoon(party); });
-}
-
-// ---- faults ------------------------------------------------------------------------------------
-
-void Cluster::PlanFaults() {
+Seat Cluster::NewSeat(Role role) {
+  static constexpr const char* kNames[] = {"scheduler", "server", "worker", "client"};
   Chance& chance = world_.chance();
-  for (uint64_t i = 0; faults_.connection_resets && i < chance.Below(6); ++i) {
-    world_.After(Micros(chance.Below(kFaultsEnd.count())), [this] {
-      network_.ResetConnections(processes_[world_.chance().Below(processes_.size())]->incarnation);
-    });
-  }
-  for (uint64_t i = 0; faults_.worker_crashes && i < chance.Below(plan_.job.workers); ++i) {
-    world_.After(Micros(chance.Below(chance.OneIn(0.5) ? 300'000 : kFaultsEnd.count())),
-                 [this] { CrashAWorker(); });
-  }
-  world_.After(kFaultsEnd, [this] { network_.Heal(); });
+  Seat seat{.place = next_place_++, .role = role};
+  seat.host = "host" + std::to_string(chance.Below(3));
+  seat.process_id = next_process_id_++;
+  seat.lane_count = static_cast<uint16_t>(chance.Between(1, 2));
+  const auto spread = static_cast<uint64_t>(swarm_.speed_spread * 100);
+  seat.micro_batch_time =
+      micro_batch_time_ * static_cast<int64_t>(chance.Between(100, spread)) / 100;
+  seat.name = std::string(kNames[static_cast<size_t>(role)]) + "@" + std::to_string(seat.place);
+  return seat;
 }
 
-// Any working worker but the last: without one the job would wait for another to join.
-void Cluster::CrashAWorker() {
-  if (scheduler_->phase() != Scheduler::Phase::kTraining) return;
+Process& Cluster::AddProcess(const Seat& seat) {
+  return *processes_.emplace_back(std::make_unique<Process>(
+      seat, *plan_, Process::Around{world_, network_, disk_, journal_, *this, *this}));
+}
+
+void Cluster::StartScheduler(const Seat& seat, bool is_fresh) {
+  Process& process = AddProcess(seat);
+  leader_ = &process;
+  checker_.NoteSchedulerBack();
+  Note(seat.name + (is_fresh ? " resumes the run" : " starts"));
+  process.Lead({.is_fresh = is_fresh, .next_row = checker_.next_row()});
+}
+
+void Cluster::Start(Role role) {
+  const uint64_t epoch = power_epoch_;
+  uint32_t& under_way = starts_under_way_[static_cast<size_t>(role)];
+  ++under_way;
+  world_.After(world_.chance().Until(kStartSpread), [this, role, epoch, &under_way] {
+    if (epoch != power_epoch_) return;
+    --under_way;
+    Process& process = AddProcess(NewSeat(role));
+    Note(process.seat().name + " starts");
+    process.Join();
+  });
+}
+
+std::vector<Process*> Cluster::Living(Role role) {
   std::vector<Process*> living;
   for (auto& process : processes_) {
-    const bool is_working =
-        process->parties[0]->is_alive && process->parties[0]->session != nullptr;
-    if (process->role == Role::kWorker && is_working) living.push_back(process.get());
+    if (process->is_alive() && process->seat().role == role) living.push_back(process.get());
   }
-  if (living.size() < 2) return;
-  Process& victim = *living[world_.chance().Below(living.size())];
-  victim.parties[0]->is_alive = false;
-  network_.Detach(victim.incarnation);
+  return living;
 }
 
-// ---- invariants --------------------------------------------------------------------------------
-
-void Cluster::Fail(std::string what) {
-  if (!failure_) failure_ = what + " at " + std::to_string(world_.now().count()) + " us";
-}
-
-void Cluster::CheckSent(const Envelope& envelope) {
-  if (const auto* push = std::get_if<Push>(&envelope.message)) CheckPush(*push);
-  if (const auto* params = std::get_if<Params>(&envelope.message)) CheckParams(*params);
-}
-
-// P4: a contribution to step t proves that version t is committed everywhere.
-void Cluster::CheckPush(const Push& push) {
-  for (const auto& party : parties_) {
-    if (party->lane == nullptr) continue;
-    for (const auto& [id, replica] : party->lane->replicas()) {
-      const Shard& shard = replica.shard;
-      if (!replica.is_primary()) continue;
-      for (const PushItem& item : push.items) {
-        if (shard.committed() >= VersionReadBy(item.step)) continue;
-        Fail("P4: step " + std::to_string(item.step.value()) + " is pushed while shard " +
-             std::to_string(id.value()) + " is at version " +
-             std::to_string(shard.committed().value()));
-      }
-    }
+Process* Cluster::FindAt(Incarnation incarnation) {
+  for (auto& process : processes_) {
+    if (process->is_alive() && process->incarnation() == incarnation) return process.get();
   }
+  return nullptr;
 }
 
-// I4, I5: what is shown is the version it says, whole, and the serial run's.
-void Cluster::CheckParams(const Params& params) {
-  for (const ParamsItem& item : params.items) {
-    if (SameBits(item.payload.floats(), reference_.ShardAt(item.shard, item.version))) continue;
-    Fail("I5: version " + std::to_string(item.version.value()) + " of shard " +
-         std::to_string(item.shard.value()) + " differs from the serial run's");
+Process* Cluster::Leader() { return leader_ != nullptr && leader_->is_alive() ? leader_ : nullptr; }
+
+void Cluster::Kill(Process& process) {
+  if (!process.is_alive()) return;
+  Note("kill " + process.seat().name);
+  if (world_.chance().OneIn(swarm_.lost_connection_share)) {
+    network_.ResetConnections(process.incarnation());
   }
+  const bool is_leader = &process == Leader();
+  TellOfDeath(process);
+  process.Kill();
+  if (is_leader) checker_.NoteSchedulerAway();
+  checker_.OnLost(process);
+  const bool is_old_scheduler = process.seat().role == Role::kScheduler && !is_leader;
+  if (!is_old_scheduler) StartAgain(process);
 }
 
-void Cluster::CheckBounds() {
-  std::set<ShardId> seen;
-  const size_t nodes_max = plan_.job.micro_batches / 2 + 1;
-  const size_t pushes_max = plan_.shards.shard_count() * plan_.job.micro_batches * 2;
-  for (const auto& party : parties_) {
-    if (party->session && party->session->unreplied_count() > pushes_max)
-      Fail("I6: unreplied gradients");
-    if (party->lane == nullptr) continue;
-    for (const auto& [id, replica] : party->lane->replicas()) {
-      const Shard& shard = replica.shard;
-      if (!replica.is_primary()) continue;
-      if (!seen.insert(id).second)
-        Fail("I3: shard " + std::to_string(id.value()) + " has two primaries");
-      if (shard.held_nodes().size() > nodes_max) Fail("I6: pending nodes");
-    }
+void Cluster::KillAtCommit() {
+  commit_death_ = world_.chance().OneIn(0.5) ? CommitDeath::kBefore : CommitDeath::kAfter;
+}
+
+// A supervisor's note, or the scheduler's own sockets, or nothing: then the lease ends it.
+void Cluster::TellOfDeath(const Process& process) {
+  if (world_.chance().OneIn(swarm_.exit_note_share)) {
+    desk_.Tell({.action = "exit",
+                .role = process.seat().role,
+                .host = process.seat().host,
+                .process_id = process.seat().process_id,
+                .target = process.seat().name,
+                .exited_us = static_cast<uint64_t>(world_.now().count())});
   }
+  TellOfDisconnect(process);
 }
 
-void Cluster::OnEvent(Micros, const RunEvent&) {}
-
-void Cluster::OnStepMetrics(Micros, const StepMetrics& metrics) {
-  if (metrics.step != next_metrics_) Fail("metrics out of order");
-  next_metrics_ = NextStep(metrics.step);
-  const float* row = reference_.ShardAt(plan_.metric_shard(), VersionMadeBy(metrics.step)).data() +
-                     plan_.metric_offset();
-  if (row[kMetricLoss] != metrics.loss) Fail("metrics differ from the serial run's");
+void Cluster::TellOfDisconnect(const Process& process) {
+  if (process.seat().role == Role::kScheduler) return;
+  if (!world_.chance().OneIn(swarm_.disconnect_share)) return;
+  const Incarnation incarnation = process.incarnation();
+  world_.After(Micros(world_.chance().Between(100, 5000)), [this, incarnation] {
+    Process* leader = Leader();
+    if (leader != nullptr) leader->OnDisconnect(incarnation);
+  });
 }
 
-void Cluster::OnEvaluation(Micros, const EvaluationSummary& summary) {
-  if (!evaluated_.insert(summary.version).second) Fail("a version evaluated twice");
-  const uint64_t digest = reference_.DigestAt(summary.version);
-  uint64_t correct = 0;
-  for (uint64_t first = 0, slice = 0; first < plan_.data.test_samples;
-       first += kEvaluationSliceSamples, ++slice) {
-    const uint64_t last = std::min(first + kEvaluationSliceSamples, plan_.data.test_samples);
-    correct += EvaluateSliceOf(digest, {summary.version, static_cast<uint32_t>(slice), first, last})
-                   .correct_count;
+void Cluster::Reset(Process& process) {
+  Note("connections of " + process.seat().name + " are reset");
+  network_.ResetConnections(process.incarnation());
+  process.NoteDisturbed(world_.now());
+  TellOfDisconnect(process);
+}
+
+// While the scheduler gathers, the job needs all that it wants.
+bool Cluster::MayStayAway(Role role) {
+  if (role == Role::kScheduler || is_healed_) return false;
+  Process* leader = Leader();
+  return leader != nullptr && leader->scheduler()->phase() != Scheduler::Phase::kGathering;
+}
+
+void Cluster::StartAgain(const Process& dead) {
+  Chance& chance = world_.chance();
+  const Role role = dead.seat().role;
+  if (!chance.OneIn(swarm_.restart_share) && MayStayAway(role)) return;
+  Seat seat = dead.seat();
+  const bool has_old_number = chance.OneIn(swarm_.same_pid_share);
+  if (!has_old_number) seat.process_id = next_process_id_++;
+  const uint64_t epoch = power_epoch_;
+  uint32_t& under_way = starts_under_way_[static_cast<size_t>(role)];
+  ++under_way;
+  world_.After(Micros(500) + chance.Until(swarm_.restart_after_max),
+               [this, seat, epoch, &under_way, has_old_number] {
+                 if (epoch != power_epoch_) return;
+                 --under_way;
+                 if (seat.role == Role::kScheduler) {
+                   coverage_.Note(Event::kSchedulerRestart);
+                   return StartScheduler(seat, false);
+                 }
+                 Note(seat.name + " starts again");
+                 Process& process = AddProcess(seat);
+                 // A note of the old life's death may come late, and be taken for this one's.
+                 if (has_old_number) process.NoteDisturbed(world_.now() + kNoteLate);
+                 process.Join();
+               });
+}
+
+void Cluster::Drain(Process& process) {
+  if (!process.is_member()) return;
+  const char* role = process.seat().role == Role::kServer ? "server-" : "worker ";
+  const std::string target = role + std::to_string(process.rank());
+  Note("drain " + process.seat().name + ", " + target);
+  process.NoteLeaving();
+  checker_.NoteDrain(process.seat().role, process.rank());
+  desk_.Ask({.kind = CommandKind::kDrain, .target = target});
+}
+
+void Cluster::AskToLeave(Process& process) {
+  Note("ask " + process.seat().name + " to leave");
+  process.AskToLeave();
+}
+
+void Cluster::AskForSnapshot() { desk_.Ask({.kind = CommandKind::kSnapshot}); }
+
+// The old one comes back and does not know that it has a successor.
+void Cluster::StartSecondScheduler(Micros pause) {
+  Process* old = Leader();
+  if (old == nullptr) return;
+  Note(old->seat().name + " stops, and another takes its place");
+  old->StopUntil(world_.now() + pause);
+  coverage_.Note(Event::kSchedulerRestart);
+  StartScheduler(NewSeat(Role::kScheduler), false);
+}
+
+void Cluster::PowerOff() {
+  ++power_epoch_;
+  for (uint32_t& count : starts_under_way_) count = 0;
+  desk_.ForgetAll();
+  commit_death_ = CommitDeath::kNone;
+  for (size_t i = 0; i < processes_.size(); ++i) processes_[i]->Kill();
+  leader_ = nullptr;
+  checker_.NoteSchedulerAway();
+  checker_.NoteResumed();
+  is_powered_ = false;
+  world_.After(milliseconds(10), [this, epoch = power_epoch_] {
+    if (epoch == power_epoch_) Resume();
+  });
+}
+
+// On another number of processes.
+void Cluster::Resume() {
+  is_powered_ = true;
+  Chance& chance = world_.chance();
+  Job job = plan_->job;
+  job.workers = static_cast<uint32_t>(chance.Between(1, 3));
+  job.servers = static_cast<uint32_t>(chance.Between(1, 3));
+  plan_ = plans_.emplace_back(std::make_unique<JobPlan>(job, plan_->data, plan_->layout)).get();
+  const bool is_fresh = journal_.state().has_value();
+  if (is_fresh) coverage_.Note(Event::kResume);
+  StartScheduler(NewSeat(Role::kScheduler), is_fresh);
+  for (uint32_t i = 0; i < job.servers; ++i) Start(Role::kServer);
+  for (uint32_t i = 0; i < job.workers; ++i) Start(Role::kWorker);
+}
+
+// ---- the healed phase --------------------------------------------------------------------------
+
+void Cluster::Heal() {
+  Note("faults end");
+  is_healed_ = true;
+  faults_.End();
+  network_.Heal();
+  disk_.Heal();
+  commit_death_ = CommitDeath::kNone;
+  for (size_t i = 0; i < processes_.size(); ++i) {
+    if (processes_[i]->is_alive() && processes_[i]->is_stopped()) processes_[i]->ContinueNow();
   }
-  if (correct != summary.correct_count || summary.sample_count != plan_.data.test_samples) {
-    Fail("P31: the evaluation of version " + std::to_string(summary.version.value()) + " is wrong");
-  }
+  liveness_deadline_ = world_.now() + LivenessBound(swarm_, *plan_, micro_batch_time_);
+  KeepEnough();
 }
 
-void Cluster::OnFault(Micros, const FaultRecord&) {}
-void Cluster::OnSnapshot(Micros, const SnapshotManifest&) {}
-void Cluster::OnSnapshotDropped(Micros, const SnapshotManifest&) {}
+// Somebody starts what is needed at the least: one of each role, all while the scheduler gathers.
+void Cluster::KeepEnough() {
+  Process* leader = Leader();
+  const auto under_way = [&](Role role) { return starts_under_way_[static_cast<size_t>(role)]; };
+  if (is_powered_ && leader == nullptr && under_way(Role::kScheduler) == 0) {
+    coverage_.Note(Event::kSchedulerRestart);
+    StartScheduler(NewSeat(Role::kScheduler), false);
+    leader = Leader();
+  }
+  const bool gathers =
+      leader != nullptr && leader->scheduler()->phase() == Scheduler::Phase::kGathering;
+  for (Role role : {Role::kServer, Role::kWorker}) {
+    const uint32_t wanted = role == Role::kServer ? plan_->job.servers : plan_->job.workers;
+    const auto count = [&] {
+      const auto living = Living(role);
+      return std::ranges::count_if(living, [](Process* p) { return !p->is_leaving(); }) +
+             under_way(role);
+    };
+    while (is_powered_ && count() < (gathers ? wanted : 1)) Start(role);
+  }
+  world_.After(kKeepInterval, [this] { KeepEnough(); });
+}
 
-void Cluster::OnFinalWeights(Micros, const FloatBuffer& flat) {
-  has_final_weights_ = true;
-  if (!SameBits(flat.span(), reference_.FlatAt(plan_.steps.final_version())))
-    Fail("I5: final weights differ");
+bool Cluster::IsOver() const {
+  return journal_.state() && journal_.state()->is_finished && checker_.has_final_weights() &&
+         (leader_ == nullptr || leader_->has_left());
 }
 
 Outcome Cluster::Run() {
-  while (!failure_ && !scheduler_->finished() && world_.Step()) {
-    CheckBounds();
-    if (world_.now() > kFaultsEnd + kLivenessBound) Fail("I7: not finished in time");
+  while (!checker_.failure() && !IsOver() && world_.Step()) {
+    if (liveness_deadline_ != Micros(0) && world_.now() > liveness_deadline_) {
+      checker_.Fail("I7: not finished in time (" + WhereItHangs() + ")");
+    }
   }
-  if (!failure_ && !has_final_weights_) Fail("ended without final weights");
-  if (!failure_ && next_metrics_.value() != plan_.steps.step_count()) Fail("metrics are missing");
-  if (!failure_ && !evaluated_.contains(plan_.steps.final_version())) Fail("not evaluated");
-  return {.ok = !failure_,
-          .failure = failure_.value_or(""),
+  if (!checker_.failure()) checker_.CheckEnd(*journal_.state());
+  coverage_.messages = network_.counts();
+  if (disk_.failed_count() + disk_.lost_count() > 0) coverage_.Note(Event::kSnapshotFailure);
+  return {.ok = !checker_.failure(),
+          .failure = checker_.failure().value_or(""),
           .trace_hash = network_.trace_hash(),
           .message_count = network_.message_count(),
-          .finished_at = world_.now()};
+          .finished_at = world_.now(),
+          .coverage = coverage_};
+}
+
+std::string Cluster::WhereItHangs() {
+  std::string text;
+  if (Process* leader = Leader()) {
+    text = "scheduler in phase " + std::to_string(static_cast<int>(leader->scheduler()->phase())) +
+           ", committed " + std::to_string(leader->scheduler()->committed().value());
+  }
+  if (journal_.state()) {
+    const View& view = journal_.state()->view;
+    text += ", view " + std::to_string(view.id.term) + "." + std::to_string(view.id.number);
+    Note(TextOf(view));
+  }
+  for (Role role : {Role::kServer, Role::kWorker}) {
+    text += ", " + std::to_string(Living(role).size()) +
+            (role == Role::kServer ? " servers" : " workers");
+  }
+  return text;
 }
 
 }  // namespace pando::sim

@@ -1,22 +1,23 @@
 // Cluster runs one simulated job: a scheduler, servers with lanes and workers, all of them the real
-// cores over the real codec, against chance, and checks the invariants after every event.
+// cores over the real codec, against chance, and has the invariants checked after every event. It
+// is the supervisor too: it starts processes, kills them, and starts them again.
 #pragma once
 
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "common/job_plan.h"
-#include "proto/join.h"
-#include "scheduler/scheduler.h"
-#include "server/lane.h"
-#include "tests/sim/memory_journal.h"
+#include "tests/sim/checker.h"
+#include "tests/sim/coverage.h"
+#include "tests/sim/desk.h"
+#include "tests/sim/disk.h"
+#include "tests/sim/faults.h"
+#include "tests/sim/process.h"
 #include "tests/sim/reference.h"
-#include "tests/sim/virtual_computer.h"
+#include "tests/sim/swarm.h"
 #include "tests/sim/world.h"
-#include "worker/session.h"
 
 namespace pando::sim {
 
@@ -26,23 +27,41 @@ struct Outcome {
   uint64_t trace_hash = 0;
   uint64_t message_count = 0;
   Micros finished_at{0};
+  Coverage coverage;
 };
 
-// What the scenario of one seed may contain; the seed draws from it.
-struct Faults {
-  double loss_max = 0.15;
-  double duplication_max = 0.2;
-  double straggle_max = 0.05;
-  bool connection_resets = true;
-  bool worker_crashes = true;  // their micro-batches go to the others (P12, P17)
-};
-
-class Cluster : public RunObserver {
+class Cluster : public RunObserver, public ProcessKeeper {
  public:
-  Cluster(uint64_t seed, const Faults& faults, bool is_tracing);
+  struct Options {
+    uint64_t seed = 1;
+    Focus focus = Focus::kNone;
+    bool is_tracing = false;
+  };
+  explicit Cluster(const Options& options);
   ~Cluster() override;
   Outcome Run();
 
+  // ---- what the faults do ----------------------------------------------------------------------
+  World& world() { return world_; }
+  Network& network() { return network_; }
+  VirtualDisk& disk() { return disk_; }
+  Coverage& coverage() { return coverage_; }
+  const Swarm& swarm() const { return swarm_; }
+  const JobPlan& plan() const { return *plan_; }
+  std::vector<Process*> Living(Role role);  // schedulers too
+  Process* FindAt(Incarnation incarnation);
+  void Kill(Process& process);
+  void Reset(Process& process);
+  void KillAtCommit();    // the scheduler, within its next commit
+  void Start(Role role);  // one more
+  void Drain(Process& process);
+  void AskToLeave(Process& process);
+  void AskForSnapshot();
+  void StartSecondScheduler(Micros pause);
+  void PowerOff();
+  void Note(const std::string& text);  // in the trace
+
+  // ---- RunObserver -----------------------------------------------------------------------------
   void OnEvent(Micros now, const RunEvent& event) override;
   void OnStepMetrics(Micros now, const StepMetrics& metrics) override;
   void OnEvaluation(Micros now, const EvaluationSummary& summary) override;
@@ -51,66 +70,61 @@ class Cluster : public RunObserver {
   void OnSnapshotDropped(Micros now, const SnapshotManifest& manifest) override;
   void OnFinalWeights(Micros now, const FloatBuffer& flat) override;
 
+  // ---- ProcessKeeper ---------------------------------------------------------------------------
+  void OnLaneEvent(Process& process, const Lane& lane) override;
+  void OnSessionEvent(Process& process, const Session& session) override;
+  void OnJoinAgain(Process& process) override;
+  void OnLeft(Process& process) override;
+  void BeforeCommit(Process& process) override;
+  void OnCommitted(Process& process, const std::optional<SchedulerState>& before,
+                   bool is_taken) override;
+  bool FlipsBit(Process& process, Step step, MicroBatch m) override;
+
  private:
-  class NetworkOutbox : public Outbox {
-   public:
-    explicit NetworkOutbox(Network& network) : network_(network) {}
-    void Send(Envelope envelope) override { network_.Send(envelope); }
+  enum class CommitDeath : uint8_t { kNone, kBefore, kAfter };
+  bool OnSent(Envelope& envelope);
+  void TamperWithRoot(Root& root);
+  Process& AddProcess(const Seat& seat);
+  Seat NewSeat(Role role);
+  void StartScheduler(const Seat& seat, bool is_fresh);
+  void StartAgain(const Process& dead);
+  void TellOfDeath(const Process& process);
+  void TellOfDisconnect(const Process& process);
+  bool MayStayAway(Role role);
+  Process* Leader();
+  void Heal();
+  void KeepEnough();
+  void Resume();
+  bool IsOver() const;
+  std::string WhereItHangs();
 
-   private:
-    Network& network_;
-  };
-  struct Party {  // one event loop: a lane, a worker or the scheduler
-    std::unique_ptr<ProtocolCore> core;
-    std::unique_ptr<VirtualComputer> computer;  // workers
-    std::unique_ptr<SnapshotPort> snapshots;    // lanes
-    Lane* lane = nullptr;
-    Session* session = nullptr;
-    JoinCore* join = nullptr;
-    bool is_alive = true;
-    bool is_tick_due = false;
-    Micros wakes_at = kNever;
-  };
-  struct Process {
-    Role role = Role::kWorker;
-    Incarnation incarnation;
-    uint16_t lane_count = 1;
-    std::vector<Party*> parties;
-  };
-
-  void StartScheduler();
-  void StartProcess(Role role);
-  void BecomeMember(Process& process, Party& joiner);
-  void BeatHeart(Process& process);
-  void PlanFaults();
-  void CrashAWorker();
-  Party& AddParty(std::unique_ptr<ProtocolCore> core);
-  void AttachParty(Party& party, const PeerId& peer);
-  void WakeSoon(Party& party);
-  void TickParty(Party& party);
-  // Invariants.
-  void Fail(std::string what);
-  void CheckSent(const Envelope& envelope);
-  void CheckPush(const Push& push);
-  void CheckParams(const Params& params);
-  void CheckBounds();
-
-  Faults faults_;
+  const uint64_t seed_;
   World world_;
-  Network network_;
-  NetworkOutbox outbox_{network_};
-  JobPlan plan_;
+  Swarm swarm_;
+  std::vector<std::unique_ptr<JobPlan>> plans_;  // a resumed run wants other numbers
+  const JobPlan* plan_;
   Reference reference_;
-  PeerId scheduler_id_;
-  MemoryJournal journal_;
-  std::unique_ptr<Scheduler> scheduler_;
-  Party scheduler_party_;
-  std::vector<std::unique_ptr<Party>> parties_;
+  Network network_;
+  VirtualDisk disk_;
+  JournalDisk journal_;
+  Coverage coverage_;
   std::vector<std::unique_ptr<Process>> processes_;
-  bool has_final_weights_ = false;
-  Step next_metrics_;
-  std::set<Version> evaluated_;
-  std::optional<std::string> failure_;
+  Checker checker_;
+  Desk desk_;
+  Faults faults_;
+  Micros micro_batch_time_{0};
+  Place next_place_ = 1;
+  uint32_t next_process_id_ = 100;
+  uint64_t power_epoch_ = 0;
+  uint32_t starts_under_way_[3] = {0, 0, 0};  // by role: supervisors' back-offs
+  Process* leader_ = nullptr;
+  CommitDeath commit_death_ = CommitDeath::kNone;
+  bool has_tampered_ = false;
+  bool has_flipped_ = false;
+  Process* flipper_ = nullptr;
+  bool is_healed_ = false;
+  bool is_powered_ = true;
+  Micros liveness_deadline_{0};
 };
 
 }  // namespace pando::sim

@@ -6,46 +6,21 @@
 #include "common/tensor_init.h"
 #include "scheduler/schedule.h"
 #include "server/optimizer.h"
-#include "tests/sim/world.h"
 
 namespace pando::sim {
 namespace {
 
-float NoiseOf(uint64_t key) {  // in [-1, 1), all 24 bits in use, so that sums round
-  key = (key ^ key >> 30) * 0xbf58476d1ce4e5b9;
-  key ^= key >> 27;
-  return static_cast<float>(static_cast<int32_t>(key >> 32)) * 0x1.0p-31f;
+// In [-1, 1), all 24 bits in use, so that sums round. 32-bit steps, which compilers pack.
+float NoiseOf(uint32_t key) {
+  key ^= key >> 16;
+  key *= 0x7feb352d;
+  key ^= key >> 15;
+  key *= 0x846ca68b;
+  key ^= key >> 16;
+  return static_cast<float>(static_cast<int32_t>(key)) * 0x1.0p-31f;
 }
 
 }  // namespace
-
-JobPlan DrawPlan(Chance& chance) {
-  Job job;
-  job.seed = chance.Next();
-  job.steps = chance.Between(2, 8);
-  job.micro_batches = static_cast<uint32_t>(chance.Between(1, 9));
-  job.global_batch = job.micro_batches + chance.Below(8);
-  job.optimizer.kind = static_cast<OptimizerKind>(chance.Below(3));
-  job.optimizer.momentum = chance.OneIn(0.5) ? 0.9 : 0.0;
-  job.optimizer.lr = 0.05;
-  job.schedule.kind = chance.OneIn(0.5) ? ScheduleKind::kOneCycle : ScheduleKind::kConstant;
-  job.eval_every_epochs = chance.Below(3);
-  job.workers = static_cast<uint32_t>(chance.Between(1, 4));
-  job.servers = static_cast<uint32_t>(chance.Between(1, 3));
-  DataFacts data;
-  data.train_samples = job.global_batch * chance.Between(1, 3) + chance.Below(job.global_batch);
-  data.test_samples = chance.Below(3) * 1300;
-  std::vector<TensorSpec> specs;
-  for (uint64_t i = 0; i < chance.Between(1, 3); ++i) {
-    specs.push_back({.name = "layer" + std::to_string(i),
-                     .shape = {chance.Between(1, 1800)},
-                     .init = InitKind::kUniform,
-                     .init_bound = 0.5f});
-  }
-  specs.push_back({.name = "last", .shape = {1024}, .init = InitKind::kUniform, .init_bound = 1});
-  specs.push_back(MetricTensorSpec());
-  return JobPlan(job, data, TensorLayout(std::move(specs)));
-}
 
 uint64_t DigestOfRead(const JobPlan& plan, const std::vector<std::span<const float>>& shards) {
   uint64_t digest = 0;
@@ -57,23 +32,23 @@ uint64_t DigestOfRead(const JobPlan& plan, const std::vector<std::span<const flo
 
 std::vector<float> LeafGradient(const JobPlan& plan, uint64_t digest, Step step, MicroBatch m) {
   std::vector<float> gradient(plan.layout.float_count());
-  const uint64_t key = digest ^ step.value() << 40 ^ uint64_t { m.value() } << 32;
-  for (size_t i = 0; i < gradient.size(); ++i) gradient[i] = NoiseOf(key + i);
+  const uint64_t parts[] = {digest, step.value(), m.value()};
+  const auto key = static_cast<uint32_t>(Hash64(std::as_bytes(std::span(parts))));
+  for (uint32_t i = 0; i < gradient.size(); ++i) gradient[i] = NoiseOf(key + i);
   return gradient;
 }
 
-std::vector<float> NodeGradient(const JobPlan& plan, uint64_t digest, Step step, TreeNode node) {
-  const MicroBatchTree tree = plan.steps.Tree(step);
+std::vector<float> NodeGradient(const MicroBatchTree& tree, TreeNode node, const LeafOf& leaf) {
   if (auto children = tree.ChildrenOf(node)) {
-    std::vector<float> sum = NodeGradient(plan, digest, step, children->left);
-    const std::vector<float> right = NodeGradient(plan, digest, step, children->right);
+    std::vector<float> sum = NodeGradient(tree, children->left, leaf);
+    const std::vector<float> right = NodeGradient(tree, children->right, leaf);
     for (size_t i = 0; i < sum.size(); ++i) sum[i] = sum[i] + right[i];
     return sum;
   }
   const MicroBatchRange range = tree.Range(node);
   uint32_t m = range.first;
   while (!tree.IsPresent(MicroBatch(m))) ++m;
-  return LeafGradient(plan, digest, step, MicroBatch(m));
+  return leaf(MicroBatch(m));
 }
 
 EvaluationResult EvaluateSliceOf(uint64_t digest, const Evaluate& request) {
@@ -83,7 +58,22 @@ EvaluationResult EvaluateSliceOf(uint64_t digest, const Evaluate& request) {
           static_cast<double>(mixed % 1000) / 7.0};
 }
 
-Reference::Reference(const JobPlan& plan) : plan_(plan) {
+EvaluationTotals EvaluateAll(const JobPlan& plan, uint64_t digest, Version version) {
+  EvaluationTotals totals;
+  for (uint64_t first = 0, slice = 0; first < plan.data.test_samples;
+       first += kEvaluationSliceSamples, ++slice) {
+    const uint64_t last = std::min(first + kEvaluationSliceSamples, plan.data.test_samples);
+    const EvaluationResult result =
+        EvaluateSliceOf(digest, {version, static_cast<uint32_t>(slice), first, last});
+    totals.sample_count += result.sample_count;
+    totals.correct_count += result.correct_count;
+    totals.loss_sum += result.loss_sum;
+  }
+  return totals;
+}
+
+Reference::Reference(const JobPlan& plan)
+    : plan_(plan), state_count_(OptimizerStateCount(plan.job.optimizer)) {
   const Optimizer optimizer(plan.job.optimizer, plan.layout);
   const Schedule schedule(plan.job.optimizer, plan.job.schedule, plan.steps.step_count());
   const size_t size = plan.layout.float_count();
@@ -91,9 +81,12 @@ Reference::Reference(const JobPlan& plan) : plan_(plan) {
   FloatBuffer state(size * optimizer.state_count());
   versions_.emplace_back(size);
   InitRange(plan.layout, plan.job.seed, whole, versions_[0].span());
+  NoteState(state.span());
   for (Step step(0); step.value() < plan.steps.step_count(); step = NextStep(step)) {
+    const uint64_t digest = DigestAt(VersionReadBy(step));
     const std::vector<float> root =
-        NodeGradient(plan, DigestAt(VersionReadBy(step)), step, MicroBatchTree::kRoot);
+        NodeGradient(plan.steps.Tree(step), MicroBatchTree::kRoot,
+                     [&](MicroBatch m) { return LeafGradient(plan, digest, step, m); });
     FloatBuffer next(size);
     optimizer.Apply({.range = whole,
                      .parameters = versions_.back().span(),
@@ -105,7 +98,30 @@ Reference::Reference(const JobPlan& plan) : plan_(plan) {
                      .parameters_out = next.span(),
                      .state_out = state.span()});
     versions_.push_back(std::move(next));
+    NoteState(state.span());
   }
+}
+
+void Reference::NoteState(std::span<const float> state) {
+  std::vector<uint64_t>& hashes = state_hashes_.emplace_back();
+  for (const ShardRange& range : plan_.shards.ranges()) {
+    uint64_t hash = 0;
+    for (uint32_t slot = 0; slot < state_count_; ++slot) {
+      const size_t first = slot * plan_.layout.float_count() + range.first;
+      hash = Hash64(std::as_bytes(state.subspan(first, range.size())), hash);
+    }
+    hashes.push_back(hash);
+  }
+}
+
+uint64_t Reference::HashOfState(std::span<const float> state) const {
+  if (state_count_ == 0) return state.empty() ? 0 : 1;
+  uint64_t hash = 0;
+  const size_t size = state.size() / state_count_;
+  for (uint32_t slot = 0; slot < state_count_; ++slot) {
+    hash = Hash64(std::as_bytes(state.subspan(slot * size, size)), hash);
+  }
+  return hash;
 }
 
 std::span<const float> Reference::ShardAt(ShardId shard, Version version) const {

@@ -2,6 +2,8 @@
 // (all parameters read, step, micro-batch), so one wrong bit anywhere changes every later version.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -11,30 +13,42 @@
 
 namespace pando::sim {
 
-class Chance;
-
-// A job of a few steps over a model of a few shards, all sizes drawn from the seed.
-JobPlan DrawPlan(Chance& chance);
-
 // A hash over the shards that the forward reads: all but the metric shard (P4 is there for it).
 uint64_t DigestOfRead(const JobPlan& plan, const std::vector<std::span<const float>>& shards);
 // The gradient of one micro-batch, all shards end to end.
 std::vector<float> LeafGradient(const JobPlan& plan, uint64_t digest, Step step, MicroBatch m);
 // The sum under a tree node, by plain recursion.
-std::vector<float> NodeGradient(const JobPlan& plan, uint64_t digest, Step step, TreeNode node);
+using LeafOf = std::function<std::vector<float>(MicroBatch)>;
+std::vector<float> NodeGradient(const MicroBatchTree& tree, TreeNode node, const LeafOf& leaf);
 EvaluationResult EvaluateSliceOf(uint64_t digest, const Evaluate& request);
+// What an evaluation of the whole test set comes to.
+struct EvaluationTotals {
+  uint64_t sample_count = 0;
+  uint64_t correct_count = 0;
+  double loss_sum = 0;
+};
+EvaluationTotals EvaluateAll(const JobPlan& plan, uint64_t digest, Version version);
 
-// The serial run: every version of the flat vector.
+// The serial run: every version of the flat vector, and the optimizer's state by its hash.
 class Reference {
  public:
   explicit Reference(const JobPlan& plan);
   std::span<const float> ShardAt(ShardId shard, Version version) const;
+  // Of the shard's state at this version, as a lane keeps it: slot after slot.
+  uint64_t StateHashAt(ShardId shard, Version version) const {
+    return state_hashes_[version.value()][shard.value()];
+  }
+  uint64_t HashOfState(std::span<const float> state) const;
   uint64_t DigestAt(Version version) const;
   std::span<const float> FlatAt(Version version) const { return versions_[version.value()].span(); }
 
  private:
+  void NoteState(std::span<const float> state);
+
   const JobPlan& plan_;
+  uint32_t state_count_;
   std::vector<FloatBuffer> versions_;
+  std::vector<std::vector<uint64_t>> state_hashes_;  // by version, by shard
 };
 
 }  // namespace pando::sim

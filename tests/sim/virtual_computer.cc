@@ -30,34 +30,36 @@ std::optional<uint64_t> VirtualComputer::DigestIfWhole(const Copy& copy, bool ne
   return DigestOfRead(plan_, shards);
 }
 
+// ---- requests ----------------------------------------------------------------------------------
+
+uint64_t VirtualComputer::Issue(Step step, Kind kind) {
+  issued_[++ticket_] = {step, kind};
+  return ticket_;
+}
+
 void VirtualComputer::Compute(Step step, std::vector<MicroBatch> micro_batches) {
   PANDO_CHECK(!micro_batches.empty());
-  calls_.push_back({step, std::move(micro_batches), ++ticket_});
-  live_[ticket_] = step;
+  calls_.push_back({step, std::move(micro_batches), Issue(step, Kind::kStep)});
   StartNext();
 }
 
 void VirtualComputer::Abandon(Step from) {
-  std::erase_if(live_, [&](const auto& call) {
-    return call.second >= from && !verifications_.contains(call.first);
-  });
-  std::erase_if(calls_,
-                [&](const Call& call) { return call.step >= from && !call.is_verification; });
+  const auto is_dropped = [&](Step step, Kind kind) { return kind == Kind::kStep && step >= from; };
+  std::erase_if(
+      issued_, [&](const auto& entry) { return is_dropped(entry.second.step, entry.second.kind); });
+  std::erase_if(calls_, [&](const Call& call) { return is_dropped(call.step, call.kind); });
   StartNext();
 }
 
 void VirtualComputer::Verify(Step step, MicroBatch micro_batch) {
   const auto later = std::ranges::find_if(calls_, [&](const Call& c) { return c.step > step; });
-  calls_.insert(later, {step, {micro_batch}, ++ticket_, /*is_verification=*/true});
-  live_[ticket_] = step;
-  verifications_.insert(ticket_);
+  const uint64_t ticket = Issue(step, Kind::kVerification);
+  calls_.insert(later, {step, {micro_batch}, ticket, Kind::kVerification});
   StartNext();
 }
 
 void VirtualComputer::Forget() {
-  ++generation_;
-  live_.clear();
-  verifications_.clear();
+  issued_.clear();
   calls_.clear();
   parameters_.clear();
   evaluation_copy_.clear();
@@ -65,15 +67,41 @@ void VirtualComputer::Forget() {
   evaluation_.reset();
 }
 
+void VirtualComputer::ParametersArrived(ShardId shard, Version version, const Blob& payload) {
+  parameters_[version][shard] = CopyOf(payload);
+  while (parameters_.size() > 2) parameters_.erase(parameters_.begin());
+  StartNext();
+}
+
+void VirtualComputer::SlowDown(int64_t factor, Micros until) {
+  slowness_ = factor;
+  slow_until_ = until;
+}
+
+Micros VirtualComputer::TimeOf(size_t micro_batches) const {
+  const Micros time = micro_batch_time_ * static_cast<int64_t>(micro_batches);
+  return world_.now() < slow_until_ ? time * slowness_ : time;
+}
+
+// ---- work --------------------------------------------------------------------------------------
+
+void VirtualComputer::Emit(uint64_t ticket, Which which, ComputeEvent event) {
+  if (!issued_.contains(ticket)) return;
+  hooks_.post([this, ticket, which, event = std::move(event)] {
+    if (!issued_.contains(ticket)) return;
+    if (which == Which::kLast) issued_.erase(ticket);
+    hooks_.deliver(event);
+  });
+}
+
 // Only a verification can come too late: whoever works at a step is needed for the next one.
 bool VirtualComputer::DropIfSuperseded(const Call& call) {
   const bool is_superseded =
       parameters_.size() == 2 && VersionReadBy(call.step) < parameters_.begin()->first;
-  if (!is_superseded || !call.is_verification) return false;
+  if (!is_superseded || call.kind != Kind::kVerification) return false;
+  const GradientHashed none{call.step, call.micro_batches.front(), 0};
+  world_.After(Micros(1), [this, ticket = call.ticket, none] { Emit(ticket, Which::kLast, none); });
   calls_.pop_front();
-  live_.erase(call.ticket);
-  verifications_.erase(call.ticket);
-  emit_(GradientHashed{call.step, call.micro_batches.front(), 0});
   return true;
 }
 
@@ -87,60 +115,65 @@ void VirtualComputer::StartNext() {
   if (!digest) return;  // the forward waits
   calls_.pop_front();
   is_running_ = true;
-  const Micros time = micro_batch_time_ * static_cast<int64_t>(call.micro_batches.size());
-  world_.After(time, [this, call, digest] {
-    call.is_verification ? FinishVerification(call, *digest) : Finish(call, *digest);
+  world_.After(TimeOf(call.micro_batches.size()), [this, call, digest] {
+    call.kind == Kind::kVerification ? FinishVerification(call, *digest) : Finish(call, *digest);
   });
 }
 
+std::vector<float> VirtualComputer::GradientOf(uint64_t digest, Step step, MicroBatch m) const {
+  std::vector<float> gradient = LeafGradient(plan_, digest, step, m);
+  if (flipped_ == std::pair(step, m)) gradient[0] = 1.0f - gradient[0];
+  return gradient;
+}
+
 uint64_t VirtualComputer::HashOf(uint64_t digest, Step step, MicroBatch m) const {
-  const std::vector<float> gradient = LeafGradient(plan_, digest, step, m);
+  const std::vector<float> gradient = GradientOf(digest, step, m);
   return std::max<uint64_t>(1, Hash64(std::as_bytes(std::span(gradient))));
 }
 
 void VirtualComputer::FinishVerification(const Call& call, uint64_t digest) {
   is_running_ = false;
   const MicroBatch m = call.micro_batches.front();
-  verifications_.erase(call.ticket);
-  if (live_.erase(call.ticket) > 0)
-    emit_(GradientHashed{call.step, m, HashOf(digest, call.step, m)});
+  Emit(call.ticket, Which::kLast, GradientHashed{call.step, m, HashOf(digest, call.step, m)});
   StartNext();
 }
 
 // Backward: shards in reverse, one event each, so that others see them one by one.
 void VirtualComputer::Finish(const Call& call, uint64_t digest) {
+  for (MicroBatch m : call.micro_batches) {
+    if (hooks_.flips_bit(call.step, m)) flipped_ = std::pair(call.step, m);
+  }
+  const auto leaf = [&](MicroBatch m) { return GradientOf(digest, call.step, m); };
   const uint32_t shard_count = plan_.shards.shard_count();
+  const MicroBatchTree tree = plan_.steps.Tree(call.step);
   Micros at{0};
-  for (TreeNode node : plan_.steps.Tree(call.step).Cover(call.micro_batches)) {
+  for (TreeNode node : tree.Cover(call.micro_batches)) {
     auto sum = std::make_shared<FloatBuffer>(plan_.layout.float_count());
-    std::ranges::copy(NodeGradient(plan_, digest, call.step, node), sum->data());
+    std::ranges::copy(NodeGradient(tree, node, leaf), sum->data());
     for (uint32_t s = shard_count; s-- > 0;) {
       const ShardRange range = plan_.shards.range(ShardId(s));
       at += micro_batch_time_ / (4 * shard_count);
       world_.After(at, [this, call, node, s, sum, range] {
-        if (!live_.contains(call.ticket)) return;
-        emit_(GradientReady{call.step, node, ShardId(s), ToBlob(sum, range.first, range.size())});
+        Emit(call.ticket, Which::kMore,
+             GradientReady{call.step, node, ShardId(s), ToBlob(sum, range.first, range.size())});
       });
     }
   }
-  world_.After(at, [this, call, digest] {
+  std::vector<GradientHashed> hashes;
+  for (MicroBatch m : call.micro_batches) {
+    if (!plan_.IsVerified(call.step, m)) continue;
+    hashes.push_back({call.step, m, HashOf(digest, call.step, m)});
+  }
+  flipped_.reset();  // it was that once
+  world_.After(at, [this, call, hashes = std::move(hashes)] {
     is_running_ = false;
-    if (live_.erase(call.ticket) > 0) {
-      for (MicroBatch m : call.micro_batches) {
-        if (plan_.IsVerified(call.step, m))
-          emit_(GradientHashed{call.step, m, HashOf(digest, call.step, m)});
-      }
-      emit_(StepComputed{call.step});
-    }
+    for (const GradientHashed& hashed : hashes) Emit(call.ticket, Which::kMore, hashed);
+    Emit(call.ticket, Which::kLast, StepComputed{call.step});
     StartNext();
   });
 }
 
-void VirtualComputer::ParametersArrived(ShardId shard, Version version, const Blob& payload) {
-  parameters_[version][shard] = CopyOf(payload);
-  while (parameters_.size() > 2) parameters_.erase(parameters_.begin());
-  StartNext();
-}
+// ---- evaluation --------------------------------------------------------------------------------
 
 void VirtualComputer::EvaluateSlice(const Evaluate& request) {
   evaluation_ = request;
@@ -162,9 +195,8 @@ void VirtualComputer::TryEvaluate() {
   const std::optional<uint64_t> digest = DigestIfWhole(evaluation_copy_, true);
   if (!digest) return;
   const EvaluationResult result = EvaluateSliceOf(*digest, *evaluation_);
-  world_.After(micro_batch_time_, [this, result, generation = generation_] {
-    if (generation == generation_) emit_(result);
-  });
+  const uint64_t ticket = Issue(Step(0), Kind::kEvaluation);
+  world_.After(TimeOf(1), [this, ticket, result] { Emit(ticket, Which::kLast, result); });
   evaluation_.reset();
 }
 

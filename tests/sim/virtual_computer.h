@@ -6,7 +6,6 @@
 #include <functional>
 #include <map>
 #include <optional>
-#include <set>
 #include <vector>
 
 #include "common/job_plan.h"
@@ -17,9 +16,16 @@ namespace pando::sim {
 
 class VirtualComputer : public ComputePort {
  public:
-  using Emit = std::function<void(ComputeEvent)>;
-  VirtualComputer(World& world, const JobPlan& plan, Micros micro_batch_time, Emit emit)
-      : world_(world), plan_(plan), micro_batch_time_(micro_batch_time), emit_(std::move(emit)) {}
+  struct Hooks {
+    std::function<void(std::function<void()>)> post;   // runs it on the worker's loop
+    std::function<void(const ComputeEvent&)> deliver;  // called there
+    std::function<bool(Step, MicroBatch)> flips_bit;   // whether this gradient comes out wrong
+  };
+  VirtualComputer(World& world, const JobPlan& plan, Micros micro_batch_time, Hooks hooks)
+      : world_(world), plan_(plan), micro_batch_time_(micro_batch_time), hooks_(std::move(hooks)) {}
+
+  // Everything takes so many times as long for a while.
+  void SlowDown(int64_t factor, Micros until);
 
   void Compute(Step step, std::vector<MicroBatch> micro_batches) override;
   void Abandon(Step from) override;
@@ -31,31 +37,43 @@ class VirtualComputer : public ComputePort {
 
  private:
   using Copy = std::map<ShardId, std::vector<float>>;
+  enum class Kind : uint8_t { kStep, kVerification, kEvaluation };
   struct Call {
     Step step;
     std::vector<MicroBatch> micro_batches;
     uint64_t ticket = 0;
-    bool is_verification = false;  // P41
+    Kind kind = Kind::kStep;
   };
+  struct Issued {
+    Step step;
+    Kind kind = Kind::kStep;
+  };
+  enum class Which : uint8_t { kMore, kLast };  // among its call's events
+  uint64_t Issue(Step step, Kind kind);
+  // Reaches the session unless the call has been dropped when its turn comes.
+  void Emit(uint64_t ticket, Which place, ComputeEvent event);
   void StartNext();
   bool DropIfSuperseded(const Call& call);
   void Finish(const Call& call, uint64_t digest);
   void FinishVerification(const Call& call, uint64_t digest);
+  std::vector<float> GradientOf(uint64_t digest, Step step, MicroBatch m) const;
   uint64_t HashOf(uint64_t digest, Step step, MicroBatch m) const;
   void TryEvaluate();
   std::optional<uint64_t> DigestIfWhole(const Copy& copy, bool needs_all) const;
+  Micros TimeOf(size_t micro_batches) const;
 
   World& world_;
   const JobPlan& plan_;
   Micros micro_batch_time_;
-  Emit emit_;
+  Hooks hooks_;
+  int64_t slowness_ = 1;
+  Micros slow_until_{0};
   std::map<Version, Copy> parameters_;  // the two newest versions
   std::deque<Call> calls_;
   bool is_running_ = false;
   uint64_t ticket_ = 0;
-  std::map<uint64_t, Step> live_;     // tickets of calls not abandoned
-  std::set<uint64_t> verifications_;  // those that are verifications, which are never abandoned
-  uint64_t generation_ = 0;           // how often we were told to forget
+  std::map<uint64_t, Issued> issued_;  // calls that are neither dropped nor wholly told of
+  std::optional<std::pair<Step, MicroBatch>> flipped_;
   Version evaluation_version_;
   Copy evaluation_copy_;
   std::optional<Evaluate> evaluation_;

@@ -1,0 +1,43 @@
+#include "tests/sim/coverage.h"
+
+namespace pando::sim {
+namespace {
+
+constexpr std::array<const char*, kEventCount> kNames{"promotion",
+                                                      "transfer",
+                                                      "rollback",
+                                                      "rollback to stored records",
+                                                      "move undone",
+                                                      "scheduler restart",
+                                                      "death in a commit",
+                                                      "fence",
+                                                      "resume",
+                                                      "drained",
+                                                      "rejoin",
+                                                      "false suspicion",
+                                                      "no worker",
+                                                      "speculation",
+                                                      "snapshot",
+                                                      "snapshot failure",
+                                                      "evaluation",
+                                                      "divergence",
+                                                      "flipped bit",
+                                                      "flipper drained",
+                                                      "rows lost"};
+
+template <size_t N>
+void AddOnce(std::array<uint64_t, N>& sums, const std::array<uint64_t, N>& seed) {
+  for (size_t i = 0; i < N; ++i) sums[i] += seed[i] > 0;
+}
+
+}  // namespace
+
+const char* NameOf(Event event) { return kNames[static_cast<size_t>(event)]; }
+
+void Coverage::AddSeed(const Coverage& seed) {
+  AddOnce(events, seed.events);
+  AddOnce(faults, seed.faults);
+  AddOnce(messages, seed.messages);
+}
+
+}  // namespace pando::sim

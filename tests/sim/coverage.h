@@ -1,0 +1,50 @@
+// What the seeds have met. A simulation in which something never happens is blind to it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "tests/sim/network.h"
+#include "tests/sim/swarm.h"
+
+namespace pando::sim {
+
+enum class Event : uint8_t {
+  kPromotion,         // a shard has a new primary
+  kTransfer,          // a newcomer came in sync
+  kRollback,          // a generation more
+  kRollbackToStored,  // from files, not from the seed
+  kMoveUndone,        // a newcomer or its source died before it was in sync
+  kSchedulerRestart,
+  kUncommittedDeath,  // the scheduler died within a journal commit
+  kFence,             // a scheduler was shut out by its successor
+  kResume,
+  kDrained,
+  kRejoin,          // a process came back under a new incarnation
+  kFalseSuspicion,  // a living process was given up
+  kNoWorker,        // a view without any
+  kSpeculation,     // a worker pushed what another owns
+  kSnapshot,
+  kSnapshotFailure,
+  kEvaluation,
+  kDivergence,
+  kFlip,
+  kFlipDrained,
+  kRowGap,  // metric rows lost with servers while the scheduler was away
+  kCount
+};
+inline constexpr size_t kEventCount = static_cast<size_t>(Event::kCount);
+const char* NameOf(Event event);
+
+struct Coverage {
+  std::array<uint64_t, kEventCount> events{};
+  std::array<uint64_t, kFaultKindCount> faults{};
+  std::array<uint64_t, kMessageKindCount> messages{};
+
+  void Note(Event event) { ++events[static_cast<size_t>(event)]; }
+  bool Has(Event event) const { return events[static_cast<size_t>(event)] > 0; }
+  // Counts each thing once, if it was met at all.
+  void AddSeed(const Coverage& seed);
+};
+
+}  // namespace pando::sim

@@ -1,0 +1,90 @@
+#include "tests/sim/disk.h"
+
+#include <memory>
+
+namespace pando::sim {
+
+Micros VirtualDisk::TimeOfOne() {
+  Micros time = Micros(1) + world_.chance().Until(time_max_);
+  return is_troubled() ? Micros(static_cast<int64_t>(static_cast<double>(time.count()) * slowness_))
+                       : time;
+}
+
+void VirtualDisk::Store(StoreRequest request, IsAlive is_alive, Done done) {
+  const bool fails = is_troubled() && world_.chance().OneIn(failure_share_);
+  auto held = std::make_shared<StoreRequest>(std::move(request));
+  world_.After(TimeOfOne(), [=, this, is_alive = std::move(is_alive), done = std::move(done)] {
+    if (!is_alive()) {
+      ++lost_count_;
+      return;
+    }
+    RecordStored event{.snapshot = held->snapshot, .shard = held->shard, .hash = held->hash};
+    if (fails) {
+      ++failed_count_;
+      event.status = Unavailable("the simulated disk is full");
+      return done(event);
+    }
+    event.file = "file-" + std::to_string(++file_count_);
+    const auto copy = [](const SharedBuffer& buffer) {
+      return buffer ? std::vector<float>(buffer->span().begin(), buffer->span().end())
+                    : std::vector<float>();
+    };
+    records_[{held->snapshot, held->shard}].push_back(
+        {held->hash, event.file, copy(held->parameters), copy(held->state)});
+    done(event);
+  });
+}
+
+void VirtualDisk::Load(LoadRequest request, IsAlive is_alive, Done done) {
+  world_.After(TimeOfOne(), [=, this, is_alive = std::move(is_alive), done = std::move(done)] {
+    if (!is_alive()) return;
+    RecordLoaded event{.snapshot = request.snapshot, .shard = request.shard};
+    const auto* found = Find(request.snapshot, request.shard);
+    if (found == nullptr) {
+      event.status = NotFound("the simulated disk has no such record");
+      return done(event);
+    }
+    ++loaded_count_;
+    const auto copy = [](const std::vector<float>& values) {
+      auto buffer = std::make_shared<FloatBuffer>(values.size());
+      std::copy(values.begin(), values.end(), buffer->data());
+      return buffer;
+    };
+    const Record& record = (*found)[world_.chance().Below(found->size())];
+    event.parameters = copy(record.parameters);
+    event.state = copy(record.state);
+    done(event);
+  });
+}
+
+void VirtualDisk::Drop(const SnapshotManifest& manifest) {
+  for (uint32_t s = 0; s < manifest.shards.size(); ++s) {
+    const auto records = records_.find({manifest.snapshot, ShardId(s)});
+    if (records == records_.end()) continue;
+    std::erase_if(records->second,
+                  [&](const Record& record) { return record.file == manifest.shards[s].file; });
+    if (records->second.empty()) records_.erase(records);
+  }
+}
+
+void VirtualDisk::Trouble(Micros until, double slowness, double failure_share) {
+  troubled_until_ = until;
+  slowness_ = slowness;
+  failure_share_ = failure_share;
+}
+
+const std::vector<VirtualDisk::Record>* VirtualDisk::Find(SnapshotRef snapshot,
+                                                          ShardId shard) const {
+  const auto it = records_.find({snapshot, shard});
+  return it == records_.end() ? nullptr : &it->second;
+}
+
+bool JournalDisk::Commit(Incarnation leader, const SchedulerState& state) {
+  if (state_ && state_->term > state.term) return false;
+  if (state_ && state_->term == state.term && leader_ != leader) return false;
+  state_ = state;
+  leader_ = leader;
+  return true;
+}
+
+}  // namespace pando::sim

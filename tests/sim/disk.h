@@ -1,0 +1,76 @@
+// The simulator's disks. VirtualDisk is the snapshot folder that all servers share: writing and
+// reading take time, may fail, and a crash loses what is not finished. JournalDisk is the
+// scheduler's file: a crash keeps exactly what Commit returned for, and a higher term shuts a lower
+// one out.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "scheduler/journal.h"
+#include "server/snapshot_port.h"
+#include "tests/sim/world.h"
+
+namespace pando::sim {
+
+class VirtualDisk {
+ public:
+  struct Record {
+    uint64_t hash = 0;
+    std::string file;
+    std::vector<float> parameters;
+    std::vector<float> state;
+  };
+  VirtualDisk(World& world, Micros time_max) : world_(world), time_max_(time_max) {}
+
+  // `done` is called when the request has ended, unless the process has died by then; `is_alive`
+  // says so.
+  using IsAlive = std::function<bool()>;
+  using Done = std::function<void(SnapshotEvent)>;
+  void Store(StoreRequest request, IsAlive is_alive, Done done);
+  void Load(LoadRequest request, IsAlive is_alive, Done done);
+  void Drop(const SnapshotManifest& manifest);  // the files that it names
+  // For a while requests take so much longer, and this share of writes fails.
+  void Trouble(Micros until, double slowness, double failure_share);
+  void Heal() { troubled_until_ = Micros(0); }
+
+  // Finished writes of this shard, any of which a reader may meet.
+  const std::vector<Record>* Find(SnapshotRef snapshot, ShardId shard) const;
+  uint64_t failed_count() const { return failed_count_; }
+  uint64_t lost_count() const { return lost_count_; }
+  uint64_t loaded_count() const { return loaded_count_; }
+
+ private:
+  Micros TimeOfOne();
+  bool is_troubled() const { return world_.now() < troubled_until_; }
+
+  World& world_;
+  Micros time_max_;
+  Micros troubled_until_{0};
+  double slowness_ = 1;
+  double failure_share_ = 0;
+  uint64_t file_count_ = 0;
+  uint64_t failed_count_ = 0;
+  uint64_t lost_count_ = 0;  // torn: the process died while it wrote
+  uint64_t loaded_count_ = 0;
+  std::map<std::pair<SnapshotRef, ShardId>, std::vector<Record>> records_;
+};
+
+class JournalDisk {
+ public:
+  // The newest state; none before the first commit.
+  const std::optional<SchedulerState>& state() const { return state_; }
+  // False if a higher term is there, or this one of another leader: two that read the same state
+  // take the same term.
+  bool Commit(Incarnation leader, const SchedulerState& state);
+
+ private:
+  std::optional<SchedulerState> state_;
+  Incarnation leader_;  // who wrote it
+};
+
+}  // namespace pando::sim

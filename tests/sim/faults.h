@@ -1,0 +1,46 @@
+// Faults decides, from the seed, what befalls the cluster and when. A fault comes at its time, or
+// at the next message of some kind after it: most bugs live between two messages.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "proto/messages.h"
+#include "tests/sim/swarm.h"
+
+namespace pando::sim {
+
+class Cluster;
+class Process;
+
+class Faults {
+ public:
+  explicit Faults(Cluster& cluster) : cluster_(cluster) {}
+  void Plan();
+  // Called before each message leaves.
+  void OnSent(const Envelope& envelope);
+  void End() { waiting_.clear(); }
+
+ private:
+  struct Waiting {
+    FaultKind kind;
+    size_t message;  // kind of message
+  };
+  void Come(FaultKind kind);
+  void Do(FaultKind kind);
+  Process* Pick(Role role);
+  Process* PickAny();
+  void KillSome(Role role, uint64_t count);
+  void KillSeveral();
+  void Pause();
+  void CutOff(bool is_one_way);
+  void TroubleDisk();
+  void SlowWorker();
+  Micros Duration(uint64_t max_ms);
+
+  Cluster& cluster_;
+  std::vector<Waiting> waiting_;
+  std::optional<Envelope> at_;  // the message that set the fault off; its payload is not kept
+};
+
+}  // namespace pando::sim

@@ -1,0 +1,41 @@
+#include "tests/sim/mutations.h"
+
+#include <array>
+
+namespace pando::sim {
+namespace {
+
+constexpr std::array kMutations{
+    NamedMutation{"no-deduplication", Mutation::kNoDeduplication},
+    NamedMutation{"sum-in-arrival-order", Mutation::kSumInArrivalOrder},
+    NamedMutation{"no-barrier", Mutation::kNoBarrier},
+    NamedMutation{"unanswered-duplicate", Mutation::kUnansweredDuplicate},
+    NamedMutation{"no-question", Mutation::kNoQuestion},
+    NamedMutation{"no-view-stamp", Mutation::kNoViewStamp},
+    NamedMutation{"uninterruptible-wait", Mutation::kUninterruptibleWait},
+    NamedMutation{"no-previous-owner", Mutation::kNoPreviousOwner},
+    NamedMutation{"no-incarnations", Mutation::kNoIncarnations},
+    NamedMutation{"stale-report", Mutation::kStaleReport},
+    NamedMutation{"promote-syncing", Mutation::kPromoteSyncing},
+    NamedMutation{"announce-before-journal", Mutation::kAnnounceBeforeJournal},
+    NamedMutation{"leases-before-heartbeats", Mutation::kLeasesBeforeHeartbeats},
+    NamedMutation{"show-uncommitted", Mutation::kShowUncommitted},
+    NamedMutation{"commit-before-ack", Mutation::kCommitBeforeAck},
+    NamedMutation{"unequal-views", Mutation::kUnequalViews},
+    NamedMutation{"one-version-transfer", Mutation::kOneVersionTransfer},
+    NamedMutation{"no-root-resend", Mutation::kNoRootResend},
+    NamedMutation{"report-before-ack", Mutation::kReportBeforeAck},
+    NamedMutation{"no-pair-stamp", Mutation::kNoPairStamp},
+    NamedMutation{"drop-optimizer-state", Mutation::kDropOptimizerState},
+    NamedMutation{"no-behind", Mutation::kNoBehind},
+    NamedMutation{"no-retransmission", Mutation::kNoRetransmission},
+    NamedMutation{"snapshot-one-version-late", Mutation::kSnapshotOneVersionLate},
+    NamedMutation{"no-generation", Mutation::kNoGeneration},
+    NamedMutation{"keep-waiting-dropped", Mutation::kKeepWaitingDropped},
+};
+
+}  // namespace
+
+std::span<const NamedMutation> Mutations() { return kMutations; }
+
+}  // namespace pando::sim

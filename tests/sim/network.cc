@@ -1,0 +1,176 @@
+#include "tests/sim/network.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+
+#include "common/check.h"
+#include "common/hash.h"
+#include "tests/sim/trace.h"
+
+namespace pando::sim {
+
+std::string NameOfMessage(size_t kind) {
+  static constexpr std::array kNames{"Register",
+                                     "Welcome",
+                                     "Refused",
+                                     "Ready",
+                                     "Heartbeat",
+                                     "HeartbeatAck",
+                                     "ViewUpdate",
+                                     "ViewAck",
+                                     "Push",
+                                     "Pull",
+                                     "Params",
+                                     "PushReply",
+                                     "Question",
+                                     "Answer",
+                                     "ScalarsRequest",
+                                     "Scalars",
+                                     "Progress",
+                                     "ProgressAck",
+                                     "Evaluate",
+                                     "EvaluationResult",
+                                     "ReleasePin",
+                                     "PinReleased",
+                                     "Stop",
+                                     "Bye",
+                                     "Failure",
+                                     "StatusRequest",
+                                     "StatusReport",
+                                     "Root",
+                                     "RootAck",
+                                     "Chunk",
+                                     "ChunkAck",
+                                     "Synced",
+                                     "Divergence",
+                                     "PeerSilent",
+                                     "SnapshotStored",
+                                     "SnapshotAck",
+                                     "SnapshotAt",
+                                     "SnapshotAtAck",
+                                     "Leave",
+                                     "GradientHashes",
+                                     "GradientHashesAck",
+                                     "Command",
+                                     "CommandReply",
+                                     "FaultNote",
+                                     "FaultNoteAck"};
+  static_assert(kNames.size() == kMessageKindCount);
+  return kNames[kind];
+}
+
+// The bytes as they were when they were sent: the sender may reuse its buffers afterwards.
+struct Network::Parcel {
+  std::vector<std::vector<std::byte>> frames;
+  PeerId to;
+  Incarnation from;
+  Place from_place = 0;
+  uint64_t epoch = 0;
+};
+
+void Network::Attach(Place place, const PeerId& peer, Deliver deliver) {
+  peers_[{peer.incarnation, peer.lane}] = {place, std::move(deliver)};
+}
+
+void Network::Detach(Incarnation incarnation) {
+  std::erase_if(peers_, [&](const auto& peer) { return peer.first.first == incarnation; });
+}
+
+uint64_t Network::EpochOf(Incarnation a, Incarnation b) { return resets_[a] + resets_[b]; }
+
+void Network::CutLink(Place from, Place to, Micros until, Cut kind) {
+  Link& link = links_[{from, to}];
+  link.cut_until = std::max(link.cut_until, until);
+  link.kind = kind;
+}
+
+bool Network::IsCut(Place from, Place to) const {
+  const auto link = links_.find({from, to});
+  return link != links_.end() && world_.now() < link->second.cut_until;
+}
+
+Micros Network::last_cut_end(Place place) const {
+  Micros end{0};
+  for (const auto& [ends, link] : links_) {
+    if (ends.first == place || ends.second == place) end = std::max(end, link.cut_until);
+  }
+  return end;
+}
+
+void Network::Heal() {
+  options_.loss = options_.duplication = options_.straggle = 0;
+  for (auto& [ends, link] : links_) link.cut_until = std::min(link.cut_until, world_.now());
+}
+
+void Network::Send(Place from, Envelope envelope) {
+  if (watch_ && !watch_(envelope)) return;
+  ++message_count_;
+  ++counts_[envelope.message.index()];
+  const Frames frames = Encode(envelope);
+  uint64_t hash = Hash64(std::as_bytes(std::span(&trace_hash_, 1)), world_.now().count());
+  for (const Blob& frame : frames) hash = Hash64(frame.bytes(), hash);
+  trace_hash_ = hash;
+  if (is_tracing_) Trace(envelope);
+  // A lease counts heartbeats over TCP, which loses only with the connection.
+  const bool is_heartbeat = std::holds_alternative<Heartbeat>(envelope.message);
+  Chance& chance = world_.chance();
+  if (is_heartbeat || !chance.OneIn(options_.loss)) Transmit(from, envelope, frames, is_heartbeat);
+  if (!is_heartbeat && chance.OneIn(options_.duplication)) Transmit(from, envelope, frames, false);
+}
+
+void Network::Transmit(Place from, const Envelope& envelope, const Frames& frames,
+                       bool is_reliable) {
+  auto parcel = std::make_shared<Parcel>();
+  for (const Blob& frame : frames) {
+    auto& copy = parcel->frames.emplace_back(frame.size_bytes());
+    std::memcpy(copy.data(), frame.bytes().data(), frame.size_bytes());
+  }
+  Chance& chance = world_.chance();
+  Micros delay(chance.Between(options_.delay_min.count(), options_.delay_max.count()));
+  if (!is_reliable && chance.OneIn(options_.straggle)) delay *= 100;
+  parcel->to = envelope.receiver;
+  const bool is_to_scheduler = envelope.receiver.node == kSchedulerNode;
+  if (is_to_scheduler || parcel->to.incarnation == Incarnation(0)) parcel->to = scheduler_;
+  parcel->from = envelope.sender.incarnation;
+  parcel->from_place = from;
+  parcel->epoch = EpochOf(parcel->from, parcel->to.incarnation);
+  world_.After(delay, [this, parcel = std::move(parcel)] { Arrive(parcel); });
+}
+
+void Network::Arrive(std::shared_ptr<const Parcel> parcel) {
+  const auto peer = peers_.find({parcel->to.incarnation, parcel->to.lane});
+  if (peer == peers_.end() || EpochOf(parcel->from, parcel->to.incarnation) != parcel->epoch) {
+    return;
+  }
+  const auto link = links_.find({parcel->from_place, peer->second.place});
+  if (link != links_.end() && world_.now() < link->second.cut_until) {
+    if (link->second.kind == Cut::kLoses) return;
+    // It comes when the link is whole again; which is looked at then.
+    return world_.After(link->second.cut_until - world_.now(),
+                        [this, parcel = std::move(parcel)] { Arrive(parcel); });
+  }
+  Frames received;
+  for (const auto& bytes : parcel->frames) received.emplace_back(std::span(bytes), parcel);
+  Result<Envelope> decoded = Decode(received);
+  PANDO_CHECK(decoded.ok());
+  const Deliver deliver = peer->second.deliver;  // it may detach itself
+  deliver(*decoded);
+}
+
+void Network::Trace(const Envelope& envelope) const {
+  const auto name_of = [](const PeerId& peer) {
+    char text[64];
+    const long node = peer.node == kUnknownNode ? -1 : static_cast<long>(peer.node.value());
+    std::snprintf(text, sizeof text, "%2ld.%u/%04lx", node, peer.lane,
+                  peer.incarnation.value() & 0xffff);
+    return std::string(text);
+  };
+  std::printf("%10ld us  %s -> %s  g%u v%lu.%lu  %s %s\n", long{world_.now().count()},
+              name_of(envelope.sender).c_str(), name_of(envelope.receiver).c_str(),
+              envelope.generation, envelope.view.term, envelope.view.number,
+              NameOfMessage(envelope.message).c_str(), DetailOf(envelope.message).c_str());
+}
+
+}  // namespace pando::sim

@@ -1,0 +1,19 @@
+#include "tests/sim/scenarios.h"
+
+#include <array>
+
+namespace pando::sim {
+namespace {
+
+constexpr std::array kScenarios{
+    Scenario{"a silent server's lease decides, not its last worker's report", 39},
+    Scenario{"after its own pause the scheduler believes no report of silence", 3590},
+    Scenario{"a lane that has its view from a worker learns the scheduler too", 3724},
+    Scenario{"a generation that begins at the last version needs no other snapshot", 3778},
+};
+
+}  // namespace
+
+std::span<const Scenario> Scenarios() { return kScenarios; }
+
+}  // namespace pando::sim

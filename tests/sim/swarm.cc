@@ -1,0 +1,177 @@
+#include "tests/sim/swarm.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace pando::sim {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr std::array<const char*, kFaultKindCount> kFaultNames{
+    "kill-worker",  "kill-server",      "kill-scheduler",
+    "kill-several", "kill-all-workers", "kill-all-servers",
+    "pause",        "partition",        "one-way-partition",
+    "reset",        "slow-worker",      "disk-trouble",
+    "join-worker",  "join-server",      "drain",
+    "leave",        "snapshot-now",     "second-scheduler",
+    "power-off"};
+
+constexpr std::array<std::string_view, static_cast<size_t>(Focus::kCount)> kFocusNames{
+    "none",      "calm",       "workers", "servers", "transfers", "rollbacks",
+    "scheduler", "divergence", "flip",    "pauses",  "evaluation"};
+
+double Share(Chance& chance, double maximum) {
+  return chance.OneIn(0.3) ? 0.0 : maximum * static_cast<double>(chance.Below(1000)) / 1000.0;
+}
+
+NetworkOptions DrawNetwork(Chance& chance) {
+  const bool is_noisy = chance.OneIn(0.6);
+  return {.loss = is_noisy ? Share(chance, 0.15) : 0,
+          .duplication = is_noisy ? Share(chance, 0.2) : 0,
+          .delay_min = Micros(20),
+          .delay_max = Micros(chance.Between(100, 5000)),
+          .straggle = is_noisy ? Share(chance, 0.05) : 0};
+}
+
+void Allow(Swarm& swarm, std::initializer_list<FaultKind> kinds) {
+  for (FaultKind kind : kinds) swarm.kinds[static_cast<size_t>(kind)] = true;
+}
+
+void AllowFocus(Swarm& swarm, Chance& chance, Focus focus) {
+  using enum FaultKind;
+  swarm.kinds.fill(false);
+  switch (focus) {
+    case Focus::kWorkers:
+      return Allow(swarm, {kKillWorker, kJoinWorker, kDrain, kKillAllWorkers});
+    case Focus::kServers:
+      return Allow(swarm, {kKillServer, kPause, kJoinServer, kReset});
+    case Focus::kTransfers:
+      return Allow(swarm, {kKillServer, kJoinServer, kPartition, kDrain});
+    case Focus::kRollbacks:
+      return Allow(swarm, {kKillServer, kKillAllServers, kPowerOff});
+    case Focus::kScheduler:
+      return Allow(swarm, {kKillScheduler, kSecondScheduler, kPause});
+    case Focus::kPauses:
+      return Allow(swarm, {kPause});
+    case Focus::kEvaluation:
+      return Allow(swarm, {kKillServer, kKillWorker, kSlowWorker});
+    default:
+      swarm.fault_count = 0;
+  }
+  swarm.has_divergence = focus == Focus::kDivergence;
+  swarm.has_flip = focus == Focus::kFlip;
+  if (chance.OneIn(0.5)) return;
+  Allow(swarm, {kKillWorker, kJoinWorker, kReset, kJoinServer});
+  swarm.fault_count = focus == Focus::kDivergence ? 2 : 0;
+}
+
+std::vector<TensorSpec> DrawTensors(Chance& chance) {
+  std::vector<TensorSpec> specs;
+  const uint64_t count = chance.Between(1, 3);
+  for (uint64_t i = 0; i < count; ++i) {
+    specs.push_back({.name = "layer" + std::to_string(i),
+                     .shape = {chance.Between(1, 1300)},
+                     .init = InitKind::kUniform,
+                     .init_bound = 0.5f});
+  }
+  specs.push_back({.name = "last", .shape = {1024}, .init = InitKind::kUniform, .init_bound = 1});
+  specs.push_back(MetricTensorSpec());
+  return specs;
+}
+
+uint64_t DrawSteps(Chance& chance) {
+  if (chance.OneIn(0.02)) return chance.Between(150, 400);
+  if (chance.OneIn(0.2)) return chance.Between(50, 150);
+  return chance.Between(20, 50);
+}
+
+}  // namespace
+
+const char* NameOf(FaultKind kind) { return kFaultNames[static_cast<size_t>(kind)]; }
+
+std::optional<Focus> FocusNamed(std::string_view name) {
+  const auto it = std::ranges::find(kFocusNames, name);
+  if (it == kFocusNames.end()) return std::nullopt;
+  return static_cast<Focus>(it - kFocusNames.begin());
+}
+
+Swarm DrawSwarm(Chance& chance, Focus focus) {
+  Swarm swarm;
+  swarm.network = DrawNetwork(chance);
+  const double kind_share = chance.OneIn(0.1) ? 0.7 : 0.25;
+  for (bool& kind : swarm.kinds) kind = chance.OneIn(kind_share);
+  swarm.fault_count = static_cast<uint32_t>(chance.Between(1, chance.OneIn(0.2) ? 20 : 6));
+  swarm.fault_phase = milliseconds(chance.Between(500, chance.OneIn(0.3) ? 8000 : 3000));
+  swarm.trigger_share = chance.OneIn(0.3) ? 0 : 0.8;
+  swarm.restart_share = chance.OneIn(0.5) ? 1 : 0.5;
+  swarm.restart_after_max = milliseconds(chance.OneIn(0.5) ? 50 : 3000);
+  swarm.same_pid_share = Share(chance, 1);
+  swarm.exit_note_share = Share(chance, 1);
+  swarm.disconnect_share = Share(chance, 1);
+  swarm.lost_connection_share = Share(chance, 1);
+  swarm.torn_commit_share = Share(chance, 0.5);
+  swarm.disk_time_max = milliseconds(chance.OneIn(0.3) ? 400 : 5);
+  const double odd = chance.OneIn(0.5) ? 0.03 : 0;
+  swarm.has_divergence = chance.OneIn(odd);
+  swarm.has_flip = chance.OneIn(odd);
+  swarm.speed_spread = chance.OneIn(0.2) ? 8 : 1.5;
+  if (focus != Focus::kNone) AllowFocus(swarm, chance, focus);
+  if (swarm.has_divergence || swarm.has_flip) {
+    // The wrong bits must not be made truth by the death of whoever has the right ones.
+    using enum FaultKind;
+    for (FaultKind kind : {kKillServer, kKillSeveral, kKillAllServers, kKillScheduler, kPause,
+                           kPartition, kOneWayPartition, kSecondScheduler, kPowerOff, kDrain,
+                           kLeave, kDiskTrouble, kKillAllWorkers}) {
+      swarm.kinds[static_cast<size_t>(kind)] = false;
+    }
+    if (swarm.has_flip) swarm.kinds.fill(false);
+  }
+  return swarm;
+}
+
+JobPlan DrawPlan(Chance& chance, const Swarm& swarm, Focus focus) {
+  Job job;
+  job.seed = chance.Next();
+  job.steps = DrawSteps(chance);
+  job.micro_batches = static_cast<uint32_t>(chance.Between(1, 9));
+  job.global_batch = job.micro_batches + chance.Below(8);
+  job.optimizer.kind = static_cast<OptimizerKind>(chance.Below(3));
+  job.optimizer.momentum = chance.OneIn(0.5) ? 0.9 : 0.0;
+  job.optimizer.lr = 0.05;
+  job.schedule.kind = chance.OneIn(0.5) ? ScheduleKind::kOneCycle : ScheduleKind::kConstant;
+  job.workers = static_cast<uint32_t>(chance.Between(1, chance.OneIn(0.2) ? 5 : 3));
+  job.servers = static_cast<uint32_t>(chance.Between(1, 4));
+  job.replicas = chance.OneIn(0.3) ? 1 : 2;
+  job.snapshot_every = chance.OneIn(0.3) ? 0 : chance.Between(1, chance.OneIn(0.3) ? 4 : 20);
+  job.snapshot_keep = static_cast<uint32_t>(chance.Between(1, 3));
+  job.lease_ms = static_cast<uint32_t>(chance.Between(500, 1200));
+  job.heartbeat_ms = job.lease_ms / 4;
+  if (focus == Focus::kServers || focus == Focus::kTransfers || swarm.has_divergence) {
+    job.replicas = 2;
+    job.servers = std::max(job.servers, 2u);
+  }
+  if (focus == Focus::kRollbacks) job.replicas = 1;
+  if (swarm.has_flip) {
+    job.verify_every = chance.Between(1, 4);
+    job.workers = std::max(job.workers, 2u);
+  } else if (chance.OneIn(0.1)) {
+    job.verify_every = chance.Between(1, 4);
+  }
+  DataFacts data;
+  const uint64_t steps_per_epoch = chance.Between(3, 40);
+  data.train_samples = job.global_batch * steps_per_epoch + chance.Below(job.global_batch);
+  data.test_samples = chance.Below(3) * 1300;
+  job.eval_every_epochs = chance.Below(focus == Focus::kEvaluation ? 2 : 3);
+  return JobPlan(job, data, TensorLayout(DrawTensors(chance)));
+}
+
+Micros DrawMicroBatchTime(Chance& chance, const Swarm& swarm, const JobPlan& plan) {
+  const auto steps = static_cast<int64_t>(plan.steps.step_count());
+  const Micros job = swarm.fault_phase * static_cast<int64_t>(chance.Between(5, 20)) / 10;
+  const Micros of_worker = job / steps * plan.job.workers / plan.job.micro_batches;
+  return std::clamp(of_worker, Micros(200), Micros(50'000));
+}
+
+}  // namespace pando::sim

@@ -1,0 +1,84 @@
+// Swarm: what one seed's story may contain. Each seed draws a random subset of the faults, with
+// random intensities (swarm testing: Groce et al. 2012), so that rare mixtures come up and one
+// fault's noise does not always drown another.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "common/job_plan.h"
+#include "tests/sim/network.h"
+#include "tests/sim/world.h"
+
+namespace pando::sim {
+
+enum class FaultKind : uint8_t {
+  kKillWorker,
+  kKillServer,
+  kKillScheduler,
+  kKillSeveral,  // two or three of any role at one instant
+  kKillAllWorkers,
+  kKillAllServers,
+  kPause,      // SIGSTOP ... SIGCONT
+  kPartition,  // one place from some or all others, both ways
+  kOneWayPartition,
+  kReset,  // of a process's connections
+  kSlowWorker,
+  kDiskTrouble,  // slow or failing snapshot disk for a while
+  kJoinWorker,
+  kJoinServer,
+  kDrain,            // by a client's command
+  kLeave,            // by SIGTERM
+  kSnapshotNow,      // by a client's command
+  kSecondScheduler,  // the scheduler pauses, another starts on its folder, then both go on
+  kPowerOff,         // everybody dies; resumed with other numbers
+  kCount
+};
+inline constexpr size_t kFaultKindCount = static_cast<size_t>(FaultKind::kCount);
+const char* NameOf(FaultKind kind);
+
+// Directed options, for mutations and scenarios that the general draw meets too rarely.
+enum class Focus : uint8_t {
+  kNone,
+  kCalm,        // a network with its noise, and no other fault
+  kWorkers,     // workers come and go
+  kServers,     // servers come and go, two replicas
+  kTransfers,   // servers join and die while images travel
+  kRollbacks,   // one replica, snapshots, servers die
+  kScheduler,   // the scheduler dies, pauses, doubles
+  kDivergence,  // a backup is given one wrong bit
+  kFlip,        // a worker computes one wrong bit, and micro-batches are verified
+  kPauses,      // late ticks, nobody dies
+  kEvaluation,  // pins in the way
+  kCount
+};
+std::optional<Focus> FocusNamed(std::string_view name);
+
+struct Swarm {
+  NetworkOptions network;
+  std::array<bool, kFaultKindCount> kinds{};
+  uint32_t fault_count = 0;
+  Micros fault_phase{0};
+  double trigger_share = 0;     // faults that wait for a message of some kind to be sent
+  double restart_share = 1;     // of those killed, how many come back
+  Micros restart_after_max{0};  // the supervisor's back-off
+  double same_pid_share = 0;    // a container's restarted process has its old number
+  double exit_note_share = 0;   // deaths that a supervisor tells of; the others end their lease
+  double disconnect_share = 0;  // deaths and resets that the scheduler's sockets see
+  double lost_connection_share = 0;  // deaths that take what was under way with them
+  double torn_commit_share = 0;      // of the scheduler's deaths, those within a journal commit
+  Micros disk_time_max{0};           // to write or read one record
+  bool has_divergence = false;
+  bool has_flip = false;
+  double speed_spread = 1;  // the slowest worker's time over the fastest's
+};
+
+Swarm DrawSwarm(Chance& chance, Focus focus);
+// A job over a model of a few shards, long enough for the faults to meet it.
+JobPlan DrawPlan(Chance& chance, const Swarm& swarm, Focus focus);
+// What a micro-batch takes, so that the job goes on about as long as the faults do.
+Micros DrawMicroBatchTime(Chance& chance, const Swarm& swarm, const JobPlan& plan);
+
+}  // namespace pando::sim

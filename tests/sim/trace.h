@@ -1,0 +1,13 @@
+// What a replay prints of a message beside its name, and of the simulator's own doings.
+#pragma once
+
+#include <string>
+
+#include "proto/messages.h"
+
+namespace pando::sim {
+
+std::string DetailOf(const Message& message);
+std::string TextOf(const View& view);  // one line per shard
+
+}  // namespace pando::sim
