@@ -16,6 +16,7 @@
 #include "common/mailbox.h"
 #include "net/incarnation.h"
 #include "net/isolation.h"
+#include "worker/bit_flip.h"
 #include "worker/probe.h"
 #include "worker/session.h"
 #include "worker/trainer.h"
@@ -113,6 +114,7 @@ Result<MembershipEnd> WorkerProcess::Live() {
   if (!membership.ok()) return membership.status();
   wanted_rank_ = membership->rank;  // to keep the name in another life
   SetUpLog({.process = fmt::format("worker {}", membership->rank), .is_verbose = args_.is_verbose});
+  ArmBitFlip(membership->rank);
   return Work(*membership);
 }
 
