@@ -106,7 +106,7 @@ class LocalRun {
   ChaosSchedule chaos_;
   std::optional<Micros> chaos_since_;
   ShutdownSignal shutdown_;
-  SocketFolder sockets_;
+  std::optional<SocketFolder> sockets_;  // where the transport is ipc
   UniqueFd endpoint_pipe_;  // the scheduler writes its endpoint and a newline
   std::string endpoint_;
   std::unique_ptr<SchedulerLink> link_;
@@ -128,14 +128,17 @@ int LocalRun::Run() {
 }
 
 std::string LocalRun::BindEndpoint(const std::string& name) const {
-  if (args_.job.transport == "ipc") return fmt::format("ipc://{}/{}", sockets_.path(), name);
+  if (args_.job.transport == "ipc") return fmt::format("ipc://{}/{}", sockets_->path(), name);
   return "tcp://127.0.0.1:0";
 }
 
 Status LocalRun::StartScheduler() {
-  if (args_.job.transport == "ipc" && sockets_.path().empty()) {
-    return InvalidArgument(
-        "cannot make a folder for sockets in the temporary folder; use --transport tcp");
+  if (args_.job.transport == "ipc") {
+    sockets_.emplace();
+    if (sockets_->path().empty()) {
+      return InvalidArgument(
+          "cannot make a folder for sockets in the temporary folder; use --transport tcp");
+    }
   }
   std::array<int, 2> ends{};
   if (pipe2(ends.data(), O_CLOEXEC) != 0) return FileError("open", "a pipe", errno);
