@@ -68,6 +68,10 @@ void Scheduler::OnMessageOf(Micros now, const Envelope& envelope, const Failure&
     if (view_.restore != SnapshotRef{}) return AbandonRestore(now, member, failure.text);
   }
   const std::string text = member.Name() + " on " + member.registration.host + ": " + failure.text;
+  if (is_running() && !member.is_ready) {  // a newcomer that cannot begin is no part of the run
+    Tell(now, "failed", member.Name(), text, /*is_notable=*/true);
+    return Forget(member.peer.node);
+  }
   if (phase_ < Phase::kStopping) Tell(now, "failed", member.Name(), failure.text);
   End(now, StopReason::kFailed, text);
 }

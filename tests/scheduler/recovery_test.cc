@@ -89,6 +89,18 @@ TEST_CASE("while nobody is heard the scheduler sleeps between its looks") {
   CHECK(f.now >= Micros(1'000'000) + std::chrono::seconds(12));
 }
 
+TEST_CASE("a newcomer that cannot begin leaves, and the run goes on") {
+  Fixture f;
+  f.StartAll();
+  f.Join(22, Role::kWorker);
+  f.From(22, Failure{"there is no data here"});
+  CHECK(f.scheduler->phase() == Scheduler::Phase::kTraining);
+  CHECK(f.recorder.HasEvent("failed"));
+  CHECK(f.SharesOf(20) == 4);
+  f.From(20, Failure{"a gradient is not a number"});
+  CHECK(f.scheduler->phase() == Scheduler::Phase::kStopping);
+}
+
 TEST_CASE("a process has the rank that it wants, and the lowest free one where that is taken") {
   Fixture f(PlanOf(3, 1));
   const auto rank_of = [&](uint64_t who, uint32_t wanted) {
