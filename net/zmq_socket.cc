@@ -39,7 +39,9 @@ void SetOptions(void* socket, const ZmqSocket::Options& options) {
   SetInt(socket, ZMQ_RECONNECT_IVL, kReconnectMs);
   SetInt(socket, ZMQ_RECONNECT_IVL_MAX, kReconnectMaxMs);
   SetInt(socket, ZMQ_CONNECT_TIMEOUT, kDialMs);
-  SetInt(socket, ZMQ_TCP_MAXRT, kUnacknowledgedMs);
+  // Of connections that we dialed: who dials us and does not read must not have the kernel end the
+  // connection under libzmq, which aborts where its input was held back ("!_io_error", libzmq #4841).
+  if (!is_router) SetInt(socket, ZMQ_TCP_MAXRT, kUnacknowledgedMs);
   SetInt(socket, ZMQ_HANDSHAKE_IVL, kHandshakeMs);
   SetInt(socket, ZMQ_HEARTBEAT_IVL, kPingIntervalMs);
   SetInt(socket, ZMQ_HEARTBEAT_TIMEOUT, kPingTimeoutMs);

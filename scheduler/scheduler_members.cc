@@ -20,6 +20,10 @@ std::string Seconds(Micros time) {
   return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " s";
 }
 
+constexpr size_t kHostBytesMax = 253;  // RFC 1035
+// "tcp://", a host name, the port; an ipc path has 107 bytes at most.
+constexpr size_t kEndpointBytesMax = 300;
+
 std::pair<std::string, uint32_t> ProcessOf(const Register& registration) {
   return {registration.host, registration.process_id};
 }
@@ -47,6 +51,15 @@ std::string Scheduler::ReasonToRefuse(const Register& registration) const {
   if (is_server != !registration.lane_endpoints.empty() ||
       registration.lane_endpoints.size() > kLanesMax)
     return "a server registers 1 to " + std::to_string(kLanesMax) + " lanes, a worker none";
+  // The registration stays with us, in the journal and in every view.
+  if (registration.host.size() > kHostBytesMax)
+    return "a host name has " + std::to_string(registration.host.size()) + " bytes; at most " +
+           std::to_string(kHostBytesMax) + " were expected";
+  for (const std::string& endpoint : registration.lane_endpoints) {
+    if (endpoint.size() > kEndpointBytesMax)
+      return "a lane's endpoint has " + std::to_string(endpoint.size()) + " bytes; at most " +
+             std::to_string(kEndpointBytesMax) + " were expected";
+  }
   if (next_node_ >= kNodesMax) {  // of all lives, dead ones included
     return "the run has seen " + std::to_string(kNodesMax - 1) +
            " processes, which is as many as it can name; start it again";

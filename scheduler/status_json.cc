@@ -9,6 +9,9 @@
 namespace pando {
 namespace {
 
+// The newest: whoever asks and does not read must not cost much memory. The summary has them all.
+constexpr size_t kFaultsShownMax = 32;
+
 const char* ActivityText(Activity activity) {
   switch (activity) {
     case Activity::kStarting:
@@ -135,7 +138,11 @@ std::string Scheduler::StatusJson(Micros now) const {
                                    {"version", manifest.snapshot.version.value()}});
   }
   status["faults"] = nlohmann::ordered_json::array();
-  for (const FaultRecord& fault : faults_.records()) status["faults"].push_back(FaultJson(fault));
+  const std::vector<FaultRecord> faults = faults_.records();
+  const size_t shown = std::min(faults.size(), kFaultsShownMax);
+  for (size_t i = faults.size() - shown; i < faults.size(); ++i)
+    status["faults"].push_back(FaultJson(faults[i]));
+  status["fault_count"] = faults.size();
   return TextOf(status);
 }
 
