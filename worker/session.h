@@ -157,6 +157,7 @@ class Session : public ProtocolCore {
   // Verification (P41).
   void VerifyWork(Micros now);
   bool VerifiesHere(Step step, MicroBatch m) const;
+  bool HoldsWhole(Version version) const;
   // Steps.
   bool IsAssignedFrom(Step step) const;
   void LearnCommitted(ShardId shard, Version version);
@@ -198,7 +199,7 @@ class Session : public ProtocolCore {
   StepClock step_clock_;
   Micros help_at_ = kNever;  // when we have waited long enough; kNever while that is not known
   bool is_helping_ = false;  // the questions and the work under way are for stragglers
-  std::optional<Step> verified_to_;  // lowest incomplete step when verifications were handed out
+  std::optional<Step> verify_next_;  // the first step whose verifications are not handed out
   bool has_new_assignment_ = false;  // since then
   std::optional<Evaluation> evaluation_;
   GradientReports gradient_reports_;

@@ -53,7 +53,7 @@ void Session::Forget() {
   evaluation_.reset();
   failure_.reset();  // of work that does not count any more
   gradient_reports_.Clear();
-  verified_to_.reset();
+  verify_next_.reset();
 }
 
 // ---- questions (P17) ---------------------------------------------------------------------------
@@ -236,22 +236,30 @@ bool Session::VerifiesHere(Step step, MicroBatch m) const {
          VerifierOf(member_.view(), step, m) == member_.self().node;
 }
 
-// Hands out what the view gives us to compute again of the lowest incomplete step: once when it has
-// become that, and once more in each new view. Of steps that others took past us, says so.
+// Whether compute has all of it. What it has not might never come: others may go on without us.
+bool Session::HoldsWhole(Version version) const {
+  return std::ranges::all_of(
+      shards_, [&](const ShardState& shard) { return shard.held[version.value() % 2] == version; });
+}
+
+// Hands out what the view gives us to compute again of the lowest incomplete step: once when its
+// parameters are here, and once more in each new view. Of steps that others took past us, says so.
 void Session::VerifyWork(Micros now) {
   const Step lowest = StepReading(known_everywhere());
-  if (plan_.job.verify_every == 0 || (verified_to_ == lowest && !has_new_assignment_)) return;
-  Step step = NextStep(verified_to_.value_or(lowest));
+  if (plan_.job.verify_every == 0) return;
+  if (verify_next_ == NextStep(lowest) && !has_new_assignment_) return;
+  Step step = verify_next_.value_or(lowest);
   if (step.value() + kSkippedStepsMax < lowest.value()) step = lowest;
   for (; step < lowest; step = NextStep(step)) {
     for (MicroBatch m : plan_.steps.Tree(step).PresentLeaves()) {
       if (VerifiesHere(step, m)) gradient_reports_.Add(now, {step, m, 0});
     }
   }
-  verified_to_ = lowest;
-  has_new_assignment_ = false;
+  verify_next_ = lowest;
   Work* work = FindWork(lowest);
-  if (work == nullptr) return;
+  if (work == nullptr || !HoldsWhole(VersionReadBy(lowest))) return;
+  verify_next_ = NextStep(lowest);
+  has_new_assignment_ = false;
   for (MicroBatch m : plan_.steps.Tree(lowest).PresentLeaves()) {
     if (!VerifiesHere(lowest, m) || work->issued.contains(m)) continue;
     if (work->verified.insert(m).second) compute_.Verify(lowest, m);

@@ -49,7 +49,7 @@ void Checker::OnSent(const Envelope& envelope) {
     }
   }
   if (const auto* silent = std::get_if<PeerSilent>(&envelope.message)) {
-    silent_at_[silent->peer.incarnation] = silent_at_[envelope.sender.incarnation] = world_.now();
+    CheckSilence(envelope, *silent);
   }
 }
 
@@ -106,6 +106,18 @@ void Checker::CheckView(const View& view) {
   if (!is_new && it->second != hash) {
     Fail("I3: two views are called " + Text(view.id.term) + "." + Text(view.id.number));
   }
+}
+
+// P10, P23: whatever is lost once is repeated, so nobody is silent for two leases without a reason.
+void Checker::CheckSilence(const Envelope& envelope, const PeerSilent& silent) {
+  const Incarnation here = envelope.sender.incarnation;
+  const Incarnation there = silent.peer.incarnation;
+  if (is_noisy_ || IsUnreachable(here) || IsUnreachable(there) || IsSchedulerInTrouble()) {
+    silent_at_[here] = silent_at_[there] = world_.now();
+    return;
+  }
+  Fail("P10: node " + Text(envelope.sender.node.value()) + " calls node " +
+       Text(silent.peer.node.value()) + " silent, which nothing keeps from being heard");
 }
 
 // ---- what is done ------------------------------------------------------------------------------

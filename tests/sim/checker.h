@@ -42,7 +42,10 @@ class Checker {
   void OnFinalWeights(const FloatBuffer& flat);
   // The scheduler's is away while this is so: rows that servers take with them are lost.
   void NoteSchedulerAway() { is_scheduler_away_ = true; }
-  void NoteSchedulerBack() { is_scheduler_away_ = false; }
+  void NoteSchedulerBack() {
+    is_scheduler_away_ = false;
+    scheduler_back_at_ = world_.now();
+  }
   void NoteResumed() { is_resuming_ = true; }
   // A worker has computed wrong bits: nothing of this generation needs to be right.
   void NoteFlip() { tainted_generation_ = generation_; }
@@ -70,6 +73,7 @@ class Checker {
   void NoteSpeculation(const Envelope& envelope, const Push& push);
   void CheckParams(const Envelope& envelope, const Params& params);
   void CheckView(const View& view);
+  void CheckSilence(const Envelope& envelope, const PeerSilent& silent);
   // I2.
   const Process* FindServer(const PeerId& peer) const;
   enum class Holds : uint8_t { kYes, kNo, kLost };
@@ -85,6 +89,9 @@ class Checker {
   bool CheckEvaluation(const EvaluationSummary& summary);
   // Whether something kept this process from being heard, lately.
   bool IsDisturbed(const Process& process) const;
+  bool IsLate(Micros end) const;  // lately: silences last on for a while after their cause
+  bool IsUnreachable(Incarnation incarnation) const;
+  bool IsSchedulerInTrouble() const;
   const Process* FindProcess(Incarnation incarnation) const;
 
   const World& world_;
@@ -108,6 +115,7 @@ class Checker {
   bool has_divergence_ = false;
   bool is_resuming_ = false;
   bool is_scheduler_away_ = true;
+  Micros scheduler_back_at_{0};
   bool may_lack_rows_ = false;
   Step next_row_;
   bool has_final_weights_ = false;

@@ -46,12 +46,27 @@ void Checker::OnCommitted(const std::optional<SchedulerState>& before,
   CheckAllHeld();
 }
 
+bool Checker::IsLate(Micros end) const {
+  return world_.now() <= end + kLeasesDisturbed * std::chrono::milliseconds(plan_.job.lease_ms);
+}
+
 bool Checker::IsDisturbed(const Process& process) const {
-  const Micros lease = std::chrono::milliseconds(plan_.job.lease_ms);
-  const Micros long_ago = world_.now() - kLeasesDisturbed * lease;
   const auto silent = silent_at_.find(process.incarnation());
-  return process.is_stopped() || long_ago <= process.disturbed_until() ||
-         (is_noisy_ && silent != silent_at_.end() && long_ago <= silent->second);
+  return process.is_stopped() || IsLate(process.disturbed_until()) ||
+         (silent != silent_at_.end() && IsLate(silent->second));
+}
+
+bool Checker::IsUnreachable(Incarnation incarnation) const {
+  const Process* process = FindProcess(incarnation);
+  return process == nullptr || process->is_stopped() || IsLate(process->unreachable_until());
+}
+
+bool Checker::IsSchedulerInTrouble() const {
+  return is_scheduler_away_ || IsLate(scheduler_back_at_) ||
+         std::ranges::any_of(processes_, [&](const auto& process) {
+           return process->is_alive() && process->seat().role == Role::kScheduler &&
+                  IsUnreachable(process->incarnation());
+         });
 }
 
 // Promotions, transfers, and who is missing.
@@ -148,9 +163,11 @@ void Checker::CheckManifest(const SnapshotManifest& manifest) {
 void Checker::CheckOrigin(const SchedulerState& state) {
   const SnapshotRef& origin = state.view.restore;
   if (origin.version == Version(0)) return;
-  const bool is_there = std::ranges::any_of(state.snapshots, [&](const SnapshotManifest& kept) {
-    return kept.snapshot == origin || kept.snapshot.generation == state.view.generation;
-  });
+  const bool is_there = std::ranges::find(state.snapshots, origin, &SnapshotManifest::snapshot) !=
+                            state.snapshots.end() ||
+                        std::ranges::any_of(manifests_, [&](const SnapshotRef& completed) {
+                          return completed.generation == state.view.generation;
+                        });
   if (!is_there) Fail("P30: the snapshot that the generation began from is dropped");
 }
 

@@ -342,6 +342,10 @@ std::string Cluster::WhereItHangs() {
     text += ", view " + std::to_string(view.id.term) + "." + std::to_string(view.id.number);
     Note(TextOf(view));
   }
+  for (Process* worker : Living(Role::kWorker)) {
+    if (worker->computer() == nullptr) continue;
+    Note(worker->seat().name + " computes: " + worker->computer()->StateText());
+  }
   for (Role role : {Role::kServer, Role::kWorker}) {
     text += ", " + std::to_string(Living(role).size()) +
             (role == Role::kServer ? " servers" : " workers");

@@ -51,7 +51,8 @@ void Faults::Plan() {
 
 void Faults::Come(FaultKind kind) {
   Chance& chance = cluster_.world().chance();
-  if (!chance.OneIn(cluster_.swarm().trigger_share)) return Do(kind);
+  const bool is_of_a_message = kind == FaultKind::kLateCopy;
+  if (!is_of_a_message && !chance.OneIn(cluster_.swarm().trigger_share)) return Do(kind);
   waiting_.push_back({kind, DrawTrigger(chance, kind)});
 }
 
@@ -146,6 +147,9 @@ void Faults::Do(FaultKind kind) {
       return cluster_.StartSecondScheduler(Duration(3000));
     case FaultKind::kPowerOff:
       return cluster_.PowerOff();
+    case FaultKind::kLateCopy:
+      if (at_) cluster_.network().RepeatLater(Duration(5000));
+      return;
     case FaultKind::kCount:
       return;
   }
@@ -197,10 +201,10 @@ void Faults::CutOff(bool is_one_way) {
       const Place there = other->seat().place;
       if (!is_one_way || is_outward) cluster_.network().CutLink(here, there, until, kind);
       if (!is_one_way || !is_outward) cluster_.network().CutLink(there, here, until, kind);
-      other->NoteDisturbed(until);
+      other->NoteUnreachable(until);
     }
   }
-  process->NoteDisturbed(until);
+  process->NoteUnreachable(until);
 }
 
 void Faults::TroubleDisk() {

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstring>
 #include <memory>
+#include <utility>
 
 #include "common/check.h"
 #include "common/hash.h"
@@ -106,6 +107,7 @@ void Network::Heal() {
 
 void Network::Send(Place from, Envelope envelope) {
   if (watch_ && !watch_(envelope)) return;
+  const std::optional<Micros> late_copy = std::exchange(late_copy_, std::nullopt);
   ++message_count_;
   ++counts_[envelope.message.index()];
   const Frames frames = Encode(envelope);
@@ -118,10 +120,11 @@ void Network::Send(Place from, Envelope envelope) {
   Chance& chance = world_.chance();
   if (is_heartbeat || !chance.OneIn(options_.loss)) Transmit(from, envelope, frames, is_heartbeat);
   if (!is_heartbeat && chance.OneIn(options_.duplication)) Transmit(from, envelope, frames, false);
+  if (late_copy) Transmit(from, envelope, frames, true, *late_copy);
 }
 
-void Network::Transmit(Place from, const Envelope& envelope, const Frames& frames,
-                       bool is_reliable) {
+void Network::Transmit(Place from, const Envelope& envelope, const Frames& frames, bool is_reliable,
+                       Micros extra_delay) {
   auto parcel = std::make_shared<Parcel>();
   for (const Blob& frame : frames) {
     auto& copy = parcel->frames.emplace_back(frame.size_bytes());
@@ -130,6 +133,7 @@ void Network::Transmit(Place from, const Envelope& envelope, const Frames& frame
   Chance& chance = world_.chance();
   Micros delay(chance.Between(options_.delay_min.count(), options_.delay_max.count()));
   if (!is_reliable && chance.OneIn(options_.straggle)) delay *= 100;
+  delay += extra_delay;
   parcel->to = envelope.receiver;
   const bool is_to_scheduler = envelope.receiver.node == kSchedulerNode;
   if (is_to_scheduler || parcel->to.incarnation == Incarnation(0)) parcel->to = scheduler_;

@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
@@ -51,6 +52,8 @@ class Network {
   bool is_tracing() const { return is_tracing_; }
   void Send(Place from, Envelope envelope);
 
+  // The message that is being sent comes a second time, so much later.
+  void RepeatLater(Micros delay) { late_copy_ = delay; }
   // Everything between this process and all others that is under way is lost.
   void ResetConnections(Incarnation incarnation) { ++resets_[incarnation]; }
   // From now on nothing goes from one place to the other, until this time. What is sent meanwhile
@@ -77,7 +80,8 @@ class Network {
     Deliver deliver;
   };
   struct Parcel;  // a message under way
-  void Transmit(Place from, const Envelope& envelope, const Frames& frames, bool is_reliable);
+  void Transmit(Place from, const Envelope& envelope, const Frames& frames, bool is_reliable,
+                Micros extra_delay = Micros(0));
   void Arrive(std::shared_ptr<const Parcel> parcel);
   uint64_t EpochOf(Incarnation a, Incarnation b);
   void Trace(const Envelope& envelope) const;
@@ -89,6 +93,7 @@ class Network {
   std::map<Incarnation, uint64_t> resets_;
   std::map<std::pair<Place, Place>, Link> links_;  // those that were ever cut
   Watch watch_;
+  std::optional<Micros> late_copy_;
   bool is_tracing_ = false;
   uint64_t trace_hash_ = 0;
   uint64_t message_count_ = 0;

@@ -288,7 +288,7 @@ void Process::AskToLeave() {
 void Process::StopUntil(Micros until) {
   if (!is_alive_) return;
   stopped_until_ = std::max(stopped_until_, until);
-  NoteDisturbed(stopped_until_);
+  NoteUnreachable(stopped_until_);
   for (Loop* loop : loops_) loop->Stop();
   around_.world.After(until - around_.world.now(), [this] {
     if (!is_stopped()) ContinueNow();

@@ -91,6 +91,12 @@ class Process {
   // Until when something kept it from being heard.
   Micros disturbed_until() const { return disturbed_until_; }
   void NoteDisturbed(Micros until) { disturbed_until_ = std::max(disturbed_until_, until); }
+  // Until when it was stopped or cut off from somebody: no repetition gets through that.
+  Micros unreachable_until() const { return unreachable_until_; }
+  void NoteUnreachable(Micros until) {
+    unreachable_until_ = std::max(unreachable_until_, until);
+    NoteDisturbed(until);
+  }
   bool is_leaving() const { return is_leaving_; }
   void NoteLeaving() { is_leaving_ = true; }  // asked to, by whatever way
   bool is_member() const { return !lanes_.empty() || session_ != nullptr; }
@@ -138,6 +144,7 @@ class Process {
   bool was_refused_ = false;  // this incarnation, by the scheduler
   Micros stopped_until_{0};
   Micros disturbed_until_{std::chrono::hours(-1)};
+  Micros unreachable_until_{std::chrono::hours(-1)};
   uint64_t life_ = 0;                             // one more with each incarnation of this process
   std::vector<std::unique_ptr<Loop>> all_loops_;  // of earlier lives too: events name them
   std::vector<Loop*> loops_;

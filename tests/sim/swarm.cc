@@ -16,11 +16,13 @@ constexpr std::array<const char*, kFaultKindCount> kFaultNames{
     "reset",        "slow-worker",      "disk-trouble",
     "join-worker",  "join-server",      "drain",
     "leave",        "snapshot-now",     "second-scheduler",
-    "power-off"};
+    "power-off",    "late-copy"};
 
 constexpr std::array<std::string_view, static_cast<size_t>(Focus::kCount)> kFocusNames{
     "none",      "calm",       "workers", "servers", "transfers", "rollbacks",
     "scheduler", "divergence", "flip",    "pauses",  "evaluation"};
+
+constexpr size_t kFirstDrawnKinds = static_cast<size_t>(FaultKind::kLateCopy);
 
 double Share(Chance& chance, double maximum) {
   return chance.OneIn(0.3) ? 0.0 : maximum * static_cast<double>(chance.Below(1000)) / 1000.0;
@@ -44,11 +46,11 @@ void AllowFocus(Swarm& swarm, Chance& chance, Focus focus) {
   swarm.kinds.fill(false);
   switch (focus) {
     case Focus::kWorkers:
-      return Allow(swarm, {kKillWorker, kJoinWorker, kDrain, kKillAllWorkers});
+      return Allow(swarm, {kKillWorker, kJoinWorker, kDrain, kKillAllWorkers, kLateCopy});
     case Focus::kServers:
-      return Allow(swarm, {kKillServer, kPause, kJoinServer, kReset});
+      return Allow(swarm, {kKillServer, kPause, kJoinServer, kReset, kLateCopy});
     case Focus::kTransfers:
-      return Allow(swarm, {kKillServer, kJoinServer, kPartition, kDrain});
+      return Allow(swarm, {kKillServer, kJoinServer, kPartition, kDrain, kLateCopy});
     case Focus::kRollbacks:
       return Allow(swarm, {kKillServer, kKillAllServers, kPowerOff});
     case Focus::kScheduler:
@@ -100,8 +102,12 @@ std::optional<Focus> FocusNamed(std::string_view name) {
 Swarm DrawSwarm(Chance& chance, Focus focus) {
   Swarm swarm;
   swarm.network = DrawNetwork(chance);
+  Chance later(Chance(chance).Next() + 1);  // what was added later changes nothing before it
   const double kind_share = chance.OneIn(0.1) ? 0.7 : 0.25;
-  for (bool& kind : swarm.kinds) kind = chance.OneIn(kind_share);
+  for (size_t i = 0; i < kFirstDrawnKinds; ++i) swarm.kinds[i] = chance.OneIn(kind_share);
+  for (size_t i = kFirstDrawnKinds; i < kFaultKindCount; ++i) {
+    swarm.kinds[i] = later.OneIn(kind_share);
+  }
   swarm.fault_count = static_cast<uint32_t>(chance.Between(1, chance.OneIn(0.2) ? 20 : 6));
   swarm.fault_phase = milliseconds(chance.Between(500, chance.OneIn(0.3) ? 8000 : 3000));
   swarm.trigger_share = chance.OneIn(0.3) ? 0 : 0.8;
@@ -126,7 +132,10 @@ Swarm DrawSwarm(Chance& chance, Focus focus) {
                            kLeave, kDiskTrouble, kKillAllWorkers}) {
       swarm.kinds[static_cast<size_t>(kind)] = false;
     }
-    if (swarm.has_flip) swarm.kinds.fill(false);
+    if (swarm.has_flip) {  // a pair whose partner is gone is never compared
+      swarm.kinds.fill(false);
+      swarm.network.loss = swarm.network.straggle = 0;
+    }
   }
   return swarm;
 }

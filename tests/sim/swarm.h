@@ -34,6 +34,7 @@ enum class FaultKind : uint8_t {
   kSnapshotNow,      // by a client's command
   kSecondScheduler,  // the scheduler pauses, another starts on its folder, then both go on
   kPowerOff,         // everybody dies; resumed with other numbers
+  kLateCopy,         // a message arrives a second time, seconds later
   kCount
 };
 inline constexpr size_t kFaultKindCount = static_cast<size_t>(FaultKind::kCount);

@@ -83,6 +83,19 @@ Micros VirtualComputer::TimeOf(size_t micro_batches) const {
   return world_.now() < slow_until_ ? time * slowness_ : time;
 }
 
+std::string VirtualComputer::StateText() const {
+  std::string text = is_running_ ? "running;" : "idle;";
+  for (const Call& call : calls_) {
+    text += call.kind == Kind::kVerification ? " verify " : " step ";
+    text += std::to_string(call.step.value()) + "x" + std::to_string(call.micro_batches.size());
+  }
+  text += "; holds";
+  for (const auto& [version, copy] : parameters_) {
+    text += " " + std::to_string(version.value()) + ":" + std::to_string(copy.size());
+  }
+  return text;
+}
+
 // ---- work --------------------------------------------------------------------------------------
 
 void VirtualComputer::Emit(uint64_t ticket, Which which, ComputeEvent event) {

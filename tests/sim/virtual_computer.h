@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "common/job_plan.h"
@@ -26,6 +27,8 @@ class VirtualComputer : public ComputePort {
 
   // Everything takes so many times as long for a while.
   void SlowDown(int64_t factor, Micros until);
+
+  std::string StateText() const;  // what is queued and held, for a replay
 
   void Compute(Step step, std::vector<MicroBatch> micro_batches) override;
   void Abandon(Step from) override;
