@@ -32,11 +32,13 @@ bool ViewMember::Admit(Micros now, const Envelope& envelope) {
 }
 
 // A life of the scheduler that we do not know yet shows itself by a view, or tells us that we are
-// in no view of its any more.
+// in no view of its any more, or, if it is none of the past, that it is over.
 bool ViewMember::AdmitScheduler(const Envelope& envelope) const {
   if (IsOneOf<ViewUpdate, Refused>(envelope.message)) return true;
-  if (envelope.sender.incarnation != identity_.scheduler.incarnation) return false;
-  return envelope.generation == view_.generation || IsOneOf<Stop>(envelope.message);
+  const bool is_end = IsOneOf<Stop>(envelope.message);
+  if (envelope.sender.incarnation != identity_.scheduler.incarnation)
+    return is_end && envelope.view >= view_.id;
+  return is_end || envelope.generation == view_.generation;
 }
 
 bool ViewMember::Enter(const PeerId& from, const View& view) {

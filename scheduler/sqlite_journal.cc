@@ -120,6 +120,20 @@ Status ReadRows(const std::string& table, const Result<std::vector<SqlRow>>& row
 }  // namespace
 
 Result<std::optional<SchedulerState>> SqliteJournal::ReadState() {
+  if (Status s = db_.Execute("BEGIN IMMEDIATE"); !s.ok()) return Explained(db_.path(), s);
+  Result<std::optional<SchedulerState>> state = ReadTables();
+  if (state.ok() && state->has_value()) {
+    const SqlRow row{"leader", fmt::format("{:016x}", leader_)};
+    Result<std::vector<SqlRow>> done = db_.Query(InsertStatement(TableNamed("meta")), row);
+    if (!done.ok()) state = Explained(db_.path(), done.status());
+  }
+  if (Status s = db_.Execute(state.ok() ? "COMMIT" : "ROLLBACK"); state.ok() && !s.ok())
+    return Explained(db_.path(), s);
+  has_taken_lead_ = state.ok() && state->has_value();
+  return state;
+}
+
+Result<std::optional<SchedulerState>> SqliteJournal::ReadTables() {
   SchedulerState state;
   std::vector<View> views;
   Result<std::vector<SqlRow>> meta = ReadTable("meta");
@@ -165,7 +179,8 @@ Status SqliteJournal::CheckLeader(const SchedulerState& state) {
       leader = *text;
   }
   const auto ours = static_cast<int64_t>(state.term);
-  const bool is_other = term > ours || (term == ours && leader != fmt::format("{:016x}", leader_));
+  const bool is_led_by_us = leader == fmt::format("{:016x}", leader_);
+  const bool is_other = term > ours || (!is_led_by_us && (term == ours || has_taken_lead_));
   if (rows->empty() || !is_other) return Status();
   is_fenced_ = true;
   return Unavailable(fmt::format(

@@ -10,8 +10,8 @@
 //   evaluations  by version
 //   faults       by id; times in ms since the job began, NULL where unknown
 //
-// Threads: none. Invariant: of two schedulers on one file, only that of the higher term, or the
-// first to write it, can commit.
+// Threads: none. Invariant: of two schedulers on one file, only that which read it last, or that of
+// the higher term, or the first to write it, can commit.
 #pragma once
 
 #include <map>
@@ -32,7 +32,8 @@ class SqliteJournal : public Journal {
   // Opens or creates the file. `leader` names this life of the scheduler: its incarnation.
   static Result<SqliteJournal> Open(std::string path, uint64_t leader);
 
-  // None if nothing was ever committed.
+  // None if nothing was ever committed. Takes the lead: whoever led before cannot commit any more,
+  // so nothing is added to what was read.
   Result<std::optional<SchedulerState>> ReadState();
 
   // False if another scheduler leads, or the file cannot be written; failure() says which and why.
@@ -48,6 +49,7 @@ class SqliteJournal : public Journal {
 
   SqliteJournal(SqliteDb db, uint64_t leader) : db_(std::move(db)), leader_(leader) {}
   Status SetUp();
+  Result<std::optional<SchedulerState>> ReadTables();
   Status CheckLeader(const SchedulerState& state);
   Status Write(const SchedulerState& state);
   Status WriteChanges(const std::string& table, const Rows& rows);
@@ -59,6 +61,7 @@ class SqliteJournal : public Journal {
   Tables written_;  // as of the last commit of this life
   Status failure_;
   bool is_fenced_ = false;
+  bool has_taken_lead_ = false;
 };
 
 }  // namespace pando

@@ -222,6 +222,22 @@ TEST_CASE("of two schedulers that took the same term the first to commit leads")
   CHECK(one.Commit(state));
 }
 
+TEST_CASE("who has read the file leads: nothing is added to what it has read") {
+  JournalFile file;
+  SqliteJournal old_one = file.Open(1);
+  SchedulerState state = SmallState();
+  REQUIRE(old_one.Commit(state));
+  REQUIRE(old_one.ReadState().ok());
+  REQUIRE(old_one.Commit(state));
+  SqliteJournal new_one = file.Open(2);
+  REQUIRE(new_one.ReadState().ok());
+  ++state.view.id.number;
+  CHECK_FALSE(old_one.Commit(state));
+  CHECK(old_one.is_fenced());
+  ++state.term;
+  CHECK(new_one.Commit(state));
+}
+
 TEST_CASE("a file that cannot be written is a failure that names it, and no fence") {
   JournalFile file;
   SqliteJournal journal = file.Open();

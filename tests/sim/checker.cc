@@ -112,7 +112,9 @@ void Checker::CheckView(const View& view) {
 void Checker::CheckSilence(const Envelope& envelope, const PeerSilent& silent) {
   const Incarnation here = envelope.sender.incarnation;
   const Incarnation there = silent.peer.incarnation;
-  if (is_noisy_ || IsUnreachable(here) || IsUnreachable(there) || IsSchedulerInTrouble()) {
+  const bool is_explained = is_noisy_ || IsUnreachable(here) || IsUnreachable(there) ||
+                            IsSchedulerInTrouble() || IsLate(disk_.troubled_until());
+  if (is_explained) {
     silent_at_[here] = silent_at_[there] = world_.now();
     return;
   }

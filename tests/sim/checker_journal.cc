@@ -163,11 +163,9 @@ void Checker::CheckManifest(const SnapshotManifest& manifest) {
 void Checker::CheckOrigin(const SchedulerState& state) {
   const SnapshotRef& origin = state.view.restore;
   if (origin.version == Version(0)) return;
-  const bool is_there = std::ranges::find(state.snapshots, origin, &SnapshotManifest::snapshot) !=
-                            state.snapshots.end() ||
-                        std::ranges::any_of(manifests_, [&](const SnapshotRef& completed) {
-                          return completed.generation == state.view.generation;
-                        });
+  const bool is_there = std::ranges::any_of(state.snapshots, [&](const SnapshotManifest& kept) {
+    return kept.snapshot == origin || kept.snapshot.version > origin.version;
+  });
   if (!is_there) Fail("P30: the snapshot that the generation began from is dropped");
 }
 

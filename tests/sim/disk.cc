@@ -1,13 +1,15 @@
 #include "tests/sim/disk.h"
 
+#include <algorithm>
 #include <memory>
 
 namespace pando::sim {
 
 Micros VirtualDisk::TimeOfOne() {
-  Micros time = Micros(1) + world_.chance().Until(time_max_);
-  return is_troubled() ? Micros(static_cast<int64_t>(static_cast<double>(time.count()) * slowness_))
-                       : time;
+  const Micros time = Micros(1) + world_.chance().Until(time_max_);
+  if (!is_troubled()) return time;
+  const auto slow = static_cast<int64_t>(static_cast<double>(time.count()) * slowness_);
+  return std::min(Micros(slow), troubled_until_ - world_.now() + time);
 }
 
 void VirtualDisk::Store(StoreRequest request, IsAlive is_alive, Done done) {
@@ -79,11 +81,14 @@ const std::vector<VirtualDisk::Record>* VirtualDisk::Find(SnapshotRef snapshot,
   return it == records_.end() ? nullptr : &it->second;
 }
 
-bool JournalDisk::Commit(Incarnation leader, const SchedulerState& state) {
-  if (state_ && state_->term > state.term) return false;
-  if (state_ && state_->term == state.term && leader_ != leader) return false;
-  state_ = state;
+const std::optional<SchedulerState>& JournalDisk::Open(Incarnation leader) {
   leader_ = leader;
+  return state_;
+}
+
+bool JournalDisk::Commit(Incarnation leader, const SchedulerState& state) {
+  if (leader_ != leader || (state_ && state_->term > state.term)) return false;
+  state_ = state;
   return true;
 }
 

@@ -4,6 +4,7 @@
 // one out.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <optional>
@@ -36,7 +37,8 @@ class VirtualDisk {
   void Drop(const SnapshotManifest& manifest);  // the files that it names
   // For a while requests take so much longer, and this share of writes fails.
   void Trouble(Micros until, double slowness, double failure_share);
-  void Heal() { troubled_until_ = Micros(0); }
+  void Heal() { troubled_until_ = std::min(troubled_until_, world_.now()); }
+  Micros troubled_until() const { return troubled_until_; }
 
   // Finished writes of this shard, any of which a reader may meet.
   const std::vector<Record>* Find(SnapshotRef snapshot, ShardId shard) const;
@@ -64,13 +66,14 @@ class JournalDisk {
  public:
   // The newest state; none before the first commit.
   const std::optional<SchedulerState>& state() const { return state_; }
-  // False if a higher term is there, or this one of another leader: two that read the same state
-  // take the same term.
+  // Reads it and takes the lead: whoever led before cannot write any more.
+  const std::optional<SchedulerState>& Open(Incarnation leader);
+  // False if another leads, or a higher term is there.
   bool Commit(Incarnation leader, const SchedulerState& state);
 
  private:
   std::optional<SchedulerState> state_;
-  Incarnation leader_;  // who wrote it
+  Incarnation leader_;
 };
 
 }  // namespace pando::sim

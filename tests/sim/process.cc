@@ -217,14 +217,15 @@ void Process::Lead(const SchedulerStart& start) {
   Loop& loop = AddLoop();
   journal_port_ = std::make_unique<JournalPort>(*this);
   observer_door_ = std::make_unique<ObserverDoor>(*this);
-  auto core = std::make_unique<Scheduler>(Scheduler::Options{.self = self_,
-                                                             .job = kJob,
-                                                             .job_toml = "simulated",
-                                                             .snapshot_dir = "simulated",
-                                                             .next_row = start.next_row,
-                                                             .state = around_.journal.state(),
-                                                             .is_fresh = start.is_fresh},
-                                          plan_, *journal_port_, *observer_door_, loop.outbox());
+  auto core =
+      std::make_unique<Scheduler>(Scheduler::Options{.self = self_,
+                                                     .job = kJob,
+                                                     .job_toml = "simulated",
+                                                     .snapshot_dir = "simulated",
+                                                     .next_row = start.next_row,
+                                                     .state = around_.journal.Open(incarnation_),
+                                                     .is_fresh = start.is_fresh},
+                                  plan_, *journal_port_, *observer_door_, loop.outbox());
   scheduler_ = core.get();
   loop.SetCore(std::move(core), {.after_tick = [this] {
                  if (scheduler_->finished() || scheduler_->fenced()) Leave();
