@@ -132,12 +132,14 @@ void Faults::Do(FaultKind kind) {
     case FaultKind::kJoinServer:
       return cluster_.Start(Role::kServer);
     case FaultKind::kDrain:
-      if (Process* p = Pick(world.chance().OneIn(0.5) ? Role::kWorker : Role::kServer)) {
+      if (Process* p = Pick(world.chance().OneIn(cluster_.swarm().server_share) ? Role::kServer
+                                                                                : Role::kWorker)) {
         cluster_.Drain(*p);
       }
       return;
     case FaultKind::kLeave:
-      if (Process* p = Pick(world.chance().OneIn(0.5) ? Role::kWorker : Role::kServer)) {
+      if (Process* p = Pick(world.chance().OneIn(cluster_.swarm().server_share) ? Role::kServer
+                                                                                : Role::kWorker)) {
         cluster_.AskToLeave(*p);
       }
       return;

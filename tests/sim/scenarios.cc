@@ -10,6 +10,8 @@ constexpr std::array kScenarios{
     Scenario{"after its own pause the scheduler believes no report of silence", 3590},
     Scenario{"a lane that has its view from a worker learns the scheduler too", 3724},
     Scenario{"a generation that begins at the last version needs no other snapshot", 3778},
+    Scenario{"a node that is drained while the run gathers may leave a new scheduler", 134045},
+    Scenario{"a scheduler writes nothing after its successor has read the journal", 116217},
     Scenario{"a verification does not wait for parameters that never come", 2399},
 };
 

@@ -19,8 +19,8 @@ constexpr std::array<const char*, kFaultKindCount> kFaultNames{
     "power-off",    "late-copy"};
 
 constexpr std::array<std::string_view, static_cast<size_t>(Focus::kCount)> kFocusNames{
-    "none",      "calm",       "workers", "servers", "transfers", "rollbacks",
-    "scheduler", "divergence", "flip",    "pauses",  "evaluation"};
+    "none",      "calm",       "workers", "servers", "transfers",  "rollbacks",
+    "scheduler", "divergence", "flip",    "pauses",  "evaluation", "moves"};
 
 constexpr size_t kFirstDrawnKinds = static_cast<size_t>(FaultKind::kLateCopy);
 
@@ -59,6 +59,12 @@ void AllowFocus(Swarm& swarm, Chance& chance, Focus focus) {
       return Allow(swarm, {kPause});
     case Focus::kEvaluation:
       return Allow(swarm, {kKillServer, kKillWorker, kSlowWorker});
+    case Focus::kMoves:
+      swarm.network = {
+          .loss = 0, .duplication = 0.3, .delay_max = milliseconds(5), .straggle = 0.1};
+      swarm.fault_count = static_cast<uint32_t>(chance.Between(10, 40));
+      swarm.server_share = 1;
+      return Allow(swarm, {kDrain, kLeave, kJoinServer, kLateCopy});
     default:
       swarm.fault_count = 0;
   }
@@ -157,7 +163,8 @@ JobPlan DrawPlan(Chance& chance, const Swarm& swarm, Focus focus) {
   job.snapshot_keep = static_cast<uint32_t>(chance.Between(1, 3));
   job.lease_ms = static_cast<uint32_t>(chance.Between(500, 1200));
   job.heartbeat_ms = job.lease_ms / 4;
-  if (focus == Focus::kServers || focus == Focus::kTransfers || swarm.has_divergence) {
+  if (focus == Focus::kServers || focus == Focus::kTransfers || focus == Focus::kMoves ||
+      swarm.has_divergence) {
     job.replicas = 2;
     job.servers = std::max(job.servers, 2u);
   }

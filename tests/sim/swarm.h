@@ -53,6 +53,7 @@ enum class Focus : uint8_t {
   kFlip,        // a worker computes one wrong bit, and micro-batches are verified
   kPauses,      // late ticks, nobody dies
   kEvaluation,  // pins in the way
+  kMoves,       // servers join and leave in plenty, and old messages come late
   kCount
 };
 std::optional<Focus> FocusNamed(std::string_view name);
@@ -73,7 +74,8 @@ struct Swarm {
   Micros disk_time_max{0};           // to write or read one record
   bool has_divergence = false;
   bool has_flip = false;
-  double speed_spread = 1;  // the slowest worker's time over the fastest's
+  double server_share = 0.5;  // of what may befall a server or a worker
+  double speed_spread = 1;    // the slowest worker's time over the fastest's
 };
 
 Swarm DrawSwarm(Chance& chance, Focus focus);
