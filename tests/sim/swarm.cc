@@ -61,8 +61,8 @@ void AllowFocus(Swarm& swarm, Chance& chance, Focus focus) {
       return Allow(swarm, {kKillServer, kKillWorker, kSlowWorker});
     case Focus::kMoves:
       swarm.network = {
-          .loss = 0, .duplication = 0.3, .delay_max = milliseconds(5), .straggle = 0.1};
-      swarm.fault_count = static_cast<uint32_t>(chance.Between(10, 40));
+          .loss = 0, .duplication = 0.3, .delay_max = milliseconds(20), .straggle = 0.2};
+      swarm.fault_count = static_cast<uint32_t>(chance.Between(20, 60));
       swarm.server_share = 1;
       return Allow(swarm, {kDrain, kLeave, kJoinServer, kLateCopy});
     default:
