@@ -137,7 +137,12 @@ TEST_CASE("being given up is heard from any life of the scheduler, in any genera
   Fixture f;
   CHECK(f.Admits(kNextScheduler, Refused{}, 4, {9, 9}));
   CHECK(f.Admits(kScheduler, Stop{}, 4, {2, 9}));
-  CHECK_FALSE(f.Admits(kNextScheduler, Stop{}, 4, {9, 9}));
+}
+
+TEST_CASE("the end of the run is heard from any later life of the scheduler, from no earlier one") {
+  Fixture f;
+  CHECK(f.Admits(kNextScheduler, Stop{}, 4, {9, 9}));
+  CHECK_FALSE(f.Admits(kNextScheduler, Stop{}, 4, {2, 4}));
 }
 
 }  // namespace
