@@ -1,5 +1,5 @@
 // Version 0 of the parameters: a pure function of (seed, tensor), so that servers make their own
-// shards of it and nothing travels. Multiplication and addition only (P36).
+// shards of it and nothing travels. + − × ÷ √ only (P36), so the logarithm is our own.
 #pragma once
 
 #include <cstdint>

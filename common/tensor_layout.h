@@ -20,15 +20,17 @@ enum class TensorKind : uint8_t {
 };
 
 // How version 0 of a tensor is made (tensor_init.h), from (seed, tensor name) alone.
-enum class InitKind : uint8_t { kZero, kOne, kUniform };
+enum class InitKind : uint8_t { kZero, kOne, kUniform, kNormal };
 
 struct TensorSpec {
   std::string name;             // PyTorch's: "conv1.weight"
   std::vector<uint64_t> shape;  // PyTorch's
   TensorKind kind = TensorKind::kParameter;
   InitKind init = InitKind::kZero;
-  float init_bound = 0.0f;  // kUniform: drawn from [-init_bound, init_bound)
-  uint64_t size() const;    // elements
+  float init_bound = 0.0f;   // kUniform: drawn from [-init_bound, init_bound)
+  float init_stddev = 0.0f;  // kNormal: mean 0, this deviation
+  float momentum = 0.1f;     // kStatistic: the share of a step in the running value
+  uint64_t size() const;     // elements
 };
 
 // The metric tensor that every model ends with, and the meaning of its floats. Leaves push sums

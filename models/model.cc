@@ -2,6 +2,7 @@
 
 #include "models/graph.h"
 #include "models/network.h"
+#include "models/stage.h"
 #include "models/zoo.h"
 
 namespace pando {
@@ -24,6 +25,7 @@ Result<Model> Model::Create(const Job& job, SampleShape input, uint32_t class_co
   Result<Graph> graph = Graph::Build(job.model, *layers, input, class_count);
   if (!graph.ok()) return graph.status();
   if (Status s = CheckSize(job.model, graph->layout()); !s.ok()) return s;
+  if (Status s = CheckComputable(job.model, *graph); !s.ok()) return s;
   return Model(std::make_shared<const Graph>(*std::move(graph)));
 }
 

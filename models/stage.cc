@@ -1,5 +1,7 @@
 #include "models/stage.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "common/check.h"
@@ -266,6 +268,8 @@ class Planner {
         return std::make_unique<DropoutStage>(layer, sample_count_max_);
       case LayerKind::kFlatten:
         return std::make_unique<FlattenStage>(layer.in);
+      default:
+        break;
     }
     PANDO_CHECK(false);
   }
@@ -308,7 +312,41 @@ class Planner {
   size_t next_ = 0;  // layer not yet in a stage
 };
 
+// What keeps a layer from being computed; empty: nothing.
+std::string NotComputable(const Layer& layer, int index) {
+  const LayerSpec& spec = layer.spec;
+  const bool has_weights = spec.kind == LayerKind::kConv2d || spec.kind == LayerKind::kLinear;
+  if (layer.inputs != std::vector<int>{index - 1})
+    return "that reads another than the layer before";
+  if (has_weights && spec.groups != 1) return "with groups";
+  if (has_weights && !spec.bias) return "without bias";
+  if (spec.kind == LayerKind::kMaxPool2d && spec.padding != 0) return "with padding";
+  switch (spec.kind) {
+    case LayerKind::kBatchNorm:
+    case LayerKind::kRelu6:
+    case LayerKind::kAdd:
+    case LayerKind::kGlobalAveragePool:
+    case LayerKind::kAdaptiveAveragePool:
+      return "at all";
+    default:
+      return "";
+  }
+}
+
 }  // namespace
+
+Status CheckComputable(const std::string& model, const Graph& graph) {
+  for (size_t i = 0; i < graph.layers().size(); ++i) {
+    const Layer& layer = graph.layers()[i];
+    const std::string reason = NotComputable(layer, static_cast<int>(i));
+    if (reason.empty()) continue;
+    return InvalidArgument(
+        fmt::format("model {}: layer '{}': this version does not compute {} {} yet; choose another "
+                    "model",
+                    model, layer.spec.name, LayerKindName(layer.spec.kind), reason));
+  }
+  return Status();
+}
 
 std::vector<StagePlan> PlanStages(const Graph& graph, Device device, uint32_t sample_count_max) {
   return Planner(graph, device, sample_count_max).Plan();

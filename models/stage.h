@@ -6,8 +6,10 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
+#include "common/status.h"
 #include "kernels/ops.h"
 #include "models/graph.h"
 #include "models/network.h"
@@ -54,8 +56,11 @@ struct StagePlan {
   Network::TensorRun tensors;
 };
 
+// kInvalidArgument when the graph has a layer that no stage computes: names it.
+Status CheckComputable(const std::string& model, const Graph& graph);
+
 // Cuts the graph's layers into stages and allocates what they keep for up to sample_count_max
-// samples.
+// samples.  REQUIRES: CheckComputable().
 std::vector<StagePlan> PlanStages(const Graph& graph, Device device, uint32_t sample_count_max);
 
 }  // namespace pando

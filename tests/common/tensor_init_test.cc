@@ -18,7 +18,8 @@ TensorLayout MakeLayout() {
       {{.name = "a.weight", .shape = {7, 11}, .init = InitKind::kUniform, .init_bound = kBound},
        {.name = "a.bias", .shape = {7}},
        {.name = "bn.weight", .shape = {3}, .init = InitKind::kOne},
-       {.name = "b.weight", .shape = {4000}, .init = InitKind::kUniform, .init_bound = 1.0f}});
+       {.name = "b.weight", .shape = {4000}, .init = InitKind::kUniform, .init_bound = 1.0f},
+       {.name = "c.weight", .shape = {333}, .init = InitKind::kNormal, .init_stddev = 0.1f}});
 }
 
 std::vector<float> Init(const TensorLayout& layout, uint64_t seed, ShardRange range) {
@@ -60,6 +61,58 @@ TEST_CASE("element i comes of word i mod 4 of block i / 4") {
     const double uniform = (Philox4x32({i / 4, 0, 0, 0}, key)[i % 4] >> 8) / 16777216.0;
     CHECK(double(all[i]) == doctest::Approx((2 * uniform - 1) * kBound).epsilon(1e-6));
   }
+}
+
+TEST_CASE("normal values have the moments, the tails and the quantiles of their distribution") {
+  constexpr size_t kCount = 200000;
+  constexpr double kDeviations = 5;  // of each estimate, by kCount
+  const TensorLayout layout({{.name = "conv.weight",
+                              .shape = {kCount},
+                              .init = InitKind::kNormal,
+                              .init_stddev = 0.25f}});
+  const auto all = Init(layout, 1, {0, kCount});
+  double sum[5] = {};
+  size_t within[3] = {};
+  double largest = 0, neighbours = 0;
+  for (size_t i = 0; i < kCount; ++i) {
+    const double z = double(all[i]) / 0.25;
+    for (int p = 1; p <= 4; ++p) sum[p] += std::pow(z, p) / kCount;
+    for (size_t k = 0; k < 3; ++k) within[k] += std::abs(z) < double(k + 1);
+    largest = std::max(largest, std::abs(z));
+    if (i > 0) neighbours += z * double(all[i - 1]) / 0.25 / kCount;
+  }
+  const double unit = kDeviations / std::sqrt(double(kCount));
+  CHECK(std::abs(sum[1]) < unit);
+  CHECK(std::abs(sum[2] - 1) < unit * std::sqrt(2.0));
+  CHECK(std::abs(sum[3]) < unit * std::sqrt(15.0));
+  CHECK(std::abs(sum[4] - 3) < unit * std::sqrt(96.0));
+  CHECK(std::abs(neighbours) < unit);
+  const double shares[] = {0.682689, 0.954500, 0.997300};
+  for (size_t k = 0; k < 3; ++k) {
+    CHECK(std::abs(double(within[k]) / kCount - shares[k]) <
+          unit * std::sqrt(shares[k] * (1 - shares[k])));
+  }
+  CHECK(largest > 4);
+  CHECK(largest < 6);
+}
+
+TEST_CASE("a normal pair is the polar method's, with the logarithm of the C library") {
+  const TensorLayout layout(
+      {{.name = "n", .shape = {64}, .init = InitKind::kNormal, .init_stddev = 1.0f}});
+  const auto all = Init(layout, 3, {0, 64});
+  const PhiloxKey key = MakePhiloxKey(3, RandomPurpose::kInit, "n");
+  size_t checked = 0;
+  for (uint32_t pair = 0; pair < 32; ++pair) {
+    const PhiloxBlock block = Philox4x32({pair, 0, 0, 0}, key);
+    const double x = (block[0] + 0.5) / 2147483648.0 - 1, y = (block[1] + 0.5) / 2147483648.0 - 1;
+    const double square = x * x + y * y;
+    if (square >= 1) continue;
+    const double factor = std::sqrt(-2 * std::log(square) / square);
+    CHECK(double(all[2 * pair]) == doctest::Approx(x * factor).epsilon(1e-7));
+    CHECK(double(all[2 * pair + 1]) == doctest::Approx(y * factor).epsilon(1e-7));
+    ++checked;
+  }
+  CHECK(checked > 16);
 }
 
 TEST_CASE("the values do not depend on how the vector is cut into shards") {

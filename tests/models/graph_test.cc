@@ -90,5 +90,162 @@ TEST_CASE("a model that does not end in the classes is refused") {
   CHECK_FALSE(Graph::Build("mine", {linear}, {1, 1, 5}, 10).ok());
 }
 
+// ------------------------------------------------------------------------ graphs with many ways
+
+LayerSpec Of(LayerKind kind, std::string name, std::vector<std::string> inputs = {}) {
+  return {.kind = kind, .name = std::move(name), .inputs = std::move(inputs)};
+}
+
+LayerSpec Conv3x3(std::string name, uint32_t out, std::vector<std::string> inputs = {}) {
+  LayerSpec spec = Of(LayerKind::kConv2d, std::move(name), std::move(inputs));
+  spec.out_units = out;
+  spec.window = 3;
+  spec.padding = 1;
+  spec.bias = false;
+  spec.init = WeightInit::kKaimingNormalFanOut;
+  return spec;
+}
+
+LayerSpec Scores(uint32_t class_count) {
+  LayerSpec spec = Of(LayerKind::kLinear, "fc");
+  spec.out_units = class_count;
+  return spec;
+}
+
+// A stem, one residual block with batch norm, and the scores.
+std::vector<LayerSpec> ResidualSpecs() {
+  return {Conv3x3("stem", 8),
+          Conv3x3("conv", 8),
+          Of(LayerKind::kBatchNorm, "bn"),
+          Of(LayerKind::kAdd, "add", {"bn", "stem"}),
+          Of(LayerKind::kRelu, "relu"),
+          Of(LayerKind::kGlobalAveragePool, "pool"),
+          Scores(10)};
+}
+
+std::string BuildError(const std::vector<LayerSpec>& specs) {
+  const Result<Graph> graph = Graph::Build("mine", specs, {8, 8, 3}, 10);
+  REQUIRE_FALSE(graph.ok());
+  CHECK(graph.status().code() == StatusCode::kInvalidArgument);
+  return graph.status().message();
+}
+
+TEST_CASE("layers know the layers that they read, and their shapes") {
+  const Result<Graph> graph = Graph::Build("mine", ResidualSpecs(), {8, 8, 3}, 10);
+  REQUIRE(graph.ok());
+  const std::vector<Layer>& layers = graph->layers();
+  CHECK(layers[0].inputs == std::vector<int>{kGraphInput});
+  CHECK(layers[1].inputs == std::vector<int>{0});
+  CHECK(layers[3].inputs == std::vector<int>{2, 0});
+  CHECK(layers[3].out == SampleShape{8, 8, 8});
+  CHECK(layers[5].out == SampleShape{1, 1, 8});
+  CHECK(graph->ShapeOf(kGraphInput) == SampleShape{8, 8, 3});
+}
+
+TEST_CASE("batch norm has two parameters and two statistics, as PyTorch names and fills them") {
+  std::vector<LayerSpec> specs = ResidualSpecs();
+  specs[2].momentum = 0.25f;
+  const Result<Graph> graph = Graph::Build("mine", specs, {8, 8, 3}, 10);
+  REQUIRE(graph.ok());
+  const Layer& bn = graph->layers()[2];
+  REQUIRE(bn.last_tensor - bn.first_tensor == 4);
+  const TensorSpec* tensors = &graph->layout().specs()[bn.first_tensor];
+  const char* const names[] = {"bn.weight", "bn.bias", "bn.running_mean", "bn.running_var"};
+  const InitKind inits[] = {InitKind::kOne, InitKind::kZero, InitKind::kZero, InitKind::kOne};
+  for (size_t t = 0; t < 4; ++t) {
+    CHECK(tensors[t].name == names[t]);
+    CHECK(tensors[t].shape == std::vector<uint64_t>{8});
+    CHECK(tensors[t].init == inits[t]);
+    CHECK(tensors[t].kind == (t < 2 ? TensorKind::kParameter : TensorKind::kStatistic));
+  }
+  CHECK(tensors[2].momentum == 0.25f);
+}
+
+TEST_CASE("a layer without bias has a weight alone; groups divide its inputs") {
+  std::vector<LayerSpec> specs = ResidualSpecs();
+  specs[1].groups = 8;
+  const Result<Graph> graph = Graph::Build("mine", specs, {8, 8, 3}, 10);
+  REQUIRE(graph.ok());
+  const Layer& conv = graph->layers()[1];
+  REQUIRE(conv.last_tensor - conv.first_tensor == 1);
+  const TensorSpec& weight = graph->layout().specs()[conv.first_tensor];
+  CHECK(weight.shape == std::vector<uint64_t>{8, 1, 3, 3});
+  CHECK(weight.init == InitKind::kNormal);
+  CHECK(weight.init_stddev == doctest::Approx(std::sqrt(2.0 / (8 * 9))));  // fan-out by outputs
+}
+
+TEST_CASE("an add of two shapes is refused with the layer and both shapes") {
+  std::vector<LayerSpec> specs = ResidualSpecs();
+  specs[0].out_units = 4;
+  const std::string message = BuildError(specs);
+  CHECK(Contains(message, "'add'"));
+  CHECK(Contains(message, "8 x 8 x 8"));
+  CHECK(Contains(message, "8 x 8 x 4"));
+}
+
+TEST_CASE("groups that do not divide the channels are refused with the layer and its shape") {
+  std::vector<LayerSpec> specs = ResidualSpecs();
+  specs[1].groups = 3;
+  const std::string message = BuildError(specs);
+  CHECK(Contains(message, "'conv'"));
+  CHECK(Contains(message, "8 x 8 x 8"));
+  CHECK(Contains(message, "3 groups"));
+}
+
+TEST_CASE("wiring that cannot be is refused by name") {
+  std::vector<LayerSpec> specs = ResidualSpecs();
+  specs[1].inputs = {"stm"};
+  CHECK(Contains(BuildError(specs), "layer 'conv' reads 'stm', which is no layer; did you mean"));
+
+  specs = ResidualSpecs();
+  specs[1].inputs = {"add"};
+  const std::string cycle = BuildError(specs);
+  CHECK(Contains(cycle, "layer 'conv' is part of a cycle: conv -> bn -> add -> conv"));
+
+  specs = ResidualSpecs();
+  specs[3].inputs = {"add", "stem"};
+  CHECK(Contains(BuildError(specs), "cycle: add -> add"));
+
+  specs = ResidualSpecs();
+  specs[0].inputs = {kInputName};
+  specs[1].inputs = {"late"};
+  specs.push_back(Of(LayerKind::kRelu, "late", {"stem"}));
+  CHECK(Contains(BuildError(specs), "layer 'conv' reads 'late', which comes after it; move it up"));
+
+  specs = ResidualSpecs();
+  specs[4].name = "conv";
+  CHECK(Contains(BuildError(specs), "layer 'conv' is there twice"));
+
+  specs = ResidualSpecs();
+  specs[1].name = kInputName;
+  CHECK(Contains(BuildError(specs), "the name of the network's input"));
+
+  specs = ResidualSpecs();
+  specs[3].inputs = {"bn"};
+  CHECK(Contains(BuildError(specs), "layer 'add' (Add) has 1 inputs but needs 2"));
+
+  specs = ResidualSpecs();
+  specs[3].inputs = {"stem", "stem"};
+  CHECK(Contains(BuildError(specs), "layer 'bn' makes something that no layer reads"));
+
+  CHECK(Contains(BuildError({}), "has no layers"));
+}
+
+TEST_CASE("options that no layer can have are refused by name") {
+  auto with = [](void (*change)(LayerSpec*)) {
+    std::vector<LayerSpec> specs = ResidualSpecs();
+    change(&specs[1]);
+    return BuildError(specs);
+  };
+  CHECK(Contains(with([](LayerSpec* s) { s->out_units = 0; }), "output of size 0"));
+  CHECK(Contains(with([](LayerSpec* s) { s->stride = 0; }), "stride 0"));
+  CHECK(Contains(with([](LayerSpec* s) { s->kind = LayerKind::kMaxPool2d, s->padding = 2; }),
+                 "padding 2, more than half its window of 3"));
+  CHECK(Contains(with([](LayerSpec* s) { s->kind = LayerKind::kDropout, s->probability = 1; }),
+                 "dropout probability 1"));
+  CHECK(Contains(with([](LayerSpec* s) { s->kind = LayerKind::kBatchNorm, s->eps = 0; }), "eps 0"));
+  CHECK(Contains(with([](LayerSpec* s) { s->window = 99; }), "at least 97 x 97 x 1"));
+}
+
 }  // namespace
 }  // namespace pando
