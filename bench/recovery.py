@@ -10,7 +10,8 @@ How fast a run notices deaths and goes on, from the faults of its summary. The M
   scheduler        step times as the workers see them, with the scheduler and, killed with -9, without it, for N steps
                    each (--dead-steps)
 
-Prints min, p50, p99, max. Run it on an idle machine.
+Prints min, p50, p99, max. Run it on an idle machine. Exits 1 if a fault was never detected or a detected one never
+recovered from; those that the run's end overtook (stops in its last two leases) are not counted.
 """
 import argparse
 import csv
@@ -30,6 +31,7 @@ from report import MNIST, PANDO, commit, cpu, heading, percentile, row
 STEPS_PER_RUN = 3000
 KILL_EVERY = "1500ms"
 STOP = "stop worker 3s every 6s"  # three leases
+LEASE_MS = 1000.0  # run.lease_ms, by default
 STEPS_BEFORE = 200  # of warming up
 PATIENCE_SECONDS = 600
 COMMITTED = re.compile(r"version (\d+) committed, at (\d+) us")
@@ -41,10 +43,14 @@ def job(args, steps):
             "--set", "eval.every_epochs=0", "--servers", "3", "--workers", "3", "--replicas", "2"]
 
 
-def median_step_ms(run_dir):
-    """Rows of metrics come in batches: each batch's mean step, as often as it has rows."""
+def elapsed_seconds(run_dir):
+    """Of every step, since the run began."""
     with open(f"{run_dir}/metrics.csv", encoding="utf-8") as file:
-        seconds = [float(line["elapsed_seconds"]) for line in csv.DictReader(file)]
+        return [float(line["elapsed_seconds"]) for line in csv.DictReader(file)]
+
+
+def median_ms(seconds):
+    """Of the steps. Rows of metrics come in batches: each batch's mean step, as often as it has rows."""
     steps, rows = [], 0
     for before, now in zip(seconds, seconds[1:]):
         rows += 1
@@ -54,40 +60,64 @@ def median_step_ms(run_dir):
     return statistics.median(steps)
 
 
+class Figures:
+    """Of the faults of several runs, in ms; and those that have none."""
+
+    def __init__(self):
+        self.detected, self.recovered, self.steps = {}, [], []  # detected: by cause
+        self.count, self.undetected, self.unrecovered = 0, [], []
+
+    def add(self, fault, step):
+        self.count += 1
+        if fault["detected_ms"] is None:
+            self.undetected.append(fault)
+            return
+        self.detected.setdefault(fault["detected_by"], []).append(fault["detected_ms"] - fault["injected_ms"])
+        if fault["recovered_ms"] is None:
+            self.unrecovered.append(fault)
+            return
+        self.recovered.append(fault["recovered_ms"] - fault["detected_ms"] - step)
+
+
 def train(args, chaos):
-    """The faults of one run under chaos, and its median step."""
+    """The faults that were injected into one run, without those that its end overtook, and its median step."""
     with tempfile.TemporaryDirectory() as folder:
         command = [args.pando, "train", *job(args, STEPS_PER_RUN), "--chaos", chaos, "--max-restarts", "1000",
                    "--run-dir", folder + "/run", "--json"]
         done = subprocess.run(command, check=True, capture_output=True, text=True)
-        return json.loads(done.stdout)["faults"], median_step_ms(folder + "/run")
+        seconds = elapsed_seconds(folder + "/run")
+    injected = [f for f in json.loads(done.stdout)["faults"] if f["injected_ms"] is not None]
+    last_ms = 1000 * seconds[-1] - 2 * LEASE_MS
+    return [f for f in injected if f["action"] == "kill" or f["injected_ms"] < last_ms], median_ms(seconds)
 
 
 def measure(args, chaos, role):
-    """Of N faults: detection by cause, recovery less a median step. All in ms."""
-    detected, recovered, steps, count = {}, [], [], 0
-    while count < args.kills:
+    """Figures of N faults; all that were injected count, whatever became of them."""
+    figures = Figures()
+    while figures.count < args.kills:
         faults, step = train(args, chaos)
-        injected = [f for f in faults if f["injected_ms"] is not None and f["detected_ms"] is not None
-                    and f["target"].startswith(role)]
-        if not injected:
+        faults = [f for f in faults if f["target"].startswith(role)]
+        if not faults:
             sys.exit(f"recovery.py: a run of {STEPS_PER_RUN} steps under '{chaos}' has no faults")
-        count += len(injected)
-        steps.append(step)
-        for fault in injected:
-            detected.setdefault(fault["detected_by"], []).append(fault["detected_ms"] - fault["injected_ms"])
-            if fault["recovered_ms"] is not None:
-                recovered.append(fault["recovered_ms"] - fault["detected_ms"] - step)
-        print(f"{chaos}: {count} of {args.kills}", file=sys.stderr)
-    return detected, recovered, steps
+        figures.steps.append(step)
+        for fault in faults:
+            figures.add(fault, step)
+        print(f"{chaos}: {figures.count} of {args.kills}", file=sys.stderr)
+    return figures
 
 
 def report_deaths(args, action, role, chaos):
-    detected, recovered, steps = measure(args, chaos, role)
-    for cause, values in sorted(detected.items()):
+    """Whether every fault was detected and recovered from."""
+    figures = measure(args, chaos, role)
+    for cause, values in sorted(figures.detected.items()):
         row(f"{action} {role}: detected by {cause}", values)
-    row(f"{action} {role}: recovered - detected - step", recovered)
-    row(f"{action} {role}: median step of the runs", steps)
+    row(f"{action} {role}: recovered - detected - step", figures.recovered)
+    row(f"{action} {role}: median step of the runs", figures.steps)
+    for what, faults in (("detected", figures.undetected), ("recovered from", figures.unrecovered)):
+        print(f"{action} {role}: {len(faults)} of {figures.count} never {what}")
+        for fault in faults:
+            print(f"  {fault}")
+    return not figures.undetected and not figures.unrecovered
 
 
 class JobByHand:
@@ -159,6 +189,7 @@ def report_scheduler(args):
     row("step, scheduler dead", without)
     ratio = percentile(without, 0.99) / percentile(with_it, 0.99)
     print(f"p99 of a step without the scheduler / with it: {ratio:.2f}")
+    return True
 
 
 def main():
@@ -179,9 +210,9 @@ def main():
         parser.error(f"no part {', '.join(unknown)}")
     print(f"commit {commit()}, {cpu()}, MNIST CNN, 3 workers, 3 servers, replicas 2")
     heading("ms")
-    for part in chosen:
-        parts[part]()
+    are_good = [parts[part]() for part in chosen]
+    return 0 if all(are_good) else 1
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
