@@ -3,7 +3,8 @@
 
 Every way to lose or gain a process that docs/testing.md lists, done to the MNIST CNN job (8 micro-batches,
 3 workers, 3 servers, 2 replicas) on this machine. Each run must end with the weights_hash of --serial, and every
-fault that was made must have been detected and got over before the end. Prints one line for each and exits 1 if
+fault that was made must have been detected and got over before the end, as its summary's `faults` say; of the stops
+and partitions of --chaos random, those that were long enough to be noticed. Prints one line for each and exits 1 if
 any failed. Takes 20 minutes or so; CI runs the short form, fault_test.
 """
 import argparse
@@ -40,13 +41,14 @@ class Matrix:
         self.job = ["--model", "mnist-cnn", "--dataset", "mnist", "--data", args.data, "--epochs", str(args.epochs),
                     "--global-batch", "128", "--micro-batches", "8", "--optimizer", "adam", "--lr", "0.001"]
         self.failures = 0
+        self.silence_count, self.unnoticed_count = 0, 0  # stops and partitions of the random runs
         self.expected = ""
 
     def command(self, name, extra):
         run_dir = f"{self.folder}/{name.replace(' ', '-').replace(',', '')}"
         return [self.args.pando, "train", *self.job, "--run-dir", run_dir, "--json", *extra], run_dir
 
-    def judge(self, name, run_dir, out, seconds, fault_count=0):
+    def judge(self, name, run_dir, out, seconds, fault_count=0, is_random=False):
         try:
             summary = json.loads(out)
         except ValueError:
@@ -59,19 +61,23 @@ class Matrix:
             problems.append(f"hash {summary.get('weights_hash')}")
         if len(faults) < fault_count:
             problems.append(f"{len(faults)} faults of {fault_count}")
-        if fault_count:
-            problems += [f"not detected and recovered: {f}" for f in faults if f["recovered_ms"] is None]
+        # Random stops and partitions may be too short for a lease, or the scheduler's, whom nobody judges.
+        unnoticed = [f for f in faults if is_random and f["action"] != "kill" and f["detected_ms"] is None]
+        problems += [f"not detected and recovered: {f}" for f in faults if f["recovered_ms"] is None and f not in unnoticed]
+        if is_random:
+            self.silence_count += sum(f["action"] != "kill" for f in faults)
+            self.unnoticed_count += len(unnoticed)
         worst = max((f["recovered_ms"] - f["detected_ms"] for f in faults if f["recovered_ms"] is not None), default=0)
         self.failures += bool(problems)
         print(f"{'FAIL' if problems else 'ok':<5}{name:<34}{seconds:6.1f} s, {len(summary.get('faults', []))} faults, "
               f"{summary.get('rollbacks')} rollbacks, longest recovery {worst:.0f} ms {'; '.join(problems)}", flush=True)
         return summary
 
-    def run(self, name, extra, fault_count=0):
+    def run(self, name, extra, fault_count=0, is_random=False):
         command, run_dir = self.command(name, extra)
         start = time.monotonic()
         done = subprocess.run(["timeout", str(RUN_SECONDS_MAX), *command], capture_output=True, text=True)
-        return self.judge(name, run_dir, done.stdout, time.monotonic() - start, fault_count)
+        return self.judge(name, run_dir, done.stdout, time.monotonic() - start, fault_count, is_random)
 
     def start(self, name, extra):
         command, run_dir = self.command(name, extra)
@@ -157,7 +163,10 @@ def main():
         if args.only in "worker and server join, both drained":
             matrix.join_and_drain()
         for seed in range(1, args.seeds + 1):
-            matrix.run(f"random:{seed}", [*processes, "--chaos", f"random:{seed}"])
+            matrix.run(f"random:{seed}", [*processes, "--chaos", f"random:{seed}"], fault_count=1, is_random=True)
+        print(f"{matrix.unnoticed_count} of {matrix.silence_count} random stops and partitions were too short to be noticed")
+        if 0 < matrix.silence_count == matrix.unnoticed_count:
+            matrix.failures += 1
     print(f"{matrix.failures} failed; every other run ended with {matrix.expected}")
     return 1 if matrix.failures else 0
 

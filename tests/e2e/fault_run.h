@@ -6,6 +6,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <map>
 #include <string>
 
 #include "cli/exit_codes.h"
@@ -18,23 +19,30 @@ namespace pando {
 // second on two idle cores.
 inline constexpr uint64_t kFaultSteps = 600;
 
+// Of faults that only a lease of silence tells: each takes more than a second to be noticed.
+inline constexpr uint64_t kSilenceSteps = 2000;
+
+inline Args JobOf(uint64_t steps, uint32_t workers, uint32_t servers, const Args& more = {}) {
+  return LongJob(steps, Args{"--workers", std::to_string(workers), "--servers",
+                             std::to_string(servers), "--snapshot-every", "50"} +
+                            more);
+}
 inline Args FaultJob(uint32_t workers, uint32_t servers, const Args& more = {}) {
-  return LongJob(kFaultSteps, Args{"--workers", std::to_string(workers), "--servers",
-                                   std::to_string(servers), "--snapshot-every", "50"} +
-                                  more);
+  return JobOf(kFaultSteps, workers, servers, more);
 }
 
-// Of the job of FaultJob, whoever computes it.
-inline const std::string& SerialHash() {
-  static const std::string hash = [] {
-    TempFolder temp;
-    const std::string run_dir = temp.path() + "/run";
-    Process train(temp.path(), "serial",
-                  Args{"train", "--serial", "--run-dir", run_dir} + FaultJob(1, 1));
-    train.Await();
-    REQUIRE_MESSAGE(train.exit_code() == kExitCompleted, train.err());
-    return SummaryIn(run_dir).weights_hash;
-  }();
+// Of the job of JobOf, whoever computes it.
+inline std::string SerialHash(uint64_t steps = kFaultSteps) {
+  static std::map<uint64_t, std::string> hashes;
+  std::string& hash = hashes[steps];
+  if (!hash.empty()) return hash;
+  TempFolder temp;
+  const std::string run_dir = temp.path() + "/run";
+  Process train(temp.path(), "serial",
+                Args{"train", "--serial", "--run-dir", run_dir} + JobOf(steps, 1, 1));
+  train.Await();
+  REQUIRE_MESSAGE(train.exit_code() == kExitCompleted, train.err());
+  hash = SummaryIn(run_dir).weights_hash;
   return hash;
 }
 
