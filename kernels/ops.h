@@ -31,6 +31,9 @@ struct Device {
 // load and store whole vectors. What lies there means nothing.
 inline constexpr size_t kSlackFloats = 64;
 
+// What an operation that is followed by one does to its result: max(x, 0), min(max(x, 0), 6).
+enum class Activation : uint8_t { kNone, kRelu, kRelu6 };
+
 // ---------------------------------------------------------------------------------- convolution
 
 // conv2d + bias, then in one go what often follows: dropout2d's factors, a 2x2 max pool, relu.
@@ -44,17 +47,20 @@ struct Conv2dSpec {
   uint32_t padding = 0;
   bool max_pool = false;  // window 2, stride 2; an odd last row or column is left out
   bool relu = false;
+  // Input and output channels are cut into this many equal groups; each output channel sees its
+  // group's inputs alone. Depthwise: as many groups as input channels.
+  uint32_t groups = 1;
 
   SampleShape conv_output() const;  // of the convolution alone
   SampleShape output() const;
-  size_t weight_size() const;  // [out_channels, in_channels, kernel, kernel]
+  size_t weight_size() const;  // [out_channels, in_channels / groups, kernel, kernel]
 };
 
 struct Conv2dForwardArgs {
   uint32_t sample_count = 0;
   const float* x = nullptr;              // [samples, input], with slack
-  const float* weight = nullptr;         // [out, in, kernel, kernel]
-  const float* bias = nullptr;           // [out]
+  const float* weight = nullptr;         // [out, in / groups, kernel, kernel]
+  const float* bias = nullptr;           // [out]; null: none
   const float* channel_scale = nullptr;  // [samples, out], ≥ 0: dropout2d's; null: 1
   float* y = nullptr;                    // out: [samples, output], with slack
   int32_t* argmax = nullptr;  // out, where max_pool: [samples, output], with slack; for backward
@@ -70,10 +76,10 @@ struct Conv2dBackwardArgs {
   const float* dy = nullptr;  // [samples, output], with slack
   float* dx = nullptr;        // out: [samples, input], with slack; null: not wanted (first layer)
   float* dweight = nullptr;   // out: as weight
-  float* dbias = nullptr;     // out: as bias
+  float* dbias = nullptr;     // out: as bias; null: not wanted
 };
 
-size_t Conv2dScratchBytes(Device device, const Conv2dSpec& spec);
+size_t Conv2dScratchBytes(Device device, const Conv2dSpec& spec, uint32_t sample_count_max);
 // REQUIRES: scratch.size() >= Conv2dScratchBytes(), aligned to 64 bytes.
 void Conv2dForward(Device device, const Conv2dSpec& spec, const Conv2dForwardArgs& args,
                    std::span<std::byte> scratch);
@@ -114,12 +120,83 @@ void LinearForward(Device device, const LinearSpec& spec, const LinearForwardArg
 void LinearBackward(Device device, const LinearSpec& spec, const LinearBackwardArgs& args,
                     std::span<std::byte> scratch);
 
+// --------------------------------------------------------------------------- batch normalisation
+
+// Per channel over samples and pixels, then what often follows: a residual's addition, an
+// activation.  y = activation((x − mean) · inverse_std · weight + bias + residual)
+struct BatchNormSpec {
+  SampleShape shape;
+  float eps = 1e-5f;  // inverse_std = 1 / sqrt(biased variance + eps)
+  Activation activation = Activation::kNone;
+};
+
+struct BatchNormForwardArgs {  // training: with the statistics of these samples
+  uint32_t sample_count = 0;
+  const float* x = nullptr;       // [samples, shape]
+  const float* weight = nullptr;  // [channels], and so the next
+  const float* bias = nullptr;
+  const float* residual = nullptr;  // [samples, shape]; null: none
+  float* y = nullptr;               // out: [samples, shape]; may be x or residual
+  float* mean = nullptr;            // out: [channels], and so the next two
+  float* inverse_std = nullptr;
+  float* variance = nullptr;  // unbiased, for running statistics; 0 where there is one value alone
+};
+
+struct BatchNormInferenceArgs {  // with given statistics
+  uint32_t sample_count = 0;
+  const float* x = nullptr;       // [samples, shape]
+  const float* weight = nullptr;  // [channels], and so the next three
+  const float* bias = nullptr;
+  const float* mean = nullptr;
+  const float* variance = nullptr;
+  const float* residual = nullptr;  // [samples, shape]; null: none
+  float* y = nullptr;               // out: [samples, shape]; may be x or residual
+};
+
+struct BatchNormBackwardArgs {
+  uint32_t sample_count = 0;
+  const float* x = nullptr;       // as given to forward: not overwritten by its y
+  const float* weight = nullptr;  // as given to forward
+  const float* mean = nullptr;    // as made by forward, and so the next two
+  const float* inverse_std = nullptr;
+  const float* y = nullptr;    // read where there is an activation
+  float* dy = nullptr;         // [samples, shape]: may be changed in place
+  float* dx = nullptr;         // out: [samples, shape]; may be dy; null: not wanted
+  float* dresidual = nullptr;  // out: [samples, shape]; may be dy unless dx is; null: not wanted
+  float* dweight = nullptr;    // out: [channels], and so the next
+  float* dbias = nullptr;
+};
+
+size_t BatchNormScratchBytes(Device device, const BatchNormSpec& spec);
+// REQUIRES of all three: scratch.size() >= BatchNormScratchBytes(), aligned to 64 bytes.
+void BatchNormForward(Device device, const BatchNormSpec& spec, const BatchNormForwardArgs& args,
+                      std::span<std::byte> scratch);
+void BatchNormInference(Device device, const BatchNormSpec& spec,
+                        const BatchNormInferenceArgs& args, std::span<std::byte> scratch);
+void BatchNormBackward(Device device, const BatchNormSpec& spec, const BatchNormBackwardArgs& args,
+                       std::span<std::byte> scratch);
+
 // --------------------------------------------------------------------------------- element-wise
 
 // y = max(x, 0).  May work in place.
 void ReluForward(Device device, size_t count, const float* x, float* y);
 // dx = y > 0 ? dy : 0.  May work in place.
 void ReluBackward(Device device, size_t count, const float* y, const float* dy, float* dx);
+
+// y = min(max(x, 0), 6).  May work in place.
+void Relu6Forward(Device device, size_t count, const float* x, float* y);
+// dx = 0 < y < 6 ? dy : 0.  May work in place.
+void Relu6Backward(Device device, size_t count, const float* y, const float* dy, float* dx);
+
+// y = activation(a + b); y may be a or b.
+void AddForward(Device device, size_t count, const float* a, const float* b, Activation activation,
+                float* y);
+// dx = dy where the activation passes it, else 0: the gradient of a and of b alike. dx may be dy.
+void AddBackward(Device device, size_t count, const float* y, Activation activation,
+                 const float* dy, float* dx);
+
+// y += x: sums the gradients of an array that several layers read.
+void AddInPlace(Device device, size_t count, const float* x, float* y);
 
 // y = x · factor, element by element; dropout forward, and backward with dy for x.
 void Multiply(Device device, size_t count, const float* x, const float* factor, float* y);
@@ -142,12 +219,13 @@ void DropoutFactors(Device device, const DropoutStream& stream, float probabilit
 
 struct Pool2dSpec {
   SampleShape input;
-  uint32_t window = 2;  // square; no padding; windows that would stick out are left out
+  uint32_t window = 2;  // square; windows that would stick out of the padded input are left out
   uint32_t stride = 2;
+  uint32_t padding = 0;  // at most window / 2; never largest, and 0 to an average
   SampleShape output() const;
 };
 
-// argmax: out, [samples, output]: the first largest element, as its pixel y · width + x.
+// argmax: out, [samples, output]: the first largest element, as its pixel y · width + x of input.
 void MaxPoolForward(Device device, const Pool2dSpec& spec, uint32_t sample_count, const float* x,
                     float* y, int32_t* argmax);
 void MaxPoolBackward(Device device, const Pool2dSpec& spec, uint32_t sample_count,
@@ -156,6 +234,25 @@ void AveragePoolForward(Device device, const Pool2dSpec& spec, uint32_t sample_c
                         const float* x, float* y);
 void AveragePoolBackward(Device device, const Pool2dSpec& spec, uint32_t sample_count,
                          const float* dy, float* dx);
+
+// Averages over out_height x out_width windows of almost equal size, as PyTorch cuts them: window i
+// of n over `size` pixels is [i · size / n, ceil((i + 1) · size / n)). They may overlap.
+struct AdaptivePool2dSpec {
+  SampleShape input;
+  uint32_t out_height = 1;
+  uint32_t out_width = 1;
+  SampleShape output() const;
+};
+
+void AdaptiveAveragePoolForward(Device device, const AdaptivePool2dSpec& spec,
+                                uint32_t sample_count, const float* x, float* y);
+void AdaptiveAveragePoolBackward(Device device, const AdaptivePool2dSpec& spec,
+                                 uint32_t sample_count, const float* dy, float* dx);
+// To one pixel.  x: [samples, shape]; y: [samples, 1, 1, channels].
+void GlobalAveragePoolForward(Device device, uint32_t sample_count, const SampleShape& shape,
+                              const float* x, float* y);
+void GlobalAveragePoolBackward(Device device, uint32_t sample_count, const SampleShape& shape,
+                               const float* dy, float* dx);
 
 // ------------------------------------------------------------------------- in and out of a network
 
@@ -169,13 +266,17 @@ void FlattenForward(Device device, uint32_t sample_count, const SampleShape& sha
 void FlattenBackward(Device device, uint32_t sample_count, const SampleShape& shape,
                      const float* dy, float* dx);
 
+// A class is ahead of another if its logit is greater, or equal and its index smaller.
 struct CrossEntropyScore {
-  double loss_sum = 0;  // over samples, in their order
-  uint32_t correct_count = 0;
+  double loss_sum = 0;         // over samples, in their order
+  uint32_t correct_count = 0;  // samples with no class ahead of the label
+  uint32_t top5_count = 0;     // samples with at most four
 };
-// Softmax cross-entropy.  logits: [samples, classes]; labels: [samples];
+// Softmax cross-entropy against (1 − label_smoothing) · (the label alone) + label_smoothing · (all
+// classes alike), as PyTorch's.  logits: [samples, classes]; labels: [samples];
 // dlogits: out, the gradient of the sum.  REQUIRES: labels in [0, class_count).
 CrossEntropyScore SoftmaxCrossEntropy(Device device, uint32_t sample_count, uint32_t class_count,
-                                      const float* logits, const int32_t* labels, float* dlogits);
+                                      float label_smoothing, const float* logits,
+                                      const int32_t* labels, float* dlogits);
 
 }  // namespace pando

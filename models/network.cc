@@ -80,7 +80,7 @@ void Network::Forward(uint32_t layer, const float* parameters) {
       n.pass, {.x = n.activations[layer].data(), .parameters = parameters, .y = y});
   if (layer + 1 < n.stages.size()) return;
   const CrossEntropyScore score =
-      SoftmaxCrossEntropy(n.pass.device, n.pass.sample_count, n.stages.back().out.channels, y,
+      SoftmaxCrossEntropy(n.pass.device, n.pass.sample_count, n.stages.back().out.channels, 0.0f, y,
                           n.labels.data(), n.Gradient(layer + 1));
   n.score = {.loss_sum = score.loss_sum, .correct_count = score.correct_count};
 }

@@ -49,7 +49,7 @@ class ConvStage : public Stage {
  public:
   ConvStage(const Conv2dSpec& spec, WeightAndBias at, Device device, const LayerSpec* dropout2d,
             uint32_t sample_count_max)
-      : spec_(spec), at_(at), scratch_bytes_(Conv2dScratchBytes(device, spec)) {
+      : spec_(spec), at_(at), scratch_bytes_(Conv2dScratchBytes(device, spec, sample_count_max)) {
     if (spec.max_pool) argmax_.resize(spec.output().size() * sample_count_max + kSlackFloats);
     if (dropout2d != nullptr)
       dropout_.emplace_back(*dropout2d, spec.out_channels, sample_count_max);

@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "kernels/cpu/conv_geometry.h"
-#include "kernels/cpu/cpu_ops.h"
+#include "kernels/cpu/conv_paths.h"
 #include "kernels/cpu/scratch.h"
 
 namespace pando::cpu {
@@ -350,8 +350,8 @@ Sample SampleAt(const BackwardGeometry& g, const Conv2dBackwardArgs& args, size_
 
 }  // namespace
 
-void Conv2dBackward(const Conv2dSpec& spec, const Conv2dBackwardArgs& args,
-                    std::span<std::byte> scratch) {
+void SmallConvBackward(const Conv2dSpec& spec, const Conv2dBackwardArgs& args,
+                       std::span<std::byte> scratch) {
   const BackwardGeometry g(spec);
   ScratchCarver carver(scratch);
   const BackwardScratch s = Carve(g, carver);
@@ -370,10 +370,10 @@ void Conv2dBackward(const Conv2dSpec& spec, const Conv2dBackwardArgs& args,
     pass.SumBlock(last - first, g.padding > 0 ? s.images : args.x + first * g.unpadded_image);
   }
   UnpackKernelGradients(g, s.dkernels, args.dweight);
-  std::copy_n(s.dbias, g.out_channels, args.dbias);
+  if (args.dbias != nullptr) std::copy_n(s.dbias, g.out_channels, args.dbias);
 }
 
-size_t Conv2dBackwardScratchBytes(const Conv2dSpec& spec) {
+size_t SmallConvBackwardScratchBytes(const Conv2dSpec& spec) {
   ScratchCarver counter;
   Carve(BackwardGeometry(spec), counter);
   return counter.used_bytes();

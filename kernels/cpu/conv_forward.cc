@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "kernels/cpu/conv_geometry.h"
-#include "kernels/cpu/cpu_ops.h"
+#include "kernels/cpu/conv_paths.h"
 #include "kernels/cpu/scratch.h"
 
 namespace pando::cpu {
@@ -187,14 +187,14 @@ void ComputeImage(const ConvGeometry& g, size_t vecs, const float* image, TileIn
 
 }  // namespace
 
-void Conv2dForward(const Conv2dSpec& spec, const Conv2dForwardArgs& args,
-                   std::span<std::byte> scratch) {
+void SmallConvForward(const Conv2dSpec& spec, const Conv2dForwardArgs& args,
+                      std::span<std::byte> scratch) {
   const ConvGeometry g(spec);
   ScratchCarver carver(scratch);
   const ForwardScratch s = Carve(g, carver);
   PackWeights(g, args.weight, s.weight);
-  std::copy_n(args.bias, g.out_channels, s.bias);
-  std::fill(s.bias + g.out_channels, s.bias + g.out_channels_padded, 0.0f);
+  std::fill_n(s.bias, g.out_channels_padded, 0.0f);
+  if (args.bias != nullptr) std::copy_n(args.bias, g.out_channels, s.bias);
 
   for (size_t sample = 0; sample < args.sample_count; ++sample) {
     const float* image = args.x + sample * g.unpadded_image;
@@ -223,7 +223,7 @@ void Conv2dForward(const Conv2dSpec& spec, const Conv2dForwardArgs& args,
   }
 }
 
-size_t Conv2dForwardScratchBytes(const Conv2dSpec& spec) {
+size_t SmallConvForwardScratchBytes(const Conv2dSpec& spec) {
   ScratchCarver counter;
   Carve(ConvGeometry(spec), counter);
   return counter.used_bytes();

@@ -6,8 +6,7 @@
 
 namespace pando::cpu {
 
-size_t Conv2dForwardScratchBytes(const Conv2dSpec& spec);
-size_t Conv2dBackwardScratchBytes(const Conv2dSpec& spec);
+size_t Conv2dScratchBytes(const Conv2dSpec& spec, uint32_t sample_count_max);
 void Conv2dForward(const Conv2dSpec& spec, const Conv2dForwardArgs& args,
                    std::span<std::byte> scratch);
 void Conv2dBackward(const Conv2dSpec& spec, const Conv2dBackwardArgs& args,
@@ -19,8 +18,21 @@ void LinearForward(const LinearSpec& spec, const LinearForwardArgs& args,
 void LinearBackward(const LinearSpec& spec, const LinearBackwardArgs& args,
                     std::span<std::byte> scratch);
 
+size_t BatchNormScratchBytes(const BatchNormSpec& spec);
+void BatchNormForward(const BatchNormSpec& spec, const BatchNormForwardArgs& args,
+                      std::span<std::byte> scratch);
+void BatchNormInference(const BatchNormSpec& spec, const BatchNormInferenceArgs& args,
+                        std::span<std::byte> scratch);
+void BatchNormBackward(const BatchNormSpec& spec, const BatchNormBackwardArgs& args,
+                       std::span<std::byte> scratch);
+
 void ReluForward(size_t count, const float* x, float* y);
 void ReluBackward(size_t count, const float* y, const float* dy, float* dx);
+void Relu6Forward(size_t count, const float* x, float* y);
+void Relu6Backward(size_t count, const float* y, const float* dy, float* dx);
+void AddForward(size_t count, const float* a, const float* b, Activation activation, float* y);
+void AddBackward(size_t count, const float* y, Activation activation, const float* dy, float* dx);
+void AddInPlace(size_t count, const float* x, float* y);
 void Multiply(size_t count, const float* x, const float* factor, float* y);
 void MultiplyChannels(uint32_t sample_count, const SampleShape& shape, const float* x,
                       const float* factor, float* y);
@@ -32,11 +44,16 @@ void MaxPoolBackward(const Pool2dSpec& spec, uint32_t sample_count, const int32_
                      const float* dy, float* dx);
 void AveragePoolForward(const Pool2dSpec& spec, uint32_t sample_count, const float* x, float* y);
 void AveragePoolBackward(const Pool2dSpec& spec, uint32_t sample_count, const float* dy, float* dx);
+void AdaptiveAveragePoolForward(const AdaptivePool2dSpec& spec, uint32_t sample_count,
+                                const float* x, float* y);
+void AdaptiveAveragePoolBackward(const AdaptivePool2dSpec& spec, uint32_t sample_count,
+                                 const float* dy, float* dx);
 
 void ImportBatch(const Batch& batch, float* x);
 void FlattenForward(uint32_t sample_count, const SampleShape& shape, const float* x, float* y);
 void FlattenBackward(uint32_t sample_count, const SampleShape& shape, const float* dy, float* dx);
 CrossEntropyScore SoftmaxCrossEntropy(uint32_t sample_count, uint32_t class_count,
-                                      const float* logits, const int32_t* labels, float* dlogits);
+                                      float label_smoothing, const float* logits,
+                                      const int32_t* labels, float* dlogits);
 
 }  // namespace pando::cpu

@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <cmath>
+#include <span>
 
+#include "kernels/cpu/activation.h"
 #include "kernels/cpu/cpu_ops.h"
 
 namespace pando::cpu {
@@ -11,6 +13,30 @@ void ReluForward(size_t count, const float* x, float* y) {
 
 void ReluBackward(size_t count, const float* y, const float* dy, float* dx) {
   for (size_t i = 0; i < count; ++i) dx[i] = y[i] > 0.0f ? dy[i] : 0.0f;
+}
+
+void Relu6Forward(size_t count, const float* x, float* y) {
+  for (size_t i = 0; i < count; ++i) y[i] = std::min(std::max(x[i], 0.0f), 6.0f);
+}
+
+void Relu6Backward(size_t count, const float* y, const float* dy, float* dx) {
+  for (size_t i = 0; i < count; ++i) dx[i] = y[i] > 0.0f && y[i] < 6.0f ? dy[i] : 0.0f;
+}
+
+void AddForward(size_t count, const float* a, const float* b, Activation activation, float* y) {
+  WithActivation(activation, [&]<Activation kActivation>() {
+    for (size_t i = 0; i < count; ++i) y[i] = Activate<kActivation>(a[i] + b[i]);
+  });
+}
+
+void AddBackward(size_t count, const float* y, Activation activation, const float* dy, float* dx) {
+  WithActivation(activation, [&]<Activation kActivation>() {
+    for (size_t i = 0; i < count; ++i) dx[i] = Passes<kActivation>(y, i) ? dy[i] : 0.0f;
+  });
+}
+
+void AddInPlace(size_t count, const float* x, float* y) {
+  for (size_t i = 0; i < count; ++i) y[i] += x[i];
 }
 
 void Multiply(size_t count, const float* x, const float* factor, float* y) {
@@ -44,21 +70,42 @@ void DropoutFactors(const DropoutStream& stream, float probability, size_t count
   }
 }
 
+namespace {
+
+// How many classes are ahead of the label; of a logit that is not a number more than there are.
+size_t ClassesAhead(std::span<const float> logits, size_t label) {
+  if (std::isnan(logits[label])) return SIZE_MAX;
+  size_t ahead = 0;
+  for (size_t c = 0; c < logits.size(); ++c) {
+    ahead += logits[c] > logits[label] || (c < label && logits[c] == logits[label]);
+  }
+  return ahead;
+}
+
+}  // namespace
+
 CrossEntropyScore SoftmaxCrossEntropy(uint32_t sample_count, uint32_t class_count,
-                                      const float* logits, const int32_t* labels, float* dlogits) {
+                                      float label_smoothing, const float* logits,
+                                      const int32_t* labels, float* dlogits) {
+  const float every_share = label_smoothing / static_cast<float>(class_count);
+  const float label_share = 1.0f - label_smoothing;
   CrossEntropyScore score;
   for (size_t s = 0; s < sample_count; ++s, logits += class_count, dlogits += class_count) {
-    const float* const largest = std::max_element(logits, logits + class_count);
-    float sum = 0.0f;
+    const float largest = *std::max_element(logits, logits + class_count);
+    float sum = 0.0f, logit_sum = 0.0f;
     for (size_t c = 0; c < class_count; ++c) {
-      dlogits[c] = std::exp(logits[c] - *largest);
+      dlogits[c] = std::exp(logits[c] - largest);
       sum += dlogits[c];
+      logit_sum += logits[c] - largest;
     }
-    for (size_t c = 0; c < class_count; ++c) dlogits[c] /= sum;
+    for (size_t c = 0; c < class_count; ++c) dlogits[c] = dlogits[c] / sum - every_share;
     const auto label = static_cast<size_t>(labels[s]);
-    dlogits[label] -= 1.0f;
-    score.loss_sum += std::log(sum) - (logits[label] - *largest);
-    score.correct_count += largest == logits + label;
+    dlogits[label] -= label_share;
+    score.loss_sum += std::log(sum) - label_share * (logits[label] - largest);
+    if (every_share > 0.0f) score.loss_sum -= every_share * logit_sum;  // 0 · −∞ is not 0
+    const size_t ahead = ClassesAhead({logits, class_count}, label);
+    score.correct_count += ahead == 0;
+    score.top5_count += ahead < 5;
   }
   return score;
 }

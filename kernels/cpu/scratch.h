@@ -24,6 +24,8 @@ class ScratchCarver {
     return reinterpret_cast<T*>(base_ + first);
   }
   size_t used_bytes() const { return used_bytes_; }
+  // What is not taken yet.  REQUIRES: not counting only.
+  std::span<std::byte> rest() const { return {base_ + used_bytes_, capacity_bytes_ - used_bytes_}; }
 
  private:
   static constexpr size_t kLineBytes = 64;

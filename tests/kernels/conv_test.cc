@@ -17,6 +17,10 @@ std::vector<ConvCase> Cases() {
                  uint32_t stride = 1, uint32_t padding = 0, bool pool = false, bool relu = false) {
     return Conv2dSpec{{h, w, c}, out, kernel, stride, padding, pool, relu};
   };
+  auto grouped = [](uint32_t groups, Conv2dSpec whole) {
+    whole.groups = groups;
+    return whole;
+  };
   return {
       {spec(1, 1, 1, 1, 1), 1},                               // the smallest there is
       {spec(5, 5, 1, 1, 5), 1},                               // one output pixel
@@ -33,6 +37,12 @@ std::vector<ConvCase> Cases() {
       {spec(6, 6, 64, 24, 3, 1, 1, true, true), 2},           // 192 floats under a kernel row
       {spec(7, 9, 5, 2, 3, 3, 0, false, false), 1},           // stride as wide as the kernel
       {spec(4, 4, 3, 4, 4, 1, 0, false, true), 5},            // kernel as large as the image
+      {grouped(32, spec(8, 8, 32, 32, 3, 1, 1)), 2},          // depthwise
+      {grouped(19, spec(7, 9, 19, 19, 3, 2, 1)), 3},          // depthwise, odd, stride 2
+      {grouped(3, spec(5, 6, 3, 3, 5, 1, 2, true, true)), 3, true},  // depthwise, all that follows
+      {grouped(1, spec(3, 3, 1, 1, 3, 2, 1)), 1},                    // one channel
+      {grouped(2, spec(6, 5, 4, 6, 3, 2, 1, false, true)), 2},       // groups of two
+      {grouped(3, spec(6, 6, 3, 9, 3, 1, 1, true, true)), 2, true},  // three outputs per input
   };
 }
 
@@ -52,15 +62,17 @@ struct Reference {
 
   double Sum(size_t s, size_t y, size_t x0, size_t o) const {
     const SampleShape& in = spec.input;
+    const size_t channels = in.channels / spec.groups;  // that this output channel sees
+    const size_t first = o / (spec.out_channels / spec.groups) * channels;
     double sum = bias[o];
     for (size_t ky = 0; ky < spec.kernel; ++ky) {
       for (size_t kx = 0; kx < spec.kernel; ++kx) {
         const size_t iy = y * spec.stride + ky - spec.padding;  // wraps where outside
         const size_t ix = x0 * spec.stride + kx - spec.padding;
         if (iy >= in.height || ix >= in.width) continue;
-        for (size_t c = 0; c < in.channels; ++c) {
-          sum += x[((s * in.height + iy) * in.width + ix) * in.channels + c] *
-                 weight[((o * in.channels + c) * spec.kernel + ky) * spec.kernel + kx];
+        for (size_t c = 0; c < channels; ++c) {
+          sum += x[((s * in.height + iy) * in.width + ix) * in.channels + first + c] *
+                 weight[((o * channels + c) * spec.kernel + ky) * spec.kernel + kx];
         }
       }
     }
@@ -106,7 +118,7 @@ struct Computed {
         dweight(Poisoned(r.weight.size())),
         dbias(Poisoned(r.bias.size())),
         argmax(r.dy.size() + kSlackFloats, scratch_fill),
-        scratch(Conv2dScratchBytes(kCpu, r.spec) / sizeof(float) + 1) {
+        scratch(Conv2dScratchBytes(kCpu, r.spec, r.sample_count) / sizeof(float) + 1) {
     std::memset(scratch.data(), scratch_fill, scratch.size() * sizeof(float));
     std::span<std::byte> bytes = std::as_writable_bytes(scratch.span());
     Conv2dForward(kCpu, r.spec,
@@ -171,6 +183,30 @@ TEST_CASE("a first layer's convolution makes the same weight gradients without a
                  std::as_writable_bytes(computed.scratch.span()));
   CHECK(SameBits(dweight.data(), computed.dweight.data(), r.weight.size()));
   CHECK(SameBits(dbias.data(), computed.dbias.data(), r.bias.size()));
+}
+
+TEST_CASE("a convolution without a bias is one with a bias of zeros, and its gradient not wanted") {
+  for (const ConvCase& c : Cases()) {
+    Reference r(c);
+    r.bias.assign(r.bias.size(), 0.0);
+    Computed computed(r);
+    FloatBuffer y = Poisoned(r.dy.size()), dx = Poisoned(r.x.size()),
+                dweight = Poisoned(r.weight.size());
+    std::vector<int32_t> argmax(r.dy.size() + kSlackFloats);
+    const std::span<std::byte> scratch = std::as_writable_bytes(computed.scratch.span());
+    const float* scale = c.has_dropout ? computed.scale.data() : nullptr;
+    Conv2dForward(kCpu, r.spec,
+                  {r.sample_count, computed.x.data(), computed.weight.data(), nullptr, scale,
+                   y.data(), argmax.data()},
+                  scratch);
+    Conv2dBackward(kCpu, r.spec,
+                   {r.sample_count, computed.x.data(), computed.weight.data(), scale, y.data(),
+                    argmax.data(), computed.dy.data(), dx.data(), dweight.data(), nullptr},
+                   scratch);
+    CHECK(SameBits(y.data(), computed.y.data(), r.dy.size()));
+    CHECK(SameBits(dx.data(), computed.dx.data(), r.x.size()));
+    CHECK(SameBits(dweight.data(), computed.dweight.data(), r.weight.size()));
+  }
 }
 
 TEST_CASE("a sample's outputs do not depend on the samples beside it") {

@@ -34,6 +34,72 @@ TEST_CASE("relu has gradient 0 at 0") {
   CHECK(dx[2] == 5.0f);
 }
 
+TEST_CASE("relu6 passes what lies between 0 and 6, and its gradient") {
+  for (size_t count : {1u, 15u, 17u, 1000u}) {
+    Doubles x = RandomDoubles(count, 1);
+    for (double& v : x) v *= 12;
+    const Doubles dy = RandomDoubles(count, 2);
+    FloatBuffer in = ToFloats(x), grad = ToFloats(dy), y = Poisoned(count), dx = Poisoned(count);
+    Relu6Forward(kCpu, count, in.data(), y.data());
+    Relu6Backward(kCpu, count, y.data(), grad.data(), dx.data());
+    auto forward = [&] {
+      Doubles out;
+      for (double v : x) out.push_back(std::clamp(v, 0.0, 6.0));
+      return out;
+    };
+    CHECK(RelativeError(y.data(), forward()) < kTol);
+    CHECK(FiniteDifferenceError(
+              x, [&] { return DotProduct(forward(), dy); }, dx.data()) < kTol);
+  }
+}
+
+TEST_CASE("an addition with its activation, and its gradient, also in place") {
+  constexpr size_t kCount = 1003;
+  Doubles a = RandomDoubles(kCount, 1), b = RandomDoubles(kCount, 2);
+  for (double& v : a) v *= 10;
+  const Doubles dy = RandomDoubles(kCount, 3);
+  for (Activation activation : {Activation::kNone, Activation::kRelu, Activation::kRelu6}) {
+    auto forward = [&] {
+      Doubles out;
+      for (size_t i = 0; i < kCount; ++i) {
+        double sum = a[i] + b[i];
+        if (activation != Activation::kNone) sum = std::max(sum, 0.0);
+        if (activation == Activation::kRelu6) sum = std::min(sum, 6.0);
+        out.push_back(sum);
+      }
+      return out;
+    };
+    FloatBuffer first = ToFloats(a), second = ToFloats(b), grad = ToFloats(dy),
+                y = Poisoned(kCount), dx = Poisoned(kCount);
+    AddForward(kCpu, kCount, first.data(), second.data(), activation, y.data());
+    AddBackward(kCpu, kCount, y.data(), activation, grad.data(), dx.data());
+    CHECK(RelativeError(y.data(), forward()) < kTol);
+    CHECK(FiniteDifferenceError(
+              a, [&] { return DotProduct(forward(), dy); }, dx.data()) < kTol);
+    AddForward(kCpu, kCount, first.data(), second.data(), activation, first.data());
+    AddBackward(kCpu, kCount, y.data(), activation, grad.data(), grad.data());
+    CHECK(SameBits(first.data(), y.data(), kCount));
+    CHECK(SameBits(grad.data(), dx.data(), kCount));
+  }
+}
+
+TEST_CASE("an addition without activation needs no result for its gradient") {
+  const float dy[] = {1.0f, -2.0f};
+  float dx[2];
+  AddBackward(kCpu, 2, nullptr, Activation::kNone, dy, dx);
+  CHECK(dx[0] == 1.0f);
+  CHECK(dx[1] == -2.0f);
+}
+
+TEST_CASE("adding in place adds each element once") {
+  const Doubles x = RandomDoubles(77, 1), y = RandomDoubles(77, 2);
+  FloatBuffer in = ToFloats(x), sum = ToFloats(y);
+  AddInPlace(kCpu, 77, in.data(), sum.data());
+  Doubles expected;
+  for (size_t i = 0; i < 77; ++i) expected.push_back(x[i] + y[i]);
+  CHECK(RelativeError(sum.data(), expected) < kTol);
+}
+
 TEST_CASE("channel factors reach every pixel of their channel and no other") {
   const SampleShape shape{3, 5, 7};
   const Doubles x = RandomDoubles(shape.size() * 2, 1), factor = RandomDoubles(2 * 7, 2);
@@ -91,38 +157,74 @@ TEST_CASE("dropout with probability 0 keeps everything as it is") {
   CHECK(factor == std::vector<float>(10, 1.0f));
 }
 
+// The definition, with PyTorch's targets: (1 − smoothing) · label + smoothing / classes everywhere.
+double CrossEntropy(const Doubles& logits, const std::vector<int32_t>& labels, double smoothing) {
+  const size_t classes = logits.size() / labels.size();
+  double sum = 0;
+  for (size_t s = 0; s < labels.size(); ++s) {
+    double exponentials = 0;
+    for (size_t c = 0; c < classes; ++c) exponentials += std::exp(logits[s * classes + c]);
+    for (size_t c = 0; c < classes; ++c) {
+      const double is_label = c == static_cast<size_t>(labels[s]) ? 1 : 0;
+      const double target = (1 - smoothing) * is_label + smoothing / static_cast<double>(classes);
+      sum += target * (std::log(exponentials) - logits[s * classes + c]);
+    }
+  }
+  return sum;
+}
+
 TEST_CASE("cross-entropy and its gradient follow the definition, summed over samples") {
   for (uint32_t n : {1u, 2u, 17u}) {
     for (uint32_t classes : {1u, 2u, 10u, 33u}) {
-      Doubles logits = RandomDoubles(n * classes, n + classes);
-      std::vector<int32_t> labels;
-      for (uint32_t s = 0; s < n; ++s) labels.push_back(static_cast<int32_t>(s * 7 % classes));
-      auto loss = [&] {
-        double sum = 0;
-        for (size_t s = 0; s < n; ++s) {
-          double exponentials = 0;
-          for (size_t c = 0; c < classes; ++c) exponentials += std::exp(logits[s * classes + c]);
-          sum += std::log(exponentials) - logits[s * classes + static_cast<size_t>(labels[s])];
-        }
-        return sum;
-      };
-      FloatBuffer in = ToFloats(logits), gradient = Poisoned(logits.size());
-      const CrossEntropyScore score =
-          SoftmaxCrossEntropy(kCpu, n, classes, in.data(), labels.data(), gradient.data());
-      CHECK(score.loss_sum == doctest::Approx(loss()).epsilon(kTol));
-      if (classes > 1) CHECK(FiniteDifferenceError(logits, loss, gradient.data()) < kTol);
+      for (float smoothing : {0.0f, 0.125f, 1.0f}) {
+        Doubles logits = RandomDoubles(n * classes, n + classes);
+        std::vector<int32_t> labels;
+        for (uint32_t s = 0; s < n; ++s) labels.push_back(static_cast<int32_t>(s * 7 % classes));
+        auto loss = [&] { return CrossEntropy(logits, labels, smoothing); };
+        FloatBuffer in = ToFloats(logits), gradient = Poisoned(logits.size());
+        const CrossEntropyScore score = SoftmaxCrossEntropy(kCpu, n, classes, smoothing, in.data(),
+                                                            labels.data(), gradient.data());
+        CHECK(score.loss_sum == doctest::Approx(loss()).epsilon(kTol));
+        if (classes > 1) CHECK(FiniteDifferenceError(logits, loss, gradient.data()) < kTol);
+      }
     }
   }
+}
+
+TEST_CASE("a label is among the first five when at most four classes are ahead of it") {
+  const float logits[] = {7, 6, 6, 5, 4, 3};  // of two equal ones the first is ahead
+  const uint32_t expected_correct[] = {1, 0, 0, 0, 0, 0}, expected_top5[] = {1, 1, 1, 1, 1, 0};
+  float gradient[6];
+  for (int32_t label = 0; label < 6; ++label) {
+    const CrossEntropyScore score = SoftmaxCrossEntropy(kCpu, 1, 6, 0.0f, logits, &label, gradient);
+    CHECK(score.correct_count == expected_correct[label]);
+    CHECK(score.top5_count == expected_top5[label]);
+  }
+  const float ties[] = {1, 1, 1, 1, 1, 1};
+  for (int32_t label = 0; label < 6; ++label) {
+    const CrossEntropyScore score = SoftmaxCrossEntropy(kCpu, 1, 6, 0.0f, ties, &label, gradient);
+    CHECK(score.correct_count == (label == 0 ? 1 : 0));
+    CHECK(score.top5_count == (label < 5 ? 1 : 0));
+  }
+}
+
+TEST_CASE("a label whose logit is not a number is never among the first") {
+  const float logits[] = {std::nanf(""), 0.0f};
+  const int32_t label = 0;
+  float gradient[2];
+  const CrossEntropyScore score = SoftmaxCrossEntropy(kCpu, 1, 2, 0.0f, logits, &label, gradient);
+  CHECK(score.correct_count == 0);
+  CHECK(score.top5_count == 0);
 }
 
 TEST_CASE("cross-entropy survives logits whose exponentials do not") {
   const float logits[] = {1000.0f, 0.0f, -1000.0f};
   const int32_t right = 0, wrong = 2;
   float gradient[3];
-  CrossEntropyScore score = SoftmaxCrossEntropy(kCpu, 1, 3, logits, &right, gradient);
+  CrossEntropyScore score = SoftmaxCrossEntropy(kCpu, 1, 3, 0.0f, logits, &right, gradient);
   CHECK(score.loss_sum == 0.0);
   CHECK(score.correct_count == 1);
-  score = SoftmaxCrossEntropy(kCpu, 1, 3, logits, &wrong, gradient);
+  score = SoftmaxCrossEntropy(kCpu, 1, 3, 0.0f, logits, &wrong, gradient);
   CHECK(score.loss_sum == 2000.0);
   CHECK(score.correct_count == 0);
   CHECK(gradient[2] == -1.0f);

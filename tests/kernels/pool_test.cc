@@ -6,11 +6,14 @@ namespace {
 constexpr double kTol = 1e-6;  // sums of up to 25 terms in fp32, measured 2.1e-7
 
 std::vector<Pool2dSpec> Cases() {
-  return {{{1, 1, 1}, 1, 1},  {{2, 2, 1}, 2, 2},  {{24, 24, 10}, 2, 2}, {{7, 5, 3}, 2, 2},
-          {{9, 9, 17}, 3, 2}, {{8, 6, 16}, 3, 3}, {{5, 5, 2}, 5, 1}};
+  return {{{1, 1, 1}, 1, 1},    {{2, 2, 1}, 2, 2},    {{24, 24, 10}, 2, 2},
+          {{7, 5, 3}, 2, 2},    {{9, 9, 17}, 3, 2},   {{8, 6, 16}, 3, 3},
+          {{5, 5, 2}, 5, 1},    {{9, 8, 5}, 3, 2, 1},  // ResNet's
+          {{1, 1, 3}, 2, 1, 1},  // one pixel in each window, three places of padding
+          {{4, 7, 2}, 5, 3, 2}};
 }
 
-// The windows' elements reduced to one by `reduce`, as the definition says.
+// The windows' elements reduced to one by `reduce`, as the definition says; padding is left out.
 template <class F>
 Doubles Pooled(const Pool2dSpec& spec, size_t sample_count, const Doubles& x, F&& reduce) {
   const SampleShape out = spec.output();
@@ -19,8 +22,10 @@ Doubles Pooled(const Pool2dSpec& spec, size_t sample_count, const Doubles& x, F&
     const size_t c = i % out.channels, left = i / out.channels % out.width * spec.stride;
     const size_t top = i / out.channels / out.width % out.height * spec.stride;
     Doubles window;
-    for (size_t wy = top; wy < top + spec.window; ++wy) {
-      for (size_t wx = left; wx < left + spec.window; ++wx) {
+    for (size_t p = 0; p < size_t{spec.window} * spec.window; ++p) {
+      const size_t wy = top + p / spec.window - spec.padding;  // wraps where outside
+      const size_t wx = left + p % spec.window - spec.padding;
+      if (wy < spec.input.height && wx < spec.input.width) {
         const size_t row = i / out.size() * spec.input.height + wy;
         window.push_back(x[(row * spec.input.width + wx) * spec.input.channels + c]);
       }
@@ -56,10 +61,10 @@ TEST_CASE("average pool and its gradient follow the definition") {
     Doubles x = RandomDoubles(2 * spec.input.size(), 5);
     const Doubles dy = RandomDoubles(2 * spec.output().size(), 6);
     auto forward = [&] {
-      return Pooled(spec, 2, x, [](const Doubles& window) {
+      return Pooled(spec, 2, x, [&](const Doubles& window) {
         double sum = 0;
         for (double v : window) sum += v;
-        return sum / static_cast<double>(window.size());
+        return sum / (spec.window * spec.window);  // PyTorch counts padding in
       });
     };
     FloatBuffer in = ToFloats(x), grad = ToFloats(dy), y = Poisoned(dy.size()),
@@ -70,6 +75,79 @@ TEST_CASE("average pool and its gradient follow the definition") {
     CHECK(FiniteDifferenceError(
               x, [&] { return DotProduct(forward(), dy); }, dx.data()) < kTol);
   }
+}
+
+TEST_CASE("of windows of negative elements padding is not the largest") {
+  const float x[] = {-1, -2, -3, -4};
+  float y[4];
+  int32_t argmax[4];
+  MaxPoolForward(kCpu, {{2, 2, 1}, 3, 1, 1}, 1, x, y, argmax);
+  for (int i = 0; i < 4; ++i) {
+    CHECK(y[i] == -1.0f);
+    CHECK(argmax[i] == 0);
+  }
+}
+
+// PyTorch's windows, in its own words: start = floor(i · size / n), end = ceil((i + 1) · size / n).
+Doubles AdaptivelyPooled(const AdaptivePool2dSpec& spec, size_t sample_count, const Doubles& x) {
+  const SampleShape& in = spec.input;
+  auto start = [](size_t i, double size, double n) {
+    return static_cast<size_t>(std::floor(static_cast<double>(i) * size / n));
+  };
+  auto end = [](size_t i, double size, double n) {
+    return static_cast<size_t>(std::ceil(static_cast<double>(i + 1) * size / n));
+  };
+  Doubles y;
+  for (size_t i = 0; i < sample_count * spec.output().size(); ++i) {
+    const size_t c = i % in.channels, ox = i / in.channels % spec.out_width;
+    const size_t oy = i / in.channels / spec.out_width % spec.out_height;
+    double sum = 0, count = 0;
+    for (size_t iy = start(oy, in.height, spec.out_height);
+         iy < end(oy, in.height, spec.out_height); ++iy) {
+      for (size_t ix = start(ox, in.width, spec.out_width); ix < end(ox, in.width, spec.out_width);
+           ++ix, ++count) {
+        const size_t row = i / spec.output().size() * in.height + iy;
+        sum += x[(row * in.width + ix) * in.channels + c];
+      }
+    }
+    y.push_back(sum / count);
+  }
+  return y;
+}
+
+TEST_CASE("adaptive average pool and its gradient follow PyTorch's windows") {
+  const AdaptivePool2dSpec cases[] = {{{7, 7, 5}, 7, 7},   {{8, 8, 17}, 1, 1}, {{1, 1, 3}, 7, 7},
+                                      {{10, 13, 2}, 7, 7}, {{3, 5, 4}, 2, 4},  {{9, 1, 1}, 2, 1}};
+  for (const AdaptivePool2dSpec& spec : cases) {
+    Doubles x = RandomDoubles(2 * spec.input.size(), 5);
+    const Doubles dy = RandomDoubles(2 * spec.output().size(), 6);
+    FloatBuffer in = ToFloats(x), grad = ToFloats(dy), y = Poisoned(dy.size()),
+                dx = Poisoned(x.size());
+    AdaptiveAveragePoolForward(kCpu, spec, 2, in.data(), y.data());
+    AdaptiveAveragePoolBackward(kCpu, spec, 2, grad.data(), dx.data());
+    CHECK(RelativeError(y.data(), AdaptivelyPooled(spec, 2, x)) < kTol);
+    CHECK(FiniteDifferenceError(
+              x, [&] { return DotProduct(AdaptivelyPooled(spec, 2, x), dy); }, dx.data()) < kTol);
+  }
+}
+
+TEST_CASE("an adaptive pool to the input's own size changes nothing") {
+  const Doubles x = RandomDoubles(7 * 7 * 9, 5);
+  FloatBuffer in = ToFloats(x), y = Poisoned(x.size());
+  AdaptiveAveragePoolForward(kCpu, {{7, 7, 9}, 7, 7}, 1, in.data(), y.data());
+  CHECK(SameBits(y.data(), in.data(), x.size()));
+}
+
+TEST_CASE("global average pool is the mean of each channel") {
+  const SampleShape shape{3, 2, 2};
+  float x[12], y[2], dx[12];
+  for (size_t i = 0; i < 12; ++i) x[i] = static_cast<float>(i);
+  GlobalAveragePoolForward(kCpu, 1, shape, x, y);
+  CHECK(y[0] == doctest::Approx(5.0));
+  CHECK(y[1] == doctest::Approx(6.0));
+  const float dy[] = {6.0f, 12.0f};
+  GlobalAveragePoolBackward(kCpu, 1, shape, dy, dx);
+  for (size_t i = 0; i < 12; ++i) CHECK(dx[i] == doctest::Approx(i % 2 == 0 ? 1.0 : 2.0));
 }
 
 TEST_CASE("of equal elements the first is the largest, as in PyTorch") {

@@ -1,0 +1,49 @@
+// The ways in which the CPU convolves, and the rule that chooses one; conv.cc is their only caller.
+//
+// The small-network path (conv_forward.cc, conv_backward.cc) does all of a Conv2dSpec in one go and
+// walks only gradients that are not zero. The other paths are plain: they know nothing of bias,
+// dropout2d, pool and relu, which conv.cc does before and after them.
+#pragma once
+
+#include "kernels/ops.h"
+
+namespace pando::cpu {
+
+enum class ConvPath : uint8_t { kSmall, kDepthwise, kGrouped };
+
+// By the spec alone, so that every worker computes the same bits (P39).
+ConvPath ChooseConvPath(const Conv2dSpec& spec);
+
+void SmallConvForward(const Conv2dSpec& spec, const Conv2dForwardArgs& args,
+                      std::span<std::byte> scratch);
+void SmallConvBackward(const Conv2dSpec& spec, const Conv2dBackwardArgs& args,
+                       std::span<std::byte> scratch);
+size_t SmallConvForwardScratchBytes(const Conv2dSpec& spec);
+size_t SmallConvBackwardScratchBytes(const Conv2dSpec& spec);
+
+// Arrays as in ops.h, but y and dy are [samples, conv_output()]: of the convolution alone.
+struct PlainForward {
+  size_t sample_count = 0;
+  const float* x = nullptr;
+  const float* weight = nullptr;
+  float* y = nullptr;
+};
+struct PlainBackward {
+  size_t sample_count = 0;
+  const float* x = nullptr;
+  const float* weight = nullptr;
+  const float* dy = nullptr;
+  float* dx = nullptr;  // null: not wanted
+  float* dweight = nullptr;
+};
+
+void DepthwiseForward(const Conv2dSpec& spec, const PlainForward& args,
+                      std::span<std::byte> scratch);
+void DepthwiseBackward(const Conv2dSpec& spec, const PlainBackward& args,
+                       std::span<std::byte> scratch);
+size_t DepthwiseScratchBytes(const Conv2dSpec& spec);
+
+void GroupedForward(const Conv2dSpec& spec, const PlainForward& args);
+void GroupedBackward(const Conv2dSpec& spec, const PlainBackward& args);
+
+}  // namespace pando::cpu
