@@ -3,7 +3,7 @@
 
 Trains the MNIST CNN under `--chaos random` for as long as the epochs take and watches the processes of the run:
 resident memory, open files, orphans, what is left in its folder for temporary files and in /dev/shm. Two idle cores
-take 4 s for an epoch: half an hour is some 450. Fails
+take 2 s for an epoch: half an hour is some 900. Fails
 
   - when the run fails, or its hash is not the serial run's (--hash; without it the serial run is made first);
   - when a process has more memory or files than at the age of 30 s (lives of a minute and more; all that there are);
@@ -28,7 +28,7 @@ AGE_SECONDS = 30.0  # by then a process has filled its pools
 LIFE_SECONDS = 60.0  # lives as long as this say whether a process grows
 MEDIAN_OF = 5  # samples: one of them may see a shard on its way to a new backup
 KIB, FILES = 1, 2  # columns of a sample
-# Measured: 0.8 MiB of allocator's noise, 3 files (peers that were down). One 88 KB record lost a step is 9 MB a second.
+# Measured: 0.8 MiB of allocator's noise, 3 files (peers that were down). One 88 KB record lost a step is 20 MB a second.
 MAX = {KIB: 8 * 1024, FILES: 8}
 NAMES = {KIB: "KiB", FILES: "files"}
 FLEETING = ("scheduler", "server", "worker")  # roles with many lives; `train` has the one
