@@ -18,45 +18,52 @@ std::string PlaceText(const VerifyLedger::Dispute& dispute) {
 }  // namespace
 
 void Scheduler::OnMessageOf(Micros now, const Envelope& envelope, const GradientHashes& hashes) {
-  const NodeId worker = members_.Find(envelope.sender.incarnation)->peer.node;
+  const Member& worker = *members_.Find(envelope.sender.incarnation);
+  const std::string name = worker.Name() + " (" + worker.Where() + ")";
   for (const GradientHash& report : hashes.items) {
     if (!is_running() || rollback_) return;
     if (report.step.value() >= plan_.steps.step_count()) continue;
     if (IsJudgement(report)) {
-      Judge(now, worker, report);
-    } else if (const auto dispute = verified_.OnReport(worker, report)) {
+      Judge(now, worker.peer.node, report);
+    } else if (const auto dispute = verified_.OnReport(report.step, report.micro_batch,
+                                                       {worker.peer.node, name, report.hash})) {
       OnDispute(now, *dispute);
     }
   }
   Send(envelope.sender, GradientHashesAck{verified_.settled_below()});
 }
 
+// One of the two gradients is in the weights, wherever its maker is now: what was made of it is
+// forgotten, and that it is must be in the journal before anything is made anew (P25).
 void Scheduler::OnDispute(Micros now, const VerifyLedger::Dispute& dispute) {
-  const Member* first = members_.Find(dispute.first.worker);
-  const Member* second = members_.Find(dispute.second.worker);
-  if (first == nullptr || second == nullptr) return;  // nobody is left to be judged
-  const std::string text = first->Name() + " (" + first->Where() + ") and " + second->Name() +
-                           " (" + second->Where() + ") have computed different gradients of " +
-                           PlaceText(dispute);
-  Tell(now, "dispute", first->Name(), text, /*is_notable=*/true);
+  const std::string text = dispute.first.name + " and " + dispute.second.name +
+                           " have computed different gradients of " + PlaceText(dispute);
+  Tell(now, "dispute", "", text, /*is_notable=*/true);
   if (++dispute_count_ > kDisputesMax)
     return End(now, StopReason::kFailed, text + ", once more; test these machines");
   dispute_ = dispute;
-  // What was made of the wrong gradient is forgotten.
+  const Version last_good = VersionReadBy(dispute.step);
   std::erase_if(evaluations_, [&](const EvaluationSummary& evaluation) {
-    return evaluation.version > VersionReadBy(dispute.step);
+    return evaluation.version > last_good;
   });
-  snapshots_.DiscardAfter(VersionReadBy(dispute.step));
   evaluated_ = evaluations_.empty() ? Version(0) : evaluations_.back().version;
-  PlanRollback(now, text);
+  if (evaluation_ && evaluation_->version > last_good) {
+    evaluation_time_ += now - evaluation_->started_at;
+    evaluation_.reset();
+  }
+  snapshots_.DiscardAfter(last_good);
+  if (Commit()) PlanRollback(now, text);
 }
 
 // While a dispute is open, somebody else owns its micro-batch, if there is somebody else.
 void Scheduler::AppointJudge(std::vector<NodeId>& workers) const {
   if (!dispute_ || dispute_->micro_batch.value() >= workers.size()) return;
-  const auto judge = std::ranges::find_if(
+  const auto third = std::ranges::find_if(
       workers, [&](NodeId worker) { return worker != kUnknownNode && !IsParty(worker); });
-  workers[dispute_->micro_batch.value()] = judge != workers.end() ? *judge : dispute_->first.worker;
+  const auto judge = third != workers.end()
+                         ? third
+                         : std::ranges::find_if(workers, [&](NodeId w) { return IsParty(w); });
+  if (judge != workers.end()) workers[dispute_->micro_batch.value()] = *judge;
 }
 
 bool Scheduler::IsParty(NodeId worker) const {
@@ -83,12 +90,13 @@ void Scheduler::Judge(Micros now, NodeId judge, const GradientHash& report) {
                     "; nobody is drained",
                 /*is_notable=*/true);
   }
-  Member* odd = members_.Find(first_errs ? dispute.first.worker : dispute.second.worker);
-  if (odd == nullptr) return;
-  Tell(now, "wrong-gradient", odd->Name(),
-       odd->Name() + " (" + odd->Where() + ") had computed " + PlaceText(dispute) +
-           " wrong: it is drained; test this machine",
+  const VerifyLedger::Opinion& wrong = first_errs ? dispute.first : dispute.second;
+  Member* odd = members_.Find(wrong.worker);
+  Tell(now, "wrong-gradient", odd != nullptr ? odd->Name() : "",
+       wrong.name + " had computed " + PlaceText(dispute) + " wrong: it " +
+           (odd != nullptr ? "is drained" : "has left") + "; test this machine",
        /*is_notable=*/true);
+  if (odd == nullptr) return;
   ReleaseSlices(odd->peer.node);
   odd->is_draining = true;
   odd->is_leaving = true;
@@ -98,7 +106,8 @@ void Scheduler::Judge(Micros now, NodeId judge, const GradientHash& report) {
 
 void Scheduler::AdvanceVerification(Micros now) {
   if (plan_.job.verify_every == 0 || rollback_) return;
-  verified_.Advance(now, committed_, members_.CountReady(Role::kWorker) >= 2);
+  // What is disputed is waited for even where one worker alone is left to judge it.
+  verified_.Advance(now, committed_, dispute_ || members_.CountReady(Role::kWorker) >= 2);
   if (!dispute_ || verified_.settled_below() <= dispute_->step) return;
   Tell(now, "dispute", "", "nobody could judge " + PlaceText(*dispute_), /*is_notable=*/true);
   dispute_.reset();

@@ -10,24 +10,23 @@ constexpr Micros kHistoryInterval = std::chrono::milliseconds(100);
 
 }  // namespace
 
-std::optional<VerifyLedger::Dispute> VerifyLedger::OnReport(NodeId worker,
-                                                            const GradientHash& report) {
-  if (report.step < below_ || !plan_.IsVerified(report.step, report.micro_batch)) return {};
-  const std::pair key(report.step, report.micro_batch);
+std::optional<VerifyLedger::Dispute> VerifyLedger::OnReport(Step step, MicroBatch micro_batch,
+                                                            const Opinion& opinion) {
+  if (step < kept_from_ || !plan_.IsVerified(step, micro_batch)) return {};
+  const std::pair key(step, micro_batch);
   if (entries_.size() == kEntriesMax && !entries_.contains(key)) return {};
   Entry& entry = entries_[key];
-  if (report.hash == 0) {  // the second worker has none to give
+  if (opinion.hash == 0) {  // the second worker has none to give
     entry.is_settled = true;
     return {};
   }
   for (const Opinion& other : entry.opinions) {
-    if (other.worker == worker) continue;
+    if (other.worker == opinion.worker) continue;
     entry.is_settled = true;
-    if (other.hash == report.hash) continue;
-    return Dispute{report.step, report.micro_batch, other, {worker, report.hash}};
+    if (other.hash != opinion.hash) return Dispute{step, micro_batch, other, opinion};
   }
-  if (std::ranges::find(entry.opinions, worker, &Opinion::worker) == entry.opinions.end())
-    entry.opinions.push_back({worker, report.hash});
+  if (std::ranges::find(entry.opinions, opinion.worker, &Opinion::worker) == entry.opinions.end())
+    entry.opinions.push_back(opinion);
   return {};
 }
 
@@ -53,13 +52,14 @@ void VerifyLedger::Advance(Micros now, Version committed, bool has_second) {
   for (; VersionReadBy(below_) < committed; below_ = NextStep(below_)) {
     if (has_second && VersionReadBy(below_) >= given_up && !IsSettled(below_)) break;
   }
-  entries_.erase(entries_.begin(), entries_.lower_bound({below_, MicroBatch(0)}));
+  kept_from_ = std::max(kept_from_, std::min(below_, StepReading(given_up)));
+  entries_.erase(entries_.begin(), entries_.lower_bound({kept_from_, MicroBatch(0)}));
 }
 
 void VerifyLedger::StartGeneration(Step first) {
   entries_.clear();
   history_.clear();
-  below_ = first;
+  below_ = kept_from_ = first;
 }
 
 }  // namespace pando

@@ -2,12 +2,15 @@
 // core alone. Threads: none.
 //
 // Of a step that is made, each micro-batch that the job verifies is settled once two workers agree,
-// or the second has none to give, or nobody has spoken for a while. Steps are settled in order.
+// or the second has none to give, or nobody has spoken for a while. Steps are settled in order. What
+// was said of a settled one is remembered for as long: a worker whose shards counted may be late with
+// its word.
 #pragma once
 
 #include <deque>
 #include <map>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -26,6 +29,7 @@ class VerifyLedger {
 
   struct Opinion {
     NodeId worker;
+    std::string name;  // "worker 1 (process 123 on host)": known when the worker has left, too
     uint64_t hash = 0;
   };
   struct Dispute {
@@ -35,7 +39,7 @@ class VerifyLedger {
     Opinion second;
   };
   // What a worker made of a micro-batch.  Returns the dispute if another made something else.
-  std::optional<Dispute> OnReport(NodeId worker, const GradientHash& report);
+  std::optional<Dispute> OnReport(Step step, MicroBatch micro_batch, const Opinion& opinion);
   // There is nothing more to say of this micro-batch.
   void Settle(Step step, MicroBatch micro_batch);
   // `has_second`: there are two workers.
@@ -52,8 +56,9 @@ class VerifyLedger {
   bool IsSettled(Step step) const;
 
   const JobPlan& plan_;
-  std::map<std::pair<Step, MicroBatch>, Entry> entries_;  // of steps from below_ on
+  std::map<std::pair<Step, MicroBatch>, Entry> entries_;  // of steps from kept_from_ on
   Step below_;
+  Step kept_from_;  // <= below_
   std::deque<std::pair<Micros, Version>> history_;  // what was committed when, of late
 };
 

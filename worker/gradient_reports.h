@@ -20,6 +20,7 @@ class GradientReports {
 
   // A hash of 0 says that there is none to come; it takes no hash away.
   void Add(Micros now, const GradientHash& report);
+  // A step may be settled without our word of it: what was never said is said all the same.
   void Acknowledge(Step below);
   void Clear() { hashes_.clear(); }
   // The message that is due, if one is; it is due again after a while.
@@ -28,7 +29,11 @@ class GradientReports {
   size_t size() const { return hashes_.size(); }
 
  private:
-  std::map<std::pair<Step, MicroBatch>, uint64_t> hashes_;
+  struct Report {
+    uint64_t hash = 0;
+    bool was_sent = false;
+  };
+  std::map<std::pair<Step, MicroBatch>, Report> hashes_;
   Micros due_at_ = kNever;
 };
 

@@ -208,21 +208,23 @@ JobPlan VerifiedPlan() {
   return JobPlan(job, data, TensorLayout({{.name = "w", .shape = {20}}, MetricTensorSpec()}));
 }
 
-GradientHash Hash(uint64_t step, uint32_t m, uint64_t hash) {
-  return {Step(step), MicroBatch(m), hash};
+std::optional<VerifyLedger::Dispute> Report(VerifyLedger& ledger, uint32_t worker, uint64_t step,
+                                            uint32_t m, uint64_t hash) {
+  return ledger.OnReport(Step(step), MicroBatch(m),
+                         {NodeId(worker), "worker " + std::to_string(worker), hash});
 }
 
 TEST_CASE("a step is settled when two workers agree on each of its micro-batches") {
   const JobPlan plan = VerifiedPlan();
   VerifyLedger ledger(plan);
   for (uint32_t m = 0; m < 4; ++m) {
-    CHECK_FALSE(ledger.OnReport(NodeId(1), Hash(0, m, 5)));
-    CHECK_FALSE(ledger.OnReport(NodeId(1), Hash(0, m, 5)));  // repeated
+    CHECK_FALSE(Report(ledger, 1, 0, m, 5));
+    CHECK_FALSE(Report(ledger, 1, 0, m, 5));  // repeated
   }
   ledger.Advance(At(0), Version(1), true);
   CHECK(ledger.settled_below() == Step(0));
-  for (uint32_t m = 0; m < 3; ++m) CHECK_FALSE(ledger.OnReport(NodeId(2), Hash(0, m, 5)));
-  CHECK_FALSE(ledger.OnReport(NodeId(2), Hash(0, 3, 0)));  // has none to give
+  for (uint32_t m = 0; m < 3; ++m) CHECK_FALSE(Report(ledger, 2, 0, m, 5));
+  CHECK_FALSE(Report(ledger, 2, 0, 3, 0));  // has none to give
   ledger.Advance(At(1), Version(1), true);
   CHECK(ledger.settled_below() == Step(1));
 }
@@ -230,13 +232,14 @@ TEST_CASE("a step is settled when two workers agree on each of its micro-batches
 TEST_CASE("workers that differ are both named") {
   const JobPlan plan = VerifiedPlan();
   VerifyLedger ledger(plan);
-  ledger.OnReport(NodeId(1), Hash(3, 2, 5));
-  const auto dispute = ledger.OnReport(NodeId(2), Hash(3, 2, 6));
+  Report(ledger, 1, 3, 2, 5);
+  const auto dispute = Report(ledger, 2, 3, 2, 6);
   REQUIRE(dispute);
   CHECK(dispute->step == Step(3));
   CHECK(dispute->micro_batch == MicroBatch(2));
   CHECK(dispute->first.worker == NodeId(1));
   CHECK(dispute->second.hash == 6);
+  CHECK(dispute->second.name == "worker 2");
 }
 
 TEST_CASE("a second opinion is waited for, but not for ever, and not where there is none") {
@@ -249,6 +252,20 @@ TEST_CASE("a second opinion is waited for, but not for ever, and not where there
   CHECK(ledger.settled_below() == Step(3));
   ledger.Advance(At(2200), Version(60), false);
   CHECK(ledger.settled_below() == Step(60));
+}
+
+TEST_CASE("a word that comes after its step is settled still counts, for a while") {
+  const JobPlan plan = VerifiedPlan();
+  VerifyLedger ledger(plan);
+  for (uint32_t m = 0; m < 4; ++m) {
+    for (uint32_t worker : {1, 2}) Report(ledger, worker, 0, m, 5);
+  }
+  ledger.Advance(At(0), Version(1), true);
+  REQUIRE(ledger.settled_below() == Step(1));
+  CHECK_FALSE(Report(ledger, 3, 0, 2, 5));
+  CHECK(Report(ledger, 3, 0, 2, 6));
+  ledger.Advance(At(2100), Version(1), true);
+  CHECK_FALSE(Report(ledger, 3, 0, 2, 6));
 }
 
 }  // namespace

@@ -314,5 +314,57 @@ TEST_CASE("what was made of a wrong gradient is neither kept nor restored") {
   CHECK(f.scheduler->view().restore.version == Version(20));
 }
 
+TEST_CASE("a wrong gradient is no more accepted when the worker that made it has left") {
+  StoringFixture f(VerifyingPlan(3));
+  f.StartAll();
+  f.MakeTo(7);
+  Report(f, 20, 6, 0, 5);
+  f.Exit(20, Role::kWorker);
+  Report(f, 21, 6, 0, 6);
+  CHECK(f.recorder.HasEvent("dispute"));
+  CHECK(f.scheduler->view().generation == 1);
+  CHECK(f.scheduler->view().owners[0].worker == f.NodeOf(22));
+  Report(f, 22, 6, 0, 6);
+  REQUIRE(f.recorder.events.back().name == "wrong-gradient");
+  CHECK(f.recorder.events.back().text.starts_with("worker 0 (process 120 on h)"));
+  CHECK(f.NodeOf(21) != kUnknownNode);
+}
+
+TEST_CASE("the one worker that is left of two judges, though its word comes after the version") {
+  StoringFixture f(VerifyingPlan(2));
+  f.StartAll();
+  f.MakeTo(7);
+  Report(f, 20, 6, 0, 5);
+  f.Exit(20, Role::kWorker);
+  Report(f, 21, 6, 0, 6);
+  CHECK(f.scheduler->view().generation == 1);
+  CHECK(f.SharesOf(21) == 8);
+  f.MakeTo(7);
+  f.Wait(milliseconds(100));
+  CHECK_FALSE(f.recorder.HasEvent("wrong-gradient"));
+  Report(f, 21, 6, 0, 6);
+  CHECK(f.recorder.HasEvent("wrong-gradient"));
+}
+
+TEST_CASE("an evaluation of what a wrong gradient made does not outlive the dispute") {
+  StoringFixture f(VerifyingPlan(2));
+  f.StartAll();
+  const uint64_t last = f.plan.steps.step_count();
+  f.MakeTo(last);
+  REQUIRE(f.recorder.LastTo<pando::Evaluate>(Incarnation(20)) != nullptr);
+  const pando::Evaluate request = *f.recorder.LastTo<pando::Evaluate>(Incarnation(20));
+  f.Exit(11, Role::kServer);  // the rollback waits for it
+  Report(f, 20, 6, 0, 5);
+  Report(f, 21, 6, 0, 6);
+  CHECK(f.scheduler->view().generation == 0);
+  f.From(20, EvaluationResult{.version = request.version,
+                              .slice = request.slice,
+                              .sample_count = request.last_sample - request.first_sample});
+  CHECK(f.recorder.evaluations.empty());
+  f.Wait(milliseconds(1500));
+  CHECK(f.scheduler->view().generation == 1);
+  CHECK(f.scheduler->phase() == Scheduler::Phase::kTraining);
+}
+
 }  // namespace
 }  // namespace pando

@@ -243,6 +243,20 @@ TEST_CASE("hashes are repeated until the scheduler knows them") {
   CHECK(f.Take<GradientHashes>().empty());
 }
 
+TEST_CASE("a hash that was never said is said though its step is settled") {
+  SessionFixture f(VerifiedJob());
+  f.Start();
+  f.Emit(GradientHashed{Step(0), MicroBatch(0), 60});
+  f.Receive(kScheduler, GradientHashesAck{Step(1)});
+  f.Wait(25 * kMs);
+  const auto reports = f.Take<GradientHashes>();
+  REQUIRE(reports.size() == 1);
+  CHECK(reports[0].second.items[0].hash == 60);
+  f.Receive(kScheduler, GradientHashesAck{Step(1)});
+  f.Wait(1000 * kMs);
+  CHECK(f.Take<GradientHashes>().empty());
+}
+
 TEST_CASE("of verifications that the run went past, the scheduler hears that there is no hash") {
   SessionFixture f(VerifiedJob());
   f.Start();
