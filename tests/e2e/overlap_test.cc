@@ -1,4 +1,6 @@
-// Gradients leave while backward still runs: the workers count the bytes that they push early.
+// Gradients leave while backward still runs, between real processes: the workers count the bytes
+// that they push early. How many depends on who gets the cores; what leaves where nobody is late is
+// in tests/worker/overlap_test.
 #include <doctest/doctest.h>
 
 #include <cstdio>
@@ -37,16 +39,6 @@ PushedBytes Train(const Args& args) {
 TEST_CASE("the MNIST CNN pushes before backward ends") {
   const PushedBytes pushed = Train(LongJob(100));
   CHECK(pushed.early > 0);
-}
-
-// Widths at which the layer that backward reaches last has a small share of the bytes: what is left
-// is whether the others wait for it.
-TEST_CASE("an MLP of six layers pushes at least half its bytes before backward ends") {
-  const PushedBytes pushed =
-      Train({"--model", "mlp", "--set", "model.hidden=[256,1024,1024,1024,1024]", "--dataset",
-             "synthetic-digits", "--set", "data.synthetic_train_samples=2000", "--set",
-             "data.synthetic_test_samples=100", "--steps", "20", "--lr", "0.001"});
-  CHECK(2 * pushed.early >= pushed.all);
 }
 
 }  // namespace

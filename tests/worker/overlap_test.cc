@@ -1,0 +1,143 @@
+// Gradients leave while backward still runs: the real train step and the real session on one
+// thread, so that no clock has a say. Before each layer TrainStep asks whether it is abandoned;
+// what has been pushed when it asks for the last time has left before backward ended.
+#include <doctest/doctest.h>
+
+#include "tests/worker/session_fixture.h"
+#include "tests/worker/trainer_fixture.h"
+
+namespace pando {
+namespace {
+
+// The only worker of a job whose shards lie on one lane, or in turn on two.
+class OneWorker : private Outbox {
+ public:
+  OneWorker(const TestJob& test, uint32_t lane_count)
+      : test_(test),
+        lanes_(lane_count == 1 ? std::vector{kLaneA} : std::vector{kLaneA, kLaneB}),
+        parameters_(test.plan.shards, 1),
+        gradients_(test.plan.layout.float_count()),
+        session_({{kSelf, kScheduler, JobId(7)}, {.kind = "test"}}, test.plan, compute_, *this) {
+    Receive(kScheduler, ViewUpdate{FirstView()});
+    for (const PeerId& lane : lanes_) Receive(lane, AnswerOf(lane));
+    const SharedBuffer values = test.Parameters();
+    for (const ShardId shard : Shards()) {
+      const ShardRange& range = test.plan.shards.range(shard);
+      const Blob payload = ToBlob(values, range.first, range.size());
+      parameters_.Put(shard, Version(0), payload);
+      Receive(LaneOf(shard), Params{{{shard, Version(0), payload}}});
+    }
+  }
+
+  struct Bytes {
+    size_t before_the_end = 0;  // of the last micro-batch's backward
+    size_t all = 0;
+  };
+  // Computes and pushes step 0.
+  Bytes PushStep() {
+    SetFloatEnvironment();
+    REQUIRE_FALSE(compute_.calls.empty());  // step 1 may be handed out already
+    const ComputeLog::Call call = compute_.calls[0];
+    TreeSum sum(test_.plan.steps.Tree(call.step), call.micro_batches, test_.plan.shards,
+                [&](TreeNode node, ShardId shard, Blob payload) {
+                  Emit(GradientReady{call.step, node, shard, std::move(payload)});
+                });
+    BatchSource batches(test_.data, test_.plan.steps, test_.job.seed, 0);
+    TrainStep train_step(test_.model,
+                         static_cast<uint32_t>(test_.plan.steps.micro_batch_samples_max()),
+                         {test_.plan, batches, parameters_, gradients_});
+    Bytes bytes;
+    const auto ask = [&] {
+      bytes.before_the_end = pushed_bytes_;
+      return false;
+    };
+    for (const MicroBatch m : call.micro_batches) {
+      const Status status = train_step.Run({.step = call.step,
+                                            .micro_batch = m,
+                                            .sum = &sum,
+                                            .interrupted = [] { return false; },
+                                            .is_abandoned = ask});
+      REQUIRE_MESSAGE(status.ok(), status.message());
+    }
+    Emit(StepComputed{call.step});
+    bytes.all = pushed_bytes_;
+    return bytes;
+  }
+
+ private:
+  static constexpr Micros kNow{1'000'000};
+  static constexpr PeerId kSelf{kWorkers[0], Incarnation(100), 0};
+
+  const PeerId& LaneOf(ShardId shard) const { return lanes_[shard.value() % lanes_.size()]; }
+  std::vector<ShardId> Shards() const {
+    std::vector<ShardId> shards;
+    for (uint32_t s = 0; s < test_.plan.shards.shard_count(); ++s) shards.emplace_back(s);
+    return shards;
+  }
+  View FirstView() const {
+    View view{.id = {1, 1}};
+    for (const PeerId& lane : lanes_) {
+      view.nodes.push_back(
+          {.node = lane.node, .incarnation = lane.incarnation, .role = Role::kServer});
+    }
+    view.nodes.push_back({.node = kSelf.node, .incarnation = kSelf.incarnation});
+    for (const ShardId shard : Shards()) view.shards.push_back({.primary = LaneOf(shard)});
+    view.owners.assign(test_.job.micro_batches, {.worker = kSelf.node});
+    return view;
+  }
+  // It has version 0, and nothing of step 0.
+  Answer AnswerOf(const PeerId& lane) const {
+    Answer answer{.view = {1, 1}};
+    for (const ShardId shard : Shards()) {
+      if (LaneOf(shard) == lane) answer.items.push_back({shard, Version(0), {}});
+    }
+    return answer;
+  }
+
+  void Receive(const PeerId& from, Message message) {
+    session_.OnMessage(kNow, {.job = JobId(7),
+                              .view = session_.view().id,
+                              .sender = from,
+                              .receiver = kSelf,
+                              .message = std::move(message)});
+    session_.Tick(kNow);
+  }
+  void Emit(ComputeEvent event) {
+    session_.OnComputeEvent(kNow, std::move(event));
+    session_.Tick(kNow);
+  }
+  void Send(Envelope envelope) override {
+    const auto* push = std::get_if<Push>(&envelope.message);
+    if (push == nullptr) return;
+    for (const auto& item : push->items) pushed_bytes_ += item.payload.size_bytes();
+  }
+
+  const TestJob& test_;
+  const std::vector<PeerId> lanes_;
+  ComputeLog compute_;
+  ParameterStore parameters_;
+  BufferPool gradients_;
+  size_t pushed_bytes_ = 0;
+  Session session_;
+};
+
+TEST_CASE("an MLP of six layers pushes at least half its bytes before backward ends") {
+  Job job = TestJob::SmallMlp();
+  job.mlp_hidden = {64, 256, 256, 256, 256};  // what backward reaches last is a small share
+  const TestJob test(job);
+  OneWorker worker(test, 2);
+  const OneWorker::Bytes pushed = worker.PushStep();
+  CHECK(pushed.all == test.plan.layout.float_count() * sizeof(float));
+  CHECK(2 * pushed.before_the_end >= pushed.all);
+}
+
+TEST_CASE("the MNIST CNN pushes its linear layers before the convolutions' backward ends") {
+  const TestJob test(TestJob::MnistCnn(), {28, 28, 1});
+  OneWorker worker(test, 1);
+  const OneWorker::Bytes pushed = worker.PushStep();
+  CHECK(pushed.all == test.plan.layout.float_count() * sizeof(float));
+  CHECK(pushed.before_the_end >= Session::kFlushBytes);
+}
+
+}  // namespace
+}  // namespace pando
