@@ -20,11 +20,22 @@ bool NeedsSums(const Conv2dSpec& spec, const float* channel_scale) {
 }
 
 size_t PlainScratchBytes(const Conv2dSpec& spec) {
-  return ChooseConvPath(spec) == ConvPath::kDepthwise ? DepthwiseScratchBytes(spec) : 0;
+  switch (ChooseConvPath(spec)) {
+    case ConvPath::kWinograd:
+      return WinogradScratchBytes(spec);
+    case ConvPath::kDepthwise:
+      return DepthwiseScratchBytes(spec);
+    case ConvPath::kGrouped:
+    case ConvPath::kSmall:
+      return 0;
+  }
+  PANDO_CHECK(false);
 }
 
 void ForwardPlain(const Conv2dSpec& spec, const PlainForward& args, std::span<std::byte> scratch) {
   switch (ChooseConvPath(spec)) {
+    case ConvPath::kWinograd:
+      return WinogradForward(spec, args, scratch);
     case ConvPath::kDepthwise:
       return DepthwiseForward(spec, args, scratch);
     case ConvPath::kGrouped:
@@ -37,6 +48,8 @@ void ForwardPlain(const Conv2dSpec& spec, const PlainForward& args, std::span<st
 void BackwardPlain(const Conv2dSpec& spec, const PlainBackward& args,
                    std::span<std::byte> scratch) {
   switch (ChooseConvPath(spec)) {
+    case ConvPath::kWinograd:
+      return WinogradBackward(spec, args, scratch);
     case ConvPath::kDepthwise:
       return DepthwiseBackward(spec, args, scratch);
     case ConvPath::kGrouped:
@@ -132,7 +145,15 @@ void SumPixels(size_t pixels, size_t channels, const float* gradients, float* db
 }  // namespace
 
 ConvPath ChooseConvPath(const Conv2dSpec& spec) {
-  if (spec.groups == 1) return ConvPath::kSmall;
+  if (spec.groups == 1) {
+    // Of fewer channels the transforms cost more than the products, of smaller images most of a
+    // tile is wasted.
+    const SampleShape out = spec.conv_output();
+    const bool is_winograd = spec.kernel == 3 && spec.stride == 1 && spec.padding <= 2 &&
+                             spec.input.channels >= 16 && spec.out_channels >= 16 &&
+                             std::min(out.height, out.width) >= 3;
+    return is_winograd ? ConvPath::kWinograd : ConvPath::kSmall;
+  }
   const bool is_depthwise =
       spec.groups == spec.input.channels && spec.out_channels == spec.input.channels;
   return is_depthwise ? ConvPath::kDepthwise : ConvPath::kGrouped;

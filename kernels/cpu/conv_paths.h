@@ -9,7 +9,7 @@
 
 namespace pando::cpu {
 
-enum class ConvPath : uint8_t { kSmall, kDepthwise, kGrouped };
+enum class ConvPath : uint8_t { kSmall, kWinograd, kDepthwise, kGrouped };
 
 // By the spec alone, so that every worker computes the same bits (P39).
 ConvPath ChooseConvPath(const Conv2dSpec& spec);
@@ -42,6 +42,13 @@ void DepthwiseForward(const Conv2dSpec& spec, const PlainForward& args,
 void DepthwiseBackward(const Conv2dSpec& spec, const PlainBackward& args,
                        std::span<std::byte> scratch);
 size_t DepthwiseScratchBytes(const Conv2dSpec& spec);
+
+// 3x3, stride 1, padding at most 2.
+void WinogradForward(const Conv2dSpec& spec, const PlainForward& args,
+                     std::span<std::byte> scratch);
+void WinogradBackward(const Conv2dSpec& spec, const PlainBackward& args,
+                      std::span<std::byte> scratch);
+size_t WinogradScratchBytes(const Conv2dSpec& spec);
 
 void GroupedForward(const Conv2dSpec& spec, const PlainForward& args);
 void GroupedBackward(const Conv2dSpec& spec, const PlainBackward& args);

@@ -37,6 +37,11 @@ std::vector<ConvCase> Cases() {
       {spec(6, 6, 64, 24, 3, 1, 1, true, true), 2},           // 192 floats under a kernel row
       {spec(7, 9, 5, 2, 3, 3, 0, false, false), 1},           // stride as wide as the kernel
       {spec(4, 4, 3, 4, 4, 1, 0, false, true), 5},            // kernel as large as the image
+      {spec(4, 4, 16, 16, 3, 1, 1), 1},                       // Winograd: one tile
+      {spec(9, 7, 35, 50, 3, 1, 1), 3},                       // odd everything
+      {spec(13, 8, 64, 96, 3, 1, 0), 2},                      // no padding, several panels
+      {spec(3, 5, 16, 24, 3, 1, 2), 2},                       // padding as wide as it can be
+      {spec(10, 12, 16, 17, 3, 1, 1, true, true), 9, true},   // all that follows, several blocks
       {grouped(32, spec(8, 8, 32, 32, 3, 1, 1)), 2},          // depthwise
       {grouped(19, spec(7, 9, 19, 19, 3, 2, 1)), 3},          // depthwise, odd, stride 2
       {grouped(3, spec(5, 6, 3, 3, 5, 1, 2, true, true)), 3, true},  // depthwise, all that follows
