@@ -19,10 +19,10 @@ bool NeedsSums(const Conv2dSpec& spec, const float* channel_scale) {
   return spec.max_pool || spec.relu || channel_scale != nullptr;
 }
 
-size_t PlainScratchBytes(const Conv2dSpec& spec) {
+size_t PlainScratchBytes(const Conv2dSpec& spec, size_t sample_count_max) {
   switch (ChooseConvPath(spec)) {
     case ConvPath::kWinograd:
-      return WinogradScratchBytes(spec);
+      return WinogradScratchBytes(spec, sample_count_max);
     case ConvPath::kDepthwise:
       return DepthwiseScratchBytes(spec);
     case ConvPath::kGrouped:
@@ -165,7 +165,7 @@ size_t Conv2dScratchBytes(const Conv2dSpec& spec, uint32_t sample_count_max) {
   }
   ScratchCarver counter;
   counter.Take<float>(SumFloats(spec, sample_count_max));
-  return counter.used_bytes() + PlainScratchBytes(spec);
+  return counter.used_bytes() + PlainScratchBytes(spec, sample_count_max);
 }
 
 void Conv2dForward(const Conv2dSpec& spec, const Conv2dForwardArgs& args,

@@ -48,7 +48,7 @@ void WinogradForward(const Conv2dSpec& spec, const PlainForward& args,
                      std::span<std::byte> scratch);
 void WinogradBackward(const Conv2dSpec& spec, const PlainBackward& args,
                       std::span<std::byte> scratch);
-size_t WinogradScratchBytes(const Conv2dSpec& spec);
+size_t WinogradScratchBytes(const Conv2dSpec& spec, size_t sample_count_max);
 
 void GroupedForward(const Conv2dSpec& spec, const PlainForward& args);
 void GroupedBackward(const Conv2dSpec& spec, const PlainBackward& args);

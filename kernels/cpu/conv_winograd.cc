@@ -22,23 +22,34 @@ using winograd::kPoints;
 using winograd::kTile;
 constexpr size_t kTaps = kKernel * kKernel;
 
-// Transformed tiles of a block, in and out: as much as a second cache holds beside the kernels. But
-// not fewer tiles than make it worth to read the kernels of many channels from farther away.
-constexpr size_t kBlockFloats = 160 << 10;
-constexpr size_t kBlockTilesMin = 60;
+// Channels of a product's columns, as wide as its tiles of registers.
+constexpr size_t kPanelVecs = kTileVecs, kPanelLanes = kPanelVecs * kLanes;
+constexpr size_t kPanelRow = kPanelLanes + kLanes;
+constexpr size_t kGradientRows = 64;  // of kernel gradients that are made in one go
+
+// Transformed tiles of a block: small enough for the second cache beside one panel of kernels...
+constexpr size_t kBlockFloats = 96 << 10;
+constexpr size_t kBlockTilesMin = 16;
+// ... but all tiles in one go, 6 MB of them at most, where the layer has more kernels than pixels:
+// then each panel of kernels is transformed when its turn comes, and never goes to memory.
+constexpr size_t kOneBlockFloats = 3 << 19;
 
 // Lengths of an array of transformed tiles: [kPoints][tiles of a block][row].
 struct Transformed {
   explicit Transformed(size_t channel_count)
-      : channels(channel_count), padded(RoundUpToLanes(channels)), row(padded + kLanes) {}
+      : channels(channel_count),
+        vecs(RoundUpToLanes(channels) / kLanes),
+        panels((vecs + kPanelVecs - 1) / kPanelVecs),
+        row((vecs + 1) * kLanes) {}
   size_t point(size_t tiles) const { return tiles * row + kLanes; }
-  size_t channels, padded;
+  size_t channels, vecs, panels;
   size_t row;  // no power of two: tiles would fall on the same lines of the cache
 };
 
 // A convolution from one row of images to another, and its cut into tiles.
 struct Convolution {
-  Convolution(const SampleShape& from_shape, const SampleShape& to_shape, size_t padding_pixels)
+  Convolution(const SampleShape& from_shape, const SampleShape& to_shape, size_t padding_pixels,
+              size_t sample_count)
       : from(from_shape),
         to(to_shape),
         padding(padding_pixels),
@@ -46,42 +57,74 @@ struct Convolution {
         cols((to.width + kOut - 1) / kOut),
         in(from.channels),
         out(to.channels),
-        block_tiles(std::max(kBlockTilesMin, kBlockFloats / kPoints / (in.row + out.row))) {}
+        tiles(sample_count * rows * cols),
+        is_one_block(kPoints * tiles * (in.row + out.row) <= 2 * kOneBlockFloats),
+        block_tiles(is_one_block ? tiles
+                                 : std::max(kBlockTilesMin, kBlockFloats / kPoints / in.row)) {}
 
   SampleShape from, to;
   size_t padding;
   size_t rows, cols;  // of tiles, in one image
   Transformed in, out;
+  size_t tiles;  // of all samples
+  bool is_one_block;
   size_t block_tiles;
 };
 
-Convolution ForwardOf(const Conv2dSpec& spec) {
-  return {spec.input, spec.conv_output(), spec.padding};
+Convolution ForwardOf(const Conv2dSpec& spec, size_t sample_count) {
+  return {spec.input, spec.conv_output(), spec.padding, sample_count};
 }
-Convolution DataGradientOf(const Conv2dSpec& spec) {
-  return {spec.conv_output(), spec.input, kKernel - 1 - spec.padding};
+Convolution DataGradientOf(const Conv2dSpec& spec, size_t sample_count) {
+  return {spec.conv_output(), spec.input, kKernel - 1 - spec.padding, sample_count};
 }
+
+// Floats of one panel of kernels: [kPoints][depth][lanes of the panel].
+size_t KernelPoint(size_t depth) { return depth * kPanelLanes + kLanes; }
 
 struct Scratch {
-  float* in;       // transformed inputs of a block
-  float* out;      // transformed outputs, or their gradients
-  float* kernels;  // transformed, packed for the products; or their gradients
-  float* zeros;    // a pixel outside
+  float* in;        // transformed inputs of a block
+  float* out;       // transformed output gradients of a block
+  float* products;  // transformed outputs of a block and a panel: [kPoints][tiles][kPanelRow]
+  float* kernels;   // transformed kernels or their gradients: a panel, or all
+  float* zeros;     // a pixel outside
 };
 
-size_t KernelPoint(const Transformed& depth, const Transformed& lanes) {
-  return depth.channels * lanes.row + kLanes;
+size_t PanelPoint(size_t tiles) { return tiles * kPanelRow + kLanes; }
+
+Scratch CarveConvolve(const Convolution& c, ScratchCarver& carver) {
+  Scratch s{};
+  s.in = carver.Take<float>(kPoints * c.in.point(c.block_tiles));
+  s.products = carver.Take<float>(kPoints * PanelPoint(c.block_tiles));
+  s.kernels = carver.Take<float>((c.is_one_block ? 1 : c.out.panels) * kPoints *
+                                 KernelPoint(c.in.channels));
+  s.zeros = carver.Take<float>(c.in.row);
+  if (s.zeros != nullptr) std::fill_n(s.zeros, c.in.row, 0.0f);
+  return s;
 }
 
-Scratch Carve(const Convolution& c, ScratchCarver& carver) {
+Scratch CarveGradient(const Convolution& c, ScratchCarver& carver) {
   Scratch s{};
   s.in = carver.Take<float>(kPoints * c.in.point(c.block_tiles));
   s.out = carver.Take<float>(kPoints * c.out.point(c.block_tiles));
-  s.kernels =
-      carver.Take<float>(kPoints * std::max(KernelPoint(c.in, c.out), KernelPoint(c.out, c.in)));
-  s.zeros = carver.Take<float>(std::max(c.in.padded, c.out.padded));
-  if (s.zeros != nullptr) std::fill_n(s.zeros, std::max(c.in.padded, c.out.padded), 0.0f);
+  const size_t row_blocks = (c.out.channels + kGradientRows - 1) / kGradientRows;
+  s.kernels = carver.Take<float>((c.is_one_block ? 1 : row_blocks * c.in.panels) * kPoints *
+                                 KernelPoint(kGradientRows));
+  s.zeros = carver.Take<float>(std::max(c.in.row, c.out.row));
+  if (s.zeros != nullptr) std::fill_n(s.zeros, std::max(c.in.row, c.out.row), 0.0f);
   return s;
+}
+
+// Part of an array's channels, in vectors: what a panel holds.
+struct Panel {
+  size_t index, first, vecs;
+};
+
+template <class F>
+void ForEachPanel(const Transformed& array, F&& f) {
+  size_t index = 0;
+  ForEvenPieces(array.vecs, kPanelVecs, [&](size_t first, size_t vecs) {
+    f(Panel{index++, first, vecs});
+  });
 }
 
 // ---------------------------------------------------------------------------------------- tiles
@@ -152,18 +195,19 @@ void TransformOutputGradients(const Convolution& c, const Scratch& s, const floa
   });
 }
 
-void TransformOutputs(const Convolution& c, const Scratch& s, size_t first, size_t count,
-                      float* y) {
-  const size_t point = c.out.point(count);
+void TransformOutputs(const Convolution& c, const Scratch& s, const Panel& panel, size_t first,
+                      size_t count, float* y) {
+  const size_t point = PanelPoint(count);
   ForEachTile(c, first, count, [&](size_t i, const TilePlace& at) {
-    const float* from = s.out + i * c.out.row;
+    const float* from = s.products + i * kPanelRow;
     float* image = y + at.sample * c.to.size();
     const size_t rows = std::min(kOut, c.to.height - at.y),
                  cols = std::min(kOut, c.to.width - at.x);
-    for (size_t channel = 0; channel < c.out.channels; channel += kLanes) {
+    for (size_t v = 0; v < panel.vecs; ++v) {
+      const size_t channel = (panel.first + v) * kLanes;
       Vec tile[kTile][kTile], result[kOut][kOut];
       for (size_t p = 0; p < kPoints; ++p) {
-        tile[p / kTile][p % kTile] = Load(from + p * point + channel);
+        tile[p / kTile][p % kTile] = Load(from + p * point + v * kLanes);
       }
       winograd::TransformTile(tile, result, winograd::TransformOutput);
       for (size_t j = 0; j < rows; ++j) {
@@ -202,41 +246,44 @@ Kernel LoadKernel(const KernelLayout& layout, const float* weight, size_t lanes)
   return kernel;
 }
 
-// To [kPoints][panel][depth][lanes of the panel].
-void PackKernels(const Transformed& depth, const Transformed& lanes, const KernelLayout& layout,
+// To [kPoints][depth][lanes of the panel].
+void PackKernels(const Convolution& c, const KernelLayout& layout, const Panel& panel,
                  const float* weight, float* packed) {
-  const size_t point = KernelPoint(depth, lanes);
-  ForEvenPieces(lanes.padded / kLanes, kTileVecs, [&](size_t first, size_t vecs) {
-    for (size_t v = 0; v < vecs; ++v) {
-      const size_t lane = (first + v) * kLanes;
-      for (size_t k = 0; k < depth.channels; ++k) {
-        const Kernel kernel =
-            LoadKernel(layout, weight + k * layout.depth_stride + lane * layout.lane_stride,
-                       lanes.channels - lane);
-        Vec result[kTile][kTile];
-        winograd::TransformTile(kernel.tap, result, winograd::TransformKernel);
-        float* to = packed + first * kLanes * depth.channels + (k * vecs + v) * kLanes;
-        for (size_t p = 0; p < kPoints; ++p) {
-          Store(to + p * point, result[p / kTile][p % kTile]);
-        }
-      }
+  const size_t point = KernelPoint(c.in.channels);
+  for (size_t v = 0; v < panel.vecs; ++v) {
+    const size_t lane = (panel.first + v) * kLanes;
+    for (size_t k = 0; k < c.in.channels; ++k) {
+      const Kernel kernel =
+          LoadKernel(layout, weight + k * layout.depth_stride + lane * layout.lane_stride,
+                     c.out.channels - lane);
+      Vec result[kTile][kTile];
+      winograd::TransformTile(kernel.tap, result, winograd::TransformKernel);
+      float* to = packed + (k * panel.vecs + v) * kLanes;
+      for (size_t p = 0; p < kPoints; ++p) Store(to + p * point, result[p / kTile][p % kTile]);
     }
-  });
+  }
 }
 
-// From [kPoints][out][in].
-void UnpackKernelGradients(const Convolution& c, const float* dkernels, float* dweight) {
-  const size_t point = KernelPoint(c.out, c.in);
-  for (size_t o = 0; o < c.out.channels; ++o) {
-    for (size_t channel = 0; channel < c.in.channels; channel += kLanes) {
+// Some output channels' kernel gradients: of a panel of input channels.
+struct GradientBlock {
+  size_t row, rows;
+  Panel panel;
+  float* dkernels;  // [kPoints][rows][lanes of the panel]
+};
+
+void UnpackKernelGradients(const Convolution& c, const GradientBlock& b, float* dweight) {
+  const size_t point = KernelPoint(kGradientRows);
+  for (size_t o = 0; o < b.rows; ++o) {
+    for (size_t v = 0; v < b.panel.vecs; ++v) {
+      const size_t channel = (b.panel.first + v) * kLanes;
       Vec tile[kTile][kTile], result[kKernel][kKernel];
       for (size_t p = 0; p < kPoints; ++p) {
-        tile[p / kTile][p % kTile] = Load(dkernels + p * point + o * c.in.row + channel);
+        tile[p / kTile][p % kTile] = Load(b.dkernels + p * point + (o * b.panel.vecs + v) * kLanes);
       }
       winograd::TransformTile(tile, result, winograd::TransformKernelGradient);
       float taps[kTaps][kLanes];
       for (size_t t = 0; t < kTaps; ++t) Store(taps[t], result[t / kKernel][t % kKernel]);
-      float* to = dweight + (o * c.in.channels + channel) * kTaps;
+      float* to = dweight + ((b.row + o) * c.in.channels + channel) * kTaps;
       for (size_t lane = 0; lane < std::min<size_t>(kLanes, c.in.channels - channel); ++lane) {
         for (size_t t = 0; t < kTaps; ++t) *to++ = taps[t][lane];
       }
@@ -246,107 +293,122 @@ void UnpackKernelGradients(const Convolution& c, const float* dkernels, float* d
 
 // ------------------------------------------------------------------------------------- products
 
-// Calls f(first row, rows, first vector, vectors) for each tile of registers of a product.
-template <class F>
-void ForEachGemmTile(size_t rows, size_t vecs, F&& f) {
-  ForEvenPieces(vecs, kTileVecs, [&](size_t vec, size_t tile_vecs) {
-    ForEvenPieces(rows, kTileRows,
-                  [&](size_t row, size_t tile_rows) { f(row, tile_rows, vec, tile_vecs); });
+void MultiplyKernels(const Convolution& c, const Scratch& s, const Panel& panel,
+                     const float* kernels, size_t tiles) {
+  for (size_t p = 0; p < kPoints; ++p) {
+    ForEvenPieces(tiles, kTileRows, [&](size_t row, size_t rows) {
+      ComputeGemmTile(rows, panel.vecs,
+                      {.depth = c.in.channels,
+                       .a = s.in + p * c.in.point(tiles) + row * c.in.row,
+                       .a_row_stride = c.in.row,
+                       .a_col_stride = 1,
+                       .b = kernels + p * KernelPoint(c.in.channels),
+                       .b_row_stride = panel.vecs * kLanes,
+                       .c = s.products + p * PanelPoint(tiles) + row * kPanelRow,
+                       .c_row_stride = kPanelRow,
+                       .cols = panel.vecs * kLanes,
+                       .continues = false});
+    });
+  }
+}
+
+void AddKernelGradients(const Convolution& c, const Scratch& s, const GradientBlock& b,
+                        size_t tiles, bool continues) {
+  for (size_t p = 0; p < kPoints; ++p) {
+    ForEvenPieces(b.rows, kTileRows, [&](size_t row, size_t rows) {
+      ComputeGemmTile(
+          rows, b.panel.vecs,
+          {.depth = tiles,
+           .a = s.out + p * c.out.point(tiles) + b.row + row,
+           .a_row_stride = 1,
+           .a_col_stride = c.out.row,
+           .b = s.in + p * c.in.point(tiles) + b.panel.first * kLanes,
+           .b_row_stride = c.in.row,
+           .c = b.dkernels + p * KernelPoint(kGradientRows) + row * b.panel.vecs * kLanes,
+           .c_row_stride = b.panel.vecs * kLanes,
+           .cols = b.panel.vecs * kLanes,
+           .continues = continues});
+    });
+  }
+}
+
+// y = x convolved with the kernels.
+void Convolve(const Convolution& c, const Scratch& s, const KernelLayout& layout,
+              const float* weight, const float* x, float* y) {
+  auto kernels = [&](const Panel& panel) {
+    const size_t slot = c.is_one_block ? 0 : panel.index;
+    return s.kernels + slot * kPoints * KernelPoint(c.in.channels);
+  };
+  if (!c.is_one_block) {
+    ForEachPanel(
+        c.out, [&](const Panel& panel) { PackKernels(c, layout, panel, weight, kernels(panel)); });
+  }
+  ForEvenPieces(c.tiles, c.block_tiles, [&](size_t first, size_t count) {
+    TransformInputs(c, s, x, first, count);
+    ForEachPanel(c.out, [&](const Panel& panel) {
+      if (c.is_one_block) PackKernels(c, layout, panel, weight, kernels(panel));
+      MultiplyKernels(c, s, panel, kernels(panel), count);
+      TransformOutputs(c, s, panel, first, count, y);
+    });
   });
 }
 
-void MultiplyKernels(const Convolution& c, const Scratch& s, size_t tiles) {
-  for (size_t p = 0; p < kPoints; ++p) {
-    const float* in = s.in + p * c.in.point(tiles);
-    const float* kernels = s.kernels + p * KernelPoint(c.in, c.out);
-    float* out = s.out + p * c.out.point(tiles);
-    ForEachGemmTile(tiles, c.out.padded / kLanes,
-                    [&](size_t row, size_t rows, size_t vec, size_t vecs) {
-                      ComputeGemmTile(rows, vecs,
-                                      {.depth = c.in.channels,
-                                       .a = in + row * c.in.row,
-                                       .a_row_stride = c.in.row,
-                                       .a_col_stride = 1,
-                                       .b = kernels + vec * kLanes * c.in.channels,
-                                       .b_row_stride = vecs * kLanes,
-                                       .c = out + row * c.out.row + vec * kLanes,
-                                       .c_row_stride = c.out.row,
-                                       .cols = vecs * kLanes,
-                                       .continues = false});
-                    });
-  }
+// Calls f(block) for all of the kernels' gradients.
+template <class F>
+void ForEachGradientBlock(const Convolution& c, const Scratch& s, F&& f) {
+  float* dkernels = s.kernels;
+  ForEachPanel(c.in, [&](const Panel& panel) {
+    for (size_t row = 0; row < c.out.channels; row += kGradientRows) {
+      f(GradientBlock{row, std::min(kGradientRows, c.out.channels - row), panel, dkernels});
+      if (!c.is_one_block) dkernels += kPoints * KernelPoint(kGradientRows);
+    }
+  });
 }
 
-void AddKernelGradients(const Convolution& c, const Scratch& s, size_t tiles, bool continues) {
-  for (size_t p = 0; p < kPoints; ++p) {
-    const float* in = s.in + p * c.in.point(tiles);
-    const float* out = s.out + p * c.out.point(tiles);
-    float* dkernels = s.kernels + p * KernelPoint(c.out, c.in);
-    ForEachGemmTile(c.out.channels, c.in.padded / kLanes,
-                    [&](size_t row, size_t rows, size_t vec, size_t vecs) {
-                      ComputeGemmTile(rows, vecs,
-                                      {.depth = tiles,
-                                       .a = out + row,
-                                       .a_row_stride = 1,
-                                       .a_col_stride = c.out.row,
-                                       .b = in + vec * kLanes,
-                                       .b_row_stride = c.in.row,
-                                       .c = dkernels + row * c.in.row + vec * kLanes,
-                                       .c_row_stride = c.in.row,
-                                       .cols = vecs * kLanes,
-                                       .continues = continues});
-                    });
-  }
-}
-
-// y = x convolved with s.kernels.
-void Convolve(const Convolution& c, const Scratch& s, size_t sample_count, const float* x,
-              float* y) {
-  ForEvenPieces(sample_count * c.rows * c.cols, c.block_tiles, [&](size_t first, size_t count) {
-    TransformInputs(c, s, x, first, count);
-    MultiplyKernels(c, s, count);
-    TransformOutputs(c, s, first, count, y);
+void ComputeKernelGradients(const Convolution& c, const Scratch& s, const PlainBackward& args) {
+  ForEvenPieces(c.tiles, c.block_tiles, [&](size_t first, size_t count) {
+    TransformInputs(c, s, args.x, first, count);
+    TransformOutputGradients(c, s, args.dy, first, count);
+    ForEachGradientBlock(c, s, [&](const GradientBlock& block) {
+      AddKernelGradients(c, s, block, count, first > 0);
+      if (first + count == c.tiles) UnpackKernelGradients(c, block, args.dweight);
+    });
   });
 }
 
 }  // namespace
 
-size_t WinogradScratchBytes(const Conv2dSpec& spec) {
-  ScratchCarver forward, backward;
-  Carve(ForwardOf(spec), forward);
-  Carve(DataGradientOf(spec), backward);
-  return std::max(forward.used_bytes(), backward.used_bytes());
+size_t WinogradScratchBytes(const Conv2dSpec& spec, size_t sample_count_max) {
+  size_t bytes = 0;
+  // Fewer samples may be one block where more are not.
+  for (size_t n = 1; n <= sample_count_max; ++n) {
+    ScratchCarver forward, data_gradient, gradient;
+    CarveConvolve(ForwardOf(spec, n), forward);
+    CarveConvolve(DataGradientOf(spec, n), data_gradient);
+    CarveGradient(ForwardOf(spec, n), gradient);
+    bytes =
+        std::max({bytes, forward.used_bytes(), data_gradient.used_bytes(), gradient.used_bytes()});
+  }
+  return bytes;
 }
 
 void WinogradForward(const Conv2dSpec& spec, const PlainForward& args,
                      std::span<std::byte> scratch) {
-  const Convolution c = ForwardOf(spec);
+  const Convolution c = ForwardOf(spec, args.sample_count);
   ScratchCarver carver(scratch);
-  const Scratch s = Carve(c, carver);
-  PackKernels(c.in, c.out, {kTaps, kTaps * c.in.channels, false}, args.weight, s.kernels);
-  Convolve(c, s, args.sample_count, args.x, args.y);
+  Convolve(c, CarveConvolve(c, carver), {kTaps, kTaps * c.in.channels, false}, args.weight, args.x,
+           args.y);
 }
 
 void WinogradBackward(const Conv2dSpec& spec, const PlainBackward& args,
                       std::span<std::byte> scratch) {
-  const Convolution forward = ForwardOf(spec);
-  {
-    ScratchCarver carver(scratch);
-    const Scratch s = Carve(forward, carver);
-    ForEvenPieces(args.sample_count * forward.rows * forward.cols, forward.block_tiles,
-                  [&](size_t first, size_t count) {
-                    TransformInputs(forward, s, args.x, first, count);
-                    TransformOutputGradients(forward, s, args.dy, first, count);
-                    AddKernelGradients(forward, s, count, first > 0);
-                  });
-    UnpackKernelGradients(forward, s.kernels, args.dweight);
-  }
+  const Convolution forward = ForwardOf(spec, args.sample_count);
+  ScratchCarver gradient_carver(scratch), data_carver(scratch);
+  ComputeKernelGradients(forward, CarveGradient(forward, gradient_carver), args);
   if (args.dx == nullptr) return;
-  const Convolution c = DataGradientOf(spec);
-  ScratchCarver carver(scratch);
-  const Scratch s = Carve(c, carver);
-  PackKernels(c.in, c.out, {kTaps * c.out.channels, kTaps, true}, args.weight, s.kernels);
-  Convolve(c, s, args.sample_count, args.dy, args.dx);
+  const Convolution c = DataGradientOf(spec, args.sample_count);
+  Convolve(c, CarveConvolve(c, data_carver), {kTaps * c.out.channels, kTaps, true}, args.weight,
+           args.dy, args.dx);
 }
 
 }  // namespace pando::cpu
