@@ -196,9 +196,10 @@ LoopOptions ServerProcess::OptionsOf(const Membership& membership, Seat& seat,
       seat.lane.OnSnapshotEvent(now, std::move(event));
     }
   };
-  return {.local = {{seat.snapshots.fd(), take_events}}, .on_view = dial, .is_finished = [&seat] {
-            return seat.lane.finished();
-          }};
+  return {.local = {{seat.snapshots.fd(), take_events}},
+          .enters = [&seat](const Envelope& envelope) { return seat.lane.WillEnter(envelope); },
+          .on_view = dial,
+          .is_finished = [&seat] { return seat.lane.finished(); }};
 }
 
 // Lane 0 on this thread, which also watches over the process; the others on their own until their

@@ -217,6 +217,7 @@ Result<MembershipEnd> WorkerProcess::Train(const Membership& membership,
   const auto is_over = [&] { return session.finished() || !dialed.ok() || !watch.verdict().ok(); };
   RunLoop(session, transport_,
           {.local = {watch.Source(), {news.mailbox().fd(), take_news}, {-1, tell}},
+           .enters = [&](const Envelope& envelope) { return session.WillEnter(envelope); },
            .on_view = dial,
            .is_finished = is_over});
   news.mailbox().Close();

@@ -10,16 +10,13 @@
 namespace pando {
 namespace {
 
-void HandleMessages(ProtocolCore& core, Transport& transport, const LoopOptions& options,
-                    ViewId* newest_view) {
+void HandleMessages(ProtocolCore& core, Transport& transport, const LoopOptions& options) {
   const Micros now = SteadyNow();
   for (int i = 0; i < kMessagesPerTurnMax; ++i) {
     Envelope envelope;
     if (!transport.Receive(&envelope)) return;
-    const auto* update = std::get_if<ViewUpdate>(&envelope.message);
-    if (update != nullptr && options.on_view && update->view.id > *newest_view) {
-      *newest_view = update->view.id;
-      options.on_view(update->view);
+    if (options.on_view && options.enters(envelope)) {
+      options.on_view(std::get<ViewUpdate>(envelope.message).view);
     }
     core.OnMessage(now, envelope);
   }
@@ -71,10 +68,9 @@ LoopEnd RunLoop(ProtocolCore& core, Transport& transport, const LoopOptions& opt
   std::vector<int> fds;
   if (options.stop != nullptr) fds.push_back(options.stop->fd());
   for (const LocalEvents& source : options.local) fds.push_back(source.fd);
-  ViewId newest_view;
   while (true) {
     if (options.stop != nullptr && options.stop->is_requested()) return LoopEnd::kStopped;
-    HandleMessages(core, transport, options, &newest_view);
+    HandleMessages(core, transport, options);
     for (const LocalEvents& source : options.local) source.handle(SteadyNow());
     core.Tick(SteadyNow());
     if (options.is_finished && options.is_finished()) return LoopEnd::kFinished;

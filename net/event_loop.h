@@ -47,7 +47,11 @@ struct LocalEvents {
 struct LoopOptions {
   const StopFlag* stop = nullptr;
   std::vector<LocalEvents> local;
-  // Sees each newer view before the core does, to dial those it names (DialView).
+  // Whether the core will enter the view that this message brings (WillEnter of lane and session).
+  // What anybody else says of views must not move the sockets: a stranger's would hang up on all.
+  std::function<bool(const Envelope& envelope)> enters;
+  // Sees each such view before the core does, to dial those it names (DialView), whom the core may
+  // speak to at once.  REQUIRES: `enters` is there.
   std::function<void(const View& view)> on_view;
   // Asked after each turn; true ends the loop.
   std::function<bool()> is_finished;

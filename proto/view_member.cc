@@ -19,13 +19,28 @@ bool IsSchedulersWord(const Message& message) {
 }  // namespace
 
 bool ViewMember::Admit(Micros now, const Envelope& envelope) {
+  if (!IsHeard(envelope)) return false;
+  const bool is_behind = envelope.view < view_.id;
+  if (is_behind && envelope.sender.node != kSchedulerNode) HintView(now, envelope.sender);
+  return IsOfOurTime(envelope);
+}
+
+bool ViewMember::WillEnter(const Envelope& envelope) const {
+  const auto* update = std::get_if<ViewUpdate>(&envelope.message);
+  return update != nullptr && IsHeard(envelope) && IsOfOurTime(envelope) && IsNewer(update->view);
+}
+
+// For this life of ours, by somebody who may say it.
+bool ViewMember::IsHeard(const Envelope& envelope) const {
   const PeerId& to = envelope.receiver;
   if (envelope.job != identity_.job) return false;
   if (to.incarnation != identity_.self.incarnation || to.lane != identity_.self.lane) return false;
-  if (envelope.sender.node == kSchedulerNode) return AdmitScheduler(envelope);
-  if (!members_.contains(envelope.sender.incarnation)) return false;
-  if (IsSchedulersWord(envelope.message)) return false;
-  if (envelope.view < view_.id) HintView(now, envelope.sender);
+  if (envelope.sender.node == kSchedulerNode) return true;
+  return members_.contains(envelope.sender.incarnation) && !IsSchedulersWord(envelope.message);
+}
+
+bool ViewMember::IsOfOurTime(const Envelope& envelope) const {
+  if (envelope.sender.node == kSchedulerNode) return IsOfOurScheduler(envelope);
   const bool is_news = IsOneOf<ViewUpdate>(envelope.message);
   return is_news ? envelope.generation >= view_.generation
                  : envelope.generation == view_.generation;
@@ -33,7 +48,7 @@ bool ViewMember::Admit(Micros now, const Envelope& envelope) {
 
 // A life of the scheduler that we do not know yet shows itself by a view, or tells us that we are
 // in no view of its any more, or, if it is none of the past, that it is over.
-bool ViewMember::AdmitScheduler(const Envelope& envelope) const {
+bool ViewMember::IsOfOurScheduler(const Envelope& envelope) const {
   if (IsOneOf<ViewUpdate, Refused>(envelope.message)) return true;
   const bool is_end = IsOneOf<Stop>(envelope.message);
   if (envelope.sender.incarnation != identity_.scheduler.incarnation)
@@ -41,11 +56,15 @@ bool ViewMember::AdmitScheduler(const Envelope& envelope) const {
   return is_end || envelope.generation == view_.generation;
 }
 
+bool ViewMember::IsNewer(const View& view) const {
+  return view.id > view_.id && view.generation >= view_.generation;
+}
+
 bool ViewMember::Enter(const PeerId& from, const View& view) {
   const bool is_scheduler = from.node == kSchedulerNode;
   const bool is_known = view.id < view_.id || view.generation < view_.generation;
   if (is_scheduler && !is_known) identity_.scheduler = from;
-  const bool is_newer = !is_known && view.id != view_.id;
+  const bool is_newer = IsNewer(view);
   if (is_newer) {
     view_ = view;
     members_.clear();

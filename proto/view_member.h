@@ -46,6 +46,8 @@ class ViewMember {
   // scheduler is reached where we dialed it is net's to see.
   bool Admit(Micros now, const Envelope& envelope);
 
+  // Whether it brings a view that Admit lets in and Enter takes.
+  bool WillEnter(const Envelope& envelope) const;
   // True if the view is newer than ours, which it then replaces: the caller discards what it holds
   // of another generation (P21). A scheduler whose view is not older than ours is ours from then
   // on; any gets an acknowledgement that says our newest view (P26).
@@ -54,7 +56,10 @@ class ViewMember {
   void HintView(Micros now, const PeerId& peer);
 
  private:
-  bool AdmitScheduler(const Envelope& envelope) const;
+  bool IsHeard(const Envelope& envelope) const;
+  bool IsOfOurTime(const Envelope& envelope) const;
+  bool IsOfOurScheduler(const Envelope& envelope) const;
+  bool IsNewer(const View& view) const;
 
   Identity identity_;
   Outbox& outbox_;

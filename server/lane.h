@@ -74,6 +74,8 @@ class Lane : public ProtocolCore {
   const PeerId& scheduler() const { return member_.scheduler(); }
   bool has_view() const { return member_.has_view(); }
   const View& view() const { return member_.view(); }
+  // Whether this message brings a view that the lane will enter: who it names is dialed first.
+  bool WillEnter(const Envelope& envelope) const { return member_.WillEnter(envelope); }
   // Every shard whose primary this lane is has committed it; the final version if there is none.
   Version committed() const;
   const std::map<ShardId, Replica>& replicas() const { return replicas_; }

@@ -81,6 +81,8 @@ class Session : public ProtocolCore {
   // The scheduler of today, and the view: what heartbeats are addressed to and say.
   const PeerId& scheduler() const { return member_.scheduler(); }
   const View& view() const { return member_.view(); }
+  // Whether this message brings a view that the session will enter: who it names is dialed first.
+  bool WillEnter(const Envelope& envelope) const;
   // What the heartbeat should say.
   Heartbeat CurrentActivity(Micros now) const;
   // Version that every shard is known to have committed.
@@ -140,6 +142,7 @@ class Session : public ProtocolCore {
   void OnEventOf(Micros now, ComputeFailed& failed);
 
   // Views and questions.
+  bool IsOfOurShards(const View& view) const { return view.shards.size() == shards_.size(); }
   void Forget();
   void AskQuestions(Micros now);
   void RepeatQuestions(Micros now);

@@ -18,9 +18,13 @@ constexpr uint64_t kSkippedStepsMax = 1024;
 
 }  // namespace
 
+bool Session::WillEnter(const Envelope& envelope) const {
+  return member_.WillEnter(envelope) && IsOfOurShards(std::get<ViewUpdate>(envelope.message).view);
+}
+
 void Session::OnMessageOf(Micros now, const PeerId& from, const ViewUpdate& update) {
   const uint32_t generation = member_.view().generation;
-  if (update.view.shards.size() != shards_.size() || !member_.Enter(from, update.view)) return;
+  if (!IsOfOurShards(update.view) || !member_.Enter(from, update.view)) return;
   const View& view = member_.view();
   if (view.generation != generation) Forget();
   is_member_ = std::ranges::any_of(view.nodes, [&](const NodeInfo& node) {

@@ -257,6 +257,8 @@ TEST_CASE("strangers at every port change nothing") {
     CHECK(peak <= memory_before[i] + kMemoryGrowthMax);
   }
   CHECK(RowCountIn(job.run_dir) == kSteps);
+  // Nobody was taken for silent: no line was hung up on a stranger's word.
+  CHECK(!Contains(BytesOf(job.run_dir + "/events.jsonl"), "silent"));
   CHECK(SummaryIn(job.run_dir).weights_hash == SummaryIn(temp.path() + "/serial").weights_hash);
 }
 

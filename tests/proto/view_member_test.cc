@@ -99,6 +99,32 @@ TEST_CASE("other generations are refused, but a newer one's view is heard (P21)"
   CHECK_FALSE(f.Admits(kMember, ViewUpdate{}, 1));
 }
 
+TEST_CASE("which view will be entered is known before, and asking changes nothing") {
+  Fixture f;
+  const auto will_enter = [&](const PeerId& from, const View& view, const PeerId& to = kSelf,
+                              JobId job = kJob) {
+    return f.member.WillEnter({.job = job,
+                               .generation = view.generation,
+                               .view = view.id,
+                               .sender = from,
+                               .receiver = to,
+                               .message = ViewUpdate{view}});
+  };
+  f.sent.envelopes.clear();
+  CHECK(will_enter(kScheduler, MakeView({2, 6}, 1)));
+  CHECK(will_enter(kNextScheduler, MakeView({3, 6}, 2)));
+  CHECK(will_enter(kMember, MakeView({2, 6}, 2)));
+  CHECK_FALSE(will_enter(kStranger, MakeView({2, 6}, 1)));
+  CHECK_FALSE(will_enter(kScheduler, MakeView({2, 5}, 1)));
+  CHECK_FALSE(will_enter(kScheduler, MakeView({2, 6}, 0)));
+  const PeerId earlier_life{kSelf.node, Incarnation(32), kSelf.lane};
+  CHECK_FALSE(will_enter(kScheduler, MakeView({2, 6}, 1), earlier_life));
+  CHECK_FALSE(will_enter(kScheduler, MakeView({2, 6}, 1), kSelf, JobId(8)));
+  CHECK_FALSE(will_enter(kMember, MakeView({2, 4}, 1)));
+  CHECK(f.sent.envelopes.empty());
+  CHECK(f.member.view().id == ViewId{2, 5});
+}
+
 TEST_CASE("a member of an older generation is told our view, at most once in a while (P13)") {
   Fixture f;
   REQUIRE(f.member.Enter(kScheduler, MakeView({2, 6}, 2)));

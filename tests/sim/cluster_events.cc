@@ -43,7 +43,7 @@ void Cluster::TamperWithRoot(Root& root) {
 // P41: one worker, once, in a micro-batch of its own that another one verifies.
 bool Cluster::FlipsBit(Process& process, Step step, MicroBatch m) {
   if (!swarm_.has_flip || has_flipped_ || !plan_->IsVerified(step, m)) return false;
-  const View& view = process.newest_view();
+  const View& view = process.view();
   if (m.value() >= view.owners.size() || step.value() < 2) return false;
   if (ComputesAt(view.owners[m.value()], step) != process.node()) return false;
   if (VerifierOf(view, step, m) == kUnknownNode || !world_.chance().OneIn(0.2)) return false;

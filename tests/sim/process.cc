@@ -102,15 +102,9 @@ void Process::DropLoops() {
   around_.network.Detach(incarnation_);
 }
 
-// What net/event_loop's on_view does: heartbeats say the newest view that has arrived.
 void Process::Listen(Loop& loop, const PeerId& self) {
   around_.network.Attach(seat_.place, self, [this, &loop](const Envelope& envelope) {
     loop.Post([this, &loop, envelope] {
-      const auto* update = std::get_if<ViewUpdate>(&envelope.message);
-      if (update != nullptr && update->view.id > view_.id) {
-        view_ = update->view;
-        if (envelope.sender.node == kSchedulerNode) scheduler_peer_ = envelope.sender;
-      }
       was_refused_ |= std::holds_alternative<Refused>(envelope.message);
       loop.core().OnMessage(around_.world.now(), envelope);
     });
@@ -123,7 +117,6 @@ void Process::Join() {
   ++life_;
   incarnation_ = Incarnation(around_.world.chance().Next() | 1);
   self_ = {kUnknownNode, incarnation_, 0};
-  view_ = {};
   was_refused_ = false;
   Register registration{.role = seat_.role, .host = seat_.host, .process_id = seat_.process_id};
   for (uint16_t lane = 0; seat_.role == Role::kServer && lane < seat_.lane_count; ++lane) {
@@ -149,7 +142,6 @@ void Process::BecomeMember(const JoinCore& join) {
   rank_ = join.welcome()->rank;
   DropLoops();
   self_ = self;
-  scheduler_peer_ = scheduler;
   if (seat_.role == Role::kServer) {
     for (uint16_t i = 0; i < seat_.lane_count; ++i) {
       AddLane({{self.node, self.incarnation, i}, scheduler, job});
@@ -302,19 +294,20 @@ void Process::ContinueNow() {
 }
 
 void Process::Beat(uint64_t life) {
-  if (!is_alive_ || life != life_) return;
+  if (!is_alive_ || life != life_ || !is_member()) return;
   const Micros interval = std::chrono::milliseconds(plan_.job.heartbeat_ms);
   const Micros now = around_.world.now();
   if (is_stopped()) {  // late, like everything else of it
     return around_.world.After(stopped_until_ - now + Micros(1), [this, life] { Beat(life); });
   }
-  around_.network.Send(seat_.place, {.job = kJob,
-                                     .generation = view_.generation,
-                                     .view = view_.id,
-                                     .sender = self_,
-                                     .receiver = scheduler_peer_,
-                                     .message = session_ ? session_->CurrentActivity(now)
-                                                         : Heartbeat{Activity::kServing}});
+  around_.network.Send(
+      seat_.place,
+      {.job = kJob,
+       .generation = view().generation,
+       .view = view().id,
+       .sender = self_,
+       .receiver = session_ ? session_->scheduler() : lanes_.front()->scheduler(),
+       .message = session_ ? session_->CurrentActivity(now) : Heartbeat{Activity::kServing}});
   around_.world.After(interval, [this, life] { Beat(life); });
 }
 

@@ -102,7 +102,8 @@ class Process {
   bool is_member() const { return !lanes_.empty() || session_ != nullptr; }
   NodeId node() const { return self_.node; }
   uint32_t rank() const { return rank_; }
-  const View& newest_view() const { return view_; }
+  // That it is in, by its first lane.  REQUIRES: is_member().
+  const View& view() const { return session_ ? session_->view() : lanes_.front()->view(); }
   std::optional<StopReason> left_by() const { return left_by_; }
   // The scheduler's sockets have lost this peer.
   void OnDisconnect(Incarnation incarnation);
@@ -134,9 +135,7 @@ class Process {
   Around around_;
   Incarnation incarnation_;
   PeerId self_;
-  PeerId scheduler_peer_;
   uint32_t rank_ = 0;
-  View view_;  // the newest that has arrived: what heartbeats say
   bool is_alive_ = true;
   bool has_left_ = false;
   std::optional<StopReason> left_by_;
