@@ -35,6 +35,7 @@ void Session::OnMessageOf(Micros now, const PeerId& from, const ViewUpdate& upda
   for (ShardState& shard : shards_) {
     for (Unreplied& push : shard.pushes) push.is_sent = push.is_held = false;
     shard.ask_at = now;
+    shard.ask_interval = Micros(0);  // who was silent is not who is asked now
   }
   if (evaluation_) evaluation_->ask_at = now;
   silence_.Clear();

@@ -219,6 +219,18 @@ TEST_CASE("what a lane holds is asked about, not pushed again (P10)") {
   CHECK(!f.Take<Pull>().empty());
 }
 
+TEST_CASE("what the lanes of a new view lose is asked for again as soon as at first") {
+  SessionFixture f;
+  f.Enter(f.MakeView(1));
+  f.AnswerAll(0);
+  f.Wait(20'000 * kMs);  // nobody gives parameters: they are asked for ever less often
+  f.DropSent();
+  f.Enter(f.MakeView(2));
+  CHECK(f.Take<Pull>().size() == 2);
+  f.Wait(510 * kMs);
+  CHECK(f.Take<Pull>().size() == 2);
+}
+
 // Found with a worker that was stopped for 2 s: it stayed behind for ever, half a second each time.
 TEST_CASE("a worker that fell behind pulls every shard of the version of today at once") {
   SessionFixture f;
