@@ -30,7 +30,8 @@ struct ComputeNews {
 };
 
 // From the computing threads to the protocol thread. Gradients wake it only once they are worth a
-// message; the end of a call always does.
+// message; the end of a call always does, so none of them waits for ever: StepComputed follows a
+// call's gradients.
 class ComputeNewsBox {
  public:
   void Push(ComputeNews news) {  // any thread

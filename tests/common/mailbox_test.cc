@@ -2,6 +2,7 @@
 
 #include <poll.h>
 
+#include <deque>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -27,6 +28,20 @@ TEST_CASE("items come out in order and the descriptor says whether there are any
   CHECK(mailbox.Drain().size() == 2);
   CHECK(!IsReadable(mailbox.fd()));
   CHECK(mailbox.Drain().empty());
+}
+
+TEST_CASE("an item that may wait wakes nobody, and comes out with the next that does") {
+  Mailbox<int> mailbox;
+  CHECK(mailbox.Push(1, Wake::kLater));
+  CHECK(!IsReadable(mailbox.fd()));
+  CHECK(mailbox.Push(2));
+  CHECK(IsReadable(mailbox.fd()));
+  CHECK(mailbox.Push(3, Wake::kLater));
+  CHECK(mailbox.Drain() == std::deque<int>{1, 2, 3});
+  CHECK(!IsReadable(mailbox.fd()));
+  CHECK(mailbox.Push(4, Wake::kLater));
+  CHECK(mailbox.TryPop() == 4);  // who looks anyway finds it
+  CHECK(!IsReadable(mailbox.fd()));
 }
 
 TEST_CASE("a full mailbox refuses and takes again once there is room") {
