@@ -238,12 +238,13 @@ void GlobalAveragePoolBackward(Device device, uint32_t sample_count, const Sampl
   AdaptiveAveragePoolBackward(device, {.input = shape}, sample_count, dy, dx);
 }
 
-void ImportBatch(Device device, const Batch& batch, float* x) {
+void ImportBatch(Device device, const Batch& batch, uint32_t channels, float* x) {
   CheckIsCpu(device);
+  PANDO_CHECK(batch.shape.channels == channels || batch.shape.channels == 1);
   const size_t size = batch.sample_count() * batch.shape.size();
   PANDO_CHECK((batch.bytes.size() == size && batch.values.empty()) ||
               (batch.values.size() == size && batch.bytes.empty()));
-  cpu::ImportBatch(batch, x);
+  cpu::ImportBatch(batch, channels, x);
 }
 
 void FlattenForward(Device device, uint32_t sample_count, const SampleShape& shape, const float* x,

@@ -257,8 +257,9 @@ void GlobalAveragePoolBackward(Device device, uint32_t sample_count, const Sampl
 // ------------------------------------------------------------------------- in and out of a network
 
 // A batch into the physical layout: pictures normalised as batch.normalisation says, tables copied.
-// x: out, [samples, batch.shape], with slack.
-void ImportBatch(Device device, const Batch& batch, float* x);
+// `channels`: the batch's own, or any number where it has one: that one is repeated.
+// x: out, [samples, height, width, channels], with slack.
+void ImportBatch(Device device, const Batch& batch, uint32_t channels, float* x);
 
 // PyTorch flattens channels first.  x: [samples, shape]; y: [samples, channels · height · width].
 void FlattenForward(Device device, uint32_t sample_count, const SampleShape& shape, const float* x,

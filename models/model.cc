@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "models/graph.h"
+#include "models/model_graph.h"
 #include "models/network.h"
 #include "models/stage.h"
 #include "models/zoo.h"
@@ -19,10 +20,8 @@ Status CheckSize(const std::string& model, const TensorLayout& layout) {
 
 }  // namespace
 
-Result<Model> Model::Create(const Job& job, SampleShape input, uint32_t class_count) {
-  Result<std::vector<LayerSpec>> layers = ZooLayers(job, class_count);
-  if (!layers.ok()) return layers.status();
-  Result<Graph> graph = Graph::Build(job.model, *layers, input, class_count);
+Result<Model> Model::Create(const Job& job, SampleShape data, uint32_t class_count) {
+  Result<Graph> graph = BuildModelGraph(job, data, class_count);
   if (!graph.ok()) return graph.status();
   if (Status s = CheckSize(job.model, graph->layout()); !s.ok()) return s;
   if (Status s = CheckComputable(job.model, *graph); !s.ok()) return s;

@@ -64,12 +64,13 @@ Network::TensorRun Network::LayerTensors(uint32_t layer) const {
 void Network::SetBatch(const Batch& batch, MicroBatchName name, Mode mode) {
   Impl& n = *impl_;
   PANDO_CHECK(batch.sample_count() >= 1 && batch.sample_count() <= n.sample_count_max);
-  PANDO_CHECK(batch.shape == n.stages.front().in);
+  const SampleShape& in = n.stages.front().in;
+  PANDO_CHECK(batch.shape.height == in.height && batch.shape.width == in.width);
   n.pass.sample_count = batch.sample_count();
   n.pass.name = name;
   n.pass.mode = mode;
   n.labels.assign(batch.labels.begin(), batch.labels.end());
-  ImportBatch(n.pass.device, batch, n.activations[0].data());
+  ImportBatch(n.pass.device, batch, in.channels, n.activations[0].data());
 }
 
 void Network::Forward(uint32_t layer, const float* parameters) {

@@ -27,9 +27,10 @@ class Model {
   // The largest model: 4,096 shards of 4 MiB, far fewer than a message may name.
   static constexpr uint64_t kBytesMax = uint64_t{16} << 30;
 
-  // kInvalidArgument when the model is unknown (names the nearest), does not fit the samples' shape
-  // (names the layer and both shapes) or is larger than kBytesMax.
-  static Result<Model> Create(const Job& job, SampleShape input, uint32_t class_count);
+  // `data`: the shape of the data set's samples; pictures of one channel are repeated for a model
+  // of three. kInvalidArgument when the model is unknown (names the nearest), does not fit the
+  // samples' shape (names the layer and both shapes) or is larger than kBytesMax.
+  static Result<Model> Create(const Job& job, SampleShape data, uint32_t class_count);
 
   // Every tensor, in model order, the metric tensor last.
   const TensorLayout& layout() const;
@@ -72,7 +73,8 @@ class Network {
   };
   TensorRun LayerTensors(uint32_t layer) const;
 
-  // REQUIRES: batch.sample_count() in [1, sample_count_max].  Copies the batch.
+  // Copies the batch.  REQUIRES: batch.sample_count() in [1, sample_count_max]; the model was made
+  // for samples of its shape.
   void SetBatch(const Batch& batch, MicroBatchName name, Mode mode);
   // Layers in order. `parameters`: the flat vector; only this layer's tensors are read.
   void Forward(uint32_t layer, const float* parameters);

@@ -2,33 +2,21 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <string>
 #include <utility>
 
 #include "common/nearest_name.h"
+#include "models/zoo_layers.h"
 
 namespace pando {
 namespace {
 
-LayerSpec Conv(std::string name, uint32_t out, uint32_t kernel, uint32_t padding = 0) {
-  return {.kind = LayerKind::kConv2d,
-          .name = std::move(name),
-          .out_units = out,
-          .window = kernel,
-          .padding = padding};
-}
-LayerSpec Linear(std::string name, uint32_t out) {
-  return {.kind = LayerKind::kLinear, .name = std::move(name), .out_units = out};
-}
-LayerSpec MaxPool(std::string name) {
-  return {.kind = LayerKind::kMaxPool2d, .name = std::move(name), .window = 2, .stride = 2};
-}
-LayerSpec Relu(std::string name) { return {.kind = LayerKind::kRelu, .name = std::move(name)}; }
-LayerSpec Flatten() { return {.kind = LayerKind::kFlatten, .name = "flatten"}; }
-LayerSpec Drop(LayerKind kind, std::string name, float probability) {
-  return {.kind = kind, .name = std::move(name), .probability = probability};
-}
+using zoo::Conv;
+using zoo::Flatten;
+using zoo::Linear;
+using zoo::MaxPool;
+
+LayerSpec Relu(std::string name) { return zoo::Plain(LayerKind::kRelu, std::move(name)); }
 
 // The CNN of PyTorch's MNIST example and of the papers: 21,840 parameters for 28 x 28 x 1.
 std::vector<LayerSpec> MnistCnn(uint32_t class_count) {
@@ -36,13 +24,13 @@ std::vector<LayerSpec> MnistCnn(uint32_t class_count) {
           MaxPool("pool1"),
           Relu("relu1"),
           Conv("conv2", 20, 5),
-          Drop(LayerKind::kDropout2d, "conv2_drop", 0.5f),
+          {.kind = LayerKind::kDropout2d, .name = "conv2_drop", .probability = 0.5f},
           MaxPool("pool2"),
           Relu("relu2"),
           Flatten(),
           Linear("fc1", 50),
           Relu("relu3"),
-          Drop(LayerKind::kDropout, "fc1_drop", 0.5f),
+          zoo::Dropout("fc1_drop", 0.5f),
           Linear("fc2", class_count)};
 }
 
@@ -51,6 +39,13 @@ std::vector<LayerSpec> LeNet5(uint32_t class_count) {
   return {Conv("conv1", 6, 5, 2), Relu("relu1"),     MaxPool("pool1"), Conv("conv2", 16, 5),
           Relu("relu2"),          MaxPool("pool2"),  Flatten(),        Linear("fc1", 120),
           Relu("relu3"),          Linear("fc2", 84), Relu("relu4"),    Linear("fc3", class_count)};
+}
+
+// The CNN of PyTorch's CIFAR tutorial and of the papers: 62,006 parameters for 32 x 32 x 3.
+std::vector<LayerSpec> CifarCnn(uint32_t class_count) {
+  return {Conv("conv1", 6, 5), Relu("relu1"),     MaxPool("pool1"), Conv("conv2", 16, 5),
+          Relu("relu2"),       MaxPool("pool2"),  Flatten(),        Linear("fc1", 120),
+          Relu("relu3"),       Linear("fc2", 84), Relu("relu4"),    Linear("fc3", class_count)};
 }
 
 Result<std::vector<LayerSpec>> Mlp(const Job& job, uint32_t class_count) {
@@ -78,15 +73,74 @@ Status UnknownModel(const std::string& model) {
                          "there are: " + known);
 }
 
+// Of "resnet18", "resnet50-cifar", ...
+std::vector<LayerSpec> ResNetNamed(const std::string& name, uint32_t class_count) {
+  return zoo::ResNet({.depth = static_cast<uint32_t>(std::stoul(name.substr(6))),
+                      .is_small = name.ends_with("-cifar"),
+                      .class_count = class_count});
+}
+
 }  // namespace
 
-std::vector<std::string> ZooNames() { return {"lenet5", "mlp", "mnist-cnn"}; }
+const std::vector<ZooModel>& ZooModels() {
+  constexpr SampleShape kDigits{28, 28, 1}, kCifar{32, 32, 3}, kImageNet{224, 224, 3};
+  static const std::vector<ZooModel> models{
+      {"mnist-cnn", "the CNN of PyTorch's MNIST example", kDigits, 10},
+      {"lenet5", "LeNet-5 with relu and max pools", kDigits, 10},
+      {"cifar-cnn", "the CNN of PyTorch's CIFAR tutorial", kCifar, 10},
+      {"mlp", "a perceptron with model.hidden layers", kDigits, 10},
+      {"vgg16", "VGG-16", kImageNet, 1000},
+      {"vgg16-bn", "VGG-16 with batch norm", kImageNet, 1000},
+      {"vgg16-cifar", "VGG-16 with a head for small pictures", kCifar, 10},
+      {"vgg16-bn-cifar", "VGG-16 with batch norm, for small pictures", kCifar, 10},
+      {"resnet18", "ResNet-18", kImageNet, 1000},
+      {"resnet34", "ResNet-34", kImageNet, 1000},
+      {"resnet50", "ResNet-50", kImageNet, 1000},
+      {"resnet101", "ResNet-101", kImageNet, 1000},
+      {"resnet18-cifar", "ResNet-18 with a stem for small pictures", kCifar, 10},
+      {"resnet34-cifar", "ResNet-34 with a stem for small pictures", kCifar, 10},
+      {"resnet50-cifar", "ResNet-50 with a stem for small pictures", kCifar, 10},
+      {"resnet101-cifar", "ResNet-101 with a stem for small pictures", kCifar, 10},
+      {"mobilenet-v2", "MobileNetV2", kImageNet, 1000},
+      {"mobilenet-v2-small", "MobileNetV2 with strides for small pictures", kCifar, 10}};
+  return models;
+}
 
-Result<std::vector<LayerSpec>> ZooLayers(const Job& job, uint32_t class_count) {
-  if (job.model == "mnist-cnn") return MnistCnn(class_count);
-  if (job.model == "lenet5") return LeNet5(class_count);
-  if (job.model == "mlp") return Mlp(job, class_count);
-  return UnknownModel(job.model);
+std::vector<std::string> ZooNames() {
+  std::vector<std::string> names;
+  for (const ZooModel& model : ZooModels()) names.emplace_back(model.name);
+  return names;
+}
+
+const ZooModel* FindZooModel(const std::string& name) {
+  for (const ZooModel& model : ZooModels()) {
+    if (model.name == name) return &model;
+  }
+  return nullptr;
+}
+
+Result<Architecture> ZooArchitecture(const Job& job, uint32_t class_count) {
+  constexpr uint32_t kColours = 3;
+  const std::string& name = job.model;
+  if (FindZooModel(name) == nullptr) return UnknownModel(name);
+  if (name == "mlp") {
+    Result<std::vector<LayerSpec>> layers = Mlp(job, class_count);
+    if (!layers.ok()) return layers.status();
+    return Architecture{.layers = *std::move(layers)};
+  }
+  if (name == "mnist-cnn") return Architecture{.layers = MnistCnn(class_count)};
+  if (name == "lenet5") return Architecture{.layers = LeNet5(class_count)};
+  if (name == "cifar-cnn") return Architecture{CifarCnn(class_count), kColours};
+  if (name.starts_with("resnet")) return Architecture{ResNetNamed(name, class_count), kColours};
+  if (name.starts_with("vgg16")) {
+    return Architecture{zoo::Vgg16({.has_batch_norm = name.starts_with("vgg16-bn"),
+                                    .is_small = name.ends_with("-cifar"),
+                                    .class_count = class_count}),
+                        kColours};
+  }
+  return Architecture{
+      zoo::MobileNetV2({.is_small = name.ends_with("-small"), .class_count = class_count}),
+      kColours};
 }
 
 }  // namespace pando

@@ -49,7 +49,7 @@ void AdaptiveAveragePoolForward(const AdaptivePool2dSpec& spec, uint32_t sample_
 void AdaptiveAveragePoolBackward(const AdaptivePool2dSpec& spec, uint32_t sample_count,
                                  const float* dy, float* dx);
 
-void ImportBatch(const Batch& batch, float* x);
+void ImportBatch(const Batch& batch, uint32_t channels, float* x);
 void FlattenForward(uint32_t sample_count, const SampleShape& shape, const float* x, float* y);
 void FlattenBackward(uint32_t sample_count, const SampleShape& shape, const float* dy, float* dx);
 CrossEntropyScore SoftmaxCrossEntropy(uint32_t sample_count, uint32_t class_count,

@@ -17,21 +17,35 @@ ByteTable NormalisedBytes(float mean, float stddev) {
   return table;
 }
 
-}  // namespace
+ByteTable TableOf(const Batch& batch, size_t channel) {
+  if (batch.normalisation == nullptr) return NormalisedBytes(0.0f, 1.0f);
+  return NormalisedBytes(batch.normalisation->mean[channel], batch.normalisation->stddev[channel]);
+}
 
-void ImportBatch(const Batch& batch, float* x) {
+// The batch as it is, [pixel, channel].
+void ImportOwnChannels(const Batch& batch, float* x) {
   if (batch.bytes.empty()) {
     std::copy(batch.values.begin(), batch.values.end(), x);
     return;
   }
   const size_t channels = batch.shape.channels;
   for (size_t c = 0; c < channels; ++c) {
-    const ByteTable table =
-        batch.normalisation == nullptr
-            ? NormalisedBytes(0.0f, 1.0f)
-            : NormalisedBytes(batch.normalisation->mean[c], batch.normalisation->stddev[c]);
+    const ByteTable table = TableOf(batch, c);
     for (size_t i = c; i < batch.bytes.size(); i += channels) x[i] = table[batch.bytes[i]];
   }
+}
+
+}  // namespace
+
+void ImportBatch(const Batch& batch, uint32_t channels, float* x) {
+  if (channels == batch.shape.channels) {
+    ImportOwnChannels(batch, x);
+    return;
+  }
+  for (float value : batch.values) x = std::fill_n(x, channels, value);
+  if (batch.bytes.empty()) return;
+  const ByteTable table = TableOf(batch, 0);
+  for (uint8_t byte : batch.bytes) x = std::fill_n(x, channels, table[byte]);
 }
 
 void FlattenForward(uint32_t sample_count, const SampleShape& shape, const float* x, float* y) {

@@ -238,7 +238,7 @@ TEST_CASE("pictures are normalised per channel, tables are taken as they are") {
                  .normalisation = &normalisation,
                  .labels = {0, 1}};
   float x[8 + kSlackFloats];
-  ImportBatch(kCpu, pictures, x);
+  ImportBatch(kCpu, pictures, 2, x);
   const Doubles expected{-1,
                          -0.125,
                          1,
@@ -250,8 +250,23 @@ TEST_CASE("pictures are normalised per channel, tables are taken as they are") {
   CHECK(RelativeError(x, expected) < kTol);
 
   Batch table{.shape = {1, 1, 3}, .bytes = {}, .values = {1, 2, 3, 4, 5, 6}, .labels = {0, 1}};
-  ImportBatch(kCpu, table, x);
+  ImportBatch(kCpu, table, table.shape.channels, x);
   CHECK(RelativeError(x, {1, 2, 3, 4, 5, 6}) == 0.0);
+}
+
+TEST_CASE("one channel feeds three by repetition, normalised by its own mean and deviation") {
+  const Normalisation normalisation{{0.5f}, {0.25f}};
+  const Batch pictures{.shape = {1, 2, 1},
+                       .bytes = {0, 255, 51, 0},
+                       .normalisation = &normalisation,
+                       .labels = {0, 0}};
+  float x[12];
+  ImportBatch(kCpu, pictures, 3, x);
+  const float expected[] = {-2.0f, 2.0f, (0.2f - 0.5f) / 0.25f, -2.0f};
+  for (size_t i = 0; i < 12; ++i) CHECK(x[i] == doctest::Approx(expected[i / 3]));
+  const Batch values{.shape = {1, 1, 1}, .values = {7, 8}, .labels = {0, 0}};
+  ImportBatch(kCpu, values, 3, x);
+  for (size_t i = 0; i < 6; ++i) CHECK(x[i] == (i < 3 ? 7 : 8));
 }
 
 TEST_CASE("flatten puts channels first, and back") {

@@ -1,0 +1,32 @@
+#include "models/model_graph.h"
+
+#include <fmt/format.h>
+
+#include "models/zoo.h"
+
+namespace pando {
+namespace {
+
+// The shape that enters the first layer.
+Result<SampleShape> EntranceShape(const std::string& model, const Architecture& architecture,
+                                  SampleShape data) {
+  const uint32_t wanted = architecture.channels;
+  if (wanted == 0 || data.channels == wanted) return data;
+  if (data.channels == 1) return SampleShape{data.height, data.width, wanted};
+  return InvalidArgument(fmt::format(
+      "model {}: takes pictures of {} channels, or of 1, which is repeated, but the data "
+      "have {} (height x width x channels); choose another model or other data",
+      model, wanted, ShapeText(data)));
+}
+
+}  // namespace
+
+Result<Graph> BuildModelGraph(const Job& job, SampleShape data, uint32_t class_count) {
+  Result<Architecture> architecture = ZooArchitecture(job, class_count);
+  if (!architecture.ok()) return architecture.status();
+  Result<SampleShape> entrance = EntranceShape(job.model, *architecture, data);
+  if (!entrance.ok()) return entrance.status();
+  return Graph::Build(job.model, architecture->layers, *entrance, class_count);
+}
+
+}  // namespace pando
