@@ -23,6 +23,8 @@ size_t PlainScratchBytes(const Conv2dSpec& spec, size_t sample_count_max) {
   switch (ChooseConvPath(spec)) {
     case ConvPath::kWinograd:
       return WinogradScratchBytes(spec, sample_count_max);
+    case ConvPath::kMatrix:
+      return MatrixScratchBytes(spec);
     case ConvPath::kDepthwise:
       return DepthwiseScratchBytes(spec);
     case ConvPath::kGrouped:
@@ -36,6 +38,8 @@ void ForwardPlain(const Conv2dSpec& spec, const PlainForward& args, std::span<st
   switch (ChooseConvPath(spec)) {
     case ConvPath::kWinograd:
       return WinogradForward(spec, args, scratch);
+    case ConvPath::kMatrix:
+      return MatrixForward(spec, args, scratch);
     case ConvPath::kDepthwise:
       return DepthwiseForward(spec, args, scratch);
     case ConvPath::kGrouped:
@@ -50,6 +54,8 @@ void BackwardPlain(const Conv2dSpec& spec, const PlainBackward& args,
   switch (ChooseConvPath(spec)) {
     case ConvPath::kWinograd:
       return WinogradBackward(spec, args, scratch);
+    case ConvPath::kMatrix:
+      return MatrixBackward(spec, args, scratch);
     case ConvPath::kDepthwise:
       return DepthwiseBackward(spec, args, scratch);
     case ConvPath::kGrouped:
@@ -145,18 +151,17 @@ void SumPixels(size_t pixels, size_t channels, const float* gradients, float* db
 }  // namespace
 
 ConvPath ChooseConvPath(const Conv2dSpec& spec) {
-  if (spec.groups == 1) {
-    // Of fewer channels the transforms cost more than the products, of smaller images most of a
-    // tile is wasted.
-    const SampleShape out = spec.conv_output();
-    const bool is_winograd = spec.kernel == 3 && spec.stride == 1 && spec.padding <= 2 &&
-                             spec.input.channels >= 16 && spec.out_channels >= 16 &&
-                             std::min(out.height, out.width) >= 3;
-    return is_winograd ? ConvPath::kWinograd : ConvPath::kSmall;
-  }
   const bool is_depthwise =
       spec.groups == spec.input.channels && spec.out_channels == spec.input.channels;
-  return is_depthwise ? ConvPath::kDepthwise : ConvPath::kGrouped;
+  if (spec.groups > 1) return is_depthwise ? ConvPath::kDepthwise : ConvPath::kGrouped;
+  // Fewer channels leave vectors empty, and small networks have a pool behind each convolution:
+  // most gradients are zero.
+  if (spec.input.channels < 16 || spec.out_channels < 16) return ConvPath::kSmall;
+  // Of smaller images most of a tile is wasted.
+  const SampleShape out = spec.conv_output();
+  const bool is_winograd = spec.kernel == 3 && spec.stride == 1 && spec.padding <= 2 &&
+                           std::min(out.height, out.width) >= 3;
+  return is_winograd ? ConvPath::kWinograd : ConvPath::kMatrix;
 }
 
 size_t Conv2dScratchBytes(const Conv2dSpec& spec, uint32_t sample_count_max) {

@@ -9,7 +9,7 @@
 
 namespace pando::cpu {
 
-enum class ConvPath : uint8_t { kSmall, kWinograd, kDepthwise, kGrouped };
+enum class ConvPath : uint8_t { kSmall, kWinograd, kMatrix, kDepthwise, kGrouped };
 
 // By the spec alone, so that every worker computes the same bits (P39).
 ConvPath ChooseConvPath(const Conv2dSpec& spec);
@@ -37,13 +37,20 @@ struct PlainBackward {
   float* dweight = nullptr;
 };
 
+// Any convolution without groups.
+void MatrixForward(const Conv2dSpec& spec, const PlainForward& args, std::span<std::byte> scratch);
+void MatrixBackward(const Conv2dSpec& spec, const PlainBackward& args,
+                    std::span<std::byte> scratch);
+size_t MatrixScratchBytes(const Conv2dSpec& spec);
+
+// As many groups as input channels and as output channels.
 void DepthwiseForward(const Conv2dSpec& spec, const PlainForward& args,
                       std::span<std::byte> scratch);
 void DepthwiseBackward(const Conv2dSpec& spec, const PlainBackward& args,
                        std::span<std::byte> scratch);
 size_t DepthwiseScratchBytes(const Conv2dSpec& spec);
 
-// 3x3, stride 1, padding at most 2.
+// Without groups, 3x3, stride 1, padding at most 2.
 void WinogradForward(const Conv2dSpec& spec, const PlainForward& args,
                      std::span<std::byte> scratch);
 void WinogradBackward(const Conv2dSpec& spec, const PlainBackward& args,

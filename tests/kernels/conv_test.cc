@@ -42,6 +42,12 @@ std::vector<ConvCase> Cases() {
       {spec(13, 8, 64, 96, 3, 1, 0), 2},                      // no padding, several panels
       {spec(3, 5, 16, 24, 3, 1, 2), 2},                       // padding as wide as it can be
       {spec(10, 12, 16, 17, 3, 1, 1, true, true), 9, true},   // all that follows, several blocks
+      {spec(5, 5, 16, 16, 1), 1},                             // matrix: pixels themselves
+      {spec(6, 7, 17, 90, 1), 13},                            // odd everything, several panels
+      {spec(9, 8, 18, 20, 1, 2), 5},                          // 1 x 1, stride 2
+      {spec(8, 8, 64, 33, 3, 2, 1), 2},                       // depth of more than a block
+      {spec(2, 2, 20, 40, 3, 1, 1, false, true), 7},          // more padding than image
+      {spec(7, 9, 16, 19, 5, 2, 2, true, true), 4, true},     // all that follows
       {grouped(32, spec(8, 8, 32, 32, 3, 1, 1)), 2},          // depthwise
       {grouped(19, spec(7, 9, 19, 19, 3, 2, 1)), 3},          // depthwise, odd, stride 2
       {grouped(3, spec(5, 6, 3, 3, 5, 1, 2, true, true)), 3, true},  // depthwise, all that follows
