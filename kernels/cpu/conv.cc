@@ -25,6 +25,8 @@ size_t PlainScratchBytes(const Conv2dSpec& spec, size_t sample_count_max) {
       return WinogradScratchBytes(spec, sample_count_max);
     case ConvPath::kMatrix:
       return MatrixScratchBytes(spec);
+    case ConvPath::kDepthwise3:
+      return Depthwise3ScratchBytes(spec);
     case ConvPath::kDepthwise:
       return DepthwiseScratchBytes(spec);
     case ConvPath::kGrouped:
@@ -40,6 +42,8 @@ void ForwardPlain(const Conv2dSpec& spec, const PlainForward& args, std::span<st
       return WinogradForward(spec, args, scratch);
     case ConvPath::kMatrix:
       return MatrixForward(spec, args, scratch);
+    case ConvPath::kDepthwise3:
+      return Depthwise3Forward(spec, args, scratch);
     case ConvPath::kDepthwise:
       return DepthwiseForward(spec, args, scratch);
     case ConvPath::kGrouped:
@@ -56,6 +60,8 @@ void BackwardPlain(const Conv2dSpec& spec, const PlainBackward& args,
       return WinogradBackward(spec, args, scratch);
     case ConvPath::kMatrix:
       return MatrixBackward(spec, args, scratch);
+    case ConvPath::kDepthwise3:
+      return Depthwise3Backward(spec, args, scratch);
     case ConvPath::kDepthwise:
       return DepthwiseBackward(spec, args, scratch);
     case ConvPath::kGrouped:
@@ -151,9 +157,12 @@ void SumPixels(size_t pixels, size_t channels, const float* gradients, float* db
 }  // namespace
 
 ConvPath ChooseConvPath(const Conv2dSpec& spec) {
-  const bool is_depthwise =
-      spec.groups == spec.input.channels && spec.out_channels == spec.input.channels;
-  if (spec.groups > 1) return is_depthwise ? ConvPath::kDepthwise : ConvPath::kGrouped;
+  if (spec.groups > 1) {
+    const bool is_depthwise =
+        spec.groups == spec.input.channels && spec.out_channels == spec.input.channels;
+    if (!is_depthwise) return ConvPath::kGrouped;
+    return IsDepthwise3(spec) ? ConvPath::kDepthwise3 : ConvPath::kDepthwise;
+  }
   // Fewer channels leave vectors empty, and small networks have a pool behind each convolution:
   // most gradients are zero.
   if (spec.input.channels < 16 || spec.out_channels < 16) return ConvPath::kSmall;

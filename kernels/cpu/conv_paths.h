@@ -9,7 +9,7 @@
 
 namespace pando::cpu {
 
-enum class ConvPath : uint8_t { kSmall, kWinograd, kMatrix, kDepthwise, kGrouped };
+enum class ConvPath : uint8_t { kSmall, kWinograd, kMatrix, kDepthwise3, kDepthwise, kGrouped };
 
 // By the spec alone, so that every worker computes the same bits (P39).
 ConvPath ChooseConvPath(const Conv2dSpec& spec);
@@ -56,6 +56,14 @@ void WinogradForward(const Conv2dSpec& spec, const PlainForward& args,
 void WinogradBackward(const Conv2dSpec& spec, const PlainBackward& args,
                       std::span<std::byte> scratch);
 size_t WinogradScratchBytes(const Conv2dSpec& spec, size_t sample_count_max);
+
+// Depthwise, 3x3, padding 1, stride 1 or 2: those of which IsDepthwise3 is true.
+bool IsDepthwise3(const Conv2dSpec& spec);
+void Depthwise3Forward(const Conv2dSpec& spec, const PlainForward& args,
+                       std::span<std::byte> scratch);
+void Depthwise3Backward(const Conv2dSpec& spec, const PlainBackward& args,
+                        std::span<std::byte> scratch);
+size_t Depthwise3ScratchBytes(const Conv2dSpec& spec);
 
 void GroupedForward(const Conv2dSpec& spec, const PlainForward& args);
 void GroupedBackward(const Conv2dSpec& spec, const PlainBackward& args);

@@ -50,6 +50,11 @@ std::vector<ConvCase> Cases() {
       {spec(7, 9, 16, 19, 5, 2, 2, true, true), 4, true},     // all that follows
       {grouped(32, spec(8, 8, 32, 32, 3, 1, 1)), 2},          // depthwise
       {grouped(19, spec(7, 9, 19, 19, 3, 2, 1)), 3},          // depthwise, odd, stride 2
+      {grouped(17, spec(8, 6, 17, 17, 3, 2, 1)), 2},          // even, stride 2
+      {grouped(5, spec(1, 1, 5, 5, 3, 1, 1)), 2},             // one pixel
+      {grouped(5, spec(1, 1, 5, 5, 3, 2, 1)), 2},             // one pixel, stride 2
+      {grouped(40, spec(6, 7, 40, 40, 3, 1, 1, true, true)), 2, true},  // all that follows
+      {grouped(6, spec(7, 7, 6, 6, 3, 1, 0)), 2},                       // no padding
       {grouped(3, spec(5, 6, 3, 3, 5, 1, 2, true, true)), 3, true},  // depthwise, all that follows
       {grouped(1, spec(3, 3, 1, 1, 3, 2, 1)), 1},                    // one channel
       {grouped(2, spec(6, 5, 4, 6, 3, 2, 1, false, true)), 2},       // groups of two
