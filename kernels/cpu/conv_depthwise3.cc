@@ -106,6 +106,14 @@ void ForEachVector(size_t channels, F&& f) {
   for (size_t c = 0; c < channels; c += kLanes) f(c, channels - c);
 }
 
+// Walking a row by channels meets a line of the cache at each pixel, too far apart for the
+// processor to see the pattern. So while one row (or sample) is walked the next is fetched, in
+// order: each vector of channels fetches its share, as many lines as there are pixels.
+inline void PrefetchPart(const float* next, size_t channel, size_t pixels) {
+  const float* part = next + channel * pixels;
+  for (size_t i = 0; i < pixels; ++i) __builtin_prefetch(part + i * kLanes);
+}
+
 // y = x convolved with s.weight.
 void ConvolveRows(const Conv2dSpec& spec, const Scratch& s, size_t sample_count, const float* x,
                   float* y) {
@@ -118,6 +126,8 @@ void ConvolveRows(const Conv2dSpec& spec, const Scratch& s, size_t sample_count,
       const Taps taps = LoadTaps(s.weight + c, RoundUpToLanes(channels));
       const Walk walk{in.width, out.width, channels, lanes};
       const Rows from{rows[0] + c, rows[1] + c, rows[2] + c};
+      PrefetchPart(rows[2] + spec.stride * in.width * channels, c, in.width * spec.stride);
+      PrefetchPart(y + out_row, c, out.width);
       spec.stride == 1 ? ForwardRow1(walk, from, taps, y + c)
                        : ForwardRow2(walk, from, taps, y + c);
     });
@@ -163,6 +173,8 @@ void SpreadRows(const Conv2dSpec& spec, const Scratch& s, size_t sample_count, c
     const Reaching b{is_odd && below < out.height ? image + below * out_row : s.zeros, 0};
     ForEachVector(channels, [&](size_t c, size_t lanes) {
       const Taps taps = LoadTaps(s.weight + c, RoundUpToLanes(channels));
+      PrefetchPart(b.dy + out_row, c, out.width);
+      PrefetchPart(dx + (row + 1) * in.width * channels, c, in.width);
       BackwardRow2({in.width, out.width, channels, lanes}, {a.dy + c, a.ky}, {b.dy + c, b.ky}, taps,
                    dx + row * in.width * channels + c);
     });
@@ -207,6 +219,8 @@ void AddSample(const Conv2dSpec& spec, const Scratch& s, const float* x, const f
   const size_t channels = in.channels, padded = RoundUpToLanes(channels);
   ForEachVector(channels, [&](size_t c, size_t lanes) {
     Taps sums = LoadTaps(s.dweight + c, padded);
+    PrefetchPart(x + in.size(), c, in.height * in.width);
+    PrefetchPart(dy + out.size(), c, out.height * out.width);
     const Walk walk{in.width, out.width, channels, lanes};
     for (size_t y = 0; y < out.height; ++y) {
       const Rows rows = RowsAround(in, x, y * spec.stride, s.zeros);
