@@ -1,22 +1,9 @@
 // The convolutions of the papers' networks, one thread: forward, and both gradients.
-#include <cmath>
-
+#include "bench/kernels/benches.h"
 #include "bench/kernels/measure.h"
-#include "common/float_buffer.h"
-#include "kernels/ops.h"
 
 namespace pando {
 namespace {
-
-constexpr Device kCpu{};
-
-FloatBuffer Filled(size_t count) {
-  FloatBuffer buffer(count + kSlackFloats);
-  for (size_t i = 0; i < buffer.size(); ++i) {
-    buffer.data()[i] = static_cast<float>(i * 7919 % 1009) / 1009.0f - 0.5f;
-  }
-  return buffer;
-}
 
 struct Arrays {
   Arrays(const Conv2dSpec& spec, uint32_t sample_count)
@@ -60,15 +47,12 @@ void Backward(benchmark::State& state, Conv2dSpec spec, uint32_t sample_count, b
 }
 
 void Register(const std::string& name, const Conv2dSpec& spec, uint32_t sample_count) {
-  auto add = [&](const char* direction, auto&& function) {
-    benchmark::RegisterBenchmark((name + direction).c_str(), function)
-        ->UseManualTime()
-        ->Unit(benchmark::kMillisecond);
-  };
-  add("/forward", [=](benchmark::State& state) { Forward(state, spec, sample_count); });
-  add("/backward", [=](benchmark::State& state) { Backward(state, spec, sample_count, true); });
-  add("/backward_weights",
-      [=](benchmark::State& state) { Backward(state, spec, sample_count, false); });
+  RegisterBench(name + "/forward",
+                [=](benchmark::State& state) { Forward(state, spec, sample_count); });
+  RegisterBench(name + "/backward",
+                [=](benchmark::State& state) { Backward(state, spec, sample_count, true); });
+  RegisterBench(name + "/backward_weights",
+                [=](benchmark::State& state) { Backward(state, spec, sample_count, false); });
 }
 
 Conv2dSpec Spec(uint32_t side, uint32_t channels, uint32_t out_channels, uint32_t kernel,
@@ -81,7 +65,9 @@ Conv2dSpec Spec(uint32_t side, uint32_t channels, uint32_t out_channels, uint32_
           .groups = groups};
 }
 
-void RegisterAll() {
+}  // namespace
+
+void RegisterConvolutions() {
   Register("resnet18/stem_3_64", Spec(32, 3, 64, 3), 32);
   Register("resnet18/3x3_64_at_32", Spec(32, 64, 64, 3), 32);
   Register("resnet18/3x3_128_at_16", Spec(16, 128, 128, 3), 32);
@@ -103,11 +89,4 @@ void RegisterAll() {
   Register("mobilenet/depthwise_384_at_4", Spec(4, 384, 384, 3, 1, 384), 32);
 }
 
-}  // namespace
 }  // namespace pando
-
-int main(int argc, char** argv) {
-  pando::RegisterAll();
-  benchmark::Initialize(&argc, argv);
-  benchmark::RunSpecifiedBenchmarks();
-}

@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t kBlockPixels = 64;
 
-struct Scratch {   // [channels] each
+struct Scratch {   // [channels, up to whole vectors] each
   float* centers;  // of the block at hand: near its mean
   float* sums;     // of deviations from there, or of gradients
   float* squares;  // of deviations, or gradients · deviations
@@ -23,17 +23,20 @@ struct Scratch {   // [channels] each
   double* deviations;
   float* factor;
   float* offset;
+  float* slope;
 };
 
 Scratch Carve(size_t channels, ScratchCarver& carver) {
+  const size_t padded = RoundUpToLanes(channels);
   Scratch s{};
-  s.centers = carver.Take<float>(channels);
-  s.sums = carver.Take<float>(channels);
-  s.squares = carver.Take<float>(channels);
-  s.means = carver.Take<double>(channels);
-  s.deviations = carver.Take<double>(channels);
-  s.factor = carver.Take<float>(channels);
-  s.offset = carver.Take<float>(channels);
+  s.centers = carver.Take<float>(padded);
+  s.sums = carver.Take<float>(padded);
+  s.squares = carver.Take<float>(padded);
+  s.means = carver.Take<double>(padded);
+  s.deviations = carver.Take<double>(padded);
+  s.factor = carver.Take<float>(padded);
+  s.offset = carver.Take<float>(padded);
+  s.slope = carver.Take<float>(padded);
   return s;
 }
 
@@ -45,23 +48,69 @@ Pixels PixelsOf(const BatchNormSpec& spec, size_t sample_count) {
   return {sample_count * spec.shape.height * spec.shape.width, spec.shape.channels};
 }
 
-void SumBlock(const Scratch& s, const Pixels& block, const float* x) {
-  const size_t channels = block.channels;
-  std::fill_n(s.centers, channels, 0.0f);
-  std::fill_n(s.sums, channels, 0.0f);
-  std::fill_n(s.squares, channels, 0.0f);
-  for (size_t p = 0; p < block.count; ++p) {
-    for (size_t c = 0; c < channels; ++c) s.centers[c] += x[p * channels + c];
+// ------------------------------------------------------------------------------------ statistics
+
+// Vectors of sums that are added to in turns: an addition takes four cycles.
+constexpr size_t kChains = 4;
+
+// A sum over the pixels of a block: kVecs vectors of channels, several chains where these are few.
+template <size_t kVecs>
+struct Sum {
+  static constexpr size_t kPerVec = kChains / kVecs;
+  Vec chains[kPerVec][kVecs] = {};
+
+  Vec Total(size_t v) const {
+    Vec total = chains[0][v];
+    for (size_t i = 1; i < kPerVec; ++i) total += chains[i][v];
+    return total;
   }
-  const float scale = 1.0f / static_cast<float>(block.count);
-  for (size_t c = 0; c < channels; ++c) s.centers[c] *= scale;
-  for (size_t p = 0; p < block.count; ++p) {
-    for (size_t c = 0; c < channels; ++c) {
-      const float deviation = x[p * channels + c] - s.centers[c];
-      s.sums[c] += deviation;
-      s.squares[c] += deviation * deviation;
+};
+
+// Calls f(chain, pixel) for each of the block's pixels.
+template <size_t kVecs, class F>
+inline void ForEachInChains(size_t pixels, F&& f) {
+  constexpr size_t kPerVec = Sum<kVecs>::kPerVec;
+  size_t p = 0;
+  for (; p + kPerVec <= pixels; p += kPerVec) {
+    for (size_t i = 0; i < kPerVec; ++i) f(i, p + i);
+  }
+  for (; p < pixels; ++p) f(0, p);
+}
+
+template <size_t kVecs>
+void SumBlock(const Scratch& s, const Pixels& block, size_t channel, const float* x) {
+  x += channel;
+  Sum<kVecs> total, deviations, squares;
+  ForEachInChains<kVecs>(block.count, [&](size_t i, size_t p) {
+    for (size_t v = 0; v < kVecs; ++v) {
+      total.chains[i][v] += Load(x + p * block.channels + v * kLanes);
     }
+  });
+  const float scale = 1.0f / static_cast<float>(block.count);
+  Vec centers[kVecs];
+  for (size_t v = 0; v < kVecs; ++v) centers[v] = total.Total(v) * scale;
+  ForEachInChains<kVecs>(block.count, [&](size_t i, size_t p) {
+    for (size_t v = 0; v < kVecs; ++v) {
+      const Vec deviation = Load(x + p * block.channels + v * kLanes) - centers[v];
+      deviations.chains[i][v] += deviation;
+      squares.chains[i][v] += deviation * deviation;
+    }
+  });
+  for (size_t v = 0; v < kVecs; ++v) {
+    Store(s.centers + channel + v * kLanes, centers[v]);
+    Store(s.sums + channel + v * kLanes, deviations.Total(v));
+    Store(s.squares + channel + v * kLanes, squares.Total(v));
   }
+}
+
+// Calls f.template operator()<vectors>(first channel) for all channels.
+template <class F>
+void ForEachVectors(size_t channels, F&& f) {
+  const size_t padded = RoundUpToLanes(channels);
+  size_t c = 0;
+  for (; c + 4 * kLanes <= padded; c += 4 * kLanes) f.template operator()<4>(c);
+  for (; c + 2 * kLanes <= padded; c += 2 * kLanes) f.template operator()<2>(c);
+  for (; c < padded; c += kLanes) f.template operator()<1>(c);
 }
 
 // Joins the block with `before` pixels before it.
@@ -82,8 +131,20 @@ void ComputeStatistics(const Scratch& s, const Pixels& all, const float* x) {
   std::fill_n(s.deviations, all.channels, 0.0);
   for (size_t first = 0; first < all.count; first += kBlockPixels) {
     const Pixels block{std::min(kBlockPixels, all.count - first), all.channels};
-    SumBlock(s, block, x + first * all.channels);
+    ForEachVectors(all.channels, [&]<size_t kVecs>(size_t channel) {
+      SumBlock<kVecs>(s, block, channel, x + first * all.channels);
+    });
     JoinBlock(s, block, first);
+  }
+}
+
+// ---------------------------------------------------------------------------------- element-wise
+
+// Calls f(first float, channel, floats to the pixel's end) for each vector of each pixel.
+template <class F>
+inline void ForEachVector(const Pixels& all, F&& f) {
+  for (size_t p = 0; p < all.count; ++p) {
+    for (size_t c = 0; c < all.channels; c += kLanes) f(p * all.channels + c, c, all.channels - c);
   }
 }
 
@@ -91,14 +152,11 @@ void ComputeStatistics(const Scratch& s, const Pixels& all, const float* x) {
 template <Activation kActivation, bool kResidual>
 void Normalise(const Scratch& s, const Pixels& all, const float* x, const float* residual,
                float* y) {
-  for (size_t p = 0; p < all.count; ++p) {
-    const size_t first = p * all.channels;
-    for (size_t c = 0; c < all.channels; ++c) {
-      float value = x[first + c] * s.factor[c] + s.offset[c];
-      if constexpr (kResidual) value += residual[first + c];
-      y[first + c] = Activate<kActivation>(value);
-    }
-  }
+  ForEachVector(all, [&](size_t at, size_t c, size_t rest) {
+    Vec value = Load(x + at) * Load(s.factor + c) + Load(s.offset + c);
+    if constexpr (kResidual) value += Load(residual + at);
+    StorePart(y + at, Activate<kActivation>(value), rest);
+  });
 }
 
 void Normalise(const Scratch& s, const BatchNormSpec& spec, const Pixels& all, const float* x,
@@ -109,23 +167,37 @@ void Normalise(const Scratch& s, const BatchNormSpec& spec, const Pixels& all, c
   });
 }
 
-// dy = 0 where the activation stops it; its sum, and its products' with the deviations of x.
+// The sums of a block's gradients, and of their products with the deviations of x.
+template <Activation kActivation, size_t kVecs>
+void SumGradients(const Scratch& s, const Pixels& block, size_t channel,
+                  const BatchNormBackwardArgs& args, size_t first) {
+  Sum<kVecs> gradients, products;
+  Vec means[kVecs];
+  for (size_t v = 0; v < kVecs; ++v) means[v] = Load(s.centers + channel + v * kLanes);
+  ForEachInChains<kVecs>(block.count, [&](size_t i, size_t p) {
+    for (size_t v = 0; v < kVecs; ++v) {
+      const size_t at = first + p * block.channels + channel + v * kLanes;
+      const Vec gradient = Pass<kActivation>(args.y, at, Load(args.dy + at));
+      gradients.chains[i][v] += gradient;
+      products.chains[i][v] += gradient * (Load(args.x + at) - means[v]);
+    }
+  });
+  for (size_t v = 0; v < kVecs; ++v) {
+    Store(s.sums + channel + v * kLanes, gradients.Total(v));
+    Store(s.squares + channel + v * kLanes, products.Total(v));
+  }
+}
+
 template <Activation kActivation>
-void MaskAndSum(const Scratch& s, const Pixels& all, const BatchNormBackwardArgs& args) {
+void SumGradients(const Scratch& s, const Pixels& all, const BatchNormBackwardArgs& args) {
   std::fill_n(s.means, all.channels, 0.0);
   std::fill_n(s.deviations, all.channels, 0.0);
+  std::copy_n(args.mean, all.channels, s.centers);
   for (size_t first = 0; first < all.count; first += kBlockPixels) {
-    std::fill_n(s.sums, all.channels, 0.0f);
-    std::fill_n(s.squares, all.channels, 0.0f);
-    for (size_t p = first; p < std::min(first + kBlockPixels, all.count); ++p) {
-      const size_t at = p * all.channels;
-      for (size_t c = 0; c < all.channels; ++c) {
-        const float gradient = Passes<kActivation>(args.y, at + c) ? args.dy[at + c] : 0.0f;
-        if constexpr (kActivation != Activation::kNone) args.dy[at + c] = gradient;
-        s.sums[c] += gradient;
-        s.squares[c] += gradient * (args.x[at + c] - args.mean[c]);
-      }
-    }
+    const Pixels block{std::min(kBlockPixels, all.count - first), all.channels};
+    ForEachVectors(all.channels, [&]<size_t kVecs>(size_t channel) {
+      SumGradients<kActivation, kVecs>(s, block, channel, args, first * all.channels);
+    });
     for (size_t c = 0; c < all.channels; ++c) {
       s.means[c] += s.sums[c];
       s.deviations[c] += s.squares[c];
@@ -133,24 +205,28 @@ void MaskAndSum(const Scratch& s, const Pixels& all, const BatchNormBackwardArgs
   }
 }
 
-// dx = weight · inverse_std · (dy − dbias / n − (x − mean) · inverse_std · dweight / n)
-void ComputeDataGradient(const Scratch& s, const Pixels& all, const BatchNormBackwardArgs& args) {
+// dx = weight · inverse_std · (dy − dbias / n − (x − mean) · inverse_std · dweight / n), and
+// dresidual = dy, both of dy that the activation let through.
+template <Activation kActivation>
+void ComputeDataGradients(const Scratch& s, const Pixels& all, const BatchNormBackwardArgs& args) {
   const auto n = static_cast<double>(all.count);
-  float* const slope = s.centers;  // of x
   for (size_t c = 0; c < all.channels; ++c) {
     const double inverse_std = args.inverse_std[c], factor = args.weight[c] * inverse_std;
-    const double of_x = -factor * inverse_std * inverse_std * s.deviations[c] / n;
     s.factor[c] = static_cast<float>(factor);
-    slope[c] = static_cast<float>(of_x);
+    s.slope[c] = static_cast<float>(-factor * inverse_std * inverse_std * s.deviations[c] / n);
     s.offset[c] = static_cast<float>(-factor * s.means[c] / n);
   }
-  for (size_t p = 0; p < all.count; ++p) {
-    const size_t at = p * all.channels;
-    for (size_t c = 0; c < all.channels; ++c) {
-      args.dx[at + c] = args.dy[at + c] * s.factor[c] +
-                        ((args.x[at + c] - args.mean[c]) * slope[c] + s.offset[c]);
+  ForEachVector(all, [&](size_t at, size_t c, size_t rest) {
+    const Vec gradient = Pass<kActivation>(args.y, at, Load(args.dy + at));
+    if (args.dx != nullptr) {
+      const Vec deviation = Load(args.x + at) - Load(s.centers + c);
+      StorePart(
+          args.dx + at,
+          gradient * Load(s.factor + c) + (deviation * Load(s.slope + c) + Load(s.offset + c)),
+          rest);
     }
-  }
+    if (args.dresidual != nullptr) StorePart(args.dresidual + at, gradient, rest);
+  });
 }
 
 }  // namespace
@@ -199,16 +275,15 @@ void BatchNormBackward(const BatchNormSpec& spec, const BatchNormBackwardArgs& a
   const Pixels all = PixelsOf(spec, args.sample_count);
   ScratchCarver carver(scratch);
   const Scratch s = Carve(all.channels, carver);
-  WithActivation(spec.activation,
-                 [&]<Activation kActivation>() { MaskAndSum<kActivation>(s, all, args); });
+  WithActivation(spec.activation, [&]<Activation kActivation>() {
+    SumGradients<kActivation>(s, all, args);
+    if (args.dx == nullptr && args.dresidual == nullptr) return;
+    ComputeDataGradients<kActivation>(s, all, args);
+  });
   for (size_t c = 0; c < all.channels; ++c) {
     args.dbias[c] = static_cast<float>(s.means[c]);
     args.dweight[c] = static_cast<float>(s.deviations[c] * args.inverse_std[c]);
   }
-  if (args.dresidual != nullptr && args.dresidual != args.dy) {
-    std::copy_n(args.dy, all.count * all.channels, args.dresidual);
-  }
-  if (args.dx != nullptr) ComputeDataGradient(s, all, args);
 }
 
 }  // namespace pando::cpu
