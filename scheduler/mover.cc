@@ -1,0 +1,383 @@
+#include "scheduler/mover.h"
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+#include <string>
+
+#include "common/check.h"
+
+namespace pando {
+
+namespace {
+
+// More shards are even enough without what takes a search of all pairs.
+constexpr size_t kPairedShardsMax = 512;
+
+size_t LargestShard(const ShardPlan& plan) {
+  size_t largest = 0;
+  for (const ShardRange& range : plan.ranges()) largest = std::max(largest, range.size());
+  return largest;
+}
+
+// What every shift makes smaller, so that shifting ends.
+double Unevenness(const std::vector<size_t>& floats) {
+  double sum = 0;
+  for (size_t f : floats) sum += static_cast<double>(f) * static_cast<double>(f);
+  return sum;
+}
+
+// The replicas of a shard that have its data, primary first.
+std::vector<PeerId> InSync(const ShardPlacement& placement) {
+  std::vector<PeerId> replicas{placement.primary};
+  std::ranges::copy(placement.in_sync_backups, std::back_inserter(replicas));
+  return replicas;
+}
+
+}  // namespace
+
+std::vector<uint32_t> LargestFirst(const ShardPlan& plan) {
+  std::vector<uint32_t> shards(plan.shard_count());
+  std::iota(shards.begin(), shards.end(), 0);
+  std::ranges::stable_sort(shards, [&](uint32_t a, uint32_t b) {
+    return plan.range(ShardId(a)).size() > plan.range(ShardId(b)).size();
+  });
+  return shards;
+}
+
+void Promote(ShardPlacement& placement, PeerId backup, ViewId next) {
+  std::erase(placement.in_sync_backups, backup);
+  std::erase_if(placement.syncing_backups, [&](const auto& s) { return s.peer == backup; });
+  placement.primary = backup;
+  for (SyncingBackup& syncing : placement.syncing_backups) syncing.since = next;
+}
+
+Mover::Mover(const ShardPlan& plan, const std::vector<PlacementServer>& servers,
+             const MoveOptions& options, std::vector<ShardPlacement>& placements)
+    : plan_(plan),
+      servers_(servers),
+      options_(options),
+      placements_(placements),
+      largest_(LargestShard(plan)),
+      wanted_(placements.size()),
+      floats_(servers.size()),
+      primaries_(servers.size()) {
+  std::set<std::string> hosts;
+  for (size_t i = 0; i < servers.size(); ++i) {
+    index_[servers[i].peer.node] = i;
+    if (Stays(i)) hosts.insert(servers[i].host);
+  }
+  host_count_ = hosts.size();
+}
+
+size_t Mover::ServerOf(const PeerId& peer) const {
+  const auto it = index_.find(peer.node);
+  return it == index_.end() ? kNobody : it->second;
+}
+
+bool Mover::Move() {
+  TakeStock();
+  for (size_t shard = 0; shard < wanted_.size(); ++shard) TrimShard(shard);
+  for (uint32_t shard : LargestFirst(plan_)) FillShard(shard);
+  // Each shift evens out two servers, so this ends; the bound is for what nobody has thought of.
+  for (size_t i = 0; i < wanted_.size() * options_.replicas && EvenOut(); ++i) {
+  }
+  const bool has_removed = RemoveReplicas();
+  const bool has_added = AddReplicas();
+  if (has_removed || has_added) return true;
+  const bool is_syncing = std::ranges::any_of(
+      placements_, [](const ShardPlacement& p) { return !p.syncing_backups.empty(); });
+  return !is_syncing && EvenOutPrimaries();
+}
+
+void Mover::TakeStock() {
+  for (size_t shard = 0; shard < placements_.size(); ++shard) {
+    const ShardPlacement& placement = placements_[shard];
+    std::vector<PeerId> all = InSync(placement);
+    for (const SyncingBackup& syncing : placement.syncing_backups) all.push_back(syncing.peer);
+    for (const PeerId& peer : all) {
+      const size_t server = ServerOf(peer);
+      PANDO_CHECK(server != kNobody);
+      lane_floats_[peer] += SizeOf(shard);
+      if (!Stays(server)) continue;
+      wanted_[shard].push_back(server);
+      floats_[server] += SizeOf(shard);
+    }
+    primaries_[ServerOf(placement.primary)] += SizeOf(shard);
+  }
+}
+
+// Where a newcomer takes somebody's place, that is the fullest server's.
+void Mover::TrimShard(size_t shard) {
+  Holders& holders = wanted_[shard];
+  while (holders.size() > options_.replicas) {
+    const auto is_newcomer = [&](size_t server) {
+      return std::ranges::any_of(placements_[shard].syncing_backups, [&](const SyncingBackup& s) {
+        return ServerOf(s.peer) == server;
+      });
+    };
+    const auto goes_first = [&](size_t a, size_t b) {
+      if (is_newcomer(a) != is_newcomer(b)) return is_newcomer(a);
+      return floats_[a] < floats_[b];
+    };
+    const auto fullest = std::ranges::max_element(holders, goes_first);
+    floats_[*fullest] -= SizeOf(shard);
+    holders.erase(fullest);
+  }
+}
+
+// Whether a server could hold a shard that the others of `holders` hold, `instead_of` aside.
+bool Mover::MayHold(size_t server, const Holders& holders, size_t instead_of) const {
+  if (!Stays(server) || !servers_[server].takes_more) return false;
+  for (size_t other : holders) {
+    if (other == server) return false;
+    const bool shares_host = other != instead_of && servers_[other].host == servers_[server].host;
+    if (shares_host && host_count_ >= options_.replicas) return false;
+  }
+  return true;
+}
+
+void Mover::FillShard(size_t shard) {
+  Holders& holders = wanted_[shard];
+  while (holders.size() < options_.replicas) {
+    size_t best = kNobody;
+    for (size_t server = 0; server < servers_.size(); ++server) {
+      if (!MayHold(server, holders, kNobody)) continue;
+      if (best == kNobody || floats_[server] < floats_[best]) best = server;
+    }
+    if (best == kNobody) return;
+    holders.push_back(best);
+    floats_[best] += SizeOf(shard);
+  }
+}
+
+// Shifts one shard from a fuller server to an emptier one, the most different pair first.
+bool Mover::EvenOut() {
+  std::vector<std::pair<size_t, size_t>> pairs;
+  for (size_t from = 0; from < servers_.size(); ++from) {
+    for (size_t to = 0; to < servers_.size(); ++to) {
+      if (Stays(from) && floats_[from] > floats_[to] + largest_) pairs.emplace_back(from, to);
+    }
+  }
+  std::ranges::stable_sort(pairs, [&](const auto& a, const auto& b) {
+    return floats_[a.first] - floats_[a.second] > floats_[b.first] - floats_[b.second];
+  });
+  for (const auto& [from, to] : pairs) {
+    const std::optional<size_t> shard = ShardToShift(from, to);
+    if (!shard) continue;
+    std::ranges::replace(wanted_[*shard], from, to);
+    floats_[from] -= SizeOf(*shard);
+    floats_[to] += SizeOf(*shard);
+    return true;
+  }
+  return false;
+}
+
+// One that is not there yet, if there is one; else of about half the difference.
+std::optional<size_t> Mover::ShardToShift(size_t from, size_t to) const {
+  const size_t half = (floats_[from] - floats_[to]) / 2;
+  std::optional<size_t> best;
+  size_t best_cost = 0;
+  for (size_t shard = 0; shard < wanted_.size(); ++shard) {
+    if (std::ranges::find(wanted_[shard], from) == wanted_[shard].end()) continue;
+    if (!MayHold(to, wanted_[shard], from)) continue;
+    const auto is_there = [&](const PeerId& peer) { return ServerOf(peer) == from; };
+    const bool has_data = std::ranges::any_of(InSync(placements_[shard]), is_there);
+    const size_t size = SizeOf(shard);
+    const size_t distance = size > half ? size - half : half - size;
+    const size_t cost = distance + (has_data ? plan_.ranges().back().last : 0);
+    if (!best || cost < best_cost) {
+      best = shard;
+      best_cost = cost;
+    }
+  }
+  return best;
+}
+
+// The emptiest of the server's lanes.
+PeerId Mover::LaneFor(size_t server) const {
+  PeerId best = servers_[server].peer;
+  size_t least = SIZE_MAX;
+  for (uint16_t lane = 0; lane < servers_[server].lane_count; ++lane) {
+    PeerId peer = servers_[server].peer;
+    peer.lane = lane;
+    const auto it = lane_floats_.find(peer);
+    const size_t floats = it == lane_floats_.end() ? 0 : it->second;
+    if (floats >= least) continue;
+    least = floats;
+    best = peer;
+  }
+  return best;
+}
+
+// Shards with the fewest replicas first.
+bool Mover::AddReplicas() {
+  std::vector<size_t> in_transfer(servers_.size());
+  std::vector<size_t> order(wanted_.size());
+  std::iota(order.begin(), order.end(), 0);
+  for (size_t shard = 0; shard < placements_.size(); ++shard) {
+    for (const SyncingBackup& syncing : placements_[shard].syncing_backups)
+      in_transfer[ServerOf(syncing.peer)] += SizeOf(shard);
+  }
+  std::ranges::stable_sort(order, [&](size_t a, size_t b) {
+    return placements_[a].in_sync_backups.size() < placements_[b].in_sync_backups.size();
+  });
+  bool has_added = false;
+  for (size_t shard : order) {
+    ShardPlacement& placement = placements_[shard];
+    for (size_t server : wanted_[shard]) {
+      const auto is_there = [&](const PeerId& peer) { return ServerOf(peer) == server; };
+      const bool is_syncing = std::ranges::any_of(
+          placement.syncing_backups, [&](const SyncingBackup& s) { return is_there(s.peer); });
+      if (is_syncing || std::ranges::any_of(InSync(placement), is_there)) continue;
+      size_t& floats = in_transfer[server];
+      if (floats != 0 && floats + SizeOf(shard) > options_.transfer_floats_max) continue;
+      floats += SizeOf(shard);
+      const PeerId lane = LaneFor(server);
+      lane_floats_[lane] += SizeOf(shard);
+      placement.syncing_backups.push_back({lane, options_.next});
+      has_added = true;
+    }
+  }
+  return has_added;
+}
+
+bool Mover::RemoveReplicas() {
+  bool has_removed = false;
+  for (size_t shard = 0; shard < placements_.size(); ++shard) has_removed |= Settle(shard);
+  return has_removed;
+}
+
+// Drops what is not wanted of a shard: newcomers at once, others when all that are wanted are in
+// sync.
+bool Mover::Settle(size_t shard) {
+  ShardPlacement& placement = placements_[shard];
+  const Holders& wanted = wanted_[shard];
+  const auto is_wanted = [&](const PeerId& peer) {
+    return std::ranges::find(wanted, ServerOf(peer)) != wanted.end();
+  };
+  const auto is_unwanted = [&](const PeerId& peer) { return !is_wanted(peer); };
+  bool has_removed = std::erase_if(placement.syncing_backups,
+                                   [&](const auto& s) { return is_unwanted(s.peer); }) != 0;
+  const std::vector<PeerId> in_sync = InSync(placement);
+  const auto wanted_in_sync = static_cast<size_t>(std::ranges::count_if(in_sync, is_wanted));
+  if (wanted.empty() || wanted_in_sync != wanted.size()) return has_removed;
+  if (is_unwanted(placement.primary)) {
+    std::vector<PeerId> heirs = placement.in_sync_backups;
+    std::erase_if(heirs, is_unwanted);
+    const PeerId heir = *std::ranges::min_element(
+        heirs, {}, [&](const PeerId& peer) { return primaries_[ServerOf(peer)]; });
+    primaries_[ServerOf(placement.primary)] -= SizeOf(shard);
+    primaries_[ServerOf(heir)] += SizeOf(shard);
+    Promote(placement, heir, options_.next);
+    has_removed = true;
+  }
+  has_removed |= std::erase_if(placement.in_sync_backups, is_unwanted) != 0;
+  return has_removed;
+}
+
+// Promotes, where servers are primary of more than others by more than a shard: from the fullest
+// over servers in between, if need be, to one that is emptier.
+bool Mover::EvenOutPrimaries() {
+  bool has_moved = false;
+  for (size_t i = 0; i < wanted_.size(); ++i) {
+    bool has_shifted = false;
+    std::vector<std::pair<size_t, size_t>> pairs;
+    for (size_t from = 0; from < servers_.size(); ++from) {
+      for (size_t to = 0; to < servers_.size(); ++to) {
+        const bool is_uneven = primaries_[from] > primaries_[to] + largest_;
+        if (Stays(from) && Stays(to) && is_uneven) pairs.emplace_back(from, to);
+      }
+    }
+    std::ranges::stable_sort(pairs, [&](const auto& a, const auto& b) {
+      return primaries_[a.first] - primaries_[a.second] >
+             primaries_[b.first] - primaries_[b.second];
+    });
+    for (const auto& [from, to] : pairs) {
+      has_shifted = ShiftPrimary(from, to);
+      if (has_shifted) break;
+    }
+    if (!pairs.empty() && !has_shifted) has_shifted = ShiftTwoPrimaries();
+    if (!has_shifted) return has_moved;
+    has_moved = true;
+  }
+  return has_moved;
+}
+
+// A shortest path of promotions, breadth first: shard by shard from a primary to one of its
+// backups. Servers in between keep what they have but for the difference of two shards.
+bool Mover::ShiftPrimary(size_t from, size_t to) {
+  struct Hop {
+    size_t shard = 0;
+    size_t server = 0;  // that was its primary
+  };
+  std::map<size_t, Hop> reached{{from, {}}};
+  std::vector<size_t> queue{from};
+  for (size_t i = 0; i < queue.size() && !reached.contains(to); ++i) {
+    for (size_t shard = 0; shard < placements_.size(); ++shard) {
+      if (ServerOf(placements_[shard].primary) != queue[i]) continue;
+      for (const PeerId& backup : placements_[shard].in_sync_backups) {
+        const size_t server = ServerOf(backup);
+        if (!Stays(server) || !reached.try_emplace(server, Hop{shard, queue[i]}).second) continue;
+        queue.push_back(server);
+      }
+    }
+  }
+  if (!reached.contains(to)) return false;
+  std::vector<size_t> after = primaries_;
+  for (size_t server = to; server != from; server = reached[server].server) {
+    after[reached[server].server] -= SizeOf(reached[server].shard);
+    after[server] += SizeOf(reached[server].shard);
+  }
+  if (Unevenness(after) >= Unevenness(primaries_)) return false;
+  primaries_ = after;
+  for (size_t server = to; server != from; server = reached[server].server)
+    GiveLead(reached[server].shard, server);
+  return true;
+}
+
+// Where no shortest path evens anything out: any two promotions that do, the second from where the
+// first leads. They may be an exchange of two shards of different size.
+bool Mover::ShiftTwoPrimaries() {
+  if (placements_.size() > kPairedShardsMax) return false;
+  for (size_t a = 0; a < placements_.size(); ++a) {
+    for (const PeerId& heir : std::vector(placements_[a].in_sync_backups)) {
+      if (Stays(ServerOf(heir)) && ShiftAfter(a, ServerOf(heir))) return true;
+    }
+  }
+  return false;
+}
+
+// Looks for a second promotion, after that of `first` to `via`, and makes both if they even out.
+bool Mover::ShiftAfter(size_t first, size_t via) {
+  const size_t from = ServerOf(placements_[first].primary);
+  for (size_t second = 0; second < placements_.size(); ++second) {
+    if (second == first || ServerOf(placements_[second].primary) != via) continue;
+    for (const PeerId& heir : placements_[second].in_sync_backups) {
+      const size_t to = ServerOf(heir);
+      std::vector<size_t> after = primaries_;
+      after[from] -= SizeOf(first);
+      after[via] += SizeOf(first);
+      after[via] -= SizeOf(second);
+      after[to] += SizeOf(second);
+      if (!Stays(to) || Unevenness(after) >= Unevenness(primaries_)) continue;
+      primaries_ = after;
+      GiveLead(first, via);
+      GiveLead(second, to);
+      return true;
+    }
+  }
+  return false;
+}
+
+// The primary becomes a backup.  REQUIRES: an in-sync backup is on the server.
+void Mover::GiveLead(size_t shard, size_t server) {
+  ShardPlacement& placement = placements_[shard];
+  const PeerId before = placement.primary;
+  const auto heir = std::ranges::find_if(
+      placement.in_sync_backups, [&](const PeerId& peer) { return ServerOf(peer) == server; });
+  Promote(placement, PeerId(*heir), options_.next);
+  placement.in_sync_backups.push_back(before);
+}
+
+}  // namespace pando

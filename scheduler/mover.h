@@ -1,0 +1,65 @@
+// The moves of placement: what should be where, and what is done about it now. Used by
+// scheduler/placement.cc alone.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "scheduler/placement.h"
+
+namespace pando {
+
+std::vector<uint32_t> LargestFirst(const ShardPlan& plan);
+
+// Makes an in-sync backup the primary. What is syncing starts over from the new source (P24).
+void Promote(ShardPlacement& placement, PeerId backup, ViewId next);
+
+// Mover finds out which servers should hold each shard, changing as little as it can, and makes
+// those moves towards it that can be made now.
+class Mover {
+ public:
+  Mover(const ShardPlan& plan, const std::vector<PlacementServer>& servers,
+        const MoveOptions& options, std::vector<ShardPlacement>& placements);
+  bool Move();
+
+ private:
+  static constexpr size_t kNobody = SIZE_MAX;
+  using Holders = std::vector<size_t>;  // indices of servers
+  size_t SizeOf(size_t shard) const { return plan_.ranges()[shard].size(); }
+  size_t ServerOf(const PeerId& peer) const;
+  bool Stays(size_t server) const { return !servers_[server].is_leaving; }
+
+  // What should be where.
+  void TakeStock();
+  void TrimShard(size_t shard);
+  void FillShard(size_t shard);
+  bool MayHold(size_t server, const Holders& holders, size_t instead_of) const;
+  bool EvenOut();
+  std::optional<size_t> ShardToShift(size_t from, size_t to) const;
+  // What is done about it now.
+  bool AddReplicas();
+  bool RemoveReplicas();
+  bool Settle(size_t shard);
+  bool EvenOutPrimaries();
+  bool ShiftPrimary(size_t from, size_t to);
+  bool ShiftTwoPrimaries();
+  bool ShiftAfter(size_t first, size_t via);
+  void GiveLead(size_t shard, size_t server);
+  PeerId LaneFor(size_t server) const;
+
+  const ShardPlan& plan_;
+  const std::vector<PlacementServer>& servers_;
+  const MoveOptions& options_;
+  std::vector<ShardPlacement>& placements_;
+  const size_t largest_;
+  std::map<NodeId, size_t> index_;
+  size_t host_count_ = 0;          // of servers that stay
+  std::vector<Holders> wanted_;    // by shard
+  std::vector<size_t> floats_;     // by server: of what it should hold
+  std::vector<size_t> primaries_;  // by server: floats of what it is primary of
+  std::map<PeerId, size_t> lane_floats_;
+};
+
+}  // namespace pando
