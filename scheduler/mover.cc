@@ -78,6 +78,7 @@ size_t Mover::ServerOf(const PeerId& peer) const {
 bool Mover::Move() {
   TakeStock();
   for (size_t shard = 0; shard < wanted_.size(); ++shard) TrimShard(shard);
+  for (uint32_t shard : LargestFirst(plan_)) SpreadShard(shard);
   for (uint32_t shard : LargestFirst(plan_)) FillShard(shard);
   // Each shift evens out two servers, so this ends; the bound is for what nobody has thought of.
   for (size_t i = 0; i < wanted_.size() * options_.replicas && EvenOut(); ++i) {
@@ -107,17 +108,16 @@ void Mover::TakeStock() {
   }
 }
 
-// Where a newcomer takes somebody's place, that is the fullest server's.
+// Where a newcomer takes somebody's place, that is one of a host that has two, and the fullest
+// server's.
 void Mover::TrimShard(size_t shard) {
   Holders& holders = wanted_[shard];
   while (holders.size() > options_.replicas) {
-    const auto is_newcomer = [&](size_t server) {
-      return std::ranges::any_of(placements_[shard].syncing_backups, [&](const SyncingBackup& s) {
-        return ServerOf(s.peer) == server;
-      });
-    };
     const auto goes_first = [&](size_t a, size_t b) {
-      if (is_newcomer(a) != is_newcomer(b)) return is_newcomer(a);
+      const bool a_shares = SharesHost(a, holders, a);
+      const bool b_shares = SharesHost(b, holders, b);
+      if (a_shares != b_shares) return b_shares;
+      if (IsNewcomer(shard, a) != IsNewcomer(shard, b)) return IsNewcomer(shard, a);
       return floats_[a] < floats_[b];
     };
     const auto fullest = std::ranges::max_element(holders, goes_first);
@@ -126,25 +126,68 @@ void Mover::TrimShard(size_t shard) {
   }
 }
 
-// Whether a server could hold a shard that the others of `holders` hold, `instead_of` aside.
+bool Mover::IsNewcomer(size_t shard, size_t server) const {
+  return std::ranges::any_of(placements_[shard].syncing_backups,
+                             [&](const auto& s) { return ServerOf(s.peer) == server; });
+}
+
+// Of two holders on one host a newcomer, or else the fuller one, makes room for a host that has
+// none.
+void Mover::SpreadShard(size_t shard) {
+  Holders& holders = wanted_[shard];
+  while (HostsOf(holders) < std::min(holders.size(), host_count_)) {
+    Holders crowded = holders;
+    std::erase_if(crowded, [&](size_t server) { return !SharesHost(server, holders, server); });
+    const size_t gone = *std::ranges::max_element(crowded, [&](size_t a, size_t b) {
+      if (IsNewcomer(shard, a) != IsNewcomer(shard, b)) return IsNewcomer(shard, b);
+      return floats_[a] < floats_[b];
+    });
+    const size_t instead = EmptiestFor(holders, gone);
+    if (instead == kNobody) return;  // nobody there takes anything now
+    std::ranges::replace(holders, gone, instead);
+    floats_[gone] -= SizeOf(shard);
+    floats_[instead] += SizeOf(shard);
+  }
+}
+
+bool Mover::SharesHost(size_t server, const Holders& holders, size_t instead_of) const {
+  return std::ranges::any_of(holders, [&](size_t other) {
+    return other != instead_of && servers_[other].host == servers_[server].host;
+  });
+}
+
+size_t Mover::HostsOf(const Holders& holders, size_t instead_of) const {
+  size_t count = 0;
+  for (auto it = holders.begin(); it != holders.end(); ++it) {
+    const auto is_on_it = [&](size_t other) {
+      return other != instead_of && servers_[other].host == servers_[*it].host;
+    };
+    count += *it != instead_of && std::none_of(holders.begin(), it, is_on_it);
+  }
+  return count;
+}
+
+// Whether a server could hold a shard that the others of `holders` hold, `instead_of` aside: two on
+// one host only where every host has one.
 bool Mover::MayHold(size_t server, const Holders& holders, size_t instead_of) const {
   if (!Stays(server) || !servers_[server].takes_more) return false;
-  for (size_t other : holders) {
-    if (other == server) return false;
-    const bool shares_host = other != instead_of && servers_[other].host == servers_[server].host;
-    if (shares_host && host_count_ >= options_.replicas) return false;
+  if (std::ranges::find(holders, server) != holders.end()) return false;
+  return !SharesHost(server, holders, instead_of) || HostsOf(holders, instead_of) == host_count_;
+}
+
+size_t Mover::EmptiestFor(const Holders& holders, size_t instead_of) const {
+  size_t best = kNobody;
+  for (size_t server = 0; server < servers_.size(); ++server) {
+    if (!MayHold(server, holders, instead_of)) continue;
+    if (best == kNobody || floats_[server] < floats_[best]) best = server;
   }
-  return true;
+  return best;
 }
 
 void Mover::FillShard(size_t shard) {
   Holders& holders = wanted_[shard];
   while (holders.size() < options_.replicas) {
-    size_t best = kNobody;
-    for (size_t server = 0; server < servers_.size(); ++server) {
-      if (!MayHold(server, holders, kNobody)) continue;
-      if (best == kNobody || floats_[server] < floats_[best]) best = server;
-    }
+    const size_t best = EmptiestFor(holders, kNobody);
     if (best == kNobody) return;
     holders.push_back(best);
     floats_[best] += SizeOf(shard);

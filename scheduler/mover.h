@@ -34,8 +34,13 @@ class Mover {
   // What should be where.
   void TakeStock();
   void TrimShard(size_t shard);
+  void SpreadShard(size_t shard);
+  bool IsNewcomer(size_t shard, size_t server) const;
   void FillShard(size_t shard);
+  size_t HostsOf(const Holders& holders, size_t instead_of = kNobody) const;
+  bool SharesHost(size_t server, const Holders& holders, size_t instead_of = kNobody) const;
   bool MayHold(size_t server, const Holders& holders, size_t instead_of) const;
+  size_t EmptiestFor(const Holders& holders, size_t instead_of) const;
   bool EvenOut();
   std::optional<size_t> ShardToShift(size_t from, size_t to) const;
   // What is done about it now.

@@ -29,9 +29,24 @@ std::vector<PlacementServer> InRing(const std::vector<PlacementServer>& servers)
   return ordered;
 }
 
+// The next `count` servers after `first`, those on hosts that none of them is on yet before others.
+std::vector<size_t> BackupsInRing(const std::vector<PlacementServer>& ring, size_t first,
+                                  size_t count) {
+  std::set<std::string> hosts{ring[first].host};
+  std::vector<size_t> next;
+  std::vector<size_t> others;
+  for (size_t i = 1; i < ring.size(); ++i) {
+    const size_t server = (first + i) % ring.size();
+    (hosts.insert(ring[server].host).second ? next : others).push_back(server);
+  }
+  std::ranges::copy(others, std::back_inserter(next));
+  next.resize(count);
+  return next;
+}
+
 // Shard by shard, each lane a run of about total / lanes floats: backward finishes a lane's shards
 // together, so that they travel as one message, and the back of the model while the front is
-// computed. A lane's backups are on one lane of the next server.
+// computed. A lane's backups are on one lane of the next server on another host.
 std::vector<ShardPlacement> PlaceInRuns(const ShardPlan& plan,
                                         const std::vector<PlacementServer>& ring,
                                         uint32_t replicas) {
@@ -47,9 +62,8 @@ std::vector<ShardPlacement> PlaceInRuns(const ShardPlan& plan,
     const size_t first = middle / total;
     const size_t lane = middle % total * ring[first].lane_count / total;
     ShardPlacement placement{.primary = lane_of(ring[first], lane)};
-    for (size_t i = 1; i < replicas; ++i) {
-      placement.in_sync_backups.push_back(lane_of(ring[(first + i) % ring.size()], lane));
-    }
+    for (size_t backup : BackupsInRing(ring, first, replicas - 1))
+      placement.in_sync_backups.push_back(lane_of(ring[backup], lane));
     placements.push_back(std::move(placement));
   }
   return placements;

@@ -5,10 +5,9 @@
 // remove. Each call makes the moves that can be made at once; the scheduler publishes them as a
 // view and calls again when something has come of them.
 //
-// What it aims at: `replicas` replicas of each shard, on different servers, and on different hosts
-// where there are several; bytes of all replicas per server, and of primaries per server, differing
-// by no more than the largest shard's, wherever the hosts leave the choice; nothing moved that need
-// not.
+// What it aims at: `replicas` replicas of each shard, on different servers, and on as many hosts as
+// can be; bytes of all replicas per server, and of primaries per server, differing by no more than
+// the largest shard's, wherever the hosts leave the choice; nothing moved that need not.
 #pragma once
 
 #include <string>

@@ -243,6 +243,89 @@ TEST_CASE("replicas are on different hosts where there are several") {
   check(placements);
 }
 
+// As many hosts hold each shard as can be, whatever comes, goes or has to be avoided.
+void CheckHosts(const std::vector<PlacementServer>& servers, uint32_t replicas,
+                const std::vector<ShardPlacement>& placements) {
+  std::map<NodeId, std::string> hosts;
+  std::set<std::string> all;
+  for (const PlacementServer& server : servers) {
+    hosts[server.peer.node] = server.host;
+    all.insert(server.host);
+  }
+  const size_t replica_count = std::min<size_t>(replicas, servers.size());
+  for (const ShardPlacement& placement : placements) {
+    std::set<std::string> holding{hosts[placement.primary.node]};
+    for (const PeerId& backup : placement.in_sync_backups) holding.insert(hosts[backup.node]);
+    REQUIRE(placement.in_sync_backups.size() + 1 == replica_count);
+    REQUIRE(holding.size() == std::min(replica_count, all.size()));
+  }
+}
+
+TEST_CASE("a host with one server of three holds a replica of everything") {
+  for (const auto& sizes : TensorSizes()) {  // in runs and evenly
+    const ShardPlan plan = PlanOfTensors(sizes);
+    const std::vector<PlacementServer> servers{ServerNumber(1, "a"), ServerNumber(2, "a"),
+                                               ServerNumber(3, "b")};
+    const auto placements = PlaceShards(plan, servers, 2);
+    CheckHosts(servers, 2, placements);
+    Floats floats = FloatsOf(plan, servers, placements);
+    CHECK(Spread(floats.primaries) <= LargestOf(plan));
+    floats.replicas.erase(NodeId(3));
+    CHECK(Spread(floats.replicas) <= LargestOf(plan));
+  }
+}
+
+TEST_CASE("a server on another host takes replicas over from servers that share one") {
+  for (const auto& sizes : TensorSizes()) {
+    const ShardPlan plan = PlanOfTensors(sizes);
+    std::vector<PlacementServer> servers{ServerNumber(1, "a"), ServerNumber(2, "a")};
+    auto placements = PlaceShards(plan, servers, 2);
+    servers.push_back(ServerNumber(3, "b"));
+    const size_t moved = MoveToRest(plan, servers, 2, placements);
+    CHECK(moved == plan.ranges().back().last);
+    CheckHosts(servers, 2, placements);
+  }
+}
+
+TEST_CASE("replicas stay together while the other host's server is avoided") {
+  const ShardPlan plan = PlanOfTensors(std::vector<uint64_t>(64, 4096));
+  std::vector<PlacementServer> servers{ServerNumber(1, "a"), ServerNumber(2, "a")};
+  auto placements = PlaceShards(plan, servers, 2);
+  servers.push_back(ServerNumber(3, "b"));
+  servers[2].takes_more = false;
+  CHECK(MoveToRest(plan, servers, 2, placements) == 0);
+  for (const ShardPlacement& placement : placements) REQUIRE(placement.in_sync_backups.size() == 1);
+}
+
+TEST_CASE("whatever servers come and go, replicas are on as many hosts as can be") {
+  Lcg chance;
+  for (uint32_t run = 0; run < 60; ++run) {
+    const ShardPlan plan = PlanOfTensors(TensorSizes()[run % 4]);
+    const auto replicas = static_cast<uint32_t>(2 + chance.Below(2));
+    uint32_t next = 1;
+    std::vector<PlacementServer> servers;
+    const auto join = [&] {
+      const std::string host(1, static_cast<char>('a' + chance.Below(3)));
+      servers.push_back(ServerNumber(next++, host));
+    };
+    for (int i = 0; i < 3; ++i) join();
+    auto placements = PlaceShards(plan, servers, replicas);
+    CheckHosts(servers, replicas, placements);
+    for (uint32_t change = 0; change < 12; ++change) {
+      CAPTURE(run);
+      CAPTURE(change);
+      if (servers.size() == 2 || chance.Below(2) == 0) {
+        join();
+      } else {
+        servers.erase(servers.begin() + static_cast<long>(chance.Below(servers.size())));
+        REQUIRE(DropLostReplicas(plan, servers, ViewId{1, 5}, placements));
+      }
+      MoveToRest(plan, servers, replicas, placements);
+      CheckHosts(servers, replicas, placements);
+    }
+  }
+}
+
 TEST_CASE("transfers to a newcomer are bounded, but for one shard") {
   const ShardPlan plan = PlanOfTensors(std::vector<uint64_t>(64, 4096));
   std::vector<PlacementServer> servers{ServerNumber(1), ServerNumber(2)};
