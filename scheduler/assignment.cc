@@ -28,16 +28,7 @@ std::vector<uint64_t> KnownSpeeds(const std::vector<WorkerSpeed>& workers) {
   return speeds;
 }
 
-}  // namespace
-
-void SpeedMeter::Observe(uint64_t micro_batch_us) {
-  if (micro_batch_us == 0) return;
-  const auto newest = static_cast<double>(micro_batch_us);
-  micro_batch_us_ =
-      micro_batch_us_ == 0 ? newest : micro_batch_us_ * (1 - kNewestShare) + newest * kNewestShare;
-}
-
-std::vector<uint32_t> ShareMicroBatches(uint32_t count, const std::vector<WorkerSpeed>& workers) {
+std::vector<uint32_t> SharesBySpeed(uint32_t count, const std::vector<WorkerSpeed>& workers) {
   const uint64_t w = workers.size();
   std::vector<uint32_t> even(w);
   for (uint64_t i = 0; i < w; ++i)
@@ -54,6 +45,26 @@ std::vector<uint32_t> ShareMicroBatches(uint32_t count, const std::vector<Worker
   }
   // Nearly equal workers are better off with the even shares that do not change.
   return StepMicros(even, workers) * 5 <= StepMicros(shares, workers) * 6 ? even : shares;
+}
+
+}  // namespace
+
+void SpeedMeter::Observe(uint64_t micro_batch_us) {
+  if (micro_batch_us == 0) return;
+  const auto newest = static_cast<double>(micro_batch_us);
+  micro_batch_us_ =
+      micro_batch_us_ == 0 ? newest : micro_batch_us_ * (1 - kNewestShare) + newest * kNewestShare;
+}
+
+std::vector<uint32_t> ShareMicroBatches(uint32_t count, const std::vector<WorkerSpeed>& workers) {
+  std::vector<uint32_t> shares = SharesBySpeed(count, workers);
+  for (size_t i = 0; i < workers.size(); ++i) {
+    const auto most = std::ranges::max_element(shares);
+    if (!workers[i].is_on_trial || shares[i] != 0 || *most < 2) continue;
+    --*most;
+    ++shares[i];
+  }
+  return shares;
 }
 
 uint64_t StepMicros(const std::vector<uint32_t>& shares, const std::vector<WorkerSpeed>& workers) {

@@ -23,10 +23,12 @@ class SpeedMeter {
 struct WorkerSpeed {
   NodeId worker;
   uint64_t micro_batch_us = 0;  // 0: unknown, counts as the mean of the known ones
+  bool is_on_trial = false;     // has had nothing to compute for long: its speed is an old one
 };
 
 // How many micro-batches each worker gets, so that the slowest is done as early as can be. Workers
 // of equal or unknown speed get as even shares as they come: worker i of w gets [iN/w, (i+1)N/w).
+// Who is on trial gets one at least, of whoever has the most, if that leaves him any.
 std::vector<uint32_t> ShareMicroBatches(uint32_t count, const std::vector<WorkerSpeed>& workers);
 
 // What a step takes when each worker has so many micro-batches; 0 if no speed is known.

@@ -29,6 +29,7 @@ struct Member {
   Micros heard_at{0};
   std::optional<Micros> suspected_at;   // its connection broke, and it has not been heard since
   std::optional<Micros> avoided_until;  // a peer does not hear it (P23): no new work
+  std::optional<Micros> idle_since;     // no micro-batch is its own
   Heartbeat heartbeat;
   SpeedMeter speed;
   std::map<uint16_t, ViewId> acked_views;       // by lane

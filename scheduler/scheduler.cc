@@ -77,6 +77,7 @@ Scheduler::Scheduler(Options options, const JobPlan& plan, Journal& journal, Run
   }
   if (view_.id.number == 0) return;
   phase_ = Phase::kTraining;
+  for (const MicroBatchOwner& owner : view_.owners) shared_among_.insert(owner.worker);
   IndexPrimaries();
 }
 

@@ -249,7 +249,7 @@ class Scheduler : public ProtocolCore {
   Micros heard_at_{0};  // when any process of the run was heard last
   bool has_told_deafness_ = false;
   std::optional<Micros> renewed_at_;  // when all leases were renewed (P27)
-  std::set<Incarnation> given_up_;  // never to be welcomed again
+  std::set<Incarnation> given_up_;    // never to be welcomed again
   // P23, by server, of workers' processes (host, process id): they join again under other names.
   std::map<NodeId, std::map<std::pair<std::string, uint32_t>, Silence>> silences_;
   FaultLedger faults_;
@@ -268,6 +268,7 @@ class Scheduler : public ProtocolCore {
   uint32_t divergence_count_ = 0;
   Micros speeds_at_{0};  // when speeds are considered next
   bool has_speed_gain_ = false;
+  std::set<NodeId> shared_among_;  // whom the micro-batches were shared among, with a share or not
   // Progress.
   std::set<PeerId> primary_lanes_;            // of the view
   std::map<PeerId, Version> lane_committed_;  // those that have reported under the view

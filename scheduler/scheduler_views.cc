@@ -12,6 +12,9 @@ constexpr Micros kViewGatherTime = std::chrono::milliseconds(5);
 // After a view that moved shards: how soon to look for the next moves, reports aside.
 constexpr Micros kMoveInterval = std::chrono::milliseconds(200);
 constexpr Micros kSpeedInterval = std::chrono::seconds(5);
+// Whoever has had no share for so long gets one micro-batch until speeds are considered again: only
+// who computes is measured.
+constexpr Micros kTrialAfter = std::chrono::seconds(30);
 // How long a joiner has to get its parameters before its first step.
 constexpr Micros kHandOverTime = std::chrono::milliseconds(100);
 // What restores takes waits this long for the servers that the job wants: a supervisor may be about
@@ -113,7 +116,9 @@ std::vector<WorkerSpeed> Scheduler::Speeds(Micros now) const {
   for (const Member* worker : members_.Workers()) {
     if (worker->is_draining) continue;
     const bool is_avoided = worker->avoided_until && now < *worker->avoided_until;
-    (is_avoided ? avoided : speeds).push_back({worker->peer.node, worker->speed.micro_batch_us()});
+    const bool is_on_trial = worker->idle_since && now - *worker->idle_since >= kTrialAfter;
+    (is_avoided ? avoided : speeds)
+        .push_back({worker->peer.node, worker->speed.micro_batch_us(), is_on_trial});
   }
   return speeds.empty() ? avoided : speeds;
 }
@@ -124,10 +129,10 @@ std::vector<MicroBatchOwner> Scheduler::NextOwners(Micros now) {
   const std::vector<WorkerSpeed> speeds = Speeds(now);
   std::vector<NodeId> workers;
   for (const MicroBatchOwner& owner : view_.owners) workers.push_back(owner.worker);
-  std::set<NodeId> before(workers.begin(), workers.end());
-  std::set<NodeId> after;
-  for (const WorkerSpeed& speed : speeds) after.insert(speed.worker);
-  const bool is_as_before = before == after && had_judge_ == dispute_.has_value();
+  std::set<NodeId> among;
+  for (const WorkerSpeed& speed : speeds) among.insert(speed.worker);
+  const bool is_as_before = among == shared_among_ && had_judge_ == dispute_.has_value();
+  shared_among_ = std::move(among);
   if (!is_as_before || has_speed_gain_)
     workers = RunsOf(ShareMicroBatches(count, speeds), speeds, count);
   has_speed_gain_ = false;
@@ -159,7 +164,10 @@ void Scheduler::ConsiderSpeeds(Micros now) {
         std::ranges::count(view_.owners, speed.worker, &MicroBatchOwner::worker)));
   }
   const auto best = ShareMicroBatches(plan_.job.micro_batches, speeds);
-  if (StepMicros(shares, speeds) * 5 <= StepMicros(best, speeds) * 6) return;
+  bool has_trial = false;
+  for (size_t i = 0; i < speeds.size(); ++i)
+    has_trial |= speeds[i].is_on_trial && shares[i] == 0 && best[i] != 0;
+  if (!has_trial && StepMicros(shares, speeds) * 5 <= StepMicros(best, speeds) * 6) return;
   has_speed_gain_ = true;
   RequestView(now);
 }
@@ -169,7 +177,12 @@ void Scheduler::Publish(Micros now, View next) {
   view_ = std::move(next);
   has_changed_ = true;
   IndexPrimaries();
-  for (auto& [node, member] : members_.all()) member.released_pins.clear();
+  for (auto& [node, member] : members_.all()) {
+    member.released_pins.clear();
+    const bool is_idle =
+        std::ranges::find(view_.owners, node, &MicroBatchOwner::worker) == view_.owners.end();
+    member.idle_since = is_idle ? member.idle_since.value_or(now) : std::optional<Micros>();
+  }
   faults_.OnView(view_.id);
   repeat_at_ = now;
   uint32_t syncing = 0;
@@ -311,6 +324,8 @@ void Scheduler::StartGeneration(Micros now) {
   const std::vector<WorkerSpeed> speeds = Speeds(now);
   const uint32_t count = plan_.job.micro_batches;
   std::vector<NodeId> workers = RunsOf(ShareMicroBatches(count, speeds), speeds, count);
+  shared_among_.clear();
+  for (const WorkerSpeed& speed : speeds) shared_among_.insert(speed.worker);
   AppointJudge(workers);
   for (NodeId worker : workers) next.owners.push_back({.worker = worker});
   committed_ = next.restore.version;

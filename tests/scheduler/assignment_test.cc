@@ -43,6 +43,16 @@ TEST_CASE("a slow worker gets less, a little slower one as much as before") {
   CHECK(ShareMicroBatches(8, WorkersOf({1000, 0})) == std::vector<uint32_t>{4, 4});
 }
 
+TEST_CASE("who is on trial gets one micro-batch, if somebody has one to spare") {
+  auto workers = WorkersOf({1000, 1'000'000, 1000});
+  workers[1].is_on_trial = true;
+  CHECK(ShareMicroBatches(8, workers) == std::vector<uint32_t>{3, 1, 4});
+  CHECK(ShareMicroBatches(2, workers) == std::vector<uint32_t>{1, 0, 1});
+  workers[1].micro_batch_us = 1000;
+  CHECK(ShareMicroBatches(9, workers) == std::vector<uint32_t>{3, 3, 3});
+  CHECK(ShareMicroBatches(1, {{NodeId(1), 0, true}}) == std::vector<uint32_t>{1});
+}
+
 TEST_CASE("nobody is left to own a micro-batch when there are no workers") {
   CHECK(RunsOf({}, {}, 2) == std::vector<NodeId>{kUnknownNode, kUnknownNode});
 }

@@ -451,6 +451,51 @@ TEST_CASE("micro-batches follow measured speed when it pays") {
   CHECK(f.SharesOf(21) == 2);
 }
 
+TEST_CASE("a worker without a share is tried again, and gets one if it is as fast as the others") {
+  Fixture f;
+  f.StartAll();
+  const auto beat = [&](Micros time, uint64_t us) {
+    for (const Micros until = f.now + time; f.now < until;) {
+      f.From(20, Heartbeat{.micro_batch_us = 1000});
+      f.From(21, Heartbeat{.micro_batch_us = us});
+      f.Wait(milliseconds(250));
+    }
+  };
+  beat(std::chrono::seconds(6), 100'000);
+  REQUIRE(f.SharesOf(21) == 0);
+  const Micros benched_at = f.now;
+  while (f.SharesOf(21) == 0 && f.now < benched_at + std::chrono::minutes(1))
+    beat(milliseconds(250), 100'000);
+  CHECK(f.SharesOf(21) == 1);
+  SUBCASE("it is fast now") {
+    beat(std::chrono::seconds(11), 1000);
+    CHECK(f.SharesOf(21) == 4);
+  }
+  SUBCASE("it is still slow") {
+    beat(std::chrono::seconds(6), 100'000);
+    CHECK(f.SharesOf(21) == 0);
+  }
+}
+
+TEST_CASE("who has no share of a step does not make others' shares change with every view") {
+  JobPlan plan = PlanOf(3, 2);
+  plan.job.micro_batches = 2;
+  Fixture f(std::move(plan));
+  f.StartAll();
+  for (int i = 0; i < 20; ++i) {
+    f.From(20, Heartbeat{.micro_batch_us = 1000});
+    f.From(21, Heartbeat{.micro_batch_us = 5000});
+    f.From(22, Heartbeat{.micro_batch_us = 1500});
+  }
+  f.Wait(std::chrono::seconds(6));
+  REQUIRE(f.SharesOf(21) == 0);
+  const auto before = f.scheduler->view().owners;
+  for (int i = 0; i < 40; ++i) f.From(21, Heartbeat{.micro_batch_us = 1490});
+  f.Add(12, Role::kServer);
+  for (size_t m = 0; m < before.size(); ++m)
+    CHECK(f.scheduler->view().owners[m].worker == before[m].worker);
+}
+
 TEST_CASE("a fault is over when every primary is in the view and two steps are made") {
   Fixture f;
   f.StartAll();
