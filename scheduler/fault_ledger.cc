@@ -50,14 +50,27 @@ FaultLedger::Entry& FaultLedger::Open(const Subject& subject, Step step) {
   return entries_.back();
 }
 
+// A process can be stopped again, or stopped and then killed, noticed or not; but it ends once, and
+// of what came before. Notes are repeated, also after later ones.
+FaultLedger::Entry* FaultLedger::FindNoted(const Subject& subject, const FaultNote& note) {
+  Entry* newest = Find(subject);
+  if (newest == nullptr || note.action == "exit" || note.injected_us == 0) return newest;
+  const double injected_ms = Ms(Micros(note.injected_us));
+  for (Entry& entry : entries_) {
+    const bool is_same_process = subject.process_id != 0 &&
+                                 entry.record.process_id == subject.process_id &&
+                                 entry.record.host == subject.host;
+    if (is_same_process && entry.record.injected_ms == injected_ms) return &entry;
+  }
+  const bool is_another = newest->record.injected_ms >= 0 ||
+                          (newest->is_recovered() && injected_ms > newest->record.recovered_ms);
+  return is_another ? nullptr : newest;
+}
+
 void FaultLedger::OnNote(Micros now, const Subject& subject, const FaultNote& note, Step step) {
   const bool is_injection = note.action != "exit";
-  Entry* entry = Find(subject);
-  // A process can be stopped twice, but it ends once, and of what came before.
-  const bool is_another = entry != nullptr && is_injection && entry->is_recovered() &&
-                          note.injected_us != 0 &&
-                          Ms(Micros(note.injected_us)) > entry->record.recovered_ms;
-  if (entry == nullptr || is_another) entry = &Open(subject, step);
+  Entry* entry = FindNoted(subject, note);
+  if (entry == nullptr) entry = &Open(subject, step);
   FaultRecord& record = entry->record;
   if (record.action.empty() || is_injection) record.action = note.action;
   if (record.process_id == 0) {

@@ -52,6 +52,8 @@ class FaultLedger {
   };
   // The newest of the same process, or of the same name where the process is not known.
   Entry* Find(const Subject& subject);
+  // Of what the note tells of; null if that is news.
+  Entry* FindNoted(const Subject& subject, const FaultNote& note);
   Entry& Open(const Subject& subject, Step step);
   double Ms(Micros time) const;
   void SetRecovered(Micros now, Entry& entry);

@@ -62,6 +62,21 @@ TEST_CASE("a process can be stopped again after it has recovered") {
   CHECK(ledger.records()[1].injected_ms == 500);
 }
 
+TEST_CASE("a process is hit again before anybody has noticed the first time") {
+  FaultLedger ledger(kStart, {});
+  ledger.OnNote(At(100), kWorker, Note("stop", 100, -1), Step(10));
+  ledger.OnNote(At(300), kWorker, Note("kill", 299, 300), Step(30));
+  ledger.OnNote(At(310), kWorker, Note("stop", 100, -1), Step(31));  // its acknowledgement was lost
+  REQUIRE(ledger.records().size() == 2);
+  CHECK(ledger.records()[0].action == "stop");
+  CHECK(ledger.records()[0].injected_ms == 100);
+  CHECK(ledger.records()[0].detected_ms < 0);
+  CHECK(ledger.records()[1].action == "kill");
+  CHECK(ledger.records()[1].injected_ms == 299);
+  CHECK(ledger.records()[1].step == Step(30));
+  CHECK(ledger.records()[1].detected_ms == 300);
+}
+
 TEST_CASE("recovered is two steps after everybody has entered the answering view") {
   FaultLedger ledger(kStart, {});
   ledger.OnDetected(At(10), kWorker, "exit", "exit", Step(6));
