@@ -335,7 +335,8 @@ void Scheduler::StartGeneration(Micros now) {
   silent_backups_.clear();
   view_due_at_.reset();
   evaluation_.reset();
-  snapshot_request_.reset();
+  for (auto& [node, member] : members_.all()) member.snapshots_asked.clear();
+  if (snapshot_request_) AskForSnapshot(now, 1);  // lanes forget what they were asked for
   collected_.clear();
   final_weights_.reset();
   faults_.OnRollback();

@@ -163,6 +163,28 @@ TEST_CASE("a snapshot that is asked for lies ahead of every shard, and is done w
   CHECK(f.recorder.LastTo<CommandReply>(Incarnation(901))->outcome == CommandOutcome::kDone);
 }
 
+TEST_CASE("a snapshot that was asked for before a rollback is asked for again after it") {
+  StoringFixture f(StoringPlan(1, 1));
+  f.StartAll();
+  f.MakeTo(25);
+  f.From(901, Command{CommandKind::kSnapshot, ""});
+  const Version before = f.recorder.LastTo<SnapshotAt>(Incarnation(10))->version;
+  f.From(10, SnapshotAtAck{before});
+  f.Exit(11, Role::kServer);
+  f.Add(12, Role::kServer);
+  REQUIRE(f.scheduler->view().generation == 1);
+  f.recorder.sent.clear();
+  f.Wait(milliseconds(300));
+  REQUIRE(f.recorder.LastTo<SnapshotAt>(Incarnation(10)) != nullptr);
+  const Version version = f.recorder.LastTo<SnapshotAt>(Incarnation(10))->version;
+  CHECK(version < before);
+  f.MakeTo(version.value());
+  f.MakeTo(25);
+  f.Store(version.value());
+  f.From(901, Command{CommandKind::kSnapshot, ""});
+  CHECK(f.recorder.LastTo<CommandReply>(Incarnation(901))->outcome == CommandOutcome::kDone);
+}
+
 TEST_CASE("a stop by command ends the run as Ctrl-C does") {
   Fixture f;
   f.StartAll();
