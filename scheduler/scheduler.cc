@@ -91,8 +91,8 @@ void Scheduler::Begin(Micros now) {
   if (is_finished_) return End(now, StopReason::kCompleted, "completed");
   if (phase_ != Phase::kTraining) return;
   // What is committed it will hear soon; the last row that it recorded says about where it died.
-  const Step step = std::max(StepReading(committed_), next_row_);
-  faults_.OnDetected(now, {.target = "scheduler"}, "exit", "exit", step);
+  step_at_start_ = next_row_;
+  faults_.OnDetected(now, {.target = "scheduler"}, "exit", "exit", StepReached());
   RequestView(now);
   Tell(now, "scheduler-restarted", "",
        "the scheduler is back, in term " + std::to_string(term_) + "; it knows " +

@@ -191,6 +191,7 @@ class Scheduler : public ProtocolCore {
   bool IsWorkerNamed(NodeId worker) const;
   bool IsServerNamed(NodeId server) const;
   Step StepAhead() const;
+  Step StepReached() const;
   bool IsOurs(ViewId id, uint32_t generation) const;
   void OnNewsBeyond(Micros now, const Member& member, ViewId id, uint32_t generation);
   void PlanRollback(Micros now, const std::string& reason);
@@ -275,6 +276,7 @@ class Scheduler : public ProtocolCore {
   Version committed_;  // of every shard; known under some view of the generation
   StepPace pace_;
   Step next_row_;
+  Step step_at_start_;  // where an earlier life of ours died, about
   std::optional<Evaluation> evaluation_;
   std::vector<EvaluationSummary> evaluations_;
   Version evaluated_;  // the newest version whose evaluation is done

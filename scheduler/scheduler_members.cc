@@ -234,7 +234,7 @@ void Scheduler::OnDeath(Micros now, NodeId node, const std::string& action,
   if (phase_ < Phase::kStopping && !member.is_leaving) {
     const Register& registration = member.registration;
     faults_.OnDetected(now, {member.Name(), registration.host, registration.process_id}, action,
-                       detected_by, StepReading(committed_));
+                       detected_by, StepReached());
     Tell(now, "dead", member.Name(),
          member.Name() + " (" + member.Where() + ") is gone (" + action + ", noticed by " +
              detected_by + "): not heard of for " + Seconds(now - member.heard_at) +
@@ -267,7 +267,7 @@ void Scheduler::OnMessageOf(Micros now, const Envelope& envelope, const FaultNot
   if (member != nullptr && member->is_leaving) return;
   const bool is_scheduler = note.role == Role::kScheduler;
   const std::string target = is_scheduler ? "scheduler" : member ? member->Name() : note.target;
-  faults_.OnNote(now, {target, note.host, note.process_id}, note, StepReading(committed_));
+  faults_.OnNote(now, {target, note.host, note.process_id}, note, StepReached());
   if (note.exited_us == 0) return;
   if (member != nullptr) return OnDeath(now, member->peer.node, note.action, "exit");
   if (!is_scheduler) RequestView(now);  // it may answer for a process that never joined

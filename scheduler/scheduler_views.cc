@@ -152,6 +152,9 @@ Step Scheduler::StepAhead() const {
   return Step(committed_.value() + 1 + pace_.StepsWithin(kHandOverTime));
 }
 
+// The lowest incomplete step, for people.
+Step Scheduler::StepReached() const { return std::max(StepReading(committed_), step_at_start_); }
+
 // Assignment follows measured speed where a step would gain more than a sixth of its time.
 void Scheduler::ConsiderSpeeds(Micros now) {
   if (now < speeds_at_ || view_.owners.empty() || rollback_) return;
@@ -329,6 +332,7 @@ void Scheduler::StartGeneration(Micros now) {
   AppointJudge(workers);
   for (NodeId worker : workers) next.owners.push_back({.worker = worker});
   committed_ = next.restore.version;
+  step_at_start_ = Step(0);
   verified_.StartGeneration(StepReading(committed_));
   snapshots_.StartGeneration(next.generation, next.restore);
   synced_.clear();

@@ -37,6 +37,20 @@ TEST_CASE("a scheduler that starts again lets everybody report before it says a 
   CHECK(f.recorder.faults.back().recovered_ms >= 0);
 }
 
+TEST_CASE("what befalls a run whose scheduler has just started has the step that it had come to") {
+  Fixture f;
+  f.StartAll();
+  f.Commit(50);
+  f.next_row = Step(49);
+  f.StartScheduler();
+  f.Exit(21, Role::kWorker);
+  for (const FaultRecord& fault : f.recorder.faults) CHECK(fault.step == Step(49));
+  for (uint64_t who : {10, 11, 20}) f.From(who, Heartbeat{});
+  f.Commit(60);
+  f.Exit(20, Role::kWorker);
+  CHECK(f.recorder.faults.back().step == Step(60));
+}
+
 TEST_CASE("who does not report to a new scheduler is dead after its lease") {
   Fixture f;
   f.StartAll();

@@ -92,6 +92,7 @@ class Fixture {
                                                                .job = kJob,
                                                                .job_toml = "toml",
                                                                .snapshot_dir = snapshot_dir,
+                                                               .next_row = next_row,
                                                                .state = journal.state,
                                                                .is_fresh = is_fresh},
                                             plan, journal, recorder, recorder);
@@ -203,6 +204,7 @@ class Fixture {
   static constexpr JobId kJob{9};
   JobPlan plan;
   std::string snapshot_dir;
+  Step next_row;  // of the next scheduler
   Recorder recorder;
   TestJournal journal;
   std::map<uint64_t, NodeId> nodes;
