@@ -111,7 +111,7 @@ Member& Scheduler::Welcomed(Micros now, const PeerId& from, const Register& regi
     if (is_running()) Publish(now, std::move(next));
     return *old;
   }
-  if (old != nullptr) OnDeath(now, old->peer.node, "restart", "registration");
+  if (old != nullptr) OnDeath(now, old->peer.node, "restart", "socket");
   Member member;
   member.peer = {NodeId(next_node_++), from.incarnation, 0};
   member.registration = registration;
@@ -312,7 +312,7 @@ void Scheduler::OnSilentBackup(Micros now, const Member& primary, Member& backup
 
 // Between a worker and a server it is the server if others do not hear it either, or there are no
 // others and it is not the first time; else the worker, whose process joins again over new
-// connections.
+// connections. Two leases without an answer are reported, so it counts as noticed by a lease.
 void Scheduler::OnSilentPair(Micros now, const Member& worker, const Member& server) {
   auto& silences = silences_[server.peer.node];
   std::erase_if(silences,
@@ -322,7 +322,7 @@ void Scheduler::OnSilentPair(Micros now, const Member& worker, const Member& ser
   const uint32_t workers = members_.CountReady(Role::kWorker);
   const bool is_server = workers == 1 ? silence.count >= 2 || silences.size() >= 2
                                       : silences.size() >= 2 && 2 * silences.size() >= workers;
-  OnDeath(now, is_server ? server.peer.node : worker.peer.node, "silence", "peer");
+  OnDeath(now, is_server ? server.peer.node : worker.peer.node, "silence", "lease");
 }
 
 Micros Scheduler::SilenceMemory() const {

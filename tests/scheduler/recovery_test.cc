@@ -168,6 +168,7 @@ TEST_CASE("a process that registers anew is its old incarnation's death") {
   f.From(31, Register{.role = Role::kWorker, .host = "h", .process_id = 121});
   CHECK(f.NodeOf(21) == kUnknownNode);
   CHECK(f.SharesOf(20) == 8);
+  CHECK(f.recorder.faults.back().detected_by == "socket");
 }
 
 TEST_CASE("a joiner starts a few steps ahead, and the old owner goes on until then") {
@@ -304,6 +305,7 @@ TEST_CASE("a worker that does not hear a server is given up, the server if two d
   const PeerId server = f.scheduler->view().shards[0].primary;
   f.From(20, PeerSilent{server, 2000});
   CHECK(f.NodeOf(20) == kUnknownNode);
+  CHECK(f.recorder.faults.back().detected_by == "lease");
   CHECK(f.IsNamed(server.incarnation.value()));
   f.From(21, PeerSilent{server, 2000});
   CHECK(f.NodeOf(21) != kUnknownNode);
