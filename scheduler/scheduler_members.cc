@@ -152,8 +152,15 @@ void Scheduler::StartWhenComplete(Micros now) {
   phase_ = Phase::kTraining;
   training_since_ = now;
   StartGeneration(now);
-  Tell(now, "training", "",
-       "everybody is here; " + std::to_string(plan_.steps.step_count()) + " steps");
+  const std::string steps = std::to_string(plan_.steps.step_count());
+  Tell(now, "training", "", "everybody is here; " + steps + " steps");
+  if (view_.generation == 0) return;
+  const std::string version = std::to_string(view_.restore.version.value());
+  Tell(now, "resumed", "",
+       view_.restore == SnapshotRef{}
+           ? "the run has no snapshot and begins again at step 0"
+           : "the run goes on from the snapshot of version " + version + " of " + steps,
+       /*is_notable=*/true);
 }
 
 // P40: kinds are compared by what they compute, not by what they say.

@@ -161,6 +161,7 @@ TEST_CASE("a resumed run gathers anew and begins another generation") {
   CHECK(f.scheduler->view().generation == 1);
   CHECK(f.scheduler->view().id.term == 2);
   CHECK(f.NodeOf(40) != kUnknownNode);
+  CHECK(f.recorder.HasEvent("resumed"));
 }
 
 }  // namespace
