@@ -110,11 +110,6 @@ uint32_t Members::FreeRank(Role role, uint32_t wanted) const {
   return rank;
 }
 
-uint32_t Members::Count(Role role) const {
-  return static_cast<uint32_t>(std::ranges::count_if(
-      members_, [&](const auto& entry) { return entry.second.role() == role; }));
-}
-
 uint32_t Members::CountReady(Role role) const {
   return static_cast<uint32_t>(std::ranges::count_if(members_, [&](const auto& entry) {
     return entry.second.role() == role && entry.second.takes_part();

@@ -60,10 +60,8 @@ class Members {
   Member* FindNamed(const std::string& name);  // "worker 1" or "worker-1"
   Member& Add(Member member);
   void Remove(NodeId node) { members_.erase(node); }
-  // The lowest rank that nobody of the role has.
   // `wanted`, or where that is taken or no rank, the lowest free one.
   uint32_t FreeRank(Role role, uint32_t wanted) const;
-  uint32_t Count(Role role) const;
   uint32_t CountReady(Role role) const;
   // Of those that take part: workers by rank, servers by node.
   std::vector<const Member*> Workers() const;

@@ -90,6 +90,8 @@ class Scheduler : public ProtocolCore {
  private:
   // A process whose connection broke has this long to say something.
   static constexpr Micros kSuspectGrace = std::chrono::milliseconds(400);
+  // Joiners and newcomers in sync come in groups: one view for all of them.
+  static constexpr Micros kViewGatherTime = std::chrono::milliseconds(5);
   struct Slice {
     uint32_t index = 0;
     uint64_t first_sample = 0;

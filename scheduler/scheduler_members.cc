@@ -9,8 +9,6 @@
 namespace pando {
 namespace {
 
-// Joiners and newcomers in sync come in groups: one view for all of them.
-constexpr Micros kViewGatherTime = std::chrono::milliseconds(5);
 // P28: with one replica a false suspicion costs a rollback.
 constexpr int kLonelyServerLeases = 4;
 constexpr Micros kAvoidTime = std::chrono::seconds(5);

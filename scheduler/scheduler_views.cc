@@ -8,7 +8,6 @@
 namespace pando {
 namespace {
 
-constexpr Micros kViewGatherTime = std::chrono::milliseconds(5);
 // After a view that moved shards: how soon to look for the next moves, reports aside.
 constexpr Micros kMoveInterval = std::chrono::milliseconds(200);
 constexpr Micros kSpeedInterval = std::chrono::seconds(5);

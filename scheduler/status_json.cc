@@ -60,15 +60,21 @@ const char* HealthText(const Member& member) {
   return member.is_ready ? "ready" : "starting";
 }
 
+nlohmann::ordered_json TimeJson(double ms) {
+  return ms < 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(ms);
+}
+
+// As in the summary.
 nlohmann::ordered_json FaultJson(const FaultRecord& fault) {
   nlohmann::ordered_json entry;
   entry["action"] = fault.action;
   entry["target"] = fault.target;
   entry["step"] = fault.step.value();
-  entry["injected_ms"] = fault.injected_ms;
-  entry["detected_ms"] = fault.detected_ms;
-  entry["detected_by"] = fault.detected_by;
-  entry["recovered_ms"] = fault.recovered_ms;
+  entry["injected_ms"] = TimeJson(fault.injected_ms);
+  entry["detected_ms"] = TimeJson(fault.detected_ms);
+  entry["detected_by"] = nullptr;
+  if (!fault.detected_by.empty()) entry["detected_by"] = fault.detected_by;
+  entry["recovered_ms"] = TimeJson(fault.recovered_ms);
   return entry;
 }
 
