@@ -25,6 +25,7 @@ constexpr size_t kTaps = kKernel * kKernel;
 // Channels of a product's columns, as wide as its tiles of registers.
 constexpr size_t kPanelVecs = kTileVecs, kPanelLanes = kPanelVecs * kLanes;
 constexpr size_t kPanelRow = kPanelLanes + kLanes;
+constexpr size_t kDepthBlock = 64;    // of kernels that are transformed in one go: 600 KB
 constexpr size_t kGradientRows = 64;  // of kernel gradients that are made in one go
 
 // Transformed tiles of a block: small enough for the second cache beside one panel of kernels...
@@ -95,8 +96,9 @@ Scratch CarveConvolve(const Convolution& c, ScratchCarver& carver) {
   Scratch s{};
   s.in = carver.Take<float>(kPoints * c.in.point(c.block_tiles));
   s.products = carver.Take<float>(kPoints * PanelPoint(c.block_tiles));
-  s.kernels = carver.Take<float>((c.is_one_block ? 1 : c.out.panels) * kPoints *
-                                 KernelPoint(c.in.channels));
+  s.kernels = carver.Take<float>(kPoints * (c.is_one_block
+                                                ? KernelPoint(std::min(kDepthBlock, c.in.channels))
+                                                : c.out.panels * KernelPoint(c.in.channels)));
   s.zeros = carver.Take<float>(c.in.row);
   if (s.zeros != nullptr) std::fill_n(s.zeros, c.in.row, 0.0f);
   return s;
@@ -167,12 +169,9 @@ template <size_t kSide, class Transform>
 void TransformPixels(const TilePixels<kSide>& pixels, size_t channels, size_t point, float* to,
                      Transform&& transform) {
   for (size_t c = 0; c < channels; c += kLanes) {
-    Vec tile[kSide][kSide], result[kTile][kTile];
-    for (size_t i = 0; i < kSide; ++i) {
-      for (size_t j = 0; j < kSide; ++j) tile[i][j] = Load(pixels[i][j] + c);
-    }
-    winograd::TransformTile(tile, result, transform);
-    for (size_t p = 0; p < kPoints; ++p) Store(to + p * point + c, result[p / kTile][p % kTile]);
+    winograd::TransformTile<kSide, kTile>(
+        [&](size_t i, size_t j) { return Load(pixels[i][j] + c); },
+        [&](size_t i, size_t j, Vec v) { Store(to + (i * kTile + j) * point + c, v); }, transform);
   }
 }
 
@@ -205,18 +204,14 @@ void TransformOutputs(const Convolution& c, const Scratch& s, const Panel& panel
                  cols = std::min(kOut, c.to.width - at.x);
     for (size_t v = 0; v < panel.vecs; ++v) {
       const size_t channel = (panel.first + v) * kLanes;
-      Vec tile[kTile][kTile], result[kOut][kOut];
-      for (size_t p = 0; p < kPoints; ++p) {
-        tile[p / kTile][p % kTile] = Load(from + p * point + v * kLanes);
-      }
-      winograd::TransformTile(tile, result, winograd::TransformOutput);
-      for (size_t j = 0; j < rows; ++j) {
-        for (size_t k = 0; k < cols; ++k) {
-          const size_t pixel = (at.y + j) * c.to.width + at.x + k;
-          StorePart(image + pixel * c.to.channels + channel, result[j][k],
-                    c.out.channels - channel);
-        }
-      }
+      winograd::TransformTile<kTile, kOut>(
+          [&](size_t j, size_t k) { return Load(from + (j * kTile + k) * point + v * kLanes); },
+          [&](size_t j, size_t k, Vec value) {
+            if (j >= rows || k >= cols) return;
+            const size_t pixel = (at.y + j) * c.to.width + at.x + k;
+            StorePart(image + pixel * c.to.channels + channel, value, c.out.channels - channel);
+          },
+          winograd::TransformOutput);
     }
   });
 }
@@ -229,37 +224,61 @@ struct KernelLayout {
   bool is_turned;  // by half: tap i is read as tap 8 − i
 };
 
-struct Kernel {
-  Vec tap[kKernel][kKernel];
-};
+using Kernel = std::array<Vec, kTaps>;
 
-Kernel LoadKernel(const KernelLayout& layout, const float* weight, size_t lanes) {
-  float taps[kTaps][kLanes] = {};
-  for (size_t lane = 0; lane < std::min<size_t>(lanes, kLanes); ++lane) {
-    for (size_t t = 0; t < kTaps; ++t) taps[t][lane] = weight[lane * layout.lane_stride + t];
-  }
+// The kernels of `lanes` channels, one in each lane: `rest` floats are left from the first on.
+Kernel LoadKernel(const KernelLayout& layout, const float* weight, size_t lanes, size_t rest) {
   Kernel kernel;
-  for (size_t t = 0; t < kTaps; ++t) {
-    const size_t to = layout.is_turned ? kTaps - 1 - t : t;
-    kernel.tap[to / kKernel][to % kKernel] = Load(taps[t]);
+  for (size_t first = 0; first < kTaps; first += kLanes) {
+    Vec rows[kLanes];
+    for (size_t lane = 0; lane < kLanes; ++lane) {
+      const size_t at = lane * layout.lane_stride + first;
+      rows[lane] = lane < lanes ? LoadPart(weight + at, rest - at) : Vec{};
+    }
+    Transpose(rows);
+    for (size_t t = first; t < std::min<size_t>(kTaps, first + kLanes); ++t) {
+      kernel[layout.is_turned ? kTaps - 1 - t : t] = rows[t - first];
+    }
   }
   return kernel;
 }
 
+// The way back, one after the other; `lanes` kernels.
+void StoreKernels(const Kernel& kernel, size_t lanes, float* to) {
+  float taps[kLanes][RoundUpToLanes(kTaps)];
+  for (size_t first = 0; first < kTaps; first += kLanes) {
+    Vec rows[kLanes] = {};
+    for (size_t t = first; t < std::min<size_t>(kTaps, first + kLanes); ++t) {
+      rows[t - first] = kernel[t];
+    }
+    Transpose(rows);
+    for (size_t lane = 0; lane < kLanes; ++lane) Store(taps[lane] + first, rows[lane]);
+  }
+  for (size_t lane = 0; lane < std::min<size_t>(kLanes, lanes); ++lane) {
+    std::copy_n(taps[lane], kTaps, to + lane * kTaps);
+  }
+}
+
+// Of input channels: part of a product's depth.
+struct Depth {
+  size_t first, count;
+};
+
 // To [kPoints][depth][lanes of the panel].
 void PackKernels(const Convolution& c, const KernelLayout& layout, const Panel& panel,
-                 const float* weight, float* packed) {
-  const size_t point = KernelPoint(c.in.channels);
+                 const Depth& depth, const float* weight, float* packed) {
+  const size_t point = KernelPoint(depth.count);
+  const size_t size = c.in.channels * c.out.channels * kTaps;
   for (size_t v = 0; v < panel.vecs; ++v) {
     const size_t lane = (panel.first + v) * kLanes;
-    for (size_t k = 0; k < c.in.channels; ++k) {
-      const Kernel kernel =
-          LoadKernel(layout, weight + k * layout.depth_stride + lane * layout.lane_stride,
-                     c.out.channels - lane);
-      Vec result[kTile][kTile];
-      winograd::TransformTile(kernel.tap, result, winograd::TransformKernel);
+    for (size_t k = 0; k < depth.count; ++k) {
+      const size_t at = (depth.first + k) * layout.depth_stride + lane * layout.lane_stride;
+      const Kernel kernel = LoadKernel(layout, weight + at, c.out.channels - lane, size - at);
       float* to = packed + (k * panel.vecs + v) * kLanes;
-      for (size_t p = 0; p < kPoints; ++p) Store(to + p * point, result[p / kTile][p % kTile]);
+      winograd::TransformTile<kKernel, kTile>(
+          [&](size_t i, size_t j) { return kernel[i * kKernel + j]; },
+          [&](size_t i, size_t j, Vec value) { Store(to + (i * kTile + j) * point, value); },
+          winograd::TransformKernel);
     }
   }
 }
@@ -276,38 +295,36 @@ void UnpackKernelGradients(const Convolution& c, const GradientBlock& b, float* 
   for (size_t o = 0; o < b.rows; ++o) {
     for (size_t v = 0; v < b.panel.vecs; ++v) {
       const size_t channel = (b.panel.first + v) * kLanes;
-      Vec tile[kTile][kTile], result[kKernel][kKernel];
-      for (size_t p = 0; p < kPoints; ++p) {
-        tile[p / kTile][p % kTile] = Load(b.dkernels + p * point + (o * b.panel.vecs + v) * kLanes);
-      }
-      winograd::TransformTile(tile, result, winograd::TransformKernelGradient);
-      float taps[kTaps][kLanes];
-      for (size_t t = 0; t < kTaps; ++t) Store(taps[t], result[t / kKernel][t % kKernel]);
-      float* to = dweight + ((b.row + o) * c.in.channels + channel) * kTaps;
-      for (size_t lane = 0; lane < std::min<size_t>(kLanes, c.in.channels - channel); ++lane) {
-        for (size_t t = 0; t < kTaps; ++t) *to++ = taps[t][lane];
-      }
+      const float* from = b.dkernels + (o * b.panel.vecs + v) * kLanes;
+      Kernel kernel;
+      winograd::TransformTile<kTile, kKernel>(
+          [&](size_t i, size_t j) { return Load(from + (i * kTile + j) * point); },
+          [&](size_t i, size_t j, Vec value) { kernel[i * kKernel + j] = value; },
+          winograd::TransformKernelGradient);
+      StoreKernels(kernel, c.in.channels - channel,
+                   dweight + ((b.row + o) * c.in.channels + channel) * kTaps);
     }
   }
 }
 
 // ------------------------------------------------------------------------------------- products
 
-void MultiplyKernels(const Convolution& c, const Scratch& s, const Panel& panel,
+// s.products (+)= s.in · kernels
+void MultiplyKernels(const Convolution& c, const Scratch& s, const Panel& panel, const Depth& depth,
                      const float* kernels, size_t tiles) {
   for (size_t p = 0; p < kPoints; ++p) {
     ForEvenPieces(tiles, kTileRows, [&](size_t row, size_t rows) {
       ComputeGemmTile(rows, panel.vecs,
-                      {.depth = c.in.channels,
-                       .a = s.in + p * c.in.point(tiles) + row * c.in.row,
+                      {.depth = depth.count,
+                       .a = s.in + p * c.in.point(tiles) + row * c.in.row + depth.first,
                        .a_row_stride = c.in.row,
                        .a_col_stride = 1,
-                       .b = kernels + p * KernelPoint(c.in.channels),
+                       .b = kernels + p * KernelPoint(depth.count),
                        .b_row_stride = panel.vecs * kLanes,
                        .c = s.products + p * PanelPoint(tiles) + row * kPanelRow,
                        .c_row_stride = kPanelRow,
                        .cols = panel.vecs * kLanes,
-                       .continues = false});
+                       .continues = depth.first > 0});
     });
   }
 }
@@ -332,25 +349,41 @@ void AddKernelGradients(const Convolution& c, const Scratch& s, const GradientBl
   }
 }
 
-// y = x convolved with the kernels.
-void Convolve(const Convolution& c, const Scratch& s, const KernelLayout& layout,
-              const float* weight, const float* x, float* y) {
-  auto kernels = [&](const Panel& panel) {
-    const size_t slot = c.is_one_block ? 0 : panel.index;
-    return s.kernels + slot * kPoints * KernelPoint(c.in.channels);
-  };
-  if (!c.is_one_block) {
-    ForEachPanel(
-        c.out, [&](const Panel& panel) { PackKernels(c, layout, panel, weight, kernels(panel)); });
-  }
+// y = x convolved with the kernels, which are transformed once and kept.
+void ConvolveInBlocks(const Convolution& c, const Scratch& s, const KernelLayout& layout,
+                      const float* weight, const float* x, float* y) {
+  const Depth all{0, c.in.channels};
+  const size_t panel_floats = kPoints * KernelPoint(all.count);
+  ForEachPanel(c.out, [&](const Panel& panel) {
+    PackKernels(c, layout, panel, all, weight, s.kernels + panel.index * panel_floats);
+  });
   ForEvenPieces(c.tiles, c.block_tiles, [&](size_t first, size_t count) {
     TransformInputs(c, s, x, first, count);
     ForEachPanel(c.out, [&](const Panel& panel) {
-      if (c.is_one_block) PackKernels(c, layout, panel, weight, kernels(panel));
-      MultiplyKernels(c, s, panel, kernels(panel), count);
+      MultiplyKernels(c, s, panel, all, s.kernels + panel.index * panel_floats, count);
       TransformOutputs(c, s, panel, first, count, y);
     });
   });
+}
+
+// The same, where the kernels outweigh the pixels: some of them at a time.
+void ConvolveInOneBlock(const Convolution& c, const Scratch& s, const KernelLayout& layout,
+                        const float* weight, const float* x, float* y) {
+  TransformInputs(c, s, x, 0, c.tiles);
+  ForEachPanel(c.out, [&](const Panel& panel) {
+    for (size_t k = 0; k < c.in.channels; k += kDepthBlock) {
+      const Depth depth{k, std::min(kDepthBlock, c.in.channels - k)};
+      PackKernels(c, layout, panel, depth, weight, s.kernels);
+      MultiplyKernels(c, s, panel, depth, s.kernels, c.tiles);
+    }
+    TransformOutputs(c, s, panel, 0, c.tiles, y);
+  });
+}
+
+void Convolve(const Convolution& c, const Scratch& s, const KernelLayout& layout,
+              const float* weight, const float* x, float* y) {
+  c.is_one_block ? ConvolveInOneBlock(c, s, layout, weight, x, y)
+                 : ConvolveInBlocks(c, s, layout, weight, x, y);
 }
 
 // Calls f(block) for all of the kernels' gradients.

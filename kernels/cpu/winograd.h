@@ -69,20 +69,19 @@ inline Row3 TransformKernelGradient(const Vec (&m)[kTile]) {
            kA2 * sum_a + kB2 * sum_b + m[5]}};
 }
 
-// out = T in Tᵀ, where `transform` multiplies T with a column.
-template <size_t kFrom, size_t kTo, class Transform>
-inline void TransformTile(const Vec (&in)[kFrom][kFrom], Vec (&out)[kTo][kTo],
-                          Transform&& transform) {
+// out = T in Tᵀ, where `transform` multiplies T with a column; in(y, x) loads, out(y, x, v) stores.
+template <size_t kFrom, size_t kTo, class In, class Out, class Transform>
+inline void TransformTile(In&& in, Out&& out, Transform&& transform) {
   Vec half[kTo][kFrom];
   for (size_t x = 0; x < kFrom; ++x) {
     Vec column[kFrom];
-    for (size_t y = 0; y < kFrom; ++y) column[y] = in[y][x];
+    for (size_t y = 0; y < kFrom; ++y) column[y] = in(y, x);
     const auto result = transform(column);
     for (size_t y = 0; y < kTo; ++y) half[y][x] = result.v[y];
   }
   for (size_t y = 0; y < kTo; ++y) {
     const auto result = transform(half[y]);
-    for (size_t x = 0; x < kTo; ++x) out[y][x] = result.v[x];
+    for (size_t x = 0; x < kTo; ++x) out(y, x, result.v[x]);
   }
 }
 
