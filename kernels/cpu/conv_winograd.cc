@@ -29,7 +29,7 @@ constexpr size_t kDepthBlock = 64;    // of kernels that are transformed in one 
 constexpr size_t kGradientRows = 64;  // of kernel gradients that are made in one go
 
 // Transformed tiles of a block: small enough for the second cache beside one panel of kernels...
-constexpr size_t kBlockFloats = 96 << 10;
+constexpr size_t kBlockFloats = 48 << 10;
 constexpr size_t kBlockTilesMin = 16;
 // ... but all tiles in one go, 6 MB of them at most, where the layer has more kernels than pixels:
 // then each panel of kernels is transformed when its turn comes, and never goes to memory.
@@ -170,8 +170,9 @@ void TransformPixels(const TilePixels<kSide>& pixels, size_t channels, size_t po
                      Transform&& transform) {
   for (size_t c = 0; c < channels; c += kLanes) {
     winograd::TransformTile<kSide, kTile>(
-        [&](size_t i, size_t j) { return Load(pixels[i][j] + c); },
-        [&](size_t i, size_t j, Vec v) { Store(to + (i * kTile + j) * point + c, v); }, transform);
+        [&pixels, c](size_t i, size_t j) { return Load(pixels[i][j] + c); },
+        [to, point, c](size_t i, size_t j, Vec v) { Store(to + (i * kTile + j) * point + c, v); },
+        transform);
   }
 }
 
@@ -203,13 +204,26 @@ void TransformOutputs(const Convolution& c, const Scratch& s, const Panel& panel
     const size_t rows = std::min(kOut, c.to.height - at.y),
                  cols = std::min(kOut, c.to.width - at.x);
     for (size_t v = 0; v < panel.vecs; ++v) {
-      const size_t channel = (panel.first + v) * kLanes;
+      const size_t lanes = c.out.channels - (panel.first + v) * kLanes;
+      const auto load = [from = from + v * kLanes, point](size_t j, size_t k) {
+        return Load(from + (j * kTile + k) * point);
+      };
+      float* const corner =
+          image + (at.y * c.to.width + at.x) * c.to.channels + (panel.first + v) * kLanes;
+      const size_t pixel = c.to.channels, row = c.to.width * pixel;
+      if (rows == kOut && cols == kOut && lanes >= kLanes) {
+        winograd::TransformTile<kTile, kOut>(
+            load,
+            [corner, row, pixel](size_t j, size_t k, Vec value) {
+              Store(corner + j * row + k * pixel, value);
+            },
+            winograd::TransformOutput);
+        continue;
+      }
       winograd::TransformTile<kTile, kOut>(
-          [&](size_t j, size_t k) { return Load(from + (j * kTile + k) * point + v * kLanes); },
+          load,
           [&](size_t j, size_t k, Vec value) {
-            if (j >= rows || k >= cols) return;
-            const size_t pixel = (at.y + j) * c.to.width + at.x + k;
-            StorePart(image + pixel * c.to.channels + channel, value, c.out.channels - channel);
+            if (j < rows && k < cols) StorePart(corner + j * row + k * pixel, value, lanes);
           },
           winograd::TransformOutput);
     }
@@ -277,7 +291,9 @@ void PackKernels(const Convolution& c, const KernelLayout& layout, const Panel& 
       float* to = packed + (k * panel.vecs + v) * kLanes;
       winograd::TransformTile<kKernel, kTile>(
           [&](size_t i, size_t j) { return kernel[i * kKernel + j]; },
-          [&](size_t i, size_t j, Vec value) { Store(to + (i * kTile + j) * point, value); },
+          [to, point](size_t i, size_t j, Vec value) {
+            Store(to + (i * kTile + j) * point, value);
+          },
           winograd::TransformKernel);
     }
   }
@@ -298,7 +314,7 @@ void UnpackKernelGradients(const Convolution& c, const GradientBlock& b, float* 
       const float* from = b.dkernels + (o * b.panel.vecs + v) * kLanes;
       Kernel kernel;
       winograd::TransformTile<kTile, kKernel>(
-          [&](size_t i, size_t j) { return Load(from + (i * kTile + j) * point); },
+          [from, point](size_t i, size_t j) { return Load(from + (i * kTile + j) * point); },
           [&](size_t i, size_t j, Vec value) { kernel[i * kKernel + j] = value; },
           winograd::TransformKernelGradient);
       StoreKernels(kernel, c.in.channels - channel,
