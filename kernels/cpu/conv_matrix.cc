@@ -10,6 +10,7 @@
 #include "kernels/cpu/conv_paths.h"
 #include "kernels/cpu/gemm_tile.h"
 #include "kernels/cpu/scratch.h"
+#include "kernels/cpu/transpose.h"
 
 namespace pando::cpu {
 namespace {
@@ -44,6 +45,7 @@ struct Scratch {
   float* rows;     // [pixels of a block][row]
   float* weight;   // packed, of one product or the other
   float* dweight;  // [out][gradient_row]
+  float* kernels;  // of one output channel: [depth]
 };
 
 Scratch Carve(const Geometry& g, ScratchCarver& carver) {
@@ -52,6 +54,7 @@ Scratch Carve(const Geometry& g, ScratchCarver& carver) {
   s.weight = carver.Take<float>(
       std::max(g.depth * RoundUpToLanes(g.out), g.out * RoundUpToLanes(g.depth)));
   s.dweight = carver.Take<float>(g.out * g.gradient_row);
+  s.kernels = carver.Take<float>(g.depth);
   return s;
 }
 
@@ -133,24 +136,28 @@ void PackForward(const Geometry& g, const float* weight, float* packed) {
 }
 
 // [out][channels][taps] to [panel of depth][out][lanes of the panel].
-void PackBackward(const Geometry& g, const float* weight, float* packed) {
-  ForEachPanel(g.depth, [&](size_t first, size_t lanes) {
-    const size_t count = std::min(lanes, g.depth - first);
-    for (size_t o = 0; o < g.out; ++o, packed += lanes) {
-      const float* kernels = weight + o * g.depth;
-      for (size_t i = 0; i < count; ++i) {
-        const size_t k = first + i;
-        packed[i] = kernels[k % g.channels * g.taps + k / g.channels];
-      }
-      std::fill(packed + count, packed + lanes, 0.0f);
+void PackBackward(const Geometry& g, const Scratch& s, const float* weight) {
+  for (size_t o = 0; o < g.out; ++o) {
+    const float* kernels = weight + o * g.depth;
+    if (g.taps > 1) {
+      TransposeMatrix(g.channels, g.taps, kernels, s.kernels);
+      kernels = s.kernels;
     }
-  });
+    ForEachPanel(g.depth, [&](size_t first, size_t lanes) {
+      float* to = s.weight + first * g.out + o * lanes;
+      const size_t count = std::min(lanes, g.depth - first);
+      std::copy_n(kernels + first, count, to);
+      std::fill(to + count, to + lanes, 0.0f);
+    });
+  }
 }
 
 void UnpackGradients(const Geometry& g, const float* dweight, float* to) {
-  for (size_t o = 0; o < g.out; ++o, dweight += g.gradient_row) {
-    for (size_t c = 0; c < g.channels; ++c) {
-      for (size_t tap = 0; tap < g.taps; ++tap) *to++ = dweight[tap * g.channels + c];
+  for (size_t o = 0; o < g.out; ++o, dweight += g.gradient_row, to += g.depth) {
+    if (g.taps == 1) {
+      std::copy_n(dweight, g.depth, to);
+    } else {
+      TransposeMatrix(g.taps, g.channels, dweight, to);
     }
   }
 }
@@ -248,7 +255,7 @@ void MatrixBackward(const Conv2dSpec& spec, const PlainBackward& args,
   });
   UnpackGradients(g, s.dweight, args.dweight);
   if (args.dx == nullptr) return;
-  PackBackward(g, args.weight, s.weight);
+  PackBackward(g, s, args.weight);
   if (!g.is_pixels) std::fill_n(args.dx, args.sample_count * spec.input.size(), 0.0f);
   ForEachBlock(g, args.sample_count, [&](size_t first, size_t count) {
     Multiply({.rows = count,

@@ -11,6 +11,7 @@
 #include "kernels/cpu/conv_paths.h"
 #include "kernels/cpu/gemm_tile.h"
 #include "kernels/cpu/scratch.h"
+#include "kernels/cpu/transpose.h"
 #include "kernels/cpu/winograd.h"
 
 namespace pando::cpu {

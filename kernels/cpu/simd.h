@@ -71,24 +71,6 @@ inline void StorePart(T* p, V v, size_t count) {
   }
 }
 
-// rows[i][j] = rows[j][i]: exchanges quarters of ever smaller squares.
-template <size_t kHalf = kLanes / 2>
-inline void Transpose(Vec (&rows)[kLanes]) {
-  IntVec upper, lower;
-  for (int j = 0; j < kLanes; ++j) {
-    const bool is_left = (j & kHalf) == 0;
-    upper[j] = is_left ? j : kLanes + j - static_cast<int>(kHalf);
-    lower[j] = is_left ? j + static_cast<int>(kHalf) : kLanes + j;
-  }
-  for (size_t i = 0; i < kLanes; ++i) {
-    if ((i & kHalf) != 0) continue;
-    const Vec a = rows[i], b = rows[i + kHalf];
-    rows[i] = __builtin_shuffle(a, b, upper);
-    rows[i + kHalf] = __builtin_shuffle(a, b, lower);
-  }
-  if constexpr (kHalf > 1) Transpose<kHalf / 2>(rows);
-}
-
 inline constexpr size_t RoundUpToLanes(size_t n) { return (n + kLanes - 1) / kLanes * kLanes; }
 
 // Loads the first `count` lanes, all of them if there are more; zeros in the others.

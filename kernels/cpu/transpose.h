@@ -1,0 +1,45 @@
+// Transposes in registers: between PyTorch's layout of weights and those of the kernels here.
+#pragma once
+
+#include <algorithm>
+
+#include "kernels/cpu/simd.h"
+
+namespace pando::cpu {
+
+// rows[i][j] = rows[j][i]: exchanges quarters of ever smaller squares.
+template <size_t kHalf = kLanes / 2>
+inline void Transpose(Vec (&rows)[kLanes]) {
+  IntVec upper, lower;
+  for (int j = 0; j < kLanes; ++j) {
+    const bool is_left = (j & kHalf) == 0;
+    upper[j] = is_left ? j : kLanes + j - static_cast<int>(kHalf);
+    lower[j] = is_left ? j + static_cast<int>(kHalf) : kLanes + j;
+  }
+  for (size_t i = 0; i < kLanes; ++i) {
+    if ((i & kHalf) != 0) continue;
+    const Vec a = rows[i], b = rows[i + kHalf];
+    rows[i] = __builtin_shuffle(a, b, upper);
+    rows[i + kHalf] = __builtin_shuffle(a, b, lower);
+  }
+  if constexpr (kHalf > 1) Transpose<kHalf / 2>(rows);
+}
+
+// to[cols, rows] = from[rows, cols]ᵀ
+inline void TransposeMatrix(size_t rows, size_t cols, const float* from, float* to) {
+  for (size_t r = 0; r < rows; r += kLanes) {
+    for (size_t c = 0; c < cols; c += kLanes) {
+      Vec block[kLanes];
+      for (size_t i = 0; i < kLanes; ++i) {
+        const size_t at = (r + i) * cols + c;
+        block[i] = r + i < rows ? LoadPart(from + at, rows * cols - at) : Vec{};
+      }
+      Transpose(block);
+      for (size_t i = 0; i < std::min<size_t>(kLanes, cols - c); ++i) {
+        StorePart(to + (c + i) * rows + r, block[i], rows - r);
+      }
+    }
+  }
+}
+
+}  // namespace pando::cpu
