@@ -73,11 +73,8 @@ bool Session::IsAssignedFrom(Step step) const {
 
 void Session::AdvanceWork(Micros now) {
   if (!has_started_ || finished()) return;
+  NoteVersion(now);
   const Version known = known_everywhere();
-  if (step_clock_.OnVersion(now, known)) {
-    is_helping_ = false;
-    help_at_ = kNever;
-  }
   DropMootWork();
   while (next_.value() < plan_.steps.step_count() && works_.size() < kWorksMax) {
     if (next_ > NextStep(StepReading(known)) || !IsAssignedFrom(next_)) break;

@@ -19,14 +19,16 @@
 //   Behind                 | questions again (P10)
 //   NotPrimary             | repeated soon; the newer view comes by itself (P13)
 //   silence                | repeated on a timer; after two leases the scheduler is told (P23)
-//   waiting for long       | Questions; one micro-batch that a straggler owes is computed here too
+//   waiting for long       | Questions; micro-batches that a straggler owes are computed here too
 // clang-format on
 //
 // Stragglers. A session that has done its part of step t waits for the others. When that takes much
 // longer than a step does (StepClock), it asks every primary, and when all have answered, computes
-// one micro-batch that none of them was sent, then asks again. The bits are the same, the first
-// ones win. Workers begin at different places, by rank. A version that is slow to come because a
-// server is silent makes nobody compute anything: the answers of all are needed.
+// micro-batches that some of them lack, one for each computing thread, then asks again. The bits
+// are the same, the first ones win. Workers begin at different places, by rank. A version that is
+// slow to come because a server is silent makes nobody compute anything: the answers of all are
+// needed. A member without work of its own pulls nothing: it asks now and then how far the run is,
+// which is how it measures a step, and pulls a version only to help.
 //
 // Threads: none. Owns: one step's unreplied gradients (I6). Invariants I1, I4.
 #pragma once
@@ -152,7 +154,9 @@ class Session : public ProtocolCore {
   std::vector<MicroBatch> MissingAt(Step step) const;
   void ExtendLaterWork(Step lowest);
   // Stragglers.
+  bool IsIdle() const;
   bool IsWaiting() const;
+  void NoteVersion(Micros now);
   void ConsiderHelping(Micros now);
   void Help(Micros now, Step step);
   std::vector<MicroBatch> MissingOfOthers(Step step) const;

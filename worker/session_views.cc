@@ -101,6 +101,7 @@ void Session::Decide(Micros now) {
   question_interval_ = kQuestionRetryFirst;
   for (const auto& [shard, item] : answers_) LearnCommitted(shard, item.version);
   const Step lowest = StepReading(known_everywhere());
+  NoteVersion(now);
   if (!has_started_) {
     has_started_ = true;
     next_ = lowest;
@@ -108,8 +109,8 @@ void Session::Decide(Micros now) {
     std::vector<MicroBatch> missing = MissingAt(lowest);
     if (!missing.empty()) ComputeMissing(lowest, std::move(missing));
     ExtendLaterWork(lowest);
-    if (is_helping_) Help(now, lowest);
   }
+  if (is_helping_) Help(now, lowest);
   AdvanceWork(now);
 }
 
@@ -145,7 +146,7 @@ std::vector<MicroBatch> Session::MissingAt(Step step) const {
 // P12: whoever waits in the forward of the next step is interrupted, or nobody would ever compute
 // what that forward waits for.
 void Session::ComputeMissing(Step step, std::vector<MicroBatch> missing) {
-  const bool has_later = works_.back().step > step;
+  const bool has_later = !works_.empty() && works_.back().step > step;
   if (has_later && !Mutated(Mutation::kUninterruptibleWait)) {
     compute_.Abandon(NextStep(step));
     works_.pop_back();
@@ -170,17 +171,31 @@ void Session::ExtendLaterWork(Step lowest) {
 
 // ---- stragglers --------------------------------------------------------------------------------
 
+// A member, with no step in the works, while there are some to come.
+bool Session::IsIdle() const {
+  if (!has_started_ || !is_member_ || !works_.empty()) return false;
+  return known_everywhere().value() < plan_.steps.step_count();
+}
+
 // Our part of the lowest incomplete step is done, and nothing keeps it from being complete but
 // others.
 bool Session::IsWaiting() const {
+  if (IsIdle()) return true;
   if (!has_started_ || works_.empty() || works_.front().open_calls > 0) return false;
   return works_.front().step == StepReading(known_everywhere());
+}
+
+void Session::NoteVersion(Micros now) {
+  if (!step_clock_.OnVersion(now, known_everywhere())) return;
+  is_helping_ = false;
+  help_at_ = kNever;
 }
 
 void Session::ConsiderHelping(Micros now) {
   // Help would heal what these leave out, only later.
   if (Mutated(Mutation::kNoQuestion) || Mutated(Mutation::kNoViewStamp)) return;
-  const std::optional<Micros> patience = step_clock_.patience();
+  std::optional<Micros> patience = step_clock_.patience();
+  if (!patience && IsIdle()) patience = StepClock::kPatienceMin;  // to measure steps, not to help
   if (!IsWaiting() || !patience) {
     if (!is_helping_) help_at_ = kNever;
     return;
@@ -191,18 +206,22 @@ void Session::ConsiderHelping(Micros now) {
   AskQuestions(now);
 }
 
-// One micro-batch at a time, asked for anew each time: what the straggler sends meanwhile, or
-// another helper, is not computed here.
+// One micro-batch for each computing thread at a time, asked for anew each time: what the straggler
+// sends meanwhile, or another helper, is not computed here.
 void Session::Help(Micros now, Step step) {
   if (!IsWaiting()) return;  // something of our own was missing
-  const std::vector<MicroBatch> missing = MissingOfOthers(step);
-  if (missing.empty()) {
+  std::vector<MicroBatch> missing = MissingOfOthers(step);
+  if (missing.empty() || !step_clock_.patience()) {
     is_helping_ = false;
     help_at_ = now + step_clock_.patience().value_or(StepClock::kPatienceMin);
     return;
   }
   step_clock_.Disturb();
-  ComputeMissing(step, {missing[HelpOffset(missing.size())]});
+  std::ranges::rotate(missing, missing.begin() + static_cast<long>(HelpOffset(missing.size())));
+  missing.resize(std::min<size_t>(missing.size(), plan_.job.threads));
+  std::ranges::sort(missing);
+  ComputeMissing(step, std::move(missing));
+  next_ = std::max(next_, NextStep(step));
 }
 
 std::vector<MicroBatch> Session::MissingOfOthers(Step step) const {
@@ -220,7 +239,7 @@ std::vector<MicroBatch> Session::MissingOfOthers(Step step) const {
 // Where this worker begins among `count` missing micro-batches: apart from other helpers.
 size_t Session::HelpOffset(size_t count) const {
   size_t worker_count = 0;
-  size_t before_us = 0;
+  size_t lower_rank_count = 0;
   uint32_t our_rank = 0;
   const auto& nodes = member_.view().nodes;
   for (const NodeInfo& node : nodes) {
@@ -229,9 +248,9 @@ size_t Session::HelpOffset(size_t count) const {
   for (const NodeInfo& node : nodes) {
     if (node.role != Role::kWorker) continue;
     ++worker_count;
-    if (node.rank < our_rank) ++before_us;
+    if (node.rank < our_rank) ++lower_rank_count;
   }
-  return worker_count == 0 ? 0 : before_us * count / worker_count;
+  return worker_count == 0 ? 0 : lower_rank_count * count / worker_count;
 }
 
 // ---- verification (P41) ------------------------------------------------------------------------

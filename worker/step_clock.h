@@ -15,14 +15,15 @@ class StepClock {
   static constexpr Micros kPatienceMin = std::chrono::milliseconds(100);
   static constexpr int kMemorySteps = 8;  // that the usual time looks back
 
-  // Every shard is now known to have committed this version.  True if that is news.
+  // Every shard is now known to have committed this version.  True if that is news. Who looks now
+  // and then sees several steps at once.
   bool OnVersion(Micros now, Version version) {
     if (version_ == version) return false;
-    const bool is_next = version_ && version.value() == version_->value() + 1;
-    if (is_next && !is_disturbed_) Take(now - since_);
+    if (version_ && version > *version_ && !is_disturbed_)
+      Take((now - since_) / static_cast<int64_t>(version.value() - version_->value()));
+    is_disturbed_ = !version_;  // the step under way was met in its middle
     version_ = version;
     since_ = now;
-    is_disturbed_ = false;
     return true;
   }
   // The step under way is no measure of others: a new view, a worker that needed help.

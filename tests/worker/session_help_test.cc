@@ -52,7 +52,7 @@ TEST_CASE("a short step is given 100 ms all the same") {
   CHECK(f.Take<Question>().size() == 2);
 }
 
-TEST_CASE("help is one micro-batch at a time, asked for anew in between") {
+TEST_CASE("help is one micro-batch for each thread at a time, asked for anew in between") {
   WaitingWorker f;
   f.Wait(kPatience);
   f.AnswerAll(4, {TreeNode(2), TreeNode(6)});
@@ -157,15 +157,104 @@ TEST_CASE("nobody helps before a step has been measured") {
 TEST_CASE("a step that needed help is no measure of the usual time") {
   StepClock clock;
   clock.OnVersion(Micros(0), Version(1));
+  clock.OnVersion(kMs, Version(2));  // met in its middle
   CHECK_FALSE(clock.patience().has_value());
-  clock.OnVersion(kStepTime, Version(2));
+  clock.OnVersion(kMs + kStepTime, Version(3));
   CHECK(clock.patience() == kPatience);
   clock.Disturb();
-  clock.OnVersion(100 * kStepTime, Version(3));
+  clock.OnVersion(100 * kStepTime, Version(4));
   CHECK(clock.patience() == kPatience);
-  clock.OnVersion(500 * kStepTime, Version(7));
+  clock.OnVersion(104 * kStepTime, Version(8));  // four steps, seen at once
   CHECK(clock.patience() == kPatience);
-  CHECK_FALSE(clock.OnVersion(600 * kStepTime, Version(7)));
+  clock.OnVersion(600 * kStepTime, Version(0));  // a rollback
+  CHECK(clock.patience() == kPatience);
+  CHECK_FALSE(clock.OnVersion(700 * kStepTime, Version(0)));
+}
+
+TEST_CASE("as many micro-batches are helped with at once as there are computing threads") {
+  Job job = SessionFixture::SmallJob();
+  job.threads = 3;
+  WaitingWorker middle(1, job);
+  middle.Wait(kPatience);
+  middle.AnswerAll(4, {TreeNode(14)});  // 6; 4 and 5 were ours
+  REQUIRE(!middle.compute.calls.empty());
+  CHECK(middle.compute.calls[0] == Call{Step(4), MicroBatches({1, 2, 3})});
+  WaitingWorker last(2, job);
+  last.Wait(kPatience);
+  last.AnswerAll(4, {TreeNode(2)});
+  REQUIRE(!last.compute.calls.empty());
+  CHECK(last.compute.calls[0] == Call{Step(4), MicroBatches({4, 5})});
+}
+
+// The third of three workers, whom the view gives nothing; steps take kStepTime, the last seen
+// made version 15.
+struct IdleWorker : SessionFixture {
+  IdleWorker() : SessionFixture(SmallJob(), 2) {
+    Enter(IdleView(1));
+    AnswerAll(0);
+    for (uint64_t version = 3; version <= 15; version += 3) {
+      Wait(kPatience);
+      CHECK(!Take<Question>().empty());
+      AnswerAll(version);
+    }
+  }
+  View IdleView(uint64_t number) const {
+    View view = MakeView(number);
+    for (uint32_t m : {6, 7}) view.owners[m].worker = kWorkers[0];
+    return view;
+  }
+};
+
+TEST_CASE("a worker without work asks how far the run is, and pulls nothing") {
+  IdleWorker f;
+  CHECK(f.Take<Pull>().empty());
+  CHECK(f.compute.calls.empty());
+}
+
+TEST_CASE("a worker without work helps when a step takes much longer, and then rests again") {
+  IdleWorker f;
+  f.Wait(kPatience);
+  f.AnswerAll(15, {TreeNode(2), TreeNode(6)});  // 0-3 and 4-5
+  CHECK(f.compute.calls == Calls{{Step(15), MicroBatches({7})}});
+  const auto pulls = f.Take<Pull>();
+  REQUIRE(pulls.size() == 2);
+  CHECK(pulls[0].second.items[0].version == Version(15));
+  f.GiveParams(15);
+  f.FinishCall(ComputeLog::Call(f.compute.calls[0]));
+  CHECK(f.Take<Push>().size() == 2);
+  f.AnswerAll(15, {TreeNode(2), TreeNode(6), TreeNode(15)});
+  CHECK(f.compute.calls.size() == 2);
+  CHECK(f.compute.calls[1] == Call{Step(15), MicroBatches({6})});
+  f.GiveParams(16);  // others were faster
+  CHECK(f.compute.abandoned == std::vector<Step>{Step(15)});
+  f.DropSent();
+  f.Wait(1000 * kMs);
+  CHECK(f.Take<Pull>().empty());
+  CHECK(!f.Take<Question>().empty());
+  CHECK(f.compute.calls.size() == 2);
+}
+
+TEST_CASE("a worker that helped without work of its own and is given some computes it once") {
+  IdleWorker f;
+  f.Wait(kPatience);
+  f.AnswerAll(15, {TreeNode(2), TreeNode(6)});
+  f.Enter(f.MakeView(2));
+  f.AnswerAll(15, {TreeNode(2), TreeNode(6)});
+  REQUIRE(f.compute.calls.size() == 3);
+  CHECK(f.compute.calls[1] == Call{Step(15), MicroBatches({6})});
+  CHECK(f.compute.calls[2] == Call{Step(16), MicroBatches({6, 7})});
+}
+
+TEST_CASE("a worker that no view has does not help") {
+  IdleWorker f;
+  View view = f.IdleView(2);
+  std::erase_if(view.nodes, [](const NodeInfo& node) { return node.node == kWorkers[2]; });
+  f.Enter(view);
+  f.AnswerAll(15, {TreeNode(2), TreeNode(6)});
+  f.DropSent();
+  f.Wait(1000 * kMs);
+  CHECK(f.Take<Question>().empty());
+  CHECK(f.compute.calls.empty());
 }
 
 // ---- verification (P41) -------------------------------------------------------------------------
