@@ -1,14 +1,11 @@
 #include "proto/view_member.h"
 
+#include "proto/is_one_of.h"
+
 namespace pando {
 namespace {
 
 constexpr Micros kHintInterval = std::chrono::milliseconds(100);
-
-template <class... Ms>
-bool IsOneOf(const Message& message) {
-  return (std::holds_alternative<Ms>(message) || ...);
-}
 
 bool IsSchedulersWord(const Message& message) {
   return IsOneOf<Welcome, Refused, HeartbeatAck, SnapshotAck, SnapshotAt, Scalars, ProgressAck,

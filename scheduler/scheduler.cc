@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/mutation.h"
+#include "proto/is_one_of.h"
 
 namespace pando {
 namespace {
@@ -14,11 +15,6 @@ constexpr Micros kControlRetry = std::chrono::milliseconds(200);
 constexpr Micros kLateJournal = std::chrono::milliseconds(100);
 const char* const kGivenUpText =
     "this process was given up as dead; it may join again as a new one";
-
-template <class... Ms>
-bool IsOneOf(const Message& message) {
-  return (std::holds_alternative<Ms>(message) || ...);
-}
 
 // From processes that are not members yet, or never will be.
 bool IsOpenToAll(const Message& message) {

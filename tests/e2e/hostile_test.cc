@@ -1,102 +1,30 @@
 // Strangers at every port of a running job: random bytes, greetings that stop halfway, random
 // frames, mutated messages, forgeries, replays and floods. Nothing crashes, training goes on, the
 // weights are the serial run's, and memory stays bounded.
-#include <arpa/inet.h>
 #include <doctest/doctest.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
-#include <zmq.h>
 
 #include <random>
 
 #include "cli/exit_codes.h"
-#include "net/address.h"
 #include "net/clock.h"
 #include "net/incarnation.h"
 #include "net/transport.h"
-#include "proto/codec.h"
 #include "tests/e2e/job_by_hand.h"
+#include "tests/net/raw_peers.h"
 #include "tests/proto/message_samples.h"
 
 namespace pando {
 namespace {
-
-using FrameBytes = std::vector<char>;
-using RawMessage = std::vector<FrameBytes>;
 
 // Long enough that the attack ends while training goes on.
 constexpr uint64_t kSteps = 1200;
 // What the attack may cost a process: the transport's bounded queues and the allocator's slack.
 constexpr uint64_t kMemoryGrowthMax = 64 << 20;
 
-FrameBytes RandomBytes(std::mt19937_64& random, size_t size) {
-  FrameBytes bytes(size);
-  for (char& b : bytes) b = static_cast<char>(random());
-  return bytes;
+// Under this routing id; what was sent before the end arrives.
+RawDealer::Options As(std::string routing_id) {
+  return {.routing_id = std::move(routing_id), .linger_ms = 2000};
 }
-
-RawMessage ToRaw(const Envelope& envelope) {
-  RawMessage raw;
-  for (const Blob& frame : Encode(envelope)) {
-    const auto* bytes = reinterpret_cast<const char*>(frame.bytes().data());
-    raw.emplace_back(bytes, bytes + frame.size_bytes());
-  }
-  return raw;
-}
-
-// A connected TCP socket that speaks no ZMTP, or half of it.
-class RawTcp {
- public:
-  explicit RawTcp(const std::string& endpoint)
-      : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    const Result<Endpoint> parsed = ParseEndpoint(endpoint);
-    REQUIRE(parsed.ok());
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(parsed->port);
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    REQUIRE(connect(fd_.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0);
-  }
-  // The peer may have hung up by now, and that is fine.
-  void Send(const FrameBytes& bytes) const {
-    (void)!send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
-  }
-
- private:
-  UniqueFd fd_;
-};
-
-// A ZeroMQ peer under a routing id of its choice. Sends until the peer's queue is full, reads
-// nothing.
-class RawDealer {
- public:
-  RawDealer(const ZmqContext& context, const std::string& endpoint, const std::string& routing_id)
-      : socket_(zmq_socket(context.handle(), ZMQ_DEALER)) {
-    const int linger = 2000;  // so that what was sent before the end arrives
-    const int patience_ms = 1000;
-    zmq_setsockopt(socket_, ZMQ_LINGER, &linger, sizeof(linger));
-    zmq_setsockopt(socket_, ZMQ_SNDTIMEO, &patience_ms, sizeof(patience_ms));
-    if (!routing_id.empty()) {
-      zmq_setsockopt(socket_, ZMQ_ROUTING_ID, routing_id.data(), routing_id.size());
-    }
-    REQUIRE(zmq_connect(socket_, endpoint.c_str()) == 0);
-  }
-  ~RawDealer() { zmq_close(socket_); }
-  RawDealer(const RawDealer&) = delete;
-  RawDealer& operator=(const RawDealer&) = delete;
-  // False if the peer takes no more.
-  bool Send(const RawMessage& message) const {
-    for (size_t i = 0; i < message.size(); ++i) {
-      const int more = i + 1 < message.size() ? ZMQ_SNDMORE : 0;
-      if (zmq_send(socket_, message[i].data(), message[i].size(), more) < 0) return false;
-    }
-    return true;
-  }
-
- private:
-  void* socket_;
-};
 
 // As net/transport.h lays it out.
 std::string RoutingId(char channel, const PeerId& peer) {
@@ -127,7 +55,7 @@ void SendGarbage(const std::string& endpoint, std::mt19937_64& random) {
 
 // The first bytes of a ZMTP 3.0 greeting; the connections are kept open.
 std::vector<std::unique_ptr<RawTcp>> GreetHalfway(const std::string& endpoint) {
-  FrameBytes greeting(64, 0);
+  RawFrame greeting(64, 0);
   greeting[0] = '\xff';
   greeting[8] = 1;
   greeting[9] = '\x7f';
@@ -135,7 +63,7 @@ std::vector<std::unique_ptr<RawTcp>> GreetHalfway(const std::string& endpoint) {
   std::vector<std::unique_ptr<RawTcp>> open;
   for (const size_t size : {0, 1, 10, 11, 32, 63, 64}) {
     open.push_back(std::make_unique<RawTcp>(endpoint));
-    open.back()->Send(FrameBytes(greeting.begin(), greeting.begin() + static_cast<long>(size)));
+    open.back()->Send(RawFrame(greeting.begin(), greeting.begin() + static_cast<long>(size)));
   }
   return open;
 }
@@ -143,7 +71,7 @@ std::vector<std::unique_ptr<RawTcp>> GreetHalfway(const std::string& endpoint) {
 void SendRandomFrames(const RawDealer& dealer, std::mt19937_64& random) {
   for (int i = 0; i < 500; ++i) {
     RawMessage message(1 + random() % 5);
-    for (FrameBytes& frame : message) frame = RandomBytes(random, random() % 600);
+    for (RawFrame& frame : message) frame = RandomBytes(random, random() % 600);
     dealer.Send(message);
   }
   dealer.Send({RandomBytes(random, 8 << 20)});
@@ -154,7 +82,7 @@ void SendMutations(const RawDealer& dealer, const RawMessage& valid, std::mt1993
   dealer.Send(valid);
   for (int i = 0; i < 40; ++i) {
     RawMessage mutated = valid;
-    FrameBytes& frame = mutated[random() % mutated.size()];
+    RawFrame& frame = mutated[random() % mutated.size()];
     if (frame.empty()) continue;
     for (int flips = 0; flips < 1 + i % 3; ++flips) {
       frame[random() % frame.size()] ^= static_cast<char>(1 << random() % 8);
@@ -169,8 +97,8 @@ void SendForgeries(ZmqContext& context, const std::string& endpoint, const Envel
                    std::mt19937_64& random) {
   const PeerId stranger{NodeId(1), NewIncarnation(), 0};
   for (const char channel : {'d', 'h'}) {
-    const RawDealer dealer(context, endpoint, RoutingId(channel, stranger));
-    const RawDealer as_scheduler(context, endpoint, RoutingId(channel, report.sender));
+    const RawDealer dealer(context, endpoint, As(RoutingId(channel, stranger)));
+    const RawDealer as_scheduler(context, endpoint, As(RoutingId(channel, report.sender)));
     for (Envelope forged : SampleEnvelopes()) {
       forged.job = report.job;
       forged.generation = report.generation;
@@ -193,14 +121,14 @@ void SendForgeries(ZmqContext& context, const std::string& endpoint, const Envel
 std::unique_ptr<RawDealer> Flood(ZmqContext& context, const std::string& endpoint,
                                  const Envelope& report) {
   const PeerId asker{kUnknownNode, NewIncarnation(), 0};
-  auto dealer = std::make_unique<RawDealer>(context, endpoint, RoutingId('d', asker));
+  auto dealer = std::make_unique<RawDealer>(context, endpoint, As(RoutingId('d', asker)));
   const RawMessage question =
       ToRaw({.sender = asker, .receiver = report.sender, .message = StatusRequest{}});
   for (int i = 0; i < 100'000 && dealer->Send(question); ++i) {
   }
   for (int i = 0; i < 300; ++i) {
     const PeerId many{kUnknownNode, NewIncarnation(), 0};
-    const RawDealer newcomer(context, endpoint, RoutingId('d', many));
+    const RawDealer newcomer(context, endpoint, As(RoutingId('d', many)));
     const std::string name(1000, 'x');
     const Register server{.role = i % 2 == 0 ? Role::kServer : Role::kWorker,
                           .host = name,
@@ -235,7 +163,7 @@ TEST_CASE("strangers at every port change nothing") {
   for (const std::string& endpoint : endpoints) {
     SendGarbage(endpoint, random);
     for (auto& connection : GreetHalfway(endpoint)) half_open.push_back(std::move(connection));
-    SendRandomFrames(RawDealer(context, endpoint, ""), random);
+    SendRandomFrames(RawDealer(context, endpoint, As("")), random);
     SendForgeries(context, endpoint, report, random);
     unread.push_back(Flood(context, endpoint, report));
     for (Process* process : bound) REQUIRE_MESSAGE(process->is_running(), process->err());

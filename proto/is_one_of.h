@@ -1,0 +1,13 @@
+// IsOneOf: whether a message is of one of these kinds. For the rules of whom to listen to.
+#pragma once
+
+#include "proto/messages.h"
+
+namespace pando {
+
+template <class... Ms>
+bool IsOneOf(const Message& message) {
+  return (std::holds_alternative<Ms>(message) || ...);
+}
+
+}  // namespace pando

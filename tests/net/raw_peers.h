@@ -1,0 +1,114 @@
+// Peers that speak what they like, for the tests that are hostile to our ports: bytes over TCP, and
+// frames over ZeroMQ under a routing id of their choice.
+#pragma once
+
+#include <arpa/inet.h>
+#include <doctest/doctest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <zmq.h>
+
+#include <cerrno>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "common/atomic_file.h"
+#include "net/address.h"
+#include "net/zmq_context.h"
+#include "proto/codec.h"
+
+namespace pando {
+
+using RawFrame = std::vector<char>;
+using RawMessage = std::vector<RawFrame>;
+
+inline RawFrame RandomBytes(std::mt19937_64& random, size_t size) {
+  RawFrame bytes(size);
+  for (char& b : bytes) b = static_cast<char>(random());
+  return bytes;
+}
+
+inline RawMessage ToRaw(const Envelope& envelope) {
+  RawMessage raw;
+  for (const Blob& frame : Encode(envelope)) {
+    const auto* bytes = reinterpret_cast<const char*>(frame.bytes().data());
+    raw.emplace_back(bytes, bytes + frame.size_bytes());
+  }
+  return raw;
+}
+
+// A connected TCP socket that speaks no ZMTP, or half of it.
+class RawTcp {
+ public:
+  explicit RawTcp(const std::string& endpoint)
+      : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    constexpr timeval kPatience{.tv_sec = 20, .tv_usec = 0};  // far beyond what an answer takes
+    const Result<Endpoint> parsed = ParseEndpoint(endpoint);
+    REQUIRE(parsed.ok());
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(parsed->port);
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    setsockopt(fd_.get(), SOL_SOCKET, SO_RCVTIMEO, &kPatience, sizeof(kPatience));
+    REQUIRE(connect(fd_.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0);
+  }
+  // The peer may have hung up by now, and that is fine.
+  void Send(const RawFrame& bytes) const {
+    (void)!send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+  }
+  // Reads until this text has come.
+  void ReadUntil(const std::string& text) const {
+    std::string all;
+    char byte = 0;
+    while (all.find(text) == std::string::npos) {
+      REQUIRE(recv(fd_.get(), &byte, 1, 0) == 1);
+      all += byte;
+    }
+  }
+  // Reads until the peer hangs up; false if it has not by the deadline.
+  bool IsCutOff() const {
+    char ignored[256];
+    ssize_t size = 1;
+    while (size > 0) size = recv(fd_.get(), ignored, sizeof(ignored), 0);
+    return size == 0 || errno == ECONNRESET;
+  }
+
+ private:
+  UniqueFd fd_;
+};
+
+// A ZeroMQ peer under this routing id, or one that its library makes up. Reads nothing.
+class RawDealer {
+ public:
+  struct Options {
+    std::string routing_id;
+    int linger_ms = 0;  // how long what was sent outlives it
+  };
+  RawDealer(const ZmqContext& context, const std::string& endpoint, const Options& options)
+      : socket_(zmq_socket(context.handle(), ZMQ_DEALER)) {
+    constexpr int kPatienceMs = 1000;
+    zmq_setsockopt(socket_, ZMQ_LINGER, &options.linger_ms, sizeof(options.linger_ms));
+    zmq_setsockopt(socket_, ZMQ_SNDTIMEO, &kPatienceMs, sizeof(kPatienceMs));
+    const std::string& id = options.routing_id;
+    if (!id.empty()) zmq_setsockopt(socket_, ZMQ_ROUTING_ID, id.data(), id.size());
+    REQUIRE(zmq_connect(socket_, endpoint.c_str()) == 0);
+  }
+  ~RawDealer() { zmq_close(socket_); }
+  RawDealer(const RawDealer&) = delete;
+  RawDealer& operator=(const RawDealer&) = delete;
+  // False if the peer takes no more.
+  bool Send(const RawMessage& message) const {
+    for (size_t i = 0; i < message.size(); ++i) {
+      const int more = i + 1 < message.size() ? ZMQ_SNDMORE : 0;
+      if (zmq_send(socket_, message[i].data(), message[i].size(), more) < 0) return false;
+    }
+    return true;
+  }
+
+ private:
+  void* socket_;
+};
+
+}  // namespace pando
