@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t kBlockFloats = 256 << 10;  // of rows: what a second cache holds
 constexpr size_t kBlockPixelsMin = 64;      // or the weights are read too often
-constexpr size_t kDepthBlock = 256;         // 64 KB of a panel of weights
+constexpr size_t kDepthBlock = 512;         // 128 KB of a panel of weights
 
 struct Geometry {
   explicit Geometry(const Conv2dSpec& conv)

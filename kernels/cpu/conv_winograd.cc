@@ -26,7 +26,7 @@ constexpr size_t kTaps = kKernel * kKernel;
 // Channels of a product's columns, as wide as its tiles of registers.
 constexpr size_t kPanelVecs = kTileVecs, kPanelLanes = kPanelVecs * kLanes;
 constexpr size_t kPanelRow = kPanelLanes + kLanes;
-constexpr size_t kDepthBlock = 64;    // of kernels that are transformed in one go: 600 KB
+constexpr size_t kDepthBlock = 128;   // of kernels that are transformed in one go: 1.2 MB
 constexpr size_t kGradientRows = 64;  // of kernel gradients that are made in one go
 
 // Transformed tiles of a block: small enough for the second cache beside one panel of kernels...
