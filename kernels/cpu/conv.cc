@@ -165,11 +165,14 @@ ConvPath ChooseConvPath(const Conv2dSpec& spec) {
   }
   // Fewer channels leave vectors empty, and small networks have a pool behind each convolution:
   // most gradients are zero.
-  if (spec.input.channels < 16 || spec.out_channels < 16) return ConvPath::kSmall;
+  const bool is_first_of_large = spec.out_channels >= 32 && !spec.max_pool;
+  if (spec.out_channels < 16 || (spec.input.channels < 16 && !is_first_of_large)) {
+    return ConvPath::kSmall;
+  }
   // Of smaller images most of a tile is wasted.
   const SampleShape out = spec.conv_output();
   const bool is_winograd = spec.kernel == 3 && spec.stride == 1 && spec.padding <= 2 &&
-                           std::min(out.height, out.width) >= 3;
+                           spec.input.channels >= 16 && std::min(out.height, out.width) >= 3;
   return is_winograd ? ConvPath::kWinograd : ConvPath::kMatrix;
 }
 

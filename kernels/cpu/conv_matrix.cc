@@ -15,9 +15,14 @@
 namespace pando::cpu {
 namespace {
 
-constexpr size_t kBlockFloats = 256 << 10;  // of rows: what a second cache holds
-constexpr size_t kBlockPixelsMin = 64;      // or the weights are read too often
-constexpr size_t kDepthBlock = 512;         // 128 KB of a panel of weights
+// Where weights are few, a block's rows and outputs stay in the second cache from one product to
+// the next; else blocks are larger, or the weights are read too often, and products are done in
+// turn.
+constexpr size_t kFewWeights = 128 << 10;
+constexpr size_t kFewWeightsBlockFloats = 96 << 10;
+constexpr size_t kBlockFloats = 256 << 10;
+constexpr size_t kBlockPixelsMin = 64;
+constexpr size_t kDepthBlock = 512;  // 128 KB of a panel of weights
 
 struct Geometry {
   explicit Geometry(const Conv2dSpec& conv)
@@ -30,7 +35,10 @@ struct Geometry {
         is_pixels(spec.kernel == 1 && spec.stride == 1 && spec.padding == 0),
         row(is_pixels ? channels : RoundUpToLanes(depth) + kLanes),
         gradient_row(RoundUpToLanes(depth)),
-        block_pixels(std::max(kBlockPixelsMin, kBlockFloats / row)) {}
+        has_few_weights(depth * out <= kFewWeights),
+        block_pixels(std::max(kBlockPixelsMin, has_few_weights
+                                                   ? kFewWeightsBlockFloats / (row + out)
+                                                   : kBlockFloats / row)) {}
 
   const Conv2dSpec& spec;
   SampleShape to;
@@ -38,6 +46,7 @@ struct Geometry {
   bool is_pixels;
   size_t row;  // from one pixel's row to the next; copied ones never a power of two
   size_t gradient_row;
+  bool has_few_weights;
   size_t block_pixels;
 };
 
@@ -60,22 +69,34 @@ Scratch Carve(const Geometry& g, ScratchCarver& carver) {
 
 // ----------------------------------------------------------------------------------------- rows
 
-constexpr size_t kOutside = SIZE_MAX;
+// Part of a pixel's row that lies in one piece in the images, or in the padding.
+struct Run {
+  size_t at;     // first float in the row
+  size_t image;  // first float in the images
+  size_t floats;
+  bool is_padding;
+};
 
-// Calls f(first float in the pixel's row, first float in the images) for each of the kernel's taps;
-// the second is kOutside where the tap lies in the padding.
-
+// Calls f(run) for the parts of a pixel's row, in order.
 template <class F>
-void ForEachTap(const Geometry& g, size_t pixel, F&& f) {
+void ForEachRun(const Geometry& g, size_t pixel, F&& f) {
+  const SampleShape& in = g.spec.input;
   const size_t sample = pixel / (g.to.height * g.to.width);
-  const size_t y = pixel / g.to.width % g.to.height, x = pixel % g.to.width;
-  for (size_t tap = 0; tap < g.taps; ++tap) {
-    const size_t in_y = y * g.spec.stride + tap / g.spec.kernel - g.spec.padding;  // may wrap
-    const size_t in_x = x * g.spec.stride + tap % g.spec.kernel - g.spec.padding;
-    const bool is_inside = in_y < g.spec.input.height && in_x < g.spec.input.width;
-    const size_t from =
-        sample * g.spec.input.size() + (in_y * g.spec.input.width + in_x) * g.channels;
-    f(tap * g.channels, is_inside ? from : kOutside);
+  const size_t y = pixel / g.to.width % g.to.height * g.spec.stride;  // in the padded image
+  const size_t x = pixel % g.to.width * g.spec.stride;
+  const size_t kernel = g.spec.kernel, padding = g.spec.padding;
+  const size_t left = std::min(kernel, std::max(padding, x) - x);  // taps in the padding
+  const size_t right = std::max(left, std::min(kernel, std::max(in.width + padding, x) - x));
+  for (size_t ky = 0; ky < kernel; ++ky) {
+    const size_t at = ky * kernel * g.channels, in_y = y + ky - padding;  // may wrap
+    if (in_y >= in.height) {
+      f(Run{at, 0, kernel * g.channels, true});
+      continue;
+    }
+    const size_t first = ((sample * in.height + in_y) * in.width + x + left - padding) * g.channels;
+    f(Run{at, 0, left * g.channels, true});
+    f(Run{at + left * g.channels, first, (right - left) * g.channels, false});
+    f(Run{at + right * g.channels, 0, (kernel - right) * g.channels, true});
   }
 }
 
@@ -84,12 +105,9 @@ const float* Rows(const Geometry& g, const Scratch& s, const float* x, size_t fi
   if (g.is_pixels) return x + first * g.row;
   for (size_t i = 0; i < count; ++i) {
     float* row = s.rows + i * g.row;
-    ForEachTap(g, first + i, [&](size_t at, size_t from) {
-      if (from == kOutside) {
-        std::fill_n(row + at, g.channels, 0.0f);
-      } else {
-        std::copy_n(x + from, g.channels, row + at);
-      }
+    ForEachRun(g, first + i, [&](const Run& run) {
+      run.is_padding ? std::fill_n(row + run.at, run.floats, 0.0f)
+                     : std::copy_n(x + run.image, run.floats, row + run.at);
     });
   }
   return s.rows;
@@ -98,9 +116,9 @@ const float* Rows(const Geometry& g, const Scratch& s, const float* x, size_t fi
 void AddRows(const Geometry& g, const Scratch& s, size_t first, size_t count, float* dx) {
   for (size_t i = 0; i < count; ++i) {
     const float* row = s.rows + i * g.row;
-    ForEachTap(g, first + i, [&](size_t at, size_t to) {
-      if (to == kOutside) return;
-      for (size_t c = 0; c < g.channels; ++c) dx[to + c] += row[at + c];
+    ForEachRun(g, first + i, [&](const Run& run) {
+      if (run.is_padding) return;
+      for (size_t j = 0; j < run.floats; ++j) dx[run.image + j] += row[run.at + j];
     });
   }
 }
@@ -250,14 +268,10 @@ void MatrixBackward(const Conv2dSpec& spec, const PlainBackward& args,
   const Geometry g(spec);
   ScratchCarver carver(scratch);
   const Scratch s = Carve(g, carver);
-  ForEachBlock(g, args.sample_count, [&](size_t first, size_t count) {
+  auto add_gradients = [&](size_t first, size_t count) {
     AddGradients(g, s, args.dy + first * g.out, Rows(g, s, args.x, first, count), count, first > 0);
-  });
-  UnpackGradients(g, s.dweight, args.dweight);
-  if (args.dx == nullptr) return;
-  PackBackward(g, s, args.weight);
-  if (!g.is_pixels) std::fill_n(args.dx, args.sample_count * spec.input.size(), 0.0f);
-  ForEachBlock(g, args.sample_count, [&](size_t first, size_t count) {
+  };
+  auto compute_data = [&](size_t first, size_t count) {
     Multiply({.rows = count,
               .cols = g.depth,
               .depth = g.out,
@@ -267,7 +281,18 @@ void MatrixBackward(const Conv2dSpec& spec, const PlainBackward& args,
               .c = g.is_pixels ? args.dx + first * g.row : s.rows,
               .c_row = g.row});
     if (!g.is_pixels) AddRows(g, s, first, count, args.dx);
+  };
+  if (args.dx != nullptr) {
+    PackBackward(g, s, args.weight);
+    if (!g.is_pixels) std::fill_n(args.dx, args.sample_count * spec.input.size(), 0.0f);
+  }
+  const bool is_fused = args.dx != nullptr && g.has_few_weights;
+  ForEachBlock(g, args.sample_count, [&](size_t first, size_t count) {
+    add_gradients(first, count);
+    if (is_fused) compute_data(first, count);
   });
+  UnpackGradients(g, s.dweight, args.dweight);
+  if (args.dx != nullptr && !is_fused) ForEachBlock(g, args.sample_count, compute_data);
 }
 
 }  // namespace pando::cpu

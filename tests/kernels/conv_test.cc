@@ -48,6 +48,9 @@ std::vector<ConvCase> Cases() {
       {spec(8, 8, 64, 33, 3, 2, 1), 2},                       // depth of more than a block
       {spec(2, 2, 20, 40, 3, 1, 1, false, true), 7},          // more padding than image
       {spec(7, 9, 16, 19, 5, 2, 2, true, true), 4, true},     // all that follows
+      {spec(9, 8, 3, 64, 3, 1, 1, false, true), 3},           // first of a large network
+      {spec(11, 13, 3, 32, 7, 2, 3), 2},                      // ResNet's for ImageNet
+      {spec(2, 3, 1, 32, 7, 1, 3), 2},                        // a kernel larger than the image
       {grouped(32, spec(8, 8, 32, 32, 3, 1, 1)), 2},          // depthwise
       {grouped(19, spec(7, 9, 19, 19, 3, 2, 1)), 3},          // depthwise, odd, stride 2
       {grouped(17, spec(8, 6, 17, 17, 3, 2, 1)), 2},          // even, stride 2
