@@ -9,11 +9,15 @@ struct Arrays {
   Arrays(const Conv2dSpec& spec, uint32_t sample_count)
       : x(Filled(sample_count * spec.input.size())),
         weight(Filled(spec.weight_size())),
+        bias(Filled(spec.out_channels)),
         y(Filled(sample_count * spec.output().size())),
         dx(Filled(sample_count * spec.input.size())),
         dweight(Filled(spec.weight_size())),
-        scratch(Conv2dScratchBytes(kCpu, spec, sample_count) / sizeof(float)) {}
-  FloatBuffer x, weight, y, dx, dweight, scratch;
+        dbias(Filled(spec.out_channels)),
+        scratch(Conv2dScratchBytes(kCpu, spec, sample_count) / sizeof(float)),
+        argmax(sample_count * spec.output().size() + kSlackFloats) {}
+  FloatBuffer x, weight, bias, y, dx, dweight, dbias, scratch;
+  std::vector<int32_t> argmax;
 };
 
 double Flops(const Conv2dSpec& spec, uint32_t sample_count) {
@@ -24,10 +28,14 @@ double Flops(const Conv2dSpec& spec, uint32_t sample_count) {
 void Forward(benchmark::State& state, Conv2dSpec spec, uint32_t sample_count) {
   Arrays a(spec, sample_count);
   Measure(state, Flops(spec, sample_count), [&] {
-    Conv2dForward(
-        kCpu, spec,
-        {.sample_count = sample_count, .x = a.x.data(), .weight = a.weight.data(), .y = a.y.data()},
-        std::as_writable_bytes(a.scratch.span()));
+    Conv2dForward(kCpu, spec,
+                  {.sample_count = sample_count,
+                   .x = a.x.data(),
+                   .weight = a.weight.data(),
+                   .bias = spec.relu ? a.bias.data() : nullptr,
+                   .y = a.y.data(),
+                   .argmax = a.argmax.data()},
+                  std::as_writable_bytes(a.scratch.span()));
   });
 }
 
@@ -39,9 +47,11 @@ void Backward(benchmark::State& state, Conv2dSpec spec, uint32_t sample_count, b
                     .x = a.x.data(),
                     .weight = a.weight.data(),
                     .y = a.y.data(),
+                    .argmax = a.argmax.data(),
                     .dy = a.y.data(),
                     .dx = wants_data ? a.dx.data() : nullptr,
-                    .dweight = a.dweight.data()},
+                    .dweight = a.dweight.data(),
+                    .dbias = spec.relu ? a.dbias.data() : nullptr},
                    std::as_writable_bytes(a.scratch.span()));
   });
 }
@@ -77,6 +87,9 @@ void RegisterConvolutions() {
   Register("resnet18/3x3s2_256_512_at_8", Spec(8, 256, 512, 3, 2), 32);
   Register("resnet18/1x1s2_64_128_at_32", Spec(32, 64, 128, 1, 2), 32);
   Register("vgg16/3x3_64_at_32", Spec(32, 64, 64, 3), 16);
+  Conv2dSpec pooled = Spec(32, 64, 64, 3);
+  pooled.relu = pooled.max_pool = true;
+  Register("vgg16/3x3_64_at_32_pooled", pooled, 16);
   Register("vgg16/3x3_128_256_at_8", Spec(8, 128, 256, 3), 16);
   Register("vgg16/3x3_512_at_4", Spec(4, 512, 512, 3), 16);
   Register("vgg16/3x3_512_at_2", Spec(2, 512, 512, 3), 16);

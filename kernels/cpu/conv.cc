@@ -2,6 +2,7 @@
 // paths that do not know them.
 #include <algorithm>
 
+#include "kernels/cpu/activation.h"
 #include "kernels/cpu/conv_paths.h"
 #include "kernels/cpu/cpu_ops.h"
 #include "kernels/cpu/scratch.h"
@@ -71,35 +72,6 @@ void BackwardPlain(const Conv2dSpec& spec, const PlainBackward& args,
   }
 }
 
-// One pixel of the result, or of the gradient: all its channels.
-struct FinishedPixel {
-  const float* sums;   // upper left of the pool window
-  const float* scale;  // of the sample, or null
-  float* y;
-  int32_t* argmax;
-};
-
-float Finish(const Conv2dSpec& spec, const FinishedPixel& p, const float* bias, size_t c,
-             float sum) {
-  if (bias != nullptr) sum += bias[c];
-  if (p.scale != nullptr) sum *= p.scale[c];
-  return spec.relu ? std::max(sum, 0.0f) : sum;
-}
-
-void FinishPooled(const Conv2dSpec& spec, const FinishedPixel& p, const float* bias) {
-  const size_t row = size_t{spec.conv_output().width} * spec.out_channels;
-  for (size_t c = 0; c < spec.out_channels; ++c) {
-    float largest = p.sums[c];
-    int32_t where = 0;
-    for (int32_t i = 1; i < 4; ++i) {
-      const float sum = p.sums[c + i / 2 * row + i % 2 * spec.out_channels];
-      if (sum > largest) largest = sum, where = i;
-    }
-    p.y[c] = Finish(spec, p, bias, c, largest);
-    p.argmax[c] = where;
-  }
-}
-
 // Calls f(sample, first float of the convolution's output, first float of the result) for each
 // pixel of the result.
 template <class F>
@@ -116,17 +88,42 @@ void ForEachPixel(const Conv2dSpec& spec, size_t sample_count, F&& f) {
   }
 }
 
+// What is done to a sum on its way out; all that is null is left out.
+struct Finish {
+  const float* bias;
+  const float* scale;  // of the sample
+  bool relu;
+
+  Vec operator()(Vec sum, size_t c, size_t rest) const {
+    if (bias != nullptr) sum += LoadPart(bias + c, rest);
+    if (scale != nullptr) sum *= LoadPart(scale + c, rest);
+    return relu ? Activate<Activation::kRelu>(sum) : sum;
+  }
+};
+
+const float* ScaleOf(const float* channel_scale, size_t sample, size_t channels) {
+  return channel_scale == nullptr ? nullptr : channel_scale + sample * channels;
+}
+
 // y from the convolution's output; in place where there is no pool.
 void FinishForward(const Conv2dSpec& spec, const Conv2dForwardArgs& args, const float* sums) {
+  const size_t channels = spec.out_channels, row = spec.conv_output().width * channels;
+  const size_t window[4] = {0, channels, row, row + channels};
   ForEachPixel(spec, args.sample_count, [&](size_t s, size_t from, size_t to) {
-    const float* scale = args.channel_scale;
-    const FinishedPixel p{.sums = sums + from,
-                          .scale = scale == nullptr ? nullptr : scale + s * spec.out_channels,
-                          .y = args.y + to,
-                          .argmax = spec.max_pool ? args.argmax + to : nullptr};
-    if (spec.max_pool) return FinishPooled(spec, p, args.bias);
-    for (size_t c = 0; c < spec.out_channels; ++c) {
-      p.y[c] = Finish(spec, p, args.bias, c, p.sums[c]);
+    const Finish finish{args.bias, ScaleOf(args.channel_scale, s, channels), spec.relu};
+    for (size_t c = 0; c < channels; c += kLanes) {
+      Vec largest = Load(sums + from + c);
+      if (spec.max_pool) {
+        IntVec where{};
+        for (int32_t i = 1; i < 4; ++i) {
+          const Vec sum = Load(sums + from + window[i] + c);
+          const IntVec greater = sum > largest;
+          largest = greater ? sum : largest;
+          where = greater ? IntVec{} + i : where;
+        }
+        StorePart(args.argmax + to + c, where, channels - c);
+      }
+      StorePart(args.y + to + c, finish(largest, c, channels - c), channels - c);
     }
   });
 }
@@ -134,15 +131,24 @@ void FinishForward(const Conv2dSpec& spec, const Conv2dForwardArgs& args, const 
 // The gradient of the convolution's output: pool, relu and dropout2d undone.
 void BeginBackward(const Conv2dSpec& spec, const Conv2dBackwardArgs& args, float* gradients) {
   const SampleShape conv = spec.conv_output();
-  if (spec.max_pool) std::fill_n(gradients, args.sample_count * conv.size(), 0.0f);
-  const size_t row = size_t{conv.width} * conv.channels;
+  const size_t channels = spec.out_channels, row = conv.width * channels;
+  const size_t window[4] = {0, channels, row, row + channels};
+  const bool leaves_out = spec.max_pool && (conv.height % 2 != 0 || conv.width % 2 != 0);
+  if (leaves_out) std::fill_n(gradients, args.sample_count * conv.size(), 0.0f);
   ForEachPixel(spec, args.sample_count, [&](size_t s, size_t to, size_t from) {
-    for (size_t c = 0; c < spec.out_channels; ++c) {
-      float gradient = args.dy[from + c];
-      if (spec.relu && !(args.y[from + c] > 0.0f)) gradient = 0.0f;
-      if (args.channel_scale != nullptr) gradient *= args.channel_scale[s * spec.out_channels + c];
-      const int32_t where = spec.max_pool ? args.argmax[from + c] : 0;
-      gradients[to + c + where / 2 * row + where % 2 * conv.channels] = gradient;
+    const float* scale = ScaleOf(args.channel_scale, s, channels);
+    for (size_t c = 0; c < channels; c += kLanes) {
+      Vec gradient = Load(args.dy + from + c);
+      if (spec.relu) gradient = Pass<Activation::kRelu>(args.y, from + c, gradient);
+      if (scale != nullptr) gradient *= LoadPart(scale + c, channels - c);
+      if (!spec.max_pool) {
+        StorePart(gradients + to + c, gradient, channels - c);
+        continue;
+      }
+      const IntVec where = Load(args.argmax + from + c);
+      for (int32_t i = 0; i < 4; ++i) {
+        StorePart(gradients + to + window[i] + c, where == i ? gradient : Vec{}, channels - c);
+      }
     }
   });
 }
