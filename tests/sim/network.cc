@@ -11,6 +11,12 @@
 #include "tests/sim/trace.h"
 
 namespace pando::sim {
+namespace {
+
+constexpr size_t kEchoesMax = 32;  // a receiver's: the newest
+constexpr Micros kEchoDelayMax = std::chrono::microseconds(300);
+
+}  // namespace
 
 std::string NameOfMessage(size_t kind) {
   static constexpr std::array kNames{"Register",
@@ -101,7 +107,8 @@ Micros Network::last_cut_end(Place place) const {
 }
 
 void Network::Heal() {
-  options_.loss = options_.duplication = options_.straggle = 0;
+  options_.loss = options_.duplication = options_.straggle = options_.echo = 0;
+  echoes_.clear();
   for (auto& [ends, link] : links_) link.cut_until = std::min(link.cut_until, world_.now());
 }
 
@@ -121,6 +128,25 @@ void Network::Send(Place from, Envelope envelope) {
   if (is_heartbeat || !chance.OneIn(options_.loss)) Transmit(from, envelope, frames, is_heartbeat);
   if (!is_heartbeat && chance.OneIn(options_.duplication)) Transmit(from, envelope, frames, false);
   if (late_copy) Transmit(from, envelope, frames, true, *late_copy);
+  // The scheduler is in a view from when it says so.
+  const auto* update = std::get_if<ViewUpdate>(&envelope.message);
+  if (update != nullptr && envelope.sender.node == kSchedulerNode) {
+    Echo({scheduler_.incarnation, 0}, update->view.id);
+  }
+}
+
+// What was sent in earlier views comes once more, when its receiver has just entered another.
+void Network::Echo(const Address& receiver, ViewId entered) {
+  const auto held = echoes_.find(receiver);
+  ViewId& newest = entered_[receiver];
+  if (entered <= newest) return;
+  newest = entered;
+  if (held == echoes_.end()) return;
+  Chance& chance = world_.chance();
+  std::erase_if(held->second, [&](const std::shared_ptr<const Parcel>& parcel) {
+    world_.After(chance.Until(kEchoDelayMax), [this, parcel] { Arrive(parcel); });
+    return chance.OneIn(0.5);
+  });
 }
 
 void Network::Transmit(Place from, const Envelope& envelope, const Frames& frames, bool is_reliable,
@@ -140,6 +166,11 @@ void Network::Transmit(Place from, const Envelope& envelope, const Frames& frame
   parcel->from = envelope.sender.incarnation;
   parcel->from_place = from;
   parcel->epoch = EpochOf(parcel->from, parcel->to.incarnation);
+  if (options_.echo > 0 && chance.OneIn(options_.echo)) {
+    auto& held = echoes_[{parcel->to.incarnation, parcel->to.lane}];
+    if (held.size() == kEchoesMax) held.erase(held.begin());
+    held.push_back(parcel);
+  }
   world_.After(delay, [this, parcel = std::move(parcel)] { Arrive(parcel); });
 }
 
@@ -161,6 +192,9 @@ void Network::Arrive(std::shared_ptr<const Parcel> parcel) {
   PANDO_CHECK(decoded.ok());
   const Deliver deliver = peer->second.deliver;  // it may detach itself
   deliver(*decoded);
+  if (const auto* update = std::get_if<ViewUpdate>(&decoded->message)) {
+    Echo({parcel->to.incarnation, parcel->to.lane}, update->view.id);
+  }
 }
 
 void Network::Trace(const Envelope& envelope) const {

@@ -28,6 +28,7 @@ struct NetworkOptions {
   Micros delay_min = std::chrono::microseconds(50);
   Micros delay_max = std::chrono::microseconds(500);
   double straggle = 0;  // share of messages delayed a hundred times as long
+  double echo = 0;      // share of messages that come again when their receiver enters a new view
 };
 
 inline constexpr size_t kMessageKindCount = std::variant_size_v<Message>;
@@ -84,6 +85,7 @@ class Network {
                 Micros extra_delay = Micros(0));
   void Arrive(std::shared_ptr<const Parcel> parcel);
   uint64_t EpochOf(Incarnation a, Incarnation b);
+  void Echo(const Address& receiver, ViewId entered);
   void Trace(const Envelope& envelope) const;
 
   World& world_;
@@ -92,6 +94,9 @@ class Network {
   std::map<Address, Attached> peers_;
   std::map<Incarnation, uint64_t> resets_;
   std::map<std::pair<Place, Place>, Link> links_;  // those that were ever cut
+  // Copies that wait for their receiver's next view, and the view that it is in.
+  std::map<Address, std::vector<std::shared_ptr<const Parcel>>> echoes_;
+  std::map<Address, ViewId> entered_;
   Watch watch_;
   std::optional<Micros> late_copy_;
   bool is_tracing_ = false;

@@ -20,7 +20,8 @@ constexpr std::array<const char*, kFaultKindCount> kFaultNames{
 
 constexpr std::array<std::string_view, static_cast<size_t>(Focus::kCount)> kFocusNames{
     "none",      "calm",       "workers", "servers", "transfers",  "rollbacks",
-    "scheduler", "divergence", "flip",    "pauses",  "evaluation", "moves"};
+    "scheduler", "divergence", "flip",    "pauses",  "evaluation", "moves",
+    "echoes"};
 
 constexpr size_t kFirstDrawnKinds = static_cast<size_t>(FaultKind::kLateCopy);
 
@@ -65,6 +66,10 @@ void AllowFocus(Swarm& swarm, Chance& chance, Focus focus) {
       swarm.fault_count = static_cast<uint32_t>(chance.Between(20, 60));
       swarm.server_share = 1;
       return Allow(swarm, {kDrain, kLeave, kJoinServer, kLateCopy});
+    case Focus::kEchoes:
+      swarm.network.echo = 0.3;
+      swarm.fault_count = static_cast<uint32_t>(chance.Between(10, 40));
+      return Allow(swarm, {kKillWorker, kKillServer, kJoinWorker, kJoinServer, kDrain, kReset});
     default:
       swarm.fault_count = 0;
   }
@@ -129,6 +134,7 @@ Swarm DrawSwarm(Chance& chance, Focus focus) {
   swarm.has_divergence = chance.OneIn(odd);
   swarm.has_flip = chance.OneIn(odd);
   swarm.speed_spread = chance.OneIn(0.2) ? 8 : 1.5;
+  swarm.network.echo = later.OneIn(0.2) ? Share(later, 0.3) : 0;
   if (focus != Focus::kNone) AllowFocus(swarm, chance, focus);
   if (swarm.has_divergence || swarm.has_flip) {
     // The wrong bits must not be made truth by the death of whoever has the right ones.
@@ -164,6 +170,7 @@ JobPlan DrawPlan(Chance& chance, const Swarm& swarm, Focus focus) {
   job.lease_ms = static_cast<uint32_t>(chance.Between(500, 1200));
   job.heartbeat_ms = job.lease_ms / 4;
   if (focus == Focus::kServers || focus == Focus::kTransfers || focus == Focus::kMoves ||
+      focus == Focus::kEchoes ||
       swarm.has_divergence) {
     job.replicas = 2;
     job.servers = std::max(job.servers, 2u);

@@ -54,6 +54,7 @@ enum class Focus : uint8_t {
   kPauses,      // late ticks, nobody dies
   kEvaluation,  // pins in the way
   kMoves,       // servers join and leave in plenty, and old messages come late
+  kEchoes,      // old messages in plenty at every change of the view
   kCount
 };
 std::optional<Focus> FocusNamed(std::string_view name);
