@@ -31,7 +31,7 @@ enum class Mutation {
   kNoPairStamp,             // P24: transfers do not name the view that made the pair
   kDropOptimizerState,      // P20: a transfer leaves the optimizer's state behind
   kNoBehind,                // P10: no answer when the version asked for is gone
-  kNoRetransmission,        // P10: roots and chunks are sent once
+  kNoRetransmission,        // P10: pushes, roots and chunks are sent once
   kSnapshotOneVersionLate,  // P29: shard 0 stores version K + 1 as K
   kNoGeneration,            // P21: a lane keeps what it holds of an older generation
   kKeepWaitingDropped,      // P24: a primary stops waiting for a silent backup by itself

@@ -125,7 +125,7 @@ void Session::RepeatUnanswered(Micros now) {
     std::optional<Version> wanted = VersionToPull(shard);
     bool has_repeated = false;
     for (const Unreplied& push : shard.pushes) {
-      if (!push.is_sent) continue;
+      if (!push.is_sent || Mutated(Mutation::kNoRetransmission)) continue;
       if (push.is_held) wanted = VersionMadeBy(push.step);
       if (push.is_held) continue;
       pushes[PrimaryOf(id)].items.push_back({id, push.step, push.node, push.payload});

@@ -194,6 +194,7 @@ void Session::NoteVersion(Micros now) {
 void Session::ConsiderHelping(Micros now) {
   // Help would heal what these leave out, only later.
   if (Mutated(Mutation::kNoQuestion) || Mutated(Mutation::kNoViewStamp)) return;
+  if (Mutated(Mutation::kNoRetransmission)) return;
   std::optional<Micros> patience = step_clock_.patience();
   if (!patience && IsIdle()) patience = StepClock::kPatienceMin;  // to measure steps, not to help
   if (!IsWaiting() || !patience) {

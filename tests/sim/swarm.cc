@@ -21,7 +21,7 @@ constexpr std::array<const char*, kFaultKindCount> kFaultNames{
 constexpr std::array<std::string_view, static_cast<size_t>(Focus::kCount)> kFocusNames{
     "none",      "calm",       "workers", "servers", "transfers",  "rollbacks",
     "scheduler", "divergence", "flip",    "pauses",  "evaluation", "moves",
-    "echoes"};
+    "echoes",    "handovers"};
 
 constexpr size_t kFirstDrawnKinds = static_cast<size_t>(FaultKind::kLateCopy);
 
@@ -70,6 +70,14 @@ void AllowFocus(Swarm& swarm, Chance& chance, Focus focus) {
       swarm.network.echo = 0.3;
       swarm.fault_count = static_cast<uint32_t>(chance.Between(10, 40));
       return Allow(swarm, {kKillWorker, kKillServer, kJoinWorker, kJoinServer, kDrain, kReset});
+    case Focus::kHandovers:
+      swarm.network = {.echo = 0.8};
+      swarm.fault_count = static_cast<uint32_t>(chance.Between(2, 6));
+      swarm.fault_phase = milliseconds(500);
+      swarm.restart_share = swarm.trigger_share = 0;
+      swarm.server_share = 1;
+      swarm.speed_spread = 40;
+      return Allow(swarm, {kKillWorker, kDrain, kJoinServer});
     default:
       swarm.fault_count = 0;
   }
@@ -176,6 +184,11 @@ JobPlan DrawPlan(Chance& chance, const Swarm& swarm, Focus focus) {
     job.servers = std::max(job.servers, 2u);
   }
   if (focus == Focus::kRollbacks) job.replicas = 1;
+  if (focus == Focus::kHandovers) {
+    job.servers = 3;
+    job.replicas = 2;
+    job.workers += 1;
+  }
   if (swarm.has_flip) {
     job.verify_every = chance.Between(1, 4);
     job.workers = std::max(job.workers, 2u);
