@@ -58,7 +58,8 @@ class ComputePort {
   virtual void Compute(Step step, std::vector<MicroBatch> micro_batches) = 0;
 
   // Drops queued and running work of steps ≥ `from` (P12): a forward that waits for parameters
-  // returns. No event of that work reaches the session after this call. Verifications go on.
+  // returns. No event of that work reaches the session after this call, but for hashes of what had
+  // handed over a shard, which may count (P41). Verifications go on.
   virtual void Abandon(Step from) = 0;
 
   // P41: computes one micro-batch for the hash of its gradient alone, after what is queued of its

@@ -54,7 +54,7 @@ Status TrainStep::Forward(const Work& work, const float* values) {
                                                  VersionReadBy(work.step), work.interrupted);
     waited_ += Clock::now() - start;
     if (!arrived.ok()) return arrived;
-    if (work.is_abandoned()) return Interrupted("the work was abandoned");
+    if (work.is_abandoned(false)) return Interrupted("the work was abandoned");
     network_.Forward(layer, values);
   }
   return {};
@@ -63,7 +63,7 @@ Status TrainStep::Forward(const Work& work, const float* values) {
 // Gives each shard away as soon as it is final: it leaves while the rest is made.
 Status TrainStep::Backward(const Work& work, const float* values, const SharedBuffer& gradients) {
   for (uint32_t layer = network_.layer_count(); layer-- > 0;) {
-    if (work.is_abandoned()) return Interrupted("the work was abandoned");
+    if (work.is_abandoned(work.sum != nullptr)) return Interrupted("the work was abandoned");
     network_.Backward(layer, values, gradients->data());
     HandOver(work, layer_shards_[layer].ready, gradients);
   }

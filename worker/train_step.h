@@ -43,10 +43,12 @@ class TrainStep {
   struct Work {
     Step step;
     MicroBatch micro_batch;
-    TreeSum* sum = nullptr;              // none: computed for its hash alone (P41)
-    uint64_t* hash = nullptr;            // set to the gradient's, never 0, where it is wanted
-    std::function<bool()> interrupted;   // asked while the forward waits for parameters
-    std::function<bool()> is_abandoned;  // asked between layers: nobody wants the work any more
+    TreeSum* sum = nullptr;             // none: computed for its hash alone (P41)
+    uint64_t* hash = nullptr;           // set to the gradient's, never 0, where it is wanted
+    std::function<bool()> interrupted;  // asked while the forward waits for parameters
+    // Asked between layers: whether nobody wants the work any more. `is_partly_out`: some shards
+    // have been added to the sum, and may count.
+    std::function<bool(bool is_partly_out)> is_abandoned;
   };
   // kInterrupted: the wait was called off and nothing has been added to the sum, so the work may be
   // run again; or it was abandoned. Other failures name the step, the micro-batch and what to try.

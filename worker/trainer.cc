@@ -60,7 +60,7 @@ void Trainer::Compute(Step step, std::vector<MicroBatch> micro_batches) {
   });
   const ComputeTicket ticket = NextTicket();
   current_calls_[ticket] = step;
-  auto call = std::make_shared<ComputeCall>(ticket, step);
+  auto call = std::make_shared<ComputeCall>(ticket, lasting_ticket_, step);
   call->sum.emplace(parts_.plan.steps.Tree(step), micro_batches, parts_.plan.shards,
                     [this, ticket, step](TreeNode node, ShardId shard, Blob payload) {
                       sink_(ticket, GradientReady{step, node, shard, std::move(payload)});
@@ -69,9 +69,7 @@ void Trainer::Compute(Step step, std::vector<MicroBatch> micro_batches) {
 }
 
 void Trainer::Verify(Step step, MicroBatch micro_batch) {
-  auto call = std::make_shared<ComputeCall>(NextTicket(), step);
-  verifications_.insert(call->ticket);
-  Enqueue(call, {micro_batch});
+  Enqueue(std::make_shared<ComputeCall>(NextTicket(), lasting_ticket_, step), {micro_batch});
 }
 
 void Trainer::Enqueue(const std::shared_ptr<ComputeCall>& call,
@@ -96,9 +94,8 @@ void Trainer::Abandon(Step from) {
 
 void Trainer::Forget() {
   current_calls_.clear();
-  verifications_.clear();
   unstarted_evaluations_.clear();
-  evaluation_ticket_ = NextTicket();
+  lasting_ticket_ = NextTicket();
   {
     std::lock_guard lock(mutex_);
     chunks_.clear();
@@ -123,8 +120,7 @@ void Trainer::DropCalls(const Wanted& is_dropped) {
 }
 
 bool Trainer::IsCurrent(ComputeTicket ticket, const ComputeEvent& event) {
-  if (ticket == evaluation_ticket_) return true;
-  if (verifications_.erase(ticket) == 1) return true;  // its only event
+  if (ticket == lasting_ticket_) return true;
   if (std::holds_alternative<StepComputed>(event)) return current_calls_.erase(ticket) == 1;
   return current_calls_.contains(ticket);
 }
@@ -161,7 +157,7 @@ void Trainer::StartEvaluation(const Evaluate& request) {
   const uint64_t sample_count = request.last_sample - request.first_sample;
   const size_t chunk_count = (sample_count + kEvaluationChunkSamples - 1) / kEvaluationChunkSamples;
   auto evaluation = std::make_shared<Evaluation>();
-  evaluation->ticket = evaluation_ticket_;
+  evaluation->ticket = lasting_ticket_;
   evaluation->request = request;
   evaluation->parameters = *evaluation_parameters_.Open(request.version);
   evaluation->scores.resize(chunk_count);
@@ -202,20 +198,25 @@ std::optional<Trainer::Task> Trainer::NextTask() {
 
 void Trainer::RunTask(TrainStep& train_step, MicroBatchTask& task) {
   ComputeCall& call = *task.call;
+  const bool is_hashed = parts_.plan.IsVerified(call.step, task.micro_batch);
   uint64_t hash = 0;
   Status status = train_step.Run(
       {.step = call.step,
        .micro_batch = task.micro_batch,
        .sum = call.sum ? &*call.sum : nullptr,
-       .hash = parts_.plan.IsVerified(call.step, task.micro_batch) ? &hash : nullptr,
+       .hash = is_hashed ? &hash : nullptr,
        // A wait also ends for evaluation: the parameters may wait for a pin (P31).
        .interrupted = [&] { return stopping_ || call.abandoned || chunk_count_ > 0; },
-       .is_abandoned = [&] { return stopping_ || call.abandoned; }});
+       // What has left may count: if it is hashed, it is hashed to its end (P41).
+       .is_abandoned =
+           [&](bool is_partly_out) {
+             return stopping_ || (call.abandoned && !(is_partly_out && is_hashed));
+           }});
+  if (hash != 0) sink_(call.hash_ticket, GradientHashed{call.step, task.micro_batch, hash});
   if (call.abandoned) return;
   if (status.code() == StatusCode::kInterrupted) return GiveBack(task);
   if (!status.ok()) return AbandonCall(call, std::move(status));
   TakeTime(train_step.computing_time());
-  if (hash != 0) sink_(call.ticket, GradientHashed{call.step, task.micro_batch, hash});
   if (--call.unfinished_count == 0 && call.sum) sink_(call.ticket, StepComputed{call.step});
 }
 
@@ -231,7 +232,7 @@ void Trainer::TakeTime(std::chrono::nanoseconds time) {
 void Trainer::GiveBack(const MicroBatchTask& task) {
   const ComputeCall& call = *task.call;
   if (parameters_.IsSuperseded(VersionReadBy(call.step))) {  // nobody needs the sum
-    if (!call.sum) sink_(call.ticket, GradientHashed{call.step, task.micro_batch, 0});
+    if (!call.sum) sink_(call.hash_ticket, GradientHashed{call.step, task.micro_batch, 0});
     return;
   }
   std::lock_guard lock(mutex_);
@@ -247,7 +248,7 @@ void Trainer::AbandonCall(ComputeCall& call, Status failure) {
                   [&](const auto& entry) { return entry.second.call.get() == &call; });
   }
   parameters_.Wake();
-  sink_(call.ticket, ComputeFailed{std::move(failure)});
+  sink_(call.sum ? call.ticket : call.hash_ticket, ComputeFailed{std::move(failure)});
 }
 
 void Trainer::RunTask(TrainStep& train_step, ChunkTask& task) {

@@ -15,7 +15,6 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <thread>
 #include <tuple>
 #include <vector>
@@ -70,8 +69,10 @@ class Trainer : public ComputePort {
 
  private:
   struct ComputeCall {  // shared by the queue's entries and the threads at work on them
-    ComputeCall(ComputeTicket ticket_in, Step step_in) : ticket(ticket_in), step(step_in) {}
+    ComputeCall(ComputeTicket ticket_in, ComputeTicket hash_ticket_in, Step step_in)
+        : ticket(ticket_in), hash_ticket(hash_ticket_in), step(step_in) {}
     const ComputeTicket ticket;
+    const ComputeTicket hash_ticket;  // of what outlives Abandon
     const Step step;
     std::optional<TreeSum> sum;  // none: a verification (P41)
     std::atomic<bool> abandoned = false;
@@ -123,8 +124,7 @@ class Trainer : public ComputePort {
   // Of the protocol thread.
   ComputeTicket last_ticket_;
   std::map<ComputeTicket, Step> current_calls_;
-  std::set<ComputeTicket> verifications_;        // not back yet
-  ComputeTicket evaluation_ticket_;              // of all evaluation until we forget
+  ComputeTicket lasting_ticket_;                 // of evaluation and hashes until we forget
   std::vector<Evaluate> unstarted_evaluations_;  // of one version
 
   std::mutex mutex_;  // guards the queues and running_

@@ -60,6 +60,7 @@ void VirtualComputer::Verify(Step step, MicroBatch micro_batch) {
 
 void VirtualComputer::Forget() {
   issued_.clear();
+  hashes_from_ = ticket_ + 1;
   calls_.clear();
   parameters_.clear();
   evaluation_copy_.clear();
@@ -99,9 +100,12 @@ std::string VirtualComputer::StateText() const {
 // ---- work --------------------------------------------------------------------------------------
 
 void VirtualComputer::Emit(uint64_t ticket, Which which, ComputeEvent event) {
-  if (!issued_.contains(ticket)) return;
-  hooks_.post([this, ticket, which, event = std::move(event)] {
-    if (!issued_.contains(ticket)) return;
+  const auto is_wanted = [this, ticket, is_hash = std::holds_alternative<GradientHashed>(event)] {
+    return issued_.contains(ticket) || (is_hash && ticket >= hashes_from_);
+  };
+  if (!is_wanted()) return;
+  hooks_.post([this, ticket, which, is_wanted, event = std::move(event)] {
+    if (!is_wanted()) return;
     if (which == Which::kLast) issued_.erase(ticket);
     hooks_.deliver(event);
   });
@@ -173,8 +177,9 @@ void VirtualComputer::Finish(const Call& call, uint64_t digest) {
     }
   }
   std::vector<GradientHashed> hashes;
+  const bool leaves = issued_.contains(call.ticket);  // what leaves is hashed, abandoned or not
   for (MicroBatch m : call.micro_batches) {
-    if (!plan_.IsVerified(call.step, m)) continue;
+    if (!leaves || !plan_.IsVerified(call.step, m)) continue;
     hashes.push_back({call.step, m, HashOf(digest, call.step, m)});
   }
   flipped_.reset();  // it was that once

@@ -76,6 +76,7 @@ class VirtualComputer : public ComputePort {
   bool is_running_ = false;
   uint64_t ticket_ = 0;
   std::map<uint64_t, Issued> issued_;  // calls that are neither dropped nor wholly told of
+  uint64_t hashes_from_ = 0;  // the first call since Forget: no hash of earlier ones is told
   std::optional<std::pair<Step, MicroBatch>> flipped_;
   Version evaluation_version_;
   Copy evaluation_copy_;

@@ -3,9 +3,13 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <future>
 #include <limits>
+#include <optional>
 #include <thread>
+#include <utility>
 
 #include "tests/worker/trainer_fixture.h"
 
@@ -332,6 +336,41 @@ TEST_CASE("a verification goes on when work of its step is abandoned") {
   CHECK(f.log.Await<GradientHashed>(f.trainer).micro_batch == MicroBatch(1));
 }
 
+// A shard that has left may count, although its call is abandoned: the hash must tell of it.
+TEST_CASE("what is abandoned when shards of it have left is hashed to its end") {
+  constexpr auto kDeadline = std::chrono::seconds(30);
+  TestJob test(VerifiedMlp());
+  std::promise<void> has_left;
+  std::promise<void> is_abandoned;
+  std::promise<GradientHashed> hashed;
+  std::optional<ComputeTicket> hash_ticket;
+  bool is_first = true;
+  Trainer trainer({test.plan, test.model, test.data}, 1,
+                  [&](ComputeTicket ticket, const ComputeEvent& event) {
+                    if (const auto* hash = std::get_if<GradientHashed>(&event)) {
+                      hash_ticket = ticket;
+                      hashed.set_value(*hash);
+                    } else if (std::exchange(is_first, false)) {
+                      has_left.set_value();
+                      is_abandoned.get_future().wait_for(kDeadline);
+                    }
+                  });
+  SharedBuffer values = test.Parameters(0);
+  for (uint32_t s = 0; s < test.plan.shards.shard_count(); ++s)
+    trainer.ParametersArrived(ShardId(s), Version(0), ShardOf(test.plan, values, s));
+  trainer.Compute(Step(0), MicroBatches({2}));
+  REQUIRE(has_left.get_future().wait_for(kDeadline) == std::future_status::ready);
+  trainer.Abandon(Step(0));
+  is_abandoned.set_value();
+  auto result = hashed.get_future();
+  REQUIRE(result.wait_for(kDeadline) == std::future_status::ready);
+  const GradientHashed hash = result.get();
+  CHECK(hash.hash != 0);
+  CHECK(trainer.IsCurrent(*hash_ticket, hash));
+  trainer.Forget();
+  CHECK_FALSE(trainer.IsCurrent(*hash_ticket, hash));
+}
+
 TEST_CASE("a verification whose parameters are gone says so") {
   Fixture f(VerifiedMlp(), 1);
   f.PutVersion(5);
@@ -410,7 +449,7 @@ Overlap MeasureOverlap(const TestJob& test) {
                   .micro_batch = MicroBatch(0),
                   .sum = &sum,
                   .interrupted = [] { return false; },
-                  .is_abandoned = [] { return false; }})
+                  .is_abandoned = [](bool) { return false; }})
             .ok());
   CHECK(overlap.all_bytes == test.plan.layout.float_count() * sizeof(float));
   return overlap;
