@@ -185,6 +185,8 @@ void PrintOutcome(const Summary& summary, const RunFolder& folder) {
     line += fmt::format(", test accuracy {:.2f} %", 100 * *summary.test_accuracy);
   if (summary.images_per_second > 0)
     line += fmt::format(", {:.0f} images/s", summary.images_per_second);
+  if (summary.unverified_micro_batches > 0)
+    line += fmt::format(", {} micro-batches not verified", summary.unverified_micro_batches);
   if (!summary.failure.empty()) line += ": " + summary.failure;
   fmt::print(stderr, "{}\npando: summary in {}\n", line, folder.SummaryPath());
 }

@@ -180,6 +180,8 @@ Status SchedulerProcess::Lead() {
            .is_finished = [this] { return scheduler_->finished() || scheduler_->fenced(); }});
   if (scheduler_->fenced()) return parts_.journal.failure();
   recorder_.summary().generation = scheduler_->view().generation;
+  recorder_.summary().verified_micro_batches = scheduler_->verification().agreed_count;
+  recorder_.summary().unverified_micro_batches = scheduler_->verification().unverified_count;
   if (sample_count_ > 0) recorder_.summary().images_per_second = ImagesPerSecond(SteadyNow());
   const Stop& stop = scheduler_->stop();
   if (has_timed_out_) return Unavailable(stop.text);

@@ -98,6 +98,8 @@ void ForEachField(S& s, Field field) {
   field("run_dir", s.run_dir);
   field("generation", s.generation);
   field("rollbacks", s.rollbacks);
+  field("verified_micro_batches", s.verified_micro_batches);
+  field("unverified_micro_batches", s.unverified_micro_batches);
   field("evaluations", s.evaluations);
   field("snapshots", s.snapshots);
   field("faults", s.faults);

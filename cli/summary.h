@@ -43,6 +43,9 @@ struct Summary {
   std::string run_dir;
   uint32_t generation = 0;  // one more with every rollback and every `pando resume`
   uint64_t rollbacks = 0;   // announced ones, back to a snapshot
+  // Micro-batches that verify.every chose: two workers made the same of them, or nobody can tell.
+  uint64_t verified_micro_batches = 0;
+  uint64_t unverified_micro_batches = 0;
   std::vector<EvaluationSummary> evaluations;  // by step
   std::vector<SnapshotRef> snapshots;          // those kept, ascending
   std::vector<FaultRecord> faults;             // what befell processes, injected or not

@@ -28,16 +28,18 @@ inline std::vector<MicroBatch> AssignedTo(const View& view, NodeId worker, Step 
 }
 
 // P41: who computes this micro-batch of this step again: after its owner the next by rank, first
-// after last, of the workers that own some micro-batch of the step. kUnknownNode where there is no
-// second one.  REQUIRES: m is in view.owners.
+// after last, of the workers of its kind (P40) that own some micro-batch of the step. kUnknownNode
+// where there is no second one.  REQUIRES: m is in view.owners.
 inline NodeId VerifierOf(const View& view, Step step, MicroBatch m) {
   const NodeId owner = ComputesAt(view.owners[m.value()], step);
-  std::vector<std::pair<uint32_t, NodeId>> owners;  // by rank
+  const auto info = std::ranges::find(view.nodes, owner, &NodeInfo::node);
+  if (info == view.nodes.end()) return kUnknownNode;
+  std::vector<std::pair<uint32_t, NodeId>> owners;  // of its kind, by rank
   for (const NodeInfo& node : view.nodes) {
     const bool is_owner = std::ranges::any_of(view.owners, [&](const MicroBatchOwner& other) {
       return ComputesAt(other, step) == node.node;
     });
-    if (is_owner) owners.emplace_back(node.rank, node.node);
+    if (is_owner && node.probe_hash == info->probe_hash) owners.emplace_back(node.rank, node.node);
   }
   std::ranges::sort(owners);
   const auto at = std::ranges::find(owners, owner, &std::pair<uint32_t, NodeId>::second);

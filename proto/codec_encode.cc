@@ -208,6 +208,7 @@ void Writer::Write(wire::NodeInfo::Builder w, const NodeInfo& node) {
   w.setRole(static_cast<wire::Role>(node.role));
   w.setHost(ToKj(node.host));
   WriteTexts(w.initLaneEndpoints(Count(node.lane_endpoints.size())), node.lane_endpoints);
+  w.setProbeHash(node.probe_hash);
 }
 
 void Writer::Write(wire::ShardPlacement::Builder w, const ShardPlacement& placement) {

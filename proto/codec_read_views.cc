@@ -99,6 +99,7 @@ NodeInfo CodecReader::Read(wire::NodeInfo::Reader r) {
   node.rank = AtMost("rank", r.getRank(), kNodesMax);
   node.host = ReadText("bytes of a host name", r.getHost(), kNameBytesMax);
   node.lane_endpoints = ReadEndpoints(r.getLaneEndpoints());
+  node.probe_hash = r.getProbeHash();
   return node;
 }
 

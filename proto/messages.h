@@ -94,6 +94,7 @@ struct NodeInfo {
   uint32_t rank = 0;
   std::string host;
   std::vector<std::string> lane_endpoints;
+  uint64_t probe_hash = 0;  // worker: of its Ready; workers of one kind have the same (P40)
 };
 
 struct SyncingBackup {

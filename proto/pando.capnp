@@ -152,6 +152,7 @@ struct NodeInfo {                  # set by the scheduler from the node's Regist
   role @3 :Role;
   host @4 :Text;
   laneEndpoints @5 :List(Text);    # by lane; empty in workers
+  probeHash @6 :UInt64;            # worker: of its Ready (P40); 0 in servers
 }
 
 struct SyncingBackup {             # set by the scheduler

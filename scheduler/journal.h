@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -58,6 +59,29 @@ struct FaultRecord {
   double recovered_ms = -1;
 };
 
+// P41. What a worker made of a micro-batch, and two that made different things of one.
+struct Opinion {
+  NodeId worker;
+  std::string name;         // "worker 1 (process 123 on host)": known when it has left, too
+  uint64_t probe_hash = 0;  // its kind (P40): only equal kinds are compared
+  uint64_t hash = 0;
+};
+struct Dispute {
+  uint32_t generation = 0;  // in which it was found; the next one tells who was right
+  Step step;
+  MicroBatch micro_batch;
+  Opinion first;
+  Opinion second;
+};
+struct VerificationState {
+  Step settled_below;
+  // Micro-batches that were to be computed twice, counted each time that they are made. Those of
+  // which only a dead life of the scheduler heard may be missing.
+  uint64_t agreed_count = 0;      // and were, alike
+  uint64_t unverified_count = 0;  // and were not, or nobody heard of it in time
+  std::optional<Dispute> open_dispute;
+};
+
 struct SchedulerState {
   JobId job;
   uint64_t term = 0;
@@ -67,6 +91,7 @@ struct SchedulerState {
   std::vector<SnapshotManifest> snapshots;  // ascending, those kept
   std::vector<EvaluationSummary> evaluations;
   std::vector<FaultRecord> faults;
+  VerificationState verification;
   bool is_finished = false;  // P33
 };
 

@@ -176,7 +176,8 @@ Json JsonOf(const NodeInfo& node) {
           {"role", kRoleNames[static_cast<size_t>(node.role)]},
           {"rank", node.rank},
           {"host", node.host},
-          {"endpoints", node.lane_endpoints}};
+          {"endpoints", node.lane_endpoints},
+          {"probe_hash", HexOf(node.probe_hash)}};
 }
 NodeInfo NodeInfoIn(const Json& json) {
   NodeInfo node{.node = NodeIn(json.at("node")),
@@ -185,6 +186,7 @@ NodeInfo NodeInfoIn(const Json& json) {
                 .rank = json.at("rank").get<uint32_t>(),
                 .host = json.at("host").get<std::string>()};
   json.at("endpoints").get_to(node.lane_endpoints);
+  node.probe_hash = HexIn(json.at("probe_hash"));
   return node;
 }
 
@@ -361,14 +363,53 @@ Status ReadRow(const SqlRow& row, FaultRecord* fault) {
   return reader.status();
 }
 
+// ---- verification
+// --------------------------------------------------------------------------------
+
+namespace {
+
+Json JsonOf(const Opinion& opinion) {
+  return {{"worker", NodeNumber(opinion.worker)},
+          {"name", opinion.name},
+          {"probe_hash", HexOf(opinion.probe_hash)},
+          {"hash", HexOf(opinion.hash)}};
+}
+Opinion OpinionIn(const Json& json) {
+  return {NodeIn(json.at("worker")), json.at("name").get<std::string>(),
+          HexIn(json.at("probe_hash")), HexIn(json.at("hash"))};
+}
+
+// null, or an object.
+Json JsonOf(const std::optional<Dispute>& dispute) {
+  if (!dispute) return Json();
+  return {{"generation", dispute->generation},
+          {"step", dispute->step.value()},
+          {"micro_batch", dispute->micro_batch.value()},
+          {"first", JsonOf(dispute->first)},
+          {"second", JsonOf(dispute->second)}};
+}
+std::optional<Dispute> DisputeIn(const Json& json) {
+  if (json.is_null()) return std::nullopt;
+  return Dispute{json.at("generation").get<uint32_t>(), Step(json.at("step").get<uint64_t>()),
+                 MicroBatch(json.at("micro_batch").get<uint32_t>()), OpinionIn(json.at("first")),
+                 OpinionIn(json.at("second"))};
+}
+
+}  // namespace
+
 // ---- meta
 // ----------------------------------------------------------------------------------------
 
 std::vector<SqlRow> MetaRowsOf(const SchedulerState& state) {
-  return {{"is_finished", int64_t{state.is_finished}},
+  const VerificationState& verification = state.verification;
+  return {{"agreed_count", static_cast<int64_t>(verification.agreed_count)},
+          {"is_finished", int64_t{state.is_finished}},
           {"job", HexOf(state.job.value())},
           {"next_node", int64_t{state.next_node}},
-          {"term", static_cast<int64_t>(state.term)}};
+          {"open_dispute", TextOf(JsonOf(verification.open_dispute))},
+          {"settled_below", NumberOf(verification.settled_below)},
+          {"term", static_cast<int64_t>(state.term)},
+          {"unverified_count", static_cast<int64_t>(verification.unverified_count)}};
 }
 
 Status ReadMetaRow(const SqlRow& row, SchedulerState* state) {
@@ -385,6 +426,14 @@ Status ReadMetaRow(const SqlRow& row, SchedulerState* state) {
     reader.Take(&state->next_node);
   } else if (key == "is_finished") {
     reader.Take(&state->is_finished);
+  } else if (key == "agreed_count") {
+    reader.Take(&state->verification.agreed_count);
+  } else if (key == "unverified_count") {
+    reader.Take(&state->verification.unverified_count);
+  } else if (key == "settled_below") {
+    reader.Take(&state->verification.settled_below);
+  } else if (key == "open_dispute") {
+    reader.TakeJson([&](const Json& json) { state->verification.open_dispute = DisputeIn(json); });
   }
   return reader.status();
 }

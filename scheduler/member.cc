@@ -38,8 +38,13 @@ std::vector<PeerId> Member::Peers() const {
 }
 
 NodeInfo Member::Info() const {
-  return {peer.node, peer.incarnation,  role(),
-          rank,      registration.host, registration.lane_endpoints};
+  return {.node = peer.node,
+          .incarnation = peer.incarnation,
+          .role = role(),
+          .rank = rank,
+          .host = registration.host,
+          .lane_endpoints = registration.lane_endpoints,
+          .probe_hash = ready.probe_hash};
 }
 
 MemberRecord Member::Record() const {

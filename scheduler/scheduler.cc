@@ -61,7 +61,7 @@ Scheduler::Scheduler(Options options, const JobPlan& plan, Journal& journal, Run
   next_node_ = state.next_node;
   view_ = state.view;
   committed_ = view_.restore.version;
-  verified_.StartGeneration(StepReading(committed_));
+  ResumeVerification(state.verification);
   evaluations_ = state.evaluations;
   for (const EvaluationSummary& done : evaluations_)
     evaluated_ = std::max(evaluated_, done.version);
@@ -94,6 +94,8 @@ void Scheduler::Begin(Micros now) {
        "the scheduler is back, in term " + std::to_string(term_) + "; it knows " +
            std::to_string(members_.all().size()) + " processes",
        /*is_notable=*/true);
+  if (dispute_ && dispute_->generation == view_.generation)  // there was no time to roll back
+    PlanRollback(now, dispute_->first.name + " and " + dispute_->second.name + " had disagreed");
 }
 
 // ---- listening ---------------------------------------------------------------------------------
@@ -162,6 +164,7 @@ SchedulerState Scheduler::State() const {
                        .snapshots = snapshots_.complete(),
                        .evaluations = evaluations_,
                        .faults = faults_.records(),
+                       .verification = verification(),
                        .is_finished = is_finished_};
   for (const auto& [node, member] : members_.all()) state.members.push_back(member.Record());
   return state;

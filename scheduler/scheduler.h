@@ -86,6 +86,7 @@ class Scheduler : public ProtocolCore {
   // What the run cannot go on without: "no worker"; empty if it goes on.
   std::string WaitingText() const;
   std::string StatusJson(Micros now) const;
+  VerificationState verification() const;
 
  private:
   // A process whose connection broke has this long to say something.
@@ -213,12 +214,15 @@ class Scheduler : public ProtocolCore {
   bool IsFinalSnapshotSettled(Micros now);
   void AbandonRestore(Micros now, const Member& server, const std::string& reason);
   // Verification (scheduler_verify.cc).
-  void OnDispute(Micros now, const VerifyLedger::Dispute& dispute);
+  void OnDispute(Micros now, const Dispute& dispute);
   void AppointJudge(std::vector<NodeId>& workers) const;
   bool IsParty(NodeId worker) const;
+  bool IsOfDisputedKind(NodeId worker) const;
   bool IsJudgement(const GradientHash& report) const;
   void Judge(Micros now, NodeId judge, const GradientHash& report);
   void AdvanceVerification(Micros now);
+  void ResumeVerification(const VerificationState& state);
+  bool IsVerificationSettled() const;
   // Commands and drains (scheduler_commands.cc).
   void Execute(Micros now, PendingCommand& command);
   std::string ReasonNotToDrain(const Member& member) const;
@@ -286,7 +290,7 @@ class Scheduler : public ProtocolCore {
   Micros evaluation_time_{0};
   // Verification.
   VerifyLedger verified_;
-  std::optional<VerifyLedger::Dispute> dispute_;
+  std::optional<Dispute> dispute_;
   uint32_t dispute_count_ = 0;
   bool had_judge_ = false;  // when owners were last decided on
   // Snapshots and commands.

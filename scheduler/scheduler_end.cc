@@ -49,10 +49,10 @@ void Scheduler::OnMessageOf(Micros now, const Envelope&, const Params& params) {
   if (missing >= collect_end_) Collect(now);  // what was asked for is here
 }
 
-// P33: the weights are here, and so is the final snapshot, or it will never be.
+// P33: the weights are here, they are verified, and so is the final snapshot, or it will never be.
 void Scheduler::FinishWhenComplete(Micros now) {
   const bool has_all = std::ranges::find(collected_, false) == collected_.end();
-  if (rollback_ || !has_all || !IsFinalSnapshotSettled(now)) return;
+  if (rollback_ || !has_all || !IsVerificationSettled() || !IsFinalSnapshotSettled(now)) return;
   if (final_weights_) observer_.OnFinalWeights(now, *final_weights_);
   final_weights_.reset();
   faults_.RecoverAll(now);

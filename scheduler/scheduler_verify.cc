@@ -10,7 +10,7 @@ namespace {
 // Machines that keep disagreeing are not healed by beginning again.
 constexpr uint32_t kDisputesMax = 8;
 
-std::string PlaceText(const VerifyLedger::Dispute& dispute) {
+std::string PlaceText(const Dispute& dispute) {
   return "micro-batch " + std::to_string(dispute.micro_batch.value()) + " of step " +
          std::to_string(dispute.step.value());
 }
@@ -25,8 +25,9 @@ void Scheduler::OnMessageOf(Micros now, const Envelope& envelope, const Gradient
     if (report.step.value() >= plan_.steps.step_count()) continue;
     if (IsJudgement(report)) {
       Judge(now, worker.peer.node, report);
-    } else if (const auto dispute = verified_.OnReport(report.step, report.micro_batch,
-                                                       {worker.peer.node, name, report.hash})) {
+    } else if (const auto dispute = verified_.OnReport(
+                   report.step, report.micro_batch,
+                   {worker.peer.node, name, worker.ready.probe_hash, report.hash})) {
       OnDispute(now, *dispute);
     }
   }
@@ -35,13 +36,14 @@ void Scheduler::OnMessageOf(Micros now, const Envelope& envelope, const Gradient
 
 // One of the two gradients is in the weights, wherever its maker is now: what was made of it is
 // forgotten, and that it is must be in the journal before anything is made anew (P25).
-void Scheduler::OnDispute(Micros now, const VerifyLedger::Dispute& dispute) {
+void Scheduler::OnDispute(Micros now, const Dispute& dispute) {
   const std::string text = dispute.first.name + " and " + dispute.second.name +
                            " have computed different gradients of " + PlaceText(dispute);
   Tell(now, "dispute", "", text, /*is_notable=*/true);
   if (++dispute_count_ > kDisputesMax)
     return End(now, StopReason::kFailed, text + ", once more; test these machines");
   dispute_ = dispute;
+  dispute_->generation = view_.generation;
   const Version last_good = VersionReadBy(dispute.step);
   std::erase_if(evaluations_, [&](const EvaluationSummary& evaluation) {
     return evaluation.version > last_good;
@@ -55,19 +57,27 @@ void Scheduler::OnDispute(Micros now, const VerifyLedger::Dispute& dispute) {
   if (Commit()) PlanRollback(now, text);
 }
 
-// While a dispute is open, somebody else owns its micro-batch, if there is somebody else.
+// While a dispute is open, somebody else of the kind owns its micro-batch, if there is somebody
+// else.
 void Scheduler::AppointJudge(std::vector<NodeId>& workers) const {
   if (!dispute_ || dispute_->micro_batch.value() >= workers.size()) return;
-  const auto third = std::ranges::find_if(
-      workers, [&](NodeId worker) { return worker != kUnknownNode && !IsParty(worker); });
-  const auto judge = third != workers.end()
-                         ? third
-                         : std::ranges::find_if(workers, [&](NodeId w) { return IsParty(w); });
+  const auto find = [&](bool is_party) {
+    return std::ranges::find_if(workers, [&](NodeId worker) {
+      return IsParty(worker) == is_party && IsOfDisputedKind(worker);
+    });
+  };
+  auto judge = find(/*is_party=*/false);
+  if (judge == workers.end()) judge = find(/*is_party=*/true);
   if (judge != workers.end()) workers[dispute_->micro_batch.value()] = *judge;
 }
 
 bool Scheduler::IsParty(NodeId worker) const {
   return worker == dispute_->first.worker || worker == dispute_->second.worker;
+}
+
+bool Scheduler::IsOfDisputedKind(NodeId worker) const {
+  const Member* member = members_.Find(worker);
+  return member != nullptr && member->ready.probe_hash == dispute_->first.probe_hash;
 }
 
 bool Scheduler::IsJudgement(const GradientHash& report) const {
@@ -78,19 +88,21 @@ bool Scheduler::IsJudgement(const GradientHash& report) const {
 // workers, that of either, since a machine that errs seldom errs twice alike.
 void Scheduler::Judge(Micros now, NodeId judge, const GradientHash& report) {
   const auto owner = view_.owners[report.micro_batch.value()].worker;
-  if (report.hash == 0 || (IsParty(judge) && !IsParty(owner))) return;
-  const VerifyLedger::Dispute dispute = *std::exchange(dispute_, std::nullopt);
-  verified_.Settle(dispute.step, dispute.micro_batch);
-  RequestView(now);
+  if (report.hash == 0 || !IsOfDisputedKind(judge)) return;
+  if (IsParty(judge) && !IsParty(owner)) return;
+  const Dispute dispute = *std::exchange(dispute_, std::nullopt);
   const bool first_errs = dispute.first.hash != report.hash;
   const bool second_errs = dispute.second.hash != report.hash;
+  verified_.Settle(dispute.step, dispute.micro_batch, !(first_errs && second_errs));
+  has_changed_ = true;
+  RequestView(now);
   if (first_errs && second_errs) {
     return Tell(now, "dispute", "",
                 "three workers have computed three gradients of " + PlaceText(dispute) +
                     "; nobody is drained",
                 /*is_notable=*/true);
   }
-  const VerifyLedger::Opinion& wrong = first_errs ? dispute.first : dispute.second;
+  const Opinion& wrong = first_errs ? dispute.first : dispute.second;
   Member* odd = members_.Find(wrong.worker);
   Tell(now, "wrong-gradient", odd != nullptr ? odd->Name() : "",
        wrong.name + " had computed " + PlaceText(dispute) + " wrong: it " +
@@ -100,18 +112,39 @@ void Scheduler::Judge(Micros now, NodeId judge, const GradientHash& report) {
   ReleaseSlices(odd->peer.node);
   odd->is_draining = true;
   odd->is_leaving = true;
-  has_changed_ = true;
   repeat_at_ = now;
 }
 
 void Scheduler::AdvanceVerification(Micros now) {
   if (plan_.job.verify_every == 0 || rollback_) return;
-  // What is disputed is waited for even where one worker alone is left to judge it.
-  verified_.Advance(now, committed_, dispute_ || members_.CountReady(Role::kWorker) >= 2);
+  VerifyLedger::WorkerCounts workers;
+  for (const Member* worker : members_.Workers()) ++workers[worker->ready.probe_hash];
+  verified_.Advance(now, committed_, workers);
   if (!dispute_ || verified_.settled_below() <= dispute_->step) return;
   Tell(now, "dispute", "", "nobody could judge " + PlaceText(*dispute_), /*is_notable=*/true);
   dispute_.reset();
+  has_changed_ = true;
   RequestView(now);
+}
+
+VerificationState Scheduler::verification() const {
+  VerificationState state = verified_.State();
+  state.open_dispute = dispute_;
+  return state;
+}
+
+// Of an earlier life of ours in this generation.
+void Scheduler::ResumeVerification(const VerificationState& state) {
+  verified_.Resume(state);
+  dispute_ = state.open_dispute;
+  had_judge_ = dispute_.has_value();
+  if (dispute_ && dispute_->generation != view_.generation)
+    verified_.AwaitJudge(dispute_->step, dispute_->micro_batch);
+}
+
+bool Scheduler::IsVerificationSettled() const {
+  return plan_.job.verify_every == 0 ||
+         verified_.settled_below().value() >= plan_.steps.step_count();
 }
 
 }  // namespace pando

@@ -333,6 +333,7 @@ void Scheduler::StartGeneration(Micros now) {
   committed_ = next.restore.version;
   step_at_start_ = Step(0);
   verified_.StartGeneration(StepReading(committed_));
+  if (dispute_) verified_.AwaitJudge(dispute_->step, dispute_->micro_batch);
   snapshots_.StartGeneration(next.generation, next.restore);
   synced_.clear();
   silent_backups_.clear();

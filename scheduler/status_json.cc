@@ -138,6 +138,11 @@ std::string Scheduler::StatusJson(Micros now) const {
     }
     status["nodes"].push_back(std::move(entry));
   }
+  if (plan_.job.verify_every != 0) {  // micro-batches (P41)
+    const VerificationState verification = verified_.State();
+    status["verification"] = {{"agreed", verification.agreed_count},
+                              {"unverified", verification.unverified_count}};
+  }
   status["snapshots"] = nlohmann::ordered_json::array();
   for (const SnapshotManifest& manifest : snapshots_.complete()) {
     status["snapshots"].push_back({{"generation", manifest.snapshot.generation},

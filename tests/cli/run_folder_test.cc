@@ -268,6 +268,8 @@ TEST_CASE("the summary has every promised key and survives reading") {
   summary.test_accuracy = 0.9866;
   summary.generation = 1;
   summary.rollbacks = 1;
+  summary.verified_micro_batches = 70;
+  summary.unverified_micro_batches = 3;
   summary.evaluations = {{Version(469), 10000, 9850, 0.1 + 0.2}};
   summary.snapshots = {{0, Version(500)}, {1, Version(1000)}};
   summary.faults = {{.id = 7,
@@ -292,6 +294,8 @@ TEST_CASE("the summary has every promised key and survives reading") {
   CHECK(json.at("train_loss").is_null());
   CHECK(json.at("test_accuracy") == 0.9866);
   CHECK(json.at("workers") == 2);
+  CHECK(json.at("verified_micro_batches") == 70);
+  CHECK(json.at("unverified_micro_batches") == 3);
   CHECK(json.at("snapshots").dump() ==
         R"([{"generation":0,"step":500},{"generation":1,"step":1000}])");
   CHECK(FaultJson(summary.faults[0]) ==

@@ -39,6 +39,9 @@ bool FindsWorker(uint32_t rank, Step step) {
   REQUIRE(train.exit_code() == kExitCompleted);
   const Summary summary = SummaryIn(household.run_dir());
   CHECK(summary.weights_hash == SerialHash());
+  MESSAGE(summary.verified_micro_batches << " micro-batches verified, "
+                                         << summary.unverified_micro_batches << " not");
+  CHECK(summary.verified_micro_batches > 0);
   if (summary.rollbacks == 0) return false;
   const std::string events = BytesOf(household.run_dir() + "/events.jsonl");
   CHECK(Contains(events, fmt::format("have computed different gradients of micro-batch {} of step "

@@ -77,7 +77,8 @@ std::string Text(const DataFacts& d) {
               d.shape.channels, d.class_count, d.fingerprint);
 }
 std::string Text(const NodeInfo& n) {
-  return Join("node", n.node, n.incarnation, n.role, n.rank, n.host, n.lane_endpoints);
+  return Join("node", n.node, n.incarnation, n.role, n.rank, n.host, n.lane_endpoints,
+              n.probe_hash);
 }
 std::string Text(const ShardPlacement& p) {
   return Join("placement", p.primary, p.in_sync_backups, p.syncing_backups);

@@ -223,11 +223,14 @@ JobPlan VerifiedPlan() {
   return JobPlan(job, data, TensorLayout({{.name = "w", .shape = {20}}, MetricTensorSpec()}));
 }
 
-std::optional<VerifyLedger::Dispute> Report(VerifyLedger& ledger, uint32_t worker, uint64_t step,
-                                            uint32_t m, uint64_t hash) {
+std::optional<Dispute> Report(VerifyLedger& ledger, uint32_t worker, uint64_t step, uint32_t m,
+                              uint64_t hash, uint64_t kind = 1) {
   return ledger.OnReport(Step(step), MicroBatch(m),
-                         {NodeId(worker), "worker " + std::to_string(worker), hash});
+                         {NodeId(worker), "worker " + std::to_string(worker), kind, hash});
 }
+
+const VerifyLedger::WorkerCounts kPair{{1, 2}};
+const VerifyLedger::WorkerCounts kTwoKinds{{1, 1}, {2, 1}};
 
 TEST_CASE("a step is settled when two workers agree on each of its micro-batches") {
   const JobPlan plan = VerifiedPlan();
@@ -236,11 +239,11 @@ TEST_CASE("a step is settled when two workers agree on each of its micro-batches
     CHECK_FALSE(Report(ledger, 1, 0, m, 5));
     CHECK_FALSE(Report(ledger, 1, 0, m, 5));  // repeated
   }
-  ledger.Advance(At(0), Version(1), true);
+  ledger.Advance(At(0), Version(1), kPair);
   CHECK(ledger.settled_below() == Step(0));
   for (uint32_t m = 0; m < 3; ++m) CHECK_FALSE(Report(ledger, 2, 0, m, 5));
   CHECK_FALSE(Report(ledger, 2, 0, 3, 0));  // has none to give
-  ledger.Advance(At(1), Version(1), true);
+  ledger.Advance(At(1), Version(1), kPair);
   CHECK(ledger.settled_below() == Step(1));
 }
 
@@ -260,12 +263,12 @@ TEST_CASE("workers that differ are both named") {
 TEST_CASE("a second opinion is waited for, but not for ever, and not where there is none") {
   const JobPlan plan = VerifiedPlan();
   VerifyLedger ledger(plan);
-  ledger.Advance(At(0), Version(3), true);
-  ledger.Advance(At(1900), Version(50), true);
+  ledger.Advance(At(0), Version(3), kPair);
+  ledger.Advance(At(1900), Version(50), kPair);
   CHECK(ledger.settled_below() == Step(0));
-  ledger.Advance(At(2100), Version(60), true);
+  ledger.Advance(At(2100), Version(60), kPair);
   CHECK(ledger.settled_below() == Step(3));
-  ledger.Advance(At(2200), Version(60), false);
+  ledger.Advance(At(2200), Version(60), kTwoKinds);
   CHECK(ledger.settled_below() == Step(60));
 }
 
@@ -275,12 +278,54 @@ TEST_CASE("a word that comes after its step is settled still counts, for a while
   for (uint32_t m = 0; m < 4; ++m) {
     for (uint32_t worker : {1, 2}) Report(ledger, worker, 0, m, 5);
   }
-  ledger.Advance(At(0), Version(1), true);
+  ledger.Advance(At(0), Version(1), kPair);
   REQUIRE(ledger.settled_below() == Step(1));
   CHECK_FALSE(Report(ledger, 3, 0, 2, 5));
   CHECK(Report(ledger, 3, 0, 2, 6));
-  ledger.Advance(At(2100), Version(1), true);
+  ledger.Advance(At(2100), Version(1), kPair);
   CHECK_FALSE(Report(ledger, 3, 0, 2, 6));
+}
+
+TEST_CASE("workers of different kinds are not compared, nor waited for (P40)") {
+  const JobPlan plan = VerifiedPlan();
+  VerifyLedger ledger(plan);
+  for (uint32_t m = 0; m < 4; ++m) {
+    CHECK_FALSE(Report(ledger, 1, 0, m, 5, 1));
+    CHECK_FALSE(Report(ledger, 2, 0, m, 6, 2));
+  }
+  ledger.Advance(At(0), Version(1), {{1, 2}, {2, 1}});
+  CHECK(ledger.settled_below() == Step(0));
+  ledger.Advance(At(1), Version(1), kTwoKinds);
+  CHECK(ledger.settled_below() == Step(1));
+  CHECK(ledger.State().agreed_count == 0);
+  CHECK(ledger.State().unverified_count == 4);
+}
+
+TEST_CASE("what is settled without two that agree counts as unverified until they are heard of") {
+  const JobPlan plan = VerifiedPlan();
+  VerifyLedger ledger(plan);
+  for (uint32_t m = 0; m < 4; ++m) Report(ledger, 1, 0, m, 5);
+  for (uint32_t m = 0; m < 2; ++m) Report(ledger, 2, 0, m, 5);
+  for (uint32_t m = 2; m < 4; ++m) Report(ledger, 2, 0, m, 0);
+  ledger.Advance(At(0), Version(1), kPair);
+  CHECK(ledger.State().agreed_count == 2);
+  CHECK(ledger.State().unverified_count == 2);
+  Report(ledger, 3, 0, 3, 5);
+  CHECK(ledger.State().agreed_count == 3);
+  CHECK(ledger.State().unverified_count == 1);
+}
+
+TEST_CASE("a ledger that goes on does not count what an earlier life may have settled") {
+  const JobPlan plan = VerifiedPlan();
+  VerifyLedger ledger(plan);
+  ledger.Resume({.settled_below = Step(3), .agreed_count = 10, .unverified_count = 2});
+  ledger.Advance(At(0), Version(0), kPair);
+  ledger.Advance(At(100), Version(8), kPair);
+  Report(ledger, 1, 7, 0, 5);
+  ledger.Advance(At(2200), Version(9), kPair);
+  CHECK(ledger.settled_below() == Step(8));
+  CHECK(ledger.State().agreed_count == 10);
+  CHECK(ledger.State().unverified_count == 3);
 }
 
 }  // namespace

@@ -388,5 +388,47 @@ TEST_CASE("an evaluation of what a wrong gradient made does not outlive the disp
   CHECK(f.scheduler->phase() == Scheduler::Phase::kTraining);
 }
 
+TEST_CASE("a dispute survives the scheduler, and so does what is owed to it") {
+  StoringFixture f(VerifyingPlan(3));
+  f.StartAll();
+  f.MakeTo(7);
+  f.Exit(11, Role::kServer);  // the rollback waits for it
+  Report(f, 20, 6, 0, 5);
+  Report(f, 21, 6, 0, 6);
+  REQUIRE(f.journal.state->verification.open_dispute);
+  f.StartScheduler();
+  f.Wait(milliseconds(1500));
+  CHECK(f.scheduler->view().generation == 1);
+  CHECK(f.scheduler->view().owners[0].worker == f.NodeOf(22));
+  f.StartScheduler();
+  f.Wait(milliseconds(100));
+  CHECK(f.scheduler->view().generation == 1);
+  CHECK(f.scheduler->view().owners[0].worker == f.NodeOf(22));
+  Report(f, 22, 6, 0, 6);
+  CHECK(f.recorder.HasEvent("wrong-gradient"));
+  CHECK(f.NodeOf(20) == kUnknownNode);
+  CHECK_FALSE(f.journal.state->verification.open_dispute);
+}
+
+TEST_CASE("a judge is of the parties' kind (P40)") {
+  StoringFixture f(VerifyingPlan(3));
+  for (uint64_t i = 0; i < 2; ++i) f.Add(10 + i, Role::kServer);
+  for (uint64_t i = 0; i < 3; ++i) {
+    f.Join(20 + i, Role::kWorker);
+    f.From(20 + i, Ready{.probe_hash = i == 2 ? 2u : 1u, .data_fingerprint = 42});
+  }
+  f.MakeTo(7);
+  Report(f, 20, 6, 0, 5);
+  Report(f, 22, 6, 0, 7);  // of another kind
+  CHECK_FALSE(f.recorder.HasEvent("dispute"));
+  Report(f, 21, 6, 0, 6);
+  CHECK(f.recorder.HasEvent("dispute"));
+  CHECK(f.scheduler->view().owners[0].worker == f.NodeOf(20));
+  Report(f, 22, 6, 0, 7);
+  CHECK_FALSE(f.recorder.HasEvent("wrong-gradient"));
+  Report(f, 20, 6, 0, 6);
+  CHECK(f.recorder.HasEvent("wrong-gradient"));
+}
+
 }  // namespace
 }  // namespace pando

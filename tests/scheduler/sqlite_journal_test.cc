@@ -60,6 +60,12 @@ SchedulerState SmallState() {
       {{1, Version(500)}, {{UINT64_MAX, "g001-v000000500-a-0.safetensors"}, {0, ""}}},
       {{2, Version(1000)}, {}}};
   state.evaluations = {{Version(469), 10000, 9850, 1.0 / 3}, {Version(938), 10000, 9900, 0.25}};
+  state.verification = {
+      .settled_below = Step(77),
+      .agreed_count = 5,
+      .unverified_count = 2,
+      .open_dispute =
+          Dispute{1, Step(70), MicroBatch(3), {NodeId(8), "worker 0", 9, UINT64_MAX}, {}}};
   state.faults = {{.id = 1,
                    .action = "kill",
                    .target = "worker 1",
@@ -136,6 +142,11 @@ TEST_CASE("every field survives, the largest numbers and unknown times included"
   CHECK(read.faults[0].recovered_ms == 20.25);
   CHECK(read.faults[1].injected_ms == -1);
   CHECK(read.faults[1].detected_by == "");
+  CHECK(read.verification.settled_below == Step(77));
+  CHECK(read.verification.unverified_count == 2);
+  REQUIRE(read.verification.open_dispute);
+  CHECK(read.verification.open_dispute->first.name == "worker 0");
+  CHECK(read.verification.open_dispute->first.hash == UINT64_MAX);
 }
 
 TEST_CASE("a loss that is not a number stays one") {
@@ -268,7 +279,7 @@ TEST_CASE("tables of another release are refused and left alone") {
   REQUIRE(SqliteDb::Open(file.path)->Execute("PRAGMA user_version = 99; CREATE TABLE t (x)").ok());
   Result<SqliteJournal> journal = SqliteJournal::Open(file.path, kLeader);
   REQUIRE_FALSE(journal.ok());
-  CHECK(journal.status().message().find("schema 99, and this one has 1") != std::string::npos);
+  CHECK(journal.status().message().find("schema 99, and this one has 2") != std::string::npos);
 }
 
 TEST_CASE("a value that does not fit its column names table, column and file") {

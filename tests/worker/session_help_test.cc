@@ -279,6 +279,15 @@ TEST_CASE("the verifier of a micro-batch is the next worker by rank that has wor
   CHECK(VerifierOf(view, Step(0), MicroBatch(0)) == kUnknownNode);
 }
 
+TEST_CASE("a verifier is of the owner's kind, or there is none (P40, P41)") {
+  SessionFixture f;
+  View view = f.MakeView(1);
+  for (NodeInfo& node : view.nodes) node.probe_hash = node.node == kWorkers[1] ? 2 : 1;
+  CHECK(VerifierOf(view, Step(0), MicroBatch(0)) == kWorkers[2]);
+  CHECK(VerifierOf(view, Step(0), MicroBatch(7)) == kWorkers[0]);
+  CHECK(VerifierOf(view, Step(0), MicroBatch(4)) == kUnknownNode);
+}
+
 TEST_CASE("one micro-batch in k is verified, the same ones for everybody") {
   Job job = VerifiedJob();
   job.verify_every = 4;
