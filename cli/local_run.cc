@@ -280,7 +280,8 @@ void LocalRun::Stop() {
     if (supervisor_.Running().contains(kScheduler)) {
       supervisor_.Signal(kScheduler, SIGTERM);
     } else {
-      supervisor_.SignalAll(SIGINT);  // SIGTERM asks them to hand their work over first
+      // One signal asks them to hand their work over first; a second one ends them.
+      for (const int signal : {SIGINT, SIGTERM}) supervisor_.SignalAll(signal);
     }
     AwaitExits(Clock::now() + kStopGrace);
   }

@@ -100,21 +100,15 @@ void NodeWatch::Look(Micros now) {
   if (verdict_.ok()) LookAtScheduler(now);
 }
 
+// Whichever signal it is, it is about this process: the run goes on.
 void NodeWatch::LookAtSignals(Micros now) {
   while (const int signal = shutdown_.Take()) {
-    if (signal == SIGTERM && !is_leaving_) {
-      spdlog::info("leaving: others take the work over first; another signal ends it at once");
-      is_leaving_ = true;
-      leave_(now);
-      continue;
+    if (std::exchange(is_leaving_, true)) {
+      verdict_ = StoppedBy(signal);
+      return;
     }
-    verdict_ = StoppedBy(signal);
-    if (is_leaving_) return;
-    transport_.Send({.job = membership_.job_id,
-                     .sender = membership_.self,
-                     .receiver = membership_.scheduler,
-                     .message = Failure{verdict_.message()}});
-    return;
+    spdlog::info("leaving: others take the work over first; another signal ends it at once");
+    leave_(now);
   }
 }
 

@@ -48,19 +48,17 @@ enum class MembershipEnd {
 // And what the log says of it.
 MembershipEnd EndOf(const Stop& stop, bool may_join_again);
 
-// NodeWatch attends to what a server or worker does by itself while it is a member: SIGTERM asks it
-// to leave in order; a second signal, or another one, ends it at once, and so does a scheduler that
-// has been silent for run.scheduler_timeout_ms. Threads: that of the loop it is a source of.
+// NodeWatch attends to what a server or worker does by itself while it is a member: a signal asks
+// it to leave in order; a second one ends it at once, and so does a scheduler that has been silent
+// for run.scheduler_timeout_ms. Threads: that of the loop it is a source of.
 class NodeWatch {
  public:
   // `leave` has the core say so to the scheduler; called once. All outlive the watch.
   NodeWatch(ShutdownSignal& shutdown, const HeartbeatSender& heartbeat,
-            const Membership& membership, Transport& transport,
-            std::function<void(Micros now)> leave)
+            const Membership& membership, std::function<void(Micros now)> leave)
       : shutdown_(shutdown),
         heartbeat_(heartbeat),
         membership_(membership),
-        transport_(transport),
         leave_(std::move(leave)) {}
 
   // A loop's local event source.
@@ -77,7 +75,6 @@ class NodeWatch {
   ShutdownSignal& shutdown_;
   const HeartbeatSender& heartbeat_;
   const Membership& membership_;
-  Transport& transport_;
   const std::function<void(Micros now)> leave_;
   bool is_leaving_ = false;
   bool is_alone_ = false;  // the scheduler's silence has been noted

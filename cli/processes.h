@@ -1,6 +1,6 @@
 // The entry points of Pando's processes, one file each; the subcommands parse the options and call
 // them. Each returns an exit code (exit_codes.h), reports to standard error through spdlog's
-// default logger (cli/log.h, set up by the caller), and stops on SIGINT and SIGTERM
+// default logger (cli/log.h, set up by the caller), and stops on SIGINT, SIGTERM and SIGHUP
 // (cli/shutdown.h). A server or worker that the scheduler told to stop returns kExitCompleted
 // whatever the scheduler's reason; a code of failure names the process as the root cause.
 #pragma once

@@ -219,8 +219,7 @@ Result<MembershipEnd> ServerProcess::RunLanes(const Membership& membership,
   }
   Lane& first = seats[0]->lane;
   const auto tell = [&](Micros) { heartbeat.Update(HeartbeatOf(membership.job_id, first)); };
-  NodeWatch watch(shutdown_, heartbeat, membership, *transports_[0],
-                  [&](Micros now) { first.StartLeaving(now); });
+  NodeWatch watch(shutdown_, heartbeat, membership, [&](Micros now) { first.StartLeaving(now); });
   LoopOptions options = OptionsOf(membership, *seats[0], broken);
   options.stop = &broken;
   options.local.push_back(watch.Source());

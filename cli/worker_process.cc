@@ -193,8 +193,7 @@ Result<MembershipEnd> WorkerProcess::Train(const Membership& membership,
                  .probe_hash = prepared_->probe_hash,
                  .data_fingerprint = prepared_->data->fingerprint()}},
       plan, trainer, outbox);
-  NodeWatch watch(shutdown_, heartbeat, membership, transport_,
-                  [&](Micros now) { session.Leave(now); });
+  NodeWatch watch(shutdown_, heartbeat, membership, [&](Micros now) { session.Leave(now); });
   const auto take_news = [&](Micros now) {
     for (ComputeNews& item : news.mailbox().Drain()) {
       if (trainer.IsCurrent(item.ticket, item.event))

@@ -382,7 +382,7 @@ struct Failure {
   std::string text;
 };
 
-// Node -> scheduler, repeated until Stop: it was asked to leave (SIGTERM). Others take its work over
+// Node -> scheduler, repeated until Stop: a signal asked it to leave. Others take its work over
 // first.
 struct Leave {};
 

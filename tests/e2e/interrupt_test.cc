@@ -158,7 +158,7 @@ TEST_CASE("by hand, nodes leave with a clear line when the scheduler is gone") {
   CHECK(Seconds(TestClock::now() - start) < 6s + kLoadMargin);
 }
 
-TEST_CASE("by hand, Ctrl-C on the scheduler ends all, on a worker ends the run and names it") {
+TEST_CASE("by hand, Ctrl-C on the scheduler ends all") {
   JobByHand interrupted(1, 1, LongJob(kEndlessSteps));
   interrupted.AwaitSteps(5);
   interrupted.scheduler->SignalGroup(SIGINT);
@@ -169,14 +169,26 @@ TEST_CASE("by hand, Ctrl-C on the scheduler ends all, on a worker ends the run a
     node->Await();
     CHECK(node->exit_code() == kExitCompleted);
   }
-  JobByHand left(1, 2, LongJob(kEndlessSteps));
-  left.AwaitSteps(5);
-  left.workers[0]->SignalGroup(SIGINT);
-  left.workers[0]->Await();
-  CHECK(left.workers[0]->exit_code() == kExitInterrupted);
-  left.scheduler->Await();
-  CHECK(left.scheduler->exit_code() == kExitFailed);
-  CHECK(Contains(SummaryIn(left.run_dir).failure, "stopped by Ctrl-C"));
+}
+
+TEST_CASE("by hand, Ctrl-C or SIGHUP has a worker or server leave, a second one ends it alone") {
+  JobByHand job(2, 2, LongJob(kEndlessSteps));
+  job.AwaitSteps(5);
+  job.workers[0]->SignalGroup(SIGINT);
+  job.workers[0]->Await();
+  CHECK_MESSAGE(job.workers[0]->exit_code() == kExitCompleted, job.workers[0]->err());
+  job.servers[0]->Signal(SIGHUP);
+  job.servers[0]->Await();
+  CHECK_MESSAGE(job.servers[0]->exit_code() == kExitCompleted, job.servers[0]->err());
+  job.AwaitSteps(RowCountIn(job.run_dir) + 5);
+  // The last server may not leave; whoever insists takes it away, and the run waits for another.
+  job.servers[1]->Signal(SIGINT);
+  REQUIRE(Becomes([&] { return Contains(job.servers[1]->err(), "leaving"); }));
+  job.servers[1]->Signal(SIGINT);
+  job.servers[1]->Await();
+  CHECK(job.servers[1]->exit_code() == kExitInterrupted);
+  CHECK(job.scheduler->is_running());
+  CHECK(job.workers[1]->is_running());
 }
 
 }  // namespace
