@@ -188,7 +188,7 @@ LoopOptions ServerProcess::OptionsOf(const Membership& membership, Seat& seat,
                          .generation = view.generation,
                          .sender = self,
                          .receiver = seat.lane.scheduler(),
-                         .message = Failure{seat.dialed.message()}});
+                         .message = Failure{seat.dialed.message(), FailureKind::kMachine}});
     broken.Request();
   };
   const auto take_events = [&seat](Micros now) {

@@ -80,7 +80,7 @@ class WorkerProcess {
   Result<Prepared> Prepare(const Membership& membership) const;
   Result<MembershipEnd> Train(const Membership& membership, HeartbeatSender& heartbeat);
   Status CheckData(const Membership& membership, const DataSet& data) const;
-  void TellScheduler(const Membership& membership, const Status& failure);
+  void TellScheduler(const Membership& membership, uint32_t generation, const Status& failure);
 
   const WorkerArgs& args_;
   ShutdownSignal shutdown_;
@@ -131,7 +131,7 @@ Result<MembershipEnd> WorkerProcess::Work(Membership& membership) {
   if (args_.threads != 0) membership.job.threads = args_.threads;
   const Status prepared = PrepareFor(membership);
   if (prepared.ok()) return Train(membership, heartbeat);
-  TellScheduler(membership, prepared);
+  TellScheduler(membership, 0, prepared);
   return prepared;
 }
 
@@ -144,11 +144,13 @@ Status WorkerProcess::PrepareFor(const Membership& membership) {
   return Status();
 }
 
-void WorkerProcess::TellScheduler(const Membership& membership, const Status& failure) {
+void WorkerProcess::TellScheduler(const Membership& membership, uint32_t generation,
+                                  const Status& failure) {
   transport_.Send({.job = membership.job_id,
+                   .generation = generation,
                    .sender = membership.self,
                    .receiver = membership.scheduler,
-                   .message = Failure{failure.message()}});
+                   .message = Failure{failure.message(), FailureKind::kMachine}});
 }
 
 Result<WorkerProcess::Prepared> WorkerProcess::Prepare(const Membership& membership) const {
@@ -212,7 +214,7 @@ Result<MembershipEnd> WorkerProcess::Train(const Membership& membership,
   const auto dial = [&](const View& view) {
     if (!dialed.ok()) return;
     dialed = DialView(transport_, Role::kWorker, membership.self, view);
-    if (!dialed.ok()) TellScheduler(membership, dialed);
+    if (!dialed.ok()) TellScheduler(membership, view.generation, dialed);
   };
   const auto is_over = [&] { return session.finished() || !dialed.ok() || !watch.verdict().ok(); };
   RunLoop(session, transport_,
@@ -225,6 +227,8 @@ Result<MembershipEnd> WorkerProcess::Train(const Membership& membership,
   spdlog::info("pushed {} bytes, {} of them while backward was going on", all, early);
   if (!dialed.ok()) return dialed;
   if (!watch.verdict().ok()) return watch.verdict();
+  // It would fail again at once: whoever started this process may do so again, after a pause.
+  if (session.was_refused() && session.failure()) return Internal(session.failure()->text);
   return EndOf(session.stop(), session.was_refused() && !watch.is_leaving());
 }
 

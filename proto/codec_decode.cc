@@ -126,7 +126,9 @@ Message CodecReader::ReadEndMessage(wire::Envelope::Reader r) {
     case wire::Envelope::LEAVE:
       return Leave{};
     case wire::Envelope::FAILURE:
-      return Failure{ReadText("bytes of a failure", r.getFailure().getText(), kTextBytesMax)};
+      return Failure{
+          ReadText("bytes of a failure", r.getFailure().getText(), kTextBytesMax),
+          ReadEnum("failure kind", r.getFailure().getKind(), FailureKind::kMachine)};
     case wire::Envelope::STATUS_REQUEST:
       return StatusRequest{};
     case wire::Envelope::STATUS_REPORT:

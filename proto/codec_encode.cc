@@ -464,7 +464,9 @@ void Writer::Write(wire::Envelope::Builder e, const Stop& m) {
 void Writer::Write(wire::Envelope::Builder e, const Bye&) { e.initBye(); }
 
 void Writer::Write(wire::Envelope::Builder e, const Failure& m) {
-  e.initFailure().setText(ToKj(m.text));
+  auto w = e.initFailure();
+  w.setText(ToKj(m.text));
+  w.setKind(static_cast<wire::FailureKind>(m.kind));
 }
 
 void Writer::Write(wire::Envelope::Builder e, const StatusRequest&) { e.initStatusRequest(); }

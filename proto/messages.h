@@ -376,10 +376,13 @@ struct Stop {
 };
 struct Bye {};
 
-// Node -> scheduler: it cannot go on (a NaN gradient, a data file that ends early). Repeated until
-// Stop.
+// Training: every other machine would find the same (a loss that is not a number). Machine: this
+// one's own (a data file that ends early, a lane that cannot be dialed).
+enum class FailureKind : uint8_t { kTraining, kMachine };
+// Node -> scheduler: it cannot go on. Repeated until Stop or Refused.
 struct Failure {
   std::string text;
+  FailureKind kind = FailureKind::kTraining;
 };
 
 // Node -> scheduler, repeated until Stop: a signal asked it to leave. Others take its work over

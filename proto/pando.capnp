@@ -429,8 +429,14 @@ struct Stop {                      # scheduler -> everybody
 
 struct Bye {}                      # node -> scheduler: answer to Stop
 
+enum FailureKind {
+  training @0;                     # every other machine would find the same
+  machine @1;                      # of this machine: its files, its connections
+}
+
 struct Failure {                   # node -> scheduler: it cannot go on
   text @0 :Text;                   # for people: what, where, what was expected
+  kind @1 :FailureKind;            # set by the node
 }
 
 struct StatusRequest {}            # client -> scheduler

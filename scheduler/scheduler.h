@@ -120,6 +120,10 @@ class Scheduler : public ProtocolCore {
     std::string text;
     Incarnation drained;  // kDrain
   };
+  struct Trouble {  // a machine's own, told in a Failure
+    std::string host;
+    Version committed;  // by then
+  };
   struct SnapshotRequest {  // of the command
     Version version;
     uint32_t attempts = 0;
@@ -233,6 +237,7 @@ class Scheduler : public ProtocolCore {
   void StartCollecting(Micros now);
   void Collect(Micros now);
   void FinishWhenComplete(Micros now);
+  bool IsTroubleOfAll(const Member& member);
   void SendStop();
   void LeaveWhenAllHave(Micros now);
 
@@ -298,6 +303,7 @@ class Scheduler : public ProtocolCore {
   std::optional<SnapshotRequest> snapshot_request_;
   std::map<Incarnation, PendingCommand> commands_;
   // The end.
+  std::optional<Trouble> trouble_;  // the last
   std::optional<FloatBuffer> final_weights_;
   std::vector<bool> collected_;  // by shard
   uint32_t collect_end_ = 0;     // shards below it have been asked for

@@ -63,8 +63,11 @@ void Scheduler::FinishWhenComplete(Micros now) {
 
 void Scheduler::OnMessageOf(Micros now, const Envelope& envelope, const Failure& failure) {
   const Member& member = *members_.Find(envelope.sender.incarnation);
-  if (is_running() && IsServerNamed(member.peer.node)) {  // it could not restore a shard
-    if (rollback_ || envelope.generation != view_.generation) return;
+  // A newcomer is of no generation yet.
+  if (member.is_ready && envelope.generation != view_.generation) return;
+  const bool is_machines = failure.kind == FailureKind::kMachine;
+  if (is_running() && !is_machines && IsServerNamed(member.peer.node)) {  // could not restore
+    if (rollback_) return;
     if (view_.restore != SnapshotRef{}) return AbandonRestore(now, member, failure.text);
   }
   const std::string text = member.Name() + " on " + member.registration.host + ": " + failure.text;
@@ -72,8 +75,30 @@ void Scheduler::OnMessageOf(Micros now, const Envelope& envelope, const Failure&
     Tell(now, "failed", member.Name(), text, /*is_notable=*/true);
     return Forget(member.peer.node);
   }
+  if (is_running() && is_machines && !IsTroubleOfAll(member)) {
+    Tell(now, "failed", member.Name(), text, /*is_notable=*/true);
+    Send(envelope.sender, Refused{"given up: " + failure.text});
+    return OnDeath(now, member.peer.node, "failure", "exit");
+  }
   if (phase_ < Phase::kStopping) Tell(now, "failed", member.Name(), failure.text);
   End(now, StopReason::kFailed, text);
+}
+
+// Trouble of one machine is the whole run's where it follows the work before a step is made: to
+// another machine, or to the next process where there is no other; and where nobody is left.
+bool Scheduler::IsTroubleOfAll(const Member& member) {
+  const std::string& host = member.registration.host;
+  const std::optional<Trouble> before = std::exchange(trouble_, Trouble{host, committed_});
+  bool has_others = false;
+  bool has_others_elsewhere = false;
+  for (const auto& [node, other] : members_.all()) {
+    if (&other == &member || other.role() != member.role() || !other.takes_part()) continue;
+    has_others = true;
+    has_others_elsewhere |= other.registration.host != host;
+  }
+  if (!has_others) return true;
+  const bool is_repeated = before && before->committed == committed_;
+  return is_repeated && (before->host != host || !has_others_elsewhere);
 }
 
 void Scheduler::End(Micros now, StopReason reason, std::string text) {

@@ -37,8 +37,8 @@ struct GradientHashed {
   MicroBatch micro_batch;
   uint64_t hash = 0;  // 0: none, the parameters were superseded before their turn came
 };
-// The worker cannot go on: a loss that is not a number, data that cannot be read. For a Failure
-// message.
+// The worker cannot go on. kInternal: a loss that is not a number, which every worker would find;
+// others: data that cannot be read here. For a Failure message.
 struct ComputeFailed {
   Status status;
 };

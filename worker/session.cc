@@ -170,7 +170,11 @@ void Session::OnMessageOf(Micros, const PeerId&, const GradientHashesAck& ack) {
   gradient_reports_.Acknowledge(ack.below);
 }
 
-void Session::OnEventOf(Micros, ComputeFailed& failed) { failure_ = failed.status.message(); }
+void Session::OnEventOf(Micros, ComputeFailed& failed) {
+  const bool has_diverged = failed.status.code() == StatusCode::kInternal;
+  failure_ = Failure{failed.status.message(),
+                     has_diverged ? FailureKind::kTraining : FailureKind::kMachine};
+}
 
 // ---- evaluation (P31) --------------------------------------------------------------------------
 

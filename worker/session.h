@@ -80,6 +80,8 @@ class Session : public ProtocolCore {
   const Stop& stop() const { return *stop_; }
   // The scheduler has given this incarnation up: the process may join again as another.
   bool was_refused() const { return was_refused_; }
+  // Why it cannot go on, if it cannot.
+  const std::optional<Failure>& failure() const { return failure_; }
   // The scheduler of today, and the view: what heartbeats are addressed to and say.
   const PeerId& scheduler() const { return member_.scheduler(); }
   const View& view() const { return member_.view(); }
@@ -210,7 +212,7 @@ class Session : public ProtocolCore {
   bool has_new_assignment_ = false;  // since then
   std::optional<Evaluation> evaluation_;
   GradientReports gradient_reports_;
-  std::optional<std::string> failure_;
+  std::optional<Failure> failure_;
   bool is_leaving_ = false;
   Micros control_at_{0};  // when to repeat Ready, Failure or Leave
   Micros waiting_since_{0};

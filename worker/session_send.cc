@@ -30,7 +30,7 @@ void Session::Tick(Micros now) {
 void Session::RepeatControl(Micros now) {
   if (now >= control_at_ && (!is_member_ || failure_ || is_leaving_)) {
     if (!is_member_) member_.SendToScheduler(ready_);
-    if (failure_) member_.SendToScheduler(Failure{*failure_});
+    if (failure_) member_.SendToScheduler(*failure_);
     if (is_leaving_) member_.SendToScheduler(pando::Leave{});
     control_at_ = now + kControlRetry;
   }

@@ -172,6 +172,7 @@ TEST_CASE("counts, lengths, ids and enums beyond their bounds are refused by nam
       Contains(ErrorOf({.message = Heartbeat{.activity = static_cast<Activity>(7)}}), "activity"));
   CHECK(Contains(ErrorOf({.message = Register{.role = static_cast<Role>(4)}}), "role"));
   CHECK(Contains(ErrorOf({.message = Stop{static_cast<StopReason>(4), ""}}), "stop reason"));
+  CHECK(Contains(ErrorOf({.message = Failure{"", static_cast<FailureKind>(2)}}), "failure kind"));
   CHECK(Contains(ErrorOf({.message = Pull{{{ShardId(kShardsMax), Version(0)}}}}), "shard id"));
   CHECK(Contains(ErrorOf({.message = Pull{{{ShardId(0), Version(kStepMax + 1)}}}}), "version"));
   CHECK(Contains(ErrorOf({.message = Push{{{ShardId(0), Step(0), TreeNode(0), Blob()}}}}),

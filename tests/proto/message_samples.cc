@@ -150,7 +150,7 @@ std::string MessageText(const ReleasePin& m) { return Join("ReleasePin", m.versi
 std::string MessageText(const PinReleased& m) { return Join("PinReleased", m.version); }
 std::string MessageText(const Stop& m) { return Join("Stop", m.reason, m.text); }
 std::string MessageText(const Bye&) { return "Bye"; }
-std::string MessageText(const Failure& m) { return Join("Failure", m.text); }
+std::string MessageText(const Failure& m) { return Join("Failure", m.text, m.kind); }
 std::string MessageText(const StatusRequest&) { return "StatusRequest"; }
 std::string MessageText(const StatusReport& m) { return Join("StatusReport", m.json); }
 std::string MessageText(const Root& m) { return Join("Root", m.items, m.first_row); }
@@ -295,7 +295,7 @@ std::vector<Message> EndSamples() {
       Stop{StopReason::kCompleted, ""},
       Stop{StopReason::kInterrupted, std::string(kTextBytesMax, 'x')},
       Bye{},
-      Failure{"line 1\nline 2"},
+      Failure{"line 1\nline 2", FailureKind::kMachine},
       StatusRequest{},
       StatusReport{"{\"a\": 1}"},
       Stop{StopReason::kDrained, "drained"},

@@ -101,6 +101,67 @@ TEST_CASE("a newcomer that cannot begin leaves, and the run goes on") {
   CHECK(f.scheduler->phase() == Scheduler::Phase::kStopping);
 }
 
+const Failure kNoData{"the data end early", FailureKind::kMachine};
+
+TEST_CASE("trouble of a worker's machine costs that worker, and the run goes on") {
+  Fixture f(PlanOf(3, 1));
+  f.StartAll();
+  f.Commit(5);
+  f.From(20, kNoData);
+  REQUIRE(f.scheduler->phase() == Scheduler::Phase::kTraining);
+  CHECK(f.recorder.HasEvent("failed"));
+  CHECK(f.recorder.LastTo<Refused>(Incarnation(20)) != nullptr);
+  f.Wait(milliseconds(10));
+  CHECK(f.SharesOf(20) == 0);
+  SUBCASE("later trouble is another one") {
+    f.Commit(6);
+    f.From(21, kNoData);
+    CHECK(f.scheduler->phase() == Scheduler::Phase::kTraining);
+    SUBCASE("and the last worker's is the run's end") {
+      f.Commit(7);
+      f.From(22, kNoData);
+      CHECK(f.scheduler->phase() == Scheduler::Phase::kStopping);
+    }
+  }
+  SUBCASE("the same trouble at the same step ends the run") {
+    f.From(21, kNoData);
+    CHECK(f.scheduler->phase() == Scheduler::Phase::kStopping);
+    CHECK(f.scheduler->stop().text.find("worker 1 on h: the data end early") != std::string::npos);
+  }
+}
+
+TEST_CASE("a machine whose workers all fail is not the run's end while there is another") {
+  Fixture f;
+  f.StartAll();
+  f.Add(22, Role::kWorker, "other");
+  f.Commit(5);
+  f.From(20, kNoData);
+  f.From(21, kNoData);
+  CHECK(f.scheduler->phase() == Scheduler::Phase::kTraining);
+  f.Add(23, Role::kWorker);
+  f.From(22, kNoData);
+  CHECK(f.scheduler->phase() == Scheduler::Phase::kStopping);
+}
+
+TEST_CASE("a worker's failure of a generation that is over changes nothing (P21)") {
+  Fixture f(PlanOf(2, 2, 1));
+  f.StartAll();
+  const uint32_t before = f.scheduler->view().generation;
+  f.Exit(11, Role::kServer);
+  f.Add(12, Role::kServer);
+  f.Wait(std::chrono::seconds(2));
+  REQUIRE(f.scheduler->view().generation > before);
+  f.scheduler->OnMessage(f.now, {.job = JobId(9),
+                                 .generation = before,
+                                 .view = f.scheduler->view().id,
+                                 .sender = {f.NodeOf(20), Incarnation(20), 0},
+                                 .receiver = f.self,
+                                 .message = Failure{"a loss that is not a number"}});
+  CHECK(f.scheduler->phase() == Scheduler::Phase::kTraining);
+  f.From(20, Failure{"a loss that is not a number"});
+  CHECK(f.scheduler->phase() == Scheduler::Phase::kStopping);
+}
+
 TEST_CASE("a process has the rank that it wants, and the lowest free one where that is taken") {
   Fixture f(PlanOf(3, 1));
   const auto rank_of = [&](uint64_t who, uint32_t wanted) {

@@ -297,12 +297,21 @@ TEST_CASE("a failure of a generation that is over is not told any more (P21)") {
   f.Start();
   f.Emit(ComputeFailed{Internal("a loss that is not a number")});
   f.Wait(kMs);
+  CHECK(f.session.failure()->kind == FailureKind::kTraining);
   CHECK(!f.Take<Failure>().empty());
   View view = f.MakeView(2);
   view.generation = 1;
   f.Enter(view);
   f.Wait(1000 * kMs);
   CHECK(f.Take<Failure>().empty());
+}
+
+TEST_CASE("data that cannot be read are this machine's trouble") {
+  SessionFixture f;
+  f.Start();
+  f.Emit(ComputeFailed{Corrupt("data/train: byte 16: the file ends")});
+  f.Wait(kMs);
+  CHECK(f.Take<Failure>().back().second.kind == FailureKind::kMachine);
 }
 
 TEST_CASE("a restarted scheduler is followed by its view") {
