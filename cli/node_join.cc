@@ -25,18 +25,18 @@ Status StoppedBy(int signal) {
   return Interrupted(fmt::format("stopped by {}", signal == SIGINT ? "Ctrl-C" : "a signal"));
 }
 
-Result<Membership> MembershipOf(const JoinCore& join) {
+Result<std::optional<Membership>> MembershipOf(const JoinCore& join) {
   const Welcome& welcome = *join.welcome();
   Result<Job> job = ParseJobText(welcome.job_toml, "the scheduler's job");
   if (!job.ok()) return job.status();
-  return Membership{.self = join.self(0),
-                    .scheduler = join.scheduler(),
-                    .job_id = join.job(),
-                    .rank = welcome.rank,
-                    .job = *std::move(job),
-                    .job_toml = welcome.job_toml,
-                    .data = welcome.data,
-                    .snapshot_dir = welcome.snapshot_dir};
+  return std::optional(Membership{.self = join.self(0),
+                                  .scheduler = join.scheduler(),
+                                  .job_id = join.job(),
+                                  .rank = welcome.rank,
+                                  .job = *std::move(job),
+                                  .job_toml = welcome.job_toml,
+                                  .data = welcome.data,
+                                  .snapshot_dir = welcome.snapshot_dir});
 }
 
 }  // namespace
@@ -48,9 +48,10 @@ Register DescribeProcess(Role role, uint32_t wanted_rank) {
           .wanted_rank = wanted_rank};
 }
 
-Result<Membership> JoinRun(Transport& transport, Incarnation self, const Register& registration,
-                           const std::string& scheduler_endpoint, uint32_t timeout_ms,
-                           ShutdownSignal& shutdown) {
+Result<std::optional<Membership>> JoinRun(Transport& transport, Incarnation self,
+                                          const Register& registration,
+                                          const std::string& scheduler_endpoint,
+                                          uint32_t timeout_ms, ShutdownSignal& shutdown) {
   TransportOutbox outbox(transport);
   JoinCore join(self, registration, outbox);
   const Micros start = SteadyNow();
@@ -68,6 +69,10 @@ Result<Membership> JoinRun(Transport& transport, Incarnation self, const Registe
   };
   RunLoop(join, transport, {.local = {{shutdown.fd(), watch}}, .is_finished = is_over});
   if (join.welcome()) return MembershipOf(join);
+  if (join.refused() && join.refused()->kind == RefusalKind::kRunIsOver) {
+    spdlog::info("the scheduler refused: {}", join.refused()->reason);
+    return std::optional<Membership>();
+  }
   if (join.refused()) return InvalidArgument("the scheduler refused: " + join.refused()->reason);
   if (shutdown.first_signal() != 0) return StoppedBy(shutdown.first_signal());
   return Unavailable(

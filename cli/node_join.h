@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -28,10 +29,12 @@ struct Membership {
 };
 
 // Registers through `transport`, which has dialed the scheduler, and waits for its answer, saying
-// for whom it waits. kUnavailable after `timeout_ms`, kInvalidArgument when refused, kInterrupted.
-Result<Membership> JoinRun(Transport& transport, Incarnation self, const Register& registration,
-                           const std::string& scheduler_endpoint, uint32_t timeout_ms,
-                           ShutdownSignal& shutdown);
+// for whom it waits. None: the run is over. kUnavailable after `timeout_ms`, kInvalidArgument when
+// refused, kInterrupted.
+Result<std::optional<Membership>> JoinRun(Transport& transport, Incarnation self,
+                                          const Register& registration,
+                                          const std::string& scheduler_endpoint,
+                                          uint32_t timeout_ms, ShutdownSignal& shutdown);
 
 // The model and plan that the scheduler's facts describe.
 Result<Model> ModelOf(const Membership& membership);

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <future>
 #include <memory>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -142,9 +143,11 @@ Result<MembershipEnd> ServerProcess::Live() {
   }
   Register registration = DescribeProcess(Role::kServer, wanted_rank_);
   registration.lane_endpoints = endpoints_;
-  Result<Membership> membership = JoinRun(*transports_[0], incarnation_, registration, args_.join,
-                                          args_.start_timeout_ms, shutdown_);
-  if (!membership.ok()) return membership.status();
+  Result<std::optional<Membership>> joined = JoinRun(*transports_[0], incarnation_, registration,
+                                                     args_.join, args_.start_timeout_ms, shutdown_);
+  if (!joined.ok()) return joined.status();
+  const std::optional<Membership>& membership = *joined;
+  if (!membership) return MembershipEnd::kStopped;
   wanted_rank_ = membership->rank;  // to keep the name in another life
   SetUpLog({.process = fmt::format("server {}", membership->rank), .is_verbose = args_.is_verbose});
   return Serve(*membership);

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <tuple>
 #include <utility>
 
@@ -109,10 +110,12 @@ Status WorkerProcess::Run() {
 // From the registration of one incarnation to its end.
 Result<MembershipEnd> WorkerProcess::Live() {
   if (Status s = transport_.Dial({kSchedulerNode, {}, 0}, args_.join); !s.ok()) return s;
-  Result<Membership> membership =
+  Result<std::optional<Membership>> joined =
       JoinRun(transport_, incarnation_, DescribeProcess(Role::kWorker, wanted_rank_), args_.join,
               args_.start_timeout_ms, shutdown_);
-  if (!membership.ok()) return membership.status();
+  if (!joined.ok()) return joined.status();
+  std::optional<Membership>& membership = *joined;
+  if (!membership) return MembershipEnd::kStopped;
   wanted_rank_ = membership->rank;  // to keep the name in another life
   SetUpLog({.process = fmt::format("worker {}", membership->rank), .is_verbose = args_.is_verbose});
   ArmBitFlip(membership->rank);

@@ -40,7 +40,8 @@ Message CodecReader::ReadMessage(wire::Envelope::Reader r) {
     case wire::Envelope::WELCOME:
       return Read(r.getWelcome());
     case wire::Envelope::REFUSED:
-      return Refused{ReadText("bytes of a reason", r.getRefused().getReason(), kTextBytesMax)};
+      return Refused{ReadText("bytes of a reason", r.getRefused().getReason(), kTextBytesMax),
+                     ReadEnum("refusal kind", r.getRefused().getKind(), RefusalKind::kRunIsOver)};
     case wire::Envelope::READY:
       return Read(r.getReady());
     case wire::Envelope::HEARTBEAT:
@@ -126,9 +127,8 @@ Message CodecReader::ReadEndMessage(wire::Envelope::Reader r) {
     case wire::Envelope::LEAVE:
       return Leave{};
     case wire::Envelope::FAILURE:
-      return Failure{
-          ReadText("bytes of a failure", r.getFailure().getText(), kTextBytesMax),
-          ReadEnum("failure kind", r.getFailure().getKind(), FailureKind::kMachine)};
+      return Failure{ReadText("bytes of a failure", r.getFailure().getText(), kTextBytesMax),
+                     ReadEnum("failure kind", r.getFailure().getKind(), FailureKind::kMachine)};
     case wire::Envelope::STATUS_REQUEST:
       return StatusRequest{};
     case wire::Envelope::STATUS_REPORT:

@@ -158,7 +158,9 @@ void Writer::Write(wire::DataFacts::Builder w, const DataFacts& data) {
 }
 
 void Writer::Write(wire::Envelope::Builder e, const Refused& m) {
-  e.initRefused().setReason(ToKj(m.reason));
+  auto w = e.initRefused();
+  w.setReason(ToKj(m.reason));
+  w.setKind(static_cast<wire::RefusalKind>(m.kind));
 }
 
 void Writer::Write(wire::Envelope::Builder e, const Ready& m) {

@@ -56,8 +56,11 @@ struct Welcome {
   std::string snapshot_dir;  // where every server can read and write snapshots (P29); absolute
 };
 
+// Not this one: it does not fit, or is taken for dead. Over: nobody is welcome any more.
+enum class RefusalKind : uint8_t { kNotThisOne, kRunIsOver };
 struct Refused {
   std::string reason;  // for people: what does not fit and what to do
+  RefusalKind kind = RefusalKind::kNotThisOne;
 };
 
 // Node -> scheduler, repeated until it appears in a view: it has loaded what the job needs.

@@ -115,8 +115,14 @@ struct DataFacts {                 # set by whoever opened the data set
   fingerprint @6 :UInt64;          # hash of the data set (P38)
 }
 
+enum RefusalKind {
+  notThisOne @0;                   # this process does not fit, or is taken for dead
+  runIsOver @1;                    # nobody is welcome any more
+}
+
 struct Refused {                   # scheduler -> node
   reason @0 :Text;                 # for people: what does not fit and what to do
+  kind @1 :RefusalKind;
 }
 
 struct Ready {                     # node -> scheduler; set by the node

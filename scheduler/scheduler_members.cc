@@ -1,5 +1,6 @@
 // The scheduler's membership: who registers, is ready, is silent, is dead.
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
 #include "common/mutation.h"
@@ -21,6 +22,26 @@ std::string Seconds(Micros time) {
 constexpr size_t kHostBytesMax = 253;  // RFC 1035
 // "tcp://", a host name, the port; an ipc path has 107 bytes at most.
 constexpr size_t kEndpointBytesMax = 300;
+
+// Whoever cannot be dialed ends those who try: "tcp://HOST:PORT", no wildcards, or "ipc://PATH".
+bool IsDialable(std::string_view endpoint) {
+  constexpr std::string_view kTcp = "tcp://";
+  constexpr std::string_view kIpc = "ipc://";
+  if (endpoint.starts_with(kIpc)) return endpoint.size() > kIpc.size();
+  const size_t colon = endpoint.rfind(':');
+  if (!endpoint.starts_with(kTcp) || colon <= kTcp.size()) return false;
+  const std::string_view host = endpoint.substr(kTcp.size(), colon - kTcp.size());
+  const std::string_view port = endpoint.substr(colon + 1);
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  const auto is_of_host = [&](char c) {
+    const char lower = static_cast<char>(c | 0x20);
+    return (lower >= 'a' && lower <= 'z') || is_digit(c) || c == '.' || c == '-' || c == '_';
+  };
+  uint32_t port_value = 0;
+  for (char c : port.substr(0, 5)) port_value = 10 * port_value + static_cast<uint32_t>(c - '0');
+  return std::ranges::all_of(host, is_of_host) && host != "0.0.0.0" && port.size() <= 5 &&
+         std::ranges::all_of(port, is_digit) && port_value >= 1 && port_value <= UINT16_MAX;
+}
 
 std::pair<std::string, uint32_t> ProcessOf(const Register& registration) {
   return {registration.host, registration.process_id};
@@ -45,6 +66,7 @@ std::string Scheduler::MissingText() const {
 }
 
 std::string Scheduler::ReasonToRefuse(const Register& registration) const {
+  if (phase_ >= Phase::kStopping) return "the run is over";
   const bool is_server = registration.role == Role::kServer;
   if (is_server != !registration.lane_endpoints.empty() ||
       registration.lane_endpoints.size() > kLanesMax)
@@ -57,12 +79,14 @@ std::string Scheduler::ReasonToRefuse(const Register& registration) const {
     if (endpoint.size() > kEndpointBytesMax)
       return "a lane's endpoint has " + std::to_string(endpoint.size()) + " bytes; at most " +
              std::to_string(kEndpointBytesMax) + " were expected";
+    if (!IsDialable(endpoint))
+      return "a lane's endpoint is '" + endpoint + "'; expected tcp://HOST:PORT or ipc://PATH";
   }
   if (next_node_ >= kNodesMax) {  // of all lives, dead ones included
     return "the run has seen " + std::to_string(kNodesMax - 1) +
            " processes, which is as many as it can name; start it again";
   }
-  return phase_ >= Phase::kStopping ? "the run is over" : "";
+  return "";
 }
 
 void Scheduler::OnMessageOf(Micros now, const Envelope& envelope, const Register& registration) {
@@ -72,7 +96,10 @@ void Scheduler::OnMessageOf(Micros now, const Envelope& envelope, const Register
     return Send(from, Refused{"this process was given up as dead"});
   if (members_.Find(from.incarnation) == nullptr) {
     const std::string reason = ReasonToRefuse(registration);
-    if (!reason.empty()) return Send(from, Refused{reason});
+    const bool is_over = phase_ >= Phase::kStopping;
+    if (!reason.empty())
+      return Send(from,
+                  Refused{reason, is_over ? RefusalKind::kRunIsOver : RefusalKind::kNotThisOne});
   }
   HearAnybody(now);
   Member& member = Welcomed(now, from, registration);

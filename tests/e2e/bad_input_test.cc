@@ -10,9 +10,6 @@
 #include <fstream>
 
 #include "cli/exit_codes.h"
-#include "net/event_loop.h"
-#include "net/incarnation.h"
-#include "proto/join.h"
 #include "tests/data/idx_files.h"
 #include "tests/e2e/run_files.h"
 
@@ -251,39 +248,6 @@ TEST_CASE("a worker with other data than the scheduler ends the run and is named
 TEST_CASE("a worker without the data ends the run and is named") {
   TempFolder temp;
   CheckOtherData(temp.File("none"), {temp.File("none")});
-}
-
-// A server that is nothing but its registration: it says that it is ready and serves nobody.
-void JoinAsServer(Transport& transport, const PeerId& self, const std::string& scheduler_endpoint,
-                  const std::string& lane_endpoint) {
-  REQUIRE(transport.Dial({kSchedulerNode, {}, 0}, scheduler_endpoint).ok());
-  TransportOutbox outbox(transport);
-  JoinCore join(self.incarnation, {.role = Role::kServer, .lane_endpoints = {lane_endpoint}},
-                outbox);
-  RunLoop(join, transport, {.is_finished = [&] { return join.has_answer(); }});
-  REQUIRE(join.welcome());
-  transport.Send({.job = join.job(),
-                  .sender = join.self(0),
-                  .receiver = join.scheduler(),
-                  .message = Ready{}});
-}
-
-TEST_CASE("a lane that cannot be dialed ends the worker and the run, and is named") {
-  WaitingScheduler scheduler(Args{"--set", "run.lease_ms=60000"} + TinyJob());
-  ZmqContext context;
-  const PeerId self{kUnknownNode, NewIncarnation(), 0};
-  Transport transport(context, self, {});
-  JoinAsServer(transport, self, scheduler.endpoint, "tcp://nowhere");
-  Process worker(scheduler.temp.path(), "worker", {"worker", "--join", scheduler.endpoint});
-  worker.Await();
-  scheduler.process.Await();
-  INFO(worker.err());
-  INFO(scheduler.process.err());
-  CHECK(worker.exit_code() == kExitUsage);
-  CHECK(Contains(worker.err_lines().back(), "tcp://nowhere"));
-  CHECK(scheduler.process.exit_code() == kExitFailed);
-  CHECK(ContainsAll(SummaryIn(scheduler.temp.File("run")).failure,
-                    {"worker 0 on ", "tcp://nowhere"}));
 }
 
 TEST_CASE("a server whose lanes' ports would end beyond the last one is told so") {

@@ -118,7 +118,7 @@ std::string MessageText(const Register& m) {
 std::string MessageText(const Welcome& m) {
   return Join("Welcome", m.node, m.rank, m.job_toml, m.data, m.snapshot_dir);
 }
-std::string MessageText(const Refused& m) { return Join("Refused", m.reason); }
+std::string MessageText(const Refused& m) { return Join("Refused", m.reason, m.kind); }
 std::string MessageText(const Ready& m) {
   return Join("Ready", m.kind, m.probe_hash, m.data_fingerprint);
 }
@@ -220,6 +220,7 @@ std::vector<Message> MembershipSamples() {
       Welcome{NodeId(kNodesMax - 1), kNodesMax, std::string(100000, 't'), facts,
               std::string(kPathBytesMax, '/')},
       Refused{"micro_batches = 8, which does not fit"},
+      Refused{"the run is over", RefusalKind::kRunIsOver},
       Ready{"cpu, avx2, pando 0.1.0", UINT64_MAX, 1},
       Heartbeat{},
       Heartbeat{Activity::kWaitingForParameters, Step(kStepMax), kServerLane, UINT64_MAX, 7},

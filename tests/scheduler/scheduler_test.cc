@@ -36,6 +36,35 @@ TEST_CASE("a server without lanes and a worker with some are refused") {
   CHECK(f.recorder.LastTo<Refused>(Incarnation(20)) != nullptr);
 }
 
+TEST_CASE("a server whose lanes nobody could dial is refused") {
+  Fixture f;
+  uint64_t who = 10;
+  for (const char* endpoint :
+       {"", "nowhere", "udp://x:1", "tcp://", "tcp://:1", "tcp://nowhere", "tcp://x:", "tcp://x:0",
+        "tcp://x:65536", "tcp://x:999999", "tcp://x:1y", "tcp://*:1", "tcp://0.0.0.0:1",
+        "tcp://[::1]:1", "tcp://a b:1", "ipc://"}) {
+    CAPTURE(endpoint);
+    f.From(++who, Register{.role = Role::kServer, .host = "h", .lane_endpoints = {endpoint}});
+    const Refused* refused = f.recorder.LastTo<Refused>(Incarnation(who));
+    REQUIRE(refused != nullptr);
+    CHECK(refused->kind == RefusalKind::kNotThisOne);
+  }
+  for (const char* endpoint : {"tcp://a-b.c_D:65535", "tcp://10.0.0.1:1", "ipc:///tmp/a b"}) {
+    CAPTURE(endpoint);
+    f.From(++who, Register{.role = Role::kServer, .host = "h", .lane_endpoints = {endpoint}});
+    CHECK(f.recorder.LastTo<Welcome>(Incarnation(who)) != nullptr);
+  }
+}
+
+TEST_CASE("who comes when the run is over is told just that") {
+  Fixture f;
+  f.StartAll();
+  f.scheduler->End(f.now, StopReason::kInterrupted, "interrupted");
+  f.Join(22, Role::kWorker);
+  REQUIRE(f.recorder.LastTo<Refused>(Incarnation(22)) != nullptr);
+  CHECK(f.recorder.LastTo<Refused>(Incarnation(22))->kind == RefusalKind::kRunIsOver);
+}
+
 TEST_CASE("a run that can name no further process says so") {
   Fixture f;
   f.journal.state = SchedulerState{.job = Fixture::kJob, .next_node = kNodesMax};

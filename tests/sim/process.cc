@@ -120,7 +120,7 @@ void Process::Join() {
   was_refused_ = false;
   Register registration{.role = seat_.role, .host = seat_.host, .process_id = seat_.process_id};
   for (uint16_t lane = 0; seat_.role == Role::kServer && lane < seat_.lane_count; ++lane) {
-    registration.lane_endpoints.push_back("sim://" + std::to_string(lane));
+    registration.lane_endpoints.push_back("ipc://lane-" + std::to_string(lane));
   }
   Loop& loop = AddLoop();
   auto core = std::make_unique<JoinCore>(incarnation_, registration, loop.outbox());
