@@ -31,13 +31,13 @@ Micros NextTurn(const ProtocolCore& core, const LoopOptions& options) {
   return next;
 }
 
-std::set<PeerId> AllLanes(const View& view) {
+// Lanes that hold some shard: a backup may be the primary of the next view.
+std::set<PeerId> LanesInUse(const View& view) {
   std::set<PeerId> lanes;
-  for (const NodeInfo& node : view.nodes) {
-    if (node.role != Role::kServer) continue;
-    for (size_t lane = 0; lane < node.lane_endpoints.size(); ++lane) {
-      lanes.insert({node.node, node.incarnation, static_cast<uint16_t>(lane)});
-    }
+  for (const ShardPlacement& shard : view.shards) {
+    if (shard.primary.node != kUnknownNode) lanes.insert(shard.primary);
+    lanes.insert(shard.in_sync_backups.begin(), shard.in_sync_backups.end());
+    for (const SyncingBackup& syncing : shard.syncing_backups) lanes.insert(syncing.peer);
   }
   return lanes;
 }
@@ -79,7 +79,7 @@ LoopEnd RunLoop(ProtocolCore& core, Transport& transport, const LoopOptions& opt
 }
 
 Status DialView(Transport& transport, Role role, const PeerId& self, const View& view) {
-  const std::set<PeerId> wanted = role == Role::kWorker ? AllLanes(view) : BackupsOf(self, view);
+  const std::set<PeerId> wanted = role == Role::kWorker ? LanesInUse(view) : BackupsOf(self, view);
   Status first_error;
   for (const PeerId& peer : wanted) {
     Status s = DialLane(transport, peer, view);

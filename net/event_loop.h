@@ -67,9 +67,9 @@ enum class LoopEnd { kFinished, kStopped };
 LoopEnd RunLoop(ProtocolCore& core, Transport& transport, const LoopOptions& options);
 
 // Dials what `self` sends to, a worker or a server's lane, and hangs up on what the view does not
-// name any more; the scheduler's line is left as it is. A worker dials every lane of every server;
-// a lane those that are in-sync or syncing backups of the shards whose primary it is (P19). An
-// error says who cannot be dialed; the others have been.
+// name any more; the scheduler's line is left as it is. A worker dials every lane that holds a
+// shard; a lane those that are in-sync or syncing backups of the shards whose primary it is (P19).
+// An error says who cannot be dialed; the others have been.
 Status DialView(Transport& transport, Role role, const PeerId& self, const View& view);
 
 }  // namespace pando

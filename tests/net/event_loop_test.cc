@@ -151,9 +151,13 @@ TEST_CASE("a worker dials the lanes of a view that the core enters, before it do
                  .role = Role::kServer,
                  .lane_endpoints = {*bound, *bound}},
                 {.node = NodeId(2), .incarnation = self.incarnation, .role = Role::kWorker}};
+  const PeerId lane0{NodeId(1), Incarnation(11), 0};
+  const PeerId lane1{NodeId(1), Incarnation(11), 1};
+  view.shards = {{.primary = lane0, .in_sync_backups = {lane1}}};
   View older = view;
   older.id = {0, 9};
   older.nodes.clear();
+  older.shards.clear();
   for (const View& each : {view, older}) {
     scheduler.Send({.sender = scheduler_peer, .receiver = self, .message = ViewUpdate{each}});
   }
@@ -169,7 +173,6 @@ TEST_CASE("a worker dials the lanes of a view that the core enters, before it do
   options.is_finished = [&] { return core.messages.size() == 2; };
   RunLoop(core, transport, options);
   CHECK(view_count == 1);
-  const PeerId lane1{NodeId(1), Incarnation(11), 1};
   CHECK(transport.dialed().size() == 3);
   CHECK(std::ranges::count(transport.dialed(), lane1) == 1);
 
@@ -183,6 +186,8 @@ TEST_CASE("a view with a broken endpoint is an error that names it") {
   Transport transport(context, self, {});
   View view;
   view.nodes = {{.node = NodeId(1), .role = Role::kServer, .lane_endpoints = {"udp://x"}}};
+  CHECK(DialView(transport, Role::kWorker, self, view).ok());  // it holds no shard
+  view.shards = {{}, {.primary = {NodeId(1), {}, 0}}};
   const Status status = DialView(transport, Role::kWorker, self, view);
   REQUIRE(!status.ok());
   CHECK(status.message().find("udp://x") != std::string::npos);
