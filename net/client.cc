@@ -128,11 +128,4 @@ Result<std::string> RequestStatus(ZmqContext& context, const std::string& endpoi
   return std::get<StatusReport>(*std::move(answer)).json;
 }
 
-Result<CommandReply> RequestCommand(ZmqContext& context, const std::string& endpoint,
-                                    const Command& command, Micros deadline) {
-  Result<Message> answer = RequestAnswer(context, endpoint, command, deadline);
-  if (!answer.ok()) return answer.status();
-  return std::get<CommandReply>(*std::move(answer));
-}
-
 }  // namespace pando

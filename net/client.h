@@ -76,9 +76,4 @@ class SchedulerClient {
 Result<std::string> RequestStatus(ZmqContext& context, const std::string& endpoint,
                                   Micros deadline);
 
-// Gives the scheduler at `endpoint` a command and waits for kDone or kRefused, at most until
-// `deadline`; then the last answer, which is kAccepted, or kUnavailable where there was none.
-Result<CommandReply> RequestCommand(ZmqContext& context, const std::string& endpoint,
-                                    const Command& command, Micros deadline);
-
 }  // namespace pando
