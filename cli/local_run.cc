@@ -252,14 +252,16 @@ void LocalRun::OnExit(const ProcessExit& exit) {
 }
 
 // An exit code is a process's own decision: it would come to the same one again, or the scheduler
-// has ended the run. Signals come from outside, SIGKILL always; the others mean a fault of the
-// program, which at the start of a run would come again as well.
+// has ended the run. But who has waited too long for the scheduler may find it now. Signals come
+// from outside, SIGKILL always; the others mean a fault of the program, which at the start of a run
+// would come again as well.
 bool LocalRun::MayRestart(const ProcessExit& exit) const {
   if (is_stopping_) return false;
   const bool is_scheduler = exit.spec.name == kScheduler;
   if (is_scheduler && !link_) return false;
   if (exit.signal != 0) return HasBegun() || exit.signal == SIGKILL;
-  return !is_scheduler && HasBegun() && exit.exit_code == kExitFailed;
+  const bool may_pass = exit.exit_code == kExitFailed || exit.exit_code == kExitUnreached;
+  return !is_scheduler && HasBegun() && may_pass;
 }
 
 // Who else died is told by the scheduler.

@@ -21,8 +21,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr uint32_t kCoresPerWorker = 8;
-// For the others to hand their work over when one cannot be kept running.
-constexpr std::chrono::seconds kDrainGrace{10};
 
 // Owns: every process of this machine. Threads: the link's, beside its own.
 class NodeRun {
@@ -32,8 +30,9 @@ class NodeRun {
         link_(args.join, /*poll_interval=*/kNever),
         supervisor_({.restarts_max = args.restarts_max,
                      .on_fault = [this](FaultNote note) { link_.Tell(std::move(note)); },
-                     .on_exit = [](const ProcessExit& exit) { OnExit(exit); },
-                     .may_restart = MayRestart,
+                     .on_exit = [this](const ProcessExit& exit) { OnExit(exit); },
+                     .has_left = [this](const ProcessExit& exit) { return HasLeft(exit); },
+                     .may_restart = [this](const ProcessExit& exit) { return MayRestart(exit); },
                      .on_restart =
                          [](const ProcessExit& exit) {
                            spdlog::info("{} is started again", exit.spec.title);
@@ -44,13 +43,15 @@ class NodeRun {
   Status StartAll();
   Status Start(Role role, uint32_t index, const std::vector<std::string>& extra);
   void AwaitEnd();
-  void Drain(Clock::time_point deadline);
-  static void OnExit(const ProcessExit& exit);
-  static bool MayRestart(const ProcessExit& exit);
+  void Drain();
+  void OnExit(const ProcessExit& exit);
+  bool HasLeft(const ProcessExit& exit) const;
+  bool MayRestart(const ProcessExit& exit) const;
 
   const NodeArgs& args_;
   ShutdownSignal shutdown_;
   SchedulerLink link_;
+  bool has_one_left_ = false;  // in order: the run is over, or was for that one
   Supervisor supervisor_;
 };
 
@@ -60,12 +61,10 @@ int NodeRun::Run() {
   if (status.ok()) AwaitEnd();
   if (status.ok()) status = supervisor_.start_status();
   const bool is_asked = shutdown_.first_signal() != 0;
-  const bool has_failed = !status.ok() || supervisor_.root_cause();
-  if (is_asked) {
-    spdlog::info("draining {} processes; once more kills them", supervisor_.running_count());
-    Drain(Clock::time_point::max());
-  } else if (has_failed) {
-    Drain(Clock::now() + kDrainGrace);
+  if (is_asked || !status.ok()) {
+    spdlog::info("draining {} processes; {} kills them", supervisor_.running_count(),
+                 is_asked ? "once more" : "Ctrl-C");
+    Drain();
   }
   const bool was_cut_short = supervisor_.running_count() > 0;
   supervisor_.KillAll();
@@ -122,26 +121,33 @@ Status NodeRun::Start(Role role, uint32_t index, const std::vector<std::string>&
   return supervisor_.Start(spec, role);
 }
 
+// One that cannot be kept running takes no other with it: those go on to the end of the run.
 void NodeRun::AwaitEnd() {
   const std::array fds{shutdown_.fd()};
-  while (supervisor_.kept_count() > 0 && !supervisor_.root_cause() &&
-         supervisor_.start_status().ok() && shutdown_.first_signal() == 0) {
+  bool has_told = false;
+  while (supervisor_.kept_count() > 0 && supervisor_.start_status().ok() &&
+         shutdown_.first_signal() == 0) {
     supervisor_.Wait(Clock::time_point::max(), fds);
     shutdown_.Take();
+    if (!supervisor_.root_cause() || std::exchange(has_told, true)) continue;
+    spdlog::error("{} is not started again; the others go on",
+                  supervisor_.root_cause()->spec.title);
   }
 }
 
 // Until all have handed their work over; another signal ends the wait.
-void NodeRun::Drain(Clock::time_point deadline) {
+void NodeRun::Drain() {
   const std::array fds{shutdown_.fd()};
   supervisor_.Retire();
   supervisor_.SignalAll(SIGTERM);
   while (supervisor_.running_count() > 0) {
-    if (!supervisor_.Wait(deadline, fds) || shutdown_.Take() != 0) return;
+    supervisor_.Wait(Clock::time_point::max(), fds);
+    if (shutdown_.Take() != 0) return;
   }
 }
 
 void NodeRun::OnExit(const ProcessExit& exit) {
+  has_one_left_ |= exit.is_clean();
   if (exit.is_clean()) {
     spdlog::info("{} has left", exit.spec.title);
   } else {
@@ -149,10 +155,16 @@ void NodeRun::OnExit(const ProcessExit& exit) {
   }
 }
 
-// A bad flag, a refusal and a scheduler that is not there stay what they are; the process has
-// waited for the latter itself.
-bool NodeRun::MayRestart(const ProcessExit& exit) {
-  return exit.signal != 0 || exit.exit_code == kExitFailed;
+// Who was dead when the others left finds nobody any more.
+bool NodeRun::HasLeft(const ProcessExit& exit) const {
+  return has_one_left_ && exit.signal == 0 && exit.exit_code == kExitUnreached;
+}
+
+// A bad flag and a refusal stay what they are, and so does a scheduler that never was there: the
+// process has waited for it. Once the run has begun it may come back.
+bool NodeRun::MayRestart(const ProcessExit& exit) const {
+  const bool is_unreached = exit.exit_code == kExitUnreached && link_.progress().has_begun;
+  return exit.signal != 0 || exit.exit_code == kExitFailed || is_unreached;
 }
 
 }  // namespace

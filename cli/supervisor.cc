@@ -6,6 +6,7 @@
 #include <csignal>
 #include <utility>
 
+#include "cli/exit_codes.h"
 #include "cli/host_name.h"
 
 namespace pando {
@@ -20,9 +21,9 @@ uint64_t MicrosOf(ProcessGroup::TimePoint time) {
 
 }  // namespace
 
-std::optional<RestartPolicy::TimePoint> RestartPolicy::OnDeath(TimePoint now, bool counts) {
-  if (now - started_at_ >= kGoodLife) death_count_ = 0;
-  if (!counts) return now + kPauseMin;
+std::optional<RestartPolicy::TimePoint> RestartPolicy::OnDeath(TimePoint now, Death death) {
+  if (now - started_at_ >= kGoodLife && death != Death::kUnreached) death_count_ = 0;
+  if (death == Death::kOurDoing) return now + kPauseMin;
   if (death_count_ >= restarts_max_) return std::nullopt;
   auto pause = kPauseMin;
   for (uint32_t i = 0; i < death_count_ && pause < kPauseMax; ++i) pause *= 2;
@@ -75,7 +76,7 @@ void Supervisor::OnExit(const ProcessExit& exit) {
   if (options_.on_exit) options_.on_exit(exit);
   const auto it = kept_.find(exit.spec.name);
   PANDO_CHECK(it != kept_.end());
-  if (is_retired_ || exit.is_clean()) {
+  if (is_retired_ || exit.is_clean() || (options_.has_left && options_.has_left(exit))) {
     kept_.erase(it);
     return;
   }
@@ -89,7 +90,11 @@ void Supervisor::Bury(const ProcessExit& exit) {
   const bool is_ours = std::exchange(kept.killed_us, 0) != 0 && exit.signal == SIGKILL;
   kept.resume_at.reset();
   const bool may_restart = is_ours || !options_.may_restart || options_.may_restart(exit);
-  if (may_restart) kept.restart_at = kept.policy.OnDeath(Clock::now(), !is_ours);
+  const bool is_unreached = exit.signal == 0 && exit.exit_code == kExitUnreached;
+  const auto death = is_ours        ? RestartPolicy::Death::kOurDoing
+                     : is_unreached ? RestartPolicy::Death::kUnreached
+                                    : RestartPolicy::Death::kOfItsOwn;
+  if (may_restart) kept.restart_at = kept.policy.OnDeath(Clock::now(), death);
   if (kept.restart_at) {
     if (options_.on_restart) options_.on_restart(exit);
     return;

@@ -29,8 +29,13 @@ class RestartPolicy {
 
   explicit RestartPolicy(uint32_t restarts_max) : restarts_max_(restarts_max) {}
   void OnStart(TimePoint now) { started_at_ = now; }
-  // When to start it again; none: it has died too often. A death that does not count is our doing.
-  std::optional<TimePoint> OnDeath(TimePoint now, bool counts);
+  enum class Death : uint8_t {
+    kOfItsOwn,
+    kOurDoing,   // does not count
+    kUnreached,  // it waited for a scheduler, which makes no life good, however long it was
+  };
+  // When to start it again; none: it has died too often.
+  std::optional<TimePoint> OnDeath(TimePoint now, Death death);
 
  private:
   uint32_t restarts_max_;
@@ -48,6 +53,8 @@ class Supervisor {
     std::function<void(FaultNote)> on_fault;
     // Sees every end, before it is decided what follows.
     std::function<void(const ProcessExit&)> on_exit;
+    // Whether an end that is not clean is as good as one. None: no.
+    std::function<bool(const ProcessExit&)> has_left;
     // Whether starting it again could go better. Asked at each end that is not clean.
     std::function<bool(const ProcessExit&)> may_restart;
     // Told of each death that is followed by a restart.

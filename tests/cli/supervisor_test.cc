@@ -11,6 +11,7 @@ namespace pando {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+using Death = RestartPolicy::Death;
 using namespace std::chrono_literals;
 
 // Longer than any step here takes on a loaded machine; reached only by a failure.
@@ -62,22 +63,34 @@ TEST_CASE("pauses double up to five seconds, and a good life makes up for what w
   std::vector<std::chrono::milliseconds> pauses;
   for (int i = 0; i < 7; ++i) {
     pauses.push_back(std::chrono::duration_cast<std::chrono::milliseconds>(
-        *policy.OnDeath(start, true) - start));
+        *policy.OnDeath(start, Death::kOfItsOwn) - start));
   }
   CHECK(pauses ==
         std::vector<std::chrono::milliseconds>{100ms, 200ms, 400ms, 800ms, 1600ms, 3200ms, 5000ms});
-  CHECK(*policy.OnDeath(start + 60s, true) == start + 60s + 100ms);
+  CHECK(*policy.OnDeath(start + 60s, Death::kOfItsOwn) == start + 60s + 100ms);
+}
+
+TEST_CASE("a minute of waiting for a scheduler is no good life") {
+  RestartPolicy policy(2);
+  RestartPolicy::TimePoint now{};
+  for (int i = 0; i < 2; ++i) {
+    policy.OnStart(now);
+    now += 61s;
+    CHECK(policy.OnDeath(now, Death::kUnreached).has_value());
+  }
+  policy.OnStart(now);
+  CHECK_FALSE(policy.OnDeath(now + 61s, Death::kUnreached).has_value());
 }
 
 TEST_CASE("after the last restart there is none, and what does not count is not counted") {
   RestartPolicy policy(2);
   const RestartPolicy::TimePoint start{};
   policy.OnStart(start);
-  for (int i = 0; i < 5; ++i) CHECK(*policy.OnDeath(start, false) == start + 100ms);
-  CHECK(policy.OnDeath(start, true).has_value());
-  CHECK(policy.OnDeath(start, true).has_value());
-  CHECK_FALSE(policy.OnDeath(start, true).has_value());
-  CHECK_FALSE(RestartPolicy(0).OnDeath(start, true).has_value());
+  for (int i = 0; i < 5; ++i) CHECK(*policy.OnDeath(start, Death::kOurDoing) == start + 100ms);
+  CHECK(policy.OnDeath(start, Death::kOfItsOwn).has_value());
+  CHECK(policy.OnDeath(start, Death::kOfItsOwn).has_value());
+  CHECK_FALSE(policy.OnDeath(start, Death::kOfItsOwn).has_value());
+  CHECK_FALSE(RestartPolicy(0).OnDeath(start, Death::kOfItsOwn).has_value());
 }
 
 TEST_CASE("a process that is killed is told at once and started again, as it is to live now") {
@@ -106,6 +119,19 @@ TEST_CASE("a process that has done its work is not started again") {
   CHECK(household.supervisor.kept_count() == 0);
   CHECK(household.notes.empty());
   CHECK_FALSE(household.supervisor.root_cause().has_value());
+}
+
+TEST_CASE("an end that is as good as a clean one is no root cause and is not told") {
+  std::vector<FaultNote> notes;
+  Household household;
+  Supervisor supervisor({.on_fault = [&](FaultNote note) { notes.push_back(std::move(note)); },
+                         .has_left = [](const ProcessExit& exit) { return exit.exit_code == 3; }});
+  REQUIRE(supervisor.Start(household.SpecOf("worker-0", "exit 3"), Role::kWorker).ok());
+  const auto deadline = Clock::now() + kDeadline;
+  while (supervisor.kept_count() > 0 && Clock::now() < deadline) supervisor.Wait(deadline);
+  CHECK(supervisor.kept_count() == 0);
+  CHECK_FALSE(supervisor.root_cause().has_value());
+  CHECK(notes.empty());
 }
 
 TEST_CASE("a process that keeps dying is the root cause, and so is one that may not start again") {
