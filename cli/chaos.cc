@@ -13,6 +13,8 @@ namespace {
 
 using Words = std::vector<std::string>;
 
+// How soon to look again for a target that was not there.
+constexpr Micros kAbsentRetry = std::chrono::milliseconds(50);
 constexpr Micros kDurationMax = std::chrono::hours(1);
 // What random chaos draws: kinds in percent, the rest are partitions; durations in seconds.
 constexpr double kRandomKillShare = 0.6;
@@ -158,6 +160,10 @@ class EntryParser {
       return Error(fmt::format("the job has {} steps, the last one is {}", field_.step_count,
                                field_.step_count - 1));
     }
+    if (*step < field_.first_step) {
+      return Error(fmt::format("the run goes on from step {}; step {} is behind it",
+                               field_.first_step, *step));
+    }
     entry->step = Step(*step);
     ++at_;
     return Status();
@@ -235,11 +241,10 @@ std::vector<ChaosAct> ChaosSchedule::Due(Micros now, Step step,
   for (Pending& pending : pending_) {
     if (!IsDue(pending, now, step)) continue;
     const ChaosEntry& entry = pending.entry;
-    for (const std::string& name : Targets(entry, running)) {
-      acts.push_back({entry.action, name, entry.duration});
-      pending.has_come = true;
-      pending.due_at = now + entry.interval;
-    }
+    const Names names = Targets(entry, running);
+    for (const std::string& name : names) acts.push_back({entry.action, name, entry.duration});
+    pending.has_come |= !names.empty();
+    pending.due_at = now + (names.empty() ? kAbsentRetry : entry.interval);
   }
   while (random_ && now >= random_at_) {
     if (std::optional<ChaosAct> act = Draw(running)) acts.push_back(*act);

@@ -2,8 +2,7 @@
 // semicolons:
 //
 //   entry    = action target [duration] ("at step" N | "every" duration)
-//            | "random:" SEED [":" duration]          a fault every 2 s on average, or as often as
-//            said
+//            | "random:" SEED [":" duration]          every 2 s on average, or so often
 //   action   = "kill" | "stop" | "partition"          the last two need a duration
 //   target   = ("worker" | "server") [N] | "scheduler" | "workers" | "servers" | "all"
 //   duration = "2s", "250ms", "1.5s", "3m"
@@ -24,6 +23,15 @@
 #include "proto/outbox.h"
 
 namespace pando {
+
+// The same for --help.
+inline constexpr const char* kChaosHelp =
+    "--chaos takes entries between semicolons:\n"
+    "  kill TARGET WHEN | stop TARGET DURATION WHEN | partition TARGET DURATION WHEN\n"
+    "  random:SEED | random:SEED:DURATION    a fault every 2 s on average, or so often\n"
+    "  TARGET    worker | worker N | server | server N | scheduler | workers | servers | all\n"
+    "  WHEN      at step N | every DURATION\n"
+    "  DURATION  250ms, 1.5s, 3m; at most an hour\n";
 
 enum class ChaosAction : uint8_t { kKill, kStop, kPartition };
 const char* ChaosActionText(ChaosAction action);  // "kill"
@@ -54,8 +62,10 @@ struct ChaosField {
   uint32_t worker_count = 0;
   uint32_t server_count = 0;
   uint64_t step_count = 0;
+  uint64_t first_step = 0;  // a run that is resumed goes on from here
 };
-// Errors name the entry: an unknown word, a target that the run does not have, a step past its end.
+// Errors name the entry: an unknown word, a target that the run does not have, a step past its end
+// or behind it.
 Result<ChaosPlan> ParseChaos(std::string_view text, const ChaosField& field);
 
 // One process to be hurt.

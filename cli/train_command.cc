@@ -102,7 +102,7 @@ Subcommand AddTrainCommand(CLI::App& app) {
   command.add_flag("--json", options->is_json, "print the summary to standard output at the end");
   AddSupervisionOptions(command, &options->supervision);
   AddVerboseOption(command, &options->is_verbose);
-  command.footer(std::string("\n") + kExamples + "\n" + kExitCodesHelp);
+  command.footer(std::string("\n") + kExamples + "\n" + kChaosHelp + "\n" + kExitCodesHelp);
   return [options] { return Train(*options); };
 }
 

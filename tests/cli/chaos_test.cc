@@ -89,6 +89,15 @@ TEST_CASE("a target that the run does not have and a step past its end are error
   Parsed("kill worker at step 999");
 }
 
+TEST_CASE("a step behind a run that is resumed is an error") {
+  ChaosField field = kField;
+  field.first_step = 500;
+  const Result<ChaosPlan> plan = ParseChaos("kill worker at step 499", field);
+  REQUIRE_FALSE(plan.ok());
+  CHECK(plan.status().message().ends_with("the run goes on from step 500; step 499 is behind it"));
+  CHECK(ParseChaos("kill worker at step 500", field).ok());
+}
+
 TEST_CASE("a step's entry comes due once, when the step is reached or passed") {
   ChaosSchedule schedule(Parsed("kill worker 1 at step 100; stop server 1s at step 300"), kField);
   CHECK(schedule.NextDeadline() == kNever);
@@ -107,6 +116,18 @@ TEST_CASE("an entry whose target is being restarted waits for it") {
   CHECK(schedule.Due(1s, Step(100), without).empty());
   CHECK_FALSE(schedule.Unmet().empty());
   CHECK(Text(schedule.Due(2s, Step(120), kAllRun)) == "kill worker-1");
+}
+
+TEST_CASE("an entry of an interval whose target is away is looked at again a moment later") {
+  ChaosSchedule schedule(Parsed("kill worker 1 every 3s"), kField);
+  std::set<std::string> without = kAllRun;
+  without.erase("worker-1");
+  CHECK(schedule.Due(3s, Step(0), without).empty());
+  CHECK(schedule.NextDeadline() > 3s);
+  CHECK(schedule.NextDeadline() < 4s);
+  CHECK_FALSE(schedule.Unmet().empty());
+  CHECK(Text(schedule.Due(4s, Step(0), kAllRun)) == "kill worker-1");
+  CHECK(schedule.NextDeadline() == 7s);
 }
 
 TEST_CASE("without an index each one's turn comes, the dead are passed over") {
