@@ -339,6 +339,8 @@ int LocalRun::ConcludeFailed(const ProcessExit& root_cause, Summary summary) con
     summary.failure = fmt::format("{}: {}", root_cause.spec.title, ExitText(root_cause));
   }
   const bool has_code = is_scheduler && root_cause.signal == 0;
+  // Another one leads the run, and the folder is its own.
+  if (has_code && root_cause.exit_code == kExitFenced) return kExitFenced;
   return Write(summary, has_code ? root_cause.exit_code : kExitFailed);
 }
 

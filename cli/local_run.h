@@ -22,7 +22,8 @@ struct LocalRunArgs {
   std::string program = "/proc/self/exe";  // what runs as scheduler, server and worker
 };
 
-// Returns an exit code. The run folder then has a summary, whatever happened.
+// Returns an exit code. The run folder then has a summary, whatever happened; with kExitFenced that
+// of another scheduler, which leads the run there.
 int RunLocal(const LocalRunArgs& args);
 
 }  // namespace pando

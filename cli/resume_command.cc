@@ -1,14 +1,15 @@
 #include <fmt/format.h>
 
 #include <cstdio>
-#include <filesystem>
 #include <memory>
+#include <optional>
 
 #include "cli/commands.h"
 #include "cli/exit_codes.h"
 #include "cli/local_run.h"
 #include "cli/log.h"
 #include "cli/run_plan.h"
+#include "cli/run_weights.h"
 
 namespace pando {
 namespace {
@@ -42,11 +43,10 @@ int PrintSummary(const ResumeOptions& options, const Summary& summary, const Run
   return kExitCompleted;
 }
 
-// What an earlier end left would be read as this one's.
-Status RemoveSummary(const RunFolder& folder) {
-  std::error_code error;
-  std::filesystem::remove(folder.SummaryPath(), error);
-  return error ? FileError("remove", folder.SummaryPath(), error.value()) : Status();
+// The run goes on from its newest snapshot, or from the start; earlier steps do not come again.
+uint64_t FirstStep(const RunFolder& folder) {
+  Result<SnapshotManifest> newest = ChooseSnapshot(folder, std::nullopt);
+  return newest.ok() ? newest->snapshot.version.value() : 0;
 }
 
 int Resume(const ResumeOptions& options) {
@@ -65,12 +65,12 @@ int Resume(const ResumeOptions& options) {
   const uint64_t step_count = plan->steps.step_count();
   Result<ChaosPlan> chaos = ChaosPlan{};
   if (!options.supervision.chaos.empty()) {
-    chaos = ParseChaos(options.supervision.chaos, {job->workers, job->servers, step_count});
+    chaos = ParseChaos(options.supervision.chaos,
+                       {job->workers, job->servers, step_count, FirstStep(folder)});
   }
   if (!chaos.ok()) return Report(chaos.status());
-  if (Status s = RemoveSummary(folder); !s.ok()) return Report(s);
-  if (Status s = WriteFileAtomically(folder.JobPath(), WriteJobText(*job)); !s.ok())
-    return Report(s);
+  if (Result<RunFolder> reopened = RunFolder::Reopen(*job); !reopened.ok())
+    return Report(reopened.status());
   const int exit_code = RunLocal({.job = *job,
                                   .folder = folder,
                                   .is_resumed = true,
@@ -78,6 +78,7 @@ int Resume(const ResumeOptions& options) {
                                   .chaos = *chaos,
                                   .restarts_max = options.supervision.restarts_max,
                                   .is_verbose = options.is_verbose});
+  if (exit_code == kExitFenced) return exit_code;
   Result<Summary> summary = folder.ReadSummary();
   if (!summary.ok()) return exit_code == kExitCompleted ? Report(summary.status()) : exit_code;
   PrintSummary(options, *summary, folder);
@@ -98,8 +99,11 @@ Subcommand AddResumeCommand(CLI::App& app) {
   AddSupervisionOptions(command, &options->supervision);
   command.add_flag("--json", options->is_json, "print the summary to standard output at the end");
   AddVerboseOption(command, &options->is_verbose);
-  command.footer(std::string("\nExample:\n  pando resume runs/first --workers 1 --servers 1\n\n") +
-                 kExitCodesHelp);
+  command.footer(std::string("\nExample:\n"
+                             "  pando resume runs/first --workers 1 --servers 1\n\n"
+                             "On several machines start the scheduler by hand instead, with "
+                             "--resume.\n\n") +
+                 kChaosHelp + "\n" + kExitCodesHelp);
   return [options] { return Resume(*options); };
 }
 

@@ -109,6 +109,17 @@ Result<RunFolder> RunFolder::Create(const Job& job, bool is_forced) {
   return folder;
 }
 
+Result<RunFolder> RunFolder::Reopen(const Job& job) {
+  RunFolder folder(job.run_dir);
+  Result<RunLock> lock = RunLock::Acquire(folder.path());
+  if (!lock.ok()) return lock.status();
+  std::error_code error;
+  fs::remove(folder.SummaryPath(), error);
+  if (error) return FileError("remove", folder.SummaryPath(), error.value());
+  if (Status s = WriteFileAtomically(folder.JobPath(), WriteJobText(job)); !s.ok()) return s;
+  return folder;
+}
+
 bool RunFolder::HoldsUnfinished(const Job& job) {
   const RunFolder folder(job.run_dir);
   std::error_code ignored;  // a folder that cannot be looked at is none of ours

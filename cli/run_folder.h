@@ -37,6 +37,10 @@ class RunFolder {
   static Result<RunFolder> Create(const Job& job, bool is_forced);
   // Whether job.run_dir has a journal of this very job, and no summary that says it completed.
   static bool HoldsUnfinished(const Job& job);
+  // The folder of a run that goes on as `job` says: job.toml becomes that, and the summary of an
+  // earlier end goes, which would be read as the next one's. kAlreadyExists while a scheduler leads
+  // the run: nothing is changed then.
+  static Result<RunFolder> Reopen(const Job& job);
   // A folder that Create made, maybe in another process.
   static RunFolder Open(std::string path) { return RunFolder(std::move(path)); }
 

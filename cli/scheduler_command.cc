@@ -17,7 +17,7 @@ struct SchedulerOptions {
   std::string bind = "tcp://127.0.0.1:7070";
   std::string endpoint_file;
   std::string prepared_run_dir;  // made by `pando train`
-  bool is_resumed = false;       // by `pando resume`
+  bool is_resumed = false;
   bool is_insecure = false;
   bool is_forced = false;
   bool is_verbose = false;
@@ -26,6 +26,11 @@ struct SchedulerOptions {
 // A scheduler that is started again by hand goes on with its run.
 Result<RunFolder> MakeFolder(const SchedulerOptions& options, const Job& job) {
   if (!options.prepared_run_dir.empty()) return RunFolder::Open(options.prepared_run_dir);
+  if (options.is_resumed) {
+    if (RunFolder::HoldsUnfinished(job)) return RunFolder::Reopen(job);
+    return NotFound(fmt::format(
+        "{} holds no unfinished run of this job; give the job file of a run folder", job.run_dir));
+  }
   if (!options.is_forced && RunFolder::HoldsUnfinished(job)) {
     fmt::print(stderr, "pando: going on with the run in {}\n", job.run_dir);
     return RunFolder::Open(job.run_dir);
@@ -69,12 +74,18 @@ Subcommand AddSchedulerCommand(CLI::App& app) {
                   "write the endpoint there once it listens (for port 0)")
       ->type_name("PATH");
   command.add_option("--prepared-run-dir", options->prepared_run_dir)->group("");
-  command.add_flag("--resume", options->is_resumed)->group("");
+  command.add_flag("--resume", options->is_resumed,
+                   "go on with a run whose processes are all gone, from its last snapshot");
   AddVerboseOption(command, &options->is_verbose);
   command.footer(std::string("\nExample, one line per terminal:\n"
                              "  pando scheduler job.toml --bind tcp://127.0.0.1:7070\n"
                              "  pando server --join tcp://127.0.0.1:7070\n"
-                             "  pando worker --join tcp://127.0.0.1:7070\n\n") +
+                             "  pando worker --join tcp://127.0.0.1:7070\n\n"
+                             "After a power cut, for servers and workers of several machines:\n"
+                             "  pando scheduler runs/first/job.toml --resume --bind "
+                             "tcp://10.0.0.1:7070 --insecure\n\n"
+                             "A scheduler that died alone is started again without --resume: "
+                             "training went on.\n\n") +
                  kExitCodesHelp);
   return [options] { return Schedule(*options); };
 }

@@ -289,7 +289,10 @@ int RunScheduler(const SchedulerArgs& args) {
   if (!plan.ok()) return report(plan.status());
   const RunFolder folder = RunFolder::Open(args.run_dir);
   Result<RunLock> lock = RunLock::Acquire(args.run_dir);
-  if (!lock.ok()) return report(lock.status());
+  if (!lock.ok()) {
+    report(lock.status());
+    return kExitFenced;
+  }
   const Incarnation incarnation = NewIncarnation();
   Result<SqliteJournal> journal = SqliteJournal::Open(folder.JournalPath(), incarnation.value());
   if (!journal.ok()) return report(journal.status());

@@ -31,6 +31,7 @@ std::string After(const std::vector<std::string>& args, std::string_view flag) {
 int Schedule(const std::string& fake, const std::vector<std::string>& args) {
   ShutdownSignal shutdown;
   if (fake == "scheduler fails") return kExitUnreached;
+  if (fake == "another scheduler leads") return kExitFenced;
   if (fake == "scheduler is silent") AwaitSignal(shutdown);
   FILE* file = std::fopen(After(args, "--endpoint-file").c_str(), "w");
   if (file == nullptr) return kExitUsage;

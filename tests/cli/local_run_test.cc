@@ -41,9 +41,9 @@ Outcome Run(const char* fake, const std::string& transport = "tcp") {
   const auto took = Clock::now() - start;
   sigprocmask(SIG_SETMASK, &before, nullptr);
   Result<Summary> summary = folder->ReadSummary();
-  REQUIRE(summary.ok());
+  REQUIRE(summary.ok() == (exit_code != kExitFenced));
   Result<std::string> log = ReadTextFile(folder->LogPath("worker-0"));
-  return {exit_code, *summary, took, log.ok() ? *log : ""};
+  return {exit_code, summary.ok() ? *summary : Summary(), took, log.ok() ? *log : ""};
 }
 
 TEST_CASE("a run whose scheduler completes is completed, over tcp and ipc") {
@@ -68,6 +68,10 @@ TEST_CASE("a scheduler that fails passes its exit code on") {
   CHECK(outcome.exit_code == kExitUnreached);
   CHECK(outcome.summary.status == kStatusFailed);
   CHECK(outcome.summary.failure == "scheduler: exit code 3");
+}
+
+TEST_CASE("a folder where another scheduler leads gets no summary of ours") {
+  CHECK(Run("another scheduler leads").exit_code == kExitFenced);
 }
 
 TEST_CASE("a scheduler that never listens is given up after start_timeout_ms") {

@@ -69,6 +69,27 @@ TEST_CASE("an existing run folder is refused, and forced only its own files go")
   CHECK(fs::exists(job.run_dir + "/job.toml"));
 }
 
+TEST_CASE("a run's folder is opened again without its summary, and not while somebody leads it") {
+  TempFolder temp;
+  Job job = JobIn(temp.path() + "/run");
+  REQUIRE(RunFolder::Create(job, false).ok());
+  const std::string before = *ReadTextFile(job.run_dir + "/job.toml");
+  Touch(job.run_dir + "/summary.json");
+  job.workers = 7;
+  {
+    const Result<RunLock> lock = RunLock::Acquire(job.run_dir);
+    REQUIRE(lock.ok());
+    CHECK(RunFolder::Reopen(job).status().code() == StatusCode::kAlreadyExists);
+    CHECK(fs::exists(job.run_dir + "/summary.json"));
+    CHECK(*ReadTextFile(job.run_dir + "/job.toml") == before);
+  }
+  const Result<RunFolder> folder = RunFolder::Reopen(job);
+  REQUIRE(folder.ok());
+  CHECK_FALSE(fs::exists(folder->SummaryPath()));
+  CHECK(*ReadTextFile(folder->JobPath()) == WriteJobText(job));
+  CHECK(RunFolder::Reopen(job).ok());  // with no summary there
+}
+
 TEST_CASE("a folder of somebody else's files is refused, an empty one taken, a file never") {
   TempFolder temp;
   CHECK(RunFolder::Create(JobIn(temp.path()), false).ok());

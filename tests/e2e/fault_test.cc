@@ -107,6 +107,40 @@ TEST_CASE("after a power cut the run is resumed, elsewhere and with fewer proces
   CHECK(Contains(again.err(), "is finished; there is nothing to resume"));
 }
 
+TEST_CASE("after a power cut a run by hand goes on under a scheduler that is told so") {
+  TempFolder temp;
+  const std::string run_dir = temp.path() + "/run";
+  double seconds_before = 0;
+  {
+    Process train(temp.path(), "train", Args{"train", "--run-dir", run_dir} + FaultJob(2, 2));
+    REQUIRE(Becomes([&] { return RowCountIn(run_dir) > 120 || !train.is_running(); }));
+    const auto children = ChildrenByRole(train.pid());
+    train.Signal(SIGKILL);
+    train.Await();
+    for (const auto& [role, pids] : children) {
+      for (const pid_t pid : pids) REQUIRE(Becomes([pid = pid] { return IsGone(pid); }));
+    }
+    seconds_before = train.lifetime().count();
+  }
+  const std::string endpoint_file = temp.path() + "/endpoint";
+  Process scheduler(temp.path(), "scheduler",
+                    {"scheduler", run_dir + "/job.toml", "--resume", "--workers", "1", "--servers",
+                     "1", "--bind", "tcp://127.0.0.1:0", "--endpoint-file", endpoint_file});
+  REQUIRE(
+      Becomes([&] { return BytesOf(endpoint_file).ends_with('\n') || !scheduler.is_running(); }));
+  INFO(scheduler.err());
+  std::string endpoint = BytesOf(endpoint_file);
+  REQUIRE(endpoint.ends_with('\n'));
+  endpoint.pop_back();
+  Process server(temp.path(), "server", {"server", "--join", endpoint});
+  Process worker(temp.path(), "worker", {"worker", "--join", endpoint});
+  scheduler.Await(2 * kEventDeadline);
+  REQUIRE(scheduler.exit_code() == kExitCompleted);
+  const Summary summary = SummaryIn(run_dir);
+  CHECK(summary.weights_hash == SerialHash());
+  CHECK(summary.wall_seconds < seconds_before + scheduler.lifetime().count());
+}
+
 TEST_CASE("a worker and a server join a run, and those that were there are drained") {
   JobByHand job(2, 2, LongJob(kFaultSteps, {"--snapshot-every", "50"}));
   job.AwaitSteps(20);

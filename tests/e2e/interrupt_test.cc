@@ -64,6 +64,18 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("a run that is led is not resumed, and its folder stays as it is") {
+  TrainingRun run;
+  const std::string job = BytesOf(run.run_dir + "/job.toml");
+  Process resume(run.temp.path(), "resume", {"resume", run.run_dir, "--workers", "1"});
+  resume.Await();
+  CHECK(resume.exit_code() == kExitUsage);
+  CHECK(Contains(resume.err(), "is led by process "));
+  CHECK(BytesOf(run.run_dir + "/job.toml") == job);
+  CHECK(BytesOf(run.run_dir + "/summary.json").empty());
+  REQUIRE(Becomes([&, rows = RowCountIn(run.run_dir)] { return RowCountIn(run.run_dir) > rows; }));
+}
+
 TEST_CASE("killing pando train leaves no orphans") {
   TrainingRun run;
   run.train.Signal(SIGKILL);
