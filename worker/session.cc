@@ -23,6 +23,9 @@ Session::Session(const Options& options, const JobPlan& plan, ComputePort& compu
 void Session::OnMessage(Micros now, const Envelope& envelope) {
   if (!member_.Admit(now, envelope)) return;
   silence_.OnHeard(envelope.sender);
+  if (const auto* reply = std::get_if<PushReply>(&envelope.message)) {
+    return OnPushReply(now, envelope.view, *reply);
+  }
   std::visit([&](const auto& message) { OnMessageOf(now, envelope.sender, message); },
              envelope.message);
 }
@@ -127,13 +130,15 @@ void Session::OnMessageOf(Micros now, const PeerId&, const Params& params) {
   AdvanceWork(now);
 }
 
-void Session::OnMessageOf(Micros now, const PeerId&, const PushReply& reply) {
+// What a lane held in an earlier view it may have lost since, or another lane leads the shard now.
+void Session::OnPushReply(Micros now, ViewId of_lane, const PushReply& reply) {
+  const bool is_held = of_lane >= member_.view().id;
   for (const PushReplyItem& item : reply.items) {
     if (item.shard.value() >= shards_.size()) continue;
     ShardState& shard = shards_[item.shard.value()];
     for (Unreplied& push : shard.pushes) {
       const bool is_it = push.node == item.node && VersionMadeBy(push.step) == item.version;
-      if (is_it && item.outcome == PushOutcome::kPending) push.is_held = true;
+      if (is_it && item.outcome == PushOutcome::kPending) push.is_held |= is_held;
     }
     if (item.outcome == PushOutcome::kNotPrimary)
       shard.ask_at = std::min(shard.ask_at, now + kNotPrimaryRetry);

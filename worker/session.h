@@ -132,11 +132,11 @@ class Session : public ProtocolCore {
   void OnMessageOf(Micros now, const PeerId& from, const ViewUpdate& update);
   void OnMessageOf(Micros now, const PeerId& from, const Answer& answer);
   void OnMessageOf(Micros now, const PeerId& from, const Params& params);
-  void OnMessageOf(Micros now, const PeerId& from, const PushReply& reply);
   void OnMessageOf(Micros now, const PeerId& from, const Evaluate& request);
   void OnMessageOf(Micros now, const PeerId& from, const GradientHashesAck& ack);
   void OnMessageOf(Micros now, const PeerId& from, const Stop& stop);
   void OnMessageOf(Micros now, const PeerId& from, const Refused& refused);
+  void OnPushReply(Micros now, ViewId of_lane, const PushReply& reply);
   template <class Other>
   void OnMessageOf(Micros, const PeerId&, const Other&) {}  // not for a worker
   void OnEventOf(Micros now, GradientReady& gradient);

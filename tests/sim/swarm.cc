@@ -21,7 +21,7 @@ constexpr std::array<const char*, kFaultKindCount> kFaultNames{
 constexpr std::array<std::string_view, static_cast<size_t>(Focus::kCount)> kFocusNames{
     "none",      "calm",       "workers", "servers", "transfers",  "rollbacks",
     "scheduler", "divergence", "flip",    "pauses",  "evaluation", "moves",
-    "echoes",    "handovers"};
+    "echoes",    "handovers", "silences"};
 
 constexpr size_t kFirstDrawnKinds = static_cast<size_t>(FaultKind::kLateCopy);
 
@@ -78,6 +78,10 @@ void AllowFocus(Swarm& swarm, Chance& chance, Focus focus) {
       swarm.server_share = 1;
       swarm.speed_spread = 40;
       return Allow(swarm, {kKillWorker, kDrain, kJoinServer});
+    case Focus::kSilences:
+      swarm.network.echo = 0.8;
+      swarm.fault_count = static_cast<uint32_t>(chance.Between(5, 20));
+      return Allow(swarm, {kPartition, kOneWayPartition, kKillServer, kJoinServer});
     default:
       swarm.fault_count = 0;
   }
@@ -178,7 +182,7 @@ JobPlan DrawPlan(Chance& chance, const Swarm& swarm, Focus focus) {
   job.lease_ms = static_cast<uint32_t>(chance.Between(500, 1200));
   job.heartbeat_ms = job.lease_ms / 4;
   if (focus == Focus::kServers || focus == Focus::kTransfers || focus == Focus::kMoves ||
-      focus == Focus::kEchoes ||
+      focus == Focus::kEchoes || focus == Focus::kSilences ||
       swarm.has_divergence) {
     job.replicas = 2;
     job.servers = std::max(job.servers, 2u);

@@ -56,6 +56,7 @@ enum class Focus : uint8_t {
   kMoves,       // servers join and leave in plenty, and old messages come late
   kEchoes,      // old messages in plenty at every change of the view
   kHandovers,   // shards move while workers die, and old messages come again at every new view
+  kSilences,    // servers hear one another no more, and die
   kCount
 };
 std::optional<Focus> FocusNamed(std::string_view name);

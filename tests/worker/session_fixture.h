@@ -87,9 +87,12 @@ class SessionFixture : private Outbox {
 
   // ---- time and messages ----
   void Receive(const PeerId& from, Message message) {
+    ReceiveOf(session.view().id, from, std::move(message));
+  }
+  void ReceiveOf(ViewId view, const PeerId& from, Message message) {
     session.OnMessage(now, {.job = JobId(7),
                             .generation = session.view().generation,
-                            .view = session.view().id,
+                            .view = view,
                             .sender = from,
                             .receiver = self_,
                             .message = std::move(message)});

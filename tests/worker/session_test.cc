@@ -219,6 +219,23 @@ TEST_CASE("what a lane holds is asked about, not pushed again (P10)") {
   CHECK(!f.Take<Pull>().empty());
 }
 
+// Found by the simulator: "pending" of a lane that led the shard before, after the new one's loss.
+TEST_CASE("what a lane held in an earlier view is pushed again (P10, P17)") {
+  SessionFixture f;
+  f.Start();
+  f.FinishCall(f.compute.calls[0]);
+  const ViewId earlier = f.session.view().id;
+  f.Enter(f.MakeView(earlier.number + 1));
+  f.DropSent();
+  f.ReceiveOf(earlier, kLaneA, PushReply{{{.shard = ShardId(0),
+                                           .version = Version(1),
+                                           .node = TreeNode(2),
+                                           .outcome = PushOutcome::kPending}}});
+  f.Wait(3000 * kMs);
+  const auto pushes = f.Take<Push>();
+  CHECK(std::ranges::count(pushes, kLaneA, [](const auto& push) { return push.first; }) > 1);
+}
+
 TEST_CASE("what the lanes of a new view lose is asked for again as soon as at first") {
   SessionFixture f;
   f.Enter(f.MakeView(1));
