@@ -47,7 +47,7 @@ class OneWorker : private Outbox {
                          static_cast<uint32_t>(test_.plan.steps.micro_batch_samples_max()),
                          {test_.plan, batches, parameters_, gradients_});
     Bytes bytes;
-    const auto ask = [&] {
+    const auto ask = [&](bool) {
       bytes.before_the_end = pushed_bytes_;
       return false;
     };
