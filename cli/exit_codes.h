@@ -23,6 +23,7 @@ inline int ExitCodeOf(const Status& status) {
     case StatusCode::kCorrupt:
     case StatusCode::kNotFound:
     case StatusCode::kAlreadyExists:
+    case StatusCode::kNoSpace:
       return kExitUsage;
     case StatusCode::kUnavailable:
       return kExitUnreached;

@@ -51,12 +51,10 @@ UniqueFd::~UniqueFd() {
 int UniqueFd::Release() { return std::exchange(fd_, -1); }
 
 Status FileError(std::string_view what, const std::string& path, int error_number) {
-  const char* advice = "";
-  if (error_number == ENOSPC || error_number == EDQUOT) advice = "; free some space";
-  if (error_number == EACCES || error_number == EROFS)
-    advice = "; give a folder you may write to with --run-dir";
-  return InvalidArgument(
-      fmt::format("cannot {} {}: {}{}", what, path, std::strerror(error_number), advice));
+  const std::string text = fmt::format("cannot {} {}: {}", what, path, std::strerror(error_number));
+  if (error_number == ENOSPC || error_number == EDQUOT) return NoSpace(text + "; free some space");
+  const bool is_shut = error_number == EACCES || error_number == EROFS;
+  return InvalidArgument(text + (is_shut ? "; give a folder you may write to" : ""));
 }
 
 AtomicFile::AtomicFile(std::string path, std::string temp_path, UniqueFd fd)
@@ -142,9 +140,13 @@ Result<RowFile> RowFile::Reopen(std::string path,
   return RowFile(std::move(path), std::move(fd));
 }
 
+// What a full disk cuts short is taken back: the next row begins where this one did.
 Status RowFile::Append(std::string_view text) {
+  const off_t end = lseek(fd_.get(), 0, SEEK_END);
   const int error = WriteAll(fd_.get(), std::as_bytes(std::span(text)));
-  return error == 0 ? Status() : FileError("write", path_, error);
+  if (error == 0) return Status();
+  if (end >= 0) (void)!ftruncate(fd_.get(), end);
+  return FileError("write", path_, error);
 }
 
 Status RowFile::Sync() {

@@ -59,6 +59,7 @@ class RowFile {
   static Result<RowFile> Reopen(std::string path,
                                 const std::function<bool(std::string_view row)>& is_sound,
                                 std::string* last);
+  // Nothing of `text` is there after an error.
   Status Append(std::string_view text);
   Status Sync();  // what was appended outlives the machine, too
 

@@ -16,6 +16,7 @@ enum class StatusCode {
   kCorrupt,          // bytes that are not what they claim to be
   kNotFound,
   kAlreadyExists,
+  kNoSpace,      // a disk is full: it works again when somebody has freed some space
   kUnavailable,  // nobody answered, or a resource is taken
   kInterrupted,  // asked to stop
   kInternal,
@@ -42,6 +43,7 @@ inline Status InvalidArgument(std::string m) {
 inline Status Corrupt(std::string m) { return {StatusCode::kCorrupt, std::move(m)}; }
 inline Status NotFound(std::string m) { return {StatusCode::kNotFound, std::move(m)}; }
 inline Status AlreadyExists(std::string m) { return {StatusCode::kAlreadyExists, std::move(m)}; }
+inline Status NoSpace(std::string m) { return {StatusCode::kNoSpace, std::move(m)}; }
 inline Status Unavailable(std::string m) { return {StatusCode::kUnavailable, std::move(m)}; }
 inline Status Interrupted(std::string m) { return {StatusCode::kInterrupted, std::move(m)}; }
 inline Status Internal(std::string m) { return {StatusCode::kInternal, std::move(m)}; }

@@ -13,6 +13,7 @@
 
 #include "cli/job_file.h"
 #include "cli/run_lock.h"
+#include "tests/file_size_limit.h"
 #include "tests/temp_folder.h"
 
 namespace pando {
@@ -224,6 +225,20 @@ TEST_CASE("the last row is found in a file longer than what is read at once") {
   CHECK(fs::file_size(path) == row.size() + 5);
   CHECK(RowFile::Reopen(temp.path() + "/none/rows", is_sound, &last).status().message() ==
         "cannot open " + temp.path() + "/none/rows: No such file or directory");
+}
+
+TEST_CASE("a row that a full disk cuts short leaves nothing, and the next one begins there") {
+  TempFolder temp;
+  const std::string path = temp.path() + "/rows";
+  Result<RowFile> rows = RowFile::Create(path);
+  REQUIRE(rows.ok());
+  REQUIRE(rows->Append("first\n").ok());
+  {
+    const FileSizeLimit limit(9);
+    CHECK_FALSE(rows->Append("second\n").ok());
+  }
+  REQUIRE(rows->Append("third\n").ok());
+  CHECK(*ReadTextFile(path) == "first\nthird\n");
 }
 
 // Milliseconds since the run's start.
