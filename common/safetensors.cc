@@ -58,18 +58,19 @@ Status WriteSafetensors(const std::string& path, const SafetensorsMetadata& meta
   return file->Commit();
 }
 
-// ---- reading
-// -------------------------------------------------------------------------------------
+// ---- reading -----------------------------------------------------------------------------------
 
 namespace {
 
-// Returns the error number, 0 if all was read; EIO at the file's end.
+constexpr int kFileEnds = -1;  // no error number
+
+// Returns the error number, 0 if all was read, or kFileEnds.
 int ReadAll(int fd, uint64_t at, std::span<std::byte> out) {
   while (!out.empty()) {
     const ssize_t count = pread(fd, out.data(), out.size(), static_cast<off_t>(at));
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) return errno;
-    if (count == 0) return EIO;
+    if (count == 0) return kFileEnds;
     out = out.subspan(static_cast<size_t>(count));
     at += static_cast<uint64_t>(count);
   }
@@ -78,6 +79,12 @@ int ReadAll(int fd, uint64_t at, std::span<std::byte> out) {
 
 Status Bad(const std::string& path, const std::string& text) {
   return Corrupt(fmt::format("{}: {}", path, text));
+}
+
+// A file that ends early is damaged for everybody; other errors are this machine's, or pass.
+Status ReadFailed(const std::string& path, uint64_t at, int error) {
+  if (error == kFileEnds) return Bad(path, fmt::format("byte {}: the file ends early", at));
+  return Unavailable(fmt::format("cannot read {} at byte {}: {}", path, at, std::strerror(error)));
 }
 
 // One tensor of the header. Errors say what was expected, not where.
@@ -193,13 +200,14 @@ Result<SafetensorsFile> SafetensorsFile::Open(std::string path) {
 
 Status SafetensorsFile::ReadHeader() {
   struct stat info {};
-  if (fstat(fd_.get(), &info) != 0 || !S_ISREG(info.st_mode)) return Bad(path_, "not a file");
+  if (fstat(fd_.get(), &info) != 0) return ReadFailed(path_, 0, errno);
+  if (!S_ISREG(info.st_mode)) return Bad(path_, "not a file");
   const auto file_bytes = static_cast<uint64_t>(info.st_size);
   uint64_t header_bytes = 0;
-  if (file_bytes < kPrefixBytes ||
-      ReadAll(fd_.get(), 0, std::as_writable_bytes(std::span(&header_bytes, 1))) != 0) {
+  if (file_bytes < kPrefixBytes)
     return Bad(path_, fmt::format("{} bytes, too short for a safetensors file", file_bytes));
-  }
+  int error = ReadAll(fd_.get(), 0, std::as_writable_bytes(std::span(&header_bytes, 1)));
+  if (error != 0) return ReadFailed(path_, 0, error);
   const uint64_t bytes_max = std::min(kHeaderBytesMax, file_bytes - kPrefixBytes);
   if (header_bytes > bytes_max) {
     return Bad(path_,
@@ -208,14 +216,13 @@ Status SafetensorsFile::ReadHeader() {
                            header_bytes, bytes_max));
   }
   std::string text(header_bytes, '\0');
-  if (ReadAll(fd_.get(), kPrefixBytes, std::as_writable_bytes(std::span(text))) != 0) {
-    return Bad(path_, "byte 8: cannot read the header");
-  }
+  error = ReadAll(fd_.get(), kPrefixBytes, std::as_writable_bytes(std::span(text)));
+  if (error != 0) return ReadFailed(path_, kPrefixBytes, error);
   nlohmann::json json;
   try {
     json = nlohmann::json::parse(text);
-  } catch (const nlohmann::json::exception& error) {
-    return Bad(path_, fmt::format("byte 8: the header is not JSON: {}", error.what()));
+  } catch (const nlohmann::json::exception& problem) {
+    return Bad(path_, fmt::format("byte 8: the header is not JSON: {}", problem.what()));
   }
   if (!json.is_object()) return Bad(path_, "byte 8: the header is not a JSON object");
   const uint64_t data_first = kPrefixBytes + header_bytes;
@@ -237,13 +244,10 @@ Status SafetensorsFile::ReadHeader() {
 Status SafetensorsFile::Read(const Tensor& tensor, std::span<float> out) const {
   PANDO_CHECK(out.size() == tensor.float_count);
   const int error = ReadAll(fd_.get(), tensor.first_byte, std::as_writable_bytes(out));
-  if (error == 0) return Status();
-  return Bad(path_, fmt::format("cannot read {} bytes at byte {}: {}", out.size_bytes(),
-                                tensor.first_byte, std::strerror(error)));
+  return error == 0 ? Status() : ReadFailed(path_, tensor.first_byte, error);
 }
 
-// ---- a model's weights
-// ---------------------------------------------------------------------------
+// ---- a model's weights --------------------------------------------------------------------------
 
 namespace {
 
