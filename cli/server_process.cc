@@ -165,7 +165,8 @@ Result<MembershipEnd> ServerProcess::Serve(const Membership& membership) {
                              .scheduler = membership.scheduler,
                              .activity = Activity::kServing});
   if (Status s = heartbeat.Start(); !s.ok()) return s;
-  SnapshotStore store({.folder = membership.snapshot_dir, .process = incarnation_});
+  SnapshotStore store(
+      {.folder = membership.snapshot_dir, .process = incarnation_, .job = membership.job_id});
   Seats seats;
   for (uint16_t i = 0; i < transports_.size(); ++i) {
     PeerId self = membership.self;

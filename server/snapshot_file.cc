@@ -48,9 +48,10 @@ std::optional<SnapshotRef> SnapshotOfFile(std::string_view file_name) {
   return SnapshotRef{static_cast<uint32_t>(*generation), Version(*version)};
 }
 
-Status WriteSnapshotFile(const std::string& path, const SnapshotRef& snapshot,
+Status WriteSnapshotFile(const std::string& path, JobId job, const SnapshotRef& snapshot,
                          std::span<const StoreRequest> records) {
-  SafetensorsMetadata metadata{{"generation", fmt::format("{}", snapshot.generation)},
+  SafetensorsMetadata metadata{{"job", HashText(job.value())},
+                               {"generation", fmt::format("{}", snapshot.generation)},
                                {"version", fmt::format("{}", snapshot.version.value())}};
   std::vector<NamedTensor> tensors;
   for (const StoreRequest& record : records) {
@@ -66,12 +67,16 @@ Status WriteSnapshotFile(const std::string& path, const SnapshotRef& snapshot,
   return WriteSafetensors(path, metadata, tensors);
 }
 
+bool IsOfJob(const SafetensorsFile& file, JobId job) {
+  const auto found = file.metadata().find("job");
+  return found != file.metadata().end() && found->second == HashText(job.value());
+}
+
 bool HoldsShard(const SafetensorsFile& file, ShardId shard) {
   return file.tensors().contains(KeyOf(shard, "parameters"));
 }
 
-// ---- reading
-// -------------------------------------------------------------------------------------
+// ---- reading ------------------------------------------------------------------------------------
 
 namespace {
 

@@ -2,9 +2,12 @@
 // server process stored them at once. Used by the snapshot store, and by the commands that read
 // what a run left behind.
 //
-// Name:      gGGG-vVVVVVVVVV-INCARNATION-N.safetensors (generation, version, the process, its Nth)
-// Tensors:   "shard.17.parameters", "shard.17.state"; the state of an optimizer without one is
-// empty Metadata:  "generation", "version", and by shard "shard.17.hash": RecordHash, 16 hex digits
+// clang-format off
+//   name     | gGGG-vVVVVVVVVV-INCARNATION-N.safetensors: generation, version, the process, its Nth
+//   tensors  | "shard.17.parameters", "shard.17.state"; empty for an optimizer without state
+//   metadata | "job", "generation", "version"; by shard "shard.17.hash": RecordHash; job and hashes
+//            | as 16 hex digits
+// clang-format on
 #pragma once
 
 #include <cstdint>
@@ -25,8 +28,10 @@ std::string SnapshotFileName(const SnapshotRef& snapshot, Incarnation process, u
 std::optional<SnapshotRef> SnapshotOfFile(std::string_view file_name);
 
 // REQUIRES: `records` are of this snapshot, each shard once.
-Status WriteSnapshotFile(const std::string& path, const SnapshotRef& snapshot,
+Status WriteSnapshotFile(const std::string& path, JobId job, const SnapshotRef& snapshot,
                          std::span<const StoreRequest> records);
+
+bool IsOfJob(const SafetensorsFile& file, JobId job);
 
 bool HoldsShard(const SafetensorsFile& file, ShardId shard);
 

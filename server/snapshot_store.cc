@@ -1,7 +1,6 @@
 #include "server/snapshot_store.h"
 
 #include <fmt/format.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -42,12 +41,14 @@ std::vector<std::string> FilesOf(const std::string& folder, const SnapshotRef& s
   return paths;
 }
 
-// The files of one restore, each opened once.
+// The files of one restore, each opened once. Those of other jobs in the folder are none of them.
 class SnapshotReader {
  public:
-  SnapshotReader(std::string folder, const SnapshotRef& snapshot) : folder_(std::move(folder)) {
+  SnapshotReader(std::string folder, JobId job, const SnapshotRef& snapshot)
+      : folder_(std::move(folder)) {
     for (std::string& path : FilesOf(folder_, snapshot)) {
-      files_.push_back(SafetensorsFile::Open(std::move(path)));
+      Result<SafetensorsFile> file = SafetensorsFile::Open(std::move(path));
+      if (!file.ok() || IsOfJob(*file, job)) files_.push_back(std::move(file));
     }
   }
 
@@ -99,8 +100,7 @@ void SnapshotStore::Port::Load(LoadRequest request) {
                                    QueueIsFull(store_.options_.folder), nullptr, nullptr});
 }
 
-// ---- the writer
-// ----------------------------------------------------------------------------------
+// ---- the writer ---------------------------------------------------------------------------------
 
 void SnapshotStore::Run() {
   while (std::optional<Queued> first = queue_.Pop()) {
@@ -135,8 +135,9 @@ void SnapshotStore::StoreFile(const SnapshotRef& snapshot, const std::vector<Que
   std::vector<StoreRequest> unique;
   for (auto& [shard, request] : records) unique.push_back(std::move(request));
   const std::string name = SnapshotFileName(snapshot, options_.process, file_count_++);
-  mkdir(options_.folder.c_str(), 0777);  // it is there, or writing says why not
-  Status status = WriteSnapshotFile(options_.folder + "/" + name, snapshot, unique);
+  // The folder is made by whoever starts the run: one that is made here may be on this machine
+  // alone.
+  Status status = WriteSnapshotFile(options_.folder + "/" + name, options_.job, snapshot, unique);
   if (!status.ok()) status = {status.code(), status.message() + AdviceFor(options_.folder)};
   for (const Queued& queued : stores) {
     const auto& request = std::get<StoreRequest>(queued.request);
@@ -151,7 +152,9 @@ void SnapshotStore::LoadAll(const std::vector<Queued>& loads) {
     const auto& request = std::get<LoadRequest>(queued.request);
     auto reader = readers.find(request.snapshot);
     if (reader == readers.end()) {
-      reader = readers.emplace(request.snapshot, SnapshotReader(options_.folder, request.snapshot))
+      reader = readers
+                   .emplace(request.snapshot,
+                            SnapshotReader(options_.folder, options_.job, request.snapshot))
                    .first;
     }
     RecordLoaded loaded{request.snapshot, request.shard, Status(), nullptr, nullptr};

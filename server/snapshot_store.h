@@ -26,6 +26,7 @@ class SnapshotStore {
   struct Options {
     std::string folder;  // Welcome::snapshot_dir
     Incarnation process;
+    JobId job;
     size_t queued_requests_max = kQueuedRequestsMax;
   };
   explicit SnapshotStore(Options options);

@@ -89,7 +89,8 @@ struct RunByHand {
       record.hash = RecordHash(snapshot.version, record.parameters->span(), record.state->span());
       manifest.shards.push_back({record.hash, file});
     }
-    REQUIRE(WriteSnapshotFile(folder.SnapshotsPath() + "/" + file, snapshot, records).ok());
+    REQUIRE(
+        WriteSnapshotFile(folder.SnapshotsPath() + "/" + file, JobId(7), snapshot, records).ok());
     REQUIRE(snapshots.OnComplete(manifest).ok());
   }
   std::string HashAt(uint64_t version) const {

@@ -43,10 +43,14 @@ LoadRequest LoadOf(const StoreRequest& stored) {
   return {stored.snapshot, stored.shard, stored.parameters->size(), stored.state->size()};
 }
 
+constexpr JobId kJob{77};
+
 // A store in a folder, with one lane's port.
 struct Disk {
   explicit Disk(std::string folder, size_t queued_requests_max = SnapshotStore::kQueuedRequestsMax)
-      : store({folder, kProcess, queued_requests_max}) {}
+      : Disk(folder, kJob, queued_requests_max) {}
+  Disk(std::string folder, JobId job, size_t queued_requests_max)
+      : store({std::move(folder), kProcess, job, queued_requests_max}) {}
   SnapshotStore store;
   SnapshotStore::Port port{store};
 
@@ -91,7 +95,7 @@ bool IsEqual(const FloatBuffer& a, const FloatBuffer& b) {
 
 TEST_CASE("a record comes back bit for bit, from another process's store") {
   TempFolder temp;
-  const std::string folder = temp.path() + "/snapshots";
+  const std::string folder = temp.path();
   const StoreRequest record = RecordOf(17);
   {
     Disk disk(folder);
@@ -209,6 +213,21 @@ TEST_CASE("a disk that fills in mid-file fails the record and leaves no file") {
   CHECK(NamesIn(temp.path()).empty());
   CHECK(disk.Store(RecordOf(3)).status.ok());
   CHECK(NamesIn(temp.path()).size() == 1);
+}
+
+TEST_CASE("a folder is not made: it would be on this machine alone") {
+  TempFolder temp;
+  Disk disk(temp.path() + "/snapshots");
+  CHECK(Contains(disk.Store(RecordOf(3)).status.message(), "a shared folder"));
+  CHECK(NamesIn(temp.path()).empty());
+}
+
+TEST_CASE("another job's files in the folder are not read") {
+  TempFolder temp;
+  const StoreRequest record = RecordOf(3);
+  REQUIRE(Disk(temp.path()).Store(record).status.ok());
+  Disk other(temp.path(), JobId(78), SnapshotStore::kQueuedRequestsMax);
+  CHECK(other.Load(LoadOf(record)).status.code() == StatusCode::kNotFound);
 }
 
 TEST_CASE("a queue that is full fails the request at once") {
