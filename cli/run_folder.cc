@@ -144,8 +144,7 @@ Result<Summary> RunFolder::ReadSummary() const {
   return SummaryFromJson(*text, SummaryPath());
 }
 
-// ---- metrics.csv
-// ---------------------------------------------------------------------------------
+// ---- metrics.csv --------------------------------------------------------------------------------
 
 namespace {
 
@@ -174,8 +173,9 @@ std::optional<MetricsRow> ParseMetricsRow(std::string_view text) {
 Result<MetricsFile> MetricsFile::Create(const RunFolder& folder) {
   Result<RowFile> file = RowFile::Create(folder.MetricsPath());
   if (!file.ok()) return file.status();
-  if (Status s = file->Append(fmt::format("{}\n", kMetricsHeading)); !s.ok()) return s;
-  return MetricsFile(std::move(*file));
+  MetricsFile metrics(std::move(*file));
+  if (Status s = metrics.rows_.Append(fmt::format("{}\n", kMetricsHeading)); !s.ok()) return s;
+  return metrics;
 }
 
 Result<MetricsFile> MetricsFile::Reopen(const RunFolder& folder, std::optional<MetricsRow>* last) {
@@ -185,19 +185,19 @@ Result<MetricsFile> MetricsFile::Reopen(const RunFolder& folder, std::optional<M
   };
   Result<RowFile> file = RowFile::Reopen(folder.MetricsPath(), is_sound, &row);
   if (!file.ok()) return file.status();
-  if (row.empty()) return Create(folder);
+  MetricsFile metrics(std::move(*file));
+  if (row.empty()) (void)metrics.rows_.Append(fmt::format("{}\n", kMetricsHeading));  // or held
   *last = ParseMetricsRow(row);
-  return MetricsFile(std::move(*file));
+  return metrics;
 }
 
 Status MetricsFile::Append(const MetricsRow& row) {
-  return file_.Append(fmt::format("{},{:.6g},{:.9g},{:.9g},{:.7g},{:.6g},{:.3f}\n", row.step,
+  return rows_.Append(fmt::format("{},{:.6g},{:.9g},{:.9g},{:.7g},{:.6g},{:.3f}\n", row.step,
                                   row.epoch, row.loss, row.accuracy, row.lr, row.images_per_second,
                                   row.elapsed_seconds));
 }
 
-// ---- events.jsonl
-// --------------------------------------------------------------------------------
+// ---- events.jsonl -------------------------------------------------------------------------------
 
 namespace {
 
@@ -256,7 +256,7 @@ Status EventsFile::Append(std::string_view event, const nlohmann::json& details)
   line["elapsed_ms"] = std::chrono::duration_cast<std::chrono::milliseconds>(elapsed).count();
   line["event"] = event;
   line["details"] = details;
-  return file_.Append(line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+  return rows_.Append(line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
 }
 
 }  // namespace pando

@@ -18,6 +18,7 @@
 #include <string>
 #include <string_view>
 
+#include "cli/patient_rows.h"
 #include "cli/summary.h"
 #include "common/atomic_file.h"
 #include "common/job.h"
@@ -73,20 +74,22 @@ struct MetricsRow {
 };
 
 // MetricsFile writes metrics.csv, each row at once: a row that was appended outlives its process.
+// What a full disk does not take is held and tried again with every row (PatientRows).
 class MetricsFile {
  public:
   static Result<MetricsFile> Create(const RunFolder& folder);  // with its heading
   // Goes on after the last whole row, which *last becomes if there is one.
   static Result<MetricsFile> Reopen(const RunFolder& folder, std::optional<MetricsRow>* last);
   Status Append(const MetricsRow& row);
-  Status Sync() { return file_.Sync(); }
+  PatientRows& rows() { return rows_; }
 
  private:
-  explicit MetricsFile(RowFile file) : file_(std::move(file)) {}
-  RowFile file_;
+  explicit MetricsFile(RowFile file) : rows_(std::move(file)) {}
+  PatientRows rows_;
 };
 
-// EventsFile writes events.jsonl: {"time", "elapsed_ms", "event", "details"} per line.
+// EventsFile writes events.jsonl: {"time", "elapsed_ms", "event", "details"} per line; held on a
+// full disk as metrics are.
 class EventsFile {
  public:
   static Result<EventsFile> Create(const RunFolder& folder);  // elapsed_ms counts from here
@@ -97,10 +100,11 @@ class EventsFile {
   // When the run began, on the machine's steady clock, gaps left out.
   std::chrono::steady_clock::time_point start() const { return start_; }
   Status Append(std::string_view event, const nlohmann::json& details);
+  PatientRows& rows() { return rows_; }
 
  private:
-  explicit EventsFile(RowFile file) : file_(std::move(file)) {}
-  RowFile file_;
+  explicit EventsFile(RowFile file) : rows_(std::move(file)) {}
+  PatientRows rows_;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 

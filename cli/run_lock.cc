@@ -24,12 +24,10 @@ Result<RunLock> RunLock::Acquire(const std::string& run_dir) {
         "the run in {} is led by {} already; stop that one first, or take another --run-dir",
         run_dir, is_known ? holder.data() : "another scheduler"));
   }
-  // For whoever finds the folder locked; the lock itself does not need it.
+  // For whoever finds the folder locked; the lock itself does not need it, and holds on a full
+  // disk.
   const std::string text = fmt::format("process {} on {}", getpid(), HostName());
-  if (ftruncate(fd.get(), 0) != 0 ||
-      pwrite(fd.get(), text.data(), text.size(), 0) != static_cast<ssize_t>(text.size())) {
-    return FileError("write", path, errno);
-  }
+  if (ftruncate(fd.get(), 0) == 0) (void)!pwrite(fd.get(), text.data(), text.size(), 0);
   return RunLock(std::move(fd));
 }
 

@@ -66,7 +66,7 @@ void RunRecorder::TakeOver(const SchedulerState& state, const std::optional<Metr
   if (!state.is_finished) return;
   Result<FloatBuffer> weights = ReadWeights(folder_.WeightsPath(), plan_->layout);
   if (weights.ok()) summary_.weights_hash = WeightsHash(plan_->layout, weights->span());
-  Keep(weights.status());
+  weights_status_ = weights.status();
 }
 
 // Training went on after the last row, and without a scheduler, as long as the run's clock did.
@@ -84,8 +84,12 @@ double RunRecorder::ElapsedSeconds() const {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start()).count();
 }
 
-void RunRecorder::Keep(Status status) {
-  if (write_status_.ok()) write_status_ = std::move(status);
+// Said once when rows begin to be held, and once when all are written.
+void RunRecorder::Heed(const Status& rows) {
+  const bool has_held = metrics_.rows().held_count() + events_.rows().held_count() > 0;
+  if (std::exchange(has_held_, has_held) == has_held) return;
+  Note(has_held ? fmt::format("{}; rows are held until it can be written", rows.message())
+                : "the rows that were held are written");
 }
 
 void RunRecorder::OnStep(const StepMetrics& metrics, double lr, double images_per_second) {
@@ -104,7 +108,7 @@ void RunRecorder::OnStep(const StepMetrics& metrics, double lr, double images_pe
                     .images_per_second = images_per_second},
                    std::chrono::steady_clock::now());
   if (done % plan_->job.log_every_steps != 0 && done != plan_->steps.step_count()) return;
-  Keep(metrics_.Append({.step = metrics.step.value(),
+  Heed(metrics_.Append({.step = metrics.step.value(),
                         .epoch = epoch,
                         .loss = metrics.loss,
                         .accuracy = metrics.accuracy,
@@ -134,7 +138,7 @@ void RunRecorder::OnEvaluation(const EvaluationSummary& evaluation) {
   progress_.Note(fmt::format("step {}: test accuracy {:.2f} %, test loss {:.4f}",
                              evaluation.version.value(), *summary_.test_accuracy * 100,
                              *summary_.test_loss));
-  Keep(events_.Append("evaluation", {{"step", evaluation.version.value()},
+  Heed(events_.Append("evaluation", {{"step", evaluation.version.value()},
                                      {"accuracy", *summary_.test_accuracy},
                                      {"loss", *summary_.test_loss}}));
 }
@@ -146,7 +150,7 @@ void RunRecorder::OnFault(const FaultRecord& fault) {
   } else {
     *known = fault;
   }
-  Keep(events_.Append("fault", nlohmann::json::parse(FaultJson(fault))));
+  Heed(events_.Append("fault", nlohmann::json::parse(FaultJson(fault))));
   if (fault.recovered_ms < 0 || fault.detected_ms < 0) return;
   progress_.Note(fmt::format("{}: {} at step {}, noticed by {}, made up for {:.0f} ms later",
                              fault.target, fault.action, fault.step.value(), fault.detected_by,
@@ -169,23 +173,34 @@ void RunRecorder::OnEvent(const std::string& name, const std::string& node,
   if (name == kRollbackEvent) ++summary_.rollbacks;
   nlohmann::json details{{"text", text}};
   if (!node.empty()) details["node"] = node;
-  Keep(events_.Append(name, details));
+  Heed(events_.Append(name, details));
 }
 
-void RunRecorder::OnWeights(Version version, std::span<const float> flat) {
+Status RunRecorder::OnWeights(Version version, std::span<const float> flat) {
   summary_.weights_hash = WeightsHash(plan_->layout, flat);
   summary_.steps = version.value();
-  Keep(WriteWeights(folder_.WeightsPath(), plan_->layout, flat));
+  return WriteWeights(folder_.WeightsPath(), plan_->layout, flat);
+}
+
+// Rows that a full disk never took.
+uint64_t RunRecorder::MissingRows() {
+  uint64_t count = 0;
+  for (PatientRows* rows : {&metrics_.rows(), &events_.rows()}) {
+    Heed(rows->Flush());
+    count += rows->held_count() + rows->lost_count();
+  }
+  return count;
 }
 
 int RunRecorder::Conclude(const char* status, const Status& failure) {
   progress_.Finish();
-  const Status& first = failure.ok() ? write_status_ : failure;
+  const Status& first = failure.ok() ? weights_status_ : failure;
   summary_.status = first.ok() ? status : kStatusFailed;
   summary_.failure = first.ok() ? "" : first.message();
   summary_.wall_seconds = ElapsedSeconds();
   if (!first.ok()) spdlog::error("{}", first.message());
-  Keep(events_.Append(summary_.status, {{"text", summary_.failure}}));
+  Heed(events_.Append(summary_.status, {{"text", summary_.failure}}));
+  summary_.missing_rows = MissingRows();
   if (Status s = folder_.WriteSummary(summary_); !s.ok()) {
     spdlog::error("{}", s.message());
     return kExitFailed;

@@ -1,6 +1,7 @@
 // RunRecorder keeps the run folder of a run and tells people how it goes: progress line,
 // metrics.csv, events.jsonl, final.safetensors, summary.json. Used by the scheduler process and the
-// serial trainer. Threads: none. The first file that cannot be written fails the run, at Conclude.
+// serial trainer. Threads: none. Rows that a full disk does not take are held and tried again;
+// those that it never takes are counted in the summary, and cost nothing else.
 #pragma once
 
 #include <chrono>
@@ -45,11 +46,12 @@ class RunRecorder {
   // `node`: "worker 1", or empty.
   void OnEvent(const std::string& name, const std::string& node, const std::string& text);
   void Note(const std::string& text) { progress_.Note(text); }
-  // The weights of `version`, as a flat vector in the plan's layout.
-  void OnWeights(Version version, std::span<const float> flat);
+  // The weights of `version`, as a flat vector in the plan's layout.  Returns why they are not in
+  // their file.
+  Status OnWeights(Version version, std::span<const float> flat);
   // What was recorded of steps outlives the machine, too: before a snapshot counts as complete,
   // since a resumption begins there.
-  void SyncRows() { Keep(metrics_.Sync()); }
+  void SyncRows() { Heed(metrics_.rows().Sync()); }
   // For what only the caller knows (workers, images_per_second).
   Summary& summary() { return summary_; }
 
@@ -61,7 +63,8 @@ class RunRecorder {
   void TakeOver(const SchedulerState& state, const std::optional<MetricsRow>& last_row);
   void TakeResult(const EvaluationSummary& evaluation);
   Past PastOf(const MetricsRow& last_row) const;
-  void Keep(Status status);
+  void Heed(const Status& rows);
+  uint64_t MissingRows();
   double ElapsedSeconds() const;
 
   const JobPlan* plan_;
@@ -70,7 +73,8 @@ class RunRecorder {
   EventsFile events_;
   ProgressLine progress_;
   Summary summary_;
-  Status write_status_;
+  Status weights_status_;  // of an earlier life's final weights
+  bool has_held_ = false;  // rows
   Step next_row_;
   Past past_;
 };

@@ -40,8 +40,7 @@ Outcome Train(const Job& job, const DataSet& data, const Model& model, RunRecord
   Result<SerialResult> result = TrainSerially(job, data, model, callbacks);
   if (!result.ok()) return {result.status()};
   recorder.summary().images_per_second = ImagesPerSecond(result->last_step);
-  recorder.OnWeights(result->version, result->parameters->span());
-  return {Status(), result->was_interrupted};
+  return {recorder.OnWeights(result->version, result->parameters->span()), result->was_interrupted};
 }
 
 int Report(const Status& status) {

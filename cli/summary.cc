@@ -12,8 +12,7 @@
 
 namespace pando {
 
-// ---- elements of lists; nlohmann-json finds these by their types' namespace
-// ----------------------
+// ---- elements of lists; nlohmann-json finds these by their types' namespace ---------------------
 
 namespace {
 
@@ -100,6 +99,7 @@ void ForEachField(S& s, Field field) {
   field("rollbacks", s.rollbacks);
   field("verified_micro_batches", s.verified_micro_batches);
   field("unverified_micro_batches", s.unverified_micro_batches);
+  field("missing_rows", s.missing_rows);
   field("evaluations", s.evaluations);
   field("snapshots", s.snapshots);
   field("faults", s.faults);

@@ -46,6 +46,7 @@ struct Summary {
   // Micro-batches that verify.every chose: two workers made the same of them, or nobody can tell.
   uint64_t verified_micro_batches = 0;
   uint64_t unverified_micro_batches = 0;
+  uint64_t missing_rows = 0;  // of metrics.csv and events.jsonl, which a full disk did not take
   std::vector<EvaluationSummary> evaluations;  // by step
   std::vector<SnapshotRef> snapshots;          // those kept, ascending
   std::vector<FaultRecord> faults;             // what befell processes, injected or not

@@ -8,6 +8,7 @@
 #include "cli/exit_codes.h"
 #include "cli/job_file.h"
 #include "common/safetensors.h"
+#include "tests/file_size_limit.h"
 #include "tests/temp_folder.h"
 
 namespace pando {
@@ -128,6 +129,39 @@ TEST_CASE("a run that ended before its summary was written names its weights") {
   RunRecorder without = run.Reopen(state);
   CHECK(without.Conclude(kStatusCompleted, Status()) == kExitUsage);
   CHECK(run.folder.ReadSummary()->failure.find(run.folder.WeightsPath()) != std::string::npos);
+}
+
+TEST_CASE("rows that a full disk does not take are held, and cost the run nothing") {
+  Run run;
+  RunRecorder recorder = run.Create();
+  recorder.OnStep(At(0, 1), 0.1, 1000);
+  {
+    const FileSizeLimit limit(80);  // the heading and a piece of a row
+    for (uint64_t step = 1; step < 4; ++step) recorder.OnStep(At(step, 1), 0.1, 1000);
+    recorder.OnEvent("snapshot-failed", "", "no space left on device");
+    recorder.SyncRows();
+  }
+  recorder.OnStep(At(4, 1), 0.1, 1000);
+  CHECK(recorder.Conclude(kStatusCompleted, Status()) == kExitCompleted);
+  CHECK(run.RowCount() == 5);
+  CHECK(run.folder.ReadSummary()->missing_rows == 0);
+  CHECK(CountEvents(run.folder, "snapshot-failed") == 1);
+}
+
+TEST_CASE("rows beyond what is held are counted as lost") {
+  TempFolder temp;
+  Result<RowFile> file = RowFile::Create(temp.path() + "/rows");
+  REQUIRE(file.ok());
+  PatientRows rows(*std::move(file));
+  const std::string row(PatientRows::kHeldBytesMax / 4, 'x');
+  {
+    const FileSizeLimit limit(1);
+    for (int i = 0; i < 5; ++i) CHECK_FALSE(rows.Append(row).ok());
+  }
+  CHECK(rows.held_count() == 4);
+  CHECK(rows.lost_count() == 1);
+  CHECK(rows.Flush().ok());
+  CHECK(rows.held_count() == 0);
 }
 
 TEST_CASE("only a journal of the same job and without an end is gone on with") {
