@@ -53,33 +53,36 @@ Status CheckState(const SchedulerState& state, const JobPlan& plan, const std::s
       path, shard_count, plan.job.micro_batches));
 }
 
-// PatientJournal waits while the disk is full, say: the run goes on without its scheduler (P28). A
-// snapshot is in the journal only after the rows of the steps before it are on the disk.
+// Waits between tries to write.  Returns false if somebody asks to stop.
+bool WaitToRetry(const ShutdownSignal& shutdown) {
+  constexpr int kRetryMs = 500;
+  pollfd signalled{shutdown.fd(), POLLIN, 0};
+  return poll(&signalled, 1, kRetryMs) == 0;
+}
+
+// PatientJournal waits while the disk is full, say, for as long as that takes: the run goes on
+// without its scheduler (P28). A snapshot is in the journal only after the rows of the steps before
+// it are on the disk, as far as that takes them.
 class PatientJournal : public Journal {
  public:
-  static constexpr std::chrono::seconds kPatience{60};
-  static constexpr int kRetryMs = 500;
   PatientJournal(SqliteJournal& journal, RunRecorder& recorder, const ShutdownSignal& shutdown)
       : journal_(journal), recorder_(recorder), shutdown_(shutdown) {}
 
-  bool Commit(const SchedulerState& state) override {
-    const auto deadline = std::chrono::steady_clock::now() + kPatience;
-    bool has_told = false;
+  Status Commit(const SchedulerState& state) override {
     if (!state.snapshots.empty() && state.snapshots.back().snapshot != newest_) {
       newest_ = state.snapshots.back().snapshot;
       recorder_.SyncRows();
     }
-    while (!journal_.Commit(state)) {
-      const bool is_late = std::chrono::steady_clock::now() >= deadline;
-      if (journal_.is_fenced() || is_late) return false;
+    bool has_told = false;
+    while (true) {
+      Status status = journal_.Commit(state);
+      if (status.ok() || journal_.is_fenced()) return status;
       if (!std::exchange(has_told, true)) {
         recorder_.Note(fmt::format("the scheduler waits for its journal, training goes on: {}",
-                                   journal_.failure().message()));
+                                   status.message()));
       }
-      pollfd signalled{shutdown_.fd(), POLLIN, 0};
-      if (poll(&signalled, 1, kRetryMs) > 0) return false;
+      if (!WaitToRetry(shutdown_)) return Interrupted(status.message());
     }
-    return true;
   }
 
  private:
@@ -89,6 +92,19 @@ class PatientJournal : public Journal {
   SnapshotRef newest_;
 };
 
+// What earlier lives left. A scheduler that is killed while the disk is full comes back: it waits.
+Result<std::optional<SchedulerState>> ReadState(SqliteJournal& journal,
+                                                const ShutdownSignal& shutdown) {
+  bool has_told = false;
+  while (true) {
+    Result<std::optional<SchedulerState>> state = journal.ReadState();
+    if (state.ok() || state.status().code() != StatusCode::kNoSpace) return state;
+    if (!std::exchange(has_told, true))
+      spdlog::warn("the scheduler waits for its journal: {}", state.status().message());
+    if (!WaitToRetry(shutdown)) return Interrupted(state.status().message());
+  }
+}
+
 // What one life of the scheduler works with; all outlives it.
 struct SchedulerParts {
   const SchedulerArgs& args;
@@ -97,6 +113,7 @@ struct SchedulerParts {
   const std::optional<SchedulerState>& state;  // of earlier lives
   SqliteJournal& journal;
   RunRecorder& recorder;
+  ShutdownSignal& shutdown;
 };
 
 // Joins the core to journal, recorder and snapshot folder, and says whom the run waits for.
@@ -116,9 +133,11 @@ class SchedulerProcess : public RunObserver {
   void OnStepMetrics(Micros now, const StepMetrics& metrics) override;
   void OnEvaluation(Micros now, const EvaluationSummary& summary) override;
   void OnFault(Micros now, const FaultRecord& fault) override;
+  Status OnSnapshotRipe(Micros now, const SnapshotManifest& manifest) override;
   void OnSnapshot(Micros now, const SnapshotManifest& manifest) override;
   void OnSnapshotDropped(Micros now, const SnapshotManifest& manifest) override;
-  void OnFinalWeights(Micros now, const FloatBuffer& flat) override;
+  void OnSnapshotForgotten(Micros now, const SnapshotRef& snapshot) override;
+  Status OnFinalWeights(Micros now, const FloatBuffer& flat) override;
 
  private:
   Status Lead();
@@ -134,7 +153,7 @@ class SchedulerProcess : public RunObserver {
   RunRecorder& recorder_;
   const Schedule schedule_;
   SnapshotFolder snapshots_;
-  ShutdownSignal shutdown_;
+  ShutdownSignal& shutdown_{parts_.shutdown};
   ZmqContext context_;
   IsolationSignal isolation_{context_};
   PatientJournal journal_{parts_.journal, recorder_, shutdown_};
@@ -145,14 +164,16 @@ class SchedulerProcess : public RunObserver {
   bool has_timed_out_ = false;
 };
 
-// A fenced scheduler leaves the folder to the one that leads.
+// A fenced scheduler leaves the folder to the one that leads. One that was asked to stop while it
+// waited for its journal has not told anybody: whoever asked does.
 int SchedulerProcess::Run() {
   SetFloatEnvironment();
   const Status status = Lead();
-  if (scheduler_ && scheduler_->fenced()) {
-    spdlog::error("{}", parts_.journal.failure().message());
-    return parts_.journal.is_fenced() ? kExitFenced : kExitFailed;
+  if (parts_.journal.is_fenced()) {
+    spdlog::error("{}", status.message());
+    return kExitFenced;
   }
+  if (scheduler_ && scheduler_->fenced()) return recorder_.Conclude(kStatusInterrupted, Status());
   const bool is_over = scheduler_ && scheduler_->finished();
   const bool was_interrupted = is_over && scheduler_->stop().reason == StopReason::kInterrupted;
   if (is_over && scheduler_->stop().reason == StopReason::kCompleted) snapshots_.OnEnd();
@@ -178,7 +199,7 @@ Status SchedulerProcess::Lead() {
   RunLoop(*scheduler_, transport,
           {.local = {{shutdown_.fd(), [this](Micros now) { Watch(now); }}},
            .is_finished = [this] { return scheduler_->finished() || scheduler_->fenced(); }});
-  if (scheduler_->fenced()) return parts_.journal.failure();
+  if (scheduler_->fenced()) return scheduler_->journal_status();
   recorder_.summary().generation = scheduler_->view().generation;
   recorder_.summary().verified_micro_batches = scheduler_->verification().agreed_count;
   recorder_.summary().unverified_micro_batches = scheduler_->verification().unverified_count;
@@ -257,6 +278,10 @@ void SchedulerProcess::OnEvaluation(Micros, const EvaluationSummary& summary) {
 
 void SchedulerProcess::OnFault(Micros, const FaultRecord& fault) { recorder_.OnFault(fault); }
 
+Status SchedulerProcess::OnSnapshotRipe(Micros, const SnapshotManifest& manifest) {
+  return snapshots_.CheckFiles(manifest);
+}
+
 void SchedulerProcess::OnSnapshot(Micros, const SnapshotManifest& manifest) {
   recorder_.OnSnapshot(manifest.snapshot);
   WarnOfManifest(snapshots_.OnComplete(manifest));
@@ -274,8 +299,13 @@ void SchedulerProcess::OnSnapshotDropped(Micros, const SnapshotManifest& manifes
   if (!snapshots_.IsComplete(manifest.snapshot)) recorder_.OnSnapshotDropped(manifest.snapshot);
 }
 
-void SchedulerProcess::OnFinalWeights(Micros, const FloatBuffer& flat) {
-  recorder_.OnWeights(plan_.steps.final_version(), flat.span());
+void SchedulerProcess::OnSnapshotForgotten(Micros, const SnapshotRef& snapshot) {
+  snapshots_.OnForgotten(snapshot);
+  recorder_.OnSnapshotDropped(snapshot);
+}
+
+Status SchedulerProcess::OnFinalWeights(Micros, const FloatBuffer& flat) {
+  return recorder_.OnWeights(plan_.steps.final_version(), flat.span());
 }
 
 }  // namespace
@@ -287,6 +317,7 @@ int RunScheduler(const SchedulerArgs& args) {
   };
   Result<JobPlan> plan = PlanOf(args.job);
   if (!plan.ok()) return report(plan.status());
+  ShutdownSignal shutdown;
   const RunFolder folder = RunFolder::Open(args.run_dir);
   Result<RunLock> lock = RunLock::Acquire(args.run_dir);
   if (!lock.ok()) {
@@ -296,7 +327,7 @@ int RunScheduler(const SchedulerArgs& args) {
   const Incarnation incarnation = NewIncarnation();
   Result<SqliteJournal> journal = SqliteJournal::Open(folder.JournalPath(), incarnation.value());
   if (!journal.ok()) return report(journal.status());
-  Result<std::optional<SchedulerState>> state = journal->ReadState();
+  Result<std::optional<SchedulerState>> state = ReadState(*journal, shutdown);
   if (!state.ok()) return report(state.status());
   if (*state) {
     if (Status s = CheckState(**state, *plan, folder.JournalPath()); !s.ok()) return report(s);
@@ -305,7 +336,7 @@ int RunScheduler(const SchedulerArgs& args) {
   Result<RunRecorder> recorder = *state ? RunRecorder::Reopen(*plan, folder, **state, gap)
                                         : RunRecorder::Create(*plan, folder);
   if (!recorder.ok()) return report(recorder.status());
-  const SchedulerParts parts{args, *plan, incarnation, *state, *journal, *recorder};
+  const SchedulerParts parts{args, *plan, incarnation, *state, *journal, *recorder, shutdown};
   return SchedulerProcess(parts).Run();
 }
 

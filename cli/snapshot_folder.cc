@@ -38,17 +38,54 @@ bool IsSame(const SnapshotManifest& a, const SnapshotManifest& b) {
   return a.snapshot == b.snapshot && std::ranges::equal(a.shards, b.shards, same_file);
 }
 
+constexpr const char* kUnreadableSuffix = ".unreadable";
+
 std::string ManifestName(const SnapshotRef& snapshot) { return SnapshotName(snapshot) + ".json"; }
+
+Result<SnapshotManifest> ReadManifest(const std::string& path);
 
 }  // namespace
 
 SnapshotFolder::SnapshotFolder(std::string path, std::span<const SnapshotManifest> complete)
     : path_(std::move(path)) {
   for (const SnapshotManifest& manifest : complete) complete_[manifest.snapshot] = manifest;
+  for (const fs::path& file : FilesIn(path_)) {
+    if (file.extension() != kUnreadableSuffix || !SnapshotOfFile(file.filename().string()))
+      continue;
+    left_.insert(file.filename());
+    if (Result<SnapshotManifest> left = ReadManifest(file); left.ok()) Leave(*left);
+  }
+}
+
+void SnapshotFolder::Leave(const SnapshotManifest& manifest) {
+  for (const StoredShard& shard : manifest.shards) left_.insert(shard.file);
 }
 
 std::string SnapshotFolder::ManifestPath(const SnapshotRef& snapshot) const {
   return path_ + "/" + ManifestName(snapshot);
+}
+
+Status SnapshotFolder::CheckFiles(const SnapshotManifest& manifest) const {
+  for (const StoredShard& shard : manifest.shards) {
+    std::error_code ignored;  // what cannot be looked at cannot be read either
+    if (fs::is_regular_file(fs::path(path_) / shard.file, ignored)) continue;
+    return NotFound(fmt::format(
+        "a server has stored {}, and it is not in {}: every server has to reach the run folder "
+        "under this path (a shared folder)",
+        shard.file, path_));
+  }
+  return Status();
+}
+
+void SnapshotFolder::OnForgotten(const SnapshotRef& snapshot) {
+  const auto it = complete_.find(snapshot);
+  if (it == complete_.end()) return;
+  Leave(it->second);
+  complete_.erase(it);
+  const std::string name = SnapshotName(snapshot) + kUnreadableSuffix;
+  left_.insert(name);
+  std::error_code ignored;  // then the names are known to this life alone
+  fs::rename(ManifestPath(snapshot), path_ + "/" + name, ignored);
 }
 
 Status SnapshotFolder::OnComplete(const SnapshotManifest& manifest) {
@@ -98,7 +135,7 @@ void SnapshotFolder::OnDropped(const SnapshotManifest& dropped) {
 }
 
 std::set<std::string> SnapshotFolder::WantedNames() const {
-  std::set<std::string> names;
+  std::set<std::string> names = left_;
   for (const auto& [snapshot, manifest] : complete_) {
     names.insert(ManifestName(snapshot));
     for (const StoredShard& shard : manifest.shards) names.insert(shard.file);
@@ -114,8 +151,7 @@ void SnapshotFolder::OnEnd() {
   }
 }
 
-// ---- reading
-// -------------------------------------------------------------------------------------
+// ---- reading ------------------------------------------------------------------------------------
 
 namespace {
 

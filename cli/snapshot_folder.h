@@ -27,7 +27,12 @@ class SnapshotFolder {
 
   const std::string& path() const { return path_; }
   bool IsComplete(const SnapshotRef& snapshot) const { return complete_.contains(snapshot); }
+  // Whether all its files are here, whole or not: ok, or which is not and why that may be.
+  Status CheckFiles(const SnapshotManifest& manifest) const;
   Status OnComplete(const SnapshotManifest& manifest);
+  // It cannot be read. Its files are left as they are, for people; its manifest is renamed to
+  // gGGG-vVVVVVVVVV.unreadable.
+  void OnForgotten(const SnapshotRef& snapshot);
   // Removes the files it names, its manifest if it was complete, and what dead processes left of
   // snapshots older than all complete ones. A second copy of a complete one's shard comes with that
   // shard's file alone.
@@ -40,10 +45,12 @@ class SnapshotFolder {
  private:
   std::string ManifestPath(const SnapshotRef& snapshot) const;
   Status WriteManifest(const SnapshotManifest& manifest) const;
+  void Leave(const SnapshotManifest& manifest);
   std::set<std::string> WantedNames() const;
 
   std::string path_;
   std::map<SnapshotRef, SnapshotManifest> complete_;
+  std::set<std::string> left_;  // files of those that were forgotten, in earlier lives too
 };
 
 // All manifests in the folder, ascending.

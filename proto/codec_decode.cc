@@ -101,6 +101,8 @@ Message CodecReader::ReadJobMessage(wire::Envelope::Reader r) {
       return SnapshotAt{ReadVersion(r.getSnapshotAt().getVersion())};
     case wire::Envelope::SNAPSHOT_AT_ACK:
       return SnapshotAtAck{ReadVersion(r.getSnapshotAtAck().getVersion())};
+    case wire::Envelope::RESTORE_FAILED:
+      return Read(r.getRestoreFailed());
     case wire::Envelope::EVALUATE:
       return Read(r.getEvaluate());
     case wire::Envelope::EVALUATION_RESULT:

@@ -81,6 +81,7 @@ class Writer {
   void Write(wire::Envelope::Builder w, const PeerSilent& m);
   void Write(wire::Envelope::Builder w, const SnapshotStored& m);
   void Write(wire::Envelope::Builder w, const SnapshotAck& m);
+  void Write(wire::Envelope::Builder w, const RestoreFailed& m);
   void Write(wire::Envelope::Builder w, const SnapshotAt& m);
   void Write(wire::Envelope::Builder w, const SnapshotAtAck& m);
   void Write(wire::Envelope::Builder w, const Leave& m);
@@ -373,6 +374,15 @@ void Writer::Write(wire::Envelope::Builder e, const SnapshotStored& m) {
     items[i].setFile(ToKj(m.items[i].file));
     items[i].setFailure(ToKj(m.items[i].failure));
   }
+}
+
+void Writer::Write(wire::Envelope::Builder e, const RestoreFailed& m) {
+  auto w = e.initRestoreFailed();
+  w.setGeneration(m.snapshot.generation);
+  w.setVersion(m.snapshot.version.value());
+  w.setShard(m.shard.value());
+  w.setIsCorrupt(m.is_corrupt);
+  w.setText(ToKj(m.text));
 }
 
 void Writer::Write(wire::Envelope::Builder e, const SnapshotAck& m) {

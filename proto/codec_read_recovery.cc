@@ -102,6 +102,13 @@ SnapshotStored CodecReader::Read(wire::SnapshotStored::Reader r) {
   return m;
 }
 
+RestoreFailed CodecReader::Read(wire::RestoreFailed::Reader r) {
+  return {.snapshot = {r.getGeneration(), ReadVersion(r.getVersion())},
+          .shard = ReadShard(r.getShard()),
+          .is_corrupt = r.getIsCorrupt(),
+          .text = ReadText("bytes of a failure", r.getText(), kTextBytesMax)};
+}
+
 SnapshotAck CodecReader::Read(wire::SnapshotAck::Reader r) {
   SnapshotAck m;
   auto items = r.getItems();

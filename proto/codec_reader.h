@@ -91,6 +91,7 @@ class CodecReader {
   PeerSilent Read(wire::PeerSilent::Reader r);
   SnapshotStored Read(wire::SnapshotStored::Reader r);
   SnapshotAck Read(wire::SnapshotAck::Reader r);
+  RestoreFailed Read(wire::RestoreFailed::Reader r);
   Stop Read(wire::Stop::Reader r);
   Command Read(wire::Command::Reader r);
   CommandReply Read(wire::CommandReply::Reader r);

@@ -316,6 +316,15 @@ struct SnapshotAtAck {
   Version version;
 };
 
+// Lane -> scheduler, repeated until a new generation: it cannot restore a shard that the view names
+// it in sync of.
+struct RestoreFailed {
+  SnapshotRef snapshot;  // View::restore
+  ShardId shard;
+  bool is_corrupt = false;  // the data are damaged, for every reader; else this server cannot read
+  std::string text;
+};
+
 // ---- scalars and progress: lane <-> scheduler --------------------------------------------------
 
 inline constexpr uint64_t kScalarsPerBlock = 4096;
@@ -450,7 +459,7 @@ using Message =
                  Failure, StatusRequest, StatusReport, Root, RootAck, Chunk, ChunkAck, Synced,
                  Divergence, PeerSilent, SnapshotStored, SnapshotAck, SnapshotAt, SnapshotAtAck,
                  Leave, GradientHashes, GradientHashesAck, Command, CommandReply, FaultNote,
-                 FaultNoteAck>;
+                 FaultNoteAck, RestoreFailed>;
 
 // What every message travels in. The codec adds and checks the protocol's version number.
 struct Envelope {

@@ -77,6 +77,7 @@ struct Envelope {
     commandReply @48 :CommandReply;
     faultNote @49 :FaultNote;
     faultNoteAck @50 :FaultNoteAck;
+    restoreFailed @51 :RestoreFailed;
   }
 }
 
@@ -341,6 +342,14 @@ struct SnapshotStoredItem {        # set by the lane
 
 struct SnapshotStored {            # lane -> scheduler (P29)
   items @0 :List(SnapshotStoredItem);
+}
+
+struct RestoreFailed {             # lane -> scheduler: it cannot restore a shard of its view (P30)
+  generation @0 :UInt32;           # of the snapshot
+  version @1 :UInt64;
+  shard @2 :UInt32;                # shard id
+  isCorrupt @3 :Bool;              # the data are damaged; else this server cannot read them
+  text @4 :Text;                   # for people: the file and what is wrong
 }
 
 struct SnapshotAckItem {           # copied

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "common/status.h"
 #include "proto/messages.h"
 
 namespace pando {
@@ -98,9 +99,9 @@ struct SchedulerState {
 class Journal {
  public:
   virtual ~Journal() = default;
-  // Durable when it returns. False if a higher term is there: another scheduler leads the run, and
-  // the caller must leave without another word (P26).
-  virtual bool Commit(const SchedulerState& state) = 0;
+  // Durable when it is ok. Otherwise the caller must leave without another word: another scheduler
+  // leads the run (P26), or the journal cannot be written and nobody waits for it any longer.
+  virtual Status Commit(const SchedulerState& state) = 0;
 };
 
 }  // namespace pando

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "common/float_buffer.h"
+#include "common/status.h"
 #include "proto/outbox.h"
 #include "scheduler/journal.h"
 
@@ -30,13 +31,17 @@ class RunObserver {
   virtual void OnEvaluation(Micros now, const EvaluationSummary& summary) = 0;
   // A new fault, or one of which more is known; FaultRecord::id says which.
   virtual void OnFault(Micros now, const FaultRecord& fault) = 0;
+  // All shards say that they have stored it: ok if its files are where the run will look for them.
+  virtual Status OnSnapshotRipe(Micros now, const SnapshotManifest& manifest) = 0;
   // A snapshot is complete.
   virtual void OnSnapshot(Micros now, const SnapshotManifest& manifest) = 0;
   // Its files are not wanted any more. One that was given up has shards without a file.
   virtual void OnSnapshotDropped(Micros now, const SnapshotManifest& manifest) = 0;
-  // The flat parameter vector of version n. Told again after a restart that came before the end was
-  // in the journal.
-  virtual void OnFinalWeights(Micros now, const FloatBuffer& flat) = 0;
+  // It cannot be read and will not be used again; its files are to be left as they are.
+  virtual void OnSnapshotForgotten(Micros now, const SnapshotRef& snapshot) = 0;
+  // The flat parameter vector of version n: ok once it is kept, and told again until then, and
+  // after a restart that came before the end was in the journal.
+  virtual Status OnFinalWeights(Micros now, const FloatBuffer& flat) = 0;
 };
 
 }  // namespace pando

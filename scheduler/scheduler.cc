@@ -24,7 +24,7 @@ bool IsOpenToAll(const Message& message) {
 // Of versions, which another generation may have made again (P21).
 bool IsOfGeneration(const Message& message) {
   return IsOneOf<Progress, Synced, Divergence, PeerSilent, SnapshotStored, SnapshotAtAck,
-                 EvaluationResult, PinReleased, Params, GradientHashes>(message);
+                 EvaluationResult, PinReleased, Params, GradientHashes, RestoreFailed>(message);
 }
 
 uint32_t GenerationOf(const std::optional<SchedulerState>& state) {
@@ -101,7 +101,7 @@ void Scheduler::Begin(Micros now) {
 // ---- listening ---------------------------------------------------------------------------------
 
 void Scheduler::OnMessage(Micros now, const Envelope& envelope) {
-  if (finished() || is_fenced_) return;
+  if (finished() || fenced()) return;
   Begin(now);
   if (IsOpenToAll(envelope.message)) {
     const Incarnation wanted = envelope.receiver.incarnation;
@@ -171,11 +171,11 @@ SchedulerState Scheduler::State() const {
 }
 
 bool Scheduler::Commit() {
-  if (is_fenced_) return false;
-  is_fenced_ = !journal_.Commit(State());
+  if (fenced()) return false;
+  journal_status_ = journal_.Commit(State());
   has_changed_ = false;
   journal_at_.reset();
-  return !is_fenced_;
+  return !fenced();
 }
 
 // P25: what is said stands on what is written.
@@ -191,14 +191,17 @@ void Scheduler::Flush(Micros now) {
     Commit();
   }
   std::vector<Envelope> outgoing = std::exchange(outgoing_, {});
-  if (is_fenced_) return;
+  if (fenced()) return;
   for (Envelope& envelope : outgoing) outbox_.Send(std::move(envelope));
+  if (has_changed_) return;  // else the journal does not name them any more
+  for (const SnapshotManifest& dropped : snapshots_.TakeDropped())
+    observer_.OnSnapshotDropped(now, dropped);
 }
 
 // ---- the clock ---------------------------------------------------------------------------------
 
 void Scheduler::Tick(Micros now) {
-  if (finished() || is_fenced_) return;
+  if (finished() || fenced()) return;
   Begin(now);
   JudgeLeases(now);
   StopDrained(now);
@@ -254,7 +257,7 @@ void Scheduler::RepeatTo(Micros, Member& member, const PeerId& peer) {
 }
 
 Micros Scheduler::NextDeadline() const {
-  if (finished() || is_fenced_) return kNever;
+  if (finished() || fenced()) return kNever;
   const Micros lease = std::chrono::milliseconds(plan_.job.lease_ms);
   // Looking often enough that only a pause of our own is long against a lease (P27).
   Micros deadline = std::min(repeat_at_, ticked_at_ + lease / 4);

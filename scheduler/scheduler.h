@@ -73,8 +73,10 @@ class Scheduler : public ProtocolCore {
 
   Phase phase() const { return phase_; }
   bool finished() const { return phase_ == Phase::kFinished; }
-  // Another scheduler leads the run: the process must leave without another word.
-  bool fenced() const { return is_fenced_; }
+  // The journal refuses, for another scheduler leads the run, say: the process must leave without
+  // another word.
+  bool fenced() const { return !journal_status_.ok(); }
+  const Status& journal_status() const { return journal_status_; }
   // How the run ended.  REQUIRES: phase() ≥ kStopping.
   const Stop& stop() const { return *stop_; }
   const View& view() const { return view_; }
@@ -112,6 +114,12 @@ class Scheduler : public ProtocolCore {
   struct PendingRollback {
     std::string reason;
     Micros since{0};
+    Micros not_before{0};
+  };
+  struct UnreadableSnapshot {  // what this generation began from, until it is under way
+    SnapshotRef snapshot;
+    std::set<NodeId> servers;  // that could not restore it
+    uint32_t rounds = 0;       // in which nobody could
   };
   struct PendingCommand {
     Command command;
@@ -145,6 +153,7 @@ class Scheduler : public ProtocolCore {
   void OnMessageOf(Micros now, const Envelope& envelope, const PinReleased& released);
   void OnMessageOf(Micros now, const Envelope& envelope, const SnapshotStored& stored);
   void OnMessageOf(Micros now, const Envelope& envelope, const SnapshotAtAck& ack);
+  void OnMessageOf(Micros now, const Envelope& envelope, const RestoreFailed& failed);
   void OnMessageOf(Micros now, const Envelope& envelope, const GradientHashes& hashes);
   void OnMessageOf(Micros now, const Envelope& envelope, const Params& params);
   void OnMessageOf(Micros now, const Envelope& envelope, const Failure& failure);
@@ -216,7 +225,10 @@ class Scheduler : public ProtocolCore {
   void WatchSnapshotRequest(Micros now);
   void AskForSnapshot(Micros now, uint32_t attempt);
   bool IsFinalSnapshotSettled(Micros now);
-  void AbandonRestore(Micros now, const Member& server, const std::string& reason);
+  void TellSnapshotFailed(Micros now, const std::string& node, Version version,
+                          const std::string& reason);
+  bool CanNobodyRestore(Micros now) const;
+  std::vector<PlacementServer> RestoringServers(Micros now, const SnapshotRef& restore);
   // Verification (scheduler_verify.cc).
   void OnDispute(Micros now, const Dispute& dispute);
   void AppointJudge(std::vector<NodeId>& workers) const;
@@ -238,6 +250,7 @@ class Scheduler : public ProtocolCore {
   void Collect(Micros now);
   void FinishWhenComplete(Micros now);
   bool IsTroubleOfAll(const Member& member);
+  bool AreWeightsKept(Micros now);
   void SendStop();
   void LeaveWhenAllHave(Micros now);
 
@@ -248,7 +261,7 @@ class Scheduler : public ProtocolCore {
   Outbox& outbox_;
   const Schedule schedule_;
   Phase phase_ = Phase::kGathering;
-  bool is_fenced_ = false;
+  Status journal_status_;
   bool has_begun_ = false;            // has been told the time
   bool has_changed_ = false;          // since the journal was written
   std::optional<Micros> journal_at_;  // kAnnounceBeforeJournal: when it is written
@@ -300,6 +313,8 @@ class Scheduler : public ProtocolCore {
   bool had_judge_ = false;  // when owners were last decided on
   // Snapshots and commands.
   SnapshotLedger snapshots_;
+  uint32_t failed_snapshots_ = 0;  // since the last that is complete
+  UnreadableSnapshot unreadable_;
   std::optional<SnapshotRequest> snapshot_request_;
   std::map<Incarnation, PendingCommand> commands_;
   // The end.
@@ -308,7 +323,9 @@ class Scheduler : public ProtocolCore {
   std::vector<bool> collected_;  // by shard
   uint32_t collect_end_ = 0;     // shards below it have been asked for
   Micros collecting_since_{0};
-  bool is_finished_ = false;  // P33
+  std::optional<Micros> unkept_since_;  // the final weights are here and cannot be written
+  Micros keep_at_{0};                   // when that is tried again
+  bool is_finished_ = false;            // P33
   std::optional<Stop> stop_;
   Micros stop_at_{0};        // when kStopping began
   Micros training_time_{0};  // fixed when version n is evaluated

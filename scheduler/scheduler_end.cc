@@ -9,12 +9,17 @@ namespace {
 
 // Shards asked for at once: bounds what the final weights take in flight.
 constexpr uint32_t kCollectedAtOnce = 16;
+// Final weights that cannot be written are tried again, for as long as somebody may take to free
+// some space. After that the run has failed, and can be resumed.
+constexpr Micros kKeepRetry = std::chrono::seconds(1);
+constexpr Micros kKeepPatience = std::chrono::minutes(30);
 
 }  // namespace
 
 void Scheduler::StartCollecting(Micros now) {
   phase_ = Phase::kCollecting;
   collecting_since_ = now;
+  unkept_since_.reset();
   final_weights_.emplace(plan_.layout.float_count());
   collected_.assign(plan_.shards.shard_count(), false);
   Collect(now);
@@ -49,11 +54,12 @@ void Scheduler::OnMessageOf(Micros now, const Envelope&, const Params& params) {
   if (missing >= collect_end_) Collect(now);  // what was asked for is here
 }
 
-// P33: the weights are here, they are verified, and so is the final snapshot, or it will never be.
+// P33: the weights are here, verified and kept, and so is the final snapshot, or it will never be.
 void Scheduler::FinishWhenComplete(Micros now) {
   const bool has_all = std::ranges::find(collected_, false) == collected_.end();
-  if (rollback_ || !has_all || !IsVerificationSettled() || !IsFinalSnapshotSettled(now)) return;
-  if (final_weights_) observer_.OnFinalWeights(now, *final_weights_);
+  if (rollback_ || !has_all || !IsVerificationSettled()) return;
+  if (!unkept_since_ && !IsFinalSnapshotSettled(now)) return;
+  if (!AreWeightsKept(now)) return;
   final_weights_.reset();
   faults_.RecoverAll(now);
   is_finished_ = true;
@@ -61,15 +67,27 @@ void Scheduler::FinishWhenComplete(Micros now) {
   End(now, StopReason::kCompleted, "completed");
 }
 
+// The servers hold version n meanwhile. An end that the journal knows has its weights.
+bool Scheduler::AreWeightsKept(Micros now) {
+  if (unkept_since_ && now < keep_at_) return false;
+  const Status kept = observer_.OnFinalWeights(now, *final_weights_);
+  if (kept.ok()) return true;
+  keep_at_ = now + kKeepRetry;
+  if (!unkept_since_) {
+    unkept_since_ = now;
+    Tell(now, "weights-failed", "", kept.message() + ": the run waits until they can be written",
+         /*is_notable=*/true);
+  }
+  if (now - *unkept_since_ >= kKeepPatience)
+    End(now, StopReason::kFailed, kept.message() + "; the run can be resumed");
+  return false;
+}
+
 void Scheduler::OnMessageOf(Micros now, const Envelope& envelope, const Failure& failure) {
   const Member& member = *members_.Find(envelope.sender.incarnation);
   // A newcomer is of no generation yet.
   if (member.is_ready && envelope.generation != view_.generation) return;
   const bool is_machines = failure.kind == FailureKind::kMachine;
-  if (is_running() && !is_machines && IsServerNamed(member.peer.node)) {  // could not restore
-    if (rollback_) return;
-    if (view_.restore != SnapshotRef{}) return AbandonRestore(now, member, failure.text);
-  }
   const std::string text = member.Name() + " on " + member.registration.host + ": " + failure.text;
   if (is_running() && !member.is_ready) {  // a newcomer that cannot begin is no part of the run
     Tell(now, "failed", member.Name(), text, /*is_notable=*/true);

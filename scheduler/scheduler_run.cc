@@ -35,6 +35,7 @@ void Scheduler::LearnCommitted(Micros now) {
   Version lowest = plan_.steps.final_version();
   for (const auto& [lane, version] : lane_committed_) lowest = std::min(lowest, version);
   committed_ = std::max(committed_, lowest);
+  if (committed_ > view_.restore.version) unreadable_ = {};
   pace_.OnCommitted(now, committed_);
   faults_.OnProgress(now, view_.id, committed_, committed_ == plan_.steps.final_version());
 }

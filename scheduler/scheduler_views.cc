@@ -296,6 +296,7 @@ void Scheduler::RollBackWhenPossible(Micros now) {
   const uint32_t servers = members_.CountReady(Role::kServer);
   const bool has_waited = now - rollback_->since >= kRestartGrace;
   if (servers == 0 || (servers < plan_.job.servers && !has_waited)) return;
+  if (now < rollback_->not_before) return;
   const std::string reason = std::exchange(rollback_, std::nullopt)->reason;
   phase_ = Phase::kTraining;
   StartGeneration(now);
@@ -322,7 +323,7 @@ void Scheduler::StartGeneration(Micros now) {
   for (const auto& [node, member] : members_.all()) {
     if (member.takes_part()) next.nodes.push_back(member.Info());
   }
-  next.shards = PlaceShards(plan_.shards, members_.Servers(now), plan_.job.replicas);
+  next.shards = PlaceShards(plan_.shards, RestoringServers(now, next.restore), plan_.job.replicas);
   const std::vector<WorkerSpeed> speeds = Speeds(now);
   const uint32_t count = plan_.job.micro_batches;
   std::vector<NodeId> workers = RunsOf(ShareMicroBatches(count, speeds), speeds, count);

@@ -40,15 +40,20 @@ std::optional<Version> SnapshotLedger::Ripe() const {
   return std::nullopt;
 }
 
-const SnapshotManifest& SnapshotLedger::Complete(Version version) {
+SnapshotManifest SnapshotLedger::ManifestOf(Version version) const {
   const auto ripe = pending_.find(version);
   PANDO_CHECK(ripe != pending_.end());
   SnapshotManifest manifest{.snapshot = {generation_, version}, .shards = {}};
-  for (std::optional<StoredShard>& stored : ripe->second) {
+  for (const std::optional<StoredShard>& stored : ripe->second) {
     PANDO_CHECK(stored.has_value());
-    manifest.shards.push_back(std::move(*stored));
+    manifest.shards.push_back(*stored);
   }
-  pending_.erase(ripe);
+  return manifest;
+}
+
+const SnapshotManifest& SnapshotLedger::Complete(Version version) {
+  SnapshotManifest manifest = ManifestOf(version);
+  pending_.erase(version);
   while (!pending_.empty() && pending_.begin()->first < version) GiveUp(pending_.begin()->first);
   const auto at = std::ranges::upper_bound(complete_, version, {},
                                            [](const auto& m) { return m.snapshot.version; });
@@ -76,7 +81,17 @@ void SnapshotLedger::Prune(Version next_evaluation) {
 }
 
 void SnapshotLedger::GiveUp(Version version) {
-  given_up_.insert(version);
+  if (version >= given_up_below_) given_up_.insert(version);
+  while (given_up_.size() > kGivenUpNamedMax) {
+    given_up_below_ = Version(given_up_.begin()->value() + 1);
+    given_up_.erase(given_up_.begin());
+  }
+  DropPending(version);
+  while (!pending_.empty() && pending_.begin()->first < given_up_below_)
+    DropPending(pending_.begin()->first);
+}
+
+void SnapshotLedger::DropPending(Version version) {
   const auto it = pending_.find(version);
   if (it == pending_.end()) return;
   const Pending pending = std::move(it->second);
@@ -122,7 +137,7 @@ bool SnapshotLedger::IsComplete(Version version) const {
 
 // What was complete once and is not kept any more counts as given up too.
 bool SnapshotLedger::IsGivenUp(Version version) const {
-  if (given_up_.contains(version)) return true;
+  if (version < given_up_below_ || given_up_.contains(version)) return true;
   return !IsComplete(version) && std::ranges::any_of(complete_, [&](const auto& manifest) {
     return manifest.snapshot.generation == generation_ && manifest.snapshot.version > version;
   });
@@ -142,6 +157,7 @@ SnapshotRef SnapshotLedger::RestorePoint(Version at_most) const {
 void SnapshotLedger::StartGeneration(uint32_t generation, SnapshotRef origin) {
   while (!pending_.empty()) GiveUp(pending_.begin()->first);
   given_up_.clear();
+  given_up_below_ = Version(0);
   generation_ = generation;
   origin_ = origin;
 }

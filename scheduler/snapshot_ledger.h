@@ -37,6 +37,7 @@ class SnapshotLedger {
   // The lowest version that every shard has stored and that is not complete yet.
   std::optional<Version> Ripe() const;
   // REQUIRES: version == *Ripe().
+  SnapshotManifest ManifestOf(Version version) const;
   const SnapshotManifest& Complete(Version version);
   // Forgets what need not be kept. `next_evaluation`: a snapshot is needed that is not beyond it.
   void Prune(Version next_evaluation);
@@ -60,6 +61,7 @@ class SnapshotLedger {
  private:
   using Pending = std::vector<std::optional<StoredShard>>;
   bool IsWanted(const std::string& file) const;
+  void DropPending(Version version);
   void Drop(Version version, const Pending& pending);
 
   Options options_;
@@ -67,7 +69,10 @@ class SnapshotLedger {
   SnapshotRef origin_;
   std::vector<SnapshotManifest> complete_;  // ascending by (version, generation)
   std::map<Version, Pending> pending_;      // of this generation
-  std::set<Version> given_up_;              // of this generation
+  // Of this generation: the newest, and all below a mark, however many a full disk costs.
+  static constexpr size_t kGivenUpNamedMax = 64;
+  std::set<Version> given_up_;
+  Version given_up_below_;
   std::vector<SnapshotManifest> dropped_;
 };
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <sqlite3.h>
 
+#include <cerrno>
 #include <utility>
 
 namespace pando {
@@ -49,7 +50,10 @@ Status SqliteDb::Error() const {
   const int code = sqlite3_errcode(db_.get());
   const std::string text = fmt::format("{}: {}", path_, sqlite3_errmsg(db_.get()));
   if (code == SQLITE_CORRUPT || code == SQLITE_NOTADB) return Corrupt(text);
-  if (code == SQLITE_FULL) return Unavailable(text + "; free some space");
+  const int system = sqlite3_system_errno(db_.get());
+  const bool is_io = code == SQLITE_IOERR || code == SQLITE_CANTOPEN;
+  if (code == SQLITE_FULL || (is_io && (system == ENOSPC || system == EDQUOT)))
+    return NoSpace(text + "; free some space");
   return Unavailable(text);
 }
 

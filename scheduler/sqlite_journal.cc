@@ -87,14 +87,15 @@ Status SqliteJournal::SetUp() {
   if (verdict == nullptr || *verdict != "ok") {
     return Corrupt(verdict == nullptr ? "quick_check" : *verdict);
   }
-  std::string sql = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; BEGIN IMMEDIATE;";
+  s = db_.Execute("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;");
+  if (!s.ok() || schema == kSchemaVersion) return s;  // a full disk must not keep a run's file shut
+  std::string sql = "BEGIN IMMEDIATE;";
   for (const JournalTable& table : JournalTables()) sql += CreateStatement(table);
   sql += fmt::format("PRAGMA user_version = {}; COMMIT;", kSchemaVersion);
   return db_.Execute(sql);
 }
 
-// ---- reading
-// -------------------------------------------------------------------------------------
+// ---- reading ------------------------------------------------------------------------------------
 
 Result<std::vector<SqlRow>> SqliteJournal::ReadTable(const std::string& name) {
   const JournalTable& table = TableNamed(name);
@@ -154,15 +155,13 @@ Result<std::optional<SchedulerState>> SqliteJournal::ReadTables() {
   return std::optional<SchedulerState>(std::move(state));
 }
 
-// ---- writing
-// -------------------------------------------------------------------------------------
+// ---- writing ------------------------------------------------------------------------------------
 
-bool SqliteJournal::Commit(const SchedulerState& state) {
-  if (is_fenced_) return false;
-  failure_ = Write(state);
-  if (failure_.ok()) return true;
-  (void)db_.Execute("ROLLBACK");  // of a transaction that may not have begun
-  return false;
+Status SqliteJournal::Commit(const SchedulerState& state) {
+  if (is_fenced()) return fence_;
+  Status status = Write(state);
+  if (!status.ok()) (void)db_.Execute("ROLLBACK");  // of a transaction that may not have begun
+  return status;
 }
 
 Status SqliteJournal::CheckLeader(const SchedulerState& state) {
@@ -182,10 +181,10 @@ Status SqliteJournal::CheckLeader(const SchedulerState& state) {
   const bool is_led_by_us = leader == fmt::format("{:016x}", leader_);
   const bool is_other = term > ours || (!is_led_by_us && (term == ours || has_taken_lead_));
   if (rows->empty() || !is_other) return Status();
-  is_fenced_ = true;
-  return Unavailable(fmt::format(
+  fence_ = Unavailable(fmt::format(
       "{}: another scheduler leads this run (term {}, and this one had {}); this one leaves",
       db_.path(), term, ours));
+  return fence_;
 }
 
 SqliteJournal::Tables SqliteJournal::TablesOf(const SchedulerState& state) const {

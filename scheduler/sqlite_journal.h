@@ -36,12 +36,9 @@ class SqliteJournal : public Journal {
   // so nothing is added to what was read.
   Result<std::optional<SchedulerState>> ReadState();
 
-  // False if another scheduler leads, or the file cannot be written; failure() says which and why.
-  // Writes only the rows that differ from the last commit's.
-  bool Commit(const SchedulerState& state) override;
-  // Of the last Commit that was false.
-  const Status& failure() const { return failure_; }
-  bool is_fenced() const { return is_fenced_; }
+  // Writes only the rows that differ from the last commit's. What is not fenced may be tried again.
+  Status Commit(const SchedulerState& state) override;
+  bool is_fenced() const { return !fence_.ok(); }  // another scheduler leads
 
  private:
   using Rows = std::map<SqlRow, SqlRow>;  // by key: all columns
@@ -59,8 +56,7 @@ class SqliteJournal : public Journal {
   SqliteDb db_;
   uint64_t leader_;
   Tables written_;  // as of the last commit of this life
-  Status failure_;
-  bool is_fenced_ = false;
+  Status fence_;
   bool has_taken_lead_ = false;
 };
 

@@ -199,7 +199,7 @@ class Lane : public ProtocolCore {
   // Repeated to the scheduler until answered.
   std::map<std::pair<Version, ShardId>, SnapshotStoredItem> stored_;
   std::map<std::pair<ShardId, PeerId>, Divergence> divergences_;
-  std::optional<std::string> failure_;
+  std::optional<RestoreFailed> restore_failed_;  // the first of the generation, or a damage
   bool is_leaving_ = false;
   Micros speak_at_ = kNever;
   Micros silent_until_{0};  // reports are gathered until then

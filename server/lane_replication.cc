@@ -30,6 +30,7 @@ void Lane::OnRootItem(const PeerId& from, const RootItem& item) {
   if (replica.is_primary() || replica.primary != from) return;
   Shard& shard = replica.shard;
   const Shard::Followed followed = shard.Follow({item.step, item.scalars, item.payload});
+  if (replica.is_loading) acks_out_[from];  // there, and of no version yet: that is no silence
   if (followed == Shard::Followed::kRefused) return;
   if (followed == Shard::Followed::kMade) NoteMetrics(shard);
   const Version made = VersionMadeBy(item.step);

@@ -141,9 +141,9 @@ bool Lane::SendReports() {
   SnapshotStored stored;
   for (const auto& [key, item] : stored_) stored.items.push_back(item);
   if (!stored.items.empty()) member_.SendToScheduler(std::move(stored));
-  if (failure_) member_.SendToScheduler(Failure{*failure_});
+  if (restore_failed_) member_.SendToScheduler(*restore_failed_);
   if (is_leaving_) member_.SendToScheduler(Leave{});
-  return has_synced || !divergences_.empty() || !stored_.empty() || failure_ || is_leaving_;
+  return has_synced || !divergences_.empty() || !stored_.empty() || restore_failed_ || is_leaving_;
 }
 
 // P24. The metric shard's newcomer has rows of the versions after its image alone: it is reported

@@ -88,7 +88,9 @@ void Lane::OnLoaded(Micros now, RecordLoaded loaded) {
   replica.is_loading = false;
   if (replica.role == ReplicaRole::kSyncing || replica.shard.has_data()) return;
   if (Status s = Install(replica, std::move(loaded)); !s.ok()) {
-    failure_ = s.message();
+    const bool is_corrupt = s.code() == StatusCode::kCorrupt;
+    if (!restore_failed_ || is_corrupt)
+      restore_failed_ = RestoreFailed{view().restore, replica.shard.id(), is_corrupt, s.message()};
     return SpeakSoon(now);
   }
   BeWhole(now, replica);

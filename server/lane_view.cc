@@ -58,7 +58,7 @@ void Lane::Discard() {
   asked_max_ = Version(0);
   stored_.clear();
   divergences_.clear();
-  failure_.reset();
+  restore_failed_.reset();
 }
 
 void Lane::Assume(Micros now, ShardId id, const ShardPlacement& placement) {

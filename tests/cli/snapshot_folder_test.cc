@@ -93,6 +93,38 @@ TEST_CASE("of a snapshot that was given up, or stored twice, only the named file
   CHECK(NamesIn(temp).size() == 3);
 }
 
+TEST_CASE("a forgotten snapshot's files are left as they are, by later lives too") {
+  TempFolder temp;
+  const SnapshotManifest first = Made(temp, At(500), {0});
+  const SnapshotManifest second = Made(temp, At(1000), {1});
+  {
+    SnapshotFolder folder(temp.path(), {});
+    REQUIRE(folder.OnComplete(first).ok());
+    REQUIRE(folder.OnComplete(second).ok());
+    folder.OnForgotten(At(500));
+    CHECK_FALSE(folder.IsComplete(At(500)));
+  }
+  const std::vector<SnapshotManifest> complete{second};
+  SnapshotFolder later(temp.path(), complete);
+  later.OnDropped({At(400), {}});
+  later.OnEnd();
+  CHECK(NamesIn(temp) == std::vector<std::string>{first.shards[0].file,
+                                                  "g000-v000000500.unreadable",
+                                                  second.shards[0].file, "g000-v000001000.json"});
+  CHECK(ReadManifests(temp.path())->size() == 1);
+}
+
+TEST_CASE("a file that a server says it has stored is looked for") {
+  TempFolder temp;
+  SnapshotManifest manifest = Made(temp, At(500), {0, 1});
+  const SnapshotFolder folder(temp.path(), {});
+  CHECK(folder.CheckFiles(manifest).ok());
+  manifest.shards[1].file = SnapshotFileName(At(500), kProcess, 2);
+  const Status missing = folder.CheckFiles(manifest);
+  CHECK(missing.message().find(manifest.shards[1].file) != std::string::npos);
+  CHECK(missing.message().find("a shared folder") != std::string::npos);
+}
+
 TEST_CASE("a file name from the wire reaches nothing but the snapshot's files") {
   TempFolder temp;
   std::ofstream(temp.path() + "/job.toml") << "x";
@@ -144,7 +176,7 @@ SnapshotManifest Stored(const TempFolder& temp, const JobPlan& plan, uint32_t st
     }
     record.hash = RecordHash(snapshot.version, record.parameters->span(), record.state->span());
     manifest.shards.push_back({record.hash, SnapshotFileName(snapshot, kProcess, s)});
-    REQUIRE(WriteSnapshotFile(temp.path() + "/" + manifest.shards[s].file, snapshot,
+    REQUIRE(WriteSnapshotFile(temp.path() + "/" + manifest.shards[s].file, JobId(7), snapshot,
                               std::span(&record, 1))
                 .ok());
   }

@@ -165,6 +165,10 @@ std::string MessageText(const Synced& m) { return Join("Synced", m.items); }
 std::string MessageText(const Divergence& m) {
   return Join("Divergence", m.shard, m.version, m.backup, m.primary_hash, m.backup_hash);
 }
+std::string MessageText(const RestoreFailed& m) {
+  return Join("RestoreFailed", m.snapshot.generation, m.snapshot.version, m.shard, m.is_corrupt,
+              m.text);
+}
 std::string MessageText(const PeerSilent& m) { return Join("PeerSilent", m.peer, m.silent_ms); }
 std::string MessageText(const SnapshotStored& m) { return Join("SnapshotStored", m.items); }
 std::string MessageText(const SnapshotAck& m) { return Join("SnapshotAck", m.items); }
@@ -279,6 +283,8 @@ std::vector<Message> RecoverySamples() {
       SnapshotStored{{{ShardId(1), Version(6), UINT64_MAX, "g001-v00000006.safetensors", ""},
                       {ShardId(2), Version(6), 0, "", "no space left on the device"}}},
       SnapshotAck{{{ShardId(1), Version(6)}, {ShardId(2), Version(kStepMax)}}},
+      RestoreFailed{{UINT32_MAX, Version(kStepMax)}, ShardId(2), true, "shard 2: another hash"},
+      RestoreFailed{{0, Version(6)}, ShardId(0), false, ""},
       SnapshotAt{Version(kStepMax)},
       SnapshotAtAck{Version(6)},
       GradientHashes{{{Step(5), MicroBatch(kMicroBatchesMax - 1), UINT64_MAX},

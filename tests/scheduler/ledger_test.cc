@@ -25,6 +25,18 @@ FaultNote Note(const std::string& action, int injected_ms, int exited_ms) {
           .exited_us = exited_ms < 0 ? 0 : static_cast<uint64_t>(At(exited_ms).count())};
 }
 
+TEST_CASE("however many snapshots are given up, few are remembered and all stay given up") {
+  SnapshotLedger ledger({.shard_count = 1}, 0, {}, {});
+  CHECK(ledger.OnStored({ShardId(0), Version(5), 1, "file-5", ""}) ==
+        SnapshotLedger::Taken::kPending);
+  for (uint64_t version = 10; version <= 2000; version += 10)
+    ledger.OnStored({ShardId(0), Version(version), 1, "", "the disk is full"});
+  CHECK_FALSE(ledger.Ripe().has_value());
+  for (uint64_t version : {5, 10, 1000, 2000}) CHECK(ledger.IsGivenUp(Version(version)));
+  CHECK_FALSE(ledger.IsGivenUp(Version(2010)));
+  CHECK(ledger.TakeDropped().size() == 1);  // of version 5
+}
+
 TEST_CASE("an injected fault, its exit and its detection are one record") {
   FaultLedger ledger(kStart, {});
   ledger.OnNote(At(10), kWorker, Note("kill", 9, -1), Step(5));

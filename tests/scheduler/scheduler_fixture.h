@@ -22,11 +22,16 @@ class Recorder : public Outbox, public RunObserver {
   void OnStepMetrics(Micros, const StepMetrics& row) override { rows.push_back(row.step); }
   void OnEvaluation(Micros, const EvaluationSummary& e) override { evaluations.push_back(e); }
   void OnFault(Micros, const FaultRecord& fault) override { faults.push_back(fault); }
+  Status OnSnapshotRipe(Micros, const SnapshotManifest&) override { return disk; }
   void OnSnapshot(Micros, const SnapshotManifest& m) override { snapshots.push_back(m.snapshot); }
   void OnSnapshotDropped(Micros, const SnapshotManifest& m) override {
     dropped.push_back(m.snapshot);
   }
-  void OnFinalWeights(Micros, const FloatBuffer&) override { has_weights = true; }
+  void OnSnapshotForgotten(Micros, const SnapshotRef& ref) override { forgotten.push_back(ref); }
+  Status OnFinalWeights(Micros, const FloatBuffer&) override {
+    has_weights = disk.ok();
+    return disk;
+  }
 
   template <class M>
   const M* LastTo(Incarnation to) const {
@@ -49,15 +54,17 @@ class Recorder : public Outbox, public RunObserver {
   std::vector<FaultRecord> faults;
   std::vector<SnapshotRef> snapshots;
   std::vector<SnapshotRef> dropped;
+  std::vector<SnapshotRef> forgotten;
   bool has_weights = false;
+  Status disk;  // what writing to it says
 };
 
 class TestJournal : public Journal {
  public:
-  bool Commit(const SchedulerState& next) override {
-    if (refuses || (state && state->term > next.term)) return false;
+  Status Commit(const SchedulerState& next) override {
+    if (refuses || (state && state->term > next.term)) return Unavailable("another one leads");
     state = next;
-    return true;
+    return Status();
   }
   std::optional<SchedulerState> state;
   bool refuses = false;

@@ -109,17 +109,89 @@ TEST_CASE("a snapshot that cannot be read costs the steps since the one before, 
   f.Exit(11, Role::kServer);
   f.Add(12, Role::kServer);
   REQUIRE(f.scheduler->view().restore == SnapshotRef{0, Version(20)});
-  f.From(12, Failure{"v20: hash differs"});
+  const RestoreFailed damaged{{0, Version(20)}, ShardId(0), true, "v20: hash differs"};
+  f.From(12, damaged);
+  f.From(10, damaged);
   CHECK(f.recorder.HasEvent("snapshot-unreadable"));
+  CHECK(f.recorder.forgotten == std::vector{SnapshotRef{0, Version(20)}});
   CHECK(f.scheduler->view().generation == 2);
   CHECK(f.scheduler->view().restore == SnapshotRef{0, Version(10)});
   CHECK(f.recorder.dropped.empty());  // its files are left for people to look at
-  f.From(10, Failure{"v10: no such file"});
+  f.From(10, RestoreFailed{{0, Version(10)}, ShardId(1), true, "v10: cut"});
   CHECK(f.scheduler->view().restore == SnapshotRef{});
   CHECK(f.journal.state->snapshots.empty());
   CHECK(f.scheduler->phase() == Scheduler::Phase::kTraining);
   f.From(10, Failure{"something else"});
   CHECK(f.scheduler->stop().reason == StopReason::kFailed);
+}
+
+TEST_CASE("a server that cannot read a sound snapshot is passed over, and the snapshot kept") {
+  StoringFixture f(StoringPlan(1, 1));
+  f.StartAll();
+  f.MakeTo(25);
+  f.Store(20);
+  f.Exit(11, Role::kServer);
+  f.Add(12, Role::kServer);  // on a machine where the folder is not mounted, say
+  const RestoreFailed failed{{0, Version(20)}, ShardId(0), false, "v20: no such file"};
+  REQUIRE(f.IsNamed(12));
+  f.From(12, failed);
+  CHECK(f.recorder.HasEvent("restore-failed"));
+  CHECK(f.scheduler->view().generation == 2);
+  CHECK(f.scheduler->view().restore == SnapshotRef{0, Version(20)});
+  CHECK(f.scheduler->view().shards[0].primary.incarnation == Incarnation(10));
+  CHECK_FALSE(f.IsNamed(12));
+  CHECK(f.journal.state->snapshots.size() == 1);
+  f.Commit(21);
+  f.Wait(std::chrono::seconds(1));  // it may get shards from others
+  f.Sync();
+  CHECK(f.IsNamed(12));
+}
+
+TEST_CASE("a snapshot that no server can read is tried again for a while before it is given up") {
+  StoringFixture f(StoringPlan(1, 1));
+  f.StartAll();
+  f.MakeTo(25);
+  f.Store(20);
+  f.Exit(11, Role::kServer);
+  f.Wait(std::chrono::seconds(2));
+  const RestoreFailed failed{{0, Version(20)}, ShardId(0), false, "v20: too many open files"};
+  for (uint32_t generation : {1u, 2u, 3u}) {
+    CHECK(f.scheduler->view().generation == generation);
+    CHECK(f.scheduler->view().restore == SnapshotRef{0, Version(20)});
+    f.From(10, failed);
+    f.From(10, failed);  // repeated
+    f.Wait(std::chrono::seconds(2));
+  }
+  CHECK(f.scheduler->view().restore == SnapshotRef{});
+  CHECK(f.recorder.forgotten.size() == 1);
+}
+
+TEST_CASE("a snapshot whose files are not in the run's folder is none") {
+  StoringFixture f;
+  f.StartAll();
+  f.MakeTo(10);
+  f.recorder.disk = NotFound("v10 is not there");
+  f.Store(10);
+  CHECK(f.recorder.snapshots.empty());
+  CHECK(f.recorder.HasEvent("snapshot-failed"));
+  f.recorder.disk = Status();
+  f.MakeTo(20);
+  f.Store(20);
+  CHECK(f.recorder.snapshots == std::vector{SnapshotRef{0, Version(20)}});
+}
+
+TEST_CASE("files of a snapshot go only when the journal does not name them any more") {
+  StoringFixture f;
+  f.StartAll();
+  for (uint64_t version : {10, 20}) {
+    f.MakeTo(version);
+    f.Store(version);
+  }
+  f.MakeTo(30);
+  f.journal.refuses = true;
+  f.Store(30);
+  CHECK(f.scheduler->fenced());
+  CHECK(f.recorder.dropped.empty());
 }
 
 TEST_CASE("a failure of a generation that is over is answered by the next one") {
@@ -132,7 +204,7 @@ TEST_CASE("a failure of a generation that is over is answered by the next one") 
                                  .view = f.scheduler->view().id,
                                  .sender = {f.NodeOf(10), Incarnation(10), 0},
                                  .receiver = f.self,
-                                 .message = Failure{"v10: no such file"}});
+                                 .message = RestoreFailed{{}, ShardId(0), true, "no such file"}});
   CHECK(f.scheduler->phase() == Scheduler::Phase::kTraining);
 }
 
@@ -144,8 +216,12 @@ TEST_CASE("a full disk costs that snapshot and is said aloud") {
   CHECK(f.recorder.snapshots.empty());
   CHECK(f.recorder.HasEvent("snapshot-failed"));
   f.MakeTo(20);
-  f.Store(20);
+  f.Store(20, "no space left on device");
+  CHECK(std::ranges::count(f.recorder.events, "snapshot-failed", &RunEvent::name) == 1);
+  f.MakeTo(30);
+  f.Store(30);
   CHECK(f.recorder.snapshots.size() == 1);
+  CHECK(f.recorder.events.back().is_notable);  // it is over
 }
 
 TEST_CASE("a snapshot that is asked for lies ahead of every shard, and is done when complete") {
@@ -228,6 +304,32 @@ TEST_CASE("the run is finished when evaluated, collected and stored, and the jou
   f.StartScheduler();
   f.scheduler->Tick(f.now);
   CHECK(f.scheduler->stop().reason == StopReason::kCompleted);
+}
+
+TEST_CASE("the end waits for a disk that does not take the final weights") {
+  StoringFixture f;
+  f.StartAll();
+  f.MakeTo(1000);
+  Evaluate(f);
+  f.Store(1000, "no space left on device");
+  f.recorder.disk = NoSpace("no space left on device");
+  Collect(f);
+  f.Wait(std::chrono::seconds(10));
+  CHECK(f.scheduler->phase() == Scheduler::Phase::kCollecting);
+  CHECK_FALSE(f.journal.state->is_finished);
+  CHECK(std::ranges::count(f.recorder.events, "weights-failed", &RunEvent::name) == 1);
+  SUBCASE("somebody frees some space") {
+    f.recorder.disk = Status();
+    f.Wait(std::chrono::seconds(2));
+    CHECK(f.journal.state->is_finished);
+    CHECK(f.scheduler->stop().reason == StopReason::kCompleted);
+  }
+  SUBCASE("nobody does: the run can be resumed") {
+    f.now += std::chrono::minutes(31);
+    f.scheduler->Tick(f.now);
+    CHECK(f.scheduler->stop().reason == StopReason::kFailed);
+    CHECK_FALSE(f.journal.state->is_finished);
+  }
 }
 
 TEST_CASE("a shard lost at the very end is trained again, and evaluated once") {

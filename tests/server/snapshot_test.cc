@@ -214,6 +214,26 @@ TEST_CASE("a shard that is not restored yet says so, and its lane reports no pro
   CHECK(f.Shown() == Version(2));
 }
 
+TEST_CASE("a backup that restores slowly is not silent") {
+  LaneFixture f(2, SnapshotJob());
+  Start(f, {2});
+  Train(f, 1, 0, 3);
+  std::vector<StoreRequest> stored = f.snapshots[1].stores;
+  RollBack(f, Version(2));
+  for (const StoreRequest& record : stored) {
+    if (record.snapshot.version == Version(2)) f.lane(1).OnSnapshotEvent(f.now, Loaded(f, record));
+  }
+  f.PushStep(1, 2);
+  f.Wait(std::chrono::seconds(5));
+  CHECK(f.Heard<PeerSilent>(LaneFixture::kScheduler).empty());
+  CHECK(f.shard(1).committed() == Version(2));
+  for (const StoreRequest& record : stored) {
+    if (record.snapshot.version == Version(2)) f.lane(2).OnSnapshotEvent(f.now, Loaded(f, record));
+  }
+  f.Wait(std::chrono::seconds(2));
+  CHECK(f.shard(1).committed() == Version(3));
+}
+
 TEST_CASE("a generation may begin from the seed") {
   LaneFixture f(2);
   Start(f, {2});
@@ -253,15 +273,17 @@ TEST_CASE("what cannot be loaded is a failure, said until the scheduler answers"
   short_of.state = std::make_shared<FloatBuffer>(1);
   f.lane(1).OnSnapshotEvent(f.now, short_of);
   f.Wait(milliseconds(500));
-  const auto failures = f.Heard<Failure>(LaneFixture::kScheduler);
+  const auto failures = f.Heard<RestoreFailed>(LaneFixture::kScheduler);
   REQUIRE(failures.size() >= 2);
+  CHECK(failures[0].snapshot == f.view.restore);
+  CHECK(failures[0].is_corrupt);
   CHECK(failures[0].text.find("shard 0") != std::string::npos);
   RecordLoaded broken = Loaded(f, stored);
   broken.shard = ShardId(1);
   broken.status = Corrupt("g000.safetensors: the hash differs");
   f.lane(1).OnSnapshotEvent(f.now, broken);
   f.Wait(milliseconds(500));
-  CHECK(f.Heard<Failure>(LaneFixture::kScheduler).back().text == broken.status.message());
+  CHECK(f.Heard<RestoreFailed>(LaneFixture::kScheduler).back().text == broken.status.message());
 }
 
 TEST_CASE("an outcome of an older generation changes nothing") {

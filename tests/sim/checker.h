@@ -52,6 +52,7 @@ class Checker {
   // A client asked to drain whoever has this name then.
   void NoteDrain(Role role, uint32_t rank) { drained_.insert({role, rank}); }
   void NoteDivergence() { has_divergence_ = true; }
+  void NoteFailedRestore() { has_failed_restore_ = true; }
   // The job is over: all of it must be there.
   void CheckEnd(const SchedulerState& state);
 
@@ -113,6 +114,7 @@ class Checker {
   std::set<Version> evaluated_;
   std::optional<uint32_t> tainted_generation_;
   bool has_divergence_ = false;
+  bool has_failed_restore_ = false;  // since the last rollback: the next one has a cause
   bool is_resuming_ = false;
   bool is_scheduler_away_ = true;
   Micros scheduler_back_at_{0};

@@ -104,8 +104,10 @@ void Checker::CheckTransition(const View& before, const View& after) {
 void Checker::CheckRollback(const View& before, const View& after) {
   coverage_.Note(Event::kRollback);
   if (after.restore.version != Version(0)) coverage_.Note(Event::kRollbackToStored);
-  const bool is_excused = is_resuming_ || has_divergence_ || tainted_generation_.has_value();
+  const bool is_excused =
+      is_resuming_ || has_divergence_ || has_failed_restore_ || tainted_generation_.has_value();
   is_resuming_ = false;
+  has_failed_restore_ = false;
   const auto is_lost = [&](const PeerId& peer) {
     const Process* process = FindProcess(peer.incarnation);
     return process == nullptr || IsDisturbed(*process);

@@ -66,9 +66,11 @@ class Cluster : public RunObserver, public ProcessKeeper {
   void OnStepMetrics(Micros now, const StepMetrics& metrics) override;
   void OnEvaluation(Micros now, const EvaluationSummary& summary) override;
   void OnFault(Micros now, const FaultRecord& fault) override;
+  Status OnSnapshotRipe(Micros now, const SnapshotManifest& manifest) override;
   void OnSnapshot(Micros now, const SnapshotManifest& manifest) override;
   void OnSnapshotDropped(Micros now, const SnapshotManifest& manifest) override;
-  void OnFinalWeights(Micros now, const FloatBuffer& flat) override;
+  void OnSnapshotForgotten(Micros now, const SnapshotRef& snapshot) override;
+  Status OnFinalWeights(Micros now, const FloatBuffer& flat) override;
 
   // ---- ProcessKeeper ---------------------------------------------------------------------------
   void OnLaneEvent(Process& process, const Lane& lane) override;

@@ -70,6 +70,8 @@ void Cluster::OnEvaluation(Micros, const EvaluationSummary& summary) {
 
 void Cluster::OnFault(Micros, const FaultRecord&) {}
 
+Status Cluster::OnSnapshotRipe(Micros, const SnapshotManifest&) { return Status(); }
+
 void Cluster::OnSnapshot(Micros, const SnapshotManifest& manifest) {
   Note("snapshot " + std::to_string(manifest.snapshot.version.value()) + " is complete");
 }
@@ -79,7 +81,15 @@ void Cluster::OnSnapshotDropped(Micros, const SnapshotManifest& manifest) {
   disk_.Drop(manifest);
 }
 
-void Cluster::OnFinalWeights(Micros, const FloatBuffer& flat) { checker_.OnFinalWeights(flat); }
+void Cluster::OnSnapshotForgotten(Micros, const SnapshotRef& snapshot) {
+  Note("snapshot " + std::to_string(snapshot.version.value()) + " is forgotten");
+}
+
+Status Cluster::OnFinalWeights(Micros, const FloatBuffer& flat) {
+  if (disk_.is_troubled()) return NoSpace("the simulated disk is full");
+  checker_.OnFinalWeights(flat);
+  return Status();
+}
 
 // ---- what the processes tell -------------------------------------------------------------------
 
@@ -123,6 +133,7 @@ void Cluster::OnCommitted(Process& process, const std::optional<SchedulerState>&
   if (network_.is_tracing() && (!before || before->view.id != journal_.state()->view.id)) {
     Note("journal: " + TextOf(journal_.state()->view));
   }
+  if (disk_.TakeUnread()) checker_.NoteFailedRestore();
   checker_.OnCommitted(before, *journal_.state());
   if (commit_death_ != CommitDeath::kAfter || &process != Leader()) return;
   commit_death_ = CommitDeath::kNone;

@@ -41,6 +41,11 @@ void VirtualDisk::Load(LoadRequest request, IsAlive is_alive, Done done) {
   world_.After(TimeOfOne(), [=, this, is_alive = std::move(is_alive), done = std::move(done)] {
     if (!is_alive()) return;
     RecordLoaded event{.snapshot = request.snapshot, .shard = request.shard};
+    if (is_troubled() && world_.chance().OneIn(failure_share_)) {
+      has_unread_ = true;
+      event.status = Unavailable("the simulated disk cannot be read");
+      return done(event);
+    }
     const auto* found = Find(request.snapshot, request.shard);
     if (found == nullptr) {
       event.status = NotFound("the simulated disk has no such record");

@@ -38,6 +38,7 @@ class VirtualDisk {
   // For a while requests take so much longer, and this share of writes fails.
   void Trouble(Micros until, double slowness, double failure_share);
   void Heal() { troubled_until_ = std::min(troubled_until_, world_.now()); }
+  bool is_troubled() const { return world_.now() < troubled_until_; }
   Micros troubled_until() const { return troubled_until_; }
 
   // Finished writes of this shard, any of which a reader may meet.
@@ -45,10 +46,11 @@ class VirtualDisk {
   uint64_t failed_count() const { return failed_count_; }
   uint64_t lost_count() const { return lost_count_; }
   uint64_t loaded_count() const { return loaded_count_; }
+  // Whether a record could not be read, since the last call.
+  bool TakeUnread() { return std::exchange(has_unread_, false); }
 
  private:
   Micros TimeOfOne();
-  bool is_troubled() const { return world_.now() < troubled_until_; }
 
   World& world_;
   Micros time_max_;
@@ -59,6 +61,7 @@ class VirtualDisk {
   uint64_t failed_count_ = 0;
   uint64_t lost_count_ = 0;  // torn: the process died while it wrote
   uint64_t loaded_count_ = 0;
+  bool has_unread_ = false;
   std::map<std::pair<SnapshotRef, ShardId>, std::vector<Record>> records_;
 };
 

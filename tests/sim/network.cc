@@ -63,7 +63,8 @@ std::string NameOfMessage(size_t kind) {
                                      "Command",
                                      "CommandReply",
                                      "FaultNote",
-                                     "FaultNoteAck"};
+                                     "FaultNoteAck",
+                                     "RestoreFailed"};
   static_assert(kNames.size() == kMessageKindCount);
   return kNames[kind];
 }

@@ -38,14 +38,14 @@ class Process::SnapshotDoor : public SnapshotPort {
 class Process::JournalPort : public Journal {
  public:
   explicit JournalPort(Process& process) : process_(process) {}
-  bool Commit(const SchedulerState& state) override {
+  Status Commit(const SchedulerState& state) override {
     const Around& around = process_.around_;
     if (process_.is_alive()) around.keeper.BeforeCommit(process_);
-    if (!process_.is_alive()) return true;  // dead: what it believes goes nowhere
+    if (!process_.is_alive()) return {};  // dead: what it believes goes nowhere
     const std::optional<SchedulerState> before = around.journal.state();
     const bool is_taken = around.journal.Commit(process_.incarnation_, state);
     around.keeper.OnCommitted(process_, before, is_taken);
-    return is_taken;
+    return is_taken ? Status() : Unavailable("another scheduler leads this run");
   }
 
  private:
@@ -65,6 +65,9 @@ class Process::ObserverDoor : public RunObserver {
   void OnEvaluation(Micros now, const EvaluationSummary& summary) override {
     if (process_.is_alive()) process_.around_.observer.OnEvaluation(now, summary);
   }
+  Status OnSnapshotRipe(Micros now, const SnapshotManifest& manifest) override {
+    return process_.is_alive() ? process_.around_.observer.OnSnapshotRipe(now, manifest) : Status();
+  }
   void OnSnapshot(Micros now, const SnapshotManifest& manifest) override {
     if (process_.is_alive()) process_.around_.observer.OnSnapshot(now, manifest);
   }
@@ -74,8 +77,11 @@ class Process::ObserverDoor : public RunObserver {
   void OnFault(Micros now, const FaultRecord& record) override {
     if (process_.is_alive()) process_.around_.observer.OnFault(now, record);
   }
-  void OnFinalWeights(Micros now, const FloatBuffer& flat) override {
-    if (process_.is_alive()) process_.around_.observer.OnFinalWeights(now, flat);
+  void OnSnapshotForgotten(Micros now, const SnapshotRef& snapshot) override {
+    if (process_.is_alive()) process_.around_.observer.OnSnapshotForgotten(now, snapshot);
+  }
+  Status OnFinalWeights(Micros now, const FloatBuffer& flat) override {
+    return process_.is_alive() ? process_.around_.observer.OnFinalWeights(now, flat) : Status();
   }
 
  private:

@@ -115,6 +115,10 @@ std::string Of(const PeerSilent& silent) { return " " + Text(silent.peer); }
 std::string Of(const Divergence& d) {
   return " s" + Text(d.shard.value()) + "=" + Text(d.version.value()) + " on " + Text(d.backup);
 }
+std::string Of(const RestoreFailed& failed) {
+  return " s" + Text(failed.shard.value()) + "=" + Text(failed.snapshot.version.value()) + " " +
+         failed.text;
+}
 std::string Of(const Refused& refused) { return " " + refused.reason; }
 std::string Of(const Failure& failure) { return " " + failure.text; }
 std::string Of(const Stop& stop) { return " " + stop.text; }
