@@ -12,6 +12,7 @@ packages=(
   libxxhash-dev zlib1g-dev                           # hashes, compressed data sets
   libsqlite3-dev                                     # the scheduler's journal
   doctest-dev iproute2                               # tests; partitions
+  libbenchmark-dev                                   # benchmarks of kernels
 )
 
 installed_packages() {
