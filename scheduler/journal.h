@@ -45,6 +45,12 @@ struct SnapshotManifest {
   std::vector<StoredShard> shards;
 };
 
+// Versions that will have no snapshot in the view's generation, whatever servers still say.
+struct GivenUpSnapshots {
+  Version below;                  // all below
+  std::vector<Version> versions;  // ascending, and these
+};
+
 // Something that befell a process, and how long the run took to get over it. Times in ms since the
 // job began; < 0: not (yet).
 struct FaultRecord {
@@ -90,6 +96,7 @@ struct SchedulerState {
   View view;  // the newest; its generation is the job's
   std::vector<MemberRecord> members;
   std::vector<SnapshotManifest> snapshots;  // ascending, those kept
+  GivenUpSnapshots given_up;
   std::vector<EvaluationSummary> evaluations;
   std::vector<FaultRecord> faults;
   VerificationState verification;

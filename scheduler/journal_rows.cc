@@ -395,6 +395,18 @@ std::optional<Dispute> DisputeIn(const Json& json) {
                  OpinionIn(json.at("second"))};
 }
 
+Json JsonOf(const GivenUpSnapshots& given_up) {
+  Json versions = Json::array();
+  for (const Version version : given_up.versions) versions.push_back(version.value());
+  return {{"below", given_up.below.value()}, {"versions", std::move(versions)}};
+}
+GivenUpSnapshots GivenUpIn(const Json& json) {
+  GivenUpSnapshots given_up{.below = Version(json.at("below").get<uint64_t>()), .versions = {}};
+  for (const Json& version : json.at("versions"))
+    given_up.versions.push_back(Version(version.get<uint64_t>()));
+  return given_up;
+}
+
 }  // namespace
 
 // ---- meta
@@ -403,6 +415,7 @@ std::optional<Dispute> DisputeIn(const Json& json) {
 std::vector<SqlRow> MetaRowsOf(const SchedulerState& state) {
   const VerificationState& verification = state.verification;
   return {{"agreed_count", static_cast<int64_t>(verification.agreed_count)},
+          {"given_up", TextOf(JsonOf(state.given_up))},
           {"is_finished", int64_t{state.is_finished}},
           {"job", HexOf(state.job.value())},
           {"next_node", int64_t{state.next_node}},
@@ -426,6 +439,8 @@ Status ReadMetaRow(const SqlRow& row, SchedulerState* state) {
     reader.Take(&state->next_node);
   } else if (key == "is_finished") {
     reader.Take(&state->is_finished);
+  } else if (key == "given_up") {
+    reader.TakeJson([&](const Json& json) { state->given_up = GivenUpIn(json); });
   } else if (key == "agreed_count") {
     reader.Take(&state->verification.agreed_count);
   } else if (key == "unverified_count") {

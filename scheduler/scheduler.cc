@@ -51,7 +51,8 @@ Scheduler::Scheduler(Options options, const JobPlan& plan, Journal& journal, Run
       verified_(plan),
       snapshots_({plan.shards.shard_count(), plan.job.snapshot_keep}, GenerationOf(options_.state),
                  OriginOf(options_.state),
-                 options_.state ? options_.state->snapshots : std::vector<SnapshotManifest>()) {
+                 options_.state ? options_.state->snapshots : std::vector<SnapshotManifest>(),
+                 options_.state ? options_.state->given_up : GivenUpSnapshots()) {
   has_changed_ = true;  // at least the term (P26)
   if (!options_.state) return;
   const SchedulerState& state = *options_.state;
@@ -162,6 +163,7 @@ SchedulerState Scheduler::State() const {
                        .view = view_,
                        .members = {},
                        .snapshots = snapshots_.complete(),
+                       .given_up = snapshots_.given_up(),
                        .evaluations = evaluations_,
                        .faults = faults_.records(),
                        .verification = verification(),
@@ -184,6 +186,7 @@ void Scheduler::Flush(Micros now) {
     observer_.OnFault(now, fault);
     has_changed_ = true;
   }
+  has_changed_ |= snapshots_.TakeChanged();
   if (has_changed_ && Mutated(Mutation::kAnnounceBeforeJournal)) {
     if (!journal_at_) journal_at_ = now + kLateJournal;
     if (now >= *journal_at_) Commit();

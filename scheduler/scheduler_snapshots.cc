@@ -120,7 +120,6 @@ void Scheduler::OnMessageOf(Micros now, const Envelope& envelope, const RestoreF
          /*is_notable=*/true);
     snapshots_.Forget(failed.snapshot);
     observer_.OnSnapshotForgotten(now, failed.snapshot);
-    has_changed_ = true;
   } else {
     Tell(now, "restore-failed", server.Name(), text, /*is_notable=*/true);
   }

@@ -8,8 +8,14 @@
 namespace pando {
 
 SnapshotLedger::SnapshotLedger(const Options& options, uint32_t generation, SnapshotRef origin,
-                               std::vector<SnapshotManifest> complete)
-    : options_(options), generation_(generation), origin_(origin), complete_(std::move(complete)) {}
+                               std::vector<SnapshotManifest> complete,
+                               const GivenUpSnapshots& given_up)
+    : options_(options),
+      generation_(generation),
+      origin_(origin),
+      complete_(std::move(complete)),
+      given_up_(given_up.versions.begin(), given_up.versions.end()),
+      given_up_below_(given_up.below) {}
 
 SnapshotLedger::Taken SnapshotLedger::OnStored(const SnapshotStoredItem& item) {
   if (IsComplete(item.version) || IsGivenUp(item.version)) {
@@ -53,6 +59,7 @@ SnapshotManifest SnapshotLedger::ManifestOf(Version version) const {
 
 const SnapshotManifest& SnapshotLedger::Complete(Version version) {
   SnapshotManifest manifest = ManifestOf(version);
+  has_changed_ = true;
   pending_.erase(version);
   while (!pending_.empty() && pending_.begin()->first < version) GiveUp(pending_.begin()->first);
   const auto at = std::ranges::upper_bound(complete_, version, {},
@@ -81,6 +88,7 @@ void SnapshotLedger::Prune(Version next_evaluation) {
 }
 
 void SnapshotLedger::GiveUp(Version version) {
+  has_changed_ = true;
   if (version >= given_up_below_) given_up_.insert(version);
   while (given_up_.size() > kGivenUpNamedMax) {
     given_up_below_ = Version(given_up_.begin()->value() + 1);
@@ -100,6 +108,7 @@ void SnapshotLedger::DropPending(Version version) {
 }
 
 void SnapshotLedger::DiscardAfter(Version version) {
+  has_changed_ = true;
   std::erase_if(complete_, [&](const SnapshotManifest& manifest) {
     const bool is_later = manifest.snapshot.version > version;
     if (is_later) dropped_.push_back(manifest);
@@ -108,10 +117,12 @@ void SnapshotLedger::DiscardAfter(Version version) {
 }
 
 void SnapshotLedger::Forget(SnapshotRef unreadable) {
+  has_changed_ = true;
   std::erase_if(complete_, [&](const auto& m) { return m.snapshot == unreadable; });
 }
 
 void SnapshotLedger::Drop(Version version, const Pending& pending) {
+  has_changed_ = true;
   SnapshotManifest manifest{.snapshot = {generation_, version}, .shards = {}};
   for (const std::optional<StoredShard>& stored : pending)
     manifest.shards.push_back(stored.value_or(StoredShard{}));
@@ -158,9 +169,16 @@ void SnapshotLedger::StartGeneration(uint32_t generation, SnapshotRef origin) {
   while (!pending_.empty()) GiveUp(pending_.begin()->first);
   given_up_.clear();
   given_up_below_ = Version(0);
+  has_changed_ = true;
   generation_ = generation;
   origin_ = origin;
 }
+
+GivenUpSnapshots SnapshotLedger::given_up() const {
+  return {given_up_below_, {given_up_.begin(), given_up_.end()}};
+}
+
+bool SnapshotLedger::TakeChanged() { return std::exchange(has_changed_, false); }
 
 std::vector<SnapshotManifest> SnapshotLedger::TakeDropped() { return std::exchange(dropped_, {}); }
 

@@ -27,9 +27,9 @@ class SnapshotLedger {
     uint32_t shard_count = 0;
     uint32_t keep = 2;  // complete ones, besides those that a rollback may need
   };
-  // `complete`: of earlier lives. `origin`: what this generation began from.
+  // `origin`: what this generation began from. `complete` and `given_up`: of earlier lives.
   SnapshotLedger(const Options& options, uint32_t generation, SnapshotRef origin,
-                 std::vector<SnapshotManifest> complete);
+                 std::vector<SnapshotManifest> complete, const GivenUpSnapshots& given_up);
 
   enum class Taken { kPending, kComplete, kGivenUp };
   // What is known of the version now. A failure gives the version up.
@@ -55,7 +55,11 @@ class SnapshotLedger {
   void StartGeneration(uint32_t generation, SnapshotRef origin);
 
   const std::vector<SnapshotManifest>& complete() const { return complete_; }
-  // Whose files are not wanted any more, since the last call.
+  GivenUpSnapshots given_up() const;
+  // Whether anything of the above, or of what is dropped, is new since the last call.
+  bool TakeChanged();
+  // Whose files are not wanted any more, since the last call. They may go when the journal has the
+  // change: another life of the scheduler might complete what this one gave up.
   std::vector<SnapshotManifest> TakeDropped();
 
  private:
@@ -74,6 +78,7 @@ class SnapshotLedger {
   std::set<Version> given_up_;
   Version given_up_below_;
   std::vector<SnapshotManifest> dropped_;
+  bool has_changed_ = false;
 };
 
 }  // namespace pando

@@ -26,7 +26,7 @@ FaultNote Note(const std::string& action, int injected_ms, int exited_ms) {
 }
 
 TEST_CASE("however many snapshots are given up, few are remembered and all stay given up") {
-  SnapshotLedger ledger({.shard_count = 1}, 0, {}, {});
+  SnapshotLedger ledger({.shard_count = 1}, 0, {}, {}, {});
   CHECK(ledger.OnStored({ShardId(0), Version(5), 1, "file-5", ""}) ==
         SnapshotLedger::Taken::kPending);
   for (uint64_t version = 10; version <= 2000; version += 10)
@@ -155,7 +155,7 @@ void CompleteAt(SnapshotLedger& ledger, uint64_t version) {
 }
 
 TEST_CASE("a snapshot is ripe when every shard is stored, and reports count once") {
-  SnapshotLedger ledger({2, 2}, 0, {}, {});
+  SnapshotLedger ledger({2, 2}, 0, {}, {}, {});
   CHECK(ledger.OnStored(Stored(0, 10)) == SnapshotLedger::Taken::kPending);
   CHECK(ledger.OnStored(Stored(0, 10)) == SnapshotLedger::Taken::kPending);
   CHECK_FALSE(ledger.Ripe());
@@ -167,7 +167,7 @@ TEST_CASE("a snapshot is ripe when every shard is stored, and reports count once
 }
 
 TEST_CASE("a shard that cannot be stored costs that snapshot, whose files go") {
-  SnapshotLedger ledger({2, 2}, 0, {}, {});
+  SnapshotLedger ledger({2, 2}, 0, {}, {}, {});
   ledger.OnStored(Stored(0, 10));
   CHECK(ledger.OnStored({ShardId(1), Version(10), 0, "", "the disk is full"}) ==
         SnapshotLedger::Taken::kGivenUp);
@@ -178,7 +178,7 @@ TEST_CASE("a shard that cannot be stored costs that snapshot, whose files go") {
 }
 
 TEST_CASE("a newer complete snapshot gives up older ones that are not") {
-  SnapshotLedger ledger({2, 2}, 0, {}, {});
+  SnapshotLedger ledger({2, 2}, 0, {}, {}, {});
   ledger.OnStored(Stored(0, 10));
   CompleteAt(ledger, 20);
   CHECK(ledger.IsGivenUp(Version(10)));
@@ -186,7 +186,7 @@ TEST_CASE("a newer complete snapshot gives up older ones that are not") {
 }
 
 TEST_CASE("the newest are kept, and one from which the next evaluation can be reached") {
-  SnapshotLedger ledger({2, 2}, 0, {}, {});
+  SnapshotLedger ledger({2, 2}, 0, {}, {}, {});
   for (uint64_t version : {10, 20, 30, 40}) {
     CompleteAt(ledger, version);
     ledger.Prune(Version(15));  // version 15 is still to be evaluated
@@ -204,7 +204,7 @@ TEST_CASE("the newest are kept, and one from which the next evaluation can be re
 }
 
 TEST_CASE("what a generation began from is kept until it has completed another (P30)") {
-  SnapshotLedger ledger({2, 1}, 0, {}, {});
+  SnapshotLedger ledger({2, 1}, 0, {}, {}, {});
   CompleteAt(ledger, 10);
   CompleteAt(ledger, 20);
   ledger.StartGeneration(1, {0, Version(10)});
@@ -217,7 +217,7 @@ TEST_CASE("what a generation began from is kept until it has completed another (
 }
 
 TEST_CASE("a new generation forgets what the old one had begun to store") {
-  SnapshotLedger ledger({2, 2}, 0, {}, {});
+  SnapshotLedger ledger({2, 2}, 0, {}, {}, {});
   ledger.OnStored(Stored(0, 10));
   ledger.StartGeneration(1, {});
   CHECK(ledger.TakeDropped().size() == 1);

@@ -82,6 +82,37 @@ TEST_CASE("only the newest snapshots are kept") {
   CHECK(f.journal.state->snapshots.size() == 2);
 }
 
+TEST_CASE("what is given up stays so when the scheduler starts again, for its files are gone") {
+  StoringFixture f(StoringPlan(2, 1));
+  f.StartAll();
+  f.MakeTo(10);
+  f.Store(10, "the disk is full");
+  REQUIRE(f.recorder.dropped.size() > 0);
+  CHECK(f.journal.state->given_up.versions == std::vector{Version(10)});
+  f.StartScheduler();
+  for (uint64_t who : {10, 11, 20, 21}) f.From(who, Heartbeat{});
+  f.Store(10);
+  CHECK(f.recorder.snapshots.empty());
+  CHECK(f.recorder.LastTo<SnapshotAck>(Incarnation(10)) != nullptr);
+  f.MakeTo(20);
+  f.Store(20);
+  CHECK(f.recorder.snapshots == std::vector{SnapshotRef{0, Version(20)}});
+}
+
+TEST_CASE("a scheduler that another has replaced drops no file") {
+  StoringFixture f(StoringPlan(2, 1));
+  f.StartAll();
+  f.MakeTo(10);
+  const PeerId first = f.scheduler->view().shards[0].primary;
+  f.From(first.incarnation.value(), SnapshotStored{{{ShardId(0), Version(10), 1, "v10", ""}}},
+         first.lane);
+  f.journal.refuses = true;
+  f.From(first.incarnation.value(),
+         SnapshotStored{{{ShardId(1), Version(10), 0, "", "the disk is full"}}}, first.lane);
+  CHECK(f.recorder.dropped.empty());
+  CHECK(f.scheduler->fenced());
+}
+
 TEST_CASE("a rollback begins from the newest snapshot, and the restarted scheduler knows it") {
   StoringFixture f(StoringPlan(1, 1));
   f.StartAll();

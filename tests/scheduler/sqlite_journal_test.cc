@@ -59,6 +59,7 @@ SchedulerState SmallState() {
   state.snapshots = {
       {{1, Version(500)}, {{UINT64_MAX, "g001-v000000500-a-0.safetensors"}, {0, ""}}},
       {{2, Version(1000)}, {}}};
+  state.given_up = {.below = Version(100), .versions = {Version(200), Version(600)}};
   state.evaluations = {{Version(469), 10000, 9850, 1.0 / 3}, {Version(938), 10000, 9900, 0.25}};
   state.verification = {
       .settled_below = Step(77),
@@ -137,6 +138,8 @@ TEST_CASE("every field survives, the largest numbers and unknown times included"
   CHECK(read.members[0].is_draining);
   CHECK_FALSE(read.members[1].is_ready);
   CHECK(read.snapshots[0].shards[0].hash == UINT64_MAX);
+  CHECK(read.given_up.below == Version(100));
+  CHECK(read.given_up.versions == state.given_up.versions);
   CHECK(read.evaluations[0].loss_sum == 1.0 / 3);
   CHECK(read.faults[0].injected_ms == 0);
   CHECK(read.faults[0].recovered_ms == 20.25);

@@ -53,6 +53,7 @@ class Checker {
   void NoteDrain(Role role, uint32_t rank) { drained_.insert({role, rank}); }
   void NoteDivergence() { has_divergence_ = true; }
   void NoteFailedRestore() { has_failed_restore_ = true; }
+  void NoteForgotten(const SnapshotRef& snapshot) { forgotten_.insert(snapshot); }
   // The job is over: all of it must be there.
   void CheckEnd(const SchedulerState& state);
 
@@ -111,6 +112,7 @@ class Checker {
   std::map<Incarnation, Micros> silent_at_;  // who was in a report of silence, and when
   std::set<std::pair<Role, uint32_t>> drained_;
   std::set<SnapshotRef> manifests_;
+  std::set<SnapshotRef> forgotten_;
   std::set<Version> evaluated_;
   std::optional<uint32_t> tainted_generation_;
   bool has_divergence_ = false;

@@ -161,10 +161,11 @@ void Checker::CheckManifest(const SnapshotManifest& manifest) {
   }
 }
 
-// P30: what this generation began from stays until the generation has completed another.
+// P30: what this generation began from stays until the generation has completed another, or no
+// server could read it.
 void Checker::CheckOrigin(const SchedulerState& state) {
   const SnapshotRef& origin = state.view.restore;
-  if (origin.version == Version(0)) return;
+  if (origin.version == Version(0) || forgotten_.contains(origin)) return;
   const bool is_there = std::ranges::any_of(state.snapshots, [&](const SnapshotManifest& kept) {
     return kept.snapshot == origin || kept.snapshot.version > origin.version;
   });

@@ -83,6 +83,7 @@ void Cluster::OnSnapshotDropped(Micros, const SnapshotManifest& manifest) {
 
 void Cluster::OnSnapshotForgotten(Micros, const SnapshotRef& snapshot) {
   Note("snapshot " + std::to_string(snapshot.version.value()) + " is forgotten");
+  checker_.NoteForgotten(snapshot);
 }
 
 Status Cluster::OnFinalWeights(Micros, const FloatBuffer& flat) {

@@ -13,6 +13,8 @@ constexpr std::array kScenarios{
     Scenario{"a node that is drained while the run gathers may leave a new scheduler", 134045},
     Scenario{"a scheduler writes nothing after its successor has read the journal", 116217},
     Scenario{"a verification does not wait for parameters that never come", 2399},
+    Scenario{"a snapshot that a lost scheduler gives up and its successor completes stays", 468398},
+    Scenario{"what a generation began from may be forgotten when nobody can read it", 499894},
     Scenario{"a contribution that another lane holds is not taken for held", 3335, Focus::kSilences},
 };
 
