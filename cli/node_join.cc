@@ -25,18 +25,18 @@ Status StoppedBy(int signal) {
   return Interrupted(fmt::format("stopped by {}", signal == SIGINT ? "Ctrl-C" : "a signal"));
 }
 
-Result<std::optional<Membership>> MembershipOf(const JoinCore& join) {
+Result<JoinOutcome> MembershipOf(const JoinCore& join) {
   const Welcome& welcome = *join.welcome();
   Result<Job> job = ParseJobText(welcome.job_toml, "the scheduler's job");
   if (!job.ok()) return job.status();
-  return std::optional(Membership{.self = join.self(0),
-                                  .scheduler = join.scheduler(),
-                                  .job_id = join.job(),
-                                  .rank = welcome.rank,
-                                  .job = *std::move(job),
-                                  .job_toml = welcome.job_toml,
-                                  .data = welcome.data,
-                                  .snapshot_dir = welcome.snapshot_dir});
+  return JoinOutcome(Membership{.self = join.self(0),
+                                .scheduler = join.scheduler(),
+                                .job_id = join.job(),
+                                .rank = welcome.rank,
+                                .job = *std::move(job),
+                                .job_toml = welcome.job_toml,
+                                .data = welcome.data,
+                                .snapshot_dir = welcome.snapshot_dir});
 }
 
 }  // namespace
@@ -48,10 +48,9 @@ Register DescribeProcess(Role role, uint32_t wanted_rank) {
           .wanted_rank = wanted_rank};
 }
 
-Result<std::optional<Membership>> JoinRun(Transport& transport, Incarnation self,
-                                          const Register& registration,
-                                          const std::string& scheduler_endpoint,
-                                          uint32_t timeout_ms, ShutdownSignal& shutdown) {
+Result<JoinOutcome> JoinRun(Transport& transport, Incarnation self, const Register& registration,
+                            const std::string& scheduler_endpoint, uint32_t timeout_ms,
+                            ShutdownSignal& shutdown) {
   TransportOutbox outbox(transport);
   JoinCore join(self, registration, outbox);
   const Micros start = SteadyNow();
@@ -69,11 +68,12 @@ Result<std::optional<Membership>> JoinRun(Transport& transport, Incarnation self
   };
   RunLoop(join, transport, {.local = {{shutdown.fd(), watch}}, .is_finished = is_over});
   if (join.welcome()) return MembershipOf(join);
-  if (join.refused() && join.refused()->kind == RefusalKind::kRunIsOver) {
-    spdlog::info("the scheduler refused: {}", join.refused()->reason);
-    return std::optional<Membership>();
+  if (join.refused()) {
+    const Stop stop{StopReason::kFailed, join.refused()->reason};
+    Result<MembershipEnd> end = EndOf(stop, join.refused()->kind, /*is_leaving=*/false);
+    if (!end.ok()) return end.status();
+    return JoinOutcome(*end);
   }
-  if (join.refused()) return InvalidArgument("the scheduler refused: " + join.refused()->reason);
   if (shutdown.first_signal() != 0) return StoppedBy(shutdown.first_signal());
   return Unavailable(
       fmt::format("no scheduler answered at {} within {} s; is it running there, and is "
@@ -85,8 +85,11 @@ Result<Model> ModelOf(const Membership& membership) {
   return Model::Create(membership.job, membership.data.shape, membership.data.class_count);
 }
 
-MembershipEnd EndOf(const Stop& stop, bool may_join_again) {
-  if (may_join_again) {
+Result<MembershipEnd> EndOf(const Stop& stop, const std::optional<RefusalKind>& refusal,
+                            bool is_leaving) {
+  if (refusal == RefusalKind::kNotThisOne)
+    return InvalidArgument("the scheduler refused: " + stop.text);
+  if (refusal == RefusalKind::kGivenUp && !is_leaving) {
     spdlog::warn("joining again: {}", stop.text);
     return MembershipEnd::kGivenUp;
   }

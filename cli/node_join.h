@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <variant>
 
 #include "cli/shutdown.h"
 #include "common/job_plan.h"
@@ -28,14 +29,6 @@ struct Membership {
   std::string snapshot_dir;
 };
 
-// Registers through `transport`, which has dialed the scheduler, and waits for its answer, saying
-// for whom it waits. None: the run is over. kUnavailable after `timeout_ms`, kInvalidArgument when
-// refused, kInterrupted.
-Result<std::optional<Membership>> JoinRun(Transport& transport, Incarnation self,
-                                          const Register& registration,
-                                          const std::string& scheduler_endpoint,
-                                          uint32_t timeout_ms, ShutdownSignal& shutdown);
-
 // The model and plan that the scheduler's facts describe.
 Result<Model> ModelOf(const Membership& membership);
 
@@ -48,8 +41,19 @@ enum class MembershipEnd {
   kGivenUp,  // the scheduler took this incarnation for dead: the process may join as another one
 };
 
-// And what the log says of it.
-MembershipEnd EndOf(const Stop& stop, bool may_join_again);
+// And what the log says of it. `refusal`: how the scheduler refused, if it did.  kInvalidArgument
+// where this process does not fit.
+Result<MembershipEnd> EndOf(const Stop& stop, const std::optional<RefusalKind>& refusal,
+                            bool is_leaving);
+
+// Registers through `transport`, which has dialed the scheduler, and waits for its answer, saying
+// for whom it waits. A membership that never began has an end all the same: the run was over, or
+// the welcome was lost until the scheduler took this incarnation for dead. kUnavailable after
+// `timeout_ms`, kInvalidArgument when refused, kInterrupted.
+using JoinOutcome = std::variant<Membership, MembershipEnd>;
+Result<JoinOutcome> JoinRun(Transport& transport, Incarnation self, const Register& registration,
+                            const std::string& scheduler_endpoint, uint32_t timeout_ms,
+                            ShutdownSignal& shutdown);
 
 // NodeWatch attends to what a server or worker does by itself while it is a member: a signal asks
 // it to leave in order; a second one ends it at once, and so does a scheduler that has been silent

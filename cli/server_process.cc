@@ -143,14 +143,15 @@ Result<MembershipEnd> ServerProcess::Live() {
   }
   Register registration = DescribeProcess(Role::kServer, wanted_rank_);
   registration.lane_endpoints = endpoints_;
-  Result<std::optional<Membership>> joined = JoinRun(*transports_[0], incarnation_, registration,
+  Result<JoinOutcome> joined =
+      JoinRun(*transports_[0], incarnation_, registration,
                                                      args_.join, args_.start_timeout_ms, shutdown_);
   if (!joined.ok()) return joined.status();
-  const std::optional<Membership>& membership = *joined;
-  if (!membership) return MembershipEnd::kStopped;
-  wanted_rank_ = membership->rank;  // to keep the name in another life
-  SetUpLog({.process = fmt::format("server {}", membership->rank), .is_verbose = args_.is_verbose});
-  return Serve(*membership);
+  if (const auto* end = std::get_if<MembershipEnd>(&*joined)) return *end;
+  const auto& membership = std::get<Membership>(*joined);
+  wanted_rank_ = membership.rank;  // to keep the name in another life
+  SetUpLog({.process = fmt::format("server {}", membership.rank), .is_verbose = args_.is_verbose});
+  return Serve(membership);
 }
 
 Result<MembershipEnd> ServerProcess::Serve(const Membership& membership) {
@@ -240,7 +241,7 @@ Result<MembershipEnd> ServerProcess::RunLanes(const Membership& membership,
     if (!seat->dialed.ok()) return seat->dialed;
   }
   if (!watch.verdict().ok()) return watch.verdict();
-  return EndOf(first.stop(), first.was_refused() && !watch.is_leaving());
+  return EndOf(first.stop(), first.refusal(), watch.is_leaving());
 }
 
 }  // namespace

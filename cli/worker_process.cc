@@ -110,16 +110,16 @@ Status WorkerProcess::Run() {
 // From the registration of one incarnation to its end.
 Result<MembershipEnd> WorkerProcess::Live() {
   if (Status s = transport_.Dial({kSchedulerNode, {}, 0}, args_.join); !s.ok()) return s;
-  Result<std::optional<Membership>> joined =
+  Result<JoinOutcome> joined =
       JoinRun(transport_, incarnation_, DescribeProcess(Role::kWorker, wanted_rank_), args_.join,
               args_.start_timeout_ms, shutdown_);
   if (!joined.ok()) return joined.status();
-  std::optional<Membership>& membership = *joined;
-  if (!membership) return MembershipEnd::kStopped;
-  wanted_rank_ = membership->rank;  // to keep the name in another life
-  SetUpLog({.process = fmt::format("worker {}", membership->rank), .is_verbose = args_.is_verbose});
-  ArmBitFlip(membership->rank);
-  return Work(*membership);
+  if (const auto* end = std::get_if<MembershipEnd>(&*joined)) return *end;
+  auto& membership = std::get<Membership>(*joined);
+  wanted_rank_ = membership.rank;  // to keep the name in another life
+  SetUpLog({.process = fmt::format("worker {}", membership.rank), .is_verbose = args_.is_verbose});
+  ArmBitFlip(membership.rank);
+  return Work(membership);
 }
 
 // What goes wrong here is told to the scheduler, so that it knows this cause.
@@ -231,8 +231,8 @@ Result<MembershipEnd> WorkerProcess::Train(const Membership& membership,
   if (!dialed.ok()) return dialed;
   if (!watch.verdict().ok()) return watch.verdict();
   // It would fail again at once: whoever started this process may do so again, after a pause.
-  if (session.was_refused() && session.failure()) return Internal(session.failure()->text);
-  return EndOf(session.stop(), session.was_refused() && !watch.is_leaving());
+  if (session.refusal() && session.failure()) return Internal(session.failure()->text);
+  return EndOf(session.stop(), session.refusal(), watch.is_leaving());
 }
 
 }  // namespace

@@ -41,7 +41,7 @@ Message CodecReader::ReadMessage(wire::Envelope::Reader r) {
       return Read(r.getWelcome());
     case wire::Envelope::REFUSED:
       return Refused{ReadText("bytes of a reason", r.getRefused().getReason(), kTextBytesMax),
-                     ReadEnum("refusal kind", r.getRefused().getKind(), RefusalKind::kRunIsOver)};
+                     ReadEnum("refusal kind", r.getRefused().getKind(), RefusalKind::kGivenUp)};
     case wire::Envelope::READY:
       return Read(r.getReady());
     case wire::Envelope::HEARTBEAT:

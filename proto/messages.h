@@ -56,8 +56,9 @@ struct Welcome {
   std::string snapshot_dir;  // where every server can read and write snapshots (P29); absolute
 };
 
-// Not this one: it does not fit, or is taken for dead. Over: nobody is welcome any more.
-enum class RefusalKind : uint8_t { kNotThisOne, kRunIsOver };
+// Not this one: it does not fit. Over: nobody is welcome any more. Given up: it is taken for dead,
+// and its process may join as another incarnation (P19).
+enum class RefusalKind : uint8_t { kNotThisOne, kRunIsOver, kGivenUp };
 struct Refused {
   std::string reason;  // for people: what does not fit and what to do
   RefusalKind kind = RefusalKind::kNotThisOne;

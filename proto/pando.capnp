@@ -117,8 +117,9 @@ struct DataFacts {                 # set by whoever opened the data set
 }
 
 enum RefusalKind {
-  notThisOne @0;                   # this process does not fit, or is taken for dead
+  notThisOne @0;                   # this process does not fit
   runIsOver @1;                    # nobody is welcome any more
+  givenUp @2;                      # taken for dead: the process may join as another incarnation
 }
 
 struct Refused {                   # scheduler -> node

@@ -14,7 +14,7 @@ constexpr Micros kControlRetry = std::chrono::milliseconds(200);
 // P25 left out: how long a view is announced before it is in the journal.
 constexpr Micros kLateJournal = std::chrono::milliseconds(100);
 const char* const kGivenUpText =
-    "this process was given up as dead; it may join again as a new one";
+    "this process was given up as dead";
 
 // From processes that are not members yet, or never will be.
 bool IsOpenToAll(const Message& message) {
@@ -126,7 +126,7 @@ bool Scheduler::HearMember(Micros now, const Envelope& envelope) {
     const bool was_member =
         envelope.sender.node != kUnknownNode || given_up_.contains(envelope.sender.incarnation);
     if (was_member && !std::holds_alternative<Bye>(envelope.message))
-      Send(envelope.sender, Refused{kGivenUpText});
+      Send(envelope.sender, Refused{kGivenUpText, RefusalKind::kGivenUp});
     return false;
   }
   HearAnybody(now);

@@ -69,7 +69,7 @@ class Lane : public ProtocolCore {
   // How the scheduler ended the job.  REQUIRES: finished().
   const Stop& stop() const { return *stop_; }
   // Whether the scheduler gave this life of ours up: the process may come back as another.
-  bool was_refused() const { return was_refused_; }
+  const std::optional<RefusalKind>& refusal() const { return refusal_; }
   const PeerId& self() const { return member_.self(); }
   const PeerId& scheduler() const { return member_.scheduler(); }
   bool has_view() const { return member_.has_view(); }
@@ -205,7 +205,7 @@ class Lane : public ProtocolCore {
   Micros silent_until_{0};  // reports are gathered until then
   Micros ready_at_{0};      // lane 0: when to repeat Ready
   std::optional<Stop> stop_;
-  bool was_refused_ = false;
+  std::optional<RefusalKind> refusal_;
 };
 
 }  // namespace pando

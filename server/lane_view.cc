@@ -200,7 +200,7 @@ void Lane::OnMessageOf(Micros, const Envelope& envelope, const Stop& stop) {
 
 void Lane::OnMessageOf(Micros, const Envelope&, const Refused& refused) {
   if (stop_) return;
-  was_refused_ = true;
+  refusal_ = refused.kind;
   stop_ = Stop{StopReason::kFailed, refused.reason};
 }
 

@@ -216,7 +216,7 @@ void Session::OnMessageOf(Micros, const PeerId&, const Refused& refused) {
   if (stop_) return;
   compute_.Abandon(Step(0));
   stop_ = Stop{StopReason::kFailed, refused.reason};
-  was_refused_ = true;
+  refusal_ = refused.kind;
 }
 
 void Session::Leave(Micros now) {

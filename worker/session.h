@@ -79,7 +79,7 @@ class Session : public ProtocolCore {
   // How the scheduler ended the job.  REQUIRES: finished().
   const Stop& stop() const { return *stop_; }
   // The scheduler has given this incarnation up: the process may join again as another.
-  bool was_refused() const { return was_refused_; }
+  const std::optional<RefusalKind>& refusal() const { return refusal_; }
   // Why it cannot go on, if it cannot.
   const std::optional<Failure>& failure() const { return failure_; }
   // The scheduler of today, and the view: what heartbeats are addressed to and say.
@@ -217,7 +217,7 @@ class Session : public ProtocolCore {
   Micros control_at_{0};  // when to repeat Ready, Failure or Leave
   Micros waiting_since_{0};
   std::optional<Stop> stop_;
-  bool was_refused_ = false;
+  std::optional<RefusalKind> refusal_;
   PushedBytes pushed_bytes_;
 };
 

@@ -215,6 +215,7 @@ TEST_CASE("who was given up as dead is told so, and welcome as a new incarnation
   f.Wait(milliseconds(1500), {21});
   f.From(21, Heartbeat{});
   REQUIRE(f.recorder.LastTo<Refused>(Incarnation(21)) != nullptr);
+  CHECK(f.recorder.LastTo<Refused>(Incarnation(21))->kind == RefusalKind::kGivenUp);
   f.From(21, Register{.role = Role::kWorker, .host = "h", .process_id = 121});
   CHECK(f.recorder.LastTo<Refused>(Incarnation(21)) != nullptr);
   CHECK(f.NodeOf(21) == kUnknownNode);

@@ -111,7 +111,8 @@ void Process::DropLoops() {
 void Process::Listen(Loop& loop, const PeerId& self) {
   around_.network.Attach(seat_.place, self, [this, &loop](const Envelope& envelope) {
     loop.Post([this, &loop, envelope] {
-      was_refused_ |= std::holds_alternative<Refused>(envelope.message);
+      const auto* refused = std::get_if<Refused>(&envelope.message);
+      was_given_up_ |= refused != nullptr && refused->kind == RefusalKind::kGivenUp;
       loop.core().OnMessage(around_.world.now(), envelope);
     });
   });
@@ -123,7 +124,7 @@ void Process::Join() {
   ++life_;
   incarnation_ = Incarnation(around_.world.chance().Next() | 1);
   self_ = {kUnknownNode, incarnation_, 0};
-  was_refused_ = false;
+  was_given_up_ = false;
   Register registration{.role = seat_.role, .host = seat_.host, .process_id = seat_.process_id};
   for (uint16_t lane = 0; seat_.role == Role::kServer && lane < seat_.lane_count; ++lane) {
     registration.lane_endpoints.push_back("ipc://lane-" + std::to_string(lane));
@@ -134,7 +135,8 @@ void Process::Join() {
   loop.SetCore(std::move(core), {.after_tick = [this, &join] {
                  if (!join.has_answer()) return;
                  if (join.welcome()) return BecomeMember(join);
-                 JoinAgain();
+                 PANDO_CHECK(join.refused()->kind != RefusalKind::kNotThisOne);
+                 was_given_up_ ? JoinAgain() : Leave();
                }});
   Listen(loop, self_);
   loop.WakeSoon();
@@ -197,7 +199,7 @@ void Process::AddSession(const ViewMember::Identity& identity) {
   loop.WakeSoon();
 }
 
-// Refused: given up as dead, or not wanted yet. The same process, another life (P19).
+// Given up as dead: the same process, another life (P19).
 void Process::JoinAgain() {
   if (is_member()) around_.keeper.OnJoinAgain(*this);
   DropLoops();
@@ -258,7 +260,7 @@ void Process::Leave() {
 // One lane refused is the whole process refused.
 void Process::AfterTick(const Lane& lane) {
   if (!lane.finished()) return;
-  if (was_refused_) return JoinAgain();
+  if (was_given_up_) return JoinAgain();
   const bool all = std::ranges::all_of(lanes_, [](const Lane* other) { return other->finished(); });
   if (!all) return;
   left_by_ = lane.stop().reason;
@@ -267,7 +269,7 @@ void Process::AfterTick(const Lane& lane) {
 
 void Process::AfterTick(const Session& session) {
   if (!session.finished()) return;
-  if (was_refused_) return JoinAgain();
+  if (was_given_up_) return JoinAgain();
   left_by_ = session.stop().reason;
   Leave();
 }

@@ -140,7 +140,7 @@ class Process {
   bool has_left_ = false;
   std::optional<StopReason> left_by_;
   bool is_leaving_ = false;
-  bool was_refused_ = false;  // this incarnation, by the scheduler
+  bool was_given_up_ = false;  // this incarnation, by the scheduler
   Micros stopped_until_{0};
   Micros disturbed_until_{std::chrono::hours(-1)};
   Micros unreachable_until_{std::chrono::hours(-1)};

@@ -356,15 +356,15 @@ TEST_CASE("a worker that was asked to leave says so until it is stopped, and wor
   f.Receive(kScheduler, Stop{StopReason::kDrained, "drained"});
   CHECK(f.Take<Bye>().size() == 1);
   CHECK(f.session.finished());
-  CHECK_FALSE(f.session.was_refused());
+  CHECK_FALSE(f.session.refusal());
 }
 
 TEST_CASE("a worker that was given up ends, and may join again") {
   SessionFixture f;
   f.Start();
-  f.Receive(kScheduler, Refused{"given up as dead"});
+  f.Receive(kScheduler, Refused{"given up as dead", RefusalKind::kGivenUp});
   CHECK(f.session.finished());
-  CHECK(f.session.was_refused());
+  CHECK(f.session.refusal() == RefusalKind::kGivenUp);
   CHECK(f.compute.abandoned.back() == Step(0));
 }
 
