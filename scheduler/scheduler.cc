@@ -177,6 +177,7 @@ bool Scheduler::Commit() {
   journal_status_ = journal_.Commit(State());
   has_changed_ = false;
   journal_at_.reset();
+  if (!fenced()) snapshots_.OnJournaled();
   return !fenced();
 }
 
@@ -186,7 +187,6 @@ void Scheduler::Flush(Micros now) {
     observer_.OnFault(now, fault);
     has_changed_ = true;
   }
-  has_changed_ |= snapshots_.TakeChanged();
   if (has_changed_ && Mutated(Mutation::kAnnounceBeforeJournal)) {
     if (!journal_at_) journal_at_ = now + kLateJournal;
     if (now >= *journal_at_) Commit();

@@ -28,7 +28,8 @@ void Scheduler::OnMessageOf(Micros now, const Envelope& envelope, const Snapshot
     if (item.shard.value() >= plan_.shards.shard_count()) continue;
     const bool was_given_up = snapshots_.IsGivenUp(item.version);
     const SnapshotLedger::Taken taken = snapshots_.OnStored(item);
-    if (taken != SnapshotLedger::Taken::kPending) ack.items.push_back({item.shard, item.version});
+    if (taken == SnapshotLedger::Taken::kComplete || snapshots_.IsGivenUpForGood(item.version))
+      ack.items.push_back({item.shard, item.version});
     if (taken != SnapshotLedger::Taken::kGivenUp || was_given_up) continue;
     TellSnapshotFailed(now, members_.Find(envelope.sender.incarnation)->Name(), item.version,
                        item.failure);
@@ -120,6 +121,7 @@ void Scheduler::OnMessageOf(Micros now, const Envelope& envelope, const RestoreF
          /*is_notable=*/true);
     snapshots_.Forget(failed.snapshot);
     observer_.OnSnapshotForgotten(now, failed.snapshot);
+    has_changed_ = true;
   } else {
     Tell(now, "restore-failed", server.Name(), text, /*is_notable=*/true);
   }

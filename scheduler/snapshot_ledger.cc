@@ -1,6 +1,7 @@
 #include "scheduler/snapshot_ledger.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "common/check.h"
@@ -59,7 +60,6 @@ SnapshotManifest SnapshotLedger::ManifestOf(Version version) const {
 
 const SnapshotManifest& SnapshotLedger::Complete(Version version) {
   SnapshotManifest manifest = ManifestOf(version);
-  has_changed_ = true;
   pending_.erase(version);
   while (!pending_.empty() && pending_.begin()->first < version) GiveUp(pending_.begin()->first);
   const auto at = std::ranges::upper_bound(complete_, version, {},
@@ -88,7 +88,7 @@ void SnapshotLedger::Prune(Version next_evaluation) {
 }
 
 void SnapshotLedger::GiveUp(Version version) {
-  has_changed_ = true;
+  unsaved_.insert(version);
   if (version >= given_up_below_) given_up_.insert(version);
   while (given_up_.size() > kGivenUpNamedMax) {
     given_up_below_ = Version(given_up_.begin()->value() + 1);
@@ -108,7 +108,6 @@ void SnapshotLedger::DropPending(Version version) {
 }
 
 void SnapshotLedger::DiscardAfter(Version version) {
-  has_changed_ = true;
   std::erase_if(complete_, [&](const SnapshotManifest& manifest) {
     const bool is_later = manifest.snapshot.version > version;
     if (is_later) dropped_.push_back(manifest);
@@ -117,12 +116,10 @@ void SnapshotLedger::DiscardAfter(Version version) {
 }
 
 void SnapshotLedger::Forget(SnapshotRef unreadable) {
-  has_changed_ = true;
   std::erase_if(complete_, [&](const auto& m) { return m.snapshot == unreadable; });
 }
 
 void SnapshotLedger::Drop(Version version, const Pending& pending) {
-  has_changed_ = true;
   SnapshotManifest manifest{.snapshot = {generation_, version}, .shards = {}};
   for (const std::optional<StoredShard>& stored : pending)
     manifest.shards.push_back(stored.value_or(StoredShard{}));
@@ -169,7 +166,6 @@ void SnapshotLedger::StartGeneration(uint32_t generation, SnapshotRef origin) {
   while (!pending_.empty()) GiveUp(pending_.begin()->first);
   given_up_.clear();
   given_up_below_ = Version(0);
-  has_changed_ = true;
   generation_ = generation;
   origin_ = origin;
 }
@@ -178,8 +174,17 @@ GivenUpSnapshots SnapshotLedger::given_up() const {
   return {given_up_below_, {given_up_.begin(), given_up_.end()}};
 }
 
-bool SnapshotLedger::TakeChanged() { return std::exchange(has_changed_, false); }
+void SnapshotLedger::OnJournaled() {
+  unsaved_.clear();
+  std::ranges::move(std::exchange(dropped_, {}), std::back_inserter(dropped_for_good_));
+}
 
-std::vector<SnapshotManifest> SnapshotLedger::TakeDropped() { return std::exchange(dropped_, {}); }
+bool SnapshotLedger::IsGivenUpForGood(Version version) const {
+  return IsGivenUp(version) && !unsaved_.contains(version);
+}
+
+std::vector<SnapshotManifest> SnapshotLedger::TakeDropped() {
+  return std::exchange(dropped_for_good_, {});
+}
 
 }  // namespace pando

@@ -56,10 +56,13 @@ class SnapshotLedger {
 
   const std::vector<SnapshotManifest>& complete() const { return complete_; }
   GivenUpSnapshots given_up() const;
-  // Whether anything of the above, or of what is dropped, is new since the last call.
-  bool TakeChanged();
-  // Whose files are not wanted any more, since the last call. They may go when the journal has the
-  // change: another life of the scheduler might complete what this one gave up.
+  // The journal has what given_up() and complete() say. It is not written for what is given up: a
+  // full disk, which gives up many, would have the run wait for it.
+  void OnJournaled();
+  // Whether the journal knows that this version is given up.
+  bool IsGivenUpForGood(Version version) const;
+  // Whose files are not wanted any more, since the last call, and the journal says so: another life
+  // of the scheduler might else complete what this one gave up.
   std::vector<SnapshotManifest> TakeDropped();
 
  private:
@@ -77,8 +80,9 @@ class SnapshotLedger {
   static constexpr size_t kGivenUpNamedMax = 64;
   std::set<Version> given_up_;
   Version given_up_below_;
-  std::vector<SnapshotManifest> dropped_;
-  bool has_changed_ = false;
+  std::set<Version> unsaved_;              // given up, and the journal does not know
+  std::vector<SnapshotManifest> dropped_;  // likewise
+  std::vector<SnapshotManifest> dropped_for_good_;
 };
 
 }  // namespace pando

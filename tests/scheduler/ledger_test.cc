@@ -25,6 +25,11 @@ FaultNote Note(const std::string& action, int injected_ms, int exited_ms) {
           .exited_us = exited_ms < 0 ? 0 : static_cast<uint64_t>(At(exited_ms).count())};
 }
 
+std::vector<SnapshotManifest> DroppedOf(SnapshotLedger& ledger) {
+  ledger.OnJournaled();
+  return ledger.TakeDropped();
+}
+
 TEST_CASE("however many snapshots are given up, few are remembered and all stay given up") {
   SnapshotLedger ledger({.shard_count = 1}, 0, {}, {}, {});
   CHECK(ledger.OnStored({ShardId(0), Version(5), 1, "file-5", ""}) ==
@@ -34,7 +39,7 @@ TEST_CASE("however many snapshots are given up, few are remembered and all stay 
   CHECK_FALSE(ledger.Ripe().has_value());
   for (uint64_t version : {5, 10, 1000, 2000}) CHECK(ledger.IsGivenUp(Version(version)));
   CHECK_FALSE(ledger.IsGivenUp(Version(2010)));
-  CHECK(ledger.TakeDropped().size() == 1);  // of version 5
+  CHECK(DroppedOf(ledger).size() == 1);  // of version 5
 }
 
 TEST_CASE("an injected fault, its exit and its detection are one record") {
@@ -163,7 +168,7 @@ TEST_CASE("a snapshot is ripe when every shard is stored, and reports count once
   CHECK(ledger.Ripe() == Version(10));
   CHECK(ledger.Complete(Version(10)).shards.size() == 2);
   CHECK(ledger.OnStored(Stored(0, 10)) == SnapshotLedger::Taken::kComplete);
-  CHECK(ledger.TakeDropped().empty());
+  CHECK(DroppedOf(ledger).empty());
 }
 
 TEST_CASE("a shard that cannot be stored costs that snapshot, whose files go") {
@@ -171,9 +176,9 @@ TEST_CASE("a shard that cannot be stored costs that snapshot, whose files go") {
   ledger.OnStored(Stored(0, 10));
   CHECK(ledger.OnStored({ShardId(1), Version(10), 0, "", "the disk is full"}) ==
         SnapshotLedger::Taken::kGivenUp);
-  REQUIRE(ledger.TakeDropped().size() == 1);
+  REQUIRE(DroppedOf(ledger).size() == 1);
   CHECK(ledger.OnStored(Stored(0, 10, "late")) == SnapshotLedger::Taken::kGivenUp);
-  REQUIRE(ledger.TakeDropped().size() == 1);
+  REQUIRE(DroppedOf(ledger).size() == 1);
   CompleteAt(ledger, 20);
 }
 
@@ -182,7 +187,7 @@ TEST_CASE("a newer complete snapshot gives up older ones that are not") {
   ledger.OnStored(Stored(0, 10));
   CompleteAt(ledger, 20);
   CHECK(ledger.IsGivenUp(Version(10)));
-  CHECK(ledger.TakeDropped().size() == 1);
+  CHECK(DroppedOf(ledger).size() == 1);
 }
 
 TEST_CASE("the newest are kept, and one from which the next evaluation can be reached") {
@@ -197,7 +202,7 @@ TEST_CASE("the newest are kept, and one from which the next evaluation can be re
   CHECK(ledger.RestorePoint(Version(15)) == SnapshotRef{0, Version(10)});
   CHECK(ledger.RestorePoint(Version(100)) == SnapshotRef{0, Version(40)});
   CHECK(ledger.RestorePoint(Version(5)) == SnapshotRef{});
-  const auto dropped = ledger.TakeDropped();
+  const auto dropped = DroppedOf(ledger);
   REQUIRE(dropped.size() == 1);
   CHECK(dropped[0].snapshot.version == Version(20));
   CHECK(ledger.OnStored(Stored(1, 20)) == SnapshotLedger::Taken::kGivenUp);  // a late repeat
@@ -220,7 +225,7 @@ TEST_CASE("a new generation forgets what the old one had begun to store") {
   SnapshotLedger ledger({2, 2}, 0, {}, {}, {});
   ledger.OnStored(Stored(0, 10));
   ledger.StartGeneration(1, {});
-  CHECK(ledger.TakeDropped().size() == 1);
+  CHECK(DroppedOf(ledger).size() == 1);
   CHECK_FALSE(ledger.IsKnown(Version(10)));
 }
 

@@ -87,10 +87,12 @@ TEST_CASE("what is given up stays so when the scheduler starts again, for its fi
   f.StartAll();
   f.MakeTo(10);
   f.Store(10, "the disk is full");
+  CHECK(f.recorder.dropped.empty());
+  f.Add(22, Role::kWorker);  // which the journal has to know
   REQUIRE(f.recorder.dropped.size() > 0);
   CHECK(f.journal.state->given_up.versions == std::vector{Version(10)});
   f.StartScheduler();
-  for (uint64_t who : {10, 11, 20, 21}) f.From(who, Heartbeat{});
+  for (uint64_t who : {10, 11, 20, 21, 22}) f.From(who, Heartbeat{});
   f.Store(10);
   CHECK(f.recorder.snapshots.empty());
   CHECK(f.recorder.LastTo<SnapshotAck>(Incarnation(10)) != nullptr);
@@ -109,6 +111,7 @@ TEST_CASE("a scheduler that another has replaced drops no file") {
   f.journal.refuses = true;
   f.From(first.incarnation.value(),
          SnapshotStored{{{ShardId(1), Version(10), 0, "", "the disk is full"}}}, first.lane);
+  f.Add(22, Role::kWorker);
   CHECK(f.recorder.dropped.empty());
   CHECK(f.scheduler->fenced());
 }
