@@ -10,13 +10,11 @@ build `kernels_bench` before.
 """
 import argparse
 import json
-import os
 import statistics
 import subprocess
 import sys
-import tempfile
 
-from report import ROOT, PANDO, commit, cpu, heading, row
+from report import ROOT, PANDO, commit, cpu, heading, images_per_second, row, torch_environment
 
 DATA = ROOT.parent / "shared/data"
 KERNELS_BENCH = str(ROOT / "build/bench/kernels/kernels_bench")
@@ -35,24 +33,19 @@ def pytorch_command(args, model, threads, *flags):
 
 
 def pytorch(args, model, threads, blas_threads, flags):
-    environment = dict(os.environ, OMP_NUM_THREADS=str(threads), OPENBLAS_NUM_THREADS=str(blas_threads))
-    environment.pop("OPENBLAS_CORETYPE", None)
-    done = subprocess.run(pytorch_command(args, model, threads, *flags), env=environment, check=True,
-                          capture_output=True, text=True)
+    done = subprocess.run(pytorch_command(args, model, threads, *flags), env=torch_environment(threads, blas_threads),
+                          check=True, capture_output=True, text=True)
     return float(done.stdout)
 
 
 def pando(args, model, threads, steps):
     data, side, _, batch, _ = ROWS[model]
-    with tempfile.TemporaryDirectory() as folder:
-        command = [args.pando, "train", "--serial", "--model", model, "--dataset", data, "--data", str(DATA / data),
-                   "--global-batch", str(batch), "--micro-batches", str(threads), "--threads", str(threads),
-                   "--steps", str(steps), "--optimizer", "sgd", "--lr", "0.01", "--set", "optimizer.momentum=0.9",
-                   "--set", "eval.every_epochs=0", "--run-dir", folder + "/run", "--json"]
-        if data == "cifar10" and side != 32:
-            command += ["--set", f"data.resize={side}"]
-        done = subprocess.run(command, check=True, capture_output=True, text=True)
-        return json.loads(done.stdout)["images_per_second"]
+    flags = ["--serial", "--model", model, "--dataset", data, "--data", str(DATA / data), "--global-batch", str(batch),
+             "--micro-batches", str(threads), "--threads", str(threads), "--steps", str(steps), "--optimizer", "sgd",
+             "--lr", "0.01", "--set", "optimizer.momentum=0.9", "--set", "eval.every_epochs=0"]
+    if data == "cifar10" and side != 32:
+        flags += ["--set", f"data.resize={side}"]
+    return images_per_second(args.pando, flags)
 
 
 def fma_peak():

@@ -6,31 +6,24 @@ a machine whose speed drifts is fair to all. Prints images/s of each variant (mi
 the ratios of the rounds. PyTorch's best variant counts. Run it on an idle machine.
 """
 import argparse
-import json
-import os
 import statistics
 import subprocess
 import sys
-import tempfile
 
-from report import MNIST, PANDO, ROOT, commit, cpu
+from report import MNIST, PANDO, ROOT, commit, cpu, images_per_second, torch_environment
 
 
 def pytorch(data, channels_last, blas_threads):
-    environment = dict(os.environ, OMP_NUM_THREADS="2", OPENBLAS_NUM_THREADS=str(blas_threads))
-    environment.pop("OPENBLAS_CORETYPE", None)
     command = ["/usr/bin/python3", str(ROOT / "bench/pytorch_mnist_cnn.py"), data]
     command += ["--channels-last"] if channels_last else []
-    return float(subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout)
+    done = subprocess.run(command, env=torch_environment(2, blas_threads), check=True, capture_output=True, text=True)
+    return float(done.stdout)
 
 
 def pando(program, data, extra):
-    with tempfile.TemporaryDirectory() as folder:
-        command = [program, "train", "--model", "mnist-cnn", "--dataset", "mnist", "--data", data, "--epochs", "2",
-                   "--global-batch", "128", "--micro-batches", "2", "--optimizer", "adam", "--lr", "0.001",
-                   "--set", "eval.every_epochs=0", "--run-dir", folder + "/run", "--json", *extra]
-        done = subprocess.run(command, check=True, capture_output=True, text=True)
-        return json.loads(done.stdout)["images_per_second"]
+    return images_per_second(program, [
+        "--model", "mnist-cnn", "--dataset", "mnist", "--data", data, "--epochs", "2", "--global-batch", "128",
+        "--micro-batches", "2", "--optimizer", "adam", "--lr", "0.001", "--set", "eval.every_epochs=0", *extra])
 
 
 def row(name, values):

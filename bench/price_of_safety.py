@@ -7,12 +7,9 @@ that turns from round to round, so that a machine whose speed drifts is fair to 
 ratios of the rounds. Run it on an idle machine.
 """
 import argparse
-import json
-import subprocess
 import sys
-import tempfile
 
-from report import MNIST, PANDO, commit, cpu, heading, row
+from report import MNIST, PANDO, commit, cpu, heading, images_per_second, row
 
 # 784 x 5120 + 5120 x 4096 + 4096 x 10 weights and their biases: 25,035,786.
 MODELS = {"CNN": ["--model", "mnist-cnn", "--global-batch", "128"],
@@ -24,14 +21,11 @@ BOTH = ("2 replicas, snapshots", ["--replicas", "2", "--snapshot-every", "50"])
 VARIANTS = [PLAIN, REPLICAS, SNAPSHOTS, BOTH]
 
 
-def images_per_second(args, model, steps, flags):
-    with tempfile.TemporaryDirectory() as folder:
-        command = [args.pando, "train", *MODELS[model], "--dataset", "mnist", "--data", args.data,
-                   "--steps", str(steps), "--micro-batches", "8", "--optimizer", "adam", "--lr", "0.001",
-                   "--set", "eval.every_epochs=0", "--workers", "2", "--servers", "2", *flags,
-                   "--run-dir", folder + "/run", "--json"]
-        done = subprocess.run(command, check=True, capture_output=True, text=True)
-        return json.loads(done.stdout)["images_per_second"]
+def measure_one(args, model, steps, flags):
+    return images_per_second(args.pando, [
+        *MODELS[model], "--dataset", "mnist", "--data", args.data, "--steps", str(steps), "--micro-batches", "8",
+        "--optimizer", "adam", "--lr", "0.001", "--set", "eval.every_epochs=0", "--workers", "2", "--servers", "2",
+        *flags])
 
 
 def turned(items, by):
@@ -42,7 +36,7 @@ def measure(args, model, steps):
     figures = {name: [] for name, _ in VARIANTS}
     for done in range(args.rounds):
         for name, flags in turned(VARIANTS, done):
-            figures[name].append(images_per_second(args, model, steps, flags))
+            figures[name].append(measure_one(args, model, steps, flags))
         print(f"{model}: round {done + 1} of {args.rounds}", file=sys.stderr)
     return figures
 

@@ -14,23 +14,9 @@ import torch.nn as nn
 import torch.nn.functional as F
 import torchvision
 
+from pytorch_mnist_cnn import Net as MnistCnn
+
 WARMUP_STEPS = 3
-
-
-class MnistCnn(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.conv1 = nn.Conv2d(1, 10, 5)
-        self.conv2 = nn.Conv2d(10, 20, 5)
-        self.conv2_drop = nn.Dropout2d()
-        self.fc1 = nn.Linear(320, 50)
-        self.fc2 = nn.Linear(50, 10)
-
-    def forward(self, x):
-        x = F.relu(F.max_pool2d(self.conv1(x), 2))
-        x = F.relu(F.max_pool2d(self.conv2_drop(self.conv2(x)), 2))
-        x = F.dropout(F.relu(self.fc1(x.flatten(1))), training=self.training)
-        return self.fc2(x)
 
 
 def resnet18_cifar():

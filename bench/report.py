@@ -1,8 +1,10 @@
-"""What the benchmarks' reports have in common: the machine, the commit, one line per figure."""
+"""What the benchmarks have in common: the machine, the commit, how both sides run, one line per figure."""
+import json
 import os
 import platform
 import statistics
 import subprocess
+import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -20,6 +22,20 @@ def cpu():
     names = [line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines()
              if line.startswith("model name")]
     return f"{names[0] if names else platform.machine()} x {os.cpu_count()}"
+
+
+def torch_environment(threads, blas_threads):
+    environment = dict(os.environ, OMP_NUM_THREADS=str(threads), OPENBLAS_NUM_THREADS=str(blas_threads))
+    environment.pop("OPENBLAS_CORETYPE", None)
+    return environment
+
+
+def images_per_second(pando, flags):
+    """Of a run of `pando train` with these flags, in a folder of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run([pando, "train", *flags, "--run-dir", folder + "/run", "--json"], check=True,
+                              capture_output=True, text=True)
+        return json.loads(done.stdout)["images_per_second"]
 
 
 def percentile(values, share):

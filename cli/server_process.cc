@@ -143,9 +143,8 @@ Result<MembershipEnd> ServerProcess::Live() {
   }
   Register registration = DescribeProcess(Role::kServer, wanted_rank_);
   registration.lane_endpoints = endpoints_;
-  Result<JoinOutcome> joined =
-      JoinRun(*transports_[0], incarnation_, registration,
-                                                     args_.join, args_.start_timeout_ms, shutdown_);
+  Result<JoinOutcome> joined = JoinRun(*transports_[0], incarnation_, registration, args_.join,
+                                       args_.start_timeout_ms, shutdown_);
   if (!joined.ok()) return joined.status();
   if (const auto* end = std::get_if<MembershipEnd>(&*joined)) return *end;
   const auto& membership = std::get<Membership>(*joined);

@@ -13,8 +13,6 @@ namespace {
 constexpr Micros kControlRetry = std::chrono::milliseconds(200);
 // P25 left out: how long a view is announced before it is in the journal.
 constexpr Micros kLateJournal = std::chrono::milliseconds(100);
-const char* const kGivenUpText =
-    "this process was given up as dead";
 
 // From processes that are not members yet, or never will be.
 bool IsOpenToAll(const Message& message) {
@@ -126,7 +124,7 @@ bool Scheduler::HearMember(Micros now, const Envelope& envelope) {
     const bool was_member =
         envelope.sender.node != kUnknownNode || given_up_.contains(envelope.sender.incarnation);
     if (was_member && !std::holds_alternative<Bye>(envelope.message))
-      Send(envelope.sender, Refused{kGivenUpText, RefusalKind::kGivenUp});
+      RefuseGivenUp(envelope.sender);
     return false;
   }
   HearAnybody(now);
@@ -149,6 +147,10 @@ void Scheduler::Send(const PeerId& to, Message message) {
                        .sender = options_.self,
                        .receiver = to,
                        .message = std::move(message)});
+}
+
+void Scheduler::RefuseGivenUp(const PeerId& to) {
+  Send(to, Refused{"this process was given up as dead", RefusalKind::kGivenUp});
 }
 
 void Scheduler::Tell(Micros now, const char* name, const std::string& node, const std::string& text,
@@ -196,7 +198,6 @@ void Scheduler::Flush(Micros now) {
   std::vector<Envelope> outgoing = std::exchange(outgoing_, {});
   if (fenced()) return;
   for (Envelope& envelope : outgoing) outbox_.Send(std::move(envelope));
-  if (has_changed_) return;  // else the journal does not name them any more
   for (const SnapshotManifest& dropped : snapshots_.TakeDropped())
     observer_.OnSnapshotDropped(now, dropped);
 }

@@ -171,6 +171,7 @@ class Scheduler : public ProtocolCore {
   void RepeatControl(Micros now);
   void RepeatTo(Micros now, Member& member, const PeerId& peer);
   void Send(const PeerId& to, Message message);
+  void RefuseGivenUp(const PeerId& to);
   SchedulerState State() const;
   bool Commit();
   void Flush(Micros now);

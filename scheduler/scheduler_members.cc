@@ -92,8 +92,7 @@ std::string Scheduler::ReasonToRefuse(const Register& registration) const {
 void Scheduler::OnMessageOf(Micros now, const Envelope& envelope, const Register& registration) {
   const PeerId& from = envelope.sender;
   if (registration.role != Role::kServer && registration.role != Role::kWorker) return;
-  if (given_up_.contains(from.incarnation))
-    return Send(from, Refused{"this process was given up as dead", RefusalKind::kGivenUp});
+  if (given_up_.contains(from.incarnation)) return RefuseGivenUp(from);
   if (members_.Find(from.incarnation) == nullptr) {
     const std::string reason = ReasonToRefuse(registration);
     const bool is_over = phase_ >= Phase::kStopping;

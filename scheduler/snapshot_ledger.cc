@@ -19,14 +19,16 @@ SnapshotLedger::SnapshotLedger(const Options& options, uint32_t generation, Snap
       given_up_below_(given_up.below) {}
 
 SnapshotLedger::Taken SnapshotLedger::OnStored(const SnapshotStoredItem& item) {
-  if (IsComplete(item.version) || IsGivenUp(item.version)) {
+  const bool is_complete = IsComplete(item.version);
+  if (is_complete || IsGivenUpForGood(item.version)) {
     if (!item.file.empty() && !IsWanted(item.file)) {
       Pending alone(options_.shard_count);
       alone[item.shard.value()] = StoredShard{item.hash, item.file};
-      Drop(item.version, alone);
+      dropped_for_good_.push_back(Named(item.version, alone));
     }
-    return IsComplete(item.version) ? Taken::kComplete : Taken::kGivenUp;
+    return is_complete ? Taken::kComplete : Taken::kGivenUp;
   }
+  if (IsGivenUp(item.version)) return Taken::kGivenUp;  // it comes again until it is for good
   if (!item.failure.empty()) {
     GiveUp(item.version);
     return Taken::kGivenUp;
@@ -102,9 +104,8 @@ void SnapshotLedger::GiveUp(Version version) {
 void SnapshotLedger::DropPending(Version version) {
   const auto it = pending_.find(version);
   if (it == pending_.end()) return;
-  const Pending pending = std::move(it->second);
+  dropped_.push_back(Named(version, it->second));
   pending_.erase(it);
-  Drop(version, pending);
 }
 
 void SnapshotLedger::DiscardAfter(Version version) {
@@ -119,11 +120,11 @@ void SnapshotLedger::Forget(SnapshotRef unreadable) {
   std::erase_if(complete_, [&](const auto& m) { return m.snapshot == unreadable; });
 }
 
-void SnapshotLedger::Drop(Version version, const Pending& pending) {
+SnapshotManifest SnapshotLedger::Named(Version version, const Pending& pending) const {
   SnapshotManifest manifest{.snapshot = {generation_, version}, .shards = {}};
   for (const std::optional<StoredShard>& stored : pending)
     manifest.shards.push_back(stored.value_or(StoredShard{}));
-  dropped_.push_back(std::move(manifest));
+  return manifest;
 }
 
 // A file holds what a process had to store of one version: several shards.

@@ -6,8 +6,8 @@
 //   ---------------------+---------------------------------------------+--------------------------
 //   pending              | a shard has stored it                       | kept, not acknowledged
 //   complete             | all have, and the scheduler completes it    | acknowledged
-//   given up             | a shard cannot store it, or a newer one is  | acknowledged, file dropped
-//                        | complete                                    |
+//   given up             | a shard cannot store it, or a newer one is  | acknowledged and its file
+//                        | complete                                    | dropped once journaled
 // clang-format on
 #pragma once
 
@@ -69,7 +69,8 @@ class SnapshotLedger {
   using Pending = std::vector<std::optional<StoredShard>>;
   bool IsWanted(const std::string& file) const;
   void DropPending(Version version);
-  void Drop(Version version, const Pending& pending);
+  // Of this generation, as far as it is stored.
+  SnapshotManifest Named(Version version, const Pending& pending) const;
 
   Options options_;
   uint32_t generation_;

@@ -68,7 +68,7 @@ class Lane : public ProtocolCore {
   bool finished() const { return stop_.has_value(); }
   // How the scheduler ended the job.  REQUIRES: finished().
   const Stop& stop() const { return *stop_; }
-  // Whether the scheduler gave this life of ours up: the process may come back as another.
+  // How the scheduler refused this life of ours, if it did.
   const std::optional<RefusalKind>& refusal() const { return refusal_; }
   const PeerId& self() const { return member_.self(); }
   const PeerId& scheduler() const { return member_.scheduler(); }

@@ -78,7 +78,7 @@ class Session : public ProtocolCore {
   bool finished() const { return stop_.has_value(); }
   // How the scheduler ended the job.  REQUIRES: finished().
   const Stop& stop() const { return *stop_; }
-  // The scheduler has given this incarnation up: the process may join again as another.
+  // How the scheduler refused this incarnation, if it did.
   const std::optional<RefusalKind>& refusal() const { return refusal_; }
   // Why it cannot go on, if it cannot.
   const std::optional<Failure>& failure() const { return failure_; }

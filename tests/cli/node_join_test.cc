@@ -39,7 +39,8 @@ TEST_CASE("a process that is given up before it knows that it is a member may jo
   CHECK(std::get<MembershipEnd>(*outcome) == MembershipEnd::kGivenUp);
 }
 
-TEST_CASE("a process that comes after the end leaves in peace, one that does not fit with an error") {
+TEST_CASE(
+    "a process that comes after the end leaves in peace, one that does not fit with an error") {
   const Result<JoinOutcome> late = JoinRefusedWith({"it is over", RefusalKind::kRunIsOver});
   REQUIRE(late.ok());
   CHECK(std::get<MembershipEnd>(*late) == MembershipEnd::kStopped);

@@ -178,8 +178,21 @@ TEST_CASE("a shard that cannot be stored costs that snapshot, whose files go") {
         SnapshotLedger::Taken::kGivenUp);
   REQUIRE(DroppedOf(ledger).size() == 1);
   CHECK(ledger.OnStored(Stored(0, 10, "late")) == SnapshotLedger::Taken::kGivenUp);
-  REQUIRE(DroppedOf(ledger).size() == 1);
+  REQUIRE(ledger.TakeDropped().size() == 1);
   CompleteAt(ledger, 20);
+}
+
+TEST_CASE("reports that come again while the journal waits for a disk leave nothing behind") {
+  SnapshotLedger ledger({2, 2}, 0, {}, {}, {});
+  ledger.OnStored({ShardId(1), Version(10), 0, "", "the disk is full"});
+  for (int repeat = 0; repeat < 3; ++repeat) {
+    CHECK(ledger.OnStored(Stored(0, 10)) == SnapshotLedger::Taken::kGivenUp);
+    CHECK_FALSE(ledger.IsGivenUpForGood(Version(10)));
+  }
+  CHECK(DroppedOf(ledger).empty());
+  CHECK(ledger.OnStored(Stored(0, 10)) == SnapshotLedger::Taken::kGivenUp);
+  CHECK(ledger.IsGivenUpForGood(Version(10)));
+  CHECK(ledger.TakeDropped().size() == 1);
 }
 
 TEST_CASE("a newer complete snapshot gives up older ones that are not") {

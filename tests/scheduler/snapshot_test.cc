@@ -88,7 +88,8 @@ TEST_CASE("what is given up stays so when the scheduler starts again, for its fi
   f.MakeTo(10);
   f.Store(10, "the disk is full");
   CHECK(f.recorder.dropped.empty());
-  f.Add(22, Role::kWorker);  // which the journal has to know
+  f.Add(22, Role::kWorker);         // which the journal has to know
+  f.Store(10, "the disk is full");  // it comes again until it is acknowledged
   REQUIRE(f.recorder.dropped.size() > 0);
   CHECK(f.journal.state->given_up.versions == std::vector{Version(10)});
   f.StartScheduler();

@@ -136,7 +136,8 @@ void Process::Join() {
                  if (!join.has_answer()) return;
                  if (join.welcome()) return BecomeMember(join);
                  PANDO_CHECK(join.refused()->kind != RefusalKind::kNotThisOne);
-                 was_given_up_ ? JoinAgain() : Leave();
+                 if (was_given_up_) return JoinAgain();
+                 Leave();
                }});
   Listen(loop, self_);
   loop.WakeSoon();
