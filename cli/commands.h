@@ -29,6 +29,9 @@ Subcommand AddStopCommand(CLI::App& app);
 Subcommand AddExportCommand(CLI::App& app);
 Subcommand AddEvaluateCommand(CLI::App& app);
 Subcommand AddVerifyCommand(CLI::App& app);
+Subcommand AddModelsCommand(CLI::App& app);
+Subcommand AddModelCommand(CLI::App& app);
+Subcommand AddDataCommand(CLI::App& app);
 
 // ---- options that several subcommands share ----------------------------------------------------
 
@@ -45,6 +48,9 @@ void AddResumeOptions(CLI::App& command, JobSource* source);
 
 // Only the keys that say what a model and its data are.
 void AddModelOptions(CLI::App& command, JobSource* source);
+
+// Only the keys that a model's size and a step's memory depend on, and --set.
+void AddCostOptions(CLI::App& command, JobSource* source);
 
 // Reads the job, picks the data where nobody did, fills in name and folder. Notices go to standard
 // error.

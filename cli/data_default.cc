@@ -13,7 +13,8 @@ constexpr const char* kSynthetic = "synthetic-digits";
 
 std::string FindFolder(const std::string& name) {
   for (const char* parent : {"data/", "../shared/data/"}) {
-    if (HoldsIdxFiles(parent + name)) return parent + name;
+    const std::string folder = FindDataFolder(name, parent);
+    if (!folder.empty()) return folder;
   }
   return "";
 }

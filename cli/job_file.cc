@@ -13,6 +13,8 @@
 #include "cli/text.h"
 #include "common/hash.h"
 #include "common/nearest_name.h"
+#include "common/printable.h"
+#include "models/network_file.h"
 
 namespace pando {
 namespace {
@@ -39,6 +41,16 @@ std::optional<JobValue> ReadNode(ValueKind kind, const toml::node& node) {
       }
       return list;
     }
+    case ValueKind::kTextList: {
+      if (!node.is_array()) return std::nullopt;
+      std::vector<std::string> list;
+      for (const toml::node& element : *node.as_array()) {
+        auto value = element.value_exact<std::string>();
+        if (!value) return std::nullopt;
+        list.push_back(*value);
+      }
+      return list;
+    }
     default:
       return node.value_exact<std::string>();
   }
@@ -47,7 +59,7 @@ std::optional<JobValue> ReadNode(ValueKind kind, const toml::node& node) {
 std::string NodeText(const toml::node& node) {
   std::ostringstream text;
   node.visit([&](const auto& typed) { text << typed; });
-  return text.str();
+  return Printable(text.str());
 }
 
 struct Place {
@@ -60,7 +72,7 @@ struct Place {
 Status UnknownKey(const std::string& where, std::string_view name) {
   std::string hint = SuggestJobKey(name);
   if (hint.empty()) hint = "docs/job-file.md lists every key";
-  return InvalidArgument(fmt::format("{}: unknown key '{}'; {}", where, name, hint));
+  return InvalidArgument(fmt::format("{}: unknown key '{}'; {}", where, Printable(name), hint));
 }
 
 Status UnknownSection(const std::string& where, std::string_view name) {
@@ -69,7 +81,7 @@ Status UnknownSection(const std::string& where, std::string_view name) {
   sections.erase(std::unique(sections.begin(), sections.end()), sections.end());
   std::string hint = DidYouMean(name, sections);
   if (hint.empty()) hint = fmt::format("the sections are {}", Joined(sections));
-  return InvalidArgument(fmt::format("{}: unknown section [{}]; {}", where, name, hint));
+  return InvalidArgument(fmt::format("{}: unknown section [{}]; {}", where, Printable(name), hint));
 }
 
 bool IsSection(std::string_view name) {
@@ -82,6 +94,8 @@ bool IsSection(std::string_view name) {
 // Keys of two sources where the later one silences the earlier.
 constexpr const char* kSteps = "train.steps";
 constexpr const char* kEpochs = "train.epochs";
+constexpr const char* kEvalSteps = "eval.every_steps";
+constexpr const char* kEvalEpochs = "eval.every_epochs";
 
 }  // namespace
 
@@ -95,18 +109,35 @@ Status JobDraft::Set(const JobKey& key, const JobValue& value, std::string where
   return Status();
 }
 
-// Steps and epochs both say how long the run is: the later source wins, one source may say only
-// one.
 Status JobDraft::EndSource() {
+  // Another model's text is not this one's.
+  if (in_source_.contains("model.name") && !in_source_.contains("model.network"))
+    job_.network.clear();
+  Status status = ChooseLengthAndEvaluation();
+  in_source_.clear();
+  return status;
+}
+
+// Steps and epochs both say how long the run is, and both how often it is evaluated: the later
+// source wins, one source may say only one.
+Status JobDraft::ChooseLengthAndEvaluation() {
+  const bool has_eval_steps = in_source_.contains(kEvalSteps) && job_.eval_every_steps > 0;
+  const bool has_eval_epochs = in_source_.contains(kEvalEpochs) && job_.eval_every_epochs > 0;
   const bool has_steps = in_source_.contains(kSteps) && job_.steps > 0;
   const bool has_epochs = in_source_.contains(kEpochs) && job_.epochs > 0;
-  in_source_.clear();
   if (has_steps && has_epochs) {
     return InvalidArgument(fmt::format("{} and {} both say how long the run is; give one of them",
                                        Named(kSteps), Named(kEpochs)));
   }
   if (has_steps) job_.epochs = 0;
   if (has_epochs) job_.steps = 0;
+  if (has_eval_steps && has_eval_epochs) {
+    return InvalidArgument(
+        fmt::format("{} and {} both say how often the run is evaluated; give one of them",
+                    Named(kEvalSteps), Named(kEvalEpochs)));
+  }
+  if (has_eval_steps) job_.eval_every_epochs = 0;
+  if (has_eval_epochs) job_.eval_every_steps = 0;
   return Status();
 }
 
@@ -164,7 +195,7 @@ std::string JobDraft::Named(const std::string& name) const {
 }
 
 Result<Job> JobDraft::Finish() const {
-  for (Status s : {CheckTrain(), CheckOptimizer(), CheckSchedule(), CheckRun()}) {
+  for (Status s : {CheckTrain(), CheckOptimizer(), CheckSchedule(), CheckEval(), CheckRun()}) {
     if (!s.ok()) return s;
   }
   return job_;
@@ -191,6 +222,33 @@ Status JobDraft::CheckOptimizer() const {
         "{} needs a momentum above 0 and no dampening, but {} and {}", Named("optimizer.nesterov"),
         Named("optimizer.momentum"), Named("optimizer.dampening")));
   }
+  if (o.clip_value > 0 && o.clip_norm > 0) {
+    return InvalidArgument(fmt::format("{} and {} both clip the gradient; give one of them",
+                                       Named("optimizer.clip_value"),
+                                       Named("optimizer.clip_norm")));
+  }
+  if (o.kind == OptimizerKind::kLamb && o.clip_norm > 0) {
+    return InvalidArgument(fmt::format(
+        "{} does not go with {}: lamb's own norms would have to be those of the clipped gradient; "
+        "leave it out or give optimizer.clip_value",
+        Named("optimizer.clip_norm"), Named("optimizer.type")));
+  }
+  if (o.kind == OptimizerKind::kLars && (o.nesterov || o.dampening != 0)) {
+    return InvalidArgument(fmt::format(
+        "{} has plain momentum, but {} and {}; leave them out", Named("optimizer.type"),
+        Named("optimizer.nesterov"), Named("optimizer.dampening")));
+  }
+  const OptimizerOptions defaults;
+  if (o.kind != OptimizerKind::kLars && o.trust_coefficient != defaults.trust_coefficient) {
+    return InvalidArgument(fmt::format("{} is read by lars alone, but {}; leave it out",
+                                       Named("optimizer.trust_coefficient"),
+                                       Named("optimizer.type")));
+  }
+  if (o.kind != OptimizerKind::kLamb && o.trust_ratio_max != defaults.trust_ratio_max) {
+    return InvalidArgument(fmt::format("{} is read by lamb alone, but {}; leave it out",
+                                       Named("optimizer.trust_ratio_max"),
+                                       Named("optimizer.type")));
+  }
   return Status();
 }
 
@@ -200,6 +258,14 @@ Status JobDraft::CheckSchedule() const {
     return InvalidArgument(fmt::format(
         "{} needs schedule.step_size ≥ 1: give the steps between decays", Named("schedule.type")));
   }
+  if (s.kind == ScheduleKind::kMultiStep && s.milestones.empty()) {
+    return InvalidArgument(fmt::format("{} needs schedule.milestones: give the steps of the decays",
+                                       Named("schedule.type")));
+  }
+  if (s.kind == ScheduleKind::kExponential && !IsGiven("schedule.gamma")) {
+    return InvalidArgument(fmt::format(
+        "{} needs schedule.gamma: give the factor of each step, as 0.999", Named("schedule.type")));
+  }
   if (s.kind == ScheduleKind::kCosine && s.min_lr > job_.optimizer.lr) {
     return InvalidArgument(fmt::format("{} is above {}: a cosine schedule falls",
                                        Named("schedule.min_lr"), Named("optimizer.lr")));
@@ -207,6 +273,16 @@ Status JobDraft::CheckSchedule() const {
   if (s.kind == ScheduleKind::kOneCycle && s.base_momentum > s.max_momentum) {
     return InvalidArgument(fmt::format("{} is above {}", Named("schedule.base_momentum"),
                                        Named("schedule.max_momentum")));
+  }
+  return Status();
+}
+
+Status JobDraft::CheckEval() const {
+  if (job_.early_stop_patience > 0 && job_.eval_every_epochs == 0 && job_.eval_every_steps == 0) {
+    return InvalidArgument(
+        fmt::format("{} needs evaluations during the run; give eval.every_epochs or "
+                    "eval.every_steps",
+                    Named("eval.early_stop_patience")));
   }
   return Status();
 }
@@ -240,20 +316,37 @@ Result<Job> ReadJobFile(const std::string& path) {
   return ParseJobText(*text, path);
 }
 
+Status LoadNetwork(Job* job) {
+  constexpr size_t kNetworkBytesMax = 1 << 20;
+  if (!IsNetworkFile(job->model) || !job->network.empty()) return Status();
+  Result<std::string> text = ReadTextFile(job->model);
+  if (!text.ok()) return text.status();
+  if (text->empty() || text->size() > kNetworkBytesMax) {
+    return InvalidArgument(fmt::format("{}: has {} bytes, and a network's file has 1 to {}",
+                                       job->model, text->size(), kNetworkBytesMax));
+  }
+  job->network = *std::move(text);
+  return Status();
+}
+
 namespace {
 
 // What says where, how and how safely to compute, and has no say in the result.
 bool IsIdentity(std::string_view section) {
-  return section != "run" && section != "snapshot" && section != "verify";
+  return section != "run" && section != "snapshot" && section != "verify" && section != "worker";
 }
+
+// Says how a step is trained, and yet changes no bit: memory for time.
+constexpr const char* kCheckpointing = "train.activation_checkpointing";
 
 std::string WriteSections(const Job& given, bool identity_only) {
   Job job = given;
   if (job.steps > 0) job.epochs = 0;
+  if (job.eval_every_steps > 0) job.eval_every_epochs = 0;
   std::string text;
   std::string_view section;
   for (const JobKey& key : JobKeys()) {
-    if (identity_only && !IsIdentity(key.section())) continue;
+    if (identity_only && (!IsIdentity(key.section()) || key.name == kCheckpointing)) continue;
     if (key.section() != section) {
       text += fmt::format("{}[{}]\n", text.empty() ? "" : "\n", key.section());
       section = key.section();

@@ -38,10 +38,12 @@ class JobDraft {
  private:
   Status Set(const JobKey& key, const JobValue& value, std::string where);
   Status EndSource();
+  Status ChooseLengthAndEvaluation();
   std::string Named(const std::string& key) const;
   Status CheckTrain() const;
   Status CheckOptimizer() const;
   Status CheckSchedule() const;
+  Status CheckEval() const;
   Status CheckRun() const;
 
   Job job_;
@@ -53,10 +55,15 @@ Result<Job> ParseJobText(std::string_view text, const std::string& file_name);
 Result<Job> ReadJobFile(const std::string& path);
 Result<std::string> ReadTextFile(const std::string& path);
 
+// Where job->model is a network's file and job->network is empty, reads it: from then on the job
+// needs the file no more.
+Status LoadNetwork(Job* job);
+
 // Every key, in one deterministic text; ParseJobText reads back the same job. The length is written
 // as steps or as epochs, the other as 0.
 std::string WriteJobText(const Job& job);
-// The part of it that fixes the result: all but [snapshot], [verify] and [run] (P5).
+// The part of it that fixes the result: all but [worker], [snapshot], [verify] and [run] (P5), and
+// train.activation_checkpointing.
 std::string JobIdentityText(const Job& job);
 // `run_salt` tells apart two runs of one job: random, drawn when a run starts.
 JobId MakeJobId(const Job& job, uint64_t run_salt);

@@ -16,13 +16,17 @@ constexpr const char* kIntroduction =
     "reaches every key (`--set optimizer.beta1=0.8 --set model.hidden=512,256`). Unknown keys are "
     "errors.\n"
     "\n"
-    "Everything but `[snapshot]`, `[verify]` and `[run]` is the job's identity: it fixes the "
-    "resulting\n"
-    "weights, bit for bit. Those three say only where, how and how safely to compute them.\n"
+    "Everything but `[worker]`, `[snapshot]`, `[verify]` and `[run]` is the job's identity: it "
+    "fixes the resulting\n"
+    "weights, bit for bit. Those four say only where, how and how safely to compute them.\n"
     "\n"
     "`train.steps` and `train.epochs` both say how long the run is: give one. A flag or `--set` "
     "silences\n"
-    "the other one of the file.\n";
+    "the other one of the file. So do `eval.every_steps` and `eval.every_epochs` with how often it "
+    "is evaluated.\n"
+    "\n"
+    "`train.activation_checkpointing` has no say in the result either, and a run may be resumed "
+    "with another.\n";
 
 const char* SectionHeading(std::string_view section) {
   if (section == "model") return "the network";
@@ -31,6 +35,7 @@ const char* SectionHeading(std::string_view section) {
   if (section == "optimizer") return "how a gradient becomes an update";
   if (section == "schedule") return "the learning rate over the run";
   if (section == "eval") return "test accuracy during the run";
+  if (section == "worker") return "memory against traffic";
   if (section == "snapshot") return "what a lost server or a power cut costs";
   if (section == "verify") return "machines that compute wrongly";
   return "where and how, without a say in the result";

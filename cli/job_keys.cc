@@ -3,15 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
-#include <cmath>
 #include <span>
 #include <type_traits>
 #include <utility>
 
-#include "cli/text.h"
 #include "common/nearest_name.h"
 #include "models/network.h"
+#include "models/network_file.h"
 #include "proto/message_limits.h"
 #include "worker/dataset.h"
 
@@ -28,10 +26,13 @@ constexpr ValueRange kEpochs{.min = 0, .max = 1e6};
 constexpr ValueRange kMicroBatches{.min = 1, .max = kMicroBatchesMax};
 constexpr ValueRange kThreads{.min = 1, .max = 1024};
 constexpr ValueRange kLanes{.min = 0, .max = 256};
+constexpr ValueRange kBadPictures{.min = 0, .max = BadPictures::kMaxMax};
+constexpr ValueRange kSide{.min = 0, .max = 4096};
 constexpr ValueRange kBelowOne{.min = 0, .max = 1, .is_max_excluded = true};
 constexpr ValueRange kUnit{.min = 0, .max = 1};
 constexpr ValueRange kOpenUnit{
     .min = 0, .max = 1, .is_min_excluded = true, .is_max_excluded = true};
+constexpr ValueRange kPatience{.min = 0, .max = 1e9};
 constexpr ValueRange kReplicas{.min = 1, .max = 2};
 constexpr ValueRange kSnapshots{.min = 1, .max = 1000};
 constexpr ValueRange kMilliseconds{.min = 1, .max = 86'400'000};
@@ -41,15 +42,20 @@ template <class E>
 std::vector<std::string> EnumNames();
 template <>
 std::vector<std::string> EnumNames<OptimizerKind>() {
-  return {"sgd", "adam", "adamw"};
+  return {"sgd", "adam", "adamw", "lars", "lamb"};
 }
 template <>
 std::vector<std::string> EnumNames<ScheduleKind>() {
-  return {"constant", "step", "cosine", "one-cycle"};
+  return {"constant",   "step",        "cosine", "one-cycle",
+          "multi-step", "exponential", "linear", "polynomial"};
 }
 template <>
 std::vector<std::string> EnumNames<LastBatch>() {
   return {"short", "drop"};
+}
+template <>
+std::vector<std::string> EnumNames<ParameterResidency>() {
+  return {"all", "layer"};
 }
 
 template <class T>
@@ -108,6 +114,13 @@ JobKey MakeChoice(Words words, std::vector<std::string> choices, Field field) {
   return key;
 }
 
+template <class Field>
+JobKey MakeChoiceList(Words words, std::vector<std::string> choices, Field field) {
+  JobKey key = MakeKey(ValueKind::kTextList, words, field);
+  key.choices = std::move(choices);
+  return key;
+}
+
 // A field accessor, for MakeKey. A macro because the member's path is part of a lambda's body.
 #define PANDO_FIELD(path) \
   [](auto& job) -> auto& { return job.path; }
@@ -116,6 +129,12 @@ void AddModelAndDataKeys(std::vector<JobKey>* keys) {
   using enum ValueKind;
   keys->push_back(MakeChoice({"model.name", "--model", "", "the network to train"}, Model::Names(),
                              PANDO_FIELD(model)));
+  keys->back().file_suffix = kNetworkFileSuffix;
+  keys->push_back(MakeKey(kText,
+                          {"model.network", "", "",
+                           "text of the network's file, where model.name is one; empty: read from "
+                           "it (docs/networks.md)"},
+                          PANDO_FIELD(network)));
   keys->push_back(MakeKey(kCountList,
                           {"model.hidden", "", "units", "widths of the mlp's hidden layers"},
                           PANDO_FIELD(mlp_hidden), kUint32));
@@ -126,13 +145,40 @@ void AddModelAndDataKeys(std::vector<JobKey>* keys) {
               {"data.path", "--data", "folder",
                "where the data set's files lie; empty: data/NAME or ../shared/data/NAME"},
               PANDO_FIELD(data_path)));
+  keys->push_back(MakeChoiceList({"data.columns", "", "",
+                                  "a table's columns to learn from, by name; none: u, g, r, i, z "
+                                  "and redshift of sdss"},
+                                 {}, PANDO_FIELD(columns)));
+  keys->push_back(MakeChoiceList(
+      {"data.augment", "--augment", "",
+       "what is drawn anew for each training picture: crop (shifted by up to an eighth of its "
+       "side; of photographs, a part of any size, resized), flip (left to right)"},
+      {"crop", "flip"}, PANDO_FIELD(augment)));
+  keys->push_back(MakeKey(kCount,
+                          {"data.resize", "--resize", "pixels",
+                           "side that pictures are resized to; 0: as they are, photographs 224"},
+                          PANDO_FIELD(resize), kSide));
+  keys->push_back(MakeKey(kCount,
+                          {"data.limit", "--limit", "samples",
+                           "training samples, a subset drawn from the seed; 0: all"},
+                          PANDO_FIELD(train_limit), kSteps));
+  keys->push_back(MakeKey(
+      kCount,
+      {"data.test_limit", "", "samples", "test samples, a subset drawn from the seed; 0: all"},
+      PANDO_FIELD(test_limit), kSteps));
+  keys->push_back(MakeKey(
+      kCount,
+      {"data.bad_pictures_max", "", "pictures",
+       "pictures that cannot be decoded and may be replaced by the next one of the list, in "
+       "the whole run; more are an error"},
+      PANDO_FIELD(bad_pictures_max), kBadPictures));
   keys->push_back(MakeKey(kCount,
                           {"data.synthetic_train_samples", "", "samples",
-                           "training samples that synthetic-digits draws"},
+                           "training samples that synthetic data sets draw"},
                           PANDO_FIELD(synthetic_train_samples), kUint32));
   keys->push_back(MakeKey(
       kCount,
-      {"data.synthetic_test_samples", "", "samples", "test samples that synthetic-digits draws"},
+      {"data.synthetic_test_samples", "", "samples", "test samples that synthetic data sets draw"},
       PANDO_FIELD(synthetic_test_samples), kUint32));
 }
 
@@ -163,33 +209,77 @@ void AddTrainKeys(std::vector<JobKey>* keys) {
   keys->push_back(MakeKey(
       kCount, {"train.seed", "--seed", "", "seed of weights, shuffling, dropout, synthetic data"},
       PANDO_FIELD(seed)));
+  keys->push_back(MakeKey(kReal,
+                          {"train.label_smoothing", "--label-smoothing", "",
+                           "share of a label that is spread over all classes, in training"},
+                          PANDO_FIELD(label_smoothing), kBelowOne));
+  keys->push_back(MakeKey(kBool,
+                          {"train.activation_checkpointing", "--activation-checkpointing", "",
+                           "drop most activations and compute them again in backward: less memory, "
+                           "more time, the same result"},
+                          PANDO_FIELD(activation_checkpointing)));
 }
 
 void AddOptimizerKeys(std::vector<JobKey>* keys) {
   using enum ValueKind;
   keys->push_back(MakeKey(
-      kChoice, {"optimizer.type", "--optimizer", "", "the optimizer, formulas as PyTorch's"},
+      kChoice, {"optimizer.type", "--optimizer", "", "the optimizer; formulas as PyTorch's, of lars and lamb the papers'"},
       PANDO_FIELD(optimizer.kind)));
   keys->push_back(MakeKey(kReal,
                           {"optimizer.lr", "--lr", "", "learning rate; the highest of a schedule"},
                           PANDO_FIELD(optimizer.lr), kPositive));
-  keys->push_back(MakeKey(kReal, {"optimizer.momentum", "--momentum", "", "momentum of sgd"},
+  keys->push_back(MakeKey(kReal,
+                          {"optimizer.momentum", "--momentum", "", "momentum of sgd and lars"},
                           PANDO_FIELD(optimizer.momentum), kBelowOne));
   keys->push_back(MakeKey(kReal, {"optimizer.dampening", "", "", "sgd: dampening of the momentum"},
                           PANDO_FIELD(optimizer.dampening), kUnit));
   keys->push_back(MakeKey(kBool, {"optimizer.nesterov", "", "", "sgd: Nesterov's momentum"},
                           PANDO_FIELD(optimizer.nesterov)));
-  keys->push_back(MakeKey(kReal, {"optimizer.beta1", "", "", "adam, adamw: decay of the mean"},
+  keys->push_back(MakeKey(kReal,
+                          {"optimizer.beta1", "", "", "adam, adamw, lamb: decay of the mean"},
                           PANDO_FIELD(optimizer.beta1), kBelowOne));
-  keys->push_back(MakeKey(kReal, {"optimizer.beta2", "", "", "adam, adamw: decay of the square"},
+  keys->push_back(MakeKey(kReal,
+                          {"optimizer.beta2", "", "", "adam, adamw, lamb: decay of the square"},
                           PANDO_FIELD(optimizer.beta2), kBelowOne));
-  keys->push_back(MakeKey(kReal, {"optimizer.eps", "", "", "adam, adamw: added to the root"},
+  keys->push_back(MakeKey(kReal, {"optimizer.eps", "", "", "adam, adamw, lamb: added to the root"},
                           PANDO_FIELD(optimizer.eps), kPositive));
+  keys->push_back(MakeKey(
+      kReal,
+      {"optimizer.weight_decay", "--weight-decay", "",
+       "share of the weights added to the gradient; in adamw, taken off the weights; in lamb, "
+       "added to the direction"},
+      PANDO_FIELD(optimizer.weight_decay)));
+  keys->push_back(
+      MakeKey(kBool,
+              {"optimizer.weight_decay_exclude_bias_and_norm", "", "",
+               "no decay of tensors of one dimension: biases, norms' weights; always so in lars, "
+               "lamb"},
+              PANDO_FIELD(optimizer.weight_decay_exclude_bias_and_norm)));
   keys->push_back(
       MakeKey(kReal,
-              {"optimizer.weight_decay", "--weight-decay", "",
-               "share of the weights added to the gradient; in adamw, taken off the weights"},
-              PANDO_FIELD(optimizer.weight_decay)));
+              {"optimizer.clip_value", "", "",
+               "each element of the gradient is clipped to ± this, before decay; 0: none"},
+              PANDO_FIELD(optimizer.clip_value)));
+  keys->push_back(MakeKey(kReal,
+                          {"optimizer.clip_norm", "--clip-norm", "",
+                           "the whole gradient is scaled down to at most this norm, before decay; "
+                           "0: none"},
+                          PANDO_FIELD(optimizer.clip_norm)));
+  keys->push_back(MakeKey(
+      kReal,
+      {"optimizer.trust_coefficient", "", "",
+       "lars: a layer's rate is lr · this · norm of its weights / norm of its gradient and decay"},
+      PANDO_FIELD(optimizer.trust_coefficient), kPositive));
+  keys->push_back(MakeKey(
+      kReal,
+      {"optimizer.trust_ratio_max", "", "",
+       "lamb: bound of norm of a layer's weights / norm of its update; DeepSpeed's max_coeff"},
+      PANDO_FIELD(optimizer.trust_ratio_max), kPositive));
+  keys->push_back(MakeKey(kReal,
+                          {"optimizer.ema_decay", "--ema-decay", "",
+                           "share that the average of the weights keeps at each step, as 0.999; "
+                           "pando export --ema writes it; 0: none is kept"},
+                          PANDO_FIELD(optimizer.ema_decay), kBelowOne));
 }
 
 void AddScheduleKeys(std::vector<JobKey>* keys) {
@@ -202,8 +292,27 @@ void AddScheduleKeys(std::vector<JobKey>* keys) {
                           PANDO_FIELD(schedule.warmup_steps)));
   keys->push_back(MakeKey(kCount, {"schedule.step_size", "", "steps", "step: steps between decays"},
                           PANDO_FIELD(schedule.step_size)));
-  keys->push_back(MakeKey(kReal, {"schedule.gamma", "", "", "step: factor of each decay"},
-                          PANDO_FIELD(schedule.gamma), kPositive));
+  keys->push_back(MakeKey(kCountList,
+                          {"schedule.milestones", "", "steps",
+                           "multi-step: the steps, after warm-up, from which it decays once more"},
+                          PANDO_FIELD(schedule.milestones), kSteps));
+  keys->push_back(MakeKey(
+      kReal,
+      {"schedule.gamma", "", "", "step, multi-step: factor of each decay; exponential: of a step"},
+      PANDO_FIELD(schedule.gamma), kPositive));
+  keys->push_back(
+      MakeKey(kReal, {"schedule.start_factor", "", "", "linear: rate at the start = lr · this"},
+              PANDO_FIELD(schedule.start_factor), kUnit));
+  keys->push_back(MakeKey(kReal,
+                          {"schedule.end_factor", "", "", "linear: rate at the end = lr · this"},
+                          PANDO_FIELD(schedule.end_factor), kUnit));
+  keys->push_back(MakeKey(kCount,
+                          {"schedule.total_iters", "", "steps",
+                           "linear, polynomial: steps from start to end; 0: all after warm-up"},
+                          PANDO_FIELD(schedule.total_iters), kSteps));
+  keys->push_back(MakeKey(
+      kReal, {"schedule.power", "", "", "polynomial: rate = lr · (share of steps left)^this"},
+      PANDO_FIELD(schedule.power)));
   keys->push_back(MakeKey(kReal, {"schedule.min_lr", "", "", "cosine: rate at the end"},
                           PANDO_FIELD(schedule.min_lr)));
   keys->push_back(MakeKey(kReal,
@@ -224,10 +333,30 @@ void AddScheduleKeys(std::vector<JobKey>* keys) {
                           PANDO_FIELD(schedule.base_momentum), kBelowOne));
   keys->push_back(MakeKey(kReal, {"schedule.max_momentum", "", "", "one-cycle: highest momentum"},
                           PANDO_FIELD(schedule.max_momentum), kBelowOne));
+}
+
+void AddEvalKeys(std::vector<JobKey>* keys) {
+  using enum ValueKind;
   keys->push_back(MakeKey(kCount,
-                          {"eval.every_epochs", "", "epochs",
-                           "epochs between evaluations on the test set; 0: only at the end"},
+                          {"eval.every_epochs", "--eval-every-epochs", "epochs",
+                           "epochs between evaluations on the test set; 0: eval.every_steps says "
+                           "it, or only at the end"},
                           PANDO_FIELD(eval_every_epochs), kEpochs));
+  keys->push_back(
+      MakeKey(kCount,
+              {"eval.every_steps", "--eval-every-steps", "steps",
+               "steps between evaluations on the test set; 0: eval.every_epochs says it"},
+              PANDO_FIELD(eval_every_steps), kSteps));
+  keys->push_back(
+      MakeKey(kCount,
+              {"eval.early_stop_patience", "--early-stop-patience", "evaluations",
+               "the run ends when so many in a row have not bettered the test accuracy; 0: it runs "
+               "to its end"},
+              PANDO_FIELD(early_stop_patience), kPatience));
+  keys->push_back(MakeKey(kReal,
+                          {"eval.early_stop_min_delta", "--early-stop-min-delta", "",
+                           "a test accuracy is better if it is above the best by more than this"},
+                          PANDO_FIELD(early_stop_min_delta), kBelowOne));
 }
 
 void AddSafetyKeys(std::vector<JobKey>* keys) {
@@ -239,11 +368,25 @@ void AddSafetyKeys(std::vector<JobKey>* keys) {
   keys->push_back(MakeKey(
       kCount, {"snapshot.keep", "", "snapshots", "complete snapshots that are kept, the newest"},
       PANDO_FIELD(snapshot_keep), kSnapshots));
+  keys->push_back(MakeKey(
+      kBool,
+      {"snapshot.best", "--snapshot-best", "",
+       "versions that are evaluated are stored too, and the one of the best test accuracy is kept"},
+      PANDO_FIELD(snapshot_best)));
   keys->push_back(MakeKey(kCount,
                           {"verify.every", "--verify-every", "micro-batches",
                            "one micro-batch in so many is computed by two workers and compared, to "
                            "find machines that compute wrongly; 0: none"},
                           PANDO_FIELD(verify_every), kSteps));
+}
+
+void AddWorkerKeys(std::vector<JobKey>* keys) {
+  keys->push_back(MakeKey(ValueKind::kChoice,
+                          {"worker.parameter_residency", "", "",
+                           "what a worker holds of the parameters: all, or layer by layer, pulled "
+                           "before use and dropped after it: less memory, more traffic, the same "
+                           "result"},
+                          PANDO_FIELD(parameter_residency)));
 }
 
 void AddRunKeys(std::vector<JobKey>* keys) {
@@ -262,6 +405,15 @@ void AddRunKeys(std::vector<JobKey>* keys) {
   keys->push_back(MakeKey(
       kCount, {"run.threads", "--threads", "per worker", "computing threads of each worker"},
       PANDO_FIELD(threads), kThreads));
+  keys->push_back(MakeKey(kCount,
+                          {"run.reader_threads", "--reader-threads", "per worker",
+                           "threads of each worker that read and decode samples ahead"},
+                          PANDO_FIELD(reader_threads), kThreads));
+  keys->push_back(MakeKey(kText,
+                          {"run.data_cache", "--data-cache", "folder",
+                           "where workers keep photographs once decoded and resized, 256 GiB of "
+                           "each split at most; empty: nowhere"},
+                          PANDO_FIELD(data_cache)));
   keys->push_back(MakeKey(
       kCount, {"run.lanes", "", "per server", "serving threads of each server; 0: by cores"},
       PANDO_FIELD(lanes), kLanes));
@@ -299,78 +451,11 @@ std::vector<JobKey> MakeKeys() {
   AddTrainKeys(&keys);
   AddOptimizerKeys(&keys);
   AddScheduleKeys(&keys);
+  AddEvalKeys(&keys);
+  AddWorkerKeys(&keys);
   AddSafetyKeys(&keys);
   AddRunKeys(&keys);
   return keys;
-}
-
-bool IsInRange(const ValueRange& range, double value) {
-  if (!std::isfinite(value) || value < range.min || value > range.max) return false;
-  if (range.is_min_excluded && value == range.min) return false;
-  return !range.is_max_excluded || value != range.max;
-}
-
-std::string RangeText(const ValueRange& range) {
-  std::string text = fmt::format("{} {:.15g}", range.is_min_excluded ? ">" : "≥", range.min);
-  if (range.max == kAny.max) return text;
-  return fmt::format("{} and {} {:.15g}", text, range.is_max_excluded ? "<" : "≤", range.max);
-}
-
-template <class T>
-std::optional<T> ParseNumber(std::string_view text) {
-  T value{};
-  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
-// "128,64", "[128, 64]", or nothing at all.
-std::optional<std::vector<uint64_t>> ParseList(std::string_view text) {
-  std::string digits;
-  for (char c : text) {
-    if (c != ' ' && c != '[' && c != ']') digits += c;
-  }
-  std::vector<uint64_t> list;
-  for (std::string_view rest = digits; !rest.empty();) {
-    const size_t comma = std::min(rest.find(','), rest.size());
-    auto element = ParseNumber<uint64_t>(rest.substr(0, comma));
-    if (!element) return std::nullopt;
-    list.push_back(*element);
-    rest.remove_prefix(std::min(comma + 1, rest.size()));
-  }
-  return list;
-}
-
-std::optional<JobValue> ReadAs(ValueKind kind, std::string_view text) {
-  switch (kind) {
-    case ValueKind::kCount:
-      return ParseNumber<uint64_t>(text);
-    case ValueKind::kReal:
-      return ParseNumber<double>(text);
-    case ValueKind::kBool:
-      if (text == "true") return true;
-      if (text == "false") return false;
-      return std::nullopt;
-    case ValueKind::kCountList:
-      return ParseList(text);
-    default:
-      return std::string(text);
-  }
-}
-
-std::string QuotedToml(std::string_view text) {
-  std::string quoted = "\"";
-  for (char c : text) {
-    if (c == '"' || c == '\\') {
-      quoted += '\\';
-      quoted += c;
-    } else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
-      quoted += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
-    } else {
-      quoted += c;
-    }
-  }
-  return quoted + "\"";
 }
 
 }  // namespace
@@ -396,68 +481,6 @@ std::string SuggestJobKey(std::string_view wrong) {
     names.push_back(key.name);
   }
   return DidYouMean(wrong, names);
-}
-
-std::string ExpectedValue(const JobKey& key) {
-  switch (key.kind) {
-    case ValueKind::kCount:
-      return "a whole number " + RangeText(key.range);
-    case ValueKind::kReal:
-      return "a number " + RangeText(key.range);
-    case ValueKind::kBool:
-      return "true or false";
-    case ValueKind::kText:
-      return "a text";
-    case ValueKind::kCountList:
-      return "a list of whole numbers, each " + RangeText(key.range);
-    case ValueKind::kChoice:
-      return "one of " + Joined(key.choices);
-  }
-  return "";
-}
-
-Status CheckJobValue(const JobKey& key, const JobValue& value) {
-  bool fits = true;
-  std::string hint;
-  if (auto* count = std::get_if<uint64_t>(&value)) {
-    // TOML's integers end at 2^63 - 1.
-    fits = IsInRange(key.range, static_cast<double>(*count)) && *count <= uint64_t{INT64_MAX};
-  } else if (auto* real = std::get_if<double>(&value)) {
-    fits = IsInRange(key.range, *real);
-  } else if (auto* list = std::get_if<std::vector<uint64_t>>(&value)) {
-    for (uint64_t element : *list)
-      fits = fits && IsInRange(key.range, static_cast<double>(element));
-  } else if (auto* text = std::get_if<std::string>(&value); key.kind == ValueKind::kChoice) {
-    fits = std::find(key.choices.begin(), key.choices.end(), *text) != key.choices.end();
-    if (!fits) hint = DidYouMean(*text, key.choices);
-    if (!hint.empty()) hint = "; " + hint;
-  }
-  if (fits) return Status();
-  return InvalidArgument(fmt::format("{} must be {}, got {}{}", key.name, ExpectedValue(key),
-                                     JobValueToml(value), hint));
-}
-
-Result<JobValue> ParseJobValue(const JobKey& key, std::string_view text) {
-  std::optional<JobValue> value = ReadAs(key.kind, text);
-  if (!value) {
-    return InvalidArgument(
-        fmt::format("{} must be {}, got '{}'", key.name, ExpectedValue(key), text));
-  }
-  if (Status s = CheckJobValue(key, *value); !s.ok()) return s;
-  return *std::move(value);
-}
-
-std::string JobValueToml(const JobValue& value) {
-  if (auto* count = std::get_if<uint64_t>(&value)) return fmt::format("{}", *count);
-  if (auto* flag = std::get_if<bool>(&value)) return *flag ? "true" : "false";
-  if (auto* text = std::get_if<std::string>(&value)) return QuotedToml(*text);
-  if (auto* list = std::get_if<std::vector<uint64_t>>(&value)) {
-    return fmt::format("[{}]", Joined(*list));
-  }
-  // The shortest text that reads back as the same number; TOML wants to see that it is no integer.
-  std::string real = fmt::format("{}", std::get<double>(value));
-  const bool is_integral = real.find_first_not_of("-0123456789") == std::string::npos;
-  return is_integral ? real + ".0" : real;
 }
 
 }  // namespace pando

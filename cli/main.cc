@@ -86,7 +86,8 @@ int Main(int argc, char** argv) {
       {"status", AddStatusCommand(app)},     {"drain", AddDrainCommand(app)},
       {"snapshot", AddSnapshotCommand(app)}, {"stop", AddStopCommand(app)},
       {"export", AddExportCommand(app)},     {"evaluate", AddEvaluateCommand(app)},
-      {"verify", AddVerifyCommand(app)}};
+      {"verify", AddVerifyCommand(app)},     {"models", AddModelsCommand(app)},
+      {"model", AddModelCommand(app)},       {"data", AddDataCommand(app)}};
   std::string topic;
   CLI::App* help = app.add_subcommand("help", "")->group("");
   help->add_option("TOPIC", topic);

@@ -93,6 +93,10 @@ Subcommand AddWorkerCommand(CLI::App& app) {
       .add_option("--data", args->data_path,
                   "where this machine has the data set, if not where the job says")
       ->type_name("PATH");
+  command
+      .add_option("--data-cache", args->data_cache,
+                  "where this machine keeps decoded photographs, if not where the job says")
+      ->type_name("FOLDER");
   AddStartTimeoutOption(command, &args->start_timeout_ms);
   command.add_option("--rank", args->wanted_rank)->group("");
   AddVerboseOption(command, is_verbose.get());
@@ -136,6 +140,10 @@ Subcommand AddNodeCommand(CLI::App& app) {
       .add_option("--data", args->data_path,
                   "where this machine has the data set, if not where the job says")
       ->type_name("PATH");
+  command
+      .add_option("--data-cache", args->data_cache,
+                  "where this machine keeps decoded photographs, if not where the job says")
+      ->type_name("FOLDER");
   command
       .add_option("--log-dir", args->log_dir,
                   "a log file for each process; without it they write to standard error")

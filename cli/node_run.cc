@@ -100,6 +100,7 @@ Status NodeRun::StartAll() {
   for (uint32_t i = 0; i < share.worker_count; ++i) {
     std::vector<std::string> extra{"--threads", fmt::format("{}", share.threads)};
     if (!args_.data_path.empty()) extra.insert(extra.end(), {"--data", args_.data_path});
+    if (!args_.data_cache.empty()) extra.insert(extra.end(), {"--data-cache", args_.data_cache});
     if (Status s = Start(Role::kWorker, i, extra); !s.ok()) return s;
   }
   return Status();

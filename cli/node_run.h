@@ -19,6 +19,7 @@ struct NodeArgs {
   uint32_t threads = 0;                  // per worker; 0: by cores, or as the job says
   uint32_t lanes = 0;                    // per server; 0: by cores
   std::string data_path;                 // where this machine has the data; empty: as the job says
+  std::string data_cache;                // and keeps decoded photographs; empty: as the job says
   std::string log_dir;                   // a log for each process; empty: standard error
   uint32_t restarts_max = kRestartsMaxDefault;
   uint32_t start_timeout_ms = 60000;

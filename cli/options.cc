@@ -29,8 +29,10 @@ std::string TypeName(const JobKey& key) {
 std::string Help(const JobKey& key) {
   std::string help = key.help;
   if (key.kind == ValueKind::kChoice) help += ": " + Joined(key.choices);
+  if (!key.file_suffix.empty()) help += ", or FILE" + key.file_suffix;
   if (key.kind == ValueKind::kText) return help;
-  return fmt::format("{} [{}]", help, JobValueToml(key.get(Job{})));
+  static const Job kDefaults;
+  return fmt::format("{} [{}]", help, JobValueToml(key.get(kDefaults)));
 }
 
 // "a.b=c" as an override; a --set without '=' names no key.
@@ -54,9 +56,21 @@ void AddKeyFlags(CLI::App& command, JobSource* source, bool (*is_wanted)(const J
   }
 }
 
+void AddSetOption(CLI::App& command, JobSource* source) {
+  auto add_set = [source](const std::vector<std::string>& texts) {
+    for (const std::string& text : texts) source->overrides.push_back(ParseSet(text));
+  };
+  command
+      .add_option_function<std::vector<std::string>>(
+          "--set", add_set, "any key of the job file (docs/job-file.md); repeatable")
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false)
+      ->group("Steps and batches");
+}
+
 // The folder is the argument, and says what the run is.
 bool IsForResume(const JobKey& key) {
-  if (key.name == "data.path") return true;
+  if (key.name == "data.path" || key.name == "train.activation_checkpointing") return true;
   if (key.name == "run.dir" || key.name == "run.name") return false;
   return key.section() == "run" || key.section() == "snapshot" || key.section() == "verify";
 }
@@ -76,15 +90,14 @@ void AddJobOptions(CLI::App& command, JobSource* source) {
                   "the job file; without it, defaults and flags make the job")
       ->type_name("JOB.toml");
   AddKeyFlags(command, source, [](const JobKey&) { return true; });
-  auto add_set = [source](const std::vector<std::string>& texts) {
-    for (const std::string& text : texts) source->overrides.push_back(ParseSet(text));
-  };
-  command
-      .add_option_function<std::vector<std::string>>(
-          "--set", add_set, "any key of the job file (docs/job-file.md); repeatable")
-      ->type_name("KEY=VALUE")
-      ->allow_extra_args(false)
-      ->group("Steps and batches");
+  AddSetOption(command, source);
+}
+
+void AddCostOptions(CLI::App& command, JobSource* source) {
+  AddKeyFlags(command, source, [](const JobKey& key) {
+    return key.name == "optimizer.type" || key.name == "optimizer.momentum";
+  });
+  AddSetOption(command, source);
 }
 
 void AddResumeOptions(CLI::App& command, JobSource* source) {
@@ -108,7 +121,9 @@ Result<Job> ResolveJob(const JobSource& source) {
   const std::string notice = ChooseData(&draft);
   if (!notice.empty()) fmt::print(stderr, "pando: {}\n", notice);
   Result<Job> job = draft.Finish();
-  if (job.ok()) ResolveRunNames(std::chrono::system_clock::now(), &*job);
+  if (!job.ok()) return job;
+  if (Status s = LoadNetwork(&*job); !s.ok()) return s;
+  ResolveRunNames(std::chrono::system_clock::now(), &*job);
   return job;
 }
 

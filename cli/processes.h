@@ -45,6 +45,7 @@ struct WorkerArgs {
   uint32_t wanted_rank = kAnyRank;
   std::string device = "auto";  // auto or cpu
   std::string data_path;        // where this machine has the data; empty: as the job says
+  std::string data_cache;       // and keeps decoded photographs; empty: as the job says
   uint32_t start_timeout_ms = 60000;
   bool is_verbose = false;
 };

@@ -15,6 +15,7 @@
 
 #include "cli/job_file.h"
 #include "cli/run_lock.h"
+#include "models/network_file.h"
 #include "server/snapshot_file.h"
 
 namespace pando {
@@ -22,12 +23,21 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::array kOwnFiles{"job.toml",         "metrics.csv",          "events.jsonl",
-                               "summary.json",     "final.safetensors",    "scheduler.db",
-                               "scheduler.db-wal", "scheduler.db-shm",     "summary.json.tmp",
-                               "job.toml.tmp",     "final.safetensors.tmp"};
+constexpr std::array kOwnFiles{"job.toml",
+                               "metrics.csv",
+                               "events.jsonl",
+                               "summary.json",
+                               "final.safetensors",
+                               "best.safetensors",
+                               "scheduler.db",
+                               "scheduler.db-wal",
+                               "scheduler.db-shm",
+                               "summary.json.tmp",
+                               "job.toml.tmp",
+                               "final.safetensors.tmp",
+                               "best.safetensors.tmp"};
 constexpr const char* kMetricsHeading =
-    "step,epoch,loss,accuracy,lr,images_per_second,elapsed_seconds";
+    "step,epoch,loss,accuracy,lr,images_per_second,elapsed_seconds,data_stall_ms";
 
 // Removes what earlier runs wrote, and nothing else.
 void RemoveOwnFiles(const fs::path& folder) {
@@ -79,7 +89,9 @@ void ResolveRunNames(std::chrono::system_clock::time_point now, Job* job) {
   const bool is_named = !job->name.empty();
   if (!is_named && !job->run_dir.empty()) job->name = fs::path(job->run_dir).filename();
   if (job->name.empty()) {
-    job->name = fmt::format("{}-{}-{:%Y%m%d-%H%M%S}", job->model, job->dataset,
+    const bool is_file = IsNetworkFile(job->model);
+    const std::string model = is_file ? fs::path(job->model).stem().string() : job->model;
+    job->name = fmt::format("{}-{}-{:%Y%m%d-%H%M%S}", model, job->dataset,
                             fmt::gmtime(std::chrono::system_clock::to_time_t(now)));
   }
   if (!job->run_dir.empty()) return;
@@ -150,7 +162,7 @@ namespace {
 
 std::optional<MetricsRow> ParseMetricsRow(std::string_view text) {
   MetricsRow row;
-  std::array<double, 6> reals{};
+  std::array<double, 7> reals{};
   const char* at = text.data();
   const char* const last = text.data() + text.size();
   std::from_chars_result end = std::from_chars(at, last, row.step);
@@ -165,7 +177,8 @@ std::optional<MetricsRow> ParseMetricsRow(std::string_view text) {
                     .accuracy = reals[2],
                     .lr = reals[3],
                     .images_per_second = reals[4],
-                    .elapsed_seconds = reals[5]};
+                    .elapsed_seconds = reals[5],
+                    .data_stall_ms = reals[6]};
 }
 
 }  // namespace
@@ -192,9 +205,9 @@ Result<MetricsFile> MetricsFile::Reopen(const RunFolder& folder, std::optional<M
 }
 
 Status MetricsFile::Append(const MetricsRow& row) {
-  return rows_.Append(fmt::format("{},{:.6g},{:.9g},{:.9g},{:.7g},{:.6g},{:.3f}\n", row.step,
+  return rows_.Append(fmt::format("{},{:.6g},{:.9g},{:.9g},{:.7g},{:.6g},{:.3f},{:.3f}\n", row.step,
                                   row.epoch, row.loss, row.accuracy, row.lr, row.images_per_second,
-                                  row.elapsed_seconds));
+                                  row.elapsed_seconds, row.data_stall_ms));
 }
 
 // ---- events.jsonl -------------------------------------------------------------------------------

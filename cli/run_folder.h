@@ -5,6 +5,7 @@
 //   events.jsonl       what happened, one JSON object per line
 //   summary.json       the result, written last
 //   final.safetensors  the weights
+//   best.safetensors   those of the best test accuracy (snapshot.best)
 //   snapshots/         what a run restores lost shards from (cli/snapshot_folder)
 //   scheduler.db       what a scheduler that is started again goes on from; .lock: it is alive
 // `pando train` and `pando scheduler` create it; the scheduler process and the serial trainer fill
@@ -52,6 +53,7 @@ class RunFolder {
   std::string EventsPath() const { return path_ + "/events.jsonl"; }
   std::string SummaryPath() const { return path_ + "/summary.json"; }
   std::string WeightsPath() const { return path_ + "/final.safetensors"; }
+  std::string BestWeightsPath() const { return path_ + "/best.safetensors"; }
   std::string SnapshotsPath() const { return path_ + "/snapshots"; }
   std::string JournalPath() const { return path_ + "/scheduler.db"; }
 
@@ -71,6 +73,7 @@ struct MetricsRow {
   double lr = 0;
   double images_per_second = 0;
   double elapsed_seconds = 0;  // since the run started
+  double data_stall_ms = 0;    // of a step since the last row: computing threads' waits for samples
 };
 
 // MetricsFile writes metrics.csv, each row at once: a row that was appended outlives its process.

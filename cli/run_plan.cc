@@ -4,6 +4,7 @@
 
 #include <memory>
 
+#include "cli/batch_check.h"
 #include "cli/text.h"
 #include "worker/dataset.h"
 
@@ -11,12 +12,6 @@ namespace pando {
 namespace {
 
 constexpr uint32_t kMicroBatchRowsMax = 16;
-
-std::string BytesText(uint64_t bytes) {
-  if (bytes < 10'000) return fmt::format("{} B", bytes);
-  if (bytes < 10'000'000) return fmt::format("{:.1f} kB", static_cast<double>(bytes) / 1e3);
-  return fmt::format("{:.1f} MB", static_cast<double>(bytes) / 1e6);
-}
 
 std::string TensorTable(const TensorLayout& layout) {
   std::string text;
@@ -62,8 +57,10 @@ Result<RunPlan> MakeRunPlan(const Job& job) {
   Result<Model> model = Model::Create(job, (*data)->shape(), (*data)->class_count());
   if (!model.ok()) return model.status();
   const uint64_t train_samples = (*data)->sample_count(Split::kTrain);
+  const StepPlan steps = MakeStepPlan(job, train_samples);
+  if (Status s = CheckMicroBatches(job, *model, steps); !s.ok()) return s;
   return RunPlan{.model = std::move(*model),
-                 .steps = MakeStepPlan(job, train_samples),
+                 .steps = steps,
                  .train_samples = train_samples,
                  .test_samples = (*data)->sample_count(Split::kTest)};
 }

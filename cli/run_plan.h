@@ -19,7 +19,7 @@ struct RunPlan {
   uint64_t test_samples = 0;
 };
 
-// Opens the data set and builds the model.
+// Opens the data set and builds the model; they and the micro-batches fit one another.
 Result<RunPlan> MakeRunPlan(const Job& job);
 // For people; every line starts with '#', so that job and plan together are still a job file.
 std::string RunPlanText(const Job& job, const RunPlan& plan);

@@ -15,6 +15,23 @@ namespace {
 
 constexpr const char* kRollbackEvent = "rollback";
 
+// The confusion matrix, by label.
+std::vector<std::vector<uint64_t>> RowsOf(const EvaluationSummary& evaluation) {
+  std::vector<std::vector<uint64_t>> rows;
+  const auto width = static_cast<ptrdiff_t>(evaluation.classes.size());
+  for (auto at = evaluation.confusion.begin(); at != evaluation.confusion.end(); at += width)
+    rows.emplace_back(at, at + width);
+  return rows;
+}
+
+// "98.50 %", and where five classes are not all of them "98.50 % (top 5: 99.90 %)".
+std::string AccuracyText(const EvaluationSummary& evaluation) {
+  std::string text = fmt::format("{:.2f} %", 100 * evaluation.accuracy());
+  if (evaluation.classes.size() > 5)
+    text += fmt::format(" (top 5: {:.2f} %)", 100 * evaluation.top5_accuracy());
+  return text;
+}
+
 }  // namespace
 
 RunRecorder::RunRecorder(const JobPlan& plan, RunFolder folder, MetricsFile metrics,
@@ -52,7 +69,7 @@ Result<RunRecorder> RunRecorder::Reopen(const JobPlan& plan, RunFolder folder,
 void RunRecorder::TakeOver(const SchedulerState& state, const std::optional<MetricsRow>& last_row) {
   if (last_row) {
     next_row_ = Step(last_row->step + 1);
-    summary_.steps = next_row_.value();
+    summary_.steps = stall_at_row_.steps = next_row_.value();
     summary_.epochs = last_row->epoch;
     summary_.train_loss = last_row->loss;
     summary_.images_per_second = last_row->images_per_second;
@@ -64,6 +81,7 @@ void RunRecorder::TakeOver(const SchedulerState& state, const std::optional<Metr
   summary_.generation = state.view.generation;
   summary_.rollbacks = CountEvents(folder_, kRollbackEvent);
   if (!state.is_finished) return;
+  EndWith(StopVersion(plan_->job, state.evaluations).value_or(plan_->steps.final_version()));
   Result<FloatBuffer> weights = ReadWeights(folder_.WeightsPath(), plan_->layout);
   if (weights.ok()) summary_.weights_hash = WeightsHash(plan_->layout, weights->span());
   weights_status_ = weights.status();
@@ -97,6 +115,7 @@ void RunRecorder::OnStep(const StepMetrics& metrics, double lr, double images_pe
   const double epoch =
       static_cast<double>(done) / static_cast<double>(plan_->steps.steps_per_epoch());
   next_row_ = Step(done);
+  sample_count_ += plan_->steps.SampleCount(metrics.step);
   summary_.steps = done;
   summary_.epochs = epoch;
   summary_.train_loss = metrics.loss;
@@ -114,7 +133,24 @@ void RunRecorder::OnStep(const StepMetrics& metrics, double lr, double images_pe
                         .accuracy = metrics.accuracy,
                         .lr = lr,
                         .images_per_second = images_per_second,
-                        .elapsed_seconds = ElapsedSeconds()}));
+                        .elapsed_seconds = ElapsedSeconds(),
+                        .data_stall_ms = DataStallMs(done)}));
+}
+
+// Of a step since the last row, on average; also of those that were left out.
+double RunRecorder::DataStallMs(uint64_t done) {
+  const Stall now{.steps = done, .seconds = summary_.data_stall_seconds};
+  const Stall before = std::exchange(stall_at_row_, now);
+  if (done <= before.steps) return 0;
+  return 1000 * (now.seconds - before.seconds) / static_cast<double>(done - before.steps);
+}
+
+// Of the time that the computing threads had for training.
+double RunRecorder::DataStallShare() const {
+  if (summary_.images_per_second <= 0) return 0;
+  const double seconds = static_cast<double>(sample_count_) / summary_.images_per_second;
+  const uint64_t threads = uint64_t{std::max(1u, summary_.workers)} * summary_.threads;
+  return seconds <= 0 ? 0 : summary_.data_stall_seconds / (seconds * static_cast<double>(threads));
 }
 
 // A version that is evaluated again, after a rollback, has the same result.
@@ -125,21 +161,52 @@ void RunRecorder::TakeResult(const EvaluationSummary& evaluation) {
   };
   std::erase_if(summary_.evaluations, same);
   summary_.evaluations.push_back(evaluation);
+  summary_.evaluations.back().DropDetails();
   std::ranges::sort(summary_.evaluations, {}, &EvaluationSummary::version);
+  SetLastResult(evaluation);
+  SetBestResult();
+}
+
+void RunRecorder::SetLastResult(const EvaluationSummary& evaluation) {
   summary_.test_accuracy = evaluation.accuracy();
+  summary_.test_top5_accuracy = evaluation.top5_accuracy();
   summary_.test_loss = evaluation.loss_sum / static_cast<double>(evaluation.sample_count);
-  summary_.best_test_accuracy =
-      std::max(summary_.best_test_accuracy.value_or(0), *summary_.test_accuracy);
+  summary_.classes = evaluation.classes;
+  summary_.confusion_matrix = RowsOf(evaluation);
+}
+
+void RunRecorder::SetBestResult() {
+  const auto best =
+      std::ranges::max_element(summary_.evaluations, {}, &EvaluationSummary::accuracy);
+  summary_.best_test_accuracy = best->accuracy();
+  summary_.best_step = best->version.value();
+}
+
+// Of those that are left no details are known.
+void RunRecorder::OnEvaluationsDropped(Version last_good) {
+  std::erase_if(summary_.evaluations, [&](const EvaluationSummary& evaluation) {
+    return evaluation.version > last_good;
+  });
+  if (!summary_.evaluations.empty()) {
+    SetLastResult(summary_.evaluations.back());
+    return SetBestResult();
+  }
+  summary_.test_accuracy = summary_.test_top5_accuracy = summary_.test_loss = std::nullopt;
+  summary_.best_test_accuracy = std::nullopt;
+  summary_.best_step = std::nullopt;
+  summary_.classes.clear();
+  summary_.confusion_matrix.clear();
 }
 
 void RunRecorder::OnEvaluation(const EvaluationSummary& evaluation) {
   if (evaluation.sample_count == 0) return;
   TakeResult(evaluation);
-  progress_.Note(fmt::format("step {}: test accuracy {:.2f} %, test loss {:.4f}",
-                             evaluation.version.value(), *summary_.test_accuracy * 100,
+  progress_.Note(fmt::format("step {}: test accuracy {}, test loss {:.4f}",
+                             evaluation.version.value(), AccuracyText(evaluation),
                              *summary_.test_loss));
   Heed(events_.Append("evaluation", {{"step", evaluation.version.value()},
                                      {"accuracy", *summary_.test_accuracy},
+                                     {"top5_accuracy", *summary_.test_top5_accuracy},
                                      {"loss", *summary_.test_loss}}));
 }
 
@@ -178,8 +245,20 @@ void RunRecorder::OnEvent(const std::string& name, const std::string& node,
 
 Status RunRecorder::OnWeights(Version version, std::span<const float> flat) {
   summary_.weights_hash = WeightsHash(plan_->layout, flat);
-  summary_.steps = version.value();
+  EndWith(version);
   return WriteWeights(folder_.WeightsPath(), plan_->layout, flat);
+}
+
+// Ctrl-C is no early stop.
+void RunRecorder::EndWith(Version version) {
+  summary_.steps = version.value();
+  summary_.stopped_early = version != plan_->steps.final_version() &&
+                           StopVersion(plan_->job, summary_.evaluations) == version;
+}
+
+Status RunRecorder::OnBestWeights(Version version, std::span<const float> flat) {
+  summary_.best_weights_step = version.value();
+  return WriteWeights(folder_.BestWeightsPath(), plan_->layout, flat);
 }
 
 // Rows that a full disk never took.
@@ -201,6 +280,7 @@ int RunRecorder::Conclude(const char* status, const Status& failure) {
   if (!first.ok()) spdlog::error("{}", first.message());
   Heed(events_.Append(summary_.status, {{"text", summary_.failure}}));
   summary_.missing_rows = MissingRows();
+  summary_.data_stall_share = DataStallShare();
   if (Status s = folder_.WriteSummary(summary_); !s.ok()) {
     spdlog::error("{}", s.message());
     return kExitFailed;

@@ -38,7 +38,11 @@ class RunRecorder {
 
   // Once per step, ascending. `images_per_second`: over the whole run so far.
   void OnStep(const StepMetrics& metrics, double lr, double images_per_second);
+  // How long computing threads have waited for samples in this life, all together. Before OnStep.
+  void OnDataStall(double seconds) { summary_.data_stall_seconds = seconds; }
   void OnEvaluation(const EvaluationSummary& evaluation);
+  // The results of all versions above `last_good` do not count any more.
+  void OnEvaluationsDropped(Version last_good);
   // A new fault, or one of which more is known; its id says which.
   void OnFault(const FaultRecord& fault);
   void OnSnapshot(const SnapshotRef& snapshot);
@@ -49,6 +53,8 @@ class RunRecorder {
   // The weights of `version`, as a flat vector in the plan's layout.  Returns why they are not in
   // their file.
   Status OnWeights(Version version, std::span<const float> flat);
+  // Those of the best test accuracy.
+  Status OnBestWeights(Version version, std::span<const float> flat);
   // What was recorded of steps outlives the machine, too: before a snapshot counts as complete,
   // since a resumption begins there.
   void SyncRows() { Heed(metrics_.rows().Sync()); }
@@ -62,10 +68,15 @@ class RunRecorder {
   RunRecorder(const JobPlan& plan, RunFolder folder, MetricsFile metrics, EventsFile events);
   void TakeOver(const SchedulerState& state, const std::optional<MetricsRow>& last_row);
   void TakeResult(const EvaluationSummary& evaluation);
+  void SetLastResult(const EvaluationSummary& evaluation);
+  void SetBestResult();
+  void EndWith(Version version);
   Past PastOf(const MetricsRow& last_row) const;
   void Heed(const Status& rows);
   uint64_t MissingRows();
   double ElapsedSeconds() const;
+  double DataStallMs(uint64_t done);
+  double DataStallShare() const;
 
   const JobPlan* plan_;
   RunFolder folder_;
@@ -73,8 +84,14 @@ class RunRecorder {
   EventsFile events_;
   ProgressLine progress_;
   Summary summary_;
-  Status weights_status_;  // of an earlier life's final weights
-  bool has_held_ = false;  // rows
+  Status weights_status_;      // of an earlier life's final weights
+  bool has_held_ = false;      // rows
+  uint64_t sample_count_ = 0;  // trained on in this life
+  struct Stall {               // when a row was written last
+    uint64_t steps = 0;
+    double seconds = 0;
+  };
+  Stall stall_at_row_;
   Step next_row_;
   Past past_;
 };

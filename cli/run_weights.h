@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "cli/run_folder.h"
@@ -25,6 +26,19 @@ struct RunWeights {
 // Of version `step`; without one, the final weights, or the newest snapshot of a run that has none.
 Result<RunWeights> ReadRunWeights(const RunFolder& folder, const JobPlan& plan,
                                   std::optional<uint64_t> step);
+// The average of the weights (optimizer.ema_decay) at version `step`; without one, at the newest
+// snapshot, which a completed run has of its end.
+Result<RunWeights> ReadAveragedWeights(const RunFolder& folder, const JobPlan& plan,
+                                       std::optional<uint64_t> step);
+
+// What the run kept as its best (snapshot.best).  kNotFound says that it did not, or has not ended.
+Result<RunWeights> ReadBestWeights(const RunFolder& folder, const JobPlan& plan);
+// Of a run that ends with `final_version`, which its summary does not say yet: writes its best
+// version's weights to their file. Of evaluated versions whose snapshot could not be stored, or
+// cannot be read, the next best counts.  Returns which it was; none if no version was evaluated.
+Result<std::optional<Version>> WriteBestWeights(const RunFolder& folder, const JobPlan& plan,
+                                                std::span<const EvaluationSummary> evaluations,
+                                                Version final_version);
 
 // The snapshot of version `step`, of the newest generation that has one; without one, the newest.
 // kNotFound says which steps there are.

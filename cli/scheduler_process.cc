@@ -8,11 +8,13 @@
 #include <optional>
 #include <utility>
 
+#include "cli/batch_check.h"
 #include "cli/exit_codes.h"
 #include "cli/job_file.h"
 #include "cli/processes.h"
 #include "cli/run_lock.h"
 #include "cli/run_recorder.h"
+#include "cli/run_weights.h"
 #include "cli/shutdown.h"
 #include "cli/snapshot_folder.h"
 #include "common/float_env.h"
@@ -31,11 +33,16 @@ namespace {
 constexpr Micros kWaitingNoteInterval = std::chrono::seconds(3);
 
 Result<JobPlan> PlanOf(const Job& job) {
-  Result<std::unique_ptr<DataSet>> data = OpenDataSet(job);
+  Job without_cache = job;  // no sample is read here
+  without_cache.data_cache.clear();
+  Result<std::unique_ptr<DataSet>> data =
+      OpenDataSet(without_cache, [](const std::string& text) { spdlog::warn("{}", text); });
   if (!data.ok()) return data.status();
   Result<Model> model = Model::Create(job, (*data)->shape(), (*data)->class_count());
   if (!model.ok()) return model.status();
-  return JobPlan(job, FactsOf(**data), model->layout());
+  JobPlan plan(job, FactsOf(**data), model->layout());
+  if (Status s = CheckMicroBatches(job, *model, plan.steps); !s.ok()) return s;
+  return plan;
 }
 
 // A journal of this run, and what it says of it.
@@ -132,17 +139,19 @@ class SchedulerProcess : public RunObserver {
   void OnEvent(Micros now, const RunEvent& event) override;
   void OnStepMetrics(Micros now, const StepMetrics& metrics) override;
   void OnEvaluation(Micros now, const EvaluationSummary& summary) override;
+  void OnEvaluationsDropped(Micros now, Version last_good) override;
   void OnFault(Micros now, const FaultRecord& fault) override;
   Status OnSnapshotRipe(Micros now, const SnapshotManifest& manifest) override;
   void OnSnapshot(Micros now, const SnapshotManifest& manifest) override;
   void OnSnapshotDropped(Micros now, const SnapshotManifest& manifest) override;
   void OnSnapshotForgotten(Micros now, const SnapshotRef& snapshot) override;
-  Status OnFinalWeights(Micros now, const FloatBuffer& flat) override;
+  Status OnFinalWeights(Micros now, Version version, const FloatBuffer& flat) override;
 
  private:
   Status Lead();
   Scheduler::Options CoreOptions() const;
   Status TellEndpoint(const std::string& endpoint) const;
+  void KeepBestWeights();
   void Watch(Micros now);
   void WarnOfManifest(const Status& status);
   double ImagesPerSecond(Micros now) const;
@@ -176,8 +185,30 @@ int SchedulerProcess::Run() {
   if (scheduler_ && scheduler_->fenced()) return recorder_.Conclude(kStatusInterrupted, Status());
   const bool is_over = scheduler_ && scheduler_->finished();
   const bool was_interrupted = is_over && scheduler_->stop().reason == StopReason::kInterrupted;
+  if (is_over && plan_.job.snapshot_best) KeepBestWeights();
   if (is_over && scheduler_->stop().reason == StopReason::kCompleted) snapshots_.OnEnd();
   return recorder_.Conclude(was_interrupted ? kStatusInterrupted : kStatusCompleted, status);
+}
+
+// The run has ended, and a file that cannot be written then is no reason to call it failed.
+void SchedulerProcess::KeepBestWeights() {
+  Summary& summary = recorder_.summary();
+  const RunFolder folder = RunFolder::Open(args_.run_dir);
+  Result<std::optional<Version>> best =
+      WriteBestWeights(folder, plan_, summary.evaluations, scheduler_->final_version());
+  if (!best.ok()) {
+    recorder_.OnEvent("best-failed", "", best.status().message());
+    return recorder_.Note("the best weights are not kept: " + best.status().message());
+  }
+  if (!*best) return;
+  summary.best_weights_step = (*best)->value();
+  const Version wanted = BestFirst(summary.evaluations).front();
+  if (**best == wanted) return;
+  const std::string text = fmt::format(
+      "the weights of version {}, the best, are not on the disk: version {} is kept as the best",
+      wanted.value(), (*best)->value());
+  recorder_.OnEvent("best-failed", "", text);
+  recorder_.Note(text);
 }
 
 Status SchedulerProcess::Lead() {
@@ -203,6 +234,7 @@ Status SchedulerProcess::Lead() {
   recorder_.summary().generation = scheduler_->view().generation;
   recorder_.summary().verified_micro_batches = scheduler_->verification().agreed_count;
   recorder_.summary().unverified_micro_batches = scheduler_->verification().unverified_count;
+  recorder_.summary().bad_pictures = scheduler_->bad_picture_count();
   if (sample_count_ > 0) recorder_.summary().images_per_second = ImagesPerSecond(SteadyNow());
   const Stop& stop = scheduler_->stop();
   if (has_timed_out_) return Unavailable(stop.text);
@@ -269,11 +301,16 @@ void SchedulerProcess::OnEvent(Micros, const RunEvent& event) {
 
 void SchedulerProcess::OnStepMetrics(Micros now, const StepMetrics& metrics) {
   sample_count_ += plan_.steps.SampleCount(metrics.step);
+  recorder_.OnDataStall(static_cast<double>(scheduler_->data_stall_us()) * 1e-6);
   recorder_.OnStep(metrics, schedule_.At(metrics.step).lr, ImagesPerSecond(now));
 }
 
 void SchedulerProcess::OnEvaluation(Micros, const EvaluationSummary& summary) {
   recorder_.OnEvaluation(summary);
+}
+
+void SchedulerProcess::OnEvaluationsDropped(Micros, Version last_good) {
+  recorder_.OnEvaluationsDropped(last_good);
 }
 
 void SchedulerProcess::OnFault(Micros, const FaultRecord& fault) { recorder_.OnFault(fault); }
@@ -304,8 +341,8 @@ void SchedulerProcess::OnSnapshotForgotten(Micros, const SnapshotRef& snapshot) 
   recorder_.OnSnapshotDropped(snapshot);
 }
 
-Status SchedulerProcess::OnFinalWeights(Micros, const FloatBuffer& flat) {
-  return recorder_.OnWeights(plan_.steps.final_version(), flat.span());
+Status SchedulerProcess::OnFinalWeights(Micros, Version version, const FloatBuffer& flat) {
+  return recorder_.OnWeights(version, flat.span());
 }
 
 }  // namespace

@@ -29,17 +29,24 @@ Outcome Train(const Job& job, const DataSet& data, const Model& model, RunRecord
   const SerialCallbacks callbacks{
       .on_step =
           [&](const SerialStep& step) {
+            recorder.OnDataStall(step.data_stall_seconds);
             recorder.OnStep(step.metrics, step.scalars.lr, ImagesPerSecond(step));
           },
-      .on_evaluation =
-          [&](const EvaluationResult& result) {
-            recorder.OnEvaluation(
-                {result.version, result.sample_count, result.correct_count, result.loss_sum});
+      .on_evaluation = [&](const EvaluationSummary& summary) { recorder.OnEvaluation(summary); },
+      .on_bad_picture =
+          [&](const BadPicture&, const std::string& text) {
+            ++recorder.summary().bad_pictures;
+            recorder.OnEvent("bad-picture", "", text);
+            recorder.Note(text);
           },
       .interrupted = [&] { return shutdown.Take() != 0 || shutdown.first_signal() != 0; }};
   Result<SerialResult> result = TrainSerially(job, data, model, callbacks);
   if (!result.ok()) return {result.status()};
   recorder.summary().images_per_second = ImagesPerSecond(result->last_step);
+  if (result->best_parameters != nullptr) {
+    Status s = recorder.OnBestWeights(result->best_version, result->best_parameters->span());
+    if (!s.ok()) return {s};
+  }
   return {recorder.OnWeights(result->version, result->parameters->span()), result->was_interrupted};
 }
 
@@ -52,7 +59,8 @@ int Report(const Status& status) {
 
 int RunSerial(const SerialArgs& args) {
   SetFloatEnvironment();
-  Result<std::unique_ptr<DataSet>> data = OpenDataSet(args.job);
+  Result<std::unique_ptr<DataSet>> data =
+      OpenDataSet(args.job, [](const std::string& text) { spdlog::warn("{}", text); });
   if (!data.ok()) return Report(data.status());
   Result<Model> model = Model::Create(args.job, (*data)->shape(), (*data)->class_count());
   if (!model.ok()) return Report(model.status());
@@ -60,6 +68,8 @@ int RunSerial(const SerialArgs& args) {
   Result<RunRecorder> recorder = RunRecorder::Create(plan, RunFolder::Open(args.run_dir));
   if (!recorder.ok()) return Report(recorder.status());
   recorder->summary().workers = recorder->summary().servers = 0;
+  if (args.job.optimizer.ema_decay > 0)
+    spdlog::warn("--serial writes no averaged weights (optimizer.ema_decay): servers keep them");
   const Outcome outcome = Train(args.job, **data, *model, *recorder);
   return recorder->Conclude(outcome.was_interrupted ? kStatusInterrupted : kStatusCompleted,
                             outcome.status);

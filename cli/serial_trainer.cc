@@ -4,6 +4,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <deque>
+#include <map>
 #include <mutex>
 #include <utility>
 #include <variant>
@@ -12,7 +13,7 @@
 #include "common/job_plan.h"
 #include "common/tensor_init.h"
 #include "scheduler/schedule.h"
-#include "server/optimizer.h"
+#include "server/partials.h"
 #include "worker/evaluate_chunk.h"
 #include "worker/trainer.h"
 
@@ -40,34 +41,54 @@ class SerialTrainer {
   bool IsEvaluated(Version version) const {
     return stretch_.is_evaluated && plan_.IsEvaluationDue(version);
   }
+  Status MakeAllVersions();
   void HandOutSteps();
   Result<StepMetrics> AwaitStep(Step step);
   void FinishStep(const StepMetrics& metrics, double seconds);
   Status Evaluate(Version version);
+  void KeepBest(Version version);
   void OnEvent(ComputeEvent event);
   void OnEventOf(const GradientReady& root);
   void OnEventOf(const EvaluationResult& result);
+  void OnEventOf(const BadPicturesFound& found);
   void OnEventOf(const ComputeFailed& failed);
   void OnEventOf(const StepComputed&) {}
-  void OnEventOf(const GradientHashed&) {}  // there is nobody to compare with
+  void OnEventOf(const GradientHashed&) {}    // there is nobody to compare with
+  void OnEventOf(const ParametersWanted&) {}  // all are resident: they are made here
+  Optimizer::Update UpdateOf(const GradientReady& root, const FloatBuffer& values) const;
+  void Update(const GradientReady& root, std::span<const float> factors);
+  void AwaitPartials(const GradientReady& root);
   void CountUpdate(Step step, const FloatBuffer& next);
+  void TellBadPictures();
   StepMetrics MetricsOf(Step step, const FloatBuffer& next) const;
 
   const JobPlan plan_;
   const SerialCallbacks& callbacks_;
   const SerialStretch& stretch_;
-  const Version last_;  // to make
+  Version last_;  // to make; a lower one after an early stop
   const Schedule schedule_;
   const Optimizer optimizer_;
+  const PartialPlan partial_plan_;
   std::vector<FloatBuffer> states_;  // by shard: optimizer state of its newest version
   SerialResult result_;
+  std::vector<EvaluationSummary> evaluations_;
   uint64_t handed_out_count_ = 0;
+
+  // P14: complete roots of a step whose shards wait for each other's partial values.
+  struct Waiting {
+    std::map<ShardId, GradientReady> roots;
+    std::map<ShardId, std::vector<float>> partials;
+  };
+  std::mutex waiting_mutex_;  // guards:
+  std::map<Step, Waiting> waiting_;
 
   std::mutex mutex_;  // guards what computing threads tell this one:
   std::condition_variable changed_;
   uint32_t updated_shard_count_ = 0;        // of the version in the making
   std::deque<StepMetrics> finished_steps_;  // not yet seen by Run
   std::optional<EvaluationResult> evaluation_;
+  BadPictures bad_pictures_;
+  std::vector<std::pair<BadPicture, std::string>> untold_pictures_;  // with what to say
   Status failure_;
 
   Trainer trainer_;  // last: its threads use all of the above
@@ -81,10 +102,12 @@ SerialTrainer::SerialTrainer(const Job& job, const DataSet& data, const Model& m
       last_(stretch.last.value_or(plan_.steps.final_version())),
       schedule_(job.optimizer, job.schedule, plan_.steps.step_count()),
       optimizer_(job.optimizer, plan_.layout),
+      partial_plan_(job.optimizer, plan_.layout, plan_.shards),
+      bad_pictures_(job.bad_pictures_max),
       trainer_({plan_, model, data}, job.threads,
                [this](ComputeTicket, ComputeEvent event) { OnEvent(std::move(event)); }) {
   for (const ShardRange& range : plan_.shards.ranges()) {
-    FloatBuffer& state = states_.emplace_back(range.size() * optimizer_.state_count());
+    FloatBuffer& state = states_.emplace_back(optimizer_.state_floats(range));
     if (stretch.parameters == nullptr) continue;
     const FloatBuffer& given = *stretch.states[states_.size() - 1];
     PANDO_CHECK(given.size() == state.size());
@@ -96,6 +119,17 @@ SerialTrainer::SerialTrainer(const Job& job, const DataSet& data, const Model& m
 
 Result<SerialResult> SerialTrainer::Run() {
   MakeFirstVersion();
+  Status failure = MakeAllVersions();
+  TellBadPictures();
+  if (!failure.ok()) return failure;
+  result_.states = std::move(states_);
+  result_.parameters = *trainer_.parameters().Open(result_.version);
+  result_.waiting_seconds = static_cast<double>(trainer_.parameters().waited_us()) * 1e-6;
+  result_.gradient_buffers = trainer_.gradient_buffers_made();
+  return std::move(result_);
+}
+
+Status SerialTrainer::MakeAllVersions() {
   while (result_.version < last_) {
     const Clock::time_point start = Clock::now();
     if (!result_.was_interrupted) HandOutSteps();
@@ -106,11 +140,7 @@ Result<SerialResult> SerialTrainer::Run() {
     if (!IsEvaluated(result_.version) || result_.was_interrupted) continue;
     if (Status s = Evaluate(result_.version); !s.ok()) return s;
   }
-  result_.states = std::move(states_);
-  result_.parameters = *trainer_.parameters().Open(result_.version);
-  result_.waiting_seconds = static_cast<double>(trainer_.parameters().waited_us()) * 1e-6;
-  result_.gradient_buffers = trainer_.gradient_buffers_made();
-  return std::move(result_);
+  return {};
 }
 
 void SerialTrainer::MakeFirstVersion() {
@@ -155,9 +185,21 @@ void SerialTrainer::FinishStep(const StepMetrics& metrics, double seconds) {
   last.scalars = schedule_.At(metrics.step);
   last.sample_count += plan_.steps.SampleCount(metrics.step);
   last.training_seconds += seconds;
+  last.data_stall_seconds = static_cast<double>(trainer_.data_stall_us()) * 1e-6;
   result_.version = VersionMadeBy(metrics.step);
+  TellBadPictures();
   if (callbacks_.on_step) callbacks_.on_step(last);
   if (callbacks_.interrupted && callbacks_.interrupted()) result_.was_interrupted = true;
+}
+
+void SerialTrainer::TellBadPictures() {
+  std::vector<std::pair<BadPicture, std::string>> untold;
+  {
+    std::lock_guard lock(mutex_);
+    untold.swap(untold_pictures_);
+  }
+  if (!callbacks_.on_bad_picture) return;
+  for (const auto& [picture, text] : untold) callbacks_.on_bad_picture(picture, text);
 }
 
 Status SerialTrainer::Evaluate(Version version) {
@@ -171,9 +213,22 @@ Status SerialTrainer::Evaluate(Version version) {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return evaluation_.has_value() || !failure_.ok(); });
   if (!failure_.ok()) return failure_;
-  result_.last_evaluation = std::exchange(evaluation_, std::nullopt);
-  if (callbacks_.on_evaluation) callbacks_.on_evaluation(*result_.last_evaluation);
+  EvaluationSummary& summary = evaluations_.emplace_back(EvaluationSummary{.version = version});
+  AddSlice(*std::exchange(evaluation_, std::nullopt), plan_.data.class_count, &summary);
+  if (callbacks_.on_evaluation) callbacks_.on_evaluation(summary);
+  result_.last_evaluation = summary;
+  summary.DropDetails();
+  if (plan_.job.snapshot_best && BestFirst(evaluations_).front() == version) KeepBest(version);
+  last_ = std::min(last_, StopVersion(plan_.job, evaluations_).value_or(last_));
   return {};
+}
+
+void SerialTrainer::KeepBest(Version version) {
+  const std::shared_ptr<const FloatBuffer> values = *trainer_.parameters().Open(version);
+  const auto copy = std::make_shared<FloatBuffer>(values->size());
+  std::ranges::copy(values->span(), copy->data());
+  result_.best_parameters = copy;
+  result_.best_version = version;
 }
 
 // ---- the trainer's threads ----------------------------------------------------------------------
@@ -182,23 +237,68 @@ void SerialTrainer::OnEvent(ComputeEvent event) {
   std::visit([this](const auto& e) { OnEventOf(e); }, event);
 }
 
-// The whole tree is ours, so the node is the root. Updates one shard in place of a server.
+// The whole tree is ours, so the node is the root.
 void SerialTrainer::OnEventOf(const GradientReady& root) {
+  if (partial_plan_.is_empty()) return Update(root, {});
+  AwaitPartials(root);
+}
+
+// What makes the shard's next version, but for where it goes and its factors.
+Optimizer::Update SerialTrainer::UpdateOf(const GradientReady& root,
+                                          const FloatBuffer& values) const {
+  const ShardRange& range = plan_.shards.range(root.shard);
+  return {.range = range,
+          .parameters = values.span().subspan(range.first, range.size()),
+          .gradient = root.payload.floats(),
+          .gradient_scale = 1.0f / static_cast<float>(plan_.steps.SampleCount(root.step)),
+          .scalars = schedule_.At(root.step),
+          .is_first_step = root.step == Step(0),
+          .state = states_[root.shard.value()].span()};
+}
+
+// Makes the shard's partial values and updates every shard whose last missing ones they were.
+void SerialTrainer::AwaitPartials(const GradientReady& root) {
+  const auto values = *trainer_.parameters().Open(VersionReadBy(root.step));
+  std::vector<float> partials(optimizer_.partial_count(plan_.shards.range(root.shard)));
+  optimizer_.MakePartials(UpdateOf(root, *values), partials);
+  std::ranges::copy(partials, states_[root.shard.value()].span().last(partials.size()).begin());
+  std::vector<std::pair<GradientReady, std::vector<float>>> ready;
+  {
+    std::lock_guard lock(waiting_mutex_);
+    Waiting& waiting = waiting_[root.step];
+    waiting.roots.emplace(root.shard, root);
+    waiting.partials.emplace(root.shard, std::move(partials));
+    const ShardPlan::Run needs = partial_plan_.Needs(root.shard);  // who needs ours
+    for (uint32_t s = needs.first; s < needs.last; ++s) {
+      const auto waits = waiting.roots.find(ShardId(s));
+      if (waits == waiting.roots.end()) continue;
+      auto factors = partial_plan_.Combine(ShardId(s), [&](ShardId id) {
+        const auto at = waiting.partials.find(id);
+        return at == waiting.partials.end() ? std::span<const float>() : at->second;
+      });
+      if (!factors) continue;
+      ready.emplace_back(std::move(waits->second), *std::move(factors));
+      waiting.roots.erase(waits);
+    }
+    const bool is_over =
+        waiting.roots.empty() && waiting.partials.size() == plan_.shards.shard_count();
+    if (is_over) waiting_.erase(root.step);
+  }
+  for (const auto& [of_shard, factors] : ready) Update(of_shard, factors);
+}
+
+// Updates one shard in place of a server.
+void SerialTrainer::Update(const GradientReady& root, std::span<const float> factors) {
   ParameterStore& store = trainer_.parameters();
   const ShardRange& range = plan_.shards.range(root.shard);
   const Version next_version = VersionMadeBy(root.step);
   auto values = *store.Open(VersionReadBy(root.step));
   SharedBuffer next = store.Writable(next_version);
-  FloatBuffer& state = states_[root.shard.value()];
-  optimizer_.Apply({.range = range,
-                    .parameters = values->span().subspan(range.first, range.size()),
-                    .gradient = root.payload.floats(),
-                    .gradient_scale = 1.0f / static_cast<float>(plan_.steps.SampleCount(root.step)),
-                    .scalars = schedule_.At(root.step),
-                    .is_first_step = root.step == Step(0),
-                    .state = std::as_const(state).span(),
-                    .parameters_out = next->span().subspan(range.first, range.size()),
-                    .state_out = state.span()});
+  Optimizer::Update update = UpdateOf(root, *values);
+  update.factors = factors;
+  update.parameters_out = next->span().subspan(range.first, range.size());
+  update.state_out = states_[root.shard.value()].span();
+  optimizer_.Apply(update);
   CountUpdate(root.step, *next);
   store.Arrived(root.shard, next_version);  // after the count, or the next step's could overtake it
 }
@@ -222,9 +322,22 @@ void SerialTrainer::OnEventOf(const EvaluationResult& result) {
   changed_.notify_all();
 }
 
+void SerialTrainer::OnEventOf(const BadPicturesFound& found) {
+  std::lock_guard lock(mutex_);
+  for (const BadPicture& picture : found.pictures) {
+    if (bad_pictures_.Add(picture))
+      untold_pictures_.emplace_back(picture, bad_pictures_.TextOf(picture));
+  }
+  const Status verdict = bad_pictures_.Verdict();
+  if (!verdict.ok() && failure_.ok()) failure_ = Internal(verdict.message());
+  changed_.notify_all();
+}
+
 void SerialTrainer::OnEventOf(const ComputeFailed& failed) {
   std::lock_guard lock(mutex_);
-  failure_ = failed.status;
+  // The run's failure, as the scheduler would call it, and not its invocation's.
+  const bool is_bad_data = failed.status.code() == StatusCode::kCorrupt;
+  failure_ = is_bad_data ? Internal(failed.status.message()) : failed.status;
   changed_.notify_all();
 }
 
@@ -238,20 +351,22 @@ Result<SerialResult> TrainSerially(const Job& job, const DataSet& data, const Mo
 
 Result<EvaluationSummary> EvaluateSerially(const JobPlan& plan, const DataSet& data,
                                            const Model& model, const FloatBuffer& parameters) {
-  Network network(model, kEvaluationChunkSamples);
-  EvaluationSummary summary{.sample_count = plan.data.test_samples};
-  for (uint64_t first = 0; first < summary.sample_count; first += kEvaluationSliceSamples) {
-    const uint64_t last = std::min(first + kEvaluationSliceSamples, summary.sample_count);
-    double slice_loss = 0;
-    for (uint64_t at = first; at < last; at += kEvaluationChunkSamples) {
-      const TestSamples samples{at, std::min(at + kEvaluationChunkSamples, last)};
-      Result<BatchScore> score = EvaluateChunk(network, data, samples, parameters.data());
-      if (!score.ok()) return score.status();
-      summary.correct_count += score->correct_count;
-      slice_loss += score->loss_sum;
-    }
-    summary.loss_sum += slice_loss;
+  Network network(model, {.training = 1, .evaluation = kEvaluationChunkSamples});
+  std::vector<ChunkScore> chunks;
+  BadPictures bad(plan.job.bad_pictures_max);
+  Batch batch;
+  for (uint64_t at = 0; at < plan.data.test_samples; at += kEvaluationChunkSamples) {
+    const uint64_t last = std::min(at + kEvaluationChunkSamples, plan.data.test_samples);
+    if (Status s = ReadTestSamples(data, at, last, &batch); !s.ok()) return s;
+    bad.AddAll(batch.replaced);
+    if (Status s = bad.Verdict(); !s.ok()) return s;
+    Result<ChunkScore> score = EvaluateChunk(network, batch, parameters.data());
+    if (!score.ok()) return score.status();
+    chunks.push_back(*std::move(score));
   }
+  const EvaluationResult result = ResultOf({.last_sample = plan.data.test_samples}, chunks);
+  EvaluationSummary summary;
+  AddSlice(result, plan.data.class_count, &summary);
   return summary;
 }
 

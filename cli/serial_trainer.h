@@ -22,15 +22,18 @@ namespace pando {
 
 struct SerialStep {
   StepMetrics metrics;
-  StepScalars scalars;          // that made the step's update
-  uint64_t sample_count = 0;    // trained on so far, repeats included
-  double training_seconds = 0;  // so far, without start-up and evaluation
+  StepScalars scalars;            // that made the step's update
+  uint64_t sample_count = 0;      // trained on so far, repeats included
+  double training_seconds = 0;    // so far, without start-up and evaluation
+  double data_stall_seconds = 0;  // of all computing threads so far: waits for samples
 };
 
 // Called on the calling thread, in the order of steps. Any may be empty.
 struct SerialCallbacks {
   std::function<void(const SerialStep&)> on_step;
-  std::function<void(const EvaluationResult&)> on_evaluation;
+  std::function<void(const EvaluationSummary&)> on_evaluation;
+  // Before the step or the evaluation that read others in its place.
+  std::function<void(const BadPicture& picture, const std::string& text)> on_bad_picture;
   std::function<bool()>
       interrupted;  // asked after every step; true ends the run after the steps in hand
 };
@@ -50,13 +53,15 @@ struct SerialResult {
   Version version;
   bool was_interrupted = false;
   SerialStep last_step;  // of version > 0
-  std::optional<EvaluationResult> last_evaluation;
+  std::optional<EvaluationSummary> last_evaluation;
+  std::shared_ptr<const FloatBuffer> best_parameters;  // job.snapshot_best: of the best evaluated
+  Version best_version;
   double waiting_seconds = 0;   // of all computing threads, for parameters
   size_t gradient_buffers = 0;  // flat vectors that gradients needed at once
 };
 
 // Trains with job.threads computing threads. `model` was made from this job and data set.
-// Fails when a loss is not finite or data cannot be read.
+// Fails when a loss is not finite, data cannot be read, or too many pictures cannot be decoded.
 Result<SerialResult> TrainSerially(const Job& job, const DataSet& data, const Model& model,
                                    const SerialCallbacks& callbacks,
                                    const SerialStretch& stretch = {});

@@ -183,10 +183,12 @@ Result<MembershipEnd> ServerProcess::Serve(const Membership& membership) {
 // What every lane's loop does; lane 0's does more.
 LoopOptions ServerProcess::OptionsOf(const Membership& membership, Seat& seat,
                                      StopFlag& broken) const {
-  const auto dial = [&membership, &seat, &broken](const View& view) {
+  const bool has_partials = HasPartials(membership.job.optimizer);
+  const auto primaries_talk = has_partials ? PrimariesTalk::kYes : PrimariesTalk::kNo;
+  const auto dial = [&membership, &seat, &broken, primaries_talk](const View& view) {
     if (!seat.dialed.ok()) return;
     const PeerId& self = seat.lane.self();
-    seat.dialed = DialView(seat.transport, Role::kServer, self, view);
+    seat.dialed = DialView(seat.transport, Role::kServer, self, view, primaries_talk);
     if (seat.dialed.ok()) return;
     seat.transport.Send({.job = membership.job_id,
                          .generation = view.generation,

@@ -197,7 +197,7 @@ Result<std::vector<SnapshotManifest>> ReadManifests(const std::string& folder) {
 }
 
 Result<SnapshotImage> ReadSnapshot(const std::string& folder, const SnapshotManifest& manifest,
-                                   const JobPlan& plan, uint32_t state_count) {
+                                   const JobPlan& plan, const Optimizer& optimizer) {
   if (manifest.shards.size() != plan.shards.shard_count()) {
     return InvalidArgument(fmt::format("{}/{} has {} shards, and this job has {}", folder,
                                        ManifestName(manifest.snapshot), manifest.shards.size(),
@@ -220,7 +220,7 @@ Result<SnapshotImage> ReadSnapshot(const std::string& folder, const SnapshotMani
         ReadRecord(*file->second, {.snapshot = manifest.snapshot,
                                    .shard = ShardId(s),
                                    .parameter_floats = range.size(),
-                                   .state_floats = range.size() * state_count});
+                                   .state_floats = optimizer.state_floats(range)});
     if (!record.ok()) return record.status();
     if (record->hash != hash) {
       return Corrupt(fmt::format("{}/{}: shard {} has hash {:016x}, and the manifest says {:016x}",

@@ -17,6 +17,7 @@
 #include "common/job_plan.h"
 #include "common/status.h"
 #include "scheduler/journal.h"
+#include "server/optimizer.h"
 
 namespace pando {
 
@@ -62,8 +63,8 @@ struct SnapshotImage {
   // By shard; empty without an optimizer state.
   std::vector<SharedBuffer> states;
 };
-// `state_count`: floats of optimizer state per parameter (OptimizerStateCount).
+// `optimizer` says how much state belongs to a shard.
 Result<SnapshotImage> ReadSnapshot(const std::string& folder, const SnapshotManifest& manifest,
-                                   const JobPlan& plan, uint32_t state_count);
+                                   const JobPlan& plan, const Optimizer& optimizer);
 
 }  // namespace pando

@@ -70,6 +70,11 @@ std::string TableOf(const nlohmann::json& status) {
   text += fmt::format("{:<12} {:<20} {:>8} {:>10}  {:<40} {}\n", "NODE", "HOST", "PID", "STEP",
                       "DOING", "HEARD");
   for (const nlohmann::json& node : status["nodes"]) text += NodeLine(node);
+  if (const auto evaluation = status.find("evaluation"); evaluation != status.end()) {
+    text += fmt::format("evaluated: version {}, test accuracy {:.2f} %\n",
+                        evaluation->value("version", uint64_t{0}),
+                        100 * evaluation->value("accuracy", 0.0));
+  }
   if (const auto verification = status.find("verification"); verification != status.end()) {
     text += fmt::format("verified: {} micro-batches computed twice, alike; {} not computed twice\n",
                         verification->value("agreed", uint64_t{0}),

@@ -55,15 +55,27 @@ static void to_json(Json& json, const EvaluationSummary& evaluation) {
   json = {{"step", evaluation.version.value()},
           {"samples", evaluation.sample_count},
           {"correct", evaluation.correct_count},
+          {"top5_correct", evaluation.top5_count},
           {"loss_sum", evaluation.loss_sum}};
 }
 static void from_json(const Json& json, EvaluationSummary& evaluation) {
   evaluation.version = Version(json.at("step").get<uint64_t>());
   json.at("samples").get_to(evaluation.sample_count);
   json.at("correct").get_to(evaluation.correct_count);
+  json.at("top5_correct").get_to(evaluation.top5_count);
   // A sum that is not finite has no place in JSON: dump() writes null.
   evaluation.loss_sum = json.at("loss_sum").is_null() ? std::numeric_limits<double>::quiet_NaN()
                                                       : json.at("loss_sum").get<double>();
+}
+
+static void to_json(Json& json, const ClassScore& score) {
+  json = {{"samples", score.sample_count},
+          {"correct", score.correct_count},
+          {"accuracy", score.accuracy()}};
+}
+static void from_json(const Json& json, ClassScore& score) {
+  json.at("samples").get_to(score.sample_count);
+  json.at("correct").get_to(score.correct_count);
 }
 
 namespace {
@@ -75,11 +87,17 @@ void ForEachField(S& s, Field field) {
   field("failure", s.failure);
   field("weights_hash", s.weights_hash);
   field("test_accuracy", s.test_accuracy);
+  field("test_top5_accuracy", s.test_top5_accuracy);
   field("best_test_accuracy", s.best_test_accuracy);
+  field("best_step", s.best_step);
+  field("best_weights_step", s.best_weights_step);
   field("test_loss", s.test_loss);
   field("train_loss", s.train_loss);
   field("images_per_second", s.images_per_second);
+  field("data_stall_seconds", s.data_stall_seconds);
+  field("data_stall_share", s.data_stall_share);
   field("steps", s.steps);
+  field("stopped_early", s.stopped_early);
   field("epochs", s.epochs);
   field("wall_seconds", s.wall_seconds);
   field("workers", s.workers);
@@ -99,8 +117,11 @@ void ForEachField(S& s, Field field) {
   field("rollbacks", s.rollbacks);
   field("verified_micro_batches", s.verified_micro_batches);
   field("unverified_micro_batches", s.unverified_micro_batches);
+  field("bad_pictures", s.bad_pictures);
   field("missing_rows", s.missing_rows);
   field("evaluations", s.evaluations);
+  field("classes", s.classes);
+  field("confusion_matrix", s.confusion_matrix);
   field("snapshots", s.snapshots);
   field("faults", s.faults);
 }

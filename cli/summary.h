@@ -21,14 +21,20 @@ struct Summary {
   std::string failure;                  // why, for people; empty unless failed
   std::string weights_hash;             // WeightsHash; empty where the run did not end
   std::optional<double> test_accuracy;  // the last: share, 0 to 1; null where never measured
+  std::optional<double> test_top5_accuracy;
   std::optional<double> best_test_accuracy;
-  std::optional<double> test_loss;   // mean over the test set
-  std::optional<double> train_loss;  // mean over the last step's samples
-  double images_per_second = 0;      // training only: without start-up and evaluation
-  uint64_t steps = 0;                // completed
-  double epochs = 0;                 // completed
-  double wall_seconds = 0;           // of everything
-  uint32_t workers = 0;              // 0: --serial
+  std::optional<uint64_t> best_step;          // of the first version that had it
+  std::optional<uint64_t> best_weights_step;  // of best.safetensors; null where there is none
+  std::optional<double> test_loss;            // mean over the test set
+  std::optional<double> train_loss;           // mean over the last step's samples
+  double images_per_second = 0;               // training only: without start-up and evaluation
+  double data_stall_seconds = 0;  // of all computing threads: waits for samples, in this life
+  double data_stall_share = 0;    // of their time for training
+  uint64_t steps = 0;             // completed
+  bool stopped_early = false;     // by eval.early_stop_patience
+  double epochs = 0;              // completed
+  double wall_seconds = 0;        // of everything
+  uint32_t workers = 0;           // 0: --serial
   uint32_t servers = 0;
   uint32_t threads = 1;  // per worker
   uint64_t global_batch = 0;
@@ -46,10 +52,14 @@ struct Summary {
   // Micro-batches that verify.every chose: two workers made the same of them, or nobody can tell.
   uint64_t verified_micro_batches = 0;
   uint64_t unverified_micro_batches = 0;
+  uint64_t bad_pictures = 0;  // that cannot be decoded, among those that the run read
   uint64_t missing_rows = 0;  // of metrics.csv and events.jsonl, which a full disk did not take
   std::vector<EvaluationSummary> evaluations;  // by step
-  std::vector<SnapshotRef> snapshots;          // those kept, ascending
-  std::vector<FaultRecord> faults;             // what befell processes, injected or not
+  // Of the last evaluation, by class; the matrix is empty beyond kConfusionClassesMax.
+  std::vector<ClassScore> classes;
+  std::vector<std::vector<uint64_t>> confusion_matrix;  // [label][predicted], samples
+  std::vector<SnapshotRef> snapshots;                   // those kept, ascending
+  std::vector<FaultRecord> faults;                      // what befell processes, injected or not
 };
 
 // What a job says by itself; status, results and durations are left to whoever runs it.

@@ -11,4 +11,6 @@ namespace pando {
 std::string Joined(const std::vector<std::string>& words);
 std::string Joined(const std::vector<uint64_t>& numbers);
 
+std::string BytesText(uint64_t bytes);  // "46.8 MB"
+
 }  // namespace pando

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <memory>
 
+#include "cli/batch_check.h"
 #include "cli/commands.h"
 #include "cli/exit_codes.h"
 #include "cli/local_run.h"
@@ -67,6 +68,8 @@ int Train(const TrainOptions& options) {
   Result<ChaosPlan> chaos = ChaosOf(options, *job, plan->steps.step_count());
   if (!chaos.ok()) return Report(chaos.status());
   if (options.is_dry_run) return PrintPlan(*job, *plan);
+  const Status has_room = CheckMemory(*job, plan->model, plan->steps, MachineMemoryBytes());
+  if (!has_room.ok()) return Report(has_room);
   if (!options.is_serial) WarnOfIdleWorkers(*job);
   Result<RunFolder> folder = RunFolder::Create(*job, options.is_forced);
   if (!folder.ok()) return Report(folder.status());

@@ -23,6 +23,8 @@ struct ExportOptions {
   std::string output;
   std::string data_path;
   std::optional<uint64_t> step;
+  bool is_averaged = false;
+  bool is_best = false;
 };
 
 int Export(const ExportOptions& options) {
@@ -32,7 +34,10 @@ int Export(const ExportOptions& options) {
   if (!job.ok()) return Report(job.status());
   Result<OpenedJob> opened = OpenedJob::Open(*job);
   if (!opened.ok()) return Report(opened.status());
-  Result<RunWeights> weights = ReadRunWeights(folder, opened->plan, options.step);
+  Result<RunWeights> weights = options.is_best ? ReadBestWeights(folder, opened->plan)
+                               : options.is_averaged
+                                   ? ReadAveragedWeights(folder, opened->plan, options.step)
+                                   : ReadRunWeights(folder, opened->plan, options.step);
   if (!weights.ok()) return Report(weights.status());
   const TensorLayout& layout = opened->plan.layout;
   if (Status s = WriteWeights(options.output, layout, weights->flat.span()); !s.ok())
@@ -49,7 +54,9 @@ struct EvaluateOptions {
   std::string path;  // of a run folder or a file
   JobSource source;
   std::optional<uint64_t> step;
+  bool is_averaged = false;
   bool is_json = false;
+  bool lists_classes = false;
 };
 
 // The job that says model and data: of the run, of the folder that the file lies in, or of the
@@ -66,10 +73,33 @@ Result<Job> JobOf(const EvaluateOptions& options, bool is_folder) {
 }
 
 Result<RunWeights> WeightsOf(const EvaluateOptions& options, bool is_folder, const JobPlan& plan) {
-  if (is_folder) return ReadRunWeights(RunFolder::Open(options.path), plan, options.step);
+  const RunFolder folder = RunFolder::Open(options.path);
+  if (is_folder && options.is_averaged) return ReadAveragedWeights(folder, plan, options.step);
+  if (is_folder) return ReadRunWeights(folder, plan, options.step);
   Result<FloatBuffer> flat = ReadWeights(options.path, plan.layout);
   if (!flat.ok()) return flat.status();
   return RunWeights{options.path, Version(0), *std::move(flat)};
+}
+
+// By class, and what its samples were taken for most often otherwise.
+std::string ClassTable(const EvaluationSummary& summary) {
+  std::string text = fmt::format("{:>6} {:>8} {:>9}  {}\n", "CLASS", "SAMPLES", "ACCURACY",
+                                 "MOST OFTEN TAKEN FOR");
+  const size_t class_count = summary.classes.size();
+  for (size_t c = 0; c < class_count; ++c) {
+    const ClassScore& score = summary.classes[c];
+    text += fmt::format("{:>6} {:>8} {:>7.2f} %  ", c, score.sample_count, 100 * score.accuracy());
+    size_t other = c;
+    uint64_t count = 0;
+    for (size_t p = 0; p < class_count && !summary.confusion.empty(); ++p) {
+      const uint64_t here = summary.confusion[c * class_count + p];
+      if (p == c || here <= count) continue;
+      other = p;
+      count = here;
+    }
+    text += count == 0 ? "\n" : fmt::format("{} ({} samples)\n", other, count);
+  }
+  return text;
 }
 
 void PrintEvaluation(const EvaluateOptions& options, const RunWeights& weights,
@@ -77,16 +107,26 @@ void PrintEvaluation(const EvaluateOptions& options, const RunWeights& weights,
   const double loss = summary.loss_sum / static_cast<double>(summary.sample_count);
   const std::string hash = WeightsHash(layout, std::as_const(weights.flat).span());
   if (!options.is_json) {
-    fmt::print("{}: test accuracy {:.2f} %, test loss {:.4f} on {} samples, weights_hash {}\n",
-               weights.name, 100 * summary.accuracy(), loss, summary.sample_count, hash);
+    fmt::print(
+        "{}: test accuracy {:.2f} %, top 5 {:.2f} %, test loss {:.4f} on {} samples, weights_hash "
+        "{}\n",
+        weights.name, 100 * summary.accuracy(), 100 * summary.top5_accuracy(), loss,
+        summary.sample_count, hash);
+    if (options.lists_classes) fmt::print("{}", ClassTable(summary));
     return;
   }
+  nlohmann::ordered_json classes = nlohmann::ordered_json::array();
+  for (const ClassScore& score : summary.classes)
+    classes.push_back({{"samples", score.sample_count}, {"correct", score.correct_count}});
   const nlohmann::ordered_json json{{"weights", weights.name},
                                     {"weights_hash", hash},
                                     {"test_accuracy", summary.accuracy()},
+                                    {"test_top5_accuracy", summary.top5_accuracy()},
                                     {"test_loss", loss},
                                     {"samples", summary.sample_count},
-                                    {"correct", summary.correct_count}};
+                                    {"correct", summary.correct_count},
+                                    {"top5_correct", summary.top5_count},
+                                    {"classes", classes}};
   fmt::print("{}\n", json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 
@@ -95,9 +135,10 @@ int Measure(const EvaluateOptions& options) {
   SetFloatEnvironment();
   std::error_code ignored;  // what cannot be looked at is no folder
   const bool is_folder = std::filesystem::is_directory(options.path, ignored);
-  if (!is_folder && options.step) {
-    return Report(InvalidArgument(
-        fmt::format("--step chooses a snapshot of a run folder, and {} is none", options.path)));
+  if (!is_folder && (options.step || options.is_averaged)) {
+    return Report(
+        InvalidArgument(fmt::format("{} chooses from the snapshots of a run folder, and {} is none",
+                                    options.step ? "--step" : "--ema", options.path)));
   }
   if (!is_folder) {  // before anything is said of its data
     Result<SafetensorsFile> file = SafetensorsFile::Open(options.path);
@@ -130,7 +171,17 @@ Subcommand AddExportCommand(CLI::App& app) {
   command.add_option("OUT", options->output, "the file to write")
       ->type_name("OUT.safetensors")
       ->required();
-  command.add_option("--step", options->step, "the snapshot of this step instead")->type_name("N");
+  CLI::Option* step =
+      command.add_option("--step", options->step, "the snapshot of this step instead");
+  step->type_name("N");
+  CLI::Option* average =
+      command.add_flag("--ema", options->is_averaged,
+                       "the average of the weights (optimizer.ema_decay) in the newest snapshot");
+  command
+      .add_flag("--best", options->is_best,
+                "the version of the best test accuracy instead (snapshot.best = true)")
+      ->excludes(step)
+      ->excludes(average);
   command.add_option("--data", options->data_path, "where the data lie now, if they have moved")
       ->type_name("PATH");
   command.footer(
@@ -154,6 +205,10 @@ Subcommand AddEvaluateCommand(CLI::App& app) {
   AddModelOptions(command, &options->source);
   command.add_option("--step", options->step, "the snapshot of this step of the run")
       ->type_name("N");
+  command.add_flag("--ema", options->is_averaged,
+                   "the average of the weights (optimizer.ema_decay) in the run's newest snapshot");
+  command.add_flag("--classes", options->lists_classes,
+                   "each class's accuracy, and what it is most often taken for");
   command.add_flag("--json", options->is_json, "print the result as JSON");
   command.footer(std::string("\nExamples:\n  pando evaluate runs/first\n"
                              "  pando evaluate first.safetensors --model mnist-cnn --dataset mnist "

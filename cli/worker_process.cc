@@ -8,6 +8,7 @@
 #include <tuple>
 #include <utility>
 
+#include "cli/batch_check.h"
 #include "cli/exit_codes.h"
 #include "cli/log.h"
 #include "cli/node_join.h"
@@ -60,7 +61,8 @@ HeartbeatState HeartbeatOf(JobId job, const Session& session, const Trainer& tra
           .step = activity.step,
           .waiting_for = activity.waiting_for,
           .waiting_since = now - waited,
-          .micro_batch_us = trainer.micro_batch_us()};
+          .micro_batch_us = trainer.micro_batch_us(),
+          .data_stall_us = trainer.data_stall_us()};
 }
 
 class WorkerProcess {
@@ -131,6 +133,7 @@ Result<MembershipEnd> WorkerProcess::Work(Membership& membership) {
                             {.job = membership.job_id, .scheduler = membership.scheduler});
   if (Status s = heartbeat.Start(); !s.ok()) return s;
   if (!args_.data_path.empty()) membership.job.data_path = args_.data_path;
+  if (!args_.data_cache.empty()) membership.job.data_cache = args_.data_cache;
   if (args_.threads != 0) membership.job.threads = args_.threads;
   const Status prepared = PrepareFor(membership);
   if (prepared.ok()) return Train(membership, heartbeat);
@@ -157,12 +160,15 @@ void WorkerProcess::TellScheduler(const Membership& membership, uint32_t generat
 }
 
 Result<WorkerProcess::Prepared> WorkerProcess::Prepare(const Membership& membership) const {
-  Result<std::unique_ptr<DataSet>> data = OpenDataSet(membership.job);
+  Result<std::unique_ptr<DataSet>> data =
+      OpenDataSet(membership.job, [](const std::string& text) { spdlog::warn("{}", text); });
   if (!data.ok()) return data.status();
   if (Status s = CheckData(membership, **data); !s.ok()) return s;
   Result<Model> model = ModelOf(membership);
   if (!model.ok()) return model.status();
   JobPlan plan(membership.job, membership.data, model->layout());
+  const Status has_room = CheckMemory(membership.job, *model, plan.steps, MachineMemoryBytes());
+  if (!has_room.ok()) return has_room;
   Result<uint64_t> probe = ProbeHash(plan, *model, **data);
   if (!probe.ok()) return probe.status();
   return Prepared{*std::move(data), *std::move(model), std::move(plan), *probe};
@@ -187,10 +193,12 @@ Result<MembershipEnd> WorkerProcess::Train(const Membership& membership,
                                            HeartbeatSender& heartbeat) {
   const JobPlan& plan = prepared_->plan;
   ComputeNewsBox news;
-  Trainer trainer({plan, prepared_->model, *prepared_->data}, membership.job.threads,
-                  [&](ComputeTicket ticket, ComputeEvent event) {
-                    news.Push({ticket, std::move(event)});
-                  });
+  Trainer trainer(
+      {plan, prepared_->model, *prepared_->data}, membership.job.threads,
+      [&](ComputeTicket ticket, ComputeEvent event) {
+        news.Push({ticket, std::move(event)});
+      },
+      plan.job.parameter_residency);
   TransportOutbox outbox(transport_);
   Session session(
       {.identity = {membership.self, membership.scheduler, membership.job_id},
@@ -227,7 +235,10 @@ Result<MembershipEnd> WorkerProcess::Train(const Membership& membership,
            .is_finished = is_over});
   news.mailbox().Close();
   const auto [early, all] = session.pushed_bytes();
-  spdlog::info("pushed {} bytes, {} of them while backward was going on", all, early);
+  spdlog::info(
+      "pushed {} bytes, {} of them while backward was going on; held at most {} bytes of "
+      "parameters at a time",
+      all, early, trainer.parameter_bytes_peak());
   if (!dialed.ok()) return dialed;
   if (!watch.verdict().ok()) return watch.verdict();
   // It would fail again at once: whoever started this process may do so again, after a pause.

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "common/bad_pictures.h"
+
 namespace pando {
 
 struct SampleShape {  // of one sample; a row of a table is 1 x 1 x columns
@@ -26,6 +28,7 @@ struct Batch {
   std::vector<float> values;   // tables: [sample, column], ready; one of the two is empty
   const Normalisation* normalisation = nullptr;  // of the pictures; owned by the data set
   std::vector<int32_t> labels;                   // [sample], class index
+  std::vector<BadPicture> replaced;              // pictures in whose place others were read
   uint32_t sample_count() const { return static_cast<uint32_t>(labels.size()); }
 };
 

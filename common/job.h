@@ -10,44 +10,83 @@
 
 namespace pando {
 
-enum class OptimizerKind : uint8_t { kSgd, kAdam, kAdamW };
-enum class ScheduleKind : uint8_t { kConstant, kStep, kCosine, kOneCycle };
+enum class OptimizerKind : uint8_t { kSgd, kAdam, kAdamW, kLars, kLamb };
+enum class ScheduleKind : uint8_t {
+  kConstant,
+  kStep,
+  kCosine,
+  kOneCycle,
+  kMultiStep,
+  kExponential,
+  kLinear,
+  kPolynomial,
+};
 
-// [optimizer]. Formulas and defaults are PyTorch's.
+// [optimizer]. Formulas and defaults are PyTorch's; LARS as in You et al. 2017, LAMB as in You et
+// al. 2020, both without decay and trust ratio for tensors of one dimension (biases and norms).
 struct OptimizerOptions {
   OptimizerKind kind = OptimizerKind::kSgd;
   double lr = 0.01;
-  double momentum = 0.0;  // SGD; with nesterov, Nesterov's
+  double momentum = 0.0;  // SGD, LARS; with nesterov, Nesterov's (SGD)
   double dampening = 0.0;
   bool nesterov = false;
-  double beta1 = 0.9;  // Adam, AdamW
+  double beta1 = 0.9;  // Adam, AdamW, LAMB
   double beta2 = 0.999;
   double eps = 1e-8;
-  double weight_decay = 0.0;  // coupled (L2) in SGD and Adam, decoupled in AdamW
+  double weight_decay = 0.0;  // coupled (L2) in SGD and Adam, decoupled in AdamW, LAMB
+  bool weight_decay_exclude_bias_and_norm = false;  // those are the tensors of one dimension
+  double clip_value = 0.0;           // each element of the mean gradient, before decay; 0: none
+  double clip_norm = 0.0;            // the whole mean gradient's, before decay; 0: none (P14)
+  double trust_coefficient = 0.001;  // LARS: η
+  double trust_ratio_max = 10.0;     // LAMB: of a layer, as DeepSpeed's max_coeff
+  double ema_decay = 0.0;  // of the average of the weights that servers keep; 0: they keep none
 };
+
+// P14: whether updates need factors that are made of values over several shards.
+inline bool HasPartials(const OptimizerOptions& o) {
+  return o.clip_norm > 0.0 || o.kind == OptimizerKind::kLars || o.kind == OptimizerKind::kLamb;
+}
 
 // [schedule]. The learning rate of each step, computed by the scheduler alone (P36).
 struct ScheduleOptions {
   ScheduleKind kind = ScheduleKind::kConstant;
-  uint64_t warmup_steps = 0;      // linear, before any of the kinds
-  uint64_t step_size = 0;         // kStep: steps between decays
-  double gamma = 0.1;             // kStep: factor of each decay
-  double min_lr = 0.0;            // kCosine: rate at the end
-  double pct_start = 0.3;         // kOneCycle: share of the run that rises
-  double div_factor = 25.0;       // kOneCycle: start = lr / div_factor
+  uint64_t warmup_steps = 0;              // linear, before any of the kinds
+  uint64_t step_size = 0;                 // kStep: steps between decays
+  std::vector<uint64_t> milestones = {};  // kMultiStep: steps of the decays
+  double gamma = 0.1;         // kStep, kMultiStep: factor of each decay; kExponential: of a step
+  double start_factor = 1.0;  // kLinear: of the rate, at first
+  double end_factor = 0.0;    // kLinear: at the end
+  uint64_t total_iters = 0;   // kLinear, kPolynomial: steps until the end; 0: all of the job
+  double power = 1.0;         // kPolynomial
+  double min_lr = 0.0;        // kCosine: rate at the end
+  double pct_start = 0.3;     // kOneCycle: share of the run that rises
+  double div_factor = 25.0;   // kOneCycle: start = lr / div_factor
   double final_div_factor = 1e4;  // kOneCycle: end = start / final_div_factor
   bool cycle_momentum = true;     // kOneCycle: momentum (beta1) runs the other way
   double base_momentum = 0.85;
   double max_momentum = 0.95;
 };
 
+// What a worker holds of the parameters of a version.
+enum class ParameterResidency : uint8_t {
+  kAll,    // all of it
+  kLayer,  // of each computing thread the layer at work and the next one: ZeRO stage 3
+};
+
 struct Job {
   // [model]
-  std::string model = "mnist-cnn";
+  std::string model = "mnist-cnn";           // or the path of a network in TOML, whose text is:
+  std::string network;                       // model.network
   std::vector<uint64_t> mlp_hidden = {128};  // model.hidden: layer widths of "mlp"
   // [data]
   std::string dataset = "mnist";
-  std::string data_path;  // folder; empty where the data set has none
+  std::string data_path;             // folder; empty where the data set has none
+  std::vector<std::string> columns;  // of a table; none: the data set's own choice
+  std::vector<std::string> augment;  // "crop", "flip": drawn anew in every epoch
+  uint32_t resize = 0;               // side of the pictures; 0: as they are
+  uint64_t train_limit = 0;          // data.limit: samples of a seeded subset; 0: all
+  uint64_t test_limit = 0;
+  uint64_t bad_pictures_max = 0;  // that may be replaced by their neighbours
   uint64_t synthetic_train_samples = 60000;
   uint64_t synthetic_test_samples = 10000;
   // [train]
@@ -57,18 +96,28 @@ struct Job {
   uint32_t micro_batches = 8;
   LastBatch last_batch = LastBatch::kShort;
   uint64_t seed = 1;
+  double label_smoothing = 0.0;           // PyTorch's CrossEntropyLoss; of training's loss alone
+  bool activation_checkpointing = false;  // changes no bit: less memory, more time
   OptimizerOptions optimizer;
   ScheduleOptions schedule;
   // [eval]
-  uint64_t eval_every_epochs = 1;  // 0: only at the end
-  // [snapshot], [verify] and [run]: not part of the job's identity; nothing here changes the result
+  uint64_t eval_every_epochs = 1;     // 0: by steps, or only at the end
+  uint64_t eval_every_steps = 0;      // 0: by epochs; one of the two at most is above 0
+  uint32_t early_stop_patience = 0;   // evaluations without a better accuracy that end it; 0: none
+  double early_stop_min_delta = 0.0;  // a better accuracy is better by more than this share
+  // [worker], [snapshot], [verify] and [run]: not part of the job's identity; nothing here changes
+  // the result
+  ParameterResidency parameter_residency = ParameterResidency::kAll;
   uint64_t snapshot_every = 500;  // steps; 0: only the job's end
   uint32_t snapshot_keep = 2;     // complete ones
+  bool snapshot_best = false;     // evaluated versions are stored, and the best one is kept
   uint64_t verify_every = 0;      // P41: one micro-batch in so many is computed twice; 0: none
   uint32_t workers = 2;
   uint32_t servers = 2;
-  uint32_t replicas = 2;  // of each shard, 1 or 2; one where there is one server
+  uint32_t replicas = 2;          // of each shard, 1 or 2; one where there is one server
   uint32_t threads = 1;           // computing threads per worker
+  uint32_t reader_threads = 1;    // per worker: they read and decode samples ahead
+  std::string data_cache;         // folder for decoded and resized pictures; empty: none
   uint32_t lanes = 0;             // per server; 0: by cores
   std::string transport = "tcp";  // for processes that `pando train` starts: tcp or ipc
   std::string name;               // of the run folder; empty: model-dataset-time

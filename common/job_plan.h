@@ -41,21 +41,34 @@ struct JobPlan {
                .step_count = job_in.steps,
                .epoch_count = job_in.epochs}) {}
 
-  // Whether this version is due for evaluation, and so pinned (P31): epochs' ends and the job's.
+  // Steps between evaluations; 0: only at the end.
+  uint64_t EvaluationInterval() const {
+    if (job.eval_every_steps != 0) return job.eval_every_steps;
+    return job.eval_every_epochs * steps.steps_per_epoch();
+  }
+  // Whether this version is due for evaluation, and so pinned (P31): so many steps or epochs after
+  // the one before, and the job's last.
   bool IsEvaluationDue(Version version) const {
     if (version == steps.final_version()) return true;
-    const uint64_t every = job.eval_every_epochs * steps.steps_per_epoch();
+    const uint64_t every = EvaluationInterval();
     return every != 0 && version.value() != 0 && version.value() % every == 0;
   }
   // The first version after this one that is due; the final version at the latest.
   Version NextEvaluation(Version after) const {
-    const uint64_t every = job.eval_every_epochs * steps.steps_per_epoch();
+    const uint64_t every = EvaluationInterval();
     if (every == 0) return steps.final_version();
     return std::min(Version((after.value() / every + 1) * every), steps.final_version());
   }
+  // Whether the run may end with this version: its last, or one that an early stop may choose
+  // (P32).
+  bool MayBeFinal(Version version) const {
+    if (version == steps.final_version()) return true;
+    return job.early_stop_patience != 0 && IsEvaluationDue(version);
+  }
   // Whether every shard stores this version (P29). Version 0 follows from the seed.
   bool IsSnapshotDue(Version version) const {
-    if (version == steps.final_version()) return true;
+    if (MayBeFinal(version)) return true;
+    if (job.snapshot_best && IsEvaluationDue(version)) return true;
     return job.snapshot_every != 0 && version.value() != 0 &&
            version.value() % job.snapshot_every == 0;
   }

@@ -21,20 +21,24 @@ enum class Mutation {
   kPromoteSyncing,          // P24: a replica that is not in sync is promoted
   kAnnounceBeforeJournal,   // P25: views are announced first and written a moment later
   kLeasesBeforeHeartbeats,  // P27: a late tick judges before it has read what is queued
+  kNoDecisionBarrier,       // P32: steps are made whose version might not be, for a decision
   // The servers'.
-  kShowUncommitted,         // P9: a lane shows a version before its backups have acknowledged it
-  kCommitBeforeAck,         // P8: a primary commits without its backups' acknowledgements
-  kUnequalViews,            // P13: roots and their acknowledgements count between unequal views
-  kOneVersionTransfer,      // P20: only the newest version is transferred
-  kNoRootResend,            // P22: a promoted replica does not resend its newest root
-  kReportBeforeAck,         // P24: reported in sync when the image is over; its acks not required
-  kNoPairStamp,             // P24: transfers do not name the view that made the pair
-  kDropOptimizerState,      // P20: a transfer leaves the optimizer's state behind
-  kNoBehind,                // P10: no answer when the version asked for is gone
-  kNoRetransmission,        // P10: pushes, roots and chunks are sent once
-  kSnapshotOneVersionLate,  // P29: shard 0 stores version K + 1 as K
-  kNoGeneration,            // P21: a lane keeps what it holds of an older generation
-  kKeepWaitingDropped,      // P24: a primary stops waiting for a silent backup by itself
+  kShowUncommitted,          // P9: a lane shows a version before its backups have acknowledged it
+  kCommitBeforeAck,          // P8: a primary commits without its backups' acknowledgements
+  kUnequalViews,             // P13: roots and their acknowledgements count between unequal views
+  kOneVersionTransfer,       // P20: only the newest version is transferred
+  kNoRootResend,             // P22: a promoted replica does not resend its newest root
+  kReportBeforeAck,          // P24: reported in sync when the image is over; its acks not required
+  kNoPairStamp,              // P24: transfers do not name the view that made the pair
+  kDropOptimizerState,       // P20: a transfer leaves the optimizer's state behind
+  kNoBehind,                 // P10: no answer when the version asked for is gone
+  kNoRetransmission,         // P10: pushes, roots and chunks are sent once
+  kSnapshotOneVersionLate,   // P29: shard 0 stores version K + 1 as K
+  kNoGeneration,             // P21: a lane keeps what it holds of an older generation
+  kPartialsFromRecordsOnly,  // P16: partial values are served from records, not from the root on
+  kPartialsNotInBackups,     // P16: records that backups make have no partial values
+  kNoPartialsPull,           // P16: partial values are told once and not pulled
+  kKeepWaitingDropped,       // P24: a primary stops waiting for a silent backup by itself
 };
 
 #ifdef PANDO_MUTATIONS

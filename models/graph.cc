@@ -2,11 +2,16 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
+#include <optional>
+#include <span>
 #include <utility>
 
 #include "common/nearest_name.h"
+#include "common/printable.h"
 #include "models/layer_rules.h"
+#include "models/network.h"
 
 namespace pando {
 namespace {
@@ -68,7 +73,8 @@ Result<std::vector<int>> FindInputs(const std::string& model, const std::vector<
       for (const auto& [known, unused] : index) names.push_back(known);
       std::string hint = DidYouMean(name, names);
       if (hint.empty()) hint = fmt::format("the network's own input is '{}'", kInputName);
-      return LayerError(model, spec, fmt::format("reads '{}', which is no layer; {}", name, hint));
+      return LayerError(model, spec,
+                        fmt::format("reads '{}', which is no layer; {}", Printable(name), hint));
     }
     if (found->second >= i) {
       const std::string cycle = FindCycle(specs, index, i);
@@ -80,6 +86,45 @@ Result<std::vector<int>> FindInputs(const std::string& model, const std::vector<
     inputs.push_back(found->second);
   }
   return inputs;
+}
+
+Status CheckSamples(const std::string& model, const SampleShape& input, uint32_t class_count) {
+  if (input.height == 0 || input.width == 0 || input.channels == 0 || class_count == 0) {
+    return InvalidArgument(
+        fmt::format("model {}: the data set has samples of {} (height x width x channels) and {} "
+                    "classes; none of these may be 0",
+                    model, ShapeText(input), class_count));
+  }
+  if (IsWithinValuesMax(input)) return Status();
+  return InvalidArgument(
+      fmt::format("model {}: the data set has samples of {} (height x width x channels), and {} "
+                  "values is the most a sample may have; choose smaller ones",
+                  model, ShapeText(input), kValuesMax));
+}
+
+// The floats of a flat vector that has `floats` already and takes in these tensors, each on a line
+// of its own; none: more than a model may have.
+std::optional<uint64_t> FloatsWith(uint64_t floats, std::span<const TensorSpec> tensors) {
+  constexpr uint64_t kFloatsMax = Model::kBytesMax / sizeof(float);
+  constexpr uint64_t kLine = TensorLayout::kAlignFloats;
+  for (const TensorSpec& tensor : tensors) {
+    uint64_t size = 1;
+    for (uint64_t d : tensor.shape) {
+      if (__builtin_mul_overflow(size, d, &size) || size > kFloatsMax) return std::nullopt;
+    }
+    floats += (size + kLine - 1) / kLine * kLine;
+    if (floats > kFloatsMax) return std::nullopt;
+  }
+  return floats;
+}
+
+Status TooLarge(const std::string& model, const LayerSpec& spec, const TensorSpec& weight) {
+  std::string shape;
+  for (uint64_t d : weight.shape) shape += (shape.empty() ? "" : " x ") + std::to_string(d);
+  return LayerError(model, spec,
+                    fmt::format("has weights of {} and takes the model beyond {} bytes, the most "
+                                "one may have; use fewer or narrower layers",
+                                shape, Model::kBytesMax));
 }
 
 Status CheckAllRead(const std::string& model, const std::vector<Layer>& layers) {
@@ -137,12 +182,7 @@ std::string ShapeText(const SampleShape& s) {
 
 Result<Graph> Graph::Build(const std::string& model, const std::vector<LayerSpec>& specs,
                            SampleShape input, uint32_t class_count) {
-  if (input.size() == 0 || class_count == 0) {
-    return InvalidArgument(
-        fmt::format("model {}: the data set has samples of {} (height x width x channels) and {} "
-                    "classes; none of these may be 0",
-                    model, ShapeText(input), class_count));
-  }
+  if (Status s = CheckSamples(model, input, class_count); !s.ok()) return s;
   if (specs.empty()) return InvalidArgument(fmt::format("model {} has no layers", model));
   Result<LayerIndex> index = IndexLayers(model, specs);
   if (!index.ok()) return index.status();
@@ -150,6 +190,8 @@ Result<Graph> Graph::Build(const std::string& model, const std::vector<LayerSpec
   graph.input_ = input;
   graph.class_count_ = class_count;
   std::vector<TensorSpec> tensors;
+  const TensorSpec metrics = MetricTensorSpec();
+  std::optional<uint64_t> floats = FloatsWith(0, {&metrics, 1});
   for (size_t i = 0; i < specs.size(); ++i) {
     Result<std::vector<int>> inputs = FindInputs(model, specs, *index, static_cast<int>(i));
     if (!inputs.ok()) return inputs.status();
@@ -159,15 +201,23 @@ Result<Graph> Graph::Build(const std::string& model, const std::vector<LayerSpec
     if (!out.ok()) return out.status();
     const size_t first_tensor = tensors.size();
     AppendTensors(specs[i], shapes[0], &tensors);
-    graph.layers_.push_back(
-        {specs[i], *std::move(inputs), shapes[0], *out, first_tensor, tensors.size()});
+    floats = FloatsWith(*floats, std::span(tensors).subspan(first_tensor));
+    if (!floats) return TooLarge(model, specs[i], tensors[first_tensor]);
+    const bool has_input_gradient = std::ranges::any_of(
+        *inputs, [&](int from) { return from != kGraphInput && graph.layers_[from].has_backward; });
+    const bool has_backward = has_input_gradient || tensors.size() > first_tensor;
+    graph.layers_.push_back({specs[i], *std::move(inputs), shapes[0], *out, first_tensor,
+                             tensors.size(), has_backward, has_input_gradient});
   }
   if (Status s = CheckAllRead(model, graph.layers_); !s.ok()) return s;
   const SampleShape scores{1, 1, class_count};
   if (const SampleShape last = graph.layers_.back().out; last != scores) {
-    return DoesNotFit(model, specs.back(), last, "to end in " + ShapeText(scores));
+    return LayerError(model, specs.back(),
+                      fmt::format("makes {} (height x width x channels), but the last layer must "
+                                  "make {}, a score for each class",
+                                  ShapeText(last), ShapeText(scores)));
   }
-  tensors.push_back(MetricTensorSpec());
+  tensors.push_back(metrics);
   graph.layout_ = TensorLayout(std::move(tensors));
   return graph;
 }

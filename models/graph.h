@@ -67,6 +67,10 @@ struct Layer {
   // [first, last) of the layout: weight, bias; of batch norm running_mean and running_var too.
   size_t first_tensor = 0;
   size_t last_tensor = 0;
+  // Something in it or before it is trained: a gradient of its output is made. And so one of what
+  // entered, where an input's layer has it too.
+  bool has_backward = false;
+  bool has_input_gradient = false;
 };
 inline constexpr int kGraphInput = -1;
 
@@ -79,7 +83,8 @@ class Graph {
   // order. The last layer makes the scores.
   // kInvalidArgument when a layer does not fit what enters it, or when the last layer does not end
   // in class_count values: names the layer and both shapes. Also for wiring that cannot be: a name
-  // used twice, an input that is unknown, later or part of a cycle, an output that nobody reads.
+  // used twice, an input that is unknown, later or part of a cycle, an output that nobody reads;
+  // and for what is too large: samples, what a layer makes of one, tensors beyond Model::kBytesMax.
   static Result<Graph> Build(const std::string& model, const std::vector<LayerSpec>& specs,
                              SampleShape input, uint32_t class_count);
 

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "models/network_file.h"
+
 namespace pando {
 namespace {
 
@@ -34,9 +36,13 @@ std::string BadOptions(const LayerSpec& spec) {
     return fmt::format("has dropout probability {}; it is at least 0 and below 1",
                        spec.probability);
   }
-  if (!(spec.eps > 0) || !(spec.momentum > 0 && spec.momentum <= 1)) {
-    return fmt::format("has eps {} and momentum {}; eps is above 0, momentum above 0 and at most 1",
-                       spec.eps, spec.momentum);
+  if (!(spec.eps > 0 && std::isfinite(spec.eps)) || !(spec.momentum > 0 && spec.momentum <= 1)) {
+    return fmt::format(
+        "has eps {} and momentum {}; eps is above 0 and finite, momentum above 0 and at most 1",
+        spec.eps, spec.momentum);
+  }
+  if (!(spec.init_stddev >= 0 && std::isfinite(spec.init_stddev))) {
+    return fmt::format("has init_std {}; it is at least 0 and finite", spec.init_stddev);
   }
   return "";
 }
@@ -51,7 +57,7 @@ Result<SampleShape> SlidingShape(const std::string& model, const LayerSpec& spec
   }
   const uint32_t channels = is_conv ? spec.out_units : in.channels;
   const SampleShape out{Slide(in.height, spec), Slide(in.width, spec), channels};
-  if (out.size() > 0) return out;
+  if (out.height > 0 && out.width > 0) return out;
   const uint32_t least = spec.window - std::min(spec.window, 2 * spec.padding);
   return DoesNotFit(model, spec, in, fmt::format("at least {} x {} x 1", least, least));
 }
@@ -112,6 +118,11 @@ void AppendWeightAndBias(const LayerSpec& spec, const SampleShape& in,
 
 }  // namespace
 
+bool IsWithinValuesMax(const SampleShape& shape) {
+  const uint64_t pixels = uint64_t{shape.height} * shape.width;
+  return pixels <= kValuesMax && pixels * shape.channels <= kValuesMax;  // of 32 bits each: no wrap
+}
+
 Status LayerError(const std::string& model, const LayerSpec& spec, const std::string& what) {
   return InvalidArgument(fmt::format("model {}: layer '{}' {}", model, spec.name, what));
 }
@@ -120,12 +131,13 @@ Status DoesNotFit(const std::string& model, const LayerSpec& spec, const SampleS
                   const std::string& wanted) {
   return LayerError(
       model, spec,
-      fmt::format("gets {} (height x width x channels) but needs {}; choose another model or other "
-                  "data",
-                  ShapeText(in), wanted));
+      fmt::format("gets {} (height x width x channels) but needs {}{}", ShapeText(in), wanted,
+                  IsNetworkFile(model) ? "" : "; choose another model or other data"));
 }
 
-Result<SampleShape> OutputShape(const std::string& model, const LayerSpec& spec,
+namespace {
+
+Result<SampleShape> ShapeByKind(const std::string& model, const LayerSpec& spec,
                                 const std::vector<SampleShape>& inputs) {
   const size_t wanted_count = spec.kind == LayerKind::kAdd ? 2 : 1;
   if (inputs.size() != wanted_count) {
@@ -141,7 +153,7 @@ Result<SampleShape> OutputShape(const std::string& model, const LayerSpec& spec,
     case LayerKind::kAveragePool2d:
       return SlidingShape(model, spec, in);
     case LayerKind::kLinear:
-      if (in.height * in.width != 1) return DoesNotFit(model, spec, in, "1 x 1 x features");
+      if (in.height != 1 || in.width != 1) return DoesNotFit(model, spec, in, "1 x 1 x features");
       return SampleShape{1, 1, spec.out_units};
     case LayerKind::kFlatten:
       return SampleShape{1, 1, static_cast<uint32_t>(in.size())};
@@ -159,6 +171,19 @@ Result<SampleShape> OutputShape(const std::string& model, const LayerSpec& spec,
       return in;
   }
   return Internal("unknown layer kind");
+}
+
+}  // namespace
+
+Result<SampleShape> OutputShape(const std::string& model, const LayerSpec& spec,
+                                const std::vector<SampleShape>& inputs) {
+  Result<SampleShape> out = ShapeByKind(model, spec, inputs);
+  if (!out.ok() || IsWithinValuesMax(*out)) return out;
+  return LayerError(
+      model, spec,
+      fmt::format("makes {} (height x width x channels) of a sample, and {} values is "
+                  "the most a layer may make",
+                  ShapeText(*out), kValuesMax));
 }
 
 void AppendTensors(const LayerSpec& spec, const SampleShape& in, std::vector<TensorSpec>* tensors) {

@@ -2,10 +2,16 @@
 
 #include <fmt/format.h>
 
+#include "models/network_file.h"
 #include "models/zoo.h"
 
 namespace pando {
 namespace {
+
+Result<Architecture> ArchitectureOf(const Job& job, uint32_t class_count) {
+  if (!IsNetworkFile(job.model)) return ZooArchitecture(job, class_count);
+  return ParseNetworkFile(job.network, job.model, class_count);
+}
 
 // The shape that enters the first layer.
 Result<SampleShape> EntranceShape(const std::string& model, const Architecture& architecture,
@@ -22,7 +28,7 @@ Result<SampleShape> EntranceShape(const std::string& model, const Architecture& 
 }  // namespace
 
 Result<Graph> BuildModelGraph(const Job& job, SampleShape data, uint32_t class_count) {
-  Result<Architecture> architecture = ZooArchitecture(job, class_count);
+  Result<Architecture> architecture = ArchitectureOf(job, class_count);
   if (!architecture.ok()) return architecture.status();
   Result<SampleShape> entrance = EntranceShape(job.model, *architecture, data);
   if (!entrance.ok()) return entrance.status();

@@ -11,8 +11,8 @@ namespace pando {
 // `data`: the shape of the data set's samples. The graph's input has its height and width; where
 // the model is made for pictures of three channels and the data have one, it has three (ImportBatch
 // repeats them).
-// kInvalidArgument when the model is unknown (names the nearest) or does not fit the data (names
-// the layer and both shapes).
+// kInvalidArgument when the model is unknown (names the nearest), its file cannot be (names the
+// line), or it does not fit the data (names the layer and both shapes).
 Result<Graph> BuildModelGraph(const Job& job, SampleShape data, uint32_t class_count);
 
 }  // namespace pando

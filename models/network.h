@@ -6,6 +6,7 @@
 // layer's parameters, send a layer's gradient).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -17,6 +18,7 @@
 #include "common/job.h"
 #include "common/status.h"
 #include "common/tensor_layout.h"
+#include "models/memory_plan.h"
 
 namespace pando {
 
@@ -35,14 +37,22 @@ class Model {
   // Every tensor, in model order, the metric tensor last.
   const TensorLayout& layout() const;
   const Graph& graph() const { return *graph_; }
+  float label_smoothing() const { return label_smoothing_; }
+  bool is_checkpointed() const { return is_checkpointed_; }
   static std::vector<std::string> Names();
 
  private:
-  explicit Model(std::shared_ptr<const Graph> graph) : graph_(std::move(graph)) {}
+  Model(const Job& job, std::shared_ptr<const Graph> graph);
   std::shared_ptr<const Graph> graph_;
+  float label_smoothing_;
+  bool is_checkpointed_;
 };
 
-enum class Mode : uint8_t { kTrain, kEvaluate };  // kEvaluate: no dropout, running statistics
+enum class Mode : uint8_t {
+  kTrain,
+  kTrainWithoutDropout,  // to compare gradients with PyTorch's
+  kEvaluate,             // no dropout, running statistics, no backward
+};
 
 // Which micro-batch this is: dropout's randomness is a function of it (P37).
 struct MicroBatchName {
@@ -54,35 +64,65 @@ struct MicroBatchName {
 struct BatchScore {  // sums over the batch's samples
   double loss_sum = 0;
   uint32_t correct_count = 0;
+  uint32_t top5_count = 0;
+};
+
+// The most samples of a batch.
+struct SampleCounts {
+  uint32_t training = 1;
+  uint32_t evaluation = 1;
+};
+
+// What a network holds beside parameters and gradients: one piece of memory, in which both passes
+// have their places.
+struct NetworkMemory {
+  MemoryPlan training;
+  uint64_t evaluation_bytes = 0;
+  uint64_t allocated_bytes() const { return std::max(training.allocated_bytes, evaluation_bytes); }
 };
 
 // Threads: one at a time. The sum of every reduction has a fixed order (P35).
 class Network {
  public:
-  Network(const Model& model, uint32_t sample_count_max);
+  Network(const Model& model, SampleCounts samples);
+  Network(const Model& model, uint32_t sample_count_max)
+      : Network(model, SampleCounts{sample_count_max, sample_count_max}) {}
   ~Network();
   Network(Network&&) noexcept;
 
+  static NetworkMemory PlanMemory(const Model& model, SampleCounts samples);
+
   uint32_t layer_count() const;
-  // The tensors that a layer reads in forward and makes gradients of in backward: a contiguous run
-  // [first, last) of layout indices, empty for layers without parameters. Layers in order cover all
-  // tensors but the metric tensor.
+  // The tensors that a layer makes gradients of in backward, those of statistics included (what the
+  // tree averages of a statistic is the batch's own): a contiguous run [first, last) of layout
+  // indices, empty for layers without tensors. Layers in order cover all tensors but the metric
+  // tensor.
   struct TensorRun {
     size_t first = 0;
     size_t last = 0;
   };
   TensorRun LayerTensors(uint32_t layer) const;
+  // Of LayerTensors, those that a training forward reads: all but statistics, which are last.
+  TensorRun TrainingTensors(uint32_t layer) const;
+  // What Backward reads of the parameters.
+  TensorRun BackwardTensors(uint32_t layer) const;
 
-  // Copies the batch.  REQUIRES: batch.sample_count() in [1, sample_count_max]; the model was made
-  // for samples of its shape.
+  // Copies the batch, for one forward and backward: they end in memory that others use by then.
+  // REQUIRES: batch.sample_count() in [1, what the network was made for]; the
+  // model was made for samples of its shape.
   void SetBatch(const Batch& batch, MicroBatchName name, Mode mode);
-  // Layers in order. `parameters`: the flat vector; only this layer's tensors are read.
+  // Layers in order, once. `parameters`: the flat vector; only this layer's tensors are read.
   void Forward(uint32_t layer, const float* parameters);
-  // After the last layer's forward: softmax cross-entropy summed over samples (never a mean: P2).
+  // After the last layer's forward: softmax cross-entropy summed over samples (never a mean: P2);
+  // in training with the job's label smoothing.
   BatchScore Score() const;
-  // Layers in reverse, after all of forward. Writes (not adds) this layer's tensors in `gradients`:
-  // sums over samples. When it returns, neither this nor an earlier backward reads this layer's
-  // parameters again.
+  // Of each sample the class with the greatest output, the lowest of equal ones.
+  // REQUIRES: the last layer's forward was the last call but for Score.
+  std::vector<uint32_t> Predictions() const;
+  // Layers in reverse, once, after all of a training forward. Writes (not adds) this layer's
+  // tensors in `gradients`: sums over samples. When it returns, neither this nor an earlier
+  // backward reads this layer's parameters again. With activation checkpointing it computes layers
+  // before this one again, and reads their parameters: those of BackwardTensors.
   void Backward(uint32_t layer, const float* parameters, float* gradients);
 
  private:

@@ -1,5 +1,6 @@
-// Stage: one or more layers of a graph that a device computes in one go, and what it keeps between
-// forward and backward. A network is a row of stages; models/network.cc walks them.
+// Stage: one or more layers of a graph that a device computes in one go. A network is a list of
+// stages; models/network.cc walks them and owns all memory, models/network_plan says where in it
+// each array lies.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +10,6 @@
 #include <string>
 #include <vector>
 
-#include "common/status.h"
 #include "kernels/ops.h"
 #include "models/graph.h"
 #include "models/network.h"
@@ -22,45 +22,61 @@ struct Pass {
   uint32_t sample_count = 0;
   MicroBatchName name;
   Mode mode = Mode::kTrain;
-  std::span<std::byte> scratch;  // at least scratch_bytes() of every stage
 };
 
-// x, y: [samples, in], [samples, out], with slack. `parameters`, `gradients`: the flat vectors.
+inline constexpr size_t kStageInputsMax = 2;
+
+// Arrays of activations are [samples, shape], with slack. `parameters`, `gradients`: the flat
+// vectors. `kept`: what the stage itself hands from forward to backward.
 struct StageForward {
-  const float* x;
+  const float* x[kStageInputsMax];
   const float* parameters;
   float* y;
+  std::byte* kept;
+  std::span<std::byte> scratch;
 };
 struct StageBackward {
-  const float* x;  // as in forward, and so the next two
+  const float* x;  // the first input, where reads_input; as in forward, and so the next three
   const float* parameters;
-  const float* y;
-  float* dy;  // the stage may change it
-  float* dx;  // null: not wanted
+  const float* y;  // where reads_output
+  const std::byte* kept;
+  float* dy;                   // the stage may change it
+  float* dx[kStageInputsMax];  // null: not wanted. One whose may_be_dy is set may be dy
   float* gradients;
+  std::span<std::byte> scratch;
 };
 
+// What a stage's backward needs of memory.
+struct StageTraits {
+  bool reads_input = false;
+  bool reads_output = false;
+  bool may_be_dy[kStageInputsMax] = {};  // that input's gradient may take the place of dy
+};
+
+// Threads: any number at once; a stage keeps nothing between calls.
 class Stage {
  public:
   virtual ~Stage() = default;
-  virtual void Forward(const Pass& pass, const StageForward& args) = 0;
-  // Of the micro-batch that Forward had last. Writes dx, and this stage's tensors in gradients.
-  virtual void Backward(const Pass& pass, const StageBackward& args) = 0;
-  virtual size_t scratch_bytes() const { return 0; }
+  virtual StageTraits traits() const = 0;
+  virtual void Forward(const Pass& pass, const StageForward& args) const = 0;
+  // Writes the gradients dx, and of this stage's tensors in `gradients`.
+  // REQUIRES: a training pass.
+  virtual void Backward(const Pass& pass, const StageBackward& args) const = 0;
+  virtual size_t kept_bytes(uint32_t) const { return 0; }  // for so many samples
+  virtual size_t scratch_bytes(uint32_t) const { return 0; }
 };
 
 struct StagePlan {
   std::unique_ptr<Stage> stage;
-  SampleShape in;
+  std::vector<int> inputs;  // the stages that make them; kGraphInput: the network's input
   SampleShape out;
   Network::TensorRun tensors;
+  Network::TensorRun parameters;  // of the tensors, those that are no statistics
+  uint64_t forward_flops = 0;     // of one sample
+  std::string layers;             // their names, for people: "conv1 pool1 relu1"
 };
 
-// kInvalidArgument when the graph has a layer that no stage computes: names it.
-Status CheckComputable(const std::string& model, const Graph& graph);
-
-// Cuts the graph's layers into stages and allocates what they keep for up to sample_count_max
-// samples.  REQUIRES: CheckComputable().
-std::vector<StagePlan> PlanStages(const Graph& graph, Device device, uint32_t sample_count_max);
+// Cuts the graph's layers into stages, in the order of layers.
+std::vector<StagePlan> PlanStages(const Graph& graph, Device device);
 
 }  // namespace pando

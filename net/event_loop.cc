@@ -62,6 +62,15 @@ Status DialLane(Transport& transport, const PeerId& lane, const View& view) {
                                      lane.lane, lane.node.value()));
 }
 
+// The other primaries' lanes, for a lane that is one.
+std::set<PeerId> OtherPrimaries(const PeerId& self, const View& view) {
+  std::set<PeerId> lanes;
+  for (const ShardPlacement& shard : view.shards) {
+    if (shard.primary.node != kUnknownNode) lanes.insert(shard.primary);
+  }
+  return lanes.erase(self) != 0 ? lanes : std::set<PeerId>();
+}
+
 }  // namespace
 
 LoopEnd RunLoop(ProtocolCore& core, Transport& transport, const LoopOptions& options) {
@@ -78,8 +87,10 @@ LoopEnd RunLoop(ProtocolCore& core, Transport& transport, const LoopOptions& opt
   }
 }
 
-Status DialView(Transport& transport, Role role, const PeerId& self, const View& view) {
-  const std::set<PeerId> wanted = role == Role::kWorker ? LanesInUse(view) : BackupsOf(self, view);
+Status DialView(Transport& transport, Role role, const PeerId& self, const View& view,
+                PrimariesTalk primaries_talk) {
+  std::set<PeerId> wanted = role == Role::kWorker ? LanesInUse(view) : BackupsOf(self, view);
+  if (primaries_talk == PrimariesTalk::kYes) wanted.merge(OtherPrimaries(self, view));
   Status first_error;
   for (const PeerId& peer : wanted) {
     Status s = DialLane(transport, peer, view);

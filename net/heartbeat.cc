@@ -60,7 +60,8 @@ Envelope HeartbeatSender::Compose(Micros now) {
   Heartbeat heartbeat{.activity = state_.activity,
                       .step = state_.step,
                       .waiting_for = state_.waiting_for,
-                      .micro_batch_us = state_.micro_batch_us};
+                      .micro_batch_us = state_.micro_batch_us,
+                      .data_stall_us = state_.data_stall_us};
   if (state_.waiting_since && *state_.waiting_since < now) {
     const auto waited = now - *state_.waiting_since;
     heartbeat.waiting_ms = static_cast<uint64_t>(waited / std::chrono::milliseconds(1));

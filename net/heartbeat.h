@@ -24,6 +24,7 @@ struct HeartbeatState {
   PeerId waiting_for;                   // kWaitingForParameters
   std::optional<Micros> waiting_since;  // when that wait began
   uint64_t micro_batch_us = 0;          // what a micro-batch takes, of late; 0: not known
+  uint64_t data_stall_us = 0;           // waits for samples so far
 };
 
 class HeartbeatSender {

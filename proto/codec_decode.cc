@@ -68,6 +68,10 @@ Message CodecReader::ReadMessage(wire::Envelope::Reader r) {
       return Read(r.getRoot());
     case wire::Envelope::ROOT_ACK:
       return Read(r.getRootAck());
+    case wire::Envelope::PARTIALS:
+      return Read(r.getPartials());
+    case wire::Envelope::PARTIALS_PULL:
+      return Read(r.getPartialsPull());
     case wire::Envelope::CHUNK:
       return Read(r.getChunk());
     case wire::Envelope::CHUNK_ACK:
@@ -115,6 +119,10 @@ Message CodecReader::ReadJobMessage(wire::Envelope::Reader r) {
       return Read(r.getGradientHashes());
     case wire::Envelope::GRADIENT_HASHES_ACK:
       return GradientHashesAck{ReadStep(r.getGradientHashesAck().getBelow())};
+    case wire::Envelope::PICTURES_REPLACED:
+      return Read(r.getPicturesReplaced());
+    case wire::Envelope::PICTURES_REPLACED_ACK:
+      return Read(r.getPicturesReplacedAck());
     default:
       return ReadEndMessage(r);
   }
@@ -166,6 +174,14 @@ Blob CodecReader::ReadPayload(capnp::Data::Reader data) {
   if (!status_.ok()) return Blob();
   // Data starts at a word and Decode made the frames start at one, so the floats are aligned.
   return frame_index_.PayloadAt(std::as_bytes(std::span(data.begin(), size)));
+}
+
+std::vector<float> CodecReader::ReadFloats(const char* what, capnp::List<float>::Reader list,
+                                           uint64_t max) {
+  std::vector<float> floats;
+  const unsigned count = Count(what, list, max);
+  for (unsigned i = 0; i < count; ++i) floats.push_back(list[i]);
+  return floats;
 }
 
 namespace {

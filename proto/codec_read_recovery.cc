@@ -12,10 +12,36 @@ Root CodecReader::Read(wire::Root::Reader r) {
   auto items = r.getItems();
   const unsigned count = Count("roots in a message", items, kItemsPerMessageMax);
   for (unsigned i = 0; i < count; ++i) {
+    m.items.push_back(
+        {.shard = ReadShard(items[i].getShard()),
+         .step = ReadStep(items[i].getStep()),
+         .scalars = Read(items[i].getScalars()),
+         .payload = ReadPayload(items[i].getPayload()),
+         .factors = ReadFloats("factors of a shard", items[i].getFactors(), kPartialsPerShardMax)});
+  }
+  return m;
+}
+
+Partials CodecReader::Read(wire::Partials::Reader r) {
+  Partials m;
+  auto items = r.getItems();
+  const unsigned count = Count("shards in a message", items, kItemsPerMessageMax);
+  for (unsigned i = 0; i < count; ++i) {
     m.items.push_back({.shard = ReadShard(items[i].getShard()),
                        .step = ReadStep(items[i].getStep()),
-                       .scalars = Read(items[i].getScalars()),
-                       .payload = ReadPayload(items[i].getPayload())});
+                       .values = ReadFloats("partial values of a shard", items[i].getValues(),
+                                            kPartialsPerShardMax)});
+  }
+  return m;
+}
+
+PartialsPull CodecReader::Read(wire::PartialsPull::Reader r) {
+  PartialsPull m;
+  auto items = r.getItems();
+  const unsigned count = Count("pulls in a message", items, kItemsPerMessageMax);
+  for (unsigned i = 0; i < count; ++i) {
+    m.items.push_back(
+        {.shard = ReadShard(items[i].getShard()), .step = ReadStep(items[i].getStep())});
   }
   return m;
 }

@@ -127,6 +127,14 @@ EvaluationResult CodecReader::Read(wire::EvaluationResult::Reader r) {
   m.sample_count = AtMost("sample count", r.getSampleCount(), kStepMax);
   m.correct_count = AtMost("correct count", r.getCorrectCount(), m.sample_count);
   m.loss_sum = r.getLossSum();
+  m.top5_count = AtMost("top-5 count", r.getTop5Count(), m.sample_count);
+  auto confusion = r.getConfusion();
+  const unsigned count = Count("confusion counts", confusion, kConfusionCountsMax);
+  for (unsigned i = 0; i < count; ++i) {
+    m.confusion.push_back({.label = confusion[i].getLabel(),
+                           .predicted = confusion[i].getPredicted(),
+                           .count = confusion[i].getCount()});
+  }
   return m;
 }
 
@@ -142,6 +150,28 @@ GradientHashes CodecReader::Read(wire::GradientHashes::Reader r) {
                            AtMost("micro-batch", items[i].getMicroBatch(), kMicroBatchesMax - 1)),
                        .hash = items[i].getHash()});
   }
+  return m;
+}
+
+// ---- bad pictures
+
+PicturesReplaced CodecReader::Read(wire::PicturesReplaced::Reader r) {
+  PicturesReplaced m;
+  auto items = r.getItems();
+  const unsigned count = Count("bad pictures", items, kPicturesPerMessageMax);
+  for (unsigned i = 0; i < count; ++i) {
+    m.items.push_back({.name = ReadText("picture name", items[i].getName(), kNameBytesMax),
+                       .reason = ReadText("picture reason", items[i].getReason(), kNameBytesMax)});
+  }
+  return m;
+}
+
+PicturesReplacedAck CodecReader::Read(wire::PicturesReplacedAck::Reader r) {
+  PicturesReplacedAck m;
+  auto names = r.getNames();
+  const unsigned count = Count("bad pictures", names, kPicturesPerMessageMax);
+  for (unsigned i = 0; i < count; ++i)
+    m.names.push_back(ReadText("picture name", names[i], kNameBytesMax));
   return m;
 }
 

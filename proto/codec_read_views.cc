@@ -63,6 +63,7 @@ Heartbeat CodecReader::Read(wire::Heartbeat::Reader r) {
   m.waiting_for = Read(r.getWaitingFor());
   m.waiting_ms = r.getWaitingMs();
   m.micro_batch_us = r.getMicroBatchUs();
+  m.data_stall_us = r.getDataStallUs();
   return m;
 }
 

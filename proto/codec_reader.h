@@ -81,9 +81,13 @@ class CodecReader {
   Evaluate Read(wire::Evaluate::Reader r);
   EvaluationResult Read(wire::EvaluationResult::Reader r);
   GradientHashes Read(wire::GradientHashes::Reader r);
+  PicturesReplaced Read(wire::PicturesReplaced::Reader r);
+  PicturesReplacedAck Read(wire::PicturesReplacedAck::Reader r);
   // codec_read_recovery.cc
   Root Read(wire::Root::Reader r);
   RootAck Read(wire::RootAck::Reader r);
+  Partials Read(wire::Partials::Reader r);
+  PartialsPull Read(wire::PartialsPull::Reader r);
   Chunk Read(wire::Chunk::Reader r);
   ChunkAck Read(wire::ChunkAck::Reader r);
   Synced Read(wire::Synced::Reader r);
@@ -121,6 +125,7 @@ class CodecReader {
     return std::string(text.begin(), AtMost(what, text.size(), bytes_max));
   }
   Blob ReadPayload(capnp::Data::Reader data);
+  std::vector<float> ReadFloats(const char* what, capnp::List<float>::Reader list, uint64_t max);
 
   NodeId ReadNode(uint32_t node) {
     return node == kUnknownNode.value() ? kUnknownNode

@@ -17,7 +17,10 @@ inline constexpr uint32_t kReplicasMax = 16;                     // backups of o
 inline constexpr uint32_t kItemsPerMessageMax = kShardsMax;
 inline constexpr uint32_t kMetricRowsPerMessageMax = 65536;
 inline constexpr uint32_t kGradientHashesPerMessageMax = 65536;
-inline constexpr uint32_t kImageVersionsMax = 3;  // pinned, previous, newest
+inline constexpr uint32_t kPartialsPerShardMax = 1 << 18;  // 2 for each tensor in it, and one
+inline constexpr uint32_t kConfusionCountsMax = 1024;    // of a slice: one per sample at most
+inline constexpr uint32_t kPicturesPerMessageMax = 64;   // bad ones, of a report
+inline constexpr uint32_t kImageVersionsMax = 3;         // pinned, previous, newest
 // Steps and versions stay far from where adding to them could wrap.
 inline constexpr uint64_t kStepMax = uint64_t{1} << 62;
 

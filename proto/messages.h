@@ -49,10 +49,10 @@ struct Register {
 
 // Scheduler -> node. Repeats of Register get the same answer.
 struct Welcome {
-  NodeId node;           // id given to this incarnation
-  uint32_t rank = 0;     // index among its role, 0..: for names in logs
-  std::string job_toml;  // the resolved job file
-  DataFacts data;        // what the scheduler found in the data set
+  NodeId node;               // id given to this incarnation
+  uint32_t rank = 0;         // index among its role, 0..: for names in logs
+  std::string job_toml;      // the resolved job file
+  DataFacts data;            // what the scheduler found in the data set
   std::string snapshot_dir;  // where every server can read and write snapshots (P29); absolute
 };
 
@@ -88,6 +88,7 @@ struct Heartbeat {
   PeerId waiting_for;  // kWaitingForParameters: the lane that owes parameters
   uint64_t waiting_ms = 0;
   uint64_t micro_batch_us = 0;  // worker: what a micro-batch takes it, of late; 0 while unknown
+  uint64_t data_stall_us = 0;   // worker: its threads' waits for samples so far, in this life
 };
 struct HeartbeatAck {};
 
@@ -115,7 +116,7 @@ struct ShardPlacement {  // of the shard with this index
 
 struct MicroBatchOwner {  // of the micro-batch with this index
   NodeId worker;          // kUnknownNode: there is no worker at all
-  Step first_step;  // P18: the owner computes from here on
+  Step first_step;        // P18: the owner computes from here on
   // Who computes before first_step, if that is above the lowest incomplete step.
   NodeId previous = kUnknownNode;
 };
@@ -229,6 +230,9 @@ struct RootItem {
   Step step;
   StepScalars scalars;
   Blob payload;  // the tree's root: a sum over the step's samples, unscaled
+  // P16: what the partial values of all shards come to for this one (PartialPlan); empty where the
+  // update needs none.
+  std::vector<float> factors = {};
 };
 struct Root {
   std::vector<RootItem> items;
@@ -242,6 +246,25 @@ struct RootAckItem {
 };
 struct RootAck {
   std::vector<RootAckItem> items;
+};
+
+// P16. Primary's lane -> lanes of the primaries whose updates need these values: unasked once, when
+// the shard's root is complete; then in answer to a PartialsPull, at once, with what is there.
+struct PartialsItem {
+  ShardId shard;
+  Step step;
+  std::vector<float> values;  // Optimizer::MakePartials
+};
+struct Partials {
+  std::vector<PartialsItem> items;
+};
+// Repeated until the values are there.
+struct PartialsPullItem {
+  ShardId shard;
+  Step step;
+};
+struct PartialsPull {
+  std::vector<PartialsPullItem> items;
 };
 
 // P20. Source -> newcomer: a piece of the frozen image of a shard. The image is the kept versions'
@@ -295,8 +318,8 @@ struct PeerSilent {
 struct SnapshotStoredItem {
   ShardId shard;
   Version version;
-  uint64_t hash = 0;   // of the record
-  std::string file;    // within the snapshot folder
+  uint64_t hash = 0;    // of the record
+  std::string file;     // within the snapshot folder
   std::string failure;  // why it could not be stored; empty: it is stored
 };
 struct SnapshotStored {
@@ -342,8 +365,8 @@ struct StepMetrics {  // means over the step's samples
   float loss = 0;
   float accuracy = 0;
 };
-// Lane -> scheduler, at once on a new view. Rows are repeated until acknowledged, and start with the
-// lowest that the lane has and that is not acknowledged.
+// Lane -> scheduler, at once on a new view. Rows are repeated until acknowledged, and start with
+// the lowest that the lane has and that is not acknowledged.
 struct Progress {
   Version committed;  // every shard whose primary the lane is has committed it; the final version
                       // where it is nobody's primary. Counts for the envelope's view alone.
@@ -364,12 +387,21 @@ struct Evaluate {
   uint64_t first_sample = 0;
   uint64_t last_sample = 0;
 };
+// Samples of one class that were taken for another, or for what they are.
+struct ConfusionCount {
+  uint32_t label = 0;
+  uint32_t predicted = 0;
+  uint32_t count = 0;
+  bool operator==(const ConfusionCount&) const = default;
+};
 struct EvaluationResult {
   Version version;
   uint32_t slice = 0;
   uint64_t sample_count = 0;
   uint64_t correct_count = 0;
   double loss_sum = 0;
+  uint64_t top5_count = 0;                // of samples with at most four classes ahead of the label
+  std::vector<ConfusionCount> confusion;  // ascending by label and predicted; the slice's samples
 };
 // Scheduler -> lane, repeated until acknowledged: versions up to this need no pin any more.
 struct ReleasePin {
@@ -417,6 +449,15 @@ struct GradientHashesAck {
   Step below;  // reports of steps below are known or not wanted any more
 };
 
+// Worker -> scheduler, repeated until acknowledged: pictures that cannot be decoded, in whose place
+// it computes others. Nothing that was made of those is pushed before.
+struct PicturesReplaced {
+  std::vector<BadPicture> items;  // by name
+};
+struct PicturesReplacedAck {
+  std::vector<std::string> names;
+};
+
 // Client -> scheduler.
 struct StatusRequest {};
 struct StatusReport {
@@ -436,18 +477,18 @@ struct CommandReply {
   std::string text;  // for people
 };
 
-// Supervisor (`pando train`, `pando node`) -> scheduler, repeated until acknowledged: a fault that it
-// saw or made. Times are of the machine's steady clock, which both share; 0 is unknown.
+// Supervisor (`pando train`, `pando node`) -> scheduler, repeated until acknowledged: a fault that
+// it saw or made. Times are of the machine's steady clock, which both share; 0 is unknown.
 struct FaultNote {
-  uint64_t number = 0;       // given by the supervisor, for the acknowledgement
-  std::string action;        // "kill", "stop", "partition"; "exit" for one that happened by itself
+  uint64_t number = 0;  // given by the supervisor, for the acknowledgement
+  std::string action;   // "kill", "stop", "partition"; "exit" for one that happened by itself
   Role role = Role::kWorker;
   std::string host;
-  uint32_t process_id = 0;   // of the target
-  std::string target;        // "worker 1", as the supervisor names it
+  uint32_t process_id = 0;  // of the target
+  std::string target;       // "worker 1", as the supervisor names it
   uint64_t injected_us = 0;
-  uint64_t exited_us = 0;    // when the supervisor saw the process end; 0: it has not
-  std::string text;          // "signal 9 (SIGKILL)"
+  uint64_t exited_us = 0;  // when the supervisor saw the process end; 0: it has not
+  std::string text;        // "signal 9 (SIGKILL)"
 };
 struct FaultNoteAck {
   uint64_t number = 0;
@@ -460,7 +501,8 @@ using Message =
                  Failure, StatusRequest, StatusReport, Root, RootAck, Chunk, ChunkAck, Synced,
                  Divergence, PeerSilent, SnapshotStored, SnapshotAck, SnapshotAt, SnapshotAtAck,
                  Leave, GradientHashes, GradientHashesAck, Command, CommandReply, FaultNote,
-                 FaultNoteAck, RestoreFailed>;
+                 FaultNoteAck, RestoreFailed, Partials, PartialsPull, PicturesReplaced,
+                 PicturesReplacedAck>;
 
 // What every message travels in. The codec adds and checks the protocol's version number.
 struct Envelope {

@@ -78,6 +78,10 @@ struct Envelope {
     faultNote @49 :FaultNote;
     faultNoteAck @50 :FaultNoteAck;
     restoreFailed @51 :RestoreFailed;
+    partials @52 :Partials;
+    partialsPull @53 :PartialsPull;
+    picturesReplaced @54 :PicturesReplaced;
+    picturesReplacedAck @55 :PicturesReplacedAck;
   }
 }
 
@@ -149,6 +153,7 @@ struct Heartbeat {                 # node -> scheduler, on the heartbeat channel
   waitingFor @2 :PeerId;           # waitingForParameters: the lane that owes parameters, else unset
   waitingMs @3 :UInt64;            # milliseconds since the wait began
   microBatchUs @4 :UInt64;         # microseconds that a micro-batch takes a worker; 0: not known
+  dataStallUs @5 :UInt64;          # microseconds that a worker's threads have waited for samples, of this life
 }
 
 struct HeartbeatAck {}             # scheduler -> node, on the heartbeat channel
@@ -275,6 +280,7 @@ struct RootItem {                  # set by the primary
   step @1 :UInt64;
   scalars @2 :StepScalars;         # of that step
   payload @3 :Data;                # fp32, little-endian: the tree's root, unscaled
+  factors @4 :List(Float32);       # of the gradient, then of the shard's adapted tensors (P16); or none
 }
 
 struct Root {                      # primary -> backup (P8)
@@ -290,6 +296,25 @@ struct RootAckItem {               # set by the backup
 
 struct RootAck {                   # backup -> primary
   items @0 :List(RootAckItem);
+}
+
+struct PartialsItem {              # set by the primary (P16)
+  shard @0 :UInt32;                # shard id
+  step @1 :UInt64;
+  values @2 :List(Float32);        # norms, layout in server/partials.h
+}
+
+struct Partials {                  # primary's lane -> primary's lane
+  items @0 :List(PartialsItem);
+}
+
+struct PartialsPullItem {          # set by the asker
+  shard @0 :UInt32;                # shard id
+  step @1 :UInt64;
+}
+
+struct PartialsPull {              # primary's lane -> primary's lane
+  items @0 :List(PartialsPullItem);
 }
 
 struct Chunk {                     # primary -> newcomer (P20): a piece of a shard's frozen image
@@ -419,6 +444,15 @@ struct EvaluationResult {          # worker -> scheduler; set by the worker
   sampleCount @2 :UInt64;          # samples evaluated
   correctCount @3 :UInt64;         # samples whose largest output is their label's
   lossSum @4 :Float64;             # over the samples
+  top5Count @5 :UInt64;            # samples with at most four outputs above their label's
+  confusion @6 :List(ConfusionCount);  # ascending by label and predicted; counts add up to
+                                   # sampleCount
+}
+
+struct ConfusionCount {
+  label @0 :UInt32;                # class of the samples
+  predicted @1 :UInt32;            # class of their largest output
+  count @2 :UInt32;                # of samples, at least one
 }
 
 struct ReleasePin {                # scheduler -> lane
@@ -475,6 +509,19 @@ struct GradientHashes {            # worker -> scheduler
 
 struct GradientHashesAck {         # scheduler -> worker
   below @0 :UInt64;                # step; hashes of lower ones are known or not wanted any more
+}
+
+struct BadPicture {                # set by the worker
+  name @0 :Text;                   # of the file in the data set's folder
+  reason @1 :Text;                 # why it cannot be decoded, for people
+}
+
+struct PicturesReplaced {          # worker -> scheduler
+  items @0 :List(BadPicture);      # in whose place the worker computes others
+}
+
+struct PicturesReplacedAck {       # scheduler -> worker
+  names @0 :List(Text);            # that are in the journal
 }
 
 enum CommandKind {

@@ -10,20 +10,9 @@
 
 #include "common/status.h"
 #include "proto/messages.h"
+#include "scheduler/evaluation.h"
 
 namespace pando {
-
-struct EvaluationSummary {
-  Version version;
-  uint64_t sample_count = 0;
-  uint64_t correct_count = 0;
-  double loss_sum = 0;  // slices added in order, so equal for any number of workers
-  double accuracy() const {
-    return sample_count == 0
-               ? 0
-               : static_cast<double>(correct_count) / static_cast<double>(sample_count);
-  }
-};
 
 // A process that the scheduler has welcomed, living as far as it knows.
 struct MemberRecord {
@@ -100,6 +89,7 @@ struct SchedulerState {
   std::vector<EvaluationSummary> evaluations;
   std::vector<FaultRecord> faults;
   VerificationState verification;
+  std::vector<BadPicture> bad_pictures;  // by name
   bool is_finished = false;  // P33
 };
 

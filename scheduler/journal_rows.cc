@@ -25,7 +25,8 @@ const std::array<JournalTable, 6>& Tables() {
     {"members", {"node", "incarnation", "role", "rank", "host", "process_id", "endpoints",
                  "is_ready", "kind", "probe_hash", "data_fingerprint", "is_draining"}, 1},
     {"snapshots", {"generation", "version", "shards"}, 2},
-    {"evaluations", {"version", "sample_count", "correct_count", "loss_sum"}, 1},
+    {"evaluations", {"version", "sample_count", "correct_count", "loss_sum", "top5_count",
+                     "classes", "confusion"}, 1},
     {"faults", {"id", "action", "target", "host", "process_id", "step", "injected_ms",
                 "detected_ms", "detected_by", "recovered_ms"}, 1},
   }};
@@ -218,6 +219,12 @@ MicroBatchOwner OwnerIn(const Json& json) {
   return {NodeIn(json.at(0)), Step(json.at(1).get<uint64_t>()), NodeIn(json.at(2))};
 }
 
+// [name, reason].
+Json JsonOf(const BadPicture& picture) { return Json::array({picture.name, picture.reason}); }
+BadPicture BadPictureIn(const Json& json) {
+  return {json.at(0).get<std::string>(), json.at(1).get<std::string>()};
+}
+
 template <class T>
 SqlValue ListText(const std::vector<T>& items) {
   Json list = Json::array();
@@ -320,10 +327,18 @@ Status ReadRow(const SqlRow& row, SnapshotManifest* manifest) {
   return reader.status();
 }
 
-// A sum that is not a number is NULL to SQLite.
+// A sum that is not a number is NULL to SQLite. Classes are [samples, correct].
 SqlRow RowOf(const EvaluationSummary& evaluation) {
-  return {NumberOf(evaluation.version), static_cast<int64_t>(evaluation.sample_count),
-          static_cast<int64_t>(evaluation.correct_count), evaluation.loss_sum};
+  Json classes = Json::array();
+  for (const ClassScore& score : evaluation.classes)
+    classes.push_back(Json::array({score.sample_count, score.correct_count}));
+  return {NumberOf(evaluation.version),
+          static_cast<int64_t>(evaluation.sample_count),
+          static_cast<int64_t>(evaluation.correct_count),
+          evaluation.loss_sum,
+          static_cast<int64_t>(evaluation.top5_count),
+          TextOf(classes),
+          TextOf(Json(evaluation.confusion))};
 }
 
 Status ReadRow(const SqlRow& row, EvaluationSummary* evaluation) {
@@ -332,6 +347,13 @@ Status ReadRow(const SqlRow& row, EvaluationSummary* evaluation) {
   reader.Take(&evaluation->sample_count);
   reader.Take(&evaluation->correct_count);
   reader.TakeOptional(std::numeric_limits<double>::quiet_NaN(), &evaluation->loss_sum);
+  reader.Take(&evaluation->top5_count);
+  reader.TakeJson(ListReader(
+      [](const Json& json) {
+        return ClassScore{json.at(0).get<uint64_t>(), json.at(1).get<uint64_t>()};
+      },
+      &evaluation->classes));
+  reader.TakeJson([&](const Json& list) { list.get_to(evaluation->confusion); });
   return reader.status();
 }
 
@@ -415,6 +437,7 @@ GivenUpSnapshots GivenUpIn(const Json& json) {
 std::vector<SqlRow> MetaRowsOf(const SchedulerState& state) {
   const VerificationState& verification = state.verification;
   return {{"agreed_count", static_cast<int64_t>(verification.agreed_count)},
+          {"bad_pictures", ListText(state.bad_pictures)},
           {"given_up", TextOf(JsonOf(state.given_up))},
           {"is_finished", int64_t{state.is_finished}},
           {"job", HexOf(state.job.value())},
@@ -441,6 +464,8 @@ Status ReadMetaRow(const SqlRow& row, SchedulerState* state) {
     reader.Take(&state->is_finished);
   } else if (key == "given_up") {
     reader.TakeJson([&](const Json& json) { state->given_up = GivenUpIn(json); });
+  } else if (key == "bad_pictures") {
+    reader.TakeJson(ListReader(BadPictureIn, &state->bad_pictures));
   } else if (key == "agreed_count") {
     reader.Take(&state->verification.agreed_count);
   } else if (key == "unverified_count") {

@@ -29,6 +29,8 @@ class RunObserver {
   virtual void OnStepMetrics(Micros now, const StepMetrics& metrics) = 0;
   // Those of earlier lives are in the SchedulerState.
   virtual void OnEvaluation(Micros now, const EvaluationSummary& summary) = 0;
+  // The results of all versions above `last_good` are withdrawn: a wrong gradient made them (P41).
+  virtual void OnEvaluationsDropped(Micros now, Version last_good) = 0;
   // A new fault, or one of which more is known; FaultRecord::id says which.
   virtual void OnFault(Micros now, const FaultRecord& fault) = 0;
   // All shards say that they have stored it: ok if its files are where the run will look for them.
@@ -39,9 +41,9 @@ class RunObserver {
   virtual void OnSnapshotDropped(Micros now, const SnapshotManifest& manifest) = 0;
   // It cannot be read and will not be used again; its files are to be left as they are.
   virtual void OnSnapshotForgotten(Micros now, const SnapshotRef& snapshot) = 0;
-  // The flat parameter vector of version n: ok once it is kept, and told again until then, and
-  // after a restart that came before the end was in the journal.
-  virtual Status OnFinalWeights(Micros now, const FloatBuffer& flat) = 0;
+  // The flat parameter vector of the run's last version: ok once it is kept, and told again until
+  // then, and after a restart that came before the end was in the journal.
+  virtual Status OnFinalWeights(Micros now, Version version, const FloatBuffer& flat) = 0;
 };
 
 }  // namespace pando

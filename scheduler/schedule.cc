@@ -43,6 +43,12 @@ double OneCycleMomentum(const ScheduleOptions& s, uint64_t step, uint64_t step_c
                      : AnnealCosine(s.base_momentum, s.max_momentum, point.progress);
 }
 
+// LinearLR and PolynomialLR: 0 at the first step, 1 after total_iters.
+double ProgressOf(const ScheduleOptions& s, uint64_t step, uint64_t step_count) {
+  const uint64_t total = s.total_iters == 0 ? step_count : s.total_iters;
+  return static_cast<double>(std::min(step, total)) / static_cast<double>(total);
+}
+
 // The rate of the schedule's kind, without warm-up, at `step` of its `step_count` steps.
 double KindRate(const ScheduleOptions& s, double lr, uint64_t step, uint64_t step_count) {
   switch (s.kind) {
@@ -58,6 +64,18 @@ double KindRate(const ScheduleOptions& s, double lr, uint64_t step, uint64_t ste
                           static_cast<double>(step) / static_cast<double>(step_count));
     case ScheduleKind::kOneCycle:
       return OneCycleRate(s, lr, step, step_count);
+    case ScheduleKind::kMultiStep: {
+      const auto decays = std::ranges::count_if(s.milestones, [&](auto m) { return m <= step; });
+      return lr * std::pow(s.gamma, static_cast<double>(decays));
+    }
+    case ScheduleKind::kExponential:
+      return lr * std::pow(s.gamma, static_cast<double>(step));
+    case ScheduleKind::kLinear: {
+      const double progress = ProgressOf(s, step, step_count);
+      return lr * (s.start_factor + (s.end_factor - s.start_factor) * progress);
+    }
+    case ScheduleKind::kPolynomial:
+      return lr * std::pow(1.0 - ProgressOf(s, step, step_count), s.power);
   }
   PANDO_CHECK(false);
 }
@@ -75,6 +93,10 @@ KindPoint AfterWarmup(const ScheduleOptions& s, uint64_t step, uint64_t step_cou
           step_count > warmup ? step_count - warmup : step_count};
 }
 
+bool IsOfMomentum(OptimizerKind kind) {
+  return kind == OptimizerKind::kSgd || kind == OptimizerKind::kLars;
+}
+
 }  // namespace
 
 Schedule::Schedule(const OptimizerOptions& optimizer, const ScheduleOptions& schedule,
@@ -87,7 +109,7 @@ StepScalars Schedule::At(Step step) const {
   const double momentum = Momentum(t);
   StepScalars scalars{.lr = static_cast<float>(LearningRate(t)),
                       .momentum = static_cast<float>(momentum)};
-  if (optimizer_.kind == OptimizerKind::kSgd) return scalars;
+  if (IsOfMomentum(optimizer_.kind)) return scalars;
   // torch corrects by the beta1 of this step even where a schedule cycles it.
   const auto updates = static_cast<double>(t) + 1.0;
   scalars.bias_correction1 = static_cast<float>(1.0 - std::pow(momentum, updates));
@@ -116,7 +138,7 @@ double Schedule::LearningRate(uint64_t step) const {
 // SGD without momentum stays without under one-cycle (torch would switch it on): the optimizer's
 // state follows from its own options alone.
 double Schedule::Momentum(uint64_t step) const {
-  const bool is_sgd = optimizer_.kind == OptimizerKind::kSgd;
+  const bool is_sgd = IsOfMomentum(optimizer_.kind);
   const double fixed = is_sgd ? optimizer_.momentum : optimizer_.beta1;
   const bool cycles = schedule_.kind == ScheduleKind::kOneCycle && schedule_.cycle_momentum;
   if (!cycles || (is_sgd && fixed == 0.0)) return fixed;

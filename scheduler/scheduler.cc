@@ -45,6 +45,7 @@ Scheduler::Scheduler(Options options, const JobPlan& plan, Journal& journal, Run
       schedule_(plan.job.optimizer, plan.job.schedule, plan.steps.step_count()),
       faults_(options_.started_at,
               options_.state ? options_.state->faults : std::vector<FaultRecord>()),
+      bad_pictures_(plan.job.bad_pictures_max),
       next_row_(options_.next_row),
       verified_(plan),
       snapshots_({plan.shards.shard_count(), plan.job.snapshot_keep}, GenerationOf(options_.state),
@@ -52,6 +53,7 @@ Scheduler::Scheduler(Options options, const JobPlan& plan, Journal& journal, Run
                  options_.state ? options_.state->snapshots : std::vector<SnapshotManifest>(),
                  options_.state ? options_.state->given_up : GivenUpSnapshots()) {
   has_changed_ = true;  // at least the term (P26)
+  Decide();
   if (!options_.state) return;
   const SchedulerState& state = *options_.state;
   term_ = state.term + 1;
@@ -61,9 +63,11 @@ Scheduler::Scheduler(Options options, const JobPlan& plan, Journal& journal, Run
   view_ = state.view;
   committed_ = view_.restore.version;
   ResumeVerification(state.verification);
+  bad_pictures_.AddAll(state.bad_pictures);
   evaluations_ = state.evaluations;
   for (const EvaluationSummary& done : evaluations_)
     evaluated_ = std::max(evaluated_, done.version);
+  Decide();
   is_finished_ = state.is_finished;
   if (options_.is_fresh) return;
   for (const MemberRecord& record : state.members) {
@@ -169,6 +173,7 @@ SchedulerState Scheduler::State() const {
                        .evaluations = evaluations_,
                        .faults = faults_.records(),
                        .verification = verification(),
+                       .bad_pictures = bad_pictures_.list(),
                        .is_finished = is_finished_};
   for (const auto& [node, member] : members_.all()) state.members.push_back(member.Record());
   return state;

@@ -81,6 +81,8 @@ class Scheduler : public ProtocolCore {
   const Stop& stop() const { return *stop_; }
   const View& view() const { return view_; }
   Version committed() const { return committed_; }
+  // The version that the run ends with, as far as is known: an early stop makes it a lower one.
+  Version final_version() const { return final_version_; }
   // Time in which steps were made: from the first view on, evaluations left out.
   Micros TrainingTime(Micros now) const;
   // "2 of 3 workers, 1 of 2 servers": what kGathering waits for.
@@ -89,6 +91,10 @@ class Scheduler : public ProtocolCore {
   std::string WaitingText() const;
   std::string StatusJson(Micros now) const;
   VerificationState verification() const;
+  // How long workers' threads have waited for samples since this life began, all together.
+  uint64_t data_stall_us() const { return data_stall_us_; }
+  // Of the pictures that the run has read, those that cannot be decoded.
+  uint64_t bad_picture_count() const { return bad_pictures_.count(); }
 
  private:
   // A process whose connection broke has this long to say something.
@@ -155,6 +161,7 @@ class Scheduler : public ProtocolCore {
   void OnMessageOf(Micros now, const Envelope& envelope, const SnapshotAtAck& ack);
   void OnMessageOf(Micros now, const Envelope& envelope, const RestoreFailed& failed);
   void OnMessageOf(Micros now, const Envelope& envelope, const GradientHashes& hashes);
+  void OnMessageOf(Micros now, const Envelope& envelope, const PicturesReplaced& replaced);
   void OnMessageOf(Micros now, const Envelope& envelope, const Params& params);
   void OnMessageOf(Micros now, const Envelope& envelope, const Failure& failure);
   void OnMessageOf(Micros now, const Envelope& envelope, const Bye& bye);
@@ -189,7 +196,8 @@ class Scheduler : public ProtocolCore {
   void OnDeath(Micros now, NodeId node, const std::string& action, const std::string& detected_by);
   void Forget(NodeId node);
   void OnSilentBackup(Micros now, const Member& primary, Member& backup, const std::string& text);
-  void OnSilentPair(Micros now, const Member& worker, const Member& server);
+  void OnSilentPair(Micros now, const Member& reporter, const Member& server);
+  bool LeadsShards(const Member& server) const;
   Micros SilenceMemory() const;
   bool IsOftenSilent(Micros now, const Register& registration) const;
   // Views and generations (scheduler_views.cc).
@@ -221,6 +229,10 @@ class Scheduler : public ProtocolCore {
   void HandOutSlices(Micros now);
   void ReleaseSlices(NodeId worker);
   void FinishEvaluation(Micros now);
+  void Decide();
+  void TellDecision(Micros now);
+  Version ScalarsEnd() const;
+  void SendScalars(const PeerId& lane, Step first);
   // Snapshots (scheduler_snapshots.cc).
   void CompleteSnapshots(Micros now);
   void WatchSnapshotRequest(Micros now);
@@ -300,11 +312,14 @@ class Scheduler : public ProtocolCore {
   std::map<PeerId, Version> lane_committed_;  // those that have reported under the view
   Version committed_;  // of every shard; known under some view of the generation
   StepPace pace_;
+  uint64_t data_stall_us_ = 0;
+  BadPictures bad_pictures_;
   Step next_row_;
   Step step_at_start_;  // where an earlier life of ours died, about
   std::optional<Evaluation> evaluation_;
   std::vector<EvaluationSummary> evaluations_;
   Version evaluated_;  // the newest version whose evaluation is done
+  Version final_version_;
   Micros training_since_{0};
   Micros evaluation_time_{0};
   // Verification.
@@ -329,7 +344,7 @@ class Scheduler : public ProtocolCore {
   bool is_finished_ = false;            // P33
   std::optional<Stop> stop_;
   Micros stop_at_{0};        // when kStopping began
-  Micros training_time_{0};  // fixed when version n is evaluated
+  std::optional<Micros> training_time_;  // fixed while the run ends
 };
 
 }  // namespace pando

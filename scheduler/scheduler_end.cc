@@ -18,6 +18,7 @@ constexpr Micros kKeepPatience = std::chrono::minutes(30);
 
 void Scheduler::StartCollecting(Micros now) {
   phase_ = Phase::kCollecting;
+  if (!training_time_) training_time_ = TrainingTime(now);
   collecting_since_ = now;
   unkept_since_.reset();
   final_weights_.emplace(plan_.layout.float_count());
@@ -33,7 +34,7 @@ void Scheduler::Collect(Micros) {
        ++collect_end_) {
     if (collected_[collect_end_]) continue;
     const ShardId shard(collect_end_);
-    pulls[view_.shards[collect_end_].primary].items.push_back({shard, plan_.steps.final_version()});
+    pulls[view_.shards[collect_end_].primary].items.push_back({shard, final_version_});
     ++asked;
   }
   for (auto& [lane, pull] : pulls) Send(lane, std::move(pull));
@@ -43,8 +44,7 @@ void Scheduler::OnMessageOf(Micros now, const Envelope&, const Params& params) {
   if (phase_ != Phase::kCollecting || rollback_) return;
   for (const ParamsItem& item : params.items) {
     const uint32_t i = item.shard.value();
-    if (i >= collected_.size() || collected_[i] || item.version != plan_.steps.final_version())
-      continue;
+    if (i >= collected_.size() || collected_[i] || item.version != final_version_) continue;
     const ShardRange& range = plan_.shards.range(item.shard);
     if (item.payload.floats().size() != range.size()) continue;
     std::ranges::copy(item.payload.floats(), final_weights_->data() + range.first);
@@ -70,7 +70,7 @@ void Scheduler::FinishWhenComplete(Micros now) {
 // The servers hold version n meanwhile. An end that the journal knows has its weights.
 bool Scheduler::AreWeightsKept(Micros now) {
   if (unkept_since_ && now < keep_at_) return false;
-  const Status kept = observer_.OnFinalWeights(now, *final_weights_);
+  const Status kept = observer_.OnFinalWeights(now, final_version_, *final_weights_);
   if (kept.ok()) return true;
   keep_at_ = now + kKeepRetry;
   if (!unkept_since_) {
@@ -121,7 +121,7 @@ bool Scheduler::IsTroubleOfAll(const Member& member) {
 
 void Scheduler::End(Micros now, StopReason reason, std::string text) {
   if (phase_ >= Phase::kStopping) return;
-  if (training_time_ == Micros(0)) training_time_ = TrainingTime(now);
+  if (!training_time_) training_time_ = TrainingTime(now);
   phase_ = Phase::kStopping;
   stop_ = Stop{reason, std::move(text)};
   stop_at_ = now;

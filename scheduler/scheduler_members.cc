@@ -203,6 +203,8 @@ void Scheduler::CompareKinds(Micros now, const Member& newcomer) {
 
 void Scheduler::OnMessageOf(Micros, const Envelope& envelope, const Heartbeat& heartbeat) {
   Member& member = *members_.Find(envelope.sender.incarnation);
+  if (heartbeat.data_stall_us > member.heartbeat.data_stall_us)
+    data_stall_us_ += heartbeat.data_stall_us - member.heartbeat.data_stall_us;
   member.heartbeat = heartbeat;
   member.speed.Observe(heartbeat.micro_batch_us);
   Send(envelope.sender, HeartbeatAck{});
@@ -314,17 +316,26 @@ void Scheduler::OnMessageOf(Micros now, const Envelope& envelope, const PeerSile
                            std::to_string(silent.silent_ms) + " ms";
   const bool is_worker_silent = peer->role() == Role::kWorker;
   const bool is_workers_word = reporter.role() == Role::kWorker;
-  if (!is_worker_silent && !is_workers_word) return OnSilentBackup(now, reporter, *peer, text);
+  const bool is_between_servers = !is_worker_silent && !is_workers_word;
+  const bool is_needed =
+      is_between_servers && HasPartials(plan_.job.optimizer) && LeadsShards(*peer);
+  if (is_between_servers && !is_needed) return OnSilentBackup(now, reporter, *peer, text);
   const Micros lease = std::chrono::milliseconds(plan_.job.lease_ms);
   const bool is_unheard =
       now - peer->heard_at > lease / 2 || (renewed_at_ && now - *renewed_at_ < lease);
-  if (is_unheard || is_worker_silent == is_workers_word) return;
+  if (is_unheard || (!is_needed && is_worker_silent == is_workers_word)) return;
   Tell(now, "silent", peer->Name(), text, /*is_notable=*/true);
   if (is_worker_silent) return OnSilentPair(now, *peer, reporter);
   OnSilentPair(now, reporter, *peer);
 }
 
-// Between replicas the backup goes.
+bool Scheduler::LeadsShards(const Member& server) const {
+  return std::ranges::any_of(view_.shards, [&](const ShardPlacement& placement) {
+    return placement.primary.node == server.peer.node;
+  });
+}
+
+// Between replicas the backup goes, unless the primary needs its values (P14 to P16).
 void Scheduler::OnSilentBackup(Micros now, const Member& primary, Member& backup,
                                const std::string& text) {
   bool is_backup = false;
@@ -343,17 +354,19 @@ void Scheduler::OnSilentBackup(Micros now, const Member& primary, Member& backup
 
 // Between a worker and a server it is the server if others do not hear it either, or there are no
 // others and it is not the first time; else the worker, whose process joins again over new
-// connections. Two leases without an answer are reported, so it counts as noticed by a lease.
-void Scheduler::OnSilentPair(Micros now, const Member& worker, const Member& server) {
+// connections. Of two servers that need each other's values the reporter stands for the worker. Two
+// leases without an answer are reported, so it counts as noticed by a lease.
+void Scheduler::OnSilentPair(Micros now, const Member& reporter, const Member& server) {
   auto& silences = silences_[server.peer.node];
   std::erase_if(silences,
                 [&](const auto& entry) { return now - entry.second.at > SilenceMemory(); });
-  Silence& silence = silences[ProcessOf(worker.registration)];
+  Silence& silence = silences[ProcessOf(reporter.registration)];
   silence = {now, silence.count + 1};
-  const uint32_t workers = members_.CountReady(Role::kWorker);
-  const bool is_server = workers == 1 ? silence.count >= 2 || silences.size() >= 2
-                                      : silences.size() >= 2 && 2 * silences.size() >= workers;
-  OnDeath(now, is_server ? server.peer.node : worker.peer.node, "silence", "lease");
+  const Role role = reporter.role();
+  const uint32_t reporters = members_.CountReady(role) - (role == Role::kServer ? 1 : 0);
+  const bool is_server = reporters <= 1 ? silence.count >= 2 || silences.size() >= 2
+                                        : silences.size() >= 2 && 2 * silences.size() >= reporters;
+  OnDeath(now, is_server ? server.peer.node : reporter.peer.node, "silence", "lease");
 }
 
 Micros Scheduler::SilenceMemory() const {

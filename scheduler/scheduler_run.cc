@@ -2,14 +2,29 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/mutation.h"
 #include "scheduler/scheduler.h"
 
 namespace pando {
 
 void Scheduler::OnMessageOf(Micros, const Envelope& envelope, const ScalarsRequest& request) {
   if (request.first.value() % kScalarsPerBlock != 0) return;
-  if (request.first.value() >= plan_.steps.step_count()) return;
-  Send(envelope.sender, Scalars{request.first, schedule_.Block(request.first, kScalarsPerBlock)});
+  SendScalars(envelope.sender, request.first);
+}
+
+// P32: no step is made whose version might not be, for an evaluation that is to come.
+Version Scheduler::ScalarsEnd() const {
+  const bool is_open = plan_.job.early_stop_patience == 0 || Mutated(Mutation::kNoDecisionBarrier);
+  if (is_open) return plan_.steps.final_version();
+  return std::min(final_version_, plan_.NextEvaluation(evaluated_));
+}
+
+// Of the block that begins with `first`, as far as steps may be made; more follows unasked.
+void Scheduler::SendScalars(const PeerId& lane, Step first) {
+  const uint64_t end = ScalarsEnd().value();
+  if (first.value() >= end) return;
+  const uint64_t count = std::min(kScalarsPerBlock, end - first.value());
+  Send(lane, Scalars{first, schedule_.Block(first, count)});
 }
 
 void Scheduler::OnMessageOf(Micros now, const Envelope& envelope, const Progress& progress) {
@@ -37,12 +52,29 @@ void Scheduler::LearnCommitted(Micros now) {
   committed_ = std::max(committed_, lowest);
   if (committed_ > view_.restore.version) unreadable_ = {};
   pace_.OnCommitted(now, committed_);
-  faults_.OnProgress(now, view_.id, committed_, committed_ == plan_.steps.final_version());
+  faults_.OnProgress(now, view_.id, committed_, committed_ == final_version_);
+}
+
+// A job's bad pictures are counted here and nowhere else, whichever worker reads them, and are in
+// the journal before what was made in their place counts: their number is the job's, not the
+// workers'.
+void Scheduler::OnMessageOf(Micros now, const Envelope& envelope,
+                            const PicturesReplaced& replaced) {
+  PicturesReplacedAck ack;
+  for (const BadPicture& picture : replaced.items) {
+    ack.names.push_back(picture.name);
+    if (phase_ >= Phase::kStopping || !bad_pictures_.Add(picture)) continue;
+    has_changed_ = true;
+    Tell(now, "bad-picture", "", bad_pictures_.TextOf(picture), /*is_notable=*/true);
+  }
+  Send(envelope.sender, std::move(ack));
+  const Status verdict = bad_pictures_.Verdict();
+  if (!verdict.ok()) End(now, StopReason::kFailed, verdict.message());
 }
 
 Micros Scheduler::TrainingTime(Micros now) const {
   if (phase_ == Phase::kGathering) return Micros(0);
-  if (training_time_ != Micros(0)) return training_time_;
+  if (training_time_) return *training_time_;
   const Micros evaluating = evaluation_ ? now - evaluation_->started_at : Micros(0);
   return now - training_since_ - evaluation_time_ - evaluating;
 }
@@ -51,14 +83,12 @@ Micros Scheduler::TrainingTime(Micros now) const {
 
 void Scheduler::StartDueEvaluation(Micros now) {
   if (evaluation_ || rollback_) return;
-  const Version final_version = plan_.steps.final_version();
-  if (evaluated_ == final_version) {  // before a rollback, or another life of ours
-    if (committed_ == final_version) StartCollecting(now);
+  if (evaluated_ == final_version_) {  // before a rollback, or another life of ours
+    if (committed_ == final_version_) StartCollecting(now);
     return;
   }
   const Version due = plan_.NextEvaluation(evaluated_);
   if (committed_ < due) return;
-  if (due == final_version) training_time_ = TrainingTime(now);
   evaluation_ = Evaluation{due, {}, now};
   for (uint64_t first = 0; first < plan_.data.test_samples; first += kEvaluationSliceSamples) {
     const auto index = static_cast<uint32_t>(evaluation_->slices.size());
@@ -96,6 +126,7 @@ void Scheduler::OnMessageOf(Micros now, const Envelope&, const EvaluationResult&
   if (result.slice >= evaluation_->slices.size()) return;
   Slice& slice = evaluation_->slices[result.slice];
   if (result.sample_count != slice.last_sample - slice.first_sample || slice.result) return;
+  if (!IsSound(result, plan_.data.class_count)) return;
   slice.result = result;
   const bool all =
       std::ranges::all_of(evaluation_->slices, [](const Slice& s) { return s.result.has_value(); });
@@ -104,19 +135,44 @@ void Scheduler::OnMessageOf(Micros now, const Envelope&, const EvaluationResult&
 
 void Scheduler::FinishEvaluation(Micros now) {
   EvaluationSummary summary{.version = evaluation_->version};
-  for (const Slice& slice : evaluation_->slices) {
-    summary.sample_count += slice.result->sample_count;
-    summary.correct_count += slice.result->correct_count;
-    summary.loss_sum += slice.result->loss_sum;
-  }
+  for (const Slice& slice : evaluation_->slices)
+    AddSlice(*slice.result, plan_.data.class_count, &summary);
   evaluation_time_ += now - evaluation_->started_at;
   evaluated_ = evaluation_->version;
   evaluation_.reset();
+  if (!evaluations_.empty()) evaluations_.back().DropDetails();
   evaluations_.push_back(summary);
+  Decide();
   if (!Commit()) return;
   observer_.OnEvaluation(now, summary);
   repeat_at_ = now;  // release the pins
-  if (evaluated_ == plan_.steps.final_version()) StartCollecting(now);
+  TellDecision(now);
+  if (evaluated_ != final_version_) return;
+  StartCollecting(now);
+}
+
+// P32: from the results alone, so that any life of the scheduler, and the serial trainer, decide
+// alike. What is decided is in the journal as the results are, before anybody hears of it (P25).
+void Scheduler::Decide() {
+  final_version_ = StopVersion(plan_.job, evaluations_).value_or(plan_.steps.final_version());
+}
+
+void Scheduler::TellDecision(Micros now) {
+  if (plan_.job.early_stop_patience == 0) return;
+  if (final_version_ != plan_.steps.final_version()) {
+    const std::string best = std::to_string(BestFirst(evaluations_).front().value());
+    return Tell(now, "early-stop", "",
+                "the run ends with version " + std::to_string(final_version_.value()) + ": " +
+                    std::to_string(plan_.job.early_stop_patience) +
+                    " evaluations have not bettered the test accuracy of version " + best,
+                /*is_notable=*/true);
+  }
+  const Step next = StepReading(evaluated_);
+  const Step first(next.value() - next.value() % kScalarsPerBlock);
+  for (const auto& [node, member] : members_.all()) {
+    if (member.role() != Role::kServer || !member.takes_part()) continue;
+    for (const PeerId& lane : member.Peers()) SendScalars(lane, first);
+  }
 }
 
 void Scheduler::OnMessageOf(Micros, const Envelope& envelope, const PinReleased& released) {

@@ -58,7 +58,8 @@ void Scheduler::CompleteSnapshots(Micros now) {
       continue;
     }
     const SnapshotManifest manifest = snapshots_.Complete(*ripe);
-    snapshots_.Prune(plan_.NextEvaluation(evaluated_));
+    snapshots_.Prune(plan_.NextEvaluation(evaluated_),
+                     plan_.job.snapshot_best ? BestFirst(evaluations_) : std::vector<Version>());
     if (!Commit()) return;
     observer_.OnSnapshot(now, manifest);
     const uint32_t failed = std::exchange(failed_snapshots_, 0);
@@ -96,7 +97,7 @@ void Scheduler::WatchSnapshotRequest(Micros now) {
 void Scheduler::AskForSnapshot(Micros now, uint32_t attempt) {
   const Micros lead = kSnapshotLead * (1 << (attempt - 1));
   const uint64_t ahead = committed_.value() + 1 + pace_.StepsWithin(lead);
-  const Version version(std::min(ahead, plan_.steps.final_version().value()));
+  const Version version(std::min(ahead, ScalarsEnd().value()));
   snapshot_request_ = SnapshotRequest{version, attempt, now + 2 * lead + std::chrono::seconds(5)};
   repeat_at_ = now;
 }
@@ -154,7 +155,7 @@ void Scheduler::OnMessageOf(Micros, const Envelope& envelope, const SnapshotAtAc
 }
 
 bool Scheduler::IsFinalSnapshotSettled(Micros now) {
-  const Version version = plan_.steps.final_version();
+  const Version version = final_version_;
   if (options_.snapshot_dir.empty() || snapshots_.IsComplete(version)) return true;
   const bool is_silent =
       !snapshots_.IsKnown(version) && now - collecting_since_ >= kFinalSnapshotPatience;

@@ -22,7 +22,7 @@ void Scheduler::OnMessageOf(Micros now, const Envelope& envelope, const Gradient
   const std::string name = worker.Name() + " (" + worker.Where() + ")";
   for (const GradientHash& report : hashes.items) {
     if (!is_running() || rollback_) return;
-    if (report.step.value() >= plan_.steps.step_count()) continue;
+    if (report.step >= StepReading(final_version_)) continue;
     if (IsJudgement(report)) {
       Judge(now, worker.peer.node, report);
     } else if (const auto dispute = verified_.OnReport(
@@ -45,16 +45,19 @@ void Scheduler::OnDispute(Micros now, const Dispute& dispute) {
   dispute_ = dispute;
   dispute_->generation = view_.generation;
   const Version last_good = VersionReadBy(dispute.step);
-  std::erase_if(evaluations_, [&](const EvaluationSummary& evaluation) {
+  const size_t dropped = std::erase_if(evaluations_, [&](const EvaluationSummary& evaluation) {
     return evaluation.version > last_good;
   });
   evaluated_ = evaluations_.empty() ? Version(0) : evaluations_.back().version;
+  Decide();
   if (evaluation_ && evaluation_->version > last_good) {
     evaluation_time_ += now - evaluation_->started_at;
     evaluation_.reset();
   }
   snapshots_.DiscardAfter(last_good);
-  if (Commit()) PlanRollback(now, text);
+  if (!Commit()) return;
+  if (dropped > 0) observer_.OnEvaluationsDropped(now, last_good);
+  PlanRollback(now, text);
 }
 
 // While a dispute is open, somebody else of the kind owns its micro-batch, if there is somebody
@@ -143,8 +146,7 @@ void Scheduler::ResumeVerification(const VerificationState& state) {
 }
 
 bool Scheduler::IsVerificationSettled() const {
-  return plan_.job.verify_every == 0 ||
-         verified_.settled_below().value() >= plan_.steps.step_count();
+  return plan_.job.verify_every == 0 || verified_.settled_below() >= StepReading(final_version_);
 }
 
 }  // namespace pando

@@ -299,6 +299,7 @@ void Scheduler::RollBackWhenPossible(Micros now) {
   if (now < rollback_->not_before) return;
   const std::string reason = std::exchange(rollback_, std::nullopt)->reason;
   phase_ = Phase::kTraining;
+  training_time_.reset();
   StartGeneration(now);
   Tell(now, "rollback", "",
        "generation " + std::to_string(view_.generation) + " begins from version " +

@@ -69,8 +69,14 @@ const SnapshotManifest& SnapshotLedger::Complete(Version version) {
   return *complete_.insert(at, std::move(manifest));
 }
 
-void SnapshotLedger::Prune(Version next_evaluation) {
+void SnapshotLedger::Prune(Version next_evaluation, const std::vector<Version>& best_first) {
   const SnapshotRef needed = RestorePoint(next_evaluation);
+  const auto is_stored = [&](Version version) {
+    return std::ranges::any_of(complete_,
+                               [&](const auto& m) { return m.snapshot.version == version; });
+  };
+  const auto best = std::ranges::find_if(best_first, is_stored);
+  bool has_best = best == best_first.end();
   const bool has_own = std::ranges::any_of(
       complete_, [&](const auto& m) { return m.snapshot.generation == generation_; });
   std::vector<SnapshotManifest> kept;
@@ -79,7 +85,9 @@ void SnapshotLedger::Prune(Version next_evaluation) {
     const SnapshotRef& snapshot = it->snapshot;
     const bool is_origin = !has_own && snapshot == origin_;  // P30
     const bool is_newest = newest.size() < options_.keep && newest.insert(snapshot.version).second;
-    if (is_newest || is_origin || snapshot == needed) {
+    const bool is_best = !has_best && snapshot.version == *best;
+    has_best |= is_best;
+    if (is_newest || is_origin || is_best || snapshot == needed) {
       kept.push_back(std::move(*it));
     } else {
       dropped_.push_back(std::move(*it));

@@ -25,7 +25,7 @@ class SnapshotLedger {
  public:
   struct Options {
     uint32_t shard_count = 0;
-    uint32_t keep = 2;  // complete ones, besides those that a rollback may need
+    uint32_t keep = 2;  // complete ones, besides the best and those that a rollback may need
   };
   // `origin`: what this generation began from. `complete` and `given_up`: of earlier lives.
   SnapshotLedger(const Options& options, uint32_t generation, SnapshotRef origin,
@@ -40,7 +40,8 @@ class SnapshotLedger {
   SnapshotManifest ManifestOf(Version version) const;
   const SnapshotManifest& Complete(Version version);
   // Forgets what need not be kept. `next_evaluation`: a snapshot is needed that is not beyond it.
-  void Prune(Version next_evaluation);
+  // Of `best_first` the first is kept that has a snapshot.
+  void Prune(Version next_evaluation, const std::vector<Version>& best_first = {});
   void GiveUp(Version version);
   void DiscardAfter(Version version);   // later ones were made of what is wrong
   void Forget(SnapshotRef unreadable);  // without dropping its files

@@ -25,7 +25,7 @@ namespace pando {
 
 class SqliteJournal : public Journal {
  public:
-  static constexpr int kSchemaVersion = 2;
+  static constexpr int kSchemaVersion = 3;
   static constexpr int kViewsKept = 64;
   static constexpr int kBusyTimeoutMs = 5000;  // of another process's transaction: people's sqlite3
 

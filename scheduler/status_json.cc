@@ -78,6 +78,22 @@ nlohmann::ordered_json FaultJson(const FaultRecord& fault) {
   return entry;
 }
 
+// What a member says of itself, whatever its role.
+nlohmann::ordered_json MemberJson(const Member& member, Micros now) {
+  nlohmann::ordered_json entry;
+  entry["name"] = member.Name();
+  entry["role"] = RoleName(member.role());
+  entry["rank"] = member.rank;
+  entry["host"] = member.registration.host;
+  entry["pid"] = member.registration.process_id;
+  entry["health"] = HealthText(member);
+  entry["draining"] = member.is_draining;
+  entry["activity"] = ActivityText(member.heartbeat.activity);
+  entry["step"] = member.heartbeat.step.value();
+  entry["silent_ms"] = (now - member.heard_at).count() / 1000;
+  return entry;
+}
+
 // Replicas on each server, by node: primaries, backups, syncing.
 std::map<NodeId, std::array<uint32_t, 3>> ReplicaCounts(const View& view) {
   std::map<NodeId, std::array<uint32_t, 3>> counts;
@@ -101,7 +117,7 @@ std::string Scheduler::StatusJson(Micros now) const {
     status["waiting_for"] = waiting;
   }
   status["step"] = committed_.value();
-  status["step_count"] = plan_.steps.step_count();
+  status["step_count"] = final_version_.value();
   status["term"] = term_;
   status["view"] = view_.id.number;
   status["generation"] = view_.generation;
@@ -110,23 +126,7 @@ std::string Scheduler::StatusJson(Micros now) const {
   status["nodes"] = nlohmann::ordered_json::array();
   const auto replicas = ReplicaCounts(view_);
   for (const auto& [node, member] : members_.all()) {
-    const Heartbeat& heartbeat = member.heartbeat;
-    nlohmann::ordered_json entry;
-    entry["name"] = member.Name();
-    entry["role"] = RoleName(member.role());
-    entry["rank"] = member.rank;
-    entry["host"] = member.registration.host;
-    entry["pid"] = member.registration.process_id;
-    entry["health"] = HealthText(member);
-    entry["draining"] = member.is_draining;
-    entry["activity"] = ActivityText(heartbeat.activity);
-    entry["step"] = heartbeat.step.value();
-    entry["silent_ms"] = (now - member.heard_at).count() / 1000;
-    if (heartbeat.activity == Activity::kWaitingForParameters) {
-      const Member* owing = members_.Find(heartbeat.waiting_for.node);
-      if (owing != nullptr) entry["waiting_for"] = owing->Name();
-      entry["waiting_ms"] = heartbeat.waiting_ms;
-    }
+    nlohmann::ordered_json entry = MemberJson(member, now);
     if (const auto it = replicas.find(node); it != replicas.end()) {
       entry["primaries"] = it->second[0];
       entry["backups"] = it->second[1];
@@ -135,13 +135,26 @@ std::string Scheduler::StatusJson(Micros now) const {
     if (member.role() == Role::kWorker) {
       entry["micro_batches"] = std::ranges::count(view_.owners, node, &MicroBatchOwner::worker);
       entry["micro_batch_us"] = member.speed.micro_batch_us();
+      entry["data_stall_us"] = member.heartbeat.data_stall_us;
+    }
+    if (member.heartbeat.activity == Activity::kWaitingForParameters) {
+      const Member* owing = members_.Find(member.heartbeat.waiting_for.node);
+      if (owing != nullptr) entry["waiting_for"] = owing->Name();
+      entry["waiting_ms"] = member.heartbeat.waiting_ms;
     }
     status["nodes"].push_back(std::move(entry));
   }
+  status["bad_pictures"] = bad_pictures_.count();
   if (plan_.job.verify_every != 0) {  // micro-batches (P41)
     const VerificationState verification = verified_.State();
     status["verification"] = {{"agreed", verification.agreed_count},
                               {"unverified", verification.unverified_count}};
+  }
+  if (!evaluations_.empty() && evaluations_.back().sample_count != 0) {  // the newest
+    const EvaluationSummary& newest = evaluations_.back();
+    status["evaluation"] = {{"version", newest.version.value()},
+                            {"accuracy", newest.accuracy()},
+                            {"top5_accuracy", newest.top5_accuracy()}};
   }
   status["snapshots"] = nlohmann::ordered_json::array();
   for (const SnapshotManifest& manifest : snapshots_.complete()) {

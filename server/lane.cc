@@ -26,7 +26,9 @@ Lane::Lane(const Options& options, const JobPlan& plan, SnapshotPort& snapshots,
       plan_(plan),
       snapshots_(snapshots),
       member_(options.identity, outbox),
-      optimizer_(plan.job.optimizer, plan.layout) {}
+      optimizer_(plan.job.optimizer, plan.layout),
+      partial_plan_(plan.job.optimizer, plan.layout, plan.shards),
+      partials_silence_(2 * options.lease) {}
 
 Version Lane::committed() const {
   Version lowest = plan_.steps.final_version();
@@ -159,7 +161,9 @@ void Lane::TryAdvance(Micros now, Replica& replica) {
   Shard& shard = replica.shard;
   const StepScalars* scalars = shard.is_ready() ? FindScalars(shard.step()) : nullptr;
   if (scalars == nullptr) return;
-  shard.Seal(*scalars);
+  std::optional<std::vector<float>> factors = FactorsOf(now, replica, *scalars);
+  if (!factors) return;
+  shard.Seal(*scalars, *std::move(factors));
   if (replica.backups.empty()) {
     shard.MakeSealed(Shard::Replicated::kNo);
     NoteMetrics(shard);
@@ -205,18 +209,6 @@ void Lane::ReplyToWaiting(Replica& replica) {
   }
 }
 
-template <class VersionOf>
-bool Lane::VersionsDiffer(VersionOf version_of) const {
-  std::optional<Version> first;
-  for (const auto& [id, replica] : replicas_) {
-    if (!replica.is_primary() || !replica.shard.has_data()) continue;
-    const Version version = version_of(replica.shard);
-    if (first && version != *first) return true;
-    first = version;
-  }
-  return false;
-}
-
 void Lane::FlushReplies(Micros now) {
   for (auto& [peer, reply] : replies_out_) member_.Send(peer, std::move(reply));
   replies_out_.clear();
@@ -248,6 +240,9 @@ void Lane::FlushRoots(Micros now) {
 void Lane::Tick(Micros now) {
   if (finished()) return;
   RepeatReplication(now);
+  AdvanceByPartials(now);
+  FlushPartials(now);
+  PullPartials(now);
   FlushRoots(now);
   MakeSealed();
   CommitAcknowledged(now);
@@ -264,11 +259,14 @@ void Lane::Tick(Micros now) {
 
 Micros Lane::NextDeadline() const {
   if (finished()) return kNever;
-  if (!sealed_.empty()) return Micros(0);
+  if (!sealed_.empty() || has_partials_news_) return Micros(0);
   Micros deadline = std::min(repeat_at_, speak_at_);
   if (!has_view()) return member_.self().lane == 0 ? std::min(deadline, ready_at_) : deadline;
   deadline = std::min(deadline, params_held_until_.value_or(kNever));
   deadline = std::min(deadline, roots_held_until_.value_or(kNever));
+  deadline = std::min(deadline, partials_held_until_.value_or(kNever));
+  if (awaits_partials_) deadline = std::min(deadline, pull_partials_at_);
+  deadline = std::min(deadline, partials_silence_.NextDeadline());
   if (LacksScalars()) deadline = std::min(deadline, ask_scalars_at_);
   if (HasProgressToReport()) deadline = std::min(deadline, report_at_);
   return deadline;

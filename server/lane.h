@@ -16,6 +16,8 @@
 //                      | Divergence to the scheduler
 //   Chunk              | ChunkAck; none of another pair (P24)
 //   ChunkAck           | the next chunks; then the roots since; then Synced to the scheduler
+//   Partials           | none; shards that waited for them advance (P16)
+//   PartialsPull       | Partials, with what is there, be it nothing: it is repeated
 //   Scalars            | none; shards that waited for them advance
 //   ProgressAck        | none; rows below it are forgotten
 //   ReleasePin         | PinReleased
@@ -36,12 +38,15 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "proto/core.h"
+#include "proto/silence.h"
 #include "proto/view_member.h"
+#include "server/partials.h"
 #include "server/replica.h"
 #include "server/snapshot_port.h"
 
@@ -94,7 +99,16 @@ class Lane : public ProtocolCore {
   void AnswerNotPrimary(const Envelope& envelope, M others);
   // Whether shards whose primary this lane is differ in this version of theirs.
   template <class VersionOf>
-  bool VersionsDiffer(VersionOf version_of) const;
+  bool VersionsDiffer(VersionOf version_of) const {
+    std::optional<Version> first;
+    for (const auto& [id, replica] : replicas_) {
+      if (!replica.is_primary() || !replica.shard.has_data()) continue;
+      const Version version = version_of(replica.shard);
+      if (first && version != *first) return true;
+      first = version;
+    }
+    return false;
+  }
   void AnswerFor(const PeerId& peer, Replica& replica, Version wanted, TreeNode node,
                  bool says_pending);
   void TryAdvance(Micros now, Replica& replica);
@@ -140,6 +154,16 @@ class Lane : public ProtocolCore {
   void RepeatReplication(Micros now);
   void RepeatTo(Micros now, const Replica& replica, Backup& backup);
   void ReportSilent(const PeerId& peer, Micros silence);
+  // Values over several shards (lane_partials.cc).
+  void OnMessageOf(Micros now, const Envelope& envelope, const Partials& partials);
+  void OnMessageOf(Micros now, const Envelope& envelope, const PartialsPull& pull);
+  std::optional<std::vector<float>> FactorsOf(Micros now, Replica& replica,
+                                              const StepScalars& scalars);
+  std::span<const float> PartialsAt(ShardId shard, Step step) const;
+  void TellPartials(const Shard& shard);
+  void FlushPartials(Micros now);
+  void AdvanceByPartials(Micros now);
+  void PullPartials(Micros now);
   // Snapshots (lane_snapshot.cc).
   void OnMessageOf(Micros now, const Envelope& envelope, const SnapshotAt& at);
   void OnMessageOf(Micros now, const Envelope& envelope, const SnapshotAck& ack);
@@ -151,7 +175,9 @@ class Lane : public ProtocolCore {
   // Scalars and reports (lane_report.cc).
   void OnMessageOf(Micros now, const Envelope& envelope, const Scalars& scalars);
   void OnMessageOf(Micros now, const Envelope& envelope, const ProgressAck& ack);
-  uint64_t CurrentBlock() const;
+  Step LowestStep() const;
+  Step HighestStep() const;
+  bool IsWanted(uint64_t scalar_block) const;
   bool LacksScalars() const;
   void AskForScalars(Micros now);
   const StepScalars* FindScalars(Step step) const;
@@ -171,6 +197,7 @@ class Lane : public ProtocolCore {
   SnapshotPort& snapshots_;
   ViewMember member_;
   Optimizer optimizer_;
+  PartialPlan partial_plan_;
   uint32_t generation_ = 0;  // of all that is held
   std::map<ShardId, Replica> replicas_;
   Version released_;             // versions up to here need no pin (P31)
@@ -185,6 +212,15 @@ class Lane : public ProtocolCore {
   // Until Tick: shards whose sealed root is made a record of, and those that may commit.
   std::set<ShardId> sealed_;
   std::set<ShardId> acknowledged_;
+  std::map<std::pair<Step, ShardId>, std::vector<float>>
+      partials_;                             // others'; of two steps at most
+  std::map<PeerId, Partials> partials_out_;  // until Tick, or a little longer
+  std::optional<Micros> partials_held_until_;
+  bool has_partials_news_ = false;  // shards may advance
+  bool awaits_partials_ = false;
+  Silence partials_silence_;  // of the lanes that they were pulled of
+  bool is_view_fresh_ = false;  // who it names may have told its values to others: asked at once
+  Micros pull_partials_at_{0};
   Micros repeat_at_ = kNever;          // the earliest repeat of a root or chunk
   std::map<PeerId, Micros> heard_at_;  // backups: when they last answered
   std::map<uint64_t, std::vector<StepScalars>> scalar_blocks_;  // by index of block; at most two

@@ -29,7 +29,8 @@ void Lane::OnRootItem(const PeerId& from, const RootItem& item) {
   Replica& replica = it->second;
   if (replica.is_primary() || replica.primary != from) return;
   Shard& shard = replica.shard;
-  const Shard::Followed followed = shard.Follow({item.step, item.scalars, item.payload});
+  const Shard::Followed followed =
+      shard.Follow({item.step, item.scalars, item.payload, item.factors});
   if (replica.is_loading) acks_out_[from];  // there, and of no version yet: that is no silence
   if (followed == Shard::Followed::kRefused) return;
   if (followed == Shard::Followed::kMade) NoteMetrics(shard);
@@ -59,7 +60,7 @@ void Lane::GatherRoots(Micros now, const Replica& replica, Backup& backup, Versi
       return item.shard == replica.shard.id() && item.step == root->step;
     };
     if (std::ranges::any_of(items, is_same)) continue;
-    items.push_back({replica.shard.id(), root->step, root->scalars, root->gradient});
+    items.push_back({replica.shard.id(), root->step, root->scalars, root->gradient, root->factors});
     ExpectAnswer(now, backup);
   }
 }

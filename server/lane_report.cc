@@ -17,7 +17,7 @@ uint64_t BlockOf(Step step) { return step.value() / kScalarsPerBlock; }
 // ---- scalars -----------------------------------------------------------------------------------
 
 // Backups want them too: a promoted one must not have to wait for a scheduler that is away (P28).
-uint64_t Lane::CurrentBlock() const {
+Step Lane::LowestStep() const {
   Version lowest = plan_.steps.final_version();
   for (const auto& [id, replica] : replicas_) {
     if (replica.shard.has_data()) {
@@ -26,40 +26,59 @@ uint64_t Lane::CurrentBlock() const {
       lowest = std::min(lowest, view().restore.version);
     }
   }
-  return BlockOf(StepReading(lowest));
+  return StepReading(lowest);
 }
 
 // The block in use and the next one, so that steps go on for a while without a scheduler (P28).
 bool Lane::LacksScalars() const {
   if (replicas_.empty()) return false;
-  const uint64_t current = CurrentBlock();
-  for (uint64_t block = current; block <= current + 1; ++block) {
-    const bool is_past_end = block * kScalarsPerBlock >= plan_.steps.step_count();
-    if (!is_past_end && !scalar_blocks_.contains(block)) return true;
+  const uint64_t current = BlockOf(LowestStep());
+  return IsWanted(current) || IsWanted(current + 1);
+}
+
+// The highest that any replica is at: a backup is a version behind in what it knows committed.
+Step Lane::HighestStep() const {
+  Version highest;
+  for (const auto& [id, replica] : replicas_) {
+    if (replica.shard.has_data()) highest = std::max(highest, replica.shard.newest());
   }
-  return false;
+  return StepReading(highest);
+}
+
+// A block that ends early ends where the scheduler decides (P32): there is no more before that.
+bool Lane::IsWanted(uint64_t block) const {
+  const uint64_t first = block * kScalarsPerBlock;
+  if (first >= plan_.steps.step_count()) return false;
+  const auto known = scalar_blocks_.find(block);
+  if (known == scalar_blocks_.end()) {
+    const auto before = scalar_blocks_.find(block - 1);
+    return before == scalar_blocks_.end() || before->second.size() == kScalarsPerBlock;
+  }
+  const uint64_t end = first + known->second.size();
+  const bool is_whole = known->second.size() == kScalarsPerBlock || end == plan_.steps.step_count();
+  return !is_whole && HighestStep().value() >= end;
 }
 
 void Lane::AskForScalars(Micros now) {
   if (!has_view() || now < ask_scalars_at_ || !LacksScalars()) return;
-  const uint64_t current = CurrentBlock();
+  const uint64_t current = BlockOf(LowestStep());
   std::erase_if(scalar_blocks_, [&](const auto& entry) {
     return entry.first < current || entry.first > current + 1;
   });
   for (uint64_t block = current; block <= current + 1; ++block) {
-    const Step first(block * kScalarsPerBlock);
-    if (first.value() >= plan_.steps.step_count() || scalar_blocks_.contains(block)) continue;
-    member_.SendToScheduler(ScalarsRequest{first});
+    if (!IsWanted(block)) continue;
+    member_.SendToScheduler(ScalarsRequest{Step(block * kScalarsPerBlock)});
     ask_scalars_at_ = now + kRetryInterval;
   }
 }
 
 void Lane::OnMessageOf(Micros now, const Envelope&, const Scalars& scalars) {
   const uint64_t block = BlockOf(scalars.first);
-  const uint64_t current = CurrentBlock();
+  const uint64_t current = BlockOf(LowestStep());
   if (scalars.first.value() % kScalarsPerBlock != 0 || block < current || block > current + 1)
     return;
-  scalar_blocks_.emplace(block, scalars.steps);
+  std::vector<StepScalars>& known = scalar_blocks_[block];
+  if (scalars.steps.size() > known.size()) known = scalars.steps;
   for (auto& [id, replica] : replicas_) {
     if (replica.is_primary()) TryAdvance(now, replica);
   }

@@ -29,6 +29,10 @@ void Lane::EnterView(Micros now) {
   if (view().generation != generation_) Discard();
   roots_out_.clear();  // of the old view; what matters of them is gathered again below
   acks_out_.clear();
+  partials_out_.clear();
+  partials_silence_.Clear();
+  is_view_fresh_ = has_partials_news_ = true;
+  pull_partials_at_ = now;
   heard_at_.clear();
   reported_.reset();  // progress counts for its view only
   sent_.reset();
@@ -38,15 +42,21 @@ void Lane::EnterView(Micros now) {
   for (uint32_t i = 0; i < placements.size() && i < plan_.shards.shard_count(); ++i) {
     Assume(now, ShardId(i), placements[i]);
   }
+  for (const auto& [id, replica] : replicas_) {
+    const Shard& shard = replica.shard;
+    if (replica.is_primary() && shard.has_partials() && !shard.is_sealed()) TellPartials(shard);
+  }
   for (Envelope& envelope : std::exchange(early_, {})) {
     if (envelope.generation == generation_ && envelope.view >= view().id) OnMessage(now, envelope);
   }
 }
 
-// P21. Scalars are the same in every generation.
+// P21. Scalars are the same in every generation, but they may be of steps that are to be decided on
+// anew (P32).
 void Lane::Discard() {
   generation_ = view().generation;
   if (Mutated(Mutation::kNoGeneration)) return;
+  if (plan_.job.early_stop_patience != 0) scalar_blocks_.clear();
   replicas_.clear();
   released_ = Version(0);
   rows_.clear();
@@ -54,6 +64,7 @@ void Lane::Discard() {
   params_out_.clear();
   replies_out_.clear();
   acknowledged_.clear();
+  partials_.clear();
   asked_.clear();
   asked_max_ = Version(0);
   stored_.clear();

@@ -8,12 +8,15 @@
 namespace pando {
 namespace {
 
-// torch.nn.BatchNorm2d's default `momentum`: the share of the new batch in a running statistic.
-constexpr float kStatisticMomentum = 0.1f;
-
 bool KeepsMomentum(const OptimizerOptions& o) {
-  return o.kind == OptimizerKind::kSgd && o.momentum != 0.0;
+  return o.kind == OptimizerKind::kLars || (o.kind == OptimizerKind::kSgd && o.momentum != 0.0);
 }
+
+bool HasTrustRatios(const OptimizerOptions& o) {
+  return o.kind == OptimizerKind::kLars || o.kind == OptimizerKind::kLamb;
+}
+
+constexpr uint32_t kStatesMax = 3;  // Adam's two, and the average of the weights
 
 // The part of an update that lies in one piece.
 struct Slice {
@@ -21,21 +24,22 @@ struct Slice {
   const float* parameters = nullptr;
   const float* gradient = nullptr;  // unscaled
   float gradient_scale = 1;
-  const float* state[2] = {};
+  const float* state[kStatesMax] = {};
   float* parameters_out = nullptr;
-  float* state_out[2] = {};  // may be `state`
+  float* state_out[kStatesMax] = {};  // may be `state`
 };
 
 // Every loop below works element by element, so bits depend neither on how a vector is cut nor on
 // the width of the registers. `omp simd` says that no element reads what another one wrote, which
 // holds when state_out is state; restrict pointers would not be true then.
 
-void ApplyStatistic(const Slice& s) {
+// torch.nn.BatchNorm2d's running statistics.
+void ApplyStatistic(const Slice& s, float momentum) {
 #pragma omp simd
   for (size_t i = 0; i < s.count; ++i) {
     const float batch = s.gradient[i] * s.gradient_scale;
     const float running = s.parameters[i];
-    s.parameters_out[i] = running + kStatisticMomentum * (batch - running);
+    s.parameters_out[i] = running + momentum * (batch - running);
   }
 }
 
@@ -47,8 +51,11 @@ void ApplyMetric(const Slice& s) {
 // What the loops read of options and scalars, each rounded to float once.
 struct Coefficients {
   float lr;
-  bool couples_decay;  // a test, not a zero factor: g + 0·p would lose the sign of g = −0
-  float weight_decay;  // coupled: added to the gradient
+  bool couples_decay;     // a test, not a zero factor: g + 0·p would lose the sign of g = −0
+  float weight_decay;     // coupled: added to the gradient; LAMB: to the direction
+  float clip_value;       // infinite: none
+  float gradient_factor;  // clipping by norm; 1: none
+  float ratio;            // LARS, LAMB: trust ratio
   // SGD
   bool is_first_step;
   bool nesterov;
@@ -60,6 +67,7 @@ struct Coefficients {
   float one_minus_beta2;
   float eps;
   float step_size;  // lr / bias_correction1
+  float bias_correction1;
   float bias_correction2_sqrt;
   float parameter_decay;  // decoupled: factor of the parameter
 };
@@ -68,11 +76,14 @@ struct Coefficients {
 // functions of their inputs on every machine, just as float ones (P36).
 Coefficients MakeCoefficients(const OptimizerOptions& o, const Optimizer::Update& u) {
   const double lr = u.scalars.lr;
-  const bool decouples_decay = o.kind == OptimizerKind::kAdamW;
+  const bool decouples_decay = o.kind == OptimizerKind::kAdamW || o.kind == OptimizerKind::kLamb;
   return {
       .lr = u.scalars.lr,
       .couples_decay = !decouples_decay && o.weight_decay != 0.0,
       .weight_decay = static_cast<float>(o.weight_decay),
+      .clip_value = o.clip_value > 0.0 ? static_cast<float>(o.clip_value) : INFINITY,
+      .gradient_factor = u.factors.empty() ? 1.0f : u.factors[0],
+      .ratio = 1.0f,
       .is_first_step = u.is_first_step,
       .nesterov = o.nesterov,
       .momentum = u.scalars.momentum,
@@ -82,13 +93,20 @@ Coefficients MakeCoefficients(const OptimizerOptions& o, const Optimizer::Update
       .one_minus_beta2 = static_cast<float>(1.0 - o.beta2),
       .eps = static_cast<float>(o.eps),
       .step_size = static_cast<float>(lr / u.scalars.bias_correction1),
+      .bias_correction1 = u.scalars.bias_correction1,
       .bias_correction2_sqrt = u.scalars.bias_correction2_sqrt,
       .parameter_decay = decouples_decay ? static_cast<float>(1.0 - lr * o.weight_decay) : 1.0f,
   };
 }
 
+// torch.nn.utils.clip_grad_value_; what is not a number stays so.
+inline float Clip(float g, float limit) {
+  const float below = g > limit ? limit : g;
+  return below < -limit ? -limit : below;
+}
+
 inline float MeanGradient(const Slice& s, const Coefficients& c, size_t i) {
-  const float g = s.gradient[i] * s.gradient_scale;
+  const float g = Clip(s.gradient[i] * s.gradient_scale, c.clip_value) * c.gradient_factor;
   return c.couples_decay ? g + c.weight_decay * s.parameters[i] : g;
 }
 
@@ -133,18 +151,105 @@ void ApplyAdam(const Slice& s, const Coefficients c) {
   }
 }
 
+// LARS, algorithm 1: the rate of the step is within the momentum.
+void ApplyLars(const Slice& s, const Coefficients c) {
+  const float* buffer_in = s.state[0];
+  float* buffer_out = s.state_out[0];
+  const float rate = c.lr * c.ratio;
+#pragma omp simd
+  for (size_t i = 0; i < s.count; ++i) {
+    const float step = rate * MeanGradient(s, c, i);
+    const float moved = c.momentum * buffer_in[i] + step;
+    const float buffer = c.is_first_step ? step : moved;
+    buffer_out[i] = buffer;
+    s.parameters_out[i] = s.parameters[i] - buffer;
+  }
+}
+
+struct LambStep {
+  float mean;
+  float square;
+  float direction;  // r + λw
+};
+
+inline LambStep MakeLambStep(const Slice& s, const Coefficients& c, size_t i) {
+  const float g = MeanGradient(s, c, i);
+  const float mean = c.momentum * s.state[0][i] + c.one_minus_beta1 * g;
+  const float square = c.beta2 * s.state[1][i] + c.one_minus_beta2 * g * g;
+  const float denominator = std::sqrt(square) / c.bias_correction2_sqrt + c.eps;
+  const float r = mean / c.bias_correction1 / denominator;
+  return {mean, square, r + c.weight_decay * s.parameters[i]};
+}
+
+// LAMB, algorithm 2.
+void ApplyLamb(const Slice& s, const Coefficients c) {
+  float* mean_out = s.state_out[0];
+  float* square_out = s.state_out[1];
+  const float rate = c.lr * c.ratio;
+#pragma omp simd
+  for (size_t i = 0; i < s.count; ++i) {
+    const LambStep step = MakeLambStep(s, c, i);
+    mean_out[i] = step.mean;
+    square_out[i] = step.square;
+    s.parameters_out[i] = s.parameters[i] - rate * step.direction;
+  }
+}
+
+// Of element(i) for i < count. Sixteen sums side by side, whatever the registers' width.
+template <class Element>
+double SumOfSquares(size_t count, Element element) {
+  constexpr size_t kSums = 16;
+  double sums[kSums] = {};
+  size_t i = 0;
+  for (; i + kSums <= count; i += kSums) {
+#pragma omp simd
+    for (size_t k = 0; k < kSums; ++k) {
+      const auto x = static_cast<double>(element(i + k));
+      sums[k] += x * x;
+    }
+  }
+  for (size_t k = 0; i + k < count; ++k) {
+    const auto x = static_cast<double>(element(i + k));
+    sums[k] += x * x;
+  }
+  for (size_t half = kSums / 2; half > 0; half /= 2) {
+    for (size_t k = 0; k < half; ++k) sums[k] += sums[k + half];
+  }
+  return sums[0];
+}
+
+double GradientSquares(const Slice& s, const Coefficients& c) {
+  return SumOfSquares(s.count, [&](size_t i) { return MeanGradient(s, c, i); });
+}
+
 Slice Cut(const Optimizer::Update& u, uint32_t state_count, ShardRange part) {
   const size_t at = part.first - u.range.first;
+  const bool is_written = !u.parameters_out.empty();
   Slice s{.count = part.size(),
           .parameters = u.parameters.data() + at,
           .gradient = u.gradient.data() + at,
           .gradient_scale = u.gradient_scale,
-          .parameters_out = u.parameters_out.data() + at};
+          .parameters_out = is_written ? u.parameters_out.data() + at : nullptr};
   for (uint32_t k = 0; k < state_count; ++k) {
-    s.state[k] = u.state.data() + k * u.range.size() + at;
-    s.state_out[k] = u.state_out.data() + k * u.range.size() + at;
+    const size_t of_state = k * u.range.size() + at;
+    s.state[k] = u.state.data() + of_state;
+    s.state_out[k] = is_written ? u.state_out.data() + of_state : nullptr;
   }
   return s;
+}
+
+// torch.optim.swa_utils.AveragedModel with buffers and the usual avg_fn: the first average is a
+// copy.
+void ApplyAverage(const Slice& s, uint32_t slot, double decay, bool is_first_step) {
+  const auto added = static_cast<float>(1.0 - decay);
+  const float* average_in = s.state[slot];
+  float* average_out = s.state_out[slot];
+#pragma omp simd
+  for (size_t i = 0; i < s.count; ++i) {
+    const float made = s.parameters_out[i];
+    const float moved = average_in[i] + added * (made - average_in[i]);
+    average_out[i] = is_first_step ? made : moved;
+  }
 }
 
 void ZeroState(const Slice& s, uint32_t state_count) {
@@ -152,6 +257,8 @@ void ZeroState(const Slice& s, uint32_t state_count) {
 }
 
 void ApplyParameter(const OptimizerOptions& o, const Slice& s, const Coefficients& c) {
+  if (o.kind == OptimizerKind::kLars) return ApplyLars(s, c);
+  if (o.kind == OptimizerKind::kLamb) return ApplyLamb(s, c);
   if (o.kind != OptimizerKind::kSgd) return ApplyAdam(s, c);
   if (KeepsMomentum(o)) return ApplyMomentum(s, c);
   ApplySgd(s, c);
@@ -160,53 +267,127 @@ void ApplyParameter(const OptimizerOptions& o, const Slice& s, const Coefficient
 }  // namespace
 
 uint32_t OptimizerStateCount(const OptimizerOptions& options) {
-  if (options.kind != OptimizerKind::kSgd) return 2;
-  return KeepsMomentum(options) ? 1 : 0;
+  const uint32_t average = options.ema_decay > 0.0 ? 1 : 0;
+  if (KeepsMomentum(options)) return 1 + average;
+  return (options.kind == OptimizerKind::kSgd ? 0 : 2) + average;
+}
+
+bool IsAdapted(const OptimizerOptions& options, const TensorSpec& spec) {
+  return HasTrustRatios(options) && spec.kind == TensorKind::kParameter && spec.shape.size() > 1 &&
+         spec.size() > 0;
 }
 
 Optimizer::Optimizer(const OptimizerOptions& options, const TensorLayout& layout)
     : options_(options), state_count_(OptimizerStateCount(options)) {
   for (size_t i = 0; i < layout.tensor_count(); ++i) {
     const TensorSpec& spec = layout.specs()[i];
-    const ShardRange range{layout.offset(i), layout.offset(i) + spec.size()};
-    const bool continues = !pieces_.empty() && pieces_.back().kind == spec.kind &&
-                           pieces_.back().range.last == range.first;
+    const Piece piece = PieceOf(spec, {layout.offset(i), layout.offset(i) + spec.size()});
+    const bool continues = !pieces_.empty() && pieces_.back().IsLike(piece) &&
+                           pieces_.back().range.last == piece.range.first;
     if (continues) {
-      pieces_.back().range.last = range.last;
-    } else if (range.size() > 0) {
-      pieces_.push_back({range, spec.kind});
+      pieces_.back().range.last = piece.range.last;
+    } else if (piece.range.size() > 0) {
+      pieces_.push_back(piece);
     }
   }
 }
+
+Optimizer::Piece Optimizer::PieceOf(const TensorSpec& spec, ShardRange range) const {
+  Piece piece{.range = range, .kind = spec.kind};
+  const bool is_bias_or_norm = spec.shape.size() <= 1;
+  const bool excludes = options_.weight_decay_exclude_bias_and_norm || HasTrustRatios(options_);
+  if (spec.kind == TensorKind::kParameter) piece.decays = !(is_bias_or_norm && excludes);
+  piece.is_adapted = IsAdapted(options_, spec);
+  if (spec.kind == TensorKind::kStatistic) piece.momentum = spec.momentum;
+  return piece;
+}
+
+template <class Visit>
+void Optimizer::VisitParts(ShardRange range, Visit visit) const {
+  auto ends_before = [](const Piece& piece, size_t x) { return piece.range.last <= x; };
+  auto piece = std::lower_bound(pieces_.begin(), pieces_.end(), range.first, ends_before);
+  for (; piece != pieces_.end() && piece->range.first < range.last; ++piece) {
+    visit(*piece, ShardRange{std::max(piece->range.first, range.first),
+                             std::min(piece->range.last, range.last)});
+  }
+}
+
+// ---- partial values -----------------------------------------------------------------------------
+
+size_t Optimizer::factor_count(ShardRange range) const {
+  if (!has_partials()) return 0;
+  size_t count = 1;
+  VisitParts(range, [&](const Piece& piece, ShardRange) { count += piece.is_adapted ? 1 : 0; });
+  return count;
+}
+
+size_t Optimizer::partial_count(ShardRange range) const {
+  const size_t factors = factor_count(range);
+  return factors == 0 ? 0 : 2 * factors - 1;
+}
+
+void Optimizer::MakePartials(const Update& u, std::span<float> partials) const {
+  PANDO_CHECK(has_partials() && partials.size() == partial_count(u.range));
+  PANDO_CHECK(u.factors.empty());
+  Coefficients c = MakeCoefficients(options_, u);
+  c.couples_decay = false;
+  double gradient_squares = 0;
+  size_t at = 1;
+  VisitParts(u.range, [&](const Piece& piece, ShardRange part) {
+    if (piece.kind != TensorKind::kParameter) return;
+    const Slice s = Cut(u, state_count_, part);
+    const bool is_lamb = options_.kind == OptimizerKind::kLamb;
+    const double of_gradient = options_.clip_norm > 0.0 || !is_lamb ? GradientSquares(s, c) : 0.0;
+    if (options_.clip_norm > 0.0) gradient_squares += of_gradient;
+    if (!piece.is_adapted) return;
+    const double of_update =
+        is_lamb ? SumOfSquares(s.count, [&](size_t i) { return MakeLambStep(s, c, i).direction; })
+                : of_gradient;
+    partials[at++] = static_cast<float>(
+        std::sqrt(SumOfSquares(s.count, [&](size_t i) { return s.parameters[i]; })));
+    partials[at++] = static_cast<float>(std::sqrt(of_update));
+  });
+  partials[0] = static_cast<float>(std::sqrt(gradient_squares));
+}
+
+// ---- the update ---------------------------------------------------------------------------------
 
 void Optimizer::Apply(const Update& u) const {
   const size_t size = u.range.size();
   PANDO_CHECK(u.parameters.size() == size && u.gradient.size() == size);
   PANDO_CHECK(u.parameters_out.size() == size);
-  PANDO_CHECK(u.state.size() == state_count_ * size && u.state_out.size() == u.state.size());
+  PANDO_CHECK(u.state.size() == state_floats(u.range) && u.state_out.size() == u.state.size());
+  PANDO_CHECK(u.factors.size() == factor_count(u.range));
 
-  const Coefficients coefficients = MakeCoefficients(options_, u);
+  const Coefficients decaying = MakeCoefficients(options_, u);
+  Coefficients excluded = decaying;
+  excluded.couples_decay = false;
+  excluded.parameter_decay = 1.0f;
+  excluded.weight_decay = 0.0f;
   auto zero = [&](ShardRange padding) {
     const Slice s = Cut(u, state_count_, padding);
     std::fill_n(s.parameters_out, s.count, 0.0f);
     ZeroState(s, state_count_);
   };
+  const bool averages = options_.ema_decay > 0.0;
   size_t done = u.range.first;  // floats before it are written
-  auto ends_before = [](const Piece& piece, size_t x) { return piece.range.last <= x; };
-  auto piece = std::lower_bound(pieces_.begin(), pieces_.end(), done, ends_before);
-  for (; piece != pieces_.end() && piece->range.first < u.range.last; ++piece) {
-    const ShardRange part{std::max(piece->range.first, done),
-                          std::min(piece->range.last, u.range.last)};
+  size_t adapted_count = 0;
+  VisitParts(u.range, [&](const Piece& piece, ShardRange part) {
     zero({done, part.first});
     const Slice s = Cut(u, state_count_, part);
-    if (piece->kind == TensorKind::kParameter) {
-      ApplyParameter(options_, s, coefficients);
+    if (piece.kind == TensorKind::kParameter) {
+      Coefficients c = piece.decays ? decaying : excluded;
+      if (piece.is_adapted) c.ratio = u.factors[++adapted_count];
+      ApplyParameter(options_, s, c);
     } else {
-      piece->kind == TensorKind::kStatistic ? ApplyStatistic(s) : ApplyMetric(s);
-      ZeroState(s, state_count_);
+      piece.kind == TensorKind::kStatistic ? ApplyStatistic(s, piece.momentum) : ApplyMetric(s);
+      const bool is_averaged = averages && piece.kind == TensorKind::kStatistic;
+      ZeroState(s, state_count_ - (is_averaged ? 1 : 0));
     }
+    if (averages && piece.kind != TensorKind::kMetric)
+      ApplyAverage(s, state_count_ - 1, options_.ema_decay, u.is_first_step);
     done = part.last;
-  }
+  });
   zero({done, u.range.last});
 }
 

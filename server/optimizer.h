@@ -14,8 +14,11 @@
 
 namespace pando {
 
-// How many state floats per parameter the optimizer keeps: 0 (SGD), 1 (momentum), 2 (Adam, AdamW).
+// How many state floats per parameter the optimizer keeps: 0 (SGD), 1 (momentum, LARS), 2 (Adam,
+// AdamW, LAMB); and one more, the last, where an average of the weights is kept.
 uint32_t OptimizerStateCount(const OptimizerOptions& options);
+// Whether updates of this tensor have a trust ratio of its own.
+bool IsAdapted(const OptimizerOptions& options, const TensorSpec& spec);
 
 class Optimizer {
  public:
@@ -23,26 +26,51 @@ class Optimizer {
   Optimizer(const OptimizerOptions& options, const TensorLayout& layout);
 
   uint32_t state_count() const { return state_count_; }
+  bool has_partials() const { return HasPartials(options_); }
+  size_t partial_count(ShardRange range) const;  // 0 without partial values
+  size_t factor_count(ShardRange range) const;
+  // Of a shard's state: state_count for each float of its range, then the partial values of the
+  // step that made the version (P16).
+  size_t state_floats(ShardRange range) const {
+    return state_count_ * range.size() + partial_count(range);
+  }
 
   struct Update {
-    ShardRange range;                   // of the flat vector; all spans below cover it
-    std::span<const float> parameters;  // version t
-    std::span<const float> gradient;    // the tree's root: a sum over samples, unscaled
-    float gradient_scale = 1;           // 1 / the step's sample count (P2)
-    StepScalars scalars;
-    bool is_first_step = false;       // step 0: momentum starts as a copy of the gradient
-    std::span<const float> state;     // [state_count, range.size()], of version t
-    std::span<float> parameters_out;  // version t + 1
-    std::span<float> state_out;       // of version t + 1; may be the same memory as `state`
+    ShardRange range;                        // of the flat vector; all spans below cover it
+    std::span<const float> parameters = {};  // version t
+    std::span<const float> gradient = {};    // the tree's root: a sum over samples, unscaled
+    float gradient_scale = 1;                // 1 / the step's sample count (P2)
+    StepScalars scalars = {};
+    bool is_first_step = false;           // step 0: momentum starts as a copy of the gradient
+    std::span<const float> factors = {};  // factor_count(range), as PartialPlan::Combine gives them
+    std::span<const float> state = {};    // state_floats(range), of version t
+    std::span<float> parameters_out = {};  // version t + 1
+    std::span<float> state_out = {};       // of version t + 1; may be the same memory as `state`
   };
-  // Statistics move by their momentum, metrics become the mean, padding stays zero.
+  // The partial values of this step: partial_count(range) of them. Reads what Apply reads, but for
+  // factors, so it goes first where state is updated in place; writes `partials` alone.
+  void MakePartials(const Update& update, std::span<float> partials) const;
+  // Statistics move by their momentum, metrics become the mean, padding stays zero. Partial values
+  // in the state's tail are the caller's to write.
   void Apply(const Update& update) const;
 
  private:
-  struct Piece {  // a run of floats of one kind
+  struct Piece {  // a run of floats that are treated alike
     ShardRange range;
     TensorKind kind = TensorKind::kParameter;
+    bool decays = true;       // kParameter: weight decay counts
+    bool is_adapted = false;  // kParameter: has a trust ratio; such a piece is one tensor
+    float momentum = 0.0f;    // kStatistic: the share of a step in the running value
+    bool IsLike(const Piece& other) const {
+      return kind == other.kind && decays == other.decays && momentum == other.momentum &&
+             !is_adapted && !other.is_adapted;
+    }
   };
+  Piece PieceOf(const TensorSpec& spec, ShardRange range) const;
+  // Calls visit(piece, part) for what lies of each piece within the range, ascending.
+  template <class Visit>
+  void VisitParts(ShardRange range, Visit visit) const;
+
   OptimizerOptions options_;
   uint32_t state_count_;
   std::vector<Piece> pieces_;  // ascending, all floats but padding

@@ -109,23 +109,37 @@ void Shard::ReleasePin(Version version) {
   if (pinned_ && pinned_->version <= released_) pinned_.reset();
 }
 
+// What makes the next version, but for where it goes and its factors. `gradient` lives as long.
+Optimizer::Update Shard::UpdateOf(const Blob& gradient, const StepScalars& scalars) const {
+  return {.range = range_,
+          .parameters = newest_.parameters->span(),
+          .gradient = gradient.floats(),
+          .gradient_scale = 1.0f / static_cast<float>(plan_.steps.SampleCount(step())),
+          .scalars = scalars,
+          .is_first_step = step() == Step(0),
+          .state = std::as_const(*newest_.state).span()};
+}
+
 void Shard::Make(const StepRoot& root) {
   PANDO_CHECK(root.step == step() && !PinIsInTheWay());
+  if (optimizer_.has_partials() && partials_.empty()) {
+    partials_.resize(optimizer_.partial_count(range_));
+    optimizer_.MakePartials(UpdateOf(root.gradient, root.scalars), partials_);
+  }
   DropPrevious();
   // The older record needs no optimizer state: unless somebody reads it, the next one takes it
   // over.
   SharedBuffer state = newest_.state;
   SharedBuffer next_state = is_state_shared_ ? state_pool_.Take() : state;
   VersionRecord next{VersionMadeBy(step()), parameter_pool_.Take(), next_state, std::nullopt};
-  optimizer_.Apply({.range = range_,
-                    .parameters = newest_.parameters->span(),
-                    .gradient = root.gradient.floats(),
-                    .gradient_scale = 1.0f / static_cast<float>(plan_.steps.SampleCount(step())),
-                    .scalars = root.scalars,
-                    .is_first_step = step() == Step(0),
-                    .state = state->span(),
-                    .parameters_out = next.parameters->span(),
-                    .state_out = next_state->span()});
+  Optimizer::Update update = UpdateOf(root.gradient, root.scalars);
+  update.factors = root.factors;
+  update.parameters_out = next.parameters->span();
+  update.state_out = next_state->span();
+  optimizer_.Apply(update);
+  was_followed_ = !is_sealed();
+  std::ranges::copy(partials_, next_state->span().last(partials_.size()).begin());
+  partials_.clear();
   newest_.state.reset();
   is_state_shared_ = false;
   previous_ = std::exchange(newest_, std::move(next));
@@ -135,6 +149,7 @@ void Shard::Make(const StepRoot& root) {
 
 void Shard::StartLeading() {
   PANDO_CHECK(has_data());
+  partials_.clear();
   held_root_.reset();
   sealed_.reset();
   if (Mutated(Mutation::kNoRootResend)) {
@@ -145,6 +160,7 @@ void Shard::StartLeading() {
 }
 
 void Shard::StopLeading() {
+  partials_.clear();
   held_root_.reset();
   sealed_.reset();
   aggregator_.Begin(MicroBatchTree({}));
@@ -177,9 +193,24 @@ bool Shard::is_ready() const {
          !PinIsInTheWay();
 }
 
-const StepRoot& Shard::Seal(const StepScalars& scalars) {
+void Shard::MakePartials(const StepScalars& scalars) {
+  PANDO_CHECK(is_ready() && optimizer_.has_partials());
+  partials_.resize(optimizer_.partial_count(range_));
+  optimizer_.MakePartials(UpdateOf(aggregator_.root(), scalars), partials_);
+}
+
+std::span<const float> Shard::PartialsOf(Step step) const {
+  if (!has_data()) return {};
+  if (step == this->step())
+    return Mutated(Mutation::kPartialsFromRecordsOnly) ? std::span<const float>() : partials_;
+  if (VersionMadeBy(step) != newest()) return {};
+  if (Mutated(Mutation::kPartialsNotInBackups) && was_followed_) return {};
+  return std::as_const(*newest_.state).span().last(optimizer_.partial_count(range_));
+}
+
+const StepRoot& Shard::Seal(const StepScalars& scalars, std::vector<float> factors) {
   PANDO_CHECK(is_ready());
-  return sealed_.emplace(step(), scalars, aggregator_.root());
+  return sealed_.emplace(step(), scalars, aggregator_.root(), std::move(factors));
 }
 
 void Shard::MakeSealed(Replicated replicated) {
@@ -212,6 +243,7 @@ Shard::Followed Shard::Follow(const StepRoot& root) {
   if (!has_data() || root.step > step() || root.step.value() >= plan_.steps.step_count())
     return Followed::kRefused;
   if (root.gradient.floats().size() != range_.size()) return Followed::kRefused;
+  if (root.factors.size() != optimizer_.factor_count(range_)) return Followed::kRefused;
   if (root.step < step()) return Followed::kHas;
   if (PinIsInTheWay()) {
     held_root_ = root;

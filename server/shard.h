@@ -13,8 +13,10 @@
 //                   | push of an older step         | Behind(t)
 //                   | push of a later step, a node  | refused: a peer's mistake (P4)
 //                   | that the tree lacks           |
-//   ... t committed | tree complete, scalars known, | sealed: its root goes to the backups; then
-//                   | no pin in the way             | record t + 1 is made; t − 1 dropped, or
+//   ... t committed | tree complete, scalars known, | its partial values are made, where the job
+//                   | no pin in the way             | has any, and served from now on (P16)
+//                   | ... and the factors known     | sealed: its root goes to the backups; then
+//                   |                               | record t + 1 is made; t − 1 dropped, or
 //                   |                               | pinned if an evaluation is due on it (P31)
 //                   | tree complete, t − 1 is due   | waits for the scheduler's ReleasePin
 //                   | and another version pinned    |
@@ -32,6 +34,7 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "common/job_plan.h"
@@ -45,7 +48,8 @@ namespace pando {
 struct VersionRecord {
   Version version;
   SharedBuffer parameters;
-  SharedBuffer state;            // optimizer's, of the newest version; null on older records
+  SharedBuffer state;            // optimizer's, of the newest version; null on older records. Its
+                                 // tail are the partial values of the step before (P16)
   std::optional<uint64_t> hash;  // known where there are replicas to compare with
   Blob payload() const { return ToBlob(parameters); }
 };
@@ -54,7 +58,8 @@ struct VersionRecord {
 struct StepRoot {
   Step step;
   StepScalars scalars;
-  Blob gradient;  // the tree's root: a sum over the step's samples, unscaled
+  Blob gradient;                    // the tree's root: a sum over the step's samples, unscaled
+  std::vector<float> factors = {};  // P16; empty where the update needs none
 };
 
 class Shard {
@@ -64,7 +69,7 @@ class Shard {
 
   ShardId id() const { return id_; }
   size_t parameter_floats() const { return range_.size(); }
-  size_t state_floats() const { return range_.size() * optimizer_.state_count(); }
+  size_t state_floats() const { return optimizer_.state_floats(range_); }
 
   // ---- data ------------------------------------------------------------------------------------
   bool has_data() const { return newest_.parameters != nullptr; }
@@ -111,8 +116,15 @@ class Shard {
   // Whether the next version could be made but for its scalars.
   bool is_ready() const;
   bool is_sealed() const { return sealed_.has_value(); }
-  // The step's root, which goes to backups before the record is made of it.  REQUIRES: is_ready().
-  const StepRoot& Seal(const StepScalars& scalars);
+  // Makes the partial values of step().  REQUIRES: is_ready().
+  void MakePartials(const StepScalars& scalars);
+  bool has_partials() const { return !partials_.empty(); }  // of step()
+  // P16. The partial values of this step: from MakePartials on, and of the step that made the
+  // newest record, on whatever replica. Empty: they are not there.
+  std::span<const float> PartialsOf(Step step) const;
+  // The step's root, which goes to backups before the record is made of it.  REQUIRES: is_ready();
+  // factors are what the optimizer wants.
+  const StepRoot& Seal(const StepScalars& scalars, std::vector<float> factors = {});
   enum class Replicated : uint8_t { kNo, kYes };  // whether root and hash are wanted afterwards
   void MakeSealed(Replicated replicated);         // REQUIRES: is_sealed()
   void Commit() { committed_ = newest(); }
@@ -125,7 +137,7 @@ class Shard {
     kMade,     // the root's version is the newest now
     kHas,      // was made before
     kHeld,     // a pin is in the way: it is made after ReleasePin, by FollowHeld
-    kRefused,  // a version between is missing, or the size is wrong
+    kRefused,  // a version between is missing, or a size is wrong
   };
   Followed Follow(const StepRoot& root);
   // Makes what was held, if it can be made now; whether it was.
@@ -134,6 +146,7 @@ class Shard {
  private:
   bool PinIsInTheWay() const;
   void DropPrevious();
+  Optimizer::Update UpdateOf(const Blob& gradient, const StepScalars& scalars) const;
   void Make(const StepRoot& root);
   void HashNewest() { newest_.hash = NewestHash(); }
   void BeginStep();
@@ -152,6 +165,8 @@ class Shard {
   Version released_;  // versions up to here need no pin
   // Primary.
   Aggregator aggregator_;
+  std::vector<float> partials_;     // of step(); empty until they are made
+  bool was_followed_ = false;       // the newest record was made of a primary's root
   std::optional<StepRoot> sealed_;  // of step()
   // Roots of the newest and the previous record, while somebody may want them.
   std::optional<StepRoot> newest_root_;

@@ -12,13 +12,14 @@
 namespace pando {
 
 BatchSource::BatchSource(const DataSet& data_set, const StepPlan& plan, uint64_t seed,
-                         uint32_t prefetch_max)
+                         uint32_t prefetch_max, uint32_t thread_count)
     : data_set_(data_set),
       plan_(plan),
       seed_(seed),
       prefetch_max_(prefetch_max),
       shelf_(std::make_shared<Shelf>()) {
-  if (prefetch_max > 0) thread_ = std::thread([this] { PrefetchLoop(); });
+  if (prefetch_max == 0) return;
+  for (uint32_t i = 0; i < thread_count; ++i) threads_.emplace_back([this] { PrefetchLoop(); });
 }
 
 BatchSource::~BatchSource() {
@@ -27,41 +28,79 @@ BatchSource::~BatchSource() {
     stopping_ = true;
   }
   changed_.notify_all();
-  if (thread_.joinable()) thread_.join();
+  for (std::thread& thread : threads_) thread.join();
 }
 
 void BatchSource::Expect(Step step, MicroBatch m) {
-  if (prefetch_max_ == 0 || plan_.Samples(step, m).count() == 0) return;
+  if (plan_.Samples(step, m).count() > 0) Expect({.step = step, .m = m});
+}
+
+void BatchSource::ExpectTest(uint64_t first, uint64_t last) {
+  Expect({.split = Split::kTest, .first = first, .last = last});
+}
+
+void BatchSource::Expect(const Name& name) {
+  if (prefetch_max_ == 0) return;
   {
     std::lock_guard lock(mutex_);
-    if (Find(step, m) != entries_.end()) return;
-    if (entries_.size() >= prefetch_max_) {
+    if (Find(name) != entries_.end()) return;
+    const auto is_of_split = [&](const Entry& e) { return e.name.split == name.split; };
+    if (static_cast<size_t>(std::ranges::count_if(entries_, is_of_split)) >= prefetch_max_) {
       // Hints are taken about in their order, so one is taken within prefetch_max takes or never.
-      const Entry& oldest = entries_.front();
-      if (oldest.is_reading || take_count_ - oldest.hinted_at_take <= prefetch_max_) return;
-      entries_.pop_front();
+      const auto oldest = std::ranges::find_if(entries_, is_of_split);
+      const bool may_be_taken = TakeCountOf(name) - oldest->hinted_at_take <= prefetch_max_;
+      if (oldest->is_reading || may_be_taken) return;
+      entries_.erase(oldest);
     }
-    entries_.push_back({.step = step, .m = m, .hinted_at_take = take_count_, .result = {}});
+    entries_.push_back({.name = name, .hinted_at_take = TakeCountOf(name), .result = {}});
   }
   changed_.notify_all();
 }
 
-BatchSource::BatchResult BatchSource::Take(Step step, MicroBatch m) {
-  {
-    std::unique_lock lock(mutex_);
-    ++take_count_;
-    auto entry = Find(step, m);
-    while (entry != entries_.end() && entry->is_reading) {
-      changed_.wait(lock);
-      entry = Find(step, m);
-    }
-    if (entry != entries_.end()) {
-      std::optional<BatchResult> result = std::move(entry->result);
-      entries_.erase(entry);
-      if (result) return std::move(*result);
-    }
+Result<std::shared_ptr<const Batch>> BatchSource::Take(Step step, MicroBatch m) {
+  return Take({.step = step, .m = m});
+}
+
+Result<std::shared_ptr<const Batch>> BatchSource::TakeTest(uint64_t first, uint64_t last) {
+  return Take({.split = Split::kTest, .first = first, .last = last});
+}
+
+BatchSource::BatchResult BatchSource::Take(const Name& name) {
+  std::optional<BatchResult> result = TakeReady(name);
+  if (result) return std::move(*result);
+  const auto start = std::chrono::steady_clock::now();
+  result = TakeAwaited(name);
+  if (!result) result = ReadNow(name);
+  const std::chrono::nanoseconds stalled = std::chrono::steady_clock::now() - start;
+  if (name.split == Split::kTrain) stalled_ns_ += stalled.count();
+  return std::move(*result);
+}
+
+std::optional<BatchSource::BatchResult> BatchSource::TakeReady(const Name& name) {
+  std::lock_guard lock(mutex_);
+  ++TakeCountOf(name);
+  const auto entry = Find(name);
+  if (entry == entries_.end() || entry->is_reading) return std::nullopt;
+  return Remove(entry);
+}
+
+// Waits for a thread that is reading the batch; none if none is.
+std::optional<BatchSource::BatchResult> BatchSource::TakeAwaited(const Name& name) {
+  std::unique_lock lock(mutex_);
+  auto entry = Find(name);
+  while (entry != entries_.end() && entry->is_reading) {
+    changed_.wait(lock);
+    entry = Find(name);
   }
-  return ReadNow(step, m);
+  if (entry == entries_.end()) return std::nullopt;
+  return Remove(entry);
+}
+
+// None if the batch has not been read: whoever takes it does so.
+std::optional<BatchSource::BatchResult> BatchSource::Remove(std::deque<Entry>::iterator entry) {
+  std::optional<BatchResult> result = std::move(entry->result);
+  entries_.erase(entry);
+  return result;
 }
 
 size_t BatchSource::waiting_count() const {
@@ -81,21 +120,19 @@ void BatchSource::PrefetchLoop() {
     if (stopping_) return;
     auto entry = FindUnread();
     entry->is_reading = true;
-    const Step step = entry->step;
-    const MicroBatch m = entry->m;
+    const Name name = entry->name;
     lock.unlock();
-    BatchResult result = ReadNow(step, m);
+    BatchResult result = ReadNow(name);
     lock.lock();
-    entry = Find(step, m);  // it is still there, but entries before it may be gone
+    entry = Find(name);  // it is still there, but entries before it may be gone
     entry->result = std::move(result);
     entry->is_reading = false;
     changed_.notify_all();
   }
 }
 
-std::deque<BatchSource::Entry>::iterator BatchSource::Find(Step step, MicroBatch m) {
-  return std::find_if(entries_.begin(), entries_.end(),
-                      [&](const Entry& e) { return e.step == step && e.m == m; });
+std::deque<BatchSource::Entry>::iterator BatchSource::Find(const Name& name) {
+  return std::ranges::find(entries_, name, &Entry::name);
 }
 
 std::deque<BatchSource::Entry>::iterator BatchSource::FindUnread() {
@@ -103,16 +140,24 @@ std::deque<BatchSource::Entry>::iterator BatchSource::FindUnread() {
                       [](const Entry& e) { return !e.result && !e.is_reading; });
 }
 
-BatchSource::BatchResult BatchSource::ReadNow(Step step, MicroBatch m) const {
-  const SampleRange range = plan_.Samples(step, m);
+BatchSource::BatchResult BatchSource::ReadNow(const Name& name) const {
+  std::shared_ptr<Batch> batch = NewBatch();
+  const Status s = name.split == Split::kTrain
+                       ? ReadTraining(name, batch.get())
+                       : ReadTestSamples(data_set_, name.first, name.last, batch.get());
+  if (!s.ok()) return s;
+  return BatchResult(std::shared_ptr<const Batch>(std::move(batch)));
+}
+
+Status BatchSource::ReadTraining(const Name& name, Batch* batch) const {
+  const SampleRange range = plan_.Samples(name.step, name.m);
   PANDO_CHECK(range.count() > 0);
-  const Permutation shuffle(data_set_.sample_count(Split::kTrain), seed_, plan_.Epoch(step));
+  const uint64_t epoch = plan_.Epoch(name.step);
+  const Permutation shuffle(data_set_.sample_count(Split::kTrain), seed_, epoch);
   std::vector<uint64_t> indices;
   indices.reserve(range.count());
   for (uint64_t i = range.first; i < range.last; ++i) indices.push_back(shuffle.At(i));
-  std::shared_ptr<Batch> batch = NewBatch();
-  if (Status s = data_set_.Read(Split::kTrain, indices, batch.get()); !s.ok()) return s;
-  return BatchResult(std::shared_ptr<const Batch>(std::move(batch)));
+  return data_set_.ReadAugmented(epoch, indices, batch);
 }
 
 // A batch goes back to the shelf when its last user lets go of it, on whatever thread.
@@ -135,7 +180,7 @@ std::shared_ptr<Batch> BatchSource::NewBatch() const {
   return std::shared_ptr<Batch>(batch.release(), give_back);
 }
 
-Result<Batch> ReadTestSamples(const DataSet& data_set, uint64_t first, uint64_t last) {
+Status ReadTestSamples(const DataSet& data_set, uint64_t first, uint64_t last, Batch* batch) {
   const uint64_t count = data_set.sample_count(Split::kTest);
   if (first > last || last > count) {
     return InvalidArgument(fmt::format("test samples [{}, {}) asked for, but the data set has {}",
@@ -143,9 +188,7 @@ Result<Batch> ReadTestSamples(const DataSet& data_set, uint64_t first, uint64_t 
   }
   std::vector<uint64_t> indices(last - first);
   std::iota(indices.begin(), indices.end(), first);
-  Batch batch;
-  if (Status s = data_set.Read(Split::kTest, indices, &batch); !s.ok()) return s;
-  return batch;
+  return data_set.Read(Split::kTest, indices, batch);
 }
 
 }  // namespace pando

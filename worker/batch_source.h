@@ -1,8 +1,10 @@
-// BatchSource hands the trainer the samples of (step, micro-batch), read ahead on a thread of its
-// own where the trainer said what it will want. Which samples those are is a pure function of the
-// job, so what was read ahead, and whether, changes no result.
+// BatchSource hands the trainer the samples of (step, micro-batch), and those of the test split,
+// read ahead on threads of its own where the trainer said what it will want. Which samples those
+// are is a pure function of the job, so what was read ahead, and whether, changes no result.
 #pragma once
 
+#include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -22,12 +24,14 @@ namespace pando {
 
 // Threads: Expect and Take may be called from several at once. The data set must outlive the source
 // and every batch; batches may outlive the source.
-// Invariant: at most prefetch_max batches wait, however many hints are given and never taken up.
+// Invariant: at most prefetch_max batches of either split wait, however many hints are given and
+// never taken up.
 class BatchSource {
  public:
   // `seed` is the job's. prefetch_max: 0 reads nothing ahead and starts no thread.
-  BatchSource(const DataSet& data_set, const StepPlan& plan, uint64_t seed, uint32_t prefetch_max);
-  ~BatchSource();  // waits for a read that has begun
+  BatchSource(const DataSet& data_set, const StepPlan& plan, uint64_t seed, uint32_t prefetch_max,
+              uint32_t thread_count = 1);
+  ~BatchSource();  // waits for reads that have begun
   BatchSource(const BatchSource&) = delete;
   BatchSource& operator=(const BatchSource&) = delete;
 
@@ -40,16 +44,30 @@ class BatchSource {
   // again. REQUIRES: m is present in the step's tree.
   Result<std::shared_ptr<const Batch>> Take(Step step, MicroBatch m);
 
-  size_t waiting_count() const;  // hints and batches held at the moment, ≤ prefetch_max
+  // The same of test samples [first, last).  REQUIRES: they are there, and first < last.
+  void ExpectTest(uint64_t first, uint64_t last);
+  Result<std::shared_ptr<const Batch>> TakeTest(uint64_t first, uint64_t last);
+
+  size_t waiting_count() const;  // hints and batches held at the moment, ≤ 2 prefetch_max
   size_t batches_made() const;   // batches allocated so far, recycled ones counted once
+  // How long those who took training batches have waited for them, or read them, so far. Any
+  // thread.
+  std::chrono::nanoseconds stalled() const { return std::chrono::nanoseconds(stalled_ns_); }
 
  private:
   using BatchResult = Result<std::shared_ptr<const Batch>>;
-  struct Entry {
-    Step step;
+  struct Name {  // of a batch
+    Split split = Split::kTrain;
+    Step step;  // of training samples
     MicroBatch m;
-    uint64_t hinted_at_take = 0;        // take_count_ when the hint came
-    bool is_reading = false;            // the thread is at it: only the thread may remove it
+    uint64_t first = 0;  // of test samples
+    uint64_t last = 0;
+    bool operator==(const Name&) const = default;
+  };
+  struct Entry {
+    Name name;
+    uint64_t hinted_at_take = 0;        // take count of its split when the hint came
+    bool is_reading = false;            // a thread is at it: only that thread may remove it
     std::optional<BatchResult> result;  // set once read
   };
   struct Shelf {  // guarded by its mutex: batches to use again
@@ -58,10 +76,17 @@ class BatchSource {
     size_t made_count = 0;
   };
 
+  void Expect(const Name& name);
+  BatchResult Take(const Name& name);
+  std::optional<BatchResult> TakeReady(const Name& name);
+  std::optional<BatchResult> TakeAwaited(const Name& name);
+  std::optional<BatchResult> Remove(std::deque<Entry>::iterator entry);
   void PrefetchLoop();
-  std::deque<Entry>::iterator Find(Step step, MicroBatch m);
+  std::deque<Entry>::iterator Find(const Name& name);
   std::deque<Entry>::iterator FindUnread();
-  BatchResult ReadNow(Step step, MicroBatch m) const;
+  uint64_t& TakeCountOf(const Name& name) { return take_counts_[name.split == Split::kTest]; }
+  BatchResult ReadNow(const Name& name) const;
+  Status ReadTraining(const Name& name, Batch* batch) const;
   std::shared_ptr<Batch> NewBatch() const;
 
   const DataSet& data_set_;
@@ -70,15 +95,16 @@ class BatchSource {
   const size_t prefetch_max_;
   const std::shared_ptr<Shelf> shelf_;
 
-  mutable std::mutex mutex_;  // guards all that follows but the thread
+  mutable std::mutex mutex_;  // guards what follows, up to stopping_
   std::condition_variable changed_;
   std::deque<Entry> entries_;  // in the order of the hints
-  uint64_t take_count_ = 0;
+  uint64_t take_counts_[2] = {0, 0};  // by split
   bool stopping_ = false;
-  std::thread thread_;
+  std::atomic<int64_t> stalled_ns_ = 0;
+  std::vector<std::thread> threads_;
 };
 
-// Samples [first, last) of the test split, in order: what one worker evaluates.
-Result<Batch> ReadTestSamples(const DataSet& data_set, uint64_t first, uint64_t last);
+// Samples [first, last) of the test split, in order.
+Status ReadTestSamples(const DataSet& data_set, uint64_t first, uint64_t last, Batch* batch);
 
 }  // namespace pando

@@ -37,14 +37,28 @@ struct GradientHashed {
   MicroBatch micro_batch;
   uint64_t hash = 0;  // 0: none, the parameters were superseded before their turn came
 };
-// The worker cannot go on. kInternal: a loss that is not a number, which every worker would find;
-// others: data that cannot be read here. For a Failure message.
+// Pictures that cannot be decoded are among the samples, and others were computed in their place.
+// Comes before anything that was made of those, with each batch that is read.
+struct BadPicturesFound {
+  std::vector<BadPicture> pictures;
+};
+// With layer residency: somebody computes with these shards soon, or waits for them, and nobody had
+// asked for them since they were last dropped. They may be asked for again before they have come.
+enum class ParameterUse : uint8_t { kTraining, kEvaluation };
+struct ParametersWanted {
+  ParameterUse use;
+  Version version;
+  std::vector<ShardId> shards;
+};
+// The worker cannot go on. kInternal: a loss that is not a number, kCorrupt: too many pictures that
+// cannot be decoded, which every worker would find; others: data that cannot be read here. For a
+// Failure message.
 struct ComputeFailed {
   Status status;
 };
 // EvaluationResult answers EvaluateSlice.
-using ComputeEvent =
-    std::variant<GradientReady, StepComputed, GradientHashed, EvaluationResult, ComputeFailed>;
+using ComputeEvent = std::variant<GradientReady, StepComputed, GradientHashed, EvaluationResult,
+                                  BadPicturesFound, ParametersWanted, ComputeFailed>;
 
 // ---- session -> computing side ----------------------------------------------------------------
 
@@ -72,11 +86,17 @@ class ComputePort {
 
   // The committed parameters of one shard; copied before the call returns. The two newest versions
   // are kept, so that work of step t − 1 can be computed again while version t arrives.
+  // With layer residency: what was wanted; dropped if nobody wants it any more.
   virtual void ParametersArrived(ShardId shard, Version version, const Blob& payload) = 0;
 
+  // With layer residency: this version, or an older one, will not arrive any more. Work that waits
+  // for it is dropped; a verification says so, an evaluation does not.
+  virtual void ParametersGone(ParameterUse use, Version version) = 0;
+
   // Evaluates the request's test samples once its version has arrived whole through
-  // EvaluationParametersArrived (before or after this call). One version at a time: a request or
-  // parameters of another version replace what was held for the former one.
+  // EvaluationParametersArrived (before or after this call); with layer residency at once, layer by
+  // layer. One version at a time: a request or parameters of another version replace what was held
+  // for the former one.
   virtual void EvaluateSlice(const Evaluate& request) = 0;
   virtual void EvaluationParametersArrived(ShardId shard, Version version, const Blob& payload) = 0;
 };

@@ -7,9 +7,14 @@
 #include <utility>
 
 #include "common/nearest_name.h"
+#include "worker/cifar.h"
 #include "worker/idx.h"
+#include "worker/image_folder.h"
 #include "worker/picture_set.h"
+#include "worker/subset.h"
 #include "worker/synthetic_digits.h"
+#include "worker/synthetic_imagenet.h"
+#include "worker/table_set.h"
 
 namespace pando {
 namespace {
@@ -24,9 +29,18 @@ struct IdxKind {
   const char* title;
   float mean;  // of byte / 255 over the training pictures, as everybody rounds it
   float stddev;
+  std::vector<std::string> class_names;  // none: numbers
 };
-constexpr IdxKind kMnist{"MNIST", 0.1307f, 0.3081f};
-constexpr IdxKind kFashionMnist{"Fashion-MNIST", 0.2860f, 0.3530f};
+
+IdxKind Mnist() { return {"MNIST", 0.1307f, 0.3081f, {}}; }
+
+IdxKind FashionMnist() {
+  return {"Fashion-MNIST",
+          0.2860f,
+          0.3530f,
+          {"T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker",
+           "Bag", "Ankle boot"}};
+}
 
 std::string JoinNames(const std::vector<std::string>& names) {
   std::string list;
@@ -107,7 +121,8 @@ Result<IdxSplit> ReadIdxSplit(const std::string& folder, const char* split, cons
                   *images_path};
 }
 
-OpenedDataSet OpenIdx(const std::string& folder, const IdxKind& kind) {
+OpenedDataSet OpenIdx(const Job& job, const IdxKind& kind) {
+  const std::string& folder = job.data_path;
   if (Status s = CheckFolder(folder, kind); !s.ok()) return s;
   Result<IdxSplit> train = ReadIdxSplit(folder, "train", kind);
   if (!train.ok()) return train.status();
@@ -124,9 +139,11 @@ OpenedDataSet OpenIdx(const std::string& folder, const IdxKind& kind) {
   return OpenedDataSet(
       std::make_unique<PictureSet>(PictureSet::Parts{.shape = train->shape,
                                                      .class_count = kIdxClassCount,
+                                                     .class_names = kind.class_names,
                                                      .normalisation = {{kind.mean}, {kind.stddev}},
                                                      .train = std::move(train->pictures),
-                                                     .test = std::move(test->pictures)}));
+                                                     .test = std::move(test->pictures)},
+                                   TransformOf(job)));
 }
 
 Pictures DrawDigits(const DigitPainter& painter, Split split, uint64_t count) {
@@ -153,9 +170,11 @@ OpenedDataSet OpenSyntheticDigits(const Job& job) {
   return OpenedDataSet(std::make_unique<PictureSet>(
       PictureSet::Parts{.shape = {DigitPainter::kSide, DigitPainter::kSide, 1},
                         .class_count = DigitPainter::kClassCount,
+                        .class_names = {},
                         .normalisation = {{DigitPainter::kMean}, {DigitPainter::kStddev}},
                         .train = DrawDigits(painter, Split::kTrain, job.synthetic_train_samples),
-                        .test = DrawDigits(painter, Split::kTest, job.synthetic_test_samples)}));
+                        .test = DrawDigits(painter, Split::kTest, job.synthetic_test_samples)},
+      TransformOf(job)));
 }
 
 Status UnknownDataSet(const std::string& name) {
@@ -165,15 +184,55 @@ Status UnknownDataSet(const std::string& name) {
                                      question.empty() ? "" : " ", JoinNames(known)));
 }
 
+// A table has no pictures.
+Status CheckPictureKeys(const Job& job) {
+  if (job.dataset != "sdss" || (job.resize == 0 && job.augment.empty())) return Status();
+  const char* key = job.resize != 0 ? "data.resize" : "data.augment";
+  return InvalidArgument(fmt::format("{} is for pictures, and sdss is a table; leave it out", key));
+}
+
+OpenedDataSet OpenWhole(const Job& job, DataWarning warn) {
+  if (job.dataset == "mnist") return OpenIdx(job, Mnist());
+  if (job.dataset == "fashion-mnist") return OpenIdx(job, FashionMnist());
+  if (job.dataset == "cifar10") return OpenCifar(job, CifarKind::kCifar10);
+  if (job.dataset == "cifar100") return OpenCifar(job, CifarKind::kCifar100);
+  if (job.dataset == "sdss") return OpenSdss(job);
+  if (job.dataset == "imagefolder") return ImageFolder::Open(job, warn);
+  if (job.dataset == "synthetic-digits") return OpenSyntheticDigits(job);
+  if (job.dataset == "synthetic-imagenet")
+    return OpenedDataSet(std::make_unique<SyntheticImageNet>(job));
+  return UnknownDataSet(job.dataset);
+}
+
 }  // namespace
 
-std::vector<std::string> DataSetNames() { return {"mnist", "fashion-mnist", "synthetic-digits"}; }
+std::vector<std::string> DataSet::class_names() const {
+  std::vector<std::string> names;
+  for (uint32_t c = 0; c < class_count(); ++c) names.push_back(std::to_string(c));
+  return names;
+}
 
-OpenedDataSet OpenDataSet(const Job& job) {
-  if (job.dataset == "mnist") return OpenIdx(job.data_path, kMnist);
-  if (job.dataset == "fashion-mnist") return OpenIdx(job.data_path, kFashionMnist);
-  if (job.dataset == "synthetic-digits") return OpenSyntheticDigits(job);
-  return UnknownDataSet(job.dataset);
+Status DataSet::ReadAugmented(uint64_t, std::span<const uint64_t> indices, Batch* batch) const {
+  return Read(Split::kTrain, indices, batch);
+}
+
+Result<int32_t> DataSet::Label(Split split, uint64_t index) const {
+  Batch batch;
+  if (Status s = Read(split, std::span(&index, 1), &batch); !s.ok()) return s;
+  return batch.labels[0];
+}
+
+std::vector<std::string> DataSetNames() {
+  return {"mnist", "fashion-mnist", "cifar10",          "cifar100",
+          "sdss",  "imagefolder",   "synthetic-digits", "synthetic-imagenet"};
+}
+
+OpenedDataSet OpenDataSet(const Job& job, DataWarning warn) {
+  if (Status s = CheckPictureKeys(job); !s.ok()) return s;
+  OpenedDataSet whole = OpenWhole(job, std::move(warn));
+  if (!whole.ok() || (job.train_limit == 0 && job.test_limit == 0)) return whole;
+  const Subset::Limits limits{.train = job.train_limit, .test = job.test_limit};
+  return OpenedDataSet(std::make_unique<Subset>(*std::move(whole), limits, job.seed));
 }
 
 bool HoldsIdxFiles(const std::string& folder) {
@@ -184,6 +243,37 @@ bool HoldsIdxFiles(const std::string& folder) {
     if (!FindFile(folder, IdxNames(labels.c_str(), "idx1-ubyte"))) return false;
   }
   return true;
+}
+
+bool HoldsDataSet(const std::string& name, const std::string& folder) {
+  for (CifarKind kind : {CifarKind::kCifar10, CifarKind::kCifar100}) {
+    if (name != (kind == CifarKind::kCifar10 ? "cifar10" : "cifar100")) continue;
+    return HoldsCifar(folder, kind) || HoldsCifar(folder + "/" + CifarFolder(kind), kind);
+  }
+  if (name == "sdss") return HoldsTable(folder);
+  if (name == "imagefolder") return HoldsPictureFolders(folder);
+  return HoldsIdxFiles(folder);
+}
+
+std::string GuessDataSet(const std::string& path) {
+  // MNIST and Fashion-MNIST are files of the same names.
+  const std::string idx = path.find("fashion") == std::string::npos ? "mnist" : "fashion-mnist";
+  for (const std::string& name : {std::string("cifar10"), std::string("cifar100"), idx,
+                                  std::string("imagefolder"), std::string("sdss")}) {
+    if (HoldsDataSet(name, path)) return name;
+  }
+  std::error_code ignored;
+  return path.ends_with(".csv") && fs::is_regular_file(path, ignored) ? "sdss" : "";
+}
+
+std::string FindDataFolder(const std::string& name, const std::string& parent) {
+  std::vector<std::string> folders{name};
+  if (name == "cifar10") folders.push_back(CifarFolder(CifarKind::kCifar10));
+  if (name == "cifar100") folders.push_back(CifarFolder(CifarKind::kCifar100));
+  for (const std::string& folder : folders) {
+    if (HoldsDataSet(name, parent + folder)) return parent + folder;
+  }
+  return "";
 }
 
 DataFacts FactsOf(const DataSet& data) {

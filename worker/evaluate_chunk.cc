@@ -1,18 +1,65 @@
 #include "worker/evaluate_chunk.h"
 
-#include "worker/batch_source.h"
+#include <algorithm>
+#include <tuple>
+#include <utility>
 
 namespace pando {
+namespace {
 
-Result<BatchScore> EvaluateChunk(Network& network, const DataSet& data, TestSamples samples,
-                                 const float* parameters) {
-  Result<Batch> batch = ReadTestSamples(data, samples.first, samples.last);
-  if (!batch.ok()) return batch.status();
-  network.SetBatch(*batch, {}, Mode::kEvaluate);
+// Ascending, each pair of classes once.
+std::vector<ConfusionCount> Merged(std::vector<ConfusionCount> counts) {
+  std::ranges::sort(counts, {}, [](const auto& c) { return std::tie(c.label, c.predicted); });
+  std::vector<ConfusionCount> merged;
+  for (const ConfusionCount& c : counts) {
+    const bool is_same =
+        !merged.empty() && merged.back().label == c.label && merged.back().predicted == c.predicted;
+    if (is_same) {
+      merged.back().count += c.count;
+    } else {
+      merged.push_back(c);
+    }
+  }
+  return merged;
+}
+
+}  // namespace
+
+Result<ChunkScore> EvaluateChunk(Network& network, const Batch& batch, const float* parameters,
+                                 const std::function<Status(uint32_t layer)>& await) {
+  network.SetBatch(batch, {}, Mode::kEvaluate);
   for (uint32_t layer = 0; layer < network.layer_count(); ++layer) {
+    const Status arrived = await ? await(layer) : Status();
+    if (!arrived.ok()) return arrived;
     network.Forward(layer, parameters);
   }
-  return network.Score();
+  ChunkScore score{.sums = network.Score(), .confusion = {}};
+  const std::vector<uint32_t> predictions = network.Predictions();
+  for (size_t s = 0; s < predictions.size(); ++s) {
+    score.confusion.push_back({static_cast<uint32_t>(batch.labels[s]), predictions[s], 1});
+  }
+  return score;
+}
+
+EvaluationResult ResultOf(const Evaluate& request, const std::vector<ChunkScore>& chunks) {
+  EvaluationResult result{.version = request.version, .slice = request.slice};
+  result.sample_count = request.last_sample - request.first_sample;
+  constexpr size_t kChunksPerSlice = kEvaluationSliceSamples / kEvaluationChunkSamples;
+  for (size_t first = 0; first < chunks.size(); first += kChunksPerSlice) {
+    double slice_loss = 0;
+    const size_t last = std::min(first + kChunksPerSlice, chunks.size());
+    for (size_t i = first; i < last; ++i) {
+      const ChunkScore& chunk = chunks[i];
+      result.correct_count += chunk.sums.correct_count;
+      result.top5_count += chunk.sums.top5_count;
+      slice_loss += chunk.sums.loss_sum;
+      result.confusion.insert(result.confusion.end(), chunk.confusion.begin(),
+                              chunk.confusion.end());
+    }
+    result.loss_sum += slice_loss;
+  }
+  result.confusion = Merged(std::move(result.confusion));
+  return result;
 }
 
 }  // namespace pando

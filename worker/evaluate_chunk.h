@@ -2,11 +2,15 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <vector>
 
+#include "common/batch.h"
 #include "common/job_plan.h"
 #include "common/status.h"
 #include "models/network.h"
-#include "worker/dataset.h"
+#include "proto/message_limits.h"
+#include "proto/messages.h"
 
 namespace pando {
 
@@ -14,13 +18,19 @@ namespace pando {
 // the number of workers, so that none of them changes a bit of the loss.
 inline constexpr uint64_t kEvaluationChunkSamples = 64;
 static_assert(kEvaluationSliceSamples % kEvaluationChunkSamples == 0);
+static_assert(kEvaluationSliceSamples <= kConfusionCountsMax);
 
-struct TestSamples {  // [first, last), at most kEvaluationChunkSamples, at least one
-  uint64_t first = 0;
-  uint64_t last = 0;
+struct ChunkScore {
+  BatchScore sums;
+  std::vector<ConfusionCount> confusion;  // one per sample, in their order
 };
-// `parameters`: a whole flat vector.
-Result<BatchScore> EvaluateChunk(Network& network, const DataSet& data, TestSamples samples,
-                                 const float* parameters);
+// `parameters`: a flat vector, whole, or filled by `await`, which is called before each layer and
+// whose failure ends it.  REQUIRES: 1 to kEvaluationChunkSamples samples.
+Result<ChunkScore> EvaluateChunk(Network& network, const Batch& batch, const float* parameters,
+                                 const std::function<Status(uint32_t layer)>& await = {});
+
+// The result of `request`, from the scores of its chunks in the order of the samples. More than one
+// slice counts as so many: the loss is the sum of the slices' sums.
+EvaluationResult ResultOf(const Evaluate& request, const std::vector<ChunkScore>& chunks);
 
 }  // namespace pando

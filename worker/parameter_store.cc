@@ -2,58 +2,104 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "common/check.h"
 
 namespace pando {
 
-ParameterStore::ParameterStore(const ShardPlan& shards, uint64_t versions_kept)
-    : shards_(shards), versions_kept_(versions_kept), pool_(shards.ranges().back().last) {}
+void HeldBytes::Add(uint64_t bytes) {
+  const uint64_t now = now_ += bytes;
+  uint64_t peak = peak_;
+  while (peak < now && !peak_.compare_exchange_weak(peak, now)) {
+  }
+}
+
+struct ParameterStore::Held {
+  SharedBuffer whole;                  // where all is resident
+  std::unique_ptr<PagedFloats> pages;  // with layer residency
+  std::vector<bool> has_shard;
+  uint32_t missing_count = 0;
+  // With layer residency, by shard: how many ask for it, a writer included, and whether it has
+  // memory.
+  std::vector<uint32_t> asker_counts;
+  std::vector<bool> is_resident;
+
+  float* data() { return whole != nullptr ? whole->data() : pages->data(); }
+};
+
+ParameterStore::ParameterStore(const ShardPlan& shards, const Options& options,
+                               HeldBytes& held_bytes)
+    : shards_(shards),
+      options_(options),
+      held_bytes_(held_bytes),
+      pool_(shards.ranges().back().last) {}
+
+// ---- writer -------------------------------------------------------------------------------------
 
 void ParameterStore::Put(ShardId shard, Version version, const Blob& payload) {
   const ShardRange& range = shards_.range(shard);
+  const uint32_t s = shard.value();
   PANDO_CHECK(payload.floats().size() == range.size());
-  SharedBuffer values;
+  std::shared_ptr<Held> held;
   {
     std::lock_guard lock(mutex_);
     if (IsTooOld(version)) return;
-    Held& held = FindOrMake(version);
-    if (held.has_shard[shard.value()]) return;
-    values = held.values;
+    held = FindOrMake(version);
+    if (held->has_shard[s]) return;
+    if (is_layered()) {
+      if (held->asker_counts[s] == 0) return;
+      ++held->asker_counts[s];  // until it has arrived, whatever its readers do
+      held->is_resident[s] = true;
+      held_bytes_.Add(BytesOf(s));
+    }
   }
   std::span<const float> floats = payload.floats();  // copied unlocked: nobody reads it yet
-  std::copy(floats.begin(), floats.end(), values->data() + range.first);
-  Arrived(shard, version);
+  std::copy(floats.begin(), floats.end(), held->data() + range.first);
+  {
+    std::lock_guard lock(mutex_);
+    MarkArrived(*held, shard, version);
+    if (is_layered()) GiveUp(*held, {s, s + 1});
+  }
+  changed_.notify_all();
 }
 
 SharedBuffer ParameterStore::Writable(Version version) {
   std::lock_guard lock(mutex_);
-  PANDO_CHECK(!IsTooOld(version));
-  return FindOrMake(version).values;
+  PANDO_CHECK(!IsTooOld(version) && !is_layered());
+  return FindOrMake(version)->whole;
 }
 
 void ParameterStore::Arrived(ShardId shard, Version version) {
   {
     std::lock_guard lock(mutex_);
-    MarkArrived(shard, version);
+    MarkArrived(*FindOrMake(version), shard, version);
   }
   changed_.notify_all();
 }
 
-void ParameterStore::MarkArrived(ShardId shard, Version version) {
-  Held& held = FindOrMake(version);
+void ParameterStore::MarkArrived(Held& held, ShardId shard, Version version) {
   PANDO_CHECK(!held.has_shard[shard.value()]);
   held.has_shard[shard.value()] = true;
   --held.missing_count;
   newest_arrived_ = std::max(newest_arrived_, version);
-  while (IsTooOld(held_.begin()->first)) held_.erase(held_.begin());
+  DropTooOld();
 }
 
 void ParameterStore::Clear() {
   {
     std::lock_guard lock(mutex_);
     held_.clear();
-    newest_arrived_ = Version(0);
+    newest_arrived_ = oldest_ = Version(0);
+  }
+  changed_.notify_all();
+}
+
+void ParameterStore::Supersede(Version version) {
+  {
+    std::lock_guard lock(mutex_);
+    oldest_ = std::max(oldest_, Version(version.value() + 1));
+    DropTooOld();
   }
   changed_.notify_all();
 }
@@ -61,7 +107,7 @@ void ParameterStore::Clear() {
 bool ParameterStore::IsWhole(Version version) const {
   std::lock_guard lock(mutex_);
   auto held = held_.find(version);
-  return held != held_.end() && held->second.missing_count == 0;
+  return held != held_.end() && held->second->missing_count == 0;
 }
 
 bool ParameterStore::IsSuperseded(Version version) const {
@@ -69,21 +115,135 @@ bool ParameterStore::IsSuperseded(Version version) const {
   return IsTooOld(version);
 }
 
-Result<std::shared_ptr<const FloatBuffer>> ParameterStore::Open(Version version) {
-  std::lock_guard lock(mutex_);
-  if (IsTooOld(version)) return Interrupted("the version has been superseded");
-  return std::shared_ptr<const FloatBuffer>(FindOrMake(version).values);
+const std::shared_ptr<ParameterStore::Held>& ParameterStore::FindOrMake(Version version) {
+  std::shared_ptr<Held>& held = held_[version];
+  if (held != nullptr) return held;
+  held = std::make_shared<Held>();
+  held->has_shard.resize(shards_.shard_count());
+  held->missing_count = shards_.shard_count();
+  const size_t float_count = shards_.ranges().back().last;
+  if (is_layered()) {
+    held->pages = std::make_unique<PagedFloats>(float_count);
+    held->asker_counts.resize(shards_.shard_count());
+    held->is_resident.resize(shards_.shard_count());
+  } else {
+    const size_t made_before = pool_.made_count();
+    held->whole = pool_.Take();
+    held_bytes_.Add((pool_.made_count() - made_before) * float_count * sizeof(float));
+  }
+  return held;
 }
 
-Status ParameterStore::WaitFor(ShardPlan::Run shards, Version version,
-                               const std::function<bool()>& interrupted) {
-  std::unique_lock lock(mutex_);
-  // Looked up each time: the version may have been dropped meanwhile.
-  const auto is_gone = [&] { return IsTooOld(version) || !held_.contains(version); };
+bool ParameterStore::IsTooOld(Version version) const {
+  return version < oldest_ || version.value() + options_.versions_kept <= newest_arrived_.value();
+}
+
+// Another one may have its number by now (P21).
+bool ParameterStore::IsGone(const std::shared_ptr<Held>& held, Version version) const {
+  const auto at = held_.find(version);
+  return IsTooOld(version) || at == held_.end() || at->second != held;
+}
+
+void ParameterStore::DropTooOld() {
+  while (!held_.empty() && IsTooOld(held_.begin()->first)) held_.erase(held_.begin());
+}
+
+// ---- readers ------------------------------------------------------------------------------------
+
+Result<ParameterStore::Hold> ParameterStore::HoldVersion(Version version,
+                                                         const std::function<bool()>& is_dropped) {
+  std::lock_guard lock(mutex_);
+  if (is_dropped && is_dropped()) return Interrupted("the work was abandoned");
+  if (IsTooOld(version)) return Interrupted("the version has been superseded");
+  return Hold(*this, version, FindOrMake(version));
+}
+
+Result<std::shared_ptr<const FloatBuffer>> ParameterStore::Open(Version version) {
+  std::lock_guard lock(mutex_);
+  PANDO_CHECK(!is_layered());
+  if (IsTooOld(version)) return Interrupted("the version has been superseded");
+  return std::shared_ptr<const FloatBuffer>(FindOrMake(version)->whole);
+}
+
+ParameterStore::Hold::Hold(Hold&& other) noexcept
+    : store_(other.store_),
+      version_(other.version_),
+      held_(std::move(other.held_)),
+      now_(std::exchange(other.now_, {})),
+      next_(std::exchange(other.next_, {})) {}
+
+ParameterStore::Hold::~Hold() {
+  if (held_ == nullptr || !store_->is_layered()) return;
+  std::lock_guard lock(store_->mutex_);
+  store_->GiveUp(*held_, now_);
+  store_->GiveUp(*held_, next_);
+}
+
+const float* ParameterStore::Hold::values() const { return held_->data(); }
+
+Status ParameterStore::Hold::Advance(Run now, Run next, const std::function<bool()>& interrupted,
+                                     const Fetch& fetch) {
+  std::unique_lock lock(store_->mutex_);
+  if (store_->is_layered() && !store_->IsGone(held_, version_)) {
+    std::vector<ShardId> wanted = store_->Ask(*held_, now);
+    std::ranges::copy(store_->Ask(*held_, next), std::back_inserter(wanted));
+    store_->GiveUp(*held_, std::exchange(now_, now));
+    store_->GiveUp(*held_, std::exchange(next_, next));
+    if (!wanted.empty()) {
+      lock.unlock();
+      fetch(wanted);
+      lock.lock();
+    }
+  }
+  return store_->Await(lock, held_, version_, now, interrupted);
+}
+
+// Those of them that nobody asked for before.
+std::vector<ShardId> ParameterStore::Ask(Held& held, Run shards) {
+  std::vector<ShardId> wanted;
+  for (uint32_t s = shards.first; s < shards.last; ++s) {
+    if (held.asker_counts[s]++ == 0) wanted.emplace_back(s);
+  }
+  return wanted;
+}
+
+void ParameterStore::GiveUp(Held& held, Run shards) {
+  for (uint32_t s = shards.first; s < shards.last; ++s) {
+    if (--held.asker_counts[s] == 0 && held.is_resident[s]) Drop(held, s);
+  }
+}
+
+// Pages that a resident neighbour shares stay, until it goes.
+void ParameterStore::Drop(Held& held, uint32_t shard) {
+  held.is_resident[shard] = held.has_shard[shard] = false;
+  ++held.missing_count;
+  held_bytes_.Remove(BytesOf(shard));
+  const size_t page = PagedFloats::page_floats();
+  const auto is_resident = [&](uint32_t s, size_t first, size_t last) {
+    const ShardRange& range = shards_.range(ShardId(s));
+    return held.is_resident[s] && range.first < last && first < range.last;
+  };
+  const ShardRange& range = shards_.range(ShardId(shard));
+  size_t first = range.first / page * page;
+  size_t last = (range.last + page - 1) / page * page;
+  for (uint32_t s = shard; s-- > 0 && shards_.range(ShardId(s)).last > first;) {
+    if (is_resident(s, first, first + page)) first += page;
+  }
+  for (uint32_t s = shard + 1; s < shards_.shard_count(); ++s) {
+    if (first >= last || shards_.range(ShardId(s)).first >= last) break;
+    if (is_resident(s, last - page, last)) last -= page;
+  }
+  held.pages->GiveBack(first, last);
+}
+
+Status ParameterStore::Await(std::unique_lock<std::mutex>& lock, const std::shared_ptr<Held>& held,
+                             Version version, Run shards,
+                             const std::function<bool()>& interrupted) {
+  const auto is_gone = [&] { return IsGone(held, version); };
   const auto is_missing = [&] {
-    const std::vector<bool>& has_shard = held_.at(version).has_shard;
-    return std::find(has_shard.begin() + shards.first, has_shard.begin() + shards.last, false) !=
-           has_shard.begin() + shards.last;
+    const auto begin = held->has_shard.begin() + shards.first;
+    const auto end = held->has_shard.begin() + shards.last;
+    return std::find(begin, end, false) != end;
   };
   if (!is_gone() && !is_missing()) return {};
   const auto start = std::chrono::steady_clock::now();
@@ -102,20 +262,6 @@ void ParameterStore::Wake() {
 uint64_t ParameterStore::waited_us() const {
   std::lock_guard lock(mutex_);
   return waited_us_;
-}
-
-ParameterStore::Held& ParameterStore::FindOrMake(Version version) {
-  Held& held = held_[version];
-  if (held.values == nullptr) {
-    held.values = pool_.Take();
-    held.has_shard.resize(shards_.shard_count());
-    held.missing_count = shards_.shard_count();
-  }
-  return held;
-}
-
-bool ParameterStore::IsTooOld(Version version) const {
-  return version.value() + versions_kept_ <= newest_arrived_.value();
 }
 
 }  // namespace pando

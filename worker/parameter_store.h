@@ -1,10 +1,16 @@
 // ParameterStore holds the newest versions of the parameters, shard by shard as they arrive, and
 // lets computing threads wait for the shards that their next layer needs. Written by the protocol
-// thread (or the serial trainer), read by computing threads. Threads: any; one writer per (shard,
-// version). Owns: one flat vector per version. A reader's hold keeps its version whole, so that a
-// late step never sees torn parameters.
+// thread (or the serial trainer), read by computing threads. A reader's hold keeps its version
+// whole, so that a late step never sees torn parameters.
+//
+// With layer residency (ZeRO stage 3) a version is a reservation of addresses. A shard is taken in
+// when somebody has asked for it, and its memory given back when nobody holds it any more; who asks
+// for one that nobody held is told to fetch it.
+//
+// Threads: any; one writer per (shard, version). Owns: one flat vector per version.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
@@ -16,62 +22,126 @@
 #include "common/blob.h"
 #include "common/float_buffer.h"
 #include "common/ids.h"
+#include "common/job.h"
+#include "common/paged_floats.h"
 #include "common/status.h"
 #include "common/tensor_layout.h"
 
 namespace pando {
 
-class ParameterStore {
+// Counts what several stores hold together. Threads: any.
+class HeldBytes {
  public:
-  // Keeps the newest `versions_kept` versions of which something has arrived, and those beyond them
-  // that somebody waits for. REQUIRES: `shards` outlives the store.
-  ParameterStore(const ShardPlan& shards, uint64_t versions_kept);
+  void Add(uint64_t bytes);
+  void Remove(uint64_t bytes) { now_ -= bytes; }
+  uint64_t now() const { return now_; }
+  uint64_t peak() const { return peak_; }
+
+ private:
+  std::atomic<uint64_t> now_ = 0;
+  std::atomic<uint64_t> peak_ = 0;
+};
+
+class ParameterStore {
+ private:
+  struct Held;
+
+ public:
+  struct Options {
+    // Keeps so many of the newest versions of which something has arrived, and those beyond them
+    // that somebody waits for.
+    uint64_t versions_kept = 1;
+    ParameterResidency residency = ParameterResidency::kAll;
+  };
+  // `shards` and `held_bytes` outlive the store.
+  ParameterStore(const ShardPlan& shards, const Options& options, HeldBytes& held_bytes);
 
   // ---- writer ----
-  // Copies one shard. Dropped when it is here already or its version is older than those kept.
+  // Copies one shard. Dropped when it is here already, its version is older than those kept, or,
+  // with layer residency, when nobody has asked for it.
   void Put(ShardId shard, Version version, const Blob& payload);
   // The same in two moves for a writer who makes the values in place: writes the shard's floats
   // of the vector, then says so. REQUIRES of Arrived: the version is kept, the shard is new.
+  // REQUIRES: all is resident.
   SharedBuffer Writable(Version version);
   void Arrived(ShardId shard, Version version);
   bool IsWhole(Version version) const;
+  bool is_layered() const { return options_.residency == ParameterResidency::kLayer; }
   // Drops everything: versions may begin again at a lower one (P21). Waits end with kInterrupted.
   void Clear();
+  // This version and older ones will not arrive any more. Waits for them end with kInterrupted.
+  void Supersede(Version version);
   // Whether the version is older than those kept: its step is complete everywhere (P4).
   bool IsSuperseded(Version version) const;
 
   // ---- readers ----
-  // The flat vector of a version, to be read where WaitFor has allowed it. kInterrupted when the
-  // version is superseded.
+  // A computing thread's hold on one version, for one pass over the layers. Threads: one at a time.
+  class Hold {
+   public:
+    using Run = ShardPlan::Run;
+    // What has to be sent for: shards that nobody had asked for. Called without locks.
+    using Fetch = std::function<void(const std::vector<ShardId>& shards)>;
+
+    Hold(Hold&& other) noexcept;
+    ~Hold();  // gives everything back
+
+    // The flat vector, to be read where Advance has allowed it.
+    const float* values() const;
+    // Blocks until the shards of `now` are there. With layer residency asks for them and for those
+    // of `next` first, and gives back all others. kInterrupted when they are not there and
+    // `interrupted()` is true, or the version is superseded or cleared away. It is asked with the
+    // store locked, at the start and after each Wake.
+    Status Advance(Run now, Run next, const std::function<bool()>& interrupted, const Fetch& fetch);
+
+   private:
+    friend class ParameterStore;
+    Hold(ParameterStore& store, Version version, std::shared_ptr<Held> held)
+        : store_(&store), version_(version), held_(std::move(held)) {}
+    ParameterStore* store_;
+    Version version_;
+    std::shared_ptr<Held> held_;  // null: moved from
+    Run now_;                     // these are counted as ours
+    Run next_;
+  };
+  // kInterrupted when the version is superseded, or the work is dropped: `is_dropped` is asked with
+  // the store locked, so that work which was dropped before Clear holds nothing of what comes after
+  // it, where nobody would hear what it asks for.
+  Result<Hold> HoldVersion(Version version, const std::function<bool()>& is_dropped = {});
+  // The flat vector of a version of which all is there.  REQUIRES: all is resident.
   Result<std::shared_ptr<const FloatBuffer>> Open(Version version);
-  // Blocks until these shards of an opened version are there. kInterrupted when they are not and
-  // `interrupted()` is true, or the version is superseded or cleared away. It is asked with the
-  // store locked, at the start and after each Wake.
-  Status WaitFor(ShardPlan::Run shards, Version version, const std::function<bool()>& interrupted);
   // Lets every waiting thread ask `interrupted` again.
   void Wake();
 
-  // Time that threads have spent in WaitFor since the start: synchronisation that nothing hides.
+  // Time that threads have spent waiting since the start: synchronisation that nothing hides.
   uint64_t waited_us() const;
 
  private:
-  struct Held {
-    SharedBuffer values;
-    std::vector<bool> has_shard;
-    uint32_t missing_count = 0;
-  };
-  Held& FindOrMake(Version version);                 // REQUIRES: mutex_ held, !IsTooOld(version)
-  bool IsTooOld(Version version) const;              // REQUIRES: mutex_ held
-  void MarkArrived(ShardId shard, Version version);  // REQUIRES: mutex_ held
+  using Run = ShardPlan::Run;
+  uint64_t BytesOf(uint32_t shard) const {
+    return shards_.range(ShardId(shard)).size() * sizeof(float);
+  }
+  // All REQUIRE: mutex_ held.
+  const std::shared_ptr<Held>& FindOrMake(Version version);  // REQUIRES: !IsTooOld(version)
+  bool IsTooOld(Version version) const;
+  bool IsGone(const std::shared_ptr<Held>& held, Version version) const;
+  void DropTooOld();
+  void MarkArrived(Held& held, ShardId shard, Version version);
+  std::vector<ShardId> Ask(Held& held, Run shards);
+  void GiveUp(Held& held, Run shards);
+  void Drop(Held& held, uint32_t shard);
+  Status Await(std::unique_lock<std::mutex>& lock, const std::shared_ptr<Held>& held,
+               Version version, Run shards, const std::function<bool()>& interrupted);
 
   const ShardPlan& shards_;
-  const uint64_t versions_kept_;
+  const Options options_;
+  HeldBytes& held_bytes_;
   BufferPool pool_;
 
   mutable std::mutex mutex_;  // guards all below; the floats are guarded by has_shard
   std::condition_variable changed_;
-  std::map<Version, Held> held_;
+  std::map<Version, std::shared_ptr<Held>> held_;
   Version newest_arrived_;
+  Version oldest_;  // older ones are superseded
   uint64_t waited_us_ = 0;
 };
 

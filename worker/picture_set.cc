@@ -14,24 +14,52 @@ constexpr uint64_t kFingerprintRecordsMax = 256;  // per split, evenly spaced
 
 }  // namespace
 
-PictureSet::PictureSet(Parts parts) : parts_(std::move(parts)) {
+PictureSet::PictureSet(Parts parts, const Transform& transform)
+    : parts_(std::move(parts)), transform_(transform), shape_(parts_.shape) {
   for (const Pictures* split : {&parts_.train, &parts_.test}) {
     PANDO_CHECK(split->pixels.size() == split->labels.size() * parts_.shape.size());
   }
+  if (transform_.side != 0) shape_.height = shape_.width = transform_.side;
   fingerprint_ = MakeFingerprint();
 }
 
+std::vector<std::string> PictureSet::class_names() const {
+  return parts_.class_names.empty() ? DataSet::class_names() : parts_.class_names;
+}
+
 Status PictureSet::Read(Split split, std::span<const uint64_t> indices, Batch* batch) const {
-  const size_t picture_bytes = parts_.shape.size();
-  batch->shape = parts_.shape;
+  const size_t picture_bytes = shape_.size();
+  batch->shape = shape_;
   batch->normalisation = &parts_.normalisation;
   batch->values.clear();
   batch->bytes.resize(indices.size() * picture_bytes);
   batch->labels.resize(indices.size());
+  Resampler resampler;
   for (size_t i = 0; i < indices.size(); ++i) {
     std::span<const uint8_t> picture = Picture(split, indices[i]);
-    std::copy(picture.begin(), picture.end(), batch->bytes.begin() + i * picture_bytes);
+    uint8_t* out = batch->bytes.data() + i * picture_bytes;
+    const SampleShape& raw = parts_.shape;
+    if (raw == shape_) {
+      std::copy(picture.begin(), picture.end(), out);
+    } else {
+      resampler.Resize({picture.data(), raw.height, raw.width, raw.channels},
+                       {0, 0, raw.height, raw.width}, shape_.height, shape_.width, out);
+    }
     batch->labels[i] = pictures(split).labels[indices[i]];
+  }
+  return Status();
+}
+
+Status PictureSet::ReadAugmented(uint64_t epoch, std::span<const uint64_t> indices,
+                                 Batch* batch) const {
+  if (Status s = Read(Split::kTrain, indices, batch); !s.ok()) return s;
+  const Augmenter& augmenter = transform_.augmenter;
+  const auto [height, width, channels] = shape_;
+  for (size_t i = 0; i < indices.size(); ++i) {
+    const std::span pixels = std::span(batch->bytes).subspan(i * shape_.size(), shape_.size());
+    const Augmenter::Name name{epoch, indices[i]};
+    ShiftPicture(augmenter.DrawShift(name, height, width), height, width, channels, pixels);
+    if (augmenter.IsFlipped(name)) FlipPicture(height, width, channels, pixels);
   }
   return Status();
 }
@@ -59,6 +87,10 @@ uint64_t PictureSet::MakeFingerprint() const {
     }
   }
   return hash;
+}
+
+PictureSet::Transform TransformOf(const Job& job) {
+  return {.side = job.resize, .augmenter = Augmenter(job)};
 }
 
 }  // namespace pando

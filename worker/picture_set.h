@@ -1,11 +1,13 @@
-// PictureSet: a data set whose pictures lie in memory as bytes. Made by OpenDataSet for idx files
-// and for synthetic-digits.
+// PictureSet: a data set whose pictures lie in memory as bytes. Made by OpenDataSet for idx and
+// CIFAR files and for synthetic-digits.
 #pragma once
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
+#include "worker/augment.h"
 #include "worker/dataset.h"
 
 namespace pando {
@@ -18,20 +20,33 @@ struct Pictures {               // one split
 class PictureSet final : public DataSet {
  public:
   struct Parts {
-    SampleShape shape;
+    SampleShape shape;  // of the pictures as they lie here
     uint32_t class_count = 0;
+    std::vector<std::string> class_names;  // none: numbers
     Normalisation normalisation;
     Pictures train;
     Pictures test;
   };
+  // What the job does to each picture that is read; nothing by default.
+  struct Transform {
+    uint32_t side = 0;  // 0: as it lies here
+    Augmenter augmenter;
+  };
   // REQUIRES: each split has shape.size() pixels for each label, and labels below class_count.
-  explicit PictureSet(Parts parts);
+  explicit PictureSet(Parts parts) : PictureSet(std::move(parts), Transform()) {}
+  PictureSet(Parts parts, const Transform& transform);
 
-  SampleShape shape() const override { return parts_.shape; }
+  SampleShape shape() const override { return shape_; }
   uint32_t class_count() const override { return parts_.class_count; }
+  std::vector<std::string> class_names() const override;
   uint64_t sample_count(Split split) const override { return pictures(split).labels.size(); }
   uint64_t fingerprint() const override { return fingerprint_; }
+  Result<int32_t> Label(Split split, uint64_t index) const override {
+    return int32_t{pictures(split).labels[index]};
+  }
   Status Read(Split split, std::span<const uint64_t> indices, Batch* batch) const override;
+  Status ReadAugmented(uint64_t epoch, std::span<const uint64_t> indices,
+                       Batch* batch) const override;
 
  private:
   const Pictures& pictures(Split split) const {
@@ -41,7 +56,11 @@ class PictureSet final : public DataSet {
   uint64_t MakeFingerprint() const;
 
   Parts parts_;
+  Transform transform_;
+  SampleShape shape_;  // of what is read
   uint64_t fingerprint_;
 };
+
+PictureSet::Transform TransformOf(const Job& job);
 
 }  // namespace pando

@@ -103,6 +103,7 @@ void Session::Issue(Step step, std::vector<MicroBatch> micro_batches) {
 // Of shards that have this version already nobody sends it unasked, and the last question about
 // another one is no reason to wait.
 void Session::PullAtOnce(Version version) {
+  if (is_layered()) return;
   for (ShardState& shard : shards_) {
     if (shard.known >= version && shard.held[version.value() % 2] != version)
       shard.ask_at = shard.ask_interval = Micros(0);
@@ -114,20 +115,44 @@ void Session::OnMessageOf(Micros now, const PeerId&, const Params& params) {
     if (item.shard.value() >= shards_.size()) continue;
     if (item.payload.floats().size() != plan_.shards.range(item.shard).size()) continue;
     LearnCommitted(item.shard, item.version);
-    ShardState& shard = shards_[item.shard.value()];
-    Version& held = shard.held[item.version.value() % 2];
-    if (FindWork(StepReading(item.version)) != nullptr && held != item.version) {
-      held = item.version;
-      compute_.ParametersArrived(item.shard, item.version, item.payload);
-    }
-    if (evaluation_ && item.version == evaluation_->version &&
-        !evaluation_->arrived[item.shard.value()]) {
-      evaluation_->arrived[item.shard.value()] = true;
-      compute_.EvaluationParametersArrived(item.shard, item.version, item.payload);
-    }
+    is_layered() ? HandOverWanted(item) : HandOver(item);
   }
   waiting_since_ = now;
   AdvanceWork(now);
+}
+
+void Session::HandOver(const ParamsItem& item) {
+  Version& held = shards_[item.shard.value()].held[item.version.value() % 2];
+  if (FindWork(StepReading(item.version)) != nullptr && held != item.version) {
+    held = item.version;
+    compute_.ParametersArrived(item.shard, item.version, item.payload);
+  }
+  if (evaluation_ && item.version == evaluation_->version &&
+      !evaluation_->arrived[item.shard.value()]) {
+    evaluation_->arrived[item.shard.value()] = true;
+    compute_.EvaluationParametersArrived(item.shard, item.version, item.payload);
+  }
+}
+
+void Session::HandOverWanted(const ParamsItem& item) {
+  if (wanted_.Remove({ParameterUse::kTraining, item.version, item.shard}))
+    compute_.ParametersArrived(item.shard, item.version, item.payload);
+  if (wanted_.Remove({ParameterUse::kEvaluation, item.version, item.shard}))
+    compute_.EvaluationParametersArrived(item.shard, item.version, item.payload);
+}
+
+// A shard has left this version behind, so its step is complete everywhere (P4): what compute still
+// does of it will not end, and is moot.
+void Session::OnGone(Version version) {
+  if (!is_layered()) return;
+  for (uint32_t s = 0; s < shards_.size(); ++s)
+    LearnCommitted(ShardId(s), VersionMadeBy(StepReading(version)));
+  wanted_.RemoveUpTo(ParameterUse::kTraining, version);
+  compute_.ParametersGone(ParameterUse::kTraining, version);
+  if (!evaluation_ || evaluation_->version != version) return;
+  wanted_.RemoveUpTo(ParameterUse::kEvaluation, version);
+  compute_.ParametersGone(ParameterUse::kEvaluation, version);
+  evaluation_->request.reset();
 }
 
 // What a lane held in an earlier view it may have lost since, or another lane leads the shard now.
@@ -140,12 +165,17 @@ void Session::OnPushReply(Micros now, ViewId of_lane, const PushReply& reply) {
       const bool is_it = push.node == item.node && VersionMadeBy(push.step) == item.version;
       if (is_it && item.outcome == PushOutcome::kPending) push.is_held |= is_held;
     }
-    if (item.outcome == PushOutcome::kNotPrimary)
+    if (item.outcome == PushOutcome::kNotPrimary) {
       shard.ask_at = std::min(shard.ask_at, now + kNotPrimaryRetry);
+      wanted_.AskSoon(item.shard, now + kNotPrimaryRetry);
+    }
     if (item.outcome != PushOutcome::kBehind) continue;
     LearnCommitted(item.shard, item.current);
     const bool is_evaluation = evaluation_ && item.version == evaluation_->version;
-    if (!is_evaluation && questions_.empty()) AskQuestions(now);
+    // What was abandoned may be wanted still (WantedShards).
+    const bool is_over = is_layered() && item.version < known_everywhere();
+    OnGone(item.version);
+    if (!is_evaluation && !is_over && questions_.empty()) AskQuestions(now);
   }
   AdvanceWork(now);
 }
@@ -175,10 +205,26 @@ void Session::OnMessageOf(Micros, const PeerId&, const GradientHashesAck& ack) {
   gradient_reports_.Acknowledge(ack.below);
 }
 
+void Session::OnEventOf(Micros, ParametersWanted& wanted) {
+  for (ShardId shard : wanted.shards) wanted_.Add({wanted.use, wanted.version, shard});
+}
+
+void Session::OnEventOf(Micros now, BadPicturesFound& found) {
+  bad_pictures_.Add(now, found.pictures);
+}
+
+void Session::OnMessageOf(Micros, const PeerId& from, const PicturesReplacedAck& ack) {
+  const bool was_settled = bad_pictures_.is_settled();
+  bad_pictures_.Acknowledge(ack.names);
+  if (was_settled || !bad_pictures_.is_settled()) return;
+  if (evaluation_ && evaluation_->last_result) member_.Send(from, *evaluation_->last_result);
+}
+
 void Session::OnEventOf(Micros, ComputeFailed& failed) {
-  const bool has_diverged = failed.status.code() == StatusCode::kInternal;
-  failure_ = Failure{failed.status.message(),
-                     has_diverged ? FailureKind::kTraining : FailureKind::kMachine};
+  const StatusCode code = failed.status.code();
+  const bool is_of_all = code == StatusCode::kInternal || code == StatusCode::kCorrupt;
+  failure_ =
+      Failure{failed.status.message(), is_of_all ? FailureKind::kTraining : FailureKind::kMachine};
 }
 
 // ---- evaluation (P31) --------------------------------------------------------------------------
@@ -187,11 +233,17 @@ void Session::OnMessageOf(Micros now, const PeerId& from, const Evaluate& reques
   if (request.first_sample > request.last_sample) return;
   if (request.last_sample > plan_.data.test_samples) return;
   if (!evaluation_ || evaluation_->version != request.version) {
-    evaluation_ = Evaluation{request.version, std::vector<bool>(shards_.size()), {}, {}, now};
+    if (is_layered() && evaluation_) {  // the former one will not come whole
+      wanted_.RemoveUpTo(ParameterUse::kEvaluation, evaluation_->version);
+      compute_.ParametersGone(ParameterUse::kEvaluation, evaluation_->version);
+    }
+    // With layer residency nothing is pulled before it is wanted.
+    const std::vector<bool> arrived(shards_.size(), is_layered());
+    evaluation_ = Evaluation{request.version, arrived, {}, {}, now};
   }
   const auto& last = evaluation_->last_result;
   if (last && last->slice == request.slice) {
-    member_.Send(from, *last);
+    if (bad_pictures_.is_settled()) member_.Send(from, *last);
   } else if (!evaluation_->request || evaluation_->request->slice != request.slice) {
     evaluation_->request = request;
     compute_.EvaluateSlice(request);
@@ -202,7 +254,7 @@ void Session::OnEventOf(Micros, EvaluationResult& result) {
   if (!evaluation_ || evaluation_->version != result.version) return;
   evaluation_->request.reset();
   evaluation_->last_result = result;
-  member_.SendToScheduler(result);
+  if (bad_pictures_.is_settled()) member_.SendToScheduler(result);
 }
 
 void Session::OnMessageOf(Micros, const PeerId& from, const Stop& stop) {

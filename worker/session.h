@@ -30,6 +30,11 @@
 // needed. A member without work of its own pulls nothing: it asks now and then how far the run is,
 // which is how it measures a step, and pulls a version only to help.
 //
+// Layer residency. Of the parameters only those shards go to compute that it wants, when it wants
+// them, in forward, in backward and in evaluation. What a push brings back, or is pulled to learn
+// of a commit, and nobody wants, is dropped. A version stays with the servers while its step lacks
+// anything of ours; one that is Behind is over, and so is the work that wants it.
+//
 // Threads: none. Owns: one step's unreplied gradients (I6). Invariants I1, I4.
 #pragma once
 
@@ -46,10 +51,12 @@
 #include "proto/assignment.h"
 #include "proto/core.h"
 #include "proto/view_member.h"
+#include "worker/bad_picture_reports.h"
 #include "worker/compute_port.h"
 #include "worker/gradient_reports.h"
-#include "worker/silence.h"
+#include "proto/silence.h"
 #include "worker/step_clock.h"
+#include "worker/wanted_shards.h"
 
 namespace pando {
 
@@ -92,6 +99,7 @@ class Session : public ProtocolCore {
   // Version that every shard is known to have committed.
   Version known_everywhere() const;
   size_t unreplied_count() const;
+  size_t wanted_count() const { return wanted_.size(); }
   // Bytes pushed while the step's backward was still going on, and in all: the overlap.
   struct PushedBytes {
     uint64_t early = 0;
@@ -134,6 +142,7 @@ class Session : public ProtocolCore {
   void OnMessageOf(Micros now, const PeerId& from, const Params& params);
   void OnMessageOf(Micros now, const PeerId& from, const Evaluate& request);
   void OnMessageOf(Micros now, const PeerId& from, const GradientHashesAck& ack);
+  void OnMessageOf(Micros now, const PeerId& from, const PicturesReplacedAck& ack);
   void OnMessageOf(Micros now, const PeerId& from, const Stop& stop);
   void OnMessageOf(Micros now, const PeerId& from, const Refused& refused);
   void OnPushReply(Micros now, ViewId of_lane, const PushReply& reply);
@@ -143,6 +152,8 @@ class Session : public ProtocolCore {
   void OnEventOf(Micros now, StepComputed& done);
   void OnEventOf(Micros now, GradientHashed& hashed);
   void OnEventOf(Micros now, EvaluationResult& result);
+  void OnEventOf(Micros now, BadPicturesFound& found);
+  void OnEventOf(Micros now, ParametersWanted& wanted);
   void OnEventOf(Micros now, ComputeFailed& failed);
 
   // Views and questions.
@@ -173,6 +184,12 @@ class Session : public ProtocolCore {
   void AdvanceWork(Micros now);
   void DropMootWork();
   void PullAtOnce(Version version);
+  // Parameters.
+  bool is_layered() const { return plan_.job.parameter_residency == ParameterResidency::kLayer; }
+  bool HasOf(const ShardState& shard, Version version) const;
+  void HandOver(const ParamsItem& item);
+  void HandOverWanted(const ParamsItem& item);
+  void OnGone(Version version);
   void Issue(Step step, std::vector<MicroBatch> micro_batches);
   void ComputeMissing(Step step, std::vector<MicroBatch> missing);
   Work* FindWork(Step step);
@@ -182,6 +199,7 @@ class Session : public ProtocolCore {
   void RepeatUnanswered(Micros now);
   bool IsComputed(Step step) const;
   std::optional<Version> VersionToPull(const ShardState& shard) const;
+  bool IsPulledAsWanted(const WantedShards::Key& key) const;
   void PullForEvaluation(Micros now);
   void RepeatControl(Micros now);
   void SendToLane(const PeerId& lane, Message message);
@@ -211,7 +229,9 @@ class Session : public ProtocolCore {
   std::optional<Step> verify_next_;  // the first step whose verifications are not handed out
   bool has_new_assignment_ = false;  // since then
   std::optional<Evaluation> evaluation_;
+  WantedShards wanted_;  // with layer residency
   GradientReports gradient_reports_;
+  BadPictureReports bad_pictures_;
   std::optional<Failure> failure_;
   bool is_leaving_ = false;
   Micros control_at_{0};  // when to repeat Ready, Failure or Leave

@@ -36,6 +36,7 @@ void Session::RepeatControl(Micros now) {
   }
   while (auto silent = silence_.TakeDue(now)) member_.SendToScheduler(*silent);
   if (auto hashes = gradient_reports_.TakeDue(now)) member_.SendToScheduler(*std::move(hashes));
+  if (auto found = bad_pictures_.TakeDue(now)) member_.SendToScheduler(*std::move(found));
 }
 
 // A shard may have no primary for a while: a new view will name one.
@@ -51,7 +52,9 @@ void Session::AskLane(Micros now, const PeerId& lane, Message message) {
 }
 
 // P4: nothing of step t + 1 is sent before version t + 1 of every shard is known to be committed.
+// Nor is anything that may be made of a picture in another's place before the scheduler knows it.
 bool Session::BarrierIsOpen(Step step) const {
+  if (!bad_pictures_.is_settled()) return false;
   return VersionReadBy(step) <= known_everywhere() || Mutated(Mutation::kNoBarrier);
 }
 
@@ -96,13 +99,18 @@ void Session::FlushPushes(Micros now) {
   }
 }
 
+// Whether compute has this, or, with layer residency, can have it when it wants it.
+bool Session::HasOf(const ShardState& shard, Version version) const {
+  return is_layered() ? version <= shard.known : shard.held[version.value() % 2] == version;
+}
+
 // The version that compute needs of this shard and that nothing of ours asks for by itself. A push
 // asks for the version it helps to make, so while ours are still to come nothing is pulled.
 std::optional<Version> Session::VersionToPull(const ShardState& shard) const {
   if (!has_started_) return std::nullopt;
   for (const Work& work : works_) {
     const Version version = VersionReadBy(work.step);
-    if (shard.held[version.value() % 2] == version) continue;
+    if (HasOf(shard, version)) continue;
     const bool is_first = &work == &works_.front();
     const bool is_unasked = works_.front().open_calls == 0 &&
                             std::ranges::none_of(shard.pushes, [&](const Unreplied& push) {
@@ -136,8 +144,17 @@ void Session::RepeatUnanswered(Micros now) {
     shard.ask_interval = std::clamp(2 * shard.ask_interval, kDataRetryFirst, kDataRetryMax);
     shard.ask_at = now + shard.ask_interval;
   }
+  const auto is_pulled = [this](const WantedShards::Key& key) { return IsPulledAsWanted(key); };
+  for (const WantedShards::Key& key : wanted_.TakeDue(now, is_pulled))
+    pulls[PrimaryOf(key.shard)].items.push_back({key.shard, key.version});
   for (auto& [lane, push] : pushes) AskLane(now, lane, std::move(push));
   for (auto& [lane, pull] : pulls) AskLane(now, lane, std::move(pull));
+}
+
+// A version that is not known to be committed comes by our push for it, or is pulled for the
+// barrier.
+bool Session::IsPulledAsWanted(const WantedShards::Key& key) const {
+  return key.use == ParameterUse::kEvaluation || key.version <= shards_[key.shard.value()].known;
 }
 
 void Session::PullForEvaluation(Micros now) {
@@ -161,13 +178,16 @@ Micros Session::NextDeadline() const {
     deadline = std::min(deadline, help_at_);
   }
   deadline = std::min(deadline, gradient_reports_.NextDeadline());
+  deadline = std::min(deadline, bad_pictures_.NextDeadline());
   if (evaluation_ && evaluation_->request) deadline = std::min(deadline, evaluation_->ask_at);
   for (const ShardState& shard : shards_) {
     const bool has_sent =
         std::ranges::any_of(shard.pushes, [](const Unreplied& push) { return push.is_sent; });
     if (has_sent || VersionToPull(shard)) deadline = std::min(deadline, shard.ask_at);
   }
-  return deadline;
+  return std::min(deadline, wanted_.NextDeadline([this](const WantedShards::Key& key) {
+    return IsPulledAsWanted(key);
+  }));
 }
 
 size_t Session::unreplied_count() const {
@@ -191,7 +211,9 @@ Heartbeat Session::CurrentActivity(Micros now) const {
   } else if (is_waiting) {
     const auto lowest = std::ranges::min_element(shards_, {}, &ShardState::known);
     heartbeat.activity = Activity::kWaitingForParameters;
-    heartbeat.waiting_for = PrimaryOf(ShardId(static_cast<uint32_t>(lowest - shards_.begin())));
+    if (bad_pictures_.is_settled()) {  // else it is we who have not pushed yet
+      heartbeat.waiting_for = PrimaryOf(ShardId(static_cast<uint32_t>(lowest - shards_.begin())));
+    }
     heartbeat.waiting_ms = static_cast<uint64_t>((now - waiting_since_).count()) / 1000;
   } else {
     heartbeat.activity = is_computing ? Activity::kComputing : Activity::kIdle;

@@ -38,6 +38,7 @@ void Session::OnMessageOf(Micros now, const PeerId& from, const ViewUpdate& upda
     shard.ask_interval = Micros(0);  // who was silent is not who is asked now
   }
   if (evaluation_) evaluation_->ask_at = now;
+  wanted_.AskAnew();
   silence_.Clear();
   step_clock_.Disturb();
   is_helping_ = false;
@@ -56,6 +57,7 @@ void Session::Forget() {
   next_ = Step(0);
   has_started_ = false;
   evaluation_.reset();
+  wanted_.Clear();
   failure_.reset();  // of work that does not count any more
   gradient_reports_.Clear();
   verify_next_.reset();
@@ -263,8 +265,8 @@ bool Session::VerifiesHere(Step step, MicroBatch m) const {
 
 // Whether compute has all of it. What it has not might never come: others may go on without us.
 bool Session::HoldsWhole(Version version) const {
-  return std::ranges::all_of(
-      shards_, [&](const ShardState& shard) { return shard.held[version.value() % 2] == version; });
+  return std::ranges::all_of(shards_,
+                             [&](const ShardState& shard) { return HasOf(shard, version); });
 }
 
 // Hands out what the view gives us to compute again of the lowest incomplete step: once when its

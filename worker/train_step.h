@@ -26,6 +26,15 @@ struct LayerShards {
   ShardPlan::Run ready;   // after backward: they begin in the layer, or in it and later ones
 };
 std::vector<LayerShards> PlanLayerShards(const JobPlan& plan, const Network& network);
+// What a pass over the layers reads at one of its stops: the layer at work, and the next one that
+// has tensors, which is fetched meanwhile.
+struct LayerReads {
+  ShardPlan::Run now;
+  ShardPlan::Run next;
+};
+// By stop: forward layer by layer, then backward.
+std::vector<LayerReads> PlanTrainingReads(const JobPlan& plan, const Network& network);
+std::vector<LayerReads> PlanEvaluationReads(const JobPlan& plan, const Network& network);
 // The shards that hold the metric tensor alone: final as soon as the batch is scored.
 ShardPlan::Run MetricShards(const JobPlan& plan);
 
@@ -38,14 +47,16 @@ class TrainStep {
     ParameterStore& parameters;
     BufferPool& gradients;  // of flat vectors
   };
-  TrainStep(const Model& model, uint32_t sample_count_max, const Context& context);
+  TrainStep(const Model& model, SampleCounts samples, const Context& context);
 
   struct Work {
     Step step;
     MicroBatch micro_batch;
     TreeSum* sum = nullptr;             // none: computed for its hash alone (P41)
     uint64_t* hash = nullptr;           // set to the gradient's, never 0, where it is wanted
+    std::function<void(const std::vector<BadPicture>&)> replaced;  // told before any gradient
     std::function<bool()> interrupted;  // asked while the forward waits for parameters
+    ParameterStore::Hold::Fetch fetch;  // called with layer residency
     // Asked between layers: whether nobody wants the work any more. `is_partly_out`: some shards
     // have been added to the sum, and may count.
     std::function<bool(bool is_partly_out)> is_abandoned;
@@ -56,18 +67,25 @@ class TrainStep {
   // What the last Run that succeeded took, waits for parameters aside.
   std::chrono::nanoseconds computing_time() const { return computing_time_; }
 
-  Network& network() { return network_; }  // between runs, for evaluation
+  // Between runs, for evaluation.
+  Network& network() { return network_; }
+  const std::vector<LayerReads>& evaluation_reads() const { return evaluation_reads_; }
 
  private:
-  Status Forward(const Work& work, const float* values);
-  Status Backward(const Work& work, const float* values, const SharedBuffer& gradients);
+  using Hold = ParameterStore::Hold;
+  Status Forward(const Work& work, Hold& parameters);
+  Status Backward(const Work& work, Hold& parameters, const SharedBuffer& gradients);
+  Status Await(const Work& work, Hold& parameters, size_t stop,
+               const std::function<bool()>& interrupted);
   Status CheckLoss(const Work& work, const BatchScore& score) const;
   void WriteMetrics(const BatchScore& score, FloatBuffer& gradients) const;
   void HandOver(const Work& work, ShardPlan::Run shards, const SharedBuffer& gradients);
 
   const Context context_;
   Network network_;
-  const std::vector<LayerShards> layer_shards_;  // by layer
+  const std::vector<LayerShards> layer_shards_;     // by layer
+  const std::vector<LayerReads> training_reads_;    // by stop
+  const std::vector<LayerReads> evaluation_reads_;  // by layer
   const ShardPlan::Run metric_shards_;
   std::vector<uint64_t> shard_hashes_;  // of the gradient being made
   std::chrono::nanoseconds waited_{0};

@@ -10,27 +10,34 @@ namespace pando {
 namespace {
 
 constexpr uint64_t kTrainingVersionsKept = 2;    // P4: nobody needs more
+constexpr uint32_t kReadAheadPerThread = 2;      // micro-batches: the bound of what waits in memory
 constexpr uint64_t kEvaluationVersionsKept = 1;  // P31: one pin at a time
 constexpr int64_t kTimeMemory = 8;               // micro-batches that the average time looks back
 // A process that was stopped, or lost its core for a while, is not slow: one micro-batch does not
 // count as more than so many of the average.
 constexpr int64_t kTimeOutlier = 4;
 
-uint32_t SampleCountMax(const JobPlan& plan) {
-  return static_cast<uint32_t>(
-      std::max(plan.steps.micro_batch_samples_max(), kEvaluationChunkSamples));
+SampleCounts NetworkSamples(const JobPlan& plan) {
+  return {.training = static_cast<uint32_t>(plan.steps.micro_batch_samples_max()),
+          .evaluation = kEvaluationChunkSamples};
+}
+
+// [first, last) of a chunk.
+std::pair<uint64_t, uint64_t> SamplesOf(const Evaluate& request, size_t chunk) {
+  const uint64_t first = request.first_sample + chunk * kEvaluationChunkSamples;
+  return {first, std::min(first + kEvaluationChunkSamples, request.last_sample)};
 }
 
 }  // namespace
 
-Trainer::Trainer(const Parts& parts, uint32_t thread_count, Sink sink)
+Trainer::Trainer(const Parts& parts, uint32_t thread_count, Sink sink, ParameterResidency residency)
     : parts_(parts),
       sink_(std::move(sink)),
-      sample_count_max_(SampleCountMax(parts.plan)),
+      samples_(NetworkSamples(parts.plan)),
       batches_(parts.data, parts.plan.steps, parts.plan.job.seed,
-               /*prefetch_max=*/2 * thread_count),
-      parameters_(parts.plan.shards, kTrainingVersionsKept),
-      evaluation_parameters_(parts.plan.shards, kEvaluationVersionsKept),
+               /*prefetch_max=*/kReadAheadPerThread * thread_count, parts.plan.job.reader_threads),
+      parameters_(parts.plan.shards, {kTrainingVersionsKept, residency}, held_bytes_),
+      evaluation_parameters_(parts.plan.shards, {kEvaluationVersionsKept, residency}, held_bytes_),
       gradients_(parts.plan.layout.float_count()) {
   PANDO_CHECK(thread_count >= 1);
   for (uint32_t i = 0; i < thread_count; ++i) threads_.emplace_back([this] { ThreadMain(); });
@@ -43,6 +50,7 @@ Trainer::~Trainer() {
   }
   has_task_.notify_all();
   parameters_.Wake();
+  evaluation_parameters_.Wake();
   for (std::thread& thread : threads_) thread.join();
 }
 
@@ -75,7 +83,6 @@ void Trainer::Verify(Step step, MicroBatch micro_batch) {
 void Trainer::Enqueue(const std::shared_ptr<ComputeCall>& call,
                       const std::vector<MicroBatch>& micro_batches) {
   call->unfinished_count = micro_batches.size();
-  for (MicroBatch m : micro_batches) batches_.Expect(call->step, m);
   {
     std::lock_guard lock(mutex_);
     std::erase_if(running_, [](const auto& other) { return other.expired(); });
@@ -83,8 +90,33 @@ void Trainer::Enqueue(const std::shared_ptr<ComputeCall>& call,
     for (MicroBatch m : micro_batches) {
       micro_batches_.emplace(MicroBatchKey(call->step, call->ticket, m), MicroBatchTask{call, m});
     }
+    if (call->sum) {
+      guessed_step_ = NextStep(call->step);
+      guessed_share_ = micro_batches;
+    }
   }
   has_task_.notify_all();
+  ReadAhead();
+}
+
+// Hints what the threads will take next: what is queued, then the same share of the next step,
+// which is handed out only when this one is done.
+void Trainer::ReadAhead() {
+  const size_t wanted = kReadAheadPerThread * threads_.size();
+  std::vector<std::pair<Step, MicroBatch>> hints;
+  {
+    std::lock_guard lock(mutex_);
+    for (const auto& [key, task] : micro_batches_) {
+      if (hints.size() == wanted) break;
+      hints.emplace_back(task.call->step, task.micro_batch);
+    }
+    const bool has_next = guessed_step_.value() < parts_.plan.steps.step_count();
+    for (MicroBatch m : has_next ? guessed_share_ : std::vector<MicroBatch>()) {
+      if (hints.size() == wanted) break;
+      hints.emplace_back(guessed_step_, m);
+    }
+  }
+  for (const auto& [step, m] : hints) batches_.Expect(step, m);
 }
 
 void Trainer::Abandon(Step from) {
@@ -100,6 +132,9 @@ void Trainer::Forget() {
     std::lock_guard lock(mutex_);
     chunks_.clear();
     chunk_count_ = 0;
+  }
+  for (const std::weak_ptr<Evaluation>& entry : std::exchange(evaluations_, {})) {
+    if (auto evaluation = entry.lock()) evaluation->abandoned = true;
   }
   DropCalls([](const ComputeCall&) { return true; });
   parameters_.Clear();
@@ -130,8 +165,22 @@ uint64_t Trainer::micro_batch_us() const {
   return static_cast<uint64_t>((micro_batch_ns_ / thread_count + 999) / 1000);
 }
 
+uint64_t Trainer::data_stall_us() const {
+  return static_cast<uint64_t>(batches_.stalled().count() / 1000);
+}
+
 void Trainer::ParametersArrived(ShardId shard, Version version, const Blob& payload) {
   parameters_.Put(shard, version, payload);
+}
+
+void Trainer::ParametersGone(ParameterUse use, Version version) {
+  if (use == ParameterUse::kTraining) return parameters_.Supersede(version);
+  for (const std::weak_ptr<Evaluation>& entry : evaluations_) {
+    auto evaluation = entry.lock();
+    if (evaluation != nullptr && evaluation->request.version <= version)
+      evaluation->abandoned = true;
+  }
+  evaluation_parameters_.Wake();
 }
 
 void Trainer::EvaluateSlice(const Evaluate& request) {
@@ -148,7 +197,10 @@ void Trainer::EvaluationParametersArrived(ShardId shard, Version version, const 
 
 void Trainer::StartWholeEvaluations() {
   if (unstarted_evaluations_.empty()) return;
-  if (!evaluation_parameters_.IsWhole(unstarted_evaluations_.front().version)) return;
+  if (!evaluation_parameters_.is_layered() &&
+      !evaluation_parameters_.IsWhole(unstarted_evaluations_.front().version)) {
+    return;
+  }
   for (const Evaluate& request : std::exchange(unstarted_evaluations_, {}))
     StartEvaluation(request);
 }
@@ -159,10 +211,14 @@ void Trainer::StartEvaluation(const Evaluate& request) {
   auto evaluation = std::make_shared<Evaluation>();
   evaluation->ticket = lasting_ticket_;
   evaluation->request = request;
-  evaluation->parameters = *evaluation_parameters_.Open(request.version);
+  if (!evaluation_parameters_.is_layered()) {
+    evaluation->parameters = *evaluation_parameters_.Open(request.version);
+  }
   evaluation->scores.resize(chunk_count);
   evaluation->unfinished_count = chunk_count;
   if (chunk_count == 0) return FinishEvaluation(*evaluation);
+  std::erase_if(evaluations_, [](const auto& other) { return other.expired(); });
+  evaluations_.push_back(evaluation);
   {
     std::lock_guard lock(mutex_);
     for (size_t chunk = 0; chunk < chunk_count; ++chunk) chunks_.push_back({evaluation, chunk});
@@ -170,14 +226,26 @@ void Trainer::StartEvaluation(const Evaluate& request) {
   }
   has_task_.notify_all();
   parameters_.Wake();
+  ExpectChunks();
+}
+
+// Hints the chunks that the threads will take next.
+void Trainer::ExpectChunks() {
+  std::vector<std::pair<uint64_t, uint64_t>> hints;
+  {
+    std::lock_guard lock(mutex_);
+    const size_t count = std::min(chunks_.size(), kReadAheadPerThread * threads_.size());
+    for (size_t i = 0; i < count; ++i)
+      hints.push_back(SamplesOf(chunks_[i].evaluation->request, chunks_[i].chunk));
+  }
+  for (const auto& [first, last] : hints) batches_.ExpectTest(first, last);
 }
 
 // ---- the computing threads ----------------------------------------------------------------------
 
 void Trainer::ThreadMain() {
   SetFloatEnvironment();
-  TrainStep train_step(parts_.model, sample_count_max_,
-                       {parts_.plan, batches_, parameters_, gradients_});
+  TrainStep train_step(parts_.model, samples_, {parts_.plan, batches_, parameters_, gradients_});
   while (std::optional<Task> task = NextTask()) {
     std::visit([&](auto& t) { RunTask(train_step, t); }, *task);
   }
@@ -205,8 +273,17 @@ void Trainer::RunTask(TrainStep& train_step, MicroBatchTask& task) {
        .micro_batch = task.micro_batch,
        .sum = call.sum ? &*call.sum : nullptr,
        .hash = is_hashed ? &hash : nullptr,
+       .replaced =
+           [&](const std::vector<BadPicture>& pictures) {
+             sink_(call.hash_ticket, BadPicturesFound{pictures});
+           },
        // A wait also ends for evaluation: the parameters may wait for a pin (P31).
        .interrupted = [&] { return stopping_ || call.abandoned || chunk_count_ > 0; },
+       .fetch =
+           [&](const std::vector<ShardId>& shards) {
+             sink_(call.hash_ticket,
+                   ParametersWanted{ParameterUse::kTraining, VersionReadBy(call.step), shards});
+           },
        // What has left may count: if it is hashed, it is hashed to its end (P41).
        .is_abandoned =
            [&](bool is_partly_out) {
@@ -217,6 +294,7 @@ void Trainer::RunTask(TrainStep& train_step, MicroBatchTask& task) {
   if (status.code() == StatusCode::kInterrupted) return GiveBack(task);
   if (!status.ok()) return AbandonCall(call, std::move(status));
   TakeTime(train_step.computing_time());
+  ReadAhead();
   if (--call.unfinished_count == 0 && call.sum) sink_(call.ticket, StepComputed{call.step});
 }
 
@@ -253,31 +331,40 @@ void Trainer::AbandonCall(ComputeCall& call, Status failure) {
 
 void Trainer::RunTask(TrainStep& train_step, ChunkTask& task) {
   Evaluation& evaluation = *task.evaluation;
+  if (evaluation.abandoned) return;
   const Evaluate& request = evaluation.request;
-  const uint64_t first = request.first_sample + task.chunk * kEvaluationChunkSamples;
-  const uint64_t last = std::min(first + kEvaluationChunkSamples, request.last_sample);
-  Result<BatchScore> score = EvaluateChunk(train_step.network(), parts_.data, {first, last},
-                                           evaluation.parameters->data());
+  const auto [first, last] = SamplesOf(request, task.chunk);
+  auto batch = batches_.TakeTest(first, last);
+  ExpectChunks();
+  if (!batch.ok()) return sink_(evaluation.ticket, ComputeFailed{batch.status()});
+  if (!(*batch)->replaced.empty()) sink_(evaluation.ticket, BadPicturesFound{(*batch)->replaced});
+  Result<ChunkScore> score = Score(train_step, evaluation, **batch);
+  if (score.status().code() == StatusCode::kInterrupted) return;
   if (!score.ok()) return sink_(evaluation.ticket, ComputeFailed{score.status()});
-  evaluation.scores[task.chunk] = *score;
+  evaluation.scores[task.chunk] = *std::move(score);
   if (--evaluation.unfinished_count == 0) FinishEvaluation(evaluation);
 }
 
+Result<ChunkScore> Trainer::Score(TrainStep& train_step, const Evaluation& evaluation,
+                                  const Batch& batch) {
+  if (evaluation.parameters != nullptr)
+    return EvaluateChunk(train_step.network(), batch, evaluation.parameters->data());
+  const Version version = evaluation.request.version;
+  const auto interrupted = [&] { return stopping_ || evaluation.abandoned; };
+  auto parameters = evaluation_parameters_.HoldVersion(version, interrupted);
+  if (!parameters.ok()) return parameters.status();
+  const auto fetch = [&](const std::vector<ShardId>& shards) {
+    sink_(evaluation.ticket, ParametersWanted{ParameterUse::kEvaluation, version, shards});
+  };
+  const auto await = [&](uint32_t layer) {
+    const LayerReads& reads = train_step.evaluation_reads()[layer];
+    return parameters->Advance(reads.now, reads.next, interrupted, fetch);
+  };
+  return EvaluateChunk(train_step.network(), batch, parameters->values(), await);
+}
+
 void Trainer::FinishEvaluation(const Evaluation& evaluation) {
-  const Evaluate& request = evaluation.request;
-  EvaluationResult result{.version = request.version, .slice = request.slice};
-  result.sample_count = request.last_sample - request.first_sample;
-  constexpr size_t kChunksPerSlice = kEvaluationSliceSamples / kEvaluationChunkSamples;
-  for (size_t first = 0; first < evaluation.scores.size(); first += kChunksPerSlice) {
-    double slice_loss = 0;
-    const size_t last = std::min(first + kChunksPerSlice, evaluation.scores.size());
-    for (size_t chunk = first; chunk < last; ++chunk) {  // in the order of the samples
-      result.correct_count += evaluation.scores[chunk].correct_count;
-      slice_loss += evaluation.scores[chunk].loss_sum;
-    }
-    result.loss_sum += slice_loss;
-  }
-  sink_(evaluation.ticket, result);
+  sink_(evaluation.ticket, ResultOf(evaluation.request, evaluation.scores));
 }
 
 }  // namespace pando

@@ -44,7 +44,8 @@ class Trainer : public ComputePort {
     const Model& model;
     const DataSet& data;
   };
-  Trainer(const Parts& parts, uint32_t thread_count, Sink sink);
+  Trainer(const Parts& parts, uint32_t thread_count, Sink sink,
+          ParameterResidency residency = ParameterResidency::kAll);
   ~Trainer() override;  // stops at once: threads waiting for parameters or work return
 
   void Compute(Step step, std::vector<MicroBatch> micro_batches) override;
@@ -52,6 +53,7 @@ class Trainer : public ComputePort {
   void Verify(Step step, MicroBatch micro_batch) override;
   void Forget() override;
   void ParametersArrived(ShardId shard, Version version, const Blob& payload) override;
+  void ParametersGone(ParameterUse use, Version version) override;
   void EvaluateSlice(const Evaluate& request) override;
   void EvaluationParametersArrived(ShardId shard, Version version, const Blob& payload) override;
 
@@ -61,6 +63,11 @@ class Trainer : public ComputePort {
   // What a micro-batch takes the threads together, of late: the mean time of one, divided by their
   // number. 0 before the first. Any thread.
   uint64_t micro_batch_us() const;
+  // How long the threads together have waited for samples so far. Any thread.
+  uint64_t data_stall_us() const;
+
+  // The most bytes of parameters held at a time so far, evaluation's included. Any thread.
+  uint64_t parameter_bytes_peak() const { return held_bytes_.peak(); }
 
   // For the serial trainer, which makes new parameters in place.
   ParameterStore& parameters() { return parameters_; }
@@ -81,9 +88,10 @@ class Trainer : public ComputePort {
   struct Evaluation {  // of one slice; shared likewise
     ComputeTicket ticket;
     Evaluate request;
-    std::shared_ptr<const FloatBuffer> parameters;
-    std::vector<BatchScore> scores;        // by chunk, each written by one thread
-    std::atomic<size_t> unfinished_count;  // chunks
+    std::shared_ptr<const FloatBuffer> parameters;  // null: layer by layer
+    std::vector<ChunkScore> scores;                 // by chunk, each written by one thread
+    std::atomic<size_t> unfinished_count;           // chunks
+    std::atomic<bool> abandoned = false;            // its parameters are gone
   };
   // Micro-batches go in the order of steps, then of calls, then of their index.
   using MicroBatchKey = std::tuple<Step, ComputeTicket, MicroBatch>;
@@ -100,23 +108,27 @@ class Trainer : public ComputePort {
   ComputeTicket NextTicket();
   void Enqueue(const std::shared_ptr<ComputeCall>& call,
                const std::vector<MicroBatch>& micro_batches);
+  void ReadAhead();
   template <class Wanted>
   void DropCalls(const Wanted& is_dropped);
   void ThreadMain();
   std::optional<Task> NextTask();  // blocks; none when stopping
   void RunTask(TrainStep& train_step, MicroBatchTask& task);
   void RunTask(TrainStep& train_step, ChunkTask& task);
+  Result<ChunkScore> Score(TrainStep& train_step, const Evaluation& evaluation, const Batch& batch);
   void GiveBack(const MicroBatchTask& task);
   void TakeTime(std::chrono::nanoseconds time);
   void AbandonCall(ComputeCall& call, Status failure);
   void FinishEvaluation(const Evaluation& evaluation);
   void StartWholeEvaluations();
   void StartEvaluation(const Evaluate& request);
+  void ExpectChunks();
 
   const Parts parts_;
   const Sink sink_;
-  const uint32_t sample_count_max_;
+  const SampleCounts samples_;  // of a network
   BatchSource batches_;
+  HeldBytes held_bytes_;
   ParameterStore parameters_;
   ParameterStore evaluation_parameters_;
   BufferPool gradients_;
@@ -126,11 +138,14 @@ class Trainer : public ComputePort {
   std::map<ComputeTicket, Step> current_calls_;
   ComputeTicket lasting_ticket_;                 // of evaluation and hashes until we forget
   std::vector<Evaluate> unstarted_evaluations_;  // of one version
+  std::vector<std::weak_ptr<Evaluation>> evaluations_;
 
   std::mutex mutex_;  // guards the queues and running_
   std::condition_variable has_task_;
   std::map<MicroBatchKey, MicroBatchTask> micro_batches_;
   std::deque<ChunkTask> chunks_;
+  Step guessed_step_;                                // the next one, most likely with these again:
+  std::vector<MicroBatch> guessed_share_;            // what Compute had last
   std::vector<std::weak_ptr<ComputeCall>> running_;  // every call that may still be at work
   // Read by waiting threads under the parameter store's lock, hence atomic.
   std::atomic<size_t> chunk_count_ = 0;  // == chunks_.size()

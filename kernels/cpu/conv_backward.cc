@@ -285,7 +285,7 @@ class BackwardPass {
       Store(s_.dbias + o, Load(s_.dbias + o) + gradient);
 
       const IntVec where = sample.argmax == nullptr ? IntVec{} : Load(sample.argmax + first + o);
-      const IntVec x = where & 1, y = where >> 1;
+      const IntVec x = where & 1, y = (where >> 1) & 1;
       const auto bits = reinterpret_cast<IntVec>(gradient);
       StorePairs(entries + o, bits, x * right + y * down + static_cast<int32_t>(corner));
       if (!wants_data_) continue;

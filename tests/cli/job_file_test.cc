@@ -31,6 +31,9 @@ JobValue OtherValue(const JobKey& key, const Job& job) {
     return static_cast<double>(count) == key.range.max ? count - 1 : count + 1;
   }
   if (key.kind == ValueKind::kCountList) return std::vector<uint64_t>{7, 3, 1};
+  if (key.kind == ValueKind::kTextList) {
+    return key.choices.empty() ? std::vector<std::string>{"z", "a \"b\", c"} : key.choices;
+  }
   if (key.kind == ValueKind::kText) return std::string("a \"quoted\"\\path\twith\x01 tab");
   return (std::get<double>(value) + key.range.min + 1.0 / 3.0) / 2;  // not exact in few digits
 }
@@ -39,6 +42,21 @@ TEST_CASE("an empty job file is the default job") {
   Result<Job> job = ParseJobText("", "job.toml");
   REQUIRE(job.ok());
   CHECK(WriteJobText(*job) == WriteJobText(Job{}));
+}
+
+TEST_CASE("a list of words is read as people write it, and a wrong word is named") {
+  const JobKey& key = *FindJobKey("data.augment");
+  using Words = std::vector<std::string>;
+  for (const char* text : {"crop,flip", "[\"crop\", \"flip\"]", "crop, flip"}) {
+    Result<JobValue> value = ParseJobValue(key, text);
+    REQUIRE(value.ok());
+    CHECK(std::get<Words>(*value) == Words{"crop", "flip"});
+  }
+  CHECK(std::get<Words>(*ParseJobValue(key, "")).empty());
+  const Status status = ParseJobText("[data]\naugment = [\"flop\"]\n", "job.toml").status();
+  CHECK(Contains(status.message(), "job.toml:2"));
+  CHECK(Contains(status.message(), "each one of crop, flip"));
+  CHECK(Contains(status.message(), "did you mean"));
 }
 
 TEST_CASE("every key survives writing and reading") {
@@ -51,7 +69,10 @@ TEST_CASE("every key survives writing and reading") {
     CHECK(key.get(job) == value);
     // Keys that need company.
     if (key.name == "train.steps") job.epochs = 0;
+    if (key.name == "eval.every_steps") job.eval_every_epochs = 0;
     if (key.name == "optimizer.nesterov") job.optimizer.momentum = 0.9;
+    if (key.name == "optimizer.trust_coefficient") job.optimizer.kind = OptimizerKind::kLars;
+    if (key.name == "optimizer.trust_ratio_max") job.optimizer.kind = OptimizerKind::kLamb;
     Result<Job> read = ParseJobText(WriteJobText(job), "job.toml");
     REQUIRE_MESSAGE(read.ok(), read.status().message());
     for (const JobKey& other : JobKeys()) CHECK(other.get(*read) == other.get(job));
@@ -85,7 +106,8 @@ TEST_CASE("unknown names are errors with their line and the nearest name") {
   CHECK(ErrorOf("lr = 0.1\n") == "job.toml:1: unknown key 'lr'; did you mean 'optimizer.lr'?");
   CHECK(Contains(ErrorOf("[train]\nxyzzy = 1\n"), "docs/job-file.md"));
   CHECK(ErrorOf("[optimizer]\n\ntype = \"adma\"\n") ==
-        "job.toml:3: optimizer.type must be one of sgd, adam, adamw, got \"adma\"; did you mean "
+        "job.toml:3: optimizer.type must be one of sgd, adam, adamw, lars, lamb, got \"adma\"; did "
+        "you mean "
         "'adam'?");
   CHECK(Contains(ErrorOf("[model]\nname = \"mnist-cn\"\n"), "did you mean 'mnist-cnn'?"));
   CHECK(Contains(ErrorOf("[optimizer.deep]\nlr = 1.0\n"), "unknown key 'optimizer.deep'"));
@@ -113,6 +135,8 @@ TEST_CASE("values of the wrong type or out of range are errors") {
   CHECK(Contains(ErrorOf("[optimizer]\nmomentum = 1.0\n"), "≥ 0 and < 1"));
   CHECK(Contains(ErrorOf("[optimizer]\nweight_decay = -0.1\n"), "optimizer.weight_decay"));
   CHECK(Contains(ErrorOf("[optimizer]\nnesterov = 1\n"), "true or false"));
+  CHECK(Contains(ErrorOf("[optimizer]\nclip_value = -1.0\n"), "optimizer.clip_value"));
+  CHECK(Contains(ErrorOf("[schedule]\nmilestones = [3, -1]\n"), "schedule.milestones"));
   CHECK(Contains(ErrorOf("[schedule]\npct_start = 1.0\n"), "> 0 and < 1"));
   CHECK(Contains(ErrorOf("[model]\nhidden = [128, 0]\n"), "model.hidden"));
   CHECK(Contains(ErrorOf("[model]\nhidden = [128, \"x\"]\n"), "model.hidden"));
@@ -130,14 +154,30 @@ TEST_CASE("values that do not fit each other name both and where they stand") {
             .starts_with("train.micro_batches = 8 (job.toml:3) does not fit train.global_batch = 4 "
                          "(job.toml:2)"));
   CHECK(Contains(ErrorOf("[train]\nsteps = 3\nepochs = 1\n"), "both say how long the run is"));
+  CHECK(
+      Contains(ErrorOf("[eval]\nevery_steps = 3\nevery_epochs = 1\n"),
+               "eval.every_steps = 3 (job.toml:2) and eval.every_epochs = 1 (job.toml:3) both say "
+               "how often the run is evaluated"));
   CHECK(Contains(ErrorOf("[train]\nsteps = 0\nepochs = 0\n"), "nothing to train"));
   CHECK(Contains(ErrorOf("[train]\nepochs = 0\n"), "nothing to train"));
   CHECK(Contains(ErrorOf("[run]\nlease_ms = 500\n"), "run.heartbeat_ms = 250 (the default)"));
   CHECK(Contains(ErrorOf("[optimizer]\nnesterov = true\n"), "optimizer.momentum = 0.0"));
   CHECK(Contains(ErrorOf("[optimizer]\nnesterov = true\nmomentum = 0.9\ndampening = 0.1\n"),
                  "optimizer.dampening = 0.1"));
+  CHECK(Contains(ErrorOf("[optimizer]\nclip_value = 1.0\nclip_norm = 2.0\n"),
+                 "both clip the gradient"));
+  CHECK(Contains(ErrorOf("[optimizer]\ntype = \"lamb\"\nclip_norm = 2.0\n"),
+                 "does not go with optimizer.type = \"lamb\" (job.toml:2)"));
+  CHECK(Contains(ErrorOf("[optimizer]\ntype = \"lars\"\nmomentum = 0.9\nnesterov = true\n"),
+                 "has plain momentum"));
+  CHECK(Contains(ErrorOf("[optimizer]\ntrust_coefficient = 0.1\n"), "read by lars alone"));
+  CHECK(Contains(ErrorOf("[optimizer]\ntrust_ratio_max = 1.0\n"), "read by lamb alone"));
   CHECK(Contains(ErrorOf("[schedule]\ntype = \"step\"\n"), "schedule.step_size"));
+  CHECK(Contains(ErrorOf("[schedule]\ntype = \"multi-step\"\n"), "schedule.milestones"));
+  CHECK(Contains(ErrorOf("[schedule]\ntype = \"exponential\"\n"), "schedule.gamma"));
   CHECK(Contains(ErrorOf("[schedule]\ntype = \"cosine\"\nmin_lr = 0.5\n"), "above optimizer.lr"));
+  CHECK(Contains(ErrorOf("[eval]\nevery_epochs = 0\nearly_stop_patience = 2\n"),
+                 "needs evaluations during the run"));
   CHECK(Contains(ErrorOf("[schedule]\ntype = \"one-cycle\"\nbase_momentum = 0.97\n"),
                  "schedule.max_momentum"));
 }
@@ -166,6 +206,19 @@ TEST_CASE("flags and --set override the file, and silence its other length") {
   CHECK(back.Finish()->steps == 0);
 }
 
+TEST_CASE("evaluations by steps silence those by epochs, and the other way round") {
+  Result<Job> job = ParseJobText("[eval]\nevery_steps = 50\n", "job.toml");
+  REQUIRE(job.ok());
+  CHECK(job->eval_every_steps == 50);
+  CHECK(job->eval_every_epochs == 0);
+
+  JobDraft draft;
+  REQUIRE(draft.AddToml("[eval]\nevery_steps = 50\n", "job.toml").ok());
+  REQUIRE(draft.AddOverrides({{"eval.every_epochs", "2", "--eval-every-epochs"}}).ok());
+  CHECK(draft.Finish()->eval_every_steps == 0);
+  CHECK(draft.Finish()->eval_every_epochs == 2);
+}
+
 TEST_CASE("texts that are no values of their key are errors that name the flag") {
   for (const Override& wrong : std::vector<Override>{{"train.steps", "3x", "--steps"},
                                                      {"train.steps", "", "--steps"},
@@ -183,7 +236,9 @@ TEST_CASE("texts that are no values of their key are errors that name the flag")
   }
 }
 
-TEST_CASE("identity leaves out [snapshot], [verify] and [run], and runs of one job have different ids") {
+TEST_CASE(
+    "identity leaves out [worker], [snapshot], [verify] and [run], and runs of one job have "
+    "different ids") {
   Job job;
   Job elsewhere = job;
   elsewhere.workers = 7;
@@ -191,7 +246,10 @@ TEST_CASE("identity leaves out [snapshot], [verify] and [run], and runs of one j
   elsewhere.replicas = 1;
   elsewhere.snapshot_every = 7;
   elsewhere.snapshot_keep = 5;
+  elsewhere.snapshot_best = true;
   elsewhere.verify_every = 4;
+  elsewhere.activation_checkpointing = true;
+  elsewhere.parameter_residency = ParameterResidency::kLayer;
   elsewhere.scheduler_timeout_ms = 1000;
   CHECK(JobIdentityText(job) == JobIdentityText(elsewhere));
   CHECK(WriteJobText(job) != WriteJobText(elsewhere));

@@ -124,11 +124,12 @@ TEST_CASE("metrics are rows under their heading, there at once") {
                         .accuracy = 0.875,
                         .lr = 0.01,
                         .images_per_second = 31200.4,
-                        .elapsed_seconds = 1.5})
+                        .elapsed_seconds = 1.5,
+                        .data_stall_ms = 0.25})
               .ok());
   CHECK(*ReadTextFile(folder.MetricsPath()) ==
-        "step,epoch,loss,accuracy,lr,images_per_second,elapsed_seconds\n"
-        "12,0.5,0.25,0.875,0.01,31200.4,1.500\n");
+        "step,epoch,loss,accuracy,lr,images_per_second,elapsed_seconds,data_stall_ms\n"
+        "12,0.5,0.25,0.875,0.01,31200.4,1.500,0.250\n");
 }
 
 TEST_CASE("events are one JSON object per line") {
@@ -166,7 +167,7 @@ TEST_CASE("metrics go on after the last whole row, and what a crash left is cut"
   const std::string whole = *ReadTextFile(folder.MetricsPath());
   for (const std::string& torn :
        {std::string(), std::string("12,0.6,0.2"), std::string("12,0.6,0.2\n"), std::string("\n"),
-        std::string("12,0.6,0.2,0.1,0.01,100,1.0x\n"), std::string(100, '\0')}) {
+        std::string("12,0.6,0.2,0.1,0.01,100,1.0,0.0x\n"), std::string(100, '\0')}) {
     AppendText(folder.MetricsPath(), torn);
     std::optional<MetricsRow> last;
     REQUIRE(MetricsFile::Reopen(folder, &last).ok());
@@ -209,7 +210,7 @@ TEST_CASE("metrics without a row, a heading or a file start with a heading") {
   REQUIRE(MetricsFile::Reopen(folder, &last).ok());
   REQUIRE(MetricsFile::Reopen(folder, &last).ok());
   CHECK(*ReadTextFile(folder.MetricsPath()) ==
-        "step,epoch,loss,accuracy,lr,images_per_second,elapsed_seconds\n");
+        "step,epoch,loss,accuracy,lr,images_per_second,elapsed_seconds,data_stall_ms\n");
 }
 
 TEST_CASE("the last row is found in a file longer than what is read at once") {
@@ -298,7 +299,8 @@ TEST_CASE("times are written as RFC 3339, and read") {
 TEST_CASE("the summary has every promised key and survives reading") {
   TempFolder temp;
   const RunFolder folder = RunFolder::Open(temp.path());
-  Summary summary = SummaryOf(Job{});
+  const Job job;
+  Summary summary = SummaryOf(job);
   summary.status = kStatusCompleted;
   summary.weights_hash = "99aa06d3014798d86001c324468d497f";
   summary.test_accuracy = 0.9866;
@@ -306,7 +308,9 @@ TEST_CASE("the summary has every promised key and survives reading") {
   summary.rollbacks = 1;
   summary.verified_micro_batches = 70;
   summary.unverified_micro_batches = 3;
-  summary.evaluations = {{Version(469), 10000, 9850, 0.1 + 0.2}};
+  summary.evaluations = {{Version(469), 10000, 9850, 0.1 + 0.2, 9990}};
+  summary.classes = {{1000, 999}, {500, 1}};
+  summary.confusion_matrix = {{999, 1}, {499, 1}};
   summary.snapshots = {{0, Version(500)}, {1, Version(1000)}};
   summary.faults = {{.id = 7,
                      .action = "kill",

@@ -75,7 +75,7 @@ TEST_CASE("a recorder that goes on has in its summary what earlier lives had") {
   fault.recovered_ms = 9;
   second.OnFault(fault);
   second.OnFault({.id = 4, .action = "stop", .target = "server 0"});
-  second.OnEvaluation({Version(6), 100, 85, 10});
+  second.OnEvaluation({Version(6), 100, 85, 10, 100, {{40, 40}, {60, 45}}, {40, 0, 15, 45}});
   second.OnSnapshot({2, Version(6)});
   second.OnSnapshotDropped({1, Version(2)});
   CHECK(second.Conclude(kStatusInterrupted, Status()) == kExitInterrupted);
@@ -88,6 +88,10 @@ TEST_CASE("a recorder that goes on has in its summary what earlier lives had") {
   CHECK(summary->evaluations.size() == 3);
   CHECK(summary->test_accuracy == 0.85);
   CHECK(summary->best_test_accuracy == 0.9);
+  CHECK(summary->best_step == 2);
+  CHECK(summary->test_top5_accuracy == 1.0);
+  CHECK(summary->classes == std::vector<ClassScore>{{40, 40}, {60, 45}});
+  CHECK(summary->confusion_matrix == std::vector<std::vector<uint64_t>>{{40, 0}, {15, 45}});
   CHECK(summary->test_loss == 0.1);
   CHECK(summary->generation == 2);
   CHECK(summary->rollbacks == 1);
@@ -111,6 +115,24 @@ TEST_CASE("a version that is evaluated again is listed once") {
   RunRecorder recorder = run.Reopen(StateOfEarlierLife());
   recorder.OnEvaluation({Version(4), 100, 80, 30});
   CHECK(recorder.summary().evaluations.size() == 2);
+}
+
+TEST_CASE("results that are withdrawn are neither the last nor the best") {
+  Run run;
+  RunRecorder recorder = run.Create();
+  recorder.OnEvaluation({Version(2), 100, 80, 20, 90});
+  recorder.OnEvaluation({Version(4), 100, 95, 10, 99, {{40, 40}, {60, 55}}, {40, 0, 5, 55}});
+  CHECK(recorder.summary().best_step == 4);
+  recorder.OnEvaluationsDropped(Version(3));
+  CHECK(recorder.summary().evaluations.size() == 1);
+  CHECK(recorder.summary().best_step == 2);
+  CHECK(recorder.summary().best_test_accuracy == 0.8);
+  CHECK(recorder.summary().test_accuracy == 0.8);
+  CHECK(recorder.summary().confusion_matrix.empty());
+  recorder.OnEvaluationsDropped(Version(0));
+  CHECK_FALSE(recorder.summary().best_step);
+  CHECK_FALSE(recorder.summary().test_accuracy);
+  CHECK_FALSE(recorder.summary().test_loss);
 }
 
 TEST_CASE("a run that ended before its summary was written names its weights") {

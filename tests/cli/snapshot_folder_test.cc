@@ -188,7 +188,8 @@ TEST_CASE("a snapshot is put together from its shards' files") {
   const JobPlan plan = SmallPlan();
   REQUIRE(plan.shards.shard_count() > 1);
   const SnapshotManifest manifest = Stored(temp, plan, 2);
-  Result<SnapshotImage> image = ReadSnapshot(temp.path(), manifest, plan, 2);
+  Result<SnapshotImage> image = ReadSnapshot(
+      temp.path(), manifest, plan, Optimizer({.kind = OptimizerKind::kAdam}, plan.layout));
   REQUIRE_MESSAGE(image.ok(), image.status().message());
   for (size_t i = 0; i < plan.layout.float_count(); ++i) {
     CHECK(image->parameters.data()[i] == static_cast<float>(i));
@@ -203,7 +204,8 @@ TEST_CASE("a snapshot that lacks a file, a shard or the right bytes says which")
   const auto error = [&](auto change) {
     SnapshotManifest manifest = good;
     change(manifest);
-    Result<SnapshotImage> image = ReadSnapshot(temp.path(), manifest, plan, 0);
+    Result<SnapshotImage> image =
+        ReadSnapshot(temp.path(), manifest, plan, Optimizer({}, plan.layout));
     REQUIRE_FALSE(image.ok());
     CHECK(image.status().message().find(temp.path()) != std::string::npos);
     return image.status().message();

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -11,6 +12,7 @@
 #include "cli/exit_codes.h"
 #include "cli/opened_job.h"
 #include "cli/run_folder.h"
+#include "cli/run_weights.h"
 #include "cli/serial_trainer.h"
 #include "cli/snapshot_folder.h"
 #include "common/float_env.h"
@@ -24,7 +26,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-Job SmallJob(const std::string& run_dir) {
+Job SmallJob(const std::string& run_dir, double ema_decay) {
   Job job;
   job.model = "mlp";
   job.mlp_hidden = {12};
@@ -36,6 +38,7 @@ Job SmallJob(const std::string& run_dir) {
   job.steps = 8;
   job.epochs = 0;
   job.optimizer.kind = OptimizerKind::kAdam;
+  job.optimizer.ema_decay = ema_decay;
   job.run_dir = run_dir;
   return job;
 }
@@ -44,12 +47,12 @@ Job SmallJob(const std::string& run_dir) {
 struct RunByHand {
   TempFolder temp;
   std::string path = temp.path() + "/run";
-  Job job = SmallJob(path);
+  Job job;
   OpenedJob opened = Opened();
   RunFolder folder = Made();
   SnapshotFolder snapshots{folder.SnapshotsPath(), {}};
 
-  RunByHand() {
+  explicit RunByHand(double ema_decay = 0.0) : job(SmallJob(path, ema_decay)) {
     SetFloatEnvironment();
     for (uint64_t version : {3, 6}) Store(At(version), {0, Version(version)});
   }
@@ -121,6 +124,56 @@ TEST_CASE("a run that has not ended exports its newest snapshot, or the one of a
                                      run.folder.SnapshotsPath() + " are of steps 3, 6"));
 }
 
+TEST_CASE("the best version that has a snapshot is written, and exported") {
+  RunByHand run;
+  const std::vector<EvaluationSummary> evaluations{
+      {Version(3), 100, 60, 0}, {Version(5), 100, 90, 0}, {Version(6), 100, 80, 0}};
+  const auto best = WriteBestWeights(run.folder, run.opened.plan, evaluations, Version(8));
+  REQUIRE_MESSAGE(best.ok(), best.status().message());
+  REQUIRE(best->has_value());
+  CHECK(**best == Version(6));  // of version 5 there is no snapshot
+  Outcome outcome = Pando({"export", run.path, run.Out(), "--best"});
+  CHECK(outcome.exit_code == kExitUsage);  // the run has no summary yet
+  Summary summary = SummaryOf(run.job);
+  REQUIRE(run.folder.WriteSummary(summary).ok());
+  outcome = Pando({"export", run.path, run.Out(), "--best"});
+  CHECK(outcome.exit_code == kExitUsage);
+  CHECK(Contains(outcome.output, "snapshot.best"));
+  summary.best_weights_step = 6;
+  REQUIRE(run.folder.WriteSummary(summary).ok());
+  outcome = Pando({"export", run.path, run.Out(), "--best"});
+  CHECK(outcome.exit_code == kExitCompleted);
+  CHECK(Contains(outcome.output, "best weights after 6 steps, weights_hash " + run.HashAt(6)));
+  CHECK(Pando({"export", run.path, run.Out(), "--best", "--step", "3"}).exit_code == kExitUsage);
+}
+
+TEST_CASE("the best version of a run that stopped early may be its last") {
+  RunByHand run;
+  const SerialResult last = run.At(5);
+  const TensorLayout& layout = run.opened.plan.layout;
+  REQUIRE(WriteWeights(run.folder.WeightsPath(), layout, last.parameters->span()).ok());
+  const std::vector<EvaluationSummary> evaluations{{Version(3), 100, 80, 0},
+                                                   {Version(5), 100, 90, 0}};
+  // The run has no summary yet, and version 5 no snapshot.
+  const auto best = WriteBestWeights(run.folder, run.opened.plan, evaluations, Version(5));
+  REQUIRE_MESSAGE(best.ok(), best.status().message());
+  REQUIRE(best->has_value());
+  CHECK(**best == Version(5));
+  Result<FloatBuffer> kept = ReadWeights(run.folder.BestWeightsPath(), layout);
+  REQUIRE(kept.ok());
+  CHECK(WeightsHash(layout, std::as_const(*kept).span()) == run.HashAt(5));
+}
+
+TEST_CASE("without an evaluation there is no best version, and without snapshots an error") {
+  RunByHand run;
+  const auto none = WriteBestWeights(run.folder, run.opened.plan, {}, Version(8));
+  REQUIRE(none.ok());
+  CHECK_FALSE(none->has_value());
+  const std::vector<EvaluationSummary> evaluations{{Version(4), 100, 60, 0}};
+  CHECK_FALSE(WriteBestWeights(run.folder, run.opened.plan, evaluations, Version(8)).ok());
+  CHECK_FALSE(fs::exists(run.folder.BestWeightsPath()));
+}
+
 TEST_CASE("a run that has ended exports and evaluates its final weights") {
   RunByHand run;
   const SerialResult final_one = run.At(8);
@@ -136,6 +189,40 @@ TEST_CASE("a run that has ended exports and evaluates its final weights") {
   }
 }
 
+TEST_CASE("the average of the weights is exported and evaluated from a snapshot") {
+  RunByHand run(0.75);
+  const TensorLayout& layout = run.opened.plan.layout;
+  std::vector<float> average;
+  for (uint64_t version = 1; version <= 6; ++version) {
+    const SerialResult at = run.At(version);
+    const std::span<const float> made = at.parameters->span();
+    if (average.empty()) average.assign(made.begin(), made.end());
+    for (size_t i = 0; i < average.size(); ++i) average[i] = 0.75f * average[i] + 0.25f * made[i];
+  }
+  Outcome outcome = Pando({"export", run.path, run.Out(), "--ema"});
+  CAPTURE(outcome.output);
+  REQUIRE(outcome.exit_code == kExitCompleted);
+  CHECK(Contains(outcome.output, "averaged weights of snapshot g000-v000000006 after 6 steps"));
+  Result<FloatBuffer> read = ReadWeights(run.Out(), layout);
+  REQUIRE(read.ok());
+  // The test's additions may be fused, the servers' are not.
+  constexpr float kEmaTolerance = 1e-6f;
+  for (size_t i = 0; i < layout.offset(layout.tensor_count() - 1); ++i)
+    CHECK(std::abs(read->data()[i] - average[i]) <= kEmaTolerance);
+  CHECK_FALSE(WeightsHash(layout, std::as_const(*read).span()) == run.HashAt(6));
+  outcome = Pando({"evaluate", run.path, "--ema"});
+  CHECK(Contains(outcome.output, "averaged weights of snapshot g000-v000000006: test accuracy"));
+  outcome = Pando({"evaluate", run.Out(), "--ema"});
+  CHECK(Contains(outcome.output, "--ema chooses from the snapshots of a run folder"));
+}
+
+TEST_CASE("a run that keeps no average says so") {
+  RunByHand run;
+  const Outcome outcome = Pando({"export", run.path, run.Out(), "--ema"});
+  CHECK(outcome.exit_code == kExitUsage);
+  CHECK(Contains(outcome.output, "its job has optimizer.ema_decay = 0"));
+}
+
 TEST_CASE("an evaluation has the same bits as the run's own") {
   RunByHand run;
   Result<SerialResult> whole = TrainSerially(run.job, *run.opened.data, run.opened.model, {});
@@ -147,6 +234,7 @@ TEST_CASE("an evaluation has the same bits as the run's own") {
   CHECK(again->sample_count == 1100);
   CHECK(again->correct_count == whole->last_evaluation->correct_count);
   CHECK(again->loss_sum == whole->last_evaluation->loss_sum);
+  CHECK(again->top5_count == whole->last_evaluation->top5_count);
 
   // A file in the run's folder, one elsewhere with a job file, and the folder itself.
   REQUIRE(WriteWeights(run.folder.WeightsPath(), run.opened.plan.layout, whole->parameters->span())

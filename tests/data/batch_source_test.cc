@@ -140,8 +140,25 @@ TEST_CASE("a batch read ahead is not read again") {
   CheckTake(source, plan, Step(0), MicroBatch(1));
   CHECK(data.read_count() == 2);
   CHECK(source.waiting_count() == 0);
+  const auto stalled = source.stalled();            // the second may have been on its way still
   CheckTake(source, plan, Step(0), MicroBatch(1));  // taken again: read again
   CHECK(data.read_count() == 3);
+  CHECK(source.stalled() > stalled);
+}
+
+TEST_CASE("several threads read ahead, and each batch once") {
+  constexpr uint32_t kPrefetchMax = 6;
+  FakeData data(kSamples);
+  const StepPlan plan = MakePlan();
+  BatchSource source(data, plan, kSeed, kPrefetchMax, /*thread_count=*/3);
+  data.Hold(true);
+  for (uint32_t i = 0; i < kPrefetchMax; ++i) source.Expect(Step(i / 3), MicroBatch(i % 3));
+  data.WaitForReads(3);  // three at once
+  data.Hold(false);
+  data.WaitForReads(kPrefetchMax);
+  for (uint32_t i = 0; i < kPrefetchMax; ++i)
+    CheckTake(source, plan, Step(i / 3), MicroBatch(i % 3));
+  CHECK(data.read_count() == kPrefetchMax);
 }
 
 TEST_CASE("hints never taken make room for new ones once takes have passed them by") {
@@ -237,14 +254,34 @@ TEST_CASE("a batch outlives its source") {
 
 TEST_CASE("test samples come in order, and a range beyond the split is an error") {
   const FakeData data(kSamples);
-  auto slice = ReadTestSamples(data, 2, 5);
-  REQUIRE(slice.ok());
-  CHECK(slice->values == std::vector<float>{2, 3, 4});
-  REQUIRE(ReadTestSamples(data, 7, 7).ok());
-  CHECK(ReadTestSamples(data, 7, 7)->sample_count() == 0);
+  Batch slice;
+  REQUIRE(ReadTestSamples(data, 2, 5, &slice).ok());
+  CHECK(slice.values == std::vector<float>{2, 3, 4});
+  REQUIRE(ReadTestSamples(data, 7, 7, &slice).ok());
+  CHECK(slice.sample_count() == 0);
   for (auto [first, last] : {std::pair<uint64_t, uint64_t>{0, 8}, {5, 4}}) {
-    CHECK(ReadTestSamples(data, first, last).status().code() == StatusCode::kInvalidArgument);
+    const Status status = ReadTestSamples(data, first, last, &slice);
+    CHECK(status.code() == StatusCode::kInvalidArgument);
   }
+}
+
+TEST_CASE("test samples are read ahead beside training batches, and count as no stall of those") {
+  const FakeData data(kSamples);
+  const StepPlan plan = MakePlan();
+  BatchSource source(data, plan, kSeed, 2);
+  for (uint32_t m : {0u, 1u}) source.Expect(Step(0), MicroBatch(m));
+  for (uint64_t first : {0u, 2u, 4u}) source.ExpectTest(first, first + 2);  // the third is one more
+  CHECK(source.waiting_count() == 4);
+  for (uint64_t first : {0u, 2u, 4u}) {
+    auto batch = source.TakeTest(first, first + 2);
+    REQUIRE(batch.ok());
+    CHECK((*batch)->values == std::vector<float>{float(first), float(first + 1)});
+  }
+  CHECK(source.stalled() == std::chrono::nanoseconds(0));
+  auto batch = source.Take(Step(0), MicroBatch(1));
+  REQUIRE(batch.ok());
+  CHECK((*batch)->values == Expected(plan, Step(0), MicroBatch(1)));
+  CHECK(source.TakeTest(0, 8).status().code() == StatusCode::kInvalidArgument);
 }
 
 }  // namespace

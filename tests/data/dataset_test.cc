@@ -7,6 +7,7 @@
 #include <numeric>
 #include <string>
 
+#include "tests/data/check_message.h"
 #include "tests/data/idx_files.h"
 #include "worker/picture_set.h"
 
@@ -26,15 +27,6 @@ struct TinyMnist {
     job.data_path = folder.path();
   }
 };
-
-void CheckMessage(const Status& status, StatusCode code, const std::vector<std::string>& parts) {
-  CHECK(status.code() == code);
-  CHECK(status.message().find('\n') == std::string::npos);
-  for (const std::string& part : parts) {
-    INFO(status.message());
-    CHECK_MESSAGE(status.message().find(part) != std::string::npos, part);
-  }
-}
 
 TEST_CASE("a data set hands out the samples asked for, in the order asked for") {
   TinyMnist tiny;
@@ -76,6 +68,7 @@ TEST_CASE("the fingerprint differs when a label, a pixel, an order or a count di
     Bytes test_pixels(test_labels.size(), 7);
     return PictureSet({.shape = {1, 1, 1},
                        .class_count = 10,
+                       .class_names = {},
                        .normalisation = {},
                        .train = {std::move(pixels), std::move(labels)},
                        .test = {std::move(test_pixels), std::move(test_labels)}})
@@ -144,11 +137,11 @@ TEST_CASE("an unknown data set is an error that names the nearest one") {
   Job job;
   job.dataset = "mnsit";
   CheckMessage(OpenDataSet(job).status(), StatusCode::kInvalidArgument,
-               {"'mnsit'", "did you mean 'mnist'?", "known are mnist, fashion-mnist"});
+               {"'mnsit'", "did you mean 'mnist'?", "known are mnist, fashion-mnist, cifar10"});
   job.dataset = "fashion";
   CheckMessage(OpenDataSet(job).status(), StatusCode::kInvalidArgument,
                {"did you mean 'fashion-mnist'?"});
-  job.dataset = "imagenet";
+  job.dataset = "kitchens";
   Status unlike = OpenDataSet(job).status();
   CHECK(unlike.message().find("did you mean") == std::string::npos);
 }

@@ -78,6 +78,67 @@ TEST_CASE("counts of pictures and labels that differ are both named") {
   CheckBadData(data, {"train-labels-idx1-ubyte", "39", "40"});
 }
 
+// The same of other data sets: one line, and no run folder is begun.
+void CheckBadDataSet(const std::string& name, const std::string& path, const Parts& parts) {
+  TempFolder temp;
+  const Args job{"--model",        "mlp", "--dataset", name,
+                 "--data",         path,  "--run-dir", temp.File("run"),
+                 "--global-batch", "16"};
+  CheckOneLine(Args{"train"} + job, kExitUsage, parts);
+  CheckOneLine(Args{"train", "--serial"} + job, kExitUsage, parts);
+  CHECK_FALSE(std::filesystem::exists(temp.File("run")));
+}
+
+TEST_CASE("a CIFAR file that is cut is named with the byte") {
+  TempFolder data;
+  for (const char* batch : {"data_batch_1", "data_batch_2", "data_batch_3", "data_batch_4",
+                            "data_batch_5", "test_batch"}) {
+    data.Write(std::string(batch) + ".bin", Bytes(2 * 3073));
+  }
+  const std::string path = data.Write("data_batch_2.bin", Bytes(4000));
+  CheckBadDataSet("cifar10", data.path(), {path, "cut off", "byte 4000"});
+}
+
+Bytes Text(const std::string& text) { return Bytes(text.begin(), text.end()); }
+
+TEST_CASE("a table without a column is named with those that it has") {
+  TempFolder data;
+  const std::string path = data.Write("stars.csv", Text("u,g,r,i,z,class\n1,2,3,4,5,STAR\n"));
+  CheckBadDataSet("sdss", path, {path, "'redshift'", "u, g, r, i, z, class"});
+}
+
+TEST_CASE("a class that only the test split has is named") {
+  TempFolder data;
+  const std::string head = "u,g,r,i,z,redshift,class\n";
+  data.Write("train.csv", Text(head + "1,2,3,4,5,6,STAR\n1,2,3,4,5,6,GALAXY\n"));
+  const std::string path = data.Write("test.csv", Text(head + "1,2,3,4,5,6,QSO\n"));
+  CheckBadDataSet("sdss", data.path(), {path, "line 2", "unknown class 'QSO'", "GALAXY, STAR"});
+}
+
+// Folders train and val of these classes, each with one file of a picture's name.
+void WriteFolders(const TempFolder& data, const std::vector<std::string>& classes,
+                  const Bytes& file) {
+  for (const char* split : {"train", "val"}) {
+    for (const std::string& name : classes) {
+      std::filesystem::create_directories(data.File(split) + "/" + name);
+      data.Write(std::string(split) + "/" + name + "/1.jpg", file);
+    }
+  }
+}
+
+TEST_CASE("a text file named .jpg is named with its first bytes") {
+  TempFolder data;
+  WriteFolders(data, {"ants", "bees"}, Text("hello"));
+  CheckBadDataSet("imagefolder", data.path(), {data.path(), "train/ants/1.jpg", "68 65 6c 6c"});
+}
+
+TEST_CASE("a folder with one class is named") {
+  TempFolder data;
+  WriteFolders(data, {"ants"}, Text("hello"));
+  CheckBadDataSet("imagefolder", data.path(),
+                  {data.File("train"), "1 class folder", "two or more"});
+}
+
 TEST_CASE("a missing data folder is named") {
   TempFolder temp;
   CheckOneLine(Args{"train"} + MnistJob(temp.File("none"), temp.File("run")), kExitUsage,
@@ -259,7 +320,7 @@ TEST_CASE("a server whose lanes' ports would end beyond the last one is told so"
 TEST_CASE("a model too large is refused with its size before anything is started") {
   CheckOneLine({"train", "--dataset", "synthetic-digits", "--model", "mlp", "--set",
                 "model.hidden=1048576,1048576"},
-               kExitUsage, {"model mlp", "parameters", "bytes"});
+               kExitUsage, {"model mlp", "layer 'fc2'", "1048576 x 1048576", "bytes"});
 }
 
 TEST_CASE("chaos that cannot come over the run is refused before anything is started") {

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <map>
 #include <string>
+#include <utility>
 
 #include "cli/exit_codes.h"
 #include "tests/e2e/run_files.h"
@@ -31,15 +32,15 @@ inline Args FaultJob(uint32_t workers, uint32_t servers, const Args& more = {}) 
   return JobOf(kFaultSteps, workers, servers, more);
 }
 
-// Of the job of JobOf, whoever computes it.
-inline std::string SerialHash(uint64_t steps = kFaultSteps) {
-  static std::map<uint64_t, std::string> hashes;
-  std::string& hash = hashes[steps];
+// Of the job of JobOf, whoever computes it; `more` is what changes the result.
+inline std::string SerialHash(uint64_t steps = kFaultSteps, const Args& more = {}) {
+  static std::map<std::pair<uint64_t, Args>, std::string> hashes;
+  std::string& hash = hashes[{steps, more}];
   if (!hash.empty()) return hash;
   TempFolder temp;
   const std::string run_dir = temp.path() + "/run";
   Process train(temp.path(), "serial",
-                Args{"train", "--serial", "--run-dir", run_dir} + JobOf(steps, 1, 1));
+                Args{"train", "--serial", "--run-dir", run_dir} + JobOf(steps, 1, 1, more));
   train.Await();
   REQUIRE_MESSAGE(train.exit_code() == kExitCompleted, train.err());
   hash = SummaryIn(run_dir).weights_hash;

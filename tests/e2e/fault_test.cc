@@ -28,18 +28,19 @@ void CheckFaults(const Summary& summary, size_t injected_count) {
 }
 
 // Runs `pando train` under chaos and compares what it leaves with the serial run.
-Summary TrainUnder(const std::string& chaos, const Args& job, uint64_t steps = kFaultSteps) {
+Summary TrainUnder(const std::string& chaos, const Args& job, uint64_t steps = kFaultSteps,
+                   const Args& features = {}) {
   CAPTURE(chaos);
   Household household;
   Process train(household.path(), "train",
-                Args{"train", "--chaos", chaos, "--run-dir", household.run_dir()} + job);
+                Args{"train", "--chaos", chaos, "--run-dir", household.run_dir()} + job + features);
   train.Await(2 * kEventDeadline);
   INFO(train.err());
   REQUIRE(train.exit_code() == kExitCompleted);
   CHECK(household.Living().empty());
   Summary summary = SummaryIn(household.run_dir());
   CHECK(summary.status == kStatusCompleted);
-  CHECK(summary.weights_hash == SerialHash(steps));
+  CHECK(summary.weights_hash == SerialHash(steps, features));
   CHECK(RowCountIn(household.run_dir()) == steps);
   return summary;
 }
@@ -50,6 +51,47 @@ TEST_CASE("a worker is killed, then all of them") {
 
 TEST_CASE("a server is killed, and another once its shards have moved") {
   CheckFaults(TrainUnder("kill server 0 at step 50; kill server 1 at step 300", FaultJob(2, 3)), 2);
+}
+
+TEST_CASE("workers and servers are killed, and another is stopped, while layers are pulled") {
+  const Args layers{"--set", "worker.parameter_residency=layer"};
+  CheckFaults(
+      TrainUnder("kill worker at step 50; kill server 0 at step 150; kill worker at step 250",
+                 FaultJob(3, 3, layers)),
+      3);
+  const Summary summary =
+      TrainUnder("kill server at step 130", FaultJob(2, 2, layers + Args{"--replicas", "1"}));
+  CHECK(summary.rollbacks == 1);
+  CheckFaults(
+      TrainUnder("stop worker 0 3s at step 50", JobOf(kSilenceSteps, 3, 2, layers), kSilenceSteps),
+      1);
+}
+
+TEST_CASE("servers are killed whose values others wait for (P16)") {
+  const std::string chaos = "kill server 0 at step 50; kill server 1 at step 300";
+  CheckFaults(TrainUnder(chaos, FaultJob(2, 3), kFaultSteps, {"--clip-norm", "0.5"}), 2);
+  const Args lamb{"--optimizer", "lamb", "--weight-decay", "0.01"};
+  CheckFaults(TrainUnder(chaos, FaultJob(2, 3), kFaultSteps, lamb), 2);
+  const Summary summary = TrainUnder("kill server at step 130", FaultJob(2, 2, {"--replicas", "1"}),
+                                     kFaultSteps, {"--clip-norm", "0.5"});
+  CHECK(summary.rollbacks == 1);
+}
+
+TEST_CASE("the average of the weights outlives its servers, replicated or rolled back") {
+  const auto average_of = [](const Args& more) {
+    Household household;
+    Process train(household.path(), "train",
+                  Args{"train", "--run-dir", household.run_dir(), "--ema-decay", "0.5"} + more);
+    train.Await(2 * kEventDeadline);
+    INFO(train.err());
+    REQUIRE(train.exit_code() == kExitCompleted);
+    return AverageIn(household.path(), household.run_dir());
+  };
+  const std::string undisturbed = average_of(FaultJob(1, 1));
+  const Args chaos{"--chaos", "kill server 0 at step 50; kill server 1 at step 300"};
+  CHECK(average_of(FaultJob(2, 3) + chaos) == undisturbed);
+  const Args late{"--chaos", "kill server at step 130", "--replicas", "1"};
+  CHECK(average_of(FaultJob(2, 2) + late) == undisturbed);
 }
 
 TEST_CASE("the scheduler is killed, twice") {
@@ -194,6 +236,47 @@ TEST_CASE("a machine's node leaves no orphans when it is killed, and drains when
   job.scheduler->Await();
   CHECK_MESSAGE(job.scheduler->exit_code() == kExitCompleted, job.scheduler->err());
   CHECK(SummaryIn(job.run_dir).weights_hash == SerialHash());
+}
+
+TEST_CASE("kills about an early stop's decision leave it as it was (P32)") {
+  const Args decides = JobOf(kFaultSteps, 2, 2,
+                             {"--eval-every-steps", "40", "--early-stop-patience", "2",
+                              "--early-stop-min-delta", "0.02", "--snapshot-best", "true"});
+  TempFolder temp;
+  const std::string serial_dir = temp.path() + "/serial";
+  Process serial(temp.path(), "serial",
+                 Args{"train", "--serial", "--run-dir", serial_dir} + decides);
+  serial.Await();
+  REQUIRE_MESSAGE(serial.exit_code() == kExitCompleted, serial.err());
+  const Summary expected = SummaryIn(serial_dir);
+  REQUIRE(expected.stopped_early);
+  const auto before = [&](uint64_t steps) { return std::to_string(expected.steps - steps); };
+  struct Case {
+    std::string chaos;
+    const char* replicas;
+  };
+  for (const Case& c :
+       {Case{"kill scheduler at step " + before(41) + "; kill scheduler at step " + before(1), "2"},
+        Case{"kill server at step " + before(40) + "; kill worker at step " + before(1), "2"},
+        Case{"kill server at step " + before(1), "1"}}) {
+    CAPTURE(c.chaos);
+    Household household;
+    Process train(household.path(), "train",
+                  Args{"train", "--chaos", c.chaos, "--run-dir", household.run_dir(), "--replicas",
+                       c.replicas} +
+                      decides);
+    train.Await(2 * kEventDeadline);
+    INFO(train.err());
+    REQUIRE(train.exit_code() == kExitCompleted);
+    const Summary summary = SummaryIn(household.run_dir());
+    CHECK(summary.weights_hash == expected.weights_hash);
+    CHECK(summary.steps == expected.steps);
+    CHECK(summary.stopped_early);
+    CHECK(summary.best_weights_step == expected.best_weights_step);
+    CHECK(BytesOf(household.run_dir() + "/best.safetensors") ==
+          BytesOf(serial_dir + "/best.safetensors"));
+    CHECK(RowCountIn(household.run_dir()) == expected.steps);
+  }
 }
 
 }  // namespace

@@ -3,10 +3,12 @@
 // hash_matrix.sh.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "cli/exit_codes.h"
+#include "tests/e2e/job_by_hand.h"
 #include "tests/e2e/run_files.h"
 #include "tests/temp_folder.h"
 
@@ -17,7 +19,9 @@ namespace {
 struct Run {
   Summary summary;
   std::vector<std::string> rows;
-  std::string weights;  // the bytes of final.safetensors
+  std::string weights;       // the bytes of final.safetensors
+  std::string best_weights;  // of best.safetensors, if there is one
+  std::string average;       // of what export --ema writes, where the job keeps an average
 };
 
 Run Train(const Args& more) {
@@ -33,7 +37,12 @@ Run Train(const Args& more) {
   const auto printed = nlohmann::json::parse(train.out(), nullptr, /*allow_exceptions=*/false);
   REQUIRE_MESSAGE(!printed.is_discarded(),
                   "standard output is not one JSON object: " << train.out());
-  Run run{SummaryIn(run_dir), TrainingColumnsIn(run_dir), BytesOf(run_dir + "/final.safetensors")};
+  Run run{SummaryIn(run_dir),
+          TrainingColumnsIn(run_dir),
+          BytesOf(run_dir + "/final.safetensors"),
+          BytesOf(run_dir + "/best.safetensors"),
+          {}};
+  if (std::ranges::find(more, "--ema-decay") != more.end()) run.average = AverageIn(temp.path(), run_dir);
   CHECK(printed["weights_hash"] == run.summary.weights_hash);
   return run;
 }
@@ -75,6 +84,8 @@ struct Form {
   const char* lanes = "0";  // by cores
 };
 
+const Args kLayerResidency{"--set", "worker.parameter_residency=layer"};
+
 Args ArgsOf(const Form& form) {
   return {"--workers",   std::to_string(form.workers),
           "--servers",   std::to_string(form.servers),
@@ -105,6 +116,47 @@ TEST_CASE("weights, metrics and accuracy are the serial run's for any workers, s
   }
 }
 
+TEST_CASE("what servers do with a gradient gives the serial run's weights") {
+  const std::vector<Args> features{
+      {"--clip-norm", "0.5"},
+      {"--set", "optimizer.clip_value=0.01"},
+      {"--optimizer", "lars", "--lr", "1", "--momentum", "0.9", "--weight-decay", "0.0005"},
+      {"--optimizer", "lamb", "--weight-decay", "0.01"},
+      {"--optimizer", "adamw", "--weight-decay", "0.1", "--set",
+       "optimizer.weight_decay_exclude_bias_and_norm=true", "--schedule", "multi-step", "--set",
+       "schedule.milestones=3,5"}};
+  const Run plain = Train({"--serial"});
+  for (const Args& feature : features) {
+    CAPTURE(feature);
+    const Run serial = Train(Args{"--serial"} + feature);
+    CHECK(serial.summary.weights_hash != plain.summary.weights_hash);
+    CheckSameResult(Train(Args{"--serial", "--threads", "2"} + feature), serial);
+    CheckSameResult(Train(feature + ArgsOf({3, 2, 1, "tcp", "2"})), serial);
+    CheckSameResult(Train(feature + ArgsOf({2, 1, 2, "ipc"})), serial);
+  }
+}
+
+TEST_CASE("each of an optimizer's options has its say") {
+  const Args all{"--serial", "--optimizer", "adamw", "--weight-decay", "0.1", "--lr", "0.01"};
+  const Args excluded{"--set", "optimizer.weight_decay_exclude_bias_and_norm=true"};
+  const Args milestones{"--schedule", "multi-step", "--set", "schedule.milestones=3,5"};
+  const std::string hash = Train(all + excluded + milestones).summary.weights_hash;
+  CHECK(Train(all + milestones).summary.weights_hash != hash);
+  CHECK(Train(all + excluded).summary.weights_hash != hash);
+  const Args later{"--schedule", "multi-step", "--set", "schedule.milestones=3,6"};
+  CHECK(Train(all + excluded + later).summary.weights_hash != hash);
+}
+
+TEST_CASE("the average of the weights is the same for any workers and servers") {
+  const Args job{"--ema-decay", "0.5"};
+  const Run one = Train(job + ArgsOf({1, 1, 1, "tcp"}));
+  CHECK(one.average.size() == one.weights.size());
+  CHECK(one.average != one.weights);
+  const Run many = Train(job + ArgsOf({3, 2, 2, "ipc", "2"}));
+  CheckSameResult(many, one);
+  CHECK(many.average == one.average);
+}
+
 TEST_CASE(
     "another number of micro-batches or another seed gives other weights, the same everywhere") {
   const Run eight = Train({"--serial"});
@@ -116,6 +168,91 @@ TEST_CASE(
   CheckCompleted(seeded, 8, 2);
   CHECK(seeded.summary.weights_hash != eight.summary.weights_hash);
   CheckSameResult(Train(Args{"--seed", "2"} + ArgsOf({3, 1, 1, "ipc"})), seeded);
+}
+
+TEST_CASE("batch norm, smoothed labels and activations computed again: the serial run's weights") {
+  const Args residual{"--set", "model.name=" PANDO_GOLDEN_DIR "/residual.toml", "--label-smoothing",
+                      "0.1"};
+  const Run serial = Train(Args{"--serial"} + residual);
+  CHECK(serial.summary.status == kStatusCompleted);
+  CheckSameResult(Train(Args{"--serial", "--threads", "2"} + residual), serial);
+  for (const Form& form : {Form{2, 2, 1, "tcp"}, Form{3, 2, 2, "ipc"}}) {
+    CheckSameResult(Train(ArgsOf(form) + residual), serial);
+  }
+  CheckSameResult(Train(ArgsOf({2, 2, 2, "tcp"}) + residual + kLayerResidency), serial);
+  const Run checkpointed = Train(ArgsOf({2, 1, 1, "ipc"}) + residual +
+                                 Args{"--set", "train.activation_checkpointing=true"});
+  CHECK(checkpointed.summary.weights_hash == serial.summary.weights_hash);
+  CHECK(checkpointed.rows == serial.rows);
+}
+
+// The bytes in the worker's last words.
+uint64_t HeldBytesIn(const std::string& text) {
+  const size_t at = text.find("held at most ");
+  REQUIRE_MESSAGE(at != std::string::npos, text);
+  return std::stoull(text.substr(at + std::string("held at most ").size()));
+}
+
+TEST_CASE("workers that hold a layer at a time give the serial run's weights") {
+  const Args wide{"--model",        "mlp", "--set", "model.hidden=512,512,256,256,128",
+                  "--global-batch", "480"};
+  const Run serial = Train(Args{"--serial"} + wide);
+  CheckSameResult(Train(Args{"--serial"} + wide + kLayerResidency), serial);  // it ignores it
+  for (const Form& form : {Form{1, 1, 1, "ipc"}, Form{2, 2, 1, "tcp"}, Form{3, 2, 2, "ipc", "2"}})
+    CheckSameResult(Train(ArgsOf(form) + wide + kLayerResidency), serial);
+  for (const Args& feature :
+       {Args{"--verify-every", "2"}, Args{"--set", "train.activation_checkpointing=true"}}) {
+    const Run run = Train(ArgsOf({2, 2, 1, "tcp"}) + wide + kLayerResidency + feature);
+    CHECK(run.weights == serial.weights);
+    CHECK(run.rows == serial.rows);
+  }
+}
+
+// 784 to 512 and 512 to 512 are 2.7 of 3.5 MB.
+TEST_CASE("a worker that holds a layer at a time holds two at most, and says how much that was") {
+  const auto held_by = [](const Args& residency) {
+    JobByHand job(
+        1, 1, TinyJob({"--model", "mlp", "--set", "model.hidden=512,512,256,256,128"}) + residency);
+    job.scheduler->Await();
+    job.workers[0]->Await();
+    REQUIRE(job.workers[0]->exit_code() == kExitCompleted);
+    return HeldBytesIn(job.workers[0]->err());
+  };
+  const uint64_t whole = held_by({});
+  const uint64_t layers = held_by(kLayerResidency);
+  MESSAGE("held at most: " << layers << " bytes by layers, " << whole << " in all");
+  constexpr uint64_t kShardBytes = 64 << 10;  // of 3.5 MB; a layer ends within one
+  CHECK(layers <= (784 * 512 + 512 + 512 * 512 + 512) * sizeof(float) + 2 * kShardBytes);
+  CHECK(layers < whole / 2);
+}
+
+TEST_CASE("evaluations by steps end the run with the same version, and keep the same best one") {
+  const Args decides{"--epochs",
+                     "8",
+                     "--eval-every-steps",
+                     "9",
+                     "--early-stop-patience",
+                     "2",
+                     "--early-stop-min-delta",
+                     "0.03",
+                     "--snapshot-best",
+                     "true"};
+  const Run serial = Train(Args{"--serial"} + decides);
+  CHECK(serial.summary.stopped_early);
+  CHECK(serial.summary.steps < 8 * kTinySteps);
+  CHECK(serial.summary.steps % 9 == 0);
+  CHECK(serial.summary.best_weights_step == serial.summary.best_step);
+  for (const Form& form : {Form{3, 2, 1, "tcp"}, Form{1, 1, 2, "ipc"}}) {
+    const Run run = Train(decides + ArgsOf(form));
+    CheckSameResult(run, serial);
+    CHECK(run.summary.stopped_early);
+    CHECK(run.summary.steps == serial.summary.steps);
+    CHECK(run.summary.best_weights_step == serial.summary.best_step);
+    CHECK(run.best_weights == serial.best_weights);
+    CHECK(run.summary.classes == serial.summary.classes);
+    CHECK(run.summary.confusion_matrix == serial.summary.confusion_matrix);
+    CHECK(run.summary.test_top5_accuracy == serial.summary.test_top5_accuracy);
+  }
 }
 
 }  // namespace

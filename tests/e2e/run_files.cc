@@ -2,14 +2,24 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <sstream>
 
+#include "cli/exit_codes.h"
 #include "cli/run_folder.h"
 
 namespace pando {
 
 Args operator+(Args left, const Args& right) {
+  for (const std::string& flag : right) {
+    const auto same = std::ranges::find(left, flag);
+    const bool is_flag = flag.starts_with("--") && flag != "--set";
+    if (!is_flag || same == left.end()) continue;
+    const auto value = std::next(same);
+    const bool has_value = value != left.end() && !value->starts_with("--");
+    left.erase(same, has_value ? std::next(value) : value);
+  }
   left.insert(left.end(), right.begin(), right.end());
   return left;
 }
@@ -28,6 +38,14 @@ Args TinyJob(const Args& more) {
 
 Args LongJob(uint64_t steps, const Args& more) {
   return TinyJob({"--steps", std::to_string(steps), "--set", "eval.every_epochs=0"}) + more;
+}
+
+std::string AverageIn(const std::string& folder, const std::string& run_dir) {
+  const std::string path = folder + "/average.safetensors";
+  Process exporting(folder, "export", {"export", run_dir, path, "--ema"});
+  exporting.Await();
+  REQUIRE_MESSAGE(exporting.exit_code() == kExitCompleted, exporting.err());
+  return BytesOf(path);
 }
 
 Summary SummaryIn(const std::string& run_dir) {

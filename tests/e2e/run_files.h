@@ -17,11 +17,14 @@ Args TinyJob(const Args& more = {});
 // The same network and data, for as many steps as a test needs time.
 Args LongJob(uint64_t steps, const Args& more = {});
 
+// A flag with a value that both have counts as `right` has it; --set adds up.
 Args operator+(Args left, const Args& right);
 
 Summary SummaryIn(const std::string& run_dir);                // fails the test where there is none
 std::string BytesOf(const std::string& path);                 // of a whole file
 std::vector<std::string> RowsIn(const std::string& run_dir);  // of metrics.csv, without the heading
+// The bytes that `pando export --ema` writes, in `folder`.
+std::string AverageIn(const std::string& folder, const std::string& run_dir);
 size_t RowCountIn(const std::string& run_dir);                // 0 where there is no file yet
 // The columns that do not depend on the clock: step, epoch, loss, accuracy, lr.
 std::vector<std::string> TrainingColumnsIn(const std::string& run_dir);

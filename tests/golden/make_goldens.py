@@ -4,7 +4,8 @@
 Run: /usr/bin/python3 tests/golden/make_goldens.py   (Debian's python3-torch; made with 1.13.0)
 
 Parameters, pictures and labels come from a formula that tests/models/golden_test.cc repeats, so that
-only results are stored. PyTorch computes in double precision, dropout off (model.eval()).
+only results are stored. PyTorch computes in double precision, dropout off (model.eval()), batch norm
+with the batch's statistics; these, times the samples, stand for the gradients of the running ones.
 
 models.bin, little-endian; a string is u32 length + bytes:
   u32 model count, then per model:
@@ -54,6 +55,44 @@ class LeNet5(nn.Module):
         return self.fc3(F.relu(self.fc2(x)))
 
 
+class ResidualNet(nn.Module):
+    """residual.toml"""
+
+    def __init__(self):
+        super().__init__()
+        self.conv1 = nn.Conv2d(1, 8, 3, stride=2, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(8, eps=1e-3)
+        self.conv2 = nn.Conv2d(8, 8, 3, padding=1, bias=False)
+        self.bn2 = nn.BatchNorm2d(8)
+        self.conv3 = nn.Conv2d(8, 16, 3, stride=2, padding=1, bias=False)
+        self.bn3 = nn.BatchNorm2d(16)
+        self.conv4 = nn.Conv2d(16, 16, 3, padding=1, bias=False)
+        self.bn4 = nn.BatchNorm2d(16)
+        self.down = nn.Conv2d(8, 16, 1, stride=2, bias=False)
+        self.down_bn = nn.BatchNorm2d(16)
+        self.conv5 = nn.Conv2d(16, 32, 1, bias=False)
+        self.bn5 = nn.BatchNorm2d(32)
+        self.conv6 = nn.Conv2d(32, 32, 3, padding=1, groups=32, bias=False)
+        self.bn6 = nn.BatchNorm2d(32)
+        self.conv7 = nn.Conv2d(32, 16, 1, bias=False)
+        self.bn7 = nn.BatchNorm2d(16)
+        self.fc1 = nn.Linear(16, 20, bias=False)
+        self.fc2 = nn.Linear(20, 10)
+
+    def forward(self, x):
+        x = F.relu(self.bn1(self.conv1(x)))
+        x = F.max_pool2d(x, 3, stride=2, padding=1)
+        x = F.relu(self.bn2(self.conv2(x)) + x)
+        trunk = self.bn4(self.conv4(F.relu(self.bn3(self.conv3(x)))))
+        x = F.relu(trunk + self.down_bn(self.down(x)))
+        wide = F.relu6(self.bn5(self.conv5(x)))
+        wide = F.relu6(self.bn6(self.conv6(wide)))
+        x = F.relu6(self.bn7(self.conv7(wide)) + x + x)
+        x = F.avg_pool2d(F.adaptive_avg_pool2d(x, 3), 2, stride=1)
+        x = F.relu(self.fc1(x.mean((2, 3))))
+        return self.fc2(x)
+
+
 def noise(count, seed):
     """Integers in [0, 2^24): the upper bits of an integer hash (murmur3's finalizer)."""
     h = np.arange(count, dtype=np.uint32) * np.uint32(0x9E3779B9) + np.uint32(seed)
@@ -65,11 +104,23 @@ def noise(count, seed):
     return h >> 8
 
 
+def batch_norms(model):
+    return [(name, m) for name, m in model.named_modules() if isinstance(m, nn.BatchNorm2d)]
+
+
+def tensors_of(model):
+    """As the layout has them: parameters and running statistics."""
+    state = model.state_dict(keep_vars=True).items()
+    return [(name, tensor) for name, tensor in state if not name.endswith("num_batches_tracked")]
+
+
 def fill_parameters(model):
-    for seed, (_, parameter) in enumerate(model.named_parameters()):
-        weight = noise(parameter.numel(), 1000 + seed).astype(np.float64) / 2**23 - 1
-        bound = 0.25 if parameter.dim() > 2 else 0.125  # near PyTorch's own for these layers
-        parameter.data = torch.from_numpy(weight * bound).reshape(parameter.shape)
+    norm_weights = {name + ".weight" for name, _ in batch_norms(model)}
+    for seed, (name, tensor) in enumerate(tensors_of(model)):
+        weight = noise(tensor.numel(), 1000 + seed).astype(np.float64) / 2**23 - 1
+        bound = 0.25 if tensor.dim() > 2 else 0.125  # near PyTorch's own for these layers
+        center = 1 if name in norm_weights else 0
+        tensor.data = torch.from_numpy(center + weight * bound).reshape(tensor.shape)
 
 
 def samples():
@@ -86,15 +137,19 @@ def pack_string(text):
 def pack_model(name, model):
     fill_parameters(model)
     model.eval()
+    for _, norm in batch_norms(model):
+        norm.train()
+        norm.momentum = 1  # running statistics become the batch's
     x, labels = samples()
     scores = model(x)
     loss = F.cross_entropy(scores, labels, reduction="sum")
     loss.backward()
     correct = int((scores.argmax(1) == labels).sum())
-    parameters = list(model.named_parameters())
-    out = pack_string(name) + struct.pack("<dII", loss.item(), correct, len(parameters))
-    for tensor_name, parameter in parameters:
-        gradient = parameter.grad.numpy().ravel()
+    tensors = tensors_of(model)
+    out = pack_string(name) + struct.pack("<dII", loss.item(), correct, len(tensors))
+    for tensor_name, tensor in tensors:
+        is_statistic = "running_" in tensor_name
+        gradient = (tensor * SAMPLE_COUNT if is_statistic else tensor.grad).numpy().ravel()
         scale = np.float32(np.abs(gradient).max() / 32767)
         out += pack_string(tensor_name) + struct.pack("<If", gradient.size, scale)
         out += np.rint(gradient / scale).clip(-32767, 32767).astype("<i2").tobytes()
@@ -102,11 +157,12 @@ def pack_model(name, model):
 
 
 def main():
-    models = [("mnist-cnn", MnistCnn()), ("lenet5", LeNet5())]
+    models = [("mnist-cnn", MnistCnn()), ("lenet5", LeNet5()), ("residual.toml", ResidualNet())]
     out = struct.pack("<I", len(models)) + b"".join(pack_model(*m) for m in models)
     path = pathlib.Path(__file__).with_name("models.bin")
     path.write_bytes(out)
     print(f"{path}: {len(out)} bytes")
 
 
-main()
+if __name__ == "__main__":
+    main()

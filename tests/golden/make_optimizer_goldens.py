@@ -23,10 +23,20 @@ MOMENTUM = SGD | {"momentum": 0.9}
 NESTEROV = MOMENTUM | {"nesterov": True}
 ADAM = {"kind": "adam", "lr": 0.01}
 ADAMW = {"kind": "adamw", "lr": 0.01, "weight_decay": 0.01}
+LARS = {"kind": "lars", "lr": 2.0, "momentum": 0.9, "weight_decay": 0.05,
+        "trust_coefficient": 0.02}
+LAMB = {"kind": "lamb", "lr": 0.01, "weight_decay": 0.05}
 CONSTANT = {"kind": "constant"}
 STEP = {"kind": "step", "step_size": 7, "gamma": 0.5}
 COSINE = {"kind": "cosine", "min_lr": 0.001}
 ONE_CYCLE = {"kind": "one-cycle"}
+MULTI_STEP = {"kind": "multi-step", "milestones": [9, 20, 21, 44], "gamma": 0.6}
+EXPONENTIAL = {"kind": "exponential", "gamma": 0.93}
+LINEAR = {"kind": "linear", "start_factor": 0.75, "end_factor": 0.05}
+SHORT_LINEAR = {"kind": "linear", "start_factor": 1.0, "end_factor": 0.25, "total_iters": 30}
+POLYNOMIAL = {"kind": "polynomial", "power": 2.0}
+SHORT_POLYNOMIAL = {"kind": "polynomial", "power": 0.5, "total_iters": 30}
+WARM = {"warmup_steps": 6}
 WARM_COSINE = COSINE | {"warmup_steps": 8}
 WARM_STEP = STEP | {"warmup_steps": 5}
 
@@ -51,7 +61,90 @@ CASES = {
     "adamw, constant": (ADAMW, CONSTANT),
     "adamw with much decay, one-cycle": (ADAMW | {"weight_decay": 0.5}, ONE_CYCLE),
     "adamw, warm-up and step": (ADAMW, WARM_STEP),
+    "sgd, cosine": (SGD, COSINE),
+    # PyTorch would switch momentum on.
+    "sgd, one-cycle": (SGD, ONE_CYCLE | {"cycle_momentum": False}),
+    "momentum, step": (MOMENTUM, STEP),
+    "momentum, warm-up and one-cycle": (MOMENTUM, ONE_CYCLE | WARM),
+    "nesterov, step": (NESTEROV, STEP),
+    "adam, step": (ADAM, STEP),
+    "adam, warm-up and constant": (ADAM, CONSTANT | WARM),
+    "adamw, cosine": (ADAMW, COSINE),
+    "sgd clipped by value": (SGD | {"clip_value": 0.5}, CONSTANT),
+    "adamw clipped by value": (ADAMW | {"clip_value": 0.5}, CONSTANT),
+    "momentum with decay, clipped by value":
+        (MOMENTUM | {"weight_decay": 0.05, "clip_value": 0.25}, COSINE),
+} | {
+    f"{optimizer_name}, {schedule_name}": (optimizer, schedule)
+    for optimizer_name, optimizer in (("sgd", SGD), ("momentum", MOMENTUM), ("nesterov", NESTEROV),
+                                      ("adam", ADAM), ("adamw", ADAMW))
+    for schedule_name, schedule in (
+        ("multi-step", MULTI_STEP), ("exponential", EXPONENTIAL),
+        ("linear", LINEAR if optimizer is not ADAM else SHORT_LINEAR),
+        ("polynomial", POLYNOMIAL if optimizer is not ADAM else SHORT_POLYNOMIAL))
+} | {
+    "momentum, warm-up and multi-step": (MOMENTUM, MULTI_STEP | WARM),
+    "adam, warm-up and exponential": (ADAM, EXPONENTIAL | WARM),
+    "adamw, warm-up and linear": (ADAMW, SHORT_LINEAR | WARM),
+    "nesterov, warm-up and polynomial": (NESTEROV, POLYNOMIAL | WARM),
+    "sgd clipped by norm": (SGD | {"clip_norm": 2.0}, CONSTANT),
+    "nesterov with decay, clipped by norm":
+        (NESTEROV | {"weight_decay": 0.05, "clip_norm": 1.0}, COSINE),
+    "adam clipped by norm": (ADAM | {"clip_norm": 2.0}, STEP),
+    "adamw clipped by a norm that is never reached": (ADAMW | {"clip_norm": 1e6}, CONSTANT),
+    "lars clipped by norm": (LARS | {"clip_norm": 1.0}, COSINE),
+    "lars without momentum": (LARS | {"momentum": 0.0}, CONSTANT),
+    "lamb without decay": (LAMB | {"weight_decay": 0.0}, CONSTANT),
+    "lamb with other betas and eps": (LAMB | {"beta1": 0.8, "beta2": 0.95, "eps": 1e-3}, CONSTANT),
+} | {
+    f"{optimizer_name}, {schedule_name}": (optimizer, schedule)
+    for optimizer_name, optimizer in (("lars", LARS), ("lamb", LAMB))
+    for schedule_name, schedule in (
+        ("constant", CONSTANT), ("step", STEP), ("cosine", COSINE), ("one-cycle", ONE_CYCLE),
+        ("multi-step", MULTI_STEP), ("exponential", EXPONENTIAL), ("linear", LINEAR),
+        ("warm-up and polynomial", POLYNOMIAL | WARM))
 }
+
+
+class Lars(torch.optim.Optimizer):
+    """You, Gitman, Ginsburg 2017, algorithm 1, in double; PyTorch has none of its own."""
+
+    def __init__(self, params, lr, momentum, weight_decay, trust_coefficient):
+        super().__init__(params, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay,
+                                  "trust_coefficient": trust_coefficient})
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            for p in group["params"]:
+                w, g, decay = p.double(), p.grad.double(), group["weight_decay"]
+                rate = group["trust_coefficient"] * w.norm() / (g.norm() + decay * w.norm())
+                step = group["lr"] * rate * (g + decay * w)
+                buffer = self.state[p].get("buffer", torch.zeros_like(w))
+                self.state[p]["buffer"] = group["momentum"] * buffer + step
+                p.copy_(w - self.state[p]["buffer"])
+
+
+class Lamb(torch.optim.Optimizer):
+    """You et al. 2020, algorithm 2, in double, the trust ratio at most DeepSpeed's max_coeff."""
+
+    def __init__(self, params, lr, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0):
+        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps,
+                                  "weight_decay": weight_decay})
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            beta1, beta2 = group["betas"]
+            for p in group["params"]:
+                w, g, state = p.double(), p.grad.double(), self.state[p]
+                t = state["step"] = state.get("step", 0) + 1
+                m = state["m"] = beta1 * state.get("m", 0.0) + (1 - beta1) * g
+                v = state["v"] = beta2 * state.get("v", 0.0) + (1 - beta2) * g * g
+                r = (m / (1 - beta1 ** t)) / ((v / (1 - beta2 ** t)).sqrt() + group["eps"])
+                direction = r + group["weight_decay"] * w
+                ratio = (w.norm() / direction.norm()).clamp(max=10.0)
+                p.copy_(w - group["lr"] * ratio * direction)
 
 
 def first_parameters():
@@ -66,11 +159,15 @@ def gradient(step):
 
 def make_optimizer(parameter, options):
     options = dict(options)
+    options.pop("clip_value", None)
+    options.pop("clip_norm", None)
     kind = options.pop("kind")
+    if kind == "lars":
+        return Lars([parameter], **options)
     if kind == "sgd":
         return torch.optim.SGD([parameter], **options)
     betas = (options.pop("beta1", 0.9), options.pop("beta2", 0.999))
-    return {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[kind](
+    return {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "lamb": Lamb}[kind](
         [parameter], betas=betas, **options)
 
 
@@ -89,6 +186,14 @@ def make_schedule(optimizer, options, lr, step_count):
     if kind == "cosine":
         return lr_scheduler.CosineAnnealingLR(optimizer, T_max=step_count,
                                               eta_min=options["min_lr"])
+    if kind == "multi-step":
+        return lr_scheduler.MultiStepLR(optimizer, **options)
+    if kind == "exponential":
+        return lr_scheduler.ExponentialLR(optimizer, **options)
+    if kind in ("linear", "polynomial"):
+        options.setdefault("total_iters", step_count)
+        maker = lr_scheduler.LinearLR if kind == "linear" else lr_scheduler.PolynomialLR
+        return maker(optimizer, **options)
     return lr_scheduler.OneCycleLR(optimizer, max_lr=lr, total_steps=step_count, **options)
 
 
@@ -113,6 +218,10 @@ def run(optimizer_options, schedule_options):
     for step in range(STEP_COUNT):
         scalars.append(scalars_of(optimizer.param_groups[0], step))
         parameter.grad = gradient(step)
+        if "clip_value" in optimizer_options:
+            torch.nn.utils.clip_grad_value_([parameter], optimizer_options["clip_value"])
+        if "clip_norm" in optimizer_options:
+            torch.nn.utils.clip_grad_norm_([parameter], optimizer_options["clip_norm"])
         optimizer.step()
         if step + 1 in CHECKPOINTS:
             parameters.append(as_floats(parameter.detach().numpy()))

@@ -32,7 +32,9 @@ struct OptimizerGoldens {
 inline OptimizerOptions ReadOptimizerOptions(const nlohmann::json& j) {
   static const std::map<std::string, OptimizerKind> kKinds = {{"sgd", OptimizerKind::kSgd},
                                                               {"adam", OptimizerKind::kAdam},
-                                                              {"adamw", OptimizerKind::kAdamW}};
+                                                              {"adamw", OptimizerKind::kAdamW},
+                                                              {"lars", OptimizerKind::kLars},
+                                                              {"lamb", OptimizerKind::kLamb}};
   OptimizerOptions o;
   o.kind = kKinds.at(j.at("kind"));
   o.lr = j.at("lr");
@@ -43,20 +45,28 @@ inline OptimizerOptions ReadOptimizerOptions(const nlohmann::json& j) {
   o.beta2 = j.value("beta2", o.beta2);
   o.eps = j.value("eps", o.eps);
   o.weight_decay = j.value("weight_decay", o.weight_decay);
+  o.clip_value = j.value("clip_value", o.clip_value);
+  o.clip_norm = j.value("clip_norm", o.clip_norm);
+  o.trust_coefficient = j.value("trust_coefficient", o.trust_coefficient);
   return o;
 }
 
 inline ScheduleOptions ReadScheduleOptions(const nlohmann::json& j) {
   static const std::map<std::string, ScheduleKind> kKinds = {
-      {"constant", ScheduleKind::kConstant},
-      {"step", ScheduleKind::kStep},
-      {"cosine", ScheduleKind::kCosine},
-      {"one-cycle", ScheduleKind::kOneCycle}};
+      {"constant", ScheduleKind::kConstant},    {"step", ScheduleKind::kStep},
+      {"cosine", ScheduleKind::kCosine},        {"one-cycle", ScheduleKind::kOneCycle},
+      {"multi-step", ScheduleKind::kMultiStep}, {"exponential", ScheduleKind::kExponential},
+      {"linear", ScheduleKind::kLinear},        {"polynomial", ScheduleKind::kPolynomial}};
   ScheduleOptions s;
   s.kind = kKinds.at(j.at("kind"));
   s.warmup_steps = j.value("warmup_steps", s.warmup_steps);
   s.step_size = j.value("step_size", s.step_size);
+  s.milestones = j.value("milestones", s.milestones);
   s.gamma = j.value("gamma", s.gamma);
+  s.start_factor = j.value("start_factor", s.start_factor);
+  s.end_factor = j.value("end_factor", s.end_factor);
+  s.total_iters = j.value("total_iters", s.total_iters);
+  s.power = j.value("power", s.power);
   s.min_lr = j.value("min_lr", s.min_lr);
   s.pct_start = j.value("pct_start", s.pct_start);
   s.div_factor = j.value("div_factor", s.div_factor);

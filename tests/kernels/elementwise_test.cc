@@ -74,8 +74,9 @@ TEST_CASE("an addition with its activation, and its gradient, also in place") {
     AddForward(kCpu, kCount, first.data(), second.data(), activation, y.data());
     AddBackward(kCpu, kCount, y.data(), activation, grad.data(), dx.data());
     CHECK(RelativeError(y.data(), forward()) < kTol);
-    CHECK(FiniteDifferenceError(
-              a, [&] { return DotProduct(forward(), dy); }, dx.data()) < kTol);
+    auto loss = [&] { return DotProduct(forward(), dy); };
+    CHECK(FiniteDifferenceError(a, loss, dx.data()) < kTol);
+    CHECK(FiniteDifferenceError(b, loss, dx.data()) < kTol);
     AddForward(kCpu, kCount, first.data(), second.data(), activation, first.data());
     AddBackward(kCpu, kCount, y.data(), activation, grad.data(), grad.data());
     CHECK(SameBits(first.data(), y.data(), kCount));
@@ -100,16 +101,43 @@ TEST_CASE("adding in place adds each element once") {
   CHECK(RelativeError(sum.data(), expected) < kTol);
 }
 
-TEST_CASE("channel factors reach every pixel of their channel and no other") {
+TEST_CASE("channel factors reach every pixel of their channel and no other, forward and backward") {
   const SampleShape shape{3, 5, 7};
-  const Doubles x = RandomDoubles(shape.size() * 2, 1), factor = RandomDoubles(2 * 7, 2);
-  FloatBuffer in = ToFloats(x), f = ToFloats(factor), y = Poisoned(x.size());
+  Doubles x = RandomDoubles(shape.size() * 2, 1);
+  const Doubles factor = RandomDoubles(2 * 7, 2), dy = RandomDoubles(x.size(), 3);
+  auto forward = [&] {
+    Doubles out;
+    for (size_t i = 0; i < x.size(); ++i) {
+      out.push_back(x[i] * factor[i / shape.size() * 7 + i % 7]);
+    }
+    return out;
+  };
+  FloatBuffer in = ToFloats(x), f = ToFloats(factor), grad = ToFloats(dy), y = Poisoned(x.size()),
+              dx = Poisoned(x.size());
   MultiplyChannels(kCpu, 2, shape, in.data(), f.data(), y.data());
-  Doubles expected;
-  for (size_t i = 0; i < x.size(); ++i) {
-    expected.push_back(x[i] * factor[i / shape.size() * 7 + i % 7]);
+  MultiplyChannels(kCpu, 2, shape, grad.data(), f.data(), dx.data());
+  CHECK(RelativeError(y.data(), forward()) < kTol);
+  CHECK(FiniteDifferenceError(
+            x, [&] { return DotProduct(forward(), dy); }, dx.data()) < kTol);
+}
+
+TEST_CASE("factors multiply each element once, forward and backward") {
+  for (size_t count : {1u, 15u, 17u, 1000u}) {
+    Doubles x = RandomDoubles(count, 1);
+    const Doubles factor = RandomDoubles(count, 2), dy = RandomDoubles(count, 3);
+    auto forward = [&] {
+      Doubles out;
+      for (size_t i = 0; i < count; ++i) out.push_back(x[i] * factor[i]);
+      return out;
+    };
+    FloatBuffer in = ToFloats(x), f = ToFloats(factor), grad = ToFloats(dy), y = Poisoned(count),
+                dx = Poisoned(count);
+    Multiply(kCpu, count, in.data(), f.data(), y.data());
+    Multiply(kCpu, count, grad.data(), f.data(), dx.data());
+    CHECK(RelativeError(y.data(), forward()) < kTol);
+    CHECK(FiniteDifferenceError(
+              x, [&] { return DotProduct(forward(), dy); }, dx.data()) < kTol);
   }
-  CHECK(RelativeError(y.data(), expected) < kTol);
 }
 
 TEST_CASE("dropout drops its share, and scales the rest so that the mean stays") {
@@ -279,6 +307,24 @@ TEST_CASE("flatten puts channels first, and back") {
                                  12, 15, 18, 21, 13, 16, 19, 22, 14, 17, 20, 23}) == 0.0);
   FlattenBackward(kCpu, 2, shape, y.data(), back.data());
   CHECK(RelativeError(back.data(), x) == 0.0);
+}
+
+TEST_CASE("flatten's gradient equals finite differences on odd shapes") {
+  const SampleShape shape{3, 5, 7};
+  const size_t pixels = 15, channels = 7;
+  Doubles x = RandomDoubles(2 * shape.size(), 1);
+  const Doubles dy = RandomDoubles(x.size(), 2);
+  auto loss = [&] {  // [sample, pixel, channel] against [sample, channel, pixel]
+    double sum = 0;
+    for (size_t i = 0; i < x.size(); ++i) {
+      const size_t s = i / shape.size(), p = i / channels % pixels, c = i % channels;
+      sum += x[i] * dy[(s * channels + c) * pixels + p];
+    }
+    return sum;
+  };
+  FloatBuffer grad = ToFloats(dy), dx = Poisoned(x.size());
+  FlattenBackward(kCpu, 2, shape, grad.data(), dx.data());
+  CHECK(FiniteDifferenceError(x, loss, dx.data()) < kTol);
 }
 
 }  // namespace

@@ -150,6 +150,21 @@ TEST_CASE("global average pool is the mean of each channel") {
   for (size_t i = 0; i < 12; ++i) CHECK(dx[i] == doctest::Approx(i % 2 == 0 ? 1.0 : 2.0));
 }
 
+TEST_CASE("global average pool and its gradient are those of the adaptive pool's definition") {
+  for (const SampleShape& shape : {SampleShape{1, 1, 1}, {7, 7, 33}, {3, 5, 16}, {8, 8, 17}}) {
+    const AdaptivePool2dSpec spec{shape, 1, 1};
+    Doubles x = RandomDoubles(3 * shape.size(), 5);
+    const Doubles dy = RandomDoubles(3 * shape.channels, 6);
+    FloatBuffer in = ToFloats(x), grad = ToFloats(dy), y = Poisoned(dy.size()),
+                dx = Poisoned(x.size());
+    GlobalAveragePoolForward(kCpu, 3, shape, in.data(), y.data());
+    GlobalAveragePoolBackward(kCpu, 3, shape, grad.data(), dx.data());
+    CHECK(RelativeError(y.data(), AdaptivelyPooled(spec, 3, x)) < kTol);
+    CHECK(FiniteDifferenceError(
+              x, [&] { return DotProduct(AdaptivelyPooled(spec, 3, x), dy); }, dx.data()) < kTol);
+  }
+}
+
 TEST_CASE("of equal elements the first is the largest, as in PyTorch") {
   const Pool2dSpec spec{{2, 2, 1}, 2, 2};
   const float x[] = {1, 1, 1, 1};

@@ -1,6 +1,7 @@
 #include "models/graph.h"
 
 #include <cmath>
+#include <limits>
 
 #include "proto/message_limits.h"
 #include "tests/models/support.h"
@@ -55,11 +56,8 @@ TEST_CASE(
   job.mlp_hidden = {1 << 20, 1 << 20};
   const Status status = Model::Create(job, {28, 28, 1}, 10).status();
   CHECK(status.code() == StatusCode::kInvalidArgument);
-  // 784 to 2^20 to 2^20 to 10, weights and biases
-  const uint64_t m = 1 << 20;
-  const uint64_t count = 784 * m + m + m * m + m + 10 * m + 10;
-  CHECK(Contains(status.message(), std::to_string(count) + " parameters"));
-  CHECK(Contains(status.message(), std::to_string(Model::kBytesMax) + " at most"));
+  CHECK(Contains(status.message(), "layer 'fc2' has weights of 1048576 x 1048576"));
+  CHECK(Contains(status.message(), "beyond " + std::to_string(Model::kBytesMax) + " bytes"));
   const TensorLayout largest({{.name = "w", .shape = {Model::kBytesMax / sizeof(float)}}});
   CHECK(ShardPlan(largest).shard_count() <= kShardsMax);
 }
@@ -80,7 +78,46 @@ TEST_CASE("a linear layer over pixels is refused: flatten first") {
 
 TEST_CASE("a model that does not end in the classes is refused") {
   const LayerSpec linear{.kind = LayerKind::kLinear, .name = "fc", .out_units = 9};
-  CHECK_FALSE(Graph::Build("mine", {linear}, {1, 1, 5}, 10).ok());
+  const Status status = Graph::Build("mine", {linear}, {1, 1, 5}, 10).status();
+  CHECK(Contains(status.message(),
+                 "layer 'fc' makes 1 x 1 x 9 (height x width x channels), but "
+                 "the last layer must make 1 x 1 x 10, a score for each class"));
+}
+
+TEST_CASE("samples of more values than one may have are refused, those whose count wraps too") {
+  const LayerSpec flatten{.kind = LayerKind::kFlatten, .name = "flat"};
+  const uint32_t most = 1u << 31;
+  for (SampleShape shape : {SampleShape{65536, 65536, 1}, SampleShape{most, most, 4},
+                            SampleShape{1, 1, most}, SampleShape{32768, 32768, 2}}) {
+    const Status status = Graph::Build("mine", {flatten}, shape, 10).status();
+    CHECK(status.code() == StatusCode::kInvalidArgument);
+    CHECK(Contains(status.message(), "has samples of " + ShapeText(shape)));
+    CHECK(Contains(status.message(), "1073741824 values is the most a sample may have"));
+  }
+}
+
+TEST_CASE("weights whose count wraps are refused like any that are too large") {
+  const uint32_t units = 1 << 20, window = 1 << 12;  // 2^20 · 2^20 · 2^12 · 2^12 is 2^64
+  const LayerSpec wide{.kind = LayerKind::kConv2d, .name = "wide", .out_units = units};
+  const LayerSpec conv{.kind = LayerKind::kConv2d,
+                       .name = "conv",
+                       .out_units = units,
+                       .window = window,
+                       .stride = window,
+                       .padding = window};
+  const Status status = Graph::Build("mine", {wide, conv}, {1, 1, 1}, 10).status();
+  CHECK(status.code() == StatusCode::kInvalidArgument);
+  CHECK(Contains(status.message(), "layer 'conv' has weights of 1048576 x 1048576 x 4096 x 4096"));
+}
+
+TEST_CASE("layers that are too large together are refused at the one that passes the limit") {
+  std::vector<LayerSpec> specs;
+  for (const char* name : {"a", "b", "c", "d", "e"}) {  // 4 GiB each
+    specs.push_back(
+        {.kind = LayerKind::kLinear, .name = name, .out_units = 1 << 15, .bias = false});
+  }
+  const Status status = Graph::Build("mine", specs, {1, 1, 1 << 15}, 10).status();
+  CHECK(Contains(status.message(), "layer 'd' has weights of 32768 x 32768"));  // with the metrics
 }
 
 // ------------------------------------------------------------------------ graphs with many ways
@@ -190,6 +227,9 @@ TEST_CASE("wiring that cannot be is refused by name") {
   specs[1].inputs = {"stm"};
   CHECK(Contains(BuildError(specs), "layer 'conv' reads 'stm', which is no layer; did you mean"));
 
+  specs[1].inputs = {"st\nem\x1b"};
+  CHECK(Contains(BuildError(specs), "reads 'st\\nem\\x1b', which is no layer"));
+
   specs = ResidualSpecs();
   specs[1].inputs = {"add"};
   const std::string cycle = BuildError(specs);
@@ -238,6 +278,12 @@ TEST_CASE("options that no layer can have are refused by name") {
                  "dropout probability 1"));
   CHECK(Contains(with([](LayerSpec* s) { s->kind = LayerKind::kBatchNorm, s->eps = 0; }), "eps 0"));
   CHECK(Contains(with([](LayerSpec* s) { s->window = 99; }), "at least 97 x 97 x 1"));
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  CHECK(Contains(with([](LayerSpec* s) { s->kind = LayerKind::kBatchNorm, s->eps = kInfinity; }),
+                 "eps inf"));
+  CHECK(Contains(with([](LayerSpec* s) { s->init_stddev = -1; }), "init_std -1"));
+  CHECK(Contains(with([](LayerSpec* s) { s->init_stddev = kInfinity; }), "init_std inf"));
+  CHECK(Contains(with([](LayerSpec* s) { s->init_stddev = std::nanf(""); }), "init_std nan"));
 }
 
 }  // namespace

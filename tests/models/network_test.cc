@@ -35,6 +35,7 @@ std::vector<Model> Models() {
   std::vector<Model> models{MakeModel("mnist-cnn"), MakeModel("lenet5")};
   models.push_back(MakeModel("mlp", {28, 28, 1}, 10, {40, 30}));
   models.push_back(MakeModel("mlp", {28, 28, 1}, 10, {}));
+  models.push_back(MakeGoldenNetwork("residual.toml"));
   return models;
 }
 
@@ -102,7 +103,9 @@ TEST_CASE("a micro-batch's gradient is the same in a new network, a used one, an
       const FloatBuffer expected = Gradients(fresh, model, NoiseBatch(count), Name(3, 2));
       Network used(model, 33);
       Gradients(used, model, NoiseBatch(33, 99), Name(8));
-      Gradients(used, model, NoiseBatch(4, 5), Name(9), Mode::kEvaluate);
+      Gradients(used, model, NoiseBatch(4, 5), Name(9), Mode::kTrainWithoutDropout);
+      used.SetBatch(NoiseBatch(33, 3), Name(9), Mode::kEvaluate);
+      ForwardAll(used, InitialParameters(model).data());
       CHECK(SameBits(Gradients(used, model, NoiseBatch(count), Name(3, 2)), expected));
     }
   }
@@ -124,7 +127,7 @@ TEST_CASE("threads do not change a gradient") {
   for (const FloatBuffer& result : results) CHECK(SameBits(result, expected));
 }
 
-TEST_CASE("dropout follows the micro-batch's name when training, and is off in evaluation") {
+TEST_CASE("dropout follows the micro-batch's name when training, and can be off") {
   const Model model = MakeModel("mnist-cnn");
   Network network(model, 4);
   const Batch batch = NoiseBatch(4);
@@ -132,8 +135,8 @@ TEST_CASE("dropout follows the micro-batch's name when training, and is off in e
   CHECK(SameBits(base, Gradients(network, model, batch, Name(1))));
   CHECK_FALSE(SameBits(base, Gradients(network, model, batch, Name(2))));
   CHECK_FALSE(SameBits(base, Gradients(network, model, batch, Name(1, 1))));
-  const FloatBuffer still = Gradients(network, model, batch, Name(1), Mode::kEvaluate);
-  CHECK(SameBits(still, Gradients(network, model, batch, Name(2), Mode::kEvaluate)));
+  const FloatBuffer still = Gradients(network, model, batch, Name(1), Mode::kTrainWithoutDropout);
+  CHECK(SameBits(still, Gradients(network, model, batch, Name(2), Mode::kTrainWithoutDropout)));
 }
 
 // The network computes in fp32: its loss of about 10 carries noise of 1e-6, so differences are
@@ -146,8 +149,12 @@ TEST_CASE("gradients with dropout equal finite differences of the loss") {
     FloatBuffer parameters = InitialParameters(model);
     Network network(model, 4);
     const FloatBuffer gradients = Gradients(network, model, NoiseBatch(4), Name(6));
-    network.SetBatch(NoiseBatch(4), Name(6), Mode::kTrain);
+    auto loss = [&] {
+      network.SetBatch(NoiseBatch(4), Name(6), Mode::kTrain);
+      return ForwardAll(network, parameters.data()).loss_sum;
+    };
     for (size_t t = 0; t + 1 < model.layout().tensor_count(); ++t) {
+      if (model.layout().specs()[t].kind == TensorKind::kStatistic) continue;
       CAPTURE(model.layout().specs()[t].name);
       const float* first = gradients.data() + model.layout().offset(t);
       const float* largest =
@@ -156,13 +163,48 @@ TEST_CASE("gradients with dropout equal finite differences of the loss") {
       float& parameter = parameters.data()[largest - gradients.data()];
       const float center = parameter;
       parameter = center + kStep;
-      const double above = ForwardAll(network, parameters.data()).loss_sum;
+      const double above = loss();
       parameter = center - kStep;
-      const double below = ForwardAll(network, parameters.data()).loss_sum;
+      const double below = loss();
       parameter = center;
       CHECK((above - below) / (2 * kStep) == doctest::Approx(*largest).epsilon(kTol));
     }
   }
+}
+
+// Of equal logits: the loss is log 10 whatever the labels; the gradients say how they are spread.
+TEST_CASE("label smoothing spreads a share of the labels in training, and none in evaluation") {
+  constexpr double kTol = 1e-6;
+  constexpr double kShare = 0.25;
+  Job job;
+  job.model = "mlp";
+  job.mlp_hidden = {};
+  job.label_smoothing = kShare;
+  const Model model = *Model::Create(job, {28, 28, 1}, 10);
+  const TensorLayout& layout = model.layout();
+  const FloatBuffer zeros(layout.float_count());
+  FloatBuffer gradients(layout.float_count());
+  Batch batch = NoiseBatch(5);
+  batch.labels.assign(5, 3);
+  Network network(model, 5);
+  network.SetBatch(batch, Name(0), Mode::kTrain);
+  CHECK(ForwardAll(network, zeros.data()).loss_sum == doctest::Approx(5 * std::log(10)));
+  BackwardAll(network, zeros.data(), gradients.data());
+  const float* bias = gradients.data() + layout.offset(layout.Find("fc1.bias"));
+  for (size_t c = 0; c < 10; ++c) {
+    const double target = kShare / 10 + (c == 3 ? 1 - kShare : 0);
+    CHECK(bias[c] == doctest::Approx(5 * (0.1 - target)).epsilon(kTol));
+  }
+  FloatBuffer parameters = InitialParameters(model);
+  network.SetBatch(batch, Name(0), Mode::kTrain);
+  const double smoothed = ForwardAll(network, parameters.data()).loss_sum;
+  network.SetBatch(batch, Name(0), Mode::kEvaluate);
+  const double plain = ForwardAll(network, parameters.data()).loss_sum;
+  CHECK(smoothed != plain);
+  job.label_smoothing = 0;
+  Network other(*Model::Create(job, {28, 28, 1}, 10), 5);
+  other.SetBatch(batch, Name(0), Mode::kTrain);
+  CHECK(ForwardAll(other, parameters.data()).loss_sum == plain);
 }
 
 TEST_CASE("gradients are sums over samples: two halves add up to the whole") {
@@ -199,7 +241,7 @@ TEST_CASE("steps of gradient descent learn what sets the classes apart") {
   FloatBuffer gradients(model.layout().float_count());
   Network network(model, 20);
   for (uint64_t step = 0; step < 150; ++step) {
-    network.SetBatch(batch, Name(step), Mode::kEvaluate);
+    network.SetBatch(batch, Name(step), Mode::kTrainWithoutDropout);
     ForwardAll(network, parameters.data());
     BackwardAll(network, parameters.data(), gradients.data());
     for (size_t i = 0; i < parameters.size(); ++i)

@@ -3,6 +3,8 @@
 
 #include <doctest/doctest.h>
 
+#include <fstream>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -10,6 +12,7 @@
 #include "common/tensor_init.h"
 #include "models/graph.h"
 #include "models/network.h"
+#include "tests/golden/network_goldens.h"
 
 namespace pando {
 
@@ -23,21 +26,26 @@ inline Model MakeModel(const std::string& name, SampleShape input = {28, 28, 1},
   return *std::move(model);
 }
 
+inline std::string ReadGoldenFile(const std::string& file_name) {
+  std::ifstream file(PANDO_GOLDEN_DIR "/" + file_name);
+  REQUIRE_MESSAGE(file.good(), file_name);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// A network of tests/golden, "residual.toml".
+inline Model MakeGoldenNetwork(const std::string& file_name) {
+  Job job;
+  job.model = file_name;
+  job.network = ReadGoldenFile(file_name);
+  Result<Model> model = Model::Create(job, {28, 28, 1}, 10);
+  REQUIRE_MESSAGE(model.ok(), model.status().message());
+  return *std::move(model);
+}
+
 inline FloatBuffer InitialParameters(const Model& model, uint64_t seed = 1) {
   FloatBuffer parameters(model.layout().float_count());
   InitRange(model.layout(), seed, {0, parameters.size()}, parameters.span());
   return parameters;
-}
-
-// Integers in [0, 2^24) by the formula of tests/golden/make_goldens.py.
-inline uint32_t Noise(uint32_t i, uint32_t seed) {
-  uint32_t h = i * 0x9E3779B9u + seed;
-  h ^= h >> 16;
-  h *= 0x85EBCA6Bu;
-  h ^= h >> 13;
-  h *= 0xC2B2AE35u;
-  h ^= h >> 16;
-  return h >> 8;
 }
 
 inline const Normalisation kMnistNormalisation{{0.1307f}, {0.3081f}};

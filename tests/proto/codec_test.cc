@@ -188,6 +188,11 @@ TEST_CASE("counts, lengths, ids and enums beyond their bounds are refused by nam
                  "data set"));
   CHECK(Contains(ErrorOf({.message = Evaluate{Version(1), 0, 2, 1}}), "slice"));
   CHECK(Contains(ErrorOf({.message = EvaluationResult{Version(1), 0, 2, 3, 0}}), "correct count"));
+  EvaluationResult result{Version(1), 0, 2, 2, 0, 3};
+  CHECK(Contains(ErrorOf({.message = result}), "top-5 count"));
+  result.top5_count = 2;
+  result.confusion.resize(kConfusionCountsMax + 1);
+  CHECK(Contains(ErrorOf({.message = result}), "confusion counts"));
   Scalars scalars;
   scalars.steps.resize(kScalarsPerBlock + 1);
   CHECK(Contains(ErrorOf({.message = scalars}), "steps of scalars"));

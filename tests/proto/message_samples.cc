@@ -51,11 +51,15 @@ std::string Text(const AnswerItem& i);
 std::string Text(const StepScalars& s);
 std::string Text(const StepMetrics& s);
 std::string Text(const RootItem& i);
+std::string Text(const PartialsItem& i);
+std::string Text(const PartialsPullItem& i);
 std::string Text(const RootAckItem& i);
 std::string Text(const SyncedItem& i);
 std::string Text(const SnapshotStoredItem& i);
 std::string Text(const SnapshotAckItem& i);
 std::string Text(const GradientHash& h);
+std::string Text(const ConfusionCount& c);
+std::string Text(const BadPicture& p);
 
 template <class T>
 std::string Text(const std::vector<T>& items) {
@@ -71,6 +75,9 @@ std::string Join(const char* name, const Fields&... fields) {
 }
 
 std::string Text(const PeerId& p) { return Join("peer", p.node, p.incarnation, p.lane); }
+std::string Text(const ConfusionCount& c) {
+  return Join("confusion", c.label, c.predicted, c.count);
+}
 std::string Text(const ViewId& v) { return Join("view", v.term, v.number); }
 std::string Text(const DataFacts& d) {
   return Join("data", d.train_samples, d.test_samples, d.shape.height, d.shape.width,
@@ -103,7 +110,11 @@ std::string Text(const StepScalars& s) {
 }
 std::string Text(const StepMetrics& s) { return Join("metrics", s.step, s.loss, s.accuracy); }
 
-std::string Text(const RootItem& i) { return Join("root", i.shard, i.step, i.scalars, i.payload); }
+std::string Text(const RootItem& i) {
+  return Join("root", i.shard, i.step, i.scalars, i.payload, i.factors);
+}
+std::string Text(const PartialsItem& i) { return Join("partials", i.shard, i.step, i.values); }
+std::string Text(const PartialsPullItem& i) { return Join("pull partials", i.shard, i.step); }
 std::string Text(const RootAckItem& i) { return Join("ack", i.shard, i.version, i.hash); }
 std::string Text(const SyncedItem& i) { return Join("synced", i.shard, i.newcomer, i.pair); }
 std::string Text(const SnapshotStoredItem& i) {
@@ -111,6 +122,8 @@ std::string Text(const SnapshotStoredItem& i) {
 }
 std::string Text(const SnapshotAckItem& i) { return Join("ack", i.shard, i.version); }
 std::string Text(const GradientHash& h) { return Join("hash", h.step, h.micro_batch, h.hash); }
+
+std::string Text(const BadPicture& p) { return Join("picture", p.name, p.reason); }
 
 std::string MessageText(const Register& m) {
   return Join("Register", m.role, m.host, m.process_id, m.lane_endpoints, m.wanted_rank);
@@ -123,7 +136,8 @@ std::string MessageText(const Ready& m) {
   return Join("Ready", m.kind, m.probe_hash, m.data_fingerprint);
 }
 std::string MessageText(const Heartbeat& m) {
-  return Join("Heartbeat", m.activity, m.step, m.waiting_for, m.waiting_ms, m.micro_batch_us);
+  return Join("Heartbeat", m.activity, m.step, m.waiting_for, m.waiting_ms, m.micro_batch_us,
+              m.data_stall_us);
 }
 std::string MessageText(const HeartbeatAck&) { return "HeartbeatAck"; }
 std::string MessageText(const ViewUpdate& m) { return Join("ViewUpdate", m.view); }
@@ -144,7 +158,8 @@ std::string MessageText(const Evaluate& m) {
   return Join("Evaluate", m.version, m.slice, m.first_sample, m.last_sample);
 }
 std::string MessageText(const EvaluationResult& m) {
-  return Join("EvaluationResult", m.version, m.slice, m.sample_count, m.correct_count, m.loss_sum);
+  return Join("EvaluationResult", m.version, m.slice, m.sample_count, m.correct_count, m.loss_sum,
+              m.top5_count, m.confusion);
 }
 std::string MessageText(const ReleasePin& m) { return Join("ReleasePin", m.version); }
 std::string MessageText(const PinReleased& m) { return Join("PinReleased", m.version); }
@@ -154,6 +169,8 @@ std::string MessageText(const Failure& m) { return Join("Failure", m.text, m.kin
 std::string MessageText(const StatusRequest&) { return "StatusRequest"; }
 std::string MessageText(const StatusReport& m) { return Join("StatusReport", m.json); }
 std::string MessageText(const Root& m) { return Join("Root", m.items, m.first_row); }
+std::string MessageText(const Partials& m) { return Join("Partials", m.items); }
+std::string MessageText(const PartialsPull& m) { return Join("PartialsPull", m.items); }
 std::string MessageText(const RootAck& m) { return Join("RootAck", m.items); }
 std::string MessageText(const Chunk& m) {
   return Join("Chunk", m.shard, m.pair, m.versions, m.image_floats, m.offset, m.payload);
@@ -177,6 +194,10 @@ std::string MessageText(const SnapshotAtAck& m) { return Join("SnapshotAtAck", m
 std::string MessageText(const Leave&) { return "Leave"; }
 std::string MessageText(const GradientHashes& m) { return Join("GradientHashes", m.items); }
 std::string MessageText(const GradientHashesAck& m) { return Join("GradientHashesAck", m.below); }
+std::string MessageText(const PicturesReplaced& m) { return Join("PicturesReplaced", m.items); }
+std::string MessageText(const PicturesReplacedAck& m) {
+  return Join("PicturesReplacedAck", m.names);
+}
 std::string MessageText(const Command& m) { return Join("Command", m.kind, m.target); }
 std::string MessageText(const CommandReply& m) { return Join("CommandReply", m.outcome, m.text); }
 std::string MessageText(const FaultNote& m) {
@@ -272,7 +293,16 @@ std::vector<Message> RecoverySamples() {
       Root{},
       Root{{{ShardId(1), Step(5), scalars, CountingPayload(16)}, {ShardId(2), Step(5), {}, Blob()}},
            Step(4)},
-      Root{{{ShardId(kShardsMax - 1), Step(kStepMax), scalars, CountingPayload(1 << 16)}}, Step(0)},
+      Root{{{ShardId(kShardsMax - 1),
+             Step(kStepMax),
+             scalars,
+             CountingPayload(1 << 16),
+             {0.5f, -0.0f, 1e-30f}}},
+           Step(0)},
+      Partials{},
+      Partials{{{ShardId(1), Step(5), {0.5f}}, {ShardId(kShardsMax - 1), Step(kStepMax), {}}}},
+      PartialsPull{},
+      PartialsPull{{{ShardId(1), Step(5)}, {ShardId(kShardsMax - 1), Step(kStepMax)}}},
       RootAck{{{ShardId(1), Version(6), UINT64_MAX}, {ShardId(2), Version(6), 0}}},
       Chunk{},
       Chunk{ShardId(3), {2, 9}, versions, 5000, 4000, CountingPayload(1000)},
@@ -291,13 +321,16 @@ std::vector<Message> RecoverySamples() {
       GradientHashes{{{Step(5), MicroBatch(kMicroBatchesMax - 1), UINT64_MAX},
                       {Step(kStepMax), MicroBatch(0), 1}}},
       GradientHashesAck{Step(6)},
+      PicturesReplaced{{{"train/a/1.jpg", "it is cut off"}, {"val/b/2.png", ""}}},
+      PicturesReplaced{},
+      PicturesReplacedAck{{"train/a/1.jpg", "val/b/2.png"}},
   };
 }
 
 std::vector<Message> EndSamples() {
   return {
       Evaluate{Version(6), UINT32_MAX, 100, 200},
-      EvaluationResult{Version(6), 2, 100, 99, 0.125},
+      EvaluationResult{Version(6), 2, 100, 99, 0.125, 100, {{0, 0, 99}, {UINT32_MAX, 1, 1}}},
       ReleasePin{Version(6)},
       PinReleased{Version(6)},
       Stop{StopReason::kCompleted, ""},

@@ -68,9 +68,9 @@ TEST_CASE("members and the scheduler are heard, strangers are not") {
 
 TEST_CASE("only the scheduler may say what is the scheduler's to say") {
   Fixture f;
-  const std::vector<Message> words = {Stop{},        Refused{},    Evaluate{},
-                                      ReleasePin{},  SnapshotAt{}, SnapshotAck{},
-                                      ProgressAck{}, Scalars{},    GradientHashesAck{}};
+  const std::vector<Message> words = {
+      Stop{},        Refused{},     Evaluate{}, ReleasePin{},        SnapshotAt{},
+      SnapshotAck{}, ProgressAck{}, Scalars{},  GradientHashesAck{}, PicturesReplacedAck{}};
   for (const Message& word : words) {
     CHECK_FALSE(f.Admits(kMember, word));
     CHECK(f.Admits(kScheduler, word));

@@ -221,6 +221,23 @@ TEST_CASE("the newest are kept, and one from which the next evaluation can be re
   CHECK(ledger.OnStored(Stored(1, 20)) == SnapshotLedger::Taken::kGivenUp);  // a late repeat
 }
 
+TEST_CASE("the best version that has a snapshot is kept until a better one has") {
+  SnapshotLedger ledger({2, 1}, 0, {}, {}, {});
+  const auto prune = [&](std::vector<Version> best_first) {
+    ledger.Prune(Version(1000), best_first);
+    std::vector<Version> kept;
+    for (const auto& manifest : ledger.complete()) kept.push_back(manifest.snapshot.version);
+    return kept;
+  };
+  CompleteAt(ledger, 10);
+  CompleteAt(ledger, 20);
+  CHECK(prune({Version(10)}) == std::vector{Version(10), Version(20)});
+  CompleteAt(ledger, 30);
+  CHECK(prune({Version(40), Version(10), Version(20)}) == std::vector{Version(10), Version(30)});
+  CompleteAt(ledger, 40);
+  CHECK(prune({Version(40), Version(10), Version(20)}) == std::vector{Version(40)});
+}
+
 TEST_CASE("what a generation began from is kept until it has completed another (P30)") {
   SnapshotLedger ledger({2, 1}, 0, {}, {}, {});
   CompleteAt(ledger, 10);

@@ -78,6 +78,27 @@ TEST_CASE("a step size of zero never decays") {
   CHECK(schedule.At(Step(999)).lr == 0.01f);
 }
 
+TEST_CASE("a milestone at the first step decays at once, and one twice decays twice") {
+  const ScheduleOptions options{
+      .kind = ScheduleKind::kMultiStep, .milestones = {7, 0, 7}, .gamma = 0.5};
+  const Schedule schedule(kAdam, options, 10);
+  CHECK(schedule.At(Step(0)).lr == 0.005f);
+  CHECK(schedule.At(Step(6)).lr == 0.005f);
+  CHECK(schedule.At(Step(7)).lr == Near{0.00125});
+}
+
+TEST_CASE("linear and polynomial stay at their end from total_iters on") {
+  const ScheduleOptions linear{
+      .kind = ScheduleKind::kLinear, .start_factor = 0.5, .end_factor = 0.25, .total_iters = 4};
+  CHECK(Schedule(kAdam, linear, 10).At(Step(0)).lr == 0.005f);
+  CHECK(Schedule(kAdam, linear, 10).At(Step(4)).lr == 0.0025f);
+  CHECK(Schedule(kAdam, linear, 10).At(Step(9)).lr == 0.0025f);
+  const ScheduleOptions polynomial{.kind = ScheduleKind::kPolynomial, .total_iters = 4, .power = 3};
+  CHECK(Schedule(kAdam, polynomial, 10).At(Step(2)).lr == Near{0.01 / 8});
+  CHECK(Schedule(kAdam, polynomial, 10).At(Step(4)).lr == 0.0f);
+  CHECK(Schedule(kAdam, polynomial, 10).At(Step(9)).lr == 0.0f);
+}
+
 TEST_CASE("warm-up rises linearly to the first rate of what follows") {
   const Schedule one(kAdam, {.warmup_steps = 1}, 10);
   CHECK(one.At(Step(0)).lr == 0.01f);
@@ -93,7 +114,8 @@ TEST_CASE("warm-up rises linearly to the first rate of what follows") {
 }
 
 TEST_CASE("a warm-up longer than the job just rises") {
-  for (ScheduleKind kind : {ScheduleKind::kConstant, ScheduleKind::kStep, ScheduleKind::kCosine}) {
+  for (ScheduleKind kind : {ScheduleKind::kConstant, ScheduleKind::kStep, ScheduleKind::kCosine,
+                            ScheduleKind::kLinear, ScheduleKind::kPolynomial}) {
     const Schedule schedule(kAdam, {.kind = kind, .warmup_steps = 100, .step_size = 2}, 10);
     CHECK(schedule.At(Step(0)).lr == Near{0.0001});
     CHECK(schedule.At(Step(9)).lr == Near{0.001});

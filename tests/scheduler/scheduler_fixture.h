@@ -21,6 +21,9 @@ class Recorder : public Outbox, public RunObserver {
   void OnEvent(Micros, const RunEvent& event) override { events.push_back(event); }
   void OnStepMetrics(Micros, const StepMetrics& row) override { rows.push_back(row.step); }
   void OnEvaluation(Micros, const EvaluationSummary& e) override { evaluations.push_back(e); }
+  void OnEvaluationsDropped(Micros, Version last_good) override {
+    std::erase_if(evaluations, [&](const EvaluationSummary& e) { return e.version > last_good; });
+  }
   void OnFault(Micros, const FaultRecord& fault) override { faults.push_back(fault); }
   Status OnSnapshotRipe(Micros, const SnapshotManifest&) override { return disk; }
   void OnSnapshot(Micros, const SnapshotManifest& m) override { snapshots.push_back(m.snapshot); }
@@ -28,7 +31,8 @@ class Recorder : public Outbox, public RunObserver {
     dropped.push_back(m.snapshot);
   }
   void OnSnapshotForgotten(Micros, const SnapshotRef& ref) override { forgotten.push_back(ref); }
-  Status OnFinalWeights(Micros, const FloatBuffer&) override {
+  Status OnFinalWeights(Micros, Version version, const FloatBuffer&) override {
+    final_version = version;
     has_weights = disk.ok();
     return disk;
   }
@@ -56,6 +60,7 @@ class Recorder : public Outbox, public RunObserver {
   std::vector<SnapshotRef> dropped;
   std::vector<SnapshotRef> forgotten;
   bool has_weights = false;
+  Version final_version;
   Status disk;  // what writing to it says
 };
 

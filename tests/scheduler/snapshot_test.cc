@@ -309,7 +309,10 @@ TEST_CASE("a stop by command ends the run as Ctrl-C does") {
 void Evaluate(StoringFixture& f) {
   const auto* slice = f.recorder.LastTo<pando::Evaluate>(Incarnation(20));
   REQUIRE(slice != nullptr);
-  f.From(20, EvaluationResult{.version = slice->version, .slice = 0, .sample_count = 100});
+  f.From(
+      20,
+      EvaluationResult{
+          .version = slice->version, .slice = 0, .sample_count = 100, .confusion = {{0, 0, 100}}});
 }
 
 void Collect(StoringFixture& f) {
@@ -373,13 +376,22 @@ TEST_CASE("a shard lost at the very end is trained again, and evaluated once") {
   f.MakeTo(1000);
   f.Store(500);
   Evaluate(f);
+  const Micros trained = f.scheduler->TrainingTime(f.now);
+  f.Wait(milliseconds(100));
+  CHECK(f.scheduler->TrainingTime(f.now) == trained);
   f.Exit(11, Role::kServer);
   f.Add(12, Role::kServer);
   CHECK(f.scheduler->phase() == Scheduler::Phase::kTraining);
   CHECK(f.scheduler->view().restore.version == Version(500));
+  const Micros before = f.scheduler->TrainingTime(f.now);
+  f.Wait(milliseconds(100));
+  CHECK(f.scheduler->TrainingTime(f.now) == before + milliseconds(100));
   f.Commit(1000);
   CHECK(f.scheduler->phase() == Scheduler::Phase::kCollecting);
   CHECK(f.recorder.evaluations.size() == 1);
+  const Micros after = f.scheduler->TrainingTime(f.now);
+  f.Wait(milliseconds(100));
+  CHECK(f.scheduler->TrainingTime(f.now) == after);
   Collect(f);
   f.Store(1000);
   CHECK(f.scheduler->phase() == Scheduler::Phase::kStopping);
@@ -518,7 +530,8 @@ TEST_CASE("an evaluation of what a wrong gradient made does not outlive the disp
   CHECK(f.scheduler->view().generation == 0);
   f.From(20, EvaluationResult{.version = request.version,
                               .slice = request.slice,
-                              .sample_count = request.last_sample - request.first_sample});
+                              .sample_count = 100,
+                              .confusion = {{0, 0, 100}}});
   CHECK(f.recorder.evaluations.empty());
   f.Wait(milliseconds(1500));
   CHECK(f.scheduler->view().generation == 1);

@@ -60,7 +60,8 @@ SchedulerState SmallState() {
       {{1, Version(500)}, {{UINT64_MAX, "g001-v000000500-a-0.safetensors"}, {0, ""}}},
       {{2, Version(1000)}, {}}};
   state.given_up = {.below = Version(100), .versions = {Version(200), Version(600)}};
-  state.evaluations = {{Version(469), 10000, 9850, 1.0 / 3}, {Version(938), 10000, 9900, 0.25}};
+  state.evaluations = {{Version(469), 10000, 9850, 1.0 / 3},
+                       {Version(938), 4, 3, 0.25, 4, {{1, 1}, {3, 2}}, {1, 0, UINT64_MAX, 2}}};
   state.verification = {
       .settled_below = Step(77),
       .agreed_count = 5,
@@ -141,6 +142,10 @@ TEST_CASE("every field survives, the largest numbers and unknown times included"
   CHECK(read.given_up.below == Version(100));
   CHECK(read.given_up.versions == state.given_up.versions);
   CHECK(read.evaluations[0].loss_sum == 1.0 / 3);
+  CHECK(read.evaluations[0].classes.empty());
+  CHECK(read.evaluations[1].top5_count == 4);
+  CHECK(read.evaluations[1].classes == state.evaluations[1].classes);
+  CHECK(read.evaluations[1].confusion == state.evaluations[1].confusion);
   CHECK(read.faults[0].injected_ms == 0);
   CHECK(read.faults[0].recovered_ms == 20.25);
   CHECK(read.faults[1].injected_ms == -1);
@@ -282,7 +287,7 @@ TEST_CASE("tables of another release are refused and left alone") {
   REQUIRE(SqliteDb::Open(file.path)->Execute("PRAGMA user_version = 99; CREATE TABLE t (x)").ok());
   Result<SqliteJournal> journal = SqliteJournal::Open(file.path, kLeader);
   REQUIRE_FALSE(journal.ok());
-  CHECK(journal.status().message().find("schema 99, and this one has 2") != std::string::npos);
+  CHECK(journal.status().message().find("schema 99, and this one has 3") != std::string::npos);
 }
 
 TEST_CASE("a value that does not fit its column names table, column and file") {

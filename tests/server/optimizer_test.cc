@@ -6,6 +6,7 @@
 #include <bit>
 #include <cmath>
 
+#include "server/partials.h"
 #include "tests/golden/optimizer_goldens.h"
 
 namespace pando {
@@ -30,17 +31,26 @@ struct Replica {
       : parameters(std::move(first)), state(state_count * parameters.size(), 0.0f) {}
 
   void Apply(const Optimizer& optimizer, ShardRange range, const std::vector<float>& gradient,
-             StepScalars scalars, bool is_first_step, float gradient_scale = kGradientScale) {
+             StepScalars scalars, bool is_first_step, float gradient_scale = kGradientScale,
+             const PartialPlan* partial_plan = nullptr) {
     std::vector<float> made(parameters.size(), NAN);  // Apply must write every float
-    optimizer.Apply({.range = range,
-                     .parameters = parameters,
-                     .gradient = gradient,
-                     .gradient_scale = gradient_scale,
-                     .scalars = scalars,
-                     .is_first_step = is_first_step,
-                     .state = state,
-                     .parameters_out = made,
-                     .state_out = state});
+    Optimizer::Update update{.range = range,
+                             .parameters = parameters,
+                             .gradient = gradient,
+                             .gradient_scale = gradient_scale,
+                             .scalars = scalars,
+                             .is_first_step = is_first_step,
+                             .state = state,
+                             .parameters_out = made,
+                             .state_out = state};
+    std::vector<float> factors;
+    if (partial_plan != nullptr && optimizer.has_partials()) {  // the range is the whole, and one shard
+      std::vector<float> partials(optimizer.partial_count(range));
+      optimizer.MakePartials(update, partials);
+      factors = *partial_plan->Combine(ShardId(0), [&](ShardId) { return std::span(partials); });
+      update.factors = factors;
+    }
+    optimizer.Apply(update);
     parameters = made;
   }
 };
@@ -79,7 +89,7 @@ bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
 
 TEST_CASE("every optimizer follows PyTorch for 50 steps") {
   const OptimizerGoldens goldens = ReadOptimizerGoldens();
-  const TensorLayout layout({Parameter("weight", goldens.size)});
+  const TensorLayout layout({{.name = "weight", .shape = {1, goldens.size}}});
   const ShardRange whole{0, layout.float_count()};
   for (const OptimizerGoldens::Case& golden : goldens.cases) {
     CAPTURE(golden.name);
@@ -87,10 +97,12 @@ TEST_CASE("every optimizer follows PyTorch for 50 steps") {
     std::vector<float> first = FirstParameters(goldens.size);
     first.resize(whole.size(), 0.0f);
     Replica replica(first, optimizer.state_count());
+    replica.state.resize(optimizer.state_floats(whole));
+    const PartialPlan partial_plan(golden.optimizer, layout, ShardPlan(layout));
     size_t checkpoint = 0;
     for (uint64_t step = 0; step < goldens.step_count; ++step) {
       replica.Apply(optimizer, whole, RootGradient(step, goldens.size, whole.size()),
-                    golden.scalars[step], step == 0);
+                    golden.scalars[step], step == 0, kGradientScale, &partial_plan);
       if (step + 1 != goldens.checkpoints[checkpoint]) continue;
       CAPTURE(step);
       CHECK(LargestDifference(replica.parameters, golden.parameters[checkpoint]) <=
@@ -107,6 +119,10 @@ TEST_CASE("state floats per parameter are those of the formula") {
   CHECK(OptimizerStateCount({.kind = OptimizerKind::kSgd, .momentum = 0.9, .nesterov = true}) == 1);
   CHECK(OptimizerStateCount({.kind = OptimizerKind::kAdam}) == 2);
   CHECK(OptimizerStateCount({.kind = OptimizerKind::kAdamW}) == 2);
+  CHECK(OptimizerStateCount({.kind = OptimizerKind::kLars}) == 1);
+  CHECK(OptimizerStateCount({.kind = OptimizerKind::kLamb}) == 2);
+  CHECK(OptimizerStateCount({.ema_decay = 0.9}) == 1);
+  CHECK(OptimizerStateCount({.kind = OptimizerKind::kLamb, .ema_decay = 0.9}) == 3);
 }
 
 TEST_CASE("the first momentum is a copy of the gradient, its sign of zero included") {
@@ -123,26 +139,102 @@ TEST_CASE("the first momentum is a copy of the gradient, its sign of zero includ
   CHECK(replica.parameters[1] == 1.0f - 0.25f * 1.5f);
 }
 
-TEST_CASE("statistics move by a tenth, metrics are means, both keep no state") {
+TEST_CASE("bias and norm parameters can be left out of the decay, coupled or not") {
+  const auto layout = [](bool is_bias) {
+    std::vector<uint64_t> shape{20};
+    if (!is_bias) shape.push_back(1);
+    return TensorLayout({{.name = "weight", .shape = {4, 5}}, {.name = "bias", .shape = shape}});
+  };
+  const StepScalars scalars{.lr = 0.1f, .momentum = 0.9f, .bias_correction1 = 0.1f};
+  const std::vector<float> gradient = RootGradient(3, 64, 64);
+  const auto after_a_step = [&](OptimizerOptions options, const TensorLayout& of) {
+    const Optimizer optimizer(options, of);
+    Replica replica(FirstParameters(64), optimizer.state_count());
+    replica.Apply(optimizer, {0, 64}, gradient, scalars, false);
+    return replica.parameters;
+  };
+  for (OptimizerKind kind : {OptimizerKind::kSgd, OptimizerKind::kAdam, OptimizerKind::kAdamW}) {
+    OptimizerOptions decays{.kind = kind, .weight_decay = 0.5};
+    OptimizerOptions excludes = decays;
+    excludes.weight_decay_exclude_bias_and_norm = true;
+    const std::vector<float> all = after_a_step(decays, layout(true));
+    const std::vector<float> none = after_a_step({.kind = kind}, layout(true));
+    std::vector<float> expected = all;
+    std::copy_n(none.begin() + 32, 20, expected.begin() + 32);
+    CHECK(SameBits(after_a_step(excludes, layout(true)), expected));
+    CHECK_FALSE(SameBits(expected, all));
+    CHECK(SameBits(after_a_step(excludes, layout(false)), all));  // two dimensions: no bias
+  }
+}
+
+TEST_CASE("clipping by value keeps signs, zeros' too, and what is not a number") {
+  const TensorLayout layout({Parameter("weight", 5)});
+  const Optimizer optimizer({.clip_value = 0.5}, layout);
+  Replica replica(std::vector<float>(16, 0.0f), 0);
+  std::vector<float> gradient(16, 0.0f);
+  std::ranges::copy(std::vector<float>{7.0f, -7.0f, 0.25f, NAN, -INFINITY}, gradient.begin());
+  replica.Apply(optimizer, {0, 16}, gradient, {.lr = 1.0f}, true, 1.0f);
+  CHECK(replica.parameters[0] == -0.5f);
+  CHECK(replica.parameters[1] == 0.5f);
+  CHECK(replica.parameters[2] == -0.25f);
+  CHECK(std::isnan(replica.parameters[3]));
+  CHECK(replica.parameters[4] == 0.5f);
+}
+
+TEST_CASE("statistics move by their momentum, metrics are means, both keep no state") {
   const TensorLayout layout(
-      {{.name = "bn.running_mean", .shape = {1}, .kind = TensorKind::kStatistic},
+      {{.name = "a.running_mean", .shape = {16}, .kind = TensorKind::kStatistic},
+       {.name = "b.running_mean", .shape = {1}, .kind = TensorKind::kStatistic, .momentum = 0.5f},
        MetricTensorSpec()});
   for (OptimizerKind kind : {OptimizerKind::kSgd, OptimizerKind::kAdam, OptimizerKind::kAdamW}) {
     // Decay is of parameters alone.
     const Optimizer optimizer({.kind = kind, .momentum = 0.9, .weight_decay = 0.5}, layout);
-    Replica replica(std::vector<float>(32, 8.0f), optimizer.state_count());
+    Replica replica(std::vector<float>(48, 8.0f), optimizer.state_count());
     std::ranges::fill(replica.state, 5.0f);
-    std::vector<float> gradient(32, 0.0f);
-    gradient[0] = 6.0f;
-    gradient[16 + kMetricLoss] = 5.0f;
-    gradient[16 + kMetricCorrect] = 3.0f;
-    replica.Apply(optimizer, {0, 32}, gradient, {.lr = 0.1f, .momentum = 0.9f}, false, 0.25f);
-    CHECK(replica.parameters[0] == 8.0f + 0.1f * (1.5f - 8.0f));
-    CHECK(replica.parameters[16 + kMetricLoss] == 1.25f);
-    CHECK(replica.parameters[16 + kMetricCorrect] == 0.75f);
+    std::vector<float> gradient(48, 0.0f);
+    gradient[15] = gradient[16] = 6.0f;
+    gradient[32 + kMetricLoss] = 5.0f;
+    gradient[32 + kMetricCorrect] = 3.0f;
+    replica.Apply(optimizer, {0, 48}, gradient, {.lr = 0.1f, .momentum = 0.9f}, false, 0.25f);
+    CHECK(replica.parameters[15] == 8.0f + 0.1f * (1.5f - 8.0f));
+    CHECK(replica.parameters[16] == 8.0f + 0.5f * (1.5f - 8.0f));
+    CHECK(replica.parameters[32 + kMetricLoss] == 1.25f);
+    CHECK(replica.parameters[32 + kMetricCorrect] == 0.75f);
     CHECK(std::ranges::all_of(replica.state, [](float x) { return x == 0.0f; }));
-    for (size_t i : {1, 15, 18, 31}) CHECK(replica.parameters[i] == 0.0f);  // padding
+    for (size_t i : {17, 31, 34, 47}) CHECK(replica.parameters[i] == 0.0f);  // padding
   }
+}
+
+TEST_CASE("the average starts as a copy and follows weights and statistics, not metrics") {
+  const TensorLayout layout({Parameter("w", 1),
+                             {.name = "mean", .shape = {1}, .kind = TensorKind::kStatistic},
+                             MetricTensorSpec()});
+  for (OptimizerKind kind : {OptimizerKind::kSgd, OptimizerKind::kAdamW}) {
+    const Optimizer optimizer({.kind = kind, .ema_decay = 0.75}, layout);
+    Replica replica(std::vector<float>(48, 1.0f), optimizer.state_count());
+    const float* average = replica.state.data() + (optimizer.state_count() - 1) * 48;
+    const std::vector<float> gradient(48, 1.0f);
+    const StepScalars scalars{.lr = 0.5f, .momentum = 0.9f};
+    replica.Apply(optimizer, {0, 48}, gradient, scalars, true, 1.0f);
+    for (size_t i : {0, 16}) CHECK(average[i] == replica.parameters[i]);
+    const float first[2] = {replica.parameters[0], replica.parameters[16]};
+    replica.Apply(optimizer, {0, 48}, gradient, scalars, false, 1.0f);
+    CHECK(average[0] == first[0] + 0.25f * (replica.parameters[0] - first[0]));
+    CHECK(average[16] == first[1] + 0.25f * (replica.parameters[16] - first[1]));
+    for (size_t i : {1, 15, 17, 32, 33, 47}) CHECK(average[i] == 0.0f);
+  }
+}
+
+TEST_CASE("the average of weights that do not move is those weights, for ever") {
+  const TensorLayout layout({Parameter("w", 3), MetricTensorSpec()});
+  const Optimizer optimizer({.ema_decay = 0.99999}, layout);
+  Replica replica(std::vector<float>(48, 0.3f), optimizer.state_count());
+  const std::vector<float> gradient(48, 0.0f);
+  const StepScalars scalars{.lr = 0.5f};
+  replica.Apply(optimizer, {0, 48}, gradient, scalars, true, 1.0f);
+  for (int step = 1; step < 10'000; ++step)
+    replica.Apply(optimizer, {0, 48}, gradient, scalars, false, 1.0f);
+  for (size_t i : {0, 1, 2}) CHECK(replica.state[i] == 0.3f);
 }
 
 // Every kind of tensor, sizes around the line of 16 floats, and padding between them.
@@ -193,8 +285,8 @@ TEST_CASE("bits do not depend on how the flat vector is cut") {
   for (const OptimizerOptions& options :
        {OptimizerOptions{.weight_decay = 0.1}, OptimizerOptions{.momentum = 0.9},
         OptimizerOptions{.momentum = 0.9, .nesterov = true, .weight_decay = 0.1},
-        OptimizerOptions{.kind = OptimizerKind::kAdam, .weight_decay = 0.1},
-        OptimizerOptions{.kind = OptimizerKind::kAdamW, .weight_decay = 0.1}}) {
+        OptimizerOptions{.kind = OptimizerKind::kAdam, .weight_decay = 0.1, .ema_decay = 0.9},
+        OptimizerOptions{.kind = OptimizerKind::kAdamW, .weight_decay = 0.1, .clip_value = 0.1}}) {
     const Optimizer optimizer(options, layout);
     const Replica whole = TrainCut(optimizer, layout, {0, all});
     for (const std::vector<size_t>& cuts : {std::vector<size_t>{0, 32, 48, all}, lines, floats}) {

@@ -84,6 +84,10 @@ void Checker::CheckParams(const Envelope& envelope, const Params& params) {
   const bool is_tainted = tainted_generation_ && envelope.generation <= *tainted_generation_;
   for (const ParamsItem& item : params.items) {
     if (item.version > plan_.steps.final_version()) return Fail("I4: no such version");
+    if (!is_tainted && item.version > decided_) {
+      Fail("P32: " + Text(item.version) + " is shown, and nothing beyond " + Text(decided_) +
+           " is decided");
+    }
     if (!is_tainted &&
         !SameBits(item.payload.floats(), reference_.ShardAt(item.shard, item.version))) {
       Fail("I5: " + Text(item.version) + " of " + Text(item.shard) +
@@ -237,16 +241,19 @@ void Checker::OnEvaluation(const EvaluationSummary& summary) {
   CheckEvaluation(summary);
 }
 
-void Checker::OnFinalWeights(const FloatBuffer& flat) {
+void Checker::OnFinalWeights(Version version, const FloatBuffer& flat) {
   has_final_weights_ = true;
-  if (!SameBits(flat.span(), reference_.FlatAt(plan_.steps.final_version()))) {
+  if (version != reference_.final_version()) Fail("P32: the run ends with " + Text(version));
+  if (version != plan_.steps.final_version()) coverage_.Note(Event::kEarlyStop);
+  if (!SameBits(flat.span(), reference_.FlatAt(reference_.final_version()))) {
     Fail("I5: final weights differ");
   }
 }
 
 void Checker::CheckEnd(const SchedulerState& state) {
   if (!has_final_weights_) Fail("ended without final weights");
-  if (next_row_.value() != plan_.steps.step_count()) {
+  const uint64_t step_count = reference_.final_version().value();
+  if (next_row_.value() != step_count) {
     if (!may_lack_rows_) Fail("the last metric rows are missing");
     coverage_.Note(Event::kRowGap);
   }
@@ -255,7 +262,7 @@ void Checker::CheckEnd(const SchedulerState& state) {
     if (!evaluated.insert(summary.version).second) Fail("a version is evaluated twice");
     CheckEvaluation(summary);
   }
-  for (uint64_t v = 1; v <= plan_.steps.step_count(); ++v) {
+  for (uint64_t v = 1; v <= step_count; ++v) {
     if (plan_.IsEvaluationDue(Version(v)) && !evaluated.contains(Version(v))) {
       Fail("P31: " + Text(Version(v)) + " is not evaluated");
     }

@@ -39,7 +39,7 @@ class Checker {
   void OnStepMetrics(const StepMetrics& metrics);
   void OnEvaluation(const EvaluationSummary& summary);
   void OnSnapshotDropped(const SnapshotManifest& dropped, const SchedulerState& state);
-  void OnFinalWeights(const FloatBuffer& flat);
+  void OnFinalWeights(Version version, const FloatBuffer& flat);
   // The scheduler's is away while this is so: rows that servers take with them are lost.
   void NoteSchedulerAway() { is_scheduler_away_ = true; }
   void NoteSchedulerBack() {
@@ -89,6 +89,7 @@ class Checker {
   void CheckManifest(const SnapshotManifest& manifest);
   void CheckOrigin(const SchedulerState& state);
   bool CheckEvaluation(const EvaluationSummary& summary);
+  Version DecidedBy(const std::vector<EvaluationSummary>& evaluations) const;
   // Whether something kept this process from being heard, lately.
   bool IsDisturbed(const Process& process) const;
   bool IsLate(Micros end) const;  // lately: silences last on for a while after their cause
@@ -114,6 +115,7 @@ class Checker {
   std::set<SnapshotRef> manifests_;
   std::set<SnapshotRef> forgotten_;
   std::set<Version> evaluated_;
+  Version decided_;  // by the journal's evaluations: versions up to here are to be made
   std::optional<uint32_t> tainted_generation_;
   bool has_divergence_ = false;
   bool has_failed_restore_ = false;  // since the last rollback: the next one has a cause

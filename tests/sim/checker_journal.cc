@@ -43,7 +43,15 @@ void Checker::OnCommitted(const std::optional<SchedulerState>& before,
       if (!evaluated_.insert(summary.version).second) Fail("a version is evaluated twice");
     }
   }
+  decided_ = DecidedBy(after.evaluations);
   CheckAllHeld();
+}
+
+// P32: up to where the run may go before the next result is known.
+Version Checker::DecidedBy(const std::vector<EvaluationSummary>& evaluations) const {
+  if (plan_.job.early_stop_patience == 0) return plan_.steps.final_version();
+  if (const auto stop = StopVersion(plan_.job, evaluations)) return *stop;
+  return plan_.NextEvaluation(evaluations.empty() ? Version(0) : evaluations.back().version);
 }
 
 bool Checker::IsLate(Micros end) const {

@@ -19,13 +19,16 @@ constexpr Micros kNoteLate = seconds(10);
 constexpr Micros kKeepInterval = milliseconds(500);
 
 // I7: when faults stop, the job ends within this time: leases, retries up to 4 s apart, transfers
-// and restores, and all its steps once more, by one worker, the slowest.
+// and restores, and all its steps once more, by one worker, the slowest; one of them was begun while
+// that was slowed down.
 Micros LivenessBound(const Swarm& swarm, const JobPlan& plan, Micros micro_batch_time) {
   const auto micro_batches = static_cast<int64_t>(plan.steps.step_count() * plan.job.micro_batches);
   const auto slowest = static_cast<int64_t>(swarm.speed_spread + 1);
   const auto replays = swarm.has_flip ? 4 : 1;
+  const bool slows_down = swarm.kinds[static_cast<size_t>(FaultKind::kSlowWorker)];
+  const int64_t slowed = slows_down ? Faults::kSlownessMax * plan.job.micro_batches : 0;
   const Micros of_a_message = swarm.network.delay_max;
-  return seconds(60) + micro_batch_time * micro_batches * slowest * replays +
+  return seconds(60) + micro_batch_time * (micro_batches * replays + slowed) * slowest +
          of_a_message * 20 * static_cast<int64_t>(plan.steps.step_count());
 }
 
@@ -57,7 +60,9 @@ Cluster::Cluster(const Options& options)
        " workers, replicas " + std::to_string(plan_->job.replicas) + ", snapshot.every " +
        std::to_string(plan_->job.snapshot_every) + ", lease " +
        std::to_string(plan_->job.lease_ms) + " ms, " + std::to_string(micro_batch_time_.count()) +
-       " us a micro-batch, faults till " + std::to_string(swarm_.fault_phase.count()) + " us");
+       " us a micro-batch, faults till " + std::to_string(swarm_.fault_phase.count()) + " us" +
+       (plan_->job.parameter_residency == ParameterResidency::kLayer ? ", layer residency" : ""));
+  if (plan_->job.parameter_residency == ParameterResidency::kLayer) coverage_.Note(Event::kLayers);
   StartScheduler(NewSeat(Role::kScheduler), false);
   for (uint32_t i = 0; i < plan_->job.servers; ++i) Start(Role::kServer);
   for (uint32_t i = 0; i < plan_->job.workers; ++i) Start(Role::kWorker);

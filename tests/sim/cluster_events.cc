@@ -86,9 +86,9 @@ void Cluster::OnSnapshotForgotten(Micros, const SnapshotRef& snapshot) {
   checker_.NoteForgotten(snapshot);
 }
 
-Status Cluster::OnFinalWeights(Micros, const FloatBuffer& flat) {
+Status Cluster::OnFinalWeights(Micros, Version version, const FloatBuffer& flat) {
   if (disk_.is_troubled()) return NoSpace("the simulated disk is full");
-  checker_.OnFinalWeights(flat);
+  checker_.OnFinalWeights(version, flat);
   return Status();
 }
 

@@ -20,9 +20,11 @@ constexpr std::array<const char*, kEventCount> kNames{"promotion",
                                                       "snapshot",
                                                       "snapshot failure",
                                                       "evaluation",
+                                                      "early stop",
                                                       "divergence",
                                                       "flipped bit",
                                                       "flipper drained",
+                                                      "layer residency",
                                                       "rows lost"};
 
 template <size_t N>

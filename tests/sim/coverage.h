@@ -27,9 +27,11 @@ enum class Event : uint8_t {
   kSnapshot,
   kSnapshotFailure,
   kEvaluation,
+  kEarlyStop,
   kDivergence,
   kFlip,
   kFlipDrained,
+  kLayers,  // workers held a layer's parameters at a time
   kRowGap,  // metric rows lost with servers while the scheduler was away
   kCount
 };

@@ -219,7 +219,7 @@ void Faults::TroubleDisk() {
 void Faults::SlowWorker() {
   Process* worker = Pick(Role::kWorker);
   if (worker == nullptr || worker->computer() == nullptr) return;
-  const auto factor = static_cast<int64_t>(cluster_.world().chance().Between(3, 40));
+  const auto factor = static_cast<int64_t>(cluster_.world().chance().Between(3, kSlownessMax));
   cluster_.Note(worker->seat().name + " is " + std::to_string(factor) + " times slower");
   worker->computer()->SlowDown(factor, cluster_.world().now() + Duration(4000));
 }

@@ -15,6 +15,7 @@ class Process;
 
 class Faults {
  public:
+  static constexpr int64_t kSlownessMax = 40;  // of a slow worker, times as slow
   explicit Faults(Cluster& cluster) : cluster_(cluster) {}
   void Plan();
   // Called before each message leaves.

@@ -19,6 +19,7 @@ constexpr std::array kMutations{
     NamedMutation{"promote-syncing", Mutation::kPromoteSyncing},
     NamedMutation{"announce-before-journal", Mutation::kAnnounceBeforeJournal},
     NamedMutation{"leases-before-heartbeats", Mutation::kLeasesBeforeHeartbeats},
+    NamedMutation{"no-decision-barrier", Mutation::kNoDecisionBarrier},
     NamedMutation{"show-uncommitted", Mutation::kShowUncommitted},
     NamedMutation{"commit-before-ack", Mutation::kCommitBeforeAck},
     NamedMutation{"unequal-views", Mutation::kUnequalViews},
@@ -31,6 +32,9 @@ constexpr std::array kMutations{
     NamedMutation{"no-retransmission", Mutation::kNoRetransmission},
     NamedMutation{"snapshot-one-version-late", Mutation::kSnapshotOneVersionLate},
     NamedMutation{"no-generation", Mutation::kNoGeneration},
+    NamedMutation{"partials-from-records-only", Mutation::kPartialsFromRecordsOnly},
+    NamedMutation{"partials-not-in-backups", Mutation::kPartialsNotInBackups},
+    NamedMutation{"no-partials-pull", Mutation::kNoPartialsPull},
     NamedMutation{"keep-waiting-dropped", Mutation::kKeepWaitingDropped},
 };
 

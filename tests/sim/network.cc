@@ -64,7 +64,11 @@ std::string NameOfMessage(size_t kind) {
                                      "CommandReply",
                                      "FaultNote",
                                      "FaultNoteAck",
-                                     "RestoreFailed"};
+                                     "RestoreFailed",
+                                     "Partials",
+                                     "PartialsPull",
+                                     "PicturesReplaced",
+                                     "PicturesReplacedAck"};
   static_assert(kNames.size() == kMessageKindCount);
   return kNames[kind];
 }

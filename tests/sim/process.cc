@@ -65,6 +65,9 @@ class Process::ObserverDoor : public RunObserver {
   void OnEvaluation(Micros now, const EvaluationSummary& summary) override {
     if (process_.is_alive()) process_.around_.observer.OnEvaluation(now, summary);
   }
+  void OnEvaluationsDropped(Micros now, Version last_good) override {
+    if (process_.is_alive()) process_.around_.observer.OnEvaluationsDropped(now, last_good);
+  }
   Status OnSnapshotRipe(Micros now, const SnapshotManifest& manifest) override {
     return process_.is_alive() ? process_.around_.observer.OnSnapshotRipe(now, manifest) : Status();
   }
@@ -80,8 +83,9 @@ class Process::ObserverDoor : public RunObserver {
   void OnSnapshotForgotten(Micros now, const SnapshotRef& snapshot) override {
     if (process_.is_alive()) process_.around_.observer.OnSnapshotForgotten(now, snapshot);
   }
-  Status OnFinalWeights(Micros now, const FloatBuffer& flat) override {
-    return process_.is_alive() ? process_.around_.observer.OnFinalWeights(now, flat) : Status();
+  Status OnFinalWeights(Micros now, Version version, const FloatBuffer& flat) override {
+    return process_.is_alive() ? process_.around_.observer.OnFinalWeights(now, version, flat)
+                               : Status();
   }
 
  private:

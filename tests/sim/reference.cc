@@ -4,8 +4,6 @@
 
 #include "common/hash.h"
 #include "common/tensor_init.h"
-#include "scheduler/schedule.h"
-#include "server/optimizer.h"
 
 namespace pando::sim {
 namespace {
@@ -54,8 +52,15 @@ std::vector<float> NodeGradient(const MicroBatchTree& tree, TreeNode node, const
 EvaluationResult EvaluateSliceOf(uint64_t digest, const Evaluate& request) {
   const uint64_t samples = request.last_sample - request.first_sample;
   const uint64_t mixed = Hash64(std::as_bytes(std::span(&request.slice, 1)), digest);
-  return {request.version, request.slice, samples, mixed % (samples + 1),
-          static_cast<double>(mixed % 1000) / 7.0};
+  const uint64_t correct = mixed % (samples + 1);
+  const auto count = [](uint64_t n) { return static_cast<uint32_t>(n); };
+  return {.version = request.version,
+          .slice = request.slice,
+          .sample_count = samples,
+          .correct_count = correct,
+          .loss_sum = static_cast<double>(mixed % 1000) / 7.0,
+          .top5_count = samples,
+          .confusion = {{0, 0, count(correct)}, {0, 1, count(samples - correct)}}};
 }
 
 EvaluationTotals EvaluateAll(const JobPlan& plan, uint64_t digest, Version version) {
@@ -72,56 +77,82 @@ EvaluationTotals EvaluateAll(const JobPlan& plan, uint64_t digest, Version versi
   return totals;
 }
 
-Reference::Reference(const JobPlan& plan)
-    : plan_(plan), state_count_(OptimizerStateCount(plan.job.optimizer)) {
+Reference::Reference(const JobPlan& plan) : plan_(plan) {
   const Optimizer optimizer(plan.job.optimizer, plan.layout);
+  const PartialPlan partial_plan(plan.job.optimizer, plan.layout, plan.shards);
   const Schedule schedule(plan.job.optimizer, plan.job.schedule, plan.steps.step_count());
   const size_t size = plan.layout.float_count();
-  const ShardRange whole{0, size};
-  FloatBuffer state(size * optimizer.state_count());
   versions_.emplace_back(size);
-  InitRange(plan.layout, plan.job.seed, whole, versions_[0].span());
-  NoteState(state.span());
+  InitRange(plan.layout, plan.job.seed, {0, size}, versions_[0].span());
+  for (const ShardRange& range : plan.shards.ranges())
+    states_.emplace_back(optimizer.state_floats(range));
+  NoteStates();
   for (Step step(0); step.value() < plan.steps.step_count(); step = NextStep(step)) {
-    const uint64_t digest = DigestAt(VersionReadBy(step));
-    const std::vector<float> root =
-        NodeGradient(plan.steps.Tree(step), MicroBatchTree::kRoot,
-                     [&](MicroBatch m) { return LeafGradient(plan, digest, step, m); });
-    FloatBuffer next(size);
-    optimizer.Apply({.range = whole,
-                     .parameters = versions_.back().span(),
-                     .gradient = root,
-                     .gradient_scale = 1.0f / static_cast<float>(plan.steps.SampleCount(step)),
-                     .scalars = schedule.At(step),
-                     .is_first_step = step == Step(0),
-                     .state = state.span(),
-                     .parameters_out = next.span(),
-                     .state_out = state.span()});
-    versions_.push_back(std::move(next));
-    NoteState(state.span());
+    versions_.push_back(Next(optimizer, partial_plan, schedule, step));
+    NoteStates();
   }
+  FindFinalVersion();
 }
 
-void Reference::NoteState(std::span<const float> state) {
+// Patience alone, counted by hand: the simulated jobs have no min_delta.
+void Reference::FindFinalVersion() {
+  final_version_ = plan_.steps.final_version();
+  if (plan_.job.early_stop_patience == 0 || plan_.data.test_samples == 0) return;
+  uint64_t best = 0;
+  Version version = plan_.NextEvaluation(Version(0));
+  uint32_t since_best = 0;
+  for (bool is_first = true;; is_first = false) {
+    const uint64_t correct = EvaluateAll(plan_, DigestAt(version), version).correct_count;
+    since_best = is_first || correct > best ? 0 : since_best + 1;
+    best = std::max(best, correct);
+    if (since_best == plan_.job.early_stop_patience || version == final_version_) break;
+    version = plan_.NextEvaluation(version);
+  }
+  final_version_ = version;
+}
+
+FloatBuffer Reference::Next(const Optimizer& optimizer, const PartialPlan& partial_plan,
+                            const Schedule& schedule, Step step) {
+  const uint64_t digest = DigestAt(VersionReadBy(step));
+  const std::vector<float> root =
+      NodeGradient(plan_.steps.Tree(step), MicroBatchTree::kRoot,
+                   [&](MicroBatch m) { return LeafGradient(plan_, digest, step, m); });
+  FloatBuffer next(plan_.layout.float_count());
+  std::vector<Optimizer::Update> updates;
+  std::vector<std::vector<float>> partials;
+  for (uint32_t s = 0; s < plan_.shards.shard_count(); ++s) {
+    const ShardRange& range = plan_.shards.range(ShardId(s));
+    updates.push_back({.range = range,
+                       .parameters = ShardAt(ShardId(s), VersionReadBy(step)),
+                       .gradient = std::span(root).subspan(range.first, range.size()),
+                       .gradient_scale = 1.0f / static_cast<float>(plan_.steps.SampleCount(step)),
+                       .scalars = schedule.At(step),
+                       .is_first_step = step == Step(0),
+                       .state = std::as_const(states_[s]).span(),
+                       .parameters_out = next.span().subspan(range.first, range.size()),
+                       .state_out = states_[s].span()});
+    std::vector<float>& values = partials.emplace_back(optimizer.partial_count(range));
+    if (!partial_plan.is_empty()) optimizer.MakePartials(updates.back(), values);
+  }
+  for (uint32_t s = 0; s < updates.size(); ++s) {
+    std::vector<float> factors;
+    if (!partial_plan.is_empty())
+      factors = *partial_plan.Combine(
+          ShardId(s), [&](ShardId id) { return std::span<const float>(partials[id.value()]); });
+    updates[s].factors = factors;
+    optimizer.Apply(updates[s]);
+    std::ranges::copy(partials[s], states_[s].span().last(partials[s].size()).begin());
+  }
+  return next;
+}
+
+void Reference::NoteStates() {
   std::vector<uint64_t>& hashes = state_hashes_.emplace_back();
-  for (const ShardRange& range : plan_.shards.ranges()) {
-    uint64_t hash = 0;
-    for (uint32_t slot = 0; slot < state_count_; ++slot) {
-      const size_t first = slot * plan_.layout.float_count() + range.first;
-      hash = Hash64(std::as_bytes(state.subspan(first, range.size())), hash);
-    }
-    hashes.push_back(hash);
-  }
+  for (const FloatBuffer& state : states_) hashes.push_back(HashOfState(state.span()));
 }
 
-uint64_t Reference::HashOfState(std::span<const float> state) const {
-  if (state_count_ == 0) return state.empty() ? 0 : 1;
-  uint64_t hash = 0;
-  const size_t size = state.size() / state_count_;
-  for (uint32_t slot = 0; slot < state_count_; ++slot) {
-    hash = Hash64(std::as_bytes(state.subspan(slot * size, size)), hash);
-  }
-  return hash;
+uint64_t Reference::HashOfState(std::span<const float> state) {
+  return Hash64(std::as_bytes(state));
 }
 
 std::span<const float> Reference::ShardAt(ShardId shard, Version version) const {

@@ -10,6 +10,8 @@
 #include "common/float_buffer.h"
 #include "common/job_plan.h"
 #include "proto/messages.h"
+#include "scheduler/schedule.h"
+#include "server/partials.h"
 
 namespace pando::sim {
 
@@ -34,20 +36,26 @@ class Reference {
  public:
   explicit Reference(const JobPlan& plan);
   std::span<const float> ShardAt(ShardId shard, Version version) const;
-  // Of the shard's state at this version, as a lane keeps it: slot after slot.
+  // Of the shard's state at this version, as a lane keeps it.
   uint64_t StateHashAt(ShardId shard, Version version) const {
     return state_hashes_[version.value()][shard.value()];
   }
-  uint64_t HashOfState(std::span<const float> state) const;
+  static uint64_t HashOfState(std::span<const float> state);
   uint64_t DigestAt(Version version) const;
   std::span<const float> FlatAt(Version version) const { return versions_[version.value()].span(); }
+  // What the run ends with: an early stop's, if there is one (P32).
+  Version final_version() const { return final_version_; }
 
  private:
-  void NoteState(std::span<const float> state);
+  FloatBuffer Next(const Optimizer& optimizer, const PartialPlan& partial_plan,
+                   const Schedule& schedule, Step step);
+  void NoteStates();
+  void FindFinalVersion();
 
   const JobPlan& plan_;
-  uint32_t state_count_;
+  std::vector<FloatBuffer> states_;  // by shard, of the newest version
   std::vector<FloatBuffer> versions_;
+  Version final_version_;
   std::vector<std::vector<uint64_t>> state_hashes_;  // by version, by shard
 };
 

@@ -19,9 +19,9 @@ constexpr std::array<const char*, kFaultKindCount> kFaultNames{
     "power-off",    "late-copy"};
 
 constexpr std::array<std::string_view, static_cast<size_t>(Focus::kCount)> kFocusNames{
-    "none",      "calm",       "workers", "servers", "transfers",  "rollbacks",
-    "scheduler", "divergence", "flip",    "pauses",  "evaluation", "moves",
-    "echoes",    "handovers", "silences"};
+    "none",      "calm",       "workers",  "servers",  "transfers",  "rollbacks",
+    "scheduler", "divergence", "flip",     "pauses",   "evaluation", "moves",
+    "echoes",    "handovers",  "silences", "partials", "decisions"};
 
 constexpr size_t kFirstDrawnKinds = static_cast<size_t>(FaultKind::kLateCopy);
 
@@ -60,6 +60,8 @@ void AllowFocus(Swarm& swarm, Chance& chance, Focus focus) {
       return Allow(swarm, {kPause});
     case Focus::kEvaluation:
       return Allow(swarm, {kKillServer, kKillWorker, kSlowWorker});
+    case Focus::kDecisions:
+      return Allow(swarm, {kKillServer, kKillWorker, kKillScheduler, kKillAllServers, kPowerOff});
     case Focus::kMoves:
       swarm.network = {
           .loss = 0, .duplication = 0.3, .delay_max = milliseconds(20), .straggle = 0.2};
@@ -78,6 +80,8 @@ void AllowFocus(Swarm& swarm, Chance& chance, Focus focus) {
       swarm.server_share = 1;
       swarm.speed_spread = 40;
       return Allow(swarm, {kKillWorker, kDrain, kJoinServer});
+    case Focus::kPartials:
+      return Allow(swarm, {kKillServer, kKillWorker, kPause, kJoinServer, kReset});
     case Focus::kSilences:
       swarm.network.echo = 0.8;
       swarm.fault_count = static_cast<uint32_t>(chance.Between(5, 20));
@@ -92,18 +96,53 @@ void AllowFocus(Swarm& swarm, Chance& chance, Focus focus) {
   swarm.fault_count = focus == Focus::kDivergence ? 2 : 0;
 }
 
-std::vector<TensorSpec> DrawTensors(Chance& chance) {
+// With trust ratios, one tensor lies in two shards.
+std::vector<TensorSpec> DrawTensors(Chance& chance, OptimizerKind optimizer) {
   std::vector<TensorSpec> specs;
   const uint64_t count = chance.Between(1, 3);
   for (uint64_t i = 0; i < count; ++i) {
     specs.push_back({.name = "layer" + std::to_string(i),
-                     .shape = {chance.Between(1, 1300)},
+                     .shape = {1, chance.Between(1, 1300)},
                      .init = InitKind::kUniform,
                      .init_bound = 0.5f});
   }
-  specs.push_back({.name = "last", .shape = {1024}, .init = InitKind::kUniform, .init_bound = 1});
+  const bool is_split = optimizer == OptimizerKind::kLars || optimizer == OptimizerKind::kLamb;
+  specs.push_back({.name = "last",
+                   .shape = {is_split ? 2200u : 1024u, 1},
+                   .init = InitKind::kUniform,
+                   .init_bound = 1});
   specs.push_back(MetricTensorSpec());
   return specs;
+}
+
+// Norms over shards (P14), averages.
+void DrawTrainingFeatures(Chance& chance, Focus focus, OptimizerOptions* options) {
+  if (chance.OneIn(0.1)) options->ema_decay = 0.9;
+  if (focus == Focus::kSilences) return;  // what it is for shows in few swarms
+  if (focus != Focus::kPartials && !chance.OneIn(0.3)) return;
+  const uint64_t draw = chance.Below(4);
+  if (draw == 2) options->kind = OptimizerKind::kLars;
+  if (draw == 3) options->kind = OptimizerKind::kLamb;
+  options->weight_decay = 0.01;
+  // Norms of means of noise: half of the steps are clipped.
+  if (draw != 3) options->clip_norm = draw == 2 && chance.OneIn(0.5) ? 0 : 5;
+}
+
+// Evaluations some steps apart, and what is decided by them.
+void DrawDecisions(Chance chance, Focus focus, JobPlan* plan) {
+  Job& job = plan->job;
+  if (focus != Focus::kDecisions && !chance.OneIn(0.2)) return;
+  job.eval_every_steps = chance.Between(1, chance.OneIn(0.3) ? 4 : 12);
+  job.eval_every_epochs = 0;
+  job.snapshot_best = chance.OneIn(0.5);
+  if (focus != Focus::kDecisions && chance.OneIn(0.4)) return;
+  job.early_stop_patience = static_cast<uint32_t>(chance.Between(1, 4));
+  plan->data.test_samples = 1300 * chance.Between(1, 2);
+}
+
+ParameterResidency DrawResidency(Chance chance, Focus focus) {
+  const bool is_layered = focus != Focus::kSilences && chance.OneIn(0.25);
+  return is_layered ? ParameterResidency::kLayer : ParameterResidency::kAll;
 }
 
 uint64_t DrawSteps(Chance& chance) {
@@ -165,6 +204,9 @@ Swarm DrawSwarm(Chance& chance, Focus focus) {
 }
 
 JobPlan DrawPlan(Chance& chance, const Swarm& swarm, Focus focus) {
+  const Chance decisions(Chance(chance).Next() + 1);  // changes nothing that is drawn before
+  const Chance residency(Chance(chance).Next() + 2);  // nor this
+  Chance pictures(Chance(chance).Next() + 3);         // nor this
   Job job;
   job.seed = chance.Next();
   job.steps = DrawSteps(chance);
@@ -182,7 +224,7 @@ JobPlan DrawPlan(Chance& chance, const Swarm& swarm, Focus focus) {
   job.lease_ms = static_cast<uint32_t>(chance.Between(500, 1200));
   job.heartbeat_ms = job.lease_ms / 4;
   if (focus == Focus::kServers || focus == Focus::kTransfers || focus == Focus::kMoves ||
-      focus == Focus::kEchoes || focus == Focus::kSilences ||
+      focus == Focus::kEchoes || focus == Focus::kSilences || focus == Focus::kPartials ||
       swarm.has_divergence) {
     job.replicas = 2;
     job.servers = std::max(job.servers, 2u);
@@ -199,12 +241,19 @@ JobPlan DrawPlan(Chance& chance, const Swarm& swarm, Focus focus) {
   } else if (chance.OneIn(0.1)) {
     job.verify_every = chance.Between(1, 4);
   }
-  DataFacts data;
+  Chance later(Chance(chance).Next() + 1);  // what was added later changes nothing before it
+  DrawTrainingFeatures(later, focus, &job.optimizer);
+  DataFacts data{.class_count = 2};
   const uint64_t steps_per_epoch = chance.Between(3, 40);
   data.train_samples = job.global_batch * steps_per_epoch + chance.Below(job.global_batch);
   data.test_samples = chance.Below(3) * 1300;
   job.eval_every_epochs = chance.Below(focus == Focus::kEvaluation ? 2 : 3);
-  return JobPlan(job, data, TensorLayout(DrawTensors(chance)));
+  JobPlan plan(job, data, TensorLayout(DrawTensors(chance, job.optimizer.kind)));
+  DrawDecisions(decisions, focus, &plan);
+  plan.job.parameter_residency = DrawResidency(residency, focus);
+  if (focus == Focus::kNone && pictures.OneIn(0.1))
+    plan.job.bad_pictures_max = pictures.Between(1, 4);
+  return plan;
 }
 
 Micros DrawMicroBatchTime(Chance& chance, const Swarm& swarm, const JobPlan& plan) {

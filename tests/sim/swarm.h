@@ -57,6 +57,8 @@ enum class Focus : uint8_t {
   kEchoes,      // old messages in plenty at every change of the view
   kHandovers,   // shards move while workers die, and old messages come again at every new view
   kSilences,    // servers hear one another no more, and die
+  kPartials,    // updates wait for other shards' values; servers die
+  kDecisions,   // early stops, while anybody dies
   kCount
 };
 std::optional<Focus> FocusNamed(std::string_view name);

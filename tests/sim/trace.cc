@@ -55,6 +55,20 @@ std::string Of(const Root& root) {
   }
   return text;
 }
+std::string Of(const Partials& partials) {
+  std::string text;
+  for (const PartialsItem& item : partials.items) {
+    text += " s" + Text(item.shard.value()) + "@" + Text(item.step.value());
+  }
+  return text;
+}
+std::string Of(const PartialsPull& pull) {
+  std::string text;
+  for (const PartialsPullItem& item : pull.items) {
+    text += " s" + Text(item.shard.value()) + "@" + Text(item.step.value());
+  }
+  return text;
+}
 std::string Of(const RootAck& ack) {
   std::string text;
   for (const RootAckItem& item : ack.items) {

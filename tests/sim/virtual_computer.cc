@@ -48,6 +48,9 @@ void VirtualComputer::Abandon(Step from) {
   std::erase_if(
       issued_, [&](const auto& entry) { return is_dropped(entry.second.step, entry.second.kind); });
   std::erase_if(calls_, [&](const Call& call) { return is_dropped(call.step, call.kind); });
+  // What has left may count: if it is hashed, it is hashed to its end (P41).
+  if (backward_ && !issued_.contains(backward_->call.ticket) && backward_->hashes.empty())
+    DropBackward();
   StartNext();
 }
 
@@ -66,9 +69,19 @@ void VirtualComputer::Forget() {
   evaluation_copy_.clear();
   evaluation_version_ = Version(0);
   evaluation_.reset();
+  gone_.reset();
+  forward_.reset();
+  evaluation_pass_.reset();
+  if (backward_) DropBackward();
 }
 
 void VirtualComputer::ParametersArrived(ShardId shard, Version version, const Blob& payload) {
+  if (is_layered()) {
+    if (forward_) forward_->Arrived(shard, version, payload);
+    if (backward_) backward_->pass.Arrived(shard, version, payload);
+    if (backward_) GoBackward();
+    return StartNext();
+  }
   parameters_[version][shard] = CopyOf(payload);
   while (parameters_.size() > 2) parameters_.erase(parameters_.begin());
   StartNext();
@@ -100,8 +113,10 @@ std::string VirtualComputer::StateText() const {
 // ---- work --------------------------------------------------------------------------------------
 
 void VirtualComputer::Emit(uint64_t ticket, Which which, ComputeEvent event) {
-  const auto is_wanted = [this, ticket, is_hash = std::holds_alternative<GradientHashed>(event)] {
-    return issued_.contains(ticket) || (is_hash && ticket >= hashes_from_);
+  const bool lasts = std::holds_alternative<GradientHashed>(event) ||
+                     std::holds_alternative<ParametersWanted>(event);
+  const auto is_wanted = [this, ticket, lasts] {
+    return issued_.contains(ticket) || (lasts && ticket >= hashes_from_);
   };
   if (!is_wanted()) return;
   hooks_.post([this, ticket, which, is_wanted, event = std::move(event)] {
@@ -116,13 +131,18 @@ bool VirtualComputer::DropIfSuperseded(const Call& call) {
   const bool is_superseded =
       parameters_.size() == 2 && VersionReadBy(call.step) < parameters_.begin()->first;
   if (!is_superseded || call.kind != Kind::kVerification) return false;
-  const GradientHashed none{call.step, call.micro_batches.front(), 0};
-  world_.After(Micros(1), [this, ticket = call.ticket, none] { Emit(ticket, Which::kLast, none); });
+  TellOfNone(call);
   calls_.pop_front();
   return true;
 }
 
+void VirtualComputer::TellOfNone(const Call& call) {
+  const GradientHashed none{call.step, call.micro_batches.front(), 0};
+  world_.After(Micros(1), [this, ticket = call.ticket, none] { Emit(ticket, Which::kLast, none); });
+}
+
 void VirtualComputer::StartNext() {
+  if (is_layered()) return StartNextLayered();
   if (is_running_ || calls_.empty()) return;
   const Call call = calls_.front();
   if (DropIfSuperseded(call)) return StartNext();
@@ -148,6 +168,18 @@ uint64_t VirtualComputer::HashOf(uint64_t digest, Step step, MicroBatch m) const
   return std::max<uint64_t>(1, Hash64(std::as_bytes(std::span(gradient))));
 }
 
+// Of some micro-batches a picture cannot be decoded, whoever reads it.
+void VirtualComputer::TellOfPictures(const Call& call) {
+  const uint64_t count = plan_.job.bad_pictures_max;
+  BadPicturesFound found;
+  for (MicroBatch m : call.micro_batches) {
+    const uint64_t index = 7 * call.step.value() + m.value();
+    if (count == 0 || index % 5 != 0) continue;
+    found.pictures.push_back({"train/" + std::to_string(index % count), "it is cut off"});
+  }
+  if (!found.pictures.empty()) Emit(call.ticket, Which::kMore, std::move(found));
+}
+
 void VirtualComputer::FinishVerification(const Call& call, uint64_t digest) {
   is_running_ = false;
   const MicroBatch m = call.micro_batches.front();
@@ -160,6 +192,7 @@ void VirtualComputer::Finish(const Call& call, uint64_t digest) {
   for (MicroBatch m : call.micro_batches) {
     if (hooks_.flips_bit(call.step, m)) flipped_ = std::pair(call.step, m);
   }
+  TellOfPictures(call);
   const auto leaf = [&](MicroBatch m) { return GradientOf(digest, call.step, m); };
   const uint32_t shard_count = plan_.shards.shard_count();
   const MicroBatchTree tree = plan_.steps.Tree(call.step);
@@ -176,12 +209,7 @@ void VirtualComputer::Finish(const Call& call, uint64_t digest) {
       });
     }
   }
-  std::vector<GradientHashed> hashes;
-  const bool leaves = issued_.contains(call.ticket);  // what leaves is hashed, abandoned or not
-  for (MicroBatch m : call.micro_batches) {
-    if (!leaves || !plan_.IsVerified(call.step, m)) continue;
-    hashes.push_back({call.step, m, HashOf(digest, call.step, m)});
-  }
+  std::vector<GradientHashed> hashes = HashesOf(call, digest);
   flipped_.reset();  // it was that once
   world_.After(at, [this, call, hashes = std::move(hashes)] {
     is_running_ = false;
@@ -191,17 +219,41 @@ void VirtualComputer::Finish(const Call& call, uint64_t digest) {
   });
 }
 
+// What leaves is hashed, abandoned or not.
+std::vector<GradientHashed> VirtualComputer::HashesOf(const Call& call, uint64_t digest) const {
+  std::vector<GradientHashed> hashes;
+  if (!issued_.contains(call.ticket)) return hashes;
+  for (MicroBatch m : call.micro_batches) {
+    if (plan_.IsVerified(call.step, m))
+      hashes.push_back({call.step, m, HashOf(digest, call.step, m)});
+  }
+  return hashes;
+}
+
 // ---- evaluation --------------------------------------------------------------------------------
 
 void VirtualComputer::EvaluateSlice(const Evaluate& request) {
   evaluation_ = request;
   if (evaluation_version_ != request.version) evaluation_copy_.clear();
   evaluation_version_ = request.version;
+  if (is_layered()) {
+    std::vector<ShardId> order;
+    for (uint32_t s = 0; s < plan_.shards.shard_count(); ++s) order.emplace_back(s);
+    evaluation_ticket_ = Issue(Step(0), Kind::kEvaluation);
+    evaluation_pass_.emplace(
+        MakePass(evaluation_ticket_, ParameterUse::kEvaluation, request.version, std::move(order)));
+    evaluation_digest_ = 0;
+    return evaluation_pass_->Start();
+  }
   TryEvaluate();
 }
 
 void VirtualComputer::EvaluationParametersArrived(ShardId shard, Version version,
                                                   const Blob& payload) {
+  if (is_layered()) {
+    if (evaluation_pass_) evaluation_pass_->Arrived(shard, version, payload);
+    return TryEvaluateLayered();
+  }
   if (evaluation_version_ != version) evaluation_copy_.clear();
   evaluation_version_ = version;
   evaluation_copy_[shard] = CopyOf(payload);
@@ -212,8 +264,11 @@ void VirtualComputer::TryEvaluate() {
   if (!evaluation_ || evaluation_->version != evaluation_version_) return;
   const std::optional<uint64_t> digest = DigestIfWhole(evaluation_copy_, true);
   if (!digest) return;
-  const EvaluationResult result = EvaluateSliceOf(*digest, *evaluation_);
-  const uint64_t ticket = Issue(Step(0), Kind::kEvaluation);
+  TellResult(Issue(Step(0), Kind::kEvaluation), *digest);
+}
+
+void VirtualComputer::TellResult(uint64_t ticket, uint64_t digest) {
+  const EvaluationResult result = EvaluateSliceOf(digest, *evaluation_);
   world_.After(TimeOf(1), [this, ticket, result] { Emit(ticket, Which::kLast, result); });
   evaluation_.reset();
 }

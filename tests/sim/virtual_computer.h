@@ -1,5 +1,6 @@
 // VirtualComputer is the computing side of a simulated worker: one processor in virtual time, work
-// in the order it was given, a forward that waits for the shards it reads.
+// in the order it was given, a forward that waits for the shards it reads. With layer residency
+// forward, backward and evaluation read them one by one (virtual_layers.cc).
 #pragma once
 
 #include <deque>
@@ -9,7 +10,9 @@
 #include <string>
 #include <vector>
 
+#include "common/float_buffer.h"
 #include "common/job_plan.h"
+#include "tests/sim/layer_pass.h"
 #include "tests/sim/world.h"
 #include "worker/compute_port.h"
 
@@ -35,6 +38,7 @@ class VirtualComputer : public ComputePort {
   void Verify(Step step, MicroBatch micro_batch) override;
   void Forget() override;
   void ParametersArrived(ShardId shard, Version version, const Blob& payload) override;
+  void ParametersGone(ParameterUse use, Version version) override;
   void EvaluateSlice(const Evaluate& request) override;
   void EvaluationParametersArrived(ShardId shard, Version version, const Blob& payload) override;
 
@@ -59,11 +63,35 @@ class VirtualComputer : public ComputePort {
   bool DropIfSuperseded(const Call& call);
   void Finish(const Call& call, uint64_t digest);
   void FinishVerification(const Call& call, uint64_t digest);
+  void TellOfPictures(const Call& call);
   std::vector<float> GradientOf(uint64_t digest, Step step, MicroBatch m) const;
   uint64_t HashOf(uint64_t digest, Step step, MicroBatch m) const;
   void TryEvaluate();
+  void TellResult(uint64_t ticket, uint64_t digest);
   std::optional<uint64_t> DigestIfWhole(const Copy& copy, bool needs_all) const;
   Micros TimeOf(size_t micro_batches) const;
+  // Layer residency.
+  struct Backward {
+    LayerPass pass;
+    Call call;
+    uint64_t digest = 0;
+    std::vector<std::pair<TreeNode, std::shared_ptr<FloatBuffer>>> sums;
+    std::vector<GradientHashed> hashes;
+    bool is_resting = false;  // between two shards
+  };
+  bool is_layered() const { return plan_.job.parameter_residency == ParameterResidency::kLayer; }
+  bool IsGone(const Call& call) const { return gone_ && VersionReadBy(call.step) <= *gone_; }
+  LayerPass MakePass(uint64_t ticket, ParameterUse use, Version version,
+                     std::vector<ShardId> order);
+  void StartNextLayered();
+  void FinishLayered(const Call& call, uint64_t digest);
+  void GoBackward();
+  void EmitShard(const Backward& backward, ShardId shard);
+  void EndBackward();
+  void DropBackward();
+  void TellOfNone(const Call& call);
+  void TryEvaluateLayered();
+  std::vector<GradientHashed> HashesOf(const Call& call, uint64_t digest) const;
 
   World& world_;
   const JobPlan& plan_;
@@ -81,6 +109,16 @@ class VirtualComputer : public ComputePort {
   Version evaluation_version_;
   Copy evaluation_copy_;
   std::optional<Evaluate> evaluation_;
+  // Layer residency.
+  std::optional<Version> gone_;  // versions up to this one will not come
+  uint64_t forward_ticket_ = 0;  // whose forward this is
+  std::optional<LayerPass> forward_;
+  uint64_t forward_digest_ = 0;
+  std::map<ShardId, uint64_t> forward_hashes_;  // of what it has read
+  std::optional<Backward> backward_;
+  std::optional<LayerPass> evaluation_pass_;
+  uint64_t evaluation_digest_ = 0;
+  uint64_t evaluation_ticket_ = 0;
 };
 
 }  // namespace pando::sim

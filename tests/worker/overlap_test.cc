@@ -15,7 +15,7 @@ class OneWorker : private Outbox {
   OneWorker(const TestJob& test, uint32_t lane_count)
       : test_(test),
         lanes_(lane_count == 1 ? std::vector{kLaneA} : std::vector{kLaneA, kLaneB}),
-        parameters_(test.plan.shards, 1),
+        parameters_(test.plan.shards, {}, held_bytes_),
         gradients_(test.plan.layout.float_count()),
         session_({{kSelf, kScheduler, JobId(7)}, {.kind = "test"}}, test.plan, compute_, *this) {
     Receive(kScheduler, ViewUpdate{FirstView()});
@@ -43,8 +43,8 @@ class OneWorker : private Outbox {
                   Emit(GradientReady{call.step, node, shard, std::move(payload)});
                 });
     BatchSource batches(test_.data, test_.plan.steps, test_.job.seed, 0);
-    TrainStep train_step(test_.model,
-                         static_cast<uint32_t>(test_.plan.steps.micro_batch_samples_max()),
+    const auto samples = static_cast<uint32_t>(test_.plan.steps.micro_batch_samples_max());
+    TrainStep train_step(test_.model, {.training = samples},
                          {test_.plan, batches, parameters_, gradients_});
     Bytes bytes;
     const auto ask = [&](bool) {
@@ -115,6 +115,7 @@ class OneWorker : private Outbox {
   const TestJob& test_;
   const std::vector<PeerId> lanes_;
   ComputeLog compute_;
+  HeldBytes held_bytes_;
   ParameterStore parameters_;
   BufferPool gradients_;
   size_t pushed_bytes_ = 0;

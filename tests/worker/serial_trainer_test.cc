@@ -3,10 +3,8 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
-#include <functional>
 
-#include "scheduler/schedule.h"
-#include "server/optimizer.h"
+#include "tests/worker/plain_training.h"
 #include "tests/worker/trainer_fixture.h"
 
 namespace pando {
@@ -21,57 +19,10 @@ std::vector<float> Train(const TestJob& test, uint32_t thread_count) {
   return {result->parameters->span().begin(), result->parameters->span().end()};
 }
 
-// The whole of training in thirty lines: no threads, no shards, no queue.
 std::vector<float> TrainNaively(const TestJob& test) {
-  SetFloatEnvironment();
-  const TensorLayout& layout = test.plan.layout;
-  const Optimizer optimizer(test.job.optimizer, layout);
-  const Schedule schedule(test.job.optimizer, test.job.schedule, test.plan.steps.step_count());
-  BatchSource batches(test.data, test.plan.steps, test.job.seed, 0);
-  Network network(test.model, 64);
-  const size_t n = layout.float_count();
-  std::vector<float> parameters(n), state(n * optimizer.state_count());
-  InitRange(layout, test.job.seed, {0, n}, parameters);
-  for (Step step(0); step.value() < test.plan.steps.step_count(); step = NextStep(step)) {
-    auto leaf = [&](MicroBatch m) {
-      network.SetBatch(**batches.Take(step, m), {test.job.seed, step, m}, Mode::kTrain);
-      for (uint32_t l = 0; l < network.layer_count(); ++l) network.Forward(l, parameters.data());
-      std::vector<float> gradient(n);
-      float* metrics = gradient.data() + layout.offset(layout.tensor_count() - 1);
-      metrics[kMetricLoss] = static_cast<float>(network.Score().loss_sum);
-      metrics[kMetricCorrect] = static_cast<float>(network.Score().correct_count);
-      for (uint32_t l = network.layer_count(); l-- > 0;) {
-        network.Backward(l, parameters.data(), gradient.data());
-      }
-      return gradient;
-    };
-    const MicroBatchTree tree = test.plan.steps.Tree(step);
-    std::function<std::vector<float>(TreeNode)> sum = [&](TreeNode node) {
-      auto children = tree.ChildrenOf(node);
-      if (!children) {
-        for (MicroBatch m : tree.PresentLeaves()) {
-          if (tree.Leaf(m) == node) return leaf(m);
-        }
-      }
-      std::vector<float> left = sum(children->left);
-      const std::vector<float> right = sum(children->right);
-      for (size_t i = 0; i < n; ++i) left[i] += right[i];
-      return left;
-    };
-    const std::vector<float> root = sum(MicroBatchTree::kRoot);
-    std::vector<float> next(n);
-    optimizer.Apply({.range = {0, n},
-                     .parameters = parameters,
-                     .gradient = root,
-                     .gradient_scale = 1.0f / static_cast<float>(test.plan.steps.SampleCount(step)),
-                     .scalars = schedule.At(step),
-                     .is_first_step = step == Step(0),
-                     .state = state,
-                     .parameters_out = next,
-                     .state_out = state});
-    parameters = next;
-  }
-  return parameters;
+  std::vector<float> parameters(test.plan.layout.float_count());
+  InitRange(test.plan.layout, test.job.seed, {0, parameters.size()}, parameters);
+  return TrainPlainly(test.job, test.data, test.model, std::move(parameters));
 }
 
 TEST_CASE("any number of threads trains to the same bits as a plain loop (I5)") {
@@ -104,11 +55,11 @@ TEST_CASE("steps and evaluations are told in order, with means over samples") {
   job.threads = 2;
   const TestJob test(job, {4, 4, 1}, /*train_samples=*/1000);
   std::vector<SerialStep> steps;
-  std::vector<EvaluationResult> evaluations;
+  std::vector<EvaluationSummary> evaluations;
   auto result = TrainSerially(
       job, test.data, test.model,
       {.on_step = [&](const SerialStep& step) { steps.push_back(step); },
-       .on_evaluation = [&](const EvaluationResult& e) { evaluations.push_back(e); }});
+       .on_evaluation = [&](const EvaluationSummary& e) { evaluations.push_back(e); }});
   REQUIRE(result.ok());
   REQUIRE(steps.size() == 3 * 32);
   for (size_t i = 0; i < steps.size(); ++i) CHECK(steps[i].metrics.step == Step(i));
@@ -122,6 +73,39 @@ TEST_CASE("steps and evaluations are told in order, with means over samples") {
   CHECK(evaluations[1].version == Version(96));
   CHECK(evaluations[1].sample_count == 150);
   CHECK(result->last_evaluation->loss_sum == evaluations[1].loss_sum);
+}
+
+TEST_CASE("an early stop ends with the version that decides, and the best one is kept") {
+  Job job = TestJob::SmallMlp();
+  job.threads = 2;
+  job.steps = 40;
+  job.epochs = 0;
+  job.eval_every_epochs = 0;
+  job.eval_every_steps = 3;
+  job.optimizer.lr = 1e-6;  // nothing is learnt, so no accuracy is better than the first
+  job.early_stop_patience = 2;
+  job.snapshot_best = true;
+  std::vector<EvaluationSummary> evaluations;
+  const TestJob test(job);
+  auto result = TrainSerially(
+      job, test.data, test.model,
+      {.on_evaluation = [&](const EvaluationSummary& e) { evaluations.push_back(e); }});
+  REQUIRE(result.ok());
+  const std::optional<Version> stop = StopVersion(job, evaluations);
+  REQUIRE(stop.has_value());
+  CHECK(result->version == *stop);
+  CHECK(*stop < Version(40));
+  CHECK(evaluations.back().version == *stop);
+  CHECK(result->best_version == BestFirst(evaluations).front());
+  for (const auto& [version, parameters] :
+       {std::pair(result->version, result->parameters),
+        std::pair(result->best_version, result->best_parameters)}) {
+    Job shorter = job;
+    shorter.early_stop_patience = 0;
+    shorter.steps = version.value();
+    const std::vector<float> expected = Train(TestJob(shorter), 1);
+    CHECK(std::equal(expected.begin(), expected.end(), parameters->span().begin()));
+  }
 }
 
 TEST_CASE("an interrupted run ends with a whole version, the one an uninterrupted run had there") {

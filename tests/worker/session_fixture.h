@@ -12,6 +12,7 @@
 
 #include "common/float_buffer.h"
 #include "common/job_plan.h"
+#include "tests/worker/micro_batches.h"
 #include "worker/session.h"
 
 namespace pando {
@@ -22,12 +23,6 @@ inline constexpr PeerId kLaneB{NodeId(3), Incarnation(33), 1};  // of shard 1
 inline constexpr PeerId kNewLane{NodeId(8), Incarnation(88), 0};
 inline constexpr PeerId kNobody{};
 inline constexpr NodeId kWorkers[] = {NodeId(4), NodeId(5), NodeId(6)};  // by rank
-
-inline std::vector<MicroBatch> MicroBatches(std::initializer_list<uint32_t> indices) {
-  std::vector<MicroBatch> result;
-  for (uint32_t m : indices) result.emplace_back(m);
-  return result;
-}
 
 class ComputeLog : public ComputePort {
  public:
@@ -43,13 +38,22 @@ class ComputeLog : public ComputePort {
   void ParametersArrived(ShardId, Version version, const Blob&) override {
     parameters.push_back(version);
   }
-  void EvaluateSlice(const Evaluate&) override {}
-  void EvaluationParametersArrived(ShardId, Version, const Blob&) override {}
+  void ParametersGone(ParameterUse use, Version version) override {
+    (use == ParameterUse::kTraining ? gone : evaluation_gone).push_back(version);
+  }
+  void EvaluateSlice(const Evaluate& request) override { slices.push_back(request.slice); }
+  void EvaluationParametersArrived(ShardId, Version version, const Blob&) override {
+    evaluation_parameters.push_back(version);
+  }
 
   std::vector<Call> calls;
   std::vector<Call> verified;
   std::vector<Step> abandoned;
   std::vector<Version> parameters;
+  std::vector<Version> gone;
+  std::vector<uint32_t> slices;
+  std::vector<Version> evaluation_parameters;
+  std::vector<Version> evaluation_gone;
   int forget_count = 0;
 };
 

@@ -17,6 +17,8 @@
 #include "common/philox.h"
 #include "common/tensor_init.h"
 #include "models/network.h"
+#include "tests/worker/micro_batches.h"
+#include "worker/batch_source.h"
 #include "worker/dataset.h"
 #include "worker/trainer.h"
 
@@ -92,6 +94,31 @@ struct TestJob {
                model.layout()};
 };
 
+inline Blob ShardOf(const JobPlan& plan, const SharedBuffer& values, uint32_t shard) {
+  const ShardRange& range = plan.shards.range(ShardId(shard));
+  return ToBlob(values, range.first, range.size());
+}
+
+// One micro-batch by hand, one network, no threads.
+inline std::vector<float> NaiveGradient(const TestJob& test, Step step, MicroBatch m,
+                                        const FloatBuffer& parameters) {
+  SetFloatEnvironment();
+  BatchSource source(test.data, test.plan.steps, test.job.seed, 0);
+  auto batch = *source.Take(step, m);
+  Network network(test.model, batch->sample_count());
+  network.SetBatch(*batch, {test.job.seed, step, m}, Mode::kTrain);
+  for (uint32_t l = 0; l < network.layer_count(); ++l) network.Forward(l, parameters.data());
+  FloatBuffer gradients(parameters.size());
+  for (uint32_t l = network.layer_count(); l-- > 0;) {
+    network.Backward(l, parameters.data(), gradients.data());
+  }
+  const BatchScore score = network.Score();
+  float* metrics = gradients.data() + test.plan.layout.offset(test.plan.layout.tensor_count() - 1);
+  metrics[kMetricLoss] = static_cast<float>(score.loss_sum);
+  metrics[kMetricCorrect] = static_cast<float>(score.correct_count);
+  return {gradients.span().begin(), gradients.span().end()};
+}
+
 // Keeps what a trainer emits; a test waits for what it expects.
 class EventLog {
  public:
@@ -102,14 +129,21 @@ class EventLog {
       changed_.notify_all();
     };
   }
-  // The next event of this type that the session may see; others before it are dropped.
-  template <class Event>
-  Event Await(Trainer& trainer) {
+  // The next event that the session may see.
+  ComputeEvent Next(Trainer& trainer) {
     while (true) {
-      auto [ticket, event] = Next();
+      auto [ticket, event] = Take();
       if (!trainer.IsCurrent(ticket, event)) continue;
       if (std::holds_alternative<GradientHashed>(event)) ++hashed_count;
       if (auto* gradient = std::get_if<GradientReady>(&event)) gradients.push_back(*gradient);
+      return std::move(event);
+    }
+  }
+  // The next of this type; others before it are dropped.
+  template <class Event>
+  Event Await(Trainer& trainer) {
+    while (true) {
+      const ComputeEvent event = Next(trainer);
       if (auto* expected = std::get_if<Event>(&event)) return *expected;
     }
   }
@@ -117,7 +151,7 @@ class EventLog {
   size_t hashed_count = 0;
 
  private:
-  std::pair<ComputeTicket, ComputeEvent> Next() {
+  std::pair<ComputeTicket, ComputeEvent> Take() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return !events_.empty(); });
     auto next = std::move(events_.front());

@@ -16,11 +16,6 @@
 namespace pando {
 namespace {
 
-Blob ShardOf(const JobPlan& plan, const SharedBuffer& values, uint32_t shard) {
-  const ShardRange& range = plan.shards.range(ShardId(shard));
-  return ToBlob(values, range.first, range.size());
-}
-
 struct Fixture {
   explicit Fixture(const Job& job, uint32_t thread_count = 2)
       : test(job), trainer({test.plan, test.model, test.data}, thread_count, log.sink()) {}
@@ -61,32 +56,6 @@ struct Fixture {
   EventLog log;
   Trainer trainer;
 };
-
-std::vector<MicroBatch> MicroBatches(std::initializer_list<uint32_t> indices) {
-  std::vector<MicroBatch> result;
-  for (uint32_t m : indices) result.emplace_back(m);
-  return result;
-}
-
-// One micro-batch by hand, one network, no threads.
-std::vector<float> NaiveGradient(const TestJob& test, Step step, MicroBatch m,
-                                 const FloatBuffer& parameters) {
-  SetFloatEnvironment();
-  BatchSource source(test.data, test.plan.steps, test.job.seed, 0);
-  auto batch = *source.Take(step, m);
-  Network network(test.model, batch->sample_count());
-  network.SetBatch(*batch, {test.job.seed, step, m}, Mode::kTrain);
-  for (uint32_t l = 0; l < network.layer_count(); ++l) network.Forward(l, parameters.data());
-  FloatBuffer gradients(parameters.size());
-  for (uint32_t l = network.layer_count(); l-- > 0;) {
-    network.Backward(l, parameters.data(), gradients.data());
-  }
-  const BatchScore score = network.Score();
-  float* metrics = gradients.data() + test.plan.layout.offset(test.plan.layout.tensor_count() - 1);
-  metrics[kMetricLoss] = static_cast<float>(score.loss_sum);
-  metrics[kMetricCorrect] = static_cast<float>(score.correct_count);
-  return {gradients.span().begin(), gradients.span().end()};
-}
 
 std::vector<float> Add(std::vector<float> left, const std::vector<float>& right) {
   for (size_t i = 0; i < left.size(); ++i) left[i] += right[i];
@@ -195,6 +164,16 @@ TEST_CASE(
     if (!first) first = result;
     CHECK(result.loss_sum == first->loss_sum);
     CHECK(result.correct_count == first->correct_count);
+    CHECK(result.top5_count == first->top5_count);
+    CHECK(result.confusion == first->confusion);
+    uint64_t samples = 0, correct = 0;
+    for (const ConfusionCount& c : result.confusion) {
+      samples += c.count;
+      correct += c.label == c.predicted ? c.count : 0;
+    }
+    CHECK(samples == 140);
+    CHECK(correct == result.correct_count);
+    CHECK(result.correct_count <= result.top5_count);
     f.PutVersion(6);  // and training goes on
     f.log.Await<StepComputed>(f.trainer);
   }
@@ -432,7 +411,8 @@ Overlap MeasureOverlap(const TestJob& test) {
   float* first_float = gradients.Take()->data();
   *first_float = kMark;
   BatchSource batches(test.data, test.plan.steps, test.job.seed, 0);
-  ParameterStore parameters(test.plan.shards, 1);
+  HeldBytes held_bytes;
+  ParameterStore parameters(test.plan.shards, {}, held_bytes);
   SharedBuffer values = test.Parameters();
   for (uint32_t s = 0; s < test.plan.shards.shard_count(); ++s) {
     parameters.Put(ShardId(s), Version(0), ShardOf(test.plan, values, s));
@@ -443,7 +423,7 @@ Overlap MeasureOverlap(const TestJob& test) {
                 overlap.all_bytes += blob.size_bytes();
                 if (*first_float == kMark) overlap.early_bytes += blob.size_bytes();
               });
-  TrainStep train_step(test.model, 64, {test.plan, batches, parameters, gradients});
+  TrainStep train_step(test.model, {.training = 64}, {test.plan, batches, parameters, gradients});
   CHECK(train_step
             .Run({.step = Step(0),
                   .micro_batch = MicroBatch(0),

@@ -1,5 +1,6 @@
 // Silence keeps account of the lanes that owe an answer (P23). A lane can be cut off from us alone,
-// while the scheduler hears its heartbeats: somebody has to say so. Used by the session.
+// while the scheduler hears its heartbeats: somebody has to say so. Used by the session, and by lanes
+// for the lanes whose values they need.
 // Threads: none.
 #pragma once
 

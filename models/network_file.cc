@@ -1,0 +1,303 @@
+#include "models/network_file.h"
+
+#include <fmt/format.h>
+#include <toml++/toml.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <set>
+#include <sstream>
+#include <vector>
+
+#include "common/nearest_name.h"
+#include "common/printable.h"
+
+namespace pando {
+namespace {
+
+constexpr size_t kLayersMax = 2000;
+constexpr size_t kNameBytesMax = 200;
+constexpr uint32_t kUnitsMax = 1 << 20;   // channels, features
+constexpr uint32_t kWindowMax = 1 << 12;  // kernels, strides, paddings, output sides
+constexpr const char* kClasses = "classes";
+
+constexpr LayerKind kKinds[] = {LayerKind::kConv2d,
+                                LayerKind::kLinear,
+                                LayerKind::kBatchNorm,
+                                LayerKind::kRelu,
+                                LayerKind::kRelu6,
+                                LayerKind::kAdd,
+                                LayerKind::kMaxPool2d,
+                                LayerKind::kAveragePool2d,
+                                LayerKind::kGlobalAveragePool,
+                                LayerKind::kAdaptiveAveragePool,
+                                LayerKind::kDropout,
+                                LayerKind::kDropout2d,
+                                LayerKind::kFlatten};
+
+std::string Joined(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
+  return text;
+}
+
+std::string NodeText(const toml::node& node) {
+  std::ostringstream text;
+  node.visit([&](const auto& typed) { text << typed; });
+  return Printable(text.str());
+}
+
+// Takes a table's keys one by one and keeps the first thing that is wrong with them.
+class TableReader {
+ public:
+  TableReader(const toml::table& table, const std::string& file_name, std::string what)
+      : table_(table), file_name_(file_name), what_(std::move(what)) {}
+
+  void set_what(std::string what) { what_ = std::move(what); }
+  bool Has(const char* key) const { return table_.contains(key); }
+
+  std::string Text(const char* key) {
+    const toml::node* node = Require(key);
+    if (node == nullptr) return "";
+    if (auto text = node->value_exact<std::string>(); text) return *text;
+    Expected(key, *node, "a text");
+    return "";
+  }
+
+  void Count(const char* key, uint32_t min, uint32_t max, uint32_t* out) {
+    const toml::node* node = Take(key);
+    if (node == nullptr) return;
+    const auto value = node->value_exact<int64_t>();
+    if (value && *value >= min && *value <= max) {
+      *out = static_cast<uint32_t>(*value);
+    } else {
+      Expected(key, *node, fmt::format("a whole number, at least {} and at most {}", min, max));
+    }
+  }
+
+  // A number of channels or features, or "classes".
+  void Units(const char* key, uint32_t class_count, uint32_t* out) {
+    const toml::node* node = Require(key);
+    if (node == nullptr) return;
+    if (node->value_exact<std::string>() == kClasses) {
+      *out = class_count;
+      return;
+    }
+    const auto value = node->value_exact<int64_t>();
+    if (value && *value >= 1 && *value <= kUnitsMax) {
+      *out = static_cast<uint32_t>(*value);
+    } else {
+      Expected(
+          key, *node,
+          fmt::format("\"{}\" or a whole number, at least 1 and at most {}", kClasses, kUnitsMax));
+    }
+  }
+
+  void Real(const char* key, float* out) {
+    const toml::node* node = Take(key);
+    if (node == nullptr) return;
+    const auto value = node->is_boolean() ? std::nullopt : node->value<double>();
+    if (value && std::abs(*value) <= std::numeric_limits<float>::max()) {
+      *out = static_cast<float>(*value);
+    } else {
+      Expected(key, *node, "a finite number");
+    }
+  }
+
+  void Flag(const char* key, bool* out) {
+    const toml::node* node = Take(key);
+    if (node == nullptr) return;
+    if (auto value = node->value_exact<bool>(); value) {
+      *out = *value;
+    } else {
+      Expected(key, *node, "true or false");
+    }
+  }
+
+  void Names(const char* key, std::vector<std::string>* out) {
+    const toml::node* node = Take(key);
+    if (node == nullptr) return;
+    if (const toml::array* array = node->as_array(); array != nullptr && !array->empty()) {
+      for (const toml::node& element : *array) {
+        auto name = element.value_exact<std::string>();
+        if (!name) return Expected(key, *node, "a list of layers' names");
+        out->push_back(*name);
+      }
+      return;
+    }
+    Expected(key, *node, "a list of layers' names");
+  }
+
+  // The index of the text among `choices`.
+  size_t Choice(const char* key, const std::vector<std::string>& choices, const std::string& text) {
+    const auto at = std::find(choices.begin(), choices.end(), text);
+    if (at != choices.end()) return static_cast<size_t>(at - choices.begin());
+    std::string hint = DidYouMean(text, choices);
+    if (hint.empty()) hint = "it is one of " + Joined(choices);
+    Fail(table_, fmt::format("unknown {} '{}'; {}", key, Printable(text), hint));
+    return 0;
+  }
+
+  const toml::node* Require(const char* key) {
+    const toml::node* node = Take(key);
+    if (node == nullptr) Fail(table_, fmt::format("{} is missing", key));
+    return node;
+  }
+  const toml::node* Take(const char* key) {
+    known_.insert(key);
+    return table_.get(key);
+  }
+
+  void Fail(const toml::node& at, const std::string& message) {
+    if (!status_.ok()) return;
+    status_ = InvalidArgument(
+        fmt::format("{}:{}: {}{}", file_name_, at.source().begin.line, what_, message));
+  }
+
+  // The first error; a key that nobody has taken is one.
+  Status Finish() {
+    for (const auto& [key, node] : table_) {
+      const std::string name(key.str());
+      if (known_.contains(name)) continue;
+      const std::vector<std::string> known(known_.begin(), known_.end());
+      std::string hint = DidYouMean(name, known);
+      if (hint.empty()) hint = "it takes " + Joined(known);
+      Fail(node, fmt::format("unknown key '{}'; {}", Printable(name), hint));
+    }
+    return status_;
+  }
+
+ private:
+  void Expected(const char* key, const toml::node& node, const std::string& wanted) {
+    Fail(node, fmt::format("{} must be {}, got {}", key, wanted, NodeText(node)));
+  }
+
+  const toml::table& table_;
+  const std::string& file_name_;
+  std::string what_;  // "layer 'conv1': "
+  std::set<std::string> known_;
+  Status status_;
+};
+
+void ReadInit(TableReader& reader, LayerSpec* spec) {
+  reader.Flag("bias", &spec->bias);
+  if (reader.Take("init") != nullptr) {
+    constexpr WeightInit kInits[] = {WeightInit::kUniformFanIn, WeightInit::kKaimingNormalFanOut,
+                                     WeightInit::kNormal};
+    spec->init =
+        kInits[reader.Choice("init", {"uniform", "kaiming_normal", "normal"}, reader.Text("init"))];
+  }
+  if (spec->init == WeightInit::kNormal) reader.Real("init_std", &spec->init_stddev);
+}
+
+void ReadWindow(TableReader& reader, LayerSpec* spec) {
+  reader.Require("kernel_size");
+  reader.Count("kernel_size", 1, kWindowMax, &spec->window);
+  if (spec->kind != LayerKind::kConv2d) spec->stride = spec->window;  // PyTorch's default
+  reader.Count("stride", 1, kWindowMax, &spec->stride);
+  if (spec->kind != LayerKind::kAveragePool2d)
+    reader.Count("padding", 0, kWindowMax, &spec->padding);
+}
+
+// The keys that a kind has of its own; named as PyTorch names them.
+void ReadOptions(TableReader& reader, uint32_t class_count, LayerSpec* spec) {
+  switch (spec->kind) {
+    case LayerKind::kConv2d:
+      reader.Units("out_channels", class_count, &spec->out_units);
+      ReadWindow(reader, spec);
+      reader.Count("groups", 1, kUnitsMax, &spec->groups);
+      return ReadInit(reader, spec);
+    case LayerKind::kLinear:
+      reader.Units("out_features", class_count, &spec->out_units);
+      return ReadInit(reader, spec);
+    case LayerKind::kBatchNorm:
+      reader.Real("eps", &spec->eps);
+      return reader.Real("momentum", &spec->momentum);
+    case LayerKind::kMaxPool2d:
+    case LayerKind::kAveragePool2d:
+      return ReadWindow(reader, spec);
+    case LayerKind::kAdaptiveAveragePool:
+      reader.Require("output_size");
+      return reader.Count("output_size", 1, kWindowMax, &spec->out_units);
+    case LayerKind::kDropout:
+    case LayerKind::kDropout2d:
+      spec->probability = 0.5f;
+      return reader.Real("p", &spec->probability);
+    case LayerKind::kRelu:
+    case LayerKind::kRelu6:
+    case LayerKind::kAdd:
+    case LayerKind::kGlobalAveragePool:
+    case LayerKind::kFlatten:
+      return;
+  }
+}
+
+bool IsName(const std::string& name) {
+  const char* const allowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+  return !name.empty() && name.size() <= kNameBytesMax &&
+         name.find_first_not_of(allowed) == std::string::npos;
+}
+
+Result<LayerSpec> ReadLayer(const toml::table& table, const std::string& file_name, size_t number,
+                            uint32_t class_count) {
+  TableReader reader(table, file_name, fmt::format("layer {}: ", number));
+  LayerSpec spec;
+  spec.name = reader.Text("name");
+  if (IsName(spec.name)) {
+    reader.set_what(fmt::format("layer '{}': ", spec.name));
+  } else {
+    reader.Fail(table, "name must be 1 to 200 letters, digits, dots, '_' or '-'");
+  }
+  const std::string type = reader.Text("type");
+  std::vector<std::string> types;
+  for (LayerKind kind : kKinds) types.emplace_back(LayerKindName(kind));
+  spec.kind = kKinds[reader.Choice("type", types, type)];
+  reader.Names("inputs", &spec.inputs);
+  ReadOptions(reader, class_count, &spec);
+  if (Status s = reader.Finish(); !s.ok()) return s;
+  return spec;
+}
+
+Result<Architecture> ReadNetwork(const toml::table& root, const std::string& file_name,
+                                 uint32_t class_count) {
+  TableReader reader(root, file_name, "");
+  Architecture architecture;
+  reader.Count("channels", 1, kUnitsMax, &architecture.channels);
+  const toml::node* node = reader.Take("layer");
+  if (Status s = reader.Finish(); !s.ok()) return s;
+  const toml::array* layers = node == nullptr ? nullptr : node->as_array();
+  if (layers == nullptr || layers->empty() || layers->size() > kLayersMax) {
+    return InvalidArgument(fmt::format(
+        "{}: a network is 1 to {} tables [[layer]], in the order in which they are computed",
+        file_name, kLayersMax));
+  }
+  for (const toml::node& element : *layers) {
+    if (!element.is_table()) {
+      return InvalidArgument(fmt::format("{}:{}: a layer is a table, [[layer]]", file_name,
+                                         element.source().begin.line));
+    }
+    Result<LayerSpec> spec =
+        ReadLayer(*element.as_table(), file_name, architecture.layers.size() + 1, class_count);
+    if (!spec.ok()) return spec.status();
+    architecture.layers.push_back(*std::move(spec));
+  }
+  return architecture;
+}
+
+}  // namespace
+
+bool IsNetworkFile(const std::string& model) { return model.ends_with(kNetworkFileSuffix); }
+
+Result<Architecture> ParseNetworkFile(std::string_view text, const std::string& file_name,
+                                      uint32_t class_count) {
+  try {
+    return ReadNetwork(toml::parse(text, file_name), file_name, class_count);
+  } catch (const toml::parse_error& error) {
+    return InvalidArgument(fmt::format("{}:{}: not valid TOML: {}", file_name,
+                                       error.source().begin.line, error.description()));
+  }
+}
+
+}  // namespace pando

@@ -1,0 +1,22 @@
+// Networks that users write in TOML (docs/networks.md). Called where a job's model is a file.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "common/status.h"
+#include "models/zoo.h"
+
+namespace pando {
+
+// A model's name that ends so is a file's path.
+inline constexpr std::string_view kNetworkFileSuffix = ".toml";
+bool IsNetworkFile(const std::string& model);
+
+// The network that `text` says, ending in class_count outputs where it says "classes".
+// kInvalidArgument: names the file, the line, the layer and what was expected. Whether layers fit
+// one another is for Graph::Build.
+Result<Architecture> ParseNetworkFile(std::string_view text, const std::string& file_name,
+                                      uint32_t class_count);
+
+}  // namespace pando

@@ -1,0 +1,65 @@
+// NetworkPlan: the events of one pass through a network's stages, and the buffers in which each of
+// them finds its arrays. Made once per network; models/network.cc runs it.
+//
+// An activation is needed from the stage that makes it to the last that reads it, forward or
+// backward. A gradient of one that several stages read is the sum of theirs, the last reader's
+// first. Between checkpoints activations are dropped, and made again right before their backward.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "models/memory_plan.h"
+#include "models/stage.h"
+
+namespace pando {
+
+inline constexpr size_t kNoBuffer = SIZE_MAX;
+
+// Buffers, as indices of MemoryPlan::buffers.
+struct ForwardBuffers {
+  size_t x[kStageInputsMax] = {kNoBuffer, kNoBuffer};
+  size_t y = kNoBuffer;
+  size_t kept = kNoBuffer;
+  size_t scratch = kNoBuffer;
+};
+struct BackwardBuffers {
+  size_t x = kNoBuffer;
+  size_t y = kNoBuffer;
+  size_t kept = kNoBuffer;
+  size_t scratch = kNoBuffer;
+  size_t dy = kNoBuffer;
+  size_t dx[kStageInputsMax] = {kNoBuffer, kNoBuffer};   // written by the stage
+  size_t sum[kStageInputsMax] = {kNoBuffer, kNoBuffer};  // then dx is added to this
+};
+
+struct StageRun {  // [first, last) of stages
+  size_t first = 0;
+  size_t last = 0;
+};
+
+struct NetworkPlan {
+  MemoryPlan memory;
+  size_t input = kNoBuffer;                     // the network's
+  size_t score_gradient = kNoBuffer;            // of the last stage's output
+  std::vector<ForwardBuffers> forward;          // by stage
+  std::vector<ForwardBuffers> again;            // by stage: for what is made again
+  std::vector<BackwardBuffers> backward;        // by stage
+  std::vector<bool> has_backward;               // by stage: something before or in it is trained
+  std::vector<std::vector<size_t>> made_again;  // by stage: stages, before its backward
+};
+
+// For up to sample_count samples of `input`. `segments`: runs of stages, in order and apart, whose
+// inner activations are dropped and made again.
+NetworkPlan PlanTraining(const std::vector<StagePlan>& stages, SampleShape input,
+                         uint32_t sample_count, std::span<const StageRun> segments);
+// With the segments that need the least memory in all, of those cut where one activation alone
+// passes; of equal ones those that have the least to compute again. Less than evaluation_bytes is
+// no gain: evaluation takes them anyway.
+NetworkPlan PlanCheckpointed(const std::vector<StagePlan>& stages, SampleShape input,
+                             uint32_t sample_count, uint64_t evaluation_bytes);
+NetworkPlan PlanEvaluation(const std::vector<StagePlan>& stages, SampleShape input,
+                           uint32_t sample_count);
+
+}  // namespace pando

@@ -1,0 +1,397 @@
+#include "worker/image_folder.h"
+
+#include <doctest/doctest.h>
+#include <turbojpeg.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <numeric>
+#include <set>
+
+#include "tests/data/check_message.h"
+#include "tests/data/idx_files.h"
+#include "tests/file_size_limit.h"
+
+namespace pando {
+namespace {
+
+namespace fs = std::filesystem;
+
+Bytes Jpeg(const Bytes& pixels, int height, int width, int format) {
+  tjhandle handle = tjInitCompress();
+  unsigned char* out = nullptr;
+  unsigned long size = 0;  // NOLINT: libjpeg-turbo's
+  const int sampling = format == TJPF_GRAY ? TJSAMP_GRAY : TJSAMP_444;
+  PANDO_CHECK(tjCompress2(handle, pixels.data(), width, 0, height, format, &out, &size, sampling,
+                          95, TJFLAG_ACCURATEDCT) == 0);
+  Bytes file(out, out + size);
+  tjFree(out);
+  tjDestroy(handle);
+  return file;
+}
+
+Bytes PlainJpeg(uint8_t red, uint8_t green, uint8_t blue, int height = 40, int width = 60) {
+  Bytes pixels;
+  for (int i = 0; i < height * width; ++i) {
+    for (uint8_t value : {red, green, blue}) pixels.push_back(value);
+  }
+  return Jpeg(pixels, height, width, TJPF_RGB);
+}
+
+// Two classes, ants and bees, of plain pictures; bees are brighter.
+struct TinyFolder {
+  TempFolder folder;
+  Job job;
+  std::vector<std::string> warnings;
+  TinyFolder() {
+    for (const char* split : {"train", "val"}) {
+      for (const char* name : {"ants", "bees"}) {
+        fs::create_directories(folder.File(split) + "/" + name);
+        for (uint8_t n = 0; n < 3; ++n) {
+          const uint8_t light = static_cast<uint8_t>((name[0] == 'a' ? 50 : 150) + n);
+          folder.Write(Name(split, name, n), PlainJpeg(light, light, light));
+        }
+      }
+    }
+    job.dataset = "imagefolder";
+    job.data_path = folder.path();
+    job.resize = 16;
+  }
+  static std::string Name(const std::string& split, const std::string& name, int n) {
+    return split + "/" + name + "/" + std::to_string(n) + ".jpg";
+  }
+  Result<std::unique_ptr<DataSet>> Open() {
+    return OpenDataSet(job, [this](const std::string& text) { warnings.push_back(text); });
+  }
+  void CheckError(StatusCode code, const std::vector<std::string>& parts) {
+    CheckMessage(Open().status(), code, parts);
+  }
+};
+
+Batch ReadSplit(const DataSet& data, Split split) {
+  std::vector<uint64_t> indices(data.sample_count(split));
+  std::iota(indices.begin(), indices.end(), uint64_t{0});
+  Batch batch;
+  const Status status = data.Read(split, indices, &batch);
+  REQUIRE_MESSAGE(status.ok(), status.message());
+  return batch;
+}
+
+TEST_CASE("folders are classes, sorted, and pictures are resized") {
+  TinyFolder tiny;
+  auto data = tiny.Open();
+  REQUIRE_MESSAGE(data.ok(), data.status().message());
+  CHECK((*data)->shape() == SampleShape{16, 16, 3});
+  CHECK((*data)->class_names() == std::vector<std::string>{"ants", "bees"});
+  const Batch batch = ReadSplit(**data, Split::kTest);
+  CHECK(batch.labels == std::vector<int32_t>{0, 0, 0, 1, 1, 1});
+  for (size_t i = 0; i < 6; ++i) {
+    const int expected = (i < 3 ? 50 : 150) + static_cast<int>(i % 3);
+    CHECK(std::abs(batch.bytes[i * 16 * 16 * 3 + 77] - expected) <= 1);  // JPEG rounds
+  }
+  CHECK(batch.normalisation->mean == std::vector<float>{0.485f, 0.456f, 0.406f});
+  tiny.job.resize = 0;
+  CHECK((*tiny.Open())->shape() == SampleShape{224, 224, 3});
+}
+
+TEST_CASE("a grayscale JPEG and PNGs of any kind become three channels") {
+  DecodedPicture picture;
+  REQUIRE(DecodePicture(Jpeg(Bytes(8 * 8, 77), 8, 8, TJPF_GRAY), 1, &picture).ok());
+  CHECK(picture.pixels == Bytes(8 * 8 * 3, 77));
+  TempFolder folder;
+  for (uint32_t channels : {1u, 3u}) {
+    Bytes pixels(5 * 7 * channels);
+    std::iota(pixels.begin(), pixels.end(), uint8_t{9});
+    const std::string path = folder.File("p.png");
+    REQUIRE(WritePng(path, {pixels.data(), 5, 7, channels}).ok());
+    Bytes rgb;
+    for (size_t i = 0; i < size_t{5} * 7 * 3; ++i) rgb.push_back(pixels[i * channels / 3]);
+    REQUIRE(DecodePicture(*ReadFileBytes(path), 1, &picture).ok());
+    CHECK(picture.height == 5);
+    CHECK(picture.width == 7);
+    CHECK(picture.pixels == rgb);
+  }
+}
+
+TEST_CASE("a PNG cut at any byte is an error") {
+  TempFolder folder;
+  Bytes pixels(5 * 7 * 3, 3);
+  REQUIRE(WritePng(folder.File("p.png"), {pixels.data(), 5, 7, 3}).ok());
+  const Bytes whole = *ReadFileBytes(folder.File("p.png"));
+  DecodedPicture picture;
+  for (size_t size = 0; size < whole.size(); ++size) {
+    const Bytes cut(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(size));
+    CHECK(DecodePicture(cut, 1, &picture).code() == StatusCode::kCorrupt);
+  }
+}
+
+TEST_CASE("a JPEG cut at any byte but its last is an error") {
+  const Bytes whole = PlainJpeg(10, 200, 30, 24, 24);
+  DecodedPicture picture;
+  REQUIRE(DecodePicture(whole, 1, &picture).ok());
+  for (size_t size = 0; size + 2 < whole.size(); ++size) {
+    const Bytes cut(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(size));
+    CHECK(DecodePicture(cut, 1, &picture).code() == StatusCode::kCorrupt);
+  }
+}
+
+// Where the segment of this marker begins, and where the next one does.
+struct Segment {
+  size_t first = 0;
+  size_t last = 0;
+};
+Segment FindSegment(const Bytes& jpeg, uint8_t marker) {
+  for (size_t at = 2; at + 4 <= jpeg.size();) {
+    REQUIRE(jpeg[at] == 0xff);
+    const size_t next = at + 2 + (size_t{jpeg[at + 2]} << 8 | jpeg[at + 3]);
+    if (jpeg[at + 1] == marker) return {at, next};
+    at = next;
+  }
+  FAIL("no such segment");
+  return {};
+}
+constexpr uint8_t kTablesMarker = 0xdb, kScanMarker = 0xda;
+
+TEST_CASE("a JPEG whose first trouble is harmless and whose second is not is an error") {
+  const Bytes whole = PlainJpeg(10, 200, 30, 64, 64);
+  Bytes damaged = whole;
+  const Segment scan = FindSegment(whole, kScanMarker);
+  damaged.resize(scan.last + (damaged.size() - scan.last) / 2);
+  const auto place = damaged.begin() + static_cast<std::ptrdiff_t>(scan.first);
+  damaged.insert(place, {1, 2, 3, 4, 5});
+  DecodedPicture picture;
+  const Status status = DecodePicture(damaged, 1, &picture);
+  CHECK(status.code() == StatusCode::kCorrupt);
+}
+
+TEST_CASE("a JPEG without tables is not decoded by those of the picture before") {
+  const Bytes good = PlainJpeg(10, 200, 30);
+  Bytes bare = good;
+  const Segment tables = FindSegment(good, kTablesMarker);
+  bare.erase(bare.begin() + static_cast<std::ptrdiff_t>(tables.first),
+             bare.begin() + static_cast<std::ptrdiff_t>(tables.last));
+  DecodedPicture picture;
+  REQUIRE(DecodePicture(good, 1, &picture).ok());
+  CHECK(DecodePicture(bare, 1, &picture).code() == StatusCode::kCorrupt);
+  TinyFolder tiny;
+  tiny.folder.Write("train/ants/1.jpg", bare);
+  tiny.job.bad_pictures_max = 1;
+  auto data = tiny.Open();
+  REQUIRE(data.ok());
+  const Batch batch = ReadSplit(**data, Split::kTrain);
+  REQUIRE(batch.replaced.size() == 1);
+  CHECK(batch.replaced[0].name == "train/ants/1.jpg");
+}
+
+TEST_CASE("a JPEG that claims more pixels than may be, and a file of too many bytes, are errors") {
+  Bytes bomb = PlainJpeg(10, 200, 30);
+  const Segment frame = FindSegment(bomb, 0xc0);
+  for (size_t i : {5, 6, 7, 8}) bomb[frame.first + i] = i % 2 == 1 ? 0x7f : 0xff;
+  DecodedPicture picture;
+  const Status status = DecodePicture(bomb, 1, &picture);
+  CHECK(status.code() == StatusCode::kCorrupt);
+  CHECK(status.message().find("32767 x 32767") != std::string::npos);
+  CHECK(picture.pixels.empty());
+  TempFolder folder;
+  const std::string path = folder.Write("large.jpg", {0xff, 0xd8, 0xff});
+  fs::resize_file(path, kPictureFileBytesMax + 1);  // sparse
+  CHECK(ReadFileBytes(path).status().code() == StatusCode::kCorrupt);
+}
+
+TEST_CASE("a picture that claims a size without bound is an error") {
+  const Bytes png{0x89, 'P', 'N', 'G', 13,   10,   26,   10,   0, 0, 0, 13,
+                  'I',  'H', 'D', 'R', 0x7f, 0xff, 0xff, 0xff, 0, 0, 0, 1};
+  CHECK(ReadPictureSize(png).status().message().find("1 x 2147483647") != std::string::npos);
+}
+
+TEST_CASE("training pictures are drawn by seed, epoch and sample, whoever reads them") {
+  TinyFolder tiny;
+  Bytes pixels(64 * 64 * 3);
+  for (size_t i = 0; i < pixels.size(); ++i) pixels[i] = static_cast<uint8_t>(i / 3 * 7);
+  tiny.folder.Write("train/ants/0.jpg", Jpeg(pixels, 64, 64, TJPF_RGB));
+  tiny.job.augment = {"crop", "flip"};
+  auto one = tiny.Open();
+  auto other = tiny.Open();
+  std::set<std::string> seen;
+  for (uint64_t epoch = 0; epoch < 8; ++epoch) {
+    Batch batch, again;
+    REQUIRE((*one)->ReadAugmented(epoch, std::vector<uint64_t>{0}, &batch).ok());
+    REQUIRE((*other)->ReadAugmented(epoch, std::vector<uint64_t>{5, 0}, &again).ok());
+    CHECK(std::equal(batch.bytes.begin(), batch.bytes.end(), again.bytes.begin() + 16 * 16 * 3));
+    seen.emplace(batch.bytes.begin(), batch.bytes.end());
+  }
+  CHECK(seen.size() == 8);
+}
+
+TEST_CASE("a text file named .jpg is an error that names it, at the start") {
+  TinyFolder tiny;
+  tiny.folder.Write("val/bees/1.jpg", {'h', 'e', 'l', 'l', 'o'});
+  tiny.CheckError(StatusCode::kCorrupt, {tiny.folder.path(), "val/bees/1.jpg", "not a JPEG or PNG",
+                                         "68 65 6c 6c", "data.bad_pictures_max"});
+  tiny.folder.Write("val/bees/1.jpg", {});
+  tiny.CheckError(StatusCode::kCorrupt, {"val/bees/1.jpg", "empty"});
+}
+
+TEST_CASE("a bad picture whose name is not UTF-8 is named so that a journal gives the name back") {
+  TinyFolder tiny;
+  tiny.folder.Write("train/ants/caf\xe9.jpg", {'x'});
+  tiny.CheckError(StatusCode::kCorrupt, {"train/ants/caf\\xe9.jpg", "not a JPEG or PNG"});
+}
+
+TEST_CASE("a bad picture is named with the batch, and the next of the list is in its place") {
+  TinyFolder tiny;
+  Bytes cut = PlainJpeg(9, 9, 9);
+  cut.resize(cut.size() / 2);
+  tiny.folder.Write("train/ants/1.jpg", cut);
+  tiny.folder.Write("train/ants/2.jpg", {'x'});
+  CHECK_FALSE(tiny.Open().ok());  // one that does not even begin as a picture, and none may be bad
+  tiny.job.bad_pictures_max = 2;
+  auto data = tiny.Open();
+  REQUIRE_MESSAGE(data.ok(), data.status().message());
+  for (int round = 0; round < 2; ++round) {
+    const Batch batch = ReadSplit(**data, Split::kTrain);
+    CHECK(batch.labels == std::vector<int32_t>{0, 1, 1, 1, 1, 1});
+    CHECK(std::abs(batch.bytes[1 * 16 * 16 * 3] - 150) <= 1);
+    BadPictures bad(2);
+    bad.AddAll(batch.replaced);
+    CHECK(bad.count() == 2);
+    CHECK(bad.Verdict().ok());
+    CHECK(bad.list()[0].name == "train/ants/1.jpg");
+    CHECK(bad.list()[1].name == "train/ants/2.jpg");
+  }
+  CHECK(tiny.warnings.empty());
+  CHECK(ReadSplit(**data, Split::kTest).replaced.empty());
+}
+
+TEST_CASE("more bad pictures in a row than there may be in all are an error") {
+  TinyFolder tiny;
+  tiny.job.bad_pictures_max = 3;
+  for (int n : {0, 1, 2}) tiny.folder.Write(TinyFolder::Name("train", "ants", n), {'x'});
+  auto data = tiny.Open();
+  REQUIRE_MESSAGE(data.ok(), data.status().message());
+  for (int n : {0, 1, 2}) tiny.folder.Write(TinyFolder::Name("train", "bees", n), {'x'});
+  Batch batch;
+  const Status status = (*data)->Read(Split::kTrain, std::vector<uint64_t>{0}, &batch);
+  CHECK(status.code() == StatusCode::kCorrupt);
+  CHECK(status.message().find("5 pictures that cannot be decoded") != std::string::npos);
+  CHECK(status.message().find("data.bad_pictures_max is 3") != std::string::npos);
+  CHECK(status.message().find("train/bees/1.jpg") != std::string::npos);
+}
+
+TEST_CASE("a file that cannot be opened is not called a bad picture") {
+  TinyFolder tiny;
+  tiny.job.bad_pictures_max = 9;
+  fs::remove(tiny.folder.File("train/ants/1.jpg"));
+  fs::create_symlink(tiny.folder.File("val/ants/1.jpg"), tiny.folder.File("train/ants/1.jpg"));
+  REQUIRE(tiny.Open().ok());
+  if (geteuid() == 0) return;  // whom no permission keeps out
+  fs::permissions(tiny.folder.File("val/ants/1.jpg"), fs::perms::none);
+  tiny.CheckError(StatusCode::kUnavailable, {"train/ants/1.jpg", "cannot be opened", "ermission"});
+}
+
+TEST_CASE("one class, no class, an empty class and an unknown class are errors") {
+  TinyFolder tiny;
+  const std::string train = tiny.folder.File("train");
+  fs::create_directories(tiny.folder.File("val/wasps"));
+  tiny.CheckError(StatusCode::kCorrupt, {"val/wasps", "unknown class 'wasps'", train});
+  fs::remove(tiny.folder.File("val/wasps"));
+  fs::create_directories(tiny.folder.File("train/cats"));
+  tiny.CheckError(StatusCode::kNotFound, {"train/cats", "no picture"});
+  fs::remove(tiny.folder.File("train/cats"));
+  fs::remove_all(tiny.folder.File("train/ants"));
+  tiny.CheckError(StatusCode::kNotFound, {train, "1 class folder,", "two or more"});
+  fs::remove_all(train);
+  tiny.CheckError(StatusCode::kNotFound, {tiny.folder.path(), "no folder 'train'"});
+}
+
+TEST_CASE("the fingerprint follows names, sizes and bytes, not the folder's own name") {
+  TinyFolder tiny, twin;
+  const uint64_t before = (*tiny.Open())->fingerprint();
+  CHECK((*twin.Open())->fingerprint() == before);
+  twin.folder.Write("val/ants/2.jpg", PlainJpeg(90, 20, 150));
+  CHECK((*twin.Open())->fingerprint() != before);
+  fs::rename(tiny.folder.File("train/bees/2.jpg"), tiny.folder.File("train/bees/9.jpg"));
+  CHECK((*tiny.Open())->fingerprint() != before);
+}
+
+TEST_CASE("a cache gives the same bytes, serves two data sets at once and survives damage") {
+  TinyFolder tiny;
+  const Batch plain = ReadSplit(**tiny.Open(), Split::kTest);
+  tiny.job.data_cache = tiny.folder.File("cache");
+  auto one = tiny.Open();
+  auto other = tiny.Open();
+  REQUIRE_MESSAGE(one.ok(), one.status().message());
+  CHECK(ReadSplit(**one, Split::kTest).bytes == plain.bytes);
+  // The pictures are not read any more.
+  const fs::path file = tiny.folder.File("val/ants/0.jpg");
+  fs::rename(file, tiny.folder.File("away"));
+  CHECK(ReadSplit(**other, Split::kTest).bytes == plain.bytes);
+  fs::rename(tiny.folder.File("away"), file);
+  for (const auto& entry : fs::directory_iterator(tiny.job.data_cache)) {
+    std::fstream cache(entry.path(), std::ios::in | std::ios::out | std::ios::binary);
+    cache.seekp(100);
+    cache.put('?');
+  }
+  CHECK(ReadSplit(**other, Split::kTest).bytes == plain.bytes);
+  tiny.warnings.clear();
+  tiny.job.data_cache = "/dev/null/cache";
+  auto without = tiny.Open();
+  REQUIRE_MESSAGE(without.ok(), without.status().message());
+  REQUIRE(tiny.warnings.size() == 1);
+  CHECK(tiny.warnings[0].find("/dev/null/cache") != std::string::npos);
+  CHECK(tiny.warnings[0].find("run.data_cache") != std::string::npos);
+  CHECK(ReadSplit(**without, Split::kTest).bytes == plain.bytes);
+}
+
+TEST_CASE("a cache that cannot be written is done without") {
+  TinyFolder tiny;
+  const Batch plain = ReadSplit(**tiny.Open(), Split::kTest);
+  tiny.job.data_cache = tiny.folder.File("cache");
+  auto data = tiny.Open();
+  {
+    const FileSizeLimit limit(1000);  // one picture and its hash take 776 bytes
+    CHECK(ReadSplit(**data, Split::kTest).bytes == plain.bytes);
+    CHECK(ReadSplit(**data, Split::kTest).bytes == plain.bytes);
+  }
+  CHECK(ReadSplit(**tiny.Open(), Split::kTest).bytes == plain.bytes);
+}
+
+TEST_CASE("real photographs are decoded, the grayscale ones too") {
+  const char* root = std::getenv("PANDO_TEST_DATA");
+  Job job;
+  job.dataset = "imagefolder";
+  job.resize = 32;
+  if (root != nullptr) job.data_path = std::string(root) + "/imagefolder-mini";
+  if (!HoldsPictureFolders(job.data_path)) {
+    MESSAGE("SKIPPED: PANDO_TEST_DATA does not hold imagefolder-mini");
+    return;
+  }
+  auto data = OpenDataSet(job);
+  REQUIRE_MESSAGE(data.ok(), data.status().message());
+  CHECK((*data)->class_count() == 10);
+  CHECK((*data)->sample_count(Split::kTrain) == 600);
+  CHECK((*data)->sample_count(Split::kTest) == 200);
+  ReadSplit(**data, Split::kTrain);
+  ReadSplit(**data, Split::kTest);
+}
+
+TEST_CASE("synthetic-imagenet draws the same pictures for everybody") {
+  Job job;
+  job.dataset = "synthetic-imagenet";
+  job.resize = 64;
+  job.synthetic_train_samples = 5000;
+  auto data = OpenDataSet(job);
+  auto again = OpenDataSet(job);
+  REQUIRE(data.ok());
+  CHECK((*data)->class_count() == 1000);
+  Batch one, two;
+  REQUIRE((*data)->Read(Split::kTrain, std::vector<uint64_t>{7, 4321}, &one).ok());
+  REQUIRE((*again)->Read(Split::kTrain, std::vector<uint64_t>{4321}, &two).ok());
+  CHECK(one.labels == std::vector<int32_t>{7, 321});
+  CHECK(std::equal(two.bytes.begin(), two.bytes.end(), one.bytes.begin() + 64 * 64 * 3));
+  CHECK((*data)->fingerprint() == (*again)->fingerprint());
+}
+
+}  // namespace
+}  // namespace pando

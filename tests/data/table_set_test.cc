@@ -1,0 +1,190 @@
+#include "worker/table_set.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <numeric>
+
+#include "tests/data/check_message.h"
+#include "tests/data/idx_files.h"
+
+namespace pando {
+namespace {
+
+Bytes Text(const std::string& text) { return Bytes(text.begin(), text.end()); }
+
+const std::string kHeader = "objid,u,g,r,i,z,class,redshift\r\n";
+
+// Row n of a table: the column u counts up, all else is the same.
+std::string Row(int n, const std::string& word) {
+  return "1.2E+18," + std::to_string(n) + ",1,2,3,4," + word + ",0.5\r\n";
+}
+
+std::string Table(int rows) {
+  std::string text = kHeader;
+  for (int n = 0; n < rows; ++n) text += Row(n, n % 2 == 0 ? "STAR" : "GALAXY");
+  return text;
+}
+
+struct TinyTable {
+  TempFolder folder;
+  Job job;
+  explicit TinyTable(const std::string& text) {
+    folder.Write("stars.csv", Text(text));
+    job.dataset = "sdss";
+    job.data_path = folder.path();
+  }
+  std::string file() const { return folder.File("stars.csv"); }
+};
+
+Batch ReadAll(const DataSet& data, Split split) {
+  std::vector<uint64_t> indices(data.sample_count(split));
+  std::iota(indices.begin(), indices.end(), uint64_t{0});
+  Batch batch;
+  REQUIRE(data.Read(split, indices, &batch).ok());
+  return batch;
+}
+
+TEST_CASE("a table is split by fifths, and standardised by its training rows") {
+  TinyTable tiny(Table(100));
+  auto data = OpenDataSet(tiny.job);
+  REQUIRE_MESSAGE(data.ok(), data.status().message());
+  CHECK((*data)->shape() == SampleShape{1, 1, 6});
+  CHECK((*data)->class_names() == std::vector<std::string>{"GALAXY", "STAR"});
+  CHECK((*data)->sample_count(Split::kTrain) == 80);
+  CHECK((*data)->sample_count(Split::kTest) == 20);
+  const Batch train = ReadAll(**data, Split::kTrain);
+  CHECK(train.bytes.empty());
+  double sum = 0, squares = 0;
+  for (size_t row = 0; row < 80; ++row) {
+    sum += train.values[row * 6];
+    squares += train.values[row * 6] * train.values[row * 6];
+    CHECK(train.values[row * 6 + 1] == 0.0f);  // a column without spread
+  }
+  CHECK(std::abs(sum) < 1e-4);  // 80 floats rounded at 1e-7
+  CHECK(std::abs(squares / 80 - 1) < 1e-5);
+}
+
+TEST_CASE("the split is the same for every seed and file name, and labels keep to their rows") {
+  TinyTable tiny(Table(100));
+  auto data = OpenDataSet(tiny.job);
+  tiny.job.seed = 99;
+  tiny.job.data_path = tiny.file();
+  auto again = OpenDataSet(tiny.job);
+  CHECK((*data)->fingerprint() == (*again)->fingerprint());
+  // Of neighbours in u, one is a star and one a galaxy: u tells the label.
+  for (Split split : {Split::kTrain, Split::kTest}) {
+    const Batch batch = ReadAll(**data, split);
+    const Batch train = ReadAll(**data, Split::kTrain);
+    for (size_t row = 0; row < batch.labels.size(); ++row) {
+      CHECK(std::isfinite(batch.values[row * 6]));
+      CHECK((batch.labels[row] == 0 || batch.labels[row] == 1));
+    }
+  }
+  tiny.folder.Write("stars.csv", Text(Table(99) + Row(1000, "STAR")));
+  CHECK((*OpenDataSet(tiny.job))->fingerprint() != (*data)->fingerprint());
+}
+
+TEST_CASE("columns are found by name, in any order, and can be chosen") {
+  TinyTable tiny(
+      "class , \"x\",y\nA,1,5\n\"B \"\"b\"\"\",2,6\nA,3,7\n\"B \"\"b\"\"\",9,9\nA,1,2\n\"B "
+      "\"\"b\"\"\",4,4\n");
+  tiny.job.columns = {"y", "x"};
+  auto data = OpenDataSet(tiny.job);
+  REQUIRE_MESSAGE(data.ok(), data.status().message());
+  CHECK((*data)->shape() == SampleShape{1, 1, 2});
+  CHECK((*data)->sample_count(Split::kTrain) + (*data)->sample_count(Split::kTest) == 6);
+  CHECK((*data)->class_names() == std::vector<std::string>{"A", "B \"b\""});
+}
+
+TEST_CASE("a missing column is named, with the columns that are there") {
+  TinyTable tiny("objid,u,g,r,i,z,class,redshft\n1,2,3,4,5,6,STAR,7\n");
+  CheckMessage(OpenDataSet(tiny.job).status(), StatusCode::kCorrupt,
+               {tiny.file(), "line 1", "no column 'redshift'", "objid, u, g", "did you mean"});
+}
+
+TEST_CASE("a line that is cut, a field that is no number and a class that is missing are named") {
+  TinyTable tiny(kHeader + Row(1, "STAR") + "1,2,3\r\n");
+  CheckMessage(OpenDataSet(tiny.job).status(), StatusCode::kCorrupt,
+               {tiny.file(), "line 3", "3 fields, expected 8"});
+  for (const char* wrong : {"abc", "", "nan", "1e999", "1.5x"}) {
+    tiny.folder.Write("stars.csv", Text(kHeader + "1,2," + wrong + ",2,3,4,STAR,5\r\n"));
+    CheckMessage(OpenDataSet(tiny.job).status(), StatusCode::kCorrupt,
+                 {"line 2", "column 'g'", std::string("'") + wrong + "'", "a number"});
+  }
+  tiny.folder.Write("stars.csv", Text(kHeader + Row(1, "")));
+  CheckMessage(OpenDataSet(tiny.job).status(), StatusCode::kCorrupt,
+               {"line 2", "column 'class' is empty"});
+  tiny.folder.Write("stars.csv", Text(kHeader));
+  CheckMessage(OpenDataSet(tiny.job).status(), StatusCode::kCorrupt, {"no rows"});
+  tiny.folder.Write("stars.csv", {});
+  CheckMessage(OpenDataSet(tiny.job).status(), StatusCode::kCorrupt, {"is empty"});
+}
+
+TEST_CASE("one class alone is an error") {
+  TinyTable tiny(kHeader + Row(1, "STAR") + Row(2, "STAR") + Row(3, "STAR") + Row(4, "STAR"));
+  CheckMessage(OpenDataSet(tiny.job).status(), StatusCode::kCorrupt,
+               {tiny.file(), "one class, STAR"});
+}
+
+TEST_CASE("two files are two splits, and a class that only the test rows have is an error") {
+  TinyTable tiny(Table(4));
+  tiny.folder.Write("train.csv", Text(Table(10)));
+  const std::string test = tiny.folder.Write("test.csv", Text(kHeader + Row(1, "STAR")));
+  auto data = OpenDataSet(tiny.job);
+  REQUIRE(data.ok());
+  CHECK((*data)->sample_count(Split::kTrain) == 10);
+  CHECK((*data)->sample_count(Split::kTest) == 1);
+  tiny.folder.Write("test.csv", Text(kHeader + Row(1, "STAR") + Row(2, "QSO")));
+  CheckMessage(OpenDataSet(tiny.job).status(), StatusCode::kCorrupt,
+               {test, "line 3", "unknown class 'QSO'", "GALAXY, STAR"});
+}
+
+TEST_CASE("where the table is must be clear") {
+  TinyTable tiny(Table(4));
+  tiny.folder.Write("others.csv", Text(Table(4)));
+  CheckMessage(OpenDataSet(tiny.job).status(), StatusCode::kInvalidArgument,
+               {"2 .csv files", "others.csv", "--data"});
+  tiny.job.data_path = tiny.folder.File("nowhere");
+  CheckMessage(OpenDataSet(tiny.job).status(), StatusCode::kNotFound, {"nowhere", "no such file"});
+  tiny.job.data_path = "";
+  CheckMessage(OpenDataSet(tiny.job).status(), StatusCode::kInvalidArgument,
+               {"no file given for sdss", "--data"});
+}
+
+TEST_CASE("what is for pictures is refused for a table") {
+  TinyTable tiny(Table(100));
+  tiny.job.resize = 32;
+  CheckMessage(OpenDataSet(tiny.job).status(), StatusCode::kInvalidArgument,
+               {"data.resize", "sdss is a table"});
+  tiny.job.resize = 0;
+  tiny.job.augment = {"flip"};
+  CheckMessage(OpenDataSet(tiny.job).status(), StatusCode::kInvalidArgument, {"data.augment"});
+}
+
+// Counts of the classes are the file's own, by `cut -d, -f14 | sort | uniq -c`.
+TEST_CASE("SDSS DR14 is read as it was published") {
+  const char* root = std::getenv("PANDO_TEST_DATA");
+  Job job;
+  job.dataset = "sdss";
+  if (root != nullptr)
+    job.data_path = std::string(root) + "/sdss/Skyserver_SQL2_27_2018 6_51_39 PM.csv";
+  if (!std::filesystem::exists(job.data_path)) {
+    MESSAGE("SKIPPED: PANDO_TEST_DATA does not hold sdss");
+    return;
+  }
+  auto data = OpenDataSet(job);
+  REQUIRE_MESSAGE(data.ok(), data.status().message());
+  CHECK((*data)->class_names() == std::vector<std::string>{"GALAXY", "QSO", "STAR"});
+  CHECK((*data)->sample_count(Split::kTrain) == 8000);
+  CHECK((*data)->sample_count(Split::kTest) == 2000);
+  std::vector<int> counts(3);
+  for (Split split : {Split::kTrain, Split::kTest}) {
+    for (int32_t label : ReadAll(**data, split).labels) ++counts[static_cast<size_t>(label)];
+  }
+  CHECK(counts == std::vector<int>{4998, 850, 4152});
+}
+
+}  // namespace
+}  // namespace pando

@@ -1,0 +1,186 @@
+// Early stop (P32): what the scheduler hands out before a result is known, and what it makes of it.
+#include <doctest/doctest.h>
+
+#include "tests/scheduler/scheduler_fixture.h"
+
+namespace pando {
+namespace {
+
+// Evaluated every ten steps; ends with the first version whose accuracy is no better.
+JobPlan DecidingPlan() {
+  JobPlan plan = PlanOf(2, 2);
+  plan.job.eval_every_epochs = 0;
+  plan.job.eval_every_steps = 10;
+  plan.job.early_stop_patience = 1;
+  return plan;
+}
+
+struct DecidingFixture : Fixture {
+  explicit DecidingFixture(const JobPlan& decides = DecidingPlan()) : Fixture(decides) {
+    StartAll();
+  }
+
+  // Makes all steps up to this version, and tells how many of its test samples are right.
+  void Evaluate(uint64_t version, uint64_t correct_count) {
+    Commit(version);
+    Answer(version, correct_count);
+  }
+  void Answer(uint64_t version, uint64_t correct_count) {
+    const auto* request = recorder.LastTo<pando::Evaluate>(Incarnation(20));
+    REQUIRE(request != nullptr);
+    REQUIRE(request->version == Version(version));
+    From(20, EvaluationResult{.version = Version(version),
+                              .slice = 0,
+                              .sample_count = 100,
+                              .correct_count = correct_count,
+                              .confusion = {{0, 0, 100}}});
+  }
+  // Steps whose scalars server 10 has been told.
+  size_t ToldSteps() {
+    const Scalars* scalars = recorder.LastTo<Scalars>(Incarnation(10));
+    return scalars == nullptr ? 0 : scalars->steps.size();
+  }
+};
+
+TEST_CASE("scalars end with the next evaluation until its result is known") {
+  DecidingFixture f;
+  f.From(10, ScalarsRequest{Step(0)});
+  CHECK(f.ToldSteps() == 10);
+  f.Commit(10);
+  f.From(10, ScalarsRequest{Step(0)});
+  CHECK(f.ToldSteps() == 10);
+  f.Answer(10, 50);
+  CHECK(f.ToldSteps() == 20);  // unasked
+  CHECK(f.journal.state->evaluations.size() == 1);
+  f.Evaluate(20, 51);
+  CHECK(f.ToldSteps() == 30);
+  CHECK(f.scheduler->phase() == Scheduler::Phase::kTraining);
+}
+
+TEST_CASE("scalars of the next block are not handed out before it is begun") {
+  DecidingFixture f;
+  f.From(10, ScalarsRequest{Step(kScalarsPerBlock)});
+  CHECK(f.ToldSteps() == 0);
+}
+
+TEST_CASE("the run ends with the version that decides") {
+  DecidingFixture f;
+  f.Evaluate(10, 50);
+  f.Evaluate(20, 50);
+  CHECK(f.scheduler->final_version() == Version(20));
+  CHECK(f.scheduler->phase() == Scheduler::Phase::kCollecting);
+  CHECK(f.recorder.HasEvent("early-stop"));
+  f.From(10, ScalarsRequest{Step(0)});
+  CHECK(f.ToldSteps() == 20);
+  for (const ShardPlacement& placement : f.scheduler->view().shards) {
+    const auto* pull = f.recorder.LastTo<Pull>(placement.primary.incarnation);
+    REQUIRE(pull != nullptr);
+    CHECK(pull->items[0].version == Version(20));
+  }
+}
+
+TEST_CASE("another life of the scheduler decides alike") {
+  DecidingFixture f;
+  f.Evaluate(10, 50);
+  f.Commit(20);
+  SUBCASE("before the result") {
+    f.StartScheduler();
+    for (uint64_t who : {10, 11, 20, 21}) f.From(who, Heartbeat{});
+    f.Wait(milliseconds(50));
+    CHECK(f.scheduler->final_version() == f.plan.steps.final_version());
+    f.From(10, ScalarsRequest{Step(0)});
+    CHECK(f.ToldSteps() == 20);
+    f.Evaluate(20, 50);
+  }
+  SUBCASE("after it") {
+    f.Answer(20, 50);
+    f.StartScheduler();
+    for (uint64_t who : {10, 11, 20, 21}) f.From(who, Heartbeat{});
+    f.Wait(milliseconds(50));
+    f.Commit(20);
+  }
+  CHECK(f.scheduler->final_version() == Version(20));
+  CHECK(f.scheduler->phase() == Scheduler::Phase::kCollecting);
+}
+
+TEST_CASE("a rollback after the decision makes the run end with the same version") {
+  DecidingFixture f;
+  f.Evaluate(10, 50);
+  f.Evaluate(20, 50);
+  for (uint64_t server : {10, 11}) f.Exit(server, Role::kServer);
+  for (uint64_t server : {12, 13}) f.Add(server, Role::kServer);
+  f.Wait(milliseconds(1500));
+  CHECK(f.scheduler->view().generation == 1);
+  CHECK(f.scheduler->phase() == Scheduler::Phase::kTraining);
+  f.From(12, ScalarsRequest{Step(0)});
+  CHECK(f.recorder.LastTo<Scalars>(Incarnation(12))->steps.size() == 20);
+  f.Commit(20);
+  CHECK(f.scheduler->phase() == Scheduler::Phase::kCollecting);
+  CHECK(f.recorder.evaluations.size() == 2);
+}
+
+TEST_CASE(
+    "a dispute withdraws the results of what a wrong gradient made, where they are kept, too") {
+  JobPlan plan = DecidingPlan();
+  plan.job.verify_every = 1;
+  DecidingFixture f(plan);
+  f.Evaluate(10, 50);
+  f.Evaluate(20, 60);
+  REQUIRE(f.recorder.evaluations.size() == 2);
+  f.From(20, GradientHashes{{{Step(12), MicroBatch(0), 5}}});
+  f.From(21, GradientHashes{{{Step(12), MicroBatch(0), 6}}});
+  CHECK(f.recorder.HasEvent("dispute"));
+  REQUIRE(f.recorder.evaluations.size() == 1);
+  CHECK(f.recorder.evaluations[0].version == Version(10));
+  CHECK(f.journal.state->evaluations.size() == 1);
+}
+
+JobPlan PatientPlan() {
+  JobPlan plan = PlanOf(2, 2);
+  plan.job.bad_pictures_max = 2;
+  return plan;
+}
+
+TEST_CASE("bad pictures are counted once, whoever reads them and however often it is said") {
+  Fixture f(PatientPlan());
+  f.StartAll();
+  const BadPicture first{"train/a/1.jpg", "cut off"}, second{"train/b/2.jpg", "cut off"};
+  f.From(20, PicturesReplaced{{first}});
+  f.From(20, PicturesReplaced{{first, second}});
+  f.From(21, PicturesReplaced{{second}});
+  CHECK(f.scheduler->bad_picture_count() == 2);
+  CHECK(std::ranges::count(f.recorder.events, "bad-picture", &RunEvent::name) == 2);
+  const auto* ack = f.recorder.LastTo<PicturesReplacedAck>(Incarnation(21));
+  REQUIRE(ack != nullptr);
+  CHECK(ack->names == std::vector<std::string>{second.name});
+  CHECK(f.journal.state->bad_pictures.size() == 2);  // before it was acknowledged
+  CHECK(f.scheduler->phase() == Scheduler::Phase::kTraining);
+  SUBCASE("in another life of the scheduler") {
+    f.StartScheduler();
+    for (uint64_t who : {10, 11, 20, 21}) f.From(who, Heartbeat{});
+    f.Wait(milliseconds(50));
+    CHECK(f.scheduler->bad_picture_count() == 2);
+  }
+  SUBCASE("in the same") {}
+  f.From(21, PicturesReplaced{{{"train/b/3.jpg", "cut off"}}});
+  CHECK(f.scheduler->phase() == Scheduler::Phase::kStopping);
+  CHECK(f.scheduler->stop().reason == StopReason::kFailed);
+  for (const char* part : {"3 pictures that cannot be decoded", "train/a/1.jpg: cut off",
+                           "train/b/3.jpg", "data.bad_pictures_max is 2"}) {
+    CHECK_MESSAGE(f.scheduler->stop().text.find(part) != std::string::npos, part);
+  }
+}
+
+TEST_CASE("a result whose counts are not of the classes is not heard") {
+  DecidingFixture f;
+  f.Commit(10);
+  f.From(20, EvaluationResult{.version = Version(10), .sample_count = 100, .confusion = {}});
+  f.From(20,
+         EvaluationResult{.version = Version(10), .sample_count = 100, .confusion = {{0, 1, 100}}});
+  CHECK(f.recorder.evaluations.empty());
+  f.Answer(10, 50);
+  CHECK(f.recorder.evaluations.size() == 1);
+}
+
+}  // namespace
+}  // namespace pando

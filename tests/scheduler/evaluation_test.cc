@@ -1,0 +1,98 @@
+#include "scheduler/evaluation.h"
+
+#include <doctest/doctest.h>
+
+namespace pando {
+namespace {
+
+EvaluationResult ThreeSamples(std::vector<ConfusionCount> confusion) {
+  return {.sample_count = 3, .confusion = std::move(confusion)};
+}
+
+TEST_CASE("slices add up to the counts of classes and the confusion matrix") {
+  EvaluationSummary sum;
+  AddSlice({.sample_count = 5,
+            .correct_count = 3,
+            .loss_sum = 0.5,
+            .top5_count = 4,
+            .confusion = {{0, 0, 2}, {0, 2, 1}, {2, 1, 1}, {2, 2, 1}}},
+           3, &sum);
+  AddSlice({.sample_count = 2,
+            .correct_count = 1,
+            .loss_sum = 0.25,
+            .top5_count = 2,
+            .confusion = {{0, 2, 1}, {2, 2, 1}}},
+           3, &sum);
+  CHECK(sum.sample_count == 7);
+  CHECK(sum.correct_count == 4);
+  CHECK(sum.top5_count == 6);
+  CHECK(sum.loss_sum == 0.75);
+  CHECK(sum.classes == std::vector<ClassScore>{{4, 2}, {0, 0}, {3, 2}});
+  CHECK(sum.confusion == std::vector<uint64_t>{2, 0, 2, 0, 0, 0, 0, 1, 2});
+}
+
+TEST_CASE("beyond so many classes there is no matrix, and each class is counted all the same") {
+  for (const uint32_t class_count : {kConfusionClassesMax, kConfusionClassesMax + 1}) {
+    EvaluationSummary sum;
+    AddSlice(ThreeSamples({{7, 7, 1}, {class_count - 1, 0, 2}}), class_count, &sum);
+    CHECK(sum.classes[7] == ClassScore{1, 1});
+    CHECK(sum.classes.back() == ClassScore{2, 0});
+    CHECK(sum.confusion.empty() == (class_count > kConfusionClassesMax));
+  }
+}
+
+TEST_CASE("a result is sound if its counts are of the classes and of its samples") {
+  CHECK(IsSound(ThreeSamples({{0, 1, 1}, {1, 1, 2}}), 2));
+  CHECK(IsSound({}, 2));
+  CHECK_FALSE(IsSound(ThreeSamples({{0, 1, 1}, {1, 1, 1}}), 2));
+  CHECK_FALSE(IsSound(ThreeSamples({{0, 2, 3}}), 2));
+  CHECK_FALSE(IsSound(ThreeSamples({{2, 0, 3}}), 2));
+  CHECK_FALSE(IsSound(ThreeSamples({}), 2));
+}
+
+// Of a hundred samples each, every ten steps.
+std::vector<EvaluationSummary> Evaluations(std::vector<uint64_t> correct_counts) {
+  std::vector<EvaluationSummary> evaluations;
+  for (size_t i = 0; i < correct_counts.size(); ++i)
+    evaluations.push_back({Version(10 * (i + 1)), 100, correct_counts[i], 0});
+  return evaluations;
+}
+
+std::optional<Version> StopOf(uint32_t patience, double min_delta,
+                              std::vector<uint64_t> correct_counts) {
+  Job job;
+  job.early_stop_patience = patience;
+  job.early_stop_min_delta = min_delta;
+  return StopVersion(job, Evaluations(std::move(correct_counts)));
+}
+
+TEST_CASE("a run stops when so many evaluations in a row have not bettered the best (P32)") {
+  CHECK_FALSE(StopOf(0, 0, {5, 4, 3, 2, 1}));
+  CHECK_FALSE(StopOf(2, 0, {}));
+  CHECK_FALSE(StopOf(1, 0, {0}));
+  CHECK(StopOf(1, 0, {5, 5}) == Version(20));
+  CHECK_FALSE(StopOf(2, 0, {5, 4, 6, 5}));
+  CHECK(StopOf(2, 0, {5, 4, 6, 5, 6}) == Version(50));
+  CHECK(StopOf(2, 0, {5, 4, 6, 5, 6, 99}) == Version(50));  // what comes later changes nothing
+}
+
+TEST_CASE("a gain within min_delta is none") {
+  CHECK(StopOf(2, 0.1, {50, 55, 60}) == Version(30));
+  CHECK_FALSE(StopOf(2, 0.1, {50, 55, 61}));
+  CHECK(StopOf(2, 0.1, {50, 55, 61, 62, 71}) == Version(50));
+}
+
+TEST_CASE("without a test set there is nothing to stop by") {
+  Job job;
+  job.early_stop_patience = 1;
+  CHECK_FALSE(StopVersion(job, std::vector<EvaluationSummary>(3)));
+}
+
+TEST_CASE("the best version is the first of those with the best accuracy") {
+  CHECK(BestFirst({}).empty());
+  const auto evaluations = Evaluations({3, 7, 5, 7});
+  CHECK(BestFirst(evaluations) == std::vector{Version(20), Version(40), Version(30), Version(10)});
+}
+
+}  // namespace
+}  // namespace pando
