@@ -21,8 +21,9 @@ KERNELS_BENCH = str(ROOT / "build/bench/kernels/kernels_bench")
 # model: data set, side of a picture, channels, global batch, the ratio to reach
 ROWS = {"mnist-cnn": ("mnist", 28, 1, 128, 2.0),
         "resnet18-cifar": ("cifar10", 32, 3, 32, 1.15),
-        "mobilenet-v2-small": ("cifar10", 64, 3, 32, 1.8),
+        "mobilenet-v2": ("cifar10", 64, 3, 32, 1.8),
         "vgg16-cifar": ("cifar10", 32, 3, 16, 1.15)}
+FOLDERS = {"mnist": "mnist", "cifar10": "cifar-10-batches-bin"}
 STEPS_MIN = 4
 
 
@@ -40,8 +41,8 @@ def pytorch(args, model, threads, blas_threads, flags):
 
 def pando(args, model, threads, steps):
     data, side, _, batch, _ = ROWS[model]
-    flags = ["--serial", "--model", model, "--dataset", data, "--data", str(DATA / data), "--global-batch", str(batch),
-             "--micro-batches", str(threads), "--threads", str(threads), "--steps", str(steps), "--optimizer", "sgd",
+    flags = ["--serial", "--model", model, "--dataset", data, "--data", str(DATA / FOLDERS[data]), "--global-batch",
+             str(batch), "--micro-batches", str(threads), "--threads", str(threads), "--steps", str(steps), "--optimizer", "sgd",
              "--lr", "0.01", "--set", "optimizer.momentum=0.9", "--set", "eval.every_epochs=0"]
     if data == "cifar10" and side != 32:
         flags += ["--set", f"data.resize={side}"]
