@@ -23,6 +23,11 @@ constexpr size_t kFewWeightsBlockFloats = 96 << 10;
 constexpr size_t kBlockFloats = 256 << 10;
 constexpr size_t kBlockPixelsMin = 64;
 constexpr size_t kDepthBlock = 512;  // 128 KB of a panel of weights
+// Where many weights meet so few pixels that these are one block, the weights' way to memory and
+// back is most of the time. Then they are packed, and their gradients unpacked, in pieces that stay
+// in the second cache: of so many channels along a product's depth, of so many rows of gradients.
+constexpr size_t kPieceChannels = 128;
+constexpr size_t kPieceRows = 4 * kTileRows;
 
 struct Geometry {
   explicit Geometry(const Conv2dSpec& conv)
@@ -40,6 +45,9 @@ struct Geometry {
                                                    ? kFewWeightsBlockFloats / (row + out)
                                                    : kBlockFloats / row)) {}
 
+  size_t PixelCount(size_t sample_count) const { return sample_count * to.height * to.width; }
+  bool IsOneBlock(size_t sample_count) const { return PixelCount(sample_count) <= block_pixels; }
+
   const Conv2dSpec& spec;
   SampleShape to;
   size_t channels, taps, depth, out;
@@ -55,15 +63,18 @@ struct Scratch {
   float* weight;   // packed, of one product or the other
   float* dweight;  // [out][gradient_row]
   float* kernels;  // of one output channel: [depth]
+  float* dy;       // of a block and some output channels: [pixels of a block][kPieceRows]
 };
 
 Scratch Carve(const Geometry& g, ScratchCarver& carver) {
   Scratch s{};
   s.rows = carver.Take<float>(g.is_pixels ? 0 : g.block_pixels * g.row + kSlackFloats);
-  s.weight = carver.Take<float>(
-      std::max(g.depth * RoundUpToLanes(g.out), g.out * RoundUpToLanes(g.depth)));
+  s.weight =
+      carver.Take<float>(std::max({g.depth * RoundUpToLanes(g.out), g.out * RoundUpToLanes(g.depth),
+                                   g.taps * std::min(kPieceChannels, g.out) * kTileVecs * kLanes}));
   s.dweight = carver.Take<float>(g.out * g.gradient_row);
   s.kernels = carver.Take<float>(g.depth);
+  s.dy = carver.Take<float>(g.block_pixels * kPieceRows);
   return s;
 }
 
@@ -132,25 +143,50 @@ void ForEachPanel(size_t cols, F&& f) {
                 [&](size_t vec, size_t vecs) { f(vec * kLanes, vecs * kLanes); });
 }
 
-// [out][channels][taps] to [panel of out][depth][lanes of the panel].
-void PackForward(const Geometry& g, const float* weight, float* packed) {
-  ForEachPanel(g.out, [&](size_t first, size_t lanes) {
-    for (size_t lane = 0; lane < lanes; lane += kLanes) {
-      for (size_t i = 0; i < g.depth; i += kLanes) {
-        Vec block[kLanes];
-        for (size_t o = 0; o < kLanes; ++o) {
-          const size_t channel = first + lane + o;
-          block[o] =
-              channel < g.out ? LoadPart(weight + channel * g.depth + i, g.depth - i) : Vec{};
-        }
-        Transpose(block);
-        for (size_t j = 0; j < std::min<size_t>(kLanes, g.depth - i); ++j) {
-          const size_t k = (i + j) % g.taps * g.channels + (i + j) / g.taps;
-          Store(packed + first * g.depth + k * lanes + lane, block[j]);
-        }
+// Some of the weights, with all their taps: a panel's lanes and a part of its product's depth.
+struct Piece {
+  size_t lane, lanes;   // output channels forward, input channels backward; may go past the last
+  size_t first, count;  // of the others
+};
+
+// [out][channels][taps] to [taps][count of the channels][lanes of out].
+void PackForward(const Geometry& g, const float* weight, const Piece& p, float* packed) {
+  for (size_t lane = 0; lane < p.lanes; lane += kLanes) {
+    size_t tap = 0, channel = 0;
+    for (size_t i = 0; i < p.count * g.taps; i += kLanes) {
+      const size_t at = p.first * g.taps + i;
+      Vec block[kLanes];
+      for (size_t o = 0; o < kLanes; ++o) {
+        const size_t out = p.lane + lane + o;
+        block[o] = out < g.out ? LoadPart(weight + out * g.depth + at, g.depth - at) : Vec{};
+      }
+      Transpose(block);
+      for (size_t j = 0; j < std::min<size_t>(kLanes, p.count * g.taps - i); ++j) {
+        Store(packed + (tap * p.count + channel) * p.lanes + lane, block[j]);
+        if (++tap < g.taps) continue;
+        tap = 0;
+        ++channel;
       }
     }
-  });
+  }
+}
+
+// [out][channels][taps] to [taps][count of out][lanes of the channels].
+void PackBackwardPiece(const Geometry& g, const float* weight, const Piece& p, float* kernels,
+                       float* packed) {
+  const size_t channels = std::min(p.lanes, g.channels - p.lane);
+  for (size_t o = 0; o < p.count; ++o) {
+    const float* from = weight + (p.first + o) * g.depth + p.lane * g.taps;
+    if (g.taps > 1) {
+      TransposeMatrix(channels, g.taps, from, kernels);
+      from = kernels;
+    }
+    for (size_t tap = 0; tap < g.taps; ++tap) {
+      float* to = packed + (tap * p.count + o) * p.lanes;
+      std::copy_n(from + tap * channels, channels, to);
+      std::fill(to + channels, to + p.lanes, 0.0f);
+    }
+  }
 }
 
 // [out][channels][taps] to [panel of depth][out][lanes of the panel].
@@ -170,12 +206,15 @@ void PackBackward(const Geometry& g, const Scratch& s, const float* weight) {
   }
 }
 
-void UnpackGradients(const Geometry& g, const float* dweight, float* to) {
-  for (size_t o = 0; o < g.out; ++o, dweight += g.gradient_row, to += g.depth) {
+// Of output channels [first, first + count).
+void UnpackGradients(const Geometry& g, const float* dweight, size_t first, size_t count,
+                     float* to) {
+  for (size_t o = 0; o < count; ++o, dweight += g.gradient_row) {
+    float* kernels = to + (first + o) * g.depth;
     if (g.taps == 1) {
-      std::copy_n(dweight, g.depth, to);
+      std::copy_n(dweight, g.depth, kernels);
     } else {
-      TransposeMatrix(g.taps, g.channels, dweight, to);
+      TransposeMatrix(g.taps, g.channels, dweight, kernels);
     }
   }
 }
@@ -212,30 +251,151 @@ void Multiply(const Product& m) {
   });
 }
 
+// What a block of pixels adds to the rows of dweight of some output channels.
+struct Gradients {
+  size_t count;     // of the channels
+  const float* dy;  // of the first one: [pixels][dy_row]
+  size_t dy_row;
+  const float* rows;  // [pixels][row]
+  size_t pixels;
+  float* dweight;  // of the first one
+  bool continues;
+};
+
 // dweight (+)= dyᵀ · rows
-void AddGradients(const Geometry& g, const Scratch& s, const float* dy, const float* rows,
-                  size_t pixels, bool continues) {
-  ForEachPanel(g.depth, [&](size_t first, size_t lanes) {
-    ForEvenPieces(g.out, kTileRows, [&](size_t o, size_t tile_rows) {
+void AddGradients(const Geometry& g, const Gradients& m) {
+  ForEachPanel(g.depth, [&](size_t lane, size_t lanes) {
+    ForEvenPieces(m.count, kTileRows, [&](size_t o, size_t tile_rows) {
       ComputeGemmTile(tile_rows, lanes / kLanes,
-                      {.depth = pixels,
-                       .a = dy + o,
+                      {.depth = m.pixels,
+                       .a = m.dy + o,
                        .a_row_stride = 1,
-                       .a_col_stride = g.out,
-                       .b = rows + first,
+                       .a_col_stride = m.dy_row,
+                       .b = m.rows + lane,
                        .b_row_stride = g.row,
-                       .c = s.dweight + o * g.gradient_row + first,
+                       .c = m.dweight + o * g.gradient_row + lane,
                        .c_row_stride = g.gradient_row,
                        .cols = lanes,
-                       .continues = continues});
+                       .continues = m.continues});
     });
   });
+}
+
+// The same of output channels [first, first + count), whose gradients are brought together before:
+// where they lie, those of one channel would share a few lines of the first cache.
+void AddGradientsOfPiece(const Geometry& g, const Scratch& s, size_t first, Gradients m) {
+  for (size_t i = 0; i < m.pixels; ++i) {
+    std::copy_n(m.dy + i * m.dy_row + first, m.count, s.dy + i * m.count);
+  }
+  m.dy = s.dy;
+  m.dy_row = m.count;
+  AddGradients(g, m);
 }
 
 // Calls f(first, count) for each block of pixels.
 template <class F>
 void ForEachBlock(const Geometry& g, size_t sample_count, F&& f) {
-  ForEvenPieces(sample_count * g.to.height * g.to.width, g.block_pixels, f);
+  ForEvenPieces(g.PixelCount(sample_count), g.block_pixels, f);
+}
+
+// --------------------------------------------------------------------------- products in pieces
+
+// c[rows, lanes of the piece] (+)= a[rows, count of the piece] · packed, of one tap.
+struct PieceProduct {
+  const Piece& piece;
+  size_t rows;
+  const float* a;
+  size_t a_row;
+  const float* packed;
+  float* c;
+  size_t c_row;
+  size_t cols;  // that exist
+  bool continues;
+};
+
+void MultiplyPiece(const PieceProduct& m) {
+  ForEvenPieces(m.rows, kTileRows, [&](size_t row, size_t rows) {
+    ComputeGemmTile(rows, m.piece.lanes / kLanes,
+                    {.depth = m.piece.count,
+                     .a = m.a + row * m.a_row,
+                     .a_row_stride = m.a_row,
+                     .a_col_stride = 1,
+                     .b = m.packed,
+                     .b_row_stride = m.piece.lanes,
+                     .c = m.c + row * m.c_row,
+                     .c_row_stride = m.c_row,
+                     .cols = m.cols,
+                     .continues = m.continues});
+  });
+}
+
+// Calls f(piece) for each panel of `lane_count` channels and each part of `depth_count`.
+template <class F>
+void ForEachPiece(size_t lane_count, size_t depth_count, F&& f) {
+  ForEachPanel(lane_count, [&](size_t lane, size_t lanes) {
+    ForEvenPieces(depth_count, kPieceChannels, [&](size_t first, size_t count) {
+      f(Piece{lane, lanes, first, count});
+    });
+  });
+}
+
+// Of one block or many, in one order, so that a sample's output does not depend on those beside it.
+void ForwardInPieces(const Geometry& g, const Scratch& s, const PlainForward& args) {
+  const bool is_one_block = g.IsOneBlock(args.sample_count);
+  const auto packed = [&](const Piece& piece) {
+    const size_t before = piece.lane * g.depth + piece.first * g.taps * piece.lanes;
+    return s.weight + (is_one_block ? 0 : before);
+  };
+  const auto pack = [&](const Piece& piece) { PackForward(g, args.weight, piece, packed(piece)); };
+  if (!is_one_block) ForEachPiece(g.out, g.channels, pack);
+  ForEachBlock(g, args.sample_count, [&](size_t first, size_t count) {
+    const float* rows = Rows(g, s, args.x, first, count);
+    ForEachPiece(g.out, g.channels, [&](const Piece& piece) {
+      if (is_one_block) pack(piece);
+      for (size_t tap = 0; tap < g.taps; ++tap) {
+        MultiplyPiece({.piece = piece,
+                       .rows = count,
+                       .a = rows + tap * g.channels + piece.first,
+                       .a_row = g.row,
+                       .packed = packed(piece) + tap * piece.count * piece.lanes,
+                       .c = args.y + first * g.out + piece.lane,
+                       .c_row = g.out,
+                       .cols = std::min(piece.lanes, g.out - piece.lane),
+                       .continues = piece.first > 0 || tap > 0});
+      }
+    });
+  });
+}
+
+void WeightGradientInPieces(const Geometry& g, const Scratch& s, const PlainBackward& args) {
+  const size_t pixels = g.PixelCount(args.sample_count);
+  const float* rows = Rows(g, s, args.x, 0, pixels);
+  ForEvenPieces(g.out, kPieceRows, [&](size_t first, size_t count) {
+    AddGradientsOfPiece(g, s, first, {count, args.dy, g.out, rows, pixels, s.dweight, false});
+    UnpackGradients(g, s.dweight, first, count, args.dweight);
+  });
+}
+
+void DataGradientInPieces(const Geometry& g, const Scratch& s, const PlainBackward& args) {
+  const size_t pixels = g.PixelCount(args.sample_count);
+  float* const drows = g.is_pixels ? args.dx : s.rows;
+  ForEachPiece(g.channels, g.out, [&](const Piece& piece) {
+    PackBackwardPiece(g, args.weight, piece, s.kernels, s.weight);
+    for (size_t tap = 0; tap < g.taps; ++tap) {
+      MultiplyPiece({.piece = piece,
+                     .rows = pixels,
+                     .a = args.dy + piece.first,
+                     .a_row = g.out,
+                     .packed = s.weight + tap * piece.count * piece.lanes,
+                     .c = drows + tap * g.channels + piece.lane,
+                     .c_row = g.row,
+                     .cols = std::min(piece.lanes, g.channels - piece.lane),
+                     .continues = piece.first > 0});
+    }
+  });
+  if (g.is_pixels) return;
+  std::fill_n(args.dx, args.sample_count * g.spec.input.size(), 0.0f);
+  AddRows(g, s, 0, pixels, args.dx);
 }
 
 }  // namespace
@@ -250,7 +410,10 @@ void MatrixForward(const Conv2dSpec& spec, const PlainForward& args, std::span<s
   const Geometry g(spec);
   ScratchCarver carver(scratch);
   const Scratch s = Carve(g, carver);
-  PackForward(g, args.weight, s.weight);
+  if (!g.has_few_weights) return ForwardInPieces(g, s, args);
+  ForEachPanel(g.out, [&](size_t lane, size_t lanes) {
+    PackForward(g, args.weight, {lane, lanes, 0, g.channels}, s.weight + lane * g.depth);
+  });
   ForEachBlock(g, args.sample_count, [&](size_t first, size_t count) {
     Multiply({.rows = count,
               .cols = g.out,
@@ -268,8 +431,26 @@ void MatrixBackward(const Conv2dSpec& spec, const PlainBackward& args,
   const Geometry g(spec);
   ScratchCarver carver(scratch);
   const Scratch s = Carve(g, carver);
+  if (!g.has_few_weights && g.IsOneBlock(args.sample_count)) {
+    WeightGradientInPieces(g, s, args);
+    if (args.dx != nullptr) DataGradientInPieces(g, s, args);
+    return;
+  }
   auto add_gradients = [&](size_t first, size_t count) {
-    AddGradients(g, s, args.dy + first * g.out, Rows(g, s, args.x, first, count), count, first > 0);
+    const Gradients all{.count = g.out,
+                        .dy = args.dy + first * g.out,
+                        .dy_row = g.out,
+                        .rows = Rows(g, s, args.x, first, count),
+                        .pixels = count,
+                        .dweight = s.dweight,
+                        .continues = first > 0};
+    if (g.has_few_weights) return AddGradients(g, all);
+    ForEvenPieces(g.out, kPieceRows, [&](size_t o, size_t outs) {
+      Gradients piece = all;
+      piece.count = outs;
+      piece.dweight += o * g.gradient_row;
+      AddGradientsOfPiece(g, s, o, piece);
+    });
   };
   auto compute_data = [&](size_t first, size_t count) {
     Multiply({.rows = count,
@@ -291,7 +472,7 @@ void MatrixBackward(const Conv2dSpec& spec, const PlainBackward& args,
     add_gradients(first, count);
     if (is_fused) compute_data(first, count);
   });
-  UnpackGradients(g, s.dweight, args.dweight);
+  UnpackGradients(g, s.dweight, 0, g.out, args.dweight);
   if (args.dx != nullptr && !is_fused) ForEachBlock(g, args.sample_count, compute_data);
 }
 

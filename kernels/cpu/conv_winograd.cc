@@ -258,20 +258,21 @@ Kernel LoadKernel(const KernelLayout& layout, const float* weight, size_t lanes,
   return kernel;
 }
 
-// The way back, one after the other; `lanes` kernels.
+// The way back, one after the other; `lanes` kernels. They are put together first and leave in
+// whole vectors: the many stores of parts would wait for their lines.
 void StoreKernels(const Kernel& kernel, size_t lanes, float* to) {
-  float taps[kLanes][RoundUpToLanes(kTaps)];
-  for (size_t first = 0; first < kTaps; first += kLanes) {
-    Vec rows[kLanes] = {};
-    for (size_t t = first; t < std::min<size_t>(kTaps, first + kLanes); ++t) {
-      rows[t - first] = kernel[t];
+  constexpr size_t kParts = RoundUpToLanes(kTaps) / kLanes;
+  Vec parts[kParts][kLanes] = {};
+  for (size_t t = 0; t < kTaps; ++t) parts[t / kLanes][t % kLanes] = kernel[t];
+  for (auto& part : parts) Transpose(part);
+  float together[kLanes * kTaps + kLanes];
+  for (size_t lane = 0; lane < kLanes; ++lane) {
+    for (size_t i = 0; i < kParts; ++i) {
+      Store(together + lane * kTaps + i * kLanes, parts[i][lane]);  // the next overwrites the rest
     }
-    Transpose(rows);
-    for (size_t lane = 0; lane < kLanes; ++lane) Store(taps[lane] + first, rows[lane]);
   }
-  for (size_t lane = 0; lane < std::min<size_t>(kLanes, lanes); ++lane) {
-    std::copy_n(taps[lane], kTaps, to + lane * kTaps);
-  }
+  const size_t count = std::min<size_t>(kLanes, lanes) * kTaps;
+  for (size_t i = 0; i < count; i += kLanes) StorePart(to + i, Load(together + i), count - i);
 }
 
 // Of input channels: part of a product's depth.
@@ -284,18 +285,24 @@ void PackKernels(const Convolution& c, const KernelLayout& layout, const Panel& 
                  const Depth& depth, const float* weight, float* packed) {
   const size_t point = KernelPoint(depth.count);
   const size_t size = c.in.channels * c.out.channels * kTaps;
-  for (size_t v = 0; v < panel.vecs; ++v) {
+  const auto pack = [&](size_t v, size_t k) {
     const size_t lane = (panel.first + v) * kLanes;
+    const size_t at = (depth.first + k) * layout.depth_stride + lane * layout.lane_stride;
+    const Kernel kernel = LoadKernel(layout, weight + at, c.out.channels - lane, size - at);
+    float* to = packed + (k * panel.vecs + v) * kLanes;
+    winograd::TransformTile<kKernel, kTile>(
+        [&](size_t i, size_t j) { return kernel[i * kKernel + j]; },
+        [to, point](size_t i, size_t j, Vec value) { Store(to + (i * kTile + j) * point, value); },
+        winograd::TransformKernel);
+  };
+  // Along the weights as they lie.
+  if (layout.lane_stride < layout.depth_stride) {
     for (size_t k = 0; k < depth.count; ++k) {
-      const size_t at = (depth.first + k) * layout.depth_stride + lane * layout.lane_stride;
-      const Kernel kernel = LoadKernel(layout, weight + at, c.out.channels - lane, size - at);
-      float* to = packed + (k * panel.vecs + v) * kLanes;
-      winograd::TransformTile<kKernel, kTile>(
-          [&](size_t i, size_t j) { return kernel[i * kKernel + j]; },
-          [to, point](size_t i, size_t j, Vec value) {
-            Store(to + (i * kTile + j) * point, value);
-          },
-          winograd::TransformKernel);
+      for (size_t v = 0; v < panel.vecs; ++v) pack(v, k);
+    }
+  } else {
+    for (size_t v = 0; v < panel.vecs; ++v) {
+      for (size_t k = 0; k < depth.count; ++k) pack(v, k);
     }
   }
 }

@@ -25,8 +25,29 @@ inline void Transpose(Vec (&rows)[kLanes]) {
   if constexpr (kHalf > 1) Transpose<kHalf / 2>(rows);
 }
 
+// to[cols, rows] = from[rows, cols]ᵀ for few rows: the result is put together a few columns at a
+// time and leaves in whole vectors, or the many stores of parts would wait for its lines.
+// REQUIRES: rows <= kLanes.
+inline void TransposeFewRows(size_t rows, size_t cols, const float* from, float* to) {
+  for (size_t c = 0; c < cols; c += kLanes) {
+    Vec block[kLanes];
+    for (size_t i = 0; i < kLanes; ++i) {
+      const size_t at = i * cols + c;
+      block[i] = i < rows ? LoadPart(from + at, rows * cols - at) : Vec{};
+    }
+    Transpose(block);
+    float together[(kLanes + 1) * kLanes];
+    for (size_t i = 0; i < kLanes; ++i) Store(together + i * rows, block[i]);
+    const size_t count = std::min<size_t>(kLanes, cols - c) * rows;
+    for (size_t i = 0; i < count; i += kLanes) {
+      StorePart(to + c * rows + i, Load(together + i), count - i);
+    }
+  }
+}
+
 // to[cols, rows] = from[rows, cols]ᵀ
 inline void TransposeMatrix(size_t rows, size_t cols, const float* from, float* to) {
+  if (rows <= kLanes) return TransposeFewRows(rows, cols, from, to);
   for (size_t r = 0; r < rows; r += kLanes) {
     for (size_t c = 0; c < cols; c += kLanes) {
       Vec block[kLanes];
