@@ -36,7 +36,7 @@ inline void TransposeFewRows(size_t rows, size_t cols, const float* from, float*
       block[i] = i < rows ? LoadPart(from + at, rows * cols - at) : Vec{};
     }
     Transpose(block);
-    float together[(kLanes + 1) * kLanes];
+    float together[kLanes * kLanes];
     for (size_t i = 0; i < kLanes; ++i) Store(together + i * rows, block[i]);
     const size_t count = std::min<size_t>(kLanes, cols - c) * rows;
     for (size_t i = 0; i < count; i += kLanes) {

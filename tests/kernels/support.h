@@ -78,6 +78,14 @@ inline double FiniteDifferenceError(Doubles& values, const std::function<double(
   return error / largest;
 }
 
+// Of a Poisoned output: all that exists has been written, and nothing behind it.
+inline bool IsAllWritten(const FloatBuffer& buffer, size_t count) {
+  const auto is_nan = [](float x) { return std::isnan(x); };
+  const float* end = buffer.data() + count;
+  return std::none_of(buffer.data(), end, is_nan) &&
+         std::all_of(end, buffer.data() + buffer.size(), is_nan);
+}
+
 inline bool SameBits(const float* a, const float* b, size_t count) {
   return std::memcmp(a, b, count * sizeof(float)) == 0;
 }
