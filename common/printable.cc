@@ -24,7 +24,8 @@ std::string Escaped(char c) {
 
 bool IsInsideCharacter(char c) { return (static_cast<unsigned char>(c) & 0xc0) == 0x80; }
 
-// Of the character that the text begins with; 0 where there is none (Unicode 15, table 3-7).
+// Of the character that the text begins with; 0 where there is none (Unicode 15, table 3-7), or a
+// control character of two bytes.
 size_t CharacterBytes(std::string_view text) {
   const auto byte = [&](size_t i) -> uint8_t {
     return i < text.size() ? static_cast<uint8_t>(text[i]) : 0;
@@ -32,7 +33,8 @@ size_t CharacterBytes(std::string_view text) {
   const uint8_t first = byte(0);
   if (first < 0x80) return 1;
   if (first < 0xc2 || first > 0xf4) return 0;
-  const uint8_t lowest = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
+  const bool may_be_control = first == 0xc2;  // U+0080 to U+009F
+  const uint8_t lowest = first == 0xe0 || may_be_control ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
   const uint8_t highest = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
   if (byte(1) < lowest || byte(1) > highest) return 0;
   const size_t size = first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
@@ -60,6 +62,8 @@ std::string AsUtf8(std::string_view text) {
     const size_t size = CharacterBytes(text);
     if (size == 0) {
       utf8 += EscapedByte(static_cast<unsigned char>(text[0]));
+    } else if (text[0] == '\\') {
+      utf8 += "\\\\";
     } else if (size == 1) {
       utf8 += Escaped(text[0]);
     } else {

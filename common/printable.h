@@ -13,7 +13,8 @@ inline constexpr size_t kPrintableBytesMax = 80;
 std::string Printable(std::string_view text);
 
 // Whole, as one line of UTF-8: control characters as above, and so each byte that is not part of a
-// character ("caf\xe9"). What goes through JSON comes back equal.
+// character ("caf\xe9"); a backslash is doubled, so that texts that differ stay so. What goes
+// through JSON comes back equal.
 std::string AsUtf8(std::string_view text);
 
 }  // namespace pando

@@ -23,7 +23,7 @@ constexpr uint64_t kFingerprintFilesMax = 32;  // read whole, of each split, eve
 constexpr size_t kHeadBytes = 8;
 // One more with every change here or in resample.cc that makes other pixels of a file.
 constexpr uint32_t kPictureFormat = 1;
-constexpr size_t kNameBytesMax = 512;  // of what a bad picture is called
+constexpr size_t kCalledBytesMax = 512;  // of what a bad picture is called
 
 const Normalisation& ImageNetNormalisation() {
   static const Normalisation kNormalisation{{0.485f, 0.456f, 0.406f}, {0.229f, 0.224f, 0.225f}};
@@ -121,10 +121,11 @@ std::string ImageFolder::NameOf(Split split, const PictureFile& file) const {
   const std::string name =
       AsUtf8(std::filesystem::path(folder).filename().string() + "/" +
              list_.class_names[static_cast<size_t>(file.label)] + "/" + file.name);
-  if (name.size() <= kNameBytesMax) return name;
-  size_t start = name.size() - kNameBytesMax;
+  if (name.size() <= kCalledBytesMax) return name;
+  const std::string mark = fmt::format("{:016x}...", Hash64(name));  // two may end alike
+  size_t start = name.size() - (kCalledBytesMax - mark.size());
   while ((name[start] & 0xc0) == 0x80) ++start;  // between characters
-  return name.substr(start);
+  return mark + name.substr(start);
 }
 
 namespace {
@@ -159,9 +160,10 @@ Status ImageFolder::CheckHeads(const std::string& root) const {
   return verdict.ok() ? verdict : Corrupt(root + ": " + verdict.message());
 }
 
-// P38: every name and size, and the bytes of some files.
+// P38: every name and size, and the bytes of some files; of folders those names that NameOf uses.
 Result<uint64_t> ImageFolder::MakeFingerprint() const {
   uint64_t hash = Hash64("imagefolder", side_);
+  hash = Hash64(std::filesystem::path(list_.test_folder).filename().string(), hash);
   for (const std::string& name : list_.class_names) hash = Hash64(name, hash);
   for (Split split : {Split::kTrain, Split::kTest}) {
     const std::vector<PictureFile>& all = files(split);

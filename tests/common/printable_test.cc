@@ -35,6 +35,9 @@ TEST_CASE("what is not UTF-8 is escaped byte by byte") {
   CHECK(AsUtf8("\xf4\x90\x80\x80").size() == 16);      // beyond the last
   CHECK(AsUtf8("\xf0\x9d\x84") == "\\xf0\\x9d\\x84");
   CHECK(AsUtf8("a\nb\x7f") == "a\\nb\\x7f");
+  CHECK(AsUtf8("caf\\xe9") == "caf\\\\xe9");
+  CHECK(AsUtf8("\xc2\x9b") == "\\xc2\\x9b");  // a terminal's escape sequences begin so
+  CHECK(AsUtf8("\xc2\xa0") == "\xc2\xa0");
 }
 
 }  // namespace
