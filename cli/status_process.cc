@@ -27,10 +27,9 @@ std::string NodeLine(const nlohmann::json& node) {
   std::string doing = node.value("activity", "unknown");
   if (const std::string health = node.value("health", "ready"); health != "ready")
     doing = health + ", " + doing;
-  if (node.contains("waiting_for")) {
-    doing += fmt::format(" from {} for {} ms", node["waiting_for"].get<std::string>(),
-                         node.value("waiting_ms", uint64_t{0}));
-  }
+  if (node.contains("waiting_for")) doing += " from " + node["waiting_for"].get<std::string>();
+  if (node.contains("waiting_ms"))
+    doing += fmt::format(" for {} ms", node.value("waiting_ms", uint64_t{0}));
   return fmt::format("{:<12} {:<20} {:>8} {:>10}  {:<40} {} ms ago\n", node.value("name", ""),
                      node.value("host", ""), node.value("pid", 0), node.value("step", uint64_t{0}),
                      doing, node.value("silent_ms", int64_t{0}));

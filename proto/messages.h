@@ -85,7 +85,7 @@ enum class Activity : uint8_t {
 struct Heartbeat {
   Activity activity = Activity::kStarting;
   Step step;           // the step it works on
-  PeerId waiting_for;  // kWaitingForParameters: the lane that owes parameters
+  PeerId waiting_for;  // kWaitingForParameters: the lane that owes them; unset: none does
   uint64_t waiting_ms = 0;
   uint64_t micro_batch_us = 0;  // worker: what a micro-batch takes it, of late; 0 while unknown
   uint64_t data_stall_us = 0;   // worker: its threads' waits for samples so far, in this life

@@ -150,7 +150,7 @@ enum Activity {
 struct Heartbeat {                 # node -> scheduler, on the heartbeat channel; set by the node
   activity @0 :Activity;
   step @1 :UInt64;                 # the step it works on
-  waitingFor @2 :PeerId;           # waitingForParameters: the lane that owes parameters, else unset
+  waitingFor @2 :PeerId;           # waitingForParameters: the lane that owes them; unset: none does
   waitingMs @3 :UInt64;            # milliseconds since the wait began
   microBatchUs @4 :UInt64;         # microseconds that a micro-batch takes a worker; 0: not known
   dataStallUs @5 :UInt64;          # microseconds that a worker's threads have waited for samples, of this life

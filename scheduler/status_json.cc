@@ -78,7 +78,7 @@ nlohmann::ordered_json FaultJson(const FaultRecord& fault) {
   return entry;
 }
 
-// What a member says of itself, whatever its role.
+// What is told of every member, whatever its role.
 nlohmann::ordered_json MemberJson(const Member& member, Micros now) {
   nlohmann::ordered_json entry;
   entry["name"] = member.Name();

@@ -227,10 +227,11 @@ TEST_CASE("what a lane held in an earlier view is pushed again (P10, P17)") {
   const ViewId earlier = f.session.view().id;
   f.Enter(f.MakeView(earlier.number + 1));
   f.DropSent();
-  f.ReceiveOf(earlier, kLaneA, PushReply{{{.shard = ShardId(0),
-                                           .version = Version(1),
-                                           .node = TreeNode(2),
-                                           .outcome = PushOutcome::kPending}}});
+  f.ReceiveOf(earlier, kLaneA,
+              PushReply{{{.shard = ShardId(0),
+                          .version = Version(1),
+                          .node = TreeNode(2),
+                          .outcome = PushOutcome::kPending}}});
   f.Wait(3000 * kMs);
   const auto pushes = f.Take<Push>();
   CHECK(std::ranges::count(pushes, kLaneA, [](const auto& push) { return push.first; }) > 1);
@@ -411,6 +412,7 @@ TEST_CASE("nothing is pushed of pictures in others' places before the scheduler 
   REQUIRE(reports[0].second.items.size() == 2);
   CHECK(reports[0].second.items[1].name == "train/b/2.jpg");
   CHECK(f.Take<Push>().empty());
+  CHECK(f.session.CurrentActivity(f.now).waiting_for == PeerId{});  // it is we who hold up the step
   f.Wait(250 * kMs);
   CHECK(!f.Take<PicturesReplaced>().empty());  // until it is answered
   f.Receive(kScheduler, PicturesReplacedAck{{"train/a/1.jpg"}});
