@@ -191,8 +191,10 @@ void Process::AddSession(const ViewMember::Identity& identity) {
               [this, &loop](const ComputeEvent& event) {
                 static_cast<Session&>(loop.core()).OnComputeEvent(around_.world.now(), event);
               },
-          .flips_bit = [this](Step step,
-                              MicroBatch m) { return around_.keeper.FlipsBit(*this, step, m); }});
+          .flips_bit =  // what an earlier life computed to its end leaves no more
+          [this, life = life_](Step step, MicroBatch m) {
+            return life == life_ && session_ != nullptr && around_.keeper.FlipsBit(*this, step, m);
+          }});
   auto core = std::make_unique<Session>(Session::Options{identity, {.kind = "sim"}}, plan_,
                                         *computer_, loop.outbox());
   Session* session = core.get();
