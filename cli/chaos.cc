@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <cmath>
 #include <utility>
 
+#include "cli/text.h"
 #include "common/nearest_name.h"
 
 namespace pando {
@@ -39,14 +39,6 @@ Words SplitWords(std::string_view text) {
   }
   if (words.back().empty()) words.pop_back();
   return words;
-}
-
-template <class T>
-std::optional<T> ParseNumber(std::string_view text) {
-  T value{};
-  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-  return value;
 }
 
 std::optional<Micros> ParseDuration(std::string_view text) {

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <optional>
 
@@ -23,14 +22,6 @@ std::string RangeText(const ValueRange& range) {
   std::string text = fmt::format("{} {:.15g}", range.is_min_excluded ? ">" : "≥", range.min);
   if (range.max == ValueRange().max) return text;
   return fmt::format("{} and {} {:.15g}", text, range.is_max_excluded ? "<" : "≤", range.max);
-}
-
-template <class T>
-std::optional<T> ParseNumber(std::string_view text) {
-  T value{};
-  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-  return value;
 }
 
 // "crop,flip", "[\"crop\", \"flip\"]", or nothing at all.
