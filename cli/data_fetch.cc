@@ -3,6 +3,8 @@
 #include <curl/curl.h>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <openssl/evp.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,7 +20,6 @@
 #include "cli/untar.h"
 #include "common/atomic_file.h"
 #include "common/nearest_name.h"
-#include "common/sha256.h"
 
 namespace pando {
 namespace {
@@ -90,11 +91,18 @@ const std::vector<Publication>& Publications() {
 Result<std::string> Sha256OfFile(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) return FileError("cannot read", path, errno);
-  Sha256 hash;
+  const std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> hash(EVP_MD_CTX_new(),
+                                                                     &EVP_MD_CTX_free);
+  bool ok = hash && EVP_DigestInit_ex(hash.get(), EVP_sha256(), nullptr) == 1;
   std::vector<char> piece(size_t{1} << 20);
   while (file.read(piece.data(), static_cast<std::streamsize>(piece.size())), file.gcount() > 0)
-    hash.Update(std::as_bytes(std::span(piece).first(static_cast<size_t>(file.gcount()))));
-  return hash.Hex();
+    ok = ok && EVP_DigestUpdate(hash.get(), piece.data(), static_cast<size_t>(file.gcount())) == 1;
+  std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
+  unsigned size = 0;
+  if (!ok || EVP_DigestFinal_ex(hash.get(), digest.data(), &size) != 1) {
+    return Internal("libcrypto computes no SHA-256 here: reinstall Debian's package libssl3");
+  }
+  return fmt::format("{:02x}", fmt::join(std::span(digest).first(size), ""));
 }
 
 bool IsThere(const std::string& path, const PublishedFile& wanted) {

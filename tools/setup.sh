@@ -11,7 +11,7 @@ packages=(
   libcli11-dev libtomlplusplus-dev nlohmann-json3-dev libspdlog-dev libfmt-dev  # command line, files, logs
   libxxhash-dev zlib1g-dev                           # hashes, compressed data sets
   libturbojpeg0-dev libpng-dev                       # pictures in files
-  libcurl4-openssl-dev                               # pando data fetch
+  libcurl4-openssl-dev libssl-dev                    # pando data fetch
   libsqlite3-dev                                     # the scheduler's journal
   doctest-dev iproute2                               # tests; partitions
   libbenchmark-dev                                   # benchmarks of kernels
