@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/job_plan.h"
@@ -82,6 +83,7 @@ class Cluster : public RunObserver, public ProcessKeeper {
   void OnCommitted(Process& process, const std::optional<SchedulerState>& before,
                    bool is_taken) override;
   bool FlipsBit(Process& process, Step step, MicroBatch m) override;
+  void OnUnverified(Step step, MicroBatch m) override;
 
  private:
   enum class CommitDeath : uint8_t { kNone, kBefore, kAfter };
@@ -123,8 +125,9 @@ class Cluster : public RunObserver, public ProcessKeeper {
   Process* leader_ = nullptr;
   CommitDeath commit_death_ = CommitDeath::kNone;
   bool has_tampered_ = false;
-  bool has_flipped_ = false;
+  std::optional<std::pair<Step, MicroBatch>> flipped_;
   Process* flipper_ = nullptr;
+  bool is_flip_unnoticed_ = false;
   bool is_healed_ = false;
   bool is_powered_ = true;
   Micros liveness_deadline_{0};

@@ -42,18 +42,26 @@ void Cluster::TamperWithRoot(Root& root) {
 
 // P41: one worker, once, in a micro-batch of its own that another one verifies.
 bool Cluster::FlipsBit(Process& process, Step step, MicroBatch m) {
-  if (!swarm_.has_flip || has_flipped_ || !plan_->IsVerified(step, m)) return false;
+  if (!swarm_.has_flip || flipped_ || !plan_->IsVerified(step, m)) return false;
   const View& view = process.view();
   if (m.value() >= view.owners.size() || step.value() < 2) return false;
   if (ComputesAt(view.owners[m.value()], step) != process.node()) return false;
   if (VerifierOf(view, step, m) == kUnknownNode || !world_.chance().OneIn(0.2)) return false;
-  has_flipped_ = true;
+  flipped_.emplace(step, m);
   flipper_ = &process;
   checker_.NoteFlip();
   coverage_.Note(Event::kFlip);
   Note(process.seat().name + " computes step " + std::to_string(step.value()) + ", micro-batch " +
        std::to_string(m.value()) + " wrong");
   return true;
+}
+
+// With layer residency the parameters may be gone first: nobody compares, and the wrong bits stay.
+void Cluster::OnUnverified(Step step, MicroBatch m) {
+  if (flipped_ != std::pair(step, m)) return;
+  is_flip_unnoticed_ = true;
+  coverage_.Note(Event::kFlipUnnoticed);
+  Note("the wrong bit of step " + std::to_string(step.value()) + " is not compared with any");
 }
 
 // ---- what the scheduler tells ------------------------------------------------------------------

@@ -24,6 +24,7 @@ constexpr std::array<const char*, kEventCount> kNames{"promotion",
                                                       "divergence",
                                                       "flipped bit",
                                                       "flipper drained",
+                                                      "flip not compared",
                                                       "layer residency",
                                                       "rows lost"};
 

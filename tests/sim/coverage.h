@@ -31,6 +31,7 @@ enum class Event : uint8_t {
   kDivergence,
   kFlip,
   kFlipDrained,
+  kFlipUnnoticed,
   kLayers,  // workers held a layer's parameters at a time
   kRowGap,  // metric rows lost with servers while the scheduler was away
   kCount

@@ -189,6 +189,9 @@ void Process::AddSession(const ViewMember::Identity& identity) {
           .post = [&loop](std::function<void()> event) { loop.Post(std::move(event)); },
           .deliver =
               [this, &loop](const ComputeEvent& event) {
+                const auto* hashed = std::get_if<GradientHashed>(&event);
+                if (hashed != nullptr && hashed->hash == 0)
+                  around_.keeper.OnUnverified(hashed->step, hashed->micro_batch);
                 static_cast<Session&>(loop.core()).OnComputeEvent(around_.world.now(), event);
               },
           .flips_bit =  // what an earlier life computed to its end leaves no more

@@ -147,6 +147,7 @@ bool PrintCoverage(const Coverage& coverage) {
       PrintCounts("met", coverage.events, [](size_t i) { return NameOf(static_cast<Event>(i)); });
   never -=
       !coverage.Has(Event::kRowGap);  // allowed, not wanted: replicas keep rows, replays remake
+  never -= !coverage.Has(Event::kFlipUnnoticed);  // the same: one seed in tens of thousands
   never += PrintCounts("faults", coverage.faults,
                        [](size_t i) { return NameOf(static_cast<FaultKind>(i)); });
   std::printf("messages never sent:");
