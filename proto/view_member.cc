@@ -57,10 +57,19 @@ bool ViewMember::IsNewer(const View& view) const {
   return view.id > view_.id && view.generation >= view_.generation;
 }
 
+// One that is not older than ours; or an older one of our view's term, whose scheduler we have not
+// heard yet: a member brought us the view.
+bool ViewMember::IsByOurScheduler(const View& view) const {
+  if (view.id >= view_.id && view.generation >= view_.generation) return true;
+  return view.id.term == view_.id.term && scheduler_term_ < view.id.term;
+}
+
 bool ViewMember::Enter(const PeerId& from, const View& view) {
   const bool is_scheduler = from.node == kSchedulerNode;
-  const bool is_known = view.id < view_.id || view.generation < view_.generation;
-  if (is_scheduler && !is_known) identity_.scheduler = from;
+  if (is_scheduler && IsByOurScheduler(view)) {
+    identity_.scheduler = from;
+    scheduler_term_ = view.id.term;
+  }
   const bool is_newer = IsNewer(view);
   if (is_newer) {
     view_ = view;

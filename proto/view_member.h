@@ -49,8 +49,9 @@ class ViewMember {
   // Whether it brings a view that Admit lets in and Enter takes.
   bool WillEnter(const Envelope& envelope) const;
   // True if the view is newer than ours, which it then replaces: the caller discards what it holds
-  // of another generation (P21). A scheduler whose view is not older than ours is ours from then
-  // on; any gets an acknowledgement that says our newest view (P26).
+  // of another generation (P21). A scheduler whose view is not older than ours, or of our view's
+  // term while we know of an earlier one, is ours from then on; any gets an acknowledgement that
+  // says our newest view (P26).
   bool Enter(const PeerId& from, const View& view);
   // Tells a peer our view, at most once in a while.
   void HintView(Micros now, const PeerId& peer);
@@ -60,10 +61,12 @@ class ViewMember {
   bool IsOfOurTime(const Envelope& envelope) const;
   bool IsOfOurScheduler(const Envelope& envelope) const;
   bool IsNewer(const View& view) const;
+  bool IsByOurScheduler(const View& view) const;
 
   Identity identity_;
   Outbox& outbox_;
   View view_;
+  uint64_t scheduler_term_ = 0;  // of the newest view that it showed us itself
   std::set<Incarnation> members_;
   std::map<Incarnation, Micros> hint_at_;  // when a member may be told again
 };

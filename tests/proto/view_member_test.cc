@@ -171,5 +171,18 @@ TEST_CASE("the end of the run is heard from any later life of the scheduler, fro
   CHECK_FALSE(f.Admits(kNextScheduler, Stop{}, 4, {2, 4}));
 }
 
+// Its newest view came by a member, and of its own views an older one came first; it takes our
+// acknowledgement for the newest one's and says no more.
+TEST_CASE("a scheduler of whose term a member told us is ours by any of its views (P26)") {
+  Fixture f;
+  REQUIRE(f.member.Enter(kMember, MakeView({3, 7}, 1)));
+  CHECK(f.member.scheduler() == kScheduler);
+  CHECK_FALSE(f.member.Enter(kNextScheduler, MakeView({3, 6}, 1)));
+  CHECK(f.member.scheduler() == kNextScheduler);
+  CHECK(f.LastAck(kNextScheduler).id == ViewId{3, 7});
+  CHECK_FALSE(f.member.Enter(kScheduler, MakeView({2, 9}, 1)));
+  CHECK(f.member.scheduler() == kNextScheduler);
+}
+
 }  // namespace
 }  // namespace pando

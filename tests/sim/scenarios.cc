@@ -16,7 +16,10 @@ constexpr std::array kScenarios{
     Scenario{"a snapshot that a lost scheduler gives up and its successor completes stays", 468398},
     Scenario{"what a generation began from may be forgotten when nobody can read it", 499894},
     Scenario{"a wrong bit stays where its verifier has no parameters any more", 976845},
-    Scenario{"a contribution that another lane holds is not taken for held", 3335, Focus::kSilences},
+    Scenario{"a lane that has the newest view from a member hears its scheduler all the same",
+             971882},
+    Scenario{"a contribution that another lane holds is not taken for held", 3335,
+             Focus::kSilences},
 };
 
 }  // namespace
