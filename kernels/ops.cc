@@ -3,12 +3,104 @@
 
 #include "common/check.h"
 #include "kernels/cpu/cpu_ops.h"
+#include "kernels/cuda/cuda_ops.h"
 
 namespace pando {
 namespace {
 
-// The one place that asks which device it is. With a second kind this becomes a switch.
-void CheckIsCpu(Device device) { PANDO_CHECK(device.kind == DeviceKind::kCpu); }
+// The one place that asks which device it is. In a build without CUDA `on_cuda` is never made, so
+// that nothing of kernels/cuda is linked.
+template <class OnCpu, class OnCuda>
+auto Dispatch(Device device, const OnCpu& on_cpu, const OnCuda& on_cuda) {
+  if constexpr (kHasCuda) {
+    if (device.kind == DeviceKind::kCuda) return on_cuda(*device.cuda);
+  }
+  PANDO_CHECK(device.kind == DeviceKind::kCpu);
+  return on_cpu();
+}
+
+// What activations are on the CPU.
+const float* Floats(const void* elements) { return static_cast<const float*>(elements); }
+float* Floats(void* elements) { return static_cast<float*>(elements); }
+
+cpu::Conv2dForwardArgs Floats(const Conv2dForwardArgs& a) {
+  return {.sample_count = a.sample_count,
+          .x = Floats(a.x),
+          .weight = a.weight,
+          .bias = a.bias,
+          .channel_scale = a.channel_scale,
+          .y = Floats(a.y),
+          .argmax = a.argmax};
+}
+
+cpu::Conv2dBackwardArgs Floats(const Conv2dBackwardArgs& a) {
+  return {.sample_count = a.sample_count,
+          .x = Floats(a.x),
+          .weight = a.weight,
+          .channel_scale = a.channel_scale,
+          .y = Floats(a.y),
+          .argmax = a.argmax,
+          .dy = Floats(a.dy),
+          .dx = Floats(a.dx),
+          .dweight = a.dweight,
+          .dbias = a.dbias};
+}
+
+cpu::LinearForwardArgs Floats(const LinearForwardArgs& a) {
+  return {.sample_count = a.sample_count,
+          .x = Floats(a.x),
+          .weight = a.weight,
+          .bias = a.bias,
+          .y = Floats(a.y)};
+}
+
+cpu::LinearBackwardArgs Floats(const LinearBackwardArgs& a) {
+  return {.sample_count = a.sample_count,
+          .x = Floats(a.x),
+          .weight = a.weight,
+          .y = Floats(a.y),
+          .dy = Floats(a.dy),
+          .dx = Floats(a.dx),
+          .dweight = a.dweight,
+          .dbias = a.dbias};
+}
+
+cpu::BatchNormForwardArgs Floats(const BatchNormForwardArgs& a) {
+  return {.sample_count = a.sample_count,
+          .x = Floats(a.x),
+          .weight = a.weight,
+          .bias = a.bias,
+          .residual = Floats(a.residual),
+          .y = Floats(a.y),
+          .mean = a.mean,
+          .inverse_std = a.inverse_std,
+          .variance = a.variance};
+}
+
+cpu::BatchNormInferenceArgs Floats(const BatchNormInferenceArgs& a) {
+  return {.sample_count = a.sample_count,
+          .x = Floats(a.x),
+          .weight = a.weight,
+          .bias = a.bias,
+          .mean = a.mean,
+          .variance = a.variance,
+          .residual = Floats(a.residual),
+          .y = Floats(a.y)};
+}
+
+cpu::BatchNormBackwardArgs Floats(const BatchNormBackwardArgs& a) {
+  return {.sample_count = a.sample_count,
+          .x = Floats(a.x),
+          .weight = a.weight,
+          .mean = a.mean,
+          .inverse_std = a.inverse_std,
+          .y = Floats(a.y),
+          .dy = Floats(a.dy),
+          .dx = Floats(a.dx),
+          .dresidual = Floats(a.dresidual),
+          .dweight = a.dweight,
+          .dbias = a.dbias};
+}
 
 void CheckConv2d(const Conv2dSpec& spec) {
   PANDO_CHECK(spec.kernel > 0 && spec.stride > 0 && spec.out_channels > 0);
@@ -63,212 +155,271 @@ SampleShape AdaptivePool2dSpec::output() const {
 }
 
 size_t Conv2dScratchBytes(Device device, const Conv2dSpec& spec, uint32_t sample_count_max) {
-  CheckIsCpu(device);
   CheckConv2d(spec);
-  return cpu::Conv2dScratchBytes(spec, sample_count_max);
+  return Dispatch(
+      device, [&] { return cpu::Conv2dScratchBytes(spec, sample_count_max); },
+      [&](auto& gpu) { return cuda::Conv2dScratchBytes(gpu, spec, sample_count_max); });
 }
 
 void Conv2dForward(Device device, const Conv2dSpec& spec, const Conv2dForwardArgs& args,
                    std::span<std::byte> scratch) {
-  CheckIsCpu(device);
   CheckConv2d(spec);
   PANDO_CHECK(args.argmax != nullptr || !spec.max_pool);
-  cpu::Conv2dForward(spec, args, scratch);
+  return Dispatch(
+      device, [&] { return cpu::Conv2dForward(spec, Floats(args), scratch); },
+      [&](auto& gpu) { return cuda::Conv2dForward(gpu, spec, args, scratch); });
 }
 
 void Conv2dBackward(Device device, const Conv2dSpec& spec, const Conv2dBackwardArgs& args,
                     std::span<std::byte> scratch) {
-  CheckIsCpu(device);
   CheckConv2d(spec);
   PANDO_CHECK(args.argmax != nullptr || !spec.max_pool);
-  cpu::Conv2dBackward(spec, args, scratch);
+  return Dispatch(
+      device, [&] { return cpu::Conv2dBackward(spec, Floats(args), scratch); },
+      [&](auto& gpu) { return cuda::Conv2dBackward(gpu, spec, args, scratch); });
 }
 
 size_t LinearScratchBytes(Device device, const LinearSpec& spec, uint32_t sample_count_max) {
-  CheckIsCpu(device);
-  return cpu::LinearScratchBytes(spec, sample_count_max);
+  return Dispatch(
+      device, [&] { return cpu::LinearScratchBytes(spec, sample_count_max); },
+      [&](auto& gpu) { return cuda::LinearScratchBytes(gpu, spec, sample_count_max); });
 }
 
 void LinearForward(Device device, const LinearSpec& spec, const LinearForwardArgs& args,
                    std::span<std::byte> scratch) {
-  CheckIsCpu(device);
   PANDO_CHECK(args.sample_count > 0 && spec.in_features > 0 && spec.out_features > 0);
-  cpu::LinearForward(spec, args, scratch);
+  return Dispatch(
+      device, [&] { return cpu::LinearForward(spec, Floats(args), scratch); },
+      [&](auto& gpu) { return cuda::LinearForward(gpu, spec, args, scratch); });
 }
 
 void LinearBackward(Device device, const LinearSpec& spec, const LinearBackwardArgs& args,
                     std::span<std::byte> scratch) {
-  CheckIsCpu(device);
   PANDO_CHECK(args.sample_count > 0 && spec.in_features > 0 && spec.out_features > 0);
-  cpu::LinearBackward(spec, args, scratch);
+  return Dispatch(
+      device, [&] { return cpu::LinearBackward(spec, Floats(args), scratch); },
+      [&](auto& gpu) { return cuda::LinearBackward(gpu, spec, args, scratch); });
 }
 
 size_t BatchNormScratchBytes(Device device, const BatchNormSpec& spec) {
-  CheckIsCpu(device);
-  return cpu::BatchNormScratchBytes(spec);
+  return Dispatch(
+      device, [&] { return cpu::BatchNormScratchBytes(spec); },
+      [&](auto& gpu) { return cuda::BatchNormScratchBytes(gpu, spec); });
 }
 
 void BatchNormForward(Device device, const BatchNormSpec& spec, const BatchNormForwardArgs& args,
                       std::span<std::byte> scratch) {
-  CheckIsCpu(device);
   CheckBatchNorm(spec, args.sample_count);
-  cpu::BatchNormForward(spec, args, scratch);
+  return Dispatch(
+      device, [&] { return cpu::BatchNormForward(spec, Floats(args), scratch); },
+      [&](auto& gpu) { return cuda::BatchNormForward(gpu, spec, args, scratch); });
 }
 
 void BatchNormInference(Device device, const BatchNormSpec& spec,
                         const BatchNormInferenceArgs& args, std::span<std::byte> scratch) {
-  CheckIsCpu(device);
   CheckBatchNorm(spec, args.sample_count);
-  cpu::BatchNormInference(spec, args, scratch);
+  return Dispatch(
+      device, [&] { return cpu::BatchNormInference(spec, Floats(args), scratch); },
+      [&](auto& gpu) { return cuda::BatchNormInference(gpu, spec, args, scratch); });
 }
 
 void BatchNormBackward(Device device, const BatchNormSpec& spec, const BatchNormBackwardArgs& args,
                        std::span<std::byte> scratch) {
-  CheckIsCpu(device);
   CheckBatchNorm(spec, args.sample_count);
   PANDO_CHECK(args.y != nullptr || spec.activation == Activation::kNone);
   PANDO_CHECK(args.dx == nullptr || args.dx != args.dresidual);
-  cpu::BatchNormBackward(spec, args, scratch);
+  return Dispatch(
+      device, [&] { return cpu::BatchNormBackward(spec, Floats(args), scratch); },
+      [&](auto& gpu) { return cuda::BatchNormBackward(gpu, spec, args, scratch); });
 }
 
-void ReluForward(Device device, size_t count, const float* x, float* y) {
-  CheckIsCpu(device);
-  cpu::ReluForward(count, x, y);
+void ReluForward(Device device, size_t count, const void* x, void* y) {
+  return Dispatch(
+      device, [&] { return cpu::ReluForward(count, Floats(x), Floats(y)); },
+      [&](auto& gpu) { return cuda::ReluForward(gpu, count, x, y); });
 }
 
-void ReluBackward(Device device, size_t count, const float* y, const float* dy, float* dx) {
-  CheckIsCpu(device);
-  cpu::ReluBackward(count, y, dy, dx);
+void ReluBackward(Device device, size_t count, const void* y, const void* dy, void* dx) {
+  return Dispatch(
+      device, [&] { return cpu::ReluBackward(count, Floats(y), Floats(dy), Floats(dx)); },
+      [&](auto& gpu) { return cuda::ReluBackward(gpu, count, y, dy, dx); });
 }
 
-void Relu6Forward(Device device, size_t count, const float* x, float* y) {
-  CheckIsCpu(device);
-  cpu::Relu6Forward(count, x, y);
+void Relu6Forward(Device device, size_t count, const void* x, void* y) {
+  return Dispatch(
+      device, [&] { return cpu::Relu6Forward(count, Floats(x), Floats(y)); },
+      [&](auto& gpu) { return cuda::Relu6Forward(gpu, count, x, y); });
 }
 
-void Relu6Backward(Device device, size_t count, const float* y, const float* dy, float* dx) {
-  CheckIsCpu(device);
-  cpu::Relu6Backward(count, y, dy, dx);
+void Relu6Backward(Device device, size_t count, const void* y, const void* dy, void* dx) {
+  return Dispatch(
+      device, [&] { return cpu::Relu6Backward(count, Floats(y), Floats(dy), Floats(dx)); },
+      [&](auto& gpu) { return cuda::Relu6Backward(gpu, count, y, dy, dx); });
 }
 
-void AddForward(Device device, size_t count, const float* a, const float* b, Activation activation,
-                float* y) {
-  CheckIsCpu(device);
-  cpu::AddForward(count, a, b, activation, y);
+void AddForward(Device device, size_t count, const void* a, const void* b, Activation activation,
+                void* y) {
+  return Dispatch(
+      device, [&] { return cpu::AddForward(count, Floats(a), Floats(b), activation, Floats(y)); },
+      [&](auto& gpu) { return cuda::AddForward(gpu, count, a, b, activation, y); });
 }
 
-void AddBackward(Device device, size_t count, const float* y, Activation activation,
-                 const float* dy, float* dx) {
-  CheckIsCpu(device);
-  cpu::AddBackward(count, y, activation, dy, dx);
+void AddBackward(Device device, size_t count, const void* y, Activation activation, const void* dy,
+                 void* dx) {
+  return Dispatch(
+      device,
+      [&] { return cpu::AddBackward(count, Floats(y), activation, Floats(dy), Floats(dx)); },
+      [&](auto& gpu) { return cuda::AddBackward(gpu, count, y, activation, dy, dx); });
 }
 
-void AddInPlace(Device device, size_t count, const float* x, float* y) {
-  CheckIsCpu(device);
-  cpu::AddInPlace(count, x, y);
+void AddInPlace(Device device, size_t count, const void* x, void* y) {
+  return Dispatch(
+      device, [&] { return cpu::AddInPlace(count, Floats(x), Floats(y)); },
+      [&](auto& gpu) { return cuda::AddInPlace(gpu, count, x, y); });
 }
 
-void Multiply(Device device, size_t count, const float* x, const float* factor, float* y) {
-  CheckIsCpu(device);
-  cpu::Multiply(count, x, factor, y);
+void Multiply(Device device, size_t count, const void* x, const float* factor, void* y) {
+  return Dispatch(
+      device, [&] { return cpu::Multiply(count, Floats(x), factor, Floats(y)); },
+      [&](auto& gpu) { return cuda::Multiply(gpu, count, x, factor, y); });
 }
 
-void MultiplyChannels(Device device, uint32_t sample_count, const SampleShape& shape,
-                      const float* x, const float* factor, float* y) {
-  CheckIsCpu(device);
-  cpu::MultiplyChannels(sample_count, shape, x, factor, y);
+void MultiplyChannels(Device device, uint32_t sample_count, const SampleShape& shape, const void* x,
+                      const float* factor, void* y) {
+  return Dispatch(
+      device,
+      [&] { return cpu::MultiplyChannels(sample_count, shape, Floats(x), factor, Floats(y)); },
+      [&](auto& gpu) { return cuda::MultiplyChannels(gpu, sample_count, shape, x, factor, y); });
 }
 
-void DropoutFactors(Device device, const DropoutStream& stream, float probability, size_t count,
-                    float* factor) {
-  CheckIsCpu(device);
+void Copy(Device device, size_t count, const void* x, void* y) {
+  return Dispatch(
+      device, [&] { return cpu::Copy(count, Floats(x), Floats(y)); },
+      [&](auto& gpu) { return cuda::Copy(gpu, count, x, y); });
+}
+
+void ScaleFloats(Device device, size_t count, const float* x, float factor, float* y) {
+  return Dispatch(
+      device, [&] { return cpu::ScaleFloats(count, x, factor, y); },
+      [&](auto& gpu) { return cuda::ScaleFloats(gpu, count, x, factor, y); });
+}
+
+void DropoutFactors(Device device, PhiloxKey key, const PassNumbers* numbers, float probability,
+                    size_t count, float* factor) {
   PANDO_CHECK(probability >= 0.0f && probability < 1.0f);
-  cpu::DropoutFactors(stream, probability, count, factor);
+  return Dispatch(
+      device, [&] { return cpu::DropoutFactors(key, *numbers, probability, count, factor); },
+      [&](auto& gpu) {
+        return cuda::DropoutFactors(gpu, key, numbers, probability, count, factor);
+      });
 }
 
-void MaxPoolForward(Device device, const Pool2dSpec& spec, uint32_t sample_count, const float* x,
-                    float* y, int32_t* argmax) {
-  CheckIsCpu(device);
+void MaxPoolForward(Device device, const Pool2dSpec& spec, uint32_t sample_count, const void* x,
+                    void* y, int32_t* argmax) {
   CheckPool2d(spec);
-  cpu::MaxPoolForward(spec, sample_count, x, y, argmax);
+  return Dispatch(
+      device, [&] { return cpu::MaxPoolForward(spec, sample_count, Floats(x), Floats(y), argmax); },
+      [&](auto& gpu) { return cuda::MaxPoolForward(gpu, spec, sample_count, x, y, argmax); });
 }
 
 void MaxPoolBackward(Device device, const Pool2dSpec& spec, uint32_t sample_count,
-                     const int32_t* argmax, const float* dy, float* dx) {
-  CheckIsCpu(device);
+                     const int32_t* argmax, const void* dy, void* dx) {
   CheckPool2d(spec);
-  cpu::MaxPoolBackward(spec, sample_count, argmax, dy, dx);
+  return Dispatch(
+      device,
+      [&] { return cpu::MaxPoolBackward(spec, sample_count, argmax, Floats(dy), Floats(dx)); },
+      [&](auto& gpu) { return cuda::MaxPoolBackward(gpu, spec, sample_count, argmax, dy, dx); });
 }
 
-void AveragePoolForward(Device device, const Pool2dSpec& spec, uint32_t sample_count,
-                        const float* x, float* y) {
-  CheckIsCpu(device);
+void AveragePoolForward(Device device, const Pool2dSpec& spec, uint32_t sample_count, const void* x,
+                        void* y) {
   CheckPool2d(spec);
-  cpu::AveragePoolForward(spec, sample_count, x, y);
+  return Dispatch(
+      device, [&] { return cpu::AveragePoolForward(spec, sample_count, Floats(x), Floats(y)); },
+      [&](auto& gpu) { return cuda::AveragePoolForward(gpu, spec, sample_count, x, y); });
 }
 
 void AveragePoolBackward(Device device, const Pool2dSpec& spec, uint32_t sample_count,
-                         const float* dy, float* dx) {
-  CheckIsCpu(device);
+                         const void* dy, void* dx) {
   CheckPool2d(spec);
-  cpu::AveragePoolBackward(spec, sample_count, dy, dx);
+  return Dispatch(
+      device, [&] { return cpu::AveragePoolBackward(spec, sample_count, Floats(dy), Floats(dx)); },
+      [&](auto& gpu) { return cuda::AveragePoolBackward(gpu, spec, sample_count, dy, dx); });
 }
 
 void AdaptiveAveragePoolForward(Device device, const AdaptivePool2dSpec& spec,
-                                uint32_t sample_count, const float* x, float* y) {
-  CheckIsCpu(device);
+                                uint32_t sample_count, const void* x, void* y) {
   CheckAdaptivePool2d(spec);
-  cpu::AdaptiveAveragePoolForward(spec, sample_count, x, y);
+  return Dispatch(
+      device,
+      [&] { return cpu::AdaptiveAveragePoolForward(spec, sample_count, Floats(x), Floats(y)); },
+      [&](auto& gpu) { return cuda::AdaptiveAveragePoolForward(gpu, spec, sample_count, x, y); });
 }
 
 void AdaptiveAveragePoolBackward(Device device, const AdaptivePool2dSpec& spec,
-                                 uint32_t sample_count, const float* dy, float* dx) {
-  CheckIsCpu(device);
+                                 uint32_t sample_count, const void* dy, void* dx) {
   CheckAdaptivePool2d(spec);
-  cpu::AdaptiveAveragePoolBackward(spec, sample_count, dy, dx);
+  return Dispatch(
+      device,
+      [&] { return cpu::AdaptiveAveragePoolBackward(spec, sample_count, Floats(dy), Floats(dx)); },
+      [&](auto& gpu) {
+        return cuda::AdaptiveAveragePoolBackward(gpu, spec, sample_count, dy, dx);
+      });
 }
 
 void GlobalAveragePoolForward(Device device, uint32_t sample_count, const SampleShape& shape,
-                              const float* x, float* y) {
+                              const void* x, void* y) {
   AdaptiveAveragePoolForward(device, {.input = shape}, sample_count, x, y);
 }
 
 void GlobalAveragePoolBackward(Device device, uint32_t sample_count, const SampleShape& shape,
-                               const float* dy, float* dx) {
+                               const void* dy, void* dx) {
   AdaptiveAveragePoolBackward(device, {.input = shape}, sample_count, dy, dx);
 }
 
-void ImportBatch(Device device, const Batch& batch, uint32_t channels, float* x) {
-  CheckIsCpu(device);
+void ImportBatch(Device device, const Batch& batch, uint32_t channels, void* x, int32_t* labels) {
   PANDO_CHECK(batch.shape.channels == channels || batch.shape.channels == 1);
   const size_t size = batch.sample_count() * batch.shape.size();
   PANDO_CHECK((batch.bytes.size() == size && batch.values.empty()) ||
               (batch.values.size() == size && batch.bytes.empty()));
-  cpu::ImportBatch(batch, channels, x);
+  return Dispatch(
+      device, [&] { return cpu::ImportBatch(batch, channels, Floats(x), labels); },
+      [&](auto& gpu) { return cuda::ImportBatch(gpu, batch, channels, x, labels); });
 }
 
-void FlattenForward(Device device, uint32_t sample_count, const SampleShape& shape, const float* x,
-                    float* y) {
-  CheckIsCpu(device);
-  cpu::FlattenForward(sample_count, shape, x, y);
+void ExportFloats(Device device, size_t count, const void* x, float* host) {
+  return Dispatch(
+      device, [&] { return cpu::Copy(count, Floats(x), host); },
+      [&](auto& gpu) { return cuda::ExportFloats(gpu, count, x, host); });
 }
 
-void FlattenBackward(Device device, uint32_t sample_count, const SampleShape& shape,
-                     const float* dy, float* dx) {
-  CheckIsCpu(device);
-  cpu::FlattenBackward(sample_count, shape, dy, dx);
+void FlattenForward(Device device, uint32_t sample_count, const SampleShape& shape, const void* x,
+                    void* y) {
+  return Dispatch(
+      device, [&] { return cpu::FlattenForward(sample_count, shape, Floats(x), Floats(y)); },
+      [&](auto& gpu) { return cuda::FlattenForward(gpu, sample_count, shape, x, y); });
 }
 
-CrossEntropyScore SoftmaxCrossEntropy(Device device, uint32_t sample_count, uint32_t class_count,
-                                      float label_smoothing, const float* logits,
-                                      const int32_t* labels, float* dlogits) {
-  CheckIsCpu(device);
-  PANDO_CHECK(label_smoothing >= 0.0f && label_smoothing <= 1.0f);
-  for (size_t s = 0; s < sample_count; ++s) {
-    PANDO_CHECK(labels[s] >= 0 && static_cast<uint32_t>(labels[s]) < class_count);
-  }
-  return cpu::SoftmaxCrossEntropy(sample_count, class_count, label_smoothing, logits, labels,
-                                  dlogits);
+void FlattenBackward(Device device, uint32_t sample_count, const SampleShape& shape, const void* dy,
+                     void* dx) {
+  return Dispatch(
+      device, [&] { return cpu::FlattenBackward(sample_count, shape, Floats(dy), Floats(dx)); },
+      [&](auto& gpu) { return cuda::FlattenBackward(gpu, sample_count, shape, dy, dx); });
+}
+
+size_t CrossEntropyScratchBytes(Device device, uint32_t sample_count_max) {
+  return Dispatch(
+      device, [&] { return size_t{0}; },
+      [&](auto& gpu) { return cuda::CrossEntropyScratchBytes(gpu, sample_count_max); });
+}
+
+void SoftmaxCrossEntropy(Device device, const CrossEntropyArgs& args,
+                         std::span<std::byte> scratch) {
+  PANDO_CHECK(args.label_smoothing >= 0.0f && args.label_smoothing <= 1.0f);
+  PANDO_CHECK(args.class_count > 0);
+  return Dispatch(
+      device, [&] { return cpu::SoftmaxCrossEntropy(args); },
+      [&](auto& gpu) { return cuda::SoftmaxCrossEntropy(gpu, args, scratch); });
 }
 
 }  // namespace pando

@@ -1,14 +1,15 @@
 // Every operation that a network is made of, declared once. Networks (models/) call these; each
 // device implements them in a folder of its own, with the same contract and the same tests.
 //
-// Shapes in comments are logical: [samples, height, width, channels]. The physical layout between
-// operations is the device's choice; on the CPU it is the logical one, densely packed.
-// Parameters and their gradients lie in PyTorch's layouts. Gradients are written, not added to, and
-// are sums over samples, never means (P2).
+// Shapes in comments are logical: [samples, height, width, channels]; arrays of activations lie so,
+// densely packed, and hold elements of the device's type: they are passed as `void`. Parameters,
+// their gradients, statistics and random factors are floats. Parameters and their gradients lie in
+// PyTorch's layouts. Gradients are written, not added to, and are sums over samples, never means
+// (P2). Every pointer is the device's own memory (kernels/device.h), but where `host` is said.
 //
-// Promises of every operation: it runs on the calling thread, allocates nothing, and its result is
-// a pure function of its arguments' values: not of addresses, threads, or what was in the outputs
-// and in the scratch before (P35).
+// Promises of every operation: it runs on the calling thread, or on the device's stream in the
+// order of the calls; it allocates nothing; and its result is a pure function of its arguments'
+// values: not of addresses, threads, or what was in the outputs and in the scratch before (P35).
 #pragma once
 
 #include <cstddef>
@@ -17,19 +18,13 @@
 
 #include "common/batch.h"
 #include "common/philox.h"
+#include "kernels/device.h"
 
 namespace pando {
 
-// Where arrays lie and kernels run. Passed first to every operation, which switches on its kind
-// once: a launch costs no virtual call and a new device is a new case in ops.cc.
-enum class DeviceKind : uint8_t { kCpu };
-struct Device {
-  DeviceKind kind = DeviceKind::kCpu;
-};
-
 // Arrays of activations and of their gradients are this much longer than their shape says: kernels
 // load and store whole vectors. What lies there means nothing.
-inline constexpr size_t kSlackFloats = 64;
+inline constexpr size_t kSlackElements = 64;
 
 // What an operation that is followed by one does to its result: max(x, 0), min(max(x, 0), 6).
 enum class Activation : uint8_t { kNone, kRelu, kRelu6 };
@@ -56,28 +51,32 @@ struct Conv2dSpec {
   size_t weight_size() const;  // [out_channels, in_channels / groups, kernel, kernel]
 };
 
-struct Conv2dForwardArgs {
+template <class Element>
+struct Conv2dForwardArgsOf {
   uint32_t sample_count = 0;
-  const float* x = nullptr;              // [samples, input], with slack
+  const Element* x = nullptr;            // [samples, input], with slack
   const float* weight = nullptr;         // [out, in / groups, kernel, kernel]
   const float* bias = nullptr;           // [out]; null: none
   const float* channel_scale = nullptr;  // [samples, out], ≥ 0: dropout2d's; null: 1
-  float* y = nullptr;                    // out: [samples, output], with slack
+  Element* y = nullptr;                  // out: [samples, output], with slack
   int32_t* argmax = nullptr;  // out, where max_pool: [samples, output], with slack; for backward
 };
+using Conv2dForwardArgs = Conv2dForwardArgsOf<void>;
 
-struct Conv2dBackwardArgs {
+template <class Element>
+struct Conv2dBackwardArgsOf {
   uint32_t sample_count = 0;
-  const float* x = nullptr;  // as given to forward, and so the next three
+  const Element* x = nullptr;  // as given to forward, and so the next three
   const float* weight = nullptr;
   const float* channel_scale = nullptr;
-  const float* y = nullptr;  // as made by forward
+  const Element* y = nullptr;  // as made by forward
   const int32_t* argmax = nullptr;
-  const float* dy = nullptr;  // [samples, output], with slack
-  float* dx = nullptr;        // out: [samples, input], with slack; null: not wanted (first layer)
-  float* dweight = nullptr;   // out: as weight
-  float* dbias = nullptr;     // out: as bias; null: not wanted
+  const Element* dy = nullptr;  // [samples, output], with slack
+  Element* dx = nullptr;        // out: [samples, input], with slack; null: not wanted (first layer)
+  float* dweight = nullptr;     // out: as weight
+  float* dbias = nullptr;       // out: as bias; null: not wanted
 };
+using Conv2dBackwardArgs = Conv2dBackwardArgsOf<void>;
 
 size_t Conv2dScratchBytes(Device device, const Conv2dSpec& spec, uint32_t sample_count_max);
 // REQUIRES: scratch.size() >= Conv2dScratchBytes(), aligned to 64 bytes.
@@ -94,24 +93,28 @@ struct LinearSpec {
   bool relu = false;  // of the result
 };
 
-struct LinearForwardArgs {  // y = x · weightᵀ + bias
+template <class Element>
+struct LinearForwardArgsOf {  // y = x · weightᵀ + bias
   uint32_t sample_count = 0;
-  const float* x = nullptr;       // [samples, in]
+  const Element* x = nullptr;     // [samples, in]
   const float* weight = nullptr;  // [out, in]
-  const float* bias = nullptr;    // [out]
-  float* y = nullptr;             // out: [samples, out]
+  const float* bias = nullptr;    // [out]; null: none
+  Element* y = nullptr;           // out: [samples, out]
 };
+using LinearForwardArgs = LinearForwardArgsOf<void>;
 
-struct LinearBackwardArgs {
+template <class Element>
+struct LinearBackwardArgsOf {
   uint32_t sample_count = 0;
-  const float* x = nullptr;       // [samples, in]
+  const Element* x = nullptr;     // [samples, in]
   const float* weight = nullptr;  // [out, in]
-  const float* y = nullptr;       // [samples, out]: read where relu
-  float* dy = nullptr;            // [samples, out]: where relu, its mask is applied in place
-  float* dx = nullptr;            // out: [samples, in]; null: not wanted
+  const Element* y = nullptr;     // [samples, out]: read where relu
+  Element* dy = nullptr;          // [samples, out]: where relu, its mask is applied in place
+  Element* dx = nullptr;          // out: [samples, in]; null: not wanted
   float* dweight = nullptr;       // out: as weight
-  float* dbias = nullptr;         // out: [out]
+  float* dbias = nullptr;         // out: [out]; null: not wanted
 };
+using LinearBackwardArgs = LinearBackwardArgsOf<void>;
 
 size_t LinearScratchBytes(Device device, const LinearSpec& spec, uint32_t sample_count_max);
 // REQUIRES: scratch.size() >= LinearScratchBytes(), aligned to 64 bytes.
@@ -130,42 +133,48 @@ struct BatchNormSpec {
   Activation activation = Activation::kNone;
 };
 
-struct BatchNormForwardArgs {  // training: with the statistics of these samples
+template <class Element>
+struct BatchNormForwardArgsOf {  // training: with the statistics of these samples
   uint32_t sample_count = 0;
-  const float* x = nullptr;       // [samples, shape]
+  const Element* x = nullptr;     // [samples, shape]
   const float* weight = nullptr;  // [channels], and so the next
   const float* bias = nullptr;
-  const float* residual = nullptr;  // [samples, shape]; null: none
-  float* y = nullptr;               // out: [samples, shape]; may be x or residual
-  float* mean = nullptr;            // out: [channels], and so the next two
+  const Element* residual = nullptr;  // [samples, shape]; null: none
+  Element* y = nullptr;               // out: [samples, shape]; may be x or residual
+  float* mean = nullptr;              // out: [channels], and so the next two
   float* inverse_std = nullptr;
   float* variance = nullptr;  // unbiased, for running statistics; 0 where there is one value alone
 };
+using BatchNormForwardArgs = BatchNormForwardArgsOf<void>;
 
-struct BatchNormInferenceArgs {  // with given statistics
+template <class Element>
+struct BatchNormInferenceArgsOf {  // with given statistics
   uint32_t sample_count = 0;
-  const float* x = nullptr;       // [samples, shape]
+  const Element* x = nullptr;     // [samples, shape]
   const float* weight = nullptr;  // [channels], and so the next three
   const float* bias = nullptr;
   const float* mean = nullptr;
   const float* variance = nullptr;
-  const float* residual = nullptr;  // [samples, shape]; null: none
-  float* y = nullptr;               // out: [samples, shape]; may be x or residual
+  const Element* residual = nullptr;  // [samples, shape]; null: none
+  Element* y = nullptr;               // out: [samples, shape]; may be x or residual
 };
+using BatchNormInferenceArgs = BatchNormInferenceArgsOf<void>;
 
-struct BatchNormBackwardArgs {
+template <class Element>
+struct BatchNormBackwardArgsOf {
   uint32_t sample_count = 0;
-  const float* x = nullptr;       // as given to forward: not overwritten by its y
+  const Element* x = nullptr;     // as given to forward: not overwritten by its y
   const float* weight = nullptr;  // as given to forward
   const float* mean = nullptr;    // as made by forward, and so the next two
   const float* inverse_std = nullptr;
-  const float* y = nullptr;    // read where there is an activation
-  float* dy = nullptr;         // [samples, shape]: may be changed in place
-  float* dx = nullptr;         // out: [samples, shape]; may be dy; null: not wanted
-  float* dresidual = nullptr;  // out: [samples, shape]; may be dy unless dx is; null: not wanted
-  float* dweight = nullptr;    // out: [channels], and so the next
+  const Element* y = nullptr;    // read where there is an activation
+  Element* dy = nullptr;         // [samples, shape]: may be changed in place
+  Element* dx = nullptr;         // out: [samples, shape]; may be dy; null: not wanted
+  Element* dresidual = nullptr;  // out: [samples, shape]; may be dy unless dx is; null: not wanted
+  float* dweight = nullptr;      // out: [channels], and so the next
   float* dbias = nullptr;
 };
+using BatchNormBackwardArgs = BatchNormBackwardArgsOf<void>;
 
 size_t BatchNormScratchBytes(Device device, const BatchNormSpec& spec);
 // REQUIRES of all three: scratch.size() >= BatchNormScratchBytes(), aligned to 64 bytes.
@@ -179,41 +188,46 @@ void BatchNormBackward(Device device, const BatchNormSpec& spec, const BatchNorm
 // --------------------------------------------------------------------------------- element-wise
 
 // y = max(x, 0).  May work in place.
-void ReluForward(Device device, size_t count, const float* x, float* y);
+void ReluForward(Device device, size_t count, const void* x, void* y);
 // dx = y > 0 ? dy : 0.  May work in place.
-void ReluBackward(Device device, size_t count, const float* y, const float* dy, float* dx);
+void ReluBackward(Device device, size_t count, const void* y, const void* dy, void* dx);
 
 // y = min(max(x, 0), 6).  May work in place.
-void Relu6Forward(Device device, size_t count, const float* x, float* y);
+void Relu6Forward(Device device, size_t count, const void* x, void* y);
 // dx = 0 < y < 6 ? dy : 0.  May work in place.
-void Relu6Backward(Device device, size_t count, const float* y, const float* dy, float* dx);
+void Relu6Backward(Device device, size_t count, const void* y, const void* dy, void* dx);
 
 // y = activation(a + b); y may be a or b.
-void AddForward(Device device, size_t count, const float* a, const float* b, Activation activation,
-                float* y);
+void AddForward(Device device, size_t count, const void* a, const void* b, Activation activation,
+                void* y);
 // dx = dy where the activation passes it, else 0: the gradient of a and of b alike. dx may be dy.
-void AddBackward(Device device, size_t count, const float* y, Activation activation,
-                 const float* dy, float* dx);
+void AddBackward(Device device, size_t count, const void* y, Activation activation, const void* dy,
+                 void* dx);
 
 // y += x: sums the gradients of an array that several layers read.
-void AddInPlace(Device device, size_t count, const float* x, float* y);
+void AddInPlace(Device device, size_t count, const void* x, void* y);
 
 // y = x · factor, element by element; dropout forward, and backward with dy for x.
-void Multiply(Device device, size_t count, const float* x, const float* factor, float* y);
+void Multiply(Device device, size_t count, const void* x, const float* factor, void* y);
 // y[s, h, w, c] = x[s, h, w, c] · factor[s, c]; dropout2d, forward and backward alike.
-void MultiplyChannels(Device device, uint32_t sample_count, const SampleShape& shape,
-                      const float* x, const float* factor, float* y);
+void MultiplyChannels(Device device, uint32_t sample_count, const SampleShape& shape, const void* x,
+                      const float* factor, void* y);
 
-// Which random numbers a dropout layer draws (P37): the key from (seed, kDropout, layer name).
-struct DropoutStream {
-  PhiloxKey key{};
+// y = x.
+void Copy(Device device, size_t count, const void* x, void* y);
+// y = x · factor, of floats.
+void ScaleFloats(Device device, size_t count, const float* x, float factor, float* y);
+
+// Which random numbers a dropout layer draws (P37).
+struct PassNumbers {
   uint64_t step = 0;
   uint32_t micro_batch = 0;
 };
 // factor[i] = 0 with the given probability, else 1 / (1 − probability). Element i is decided by the
-// i % 8-th 16-bit uniform of Philox block (i / 8, step, micro_batch).
-void DropoutFactors(Device device, const DropoutStream& stream, float probability, size_t count,
-                    float* factor);
+// i % 8-th 16-bit uniform of Philox block (i / 8, step, micro_batch); the key is made of (seed,
+// kDropout, layer name). `numbers` are read when the kernel runs.
+void DropoutFactors(Device device, PhiloxKey key, const PassNumbers* numbers, float probability,
+                    size_t count, float* factor);
 
 // --------------------------------------------------------------------------------------- pooling
 
@@ -226,14 +240,14 @@ struct Pool2dSpec {
 };
 
 // argmax: out, [samples, output]: the first largest element, as its pixel y · width + x of input.
-void MaxPoolForward(Device device, const Pool2dSpec& spec, uint32_t sample_count, const float* x,
-                    float* y, int32_t* argmax);
+void MaxPoolForward(Device device, const Pool2dSpec& spec, uint32_t sample_count, const void* x,
+                    void* y, int32_t* argmax);
 void MaxPoolBackward(Device device, const Pool2dSpec& spec, uint32_t sample_count,
-                     const int32_t* argmax, const float* dy, float* dx);
-void AveragePoolForward(Device device, const Pool2dSpec& spec, uint32_t sample_count,
-                        const float* x, float* y);
+                     const int32_t* argmax, const void* dy, void* dx);
+void AveragePoolForward(Device device, const Pool2dSpec& spec, uint32_t sample_count, const void* x,
+                        void* y);
 void AveragePoolBackward(Device device, const Pool2dSpec& spec, uint32_t sample_count,
-                         const float* dy, float* dx);
+                         const void* dy, void* dx);
 
 // Averages over out_height x out_width windows of almost equal size, as PyTorch cuts them: window i
 // of n over `size` pixels is [i · size / n, ceil((i + 1) · size / n)). They may overlap.
@@ -245,27 +259,30 @@ struct AdaptivePool2dSpec {
 };
 
 void AdaptiveAveragePoolForward(Device device, const AdaptivePool2dSpec& spec,
-                                uint32_t sample_count, const float* x, float* y);
+                                uint32_t sample_count, const void* x, void* y);
 void AdaptiveAveragePoolBackward(Device device, const AdaptivePool2dSpec& spec,
-                                 uint32_t sample_count, const float* dy, float* dx);
+                                 uint32_t sample_count, const void* dy, void* dx);
 // To one pixel.  x: [samples, shape]; y: [samples, 1, 1, channels].
 void GlobalAveragePoolForward(Device device, uint32_t sample_count, const SampleShape& shape,
-                              const float* x, float* y);
+                              const void* x, void* y);
 void GlobalAveragePoolBackward(Device device, uint32_t sample_count, const SampleShape& shape,
-                               const float* dy, float* dx);
+                               const void* dy, void* dx);
 
 // ------------------------------------------------------------------------- in and out of a network
 
 // A batch into the physical layout: pictures normalised as batch.normalisation says, tables copied.
 // `channels`: the batch's own, or any number where it has one: that one is repeated.
-// x: out, [samples, height, width, channels], with slack.
-void ImportBatch(Device device, const Batch& batch, uint32_t channels, float* x);
+// `batch`: in the host's memory, which is free again when it returns.
+// x: out, [samples, height, width, channels], with slack.  labels: out, [samples].
+void ImportBatch(Device device, const Batch& batch, uint32_t channels, void* x, int32_t* labels);
+// Elements as floats of the host's memory; waits for what has been launched before.
+void ExportFloats(Device device, size_t count, const void* x, float* host);
 
 // PyTorch flattens channels first.  x: [samples, shape]; y: [samples, channels · height · width].
-void FlattenForward(Device device, uint32_t sample_count, const SampleShape& shape, const float* x,
-                    float* y);
-void FlattenBackward(Device device, uint32_t sample_count, const SampleShape& shape,
-                     const float* dy, float* dx);
+void FlattenForward(Device device, uint32_t sample_count, const SampleShape& shape, const void* x,
+                    void* y);
+void FlattenBackward(Device device, uint32_t sample_count, const SampleShape& shape, const void* dy,
+                     void* dx);
 
 // A class is ahead of another if its logit is greater, or equal and its index smaller.
 struct CrossEntropyScore {
@@ -273,11 +290,19 @@ struct CrossEntropyScore {
   uint32_t correct_count = 0;  // samples with no class ahead of the label
   uint32_t top5_count = 0;     // samples with at most four
 };
+struct CrossEntropyArgs {
+  uint32_t sample_count = 0;
+  uint32_t class_count = 1;
+  float label_smoothing = 0;
+  const void* logits = nullptr;        // [samples, classes]
+  const int32_t* labels = nullptr;     // [samples], in [0, class_count)
+  void* dlogits = nullptr;             // out: the gradient of the sum
+  CrossEntropyScore* score = nullptr;  // out
+};
 // Softmax cross-entropy against (1 − label_smoothing) · (the label alone) + label_smoothing · (all
-// classes alike), as PyTorch's.  logits: [samples, classes]; labels: [samples];
-// dlogits: out, the gradient of the sum.  REQUIRES: labels in [0, class_count).
-CrossEntropyScore SoftmaxCrossEntropy(Device device, uint32_t sample_count, uint32_t class_count,
-                                      float label_smoothing, const float* logits,
-                                      const int32_t* labels, float* dlogits);
+// classes alike), as PyTorch's.
+size_t CrossEntropyScratchBytes(Device device, uint32_t sample_count_max);
+// REQUIRES: scratch.size() >= CrossEntropyScratchBytes(), aligned to 64 bytes.
+void SoftmaxCrossEntropy(Device device, const CrossEntropyArgs& args, std::span<std::byte> scratch);
 
 }  // namespace pando

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "common/check.h"
-#include "common/float_buffer.h"
 #include "models/graph.h"
 #include "models/network_plan.h"
 #include "models/stage.h"
@@ -15,17 +14,30 @@ namespace {
 
 // `evaluation_bytes`: what evaluation takes anyway, in the same memory.
 NetworkPlan PlanOf(const Model& model, const std::vector<StagePlan>& stages, uint32_t sample_count,
-                   uint64_t evaluation_bytes) {
+                   uint64_t evaluation_bytes, ElementType element) {
   const SampleShape input = model.graph().input();
-  return model.is_checkpointed() ? PlanCheckpointed(stages, input, sample_count, evaluation_bytes)
-                                 : PlanTraining(stages, input, sample_count, {});
+  return model.is_checkpointed()
+             ? PlanCheckpointed(stages, input, sample_count, evaluation_bytes, element)
+             : PlanTraining(stages, input, sample_count, {}, element);
 }
+
+// A device's memory for so many of T.
+template <class T>
+class DeviceArray {
+ public:
+  DeviceArray(Device device, size_t count) : memory_(device, count * sizeof(T)) {}
+  T* data() const { return reinterpret_cast<T*>(memory_.data()); }
+
+ private:
+  DeviceMemory memory_;
+};
 
 }  // namespace
 
 struct Network::Impl {
-  Impl(const Model& model, SampleCounts counts);
+  Impl(const Model& model, SampleCounts counts, Device device);
 
+  void ScoreBatch(const void* logits);
   void ForwardStage(size_t stage, const ForwardBuffers& buffers, const float* parameters);
   void AddGradients(size_t stage, const BackwardBuffers& buffers);
 
@@ -33,9 +45,8 @@ struct Network::Impl {
   const NetworkPlan& plan() const { return pass.mode == Mode::kEvaluate ? evaluation : training; }
   std::byte* Bytes(size_t buffer) {
     if (buffer == kNoBuffer) return nullptr;
-    return reinterpret_cast<std::byte*>(memory.data()) + plan().memory.buffers[buffer].offset;
+    return memory.data() + plan().memory.buffers[buffer].offset;
   }
-  float* Floats(size_t buffer) { return reinterpret_cast<float*>(Bytes(buffer)); }
   std::span<std::byte> Span(size_t buffer) {
     if (buffer == kNoBuffer) return {};
     return {Bytes(buffer), plan().memory.buffers[buffer].bytes};
@@ -48,40 +59,50 @@ struct Network::Impl {
   std::vector<StagePlan> stages;
   NetworkPlan evaluation;
   NetworkPlan training;
-  FloatBuffer memory;
-  std::vector<int32_t> labels;
-  BatchScore score;
+  DeviceMemory memory;
+  DeviceArray<int32_t> labels;
+  DeviceArray<PassNumbers> numbers;
+  DeviceArray<CrossEntropyScore> score;
+  DeviceMemory score_scratch;
   // Stages whose forward is done; in backward those whose backward is not. Any other order would
   // read memory that has another use by then.
   size_t open_count = 0;
   enum class Phase : uint8_t { kNoBatch, kForward, kScored, kBackward } phase = Phase::kNoBatch;
 };
 
-Network::Impl::Impl(const Model& model, SampleCounts counts)
+Network::Impl::Impl(const Model& model, SampleCounts counts, Device device)
     : samples(counts),
       input(model.graph().input()),
       label_smoothing(model.label_smoothing()),
-      stages(PlanStages(model.graph(), pass.device)),
-      evaluation(PlanEvaluation(stages, input, counts.evaluation)),
-      training(PlanOf(model, stages, counts.training, evaluation.memory.allocated_bytes)),
-      memory(std::max(training.memory.allocated_bytes, evaluation.memory.allocated_bytes) /
-             sizeof(float)) {
-  labels.reserve(std::max(counts.training, counts.evaluation));
+      pass{.device = device},
+      stages(PlanStages(model.graph(), device)),
+      evaluation(PlanEvaluation(stages, input, counts.evaluation, device.element)),
+      training(PlanOf(model, stages, counts.training, evaluation.memory.allocated_bytes,
+                      device.element)),
+      memory(device, std::max(training.memory.allocated_bytes, evaluation.memory.allocated_bytes)),
+      labels(device, std::max(counts.training, counts.evaluation)),
+      numbers(device, 1),
+      score(device, 1),
+      score_scratch(
+          device, CrossEntropyScratchBytes(device, std::max(counts.training, counts.evaluation))) {
+  pass.numbers = numbers.data();
 }
 
-Network::Network(const Model& model, SampleCounts samples)
-    : impl_(std::make_unique<Impl>(model, samples)) {
+Network::Network(const Model& model, SampleCounts samples, Device device)
+    : impl_(std::make_unique<Impl>(model, samples, device)) {
   PANDO_CHECK(samples.training > 0 && samples.evaluation > 0);
 }
 Network::~Network() = default;
 Network::Network(Network&&) noexcept = default;
 
-NetworkMemory Network::PlanMemory(const Model& model, SampleCounts samples) {
-  const std::vector<StagePlan> stages = PlanStages(model.graph(), Device{});
+NetworkMemory Network::PlanMemory(const Model& model, SampleCounts samples, Device device) {
+  const std::vector<StagePlan> stages = PlanStages(model.graph(), device);
   const uint64_t evaluation_bytes =
-      PlanEvaluation(stages, model.graph().input(), samples.evaluation).memory.allocated_bytes;
-  return {.training = PlanOf(model, stages, samples.training, evaluation_bytes).memory,
-          .evaluation_bytes = evaluation_bytes};
+      PlanEvaluation(stages, model.graph().input(), samples.evaluation, device.element)
+          .memory.allocated_bytes;
+  return {
+      .training = PlanOf(model, stages, samples.training, evaluation_bytes, device.element).memory,
+      .evaluation_bytes = evaluation_bytes};
 }
 
 uint32_t Network::layer_count() const { return static_cast<uint32_t>(impl_->stages.size()); }
@@ -110,19 +131,20 @@ void Network::SetBatch(const Batch& batch, MicroBatchName name, Mode mode) {
   PANDO_CHECK(batch.sample_count() >= 1 && batch.sample_count() <= count_max);
   PANDO_CHECK(batch.shape.height == n.input.height && batch.shape.width == n.input.width);
   n.pass.sample_count = batch.sample_count();
-  n.pass.name = name;
+  n.pass.seed = name.seed;
   n.pass.mode = mode;
   n.phase = Impl::Phase::kForward;
   n.open_count = 0;
-  n.labels.assign(batch.labels.begin(), batch.labels.end());
-  ImportBatch(n.pass.device, batch, n.input.channels, n.Floats(n.plan().input));
+  const PassNumbers numbers{name.step.value(), name.micro_batch.value()};
+  Upload(n.pass.device, std::as_bytes(std::span(&numbers, 1)), n.numbers.data());
+  ImportBatch(n.pass.device, batch, n.input.channels, n.Bytes(n.plan().input), n.labels.data());
 }
 
 void Network::Impl::ForwardStage(size_t stage, const ForwardBuffers& buffers,
                                  const float* parameters) {
-  stages[stage].stage->Forward(pass, {.x = {Floats(buffers.x[0]), Floats(buffers.x[1])},
+  stages[stage].stage->Forward(pass, {.x = {Bytes(buffers.x[0]), Bytes(buffers.x[1])},
                                       .parameters = parameters,
-                                      .y = Floats(buffers.y),
+                                      .y = Bytes(buffers.y),
                                       .kept = Bytes(buffers.kept),
                                       .scratch = Span(buffers.scratch)});
 }
@@ -134,25 +156,38 @@ void Network::Forward(uint32_t layer, const float* parameters) {
   n.ForwardStage(layer, buffers, parameters);
   if (++n.open_count < n.stages.size()) return;
   n.phase = Impl::Phase::kScored;
-  const float smoothing = n.pass.mode == Mode::kEvaluate ? 0.0f : n.label_smoothing;
-  const CrossEntropyScore score = SoftmaxCrossEntropy(
-      n.pass.device, n.pass.sample_count, n.stages.back().out.channels, smoothing,
-      n.Floats(buffers.y), n.labels.data(), n.Floats(n.plan().score_gradient));
-  n.score = {.loss_sum = score.loss_sum,
-             .correct_count = score.correct_count,
-             .top5_count = score.top5_count};
+  n.ScoreBatch(n.Bytes(buffers.y));
 }
 
-BatchScore Network::Score() const { return impl_->score; }
+void Network::Impl::ScoreBatch(const void* logits) {
+  SoftmaxCrossEntropy(pass.device,
+                      {.sample_count = pass.sample_count,
+                       .class_count = stages.back().out.channels,
+                       .label_smoothing = pass.mode == Mode::kEvaluate ? 0.0f : label_smoothing,
+                       .logits = logits,
+                       .labels = labels.data(),
+                       .dlogits = Bytes(plan().score_gradient),
+                       .score = score.data()},
+                      {score_scratch.data(), score_scratch.size_bytes()});
+}
+
+BatchScore Network::Score() const {
+  CrossEntropyScore score;
+  Download(impl_->pass.device, impl_->score.data(), std::as_writable_bytes(std::span(&score, 1)));
+  return {.loss_sum = score.loss_sum,
+          .correct_count = score.correct_count,
+          .top5_count = score.top5_count};
+}
 
 std::vector<uint32_t> Network::Predictions() const {
   PANDO_CHECK(impl_->phase == Impl::Phase::kScored);
   const size_t class_count = impl_->stages.back().out.channels;
-  const float* logits = impl_->Floats(impl_->plan().forward.back().y);
+  std::vector<float> logits(impl_->pass.sample_count * class_count);
+  ExportFloats(impl_->pass.device, logits.size(), impl_->Bytes(impl_->plan().forward.back().y),
+               logits.data());
   std::vector<uint32_t> predictions;
-  for (uint32_t s = 0; s < impl_->pass.sample_count; ++s, logits += class_count) {
-    predictions.push_back(
-        static_cast<uint32_t>(std::max_element(logits, logits + class_count) - logits));
+  for (auto row = logits.begin(); row != logits.end(); row += class_count) {
+    predictions.push_back(static_cast<uint32_t>(std::max_element(row, row + class_count) - row));
   }
   return predictions;
 }
@@ -167,12 +202,12 @@ void Network::Backward(uint32_t layer, const float* parameters, float* gradients
   for (size_t stage : plan.made_again[layer]) n.ForwardStage(stage, plan.again[stage], parameters);
   if (!plan.has_backward[layer]) return;
   const BackwardBuffers& buffers = plan.backward[layer];
-  n.stages[layer].stage->Backward(n.pass, {.x = n.Floats(buffers.x),
+  n.stages[layer].stage->Backward(n.pass, {.x = n.Bytes(buffers.x),
                                            .parameters = parameters,
-                                           .y = n.Floats(buffers.y),
+                                           .y = n.Bytes(buffers.y),
                                            .kept = n.Bytes(buffers.kept),
-                                           .dy = n.Floats(buffers.dy),
-                                           .dx = {n.Floats(buffers.dx[0]), n.Floats(buffers.dx[1])},
+                                           .dy = n.Bytes(buffers.dy),
+                                           .dx = {n.Bytes(buffers.dx[0]), n.Bytes(buffers.dx[1])},
                                            .gradients = gradients,
                                            .scratch = n.Span(buffers.scratch)});
   n.AddGradients(layer, buffers);
@@ -183,7 +218,7 @@ void Network::Impl::AddGradients(size_t stage, const BackwardBuffers& buffers) {
   for (size_t k = 0; k < stages[stage].inputs.size(); ++k) {
     if (buffers.sum[k] == kNoBuffer) continue;
     const size_t count = stages[stages[stage].inputs[k]].out.size() * pass.sample_count;
-    AddInPlace(pass.device, count, Floats(buffers.dx[k]), Floats(buffers.sum[k]));
+    AddInPlace(pass.device, count, Bytes(buffers.dx[k]), Bytes(buffers.sum[k]));
   }
 }
 

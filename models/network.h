@@ -1,9 +1,10 @@
 // Model and Network: what a worker computes with. A Model is the description (layers, tensors); a
 // Network is one computing thread's working copy with its activation memory, planned once.
 //
-// Parameters and gradients are flat vectors in the model's TensorLayout. The trainer walks the
-// layers: forward 0, 1, ... and backward in reverse, and may do other things in between (wait for a
-// layer's parameters, send a layer's gradient).
+// Parameters and gradients are flat vectors in the model's TensorLayout, in the device's memory.
+// The trainer walks the layers: forward 0, 1, ... and backward in reverse, and may do other things
+// in between (wait for a layer's parameters, send a layer's gradient). On a GPU each call returns
+// when its work is launched.
 #pragma once
 
 #include <algorithm>
@@ -18,6 +19,7 @@
 #include "common/job.h"
 #include "common/status.h"
 #include "common/tensor_layout.h"
+#include "kernels/device.h"
 #include "models/memory_plan.h"
 
 namespace pando {
@@ -84,13 +86,13 @@ struct NetworkMemory {
 // Threads: one at a time. The sum of every reduction has a fixed order (P35).
 class Network {
  public:
-  Network(const Model& model, SampleCounts samples);
-  Network(const Model& model, uint32_t sample_count_max)
-      : Network(model, SampleCounts{sample_count_max, sample_count_max}) {}
+  Network(const Model& model, SampleCounts samples, Device device = {});
+  Network(const Model& model, uint32_t sample_count_max, Device device = {})
+      : Network(model, SampleCounts{sample_count_max, sample_count_max}, device) {}
   ~Network();
   Network(Network&&) noexcept;
 
-  static NetworkMemory PlanMemory(const Model& model, SampleCounts samples);
+  static NetworkMemory PlanMemory(const Model& model, SampleCounts samples, Device device = {});
 
   uint32_t layer_count() const;
   // The tensors that a layer makes gradients of in backward, those of statistics included (what the
@@ -114,7 +116,7 @@ class Network {
   // Layers in order, once. `parameters`: the flat vector; only this layer's tensors are read.
   void Forward(uint32_t layer, const float* parameters);
   // After the last layer's forward: softmax cross-entropy summed over samples (never a mean: P2);
-  // in training with the job's label smoothing.
+  // in training with the job's label smoothing. Waits for a GPU.
   BatchScore Score() const;
   // Of each sample the class with the greatest output, the lowest of equal ones.
   // REQUIRES: the last layer's forward was the last call but for Score.

@@ -11,8 +11,12 @@ namespace {
 
 class Planner {
  public:
-  Planner(const std::vector<StagePlan>& stages, SampleShape input, uint32_t sample_count)
-      : stages_(stages), input_(input), sample_count_(sample_count) {
+  Planner(const std::vector<StagePlan>& stages, SampleShape input, uint32_t sample_count,
+          ElementType element)
+      : stages_(stages),
+        input_(input),
+        sample_count_(sample_count),
+        element_bytes_(ElementBytes(element)) {
     plan_.forward.resize(stages.size());
     plan_.again.resize(stages.size());
     plan_.backward.resize(stages.size());
@@ -74,7 +78,7 @@ class Planner {
     return plan_.memory.buffers.size() - 1;
   }
   size_t MakeArray(BufferUse use, const SampleShape& shape) {
-    return Make(use, (shape.size() * sample_count_ + kSlackFloats) * sizeof(float));
+    return Make(use, (shape.size() * sample_count_ + kSlackElements) * element_bytes_);
   }
   const SampleShape& ShapeOf(int value) const { return value < 0 ? input_ : stages_[value].out; }
 
@@ -177,6 +181,7 @@ class Planner {
   const std::vector<StagePlan>& stages_;
   SampleShape input_;
   uint32_t sample_count_;
+  size_t element_bytes_;
   NetworkPlan plan_;
   std::vector<size_t> segment_end_;  // by stage; kNoBuffer: in none
   std::vector<bool> is_dropped_;     // by stage: its output
@@ -187,8 +192,9 @@ class Planner {
 }  // namespace
 
 NetworkPlan PlanTraining(const std::vector<StagePlan>& stages, SampleShape input,
-                         uint32_t sample_count, std::span<const StageRun> segments) {
-  return Planner(stages, input, sample_count).Training(segments);
+                         uint32_t sample_count, std::span<const StageRun> segments,
+                         ElementType element) {
+  return Planner(stages, input, sample_count, element).Training(segments);
 }
 
 namespace {
@@ -235,24 +241,25 @@ uint64_t FlopsAgain(const std::vector<StagePlan>& stages, const NetworkPlan& pla
 }  // namespace
 
 NetworkPlan PlanCheckpointed(const std::vector<StagePlan>& stages, SampleShape input,
-                             uint32_t sample_count, uint64_t evaluation_bytes) {
+                             uint32_t sample_count, uint64_t evaluation_bytes,
+                             ElementType element) {
   const std::vector<bool> is_cut = FindCuts(stages);
   const auto cost_of = [&](const NetworkPlan& plan) {
     return std::pair(std::max(plan.memory.allocated_bytes, evaluation_bytes),
                      FlopsAgain(stages, plan));
   };
-  NetworkPlan best = PlanTraining(stages, input, sample_count, {});
+  NetworkPlan best = PlanTraining(stages, input, sample_count, {}, element);
   for (size_t count = 2; count <= kSegmentsMax; ++count) {
     NetworkPlan plan =
-        PlanTraining(stages, input, sample_count, CutSegments(stages, is_cut, count));
+        PlanTraining(stages, input, sample_count, CutSegments(stages, is_cut, count), element);
     if (cost_of(plan) < cost_of(best)) best = std::move(plan);
   }
   return best;
 }
 
 NetworkPlan PlanEvaluation(const std::vector<StagePlan>& stages, SampleShape input,
-                           uint32_t sample_count) {
-  return Planner(stages, input, sample_count).Evaluation();
+                           uint32_t sample_count, ElementType element) {
+  return Planner(stages, input, sample_count, element).Evaluation();
 }
 
 }  // namespace pando

@@ -50,16 +50,18 @@ struct NetworkPlan {
   std::vector<std::vector<size_t>> made_again;  // by stage: stages, before its backward
 };
 
-// For up to sample_count samples of `input`. `segments`: runs of stages, in order and apart, whose
-// inner activations are dropped and made again.
+// For up to sample_count samples of `input`, in elements of the device's type. `segments`: runs of
+// stages, in order and apart, whose inner activations are dropped and made again.
 NetworkPlan PlanTraining(const std::vector<StagePlan>& stages, SampleShape input,
-                         uint32_t sample_count, std::span<const StageRun> segments);
+                         uint32_t sample_count, std::span<const StageRun> segments,
+                         ElementType element = ElementType::kFloat32);
 // With the segments that need the least memory in all, of those cut where one activation alone
 // passes; of equal ones those that have the least to compute again. Less than evaluation_bytes is
 // no gain: evaluation takes them anyway.
 NetworkPlan PlanCheckpointed(const std::vector<StagePlan>& stages, SampleShape input,
-                             uint32_t sample_count, uint64_t evaluation_bytes);
+                             uint32_t sample_count, uint64_t evaluation_bytes,
+                             ElementType element = ElementType::kFloat32);
 NetworkPlan PlanEvaluation(const std::vector<StagePlan>& stages, SampleShape input,
-                           uint32_t sample_count);
+                           uint32_t sample_count, ElementType element = ElementType::kFloat32);
 
 }  // namespace pando

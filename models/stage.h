@@ -20,28 +20,29 @@ namespace pando {
 struct Pass {
   Device device;
   uint32_t sample_count = 0;
-  MicroBatchName name;
+  uint64_t seed = 0;
+  const PassNumbers* numbers = nullptr;  // of the device
   Mode mode = Mode::kTrain;
 };
 
 inline constexpr size_t kStageInputsMax = 2;
 
-// Arrays of activations are [samples, shape], with slack. `parameters`, `gradients`: the flat
-// vectors. `kept`: what the stage itself hands from forward to backward.
+// Arrays of activations are [samples, shape], with slack, of the device's elements. `parameters`,
+// `gradients`: the flat vectors. `kept`: what the stage itself hands from forward to backward.
 struct StageForward {
-  const float* x[kStageInputsMax];
+  const void* x[kStageInputsMax];
   const float* parameters;
-  float* y;
+  void* y;
   std::byte* kept;
   std::span<std::byte> scratch;
 };
 struct StageBackward {
-  const float* x;  // the first input, where reads_input; as in forward, and so the next three
+  const void* x;  // the first input, where reads_input; as in forward, and so the next three
   const float* parameters;
-  const float* y;  // where reads_output
+  const void* y;  // where reads_output
   const std::byte* kept;
-  float* dy;                   // the stage may change it
-  float* dx[kStageInputsMax];  // null: not wanted. One whose may_be_dy is set may be dy
+  void* dy;                   // the stage may change it
+  void* dx[kStageInputsMax];  // null: not wanted. One whose may_be_dy is set may be dy
   float* gradients;
   std::span<std::byte> scratch;
 };

@@ -1,6 +1,5 @@
 #include "models/stage_kinds.h"
 
-#include <algorithm>
 #include <optional>
 #include <string>
 
@@ -14,7 +13,7 @@ const float* Floats(const std::byte* bytes) { return reinterpret_cast<const floa
 // With slack, in whole lines.
 size_t FloatBytes(size_t count) {
   constexpr size_t kLineFloats = 16;
-  return (count + kSlackFloats + kLineFloats - 1) / kLineFloats * kLineFloats * sizeof(float);
+  return (count + kSlackElements + kLineFloats - 1) / kLineFloats * kLineFloats * sizeof(float);
 }
 
 // A dropout layer's factors; there are none in evaluation.
@@ -26,11 +25,8 @@ class Dropout {
   bool IsActive(const Pass& pass) const { return pass.mode == Mode::kTrain && probability_ > 0.0f; }
   void Draw(const Pass& pass, float* factors) const {
     if (!IsActive(pass)) return;
-    const DropoutStream stream{.key = MakePhiloxKey(pass.name.seed, RandomPurpose::kDropout, name_),
-                               .step = pass.name.step.value(),
-                               .micro_batch = pass.name.micro_batch.value()};
-    DropoutFactors(pass.device, stream, probability_, floats_per_sample_ * pass.sample_count,
-                   factors);
+    DropoutFactors(pass.device, MakePhiloxKey(pass.seed, RandomPurpose::kDropout, name_),
+                   pass.numbers, probability_, floats_per_sample_ * pass.sample_count, factors);
   }
   size_t bytes(uint32_t sample_count) const {
     return FloatBytes(floats_per_sample_ * sample_count);
@@ -109,23 +105,18 @@ class ConvStage : public Stage {
 class LinearStage : public Stage {
  public:
   LinearStage(const LinearSpec& spec, const WeightAndBias& at, Device device)
-      : spec_(spec), at_(at), device_(device) {
-    // The operation has a bias: where the layer has none, a row of zeros.
-    if (!at.has_bias) no_bias_.resize(spec.out_features);
-  }
+      : spec_(spec), at_(at), device_(device) {}
   StageTraits traits() const override { return {.reads_input = true, .reads_output = spec_.relu}; }
   void Forward(const Pass& pass, const StageForward& a) const override {
     LinearForward(pass.device, spec_,
                   {.sample_count = pass.sample_count,
                    .x = a.x[0],
                    .weight = a.parameters + at_.weight,
-                   .bias = at_.has_bias ? a.parameters + at_.bias : no_bias_.data(),
+                   .bias = at_.has_bias ? a.parameters + at_.bias : nullptr,
                    .y = a.y},
                   a.scratch);
   }
   void Backward(const Pass& pass, const StageBackward& a) const override {
-    const size_t own_bytes = a.scratch.size() - BiasBytes();
-    float* unwanted_bias = Floats(a.scratch.data() + own_bytes);
     LinearBackward(pass.device, spec_,
                    {.sample_count = pass.sample_count,
                     .x = a.x,
@@ -134,20 +125,17 @@ class LinearStage : public Stage {
                     .dy = a.dy,
                     .dx = a.dx[0],
                     .dweight = a.gradients + at_.weight,
-                    .dbias = at_.has_bias ? a.gradients + at_.bias : unwanted_bias},
-                   a.scratch.first(own_bytes));
+                    .dbias = at_.has_bias ? a.gradients + at_.bias : nullptr},
+                   a.scratch);
   }
   size_t scratch_bytes(uint32_t sample_count) const override {
-    return LinearScratchBytes(device_, spec_, sample_count) + BiasBytes();
+    return LinearScratchBytes(device_, spec_, sample_count);
   }
 
  private:
-  size_t BiasBytes() const { return no_bias_.empty() ? 0 : FloatBytes(no_bias_.size()); }
-
   LinearSpec spec_;
   WeightAndBias at_;
   Device device_;
-  std::vector<float> no_bias_;
 };
 
 class BatchNormStage : public Stage {
@@ -213,8 +201,8 @@ class BatchNormStage : public Stage {
   // The tree's root is divided by the step's samples: what is left is the mean over micro-batches,
   // each weighted by its samples.
   void PushStatistic(const Pass& pass, const float* statistic, float* out) const {
-    const auto weight = static_cast<float>(pass.sample_count);
-    for (size_t c = 0; c < spec_.shape.channels; ++c) out[c] = statistic[c] * weight;
+    ScaleFloats(pass.device, spec_.shape.channels, statistic, static_cast<float>(pass.sample_count),
+                out);
   }
 
   BatchNormSpec spec_;
@@ -240,7 +228,7 @@ class AddStage : public Stage {
   }
 
  private:
-  void PassOn(const Pass& pass, const StageBackward& a, float* dx) const {
+  void PassOn(const Pass& pass, const StageBackward& a, void* dx) const {
     if (dx == nullptr || (dx == a.dy && activation_ == Activation::kNone)) return;
     AddBackward(pass.device, shape_.size() * pass.sample_count, a.y, activation_, a.dy, dx);
   }
@@ -288,10 +276,10 @@ class DropoutStage : public Stage {
   size_t kept_bytes(uint32_t sample_count) const override { return dropout_.bytes(sample_count); }
 
  private:
-  void Scale(const Pass& pass, const float* x, const float* factors, float* y) const {
+  void Scale(const Pass& pass, const void* x, const float* factors, void* y) const {
     const size_t count = shape_.size() * pass.sample_count;
     if (!dropout_.IsActive(pass)) {
-      std::copy_n(x, count, y);
+      Copy(pass.device, count, x, y);
     } else if (per_channel_) {
       MultiplyChannels(pass.device, pass.sample_count, shape_, x, factors, y);
     } else {

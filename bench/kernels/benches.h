@@ -22,7 +22,7 @@ void RegisterBench(const std::string& name, F&& run) {
 
 // An array with slack: numbers around 0.
 inline FloatBuffer Filled(size_t count) {
-  FloatBuffer buffer(count + kSlackFloats);
+  FloatBuffer buffer(count + kSlackElements);
   for (size_t i = 0; i < buffer.size(); ++i) {
     buffer.data()[i] = static_cast<float>(i * 7919 % 1009) / 1009.0f - 0.5f;
   }

@@ -15,7 +15,7 @@ struct Arrays {
         dweight(Filled(spec.weight_size())),
         dbias(Filled(spec.out_channels)),
         scratch(Conv2dScratchBytes(kCpu, spec, sample_count) / sizeof(float)),
-        argmax(sample_count * spec.output().size() + kSlackFloats) {}
+        argmax(sample_count * spec.output().size() + kSlackElements) {}
   FloatBuffer x, weight, bias, y, dx, dweight, dbias, scratch;
   std::vector<int32_t> argmax;
 };

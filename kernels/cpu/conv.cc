@@ -13,7 +13,7 @@ namespace {
 // [samples, conv_output()]: the convolution's output or its gradient, where the caller's arrays do
 // not hold them.
 size_t SumFloats(const Conv2dSpec& spec, size_t sample_count) {
-  return sample_count * spec.conv_output().size() + kSlackFloats;
+  return sample_count * spec.conv_output().size() + kSlackElements;
 }
 
 bool NeedsSums(const Conv2dSpec& spec, const float* channel_scale) {

@@ -75,8 +75,8 @@ BackwardScratch Carve(const BackwardGeometry& g, ScratchCarver& carver) {
   s.kernels = carver.Take<float>(g.out_channels * g.kernel * g.kernel_row);
   s.dkernels = carver.Take<float>(g.out_channels * g.kernel * g.dkernel_row);
   s.dbias = carver.Take<float>(g.out_channels_padded);
-  s.images = carver.Take<float>(g.padding == 0 ? 0 : g.block_samples * g.image + kSlackFloats);
-  s.dimage = carver.Take<float>(g.image + kSlackFloats);
+  s.images = carver.Take<float>(g.padding == 0 ? 0 : g.block_samples * g.image + kSlackElements);
+  s.dimage = carver.Take<float>(g.image + kSlackElements);
   s.entries = carver.Take<Entry>(g.block_samples * g.cells * g.out_channels_padded);
   s.list = carver.Take<Entry>(g.list_capacity);
   s.kernel_starts = carver.Take<int32_t>(g.out_channels_padded);

@@ -21,8 +21,8 @@ DepthwiseScratch Carve(const ConvGeometry& g, ScratchCarver& carver) {
   DepthwiseScratch s{};
   s.weight = carver.Take<float>(taps * g.out_channels_padded);
   s.dweight = carver.Take<float>(taps * g.out_channels_padded);
-  s.image = carver.Take<float>(g.image + kSlackFloats);
-  s.dimage = carver.Take<float>(g.image + kSlackFloats);
+  s.image = carver.Take<float>(g.image + kSlackElements);
+  s.dimage = carver.Take<float>(g.image + kSlackElements);
   return s;
 }
 

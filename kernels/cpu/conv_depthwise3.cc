@@ -24,7 +24,7 @@ Scratch Carve(const Conv2dSpec& spec, ScratchCarver& carver) {
   Scratch s{};
   s.weight = carver.Take<float>(kTaps * channels);
   s.dweight = carver.Take<float>(kTaps * channels);
-  s.zeros = carver.Take<float>(spec.input.width * spec.input.channels + kSlackFloats);
+  s.zeros = carver.Take<float>(spec.input.width * spec.input.channels + kSlackElements);
   return s;
 }
 
@@ -36,7 +36,7 @@ void PackWeights(const Conv2dSpec& spec, const float* weight, bool is_turned, co
     for (size_t c = 0; c < channels; ++c) s.weight[t * padded + c] = weight[c * kTaps + from];
     std::fill(s.weight + t * padded + channels, s.weight + (t + 1) * padded, 0.0f);
   }
-  std::fill_n(s.zeros, spec.input.width * spec.input.channels + kSlackFloats, 0.0f);
+  std::fill_n(s.zeros, spec.input.width * spec.input.channels + kSlackElements, 0.0f);
 }
 
 struct Taps {

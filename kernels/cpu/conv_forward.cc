@@ -27,7 +27,7 @@ ForwardScratch Carve(const ConvGeometry& g, ScratchCarver& carver) {
   ForwardScratch s{};
   s.weight = carver.Take<float>(g.out_channels_padded * g.kernel * g.run);
   s.bias = carver.Take<float>(g.out_channels_padded);
-  s.image = carver.Take<float>(g.padding == 0 ? 0 : g.image + kSlackFloats);
+  s.image = carver.Take<float>(g.padding == 0 ? 0 : g.image + kSlackElements);
   return s;
 }
 

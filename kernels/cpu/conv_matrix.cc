@@ -69,7 +69,7 @@ struct Scratch {
 
 Scratch Carve(const Geometry& g, ScratchCarver& carver) {
   Scratch s{};
-  s.rows = carver.Take<float>(g.is_pixels ? 0 : g.block_pixels * g.row + kSlackFloats);
+  s.rows = carver.Take<float>(g.is_pixels ? 0 : g.block_pixels * g.row + kSlackElements);
   s.weight = carver.Take<float>(std::max(
       {g.depth * RoundUpToLanes(g.out), g.out * RoundUpToLanes(g.depth),
        g.has_few_weights ? 0 : g.taps * std::min(kPieceChannels, g.out) * kTileVecs * kLanes}));

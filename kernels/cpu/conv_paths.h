@@ -5,7 +5,7 @@
 // dropout2d, pool and relu, which conv.cc does before and after them.
 #pragma once
 
-#include "kernels/ops.h"
+#include "kernels/cpu/cpu_ops.h"
 
 namespace pando::cpu {
 

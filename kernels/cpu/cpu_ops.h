@@ -6,6 +6,14 @@
 
 namespace pando::cpu {
 
+using Conv2dForwardArgs = Conv2dForwardArgsOf<float>;
+using Conv2dBackwardArgs = Conv2dBackwardArgsOf<float>;
+using LinearForwardArgs = LinearForwardArgsOf<float>;
+using LinearBackwardArgs = LinearBackwardArgsOf<float>;
+using BatchNormForwardArgs = BatchNormForwardArgsOf<float>;
+using BatchNormInferenceArgs = BatchNormInferenceArgsOf<float>;
+using BatchNormBackwardArgs = BatchNormBackwardArgsOf<float>;
+
 size_t Conv2dScratchBytes(const Conv2dSpec& spec, uint32_t sample_count_max);
 void Conv2dForward(const Conv2dSpec& spec, const Conv2dForwardArgs& args,
                    std::span<std::byte> scratch);
@@ -36,7 +44,10 @@ void AddInPlace(size_t count, const float* x, float* y);
 void Multiply(size_t count, const float* x, const float* factor, float* y);
 void MultiplyChannels(uint32_t sample_count, const SampleShape& shape, const float* x,
                       const float* factor, float* y);
-void DropoutFactors(const DropoutStream& stream, float probability, size_t count, float* factor);
+void Copy(size_t count, const float* x, float* y);
+void ScaleFloats(size_t count, const float* x, float factor, float* y);
+void DropoutFactors(PhiloxKey key, const PassNumbers& numbers, float probability, size_t count,
+                    float* factor);
 
 void MaxPoolForward(const Pool2dSpec& spec, uint32_t sample_count, const float* x, float* y,
                     int32_t* argmax);
@@ -49,11 +60,9 @@ void AdaptiveAveragePoolForward(const AdaptivePool2dSpec& spec, uint32_t sample_
 void AdaptiveAveragePoolBackward(const AdaptivePool2dSpec& spec, uint32_t sample_count,
                                  const float* dy, float* dx);
 
-void ImportBatch(const Batch& batch, uint32_t channels, float* x);
+void ImportBatch(const Batch& batch, uint32_t channels, float* x, int32_t* labels);
 void FlattenForward(uint32_t sample_count, const SampleShape& shape, const float* x, float* y);
 void FlattenBackward(uint32_t sample_count, const SampleShape& shape, const float* dy, float* dx);
-CrossEntropyScore SoftmaxCrossEntropy(uint32_t sample_count, uint32_t class_count,
-                                      float label_smoothing, const float* logits,
-                                      const int32_t* labels, float* dlogits);
+void SoftmaxCrossEntropy(const CrossEntropyArgs& args);
 
 }  // namespace pando::cpu

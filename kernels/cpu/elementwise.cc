@@ -2,6 +2,7 @@
 #include <cmath>
 #include <span>
 
+#include "common/check.h"
 #include "kernels/cpu/activation.h"
 #include "kernels/cpu/cpu_ops.h"
 
@@ -53,15 +54,22 @@ void MultiplyChannels(uint32_t sample_count, const SampleShape& shape, const flo
   }
 }
 
-void DropoutFactors(const DropoutStream& stream, float probability, size_t count, float* factor) {
+void Copy(size_t count, const float* x, float* y) { std::copy_n(x, count, y); }
+
+void ScaleFloats(size_t count, const float* x, float factor, float* y) {
+  for (size_t i = 0; i < count; ++i) y[i] = x[i] * factor;
+}
+
+void DropoutFactors(PhiloxKey key, const PassNumbers& numbers, float probability, size_t count,
+                    float* factor) {
   constexpr size_t kPerBlock = 8;
   const auto threshold = static_cast<uint32_t>(std::lround(probability * 65536.0f));
   const float keep_scale = 1.0f / (1.0f - probability);
   for (size_t first = 0; first < count; first += kPerBlock) {
     const PhiloxBlock block =
-        Philox4x32({static_cast<uint32_t>(first / kPerBlock), static_cast<uint32_t>(stream.step),
-                    static_cast<uint32_t>(stream.step >> 32), stream.micro_batch},
-                   stream.key);
+        Philox4x32({static_cast<uint32_t>(first / kPerBlock), static_cast<uint32_t>(numbers.step),
+                    static_cast<uint32_t>(numbers.step >> 32), numbers.micro_batch},
+                   key);
     const size_t last = std::min(count, first + kPerBlock);
     for (size_t i = first; i < last; ++i) {
       const bool keep = Uniform16(block, static_cast<unsigned>(i - first)) >= threshold;
@@ -84,13 +92,16 @@ size_t ClassesAhead(std::span<const float> logits, size_t label) {
 
 }  // namespace
 
-CrossEntropyScore SoftmaxCrossEntropy(uint32_t sample_count, uint32_t class_count,
-                                      float label_smoothing, const float* logits,
-                                      const int32_t* labels, float* dlogits) {
-  const float every_share = label_smoothing / static_cast<float>(class_count);
-  const float label_share = 1.0f - label_smoothing;
+void SoftmaxCrossEntropy(const CrossEntropyArgs& args) {
+  const size_t class_count = args.class_count;
+  const auto* logits = static_cast<const float*>(args.logits);
+  auto* dlogits = static_cast<float*>(args.dlogits);
+  const float every_share = args.label_smoothing / static_cast<float>(class_count);
+  const float label_share = 1.0f - args.label_smoothing;
   CrossEntropyScore score;
-  for (size_t s = 0; s < sample_count; ++s, logits += class_count, dlogits += class_count) {
+  for (size_t s = 0; s < args.sample_count; ++s, logits += class_count, dlogits += class_count) {
+    const auto label = static_cast<size_t>(args.labels[s]);
+    PANDO_CHECK(label < class_count);
     const float largest = *std::max_element(logits, logits + class_count);
     float sum = 0.0f, logit_sum = 0.0f;
     for (size_t c = 0; c < class_count; ++c) {
@@ -99,7 +110,6 @@ CrossEntropyScore SoftmaxCrossEntropy(uint32_t sample_count, uint32_t class_coun
       logit_sum += logits[c] - largest;
     }
     for (size_t c = 0; c < class_count; ++c) dlogits[c] = dlogits[c] / sum - every_share;
-    const auto label = static_cast<size_t>(labels[s]);
     dlogits[label] -= label_share;
     score.loss_sum += std::log(sum) - label_share * (logits[label] - largest);
     if (every_share > 0.0f) score.loss_sum -= every_share * logit_sum;  // 0 · −∞ is not 0
@@ -107,7 +117,7 @@ CrossEntropyScore SoftmaxCrossEntropy(uint32_t sample_count, uint32_t class_coun
     score.correct_count += ahead == 0;
     score.top5_count += ahead < 5;
   }
-  return score;
+  *args.score = score;
 }
 
 }  // namespace pando::cpu

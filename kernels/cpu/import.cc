@@ -37,7 +37,8 @@ void ImportOwnChannels(const Batch& batch, float* x) {
 
 }  // namespace
 
-void ImportBatch(const Batch& batch, uint32_t channels, float* x) {
+void ImportBatch(const Batch& batch, uint32_t channels, float* x, int32_t* labels) {
+  std::copy(batch.labels.begin(), batch.labels.end(), labels);
   if (channels == batch.shape.channels) {
     ImportOwnChannels(batch, x);
     return;

@@ -27,7 +27,8 @@ void TransposeOut(const LinearSpec& spec, size_t samples, const float* sums, con
                   float* y) {
   for (size_t s = 0; s < samples; ++s, y += spec.out_features) {
     for (size_t o = 0; o < spec.out_features; ++o) {
-      const float value = sums[o * samples + s] + bias[o];
+      const float sum = sums[o * samples + s];
+      const float value = bias == nullptr ? sum : sum + bias[o];
       y[o] = spec.relu ? std::max(value, 0.0f) : value;
     }
   }
@@ -71,7 +72,7 @@ void LinearBackward(const LinearSpec& spec, const LinearBackwardArgs& args,
   ScratchCarver carver(scratch);
   const Scratch s = Carve(spec, n, carver);
   if (spec.relu) ReluBackward(n * out, args.y, args.dy, args.dy);
-  SumRows(n, out, args.dy, args.dbias);
+  if (args.dbias != nullptr) SumRows(n, out, args.dy, args.dbias);
   Multiply({.rows = out,  // dweight = dyᵀ · x
             .cols = in,
             .depth = n,

@@ -142,23 +142,24 @@ struct Computed {
         dx(Poisoned(r.x.size())),
         dweight(Poisoned(r.weight.size())),
         dbias(Poisoned(r.bias.size())),
-        argmax(r.dy.size() + kSlackFloats, scratch_fill),
-        scratch(Conv2dScratchBytes(kCpu, r.spec, r.sample_count) / sizeof(float) + 1) {
+        argmax(r.dy.size() + kSlackElements),
+        scratch(Conv2dScratchBytes(TestDevice(), r.spec, r.sample_count) / sizeof(float) + 1) {
+    std::fill_n(argmax.data(), argmax.size(), scratch_fill);
     std::memset(scratch.data(), scratch_fill, scratch.size() * sizeof(float));
-    std::span<std::byte> bytes = std::as_writable_bytes(scratch.span());
-    Conv2dForward(kCpu, r.spec,
+    std::span<std::byte> bytes = scratch.bytes();
+    Conv2dForward(TestDevice(), r.spec,
                   {r.sample_count, x.data(), weight.data(), bias.data(), scale.data(), y.data(),
                    argmax.data()},
                   bytes);
     std::memset(scratch.data(), scratch_fill, scratch.size() * sizeof(float));
-    Conv2dBackward(kCpu, r.spec,
+    Conv2dBackward(TestDevice(), r.spec,
                    {r.sample_count, x.data(), weight.data(), scale.data(), y.data(), argmax.data(),
                     dy.data(), dx.data(), dweight.data(), dbias.data()},
                    bytes);
   }
-  FloatBuffer x, weight, bias, scale, dy, y, dx, dweight, dbias;
-  std::vector<int32_t> argmax;
-  FloatBuffer scratch;
+  Floats x, weight, bias, scale, dy, y, dx, dweight, dbias;
+  Array<int32_t> argmax;
+  Floats scratch;
 };
 
 TEST_CASE("convolution forward follows its definition on every shape") {
@@ -204,12 +205,12 @@ TEST_CASE("a first layer's convolution makes the same weight gradients without a
   const ConvCase c = Cases()[3];
   const Reference r(c);
   Computed computed(r);
-  FloatBuffer dweight = Poisoned(r.weight.size()), dbias = Poisoned(r.bias.size());
-  Conv2dBackward(kCpu, r.spec,
+  Floats dweight = Poisoned(r.weight.size()), dbias = Poisoned(r.bias.size());
+  Conv2dBackward(TestDevice(), r.spec,
                  {r.sample_count, computed.x.data(), computed.weight.data(), computed.scale.data(),
                   computed.y.data(), computed.argmax.data(), computed.dy.data(), nullptr,
                   dweight.data(), dbias.data()},
-                 std::as_writable_bytes(computed.scratch.span()));
+                 computed.scratch.bytes());
   CHECK(SameBits(dweight.data(), computed.dweight.data(), r.weight.size()));
   CHECK(SameBits(dbias.data(), computed.dbias.data(), r.bias.size()));
 }
@@ -219,16 +220,16 @@ TEST_CASE("a convolution without a bias is one with a bias of zeros, and its gra
     Reference r(c);
     r.bias.assign(r.bias.size(), 0.0);
     Computed computed(r);
-    FloatBuffer y = Poisoned(r.dy.size()), dx = Poisoned(r.x.size()),
-                dweight = Poisoned(r.weight.size());
-    std::vector<int32_t> argmax(r.dy.size() + kSlackFloats);
-    const std::span<std::byte> scratch = std::as_writable_bytes(computed.scratch.span());
+    Floats y = Poisoned(r.dy.size()), dx = Poisoned(r.x.size()),
+           dweight = Poisoned(r.weight.size());
+    Array<int32_t> argmax(r.dy.size() + kSlackElements);
+    const std::span<std::byte> scratch = computed.scratch.bytes();
     const float* scale = c.has_dropout ? computed.scale.data() : nullptr;
-    Conv2dForward(kCpu, r.spec,
+    Conv2dForward(TestDevice(), r.spec,
                   {r.sample_count, computed.x.data(), computed.weight.data(), nullptr, scale,
                    y.data(), argmax.data()},
                   scratch);
-    Conv2dBackward(kCpu, r.spec,
+    Conv2dBackward(TestDevice(), r.spec,
                    {r.sample_count, computed.x.data(), computed.weight.data(), scale, y.data(),
                     argmax.data(), computed.dy.data(), dx.data(), dweight.data(), nullptr},
                    scratch);

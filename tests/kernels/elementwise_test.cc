@@ -11,9 +11,9 @@ TEST_CASE("relu passes what is positive, and its gradient") {
   for (size_t count : {1u, 15u, 16u, 17u, 1000u}) {
     Doubles x = RandomDoubles(count, 1);
     const Doubles dy = RandomDoubles(count, 2);
-    FloatBuffer in = ToFloats(x), grad = ToFloats(dy), y = Poisoned(count), dx = Poisoned(count);
-    ReluForward(kCpu, count, in.data(), y.data());
-    ReluBackward(kCpu, count, y.data(), grad.data(), dx.data());
+    Floats in = ToFloats(x), grad = ToFloats(dy), y = Poisoned(count), dx = Poisoned(count);
+    ReluForward(TestDevice(), count, in.data(), y.data());
+    ReluBackward(TestDevice(), count, y.data(), grad.data(), dx.data());
     auto forward = [&] {
       Doubles out;
       for (double v : x) out.push_back(std::max(v, 0.0));
@@ -26,12 +26,11 @@ TEST_CASE("relu passes what is positive, and its gradient") {
 }
 
 TEST_CASE("relu has gradient 0 at 0") {
-  const float y[] = {0.0f, -0.0f, 1.0f}, dy[] = {5.0f, 5.0f, 5.0f};
-  float dx[3];
-  ReluBackward(kCpu, 3, y, dy, dx);
-  CHECK(dx[0] == 0.0f);
-  CHECK(dx[1] == 0.0f);
-  CHECK(dx[2] == 5.0f);
+  Floats y = ToFloats({0.0, -0.0, 1.0}), dy = ToFloats({5, 5, 5}), dx = Poisoned(3);
+  ReluBackward(TestDevice(), 3, y.data(), dy.data(), dx.data());
+  CHECK(dx.data()[0] == 0.0f);
+  CHECK(dx.data()[1] == 0.0f);
+  CHECK(dx.data()[2] == 5.0f);
 }
 
 TEST_CASE("relu6 passes what lies between 0 and 6, and its gradient") {
@@ -39,9 +38,9 @@ TEST_CASE("relu6 passes what lies between 0 and 6, and its gradient") {
     Doubles x = RandomDoubles(count, 1);
     for (double& v : x) v *= 12;
     const Doubles dy = RandomDoubles(count, 2);
-    FloatBuffer in = ToFloats(x), grad = ToFloats(dy), y = Poisoned(count), dx = Poisoned(count);
-    Relu6Forward(kCpu, count, in.data(), y.data());
-    Relu6Backward(kCpu, count, y.data(), grad.data(), dx.data());
+    Floats in = ToFloats(x), grad = ToFloats(dy), y = Poisoned(count), dx = Poisoned(count);
+    Relu6Forward(TestDevice(), count, in.data(), y.data());
+    Relu6Backward(TestDevice(), count, y.data(), grad.data(), dx.data());
     auto forward = [&] {
       Doubles out;
       for (double v : x) out.push_back(std::clamp(v, 0.0, 6.0));
@@ -69,33 +68,32 @@ TEST_CASE("an addition with its activation, and its gradient, also in place") {
       }
       return out;
     };
-    FloatBuffer first = ToFloats(a), second = ToFloats(b), grad = ToFloats(dy),
-                y = Poisoned(kCount), dx = Poisoned(kCount);
-    AddForward(kCpu, kCount, first.data(), second.data(), activation, y.data());
-    AddBackward(kCpu, kCount, y.data(), activation, grad.data(), dx.data());
+    Floats first = ToFloats(a), second = ToFloats(b), grad = ToFloats(dy), y = Poisoned(kCount),
+           dx = Poisoned(kCount);
+    AddForward(TestDevice(), kCount, first.data(), second.data(), activation, y.data());
+    AddBackward(TestDevice(), kCount, y.data(), activation, grad.data(), dx.data());
     CHECK(RelativeError(y.data(), forward()) < kTol);
     auto loss = [&] { return DotProduct(forward(), dy); };
     CHECK(FiniteDifferenceError(a, loss, dx.data()) < kTol);
     CHECK(FiniteDifferenceError(b, loss, dx.data()) < kTol);
-    AddForward(kCpu, kCount, first.data(), second.data(), activation, first.data());
-    AddBackward(kCpu, kCount, y.data(), activation, grad.data(), grad.data());
+    AddForward(TestDevice(), kCount, first.data(), second.data(), activation, first.data());
+    AddBackward(TestDevice(), kCount, y.data(), activation, grad.data(), grad.data());
     CHECK(SameBits(first.data(), y.data(), kCount));
     CHECK(SameBits(grad.data(), dx.data(), kCount));
   }
 }
 
 TEST_CASE("an addition without activation needs no result for its gradient") {
-  const float dy[] = {1.0f, -2.0f};
-  float dx[2];
-  AddBackward(kCpu, 2, nullptr, Activation::kNone, dy, dx);
-  CHECK(dx[0] == 1.0f);
-  CHECK(dx[1] == -2.0f);
+  Floats dy = ToFloats({1, -2}), dx = Poisoned(2);
+  AddBackward(TestDevice(), 2, nullptr, Activation::kNone, dy.data(), dx.data());
+  CHECK(dx.data()[0] == 1.0f);
+  CHECK(dx.data()[1] == -2.0f);
 }
 
 TEST_CASE("adding in place adds each element once") {
   const Doubles x = RandomDoubles(77, 1), y = RandomDoubles(77, 2);
-  FloatBuffer in = ToFloats(x), sum = ToFloats(y);
-  AddInPlace(kCpu, 77, in.data(), sum.data());
+  Floats in = ToFloats(x), sum = ToFloats(y);
+  AddInPlace(TestDevice(), 77, in.data(), sum.data());
   Doubles expected;
   for (size_t i = 0; i < 77; ++i) expected.push_back(x[i] + y[i]);
   CHECK(RelativeError(sum.data(), expected) < kTol);
@@ -112,10 +110,10 @@ TEST_CASE("channel factors reach every pixel of their channel and no other, forw
     }
     return out;
   };
-  FloatBuffer in = ToFloats(x), f = ToFloats(factor), grad = ToFloats(dy), y = Poisoned(x.size()),
-              dx = Poisoned(x.size());
-  MultiplyChannels(kCpu, 2, shape, in.data(), f.data(), y.data());
-  MultiplyChannels(kCpu, 2, shape, grad.data(), f.data(), dx.data());
+  Floats in = ToFloats(x), f = ToFloats(factor), grad = ToFloats(dy), y = Poisoned(x.size()),
+         dx = Poisoned(x.size());
+  MultiplyChannels(TestDevice(), 2, shape, in.data(), f.data(), y.data());
+  MultiplyChannels(TestDevice(), 2, shape, grad.data(), f.data(), dx.data());
   CHECK(RelativeError(y.data(), forward()) < kTol);
   CHECK(FiniteDifferenceError(
             x, [&] { return DotProduct(forward(), dy); }, dx.data()) < kTol);
@@ -130,22 +128,31 @@ TEST_CASE("factors multiply each element once, forward and backward") {
       for (size_t i = 0; i < count; ++i) out.push_back(x[i] * factor[i]);
       return out;
     };
-    FloatBuffer in = ToFloats(x), f = ToFloats(factor), grad = ToFloats(dy), y = Poisoned(count),
-                dx = Poisoned(count);
-    Multiply(kCpu, count, in.data(), f.data(), y.data());
-    Multiply(kCpu, count, grad.data(), f.data(), dx.data());
+    Floats in = ToFloats(x), f = ToFloats(factor), grad = ToFloats(dy), y = Poisoned(count),
+           dx = Poisoned(count);
+    Multiply(TestDevice(), count, in.data(), f.data(), y.data());
+    Multiply(TestDevice(), count, grad.data(), f.data(), dx.data());
     CHECK(RelativeError(y.data(), forward()) < kTol);
     CHECK(FiniteDifferenceError(
               x, [&] { return DotProduct(forward(), dy); }, dx.data()) < kTol);
   }
 }
 
+std::vector<float> DrawFactors(PhiloxKey key, PassNumbers numbers, float probability,
+                               size_t count) {
+  Array<PassNumbers> at(1);
+  *at.data() = numbers;
+  Floats factor = Poisoned(count);
+  DropoutFactors(TestDevice(), key, at.data(), probability, count, factor.data());
+  CHECK(IsAllWritten(factor, count));
+  return {factor.data(), factor.data() + count};
+}
+
 TEST_CASE("dropout drops its share, and scales the rest so that the mean stays") {
   constexpr size_t kCount = 100'003;
   for (float probability : {0.1f, 0.5f, 0.9f}) {
-    std::vector<float> factor(kCount);
-    const DropoutStream stream{MakePhiloxKey(7, RandomPurpose::kDropout, "drop"), 3, 1};
-    DropoutFactors(kCpu, stream, probability, kCount, factor.data());
+    const std::vector<float> factor =
+        DrawFactors(MakePhiloxKey(7, RandomPurpose::kDropout, "drop"), {3, 1}, probability, kCount);
     const auto dropped = static_cast<size_t>(std::count(factor.begin(), factor.end(), 0.0f));
     const float kept = 1.0f / (1.0f - probability);
     CHECK(dropped + std::count(factor.begin(), factor.end(), kept) == kCount);
@@ -156,21 +163,18 @@ TEST_CASE("dropout drops its share, and scales the rest so that the mean stays")
 }
 
 TEST_CASE("dropout's decisions are those of the Philox block that the contract names") {
-  const DropoutStream stream{MakePhiloxKey(7, RandomPurpose::kDropout, "drop"), 1ull << 40, 9};
-  std::vector<float> factor(21);
-  DropoutFactors(kCpu, stream, 0.25f, factor.size(), factor.data());
+  const PhiloxKey key = MakePhiloxKey(7, RandomPurpose::kDropout, "drop");
+  const std::vector<float> factor = DrawFactors(key, {1ull << 40, 9}, 0.25f, 21);
   for (unsigned i = 0; i < factor.size(); ++i) {
-    const PhiloxBlock block = Philox4x32({i / 8, 0, 1u << 8, 9}, stream.key);
+    const PhiloxBlock block = Philox4x32({i / 8, 0, 1u << 8, 9}, key);
     CHECK((factor[i] == 0.0f) == (Uniform16(block, i % 8) < 16384));
   }
 }
 
 TEST_CASE("dropout differs between seeds, layers, steps and micro-batches, and repeats itself") {
   auto draw = [](uint64_t seed, const char* layer, uint64_t step, uint32_t micro_batch) {
-    std::vector<float> factor(64);
-    DropoutFactors(kCpu, {MakePhiloxKey(seed, RandomPurpose::kDropout, layer), step, micro_batch},
-                   0.5f, factor.size(), factor.data());
-    return factor;
+    return DrawFactors(MakePhiloxKey(seed, RandomPurpose::kDropout, layer), {step, micro_batch},
+                       0.5f, 64);
   };
   const std::set<std::vector<float>> all{draw(1, "a", 0, 0), draw(2, "a", 0, 0),
                                          draw(1, "b", 0, 0), draw(1, "a", 1, 0),
@@ -180,9 +184,23 @@ TEST_CASE("dropout differs between seeds, layers, steps and micro-batches, and r
 }
 
 TEST_CASE("dropout with probability 0 keeps everything as it is") {
-  std::vector<float> factor(10);
-  DropoutFactors(kCpu, {}, 0.0f, factor.size(), factor.data());
-  CHECK(factor == std::vector<float>(10, 1.0f));
+  CHECK(DrawFactors({}, {}, 0.0f, 10) == std::vector<float>(10, 1.0f));
+}
+
+TEST_CASE("a copy is its original, and scaled floats are multiples of theirs") {
+  const Doubles x = RandomDoubles(77, 1);
+  Floats in = ToFloats(x), same = Poisoned(77), scaled = Poisoned(77);
+  Copy(TestDevice(), 77, in.data(), same.data());
+  CHECK(SameBits(same.data(), in.data(), 77));
+  CHECK(IsAllWritten(same, 77));
+  ScaleFloats(TestDevice(), 77, in.data(), -2.0f, scaled.data());
+  Doubles expected;
+  for (double v : x) expected.push_back(-2 * v);
+  CHECK(RelativeError(scaled.data(), expected) == 0.0);
+  CHECK(IsAllWritten(scaled, 77));
+  std::vector<float> host(77);
+  ExportFloats(TestDevice(), 77, in.data(), host.data());
+  CHECK(SameBits(host.data(), in.data(), 77));
 }
 
 // The definition, with PyTorch's targets: (1 − smoothing) · label + smoothing / classes everywhere.
@@ -201,6 +219,29 @@ double CrossEntropy(const Doubles& logits, const std::vector<int32_t>& labels, d
   return sum;
 }
 
+struct Scored {
+  CrossEntropyScore score;
+  Floats gradient;
+};
+Scored ScoreOf(const Doubles& logits, const std::vector<int32_t>& labels, float smoothing = 0) {
+  const auto n = static_cast<uint32_t>(labels.size());
+  Floats in = ToFloats(logits), gradient = Poisoned(logits.size());
+  Array<int32_t> label(n);
+  std::copy(labels.begin(), labels.end(), label.data());
+  Array<CrossEntropyScore> score(1);
+  Array<std::byte> scratch(CrossEntropyScratchBytes(TestDevice(), n));
+  SoftmaxCrossEntropy(TestDevice(),
+                      {.sample_count = n,
+                       .class_count = static_cast<uint32_t>(logits.size()) / n,
+                       .label_smoothing = smoothing,
+                       .logits = in.data(),
+                       .labels = label.data(),
+                       .dlogits = gradient.data(),
+                       .score = score.data()},
+                      scratch.bytes());
+  return {*score.data(), std::move(gradient)};
+}
+
 TEST_CASE("cross-entropy and its gradient follow the definition, summed over samples") {
   for (uint32_t n : {1u, 2u, 17u}) {
     for (uint32_t classes : {1u, 2u, 10u, 33u}) {
@@ -209,53 +250,45 @@ TEST_CASE("cross-entropy and its gradient follow the definition, summed over sam
         std::vector<int32_t> labels;
         for (uint32_t s = 0; s < n; ++s) labels.push_back(static_cast<int32_t>(s * 7 % classes));
         auto loss = [&] { return CrossEntropy(logits, labels, smoothing); };
-        FloatBuffer in = ToFloats(logits), gradient = Poisoned(logits.size());
-        const CrossEntropyScore score = SoftmaxCrossEntropy(kCpu, n, classes, smoothing, in.data(),
-                                                            labels.data(), gradient.data());
-        CHECK(score.loss_sum == doctest::Approx(loss()).epsilon(kTol));
-        if (classes > 1) CHECK(FiniteDifferenceError(logits, loss, gradient.data()) < kTol);
+        const Scored scored = ScoreOf(logits, labels, smoothing);
+        CHECK(IsAllWritten(scored.gradient, logits.size()));
+        CHECK(scored.score.loss_sum == doctest::Approx(loss()).epsilon(kTol));
+        if (classes > 1) CHECK(FiniteDifferenceError(logits, loss, scored.gradient.data()) < kTol);
       }
     }
   }
 }
 
 TEST_CASE("a label is among the first five when at most four classes are ahead of it") {
-  const float logits[] = {7, 6, 6, 5, 4, 3};  // of two equal ones the first is ahead
+  const Doubles logits{7, 6, 6, 5, 4, 3};  // of two equal ones the first is ahead
   const uint32_t expected_correct[] = {1, 0, 0, 0, 0, 0}, expected_top5[] = {1, 1, 1, 1, 1, 0};
-  float gradient[6];
   for (int32_t label = 0; label < 6; ++label) {
-    const CrossEntropyScore score = SoftmaxCrossEntropy(kCpu, 1, 6, 0.0f, logits, &label, gradient);
+    const CrossEntropyScore score = ScoreOf(logits, {label}).score;
     CHECK(score.correct_count == expected_correct[label]);
     CHECK(score.top5_count == expected_top5[label]);
   }
-  const float ties[] = {1, 1, 1, 1, 1, 1};
+  const Doubles ties(6, 1.0);
   for (int32_t label = 0; label < 6; ++label) {
-    const CrossEntropyScore score = SoftmaxCrossEntropy(kCpu, 1, 6, 0.0f, ties, &label, gradient);
+    const CrossEntropyScore score = ScoreOf(ties, {label}).score;
     CHECK(score.correct_count == (label == 0 ? 1 : 0));
     CHECK(score.top5_count == (label < 5 ? 1 : 0));
   }
 }
 
 TEST_CASE("a label whose logit is not a number is never among the first") {
-  const float logits[] = {std::nanf(""), 0.0f};
-  const int32_t label = 0;
-  float gradient[2];
-  const CrossEntropyScore score = SoftmaxCrossEntropy(kCpu, 1, 2, 0.0f, logits, &label, gradient);
+  const CrossEntropyScore score = ScoreOf({std::nan(""), 0}, {0}).score;
   CHECK(score.correct_count == 0);
   CHECK(score.top5_count == 0);
 }
 
 TEST_CASE("cross-entropy survives logits whose exponentials do not") {
-  const float logits[] = {1000.0f, 0.0f, -1000.0f};
-  const int32_t right = 0, wrong = 2;
-  float gradient[3];
-  CrossEntropyScore score = SoftmaxCrossEntropy(kCpu, 1, 3, 0.0f, logits, &right, gradient);
-  CHECK(score.loss_sum == 0.0);
-  CHECK(score.correct_count == 1);
-  score = SoftmaxCrossEntropy(kCpu, 1, 3, 0.0f, logits, &wrong, gradient);
-  CHECK(score.loss_sum == 2000.0);
-  CHECK(score.correct_count == 0);
-  CHECK(gradient[2] == -1.0f);
+  const Doubles logits{1000, 0, -1000};
+  const Scored right = ScoreOf(logits, {0}), wrong = ScoreOf(logits, {2});
+  CHECK(right.score.loss_sum == 0.0);
+  CHECK(right.score.correct_count == 1);
+  CHECK(wrong.score.loss_sum == 2000.0);
+  CHECK(wrong.score.correct_count == 0);
+  CHECK(wrong.gradient.data()[2] == -1.0f);
 }
 
 TEST_CASE("pictures are normalised per channel, tables are taken as they are") {
@@ -265,8 +298,11 @@ TEST_CASE("pictures are normalised per channel, tables are taken as they are") {
                  .values = {},
                  .normalisation = &normalisation,
                  .labels = {0, 1}};
-  float x[8 + kSlackFloats];
-  ImportBatch(kCpu, pictures, 2, x);
+  Floats x = Poisoned(8);
+  Array<int32_t> labels(2);
+  ImportBatch(TestDevice(), pictures, 2, x.data(), labels.data());
+  CHECK(IsAllWritten(x, 8));
+  CHECK(labels.data()[1] == 1);
   const Doubles expected{-1,
                          -0.125,
                          1,
@@ -275,11 +311,11 @@ TEST_CASE("pictures are normalised per channel, tables are taken as they are") {
                          (0.2 - 0.25) / 2,
                          (0.4 - 0.5) / 0.5,
                          (0.8 - 0.25) / 2};
-  CHECK(RelativeError(x, expected) < kTol);
+  CHECK(RelativeError(x.data(), expected) < kTol);
 
   Batch table{.shape = {1, 1, 3}, .bytes = {}, .values = {1, 2, 3, 4, 5, 6}, .labels = {0, 1}};
-  ImportBatch(kCpu, table, table.shape.channels, x);
-  CHECK(RelativeError(x, {1, 2, 3, 4, 5, 6}) == 0.0);
+  ImportBatch(TestDevice(), table, table.shape.channels, x.data(), labels.data());
+  CHECK(RelativeError(x.data(), {1, 2, 3, 4, 5, 6}) == 0.0);
 }
 
 TEST_CASE("one channel feeds three by repetition, normalised by its own mean and deviation") {
@@ -288,24 +324,25 @@ TEST_CASE("one channel feeds three by repetition, normalised by its own mean and
                        .bytes = {0, 255, 51, 0},
                        .normalisation = &normalisation,
                        .labels = {0, 0}};
-  float x[12];
-  ImportBatch(kCpu, pictures, 3, x);
+  Floats x = Poisoned(12);
+  Array<int32_t> labels(2);
+  ImportBatch(TestDevice(), pictures, 3, x.data(), labels.data());
   const float expected[] = {-2.0f, 2.0f, (0.2f - 0.5f) / 0.25f, -2.0f};
-  for (size_t i = 0; i < 12; ++i) CHECK(x[i] == doctest::Approx(expected[i / 3]));
+  for (size_t i = 0; i < 12; ++i) CHECK(x.data()[i] == doctest::Approx(expected[i / 3]));
   const Batch values{.shape = {1, 1, 1}, .values = {7, 8}, .labels = {0, 0}};
-  ImportBatch(kCpu, values, 3, x);
-  for (size_t i = 0; i < 6; ++i) CHECK(x[i] == (i < 3 ? 7 : 8));
+  ImportBatch(TestDevice(), values, 3, x.data(), labels.data());
+  for (size_t i = 0; i < 6; ++i) CHECK(x.data()[i] == (i < 3 ? 7 : 8));
 }
 
 TEST_CASE("flatten puts channels first, and back") {
   const SampleShape shape{2, 2, 3};
   Doubles x(24);
   for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<double>(i);
-  FloatBuffer in = ToFloats(x), y = Poisoned(24), back = Poisoned(24);
-  FlattenForward(kCpu, 2, shape, in.data(), y.data());
+  Floats in = ToFloats(x), y = Poisoned(24), back = Poisoned(24);
+  FlattenForward(TestDevice(), 2, shape, in.data(), y.data());
   CHECK(RelativeError(y.data(), {0,  3,  6,  9,  1,  4,  7,  10, 2,  5,  8,  11,  //
                                  12, 15, 18, 21, 13, 16, 19, 22, 14, 17, 20, 23}) == 0.0);
-  FlattenBackward(kCpu, 2, shape, y.data(), back.data());
+  FlattenBackward(TestDevice(), 2, shape, y.data(), back.data());
   CHECK(RelativeError(back.data(), x) == 0.0);
 }
 
@@ -322,8 +359,8 @@ TEST_CASE("flatten's gradient equals finite differences on odd shapes") {
     }
     return sum;
   };
-  FloatBuffer grad = ToFloats(dy), dx = Poisoned(x.size());
-  FlattenBackward(kCpu, 2, shape, grad.data(), dx.data());
+  Floats grad = ToFloats(dy), dx = Poisoned(x.size());
+  FlattenBackward(TestDevice(), 2, shape, grad.data(), dx.data());
   CHECK(FiniteDifferenceError(x, loss, dx.data()) < kTol);
 }
 

@@ -51,19 +51,20 @@ TEST_CASE("linear forward and gradients follow the definition on every shape") {
   for (Reference& r : Cases()) {
     CAPTURE(r.spec.in_features);
     CAPTURE(r.sample_count);
-    FloatBuffer x = ToFloats(r.x), weight = ToFloats(r.weight), bias = ToFloats(r.bias);
-    FloatBuffer dy = ToFloats(r.dy), y = Poisoned(r.dy.size()), dx = Poisoned(r.x.size());
-    FloatBuffer dweight = Poisoned(r.weight.size()), dbias = Poisoned(r.bias.size());
+    Floats x = ToFloats(r.x), weight = ToFloats(r.weight), bias = ToFloats(r.bias);
+    Floats dy = ToFloats(r.dy), y = Poisoned(r.dy.size()), dx = Poisoned(r.x.size());
+    Floats dweight = Poisoned(r.weight.size()), dbias = Poisoned(r.bias.size());
 
-    FloatBuffer scratch = Poisoned(LinearScratchBytes(kCpu, r.spec, r.sample_count) / 4);
-    LinearForward(kCpu, r.spec, {r.sample_count, x.data(), weight.data(), bias.data(), y.data()},
-                  std::as_writable_bytes(scratch.span()));
+    Floats scratch = Poisoned(LinearScratchBytes(TestDevice(), r.spec, r.sample_count) / 4);
+    LinearForward(TestDevice(), r.spec,
+                  {r.sample_count, x.data(), weight.data(), bias.data(), y.data()},
+                  scratch.bytes());
     CHECK(RelativeError(y.data(), r.Forward()) < kForwardTol);
 
-    LinearBackward(kCpu, r.spec,
+    LinearBackward(TestDevice(), r.spec,
                    {r.sample_count, x.data(), weight.data(), y.data(), dy.data(), dx.data(),
                     dweight.data(), dbias.data()},
-                   std::as_writable_bytes(scratch.span()));
+                   scratch.bytes());
     auto loss = [&] { return DotProduct(r.Forward(), r.dy); };
     CHECK(FiniteDifferenceError(r.x, loss, dx.data(), 20) < kBackwardTol);
     CHECK(FiniteDifferenceError(r.weight, loss, dweight.data(), 20) < kBackwardTol);
@@ -73,18 +74,19 @@ TEST_CASE("linear forward and gradients follow the definition on every shape") {
 
 TEST_CASE("linear results do not depend on where their arrays lie") {
   const Reference r(LinearSpec{320, 50, true}, 16);
-  FloatBuffer x = ToFloats(r.x), bias = ToFloats(r.bias);
-  FloatBuffer weight(r.weight.size() + 2 * kSlackFloats);
-  FloatBuffer first = Poisoned(r.dy.size()), other = Poisoned(r.dy.size());
+  Floats x = ToFloats(r.x), bias = ToFloats(r.bias);
+  Floats weight(r.weight.size() + 2 * kSlackElements);
+  Floats first = Poisoned(r.dy.size()), other = Poisoned(r.dy.size());
   for (size_t shift : {0u, 1u, 8u}) {
     for (size_t i = 0; i < r.weight.size(); ++i) {
       weight.data()[shift + i] = static_cast<float>(r.weight[i]);
     }
-    float* y = shift == 0 ? first.data() : other.data();
-    FloatBuffer scratch = Poisoned(LinearScratchBytes(kCpu, r.spec, r.sample_count) / 4);
-    LinearForward(kCpu, r.spec, {r.sample_count, x.data(), weight.data() + shift, bias.data(), y},
-                  std::as_writable_bytes(scratch.span()));
-    CHECK(SameBits(first.data(), y, r.dy.size()));
+    Floats& y = shift == 0 ? first : other;
+    Floats scratch = Poisoned(LinearScratchBytes(TestDevice(), r.spec, r.sample_count) / 4);
+    LinearForward(TestDevice(), r.spec,
+                  {r.sample_count, x.data(), weight.data() + shift, bias.data(), y.data()},
+                  scratch.bytes());
+    CHECK(SameBits(first.data(), y.data(), r.dy.size()));
   }
 }
 

@@ -44,11 +44,11 @@ TEST_CASE("max pool and its gradient follow the definition") {
         return Pooled(spec, n, x,
                       [](const Doubles& w) { return *std::max_element(w.begin(), w.end()); });
       };
-      FloatBuffer in = ToFloats(x), grad = ToFloats(dy), y = Poisoned(dy.size()),
-                  dx = Poisoned(x.size());
-      std::vector<int32_t> argmax(dy.size(), -1);
-      MaxPoolForward(kCpu, spec, n, in.data(), y.data(), argmax.data());
-      MaxPoolBackward(kCpu, spec, n, argmax.data(), grad.data(), dx.data());
+      Floats in = ToFloats(x), grad = ToFloats(dy), y = Poisoned(dy.size()),
+             dx = Poisoned(x.size());
+      Array<int32_t> argmax(dy.size());
+      MaxPoolForward(TestDevice(), spec, n, in.data(), y.data(), argmax.data());
+      MaxPoolBackward(TestDevice(), spec, n, argmax.data(), grad.data(), dx.data());
       CHECK(RelativeError(y.data(), forward()) == 0.0);
       CHECK(FiniteDifferenceError(
                 x, [&] { return DotProduct(forward(), dy); }, dx.data()) < kTol);
@@ -67,10 +67,9 @@ TEST_CASE("average pool and its gradient follow the definition") {
         return sum / (spec.window * spec.window);  // PyTorch counts padding in
       });
     };
-    FloatBuffer in = ToFloats(x), grad = ToFloats(dy), y = Poisoned(dy.size()),
-                dx = Poisoned(x.size());
-    AveragePoolForward(kCpu, spec, 2, in.data(), y.data());
-    AveragePoolBackward(kCpu, spec, 2, grad.data(), dx.data());
+    Floats in = ToFloats(x), grad = ToFloats(dy), y = Poisoned(dy.size()), dx = Poisoned(x.size());
+    AveragePoolForward(TestDevice(), spec, 2, in.data(), y.data());
+    AveragePoolBackward(TestDevice(), spec, 2, grad.data(), dx.data());
     CHECK(RelativeError(y.data(), forward()) < kTol);
     CHECK(FiniteDifferenceError(
               x, [&] { return DotProduct(forward(), dy); }, dx.data()) < kTol);
@@ -78,13 +77,12 @@ TEST_CASE("average pool and its gradient follow the definition") {
 }
 
 TEST_CASE("of windows of negative elements padding is not the largest") {
-  const float x[] = {-1, -2, -3, -4};
-  float y[4];
-  int32_t argmax[4];
-  MaxPoolForward(kCpu, {{2, 2, 1}, 3, 1, 1}, 1, x, y, argmax);
+  Floats x = ToFloats({-1, -2, -3, -4}), y = Poisoned(4);
+  Array<int32_t> argmax(4);
+  MaxPoolForward(TestDevice(), {{2, 2, 1}, 3, 1, 1}, 1, x.data(), y.data(), argmax.data());
   for (int i = 0; i < 4; ++i) {
-    CHECK(y[i] == -1.0f);
-    CHECK(argmax[i] == 0);
+    CHECK(y.data()[i] == -1.0f);
+    CHECK(argmax.data()[i] == 0);
   }
 }
 
@@ -121,10 +119,9 @@ TEST_CASE("adaptive average pool and its gradient follow PyTorch's windows") {
   for (const AdaptivePool2dSpec& spec : cases) {
     Doubles x = RandomDoubles(2 * spec.input.size(), 5);
     const Doubles dy = RandomDoubles(2 * spec.output().size(), 6);
-    FloatBuffer in = ToFloats(x), grad = ToFloats(dy), y = Poisoned(dy.size()),
-                dx = Poisoned(x.size());
-    AdaptiveAveragePoolForward(kCpu, spec, 2, in.data(), y.data());
-    AdaptiveAveragePoolBackward(kCpu, spec, 2, grad.data(), dx.data());
+    Floats in = ToFloats(x), grad = ToFloats(dy), y = Poisoned(dy.size()), dx = Poisoned(x.size());
+    AdaptiveAveragePoolForward(TestDevice(), spec, 2, in.data(), y.data());
+    AdaptiveAveragePoolBackward(TestDevice(), spec, 2, grad.data(), dx.data());
     CHECK(RelativeError(y.data(), AdaptivelyPooled(spec, 2, x)) < kTol);
     CHECK(FiniteDifferenceError(
               x, [&] { return DotProduct(AdaptivelyPooled(spec, 2, x), dy); }, dx.data()) < kTol);
@@ -133,21 +130,20 @@ TEST_CASE("adaptive average pool and its gradient follow PyTorch's windows") {
 
 TEST_CASE("an adaptive pool to the input's own size changes nothing") {
   const Doubles x = RandomDoubles(7 * 7 * 9, 5);
-  FloatBuffer in = ToFloats(x), y = Poisoned(x.size());
-  AdaptiveAveragePoolForward(kCpu, {{7, 7, 9}, 7, 7}, 1, in.data(), y.data());
+  Floats in = ToFloats(x), y = Poisoned(x.size());
+  AdaptiveAveragePoolForward(TestDevice(), {{7, 7, 9}, 7, 7}, 1, in.data(), y.data());
   CHECK(SameBits(y.data(), in.data(), x.size()));
 }
 
 TEST_CASE("global average pool is the mean of each channel") {
   const SampleShape shape{3, 2, 2};
-  float x[12], y[2], dx[12];
-  for (size_t i = 0; i < 12; ++i) x[i] = static_cast<float>(i);
-  GlobalAveragePoolForward(kCpu, 1, shape, x, y);
-  CHECK(y[0] == doctest::Approx(5.0));
-  CHECK(y[1] == doctest::Approx(6.0));
-  const float dy[] = {6.0f, 12.0f};
-  GlobalAveragePoolBackward(kCpu, 1, shape, dy, dx);
-  for (size_t i = 0; i < 12; ++i) CHECK(dx[i] == doctest::Approx(i % 2 == 0 ? 1.0 : 2.0));
+  Floats x = ToFloats({0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}), y = Poisoned(2), dx = Poisoned(12);
+  GlobalAveragePoolForward(TestDevice(), 1, shape, x.data(), y.data());
+  CHECK(y.data()[0] == doctest::Approx(5.0));
+  CHECK(y.data()[1] == doctest::Approx(6.0));
+  Floats dy = ToFloats({6, 12});
+  GlobalAveragePoolBackward(TestDevice(), 1, shape, dy.data(), dx.data());
+  for (size_t i = 0; i < 12; ++i) CHECK(dx.data()[i] == doctest::Approx(i % 2 == 0 ? 1.0 : 2.0));
 }
 
 TEST_CASE("global average pool and its gradient are those of the adaptive pool's definition") {
@@ -155,10 +151,9 @@ TEST_CASE("global average pool and its gradient are those of the adaptive pool's
     const AdaptivePool2dSpec spec{shape, 1, 1};
     Doubles x = RandomDoubles(3 * shape.size(), 5);
     const Doubles dy = RandomDoubles(3 * shape.channels, 6);
-    FloatBuffer in = ToFloats(x), grad = ToFloats(dy), y = Poisoned(dy.size()),
-                dx = Poisoned(x.size());
-    GlobalAveragePoolForward(kCpu, 3, shape, in.data(), y.data());
-    GlobalAveragePoolBackward(kCpu, 3, shape, grad.data(), dx.data());
+    Floats in = ToFloats(x), grad = ToFloats(dy), y = Poisoned(dy.size()), dx = Poisoned(x.size());
+    GlobalAveragePoolForward(TestDevice(), 3, shape, in.data(), y.data());
+    GlobalAveragePoolBackward(TestDevice(), 3, shape, grad.data(), dx.data());
     CHECK(RelativeError(y.data(), AdaptivelyPooled(spec, 3, x)) < kTol);
     CHECK(FiniteDifferenceError(
               x, [&] { return DotProduct(AdaptivelyPooled(spec, 3, x), dy); }, dx.data()) < kTol);
@@ -167,11 +162,11 @@ TEST_CASE("global average pool and its gradient are those of the adaptive pool's
 
 TEST_CASE("of equal elements the first is the largest, as in PyTorch") {
   const Pool2dSpec spec{{2, 2, 1}, 2, 2};
-  const float x[] = {1, 1, 1, 1};
-  float y = 0;
-  int32_t argmax = -1;
-  MaxPoolForward(kCpu, spec, 1, x, &y, &argmax);
-  CHECK(argmax == 0);
+  Floats x = ToFloats({1, 1, 1, 1}), y = Poisoned(1);
+  Array<int32_t> argmax(1);
+  argmax.data()[0] = -1;
+  MaxPoolForward(TestDevice(), spec, 1, x.data(), y.data(), argmax.data());
+  CHECK(argmax.data()[0] == 0);
 }
 
 }  // namespace

@@ -9,28 +9,55 @@
 #include <cstring>
 #include <functional>
 #include <limits>
+#include <memory>
 #include <random>
+#include <span>
 #include <vector>
 
-#include "common/float_buffer.h"
 #include "kernels/ops.h"
 
 namespace pando {
 
-constexpr Device kCpu{};
+// The device whose kernels are tested: its activations are floats. Each test program has its own
+// (test_device_*.cc).
+Device TestDevice();
+// Memory that the device and these tests see alike, 256-byte aligned.
+std::shared_ptr<void> AllocateForTest(size_t size_bytes);
 
 using Doubles = std::vector<double>;
 
+// So many of T, of memory that the device and the test see alike.
+template <class T>
+class Array {
+ public:
+  explicit Array(size_t count) : memory_(AllocateForTest(count * sizeof(T))), size_(count) {
+    std::uninitialized_value_construct_n(static_cast<T*>(memory_.get()), count);
+  }
+  Array(Array&&) = default;
+  // Waits for the kernels that may be writing.
+  T* data() const {
+    Synchronize(TestDevice());
+    return static_cast<T*>(memory_.get());
+  }
+  size_t size() const { return size_; }
+  std::span<std::byte> bytes() const { return std::as_writable_bytes(std::span(data(), size_)); }
+
+ private:
+  std::shared_ptr<void> memory_;
+  size_t size_;
+};
+using Floats = Array<float>;
+
 // Floats as the kernels take them: 64-byte aligned, with slack, and the slack is poisoned.
-inline FloatBuffer ToFloats(const Doubles& values) {
-  FloatBuffer buffer(values.size() + kSlackFloats);
+inline Floats ToFloats(const Doubles& values) {
+  Floats buffer(values.size() + kSlackElements);
   std::fill_n(buffer.data(), buffer.size(), std::numeric_limits<float>::quiet_NaN());
   for (size_t i = 0; i < values.size(); ++i) buffer.data()[i] = static_cast<float>(values[i]);
   return buffer;
 }
 
 // An output array, full of what must not matter.
-inline FloatBuffer Poisoned(size_t count) { return ToFloats(Doubles(count, std::nan(""))); }
+inline Floats Poisoned(size_t count) { return ToFloats(Doubles(count, std::nan(""))); }
 
 // Uniform in [-1, 1), each exactly a float.
 inline Doubles RandomDoubles(size_t count, uint32_t seed) {
@@ -79,9 +106,9 @@ inline double FiniteDifferenceError(Doubles& values, const std::function<double(
 }
 
 // Of a Poisoned output: all that exists has been written, and nothing behind it.
-inline bool IsAllWritten(const FloatBuffer& buffer, size_t count) {
+inline bool IsAllWritten(const Floats& buffer, size_t count) {
   const auto is_nan = [](float x) { return std::isnan(x); };
-  const float* end = buffer.data() + count;
+  float* const end = buffer.data() + count;
   return std::none_of(buffer.data(), end, is_nan) &&
          std::all_of(end, buffer.data() + buffer.size(), is_nan);
 }

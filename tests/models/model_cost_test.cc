@@ -76,7 +76,7 @@ TEST_CASE("a memory plan has every stage's output live from its forward to its b
   CHECK(plan.events.back().layers == plan.events.front().layers);
   CHECK(plan.events.back().is_backward);
   // The input alone and conv1's pooled output.
-  const size_t slack = kSlackFloats * sizeof(float);
+  const size_t slack = kSlackElements * sizeof(float);
   REQUIRE(live.size() == plan.events.size());
   CHECK(live[0][activations] == 8 * sizeof(float) * (28 * 28 + 14 * 14 * 6) + 2 * slack);
   const size_t middle = network.layer_count() - 1;

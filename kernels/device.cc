@@ -1,0 +1,63 @@
+#include "kernels/device.h"
+
+#include <cstdlib>
+#include <cstring>
+
+#include "common/check.h"
+#include "kernels/cuda/cuda_ops.h"
+
+namespace pando {
+namespace {
+
+constexpr size_t kAlignmentBytes = 256;  // as cudaMalloc's
+
+std::byte* AllocateOnHost(size_t size_bytes) {
+  const size_t rounded = (size_bytes / kAlignmentBytes + 1) * kAlignmentBytes;
+  void* memory = std::aligned_alloc(kAlignmentBytes, rounded);
+  PANDO_CHECK(memory != nullptr);
+  std::memset(memory, 0, rounded);  // so that it is there, and not only promised
+  return static_cast<std::byte*>(memory);
+}
+
+bool IsCuda(Device device) { return device.kind == DeviceKind::kCuda; }
+
+}  // namespace
+
+size_t ElementBytes(ElementType type) { return type == ElementType::kFloat32 ? 4 : 2; }
+
+DeviceMemory::DeviceMemory(Device device, size_t size_bytes)
+    : memory_(nullptr, Free{device}), size_bytes_(size_bytes) {
+  if constexpr (kHasCuda) {
+    if (IsCuda(device)) memory_.reset(cuda::Allocate(*device.cuda, size_bytes));
+  }
+  if (!IsCuda(device)) memory_.reset(AllocateOnHost(size_bytes));
+}
+
+void DeviceMemory::Free::operator()(std::byte* memory) const {
+  if constexpr (kHasCuda) {
+    if (IsCuda(device)) return cuda::Free(*device.cuda, memory);
+  }
+  std::free(memory);
+}
+
+void Upload(Device device, std::span<const std::byte> host, void* to) {
+  if constexpr (kHasCuda) {
+    if (IsCuda(device)) return cuda::Upload(*device.cuda, host, to);
+  }
+  std::memcpy(to, host.data(), host.size());
+}
+
+void Download(Device device, const void* from, std::span<std::byte> host) {
+  if constexpr (kHasCuda) {
+    if (IsCuda(device)) return cuda::Download(*device.cuda, from, host);
+  }
+  std::memcpy(host.data(), from, host.size());
+}
+
+void Synchronize(Device device) {
+  if constexpr (kHasCuda) {
+    if (IsCuda(device)) cuda::Synchronize(*device.cuda);
+  }
+}
+
+}  // namespace pando

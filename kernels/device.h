@@ -1,0 +1,79 @@
+// Device: where arrays lie and kernels run. Networks and tests open one, allocate on it and pass it
+// to every operation of kernels/ops.h, which switches on its kind once: a launch costs no virtual
+// call, and a new device is a new case in ops.cc and device.cc.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "common/status.h"
+
+namespace pando {
+
+// A GPU's streams and library handles; defined in kernels/cuda alone.
+class CudaDevice;
+
+enum class DeviceKind : uint8_t { kCpu, kCuda };
+
+// What activations and their gradients are made of. On the CPU always floats.
+enum class ElementType : uint8_t { kFloat32, kBfloat16, kFloat16 };
+size_t ElementBytes(ElementType type);
+
+// Threads: a CUDA device is used by one thread at a time; the CPU by any number.
+struct Device {
+  DeviceKind kind = DeviceKind::kCpu;
+  ElementType element = ElementType::kFloat32;
+  CudaDevice* cuda = nullptr;  // of kCuda; outlives every use
+};
+
+struct CudaOptions {
+  int index = 0;  // as nvidia-smi counts
+  ElementType element = ElementType::kFloat32;
+  bool allow_tf32 = false;              // products of floats with 10 bits of mantissa
+  bool allow_nondeterministic = false;  // faster algorithms that may differ from run to run
+};
+
+// A GPU in use.  Owns: its streams and handles. Threads: as Device.
+class OpenedGpu {
+ public:
+  explicit OpenedGpu(std::unique_ptr<CudaDevice> gpu);
+  ~OpenedGpu();
+  OpenedGpu(OpenedGpu&&) noexcept;
+  Device device() const;
+
+ private:
+  std::unique_ptr<CudaDevice> gpu_;
+};
+
+// For the calling thread. kNotFound: this machine has no such GPU, or this build no CUDA; says what
+// to do.
+Result<OpenedGpu> OpenCuda(const CudaOptions& options);
+
+// Memory of a device, aligned to 256 bytes, never paged out on a GPU. What it holds at first means
+// nothing.  Owns: it.
+class DeviceMemory {
+ public:
+  DeviceMemory() = default;
+  DeviceMemory(Device device, size_t size_bytes);
+  std::byte* data() const { return memory_.get(); }
+  size_t size_bytes() const { return size_bytes_; }
+
+ private:
+  struct Free {
+    Device device;
+    void operator()(std::byte* memory) const;
+  };
+  std::unique_ptr<std::byte, Free> memory_;
+  size_t size_bytes_ = 0;
+};
+
+// From the host's memory to the device's, in the order of launches; `host` is free when it returns.
+void Upload(Device device, std::span<const std::byte> host, void* to);
+// From the device's memory to the host's, after what has been launched; waits for it.
+void Download(Device device, const void* from, std::span<std::byte> host);
+// Waits for all that has been launched.
+void Synchronize(Device device);
+
+}  // namespace pando

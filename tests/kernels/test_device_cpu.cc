@@ -1,0 +1,13 @@
+// The tests of this folder on the CPU.
+#include "tests/kernels/support.h"
+
+namespace pando {
+
+Device TestDevice() { return {}; }
+
+std::shared_ptr<void> AllocateForTest(size_t size_bytes) {
+  auto memory = std::make_shared<DeviceMemory>(Device{}, size_bytes);
+  return {memory, memory->data()};
+}
+
+}  // namespace pando
