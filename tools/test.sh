@@ -50,7 +50,7 @@ test_release() {
 test_sanitized() {
   local folder=$1 sanitizer=$2 targets
   shift 2
-  configure "$folder" --buildtype=plain -Doptimization=1 -Db_lundef=false \
+  configure "$folder" --buildtype=plain -Doptimization=1 -Db_lundef=false -Dcuda=disabled \
     -Db_sanitize="$sanitizer" -Dcpp_args=-D_GLIBCXX_ASSERTIONS || return
   targets=$(test_targets "$folder" "$@") || return
   if [ -z "$targets" ]; then

@@ -1,0 +1,324 @@
+// Source: NVIDIA's cuDNN documentation, "Graph API: the backend".
+#include "kernels/cuda/conv_library.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "kernels/cuda/check.h"
+#include "kernels/cuda/cudnn_api.h"
+
+// As PANDO_CUDA_CHECK, of cuDNN's calls; where they are is `api`.
+#define PANDO_CUDNN_CHECK(call)                                                               \
+  do {                                                                                        \
+    const cudnnStatus_t pando_status = (call);                                                \
+    if (pando_status != CUDNN_STATUS_SUCCESS)                                                 \
+      ::pando::cuda::CudaFailed(#call, api.GetErrorString(pando_status), __FILE__, __LINE__); \
+  } while (false)
+
+namespace pando::cuda {
+namespace {
+
+// Larger workspaces buy little speed, and the network's memory is planned for the largest.
+constexpr size_t kWorkspaceBytesMax = size_t{512} << 20;
+constexpr int64_t kXId = 1, kWId = 2, kYId = 3;
+constexpr int64_t kAlignmentBytes = 16;
+
+using Dims = std::array<int64_t, 4>;
+using Pair = std::array<int64_t, 2>;
+
+class Descriptor {
+ public:
+  Descriptor(const CudnnApi& cudnn, cudnnBackendDescriptorType_t type) : api(cudnn) {
+    PANDO_CUDNN_CHECK(api.CreateDescriptor(type, &descriptor_));
+  }
+  ~Descriptor() {
+    if (descriptor_ != nullptr) api.DestroyDescriptor(descriptor_);
+  }
+  Descriptor(Descriptor&& other) noexcept
+      : api(other.api), descriptor_(std::exchange(other.descriptor_, nullptr)) {}
+  Descriptor& operator=(Descriptor&&) = delete;
+
+  cudnnBackendDescriptor_t get() const { return descriptor_; }
+  void Set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t count,
+           const void* values) {
+    PANDO_CUDNN_CHECK(api.SetAttribute(descriptor_, name, type, count, values));
+  }
+  template <class T>
+  void SetOne(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, T value) {
+    Set(name, type, 1, &value);
+  }
+  void SetChild(cudnnBackendAttributeName_t name, const Descriptor& child) {
+    SetOne(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, child.get());
+  }
+  template <size_t N>
+  void SetInts(cudnnBackendAttributeName_t name, const std::array<int64_t, N>& values) {
+    Set(name, CUDNN_TYPE_INT64, N, values.data());
+  }
+  // How many values there are; the first count_max of them into `values`.
+  int64_t Get(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t count_max,
+              void* values) const {
+    int64_t count = 0;
+    PANDO_CUDNN_CHECK(api.GetAttribute(descriptor_, name, type, count_max, &count, values));
+    return count;
+  }
+  bool TryFinalize() { return api.Finalize(descriptor_) == CUDNN_STATUS_SUCCESS; }
+  void Finalize() { PANDO_CUDNN_CHECK(api.Finalize(descriptor_)); }
+
+  const CudnnApi& api;
+
+ private:
+  cudnnBackendDescriptor_t descriptor_ = nullptr;
+};
+
+cudnnDataType_t TypeOf(ElementType element) {
+  switch (element) {
+    case ElementType::kBfloat16:
+      return CUDNN_DATA_BFLOAT16;
+    case ElementType::kFloat16:
+      return CUDNN_DATA_HALF;
+    case ElementType::kFloat32:
+      break;
+  }
+  return CUDNN_DATA_FLOAT;
+}
+
+// ------------------------------------------------------------------------------ a problem's graph
+
+// dims: samples or out, channels, height, width. Channels lie side by side.
+Descriptor MakeTensor(const CudnnApi& api, int64_t id, ElementType element, const Dims& dims) {
+  const auto [n, c, h, w] = dims;
+  Descriptor tensor(api, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+  tensor.SetOne(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, TypeOf(element));
+  tensor.SetInts(CUDNN_ATTR_TENSOR_DIMENSIONS, dims);
+  tensor.SetInts(CUDNN_ATTR_TENSOR_STRIDES, Dims{c * h * w, 1, c * w, c});
+  tensor.SetOne(CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, id);
+  tensor.SetOne(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, kAlignmentBytes);
+  tensor.Finalize();
+  return tensor;
+}
+
+Descriptor MakeConvolution(const CudnnApi& api, const ConvProblem& problem) {
+  const Pair ones{1, 1}, strides{problem.stride, problem.stride},
+      paddings{problem.padding, problem.padding};
+  Descriptor convolution(api, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
+  convolution.SetOne(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, int64_t{2});
+  convolution.SetOne(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, CUDNN_DATA_FLOAT);
+  convolution.SetOne(CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE,
+                     CUDNN_CROSS_CORRELATION);
+  convolution.SetInts(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, paddings);
+  convolution.SetInts(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, paddings);
+  convolution.SetInts(CUDNN_ATTR_CONVOLUTION_DILATIONS, ones);
+  convolution.SetInts(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, strides);
+  convolution.Finalize();
+  return convolution;
+}
+
+struct OperationNames {
+  cudnnBackendDescriptorType_t type;
+  cudnnBackendAttributeName_t x, w, y, convolution, alpha, beta;
+};
+
+OperationNames NamesOf(ConvPass pass) {
+  switch (pass) {
+    case ConvPass::kDataGradient:
+      return {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA};
+    case ConvPass::kWeightGradient:
+      return {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA};
+    case ConvPass::kForward:
+      break;
+  }
+  return {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA};
+}
+
+Descriptor MakeGraph(const CudnnApi& api, const ConvProblem& problem, ElementType element,
+                     cudnnHandle_t handle) {
+  const auto side = [&](uint32_t in) {
+    return int64_t{(in + 2 * problem.padding - problem.kernel) / problem.stride + 1};
+  };
+  const SampleShape& in = problem.input;
+  const Descriptor x =
+      MakeTensor(api, kXId, element, {problem.sample_count, in.channels, in.height, in.width});
+  const Descriptor w = MakeTensor(
+      api, kWId, element,
+      {problem.out_channels, in.channels / problem.groups, problem.kernel, problem.kernel});
+  const Descriptor y =
+      MakeTensor(api, kYId, element,
+                 {problem.sample_count, problem.out_channels, side(in.height), side(in.width)});
+  const Descriptor convolution = MakeConvolution(api, problem);
+  const OperationNames names = NamesOf(problem.pass);
+  Descriptor operation(api, names.type);
+  operation.SetChild(names.x, x);
+  operation.SetChild(names.w, w);
+  operation.SetChild(names.y, y);
+  operation.SetChild(names.convolution, convolution);
+  operation.SetOne(names.alpha, CUDNN_TYPE_FLOAT, 1.0f);
+  operation.SetOne(names.beta, CUDNN_TYPE_FLOAT, 0.0f);
+  operation.Finalize();
+  Descriptor graph(api, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
+  graph.SetOne(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, handle);
+  graph.SetChild(CUDNN_ATTR_OPERATIONGRAPH_OPS, operation);
+  graph.Finalize();
+  return graph;
+}
+
+// ------------------------------------------------------------------------------------- its engine
+
+// cuDNN's proposals, the one that it thinks fastest first; those of the fallback last.
+std::vector<Descriptor> ProposeEngines(const Descriptor& graph) {
+  std::vector<Descriptor> all;
+  for (cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_B, CUDNN_HEUR_MODE_FALLBACK}) {
+    Descriptor heuristic(graph.api, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
+    heuristic.SetChild(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
+    heuristic.SetOne(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, mode);
+    if (!heuristic.TryFinalize()) continue;
+    const auto get = [&](int64_t count_max, void* values) {
+      return heuristic.Get(CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, count_max,
+                           values);
+    };
+    std::vector<Descriptor> found;
+    std::vector<cudnnBackendDescriptor_t> handles;
+    for (int64_t i = get(0, nullptr); i > 0; --i) {
+      handles.push_back(found.emplace_back(graph.api, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR).get());
+    }
+    const int64_t count = get(static_cast<int64_t>(handles.size()), handles.data());
+    for (int64_t i = 0; i < count; ++i) all.push_back(std::move(found[static_cast<size_t>(i)]));
+  }
+  return all;
+}
+
+// Whether its bits are always the same (P35), and as precise as was asked for.
+bool MayBeUsed(const Descriptor& configuration, const CudaOptions& options) {
+  Descriptor engine(configuration.api, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+  cudnnBackendDescriptor_t handle = engine.get();
+  configuration.Get(CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &handle);
+  std::array<cudnnBackendNumericalNote_t, CUDNN_NUMERICAL_NOTE_TYPE_COUNT> notes{};
+  const int64_t count = engine.Get(CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
+                                   CUDNN_NUMERICAL_NOTE_TYPE_COUNT, notes.data());
+  const auto has = [&](cudnnBackendNumericalNote_t note) {
+    return std::find(notes.begin(), notes.begin() + count, note) != notes.begin() + count;
+  };
+  if (!options.allow_nondeterministic && has(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC)) return false;
+  const bool is_exact = options.element == ElementType::kFloat32 && !options.allow_tf32;
+  return !(is_exact && (has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE) ||
+                        has(CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS)));
+}
+
+struct Plan {
+  Descriptor descriptor;
+  size_t workspace_bytes = 0;
+};
+
+std::optional<Plan> MakePlan(const Descriptor& configuration, cudnnHandle_t handle) {
+  Descriptor plan(configuration.api, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+  plan.SetOne(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, handle);
+  plan.SetChild(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration);
+  if (!plan.TryFinalize()) return std::nullopt;  // not for this GPU, or not for these shapes
+  int64_t workspace = 0;
+  plan.Get(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &workspace);
+  return Plan{std::move(plan), static_cast<size_t>(workspace)};
+}
+
+// The first that may be used and whose workspace is no larger.
+std::optional<Plan> FindPlan(const CudnnApi& api, const ConvProblem& problem,
+                             const CudaOptions& options, cudnnHandle_t handle,
+                             size_t workspace_max) {
+  const Descriptor graph = MakeGraph(api, problem, options.element, handle);
+  for (const Descriptor& configuration : ProposeEngines(graph)) {
+    if (!MayBeUsed(configuration, options)) continue;
+    std::optional<Plan> plan = MakePlan(configuration, handle);
+    if (plan && plan->workspace_bytes <= workspace_max) return plan;
+  }
+  return std::nullopt;
+}
+
+auto KeyOf(const ConvProblem& p) {
+  return std::tuple(p.pass, p.input.height, p.input.width, p.input.channels, p.out_channels,
+                    p.kernel, p.stride, p.padding, p.groups, p.sample_count);
+}
+
+}  // namespace
+
+struct ConvLibrary::Impl {
+  Impl(const CudnnApi& cudnn, const CudaOptions& o, cudaStream_t stream) : api(cudnn), options(o) {
+    PANDO_CUDNN_CHECK(api.Create(&handle));
+    PANDO_CUDNN_CHECK(api.SetStream(handle, stream));
+  }
+  ~Impl() {
+    plans.clear();
+    PANDO_CUDNN_CHECK(api.Destroy(handle));
+  }
+
+  // Made where there is none. A problem with other samples than were planned for may not want more
+  // workspace than there is.
+  const std::optional<Plan>& PlanOf(const ConvProblem& problem, size_t workspace_max) {
+    const auto [it, is_new] = plans.try_emplace(KeyOf(problem));
+    if (is_new) {
+      std::optional<Plan> plan = FindPlan(api, problem, options, handle, workspace_max);
+      if (plan) it->second.emplace(std::move(*plan));
+    }
+    return it->second;
+  }
+
+  const CudnnApi api;
+  const CudaOptions options;
+  cudnnHandle_t handle = nullptr;
+  std::map<decltype(KeyOf({})), std::optional<Plan>> plans;
+};
+
+Result<std::unique_ptr<ConvLibrary>> ConvLibrary::Open(const CudaOptions& options,
+                                                       cudaStream_t stream) {
+  const Result<CudnnApi> api = LoadCudnn();
+  if (!api.ok()) return api.status();
+  return std::make_unique<ConvLibrary>(std::make_unique<Impl>(*api, options, stream));
+}
+
+ConvLibrary::ConvLibrary(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+ConvLibrary::~ConvLibrary() = default;
+
+std::optional<size_t> ConvLibrary::WorkspaceBytes(const ConvProblem& problem) {
+  const std::optional<Plan>& plan = impl_->PlanOf(problem, kWorkspaceBytesMax);
+  if (!plan) return std::nullopt;
+  return plan->workspace_bytes;
+}
+
+bool ConvLibrary::Run(const ConvProblem& problem, const ConvArrays& arrays,
+                      std::span<std::byte> workspace) {
+  const std::optional<Plan>& plan = impl_->PlanOf(problem, workspace.size());
+  if (!plan) return false;
+  const CudnnApi& api = impl_->api;
+  const std::array<int64_t, 3> ids{kXId, kWId, kYId};
+  const std::array<void*, 3> pointers{arrays.x, arrays.w, arrays.y};
+  Descriptor pack(api, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
+  pack.SetInts(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, ids);
+  pack.Set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, pointers.size(),
+           pointers.data());
+  pack.SetOne(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR,
+              static_cast<void*>(workspace.data()));
+  pack.Finalize();
+  PANDO_CUDNN_CHECK(api.Execute(impl_->handle, plan->descriptor.get(), pack.get()));
+  return true;
+}
+
+}  // namespace pando::cuda

@@ -1,0 +1,63 @@
+// ConvLibrary: cuDNN's convolutions, through its graph API: a plan for each problem, made once and
+// kept. Which engine computes it is cuDNN's own first choice of those that are deterministic (P39),
+// so that machines with one GPU and one version agree. Used by conv.cu.
+// Threads: one at a time. Owns: cuDNN's handle and plans.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+
+#include "common/status.h"
+#include "kernels/device.h"
+#include "kernels/ops.h"
+
+namespace pando::cuda {
+
+enum class ConvPass : uint8_t { kForward, kDataGradient, kWeightGradient };
+
+// Arrays hold elements: x [samples, height, width, channels], w [out, kernel, kernel, channels /
+// groups], y [samples, conv_output].
+struct ConvProblem {
+  ConvPass pass = ConvPass::kForward;
+  SampleShape input;
+  uint32_t out_channels = 1;
+  uint32_t kernel = 1;
+  uint32_t stride = 1;
+  uint32_t padding = 0;
+  uint32_t groups = 1;
+  uint32_t sample_count = 1;
+};
+
+// Of the three the pass's result is written: y, x or w.
+struct ConvArrays {
+  void* x = nullptr;
+  void* w = nullptr;
+  void* y = nullptr;
+};
+
+class ConvLibrary {
+ public:
+  struct Impl;
+  explicit ConvLibrary(std::unique_ptr<Impl> impl);  // of Open
+  // kNotFound: cuDNN is not there, or another version.  `stream` outlives it.
+  static Result<std::unique_ptr<ConvLibrary>> Open(const CudaOptions& options, cudaStream_t stream);
+  ~ConvLibrary();
+  ConvLibrary(const ConvLibrary&) = delete;
+  ConvLibrary& operator=(const ConvLibrary&) = delete;
+
+  // Makes the plan. None: cuDNN has no engine for it that may be used.
+  std::optional<size_t> WorkspaceBytes(const ConvProblem& problem);
+  // False: there is no engine, nothing is done.  REQUIRES: the arrays and the workspace are aligned
+  // to 16 bytes, and the workspace is as large as that of a problem with as many samples or more.
+  bool Run(const ConvProblem& problem, const ConvArrays& arrays, std::span<std::byte> workspace);
+
+ private:
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace pando::cuda

@@ -1,0 +1,84 @@
+#include "kernels/cuda/cuda_device.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "kernels/cuda/cuda_ops.h"
+
+namespace pando {
+namespace cuda {
+
+void CudaFailed(const char* call, const char* what, const char* file, int line) {
+  std::fprintf(stderr, "%s:%d: the GPU failed: %s: %s\n", file, line, call, what);
+  std::abort();
+}
+
+std::byte* Allocate(CudaDevice&, size_t size_bytes) {
+  void* memory = nullptr;
+  PANDO_CUDA_CHECK(cudaMalloc(&memory, size_bytes));
+  return static_cast<std::byte*>(memory);
+}
+
+void Free(CudaDevice&, std::byte* memory) { PANDO_CUDA_CHECK(cudaFree(memory)); }
+
+void Upload(CudaDevice& gpu, std::span<const std::byte> host, void* to) {
+  gpu.staging().Upload(host, to);
+}
+
+void Download(CudaDevice& gpu, const void* from, std::span<std::byte> host) {
+  PANDO_CUDA_CHECK(
+      cudaMemcpyAsync(host.data(), from, host.size(), cudaMemcpyDeviceToHost, gpu.stream()));
+  Synchronize(gpu);
+}
+
+void Synchronize(CudaDevice& gpu) { PANDO_CUDA_CHECK(cudaStreamSynchronize(gpu.stream())); }
+
+}  // namespace cuda
+
+namespace {
+
+uint32_t MultiprocessorCount(int index) {
+  int count = 0;
+  PANDO_CUDA_CHECK(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, index));
+  return static_cast<uint32_t>(count);
+}
+
+}  // namespace
+
+CudaDevice::CudaDevice(const CudaOptions& options, Parts parts)
+    : options_(options),
+      parts_(std::move(parts)),
+      multiprocessor_count_(MultiprocessorCount(options.index)),
+      staging_(stream()) {}
+
+Result<OpenedGpu> OpenCuda(const CudaOptions& options) {
+  int count = 0;
+  const cudaError_t status = cudaGetDeviceCount(&count);
+  if (status != cudaSuccess || count == 0) {
+    return NotFound(fmt::format(
+        "no GPU can be used: {}. Is one there, and its driver (nvidia-smi)? Else use --device cpu",
+        status == cudaSuccess ? "there is none" : cudaGetErrorString(status)));
+  }
+  if (options.index < 0 || options.index >= count) {
+    return NotFound(fmt::format("there is no GPU {}: this machine has {}, counted from 0",
+                                options.index, count));
+  }
+  PANDO_CUDA_CHECK(cudaSetDevice(options.index));
+  cuda::Stream stream;
+  auto convolutions = cuda::ConvLibrary::Open(options, stream.get());
+  if (!convolutions.ok()) return convolutions.status();
+  auto matrices = cuda::MatrixLibrary::Open(options, stream.get());
+  if (!matrices.ok()) return matrices.status();
+  return OpenedGpu(std::make_unique<CudaDevice>(
+      options,
+      CudaDevice::Parts{std::move(stream), *std::move(convolutions), *std::move(matrices)}));
+}
+
+OpenedGpu::OpenedGpu(std::unique_ptr<CudaDevice> gpu) : gpu_(std::move(gpu)) {}
+OpenedGpu::~OpenedGpu() = default;
+OpenedGpu::OpenedGpu(OpenedGpu&&) noexcept = default;
+Device OpenedGpu::device() const { return gpu_->device(); }
+
+}  // namespace pando

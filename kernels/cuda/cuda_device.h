@@ -1,0 +1,64 @@
+// CudaDevice: one GPU as this folder's operations use it: its stream, the libraries' handles and
+// plans, and the pinned memory through which the host's arrays pass. Opened by OpenCuda.
+// Threads: one at a time.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <utility>
+
+#include "common/status.h"
+#include "kernels/cuda/check.h"
+#include "kernels/cuda/conv_library.h"
+#include "kernels/cuda/matrix_library.h"
+#include "kernels/cuda/staging.h"
+#include "kernels/cuda/stream.h"
+#include "kernels/device.h"
+
+namespace pando {
+
+class CudaDevice {
+ public:
+  struct Parts {
+    cuda::Stream stream;
+    std::unique_ptr<cuda::ConvLibrary> convolutions;
+    std::unique_ptr<cuda::MatrixLibrary> matrices;
+  };
+  // REQUIRES: the GPU is there and current on this thread.
+  CudaDevice(const CudaOptions& options, Parts parts);
+  CudaDevice(const CudaDevice&) = delete;
+  CudaDevice& operator=(const CudaDevice&) = delete;
+
+  Device device() { return {DeviceKind::kCuda, options_.element, this}; }
+  ElementType element() const { return options_.element; }
+  cudaStream_t stream() const { return parts_.stream.get(); }
+  uint32_t multiprocessor_count() const { return multiprocessor_count_; }
+  cuda::ConvLibrary& convolutions() { return *parts_.convolutions; }
+  cuda::MatrixLibrary& matrices() { return *parts_.matrices; }
+  cuda::Staging& staging() { return staging_; }
+
+ private:
+  const CudaOptions options_;
+  const Parts parts_;
+  const uint32_t multiprocessor_count_;
+  cuda::Staging staging_;
+};
+
+namespace cuda {
+
+// Launches on the device's stream. The arguments become the kernel's parameters.
+template <class... Parameters, class... Arguments>
+void Launch(CudaDevice& gpu, dim3 grid_size, dim3 block_size, void (*kernel)(Parameters...),
+            Arguments&&... arguments) {
+  cudaLaunchConfig_t config{};
+  config.gridDim = grid_size;
+  config.blockDim = block_size;
+  config.stream = gpu.stream();
+  PANDO_CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, Parameters(arguments)...));
+}
+
+}  // namespace cuda
+}  // namespace pando

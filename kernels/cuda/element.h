@@ -1,0 +1,95 @@
+// Elements of activations on the GPU, and how kernels load, store and compute with them: always in
+// fp32, 16 bytes at a time.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "common/check.h"
+#include "kernels/ops.h"
+
+namespace pando::cuda {
+
+using Bfloat16 = __nv_bfloat16;
+using Float16 = __half;
+
+__device__ inline float ToFloat(float x) { return x; }
+__device__ inline float ToFloat(Bfloat16 x) { return __bfloat162float(x); }
+__device__ inline float ToFloat(Float16 x) { return __half2float(x); }
+
+template <class T>
+__device__ T FromFloat(float x);
+template <>
+__device__ inline float FromFloat<float>(float x) {
+  return x;
+}
+template <>
+__device__ inline Bfloat16 FromFloat<Bfloat16>(float x) {
+  return __float2bfloat16(x);
+}
+template <>
+__device__ inline Float16 FromFloat<Float16>(float x) {
+  return __float2half(x);
+}
+
+// kWidth elements that one instruction loads or stores.
+template <class T, int kWidth>
+struct alignas(sizeof(T) * kWidth) Pack {
+  T at[kWidth];
+};
+template <class T>
+inline constexpr int kPackWidth = 16 / static_cast<int>(sizeof(T));
+
+template <int kWidth, class T>
+__device__ void LoadFloats(const T* from, float (&to)[kWidth]) {
+  const auto pack = *reinterpret_cast<const Pack<T, kWidth>*>(from);
+  for (int i = 0; i < kWidth; ++i) to[i] = ToFloat(pack.at[i]);
+}
+template <int kWidth, class T>
+__device__ void StoreFloats(const float (&from)[kWidth], T* to) {
+  Pack<T, kWidth> pack;
+  for (int i = 0; i < kWidth; ++i) pack.at[i] = FromFloat<T>(from[i]);
+  *reinterpret_cast<Pack<T, kWidth>*>(to) = pack;
+}
+// The same of `rest` elements where these are fewer.
+template <int kWidth, class T>
+__device__ void LoadSome(const T* from, size_t rest, float (&to)[kWidth]) {
+  if (rest >= kWidth) return LoadFloats<kWidth>(from, to);
+  for (int i = 0; i < kWidth; ++i) to[i] = i < rest ? ToFloat(from[i]) : 0.0f;
+}
+template <int kWidth, class T>
+__device__ void StoreSome(const float (&from)[kWidth], size_t rest, T* to) {
+  if (rest >= kWidth) return StoreFloats<kWidth>(from, to);
+  for (int i = 0; i < rest; ++i) to[i] = FromFloat<T>(from[i]);
+}
+
+__device__ inline float Activate(Activation activation, float x) {
+  if (activation != Activation::kNone) x = x < 0.0f ? 0.0f : x;  // NaN stays
+  if (activation == Activation::kRelu6) x = x > 6.0f ? 6.0f : x;
+  return x;
+}
+// The gradient of what became y.
+__device__ inline float PassGradient(Activation activation, float y, float dy) {
+  if (activation != Activation::kNone && !(y > 0.0f)) return 0.0f;
+  if (activation == Activation::kRelu6 && !(y < 6.0f)) return 0.0f;
+  return dy;
+}
+
+// Calls f.template operator()<T>() with the elements' type.
+template <class F>
+void WithElement(ElementType type, F&& f) {
+  switch (type) {
+    case ElementType::kFloat32:
+      return f.template operator()<float>();
+    case ElementType::kBfloat16:
+      return f.template operator()<Bfloat16>();
+    case ElementType::kFloat16:
+      return f.template operator()<Float16>();
+  }
+  PANDO_CHECK(false);
+}
+
+}  // namespace pando::cuda

@@ -1,0 +1,25 @@
+// From one layout or element type to another on the GPU.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/cuda/cuda_device.h"
+#include "kernels/ops.h"
+
+namespace pando::cuda {
+
+// Elements of floats that begin anywhere, and floats of elements.
+void ToElements(CudaDevice& gpu, size_t count, const float* x, void* y);
+void ToFloats(CudaDevice& gpu, size_t count, const void* x, float* y);
+
+// Weights from PyTorch's [out, channels, taps] to [out, taps, channels] in elements, and gradients
+// back.
+void FilterToElements(CudaDevice& gpu, uint32_t out, uint32_t channels, uint32_t taps,
+                      const float* x, void* y);
+void FilterToFloats(CudaDevice& gpu, uint32_t out, uint32_t channels, uint32_t taps, const void* x,
+                    float* y);
+// [rows, columns] to [columns, rows], of floats.
+void TransposeFloats(CudaDevice& gpu, uint32_t rows, uint32_t columns, const float* x, float* y);
+
+}  // namespace pando::cuda

@@ -1,0 +1,85 @@
+// Linear layers on the GPU: cuBLASLt's products, bias and relu in the forward one.
+#include "kernels/cuda/cuda_device.h"
+#include "kernels/cuda/cuda_ops.h"
+#include "kernels/cuda/depthwise.h"
+#include "kernels/cuda/element.h"
+#include "kernels/cuda/layout.h"
+#include "kernels/cuda/reduce.h"
+#include "kernels/cuda/scratch.h"
+
+namespace pando::cuda {
+namespace {
+
+struct Scratch {
+  std::byte* weight;    // elements, and so the next
+  std::byte* bias;      // [out]
+  std::byte* run_sums;  // of dbias
+  std::byte* dweight;   // floats, aligned as the library wants them
+};
+
+Scratch Carve(CudaDevice& gpu, const LinearSpec& spec, ScratchCarver& carver) {
+  const size_t element = ElementBytes(gpu.element());
+  const size_t weights = size_t{spec.in_features} * spec.out_features;
+  Scratch s{};
+  s.weight = carver.Take(weights * element);
+  s.bias = carver.Take(spec.out_features * element);
+  s.run_sums = carver.Take(RunSumsBytes(spec.out_features, kPackWidth<Bfloat16>, 1));
+  s.dweight = carver.Take(weights * sizeof(float));
+  return s;
+}
+
+void WeightToElements(CudaDevice& gpu, const LinearSpec& spec, const float* weight,
+                      const Scratch& s) {
+  ToElements(gpu, size_t{spec.in_features} * spec.out_features, weight, s.weight);
+}
+
+}  // namespace
+
+size_t LinearScratchBytes(CudaDevice& gpu, const LinearSpec& spec, uint32_t) {
+  ScratchCarver counter;
+  Carve(gpu, spec, counter);
+  return counter.used_bytes();
+}
+
+void LinearForward(CudaDevice& gpu, const LinearSpec& spec, const LinearForwardArgs& args,
+                   std::span<std::byte> scratch) {
+  ScratchCarver carver(scratch);
+  const Scratch s = Carve(gpu, spec, carver);
+  WeightToElements(gpu, spec, args.weight, s);
+  if (args.bias != nullptr) ToElements(gpu, spec.out_features, args.bias, s.bias);
+  gpu.matrices().Run({.rows = args.sample_count,
+                      .cols = spec.out_features,
+                      .depth = spec.in_features,
+                      .b_transposed = true,
+                      .has_bias = args.bias != nullptr,
+                      .has_relu = spec.relu},
+                     {.a = args.x, .b = s.weight, .bias = s.bias, .c = args.y});
+}
+
+void LinearBackward(CudaDevice& gpu, const LinearSpec& spec, const LinearBackwardArgs& args,
+                    std::span<std::byte> scratch) {
+  ScratchCarver carver(scratch);
+  const Scratch s = Carve(gpu, spec, carver);
+  const size_t outputs = size_t{args.sample_count} * spec.out_features;
+  if (spec.relu) ReluBackward(gpu, outputs, args.y, args.dy, args.dy);
+  if (args.dbias != nullptr) {
+    SumElements(gpu, args.sample_count, spec.out_features, args.dy, args.dbias, s.run_sums);
+  }
+  gpu.matrices().Run({.rows = spec.out_features,  // dweight = dyᵀ · x
+                      .cols = spec.in_features,
+                      .depth = args.sample_count,
+                      .a_transposed = true,
+                      .is_float = true},
+                     {.a = args.dy, .b = args.x, .bias = nullptr, .c = s.dweight});
+  const size_t weights = size_t{spec.in_features} * spec.out_features;
+  PANDO_CUDA_CHECK(cudaMemcpyAsync(args.dweight, s.dweight, weights * sizeof(float),
+                                   cudaMemcpyDeviceToDevice, gpu.stream()));
+  if (args.dx == nullptr) return;
+  WeightToElements(gpu, spec, args.weight, s);
+  gpu.matrices().Run({.rows = args.sample_count,  // dx = dy · weight
+                      .cols = spec.in_features,
+                      .depth = spec.out_features},
+                     {.a = args.dy, .b = s.weight, .bias = nullptr, .c = args.dx});
+}
+
+}  // namespace pando::cuda

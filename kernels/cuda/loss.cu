@@ -1,0 +1,124 @@
+// Softmax cross-entropy on the GPU: a warp computes a sample, one block adds the samples up.
+#include "kernels/cuda/cuda_device.h"
+#include "kernels/cuda/cuda_ops.h"
+#include "kernels/cuda/element.h"
+#include "kernels/cuda/map.h"
+
+namespace pando::cuda {
+namespace {
+
+constexpr uint32_t kWarp = 32;
+constexpr uint32_t kSamplesPerBlock = 4;
+constexpr uint32_t kAllLanes = 0xffffffff;
+
+struct SampleScore {
+  float loss;
+  uint32_t classes_ahead;  // of the label; kNever: its logit is not a number
+};
+constexpr uint32_t kNever = 0xffffffff;
+
+// The same tree for any values.
+template <class T, class F>
+__device__ T Reduce(T value, F add) {
+  for (uint32_t distance = kWarp / 2; distance > 0; distance /= 2) {
+    value = add(value, __shfl_xor_sync(kAllLanes, value, distance));
+  }
+  return value;
+}
+struct Plus {
+  template <class T>
+  __device__ T operator()(T a, T b) const {
+    return a + b;
+  }
+};
+struct Larger {
+  __device__ float operator()(float a, float b) const { return a > b ? a : b; }
+};
+
+template <class T>
+__global__ void ScoreSamples(uint32_t sample_count, uint32_t classes, float label_share,
+                             float every_share, const T* logits, const int32_t* labels, T* dlogits,
+                             SampleScore* scores) {
+  const uint32_t s = blockIdx.x * kSamplesPerBlock + threadIdx.y;
+  if (s >= sample_count) return;  // the whole warp
+  const T* row = logits + size_t{s} * classes;
+  const auto label = static_cast<uint32_t>(labels[s]);
+  const float label_logit = ToFloat(row[label]);
+  float largest = ToFloat(row[0]);
+  for (uint32_t c = threadIdx.x; c < classes; c += kWarp) {
+    largest = Larger()(ToFloat(row[c]), largest);
+  }
+  largest = Reduce(largest, Larger());
+  float sum = 0, logit_sum = 0;
+  uint32_t ahead = 0;
+  for (uint32_t c = threadIdx.x; c < classes; c += kWarp) {
+    const float logit = ToFloat(row[c]);
+    sum += expf(logit - largest);
+    logit_sum += logit - largest;
+    ahead += logit > label_logit || (c < label && logit == label_logit);
+  }
+  sum = Reduce(sum, Plus());
+  logit_sum = Reduce(logit_sum, Plus());
+  ahead = Reduce(ahead, Plus());
+  for (uint32_t c = threadIdx.x; c < classes; c += kWarp) {
+    float gradient = expf(ToFloat(row[c]) - largest) / sum - every_share;
+    if (c == label) gradient -= label_share;
+    dlogits[size_t{s} * classes + c] = FromFloat<T>(gradient);
+  }
+  if (threadIdx.x != 0) return;
+  float loss = logf(sum) - label_share * (label_logit - largest);
+  if (every_share > 0.0f) loss -= every_share * logit_sum;  // 0 · −∞ is not 0
+  scores[s] = {loss, label_logit == label_logit ? ahead : kNever};
+}
+
+constexpr uint32_t kAddThreads = 256;
+
+// One block.
+__global__ void AddScores(uint32_t sample_count, const SampleScore* scores,
+                          CrossEntropyScore* total) {
+  __shared__ double losses[kAddThreads];
+  __shared__ uint32_t corrects[kAddThreads];
+  __shared__ uint32_t top5s[kAddThreads];
+  double loss = 0;
+  uint32_t correct = 0, top5 = 0;
+  for (uint32_t s = threadIdx.x; s < sample_count; s += kAddThreads) {
+    loss += scores[s].loss;
+    correct += scores[s].classes_ahead == 0;
+    top5 += scores[s].classes_ahead < 5;
+  }
+  losses[threadIdx.x] = loss;
+  corrects[threadIdx.x] = correct;
+  top5s[threadIdx.x] = top5;
+  for (uint32_t half = kAddThreads / 2; half > 0; half /= 2) {
+    __syncthreads();
+    if (threadIdx.x >= half) continue;
+    losses[threadIdx.x] += losses[threadIdx.x + half];
+    corrects[threadIdx.x] += corrects[threadIdx.x + half];
+    top5s[threadIdx.x] += top5s[threadIdx.x + half];
+  }
+  if (threadIdx.x != 0) return;
+  total->loss_sum = losses[0];
+  total->correct_count = corrects[0];
+  total->top5_count = top5s[0];
+}
+
+}  // namespace
+
+size_t CrossEntropyScratchBytes(CudaDevice&, uint32_t sample_count_max) {
+  return sample_count_max * sizeof(SampleScore);
+}
+
+void SoftmaxCrossEntropy(CudaDevice& gpu, const CrossEntropyArgs& args,
+                         std::span<std::byte> scratch) {
+  auto* scores = reinterpret_cast<SampleScore*>(scratch.data());
+  WithElement(gpu.element(), [&]<class T>() {
+    Launch(gpu, dim3(DivideUp(args.sample_count, kSamplesPerBlock)), dim3(kWarp, kSamplesPerBlock),
+           ScoreSamples<T>, args.sample_count, args.class_count, 1.0f - args.label_smoothing,
+           args.label_smoothing / static_cast<float>(args.class_count),
+           static_cast<const T*>(args.logits), args.labels, static_cast<T*>(args.dlogits), scores);
+  });
+  Launch(gpu, dim3(1), dim3(kAddThreads), AddScores, args.sample_count,
+         static_cast<const SampleScore*>(scores), args.score);
+}
+
+}  // namespace pando::cuda

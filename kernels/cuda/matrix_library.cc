@@ -1,0 +1,170 @@
+// Source: NVIDIA's cuBLAS documentation, "Using the cuBLASLt API".
+#include "kernels/cuda/matrix_library.h"
+
+#include <array>
+#include <map>
+#include <tuple>
+
+#include "common/check.h"
+#include "kernels/cuda/check.h"
+#include "kernels/cuda/cublas_api.h"
+
+// As PANDO_CUDA_CHECK, of cuBLASLt's calls; where they are is `api`.
+#define PANDO_CUBLAS_CHECK(call)                                                               \
+  do {                                                                                         \
+    const cublasStatus_t pando_status = (call);                                                \
+    if (pando_status != CUBLAS_STATUS_SUCCESS)                                                 \
+      ::pando::cuda::CudaFailed(#call, api.GetStatusString(pando_status), __FILE__, __LINE__); \
+  } while (false)
+
+namespace pando::cuda {
+namespace {
+
+constexpr size_t kWorkspaceBytes = size_t{32} << 20;  // what NVIDIA advises for Hopper
+constexpr uint32_t kAlignmentBytes = 16;
+
+cudaDataType_t TypeOf(ElementType element) {
+  switch (element) {
+    case ElementType::kBfloat16:
+      return CUDA_R_16BF;
+    case ElementType::kFloat16:
+      return CUDA_R_16F;
+    case ElementType::kFloat32:
+      break;
+  }
+  return CUDA_R_32F;
+}
+
+cublasLtMatrixLayout_t MakeLayout(const CublasApi& api, cudaDataType_t type, uint64_t rows,
+                                  uint64_t cols) {
+  cublasLtMatrixLayout_t layout = nullptr;
+  PANDO_CUBLAS_CHECK(api.LayoutCreate(&layout, type, rows, cols, static_cast<int64_t>(rows)));
+  return layout;
+}
+
+// The library counts columns first: our c, row by row, is its cᵀ = bᵀ · aᵀ.
+struct Plan {
+  cublasLtMatmulDesc_t operation = nullptr;
+  cublasLtMatrixLayout_t first = nullptr;   // our b
+  cublasLtMatrixLayout_t second = nullptr;  // our a
+  cublasLtMatrixLayout_t result = nullptr;
+  cublasLtMatmulAlgo_t algorithm{};
+};
+
+template <class T>
+void Set(const CublasApi& api, cublasLtMatmulDesc_t operation, cublasLtMatmulDescAttributes_t name,
+         const T& value) {
+  PANDO_CUBLAS_CHECK(api.DescSetAttribute(operation, name, &value, sizeof(value)));
+}
+
+cublasLtEpilogue_t EpilogueOf(const Product& p) {
+  if (p.has_bias) return p.has_relu ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_BIAS;
+  return p.has_relu ? CUBLASLT_EPILOGUE_RELU : CUBLASLT_EPILOGUE_DEFAULT;
+}
+
+// The library's first choice of those that split no sum over blocks which add in place: those add
+// in the order in which they end.
+cublasLtMatmulAlgo_t ChooseAlgorithm(const CublasApi& api, cublasLtHandle_t handle,
+                                     const Plan& plan) {
+  cublasLtMatmulPreference_t preference = nullptr;
+  PANDO_CUBLAS_CHECK(api.PreferenceCreate(&preference));
+  const auto set = [&](cublasLtMatmulPreferenceAttributes_t name, auto value) {
+    PANDO_CUBLAS_CHECK(api.PreferenceSetAttribute(preference, name, &value, sizeof(value)));
+  };
+  set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspaceBytes);
+  set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
+  for (auto name :
+       {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
+    set(name, kAlignmentBytes);
+  }
+  cublasLtMatmulHeuristicResult_t found{};
+  int count = 0;
+  PANDO_CUBLAS_CHECK(api.AlgoGetHeuristic(handle, plan.operation, plan.first, plan.second,
+                                          plan.result, plan.result, preference, 1, &found, &count));
+  PANDO_CHECK(count == 1);
+  PANDO_CUBLAS_CHECK(api.PreferenceDestroy(preference));
+  return found.algo;
+}
+
+Plan MakePlan(const CublasApi& api, cublasLtHandle_t handle, const CudaOptions& options,
+              const Product& p) {
+  const cudaDataType_t type = TypeOf(options.element);
+  const bool is_tf32 = options.element == ElementType::kFloat32 && options.allow_tf32;
+  Plan plan;
+  PANDO_CUBLAS_CHECK(api.DescCreate(
+      &plan.operation, is_tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F));
+  Set(api, plan.operation, CUBLASLT_MATMUL_DESC_TRANSA, p.b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
+  Set(api, plan.operation, CUBLASLT_MATMUL_DESC_TRANSB, p.a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
+  Set(api, plan.operation, CUBLASLT_MATMUL_DESC_EPILOGUE, EpilogueOf(p));
+  plan.first = p.b_transposed ? MakeLayout(api, type, p.depth, p.cols)
+                              : MakeLayout(api, type, p.cols, p.depth);
+  plan.second = p.a_transposed ? MakeLayout(api, type, p.rows, p.depth)
+                               : MakeLayout(api, type, p.depth, p.rows);
+  plan.result = MakeLayout(api, p.is_float ? CUDA_R_32F : type, p.cols, p.rows);
+  plan.algorithm = ChooseAlgorithm(api, handle, plan);
+  return plan;
+}
+
+void Destroy(const CublasApi& api, const Plan& plan) {
+  for (cublasLtMatrixLayout_t layout : {plan.first, plan.second, plan.result}) {
+    PANDO_CUBLAS_CHECK(api.LayoutDestroy(layout));
+  }
+  PANDO_CUBLAS_CHECK(api.DescDestroy(plan.operation));
+}
+
+auto KeyOf(const Product& p) {
+  return std::tuple(p.rows, p.cols, p.depth, p.a_transposed, p.b_transposed, p.is_float, p.has_bias,
+                    p.has_relu);
+}
+
+}  // namespace
+
+struct MatrixLibrary::Impl {
+  Impl(const CublasApi& cublas, const CudaOptions& o, cudaStream_t s)
+      : api(cublas), options(o), stream(s) {
+    PANDO_CUBLAS_CHECK(api.Create(&handle));
+    PANDO_CUDA_CHECK(cudaMalloc(&workspace, kWorkspaceBytes));
+  }
+  ~Impl() {
+    for (const auto& [key, plan] : plans) Destroy(api, plan);
+    PANDO_CUDA_CHECK(cudaFree(workspace));
+    PANDO_CUBLAS_CHECK(api.Destroy(handle));
+  }
+
+  const CublasApi api;
+  const CudaOptions options;
+  const cudaStream_t stream;
+  cublasLtHandle_t handle = nullptr;
+  void* workspace = nullptr;
+  std::map<decltype(KeyOf({})), Plan> plans;
+};
+
+Result<std::unique_ptr<MatrixLibrary>> MatrixLibrary::Open(const CudaOptions& options,
+                                                           cudaStream_t stream) {
+  const Result<CublasApi> api = LoadCublas();
+  if (!api.ok()) return api.status();
+  return std::make_unique<MatrixLibrary>(std::make_unique<Impl>(*api, options, stream));
+}
+
+MatrixLibrary::MatrixLibrary(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+MatrixLibrary::~MatrixLibrary() = default;
+
+void MatrixLibrary::Run(const Product& product, const ProductArrays& arrays) {
+  const CublasApi& api = impl_->api;
+  auto it = impl_->plans.find(KeyOf(product));
+  if (it == impl_->plans.end()) {
+    const Plan plan = MakePlan(api, impl_->handle, impl_->options, product);
+    it = impl_->plans.emplace(KeyOf(product), plan).first;
+  }
+  const Plan& plan = it->second;
+  if (product.has_bias) {
+    Set(api, plan.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, arrays.bias);
+  }
+  const float one = 1.0f, zero = 0.0f;
+  PANDO_CUBLAS_CHECK(api.Matmul(impl_->handle, plan.operation, &one, arrays.b, plan.first, arrays.a,
+                                plan.second, &zero, arrays.c, plan.result, arrays.c, plan.result,
+                                &plan.algorithm, impl_->workspace, kWorkspaceBytes, impl_->stream));
+}
+
+}  // namespace pando::cuda

@@ -1,0 +1,55 @@
+// MatrixLibrary: cuBLASLt's products of matrices, with what may follow one. The algorithm is
+// cuBLASLt's own first choice of those that add in a fixed order (P39). Used by linear.cu.
+// Threads: one at a time. Owns: cuBLASLt's handle, plans and a workspace.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "common/status.h"
+#include "kernels/device.h"
+
+namespace pando::cuda {
+
+// c = a · b, all row by row: a [rows, depth], b [depth, cols], c [rows, cols], where a or b may lie
+// transposed. a and b hold elements.
+struct Product {
+  uint32_t rows = 0;
+  uint32_t cols = 0;
+  uint32_t depth = 0;
+  bool a_transposed = false;  // lies as [depth, rows]
+  bool b_transposed = false;  // lies as [cols, depth]
+  bool is_float = false;      // c holds floats, else elements
+  bool has_bias = false;      // elements, [cols], added to each row
+  bool has_relu = false;      // and then what is negative is 0
+};
+
+struct ProductArrays {
+  const void* a = nullptr;
+  const void* b = nullptr;
+  const void* bias = nullptr;
+  void* c = nullptr;
+};
+
+class MatrixLibrary {
+ public:
+  struct Impl;
+  explicit MatrixLibrary(std::unique_ptr<Impl> impl);  // of Open
+  // kNotFound: cuBLASLt is not there, or another version.  `stream` outlives it.
+  static Result<std::unique_ptr<MatrixLibrary>> Open(const CudaOptions& options,
+                                                     cudaStream_t stream);
+  ~MatrixLibrary();
+  MatrixLibrary(const MatrixLibrary&) = delete;
+  MatrixLibrary& operator=(const MatrixLibrary&) = delete;
+
+  // REQUIRES: the arrays are aligned to 16 bytes.
+  void Run(const Product& product, const ProductArrays& arrays);
+
+ private:
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace pando::cuda

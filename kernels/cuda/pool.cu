@@ -1,0 +1,233 @@
+// Pools on the GPU. Backward gathers: each input pixel adds up what the windows around it send, in
+// the order of windows, so nothing is added to from two threads. Channels lie side by side: threads
+// of a warp have neighbouring ones.
+#include "kernels/cuda/cuda_device.h"
+#include "kernels/cuda/cuda_ops.h"
+#include "kernels/cuda/element.h"
+#include "kernels/cuda/map.h"
+
+namespace pando::cuda {
+namespace {
+
+struct Range {
+  uint32_t first = 0;
+  uint32_t last = 0;
+};
+
+// Along one axis: pixels of the input, `count` windows of the output.
+struct FixedWindows {
+  uint32_t size, count, window, stride, padding;
+
+  __device__ Range Pixels(uint32_t i) const {
+    const uint32_t from = i * stride;
+    return {from > padding ? from - padding : 0, min(from + window - padding, size)};
+  }
+  // The windows in which a pixel lies.
+  __device__ Range Windows(uint32_t pixel) const {
+    const uint32_t at = pixel + padding;
+    return {at + 1 > window ? (at + 1 - window + stride - 1) / stride : 0,
+            min(at / stride + 1, count)};
+  }
+};
+struct AdaptiveWindows {
+  uint32_t size, count;
+
+  __device__ Range Pixels(uint32_t i) const {
+    return {i * size / count, ((i + 1) * size + count - 1) / count};
+  }
+  __device__ Range Windows(uint32_t pixel) const {
+    return {pixel * count / size, min(((pixel + 1) * count + size - 1) / size, count)};
+  }
+};
+
+template <class Axis>
+struct Windows {
+  Axis rows;
+  Axis columns;
+  uint32_t channels;
+  float fixed_scale;  // 1 / pixels of a window; 0: as many as it has
+  __device__ float Scale(const Range& y, const Range& x) const {
+    if (fixed_scale != 0.0f) return fixed_scale;
+    return 1.0f / static_cast<float>((y.last - y.first) * (x.last - x.first));
+  }
+};
+
+Windows<FixedWindows> WindowsOf(const Pool2dSpec& spec) {
+  const SampleShape out = spec.output();
+  return {{spec.input.height, out.height, spec.window, spec.stride, spec.padding},
+          {spec.input.width, out.width, spec.window, spec.stride, spec.padding},
+          spec.input.channels,
+          1.0f / static_cast<float>(size_t{spec.window} * spec.window)};
+}
+Windows<AdaptiveWindows> WindowsOf(const AdaptivePool2dSpec& spec) {
+  return {{spec.input.height, spec.out_height},
+          {spec.input.width, spec.out_width},
+          spec.input.channels,
+          0.0f};
+}
+
+// Where element i of [height, width, channels] lies.
+struct Place {
+  uint32_t y, x, c;
+};
+__device__ Place PlaceOf(uint32_t i, uint32_t width, uint32_t channels) {
+  return {i / channels / width, i / channels % width, i % channels};
+}
+
+// One block row a sample, one thread an element of the result.
+template <class T>
+__global__ void MaxForward(Windows<FixedWindows> windows, const T* x, T* y, int32_t* argmax) {
+  const uint32_t in_size = windows.rows.size * windows.columns.size * windows.channels;
+  const uint32_t out_size = windows.rows.count * windows.columns.count * windows.channels;
+  x += size_t{blockIdx.y} * in_size;
+  y += size_t{blockIdx.y} * out_size;
+  argmax += size_t{blockIdx.y} * out_size;
+  for (uint32_t i = blockIdx.x * blockDim.x + threadIdx.x; i < out_size;
+       i += gridDim.x * blockDim.x) {
+    const Place at = PlaceOf(i, windows.columns.count, windows.channels);
+    const Range rows = windows.rows.Pixels(at.y), columns = windows.columns.Pixels(at.x);
+    float largest = 0;
+    int32_t where = -1;
+    for (uint32_t py = rows.first; py < rows.last; ++py) {
+      for (uint32_t px = columns.first; px < columns.last; ++px) {
+        const uint32_t pixel = py * windows.columns.size + px;
+        const float value = ToFloat(x[pixel * windows.channels + at.c]);
+        if (where >= 0 && !(value > largest)) continue;
+        largest = value;
+        where = static_cast<int32_t>(pixel);
+      }
+    }
+    y[i] = FromFloat<T>(largest);
+    argmax[i] = where;
+  }
+}
+
+template <class T>
+__global__ void MaxBackward(Windows<FixedWindows> windows, const int32_t* argmax, const T* dy,
+                            T* dx) {
+  const uint32_t in_size = windows.rows.size * windows.columns.size * windows.channels;
+  const uint32_t out_size = windows.rows.count * windows.columns.count * windows.channels;
+  dx += size_t{blockIdx.y} * in_size;
+  dy += size_t{blockIdx.y} * out_size;
+  argmax += size_t{blockIdx.y} * out_size;
+  for (uint32_t i = blockIdx.x * blockDim.x + threadIdx.x; i < in_size;
+       i += gridDim.x * blockDim.x) {
+    const Place at = PlaceOf(i, windows.columns.size, windows.channels);
+    const Range rows = windows.rows.Windows(at.y), columns = windows.columns.Windows(at.x);
+    const auto self = static_cast<int32_t>(at.y * windows.columns.size + at.x);
+    float sum = 0;
+    for (uint32_t wy = rows.first; wy < rows.last; ++wy) {
+      for (uint32_t wx = columns.first; wx < columns.last; ++wx) {
+        const uint32_t from = (wy * windows.columns.count + wx) * windows.channels + at.c;
+        if (argmax[from] == self) sum += ToFloat(dy[from]);
+      }
+    }
+    dx[i] = FromFloat<T>(sum);
+  }
+}
+
+template <class T, class Axis>
+__global__ void AverageForward(Windows<Axis> windows, const T* x, T* y) {
+  const uint32_t in_size = windows.rows.size * windows.columns.size * windows.channels;
+  const uint32_t out_size = windows.rows.count * windows.columns.count * windows.channels;
+  x += size_t{blockIdx.y} * in_size;
+  y += size_t{blockIdx.y} * out_size;
+  for (uint32_t i = blockIdx.x * blockDim.x + threadIdx.x; i < out_size;
+       i += gridDim.x * blockDim.x) {
+    const Place at = PlaceOf(i, windows.columns.count, windows.channels);
+    const Range rows = windows.rows.Pixels(at.y), columns = windows.columns.Pixels(at.x);
+    float sum = 0;
+    for (uint32_t py = rows.first; py < rows.last; ++py) {
+      for (uint32_t px = columns.first; px < columns.last; ++px) {
+        sum += ToFloat(x[(py * windows.columns.size + px) * windows.channels + at.c]);
+      }
+    }
+    y[i] = FromFloat<T>(sum * windows.Scale(rows, columns));
+  }
+}
+
+template <class T, class Axis>
+__global__ void AverageBackward(Windows<Axis> windows, const T* dy, T* dx) {
+  const uint32_t in_size = windows.rows.size * windows.columns.size * windows.channels;
+  const uint32_t out_size = windows.rows.count * windows.columns.count * windows.channels;
+  dx += size_t{blockIdx.y} * in_size;
+  dy += size_t{blockIdx.y} * out_size;
+  for (uint32_t i = blockIdx.x * blockDim.x + threadIdx.x; i < in_size;
+       i += gridDim.x * blockDim.x) {
+    const Place at = PlaceOf(i, windows.columns.size, windows.channels);
+    const Range rows = windows.rows.Windows(at.y), columns = windows.columns.Windows(at.x);
+    float sum = 0;
+    for (uint32_t wy = rows.first; wy < rows.last; ++wy) {
+      for (uint32_t wx = columns.first; wx < columns.last; ++wx) {
+        const float scale = windows.Scale(windows.rows.Pixels(wy), windows.columns.Pixels(wx));
+        const uint32_t from = (wy * windows.columns.count + wx) * windows.channels + at.c;
+        sum += ToFloat(dy[from]) * scale;
+      }
+    }
+    dx[i] = FromFloat<T>(sum);
+  }
+}
+
+dim3 GridOf(size_t sample_size, uint32_t sample_count) {
+  PANDO_CHECK(sample_size <= UINT32_MAX / 2 && sample_count <= 65535);
+  return dim3(DivideUp(sample_size, kMapThreads), sample_count);
+}
+
+template <class Spec>
+void AverageForwardOf(CudaDevice& gpu, const Spec& spec, uint32_t sample_count, const void* x,
+                      void* y) {
+  WithElement(gpu.element(), [&]<class T>() {
+    const auto windows = WindowsOf(spec);
+    Launch(gpu, GridOf(spec.output().size(), sample_count), dim3(kMapThreads),
+           AverageForward<T, decltype(windows.rows)>, windows, static_cast<const T*>(x),
+           static_cast<T*>(y));
+  });
+}
+
+template <class Spec>
+void AverageBackwardOf(CudaDevice& gpu, const Spec& spec, uint32_t sample_count, const void* dy,
+                       void* dx) {
+  WithElement(gpu.element(), [&]<class T>() {
+    const auto windows = WindowsOf(spec);
+    Launch(gpu, GridOf(spec.input.size(), sample_count), dim3(kMapThreads),
+           AverageBackward<T, decltype(windows.rows)>, windows, static_cast<const T*>(dy),
+           static_cast<T*>(dx));
+  });
+}
+
+}  // namespace
+
+void MaxPoolForward(CudaDevice& gpu, const Pool2dSpec& spec, uint32_t sample_count, const void* x,
+                    void* y, int32_t* argmax) {
+  WithElement(gpu.element(), [&]<class T>() {
+    Launch(gpu, GridOf(spec.output().size(), sample_count), dim3(kMapThreads), MaxForward<T>,
+           WindowsOf(spec), static_cast<const T*>(x), static_cast<T*>(y), argmax);
+  });
+}
+
+void MaxPoolBackward(CudaDevice& gpu, const Pool2dSpec& spec, uint32_t sample_count,
+                     const int32_t* argmax, const void* dy, void* dx) {
+  WithElement(gpu.element(), [&]<class T>() {
+    Launch(gpu, GridOf(spec.input.size(), sample_count), dim3(kMapThreads), MaxBackward<T>,
+           WindowsOf(spec), argmax, static_cast<const T*>(dy), static_cast<T*>(dx));
+  });
+}
+
+void AveragePoolForward(CudaDevice& gpu, const Pool2dSpec& spec, uint32_t sample_count,
+                        const void* x, void* y) {
+  AverageForwardOf(gpu, spec, sample_count, x, y);
+}
+void AveragePoolBackward(CudaDevice& gpu, const Pool2dSpec& spec, uint32_t sample_count,
+                         const void* dy, void* dx) {
+  AverageBackwardOf(gpu, spec, sample_count, dy, dx);
+}
+void AdaptiveAveragePoolForward(CudaDevice& gpu, const AdaptivePool2dSpec& spec,
+                                uint32_t sample_count, const void* x, void* y) {
+  AverageForwardOf(gpu, spec, sample_count, x, y);
+}
+void AdaptiveAveragePoolBackward(CudaDevice& gpu, const AdaptivePool2dSpec& spec,
+                                 uint32_t sample_count, const void* dy, void* dx) {
+  AverageBackwardOf(gpu, spec, sample_count, dy, dx);
+}
+
+}  // namespace pando::cuda

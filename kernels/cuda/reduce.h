@@ -1,0 +1,137 @@
+// Sums over pixels, channel by channel, of arrays [pixels, channels]: for batch norm's statistics
+// and gradients, biases and depthwise weights. Two kernels: blocks sum runs of pixels, then one
+// thread a channel adds those up, in fp64. Which pixels a block takes follows from the shape alone,
+// and every sum has a fixed order (P35): no atomics.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/cuda/cuda_device.h"
+#include "kernels/cuda/element.h"
+#include "kernels/cuda/map.h"
+
+namespace pando::cuda {
+
+// How the blocks share [pixels, channels]: each thread has kWidth channels side by side, and every
+// block_size.y-th pixel of its block's run.
+struct ColumnShape {
+  size_t pixels = 0;
+  uint32_t channels = 0;
+  size_t run_pixels = 0;  // of one block
+  uint32_t run_count = 0;
+  dim3 grid_size;
+  dim3 block_size;
+};
+
+inline constexpr uint32_t kColumnThreads = 256;
+// Blocks enough to fill a GPU of any size; not asked of the GPU at hand, whose sums would differ.
+inline constexpr uint32_t kRunsMax = 1024;
+
+inline ColumnShape PlanColumns(size_t pixels, uint32_t channels, int width,
+                               uint32_t blocks_wanted = kRunsMax) {
+  ColumnShape shape{.pixels = pixels, .channels = channels};
+  const uint32_t columns = DivideUp(channels, static_cast<size_t>(width));
+  uint32_t across = 1;
+  while (across < columns && across < 32) across *= 2;
+  const uint32_t down = kColumnThreads / across;
+  const uint32_t column_blocks = DivideUp(columns, across);
+  constexpr size_t kPixelsPerThread = 8;  // at least, so that a block's own work pays
+  const size_t most_runs = std::max<size_t>(1, pixels / (down * kPixelsPerThread));
+  const size_t runs = std::clamp<size_t>(blocks_wanted / column_blocks, 1, most_runs);
+  shape.run_pixels = DivideUp(pixels, runs);
+  shape.run_count = DivideUp(pixels, shape.run_pixels);
+  shape.grid_size = dim3(shape.run_count, column_blocks);
+  shape.block_size = dim3(across, down);
+  return shape;
+}
+
+// Room for the blocks' sums, [run, sum, channel], of any number of pixels.
+inline size_t RunSumsBytes(uint32_t channels, int width, int sum_count) {
+  const size_t columns = (channels + static_cast<size_t>(width) - 1) / static_cast<size_t>(width);
+  const size_t column_blocks = (columns + 31) / 32;
+  const size_t runs = std::max<size_t>(1, kRunsMax / column_blocks);
+  return runs * static_cast<size_t>(sum_count) * channels * sizeof(float);
+}
+
+// `terms` is made for a thread's channels, then asked for every pixel:
+//   F::Terms terms = f.Begin(channel);  terms.Add(pixel, sums);   float sums[kSums][kWidth]
+template <int kSums, int kWidth, class F>
+__global__ void SumRuns(ColumnShape shape, F f, float* run_sums) {
+  const uint32_t channel = (blockIdx.y * blockDim.x + threadIdx.x) * kWidth;
+  const bool has_channel = channel < shape.channels;
+  float sums[kSums][kWidth] = {};
+  if (has_channel) {
+    auto terms = f.Begin(channel);
+    const size_t first = blockIdx.x * shape.run_pixels;
+    const size_t last =
+        first + shape.run_pixels < shape.pixels ? first + shape.run_pixels : shape.pixels;
+    for (size_t pixel = first + threadIdx.y; pixel < last; pixel += blockDim.y) {
+      terms.Add(pixel, sums);
+    }
+  }
+  __shared__ float shared[kColumnThreads][kWidth];
+  const uint32_t self = threadIdx.y * blockDim.x + threadIdx.x;
+  for (int s = 0; s < kSums; ++s) {
+    for (int i = 0; i < kWidth; ++i) shared[self][i] = sums[s][i];
+    for (uint32_t half = blockDim.y / 2; half > 0; half /= 2) {
+      __syncthreads();
+      if (threadIdx.y >= half) continue;
+      for (int i = 0; i < kWidth; ++i) shared[self][i] += shared[self + half * blockDim.x][i];
+    }
+    if (threadIdx.y == 0 && has_channel) {
+      float* to = run_sums + (size_t{blockIdx.x} * kSums + s) * shape.channels + channel;
+      for (int i = 0; i < kWidth; ++i) to[i] = shared[self][i];
+    }
+    __syncthreads();
+  }
+}
+
+// The runs' sums of a channel, then f(channel, totals).
+inline constexpr uint32_t kTotalsAcross = 32, kTotalsDown = 8;
+template <int kSums, class F>
+__global__ void AddRuns(uint32_t channels, uint32_t run_count, const float* run_sums, F f) {
+  const uint32_t channel = blockIdx.x * kTotalsAcross + threadIdx.x;
+  double totals[kSums] = {};
+  if (channel < channels) {
+    for (uint32_t run = threadIdx.y; run < run_count; run += kTotalsDown) {
+      for (int s = 0; s < kSums; ++s) {
+        totals[s] += run_sums[(size_t{run} * kSums + s) * channels + channel];
+      }
+    }
+  }
+  __shared__ double shared[kTotalsDown][kTotalsAcross];
+  for (int s = 0; s < kSums; ++s) {
+    shared[threadIdx.y][threadIdx.x] = totals[s];
+    __syncthreads();
+    if (threadIdx.y == 0) {
+      for (uint32_t i = 1; i < kTotalsDown; ++i) totals[s] += shared[i][threadIdx.x];
+    }
+    __syncthreads();
+  }
+  if (threadIdx.y == 0 && channel < channels) f(channel, totals);
+}
+
+template <int kSums, int kWidth, class F, class G>
+void SumColumns(CudaDevice& gpu, size_t pixels, uint32_t channels, const F& terms, const G& finish,
+                float* run_sums) {
+  const ColumnShape shape = PlanColumns(pixels, channels, kWidth);
+  Launch(gpu, shape.grid_size, shape.block_size, SumRuns<kSums, kWidth, F>, shape, terms, run_sums);
+  Launch(gpu, dim3(DivideUp(channels, kTotalsAcross)), dim3(kTotalsAcross, kTotalsDown),
+         AddRuns<kSums, G>, channels, shape.run_count, static_cast<const float*>(run_sums), finish);
+}
+
+// Calls f(std::integral_constant<int, kWidth>) with as many channels as one load takes, or one
+// where that does not divide the channels.
+template <class T, class F>
+void WithWidth(uint32_t channels, F&& f) {
+  constexpr int kWide = kPackWidth<T>;
+  if (channels % kWide == 0) {
+    f.template operator()<kWide>();
+  } else {
+    f.template operator()<1>();
+  }
+}
+
+}  // namespace pando::cuda

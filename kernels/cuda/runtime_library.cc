@@ -1,0 +1,28 @@
+#include "kernels/cuda/runtime_library.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+namespace pando::cuda {
+
+Result<RuntimeLibrary> RuntimeLibrary::Load(std::initializer_list<const char*> names) {
+  std::string why;
+  for (const char* name : names) {
+    void* handle = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    if (handle != nullptr) return RuntimeLibrary(name, handle);
+    why = dlerror();
+  }
+  return NotFound(
+      fmt::format("cannot load {}: {}. Install it where the GPU's driver is, or name its folder in "
+                  "LD_LIBRARY_PATH; or use --device cpu",
+                  *names.begin(), why));
+}
+
+Status RuntimeLibrary::FindAddress(const char* function, void** address) const {
+  *address = dlsym(handle_, function);
+  if (*address != nullptr) return Status();
+  return NotFound(fmt::format("{} has no function {}: it is another version than this pando wants",
+                              name_, function));
+}
+
+}  // namespace pando::cuda

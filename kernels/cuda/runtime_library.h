@@ -1,0 +1,36 @@
+// RuntimeLibrary: a shared library that is loaded when a GPU is opened, not when a process starts:
+// NVIDIA's are hundreds of megabytes that no server and no CPU worker wants, and a machine without
+// them runs the same program. Used by conv_library and matrix_library.
+// Threads: any. Owns: nothing; what is loaded stays loaded.
+#pragma once
+
+#include <initializer_list>
+#include <string>
+
+#include "common/status.h"
+
+namespace pando::cuda {
+
+class RuntimeLibrary {
+ public:
+  // The first of these names that the loader finds.  kNotFound: none; says what to install.
+  static Result<RuntimeLibrary> Load(std::initializer_list<const char*> names);
+
+  // Sets *function to the library's of this name.  kNotFound: it is another version.
+  template <class F>
+  Status Find(const char* name, F** function) const {
+    void* found = nullptr;
+    Status status = FindAddress(name, &found);
+    *function = reinterpret_cast<F*>(found);
+    return status;
+  }
+
+ private:
+  RuntimeLibrary(std::string name, void* handle) : name_(std::move(name)), handle_(handle) {}
+  Status FindAddress(const char* function, void** address) const;
+
+  std::string name_;
+  void* handle_;
+};
+
+}  // namespace pando::cuda

@@ -1,0 +1,38 @@
+// The tests of this folder on a GPU, or on the host in its place (tests/cuda_on_host). Exits with
+// 77 where there is no GPU.
+#define DOCTEST_CONFIG_IMPLEMENT
+#include <cuda_runtime.h>
+
+#include <cstdio>
+#include <optional>
+
+#include "kernels/cuda/check.h"
+#include "tests/kernels/support.h"
+
+namespace pando {
+namespace {
+
+std::optional<OpenedGpu> opened;
+
+}  // namespace
+
+Device TestDevice() { return opened->device(); }
+
+std::shared_ptr<void> AllocateForTest(size_t size_bytes) {
+  void* memory = nullptr;
+  PANDO_CUDA_CHECK(cudaMallocManaged(&memory, size_bytes + 1));  // of nothing there is none
+  return {memory, [](void* p) { PANDO_CUDA_CHECK(cudaFree(p)); }};
+}
+
+}  // namespace pando
+
+int main(int argc, char** argv) {
+  constexpr int kSkipped = 77;
+  pando::Result<pando::OpenedGpu> gpu = pando::OpenCuda({});
+  if (!gpu.ok()) {
+    std::printf("skipped: %s\n", gpu.status().message().c_str());
+    return kSkipped;
+  }
+  pando::opened.emplace(*std::move(gpu));
+  return doctest::Context(argc, argv).run();
+}
