@@ -15,14 +15,9 @@
 #include <vector>
 
 #include "kernels/ops.h"
+#include "tests/test_device.h"
 
 namespace pando {
-
-// The device whose kernels are tested: its activations are floats. Each test program has its own
-// (test_device_*.cc).
-Device TestDevice();
-// Memory that the device and these tests see alike, 256-byte aligned.
-std::shared_ptr<void> AllocateForTest(size_t size_bytes);
 
 using Doubles = std::vector<double>;
 

@@ -92,12 +92,13 @@ TEST_CASE("losses and all gradients equal PyTorch's") {
     const Model model =
         golden.model.ends_with(".toml") ? MakeGoldenNetwork(golden.model) : MakeModel(golden.model);
     const TensorLayout& layout = model.layout();
-    const FloatBuffer parameters = SmallGoldenParameters(layout);
-    FloatBuffer gradients(layout.float_count());
-    Network network(model, kSampleCount);
+    const DeviceFloats parameters(SmallGoldenParameters(layout));
+    const DeviceFloats written(FloatBuffer(layout.float_count()));
+    Network network(model, kSampleCount, TestDevice());
     network.SetBatch(NoiseBatch(kSampleCount), {}, Mode::kTrainWithoutDropout);
     const BatchScore score = ForwardAll(network, parameters.data());
-    BackwardAll(network, parameters.data(), gradients.data());
+    BackwardAll(network, parameters.data(), written.data());
+    const FloatBuffer gradients = written.Read();
 
     CHECK(score.loss_sum == doctest::Approx(golden.loss).epsilon(kLossTol));
     CHECK(score.correct_count == golden.correct_count);

@@ -13,6 +13,7 @@
 #include "models/graph.h"
 #include "models/network.h"
 #include "tests/golden/network_goldens.h"
+#include "tests/test_device.h"
 
 namespace pando {
 
@@ -47,6 +48,25 @@ inline FloatBuffer InitialParameters(const Model& model, uint64_t seed = 1) {
   InitRange(model.layout(), seed, {0, parameters.size()}, parameters.span());
   return parameters;
 }
+
+// Floats in the memory of the device that is tested.
+class DeviceFloats {
+ public:
+  explicit DeviceFloats(const FloatBuffer& host)
+      : memory_(TestDevice(), host.size() * sizeof(float)), size_(host.size()) {
+    Upload(TestDevice(), std::as_bytes(host.span()), memory_.data());
+  }
+  float* data() const { return reinterpret_cast<float*>(memory_.data()); }
+  FloatBuffer Read() const {
+    FloatBuffer host(size_);
+    Download(TestDevice(), memory_.data(), std::as_writable_bytes(host.span()));
+    return host;
+  }
+
+ private:
+  DeviceMemory memory_;
+  size_t size_;
+};
 
 inline const Normalisation kMnistNormalisation{{0.1307f}, {0.3081f}};
 

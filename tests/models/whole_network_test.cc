@@ -59,13 +59,13 @@ TEST_CASE("whole models' losses and gradients equal PyTorch's") {
     const NetworkGolden golden = ReadNetworkGolden(j);
     CAPTURE(golden.model);
     const Model model = ModelOf(golden);
-    const FloatBuffer parameters = GoldenParameters(golden, model.layout());
-    FloatBuffer gradients(model.layout().float_count());
-    Network network(model, golden.sample_count);
+    const DeviceFloats parameters(GoldenParameters(golden, model.layout()));
+    const DeviceFloats written(FloatBuffer(model.layout().float_count()));
+    Network network(model, golden.sample_count, TestDevice());
 
     network.SetBatch(BatchOf(golden), {}, Mode::kTrainWithoutDropout);
     const BatchScore trained = ForwardAll(network, parameters.data());
-    BackwardAll(network, parameters.data(), gradients.data());
+    BackwardAll(network, parameters.data(), written.data());
     network.SetBatch(BatchOf(golden), {}, Mode::kEvaluate);
     const BatchScore evaluated = ForwardAll(network, parameters.data());
 
@@ -74,7 +74,7 @@ TEST_CASE("whole models' losses and gradients equal PyTorch's") {
     CHECK(evaluated.loss_sum ==
           doctest::Approx(j.at("evaluated_loss").get<double>()).epsilon(kLossTol));
     CHECK(evaluated.correct_count == j.at("evaluated_correct").get<uint32_t>());
-    CheckGradients(golden, model.layout(), gradients);
+    CheckGradients(golden, model.layout(), written.Read());
   }
 }
 

@@ -1,5 +1,5 @@
-// The tests of this folder on the CPU.
-#include "tests/kernels/support.h"
+// Tests of kernels and networks on the CPU.
+#include "tests/test_device.h"
 
 namespace pando {
 

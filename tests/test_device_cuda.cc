@@ -1,13 +1,14 @@
-// The tests of this folder on a GPU, or on the host in its place (tests/cuda_on_host). Exits with
-// 77 where there is no GPU.
+// Tests of kernels and networks on a GPU, or on the host in its place (tests/cuda_on_host). Exits
+// with 77 where there is no GPU.
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <cuda_runtime.h>
+#include <doctest/doctest.h>
 
 #include <cstdio>
 #include <optional>
 
 #include "kernels/cuda/check.h"
-#include "tests/kernels/support.h"
+#include "tests/test_device.h"
 
 namespace pando {
 namespace {
