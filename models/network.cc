@@ -130,6 +130,9 @@ void Network::SetBatch(const Batch& batch, MicroBatchName name, Mode mode) {
   const uint32_t count_max = mode == Mode::kEvaluate ? n.samples.evaluation : n.samples.training;
   PANDO_CHECK(batch.sample_count() >= 1 && batch.sample_count() <= count_max);
   PANDO_CHECK(batch.shape.height == n.input.height && batch.shape.width == n.input.width);
+  for (int32_t label : batch.labels) {
+    PANDO_CHECK(label >= 0 && static_cast<uint32_t>(label) < n.stages.back().out.channels);
+  }
   n.pass.sample_count = batch.sample_count();
   n.pass.seed = name.seed;
   n.pass.mode = mode;

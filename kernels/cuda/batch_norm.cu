@@ -70,7 +70,8 @@ struct FinishStatistics {
   __device__ void operator()(uint32_t c, const double (&totals)[2]) const {
     const double from_center = totals[0] / pixels;
     const double exact_mean = ToFloat(x[c]) + from_center;
-    const double squares = fmax(totals[1] - totals[0] * from_center, 0.0);
+    const double rounded = totals[1] - totals[0] * from_center;
+    const double squares = rounded < 0.0 ? 0.0 : rounded;  // NaN stays
     const double exact_inverse_std = 1.0 / sqrt(squares / pixels + eps);
     const double factor = exact_inverse_std * weight[c];
     mean[c] = static_cast<float>(exact_mean);

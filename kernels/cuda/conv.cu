@@ -25,9 +25,8 @@ ConvProblem ProblemOf(const Conv2dSpec& spec, uint32_t sample_count, ConvPass pa
 }
 
 // cuDNN's where it has an engine, else our own of any shape.
-void Convolve(CudaDevice& gpu, const ConvProblem& problem, const ConvArrays& arrays,
-              std::span<std::byte> workspace) {
-  if (!gpu.convolutions().Run(problem, arrays, workspace)) DirectConvolve(gpu, problem, arrays);
+void Convolve(CudaDevice& gpu, const ConvProblem& problem, const ConvArrays& arrays) {
+  if (!gpu.convolutions().Run(problem, arrays)) DirectConvolve(gpu, problem, arrays);
 }
 
 bool HasEpilogue(const Conv2dSpec& spec, bool has_scale) {
@@ -42,27 +41,20 @@ struct Scratch {
   std::byte* dweight;   // the same of its gradient
   std::byte* sums;      // elements: forward what is not yet pooled, backward the gradient of that
   std::byte* run_sums;  // of dbias
-  std::span<std::byte> workspace;
+  std::span<std::byte> depthwise;
 };
 
-Scratch Carve(CudaDevice& gpu, const Conv2dSpec& spec, uint32_t sample_count, size_t workspace,
+Scratch Carve(CudaDevice& gpu, const Conv2dSpec& spec, uint32_t sample_count,
               ScratchCarver& carver) {
   const size_t element = ElementBytes(gpu.element());
+  const size_t depthwise = DepthwiseScratchBytes(gpu, spec);
   Scratch s{};
   s.weight = carver.Take(spec.weight_size() * element);
   s.dweight = carver.Take(spec.weight_size() * element);
   s.sums = carver.Take(spec.conv_output().size() * sample_count * element);
   s.run_sums = carver.Take(RunSumsBytes(spec.out_channels, kPackWidth<Bfloat16>, 1));
-  s.workspace = {carver.Take(workspace), workspace};
+  s.depthwise = {carver.Take(depthwise), depthwise};
   return s;
-}
-
-Scratch Carve(CudaDevice& gpu, const Conv2dSpec& spec, uint32_t sample_count,
-              std::span<std::byte> scratch) {
-  ScratchCarver counter;
-  Carve(gpu, spec, sample_count, 0, counter);
-  ScratchCarver carver(scratch);
-  return Carve(gpu, spec, sample_count, scratch.size() - counter.used_bytes(), carver);
 }
 
 // ---------------------------------------------------------------------------------- what follows
@@ -151,29 +143,27 @@ dim3 GridOf(size_t sample_size, uint32_t sample_count) {
 // operation
 
 size_t Conv2dScratchBytes(CudaDevice& gpu, const Conv2dSpec& spec, uint32_t sample_count_max) {
-  size_t workspace = DepthwiseScratchBytes(gpu, spec);
-  if (!IsDepthwise(spec)) {
-    for (ConvPass pass : {ConvPass::kForward, ConvPass::kDataGradient, ConvPass::kWeightGradient}) {
-      const ConvProblem problem = ProblemOf(spec, sample_count_max, pass);
-      workspace = std::max(workspace, gpu.convolutions().WorkspaceBytes(problem).value_or(0));
-    }
+  for (ConvPass pass : {ConvPass::kForward, ConvPass::kDataGradient, ConvPass::kWeightGradient}) {
+    if (IsDepthwise(spec)) break;
+    gpu.convolutions().Prepare(ProblemOf(spec, sample_count_max, pass));
   }
   ScratchCarver counter;
-  Carve(gpu, spec, sample_count_max, workspace, counter);
+  Carve(gpu, spec, sample_count_max, counter);
   return counter.used_bytes();
 }
 
 void Conv2dForward(CudaDevice& gpu, const Conv2dSpec& spec, const Conv2dForwardArgs& args,
                    std::span<std::byte> scratch) {
-  const Scratch s = Carve(gpu, spec, args.sample_count, scratch);
+  ScratchCarver carver(scratch);
+  const Scratch s = Carve(gpu, spec, args.sample_count, carver);
   void* const sums = spec.max_pool ? s.sums : args.y;
   if (IsDepthwise(spec)) {
-    DepthwiseForward(gpu, spec, args.sample_count, args.x, args.weight, sums, s.workspace);
+    DepthwiseForward(gpu, spec, args.sample_count, args.x, args.weight, sums, s.depthwise);
   } else {
     FilterToElements(gpu, spec.out_channels, ChannelsPerGroup(spec), TapsOf(spec), args.weight,
                      s.weight);
     Convolve(gpu, ProblemOf(spec, args.sample_count, ConvPass::kForward),
-             {.x = const_cast<void*>(args.x), .w = s.weight, .y = sums}, s.workspace);
+             {.x = const_cast<void*>(args.x), .w = s.weight, .y = sums});
   }
   if (!HasEpilogue(spec, args.channel_scale != nullptr) && args.bias == nullptr) return;
   WithElement(gpu.element(), [&]<class T>() {
@@ -185,7 +175,8 @@ void Conv2dForward(CudaDevice& gpu, const Conv2dSpec& spec, const Conv2dForwardA
 
 void Conv2dBackward(CudaDevice& gpu, const Conv2dSpec& spec, const Conv2dBackwardArgs& args,
                     std::span<std::byte> scratch) {
-  const Scratch s = Carve(gpu, spec, args.sample_count, scratch);
+  ScratchCarver carver(scratch);
+  const Scratch s = Carve(gpu, spec, args.sample_count, carver);
   const void* dsums = args.dy;
   if (HasEpilogue(spec, args.channel_scale != nullptr)) {
     dsums = s.sums;
@@ -202,10 +193,10 @@ void Conv2dBackward(CudaDevice& gpu, const Conv2dSpec& spec, const Conv2dBackwar
   }
   if (IsDepthwise(spec)) {
     return DepthwiseBackward(gpu, spec, args.sample_count,
-                             {args.x, args.weight, dsums, args.dx, args.dweight}, s.workspace);
+                             {args.x, args.weight, dsums, args.dx, args.dweight}, s.depthwise);
   }
   const auto run = [&](ConvPass pass, const ConvArrays& arrays) {
-    Convolve(gpu, ProblemOf(spec, args.sample_count, pass), arrays, s.workspace);
+    Convolve(gpu, ProblemOf(spec, args.sample_count, pass), arrays);
   };
   void* const x = const_cast<void*>(args.x);
   void* const dy = const_cast<void*>(dsums);

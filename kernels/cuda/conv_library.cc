@@ -22,8 +22,8 @@
 namespace pando::cuda {
 namespace {
 
-// Larger workspaces buy little speed, and the network's memory is planned for the largest.
-constexpr size_t kWorkspaceBytesMax = size_t{512} << 20;
+// One for all problems, of one size, so that a plan follows from its problem alone (P39).
+constexpr size_t kWorkspaceBytes = size_t{256} << 20;
 constexpr int64_t kXId = 1, kWId = 2, kYId = 3;
 constexpr int64_t kAlignmentBytes = 16;
 
@@ -152,8 +152,14 @@ OperationNames NamesOf(ConvPass pass) {
           CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA};
 }
 
-Descriptor MakeGraph(const CudnnApi& api, const ConvProblem& problem, ElementType element,
-                     cudnnHandle_t handle) {
+struct Graph {
+  Descriptor operation;
+  Descriptor graph;  // of the operation alone
+};
+
+// None: cuDNN knows no such convolution.
+std::optional<Graph> MakeGraph(const CudnnApi& api, const ConvProblem& problem, ElementType element,
+                               cudnnHandle_t handle) {
   const auto side = [&](uint32_t in) {
     return int64_t{(in + 2 * problem.padding - problem.kernel) / problem.stride + 1};
   };
@@ -175,12 +181,12 @@ Descriptor MakeGraph(const CudnnApi& api, const ConvProblem& problem, ElementTyp
   operation.SetChild(names.convolution, convolution);
   operation.SetOne(names.alpha, CUDNN_TYPE_FLOAT, 1.0f);
   operation.SetOne(names.beta, CUDNN_TYPE_FLOAT, 0.0f);
-  operation.Finalize();
+  if (!operation.TryFinalize()) return std::nullopt;
   Descriptor graph(api, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
   graph.SetOne(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, handle);
   graph.SetChild(CUDNN_ATTR_OPERATIONGRAPH_OPS, operation);
-  graph.Finalize();
-  return graph;
+  if (!graph.TryFinalize()) return std::nullopt;
+  return Graph{std::move(operation), std::move(graph)};
 }
 
 // ------------------------------------------------------------------------------------- its engine
@@ -188,7 +194,8 @@ Descriptor MakeGraph(const CudnnApi& api, const ConvProblem& problem, ElementTyp
 // cuDNN's proposals, the one that it thinks fastest first; those of the fallback last.
 std::vector<Descriptor> ProposeEngines(const Descriptor& graph) {
   std::vector<Descriptor> all;
-  for (cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_B, CUDNN_HEUR_MODE_FALLBACK}) {
+  for (cudnnBackendHeurMode_t mode :
+       {CUDNN_HEUR_MODE_B, CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
     Descriptor heuristic(graph.api, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
     heuristic.SetChild(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
     heuristic.SetOne(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, mode);
@@ -214,41 +221,43 @@ bool MayBeUsed(const Descriptor& configuration, const CudaOptions& options) {
   cudnnBackendDescriptor_t handle = engine.get();
   configuration.Get(CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &handle);
   std::array<cudnnBackendNumericalNote_t, CUDNN_NUMERICAL_NOTE_TYPE_COUNT> notes{};
-  const int64_t count = engine.Get(CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
-                                   CUDNN_NUMERICAL_NOTE_TYPE_COUNT, notes.data());
+  const int64_t count =
+      std::min<int64_t>(CUDNN_NUMERICAL_NOTE_TYPE_COUNT,  // a later version may know more
+                        engine.Get(CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
+                                   CUDNN_NUMERICAL_NOTE_TYPE_COUNT, notes.data()));
   const auto has = [&](cudnnBackendNumericalNote_t note) {
     return std::find(notes.begin(), notes.begin() + count, note) != notes.begin() + count;
   };
   if (!options.allow_nondeterministic && has(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC)) return false;
-  const bool is_exact = options.element == ElementType::kFloat32 && !options.allow_tf32;
-  return !(is_exact && (has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE) ||
-                        has(CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS)));
+  if (options.element != ElementType::kFloat32) return true;
+  if (has(CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS)) return false;  // to half: infinities
+  if (options.allow_tf32) return true;
+  return !has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE) && !has(CUDNN_NUMERICAL_NOTE_FFT) &&
+         !has(CUDNN_NUMERICAL_NOTE_WINOGRAD) &&
+         !has(CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION);
 }
 
-struct Plan {
-  Descriptor descriptor;
-  size_t workspace_bytes = 0;
-};
-
-std::optional<Plan> MakePlan(const Descriptor& configuration, cudnnHandle_t handle) {
+// None: not for this GPU, not for these shapes, or it wants a larger workspace.
+std::optional<Descriptor> MakePlan(const Descriptor& configuration, cudnnHandle_t handle) {
   Descriptor plan(configuration.api, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
   plan.SetOne(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, handle);
   plan.SetChild(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration);
-  if (!plan.TryFinalize()) return std::nullopt;  // not for this GPU, or not for these shapes
-  int64_t workspace = 0;
-  plan.Get(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &workspace);
-  return Plan{std::move(plan), static_cast<size_t>(workspace)};
+  if (!plan.TryFinalize()) return std::nullopt;
+  int64_t workspace_bytes = 0;
+  plan.Get(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &workspace_bytes);
+  if (workspace_bytes > static_cast<int64_t>(kWorkspaceBytes)) return std::nullopt;
+  return plan;
 }
 
-// The first that may be used and whose workspace is no larger.
-std::optional<Plan> FindPlan(const CudnnApi& api, const ConvProblem& problem,
-                             const CudaOptions& options, cudnnHandle_t handle,
-                             size_t workspace_max) {
-  const Descriptor graph = MakeGraph(api, problem, options.element, handle);
-  for (const Descriptor& configuration : ProposeEngines(graph)) {
+// The first that may be used.
+std::optional<Descriptor> FindPlan(const CudnnApi& api, const ConvProblem& problem,
+                                   const CudaOptions& options, cudnnHandle_t handle) {
+  const std::optional<Graph> graph = MakeGraph(api, problem, options.element, handle);
+  if (!graph) return std::nullopt;
+  for (const Descriptor& configuration : ProposeEngines(graph->graph)) {
     if (!MayBeUsed(configuration, options)) continue;
-    std::optional<Plan> plan = MakePlan(configuration, handle);
-    if (plan && plan->workspace_bytes <= workspace_max) return plan;
+    std::optional<Descriptor> plan = MakePlan(configuration, handle);
+    if (plan) return plan;
   }
   return std::nullopt;
 }
@@ -264,27 +273,28 @@ struct ConvLibrary::Impl {
   Impl(const CudnnApi& cudnn, const CudaOptions& o, cudaStream_t stream) : api(cudnn), options(o) {
     PANDO_CUDNN_CHECK(api.Create(&handle));
     PANDO_CUDNN_CHECK(api.SetStream(handle, stream));
+    PANDO_CUDA_CHECK(cudaMalloc(&workspace, kWorkspaceBytes));
   }
   ~Impl() {
     plans.clear();
+    PANDO_CUDA_CHECK(cudaFree(workspace));
     PANDO_CUDNN_CHECK(api.Destroy(handle));
   }
 
-  // Made where there is none. A problem with other samples than were planned for may not want more
-  // workspace than there is.
-  const std::optional<Plan>& PlanOf(const ConvProblem& problem, size_t workspace_max) {
-    const auto [it, is_new] = plans.try_emplace(KeyOf(problem));
-    if (is_new) {
-      std::optional<Plan> plan = FindPlan(api, problem, options, handle, workspace_max);
-      if (plan) it->second.emplace(std::move(*plan));
+  // Null: there is no engine.
+  const Descriptor* PlanOf(const ConvProblem& problem) {
+    auto it = plans.find(KeyOf(problem));
+    if (it == plans.end()) {
+      it = plans.emplace(KeyOf(problem), FindPlan(api, problem, options, handle)).first;
     }
-    return it->second;
+    return it->second ? &*it->second : nullptr;
   }
 
   const CudnnApi api;
   const CudaOptions options;
   cudnnHandle_t handle = nullptr;
-  std::map<decltype(KeyOf({})), std::optional<Plan>> plans;
+  void* workspace = nullptr;
+  std::map<decltype(KeyOf({})), std::optional<Descriptor>> plans;
 };
 
 Result<std::unique_ptr<ConvLibrary>> ConvLibrary::Open(const CudaOptions& options,
@@ -297,16 +307,11 @@ Result<std::unique_ptr<ConvLibrary>> ConvLibrary::Open(const CudaOptions& option
 ConvLibrary::ConvLibrary(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 ConvLibrary::~ConvLibrary() = default;
 
-std::optional<size_t> ConvLibrary::WorkspaceBytes(const ConvProblem& problem) {
-  const std::optional<Plan>& plan = impl_->PlanOf(problem, kWorkspaceBytesMax);
-  if (!plan) return std::nullopt;
-  return plan->workspace_bytes;
-}
+bool ConvLibrary::Prepare(const ConvProblem& problem) { return impl_->PlanOf(problem) != nullptr; }
 
-bool ConvLibrary::Run(const ConvProblem& problem, const ConvArrays& arrays,
-                      std::span<std::byte> workspace) {
-  const std::optional<Plan>& plan = impl_->PlanOf(problem, workspace.size());
-  if (!plan) return false;
+bool ConvLibrary::Run(const ConvProblem& problem, const ConvArrays& arrays) {
+  const Descriptor* plan = impl_->PlanOf(problem);
+  if (plan == nullptr) return false;
   const CudnnApi& api = impl_->api;
   const std::array<int64_t, 3> ids{kXId, kWId, kYId};
   const std::array<void*, 3> pointers{arrays.x, arrays.w, arrays.y};
@@ -314,10 +319,9 @@ bool ConvLibrary::Run(const ConvProblem& problem, const ConvArrays& arrays,
   pack.SetInts(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, ids);
   pack.Set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, pointers.size(),
            pointers.data());
-  pack.SetOne(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR,
-              static_cast<void*>(workspace.data()));
+  pack.SetOne(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, impl_->workspace);
   pack.Finalize();
-  PANDO_CUDNN_CHECK(api.Execute(impl_->handle, plan->descriptor.get(), pack.get()));
+  PANDO_CUDNN_CHECK(api.Execute(impl_->handle, plan->get(), pack.get()));
   return true;
 }
 

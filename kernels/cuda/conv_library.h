@@ -1,7 +1,7 @@
 // ConvLibrary: cuDNN's convolutions, through its graph API: a plan for each problem, made once and
 // kept. Which engine computes it is cuDNN's own first choice of those that are deterministic (P39),
 // so that machines with one GPU and one version agree. Used by conv.cu.
-// Threads: one at a time. Owns: cuDNN's handle and plans.
+// Threads: one at a time. Owns: cuDNN's handle, plans and a workspace.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -9,8 +9,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
-#include <span>
 
 #include "common/status.h"
 #include "kernels/device.h"
@@ -50,11 +48,12 @@ class ConvLibrary {
   ConvLibrary(const ConvLibrary&) = delete;
   ConvLibrary& operator=(const ConvLibrary&) = delete;
 
-  // Makes the plan. None: cuDNN has no engine for it that may be used.
-  std::optional<size_t> WorkspaceBytes(const ConvProblem& problem);
-  // False: there is no engine, nothing is done.  REQUIRES: the arrays and the workspace are aligned
-  // to 16 bytes, and the workspace is as large as that of a problem with as many samples or more.
-  bool Run(const ConvProblem& problem, const ConvArrays& arrays, std::span<std::byte> workspace);
+  // Makes the problem's plan, which may take long and wait for the GPU, if it is not there yet.
+  // False: cuDNN has no engine for it that may be used.
+  bool Prepare(const ConvProblem& problem);
+  // Prepares the problem if need be. False: there is no engine, nothing is done.  REQUIRES: the
+  // arrays are aligned to 16 bytes.
+  bool Run(const ConvProblem& problem, const ConvArrays& arrays);
 
  private:
   std::unique_ptr<Impl> impl_;

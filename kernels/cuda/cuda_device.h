@@ -57,7 +57,7 @@ void Launch(CudaDevice& gpu, dim3 grid_size, dim3 block_size, void (*kernel)(Par
   config.gridDim = grid_size;
   config.blockDim = block_size;
   config.stream = gpu.stream();
-  PANDO_CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, Parameters(arguments)...));
+  PANDO_CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...));
 }
 
 }  // namespace cuda

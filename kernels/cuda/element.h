@@ -43,13 +43,23 @@ struct alignas(sizeof(T) * kWidth) Pack {
 template <class T>
 inline constexpr int kPackWidth = 16 / static_cast<int>(sizeof(T));
 
+// A GPU faults where an address is not a multiple of what is moved; on the host we look ourselves.
+__device__ inline void CheckAligned([[maybe_unused]] const void* address,
+                                    [[maybe_unused]] size_t bytes) {
+#ifndef __CUDACC__
+  PANDO_CHECK(reinterpret_cast<uintptr_t>(address) % bytes == 0);
+#endif
+}
+
 template <int kWidth, class T>
 __device__ void LoadFloats(const T* from, float (&to)[kWidth]) {
+  CheckAligned(from, sizeof(Pack<T, kWidth>));
   const auto pack = *reinterpret_cast<const Pack<T, kWidth>*>(from);
   for (int i = 0; i < kWidth; ++i) to[i] = ToFloat(pack.at[i]);
 }
 template <int kWidth, class T>
 __device__ void StoreFloats(const float (&from)[kWidth], T* to) {
+  CheckAligned(to, sizeof(Pack<T, kWidth>));
   Pack<T, kWidth> pack;
   for (int i = 0; i < kWidth; ++i) pack.at[i] = FromFloat<T>(from[i]);
   *reinterpret_cast<Pack<T, kWidth>*>(to) = pack;

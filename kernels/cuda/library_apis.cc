@@ -17,7 +17,7 @@ Status FirstFailure(std::initializer_list<Status> all) {
 }  // namespace
 
 Result<CudnnApi> LoadCudnn() {
-  const Result<RuntimeLibrary> library = RuntimeLibrary::Load({"libcudnn.so.9", "libcudnn.so"});
+  const Result<RuntimeLibrary> library = RuntimeLibrary::Load({"libcudnn.so.9"});
   if (!library.ok()) return library.status();
   CudnnApi api;
   const Status found = FirstFailure(
@@ -36,7 +36,7 @@ Result<CudnnApi> LoadCudnn() {
 
 Result<CublasApi> LoadCublas() {
   const Result<RuntimeLibrary> library =
-      RuntimeLibrary::Load({"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"});
+      RuntimeLibrary::Load({"libcublasLt.so.13", "libcublasLt.so.12"});
   if (!library.ok()) return library.status();
   CublasApi api;
   const Status found = FirstFailure(

@@ -102,6 +102,10 @@ Plan MakePlan(const CublasApi& api, cublasLtHandle_t handle, const CudaOptions& 
   plan.second = p.a_transposed ? MakeLayout(api, type, p.rows, p.depth)
                                : MakeLayout(api, type, p.depth, p.rows);
   plan.result = MakeLayout(api, p.is_float ? CUDA_R_32F : type, p.cols, p.rows);
+  if (p.has_bias) {  // any address aligned as biases are, so that the choice hangs on none (P35)
+    Set(api, plan.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
+        reinterpret_cast<void*>(uintptr_t{kAlignmentBytes}));
+  }
   plan.algorithm = ChooseAlgorithm(api, handle, plan);
   return plan;
 }

@@ -17,41 +17,47 @@ Staging::~Staging() {
   for (Slot& slot : slots_) {
     PANDO_CUDA_CHECK(cudaEventSynchronize(slot.is_free));
     PANDO_CUDA_CHECK(cudaEventDestroy(slot.is_free));
-    PANDO_CUDA_CHECK(cudaFreeHost(slot.pinned));
-    PANDO_CUDA_CHECK(cudaFree(slot.device));
+    if (slot.pinned != nullptr) PANDO_CUDA_CHECK(cudaFreeHost(slot.pinned));
   }
+  for (Array& array : arrays_) PANDO_CUDA_CHECK(cudaFree(array.data));
 }
 
 Staging::Slot& Staging::NextSlot(size_t size_bytes) {
-  Slot& slot = slots_[next_];
-  next_ = (next_ + 1) % kSlots;
+  Slot& slot = slots_[next_slot_];
+  next_slot_ = (next_slot_ + 1) % kSlots;
   PANDO_CUDA_CHECK(cudaEventSynchronize(slot.is_free));
-  if (slot.pinned_bytes < size_bytes) {
-    PANDO_CUDA_CHECK(cudaFreeHost(slot.pinned));
+  if (slot.size_bytes < size_bytes) {
+    if (slot.pinned != nullptr) PANDO_CUDA_CHECK(cudaFreeHost(slot.pinned));
     PANDO_CUDA_CHECK(cudaMallocHost(reinterpret_cast<void**>(&slot.pinned), size_bytes));
-    slot.pinned_bytes = size_bytes;
+    slot.size_bytes = size_bytes;
   }
   return slot;
 }
 
 void Staging::Upload(std::span<const std::byte> host, void* to) {
-  if (host.empty()) return;
-  Slot& slot = NextSlot(host.size());
-  std::memcpy(slot.pinned, host.data(), host.size());
-  PANDO_CUDA_CHECK(cudaMemcpyAsync(to, slot.pinned, host.size(), cudaMemcpyHostToDevice, stream_));
-  PANDO_CUDA_CHECK(cudaEventRecord(slot.is_free, stream_));
+  for (auto* out = static_cast<std::byte*>(to); !host.empty();) {
+    const std::span<const std::byte> piece = host.first(std::min(host.size(), kPieceBytes));
+    Slot& slot = NextSlot(piece.size());
+    std::memcpy(slot.pinned, piece.data(), piece.size());
+    PANDO_CUDA_CHECK(
+        cudaMemcpyAsync(out, slot.pinned, piece.size(), cudaMemcpyHostToDevice, stream_));
+    PANDO_CUDA_CHECK(cudaEventRecord(slot.is_free, stream_));
+    host = host.subspan(piece.size());
+    out += piece.size();
+  }
 }
 
-// The memory of the slot on the GPU is written in the stream's order: after what has read it.
+// The array is written in the stream's order: after what has read it.
 const void* Staging::Upload(std::span<const std::byte> host) {
-  Slot& slot = slots_[next_];
-  if (slot.device_bytes < host.size()) {
-    PANDO_CUDA_CHECK(cudaFree(slot.device));
-    PANDO_CUDA_CHECK(cudaMalloc(reinterpret_cast<void**>(&slot.device), host.size()));
-    slot.device_bytes = host.size();
+  Array& array = arrays_[next_array_];
+  next_array_ = (next_array_ + 1) % kArrays;
+  if (array.size_bytes < host.size()) {
+    PANDO_CUDA_CHECK(cudaFree(array.data));
+    PANDO_CUDA_CHECK(cudaMalloc(reinterpret_cast<void**>(&array.data), host.size()));
+    array.size_bytes = host.size();
   }
-  Upload(host, slot.device);
-  return slot.device;
+  Upload(host, array.data);
+  return array.data;
 }
 
 }  // namespace pando::cuda

@@ -1,6 +1,7 @@
 // Staging: pinned host memory through which arrays reach the GPU without the host's waiting for it:
-// a copy into a free slot, then a transfer on the stream. Used by CudaDevice.
-// Threads: one at a time. Owns: kSlots slots, each as large as the largest array it has seen.
+// piece by piece a copy into a free slot, then a transfer on the stream. Used by CudaDevice.
+// Threads: one at a time. Owns: kSlots slots of at most kPieceBytes; kArrays arrays on the GPU,
+// each as large as the largest that it was used for.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -20,24 +21,30 @@ class Staging {
 
   // To the GPU's memory, in the stream's order. Waits where all slots are on their way.
   void Upload(std::span<const std::byte> host, void* to);
-  // To the slot's own memory on the GPU, which is valid for what is launched before the next kSlots
-  // uploads. 256-byte aligned.
+  // To memory of our own on the GPU, which is valid for what is launched before kArrays more of
+  // these. 256-byte aligned.
   const void* Upload(std::span<const std::byte> host);
 
  private:
-  static constexpr size_t kSlots = 4;  // two micro-batches' inputs and labels
+  static constexpr size_t kSlots = 8;
+  static constexpr size_t kPieceBytes = size_t{16} << 20;
+  static constexpr size_t kArrays = 4;  // two micro-batches' pictures and what normalises them
   struct Slot {
     std::byte* pinned = nullptr;
-    std::byte* device = nullptr;
-    size_t pinned_bytes = 0;
-    size_t device_bytes = 0;
+    size_t size_bytes = 0;
     cudaEvent_t is_free = nullptr;  // recorded behind the last use
+  };
+  struct Array {
+    std::byte* data = nullptr;
+    size_t size_bytes = 0;
   };
   Slot& NextSlot(size_t size_bytes);
 
   const cudaStream_t stream_;
   std::array<Slot, kSlots> slots_;
-  size_t next_ = 0;
+  std::array<Array, kArrays> arrays_;
+  size_t next_slot_ = 0;
+  size_t next_array_ = 0;
 };
 
 }  // namespace pando::cuda

@@ -13,8 +13,8 @@ Result<std::unique_ptr<ConvLibrary>> ConvLibrary::Open(const CudaOptions&, cudaS
 }
 ConvLibrary::ConvLibrary(std::unique_ptr<Impl>) {}
 ConvLibrary::~ConvLibrary() = default;
-std::optional<size_t> ConvLibrary::WorkspaceBytes(const ConvProblem&) { return std::nullopt; }
-bool ConvLibrary::Run(const ConvProblem&, const ConvArrays&, std::span<std::byte>) { return false; }
+bool ConvLibrary::Prepare(const ConvProblem&) { return false; }
+bool ConvLibrary::Run(const ConvProblem&, const ConvArrays&) { return false; }
 
 struct MatrixLibrary::Impl {
   ElementType element;

@@ -1,0 +1,204 @@
+// Operations on bfloat16 and half beside the same on floats, on one GPU: what is read is exactly
+// the same, so that they differ by what is rounded when it is written.
+#include "tests/kernels/support.h"
+
+namespace pando {
+namespace {
+
+// Of the largest value. Two roundings, of the result and of what it was made from: bfloat16 keeps 8
+// bits, half 11. Measured on the host 3.5e-3 and 3.4e-4.
+double ToleranceOf(ElementType element) {
+  return element == ElementType::kBfloat16 ? 1.0 / 128 : 1.0 / 1024;
+}
+
+// Small multiples of 1 / 16: exact in both.
+Doubles ExactValues(size_t count, uint32_t seed) {
+  Doubles values = RandomDoubles(count, seed);
+  for (double& v : values) v = std::round(v * 16) / 16;
+  return values;
+}
+
+// On one device: arrays in, results out, as doubles.
+class Bench {
+ public:
+  explicit Bench(Device device) : device_(device) {}
+  Device device() const { return device_; }
+
+  void* Elements(const Doubles& values) {
+    Batch batch{.shape = {1, 1, static_cast<uint32_t>(values.size())},
+                .bytes = {},
+                .values = std::vector<float>(values.begin(), values.end()),
+                .labels = {0}};
+    void* to = Make(values.size() * ElementBytes(device_.element));
+    ImportBatch(device_, batch, batch.shape.channels, to, Numbers<int32_t>(1));
+    return to;
+  }
+  void* Elements(size_t count) { return Make(count * ElementBytes(device_.element)); }
+  float* Floats(const Doubles& values) {
+    const std::vector<float> floats(values.begin(), values.end());
+    float* to = Numbers<float>(values.size());
+    Upload(device_, std::as_bytes(std::span(floats)), to);
+    return to;
+  }
+  template <class T>
+  T* Numbers(size_t count) {
+    return static_cast<T*>(Make(count * sizeof(T)));
+  }
+  std::span<std::byte> Scratch(size_t size_bytes) {
+    return {static_cast<std::byte*>(Make(size_bytes)), size_bytes};
+  }
+
+  Doubles ReadElements(const void* from, size_t count) const {
+    std::vector<float> values(count);
+    ExportFloats(device_, count, from, values.data());
+    return {values.begin(), values.end()};
+  }
+  Doubles ReadFloats(const float* from, size_t count) const {
+    std::vector<float> values(count);
+    Download(device_, from, std::as_writable_bytes(std::span(values)));
+    return {values.begin(), values.end()};
+  }
+
+ private:
+  void* Make(size_t size_bytes) {
+    constexpr size_t kSlackBytes = kSlackElements * sizeof(float);
+    return memory_.emplace_back(device_, size_bytes + kSlackBytes).data();
+  }
+  Device device_;
+  std::vector<DeviceMemory> memory_;
+};
+
+using Results = std::vector<Doubles>;
+
+// f(bench) on floats and on elements of either kind.
+template <class F>
+void CheckElements(const F& f) {
+  Bench floats(TestDevice());
+  const Results expected = f(floats);
+  for (ElementType element : {ElementType::kBfloat16, ElementType::kFloat16}) {
+    CAPTURE(static_cast<int>(element));
+    Result<OpenedGpu> gpu = OpenCuda({.element = element});
+    REQUIRE(gpu.ok());
+    Bench bench(gpu->device());
+    const Results got = f(bench);
+    for (size_t i = 0; i < expected.size(); ++i) {
+      CAPTURE(i);
+      const std::vector<float> values(got[i].begin(), got[i].end());
+      CHECK(RelativeError(values.data(), expected[i]) < ToleranceOf(element));
+    }
+  }
+}
+
+TEST_CASE("convolutions of small elements are those of floats") {
+  const std::vector<Conv2dSpec> specs{{{9, 7, 16}, 24, 3, 1, 1, false, true},
+                                      {{8, 8, 3}, 16, 3, 2, 1},
+                                      {{12, 12, 10}, 20, 5, 1, 0, true, true},
+                                      {{7, 6, 32}, 32, 3, 2, 1, false, false, 32},
+                                      {{5, 5, 9}, 9, 3, 1, 1, false, false, 9}};
+  constexpr uint32_t kSamples = 3;
+  for (const Conv2dSpec& spec : specs) {
+    CAPTURE(spec.input.channels);
+    CheckElements([&](Bench& b) {
+      const size_t in = spec.input.size() * kSamples, out = spec.output().size() * kSamples;
+      void *x = b.Elements(ExactValues(in, 1)), *y = b.Elements(out), *dx = b.Elements(in);
+      float* weight = b.Floats(ExactValues(spec.weight_size(), 2));
+      float* bias = b.Floats(ExactValues(spec.out_channels, 3));
+      float *dweight = b.Numbers<float>(spec.weight_size()),
+            *dbias = b.Numbers<float>(spec.out_channels);
+      auto* argmax = b.Numbers<int32_t>(out);
+      const auto scratch = b.Scratch(Conv2dScratchBytes(b.device(), spec, kSamples));
+      Conv2dForward(b.device(), spec, {kSamples, x, weight, bias, nullptr, y, argmax}, scratch);
+      Results results{b.ReadElements(y, out)};
+      // Of what is masked and pooled the two may choose apart: the gradients of a plain one.
+      if (spec.relu || spec.max_pool) return results;
+      void* dy = b.Elements(ExactValues(out, 4));
+      Conv2dBackward(b.device(), spec,
+                     {kSamples, x, weight, nullptr, y, argmax, dy, dx, dweight, dbias}, scratch);
+      results.push_back(b.ReadElements(dx, in));
+      results.push_back(b.ReadFloats(dweight, spec.weight_size()));
+      results.push_back(b.ReadFloats(dbias, spec.out_channels));
+      return results;
+    });
+  }
+}
+
+TEST_CASE("linear layers of small elements are those of floats") {
+  const LinearSpec spec{40, 24};
+  constexpr uint32_t kSamples = 17;
+  CheckElements([&](Bench& b) {
+    void *x = b.Elements(ExactValues(kSamples * 40, 1)), *y = b.Elements(kSamples * 24);
+    void *dy = b.Elements(ExactValues(kSamples * 24, 2)), *dx = b.Elements(kSamples * 40);
+    float *weight = b.Floats(ExactValues(24 * 40, 3)), *bias = b.Floats(ExactValues(24, 4));
+    float *dweight = b.Numbers<float>(24 * 40), *dbias = b.Numbers<float>(24);
+    const auto scratch = b.Scratch(LinearScratchBytes(b.device(), spec, kSamples));
+    LinearForward(b.device(), spec, {kSamples, x, weight, bias, y}, scratch);
+    LinearBackward(b.device(), spec, {kSamples, x, weight, y, dy, dx, dweight, dbias}, scratch);
+    return Results{b.ReadElements(y, kSamples * 24), b.ReadElements(dx, kSamples * 40),
+                   b.ReadFloats(dweight, 24 * 40), b.ReadFloats(dbias, 24)};
+  });
+}
+
+TEST_CASE("batch norm of small elements is that of floats") {
+  for (uint32_t channels : {16u, 7u}) {
+    const BatchNormSpec spec{{6, 5, channels}};
+    constexpr uint32_t kSamples = 4;
+    const size_t count = spec.shape.size() * kSamples;
+    CheckElements([&](Bench& b) {
+      void *x = b.Elements(ExactValues(count, 1)), *residual = b.Elements(ExactValues(count, 2));
+      void *dy = b.Elements(ExactValues(count, 3)), *y = b.Elements(count);
+      void *dx = b.Elements(count), *dresidual = b.Elements(count);
+      float *weight = b.Floats(ExactValues(channels, 4)),
+            *bias = b.Floats(ExactValues(channels, 5));
+      float *mean = b.Numbers<float>(channels), *inverse_std = b.Numbers<float>(channels);
+      float *variance = b.Numbers<float>(channels), *dweight = b.Numbers<float>(channels);
+      float* dbias = b.Numbers<float>(channels);
+      const auto scratch = b.Scratch(BatchNormScratchBytes(b.device(), spec));
+      BatchNormForward(b.device(), spec,
+                       {kSamples, x, weight, bias, residual, y, mean, inverse_std, variance},
+                       scratch);
+      BatchNormBackward(
+          b.device(), spec,
+          {kSamples, x, weight, mean, inverse_std, y, dy, dx, dresidual, dweight, dbias}, scratch);
+      return Results{b.ReadElements(y, count),         b.ReadFloats(mean, channels),
+                     b.ReadFloats(variance, channels), b.ReadElements(dx, count),
+                     b.ReadElements(dresidual, count), b.ReadFloats(dweight, channels),
+                     b.ReadFloats(dbias, channels)};
+    });
+  }
+}
+
+TEST_CASE("pools, additions, layouts and the loss of small elements are those of floats") {
+  const Pool2dSpec spec{{9, 7, 12}, 3, 2, 1};
+  constexpr uint32_t kSamples = 2;
+  const size_t in = spec.input.size() * kSamples, out = spec.output().size() * kSamples;
+  CheckElements([&](Bench& b) {
+    const Device d = b.device();
+    void *x = b.Elements(ExactValues(in, 1)), *other = b.Elements(ExactValues(in, 2));
+    void *largest = b.Elements(out), *average = b.Elements(out), *sum = b.Elements(in);
+    void *flat = b.Elements(in), *global = b.Elements(kSamples * 12), *dlogits = b.Elements(24);
+    auto* argmax = b.Numbers<int32_t>(out);
+    auto* labels = b.Numbers<int32_t>(kSamples);
+    auto* score = b.Numbers<CrossEntropyScore>(1);
+    const std::vector<int32_t> host_labels{3, 11};
+    Upload(d, std::as_bytes(std::span(host_labels)), labels);
+    MaxPoolForward(d, spec, kSamples, x, largest, argmax);
+    AveragePoolForward(d, spec, kSamples, x, average);
+    AddForward(d, in, x, other, Activation::kRelu6, sum);
+    FlattenForward(d, kSamples, spec.input, x, flat);
+    GlobalAveragePoolForward(d, kSamples, spec.input, x, global);
+    SoftmaxCrossEntropy(d,
+                        {.sample_count = kSamples,
+                         .class_count = 12,
+                         .logits = x,
+                         .labels = labels,
+                         .dlogits = dlogits,
+                         .score = score},
+                        b.Scratch(CrossEntropyScratchBytes(d, kSamples)));
+    return Results{b.ReadElements(largest, out), b.ReadElements(average, out),
+                   b.ReadElements(sum, in),      b.ReadElements(flat, in),
+                   b.ReadElements(global, 24),   b.ReadElements(dlogits, 24)};
+  });
+}
+
+}  // namespace
+}  // namespace pando
