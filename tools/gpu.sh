@@ -1,0 +1,90 @@
+#!/usr/bin/env bash
+# Everything that needs an NVIDIA GPU, in one call of less than ten minutes: the GPU tests, compute-sanitizer on the
+# small ones, the benchmark of kernels and networks, and PyTorch's figures beside it. One table at the end.
+#   tools/gpu.sh           on a machine with a GPU: builds, or takes what `bundle` left in .gpu/, and runs it all
+#   tools/gpu.sh bundle    on a machine with CUDA's toolkit and none: builds into .gpu/ the programs and the libraries
+#                          that they need, to be carried to one with a GPU beside this repository (CPUs from x86-64-v3)
+# The exit status is 1 where something failed, 77 where there is no GPU.
+set -euo pipefail
+# shellcheck source=lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+programs=(tests/kernels/kernels_gpu_test tests/models/models_gpu_test bench/kernels/gpu_bench)
+bundle=$root/.gpu
+
+build_programs() {
+  configure build-gpu --buildtype=release -Dcuda=enabled -Dgpu_archs="${GPU_ARCHS:-90}" -Dcpu_arch=x86-64-v3
+  compile build-gpu "${programs[@]}"
+}
+
+# C's own libraries are every machine's; of the others the ones that the programs name.
+make_bundle() {
+  local program library
+  build_programs
+  rm -rf "$bundle"
+  mkdir -p "$bundle/lib"
+  for program in "${programs[@]}"; do
+    cp "$root/build-gpu/$program" "$bundle/"
+    ldd "$root/build-gpu/$program" | awk '$3 ~ /^\// { print $3 }' |
+      { grep -vE '/(libc|libm|libdl|librt|libpthread|libgcc_s|libstdc\+\+)\.so' || true; } |
+      while read -r library; do cp -L "$library" "$bundle/lib/"; done
+  done
+  strip "$bundle"/*_test "$bundle"/gpu_bench
+  echo "$root" >"$bundle/root"  # where the tests look for their golden files
+  du -sh "$bundle" >&2
+}
+
+results=()
+failed=no
+# row NAME SECONDS COMMAND...: runs it and notes how it ended.
+row() {
+  local name=$1 limit=$2 status=0
+  shift 2
+  say "$name"
+  timeout "$limit" "$@" || status=$?
+  case $status in
+    0) results+=("ok       $name") ;;
+    77) results+=("skipped  $name") ;;
+    *) results+=("FAILED   $name (exit $status)"); failed=yes ;;
+  esac
+}
+
+run_all() {
+  local sanitizer small="*on every shape*,*linear*,*cross-entropy*,*flatten*"
+  if [ ! -e "$bundle/root" ]; then
+    build_programs
+    mkdir -p "$bundle/lib"
+    for program in "${programs[@]}"; do cp "$root/build-gpu/$program" "$bundle/"; done
+    echo "$root" >"$bundle/root"
+  fi
+  local built_in
+  built_in=$(cat "$bundle/root")
+  if [ ! -e "$built_in" ]; then mkdir -p "$(dirname "$built_in")" && ln -s "$root" "$built_in"; fi
+  export LD_LIBRARY_PATH=$bundle/lib:${CUDA_HOME:-/usr/local/cuda}/lib64${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+  nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader || true
+  row "kernels on a GPU" 120 "$bundle/kernels_gpu_test"
+  row "models on a GPU" 120 "$bundle/models_gpu_test"
+  sanitizer=$(command -v compute-sanitizer || echo "${CUDA_HOME:-/usr/local/cuda}/bin/compute-sanitizer")
+  if [ -x "$sanitizer" ]; then
+    row "memcheck" 90 "$sanitizer" --tool memcheck --error-exitcode 1 "$bundle/kernels_gpu_test" -tc="$small"
+    row "racecheck" 90 "$sanitizer" --tool racecheck --error-exitcode 1 "$bundle/kernels_gpu_test" -tc="$small"
+  fi
+  row "benchmark, bfloat16" 120 "$bundle/gpu_bench" bfloat16
+  row "benchmark, float" 60 "$bundle/gpu_bench" float
+  row "PyTorch" 150 python3 "$root/bench/pytorch_gpu.py" --seconds 1
+  printf '%s\n' "${results[@]}"
+  [ "$failed" = no ]
+}
+
+case ${1:-run} in
+  bundle) make_bundle ;;
+  run)
+    if ! nvidia-smi -L >/dev/null 2>&1; then
+      say "there is no GPU here; 'tools/gpu.sh bundle' makes what can be carried to one"
+      exit 77
+    fi
+    run_all
+    ;;
+  -h | --help) sed -n '2,/^set/s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" ;;
+  *) die "unknown command '$1': see tools/gpu.sh --help" ;;
+esac
