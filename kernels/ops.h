@@ -6,6 +6,7 @@
 // their gradients, statistics and random factors are floats. Parameters and their gradients lie in
 // PyTorch's layouts. Gradients are written, not added to, and are sums over samples, never means
 // (P2). Every pointer is the device's own memory (kernels/device.h), but where `host` is said.
+// Parameters and their gradients may begin at any float; all other arrays are aligned to 64 bytes.
 //
 // Promises of every operation: it runs on the calling thread, or on the device's stream in the
 // order of the calls; it allocates nothing; and its result is a pure function of its arguments'
@@ -286,7 +287,7 @@ void FlattenBackward(Device device, uint32_t sample_count, const SampleShape& sh
 
 // A class is ahead of another if its logit is greater, or equal and its index smaller.
 struct CrossEntropyScore {
-  double loss_sum = 0;         // over samples, in their order
+  double loss_sum = 0;         // over samples, in an order that their number decides
   uint32_t correct_count = 0;  // samples with no class ahead of the label
   uint32_t top5_count = 0;     // samples with at most four
 };
