@@ -32,6 +32,7 @@ Subcommand AddVerifyCommand(CLI::App& app);
 Subcommand AddModelsCommand(CLI::App& app);
 Subcommand AddModelCommand(CLI::App& app);
 Subcommand AddDataCommand(CLI::App& app);
+Subcommand AddDoctorCommand(CLI::App& app);
 
 // ---- options that several subcommands share ----------------------------------------------------
 

@@ -87,7 +87,8 @@ int Main(int argc, char** argv) {
       {"snapshot", AddSnapshotCommand(app)}, {"stop", AddStopCommand(app)},
       {"export", AddExportCommand(app)},     {"evaluate", AddEvaluateCommand(app)},
       {"verify", AddVerifyCommand(app)},     {"models", AddModelsCommand(app)},
-      {"model", AddModelCommand(app)},       {"data", AddDataCommand(app)}};
+      {"model", AddModelCommand(app)},       {"data", AddDataCommand(app)},
+      {"doctor", AddDoctorCommand(app)}};
   std::string topic;
   CLI::App* help = app.add_subcommand("help", "")->group("");
   help->add_option("TOPIC", topic);

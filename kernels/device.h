@@ -47,6 +47,9 @@ class OpenedGpu {
   std::unique_ptr<CudaDevice> gpu_;
 };
 
+// Whether this build has kernels for GPUs.
+bool HasCuda();
+
 // For the calling thread. kNotFound: this machine has no such GPU, or this build no CUDA; says what
 // to do.
 Result<OpenedGpu> OpenCuda(const CudaOptions& options);

@@ -94,4 +94,6 @@ Result<std::vector<SqlRow>> SqliteDb::Query(const std::string& sql,
   return rows;
 }
 
+std::string SqliteVersion() { return sqlite3_libversion(); }
+
 }  // namespace pando

@@ -41,4 +41,6 @@ class SqliteDb {
   std::unique_ptr<sqlite3, Close> db_;
 };
 
+std::string SqliteVersion();  // "3.40.1", for `pando doctor`
+
 }  // namespace pando

@@ -5,6 +5,8 @@ namespace pando {
 
 class CudaDevice {};
 
+bool HasCuda() { return false; }
+
 Result<OpenedGpu> OpenCuda(const CudaOptions&) {
   return NotFound(
       "this pando was built without CUDA: configure it again where CUDA's toolkit is (CUDA_HOME), "

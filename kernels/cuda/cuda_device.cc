@@ -53,6 +53,8 @@ CudaDevice::CudaDevice(const CudaOptions& options, Parts parts)
       multiprocessor_count_(MultiprocessorCount(options.index)),
       staging_(stream()) {}
 
+bool HasCuda() { return true; }
+
 Result<OpenedGpu> OpenCuda(const CudaOptions& options) {
   int count = 0;
   const cudaError_t status = cudaGetDeviceCount(&count);

@@ -2,7 +2,7 @@
 
 #include "kernels/cuda/cublas_api.h"
 #include "kernels/cuda/cudnn_api.h"
-#include "kernels/cuda/runtime_library.h"
+#include "kernels/runtime_library.h"
 
 namespace pando::cuda {
 namespace {

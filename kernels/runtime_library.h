@@ -1,6 +1,6 @@
-// RuntimeLibrary: a shared library that is loaded when a GPU is opened, not when a process starts:
+// RuntimeLibrary: a shared library that is loaded when it is wanted, not when a process starts:
 // NVIDIA's are hundreds of megabytes that no server and no CPU worker wants, and a machine without
-// them runs the same program. Used by conv_library and matrix_library.
+// them runs the same program. Used by kernels/cuda, kernels/nvml and `pando doctor`.
 // Threads: any. Owns: nothing; what is loaded stays loaded.
 #pragma once
 
@@ -9,11 +9,11 @@
 
 #include "common/status.h"
 
-namespace pando::cuda {
+namespace pando {
 
 class RuntimeLibrary {
  public:
-  // The first of these names that the loader finds.  kNotFound: none; says what to install.
+  // The first of these names that the loader finds.  kNotFound: none; says why.
   static Result<RuntimeLibrary> Load(std::initializer_list<const char*> names);
 
   // Sets *function to the library's of this name.  kNotFound: it is another version.
@@ -33,4 +33,4 @@ class RuntimeLibrary {
   void* handle_;
 };
 
-}  // namespace pando::cuda
+}  // namespace pando

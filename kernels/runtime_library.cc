@@ -1,9 +1,9 @@
-#include "kernels/cuda/runtime_library.h"
+#include "kernels/runtime_library.h"
 
 #include <dlfcn.h>
 #include <fmt/format.h>
 
-namespace pando::cuda {
+namespace pando {
 
 Result<RuntimeLibrary> RuntimeLibrary::Load(std::initializer_list<const char*> names) {
   std::string why;
@@ -25,4 +25,4 @@ Status RuntimeLibrary::FindAddress(const char* function, void** address) const {
                               name_, function));
 }
 
-}  // namespace pando::cuda
+}  // namespace pando

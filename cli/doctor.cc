@@ -1,0 +1,205 @@
+#include "cli/doctor.h"
+
+#include <arpa/inet.h>
+#include <curl/curl.h>
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <sched.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/utsname.h>
+#include <xxhash.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <utility>
+
+#include "cli/batch_check.h"
+#include "cli/text.h"
+#include "cli/version.h"
+#include "common/atomic_file.h"
+#include "kernels/device.h"
+#include "kernels/runtime_library.h"
+#include "net/versions.h"
+#include "proto/versions.h"
+#include "scheduler/sqlite_db.h"
+#include "worker/probe.h"
+
+namespace pando {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A scheduler of a few dozen nodes holds a descriptor or two for each.
+constexpr uint64_t kOpenFilesWanted = 1024;
+
+std::string ReadSystem() {
+  utsname name{};
+  if (uname(&name) != 0) return "unknown";
+  return fmt::format("{} {} {}", name.sysname, name.release, name.machine);
+}
+
+std::string ReadProcessor() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
+  }
+  return "unknown";
+}
+
+uint32_t CountCores() {
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  if (sched_getaffinity(0, sizeof cores, &cores) != 0) return 0;
+  return static_cast<uint32_t>(CPU_COUNT(&cores));
+}
+
+// Entries of a folder of the kernel's whose name begins so.
+template <class F>
+uint32_t CountEntries(const char* folder, const F& is_one) {
+  std::error_code error;
+  uint32_t count = 0;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
+    if (is_one(entry.path())) ++count;
+  }
+  return count;
+}
+
+uint32_t CountNumaNodes() {
+  return CountEntries("/sys/devices/system/node", [](const fs::path& path) {
+    const std::string name = path.filename();
+    return name.starts_with("node") && name.size() > 4 && name[4] >= '0' && name[4] <= '9';
+  });
+}
+
+std::string FirstLine(const fs::path& path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line;
+}
+
+// Display controllers of NVIDIA's on the bus, with a driver or without.
+uint32_t CountNvidiaCards() {
+  return CountEntries("/sys/bus/pci/devices", [](const fs::path& path) {
+    return FirstLine(path / "vendor") == "0x10de" && FirstLine(path / "class").starts_with("0x03");
+  });
+}
+
+bool CanBindLoopback() {
+  const UniqueFd socket_fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  return socket_fd.is_open() &&
+         bind(socket_fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
+}
+
+// Of major · 10000 + minor · 100 + patch.
+std::string Dotted(size_t number) {
+  return fmt::format("{}.{}.{}", number / 10000, number / 100 % 100, number % 100);
+}
+
+// Of the library of one of these names; `function` returns it. Empty: it cannot be loaded.
+std::string VersionOf(std::initializer_list<const char*> names, const char* function) {
+  const Result<RuntimeLibrary> library = RuntimeLibrary::Load(names);
+  size_t (*version)() = nullptr;
+  if (!library.ok() || !library->Find(function, &version).ok()) return "";
+  return Dotted(version());
+}
+
+void ReadGpus(MachineFacts* facts) {
+  facts->nvidia_card_count = CountNvidiaCards();
+  const Result<Nvml> nvml = Nvml::Open();
+  if (nvml.ok()) {
+    facts->driver_version = nvml->driver_version();
+    facts->gpus = nvml->ReadGpus();
+  }
+  facts->is_cuda_built = HasCuda();
+  if (!HasCuda() || facts->gpus.empty()) return;
+  facts->cudnn = VersionOf({"libcudnn.so.9"}, "cudnnGetVersion");
+  facts->cublas = VersionOf({"libcublasLt.so.13", "libcublasLt.so.12"}, "cublasLtGetVersion");
+  const Result<OpenedGpu> gpu = OpenCuda({});
+  if (!gpu.ok()) facts->cuda_trouble = gpu.status().message();
+}
+
+}  // namespace
+
+MachineFacts ReadMachine() {
+  MachineFacts facts{.system = ReadSystem(),
+                     .processor = ReadProcessor(),
+                     .instruction_set = InstructionSet(),
+                     .core_count = CountCores(),
+                     .numa_node_count = CountNumaNodes(),
+                     .memory_bytes = MachineMemoryBytes(),
+                     .has_loopback = CanBindLoopback()};
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) == 0) facts.open_files_max = limit.rlim_cur;
+  ReadGpus(&facts);
+  return facts;
+}
+
+std::vector<LibraryVersion> ReadLibraries() {
+  return {{"ZeroMQ", ZmqVersion()},    {"Cap'n Proto", CapnpVersion()},
+          {"SQLite", SqliteVersion()}, {"libcurl", curl_version_info(CURLVERSION_NOW)->version},
+          {"zlib", zlibVersion()},     {"xxHash", Dotted(XXH_versionNumber())},
+          {"fmt", Dotted(FMT_VERSION)}};
+}
+
+std::vector<std::string> FindProblems(const MachineFacts& facts) {
+  std::vector<std::string> problems;
+  if (facts.open_files_max < kOpenFilesWanted) {
+    problems.push_back(fmt::format("{} open files are allowed, {} are wanted: ulimit -n {}",
+                                   facts.open_files_max, kOpenFilesWanted, kOpenFilesWanted));
+  }
+  if (!facts.has_loopback) {
+    problems.emplace_back(
+        "no socket can be bound on 127.0.0.1: is the loopback interface up (ip link set lo up)?");
+  }
+  const auto cards = facts.nvidia_card_count;
+  if (cards > 0 && facts.gpus.empty()) {
+    problems.push_back(fmt::format(
+        "{} NVIDIA card{} on the bus, and no driver that knows {}: install NVIDIA's, then try "
+        "nvidia-smi",
+        cards, cards == 1 ? " is" : "s are", cards == 1 ? "it" : "them"));
+  }
+  if (facts.gpus.empty()) return problems;
+  if (!facts.is_cuda_built) {
+    problems.emplace_back(
+        "there is a GPU, and this pando was built without CUDA: set CUDA_HOME to its toolkit and "
+        "run meson setup again");
+  } else if (!facts.cuda_trouble.empty()) {
+    problems.push_back(facts.cuda_trouble);
+  }
+  return problems;
+}
+
+std::string DescribeMachine(const MachineFacts& facts,
+                            const std::vector<LibraryVersion>& libraries) {
+  std::string text =
+      fmt::format("pando         {}, {}, CUDA {}\n", PandoVersion(), facts.instruction_set,
+                  facts.is_cuda_built ? "built in" : "not built in");
+  text += fmt::format("system        {}\n", facts.system);
+  text +=
+      fmt::format("processor     {}, {} cores, {} NUMA node{}\n", facts.processor, facts.core_count,
+                  facts.numa_node_count, facts.numa_node_count == 1 ? "" : "s");
+  text += fmt::format("memory        {}\n", BytesText(facts.memory_bytes));
+  text += fmt::format("open files    {}\n", facts.open_files_max);
+  text += fmt::format("driver        {}\n",
+                      facts.driver_version.empty() ? "none of NVIDIA's" : facts.driver_version);
+  for (size_t i = 0; i < facts.gpus.size(); ++i) {
+    const GpuState& gpu = facts.gpus[i];
+    text += fmt::format("cuda:{:<9}{}, compute capability {}.{}, {} of {} in use\n", i, gpu.name,
+                        gpu.compute_capability / 10, gpu.compute_capability % 10,
+                        BytesText(gpu.memory_used_bytes), BytesText(gpu.memory_bytes));
+  }
+  if (!facts.cudnn.empty()) text += fmt::format("cuDNN         {}\n", facts.cudnn);
+  if (!facts.cublas.empty()) text += fmt::format("cuBLASLt      {}\n", facts.cublas);
+  for (const LibraryVersion& library : libraries)
+    text += fmt::format("{:<14}{}\n", library.name, library.version);
+  return text;
+}
+
+}  // namespace pando

@@ -1,0 +1,46 @@
+// What `pando doctor` looks at: facts of this machine and of this build, and what of them will be
+// in a run's way. Reading and judging are apart, so that the judgement is tested on any facts.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "kernels/nvml.h"
+
+namespace pando {
+
+struct MachineFacts {
+  std::string system;           // "Linux 6.1.0 x86_64"
+  std::string processor;        // "AMD EPYC 9B14"
+  std::string instruction_set;  // that this build was compiled for: "avx512"
+  uint32_t core_count = 0;      // that this process may use
+  uint32_t numa_node_count = 0;
+  uint64_t memory_bytes = 0;
+  uint64_t open_files_max = 0;  // ulimit -n
+  bool has_loopback = false;    // a socket can be bound on 127.0.0.1
+  // GPUs: on the bus, known to the driver, and usable by this build.
+  uint32_t nvidia_card_count = 0;
+  std::string driver_version;  // empty: no driver
+  std::vector<GpuState> gpus;
+  bool is_cuda_built = false;
+  std::string cudnn;         // "9.19.0"; empty: it cannot be loaded
+  std::string cublas;        // "13.1.0"
+  std::string cuda_trouble;  // why the GPU cannot be used, as CUDA says it; empty: it can, or none
+};
+
+struct LibraryVersion {
+  std::string name;
+  std::string version;
+};
+
+MachineFacts ReadMachine();
+std::vector<LibraryVersion> ReadLibraries();
+
+// Each a sentence that says what is wrong and what to do; empty: nothing is.
+std::vector<std::string> FindProblems(const MachineFacts& facts);
+// What was found, one line each.
+std::string DescribeMachine(const MachineFacts& facts,
+                            const std::vector<LibraryVersion>& libraries);
+
+}  // namespace pando

@@ -1,0 +1,95 @@
+// Source: NVIDIA's "NVML API Reference Guide". Declared here, since the toolkit's header need not
+// be there.
+#include "kernels/nvml.h"
+
+#include <array>
+#include <utility>
+
+#include "kernels/runtime_library.h"
+
+namespace pando {
+namespace {
+
+using NvmlDevice = struct nvmlDevice_st*;
+struct NvmlMemory {  // bytes
+  unsigned long long total;
+  unsigned long long free;
+  unsigned long long used;
+};
+struct NvmlUtilization {  // percent
+  unsigned gpu;
+  unsigned memory;
+};
+using NvmlName = std::array<char, 96>;  // NVML_DEVICE_NAME_V2_BUFFER_SIZE
+
+}  // namespace
+
+struct Nvml::Api {
+  int (*init)() = nullptr;
+  int (*shutdown)() = nullptr;
+  int (*driver_version)(char*, unsigned) = nullptr;
+  int (*count)(unsigned*) = nullptr;
+  int (*handle)(unsigned, NvmlDevice*) = nullptr;
+  int (*name)(NvmlDevice, char*, unsigned) = nullptr;
+  int (*memory)(NvmlDevice, NvmlMemory*) = nullptr;
+  int (*utilisation)(NvmlDevice, NvmlUtilization*) = nullptr;
+  int (*capability)(NvmlDevice, int*, int*) = nullptr;
+};
+
+Result<Nvml> Nvml::Open() {
+  const Result<RuntimeLibrary> library = RuntimeLibrary::Load({"libnvidia-ml.so.1"});
+  if (!library.ok()) return library.status();
+  auto api = std::make_unique<Api>();
+  const auto find = [&](const char* name, auto** function) {
+    return library->Find(name, function).ok();
+  };
+  const bool is_whole = find("nvmlInit_v2", &api->init) && find("nvmlShutdown", &api->shutdown) &&
+                        find("nvmlSystemGetDriverVersion", &api->driver_version) &&
+                        find("nvmlDeviceGetCount_v2", &api->count) &&
+                        find("nvmlDeviceGetHandleByIndex_v2", &api->handle) &&
+                        find("nvmlDeviceGetName", &api->name) &&
+                        find("nvmlDeviceGetMemoryInfo", &api->memory) &&
+                        find("nvmlDeviceGetUtilizationRates", &api->utilisation) &&
+                        find("nvmlDeviceGetCudaComputeCapability", &api->capability);
+  if (!is_whole || api->init() != 0) {
+    return NotFound("libnvidia-ml.so.1 is there and does not work: does nvidia-smi?");
+  }
+  return Nvml(std::move(api));
+}
+
+Nvml::Nvml(std::unique_ptr<Api> api) : api_(std::move(api)) {}
+Nvml::Nvml(Nvml&&) noexcept = default;
+Nvml::~Nvml() {
+  if (api_ != nullptr) api_->shutdown();
+}
+
+std::string Nvml::driver_version() const {
+  NvmlName text{};
+  return api_->driver_version(text.data(), text.size()) == 0 ? text.data() : "";
+}
+
+std::vector<GpuState> Nvml::ReadGpus() const {
+  unsigned count = 0;
+  if (api_->count(&count) != 0) return {};
+  std::vector<GpuState> gpus;
+  for (unsigned i = 0; i < count; ++i) {
+    NvmlDevice device = nullptr;
+    if (api_->handle(i, &device) != 0) continue;
+    GpuState& gpu = gpus.emplace_back();
+    NvmlName name{};
+    if (api_->name(device, name.data(), name.size()) == 0) gpu.name = name.data();
+    NvmlMemory memory{};
+    if (api_->memory(device, &memory) == 0) {
+      gpu.memory_bytes = memory.total;
+      gpu.memory_used_bytes = memory.used;
+    }
+    NvmlUtilization utilisation{};
+    if (api_->utilisation(device, &utilisation) == 0) gpu.utilisation_percent = utilisation.gpu;
+    int major = 0, minor = 0;
+    if (api_->capability(device, &major, &minor) == 0)
+      gpu.compute_capability = static_cast<uint32_t>(10 * major + minor);
+  }
+  return gpus;
+}
+
+}  // namespace pando
