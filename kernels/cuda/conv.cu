@@ -132,11 +132,6 @@ __global__ void BeginBackward(Epilogue e, const T* y, const T* dy, const float* 
   }
 }
 
-dim3 GridOf(size_t sample_size, uint32_t sample_count) {
-  PANDO_CHECK(sample_size <= UINT32_MAX / 2 && sample_count <= 65535);
-  return dim3(DivideUp(sample_size, kMapThreads), sample_count);
-}
-
 }  // namespace
 
 // ------------------------------------------------------------------------------------- the
@@ -167,7 +162,7 @@ void Conv2dForward(CudaDevice& gpu, const Conv2dSpec& spec, const Conv2dForwardA
   }
   if (!HasEpilogue(spec, args.channel_scale != nullptr) && args.bias == nullptr) return;
   WithElement(gpu.element(), [&]<class T>() {
-    Launch(gpu, GridOf(spec.output().size(), args.sample_count), dim3(kMapThreads),
+    Launch(gpu, SampleGrid(spec.output().size(), args.sample_count), dim3(kMapThreads),
            FinishForward<T>, EpilogueOf(spec), static_cast<const T*>(sums), args.bias,
            args.channel_scale, static_cast<T*>(args.y), args.argmax);
   });
@@ -181,7 +176,7 @@ void Conv2dBackward(CudaDevice& gpu, const Conv2dSpec& spec, const Conv2dBackwar
   if (HasEpilogue(spec, args.channel_scale != nullptr)) {
     dsums = s.sums;
     WithElement(gpu.element(), [&]<class T>() {
-      Launch(gpu, GridOf(spec.conv_output().size(), args.sample_count), dim3(kMapThreads),
+      Launch(gpu, SampleGrid(spec.conv_output().size(), args.sample_count), dim3(kMapThreads),
              BeginBackward<T>, EpilogueOf(spec), static_cast<const T*>(args.y),
              static_cast<const T*>(args.dy), args.channel_scale, args.argmax,
              reinterpret_cast<T*>(s.sums));

@@ -168,17 +168,12 @@ __global__ void AverageBackward(Windows<Axis> windows, const T* dy, T* dx) {
   }
 }
 
-dim3 GridOf(size_t sample_size, uint32_t sample_count) {
-  PANDO_CHECK(sample_size <= UINT32_MAX / 2 && sample_count <= 65535);
-  return dim3(DivideUp(sample_size, kMapThreads), sample_count);
-}
-
 template <class Spec>
 void AverageForwardOf(CudaDevice& gpu, const Spec& spec, uint32_t sample_count, const void* x,
                       void* y) {
   WithElement(gpu.element(), [&]<class T>() {
     const auto windows = WindowsOf(spec);
-    Launch(gpu, GridOf(spec.output().size(), sample_count), dim3(kMapThreads),
+    Launch(gpu, SampleGrid(spec.output().size(), sample_count), dim3(kMapThreads),
            AverageForward<T, decltype(windows.rows)>, windows, static_cast<const T*>(x),
            static_cast<T*>(y));
   });
@@ -189,7 +184,7 @@ void AverageBackwardOf(CudaDevice& gpu, const Spec& spec, uint32_t sample_count,
                        void* dx) {
   WithElement(gpu.element(), [&]<class T>() {
     const auto windows = WindowsOf(spec);
-    Launch(gpu, GridOf(spec.input.size(), sample_count), dim3(kMapThreads),
+    Launch(gpu, SampleGrid(spec.input.size(), sample_count), dim3(kMapThreads),
            AverageBackward<T, decltype(windows.rows)>, windows, static_cast<const T*>(dy),
            static_cast<T*>(dx));
   });
@@ -200,7 +195,7 @@ void AverageBackwardOf(CudaDevice& gpu, const Spec& spec, uint32_t sample_count,
 void MaxPoolForward(CudaDevice& gpu, const Pool2dSpec& spec, uint32_t sample_count, const void* x,
                     void* y, int32_t* argmax) {
   WithElement(gpu.element(), [&]<class T>() {
-    Launch(gpu, GridOf(spec.output().size(), sample_count), dim3(kMapThreads), MaxForward<T>,
+    Launch(gpu, SampleGrid(spec.output().size(), sample_count), dim3(kMapThreads), MaxForward<T>,
            WindowsOf(spec), static_cast<const T*>(x), static_cast<T*>(y), argmax);
   });
 }
@@ -208,7 +203,7 @@ void MaxPoolForward(CudaDevice& gpu, const Pool2dSpec& spec, uint32_t sample_cou
 void MaxPoolBackward(CudaDevice& gpu, const Pool2dSpec& spec, uint32_t sample_count,
                      const int32_t* argmax, const void* dy, void* dx) {
   WithElement(gpu.element(), [&]<class T>() {
-    Launch(gpu, GridOf(spec.input.size(), sample_count), dim3(kMapThreads), MaxBackward<T>,
+    Launch(gpu, SampleGrid(spec.input.size(), sample_count), dim3(kMapThreads), MaxBackward<T>,
            WindowsOf(spec), argmax, static_cast<const T*>(dy), static_cast<T*>(dx));
   });
 }
