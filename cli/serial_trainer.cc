@@ -29,7 +29,7 @@ using Clock = std::chrono::steady_clock;
 class SerialTrainer {
  public:
   SerialTrainer(const Job& job, const DataSet& data, const Model& model,
-                const SerialCallbacks& callbacks, const SerialStretch& stretch);
+                const SerialCallbacks& callbacks, const SerialStretch& stretch, Device device);
   Result<SerialResult> Run();
 
  private:
@@ -95,7 +95,8 @@ class SerialTrainer {
 };
 
 SerialTrainer::SerialTrainer(const Job& job, const DataSet& data, const Model& model,
-                             const SerialCallbacks& callbacks, const SerialStretch& stretch)
+                             const SerialCallbacks& callbacks, const SerialStretch& stretch,
+                             Device device)
     : plan_(job, FactsOf(data), model.layout()),
       callbacks_(callbacks),
       stretch_(stretch),
@@ -104,7 +105,7 @@ SerialTrainer::SerialTrainer(const Job& job, const DataSet& data, const Model& m
       optimizer_(job.optimizer, plan_.layout),
       partial_plan_(job.optimizer, plan_.layout, plan_.shards),
       bad_pictures_(job.bad_pictures_max),
-      trainer_({plan_, model, data}, job.threads,
+      trainer_({plan_, model, data, device}, device.kind == DeviceKind::kCpu ? job.threads : 1,
                [this](ComputeTicket, ComputeEvent event) { OnEvent(std::move(event)); }) {
   for (const ShardRange& range : plan_.shards.ranges()) {
     FloatBuffer& state = states_.emplace_back(optimizer_.state_floats(range));
@@ -344,14 +345,18 @@ void SerialTrainer::OnEventOf(const ComputeFailed& failed) {
 }  // namespace
 
 Result<SerialResult> TrainSerially(const Job& job, const DataSet& data, const Model& model,
-                                   const SerialCallbacks& callbacks, const SerialStretch& stretch) {
+                                   const SerialCallbacks& callbacks, const SerialStretch& stretch,
+                                   Device device) {
   PANDO_CHECK((stretch.parameters != nullptr) == (stretch.first != Version(0)));
-  return SerialTrainer(job, data, model, callbacks, stretch).Run();
+  return SerialTrainer(job, data, model, callbacks, stretch, device).Run();
 }
 
 Result<EvaluationSummary> EvaluateSerially(const JobPlan& plan, const DataSet& data,
-                                           const Model& model, const FloatBuffer& parameters) {
-  Network network(model, {.training = 1, .evaluation = kEvaluationChunkSamples});
+                                           const Model& model, const FloatBuffer& parameters,
+                                           Device device) {
+  Network network(model, {.training = 1, .evaluation = kEvaluationChunkSamples}, device);
+  FloatBuffer values = DeviceFloats(device, parameters.size());
+  Upload(device, std::as_bytes(parameters.span()), values.data());
   std::vector<ChunkScore> chunks;
   BadPictures bad(plan.job.bad_pictures_max);
   Batch batch;
@@ -360,7 +365,7 @@ Result<EvaluationSummary> EvaluateSerially(const JobPlan& plan, const DataSet& d
     if (Status s = ReadTestSamples(data, at, last, &batch); !s.ok()) return s;
     bad.AddAll(batch.replaced);
     if (Status s = bad.Verdict(); !s.ok()) return s;
-    Result<ChunkScore> score = EvaluateChunk(network, batch, parameters.data());
+    Result<ChunkScore> score = EvaluateChunk(network, batch, values.data());
     if (!score.ok()) return score.status();
     chunks.push_back(*std::move(score));
   }

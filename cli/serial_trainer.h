@@ -60,15 +60,16 @@ struct SerialResult {
   size_t gradient_buffers = 0;  // flat vectors that gradients needed at once
 };
 
-// Trains with job.threads computing threads. `model` was made from this job and data set.
+// Trains with job.threads computing threads, on a GPU with one. `model` was made from this job and data set.
 // Fails when a loss is not finite, data cannot be read, or too many pictures cannot be decoded.
 Result<SerialResult> TrainSerially(const Job& job, const DataSet& data, const Model& model,
                                    const SerialCallbacks& callbacks,
-                                   const SerialStretch& stretch = {});
+                                   const SerialStretch& stretch = {}, Device device = {});
 
 // The test set with given parameters: slices, arithmetic and order of sums are those of a run, and
 // so is every bit of the result. On the calling thread.
 Result<EvaluationSummary> EvaluateSerially(const JobPlan& plan, const DataSet& data,
-                                           const Model& model, const FloatBuffer& parameters);
+                                           const Model& model, const FloatBuffer& parameters,
+                                           Device device = {});
 
 }  // namespace pando

@@ -8,18 +8,17 @@
 
 namespace pando {
 
-void FloatBuffer::Free::operator()(float* p) const { std::free(p); }
-
 FloatBuffer::FloatBuffer(size_t float_count) : size_(float_count) {
   size_t bytes = float_count * sizeof(float);
   size_t rounded = (bytes / kAlignmentBytes + 1) * kAlignmentBytes;
-  data_.reset(static_cast<float*>(std::aligned_alloc(kAlignmentBytes, rounded)));
+  data_ = Memory(static_cast<float*>(std::aligned_alloc(kAlignmentBytes, rounded)),
+                 [](float* p) { std::free(p); });
   PANDO_CHECK(data_ != nullptr);
   std::memset(data_.get(), 0, rounded);
 }
 
-BufferPool::BufferPool(size_t float_count)
-    : float_count_(float_count), shelf_(std::make_shared<Shelf>()) {}
+BufferPool::BufferPool(size_t float_count, Make make)
+    : float_count_(float_count), make_(std::move(make)), shelf_(std::make_shared<Shelf>()) {}
 
 SharedBuffer BufferPool::Take() {
   std::unique_ptr<FloatBuffer> buffer;
@@ -32,7 +31,7 @@ SharedBuffer BufferPool::Take() {
       shelf_->free.pop_back();
     }
   }
-  if (buffer == nullptr) buffer = std::make_unique<FloatBuffer>(float_count_);
+  if (buffer == nullptr) buffer = std::make_unique<FloatBuffer>(make_(float_count_));
   auto give_back = [shelf = shelf_](FloatBuffer* b) {
     std::lock_guard lock(shelf->mutex);
     shelf->free.emplace_back(b);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -17,6 +18,9 @@ class FloatBuffer {
   static constexpr size_t kAlignmentBytes = 64;
   FloatBuffer() = default;
   explicit FloatBuffer(size_t float_count);  // zeroed; its last line is padded with zeros
+  // Memory from elsewhere, a GPU's for example: what it holds at first means nothing.
+  using Memory = std::unique_ptr<float[], std::function<void(float*)>>;
+  FloatBuffer(Memory memory, size_t float_count) : data_(std::move(memory)), size_(float_count) {}
 
   float* data() { return data_.get(); }
   const float* data() const { return data_.get(); }
@@ -25,10 +29,7 @@ class FloatBuffer {
   std::span<const float> span() const { return {data_.get(), size_}; }
 
  private:
-  struct Free {
-    void operator()(float* p) const;
-  };
-  std::unique_ptr<float[], Free> data_;
+  Memory data_;
   size_t size_ = 0;
 };
 
@@ -46,7 +47,9 @@ inline Blob ToBlob(SharedBuffer buffer, size_t first = 0, size_t count = SIZE_MA
 // threads do). The pool may be destroyed before its buffers.
 class BufferPool {
  public:
-  explicit BufferPool(size_t float_count);
+  using Make = std::function<FloatBuffer(size_t float_count)>;
+  explicit BufferPool(
+      size_t float_count, Make make = [](size_t count) { return FloatBuffer(count); });
   SharedBuffer Take();
   // Buffers made so far, in use or waiting: the pool's high-water mark.
   size_t made_count() const;
@@ -58,6 +61,7 @@ class BufferPool {
     size_t made_count = 0;
   };
   size_t float_count_;
+  Make make_;
   std::shared_ptr<Shelf> shelf_;
 };
 

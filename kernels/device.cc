@@ -23,6 +23,32 @@ bool IsCuda(Device device) { return device.kind == DeviceKind::kCuda; }
 
 }  // namespace
 
+void UseOnThisThread(Device device) {
+  if constexpr (kHasCuda) {
+    if (IsCuda(device)) cuda::UseOnThisThread(*device.cuda);
+  }
+}
+
+DeviceRoom RoomOf(Device device) {
+  PANDO_CHECK(IsCuda(device));
+  if constexpr (kHasCuda) return cuda::RoomOf(*device.cuda);
+  return {};
+}
+
+FloatBuffer DeviceFloats(Device device, size_t float_count) {
+  if constexpr (kHasCuda) {
+    if (IsCuda(device)) return {cuda::AllocateFloats(*device.cuda, float_count), float_count};
+  }
+  return FloatBuffer(float_count);
+}
+
+FloatBuffer PinnedFloats(Device device, size_t float_count) {
+  if constexpr (kHasCuda) {
+    if (IsCuda(device)) return {cuda::AllocatePinnedFloats(*device.cuda, float_count), float_count};
+  }
+  return FloatBuffer(float_count);
+}
+
 size_t ElementBytes(ElementType type) { return type == ElementType::kFloat32 ? 4 : 2; }
 
 DeviceMemory::DeviceMemory(Device device, size_t size_bytes)

@@ -5,9 +5,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 
+#include "common/float_buffer.h"
 #include "common/status.h"
 
 namespace pando {
@@ -54,6 +56,16 @@ bool HasCuda();
 // to do.
 Result<OpenedGpu> OpenCuda(const CudaOptions& options);
 
+// A thread that did not open the GPU calls this before it uses it.
+void UseOnThisThread(Device device);
+
+// Of a GPU's memory, as its driver counts, every process together.
+struct DeviceRoom {
+  uint64_t free_bytes = 0;
+  uint64_t total_bytes = 0;
+};
+DeviceRoom RoomOf(Device device);  // REQUIRES: a GPU
+
 // Memory of a device, aligned to 256 bytes, never paged out on a GPU. What it holds at first means
 // nothing.  Owns: it.
 class DeviceMemory {
@@ -78,5 +90,26 @@ void Upload(Device device, std::span<const std::byte> host, void* to);
 void Download(Device device, const void* from, std::span<std::byte> host);
 // Waits for all that has been launched.
 void Synchronize(Device device);
+
+// Flat vectors in the device's memory, zeroed, and in memory of the host that a GPU reads and writes
+// by itself. They may be freed on any thread, at any time before the process ends.
+FloatBuffer DeviceFloats(Device device, size_t float_count);
+FloatBuffer PinnedFloats(Device device, size_t float_count);
+
+// Launches that were recorded once, to be launched again as one: what a small network's many short
+// kernels cost is mostly their launches. Threads: as Device. Owns: the recording.
+class LaunchGraph {
+ public:
+  // `launches` calls operations alone, each of which has been called before with these shapes; none
+  // of them is run. What they read and write are addresses: the values are those of each launch.
+  LaunchGraph(Device device, const std::function<void()>& launches);
+  ~LaunchGraph();
+  LaunchGraph(LaunchGraph&&) noexcept;
+  void Launch() const;
+
+ private:
+  struct Recording;  // defined in kernels/cuda alone
+  std::unique_ptr<Recording> recording_;
+};
 
 }  // namespace pando

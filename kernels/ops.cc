@@ -304,6 +304,12 @@ void ScaleFloats(Device device, size_t count, const float* x, float factor, floa
       [&](auto& gpu) { return cuda::ScaleFloats(gpu, count, x, factor, y); });
 }
 
+void AddFloats(Device device, size_t count, const float* x, float* y) {
+  return Dispatch(
+      device, [&] { return cpu::AddFloats(count, x, y); },
+      [&](auto& gpu) { return cuda::AddFloats(gpu, count, x, y); });
+}
+
 void DropoutFactors(Device device, PhiloxKey key, const PassNumbers* numbers, float probability,
                     size_t count, float* factor) {
   PANDO_CHECK(probability >= 0.0f && probability < 1.0f);
@@ -420,6 +426,16 @@ void SoftmaxCrossEntropy(Device device, const CrossEntropyArgs& args,
   return Dispatch(
       device, [&] { return cpu::SoftmaxCrossEntropy(args); },
       [&](auto& gpu) { return cuda::SoftmaxCrossEntropy(gpu, args, scratch); });
+}
+
+void ScoreToFloats(Device device, const CrossEntropyScore* score, float* loss_and_correct) {
+  return Dispatch(
+      device,
+      [&] {
+        loss_and_correct[0] = static_cast<float>(score->loss_sum);
+        loss_and_correct[1] = static_cast<float>(score->correct_count);
+      },
+      [&](auto& gpu) { return cuda::ScoreToFloats(gpu, score, loss_and_correct); });
 }
 
 }  // namespace pando

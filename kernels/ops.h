@@ -218,6 +218,8 @@ void MultiplyChannels(Device device, uint32_t sample_count, const SampleShape& s
 void Copy(Device device, size_t count, const void* x, void* y);
 // y = x · factor, of floats.
 void ScaleFloats(Device device, size_t count, const float* x, float factor, float* y);
+// y += x, of floats.  Bit for bit the same on every device: sums of gradients are added on several.
+void AddFloats(Device device, size_t count, const float* x, float* y);
 
 // Which random numbers a dropout layer draws (P37).
 struct PassNumbers {
@@ -305,5 +307,7 @@ struct CrossEntropyArgs {
 size_t CrossEntropyScratchBytes(Device device, uint32_t sample_count_max);
 // REQUIRES: scratch.size() >= CrossEntropyScratchBytes(), aligned to 64 bytes.
 void SoftmaxCrossEntropy(Device device, const CrossEntropyArgs& args, std::span<std::byte> scratch);
+// Sum of the losses and count of the correct, rounded to floats.  loss_and_correct: out, [2].
+void ScoreToFloats(Device device, const CrossEntropyScore* score, float* loss_and_correct);
 
 }  // namespace pando

@@ -182,6 +182,12 @@ BatchScore Network::Score() const {
           .top5_count = score.top5_count};
 }
 
+const CrossEntropyScore* Network::device_score() const { return impl_->score.data(); }
+
+void Network::WriteScore(float* loss_and_correct) const {
+  ScoreToFloats(impl_->pass.device, impl_->score.data(), loss_and_correct);
+}
+
 std::vector<uint32_t> Network::Predictions() const {
   PANDO_CHECK(impl_->phase == Impl::Phase::kScored);
   const size_t class_count = impl_->stages.back().out.channels;

@@ -24,7 +24,8 @@
 
 namespace pando {
 
-class Graph;  // models/graph.h
+class Graph;               // models/graph.h
+struct CrossEntropyScore;  // kernels/ops.h
 
 class Model {
  public:
@@ -118,6 +119,11 @@ class Network {
   // After the last layer's forward: softmax cross-entropy summed over samples (never a mean: P2);
   // in training with the job's label smoothing. Waits for a GPU.
   BatchScore Score() const;
+  // The same sums where the device has made them, for who does not wait here: until the next
+  // SetBatch's forward.
+  const CrossEntropyScore* device_score() const;
+  // Writes the sum of the losses and the count of the correct to the device's memory, as floats.
+  void WriteScore(float* loss_and_correct) const;
   // Of each sample the class with the greatest output, the lowest of equal ones.
   // REQUIRES: the last layer's forward was the last call but for Score.
   std::vector<uint32_t> Predictions() const;

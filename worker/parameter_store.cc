@@ -16,6 +16,7 @@ void HeldBytes::Add(uint64_t bytes) {
 }
 
 struct ParameterStore::Held {
+  uint64_t serial = 0;
   SharedBuffer whole;                  // where all is resident
   std::unique_ptr<PagedFloats> pages;  // with layer residency
   std::vector<bool> has_shard;
@@ -33,7 +34,7 @@ ParameterStore::ParameterStore(const ShardPlan& shards, const Options& options,
     : shards_(shards),
       options_(options),
       held_bytes_(held_bytes),
-      pool_(shards.ranges().back().last) {}
+      pool_(shards.ranges().back().last, options.make) {}
 
 // ---- writer -------------------------------------------------------------------------------------
 
@@ -119,6 +120,7 @@ const std::shared_ptr<ParameterStore::Held>& ParameterStore::FindOrMake(Version 
   std::shared_ptr<Held>& held = held_[version];
   if (held != nullptr) return held;
   held = std::make_shared<Held>();
+  held->serial = ++last_serial_;
   held->has_shard.resize(shards_.shard_count());
   held->missing_count = shards_.shard_count();
   const size_t float_count = shards_.ranges().back().last;
@@ -178,6 +180,8 @@ ParameterStore::Hold::~Hold() {
   store_->GiveUp(*held_, now_);
   store_->GiveUp(*held_, next_);
 }
+
+uint64_t ParameterStore::Hold::serial() const { return held_->serial; }
 
 const float* ParameterStore::Hold::values() const { return held_->data(); }
 

@@ -52,6 +52,9 @@ class ParameterStore {
     // that somebody waits for.
     uint64_t versions_kept = 1;
     ParameterResidency residency = ParameterResidency::kAll;
+    BufferPool::Make make = [](size_t count) {
+      return FloatBuffer(count);
+    };  // where all is resident
   };
   // `shards` and `held_bytes` outlive the store.
   ParameterStore(const ShardPlan& shards, const Options& options, HeldBytes& held_bytes);
@@ -85,6 +88,9 @@ class ParameterStore {
     Hold(Hold&& other) noexcept;
     ~Hold();  // gives everything back
 
+    // Of what is held: another version's is another one, and so is that of the same version once
+    // everything was dropped.
+    uint64_t serial() const;
     // The flat vector, to be read where Advance has allowed it.
     const float* values() const;
     // Blocks until the shards of `now` are there. With layer residency asks for them and for those
@@ -142,6 +148,7 @@ class ParameterStore {
   std::map<Version, std::shared_ptr<Held>> held_;
   Version newest_arrived_;
   Version oldest_;  // older ones are superseded
+  uint64_t last_serial_ = 0;
   uint64_t waited_us_ = 0;
 };
 

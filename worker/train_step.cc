@@ -16,14 +16,19 @@ using Clock = std::chrono::steady_clock;
 
 }  // namespace
 
-TrainStep::TrainStep(const Model& model, SampleCounts samples, const Context& context)
+TrainStep::TrainStep(const Model& model, SampleCounts samples, Device device,
+                     const Context& context)
     : context_(context),
-      network_(model, samples),
+      device_(device),
+      network_(model, samples, device),
       layer_shards_(PlanLayerShards(context.plan, network_)),
       training_reads_(PlanTrainingReads(context.plan, network_)),
       evaluation_reads_(PlanEvaluationReads(context.plan, network_)),
       metric_shards_(MetricShards(context.plan)),
-      shard_hashes_(context.plan.shards.shard_count()) {}
+      shard_hashes_(context.plan.shards.shard_count()) {
+  if (device.kind != DeviceKind::kCpu)
+    traffic_.emplace(device, context.plan.shards, context.host_gradients);
+}
 
 Status TrainStep::Run(const Work& work) {
   const auto start = Clock::now();
@@ -33,16 +38,9 @@ Status TrainStep::Run(const Work& work) {
   if (!parameters.ok()) return parameters.status();
   auto batch = context_.batches.Take(work.step, work.micro_batch);
   if (!batch.ok()) return batch.status();
-  network_.SetBatch(**batch, {context_.plan.job.seed, work.step, work.micro_batch}, Mode::kTrain);
-  if (Status s = Forward(work, *parameters); !s.ok()) return s;
-  const BatchScore score = network_.Score();
-  if (Status s = CheckLoss(work, score); !s.ok()) return s;
-  // Not earlier: the version is there now, so the step is one of the run's.
-  if (!(*batch)->replaced.empty()) work.replaced((*batch)->replaced);
-  SharedBuffer gradients = context_.gradients.Take();
-  WriteMetrics(score, *gradients);
-  HandOver(work, metric_shards_, gradients);
-  if (Status s = Backward(work, *parameters, gradients); !s.ok()) return s;
+  const Status computed = Compute(work, *parameters, **batch);
+  if (traffic_) traffic_->End();
+  if (!computed.ok()) return computed;
   if (work.hash != nullptr) {
     *work.hash = std::max<uint64_t>(1, Hash64(std::as_bytes(std::span(shard_hashes_))));
   }
@@ -50,51 +48,119 @@ Status TrainStep::Run(const Work& work) {
   return {};
 }
 
+Status TrainStep::Compute(const Work& work, Hold& parameters, const Batch& batch) {
+  network_.SetBatch(batch, {context_.plan.job.seed, work.step, work.micro_batch}, Mode::kTrain);
+  if (traffic_) traffic_->training_parameters().Follow(parameters.serial(), parameters.values());
+  if (Status s = Forward(work, parameters); !s.ok()) return s;
+  if (Status s = TakeScore(work, batch); !s.ok()) return s;
+  const SharedBuffer gradients = context_.gradients.Take();
+  const TensorLayout& layout = context_.plan.layout;
+  network_.WriteScore(gradients->data() + layout.offset(layout.tensor_count() - 1));
+  HandOver(work, metric_shards_, gradients);
+  return Backward(work, parameters, gradients);
+}
+
+const float* TrainStep::ValuesOf(const Hold& parameters) const {
+  return traffic_ ? traffic_->training_parameters().values() : parameters.values();
+}
+
 // Follows the parameters as they arrive: the first layers need not wait for the last.
 Status TrainStep::Forward(const Work& work, Hold& parameters) {
   for (uint32_t layer = 0; layer < network_.layer_count(); ++layer) {
     if (Status s = Await(work, parameters, layer, work.interrupted); !s.ok()) return s;
     if (work.is_abandoned(false)) return Interrupted("the work was abandoned");
-    network_.Forward(layer, parameters.values());
+    network_.Forward(layer, ValuesOf(parameters));
   }
+  return {};
+}
+
+// Pictures that were replaced are told of no earlier: the version is there now, so the step is one
+// of the run's.
+Status TrainStep::TakeScore(const Work& work, const Batch& batch) {
+  const auto take = [this, &work, &batch](const BatchScore& score) {
+    if (Status s = CheckLoss(work, score); !s.ok()) return s;
+    if (!batch.replaced.empty()) work.replaced(batch.replaced);
+    return Status();
+  };
+  if (!traffic_) return take(network_.Score());
+  traffic_->SendScore(network_, take);
   return {};
 }
 
 // Gives each shard away as soon as it is final: it leaves while the rest is made. With layer
-// residency the layers' parameters come a second time. What has left cannot be made again, so this
-// wait ends only where nobody wants the rest either.
+// residency the layers' parameters come a second time; a GPU has kept them. What has left cannot be
+// made again, so this wait ends only where nobody wants the rest either.
 Status TrainStep::Backward(const Work& work, Hold& parameters, const SharedBuffer& gradients) {
   const auto is_abandoned = [&] { return work.is_abandoned(work.sum != nullptr); };
   for (uint32_t layer = network_.layer_count(); layer-- > 0;) {
     if (is_abandoned()) return Interrupted("the work was abandoned");
-    if (context_.parameters.is_layered()) {
+    if (context_.parameters.is_layered() && !traffic_) {
       const size_t stop = training_reads_.size() - 1 - layer;
       if (Status s = Await(work, parameters, stop, is_abandoned); !s.ok()) return s;
     }
-    network_.Backward(layer, parameters.values(), gradients->data());
+    network_.Backward(layer, ValuesOf(parameters), gradients->data());
     HandOver(work, layer_shards_[layer].ready, gradients);
+    if (!traffic_) continue;
+    if (Status s = traffic_->Poll(); !s.ok()) return s;
   }
-  return {};
+  return traffic_ ? traffic_->Finish(is_abandoned) : Status();
 }
 
 Status TrainStep::Await(const Work& work, Hold& parameters, size_t stop,
                         const std::function<bool()>& interrupted) {
-  const auto start = Clock::now();
   const LayerReads& reads = training_reads_[stop];
+  if (traffic_ && traffic_->training_parameters().Has(reads.now)) return {};
+  const auto start = Clock::now();
   Status arrived = parameters.Advance(reads.now, reads.next, interrupted, work.fetch);
   waited_ += Clock::now() - start;
+  if (arrived.ok() && traffic_) traffic_->training_parameters().Bring(reads.now);
   return arrived;
 }
 
 // What is added to the sum is not ours any more: the hash comes first.
 void TrainStep::HandOver(const Work& work, ShardPlan::Run shards, const SharedBuffer& gradients) {
+  if (work.hash != nullptr || !traffic_) Hash(work, shards, gradients);
+  if (work.sum == nullptr) return;
+  std::vector<GpuTraffic::Sum> sums;
+  work.sum->Add(work.micro_batch, shards, gradients,
+                [&](TreeNode node, ShardId shard, const SharedBuffer& sum) {
+                  if (traffic_) return sums.push_back({node, shard, sum});
+                  const ShardRange& range = context_.plan.shards.range(shard);
+                  work.emit(node, shard, ToBlob(sum, range.first, range.size()));
+                });
+  if (traffic_) traffic_->SendSums(std::move(sums), work.emit);
+}
+
+// From a GPU they are brought for it: few are hashed.
+void TrainStep::Hash(const Work& work, ShardPlan::Run shards, const SharedBuffer& gradients) {
   for (uint32_t s = shards.first; s < shards.last; ++s) {
     const ShardRange& range = context_.plan.shards.range(ShardId(s));
-    const std::span<float> floats = gradients->span().subspan(range.first, range.size());
+    std::span<float> floats = gradients->span().subspan(range.first, range.size());
+    FloatBuffer host;
+    if (traffic_) {
+      host = FloatBuffer(range.size());
+      Download(device_, floats.data(), std::as_writable_bytes(host.span()));
+      floats = host.span();
+    }
     FlipBit(work.step, work.micro_batch, ShardId(s), floats);
     if (work.hash != nullptr) shard_hashes_[s] = Hash64(std::as_bytes(floats));
   }
-  if (work.sum != nullptr) work.sum->Add(work.micro_batch, shards, gradients);
+}
+
+Result<ChunkScore> TrainStep::Evaluate(const Batch& batch, const EvaluationParameters& parameters) {
+  const auto await = [&](uint32_t layer) -> Status {
+    const LayerReads& reads = evaluation_reads_[layer];
+    if (traffic_ && traffic_->evaluation_parameters().Has(reads.now)) return {};
+    const Status arrived = parameters.await ? parameters.await(reads) : Status();
+    if (arrived.ok() && traffic_) traffic_->evaluation_parameters().Bring(reads.now);
+    return arrived;
+  };
+  if (!traffic_) return EvaluateChunk(network_, batch, parameters.host, await);
+  traffic_->evaluation_parameters().Follow(parameters.serial, parameters.host);
+  Result<ChunkScore> score =
+      EvaluateChunk(network_, batch, traffic_->evaluation_parameters().values(), await);
+  traffic_->End();
+  return score;
 }
 
 Status TrainStep::CheckLoss(const Work& work, const BatchScore& score) const {
@@ -103,13 +169,6 @@ Status TrainStep::CheckLoss(const Work& work, const BatchScore& score) const {
       "the loss is not a finite number in step {}, micro-batch {}: training has diverged. Try a "
       "lower learning rate ([optimizer] lr is {:g}) or a warm-up ([schedule] warmup_steps)",
       work.step.value(), work.micro_batch.value(), context_.plan.job.optimizer.lr));
-}
-
-void TrainStep::WriteMetrics(const BatchScore& score, FloatBuffer& gradients) const {
-  const TensorLayout& layout = context_.plan.layout;
-  float* metrics = gradients.data() + layout.offset(layout.tensor_count() - 1);
-  metrics[kMetricLoss] = static_cast<float>(score.loss_sum);
-  metrics[kMetricCorrect] = static_cast<float>(score.correct_count);
 }
 
 namespace {

@@ -1,11 +1,13 @@
 // TrainStep computes one micro-batch: samples in, gradients out, shard by shard. Start reading
 // Pando here: everything that a worker does around the network is named in Run. Called by the
-// trainer's threads, one TrainStep each.
+// trainer's threads, one TrainStep each. On a GPU it launches the whole micro-batch and hands over
+// what has arrived meanwhile.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "common/float_buffer.h"
@@ -14,6 +16,8 @@
 #include "common/status.h"
 #include "models/network.h"
 #include "worker/batch_source.h"
+#include "worker/evaluate_chunk.h"
+#include "worker/gpu_traffic.h"
 #include "worker/parameter_store.h"
 #include "worker/tree_sum.h"
 
@@ -45,15 +49,18 @@ class TrainStep {
     const JobPlan& plan;
     BatchSource& batches;
     ParameterStore& parameters;
-    BufferPool& gradients;  // of flat vectors
+    BufferPool& gradients;       // flat vectors of the device's memory
+    BufferPool& host_gradients;  // pinned ones, for a GPU alone
   };
-  TrainStep(const Model& model, SampleCounts samples, const Context& context);
+  TrainStep(const Model& model, SampleCounts samples, Device device, const Context& context);
 
   struct Work {
     Step step;
     MicroBatch micro_batch;
-    TreeSum* sum = nullptr;             // none: computed for its hash alone (P41)
-    uint64_t* hash = nullptr;           // set to the gradient's, never 0, where it is wanted
+    TreeSum* sum = nullptr;    // none: computed for its hash alone (P41)
+    uint64_t* hash = nullptr;  // set to the gradient's, never 0, where it is wanted
+    // Called with each sum that this micro-batch completes.
+    std::function<void(TreeNode node, ShardId shard, Blob sum)> emit;
     std::function<void(const std::vector<BadPicture>&)> replaced;  // told before any gradient
     std::function<bool()> interrupted;  // asked while the forward waits for parameters
     ParameterStore::Hold::Fetch fetch;  // called with layer residency
@@ -67,22 +74,33 @@ class TrainStep {
   // What the last Run that succeeded took, waits for parameters aside.
   std::chrono::nanoseconds computing_time() const { return computing_time_; }
 
-  // Between runs, for evaluation.
-  Network& network() { return network_; }
-  const std::vector<LayerReads>& evaluation_reads() const { return evaluation_reads_; }
+  // Between runs. `host`: a flat vector, which `serial` tells from others; whole, or filled by
+  // `await`, which is called before a layer that reads the shards of `reads.now`, and whose failure
+  // ends it.
+  struct EvaluationParameters {
+    uint64_t serial = 0;
+    const float* host = nullptr;
+    std::function<Status(const LayerReads& reads)> await;
+  };
+  Result<ChunkScore> Evaluate(const Batch& batch, const EvaluationParameters& parameters);
 
  private:
   using Hold = ParameterStore::Hold;
+  Status Compute(const Work& work, Hold& parameters, const Batch& batch);
   Status Forward(const Work& work, Hold& parameters);
   Status Backward(const Work& work, Hold& parameters, const SharedBuffer& gradients);
   Status Await(const Work& work, Hold& parameters, size_t stop,
                const std::function<bool()>& interrupted);
+  const float* ValuesOf(const Hold& parameters) const;
+  Status TakeScore(const Work& work, const Batch& batch);
   Status CheckLoss(const Work& work, const BatchScore& score) const;
-  void WriteMetrics(const BatchScore& score, FloatBuffer& gradients) const;
   void HandOver(const Work& work, ShardPlan::Run shards, const SharedBuffer& gradients);
+  void Hash(const Work& work, ShardPlan::Run shards, const SharedBuffer& gradients);
 
   const Context context_;
+  const Device device_;
   Network network_;
+  std::optional<GpuTraffic> traffic_;  // none on the CPU: host and device share their memory
   const std::vector<LayerShards> layer_shards_;     // by layer
   const std::vector<LayerReads> training_reads_;    // by stop
   const std::vector<LayerReads> evaluation_reads_;  // by layer

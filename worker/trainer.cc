@@ -22,6 +22,10 @@ SampleCounts NetworkSamples(const JobPlan& plan) {
           .evaluation = kEvaluationChunkSamples};
 }
 
+BufferPool::Make PinnedFor(Device device) {
+  return [device](size_t count) { return PinnedFloats(device, count); };
+}
+
 // [first, last) of a chunk.
 std::pair<uint64_t, uint64_t> SamplesOf(const Evaluate& request, size_t chunk) {
   const uint64_t first = request.first_sample + chunk * kEvaluationChunkSamples;
@@ -36,10 +40,16 @@ Trainer::Trainer(const Parts& parts, uint32_t thread_count, Sink sink, Parameter
       samples_(NetworkSamples(parts.plan)),
       batches_(parts.data, parts.plan.steps, parts.plan.job.seed,
                /*prefetch_max=*/kReadAheadPerThread * thread_count, parts.plan.job.reader_threads),
-      parameters_(parts.plan.shards, {kTrainingVersionsKept, residency}, held_bytes_),
-      evaluation_parameters_(parts.plan.shards, {kEvaluationVersionsKept, residency}, held_bytes_),
-      gradients_(parts.plan.layout.float_count()) {
+      parameters_(parts.plan.shards, {kTrainingVersionsKept, residency, PinnedFor(parts.device)},
+                  held_bytes_),
+      evaluation_parameters_(parts.plan.shards,
+                             {kEvaluationVersionsKept, residency, PinnedFor(parts.device)},
+                             held_bytes_),
+      gradients_(parts.plan.layout.float_count(),
+                 [device = parts.device](size_t count) { return DeviceFloats(device, count); }),
+      host_gradients_(parts.plan.layout.float_count(), PinnedFor(parts.device)) {
   PANDO_CHECK(thread_count >= 1);
+  PANDO_CHECK(parts.device.kind == DeviceKind::kCpu || thread_count == 1);
   for (uint32_t i = 0; i < thread_count; ++i) threads_.emplace_back([this] { ThreadMain(); });
 }
 
@@ -69,10 +79,7 @@ void Trainer::Compute(Step step, std::vector<MicroBatch> micro_batches) {
   const ComputeTicket ticket = NextTicket();
   current_calls_[ticket] = step;
   auto call = std::make_shared<ComputeCall>(ticket, lasting_ticket_, step);
-  call->sum.emplace(parts_.plan.steps.Tree(step), micro_batches, parts_.plan.shards,
-                    [this, ticket, step](TreeNode node, ShardId shard, Blob payload) {
-                      sink_(ticket, GradientReady{step, node, shard, std::move(payload)});
-                    });
+  call->sum.emplace(parts_.plan.steps.Tree(step), micro_batches, parts_.plan.shards, parts_.device);
   Enqueue(call, micro_batches);
 }
 
@@ -209,6 +216,7 @@ void Trainer::StartEvaluation(const Evaluate& request) {
   const uint64_t sample_count = request.last_sample - request.first_sample;
   const size_t chunk_count = (sample_count + kEvaluationChunkSamples - 1) / kEvaluationChunkSamples;
   auto evaluation = std::make_shared<Evaluation>();
+  evaluation->number = ++evaluation_count_;
   evaluation->ticket = lasting_ticket_;
   evaluation->request = request;
   if (!evaluation_parameters_.is_layered()) {
@@ -245,7 +253,9 @@ void Trainer::ExpectChunks() {
 
 void Trainer::ThreadMain() {
   SetFloatEnvironment();
-  TrainStep train_step(parts_.model, samples_, {parts_.plan, batches_, parameters_, gradients_});
+  UseOnThisThread(parts_.device);
+  TrainStep train_step(parts_.model, samples_, parts_.device,
+                       {parts_.plan, batches_, parameters_, gradients_, host_gradients_});
   while (std::optional<Task> task = NextTask()) {
     std::visit([&](auto& t) { RunTask(train_step, t); }, *task);
   }
@@ -273,6 +283,10 @@ void Trainer::RunTask(TrainStep& train_step, MicroBatchTask& task) {
        .micro_batch = task.micro_batch,
        .sum = call.sum ? &*call.sum : nullptr,
        .hash = is_hashed ? &hash : nullptr,
+       .emit =
+           [&](TreeNode node, ShardId shard, Blob sum) {
+             sink_(call.ticket, GradientReady{call.step, node, shard, std::move(sum)});
+           },
        .replaced =
            [&](const std::vector<BadPicture>& pictures) {
              sink_(call.hash_ticket, BadPicturesFound{pictures});
@@ -348,7 +362,7 @@ void Trainer::RunTask(TrainStep& train_step, ChunkTask& task) {
 Result<ChunkScore> Trainer::Score(TrainStep& train_step, const Evaluation& evaluation,
                                   const Batch& batch) {
   if (evaluation.parameters != nullptr)
-    return EvaluateChunk(train_step.network(), batch, evaluation.parameters->data());
+    return train_step.Evaluate(batch, {evaluation.number, evaluation.parameters->data(), {}});
   const Version version = evaluation.request.version;
   const auto interrupted = [&] { return stopping_ || evaluation.abandoned; };
   auto parameters = evaluation_parameters_.HoldVersion(version, interrupted);
@@ -356,11 +370,10 @@ Result<ChunkScore> Trainer::Score(TrainStep& train_step, const Evaluation& evalu
   const auto fetch = [&](const std::vector<ShardId>& shards) {
     sink_(evaluation.ticket, ParametersWanted{ParameterUse::kEvaluation, version, shards});
   };
-  const auto await = [&](uint32_t layer) {
-    const LayerReads& reads = train_step.evaluation_reads()[layer];
+  const auto await = [&](const LayerReads& reads) {
     return parameters->Advance(reads.now, reads.next, interrupted, fetch);
   };
-  return EvaluateChunk(train_step.network(), batch, parameters->values(), await);
+  return train_step.Evaluate(batch, {parameters->serial(), parameters->values(), await});
 }
 
 void Trainer::FinishEvaluation(const Evaluation& evaluation) {

@@ -43,7 +43,9 @@ class Trainer : public ComputePort {
     const JobPlan& plan;
     const Model& model;
     const DataSet& data;
+    Device device = {};
   };
+  // REQUIRES: with a GPU one thread; nobody else uses it meanwhile.
   Trainer(const Parts& parts, uint32_t thread_count, Sink sink,
           ParameterResidency residency = ParameterResidency::kAll);
   ~Trainer() override;  // stops at once: threads waiting for parameters or work return
@@ -87,6 +89,7 @@ class Trainer : public ComputePort {
   };
   struct Evaluation {  // of one slice; shared likewise
     ComputeTicket ticket;
+    uint64_t number = 0;  // in the order of their beginnings
     Evaluate request;
     std::shared_ptr<const FloatBuffer> parameters;  // null: layer by layer
     std::vector<ChunkScore> scores;                 // by chunk, each written by one thread
@@ -132,6 +135,7 @@ class Trainer : public ComputePort {
   ParameterStore parameters_;
   ParameterStore evaluation_parameters_;
   BufferPool gradients_;
+  BufferPool host_gradients_;
 
   // Of the protocol thread.
   ComputeTicket last_ticket_;
@@ -139,6 +143,7 @@ class Trainer : public ComputePort {
   ComputeTicket lasting_ticket_;                 // of evaluation and hashes until we forget
   std::vector<Evaluate> unstarted_evaluations_;  // of one version
   std::vector<std::weak_ptr<Evaluation>> evaluations_;
+  uint64_t evaluation_count_ = 0;
 
   std::mutex mutex_;  // guards the queues and running_
   std::condition_variable has_task_;

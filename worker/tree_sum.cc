@@ -1,36 +1,26 @@
 #include "worker/tree_sum.h"
 
-#include <span>
 #include <utility>
 
-#include "common/check.h"
+#include "kernels/ops.h"
 
 namespace pando {
-namespace {
-
-void AddInto(std::span<float> left, std::span<const float> right) {
-  float* __restrict l = left.data();
-  const float* __restrict r = right.data();
-  for (size_t i = 0; i < left.size(); ++i) l[i] += r[i];
-}
-
-}  // namespace
-
 TreeSum::TreeSum(const MicroBatchTree& tree, const std::vector<MicroBatch>& assigned,
-                 const ShardPlan& shards, Emit emit)
+                 const ShardPlan& shards, Device device)
     : tree_(tree),
       shards_(shards),
-      emit_(std::move(emit)),
+      device_(device),
       is_emitted_(tree.node_bound()),
       waiting_(size_t{tree.node_bound()} / 2 * shards.shard_count()) {
   for (TreeNode node : tree_.Cover(assigned)) is_emitted_[node.value()] = true;
 }
 
-void TreeSum::Add(MicroBatch m, ShardPlan::Run shards, const SharedBuffer& gradients) {
-  for (uint32_t s = shards.first; s < shards.last; ++s) AddShard(m, ShardId(s), gradients);
+void TreeSum::Add(MicroBatch m, ShardPlan::Run shards, const SharedBuffer& gradients,
+                  const Emit& emit) {
+  for (uint32_t s = shards.first; s < shards.last; ++s) AddShard(m, ShardId(s), gradients, emit);
 }
 
-void TreeSum::AddShard(MicroBatch m, ShardId shard, SharedBuffer sum) {
+void TreeSum::AddShard(MicroBatch m, ShardId shard, SharedBuffer sum, const Emit& emit) {
   const ShardRange& range = shards_.range(shard);
   TreeNode node = tree_.Leaf(m);
   while (!is_emitted_[node.value()]) {
@@ -39,11 +29,10 @@ void TreeSum::AddShard(MicroBatch m, ShardId shard, SharedBuffer sum) {
     if (!sibling.has_value()) return;
     SharedBuffer right = std::move(*sibling);
     if (!tree_.IsLeft(node)) std::swap(sum, right);
-    AddInto(sum->span().subspan(range.first, range.size()),
-            std::as_const(*right).span().subspan(range.first, range.size()));
+    AddFloats(device_, range.size(), right->data() + range.first, sum->data() + range.first);
     node = parent;
   }
-  emit_(node, shard, ToBlob(std::move(sum), range.first, range.size()));
+  emit(node, shard, sum);
 }
 
 std::optional<SharedBuffer> TreeSum::MeetSibling(TreeNode parent, ShardId shard,

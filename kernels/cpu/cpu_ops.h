@@ -46,6 +46,7 @@ void MultiplyChannels(uint32_t sample_count, const SampleShape& shape, const flo
                       const float* factor, float* y);
 void Copy(size_t count, const float* x, float* y);
 void ScaleFloats(size_t count, const float* x, float factor, float* y);
+void AddFloats(size_t count, const float* x, float* y);
 void DropoutFactors(PhiloxKey key, const PassNumbers& numbers, float probability, size_t count,
                     float* factor);
 

@@ -60,6 +60,12 @@ void ScaleFloats(size_t count, const float* x, float factor, float* y) {
   for (size_t i = 0; i < count; ++i) y[i] = x[i] * factor;
 }
 
+void AddFloats(size_t count, const float* x, float* y) {
+  const float* __restrict from = x;
+  float* __restrict sum = y;
+  for (size_t i = 0; i < count; ++i) sum[i] += from[i];
+}
+
 void DropoutFactors(PhiloxKey key, const PassNumbers& numbers, float probability, size_t count,
                     float* factor) {
   constexpr size_t kPerBlock = 8;

@@ -1,4 +1,6 @@
 // A build without CUDA: there is no GPU to open.
+#include "common/check.h"
+#include "kernels/copy_queue.h"
 #include "kernels/device.h"
 
 namespace pando {
@@ -17,5 +19,23 @@ OpenedGpu::OpenedGpu(std::unique_ptr<CudaDevice> gpu) : gpu_(std::move(gpu)) {}
 OpenedGpu::~OpenedGpu() = default;
 OpenedGpu::OpenedGpu(OpenedGpu&&) noexcept = default;
 Device OpenedGpu::device() const { return {}; }
+
+struct LaunchGraph::Recording {};
+LaunchGraph::LaunchGraph(Device, const std::function<void()>&) { PANDO_CHECK(false); }
+LaunchGraph::~LaunchGraph() = default;
+LaunchGraph::LaunchGraph(LaunchGraph&&) noexcept = default;
+void LaunchGraph::Launch() const {}
+
+struct CopyQueue::Impl {};
+CopyQueue::CopyQueue(Device) { PANDO_CHECK(false); }
+CopyQueue::~CopyQueue() = default;
+CopyQueue::CopyQueue(CopyQueue&&) noexcept = default;
+void CopyQueue::ToDevice(std::span<const std::byte>, void*) {}
+void CopyQueue::ToHost(const void*, std::span<std::byte>) {}
+void CopyQueue::AwaitLaunched() {}
+void CopyQueue::HoldLaunches() {}
+CopyQueue::Ticket CopyQueue::Mark() { return 0; }
+bool CopyQueue::IsDone(Ticket) { return true; }
+void CopyQueue::Await(Ticket) {}
 
 }  // namespace pando

@@ -15,7 +15,8 @@ void CudaFailed(const char* call, const char* what, const char* file, int line) 
   std::abort();
 }
 
-std::byte* Allocate(CudaDevice&, size_t size_bytes) {
+std::byte* Allocate(CudaDevice& gpu, size_t size_bytes) {
+  UseOnThisThread(gpu);
   void* memory = nullptr;
   PANDO_CUDA_CHECK(cudaMalloc(&memory, size_bytes));
   return static_cast<std::byte*>(memory);
@@ -34,6 +35,29 @@ void Download(CudaDevice& gpu, const void* from, std::span<std::byte> host) {
 }
 
 void Synchronize(CudaDevice& gpu) { PANDO_CUDA_CHECK(cudaStreamSynchronize(gpu.stream())); }
+
+void UseOnThisThread(CudaDevice& gpu) { PANDO_CUDA_CHECK(cudaSetDevice(gpu.index())); }
+
+DeviceRoom RoomOf(CudaDevice& gpu) {
+  UseOnThisThread(gpu);
+  size_t free_bytes = 0, total_bytes = 0;
+  PANDO_CUDA_CHECK(cudaMemGetInfo(&free_bytes, &total_bytes));
+  return {free_bytes, total_bytes};
+}
+
+FloatBuffer::Memory AllocateFloats(CudaDevice& gpu, size_t float_count) {
+  auto* floats = reinterpret_cast<float*>(Allocate(gpu, float_count * sizeof(float)));
+  PANDO_CUDA_CHECK(cudaMemsetAsync(floats, 0, float_count * sizeof(float), gpu.stream()));
+  Synchronize(gpu);
+  return {floats, [](float* p) { PANDO_CUDA_CHECK(cudaFree(p)); }};
+}
+
+FloatBuffer::Memory AllocatePinnedFloats(CudaDevice& gpu, size_t float_count) {
+  UseOnThisThread(gpu);
+  void* floats = nullptr;
+  PANDO_CUDA_CHECK(cudaMallocHost(&floats, float_count * sizeof(float)));
+  return {static_cast<float*>(floats), [](float* p) { PANDO_CUDA_CHECK(cudaFreeHost(p)); }};
+}
 
 }  // namespace cuda
 

@@ -33,6 +33,7 @@ class CudaDevice {
   CudaDevice& operator=(const CudaDevice&) = delete;
 
   Device device() { return {DeviceKind::kCuda, options_.element, this}; }
+  int index() const { return options_.index; }
   ElementType element() const { return options_.element; }
   cudaStream_t stream() const { return parts_.stream.get(); }
   uint32_t multiprocessor_count() const { return multiprocessor_count_; }

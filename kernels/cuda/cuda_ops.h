@@ -22,6 +22,10 @@ void Free(CudaDevice& gpu, std::byte* memory);
 void Upload(CudaDevice& gpu, std::span<const std::byte> host, void* to);
 void Download(CudaDevice& gpu, const void* from, std::span<std::byte> host);
 void Synchronize(CudaDevice& gpu);
+void UseOnThisThread(CudaDevice& gpu);
+DeviceRoom RoomOf(CudaDevice& gpu);
+FloatBuffer::Memory AllocateFloats(CudaDevice& gpu, size_t float_count);
+FloatBuffer::Memory AllocatePinnedFloats(CudaDevice& gpu, size_t float_count);
 
 size_t Conv2dScratchBytes(CudaDevice& gpu, const Conv2dSpec& spec, uint32_t sample_count_max);
 void Conv2dForward(CudaDevice& gpu, const Conv2dSpec& spec, const Conv2dForwardArgs& args,
@@ -57,6 +61,7 @@ void MultiplyChannels(CudaDevice& gpu, uint32_t sample_count, const SampleShape&
                       const void* x, const float* factor, void* y);
 void Copy(CudaDevice& gpu, size_t count, const void* x, void* y);
 void ScaleFloats(CudaDevice& gpu, size_t count, const float* x, float factor, float* y);
+void AddFloats(CudaDevice& gpu, size_t count, const float* x, float* y);
 void DropoutFactors(CudaDevice& gpu, PhiloxKey key, const PassNumbers* numbers, float probability,
                     size_t count, float* factor);
 
@@ -82,5 +87,6 @@ void FlattenBackward(CudaDevice& gpu, uint32_t sample_count, const SampleShape& 
 size_t CrossEntropyScratchBytes(CudaDevice& gpu, uint32_t sample_count_max);
 void SoftmaxCrossEntropy(CudaDevice& gpu, const CrossEntropyArgs& args,
                          std::span<std::byte> scratch);
+void ScoreToFloats(CudaDevice& gpu, const CrossEntropyScore* score, float* loss_and_correct);
 
 }  // namespace pando::cuda

@@ -87,6 +87,41 @@ void ScaleFloats(CudaDevice& gpu, size_t count, const float* x, float factor, fl
   MapUnaligned<1>(gpu, count, Inputs<float, 1>{x}, y, ScaleOne{factor});
 }
 
+namespace {
+
+// One float where `count` is cut off by alignment, at either end; four where it is not.
+__global__ void AddFloatsKernel(size_t head, size_t count, const float* x, float* y) {
+  const size_t body_end = head + (count - head) / 4 * 4;
+  const size_t stride = size_t{gridDim.x} * blockDim.x;
+  for (size_t i = head + 4 * ThreadIndex(); i < body_end; i += 4 * stride) {
+    const float4 a = *reinterpret_cast<const float4*>(x + i);
+    float4 b = *reinterpret_cast<float4*>(y + i);
+    b.x += a.x;
+    b.y += a.y;
+    b.z += a.z;
+    b.w += a.w;
+    *reinterpret_cast<float4*>(y + i) = b;
+  }
+  const size_t left_out = ThreadIndex();
+  if (left_out < head) y[left_out] += x[left_out];
+  if (body_end + left_out < count && left_out < 4) y[body_end + left_out] += x[body_end + left_out];
+}
+
+size_t FloatsToAlignment(const float* x) {
+  return (16 - reinterpret_cast<uintptr_t>(x) % 16) % 16 / sizeof(float);
+}
+
+}  // namespace
+
+void AddFloats(CudaDevice& gpu, size_t count, const float* x, float* y) {
+  const size_t head = std::min(count, FloatsToAlignment(y));
+  if (FloatsToAlignment(x) == FloatsToAlignment(y)) {
+    Launch(gpu, GridSize(gpu, count, 4), dim3(kMapThreads), AddFloatsKernel, head, count, x, y);
+  } else {
+    MapUnaligned<2>(gpu, count, Inputs<float, 2>{x, y}, y, AddTwo{Activation::kNone});
+  }
+}
+
 // ---------------------------------------------------------------------------------------- factors
 
 namespace {

@@ -102,7 +102,16 @@ __global__ void AddScores(uint32_t sample_count, const SampleScore* scores,
   total->top5_count = top5s[0];
 }
 
+__global__ void ScoreToFloatsKernel(const CrossEntropyScore* score, float* loss_and_correct) {
+  loss_and_correct[0] = static_cast<float>(score->loss_sum);
+  loss_and_correct[1] = static_cast<float>(score->correct_count);
+}
+
 }  // namespace
+
+void ScoreToFloats(CudaDevice& gpu, const CrossEntropyScore* score, float* loss_and_correct) {
+  Launch(gpu, dim3(1), dim3(1), ScoreToFloatsKernel, score, loss_and_correct);
+}
 
 size_t CrossEntropyScratchBytes(CudaDevice&, uint32_t sample_count_max) {
   return sample_count_max * sizeof(SampleScore);

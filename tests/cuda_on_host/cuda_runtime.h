@@ -3,7 +3,11 @@
 // without a GPU. Says whether kernels compute what they should, not how fast, and nothing of races
 // between warps: the threads of a block take turns, and blocks come one after the other.
 //
-// Threads: one. Names are NVIDIA's.
+// Streams are as late as they may be: what is put on one runs when somebody waits for it, or, drawn
+// from CUDA_ON_HOST_SEED, a little earlier. So a wait that is missing between two streams, or
+// between a stream and the host, shows in the results.
+//
+// Threads: any. Names are NVIDIA's.
 #pragma once
 
 #include <algorithm>
@@ -29,6 +33,9 @@ struct uint3 {
 };
 struct uint4 {
   unsigned x, y, z, w;
+};
+struct alignas(16) float4 {
+  float x, y, z, w;
 };
 inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
 struct dim3 {
@@ -71,38 +78,60 @@ T __shfl_xor_sync(unsigned, T value, unsigned lane_mask) {
 
 // ---- the runtime --------------------------------------------------------------------------------
 
-enum cudaError_t { cudaSuccess = 0 };
-inline const char* cudaGetErrorString(cudaError_t) { return "no error"; }
+enum cudaError_t { cudaSuccess = 0, cudaErrorMemoryAllocation = 2, cudaErrorNotReady = 600 };
+inline const char* cudaGetErrorString(cudaError_t) { return "an error of the host in its place"; }
+inline cudaError_t cudaGetLastError() { return cudaSuccess; }
 
 using cudaStream_t = struct CUstream_st*;
 using cudaEvent_t = struct CUevent_st*;
+using cudaGraph_t = struct CUgraph_st*;
+using cudaGraphExec_t = struct CUgraphExec_st*;
 enum cudaMemcpyKind { cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice };
 enum cudaDeviceAttr { cudaDevAttrMultiProcessorCount };
+enum cudaStreamCaptureMode { cudaStreamCaptureModeThreadLocal };
 inline constexpr unsigned cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2;
 
+// 2 GiB, or CUDA_ON_HOST_MEMORY_MB.
+cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total_bytes);
 cudaError_t cudaMalloc(void** memory, size_t size_bytes);
 cudaError_t cudaFree(void* memory);
-cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t size_bytes, cudaMemcpyKind kind,
-                            cudaStream_t stream);
+cudaError_t cudaMallocHost(void** memory, size_t size_bytes);
+cudaError_t cudaFreeHost(void* memory);
 inline cudaError_t cudaMallocManaged(void** memory, size_t size_bytes) {
   return cudaMalloc(memory, size_bytes);
 }
-inline cudaError_t cudaMallocHost(void** memory, size_t size_bytes) {
-  return cudaMalloc(memory, size_bytes);
-}
-inline cudaError_t cudaFreeHost(void* memory) { return cudaFree(memory); }
-inline cudaError_t cudaGetDeviceCount(int* count) { return *count = 1, cudaSuccess; }
+// From and to pinned memory when the stream comes to it; from other memory at once.
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t size_bytes, cudaMemcpyKind kind,
+                            cudaStream_t stream);
+cudaError_t cudaMemsetAsync(void* to, int byte, size_t size_bytes, cudaStream_t stream);
+cudaError_t cudaGetDeviceCount(int* count);  // CUDA_ON_HOST_GPUS, or 1
 inline cudaError_t cudaSetDevice(int) { return cudaSuccess; }
 inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) {
   return *value = 2, cudaSuccess;
 }
-inline cudaError_t cudaStreamCreateWithFlags(cudaStream_t*, unsigned) { return cudaSuccess; }
-inline cudaError_t cudaStreamDestroy(cudaStream_t) { return cudaSuccess; }
-inline cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
-inline cudaError_t cudaEventCreateWithFlags(cudaEvent_t*, unsigned) { return cudaSuccess; }
-inline cudaError_t cudaEventDestroy(cudaEvent_t) { return cudaSuccess; }
-inline cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) { return cudaSuccess; }
-inline cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaSuccess; }
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags);
+cudaError_t cudaStreamDestroy(cudaStream_t stream);
+cudaError_t cudaStreamSynchronize(cudaStream_t stream);
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags = 0);
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags);
+cudaError_t cudaEventDestroy(cudaEvent_t event);
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
+cudaError_t cudaEventSynchronize(cudaEvent_t event);
+cudaError_t cudaEventQuery(cudaEvent_t event);
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode);
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph);
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph,
+                                 unsigned long long flags);
+cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream);
+cudaError_t cudaGraphDestroy(cudaGraph_t graph);
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec);
+
+namespace cuda_on_host {
+
+// Puts work on a stream.
+void Enqueue(cudaStream_t stream, std::function<void()> work);
+
+}  // namespace cuda_on_host
 
 struct cudaLaunchConfig_t {
   dim3 gridDim;
@@ -115,6 +144,9 @@ template <class... Parameters, class... Arguments>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),
                                Arguments&&... arguments) {
   const std::tuple<Parameters...> values(std::forward<Arguments>(arguments)...);
-  cuda_on_host::RunGrid(config->gridDim, config->blockDim, [&] { std::apply(kernel, values); });
+  cuda_on_host::Enqueue(
+      config->stream, [grid_size = config->gridDim, block_size = config->blockDim, kernel, values] {
+        cuda_on_host::RunGrid(grid_size, block_size, [&] { std::apply(kernel, values); });
+      });
   return cudaSuccess;
 }

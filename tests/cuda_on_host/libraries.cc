@@ -18,11 +18,12 @@ bool ConvLibrary::Run(const ConvProblem&, const ConvArrays&) { return false; }
 
 struct MatrixLibrary::Impl {
   ElementType element;
+  cudaStream_t stream;
 };
 
 Result<std::unique_ptr<MatrixLibrary>> MatrixLibrary::Open(const CudaOptions& options,
-                                                           cudaStream_t) {
-  return std::make_unique<MatrixLibrary>(std::make_unique<Impl>(options.element));
+                                                           cudaStream_t stream) {
+  return std::make_unique<MatrixLibrary>(std::make_unique<Impl>(options.element, stream));
 }
 MatrixLibrary::MatrixLibrary(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 MatrixLibrary::~MatrixLibrary() = default;
@@ -44,19 +45,28 @@ float Entry(const Product& p, const ProductArrays& arrays, size_t row, size_t co
 
 }  // namespace
 
-void MatrixLibrary::Run(const Product& p, const ProductArrays& arrays) {
-  WithElement(impl_->element, [&]<class T>() {
-    for (size_t row = 0; row < p.rows; ++row) {
-      for (size_t col = 0; col < p.cols; ++col) {
-        const float entry = Entry<T>(p, arrays, row, col);
-        const size_t at = row * p.cols + col;
-        if (p.is_float) {
-          static_cast<float*>(arrays.c)[at] = entry;
-        } else {
-          static_cast<T*>(arrays.c)[at] = FromFloat<T>(entry);
-        }
+namespace {
+
+template <class T>
+void Multiply(const Product& p, const ProductArrays& arrays) {
+  for (size_t row = 0; row < p.rows; ++row) {
+    for (size_t col = 0; col < p.cols; ++col) {
+      const float entry = Entry<T>(p, arrays, row, col);
+      const size_t at = row * p.cols + col;
+      if (p.is_float) {
+        static_cast<float*>(arrays.c)[at] = entry;
+      } else {
+        static_cast<T*>(arrays.c)[at] = FromFloat<T>(entry);
       }
     }
+  }
+}
+
+}  // namespace
+
+void MatrixLibrary::Run(const Product& p, const ProductArrays& arrays) {
+  WithElement(impl_->element, [&]<class T>() {
+    cuda_on_host::Enqueue(impl_->stream, [p, arrays] { Multiply<T>(p, arrays); });
   });
 }
 

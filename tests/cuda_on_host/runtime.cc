@@ -1,5 +1,5 @@
-// Threads of a block are run one after the other on one fiber, until one waits: then another fiber
-// goes on with the rest. A kernel that never waits costs no switch.
+// Kernels: threads of a block are run one after the other on one fiber, until one waits: then
+// another fiber goes on with the rest. A kernel that never waits costs no switch.
 #include <setjmp.h>
 #include <ucontext.h>
 
@@ -52,7 +52,7 @@ class Block {
 };
 
 Block& TheBlock() {
-  static Block block;
+  thread_local Block block;  // fibers stay on the thread that made them
   return block;
 }
 
@@ -159,23 +159,3 @@ void RunGrid(dim3 grid_size, dim3 block_size, const std::function<void()>& kerne
 }  // namespace cuda_on_host
 
 void __syncthreads() { cuda_on_host::TheBlock().Wait(); }
-
-cudaError_t cudaMalloc(void** memory, size_t size_bytes) {
-  constexpr size_t kAlignmentBytes = 256;
-  const size_t rounded = (size_bytes / kAlignmentBytes + 1) * kAlignmentBytes;
-  *memory = std::aligned_alloc(kAlignmentBytes, rounded);
-  PANDO_CHECK(*memory != nullptr);
-  std::memset(*memory, 0xff, rounded);  // means nothing
-  return cudaSuccess;
-}
-
-cudaError_t cudaFree(void* memory) {
-  std::free(memory);
-  return cudaSuccess;
-}
-
-cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t size_bytes, cudaMemcpyKind,
-                            cudaStream_t) {
-  std::memcpy(to, from, size_bytes);
-  return cudaSuccess;
-}

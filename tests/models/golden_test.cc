@@ -92,8 +92,8 @@ TEST_CASE("losses and all gradients equal PyTorch's") {
     const Model model =
         golden.model.ends_with(".toml") ? MakeGoldenNetwork(golden.model) : MakeModel(golden.model);
     const TensorLayout& layout = model.layout();
-    const DeviceFloats parameters(SmallGoldenParameters(layout));
-    const DeviceFloats written(FloatBuffer(layout.float_count()));
+    const FloatsOnDevice parameters(SmallGoldenParameters(layout));
+    const FloatsOnDevice written(FloatBuffer(layout.float_count()));
     Network network(model, kSampleCount, TestDevice());
     network.SetBatch(NoiseBatch(kSampleCount), {}, Mode::kTrainWithoutDropout);
     const BatchScore score = ForwardAll(network, parameters.data());

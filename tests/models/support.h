@@ -50,9 +50,9 @@ inline FloatBuffer InitialParameters(const Model& model, uint64_t seed = 1) {
 }
 
 // Floats in the memory of the device that is tested.
-class DeviceFloats {
+class FloatsOnDevice {
  public:
-  explicit DeviceFloats(const FloatBuffer& host)
+  explicit FloatsOnDevice(const FloatBuffer& host)
       : memory_(TestDevice(), host.size() * sizeof(float)), size_(host.size()) {
     Upload(TestDevice(), std::as_bytes(host.span()), memory_.data());
   }

@@ -59,8 +59,8 @@ TEST_CASE("whole models' losses and gradients equal PyTorch's") {
     const NetworkGolden golden = ReadNetworkGolden(j);
     CAPTURE(golden.model);
     const Model model = ModelOf(golden);
-    const DeviceFloats parameters(GoldenParameters(golden, model.layout()));
-    const DeviceFloats written(FloatBuffer(model.layout().float_count()));
+    const FloatsOnDevice parameters(GoldenParameters(golden, model.layout()));
+    const FloatsOnDevice written(FloatBuffer(model.layout().float_count()));
     Network network(model, golden.sample_count, TestDevice());
 
     network.SetBatch(BatchOf(golden), {}, Mode::kTrainWithoutDropout);

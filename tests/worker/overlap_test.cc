@@ -38,25 +38,27 @@ class OneWorker : private Outbox {
     SetFloatEnvironment();
     REQUIRE_FALSE(compute_.calls.empty());  // step 1 may be handed out already
     const ComputeLog::Call call = compute_.calls[0];
-    TreeSum sum(test_.plan.steps.Tree(call.step), call.micro_batches, test_.plan.shards,
-                [&](TreeNode node, ShardId shard, Blob payload) {
-                  Emit(GradientReady{call.step, node, shard, std::move(payload)});
-                });
+    TreeSum sum(test_.plan.steps.Tree(call.step), call.micro_batches, test_.plan.shards);
     BatchSource batches(test_.data, test_.plan.steps, test_.job.seed, 0);
     const auto samples = static_cast<uint32_t>(test_.plan.steps.micro_batch_samples_max());
-    TrainStep train_step(test_.model, {.training = samples},
-                         {test_.plan, batches, parameters_, gradients_});
+    TrainStep train_step(test_.model, {.training = samples}, {},
+                         {test_.plan, batches, parameters_, gradients_, gradients_});
     Bytes bytes;
     const auto ask = [&](bool) {
       bytes.before_the_end = pushed_bytes_;
       return false;
     };
     for (const MicroBatch m : call.micro_batches) {
-      const Status status = train_step.Run({.step = call.step,
-                                            .micro_batch = m,
-                                            .sum = &sum,
-                                            .interrupted = [] { return false; },
-                                            .is_abandoned = ask});
+      const Status status =
+          train_step.Run({.step = call.step,
+                          .micro_batch = m,
+                          .sum = &sum,
+                          .emit =
+                              [&](TreeNode node, ShardId shard, Blob payload) {
+                                Emit(GradientReady{call.step, node, shard, std::move(payload)});
+                              },
+                          .interrupted = [] { return false; },
+                          .is_abandoned = ask});
       REQUIRE_MESSAGE(status.ok(), status.message());
     }
     Emit(StepComputed{call.step});

@@ -10,6 +10,7 @@
 #include "models/network.h"
 #include "scheduler/schedule.h"
 #include "server/optimizer.h"
+#include "tests/worker/plain_gradient.h"
 #include "worker/batch_source.h"
 #include "worker/dataset.h"
 
@@ -26,21 +27,13 @@ inline std::vector<float> TrainPlainly(const Job& job, const DataSet& data, cons
   const Optimizer optimizer(job.optimizer, layout);
   const Schedule schedule(job.optimizer, job.schedule, plan.steps.step_count());
   BatchSource batches(data, plan.steps, job.seed, 0);
-  Network network(model, 64);
+  Network network(model, 64, TestDevice());
   const size_t n = layout.float_count();
   std::vector<float> state(n * optimizer.state_count());
   for (Step step = first; step.value() < plan.steps.step_count(); step = NextStep(step)) {
     auto leaf = [&](MicroBatch m) {
       network.SetBatch(**batches.Take(step, m), {job.seed, step, m}, mode);
-      for (uint32_t l = 0; l < network.layer_count(); ++l) network.Forward(l, parameters.data());
-      std::vector<float> gradient(n);
-      float* metrics = gradient.data() + layout.offset(layout.tensor_count() - 1);
-      metrics[kMetricLoss] = static_cast<float>(network.Score().loss_sum);
-      metrics[kMetricCorrect] = static_cast<float>(network.Score().correct_count);
-      for (uint32_t l = network.layer_count(); l-- > 0;) {
-        network.Backward(l, parameters.data(), gradient.data());
-      }
-      return gradient;
+      return PlainGradient(network, layout, parameters);
     };
     const MicroBatchTree tree = plan.steps.Tree(step);
     std::function<std::vector<float>(TreeNode)> sum = [&](TreeNode node) {

@@ -10,10 +10,15 @@
 namespace pando {
 namespace {
 
+Result<SerialResult> TrainOnTestDevice(const Job& job, const DataSet& data, const Model& model,
+                                       const SerialCallbacks& callbacks) {
+  return TrainSerially(job, data, model, callbacks, {}, TestDevice());
+}
+
 std::vector<float> Train(const TestJob& test, uint32_t thread_count) {
   Job job = test.job;
   job.threads = thread_count;
-  Result<SerialResult> result = TrainSerially(job, test.data, test.model, {});
+  Result<SerialResult> result = TrainOnTestDevice(job, test.data, test.model, {});
   REQUIRE(result.ok());
   CHECK(result->version == test.plan.steps.final_version());
   return {result->parameters->span().begin(), result->parameters->span().end()};
@@ -32,7 +37,7 @@ TEST_CASE("any number of threads trains to the same bits as a plain loop (I5)") 
     job.steps = 12;  // three epochs of four steps, the last of each with 4 samples
     const TestJob test(job);
     const std::vector<float> expected = TrainNaively(test);
-    for (uint32_t thread_count : {1u, 2u, 3u}) {
+    for (uint32_t thread_count : ThreadCounts({1u, 2u, 3u})) {
       for (int round = 0; round < 3; ++round) CHECK(Train(test, thread_count) == expected);
     }
   }
@@ -43,7 +48,8 @@ TEST_CASE("mnist-cnn, dropout included, trains to the same bits as a plain loop 
   job.schedule.kind = ScheduleKind::kOneCycle;
   const TestJob test(job, {28, 28, 1});
   const std::vector<float> expected = TrainNaively(test);
-  for (uint32_t thread_count : {1u, 2u, 3u}) CHECK(Train(test, thread_count) == expected);
+  for (uint32_t thread_count : ThreadCounts({1u, 2u, 3u}))
+    CHECK(Train(test, thread_count) == expected);
 }
 
 TEST_CASE("steps and evaluations are told in order, with means over samples") {
@@ -56,7 +62,7 @@ TEST_CASE("steps and evaluations are told in order, with means over samples") {
   const TestJob test(job, {4, 4, 1}, /*train_samples=*/1000);
   std::vector<SerialStep> steps;
   std::vector<EvaluationSummary> evaluations;
-  auto result = TrainSerially(
+  auto result = TrainOnTestDevice(
       job, test.data, test.model,
       {.on_step = [&](const SerialStep& step) { steps.push_back(step); },
        .on_evaluation = [&](const EvaluationSummary& e) { evaluations.push_back(e); }});
@@ -87,7 +93,7 @@ TEST_CASE("an early stop ends with the version that decides, and the best one is
   job.snapshot_best = true;
   std::vector<EvaluationSummary> evaluations;
   const TestJob test(job);
-  auto result = TrainSerially(
+  auto result = TrainOnTestDevice(
       job, test.data, test.model,
       {.on_evaluation = [&](const EvaluationSummary& e) { evaluations.push_back(e); }});
   REQUIRE(result.ok());
@@ -113,9 +119,9 @@ TEST_CASE("an interrupted run ends with a whole version, the one an uninterrupte
   job.threads = 2;
   const TestJob test(job);
   uint64_t step_count = 0;
-  auto result = TrainSerially(job, test.data, test.model,
-                              {.on_step = [&](const SerialStep&) { ++step_count; },
-                               .interrupted = [&] { return step_count == 3; }});
+  auto result = TrainOnTestDevice(job, test.data, test.model,
+                                  {.on_step = [&](const SerialStep&) { ++step_count; },
+                                   .interrupted = [&] { return step_count == 3; }});
   REQUIRE(result.ok());
   CHECK(result->was_interrupted);
   CHECK(result->version.value() == step_count);
@@ -130,20 +136,20 @@ TEST_CASE("training that diverges fails with the place and a remedy") {
   job.optimizer = {.kind = OptimizerKind::kSgd, .lr = 1e30};
   job.threads = 2;
   const TestJob test(job);
-  auto result = TrainSerially(job, test.data, test.model, {});
+  auto result = TrainOnTestDevice(job, test.data, test.model, {});
   REQUIRE_FALSE(result.ok());
   CHECK(result.status().message().find("diverged") != std::string::npos);
 }
 
-TEST_CASE("gradient memory stays bounded over 2,000 steps (I6)") {
-  for (uint32_t thread_count : {1u, 2u}) {
+TEST_CASE("gradient memory stays bounded over thousands of steps (I6)") {
+  for (uint32_t thread_count : ThreadCounts({1u, 2u})) {
     Job job = TestJob::SmallMlp();
     job.mlp_hidden = {8};
     job.micro_batches = 8;
-    job.steps = 2000;
+    job.steps = IsOnGpu() ? 200 : 2000;
     job.threads = thread_count;
     const TestJob test(job);
-    auto result = TrainSerially(job, test.data, test.model, {});
+    auto result = TrainOnTestDevice(job, test.data, test.model, {});
     REQUIRE(result.ok());
     MESSAGE(thread_count << " threads: " << result->gradient_buffers << " gradient buffers");
     CHECK(result->gradient_buffers <=

@@ -18,6 +18,7 @@
 #include "common/tensor_init.h"
 #include "models/network.h"
 #include "tests/worker/micro_batches.h"
+#include "tests/worker/plain_gradient.h"
 #include "worker/batch_source.h"
 #include "worker/dataset.h"
 #include "worker/trainer.h"
@@ -105,18 +106,9 @@ inline std::vector<float> NaiveGradient(const TestJob& test, Step step, MicroBat
   SetFloatEnvironment();
   BatchSource source(test.data, test.plan.steps, test.job.seed, 0);
   auto batch = *source.Take(step, m);
-  Network network(test.model, batch->sample_count());
+  Network network(test.model, batch->sample_count(), TestDevice());
   network.SetBatch(*batch, {test.job.seed, step, m}, Mode::kTrain);
-  for (uint32_t l = 0; l < network.layer_count(); ++l) network.Forward(l, parameters.data());
-  FloatBuffer gradients(parameters.size());
-  for (uint32_t l = network.layer_count(); l-- > 0;) {
-    network.Backward(l, parameters.data(), gradients.data());
-  }
-  const BatchScore score = network.Score();
-  float* metrics = gradients.data() + test.plan.layout.offset(test.plan.layout.tensor_count() - 1);
-  metrics[kMetricLoss] = static_cast<float>(score.loss_sum);
-  metrics[kMetricCorrect] = static_cast<float>(score.correct_count);
-  return {gradients.span().begin(), gradients.span().end()};
+  return PlainGradient(network, test.plan.layout, parameters.span());
 }
 
 // Keeps what a trainer emits; a test waits for what it expects.

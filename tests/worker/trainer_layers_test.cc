@@ -21,8 +21,8 @@ class LayeredTrainer {
  public:
   LayeredTrainer(const TestJob& test, uint32_t thread_count)
       : test_(test),
-        trainer({test.plan, test.model, test.data}, thread_count, log_.sink(),
-                ParameterResidency::kLayer) {}
+        trainer({test.plan, test.model, test.data, TestDevice()}, ThreadsOnTestDevice(thread_count),
+                log_.sink(), ParameterResidency::kLayer) {}
 
   // The next event of this type; what is wanted until then is handed over.
   template <class Event>
@@ -92,12 +92,13 @@ TEST_CASE("the gradients are those of a flat vector, from two layers of each thr
   for (const Case& c : {Case{"mlp", {8, 8, 1}}, Case{"mnist-cnn", {28, 28, 1}},
                         Case{"resnet18-cifar", {8, 8, 1}}}) {
     CAPTURE(c.model);
+    if (IsOnGpu() && std::string(c.model) == "resnet18-cifar") continue;  // takes the host a minute
     Job job = JobOf(c.model);
     job.global_batch = 8;
     const TestJob test(job, c.shape);
     const std::vector<float> expected =
         NaiveGradient(test, Step(1), MicroBatch(2), *test.Parameters(1));
-    for (uint32_t thread_count : {1u, 2u}) {
+    for (uint32_t thread_count : ThreadCounts({1u, 2u})) {
       LayeredTrainer f(test, thread_count);
       f.trainer.Compute(Step(1), MicroBatches({0, 3}));
       f.Await<StepComputed>();
@@ -124,16 +125,17 @@ TEST_CASE("with activations computed again the bits are the same, from the layer
 
 TEST_CASE("an evaluation's result is that of whole parameters, layer by layer, with running ones") {
   for (const char* model : {"mlp", "resnet18-cifar"}) {
+    if (IsOnGpu() && std::string(model) == "resnet18-cifar") continue;  // takes the host a minute
     const TestJob test(JobOf(model), {8, 8, 1});
     const Evaluate request{.version = Version(5), .slice = 1, .first_sample = 3, .last_sample = 99};
     EventLog log;
-    Trainer whole({test.plan, test.model, test.data}, 1, log.sink());
+    Trainer whole({test.plan, test.model, test.data, TestDevice()}, 1, log.sink());
     SharedBuffer values = test.Parameters(5);
     for (uint32_t s = 0; s < test.plan.shards.shard_count(); ++s)
       whole.EvaluationParametersArrived(ShardId(s), Version(5), ShardOf(test.plan, values, s));
     whole.EvaluateSlice(request);
     const auto expected = log.Await<EvaluationResult>(whole);
-    for (uint32_t thread_count : {1u, 2u}) {
+    for (uint32_t thread_count : ThreadCounts({1u, 2u})) {
       LayeredTrainer f(test, thread_count);
       f.trainer.Compute(Step(6), MicroBatches({0, 1}));
       f.trainer.EvaluateSlice(request);

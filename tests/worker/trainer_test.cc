@@ -18,7 +18,9 @@ namespace {
 
 struct Fixture {
   explicit Fixture(const Job& job, uint32_t thread_count = 2)
-      : test(job), trainer({test.plan, test.model, test.data}, thread_count, log.sink()) {}
+      : test(job),
+        trainer({test.plan, test.model, test.data, TestDevice()}, ThreadsOnTestDevice(thread_count),
+                log.sink()) {}
 
   void PutVersion(uint64_t version) { PutShards(version, 0, test.plan.shards.shard_count()); }
   void PutShards(uint64_t version, uint32_t first, uint32_t last) {
@@ -63,7 +65,7 @@ std::vector<float> Add(std::vector<float> left, const std::vector<float>& right)
 }
 
 TEST_CASE("the gradients emitted are the tree sums of what one network makes by hand") {
-  for (uint32_t thread_count : {1u, 2u, 3u}) {
+  for (uint32_t thread_count : ThreadCounts({1u, 2u, 3u})) {
     Fixture f(TestJob::SmallMlp(), thread_count);
     f.PutVersion(0);
     f.trainer.Compute(Step(0), MicroBatches({0, 1, 3}));
@@ -149,7 +151,7 @@ TEST_CASE("an earlier step is computed before later ones that are in the queue")
 TEST_CASE(
     "evaluation is done while training waits for parameters, alike on any thread count (P31)") {
   std::optional<EvaluationResult> first;
-  for (uint32_t thread_count : {1u, 2u, 3u}) {
+  for (uint32_t thread_count : ThreadCounts({1u, 2u, 3u})) {
     Fixture f(TestJob::SmallMlp(), thread_count);
     f.trainer.Compute(Step(6), MicroBatches({0, 1, 2, 3}));
     f.trainer.EvaluateSlice(
@@ -273,7 +275,7 @@ Job VerifiedMlp() {
 
 TEST_CASE("owner and verifier hash one micro-batch alike, on any thread count (P41)") {
   std::optional<uint64_t> first;
-  for (uint32_t thread_count : {1u, 3u}) {
+  for (uint32_t thread_count : ThreadCounts({1u, 3u})) {
     Fixture owner(VerifiedMlp(), thread_count);
     owner.PutVersion(0);
     owner.trainer.Compute(Step(0), MicroBatches({2, 3}));
@@ -324,7 +326,7 @@ TEST_CASE("what is abandoned when shards of it have left is hashed to its end") 
   std::promise<GradientHashed> hashed;
   std::optional<ComputeTicket> hash_ticket;
   bool is_first = true;
-  Trainer trainer({test.plan, test.model, test.data}, 1,
+  Trainer trainer({test.plan, test.model, test.data, TestDevice()}, 1,
                   [&](ComputeTicket ticket, const ComputeEvent& event) {
                     if (const auto* hash = std::get_if<GradientHashed>(&event)) {
                       hash_ticket = ticket;
@@ -418,16 +420,18 @@ Overlap MeasureOverlap(const TestJob& test) {
     parameters.Put(ShardId(s), Version(0), ShardOf(test.plan, values, s));
   }
   Overlap overlap;
-  TreeSum sum(test.plan.steps.Tree(Step(0)), {MicroBatch(0)}, test.plan.shards,
-              [&](TreeNode, ShardId, const Blob& blob) {
-                overlap.all_bytes += blob.size_bytes();
-                if (*first_float == kMark) overlap.early_bytes += blob.size_bytes();
-              });
-  TrainStep train_step(test.model, {.training = 64}, {test.plan, batches, parameters, gradients});
+  TreeSum sum(test.plan.steps.Tree(Step(0)), {MicroBatch(0)}, test.plan.shards);
+  TrainStep train_step(test.model, {.training = 64}, {},
+                       {test.plan, batches, parameters, gradients, gradients});
   CHECK(train_step
             .Run({.step = Step(0),
                   .micro_batch = MicroBatch(0),
                   .sum = &sum,
+                  .emit =
+                      [&](TreeNode, ShardId, const Blob& blob) {
+                        overlap.all_bytes += blob.size_bytes();
+                        if (*first_float == kMark) overlap.early_bytes += blob.size_bytes();
+                      },
                   .interrupted = [] { return false; },
                   .is_abandoned = [](bool) { return false; }})
             .ok());

@@ -33,10 +33,7 @@ std::vector<float> NaiveSum(const MicroBatchTree& tree, TreeNode node,
 class Fixture {
  public:
   Fixture(const MicroBatchTree& tree, const std::vector<MicroBatch>& assigned)
-      : sum(tree, assigned, shards, [this](TreeNode node, ShardId shard, Blob blob) {
-          std::lock_guard lock(mutex);
-          CHECK_MESSAGE(emitted.emplace(std::pair(node, shard), std::move(blob)).second, "twice");
-        }) {
+      : sum(tree, assigned, shards) {
     std::mt19937 random(tree.shape().micro_batch_count);
     for (uint32_t m = 0; m < tree.shape().micro_batch_count; ++m) {
       buffers.push_back(pool.Take());
@@ -47,7 +44,13 @@ class Fixture {
     }
   }
   void AddAll(MicroBatch m, uint32_t shard) {
-    sum.Add(m, {.first = shard, .last = shard + 1}, buffers[m.value()]);
+    sum.Add(m, {.first = shard, .last = shard + 1}, buffers[m.value()],
+            [this](TreeNode node, ShardId id, const SharedBuffer& complete) {
+              const ShardRange range = shards.range(id);
+              Blob blob = ToBlob(complete, range.first, range.size());
+              std::lock_guard lock(mutex);
+              CHECK_MESSAGE(emitted.emplace(std::pair(node, id), std::move(blob)).second, "twice");
+            });
   }
 
   const TensorLayout layout = TwoShardLayout();
