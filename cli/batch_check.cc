@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <optional>
 
 #include "cli/text.h"
@@ -69,6 +70,65 @@ Status CheckMemory(const Job& job, const Model& model, const StepPlan& steps,
       "a smaller model or smaller pictures",
       job.model, BytesText(bytes), samples, kEvaluationChunkSamples, BytesText(memory_bytes),
       job.micro_batches));
+}
+
+namespace {
+
+// Vectors that are waiting for a sibling, and the one being made.
+uint64_t GradientVectorsMax(uint64_t micro_batches) {
+  return static_cast<uint64_t>(std::bit_width(micro_batches - 1)) + 1;
+}
+
+// What is said where the GPU has no room for `plan`.
+std::string NoRoomText(Device device, const JobPlan& plan, const Model& model,
+                       const GpuMemoryPlan& needed, uint64_t free_bytes) {
+  const uint64_t samples = plan.steps.micro_batch_samples_max();
+  uint64_t fits = 0;
+  for (uint64_t step = std::bit_floor(samples); step > 0; step /= 2) {
+    const uint64_t tried = fits + step;
+    if (tried < samples && PlanGpuMemory(device, plan, model, tried).total() <= free_bytes)
+      fits = tried;
+  }
+  const std::string text = fmt::format(
+      "model {}: a worker takes {} of the GPU's memory with micro-batches of {} samples "
+      "(parameters {}, gradients {}, activations and scratch {}, batches {}), and {} are free",
+      plan.job.model, BytesText(needed.total()), samples, BytesText(needed.parameters),
+      BytesText(needed.gradients), BytesText(needed.network), BytesText(needed.batches),
+      BytesText(free_bytes));
+  if (fits == 0) return text + "; not even one sample would fit: choose another GPU or model";
+  return text + fmt::format(
+                    "; {} samples would fit: set train.micro_batches to {} ({} now), or try "
+                    "--activation-checkpointing",
+                    fits, (plan.job.global_batch + fits - 1) / fits, plan.job.micro_batches);
+}
+
+}  // namespace
+
+GpuMemoryPlan PlanGpuMemory(Device device, const JobPlan& plan, const Model& model,
+                            uint64_t samples) {
+  constexpr uint64_t kBatchesOnTheirWay = 2;
+  const uint64_t flat = plan.layout.float_count() * sizeof(float);
+  const bool is_evaluated = plan.data.test_samples > 0;
+  const uint64_t sample_bytes =
+      plan.data.shape.size() * (plan.data.shape.height == 1 ? sizeof(float) : 1);
+  return {.parameters = flat * (is_evaluated ? 2 : 1),
+          .gradients = flat * GradientVectorsMax(plan.job.micro_batches),
+          .network = Network::PlanMemory(model,
+                                         {.training = static_cast<uint32_t>(samples),
+                                          .evaluation = kEvaluationChunkSamples},
+                                         device)
+                         .allocated_bytes(),
+          .batches = kBatchesOnTheirWay * samples * sample_bytes};
+}
+
+Status CheckMemoryOf(Device device, const JobPlan& plan, const Model& model) {
+  if (device.kind == DeviceKind::kCpu)
+    return CheckMemory(plan.job, model, plan.steps, MachineMemoryBytes());
+  const GpuMemoryPlan needed =
+      PlanGpuMemory(device, plan, model, plan.steps.micro_batch_samples_max());
+  const uint64_t free_bytes = RoomOf(device).free_bytes;
+  if (needed.total() <= free_bytes) return Status();
+  return InvalidArgument(NoRoomText(device, plan, model, needed, free_bytes));
 }
 
 uint64_t MachineMemoryBytes() {

@@ -5,8 +5,10 @@
 #include <cstdint>
 
 #include "common/job.h"
+#include "common/job_plan.h"
 #include "common/status.h"
 #include "common/step_plan.h"
+#include "kernels/device.h"
 #include "models/network.h"
 
 namespace pando {
@@ -20,5 +22,22 @@ Status CheckMicroBatches(const Job& job, const Model& model, const StepPlan& ste
 Status CheckMemory(const Job& job, const Model& model, const StepPlan& steps,
                    uint64_t memory_bytes);
 uint64_t MachineMemoryBytes();  // this machine's
+
+// What a worker takes of a GPU's memory, beside what its context and NVIDIA's libraries take when
+// it is opened.
+struct GpuMemoryPlan {
+  uint64_t parameters = 0;  // copies of the version at work, and of the one evaluated
+  uint64_t gradients = 0;   // as many flat vectors as the tree's sums take (PROTOCOL section 12)
+  uint64_t network = 0;     // activations, their gradients, what else is kept, scratch
+  uint64_t batches = 0;     // samples on their way into the network
+  uint64_t total() const { return parameters + gradients + network + batches; }
+};
+// With micro-batches of `samples`.  REQUIRES: the device is a GPU.
+GpuMemoryPlan PlanGpuMemory(Device device, const JobPlan& plan, const Model& model,
+                            uint64_t samples);
+
+// Of the device that a worker computes on: CheckMemory with this machine's memory; on a GPU with
+// what is free there, and the largest micro-batch that would fit.
+Status CheckMemoryOf(Device device, const JobPlan& plan, const Model& model);
 
 }  // namespace pando

@@ -25,7 +25,6 @@
 #include "net/versions.h"
 #include "proto/versions.h"
 #include "scheduler/sqlite_db.h"
-#include "worker/probe.h"
 
 namespace pando {
 namespace {

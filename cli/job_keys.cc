@@ -54,6 +54,10 @@ std::vector<std::string> EnumNames<LastBatch>() {
   return {"short", "drop"};
 }
 template <>
+std::vector<std::string> EnumNames<Precision>() {
+  return {"fp32", "tf32", "bf16", "fp16"};
+}
+template <>
 std::vector<std::string> EnumNames<ParameterResidency>() {
   return {"all", "layer"};
 }
@@ -218,13 +222,25 @@ void AddTrainKeys(std::vector<JobKey>* keys) {
                            "drop most activations and compute them again in backward: less memory, "
                            "more time, the same result"},
                           PANDO_FIELD(activation_checkpointing)));
+  keys->push_back(MakeKey(
+      kChoice,
+      {"train.precision", "--precision", "",
+       "what GPUs compute in; parameters and sums of gradients are floats in each. CPUs compute in "
+       "floats alone, and take no part in bf16 and fp16"},
+      PANDO_FIELD(precision)));
+  keys->push_back(MakeKey(kBool,
+                          {"train.allow_nondeterministic", "--allow-nondeterministic", "",
+                           "let GPUs use faster algorithms whose bits differ from run to run: the "
+                           "weights are then those of this run alone"},
+                          PANDO_FIELD(allow_nondeterministic)));
 }
 
 void AddOptimizerKeys(std::vector<JobKey>* keys) {
   using enum ValueKind;
-  keys->push_back(MakeKey(
-      kChoice, {"optimizer.type", "--optimizer", "", "the optimizer; formulas as PyTorch's, of lars and lamb the papers'"},
-      PANDO_FIELD(optimizer.kind)));
+  keys->push_back(MakeKey(kChoice,
+                          {"optimizer.type", "--optimizer", "",
+                           "the optimizer; formulas as PyTorch's, of lars and lamb the papers'"},
+                          PANDO_FIELD(optimizer.kind)));
   keys->push_back(MakeKey(kReal,
                           {"optimizer.lr", "--lr", "", "learning rate; the highest of a schedule"},
                           PANDO_FIELD(optimizer.lr), kPositive));
@@ -402,8 +418,14 @@ void AddRunKeys(std::vector<JobKey>* keys) {
                           {"run.replicas", "--replicas", "servers",
                            "servers that hold each shard; with 2, a server's death costs nothing"},
                           PANDO_FIELD(replicas), kReplicas));
+  keys->push_back(MakeKey(kText,
+                          {"run.device", "--device", "",
+                           "where workers compute: auto (GPUs, each worker's its own, if there are "
+                           "any), cpu, cuda, or cuda:N for one of them"},
+                          PANDO_FIELD(device)));
   keys->push_back(MakeKey(
-      kCount, {"run.threads", "--threads", "per worker", "computing threads of each worker"},
+      kCount,
+      {"run.threads", "--threads", "per worker", "computing threads of each worker; on a GPU one"},
       PANDO_FIELD(threads), kThreads));
   keys->push_back(MakeKey(kCount,
                           {"run.reader_threads", "--reader-threads", "per worker",

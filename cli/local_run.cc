@@ -15,6 +15,7 @@
 #include <string>
 #include <utility>
 
+#include "cli/device_choice.h"
 #include "cli/exit_codes.h"
 #include "cli/scheduler_link.h"
 #include "cli/shutdown.h"
@@ -107,7 +108,7 @@ class LocalRun {
   std::optional<Micros> chaos_since_;
   ShutdownSignal shutdown_;
   std::optional<SocketFolder> sockets_;  // where the transport is ipc
-  UniqueFd endpoint_pipe_;  // the scheduler writes its endpoint and a newline
+  UniqueFd endpoint_pipe_;               // the scheduler writes its endpoint and a newline
   std::string endpoint_;
   std::unique_ptr<SchedulerLink> link_;
   bool is_stopping_ = false;
@@ -199,8 +200,12 @@ Status LocalRun::StartNodes() {
                           fmt::format("{}", args_.job.lanes)});
     if (!s.ok()) return s;
   }
+  Result<DeviceChoice> choice = ParseDevice("--device", args_.job.device);
+  if (!choice.ok()) return choice.status();
+  const uint32_t gpu_count = GpuCount();
   for (uint32_t rank = 0; rank < args_.job.workers; ++rank) {
-    if (Status s = StartNode(Role::kWorker, rank, {}); !s.ok()) return s;
+    const std::string device = DeviceOfWorker(*choice, gpu_count, rank);
+    if (Status s = StartNode(Role::kWorker, rank, {"--device", device}); !s.ok()) return s;
   }
   return Status();
 }

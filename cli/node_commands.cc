@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "cli/commands.h"
+#include "cli/device_choice.h"
 #include "cli/exit_codes.h"
 #include "cli/log.h"
 #include "cli/node_run.h"
@@ -23,6 +24,8 @@ int Serve(const ServerArgs& args, bool is_verbose) {
 
 int Work(const WorkerArgs& args, bool is_verbose) {
   if (Status s = CheckEndpoint("--join", args.join); !s.ok()) return Report(s);
+  if (auto device = ParseDevice("--device", args.device); !device.ok())
+    return Report(device.status());
   SetUpLog({.process = "worker", .is_verbose = is_verbose, .file = ""});
   WorkerArgs verbose = args;
   verbose.is_verbose = is_verbose;
@@ -33,6 +36,8 @@ int KeepNode(const NodeArgs& args, const std::string& workers) {
   if (Status s = CheckEndpoint("--join", args.join); !s.ok()) return Report(s);
   if (Status s = CheckBind(args.bind, args.insecure); !s.ok()) return Report(s);
   SetUpLog({.process = "node", .is_verbose = args.is_verbose, .file = ""});
+  if (auto device = ParseDevice("--device", args.device); !device.ok())
+    return Report(device.status());
   NodeArgs counted = args;
   if (workers != "auto") counted.worker_count = static_cast<uint32_t>(std::stoul(workers));
   if (counted.server_count == 0 && counted.worker_count == 0u)
@@ -86,9 +91,12 @@ Subcommand AddWorkerCommand(CLI::App& app) {
   command.add_option("--threads", args->threads, "computing threads; 0: as the job says [0]")
       ->type_name("N")
       ->check(CLI::Range(0, 1024));
-  command.add_option("--device", args->device, "auto or cpu [auto]")
-      ->type_name("NAME")
-      ->check(CLI::IsMember({"auto", "cpu"}));
+  command
+      .add_option(
+          "--device", args->device,
+          "where it computes: cpu, cuda (the first GPU), cuda:N; auto: a GPU if there is one "
+          "[auto]")
+      ->type_name("NAME");
   command
       .add_option("--data", args->data_path,
                   "where this machine has the data set, if not where the job says")
@@ -118,10 +126,17 @@ Subcommand AddNodeCommand(CLI::App& app) {
       ->type_name("N")
       ->check(CLI::Range(0, 1024));
   command
-      .add_option("--workers", *workers,
-                  "worker processes; auto: one for every 8 cores, or for --threads cores [auto]")
+      .add_option(
+          "--workers", *workers,
+          "worker processes; auto: one for each GPU; without any, one for every 8 cores, or for "
+          "--threads cores [auto]")
       ->type_name("N")
       ->check(CLI::IsMember({"auto"}) | CLI::Range(0, 1024));
+  command
+      .add_option("--device", args->device,
+                  "where the workers compute: cpu, cuda (the GPUs in turn), cuda:N; auto: GPUs if "
+                  "there are any [auto]")
+      ->type_name("NAME");
   command
       .add_option("--threads", args->threads,
                   "computing threads of each worker; 0: as the job says, with auto by cores [0]")

@@ -11,6 +11,7 @@
 #include <thread>
 #include <utility>
 
+#include "cli/device_choice.h"
 #include "cli/exit_codes.h"
 #include "cli/scheduler_link.h"
 #include "cli/shutdown.h"
@@ -85,7 +86,11 @@ Status NodeRun::StartAll() {
     std::filesystem::create_directories(args_.log_dir, error);
     if (error) return FileError("create", args_.log_dir, error.value());
   }
-  const WorkerShare share = ShareOf(args_, std::thread::hardware_concurrency());
+  Result<DeviceChoice> choice = ParseDevice("--device", args_.device);
+  if (!choice.ok()) return choice.status();
+  const uint32_t gpu_count = GpuCount();
+  const WorkerShare share = ShareOf(args_, std::thread::hardware_concurrency(),
+                                    IsGpuMeant(*choice, gpu_count) ? gpu_count : 0);
   spdlog::info("starting {} servers and {} workers{}, for the scheduler at {}", args_.server_count,
                share.worker_count,
                share.threads == 0 ? "" : fmt::format(" of {} threads", share.threads), args_.join);
@@ -98,7 +103,8 @@ Status NodeRun::StartAll() {
     if (Status s = Start(Role::kServer, i, extra); !s.ok()) return s;
   }
   for (uint32_t i = 0; i < share.worker_count; ++i) {
-    std::vector<std::string> extra{"--threads", fmt::format("{}", share.threads)};
+    std::vector<std::string> extra{"--threads", fmt::format("{}", share.threads), "--device",
+                                   DeviceOfWorker(*choice, gpu_count, i)};
     if (!args_.data_path.empty()) extra.insert(extra.end(), {"--data", args_.data_path});
     if (!args_.data_cache.empty()) extra.insert(extra.end(), {"--data-cache", args_.data_cache});
     if (Status s = Start(Role::kWorker, i, extra); !s.ok()) return s;
@@ -170,9 +176,10 @@ bool NodeRun::MayRestart(const ProcessExit& exit) const {
 
 }  // namespace
 
-WorkerShare ShareOf(const NodeArgs& args, uint32_t core_count) {
+WorkerShare ShareOf(const NodeArgs& args, uint32_t core_count, uint32_t gpu_count) {
   const uint32_t cores = std::max(core_count, 1u);
   if (args.worker_count) return {*args.worker_count, args.threads};
+  if (gpu_count > 0) return {gpu_count, args.threads};
   const uint32_t per_worker = args.threads == 0 ? kCoresPerWorker : args.threads;
   const uint32_t count = std::max(cores / per_worker, 1u);
   return {count, args.threads == 0 ? std::max(cores / count, 1u) : args.threads};

@@ -41,9 +41,9 @@ int RunServer(const ServerArgs& args);
 
 struct WorkerArgs {
   std::string join;
-  uint32_t threads = 0;         // 0: as the job says
+  uint32_t threads = 0;  // 0: as the job says
   uint32_t wanted_rank = kAnyRank;
-  std::string device = "auto";  // auto or cpu
+  std::string device = "auto";  // auto, cpu, cuda or cuda:N
   std::string data_path;        // where this machine has the data; empty: as the job says
   std::string data_cache;       // and keeps decoded photographs; empty: as the job says
   uint32_t start_timeout_ms = 60000;
@@ -60,7 +60,7 @@ struct StatusArgs {
 int RunStatus(const StatusArgs& args);
 
 struct SerialArgs {
-  Job job;              // resolved and valid
+  Job job;              // resolved and valid; job.device says where
   std::string run_dir;  // an existing run folder with job.toml
 };
 // The same job in this process: the reference of invariant I5. Writes the same run folder.

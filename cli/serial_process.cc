@@ -4,6 +4,8 @@
 #include <memory>
 #include <utility>
 
+#include "cli/batch_check.h"
+#include "cli/device_choice.h"
 #include "cli/exit_codes.h"
 #include "cli/processes.h"
 #include "cli/run_recorder.h"
@@ -24,7 +26,8 @@ struct Outcome {
   bool was_interrupted = false;
 };
 
-Outcome Train(const Job& job, const DataSet& data, const Model& model, RunRecorder& recorder) {
+Outcome Train(const Job& job, const DataSet& data, const Model& model, Device device,
+              RunRecorder& recorder) {
   ShutdownSignal shutdown;
   const SerialCallbacks callbacks{
       .on_step =
@@ -40,7 +43,7 @@ Outcome Train(const Job& job, const DataSet& data, const Model& model, RunRecord
             recorder.Note(text);
           },
       .interrupted = [&] { return shutdown.Take() != 0 || shutdown.first_signal() != 0; }};
-  Result<SerialResult> result = TrainSerially(job, data, model, callbacks);
+  Result<SerialResult> result = TrainSerially(job, data, model, callbacks, {}, device);
   if (!result.ok()) return {result.status()};
   recorder.summary().images_per_second = ImagesPerSecond(result->last_step);
   if (result->best_parameters != nullptr) {
@@ -65,12 +68,18 @@ int RunSerial(const SerialArgs& args) {
   Result<Model> model = Model::Create(args.job, (*data)->shape(), (*data)->class_count());
   if (!model.ok()) return Report(model.status());
   const JobPlan plan(args.job, FactsOf(**data), model->layout());
+  Result<DeviceChoice> choice = ParseDevice("--device", args.job.device);
+  if (!choice.ok()) return Report(choice.status());
+  Result<OpenedDevice> device = OpenDevice(*choice, args.job);
+  if (!device.ok()) return Report(device.status());
+  const Status has_room = CheckMemoryOf(device->device(), plan, *model);
+  if (!has_room.ok()) return Report(has_room);
   Result<RunRecorder> recorder = RunRecorder::Create(plan, RunFolder::Open(args.run_dir));
   if (!recorder.ok()) return Report(recorder.status());
   recorder->summary().workers = recorder->summary().servers = 0;
   if (args.job.optimizer.ema_decay > 0)
     spdlog::warn("--serial writes no averaged weights (optimizer.ema_decay): servers keep them");
-  const Outcome outcome = Train(args.job, **data, *model, *recorder);
+  const Outcome outcome = Train(args.job, **data, *model, device->device(), *recorder);
   return recorder->Conclude(outcome.was_interrupted ? kStatusInterrupted : kStatusCompleted,
                             outcome.status);
 }

@@ -5,6 +5,7 @@
 
 #include "cli/batch_check.h"
 #include "cli/commands.h"
+#include "cli/device_choice.h"
 #include "cli/exit_codes.h"
 #include "cli/local_run.h"
 #include "cli/log.h"
@@ -68,8 +69,12 @@ int Train(const TrainOptions& options) {
   Result<ChaosPlan> chaos = ChaosOf(options, *job, plan->steps.step_count());
   if (!chaos.ok()) return Report(chaos.status());
   if (options.is_dry_run) return PrintPlan(*job, *plan);
-  const Status has_room = CheckMemory(*job, plan->model, plan->steps, MachineMemoryBytes());
-  if (!has_room.ok()) return Report(has_room);
+  Result<DeviceChoice> choice = ParseDevice("--device", job->device);
+  if (!choice.ok()) return Report(choice.status());
+  if (!IsGpuMeant(*choice, GpuCount())) {
+    const Status has_room = CheckMemory(*job, plan->model, plan->steps, MachineMemoryBytes());
+    if (!has_room.ok()) return Report(has_room);
+  }
   if (!options.is_serial) WarnOfIdleWorkers(*job);
   Result<RunFolder> folder = RunFolder::Create(*job, options.is_forced);
   if (!folder.ok()) return Report(folder.status());

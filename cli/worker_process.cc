@@ -9,11 +9,11 @@
 #include <utility>
 
 #include "cli/batch_check.h"
+#include "cli/device_choice.h"
 #include "cli/exit_codes.h"
 #include "cli/log.h"
 #include "cli/node_join.h"
 #include "cli/processes.h"
-#include "cli/version.h"
 #include "common/float_env.h"
 #include "common/mailbox.h"
 #include "net/incarnation.h"
@@ -72,6 +72,7 @@ class WorkerProcess {
 
  private:
   struct Prepared {  // what the job's work takes on this machine
+    OpenedDevice device;
     std::unique_ptr<DataSet> data;
     Model model;
     JobPlan plan;
@@ -167,11 +168,16 @@ Result<WorkerProcess::Prepared> WorkerProcess::Prepare(const Membership& members
   Result<Model> model = ModelOf(membership);
   if (!model.ok()) return model.status();
   JobPlan plan(membership.job, membership.data, model->layout());
-  const Status has_room = CheckMemory(membership.job, *model, plan.steps, MachineMemoryBytes());
+  Result<DeviceChoice> choice = ParseDevice("--device", args_.device);
+  if (!choice.ok()) return choice.status();
+  Result<OpenedDevice> device = OpenDevice(*choice, membership.job);
+  if (!device.ok()) return device.status();
+  const Status has_room = CheckMemoryOf(device->device(), plan, *model);
   if (!has_room.ok()) return has_room;
-  Result<uint64_t> probe = ProbeHash(plan, *model, **data);
+  Result<uint64_t> probe = ProbeHash(plan, *model, **data, device->device());
   if (!probe.ok()) return probe.status();
-  return Prepared{*std::move(data), *std::move(model), std::move(plan), *probe};
+  spdlog::info("computes on {}", device->kind);
+  return Prepared{*std::move(device), *std::move(data), *std::move(model), std::move(plan), *probe};
 }
 
 // P38. The scheduler looks too; here the files can be named.
@@ -194,18 +200,18 @@ Result<MembershipEnd> WorkerProcess::Train(const Membership& membership,
   const JobPlan& plan = prepared_->plan;
   ComputeNewsBox news;
   Trainer trainer(
-      {plan, prepared_->model, *prepared_->data}, membership.job.threads,
+      {plan, prepared_->model, *prepared_->data, prepared_->device.device()},
+      prepared_->device.threads(membership.job),
       [&](ComputeTicket ticket, ComputeEvent event) {
         news.Push({ticket, std::move(event)});
       },
       plan.job.parameter_residency);
   TransportOutbox outbox(transport_);
-  Session session(
-      {.identity = {membership.self, membership.scheduler, membership.job_id},
-       .ready = {.kind = fmt::format("cpu, {}, pando {}", InstructionSet(), PandoVersion()),
-                 .probe_hash = prepared_->probe_hash,
-                 .data_fingerprint = prepared_->data->fingerprint()}},
-      plan, trainer, outbox);
+  Session session({.identity = {membership.self, membership.scheduler, membership.job_id},
+                   .ready = {.kind = prepared_->device.kind,
+                             .probe_hash = prepared_->probe_hash,
+                             .data_fingerprint = prepared_->data->fingerprint()}},
+                  plan, trainer, outbox);
   NodeWatch watch(shutdown_, heartbeat, membership, [&](Micros now) { session.Leave(now); });
   const auto take_news = [&](Micros now) {
     for (ComputeNews& item : news.mailbox().Drain()) {

@@ -67,6 +67,15 @@ struct ScheduleOptions {
   double max_momentum = 0.95;
 };
 
+// What GPUs compute activations and their gradients in. Parameters and the sums of gradients are
+// floats everywhere; a CPU computes in floats alone.
+enum class Precision : uint8_t {
+  kFp32,
+  kTf32,  // floats, with products of 10 bits of mantissa on tensor cores
+  kBf16,
+  kFp16,
+};
+
 // What a worker holds of the parameters of a version.
 enum class ParameterResidency : uint8_t {
   kAll,    // all of it
@@ -98,6 +107,8 @@ struct Job {
   uint64_t seed = 1;
   double label_smoothing = 0.0;           // PyTorch's CrossEntropyLoss; of training's loss alone
   bool activation_checkpointing = false;  // changes no bit: less memory, more time
+  Precision precision = Precision::kFp32;
+  bool allow_nondeterministic = false;  // of GPUs' algorithms: no equal bits then
   OptimizerOptions optimizer;
   ScheduleOptions schedule;
   // [eval]
@@ -115,7 +126,8 @@ struct Job {
   uint32_t workers = 2;
   uint32_t servers = 2;
   uint32_t replicas = 2;          // of each shard, 1 or 2; one where there is one server
-  uint32_t threads = 1;           // computing threads per worker
+  std::string device = "auto";    // of workers: auto, cpu, cuda or cuda:N
+  uint32_t threads = 1;           // computing threads per worker; on a GPU one
   uint32_t reader_threads = 1;    // per worker: they read and decode samples ahead
   std::string data_cache;         // folder for decoded and resized pictures; empty: none
   uint32_t lanes = 0;             // per server; 0: by cores

@@ -23,6 +23,18 @@ bool IsCuda(Device device) { return device.kind == DeviceKind::kCuda; }
 
 }  // namespace
 
+const char* InstructionSet() {
+#if defined(__AVX512F__)
+  return "avx512";
+#elif defined(__AVX2__)
+  return "avx2";
+#elif defined(__SSE2__)
+  return "sse2";
+#else
+  return "generic";
+#endif
+}
+
 void UseOnThisThread(Device device) {
   if constexpr (kHasCuda) {
     if (IsCuda(device)) cuda::UseOnThisThread(*device.cuda);

@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 
 #include "common/float_buffer.h"
 #include "common/status.h"
@@ -44,13 +45,19 @@ class OpenedGpu {
   ~OpenedGpu();
   OpenedGpu(OpenedGpu&&) noexcept;
   Device device() const;
+  // "NVIDIA H200, compute capability 9.0, cuDNN 9.19.0, cuBLASLt 13.0.2": what its bits depend on.
+  std::string description() const;
 
  private:
   std::unique_ptr<CudaDevice> gpu_;
 };
 
+// What the compiler was allowed to use on the CPU: "avx512", "avx2", ...
+const char* InstructionSet();
 // Whether this build has kernels for GPUs.
 bool HasCuda();
+// How many GPUs this machine has that this build can use; 0 without a driver.
+uint32_t GpuCount();
 
 // For the calling thread. kNotFound: this machine has no such GPU, or this build no CUDA; says what
 // to do.
@@ -91,8 +98,8 @@ void Download(Device device, const void* from, std::span<std::byte> host);
 // Waits for all that has been launched.
 void Synchronize(Device device);
 
-// Flat vectors in the device's memory, zeroed, and in memory of the host that a GPU reads and writes
-// by itself. They may be freed on any thread, at any time before the process ends.
+// Flat vectors in the device's memory, zeroed, and in memory of the host that a GPU reads and
+// writes by itself. They may be freed on any thread, at any time before the process ends.
 FloatBuffer DeviceFloats(Device device, size_t float_count);
 FloatBuffer PinnedFloats(Device device, size_t float_count);
 

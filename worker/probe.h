@@ -12,9 +12,7 @@
 namespace pando {
 
 // Of the gradient of micro-batch 0 of step 0 at version 0, cut to kProbeSamplesMax samples.
-Result<uint64_t> ProbeHash(const JobPlan& plan, const Model& model, const DataSet& data);
-
-// What the compiler was allowed to use: "avx512", "avx2", ...
-const char* InstructionSet();
+Result<uint64_t> ProbeHash(const JobPlan& plan, const Model& model, const DataSet& data,
+                           Device device = {});
 
 }  // namespace pando

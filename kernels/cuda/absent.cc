@@ -8,6 +8,7 @@ namespace pando {
 class CudaDevice {};
 
 bool HasCuda() { return false; }
+uint32_t GpuCount() { return 0; }
 
 Result<OpenedGpu> OpenCuda(const CudaOptions&) {
   return NotFound(
@@ -19,6 +20,7 @@ OpenedGpu::OpenedGpu(std::unique_ptr<CudaDevice> gpu) : gpu_(std::move(gpu)) {}
 OpenedGpu::~OpenedGpu() = default;
 OpenedGpu::OpenedGpu(OpenedGpu&&) noexcept = default;
 Device OpenedGpu::device() const { return {}; }
+std::string OpenedGpu::description() const { return ""; }
 
 struct LaunchGraph::Recording {};
 LaunchGraph::LaunchGraph(Device, const std::function<void()>&) { PANDO_CHECK(false); }

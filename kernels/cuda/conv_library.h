@@ -48,6 +48,8 @@ class ConvLibrary {
   ConvLibrary(const ConvLibrary&) = delete;
   ConvLibrary& operator=(const ConvLibrary&) = delete;
 
+  size_t version() const;  // major · 10000 + minor · 100 + patch
+
   // Makes the problem's plan, which may take long and wait for the GPU, if it is not there yet.
   // False: cuDNN has no engine for it that may be used.
   bool Prepare(const ConvProblem& problem);

@@ -8,6 +8,7 @@
 namespace pando::cuda {
 
 struct CublasApi {
+  decltype(cublasLtGetVersion)* GetVersion = nullptr;
   decltype(cublasLtCreate)* Create = nullptr;
   decltype(cublasLtDestroy)* Destroy = nullptr;
   decltype(cublasLtGetStatusString)* GetStatusString = nullptr;

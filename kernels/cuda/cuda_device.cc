@@ -77,7 +77,29 @@ CudaDevice::CudaDevice(const CudaOptions& options, Parts parts)
       multiprocessor_count_(MultiprocessorCount(options.index)),
       staging_(stream()) {}
 
+namespace {
+
+// Of major · 10000 + minor · 100 + patch.
+std::string Dotted(size_t number) {
+  return fmt::format("{}.{}.{}", number / 10000, number / 100 % 100, number % 100);
+}
+
+}  // namespace
+
+std::string CudaDevice::description() const {
+  cudaDeviceProp properties{};
+  PANDO_CUDA_CHECK(cudaGetDeviceProperties(&properties, options_.index));
+  return fmt::format("{}, compute capability {}.{}, cuDNN {}, cuBLASLt {}", properties.name,
+                     properties.major, properties.minor, Dotted(parts_.convolutions->version()),
+                     Dotted(parts_.matrices->version()));
+}
+
 bool HasCuda() { return true; }
+
+uint32_t GpuCount() {
+  int count = 0;
+  return cudaGetDeviceCount(&count) == cudaSuccess ? static_cast<uint32_t>(count) : 0;
+}
 
 Result<OpenedGpu> OpenCuda(const CudaOptions& options) {
   int count = 0;
@@ -106,5 +128,6 @@ OpenedGpu::OpenedGpu(std::unique_ptr<CudaDevice> gpu) : gpu_(std::move(gpu)) {}
 OpenedGpu::~OpenedGpu() = default;
 OpenedGpu::OpenedGpu(OpenedGpu&&) noexcept = default;
 Device OpenedGpu::device() const { return gpu_->device(); }
+std::string OpenedGpu::description() const { return gpu_->description(); }
 
 }  // namespace pando

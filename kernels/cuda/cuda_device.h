@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <utility>
 
 #include "common/status.h"
@@ -34,6 +35,7 @@ class CudaDevice {
 
   Device device() { return {DeviceKind::kCuda, options_.element, this}; }
   int index() const { return options_.index; }
+  std::string description() const;
   ElementType element() const { return options_.element; }
   cudaStream_t stream() const { return parts_.stream.get(); }
   uint32_t multiprocessor_count() const { return multiprocessor_count_; }

@@ -8,6 +8,7 @@
 namespace pando::cuda {
 
 struct CudnnApi {
+  decltype(cudnnGetVersion)* GetVersion = nullptr;
   decltype(cudnnCreate)* Create = nullptr;
   decltype(cudnnDestroy)* Destroy = nullptr;
   decltype(cudnnSetStream)* SetStream = nullptr;

@@ -21,8 +21,8 @@ Result<CudnnApi> LoadCudnn() {
   if (!library.ok()) return library.status();
   CudnnApi api;
   const Status found = FirstFailure(
-      {library->Find("cudnnCreate", &api.Create), library->Find("cudnnDestroy", &api.Destroy),
-       library->Find("cudnnSetStream", &api.SetStream),
+      {library->Find("cudnnGetVersion", &api.GetVersion), library->Find("cudnnCreate", &api.Create),
+       library->Find("cudnnDestroy", &api.Destroy), library->Find("cudnnSetStream", &api.SetStream),
        library->Find("cudnnGetErrorString", &api.GetErrorString),
        library->Find("cudnnBackendCreateDescriptor", &api.CreateDescriptor),
        library->Find("cudnnBackendDestroyDescriptor", &api.DestroyDescriptor),
@@ -40,7 +40,8 @@ Result<CublasApi> LoadCublas() {
   if (!library.ok()) return library.status();
   CublasApi api;
   const Status found = FirstFailure(
-      {library->Find("cublasLtCreate", &api.Create), library->Find("cublasLtDestroy", &api.Destroy),
+      {library->Find("cublasLtGetVersion", &api.GetVersion),
+       library->Find("cublasLtCreate", &api.Create), library->Find("cublasLtDestroy", &api.Destroy),
        library->Find("cublasLtGetStatusString", &api.GetStatusString),
        library->Find("cublasLtMatrixLayoutCreate", &api.LayoutCreate),
        library->Find("cublasLtMatrixLayoutDestroy", &api.LayoutDestroy),

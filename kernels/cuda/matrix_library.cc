@@ -152,6 +152,8 @@ Result<std::unique_ptr<MatrixLibrary>> MatrixLibrary::Open(const CudaOptions& op
 }
 
 MatrixLibrary::MatrixLibrary(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+size_t MatrixLibrary::version() const { return impl_->api.GetVersion(); }
 MatrixLibrary::~MatrixLibrary() = default;
 
 void MatrixLibrary::Run(const Product& product, const ProductArrays& arrays) {

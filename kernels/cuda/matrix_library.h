@@ -45,6 +45,8 @@ class MatrixLibrary {
   MatrixLibrary(const MatrixLibrary&) = delete;
   MatrixLibrary& operator=(const MatrixLibrary&) = delete;
 
+  size_t version() const;  // major · 10000 + minor · 100 + patch
+
   // REQUIRES: the arrays are aligned to 16 bytes.
   void Run(const Product& product, const ProductArrays& arrays);
 

@@ -7,7 +7,7 @@ namespace {
 
 TEST_CASE("automatic workers share the cores out") {
   const auto share = [](uint32_t cores, uint32_t threads) {
-    const WorkerShare s = ShareOf({.threads = threads}, cores);
+    const WorkerShare s = ShareOf({.threads = threads}, cores, 0);
     return std::pair(s.worker_count, s.threads);
   };
   using Share = std::pair<uint32_t, uint32_t>;
@@ -21,10 +21,10 @@ TEST_CASE("automatic workers share the cores out") {
 }
 
 TEST_CASE("a number of workers that was asked for is what is started") {
-  const WorkerShare share = ShareOf({.worker_count = 3}, 64);
+  const WorkerShare share = ShareOf({.worker_count = 3}, 64, 8);
   CHECK(share.worker_count == 3);
   CHECK(share.threads == 0);  // as the job says
-  CHECK(ShareOf({.worker_count = 0}, 64).worker_count == 0);
+  CHECK(ShareOf({.worker_count = 0}, 64, 0).worker_count == 0);
 }
 
 }  // namespace

@@ -106,6 +106,13 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t size_bytes, cudaM
 cudaError_t cudaMemsetAsync(void* to, int byte, size_t size_bytes, cudaStream_t stream);
 cudaError_t cudaGetDeviceCount(int* count);  // CUDA_ON_HOST_GPUS, or 1
 inline cudaError_t cudaSetDevice(int) { return cudaSuccess; }
+struct cudaDeviceProp {
+  char name[256];
+  int major, minor;
+};
+inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
+  return *properties = {"a GPU on the host", 9, 0}, cudaSuccess;
+}
 inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) {
   return *value = 2, cudaSuccess;
 }

@@ -13,6 +13,7 @@ Result<std::unique_ptr<ConvLibrary>> ConvLibrary::Open(const CudaOptions&, cudaS
 }
 ConvLibrary::ConvLibrary(std::unique_ptr<Impl>) {}
 ConvLibrary::~ConvLibrary() = default;
+size_t ConvLibrary::version() const { return 0; }
 bool ConvLibrary::Prepare(const ConvProblem&) { return false; }
 bool ConvLibrary::Run(const ConvProblem&, const ConvArrays&) { return false; }
 
@@ -27,6 +28,7 @@ Result<std::unique_ptr<MatrixLibrary>> MatrixLibrary::Open(const CudaOptions& op
 }
 MatrixLibrary::MatrixLibrary(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 MatrixLibrary::~MatrixLibrary() = default;
+size_t MatrixLibrary::version() const { return 0; }
 
 namespace {
 

@@ -1,0 +1,86 @@
+#include "cli/device_choice.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "cli/version.h"
+
+namespace pando {
+namespace {
+
+using Kind = DeviceChoice::Kind;
+
+bool IsForCpu(Precision precision) {
+  return precision == Precision::kFp32 || precision == Precision::kTf32;
+}
+
+ElementType ElementOf(Precision precision) {
+  if (precision == Precision::kBf16) return ElementType::kBfloat16;
+  return precision == Precision::kFp16 ? ElementType::kFloat16 : ElementType::kFloat32;
+}
+
+Result<OpenedDevice> OpenCpu(const Job& job) {
+  if (IsForCpu(job.precision)) {
+    return OpenedDevice{.gpu = std::nullopt,
+                        .kind = fmt::format("cpu, {}, pando {}", InstructionSet(), PandoVersion())};
+  }
+  return InvalidArgument(fmt::format(
+      "train.precision is {}, which GPUs alone compute in, and this worker is on a CPU; give it a "
+      "GPU (--device cuda; `pando doctor` says what is there), or train with --precision fp32",
+      PrecisionName(job.precision)));
+}
+
+}  // namespace
+
+const char* PrecisionName(Precision precision) {
+  switch (precision) {
+    case Precision::kFp32:
+      return "fp32";
+    case Precision::kTf32:
+      return "tf32";
+    case Precision::kBf16:
+      return "bf16";
+    case Precision::kFp16:
+      return "fp16";
+  }
+  return "";
+}
+
+Result<DeviceChoice> ParseDevice(const std::string& flag, const std::string& text) {
+  if (text == "auto") return DeviceChoice{Kind::kAuto};
+  if (text == "cpu") return DeviceChoice{Kind::kCpu};
+  if (text == "cuda") return DeviceChoice{Kind::kAnyGpu};
+  const std::string number = text.starts_with("cuda:") ? text.substr(5) : "";
+  const bool is_number = !number.empty() && number.size() <= 3 &&
+                         number.find_first_not_of("0123456789") == std::string::npos;
+  if (is_number) return DeviceChoice{Kind::kGpu, static_cast<uint32_t>(std::stoul(number))};
+  return InvalidArgument(
+      fmt::format("{} {}: expected auto, cpu, cuda, or cuda:N with N from 0", flag, text));
+}
+
+bool IsGpuMeant(const DeviceChoice& choice, uint32_t gpu_count) {
+  return choice.kind == Kind::kAuto ? gpu_count > 0 : choice.kind != Kind::kCpu;
+}
+
+std::string DeviceOfWorker(const DeviceChoice& choice, uint32_t gpu_count, uint32_t index) {
+  if (choice.kind == Kind::kGpu) return fmt::format("cuda:{}", choice.gpu);
+  if (choice.kind == Kind::kCpu) return "cpu";
+  if (gpu_count > 0) return fmt::format("cuda:{}", index % gpu_count);
+  return choice.kind == Kind::kAuto ? "auto" : "cuda";
+}
+
+Result<OpenedDevice> OpenDevice(const DeviceChoice& choice, const Job& job) {
+  if (!IsGpuMeant(choice, GpuCount())) return OpenCpu(job);
+  Result<OpenedGpu> gpu = OpenCuda({.index = static_cast<int>(choice.gpu),
+                                    .element = ElementOf(job.precision),
+                                    .allow_tf32 = job.precision == Precision::kTf32,
+                                    .allow_nondeterministic = job.allow_nondeterministic});
+  if (!gpu.ok()) return gpu.status();
+  std::string kind =
+      fmt::format("cuda, {}, {}{}, pando {}", gpu->description(), PrecisionName(job.precision),
+                  job.allow_nondeterministic ? ", non-deterministic" : "", PandoVersion());
+  return OpenedDevice{.gpu = *std::move(gpu), .kind = std::move(kind)};
+}
+
+}  // namespace pando

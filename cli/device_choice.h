@@ -1,0 +1,39 @@
+// Where a worker computes: what --device says, and the GPU that is opened for it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "common/job.h"
+#include "common/status.h"
+#include "kernels/device.h"
+
+namespace pando {
+
+struct DeviceChoice {
+  enum class Kind : uint8_t { kAuto, kCpu, kAnyGpu, kGpu } kind = Kind::kAuto;
+  uint32_t gpu = 0;  // of kGpu
+};
+// "auto", "cpu", "cuda" or "cuda:N"; `flag` names it in the error.
+Result<DeviceChoice> ParseDevice(const std::string& flag, const std::string& text);
+
+// Whether a GPU is meant, on a machine that has so many that Pando can use.
+bool IsGpuMeant(const DeviceChoice& choice, uint32_t gpu_count);
+// What --device says to the index-th worker of a machine: those that may choose take turns.
+std::string DeviceOfWorker(const DeviceChoice& choice, uint32_t gpu_count, uint32_t index);
+
+struct OpenedDevice {
+  std::optional<OpenedGpu> gpu;  // none: the CPU
+  std::string kind;              // P1: backend, instruction set, library versions, precision
+  Device device() const { return gpu ? gpu->device() : Device{}; }
+  // Computing threads: a GPU has one.
+  uint32_t threads(const Job& job) const { return gpu ? 1 : job.threads; }
+};
+// For the calling thread. kNotFound: there is no such GPU. kInvalidArgument: the job's precision is
+// not for a CPU. Both say what to do.
+Result<OpenedDevice> OpenDevice(const DeviceChoice& choice, const Job& job);
+
+const char* PrecisionName(Precision precision);
+
+}  // namespace pando

@@ -1,0 +1,88 @@
+// Workers on a GPU: the weights are the same bits, whoever computes them and whoever is killed, and
+// errors of devices say what to do. Runs on a GPU, and on the host in its place
+// (tests/cuda_on_host). Exits with 77 where PANDO_NEEDS_GPU is set and there is no GPU.
+#define DOCTEST_CONFIG_IMPLEMENT
+#include <doctest/doctest.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "kernels/device.h"
+#include "tests/e2e/fault_run.h"
+
+namespace pando {
+namespace {
+
+Args GpuJob(const Args& more = {}) {
+  return LongJob(40, Args{"--device", "cuda", "--global-batch", "32", "--micro-batches", "2",
+                          "--set", "run.lease_ms=20000"} +
+                         more);
+}
+
+Summary Train(const Args& args) {
+  TempFolder temp;
+  const std::string run_dir = temp.path() + "/run";
+  Process train(temp.path(), "train", Args{"train", "--run-dir", run_dir} + args);
+  train.Await();
+  REQUIRE_MESSAGE(train.exit_code() == kExitCompleted, train.err());
+  return SummaryIn(run_dir);
+}
+
+std::string ErrorOf(const Args& args) {
+  TempFolder temp;
+  Process train(temp.path(), "train", Args{"train", "--run-dir", temp.path() + "/run"} + args);
+  train.Await();
+  CHECK(train.exit_code() != kExitCompleted);
+  return train.err();
+}
+
+TEST_CASE("one worker, two workers on one GPU and no server at all make the same weights (I5)") {
+  for (const char* precision : {"fp32", "bf16"}) {
+    CAPTURE(precision);
+    const Args job = GpuJob({"--precision", precision});
+    const Summary serial = Train(Args{"--serial"} + job);
+    for (const char* workers : {"1", "2"}) {
+      const Summary run = Train(job + Args{"--workers", workers, "--servers", "2"});
+      CHECK(run.weights_hash == serial.weights_hash);
+      CHECK(run.test_accuracy == serial.test_accuracy);
+    }
+  }
+}
+
+TEST_CASE("a worker that is killed on its GPU leaves no trace in the weights") {
+  const Args job = GpuJob({"--steps", "120"});
+  const Summary serial = Train(Args{"--serial"} + job);
+  const Summary run = Train(
+      job + Args{"--workers", "2", "--servers", "1", "--chaos",
+                 "kill worker 0 at step 20; kill worker 1 at step 60; kill worker at step 90"});
+  CHECK(run.weights_hash == serial.weights_hash);
+  CHECK(run.faults.size() >= 3);
+}
+
+TEST_CASE("a GPU that is not there and precisions that are not a CPU's are errors that say so") {
+  CHECK(Contains(ErrorOf(GpuJob({"--device", "cuda:97", "--serial"})), "there is no GPU 97"));
+  CHECK(Contains(ErrorOf(GpuJob({"--device", "gpu"})), "expected auto, cpu, cuda, or cuda:N"));
+  CHECK(Contains(ErrorOf(GpuJob({"--device", "cpu", "--precision", "bf16", "--serial"})),
+                 "train.precision is bf16, which GPUs alone compute in"));
+}
+
+TEST_CASE("a job that the GPU has no room for says what it takes and what would fit") {
+  const std::string error = ErrorOf(GpuJob(  // some 200 GB of activations
+      {"--global-batch", "1923", "--micro-batches", "1", "--model", "resnet50", "--set",
+       "data.resize=224", "--serial"}));
+  CAPTURE(error);
+  CHECK(Contains(error, "of the GPU's memory with micro-batches of"));
+  CHECK(Contains(error, "samples would fit: set train.micro_batches to"));
+}
+
+}  // namespace
+}  // namespace pando
+
+int main(int argc, char** argv) {
+  constexpr int kSkipped = 77;
+  if (std::getenv("PANDO_NEEDS_GPU") != nullptr && pando::GpuCount() == 0) {
+    std::printf("skipped: there is no GPU here\n");
+    return kSkipped;
+  }
+  return doctest::Context(argc, argv).run();
+}
