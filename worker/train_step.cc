@@ -14,6 +14,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// Parameters that come so quickly that a pass need not begin with the first of them: 4 MiB.
+constexpr size_t kRecordedFloatsMax = size_t{1} << 20;
+
 }  // namespace
 
 TrainStep::TrainStep(const Model& model, SampleCounts samples, Device device,
@@ -22,12 +25,16 @@ TrainStep::TrainStep(const Model& model, SampleCounts samples, Device device,
       device_(device),
       network_(model, samples, device),
       layer_shards_(PlanLayerShards(context.plan, network_)),
+      backward_parts_(PlanBackwardParts(layer_shards_)),
       training_reads_(PlanTrainingReads(context.plan, network_)),
       evaluation_reads_(PlanEvaluationReads(context.plan, network_)),
       metric_shards_(MetricShards(context.plan)),
       shard_hashes_(context.plan.shards.shard_count()) {
-  if (device.kind != DeviceKind::kCpu)
-    traffic_.emplace(device, context.plan.shards, context.host_gradients);
+  if (device.kind == DeviceKind::kCpu) return;
+  traffic_.emplace(device, context.plan.shards, context.host_gradients);
+  const bool is_small = context.plan.layout.float_count() <= kRecordedFloatsMax;
+  if (is_small && !context.parameters.is_layered())
+    recordings_.emplace(device, 1 + backward_parts_.size());
 }
 
 Status TrainStep::Run(const Work& work) {
@@ -51,11 +58,14 @@ Status TrainStep::Run(const Work& work) {
 Status TrainStep::Compute(const Work& work, Hold& parameters, const Batch& batch) {
   network_.SetBatch(batch, {context_.plan.job.seed, work.step, work.micro_batch}, Mode::kTrain);
   if (traffic_) traffic_->training_parameters().Follow(parameters.serial(), parameters.values());
-  if (Status s = Forward(work, parameters); !s.ok()) return s;
+  SharedBuffer gradients = recordings_ ? context_.gradients.Take() : nullptr;
+  if (recordings_) recordings_->Begin(batch.sample_count(), gradients->data());
+  if (Status s = Forward(work, parameters, gradients.get()); !s.ok()) return s;
   if (Status s = TakeScore(work, batch); !s.ok()) return s;
-  const SharedBuffer gradients = context_.gradients.Take();
-  const TensorLayout& layout = context_.plan.layout;
-  network_.WriteScore(gradients->data() + layout.offset(layout.tensor_count() - 1));
+  if (!recordings_) {  // not earlier: a forward that waits needs none
+    gradients = context_.gradients.Take();
+    network_.WriteScore(MetricsIn(*gradients));
+  }
   HandOver(work, metric_shards_, gradients);
   return Backward(work, parameters, gradients);
 }
@@ -64,14 +74,26 @@ const float* TrainStep::ValuesOf(const Hold& parameters) const {
   return traffic_ ? traffic_->training_parameters().values() : parameters.values();
 }
 
-// Follows the parameters as they arrive: the first layers need not wait for the last.
-Status TrainStep::Forward(const Work& work, Hold& parameters) {
+// Follows the parameters as they arrive: the first layers need not wait for the last, unless they
+// are launched together.
+Status TrainStep::Forward(const Work& work, Hold& parameters, FloatBuffer* recorded_into) {
   for (uint32_t layer = 0; layer < network_.layer_count(); ++layer) {
     if (Status s = Await(work, parameters, layer, work.interrupted); !s.ok()) return s;
     if (work.is_abandoned(false)) return Interrupted("the work was abandoned");
-    network_.Forward(layer, ValuesOf(parameters));
+    if (!recordings_) network_.Forward(layer, ValuesOf(parameters));
   }
+  if (!recordings_) return {};
+  recordings_->Launch([&] {
+    for (uint32_t layer = 0; layer < network_.layer_count(); ++layer)
+      network_.Forward(layer, ValuesOf(parameters));
+    network_.WriteScore(MetricsIn(*recorded_into));
+  });
   return {};
+}
+
+float* TrainStep::MetricsIn(FloatBuffer& gradients) const {
+  const TensorLayout& layout = context_.plan.layout;
+  return gradients.data() + layout.offset(layout.tensor_count() - 1);
 }
 
 // Pictures that were replaced are told of no earlier: the version is there now, so the step is one
@@ -92,18 +114,37 @@ Status TrainStep::TakeScore(const Work& work, const Batch& batch) {
 // made again, so this wait ends only where nobody wants the rest either.
 Status TrainStep::Backward(const Work& work, Hold& parameters, const SharedBuffer& gradients) {
   const auto is_abandoned = [&] { return work.is_abandoned(work.sum != nullptr); };
-  for (uint32_t layer = network_.layer_count(); layer-- > 0;) {
+  for (const LayerRun& part : backward_parts_) {
+    if (is_abandoned()) return Interrupted("the work was abandoned");
+    if (Status s = BackwardPart(work, part, parameters, *gradients, is_abandoned); !s.ok())
+      return s;
+    HandOver(work, layer_shards_[part.first].ready, gradients);
+    if (!traffic_) continue;
+    if (Status s = traffic_->Poll(); !s.ok()) return s;
+  }
+  return traffic_ ? traffic_->Finish(is_abandoned) : Status();
+}
+
+Status TrainStep::BackwardPart(const Work& work, LayerRun part, Hold& parameters,
+                               FloatBuffer& gradients, const std::function<bool()>& is_abandoned) {
+  const auto go = [&](uint32_t layer) {
+    network_.Backward(layer, ValuesOf(parameters), gradients.data());
+  };
+  if (recordings_) {
+    recordings_->Launch([&] {
+      for (uint32_t layer = part.last + 1; layer-- > part.first;) go(layer);
+    });
+    return {};
+  }
+  for (uint32_t layer = part.last + 1; layer-- > part.first;) {
     if (is_abandoned()) return Interrupted("the work was abandoned");
     if (context_.parameters.is_layered() && !traffic_) {
       const size_t stop = training_reads_.size() - 1 - layer;
       if (Status s = Await(work, parameters, stop, is_abandoned); !s.ok()) return s;
     }
-    network_.Backward(layer, ValuesOf(parameters), gradients->data());
-    HandOver(work, layer_shards_[layer].ready, gradients);
-    if (!traffic_) continue;
-    if (Status s = traffic_->Poll(); !s.ok()) return s;
+    go(layer);
   }
-  return traffic_ ? traffic_->Finish(is_abandoned) : Status();
+  return {};
 }
 
 Status TrainStep::Await(const Work& work, Hold& parameters, size_t stop,
@@ -203,6 +244,19 @@ std::vector<LayerShards> PlanLayerShards(const JobPlan& plan, const Network& net
   }
   PANDO_CHECK(ready_before == 0);  // every shard becomes ready: layers cover all tensors
   return layers;
+}
+
+// Every layer is in one of them: the first layer's shards are ready at the end.
+std::vector<LayerRun> PlanBackwardParts(const std::vector<LayerShards>& layers) {
+  std::vector<LayerRun> parts;
+  auto last = static_cast<uint32_t>(layers.size()) - 1;
+  for (auto layer = static_cast<uint32_t>(layers.size()); layer-- > 0;) {
+    const ShardPlan::Run ready = layers[layer].ready;
+    if (ready.first == ready.last && layer > 0) continue;
+    parts.push_back({layer, last});
+    last = layer - 1;
+  }
+  return parts;
 }
 
 namespace {

@@ -19,6 +19,7 @@
 #include "worker/evaluate_chunk.h"
 #include "worker/gpu_traffic.h"
 #include "worker/parameter_store.h"
+#include "worker/recorded_pass.h"
 #include "worker/tree_sum.h"
 
 namespace pando {
@@ -30,6 +31,12 @@ struct LayerShards {
   ShardPlan::Run ready;   // after backward: they begin in the layer, or in it and later ones
 };
 std::vector<LayerShards> PlanLayerShards(const JobPlan& plan, const Network& network);
+// The layers that backward goes through, from `last` down to `first`, before it hands shards over.
+struct LayerRun {
+  uint32_t first = 0;
+  uint32_t last = 0;
+};
+std::vector<LayerRun> PlanBackwardParts(const std::vector<LayerShards>& layers);
 // What a pass over the layers reads at one of its stops: the layer at work, and the next one that
 // has tensors, which is fetched meanwhile.
 struct LayerReads {
@@ -87,8 +94,11 @@ class TrainStep {
  private:
   using Hold = ParameterStore::Hold;
   Status Compute(const Work& work, Hold& parameters, const Batch& batch);
-  Status Forward(const Work& work, Hold& parameters);
+  Status Forward(const Work& work, Hold& parameters, FloatBuffer* recorded_into);
+  float* MetricsIn(FloatBuffer& gradients) const;
   Status Backward(const Work& work, Hold& parameters, const SharedBuffer& gradients);
+  Status BackwardPart(const Work& work, LayerRun part, Hold& parameters, FloatBuffer& gradients,
+                      const std::function<bool()>& is_abandoned);
   Status Await(const Work& work, Hold& parameters, size_t stop,
                const std::function<bool()>& interrupted);
   const float* ValuesOf(const Hold& parameters) const;
@@ -100,8 +110,10 @@ class TrainStep {
   const Context context_;
   const Device device_;
   Network network_;
-  std::optional<GpuTraffic> traffic_;  // none on the CPU: host and device share their memory
-  const std::vector<LayerShards> layer_shards_;     // by layer
+  std::optional<GpuTraffic> traffic_;         // none on the CPU: host and device share their memory
+  std::optional<PassRecordings> recordings_;  // of small networks on a GPU
+  const std::vector<LayerShards> layer_shards_;  // by layer
+  const std::vector<LayerRun> backward_parts_;
   const std::vector<LayerReads> training_reads_;    // by stop
   const std::vector<LayerReads> evaluation_reads_;  // by layer
   const ShardPlan::Run metric_shards_;
