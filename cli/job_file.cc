@@ -198,7 +198,9 @@ Result<Job> JobDraft::Finish() const {
   for (Status s : {CheckTrain(), CheckOptimizer(), CheckSchedule(), CheckEval(), CheckRun()}) {
     if (!s.ok()) return s;
   }
-  return job_;
+  Job job = job_;
+  job.optimizer.loss_scale.is_on = job.precision == Precision::kFp16;
+  return job;
 }
 
 Status JobDraft::CheckTrain() const {
@@ -234,9 +236,9 @@ Status JobDraft::CheckOptimizer() const {
         Named("optimizer.clip_norm"), Named("optimizer.type")));
   }
   if (o.kind == OptimizerKind::kLars && (o.nesterov || o.dampening != 0)) {
-    return InvalidArgument(fmt::format(
-        "{} has plain momentum, but {} and {}; leave them out", Named("optimizer.type"),
-        Named("optimizer.nesterov"), Named("optimizer.dampening")));
+    return InvalidArgument(fmt::format("{} has plain momentum, but {} and {}; leave them out",
+                                       Named("optimizer.type"), Named("optimizer.nesterov"),
+                                       Named("optimizer.dampening")));
   }
   const OptimizerOptions defaults;
   if (o.kind != OptimizerKind::kLars && o.trust_coefficient != defaults.trust_coefficient) {

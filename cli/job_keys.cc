@@ -32,6 +32,9 @@ constexpr ValueRange kBelowOne{.min = 0, .max = 1, .is_max_excluded = true};
 constexpr ValueRange kUnit{.min = 0, .max = 1};
 constexpr ValueRange kOpenUnit{
     .min = 0, .max = 1, .is_min_excluded = true, .is_max_excluded = true};
+constexpr ValueRange kLossScale{.min = 0, .max = 1e9};
+constexpr ValueRange kScalePower{.min = 0, .max = 30};
+constexpr ValueRange kScaleWindow{.min = 1, .max = 1e6};
 constexpr ValueRange kPatience{.min = 0, .max = 1e9};
 constexpr ValueRange kReplicas{.min = 1, .max = 2};
 constexpr ValueRange kSnapshots{.min = 1, .max = 1000};
@@ -233,6 +236,27 @@ void AddTrainKeys(std::vector<JobKey>* keys) {
                            "let GPUs use faster algorithms whose bits differ from run to run: the "
                            "weights are then those of this run alone"},
                           PANDO_FIELD(allow_nondeterministic)));
+}
+
+void AddLossScaleKeys(std::vector<JobKey>* keys) {
+  using enum ValueKind;
+  keys->push_back(MakeKey(kReal,
+                          {"fp16.loss_scale", "", "",
+                           "with fp16: by what the loss is multiplied; 0: it moves, as the next "
+                           "keys say. Steps with an overflow are skipped"},
+                          PANDO_FIELD(optimizer.loss_scale.loss_scale), kLossScale));
+  keys->push_back(MakeKey(kCount, {"fp16.initial_scale_power", "", "", "it begins with 2 to this"},
+                          PANDO_FIELD(optimizer.loss_scale.initial_scale_power), kScalePower));
+  keys->push_back(MakeKey(
+      kCount,
+      {"fp16.loss_scale_window", "", "steps", "steps without an overflow after which it doubles"},
+      PANDO_FIELD(optimizer.loss_scale.loss_scale_window), kScaleWindow));
+  keys->push_back(
+      MakeKey(kCount, {"fp16.hysteresis", "", "steps", "steps with an overflow until it halves"},
+              PANDO_FIELD(optimizer.loss_scale.hysteresis), kScaleWindow));
+  keys->push_back(MakeKey(kReal,
+                          {"fp16.min_loss_scale", "", "", "an overflow at this scale ends the run"},
+                          PANDO_FIELD(optimizer.loss_scale.min_loss_scale), kPositive));
 }
 
 void AddOptimizerKeys(std::vector<JobKey>* keys) {
@@ -471,6 +495,7 @@ std::vector<JobKey> MakeKeys() {
   std::vector<JobKey> keys;
   AddModelAndDataKeys(&keys);
   AddTrainKeys(&keys);
+  AddLossScaleKeys(&keys);
   AddOptimizerKeys(&keys);
   AddScheduleKeys(&keys);
   AddEvalKeys(&keys);

@@ -22,6 +22,16 @@ enum class ScheduleKind : uint8_t {
   kPolynomial,
 };
 
+// [fp16]. Keys and defaults are DeepSpeed's, and so is what they do.
+struct LossScaleOptions {
+  bool is_on = false;  // train.precision is fp16: steps whose gradient is not finite are skipped
+  double loss_scale = 0.0;            // fixed; 0: it moves
+  uint32_t initial_scale_power = 16;  // it begins with 2 to this
+  uint32_t loss_scale_window = 1000;  // steps without an overflow after which it doubles
+  uint32_t hysteresis = 2;            // overflows until it halves
+  double min_loss_scale = 1.0;
+};
+
 // [optimizer]. Formulas and defaults are PyTorch's; LARS as in You et al. 2017, LAMB as in You et
 // al. 2020, both without decay and trust ratio for tensors of one dimension (biases and norms).
 struct OptimizerOptions {
@@ -40,11 +50,13 @@ struct OptimizerOptions {
   double trust_coefficient = 0.001;  // LARS: η
   double trust_ratio_max = 10.0;     // LAMB: of a layer, as DeepSpeed's max_coeff
   double ema_decay = 0.0;  // of the average of the weights that servers keep; 0: they keep none
+  LossScaleOptions loss_scale;
 };
 
 // P14: whether updates need factors that are made of values over several shards.
 inline bool HasPartials(const OptimizerOptions& o) {
-  return o.clip_norm > 0.0 || o.kind == OptimizerKind::kLars || o.kind == OptimizerKind::kLamb;
+  return o.clip_norm > 0.0 || o.kind == OptimizerKind::kLars || o.kind == OptimizerKind::kLamb ||
+         o.loss_scale.is_on;
 }
 
 // [schedule]. The learning rate of each step, computed by the scheduler alone (P36).

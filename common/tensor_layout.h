@@ -36,7 +36,16 @@ struct TensorSpec {
 // The metric tensor that every model ends with, and the meaning of its floats. Leaves push sums
 // over samples; the root divides by the sample count, so a version holds means (P2).
 inline constexpr const char* kMetricTensorName = "pando.metrics";
-enum MetricSlot : size_t { kMetricLoss, kMetricCorrect, kMetricSlotCount };
+// What the metric tensor of version t + 1 holds: means over step t's samples, and with loss scaling
+// what scales the loss of step t + 1 (common/loss_scale.h); else those are 0.
+enum MetricSlot : size_t {
+  kMetricLoss,
+  kMetricCorrect,
+  kMetricLossScale,
+  kMetricGoodSteps,
+  kMetricHysteresis,
+  kMetricSlotCount
+};
 TensorSpec MetricTensorSpec();
 
 // Tensors in model order, each starting on a 64-byte line; the padding between them stays zero.

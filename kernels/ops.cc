@@ -304,6 +304,12 @@ void ScaleFloats(Device device, size_t count, const float* x, float factor, floa
       [&](auto& gpu) { return cuda::ScaleFloats(gpu, count, x, factor, y); });
 }
 
+void ScaleFloatsInPlace(Device device, size_t count, const float* factor, float* x) {
+  return Dispatch(
+      device, [&] { return cpu::ScaleFloats(count, x, *factor, x); },
+      [&](auto& gpu) { return cuda::ScaleFloatsInPlace(gpu, count, factor, x); });
+}
+
 void AddFloats(Device device, size_t count, const float* x, float* y) {
   return Dispatch(
       device, [&] { return cpu::AddFloats(count, x, y); },

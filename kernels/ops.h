@@ -218,13 +218,17 @@ void MultiplyChannels(Device device, uint32_t sample_count, const SampleShape& s
 void Copy(Device device, size_t count, const void* x, void* y);
 // y = x · factor, of floats.
 void ScaleFloats(Device device, size_t count, const float* x, float factor, float* y);
+// x = x · factor, of floats; `factor` is read when the kernel runs.
+void ScaleFloatsInPlace(Device device, size_t count, const float* factor, float* x);
 // y += x, of floats.  Bit for bit the same on every device: sums of gradients are added on several.
 void AddFloats(Device device, size_t count, const float* x, float* y);
 
-// Which random numbers a dropout layer draws (P37).
+// What a pass is given in the device's memory, so that its launches are the same each time.
 struct PassNumbers {
-  uint64_t step = 0;
+  uint64_t step = 0;  // this and the next: which random numbers a dropout layer draws (P37)
   uint32_t micro_batch = 0;
+  float loss_scale = 1;  // of half floats: gradients of activations are so many times larger
+  float inverse_loss_scale = 1;
 };
 // factor[i] = 0 with the given probability, else 1 / (1 − probability). Element i is decided by the
 // i % 8-th 16-bit uniform of Philox block (i / 8, step, micro_batch); the key is made of (seed,
@@ -297,10 +301,11 @@ struct CrossEntropyArgs {
   uint32_t sample_count = 0;
   uint32_t class_count = 1;
   float label_smoothing = 0;
-  const void* logits = nullptr;        // [samples, classes]
-  const int32_t* labels = nullptr;     // [samples], in [0, class_count)
-  void* dlogits = nullptr;             // out: the gradient of the sum
-  CrossEntropyScore* score = nullptr;  // out
+  const void* logits = nullptr;           // [samples, classes]
+  const int32_t* labels = nullptr;        // [samples], in [0, class_count)
+  const float* gradient_scale = nullptr;  // read when the kernel runs; null: 1
+  void* dlogits = nullptr;                // out: the gradient of the sum, times gradient_scale
+  CrossEntropyScore* score = nullptr;     // out
 };
 // Softmax cross-entropy against (1 − label_smoothing) · (the label alone) + label_smoothing · (all
 // classes alike), as PyTorch's.

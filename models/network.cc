@@ -21,6 +21,22 @@ NetworkPlan PlanOf(const Model& model, const std::vector<StagePlan>& stages, uin
              : PlanTraining(stages, input, sample_count, {}, element);
 }
 
+struct FloatRange {
+  size_t first = 0;
+  size_t last = 0;
+};
+
+std::vector<FloatRange> ParameterFloats(const TensorLayout& layout,
+                                        const std::vector<StagePlan>& stages) {
+  std::vector<FloatRange> ranges;
+  for (const StagePlan& stage : stages) {
+    const Network::TensorRun& run = stage.parameters;
+    FloatRange& range = ranges.emplace_back();
+    if (run.first != run.last) range = {layout.offset(run.first), layout.offset(run.last)};
+  }
+  return ranges;
+}
+
 // A device's memory for so many of T.
 template <class T>
 class DeviceArray {
@@ -37,6 +53,7 @@ class DeviceArray {
 struct Network::Impl {
   Impl(const Model& model, SampleCounts counts, Device device);
 
+  bool has_loss_scale() const { return pass.device.element == ElementType::kFloat16; }
   void ScoreBatch(const void* logits);
   void ForwardStage(size_t stage, const ForwardBuffers& buffers, const float* parameters);
   void AddGradients(size_t stage, const BackwardBuffers& buffers);
@@ -57,6 +74,7 @@ struct Network::Impl {
   float label_smoothing;
   Pass pass;
   std::vector<StagePlan> stages;
+  std::vector<FloatRange> parameter_floats;  // by stage: where its parameters lie in a flat vector
   NetworkPlan evaluation;
   NetworkPlan training;
   DeviceMemory memory;
@@ -76,6 +94,7 @@ Network::Impl::Impl(const Model& model, SampleCounts counts, Device device)
       label_smoothing(model.label_smoothing()),
       pass{.device = device},
       stages(PlanStages(model.graph(), device)),
+      parameter_floats(ParameterFloats(model.layout(), stages)),
       evaluation(PlanEvaluation(stages, input, counts.evaluation, device.element)),
       training(PlanOf(model, stages, counts.training, evaluation.memory.allocated_bytes,
                       device.element)),
@@ -138,7 +157,8 @@ void Network::SetBatch(const Batch& batch, MicroBatchName name, Mode mode) {
   n.pass.mode = mode;
   n.phase = Impl::Phase::kForward;
   n.open_count = 0;
-  const PassNumbers numbers{name.step.value(), name.micro_batch.value()};
+  const PassNumbers numbers{name.step.value(), name.micro_batch.value(), name.loss_scale,
+                            1 / name.loss_scale};
   Upload(n.pass.device, std::as_bytes(std::span(&numbers, 1)), n.numbers.data());
   ImportBatch(n.pass.device, batch, n.input.channels, n.Bytes(n.plan().input), n.labels.data());
 }
@@ -169,6 +189,7 @@ void Network::Impl::ScoreBatch(const void* logits) {
                        .label_smoothing = pass.mode == Mode::kEvaluate ? 0.0f : label_smoothing,
                        .logits = logits,
                        .labels = labels.data(),
+                       .gradient_scale = has_loss_scale() ? &pass.numbers->loss_scale : nullptr,
                        .dlogits = Bytes(plan().score_gradient),
                        .score = score.data()},
                       {score_scratch.data(), score_scratch.size_bytes()});
@@ -220,6 +241,10 @@ void Network::Backward(uint32_t layer, const float* parameters, float* gradients
                                            .gradients = gradients,
                                            .scratch = n.Span(buffers.scratch)});
   n.AddGradients(layer, buffers);
+  const FloatRange& own = n.parameter_floats[layer];
+  if (!n.has_loss_scale() || own.first == own.last) return;
+  ScaleFloatsInPlace(n.pass.device, own.last - own.first, &n.pass.numbers->inverse_loss_scale,
+                     gradients + own.first);
 }
 
 // Of what other stages have read too.

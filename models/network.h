@@ -62,6 +62,9 @@ struct MicroBatchName {
   uint64_t seed = 0;
   Step step;
   MicroBatch micro_batch;
+  // With half floats the gradients between layers are so many times larger, lest they vanish; those
+  // of parameters are not.
+  float loss_scale = 1;
 };
 
 struct BatchScore {  // sums over the batch's samples

@@ -23,6 +23,8 @@ std::optional<std::vector<float>> Lane::FactorsOf(Micros now, Replica& replica,
   const Step step = shard.step();
   auto factors =
       partial_plan_.Combine(shard.id(), [&](ShardId id) { return PartialsAt(id, step); });
+  if (Mutated(Mutation::kSkipAlone) && factors && plan_.job.optimizer.loss_scale.is_on)
+    factors->back() = shard.PartialsOf(step).back();
   if (!factors && !awaits_partials_) {
     awaits_partials_ = true;
     pull_partials_at_ = is_view_fresh_ ? now : now + kRetryInterval;

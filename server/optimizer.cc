@@ -1,9 +1,11 @@
 #include "server/optimizer.h"
 
 #include <algorithm>
+#include <cfloat>
 #include <cmath>
 
 #include "common/check.h"
+#include "common/loss_scale.h"
 
 namespace pando {
 namespace {
@@ -316,20 +318,22 @@ void Optimizer::VisitParts(ShardRange range, Visit visit) const {
 
 size_t Optimizer::factor_count(ShardRange range) const {
   if (!has_partials()) return 0;
-  size_t count = 1;
+  size_t count = skips_overflows() ? 2 : 1;
   VisitParts(range, [&](const Piece& piece, ShardRange) { count += piece.is_adapted ? 1 : 0; });
   return count;
 }
 
 size_t Optimizer::partial_count(ShardRange range) const {
   const size_t factors = factor_count(range);
-  return factors == 0 ? 0 : 2 * factors - 1;
+  if (factors == 0) return 0;
+  const size_t of_all = skips_overflows() ? 2 : 1;  // the rest are a trust ratio's
+  return of_all + 2 * (factors - of_all);
 }
 
 void Optimizer::MakePartials(const Update& u, std::span<float> partials) const {
   PANDO_CHECK(has_partials() && partials.size() == partial_count(u.range));
   PANDO_CHECK(u.factors.empty());
-  Coefficients c = MakeCoefficients(options_, u);
+  Coefficients c = MakeCoefficients(options_, Counted(u));
   c.couples_decay = false;
   double gradient_squares = 0;
   size_t at = 1;
@@ -348,6 +352,61 @@ void Optimizer::MakePartials(const Update& u, std::span<float> partials) const {
     partials[at++] = static_cast<float>(std::sqrt(of_update));
   });
   partials[0] = static_cast<float>(std::sqrt(gradient_squares));
+  if (!skips_overflows()) return;
+  const bool is_finite =
+      std::ranges::all_of(u.gradient, [](float g) { return std::abs(g) <= FLT_MAX; });
+  partials.back() = is_finite ? 1.0f : 0.0f;
+}
+
+// ---- loss scaling -------------------------------------------------------------------------------
+
+namespace {
+
+// By squaring: × alone (P36).
+double Power(double base, uint64_t exponent) {
+  double power = 1;
+  for (; exponent > 0; exponent /= 2, base *= base) {
+    if (exponent % 2 == 1) power *= base;
+  }
+  return power;
+}
+
+}  // namespace
+
+// With loss scaling the optimizer's steps are those that were not skipped.
+Optimizer::Update Optimizer::Counted(const Update& u) const {
+  Update counted = u;
+  if (!skips_overflows()) return counted;
+  const auto steps = static_cast<uint64_t>(u.state[StepCountAt(u.range)]);
+  counted.is_first_step = steps == 0;
+  const bool is_adaptive = state_count_ - (options_.ema_decay > 0.0 ? 1 : 0) == 2;
+  if (!is_adaptive) return counted;
+  counted.scalars.bias_correction1 = static_cast<float>(1 - Power(options_.beta1, steps + 1));
+  counted.scalars.bias_correction2_sqrt =
+      static_cast<float>(std::sqrt(1 - Power(options_.beta2, steps + 1)));
+  return counted;
+}
+
+void Optimizer::Skip(const Update& u) const {
+  std::ranges::copy(u.parameters, u.parameters_out.begin());
+  const size_t kept = StepCountAt(u.range) + 1;
+  if (u.state.data() != u.state_out.data()) {
+    std::copy_n(u.state.begin(), kept, u.state_out.begin());
+  }
+  VisitParts(u.range, [&](const Piece& piece, ShardRange part) {
+    if (piece.kind != TensorKind::kMetric) return;
+    ApplyMetric(Cut(u, state_count_, part));
+    MoveLossScale(u, part);
+  });
+}
+
+void Optimizer::MoveLossScale(const Update& u, ShardRange metrics) const {
+  const size_t at = metrics.first - u.range.first;
+  const LossScale now = LossScaleOf(options_.loss_scale, u.parameters.subspan(at, metrics.size()));
+  const LossScale next = NextLossScale(options_.loss_scale, now, IsSkipped(u));
+  u.parameters_out[at + kMetricLossScale] = next.scale;
+  u.parameters_out[at + kMetricGoodSteps] = next.good_steps;
+  u.parameters_out[at + kMetricHysteresis] = next.hysteresis;
 }
 
 // ---- the update ---------------------------------------------------------------------------------
@@ -358,8 +417,10 @@ void Optimizer::Apply(const Update& u) const {
   PANDO_CHECK(u.parameters_out.size() == size);
   PANDO_CHECK(u.state.size() == state_floats(u.range) && u.state_out.size() == u.state.size());
   PANDO_CHECK(u.factors.size() == factor_count(u.range));
+  if (IsSkipped(u)) return Skip(u);
 
-  const Coefficients decaying = MakeCoefficients(options_, u);
+  const Update counted = Counted(u);
+  const Coefficients decaying = MakeCoefficients(options_, counted);
   Coefficients excluded = decaying;
   excluded.couples_decay = false;
   excluded.parameter_decay = 1.0f;
@@ -383,12 +444,14 @@ void Optimizer::Apply(const Update& u) const {
       piece.kind == TensorKind::kStatistic ? ApplyStatistic(s, piece.momentum) : ApplyMetric(s);
       const bool is_averaged = averages && piece.kind == TensorKind::kStatistic;
       ZeroState(s, state_count_ - (is_averaged ? 1 : 0));
+      if (piece.kind == TensorKind::kMetric && skips_overflows()) MoveLossScale(u, part);
     }
     if (averages && piece.kind != TensorKind::kMetric)
-      ApplyAverage(s, state_count_ - 1, options_.ema_decay, u.is_first_step);
+      ApplyAverage(s, state_count_ - 1, options_.ema_decay, counted.is_first_step);
     done = part.last;
   });
   zero({done, u.range.last});
+  if (skips_overflows()) u.state_out[StepCountAt(u.range)] = u.state[StepCountAt(u.range)] + 1;
 }
 
 }  // namespace pando

@@ -29,10 +29,10 @@ class Optimizer {
   bool has_partials() const { return HasPartials(options_); }
   size_t partial_count(ShardRange range) const;  // 0 without partial values
   size_t factor_count(ShardRange range) const;
-  // Of a shard's state: state_count for each float of its range, then the partial values of the
-  // step that made the version (P16).
+  // Of a shard's state: state_count for each float of its range; with loss scaling the count of
+  // steps that were not skipped; then the partial values of the step that made the version (P16).
   size_t state_floats(ShardRange range) const {
-    return state_count_ * range.size() + partial_count(range);
+    return state_count_ * range.size() + (skips_overflows() ? 1 : 0) + partial_count(range);
   }
 
   struct Update {
@@ -51,7 +51,8 @@ class Optimizer {
   // factors, so it goes first where state is updated in place; writes `partials` alone.
   void MakePartials(const Update& update, std::span<float> partials) const;
   // Statistics move by their momentum, metrics become the mean, padding stays zero. Partial values
-  // in the state's tail are the caller's to write.
+  // in the state's tail are the caller's to write. A step that is skipped changes the metric tensor
+  // alone, which says how the loss is scaled from now on.
   void Apply(const Update& update) const;
 
  private:
@@ -66,6 +67,15 @@ class Optimizer {
              !is_adapted && !other.is_adapted;
     }
   };
+  bool skips_overflows() const { return options_.loss_scale.is_on; }
+  // Of an update's state: where the count of steps that were not skipped lies.
+  size_t StepCountAt(ShardRange range) const { return state_count_ * range.size(); }
+  bool IsSkipped(const Update& update) const {
+    return skips_overflows() && update.factors.back() == 0.0f;
+  }
+  Update Counted(const Update& update) const;
+  void Skip(const Update& update) const;
+  void MoveLossScale(const Update& update, ShardRange metrics) const;
   Piece PieceOf(const TensorSpec& spec, ShardRange range) const;
   // Calls visit(piece, part) for what lies of each piece within the range, ascending.
   template <class Visit>

@@ -24,7 +24,8 @@ PartialPlan::PartialPlan(const OptimizerOptions& options, const TensorLayout& la
   const ShardPlan::Run all{0, shard_count};
   adapted_.resize(shard_count);
   for (uint32_t s = 0; s < shard_count; ++s)
-    needs_.push_back(options.clip_norm > 0 ? all : ShardPlan::Run{s, s + 1});
+    needs_.push_back(options.clip_norm > 0 || options.loss_scale.is_on ? all
+                                                                       : ShardPlan::Run{s, s + 1});
   for (size_t i = 0; i < layout.tensor_count(); ++i) {
     const TensorSpec& spec = layout.specs()[i];
     ShardPlan::Run& run = covering_.emplace_back();
@@ -50,7 +51,15 @@ std::optional<std::vector<float>> PartialPlan::Combine(ShardId shard,
   std::vector<float> factors{static_cast<float>(clip_factor)};
   for (size_t tensor : adapted_[shard.value()])
     factors.push_back(FactorOf(tensor, clip_factor, partials));
+  if (options_.loss_scale.is_on) factors.push_back(AreFinite(needs, partials) ? 1.0f : 0.0f);
   return factors;
+}
+
+bool PartialPlan::AreFinite(ShardPlan::Run shards, const PartialsOf& partials) const {
+  for (uint32_t s = shards.first; s < shards.last; ++s) {
+    if (partials(ShardId(s)).back() != 1.0f) return false;
+  }
+  return true;
 }
 
 double PartialPlan::NormOf(ShardPlan::Run shards, const PartialsOf& partials) const {
@@ -60,8 +69,8 @@ double PartialPlan::NormOf(ShardPlan::Run shards, const PartialsOf& partials) co
 }
 
 // The trust ratio. LARS (You et al. 2017, equation 6): η‖w‖ / (‖g‖ + β‖w‖). LAMB (You et al. 2020,
-// algorithm 2): ‖w‖ / ‖r + λw‖, not above trust_ratio_max: of a layer whose gradient has become zero
-// r fades, and the ratio would make it move on at full speed. 1 where a norm is zero.
+// algorithm 2): ‖w‖ / ‖r + λw‖, not above trust_ratio_max: of a layer whose gradient has become
+// zero r fades, and the ratio would make it move on at full speed. 1 where a norm is zero.
 float PartialPlan::FactorOf(size_t tensor, double clip_factor, const PartialsOf& partials) const {
   double weight_squares = 0;
   double update_squares = 0;

@@ -6,7 +6,9 @@
 //   partial values of a shard | norm of its part of the gradient, for clipping; then, of each
 //                             | adapted tensor that it holds a part of, ascending: norm of that
 //                             part | of the weights, norm of that part of the update
+//                             | With loss scaling, last: 1 where its gradient is finite, else 0.
 //   factors of a shard        | of the gradient; then of each of these tensors' updates
+//                             | With loss scaling, last: 1 where the step counts, 0: it is skipped.
 //
 // Threads: any; immutable.
 #pragma once
@@ -37,6 +39,7 @@ class PartialPlan {
   std::optional<std::vector<float>> Combine(ShardId shard, const PartialsOf& partials) const;
 
  private:
+  bool AreFinite(ShardPlan::Run shards, const PartialsOf& partials) const;
   double NormOf(ShardPlan::Run shards, const PartialsOf& partials) const;
   float FactorOf(size_t tensor, double clip_factor, const PartialsOf& partials) const;
 

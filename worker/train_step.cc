@@ -7,6 +7,7 @@
 #include <span>
 
 #include "common/hash.h"
+#include "common/loss_scale.h"
 #include "worker/bit_flip.h"
 
 namespace pando {
@@ -56,7 +57,10 @@ Status TrainStep::Run(const Work& work) {
 }
 
 Status TrainStep::Compute(const Work& work, Hold& parameters, const Batch& batch) {
-  network_.SetBatch(batch, {context_.plan.job.seed, work.step, work.micro_batch}, Mode::kTrain);
+  Result<float> scale = LossScaleFor(work, parameters);
+  if (!scale.ok()) return scale.status();
+  network_.SetBatch(batch, {context_.plan.job.seed, work.step, work.micro_batch, *scale},
+                    Mode::kTrain);
   if (traffic_) traffic_->training_parameters().Follow(parameters.serial(), parameters.values());
   SharedBuffer gradients = recordings_ ? context_.gradients.Take() : nullptr;
   if (recordings_) recordings_->Begin(batch.sample_count(), gradients->data());
@@ -68,6 +72,27 @@ Status TrainStep::Compute(const Work& work, Hold& parameters, const Batch& batch
   }
   HandOver(work, metric_shards_, gradients);
   return Backward(work, parameters, gradients);
+}
+
+// It comes with the version (P1).
+Result<float> TrainStep::LossScaleFor(const Work& work, Hold& parameters) {
+  const LossScaleOptions& options = context_.plan.job.optimizer.loss_scale;
+  if (!options.is_on) return 1.0f;
+  const TensorLayout& layout = context_.plan.layout;
+  const size_t first = layout.offset(layout.tensor_count() - 1);
+  const auto start = Clock::now();
+  const Status arrived =
+      parameters.Advance(context_.plan.shards.Covering(first, first + kMetricSlotCount),
+                         training_reads_.front().now, work.interrupted, work.fetch);
+  waited_ += Clock::now() - start;
+  if (!arrived.ok()) return arrived;
+  const LossScale now = LossScaleOf(options, {parameters.values() + first, kMetricSlotCount});
+  if (now.hysteresis > 0 || options.loss_scale > 0) return now.scale;
+  return Internal(fmt::format(
+      "gradients overflow half floats at the smallest loss scale ({:g}, fp16.min_loss_scale) in "
+      "step {}: training has diverged, or the model is not for fp16. Try --precision bf16, or a "
+      "lower learning rate",
+      now.scale, work.step.value() - 1));
 }
 
 const float* TrainStep::ValuesOf(const Hold& parameters) const {

@@ -101,6 +101,7 @@ class TrainStep {
                       const std::function<bool()>& is_abandoned);
   Status Await(const Work& work, Hold& parameters, size_t stop,
                const std::function<bool()>& interrupted);
+  Result<float> LossScaleFor(const Work& work, Hold& parameters);
   const float* ValuesOf(const Hold& parameters) const;
   Status TakeScore(const Work& work, const Batch& batch);
   Status CheckLoss(const Work& work, const BatchScore& score) const;

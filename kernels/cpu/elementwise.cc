@@ -117,6 +117,8 @@ void SoftmaxCrossEntropy(const CrossEntropyArgs& args) {
     }
     for (size_t c = 0; c < class_count; ++c) dlogits[c] = dlogits[c] / sum - every_share;
     dlogits[label] -= label_share;
+    for (size_t c = 0; c < class_count && args.gradient_scale != nullptr; ++c)
+      dlogits[c] *= *args.gradient_scale;
     score.loss_sum += std::log(sum) - label_share * (logits[label] - largest);
     if (every_share > 0.0f) score.loss_sum -= every_share * logit_sum;  // 0 · −∞ is not 0
     const size_t ahead = ClassesAhead({logits, class_count}, label);

@@ -61,6 +61,7 @@ void MultiplyChannels(CudaDevice& gpu, uint32_t sample_count, const SampleShape&
                       const void* x, const float* factor, void* y);
 void Copy(CudaDevice& gpu, size_t count, const void* x, void* y);
 void ScaleFloats(CudaDevice& gpu, size_t count, const float* x, float factor, float* y);
+void ScaleFloatsInPlace(CudaDevice& gpu, size_t count, const float* factor, float* x);
 void AddFloats(CudaDevice& gpu, size_t count, const float* x, float* y);
 void DropoutFactors(CudaDevice& gpu, PhiloxKey key, const PassNumbers* numbers, float probability,
                     size_t count, float* factor);

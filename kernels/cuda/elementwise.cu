@@ -89,6 +89,26 @@ void ScaleFloats(CudaDevice& gpu, size_t count, const float* x, float factor, fl
 
 namespace {
 
+size_t FloatsToAlignment(const float* x) {
+  return (16 - reinterpret_cast<uintptr_t>(x) % 16) % 16 / sizeof(float);
+}
+
+struct ScaleOneBy {
+  const float* factor;
+  __device__ float operator()(const float (&x)[1]) const { return x[0] * *factor; }
+};
+
+}  // namespace
+
+void ScaleFloatsInPlace(CudaDevice& gpu, size_t count, const float* factor, float* x) {
+  const size_t head = std::min(count, FloatsToAlignment(x));
+  if (head > 0) MapUnaligned<1>(gpu, head, Inputs<float, 1>{x}, x, ScaleOneBy{factor});
+  if (head == count) return;
+  Map<float, 1>(gpu, count - head, {x + head}, x + head, ScaleOneBy{factor});
+}
+
+namespace {
+
 // One float where `count` is cut off by alignment, at either end; four where it is not.
 __global__ void AddFloatsKernel(size_t head, size_t count, const float* x, float* y) {
   const size_t body_end = head + (count - head) / 4 * 4;
@@ -105,10 +125,6 @@ __global__ void AddFloatsKernel(size_t head, size_t count, const float* x, float
   const size_t left_out = ThreadIndex();
   if (left_out < head) y[left_out] += x[left_out];
   if (body_end + left_out < count && left_out < 4) y[body_end + left_out] += x[body_end + left_out];
-}
-
-size_t FloatsToAlignment(const float* x) {
-  return (16 - reinterpret_cast<uintptr_t>(x) % 16) % 16 / sizeof(float);
 }
 
 }  // namespace

@@ -37,8 +37,8 @@ struct Larger {
 
 template <class T>
 __global__ void ScoreSamples(uint32_t sample_count, uint32_t classes, float label_share,
-                             float every_share, const T* logits, const int32_t* labels, T* dlogits,
-                             SampleScore* scores) {
+                             float every_share, const T* logits, const int32_t* labels,
+                             const float* gradient_scale, T* dlogits, SampleScore* scores) {
   const uint32_t s = blockIdx.x * kSamplesPerBlock + threadIdx.y;
   if (s >= sample_count) return;  // the whole warp
   const T* row = logits + size_t{s} * classes;
@@ -60,10 +60,11 @@ __global__ void ScoreSamples(uint32_t sample_count, uint32_t classes, float labe
   sum = Reduce(sum, Plus());
   logit_sum = Reduce(logit_sum, Plus());
   ahead = Reduce(ahead, Plus());
+  const float scale = gradient_scale == nullptr ? 1.0f : *gradient_scale;
   for (uint32_t c = threadIdx.x; c < classes; c += kWarp) {
     float gradient = expf(ToFloat(row[c]) - largest) / sum - every_share;
     if (c == label) gradient -= label_share;
-    dlogits[size_t{s} * classes + c] = FromFloat<T>(gradient);
+    dlogits[size_t{s} * classes + c] = FromFloat<T>(gradient * scale);
   }
   if (threadIdx.x != 0) return;
   float loss = logf(sum) - label_share * (label_logit - largest);
@@ -124,7 +125,8 @@ void SoftmaxCrossEntropy(CudaDevice& gpu, const CrossEntropyArgs& args,
     Launch(gpu, dim3(DivideUp(args.sample_count, kSamplesPerBlock)), dim3(kWarp, kSamplesPerBlock),
            ScoreSamples<T>, args.sample_count, args.class_count, 1.0f - args.label_smoothing,
            args.label_smoothing / static_cast<float>(args.class_count),
-           static_cast<const T*>(args.logits), args.labels, static_cast<T*>(args.dlogits), scores);
+           static_cast<const T*>(args.logits), args.labels, args.gradient_scale,
+           static_cast<T*>(args.dlogits), scores);
   });
   Launch(gpu, dim3(1), dim3(kAddThreads), AddScores, args.sample_count,
          static_cast<const SampleScore*>(scores), args.score);

@@ -44,7 +44,8 @@ struct Replica {
                              .parameters_out = made,
                              .state_out = state};
     std::vector<float> factors;
-    if (partial_plan != nullptr && optimizer.has_partials()) {  // the range is the whole, and one shard
+    if (partial_plan != nullptr &&
+        optimizer.has_partials()) {  // the range is the whole, and one shard
       std::vector<float> partials(optimizer.partial_count(range));
       optimizer.MakePartials(update, partials);
       factors = *partial_plan->Combine(ShardId(0), [&](ShardId) { return std::span(partials); });
@@ -203,6 +204,79 @@ TEST_CASE("statistics move by their momentum, metrics are means, both keep no st
     CHECK(std::ranges::all_of(replica.state, [](float x) { return x == 0.0f; }));
     for (size_t i : {17, 31, 34, 47}) CHECK(replica.parameters[i] == 0.0f);  // padding
   }
+}
+
+// Over any optimizer: what is skipped leaves no trace but in the metrics.
+TEST_CASE("with loss scaling a step that overflows is skipped, and the optimizer's steps go on") {
+  const TensorLayout layout({{.name = "w", .shape = {4, 8}},
+                             {.name = "m", .shape = {3}, .kind = TensorKind::kStatistic},
+                             MetricTensorSpec()});
+  const ShardRange whole{0, layout.float_count()};
+  const size_t metrics = layout.offset(2);
+  for (OptimizerKind kind : {OptimizerKind::kSgd, OptimizerKind::kAdam, OptimizerKind::kAdamW,
+                             OptimizerKind::kLars, OptimizerKind::kLamb}) {
+    for (double clip_norm : {0.0, 0.5}) {
+      if (kind == OptimizerKind::kLamb && clip_norm > 0) continue;  // refused in jobs
+      CAPTURE(static_cast<int>(kind));
+      const OptimizerOptions options{.kind = kind,
+                                     .momentum = 0.9,
+                                     .dampening = 0.5,
+                                     .clip_norm = clip_norm,
+                                     .ema_decay = 0.9,
+                                     .loss_scale = {.is_on = true, .hysteresis = 1}};
+      const Optimizer optimizer(options, layout);
+      const PartialPlan partial_plan(options, layout, ShardPlan(layout));
+      const auto train = [&](const std::vector<bool>& overflows) {
+        Replica replica(FirstParameters(whole.size()), 0);
+        std::fill(replica.parameters.begin() + metrics, replica.parameters.end(), 0.0f);
+        replica.state.resize(optimizer.state_floats(whole));
+        uint64_t counted = 0;
+        for (size_t step = 0; step < overflows.size(); ++step) {
+          std::vector<float> gradient = RootGradient(counted, metrics, whole.size());
+          if (overflows[step]) gradient[step % 32] = step % 2 == 0 ? INFINITY : NAN;
+          if (!overflows[step]) ++counted;
+          // The schedule's corrections count all steps, and are not those to be used.
+          replica.Apply(optimizer, whole, gradient,
+                        {.lr = 0.1f, .momentum = 0.9f, .bias_correction1 = 0.5f}, step == 0,
+                        kGradientScale, &partial_plan);
+        }
+        return replica;
+      };
+      const Replica smooth = train({false, false, false, false});
+      const Replica rough = train({true, false, true, true, false, false, true, false});
+      const std::span smooth_values(smooth.parameters), rough_values(rough.parameters);
+      CHECK(std::ranges::equal(smooth_values.first(metrics), rough_values.first(metrics)));
+      CHECK(SameBits(smooth.state, rough.state));
+      CHECK(smooth.parameters[metrics + kMetricLossScale] == 65536);
+      CHECK(rough.parameters[metrics + kMetricLossScale] == 65536 / 16);
+    }
+  }
+}
+
+TEST_CASE("with loss scaling and no overflow Adam's steps are those without it") {
+  const TensorLayout layout({{.name = "w", .shape = {4, 8}}, MetricTensorSpec()});
+  const ShardRange whole{0, layout.float_count()};
+  std::vector<std::vector<float>> made;
+  for (bool is_on : {false, true}) {
+    const OptimizerOptions options{.kind = OptimizerKind::kAdam, .loss_scale = {.is_on = is_on}};
+    const Optimizer optimizer(options, layout);
+    const PartialPlan partial_plan(options, layout, ShardPlan(layout));
+    const auto scalars_at = [](uint64_t step) -> StepScalars {
+      const auto count = static_cast<double>(step + 1);
+      return {.lr = 0.01f,
+              .momentum = 0.9f,
+              .bias_correction1 = static_cast<float>(1 - std::pow(0.9, count)),
+              .bias_correction2_sqrt = static_cast<float>(std::sqrt(1 - std::pow(0.999, count)))};
+    };
+    Replica replica(FirstParameters(whole.size()), 0);
+    replica.state.resize(optimizer.state_floats(whole));
+    for (uint64_t step = 0; step < 10; ++step) {
+      replica.Apply(optimizer, whole, RootGradient(step, 32, whole.size()), scalars_at(step),
+                    step == 0, kGradientScale, &partial_plan);
+    }
+    made.push_back(replica.parameters);
+  }
+  for (size_t i = 0; i < 32; ++i) CHECK(made[1][i] == doctest::Approx(made[0][i]).epsilon(1e-6));
 }
 
 TEST_CASE("the average starts as a copy and follows weights and statistics, not metrics") {

@@ -61,8 +61,10 @@ Cluster::Cluster(const Options& options)
        std::to_string(plan_->job.snapshot_every) + ", lease " +
        std::to_string(plan_->job.lease_ms) + " ms, " + std::to_string(micro_batch_time_.count()) +
        " us a micro-batch, faults till " + std::to_string(swarm_.fault_phase.count()) + " us" +
-       (plan_->job.parameter_residency == ParameterResidency::kLayer ? ", layer residency" : ""));
+       (plan_->job.parameter_residency == ParameterResidency::kLayer ? ", layer residency" : "") +
+       (plan_->job.optimizer.loss_scale.is_on ? ", loss scaling" : ""));
   if (plan_->job.parameter_residency == ParameterResidency::kLayer) coverage_.Note(Event::kLayers);
+  if (plan_->job.optimizer.loss_scale.is_on) coverage_.Note(Event::kScaling);
   StartScheduler(NewSeat(Role::kScheduler), false);
   for (uint32_t i = 0; i < plan_->job.servers; ++i) Start(Role::kServer);
   for (uint32_t i = 0; i < plan_->job.workers; ++i) Start(Role::kWorker);

@@ -26,6 +26,7 @@ constexpr std::array<const char*, kEventCount> kNames{"promotion",
                                                       "flipper drained",
                                                       "flip not compared",
                                                       "layer residency",
+                                                      "loss scaling",
                                                       "rows lost"};
 
 template <size_t N>

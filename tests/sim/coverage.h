@@ -32,8 +32,9 @@ enum class Event : uint8_t {
   kFlip,
   kFlipDrained,
   kFlipUnnoticed,
-  kLayers,  // workers held a layer's parameters at a time
-  kRowGap,  // metric rows lost with servers while the scheduler was away
+  kLayers,   // workers held a layer's parameters at a time
+  kScaling,  // steps with an overflow were skipped
+  kRowGap,   // metric rows lost with servers while the scheduler was away
   kCount
 };
 inline constexpr size_t kEventCount = static_cast<size_t>(Event::kCount);

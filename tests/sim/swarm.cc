@@ -145,6 +145,13 @@ ParameterResidency DrawResidency(Chance chance, Focus focus) {
   return is_layered ? ParameterResidency::kLayer : ParameterResidency::kAll;
 }
 
+// One that moves within a few steps.
+LossScaleOptions DrawLossScale(Chance chance, Focus focus) {
+  const bool is_on =
+      focus != Focus::kSilences && chance.OneIn(focus == Focus::kPartials ? 0.3 : 0.1);
+  return {.is_on = is_on, .initial_scale_power = 12, .loss_scale_window = 4};
+}
+
 uint64_t DrawSteps(Chance& chance) {
   if (chance.OneIn(0.02)) return chance.Between(150, 400);
   if (chance.OneIn(0.2)) return chance.Between(50, 150);
@@ -207,6 +214,7 @@ JobPlan DrawPlan(Chance& chance, const Swarm& swarm, Focus focus) {
   const Chance decisions(Chance(chance).Next() + 1);  // changes nothing that is drawn before
   const Chance residency(Chance(chance).Next() + 2);  // nor this
   Chance pictures(Chance(chance).Next() + 3);         // nor this
+  const Chance scaling(Chance(chance).Next() + 4);    // nor this
   Job job;
   job.seed = chance.Next();
   job.steps = DrawSteps(chance);
@@ -251,6 +259,7 @@ JobPlan DrawPlan(Chance& chance, const Swarm& swarm, Focus focus) {
   JobPlan plan(job, data, TensorLayout(DrawTensors(chance, job.optimizer.kind)));
   DrawDecisions(decisions, focus, &plan);
   plan.job.parameter_residency = DrawResidency(residency, focus);
+  plan.job.optimizer.loss_scale = DrawLossScale(scaling, focus);
   if (focus == Focus::kNone && pictures.OneIn(0.1))
     plan.job.bad_pictures_max = pictures.Between(1, 4);
   return plan;
