@@ -79,6 +79,14 @@ uint64_t GradientVectorsMax(uint64_t micro_batches) {
   return static_cast<uint64_t>(std::bit_width(micro_batches - 1)) + 1;
 }
 
+constexpr uint64_t kGpuSamplesMax = 65535;  // one row of a kernel's grid each
+constexpr uint64_t kPlannableBytesMax = uint64_t{1} << 46;
+
+// As many as make micro-batches of so many samples at most.
+uint64_t MicroBatchesOf(const Job& job, uint64_t samples) {
+  return (job.global_batch + samples - 1) / samples;
+}
+
 // What is said where the GPU has no room for `plan`.
 std::string NoRoomText(Device device, const JobPlan& plan, const Model& model,
                        const GpuMemoryPlan& needed, uint64_t free_bytes) {
@@ -99,7 +107,7 @@ std::string NoRoomText(Device device, const JobPlan& plan, const Model& model,
   return text + fmt::format(
                     "; {} samples would fit: set train.micro_batches to {} ({} now), or try "
                     "--activation-checkpointing",
-                    fits, (plan.job.global_batch + fits - 1) / fits, plan.job.micro_batches);
+                    fits, MicroBatchesOf(plan.job, fits), plan.job.micro_batches);
 }
 
 }  // namespace
@@ -112,7 +120,7 @@ GpuMemoryPlan PlanGpuMemory(Device device, const JobPlan& plan, const Model& mod
   const uint64_t sample_bytes =
       plan.data.shape.size() * (plan.data.shape.height == 1 ? sizeof(float) : 1);
   return {.parameters = flat * (is_evaluated ? 2 : 1),
-          .gradients = flat * GradientVectorsMax(plan.job.micro_batches),
+          .gradients = flat * GradientVectorsMax(MicroBatchesOf(plan.job, samples)),
           .network = Network::PlanMemory(model,
                                          {.training = static_cast<uint32_t>(samples),
                                           .evaluation = kEvaluationChunkSamples},
@@ -124,9 +132,18 @@ GpuMemoryPlan PlanGpuMemory(Device device, const JobPlan& plan, const Model& mod
 Status CheckMemoryOf(Device device, const JobPlan& plan, const Model& model) {
   if (device.kind == DeviceKind::kCpu)
     return CheckMemory(plan.job, model, plan.steps, MachineMemoryBytes());
-  const GpuMemoryPlan needed =
-      PlanGpuMemory(device, plan, model, plan.steps.micro_batch_samples_max());
-  const uint64_t free_bytes = RoomOf(device).free_bytes;
+  const uint64_t samples = plan.steps.micro_batch_samples_max();
+  const DeviceRoom room = RoomOf(device);
+  const uint64_t free_bytes = room.free_bytes;
+  // A plan's sums of sizes stay far from where 64 bits end.
+  if (LargestOutputBytes(model.graph(), samples) > kPlannableBytesMax || samples > kGpuSamplesMax) {
+    return InvalidArgument(fmt::format(
+        "model {}: micro-batches of {} samples are too large for a GPU, which has {} and takes at "
+        "most {} samples at a time; raise train.micro_batches ({})",
+        plan.job.model, samples, BytesText(room.total_bytes), kGpuSamplesMax,
+        plan.job.micro_batches));
+  }
+  const GpuMemoryPlan needed = PlanGpuMemory(device, plan, model, samples);
   if (needed.total() <= free_bytes) return Status();
   return InvalidArgument(NoRoomText(device, plan, model, needed, free_bytes));
 }

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "cli/batch_check.h"
 #include "cli/version.h"
 
 namespace pando {
@@ -20,15 +21,18 @@ ElementType ElementOf(Precision precision) {
   return precision == Precision::kFp16 ? ElementType::kFloat16 : ElementType::kFloat32;
 }
 
-Result<OpenedDevice> OpenCpu(const Job& job) {
-  if (IsForCpu(job.precision)) {
-    return OpenedDevice{.gpu = std::nullopt,
-                        .kind = fmt::format("cpu, {}, pando {}", InstructionSet(), PandoVersion())};
-  }
+Status CheckCpuPrecision(const Job& job) {
+  if (IsForCpu(job.precision)) return Status();
   return InvalidArgument(fmt::format(
       "train.precision is {}, which GPUs alone compute in, and this worker is on a CPU; give it a "
       "GPU (--device cuda; `pando doctor` says what is there), or train with --precision fp32",
       PrecisionName(job.precision)));
+}
+
+Result<OpenedDevice> OpenCpu(const Job& job) {
+  if (Status s = CheckCpuPrecision(job); !s.ok()) return s;
+  return OpenedDevice{.gpu = std::nullopt,
+                      .kind = fmt::format("cpu, {}, pando {}", InstructionSet(), PandoVersion())};
 }
 
 }  // namespace
@@ -59,6 +63,11 @@ Result<DeviceChoice> ParseDevice(const std::string& flag, const std::string& tex
       fmt::format("{} {}: expected auto, cpu, cuda, or cuda:N with N from 0", flag, text));
 }
 
+uint32_t GpusFor(const DeviceChoice& choice, uint32_t gpu_count) {
+  if (!IsGpuMeant(choice, gpu_count)) return 0;
+  return choice.kind == Kind::kGpu ? 1 : gpu_count;
+}
+
 bool IsGpuMeant(const DeviceChoice& choice, uint32_t gpu_count) {
   return choice.kind == Kind::kAuto ? gpu_count > 0 : choice.kind != Kind::kCpu;
 }
@@ -68,6 +77,18 @@ std::string DeviceOfWorker(const DeviceChoice& choice, uint32_t gpu_count, uint3
   if (choice.kind == Kind::kCpu) return "cpu";
   if (gpu_count > 0) return fmt::format("cuda:{}", index % gpu_count);
   return choice.kind == Kind::kAuto ? "auto" : "cuda";
+}
+
+Status CheckMachine(const Job& job, const Model& model, const StepPlan& steps) {
+  Result<DeviceChoice> choice = ParseDevice("--device", job.device);
+  if (!choice.ok()) return choice.status();
+  const uint32_t gpu_count = GpuCount();
+  if (!IsGpuMeant(*choice, gpu_count)) {
+    if (Status s = CheckCpuPrecision(job); !s.ok()) return s;
+    return CheckMemory(job, model, steps, MachineMemoryBytes());
+  }
+  if (choice->gpu < gpu_count) return Status();
+  return OpenCuda({.index = static_cast<int>(choice->gpu)}).status();  // says why not
 }
 
 Result<OpenedDevice> OpenDevice(const DeviceChoice& choice, const Job& job) {

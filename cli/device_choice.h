@@ -8,6 +8,7 @@
 #include "common/job.h"
 #include "common/status.h"
 #include "kernels/device.h"
+#include "models/network.h"
 
 namespace pando {
 
@@ -18,6 +19,8 @@ struct DeviceChoice {
 // "auto", "cpu", "cuda" or "cuda:N"; `flag` names it in the error.
 Result<DeviceChoice> ParseDevice(const std::string& flag, const std::string& text);
 
+// Of a machine's GPUs, those that its workers may use; 0: they compute on the CPU.
+uint32_t GpusFor(const DeviceChoice& choice, uint32_t gpu_count);
 // Whether a GPU is meant, on a machine that has so many that Pando can use.
 bool IsGpuMeant(const DeviceChoice& choice, uint32_t gpu_count);
 // What --device says to the index-th worker of a machine: those that may choose take turns.
@@ -33,6 +36,10 @@ struct OpenedDevice {
 // For the calling thread. kNotFound: there is no such GPU. kInvalidArgument: the job's precision is
 // not for a CPU. Both say what to do.
 Result<OpenedDevice> OpenDevice(const DeviceChoice& choice, const Job& job);
+
+// Whether this machine may compute the job, as far as can be told before anything is started: the
+// device, the precision, and on the CPU its memory.
+Status CheckMachine(const Job& job, const Model& model, const StepPlan& steps);
 
 const char* PrecisionName(Precision precision);
 

@@ -295,6 +295,11 @@ Status JobDraft::CheckRun() const {
         fmt::format("{} must be above twice {}, or one late heartbeat looks like a death",
                     Named("run.lease_ms"), Named("run.heartbeat_ms")));
   }
+  if (job_.verify_every > 0 && job_.allow_nondeterministic) {
+    return InvalidArgument(fmt::format(
+        "{} compares bits, which {} lets differ; give one of them", Named("verify.every"),
+        Named("train.allow_nondeterministic")));
+  }
   return Status();
 }
 

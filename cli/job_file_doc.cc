@@ -32,6 +32,7 @@ const char* SectionHeading(std::string_view section) {
   if (section == "model") return "the network";
   if (section == "data") return "what it learns from";
   if (section == "train") return "steps and batches";
+  if (section == "fp16") return "how the loss is scaled where train.precision is fp16";
   if (section == "optimizer") return "how a gradient becomes an update";
   if (section == "schedule") return "the learning rate over the run";
   if (section == "eval") return "test accuracy during the run";

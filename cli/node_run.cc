@@ -89,8 +89,8 @@ Status NodeRun::StartAll() {
   Result<DeviceChoice> choice = ParseDevice("--device", args_.device);
   if (!choice.ok()) return choice.status();
   const uint32_t gpu_count = GpuCount();
-  const WorkerShare share = ShareOf(args_, std::thread::hardware_concurrency(),
-                                    IsGpuMeant(*choice, gpu_count) ? gpu_count : 0);
+  const WorkerShare share =
+      ShareOf(args_, std::thread::hardware_concurrency(), GpusFor(*choice, gpu_count));
   spdlog::info("starting {} servers and {} workers{}, for the scheduler at {}", args_.server_count,
                share.worker_count,
                share.threads == 0 ? "" : fmt::format(" of {} threads", share.threads), args_.join);

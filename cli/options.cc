@@ -15,7 +15,7 @@ namespace {
 
 std::string GroupName(std::string_view section) {
   if (section == "model" || section == "data") return "Model and data";
-  if (section == "optimizer" || section == "schedule") return "Optimizer and schedule";
+  if (section == "optimizer" || section == "schedule" || section == "fp16") return "Optimizer and schedule";
   const bool is_run = section == "run" || section == "snapshot" || section == "verify";
   return is_run ? "Processes and run folder" : "Steps and batches";
 }
@@ -202,6 +202,8 @@ void PrintOutcome(const Summary& summary, const RunFolder& folder) {
     line += fmt::format(", {:.0f} images/s", summary.images_per_second);
   if (summary.unverified_micro_batches > 0)
     line += fmt::format(", {} micro-batches not verified", summary.unverified_micro_batches);
+  if (!summary.is_reproducible)
+    line += ", other bits each time (several kinds of workers, or allow_nondeterministic)";
   if (!summary.failure.empty()) line += ": " + summary.failure;
   fmt::print(stderr, "{}\npando: summary in {}\n", line, folder.SummaryPath());
 }

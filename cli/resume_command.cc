@@ -4,8 +4,8 @@
 #include <memory>
 #include <optional>
 
-#include "cli/batch_check.h"
 #include "cli/commands.h"
+#include "cli/device_choice.h"
 #include "cli/exit_codes.h"
 #include "cli/local_run.h"
 #include "cli/log.h"
@@ -63,8 +63,7 @@ int Resume(const ResumeOptions& options) {
   }
   Result<RunPlan> plan = MakeRunPlan(*job);
   if (!plan.ok()) return Report(plan.status());
-  const Status has_room = CheckMemory(*job, plan->model, plan->steps, MachineMemoryBytes());
-  if (!has_room.ok()) return Report(has_room);
+  if (Status s = CheckMachine(*job, plan->model, plan->steps); !s.ok()) return Report(s);
   const uint64_t step_count = plan->steps.step_count();
   Result<ChaosPlan> chaos = ChaosPlan{};
   if (!options.supervision.chaos.empty()) {

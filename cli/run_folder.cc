@@ -37,6 +37,9 @@ constexpr std::array kOwnFiles{"job.toml",
                                "final.safetensors.tmp",
                                "best.safetensors.tmp"};
 constexpr const char* kMetricsHeading =
+    "step,epoch,loss,accuracy,lr,images_per_second,elapsed_seconds,data_stall_ms,gpu_memory_mb,"
+    "gpu_percent";
+constexpr const char* kHeadingWithoutGpus =
     "step,epoch,loss,accuracy,lr,images_per_second,elapsed_seconds,data_stall_ms";
 
 // Removes what earlier runs wrote, and nothing else.
@@ -162,13 +165,14 @@ namespace {
 
 std::optional<MetricsRow> ParseMetricsRow(std::string_view text) {
   MetricsRow row;
-  std::array<double, 7> reals{};
+  std::array<double, 9> reals{};
+  constexpr size_t kWithoutGpus = 7;
   const char* at = text.data();
   const char* const last = text.data() + text.size();
   std::from_chars_result end = std::from_chars(at, last, row.step);
-  for (double& real : reals) {
+  for (size_t i = 0; i < reals.size() && (i != kWithoutGpus || end.ptr != last); ++i) {
     if (end.ec != std::errc{} || end.ptr == last || *end.ptr != ',') return std::nullopt;
-    end = std::from_chars(end.ptr + 1, last, real);
+    end = std::from_chars(end.ptr + 1, last, reals[i]);
   }
   if (end.ec != std::errc{} || end.ptr != last) return std::nullopt;
   return MetricsRow{.step = row.step,
@@ -178,7 +182,9 @@ std::optional<MetricsRow> ParseMetricsRow(std::string_view text) {
                     .lr = reals[3],
                     .images_per_second = reals[4],
                     .elapsed_seconds = reals[5],
-                    .data_stall_ms = reals[6]};
+                    .data_stall_ms = reals[6],
+                    .gpu_memory_mb = reals[7],
+                    .gpu_percent = reals[8]};
 }
 
 }  // namespace
@@ -193,21 +199,27 @@ Result<MetricsFile> MetricsFile::Create(const RunFolder& folder) {
 
 Result<MetricsFile> MetricsFile::Reopen(const RunFolder& folder, std::optional<MetricsRow>* last) {
   std::string row;
+  std::string heading;
+  std::getline(std::ifstream(folder.MetricsPath()) >> std::ws, heading);
   const auto is_sound = [](std::string_view text) {
-    return text == kMetricsHeading || ParseMetricsRow(text).has_value();
+    return text == kMetricsHeading || text == kHeadingWithoutGpus ||
+           ParseMetricsRow(text).has_value();
   };
   Result<RowFile> file = RowFile::Reopen(folder.MetricsPath(), is_sound, &row);
   if (!file.ok()) return file.status();
   MetricsFile metrics(std::move(*file));
+  metrics.has_gpu_columns_ = heading != kHeadingWithoutGpus;
   if (row.empty()) (void)metrics.rows_.Append(fmt::format("{}\n", kMetricsHeading));  // or held
   *last = ParseMetricsRow(row);
   return metrics;
 }
 
 Status MetricsFile::Append(const MetricsRow& row) {
-  return rows_.Append(fmt::format("{},{:.6g},{:.9g},{:.9g},{:.7g},{:.6g},{:.3f},{:.3f}\n", row.step,
-                                  row.epoch, row.loss, row.accuracy, row.lr, row.images_per_second,
-                                  row.elapsed_seconds, row.data_stall_ms));
+  std::string text = fmt::format("{},{:.6g},{:.9g},{:.9g},{:.7g},{:.6g},{:.3f},{:.3f}", row.step,
+                                 row.epoch, row.loss, row.accuracy, row.lr, row.images_per_second,
+                                 row.elapsed_seconds, row.data_stall_ms);
+  if (has_gpu_columns_) text += fmt::format(",{:.1f},{:.1f}", row.gpu_memory_mb, row.gpu_percent);
+  return rows_.Append(text + "\n");
 }
 
 // ---- events.jsonl -------------------------------------------------------------------------------

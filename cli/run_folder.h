@@ -74,6 +74,8 @@ struct MetricsRow {
   double images_per_second = 0;
   double elapsed_seconds = 0;  // since the run started
   double data_stall_ms = 0;    // of a step since the last row: computing threads' waits for samples
+  double gpu_memory_mb = 0;    // in use on the fullest GPU of a worker, by all processes; 0: no GPU
+  double gpu_percent = 0;      // of time, with a kernel at work: mean of the workers' GPUs
 };
 
 // MetricsFile writes metrics.csv, each row at once: a row that was appended outlives its process.
@@ -89,6 +91,7 @@ class MetricsFile {
  private:
   explicit MetricsFile(RowFile file) : rows_(std::move(file)) {}
   PatientRows rows_;
+  bool has_gpu_columns_ = true;  // not those of earlier releases, which go on as they are
 };
 
 // EventsFile writes events.jsonl: {"time", "elapsed_ms", "event", "details"} per line; held on a

@@ -134,7 +134,9 @@ void RunRecorder::OnStep(const StepMetrics& metrics, double lr, double images_pe
                         .lr = lr,
                         .images_per_second = images_per_second,
                         .elapsed_seconds = ElapsedSeconds(),
-                        .data_stall_ms = DataStallMs(done)}));
+                        .data_stall_ms = DataStallMs(done),
+                        .gpu_memory_mb = gpu_memory_mb_,
+                        .gpu_percent = gpu_percent_}));
 }
 
 // Of a step since the last row, on average; also of those that were left out.
@@ -236,6 +238,7 @@ void RunRecorder::OnSnapshotDropped(const SnapshotRef& snapshot) {
 
 void RunRecorder::OnEvent(const std::string& name, const std::string& node,
                           const std::string& text) {
+  if (name == "mixed-kinds") summary_.is_reproducible = false;
   spdlog::debug("{}{}{}: {}", name, node.empty() ? "" : " ", node, text);
   if (name == kRollbackEvent) ++summary_.rollbacks;
   nlohmann::json details{{"text", text}};

@@ -40,6 +40,11 @@ class RunRecorder {
   void OnStep(const StepMetrics& metrics, double lr, double images_per_second);
   // How long computing threads have waited for samples in this life, all together. Before OnStep.
   void OnDataStall(double seconds) { summary_.data_stall_seconds = seconds; }
+  // What the next rows say of the workers' GPUs.
+  void OnGpuUse(uint64_t memory_bytes, double percent) {
+    gpu_memory_mb_ = static_cast<double>(memory_bytes) / 1e6;
+    gpu_percent_ = percent;
+  }
   void OnEvaluation(const EvaluationSummary& evaluation);
   // The results of all versions above `last_good` do not count any more.
   void OnEvaluationsDropped(Version last_good);
@@ -92,6 +97,8 @@ class RunRecorder {
     double seconds = 0;
   };
   Stall stall_at_row_;
+  double gpu_memory_mb_ = 0;
+  double gpu_percent_ = 0;
   Step next_row_;
   Past past_;
 };

@@ -7,6 +7,7 @@
 #include "cli/batch_check.h"
 #include "cli/device_choice.h"
 #include "cli/exit_codes.h"
+#include "cli/gpu_monitor.h"
 #include "cli/processes.h"
 #include "cli/run_recorder.h"
 #include "cli/serial_trainer.h"
@@ -26,13 +27,16 @@ struct Outcome {
   bool was_interrupted = false;
 };
 
-Outcome Train(const Job& job, const DataSet& data, const Model& model, Device device,
+Outcome Train(const Job& job, const DataSet& data, const Model& model, const OpenedDevice& device,
               RunRecorder& recorder) {
   ShutdownSignal shutdown;
+  GpuMonitor gpu_monitor(device.gpu ? device.gpu->bus_id() : "");
   const SerialCallbacks callbacks{
       .on_step =
           [&](const SerialStep& step) {
             recorder.OnDataStall(step.data_stall_seconds);
+            const GpuState& gpu = gpu_monitor.Read();
+            recorder.OnGpuUse(gpu.memory_used_bytes, gpu.utilisation_percent);
             recorder.OnStep(step.metrics, step.scalars.lr, ImagesPerSecond(step));
           },
       .on_evaluation = [&](const EvaluationSummary& summary) { recorder.OnEvaluation(summary); },
@@ -43,7 +47,7 @@ Outcome Train(const Job& job, const DataSet& data, const Model& model, Device de
             recorder.Note(text);
           },
       .interrupted = [&] { return shutdown.Take() != 0 || shutdown.first_signal() != 0; }};
-  Result<SerialResult> result = TrainSerially(job, data, model, callbacks, {}, device);
+  Result<SerialResult> result = TrainSerially(job, data, model, callbacks, {}, device.device());
   if (!result.ok()) return {result.status()};
   recorder.summary().images_per_second = ImagesPerSecond(result->last_step);
   if (result->best_parameters != nullptr) {
@@ -79,7 +83,7 @@ int RunSerial(const SerialArgs& args) {
   recorder->summary().workers = recorder->summary().servers = 0;
   if (args.job.optimizer.ema_decay > 0)
     spdlog::warn("--serial writes no averaged weights (optimizer.ema_decay): servers keep them");
-  const Outcome outcome = Train(args.job, **data, *model, device->device(), *recorder);
+  const Outcome outcome = Train(args.job, **data, *model, *device, *recorder);
   return recorder->Conclude(outcome.was_interrupted ? kStatusInterrupted : kStatusCompleted,
                             outcome.status);
 }

@@ -5,6 +5,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "cli/device_choice.h"
 #include "cli/host_name.h"
 #include "cli/job_file.h"
 #include "cli/version.h"
@@ -106,6 +107,8 @@ void ForEachField(S& s, Field field) {
   field("global_batch", s.global_batch);
   field("micro_batches", s.micro_batches);
   field("seed", s.seed);
+  field("precision", s.precision);
+  field("reproducible", s.is_reproducible);
   field("dataset", s.dataset);
   field("model", s.model);
   field("parameter_count", s.parameter_count);
@@ -160,6 +163,8 @@ Summary SummaryOf(const Job& job) {
   summary.global_batch = job.global_batch;
   summary.micro_batches = job.micro_batches;
   summary.seed = job.seed;
+  summary.precision = PrecisionName(job.precision);
+  summary.is_reproducible = !job.allow_nondeterministic;
   summary.dataset = job.dataset;
   summary.model = job.model;
   summary.job_hash = fmt::format("{:016x}", Hash64(JobIdentityText(job)));

@@ -40,6 +40,8 @@ struct Summary {
   uint64_t global_batch = 0;
   uint32_t micro_batches = 0;
   uint64_t seed = 0;
+  std::string precision;        // train.precision
+  bool is_reproducible = true;  // no: workers of several kinds, or train.allow_nondeterministic
   std::string dataset;
   std::string model;
   uint64_t parameter_count = 0;

@@ -3,7 +3,6 @@
 #include <cstdio>
 #include <memory>
 
-#include "cli/batch_check.h"
 #include "cli/commands.h"
 #include "cli/device_choice.h"
 #include "cli/exit_codes.h"
@@ -69,12 +68,7 @@ int Train(const TrainOptions& options) {
   Result<ChaosPlan> chaos = ChaosOf(options, *job, plan->steps.step_count());
   if (!chaos.ok()) return Report(chaos.status());
   if (options.is_dry_run) return PrintPlan(*job, *plan);
-  Result<DeviceChoice> choice = ParseDevice("--device", job->device);
-  if (!choice.ok()) return Report(choice.status());
-  if (!IsGpuMeant(*choice, GpuCount())) {
-    const Status has_room = CheckMemory(*job, plan->model, plan->steps, MachineMemoryBytes());
-    if (!has_room.ok()) return Report(has_room);
-  }
+  if (Status s = CheckMachine(*job, plan->model, plan->steps); !s.ok()) return Report(s);
   if (!options.is_serial) WarnOfIdleWorkers(*job);
   Result<RunFolder> folder = RunFolder::Create(*job, options.is_forced);
   if (!folder.ok()) return Report(folder.status());

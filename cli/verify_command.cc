@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "cli/commands.h"
+#include "cli/device_choice.h"
 #include "cli/exit_codes.h"
 #include "cli/log.h"
 #include "cli/opened_job.h"
@@ -53,8 +54,8 @@ std::string FirstStateDifference(const JobPlan& plan, std::span<const SharedBuff
       if (std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b)) continue;
       if (k / range.size() == OptimizerStateCount(plan.job.optimizer)) {
         return fmt::format(
-            "partial value {} of shard {} is {:.9g} there, and {:.9g} when computed "
-            "again",
+            "value {} behind the optimizer state of shard {} (counts, partial values) is {:.9g} "
+            "there, and {:.9g} when computed again",
             k % range.size(), s, a, b);
       }
       const size_t at = range.first + k % range.size();
@@ -71,6 +72,17 @@ std::string FirstStateDifference(const JobPlan& plan, std::span<const SharedBuff
 
 Result<SerialResult> Replay(const OpenedJob& job, const std::optional<SnapshotImage>& from,
                             Version first, Version last) {
+  if (job.plan.job.allow_nondeterministic) {
+    return InvalidArgument(
+        "the run allowed algorithms whose bits differ from run to run "
+        "(train.allow_nondeterministic): there is nothing to compare with");
+  }
+  Result<DeviceChoice> choice = ParseDevice("--device", job.plan.job.device);
+  if (!choice.ok()) return choice.status();
+  Result<OpenedDevice> device = OpenDevice(*choice, job.plan.job);
+  if (!device.ok()) return device.status();
+  fmt::print(stderr, "pando: computing on {}; workers of another kind made other bits\n",
+             device->kind);
   ShutdownSignal shutdown;
   const SerialCallbacks callbacks{
       .interrupted = [&] { return shutdown.Take() != 0 || shutdown.first_signal() != 0; }};
@@ -80,7 +92,7 @@ Result<SerialResult> Replay(const OpenedJob& job, const std::optional<SnapshotIm
     stretch.states = from->states;
   }
   Result<SerialResult> result =
-      TrainSerially(job.plan.job, *job.data, job.model, callbacks, stretch);
+      TrainSerially(job.plan.job, *job.data, job.model, callbacks, stretch, device->device());
   if (result.ok() && result->was_interrupted) return Interrupted("interrupted");
   return result;
 }

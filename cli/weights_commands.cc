@@ -7,6 +7,7 @@
 
 #include "cli/commands.h"
 #include "cli/data_default.h"
+#include "cli/device_choice.h"
 #include "cli/exit_codes.h"
 #include "cli/log.h"
 #include "cli/opened_job.h"
@@ -152,8 +153,12 @@ int Measure(const EvaluateOptions& options) {
     return Report(InvalidArgument(fmt::format("{} has no test samples", job->dataset)));
   Result<RunWeights> weights = WeightsOf(options, is_folder, opened->plan);
   if (!weights.ok()) return Report(weights.status());
+  Result<DeviceChoice> choice = ParseDevice("--device", job->device);
+  if (!choice.ok()) return Report(choice.status());
+  Result<OpenedDevice> device = OpenDevice(*choice, *job);
+  if (!device.ok()) return Report(device.status());
   Result<EvaluationSummary> summary =
-      EvaluateSerially(opened->plan, *opened->data, opened->model, weights->flat);
+      EvaluateSerially(opened->plan, *opened->data, opened->model, weights->flat, device->device());
   if (!summary.ok()) return Report(summary.status());
   PrintEvaluation(options, *weights, opened->plan.layout, *summary);
   return kExitCompleted;

@@ -11,6 +11,7 @@
 #include "cli/batch_check.h"
 #include "cli/device_choice.h"
 #include "cli/exit_codes.h"
+#include "cli/gpu_monitor.h"
 #include "cli/log.h"
 #include "cli/node_join.h"
 #include "cli/processes.h"
@@ -50,7 +51,8 @@ class ComputeNewsBox {
   Mailbox<ComputeNews> mailbox_;
 };
 
-HeartbeatState HeartbeatOf(JobId job, const Session& session, const Trainer& trainer, Micros now) {
+HeartbeatState HeartbeatOf(JobId job, const Session& session, const Trainer& trainer,
+                           const GpuState& gpu, Micros now) {
   const Heartbeat activity = session.CurrentActivity(now);
   const Micros waited = std::chrono::milliseconds(activity.waiting_ms);
   return {.job = job,
@@ -62,7 +64,9 @@ HeartbeatState HeartbeatOf(JobId job, const Session& session, const Trainer& tra
           .waiting_for = activity.waiting_for,
           .waiting_since = now - waited,
           .micro_batch_us = trainer.micro_batch_us(),
-          .data_stall_us = trainer.data_stall_us()};
+          .data_stall_us = trainer.data_stall_us(),
+          .gpu_memory_bytes = gpu.memory_used_bytes,
+          .gpu_percent = gpu.utilisation_percent};
 }
 
 class WorkerProcess {
@@ -219,9 +223,11 @@ Result<MembershipEnd> WorkerProcess::Train(const Membership& membership,
         session.OnComputeEvent(now, std::move(item.event));
     }
   };
+  const std::optional<OpenedGpu>& gpu = prepared_->device.gpu;
+  GpuMonitor gpu_monitor(gpu ? gpu->bus_id() : "");
   Version known;
   const auto tell = [&](Micros now) {
-    heartbeat.Update(HeartbeatOf(membership.job_id, session, trainer, now));
+    heartbeat.Update(HeartbeatOf(membership.job_id, session, trainer, gpu_monitor.Read(), now));
     if (session.known_everywhere() == known) return;
     known = session.known_everywhere();
     // What is known of steps while no scheduler writes metrics (bench/recovery.py).

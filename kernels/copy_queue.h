@@ -18,8 +18,10 @@ class CopyQueue {
   ~CopyQueue();                       // waits for what is on its way
   CopyQueue(CopyQueue&&) noexcept;
 
-  // The host's memory, pinned (PinnedFloats), is not touched before the copy is done.
+  // The host's memory stays as it is until the copy is done; where it is not pinned (PinnedFloats),
+  // the driver has made its own copy of it when this returns.
   void ToDevice(std::span<const std::byte> host, void* to);
+  // The host's memory is pinned, and nobody's until the copy is done.
   void ToHost(const void* from, std::span<std::byte> host);
 
   // Copies that are put here from now on begin after all that has been launched so far.

@@ -32,7 +32,7 @@ struct Device {
 };
 
 struct CudaOptions {
-  int index = 0;  // as nvidia-smi counts
+  int index = 0;  // as CUDA counts
   ElementType element = ElementType::kFloat32;
   bool allow_tf32 = false;              // products of floats with 10 bits of mantissa
   bool allow_nondeterministic = false;  // faster algorithms that may differ from run to run
@@ -47,6 +47,7 @@ class OpenedGpu {
   Device device() const;
   // "NVIDIA H200, compute capability 9.0, cuDNN 9.19.0, cuBLASLt 13.0.2": what its bits depend on.
   std::string description() const;
+  std::string bus_id() const;  // "0000:17:00.0": where it sits, for kernels/nvml
 
  private:
   std::unique_ptr<CudaDevice> gpu_;

@@ -30,10 +30,13 @@ struct Nvml::Api {
   int (*driver_version)(char*, unsigned) = nullptr;
   int (*count)(unsigned*) = nullptr;
   int (*handle)(unsigned, NvmlDevice*) = nullptr;
+  int (*handle_at)(const char*, NvmlDevice*) = nullptr;
   int (*name)(NvmlDevice, char*, unsigned) = nullptr;
   int (*memory)(NvmlDevice, NvmlMemory*) = nullptr;
   int (*utilisation)(NvmlDevice, NvmlUtilization*) = nullptr;
   int (*capability)(NvmlDevice, int*, int*) = nullptr;
+
+  GpuState Read(NvmlDevice device) const;
 };
 
 Result<Nvml> Nvml::Open() {
@@ -47,6 +50,7 @@ Result<Nvml> Nvml::Open() {
                         find("nvmlSystemGetDriverVersion", &api->driver_version) &&
                         find("nvmlDeviceGetCount_v2", &api->count) &&
                         find("nvmlDeviceGetHandleByIndex_v2", &api->handle) &&
+                        find("nvmlDeviceGetHandleByPciBusId_v2", &api->handle_at) &&
                         find("nvmlDeviceGetName", &api->name) &&
                         find("nvmlDeviceGetMemoryInfo", &api->memory) &&
                         find("nvmlDeviceGetUtilizationRates", &api->utilisation) &&
@@ -75,21 +79,32 @@ std::vector<GpuState> Nvml::ReadGpus() const {
   for (unsigned i = 0; i < count; ++i) {
     NvmlDevice device = nullptr;
     if (api_->handle(i, &device) != 0) continue;
-    GpuState& gpu = gpus.emplace_back();
-    NvmlName name{};
-    if (api_->name(device, name.data(), name.size()) == 0) gpu.name = name.data();
-    NvmlMemory memory{};
-    if (api_->memory(device, &memory) == 0) {
-      gpu.memory_bytes = memory.total;
-      gpu.memory_used_bytes = memory.used;
-    }
-    NvmlUtilization utilisation{};
-    if (api_->utilisation(device, &utilisation) == 0) gpu.utilisation_percent = utilisation.gpu;
-    int major = 0, minor = 0;
-    if (api_->capability(device, &major, &minor) == 0)
-      gpu.compute_capability = static_cast<uint32_t>(10 * major + minor);
+    gpus.push_back(api_->Read(device));
   }
   return gpus;
+}
+
+std::optional<GpuState> Nvml::ReadGpu(const std::string& bus_id) const {
+  NvmlDevice device = nullptr;
+  if (api_->handle_at(bus_id.c_str(), &device) != 0) return std::nullopt;
+  return api_->Read(device);
+}
+
+GpuState Nvml::Api::Read(NvmlDevice device) const {
+  GpuState gpu;
+  NvmlName text{};
+  if (name(device, text.data(), text.size()) == 0) gpu.name = text.data();
+  NvmlMemory bytes{};
+  if (memory(device, &bytes) == 0) {
+    gpu.memory_bytes = bytes.total;
+    gpu.memory_used_bytes = bytes.used;
+  }
+  NvmlUtilization percent{};
+  if (utilisation(device, &percent) == 0) gpu.utilisation_percent = percent.gpu;
+  int major = 0, minor = 0;
+  if (capability(device, &major, &minor) == 0)
+    gpu.compute_capability = static_cast<uint32_t>(10 * major + minor);
+  return gpu;
 }
 
 }  // namespace pando

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,9 @@ class Nvml {
   std::string driver_version() const;  // "580.159.03"; empty: it does not say
   // In the driver's order, which is nvidia-smi's. Figures that a GPU does not tell are 0.
   std::vector<GpuState> ReadGpus() const;
+  // Of the GPU at this place of the bus (OpenedGpu::bus_id): CUDA counts in an order of its own.
+  // None: the driver does not know it.
+  std::optional<GpuState> ReadGpu(const std::string& bus_id) const;
 
  private:
   struct Api;

@@ -61,7 +61,9 @@ Envelope HeartbeatSender::Compose(Micros now) {
                       .step = state_.step,
                       .waiting_for = state_.waiting_for,
                       .micro_batch_us = state_.micro_batch_us,
-                      .data_stall_us = state_.data_stall_us};
+                      .data_stall_us = state_.data_stall_us,
+                      .gpu_memory_bytes = state_.gpu_memory_bytes,
+                      .gpu_percent = state_.gpu_percent};
   if (state_.waiting_since && *state_.waiting_since < now) {
     const auto waited = now - *state_.waiting_since;
     heartbeat.waiting_ms = static_cast<uint64_t>(waited / std::chrono::milliseconds(1));

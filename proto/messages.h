@@ -89,6 +89,9 @@ struct Heartbeat {
   uint64_t waiting_ms = 0;
   uint64_t micro_batch_us = 0;  // worker: what a micro-batch takes it, of late; 0 while unknown
   uint64_t data_stall_us = 0;   // worker: its threads' waits for samples so far, in this life
+  uint64_t gpu_memory_bytes =
+      0;                     // worker: in use on its GPU, by all processes; 0: none, or not known
+  uint32_t gpu_percent = 0;  // worker: of the last second, with a kernel at work there
 };
 struct HeartbeatAck {};
 

@@ -154,6 +154,8 @@ struct Heartbeat {                 # node -> scheduler, on the heartbeat channel
   waitingMs @3 :UInt64;            # milliseconds since the wait began
   microBatchUs @4 :UInt64;         # microseconds that a micro-batch takes a worker; 0: not known
   dataStallUs @5 :UInt64;          # microseconds that a worker's threads have waited for samples, of this life
+  gpuMemoryBytes @6 :UInt64;       # worker: in use on its GPU, by all processes; 0: no GPU, or not known
+  gpuPercent @7 :UInt32;           # worker: of the last second, with any kernel at work on its GPU
 }
 
 struct HeartbeatAck {}             # scheduler -> node, on the heartbeat channel

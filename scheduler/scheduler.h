@@ -93,6 +93,13 @@ class Scheduler : public ProtocolCore {
   VerificationState verification() const;
   // How long workers' threads have waited for samples since this life began, all together.
   uint64_t data_stall_us() const { return data_stall_us_; }
+  // Of the workers' GPUs, as their last heartbeats say: the most memory in use on one, and the mean
+  // share of time with a kernel at work. Zeros where no worker has one.
+  struct GpuUse {
+    uint64_t memory_bytes = 0;
+    double percent = 0;
+  };
+  GpuUse gpu_use() const;
   // Of the pictures that the run has read, those that cannot be decoded.
   uint64_t bad_picture_count() const { return bad_pictures_.count(); }
 

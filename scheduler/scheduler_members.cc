@@ -210,6 +210,20 @@ void Scheduler::OnMessageOf(Micros, const Envelope& envelope, const Heartbeat& h
   Send(envelope.sender, HeartbeatAck{});
 }
 
+Scheduler::GpuUse Scheduler::gpu_use() const {
+  GpuUse use;
+  uint32_t gpu_count = 0;
+  for (const auto& [node, member] : members_.all()) {
+    const Heartbeat& heartbeat = member.heartbeat;
+    if (heartbeat.gpu_memory_bytes == 0) continue;
+    use.memory_bytes = std::max(use.memory_bytes, heartbeat.gpu_memory_bytes);
+    use.percent += heartbeat.gpu_percent;
+    ++gpu_count;
+  }
+  if (gpu_count > 0) use.percent /= gpu_count;
+  return use;
+}
+
 // ---- death -------------------------------------------------------------------------------------
 
 Micros Scheduler::LeaseOf(const Member& member) const {

@@ -373,7 +373,8 @@ double Power(double base, uint64_t exponent) {
 
 }  // namespace
 
-// With loss scaling the optimizer's steps are those that were not skipped.
+// With loss scaling the optimizer's steps are those that were not skipped. The corrections are
+// those of scheduler/schedule.cc: of the step's own beta1.
 Optimizer::Update Optimizer::Counted(const Update& u) const {
   Update counted = u;
   if (!skips_overflows()) return counted;
@@ -381,7 +382,7 @@ Optimizer::Update Optimizer::Counted(const Update& u) const {
   counted.is_first_step = steps == 0;
   const bool is_adaptive = state_count_ - (options_.ema_decay > 0.0 ? 1 : 0) == 2;
   if (!is_adaptive) return counted;
-  counted.scalars.bias_correction1 = static_cast<float>(1 - Power(options_.beta1, steps + 1));
+  counted.scalars.bias_correction1 = static_cast<float>(1 - Power(u.scalars.momentum, steps + 1));
   counted.scalars.bias_correction2_sqrt =
       static_cast<float>(std::sqrt(1 - Power(options_.beta2, steps + 1)));
   return counted;
@@ -393,9 +394,14 @@ void Optimizer::Skip(const Update& u) const {
   if (u.state.data() != u.state_out.data()) {
     std::copy_n(u.state.begin(), kept, u.state_out.begin());
   }
+  const bool begins_average = options_.ema_decay > 0.0 && u.state[StepCountAt(u.range)] == 0;
   VisitParts(u.range, [&](const Piece& piece, ShardRange part) {
-    if (piece.kind != TensorKind::kMetric) return;
-    ApplyMetric(Cut(u, state_count_, part));
+    const Slice s = Cut(u, state_count_, part);
+    if (piece.kind != TensorKind::kMetric) {
+      if (begins_average) std::copy_n(s.parameters, s.count, s.state_out[state_count_ - 1]);
+      return;
+    }
+    ApplyMetric(s);
     MoveLossScale(u, part);
   });
 }

@@ -20,9 +20,9 @@ class PassRecordings {
   // `part_count`: into so many parts a pass is cut, between which the host has something to do.
   PassRecordings(Device device, size_t part_count) : device_(device), part_count_(part_count) {}
 
-  // A pass over so many samples that writes its gradients there. The first of so many samples is
-  // launched as it is: libraries make their plans then. The first of them into these gradients is
-  // recorded, those after it are launched from the recording.
+  // A pass over so many samples that writes its gradients there. The first whole one of so many
+  // samples is launched as it is: libraries make their plans then. The first after it into these
+  // gradients is recorded, those that follow are launched from the recording.
   void Begin(uint32_t sample_count, const float* gradients);
   // The pass's next part, whose launches `launches` makes, alike in every pass.
   void Launch(const std::function<void()>& launches);
@@ -34,10 +34,11 @@ class PassRecordings {
 
   const Device device_;
   const size_t part_count_;
-  std::set<uint32_t> known_counts_;  // of samples
+  std::set<uint32_t> known_counts_;  // of samples: a whole pass has been launched
   std::map<Name, Parts> passes_;
   Parts* pass_ = nullptr;  // the one at hand; null: launched as it is
   bool is_recording_ = false;
+  uint32_t sample_count_ = 0;
   size_t next_part_ = 0;
 };
 

@@ -21,6 +21,7 @@ OpenedGpu::~OpenedGpu() = default;
 OpenedGpu::OpenedGpu(OpenedGpu&&) noexcept = default;
 Device OpenedGpu::device() const { return {}; }
 std::string OpenedGpu::description() const { return ""; }
+std::string OpenedGpu::bus_id() const { return ""; }
 
 struct LaunchGraph::Recording {};
 LaunchGraph::LaunchGraph(Device, const std::function<void()>&) { PANDO_CHECK(false); }

@@ -307,6 +307,8 @@ Result<std::unique_ptr<ConvLibrary>> ConvLibrary::Open(const CudaOptions& option
 ConvLibrary::ConvLibrary(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 ConvLibrary::~ConvLibrary() = default;
 
+bool ConvLibrary::IsThere() { return LoadCudnn().ok(); }
+
 size_t ConvLibrary::version() const { return impl_->api.GetVersion(); }
 
 bool ConvLibrary::Prepare(const ConvProblem& problem) { return impl_->PlanOf(problem) != nullptr; }

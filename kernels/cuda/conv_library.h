@@ -44,6 +44,7 @@ class ConvLibrary {
   explicit ConvLibrary(std::unique_ptr<Impl> impl);  // of Open
   // kNotFound: cuDNN is not there, or another version.  `stream` outlives it.
   static Result<std::unique_ptr<ConvLibrary>> Open(const CudaOptions& options, cudaStream_t stream);
+  static bool IsThere();  // it can be loaded
   ~ConvLibrary();
   ConvLibrary(const ConvLibrary&) = delete;
   ConvLibrary& operator=(const ConvLibrary&) = delete;

@@ -2,10 +2,16 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <cstdio>
 #include <cstdlib>
 
 #include "kernels/cuda/cuda_ops.h"
+
+#ifndef PANDO_GPU_ARCH_MIN  // the oldest compute capability that kernels were compiled for: 75
+                            // is 7.5
+#define PANDO_GPU_ARCH_MIN 0
+#endif
 
 namespace pando {
 namespace cuda {
@@ -15,10 +21,26 @@ void CudaFailed(const char* call, const char* what, const char* file, int line) 
   std::abort();
 }
 
+namespace {
+
+// Room was there when the job was checked: somebody else has taken it since.
+[[noreturn]] void NoRoom(CudaDevice& gpu, size_t size_bytes) {
+  const DeviceRoom room = RoomOf(gpu);
+  const std::string text = fmt::format(
+      "{} bytes more are needed of GPU {}, and {} of {} are free: another process uses it, perhaps "
+      "another worker of this job. Start fewer there, or raise train.micro_batches",
+      size_bytes, gpu.index(), room.free_bytes, room.total_bytes);
+  CudaFailed("cudaMalloc", text.c_str(), __FILE__, __LINE__);
+}
+
+}  // namespace
+
 std::byte* Allocate(CudaDevice& gpu, size_t size_bytes) {
   UseOnThisThread(gpu);
   void* memory = nullptr;
-  PANDO_CUDA_CHECK(cudaMalloc(&memory, size_bytes));
+  const cudaError_t status = cudaMalloc(&memory, size_bytes);
+  if (status == cudaErrorMemoryAllocation) NoRoom(gpu, size_bytes);
+  PANDO_CUDA_CHECK(status);
   return static_cast<std::byte*>(memory);
 }
 
@@ -49,14 +71,20 @@ FloatBuffer::Memory AllocateFloats(CudaDevice& gpu, size_t float_count) {
   auto* floats = reinterpret_cast<float*>(Allocate(gpu, float_count * sizeof(float)));
   PANDO_CUDA_CHECK(cudaMemsetAsync(floats, 0, float_count * sizeof(float), gpu.stream()));
   Synchronize(gpu);
-  return {floats, [](float* p) { PANDO_CUDA_CHECK(cudaFree(p)); }};
+  return {floats, [index = gpu.index()](float* p) {
+            PANDO_CUDA_CHECK(cudaSetDevice(index));  // any thread
+            PANDO_CUDA_CHECK(cudaFree(p));
+          }};
 }
 
 FloatBuffer::Memory AllocatePinnedFloats(CudaDevice& gpu, size_t float_count) {
   UseOnThisThread(gpu);
   void* floats = nullptr;
   PANDO_CUDA_CHECK(cudaMallocHost(&floats, float_count * sizeof(float)));
-  return {static_cast<float*>(floats), [](float* p) { PANDO_CUDA_CHECK(cudaFreeHost(p)); }};
+  return {static_cast<float*>(floats), [index = gpu.index()](float* p) {
+            PANDO_CUDA_CHECK(cudaSetDevice(index));  // any thread
+            PANDO_CUDA_CHECK(cudaFreeHost(p));
+          }};
 }
 
 }  // namespace cuda
@@ -98,7 +126,9 @@ bool HasCuda() { return true; }
 
 uint32_t GpuCount() {
   int count = 0;
-  return cudaGetDeviceCount(&count) == cudaSuccess ? static_cast<uint32_t>(count) : 0;
+  if (cudaGetDeviceCount(&count) != cudaSuccess || count == 0) return 0;
+  const bool can_compute = cuda::ConvLibrary::IsThere() && cuda::MatrixLibrary::IsThere();
+  return can_compute ? static_cast<uint32_t>(count) : 0;
 }
 
 Result<OpenedGpu> OpenCuda(const CudaOptions& options) {
@@ -114,6 +144,16 @@ Result<OpenedGpu> OpenCuda(const CudaOptions& options) {
                                 options.index, count));
   }
   PANDO_CUDA_CHECK(cudaSetDevice(options.index));
+  cudaDeviceProp properties{};
+  PANDO_CUDA_CHECK(cudaGetDeviceProperties(&properties, options.index));
+  if (10 * properties.major + properties.minor < PANDO_GPU_ARCH_MIN) {
+    return NotFound(
+        fmt::format("GPU {} ({}) is of compute capability {}.{}, and this pando was built for {} "
+                    "and newer: run "
+                    "meson setup with -Dgpu_archs={}{} first in its list, or use --device cpu",
+                    options.index, properties.name, properties.major, properties.minor,
+                    PANDO_GPU_ARCH_MIN, properties.major, properties.minor));
+  }
   cuda::Stream stream;
   auto convolutions = cuda::ConvLibrary::Open(options, stream.get());
   if (!convolutions.ok()) return convolutions.status();
@@ -129,5 +169,12 @@ OpenedGpu::~OpenedGpu() = default;
 OpenedGpu::OpenedGpu(OpenedGpu&&) noexcept = default;
 Device OpenedGpu::device() const { return gpu_->device(); }
 std::string OpenedGpu::description() const { return gpu_->description(); }
+
+std::string OpenedGpu::bus_id() const {
+  std::array<char, 32> text{};
+  PANDO_CUDA_CHECK(
+      cudaDeviceGetPCIBusId(text.data(), static_cast<int>(text.size()), gpu_->index()));
+  return text.data();
+}
 
 }  // namespace pando

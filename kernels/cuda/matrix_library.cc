@@ -153,6 +153,8 @@ Result<std::unique_ptr<MatrixLibrary>> MatrixLibrary::Open(const CudaOptions& op
 
 MatrixLibrary::MatrixLibrary(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
+bool MatrixLibrary::IsThere() { return LoadCublas().ok(); }
+
 size_t MatrixLibrary::version() const { return impl_->api.GetVersion(); }
 MatrixLibrary::~MatrixLibrary() = default;
 

@@ -41,6 +41,7 @@ class MatrixLibrary {
   // kNotFound: cuBLASLt is not there, or another version.  `stream` outlives it.
   static Result<std::unique_ptr<MatrixLibrary>> Open(const CudaOptions& options,
                                                      cudaStream_t stream);
+  static bool IsThere();  // it can be loaded
   ~MatrixLibrary();
   MatrixLibrary(const MatrixLibrary&) = delete;
   MatrixLibrary& operator=(const MatrixLibrary&) = delete;

@@ -27,5 +27,11 @@ TEST_CASE("a number of workers that was asked for is what is started") {
   CHECK(ShareOf({.worker_count = 0}, 64, 0).worker_count == 0);
 }
 
+TEST_CASE("a node with GPUs starts a worker for each, unless it is told how many") {
+  CHECK(ShareOf({}, 64, 4).worker_count == 4);
+  CHECK(ShareOf({}, 2, 8).worker_count == 8);
+  CHECK(ShareOf({.worker_count = 2}, 64, 4).worker_count == 2);
+}
+
 }  // namespace
 }  // namespace pando

@@ -116,6 +116,7 @@ inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
 inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) {
   return *value = 2, cudaSuccess;
 }
+inline cudaError_t cudaDeviceGetPCIBusId(char* text, int, int) { return *text = 0, cudaSuccess; }
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags);
 cudaError_t cudaStreamDestroy(cudaStream_t stream);
 cudaError_t cudaStreamSynchronize(cudaStream_t stream);
@@ -135,6 +136,8 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec);
 
 namespace cuda_on_host {
 
+// Whether this thread captures: CUDA refuses then what may wait or allocate.
+bool IsCapturing();
 // Puts work on a stream.
 void Enqueue(cudaStream_t stream, std::function<void()> work);
 

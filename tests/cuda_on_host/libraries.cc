@@ -1,5 +1,9 @@
 // In place of NVIDIA's libraries: cuDNN has no engine for anything, so that kernels/cuda's own
 // convolutions are tested, and products follow their definition.
+#include <array>
+#include <set>
+
+#include "common/check.h"
 #include "kernels/cuda/conv_library.h"
 #include "kernels/cuda/element.h"
 #include "kernels/cuda/matrix_library.h"
@@ -14,12 +18,22 @@ Result<std::unique_ptr<ConvLibrary>> ConvLibrary::Open(const CudaOptions&, cudaS
 ConvLibrary::ConvLibrary(std::unique_ptr<Impl>) {}
 ConvLibrary::~ConvLibrary() = default;
 size_t ConvLibrary::version() const { return 0; }
+bool ConvLibrary::IsThere() { return true; }
 bool ConvLibrary::Prepare(const ConvProblem&) { return false; }
 bool ConvLibrary::Run(const ConvProblem&, const ConvArrays&) { return false; }
 
 struct MatrixLibrary::Impl {
   ElementType element;
   cudaStream_t stream;
+  std::set<std::array<uint32_t, 8>> planned;  // cuBLASLt makes a plan for each, which may allocate
+
+  void Plan(const Product& p) {
+    const bool is_new = planned
+                            .insert({p.rows, p.cols, p.depth, p.a_transposed, p.b_transposed,
+                                     p.is_float, p.has_bias, p.has_relu})
+                            .second;
+    PANDO_CHECK(!is_new || !cuda_on_host::IsCapturing());
+  }
 };
 
 Result<std::unique_ptr<MatrixLibrary>> MatrixLibrary::Open(const CudaOptions& options,
@@ -29,6 +43,7 @@ Result<std::unique_ptr<MatrixLibrary>> MatrixLibrary::Open(const CudaOptions& op
 MatrixLibrary::MatrixLibrary(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 MatrixLibrary::~MatrixLibrary() = default;
 size_t MatrixLibrary::version() const { return 0; }
+bool MatrixLibrary::IsThere() { return true; }
 
 namespace {
 
@@ -67,6 +82,7 @@ void Multiply(const Product& p, const ProductArrays& arrays) {
 }  // namespace
 
 void MatrixLibrary::Run(const Product& p, const ProductArrays& arrays) {
+  impl_->Plan(p);
   WithElement(impl_->element, [&]<class T>() {
     cuda_on_host::Enqueue(impl_->stream, [p, arrays] { Multiply<T>(p, arrays); });
   });

@@ -40,6 +40,9 @@ struct CUstream_st {
   uint64_t count() const { return done_count + waiting.size(); }
 };
 
+// Of this thread.
+thread_local bool is_capturing = false;
+
 namespace {
 
 using pando::PhiloxBlock;
@@ -111,6 +114,8 @@ std::byte* Allocate(size_t size_bytes) {
 
 }  // namespace
 
+bool cuda_on_host::IsCapturing() { return is_capturing; }
+
 void cuda_on_host::Enqueue(cudaStream_t stream, std::function<void()> work) {
   std::lock_guard lock(mutex);
   if (stream->captured != nullptr) {
@@ -131,6 +136,7 @@ cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total_bytes) {
 }
 
 cudaError_t cudaMalloc(void** memory, size_t size_bytes) {
+  PANDO_CHECK(!is_capturing);
   std::lock_guard lock(mutex);
   size_t free_bytes = 0, total_bytes = 0;
   cudaMemGetInfo(&free_bytes, &total_bytes);
@@ -142,6 +148,7 @@ cudaError_t cudaMalloc(void** memory, size_t size_bytes) {
 }
 
 cudaError_t cudaFree(void* memory) {
+  PANDO_CHECK(!is_capturing);
   std::lock_guard lock(mutex);
   if (memory == nullptr) return cudaSuccess;
   RunEverything();
@@ -154,6 +161,7 @@ cudaError_t cudaFree(void* memory) {
 }
 
 cudaError_t cudaMallocHost(void** memory, size_t size_bytes) {
+  PANDO_CHECK(!is_capturing);
   std::lock_guard lock(mutex);
   std::byte* pinned = Allocate(size_bytes);
   TheMachine().pinned[pinned] = size_bytes;
@@ -162,6 +170,7 @@ cudaError_t cudaMallocHost(void** memory, size_t size_bytes) {
 }
 
 cudaError_t cudaFreeHost(void* memory) {
+  PANDO_CHECK(!is_capturing);
   std::lock_guard lock(mutex);
   if (memory == nullptr) return cudaSuccess;
   RunEverything();
@@ -244,12 +253,14 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  PANDO_CHECK(!is_capturing);
   std::lock_guard lock(mutex);
   RunTo(event->place);
   return cudaSuccess;
 }
 
 cudaError_t cudaEventQuery(cudaEvent_t event) {
+  PANDO_CHECK(!is_capturing);
   std::lock_guard lock(mutex);
   const Place place = event->place;
   if (place.stream == nullptr || !TheMachine().streams.contains(place.stream)) return cudaSuccess;
@@ -263,12 +274,14 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
   std::lock_guard lock(mutex);
   PANDO_CHECK(stream->captured == nullptr);
   stream->captured = new CUgraph_st;
+  is_capturing = true;
   return cudaSuccess;
 }
 
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   std::lock_guard lock(mutex);
   *graph = std::exchange(stream->captured, nullptr);
+  is_capturing = false;
   return cudaSuccess;
 }
 

@@ -45,7 +45,7 @@ TEST_CASE("one worker, two workers on one GPU and no server at all make the same
     CAPTURE(precision.empty() ? "fp32" : precision[1]);
     const Args job = GpuJob(precision);
     const Summary serial = Train(Args{"--serial"} + job);
-    CHECK(*serial.train_loss < 2.2);  // it learns
+    CHECK(*serial.train_loss < 2.25);  // it learns
     for (const char* workers : {"1", "2"}) {
       const Summary run = Train(job + Args{"--workers", workers, "--servers", "2"});
       CHECK(run.weights_hash == serial.weights_hash);

@@ -60,7 +60,7 @@ pid_t StartHolder() {
 
 }  // namespace
 
-Result<std::unique_ptr<Network>> Network::Make() {
+Result<std::unique_ptr<TestNetwork>> TestNetwork::Make() {
   for (const char* program : {"ip", "nsenter"}) {
     if (!Runs(fmt::format("command -v {} >/dev/null", program)))
       return NotFound(fmt::format("there is no program '{}'", program));
@@ -69,17 +69,17 @@ Result<std::unique_ptr<Network>> Network::Make() {
     return Unavailable(fmt::format("no network namespace: {}", strerror(errno)));
   if (!Runs("ip link add switch type bridge && ip link set switch up"))
     return Unavailable("no bridge in a network namespace");
-  return std::unique_ptr<Network>(new Network());
+  return std::unique_ptr<TestNetwork>(new TestNetwork());
 }
 
-Network::~Network() {
+TestNetwork::~TestNetwork() {
   for (const pid_t holder : holders_) {
     kill(holder, SIGKILL);
     waitpid(holder, nullptr, 0);
   }
 }
 
-HostId Network::AddHost() {
+HostId TestNetwork::AddHost() {
   const HostId host{static_cast<int>(holders_.size())};
   holders_.push_back(StartHolder());
   MustRun(
@@ -93,27 +93,29 @@ HostId Network::AddHost() {
   return host;
 }
 
-std::string Network::AddressOf(HostId host) const {
+std::string TestNetwork::AddressOf(HostId host) const {
   return fmt::format("10.77.0.{}", host.index + 1);
 }
 
-Args Network::Through(HostId host) const {
+Args TestNetwork::Through(HostId host) const {
   return {"nsenter", fmt::format("--net=/proc/{}/ns/net", Holder(host))};
 }
 
-void Network::PullCable(HostId host) {
+void TestNetwork::PullCable(HostId host) {
   MustRun(fmt::format("ip link set cable{} down", host.index));
 }
 
-void Network::PlugIn(HostId host) { MustRun(fmt::format("ip link set cable{} up", host.index)); }
+void TestNetwork::PlugIn(HostId host) {
+  MustRun(fmt::format("ip link set cable{} up", host.index));
+}
 
-void Network::LoseFrames(HostId from, HostId to) {
+void TestNetwork::LoseFrames(HostId from, HostId to) {
   MustRun(fmt::format(
       "nsenter --net=/proc/{}/ns/net ip neigh replace {} lladdr {} dev eth0 nud permanent",
       Holder(from), AddressOf(to), kNobodysAddress));
 }
 
-void Network::StopLosing(HostId from, HostId to) {
+void TestNetwork::StopLosing(HostId from, HostId to) {
   MustRun(fmt::format("nsenter --net=/proc/{}/ns/net ip neigh del {} dev eth0", Holder(from),
                       AddressOf(to)));
 }

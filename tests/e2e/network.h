@@ -1,5 +1,5 @@
-// Network: hosts of its own for end-to-end tests, in network namespaces of this machine: each has
-// one address and a cable to a common switch, and cables can be pulled.
+// TestNetwork: hosts of its own for end-to-end tests, in network namespaces of this machine: each
+// has one address and a cable to a common switch, and cables can be pulled.
 //
 // The switch is in a namespace that this program moves into, so nothing of the machine's own
 // network is touched, and everything is gone with this program, however it ends.
@@ -20,13 +20,13 @@ struct HostId {
   int index = -1;
 };
 
-class Network {
+class TestNetwork {
  public:
   // Call it before any thread is started. An error says what this machine does not allow.
-  static Result<std::unique_ptr<Network>> Make();
-  ~Network();
-  Network(const Network&) = delete;
-  Network& operator=(const Network&) = delete;
+  static Result<std::unique_ptr<TestNetwork>> Make();
+  ~TestNetwork();
+  TestNetwork(const TestNetwork&) = delete;
+  TestNetwork& operator=(const TestNetwork&) = delete;
 
   HostId AddHost();
   std::string AddressOf(HostId host) const;  // "10.77.0.1"
@@ -43,7 +43,7 @@ class Network {
   void StopLosing(HostId from, HostId to);
 
  private:
-  Network() = default;
+  TestNetwork() = default;
   pid_t Holder(HostId host) const { return holders_[host.index]; }
 
   // Each keeps one host's namespace alive.

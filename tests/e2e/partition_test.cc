@@ -24,9 +24,9 @@ constexpr auto kCutOff = 3s;  // three leases
 constexpr size_t kStepsBefore = 50;
 
 // The hosts' network; one for all tests, since the program moves into it.
-Network& TheNetwork() {
-  static const std::unique_ptr<Network> network = [] {
-    Result<std::unique_ptr<Network>> made = Network::Make();
+TestNetwork& TheNetwork() {
+  static const std::unique_ptr<TestNetwork> network = [] {
+    Result<std::unique_ptr<TestNetwork>> made = TestNetwork::Make();
     if (!made.ok()) {
       std::fprintf(stderr, "SKIPPED: partitions of real processes need network namespaces: %s\n",
                    made.status().message().c_str());
@@ -112,7 +112,7 @@ struct SpreadJob {
     return std::make_unique<Process>(temp.path(), name, args, network.Through(host));
   }
 
-  Network& network = TheNetwork();
+  TestNetwork& network = TheNetwork();
   TempFolder temp;
   const std::string run_dir;
   HostId scheduler_host, server_hosts[2], worker_hosts[2];

@@ -30,8 +30,8 @@ bool FindsWorker(uint32_t rank, Step step) {
   const std::string flip = fmt::format("{},{},{}", step.value(), kFlipped.value(), rank);
   setenv("PANDO_BIT_FLIP", flip.c_str(), 1);
   Process train(household.path(), "train",
-                Args{"train", "--verify-every", std::to_string(kVerifyEvery), "--run-dir",
-                     household.run_dir()} +
+                Args{"train", "--device", "cpu", "--verify-every", std::to_string(kVerifyEvery),
+                     "--run-dir", household.run_dir()} +
                     FaultJob(3, 2));
   train.Await(2 * kEventDeadline);
   unsetenv("PANDO_BIT_FLIP");

@@ -137,7 +137,7 @@ std::string MessageText(const Ready& m) {
 }
 std::string MessageText(const Heartbeat& m) {
   return Join("Heartbeat", m.activity, m.step, m.waiting_for, m.waiting_ms, m.micro_batch_us,
-              m.data_stall_us);
+              m.data_stall_us, m.gpu_memory_bytes, m.gpu_percent);
 }
 std::string MessageText(const HeartbeatAck&) { return "HeartbeatAck"; }
 std::string MessageText(const ViewUpdate& m) { return Join("ViewUpdate", m.view); }

@@ -261,11 +261,12 @@ TEST_CASE("with loss scaling and no overflow Adam's steps are those without it")
     const OptimizerOptions options{.kind = OptimizerKind::kAdam, .loss_scale = {.is_on = is_on}};
     const Optimizer optimizer(options, layout);
     const PartialPlan partial_plan(options, layout, ShardPlan(layout));
-    const auto scalars_at = [](uint64_t step) -> StepScalars {
+    const auto scalars_at = [](uint64_t step) -> StepScalars {  // as with one-cycle
       const auto count = static_cast<double>(step + 1);
+      const auto beta1 = static_cast<float>(0.95 - 0.01 * count);
       return {.lr = 0.01f,
-              .momentum = 0.9f,
-              .bias_correction1 = static_cast<float>(1 - std::pow(0.9, count)),
+              .momentum = beta1,
+              .bias_correction1 = static_cast<float>(1 - std::pow(beta1, count)),
               .bias_correction2_sqrt = static_cast<float>(std::sqrt(1 - std::pow(0.999, count)))};
     };
     Replica replica(FirstParameters(whole.size()), 0);
