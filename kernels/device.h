@@ -99,8 +99,8 @@ void Download(Device device, const void* from, std::span<std::byte> host);
 // Waits for all that has been launched.
 void Synchronize(Device device);
 
-// Flat vectors in the device's memory, zeroed, and in memory of the host that a GPU reads and
-// writes by itself. They may be freed on any thread, at any time before the process ends.
+// Flat vectors: zeroed ones in the device's memory, and in memory of the host that a GPU reads and
+// writes by itself, which holds anything at first. They may be freed on any thread.
 FloatBuffer DeviceFloats(Device device, size_t float_count);
 FloatBuffer PinnedFloats(Device device, size_t float_count);
 

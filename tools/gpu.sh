@@ -9,7 +9,8 @@ set -euo pipefail
 # shellcheck source=lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-programs=(tests/kernels/kernels_gpu_test tests/models/models_gpu_test bench/kernels/gpu_bench)
+programs=(tests/kernels/kernels_gpu_test tests/models/models_gpu_test tests/worker/trainer_gpu_test
+  tests/e2e/e2e_gpu_test cli/pando bench/kernels/gpu_bench)
 bundle=$root/.gpu
 
 build_programs() {
@@ -29,7 +30,7 @@ make_bundle() {
       { grep -vE '/(libc|libm|libdl|librt|libpthread|libgcc_s|libstdc\+\+)\.so' || true; } |
       while read -r library; do cp -L "$library" "$bundle/lib/"; done
   done
-  strip "$bundle"/*_test "$bundle"/gpu_bench
+  strip "$bundle"/*_test "$bundle"/gpu_bench "$bundle"/pando
   echo "$root" >"$bundle/root"  # where the tests look for their golden files
   du -sh "$bundle" >&2
 }
@@ -37,16 +38,31 @@ make_bundle() {
 results=()
 failed=no
 # row NAME SECONDS COMMAND...: runs it and notes how it ended.
-row() {
-  local name=$1 limit=$2 status=0
-  shift 2
+row() { row_of_shell "$1" timeout "${@:2}"; }
+
+# row_of_shell NAME FUNCTION...: the same of what ends by itself.
+row_of_shell() {
+  local name=$1 status=0
+  shift
   say "$name"
-  timeout "$limit" "$@" || status=$?
+  "$@" || status=$?
   case $status in
     0) results+=("ok       $name") ;;
     77) results+=("skipped  $name") ;;
     *) results+=("FAILED   $name (exit $status)"); failed=yes ;;
   esac
+}
+
+# through_servers MODEL DATASET BATCH STEPS [FLAG...]: training with one worker and two servers on this machine; the
+# images a second are in the last lines.
+through_servers() {
+  local folder status=0
+  folder=$(mktemp -d)
+  "$bundle/pando" train --model "$1" --dataset "$2" --global-batch "$3" --steps "$4" --micro-batches 1 --workers 1 \
+    --servers 2 --replicas 1 --device cuda --snapshot-every 0 --set eval.every_epochs=0 --set run.reader_threads=8 \
+    --run-dir "$folder/run" "${@:5}" || status=$?
+  rm -rf "$folder"
+  return $status
 }
 
 run_all() {
@@ -64,6 +80,8 @@ run_all() {
   nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader || true
   row "kernels on a GPU" 120 "$bundle/kernels_gpu_test"
   row "models on a GPU" 120 "$bundle/models_gpu_test"
+  row "trainer on a GPU" 120 "$bundle/trainer_gpu_test"
+  row "runs on a GPU" 150 env PANDO_PROGRAM="$bundle/pando" "$bundle/e2e_gpu_test"
   sanitizer=$(command -v compute-sanitizer || echo "${CUDA_HOME:-/usr/local/cuda}/bin/compute-sanitizer")
   if [ -x "$sanitizer" ]; then
     row "memcheck" 90 "$sanitizer" --tool memcheck --error-exitcode 1 "$bundle/kernels_gpu_test" -tc="$small"
@@ -71,6 +89,9 @@ run_all() {
   fi
   row "benchmark, bfloat16" 120 "$bundle/gpu_bench" bfloat16
   row "benchmark, float" 60 "$bundle/gpu_bench" float
+  row_of_shell "ResNet-50 through two servers" through_servers resnet50 synthetic-imagenet 256 40 --precision bf16
+  row_of_shell "MobileNetV2 through two servers" through_servers mobilenet-v2 synthetic-imagenet 256 40 --precision bf16
+  row_of_shell "MNIST CNN through two servers" through_servers mnist-cnn synthetic-digits 128 2000
   row "PyTorch" 150 python3 "$root/bench/pytorch_gpu.py" --seconds 1
   printf '%s\n' "${results[@]}"
   [ "$failed" = no ]
