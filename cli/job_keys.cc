@@ -7,6 +7,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "cli/device_choice.h"
 #include "common/nearest_name.h"
 #include "models/network.h"
 #include "models/network_file.h"
@@ -58,7 +59,8 @@ std::vector<std::string> EnumNames<LastBatch>() {
 }
 template <>
 std::vector<std::string> EnumNames<Precision>() {
-  return {"fp32", "tf32", "bf16", "fp16"};
+  using enum Precision;
+  return {PrecisionName(kFp32), PrecisionName(kTf32), PrecisionName(kBf16), PrecisionName(kFp16)};
 }
 template <>
 std::vector<std::string> EnumNames<ParameterResidency>() {

@@ -21,17 +21,12 @@ NetworkPlan PlanOf(const Model& model, const std::vector<StagePlan>& stages, uin
              : PlanTraining(stages, input, sample_count, {}, element);
 }
 
-struct FloatRange {
-  size_t first = 0;
-  size_t last = 0;
-};
-
-std::vector<FloatRange> ParameterFloats(const TensorLayout& layout,
+std::vector<ShardRange> ParameterFloats(const TensorLayout& layout,
                                         const std::vector<StagePlan>& stages) {
-  std::vector<FloatRange> ranges;
+  std::vector<ShardRange> ranges;
   for (const StagePlan& stage : stages) {
     const Network::TensorRun& run = stage.parameters;
-    FloatRange& range = ranges.emplace_back();
+    ShardRange& range = ranges.emplace_back();
     if (run.first != run.last) range = {layout.offset(run.first), layout.offset(run.last)};
   }
   return ranges;
@@ -74,7 +69,7 @@ struct Network::Impl {
   float label_smoothing;
   Pass pass;
   std::vector<StagePlan> stages;
-  std::vector<FloatRange> parameter_floats;  // by stage: where its parameters lie in a flat vector
+  std::vector<ShardRange> parameter_floats;  // by stage: where its parameters lie in a flat vector
   NetworkPlan evaluation;
   NetworkPlan training;
   DeviceMemory memory;
@@ -241,9 +236,9 @@ void Network::Backward(uint32_t layer, const float* parameters, float* gradients
                                            .gradients = gradients,
                                            .scratch = n.Span(buffers.scratch)});
   n.AddGradients(layer, buffers);
-  const FloatRange& own = n.parameter_floats[layer];
-  if (!n.has_loss_scale() || own.first == own.last) return;
-  ScaleFloatsInPlace(n.pass.device, own.last - own.first, &n.pass.numbers->inverse_loss_scale,
+  const ShardRange& own = n.parameter_floats[layer];
+  if (!n.has_loss_scale() || own.size() == 0) return;
+  ScaleFloatsInPlace(n.pass.device, own.size(), &n.pass.numbers->inverse_loss_scale,
                      gradients + own.first);
 }
 

@@ -68,7 +68,7 @@ Status TrainStep::Compute(const Work& work, Hold& parameters, const Batch& batch
   if (Status s = TakeScore(work, batch); !s.ok()) return s;
   if (!recordings_) {  // not earlier: a forward that waits needs none
     gradients = context_.gradients.Take();
-    network_.WriteScore(MetricsIn(*gradients));
+    network_.WriteScore(gradients->data() + MetricsAt());
   }
   HandOver(work, metric_shards_, gradients);
   return Backward(work, parameters, gradients);
@@ -78,15 +78,13 @@ Status TrainStep::Compute(const Work& work, Hold& parameters, const Batch& batch
 Result<float> TrainStep::LossScaleFor(const Work& work, Hold& parameters) {
   const LossScaleOptions& options = context_.plan.job.optimizer.loss_scale;
   if (!options.is_on) return 1.0f;
-  const TensorLayout& layout = context_.plan.layout;
-  const size_t first = layout.offset(layout.tensor_count() - 1);
+  const uint32_t shard = context_.plan.metric_shard().value();
   const auto start = Clock::now();
-  const Status arrived =
-      parameters.Advance(context_.plan.shards.Covering(first, first + kMetricSlotCount),
-                         training_reads_.front().now, work.interrupted, work.fetch);
+  const Status arrived = parameters.Advance({shard, shard + 1}, training_reads_.front().now,
+                                            work.interrupted, work.fetch);
   waited_ += Clock::now() - start;
   if (!arrived.ok()) return arrived;
-  const LossScale now = LossScaleOf(options, {parameters.values() + first, kMetricSlotCount});
+  const LossScale now = LossScaleOf(options, {parameters.values() + MetricsAt(), kMetricSlotCount});
   if (now.hysteresis > 0 || options.loss_scale > 0) return now.scale;
   return Internal(fmt::format(
       "gradients overflow half floats at the smallest loss scale ({:g}, fp16.min_loss_scale) in "
@@ -111,14 +109,14 @@ Status TrainStep::Forward(const Work& work, Hold& parameters, FloatBuffer* recor
   recordings_->Launch([&] {
     for (uint32_t layer = 0; layer < network_.layer_count(); ++layer)
       network_.Forward(layer, ValuesOf(parameters));
-    network_.WriteScore(MetricsIn(*recorded_into));
+    network_.WriteScore(recorded_into->data() + MetricsAt());
   });
   return {};
 }
 
-float* TrainStep::MetricsIn(FloatBuffer& gradients) const {
+size_t TrainStep::MetricsAt() const {
   const TensorLayout& layout = context_.plan.layout;
-  return gradients.data() + layout.offset(layout.tensor_count() - 1);
+  return layout.offset(layout.tensor_count() - 1);
 }
 
 // Pictures that were replaced are told of no earlier: the version is there now, so the step is one
@@ -140,7 +138,6 @@ Status TrainStep::TakeScore(const Work& work, const Batch& batch) {
 Status TrainStep::Backward(const Work& work, Hold& parameters, const SharedBuffer& gradients) {
   const auto is_abandoned = [&] { return work.is_abandoned(work.sum != nullptr); };
   for (const LayerRun& part : backward_parts_) {
-    if (is_abandoned()) return Interrupted("the work was abandoned");
     if (Status s = BackwardPart(work, part, parameters, *gradients, is_abandoned); !s.ok())
       return s;
     HandOver(work, layer_shards_[part.first].ready, gradients);
@@ -156,6 +153,7 @@ Status TrainStep::BackwardPart(const Work& work, LayerRun part, Hold& parameters
     network_.Backward(layer, ValuesOf(parameters), gradients.data());
   };
   if (recordings_) {
+    if (is_abandoned()) return Interrupted("the work was abandoned");
     recordings_->Launch([&] {
       for (uint32_t layer = part.last + 1; layer-- > part.first;) go(layer);
     });

@@ -95,7 +95,7 @@ class TrainStep {
   using Hold = ParameterStore::Hold;
   Status Compute(const Work& work, Hold& parameters, const Batch& batch);
   Status Forward(const Work& work, Hold& parameters, FloatBuffer* recorded_into);
-  float* MetricsIn(FloatBuffer& gradients) const;
+  size_t MetricsAt() const;  // where the metric tensor lies in a flat vector
   Status Backward(const Work& work, Hold& parameters, const SharedBuffer& gradients);
   Status BackwardPart(const Work& work, LayerRun part, Hold& parameters, FloatBuffer& gradients,
                       const std::function<bool()>& is_abandoned);

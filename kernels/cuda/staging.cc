@@ -7,16 +7,11 @@
 
 namespace pando::cuda {
 
-Staging::Staging(cudaStream_t stream) : stream_(stream) {
-  for (Slot& slot : slots_) {
-    PANDO_CUDA_CHECK(cudaEventCreateWithFlags(&slot.is_free, cudaEventDisableTiming));
-  }
-}
+Staging::Staging(cudaStream_t stream) : stream_(stream) {}
 
 Staging::~Staging() {
   for (Slot& slot : slots_) {
-    PANDO_CUDA_CHECK(cudaEventSynchronize(slot.is_free));
-    PANDO_CUDA_CHECK(cudaEventDestroy(slot.is_free));
+    slot.is_free.Await();
     if (slot.pinned != nullptr) PANDO_CUDA_CHECK(cudaFreeHost(slot.pinned));
   }
   for (Array& array : arrays_) PANDO_CUDA_CHECK(cudaFree(array.data));
@@ -25,7 +20,7 @@ Staging::~Staging() {
 Staging::Slot& Staging::NextSlot(size_t size_bytes) {
   Slot& slot = slots_[next_slot_];
   next_slot_ = (next_slot_ + 1) % kSlots;
-  PANDO_CUDA_CHECK(cudaEventSynchronize(slot.is_free));
+  slot.is_free.Await();
   if (slot.size_bytes < size_bytes) {
     if (slot.pinned != nullptr) PANDO_CUDA_CHECK(cudaFreeHost(slot.pinned));
     PANDO_CUDA_CHECK(cudaMallocHost(reinterpret_cast<void**>(&slot.pinned), size_bytes));
@@ -41,7 +36,7 @@ void Staging::Upload(std::span<const std::byte> host, void* to) {
     std::memcpy(slot.pinned, piece.data(), piece.size());
     PANDO_CUDA_CHECK(
         cudaMemcpyAsync(out, slot.pinned, piece.size(), cudaMemcpyHostToDevice, stream_));
-    PANDO_CUDA_CHECK(cudaEventRecord(slot.is_free, stream_));
+    slot.is_free.Record(stream_);
     host = host.subspan(piece.size());
     out += piece.size();
   }

@@ -10,6 +10,8 @@
 #include <cstddef>
 #include <span>
 
+#include "kernels/cuda/event.h"
+
 namespace pando::cuda {
 
 class Staging {
@@ -32,7 +34,7 @@ class Staging {
   struct Slot {
     std::byte* pinned = nullptr;
     size_t size_bytes = 0;
-    cudaEvent_t is_free = nullptr;  // recorded behind the last use
+    Event is_free;  // recorded behind the last use
   };
   struct Array {
     std::byte* data = nullptr;
