@@ -33,6 +33,8 @@ constexpr ValueRange kBelowOne{.min = 0, .max = 1, .is_max_excluded = true};
 constexpr ValueRange kUnit{.min = 0, .max = 1};
 constexpr ValueRange kOpenUnit{
     .min = 0, .max = 1, .is_min_excluded = true, .is_max_excluded = true};
+constexpr ValueRange kShare{.min = 0, .max = 1, .is_min_excluded = true};
+constexpr size_t kPullCodecs = 4;  // the first ones: parameters travel whole
 constexpr ValueRange kLossScale{.min = 0, .max = 1e9};
 constexpr ValueRange kScalePower{.min = 0, .max = 30};
 constexpr ValueRange kScaleWindow{.min = 1, .max = 1e6};
@@ -61,6 +63,10 @@ template <>
 std::vector<std::string> EnumNames<Precision>() {
   using enum Precision;
   return {PrecisionName(kFp32), PrecisionName(kTf32), PrecisionName(kBf16), PrecisionName(kFp16)};
+}
+template <>
+std::vector<std::string> EnumNames<PayloadCodec>() {
+  return {"fp32", "fp16", "bf16", "int8", "1-bit", "top-k"};
 }
 template <>
 std::vector<std::string> EnumNames<ParameterResidency>() {
@@ -238,6 +244,24 @@ void AddTrainKeys(std::vector<JobKey>* keys) {
                            "let GPUs use faster algorithms whose bits differ from run to run: the "
                            "weights are then those of this run alone"},
                           PANDO_FIELD(allow_nondeterministic)));
+  keys->push_back(MakeKey(
+      kChoice,
+      {"train.codec", "--codec", "",
+       "how gradients travel to the servers, which add them up as floats: fp16, bf16 and int8 (with "
+       "a scale for each 256) are shorter and less exact. 1-bit and top-k send little, and add what "
+       "they lost to the next gradient: with them a fault changes the weights. Each micro-batch "
+       "travels by itself then"},
+      PANDO_FIELD(push_codec)));
+  keys->push_back(MakeKey(kReal,
+                          {"train.top_k_share", "", "",
+                           "with top-k: the share of a gradient's values that travels"},
+                          PANDO_FIELD(top_k_share), kShare));
+  keys->push_back(MakeKey(
+      kChoice,
+      {"train.pull_codec", "--pull-codec", "",
+       "how parameters travel to the workers, who compute with what arrives; servers keep floats"},
+      PANDO_FIELD(pull_codec)));
+  keys->back().choices.resize(kPullCodecs);
 }
 
 void AddLossScaleKeys(std::vector<JobKey>* keys) {

@@ -13,6 +13,7 @@
 #include "common/job_plan.h"
 #include "common/tensor_init.h"
 #include "scheduler/schedule.h"
+#include "server/aggregator.h"
 #include "server/partials.h"
 #include "worker/evaluate_chunk.h"
 #include "worker/trainer.h"
@@ -36,6 +37,7 @@ class SerialTrainer {
   // Steps handed out beyond the last whole version: threads that are done with one step's
   // micro-batches begin the next, layer by layer.
   static constexpr uint64_t kStepsInHandMax = 2;
+  static constexpr uint64_t kVersionsKept = 2;  // P4
 
   void MakeFirstVersion();
   bool IsEvaluated(Version version) const {
@@ -55,6 +57,11 @@ class SerialTrainer {
   void OnEventOf(const StepComputed&) {}
   void OnEventOf(const GradientHashed&) {}    // there is nobody to compare with
   void OnEventOf(const ParametersWanted&) {}  // all are resident: they are made here
+  // Where new versions are made: where they are read from too, unless parameters are encoded.
+  ParameterStore& versions() { return versions_ ? *versions_ : trainer_.parameters(); }
+  void Show(ShardId shard, Version version, const SharedBuffer& values);
+  std::optional<GradientReady> Sum(const GradientReady& leaf);
+  void OnRoot(const GradientReady& root);
   Optimizer::Update UpdateOf(const GradientReady& root, const FloatBuffer& values) const;
   void Update(const GradientReady& root, std::span<const float> factors);
   void AwaitPartials(const GradientReady& root);
@@ -82,6 +89,17 @@ class SerialTrainer {
   std::mutex waiting_mutex_;  // guards:
   std::map<Step, Waiting> waiting_;
 
+  // P34. Encoded gradients come one by one, and versions have their encoded form beside them.
+  struct Summed {
+    explicit Summed(size_t float_count, const ShardCodec* codec) : leaves(float_count, codec) {}
+    std::mutex mutex;  // guards:
+    std::optional<Step> step;
+    Aggregator leaves;  // of this step
+  };
+  std::deque<Summed> summed_;  // by shard; none where nothing is encoded
+  HeldBytes held_bytes_;
+  std::optional<ParameterStore> versions_;
+
   std::mutex mutex_;  // guards what computing threads tell this one:
   std::condition_variable changed_;
   uint32_t updated_shard_count_ = 0;        // of the version in the making
@@ -107,6 +125,10 @@ SerialTrainer::SerialTrainer(const Job& job, const DataSet& data, const Model& m
       bad_pictures_(job.bad_pictures_max),
       trainer_({plan_, model, data, device}, device.kind == DeviceKind::kCpu ? job.threads : 1,
                [this](ComputeTicket, ComputeEvent event) { OnEvent(std::move(event)); }) {
+  if (!plan_.pulls.is_exact())
+    versions_.emplace(plan_.shards, ParameterStore::Options{kVersionsKept}, held_bytes_);
+  for (uint32_t s = 0; s < plan_.shards.shard_count() && !plan_.pushes.is_exact(); ++s)
+    summed_.emplace_back(plan_.shards.range(ShardId(s)).size(), plan_.pushes.CodecOf(ShardId(s)));
   for (const ShardRange& range : plan_.shards.ranges()) {
     FloatBuffer& state = states_.emplace_back(optimizer_.state_floats(range));
     if (stretch.parameters == nullptr) continue;
@@ -124,7 +146,7 @@ Result<SerialResult> SerialTrainer::Run() {
   TellBadPictures();
   if (!failure.ok()) return failure;
   result_.states = std::move(states_);
-  result_.parameters = *trainer_.parameters().Open(result_.version);
+  result_.parameters = *versions().Open(result_.version);
   result_.waiting_seconds = static_cast<double>(trainer_.parameters().waited_us()) * 1e-6;
   result_.gradient_buffers = trainer_.gradient_buffers_made();
   return std::move(result_);
@@ -145,8 +167,7 @@ Status SerialTrainer::MakeAllVersions() {
 }
 
 void SerialTrainer::MakeFirstVersion() {
-  ParameterStore& store = trainer_.parameters();
-  SharedBuffer values = store.Writable(stretch_.first);
+  SharedBuffer values = versions().Writable(stretch_.first);
   if (stretch_.parameters != nullptr) {
     std::ranges::copy(stretch_.parameters->span(), values->data());
   }
@@ -156,8 +177,19 @@ void SerialTrainer::MakeFirstVersion() {
       InitRange(plan_.layout, plan_.job.seed, range,
                 values->span().subspan(range.first, range.size()));
     }
-    store.Arrived(ShardId(s), stretch_.first);
+    Show(ShardId(s), stretch_.first, values);
   }
+}
+
+// A shard of a version is made.
+void SerialTrainer::Show(ShardId shard, Version version, const SharedBuffer& values) {
+  versions().Arrived(shard, version);
+  if (!versions_) return;
+  const ShardRange& range = plan_.shards.range(shard);
+  const auto encoded = std::make_shared<FloatBuffer>(plan_.pulls.PayloadBytes(shard) / 4);
+  plan_.pulls.CodecOf(shard)->Encode(values->span().subspan(range.first, range.size()),
+                                     std::as_writable_bytes(encoded->span()));
+  trainer_.ParametersArrived(shard, version, ToBlob(encoded));
 }
 
 // Stops short of a version that is evaluated first: training time and evaluation time stay apart.
@@ -187,6 +219,7 @@ void SerialTrainer::FinishStep(const StepMetrics& metrics, double seconds) {
   last.sample_count += plan_.steps.SampleCount(metrics.step);
   last.training_seconds += seconds;
   last.data_stall_seconds = static_cast<double>(trainer_.data_stall_us()) * 1e-6;
+  last.exposed_sync_seconds = static_cast<double>(trainer_.exposed_sync_us()) * 1e-6;
   result_.version = VersionMadeBy(metrics.step);
   TellBadPictures();
   if (callbacks_.on_step) callbacks_.on_step(last);
@@ -204,7 +237,7 @@ void SerialTrainer::TellBadPictures() {
 }
 
 Status SerialTrainer::Evaluate(Version version) {
-  std::shared_ptr<const FloatBuffer> values = *trainer_.parameters().Open(version);
+  std::shared_ptr<const FloatBuffer> values = *versions().Open(version);
   for (uint32_t s = 0; s < plan_.shards.shard_count(); ++s) {
     const ShardRange& range = plan_.shards.range(ShardId(s));
     const Blob blob(std::as_bytes(values->span().subspan(range.first, range.size())), values);
@@ -225,7 +258,7 @@ Status SerialTrainer::Evaluate(Version version) {
 }
 
 void SerialTrainer::KeepBest(Version version) {
-  const std::shared_ptr<const FloatBuffer> values = *trainer_.parameters().Open(version);
+  const std::shared_ptr<const FloatBuffer> values = *versions().Open(version);
   const auto copy = std::make_shared<FloatBuffer>(values->size());
   std::ranges::copy(values->span(), copy->data());
   result_.best_parameters = copy;
@@ -238,8 +271,24 @@ void SerialTrainer::OnEvent(ComputeEvent event) {
   std::visit([this](const auto& e) { OnEventOf(e); }, event);
 }
 
-// The whole tree is ours, so the node is the root.
-void SerialTrainer::OnEventOf(const GradientReady& root) {
+// The whole tree is ours, so the node is the root, unless each micro-batch's gradient is encoded.
+void SerialTrainer::OnEventOf(const GradientReady& gradient) {
+  if (summed_.empty()) return OnRoot(gradient);
+  if (const std::optional<GradientReady> root = Sum(gradient)) OnRoot(*root);
+}
+
+// The root, if this was the last of the step's.
+std::optional<GradientReady> SerialTrainer::Sum(const GradientReady& leaf) {
+  Summed& summed = summed_[leaf.shard.value()];
+  std::lock_guard lock(summed.mutex);
+  if (summed.step != leaf.step) summed.leaves.Begin(plan_.steps.Tree(leaf.step));
+  summed.step = leaf.step;
+  summed.leaves.Add(leaf.node, leaf.payload);
+  if (!summed.leaves.is_complete()) return std::nullopt;
+  return GradientReady{leaf.step, MicroBatchTree::kRoot, leaf.shard, summed.leaves.root()};
+}
+
+void SerialTrainer::OnRoot(const GradientReady& root) {
   if (partial_plan_.is_empty()) return Update(root, {});
   AwaitPartials(root);
 }
@@ -259,7 +308,7 @@ Optimizer::Update SerialTrainer::UpdateOf(const GradientReady& root,
 
 // Makes the shard's partial values and updates every shard whose last missing ones they were.
 void SerialTrainer::AwaitPartials(const GradientReady& root) {
-  const auto values = *trainer_.parameters().Open(VersionReadBy(root.step));
+  const auto values = *versions().Open(VersionReadBy(root.step));
   std::vector<float> partials(optimizer_.partial_count(plan_.shards.range(root.shard)));
   optimizer_.MakePartials(UpdateOf(root, *values), partials);
   std::ranges::copy(partials, states_[root.shard.value()].span().last(partials.size()).begin());
@@ -290,18 +339,17 @@ void SerialTrainer::AwaitPartials(const GradientReady& root) {
 
 // Updates one shard in place of a server.
 void SerialTrainer::Update(const GradientReady& root, std::span<const float> factors) {
-  ParameterStore& store = trainer_.parameters();
   const ShardRange& range = plan_.shards.range(root.shard);
   const Version next_version = VersionMadeBy(root.step);
-  auto values = *store.Open(VersionReadBy(root.step));
-  SharedBuffer next = store.Writable(next_version);
+  auto values = *versions().Open(VersionReadBy(root.step));
+  SharedBuffer next = versions().Writable(next_version);
   Optimizer::Update update = UpdateOf(root, *values);
   update.factors = factors;
   update.parameters_out = next->span().subspan(range.first, range.size());
   update.state_out = states_[root.shard.value()].span();
   optimizer_.Apply(update);
   CountUpdate(root.step, *next);
-  store.Arrived(root.shard, next_version);  // after the count, or the next step's could overtake it
+  Show(root.shard, next_version, next);  // after the count, or the next step's could overtake it
 }
 
 void SerialTrainer::CountUpdate(Step step, const FloatBuffer& next) {

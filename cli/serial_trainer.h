@@ -22,10 +22,11 @@ namespace pando {
 
 struct SerialStep {
   StepMetrics metrics;
-  StepScalars scalars;            // that made the step's update
-  uint64_t sample_count = 0;      // trained on so far, repeats included
-  double training_seconds = 0;    // so far, without start-up and evaluation
-  double data_stall_seconds = 0;  // of all computing threads so far: waits for samples
+  StepScalars scalars;              // that made the step's update
+  uint64_t sample_count = 0;        // trained on so far, repeats included
+  double training_seconds = 0;      // so far, without start-up and evaluation
+  double data_stall_seconds = 0;    // of all computing threads so far: waits for samples
+  double exposed_sync_seconds = 0;  // of one on average so far: waits for parameters
 };
 
 // Called on the calling thread, in the order of steps. Any may be empty.
@@ -60,8 +61,9 @@ struct SerialResult {
   size_t gradient_buffers = 0;  // flat vectors that gradients needed at once
 };
 
-// Trains with job.threads computing threads, on a GPU with one. `model` was made from this job and data set.
-// Fails when a loss is not finite, data cannot be read, or too many pictures cannot be decoded.
+// Trains with job.threads computing threads, on a GPU with one. `model` was made from this job and
+// data set. Fails when a loss is not finite, data cannot be read, or too many pictures cannot be
+// decoded.
 Result<SerialResult> TrainSerially(const Job& job, const DataSet& data, const Model& model,
                                    const SerialCallbacks& callbacks,
                                    const SerialStretch& stretch = {}, Device device = {});

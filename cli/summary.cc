@@ -97,6 +97,7 @@ void ForEachField(S& s, Field field) {
   field("images_per_second", s.images_per_second);
   field("data_stall_seconds", s.data_stall_seconds);
   field("data_stall_share", s.data_stall_share);
+  field("exposed_sync_seconds", s.exposed_sync_seconds);
   field("steps", s.steps);
   field("stopped_early", s.stopped_early);
   field("epochs", s.epochs);
@@ -164,7 +165,9 @@ Summary SummaryOf(const Job& job) {
   summary.micro_batches = job.micro_batches;
   summary.seed = job.seed;
   summary.precision = PrecisionName(job.precision);
-  summary.is_reproducible = !job.allow_nondeterministic;
+  const bool has_feedback =
+      job.push_codec == PayloadCodec::kOneBit || job.push_codec == PayloadCodec::kTopK;
+  summary.is_reproducible = !job.allow_nondeterministic && !has_feedback;
   summary.dataset = job.dataset;
   summary.model = job.model;
   summary.job_hash = fmt::format("{:016x}", Hash64(JobIdentityText(job)));

@@ -65,6 +65,7 @@ HeartbeatState HeartbeatOf(JobId job, const Session& session, const Trainer& tra
           .waiting_since = now - waited,
           .micro_batch_us = trainer.micro_batch_us(),
           .data_stall_us = trainer.data_stall_us(),
+          .exposed_sync_us = trainer.exposed_sync_us(),
           .gpu_memory_bytes = gpu.memory_used_bytes,
           .gpu_percent = gpu.utilisation_percent};
 }
@@ -248,9 +249,9 @@ Result<MembershipEnd> WorkerProcess::Train(const Membership& membership,
   news.mailbox().Close();
   const auto [early, all] = session.pushed_bytes();
   spdlog::info(
-      "pushed {} bytes, {} of them while backward was going on; held at most {} bytes of "
-      "parameters at a time",
-      all, early, trainer.parameter_bytes_peak());
+      "pushed {} bytes, {} of them while backward was going on; pulled {} bytes; held at most {} "
+      "bytes of parameters at a time",
+      all, early, session.pulled_bytes(), trainer.parameter_bytes_peak());
   if (!dialed.ok()) return dialed;
   if (!watch.verdict().ok()) return watch.verdict();
   // It would fail again at once: whoever started this process may do so again, after a pause.

@@ -88,6 +88,9 @@ enum class Precision : uint8_t {
   kFp16,
 };
 
+// How payloads travel (common/shard_codec.h): as the floats that they are, or in fewer bits.
+enum class PayloadCodec : uint8_t { kFp32, kFp16, kBf16, kInt8, kOneBit, kTopK };
+
 // What a worker holds of the parameters of a version.
 enum class ParameterResidency : uint8_t {
   kAll,    // all of it
@@ -121,6 +124,9 @@ struct Job {
   bool activation_checkpointing = false;  // changes no bit: less memory, more time
   Precision precision = Precision::kFp32;
   bool allow_nondeterministic = false;  // of GPUs' algorithms: no equal bits then
+  PayloadCodec push_codec = PayloadCodec::kFp32;  // P34: of gradients
+  double top_k_share = 0.01;                      // of a gradient's values, that travel by top-k
+  PayloadCodec pull_codec = PayloadCodec::kFp32;  // of the parameters that steps are computed with
   OptimizerOptions optimizer;
   ScheduleOptions schedule;
   // [eval]

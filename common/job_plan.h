@@ -5,10 +5,13 @@
 #include <algorithm>
 #include <cstdint>
 #include <utility>
+#include <vector>
 
 #include "common/batch.h"
 #include "common/job.h"
+#include "common/mutation.h"
 #include "common/philox.h"
+#include "common/shard_codec.h"
 #include "common/step_plan.h"
 #include "common/tensor_layout.h"
 
@@ -34,6 +37,8 @@ struct JobPlan {
         data(data_in),
         layout(std::move(layout_in)),
         shards(layout),
+        pushes({job.push_codec, job.top_k_share}, layout, shards),
+        pulls({job.pull_codec}, layout, shards),
         steps({.sample_count = data_in.train_samples,
                .global_batch = job_in.global_batch,
                .micro_batch_count = job_in.micro_batches,
@@ -81,6 +86,19 @@ struct JobPlan {
         Philox4x32({low, high, m.value(), 0}, MakePhiloxKey(job.seed, RandomPurpose::kVerify));
     return (uint64_t{block[1]} << 32 | block[0]) % job.verify_every == 0;
   }
+  // How those who compute with them are sent parameters.
+  ParamsForm training_form() const {
+    return pulls.is_exact() ? ParamsForm::kExact : ParamsForm::kEncoded;
+  }
+  // The nodes whose sums a worker pushes of these micro-batches: as few as there can be, or, where
+  // gradients are encoded, each for itself (P34).
+  std::vector<TreeNode> NodesToPush(Step step, const std::vector<MicroBatch>& micro_batches) const {
+    const MicroBatchTree tree = steps.Tree(step);
+    if (pushes.is_exact() || Mutated(Mutation::kEncodeSums)) return tree.Cover(micro_batches);
+    std::vector<TreeNode> leaves;
+    for (MicroBatch m : micro_batches) leaves.push_back(tree.Leaf(m));
+    return leaves;
+  }
   // The shard that holds the metric tensor, which every model's layout ends with.
   ShardId metric_shard() const { return ShardId(shards.shard_count() - 1); }
   // Where the metric tensor begins within its shard, in floats.
@@ -92,6 +110,8 @@ struct JobPlan {
   DataFacts data;
   TensorLayout layout;
   ShardPlan shards;
+  PayloadPlan pushes;  // how gradients travel, and parameters to those who compute with them
+  PayloadPlan pulls;
   StepPlan steps;
 };
 

@@ -38,6 +38,7 @@ enum class Mutation {
   kPartialsFromRecordsOnly,  // P16: partial values are served from records, not from the root on
   kPartialsNotInBackups,     // P16: records that backups make have no partial values
   kNoPartialsPull,           // P16: partial values are told once and not pulled
+  kEncodeSums,               // P34: a worker encodes sums of micro-batches, not each for itself
   kSkipAlone,                // P14: a shard skips a step where its own gradient overflows, or not
   kKeepWaitingDropped,       // P24: a primary stops waiting for a silent backup by itself
 };

@@ -62,6 +62,7 @@ Envelope HeartbeatSender::Compose(Micros now) {
                       .waiting_for = state_.waiting_for,
                       .micro_batch_us = state_.micro_batch_us,
                       .data_stall_us = state_.data_stall_us,
+                      .exposed_sync_us = state_.exposed_sync_us,
                       .gpu_memory_bytes = state_.gpu_memory_bytes,
                       .gpu_percent = state_.gpu_percent};
   if (state_.waiting_since && *state_.waiting_since < now) {

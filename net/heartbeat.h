@@ -25,6 +25,7 @@ struct HeartbeatState {
   std::optional<Micros> waiting_since;  // when that wait began
   uint64_t micro_batch_us = 0;          // what a micro-batch takes, of late; 0: not known
   uint64_t data_stall_us = 0;           // waits for samples so far
+  uint64_t exposed_sync_us = 0;         // mean wait for parameters so far
   uint64_t gpu_memory_bytes = 0;        // in use on the worker's GPU; 0: none
   uint32_t gpu_percent = 0;             // of time, with a kernel at work there
 };

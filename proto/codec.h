@@ -25,7 +25,7 @@
 namespace pando {
 
 // One more whenever a program of the previous version would misread a message.
-inline constexpr uint32_t kProtocolVersion = 3;
+inline constexpr uint32_t kProtocolVersion = 4;
 inline constexpr size_t kWordBytes = 8;
 // A frame of its own costs each side a system call or two, which is more than copying this much;
 // and ZeroMQ itself copies frames below 8 KiB into its batches. Measured on the MNIST CNN, whose

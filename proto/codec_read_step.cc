@@ -24,8 +24,9 @@ Pull CodecReader::Read(wire::Pull::Reader r) {
   auto items = r.getItems();
   const unsigned count = Count("pulls in a message", items, kItemsPerMessageMax);
   for (unsigned i = 0; i < count; ++i) {
-    m.items.push_back(
-        {.shard = ReadShard(items[i].getShard()), .version = ReadVersion(items[i].getVersion())});
+    m.items.push_back({.shard = ReadShard(items[i].getShard()),
+                       .version = ReadVersion(items[i].getVersion()),
+                       .form = ReadEnum("form", items[i].getForm(), ParamsForm::kEncoded)});
   }
   return m;
 }
@@ -37,7 +38,8 @@ Params CodecReader::Read(wire::Params::Reader r) {
   for (unsigned i = 0; i < count; ++i) {
     m.items.push_back({.shard = ReadShard(items[i].getShard()),
                        .version = ReadVersion(items[i].getVersion()),
-                       .payload = ReadPayload(items[i].getPayload())});
+                       .payload = ReadPayload(items[i].getPayload()),
+                       .form = ReadEnum("form", items[i].getForm(), ParamsForm::kEncoded)});
   }
   return m;
 }

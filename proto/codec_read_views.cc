@@ -64,6 +64,7 @@ Heartbeat CodecReader::Read(wire::Heartbeat::Reader r) {
   m.waiting_ms = r.getWaitingMs();
   m.micro_batch_us = r.getMicroBatchUs();
   m.data_stall_us = r.getDataStallUs();
+  m.exposed_sync_us = r.getExposedSyncUs();
   m.gpu_memory_bytes = r.getGpuMemoryBytes();
   m.gpu_percent = r.getGpuPercent();
   return m;

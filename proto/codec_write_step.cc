@@ -18,6 +18,7 @@ void CodecWriter::Write(wire::Envelope::Builder e, const Pull& m) {
   for (unsigned i = 0; i < items.size(); ++i) {
     items[i].setShard(m.items[i].shard.value());
     items[i].setVersion(m.items[i].version.value());
+    items[i].setForm(static_cast<wire::ParamsForm>(m.items[i].form));
   }
 }
 
@@ -26,6 +27,7 @@ void CodecWriter::Write(wire::Envelope::Builder e, const Params& m) {
   for (unsigned i = 0; i < items.size(); ++i) {
     items[i].setShard(m.items[i].shard.value());
     items[i].setVersion(m.items[i].version.value());
+    items[i].setForm(static_cast<wire::ParamsForm>(m.items[i].form));
     WritePayload(items[i], m.items[i].payload);
   }
 }

@@ -52,6 +52,7 @@ void CodecWriter::Write(wire::Envelope::Builder e, const Heartbeat& m) {
   w.setWaitingMs(m.waiting_ms);
   w.setMicroBatchUs(m.micro_batch_us);
   w.setDataStallUs(m.data_stall_us);
+  w.setExposedSyncUs(m.exposed_sync_us);
   w.setGpuMemoryBytes(m.gpu_memory_bytes);
   w.setGpuPercent(m.gpu_percent);
 }

@@ -87,8 +87,9 @@ struct Heartbeat {
   Step step;           // the step it works on
   PeerId waiting_for;  // kWaitingForParameters: the lane that owes them; unset: none does
   uint64_t waiting_ms = 0;
-  uint64_t micro_batch_us = 0;  // worker: what a micro-batch takes it, of late; 0 while unknown
-  uint64_t data_stall_us = 0;   // worker: its threads' waits for samples so far, in this life
+  uint64_t micro_batch_us = 0;   // worker: what a micro-batch takes it, of late; 0 while unknown
+  uint64_t data_stall_us = 0;    // worker: its threads' waits for samples so far, in this life
+  uint64_t exposed_sync_us = 0;  // worker: mean of its threads' waits for parameters, likewise
   uint64_t gpu_memory_bytes =
       0;                     // worker: in use on its GPU, by all processes; 0: none, or not known
   uint32_t gpu_percent = 0;  // worker: of the last second, with a kernel at work there
@@ -167,7 +168,7 @@ struct PushItem {
   ShardId shard;
   Step step;
   TreeNode node;  // canonical
-  Blob payload;   // the shard's floats: a sum over the node's samples, unscaled
+  Blob payload;   // a sum over the node's samples, unscaled: floats, or encoded (P34)
 };
 struct Push {
   std::vector<PushItem> items;
@@ -178,6 +179,7 @@ struct Push {
 struct PullItem {
   ShardId shard;
   Version version;
+  ParamsForm form = ParamsForm::kExact;
 };
 struct Pull {
   std::vector<PullItem> items;
@@ -188,6 +190,7 @@ struct ParamsItem {
   ShardId shard;
   Version version;
   Blob payload;
+  ParamsForm form = ParamsForm::kExact;
 };
 struct Params {
   std::vector<ParamsItem> items;

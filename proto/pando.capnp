@@ -156,6 +156,7 @@ struct Heartbeat {                 # node -> scheduler, on the heartbeat channel
   dataStallUs @5 :UInt64;          # microseconds that a worker's threads have waited for samples, of this life
   gpuMemoryBytes @6 :UInt64;       # worker: in use on its GPU, by all processes; 0: no GPU, or not known
   gpuPercent @7 :UInt32;           # worker: of the last second, with any kernel at work on its GPU
+  exposedSyncUs @8 :UInt64;        # microseconds that a thread of a worker has waited for parameters, on average
 }
 
 struct HeartbeatAck {}             # scheduler -> node, on the heartbeat channel
@@ -216,16 +217,23 @@ struct PushItem {                  # set by the worker
   shard @0 :UInt32;                # shard id
   node @1 :UInt32;                 # canonical tree node (P3), >= 1
   step @2 :UInt64;
-  payload @3 :Data;                # fp32, little-endian: sum over the node's samples, unscaled
+  payload @3 :Data;                # sum over the node's samples, unscaled: fp32, little-endian, or
+                                   # as the job's push codec encodes it (P34)
 }
 
 struct Push {                      # worker -> primary's lane (P6)
   items @0 :List(PushItem);
 }
 
+enum ParamsForm {
+  exact @0;                        # fp32, little-endian
+  encoded @1;                      # by the job's pull codec (P34), common/shard_codec.h
+}
+
 struct PullItem {                  # set by the asker
   shard @0 :UInt32;                # shard id
   version @1 :UInt64;              # exactly this one (I4)
+  form @2 :ParamsForm;             # in which the payload is wanted
 }
 
 struct Pull {                      # worker or scheduler -> primary's lane
@@ -235,7 +243,8 @@ struct Pull {                      # worker or scheduler -> primary's lane
 struct ParamsItem {                # set by the lane
   shard @0 :UInt32;                # shard id
   version @1 :UInt64;              # of the payload; committed (P9)
-  payload @2 :Data;                # fp32, little-endian: the shard, whole
+  payload @2 :Data;                # the shard, whole
+  form @3 :ParamsForm;             # of the payload: as asked for; a push asks for the job's own
 }
 
 struct Params {                    # lane -> asker

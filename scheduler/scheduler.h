@@ -93,6 +93,8 @@ class Scheduler : public ProtocolCore {
   VerificationState verification() const;
   // How long workers' threads have waited for samples since this life began, all together.
   uint64_t data_stall_us() const { return data_stall_us_; }
+  // The workers' waits for parameters, all together, each of them the mean of its threads'.
+  uint64_t exposed_sync_us() const { return exposed_sync_us_; }
   // Of the workers' GPUs, as their last heartbeats say: the most memory in use on one, and the mean
   // share of time with a kernel at work. Zeros where no worker has one.
   struct GpuUse {
@@ -320,6 +322,7 @@ class Scheduler : public ProtocolCore {
   Version committed_;  // of every shard; known under some view of the generation
   StepPace pace_;
   uint64_t data_stall_us_ = 0;
+  uint64_t exposed_sync_us_ = 0;
   BadPictures bad_pictures_;
   Step next_row_;
   Step step_at_start_;  // where an earlier life of ours died, about

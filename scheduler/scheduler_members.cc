@@ -205,6 +205,8 @@ void Scheduler::OnMessageOf(Micros, const Envelope& envelope, const Heartbeat& h
   Member& member = *members_.Find(envelope.sender.incarnation);
   if (heartbeat.data_stall_us > member.heartbeat.data_stall_us)
     data_stall_us_ += heartbeat.data_stall_us - member.heartbeat.data_stall_us;
+  if (heartbeat.exposed_sync_us > member.heartbeat.exposed_sync_us)
+    exposed_sync_us_ += heartbeat.exposed_sync_us - member.heartbeat.exposed_sync_us;
   member.heartbeat = heartbeat;
   member.speed.Observe(heartbeat.micro_batch_us);
   Send(envelope.sender, HeartbeatAck{});

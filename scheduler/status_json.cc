@@ -136,6 +136,7 @@ std::string Scheduler::StatusJson(Micros now) const {
       entry["micro_batches"] = std::ranges::count(view_.owners, node, &MicroBatchOwner::worker);
       entry["micro_batch_us"] = member.speed.micro_batch_us();
       entry["data_stall_us"] = member.heartbeat.data_stall_us;
+      entry["exposed_sync_us"] = member.heartbeat.exposed_sync_us;
       if (member.heartbeat.gpu_memory_bytes > 0) {
         entry["gpu_memory_bytes"] = member.heartbeat.gpu_memory_bytes;
         entry["gpu_percent"] = member.heartbeat.gpu_percent;

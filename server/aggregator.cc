@@ -41,11 +41,12 @@ Aggregator::Sum Aggregator::Merge(Sum left, Sum right) {
 }
 
 bool Aggregator::Add(TreeNode node, const Blob& payload) {
-  PANDO_CHECK(tree_.IsCanonical(node) && payload.floats().size() == float_count_);
+  PANDO_CHECK(tree_.IsCanonical(node));
+  PANDO_CHECK(codec_ != nullptr || payload.floats().size() == float_count_);
   if (Mutated(Mutation::kSumInArrivalOrder)) return AddInArrivalOrder(node, payload);
   if (HoldsAncestorOrSelf(node) && !Mutated(Mutation::kNoDeduplication)) return false;
   DropDescendants(node);
-  Sum sum{payload, nullptr};
+  Sum sum = codec_ != nullptr ? Decoded(&node, payload) : Sum{payload, nullptr};
   if (Mutated(Mutation::kNoDeduplication) && sums_.contains(node)) {
     sum = Merge(std::move(sum), sums_.extract(node).mapped());
   }
@@ -60,11 +61,32 @@ bool Aggregator::Add(TreeNode node, const Blob& payload) {
   return true;
 }
 
+// What is encoded is decoded into its sibling's sum if that is here; then *node is their parent.
+// The order of two summands changes no bit.
+Aggregator::Sum Aggregator::Decoded(TreeNode* node, const Blob& payload) {
+  if (*node != MicroBatchTree::kRoot) {
+    auto sibling = sums_.extract(tree_.Sibling(*node));
+    if (!sibling.empty()) {
+      codec_->AddDecoded(payload.bytes(), sibling.mapped().own->span());
+      *node = tree_.Parent(*node);
+      return std::move(sibling.mapped());
+    }
+  }
+  SharedBuffer own = pool_.Take();
+  codec_->Decode(payload.bytes(), own->span());
+  return {ToBlob(own), own};
+}
+
 bool Aggregator::AddInArrivalOrder(TreeNode node, const Blob& payload) {
   constexpr TreeNode kRunningSum{0};  // no node's name
   if (is_complete() || HoldsAncestorOrSelf(node)) return false;
   auto running = sums_.extract(kRunningSum);
   Sum sum{payload, nullptr};
+  if (codec_ != nullptr) {
+    sum.own = pool_.Take();
+    codec_->Decode(payload.bytes(), sum.own->span());
+    sum.values = ToBlob(sum.own);
+  }
   if (!running.empty()) sum = Merge(std::move(running.mapped()), std::move(sum));
   DropDescendants(node);
   sums_.emplace(node, Sum{});  // its name alone, to know duplicates

@@ -9,18 +9,21 @@
 
 #include "common/blob.h"
 #include "common/float_buffer.h"
+#include "common/shard_codec.h"
 #include "common/tree.h"
 
 namespace pando {
 
 class Aggregator {
  public:
-  explicit Aggregator(size_t float_count) : pool_(float_count), float_count_(float_count) {}
+  // `codec`: how contributions travel; null: as floats. It outlives the aggregator.
+  explicit Aggregator(size_t float_count, const ShardCodec* codec = nullptr)
+      : pool_(float_count), float_count_(float_count), codec_(codec) {}
 
   // Forgets everything and waits for the contributions of a step with this tree.
   void Begin(const MicroBatchTree& tree);
 
-  // REQUIRES: IsCanonical(node) in the tree; the payload has float_count floats.
+  // REQUIRES: IsCanonical(node) in the tree; the payload is of the shard's size as it travels.
   // False if the node, or an ancestor of it, is held already: it is the same bits and is dropped.
   bool Add(TreeNode node, const Blob& payload);
 
@@ -40,10 +43,12 @@ class Aggregator {
   bool HoldsAncestorOrSelf(TreeNode node) const;
   void DropDescendants(TreeNode node);
   Sum Merge(Sum left, Sum right);
+  Sum Decoded(TreeNode* node, const Blob& payload);
   bool AddInArrivalOrder(TreeNode node, const Blob& payload);  // Mutation::kSumInArrivalOrder
 
   BufferPool pool_;
   size_t float_count_;
+  const ShardCodec* codec_;
   MicroBatchTree tree_{{}};
   std::map<TreeNode, Sum> sums_;
 };

@@ -67,7 +67,8 @@ void Lane::OnMessageOf(Micros now, const Envelope& envelope, const Push& push) {
     const bool is_duplicate = taken == Shard::Taken::kDuplicate;
     if (is_duplicate && Mutated(Mutation::kUnansweredDuplicate)) continue;
     TryAdvance(now, *replica);
-    AnswerFor(from, *replica, VersionMadeBy(item.step), item.node, /*says_pending=*/is_duplicate);
+    AnswerFor(from, *replica, {item.node, VersionMadeBy(item.step), plan_.training_form()},
+              /*says_pending=*/is_duplicate);
   }
   if (!others.items.empty()) AnswerNotPrimary(envelope, std::move(others));
 }
@@ -78,7 +79,8 @@ void Lane::OnMessageOf(Micros, const Envelope& envelope, const Pull& pull) {
     Replica* replica = FindPrimary(item.shard);
     if (replica == nullptr) others.items.push_back(item);
     if (replica == nullptr || item.version > plan_.steps.final_version()) continue;
-    AnswerFor(envelope.sender, *replica, item.version, kPulled, /*says_pending=*/true);
+    AnswerFor(envelope.sender, *replica, {kPulled, item.version, item.form},
+              /*says_pending=*/true);
   }
   if (!others.items.empty()) AnswerNotPrimary(envelope, std::move(others));
 }
@@ -102,28 +104,30 @@ void Lane::AnswerNotPrimary(const Envelope& envelope, M others) {
 // P9, P10: a committed version that is kept, or why there is none. A fresh push gets no Pending:
 // its reply follows by itself, and if it was lost the push is repeated. While a shard is being
 // restored every version is to come.
-void Lane::AnswerFor(const PeerId& peer, Replica& replica, Version wanted, TreeNode node,
+void Lane::AnswerFor(const PeerId& peer, Replica& replica, const Wanted& wanted,
                      bool says_pending) {
-  const Shard& shard = replica.shard;
-  if (const VersionRecord* record = shard.Find(wanted)) {
+  Shard& shard = replica.shard;
+  if (std::optional<Blob> payload = shard.Show(wanted.version, wanted.form)) {
     auto& items = params_out_[peer].items;
     const auto is_same = [&](const ParamsItem& item) {
-      return item.shard == shard.id() && item.version == wanted;
+      return item.shard == shard.id() && item.version == wanted.version && item.form == wanted.form;
     };
     if (std::ranges::none_of(items, is_same))
-      items.push_back({shard.id(), wanted, record->payload()});
-  } else if (shard.IsGone(wanted)) {
+      items.push_back({shard.id(), wanted.version, *std::move(payload), wanted.form});
+  } else if (shard.IsGone(wanted.version)) {
     if (Mutated(Mutation::kNoBehind)) return;
     replies_out_[peer].items.push_back({.shard = shard.id(),
-                                        .version = wanted,
-                                        .node = node,
+                                        .version = wanted.version,
+                                        .node = wanted.node,
                                         .outcome = PushOutcome::kBehind,
                                         .current = shard.committed()});
   } else {
-    replica.waiting[peer.incarnation] = {peer, wanted};
+    replica.waiting[{peer.incarnation, wanted.form}] = {peer, wanted.version};
     if (!says_pending) return;
-    replies_out_[peer].items.push_back(
-        {.shard = shard.id(), .version = wanted, .node = node, .outcome = PushOutcome::kPending});
+    replies_out_[peer].items.push_back({.shard = shard.id(),
+                                        .version = wanted.version,
+                                        .node = wanted.node,
+                                        .outcome = PushOutcome::kPending});
   }
 }
 
@@ -200,12 +204,13 @@ void Lane::Commit(Micros now, Replica& replica) {
 void Lane::ReplyToWaiting(Replica& replica) {
   auto& waiting = replica.waiting;
   for (auto it = waiting.begin(); it != waiting.end();) {
-    const VersionRecord* record = replica.shard.Find(it->second.version);
-    if (record != nullptr) {
-      params_out_[it->second.peer].items.push_back(
-          {replica.shard.id(), record->version, record->payload()});
-    }
-    it = record != nullptr ? waiting.erase(it) : std::next(it);
+    const auto& [peer, version] = it->second;
+    const ParamsForm form = it->first.second;
+    std::optional<Blob> payload = replica.shard.Show(version, form);
+    const bool is_there = payload.has_value();
+    if (is_there)
+      params_out_[peer].items.push_back({replica.shard.id(), version, *std::move(payload), form});
+    it = is_there ? waiting.erase(it) : std::next(it);
   }
 }
 

@@ -109,8 +109,12 @@ class Lane : public ProtocolCore {
     }
     return false;
   }
-  void AnswerFor(const PeerId& peer, Replica& replica, Version wanted, TreeNode node,
-                 bool says_pending);
+  struct Wanted {
+    TreeNode node;  // of the push that asks; of none for a pull
+    Version version;
+    ParamsForm form;
+  };
+  void AnswerFor(const PeerId& peer, Replica& replica, const Wanted& wanted, bool says_pending);
   void TryAdvance(Micros now, Replica& replica);
   void MakeSealed();
   void Commit(Micros now, Replica& replica);

@@ -50,7 +50,7 @@ struct Backup {
 };
 
 struct Replica {
-  struct Waiting {  // P6: at most one reply in flight per (peer, shard)
+  struct Waiting {  // P6: at most one reply in flight per (peer, shard, form)
     PeerId peer;
     Version version;
   };
@@ -65,7 +65,7 @@ struct Replica {
   uint32_t stores_in_flight = 0;
   // Primary.
   std::vector<Backup> backups;  // in the view's order
-  std::map<Incarnation, Waiting> waiting;
+  std::map<std::pair<Incarnation, ParamsForm>, Waiting> waiting;
   // Syncing.
   std::optional<ViewId> pair;
   std::optional<IncomingTransfer> incoming;

@@ -17,7 +17,8 @@ Shard::Shard(ShardId id, const JobPlan& plan, const Optimizer& optimizer)
       range_(plan.shards.range(id)),
       parameter_pool_(parameter_floats()),
       state_pool_(state_floats()),
-      aggregator_(parameter_floats()) {}
+      encoded_pool_(plan.pulls.PayloadBytes(id) / sizeof(float)),
+      aggregator_(parameter_floats(), plan.pushes.CodecOf(id)) {}
 
 // ---- data --------------------------------------------------------------------------------------
 
@@ -71,6 +72,18 @@ const VersionRecord* Shard::Find(Version version) const {
   if (previous_ && version == previous_->version) return &*previous_;
   if (pinned_ && version == pinned_->version) return &*pinned_;
   return nullptr;
+}
+
+std::optional<Blob> Shard::Show(Version version, ParamsForm form) {
+  const VersionRecord* record = Find(version);
+  if (record == nullptr) return std::nullopt;
+  const ShardCodec* codec = plan_.pulls.CodecOf(id_);
+  if (codec == nullptr || form == ParamsForm::kExact) return ToBlob(record->parameters);
+  if (record->encoded == nullptr) {
+    record->encoded = encoded_pool_.Take();
+    codec->Encode(record->parameters->span(), std::as_writable_bytes(record->encoded->span()));
+  }
+  return ToBlob(record->encoded);
 }
 
 const VersionRecord& Shard::ShareNewest() {
@@ -182,7 +195,7 @@ std::vector<TreeNode> Shard::held_nodes() const {
 Shard::Taken Shard::Add(const PushItem& item) {
   if (item.step < step()) return Taken::kDuplicate;
   if (item.step > step() || newest() == plan_.steps.final_version()) return Taken::kRefused;
-  if (item.payload.floats().size() != range_.size()) return Taken::kRefused;
+  if (item.payload.size_bytes() != plan_.pushes.PayloadBytes(id_)) return Taken::kRefused;
   if (!aggregator_.tree().IsCanonical(item.node)) return Taken::kRefused;
   if (aggregator_.is_complete()) return Taken::kDuplicate;
   return aggregator_.Add(item.node, item.payload) ? Taken::kNew : Taken::kDuplicate;

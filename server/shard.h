@@ -51,7 +51,7 @@ struct VersionRecord {
   SharedBuffer state;            // optimizer's, of the newest version; null on older records. Its
                                  // tail are the partial values of the step before (P16)
   std::optional<uint64_t> hash;  // known where there are replicas to compare with
-  Blob payload() const { return ToBlob(parameters); }
+  mutable SharedBuffer encoded = nullptr;  // for workers (P34), once one has asked
 };
 
 // What every replica makes the next record from (P8).
@@ -91,6 +91,8 @@ class Shard {
   std::optional<uint64_t> KnownHash(Version version) const;
   // The record of exactly this version (I4), if it is kept and committed.
   const VersionRecord* Find(Version version) const;
+  // Its parameters, as a worker is shown them.
+  std::optional<Blob> Show(Version version, ParamsForm form);
   // Whether this version is gone for good: the caller answers Behind.
   bool IsGone(Version version) const { return version < committed() && Find(version) == nullptr; }
   // All records kept, ascending: a transfer's image (P20).  REQUIRES: committed() == newest().
@@ -157,6 +159,7 @@ class Shard {
   ShardRange range_;
   BufferPool parameter_pool_;
   BufferPool state_pool_;
+  BufferPool encoded_pool_;
   VersionRecord newest_;
   bool is_state_shared_ = false;  // somebody else may read the newest record's
   std::optional<VersionRecord> previous_;

@@ -41,7 +41,8 @@ ParameterStore::ParameterStore(const ShardPlan& shards, const Options& options,
 void ParameterStore::Put(ShardId shard, Version version, const Blob& payload) {
   const ShardRange& range = shards_.range(shard);
   const uint32_t s = shard.value();
-  PANDO_CHECK(payload.floats().size() == range.size());
+  const ShardCodec* codec = options_.payloads ? options_.payloads->CodecOf(shard) : nullptr;
+  PANDO_CHECK(codec != nullptr || payload.floats().size() == range.size());
   std::shared_ptr<Held> held;
   {
     std::lock_guard lock(mutex_);
@@ -55,8 +56,12 @@ void ParameterStore::Put(ShardId shard, Version version, const Blob& payload) {
       held_bytes_.Add(BytesOf(s));
     }
   }
-  std::span<const float> floats = payload.floats();  // copied unlocked: nobody reads it yet
-  std::copy(floats.begin(), floats.end(), held->data() + range.first);
+  const std::span<float> to(held->data() + range.first, range.size());
+  if (codec != nullptr) {  // unlocked: nobody reads it yet
+    codec->Decode(payload.bytes(), to);
+  } else {
+    std::ranges::copy(payload.floats(), to.begin());
+  }
   {
     std::lock_guard lock(mutex_);
     MarkArrived(*held, shard, version);

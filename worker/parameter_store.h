@@ -24,6 +24,7 @@
 #include "common/ids.h"
 #include "common/job.h"
 #include "common/paged_floats.h"
+#include "common/shard_codec.h"
 #include "common/status.h"
 #include "common/tensor_layout.h"
 
@@ -55,12 +56,14 @@ class ParameterStore {
     BufferPool::Make make = [](size_t count) {
       return FloatBuffer(count);
     };  // where all is resident
+    const PayloadPlan* payloads = nullptr;  // how what is put travels; null: as floats
   };
   // `shards` and `held_bytes` outlive the store.
   ParameterStore(const ShardPlan& shards, const Options& options, HeldBytes& held_bytes);
 
   // ---- writer ----
-  // Copies one shard. Dropped when it is here already, its version is older than those kept, or,
+  // Copies one shard, or decodes it.  REQUIRES: the payload is as long as options.payloads say.
+  // Dropped when it is here already, its version is older than those kept, or,
   // with layer residency, when nobody has asked for it.
   void Put(ShardId shard, Version version, const Blob& payload);
   // The same in two moves for a writer who makes the values in place: writes the shard's floats

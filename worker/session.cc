@@ -113,7 +113,8 @@ void Session::PullAtOnce(Version version) {
 void Session::OnMessageOf(Micros now, const PeerId&, const Params& params) {
   for (const ParamsItem& item : params.items) {
     if (item.shard.value() >= shards_.size()) continue;
-    if (item.payload.floats().size() != plan_.shards.range(item.shard).size()) continue;
+    if (item.payload.size_bytes() != PayloadBytes(item)) continue;
+    pulled_bytes_ += item.payload.size_bytes();
     LearnCommitted(item.shard, item.version);
     is_layered() ? HandOverWanted(item) : HandOver(item);
   }
@@ -121,13 +122,19 @@ void Session::OnMessageOf(Micros now, const PeerId&, const Params& params) {
   AdvanceWork(now);
 }
 
+size_t Session::PayloadBytes(const ParamsItem& item) const {
+  if (item.form == ParamsForm::kEncoded) return plan_.pulls.PayloadBytes(item.shard);
+  return plan_.shards.range(item.shard).size() * sizeof(float);
+}
+
 void Session::HandOver(const ParamsItem& item) {
   Version& held = shards_[item.shard.value()].held[item.version.value() % 2];
-  if (FindWork(StepReading(item.version)) != nullptr && held != item.version) {
+  const bool is_for_training = item.form == plan_.training_form();
+  if (is_for_training && FindWork(StepReading(item.version)) && held != item.version) {
     held = item.version;
     compute_.ParametersArrived(item.shard, item.version, item.payload);
   }
-  if (evaluation_ && item.version == evaluation_->version &&
+  if (evaluation_ && item.version == evaluation_->version && item.form == ParamsForm::kExact &&
       !evaluation_->arrived[item.shard.value()]) {
     evaluation_->arrived[item.shard.value()] = true;
     compute_.EvaluationParametersArrived(item.shard, item.version, item.payload);
@@ -135,9 +142,11 @@ void Session::HandOver(const ParamsItem& item) {
 }
 
 void Session::HandOverWanted(const ParamsItem& item) {
-  if (wanted_.Remove({ParameterUse::kTraining, item.version, item.shard}))
+  if (item.form == plan_.training_form() &&
+      wanted_.Remove({ParameterUse::kTraining, item.version, item.shard}))
     compute_.ParametersArrived(item.shard, item.version, item.payload);
-  if (wanted_.Remove({ParameterUse::kEvaluation, item.version, item.shard}))
+  if (item.form == ParamsForm::kExact &&
+      wanted_.Remove({ParameterUse::kEvaluation, item.version, item.shard}))
     compute_.EvaluationParametersArrived(item.shard, item.version, item.payload);
 }
 

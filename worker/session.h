@@ -106,6 +106,7 @@ class Session : public ProtocolCore {
     uint64_t all = 0;
   };
   const PushedBytes& pushed_bytes() const { return pushed_bytes_; }
+  uint64_t pulled_bytes() const { return pulled_bytes_; }
 
  private:
   struct Unreplied {  // a gradient that its shard has not answered for (P11)
@@ -189,6 +190,7 @@ class Session : public ProtocolCore {
   bool HasOf(const ShardState& shard, Version version) const;
   void HandOver(const ParamsItem& item);
   void HandOverWanted(const ParamsItem& item);
+  size_t PayloadBytes(const ParamsItem& item) const;
   void OnGone(Version version);
   void Issue(Step step, std::vector<MicroBatch> micro_batches);
   void ComputeMissing(Step step, std::vector<MicroBatch> missing);
@@ -239,6 +241,7 @@ class Session : public ProtocolCore {
   std::optional<Stop> stop_;
   std::optional<RefusalKind> refusal_;
   PushedBytes pushed_bytes_;
+  uint64_t pulled_bytes_ = 0;
 };
 
 }  // namespace pando

@@ -139,14 +139,17 @@ void Session::RepeatUnanswered(Micros now) {
       pushes[PrimaryOf(id)].items.push_back({id, push.step, push.node, push.payload});
       has_repeated = true;
     }
-    if (wanted) pulls[PrimaryOf(id)].items.push_back({id, *wanted});
+    if (wanted) pulls[PrimaryOf(id)].items.push_back({id, *wanted, plan_.training_form()});
     if (!wanted && !has_repeated) continue;
     shard.ask_interval = std::clamp(2 * shard.ask_interval, kDataRetryFirst, kDataRetryMax);
     shard.ask_at = now + shard.ask_interval;
   }
   const auto is_pulled = [this](const WantedShards::Key& key) { return IsPulledAsWanted(key); };
-  for (const WantedShards::Key& key : wanted_.TakeDue(now, is_pulled))
-    pulls[PrimaryOf(key.shard)].items.push_back({key.shard, key.version});
+  for (const WantedShards::Key& key : wanted_.TakeDue(now, is_pulled)) {
+    const bool is_for_training = key.use == ParameterUse::kTraining;
+    const ParamsForm form = is_for_training ? plan_.training_form() : ParamsForm::kExact;
+    pulls[PrimaryOf(key.shard)].items.push_back({key.shard, key.version, form});
+  }
   for (auto& [lane, push] : pushes) AskLane(now, lane, std::move(push));
   for (auto& [lane, pull] : pulls) AskLane(now, lane, std::move(pull));
 }

@@ -197,6 +197,7 @@ void Session::ConsiderHelping(Micros now) {
   // Help would heal what these leave out, only later.
   if (Mutated(Mutation::kNoQuestion) || Mutated(Mutation::kNoViewStamp)) return;
   if (Mutated(Mutation::kNoRetransmission)) return;
+  if (plan_.pushes.has_feedback()) return;  // another's gradient has lost other bits (P34)
   std::optional<Micros> patience = step_clock_.patience();
   if (!patience && IsIdle()) patience = StepClock::kPatienceMin;  // to measure steps, not to help
   if (!IsWaiting() || !patience) {

@@ -48,6 +48,7 @@ Status TrainStep::Run(const Work& work) {
   if (!batch.ok()) return batch.status();
   const Status computed = Compute(work, *parameters, **batch);
   if (traffic_) traffic_->End();
+  encoded_ = nullptr;
   if (!computed.ok()) return computed;
   if (work.hash != nullptr) {
     *work.hash = std::max<uint64_t>(1, Hash64(std::as_bytes(std::span(shard_hashes_))));
@@ -190,9 +191,28 @@ void TrainStep::HandOver(const Work& work, ShardPlan::Run shards, const SharedBu
                 [&](TreeNode node, ShardId shard, const SharedBuffer& sum) {
                   if (traffic_) return sums.push_back({node, shard, sum});
                   const ShardRange& range = context_.plan.shards.range(shard);
-                  work.emit(node, shard, ToBlob(sum, range.first, range.size()));
+                  Emit(work, node, shard, ToBlob(sum, range.first, range.size()));
                 });
-  if (traffic_) traffic_->SendSums(std::move(sums), work.emit);
+  if (!traffic_) return;
+  traffic_->SendSums(std::move(sums), [this, &work](TreeNode node, ShardId shard, Blob sum) {
+    Emit(work, node, shard, std::move(sum));
+  });
+}
+
+// The encoded shards of a pass share one vector: of each it makes at most one sum.
+void TrainStep::Emit(const Work& work, TreeNode node, ShardId shard, Blob sum) {
+  const PayloadPlan& pushes = context_.plan.pushes;
+  if (pushes.is_exact()) return work.emit(node, shard, std::move(sum));
+  if (encoded_ == nullptr) encoded_ = context_.encoded.Take();
+  const size_t first = pushes.OffsetOf(shard);
+  const size_t count = pushes.PayloadBytes(shard) / sizeof(float);
+  const auto encoded = std::as_writable_bytes(encoded_->span().subspan(first, count));
+  if (pushes.has_feedback()) {
+    context_.feedback.Encode(work.step, work.micro_batch, shard, sum.floats(), encoded);
+  } else {
+    pushes.CodecOf(shard)->Encode(sum.floats(), encoded);
+  }
+  work.emit(node, shard, ToBlob(encoded_, first, count));
 }
 
 // From a GPU they are brought for it: few are hashed.

@@ -16,6 +16,7 @@
 #include "common/status.h"
 #include "models/network.h"
 #include "worker/batch_source.h"
+#include "worker/error_feedback.h"
 #include "worker/evaluate_chunk.h"
 #include "worker/gpu_traffic.h"
 #include "worker/parameter_store.h"
@@ -58,6 +59,8 @@ class TrainStep {
     ParameterStore& parameters;
     BufferPool& gradients;       // flat vectors of the device's memory
     BufferPool& host_gradients;  // pinned ones, for a GPU alone
+    BufferPool& encoded;         // vectors of all encoded shards (plan.pushes)
+    ErrorFeedback& feedback;
   };
   TrainStep(const Model& model, SampleCounts samples, Device device, const Context& context);
 
@@ -66,7 +69,7 @@ class TrainStep {
     MicroBatch micro_batch;
     TreeSum* sum = nullptr;    // none: computed for its hash alone (P41)
     uint64_t* hash = nullptr;  // set to the gradient's, never 0, where it is wanted
-    // Called with each sum that this micro-batch completes.
+    // Called with each sum that this micro-batch completes, as it travels.
     std::function<void(TreeNode node, ShardId shard, Blob sum)> emit;
     std::function<void(const std::vector<BadPicture>&)> replaced;  // told before any gradient
     std::function<bool()> interrupted;  // asked while the forward waits for parameters
@@ -106,6 +109,7 @@ class TrainStep {
   Status TakeScore(const Work& work, const Batch& batch);
   Status CheckLoss(const Work& work, const BatchScore& score) const;
   void HandOver(const Work& work, ShardPlan::Run shards, const SharedBuffer& gradients);
+  void Emit(const Work& work, TreeNode node, ShardId shard, Blob sum);
   void Hash(const Work& work, ShardPlan::Run shards, const SharedBuffer& gradients);
 
   const Context context_;
@@ -119,6 +123,7 @@ class TrainStep {
   const std::vector<LayerReads> evaluation_reads_;  // by layer
   const ShardPlan::Run metric_shards_;
   std::vector<uint64_t> shard_hashes_;  // of the gradient being made
+  SharedBuffer encoded_;                // where this pass's gradients are encoded
   std::chrono::nanoseconds waited_{0};
   std::chrono::nanoseconds computing_time_{0};
 };

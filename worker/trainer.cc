@@ -40,14 +40,17 @@ Trainer::Trainer(const Parts& parts, uint32_t thread_count, Sink sink, Parameter
       samples_(NetworkSamples(parts.plan)),
       batches_(parts.data, parts.plan.steps, parts.plan.job.seed,
                /*prefetch_max=*/kReadAheadPerThread * thread_count, parts.plan.job.reader_threads),
-      parameters_(parts.plan.shards, {kTrainingVersionsKept, residency, PinnedFor(parts.device)},
+      parameters_(parts.plan.shards,
+                  {kTrainingVersionsKept, residency, PinnedFor(parts.device), &parts.plan.pulls},
                   held_bytes_),
       evaluation_parameters_(parts.plan.shards,
                              {kEvaluationVersionsKept, residency, PinnedFor(parts.device)},
                              held_bytes_),
       gradients_(parts.plan.layout.float_count(),
                  [device = parts.device](size_t count) { return DeviceFloats(device, count); }),
-      host_gradients_(parts.plan.layout.float_count(), PinnedFor(parts.device)) {
+      host_gradients_(parts.plan.layout.float_count(), PinnedFor(parts.device)),
+      encoded_gradients_(parts.plan.pushes.float_count()),
+      feedback_(parts.plan) {
   PANDO_CHECK(thread_count >= 1);
   PANDO_CHECK(parts.device.kind == DeviceKind::kCpu || thread_count == 1);
   for (uint32_t i = 0; i < thread_count; ++i) threads_.emplace_back([this] { ThreadMain(); });
@@ -79,7 +82,9 @@ void Trainer::Compute(Step step, std::vector<MicroBatch> micro_batches) {
   const ComputeTicket ticket = NextTicket();
   current_calls_[ticket] = step;
   auto call = std::make_shared<ComputeCall>(ticket, lasting_ticket_, step);
-  call->sum.emplace(parts_.plan.steps.Tree(step), micro_batches, parts_.plan.shards, parts_.device);
+  const JobPlan& plan = parts_.plan;
+  call->sum.emplace(plan.steps.Tree(step), plan.NodesToPush(step, micro_batches), plan.shards,
+                    parts_.device);
   Enqueue(call, micro_batches);
 }
 
@@ -146,6 +151,7 @@ void Trainer::Forget() {
   DropCalls([](const ComputeCall&) { return true; });
   parameters_.Clear();
   evaluation_parameters_.Clear();
+  feedback_.Forget();
 }
 
 template <class Wanted>
@@ -171,6 +177,8 @@ uint64_t Trainer::micro_batch_us() const {
   const auto thread_count = static_cast<int64_t>(threads_.size());
   return static_cast<uint64_t>((micro_batch_ns_ / thread_count + 999) / 1000);
 }
+
+uint64_t Trainer::exposed_sync_us() const { return parameters_.waited_us() / threads_.size(); }
 
 uint64_t Trainer::data_stall_us() const {
   return static_cast<uint64_t>(batches_.stalled().count() / 1000);
@@ -255,7 +263,8 @@ void Trainer::ThreadMain() {
   SetFloatEnvironment();
   UseOnThisThread(parts_.device);
   TrainStep train_step(parts_.model, samples_, parts_.device,
-                       {parts_.plan, batches_, parameters_, gradients_, host_gradients_});
+                       {parts_.plan, batches_, parameters_, gradients_, host_gradients_,
+                        encoded_gradients_, feedback_});
   while (std::optional<Task> task = NextTask()) {
     std::visit([&](auto& t) { RunTask(train_step, t); }, *task);
   }

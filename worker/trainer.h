@@ -67,6 +67,9 @@ class Trainer : public ComputePort {
   uint64_t micro_batch_us() const;
   // How long the threads together have waited for samples so far. Any thread.
   uint64_t data_stall_us() const;
+  // How long a thread has waited for parameters so far, on average: synchronisation that nothing
+  // hides. Any thread.
+  uint64_t exposed_sync_us() const;
 
   // The most bytes of parameters held at a time so far, evaluation's included. Any thread.
   uint64_t parameter_bytes_peak() const { return held_bytes_.peak(); }
@@ -136,6 +139,8 @@ class Trainer : public ComputePort {
   ParameterStore evaluation_parameters_;
   BufferPool gradients_;
   BufferPool host_gradients_;
+  BufferPool encoded_gradients_;
+  ErrorFeedback feedback_;
 
   // Of the protocol thread.
   ComputeTicket last_ticket_;

@@ -5,14 +5,15 @@
 #include "kernels/ops.h"
 
 namespace pando {
-TreeSum::TreeSum(const MicroBatchTree& tree, const std::vector<MicroBatch>& assigned,
+
+TreeSum::TreeSum(const MicroBatchTree& tree, const std::vector<TreeNode>& nodes,
                  const ShardPlan& shards, Device device)
     : tree_(tree),
       shards_(shards),
       device_(device),
       is_emitted_(tree.node_bound()),
       waiting_(size_t{tree.node_bound()} / 2 * shards.shard_count()) {
-  for (TreeNode node : tree_.Cover(assigned)) is_emitted_[node.value()] = true;
+  for (TreeNode node : nodes) is_emitted_[node.value()] = true;
 }
 
 void TreeSum::Add(MicroBatch m, ShardPlan::Run shards, const SharedBuffer& gradients,

@@ -25,14 +25,15 @@ class TreeSum {
   // has been launched is done.
   using Emit = std::function<void(TreeNode node, ShardId shard, const SharedBuffer& sum)>;
 
-  // Sums the nodes of tree.Cover(assigned). REQUIRES: assigned ascending; `shards` outlives this.
-  TreeSum(const MicroBatchTree& tree, const std::vector<MicroBatch>& assigned,
-          const ShardPlan& shards, Device device = {});
+  // Sums these nodes.  REQUIRES: they are canonical and none lies under another; `shards` outlives
+  // this.
+  TreeSum(const MicroBatchTree& tree, const std::vector<TreeNode>& nodes, const ShardPlan& shards,
+          Device device = {});
 
   // These shards of m's flat gradient vector, in the device's memory, are final. The vector is
   // added into, or added to another's, from now on: only the shards not yet given remain the
   // caller's to write. `emit` is called before it returns, for each sum that became complete.
-  // REQUIRES: m is assigned and present; each (m, shard) once.
+  // REQUIRES: m is present under one of the nodes; each (m, shard) once.
   void Add(MicroBatch m, ShardPlan::Run shards, const SharedBuffer& gradients, const Emit& emit);
 
  private:
@@ -43,7 +44,7 @@ class TreeSum {
   const MicroBatchTree tree_;
   const ShardPlan& shards_;
   const Device device_;
-  std::vector<bool> is_emitted_;  // by tree node: one of the cover
+  std::vector<bool> is_emitted_;  // by tree node: one of ours
 
   std::mutex mutex_;                   // guards waiting_
   std::vector<SharedBuffer> waiting_;  // [parent node, shard]: the child's sum that came first

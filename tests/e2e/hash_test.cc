@@ -116,7 +116,7 @@ TEST_CASE("weights, metrics and accuracy are the serial run's for any workers, s
   }
 }
 
-TEST_CASE("what servers do with a gradient gives the serial run's weights") {
+TEST_CASE("what servers do with a gradient, and how it travels, gives the serial run's weights") {
   const std::vector<Args> features{
       {"--clip-norm", "0.5"},
       {"--set", "optimizer.clip_value=0.01"},
@@ -124,7 +124,11 @@ TEST_CASE("what servers do with a gradient gives the serial run's weights") {
       {"--optimizer", "lamb", "--weight-decay", "0.01"},
       {"--optimizer", "adamw", "--weight-decay", "0.1", "--set",
        "optimizer.weight_decay_exclude_bias_and_norm=true", "--schedule", "multi-step", "--set",
-       "schedule.milestones=3,5"}};
+       "schedule.milestones=3,5"},
+      {"--codec", "bf16"},
+      {"--codec", "fp16", "--pull-codec", "int8"},
+      {"--codec", "int8", "--pull-codec", "bf16", "--clip-norm", "0.5"},
+      {"--pull-codec", "fp16", "--set", "worker.parameter_residency=layer"}};
   const Run plain = Train({"--serial"});
   for (const Args& feature : features) {
     CAPTURE(feature);

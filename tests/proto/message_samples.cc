@@ -99,8 +99,10 @@ std::string Text(const View& v) {
 std::string Text(const SyncingBackup& b) { return Join("syncing", b.peer, b.since); }
 std::string Text(const SnapshotRef& s) { return Join("snapshot", s.generation, s.version); }
 std::string Text(const PushItem& i) { return Join("push", i.shard, i.step, i.node, i.payload); }
-std::string Text(const PullItem& i) { return Join("pull", i.shard, i.version); }
-std::string Text(const ParamsItem& i) { return Join("params", i.shard, i.version, i.payload); }
+std::string Text(const PullItem& i) { return Join("pull", i.shard, i.version, i.form); }
+std::string Text(const ParamsItem& i) {
+  return Join("params", i.shard, i.version, i.payload, i.form);
+}
 std::string Text(const PushReplyItem& i) {
   return Join("reply", i.shard, i.version, i.node, i.outcome, i.current);
 }
@@ -137,7 +139,7 @@ std::string MessageText(const Ready& m) {
 }
 std::string MessageText(const Heartbeat& m) {
   return Join("Heartbeat", m.activity, m.step, m.waiting_for, m.waiting_ms, m.micro_batch_us,
-              m.data_stall_us, m.gpu_memory_bytes, m.gpu_percent);
+              m.data_stall_us, m.exposed_sync_us, m.gpu_memory_bytes, m.gpu_percent);
 }
 std::string MessageText(const HeartbeatAck&) { return "HeartbeatAck"; }
 std::string MessageText(const ViewUpdate& m) { return Join("ViewUpdate", m.view); }
@@ -250,7 +252,11 @@ std::vector<Message> MembershipSamples() {
       Ready{"cpu, avx2, pando 0.1.0", UINT64_MAX, 1},
       Heartbeat{},
       Heartbeat{Activity::kWaitingForParameters, Step(kStepMax), kServerLane, UINT64_MAX, 7},
-      Heartbeat{.activity = Activity::kLeaving},
+      Heartbeat{.activity = Activity::kLeaving,
+                .data_stall_us = 8,
+                .exposed_sync_us = UINT64_MAX,
+                .gpu_memory_bytes = 9,
+                .gpu_percent = 10},
       HeartbeatAck{},
       ViewUpdate{},
       ViewUpdate{SampleView()},
@@ -267,9 +273,9 @@ std::vector<Message> StepSamples() {
       Push{{{ShardId(1), Step(5), TreeNode(kTreeNodesMax - 1), CountingPayload(16)},
             {ShardId(kShardsMax - 1), Step(kStepMax), TreeNode(2), CountingPayload(1 << 18)},
             {ShardId(2), Step(5), TreeNode(3), CountingPayload(65)}}},
-      Pull{{{ShardId(7), Version(8)}, {ShardId(0), Version(kStepMax)}}},
+      Pull{{{ShardId(7), Version(8)}, {ShardId(0), Version(kStepMax), ParamsForm::kEncoded}}},
       Params{{{ShardId(7), Version(8), CountingPayload(1024)},
-              {ShardId(8), Version(8), CountingPayload(8192)}}},
+              {ShardId(8), Version(8), CountingPayload(8192), ParamsForm::kEncoded}}},
       PushReply{{{ShardId(1), Version(2), TreeNode(0), PushOutcome::kPending, Version(0)},
                  {ShardId(2), Version(3), TreeNode(9), PushOutcome::kBehind, Version(4)},
                  {ShardId(3), Version(5), TreeNode(1), PushOutcome::kNotPrimary, Version(0)}}},

@@ -55,6 +55,37 @@ TEST_CASE("the root is the tree's sum, whatever the order of arrival and the gro
   }
 }
 
+TEST_CASE("what is encoded is summed as what it decodes to, whatever the order of arrival") {
+  const TensorLayout layout({{.name = "w", .shape = {kFloats}}});
+  const ShardCodec codec({PayloadCodec::kBf16}, layout, {0, kFloats});
+  const auto sent = [&](uint32_t m) {
+    auto encoded = std::make_shared<FloatBuffer>(codec.encoded_bytes() / sizeof(float));
+    codec.Encode(std::vector<float>(kFloats, LeafValue(m)),
+                 std::as_writable_bytes(encoded->span()));
+    return ToBlob(encoded);
+  };
+  const auto decoded = [&](uint32_t m) {
+    std::vector<float> floats(kFloats);
+    codec.Decode(sent(m).bytes(), floats);
+    return floats[0];
+  };
+  const MicroBatchTree tree = TreeOf(4);
+  const float root = (decoded(0) + decoded(1)) + (decoded(2) + decoded(3));
+  REQUIRE(decoded(0) != LeafValue(0));
+  std::vector<uint32_t> order{0, 1, 2, 3};
+  do {
+    Aggregator aggregator(kFloats, &codec);
+    aggregator.Begin(tree);
+    for (uint32_t m : order) {
+      CHECK(aggregator.Add(tree.Leaf(MicroBatch(m)), sent(m)));
+      CHECK_FALSE(aggregator.Add(tree.Leaf(MicroBatch(m)), sent(m)));
+    }
+    REQUIRE(aggregator.is_complete());
+    CHECK(aggregator.root().floats().size() == kFloats);
+    CHECK(aggregator.root().floats()[0] == root);
+  } while (std::ranges::next_permutation(order).found);
+}
+
 TEST_CASE("a node that is held, or whose ancestor is held, is dropped") {
   Aggregator aggregator(kFloats);
   aggregator.Begin(TreeOf(4));

@@ -7,8 +7,7 @@
 namespace pando {
 namespace {
 
-JobPlan PlanOf(uint64_t steps, uint64_t eval_every_epochs) {
-  Job job;
+JobPlan PlanOf(uint64_t steps, uint64_t eval_every_epochs, Job job = {}) {
   job.steps = steps;
   job.global_batch = 4;
   job.micro_batches = 2;
@@ -22,8 +21,8 @@ JobPlan PlanOf(uint64_t steps, uint64_t eval_every_epochs) {
 
 class Fixture {
  public:
-  explicit Fixture(uint64_t steps = 8, uint64_t eval_every_epochs = 0)
-      : plan_(PlanOf(steps, eval_every_epochs)),
+  explicit Fixture(uint64_t steps = 8, uint64_t eval_every_epochs = 0, const Job& job = {})
+      : plan_(PlanOf(steps, eval_every_epochs, job)),
         optimizer_(plan_.job.optimizer, plan_.layout),
         shard_(ShardId(0), plan_, optimizer_) {
     shard_.StartFromSeed();
@@ -74,6 +73,32 @@ TEST_CASE("two versions are kept, older ones are gone") {
   CHECK(fixture.shard().Find(Version(1)) == nullptr);
   CHECK(fixture.shard().IsGone(Version(1)));
   CHECK_FALSE(fixture.shard().IsGone(Version(4)));
+}
+
+TEST_CASE("a version is shown as floats, and by the job's codec, to those who ask for either") {
+  Job job;
+  job.pull_codec = PayloadCodec::kBf16;
+  Fixture fixture(8, 0, job);
+  fixture.MakeVersion(0);
+  const auto exact = fixture.shard().Show(Version(1), ParamsForm::kExact);
+  const auto encoded = fixture.shard().Show(Version(1), ParamsForm::kEncoded);
+  REQUIRE(exact);
+  REQUIRE(encoded);
+  CHECK(exact->floats().data() == fixture.shard().newest_record().parameters->data());
+  CHECK(exact->size_bytes() == 48 * 4);
+  CHECK(encoded->size_bytes() == 32 * 2 + 16 * 4);  // weights, and metrics as they are
+  const auto again = fixture.shard().Show(Version(1), ParamsForm::kEncoded);
+  CHECK(again->bytes().data() == encoded->bytes().data());  // made once
+  CHECK_FALSE(fixture.shard().Show(Version(2), ParamsForm::kEncoded));
+}
+
+TEST_CASE("gradients are taken as long as the job's codec makes them") {
+  Job job;
+  job.push_codec = PayloadCodec::kInt8;
+  Fixture fixture(8, 0, job);
+  const size_t encoded_floats = (16 * 4 + 4 + 32 + 7) / 8 * 8 / 4;
+  CHECK(fixture.shard().Add(fixture.PushOf(0, 2, 0, 48)) == Shard::Taken::kRefused);
+  CHECK(fixture.shard().Add(fixture.PushOf(0, 2, 0, encoded_floats)) == Shard::Taken::kNew);
 }
 
 TEST_CASE("a past step is a duplicate, a step that cannot be yet is refused") {

@@ -116,6 +116,8 @@ class Checker {
   std::set<SnapshotRef> forgotten_;
   std::set<Version> evaluated_;
   Version decided_;  // by the journal's evaluations: versions up to here are to be made
+  // Whether bits may differ from the serial run's: the job's codec gives I5 up (P34).
+  bool HasOwnBits() const { return plan_.pushes.has_feedback(); }
   std::optional<uint32_t> tainted_generation_;
   bool has_divergence_ = false;
   bool has_failed_restore_ = false;  // since the last rollback: the next one has a cause

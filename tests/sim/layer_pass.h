@@ -25,9 +25,9 @@ class LayerPass {
     for (size_t i = 0; i < kAtWork && i < order_.size(); ++i) want_(order_[i]);
   }
   // What nobody wants is dropped.
-  void Arrived(ShardId shard, Version version, const Blob& payload) {
+  void Arrived(ShardId shard, Version version, std::vector<float> floats) {
     if (version != version_ || !IsWanted(shard)) return;
-    arrived_.emplace(shard, std::vector<float>(payload.floats().begin(), payload.floats().end()));
+    arrived_.emplace(shard, std::move(floats));
     PANDO_CHECK(arrived_.size() <= kAtWork);
   }
   bool is_done() const { return at_ == order_.size(); }

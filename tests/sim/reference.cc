@@ -21,6 +21,23 @@ float NoiseOf(uint32_t key) {
 
 }  // namespace
 
+Blob Sent(const PayloadPlan& payloads, ShardId shard, std::span<const float> floats) {
+  const auto sent = std::make_shared<FloatBuffer>(payloads.PayloadBytes(shard) / sizeof(float));
+  if (payloads.is_exact()) {
+    std::ranges::copy(floats, sent->data());
+  } else {
+    payloads.CodecOf(shard)->Encode(floats, std::as_writable_bytes(sent->span()));
+  }
+  return ToBlob(sent);
+}
+
+std::vector<float> Received(const PayloadPlan& payloads, ShardId shard, const Blob& payload) {
+  if (payloads.is_exact()) return {payload.floats().begin(), payload.floats().end()};
+  std::vector<float> floats(payloads.CodecOf(shard)->float_count());
+  payloads.CodecOf(shard)->Decode(payload.bytes(), floats);
+  return floats;
+}
+
 uint64_t DigestOfRead(const JobPlan& plan, const std::vector<std::span<const float>>& shards) {
   uint64_t digest = 0;
   for (uint32_t s = 0; s < shards.size(); ++s) {
@@ -117,10 +134,18 @@ void Reference::FindFinalVersion() {
 
 FloatBuffer Reference::Next(const Optimizer& optimizer, const PartialPlan& partial_plan,
                             const Schedule& schedule, Step step) {
-  const uint64_t digest = DigestAt(VersionReadBy(step));
-  const std::vector<float> root =
-      NodeGradient(plan_.steps.Tree(step), MicroBatchTree::kRoot,
-                   [&](MicroBatch m) { return LeafGradient(plan_, digest, step, m); });
+  const uint64_t digest = TrainingDigestAt(VersionReadBy(step));
+  const auto leaf = [&](MicroBatch m) {
+    std::vector<float> gradient = LeafGradient(plan_, digest, step, m);
+    for (uint32_t s = 0; s < plan_.shards.shard_count(); ++s) {
+      const ShardRange& range = plan_.shards.range(ShardId(s));
+      const auto floats = std::span(gradient).subspan(range.first, range.size());
+      const Blob sent = Sent(plan_.pushes, ShardId(s), floats);
+      std::ranges::copy(Received(plan_.pushes, ShardId(s), sent), floats.begin());
+    }
+    return gradient;
+  };
+  const std::vector<float> root = NodeGradient(plan_.steps.Tree(step), MicroBatchTree::kRoot, leaf);
   FloatBuffer next(plan_.layout.float_count());
   std::vector<Optimizer::Update> updates;
   std::vector<std::vector<float>> partials;
@@ -148,6 +173,17 @@ FloatBuffer Reference::Next(const Optimizer& optimizer, const PartialPlan& parti
     std::ranges::copy(partials[s], states_[s].span().last(partials[s].size()).begin());
   }
   return next;
+}
+
+std::vector<float> Reference::ShownAt(ShardId shard, Version version) const {
+  return Received(plan_.pulls, shard, Sent(plan_.pulls, shard, ShardAt(shard, version)));
+}
+
+uint64_t Reference::TrainingDigestAt(Version version) const {
+  std::vector<std::vector<float>> shards;
+  for (uint32_t s = 0; s < plan_.shards.shard_count(); ++s)
+    shards.push_back(ShownAt(ShardId(s), version));
+  return DigestOfRead(plan_, {shards.begin(), shards.end()});
 }
 
 void Reference::NoteStates() {

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "common/blob.h"
 #include "common/float_buffer.h"
 #include "common/job_plan.h"
 #include "proto/messages.h"
@@ -14,6 +15,10 @@
 #include "server/partials.h"
 
 namespace pando::sim {
+
+// As they travel (P34), and what is read of what travelled.
+Blob Sent(const PayloadPlan& payloads, ShardId shard, std::span<const float> floats);
+std::vector<float> Received(const PayloadPlan& payloads, ShardId shard, const Blob& payload);
 
 // A hash over the shards that the forward reads: all but the metric shard (P4 is there for it).
 uint64_t DigestOfRead(const JobPlan& plan, const std::vector<std::span<const float>>& shards);
@@ -42,6 +47,8 @@ class Reference {
   }
   static uint64_t HashOfState(std::span<const float> state);
   uint64_t DigestAt(Version version) const;
+  // What workers are shown of it for training.
+  std::vector<float> ShownAt(ShardId shard, Version version) const;
   std::span<const float> FlatAt(Version version) const { return versions_[version.value()].span(); }
   // What the run ends with: an early stop's, if there is one (P32).
   Version final_version() const { return final_version_; }
@@ -49,6 +56,7 @@ class Reference {
  private:
   FloatBuffer Next(const Optimizer& optimizer, const PartialPlan& partial_plan,
                    const Schedule& schedule, Step step);
+  uint64_t TrainingDigestAt(Version version) const;
   void NoteStates();
   void FindFinalVersion();
 

@@ -152,6 +152,12 @@ LossScaleOptions DrawLossScale(Chance chance, Focus focus) {
   return {.is_on = is_on, .initial_scale_power = 12, .loss_scale_window = 4};
 }
 
+void DrawCodecs(Chance chance, Focus focus, Job* job) {
+  if (focus == Focus::kSilences || !chance.OneIn(0.15)) return;
+  job->push_codec = static_cast<PayloadCodec>(chance.Below(6));
+  job->pull_codec = static_cast<PayloadCodec>(chance.Below(4));
+}
+
 uint64_t DrawSteps(Chance& chance) {
   if (chance.OneIn(0.02)) return chance.Between(150, 400);
   if (chance.OneIn(0.2)) return chance.Between(50, 150);
@@ -215,6 +221,7 @@ JobPlan DrawPlan(Chance& chance, const Swarm& swarm, Focus focus) {
   const Chance residency(Chance(chance).Next() + 2);  // nor this
   Chance pictures(Chance(chance).Next() + 3);         // nor this
   const Chance scaling(Chance(chance).Next() + 4);    // nor this
+  const Chance codecs(Chance(chance).Next() + 5);     // nor this
   Job job;
   job.seed = chance.Next();
   job.steps = DrawSteps(chance);
@@ -256,8 +263,10 @@ JobPlan DrawPlan(Chance& chance, const Swarm& swarm, Focus focus) {
   data.train_samples = job.global_batch * steps_per_epoch + chance.Below(job.global_batch);
   data.test_samples = chance.Below(3) * 1300;
   job.eval_every_epochs = chance.Below(focus == Focus::kEvaluation ? 2 : 3);
+  DrawCodecs(codecs, focus, &job);
   JobPlan plan(job, data, TensorLayout(DrawTensors(chance, job.optimizer.kind)));
   DrawDecisions(decisions, focus, &plan);
+  if (plan.pushes.has_feedback()) plan.job.early_stop_patience = 0;  // no run has another's results
   plan.job.parameter_residency = DrawResidency(residency, focus);
   plan.job.optimizer.loss_scale = DrawLossScale(scaling, focus);
   if (focus == Focus::kNone && pictures.OneIn(0.1))

@@ -12,12 +12,11 @@
 namespace pando::sim {
 namespace {
 
-std::vector<float> CopyOf(const Blob& payload) {
+std::vector<float> Floats(const Blob& payload) {
   return {payload.floats().begin(), payload.floats().end()};
 }
 
 }  // namespace
-
 std::optional<uint64_t> VirtualComputer::DigestIfWhole(const Copy& copy, bool needs_all) const {
   std::vector<std::span<const float>> shards;
   for (uint32_t s = 0; s < plan_.shards.shard_count(); ++s) {
@@ -65,6 +64,7 @@ void VirtualComputer::Forget() {
   issued_.clear();
   hashes_from_ = ticket_ + 1;
   calls_.clear();
+  feedback_.Forget();
   parameters_.clear();
   evaluation_copy_.clear();
   evaluation_version_ = Version(0);
@@ -77,12 +77,12 @@ void VirtualComputer::Forget() {
 
 void VirtualComputer::ParametersArrived(ShardId shard, Version version, const Blob& payload) {
   if (is_layered()) {
-    if (forward_) forward_->Arrived(shard, version, payload);
-    if (backward_) backward_->pass.Arrived(shard, version, payload);
+    if (forward_) forward_->Arrived(shard, version, Received(plan_.pulls, shard, payload));
+    if (backward_) backward_->pass.Arrived(shard, version, Received(plan_.pulls, shard, payload));
     if (backward_) GoBackward();
     return StartNext();
   }
-  parameters_[version][shard] = CopyOf(payload);
+  parameters_[version][shard] = Received(plan_.pulls, shard, payload);
   while (parameters_.size() > 2) parameters_.erase(parameters_.begin());
   StartNext();
 }
@@ -163,6 +163,18 @@ std::vector<float> VirtualComputer::GradientOf(uint64_t digest, Step step, Micro
   return gradient;
 }
 
+// As it travels.
+Blob VirtualComputer::Encoded(Step step, TreeNode node, ShardId shard, const FloatBuffer& sum) {
+  const ShardRange& range = plan_.shards.range(shard);
+  const auto floats = sum.span().subspan(range.first, range.size());
+  if (!plan_.pushes.has_feedback()) return Sent(plan_.pushes, shard, floats);
+  const MicroBatch m(plan_.steps.Tree(step).Range(node).first);
+  const auto encoded =
+      std::make_shared<FloatBuffer>(plan_.pushes.PayloadBytes(shard) / sizeof(float));
+  feedback_.Encode(step, m, shard, floats, std::as_writable_bytes(encoded->span()));
+  return ToBlob(encoded);
+}
+
 uint64_t VirtualComputer::HashOf(uint64_t digest, Step step, MicroBatch m) const {
   const std::vector<float> gradient = GradientOf(digest, step, m);
   return std::max<uint64_t>(1, Hash64(std::as_bytes(std::span(gradient))));
@@ -197,15 +209,15 @@ void VirtualComputer::Finish(const Call& call, uint64_t digest) {
   const uint32_t shard_count = plan_.shards.shard_count();
   const MicroBatchTree tree = plan_.steps.Tree(call.step);
   Micros at{0};
-  for (TreeNode node : tree.Cover(call.micro_batches)) {
+  for (TreeNode node : plan_.NodesToPush(call.step, call.micro_batches)) {
     auto sum = std::make_shared<FloatBuffer>(plan_.layout.float_count());
     std::ranges::copy(NodeGradient(tree, node, leaf), sum->data());
     for (uint32_t s = shard_count; s-- > 0;) {
-      const ShardRange range = plan_.shards.range(ShardId(s));
       at += micro_batch_time_ / (4 * shard_count);
-      world_.After(at, [this, call, node, s, sum, range] {
+      world_.After(at, [this, call, node, s, sum] {
+        const ShardId shard(s);
         Emit(call.ticket, Which::kMore,
-             GradientReady{call.step, node, ShardId(s), ToBlob(sum, range.first, range.size())});
+             GradientReady{call.step, node, shard, Encoded(call.step, node, shard, *sum)});
       });
     }
   }
@@ -251,12 +263,12 @@ void VirtualComputer::EvaluateSlice(const Evaluate& request) {
 void VirtualComputer::EvaluationParametersArrived(ShardId shard, Version version,
                                                   const Blob& payload) {
   if (is_layered()) {
-    if (evaluation_pass_) evaluation_pass_->Arrived(shard, version, payload);
+    if (evaluation_pass_) evaluation_pass_->Arrived(shard, version, Floats(payload));
     return TryEvaluateLayered();
   }
   if (evaluation_version_ != version) evaluation_copy_.clear();
   evaluation_version_ = version;
-  evaluation_copy_[shard] = CopyOf(payload);
+  evaluation_copy_[shard] = Floats(payload);
   TryEvaluate();
 }
 

@@ -15,6 +15,7 @@
 #include "tests/sim/layer_pass.h"
 #include "tests/sim/world.h"
 #include "worker/compute_port.h"
+#include "worker/error_feedback.h"
 
 namespace pando::sim {
 
@@ -66,6 +67,7 @@ class VirtualComputer : public ComputePort {
   void TellOfPictures(const Call& call);
   std::vector<float> GradientOf(uint64_t digest, Step step, MicroBatch m) const;
   uint64_t HashOf(uint64_t digest, Step step, MicroBatch m) const;
+  Blob Encoded(Step step, TreeNode node, ShardId shard, const FloatBuffer& sum);
   void TryEvaluate();
   void TellResult(uint64_t ticket, uint64_t digest);
   std::optional<uint64_t> DigestIfWhole(const Copy& copy, bool needs_all) const;
@@ -106,6 +108,7 @@ class VirtualComputer : public ComputePort {
   std::map<uint64_t, Issued> issued_;  // calls that are neither dropped nor wholly told of
   uint64_t hashes_from_ = 0;  // the first call since Forget: no hash of earlier ones is told
   std::optional<std::pair<Step, MicroBatch>> flipped_;
+  ErrorFeedback feedback_{plan_};
   Version evaluation_version_;
   Copy evaluation_copy_;
   std::optional<Evaluate> evaluation_;

@@ -97,7 +97,7 @@ void VirtualComputer::FinishLayered(const Call& call, uint64_t digest) {
     backward_->hashes.push_back({call.step, m, HashOf(digest, call.step, m)});
   } else {
     backward_->hashes = HashesOf(call, digest);
-    for (TreeNode node : tree.Cover(call.micro_batches)) {
+    for (TreeNode node : plan_.NodesToPush(call.step, call.micro_batches)) {
       auto sum = std::make_shared<FloatBuffer>(plan_.layout.float_count());
       std::ranges::copy(NodeGradient(tree, node, leaf), sum->data());
       backward_->sums.emplace_back(node, std::move(sum));
@@ -135,10 +135,10 @@ void VirtualComputer::GoBackward() {
 }
 
 void VirtualComputer::EmitShard(const Backward& backward, ShardId shard) {
-  const ShardRange& range = plan_.shards.range(shard);
+  const Step step = backward.call.step;
   for (const auto& [node, sum] : backward.sums) {
     Emit(backward.call.ticket, Which::kMore,
-         GradientReady{backward.call.step, node, shard, ToBlob(sum, range.first, range.size())});
+         GradientReady{step, node, shard, Encoded(step, node, shard, *sum)});
   }
 }
 

@@ -38,11 +38,14 @@ class OneWorker : private Outbox {
     SetFloatEnvironment();
     REQUIRE_FALSE(compute_.calls.empty());  // step 1 may be handed out already
     const ComputeLog::Call call = compute_.calls[0];
-    TreeSum sum(test_.plan.steps.Tree(call.step), call.micro_batches, test_.plan.shards);
+    const JobPlan& plan = test_.plan;
+    TreeSum sum(plan.steps.Tree(call.step), plan.NodesToPush(call.step, call.micro_batches),
+                plan.shards);
     BatchSource batches(test_.data, test_.plan.steps, test_.job.seed, 0);
     const auto samples = static_cast<uint32_t>(test_.plan.steps.micro_batch_samples_max());
+    ErrorFeedback feedback(plan);
     TrainStep train_step(test_.model, {.training = samples}, {},
-                         {test_.plan, batches, parameters_, gradients_, gradients_});
+                         {test_.plan, batches, parameters_, gradients_, gradients_, gradients_, feedback});
     Bytes bytes;
     const auto ask = [&](bool) {
       bytes.before_the_end = pushed_bytes_;

@@ -420,9 +420,11 @@ Overlap MeasureOverlap(const TestJob& test) {
     parameters.Put(ShardId(s), Version(0), ShardOf(test.plan, values, s));
   }
   Overlap overlap;
-  TreeSum sum(test.plan.steps.Tree(Step(0)), {MicroBatch(0)}, test.plan.shards);
+  TreeSum sum(test.plan.steps.Tree(Step(0)), test.plan.NodesToPush(Step(0), {MicroBatch(0)}),
+              test.plan.shards);
+  ErrorFeedback feedback(test.plan);
   TrainStep train_step(test.model, {.training = 64}, {},
-                       {test.plan, batches, parameters, gradients, gradients});
+                       {test.plan, batches, parameters, gradients, gradients, gradients, feedback});
   CHECK(train_step
             .Run({.step = Step(0),
                   .micro_batch = MicroBatch(0),

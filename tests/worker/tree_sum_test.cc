@@ -33,7 +33,7 @@ std::vector<float> NaiveSum(const MicroBatchTree& tree, TreeNode node,
 class Fixture {
  public:
   Fixture(const MicroBatchTree& tree, const std::vector<MicroBatch>& assigned)
-      : sum(tree, assigned, shards) {
+      : sum(tree, tree.Cover(assigned), shards) {
     std::mt19937 random(tree.shape().micro_batch_count);
     for (uint32_t m = 0; m < tree.shape().micro_batch_count; ++m) {
       buffers.push_back(pool.Take());

@@ -1,0 +1,41 @@
+#include "worker/error_feedback.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace pando {
+
+std::shared_ptr<ErrorFeedback::Lost> ErrorFeedback::Find(MicroBatch m) {
+  std::lock_guard lock(mutex_);
+  std::shared_ptr<Lost>& lost = lost_[m];
+  if (lost == nullptr) lost = std::make_shared<Lost>(plan_);
+  return lost;
+}
+
+void ErrorFeedback::Encode(Step step, MicroBatch m, ShardId shard, std::span<const float> gradient,
+                           std::span<std::byte> encoded) {
+  const std::shared_ptr<Lost> lost = Find(m);
+  std::lock_guard lock(lost->mutex);
+  const ShardRange& range = plan_.shards.range(shard);
+  const std::span<float> sum = lost->floats.span().subspan(range.first, range.size());
+  std::optional<Step>& of_step = lost->of_step[shard.value()];
+  if (of_step >= step) std::ranges::fill(sum, 0.0f);
+  of_step = step;
+  for (size_t i = 0; i < sum.size(); ++i) sum[i] += gradient[i];
+  const ShardCodec& codec = *plan_.pushes.CodecOf(shard);
+  codec.Encode(sum, encoded);
+  std::vector<float> sent(sum.size());
+  codec.Decode(encoded, sent);
+  // An overflow is not carried over: with loss scaling its step is skipped.
+  for (size_t i = 0; i < sum.size(); ++i) {
+    const float left = sum[i] - sent[i];
+    sum[i] = std::isfinite(left) ? left : 0.0f;
+  }
+}
+
+void ErrorFeedback::Forget() {
+  std::lock_guard lock(mutex_);
+  lost_.clear();
+}
+
+}  // namespace pando
