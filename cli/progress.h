@@ -17,6 +17,7 @@ struct ProgressState {
   double loss = 0;
   double accuracy = 0;  // of the training batches, 0 to 1
   double images_per_second = 0;
+  double exposed_sync_ms = 0;  // of a step: what computing waits for parameters; 0: it does not
 };
 
 // Threads: none.

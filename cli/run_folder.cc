@@ -36,11 +36,28 @@ constexpr std::array kOwnFiles{"job.toml",
                                "job.toml.tmp",
                                "final.safetensors.tmp",
                                "best.safetensors.tmp"};
-constexpr const char* kMetricsHeading =
+constexpr std::string_view kMetricsHeading =
     "step,epoch,loss,accuracy,lr,images_per_second,elapsed_seconds,data_stall_ms,gpu_memory_mb,"
-    "gpu_percent";
-constexpr const char* kHeadingWithoutGpus =
-    "step,epoch,loss,accuracy,lr,images_per_second,elapsed_seconds,data_stall_ms";
+    "gpu_percent,exposed_sync_ms";
+constexpr size_t kMetricsColumns = 11;
+// Of earlier releases: how many of the columns they had.
+constexpr std::array<size_t, 2> kFewerColumns{8, 10};
+
+// The heading of the first so many columns.
+std::string_view HeadingOf(size_t column_count) {
+  size_t end = 0;
+  for (size_t i = 0; i < column_count; ++i) end = kMetricsHeading.find(',', end + 1);
+  return kMetricsHeading.substr(0, end);
+}
+
+// Of a heading; none if it is not one of ours.
+std::optional<size_t> ColumnsOf(std::string_view heading) {
+  if (heading == kMetricsHeading) return kMetricsColumns;
+  for (size_t count : kFewerColumns) {
+    if (heading == HeadingOf(count)) return count;
+  }
+  return std::nullopt;
+}
 
 // Removes what earlier runs wrote, and nothing else.
 void RemoveOwnFiles(const fs::path& folder) {
@@ -165,12 +182,14 @@ namespace {
 
 std::optional<MetricsRow> ParseMetricsRow(std::string_view text) {
   MetricsRow row;
-  std::array<double, 9> reals{};
-  constexpr size_t kWithoutGpus = 7;
+  std::array<double, kMetricsColumns - 1> reals{};
   const char* at = text.data();
   const char* const last = text.data() + text.size();
   std::from_chars_result end = std::from_chars(at, last, row.step);
-  for (size_t i = 0; i < reals.size() && (i != kWithoutGpus || end.ptr != last); ++i) {
+  const auto may_end_before = [](size_t real) {  // the step is a column too
+    return std::ranges::find(kFewerColumns, real + 1) != kFewerColumns.end();
+  };
+  for (size_t i = 0; i < reals.size() && (end.ptr != last || !may_end_before(i)); ++i) {
     if (end.ec != std::errc{} || end.ptr == last || *end.ptr != ',') return std::nullopt;
     end = std::from_chars(end.ptr + 1, last, reals[i]);
   }
@@ -184,7 +203,8 @@ std::optional<MetricsRow> ParseMetricsRow(std::string_view text) {
                     .elapsed_seconds = reals[5],
                     .data_stall_ms = reals[6],
                     .gpu_memory_mb = reals[7],
-                    .gpu_percent = reals[8]};
+                    .gpu_percent = reals[8],
+                    .exposed_sync_ms = reals[9]};
 }
 
 }  // namespace
@@ -192,7 +212,7 @@ std::optional<MetricsRow> ParseMetricsRow(std::string_view text) {
 Result<MetricsFile> MetricsFile::Create(const RunFolder& folder) {
   Result<RowFile> file = RowFile::Create(folder.MetricsPath());
   if (!file.ok()) return file.status();
-  MetricsFile metrics(std::move(*file));
+  MetricsFile metrics(std::move(*file), kMetricsColumns);
   if (Status s = metrics.rows_.Append(fmt::format("{}\n", kMetricsHeading)); !s.ok()) return s;
   return metrics;
 }
@@ -202,13 +222,11 @@ Result<MetricsFile> MetricsFile::Reopen(const RunFolder& folder, std::optional<M
   std::string heading;
   std::getline(std::ifstream(folder.MetricsPath()) >> std::ws, heading);
   const auto is_sound = [](std::string_view text) {
-    return text == kMetricsHeading || text == kHeadingWithoutGpus ||
-           ParseMetricsRow(text).has_value();
+    return ColumnsOf(text) || ParseMetricsRow(text).has_value();
   };
   Result<RowFile> file = RowFile::Reopen(folder.MetricsPath(), is_sound, &row);
   if (!file.ok()) return file.status();
-  MetricsFile metrics(std::move(*file));
-  metrics.has_gpu_columns_ = heading != kHeadingWithoutGpus;
+  MetricsFile metrics(std::move(*file), ColumnsOf(heading).value_or(kMetricsColumns));
   if (row.empty()) (void)metrics.rows_.Append(fmt::format("{}\n", kMetricsHeading));  // or held
   *last = ParseMetricsRow(row);
   return metrics;
@@ -218,7 +236,9 @@ Status MetricsFile::Append(const MetricsRow& row) {
   std::string text = fmt::format("{},{:.6g},{:.9g},{:.9g},{:.7g},{:.6g},{:.3f},{:.3f}", row.step,
                                  row.epoch, row.loss, row.accuracy, row.lr, row.images_per_second,
                                  row.elapsed_seconds, row.data_stall_ms);
-  if (has_gpu_columns_) text += fmt::format(",{:.1f},{:.1f}", row.gpu_memory_mb, row.gpu_percent);
+  if (column_count_ >= 10)
+    text += fmt::format(",{:.1f},{:.1f}", row.gpu_memory_mb, row.gpu_percent);
+  if (column_count_ >= kMetricsColumns) text += fmt::format(",{:.3f}", row.exposed_sync_ms);
   return rows_.Append(text + "\n");
 }
 

@@ -76,6 +76,8 @@ struct MetricsRow {
   double data_stall_ms = 0;    // of a step since the last row: computing threads' waits for samples
   double gpu_memory_mb = 0;    // in use on the fullest GPU of a worker, by all processes; 0: no GPU
   double gpu_percent = 0;      // of time, with a kernel at work: mean of the workers' GPUs
+  double exposed_sync_ms = 0;  // of a step since the last row: a computing thread's wait for
+                               // parameters, on average
 };
 
 // MetricsFile writes metrics.csv, each row at once: a row that was appended outlives its process.
@@ -89,9 +91,10 @@ class MetricsFile {
   PatientRows& rows() { return rows_; }
 
  private:
-  explicit MetricsFile(RowFile file) : rows_(std::move(file)) {}
+  MetricsFile(RowFile file, size_t column_count)
+      : rows_(std::move(file)), column_count_(column_count) {}
   PatientRows rows_;
-  bool has_gpu_columns_ = true;  // not those of earlier releases, which go on as they are
+  size_t column_count_;  // fewer in files of earlier releases, which go on as they are
 };
 
 // EventsFile writes events.jsonl: {"time", "elapsed_ms", "event", "details"} per line; held on a

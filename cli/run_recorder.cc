@@ -69,7 +69,8 @@ Result<RunRecorder> RunRecorder::Reopen(const JobPlan& plan, RunFolder folder,
 void RunRecorder::TakeOver(const SchedulerState& state, const std::optional<MetricsRow>& last_row) {
   if (last_row) {
     next_row_ = Step(last_row->step + 1);
-    summary_.steps = stall_at_row_.steps = next_row_.value();
+    summary_.steps = waits_at_row_.steps = next_row_.value();
+    first_step_ = next_row_;
     summary_.epochs = last_row->epoch;
     summary_.train_loss = last_row->loss;
     summary_.images_per_second = last_row->images_per_second;
@@ -124,27 +125,33 @@ void RunRecorder::OnStep(const StepMetrics& metrics, double lr, double images_pe
                     .epoch = epoch,
                     .loss = metrics.loss,
                     .accuracy = metrics.accuracy,
-                    .images_per_second = images_per_second},
+                    .images_per_second = images_per_second,
+                    .exposed_sync_ms = 1000 * summary_.exposed_sync_seconds /
+                                       static_cast<double>(done - first_step_.value())},
                    std::chrono::steady_clock::now());
   if (done % plan_->job.log_every_steps != 0 && done != plan_->steps.step_count()) return;
-  Heed(metrics_.Append({.step = metrics.step.value(),
-                        .epoch = epoch,
-                        .loss = metrics.loss,
-                        .accuracy = metrics.accuracy,
-                        .lr = lr,
-                        .images_per_second = images_per_second,
-                        .elapsed_seconds = ElapsedSeconds(),
-                        .data_stall_ms = DataStallMs(done),
-                        .gpu_memory_mb = gpu_memory_mb_,
-                        .gpu_percent = gpu_percent_}));
+  Heed(metrics_.Append(WithWaits({.step = metrics.step.value(),
+                                  .epoch = epoch,
+                                  .loss = metrics.loss,
+                                  .accuracy = metrics.accuracy,
+                                  .lr = lr,
+                                  .images_per_second = images_per_second,
+                                  .elapsed_seconds = ElapsedSeconds(),
+                                  .gpu_memory_mb = gpu_memory_mb_,
+                                  .gpu_percent = gpu_percent_})));
 }
 
 // Of a step since the last row, on average; also of those that were left out.
-double RunRecorder::DataStallMs(uint64_t done) {
-  const Stall now{.steps = done, .seconds = summary_.data_stall_seconds};
-  const Stall before = std::exchange(stall_at_row_, now);
-  if (done <= before.steps) return 0;
-  return 1000 * (now.seconds - before.seconds) / static_cast<double>(done - before.steps);
+MetricsRow RunRecorder::WithWaits(MetricsRow row) {
+  const Waits now{.steps = row.step + 1,
+                  .data_seconds = summary_.data_stall_seconds,
+                  .sync_seconds = summary_.exposed_sync_seconds};
+  const Waits before = std::exchange(waits_at_row_, now);
+  if (now.steps <= before.steps) return row;
+  const double ms_per_step = 1000 / static_cast<double>(now.steps - before.steps);
+  row.data_stall_ms = ms_per_step * (now.data_seconds - before.data_seconds);
+  row.exposed_sync_ms = ms_per_step * (now.sync_seconds - before.sync_seconds);
+  return row;
 }
 
 // Of the time that the computing threads had for training.

@@ -40,6 +40,8 @@ class RunRecorder {
   void OnStep(const StepMetrics& metrics, double lr, double images_per_second);
   // How long computing threads have waited for samples in this life, all together. Before OnStep.
   void OnDataStall(double seconds) { summary_.data_stall_seconds = seconds; }
+  // How long a worker's thread has waited for parameters in this life, on average. Before OnStep.
+  void OnExposedSync(double seconds) { summary_.exposed_sync_seconds = seconds; }
   // What the next rows say of the workers' GPUs.
   void OnGpuUse(uint64_t memory_bytes, double percent) {
     gpu_memory_mb_ = static_cast<double>(memory_bytes) / 1e6;
@@ -80,7 +82,12 @@ class RunRecorder {
   void Heed(const Status& rows);
   uint64_t MissingRows();
   double ElapsedSeconds() const;
-  double DataStallMs(uint64_t done);
+  struct Waits {  // so far
+    uint64_t steps = 0;
+    double data_seconds = 0;
+    double sync_seconds = 0;
+  };
+  MetricsRow WithWaits(MetricsRow row);
   double DataStallShare() const;
 
   const JobPlan* plan_;
@@ -92,11 +99,8 @@ class RunRecorder {
   Status weights_status_;      // of an earlier life's final weights
   bool has_held_ = false;      // rows
   uint64_t sample_count_ = 0;  // trained on in this life
-  struct Stall {               // when a row was written last
-    uint64_t steps = 0;
-    double seconds = 0;
-  };
-  Stall stall_at_row_;
+  Waits waits_at_row_;         // when a row was written last
+  Step first_step_;            // of this life
   double gpu_memory_mb_ = 0;
   double gpu_percent_ = 0;
   Step next_row_;

@@ -35,6 +35,7 @@ Outcome Train(const Job& job, const DataSet& data, const Model& model, const Ope
       .on_step =
           [&](const SerialStep& step) {
             recorder.OnDataStall(step.data_stall_seconds);
+            recorder.OnExposedSync(step.exposed_sync_seconds);
             const GpuState& gpu = gpu_monitor.Read();
             recorder.OnGpuUse(gpu.memory_used_bytes, gpu.utilisation_percent);
             recorder.OnStep(step.metrics, step.scalars.lr, ImagesPerSecond(step));

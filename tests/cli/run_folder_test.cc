@@ -127,27 +127,34 @@ TEST_CASE("metrics are rows under their heading, there at once") {
                         .elapsed_seconds = 1.5,
                         .data_stall_ms = 0.25,
                         .gpu_memory_mb = 5012.25,
-                        .gpu_percent = 97})
+                        .gpu_percent = 97,
+                        .exposed_sync_ms = 0.125})
               .ok());
   CHECK(*ReadTextFile(folder.MetricsPath()) ==
         "step,epoch,loss,accuracy,lr,images_per_second,elapsed_seconds,data_stall_ms,"
-        "gpu_memory_mb,gpu_percent\n"
-        "12,0.5,0.25,0.875,0.01,31200.4,1.500,0.250,5012.2,97.0\n");
+        "gpu_memory_mb,gpu_percent,exposed_sync_ms\n"
+        "12,0.5,0.25,0.875,0.01,31200.4,1.500,0.250,5012.2,97.0,0.125\n");
 }
 
-TEST_CASE("metrics of a release without GPUs' columns go on without them") {
-  TempFolder temp;
-  const RunFolder folder = RunFolder::Open(temp.path());
-  const std::string before =
-      "step,epoch,loss,accuracy,lr,images_per_second,elapsed_seconds,data_stall_ms\n"
-      "12,0.5,0.25,0.875,0.01,31200.4,1.500,0.250\n";
-  std::ofstream(folder.MetricsPath()) << before;
-  std::optional<MetricsRow> last;
-  auto metrics = MetricsFile::Reopen(folder, &last);
-  REQUIRE(metrics.ok());
-  CHECK(last->step == 12);
-  REQUIRE(metrics->Append({.step = 13, .gpu_percent = 97}).ok());
-  CHECK(*ReadTextFile(folder.MetricsPath()) == before + "13,0,0,0,0,0,0.000,0.000\n");
+TEST_CASE("metrics of releases with fewer columns go on with those") {
+  const std::string heading =
+      "step,epoch,loss,accuracy,lr,images_per_second,elapsed_seconds,data_stall_ms";
+  const std::pair<std::string, std::string> releases[] = {
+      {heading + "\n12,0.5,0.25,0.875,0.01,31200.4,1.500,0.250\n", "13,0,0,0,0,0,0.000,0.000\n"},
+      {heading + ",gpu_memory_mb,gpu_percent\n12,0.5,0.25,0.875,0.01,31200.4,1.500,0.250,0.0,0.0\n",
+       "13,0,0,0,0,0,0.000,0.000,0.0,97.0\n"}};
+  for (const auto& [before, added] : releases) {
+    TempFolder temp;
+    const RunFolder folder = RunFolder::Open(temp.path());
+    std::ofstream(folder.MetricsPath()) << before;
+    std::optional<MetricsRow> last;
+    auto metrics = MetricsFile::Reopen(folder, &last);
+    REQUIRE(metrics.ok());
+    REQUIRE(last);
+    CHECK(last->step == 12);
+    REQUIRE(metrics->Append({.step = 13, .gpu_percent = 97, .exposed_sync_ms = 1}).ok());
+    CHECK(*ReadTextFile(folder.MetricsPath()) == before + added);
+  }
 }
 
 TEST_CASE("events are one JSON object per line") {
@@ -229,7 +236,7 @@ TEST_CASE("metrics without a row, a heading or a file start with a heading") {
   REQUIRE(MetricsFile::Reopen(folder, &last).ok());
   CHECK(*ReadTextFile(folder.MetricsPath()) ==
         "step,epoch,loss,accuracy,lr,images_per_second,elapsed_seconds,data_stall_ms,"
-        "gpu_memory_mb,gpu_percent\n");
+        "gpu_memory_mb,gpu_percent,exposed_sync_ms\n");
 }
 
 TEST_CASE("the last row is found in a file longer than what is read at once") {
