@@ -114,11 +114,10 @@ std::string NoRoomText(Device device, const JobPlan& plan, const Model& model,
 
 GpuMemoryPlan PlanGpuMemory(Device device, const JobPlan& plan, const Model& model,
                             uint64_t samples) {
-  constexpr uint64_t kBatchesOnTheirWay = 2;
   const uint64_t flat = plan.layout.float_count() * sizeof(float);
   const bool is_evaluated = plan.data.test_samples > 0;
   const uint64_t sample_bytes =
-      plan.data.shape.size() * (plan.data.shape.height == 1 ? sizeof(float) : 1);
+      plan.data.shape.size() * (plan.data.shape.height == 1 ? sizeof(float) : 1) + sizeof(int32_t);
   return {.parameters = flat * (is_evaluated ? 2 : 1),
           .gradients = flat * GradientVectorsMax(MicroBatchesOf(plan.job, samples)),
           .network = Network::PlanMemory(model,
@@ -126,7 +125,7 @@ GpuMemoryPlan PlanGpuMemory(Device device, const JobPlan& plan, const Model& mod
                                           .evaluation = kEvaluationChunkSamples},
                                          device)
                          .allocated_bytes(),
-          .batches = kBatchesOnTheirWay * samples * sample_bytes};
+          .batches = (samples + (is_evaluated ? kEvaluationChunkSamples : 0)) * sample_bytes};
 }
 
 Status CheckMemoryOf(Device device, const JobPlan& plan, const Model& model) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "common/bad_pictures.h"
+#include "common/float_buffer.h"
 
 namespace pando {
 
@@ -29,6 +30,7 @@ struct Batch {
   const Normalisation* normalisation = nullptr;  // of the pictures; owned by the data set
   std::vector<int32_t> labels;                   // [sample], class index
   std::vector<BadPicture> replaced;              // pictures in whose place others were read
+  SharedBuffer pinned;  // where a GPU fetches samples and labels from (kernels/batch_block)
   uint32_t sample_count() const { return static_cast<uint32_t>(labels.size()); }
 };
 

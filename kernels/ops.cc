@@ -389,14 +389,43 @@ void GlobalAveragePoolBackward(Device device, uint32_t sample_count, const Sampl
   AdaptiveAveragePoolBackward(device, {.input = shape}, sample_count, dy, dx);
 }
 
-void ImportBatch(Device device, const Batch& batch, uint32_t channels, void* x, int32_t* labels) {
+void ImportBatch(Device device, const DeviceBatch& batch, uint32_t channels, void* x,
+                 int32_t* labels) {
   PANDO_CHECK(batch.shape.channels == channels || batch.shape.channels == 1);
-  const size_t size = batch.sample_count() * batch.shape.size();
-  PANDO_CHECK((batch.bytes.size() == size && batch.values.empty()) ||
-              (batch.values.size() == size && batch.bytes.empty()));
+  PANDO_CHECK((batch.bytes == nullptr) != (batch.values == nullptr));
+  PANDO_CHECK((batch.bytes == nullptr) == (batch.byte_values == nullptr));
   return Dispatch(
       device, [&] { return cpu::ImportBatch(batch, channels, Floats(x), labels); },
       [&](auto& gpu) { return cuda::ImportBatch(gpu, batch, channels, x, labels); });
+}
+
+void ImportBatch(Device device, const Batch& batch, uint32_t channels, void* x, int32_t* labels) {
+  const size_t size = batch.sample_count() * batch.shape.size();
+  PANDO_CHECK((batch.bytes.size() == size && batch.values.empty()) ||
+              (batch.values.size() == size && batch.bytes.empty()));
+  const std::vector<float> byte_values = ByteValuesOf(batch);
+  DeviceBatch there{.shape = batch.shape,
+                    .sample_count = batch.sample_count(),
+                    .labels = batch.labels.data(),
+                    .byte_values = batch.bytes.empty() ? nullptr : byte_values.data(),
+                    .bytes = batch.bytes.empty() ? nullptr : batch.bytes.data(),
+                    .values = batch.values.empty() ? nullptr : batch.values.data()};
+  if constexpr (kHasCuda) {
+    if (device.kind == DeviceKind::kCuda) there = cuda::UploadBatch(*device.cuda, there);
+  }
+  ImportBatch(device, there, channels, x, labels);
+}
+
+std::vector<float> ByteValuesOf(const Batch& batch) {
+  std::vector<float> values;
+  for (uint32_t c = 0; c < batch.shape.channels && !batch.bytes.empty(); ++c) {
+    const bool is_named = batch.normalisation != nullptr;
+    const float mean = is_named ? batch.normalisation->mean[c] : 0.0f;
+    const float deviation = is_named ? batch.normalisation->stddev[c] : 1.0f;
+    for (int byte = 0; byte < 256; ++byte)
+      values.push_back((static_cast<float>(byte) / 255.0f - mean) / deviation);
+  }
+  return values;
 }
 
 void ExportFloats(Device device, size_t count, const void* x, float* host) {

@@ -16,6 +16,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "common/batch.h"
 #include "common/philox.h"
@@ -277,11 +278,25 @@ void GlobalAveragePoolBackward(Device device, uint32_t sample_count, const Sampl
 
 // ------------------------------------------------------------------------- in and out of a network
 
-// A batch into the physical layout: pictures normalised as batch.normalisation says, tables copied.
+// A batch in the device's memory.
+struct DeviceBatch {
+  SampleShape shape;
+  uint32_t sample_count = 0;
+  const int32_t* labels = nullptr;     // [samples]
+  const float* byte_values = nullptr;  // of pictures: [channels, 256], what each byte becomes
+  const uint8_t* bytes = nullptr;      // pictures: [samples, shape]
+  const float* values = nullptr;       // tables: [samples, shape]; one of the two is null
+};
+// A batch into the physical layout: pictures normalised, tables copied.
 // `channels`: the batch's own, or any number where it has one: that one is repeated.
-// `batch`: in the host's memory, which is free again when it returns.
 // x: out, [samples, height, width, channels], with slack.  labels: out, [samples].
+void ImportBatch(Device device, const DeviceBatch& batch, uint32_t channels, void* x,
+                 int32_t* labels);
+// The same of one in the host's memory, which is free again when it returns.
 void ImportBatch(Device device, const Batch& batch, uint32_t channels, void* x, int32_t* labels);
+// DeviceBatch::byte_values of it, in PyTorch's order of operations: ToTensor's division, then
+// Normalize. Empty of tables.
+std::vector<float> ByteValuesOf(const Batch& batch);
 // Elements as floats of the host's memory; waits for what has been launched before.
 void ExportFloats(Device device, size_t count, const void* x, float* host);
 

@@ -139,7 +139,8 @@ Network::TensorRun Network::BackwardTensors(uint32_t layer) const {
   return run;
 }
 
-void Network::SetBatch(const Batch& batch, MicroBatchName name, Mode mode) {
+void Network::SetBatch(const Batch& batch, MicroBatchName name, Mode mode,
+                       const DeviceBatch* there) {
   Impl& n = *impl_;
   const uint32_t count_max = mode == Mode::kEvaluate ? n.samples.evaluation : n.samples.training;
   PANDO_CHECK(batch.sample_count() >= 1 && batch.sample_count() <= count_max);
@@ -155,7 +156,10 @@ void Network::SetBatch(const Batch& batch, MicroBatchName name, Mode mode) {
   const PassNumbers numbers{name.step.value(), name.micro_batch.value(), name.loss_scale,
                             1 / name.loss_scale};
   Upload(n.pass.device, std::as_bytes(std::span(&numbers, 1)), n.numbers.data());
-  ImportBatch(n.pass.device, batch, n.input.channels, n.Bytes(n.plan().input), n.labels.data());
+  const auto import = [&](const auto& from) {
+    ImportBatch(n.pass.device, from, n.input.channels, n.Bytes(n.plan().input), n.labels.data());
+  };
+  there == nullptr ? import(batch) : import(*there);
 }
 
 void Network::Impl::ForwardStage(size_t stage, const ForwardBuffers& buffers,

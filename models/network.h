@@ -25,7 +25,8 @@
 namespace pando {
 
 class Graph;               // models/graph.h
-struct CrossEntropyScore;  // kernels/ops.h
+struct CrossEntropyScore;  // kernels/ops.h, and so the next
+struct DeviceBatch;
 
 class Model {
  public:
@@ -114,9 +115,11 @@ class Network {
   TensorRun BackwardTensors(uint32_t layer) const;
 
   // Copies the batch, for one forward and backward: they end in memory that others use by then.
+  // `there`: the same in the device's memory, where somebody has brought it; null: it is brought.
   // REQUIRES: batch.sample_count() in [1, what the network was made for]; the
   // model was made for samples of its shape.
-  void SetBatch(const Batch& batch, MicroBatchName name, Mode mode);
+  void SetBatch(const Batch& batch, MicroBatchName name, Mode mode,
+                const DeviceBatch* there = nullptr);
   // Layers in order, once. `parameters`: the flat vector; only this layer's tensors are read.
   void Forward(uint32_t layer, const float* parameters);
   // After the last layer's forward: softmax cross-entropy summed over samples (never a mean: P2);

@@ -12,11 +12,12 @@
 namespace pando {
 
 BatchSource::BatchSource(const DataSet& data_set, const StepPlan& plan, uint64_t seed,
-                         uint32_t prefetch_max, uint32_t thread_count)
+                         uint32_t prefetch_max, uint32_t thread_count, Finish finish)
     : data_set_(data_set),
       plan_(plan),
       seed_(seed),
       prefetch_max_(prefetch_max),
+      finish_(std::move(finish)),
       shelf_(std::make_shared<Shelf>()) {
   if (prefetch_max == 0) return;
   for (uint32_t i = 0; i < thread_count; ++i) threads_.emplace_back([this] { PrefetchLoop(); });
@@ -63,6 +64,13 @@ Result<std::shared_ptr<const Batch>> BatchSource::Take(Step step, MicroBatch m) 
 
 Result<std::shared_ptr<const Batch>> BatchSource::TakeTest(uint64_t first, uint64_t last) {
   return Take({.split = Split::kTest, .first = first, .last = last});
+}
+
+std::shared_ptr<const Batch> BatchSource::Peek(Step step, MicroBatch m) {
+  std::lock_guard lock(mutex_);
+  const auto entry = Find({.step = step, .m = m});
+  if (entry == entries_.end() || !entry->result || !entry->result->ok()) return nullptr;
+  return **entry->result;
 }
 
 BatchSource::BatchResult BatchSource::Take(const Name& name) {
@@ -157,7 +165,9 @@ Status BatchSource::ReadTraining(const Name& name, Batch* batch) const {
   std::vector<uint64_t> indices;
   indices.reserve(range.count());
   for (uint64_t i = range.first; i < range.last; ++i) indices.push_back(shuffle.At(i));
-  return data_set_.ReadAugmented(epoch, indices, batch);
+  Status read = data_set_.ReadAugmented(epoch, indices, batch);
+  if (read.ok() && finish_) finish_(batch);
+  return read;
 }
 
 // A batch goes back to the shelf when its last user lets go of it, on whatever thread.

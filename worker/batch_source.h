@@ -8,6 +8,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -28,9 +29,11 @@ namespace pando {
 // never taken up.
 class BatchSource {
  public:
+  // Called with each training batch that was read, by who read it.
+  using Finish = std::function<void(Batch*)>;
   // `seed` is the job's. prefetch_max: 0 reads nothing ahead and starts no thread.
   BatchSource(const DataSet& data_set, const StepPlan& plan, uint64_t seed, uint32_t prefetch_max,
-              uint32_t thread_count = 1);
+              uint32_t thread_count = 1, Finish finish = {});
   ~BatchSource();  // waits for reads that have begun
   BatchSource(const BatchSource&) = delete;
   BatchSource& operator=(const BatchSource&) = delete;
@@ -43,6 +46,9 @@ class BatchSource {
   // The batch: the one read ahead, or read now on the calling thread. The same batch may be taken
   // again. REQUIRES: m is present in the step's tree.
   Result<std::shared_ptr<const Batch>> Take(Step step, MicroBatch m);
+
+  // The batch that Take would return at once; null if there is none. It waits for Take still.
+  std::shared_ptr<const Batch> Peek(Step step, MicroBatch m);
 
   // The same of test samples [first, last).  REQUIRES: they are there, and first < last.
   void ExpectTest(uint64_t first, uint64_t last);
@@ -93,11 +99,12 @@ class BatchSource {
   const StepPlan plan_;
   const uint64_t seed_;
   const size_t prefetch_max_;
+  const Finish finish_;
   const std::shared_ptr<Shelf> shelf_;
 
   mutable std::mutex mutex_;  // guards what follows, up to stopping_
   std::condition_variable changed_;
-  std::deque<Entry> entries_;  // in the order of the hints
+  std::deque<Entry> entries_;         // in the order of the hints
   uint64_t take_counts_[2] = {0, 0};  // by split
   bool stopping_ = false;
   std::atomic<int64_t> stalled_ns_ = 0;

@@ -15,6 +15,7 @@ constexpr size_t kScoreFloats = sizeof(CrossEntropyScore) / sizeof(float);
 GpuTraffic::GpuTraffic(Device device, const ShardPlan& shards, BufferPool& host_gradients)
     : shards_(shards),
       host_gradients_(host_gradients),
+      batches_(device),
       uploads_(device),
       downloads_(device),
       training_(device, shards, uploads_),

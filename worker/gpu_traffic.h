@@ -1,8 +1,8 @@
 // GpuTraffic is what passes between the host and one computing thread's GPU while its kernels run:
-// parameters come, sums of gradients and scores leave. What depends on something that leaves is
-// done when it has arrived. Used by TrainStep, which launches a whole micro-batch without waiting.
-// Threads: as Device. Owns: two copy streams, the GPU's copies of parameters, and what is on its
-// way.
+// samples and parameters come, sums of gradients and scores leave. What depends on something that
+// leaves is done when it has arrived. Used by TrainStep, which launches a whole micro-batch without
+// waiting. Threads: as Device. Owns: copy streams, the GPU's copies of samples and parameters, and
+// what is on its way.
 #pragma once
 
 #include <deque>
@@ -16,6 +16,7 @@
 #include "kernels/copy_queue.h"
 #include "kernels/device.h"
 #include "models/network.h"
+#include "worker/batch_upload.h"
 #include "worker/parameter_copy.h"
 
 namespace pando {
@@ -25,6 +26,7 @@ class GpuTraffic {
   // `shards` and `host_gradients`, a pool of pinned flat vectors, outlive it.
   GpuTraffic(Device device, const ShardPlan& shards, BufferPool& host_gradients);
 
+  BatchUpload& batches() { return batches_; }
   ParameterCopy& training_parameters() { return training_; }
   const ParameterCopy& training_parameters() const { return training_; }
   ParameterCopy& evaluation_parameters() { return evaluation_; }
@@ -46,7 +48,8 @@ class GpuTraffic {
   Status Poll();
   // The same to the end, unless `is_dropped()`, which is asked in between: kInterrupted.
   Status Finish(const std::function<bool()>& is_dropped);
-  // The pass is over, well or not: waits for copies on their way and forgets what was to be done.
+  // The pass is over, well or not: waits for parameters and sums on their way and forgets what was
+  // to be done.
   void End();
 
  private:
@@ -59,6 +62,7 @@ class GpuTraffic {
 
   const ShardPlan& shards_;
   BufferPool& host_gradients_;
+  BatchUpload batches_;
   CopyQueue uploads_;
   CopyQueue downloads_;
   ParameterCopy training_;

@@ -41,12 +41,13 @@ TrainStep::TrainStep(const Model& model, SampleCounts samples, Device device,
 Status TrainStep::Run(const Work& work) {
   const auto start = Clock::now();
   waited_ = std::chrono::nanoseconds(0);
+  BringBatch(work.step, work.micro_batch);
   auto parameters = context_.parameters.HoldVersion(VersionReadBy(work.step),
                                                     [&] { return work.is_abandoned(false); });
   if (!parameters.ok()) return parameters.status();
   auto batch = context_.batches.Take(work.step, work.micro_batch);
   if (!batch.ok()) return batch.status();
-  const Status computed = Compute(work, *parameters, **batch);
+  const Status computed = Compute(work, *parameters, *batch);
   if (traffic_) traffic_->End();
   encoded_ = nullptr;
   if (!computed.ok()) return computed;
@@ -57,22 +58,35 @@ Status TrainStep::Run(const Work& work) {
   return {};
 }
 
-Status TrainStep::Compute(const Work& work, Hold& parameters, const Batch& batch) {
+Status TrainStep::Compute(const Work& work, Hold& parameters,
+                          const std::shared_ptr<const Batch>& batch) {
   Result<float> scale = LossScaleFor(work, parameters);
   if (!scale.ok()) return scale.status();
-  network_.SetBatch(batch, {context_.plan.job.seed, work.step, work.micro_batch, *scale},
-                    Mode::kTrain);
+  SetBatch(work, batch, *scale);
   if (traffic_) traffic_->training_parameters().Follow(parameters.serial(), parameters.values());
   SharedBuffer gradients = recordings_ ? context_.gradients.Take() : nullptr;
-  if (recordings_) recordings_->Begin(batch.sample_count(), gradients->data());
+  if (recordings_) recordings_->Begin(batch->sample_count(), gradients->data());
   if (Status s = Forward(work, parameters, gradients.get()); !s.ok()) return s;
-  if (Status s = TakeScore(work, batch); !s.ok()) return s;
+  if (Status s = TakeScore(work, *batch); !s.ok()) return s;
   if (!recordings_) {  // not earlier: a forward that waits needs none
     gradients = context_.gradients.Take();
     network_.WriteScore(gradients->data() + MetricsAt());
   }
   HandOver(work, metric_shards_, gradients);
   return Backward(work, parameters, gradients);
+}
+
+void TrainStep::SetBatch(const Work& work, const std::shared_ptr<const Batch>& batch,
+                         float loss_scale) {
+  const MicroBatchName name{context_.plan.job.seed, work.step, work.micro_batch, loss_scale};
+  if (traffic_) return traffic_->batches().SetIn(network_, batch, name);
+  network_.SetBatch(*batch, name, Mode::kTrain);
+}
+
+// If it has been read: nothing waits for it here.
+void TrainStep::BringBatch(Step step, MicroBatch micro_batch) {
+  if (!traffic_) return;
+  if (auto batch = context_.batches.Peek(step, micro_batch)) traffic_->batches().Bring(batch);
 }
 
 // It comes with the version (P1).
@@ -145,7 +159,10 @@ Status TrainStep::Backward(const Work& work, Hold& parameters, const SharedBuffe
     if (!traffic_) continue;
     if (Status s = traffic_->Poll(); !s.ok()) return s;
   }
-  return traffic_ ? traffic_->Finish(is_abandoned) : Status();
+  if (!traffic_) return {};
+  const std::optional<MicroBatchOfStep> next = work.next ? work.next() : std::nullopt;
+  if (next) BringBatch(next->step, next->micro_batch);
+  return traffic_->Finish(is_abandoned);
 }
 
 Status TrainStep::BackwardPart(const Work& work, LayerRun part, Hold& parameters,

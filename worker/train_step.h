@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -64,6 +65,10 @@ class TrainStep {
   };
   TrainStep(const Model& model, SampleCounts samples, Device device, const Context& context);
 
+  struct MicroBatchOfStep {
+    Step step;
+    MicroBatch micro_batch;
+  };
   struct Work {
     Step step;
     MicroBatch micro_batch;
@@ -77,6 +82,9 @@ class TrainStep {
     // Asked between layers: whether nobody wants the work any more. `is_partly_out`: some shards
     // have been added to the sum, and may count.
     std::function<bool(bool is_partly_out)> is_abandoned;
+    // What will most likely be asked for after it: its samples come to a GPU meanwhile. None if
+    // nobody knows.
+    std::function<std::optional<MicroBatchOfStep>()> next;
   };
   // kInterrupted: the wait was called off and nothing has been added to the sum, so the work may be
   // run again; or it was abandoned. Other failures name the step, the micro-batch and what to try.
@@ -96,7 +104,9 @@ class TrainStep {
 
  private:
   using Hold = ParameterStore::Hold;
-  Status Compute(const Work& work, Hold& parameters, const Batch& batch);
+  Status Compute(const Work& work, Hold& parameters, const std::shared_ptr<const Batch>& batch);
+  void SetBatch(const Work& work, const std::shared_ptr<const Batch>& batch, float loss_scale);
+  void BringBatch(Step step, MicroBatch micro_batch);
   Status Forward(const Work& work, Hold& parameters, FloatBuffer* recorded_into);
   size_t MetricsAt() const;  // where the metric tensor lies in a flat vector
   Status Backward(const Work& work, Hold& parameters, const SharedBuffer& gradients);

@@ -5,6 +5,7 @@
 
 #include "common/check.h"
 #include "common/float_env.h"
+#include "kernels/batch_block.h"
 
 namespace pando {
 namespace {
@@ -26,6 +27,11 @@ BufferPool::Make PinnedFor(Device device) {
   return [device](size_t count) { return PinnedFloats(device, count); };
 }
 
+BatchSource::Finish FinishFor(Device device) {
+  if (device.kind == DeviceKind::kCpu) return {};
+  return [device](Batch* batch) { PinBatch(device, batch); };
+}
+
 // [first, last) of a chunk.
 std::pair<uint64_t, uint64_t> SamplesOf(const Evaluate& request, size_t chunk) {
   const uint64_t first = request.first_sample + chunk * kEvaluationChunkSamples;
@@ -39,7 +45,8 @@ Trainer::Trainer(const Parts& parts, uint32_t thread_count, Sink sink, Parameter
       sink_(std::move(sink)),
       samples_(NetworkSamples(parts.plan)),
       batches_(parts.data, parts.plan.steps, parts.plan.job.seed,
-               /*prefetch_max=*/kReadAheadPerThread * thread_count, parts.plan.job.reader_threads),
+               /*prefetch_max=*/kReadAheadPerThread * thread_count, parts.plan.job.reader_threads,
+               FinishFor(parts.device)),
       parameters_(parts.plan.shards,
                   {kTrainingVersionsKept, residency, PinnedFor(parts.device), &parts.plan.pulls},
                   held_bytes_),
@@ -129,6 +136,16 @@ void Trainer::ReadAhead() {
     }
   }
   for (const auto& [step, m] : hints) batches_.Expect(step, m);
+}
+
+std::optional<TrainStep::MicroBatchOfStep> Trainer::NextMicroBatch() {
+  std::lock_guard lock(mutex_);
+  if (!micro_batches_.empty()) {
+    const MicroBatchTask& task = micro_batches_.begin()->second;
+    return {{task.call->step, task.micro_batch}};
+  }
+  if (guessed_share_.empty()) return std::nullopt;
+  return {{guessed_step_, guessed_share_.front()}};
 }
 
 void Trainer::Abandon(Step from) {
@@ -311,7 +328,8 @@ void Trainer::RunTask(TrainStep& train_step, MicroBatchTask& task) {
        .is_abandoned =
            [&](bool is_partly_out) {
              return stopping_ || (call.abandoned && !(is_partly_out && is_hashed));
-           }});
+           },
+       .next = [this] { return NextMicroBatch(); }});
   if (hash != 0) sink_(call.hash_ticket, GradientHashed{call.step, task.micro_batch, hash});
   if (call.abandoned) return;
   if (status.code() == StatusCode::kInterrupted) return GiveBack(task);

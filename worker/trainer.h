@@ -119,6 +119,8 @@ class Trainer : public ComputePort {
   void DropCalls(const Wanted& is_dropped);
   void ThreadMain();
   std::optional<Task> NextTask();  // blocks; none when stopping
+  // That a thread will most likely take next.
+  std::optional<TrainStep::MicroBatchOfStep> NextMicroBatch();
   void RunTask(TrainStep& train_step, MicroBatchTask& task);
   void RunTask(TrainStep& train_step, ChunkTask& task);
   Result<ChunkScore> Score(TrainStep& train_step, const Evaluation& evaluation, const Batch& batch);

@@ -61,7 +61,7 @@ void AdaptiveAveragePoolForward(const AdaptivePool2dSpec& spec, uint32_t sample_
 void AdaptiveAveragePoolBackward(const AdaptivePool2dSpec& spec, uint32_t sample_count,
                                  const float* dy, float* dx);
 
-void ImportBatch(const Batch& batch, uint32_t channels, float* x, int32_t* labels);
+void ImportBatch(const DeviceBatch& batch, uint32_t channels, float* x, int32_t* labels);
 void FlattenForward(uint32_t sample_count, const SampleShape& shape, const float* x, float* y);
 void FlattenBackward(uint32_t sample_count, const SampleShape& shape, const float* dy, float* dx);
 void SoftmaxCrossEntropy(const CrossEntropyArgs& args);

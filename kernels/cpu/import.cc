@@ -1,52 +1,36 @@
 #include <algorithm>
-#include <array>
 
 #include "kernels/cpu/cpu_ops.h"
 
 namespace pando::cpu {
 namespace {
 
-using ByteTable = std::array<float, 256>;
-
-// In PyTorch's order of operations: ToTensor's division, then Normalize.
-ByteTable NormalisedBytes(float mean, float stddev) {
-  ByteTable table;
-  for (size_t i = 0; i < table.size(); ++i) {
-    table[i] = (static_cast<float>(i) / 255.0f - mean) / stddev;
-  }
-  return table;
-}
-
-ByteTable TableOf(const Batch& batch, size_t channel) {
-  if (batch.normalisation == nullptr) return NormalisedBytes(0.0f, 1.0f);
-  return NormalisedBytes(batch.normalisation->mean[channel], batch.normalisation->stddev[channel]);
-}
+size_t SizeOf(const DeviceBatch& batch) { return batch.sample_count * batch.shape.size(); }
 
 // The batch as it is, [pixel, channel].
-void ImportOwnChannels(const Batch& batch, float* x) {
-  if (batch.bytes.empty()) {
-    std::copy(batch.values.begin(), batch.values.end(), x);
+void ImportOwnChannels(const DeviceBatch& batch, float* x) {
+  if (batch.bytes == nullptr) {
+    std::copy_n(batch.values, SizeOf(batch), x);
     return;
   }
   const size_t channels = batch.shape.channels;
   for (size_t c = 0; c < channels; ++c) {
-    const ByteTable table = TableOf(batch, c);
-    for (size_t i = c; i < batch.bytes.size(); i += channels) x[i] = table[batch.bytes[i]];
+    const float* values = batch.byte_values + 256 * c;
+    for (size_t i = c; i < SizeOf(batch); i += channels) x[i] = values[batch.bytes[i]];
   }
 }
 
 }  // namespace
 
-void ImportBatch(const Batch& batch, uint32_t channels, float* x, int32_t* labels) {
-  std::copy(batch.labels.begin(), batch.labels.end(), labels);
-  if (channels == batch.shape.channels) {
-    ImportOwnChannels(batch, x);
+void ImportBatch(const DeviceBatch& batch, uint32_t channels, float* x, int32_t* labels) {
+  std::copy_n(batch.labels, batch.sample_count, labels);
+  if (channels == batch.shape.channels) return ImportOwnChannels(batch, x);
+  if (batch.bytes == nullptr) {
+    for (size_t i = 0; i < SizeOf(batch); ++i) x = std::fill_n(x, channels, batch.values[i]);
     return;
   }
-  for (float value : batch.values) x = std::fill_n(x, channels, value);
-  if (batch.bytes.empty()) return;
-  const ByteTable table = TableOf(batch, 0);
-  for (uint8_t byte : batch.bytes) x = std::fill_n(x, channels, table[byte]);
+  for (size_t i = 0; i < SizeOf(batch); ++i)
+    x = std::fill_n(x, channels, batch.byte_values[batch.bytes[i]]);
 }
 
 void FlattenForward(uint32_t sample_count, const SampleShape& shape, const float* x, float* y) {

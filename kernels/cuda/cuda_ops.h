@@ -79,7 +79,10 @@ void AdaptiveAveragePoolForward(CudaDevice& gpu, const AdaptivePool2dSpec& spec,
 void AdaptiveAveragePoolBackward(CudaDevice& gpu, const AdaptivePool2dSpec& spec,
                                  uint32_t sample_count, const void* dy, void* dx);
 
-void ImportBatch(CudaDevice& gpu, const Batch& batch, uint32_t channels, void* x, int32_t* labels);
+// From the host's memory, in the order of launches; valid for what is launched before the next.
+DeviceBatch UploadBatch(CudaDevice& gpu, const DeviceBatch& host);
+void ImportBatch(CudaDevice& gpu, const DeviceBatch& batch, uint32_t channels, void* x,
+                 int32_t* labels);
 void ExportFloats(CudaDevice& gpu, size_t count, const void* x, float* host);
 void FlattenForward(CudaDevice& gpu, uint32_t sample_count, const SampleShape& shape, const void* x,
                     void* y);

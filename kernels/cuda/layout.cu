@@ -1,6 +1,6 @@
 #include "kernels/cuda/layout.h"
 
-#include <algorithm>
+#include <span>
 #include <vector>
 
 #include "kernels/cuda/cuda_ops.h"
@@ -53,27 +53,48 @@ void Transpose(CudaDevice& gpu, uint32_t batch_count, uint32_t rows, uint32_t co
 // ------------------------------------------------------------------------------------ the
 // network's input
 
-// Repeats what has one channel.
-struct Channels {
-  uint32_t in;
-  uint32_t out;
-  __device__ uint32_t Of(size_t element) const {
-    return in == 1 ? 0 : static_cast<uint32_t>(element % in);
-  }
-};
+constexpr uint32_t kSharedChannels = 4;
+constexpr uint32_t kByteValues = 256;  // of a channel
 
-// In PyTorch's order of operations: ToTensor's division, then Normalize. statistics: means, then
-// deviations, of each channel.
+// kWidth bytes of the input, from its i-th on, or as many as there are; each of them `copies`
+// times.
+template <int kWidth>
+__device__ void LoadBytes(const uint8_t* bytes, size_t i, size_t count, uint32_t copies,
+                          uint8_t (&to)[kWidth]) {
+  if (copies == 1 && count - i >= kWidth) {
+    CheckAligned(bytes + i, kWidth);
+    const auto pack = *reinterpret_cast<const Pack<uint8_t, kWidth>*>(bytes + i);
+    for (int k = 0; k < kWidth; ++k) to[k] = pack.at[k];
+    return;
+  }
+  for (int k = 0; k < kWidth; ++k) to[k] = i + k < count ? bytes[(i + k) / copies] : uint8_t{0};
+}
+
+// What each byte becomes is looked up in shared memory, where the channels' values fit there: two
+// divisions an element would take longer than its bytes do. One channel may be repeated `copies`
+// times. `count`: of the result.
 template <class T>
-__global__ void NormalisePictures(size_t count, Channels channels, const uint8_t* bytes,
-                                  const float* statistics, T* y) {
-  const size_t step = size_t{gridDim.x} * blockDim.x;
-  const uint32_t copies = channels.out / channels.in;
-  for (size_t i = ThreadIndex(); i < count; i += step) {
-    const uint32_t c = channels.Of(i);
-    const float value =
-        (static_cast<float>(bytes[i]) / 255.0f - statistics[c]) / statistics[channels.in + c];
-    for (uint32_t k = 0; k < copies; ++k) y[i * copies + k] = FromFloat<T>(value);
+__global__ void ImportPictures(size_t count, uint32_t channels, uint32_t copies,
+                               const uint8_t* bytes, const float* byte_values, T* y) {
+  constexpr int kWidth = kPackWidth<T>;
+  __shared__ float shared[kSharedChannels * kByteValues];
+  if (channels <= kSharedChannels) {
+    for (uint32_t i = threadIdx.x; i < channels * kByteValues; i += blockDim.x)
+      shared[i] = byte_values[i];
+    __syncthreads();
+    byte_values = shared;
+  }
+  const size_t step = size_t{gridDim.x} * blockDim.x * kWidth;
+  for (size_t i = ThreadIndex() * kWidth; i < count; i += step) {
+    uint8_t some[kWidth];
+    LoadBytes<kWidth>(bytes, i, count, copies, some);
+    float values[kWidth];
+    auto channel = static_cast<uint32_t>(i % channels);
+    for (int k = 0; k < kWidth; ++k) {
+      values[k] = byte_values[channel * kByteValues + some[k]];
+      channel = channel + 1 == channels ? 0 : channel + 1;
+    }
+    StoreSome<kWidth>(values, count - i, y + i);
   }
 }
 
@@ -85,32 +106,23 @@ __global__ void CopyValues(size_t count, uint32_t copies, const float* values, T
   }
 }
 
-std::vector<float> StatisticsOf(const Batch& batch) {
-  const size_t channels = batch.shape.channels;
-  std::vector<float> statistics(2 * channels, 0.0f);
-  std::fill_n(statistics.begin() + static_cast<std::ptrdiff_t>(channels), channels, 1.0f);
-  if (batch.normalisation == nullptr) return statistics;
-  std::copy_n(batch.normalisation->mean.begin(), channels, statistics.begin());
-  std::copy_n(batch.normalisation->stddev.begin(), channels,
-              statistics.begin() + static_cast<std::ptrdiff_t>(channels));
-  return statistics;
+template <class T>
+void ImportSamples(CudaDevice& gpu, const DeviceBatch& batch, uint32_t channels, T* x) {
+  const uint32_t copies = channels / batch.shape.channels;
+  const size_t count = batch.sample_count * batch.shape.size();
+  if (batch.bytes != nullptr) {
+    Launch(gpu, GridSize(gpu, count * copies, kPackWidth<T>), dim3(kMapThreads), ImportPictures<T>,
+           count * copies, batch.shape.channels, copies, batch.bytes, batch.byte_values, x);
+  } else {
+    Launch(gpu, GridSize(gpu, count, 1), dim3(kMapThreads), CopyValues<T>, count, copies,
+           batch.values, x);
+  }
 }
 
 template <class T>
-void ImportPictures(CudaDevice& gpu, const Batch& batch, const Channels& channels, T* x) {
-  const std::vector<float> host_statistics = StatisticsOf(batch);
-  const void* statistics = gpu.staging().Upload(std::as_bytes(std::span(host_statistics)));
-  const void* bytes = gpu.staging().Upload(std::as_bytes(std::span(batch.bytes)));
-  Launch(gpu, GridSize(gpu, batch.bytes.size(), 1), dim3(kMapThreads), NormalisePictures<T>,
-         batch.bytes.size(), channels, static_cast<const uint8_t*>(bytes),
-         static_cast<const float*>(statistics), x);
-}
-
-template <class T>
-void ImportValues(CudaDevice& gpu, const Batch& batch, const Channels& channels, T* x) {
-  const void* values = gpu.staging().Upload(std::as_bytes(std::span(batch.values)));
-  Launch(gpu, GridSize(gpu, batch.values.size(), 1), dim3(kMapThreads), CopyValues<T>,
-         batch.values.size(), channels.out / channels.in, static_cast<const float*>(values), x);
+const T* UploadArray(CudaDevice& gpu, const T* host, size_t count) {
+  if (host == nullptr) return nullptr;
+  return static_cast<const T*>(gpu.staging().Upload(std::as_bytes(std::span(host, count))));
 }
 
 }  // namespace
@@ -161,13 +173,22 @@ void FlattenBackward(CudaDevice& gpu, uint32_t sample_count, const SampleShape& 
   });
 }
 
-void ImportBatch(CudaDevice& gpu, const Batch& batch, uint32_t channels, void* x, int32_t* labels) {
-  const Channels counts{batch.shape.channels, channels};
-  gpu.staging().Upload(std::as_bytes(std::span(batch.labels)), labels);
-  WithElement(gpu.element(), [&]<class T>() {
-    batch.bytes.empty() ? ImportValues(gpu, batch, counts, static_cast<T*>(x))
-                        : ImportPictures(gpu, batch, counts, static_cast<T*>(x));
-  });
+DeviceBatch UploadBatch(CudaDevice& gpu, const DeviceBatch& host) {
+  const size_t count = host.sample_count * host.shape.size();
+  DeviceBatch there = host;
+  there.labels = UploadArray(gpu, host.labels, host.sample_count);
+  there.byte_values = UploadArray(gpu, host.byte_values, kByteValues * host.shape.channels);
+  there.bytes = UploadArray(gpu, host.bytes, count);
+  there.values = UploadArray(gpu, host.values, count);
+  return there;
+}
+
+void ImportBatch(CudaDevice& gpu, const DeviceBatch& batch, uint32_t channels, void* x,
+                 int32_t* labels) {
+  PANDO_CUDA_CHECK(cudaMemcpyAsync(labels, batch.labels, batch.sample_count * sizeof(int32_t),
+                                   cudaMemcpyDeviceToDevice, gpu.stream()));
+  WithElement(gpu.element(),
+              [&]<class T>() { ImportSamples(gpu, batch, channels, static_cast<T*>(x)); });
 }
 
 void ExportFloats(CudaDevice& gpu, size_t count, const void* x, float* host) {

@@ -30,7 +30,7 @@ class Staging {
  private:
   static constexpr size_t kSlots = 8;
   static constexpr size_t kPieceBytes = size_t{16} << 20;
-  static constexpr size_t kArrays = 4;  // two micro-batches' pictures and what normalises them
+  static constexpr size_t kArrays = 3;  // a batch: labels, bytes and what these become
   struct Slot {
     std::byte* pinned = nullptr;
     size_t size_bytes = 0;

@@ -128,6 +128,32 @@ TEST_CASE("batches are right whatever was hinted, and waiting ones stay within t
   CHECK(source.batches_made() <= kPrefetchMax + 3);
 }
 
+TEST_CASE("a batch that was looked at waits for its taker") {
+  const FakeData data(kSamples);
+  const StepPlan plan = MakePlan();
+  BatchSource source(data, plan, kSeed, 2);
+  CHECK(source.Peek(Step(0), MicroBatch(0)) == nullptr);
+  source.Expect(Step(0), MicroBatch(0));
+  std::shared_ptr<const Batch> seen;
+  while (seen == nullptr) seen = source.Peek(Step(0), MicroBatch(0));
+  CHECK(source.Peek(Step(0), MicroBatch(1)) == nullptr);
+  CHECK(source.waiting_count() == 1);
+  CHECK(*source.Take(Step(0), MicroBatch(0)) == seen);
+  CHECK(source.Peek(Step(0), MicroBatch(0)) == nullptr);
+}
+
+TEST_CASE("training batches are finished by who reads them, test samples are not") {
+  const FakeData data(kSamples);
+  const StepPlan plan = MakePlan();
+  for (uint32_t prefetch_max : {0u, 2u}) {
+    BatchSource source(data, plan, kSeed, prefetch_max, 1,
+                       [](Batch* batch) { batch->values[0] = -1; });
+    source.Expect(Step(0), MicroBatch(0));
+    CHECK((*source.Take(Step(0), MicroBatch(0)))->values[0] == -1);
+    CHECK((*source.TakeTest(0, 1))->values[0] != -1);
+  }
+}
+
 TEST_CASE("a batch read ahead is not read again") {
   const FakeData data(kSamples);
   const StepPlan plan = MakePlan();

@@ -1,5 +1,6 @@
 #include <set>
 
+#include "kernels/batch_block.h"
 #include "tests/kernels/support.h"
 
 namespace pando {
@@ -332,6 +333,58 @@ TEST_CASE("one channel feeds three by repetition, normalised by its own mean and
   const Batch values{.shape = {1, 1, 1}, .values = {7, 8}, .labels = {0, 0}};
   ImportBatch(TestDevice(), values, 3, x.data(), labels.data());
   for (size_t i = 0; i < 6; ++i) CHECK(x.data()[i] == (i < 3 ? 7 : 8));
+}
+
+// [x, labels] of a batch that crosses in its parts, and of the same in one block.
+void CheckBlock(const Batch& batch, uint32_t channels) {
+  const size_t count = batch.sample_count() * batch.shape.height * batch.shape.width * channels;
+  Floats x[2] = {Poisoned(count), Poisoned(count)};
+  Array<int32_t> labels[2] = {Array<int32_t>(batch.sample_count()),
+                              Array<int32_t>(batch.sample_count())};
+  ImportBatch(TestDevice(), batch, channels, x[0].data(), labels[0].data());
+  const BatchBlock block(batch);
+  DeviceMemory there(TestDevice(), block.size_bytes());
+  Batch pinned = batch;
+  PinBatch(TestDevice(), &pinned);
+  Upload(TestDevice(), std::as_bytes(pinned.pinned->span()).first(block.size_bytes()),
+         there.data());
+  ImportBatch(TestDevice(), block.At(there.data()), channels, x[1].data(), labels[1].data());
+  CHECK(IsAllWritten(x[1], count));
+  CHECK(SameBits(x[0].data(), x[1].data(), count));
+  CHECK(
+      std::equal(labels[1].data(), labels[1].data() + batch.sample_count(), batch.labels.begin()));
+}
+
+TEST_CASE("a batch in one block becomes what it is in its parts") {
+  const Normalisation normalisation{{0.5f, 0.25f, 0.1f}, {0.5f, 2.0f, 0.3f}};
+  for (uint32_t samples : {1u, 7u, 64u}) {
+    Batch pictures{.shape = {3, 5, 3}, .normalisation = &normalisation};
+    Batch table{.shape = {1, 1, 5}}, gray{.shape = {2, 3, 1}};
+    for (uint32_t i = 0; i < samples; ++i) {
+      for (Batch* batch : {&pictures, &table, &gray}) batch->labels.push_back(int32_t(i % 10));
+    }
+    for (uint32_t i = 0; i < samples * 45; ++i)
+      pictures.bytes.push_back(static_cast<uint8_t>(i * 37));
+    for (uint32_t i = 0; i < samples * 6; ++i) gray.bytes.push_back(static_cast<uint8_t>(i * 91));
+    for (uint32_t i = 0; i < samples * 5; ++i) table.values.push_back(0.5f * float(i) - 3);
+    CheckBlock(pictures, 3);
+    CheckBlock(table, 5);
+    CheckBlock(gray, 3);
+  }
+}
+
+TEST_CASE("pinned memory that is large enough is used again") {
+  Batch batch{.shape = {1, 1, 2}, .values = {1, 2, 3, 4}, .labels = {0, 1}};
+  PinBatch(TestDevice(), &batch);
+  const float* memory = batch.pinned->data();
+  batch.values.resize(2);
+  batch.labels.resize(1);
+  PinBatch(TestDevice(), &batch);
+  CHECK(batch.pinned->data() == memory);
+  batch.values.resize(1000);
+  batch.labels.resize(500);
+  PinBatch(TestDevice(), &batch);
+  CHECK(batch.pinned->size() >= 1500);
 }
 
 TEST_CASE("flatten puts channels first, and back") {

@@ -35,7 +35,8 @@ class NoiseSet : public DataSet {
   uint64_t sample_count(Split split) const override { return counts_[split == Split::kTest]; }
   uint64_t fingerprint() const override { return 1; }
   Status Read(Split split, std::span<const uint64_t> indices, Batch* batch) const override {
-    *batch = {.shape = shape_, .normalisation = &normalisation_};
+    *batch = {
+        .shape = shape_, .normalisation = &normalisation_, .pinned = std::move(batch->pinned)};
     for (uint64_t index : indices) {
       const size_t first = batch->bytes.size();
       for (uint32_t i = 0; i < shape_.size(); ++i) {

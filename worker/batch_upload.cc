@@ -1,0 +1,32 @@
+#include "worker/batch_upload.h"
+
+#include <span>
+
+#include "kernels/batch_block.h"
+
+namespace pando {
+
+void BatchUpload::Bring(const std::shared_ptr<const Batch>& batch) {
+  if (batch == batch_) return;
+  copies_.Await(on_its_way_);  // its pinned memory is the readers' again
+  const BatchBlock block(*batch);
+  if (memory_.size_bytes() < block.size_bytes()) {
+    Synchronize(device_);  // what was brought before is read
+    memory_ = DeviceMemory(device_, block.size_bytes());
+  }
+  batch_ = batch;
+  copies_.ToDevice(std::as_bytes(batch->pinned->span()).first(block.size_bytes()), memory_.data());
+  on_its_way_ = copies_.Mark();
+}
+
+// Copies from now on wait for the import, and not for what is launched behind it.
+void BatchUpload::SetIn(Network& network, const std::shared_ptr<const Batch>& batch,
+                        MicroBatchName name) {
+  Bring(batch);
+  copies_.HoldLaunches();
+  const DeviceBatch there = BatchBlock(*batch).At(memory_.data());
+  network.SetBatch(*batch, name, Mode::kTrain, &there);
+  copies_.AwaitLaunched();
+}
+
+}  // namespace pando
