@@ -63,6 +63,10 @@ Result<DeviceChoice> ParseDevice(const std::string& flag, const std::string& tex
       fmt::format("{} {}: expected auto, cpu, cuda, or cuda:N with N from 0", flag, text));
 }
 
+uint32_t CountGpus(const DeviceChoice& choice, uint32_t (*count)()) {
+  return choice.kind == Kind::kCpu ? 0 : count();
+}
+
 uint32_t GpusFor(const DeviceChoice& choice, uint32_t gpu_count) {
   if (!IsGpuMeant(choice, gpu_count)) return 0;
   return choice.kind == Kind::kGpu ? 1 : gpu_count;
@@ -82,7 +86,7 @@ std::string DeviceOfWorker(const DeviceChoice& choice, uint32_t gpu_count, uint3
 Status CheckMachine(const Job& job, const Model& model, const StepPlan& steps) {
   Result<DeviceChoice> choice = ParseDevice("--device", job.device);
   if (!choice.ok()) return choice.status();
-  const uint32_t gpu_count = GpuCount();
+  const uint32_t gpu_count = CountGpus(*choice);
   if (!IsGpuMeant(*choice, gpu_count)) {
     if (Status s = CheckCpuPrecision(job); !s.ok()) return s;
     return CheckMemory(job, model, steps, MachineMemoryBytes());
@@ -92,7 +96,7 @@ Status CheckMachine(const Job& job, const Model& model, const StepPlan& steps) {
 }
 
 Result<OpenedDevice> OpenDevice(const DeviceChoice& choice, const Job& job) {
-  if (!IsGpuMeant(choice, GpuCount())) return OpenCpu(job);
+  if (!IsGpuMeant(choice, CountGpus(choice))) return OpenCpu(job);
   Result<OpenedGpu> gpu = OpenCuda({.index = static_cast<int>(choice.gpu),
                                     .element = ElementOf(job.precision),
                                     .allow_tf32 = job.precision == Precision::kTf32,

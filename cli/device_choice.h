@@ -19,6 +19,9 @@ struct DeviceChoice {
 // "auto", "cpu", "cuda" or "cuda:N"; `flag` names it in the error.
 Result<DeviceChoice> ParseDevice(const std::string& flag, const std::string& text);
 
+// How many GPUs this machine has that Pando can use; 0 where the CPU is meant: `count`, which
+// starts CUDA and loads its libraries into this process, is not called then.
+uint32_t CountGpus(const DeviceChoice& choice, uint32_t (*count)() = GpuCount);
 // Of a machine's GPUs, those that its workers may use; 0: they compute on the CPU.
 uint32_t GpusFor(const DeviceChoice& choice, uint32_t gpu_count);
 // Whether a GPU is meant, on a machine that has so many that Pando can use.

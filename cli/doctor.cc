@@ -96,11 +96,6 @@ bool CanBindLoopback() {
          bind(socket_fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
 }
 
-// Of major · 10000 + minor · 100 + patch.
-std::string Dotted(size_t number) {
-  return fmt::format("{}.{}.{}", number / 10000, number / 100 % 100, number % 100);
-}
-
 // Of the library of one of these names; `function` returns it. Empty: it cannot be loaded.
 std::string VersionOf(std::initializer_list<const char*> names, const char* function) {
   const Result<RuntimeLibrary> library = RuntimeLibrary::Load(names);

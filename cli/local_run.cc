@@ -202,7 +202,7 @@ Status LocalRun::StartNodes() {
   }
   Result<DeviceChoice> choice = ParseDevice("--device", args_.job.device);
   if (!choice.ok()) return choice.status();
-  const uint32_t gpu_count = GpuCount();
+  const uint32_t gpu_count = CountGpus(*choice);
   for (uint32_t rank = 0; rank < args_.job.workers; ++rank) {
     const std::string device = DeviceOfWorker(*choice, gpu_count, rank);
     if (Status s = StartNode(Role::kWorker, rank, {"--device", device}); !s.ok()) return s;

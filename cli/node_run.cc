@@ -88,7 +88,7 @@ Status NodeRun::StartAll() {
   }
   Result<DeviceChoice> choice = ParseDevice("--device", args_.device);
   if (!choice.ok()) return choice.status();
-  const uint32_t gpu_count = GpuCount();
+  const uint32_t gpu_count = CountGpus(*choice);
   const WorkerShare share =
       ShareOf(args_, std::thread::hardware_concurrency(), GpusFor(*choice, gpu_count));
   spdlog::info("starting {} servers and {} workers{}, for the scheduler at {}", args_.server_count,

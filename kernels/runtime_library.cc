@@ -5,6 +5,10 @@
 
 namespace pando {
 
+std::string Dotted(size_t version) {
+  return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
+}
+
 Result<RuntimeLibrary> RuntimeLibrary::Load(std::initializer_list<const char*> names) {
   std::string why;
   for (const char* name : names) {

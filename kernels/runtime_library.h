@@ -4,6 +4,7 @@
 // Threads: any. Owns: nothing; what is loaded stays loaded.
 #pragma once
 
+#include <cstddef>
 #include <initializer_list>
 #include <string>
 
@@ -32,5 +33,8 @@ class RuntimeLibrary {
   std::string name_;
   void* handle_;
 };
+
+// A library's version as text, of major · 10000 + minor · 100 + patch.
+std::string Dotted(size_t version);
 
 }  // namespace pando

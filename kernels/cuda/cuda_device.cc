@@ -7,6 +7,7 @@
 #include <cstdlib>
 
 #include "kernels/cuda/cuda_ops.h"
+#include "kernels/runtime_library.h"
 
 #ifndef PANDO_GPU_ARCH_MIN  // the oldest compute capability that kernels were compiled for: 75
                             // is 7.5
@@ -104,15 +105,6 @@ CudaDevice::CudaDevice(const CudaOptions& options, Parts parts)
       parts_(std::move(parts)),
       multiprocessor_count_(MultiprocessorCount(options.index)),
       staging_(stream()) {}
-
-namespace {
-
-// Of major · 10000 + minor · 100 + patch.
-std::string Dotted(size_t number) {
-  return fmt::format("{}.{}.{}", number / 10000, number / 100 % 100, number % 100);
-}
-
-}  // namespace
 
 std::string CudaDevice::description() const {
   cudaDeviceProp properties{};

@@ -44,6 +44,17 @@ TEST_CASE("workers take a machine's GPUs in turn, and the CPU where there are no
   CHECK(GpusFor(Parsed("cpu"), 4) == 0);
 }
 
+int asked_count;
+
+TEST_CASE("nobody looks for GPUs where the CPU is meant") {
+  asked_count = 0;
+  const auto count = [] { return ++asked_count, 2u; };
+  CHECK(CountGpus(Parsed("cpu"), count) == 0);
+  CHECK(asked_count == 0);
+  for (const char* text : {"auto", "cuda", "cuda:1"}) CHECK(CountGpus(Parsed(text), count) == 2);
+  CHECK(asked_count == 3);
+}
+
 TEST_CASE("bf16 and fp16 are not for a CPU, tf32 is floats there") {
   Job job;
   for (const auto& [precision, is_for_cpu] :
