@@ -165,6 +165,7 @@ void Conv2dForward(Device device, const Conv2dSpec& spec, const Conv2dForwardArg
                    std::span<std::byte> scratch) {
   CheckConv2d(spec);
   PANDO_CHECK(args.argmax != nullptr || !spec.max_pool);
+  PANDO_CHECK(args.channel_scale == nullptr || spec.has_channel_scale);
   return Dispatch(
       device, [&] { return cpu::Conv2dForward(spec, Floats(args), scratch); },
       [&](auto& gpu) { return cuda::Conv2dForward(gpu, spec, args, scratch); });
@@ -174,6 +175,7 @@ void Conv2dBackward(Device device, const Conv2dSpec& spec, const Conv2dBackwardA
                     std::span<std::byte> scratch) {
   CheckConv2d(spec);
   PANDO_CHECK(args.argmax != nullptr || !spec.max_pool);
+  PANDO_CHECK(args.channel_scale == nullptr || spec.has_channel_scale);
   return Dispatch(
       device, [&] { return cpu::Conv2dBackward(spec, Floats(args), scratch); },
       [&](auto& gpu) { return cuda::Conv2dBackward(gpu, spec, args, scratch); });

@@ -47,6 +47,7 @@ struct Conv2dSpec {
   // Input and output channels are cut into this many equal groups; each output channel sees its
   // group's inputs alone. Depthwise: as many groups as input channels.
   uint32_t groups = 1;
+  bool has_channel_scale = false;  // dropout2d's factors may be given
 
   SampleShape conv_output() const;  // of the convolution alone
   SampleShape output() const;

@@ -43,6 +43,7 @@ class ConvStage : public Stage {
   ConvStage(const Conv2dSpec& spec, const WeightAndBias& at, Device device,
             const LayerSpec* dropout2d)
       : spec_(spec), at_(at), device_(device) {
+    spec_.has_channel_scale = dropout2d != nullptr;
     if (dropout2d != nullptr) dropout_.emplace(*dropout2d, spec.out_channels);
   }
   StageTraits traits() const override {

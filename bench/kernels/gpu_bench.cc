@@ -49,6 +49,7 @@ class GpuBench {
   explicit GpuBench(Device device) : device_(device) {}
   void Run() {
     MeasureLimits();
+    RunImport();
     RunElementwise();
     RunBatchNorm();
     RunPools();
@@ -96,6 +97,24 @@ class GpuBench {
     matrix_rate_ = 2.0 * kSide * kSide * kSide / seconds;
     std::printf("%-34s %8.1f TFLOP/s, weights' conversion included\n", "matrix product 8192",
                 matrix_rate_ / 1e12);
+    arrays_.clear();
+  }
+
+  void RunImport() {
+    constexpr uint32_t kSamples = 512;
+    const SampleShape shape{224, 224, 3};
+    const size_t count = kSamples * shape.size();
+    const auto bytes = Scratch(count), labels = Scratch(2 * kSamples * sizeof(int32_t));
+    const DeviceBatch there{.shape = shape,
+                            .sample_count = kSamples,
+                            .labels = reinterpret_cast<int32_t*>(labels.data()),
+                            .byte_values = Floats(size_t{256} * shape.channels),
+                            .bytes = reinterpret_cast<uint8_t*>(bytes.data())};
+    void* x = Array(count);
+    auto* labels_out = reinterpret_cast<int32_t*>(labels.data()) + kSamples;
+    Bandwidth("pictures, normalised",
+              static_cast<double>(count * (1 + ElementBytes(device_.element))),
+              [&] { ImportBatch(device_, there, shape.channels, x, labels_out); });
     arrays_.clear();
   }
 
@@ -152,6 +171,20 @@ class GpuBench {
               [&] { MaxPoolForward(device_, spec, kSamples, x, y, where); });
     Bandwidth("max pool 3x3 / 2, backward", bytes,
               [&] { MaxPoolBackward(device_, spec, kSamples, where, y, x); });
+    arrays_.clear();
+    RunGlobalAverage();
+  }
+
+  void RunGlobalAverage() {
+    constexpr uint32_t kSamples = 1024;
+    const SampleShape shape{7, 7, 2048};
+    const size_t in = shape.size() * kSamples, out = size_t{shape.channels} * kSamples;
+    void *x = Array(in), *y = Array(out);
+    const double bytes = static_cast<double>((in + out) * ElementBytes(device_.element));
+    Bandwidth("global average pool", bytes,
+              [&] { GlobalAveragePoolForward(device_, kSamples, shape, x, y); });
+    Bandwidth("global average pool, backward", bytes,
+              [&] { GlobalAveragePoolBackward(device_, kSamples, shape, y, x); });
     arrays_.clear();
   }
 

@@ -29,6 +29,7 @@ void Convolve(CudaDevice& gpu, const ConvProblem& problem, const ConvArrays& arr
   if (!gpu.convolutions().Run(problem, arrays)) DirectConvolve(gpu, problem, arrays);
 }
 
+// Backward begins with that of what follows the convolution.
 bool HasEpilogue(const Conv2dSpec& spec, bool has_scale) {
   return spec.max_pool || spec.relu || has_scale;
 }
@@ -51,7 +52,8 @@ Scratch Carve(CudaDevice& gpu, const Conv2dSpec& spec, uint32_t sample_count,
   Scratch s{};
   s.weight = carver.Take(spec.weight_size() * element);
   s.dweight = carver.Take(spec.weight_size() * element);
-  s.sums = carver.Take(spec.conv_output().size() * sample_count * element);
+  const bool has_sums = HasEpilogue(spec, spec.has_channel_scale);
+  s.sums = carver.Take(has_sums ? spec.conv_output().size() * sample_count * element : 0);
   s.run_sums = carver.Take(RunSumsBytes(spec.out_channels, kPackWidth<Bfloat16>, 1));
   s.depthwise = {carver.Take(depthwise), depthwise};
   return s;
@@ -76,59 +78,78 @@ Epilogue EpilogueOf(const Conv2dSpec& spec) {
   return {conv.width, out.width, out.height, conv.height, out.channels, spec.max_pool, spec.relu};
 }
 
-// One block row a sample, one thread an element of the result. sums may be y where nothing is
-// pooled.
-template <class T>
+// One block row a sample, one thread kWidth channels of a pixel of the result. sums may be y where
+// nothing is pooled.
+template <class T, int kWidth>
 __global__ void FinishForward(Epilogue e, const T* sums, const float* bias, const float* scale,
                               T* y, int32_t* argmax) {
-  const uint32_t size = e.height * e.width * e.channels;
+  const uint32_t size = e.height * e.width * e.channels, columns = e.channels / kWidth;
   sums += size_t{blockIdx.y} * e.conv_height * e.conv_width * e.channels;
   y += size_t{blockIdx.y} * size;
-  argmax += size_t{blockIdx.y} * size;
-  for (uint32_t i = blockIdx.x * blockDim.x + threadIdx.x; i < size; i += gridDim.x * blockDim.x) {
-    const uint32_t c = i % e.channels, pixel = i / e.channels;
-    const float offset = bias == nullptr ? 0.0f : bias[c];
-    const float factor = scale == nullptr ? 1.0f : scale[size_t{blockIdx.y} * e.channels + c];
-    float value;
+  if (scale != nullptr) scale += size_t{blockIdx.y} * e.channels;
+  for (uint32_t i = blockIdx.x * blockDim.x + threadIdx.x; i < size / kWidth;
+       i += gridDim.x * blockDim.x) {
+    const uint32_t c = i % columns * kWidth, pixel = i / columns;
+    float values[kWidth], offsets[kWidth], factors[kWidth];
+    for (int k = 0; k < kWidth; ++k) {  // a bias may begin anywhere
+      offsets[k] = bias == nullptr ? 0.0f : bias[c + k];
+      factors[k] = scale == nullptr ? 1.0f : scale[c + k];
+    }
     if (e.max_pool) {
       const uint32_t row = pixel / e.width * 2, column = pixel % e.width * 2;
-      int32_t where = 0;
-      for (int32_t k = 0; k < 4; ++k) {
-        const uint32_t from = (row + k / 2) * e.conv_width + column + k % 2;
-        const float candidate = (ToFloat(sums[from * e.channels + c]) + offset) * factor;
-        if (k > 0 && !(candidate > value)) continue;
-        value = candidate;
-        where = k;
+      Pack<int32_t, kWidth> where;
+      for (int32_t j = 0; j < 4; ++j) {
+        const uint32_t from = (row + j / 2) * e.conv_width + column + j % 2;
+        float candidates[kWidth];
+        LoadFloats<kWidth>(sums + from * e.channels + c, candidates);
+        for (int k = 0; k < kWidth; ++k) {
+          const float candidate = (candidates[k] + offsets[k]) * factors[k];
+          if (j > 0 && !(candidate > values[k])) continue;
+          values[k] = candidate;
+          where.at[k] = j;
+        }
       }
-      argmax[i] = where;
+      StorePack(where, argmax + size_t{blockIdx.y} * size + i * kWidth);
     } else {
-      value = (ToFloat(sums[i]) + offset) * factor;
+      LoadFloats<kWidth>(sums + i * kWidth, values);
+      for (int k = 0; k < kWidth; ++k) values[k] = (values[k] + offsets[k]) * factors[k];
     }
-    y[i] = FromFloat<T>(e.relu && value < 0.0f ? 0.0f : value);
+    for (int k = 0; k < kWidth; ++k) values[k] = e.relu && values[k] < 0.0f ? 0.0f : values[k];
+    StoreFloats<kWidth>(values, y + i * kWidth);
   }
 }
 
-// The gradient of the convolution's own result: one thread an element of that.
-template <class T>
+// The gradient of the convolution's own result: one thread kWidth channels of a pixel of that.
+template <class T, int kWidth>
 __global__ void BeginBackward(Epilogue e, const T* y, const T* dy, const float* scale,
                               const int32_t* argmax, T* dsums) {
   const uint32_t conv_size = e.conv_height * e.conv_width * e.channels;
+  const uint32_t columns = e.channels / kWidth;
   const size_t first = size_t{blockIdx.y} * e.height * e.width * e.channels;
   dsums += size_t{blockIdx.y} * conv_size;
-  for (uint32_t i = blockIdx.x * blockDim.x + threadIdx.x; i < conv_size;
+  if (scale != nullptr) scale += size_t{blockIdx.y} * e.channels;
+  for (uint32_t i = blockIdx.x * blockDim.x + threadIdx.x; i < conv_size / kWidth;
        i += gridDim.x * blockDim.x) {
-    const uint32_t c = i % e.channels;
-    size_t from = first + i;
-    bool is_chosen = true;
-    if (e.max_pool) {
-      const uint32_t row = i / e.channels / e.conv_width, column = i / e.channels % e.conv_width;
-      const bool is_left_out = row / 2 >= e.height || column / 2 >= e.width;
-      from = first + (size_t{row / 2} * e.width + column / 2) * e.channels + c;
-      is_chosen = !is_left_out && argmax[from] == static_cast<int32_t>(row % 2 * 2 + column % 2);
+    const uint32_t c = i % columns * kWidth, pixel = i / columns;
+    const uint32_t row = pixel / e.conv_width, column = pixel % e.conv_width;
+    float gradients[kWidth] = {};
+    if (!e.max_pool || (row / 2 < e.height && column / 2 < e.width)) {
+      const uint32_t out_pixel = e.max_pool ? row / 2 * e.width + column / 2 : pixel;
+      const size_t from = first + size_t{out_pixel} * e.channels + c;
+      LoadFloats<kWidth>(dy + from, gradients);
+      if (e.relu) {
+        float outputs[kWidth];
+        LoadFloats<kWidth>(y + from, outputs);
+        for (int k = 0; k < kWidth; ++k) gradients[k] = outputs[k] > 0.0f ? gradients[k] : 0.0f;
+      }
+      if (e.max_pool) {
+        const Pack<int32_t, kWidth> chosen = LoadPack<kWidth>(argmax + from);
+        const auto self = static_cast<int32_t>(row % 2 * 2 + column % 2);
+        for (int k = 0; k < kWidth; ++k) gradients[k] = chosen.at[k] == self ? gradients[k] : 0.0f;
+      }
+      for (int k = 0; k < kWidth; ++k) gradients[k] *= scale == nullptr ? 1.0f : scale[c + k];
     }
-    if (is_chosen && e.relu) is_chosen = ToFloat(y[from]) > 0.0f;
-    const float factor = scale == nullptr ? 1.0f : scale[size_t{blockIdx.y} * e.channels + c];
-    dsums[i] = FromFloat<T>(is_chosen ? ToFloat(dy[from]) * factor : 0.0f);
+    StoreFloats<kWidth>(gradients, dsums + i * kWidth);
   }
 }
 
@@ -162,9 +183,11 @@ void Conv2dForward(CudaDevice& gpu, const Conv2dSpec& spec, const Conv2dForwardA
   }
   if (!HasEpilogue(spec, args.channel_scale != nullptr) && args.bias == nullptr) return;
   WithElement(gpu.element(), [&]<class T>() {
-    Launch(gpu, SampleGrid(spec.output().size(), args.sample_count), dim3(kMapThreads),
-           FinishForward<T>, EpilogueOf(spec), static_cast<const T*>(sums), args.bias,
-           args.channel_scale, static_cast<T*>(args.y), args.argmax);
+    WithWidth<T>(spec.out_channels, [&]<int kWidth>() {
+      Launch(gpu, SampleGrid(spec.output().size() / kWidth, args.sample_count), dim3(kMapThreads),
+             FinishForward<T, kWidth>, EpilogueOf(spec), static_cast<const T*>(sums), args.bias,
+             args.channel_scale, static_cast<T*>(args.y), args.argmax);
+    });
   });
 }
 
@@ -176,10 +199,12 @@ void Conv2dBackward(CudaDevice& gpu, const Conv2dSpec& spec, const Conv2dBackwar
   if (HasEpilogue(spec, args.channel_scale != nullptr)) {
     dsums = s.sums;
     WithElement(gpu.element(), [&]<class T>() {
-      Launch(gpu, SampleGrid(spec.conv_output().size(), args.sample_count), dim3(kMapThreads),
-             BeginBackward<T>, EpilogueOf(spec), static_cast<const T*>(args.y),
-             static_cast<const T*>(args.dy), args.channel_scale, args.argmax,
-             reinterpret_cast<T*>(s.sums));
+      WithWidth<T>(spec.out_channels, [&]<int kWidth>() {
+        Launch(gpu, SampleGrid(spec.conv_output().size() / kWidth, args.sample_count),
+               dim3(kMapThreads), BeginBackward<T, kWidth>, EpilogueOf(spec),
+               static_cast<const T*>(args.y), static_cast<const T*>(args.dy), args.channel_scale,
+               args.argmax, reinterpret_cast<T*>(s.sums));
+      });
     });
   }
   if (args.dbias != nullptr) {

@@ -24,12 +24,12 @@ Geometry GeometryOf(const Conv2dSpec& spec) {
           out.channels,      spec.kernel,      spec.stride, spec.padding};
 }
 
-constexpr int kGradientWidth = 2;  // channels a thread has of three sums each: few registers
+constexpr int kGradientWidth = 2;  // channels a thread has of nine sums each: few registers
 
 struct Scratch {
   float* weight;    // [taps, channels]
   float* dweight;   // the same of its gradient
-  float* run_sums;  // of dweight, up to three taps at a time
+  float* run_sums;  // of dweight, up to nine taps at a time
 };
 
 Scratch Carve(const Conv2dSpec& spec, ScratchCarver& carver) {
@@ -37,7 +37,7 @@ Scratch Carve(const Conv2dSpec& spec, ScratchCarver& carver) {
   Scratch s{};
   s.weight = take(spec.weight_size() * sizeof(float));
   s.dweight = take(spec.weight_size() * sizeof(float));
-  s.run_sums = take(RunSumsBytes(spec.out_channels, kGradientWidth, 3));
+  s.run_sums = take(RunSumsBytes(spec.out_channels, kGradientWidth, 9));
   return s;
 }
 
@@ -100,33 +100,35 @@ __global__ void DataGradient(Geometry g, const T* dy, const float* weight, T* dx
 // ------------------------------------------------------------------------------------ to the
 // weights
 
-// Of one kernel row, kKernel taps at once: sums over the pixels of the result.
+// All taps at once, so that dy is read once and x from memory once: sums over the pixels of the
+// result.
 template <class T, int kWidth, int kKernel>
-struct RowProducts {
+struct AllProducts {
   Geometry g;
   const T* x;
   const T* dy;
-  uint32_t ky;
 
   struct Terms {
-    const RowProducts& all;
+    const AllProducts& all;
     uint32_t channel;
-    __device__ void Add(size_t pixel, float (&sums)[kKernel][kWidth]) const {
+    __device__ void Add(size_t pixel, float (&sums)[kKernel * kKernel][kWidth]) const {
       const Geometry& g = all.g;
-      const auto out_x = static_cast<uint32_t>(pixel % g.out_width);
-      const size_t rows = pixel / g.out_width;
-      const auto out_y = static_cast<uint32_t>(rows % g.out_height);
-      const uint32_t row = out_y * g.stride + all.ky - g.padding;  // wraps where outside
-      if (row >= g.in_height) return;
+      // Divisions of 64 bits would take longer than the taps.
+      const auto number = static_cast<uint32_t>(pixel);
+      const uint32_t rows = number / g.out_width, out_x = number % g.out_width;
+      const uint32_t sample = rows / g.out_height, out_y = rows % g.out_height;
+      const size_t first_row = size_t{sample} * g.in_height;
       float gradients[kWidth];
       LoadFloats<kWidth>(all.dy + pixel * g.channels + channel, gradients);
-      const size_t first = (rows / g.out_height * g.in_height + row) * g.in_width;
-      for (int kx = 0; kx < kKernel; ++kx) {
-        const uint32_t column = out_x * g.stride + kx - g.padding;
-        if (column >= g.in_width) continue;
+#pragma unroll
+      for (int tap = 0; tap < kKernel * kKernel; ++tap) {
+        const uint32_t row = out_y * g.stride + tap / kKernel - g.padding;  // wraps where outside
+        const uint32_t column = out_x * g.stride + tap % kKernel - g.padding;
+        if (row >= g.in_height || column >= g.in_width) continue;
         float values[kWidth];
-        LoadFloats<kWidth>(all.x + (first + column) * g.channels + channel, values);
-        for (int k = 0; k < kWidth; ++k) sums[kx][k] += values[k] * gradients[k];
+        LoadFloats<kWidth>(all.x + ((first_row + row) * g.in_width + column) * g.channels + channel,
+                           values);
+        for (int k = 0; k < kWidth; ++k) sums[tap][k] += values[k] * gradients[k];
       }
     }
   };
@@ -174,11 +176,9 @@ struct StoreTotals {
 template <class T, int kWidth>
 void WeightGradient3(CudaDevice& gpu, const Geometry& g, size_t pixels, const T* x, const T* dy,
                      const Scratch& s) {
-  for (uint32_t ky = 0; ky < 3; ++ky) {
-    SumColumns<3, kWidth>(gpu, pixels, g.channels, RowProducts<T, kWidth, 3>{g, x, dy, ky},
-                          StoreTotals<3>{s.dweight + size_t{3} * ky * g.channels, g.channels},
-                          s.run_sums);
-  }
+  PANDO_CHECK(pixels <= UINT32_MAX);
+  SumColumns<9, kWidth>(gpu, pixels, g.channels, AllProducts<T, kWidth, 3>{g, x, dy},
+                        StoreTotals<9>{s.dweight, g.channels}, s.run_sums);
 }
 
 template <class T>

@@ -52,17 +52,25 @@ __device__ inline void CheckAligned([[maybe_unused]] const void* address,
 }
 
 template <int kWidth, class T>
-__device__ void LoadFloats(const T* from, float (&to)[kWidth]) {
+__device__ Pack<T, kWidth> LoadPack(const T* from) {
   CheckAligned(from, sizeof(Pack<T, kWidth>));
-  const auto pack = *reinterpret_cast<const Pack<T, kWidth>*>(from);
+  return *reinterpret_cast<const Pack<T, kWidth>*>(from);
+}
+template <int kWidth, class T>
+__device__ void StorePack(const Pack<T, kWidth>& pack, T* to) {
+  CheckAligned(to, sizeof(pack));
+  *reinterpret_cast<Pack<T, kWidth>*>(to) = pack;
+}
+template <int kWidth, class T>
+__device__ void LoadFloats(const T* from, float (&to)[kWidth]) {
+  const Pack<T, kWidth> pack = LoadPack<kWidth>(from);
   for (int i = 0; i < kWidth; ++i) to[i] = ToFloat(pack.at[i]);
 }
 template <int kWidth, class T>
 __device__ void StoreFloats(const float (&from)[kWidth], T* to) {
-  CheckAligned(to, sizeof(Pack<T, kWidth>));
   Pack<T, kWidth> pack;
   for (int i = 0; i < kWidth; ++i) pack.at[i] = FromFloat<T>(from[i]);
-  *reinterpret_cast<Pack<T, kWidth>*>(to) = pack;
+  StorePack(pack, to);
 }
 // The same of `rest` elements where these are fewer.
 template <int kWidth, class T>
@@ -86,6 +94,18 @@ __device__ inline float PassGradient(Activation activation, float y, float dy) {
   if (activation != Activation::kNone && !(y > 0.0f)) return 0.0f;
   if (activation == Activation::kRelu6 && !(y < 6.0f)) return 0.0f;
   return dy;
+}
+
+// Calls f.template operator()<kWidth>() with as many channels as one load takes, or one where that
+// does not divide the channels.
+template <class T, class F>
+void WithWidth(uint32_t channels, F&& f) {
+  constexpr int kWide = kPackWidth<T>;
+  if (channels % kWide == 0) {
+    f.template operator()<kWide>();
+  } else {
+    f.template operator()<1>();
+  }
 }
 
 // Calls f.template operator()<T>() with the elements' type.

@@ -155,16 +155,21 @@ __global__ void MultiplyKernel(size_t count, const T* x, const float* factor, T*
   }
 }
 
-// One block row a sample.
-template <class T>
+// One block row a sample, one thread kWidth channels of a pixel.
+template <class T, int kWidth>
 __global__ void MultiplyChannelsKernel(uint32_t sample_size, uint32_t channels, const T* x,
                                        const float* factor, T* y) {
   x += size_t{blockIdx.y} * sample_size;
   y += size_t{blockIdx.y} * sample_size;
   factor += size_t{blockIdx.y} * channels;
-  for (uint32_t i = blockIdx.x * blockDim.x + threadIdx.x; i < sample_size;
+  const uint32_t columns = channels / kWidth;
+  for (uint32_t i = blockIdx.x * blockDim.x + threadIdx.x; i < sample_size / kWidth;
        i += gridDim.x * blockDim.x) {
-    y[i] = FromFloat<T>(ToFloat(x[i]) * factor[i % channels]);
+    float values[kWidth], factors[kWidth];
+    LoadFloats<kWidth>(x + i * kWidth, values);
+    LoadFloats<kWidth>(factor + i % columns * kWidth, factors);
+    for (int k = 0; k < kWidth; ++k) values[k] *= factors[k];
+    StoreFloats<kWidth>(values, y + i * kWidth);
   }
 }
 
@@ -205,9 +210,11 @@ void MultiplyChannels(CudaDevice& gpu, uint32_t sample_count, const SampleShape&
                       const void* x, const float* factor, void* y) {
   WithElement(gpu.element(), [&]<class T>() {
     const auto size = static_cast<uint32_t>(shape.size());
-    Launch(gpu, dim3(DivideUp(size, kMapThreads), sample_count), dim3(kMapThreads),
-           MultiplyChannelsKernel<T>, size, shape.channels, static_cast<const T*>(x), factor,
-           static_cast<T*>(y));
+    WithWidth<T>(shape.channels, [&]<int kWidth>() {
+      Launch(gpu, SampleGrid(size / kWidth, sample_count), dim3(kMapThreads),
+             MultiplyChannelsKernel<T, kWidth>, size, shape.channels, static_cast<const T*>(x),
+             factor, static_cast<T*>(y));
+    });
   });
 }
 

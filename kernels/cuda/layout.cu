@@ -50,6 +50,49 @@ void Transpose(CudaDevice& gpu, uint32_t batch_count, uint32_t rows, uint32_t co
          dim3(kTile, kTileRows), TransposeKernel<In, Out>, rows, columns, batch_count, x, y);
 }
 
+template <class In, class Out>
+void Convert(CudaDevice& gpu, size_t count, const In* x, Out* y) {
+  if (IsAligned(x) && IsAligned(y)) return Map(gpu, count, Inputs<In, 1>{x}, y, Same());
+  MapUnaligned<1>(gpu, count, Inputs<In, 1>{x}, y, Same());
+}
+
+// Filters have so few taps that a tile of the transposition would be mostly empty. A block: up to
+// kFilterChannels channels of one filter, all their taps, which lie side by side on the one side,
+// and tap by tap on the other.
+constexpr uint32_t kFilterTaps = 49, kFilterChannels = 64;
+
+// [out, channels, taps] to [out, taps, channels].
+template <class T>
+__global__ void TapsOutside(uint32_t channels, uint32_t taps, const float* x, T* y) {
+  __shared__ float filter[kFilterChannels * kFilterTaps];  // [channels, taps]
+  const size_t first = size_t{blockIdx.x} * channels * taps;
+  const uint32_t channel = blockIdx.y * kFilterChannels;
+  const uint32_t width = min(kFilterChannels, channels - channel);
+  for (uint32_t i = threadIdx.x; i < width * taps; i += blockDim.x)
+    filter[i] = x[first + size_t{channel} * taps + i];
+  __syncthreads();
+  for (uint32_t i = threadIdx.x; i < width * taps; i += blockDim.x) {
+    const uint32_t tap = i / width, c = i % width;
+    y[first + size_t{tap} * channels + channel + c] = FromFloat<T>(filter[c * taps + tap]);
+  }
+}
+
+// And back.
+template <class T>
+__global__ void TapsInside(uint32_t channels, uint32_t taps, const T* x, float* y) {
+  __shared__ float filter[kFilterChannels * kFilterTaps];  // [channels, taps]
+  const size_t first = size_t{blockIdx.x} * channels * taps;
+  const uint32_t channel = blockIdx.y * kFilterChannels;
+  const uint32_t width = min(kFilterChannels, channels - channel);
+  for (uint32_t i = threadIdx.x; i < width * taps; i += blockDim.x) {
+    const uint32_t tap = i / width, c = i % width;
+    filter[c * taps + tap] = ToFloat(x[first + size_t{tap} * channels + channel + c]);
+  }
+  __syncthreads();
+  for (uint32_t i = threadIdx.x; i < width * taps; i += blockDim.x)
+    y[first + size_t{channel} * taps + i] = filter[i];
+}
+
 // ------------------------------------------------------------------------------------ the
 // network's input
 
@@ -62,8 +105,7 @@ template <int kWidth>
 __device__ void LoadBytes(const uint8_t* bytes, size_t i, size_t count, uint32_t copies,
                           uint8_t (&to)[kWidth]) {
   if (copies == 1 && count - i >= kWidth) {
-    CheckAligned(bytes + i, kWidth);
-    const auto pack = *reinterpret_cast<const Pack<uint8_t, kWidth>*>(bytes + i);
+    const Pack<uint8_t, kWidth> pack = LoadPack<kWidth>(bytes + i);
     for (int k = 0; k < kWidth; ++k) to[k] = pack.at[k];
     return;
   }
@@ -128,29 +170,32 @@ const T* UploadArray(CudaDevice& gpu, const T* host, size_t count) {
 }  // namespace
 
 void ToElements(CudaDevice& gpu, size_t count, const float* x, void* y) {
-  WithElement(gpu.element(), [&]<class T>() {
-    MapUnaligned<1>(gpu, count, Inputs<float, 1>{x}, static_cast<T*>(y), Same());
-  });
+  WithElement(gpu.element(), [&]<class T>() { Convert(gpu, count, x, static_cast<T*>(y)); });
 }
 
 void ToFloats(CudaDevice& gpu, size_t count, const void* x, float* y) {
-  WithElement(gpu.element(), [&]<class T>() {
-    MapUnaligned<1>(gpu, count, Inputs<T, 1>{static_cast<const T*>(x)}, y, Same());
-  });
+  WithElement(gpu.element(), [&]<class T>() { Convert(gpu, count, static_cast<const T*>(x), y); });
 }
 
 void FilterToElements(CudaDevice& gpu, uint32_t out, uint32_t channels, uint32_t taps,
                       const float* x, void* y) {
   if (taps == 1 || channels == 1) return ToElements(gpu, size_t{out} * channels * taps, x, y);
-  WithElement(gpu.element(),
-              [&]<class T>() { Transpose(gpu, out, channels, taps, x, static_cast<T*>(y)); });
+  WithElement(gpu.element(), [&]<class T>() {
+    if (taps > kFilterTaps) return Transpose(gpu, out, channels, taps, x, static_cast<T*>(y));
+    Launch(gpu, dim3(out, DivideUp(channels, kFilterChannels)), dim3(kMapThreads), TapsOutside<T>,
+           channels, taps, x, static_cast<T*>(y));
+  });
 }
 
 void FilterToFloats(CudaDevice& gpu, uint32_t out, uint32_t channels, uint32_t taps, const void* x,
                     float* y) {
   if (taps == 1 || channels == 1) return ToFloats(gpu, size_t{out} * channels * taps, x, y);
-  WithElement(gpu.element(),
-              [&]<class T>() { Transpose(gpu, out, taps, channels, static_cast<const T*>(x), y); });
+  WithElement(gpu.element(), [&]<class T>() {
+    const auto* from = static_cast<const T*>(x);
+    if (taps > kFilterTaps) return Transpose(gpu, out, taps, channels, from, y);
+    Launch(gpu, dim3(out, DivideUp(channels, kFilterChannels)), dim3(kMapThreads), TapsInside<T>,
+           channels, taps, from, y);
+  });
 }
 
 void TransposeFloats(CudaDevice& gpu, uint32_t rows, uint32_t columns, const float* x, float* y) {

@@ -4,6 +4,7 @@
 #include "kernels/cuda/depthwise.h"
 #include "kernels/cuda/element.h"
 #include "kernels/cuda/layout.h"
+#include "kernels/cuda/map.h"
 #include "kernels/cuda/reduce.h"
 #include "kernels/cuda/scratch.h"
 
@@ -14,7 +15,7 @@ struct Scratch {
   std::byte* weight;    // elements, and so the next
   std::byte* bias;      // [out]
   std::byte* run_sums;  // of dbias
-  std::byte* dweight;   // floats, aligned as the library wants them
+  std::byte* dweight;   // floats, where the gradient's own are not aligned as the library wants
 };
 
 Scratch Carve(CudaDevice& gpu, const LinearSpec& spec, ScratchCarver& carver) {
@@ -65,15 +66,19 @@ void LinearBackward(CudaDevice& gpu, const LinearSpec& spec, const LinearBackwar
   if (args.dbias != nullptr) {
     SumElements(gpu, args.sample_count, spec.out_features, args.dy, args.dbias, s.run_sums);
   }
+  void* const dweight =
+      IsAligned(args.dweight) ? args.dweight : reinterpret_cast<float*>(s.dweight);
   gpu.matrices().Run({.rows = spec.out_features,  // dweight = dyᵀ · x
                       .cols = spec.in_features,
                       .depth = args.sample_count,
                       .a_transposed = true,
                       .is_float = true},
-                     {.a = args.dy, .b = args.x, .bias = nullptr, .c = s.dweight});
+                     {.a = args.dy, .b = args.x, .bias = nullptr, .c = dweight});
   const size_t weights = size_t{spec.in_features} * spec.out_features;
-  PANDO_CUDA_CHECK(cudaMemcpyAsync(args.dweight, s.dweight, weights * sizeof(float),
-                                   cudaMemcpyDeviceToDevice, gpu.stream()));
+  if (dweight != args.dweight) {
+    PANDO_CUDA_CHECK(cudaMemcpyAsync(args.dweight, dweight, weights * sizeof(float),
+                                     cudaMemcpyDeviceToDevice, gpu.stream()));
+  }
   if (args.dx == nullptr) return;
   WeightToElements(gpu, spec, args.weight, s);
   gpu.matrices().Run({.rows = args.sample_count,  // dx = dy · weight

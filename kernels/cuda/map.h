@@ -60,6 +60,10 @@ void Map(CudaDevice& gpu, size_t count, Inputs<T, kInputs> inputs, U* y, F f) {
          count, inputs, y, f);
 }
 
+inline bool IsAligned(const void* address) {
+  return reinterpret_cast<uintptr_t>(address) % 16 == 0;
+}
+
 // Arrays that begin anywhere.
 template <int kInputs, class T, class U, class F>
 void MapUnaligned(CudaDevice& gpu, size_t count, Inputs<T, kInputs> inputs, U* y, F f) {

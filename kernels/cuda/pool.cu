@@ -1,6 +1,6 @@
 // Pools on the GPU. Backward gathers: each input pixel adds up what the windows around it send, in
-// the order of windows, so nothing is added to from two threads. Channels lie side by side: threads
-// of a warp have neighbouring ones.
+// the order of windows, so nothing is added to from two threads. Channels lie side by side: a
+// thread has as many as one load takes.
 #include "kernels/cuda/cuda_device.h"
 #include "kernels/cuda/cuda_ops.h"
 #include "kernels/cuda/element.h"
@@ -66,43 +66,49 @@ Windows<AdaptiveWindows> WindowsOf(const AdaptivePool2dSpec& spec) {
           0.0f};
 }
 
-// Where element i of [height, width, channels] lies.
+// The i-th of [height, width, columns], columns of kWidth channels each.
 struct Place {
-  uint32_t y, x, c;
+  uint32_t y, x, channel;
 };
+template <int kWidth>
 __device__ Place PlaceOf(uint32_t i, uint32_t width, uint32_t channels) {
-  return {i / channels / width, i / channels % width, i % channels};
+  const uint32_t columns = channels / kWidth;
+  return {i / columns / width, i / columns % width, i % columns * kWidth};
 }
 
-// One block row a sample, one thread an element of the result.
-template <class T>
+// One block row a sample, one thread kWidth channels of a pixel of the result.
+template <class T, int kWidth>
 __global__ void MaxForward(Windows<FixedWindows> windows, const T* x, T* y, int32_t* argmax) {
   const uint32_t in_size = windows.rows.size * windows.columns.size * windows.channels;
   const uint32_t out_size = windows.rows.count * windows.columns.count * windows.channels;
   x += size_t{blockIdx.y} * in_size;
   y += size_t{blockIdx.y} * out_size;
   argmax += size_t{blockIdx.y} * out_size;
-  for (uint32_t i = blockIdx.x * blockDim.x + threadIdx.x; i < out_size;
+  for (uint32_t i = blockIdx.x * blockDim.x + threadIdx.x; i < out_size / kWidth;
        i += gridDim.x * blockDim.x) {
-    const Place at = PlaceOf(i, windows.columns.count, windows.channels);
+    const Place at = PlaceOf<kWidth>(i, windows.columns.count, windows.channels);
     const Range rows = windows.rows.Pixels(at.y), columns = windows.columns.Pixels(at.x);
-    float largest = 0;
-    int32_t where = -1;
+    float largest[kWidth] = {};
+    Pack<int32_t, kWidth> where;
+    for (int k = 0; k < kWidth; ++k) where.at[k] = -1;
     for (uint32_t py = rows.first; py < rows.last; ++py) {
       for (uint32_t px = columns.first; px < columns.last; ++px) {
         const uint32_t pixel = py * windows.columns.size + px;
-        const float value = ToFloat(x[pixel * windows.channels + at.c]);
-        if (where >= 0 && !(value > largest)) continue;
-        largest = value;
-        where = static_cast<int32_t>(pixel);
+        float values[kWidth];
+        LoadFloats<kWidth>(x + pixel * windows.channels + at.channel, values);
+        for (int k = 0; k < kWidth; ++k) {
+          if (where.at[k] >= 0 && !(values[k] > largest[k])) continue;
+          largest[k] = values[k];
+          where.at[k] = static_cast<int32_t>(pixel);
+        }
       }
     }
-    y[i] = FromFloat<T>(largest);
-    argmax[i] = where;
+    StoreFloats<kWidth>(largest, y + i * kWidth);
+    StorePack(where, argmax + i * kWidth);
   }
 }
 
-template <class T>
+template <class T, int kWidth>
 __global__ void MaxBackward(Windows<FixedWindows> windows, const int32_t* argmax, const T* dy,
                             T* dx) {
   const uint32_t in_size = windows.rows.size * windows.columns.size * windows.channels;
@@ -110,71 +116,91 @@ __global__ void MaxBackward(Windows<FixedWindows> windows, const int32_t* argmax
   dx += size_t{blockIdx.y} * in_size;
   dy += size_t{blockIdx.y} * out_size;
   argmax += size_t{blockIdx.y} * out_size;
-  for (uint32_t i = blockIdx.x * blockDim.x + threadIdx.x; i < in_size;
+  for (uint32_t i = blockIdx.x * blockDim.x + threadIdx.x; i < in_size / kWidth;
        i += gridDim.x * blockDim.x) {
-    const Place at = PlaceOf(i, windows.columns.size, windows.channels);
+    const Place at = PlaceOf<kWidth>(i, windows.columns.size, windows.channels);
     const Range rows = windows.rows.Windows(at.y), columns = windows.columns.Windows(at.x);
     const auto self = static_cast<int32_t>(at.y * windows.columns.size + at.x);
-    float sum = 0;
+    float sums[kWidth] = {};
     for (uint32_t wy = rows.first; wy < rows.last; ++wy) {
       for (uint32_t wx = columns.first; wx < columns.last; ++wx) {
-        const uint32_t from = (wy * windows.columns.count + wx) * windows.channels + at.c;
-        if (argmax[from] == self) sum += ToFloat(dy[from]);
+        const uint32_t from = (wy * windows.columns.count + wx) * windows.channels + at.channel;
+        float values[kWidth];
+        LoadFloats<kWidth>(dy + from, values);
+        const Pack<int32_t, kWidth> chosen = LoadPack<kWidth>(argmax + from);
+        for (int k = 0; k < kWidth; ++k) {
+          if (chosen.at[k] == self) sums[k] += values[k];
+        }
       }
     }
-    dx[i] = FromFloat<T>(sum);
+    StoreFloats<kWidth>(sums, dx + i * kWidth);
   }
 }
 
-template <class T, class Axis>
+template <class T, int kWidth, class Axis>
 __global__ void AverageForward(Windows<Axis> windows, const T* x, T* y) {
   const uint32_t in_size = windows.rows.size * windows.columns.size * windows.channels;
   const uint32_t out_size = windows.rows.count * windows.columns.count * windows.channels;
   x += size_t{blockIdx.y} * in_size;
   y += size_t{blockIdx.y} * out_size;
-  for (uint32_t i = blockIdx.x * blockDim.x + threadIdx.x; i < out_size;
+  for (uint32_t i = blockIdx.x * blockDim.x + threadIdx.x; i < out_size / kWidth;
        i += gridDim.x * blockDim.x) {
-    const Place at = PlaceOf(i, windows.columns.count, windows.channels);
+    const Place at = PlaceOf<kWidth>(i, windows.columns.count, windows.channels);
     const Range rows = windows.rows.Pixels(at.y), columns = windows.columns.Pixels(at.x);
-    float sum = 0;
+    float sums[kWidth] = {};
     for (uint32_t py = rows.first; py < rows.last; ++py) {
       for (uint32_t px = columns.first; px < columns.last; ++px) {
-        sum += ToFloat(x[(py * windows.columns.size + px) * windows.channels + at.c]);
+        float values[kWidth];
+        LoadFloats<kWidth>(x + (py * windows.columns.size + px) * windows.channels + at.channel,
+                           values);
+        for (int k = 0; k < kWidth; ++k) sums[k] += values[k];
       }
     }
-    y[i] = FromFloat<T>(sum * windows.Scale(rows, columns));
+    const float scale = windows.Scale(rows, columns);
+    for (int k = 0; k < kWidth; ++k) sums[k] *= scale;
+    StoreFloats<kWidth>(sums, y + i * kWidth);
   }
 }
 
-template <class T, class Axis>
+template <class T, int kWidth, class Axis>
 __global__ void AverageBackward(Windows<Axis> windows, const T* dy, T* dx) {
   const uint32_t in_size = windows.rows.size * windows.columns.size * windows.channels;
   const uint32_t out_size = windows.rows.count * windows.columns.count * windows.channels;
   dx += size_t{blockIdx.y} * in_size;
   dy += size_t{blockIdx.y} * out_size;
-  for (uint32_t i = blockIdx.x * blockDim.x + threadIdx.x; i < in_size;
+  for (uint32_t i = blockIdx.x * blockDim.x + threadIdx.x; i < in_size / kWidth;
        i += gridDim.x * blockDim.x) {
-    const Place at = PlaceOf(i, windows.columns.size, windows.channels);
+    const Place at = PlaceOf<kWidth>(i, windows.columns.size, windows.channels);
     const Range rows = windows.rows.Windows(at.y), columns = windows.columns.Windows(at.x);
-    float sum = 0;
+    float sums[kWidth] = {};
     for (uint32_t wy = rows.first; wy < rows.last; ++wy) {
       for (uint32_t wx = columns.first; wx < columns.last; ++wx) {
         const float scale = windows.Scale(windows.rows.Pixels(wy), windows.columns.Pixels(wx));
-        const uint32_t from = (wy * windows.columns.count + wx) * windows.channels + at.c;
-        sum += ToFloat(dy[from]) * scale;
+        float values[kWidth];
+        LoadFloats<kWidth>(dy + (wy * windows.columns.count + wx) * windows.channels + at.channel,
+                           values);
+        for (int k = 0; k < kWidth; ++k) sums[k] += values[k] * scale;
       }
     }
-    dx[i] = FromFloat<T>(sum);
+    StoreFloats<kWidth>(sums, dx + i * kWidth);
   }
+}
+
+// Calls f.template operator()<T, kWidth>().
+template <class F>
+void WithPacks(CudaDevice& gpu, uint32_t channels, F&& f) {
+  WithElement(gpu.element(), [&]<class T>() {
+    WithWidth<T>(channels, [&]<int kWidth>() { f.template operator()<T, kWidth>(); });
+  });
 }
 
 template <class Spec>
 void AverageForwardOf(CudaDevice& gpu, const Spec& spec, uint32_t sample_count, const void* x,
                       void* y) {
-  WithElement(gpu.element(), [&]<class T>() {
+  WithPacks(gpu, spec.input.channels, [&]<class T, int kWidth>() {
     const auto windows = WindowsOf(spec);
-    Launch(gpu, SampleGrid(spec.output().size(), sample_count), dim3(kMapThreads),
-           AverageForward<T, decltype(windows.rows)>, windows, static_cast<const T*>(x),
+    Launch(gpu, SampleGrid(spec.output().size() / kWidth, sample_count), dim3(kMapThreads),
+           AverageForward<T, kWidth, decltype(windows.rows)>, windows, static_cast<const T*>(x),
            static_cast<T*>(y));
   });
 }
@@ -182,10 +208,10 @@ void AverageForwardOf(CudaDevice& gpu, const Spec& spec, uint32_t sample_count, 
 template <class Spec>
 void AverageBackwardOf(CudaDevice& gpu, const Spec& spec, uint32_t sample_count, const void* dy,
                        void* dx) {
-  WithElement(gpu.element(), [&]<class T>() {
+  WithPacks(gpu, spec.input.channels, [&]<class T, int kWidth>() {
     const auto windows = WindowsOf(spec);
-    Launch(gpu, SampleGrid(spec.input.size(), sample_count), dim3(kMapThreads),
-           AverageBackward<T, decltype(windows.rows)>, windows, static_cast<const T*>(dy),
+    Launch(gpu, SampleGrid(spec.input.size() / kWidth, sample_count), dim3(kMapThreads),
+           AverageBackward<T, kWidth, decltype(windows.rows)>, windows, static_cast<const T*>(dy),
            static_cast<T*>(dx));
   });
 }
@@ -194,17 +220,19 @@ void AverageBackwardOf(CudaDevice& gpu, const Spec& spec, uint32_t sample_count,
 
 void MaxPoolForward(CudaDevice& gpu, const Pool2dSpec& spec, uint32_t sample_count, const void* x,
                     void* y, int32_t* argmax) {
-  WithElement(gpu.element(), [&]<class T>() {
-    Launch(gpu, SampleGrid(spec.output().size(), sample_count), dim3(kMapThreads), MaxForward<T>,
-           WindowsOf(spec), static_cast<const T*>(x), static_cast<T*>(y), argmax);
+  WithPacks(gpu, spec.input.channels, [&]<class T, int kWidth>() {
+    Launch(gpu, SampleGrid(spec.output().size() / kWidth, sample_count), dim3(kMapThreads),
+           MaxForward<T, kWidth>, WindowsOf(spec), static_cast<const T*>(x), static_cast<T*>(y),
+           argmax);
   });
 }
 
 void MaxPoolBackward(CudaDevice& gpu, const Pool2dSpec& spec, uint32_t sample_count,
                      const int32_t* argmax, const void* dy, void* dx) {
-  WithElement(gpu.element(), [&]<class T>() {
-    Launch(gpu, SampleGrid(spec.input.size(), sample_count), dim3(kMapThreads), MaxBackward<T>,
-           WindowsOf(spec), argmax, static_cast<const T*>(dy), static_cast<T*>(dx));
+  WithPacks(gpu, spec.input.channels, [&]<class T, int kWidth>() {
+    Launch(gpu, SampleGrid(spec.input.size() / kWidth, sample_count), dim3(kMapThreads),
+           MaxBackward<T, kWidth>, WindowsOf(spec), argmax, static_cast<const T*>(dy),
+           static_cast<T*>(dx));
   });
 }
 

@@ -73,7 +73,8 @@ __global__ void SumRuns(ColumnShape shape, F f, float* run_sums) {
   }
   __shared__ float shared[kColumnThreads][kWidth];
   const uint32_t self = threadIdx.y * blockDim.x + threadIdx.x;
-  for (int s = 0; s < kSums; ++s) {
+#pragma unroll
+  for (int s = 0; s < kSums; ++s) {  // unrolled: else the sums are in no registers
     for (int i = 0; i < kWidth; ++i) shared[self][i] = sums[s][i];
     for (uint32_t half = blockDim.y / 2; half > 0; half /= 2) {
       __syncthreads();
@@ -89,12 +90,15 @@ __global__ void SumRuns(ColumnShape shape, F f, float* run_sums) {
 }
 
 // The runs' sums of a channel, then f(channel, totals).
-inline constexpr uint32_t kTotalsAcross = 32, kTotalsDown = 8;
+// Eight channels' sums are a sector of memory; so many threads to a channel because each waits for
+// what it adds: 1024 runs take as long as 32 loads.
+inline constexpr uint32_t kTotalsAcross = 8, kTotalsDown = 32;
 template <int kSums, class F>
 __global__ void AddRuns(uint32_t channels, uint32_t run_count, const float* run_sums, F f) {
   const uint32_t channel = blockIdx.x * kTotalsAcross + threadIdx.x;
   double totals[kSums] = {};
   if (channel < channels) {
+#pragma unroll 4
     for (uint32_t run = threadIdx.y; run < run_count; run += kTotalsDown) {
       for (int s = 0; s < kSums; ++s) {
         totals[s] += run_sums[(size_t{run} * kSums + s) * channels + channel];
@@ -102,6 +106,7 @@ __global__ void AddRuns(uint32_t channels, uint32_t run_count, const float* run_
     }
   }
   __shared__ double shared[kTotalsDown][kTotalsAcross];
+#pragma unroll
   for (int s = 0; s < kSums; ++s) {
     shared[threadIdx.y][threadIdx.x] = totals[s];
     __syncthreads();
@@ -120,18 +125,6 @@ void SumColumns(CudaDevice& gpu, size_t pixels, uint32_t channels, const F& term
   Launch(gpu, shape.grid_size, shape.block_size, SumRuns<kSums, kWidth, F>, shape, terms, run_sums);
   Launch(gpu, dim3(DivideUp(channels, kTotalsAcross)), dim3(kTotalsAcross, kTotalsDown),
          AddRuns<kSums, G>, channels, shape.run_count, static_cast<const float*>(run_sums), finish);
-}
-
-// Calls f(std::integral_constant<int, kWidth>) with as many channels as one load takes, or one
-// where that does not divide the channels.
-template <class T, class F>
-void WithWidth(uint32_t channels, F&& f) {
-  constexpr int kWide = kPackWidth<T>;
-  if (channels % kWide == 0) {
-    f.template operator()<kWide>();
-  } else {
-    f.template operator()<1>();
-  }
 }
 
 }  // namespace pando::cuda

@@ -81,6 +81,7 @@ struct Reference {
         bias(RandomDoubles(spec.out_channels, 3)),
         scale(sample_count * spec.out_channels, 1.0),
         dy(RandomDoubles(spec.output().size() * sample_count, 4)) {
+    spec.has_channel_scale = true;
     if (!c.has_dropout) return;
     for (size_t i = 0; i < scale.size(); ++i) scale[i] = i % 3 == 0 ? 0.0 : 2.0;
   }
