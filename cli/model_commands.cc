@@ -4,8 +4,11 @@
 #include <array>
 #include <charconv>
 #include <memory>
+#include <optional>
 
+#include "cli/batch_check.h"
 #include "cli/commands.h"
+#include "cli/device_choice.h"
 #include "cli/exit_codes.h"
 #include "cli/model_report.h"
 #include "common/atomic_file.h"
@@ -76,11 +79,38 @@ Result<Graph> GraphOf(const ModelOptions& options, const Job& job) {
   return BuildModelGraph(job, shape, class_count);
 }
 
+// The CPU, unless a GPU is asked for: none is started for its own sake.
+Result<OpenedDevice> DeviceOf(const Job& job) {
+  Result<DeviceChoice> choice = ParseDevice("--device", job.device);
+  if (!choice.ok()) return choice.status();
+  if (choice->kind == DeviceChoice::Kind::kAuto) choice->kind = DeviceChoice::Kind::kCpu;
+  return OpenDevice(*choice, job);
+}
+
 // As a worker's computing thread has it.
-Result<NetworkMemory> MemoryOf(const Job& job, const Graph& graph, uint32_t batch) {
+struct Memory {
+  NetworkMemory network;
+  std::optional<GpuMemoryPlan> gpu;
+};
+Result<Memory> MemoryOf(Job job, const Graph& graph, uint32_t batch) {
   Result<Model> model = Model::Create(job, graph.input(), graph.class_count());
   if (!model.ok()) return model.status();
-  return Network::PlanMemory(*model, {.training = batch, .evaluation = kEvaluationChunkSamples});
+  const Result<OpenedDevice> device = DeviceOf(job);
+  if (!device.ok()) return device.status();
+  Memory memory{
+      Network::PlanMemory(*model, {.training = batch, .evaluation = kEvaluationChunkSamples},
+                          device->device()),
+      std::nullopt};
+  if (!device->gpu) return memory;
+  job.global_batch = uint64_t{batch} * job.micro_batches;
+  const JobPlan plan(job,
+                     {.train_samples = job.global_batch,
+                      .test_samples = 1,
+                      .shape = graph.input(),
+                      .class_count = graph.class_count()},
+                     model->layout());
+  memory.gpu = PlanGpuMemory(device->device(), plan, *model, batch);
+  return memory;
 }
 
 // FILE.csv and FILE.svg, whatever of the two the path ends in.
@@ -102,17 +132,19 @@ int ShowModel(const ModelOptions& options) {
   if (!job.ok()) return Report(job.status());
   Result<Graph> graph = GraphOf(options, *job);
   if (!graph.ok()) return Report(graph.status());
-  Result<NetworkMemory> memory = MemoryOf(*job, *graph, options.batch);
+  Result<Memory> memory = MemoryOf(*job, *graph, options.batch);
   if (!memory.ok()) return Report(memory.status());
   if (options.is_summary || options.timeline_path.empty()) {
     fmt::print("{}", SummaryText({.job = *job,
                                   .graph = *graph,
                                   .batch = options.batch,
                                   .evaluation_samples = kEvaluationChunkSamples,
-                                  .memory = *memory}));
+                                  .memory = memory->network,
+                                  .gpu = memory->gpu ? &*memory->gpu : nullptr}));
   }
   if (options.timeline_path.empty()) return kExitCompleted;
-  if (Status s = WriteTimeline(options, *job, *graph, memory->training); !s.ok()) return Report(s);
+  if (Status s = WriteTimeline(options, *job, *graph, memory->network.training); !s.ok())
+    return Report(s);
   return kExitCompleted;
 }
 
@@ -154,9 +186,11 @@ Subcommand AddModelCommand(CLI::App& app) {
                   "write the memory over one step to FILE.csv and FILE.svg")
       ->type_name("FILE");
   AddCostOptions(command, &options->source);
-  command.footer(std::string("\nExamples:\n  pando model resnet18-cifar --summary --batch 64\n"
-                             "  pando model lenet5 --memory-timeline lenet5 --optimizer adam\n\n") +
-                 kExitCodesHelp);
+  command.footer(
+      std::string("\nExamples:\n  pando model resnet18-cifar --summary --batch 64\n"
+                  "  pando model lenet5 --memory-timeline lenet5 --optimizer adam\n"
+                  "  pando model resnet50 --batch 256 --device cuda --precision bf16\n\n") +
+      kExitCodesHelp);
   return [options] { return ShowModel(*options); };
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "cli/device_choice.h"
 #include "cli/text.h"
 #include "common/check.h"
 #include "models/model_cost.h"
@@ -85,6 +86,19 @@ std::string ActivationLines(const ModelReport& report) {
                     BytesText(memory.allocated_bytes()));
 }
 
+std::string GpuLines(const Job& job, const GpuMemoryPlan& plan) {
+  return fmt::format(
+      "\nbytes of the GPU's memory, {} micro-batch{} a step, {}:\n"
+      "  parameters       {:>10}   of the version at work, and of the one evaluated\n"
+      "  gradients        {:>10}   of micro-batches that wait to be added up\n"
+      "  network          {:>10}   activations, their gradients, scratch\n"
+      "  batches          {:>10}   samples on their way\n"
+      "  a worker         {:>10}   beside CUDA's context and NVIDIA's libraries\n",
+      job.micro_batches, job.micro_batches == 1 ? "" : "es", PrecisionName(job.precision),
+      BytesText(plan.parameters), BytesText(plan.gradients), BytesText(plan.network),
+      BytesText(plan.batches), BytesText(plan.total()));
+}
+
 }  // namespace
 
 std::string ModelsText() {
@@ -129,7 +143,8 @@ std::string SummaryText(const ModelReport& report) {
                       BytesText(bytes.gradients));
   text +=
       fmt::format("  optimizer state  {:>10}   on the servers\n", BytesText(bytes.optimizer_state));
-  return text + ActivationLines(report);
+  text += ActivationLines(report);
+  return report.gpu == nullptr ? text : text + GpuLines(report.job, *report.gpu);
 }
 
 }  // namespace pando

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "cli/batch_check.h"
 #include "common/job.h"
 #include "models/graph.h"
 #include "models/memory_plan.h"
@@ -19,6 +20,7 @@ struct ModelReport {
   uint32_t batch = 1;               // samples of the micro-batch
   uint64_t evaluation_samples = 1;  // at a time
   const NetworkMemory& memory;
+  const GpuMemoryPlan* gpu = nullptr;  // where a GPU was asked for
 };
 // Layers with shapes, parameters and FLOPs, and the bytes of a step.
 std::string SummaryText(const ModelReport& report);

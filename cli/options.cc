@@ -15,7 +15,8 @@ namespace {
 
 std::string GroupName(std::string_view section) {
   if (section == "model" || section == "data") return "Model and data";
-  if (section == "optimizer" || section == "schedule" || section == "fp16") return "Optimizer and schedule";
+  if (section == "optimizer" || section == "schedule" || section == "fp16")
+    return "Optimizer and schedule";
   const bool is_run = section == "run" || section == "snapshot" || section == "verify";
   return is_run ? "Processes and run folder" : "Steps and batches";
 }
@@ -95,7 +96,8 @@ void AddJobOptions(CLI::App& command, JobSource* source) {
 
 void AddCostOptions(CLI::App& command, JobSource* source) {
   AddKeyFlags(command, source, [](const JobKey& key) {
-    return key.name == "optimizer.type" || key.name == "optimizer.momentum";
+    return key.name == "optimizer.type" || key.name == "optimizer.momentum" ||
+           key.name == "train.precision" || key.name == "run.device";
   });
   AddSetOption(command, source);
 }

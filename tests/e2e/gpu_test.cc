@@ -80,6 +80,30 @@ TEST_CASE("a job that the GPU has no room for says what it takes and what would 
   CHECK(Contains(error, "samples would fit: set train.micro_batches to"));
 }
 
+std::string ModelOn(const Args& args) {
+  TempFolder temp;
+  Process model(temp.path(), "model", Args{"model", "mobilenet-v2", "--batch", "8"} + args);
+  model.Await();
+  CHECK(model.exit_code() == kExitCompleted);
+  return model.out();
+}
+
+TEST_CASE("pando model shows what a worker takes of a GPU, where one is asked for") {
+  const std::string fp32 = ModelOn({"--device", "cuda"});
+  const std::string bf16 = ModelOn({"--device", "cuda", "--precision", "bf16"});
+  CAPTURE(bf16);
+  CHECK(Contains(bf16, "bytes of the GPU's memory"));
+  CHECK(Contains(bf16, "  a worker "));
+  // Activations of two bytes, and everything else as it was.
+  const auto line = [](const std::string& text, const char* name) {
+    const size_t first = text.find(name, text.find("of the GPU's memory"));
+    return text.substr(first, text.find('\n', first) - first);
+  };
+  CHECK(line(fp32, "  parameters") == line(bf16, "  parameters"));
+  CHECK(line(fp32, "  network") != line(bf16, "  network"));
+  CHECK_FALSE(Contains(ModelOn({}), "GPU"));
+}
+
 }  // namespace
 }  // namespace pando
 
