@@ -1,8 +1,6 @@
 // The subcommands that show models: models, model.
 #include <fmt/format.h>
 
-#include <array>
-#include <charconv>
 #include <memory>
 #include <optional>
 
@@ -10,13 +8,10 @@
 #include "cli/commands.h"
 #include "cli/device_choice.h"
 #include "cli/exit_codes.h"
+#include "cli/model_choice.h"
 #include "cli/model_report.h"
 #include "common/atomic_file.h"
-#include "common/printable.h"
-#include "models/model_graph.h"
 #include "models/network.h"
-#include "models/network_file.h"
-#include "models/zoo.h"
 #include "worker/evaluate_chunk.h"
 
 namespace pando {
@@ -25,59 +20,11 @@ namespace {
 constexpr uint32_t kBatchDefault = 32;
 
 struct ModelOptions {
-  std::string name;
-  std::string input;  // "224x224x3"; empty: what the model was made for
-  uint32_t class_count = 0;
+  ModelChoice model;
   uint32_t batch = kBatchDefault;
   std::string timeline_path;
   bool is_summary = false;
-  JobSource source;
 };
-
-// "224x224x3": height, width, channels.
-Result<SampleShape> ParseShape(const std::string& text) {
-  constexpr uint32_t kSideMax = 99999;
-  std::array<uint32_t, 3> sides{};
-  const char* at = text.data();
-  const char* const end = at + text.size();
-  bool is_shape = true;
-  for (size_t i = 0; i < sides.size() && is_shape; ++i) {
-    if (i > 0) is_shape = at != end && *at++ == 'x';
-    const auto [next, error] = std::from_chars(at, end, sides[i]);
-    is_shape = is_shape && error == std::errc{} && sides[i] >= 1 && sides[i] <= kSideMax;
-    at = next;
-  }
-  if (is_shape && at == end) return SampleShape{sides[0], sides[1], sides[2]};
-  return InvalidArgument(
-      fmt::format("--input {}: expected HEIGHTxWIDTHxCHANNELS, each 1 to {}, as 224x224x3",
-                  Printable(text), kSideMax));
-}
-
-Result<Job> JobOf(const ModelOptions& options) {
-  JobDraft draft;
-  std::vector<JobDraft::Override> overrides{
-      {.key = "model.name", .text = options.name, .where = "MODEL"}};
-  overrides.insert(overrides.end(), options.source.overrides.begin(),
-                   options.source.overrides.end());
-  if (Status s = draft.AddOverrides(overrides); !s.ok()) return s;
-  Result<Job> job = draft.Finish();
-  if (!job.ok()) return job;
-  if (Status s = LoadNetwork(&*job); !s.ok()) return s;
-  return job;
-}
-
-Result<Graph> GraphOf(const ModelOptions& options, const Job& job) {
-  const ZooModel* zoo_model = FindZooModel(job.model);
-  SampleShape shape = zoo_model != nullptr ? zoo_model->input : SampleShape{32, 32, 3};
-  uint32_t class_count = zoo_model != nullptr ? zoo_model->class_count : 10;
-  if (!options.input.empty()) {
-    Result<SampleShape> given = ParseShape(options.input);
-    if (!given.ok()) return given.status();
-    shape = *given;
-  }
-  if (options.class_count > 0) class_count = options.class_count;
-  return BuildModelGraph(job, shape, class_count);
-}
 
 // The CPU, unless a GPU is asked for: none is started for its own sake.
 Result<OpenedDevice> DeviceOf(const Job& job) {
@@ -128,9 +75,9 @@ Status WriteTimeline(const ModelOptions& options, const Job& job, const Graph& g
 }
 
 int ShowModel(const ModelOptions& options) {
-  Result<Job> job = JobOf(options);
+  Result<Job> job = JobOf(options.model, "MODEL");
   if (!job.ok()) return Report(job.status());
-  Result<Graph> graph = GraphOf(options, *job);
+  Result<Graph> graph = GraphOf(options.model, *job);
   if (!graph.ok()) return Report(graph.status());
   Result<Memory> memory = MemoryOf(*job, *graph, options.batch);
   if (!memory.ok()) return Report(memory.status());
@@ -165,7 +112,7 @@ Subcommand AddModelCommand(CLI::App& app) {
   auto options = std::make_shared<ModelOptions>();
   CLI::App& command = *app.add_subcommand(
       "model", "Shows a model: its layers, shapes, parameters, FLOPs and memory.");
-  command.add_option("NAME", options->name, "a model of `pando models`, or a network's file")
+  command.add_option("NAME", options->model.name, "a model of `pando models`, or a network's file")
       ->type_name("NAME|FILE.toml")
       ->required();
   command.add_flag("--summary", options->is_summary,
@@ -176,16 +123,12 @@ Subcommand AddModelCommand(CLI::App& app) {
                   fmt::format("samples of a micro-batch [{}]", kBatchDefault))
       ->type_name("N")
       ->check(CLI::Range(1, 1 << 20));
-  command.add_option("--input", options->input, "shape of a sample [what the model was made for]")
-      ->type_name("HxWxC");
-  command.add_option("--classes", options->class_count, "classes [what the model was made for]")
-      ->type_name("N")
-      ->check(CLI::Range(1, 1 << 20));
+  AddModelShapeOptions(command, &options->model);
   command
       .add_option("--memory-timeline", options->timeline_path,
                   "write the memory over one step to FILE.csv and FILE.svg")
       ->type_name("FILE");
-  AddCostOptions(command, &options->source);
+  AddCostOptions(command, &options->model.source);
   command.footer(
       std::string("\nExamples:\n  pando model resnet18-cifar --summary --batch 64\n"
                   "  pando model lenet5 --memory-timeline lenet5 --optimizer adam\n"
