@@ -1,0 +1,74 @@
+// LinkSimulation: things that serve one task at a time (a direction of a network link, a server's
+// update) in virtual time. Called by step_time.
+// Threads: none. Owns: the tasks that wait. Equal inputs give equal times.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <queue>
+#include <tuple>
+#include <vector>
+
+namespace pando {
+
+class LinkSimulation {
+ public:
+  using Action = std::function<void()>;
+  explicit LinkSimulation(size_t link_count) : links_(link_count) {}
+
+  double now_ms() const { return now_ms_; }
+  // REQUIRES: ms >= now_ms().
+  void At(double ms, Action action);
+
+  struct Task {
+    size_t link = 0;
+    double service_ms = 0;
+    uint32_t rank = 0;  // of those that wait for a link the lowest goes first, equals as they came
+  };
+  // Calls `on_start` when the link begins with the task, which then has it for service_ms.
+  void Use(const Task& task, Action on_start);
+
+  // Something that leaves by one link and arrives by another, as it is sent: not stored between.
+  struct Transfer {
+    Task out;
+    Task in;
+    double latency_ms = 0;
+  };
+  // Calls `on_arrival` when the last byte is there.
+  void Send(const Transfer& transfer, Action on_arrival);
+
+  // Until nothing is left to do.
+  void Run();
+
+ private:
+  // The first of them is the lowest rank or time, and of equals the one that came first.
+  template <class Key>
+  struct Entry {
+    Key key;
+    uint64_t number = 0;
+    double service_ms = 0;
+    Action action;
+    bool operator>(const Entry& other) const {
+      return std::tie(key, number) > std::tie(other.key, other.number);
+    }
+  };
+  template <class Key>
+  using Queue = std::priority_queue<Entry<Key>, std::vector<Entry<Key>>, std::greater<>>;
+  struct Link {
+    bool is_busy = false;
+    Queue<uint32_t> waiting;  // key: rank
+  };
+
+  template <class Key>
+  static Entry<Key> Take(Queue<Key>& queue);
+  void Begin(size_t link, double service_ms, const Action& on_start);
+  void OnFree(size_t link);
+
+  double now_ms_ = 0;
+  uint64_t entry_count_ = 0;
+  Queue<double> events_;  // key: time
+  std::vector<Link> links_;
+};
+
+}  // namespace pando
