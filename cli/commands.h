@@ -31,6 +31,7 @@ Subcommand AddEvaluateCommand(CLI::App& app);
 Subcommand AddVerifyCommand(CLI::App& app);
 Subcommand AddModelsCommand(CLI::App& app);
 Subcommand AddModelCommand(CLI::App& app);
+Subcommand AddPlanCommand(CLI::App& app);
 Subcommand AddDataCommand(CLI::App& app);
 Subcommand AddDoctorCommand(CLI::App& app);
 

@@ -9,13 +9,13 @@ namespace pando {
 
 void LinkSimulation::At(double ms, Action action) {
   PANDO_CHECK(ms >= now_ms_);
-  events_.push({.key = ms, .number = entry_count_++, .action = std::move(action)});
+  Put(events_, {.key = ms, .number = entry_count_++, .action = std::move(action)});
 }
 
 void LinkSimulation::Use(const Task& task, Action on_start) {
   Link& link = links_[task.link];
   if (!link.is_busy) return Begin(task.link, task.service_ms, on_start);
-  link.waiting.push({.key = task.rank,
+  Put(link.waiting, {.key = task.rank,
                      .number = entry_count_++,
                      .service_ms = task.service_ms,
                      .action = std::move(on_start)});
@@ -37,18 +37,25 @@ void LinkSimulation::OnFree(size_t link) {
 void LinkSimulation::Send(const Transfer& transfer, Action on_arrival) {
   Use(transfer.out, [this, transfer, on_arrival = std::move(on_arrival)] {
     const double sent_ms = now_ms_ + transfer.out.service_ms + transfer.latency_ms;
-    At(now_ms_ + transfer.latency_ms, [this, transfer, sent_ms, on_arrival] {
-      Use(transfer.in, [this, transfer, sent_ms, on_arrival] {
-        At(std::max(sent_ms, now_ms_ + transfer.in.service_ms), on_arrival);
+    At(now_ms_ + transfer.latency_ms, [this, in = transfer.in, sent_ms, on_arrival] {
+      Use(in, [this, in_ms = in.service_ms, sent_ms, on_arrival] {
+        At(std::max(sent_ms, now_ms_ + in_ms), on_arrival);
       });
     });
   });
 }
 
 template <class Key>
-LinkSimulation::Entry<Key> LinkSimulation::Take(Queue<Key>& queue) {
-  Entry<Key> first = queue.top();
-  queue.pop();
+void LinkSimulation::Put(Heap<Key>& heap, Entry<Key> entry) {
+  heap.push_back(std::move(entry));
+  std::ranges::push_heap(heap, std::greater<>());
+}
+
+template <class Key>
+LinkSimulation::Entry<Key> LinkSimulation::Take(Heap<Key>& heap) {
+  std::ranges::pop_heap(heap, std::greater<>());
+  Entry<Key> first = std::move(heap.back());
+  heap.pop_back();
   return first;
 }
 

@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <queue>
 #include <tuple>
 #include <vector>
 
@@ -54,20 +53,22 @@ class LinkSimulation {
     }
   };
   template <class Key>
-  using Queue = std::priority_queue<Entry<Key>, std::vector<Entry<Key>>, std::greater<>>;
+  using Heap = std::vector<Entry<Key>>;
   struct Link {
     bool is_busy = false;
-    Queue<uint32_t> waiting;  // key: rank
+    Heap<uint32_t> waiting;  // key: rank
   };
 
   template <class Key>
-  static Entry<Key> Take(Queue<Key>& queue);
+  static void Put(Heap<Key>& heap, Entry<Key> entry);
+  template <class Key>
+  static Entry<Key> Take(Heap<Key>& heap);
   void Begin(size_t link, double service_ms, const Action& on_start);
   void OnFree(size_t link);
 
   double now_ms_ = 0;
   uint64_t entry_count_ = 0;
-  Queue<double> events_;  // key: time
+  Heap<double> events_;  // key: time
   std::vector<Link> links_;
 };
 

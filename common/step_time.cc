@@ -149,11 +149,11 @@ StepTime RingStep(const StepWork& work, const Cluster& cluster, const BucketLimi
           .link_ms = RingMs(cluster, GradientBytes(work))};
 }
 
-ServerChoice ChooseServers(const StepWork& work, const Cluster& cluster, uint32_t tried_max,
-                           double least_gain) {
+ServerChoice ChooseServers(const StepWork& work, const Cluster& cluster, const BucketLimits& limits,
+                           uint32_t tried_max, double least_gain) {
   PANDO_CHECK(tried_max >= 1);
   ServerChoice choice{.tried_max = tried_max};
-  const double ring_ms = RingStep(work, cluster).step_ms;
+  const double ring_ms = RingStep(work, cluster, limits).step_ms;
   std::vector<double> steps_ms;
   Cluster tried = cluster;
   for (tried.servers = 1; tried.servers <= tried_max; ++tried.servers) {

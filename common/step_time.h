@@ -89,7 +89,7 @@ struct ServerChoice {
   std::optional<uint32_t> beats_ring;  // the fewest that are faster than ring allreduce
 };
 // Tries 1, 2, ... tried_max; `least_gain` is a share of the step's time. cluster.servers is unread.
-ServerChoice ChooseServers(const StepWork& work, const Cluster& cluster, uint32_t tried_max,
-                           double least_gain);
+ServerChoice ChooseServers(const StepWork& work, const Cluster& cluster, const BucketLimits& limits,
+                           uint32_t tried_max, double least_gain);
 
 }  // namespace pando

@@ -34,8 +34,8 @@ std::vector<std::string> Tiny(std::vector<std::string> more) {
 
 TEST_CASE("version and help succeed") {
   CHECK(Pando({"--version"}).output == std::string("pando ") + PandoVersion() + "\n");
-  for (const char* command :
-       {"train", "scheduler", "server", "worker", "status", "export", "evaluate", "verify"}) {
+  for (const char* command : {"train", "scheduler", "server", "worker", "status", "export",
+                              "evaluate", "verify", "plan"}) {
     const Outcome outcome = Pando({command, "--help"});
     CHECK(outcome.exit_code == kExitCompleted);
     CHECK(outcome.output.find("Example") != std::string::npos);

@@ -247,15 +247,15 @@ TEST_CASE(
     "servers are worth having up to one for each worker, and beat the ring of many from half") {
   // Without computing the ring takes 2(n - 1)M / nB, k servers nM / kB.
   const StepWork work = Even(2000, 0, 0);
-  const ServerChoice choice = ChooseServers(work, Of(16, 1), 16, 0.02);
+  const ServerChoice choice = ChooseServers(work, Of(16, 1), {}, 16, 0.02);
   CHECK(choice.tried_max == 16);
   CHECK(choice.enough == 16);  // 15 would take 1/15 more
   REQUIRE(choice.beats_ring.has_value());
   CHECK(*choice.beats_ring == 9);  // 16 / 8 = 2 > 1.875 > 16 / 9
   // Computing that hides everything needs one, and none beats what hides as well.
-  const ServerChoice easy = ChooseServers(Even(100, 1e6, 1e6), Of(16, 1), 16, 0.02);
+  const ServerChoice easy = ChooseServers(Even(100, 1e6, 1e6), Of(16, 1), {}, 16, 0.02);
   CHECK(easy.enough == 1);
-  CHECK_FALSE(ChooseServers(Even(1, 0, 0), Of(2, 1), 4, 0.02).beats_ring.has_value());
+  CHECK_FALSE(ChooseServers(Even(1, 0, 0), Of(2, 1), {}, 4, 0.02).beats_ring.has_value());
 }
 
 }  // namespace

@@ -1,0 +1,179 @@
+#include "cli/plan_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "cli/bandwidth.h"
+#include "cli/text.h"
+
+namespace pando {
+namespace {
+
+constexpr double kMsPerSecond = 1000;
+
+// More than one for each host that sends is of no use, but for what the shards' sizes make of it.
+constexpr uint32_t kServersTriedMax = 256;
+
+std::string Counted(uint64_t count, const std::string& thing) {
+  return fmt::format("{} {}{}", count, thing, count == 1 ? "" : "s");
+}
+
+const Prediction& BestOf(const Plan& plan) {
+  return *std::ranges::min_element(plan.predictions, {},
+                                   [](const Prediction& p) { return p.time.step_ms; });
+}
+
+double ImagesPerSecond(const PlanInput& input, const Prediction& prediction) {
+  const double images = static_cast<double>(input.batch) * input.cluster.workers;
+  return images / prediction.time.step_ms * kMsPerSecond;
+}
+
+std::string SizeLine(const PlanInput& input) {
+  return fmt::format("{}: {} parameters, {} of gradients in {}; {:.4g} ms a step alone\n",
+                     input.model, input.parameter_count, BytesText(GradientBytes(input.work)),
+                     Counted(input.work.shards.size(), "shard"),
+                     ComputeMs(input.work) + input.work.optimizer_ms);
+}
+
+std::string ClusterLines(const Cluster& cluster) {
+  std::string text =
+      fmt::format("{} on {}, {} each way, latency {:.4g} us; {} of each shard\n",
+                  Counted(cluster.workers, "worker"), Counted(cluster.host_count(), "host"),
+                  BandwidthText(cluster.bytes_per_ms * kMsPerSecond),
+                  cluster.latency_ms * kMsPerSecond, Counted(cluster.replicas, "replica"));
+  if (cluster.workers_per_host > 1) {
+    text += cluster.sums_on_host
+                ? "the workers of a host sum there first: one copy crosses its link\n"
+                : "each worker of a host sends its own gradients (--host-sum: one copy a host)\n";
+  }
+  if (const size_t pushes = cluster.share.contributions.size(); pushes > 1) {
+    text += fmt::format(
+        "a worker's micro-batches are no subtree: up to {} pushes of each shard, counted for all "
+        "workers;\nequal shares that are powers of two need one (--micro-batches)\n",
+        pushes);
+  }
+  return text;
+}
+
+std::string Table(const Plan& plan) {
+  const bool has_batch = plan.input.batch > 0;
+  std::string text =
+      fmt::format("\n{:<34}{:>6}{:>11}{:>12}{:>12}{:>11}{}\n", "", "hosts", "step ms", "efficiency",
+                  "exposed ms", "link ms", has_batch ? fmt::format("{:>12}", "images/s") : "");
+  for (const Prediction& p : plan.predictions) {
+    text +=
+        fmt::format("{:<34}{:>6}{:>11.1f}{:>11.1f}%{:>12.1f}{:>11.1f}{}\n", p.name, p.host_count,
+                    p.time.step_ms, 100 * p.time.efficiency(), p.time.exposed_ms(), p.time.link_ms,
+                    has_batch ? fmt::format("{:>12.0f}", ImagesPerSecond(plan.input, p)) : "");
+  }
+  return text;
+}
+
+// The best of the servers beside the ring.
+std::string Comparison(const Plan& plan) {
+  const Prediction& ring = plan.predictions.back();
+  const auto servers =
+      std::ranges::min_element(plan.predictions.begin(), plan.predictions.end() - 1, {},
+                               [](const Prediction& p) { return p.time.step_ms; });
+  const bool ring_wins = ring.time.step_ms < servers->time.step_ms;
+  const Prediction& best = ring_wins ? ring : *servers;
+  const Prediction& other = ring_wins ? *servers : ring;
+  const double saved_ms = other.time.step_ms - best.time.step_ms;
+  if (saved_ms < 0.0005 * other.time.step_ms)
+    return fmt::format("\nNo difference: {} and {} take as long.\n", best.name, other.name);
+  const std::string hosts = best.host_count == other.host_count
+                                ? std::string()
+                                : fmt::format(", on {} instead of {}",
+                                              Counted(best.host_count, "host"), other.host_count);
+  return fmt::format("\nBest: {}, {:.1f} ms a step less than {} ({:.1f} %){}.\n", best.name,
+                     saved_ms, other.name, 100 * saved_ms / other.time.step_ms, hosts);
+}
+
+std::string ServersLine(const ServerChoice& choice) {
+  std::string text =
+      fmt::format("Servers to buy: {} ({:.1f} ms a step)", choice.enough, choice.enough_ms);
+  if (choice.enough < choice.tried_max) {
+    text += fmt::format("; more, up to {}, save less than {:.0f} %", choice.tried_max,
+                        100 * kLeastGain);
+  }
+  text +=
+      choice.beats_ring
+          ? fmt::format(". From {} on they are faster than ring allreduce.\n", *choice.beats_ring)
+          : fmt::format(". None of 1 to {} is faster than ring allreduce.\n", choice.tried_max);
+  return text;
+}
+
+nlohmann::ordered_json PredictionJson(const PlanInput& input, const Prediction& p) {
+  nlohmann::ordered_json json{{"strategy", p.key},
+                              {"servers", p.servers},
+                              {"hosts", p.host_count},
+                              {"step_ms", p.time.step_ms},
+                              {"efficiency", p.time.efficiency()},
+                              {"exposed_ms", p.time.exposed_ms()},
+                              {"link_ms", p.time.link_ms}};
+  if (input.batch > 0) json["images_per_second"] = ImagesPerSecond(input, p);
+  return json;
+}
+
+}  // namespace
+
+Plan MakePlan(PlanInput input) {
+  Plan plan{.input = std::move(input)};
+  const StepWork& work = plan.input.work;
+  Cluster& cluster = plan.input.cluster;
+  const uint32_t hosts = cluster.host_count();
+  const uint32_t tried_max = std::max(std::min(hosts, kServersTriedMax), cluster.servers);
+  plan.choice = ChooseServers(work, cluster, plan.input.buckets, tried_max, kLeastGain);
+  if (cluster.servers == 0) cluster.servers = plan.choice.enough;
+  plan.predictions = {{.key = "ps-own-hosts",
+                       .name = Counted(cluster.servers, "server") + " on hosts of their own",
+                       .servers = cluster.servers,
+                       .host_count = hosts + cluster.servers,
+                       .time = ParameterServerStep(work, cluster, ServerPlace::kOwnHosts)},
+                      {.key = "ps-worker-hosts",
+                       .name = Counted(hosts, "server") + " on the workers' hosts",
+                       .servers = hosts,
+                       .host_count = hosts,
+                       .time = ParameterServerStep(work, cluster, ServerPlace::kWorkersHosts)},
+                      {.key = "allreduce",
+                       .name = "ring allreduce",
+                       .host_count = hosts,
+                       .time = RingStep(work, cluster, plan.input.buckets)}};
+  return plan;
+}
+
+std::string PlanText(const Plan& plan) {
+  return SizeLine(plan.input) + ClusterLines(plan.input.cluster) + Table(plan) + Comparison(plan) +
+         ServersLine(plan.choice);
+}
+
+std::string PlanJson(const Plan& plan) {
+  const PlanInput& input = plan.input;
+  const ServerChoice& choice = plan.choice;
+  nlohmann::ordered_json json{{"model", input.model},
+                              {"parameters", input.parameter_count},
+                              {"gradient_bytes", GradientBytes(input.work)},
+                              {"shards", input.work.shards.size()},
+                              {"workers", input.cluster.workers},
+                              {"worker_hosts", input.cluster.host_count()},
+                              {"replicas", input.cluster.replicas},
+                              {"sums_on_host", input.cluster.sums_on_host},
+                              {"pushes_per_shard", input.cluster.share.contributions.size()},
+                              {"bytes_per_second", input.cluster.bytes_per_ms * kMsPerSecond},
+                              {"latency_us", input.cluster.latency_ms * kMsPerSecond},
+                              {"alone_ms", ComputeMs(input.work) + input.work.optimizer_ms}};
+  for (const Prediction& p : plan.predictions)
+    json["predictions"].push_back(PredictionJson(input, p));
+  json["best"] = BestOf(plan).key;
+  json["servers_to_buy"] = {{"enough", choice.enough},
+                            {"step_ms", choice.enough_ms},
+                            {"least_gain", kLeastGain},
+                            {"tried_max", choice.tried_max},
+                            {"beats_allreduce_from", nullptr}};
+  if (choice.beats_ring) json["servers_to_buy"]["beats_allreduce_from"] = *choice.beats_ring;
+  return json.dump(2) + "\n";
+}
+
+}  // namespace pando

@@ -1,0 +1,211 @@
+// pando plan: rates as people write them, a model's work, and what the program says.
+#include <doctest/doctest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/bandwidth.h"
+#include "cli/exit_codes.h"
+#include "cli/plan_report.h"
+#include "cli/plan_work.h"
+#include "common/tensor_layout.h"
+#include "models/model_cost.h"
+#include "models/model_graph.h"
+#include "models/zoo.h"
+#include "tests/cli/pando_program.h"
+#include "tests/temp_folder.h"
+
+namespace pando {
+namespace {
+
+const std::vector<std::string> kPlan{
+    "plan",        "--model", "lenet5",     "--workers", "4",         "--servers", "2",
+    "--bandwidth", "100Mbit", "--replicas", "1",         "--step-ms", "10"};
+
+std::vector<std::string> With(std::vector<std::string> args, const std::vector<std::string>& more) {
+  args.insert(args.end(), more.begin(), more.end());
+  return args;
+}
+
+nlohmann::json PlanOf(const std::vector<std::string>& args) {
+  const Outcome outcome = Pando(With(args, {"--json"}));
+  CAPTURE(outcome.output);
+  REQUIRE(outcome.exit_code == kExitCompleted);
+  return nlohmann::json::parse(outcome.output);
+}
+
+void CheckUsageError(const std::vector<std::string>& args, const std::string& expected) {
+  const Outcome outcome = Pando(args);
+  CAPTURE(outcome.output);
+  CHECK(outcome.exit_code == kExitUsage);
+  CHECK(outcome.output.find(expected) != std::string::npos);
+  CHECK(outcome.output.find('\n') == outcome.output.size() - 1);
+}
+
+Graph GraphOf(const std::string& name) {
+  Job job;
+  job.model = name;
+  const ZooModel& model = *FindZooModel(name);
+  Result<Graph> graph = BuildModelGraph(job, model.input, model.class_count);
+  REQUIRE(graph.ok());
+  return *std::move(graph);
+}
+
+TEST_CASE("a bandwidth is bits or bytes a second, with a thousand's prefix") {
+  const std::pair<const char*, double> known[] = {
+      {"25Gbit", 3.125e9}, {"25 Gbit/s", 3.125e9}, {"25Gbps", 3.125e9}, {"1gbit", 1.25e8},
+      {"100mbit", 1.25e7}, {"800MB/s", 8e8},       {"3GB", 3e9},        {"0.5kB/s", 500},
+      {"8bit", 1},         {"1.6Tbit", 2e11}};
+  for (const auto& [text, bytes] : known) {
+    CAPTURE(text);
+    const Result<double> parsed = ParseBandwidth("--bandwidth", text);
+    REQUIRE(parsed.ok());
+    CHECK(*parsed == doctest::Approx(bytes));
+  }
+  CHECK(BandwidthText(3.125e9) == "25 Gbit/s");
+  CHECK(BandwidthText(125) == "1 kbit/s");
+}
+
+TEST_CASE("what is no bandwidth is refused with what was expected") {
+  for (const char* text : {"", "25", "25G", "Gbit", "-1Gbit", "0Gbit", "nanGbit", "infGbit",
+                           "25Gbitt", "25  Gbit", "25Xbit", "1e400Gbit", "1e300TB"}) {
+    CAPTURE(text);
+    const Result<double> parsed = ParseBandwidth("--bandwidth", text);
+    REQUIRE_FALSE(parsed.ok());
+    CHECK(parsed.status().message().find(std::string("--bandwidth ") + text + ":") == 0);
+    CHECK(parsed.status().message().find("25Gbit") != std::string::npos);
+  }
+}
+
+TEST_CASE("a model's work is its FLOPs' share of the time, and its job's shards") {
+  const Graph graph = GraphOf("vgg16");
+  const StepWork work = WorkOf(graph, 300);
+  REQUIRE(work.layers.size() == graph.layers().size());
+  CHECK(ComputeMs(work) == doctest::Approx(300));
+  CHECK(GradientBytes(work) == graph.layout().float_count() * sizeof(float));
+  CHECK(work.shards.size() == ShardPlan(graph.layout()).shard_count());
+  uint64_t bytes = 0;
+  for (const StepLayer& layer : work.layers) bytes += layer.bytes;
+  CHECK(GradientBytes(work) - bytes == 64);  // the metrics, on a line of their own
+  // conv1_1 has no gradient of its input to make; fc1, of 411 MB, is cut into most of the shards.
+  CHECK(work.layers[0].backward_ms == doctest::Approx(work.layers[0].forward_ms));
+  size_t fc1 = 0;
+  while (work.layers[fc1].bytes < 400'000'000) ++fc1;
+  CHECK(work.layers[fc1].backward_ms == doctest::Approx(2 * work.layers[fc1].forward_ms));
+  const auto of_fc1 = std::ranges::count_if(
+      work.shards, [&](const StepShard& shard) { return shard.layer == fc1; });
+  CHECK(of_fc1 >= 96);  // 411 MB / 4.2 MB
+  CHECK(of_fc1 <= 99);
+  CHECK(work.shards.front().layer == 0);
+  CHECK(std::ranges::is_sorted(work.shards, {}, &StepShard::layer));
+}
+
+TEST_CASE("a count of parameters is spread evenly, a third of its time forward") {
+  const StepWork work = WorkOf(1'000'000, 30);
+  CHECK(work.shards.size() == 64);
+  CHECK(GradientBytes(work) == 4'000'000);
+  CHECK(ComputeMs(work) == doctest::Approx(30));
+  CHECK(work.layers[5].backward_ms == doctest::Approx(2 * work.layers[5].forward_ms));
+  CHECK(WorkOf(1, 30).shards.size() == 1);
+}
+
+TEST_CASE("a plan says all three strategies, the best of them, and how many servers to buy") {
+  const Outcome outcome = Pando(kPlan);
+  CAPTURE(outcome.output);
+  REQUIRE(outcome.exit_code == kExitCompleted);
+  for (const char* part : {"lenet5: 61706 parameters", "10 ms a step alone",
+                           "4 workers on 4 hosts, 100 Mbit/s each way", "1 replica of each shard",
+                           "2 servers on hosts of their own", "4 servers on the workers' hosts",
+                           "ring allreduce", "Best: ", "Servers to buy: "})
+    CHECK(outcome.output.find(part) != std::string::npos);
+}
+
+TEST_CASE("JSON has the closed forms of what links carry") {
+  const nlohmann::json plan = PlanOf(kPlan);
+  const double model_ms = plan["gradient_bytes"].get<double>() / 12.5e6 * 1000;
+  REQUIRE(plan["predictions"].size() == 3);
+  CHECK(plan["predictions"][0]["strategy"] == "ps-own-hosts");
+  CHECK(plan["predictions"][0]["link_ms"].get<double>() == doctest::Approx(2 * model_ms));
+  CHECK(plan["predictions"][0]["hosts"] == 6);
+  CHECK(plan["predictions"][1]["strategy"] == "ps-worker-hosts");
+  CHECK(plan["predictions"][1]["link_ms"].get<double>() == doctest::Approx(1.5 * model_ms));
+  CHECK(plan["predictions"][2]["strategy"] == "allreduce");
+  CHECK(plan["predictions"][2]["link_ms"].get<double>() == doctest::Approx(1.5 * model_ms));
+  CHECK_FALSE(plan["predictions"][0].contains("images_per_second"));
+  for (const nlohmann::json& p : plan["predictions"]) {
+    CHECK(p["step_ms"].get<double>() >= 10);
+    CHECK(p["efficiency"].get<double>() == doctest::Approx(10 / p["step_ms"].get<double>()));
+  }
+  CHECK(plan["servers_to_buy"]["tried_max"] == 4);
+}
+
+TEST_CASE("images a second are another way to say a step, and what a batch is told for") {
+  const std::vector<std::string> plan{"plan",        "--parameters", "1000",    "--workers", "2",
+                                      "--bandwidth", "1000TB/s",     "--batch", "64"};
+  const nlohmann::json by_images = PlanOf(With(plan, {"--images-per-second", "128"}));
+  CHECK(by_images["alone_ms"].get<double>() == doctest::Approx(500));
+  CHECK(by_images["predictions"][2]["images_per_second"].get<double>() == doctest::Approx(256));
+  CHECK(by_images == PlanOf(With(plan, {"--step-ms", "500"})));
+}
+
+TEST_CASE("without a number of servers there are as many as are worth having") {
+  std::vector<std::string> plan = kPlan;
+  plan.erase(plan.begin() + 5, plan.begin() + 7);
+  const nlohmann::json json = PlanOf(plan);
+  CHECK(json["predictions"][0]["servers"] == json["servers_to_buy"]["enough"]);
+}
+
+TEST_CASE("workers of one host share its link, and a sum there is one copy") {
+  const std::vector<std::string> pairs = With(kPlan, {"--workers-per-host", "2"});
+  const nlohmann::json apart = PlanOf(pairs);
+  const nlohmann::json summed = PlanOf(With(pairs, {"--host-sum"}));
+  CHECK(apart["worker_hosts"] == 2);
+  CHECK(apart["predictions"][0]["link_ms"].get<double>() ==
+        doctest::Approx(2 * summed["predictions"][0]["link_ms"].get<double>()));
+  CHECK(Pando(pairs).output.find("--host-sum") != std::string::npos);
+}
+
+TEST_CASE("micro-batches that are no subtree are said and counted") {
+  const std::vector<std::string> odd = With(kPlan, {"--micro-batches", "6"});
+  CHECK(PlanOf(odd)["pushes_per_shard"] == 2);
+  CHECK(Pando(odd).output.find("--micro-batches") != std::string::npos);
+  CHECK(PlanOf(With(kPlan, {"--micro-batches", "8"}))["pushes_per_shard"] == 1);
+}
+
+TEST_CASE("a network's file is planned for like a model of the zoo") {
+  TempFolder temp;
+  const std::string path = temp.path() + "/net.toml";
+  REQUIRE(WriteFileAtomically(path,
+                              "[[layer]]\nname = \"flat\"\ntype = \"Flatten\"\n"
+                              "[[layer]]\nname = \"fc\"\ntype = \"Linear\"\n"
+                              "out_features = \"classes\"\n")
+              .ok());
+  const nlohmann::json plan = PlanOf({"plan", "--model", path, "--input", "4x4x1", "--classes", "3",
+                                      "--workers", "2", "--bandwidth", "1Gbit", "--step-ms", "1"});
+  CHECK(plan["parameters"] == 4 * 4 * 3 + 3);
+}
+
+TEST_CASE("a plan's bad flags are one line that says what was expected") {
+  const std::vector<std::string> some{"plan", "--workers", "4", "--bandwidth", "1Gbit"};
+  const std::vector<std::string> model = With(some, {"--model", "lenet5"});
+  const std::vector<std::string> plan = With(model, {"--step-ms", "10"});
+  CheckUsageError(With(some, {"--step-ms", "10"}), "one of --model NAME and --parameters N");
+  CheckUsageError(With(plan, {"--parameters", "5"}), "one of --model NAME and --parameters N");
+  CheckUsageError(model, "one of --step-ms X and --images-per-second X");
+  CheckUsageError(With(plan, {"--images-per-second", "5", "--batch", "1"}), "one of --step-ms");
+  CheckUsageError(With(model, {"--images-per-second", "5"}), "needs --batch N");
+  CheckUsageError(With(plan, {"--workers-per-host", "3"}), "multiple of --workers-per-host 3");
+  CheckUsageError(With(plan, {"--micro-batches", "3"}), "expected 4 or more");
+  CheckUsageError({"plan", "--model", "lenet5", "--step-ms", "1", "--workers", "2"}, "--bandwidth");
+  CheckUsageError(
+      {"plan", "--model", "lenet", "--step-ms", "1", "--workers", "2", "--bandwidth", "1Gbit"},
+      "did you mean 'lenet5'");
+  CheckUsageError(
+      {"plan", "--model", "lenet5", "--step-ms", "1", "--workers", "2", "--bandwidth", "fast"},
+      "--bandwidth fast: expected a number");
+  CheckUsageError({"plan", "--parameters", "4000000000", "--workers", "4096", "--bandwidth",
+                   "1Gbit", "--step-ms", "1"},
+                  "plan for fewer --workers");
+}
+
+}  // namespace
+}  // namespace pando
