@@ -91,6 +91,21 @@ std::string Comparison(const Plan& plan) {
                      saved_ms, other.name, 100 * saved_ms / other.time.step_ms, hosts);
 }
 
+// The first layer's shard is the last to be final. A server answers when all copies of it are
+// there, and shards are cut by the job alone (P5). Said where that is a good part of a step.
+std::string LastShardLine(const Plan& plan) {
+  constexpr double kWorthSaying = 0.05;
+  const Cluster& cluster = plan.input.cluster;
+  const uint64_t bytes = plan.input.work.shards.front().bytes;
+  const uint32_t copies = cluster.sums_on_host ? cluster.host_count() : cluster.workers;
+  const double one_way_ms = copies * static_cast<double>(bytes) / cluster.bytes_per_ms;
+  if (2 * one_way_ms < kWorthSaying * plan.predictions.front().time.step_ms) return "";
+  return fmt::format(
+      "The last shard, of {}, takes {:.1f} ms into its server and as long out ({} copies), with "
+      "nothing\nto hide it.\n",
+      BytesText(bytes), one_way_ms, copies);
+}
+
 std::string ServersLine(const ServerChoice& choice) {
   std::string text =
       fmt::format("Servers to buy: {} ({:.1f} ms a step)", choice.enough, choice.enough_ms);
@@ -146,7 +161,7 @@ Plan MakePlan(PlanInput input) {
 
 std::string PlanText(const Plan& plan) {
   return SizeLine(plan.input) + ClusterLines(plan.input.cluster) + Table(plan) + Comparison(plan) +
-         ServersLine(plan.choice);
+         ServersLine(plan.choice) + LastShardLine(plan);
 }
 
 std::string PlanJson(const Plan& plan) {

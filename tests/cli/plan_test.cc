@@ -119,6 +119,15 @@ TEST_CASE("a plan says all three strategies, the best of them, and how many serv
     CHECK(outcome.output.find(part) != std::string::npos);
 }
 
+TEST_CASE("the last shard's way is said where it is a good part of a step") {
+  // 64 shards of 62.5 kB; at 100 Mbit/s four copies take 20 ms each way.
+  std::vector<std::string> plan{"plan", "--parameters", "1000000", "--workers",
+                                "4",    "--bandwidth",  "100Mbit", "--step-ms"};
+  CHECK(Pando(With(plan, {"10"})).output.find("takes 20.0 ms into its server") !=
+        std::string::npos);
+  CHECK(Pando(With(plan, {"10000"})).output.find("into its server") == std::string::npos);
+}
+
 TEST_CASE("JSON has the closed forms of what links carry") {
   const nlohmann::json plan = PlanOf(kPlan);
   const double model_ms = plan["gradient_bytes"].get<double>() / 12.5e6 * 1000;
