@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <optional>
 
 #include "cli/bandwidth.h"
 #include "cli/commands.h"
@@ -11,15 +12,18 @@
 #include "cli/model_choice.h"
 #include "cli/plan_report.h"
 #include "cli/plan_work.h"
+#include "cli/text.h"
+#include "common/printable.h"
 
 namespace pando {
 namespace {
 
 constexpr uint32_t kWorkersMax = 4096;
 constexpr uint32_t kServersMax = 1024;
-constexpr double kMillisMax = 1e9;
-// Every shard's way to and from every host is simulated: a second or two of them.
-constexpr uint64_t kShardsTimesHostsMax = 1'000'000;
+constexpr double kNumberMin = 1e-6;  // where 0 would be none
+constexpr double kNumberMax = 1e9;
+// Every push of every shard by every host is simulated: a few seconds of them.
+constexpr uint64_t kPushesMax = 1'000'000;
 
 struct PlanOptions {
   ModelChoice model;
@@ -100,6 +104,17 @@ WorkerShare ShareOf(const PlanOptions& options, uint32_t host_count) {
   return share;
 }
 
+Status CheckSize(const PlanInput& input) {
+  const uint64_t shards = input.work.shards.size();
+  const uint64_t hosts = input.cluster.host_count();
+  const uint64_t pushes = input.cluster.share.contributions.size();
+  if (shards * hosts * pushes <= kPushesMax) return {};
+  return InvalidArgument(
+      fmt::format("{} shards from {} hosts, {} pushes of each, are too many to simulate: expected "
+                  "{} in all at most; plan for fewer --workers",
+                  shards, hosts, pushes, kPushesMax));
+}
+
 Result<PlanInput> InputOf(const PlanOptions& options) {
   if (Status s = CheckOptions(options); !s.ok()) return s;
   Result<double> bytes_per_second = ParseBandwidth("--bandwidth", options.bandwidth);
@@ -119,15 +134,8 @@ Result<PlanInput> InputOf(const PlanOptions& options) {
       .latency_ms = options.latency_us / 1000,
       .sums_on_host = options.sums_on_host,
       .order = options.send_order == "ready" ? SendOrder::kAsReady : SendOrder::kAsForwardWants};
-  const uint64_t shards = input.work.shards.size();
-  const uint32_t hosts = input.cluster.host_count();
-  if (shards * hosts > kShardsTimesHostsMax) {
-    return InvalidArgument(fmt::format(
-        "{} shards to {} hosts are too many to simulate, expected a product of {} at most; "
-        "plan for fewer --workers",
-        shards, hosts, kShardsTimesHostsMax));
-  }
-  input.cluster.share = ShareOf(options, hosts);
+  input.cluster.share = ShareOf(options, input.cluster.host_count());
+  if (Status s = CheckSize(input); !s.ok()) return s;
   return input;
 }
 
@@ -137,6 +145,18 @@ int ShowPlan(const PlanOptions& options) {
   const Plan plan = MakePlan(*std::move(input));
   fmt::print("{}", options.is_json ? PlanJson(plan) : PlanText(plan));
   return kExitCompleted;
+}
+
+// CLI::Range lets NaN pass.
+CLI::Validator NumberFrom(double min, double max) {
+  return CLI::Validator(
+      [min, max](std::string& text) {
+        const std::optional<double> number = ParseNumber<double>(text);
+        if (number && *number >= min && *number <= max) return std::string();
+        return fmt::format("expected a number from {:g} to {:g}, got {}", min, max,
+                           Printable(text));
+      },
+      "");
 }
 
 void AddModelFlags(CLI::App& command, PlanOptions* options) {
@@ -154,14 +174,14 @@ void AddModelFlags(CLI::App& command, PlanOptions* options) {
 }
 
 void AddComputeFlags(CLI::App& command, PlanOptions* options) {
-  auto add = [&command](const char* name, double* value, const char* help) {
+  auto add = [&command](const char* name, double* value, double min, const char* help) {
     command.add_option(name, *value, help)
         ->type_name("X")
-        ->check(CLI::Range(0.0, kMillisMax))
+        ->check(NumberFrom(min, kNumberMax))
         ->group("Computing");
   };
-  add("--step-ms", &options->step_ms, "forward and backward of a worker's step, alone");
-  add("--images-per-second", &options->images_per_second,
+  add("--step-ms", &options->step_ms, kNumberMin, "forward and backward of a worker's step, alone");
+  add("--images-per-second", &options->images_per_second, kNumberMin,
       "of a worker alone, in place of --step-ms; needs --batch");
   command.add_option("--batch", options->batch, "samples of a step of one worker")
       ->type_name("N")
@@ -173,7 +193,7 @@ void AddComputeFlags(CLI::App& command, PlanOptions* options) {
       ->type_name("N")
       ->check(CLI::Range(1, 1 << 20))
       ->group("Computing");
-  add("--optimizer-ms", &options->optimizer_ms,
+  add("--optimizer-ms", &options->optimizer_ms, 0,
       "update of all parameters on one machine; servers share it [0]");
 }
 
@@ -206,7 +226,7 @@ void AddNetworkFlags(CLI::App& command, PlanOptions* options) {
       ->group("Network");
   command.add_option("--latency-us", options->latency_us, "one way [0]")
       ->type_name("X")
-      ->check(CLI::Range(0.0, kMillisMax))
+      ->check(NumberFrom(0, kNumberMax))
       ->group("Network");
   command
       .add_option("--send-order", options->send_order,
@@ -217,7 +237,7 @@ void AddNetworkFlags(CLI::App& command, PlanOptions* options) {
       ->group("Network");
   command.add_option("--bucket-cap-mb", options->bucket_cap_mb, "allreduce's buckets, MiB [25]")
       ->type_name("X")
-      ->check(CLI::Range(0.0, 1e6))
+      ->check(NumberFrom(0, kNumberMax))
       ->group("Network");
 }
 

@@ -63,10 +63,10 @@ std::string Table(const Plan& plan) {
       fmt::format("\n{:<34}{:>6}{:>11}{:>12}{:>12}{:>11}{}\n", "", "hosts", "step ms", "efficiency",
                   "exposed ms", "link ms", has_batch ? fmt::format("{:>12}", "images/s") : "");
   for (const Prediction& p : plan.predictions) {
-    text +=
-        fmt::format("{:<34}{:>6}{:>11.1f}{:>11.1f}%{:>12.1f}{:>11.1f}{}\n", p.name, p.host_count,
-                    p.time.step_ms, 100 * p.time.efficiency(), p.time.exposed_ms(), p.time.link_ms,
-                    has_batch ? fmt::format("{:>12.0f}", ImagesPerSecond(plan.input, p)) : "");
+    text += fmt::format("{:<34}{:>6} {:>10.1f} {:>10.1f}% {:>11.1f} {:>10.1f}{}\n", p.name,
+                        p.host_count, p.time.step_ms, 100 * p.time.efficiency(),
+                        p.time.exposed_ms(), p.time.link_ms,
+                        has_batch ? fmt::format(" {:>11.0f}", ImagesPerSecond(plan.input, p)) : "");
   }
   return text;
 }

@@ -214,6 +214,10 @@ TEST_CASE("a plan's bad flags are one line that says what was expected") {
   CheckUsageError({"plan", "--parameters", "4000000000", "--workers", "4096", "--bandwidth",
                    "1Gbit", "--step-ms", "1"},
                   "plan for fewer --workers");
+  CheckUsageError(With(plan, {"--latency-us", "nan"}),
+                  "--latency-us: expected a number from 0 to 1e+09, got nan");
+  CheckUsageError(With(plan, {"--optimizer-ms", "-1"}), "expected a number from 0");
+  CheckUsageError(With(model, {"--step-ms", "0"}), "expected a number from 1e-06");
 }
 
 }  // namespace

@@ -178,16 +178,20 @@ TEST_CASE("the next forward begins before the last shard is there") {
   cluster.order = SendOrder::kAsForwardWants;
   CHECK(ParameterServerStep(work, cluster, ServerPlace::kOwnHosts).step_ms ==
         doctest::Approx(10 + 3 + 50));
+  // With less of it forward waits for the large one after all: 31 pushes and a reply.
+  work.layers[0].forward_ms = 10;
+  CHECK(ParameterServerStep(work, cluster, ServerPlace::kOwnHosts).step_ms ==
+        doctest::Approx(10 + 32 + 10));
 }
 
 TEST_CASE("buckets are closed as soon as they are full, and never cut a layer") {
-  // Backward order: 3, 1, 8 and 2 kB; limits 2 and 4: {3}, {1, 8}, {2}.
+  // Backward order: 3, 1, 8 and 2 kB; limits 3 and 4: {3}, {1, 8}, {2}.
   StepWork work;
   for (const uint64_t bytes : {2000, 8000, 1000, 3000})
     work.layers.push_back({.forward_ms = 0, .backward_ms = 10, .bytes = bytes});
   work.shards = {{.bytes = 14000, .layer = 0}};
   const Cluster cluster = Of(2, 1);  // a byte takes 1 us around the ring of two
-  const BucketLimits limits{.first_bytes = 2000, .bytes = 4000};
+  const BucketLimits limits{.first_bytes = 3000, .bytes = 4000};
   CHECK(RingStep(work, cluster, limits).step_ms == doctest::Approx(30 + 9 + 2 + 1));
   // {3} from 10 to 13, {1, 8} from 30 to 39, {2} from 40 to 42.
   Cluster late = cluster;
@@ -230,6 +234,10 @@ TEST_CASE("servers share the update, a ring's workers each make all of it") {
   CHECK(RingStep(work, cluster).step_ms == doctest::Approx(800));
   cluster.replicas = 2;  // each server makes its backups' as well
   CHECK(ParameterServerStep(work, cluster, ServerPlace::kOwnHosts).step_ms == doctest::Approx(400));
+  // One shard's two replicas are made at the same time, on two servers.
+  StepWork one = Even(1, 0, 0);
+  one.optimizer_ms = 5;
+  CHECK(ParameterServerStep(one, cluster, ServerPlace::kOwnHosts).step_ms == 5);
 }
 
 TEST_CASE("a push and a reply take a latency each, a backup's answer two more") {
