@@ -43,8 +43,8 @@ size_t ShardPlan::TargetBytes(size_t model_bytes) {
   return std::clamp<size_t>(model_bytes / 64, 4 << 10, 4 << 20);
 }
 
-ShardPlan::ShardPlan(const TensorLayout& layout) {
-  const size_t target = TargetBytes(layout.float_count() * sizeof(float)) / sizeof(float);
+ShardPlan::ShardPlan(const TensorLayout& layout, size_t target_bytes) {
+  const size_t target = target_bytes / sizeof(float);
   size_t open = 0;  // floats before it are in a shard
   auto close_at = [&](size_t end) {
     if (end > open) ranges_.push_back({open, end});

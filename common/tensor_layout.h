@@ -80,7 +80,10 @@ struct ShardRange {  // [first, last), floats of the flat vector; first is a mul
 // share a shard, tensors larger than the target are cut into equal pieces.
 class ShardPlan {
  public:
-  explicit ShardPlan(const TensorLayout& layout);
+  explicit ShardPlan(const TensorLayout& layout)
+      : ShardPlan(layout, TargetBytes(layout.float_count() * sizeof(float))) {}
+  // Of another target size: benchmarks measure shards of sizes that no model has.
+  ShardPlan(const TensorLayout& layout, size_t target_bytes);
   static size_t TargetBytes(size_t model_bytes);  // clamp(model bytes / 64, 4 KiB, 4 MiB)
 
   uint32_t shard_count() const { return static_cast<uint32_t>(ranges_.size()); }

@@ -44,6 +44,14 @@ TEST_CASE("shards part the flat vector, aligned, and stay near the target") {
   }
 }
 
+TEST_CASE("a target of one's own cuts shards of just that size, the metric tensor in the last") {
+  constexpr size_t kTargetFloats = 1 << 18;
+  TensorLayout layout = LayoutOf({kTargetFloats, kTargetFloats, kTargetFloats - 16, 16});
+  ShardPlan plan(layout, kTargetFloats * sizeof(float));
+  REQUIRE(plan.shard_count() == 3);
+  for (const ShardRange& range : plan.ranges()) CHECK(range.size() == kTargetFloats);
+}
+
 TEST_CASE("a run of floats is covered by the shards that hold it") {
   TensorLayout layout = LayoutOf({3000, 3000, 3000});
   ShardPlan plan(layout);
