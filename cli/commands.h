@@ -34,6 +34,7 @@ Subcommand AddModelCommand(CLI::App& app);
 Subcommand AddPlanCommand(CLI::App& app);
 Subcommand AddDataCommand(CLI::App& app);
 Subcommand AddDoctorCommand(CLI::App& app);
+Subcommand AddBenchCommand(CLI::App& app);
 
 // ---- options that several subcommands share ----------------------------------------------------
 

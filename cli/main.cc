@@ -88,7 +88,8 @@ int Main(int argc, char** argv) {
       {"export", AddExportCommand(app)},     {"evaluate", AddEvaluateCommand(app)},
       {"verify", AddVerifyCommand(app)},     {"models", AddModelsCommand(app)},
       {"model", AddModelCommand(app)},       {"data", AddDataCommand(app)},
-      {"doctor", AddDoctorCommand(app)},     {"plan", AddPlanCommand(app)}};
+      {"doctor", AddDoctorCommand(app)},     {"plan", AddPlanCommand(app)},
+      {"bench", AddBenchCommand(app)}};
   std::string topic;
   CLI::App* help = app.add_subcommand("help", "")->group("");
   help->add_option("TOPIC", topic);

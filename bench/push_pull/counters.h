@@ -1,0 +1,54 @@
+// Counters that the processes of a measurement count in, and that the benchmark reads while they
+// run: memory that they share, one slot for each process.
+// Threads: a slot has one writer; any may read.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "common/atomic_file.h"
+#include "common/status.h"
+
+namespace pando::bench {
+
+// The newest latencies are kept, this many.
+inline constexpr size_t kLatenciesMax = 1 << 15;
+
+struct alignas(64) CounterSlot {
+  std::atomic<uint64_t> payload_bytes;  // pushed and answered: each reply counts for both
+  std::atomic<uint64_t> message_count;  // sent and received
+  std::atomic<uint64_t> latency_count;
+  std::atomic<uint32_t> port;  // where the process listens; 0: not yet
+  std::array<std::atomic<uint32_t>, kLatenciesMax> latency_ns;
+
+  void NoteLatency(uint64_t ns);
+};
+
+class SharedCounters {
+ public:
+  static Result<SharedCounters> Create(size_t slot_count);  // zeros
+  // Of a descriptor that this process inherited.
+  static Result<SharedCounters> Open(int fd);
+  SharedCounters(SharedCounters&& other) noexcept;
+  ~SharedCounters();
+
+  int fd() const { return fd_.get(); }
+  CounterSlot& slot(size_t i) const { return slots_[i]; }
+  size_t slot_count() const { return slot_count_; }
+
+ private:
+  SharedCounters(UniqueFd fd, CounterSlot* slots, size_t slot_count)
+      : fd_(std::move(fd)), slots_(slots), slot_count_(slot_count) {}
+
+  UniqueFd fd_;
+  CounterSlot* slots_;
+  size_t slot_count_;
+};
+
+// Those noted from the `first`-th on, as far as they are still there, in microseconds.
+std::vector<double> LatenciesSince(const CounterSlot& slot, uint64_t first);
+
+}  // namespace pando::bench

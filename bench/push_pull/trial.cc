@@ -1,0 +1,260 @@
+#include "bench/push_pull/trial.h"
+
+#include <fmt/format.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "bench/harness/result.h"
+#include "bench/push_pull/counters.h"
+#include "bench/push_pull/stand_in_scheduler.h"
+#include "cli/launcher.h"
+#include "net/event_loop.h"
+#include "net/incarnation.h"
+
+namespace pando::bench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr auto kStartMax = std::chrono::seconds(30);  // until everybody has counted something
+constexpr auto kLookInterval = std::chrono::milliseconds(2);
+constexpr double kGiga = 1e9;
+
+// The stand-in's loop on a thread of its own.
+class SchedulerThread {
+ public:
+  SchedulerThread(const Load& load, std::string endpoint)
+      : plan_(PlanOf(load)), core_(load, plan_, self_, outbox_), endpoint_(std::move(endpoint)) {}
+  ~SchedulerThread() {
+    stop_.Request();
+    if (thread_.joinable()) thread_.join();
+  }
+  SchedulerThread(const SchedulerThread&) = delete;
+
+  Status Start() {
+    const Result<std::string> bound = transport_.Bind(endpoint_);
+    if (!bound.ok()) return bound.status();
+    thread_ = std::thread([this] { RunLoop(core_, transport_, {.stop = &stop_}); });
+    return Status();
+  }
+
+ private:
+  const JobPlan plan_;
+  const PeerId self_{kSchedulerNode, NewIncarnation(), 0};
+  ZmqContext context_;
+  Transport transport_{context_, self_, {.linger_ms = 0}};
+  TransportOutbox outbox_{transport_};
+  StandInScheduler core_;
+  const std::string endpoint_;
+  StopFlag stop_;
+  std::thread thread_;
+};
+
+// Processor time of a child that has not been reaped, in seconds.
+double CpuSecondsOf(pid_t pid) {
+  clockid_t clock;
+  timespec time{};
+  if (clock_getcpuclockid(pid, &clock) != 0 || clock_gettime(clock, &time) != 0) return 0.0;
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+std::vector<std::string> LoadWords(const Load& load) {
+  std::vector<std::string> words{"--bytes",   fmt::format("{}", load.shard_bytes),
+                                 "--shards",  fmt::format("{}", load.shards_per_server),
+                                 "--servers", fmt::format("{}", load.servers),
+                                 "--workers", fmt::format("{}", load.workers)};
+  if (load.has_momentum) words.push_back("--momentum");
+  if (load.has_barrier) words.push_back("--barrier");
+  if (load.copies) words.push_back("--copy");
+  return words;
+}
+
+std::vector<std::string> With(std::vector<std::string> words,
+                              const std::vector<std::string>& more) {
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+// The processes of one trial and what they have counted.
+class Peers {
+ public:
+  Peers(SharedCounters counters, ShutdownSignal& shutdown)
+      : counters_(std::move(counters)), shutdown_(shutdown) {}
+
+  Status Start(const std::string& name, size_t slot, const std::vector<std::string>& args,
+               const std::string& log_path) {
+    const std::vector<std::string> head{"peer", "--counters", fmt::format("{}", counters_.fd()),
+                                        "--slot", fmt::format("{}", slot)};
+    names_.push_back(name);
+    return group_.Start({.name = name,
+                         .title = name,
+                         .args = With(head, args),
+                         .log_path = log_path,
+                         .inherited_fd = counters_.fd()});
+  }
+  void Counts(size_t slot) { counting_.push_back(slot); }
+
+  // Until everybody that counts has counted something.
+  Status WaitForWork() {
+    const auto deadline = Clock::now() + kStartMax;
+    while (true) {
+      if (Status s = Sleep(Clock::now() + kLookInterval); !s.ok()) return s;
+      size_t working = 0;
+      for (const size_t slot : counting_) working += counters_.slot(slot).payload_bytes != 0;
+      if (working == counting_.size()) return Status();
+      if (Clock::now() >= deadline)
+        return Unavailable("nothing was answered within 30 s; is the machine overloaded?");
+    }
+  }
+
+  // Children that end meanwhile, and signals, are errors.
+  Status Sleep(Clock::time_point until) {
+    const int signals[] = {shutdown_.fd()};
+    do {
+      group_.Wait(until, signals);
+      if (shutdown_.Take() != 0) return Interrupted("stopped by a signal");
+      if (!failure_.ok()) return failure_;
+    } while (Clock::now() < until);
+    return Status();
+  }
+
+  struct Reading {
+    Clock::time_point at;
+    uint64_t payload_bytes = 0;
+    uint64_t message_count = 0;
+    double cpu_s = 0.0;
+    std::vector<uint64_t> latency_counts;  // of those that count
+  };
+  Reading Read() const {
+    Reading reading{.at = Clock::now()};
+    for (const size_t slot : counting_) {
+      reading.payload_bytes += counters_.slot(slot).payload_bytes;
+      reading.message_count += counters_.slot(slot).message_count;
+      reading.latency_counts.push_back(counters_.slot(slot).latency_count);
+    }
+    for (const std::string& name : names_)
+      reading.cpu_s += CpuSecondsOf(group_.Pid(name).value_or(0));
+    return reading;
+  }
+
+  Result<TrialFigures> FiguresSince(const Reading& start) const {
+    const Reading end = Read();
+    const double seconds = std::chrono::duration<double>(end.at - start.at).count();
+    const double gigabytes = static_cast<double>(end.payload_bytes - start.payload_bytes) / kGiga;
+    std::vector<double> latencies_us;
+    for (size_t i = 0; i < counting_.size(); ++i) {
+      const auto some = LatenciesSince(counters_.slot(counting_[i]), start.latency_counts[i]);
+      latencies_us.insert(latencies_us.end(), some.begin(), some.end());
+    }
+    if (latencies_us.empty())
+      return Unavailable(
+          "nothing was answered in the time of the measurement: give it more "
+          "--seconds");
+    const Statistics latency = StatisticsOf(std::move(latencies_us));
+    return TrialFigures{
+        .gb_per_s = gigabytes / seconds,
+        .messages_per_s = static_cast<double>(end.message_count - start.message_count) / seconds,
+        .latency_p50_us = latency.p50,
+        .latency_p99_us = latency.p99,
+        .cpu_s_per_gb = (end.cpu_s - start.cpu_s) / gigabytes};
+  }
+
+ private:
+  void OnExit(const ProcessExit& exit) {
+    if (!failure_.ok()) return;
+    std::string text = fmt::format("its process {} ended: {}", exit.spec.title, ExitText(exit));
+    for (const std::string& line : LogTail(exit.spec.log_path, 5)) text += "; " + line;
+    failure_ = Internal(text);
+  }
+
+  SharedCounters counters_;
+  ShutdownSignal& shutdown_;
+  ProcessGroup group_{[this](const ProcessExit& exit) { OnExit(exit); }};
+  std::vector<std::string> names_;
+  std::vector<size_t> counting_;  // slots
+  Status failure_;
+};
+
+}  // namespace
+
+Result<TrialRunner> TrialRunner::Create(TrialTimes times, ShutdownSignal& shutdown) {
+  std::error_code error;
+  std::string folder =
+      (std::filesystem::temp_directory_path(error) / "pando-bench-XXXXXX").string();
+  if (error || mkdtemp(folder.data()) == nullptr) {
+    return Unavailable(fmt::format("cannot make a folder {} for sockets and logs: {}; set TMPDIR",
+                                   folder, std::strerror(errno)));
+  }
+  return TrialRunner(times, shutdown, std::move(folder));
+}
+
+TrialRunner::TrialRunner(TrialRunner&& other) noexcept
+    : times_(other.times_),
+      shutdown_(other.shutdown_),
+      folder_(std::exchange(other.folder_, std::string())) {}
+
+TrialRunner::~TrialRunner() {
+  std::error_code ignored;
+  if (!folder_.empty()) std::filesystem::remove_all(folder_, ignored);
+}
+
+Result<TrialFigures> TrialRunner::RunPando(const Load& load, bool is_ipc) {
+  const std::string join = fmt::format("ipc://{}/scheduler", folder_);
+  SchedulerThread scheduler(load, join);
+  if (Status s = scheduler.Start(); !s.ok()) return s;
+  const std::vector<std::string> common = With(LoadWords(load), {"--join", join});
+  std::vector<Peer> peers;
+  for (uint32_t i = 0; i < load.servers; ++i) {
+    const std::string endpoint =
+        is_ipc ? fmt::format("ipc://{}/server-{}", folder_, i) : "tcp://127.0.0.1:0";
+    peers.push_back({fmt::format("server-{}", i),
+                     With(common, {"--kind", "pando-server", "--rank", fmt::format("{}", i),
+                                   "--endpoint", endpoint})});
+  }
+  for (uint32_t i = 0; i < load.workers; ++i) {
+    peers.push_back({fmt::format("worker-{}", i),
+                     With(common, {"--kind", "pando-worker", "--rank", fmt::format("{}", i)}),
+                     true});
+  }
+  return Run(peers);
+}
+
+Result<TrialFigures> TrialRunner::RunRaw(const Load& load, RawKind kind) {
+  const std::string name = kind == RawKind::kTcp ? "tcp" : "zmq";
+  const std::string endpoint =
+      kind == RawKind::kZmqIpc ? fmt::format("ipc://{}/raw", folder_) : "tcp://127.0.0.1:0";
+  const std::vector<std::string> common = With(LoadWords(load), {"--endpoint", endpoint});
+  return Run({{"server", With(common, {"--kind", name + "-server"})},
+              {"client", With(common, {"--kind", name + "-client", "--server-slot", "0"}), true}});
+}
+
+Result<TrialFigures> TrialRunner::Run(const std::vector<Peer>& specs) {
+  Result<SharedCounters> counters = SharedCounters::Create(specs.size());
+  if (!counters.ok()) return counters.status();
+  Peers peers(*std::move(counters), shutdown_);
+  for (size_t slot = 0; slot < specs.size(); ++slot) {
+    const std::string log = fmt::format("{}/{}.log", folder_, specs[slot].name);
+    std::error_code ignored;
+    std::filesystem::remove(log, ignored);
+    if (Status s = peers.Start(specs[slot].name, slot, specs[slot].args, log); !s.ok()) return s;
+    if (specs[slot].counts) peers.Counts(slot);
+  }
+  if (Status s = peers.WaitForWork(); !s.ok()) return s;
+  const auto after = [](double seconds) {
+    return Clock::now() +
+           std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+  };
+  if (Status s = peers.Sleep(after(times_.warm_up_s)); !s.ok()) return s;
+  const Peers::Reading start = peers.Read();
+  if (Status s = peers.Sleep(after(times_.window_s)); !s.ok()) return s;
+  return peers.FiguresSince(start);
+}
+
+}  // namespace pando::bench

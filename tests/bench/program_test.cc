@@ -1,0 +1,151 @@
+// `pando bench` as a program: its flags, a quick run of everything, the report, Ctrl-C.
+#include <doctest/doctest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <thread>
+
+#include "bench/harness/result_json.h"
+#include "tests/temp_folder.h"
+
+namespace pando::bench {
+namespace {
+
+struct Outcome {
+  int exit_code;
+  std::string text;  // both streams
+};
+
+Outcome Run(const std::string& arguments, const std::string& program = getenv("PANDO_PROGRAM")) {
+  const std::string command = program + " bench " + arguments + " 2>&1 </dev/null";
+  FILE* pipe = popen(command.c_str(), "r");
+  REQUIRE(pipe != nullptr);
+  std::string text;
+  char buffer[4096];
+  for (size_t n; (n = fread(buffer, 1, sizeof buffer, pipe)) > 0;) text.append(buffer, n);
+  const int status = pclose(pipe);
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, text};
+}
+
+bool Has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+// Processes that have this word in their environment.
+size_t MarkedProcesses(const std::string& mark) {
+  size_t count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    std::ifstream file(entry.path() / "environ", std::ios::binary);
+    const std::string environ{std::istreambuf_iterator<char>(file), {}};
+    count += Has(environ, mark);
+  }
+  return count;
+}
+
+TEST_CASE("help lists the benchmarks that there are") {
+  const Outcome help = Run("--help");
+  CHECK(help.exit_code == 0);
+  CHECK(Has(help.text, "push-pull"));
+  CHECK(Has(help.text, "report"));
+  CHECK(!Has(help.text, "\n  peer"));  // is for the benchmarks alone
+  const Outcome of_one = Run("push-pull --help");
+  CHECK(of_one.exit_code == 0);
+  CHECK(Has(of_one.text, "--transport"));
+}
+
+TEST_CASE("without its program pando bench says how to build it") {
+  const TempFolder folder;
+  const std::string alone = folder.path() + "/pando";
+  std::filesystem::copy_file(getenv("PANDO_PROGRAM"), alone);
+  const Outcome outcome = Run("--help", alone);
+  CHECK(outcome.exit_code == 2);
+  CHECK(Has(outcome.text, folder.path() + "/pando-bench: No such file"));
+  CHECK(Has(outcome.text, "ninja -C BUILD_FOLDER bench/pando-bench"));
+}
+
+TEST_CASE("bad flags are one clear error and exit code 2") {
+  const std::vector<std::pair<std::string, std::string>> bad{
+      {"push-pull --bytes 4KB", "'4KB' is no size"},
+      {"push-pull --bytes 100", "multiple of 64"},
+      {"push-pull --bytes 1GiB", "too large"},
+      {"push-pull --transport udp", "udp"},
+      {"push-pull --workers 0", "--workers"},
+      {"push-pull --optimizer adam", "adam"},
+      {"pull-push", "pull-push"},
+      {"", "pando bench"},
+      {"report", "DIR"},
+      {"report /nowhere/at/all", "/nowhere/at/all"}};
+  for (const auto& [arguments, said] : bad) {
+    CAPTURE(arguments);
+    const Outcome outcome = Run(arguments);
+    CHECK(outcome.exit_code == 2);
+    CAPTURE(outcome.text);
+    CHECK(Has(outcome.text, said));
+  }
+}
+
+TEST_CASE("a quick run measures every way, leaves its files, and makes a report") {
+  const TempFolder folder;
+  const std::string out = folder.path() + "/out";
+  const Outcome run = Run(
+      "push-pull --quick --servers 1,2 --workers 2 --optimizer sum,sgd-momentum --rounds 1 --out " +
+      out);
+  CAPTURE(run.text);
+  REQUIRE(run.exit_code == 0);
+  std::ifstream file(out + "/push-pull.json");
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  const Result<ResultSet> set = FromJson(text, "push-pull.json");
+  REQUIRE(set.ok());
+  // memcpy, a += b; raw TCP, raw ZeroMQ over both; 2 transports x 2 shapes x 2 optimizers; 2 sizes.
+  CHECK(set->points.size() == 2 * (2 + 3 + 8));
+  for (const Point& point : set->points) {
+    CAPTURE(point.name);
+    CHECK(point.MedianOf("throughput") > 0.0);
+    if (point.Find("messages") == nullptr) continue;
+    CHECK(point.MedianOf("messages") > 0.0);
+    CHECK(point.MedianOf("latency p50") > 0.0);
+    CHECK(point.MedianOf("latency p99") >= point.MedianOf("latency p50"));
+    CHECK(point.MedianOf("processor time") > 0.0);
+  }
+  const Outcome report = Run("report " + out);
+  CHECK(report.exit_code == 0);
+  CHECK(std::filesystem::exists(out + "/report.html"));
+}
+
+TEST_CASE("Ctrl-C ends it at once, and no process, file or socket is left") {
+  const TempFolder folder;
+  const std::string mark = "PANDO_BENCH_TEST=" + folder.path();
+  const pid_t pid = fork();
+  if (pid == 0) {
+    setenv("PANDO_BENCH_TEST", folder.path().c_str(), 1);
+    setenv("TMPDIR", folder.path().c_str(), 1);
+    execl(getenv("PANDO_PROGRAM"), "pando", "bench", "push-pull", "--seconds", "60", "--servers",
+          "1", "--workers", "1", "--bytes", "4KiB", "--out", (folder.path() + "/out").c_str(),
+          nullptr);
+    _exit(127);
+  }
+  REQUIRE(pid > 0);
+  // Until it has started others, behind memcpy and a += b.
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (MarkedProcesses(mark) < 3 && std::chrono::steady_clock::now() < deadline)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  CHECK(MarkedProcesses(mark) >= 3);
+  kill(pid, SIGINT);
+  int status = 0;
+  REQUIRE(waitpid(pid, &status, 0) == pid);
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 130);
+  CHECK(MarkedProcesses(mark) == 0);
+  CHECK(std::filesystem::is_empty(folder.path()));
+}
+
+}  // namespace
+}  // namespace pando::bench
