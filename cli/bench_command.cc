@@ -49,6 +49,7 @@ Subcommand AddBenchCommand(CLI::App& app) {
       *app.add_subcommand("bench", "Measures the data path beside what this machine can do.");
   command.set_help_flag();  // the program has its own
   command.prefix_command();
+  command.footer("\npando bench --help lists the benchmarks that there are.\n");
   return [&command] { return RunBench(command.remaining()); };
 }
 
