@@ -14,6 +14,7 @@
 #include "cli/log.h"
 #include "cli/node_join.h"
 #include "cli/processes.h"
+#include "common/allocation.h"
 #include "common/float_env.h"
 #include "net/address.h"
 #include "net/incarnation.h"
@@ -124,6 +125,7 @@ Status ServerProcess::BindLanes() {
 
 Status ServerProcess::Run() {
   SetFloatEnvironment();
+  KeepFreedMemory();
   if (Status s = BindLanes(); !s.ok()) return s;
   while (true) {
     Result<MembershipEnd> end = Live();

@@ -15,6 +15,7 @@
 #include "cli/log.h"
 #include "cli/node_join.h"
 #include "cli/processes.h"
+#include "common/allocation.h"
 #include "common/float_env.h"
 #include "common/mailbox.h"
 #include "net/incarnation.h"
@@ -106,6 +107,7 @@ class WorkerProcess {
 
 Status WorkerProcess::Run() {
   SetFloatEnvironment();
+  KeepFreedMemory();
   while (true) {
     Result<MembershipEnd> end = Live();
     if (!end.ok()) return end.status();

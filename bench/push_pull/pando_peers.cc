@@ -5,6 +5,7 @@
 
 #include "bench/push_pull/load_generator.h"
 #include "bench/push_pull/peers.h"
+#include "common/allocation.h"
 #include "common/float_env.h"
 #include "net/event_loop.h"
 #include "net/heartbeat.h"
@@ -43,6 +44,7 @@ Transport::Options Warning() {
 
 Status RunPandoServer(const PeerArgs& args) {
   SetFloatEnvironment();
+  KeepFreedMemory();
   ZmqContext context;
   const Incarnation incarnation = NewIncarnation();
   Transport transport(context, {kUnknownNode, incarnation, 0}, Warning());
@@ -74,6 +76,7 @@ Status RunPandoServer(const PeerArgs& args) {
 
 Status RunPandoWorker(const PeerArgs& args, CounterSlot& counters) {
   SetFloatEnvironment();
+  KeepFreedMemory();
   ZmqContext context;
   const Incarnation incarnation = NewIncarnation();
   Transport transport(context, {kUnknownNode, incarnation, 0}, Warning());
