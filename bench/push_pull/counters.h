@@ -20,8 +20,8 @@ inline constexpr size_t kLatenciesMax = 1 << 15;
 struct alignas(64) CounterSlot {
   std::atomic<uint64_t> payload_bytes;  // pushed and answered: each reply counts for both
   std::atomic<uint64_t> message_count;  // sent and received
-  std::atomic<uint64_t> latency_count;
-  std::atomic<uint32_t> port;  // where the process listens; 0: not yet
+  std::atomic<uint64_t> latency_count;  // counted last, of an answer
+  std::atomic<uint32_t> port;           // where the process listens; 0: not yet
   std::array<std::atomic<uint32_t>, kLatenciesMax> latency_ns;
 
   void NoteLatency(uint64_t ns);

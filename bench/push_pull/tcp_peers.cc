@@ -117,9 +117,9 @@ Status RunTcpClient(const PeerArgs& args, CounterSlot& counters, const CounterSl
   std::vector<char> reply(args.load.shard_bytes);
   while (ReceiveAll(fd.get(), &reply)) {
     const auto latency = std::chrono::nanoseconds(window.Leave());
-    counters.NoteLatency(static_cast<uint64_t>(latency.count()));
     counters.message_count.fetch_add(2, std::memory_order_relaxed);
     counters.payload_bytes.fetch_add(2 * args.load.shard_bytes, std::memory_order_relaxed);
+    counters.NoteLatency(static_cast<uint64_t>(latency.count()));
   }
   _exit(1);  // the server has gone: the sender may wait for ever
 }

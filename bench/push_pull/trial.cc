@@ -23,7 +23,7 @@ namespace pando::bench {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr auto kStartMax = std::chrono::seconds(30);  // until everybody has counted something
+constexpr auto kAnswerMax = std::chrono::seconds(30);
 constexpr auto kLookInterval = std::chrono::milliseconds(2);
 constexpr double kGiga = 1e9;
 
@@ -85,6 +85,14 @@ std::vector<std::string> With(std::vector<std::string> words,
 // The processes of one trial and what they have counted.
 class Peers {
  public:
+  struct Reading {
+    Clock::time_point at;
+    uint64_t payload_bytes = 0;
+    uint64_t message_count = 0;
+    double cpu_s = 0.0;
+    std::vector<uint64_t> latency_counts;  // of those that count
+  };
+
   Peers(SharedCounters counters, ShutdownSignal& shutdown)
       : counters_(std::move(counters)), shutdown_(shutdown) {}
 
@@ -101,16 +109,18 @@ class Peers {
   }
   void Counts(size_t slot) { counting_.push_back(slot); }
 
-  // Until everybody that counts has counted something.
-  Status WaitForWork() {
-    const auto deadline = Clock::now() + kStartMax;
+  // Until everybody that counts has had an answer since then: a machine that is busy with other
+  // work may take longer than the window of a measurement.
+  Status WaitForAnswers(const Reading& since) {
+    const auto deadline = Clock::now() + kAnswerMax;
     while (true) {
-      if (Status s = Sleep(Clock::now() + kLookInterval); !s.ok()) return s;
-      size_t working = 0;
-      for (const size_t slot : counting_) working += counters_.slot(slot).payload_bytes != 0;
-      if (working == counting_.size()) return Status();
+      size_t answered = 0;
+      for (size_t i = 0; i < counting_.size(); ++i)
+        answered += counters_.slot(counting_[i]).latency_count > since.latency_counts[i];
+      if (answered == counting_.size()) return Status();
       if (Clock::now() >= deadline)
         return Unavailable("nothing was answered within 30 s; is the machine overloaded?");
+      if (Status s = Sleep(Clock::now() + kLookInterval); !s.ok()) return s;
     }
   }
 
@@ -125,13 +135,6 @@ class Peers {
     return Status();
   }
 
-  struct Reading {
-    Clock::time_point at;
-    uint64_t payload_bytes = 0;
-    uint64_t message_count = 0;
-    double cpu_s = 0.0;
-    std::vector<uint64_t> latency_counts;  // of those that count
-  };
   Reading Read() const {
     Reading reading{.at = Clock::now()};
     for (const size_t slot : counting_) {
@@ -144,7 +147,8 @@ class Peers {
     return reading;
   }
 
-  Result<TrialFigures> FiguresSince(const Reading& start) const {
+  // REQUIRES: WaitForAnswers(start).
+  TrialFigures FiguresSince(const Reading& start) const {
     const Reading end = Read();
     const double seconds = std::chrono::duration<double>(end.at - start.at).count();
     const double gigabytes = static_cast<double>(end.payload_bytes - start.payload_bytes) / kGiga;
@@ -153,10 +157,6 @@ class Peers {
       const auto some = LatenciesSince(counters_.slot(counting_[i]), start.latency_counts[i]);
       latencies_us.insert(latencies_us.end(), some.begin(), some.end());
     }
-    if (latencies_us.empty())
-      return Unavailable(
-          "nothing was answered in the time of the measurement: give it more "
-          "--seconds");
     const Statistics latency = StatisticsOf(std::move(latencies_us));
     return TrialFigures{
         .gb_per_s = gigabytes / seconds,
@@ -246,7 +246,7 @@ Result<TrialFigures> TrialRunner::Run(const std::vector<Peer>& specs) {
     if (Status s = peers.Start(specs[slot].name, slot, specs[slot].args, log); !s.ok()) return s;
     if (specs[slot].counts) peers.Counts(slot);
   }
-  if (Status s = peers.WaitForWork(); !s.ok()) return s;
+  if (Status s = peers.WaitForAnswers(peers.Read()); !s.ok()) return s;
   const auto after = [](double seconds) {
     return Clock::now() +
            std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
@@ -254,6 +254,7 @@ Result<TrialFigures> TrialRunner::Run(const std::vector<Peer>& specs) {
   if (Status s = peers.Sleep(after(times_.warm_up_s)); !s.ok()) return s;
   const Peers::Reading start = peers.Read();
   if (Status s = peers.Sleep(after(times_.window_s)); !s.ok()) return s;
+  if (Status s = peers.WaitForAnswers(start); !s.ok()) return s;
   return peers.FiguresSince(start);
 }
 

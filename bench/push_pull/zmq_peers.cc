@@ -112,9 +112,9 @@ Status RunZmqClient(const PeerArgs& args, CounterSlot& counters, const CounterSl
     zmq_msg_close(&reply);
     const auto latency = Clock::now() - sent_at.front();
     sent_at.pop_front();
-    counters.NoteLatency(static_cast<uint64_t>(std::chrono::nanoseconds(latency).count()));
     counters.message_count.fetch_add(2, std::memory_order_relaxed);
     counters.payload_bytes.fetch_add(2 * args.load.shard_bytes, std::memory_order_relaxed);
+    counters.NoteLatency(static_cast<uint64_t>(std::chrono::nanoseconds(latency).count()));
     push(i);
   }
 }
