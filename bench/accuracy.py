@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""accuracy.py [--only NAME ...] [--data FOLDER] [--pando PROGRAM]
+"""accuracy.py [--gpu] [--only NAME ...] [--data FOLDER] [--pando PROGRAM]
 
 Trains the papers' models on real data and compares the test accuracy with the bar of each. Two workers and one server
-per run; --data is the folder that holds mnist, fashion-mnist, cifar-10-batches-bin, sdss and imagefolder-mini. Prints
+per run; with --gpu the runs for a GPU, one worker on it; --data is the folder that holds mnist, fashion-mnist, cifar-10-batches-bin, sdss and imagefolder-mini. Prints
 the accuracy, the training images/s and the share of the computing threads' time that waited for samples.
 """
 import argparse
@@ -40,6 +40,18 @@ RUNS = {  # name: (bar, or None; data's folder; flags)
                                                       "2", "--global-batch", "128", "--micro-batches", "2", *SGD,
                                                       "--lr", "0.1", "--eval-every-epochs", "0"]),
 }
+GPU = ["--device", "cuda", "--precision", "bf16", "--micro-batches", "1", "--set", "run.reader_threads=8"]
+GPU_RUNS = {
+    "cifar-resnet18": (0.94, "cifar-10-batches-bin", [
+        "--model", "resnet18-cifar", "--dataset", "cifar10", "--augment", "crop,flip", "--epochs", "30",
+        "--global-batch", "128", *SGD, "--lr", "0.1", "--eval-every-epochs", "5", *GPU]),
+    "fashion-mobilenet": (0.90, "fashion-mnist", [
+        "--model", "mobilenet-v2-small", "--dataset", "fashion-mnist", "--resize", "32", "--epochs", "5",
+        "--global-batch", "128", *ADAM, "--lr", "0.005", *GPU]),
+    "mnist-resnet50": (0.992, "mnist", [
+        "--model", "resnet50-cifar", "--dataset", "mnist", "--resize", "32", "--epochs", "3", "--global-batch", "128",
+        *ADAM, "--lr", "0.002", *GPU]),
+}
 
 
 def training_pictures_twice(folder, data):
@@ -50,11 +62,11 @@ def training_pictures_twice(folder, data):
 
 
 def run(name, args):
-    bar, folder, flags = RUNS[name]
+    bar, folder, flags = (GPU_RUNS if args.gpu else RUNS)[name]
     with tempfile.TemporaryDirectory() as temp:
         path = args.data / folder if folder else training_pictures_twice(temp, args.data)
-        command = [args.pando, "train", "--json", "--data", str(path), "--run-dir", f"{temp}/run", "--workers", "2",
-                   "--servers", "1", *flags]
+        command = [args.pando, "train", "--json", "--data", str(path), "--run-dir", f"{temp}/run", "--workers",
+                   "1" if args.gpu else "2", "--servers", "1", *flags]
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
         if done.returncode != 0:
             sys.exit(f"{name}: exit {done.returncode}: {' '.join(command)}")
@@ -67,13 +79,18 @@ def run(name, args):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", nargs="*", default=list(RUNS), choices=list(RUNS))
+    parser.add_argument("--gpu", action="store_true")
+    parser.add_argument("--only", nargs="*", choices=sorted({*RUNS, *GPU_RUNS}))
     parser.add_argument("--data", type=pathlib.Path, default=SHARED)
     parser.add_argument("--pando", default=PANDO)
     args = parser.parse_args()
-    print(f"commit {commit()}, {cpu()}, 2 workers, 1 server")
+    names = list(GPU_RUNS if args.gpu else RUNS)
+    wanted = [name for name in names if args.only is None or name in args.only]
+    if len(wanted) < len(args.only or []):
+        parser.error(f"--only: {'with' if args.gpu else 'without'} --gpu the runs are {', '.join(names)}")
+    print(f"commit {commit()}, {cpu()}, {1 if args.gpu else 2} workers, 1 server")
     print(f"{'run':18} {'test':6}  {'bar':6} {'':7} {'images/s':>9} {'stall':>8}  {'wall':>9}  hash")
-    results = [run(name, args) for name in args.only]
+    results = [run(name, args) for name in wanted]
     return 0 if all(results) else 1
 
 

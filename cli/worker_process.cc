@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <optional>
@@ -83,6 +84,7 @@ class WorkerProcess {
     Model model;
     JobPlan plan;
     uint64_t probe_hash;
+    uint64_t gpu_free_bytes;  // when it was opened; 0 on a CPU
   };
   Result<MembershipEnd> Live();
   Result<MembershipEnd> Work(Membership& membership);
@@ -90,6 +92,7 @@ class WorkerProcess {
   Result<Prepared> Prepare(const Membership& membership) const;
   Result<MembershipEnd> Train(const Membership& membership, HeartbeatSender& heartbeat);
   Status CheckData(const Membership& membership, const DataSet& data) const;
+  void LogGpuMemory() const;
   void TellScheduler(const Membership& membership, uint32_t generation, const Status& failure);
 
   const WorkerArgs& args_;
@@ -179,12 +182,14 @@ Result<WorkerProcess::Prepared> WorkerProcess::Prepare(const Membership& members
   if (!choice.ok()) return choice.status();
   Result<OpenedDevice> device = OpenDevice(*choice, membership.job);
   if (!device.ok()) return device.status();
+  const uint64_t gpu_free_bytes = device->gpu ? RoomOf(device->device()).free_bytes : 0;
   const Status has_room = CheckMemoryOf(device->device(), plan, *model);
   if (!has_room.ok()) return has_room;
   Result<uint64_t> probe = ProbeHash(plan, *model, **data, device->device());
   if (!probe.ok()) return probe.status();
   spdlog::info("computes on {}", device->kind);
-  return Prepared{*std::move(device), *std::move(data), *std::move(model), std::move(plan), *probe};
+  return Prepared{*std::move(device), *std::move(data), *std::move(model),
+                  std::move(plan),    *probe,           gpu_free_bytes};
 }
 
 // P38. The scheduler looks too; here the files can be named.
@@ -254,11 +259,22 @@ Result<MembershipEnd> WorkerProcess::Train(const Membership& membership,
       "pushed {} bytes, {} of them while backward was going on; pulled {} bytes; held at most {} "
       "bytes of parameters at a time",
       all, early, session.pulled_bytes(), trainer.parameter_bytes_peak());
+  if (gpu) LogGpuMemory();
   if (!dialed.ok()) return dialed;
   if (!watch.verdict().ok()) return watch.verdict();
   // It would fail again at once: whoever started this process may do so again, after a pause.
   if (session.refusal() && session.failure()) return Internal(session.failure()->text);
   return EndOf(session.stop(), session.refusal(), watch.is_leaving());
+}
+
+// What NVIDIA's libraries take beside their handles, and other processes, count as ours.
+void WorkerProcess::LogGpuMemory() const {
+  const Device device = prepared_->device.device();
+  const GpuMemoryPlan planned = PlanGpuMemory(device, prepared_->plan, prepared_->model,
+                                              prepared_->plan.steps.micro_batch_samples_max());
+  const uint64_t free_bytes = RoomOf(device).free_bytes;
+  spdlog::info("GPU memory: planned {} bytes, took {}", planned.total(),
+               prepared_->gpu_free_bytes - std::min(free_bytes, prepared_->gpu_free_bytes));
 }
 
 }  // namespace

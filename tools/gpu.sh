@@ -2,6 +2,10 @@
 # Everything that needs an NVIDIA GPU, in one call of less than ten minutes: the GPU tests, compute-sanitizer on the
 # small ones, the benchmark of kernels and networks, and PyTorch's figures beside it. One table at the end.
 #   tools/gpu.sh           on a machine with a GPU: builds, or takes what `bundle` left in .gpu/, and runs it all
+#   tools/gpu.sh accuracy  on a machine with a GPU: trains to the accuracies of the papers' networks (bench/accuracy.py
+#                          --gpu) on real data: 10 minutes and more; behind it what bench/accuracy.py takes, as --only
+#   tools/gpu.sh part N    puts the Nth part of those data (1 to 4; each fits a call of 64 MiB) into .gpu-data/, to be
+#                          carried there, where `tools/gpu.sh keep` takes it to where `accuracy` looks for it
 #   tools/gpu.sh bundle    on a machine with CUDA's toolkit and none: builds into .gpu/ the programs and the libraries
 #                          that they need, to be carried to one with a GPU beside this repository (CPUs from x86-64-v3)
 # The exit status is 1 where something failed, 77 where there is no GPU.
@@ -9,6 +13,9 @@ set -euo pipefail
 # shellcheck source=lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
+parts=("cifar-10-batches-bin/data_batch_[12].bin" "cifar-10-batches-bin/data_batch_[34].bin"
+  "cifar-10-batches-bin/data_batch_5.bin cifar-10-batches-bin/[bt]*" "mnist/* fashion-mnist/*")
+data_there=${TMPDIR:-/tmp}/pando-data
 programs=(tests/kernels/kernels_gpu_test tests/models/models_gpu_test tests/worker/trainer_gpu_test
   tests/e2e/e2e_gpu_test cli/pando bench/kernels/gpu_bench)
 bundle=$root/.gpu
@@ -65,18 +72,53 @@ through_servers() {
   return $status
 }
 
-run_all() {
-  local sanitizer small="*on every shape*,*linear*,*cross-entropy*,*flatten*"
-  if [ ! -e "$bundle/root" ]; then
-    build_programs
-    mkdir -p "$bundle/lib"
-    for program in "${programs[@]}"; do cp "$root/build-gpu/$program" "$bundle/"; done
-    echo "$root" >"$bundle/root"
-  fi
+# Cuts what is not in this repository into pieces that may travel with it.
+make_part() {
+  local number=$1 source=${PANDO_DATA:-$root/../shared/data} file
+  [[ $number =~ ^[1-4]$ ]] || die "expected 'part N', N being 1 to 4; got '$number'"
+  rm -rf "$root/.gpu-data"
+  cd "$source"
+  # shellcheck disable=SC2086  # the patterns of a part
+  for file in $(compgen -G "${parts[number - 1]%% *}"; compgen -G "${parts[number - 1]##* }"); do
+    mkdir -p "$root/.gpu-data/$(dirname "$file")"
+    cp "$file" "$root/.gpu-data/$file"
+  done
+  du -sh "$root/.gpu-data" >&2
+}
+
+keep_part() {
+  [ -d "$root/.gpu-data" ] || die "there is no .gpu-data here: make one with 'tools/gpu.sh part N' and carry it"
+  mkdir -p "$data_there"
+  cp -r "$root/.gpu-data/." "$data_there/"
+  find "$data_there" -type f -exec ls -l {} + >&2
+}
+
+use_libraries() {
   local built_in
   built_in=$(cat "$bundle/root")
   if [ ! -e "$built_in" ]; then mkdir -p "$(dirname "$built_in")" && ln -s "$root" "$built_in"; fi
   export LD_LIBRARY_PATH=$bundle/lib:${CUDA_HOME:-/usr/local/cuda}/lib64${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+}
+
+require_gpu() {
+  nvidia-smi -L >/dev/null 2>&1 && return
+  say "there is no GPU here; 'tools/gpu.sh bundle' makes what can be carried to one"
+  exit 77
+}
+
+build_here() {
+  local program
+  [ ! -e "$bundle/root" ] || return 0
+  build_programs
+  mkdir -p "$bundle/lib"
+  for program in "${programs[@]}"; do cp "$root/build-gpu/$program" "$bundle/"; done
+  echo "$root" >"$bundle/root"
+}
+
+run_all() {
+  local sanitizer small="*on every shape*,*linear*,*cross-entropy*,*flatten*"
+  build_here
+  use_libraries
   nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader || true
   row "kernels on a GPU" 120 "$bundle/kernels_gpu_test"
   row "models on a GPU" 120 "$bundle/models_gpu_test"
@@ -99,11 +141,18 @@ run_all() {
 
 case ${1:-run} in
   bundle) make_bundle ;;
+  part) make_part "${2:-}" ;;
+  keep) keep_part ;;
+  accuracy)
+    require_gpu
+    build_here
+    use_libraries
+    data=$data_there
+    [ -d "$data" ] || data=$root/../shared/data
+    exec python3 "$root/bench/accuracy.py" --gpu --pando "$bundle/pando" --data "$data" "${@:2}"
+    ;;
   run)
-    if ! nvidia-smi -L >/dev/null 2>&1; then
-      say "there is no GPU here; 'tools/gpu.sh bundle' makes what can be carried to one"
-      exit 77
-    fi
+    require_gpu
     run_all
     ;;
   -h | --help) sed -n '2,/^set/s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" ;;

@@ -80,6 +80,27 @@ TEST_CASE("a job that the GPU has no room for says what it takes and what would 
   CHECK(Contains(error, "samples would fit: set train.micro_batches to"));
 }
 
+TEST_CASE("a worker takes of its GPU what was planned") {
+  TempFolder temp;
+  const std::string run_dir = temp.path() + "/run";
+  Process train(temp.path(), "train",
+                Args{"train", "--run-dir", run_dir, "-v"} +
+                    GpuJob({"--steps", "2", "--global-batch", "4096", "--micro-batches", "1",
+                            "--workers", "1", "--servers", "1"}));
+  train.Await();
+  REQUIRE_MESSAGE(train.exit_code() == kExitCompleted, train.err());
+  const std::string log = BytesOf(run_dir + "/logs/worker-0.log");
+  const size_t at = log.find("GPU memory: planned ");
+  REQUIRE(at != std::string::npos);
+  unsigned long long planned = 0;
+  unsigned long long took = 0;
+  REQUIRE(std::sscanf(log.c_str() + at, "GPU memory: planned %llu bytes, took %llu", &planned,
+                      &took) == 2);
+  MESSAGE("planned " << planned << " bytes, took " << took);
+  CHECK(took > 0.95 * planned);
+  CHECK(took < 1.05 * planned);
+}
+
 std::string ModelOn(const Args& args) {
   TempFolder temp;
   Process model(temp.path(), "model", Args{"model", "mobilenet-v2", "--batch", "8"} + args);
