@@ -128,20 +128,23 @@ GpuMemoryPlan PlanGpuMemory(Device device, const JobPlan& plan, const Model& mod
           .batches = (samples + (is_evaluated ? kEvaluationChunkSamples : 0)) * sample_bytes};
 }
 
+// A plan's sums of sizes stay far from where 64 bits end.
+Status CheckGpuSamples(Device device, const JobPlan& plan, const Model& model, uint64_t samples) {
+  if (samples <= kGpuSamplesMax && LargestOutputBytes(model.graph(), samples) <= kPlannableBytesMax)
+    return Status();
+  return InvalidArgument(fmt::format(
+      "model {}: micro-batches of {} samples are too large for a GPU, which has {} and takes at "
+      "most {} samples at a time; raise train.micro_batches ({})",
+      plan.job.model, samples, BytesText(RoomOf(device).total_bytes), kGpuSamplesMax,
+      plan.job.micro_batches));
+}
+
 Status CheckMemoryOf(Device device, const JobPlan& plan, const Model& model) {
   if (device.kind == DeviceKind::kCpu)
     return CheckMemory(plan.job, model, plan.steps, MachineMemoryBytes());
   const uint64_t samples = plan.steps.micro_batch_samples_max();
-  const DeviceRoom room = RoomOf(device);
-  const uint64_t free_bytes = room.free_bytes;
-  // A plan's sums of sizes stay far from where 64 bits end.
-  if (LargestOutputBytes(model.graph(), samples) > kPlannableBytesMax || samples > kGpuSamplesMax) {
-    return InvalidArgument(fmt::format(
-        "model {}: micro-batches of {} samples are too large for a GPU, which has {} and takes at "
-        "most {} samples at a time; raise train.micro_batches ({})",
-        plan.job.model, samples, BytesText(room.total_bytes), kGpuSamplesMax,
-        plan.job.micro_batches));
-  }
+  if (Status s = CheckGpuSamples(device, plan, model, samples); !s.ok()) return s;
+  const uint64_t free_bytes = RoomOf(device).free_bytes;
   const GpuMemoryPlan needed = PlanGpuMemory(device, plan, model, samples);
   if (needed.total() <= free_bytes) return Status();
   return InvalidArgument(NoRoomText(device, plan, model, needed, free_bytes));

@@ -32,7 +32,9 @@ struct GpuMemoryPlan {
   uint64_t batches = 0;     // samples on their way into the network
   uint64_t total() const { return parameters + gradients + network + batches; }
 };
-// With micro-batches of `samples`.  REQUIRES: the device is a GPU.
+// kInvalidArgument where micro-batches of `samples` are more than any plan is made for.
+Status CheckGpuSamples(Device device, const JobPlan& plan, const Model& model, uint64_t samples);
+// With micro-batches of `samples`.  REQUIRES: the device is a GPU; CheckGpuSamples.
 GpuMemoryPlan PlanGpuMemory(Device device, const JobPlan& plan, const Model& model,
                             uint64_t samples);
 

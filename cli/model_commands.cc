@@ -30,7 +30,8 @@ struct ModelOptions {
 Result<OpenedDevice> DeviceOf(const Job& job) {
   Result<DeviceChoice> choice = ParseDevice("--device", job.device);
   if (!choice.ok()) return choice.status();
-  if (choice->kind == DeviceChoice::Kind::kAuto) choice->kind = DeviceChoice::Kind::kCpu;
+  using enum DeviceChoice::Kind;
+  if (choice->kind == kAuto || choice->kind == kCpu) return OpenedDevice();  // of any precision
   return OpenDevice(*choice, job);
 }
 
@@ -56,6 +57,7 @@ Result<Memory> MemoryOf(Job job, const Graph& graph, uint32_t batch) {
                       .shape = graph.input(),
                       .class_count = graph.class_count()},
                      model->layout());
+  if (Status s = CheckGpuSamples(device->device(), plan, *model, batch); !s.ok()) return s;
   memory.gpu = PlanGpuMemory(device->device(), plan, *model, batch);
   return memory;
 }

@@ -205,7 +205,9 @@ void PrintOutcome(const Summary& summary, const RunFolder& folder) {
   if (summary.unverified_micro_batches > 0)
     line += fmt::format(", {} micro-batches not verified", summary.unverified_micro_batches);
   if (!summary.is_reproducible)
-    line += ", other bits each time (several kinds of workers, or allow_nondeterministic)";
+    line +=
+        ", bits that need not come again (several kinds of workers, allow_nondeterministic, or "
+        "codec 1-bit or top-k)";
   if (!summary.failure.empty()) line += ": " + summary.failure;
   fmt::print(stderr, "{}\npando: summary in {}\n", line, folder.SummaryPath());
 }

@@ -41,7 +41,8 @@ constexpr std::string_view kMetricsHeading =
     "gpu_percent,exposed_sync_ms";
 constexpr size_t kMetricsColumns = 11;
 // Of earlier releases: how many of the columns they had.
-constexpr std::array<size_t, 2> kFewerColumns{8, 10};
+constexpr size_t kColumnsWithGpus = 10;
+constexpr std::array<size_t, 2> kFewerColumns{8, kColumnsWithGpus};
 
 // The heading of the first so many columns.
 std::string_view HeadingOf(size_t column_count) {
@@ -236,7 +237,7 @@ Status MetricsFile::Append(const MetricsRow& row) {
   std::string text = fmt::format("{},{:.6g},{:.9g},{:.9g},{:.7g},{:.6g},{:.3f},{:.3f}", row.step,
                                  row.epoch, row.loss, row.accuracy, row.lr, row.images_per_second,
                                  row.elapsed_seconds, row.data_stall_ms);
-  if (column_count_ >= 10)
+  if (column_count_ >= kColumnsWithGpus)
     text += fmt::format(",{:.1f},{:.1f}", row.gpu_memory_mb, row.gpu_percent);
   if (column_count_ >= kMetricsColumns) text += fmt::format(",{:.3f}", row.exposed_sync_ms);
   return rows_.Append(text + "\n");

@@ -302,8 +302,7 @@ void SchedulerProcess::OnEvent(Micros, const RunEvent& event) {
 void SchedulerProcess::OnStepMetrics(Micros now, const StepMetrics& metrics) {
   sample_count_ += plan_.steps.SampleCount(metrics.step);
   recorder_.OnDataStall(static_cast<double>(scheduler_->data_stall_us()) * 1e-6);
-  recorder_.OnExposedSync(static_cast<double>(scheduler_->exposed_sync_us()) * 1e-6 /
-                          std::max(1u, plan_.job.workers));
+  recorder_.OnExposedSync(static_cast<double>(scheduler_->exposed_sync_us()) * 1e-6);
   const Scheduler::GpuUse gpus = scheduler_->gpu_use();
   recorder_.OnGpuUse(gpus.memory_bytes, gpus.percent);
   recorder_.OnStep(metrics, schedule_.At(metrics.step).lr, ImagesPerSecond(now));

@@ -189,7 +189,7 @@ void SerialTrainer::Show(ShardId shard, Version version, const SharedBuffer& val
   const auto encoded = std::make_shared<FloatBuffer>(plan_.pulls.PayloadBytes(shard) / 4);
   plan_.pulls.CodecOf(shard)->Encode(values->span().subspan(range.first, range.size()),
                                      std::as_writable_bytes(encoded->span()));
-  trainer_.ParametersArrived(shard, version, ToBlob(encoded));
+  trainer_.parameters().Put(shard, version, ToBlob(encoded));
 }
 
 // Stops short of a version that is evaluated first: training time and evaluation time stay apart.
@@ -281,7 +281,10 @@ void SerialTrainer::OnEventOf(const GradientReady& gradient) {
 std::optional<GradientReady> SerialTrainer::Sum(const GradientReady& leaf) {
   Summed& summed = summed_[leaf.shard.value()];
   std::lock_guard lock(summed.mutex);
-  if (summed.step != leaf.step) summed.leaves.Begin(plan_.steps.Tree(leaf.step));
+  if (summed.step != leaf.step) {  // a step reads what the one before made of all of its leaves
+    PANDO_CHECK(!summed.step || (*summed.step < leaf.step && summed.leaves.is_complete()));
+    summed.leaves.Begin(plan_.steps.Tree(leaf.step));
+  }
   summed.step = leaf.step;
   summed.leaves.Add(leaf.node, leaf.payload);
   if (!summed.leaves.is_complete()) return std::nullopt;

@@ -42,7 +42,8 @@ struct Summary {
   uint32_t micro_batches = 0;
   uint64_t seed = 0;
   std::string precision;        // train.precision
-  bool is_reproducible = true;  // no: workers of several kinds, or train.allow_nondeterministic
+  bool is_reproducible = true;  // no: workers of several kinds, train.allow_nondeterministic, or
+                                // a codec of gradients that adds what earlier ones have lost
   std::string dataset;
   std::string model;
   uint64_t parameter_count = 0;

@@ -77,6 +77,11 @@ Result<SerialResult> Replay(const OpenedJob& job, const std::optional<SnapshotIm
         "the run allowed algorithms whose bits differ from run to run "
         "(train.allow_nondeterministic): there is nothing to compare with");
   }
+  if (job.plan.pushes.has_feedback()) {
+    return InvalidArgument(
+        "the run's gradients held what earlier ones had lost (train.codec is 1-bit or top-k), and "
+        "snapshots have none of it: there is nothing to compare with");
+  }
   Result<DeviceChoice> choice = ParseDevice("--device", job.plan.job.device);
   if (!choice.ok()) return choice.status();
   Result<OpenedDevice> device = OpenDevice(*choice, job.plan.job);

@@ -93,7 +93,7 @@ class Scheduler : public ProtocolCore {
   VerificationState verification() const;
   // How long workers' threads have waited for samples since this life began, all together.
   uint64_t data_stall_us() const { return data_stall_us_; }
-  // The workers' waits for parameters, all together, each of them the mean of its threads'.
+  // How long one of them has waited for parameters, likewise, on average.
   uint64_t exposed_sync_us() const { return exposed_sync_us_; }
   // Of the workers' GPUs, as their last heartbeats say: the most memory in use on one, and the mean
   // share of time with a kernel at work. Zeros where no worker has one.
@@ -156,6 +156,7 @@ class Scheduler : public ProtocolCore {
   void OnMessageOf(Micros now, const Envelope& envelope, const Register& registration);
   void OnMessageOf(Micros now, const Envelope& envelope, const Ready& ready);
   void OnMessageOf(Micros now, const Envelope& envelope, const Heartbeat& heartbeat);
+  void CountWaits(const Member& member, const Heartbeat& heartbeat);
   void OnMessageOf(Micros now, const Envelope& envelope, const Leave& leave);
   void OnMessageOf(Micros now, const Envelope& envelope, const FaultNote& note);
   void OnMessageOf(Micros now, const Envelope& envelope, const PeerSilent& silent);

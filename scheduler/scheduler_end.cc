@@ -46,7 +46,7 @@ void Scheduler::OnMessageOf(Micros now, const Envelope&, const Params& params) {
     const uint32_t i = item.shard.value();
     if (i >= collected_.size() || collected_[i] || item.version != final_version_) continue;
     const ShardRange& range = plan_.shards.range(item.shard);
-    if (item.payload.floats().size() != range.size()) continue;
+    if (item.form != ParamsForm::kExact || item.payload.floats().size() != range.size()) continue;
     std::ranges::copy(item.payload.floats(), final_weights_->data() + range.first);
     collected_[i] = true;
   }

@@ -203,13 +203,21 @@ void Scheduler::CompareKinds(Micros now, const Member& newcomer) {
 
 void Scheduler::OnMessageOf(Micros, const Envelope& envelope, const Heartbeat& heartbeat) {
   Member& member = *members_.Find(envelope.sender.incarnation);
-  if (heartbeat.data_stall_us > member.heartbeat.data_stall_us)
-    data_stall_us_ += heartbeat.data_stall_us - member.heartbeat.data_stall_us;
-  if (heartbeat.exposed_sync_us > member.heartbeat.exposed_sync_us)
-    exposed_sync_us_ += heartbeat.exposed_sync_us - member.heartbeat.exposed_sync_us;
+  CountWaits(member, heartbeat);
   member.heartbeat = heartbeat;
   member.speed.Observe(heartbeat.micro_batch_us);
   Send(envelope.sender, HeartbeatAck{});
+}
+
+// What a worker has waited before it was heard of was another scheduler's to count.
+void Scheduler::CountWaits(const Member& member, const Heartbeat& heartbeat) {
+  if (options_.state && member.heartbeat.data_stall_us + member.heartbeat.exposed_sync_us == 0)
+    return;
+  const auto since = [](uint64_t now, uint64_t before) { return now > before ? now - before : 0; };
+  data_stall_us_ += since(heartbeat.data_stall_us, member.heartbeat.data_stall_us);
+  const size_t worker_count = std::max<size_t>(1, members_.Workers().size());
+  exposed_sync_us_ +=
+      since(heartbeat.exposed_sync_us, member.heartbeat.exposed_sync_us) / worker_count;
 }
 
 Scheduler::GpuUse Scheduler::gpu_use() const {

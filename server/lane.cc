@@ -67,8 +67,10 @@ void Lane::OnMessageOf(Micros now, const Envelope& envelope, const Push& push) {
     const bool is_duplicate = taken == Shard::Taken::kDuplicate;
     if (is_duplicate && Mutated(Mutation::kUnansweredDuplicate)) continue;
     TryAdvance(now, *replica);
+    // The first of a worker's many leaves would be repeated before its last is computed.
+    const bool says_pending = is_duplicate || !plan_.pushes.is_exact();
     AnswerFor(from, *replica, {item.node, VersionMadeBy(item.step), plan_.training_form()},
-              /*says_pending=*/is_duplicate);
+              says_pending);
   }
   if (!others.items.empty()) AnswerNotPrimary(envelope, std::move(others));
 }

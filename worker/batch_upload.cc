@@ -2,12 +2,14 @@
 
 #include <span>
 
+#include "common/check.h"
 #include "kernels/batch_block.h"
 
 namespace pando {
 
 void BatchUpload::Bring(const std::shared_ptr<const Batch>& batch) {
   if (batch == batch_) return;
+  PANDO_CHECK(batch->pinned != nullptr);
   copies_.Await(on_its_way_);  // its pinned memory is the readers' again
   const BatchBlock block(*batch);
   if (memory_.size_bytes() < block.size_bytes()) {

@@ -5,32 +5,41 @@
 
 namespace pando {
 
-std::shared_ptr<ErrorFeedback::Lost> ErrorFeedback::Find(MicroBatch m) {
+std::shared_ptr<ErrorFeedback::Lost> ErrorFeedback::Find(Step step, MicroBatch m) {
   std::lock_guard lock(mutex_);
-  std::shared_ptr<Lost>& lost = lost_[m];
-  if (lost == nullptr) lost = std::make_shared<Lost>(plan_);
-  return lost;
+  Entry& entry = lost_[m];
+  if (entry.lost == nullptr) {
+    entry = {std::make_shared<Lost>(plan_), step};
+    std::erase_if(lost_, [&](const auto& other) { return NextStep(other.second.newest) < step; });
+  }
+  entry.newest = std::max(entry.newest, step);
+  return entry.lost;
 }
 
 void ErrorFeedback::Encode(Step step, MicroBatch m, ShardId shard, std::span<const float> gradient,
                            std::span<std::byte> encoded) {
-  const std::shared_ptr<Lost> lost = Find(m);
+  const std::shared_ptr<Lost> lost = Find(step, m);
   std::lock_guard lock(lost->mutex);
   const ShardRange& range = plan_.shards.range(shard);
   const std::span<float> sum = lost->floats.span().subspan(range.first, range.size());
   std::optional<Step>& of_step = lost->of_step[shard.value()];
-  if (of_step >= step) std::ranges::fill(sum, 0.0f);
+  if (!of_step || NextStep(*of_step) != step) std::ranges::fill(sum, 0.0f);
   of_step = step;
   for (size_t i = 0; i < sum.size(); ++i) sum[i] += gradient[i];
   const ShardCodec& codec = *plan_.pushes.CodecOf(shard);
   codec.Encode(sum, encoded);
-  std::vector<float> sent(sum.size());
-  codec.Decode(encoded, sent);
+  lost->sent.resize(sum.size());
+  codec.Decode(encoded, lost->sent);
   // An overflow is not carried over: with loss scaling its step is skipped.
   for (size_t i = 0; i < sum.size(); ++i) {
-    const float left = sum[i] - sent[i];
+    const float left = sum[i] - lost->sent[i];
     sum[i] = std::isfinite(left) ? left : 0.0f;
   }
+}
+
+size_t ErrorFeedback::held_count() {
+  std::lock_guard lock(mutex_);
+  return lost_.size();
 }
 
 void ErrorFeedback::Forget() {

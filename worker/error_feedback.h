@@ -1,12 +1,13 @@
 // ErrorFeedback encodes gradients with codecs that lose much, and adds what each micro-batch lost
 // to its next gradient (P34; Seide et al. 2014, equations 2 and 3). What was lost belongs to
-// (micro-batch, shard) and stays with the worker: where another one takes the micro-batch over, or
-// a step is computed again, it is zero. Used by train_step.
-// Threads: any. Owns: of each micro-batch that this worker has had, a vector of the model's size.
+// (micro-batch, shard) and is of use for one step: it is zero where another worker has had the
+// micro-batch between, and where a step is computed again. Used by train_step.
+// Threads: any. Owns: of each micro-batch of the newest two steps a vector of the model's size.
 #pragma once
 
 #include <cstddef>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
@@ -27,6 +28,7 @@ class ErrorFeedback {
               std::span<std::byte> encoded);
   // Steps may begin again at a lower one (P21).
   void Forget();
+  size_t held_count();  // vectors of the model's size
 
  private:
   struct Lost {
@@ -35,12 +37,17 @@ class ErrorFeedback {
     std::mutex mutex;  // guards:
     FloatBuffer floats;
     std::vector<std::optional<Step>> of_step;  // by shard: the newest that it is of
+    std::vector<float> sent;                   // scratch
   };
-  std::shared_ptr<Lost> Find(MicroBatch m);
+  struct Entry {
+    std::shared_ptr<Lost> lost;  // shared with a thread that is at work on it when it is erased
+    Step newest;
+  };
+  std::shared_ptr<Lost> Find(Step step, MicroBatch m);
 
   const JobPlan& plan_;
   std::mutex mutex_;  // guards:
-  std::map<MicroBatch, std::shared_ptr<Lost>> lost_;
+  std::map<MicroBatch, Entry> lost_;
 };
 
 }  // namespace pando

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/mutation.h"
+#include "proto/message_limits.h"
 #include "worker/session.h"
 
 namespace pando {
@@ -12,6 +13,16 @@ namespace {
 constexpr Micros kControlRetry = std::chrono::milliseconds(200);
 constexpr Micros kDataRetryFirst = std::chrono::milliseconds(500);
 constexpr Micros kDataRetryMax = std::chrono::seconds(4);
+
+// In messages that a lane takes.
+std::vector<Push> InMessages(Push push) {
+  std::vector<Push> messages(1);
+  for (PushItem& item : push.items) {
+    if (messages.back().items.size() == kItemsPerMessageMax) messages.emplace_back();
+    messages.back().items.push_back(std::move(item));
+  }
+  return messages;
+}
 
 }  // namespace
 
@@ -95,7 +106,7 @@ void Session::FlushPushes(Micros now) {
     }
     pushed_bytes_.all += parcel.bytes;
     if (!IsComputed(step)) pushed_bytes_.early += parcel.bytes;
-    SendToLane(lane, std::move(parcel.push));
+    for (Push& push : InMessages(std::move(parcel.push))) SendToLane(lane, std::move(push));
   }
 }
 
@@ -150,7 +161,9 @@ void Session::RepeatUnanswered(Micros now) {
     const ParamsForm form = is_for_training ? plan_.training_form() : ParamsForm::kExact;
     pulls[PrimaryOf(key.shard)].items.push_back({key.shard, key.version, form});
   }
-  for (auto& [lane, push] : pushes) AskLane(now, lane, std::move(push));
+  for (auto& [lane, all] : pushes) {
+    for (Push& push : InMessages(std::move(all))) AskLane(now, lane, std::move(push));
+  }
   for (auto& [lane, pull] : pulls) AskLane(now, lane, std::move(pull));
 }
 

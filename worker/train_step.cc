@@ -266,10 +266,15 @@ Result<ChunkScore> TrainStep::Evaluate(const Batch& batch, const EvaluationParam
 
 Status TrainStep::CheckLoss(const Work& work, const BatchScore& score) const {
   if (std::isfinite(score.loss_sum)) return {};
+  const Job& job = context_.plan.job;
+  const bool may_overflow = job.push_codec == PayloadCodec::kFp16;
   return Internal(fmt::format(
       "the loss is not a finite number in step {}, micro-batch {}: training has diverged. Try a "
-      "lower learning rate ([optimizer] lr is {:g}) or a warm-up ([schedule] warmup_steps)",
-      work.step.value(), work.micro_batch.value(), context_.plan.job.optimizer.lr));
+      "lower learning rate ([optimizer] lr is {:g}) or a warm-up ([schedule] warmup_steps){}",
+      work.step.value(), work.micro_batch.value(), job.optimizer.lr,
+      may_overflow ? "; or sums of gradients exceed 65504, the most that train.codec fp16 holds: "
+                     "try --codec bf16"
+                   : ""));
 }
 
 namespace {

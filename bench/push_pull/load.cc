@@ -44,6 +44,7 @@ Job JobOf(const Load& load) {
 JobPlan PlanOf(const Load& load) {
   JobPlan plan(JobOf(load), DataFacts{.train_samples = load.workers}, LayoutOf(load));
   plan.shards = ShardPlan(plan.layout, load.shard_bytes);
+  plan.pushes = plan.pulls = PayloadPlan({}, plan.layout, plan.shards);
   PANDO_CHECK(plan.shards.shard_count() == load.shards_per_server * load.servers);
   return plan;
 }

@@ -184,7 +184,7 @@ void Conv2dForward(CudaDevice& gpu, const Conv2dSpec& spec, const Conv2dForwardA
   if (!HasEpilogue(spec, args.channel_scale != nullptr) && args.bias == nullptr) return;
   WithElement(gpu.element(), [&]<class T>() {
     WithWidth<T>(spec.out_channels, [&]<int kWidth>() {
-      Launch(gpu, SampleGrid(spec.output().size() / kWidth, args.sample_count), dim3(kMapThreads),
+      Launch(gpu, SampleGrid(spec.output().size(), kWidth, args.sample_count), dim3(kMapThreads),
              FinishForward<T, kWidth>, EpilogueOf(spec), static_cast<const T*>(sums), args.bias,
              args.channel_scale, static_cast<T*>(args.y), args.argmax);
     });
@@ -200,7 +200,7 @@ void Conv2dBackward(CudaDevice& gpu, const Conv2dSpec& spec, const Conv2dBackwar
     dsums = s.sums;
     WithElement(gpu.element(), [&]<class T>() {
       WithWidth<T>(spec.out_channels, [&]<int kWidth>() {
-        Launch(gpu, SampleGrid(spec.conv_output().size() / kWidth, args.sample_count),
+        Launch(gpu, SampleGrid(spec.conv_output().size(), kWidth, args.sample_count),
                dim3(kMapThreads), BeginBackward<T, kWidth>, EpilogueOf(spec),
                static_cast<const T*>(args.y), static_cast<const T*>(args.dy), args.channel_scale,
                args.argmax, reinterpret_cast<T*>(s.sums));

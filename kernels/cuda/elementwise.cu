@@ -211,7 +211,7 @@ void MultiplyChannels(CudaDevice& gpu, uint32_t sample_count, const SampleShape&
   WithElement(gpu.element(), [&]<class T>() {
     const auto size = static_cast<uint32_t>(shape.size());
     WithWidth<T>(shape.channels, [&]<int kWidth>() {
-      Launch(gpu, SampleGrid(size / kWidth, sample_count), dim3(kMapThreads),
+      Launch(gpu, SampleGrid(size, kWidth, sample_count), dim3(kMapThreads),
              MultiplyChannelsKernel<T, kWidth>, size, shape.channels, static_cast<const T*>(x),
              factor, static_cast<T*>(y));
     });

@@ -26,10 +26,10 @@ inline dim3 GridSize(CudaDevice& gpu, size_t count, size_t per_thread) {
       (count + kMapThreads * per_thread - 1) / (kMapThreads * per_thread), 1, most)));
 }
 
-// One block row a sample, one thread an element of it.
-inline dim3 SampleGrid(size_t sample_size, uint32_t sample_count) {
+// One block row a sample, one thread `width` elements of it.
+inline dim3 SampleGrid(size_t sample_size, size_t width, uint32_t sample_count) {
   PANDO_CHECK(sample_size <= UINT32_MAX / 2 && sample_count <= 65535);
-  return dim3(DivideUp(sample_size, kMapThreads), sample_count);
+  return dim3(DivideUp(sample_size / width, kMapThreads), sample_count);
 }
 
 template <class T, int kInputs>

@@ -199,7 +199,7 @@ void AverageForwardOf(CudaDevice& gpu, const Spec& spec, uint32_t sample_count, 
                       void* y) {
   WithPacks(gpu, spec.input.channels, [&]<class T, int kWidth>() {
     const auto windows = WindowsOf(spec);
-    Launch(gpu, SampleGrid(spec.output().size() / kWidth, sample_count), dim3(kMapThreads),
+    Launch(gpu, SampleGrid(spec.output().size(), kWidth, sample_count), dim3(kMapThreads),
            AverageForward<T, kWidth, decltype(windows.rows)>, windows, static_cast<const T*>(x),
            static_cast<T*>(y));
   });
@@ -210,7 +210,7 @@ void AverageBackwardOf(CudaDevice& gpu, const Spec& spec, uint32_t sample_count,
                        void* dx) {
   WithPacks(gpu, spec.input.channels, [&]<class T, int kWidth>() {
     const auto windows = WindowsOf(spec);
-    Launch(gpu, SampleGrid(spec.input.size() / kWidth, sample_count), dim3(kMapThreads),
+    Launch(gpu, SampleGrid(spec.input.size(), kWidth, sample_count), dim3(kMapThreads),
            AverageBackward<T, kWidth, decltype(windows.rows)>, windows, static_cast<const T*>(dy),
            static_cast<T*>(dx));
   });
@@ -221,7 +221,7 @@ void AverageBackwardOf(CudaDevice& gpu, const Spec& spec, uint32_t sample_count,
 void MaxPoolForward(CudaDevice& gpu, const Pool2dSpec& spec, uint32_t sample_count, const void* x,
                     void* y, int32_t* argmax) {
   WithPacks(gpu, spec.input.channels, [&]<class T, int kWidth>() {
-    Launch(gpu, SampleGrid(spec.output().size() / kWidth, sample_count), dim3(kMapThreads),
+    Launch(gpu, SampleGrid(spec.output().size(), kWidth, sample_count), dim3(kMapThreads),
            MaxForward<T, kWidth>, WindowsOf(spec), static_cast<const T*>(x), static_cast<T*>(y),
            argmax);
   });
@@ -230,7 +230,7 @@ void MaxPoolForward(CudaDevice& gpu, const Pool2dSpec& spec, uint32_t sample_cou
 void MaxPoolBackward(CudaDevice& gpu, const Pool2dSpec& spec, uint32_t sample_count,
                      const int32_t* argmax, const void* dy, void* dx) {
   WithPacks(gpu, spec.input.channels, [&]<class T, int kWidth>() {
-    Launch(gpu, SampleGrid(spec.input.size() / kWidth, sample_count), dim3(kMapThreads),
+    Launch(gpu, SampleGrid(spec.input.size(), kWidth, sample_count), dim3(kMapThreads),
            MaxBackward<T, kWidth>, WindowsOf(spec), argmax, static_cast<const T*>(dy),
            static_cast<T*>(dx));
   });

@@ -17,6 +17,7 @@ std::vector<float> Floats(const Blob& payload) {
 }
 
 }  // namespace
+
 std::optional<uint64_t> VirtualComputer::DigestIfWhole(const Copy& copy, bool needs_all) const {
   std::vector<std::span<const float>> shards;
   for (uint32_t s = 0; s < plan_.shards.shard_count(); ++s) {

@@ -10,6 +10,7 @@ namespace {
 
 constexpr MicroBatch kFirst{0};
 constexpr MicroBatch kSecond{1};
+constexpr MicroBatch kThird{2};
 
 // One shard of 16 weights, of which top-k sends one; the metrics are a shard of their own or not.
 class Fixture {
@@ -36,7 +37,7 @@ class Fixture {
     Job job;
     job.steps = 10;
     job.global_batch = 4;
-    job.micro_batches = 2;
+    job.micro_batches = 3;
     job.push_codec = PayloadCodec::kTopK;
     return JobPlan(job, {.train_samples = 4},
                    TensorLayout({{.name = "w", .shape = {16}}, MetricTensorSpec()}));
@@ -62,6 +63,24 @@ TEST_CASE("a step that is computed again has lost nothing before") {
   f.Send(3, kFirst, 5, 3);
   CHECK(f.Send(3, kFirst, 1, 0) == Two{1, 0});
   CHECK(f.Send(4, kFirst, 0, 0) == Two{0, 0});
+}
+
+TEST_CASE("what was lost before another worker had the micro-batch is not added") {
+  Fixture f;
+  f.Send(3, kFirst, 5, 3);
+  CHECK(f.Send(5, kFirst, 1, 0) == Two{1, 0});
+  CHECK(f.Send(6, kFirst, 0, 0) == Two{0, 0});
+}
+
+TEST_CASE("micro-batches that others have now leave no memory behind") {
+  Fixture f;
+  f.Send(3, kFirst, 5, 3);
+  f.Send(4, kSecond, 5, 3);
+  f.Send(4, kFirst, 0, 0);
+  CHECK(f.feedback().held_count() == 2);
+  f.Send(5, kSecond, 0, 0);
+  f.Send(6, kThird, 0, 0);
+  CHECK(f.feedback().held_count() == 2);  // the first is of step 4
 }
 
 TEST_CASE("after a rollback nothing is left of what was lost") {
