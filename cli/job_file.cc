@@ -195,11 +195,13 @@ std::string JobDraft::Named(const std::string& name) const {
 }
 
 Result<Job> JobDraft::Finish() const {
-  for (Status s : {CheckTrain(), CheckOptimizer(), CheckSchedule(), CheckEval(), CheckRun()}) {
+  for (Status s : {CheckTrain(), CheckOptimizer(), CheckSchedule(), CheckEval(), CheckRun(),
+                   CheckStrategy()}) {
     if (!s.ok()) return s;
   }
   Job job = job_;
   job.optimizer.loss_scale.is_on = job.precision == Precision::kFp16;
+  if (job.strategy == Strategy::kAllreduce) job.servers = job.replicas = job.lanes = 1;
   return job;
 }
 
@@ -299,6 +301,33 @@ Status JobDraft::CheckRun() const {
     return InvalidArgument(fmt::format(
         "{} compares bits, which {} lets differ; give one of them", Named("verify.every"),
         Named("train.allow_nondeterministic")));
+  }
+  return Status();
+}
+
+// Without servers there is nothing to say of them. What a file says of them stays for the day when
+// the job runs with servers again: a resolved job's text names all keys.
+Status JobDraft::CheckStrategy() const {
+  if (job_.strategy != Strategy::kAllreduce) return Status();
+  const auto has_flag = [this](const char* name) {
+    const auto at = where_.find(name);
+    return at != where_.end() && at->second.starts_with("--");
+  };
+  const std::string strategy = Named("run.strategy");
+  if (has_flag("run.servers")) {
+    return InvalidArgument(fmt::format("{} has no servers, but {}; leave it out, or give "
+                                       "--strategy ps",
+                                       strategy, Named("run.servers")));
+  }
+  if (job_.verify_every > 0) {
+    return InvalidArgument(fmt::format("{} compares what servers are sent, and {} has none; leave "
+                                       "one of them out",
+                                       Named("verify.every"), strategy));
+  }
+  if (job_.parameter_residency == ParameterResidency::kLayer) {
+    return InvalidArgument(fmt::format("{} pulls parameters from servers, and with {} every worker "
+                                       "holds all of them; leave one of them out",
+                                       Named("worker.parameter_residency"), strategy));
   }
   return Status();
 }

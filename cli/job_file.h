@@ -45,6 +45,7 @@ class JobDraft {
   Status CheckSchedule() const;
   Status CheckEval() const;
   Status CheckRun() const;
+  Status CheckStrategy() const;
 
   Job job_;
   std::map<std::string, std::string> where_;  // of every key that was given

@@ -73,6 +73,15 @@ std::vector<std::string> EnumNames<ParameterResidency>() {
   return {"all", "layer"};
 }
 
+template <>
+std::vector<std::string> EnumNames<Strategy>() {
+  return {"ps", "allreduce", "single"};
+}
+template <>
+std::vector<std::string> EnumNames<AllreduceAlgorithm>() {
+  return {"auto", "ring", "halving-doubling"};
+}
+
 template <class T>
 JobValue ToValue(const T& field) {
   if constexpr (std::is_enum_v<T>) {
@@ -457,6 +466,15 @@ void AddWorkerKeys(std::vector<JobKey>* keys) {
 
 void AddRunKeys(std::vector<JobKey>* keys) {
   using enum ValueKind;
+  keys->push_back(MakeKey(kChoice,
+                          {"run.strategy", "--strategy", "",
+                           "who makes the next version: parameter servers, the workers among "
+                           "themselves, or one process (--serial)"},
+                          PANDO_FIELD(strategy)));
+  keys->push_back(MakeKey(kChoice,
+                          {"run.allreduce", "", "",
+                           "how gloo sums over the workers of --strategy allreduce; auto: by size"},
+                          PANDO_FIELD(allreduce)));
   keys->push_back(MakeKey(
       kCount, {"run.workers", "--workers", "processes", "worker processes: they compute gradients"},
       PANDO_FIELD(workers), kThreads));

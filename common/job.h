@@ -97,6 +97,17 @@ enum class ParameterResidency : uint8_t {
   kLayer,  // of each computing thread the layer at work and the next one: ZeRO stage 3
 };
 
+// How gradients become the next version. No part of the job's identity: with two workers of an aligned
+// half each the bits are the same.
+enum class Strategy : uint8_t {
+  kParameterServers,
+  kAllreduce,  // each worker sums with the others and updates its own copy; there are no servers
+  kSingle,     // one process: --serial
+};
+
+// Of gloo's ways to sum over ranks.
+enum class AllreduceAlgorithm : uint8_t { kAuto, kRing, kHalvingDoubling };
+
 struct Job {
   // [model]
   std::string model = "mnist-cnn";           // or the path of a network in TOML, whose text is:
@@ -141,8 +152,10 @@ struct Job {
   uint32_t snapshot_keep = 2;     // complete ones
   bool snapshot_best = false;     // evaluated versions are stored, and the best one is kept
   uint64_t verify_every = 0;      // P41: one micro-batch in so many is computed twice; 0: none
+  Strategy strategy = Strategy::kParameterServers;
+  AllreduceAlgorithm allreduce = AllreduceAlgorithm::kAuto;
   uint32_t workers = 2;
-  uint32_t servers = 2;
+  uint32_t servers = 2;           // with allreduce 1: rank 0 speaks for it
   uint32_t replicas = 2;          // of each shard, 1 or 2; one where there is one server
   std::string device = "auto";    // of workers: auto, cpu, cuda or cuda:N
   uint32_t threads = 1;           // computing threads per worker; on a GPU one

@@ -13,6 +13,7 @@ packages=(
   libturbojpeg0-dev libpng-dev                       # pictures in files
   libcurl4-openssl-dev libssl-dev                    # pando data fetch
   libsqlite3-dev                                     # the scheduler's journal
+  libgloo-dev                                        # --strategy allreduce
   doctest-dev iproute2                               # tests; partitions
   libbenchmark-dev                                   # benchmarks of kernels
 )

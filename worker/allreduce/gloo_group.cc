@@ -1,0 +1,232 @@
+#include "worker/allreduce/gloo_group.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <gloo/allreduce.h>
+#include <gloo/allreduce_halving_doubling.h>
+#include <gloo/broadcast.h>
+#include <gloo/math.h>
+#include <gloo/rendezvous/context.h>
+#include <gloo/rendezvous/file_store.h>
+#include <gloo/transport/tcp/address.h>
+#include <gloo/transport/tcp/device.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "common/atomic_file.h"
+
+namespace pando {
+namespace {
+
+using gloo::transport::tcp::Address;
+
+// gloo knows no waiting without end. Who waits in vain is told so by the scheduler, whose leases
+// are short; a rank that evaluates, or computes a large batch, may take its time.
+constexpr std::chrono::hours kOperationTimeout{24};
+constexpr std::chrono::milliseconds kStorePoll{5};
+// Which algorithm is faster for a size: docs/architecture.md, "Without servers".
+constexpr size_t kRingBytesMin = 256 << 10;
+
+// gloo's own store waits for as long as the context does; this one until its own deadline, and no
+// longer than somebody wants it to.
+class Store : public gloo::rendezvous::FileStore {
+ public:
+  Store(const GlooOptions& options, const std::atomic<bool>& is_cancelled)
+      : FileStore(options.folder),
+        is_cancelled_(is_cancelled),
+        deadline_(std::chrono::steady_clock::now() + options.connect_timeout) {}
+
+  void wait(const std::vector<std::string>& keys) override {
+    while (!check(keys)) {
+      if (is_cancelled_) throw gloo::IoException("called off");
+      if (std::chrono::steady_clock::now() >= deadline_)
+        throw gloo::IoException("not all ranks have come in time");
+      std::this_thread::sleep_for(kStorePoll);
+    }
+  }
+  void wait(const std::vector<std::string>& keys, const std::chrono::milliseconds&) override {
+    wait(keys);
+  }
+
+ private:
+  const std::atomic<bool>& is_cancelled_;
+  const std::chrono::steady_clock::time_point deadline_;
+};
+
+// What the base class does not tell: the addresses that peers have told the store.
+class Mesh : public gloo::rendezvous::Context {
+ public:
+  using gloo::rendezvous::Context::Context;
+  std::string PeerAddress(Store& store, int peer) {
+    std::vector<char> all = store.get(std::to_string(peer));  // its key, as connectFullMesh writes it
+    return Address(extractAddress(all, peer)).str();
+  }
+};
+
+// The sockets of the mesh: accepted where this rank listens, or dialed to where a peer does. gloo
+// wakes who waits for a peer when the peer hangs up, and not when we close our end from another
+// thread; so we keep what lets us hang up on ourselves.
+std::vector<UniqueFd> SocketsOf(const std::string& ours, const std::map<int, std::string>& peers) {
+  std::vector<UniqueFd> sockets;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", ignored)) {
+    const int fd = std::atoi(entry.path().filename().c_str());
+    const auto text_of = [fd](auto name_of) {
+      sockaddr_storage name{};
+      socklen_t size = sizeof(name);
+      const bool has_name = name_of(fd, reinterpret_cast<sockaddr*>(&name), &size) == 0;
+      const bool is_ip = has_name && (name.ss_family == AF_INET || name.ss_family == AF_INET6);
+      return is_ip ? Address(name).str() : std::string();
+    };
+    const std::string peer = text_of(getpeername);
+    if (peer.empty()) continue;
+    const auto is_it = [&](const auto& known) { return known.second == peer; };
+    if (text_of(getsockname) == ours || std::ranges::any_of(peers, is_it))
+      sockets.emplace_back(fcntl(fd, F_DUPFD_CLOEXEC, 0));
+  }
+  return sockets;
+}
+
+// "[/build/gloo/transport/tcp/pair.cc:598] Connection closed by peer [10.0.0.3]:41213": the place in
+// gloo's source is of no use to anybody.
+std::string TextOf(const std::exception& error) {
+  const std::string text = error.what();
+  const size_t place = text.starts_with('[') ? text.find("] ") : std::string::npos;
+  return place == std::string::npos ? text : text.substr(place + 2);
+}
+
+// What gloo throws becomes a status here; nothing of it leaves this file.
+template <class Call>
+Status Caught(const char* what, Call call) {
+  try {
+    call();
+    return Status();
+  } catch (const std::exception& error) {
+    return Unavailable(fmt::format("allreduce: {}: {}", what, TextOf(error)));
+  }
+}
+
+class GlooGroup : public AllreduceGroup {
+ public:
+  // REQUIRES: the mesh is connected, through this store.
+  GlooGroup(const GlooOptions& options, std::shared_ptr<Mesh> mesh, Store& store)
+      : algorithm_(options.algorithm), context_(std::move(mesh)) {
+    if (context_->size == 1) return;
+    for (int rank = 0; rank < context_->size; ++rank) {
+      if (rank != context_->rank) peers_[rank] = context_->PeerAddress(store, rank);
+    }
+    const std::string ours = context_->getPair(peers_.begin()->first)->address().str();
+    sockets_ = SocketsOf(ours, peers_);
+  }
+  ~GlooGroup() override {
+    Close();  // first: what the algorithms registered may be in use by gloo's own thread
+  }
+
+  Status Sum(std::span<float> values) override {
+    if (context_->size == 1 || values.empty()) return Status();
+    return Named("summing gradients failed", [&] {
+      IsRing(values.size_bytes()) ? SumByRing(values) : SumByHalves(values);
+    });
+  }
+
+  Status Broadcast(std::span<std::byte> bytes) override {
+    if (context_->size == 1 || bytes.empty()) return Status();
+    return Named("rank 0's word did not come", [&] {
+      gloo::BroadcastOptions options(context_);
+      options.setOutput(reinterpret_cast<uint8_t*>(bytes.data()), bytes.size());
+      options.setRoot(0);
+      options.setTag(++tag_);
+      gloo::broadcast(options);
+    });
+  }
+
+  void Close() override {
+    const std::lock_guard lock(closing_);
+    if (std::exchange(is_closed_, true)) return;
+    for (const UniqueFd& socket : sockets_) shutdown(socket.get(), SHUT_RDWR);
+  }
+
+ private:
+  using Halving = gloo::AllreduceHalvingDoubling<float>;
+
+  // gloo names a peer by an address. Where that is the one that it listens at we know better; a peer
+  // that dialed us goes by another one.
+  template <class Call>
+  Status Named(const char* what, Call call) {
+    const Status status = Caught(what, std::move(call));
+    for (const auto& [rank, peer] : peers_) {
+      if (status.ok() || status.message().find(peer) == std::string::npos) continue;
+      return Unavailable(fmt::format("{} (worker {})", status.message(), rank));
+    }
+    return status;
+  }
+
+  bool IsRing(size_t size_bytes) const {
+    if (algorithm_ == AllreduceAlgorithm::kAuto) return size_bytes >= kRingBytesMin;
+    return algorithm_ == AllreduceAlgorithm::kRing;
+  }
+
+  void SumByRing(std::span<float> values) {
+    gloo::AllreduceOptions options(context_);
+    options.setOutput(values.data(), values.size());
+    options.setAlgorithm(gloo::AllreduceOptions::Algorithm::RING);
+    options.setReduceFunction(
+        [](void* out, const void* a, const void* b, size_t n) { gloo::sum<float>(out, a, b, n); });
+    options.setTag(++tag_);
+    gloo::allreduce(options);
+  }
+
+  // One object for each array: it registers its buffers with the peers, in the same order on all
+  // ranks, since they make the same calls.
+  void SumByHalves(std::span<float> values) {
+    std::unique_ptr<Halving>& halving = halvings_[{values.data(), values.size()}];
+    if (halving == nullptr) {
+      halving = std::make_unique<Halving>(context_, std::vector<float*>{values.data()},
+                                          static_cast<int>(values.size()));
+    }
+    halving->run();
+  }
+
+  const AllreduceAlgorithm algorithm_;
+  std::mutex closing_;  // guards is_closed_
+  bool is_closed_ = false;
+  const std::shared_ptr<Mesh> context_;
+  std::map<int, std::string> peers_;  // where they listen, by rank
+  std::vector<UniqueFd> sockets_;     // copies of the descriptors, to hang up
+  uint32_t tag_ = 0;
+  std::map<std::pair<float*, size_t>, std::unique_ptr<Halving>> halvings_;
+};
+
+}  // namespace
+
+bool HasGloo() { return true; }
+
+Result<std::unique_ptr<AllreduceGroup>> ConnectGlooGroup(const GlooOptions& options,
+                                                         const std::atomic<bool>& is_cancelled) {
+  std::error_code error;
+  std::filesystem::create_directories(options.folder, error);
+  if (error)
+    return Unavailable(fmt::format("cannot make {}: {}", options.folder, error.message()));
+  std::unique_ptr<AllreduceGroup> group;
+  const Status connected = Caught("the workers could not connect", [&] {
+    auto device = gloo::transport::tcp::CreateDevice(options.address.c_str());
+    auto mesh =
+        std::make_shared<Mesh>(static_cast<int>(options.rank), static_cast<int>(options.size));
+    mesh->setTimeout(kOperationTimeout);
+    Store store(options, is_cancelled);
+    if (options.size > 1) mesh->connectFullMesh(store, device);
+    group = std::make_unique<GlooGroup>(options, std::move(mesh), store);
+  });
+  if (!connected.ok()) return connected;
+  return group;
+}
+
+}  // namespace pando

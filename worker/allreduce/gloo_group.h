@@ -1,0 +1,35 @@
+// ConnectGlooGroup: an AllreduceGroup over gloo's TCP transport. Called by the worker process of a
+// run without servers, on the thread of its GradientExchange. gloo appears in gloo_group.cc alone.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "common/job.h"
+#include "common/status.h"
+#include "worker/allreduce/allreduce_group.h"
+
+namespace pando {
+
+struct GlooOptions {
+  uint32_t rank = 0;
+  uint32_t size = 1;
+  std::string address;  // of this machine: what gloo listens on
+  std::string folder;   // of this group alone, seen by all ranks: they tell each other their
+                        // addresses in it. Made if need be
+  AllreduceAlgorithm algorithm = AllreduceAlgorithm::kAuto;
+  std::chrono::milliseconds connect_timeout = std::chrono::seconds(60);
+};
+
+// Whether this program was built with gloo.
+bool HasGloo();
+
+// Blocks until all ranks are connected. kUnavailable if that takes longer than the timeout, or
+// `is_cancelled` becomes true; kInvalidArgument where gloo is not built in.
+Result<std::unique_ptr<AllreduceGroup>> ConnectGlooGroup(const GlooOptions& options,
+                                                         const std::atomic<bool>& is_cancelled);
+
+}  // namespace pando

@@ -1,0 +1,173 @@
+#include "worker/allreduce/gradient_exchange.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/check.h"
+#include "common/float_env.h"
+
+namespace pando {
+
+GradientExchange::GradientExchange(const JobPlan& plan, uint32_t rank, Callbacks callbacks)
+    : plan_(plan),
+      rank_(rank),
+      callbacks_(std::move(callbacks)),
+      buckets_(PlanBuckets(plan.shards)),
+      bucket_of_(plan.shards.shard_count()) {
+  for (size_t b = 0; b < buckets_.size(); ++b) {
+    for (uint32_t s = buckets_[b].shards.first; s < buckets_[b].shards.last; ++s)
+      bucket_of_[s] = b;
+  }
+  for (SharedBuffer& flat : flats_)
+    flat = std::make_shared<FloatBuffer>(plan.layout.float_count());
+}
+
+GradientExchange::~GradientExchange() { Stop(); }
+
+void GradientExchange::Begin(Step first, std::function<size_t(Step)> node_count) {
+  PANDO_CHECK(!thread_.joinable());
+  first_ = first;
+  node_count_ = std::move(node_count);
+  thread_ = std::thread([this] { Run(); });
+}
+
+void GradientExchange::Stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    is_stopping_ = true;
+    if (group_ != nullptr) group_->Close();
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+// ---- what the computing threads bring -----------------------------------------------------------
+
+// The first word of a step, from whichever side, begins it.
+GradientExchange::StepState& GradientExchange::StateOf(Step step) {
+  StepState& state = states_[step.value() % states_.size()];
+  if (state.step == step) return state;
+  state.step = step;
+  state.node_count = node_count_(step);
+  state.parts.assign(plan_.shards.shard_count(), {});
+  state.missing_counts.clear();
+  const bool has_none = state.node_count == 0;  // fewer samples than ranks
+  for (const Bucket& bucket : buckets_)
+    state.missing_counts.push_back(has_none ? 0 : bucket.shards.last - bucket.shards.first);
+  if (has_none) std::fill_n(FlatOf(step), plan_.layout.float_count(), 0.0f);
+  return state;
+}
+
+void GradientExchange::Add(Step step, TreeNode node, ShardId shard, const Blob& sum) {
+  std::map<TreeNode, Blob> parts;
+  {
+    const std::lock_guard lock(mutex_);
+    StepState& state = StateOf(step);
+    std::map<TreeNode, Blob>& held = state.parts[shard.value()];
+    held.emplace(node, sum);
+    if (held.size() < state.node_count) return;
+    parts.swap(held);
+  }
+  float* out = FlatOf(step) + plan_.shards.range(shard).first;
+  for (auto part = parts.begin(); part != parts.end(); ++part) {
+    const std::span<const float> in = part->second.floats();
+    if (part == parts.begin()) {
+      std::ranges::copy(in, out);
+    } else {
+      for (size_t i = 0; i < in.size(); ++i) out[i] += in[i];
+    }
+  }
+  const std::lock_guard lock(mutex_);
+  if (--StateOf(step).missing_counts[bucket_of_[shard.value()]] == 0) changed_.notify_all();
+}
+
+void GradientExchange::Hold() {
+  const std::lock_guard lock(mutex_);
+  ++hold_count_;
+}
+
+void GradientExchange::Release(uint32_t hold_count) {
+  const std::lock_guard lock(mutex_);
+  PANDO_CHECK(hold_count <= hold_count_);
+  hold_count_ -= hold_count;
+  changed_.notify_all();
+}
+
+void GradientExchange::SetHash(Version version, uint64_t hash) {
+  const std::lock_guard lock(mutex_);
+  hashes_[version] = hash;
+  changed_.notify_all();
+}
+
+bool GradientExchange::IsCompared(Version version) const {
+  return plan_.IsEvaluationDue(version) && version > VersionReadBy(first_);
+}
+
+// ---- the exchange's thread ----------------------------------------------------------------------
+
+void GradientExchange::Run() {
+  SetFloatEnvironment();
+  Status status = Work();
+  const std::lock_guard lock(mutex_);
+  if (!status.ok() && !is_stopping_) callbacks_.on_failed(std::move(status));
+}
+
+Status GradientExchange::Work() {
+  Result<std::unique_ptr<AllreduceGroup>> connected = callbacks_.connect();
+  if (!connected.ok()) return connected.status();
+  AllreduceGroup& group = **connected;
+  {
+    const std::lock_guard lock(mutex_);
+    if (is_stopping_) return Interrupted("stopped");
+    group_ = *std::move(connected);
+  }
+  if (Status s = callbacks_.prepare(group); !s.ok()) return s;
+  for (Step step = first_; step.value() < plan_.steps.step_count(); step = NextStep(step)) {
+    if (Status s = Compare(group, VersionReadBy(step)); !s.ok()) return s;
+    if (Status s = SumStep(group, step); !s.ok()) return s;
+  }
+  return Compare(group, plan_.steps.final_version());
+}
+
+Status GradientExchange::Compare(AllreduceGroup& group, Version version) {
+  if (!IsCompared(version)) return Status();
+  uint64_t ours = 0;
+  {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return is_stopping_ || hashes_.contains(version); });
+    if (is_stopping_) return Interrupted("stopped");
+    ours = hashes_.extract(version).mapped();
+  }
+  uint64_t theirs = ours;
+  if (Status s = group.Broadcast(std::as_writable_bytes(std::span(&theirs, 1))); !s.ok()) return s;
+  if (theirs != ours) {
+    return Internal("allreduce: rank " + std::to_string(rank_) + " and rank 0 hold different weights of "
+                    "version " + std::to_string(version.value()) +
+                    ": one of these machines computes wrongly, or they run different builds");
+  }
+  callbacks_.on_agreed(version);
+  return Status();
+}
+
+Status GradientExchange::SumStep(AllreduceGroup& group, Step step) {
+  for (size_t b = 0; b < buckets_.size(); ++b) {
+    if (!AwaitBucket(step, b)) return Interrupted("stopped");
+    const ShardRange& floats = buckets_[b].floats;
+    Status s = group.Sum(std::span(FlatOf(step) + floats.first, floats.size()));
+    if (!s.ok()) return s;
+    callbacks_.on_sums({step, buckets_[b].shards, flats_[step.value() % flats_.size()]});
+  }
+  return Status();
+}
+
+// False when stopping.
+bool GradientExchange::AwaitBucket(Step step, size_t bucket) {
+  std::unique_lock lock(mutex_);
+  StepState& state = StateOf(step);
+  changed_.wait(lock, [&] {
+    return is_stopping_ || (state.missing_counts[bucket] == 0 && hold_count_ == 0);
+  });
+  return !is_stopping_;
+}
+
+}  // namespace pando

@@ -1,0 +1,108 @@
+// GradientExchange sums a group's gradients: what this rank's computing threads make final is put
+// together in buckets, and a thread of its own sums each bucket over all ranks as soon as it is
+// full, while backward goes on. Made by the group's worker process.
+//
+// Of a step a rank has one contribution of each shard for each tree node that its micro-batches
+// cover; they are added in the order of nodes. Where that is one node, which it is where each rank
+// has an aligned run, and there are two ranks, the sum is the tree's own: a + b. Sums over more
+// ranks are in the library's order, the same on every rank.
+//
+// Threads: Add and Hold any; Begin, Release and SetHash on one, the protocol thread; callbacks come
+// on the exchange's own. Owns: two flat vectors of gradients, and its group.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "common/blob.h"
+#include "common/float_buffer.h"
+#include "common/job_plan.h"
+#include "worker/allreduce/allreduce_group.h"
+#include "worker/allreduce/bucket_plan.h"
+
+namespace pando {
+
+class GradientExchange {
+ public:
+  struct Sums {  // of a run of shards, over all micro-batches of the step, unscaled
+    Step step;
+    ShardPlan::Run shards;
+    SharedBuffer flat;  // overwritten two steps later
+  };
+  struct Callbacks {
+    std::function<Result<std::unique_ptr<AllreduceGroup>>()> connect;
+    std::function<Status(AllreduceGroup& group)> prepare;  // before the first step
+    std::function<void(Sums sums)> on_sums;
+    // All ranks hold the same weights of this version.
+    std::function<void(Version version)> on_agreed;
+    std::function<void(Status failure)> on_failed;  // the last call
+  };
+  // `plan` outlives the exchange.
+  GradientExchange(const JobPlan& plan, uint32_t rank, Callbacks callbacks);
+  ~GradientExchange();  // stops
+
+  // Connects the group and sums from this step on. `node_count`: how many contributions of a step
+  // this rank makes for each shard, any thread.  REQUIRES: called once.
+  void Begin(Step first, std::function<size_t(Step)> node_count);
+
+  // The contributions of a step come once each; those of the next but one only when its own sums
+  // are all out.
+  void Add(Step step, TreeNode node, ShardId shard, const Blob& sum);
+
+  // Nothing is summed between a Hold and the Release that counts it.
+  void Hold();
+  void Release(uint32_t hold_count);
+
+  // This rank's hash of a version that is due for evaluation, or the last one: the ranks compare
+  // theirs before they sum anything of the step that reads it.
+  void SetHash(Version version, uint64_t hash);
+  bool IsCompared(Version version) const;
+
+  // Ends the thread, whatever it waits for. Idempotent.
+  void Stop();
+
+  const std::vector<Bucket>& buckets() const { return buckets_; }
+
+ private:
+  struct StepState {
+    std::optional<Step> step;
+    size_t node_count = 0;
+    std::vector<std::map<TreeNode, Blob>> parts;  // by shard
+    std::vector<uint32_t> missing_counts;         // shards, by bucket
+  };
+  void Run();
+  Status Work();
+  Status Compare(AllreduceGroup& group, Version version);
+  Status SumStep(AllreduceGroup& group, Step step);
+  bool AwaitBucket(Step step, size_t bucket);
+  StepState& StateOf(Step step);  // REQUIRES: mutex_ held
+  float* FlatOf(Step step) { return flats_[step.value() % flats_.size()]->data(); }
+
+  const JobPlan& plan_;
+  const uint32_t rank_;
+  const Callbacks callbacks_;
+  const std::vector<Bucket> buckets_;
+  std::vector<size_t> bucket_of_;  // by shard
+  std::array<SharedBuffer, 2> flats_;  // by a step's parity
+  Step first_;
+  std::function<size_t(Step)> node_count_;
+  std::thread thread_;
+
+  std::mutex mutex_;  // guards all below
+  std::condition_variable changed_;
+  std::array<StepState, 2> states_;  // by a step's parity
+  uint32_t hold_count_ = 0;
+  std::map<Version, uint64_t> hashes_;
+  bool is_stopping_ = false;
+  std::unique_ptr<AllreduceGroup> group_;
+};
+
+}  // namespace pando
