@@ -72,8 +72,10 @@ Status CheckBind(const std::string& endpoint, bool is_insecure);
 struct SupervisionOptions {
   std::string chaos;
   uint32_t restarts_max = kRestartsMaxDefault;
+  uint32_t group_restarts = 0;
 };
 void AddSupervisionOptions(CLI::App& command, SupervisionOptions* options);
+Status CheckSupervision(const SupervisionOptions& options, const Job& job);
 void AddMaxRestartsOption(CLI::App& command, uint32_t* restarts_max);
 
 // The last words of a run, on standard error.

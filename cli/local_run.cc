@@ -59,7 +59,7 @@ Clock::time_point DeadlineOf(Micros since, Micros offset) {
 
 ChaosField FieldOf(const LocalRunArgs& args) {
   return {.worker_count = args.job.workers,
-          .server_count = args.job.servers,
+          .server_count = args.job.strategy == Strategy::kAllreduce ? 0 : args.job.servers,
           .step_count = args.step_count};
 }
 
@@ -75,6 +75,8 @@ class LocalRun {
                      .may_restart = [this](const ProcessExit& exit) { return MayRestart(exit); },
                      .on_restart = [](const ProcessExit& exit) { OnRestart(exit); }}) {}
   int Run();
+  // Whether the run failed once it had begun, without anybody asking it to stop.
+  bool was_broken() const { return was_broken_; }
 
  private:
   Status StartScheduler();
@@ -100,8 +102,9 @@ class LocalRun {
   bool HasBegun() const { return link_ && link_->progress().has_begun; }
   bool IsOver() const {
     return supervisor_.root_cause() || !supervisor_.start_status().ok() || failure_ ||
-           scheduler_exit_ || shutdown_.first_signal();
+           scheduler_exit_ || lost_worker_ || shutdown_.first_signal();
   }
+  bool IsGroup() const { return args_.job.strategy == Strategy::kAllreduce; }
 
   const LocalRunArgs& args_;
   ChaosSchedule chaos_;
@@ -114,6 +117,8 @@ class LocalRun {
   bool is_stopping_ = false;
   std::optional<ProcessExit> scheduler_exit_;  // that is not followed by another life
   std::optional<Status> failure_;
+  std::optional<ProcessExit> lost_worker_;  // of a group, which ends with it
+  bool was_broken_ = false;
   Supervisor supervisor_;
 };
 
@@ -125,7 +130,9 @@ int LocalRun::Run() {
   }
   AwaitEnd();
   Stop();
-  return Conclude();
+  const int exit_code = Conclude();
+  was_broken_ = exit_code == kExitFailed && HasBegun() && !shutdown_.first_signal();
+  return exit_code;
 }
 
 std::string LocalRun::BindEndpoint(const std::string& name) const {
@@ -194,7 +201,8 @@ Status LocalRun::Link() {
 }
 
 Status LocalRun::StartNodes() {
-  for (uint32_t rank = 0; rank < args_.job.servers; ++rank) {
+  const uint32_t server_count = IsGroup() ? 0 : args_.job.servers;
+  for (uint32_t rank = 0; rank < server_count; ++rank) {
     Status s = StartNode(Role::kServer, rank,
                          {"--bind", BindEndpoint(fmt::format("server-{}", rank)), "--lanes",
                           fmt::format("{}", args_.job.lanes)});
@@ -253,7 +261,10 @@ void LocalRun::Tell(FaultNote note) {
 }
 
 void LocalRun::OnExit(const ProcessExit& exit) {
-  if (exit.spec.name == kScheduler && !MayRestart(exit)) scheduler_exit_ = exit;
+  const bool is_scheduler = exit.spec.name == kScheduler;
+  if (is_scheduler && !MayRestart(exit)) scheduler_exit_ = exit;
+  if (IsGroup() && !is_scheduler && !exit.is_clean() && !is_stopping_ && !lost_worker_)
+    lost_worker_ = exit;
 }
 
 // An exit code is a process's own decision: it would come to the same one again, or the scheduler
@@ -264,6 +275,7 @@ bool LocalRun::MayRestart(const ProcessExit& exit) const {
   if (is_stopping_) return false;
   const bool is_scheduler = exit.spec.name == kScheduler;
   if (is_scheduler && !link_) return false;
+  if (IsGroup() && !is_scheduler) return false;  // the group is started again, or nobody
   if (exit.signal != 0) return HasBegun() || exit.signal == SIGKILL;
   const bool may_pass = exit.exit_code == kExitFailed || exit.exit_code == kExitUnreached;
   return !is_scheduler && HasBegun() && may_pass;
@@ -317,6 +329,7 @@ int LocalRun::Conclude() {
   Result<Summary> written = args_.folder.ReadSummary();
   Summary summary = written.ok() ? *written : SummaryOf(args_.job);
   if (!supervisor_.start_status().ok()) failure_ = supervisor_.start_status();
+  if (lost_worker_) return ConcludeFailed(*lost_worker_, summary);
   if (const ProcessExit* root_cause = RootCause()) return ConcludeFailed(*root_cause, summary);
   if (failure_) {
     fmt::print(stderr, "pando: {}\n", failure_->message());
@@ -342,6 +355,11 @@ int LocalRun::ConcludeFailed(const ProcessExit& root_cause, Summary summary) con
   const bool is_scheduler = root_cause.spec.name == kScheduler;
   if (summary.failure.empty() || !is_scheduler) {
     summary.failure = fmt::format("{}: {}", root_cause.spec.title, ExitText(root_cause));
+    if (IsGroup() && HasBegun()) {
+      summary.failure +=
+          "; allreduce cannot go on without it: --group-restarts N starts the group again from its "
+          "last snapshot, --strategy ps goes on without it";
+    }
   }
   const bool has_code = is_scheduler && root_cause.signal == 0;
   // Another one leads the run, and the folder is its own.
@@ -366,6 +384,24 @@ int LocalRun::Write(const Summary& summary, int exit_code) const {
 
 }  // namespace
 
-int RunLocal(const LocalRunArgs& args) { return LocalRun(args).Run(); }
+// A group that has lost a worker is started again as `pando resume` would; its faults were brought.
+int RunLocal(const LocalRunArgs& args) {
+  LocalRunArgs life = args;
+  for (uint32_t restarts_left = args.group_restarts;; --restarts_left) {
+    LocalRun run(life);
+    const int exit_code = run.Run();
+    std::error_code ignored;  // where the workers told each other their addresses
+    std::filesystem::remove_all(args.folder.GroupPath(), ignored);
+    if (!run.was_broken() || restarts_left == 0) return exit_code;
+    if (Result<RunFolder> reopened = RunFolder::Reopen(args.job); !reopened.ok()) {
+      fmt::print(stderr, "pando: {}\n", reopened.status().message());
+      return exit_code;
+    }
+    fmt::print(stderr, "pando: the group is started again from its last snapshot; {} of {}\n",
+               args.group_restarts - restarts_left + 1, args.group_restarts);
+    life.is_resumed = true;
+    life.chaos = {};
+  }
+}
 
 }  // namespace pando

@@ -18,6 +18,7 @@ struct LocalRunArgs {
   uint64_t step_count = 0;
   ChaosPlan chaos;
   uint32_t restarts_max = kRestartsMaxDefault;
+  uint32_t group_restarts = 0;  // with allreduce: from the last snapshot, after a death
   bool is_verbose = false;
   std::string program = "/proc/self/exe";  // what runs as scheduler, server and worker
 };

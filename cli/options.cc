@@ -9,6 +9,7 @@
 #include "cli/exit_codes.h"
 #include "cli/run_folder.h"
 #include "cli/text.h"
+#include "worker/allreduce/gloo_group.h"
 
 namespace pando {
 namespace {
@@ -112,6 +113,14 @@ void AddModelOptions(CLI::App& command, JobSource* source) {
   });
 }
 
+Status CheckSupervision(const SupervisionOptions& options, const Job& job) {
+  if (job.strategy == Strategy::kAllreduce) return CheckGloo();
+  if (options.group_restarts == 0) return Status();
+  return InvalidArgument(
+      "--group-restarts is for --strategy allreduce, where a death ends the group; with servers "
+      "each process is started again by itself (--max-restarts)");
+}
+
 Result<Job> ResolveJob(const JobSource& source) {
   JobDraft draft;
   if (!source.job_path.empty()) {
@@ -145,6 +154,12 @@ void AddMaxRestartsOption(CLI::App& command, uint32_t* restarts_max) {
 
 void AddSupervisionOptions(CLI::App& command, SupervisionOptions* options) {
   AddMaxRestartsOption(command, &options->restarts_max);
+  command
+      .add_option("--group-restarts", options->group_restarts,
+                  "with --strategy allreduce: how often the whole group is started again from its "
+                  "last snapshot, after the death of a worker [0]")
+      ->type_name("N")
+      ->group("Processes and run folder");
   command
       .add_option("--chaos", options->chaos,
                   "faults to bring over the run's own processes: \"kill worker at step 100; stop "

@@ -34,7 +34,11 @@ Result<Job> JobOf(const ResumeOptions& options, const RunFolder& folder) {
   if (Status s = draft.AddToml(*text, folder.JobPath()); !s.ok()) return s;
   if (Status s = draft.AddOverrides(options.source.overrides); !s.ok()) return s;
   Result<Job> job = draft.Finish();
-  if (job.ok()) job->run_dir = options.run_dir;
+  if (!job.ok()) return job;
+  job->run_dir = options.run_dir;
+  if (Status s = CheckSupervision(options.supervision, *job); !s.ok()) return s;
+  // A single process stores no snapshots: the run begins again, with servers.
+  if (job->strategy == Strategy::kSingle) job->strategy = Strategy::kParameterServers;
   return job;
 }
 
@@ -67,8 +71,9 @@ int Resume(const ResumeOptions& options) {
   const uint64_t step_count = plan->steps.step_count();
   Result<ChaosPlan> chaos = ChaosPlan{};
   if (!options.supervision.chaos.empty()) {
+    const uint32_t server_count = job->strategy == Strategy::kAllreduce ? 0 : job->servers;
     chaos = ParseChaos(options.supervision.chaos,
-                       {job->workers, job->servers, step_count, FirstStep(folder)});
+                       {job->workers, server_count, step_count, FirstStep(folder)});
   }
   if (!chaos.ok()) return Report(chaos.status());
   if (Result<RunFolder> reopened = RunFolder::Reopen(*job); !reopened.ok())
@@ -79,6 +84,7 @@ int Resume(const ResumeOptions& options) {
                                   .step_count = step_count,
                                   .chaos = *chaos,
                                   .restarts_max = options.supervision.restarts_max,
+                                  .group_restarts = options.supervision.group_restarts,
                                   .is_verbose = options.is_verbose});
   if (exit_code == kExitFenced) return exit_code;
   Result<Summary> summary = folder.ReadSummary();

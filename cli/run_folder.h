@@ -55,6 +55,8 @@ class RunFolder {
   std::string WeightsPath() const { return path_ + "/final.safetensors"; }
   std::string BestWeightsPath() const { return path_ + "/best.safetensors"; }
   std::string SnapshotsPath() const { return path_ + "/snapshots"; }
+  // Where the workers of a group without servers meet.
+  std::string GroupPath() const { return path_ + "/group"; }
   std::string JournalPath() const { return path_ + "/scheduler.db"; }
 
   Status WriteSummary(const Summary& summary) const;

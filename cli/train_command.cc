@@ -49,36 +49,47 @@ int PrintPlan(const Job& job, const RunPlan& plan) {
   return kExitCompleted;
 }
 
-Result<ChaosPlan> ChaosOf(const TrainOptions& options, const Job& job, uint64_t step_count) {
+Status CheckStrategy(const TrainOptions& options, const Job& job) {
+  if (options.is_serial && job.strategy == Strategy::kAllreduce)
+    return InvalidArgument("--serial is one process, and --strategy allreduce several; drop one");
+  return CheckSupervision(options.supervision, job);
+}
+
+Result<ChaosPlan> ChaosOf(const TrainOptions& options, bool is_serial, const Job& job,
+                          uint64_t step_count) {
   const std::string& text = options.supervision.chaos;
   if (text.empty()) return ChaosPlan{};
-  if (options.is_serial) {
+  const uint32_t server_count = job.strategy == Strategy::kAllreduce ? 0 : job.servers;
+  if (is_serial) {
     return InvalidArgument("--chaos needs processes to hurt, and --serial has none; drop one");
   }
-  return ParseChaos(text, {job.workers, job.servers, step_count});
+  return ParseChaos(text, {job.workers, server_count, step_count});
 }
 
 int Train(const TrainOptions& options) {
   SetUpLog({.process = "train", .is_verbose = options.is_verbose, .file = ""});
   Result<Job> job = ResolveJob(options.source);
   if (!job.ok()) return Report(job.status());
+  if (Status s = CheckStrategy(options, *job); !s.ok()) return Report(s);
+  const bool is_serial = options.is_serial || job->strategy == Strategy::kSingle;
   // The data set is closed again before anything is measured.
   Result<RunPlan> plan = MakeRunPlan(*job);
   if (!plan.ok()) return Report(plan.status());
-  Result<ChaosPlan> chaos = ChaosOf(options, *job, plan->steps.step_count());
+  Result<ChaosPlan> chaos = ChaosOf(options, is_serial, *job, plan->steps.step_count());
   if (!chaos.ok()) return Report(chaos.status());
   if (options.is_dry_run) return PrintPlan(*job, *plan);
   if (Status s = CheckMachine(*job, plan->model, plan->steps); !s.ok()) return Report(s);
-  if (!options.is_serial) WarnOfIdleWorkers(*job);
+  if (!is_serial) WarnOfIdleWorkers(*job);
   Result<RunFolder> folder = RunFolder::Create(*job, options.is_forced);
   if (!folder.ok()) return Report(folder.status());
-  const int exit_code = options.is_serial
+  const int exit_code = is_serial
                             ? RunSerial({.job = *job, .run_dir = folder->path()})
                             : RunLocal({.job = *job,
                                         .folder = *folder,
                                         .step_count = plan->steps.step_count(),
                                         .chaos = *chaos,
                                         .restarts_max = options.supervision.restarts_max,
+                                        .group_restarts = options.supervision.group_restarts,
                                         .is_verbose = options.is_verbose});
   Result<Summary> summary = folder->ReadSummary();
   if (!summary.ok()) return exit_code == kExitCompleted ? Report(summary.status()) : exit_code;

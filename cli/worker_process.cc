@@ -13,6 +13,7 @@
 #include "cli/device_choice.h"
 #include "cli/exit_codes.h"
 #include "cli/gpu_monitor.h"
+#include "cli/group_worker.h"
 #include "cli/log.h"
 #include "cli/node_join.h"
 #include "cli/processes.h"
@@ -53,7 +54,8 @@ class ComputeNewsBox {
   Mailbox<ComputeNews> mailbox_;
 };
 
-HeartbeatState HeartbeatOf(JobId job, const Session& session, const Trainer& trainer,
+template <class AnySession>  // a session, or a group's
+HeartbeatState HeartbeatOf(JobId job, const AnySession& session, const Trainer& trainer,
                            const GpuState& gpu, Micros now) {
   const Heartbeat activity = session.CurrentActivity(now);
   const Micros waited = std::chrono::milliseconds(activity.waiting_ms);
@@ -91,6 +93,8 @@ class WorkerProcess {
   Status PrepareFor(const Membership& membership);
   Result<Prepared> Prepare(const Membership& membership) const;
   Result<MembershipEnd> Train(const Membership& membership, HeartbeatSender& heartbeat);
+  Result<MembershipEnd> TrainInGroup(const Membership& membership, HeartbeatSender& heartbeat);
+  Ready ReadyFor() const;
   Status CheckData(const Membership& membership, const DataSet& data) const;
   void LogGpuMemory() const;
   void TellScheduler(const Membership& membership, uint32_t generation, const Status& failure);
@@ -147,7 +151,9 @@ Result<MembershipEnd> WorkerProcess::Work(Membership& membership) {
   if (!args_.data_cache.empty()) membership.job.data_cache = args_.data_cache;
   if (args_.threads != 0) membership.job.threads = args_.threads;
   const Status prepared = PrepareFor(membership);
-  if (prepared.ok()) return Train(membership, heartbeat);
+  const bool has_servers = membership.job.strategy != Strategy::kAllreduce;
+  if (prepared.ok())
+    return has_servers ? Train(membership, heartbeat) : TrainInGroup(membership, heartbeat);
   TellScheduler(membership, 0, prepared);
   return prepared;
 }
@@ -207,6 +213,32 @@ Status WorkerProcess::CheckData(const Membership& membership, const DataSet& dat
                                      job.dataset, job.data_path, what_to_do));
 }
 
+Ready WorkerProcess::ReadyFor() const {
+  return {.kind = prepared_->device.kind,
+          .probe_hash = prepared_->probe_hash,
+          .data_fingerprint = prepared_->data->fingerprint()};
+}
+
+Result<MembershipEnd> WorkerProcess::TrainInGroup(const Membership& membership,
+                                                  HeartbeatSender& heartbeat) {
+  GroupWorker worker({.context = context_,
+                      .transport = transport_,
+                      .shutdown = shutdown_,
+                      .heartbeat = heartbeat,
+                      .membership = membership,
+                      .scheduler_endpoint = args_.join,
+                      .start_timeout_ms = args_.start_timeout_ms,
+                      .trainer = {prepared_->plan, prepared_->model, *prepared_->data,
+                                  prepared_->device.device()},
+                      .thread_count = prepared_->device.threads(membership.job),
+                      .ready = ReadyFor()});
+  const std::optional<OpenedGpu>& gpu = prepared_->device.gpu;
+  GpuMonitor gpu_monitor(gpu ? gpu->bus_id() : "");
+  return worker.Run([&](const GroupSession& session, const Trainer& trainer, Micros now) {
+    heartbeat.Update(HeartbeatOf(membership.job_id, session, trainer, gpu_monitor.Read(), now));
+  });
+}
+
 Result<MembershipEnd> WorkerProcess::Train(const Membership& membership,
                                            HeartbeatSender& heartbeat) {
   const JobPlan& plan = prepared_->plan;
@@ -220,9 +252,7 @@ Result<MembershipEnd> WorkerProcess::Train(const Membership& membership,
       plan.job.parameter_residency);
   TransportOutbox outbox(transport_);
   Session session({.identity = {membership.self, membership.scheduler, membership.job_id},
-                   .ready = {.kind = prepared_->device.kind,
-                             .probe_hash = prepared_->probe_hash,
-                             .data_fingerprint = prepared_->data->fingerprint()}},
+                   .ready = ReadyFor()},
                   plan, trainer, outbox);
   NodeWatch watch(shutdown_, heartbeat, membership, [&](Micros now) { session.Leave(now); });
   const auto take_news = [&](Micros now) {

@@ -196,6 +196,9 @@ class Scheduler : public ProtocolCore {
             bool is_notable = false);
   // Membership (scheduler_members.cc).
   std::string ReasonToRefuse(const Register& registration) const;
+  bool IsGroup() const { return plan_.job.strategy == Strategy::kAllreduce; }
+  std::string ReasonNotInGroup(const Register& registration) const;
+  void EndGroup(Micros now, const Member& lost, const std::string& action);
   Member& Welcomed(Micros now, const PeerId& from, const Register& registration);
   uint32_t WantedOf(Role role) const;
   void StartWhenComplete(Micros now);

@@ -69,6 +69,8 @@ void Scheduler::Conclude(PendingCommand& pending, CommandOutcome outcome, std::s
 // ---- drains ------------------------------------------------------------------------------------
 
 std::string Scheduler::ReasonNotToDrain(const Member& member) const {
+  if (IsGroup())
+    return "allreduce cannot go on without " + member.Name() + "; pando stop ends the run";
   if (member.role() != Role::kServer || !is_running()) return "";
   for (const auto& [node, other] : members_.all()) {
     const bool stays = &other != &member && other.role() == Role::kServer && other.takes_part() &&

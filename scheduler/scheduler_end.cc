@@ -93,7 +93,7 @@ void Scheduler::OnMessageOf(Micros now, const Envelope& envelope, const Failure&
     Tell(now, "failed", member.Name(), text, /*is_notable=*/true);
     return Forget(member.peer.node);
   }
-  if (is_running() && is_machines && !IsTroubleOfAll(member)) {
+  if (is_running() && is_machines && !IsGroup() && !IsTroubleOfAll(member)) {
     Tell(now, "failed", member.Name(), text, /*is_notable=*/true);
     Send(envelope.sender, Refused{"given up: " + failure.text});
     return OnDeath(now, member.peer.node, "failure", "exit");

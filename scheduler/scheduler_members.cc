@@ -82,10 +82,35 @@ std::string Scheduler::ReasonToRefuse(const Register& registration) const {
     if (!IsDialable(endpoint))
       return "a lane's endpoint is '" + endpoint + "'; expected tcp://HOST:PORT or ipc://PATH";
   }
+  if (IsGroup()) {
+    const std::string reason = ReasonNotInGroup(registration);
+    if (!reason.empty()) return reason;
+  }
   if (next_node_ >= kNodesMax) {  // of all lives, dead ones included
     return "the run has seen " + std::to_string(kNodesMax - 1) +
            " processes, which is as many as it can name; start it again";
   }
+  return "";
+}
+
+// A group is whole from its beginning to its end, and its one server is the process of worker 0.
+std::string Scheduler::ReasonNotInGroup(const Register& registration) const {
+  const auto is_of_process = [&](const auto& entry) {
+    return entry.second.role() == Role::kWorker &&
+           ProcessOf(entry.second.registration) == ProcessOf(registration);
+  };
+  const bool has_worker = std::ranges::any_of(members_.all(), is_of_process);
+  if (registration.role == Role::kServer && has_worker && !is_running()) return "";
+  const std::string what = "the run's strategy is allreduce: ";
+  if (registration.role == Role::kServer)
+    return what + "it has no servers; run it with --strategy ps to have some";
+  const auto is_worker = [](const auto& entry) { return entry.second.role() == Role::kWorker; };
+  const auto count = std::ranges::count_if(members_.all(), is_worker);
+  if (is_running() || count >= plan_.job.workers)
+    return what + "its " + std::to_string(plan_.job.workers) +
+           " workers are the group, and nobody can join it; run it with --strategy ps for that";
+  if (registration.wanted_rank != kAnyRank && registration.wanted_rank >= plan_.job.workers)
+    return what + "its workers have ranks 0 to " + std::to_string(plan_.job.workers - 1);
   return "";
 }
 
@@ -297,9 +322,22 @@ void Scheduler::OnDeath(Micros now, NodeId node, const std::string& action,
              detected_by + "): not heard of for " + Seconds(now - member.heard_at) +
              ", last at step " + std::to_string(member.heartbeat.step.value()),
          /*is_notable=*/true);
+    if (IsGroup() && is_running()) EndGroup(now, member, action);
   }
   Forget(node);
   RequestView(now);
+}
+
+// Who is left cannot sum without the one who is gone. What the scheduler calls the server is worker
+// 0's process.
+void Scheduler::EndGroup(Micros now, const Member& lost, const std::string& action) {
+  const Register& of = lost.registration;
+  const Member* worker = members_.FindProcess(Role::kWorker, of.host, of.process_id);
+  const Member& named = worker != nullptr ? *worker : lost;
+  End(now, StopReason::kFailed,
+      named.Name() + " (" + named.Where() + ") is gone (" + action +
+          "), and allreduce cannot go on without it; --group-restarts N starts the group again "
+          "from its last snapshot, --strategy ps goes on without it");
 }
 
 void Scheduler::Forget(NodeId node) {

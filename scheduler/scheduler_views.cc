@@ -156,7 +156,7 @@ Step Scheduler::StepReached() const { return std::max(StepReading(committed_), s
 
 // Assignment follows measured speed where a step would gain more than a sixth of its time.
 void Scheduler::ConsiderSpeeds(Micros now) {
-  if (now < speeds_at_ || view_.owners.empty() || rollback_) return;
+  if (now < speeds_at_ || view_.owners.empty() || rollback_ || IsGroup()) return;
   speeds_at_ = now + kSpeedInterval;
   const std::vector<WorkerSpeed> speeds = Speeds(now);
   if (speeds.empty()) return;

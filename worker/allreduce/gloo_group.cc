@@ -10,9 +10,11 @@
 #include <gloo/rendezvous/file_store.h>
 #include <gloo/transport/tcp/address.h>
 #include <gloo/transport/tcp/device.h>
+#include <pthread.h>
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <map>
@@ -22,6 +24,7 @@
 #include <vector>
 
 #include "common/atomic_file.h"
+#include "common/check.h"
 
 namespace pando {
 namespace {
@@ -101,6 +104,15 @@ std::string TextOf(const std::exception& error) {
   const std::string text = error.what();
   const size_t place = text.starts_with('[') ? text.find("] ") : std::string::npos;
   return place == std::string::npos ? text : text.substr(place + 2);
+}
+
+// gloo writes to sockets whose peer may have hung up, on this thread and on its own, which takes our
+// signals over: an error is wanted then, not the end of the process.
+void BlockBrokenPipes() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGPIPE);
+  PANDO_CHECK(pthread_sigmask(SIG_BLOCK, &signals, nullptr) == 0);
 }
 
 // What gloo throws becomes a status here; nothing of it leaves this file.
@@ -207,7 +219,7 @@ class GlooGroup : public AllreduceGroup {
 
 }  // namespace
 
-bool HasGloo() { return true; }
+Status CheckGloo() { return Status(); }
 
 Result<std::unique_ptr<AllreduceGroup>> ConnectGlooGroup(const GlooOptions& options,
                                                          const std::atomic<bool>& is_cancelled) {
@@ -215,6 +227,7 @@ Result<std::unique_ptr<AllreduceGroup>> ConnectGlooGroup(const GlooOptions& opti
   std::filesystem::create_directories(options.folder, error);
   if (error)
     return Unavailable(fmt::format("cannot make {}: {}", options.folder, error.message()));
+  BlockBrokenPipes();
   std::unique_ptr<AllreduceGroup> group;
   const Status connected = Caught("the workers could not connect", [&] {
     auto device = gloo::transport::tcp::CreateDevice(options.address.c_str());

@@ -24,10 +24,11 @@ struct GlooOptions {
   std::chrono::milliseconds connect_timeout = std::chrono::seconds(60);
 };
 
-// Whether this program was built with gloo.
-bool HasGloo();
+// kInvalidArgument where this program was built without gloo, with what to do.
+Status CheckGloo();
 
-// Blocks until all ranks are connected. kUnavailable if that takes longer than the timeout, or
+// Blocks until all ranks are connected. To be called on the thread that will use the group, where
+// SIGPIPE is blocked from then on. kUnavailable if that takes longer than the timeout, or
 // `is_cancelled` becomes true; kInvalidArgument where gloo is not built in.
 Result<std::unique_ptr<AllreduceGroup>> ConnectGlooGroup(const GlooOptions& options,
                                                          const std::atomic<bool>& is_cancelled);

@@ -3,13 +3,15 @@
 
 namespace pando {
 
-bool HasGloo() { return false; }
+Status CheckGloo() {
+  return InvalidArgument(
+      "--strategy allreduce needs gloo, which this program was built without: install libgloo-dev "
+      "(tools/setup.sh does) and build again");
+}
 
 Result<std::unique_ptr<AllreduceGroup>> ConnectGlooGroup(const GlooOptions&,
                                                          const std::atomic<bool>&) {
-  return InvalidArgument(
-      "run.strategy = \"allreduce\" needs gloo, which this program was built without: install "
-      "libgloo-dev (tools/setup.sh) and build again");
+  return CheckGloo();
 }
 
 }  // namespace pando

@@ -115,10 +115,10 @@ TEST_CASE("a rank that is killed is an error of those who wait for it") {
     TempFolder temp;
     const pid_t victim = fork();
     REQUIRE(victim >= 0);
-    if (victim == 0) {  // sums once, then dies within the second sum of the others
+    if (victim == 0) {  // once it has summed twice, the others have done so once
       auto group = ConnectGlooGroup(OptionsOf(temp.path(), 1, 3, algorithm), kNotCancelled);
       std::vector<float> values(100'000, 1);
-      if (group.ok()) std::ignore = (*group)->Sum(values);
+      for (int i = 0; i < 2 && group.ok(); ++i) std::ignore = (*group)->Sum(values);
       kill(getpid(), SIGKILL);
     }
     std::array<Status, 3> statuses;
@@ -128,7 +128,7 @@ TEST_CASE("a rank that is killed is an error of those who wait for it") {
       std::vector<float> values(100'000, 1);
       CHECK((*group)->Sum(values).ok());
       CHECK(values[0] == 3);
-      statuses[rank] = (*group)->Sum(values);
+      for (int i = 0; i < 2 && statuses[rank].ok(); ++i) statuses[rank] = (*group)->Sum(values);
     };
     std::thread other([&] { survive(2); });
     survive(0);

@@ -1,0 +1,178 @@
+#include "cli/group_worker.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include "common/hash.h"
+#include "net/address.h"
+#include "proto/assignment.h"
+#include "worker/allreduce/gloo_group.h"
+
+namespace pando {
+namespace {
+
+uint32_t WorkerCountOf(const View& view) {
+  return static_cast<uint32_t>(std::ranges::count(view.nodes, Role::kWorker, &NodeInfo::role));
+}
+
+}  // namespace
+
+GroupWorker::GroupWorker(const Parts& parts)
+    : parts_(parts),
+      plan_(parts.trainer.plan),
+      exchange_(plan_, parts.membership.rank,
+                {.connect = [this] { return Connect(); },
+                 .prepare = [this](AllreduceGroup& group) { return ShareStates(group); },
+                 .on_sums = [this](GradientExchange::Sums sums) { OnSums(std::move(sums)); },
+                 .on_agreed = [this](Version version) { Report(Agreed{version}); },
+                 .on_failed = [this](Status failure) { Report(std::move(failure)); }}),
+      trainer_(parts.trainer, parts.thread_count,
+               [this](ComputeTicket ticket, ComputeEvent event) {
+                 OnCompute(ticket, std::move(event));
+               }),
+      update_(plan_, trainer_.parameters()),
+      outbox_(parts.transport),
+      session_({.identity = {parts.membership.self, parts.membership.scheduler,
+                             parts.membership.job_id},
+                .ready = parts.ready},
+               plan_, trainer_, *this, outbox_) {}
+
+// The exchange first: it calls what the others do. Then what remains, from the last to the first.
+GroupWorker::~GroupWorker() {
+  is_ending_ = true;
+  news_.Close();
+  exchange_.Stop();
+}
+
+Result<MembershipEnd> GroupWorker::Run(const Tell& tell) {
+  Result<std::optional<MembershipEnd>> ended = StartServer();
+  if (!ended.ok()) return ended.status();
+  if (*ended) return **ended;
+  NodeWatch watch(parts_.shutdown, parts_.heartbeat, parts_.membership,
+                  [&](Micros now) { session_.Leave(now); });
+  const auto take_news = [&](Micros now) {
+    for (News& news : news_.Drain()) std::visit([&](auto& n) { OnNewsOf(now, n); }, news);
+  };
+  Status dialed;
+  const auto dial = [&](const View& view) {
+    if (dialed.ok())
+      dialed = DialView(parts_.transport, Role::kWorker, parts_.membership.self, view);
+  };
+  RunLoop(session_, parts_.transport,
+          {.local = {watch.Source(),
+                     {news_.fd(), take_news},
+                     {-1, [&](Micros now) { tell(session_, trainer_, now); }}},
+           .enters = [&](const Envelope& envelope) { return session_.WillEnter(envelope); },
+           .on_view = dial,
+           .is_finished = [&] {
+             return session_.finished() || !dialed.ok() || !watch.verdict().ok();
+           }});
+  is_ending_ = true;
+  news_.Close();
+  exchange_.Stop();
+  if (server_ != nullptr && session_.finished()) server_->AwaitEnd();
+  if (!dialed.ok()) return dialed;
+  if (!watch.verdict().ok()) return watch.verdict();
+  if (session_.refusal() && session_.failure()) return Internal(session_.failure()->text);
+  return EndOf(session_.stop(), session_.refusal(), watch.is_leaving());
+}
+
+Result<std::optional<MembershipEnd>> GroupWorker::StartServer() {
+  if (!leads()) return std::optional<MembershipEnd>();
+  Result<GroupServer::Joined> joined = GroupServer::Join(
+      {parts_.context, parts_.scheduler_endpoint, parts_.start_timeout_ms, parts_.membership, plan_,
+       parts_.shutdown},
+      {.on_version =
+           [this](const ParamsItem& item) {
+             trainer_.parameters().Put(item.shard, item.version, item.payload);
+             Report(Made{item.shard, item.version});
+           },
+       .on_params = [this](Envelope envelope) { Report(std::move(envelope)); }});
+  if (!joined.ok()) return joined.status();
+  if (const auto* end = std::get_if<MembershipEnd>(&*joined)) return std::optional(*end);
+  server_ = std::move(std::get<std::unique_ptr<GroupServer>>(*joined));
+  return std::optional<MembershipEnd>();
+}
+
+// ---- the computing threads ----------------------------------------------------------------------
+
+void GroupWorker::OnCompute(ComputeTicket ticket, ComputeEvent event) {
+  if (const auto* gradient = std::get_if<GradientReady>(&event))
+    return exchange_.Add(gradient->step, gradient->node, gradient->shard, gradient->payload);
+  if (std::holds_alternative<BadPicturesFound>(event)) exchange_.Hold();
+  Report(ComputeNews{ticket, std::move(event)});
+}
+
+// ---- the exchange's thread ----------------------------------------------------------------------
+
+Result<std::unique_ptr<AllreduceGroup>> GroupWorker::Connect() const {
+  Result<Endpoint> scheduler = ParsePeerEndpoint(parts_.scheduler_endpoint);
+  if (!scheduler.ok()) return scheduler.status();
+  Result<std::string> address = LocalAddressTowards(*scheduler);
+  if (!address.ok()) return address.status();
+  spdlog::info("rank {} of {}, over gloo at {}", parts_.membership.rank, group_size_, *address);
+  return ConnectGlooGroup(
+      {.rank = parts_.membership.rank,
+       .size = group_size_,
+       .address = *address,
+       .folder = group_folder_,
+       .algorithm = plan_.job.allreduce,
+       .connect_timeout = std::chrono::milliseconds(parts_.start_timeout_ms)},
+      is_ending_);
+}
+
+// A restored optimizer's state is in rank 0's lane.
+Status GroupWorker::ShareStates(AllreduceGroup& group) {
+  if (first_ == Version(0)) return Status();
+  std::vector<std::vector<float>> states;
+  if (leads()) states = server_->States();
+  if (leads() && states.size() != update_.states().size()) return Interrupted("the lane has ended");
+  for (size_t s = 0; s < update_.states().size(); ++s) {
+    const std::span<float> state = leads() ? states[s] : update_.states()[s].span();
+    if (Status status = group.Broadcast(std::as_writable_bytes(state)); !status.ok()) return status;
+  }
+  return Status();
+}
+
+void GroupWorker::OnSums(GradientExchange::Sums sums) {
+  if (leads()) return server_->HandOver(sums);
+  Report(std::move(sums));
+}
+
+// ---- the protocol thread ------------------------------------------------------------------------
+
+void GroupWorker::Begin(const View& view) {
+  group_size_ = WorkerCountOf(view);
+  first_ = view.restore.version;
+  const std::filesystem::path run_dir =
+      std::filesystem::path(parts_.membership.snapshot_dir).parent_path();
+  group_folder_ =
+      run_dir / "group" / fmt::format("{:016x}", view.shards.front().primary.incarnation.value());
+  // Any thread asks, while this one may be about to end: the share follows from the view alone.
+  exchange_.Begin(StepReading(first_), [this, view](Step step) {
+    const MicroBatchTree tree = plan_.steps.Tree(step);
+    return tree.Cover(AssignedTo(view, parts_.membership.self.node, step, tree)).size();
+  });
+}
+
+void GroupWorker::OnVersion(Version version) {
+  if (!exchange_.IsCompared(version)) return;
+  const auto values = trainer_.parameters().Open(version);
+  if (!values.ok()) return;
+  exchange_.SetHash(version, Hash64(std::as_bytes((*values)->span())));
+}
+
+void GroupWorker::OnNewsOf(Micros now, ComputeNews& news) {
+  if (trainer_.IsCurrent(news.ticket, news.event))
+    session_.OnComputeEvent(now, std::move(news.event));
+}
+
+void GroupWorker::OnNewsOf(Micros now, GradientExchange::Sums& sums) {
+  for (ShardId shard : update_.Apply(sums)) session_.OnMade(now, shard, VersionMadeBy(sums.step));
+}
+
+}  // namespace pando
