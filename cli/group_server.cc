@@ -15,8 +15,8 @@ namespace {
 
 constexpr std::chrono::seconds kEndMax{1};
 
-// Where the lane listens: on this machine's way to the scheduler. Workers on other machines dial it,
-// which whoever let the scheduler be reached from there has asked for.
+// Where the lane listens: on this machine's way to the scheduler. Workers on other machines dial
+// it, which whoever let the scheduler be reached from there has asked for.
 Result<std::string> OwnEndpoint(const std::string& scheduler_endpoint) {
   Result<Endpoint> endpoint = ParsePeerEndpoint(scheduler_endpoint);
   if (!endpoint.ok()) return endpoint.status();

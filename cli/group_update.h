@@ -1,8 +1,7 @@
-// GroupUpdate makes the next version where there are no servers: what shards do with a complete sum,
-// done by every worker for itself (run.strategy "allreduce"). The optimizer and the schedule are the
-// servers' and the scheduler's own, so the bits are too. Used by GroupWorker on all ranks but 0,
-// whose lane makes its versions.
-// Threads: one at a time. Owns: the optimizer's state.
+// GroupUpdate makes the next version where there are no servers: what shards do with a complete
+// sum, done by every worker for itself (run.strategy "allreduce"). The optimizer and the schedule
+// are the servers' and the scheduler's own, so the bits are too. Used by GroupWorker on all ranks
+// but 0, whose lane makes its versions. Threads: one at a time. Owns: the optimizer's state.
 #pragma once
 
 #include <span>
@@ -25,17 +24,16 @@ class GroupUpdate {
   // By shard; a resumed run's come from rank 0.
   std::vector<FloatBuffer>& states() { return states_; }
 
-  // Makes what can be made of these sums, which are the step's next ones: shards of the next version
-  // in the store. Where an update needs values over several shards (P14), all wait for the last one.
-  // Returns those that were made.
+  // Makes what can be made of these sums, which are the step's next ones: shards of the next
+  // version in the store. Where an update needs values over several shards (P14), all wait for the
+  // last one. Returns those that were made.
   std::vector<ShardId> Apply(const GradientExchange::Sums& sums);
 
  private:
   Optimizer::Update UpdateOf(Step step, ShardId shard, const FloatBuffer& values,
                              const FloatBuffer& gradients) const;
   void MakePartials(Step step, ShardId shard, const FloatBuffer& gradients);
-  void Make(Step step, ShardId shard, const FloatBuffer& gradients,
-            std::span<const float> factors);
+  void Make(Step step, ShardId shard, const FloatBuffer& gradients, std::span<const float> factors);
 
   const JobPlan& plan_;
   ParameterStore& store_;

@@ -36,10 +36,10 @@ GroupWorker::GroupWorker(const Parts& parts)
                }),
       update_(plan_, trainer_.parameters()),
       outbox_(parts.transport),
-      session_({.identity = {parts.membership.self, parts.membership.scheduler,
-                             parts.membership.job_id},
-                .ready = parts.ready},
-               plan_, trainer_, *this, outbox_) {}
+      session_(
+          {.identity = {parts.membership.self, parts.membership.scheduler, parts.membership.job_id},
+           .ready = parts.ready},
+          plan_, trainer_, *this, outbox_) {}
 
 // The exchange first: it calls what the others do. Then what remains, from the last to the first.
 GroupWorker::~GroupWorker() {
@@ -68,9 +68,8 @@ Result<MembershipEnd> GroupWorker::Run(const Tell& tell) {
                      {-1, [&](Micros now) { tell(session_, trainer_, now); }}},
            .enters = [&](const Envelope& envelope) { return session_.WillEnter(envelope); },
            .on_view = dial,
-           .is_finished = [&] {
-             return session_.finished() || !dialed.ok() || !watch.verdict().ok();
-           }});
+           .is_finished =
+               [&] { return session_.finished() || !dialed.ok() || !watch.verdict().ok(); }});
   is_ending_ = true;
   news_.Close();
   exchange_.Stop();
@@ -83,15 +82,15 @@ Result<MembershipEnd> GroupWorker::Run(const Tell& tell) {
 
 Result<std::optional<MembershipEnd>> GroupWorker::StartServer() {
   if (!leads()) return std::optional<MembershipEnd>();
-  Result<GroupServer::Joined> joined = GroupServer::Join(
-      {parts_.context, parts_.scheduler_endpoint, parts_.start_timeout_ms, parts_.membership, plan_,
-       parts_.shutdown},
-      {.on_version =
-           [this](const ParamsItem& item) {
-             trainer_.parameters().Put(item.shard, item.version, item.payload);
-             Report(Made{item.shard, item.version});
-           },
-       .on_params = [this](Envelope envelope) { Report(std::move(envelope)); }});
+  Result<GroupServer::Joined> joined =
+      GroupServer::Join({parts_.context, parts_.scheduler_endpoint, parts_.start_timeout_ms,
+                         parts_.membership, plan_, parts_.shutdown},
+                        {.on_version =
+                             [this](const ParamsItem& item) {
+                               trainer_.parameters().Put(item.shard, item.version, item.payload);
+                               Report(Made{item.shard, item.version});
+                             },
+                         .on_params = [this](Envelope envelope) { Report(std::move(envelope)); }});
   if (!joined.ok()) return joined.status();
   if (const auto* end = std::get_if<MembershipEnd>(&*joined)) return std::optional(*end);
   server_ = std::move(std::get<std::unique_ptr<GroupServer>>(*joined));
@@ -115,14 +114,13 @@ Result<std::unique_ptr<AllreduceGroup>> GroupWorker::Connect() const {
   Result<std::string> address = LocalAddressTowards(*scheduler);
   if (!address.ok()) return address.status();
   spdlog::info("rank {} of {}, over gloo at {}", parts_.membership.rank, group_size_, *address);
-  return ConnectGlooGroup(
-      {.rank = parts_.membership.rank,
-       .size = group_size_,
-       .address = *address,
-       .folder = group_folder_,
-       .algorithm = plan_.job.allreduce,
-       .connect_timeout = std::chrono::milliseconds(parts_.start_timeout_ms)},
-      is_ending_);
+  return ConnectGlooGroup({.rank = parts_.membership.rank,
+                           .size = group_size_,
+                           .address = *address,
+                           .folder = group_folder_,
+                           .algorithm = plan_.job.allreduce,
+                           .connect_timeout = std::chrono::milliseconds(parts_.start_timeout_ms)},
+                          is_ending_);
 }
 
 // A restored optimizer's state is in rank 0's lane.

@@ -1,6 +1,6 @@
-// GroupWorker: a worker's part in a run without servers (run.strategy "allreduce"), from its welcome
-// to the end. It joins the trainer to the exchange of gradients, to what makes versions of them, and
-// to the session. Used by the worker process.
+// GroupWorker: a worker's part in a run without servers (run.strategy "allreduce"), from its
+// welcome to the end. It joins the trainer to the exchange of gradients, to what makes versions of
+// them, and to the session. Used by the worker process.
 //
 //   thread               | what passes
 //   ---------------------+------------------------------------------------------------------------
@@ -85,7 +85,7 @@ class GroupWorker : private GroupPort {
   const JobPlan& plan_;
   Mailbox<News> news_;
   std::atomic<bool> is_ending_ = false;
-  std::string group_folder_;       // set by Begin, before the exchange's thread reads them
+  std::string group_folder_;  // set by Begin, before the exchange's thread reads them
   uint32_t group_size_ = 1;
   Version first_;
   GradientExchange exchange_;

@@ -97,8 +97,8 @@ enum class ParameterResidency : uint8_t {
   kLayer,  // of each computing thread the layer at work and the next one: ZeRO stage 3
 };
 
-// How gradients become the next version. No part of the job's identity: with two workers of an aligned
-// half each the bits are the same.
+// How gradients become the next version. No part of the job's identity: with two workers of an
+// aligned half each the bits are the same.
 enum class Strategy : uint8_t {
   kParameterServers,
   kAllreduce,  // each worker sums with the others and updates its own copy; there are no servers

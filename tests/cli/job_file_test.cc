@@ -44,6 +44,38 @@ TEST_CASE("an empty job file is the default job") {
   CHECK(WriteJobText(*job) == WriteJobText(Job{}));
 }
 
+TEST_CASE("a job without servers has one lane, and refuses what only servers do") {
+  const auto job_of = [](const std::vector<Override>& overrides, const std::string& toml = "") {
+    JobDraft draft;
+    REQUIRE(draft.AddToml(toml, "job.toml").ok());
+    REQUIRE(draft.AddOverrides(overrides).ok());
+    return draft.Finish();
+  };
+  const Override allreduce{"run.strategy", "allreduce", "--strategy"};
+  Result<Job> job = job_of({allreduce}, "[run]\nservers = 3\n");
+  REQUIRE(job.ok());
+  CHECK(job->strategy == Strategy::kAllreduce);
+  CHECK(job->servers == 1);
+  CHECK(job->replicas == 1);
+  CHECK(job->lanes == 1);
+  CHECK(JobIdentityText(*job) == JobIdentityText(Job{}));
+  Result<Job> read_back = ParseJobText(WriteJobText(*job), "job.toml");
+  REQUIRE(read_back.ok());
+  CHECK(WriteJobText(*read_back) == WriteJobText(*job));
+  for (const Override& other : {Override{"run.servers", "2", "--servers"},
+                                Override{"run.servers", "1", "--set run.servers=1"},
+                                Override{"verify.every", "3", "--verify-every"},
+                                Override{"worker.parameter_residency", "layer", "--set"}}) {
+    CAPTURE(other.key);
+    job = job_of({allreduce, other});
+    REQUIRE_FALSE(job.ok());
+    CHECK(job.status().code() == StatusCode::kInvalidArgument);
+    CHECK(Contains(job.status().message(), other.key));
+    CHECK(Contains(job.status().message(), other.where));
+    CHECK(Contains(job.status().message(), "run.strategy"));
+  }
+}
+
 TEST_CASE("a list of words is read as people write it, and a wrong word is named") {
   const JobKey& key = *FindJobKey("data.augment");
   using Words = std::vector<std::string>;

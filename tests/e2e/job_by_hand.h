@@ -15,16 +15,16 @@ namespace pando {
 
 class JobByHand {
  public:
-  // `job`: flags for the scheduler.
+  // `job`: flags for the scheduler. No servers: those of the job's own strategy.
   JobByHand(uint32_t server_count, uint32_t worker_count, const Args& job,
             const Args& server_args = {})
       : run_dir(temp.path() + "/run") {
     const std::string endpoint_file = temp.path() + "/endpoint";
-    scheduler = Start(
-        "scheduler", Args{"scheduler", "--bind", "tcp://127.0.0.1:0", "--endpoint-file",
-                          endpoint_file, "--run-dir", run_dir, "--servers",
-                          std::to_string(server_count), "--workers", std::to_string(worker_count)} +
-                         job);
+    Args flags{"scheduler",   "--bind",    "tcp://127.0.0.1:0", "--endpoint-file",
+               endpoint_file, "--run-dir", run_dir,             "--workers",
+               std::to_string(worker_count)};
+    if (server_count > 0) flags = flags + Args{"--servers", std::to_string(server_count)};
+    scheduler = Start("scheduler", flags + job);
     const auto is_listening = [&] { return BytesOf(endpoint_file).ends_with('\n'); };
     REQUIRE(Becomes([&] { return is_listening() || !scheduler->is_running(); }));
     REQUIRE_MESSAGE(is_listening(), scheduler->err());

@@ -69,7 +69,8 @@ class Mesh : public gloo::rendezvous::Context {
  public:
   using gloo::rendezvous::Context::Context;
   std::string PeerAddress(Store& store, int peer) {
-    std::vector<char> all = store.get(std::to_string(peer));  // its key, as connectFullMesh writes it
+    std::vector<char> all =
+        store.get(std::to_string(peer));  // its key, as connectFullMesh writes it
     return Address(extractAddress(all, peer)).str();
   }
 };
@@ -98,16 +99,16 @@ std::vector<UniqueFd> SocketsOf(const std::string& ours, const std::map<int, std
   return sockets;
 }
 
-// "[/build/gloo/transport/tcp/pair.cc:598] Connection closed by peer [10.0.0.3]:41213": the place in
-// gloo's source is of no use to anybody.
+// "[/build/gloo/transport/tcp/pair.cc:598] Connection closed by peer [10.0.0.3]:41213": the place
+// in gloo's source is of no use to anybody.
 std::string TextOf(const std::exception& error) {
   const std::string text = error.what();
   const size_t place = text.starts_with('[') ? text.find("] ") : std::string::npos;
   return place == std::string::npos ? text : text.substr(place + 2);
 }
 
-// gloo writes to sockets whose peer may have hung up, on this thread and on its own, which takes our
-// signals over: an error is wanted then, not the end of the process.
+// gloo writes to sockets whose peer may have hung up, on this thread and on its own, which takes
+// our signals over: an error is wanted then, not the end of the process.
 void BlockBrokenPipes() {
   sigset_t signals;
   sigemptyset(&signals);
@@ -144,9 +145,8 @@ class GlooGroup : public AllreduceGroup {
 
   Status Sum(std::span<float> values) override {
     if (context_->size == 1 || values.empty()) return Status();
-    return Named("summing gradients failed", [&] {
-      IsRing(values.size_bytes()) ? SumByRing(values) : SumByHalves(values);
-    });
+    return Named("summing gradients failed",
+                 [&] { IsRing(values.size_bytes()) ? SumByRing(values) : SumByHalves(values); });
   }
 
   Status Broadcast(std::span<std::byte> bytes) override {
@@ -169,8 +169,8 @@ class GlooGroup : public AllreduceGroup {
  private:
   using Halving = gloo::AllreduceHalvingDoubling<float>;
 
-  // gloo names a peer by an address. Where that is the one that it listens at we know better; a peer
-  // that dialed us goes by another one.
+  // gloo names a peer by an address. Where that is the one that it listens at we know better; a
+  // peer that dialed us goes by another one.
   template <class Call>
   Status Named(const char* what, Call call) {
     const Status status = Caught(what, std::move(call));
@@ -225,8 +225,7 @@ Result<std::unique_ptr<AllreduceGroup>> ConnectGlooGroup(const GlooOptions& opti
                                                          const std::atomic<bool>& is_cancelled) {
   std::error_code error;
   std::filesystem::create_directories(options.folder, error);
-  if (error)
-    return Unavailable(fmt::format("cannot make {}: {}", options.folder, error.message()));
+  if (error) return Unavailable(fmt::format("cannot make {}: {}", options.folder, error.message()));
   BlockBrokenPipes();
   std::unique_ptr<AllreduceGroup> group;
   const Status connected = Caught("the workers could not connect", [&] {

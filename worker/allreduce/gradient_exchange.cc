@@ -15,11 +15,9 @@ GradientExchange::GradientExchange(const JobPlan& plan, uint32_t rank, Callbacks
       buckets_(PlanBuckets(plan.shards)),
       bucket_of_(plan.shards.shard_count()) {
   for (size_t b = 0; b < buckets_.size(); ++b) {
-    for (uint32_t s = buckets_[b].shards.first; s < buckets_[b].shards.last; ++s)
-      bucket_of_[s] = b;
+    for (uint32_t s = buckets_[b].shards.first; s < buckets_[b].shards.last; ++s) bucket_of_[s] = b;
   }
-  for (SharedBuffer& flat : flats_)
-    flat = std::make_shared<FloatBuffer>(plan.layout.float_count());
+  for (SharedBuffer& flat : flats_) flat = std::make_shared<FloatBuffer>(plan.layout.float_count());
 }
 
 GradientExchange::~GradientExchange() { Stop(); }
@@ -141,8 +139,10 @@ Status GradientExchange::Compare(AllreduceGroup& group, Version version) {
   uint64_t theirs = ours;
   if (Status s = group.Broadcast(std::as_writable_bytes(std::span(&theirs, 1))); !s.ok()) return s;
   if (theirs != ours) {
-    return Internal("allreduce: rank " + std::to_string(rank_) + " and rank 0 hold different weights of "
-                    "version " + std::to_string(version.value()) +
+    return Internal("allreduce: rank " + std::to_string(rank_) +
+                    " and rank 0 hold different weights of "
+                    "version " +
+                    std::to_string(version.value()) +
                     ": one of these machines computes wrongly, or they run different builds");
   }
   callbacks_.on_agreed(version);

@@ -90,7 +90,7 @@ class GradientExchange {
   const uint32_t rank_;
   const Callbacks callbacks_;
   const std::vector<Bucket> buckets_;
-  std::vector<size_t> bucket_of_;  // by shard
+  std::vector<size_t> bucket_of_;      // by shard
   std::array<SharedBuffer, 2> flats_;  // by a step's parity
   Step first_;
   std::function<size_t(Step)> node_count_;

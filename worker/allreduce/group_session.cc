@@ -163,8 +163,8 @@ void GroupSession::OnMessageOf(Micros, const PeerId&, const PicturesReplacedAck&
 // ---- evaluation (P31) --------------------------------------------------------------------------
 
 void GroupSession::OnMessageOf(Micros now, const PeerId&, const Evaluate& request) {
-  const bool is_sound = request.first_sample <= request.last_sample &&
-                        request.last_sample <= plan_.data.test_samples;
+  const bool is_sound =
+      request.first_sample <= request.last_sample && request.last_sample <= plan_.data.test_samples;
   if (!is_sound || !group_) return;
   if (!evaluation_ || evaluation_->version != request.version)
     evaluation_ = Evaluation{request.version, std::vector<bool>(made_.size()), {}, {}, now};

@@ -1,5 +1,5 @@
-// GroupSession is the worker's protocol core in a run without servers (run.strategy "allreduce"): it
-// follows the view, hands out steps as versions become whole, evaluates, and tells the scheduler
+// GroupSession is the worker's protocol core in a run without servers (run.strategy "allreduce"):
+// it follows the view, hands out steps as versions become whole, evaluates, and tells the scheduler
 // what a session tells. How gradients become versions is its GroupPort's business. Run by
 // net/event_loop.
 //
@@ -126,14 +126,14 @@ class GroupSession : public ProtocolCore {
   ComputePort& compute_;
   GroupPort& port_;
   ViewMember member_;
-  std::optional<View> group_;   // the first view that had us
-  std::vector<bool> arrived_;   // of the first version, by shard
+  std::optional<View> group_;  // the first view that had us
+  std::vector<bool> arrived_;  // of the first version, by shard
   bool has_begun_ = false;
   Micros pull_at_{0};
-  std::vector<Version> made_;   // by shard
+  std::vector<Version> made_;  // by shard
   Version whole_;
   Version agreed_;
-  Step next_;                   // to hand to compute
+  Step next_;  // to hand to compute
   uint32_t open_calls_ = 0;
   Micros waiting_since_{0};
   std::optional<Evaluation> evaluation_;

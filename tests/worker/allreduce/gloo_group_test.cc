@@ -169,7 +169,8 @@ TEST_CASE("a rank that waits is freed when its group is closed") {
   }
 }
 
-TEST_CASE("ranks that do not come are waited for until the time is over, or nobody waits any more") {
+TEST_CASE(
+    "ranks that do not come are waited for until the time is over, or nobody waits any more") {
   TempFolder temp;
   GlooOptions options = OptionsOf(temp.path(), 0, 2);
   options.connect_timeout = std::chrono::milliseconds(20);

@@ -1,0 +1,180 @@
+// --strategy allreduce through real processes: the weights are the servers', a death is the end,
+// and the group goes on from its last snapshot.
+#include <doctest/doctest.h>
+
+#include <csignal>
+
+#include "tests/e2e/fault_run.h"
+#include "tests/e2e/job_by_hand.h"
+
+namespace pando {
+namespace {
+
+const Args kAllreduce{"--strategy", "allreduce"};
+const Args kTwoOfTwo{"--workers", "2", "--micro-batches", "2"};
+
+struct Run {
+  Summary summary;
+  std::vector<std::string> rows;
+  std::string weights;
+};
+
+Run Train(const Args& job) {
+  Household household;
+  Process train(
+      household.path(), "train",
+      // A busy machine may starve a process for longer than the default lease.
+      Args{"train", "--run-dir", household.run_dir(), "--set", "run.lease_ms=20000"} + job);
+  train.Await();
+  INFO(train.err());
+  REQUIRE(train.exit_code() == kExitCompleted);
+  CHECK(household.Living().empty());
+  CHECK_FALSE(std::filesystem::exists(household.run_dir() + "/group"));
+  return {SummaryIn(household.run_dir()), TrainingColumnsIn(household.run_dir()),
+          BytesOf(household.run_dir() + "/final.safetensors")};
+}
+
+void CheckSameResult(const Run& run, const Run& other) {
+  CHECK(run.summary.weights_hash == other.summary.weights_hash);
+  CHECK(run.weights == other.weights);
+  CHECK(run.rows == other.rows);
+  CHECK(run.summary.test_accuracy == other.summary.test_accuracy);
+  CHECK(run.summary.test_loss == other.summary.test_loss);
+  CHECK(run.summary.job_hash == other.summary.job_hash);
+}
+
+TEST_CASE("two workers with a micro-batch each make the servers' weights, metrics and accuracy") {
+  const std::vector<Args> features{{},
+                                   {"--clip-norm", "0.5"},
+                                   {"--optimizer", "lamb", "--weight-decay", "0.01"},
+                                   {"--optimizer", "lars", "--lr", "1", "--momentum", "0.9"}};
+  for (const Args& feature : features) {
+    CAPTURE(feature);
+    const Run servers = Train(TinyJob(kTwoOfTwo + Args{"--strategy", "ps"} + feature));
+    CHECK(servers.rows.size() == kTinySteps);
+    CheckSameResult(Train(TinyJob(kTwoOfTwo + kAllreduce + feature)), servers);
+    CheckSameResult(Train(TinyJob(kTwoOfTwo + kAllreduce + feature +
+                                  Args{"--transport", "ipc", "--threads", "2", "--set",
+                                       "run.allreduce=halving-doubling"})),
+                    servers);
+  }
+}
+
+TEST_CASE(
+    "ranks with aligned halves of many micro-batches do so too, and one rank is the serial run") {
+  const Run serial = Train(TinyJob({"--strategy", "single"}));
+  CheckSameResult(Train(TinyJob({"--serial"})), serial);
+  CheckSameResult(Train(TinyJob(kAllreduce + Args{"--workers", "1"})), serial);
+  const Run two = Train(TinyJob(kAllreduce + Args{"--workers", "2"}));
+  CHECK(two.summary.job_hash == serial.summary.job_hash);
+  // The last step's batch is short, and its tree leans to one side.
+  CheckSameResult(two, serial);
+}
+
+TEST_CASE("three ranks agree among themselves, more ranks than micro-batches as well") {
+  for (const Args& workers :
+       {Args{"--workers", "3"}, Args{"--workers", "5", "--micro-batches", "3"}}) {
+    const Run run = Train(TinyJob(kAllreduce + workers));
+    CHECK(run.summary.steps == kTinySteps);
+    CHECK(Train(TinyJob(kAllreduce + workers)).summary.weights_hash == run.summary.weights_hash);
+  }
+}
+
+TEST_CASE("a killed worker ends the group, and is named") {
+  for (const char* rank : {"0", "1"}) {
+    Household household;
+    Process train(household.path(), "train",
+                  Args{"train", "--run-dir", household.run_dir(), "--chaos",
+                       std::string("kill worker ") + rank + " at step 50"} +
+                      LongJob(kFaultSteps, kTwoOfTwo + kAllreduce));
+    train.Await();
+    INFO(train.err());
+    CHECK(train.exit_code() == kExitFailed);
+    CHECK(household.Living().empty());
+    const Summary summary = SummaryIn(household.run_dir());
+    CHECK(summary.status == kStatusFailed);
+    CHECK(Contains(summary.failure, std::string("worker ") + rank));
+    CHECK(Contains(summary.failure, "--group-restarts"));
+  }
+}
+
+TEST_CASE("a group is started again from its last snapshot, to the same weights") {
+  const Args job = LongJob(kFaultSteps, kTwoOfTwo + Args{"--snapshot-every", "50"});
+  Household household;
+  Process train(
+      household.path(), "train",
+      Args{"train", "--run-dir", household.run_dir(), "--chaos",
+           "kill scheduler at step 80; kill worker 0 at step 130", "--group-restarts", "1"} +
+          job + kAllreduce);
+  train.Await(2 * kEventDeadline);
+  INFO(train.err());
+  REQUIRE(train.exit_code() == kExitCompleted);
+  CHECK(household.Living().empty());
+  CHECK(Contains(train.err(), "the group is started again from its last snapshot; 1 of 1"));
+  const Summary summary = SummaryIn(household.run_dir());
+  CHECK(summary.status == kStatusCompleted);
+  CHECK(summary.failure.empty());
+  CHECK(summary.weights_hash == Train(job + Args{"--strategy", "ps"}).summary.weights_hash);
+  CHECK(RowCountIn(household.run_dir()) == kFaultSteps);
+}
+
+TEST_CASE("a run goes on under another strategy") {
+  const Args job = LongJob(kFaultSteps, kTwoOfTwo + Args{"--snapshot-every", "50"});
+  const std::string hash = Train(job).summary.weights_hash;
+  for (const char* first : {"allreduce", "ps"}) {
+    const std::string second = first == std::string("ps") ? "allreduce" : "ps";
+    Household household;
+    Process train(household.path(), "train",
+                  Args{"train", "--run-dir", household.run_dir(), "--strategy", first} + job);
+    REQUIRE(Becomes([&] { return RowCountIn(household.run_dir()) >= 120 || !train.is_running(); }));
+    train.Signal(SIGINT);
+    train.Await();
+    REQUIRE_MESSAGE(train.exit_code() == kExitInterrupted, train.err());
+    Process resume(household.path(), "resume",
+                   {"resume", household.run_dir(), "--strategy", second});
+    resume.Await(2 * kEventDeadline);
+    REQUIRE_MESSAGE(resume.exit_code() == kExitCompleted, resume.err());
+    CHECK(SummaryIn(household.run_dir()).weights_hash == hash);
+  }
+}
+
+TEST_CASE("a group by hand: nobody else joins, nobody is drained, a stopped worker is named") {
+  JobByHand job(0, 2, LongJob(100'000, kAllreduce) + Args{"--set", "run.lease_ms=2000"});
+  job.AwaitSteps(20);
+  const auto said = [&](const Args& args) {
+    Process process(job.temp.path(), args[0] + "-late", args + Args{"--join", job.endpoint});
+    process.Await();
+    CHECK(process.exit_code() == kExitUsage);
+    return process.err();
+  };
+  CHECK(Contains(said({"worker"}), "nobody can join"));
+  CHECK(Contains(said({"server"}), "no servers"));
+  CHECK(Contains(said({"drain", "worker 1"}), "cannot go on without worker 1"));
+  job.workers[1]->Signal(SIGSTOP);
+  job.scheduler->Await();
+  CHECK(job.scheduler->exit_code() == kExitFailed);
+  CHECK(Contains(job.scheduler->err(), "is gone"));
+  job.workers[0]->Await();
+  CHECK(job.workers[0]->exit_code() == kExitCompleted);  // the scheduler told it to stop
+}
+
+TEST_CASE("what only servers do is refused with what to do instead") {
+  TempFolder temp;
+  const auto refusal = [&](const Args& more) {
+    Process train(temp.path(), "train",
+                  Args{"train", "--run-dir", temp.path() + "/run", "--strategy", "allreduce"} +
+                      TinyJob() + more);
+    train.Await();
+    CHECK(train.exit_code() == kExitUsage);
+    CHECK_FALSE(std::filesystem::exists(temp.path() + "/run"));
+    return train.err();
+  };
+  CHECK(Contains(refusal({"--servers", "2"}), "--strategy ps"));
+  CHECK(Contains(refusal({"--verify-every", "3"}), "verify.every"));
+  CHECK(Contains(refusal({"--serial"}), "drop one"));
+  CHECK(Contains(refusal({"--chaos", "kill server 0 at step 3"}), "there is no server 0"));
+  CHECK(Contains(refusal({"--strategy", "ps", "--group-restarts", "1"}), "--max-restarts"));
+}
+
+}  // namespace
+}  // namespace pando

@@ -1,0 +1,237 @@
+// The exchange over a group that the test plays, and over ranks that sum in memory.
+#include "worker/allreduce/gradient_exchange.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <barrier>
+#include <future>
+
+#include "common/mailbox.h"
+
+namespace pando {
+namespace {
+
+using std::chrono::milliseconds;
+constexpr milliseconds kPatience{20'000};  // far beyond what anything here takes
+
+JobPlan SmallPlan() {
+  Job job;
+  job.steps = 3;
+  job.global_batch = 8;
+  job.micro_batches = 4;
+  job.eval_every_epochs = 0;
+  job.eval_every_steps = 2;
+  TensorLayout layout({{.name = "a", .shape = {3000}},
+                       {.name = "b", .shape = {300'000}},
+                       {.name = "c", .shape = {300'000}},
+                       MetricTensorSpec()});
+  return JobPlan(job, {.train_samples = 800, .test_samples = 10}, std::move(layout));
+}
+
+// Ranks in one process: each adds its values to what all have brought.
+class Hub {
+ public:
+  explicit Hub(size_t size) : barrier_(static_cast<ptrdiff_t>(size)), values_(size) {}
+  void Sum(uint32_t rank, std::span<float> values) {
+    values_[rank] = values;
+    barrier_.arrive_and_wait();
+    std::vector<float> sum(values.size(), 0.0f);
+    for (const std::span<float> of_rank : values_) {
+      for (size_t i = 0; i < sum.size(); ++i) sum[i] += of_rank[i];
+    }
+    barrier_.arrive_and_wait();
+    std::ranges::copy(sum, values.begin());
+    barrier_.arrive_and_wait();
+  }
+  void Broadcast(uint32_t rank, std::span<std::byte> bytes) {
+    if (rank == 0) word_ = bytes;
+    barrier_.arrive_and_wait();
+    if (rank != 0) std::ranges::copy(word_, bytes.begin());
+    barrier_.arrive_and_wait();
+  }
+
+ private:
+  std::barrier<> barrier_;
+  std::vector<std::span<float>> values_;
+  std::span<std::byte> word_;
+};
+
+class HubGroup : public AllreduceGroup {
+ public:
+  HubGroup(Hub& hub, uint32_t rank) : hub_(hub), rank_(rank) {}
+  Status Sum(std::span<float> values) override {
+    hub_.Sum(rank_, values);
+    return Status();
+  }
+  Status Broadcast(std::span<std::byte> bytes) override {
+    hub_.Broadcast(rank_, bytes);
+    return Status();
+  }
+  void Close() override {}
+
+ private:
+  Hub& hub_;
+  const uint32_t rank_;
+};
+
+// A group that sums with nobody, or fails, or waits until it is closed.
+class AloneGroup : public AllreduceGroup {
+ public:
+  enum class Kind { kSums, kFails, kWaits };
+  explicit AloneGroup(Kind kind) : kind_(kind) {}
+  Status Sum(std::span<float>) override {
+    if (kind_ == Kind::kFails) return Unavailable("rank 1 is gone");
+    if (kind_ != Kind::kWaits) return Status();
+    closed_.get_future().wait();
+    return Unavailable("closed");
+  }
+  Status Broadcast(std::span<std::byte>) override { return Status(); }
+  void Close() override {
+    if (!std::exchange(is_closed_, true)) closed_.set_value();
+  }
+
+ private:
+  const Kind kind_;
+  bool is_closed_ = false;
+  std::promise<void> closed_;
+};
+
+// One rank: what its exchange says comes to a mailbox.
+struct Rank {
+  using Connect = std::function<std::unique_ptr<AllreduceGroup>()>;
+  Rank(const JobPlan& plan, uint32_t rank, Connect connect)
+      : exchange(
+            plan, rank,
+            {.connect = [connect]() -> Result<std::unique_ptr<AllreduceGroup>> {
+               return connect();
+             },
+             .prepare = [](AllreduceGroup&) { return Status(); },
+             .on_sums = [this](GradientExchange::Sums s) { std::ignore = sums.Push(std::move(s)); },
+             .on_agreed = [this](Version v) { std::ignore = agreed.Push(v); },
+             .on_failed = [this](Status s) { std::ignore = failed.Push(std::move(s)); }}) {}
+
+  // A contribution whose floats are all `value`.
+  void Add(const JobPlan& plan, Step step, uint32_t node, ShardId shard, float value) {
+    auto floats = std::make_shared<FloatBuffer>(plan.shards.range(shard).size());
+    std::ranges::fill(floats->span(), value);
+    exchange.Add(step, TreeNode(node), shard, ToBlob(SharedBuffer(floats)));
+  }
+  void AddAll(const JobPlan& plan, Step step, uint32_t node, float value) {
+    for (uint32_t s = plan.shards.shard_count(); s-- > 0;) Add(plan, step, node, ShardId(s), value);
+  }
+  template <class T>
+  static std::optional<T> Next(Mailbox<T>& box) {
+    return box.Pop(std::chrono::steady_clock::now() + kPatience);
+  }
+  // The step's sums, which are this value everywhere.
+  void CheckStep(Step step, float value) {
+    for (const Bucket& bucket : exchange.buckets()) {
+      const auto s = Next(sums);
+      REQUIRE(s.has_value());
+      CHECK(s->step == step);
+      CHECK(s->shards.first == bucket.shards.first);
+      const auto floats =
+          std::as_const(*s->flat).span().subspan(bucket.floats.first, bucket.floats.size());
+      CHECK(std::ranges::all_of(floats, [&](float x) { return x == value; }));
+    }
+  }
+
+  Mailbox<GradientExchange::Sums> sums;
+  Mailbox<Version> agreed;
+  Mailbox<Status> failed;
+  GradientExchange exchange;  // last: its thread fills the others
+};
+
+TEST_CASE("what ranks bring in pieces is summed over all, step after step") {
+  const JobPlan plan = SmallPlan();
+  Hub hub(2);
+  Rank first(plan, 0, [&] { return std::make_unique<HubGroup>(hub, 0); });
+  Rank second(plan, 1, [&] { return std::make_unique<HubGroup>(hub, 1); });
+  CHECK(first.exchange.buckets().size() == 2);
+  first.exchange.Begin(Step(0), [](Step) { return 2; });
+  second.exchange.Begin(Step(0), [](Step) { return 1; });
+  for (uint64_t t = 0; t < 3; ++t) {
+    const Step step(t);
+    const auto k = static_cast<float>(t + 1);
+    second.AddAll(plan, step, 3, 100 * k);
+    first.AddAll(plan, step, 5, 10 * k);  // either node first
+    first.AddAll(plan, step, 4, 1 * k);
+    first.CheckStep(step, 111 * k);
+    second.CheckStep(step, 111 * k);
+    if (t == 2) break;
+    for (Rank* rank : {&first, &second}) rank->exchange.SetHash(Version(t + 1), 7);
+  }
+  for (Rank* rank : {&first, &second}) rank->exchange.SetHash(Version(3), 8);
+  for (Rank* rank : {&first, &second}) {
+    CHECK(Rank::Next(rank->agreed) == Version(2));  // due for evaluation
+    CHECK(Rank::Next(rank->agreed) == Version(3));  // the last
+    CHECK(rank->failed.TryPop() == std::nullopt);
+  }
+}
+
+TEST_CASE("a rank without a micro-batch brings zeros") {
+  const JobPlan plan = SmallPlan();
+  Hub hub(2);
+  Rank first(plan, 0, [&] { return std::make_unique<HubGroup>(hub, 0); });
+  Rank idle(plan, 1, [&] { return std::make_unique<HubGroup>(hub, 1); });
+  first.exchange.Begin(Step(2), [](Step) { return 1; });
+  idle.exchange.Begin(Step(2), [](Step) { return 0; });
+  first.AddAll(plan, Step(2), 1, 5);
+  first.CheckStep(Step(2), 5);
+  idle.CheckStep(Step(2), 5);
+  for (Rank* rank : {&first, &idle}) rank->exchange.SetHash(Version(3), 8);
+  CHECK(Rank::Next(idle.agreed) == Version(3));  // not version 2, which it began from
+}
+
+TEST_CASE("a rank whose weights differ from rank 0's says which version it noticed at") {
+  const JobPlan plan = SmallPlan();
+  Hub hub(2);
+  Rank first(plan, 0, [&] { return std::make_unique<HubGroup>(hub, 0); });
+  Rank wrong(plan, 1, [&] { return std::make_unique<HubGroup>(hub, 1); });
+  for (Rank* rank : {&first, &wrong}) {
+    rank->exchange.Begin(Step(2), [](Step) { return 1; });
+    rank->AddAll(plan, Step(2), 2, 1);
+  }
+  first.exchange.SetHash(Version(3), 8);
+  wrong.exchange.SetHash(Version(3), 9);
+  const auto failure = Rank::Next(wrong.failed);
+  REQUIRE(failure.has_value());
+  CHECK(failure->code() == StatusCode::kInternal);
+  CHECK(failure->message().find("rank 1") != std::string::npos);
+  CHECK(failure->message().find("version 3") != std::string::npos);
+  CHECK(Rank::Next(first.agreed) == Version(3));
+}
+
+TEST_CASE("nothing is summed while a picture is held, and all of it when it is released") {
+  const JobPlan plan = SmallPlan();
+  Rank rank(plan, 0, [] { return std::make_unique<AloneGroup>(AloneGroup::Kind::kSums); });
+  rank.exchange.Hold();
+  rank.exchange.Hold();
+  rank.exchange.Begin(Step(0), [](Step) { return 1; });
+  rank.AddAll(plan, Step(0), 1, 5);
+  rank.exchange.Release(1);
+  CHECK(rank.sums.Pop(std::chrono::steady_clock::now() + milliseconds(30)).has_value() == false);
+  rank.exchange.Release(1);
+  rank.CheckStep(Step(0), 5);
+}
+
+TEST_CASE("a group's failure is told once, and an exchange that is stopped says nothing") {
+  const JobPlan plan = SmallPlan();
+  Rank broken(plan, 0, [] { return std::make_unique<AloneGroup>(AloneGroup::Kind::kFails); });
+  broken.exchange.Begin(Step(0), [](Step) { return 1; });
+  broken.AddAll(plan, Step(0), 1, 5);
+  const auto failure = Rank::Next(broken.failed);
+  REQUIRE(failure.has_value());
+  CHECK(failure->message() == "rank 1 is gone");
+  for (const AloneGroup::Kind kind : {AloneGroup::Kind::kSums, AloneGroup::Kind::kWaits}) {
+    Rank stopped(plan, 0, [kind] { return std::make_unique<AloneGroup>(kind); });
+    stopped.exchange.Begin(Step(0), [](Step) { return 1; });
+    stopped.AddAll(plan, Step(0), 1, 5);
+    stopped.exchange.Stop();
+    CHECK(stopped.failed.TryPop() == std::nullopt);
+  }
+}
+
+}  // namespace
+}  // namespace pando
