@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "common/check.h"
 #include "common/hash.h"
 #include "net/address.h"
 #include "proto/assignment.h"
@@ -34,12 +35,13 @@ GroupWorker::GroupWorker(const Parts& parts)
                [this](ComputeTicket ticket, ComputeEvent event) {
                  OnCompute(ticket, std::move(event));
                }),
-      update_(plan_, trainer_.parameters()),
       outbox_(parts.transport),
       session_(
           {.identity = {parts.membership.self, parts.membership.scheduler, parts.membership.job_id},
            .ready = parts.ready},
-          plan_, trainer_, *this, outbox_) {}
+          plan_, trainer_, *this, outbox_) {
+  if (!leads()) update_.emplace(plan_, trainer_.parameters());
+}
 
 // The exchange first: it calls what the others do. Then what remains, from the last to the first.
 GroupWorker::~GroupWorker() {
@@ -126,12 +128,15 @@ Result<std::unique_ptr<AllreduceGroup>> GroupWorker::Connect() const {
 // A restored optimizer's state is in rank 0's lane.
 Status GroupWorker::ShareStates(AllreduceGroup& group) {
   if (first_ == Version(0)) return Status();
-  std::vector<std::vector<float>> states;
-  if (leads()) states = server_->States();
-  if (leads() && states.size() != update_.states().size()) return Interrupted("the lane has ended");
-  for (size_t s = 0; s < update_.states().size(); ++s) {
-    const std::span<float> state = leads() ? states[s] : update_.states()[s].span();
-    if (Status status = group.Broadcast(std::as_writable_bytes(state)); !status.ok()) return status;
+  std::vector<std::vector<float>> of_lane;
+  if (leads()) of_lane = server_->States();
+  std::vector<std::span<float>> states(of_lane.begin(), of_lane.end());
+  if (update_) {
+    for (FloatBuffer& state : update_->states()) states.push_back(state.span());
+  }
+  if (states.size() != plan_.shards.shard_count()) return Interrupted("the lane has ended");
+  for (const std::span<float> state : states) {
+    if (Status s = group.Broadcast(std::as_writable_bytes(state)); !s.ok()) return s;
   }
   return Status();
 }
@@ -158,9 +163,10 @@ void GroupWorker::Begin(const View& view) {
 }
 
 void GroupWorker::OnVersion(Version version) {
+  exchange_.SetWhole(version);
   if (!exchange_.IsCompared(version)) return;
   const auto values = trainer_.parameters().Open(version);
-  if (!values.ok()) return;
+  PANDO_CHECK(values.ok());  // nobody sums on before the ranks have compared it
   exchange_.SetHash(version, Hash64(std::as_bytes((*values)->span())));
 }
 
@@ -170,7 +176,7 @@ void GroupWorker::OnNewsOf(Micros now, ComputeNews& news) {
 }
 
 void GroupWorker::OnNewsOf(Micros now, GradientExchange::Sums& sums) {
-  for (ShardId shard : update_.Apply(sums)) session_.OnMade(now, shard, VersionMadeBy(sums.step));
+  for (ShardId shard : update_->Apply(sums)) session_.OnMade(now, shard, VersionMadeBy(sums.step));
 }
 
 }  // namespace pando

@@ -13,6 +13,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <variant>
 
@@ -90,7 +91,7 @@ class GroupWorker : private GroupPort {
   Version first_;
   GradientExchange exchange_;
   Trainer trainer_;
-  GroupUpdate update_;
+  std::optional<GroupUpdate> update_;  // of the other ranks
   TransportOutbox outbox_;
   GroupSession session_;
   std::unique_ptr<GroupServer> server_;  // of rank 0

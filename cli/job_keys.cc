@@ -473,7 +473,8 @@ void AddRunKeys(std::vector<JobKey>* keys) {
                           PANDO_FIELD(strategy)));
   keys->push_back(MakeKey(kChoice,
                           {"run.allreduce", "", "",
-                           "how gloo sums over the workers of --strategy allreduce; auto: by size"},
+                           "how gloo sums over the workers of --strategy allreduce; auto: buckets of 2 MiB and "
+                           "more by ring"},
                           PANDO_FIELD(allreduce)));
   keys->push_back(MakeKey(
       kCount, {"run.workers", "--workers", "processes", "worker processes: they compute gradients"},

@@ -105,6 +105,18 @@ std::map<NodeId, std::array<uint32_t, 3>> ReplicaCounts(const View& view) {
   return counts;
 }
 
+// Whom the ranks that are done with this step wait for: "worker 1, worker 2".
+std::string NamesOfLate(const Members& members, Step step) {
+  std::string names;
+  for (const Member* worker : members.Workers()) {
+    const Heartbeat& heartbeat = worker->heartbeat;
+    const bool waits_too = heartbeat.activity == Activity::kWaitingForParameters;
+    if (heartbeat.step > step || (heartbeat.step == step && waits_too)) continue;
+    names += (names.empty() ? "" : ", ") + worker->Name();
+  }
+  return names.empty() ? "the sum" : names;
+}
+
 }  // namespace
 
 std::string Scheduler::StatusJson(Micros now) const {
@@ -145,6 +157,7 @@ std::string Scheduler::StatusJson(Micros now) const {
     if (member.heartbeat.activity == Activity::kWaitingForParameters) {
       const Member* owing = members_.Find(member.heartbeat.waiting_for.node);
       if (owing != nullptr) entry["waiting_for"] = owing->Name();
+      if (IsGroup()) entry["waiting_for"] = NamesOfLate(members_, member.heartbeat.step);
       entry["waiting_ms"] = member.heartbeat.waiting_ms;
     }
     status["nodes"].push_back(std::move(entry));

@@ -99,6 +99,19 @@ TEST_CASE("a worker that cannot go on ends the run with its own words") {
   CHECK(Has(f.scheduler->stop().text, "a disk broke"));
 }
 
+TEST_CASE("status names whom the others wait for") {
+  Group f(3);
+  f.StartGroup();
+  const Heartbeat waits{.activity = Activity::kWaitingForParameters, .step = Step(7)};
+  f.From(20, waits);
+  f.From(21, Heartbeat{.activity = Activity::kComputing, .step = Step(7)});
+  f.From(22, Heartbeat{.activity = Activity::kWaitingForParameters, .step = Step(6)});
+  CHECK(Has(f.scheduler->StatusJson(f.now), R"("waiting_for":"worker 1, worker 2")"));
+  f.From(21, waits);
+  f.From(22, waits);
+  CHECK(Has(f.scheduler->StatusJson(f.now), R"("waiting_for":"the sum")"));
+}
+
 TEST_CASE("nobody is drained from a group") {
   Group f;
   f.StartGroup();

@@ -26,6 +26,7 @@ void GradientExchange::Begin(Step first, std::function<size_t(Step)> node_count)
   PANDO_CHECK(!thread_.joinable());
   first_ = first;
   node_count_ = std::move(node_count);
+  whole_ = VersionReadBy(first);
   thread_ = std::thread([this] { Run(); });
 }
 
@@ -91,6 +92,12 @@ void GradientExchange::Release(uint32_t hold_count) {
   changed_.notify_all();
 }
 
+void GradientExchange::SetWhole(Version version) {
+  const std::lock_guard lock(mutex_);
+  whole_ = version;
+  changed_.notify_all();
+}
+
 void GradientExchange::SetHash(Version version, uint64_t hash) {
   const std::lock_guard lock(mutex_);
   hashes_[version] = hash;
@@ -150,6 +157,7 @@ Status GradientExchange::Compare(AllreduceGroup& group, Version version) {
 }
 
 Status GradientExchange::SumStep(AllreduceGroup& group, Step step) {
+  if (!AwaitFlat(step)) return Interrupted("stopped");
   for (size_t b = 0; b < buckets_.size(); ++b) {
     if (!AwaitBucket(step, b)) return Interrupted("stopped");
     const ShardRange& floats = buckets_[b].floats;
@@ -158,6 +166,14 @@ Status GradientExchange::SumStep(AllreduceGroup& group, Step step) {
     callbacks_.on_sums({step, buckets_[b].shards, flats_[step.value() % flats_.size()]});
   }
   return Status();
+}
+
+// Until the sums of two steps ago are of no more use. Who computes has waited for that by its
+// forward; a rank without a share of the step has not. False when stopping.
+bool GradientExchange::AwaitFlat(Step step) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return is_stopping_ || whole_.value() + 1 >= step.value(); });
+  return !is_stopping_;
 }
 
 // False when stopping.

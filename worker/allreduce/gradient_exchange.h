@@ -7,8 +7,8 @@
 // has an aligned run, and there are two ranks, the sum is the tree's own: a + b. Sums over more
 // ranks are in the library's order, the same on every rank.
 //
-// Threads: Add and Hold any; Begin, Release and SetHash on one, the protocol thread; callbacks come
-// on the exchange's own. Owns: two flat vectors of gradients, and its group.
+// Threads: Add and Hold any; Begin, Release, SetWhole and SetHash on one, the protocol thread;
+// callbacks come on the exchange's own. Owns: two flat vectors of gradients, and its group.
 #pragma once
 
 #include <array>
@@ -35,7 +35,7 @@ class GradientExchange {
   struct Sums {  // of a run of shards, over all micro-batches of the step, unscaled
     Step step;
     ShardPlan::Run shards;
-    SharedBuffer flat;  // overwritten two steps later
+    SharedBuffer flat;  // overwritten by the next step but one, which waits for SetWhole
   };
   struct Callbacks {
     std::function<Result<std::unique_ptr<AllreduceGroup>>()> connect;
@@ -61,6 +61,8 @@ class GradientExchange {
   void Hold();
   void Release(uint32_t hold_count);
 
+  // This rank holds the version whole, so it has done with the sums that made it; in order.
+  void SetWhole(Version version);
   // This rank's hash of a version that is due for evaluation, or the last one: the ranks compare
   // theirs before they sum anything of the step that reads it.
   void SetHash(Version version, uint64_t hash);
@@ -82,6 +84,7 @@ class GradientExchange {
   Status Work();
   Status Compare(AllreduceGroup& group, Version version);
   Status SumStep(AllreduceGroup& group, Step step);
+  bool AwaitFlat(Step step);
   bool AwaitBucket(Step step, size_t bucket);
   StepState& StateOf(Step step);  // REQUIRES: mutex_ held
   float* FlatOf(Step step) { return flats_[step.value() % flats_.size()]->data(); }
@@ -100,6 +103,7 @@ class GradientExchange {
   std::condition_variable changed_;
   std::array<StepState, 2> states_;  // by a step's parity
   uint32_t hold_count_ = 0;
+  Version whole_;
   std::map<Version, uint64_t> hashes_;
   bool is_stopping_ = false;
   std::unique_ptr<AllreduceGroup> group_;

@@ -160,7 +160,10 @@ TEST_CASE("what ranks bring in pieces is summed over all, step after step") {
     first.CheckStep(step, 111 * k);
     second.CheckStep(step, 111 * k);
     if (t == 2) break;
-    for (Rank* rank : {&first, &second}) rank->exchange.SetHash(Version(t + 1), 7);
+    for (Rank* rank : {&first, &second}) {
+      rank->exchange.SetHash(Version(t + 1), 7);
+      rank->exchange.SetWhole(Version(t + 1));
+    }
   }
   for (Rank* rank : {&first, &second}) rank->exchange.SetHash(Version(3), 8);
   for (Rank* rank : {&first, &second}) {
@@ -182,6 +185,19 @@ TEST_CASE("a rank without a micro-batch brings zeros") {
   idle.CheckStep(Step(2), 5);
   for (Rank* rank : {&first, &idle}) rank->exchange.SetHash(Version(3), 8);
   CHECK(Rank::Next(idle.agreed) == Version(3));  // not version 2, which it began from
+}
+
+TEST_CASE(
+    "a rank without work does not run ahead of its own updates, whose sums it would overwrite") {
+  const JobPlan plan = SmallPlan();
+  Rank idle(plan, 0, [] { return std::make_unique<AloneGroup>(AloneGroup::Kind::kSums); });
+  idle.exchange.Begin(Step(0), [](Step) { return 0; });
+  idle.CheckStep(Step(0), 0);
+  idle.CheckStep(Step(1), 0);
+  idle.exchange.SetHash(Version(2), 7);  // due for evaluation
+  CHECK_FALSE(idle.sums.Pop(std::chrono::steady_clock::now() + milliseconds(30)).has_value());
+  idle.exchange.SetWhole(Version(1));
+  idle.CheckStep(Step(2), 0);
 }
 
 TEST_CASE("a rank whose weights differ from rank 0's says which version it noticed at") {
