@@ -4,9 +4,11 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <utility>
 
+#include "cli/exit_codes.h"
 #include "common/check.h"
 #include "common/hash.h"
 #include "net/address.h"
@@ -15,6 +17,8 @@
 
 namespace pando {
 namespace {
+
+constexpr std::chrono::seconds kLetGoMax{2};
 
 uint32_t WorkerCountOf(const View& view) {
   return static_cast<uint32_t>(std::ranges::count(view.nodes, Role::kWorker, &NodeInfo::role));
@@ -74,12 +78,20 @@ Result<MembershipEnd> GroupWorker::Run(const Tell& tell) {
                [&] { return session_.finished() || !dialed.ok() || !watch.verdict().ok(); }});
   is_ending_ = true;
   news_.Close();
-  exchange_.Stop();
   if (server_ != nullptr && session_.finished()) server_->AwaitEnd();
+  LetGo();
   if (!dialed.ok()) return dialed;
   if (!watch.verdict().ok()) return watch.verdict();
   if (session_.refusal() && session_.failure()) return Internal(session_.failure()->text);
   return EndOf(session_.stop(), session_.refusal(), watch.is_leaving());
+}
+
+// A peer that died while the group was connecting may be one that gloo waits for without end.
+void GroupWorker::LetGo() {
+  if (exchange_.StopWithin(kLetGoMax)) return;
+  spdlog::warn("gloo still waits for a worker that is gone; the process ends without it");
+  spdlog::shutdown();
+  std::_Exit(session_.finished() ? kExitCompleted : kExitFailed);
 }
 
 Result<std::optional<MembershipEnd>> GroupWorker::StartServer() {

@@ -69,6 +69,7 @@ class GroupWorker : private GroupPort {
   void OnPicturesSettled(uint32_t event_count) override { exchange_.Release(event_count); }
 
   Result<std::optional<MembershipEnd>> StartServer();
+  void LetGo();
   void OnCompute(ComputeTicket ticket, ComputeEvent event);
   Result<std::unique_ptr<AllreduceGroup>> Connect() const;
   Status ShareStates(AllreduceGroup& group);

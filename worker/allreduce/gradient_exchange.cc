@@ -26,18 +26,31 @@ void GradientExchange::Begin(Step first, std::function<size_t(Step)> node_count)
   PANDO_CHECK(!thread_.joinable());
   first_ = first;
   node_count_ = std::move(node_count);
+  has_ended_ = false;
   whole_ = VersionReadBy(first);
   thread_ = std::thread([this] { Run(); });
 }
 
 void GradientExchange::Stop() {
-  {
-    const std::lock_guard lock(mutex_);
-    is_stopping_ = true;
-    if (group_ != nullptr) group_->Close();
-  }
-  changed_.notify_all();
+  RequestStop();
   if (thread_.joinable()) thread_.join();
+}
+
+bool GradientExchange::StopWithin(std::chrono::milliseconds patience) {
+  RequestStop();
+  {
+    std::unique_lock lock(mutex_);
+    if (!changed_.wait_for(lock, patience, [this] { return has_ended_; })) return false;
+  }
+  Stop();
+  return true;
+}
+
+void GradientExchange::RequestStop() {
+  const std::lock_guard lock(mutex_);
+  is_stopping_ = true;
+  if (group_ != nullptr) group_->Close();
+  changed_.notify_all();
 }
 
 // ---- what the computing threads bring -----------------------------------------------------------
@@ -115,6 +128,8 @@ void GradientExchange::Run() {
   Status status = Work();
   const std::lock_guard lock(mutex_);
   if (!status.ok() && !is_stopping_) callbacks_.on_failed(std::move(status));
+  has_ended_ = true;
+  changed_.notify_all();
 }
 
 Status GradientExchange::Work() {

@@ -12,7 +12,7 @@
 #pragma once
 
 #include <array>
-#include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <functional>
 #include <map>
@@ -70,6 +70,9 @@ class GradientExchange {
 
   // Ends the thread, whatever it waits for. Idempotent.
   void Stop();
+  // The same, but gives up after a while: connecting cannot be called off at every point. False if
+  // so; the process had better end then.
+  bool StopWithin(std::chrono::milliseconds patience);
 
   const std::vector<Bucket>& buckets() const { return buckets_; }
 
@@ -80,6 +83,7 @@ class GradientExchange {
     std::vector<std::map<TreeNode, Blob>> parts;  // by shard
     std::vector<uint32_t> missing_counts;         // shards, by bucket
   };
+  void RequestStop();
   void Run();
   Status Work();
   Status Compare(AllreduceGroup& group, Version version);
@@ -106,6 +110,7 @@ class GradientExchange {
   Version whole_;
   std::map<Version, uint64_t> hashes_;
   bool is_stopping_ = false;
+  bool has_ended_ = true;  // the thread, or it has not begun
   std::unique_ptr<AllreduceGroup> group_;
 };
 

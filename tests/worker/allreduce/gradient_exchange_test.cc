@@ -249,5 +249,21 @@ TEST_CASE("a group's failure is told once, and an exchange that is stopped says 
   }
 }
 
+TEST_CASE("an exchange that cannot be stopped is given up, and stops when it can") {
+  const JobPlan plan = SmallPlan();
+  std::promise<void> peer;
+  std::shared_future<void> comes = peer.get_future().share();
+  Rank rank(plan, 0, [comes] {
+    comes.wait();
+    return std::make_unique<AloneGroup>(AloneGroup::Kind::kSums);
+  });
+  CHECK(rank.exchange.StopWithin(milliseconds(0)));  // not begun
+  rank.exchange.Begin(Step(0), [](Step) { return 1; });
+  CHECK_FALSE(rank.exchange.StopWithin(milliseconds(10)));
+  peer.set_value();
+  CHECK(rank.exchange.StopWithin(kPatience));
+  CHECK(rank.failed.TryPop() == std::nullopt);
+}
+
 }  // namespace
 }  // namespace pando
