@@ -63,6 +63,11 @@ Run Train(const Pictures& pictures, const Args& more) {
 
 const Args kSerial{"--serial"};
 const Args kDistributed{"--workers", "2", "--servers", "2", "--transport", "ipc"};
+#ifdef PANDO_HAS_GLOO
+const std::vector<Args> kOnSeveral{kDistributed, {"--workers", "2", "--strategy", "allreduce"}};
+#else
+const std::vector<Args> kOnSeveral{kDistributed};
+#endif
 
 TEST_CASE("photographs that are cropped, flipped, cached and read ahead give the serial weights") {
   const Pictures pictures(0);
@@ -88,20 +93,23 @@ TEST_CASE("bad pictures are named and counted alike for any number of workers") 
   const Run serial = Train(pictures, kSerial + allowed);
   REQUIRE(serial.exit_code == kExitCompleted);
   CHECK(serial.summary.bad_pictures == 2);
-  const Run run = Train(pictures, kDistributed + allowed);
-  REQUIRE(run.exit_code == kExitCompleted);
-  CHECK(run.summary.bad_pictures == 2);
-  CHECK(run.summary.weights_hash == serial.summary.weights_hash);
-  for (const Run* each : {&serial, &run}) {
-    CHECK(Contains(each->err, "train/ants/3.png: a PNG file that cannot be decoded"));
-    CHECK(Contains(each->err, "train/ants/8.png: a PNG file that cannot be decoded"));
-    CHECK(Contains(each->err, "2 of 2 that may be"));
+  std::vector<Run> runs{serial};
+  for (const Args& form : kOnSeveral) runs.push_back(Train(pictures, form + allowed));
+  for (const Run& run : runs) {
+    REQUIRE(run.exit_code == kExitCompleted);
+    CHECK(run.summary.bad_pictures == 2);
+    CHECK(run.summary.weights_hash == serial.summary.weights_hash);
+    CHECK(Contains(run.err, "train/ants/3.png: a PNG file that cannot be decoded"));
+    CHECK(Contains(run.err, "train/ants/8.png: a PNG file that cannot be decoded"));
+    CHECK(Contains(run.err, "2 of 2 that may be"));
   }
 }
 
 TEST_CASE("more bad pictures than may be end the run, for any number of workers") {
   const Pictures pictures(2);
-  for (const Args& form : {kSerial, kDistributed}) {
+  std::vector<Args> forms{kSerial};
+  forms.insert(forms.end(), kOnSeveral.begin(), kOnSeveral.end());
+  for (const Args& form : forms) {
     const Run run = Train(pictures, form + Args{"--set", "data.bad_pictures_max=1"});
     CHECK(run.exit_code == kExitFailed);
     CHECK(run.summary.status == kStatusFailed);
