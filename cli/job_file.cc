@@ -315,19 +315,22 @@ Status JobDraft::CheckStrategy() const {
   };
   const std::string strategy = Named("run.strategy");
   if (has_flag("run.servers")) {
-    return InvalidArgument(fmt::format("{} has no servers, but {}; leave it out, or give "
-                                       "--strategy ps",
-                                       strategy, Named("run.servers")));
+    return InvalidArgument(
+        fmt::format("{} has no servers, but {}; leave it out, or give "
+                    "--strategy ps",
+                    strategy, Named("run.servers")));
   }
   if (job_.verify_every > 0) {
-    return InvalidArgument(fmt::format("{} compares what servers are sent, and {} has none; leave "
-                                       "one of them out",
-                                       Named("verify.every"), strategy));
+    return InvalidArgument(
+        fmt::format("{} compares what servers are sent, and {} has none; leave "
+                    "one of them out",
+                    Named("verify.every"), strategy));
   }
   if (job_.parameter_residency == ParameterResidency::kLayer) {
-    return InvalidArgument(fmt::format("{} pulls parameters from servers, and with {} every worker "
-                                       "holds all of them; leave one of them out",
-                                       Named("worker.parameter_residency"), strategy));
+    return InvalidArgument(
+        fmt::format("{} pulls parameters from servers, and with {} every worker "
+                    "holds all of them; leave one of them out",
+                    Named("worker.parameter_residency"), strategy));
   }
   return Status();
 }

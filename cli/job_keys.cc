@@ -471,11 +471,12 @@ void AddRunKeys(std::vector<JobKey>* keys) {
                            "who makes the next version: parameter servers, the workers among "
                            "themselves, or one process (--serial)"},
                           PANDO_FIELD(strategy)));
-  keys->push_back(MakeKey(kChoice,
-                          {"run.allreduce", "", "",
-                           "how gloo sums over the workers of --strategy allreduce; auto: buckets of 2 MiB and "
-                           "more by ring"},
-                          PANDO_FIELD(allreduce)));
+  keys->push_back(
+      MakeKey(kChoice,
+              {"run.allreduce", "", "",
+               "how gloo sums over the workers of --strategy allreduce; auto: buckets of 2 MiB and "
+               "more by ring"},
+              PANDO_FIELD(allreduce)));
   keys->push_back(MakeKey(
       kCount, {"run.workers", "--workers", "processes", "worker processes: they compute gradients"},
       PANDO_FIELD(workers), kThreads));

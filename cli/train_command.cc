@@ -82,15 +82,14 @@ int Train(const TrainOptions& options) {
   if (!is_serial) WarnOfIdleWorkers(*job);
   Result<RunFolder> folder = RunFolder::Create(*job, options.is_forced);
   if (!folder.ok()) return Report(folder.status());
-  const int exit_code = is_serial
-                            ? RunSerial({.job = *job, .run_dir = folder->path()})
-                            : RunLocal({.job = *job,
-                                        .folder = *folder,
-                                        .step_count = plan->steps.step_count(),
-                                        .chaos = *chaos,
-                                        .restarts_max = options.supervision.restarts_max,
-                                        .group_restarts = options.supervision.group_restarts,
-                                        .is_verbose = options.is_verbose});
+  const int exit_code = is_serial ? RunSerial({.job = *job, .run_dir = folder->path()})
+                                  : RunLocal({.job = *job,
+                                              .folder = *folder,
+                                              .step_count = plan->steps.step_count(),
+                                              .chaos = *chaos,
+                                              .restarts_max = options.supervision.restarts_max,
+                                              .group_restarts = options.supervision.group_restarts,
+                                              .is_verbose = options.is_verbose});
   Result<Summary> summary = folder->ReadSummary();
   if (!summary.ok()) return exit_code == kExitCompleted ? Report(summary.status()) : exit_code;
   PrintOutcome(*summary, *folder);

@@ -221,17 +221,17 @@ Ready WorkerProcess::ReadyFor() const {
 
 Result<MembershipEnd> WorkerProcess::TrainInGroup(const Membership& membership,
                                                   HeartbeatSender& heartbeat) {
-  GroupWorker worker({.context = context_,
-                      .transport = transport_,
-                      .shutdown = shutdown_,
-                      .heartbeat = heartbeat,
-                      .membership = membership,
-                      .scheduler_endpoint = args_.join,
-                      .start_timeout_ms = args_.start_timeout_ms,
-                      .trainer = {prepared_->plan, prepared_->model, *prepared_->data,
-                                  prepared_->device.device()},
-                      .thread_count = prepared_->device.threads(membership.job),
-                      .ready = ReadyFor()});
+  GroupWorker worker(
+      {.context = context_,
+       .transport = transport_,
+       .shutdown = shutdown_,
+       .heartbeat = heartbeat,
+       .membership = membership,
+       .scheduler_endpoint = args_.join,
+       .start_timeout_ms = args_.start_timeout_ms,
+       .trainer = {prepared_->plan, prepared_->model, *prepared_->data, prepared_->device.device()},
+       .thread_count = prepared_->device.threads(membership.job),
+       .ready = ReadyFor()});
   const std::optional<OpenedGpu>& gpu = prepared_->device.gpu;
   GpuMonitor gpu_monitor(gpu ? gpu->bus_id() : "");
   return worker.Run([&](const GroupSession& session, const Trainer& trainer, Micros now) {
@@ -251,9 +251,9 @@ Result<MembershipEnd> WorkerProcess::Train(const Membership& membership,
       },
       plan.job.parameter_residency);
   TransportOutbox outbox(transport_);
-  Session session({.identity = {membership.self, membership.scheduler, membership.job_id},
-                   .ready = ReadyFor()},
-                  plan, trainer, outbox);
+  Session session(
+      {.identity = {membership.self, membership.scheduler, membership.job_id}, .ready = ReadyFor()},
+      plan, trainer, outbox);
   NodeWatch watch(shutdown_, heartbeat, membership, [&](Micros now) { session.Leave(now); });
   const auto take_news = [&](Micros now) {
     for (ComputeNews& item : news.mailbox().Drain()) {
