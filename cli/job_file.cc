@@ -332,6 +332,12 @@ Status JobDraft::CheckStrategy() const {
                     "holds all of them; leave one of them out",
                     Named("worker.parameter_residency"), strategy));
   }
+  const bool is_pull = job_.pull_codec != PayloadCodec::kFp32;
+  if (is_pull || job_.push_codec != PayloadCodec::kFp32) {
+    return InvalidArgument(fmt::format(
+        "{} says how servers are sent something, and {} sums floats; leave one of them out",
+        Named(is_pull ? "train.pull_codec" : "train.codec"), strategy));
+  }
   return Status();
 }
 

@@ -65,7 +65,9 @@ TEST_CASE("a job without servers has one lane, and refuses what only servers do"
   for (const Override& other : {Override{"run.servers", "2", "--servers"},
                                 Override{"run.servers", "1", "--set run.servers=1"},
                                 Override{"verify.every", "3", "--verify-every"},
-                                Override{"worker.parameter_residency", "layer", "--set"}}) {
+                                Override{"worker.parameter_residency", "layer", "--set"},
+                                Override{"train.codec", "bf16", "--codec"},
+                                Override{"train.pull_codec", "int8", "--pull-codec"}}) {
     CAPTURE(other.key);
     job = job_of({allreduce, other});
     REQUIRE_FALSE(job.ok());
