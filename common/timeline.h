@@ -1,0 +1,128 @@
+// Timeline: what the threads of one process do, and when, in a file that outlives the process
+// however that ends (common/timeline_file). `pando timeline` makes a Chrome trace of such files.
+// Everything is handed a Timeline or a track as a pointer; null records nothing, for one branch.
+//
+//   Timeline::Create, once in a process -> OpenTrack, once in a thread -> Add, for each span
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/atomic_file.h"
+#include "common/ids.h"
+#include "common/status.h"
+#include "common/timeline_file.h"
+
+namespace pando {
+
+// Steps [first, last).
+struct StepRange {
+  uint64_t first = 0;
+  uint64_t last = UINT64_MAX;
+  bool Has(Step step) const { return first <= step.value() && step.value() < last; }
+};
+// "100:110", "100:", ":10"; empty: all. None for anything else, and for a range without a step.
+std::optional<StepRange> ParseStepRange(std::string_view text);
+
+using TimelineNameId = StrongId<struct TimelineNameTag, uint32_t>;
+
+inline int64_t TimelineNow() {  // the clock of all records: one for all processes of a machine
+  return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
+}
+
+class Timeline;
+
+// TimelineTrack takes the spans of one thread. Threads: one at a time. Takes a lock once in
+// kRecordsPerChunk spans.
+class TimelineTrack {
+ public:
+  // Dropped, and counted, where the timeline has no room left.
+  void Add(const TimelineRecord& record);
+  void AddSpan(TimelineNameId name, int64_t begin_ns, int64_t end_ns, Step step, uint32_t number) {
+    Add({begin_ns, end_ns - begin_ns, step.value(), name.value(), number});
+  }
+
+ private:
+  friend class Timeline;
+  TimelineTrack(Timeline& timeline, uint32_t name) : timeline_(timeline), name_(name) {}
+
+  Timeline& timeline_;
+  const uint32_t name_;
+  TimelineChunkHead* chunk_ = nullptr;
+  size_t count_ = 0;  // of the chunk
+};
+
+// Threads: any. Owns: the file's mapping and the tracks.
+class Timeline {
+ public:
+  // 6.6 million spans: ResNet-50 with 4 micro-batches for 4,000 steps.
+  static constexpr uint64_t kBytesMax = uint64_t{256} << 20;
+
+  struct Options {
+    std::string folder;   // made if it is not there
+    std::string process;  // "worker 1": also the beginning of the file's name
+    uint64_t incarnation = 0;
+    std::string host;
+    StepRange steps;
+    uint64_t bytes_max = kBytesMax;
+  };
+  // The file is there whole or not at all.
+  static Result<std::unique_ptr<Timeline>> Create(const Options& options);
+  ~Timeline();
+  Timeline(const Timeline&) = delete;
+
+  bool Wants(Step step) const { return steps_.Has(step); }
+  // The id of a name: equal names have one. Where the table is full, that of "no name".
+  TimelineNameId Name(const TimelineName& name);
+  // Another one with each call, whatever its name; lives as long as the timeline.
+  TimelineTrack& OpenTrack(const std::string& name);
+  uint64_t lost_count() const;
+
+ private:
+  friend class TimelineTrack;
+  Timeline(const Options& options, std::string path, UniqueFd fd, std::byte* bytes);
+  TimelineHead& head() { return *reinterpret_cast<TimelineHead*>(bytes_); }
+  uint32_t Insert(const std::string& packed);
+  TimelineChunkHead* TakeChunk(uint32_t track);
+  void CountLost();
+
+  const StepRange steps_;
+  const uint64_t bytes_max_;
+  const std::string path_;
+  const UniqueFd fd_;
+  std::byte* const bytes_;  // bytes_max_ are mapped; the file grows below
+  std::mutex mutex_;        // guards all below, and the table of names
+  std::map<std::string, uint32_t> names_;
+  std::vector<std::unique_ptr<TimelineTrack>> tracks_;
+  uint64_t chunks_taken_ = 0;
+  bool is_full_ = false;
+};
+
+// TimelineSpan: from here to the end of the block, on a track or on none.
+class TimelineSpan {
+ public:
+  TimelineSpan(TimelineTrack* track, TimelineNameId name, Step step, uint32_t number)
+      : track_(track), name_(name), step_(step), number_(number) {
+    if (track_ != nullptr) begin_ns_ = TimelineNow();
+  }
+  ~TimelineSpan() {
+    if (track_ != nullptr) track_->AddSpan(name_, begin_ns_, TimelineNow(), step_, number_);
+  }
+  TimelineSpan(const TimelineSpan&) = delete;
+
+ private:
+  TimelineTrack* const track_;
+  const TimelineNameId name_;
+  const Step step_;
+  const uint32_t number_;
+  int64_t begin_ns_ = 0;
+};
+
+}  // namespace pando

@@ -1,0 +1,97 @@
+// The file in which one process keeps its timeline (common/timeline), byte by byte, and the reader
+// that `pando timeline` merges such files with.
+//
+//   0               TimelineHead
+//   kNamesOffset    names, one after another: u32 length, then the text. A name's id is its place.
+//   kChunksOffset   chunks of kChunkBytes, each of one track: TimelineChunkHead, then its records
+//
+// Numbers are in the machine's order. The process writes through a shared mapping, so what one that
+// was killed had written is there; what it was writing is not counted yet.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/status.h"
+
+namespace pando {
+
+inline constexpr std::array<char, 8> kTimelineMagic{'P', 'A', 'N', 'D', 'O', 'T', 'L', '1'};
+inline constexpr size_t kNamesOffset = 4096;
+inline constexpr size_t kNamesBytesMax = (1 << 20) - kNamesOffset;
+inline constexpr size_t kChunksOffset = kNamesOffset + kNamesBytesMax;
+inline constexpr size_t kChunkBytes = 1 << 16;
+
+struct TimelineHead {
+  std::array<char, 8> magic{};
+  uint64_t incarnation = 0;
+  int64_t steady_ns = 0;  // both clocks when the file was made
+  int64_t unix_ns = 0;
+  uint64_t first_step = 0;  // steps recorded: [first, last)
+  uint64_t last_step = 0;
+  uint32_t process_id = 0;
+  uint32_t reserved = 0;
+  std::array<char, 64> process{};  // "worker 1"; texts end in a zero
+  std::array<char, 64> boot{};     // tells machines, and their boots, apart: one steady clock each
+  std::array<char, 256> host{};
+  // Grow while the process lives.
+  uint64_t names_bytes = 0;
+  uint64_t chunk_count = 0;
+  uint64_t lost_count = 0;  // records that found no room
+};
+static_assert(sizeof(TimelineHead) <= kNamesOffset);
+
+enum class TimelineKind : uint32_t {
+  kSpan,   // what a thread did; one ends before the next begins
+  kFlow,   // what went on beside it: spans that may overlap
+  kMark,   // an instant of the whole run
+  kClock,  // duration_ns is what the scheduler's clock was ahead of ours, number the round trip, us
+};
+
+struct TimelineRecord {
+  int64_t begin_ns = 0;  // of the steady clock
+  int64_t duration_ns = 0;
+  uint64_t step = 0;
+  uint32_t name = 0;    // its id
+  uint32_t number = 0;  // micro-batch, shard, ...: as the name says; of a mark the id of its text
+  TimelineKind kind = TimelineKind::kSpan;
+  uint32_t reserved = 0;
+};
+static_assert(sizeof(TimelineRecord) == 40);
+
+struct TimelineChunkHead {
+  uint64_t record_count = 0;
+  uint32_t track = 0;  // the id of its name
+  uint32_t reserved = 0;
+};
+inline constexpr size_t kRecordsPerChunk =
+    (kChunkBytes - sizeof(TimelineChunkHead)) / sizeof(TimelineRecord);
+
+// What stands in the table of names.
+struct TimelineName {
+  std::string text;      // "conv1 forward"
+  std::string category;  // "compute"
+  std::string number;    // what TimelineRecord::number is: "micro_batch"
+};
+std::string PackName(const TimelineName& name);
+TimelineName UnpackName(const std::string& packed);
+
+struct TimelineTrackRecords {
+  std::string name;
+  std::vector<TimelineRecord> records;  // as they were added
+};
+struct TimelineFile {
+  std::string path;
+  TimelineHead head;
+  std::string process, boot, host;  // of the head
+  std::vector<TimelineName> names;
+  std::vector<TimelineTrackRecords> tracks;  // in the order of their first chunks
+};
+
+// kCorrupt for what is no timeline, or only a part of one: names the file and the place.
+Result<TimelineFile> ReadTimelineFile(const std::string& path);
+
+}  // namespace pando
