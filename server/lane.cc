@@ -23,6 +23,7 @@ TreeNode NodeOf(const PullItem&) { return kPulled; }
 Lane::Lane(const Options& options, const JobPlan& plan, SnapshotPort& snapshots, Outbox& outbox)
     : kind_(options.kind),
       lease_(options.lease),
+      probe_(options.probe),
       plan_(plan),
       snapshots_(snapshots),
       member_(options.identity, outbox),
@@ -62,7 +63,7 @@ void Lane::OnMessageOf(Micros now, const Envelope& envelope, const Push& push) {
     Replica* replica = FindPrimary(item.shard);
     if (replica == nullptr) others.items.push_back(item);
     if (replica == nullptr || !replica->shard.has_data()) continue;
-    const Shard::Taken taken = replica->shard.Add(item);
+    const Shard::Taken taken = Add(*replica, item);
     if (taken == Shard::Taken::kRefused) continue;
     const bool is_duplicate = taken == Shard::Taken::kDuplicate;
     if (is_duplicate && Mutated(Mutation::kUnansweredDuplicate)) continue;
@@ -73,6 +74,11 @@ void Lane::OnMessageOf(Micros now, const Envelope& envelope, const Push& push) {
               says_pending);
   }
   if (!others.items.empty()) AnswerNotPrimary(envelope, std::move(others));
+}
+
+Shard::Taken Lane::Add(Replica& replica, const PushItem& item) {
+  const ProbedWork work(probe_, LaneWork::kAggregate, item.shard, item.step);
+  return replica.shard.Add(item);
 }
 
 void Lane::OnMessageOf(Micros, const Envelope& envelope, const Pull& pull) {
@@ -171,10 +177,10 @@ void Lane::TryAdvance(Micros now, Replica& replica) {
   if (!factors) return;
   shard.Seal(*scalars, *std::move(factors));
   if (replica.backups.empty()) {
-    shard.MakeSealed(Shard::Replicated::kNo);
-    NoteMetrics(shard);
+    MakeSealed(replica, Shard::Replicated::kNo);
     return Commit(now, replica);
   }
+  if (probe_ != nullptr) probe_->OnReplicating(shard.id(), shard.step());
   for (Backup& backup : replica.backups) {
     if (backup.TakesRoots()) GatherRoots(now, replica, backup, shard.newest());
   }
@@ -185,22 +191,36 @@ void Lane::MakeSealed() {
   for (ShardId id : std::exchange(sealed_, {})) {
     Replica* replica = FindPrimary(id);
     if (replica == nullptr || !replica->shard.is_sealed()) continue;
-    replica->shard.MakeSealed(Shard::Replicated::kYes);
-    NoteMetrics(replica->shard);
+    MakeSealed(*replica, Shard::Replicated::kYes);
     if (Mutated(Mutation::kShowUncommitted)) ReplyToWaiting(*replica);
     acknowledged_.insert(id);
   }
 }
 
+void Lane::MakeSealed(Replica& replica, Shard::Replicated replicated) {
+  Shard& shard = replica.shard;
+  const ProbedWork work(probe_, LaneWork::kUpdate, shard.id(), shard.step());
+  shard.MakeSealed(replicated);
+  NoteMetrics(shard);
+}
+
 // P9: from now on the version is shown.
 void Lane::Commit(Micros now, Replica& replica) {
-  replica.shard.Commit();
+  Show(now, replica);
+  TryAdvance(now, replica);  // a promoted one may hold the next step's contributions
+}
+
+void Lane::Show(Micros now, Replica& replica) {
+  Shard& shard = replica.shard;
+  shard.Commit();
+  const Step made_by(shard.newest().value() - 1);
+  if (probe_ != nullptr) probe_->OnCommitted(shard.id(), made_by);
+  const ProbedWork work(probe_, LaneWork::kCommit, shard.id(), made_by);
   const auto is_syncing = [](const Backup& backup) { return backup.pair.has_value(); };
-  if (std::ranges::none_of(replica.backups, is_syncing)) replica.shard.ForgetRoots();
+  if (std::ranges::none_of(replica.backups, is_syncing)) shard.ForgetRoots();
   StoreIfDue(now, replica);
   StartTransfers(now, replica);
   ReplyToWaiting(replica);
-  TryAdvance(now, replica);  // a promoted one may hold the next step's contributions
 }
 
 void Lane::ReplyToWaiting(Replica& replica) {

@@ -46,6 +46,7 @@
 #include "proto/core.h"
 #include "proto/silence.h"
 #include "proto/view_member.h"
+#include "server/lane_probe.h"
 #include "server/partials.h"
 #include "server/replica.h"
 #include "server/snapshot_port.h"
@@ -58,6 +59,7 @@ class Lane : public ProtocolCore {
     ViewMember::Identity identity;
     std::string kind;  // of the Ready that lane 0 sends for its process
     Micros lease = std::chrono::seconds(1);
+    LaneProbe* probe = nullptr;  // outlives the lane; null: nobody looks
   };
   // `plan`, `snapshots` and `outbox` outlive the lane.
   Lane(const Options& options, const JobPlan& plan, SnapshotPort& snapshots, Outbox& outbox);
@@ -95,6 +97,7 @@ class Lane : public ProtocolCore {
   void OnMessageOf(Micros now, const Envelope& envelope, const Question& question);
   void OnMessageOf(Micros now, const Envelope& envelope, const ReleasePin& release);
   Replica* FindPrimary(ShardId shard);
+  Shard::Taken Add(Replica& replica, const PushItem& item);
   template <class M>
   void AnswerNotPrimary(const Envelope& envelope, M others);
   // Whether shards whose primary this lane is differ in this version of theirs.
@@ -117,7 +120,9 @@ class Lane : public ProtocolCore {
   void AnswerFor(const PeerId& peer, Replica& replica, const Wanted& wanted, bool says_pending);
   void TryAdvance(Micros now, Replica& replica);
   void MakeSealed();
+  void MakeSealed(Replica& replica, Shard::Replicated replicated);
   void Commit(Micros now, Replica& replica);
+  void Show(Micros now, Replica& replica);
   void ReplyToWaiting(Replica& replica);
   void FlushReplies(Micros now);
   void FlushRoots(Micros now);
@@ -144,6 +149,7 @@ class Lane : public ProtocolCore {
   void OnMessageOf(Micros now, const Envelope& envelope, const ChunkAck& ack);
   bool CountsForReplication(const Envelope& envelope) const;
   void OnRootItem(const PeerId& from, const RootItem& item);
+  Shard::Followed Follow(Shard& shard, const RootItem& item);
   void Acknowledge(const Replica& replica, Version version);
   void FlushAcks();
   Backup* FindBackup(ShardId shard, const PeerId& peer);
@@ -197,6 +203,7 @@ class Lane : public ProtocolCore {
 
   const std::string kind_;
   const Micros lease_;
+  LaneProbe* const probe_;
   const JobPlan& plan_;
   SnapshotPort& snapshots_;
   ViewMember member_;

@@ -29,8 +29,7 @@ void Lane::OnRootItem(const PeerId& from, const RootItem& item) {
   Replica& replica = it->second;
   if (replica.is_primary() || replica.primary != from) return;
   Shard& shard = replica.shard;
-  const Shard::Followed followed =
-      shard.Follow({item.step, item.scalars, item.payload, item.factors});
+  const Shard::Followed followed = Follow(shard, item);
   if (replica.is_loading) acks_out_[from];  // there, and of no version yet: that is no silence
   if (followed == Shard::Followed::kRefused) return;
   if (followed == Shard::Followed::kMade) NoteMetrics(shard);
@@ -38,6 +37,11 @@ void Lane::OnRootItem(const PeerId& from, const RootItem& item) {
   // What a pin holds up is not silence: the newest version is acknowledged once more.
   const bool is_known = followed != Shard::Followed::kHeld && shard.KnownHash(made).has_value();
   Acknowledge(replica, is_known ? made : shard.newest());
+}
+
+Shard::Followed Lane::Follow(Shard& shard, const RootItem& item) {
+  const ProbedWork work(probe_, LaneWork::kUpdate, item.shard, item.step);
+  return shard.Follow({item.step, item.scalars, item.payload, item.factors});
 }
 
 void Lane::Acknowledge(const Replica& replica, Version version) {

@@ -53,12 +53,13 @@ class LaneFixture : public Outbox {
   static PeerId Server(uint32_t i) { return {NodeId(i), Incarnation(1000 + i), 0}; }
 
   // Servers are numbered from 1.
-  explicit LaneFixture(uint32_t servers, const Job& job = JobOf(20)) : plan(TwoShardPlan(job)) {
+  explicit LaneFixture(uint32_t servers, const Job& job = JobOf(20), LaneProbe* probe = nullptr)
+      : plan(TwoShardPlan(job)) {
     for (uint32_t i = 1; i <= servers; ++i) {
       snapshots[i];
       lanes[i] = std::make_unique<Lane>(
-          Lane::Options{{Server(i), kScheduler, kJob}, "test", std::chrono::seconds(1)}, plan,
-          snapshots[i], *this);
+          Lane::Options{{Server(i), kScheduler, kJob}, "test", std::chrono::seconds(1), probe},
+          plan, snapshots[i], *this);
     }
     view.id = {1, 0};
     for (uint32_t i = 1; i <= servers; ++i)

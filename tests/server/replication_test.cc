@@ -1,3 +1,5 @@
+#include <string>
+
 #include "tests/server/lane_fixture.h"
 
 namespace pando {
@@ -19,6 +21,44 @@ LaneFixture& Start(LaneFixture& f, std::vector<uint32_t> backups) {
   f.GiveScalars();
   f.Deliver();
   return f;
+}
+
+// Writes down what lanes say they are at, of shard 0.
+struct WrittenProbe : public LaneProbe {
+  void Begin(LaneWork work, ShardId shard, Step step) override {
+    CHECK_FALSE(std::exchange(is_at_work, true));
+    if (shard != ShardId(0)) return;
+    const char* words[] = {"aggregate", "update", "commit"};
+    said.push_back(words[static_cast<size_t>(work)] + std::to_string(step.value()));
+  }
+  void End() override { CHECK(std::exchange(is_at_work, false)); }
+  void OnReplicating(ShardId shard, Step step) override {
+    if (shard == ShardId(0)) said.push_back("root" + std::to_string(step.value()));
+  }
+  void OnCommitted(ShardId shard, Step step) override {
+    if (shard == ShardId(0)) said.push_back("committed" + std::to_string(step.value()));
+  }
+  bool is_at_work = false;
+  std::vector<std::string> said;
+};
+
+TEST_CASE("a probe hears of a step's sum, root, records and commit, in order") {
+  WrittenProbe probe;
+  LaneFixture f(2, JobOf(20), &probe);
+  Start(f, {2});
+  for (uint64_t step : {0, 1}) {
+    f.PushStep(1, step);
+    f.Deliver();
+    const std::string t = std::to_string(step);
+    // The primary's record, and the backup's.
+    CHECK(probe.said == std::vector<std::string>{"aggregate" + t, "root" + t, "update" + t,
+                                                 "update" + t, "committed" + t, "commit" + t});
+    probe.said.clear();
+  }
+  LaneFixture alone(1, JobOf(20), &probe);
+  Start(alone, {}).PushStep(1, 0);
+  alone.Deliver();
+  CHECK(probe.said == std::vector<std::string>{"aggregate0", "update0", "committed0", "commit0"});
 }
 
 TEST_CASE("alone in sync, a primary commits at once and keeps neither root nor hash") {
