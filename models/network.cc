@@ -121,6 +121,8 @@ NetworkMemory Network::PlanMemory(const Model& model, SampleCounts samples, Devi
 
 uint32_t Network::layer_count() const { return static_cast<uint32_t>(impl_->stages.size()); }
 
+const std::string& Network::LayerNames(uint32_t layer) const { return impl_->stages[layer].layers; }
+
 Network::TensorRun Network::LayerTensors(uint32_t layer) const {
   return impl_->stages[layer].tensors;
 }

@@ -100,6 +100,8 @@ class Network {
   static NetworkMemory PlanMemory(const Model& model, SampleCounts samples, Device device = {});
 
   uint32_t layer_count() const;
+  // Names of the graph's layers that are computed in one go as this one: "conv1 pool1 relu1".
+  const std::string& LayerNames(uint32_t layer) const;
   // The tensors that a layer makes gradients of in backward, those of statistics included (what the
   // tree averages of a statistic is the batch's own): a contiguous run [first, last) of layout
   // indices, empty for layers without tensors. Layers in order cover all tensors but the metric

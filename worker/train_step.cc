@@ -14,6 +14,7 @@ namespace pando {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+using What = StepTimeline::What;
 
 // Parameters that come so quickly that a pass need not begin with the first of them: 4 MiB.
 constexpr size_t kRecordedFloatsMax = size_t{1} << 20;
@@ -31,6 +32,7 @@ TrainStep::TrainStep(const Model& model, SampleCounts samples, Device device,
       evaluation_reads_(PlanEvaluationReads(context.plan, network_)),
       metric_shards_(MetricShards(context.plan)),
       shard_hashes_(context.plan.shards.shard_count()) {
+  context_.timeline.NameLayers(network_);
   if (device.kind == DeviceKind::kCpu) return;
   traffic_.emplace(device, context.plan.shards, context.host_gradients);
   const bool is_small = context.plan.layout.float_count() <= kRecordedFloatsMax;
@@ -47,6 +49,7 @@ Status TrainStep::Run(const Work& work) {
   if (!parameters.ok()) return parameters.status();
   auto batch = context_.batches.Take(work.step, work.micro_batch);
   if (!batch.ok()) return batch.status();
+  context_.timeline.Did(What::kAwaitSamples);
   const Status computed = Compute(work, *parameters, *batch);
   if (traffic_) traffic_->End();
   encoded_ = nullptr;
@@ -63,11 +66,13 @@ Status TrainStep::Compute(const Work& work, Hold& parameters,
   Result<float> scale = LossScaleFor(work, parameters);
   if (!scale.ok()) return scale.status();
   SetBatch(work, batch, *scale);
+  context_.timeline.Did(What::kPrepare);
   if (traffic_) traffic_->training_parameters().Follow(parameters.serial(), parameters.values());
   SharedBuffer gradients = recordings_ ? context_.gradients.Take() : nullptr;
   if (recordings_) recordings_->Begin(batch->sample_count(), gradients->data());
   if (Status s = Forward(work, parameters, gradients.get()); !s.ok()) return s;
   if (Status s = TakeScore(work, *batch); !s.ok()) return s;
+  context_.timeline.Did(What::kScore);
   if (!recordings_) {  // not earlier: a forward that waits needs none
     gradients = context_.gradients.Take();
     network_.WriteScore(gradients->data() + MetricsAt());
@@ -98,6 +103,7 @@ Result<float> TrainStep::LossScaleFor(const Work& work, Hold& parameters) {
   const Status arrived = parameters.Advance({shard, shard + 1}, training_reads_.front().now,
                                             work.interrupted, work.fetch);
   waited_ += Clock::now() - start;
+  context_.timeline.Did(What::kAwaitParameters);
   if (!arrived.ok()) return arrived;
   const LossScale now = LossScaleOf(options, {parameters.values() + MetricsAt(), kMetricSlotCount});
   if (now.hysteresis > 0 || options.loss_scale > 0) return now.scale;
@@ -118,7 +124,9 @@ Status TrainStep::Forward(const Work& work, Hold& parameters, FloatBuffer* recor
   for (uint32_t layer = 0; layer < network_.layer_count(); ++layer) {
     if (Status s = Await(work, parameters, layer, work.interrupted); !s.ok()) return s;
     if (work.is_abandoned(false)) return Interrupted("the work was abandoned");
-    if (!recordings_) network_.Forward(layer, ValuesOf(parameters));
+    if (recordings_) continue;
+    network_.Forward(layer, ValuesOf(parameters));
+    context_.timeline.DidForward(layer);
   }
   if (!recordings_) return {};
   recordings_->Launch([&] {
@@ -126,6 +134,7 @@ Status TrainStep::Forward(const Work& work, Hold& parameters, FloatBuffer* recor
       network_.Forward(layer, ValuesOf(parameters));
     network_.WriteScore(recorded_into->data() + MetricsAt());
   });
+  context_.timeline.Did(What::kForward);
   return {};
 }
 
@@ -162,7 +171,9 @@ Status TrainStep::Backward(const Work& work, Hold& parameters, const SharedBuffe
   if (!traffic_) return {};
   const std::optional<MicroBatchOfStep> next = work.next ? work.next() : std::nullopt;
   if (next) BringBatch(next->step, next->micro_batch);
-  return traffic_->Finish(is_abandoned);
+  const Status finished = traffic_->Finish(is_abandoned);
+  context_.timeline.Did(What::kAwaitDevice);
+  return finished;
 }
 
 Status TrainStep::BackwardPart(const Work& work, LayerRun part, Hold& parameters,
@@ -175,6 +186,7 @@ Status TrainStep::BackwardPart(const Work& work, LayerRun part, Hold& parameters
     recordings_->Launch([&] {
       for (uint32_t layer = part.last + 1; layer-- > part.first;) go(layer);
     });
+    context_.timeline.Did(What::kBackward);
     return {};
   }
   for (uint32_t layer = part.last + 1; layer-- > part.first;) {
@@ -184,6 +196,7 @@ Status TrainStep::BackwardPart(const Work& work, LayerRun part, Hold& parameters
       if (Status s = Await(work, parameters, stop, is_abandoned); !s.ok()) return s;
     }
     go(layer);
+    context_.timeline.DidBackward(layer);
   }
   return {};
 }
@@ -195,6 +208,7 @@ Status TrainStep::Await(const Work& work, Hold& parameters, size_t stop,
   const auto start = Clock::now();
   Status arrived = parameters.Advance(reads.now, reads.next, interrupted, work.fetch);
   waited_ += Clock::now() - start;
+  context_.timeline.Did(What::kAwaitParameters);
   if (arrived.ok() && traffic_) traffic_->training_parameters().Bring(reads.now);
   return arrived;
 }
@@ -210,10 +224,12 @@ void TrainStep::HandOver(const Work& work, ShardPlan::Run shards, const SharedBu
                   const ShardRange& range = context_.plan.shards.range(shard);
                   Emit(work, node, shard, ToBlob(sum, range.first, range.size()));
                 });
-  if (!traffic_) return;
-  traffic_->SendSums(std::move(sums), [this, &work](TreeNode node, ShardId shard, Blob sum) {
-    Emit(work, node, shard, std::move(sum));
-  });
+  if (traffic_) {
+    traffic_->SendSums(std::move(sums), [this, &work](TreeNode node, ShardId shard, Blob sum) {
+      Emit(work, node, shard, std::move(sum));
+    });
+  }
+  context_.timeline.Did(What::kSum);
 }
 
 // The encoded shards of a pass share one vector: of each it makes at most one sum.

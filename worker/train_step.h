@@ -22,6 +22,7 @@
 #include "worker/gpu_traffic.h"
 #include "worker/parameter_store.h"
 #include "worker/recorded_pass.h"
+#include "worker/step_timeline.h"
 #include "worker/tree_sum.h"
 
 namespace pando {
@@ -62,6 +63,7 @@ class TrainStep {
     BufferPool& host_gradients;  // pinned ones, for a GPU alone
     BufferPool& encoded;         // vectors of all encoded shards (plan.pushes)
     ErrorFeedback& feedback;
+    StepTimeline& timeline;  // of the calling thread
   };
   TrainStep(const Model& model, SampleCounts samples, Device device, const Context& context);
 

@@ -1,6 +1,7 @@
 #include "worker/trainer.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
 #include "common/check.h"
@@ -60,7 +61,8 @@ Trainer::Trainer(const Parts& parts, uint32_t thread_count, Sink sink, Parameter
       feedback_(parts.plan) {
   PANDO_CHECK(thread_count >= 1);
   PANDO_CHECK(parts.device.kind == DeviceKind::kCpu || thread_count == 1);
-  for (uint32_t i = 0; i < thread_count; ++i) threads_.emplace_back([this] { ThreadMain(); });
+  if (parts.timeline != nullptr) pull_ = parts.timeline->Name({"pull", "pull", "shard"});
+  for (uint32_t i = 0; i < thread_count; ++i) threads_.emplace_back([this, i] { ThreadMain(i); });
 }
 
 Trainer::~Trainer() {
@@ -201,7 +203,14 @@ uint64_t Trainer::data_stall_us() const {
   return static_cast<uint64_t>(batches_.stalled().count() / 1000);
 }
 
+TimelineSpan Trainer::PullSpan(ShardId shard, Version version) const {
+  const Step step = StepReading(version);
+  const bool is_wanted = parts_.protocol != nullptr && parts_.timeline->Wants(step);
+  return {is_wanted ? parts_.protocol : nullptr, pull_, step, shard.value()};
+}
+
 void Trainer::ParametersArrived(ShardId shard, Version version, const Blob& payload) {
+  const TimelineSpan span = PullSpan(shard, version);
   parameters_.Put(shard, version, payload);
 }
 
@@ -223,7 +232,10 @@ void Trainer::EvaluateSlice(const Evaluate& request) {
 }
 
 void Trainer::EvaluationParametersArrived(ShardId shard, Version version, const Blob& payload) {
-  evaluation_parameters_.Put(shard, version, payload);
+  {
+    const TimelineSpan span = PullSpan(shard, version);
+    evaluation_parameters_.Put(shard, version, payload);
+  }
   StartWholeEvaluations();
 }
 
@@ -276,14 +288,16 @@ void Trainer::ExpectChunks() {
 
 // ---- the computing threads ----------------------------------------------------------------------
 
-void Trainer::ThreadMain() {
+void Trainer::ThreadMain(uint32_t index) {
   SetFloatEnvironment();
   UseOnThisThread(parts_.device);
+  StepTimeline timeline(parts_.timeline, "compute " + std::to_string(index));
   TrainStep train_step(parts_.model, samples_, parts_.device,
                        {parts_.plan, batches_, parameters_, gradients_, host_gradients_,
-                        encoded_gradients_, feedback_});
+                        encoded_gradients_, feedback_, timeline});
   while (std::optional<Task> task = NextTask()) {
-    std::visit([&](auto& t) { RunTask(train_step, t); }, *task);
+    std::visit([&](auto& t) { RunTask(train_step, timeline, t); }, *task);
+    timeline.Did(StepTimeline::What::kFinish);
   }
 }
 
@@ -300,8 +314,10 @@ std::optional<Trainer::Task> Trainer::NextTask() {
   return std::move(micro_batches_.extract(micro_batches_.begin()).mapped());
 }
 
-void Trainer::RunTask(TrainStep& train_step, MicroBatchTask& task) {
+void Trainer::RunTask(TrainStep& train_step, StepTimeline& timeline, MicroBatchTask& task) {
   ComputeCall& call = *task.call;
+  timeline.Begin(call.step, task.micro_batch.value());
+  timeline.Did(StepTimeline::What::kAwaitWork);
   const bool is_hashed = parts_.plan.IsVerified(call.step, task.micro_batch);
   uint64_t hash = 0;
   Status status = train_step.Run(
@@ -370,16 +386,20 @@ void Trainer::AbandonCall(ComputeCall& call, Status failure) {
   sink_(call.sum ? call.ticket : call.hash_ticket, ComputeFailed{std::move(failure)});
 }
 
-void Trainer::RunTask(TrainStep& train_step, ChunkTask& task) {
+void Trainer::RunTask(TrainStep& train_step, StepTimeline& timeline, ChunkTask& task) {
   Evaluation& evaluation = *task.evaluation;
   if (evaluation.abandoned) return;
   const Evaluate& request = evaluation.request;
+  timeline.Begin(StepReading(request.version), static_cast<uint32_t>(task.chunk));
+  timeline.Did(StepTimeline::What::kAwaitWork);
   const auto [first, last] = SamplesOf(request, task.chunk);
   auto batch = batches_.TakeTest(first, last);
+  timeline.Did(StepTimeline::What::kAwaitSamples);
   ExpectChunks();
   if (!batch.ok()) return sink_(evaluation.ticket, ComputeFailed{batch.status()});
   if (!(*batch)->replaced.empty()) sink_(evaluation.ticket, BadPicturesFound{(*batch)->replaced});
   Result<ChunkScore> score = Score(train_step, evaluation, **batch);
+  timeline.Did(StepTimeline::What::kEvaluate);
   if (score.status().code() == StatusCode::kInterrupted) return;
   if (!score.ok()) return sink_(evaluation.ticket, ComputeFailed{score.status()});
   evaluation.scores[task.chunk] = *std::move(score);

@@ -27,6 +27,7 @@
 #include "worker/dataset.h"
 #include "worker/evaluate_chunk.h"
 #include "worker/parameter_store.h"
+#include "worker/step_timeline.h"
 #include "worker/train_step.h"
 #include "worker/tree_sum.h"
 
@@ -44,6 +45,8 @@ class Trainer : public ComputePort {
     const Model& model;
     const DataSet& data;
     Device device = {};
+    Timeline* timeline = nullptr;       // null: none is kept
+    TimelineTrack* protocol = nullptr;  // of the protocol thread
   };
   // REQUIRES: with a GPU one thread; nobody else uses it meanwhile.
   Trainer(const Parts& parts, uint32_t thread_count, Sink sink,
@@ -117,12 +120,13 @@ class Trainer : public ComputePort {
   void ReadAhead();
   template <class Wanted>
   void DropCalls(const Wanted& is_dropped);
-  void ThreadMain();
+  TimelineSpan PullSpan(ShardId shard, Version version) const;
+  void ThreadMain(uint32_t index);
   std::optional<Task> NextTask();  // blocks; none when stopping
   // That a thread will most likely take next.
   std::optional<TrainStep::MicroBatchOfStep> NextMicroBatch();
-  void RunTask(TrainStep& train_step, MicroBatchTask& task);
-  void RunTask(TrainStep& train_step, ChunkTask& task);
+  void RunTask(TrainStep& train_step, StepTimeline& timeline, MicroBatchTask& task);
+  void RunTask(TrainStep& train_step, StepTimeline& timeline, ChunkTask& task);
   Result<ChunkScore> Score(TrainStep& train_step, const Evaluation& evaluation, const Batch& batch);
   void GiveBack(const MicroBatchTask& task);
   void TakeTime(std::chrono::nanoseconds time);
@@ -135,6 +139,7 @@ class Trainer : public ComputePort {
   const Parts parts_;
   const Sink sink_;
   const SampleCounts samples_;  // of a network
+  TimelineNameId pull_;         // of spans on the protocol thread's track
   BatchSource batches_;
   HeldBytes held_bytes_;
   ParameterStore parameters_;

@@ -44,9 +44,10 @@ class OneWorker : private Outbox {
     BatchSource batches(test_.data, test_.plan.steps, test_.job.seed, 0);
     const auto samples = static_cast<uint32_t>(test_.plan.steps.micro_batch_samples_max());
     ErrorFeedback feedback(plan);
+    StepTimeline timeline(nullptr, "");
     TrainStep train_step(
         test_.model, {.training = samples}, {},
-        {test_.plan, batches, parameters_, gradients_, gradients_, gradients_, feedback});
+        {test_.plan, batches, parameters_, gradients_, gradients_, gradients_, feedback, timeline});
     Bytes bytes;
     const auto ask = [&](bool) {
       bytes.before_the_end = pushed_bytes_;

@@ -423,8 +423,10 @@ Overlap MeasureOverlap(const TestJob& test) {
   TreeSum sum(test.plan.steps.Tree(Step(0)), test.plan.NodesToPush(Step(0), {MicroBatch(0)}),
               test.plan.shards);
   ErrorFeedback feedback(test.plan);
-  TrainStep train_step(test.model, {.training = 64}, {},
-                       {test.plan, batches, parameters, gradients, gradients, gradients, feedback});
+  StepTimeline timeline(nullptr, "");
+  TrainStep train_step(
+      test.model, {.training = 64}, {},
+      {test.plan, batches, parameters, gradients, gradients, gradients, feedback, timeline});
   CHECK(train_step
             .Run({.step = Step(0),
                   .micro_batch = MicroBatch(0),

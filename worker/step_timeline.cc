@@ -1,0 +1,55 @@
+#include "worker/step_timeline.h"
+
+namespace pando {
+namespace {
+
+constexpr const char* kNumber = "micro_batch";
+
+// By What.
+constexpr std::array<std::array<const char*, 2>, 11> kNames{{{"wait for work", "wait"},
+                                                             {"wait for parameters", "wait"},
+                                                             {"wait for samples", "wait"},
+                                                             {"take samples in", "compute"},
+                                                             {"score", "compute"},
+                                                             {"sum gradients", "push"},
+                                                             {"forward", "compute"},
+                                                             {"backward", "compute"},
+                                                             {"wait for the GPU", "wait"},
+                                                             {"evaluate", "evaluation"},
+                                                             {"finish", "compute"}}};
+
+}  // namespace
+
+StepTimeline::StepTimeline(Timeline* timeline, const std::string& track) : timeline_(timeline) {
+  static_assert(kNames.size() == kWhatCount);
+  if (timeline == nullptr) return;
+  track_ = &timeline->OpenTrack(track);
+  for (size_t i = 0; i < kWhatCount; ++i)
+    names_[i] = timeline->Name({kNames[i][0], kNames[i][1], kNumber});
+}
+
+void StepTimeline::NameLayers(const Network& network) {
+  if (timeline_ == nullptr) return;
+  for (uint32_t layer = 0; layer < network.layer_count(); ++layer) {
+    const std::string& names = network.LayerNames(layer);
+    forward_.push_back(timeline_->Name({names + " forward", "compute", kNumber}));
+    backward_.push_back(timeline_->Name({names + " backward", "compute", kNumber}));
+  }
+}
+
+void StepTimeline::BeginNow(Step step, uint32_t number) {
+  const bool was_wanted = is_wanted_;
+  is_wanted_ = timeline_->Wants(step);
+  step_ = step;
+  number_ = number;
+  if (is_wanted_ && !was_wanted) since_ns_ = TimelineNow();
+}
+
+void StepTimeline::End(TimelineNameId name) {
+  const int64_t now = TimelineNow();
+  if (now - since_ns_ < kSpanMinNs) return;
+  track_->AddSpan(name, since_ns_, now, step_, number_);
+  since_ns_ = now;
+}
+
+}  // namespace pando
