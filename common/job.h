@@ -166,6 +166,8 @@ struct Job {
   std::string name;               // of the run folder; empty: model-dataset-time
   std::string run_dir;            // empty: runs/NAME
   uint64_t log_every_steps = 1;   // rows of metrics.csv
+  std::string timeline;           // the trace to make of what every process does; empty: none
+  std::string timeline_steps;     // "A:B": of these steps alone; empty: of all
   uint32_t heartbeat_ms = 250;
   uint32_t lease_ms = 1000;  // silence after which a process counts as dead
   uint32_t start_timeout_ms = 60000;

@@ -51,6 +51,18 @@ std::optional<std::vector<TimelineName>> ReadNames(const std::string& bytes, siz
   return names;
 }
 
+// Of a process that is alive: names that records tell of may be newer than those read before them.
+void ReadNamesAgain(std::ifstream& stream, std::string* bytes) {
+  TimelineHead head;
+  stream.seekg(0);
+  stream.read(reinterpret_cast<char*>(&head), sizeof(head));
+  stream.seekg(kNamesOffset);
+  stream.read(bytes->data() + kNamesOffset, kNamesBytesMax);
+  if (!stream) return;
+  std::memcpy(bytes->data() + offsetof(TimelineHead, names_bytes), &head.names_bytes,
+              sizeof(head.names_bytes));
+}
+
 class Reader {
  public:
   Reader(std::string path, std::string bytes) : bytes_(std::move(bytes)) {
@@ -144,10 +156,12 @@ TimelineName UnpackName(const std::string& packed) {
 
 Result<TimelineFile> ReadTimelineFile(const std::string& path) {
   std::ifstream stream(path, std::ios::binary);
-  std::ostringstream bytes;
-  if (stream) bytes << stream.rdbuf();
+  std::ostringstream text;
+  if (stream) text << stream.rdbuf();
   if (!stream) return FileError("read", path, errno);
-  return Reader(path, std::move(bytes).str()).Read();
+  std::string bytes = std::move(text).str();
+  if (bytes.size() >= kChunksOffset) ReadNamesAgain(stream, &bytes);
+  return Reader(path, std::move(bytes)).Read();
 }
 
 }  // namespace pando
