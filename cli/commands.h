@@ -35,6 +35,7 @@ Subcommand AddPlanCommand(CLI::App& app);
 Subcommand AddDataCommand(CLI::App& app);
 Subcommand AddDoctorCommand(CLI::App& app);
 Subcommand AddBenchCommand(CLI::App& app);
+Subcommand AddTimelineCommand(CLI::App& app);
 
 // ---- options that several subcommands share ----------------------------------------------------
 
@@ -83,5 +84,11 @@ void PrintOutcome(const Summary& summary, const RunFolder& folder);
 
 // One line on standard error; returns the exit code of the status.
 int Report(const Status& status);
+
+// Before the run: whether a trace can be written where its job wants one.
+Status CheckTimelinePath(const Job& job);
+// The trace of a run that has ended, where its job wants one. Returns the run's exit code, or why
+// there is no trace of a run that ended well.
+int ConcludeTimeline(const Job& job, const RunFolder& folder, int exit_code);
 
 }  // namespace pando

@@ -14,6 +14,7 @@
 #include "common/hash.h"
 #include "common/nearest_name.h"
 #include "common/printable.h"
+#include "common/timeline.h"
 #include "models/network_file.h"
 
 namespace pando {
@@ -296,6 +297,17 @@ Status JobDraft::CheckRun() const {
     return InvalidArgument(
         fmt::format("{} must be above twice {}, or one late heartbeat looks like a death",
                     Named("run.lease_ms"), Named("run.heartbeat_ms")));
+  }
+  if (!ParseStepRange(job_.timeline_steps)) {
+    return InvalidArgument(fmt::format(
+        "{}: expected A:B, the steps from A to B - 1, as 100:110; A or B may be left out",
+        Named("run.timeline_steps")));
+  }
+  if (job_.timeline.empty() && !job_.timeline_steps.empty()) {
+    return InvalidArgument(
+        fmt::format("{} bounds a timeline, and run.timeline names none; give "
+                    "--timeline FILE",
+                    Named("run.timeline_steps")));
   }
   if (job_.verify_every > 0 && job_.allow_nondeterministic) {
     return InvalidArgument(fmt::format(

@@ -47,8 +47,9 @@ std::string Code(const std::string& text) { return text.empty() ? "" : "`" + tex
 std::string Row(const JobKey& key) {
   std::string help = key.help;
   if (key.kind != ValueKind::kText) help += fmt::format(" ({})", ExpectedValue(key));
-  return fmt::format("| {} | {} | {} | {} | {} |\n", Code(key.name), Code(key.flag), key.unit,
-                     Code(JobValueToml(key.get(Job{}))), help);
+  const std::string alias = key.flag_alias.empty() ? "" : ", " + Code(key.flag_alias);
+  return fmt::format("| {} | {}{} | {} | {} | {} |\n", Code(key.name), Code(key.flag), alias,
+                     key.unit, Code(JobValueToml(key.get(Job{}))), help);
 }
 
 }  // namespace

@@ -34,6 +34,7 @@ struct JobKey {
   std::string unit;  // "samples"; empty where the value has none
   std::string help;
   ValueRange range;
+  std::string flag_alias;            // another system's name for the flag; empty: none
   std::vector<std::string> choices;  // kChoice; kTextList: of each element, empty: any text
   std::string file_suffix;           // kChoice: paths that end so are taken too; empty: none
   std::function<JobValue(const Job&)> get;

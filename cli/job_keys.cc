@@ -520,6 +520,17 @@ void AddRunKeys(std::vector<JobKey>* keys) {
   keys->push_back(MakeKey(kCount,
                           {"run.log_every", "", "steps", "steps between rows of metrics.csv"},
                           PANDO_FIELD(log_every_steps), kAtLeastOne));
+  keys->push_back(MakeKey(kText,
+                          {"run.timeline", "--timeline", "file",
+                           "the trace to write of what every process does and when, for Perfetto "
+                           "or chrome://tracing; empty: none"},
+                          PANDO_FIELD(timeline)));
+  keys->back().flag_alias = "--timeline-filename";  // Horovod's
+  keys->push_back(MakeKey(kText,
+                          {"run.timeline_steps", "--timeline-steps", "steps",
+                           "the steps that it records: A:B is A to B - 1; empty: all, until a "
+                           "process has written 256 MiB"},
+                          PANDO_FIELD(timeline_steps)));
   keys->push_back(MakeKey(kCount,
                           {"run.heartbeat_ms", "", "ms", "time between a process's signs of life"},
                           PANDO_FIELD(heartbeat_ms), kMilliseconds));

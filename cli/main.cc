@@ -89,7 +89,7 @@ int Main(int argc, char** argv) {
       {"verify", AddVerifyCommand(app)},     {"models", AddModelsCommand(app)},
       {"model", AddModelCommand(app)},       {"data", AddDataCommand(app)},
       {"doctor", AddDoctorCommand(app)},     {"plan", AddPlanCommand(app)},
-      {"bench", AddBenchCommand(app)}};
+      {"bench", AddBenchCommand(app)},       {"timeline", AddTimelineCommand(app)}};
   std::string topic;
   CLI::App* help = app.add_subcommand("help", "")->group("");
   help->add_option("TOPIC", topic);

@@ -25,6 +25,7 @@ std::string GroupName(std::string_view section) {
 std::string TypeName(const JobKey& key) {
   if (key.kind == ValueKind::kCount) return "N";
   if (key.kind == ValueKind::kReal) return "X";
+  if (key.name == "run.timeline_steps") return "A:B";
   return key.kind == ValueKind::kText ? "PATH" : "NAME";
 }
 
@@ -52,7 +53,8 @@ void AddKeyFlags(CLI::App& command, JobSource* source, bool (*is_wanted)(const J
     auto add = [source, &key](const std::string& text) {
       source->overrides.push_back({.key = key.name, .text = text, .where = key.flag});
     };
-    command.add_option_function<std::string>(key.flag, add, Help(key))
+    const std::string names = key.flag + (key.flag_alias.empty() ? "" : "," + key.flag_alias);
+    command.add_option_function<std::string>(names, add, Help(key))
         ->type_name(TypeName(key))
         ->group(GroupName(key.section()));
   }

@@ -67,6 +67,7 @@ int Resume(const ResumeOptions& options) {
   }
   Result<RunPlan> plan = MakeRunPlan(*job);
   if (!plan.ok()) return Report(plan.status());
+  if (Status s = CheckTimelinePath(*job); !s.ok()) return Report(s);
   if (Status s = CheckMachine(*job, plan->model, plan->steps); !s.ok()) return Report(s);
   const uint64_t step_count = plan->steps.step_count();
   Result<ChaosPlan> chaos = ChaosPlan{};
@@ -90,7 +91,7 @@ int Resume(const ResumeOptions& options) {
   Result<Summary> summary = folder.ReadSummary();
   if (!summary.ok()) return exit_code == kExitCompleted ? Report(summary.status()) : exit_code;
   PrintSummary(options, *summary, folder);
-  return exit_code;
+  return ConcludeTimeline(*job, folder, exit_code);
 }
 
 }  // namespace

@@ -67,6 +67,9 @@ void RemoveOwnFiles(const fs::path& folder) {
   for (const fs::directory_entry& entry : fs::directory_iterator(folder / "logs", ignored)) {
     if (entry.path().extension() == ".log") fs::remove(entry.path(), ignored);
   }
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder / "timeline", ignored)) {
+    if (entry.path().extension() == ".bin") fs::remove(entry.path(), ignored);
+  }
   for (const fs::directory_entry& entry : fs::directory_iterator(folder / "snapshots", ignored)) {
     if (SnapshotOfFile(entry.path().filename().string())) fs::remove(entry.path(), ignored);
   }

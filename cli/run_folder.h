@@ -7,6 +7,7 @@
 //   final.safetensors  the weights
 //   best.safetensors   those of the best test accuracy (snapshot.best)
 //   snapshots/         what a run restores lost shards from (cli/snapshot_folder)
+//   timeline/          what each process did, and when (run.timeline; cli/process_timeline)
 //   scheduler.db       what a scheduler that is started again goes on from; .lock: it is alive
 // `pando train` and `pando scheduler` create it; the scheduler process and the serial trainer fill
 // it.
@@ -57,6 +58,7 @@ class RunFolder {
   std::string SnapshotsPath() const { return path_ + "/snapshots"; }
   // Where the workers of a group without servers meet.
   std::string GroupPath() const { return path_ + "/group"; }
+  std::string TimelinePath() const { return path_ + "/timeline"; }
   std::string JournalPath() const { return path_ + "/scheduler.db"; }
 
   Status WriteSummary(const Summary& summary) const;

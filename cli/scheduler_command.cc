@@ -42,17 +42,22 @@ int Schedule(const SchedulerOptions& options) {
   if (Status s = CheckBind(options.bind, options.is_insecure); !s.ok()) return Report(s);
   Result<Job> job = ResolveJob(options.source);
   if (!job.ok()) return Report(job.status());
+  if (options.prepared_run_dir.empty()) {
+    if (Status s = CheckTimelinePath(*job); !s.ok()) return Report(s);
+  }
   Result<RunFolder> folder = MakeFolder(options, *job);
   if (!folder.ok()) return Report(folder.status());
   SetUpLog({.process = "scheduler",
             .is_verbose = options.is_verbose,
             .file = folder->LogPath("scheduler")});
-  return RunScheduler({.job = *job,
-                       .bind = options.bind,
-                       .insecure = options.is_insecure,
-                       .run_dir = folder->path(),
-                       .endpoint_file = options.endpoint_file,
-                       .is_resumed = options.is_resumed});
+  const int exit_code = RunScheduler({.job = *job,
+                                      .bind = options.bind,
+                                      .insecure = options.is_insecure,
+                                      .run_dir = folder->path(),
+                                      .endpoint_file = options.endpoint_file,
+                                      .is_resumed = options.is_resumed});
+  const bool is_ours = options.prepared_run_dir.empty() && exit_code != kExitFenced;
+  return is_ours ? ConcludeTimeline(*job, *folder, exit_code) : exit_code;
 }
 
 }  // namespace

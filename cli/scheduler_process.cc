@@ -11,6 +11,7 @@
 #include "cli/batch_check.h"
 #include "cli/exit_codes.h"
 #include "cli/job_file.h"
+#include "cli/process_timeline.h"
 #include "cli/processes.h"
 #include "cli/run_lock.h"
 #include "cli/run_recorder.h"
@@ -160,6 +161,11 @@ class SchedulerProcess : public RunObserver {
   const JobPlan& plan_;
   const SchedulerParts& parts_;
   RunRecorder& recorder_;
+  const std::unique_ptr<Timeline> timeline_file_ =
+      OpenTimeline(plan_.job, RunFolder::Open(args_.run_dir).TimelinePath(), "scheduler",
+                   parts_.incarnation.value());
+  TimelineOfRun timeline_{timeline_file_.get(),
+                          std::chrono::duration_cast<Micros>(recorder_.start().time_since_epoch())};
   const Schedule schedule_;
   SnapshotFolder snapshots_;
   ShutdownSignal& shutdown_{parts_.shutdown};
@@ -294,12 +300,14 @@ double SchedulerProcess::ImagesPerSecond(Micros now) const {
   return seconds <= 0 ? 0 : static_cast<double>(past.sample_count + sample_count_) / seconds;
 }
 
-void SchedulerProcess::OnEvent(Micros, const RunEvent& event) {
+void SchedulerProcess::OnEvent(Micros now, const RunEvent& event) {
+  timeline_.OnEvent(now, event);
   recorder_.OnEvent(event.name, event.node, event.text);
   if (event.is_notable) recorder_.Note(event.text);
 }
 
 void SchedulerProcess::OnStepMetrics(Micros now, const StepMetrics& metrics) {
+  timeline_.OnStep(now, metrics.step);
   sample_count_ += plan_.steps.SampleCount(metrics.step);
   recorder_.OnDataStall(static_cast<double>(scheduler_->data_stall_us()) * 1e-6);
   recorder_.OnExposedSync(static_cast<double>(scheduler_->exposed_sync_us()) * 1e-6);
@@ -308,7 +316,8 @@ void SchedulerProcess::OnStepMetrics(Micros now, const StepMetrics& metrics) {
   recorder_.OnStep(metrics, schedule_.At(metrics.step).lr, ImagesPerSecond(now));
 }
 
-void SchedulerProcess::OnEvaluation(Micros, const EvaluationSummary& summary) {
+void SchedulerProcess::OnEvaluation(Micros now, const EvaluationSummary& summary) {
+  timeline_.OnEvaluation(now, summary);
   recorder_.OnEvaluation(summary);
 }
 
@@ -316,7 +325,10 @@ void SchedulerProcess::OnEvaluationsDropped(Micros, Version last_good) {
   recorder_.OnEvaluationsDropped(last_good);
 }
 
-void SchedulerProcess::OnFault(Micros, const FaultRecord& fault) { recorder_.OnFault(fault); }
+void SchedulerProcess::OnFault(Micros, const FaultRecord& fault) {
+  timeline_.OnFault(fault);
+  recorder_.OnFault(fault);
+}
 
 Status SchedulerProcess::OnSnapshotRipe(Micros, const SnapshotManifest& manifest) {
   return snapshots_.CheckFiles(manifest);

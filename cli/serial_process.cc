@@ -8,11 +8,13 @@
 #include "cli/device_choice.h"
 #include "cli/exit_codes.h"
 #include "cli/gpu_monitor.h"
+#include "cli/process_timeline.h"
 #include "cli/processes.h"
 #include "cli/run_recorder.h"
 #include "cli/serial_trainer.h"
 #include "cli/shutdown.h"
 #include "common/float_env.h"
+#include "net/incarnation.h"
 
 namespace pando {
 namespace {
@@ -31,6 +33,8 @@ Outcome Train(const Job& job, const DataSet& data, const Model& model, const Ope
               RunRecorder& recorder) {
   ShutdownSignal shutdown;
   GpuMonitor gpu_monitor(device.gpu ? device.gpu->bus_id() : "");
+  const std::unique_ptr<Timeline> timeline = OpenTimeline(
+      job, RunFolder::Open(job.run_dir).TimelinePath(), "serial", NewIncarnation().value());
   const SerialCallbacks callbacks{
       .on_step =
           [&](const SerialStep& step) {
@@ -47,8 +51,10 @@ Outcome Train(const Job& job, const DataSet& data, const Model& model, const Ope
             recorder.OnEvent("bad-picture", "", text);
             recorder.Note(text);
           },
+      .timeline = timeline.get(),
       .interrupted = [&] { return shutdown.Take() != 0 || shutdown.first_signal() != 0; }};
   Result<SerialResult> result = TrainSerially(job, data, model, callbacks, {}, device.device());
+  WarnOfLost(timeline.get());
   if (!result.ok()) return {result.status()};
   recorder.summary().images_per_second = ImagesPerSecond(result->last_step);
   if (result->best_parameters != nullptr) {

@@ -123,7 +123,8 @@ SerialTrainer::SerialTrainer(const Job& job, const DataSet& data, const Model& m
       optimizer_(job.optimizer, plan_.layout),
       partial_plan_(job.optimizer, plan_.layout, plan_.shards),
       bad_pictures_(job.bad_pictures_max),
-      trainer_({plan_, model, data, device}, device.kind == DeviceKind::kCpu ? job.threads : 1,
+      trainer_({plan_, model, data, device, callbacks.timeline},
+               device.kind == DeviceKind::kCpu ? job.threads : 1,
                [this](ComputeTicket, ComputeEvent event) { OnEvent(std::move(event)); }) {
   if (!plan_.pulls.is_exact())
     versions_.emplace(plan_.shards, ParameterStore::Options{kVersionsKept}, held_bytes_);

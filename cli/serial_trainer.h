@@ -13,6 +13,7 @@
 #include "common/float_buffer.h"
 #include "common/job_plan.h"
 #include "common/status.h"
+#include "common/timeline.h"
 #include "models/network.h"
 #include "proto/messages.h"
 #include "scheduler/journal.h"
@@ -35,6 +36,7 @@ struct SerialCallbacks {
   std::function<void(const EvaluationSummary&)> on_evaluation;
   // Before the step or the evaluation that read others in its place.
   std::function<void(const BadPicture& picture, const std::string& text)> on_bad_picture;
+  Timeline* timeline = nullptr;  // of the computing threads; null: none is kept
   std::function<bool()>
       interrupted;  // asked after every step; true ends the run after the steps in hand
 };

@@ -10,9 +10,11 @@
 #include <thread>
 #include <utility>
 
+#include "cli/clock_probe.h"
 #include "cli/exit_codes.h"
 #include "cli/log.h"
 #include "cli/node_join.h"
+#include "cli/process_timeline.h"
 #include "cli/processes.h"
 #include "common/allocation.h"
 #include "common/float_env.h"
@@ -62,14 +64,30 @@ HeartbeatState HeartbeatOf(JobId job, const Lane& lane) {
 
 // One lane, and what it speaks and stores through.
 struct Seat {
+  // `timeline` may be null.
   Seat(const Lane::Options& options, const JobPlan& plan, SnapshotStore& store,
-       Transport& lane_transport)
+       Transport& lane_transport, Timeline* timeline)
       : transport(lane_transport),
-        outbox(lane_transport),
+        track(timeline ? &timeline->OpenTrack(LaneTrack(options)) : nullptr),
+        transport_outbox(lane_transport),
+        outbox(transport_outbox, timeline, track),
         snapshots(store),
-        lane(options, plan, snapshots, outbox) {}
+        lane(WithProbe(options, timeline), plan, snapshots, outbox) {}
+  static std::string LaneTrack(const Lane::Options& options) {
+    return fmt::format("lane {}", options.identity.self.lane);
+  }
+  Lane::Options WithProbe(Lane::Options options, Timeline* timeline) {
+    if (timeline == nullptr) return options;
+    options.probe =
+        &probe.emplace(*timeline, *track, timeline->OpenTrack(LaneTrack(options) + " replicates"));
+    return options;
+  }
+
   Transport& transport;
-  TransportOutbox outbox;
+  TimelineTrack* track;
+  std::optional<TimelineLaneProbe> probe;
+  TransportOutbox transport_outbox;
+  TimelineOutbox outbox;
   SnapshotStore::Port snapshots;
   Lane lane;
   Status dialed;  // a backup that cannot be dialed would never acknowledge, and the job would hang
@@ -169,6 +187,10 @@ Result<MembershipEnd> ServerProcess::Serve(const Membership& membership) {
   if (Status s = heartbeat.Start(); !s.ok()) return s;
   SnapshotStore store(
       {.folder = membership.snapshot_dir, .process = incarnation_, .job = membership.job_id});
+  const std::unique_ptr<Timeline> timeline =
+      OpenTimeline(membership.job, TimelineFolderOf(membership.snapshot_dir),
+                   fmt::format("server {}", membership.rank), incarnation_.value());
+  const ClockProbe clock(context_, args_.join, timeline.get());
   Seats seats;
   for (uint16_t i = 0; i < transports_.size(); ++i) {
     PeerId self = membership.self;
@@ -176,10 +198,12 @@ Result<MembershipEnd> ServerProcess::Serve(const Membership& membership) {
     const Lane::Options options{.identity = {self, membership.scheduler, membership.job_id},
                                 .kind = "server",
                                 .lease = std::chrono::milliseconds(membership.job.lease_ms)};
-    seats.push_back(std::make_unique<Seat>(options, plan, store, *transports_[i]));
+    seats.push_back(std::make_unique<Seat>(options, plan, store, *transports_[i], timeline.get()));
   }
   spdlog::info("serving on {}", fmt::join(endpoints_, ", "));
-  return RunLanes(membership, heartbeat, seats);
+  Result<MembershipEnd> end = RunLanes(membership, heartbeat, seats);
+  WarnOfLost(timeline.get());
+  return end;
 }
 
 // What every lane's loop does; lane 0's does more.

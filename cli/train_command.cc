@@ -77,6 +77,7 @@ int Train(const TrainOptions& options) {
   if (!plan.ok()) return Report(plan.status());
   Result<ChaosPlan> chaos = ChaosOf(options, is_serial, *job, plan->steps.step_count());
   if (!chaos.ok()) return Report(chaos.status());
+  if (Status s = CheckTimelinePath(*job); !s.ok()) return Report(s);
   if (options.is_dry_run) return PrintPlan(*job, *plan);
   if (Status s = CheckMachine(*job, plan->model, plan->steps); !s.ok()) return Report(s);
   if (!is_serial) WarnOfIdleWorkers(*job);
@@ -94,7 +95,7 @@ int Train(const TrainOptions& options) {
   if (!summary.ok()) return exit_code == kExitCompleted ? Report(summary.status()) : exit_code;
   PrintOutcome(*summary, *folder);
   if (options.is_json) fmt::print("{}", ToJson(*summary));
-  return exit_code;
+  return ConcludeTimeline(*job, *folder, exit_code);
 }
 
 }  // namespace

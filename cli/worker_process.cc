@@ -10,12 +10,14 @@
 #include <utility>
 
 #include "cli/batch_check.h"
+#include "cli/clock_probe.h"
 #include "cli/device_choice.h"
 #include "cli/exit_codes.h"
 #include "cli/gpu_monitor.h"
 #include "cli/group_worker.h"
 #include "cli/log.h"
 #include "cli/node_join.h"
+#include "cli/process_timeline.h"
 #include "cli/processes.h"
 #include "common/allocation.h"
 #include "common/float_env.h"
@@ -243,14 +245,21 @@ Result<MembershipEnd> WorkerProcess::Train(const Membership& membership,
                                            HeartbeatSender& heartbeat) {
   const JobPlan& plan = prepared_->plan;
   ComputeNewsBox news;
+  const std::unique_ptr<Timeline> timeline =
+      OpenTimeline(membership.job, TimelineFolderOf(membership.snapshot_dir),
+                   fmt::format("worker {}", membership.rank), membership.self.incarnation.value());
+  const ClockProbe clock(context_, args_.join, timeline.get());
+  TimelineTrack* protocol = timeline ? &timeline->OpenTrack("protocol") : nullptr;
   Trainer trainer(
-      {plan, prepared_->model, *prepared_->data, prepared_->device.device()},
+      {plan, prepared_->model, *prepared_->data, prepared_->device.device(), timeline.get(),
+       protocol},
       prepared_->device.threads(membership.job),
       [&](ComputeTicket ticket, ComputeEvent event) {
         news.Push({ticket, std::move(event)});
       },
       plan.job.parameter_residency);
-  TransportOutbox outbox(transport_);
+  TransportOutbox transport_outbox(transport_);
+  TimelineOutbox outbox(transport_outbox, timeline.get(), protocol);
   Session session(
       {.identity = {membership.self, membership.scheduler, membership.job_id}, .ready = ReadyFor()},
       plan, trainer, outbox);
@@ -284,6 +293,7 @@ Result<MembershipEnd> WorkerProcess::Train(const Membership& membership,
            .on_view = dial,
            .is_finished = is_over});
   news.mailbox().Close();
+  WarnOfLost(timeline.get());
   const auto [early, all] = session.pushed_bytes();
   spdlog::info(
       "pushed {} bytes, {} of them while backward was going on; pulled {} bytes; held at most {} "

@@ -128,6 +128,7 @@ std::string Scheduler::StatusJson(Micros now) const {
   } else if (!waiting.empty()) {
     status["waiting_for"] = waiting;
   }
+  status["clock_us"] = now.count();  // of this machine's steady clock: cli/clock_probe
   status["step"] = committed_.value();
   status["step_count"] = final_version_.value();
   status["term"] = term_;

@@ -34,6 +34,7 @@ JobValue OtherValue(const JobKey& key, const Job& job) {
   if (key.kind == ValueKind::kTextList) {
     return key.choices.empty() ? std::vector<std::string>{"z", "a \"b\", c"} : key.choices;
   }
+  if (key.name == "run.timeline_steps") return std::string("3:7");
   if (key.kind == ValueKind::kText) return std::string("a \"quoted\"\\path\twith\x01 tab");
   return (std::get<double>(value) + key.range.min + 1.0 / 3.0) / 2;  // not exact in few digits
 }
@@ -103,6 +104,7 @@ TEST_CASE("every key survives writing and reading") {
     CHECK(key.get(job) == value);
     // Keys that need company.
     if (key.name == "train.steps") job.epochs = 0;
+    if (key.name == "run.timeline_steps") job.timeline = "trace.json";
     if (key.name == "eval.every_steps") job.eval_every_epochs = 0;
     if (key.name == "optimizer.nesterov") job.optimizer.momentum = 0.9;
     if (key.name == "optimizer.trust_coefficient") job.optimizer.kind = OptimizerKind::kLars;
@@ -119,6 +121,7 @@ TEST_CASE("names and flags of keys are unique") {
   for (const JobKey& key : JobKeys()) {
     CHECK(words.insert(key.name).second);
     if (!key.flag.empty()) CHECK(words.insert(key.flag).second);
+    if (!key.flag_alias.empty()) CHECK(words.insert(key.flag_alias).second);
   }
 }
 

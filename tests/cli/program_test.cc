@@ -35,7 +35,7 @@ std::vector<std::string> Tiny(std::vector<std::string> more) {
 TEST_CASE("version and help succeed") {
   CHECK(Pando({"--version"}).output == std::string("pando ") + PandoVersion() + "\n");
   for (const char* command : {"train", "scheduler", "server", "worker", "status", "export",
-                              "evaluate", "verify", "plan"}) {
+                              "evaluate", "verify", "plan", "timeline"}) {
     const Outcome outcome = Pando({command, "--help"});
     CHECK(outcome.exit_code == kExitCompleted);
     CHECK(outcome.output.find("Example") != std::string::npos);
@@ -47,7 +47,8 @@ TEST_CASE("version and help succeed") {
 TEST_CASE("every flag of the table is a flag of train") {
   const std::string help = Pando({"train", "--help"}).output;
   for (const JobKey& key : JobKeys()) {
-    if (!key.flag.empty()) CHECK(help.find("  " + key.flag + " ") != std::string::npos);
+    const std::string alias = key.flag_alias.empty() ? "" : "," + key.flag_alias;
+    if (!key.flag.empty()) CHECK(help.find("  " + key.flag + alias + " ") != std::string::npos);
   }
 }
 

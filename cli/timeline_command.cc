@@ -1,0 +1,89 @@
+// `pando timeline`, and the trace that a run makes at its end.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cli/commands.h"
+#include "cli/exit_codes.h"
+#include "cli/timeline_trace.h"
+
+namespace pando {
+namespace {
+
+struct TimelineOptions {
+  std::vector<std::string> sources;
+  std::string out;
+};
+
+constexpr const char* kExamples =
+    "\nExamples:\n"
+    "  pando timeline runs/first --out trace.json\n"
+    "  pando timeline runs/first /gathered/from/another/machine --out trace.json\n"
+    "\n"
+    "A run records where its job has run.timeline (pando train --timeline FILE): each process\n"
+    "into RUN_DIR/timeline on its own machine. Open the trace at https://ui.perfetto.dev, or in\n"
+    "chrome://tracing.\n"
+    "\n"
+    "Its rows, of each life of each process:\n"
+    "  worker     compute N: layers forward and backward, sums; waits for work, parameters, "
+    "samples\n"
+    "             protocol: push, a shard's gradients leave; pull, its parameters are copied in\n"
+    "  server     lane N: aggregate, update, replicate, commit, reply; and from root to commit\n"
+    "  scheduler  run: steps; marks for views, faults, evaluations, and what events.jsonl has\n"
+    "Layers that are computed in one go are one span. With a GPU a layer's span is its launch.\n\n";
+
+}  // namespace
+
+Status MakeTrace(const std::vector<std::string>& sources, const std::string& path) {
+  Result<TraceSummary> trace = WriteTrace(sources, path);
+  if (!trace.ok()) return trace.status();
+  for (const std::string& warning : trace->warnings)
+    fmt::print(stderr, "pando: timeline: {}\n", warning);
+  fmt::print(stderr, "pando: timeline of {} processes, {} spans, in {}\n", trace->process_count,
+             trace->span_count, path);
+  return Status();
+}
+
+Status CheckTimelinePath(const Job& job) {
+  if (job.timeline.empty()) return Status();
+  const std::filesystem::path path(job.timeline);
+  std::error_code ignored;  // what cannot be looked at is not there
+  const bool has_folder =
+      path.parent_path().empty() || std::filesystem::is_directory(path.parent_path(), ignored);
+  if (has_folder && !std::filesystem::is_directory(path, ignored)) return Status();
+  return InvalidArgument(fmt::format("--timeline {}: {}; give a file in a folder that is there",
+                                     job.timeline,
+                                     has_folder ? "is a folder" : "its folder does not exist"));
+}
+
+int ConcludeTimeline(const Job& job, const RunFolder& folder, int exit_code) {
+  if (job.timeline.empty()) return exit_code;
+  const Status made = MakeTrace({folder.path()}, job.timeline);
+  if (made.ok()) return exit_code;
+  const int trace_code = Report(made);
+  fmt::print(stderr, "pando: what was recorded is kept: pando timeline {} --out FILE\n",
+             folder.path());
+  return exit_code == kExitCompleted ? trace_code : exit_code;
+}
+
+Subcommand AddTimelineCommand(CLI::App& app) {
+  auto options = std::make_shared<TimelineOptions>();
+  CLI::App& command = *app.add_subcommand(
+      "timeline", "Makes a Chrome trace of what the processes of a run did, and when.");
+  command
+      .add_option("SOURCE", options->sources,
+                  "run folders, folders of timelines gathered from other machines, or such files")
+      ->required();
+  command.add_option("--out", options->out, "the trace to write")->type_name("FILE")->required();
+  command.footer(std::string(kExamples) + kExitCodesHelp);
+  return [options] {
+    const Status made = MakeTrace(options->sources, options->out);
+    return made.ok() ? kExitCompleted : Report(made);
+  };
+}
+
+}  // namespace pando

@@ -1,0 +1,184 @@
+// The timeline of a run one of whose workers is killed: every process is in it, the dead one's part
+// included, on one clock, and nothing that a computing thread did is left out.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "common/timeline_file.h"
+#include "tests/e2e/fault_run.h"
+
+namespace pando {
+namespace {
+
+using Json = nlohmann::json;
+
+// Of a computing thread's time between its first and its last span.
+constexpr double kCoverageMin = 0.95;
+// Of a clock that is the same one: half a round trip on a loaded machine.
+constexpr double kClockErrorMaxNs = 1e8;
+
+struct Span {
+  std::string name;
+  uint64_t step = 0;
+  double begin_us = 0;
+  double end_us = 0;
+};
+
+struct Trace {
+  std::map<std::string, std::map<std::string, std::vector<Span>>> tracks;  // by process, thread
+  std::map<std::string, std::vector<double>> marks;                        // by name: when
+};
+
+Trace Read(const std::string& path) {
+  std::ifstream file(path);
+  const Json json = Json::parse(file);
+  std::map<int, std::string> processes;
+  std::map<std::pair<int, int>, std::string> threads;
+  Trace trace;
+  for (const Json& event : json.at("traceEvents")) {
+    const std::string phase = event.at("ph");
+    const int pid = event.at("pid"), tid = event.at("tid");
+    if (event.at("name") == "process_name") processes[pid] = event.at("args").at("name");
+    if (event.at("name") == "thread_name") threads[{pid, tid}] = event.at("args").at("name");
+    if (phase == "i") trace.marks[event.at("name")].push_back(event.at("ts"));
+    if (phase != "X") continue;
+    const double begin_us = event.at("ts");
+    const double end_us = begin_us + event.at("dur").get<double>();
+    trace.tracks[processes.at(pid)][threads.at({pid, tid})].push_back(
+        {event.at("name"), event.at("args").at("step"), begin_us, end_us});
+  }
+  return trace;
+}
+
+std::set<std::string> NamesIn(const std::vector<Span>& spans) {
+  std::set<std::string> names;
+  for (const Span& span : spans) names.insert(span.name);
+  return names;
+}
+
+void CheckCovered(const std::vector<Span>& spans) {
+  double covered_us = 0, end_us = 0;
+  for (const Span& span : spans) {
+    CHECK(span.begin_us >= end_us - 0.001);  // times have three digits
+    end_us = span.end_us;
+    covered_us += span.end_us - span.begin_us;
+  }
+  CHECK(covered_us >= kCoverageMin * (end_us - spans.front().begin_us));
+}
+
+// Of a worker's life that computed steps.
+void CheckWorker(const std::map<std::string, std::vector<Span>>& tracks) {
+  CheckCovered(tracks.at("compute 0"));
+  const std::set<std::string> computed = NamesIn(tracks.at("compute 0"));
+  for (const std::string name :
+       {"conv1 pool1 relu1 forward", "conv1 pool1 relu1 backward", "fc2 forward", "fc2 backward",
+        "wait for parameters", "sum gradients"}) {
+    CAPTURE(name);
+    CHECK(computed.contains(name));
+  }
+  const std::set<std::string> protocol = NamesIn(tracks.at("protocol"));
+  CHECK(protocol.contains("push"));
+  CHECK(protocol.contains("pull"));
+}
+
+TEST_CASE("a run's trace has every process, a killed one's part, faults, views and no gaps") {
+  Household household;
+  const std::string path = household.path() + "/trace.json";
+  Process train(household.path(), "train",
+                Args{"train", "--run-dir", household.run_dir(), "--timeline-filename", path,
+                     "--timeline-steps", "10:590", "--chaos", "kill worker 0 at step 100"} +
+                    FaultJob(2, 2));
+  train.Await(2 * kEventDeadline);
+  INFO(train.err());
+  REQUIRE(train.exit_code() == kExitCompleted);
+  CHECK(SummaryIn(household.run_dir()).weights_hash == SerialHash());
+  CHECK(Contains(train.err(), "pando: timeline of 6 processes"));
+
+  const Trace trace = Read(path);
+  CheckWorker(trace.tracks.at("worker 0"));
+  CheckWorker(trace.tracks.at("worker 0, life 2"));
+  CheckWorker(trace.tracks.at("worker 1"));
+  for (const char* server : {"server 0", "server 1"}) {
+    const std::set<std::string> served = NamesIn(trace.tracks.at(server).at("lane 0"));
+    CHECK(served == std::set<std::string>{"aggregate", "update", "replicate", "commit", "reply"});
+    CHECK(NamesIn(trace.tracks.at(server).at("lane 0 replicates")) ==
+          std::set<std::string>{"root to commit"});
+  }
+  const std::vector<Span>& steps = trace.tracks.at("scheduler").at("run");
+  CHECK(steps.size() == 580);
+  for (const auto& [process, tracks] : trace.tracks) {
+    for (const auto& [track, spans] : tracks) {
+      for (const Span& span : spans) CHECK((span.step >= 10 && span.step < 590));
+    }
+  }
+  // What the dead worker did it did before it was killed; its next life came after.
+  REQUIRE(trace.marks.at("fault injected").size() == 1);
+  const double killed_us = trace.marks.at("fault injected")[0];
+  CHECK(trace.tracks.at("worker 0").at("compute 0").front().begin_us < killed_us);
+  CHECK(trace.tracks.at("worker 0, life 2").at("compute 0").front().begin_us > killed_us);
+  CHECK(trace.marks.at("fault noticed").at(0) >= killed_us);
+  CHECK(trace.marks.at("view").size() >= 2);  // without it, and with it again
+
+  // The same from the folder, later; and its processes have measured the scheduler's clock.
+  const std::string again = household.path() + "/again.json";
+  Process timeline(household.path(), "timeline", {"timeline", household.run_dir(), "--out", again});
+  timeline.Await();
+  REQUIRE(timeline.exit_code() == kExitCompleted);
+  CHECK(BytesOf(again) == BytesOf(path));
+  size_t measured = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(household.run_dir() + "/timeline")) {
+    Result<TimelineFile> file = ReadTimelineFile(entry.path().string());
+    REQUIRE(file.ok());
+    for (const TimelineTrackRecords& track : file->tracks) {
+      if (track.name != "clock") continue;
+      ++measured;
+      CHECK(std::abs(static_cast<double>(track.records.at(0).duration_ns)) < kClockErrorMaxNs);
+    }
+  }
+  CHECK(measured >= 4);  // servers and first workers
+}
+
+TEST_CASE("a serial run has a timeline too, and a run without the flag has none") {
+  TempFolder temp;
+  const std::string path = temp.path() + "/trace.json";
+  Process serial(
+      temp.path(), "serial",
+      Args{"train", "--serial", "--run-dir", temp.path() + "/serial", "--timeline", path} +
+          TinyJob());
+  serial.Await();
+  INFO(serial.err());
+  REQUIRE(serial.exit_code() == kExitCompleted);
+  const Trace trace = Read(path);
+  CheckCovered(trace.tracks.at("serial").at("compute 0"));
+  CHECK(NamesIn(trace.tracks.at("serial").at("compute 0")).contains("evaluate"));
+  Process plain(temp.path(), "plain",
+                Args{"train", "--serial", "--run-dir", temp.path() + "/plain"} + TinyJob());
+  plain.Await();
+  REQUIRE(plain.exit_code() == kExitCompleted);
+  CHECK_FALSE(std::filesystem::exists(temp.path() + "/plain/timeline"));
+}
+
+TEST_CASE("what bounds a timeline wrongly, or cannot make one, says so") {
+  TempFolder temp;
+  const auto error_of = [&](const Args& args) {
+    Process process(temp.path(), "bad", args);
+    process.Await();
+    CHECK(process.exit_code() == kExitUsage);
+    return process.err();
+  };
+  CHECK(Contains(error_of({"train", "--timeline", "t.json", "--timeline-steps", "7"}),
+                 "run.timeline_steps = \"7\" (--timeline-steps): expected A:B"));
+  CHECK(Contains(error_of({"train", "--timeline-steps", "3:7"}), "give --timeline FILE"));
+  CHECK(Contains(error_of(Args{"train", "--timeline", temp.path() + "/none/t.json"} + TinyJob()),
+                 "/none/t.json: its folder does not exist"));
+  CHECK(Contains(error_of({"timeline", temp.path(), "--out", temp.path() + "/t.json"}),
+                 "holds no timeline; train with --timeline FILE"));
+}
+
+}  // namespace
+}  // namespace pando
