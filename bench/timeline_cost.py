@@ -1,32 +1,47 @@
 #!/usr/bin/env python3
 """timeline_cost.py [--rounds N] [--steps N] [--data FOLDER] [--dataset NAME] [--pando PROGRAM]
 
-What --timeline costs in images/s: a run with it beside one without, and beside a second one without, which says how far
-two equal runs differ. The MNIST CNN with 2 workers and 2 servers, and serially. Every round runs each variant once, in
-an order that turns from round to round, so that a machine whose speed drifts is fair to all. Prints min, p50, p99, max,
-and the ratios of the rounds. Figures need an idle machine; on a busy one the ratio of the medians over many rounds says
-most.
+What --timeline costs in images/s and CPU-seconds: a run with it beside one without, and a second one without, which
+says how far two equal runs differ. The MNIST CNN with 2 workers and 2 servers, and serially: its layers are so short
+that it pays most. Every round runs each variant once, in an order that turns from round to round, so that a machine
+whose speed drifts is fair to all. Prints min, p50, p99, max, and the ratios of the rounds. Images/s need an idle
+machine; on a busy one look at the CPU-seconds.
 """
 import argparse
-import os
+import json
+import resource
 import statistics
+import subprocess
 import sys
 import tempfile
 
-from report import MNIST, PANDO, commit, cpu, heading, images_per_second, row
+from report import MNIST, PANDO, commit, cpu, heading, row
 
 OFF, AGAIN, ON = "without", "without, again", "with --timeline"
 VARIANTS = [OFF, ON, AGAIN]
 MODES = {"2 workers, 2 servers": ["--workers", "2", "--servers", "2"], "serial": ["--serial"]}
 
 
-def measure_one(args, flags, name, trace):
-    timeline = ["--timeline", trace] if name == ON else []
-    data = ["--data", args.data] if args.data else []
-    return images_per_second(args.pando, [
-        "--model", "mnist-cnn", "--dataset", args.dataset, *data, "--global-batch", "128", "--micro-batches", "8",
-        "--steps", str(args.steps), "--optimizer", "adam", "--lr", "0.001", "--set", "eval.every_epochs=0",
-        *flags, *timeline])
+def run(command):
+    """Its standard output, and the CPU-seconds of it and all its processes."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return done.stdout, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def measure_one(args, flags, name):
+    """Images/s, and CPU-seconds without those of making the trace at the end."""
+    with tempfile.TemporaryDirectory() as folder:
+        data = ["--data", args.data] if args.data else []
+        timeline = ["--timeline", folder + "/trace.json"] if name == ON else []
+        out, seconds = run([
+            args.pando, "train", "--model", "mnist-cnn", "--dataset", args.dataset, *data, "--global-batch", "128",
+            "--micro-batches", "8", "--steps", str(args.steps), "--optimizer", "adam", "--lr", "0.001", "--set",
+            "eval.every_epochs=0", "--run-dir", folder + "/run", "--json", *flags, *timeline])
+        if name == ON:
+            seconds -= run([args.pando, "timeline", folder + "/run", "--out", folder + "/again.json"])[1]
+        return json.loads(out)["images_per_second"], seconds
 
 
 def turned(items, by):
@@ -35,12 +50,21 @@ def turned(items, by):
 
 def measure(args, mode, flags):
     figures = {name: [] for name in VARIANTS}
-    with tempfile.TemporaryDirectory() as folder:
-        for done in range(args.rounds):
-            for name in turned(VARIANTS, done):
-                figures[name].append(measure_one(args, flags, name, os.path.join(folder, "trace.json")))
-            print(f"{mode}: round {done + 1} of {args.rounds}", file=sys.stderr)
+    for done in range(args.rounds):
+        for name in turned(VARIANTS, done):
+            figures[name].append(measure_one(args, flags, name))
+        print(f"{mode}: round {done + 1} of {args.rounds}", file=sys.stderr)
     return figures
+
+
+def show(unit, figures):
+    heading(unit)
+    for name, values in figures.items():
+        row(name, values)
+    for over in (ON, AGAIN):
+        row(f"{over} / {OFF}", [a / b for a, b in zip(figures[over], figures[OFF])])
+        ratio = statistics.median(figures[over]) / statistics.median(figures[OFF])
+        print(f"{over} / {OFF}, of the medians: {ratio:.4f}")
 
 
 def main():
@@ -54,13 +78,8 @@ def main():
     print(f"commit {commit()}, {cpu()}, {args.rounds} rounds interleaved, {args.steps} steps")
     for mode, flags in MODES.items():
         figures = measure(args, mode, flags)
-        heading(f"{mode}: images/s")
-        for name, values in figures.items():
-            row(name, values)
-        for over in (ON, AGAIN):
-            row(f"{over} / {OFF}", [a / b for a, b in zip(figures[over], figures[OFF])])
-            ratio = statistics.median(figures[over]) / statistics.median(figures[OFF])
-            print(f"{over} / {OFF}, of the medians: {ratio:.4f}")
+        for index, unit in enumerate(("images/s", "CPU-seconds")):
+            show(f"{mode}: {unit}", {name: [pair[index] for pair in pairs] for name, pairs in figures.items()})
 
 
 if __name__ == "__main__":
