@@ -13,9 +13,26 @@ struct SampleShape {  // of one sample; a row of a table is 1 x 1 x columns
   uint32_t height = 1;
   uint32_t width = 1;
   uint32_t channels = 1;
-  size_t size() const { return size_t{height} * width * channels; }
+  constexpr size_t size() const { return size_t{height} * width * channels; }
   bool operator==(const SampleShape&) const = default;
 };
+
+// What data.augment does to a picture: it is moved, black where nothing moves to, then turned
+// around.
+struct PictureMove {
+  int16_t down = 0;         // pixels
+  int16_t right = 0;        // pixels
+  bool is_flipped = false;  // left becomes right
+};
+
+// The pixel, counted row by row, that a moved picture shows at (y, x); below 0: it is black there.
+constexpr int64_t SourcePixel(const SampleShape& shape, PictureMove move, uint32_t y, uint32_t x) {
+  const int64_t source_y = int64_t{y} - move.down;
+  const int64_t source_x = int64_t{move.is_flipped ? shape.width - 1 - x : x} - move.right;
+  const bool is_black =
+      source_y < 0 || source_y >= shape.height || source_x < 0 || source_x >= shape.width;
+  return is_black ? -1 : source_y * shape.width + source_x;
+}
 
 // value = (byte / 255 − mean[c]) / stddev[c]
 struct Normalisation {
@@ -25,8 +42,9 @@ struct Normalisation {
 
 struct Batch {
   SampleShape shape;
-  std::vector<uint8_t> bytes;  // pictures: [sample, height, width, channel], not yet normalised
-  std::vector<float> values;   // tables: [sample, column], ready; one of the two is empty
+  std::vector<uint8_t> bytes;      // pictures: [sample, height, width, channel], not yet normalised
+  std::vector<float> values;       // tables: [sample, column], ready; one of the two is empty
+  std::vector<PictureMove> moves;  // [sample], done where the batch is imported; empty: none
   const Normalisation* normalisation = nullptr;  // of the pictures; owned by the data set
   std::vector<int32_t> labels;                   // [sample], class index
   std::vector<BadPicture> replaced;              // pictures in whose place others were read

@@ -28,13 +28,16 @@ void Put(const std::vector<T>& values, std::byte* to) {
 BatchBlock::BatchBlock(const Batch& batch)
     : batch_{.shape = batch.shape, .sample_count = batch.sample_count()},
       has_bytes_(!batch.bytes.empty()),
+      has_moves_(!batch.moves.empty()),
       labels_at_(has_bytes_ ? RoundUp(256 * sizeof(float) * batch.shape.channels) : 0),
-      samples_at_(labels_at_ + RoundUp(BytesOf(batch.labels))),
+      moves_at_(labels_at_ + RoundUp(BytesOf(batch.labels))),
+      samples_at_(moves_at_ + RoundUp(BytesOf(batch.moves))),
       size_bytes_(samples_at_ + BytesOf(batch.bytes) + BytesOf(batch.values)) {}
 
 void BatchBlock::Fill(const Batch& batch, std::byte* block) const {
   if (has_bytes_) Put(ByteValuesOf(batch), block);
   Put(batch.labels, block + labels_at_);
+  Put(batch.moves, block + moves_at_);
   Put(batch.bytes, block + samples_at_);
   Put(batch.values, block + samples_at_);
 }
@@ -44,6 +47,7 @@ DeviceBatch BatchBlock::At(const std::byte* block) const {
   at.labels = reinterpret_cast<const int32_t*>(block + labels_at_);
   if (has_bytes_) {
     at.byte_values = reinterpret_cast<const float*>(block);
+    if (has_moves_) at.moves = reinterpret_cast<const PictureMove*>(block + moves_at_);
     at.bytes = reinterpret_cast<const uint8_t*>(block + samples_at_);
   } else {
     at.values = reinterpret_cast<const float*>(block + samples_at_);

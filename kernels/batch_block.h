@@ -1,7 +1,7 @@
 // BatchBlock: how a batch lies in one block of memory, so that one copy brings it to a GPU. Used by
 // the worker, whose readers fill blocks of pinned memory that the GPU fetches while it computes.
 //
-//   what the pictures' bytes become, by channel | labels | pictures, or values
+//   what the pictures' bytes become, by channel | labels | moves of pictures | pictures, or values
 //
 // each from a multiple of 256 bytes on.
 #pragma once
@@ -25,8 +25,8 @@ class BatchBlock {
 
  private:
   DeviceBatch batch_;  // without the arrays
-  bool has_bytes_;
-  size_t labels_at_, samples_at_;
+  bool has_bytes_, has_moves_;
+  size_t labels_at_, moves_at_, samples_at_;
   size_t size_bytes_;
 };
 

@@ -396,6 +396,7 @@ void ImportBatch(Device device, const DeviceBatch& batch, uint32_t channels, voi
   PANDO_CHECK(batch.shape.channels == channels || batch.shape.channels == 1);
   PANDO_CHECK((batch.bytes == nullptr) != (batch.values == nullptr));
   PANDO_CHECK((batch.bytes == nullptr) == (batch.byte_values == nullptr));
+  PANDO_CHECK(batch.moves == nullptr || batch.bytes != nullptr);
   return Dispatch(
       device, [&] { return cpu::ImportBatch(batch, channels, Floats(x), labels); },
       [&](auto& gpu) { return cuda::ImportBatch(gpu, batch, channels, x, labels); });
@@ -405,12 +406,14 @@ void ImportBatch(Device device, const Batch& batch, uint32_t channels, void* x, 
   const size_t size = batch.sample_count() * batch.shape.size();
   PANDO_CHECK((batch.bytes.size() == size && batch.values.empty()) ||
               (batch.values.size() == size && batch.bytes.empty()));
+  PANDO_CHECK(batch.moves.empty() || batch.moves.size() == batch.sample_count());
   const std::vector<float> byte_values = ByteValuesOf(batch);
   DeviceBatch there{.shape = batch.shape,
                     .sample_count = batch.sample_count(),
                     .labels = batch.labels.data(),
                     .byte_values = batch.bytes.empty() ? nullptr : byte_values.data(),
                     .bytes = batch.bytes.empty() ? nullptr : batch.bytes.data(),
+                    .moves = batch.moves.empty() ? nullptr : batch.moves.data(),
                     .values = batch.values.empty() ? nullptr : batch.values.data()};
   if constexpr (kHasCuda) {
     if (device.kind == DeviceKind::kCuda) there = cuda::UploadBatch(*device.cuda, there);

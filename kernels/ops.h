@@ -286,9 +286,10 @@ struct DeviceBatch {
   const int32_t* labels = nullptr;     // [samples]
   const float* byte_values = nullptr;  // of pictures: [channels, 256], what each byte becomes
   const uint8_t* bytes = nullptr;      // pictures: [samples, shape]
+  const PictureMove* moves = nullptr;  // of pictures: [samples]; null: none is moved
   const float* values = nullptr;       // tables: [samples, shape]; one of the two is null
 };
-// A batch into the physical layout: pictures normalised, tables copied.
+// A batch into the physical layout: pictures moved and normalised, tables copied.
 // `channels`: the batch's own, or any number where it has one: that one is repeated.
 // x: out, [samples, height, width, channels], with slack.  labels: out, [samples].
 void ImportBatch(Device device, const DeviceBatch& batch, uint32_t channels, void* x,

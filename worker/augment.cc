@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 namespace pando {
 namespace {
@@ -59,14 +58,18 @@ PhiloxBlock Augmenter::Draw(Name name, uint32_t use) const {
 
 bool Augmenter::IsFlipped(Name name) const { return flips_ && Draw(name, kUseShift)[2] >> 31 != 0; }
 
-Augmenter::Shift Augmenter::DrawShift(Name name, uint32_t height, uint32_t width) const {
-  if (!crops_) return {};
+PictureMove Augmenter::DrawMove(Name name, uint32_t height, uint32_t width) const {
+  PictureMove move{.is_flipped = IsFlipped(name)};
+  if (!crops_) return move;
   const PhiloxBlock bits = Draw(name, kUseShift);
   const auto draw = [](uint32_t b, uint32_t side) {
     const uint32_t rim = side / kRimShare;
-    return static_cast<int32_t>(UniformBelow(b, 2 * rim + 1)) - static_cast<int32_t>(rim);
+    return static_cast<int16_t>(static_cast<int32_t>(UniformBelow(b, 2 * rim + 1)) -
+                                static_cast<int32_t>(rim));
   };
-  return {draw(bits[0], height), draw(bits[1], width)};
+  move.down = draw(bits[0], height);
+  move.right = draw(bits[1], width);
+  return move;
 }
 
 PictureBox Augmenter::DrawBox(Name name, uint32_t height, uint32_t width) const {
@@ -83,34 +86,13 @@ PictureBox Augmenter::DrawBox(Name name, uint32_t height, uint32_t width) const 
   return CentreBox(height, width);
 }
 
-void ShiftPicture(Augmenter::Shift shift, uint32_t height, uint32_t width, uint32_t channels,
-                  std::span<uint8_t> pixels) {
-  if (shift.y == 0 && shift.x == 0) return;
-  const size_t row_bytes = size_t{width} * channels;
-  const size_t skipped = size_t(std::abs(shift.x)) * channels;
-  const size_t kept = row_bytes - skipped;
-  for (uint32_t i = 0; i < height; ++i) {
-    const uint32_t y = shift.y > 0 ? height - 1 - i : i;  // no row is overwritten before its use
-    uint8_t* row = &pixels[y * row_bytes];
-    const int64_t source = int64_t{y} - shift.y;
-    if (source < 0 || source >= height) {
-      std::memset(row, 0, row_bytes);
-      continue;
-    }
-    const uint8_t* from = &pixels[static_cast<size_t>(source) * row_bytes];
-    std::memmove(row + (shift.x > 0 ? skipped : 0), from + (shift.x > 0 ? 0 : skipped), kept);
-    std::memset(row + (shift.x > 0 ? 0 : kept), 0, skipped);
-  }
-}
-
-void FlipPicture(uint32_t height, uint32_t width, uint32_t channels, std::span<uint8_t> pixels) {
-  for (uint32_t y = 0; y < height; ++y) {
-    uint8_t* row = &pixels[size_t{y} * width * channels];
-    for (uint32_t left = 0, right = width - 1; left < right; ++left, --right) {
-      std::swap_ranges(row + size_t{left} * channels, row + size_t{left + 1} * channels,
-                       row + size_t{right} * channels);
-    }
-  }
+void DrawMoves(const Augmenter& augmenter, uint64_t epoch, std::span<const uint64_t> samples,
+               Batch* batch) {
+  batch->moves.clear();
+  if (!augmenter.crops() && !augmenter.flips()) return;
+  for (const uint64_t sample : samples)
+    batch->moves.push_back(
+        augmenter.DrawMove({epoch, sample}, batch->shape.height, batch->shape.width));
 }
 
 }  // namespace pando

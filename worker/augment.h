@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "common/batch.h"
 #include "common/job.h"
 #include "common/philox.h"
 #include "worker/resample.h"
@@ -24,14 +25,12 @@ class Augmenter {
     uint64_t sample = 0;
   };
   bool crops() const { return crops_; }
+  bool flips() const { return flips_; }
   bool IsFlipped(Name name) const;
 
-  struct Shift {  // of a picture, downwards and to the right
-    int32_t y = 0;
-    int32_t x = 0;
-  };
-  // The crop of a picture with a black rim of an eighth of its sides: 4 pixels for 32.
-  Shift DrawShift(Name name, uint32_t height, uint32_t width) const;
+  // The crop of a picture with a black rim of an eighth of its sides: 4 pixels for 32; and whether
+  // it is flipped.
+  PictureMove DrawMove(Name name, uint32_t height, uint32_t width) const;
   // The crop of a photograph, to be resized: 8 to 100 % of its area, sides 3:4 to 4:3, as
   // torchvision's RandomResizedCrop draws it.
   PictureBox DrawBox(Name name, uint32_t height, uint32_t width) const;
@@ -44,11 +43,8 @@ class Augmenter {
   PhiloxKey key_{};
 };
 
-// Moves the picture in place; black where nothing moves to.
-// REQUIRES: shift within the picture's sides.
-void ShiftPicture(Augmenter::Shift shift, uint32_t height, uint32_t width, uint32_t channels,
-                  std::span<uint8_t> pixels);
-// Left becomes right, in place.
-void FlipPicture(uint32_t height, uint32_t width, uint32_t channels, std::span<uint8_t> pixels);
+// batch->moves of the training pictures so named; none where the augmenter draws none.
+void DrawMoves(const Augmenter& augmenter, uint64_t epoch, std::span<const uint64_t> samples,
+               Batch* batch);
 
 }  // namespace pando

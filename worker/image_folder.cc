@@ -216,6 +216,7 @@ void ImageFolder::Prepare(size_t count, Batch* batch) const {
   batch->shape = shape();
   batch->normalisation = &ImageNetNormalisation();
   batch->values.clear();
+  batch->moves.clear();
   batch->bytes.resize(count * shape().size());
   batch->labels.resize(count);
   batch->replaced.clear();
@@ -239,8 +240,7 @@ Status ImageFolder::ReadAugmented(uint64_t epoch, std::span<const uint64_t> indi
     const Augmenter::Name name{epoch, indices[i]};
     Status s = ReadOne(reader, {Split::kTrain, indices[i], name}, i, batch);
     if (!s.ok()) return s;
-    const auto out = std::span(batch->bytes).subspan(i * shape().size(), shape().size());
-    if (augmenter_.IsFlipped(name)) FlipPicture(side_, side_, 3, out);
+    if (augmenter_.flips()) batch->moves.push_back({.is_flipped = augmenter_.IsFlipped(name)});
   }
   return Status();
 }

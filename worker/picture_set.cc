@@ -32,6 +32,7 @@ Status PictureSet::Read(Split split, std::span<const uint64_t> indices, Batch* b
   batch->shape = shape_;
   batch->normalisation = &parts_.normalisation;
   batch->values.clear();
+  batch->moves.clear();
   batch->bytes.resize(indices.size() * picture_bytes);
   batch->labels.resize(indices.size());
   Resampler resampler;
@@ -53,14 +54,7 @@ Status PictureSet::Read(Split split, std::span<const uint64_t> indices, Batch* b
 Status PictureSet::ReadAugmented(uint64_t epoch, std::span<const uint64_t> indices,
                                  Batch* batch) const {
   if (Status s = Read(Split::kTrain, indices, batch); !s.ok()) return s;
-  const Augmenter& augmenter = transform_.augmenter;
-  const auto [height, width, channels] = shape_;
-  for (size_t i = 0; i < indices.size(); ++i) {
-    const std::span pixels = std::span(batch->bytes).subspan(i * shape_.size(), shape_.size());
-    const Augmenter::Name name{epoch, indices[i]};
-    ShiftPicture(augmenter.DrawShift(name, height, width), height, width, channels, pixels);
-    if (augmenter.IsFlipped(name)) FlipPicture(height, width, channels, pixels);
-  }
+  DrawMoves(transform_.augmenter, epoch, indices, batch);
   return Status();
 }
 

@@ -51,6 +51,7 @@ Status SyntheticImageNet::Read(Split split, std::span<const uint64_t> indices, B
   batch->shape = shape();
   batch->normalisation = &HalfGray();
   batch->values.clear();
+  batch->moves.clear();
   batch->bytes.resize(indices.size() * picture_bytes);
   batch->labels.resize(indices.size());
   for (size_t i = 0; i < indices.size(); ++i) {
@@ -65,12 +66,7 @@ Status SyntheticImageNet::Read(Split split, std::span<const uint64_t> indices, B
 Status SyntheticImageNet::ReadAugmented(uint64_t epoch, std::span<const uint64_t> indices,
                                         Batch* batch) const {
   if (Status s = Read(Split::kTrain, indices, batch); !s.ok()) return s;
-  for (size_t i = 0; i < indices.size(); ++i) {
-    const auto pixels = std::span(batch->bytes).subspan(i * shape().size(), shape().size());
-    const Augmenter::Name name{epoch, indices[i]};
-    ShiftPicture(augmenter_.DrawShift(name, side_, side_), side_, side_, 3, pixels);
-    if (augmenter_.IsFlipped(name)) FlipPicture(side_, side_, 3, pixels);
-  }
+  DrawMoves(augmenter_, epoch, indices, batch);
   return Status();
 }
 

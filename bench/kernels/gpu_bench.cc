@@ -111,10 +111,18 @@ class GpuBench {
                             .byte_values = Floats(size_t{256} * shape.channels),
                             .bytes = reinterpret_cast<uint8_t*>(bytes.data())};
     void* x = Array(count);
+    const std::vector<PictureMove> drawn(kSamples, {.down = 3, .right = -5, .is_flipped = true});
+    const auto moves = Scratch(kSamples * sizeof(PictureMove));
+    Upload(device_, std::as_bytes(std::span(drawn)), moves.data());
+    DeviceBatch moved = there;
+    moved.moves = reinterpret_cast<PictureMove*>(moves.data());
     auto* labels_out = reinterpret_cast<int32_t*>(labels.data()) + kSamples;
     Bandwidth("pictures, normalised",
               static_cast<double>(count * (1 + ElementBytes(device_.element))),
               [&] { ImportBatch(device_, there, shape.channels, x, labels_out); });
+    Bandwidth("pictures, moved and normalised",
+              static_cast<double>(count * (1 + ElementBytes(device_.element))),
+              [&] { ImportBatch(device_, moved, shape.channels, x, labels_out); });
     arrays_.clear();
   }
 

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <vector>
 
 #include "kernels/cpu/cpu_ops.h"
 
@@ -6,6 +7,20 @@ namespace pando::cpu {
 namespace {
 
 size_t SizeOf(const DeviceBatch& batch) { return batch.sample_count * batch.shape.size(); }
+
+// The bytes of one picture, moved: [y, x, channel].
+void MovePicture(const SampleShape& shape, PictureMove move, const uint8_t* from, uint8_t* to) {
+  for (uint32_t y = 0; y < shape.height; ++y) {
+    for (uint32_t x = 0; x < shape.width; ++x, to += shape.channels) {
+      const int64_t pixel = SourcePixel(shape, move, y, x);
+      if (pixel < 0) {
+        std::fill_n(to, shape.channels, uint8_t{0});
+      } else {
+        std::copy_n(from + static_cast<size_t>(pixel) * shape.channels, shape.channels, to);
+      }
+    }
+  }
+}
 
 // The batch as it is, [pixel, channel].
 void ImportOwnChannels(const DeviceBatch& batch, float* x) {
@@ -20,9 +35,25 @@ void ImportOwnChannels(const DeviceBatch& batch, float* x) {
   }
 }
 
+// Picture by picture, so that the moved bytes are near.
+void ImportMoved(const DeviceBatch& batch, uint32_t channels, float* x, int32_t* labels) {
+  const size_t size = batch.shape.size(), out_size = size / batch.shape.channels * channels;
+  std::vector<uint8_t> moved(size);
+  for (uint32_t s = 0; s < batch.sample_count; ++s) {
+    MovePicture(batch.shape, batch.moves[s], batch.bytes + s * size, moved.data());
+    const DeviceBatch one{.shape = batch.shape,
+                          .sample_count = 1,
+                          .labels = batch.labels + s,
+                          .byte_values = batch.byte_values,
+                          .bytes = moved.data()};
+    ImportBatch(one, channels, x + s * out_size, labels + s);
+  }
+}
+
 }  // namespace
 
 void ImportBatch(const DeviceBatch& batch, uint32_t channels, float* x, int32_t* labels) {
+  if (batch.moves != nullptr) return ImportMoved(batch, channels, x, labels);
   std::copy_n(batch.labels, batch.sample_count, labels);
   if (channels == batch.shape.channels) return ImportOwnChannels(batch, x);
   if (batch.bytes == nullptr) {

@@ -113,19 +113,23 @@ __device__ void LoadBytes(const uint8_t* bytes, size_t i, size_t count, uint32_t
 }
 
 // What each byte becomes is looked up in shared memory, where the channels' values fit there: two
-// divisions an element would take longer than its bytes do. One channel may be repeated `copies`
-// times. `count`: of the result.
+// divisions an element would take longer than its bytes do. Called by all threads of a block.
+__device__ const float* SharedByteValues(uint32_t channels, const float* byte_values,
+                                         float* shared) {
+  if (channels > kSharedChannels) return byte_values;
+  for (uint32_t i = threadIdx.x; i < channels * kByteValues; i += blockDim.x)
+    shared[i] = byte_values[i];
+  __syncthreads();
+  return shared;
+}
+
+// One channel may be repeated `copies` times. `count`: of the result.
 template <class T>
 __global__ void ImportPictures(size_t count, uint32_t channels, uint32_t copies,
                                const uint8_t* bytes, const float* byte_values, T* y) {
   constexpr int kWidth = kPackWidth<T>;
   __shared__ float shared[kSharedChannels * kByteValues];
-  if (channels <= kSharedChannels) {
-    for (uint32_t i = threadIdx.x; i < channels * kByteValues; i += blockDim.x)
-      shared[i] = byte_values[i];
-    __syncthreads();
-    byte_values = shared;
-  }
+  byte_values = SharedByteValues(channels, byte_values, shared);
   const size_t step = size_t{gridDim.x} * blockDim.x * kWidth;
   for (size_t i = ThreadIndex() * kWidth; i < count; i += step) {
     uint8_t some[kWidth];
@@ -136,6 +140,68 @@ __global__ void ImportPictures(size_t count, uint32_t channels, uint32_t copies,
       values[k] = byte_values[channel * kByteValues + some[k]];
       channel = channel + 1 == channels ? 0 : channel + 1;
     }
+    StoreSome<kWidth>(values, count - i, y + i);
+  }
+}
+
+// Walks through the elements of moved pictures, [sample, y, x, channel], each channel `copies`
+// times.
+class MovedPictures {
+ public:
+  __device__ MovedPictures(const DeviceBatch& batch, uint32_t copies, size_t element)
+      : batch_(batch), copies_(copies) {
+    const uint32_t width = batch.shape.width, channels = batch.shape.channels * copies;
+    channel_ = static_cast<uint32_t>(element % channels);
+    const size_t pixel = element / channels;
+    x_ = static_cast<uint32_t>(pixel % width);
+    const size_t row = pixel / width;
+    y_ = static_cast<uint32_t>(row % batch.shape.height);
+    sample_ = static_cast<uint32_t>(row / batch.shape.height);
+    Find();
+  }
+  __device__ uint32_t channel() const { return channel_ / copies_; }
+  __device__ uint8_t byte() const { return source_ == nullptr ? uint8_t{0} : source_[channel()]; }
+  __device__ void Next() {
+    if (++channel_ < batch_.shape.channels * copies_) return;
+    channel_ = 0;
+    if (++x_ == batch_.shape.width) {
+      x_ = 0;
+      if (++y_ == batch_.shape.height) {
+        y_ = 0;
+        ++sample_;
+      }
+    }
+    Find();
+  }
+
+ private:
+  __device__ void Find() {
+    source_ = nullptr;
+    if (sample_ == batch_.sample_count) return;
+    const SampleShape& shape = batch_.shape;
+    const int64_t pixel = SourcePixel(shape, batch_.moves[sample_], y_, x_);
+    if (pixel >= 0)
+      source_ = batch_.bytes + sample_ * shape.size() + static_cast<size_t>(pixel) * shape.channels;
+  }
+
+  const DeviceBatch& batch_;
+  const uint32_t copies_;
+  uint32_t sample_, y_, x_, channel_;
+  const uint8_t* source_;  // the pixel's channels; null: it is black
+};
+
+template <class T>
+__global__ void ImportMovedPictures(DeviceBatch batch, uint32_t copies, T* y) {
+  constexpr int kWidth = kPackWidth<T>;
+  __shared__ float shared[kSharedChannels * kByteValues];
+  const float* byte_values = SharedByteValues(batch.shape.channels, batch.byte_values, shared);
+  const size_t count = batch.sample_count * batch.shape.size() * copies;
+  const size_t step = size_t{gridDim.x} * blockDim.x * kWidth;
+  for (size_t i = ThreadIndex() * kWidth; i < count; i += step) {
+    MovedPictures at(batch, copies, i);
+    float values[kWidth];
+    for (int k = 0; k < kWidth; ++k, at.Next())
+      values[k] = byte_values[at.channel() * kByteValues + at.byte()];
     StoreSome<kWidth>(values, count - i, y + i);
   }
 }
@@ -152,7 +218,10 @@ template <class T>
 void ImportSamples(CudaDevice& gpu, const DeviceBatch& batch, uint32_t channels, T* x) {
   const uint32_t copies = channels / batch.shape.channels;
   const size_t count = batch.sample_count * batch.shape.size();
-  if (batch.bytes != nullptr) {
+  if (batch.moves != nullptr) {
+    Launch(gpu, GridSize(gpu, count * copies, kPackWidth<T>), dim3(kMapThreads),
+           ImportMovedPictures<T>, batch, copies, x);
+  } else if (batch.bytes != nullptr) {
     Launch(gpu, GridSize(gpu, count * copies, kPackWidth<T>), dim3(kMapThreads), ImportPictures<T>,
            count * copies, batch.shape.channels, copies, batch.bytes, batch.byte_values, x);
   } else {
@@ -224,6 +293,7 @@ DeviceBatch UploadBatch(CudaDevice& gpu, const DeviceBatch& host) {
   there.labels = UploadArray(gpu, host.labels, host.sample_count);
   there.byte_values = UploadArray(gpu, host.byte_values, kByteValues * host.shape.channels);
   there.bytes = UploadArray(gpu, host.bytes, count);
+  there.moves = UploadArray(gpu, host.moves, host.sample_count);
   there.values = UploadArray(gpu, host.values, count);
   return there;
 }

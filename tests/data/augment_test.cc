@@ -22,31 +22,32 @@ Job AugmentedJob(std::vector<std::string> augment, uint64_t seed = 1) {
   return job;
 }
 
-TEST_CASE("flipping turns left and right around, channels kept together") {
-  Bytes odd{1, 2, 3, 4, 5, 6};
-  FlipPicture(2, 3, 1, odd);
-  CHECK(odd == Bytes{3, 2, 1, 6, 5, 4});
-  Bytes coloured{1, 2, 3, 4, 5, 6};
-  FlipPicture(1, 2, 3, coloured);
-  CHECK(coloured == Bytes{4, 5, 6, 1, 2, 3});
+Bytes Moved(const SampleShape& shape, PictureMove move, const Bytes& picture) {
+  Bytes moved;
+  for (uint32_t y = 0; y < shape.height; ++y) {
+    for (uint32_t x = 0; x < shape.width; ++x) {
+      const int64_t pixel = SourcePixel(shape, move, y, x);
+      moved.push_back(pixel < 0 ? uint8_t{0} : picture[static_cast<size_t>(pixel)]);
+    }
+  }
+  return moved;
 }
 
-// Shifted by hand: what moves in is black.
-TEST_CASE("shifting moves a picture in any direction") {
+// Moved by hand: what comes in is black, and what was moved is flipped, not the other way round.
+TEST_CASE("a picture moves in any direction and is then turned left to right") {
   const Bytes picture{1, 2, 3, 4, 5, 6, 7, 8, 9};
-  const std::vector<std::pair<Augmenter::Shift, Bytes>> cases{
-      {{0, 0}, picture},
-      {{1, 0}, {0, 0, 0, 1, 2, 3, 4, 5, 6}},
-      {{-1, 0}, {4, 5, 6, 7, 8, 9, 0, 0, 0}},
-      {{0, 1}, {0, 1, 2, 0, 4, 5, 0, 7, 8}},
-      {{0, -2}, {3, 0, 0, 6, 0, 0, 9, 0, 0}},
-      {{2, -1}, {0, 0, 0, 0, 0, 0, 2, 3, 0}},
-      {{-3, 3}, {0, 0, 0, 0, 0, 0, 0, 0, 0}}};
-  for (const auto& [shift, expected] : cases) {
-    Bytes moved = picture;
-    ShiftPicture(shift, 3, 3, 1, moved);
-    CHECK(moved == expected);
-  }
+  const std::vector<std::pair<PictureMove, Bytes>> cases{
+      {{0, 0, false}, picture},
+      {{0, 0, true}, {3, 2, 1, 6, 5, 4, 9, 8, 7}},
+      {{1, 0, false}, {0, 0, 0, 1, 2, 3, 4, 5, 6}},
+      {{-1, 0, false}, {4, 5, 6, 7, 8, 9, 0, 0, 0}},
+      {{0, 1, false}, {0, 1, 2, 0, 4, 5, 0, 7, 8}},
+      {{0, 1, true}, {2, 1, 0, 5, 4, 0, 8, 7, 0}},
+      {{0, -2, false}, {3, 0, 0, 6, 0, 0, 9, 0, 0}},
+      {{2, -1, false}, {0, 0, 0, 0, 0, 0, 2, 3, 0}},
+      {{2, -1, true}, {0, 0, 0, 0, 0, 0, 0, 3, 2}},
+      {{-3, 3, false}, {0, 0, 0, 0, 0, 0, 0, 0, 0}}};
+  for (const auto& [move, expected] : cases) CHECK(Moved({3, 3, 1}, move, picture) == expected);
 }
 
 TEST_CASE("shifts of 32 pixels reach 4 either way, and half of the pictures are flipped") {
@@ -55,11 +56,11 @@ TEST_CASE("shifts of 32 pixels reach 4 either way, and half of the pictures are 
   uint32_t flipped = 0;
   constexpr uint32_t kDraws = 4000;
   for (uint32_t sample = 0; sample < kDraws; ++sample) {
-    const auto shift = augmenter.DrawShift({3, sample}, 32, 32);
-    CHECK(std::abs(shift.y) <= 4);
-    CHECK(std::abs(shift.x) <= 4);
-    shifts.insert({shift.y, shift.x});
-    flipped += augmenter.IsFlipped({3, sample}) ? 1 : 0;
+    const PictureMove move = augmenter.DrawMove({3, sample}, 32, 32);
+    CHECK(std::abs(move.down) <= 4);
+    CHECK(std::abs(move.right) <= 4);
+    shifts.insert({move.down, move.right});
+    flipped += move.is_flipped ? 1 : 0;
   }
   CHECK(shifts.size() == 81);      // every one of them
   CHECK(flipped > 0.47 * kDraws);  // four standard deviations
@@ -116,7 +117,15 @@ PictureSet SmallSet(const Job& job) {
 Bytes ReadEpoch(const PictureSet& data, uint64_t epoch, const std::vector<uint64_t>& indices) {
   Batch batch;
   REQUIRE(data.ReadAugmented(epoch, indices, &batch).ok());
-  return batch.bytes;
+  if (batch.moves.empty()) return batch.bytes;
+  const size_t size = batch.shape.size();
+  Bytes all;
+  for (size_t i = 0; i < indices.size(); ++i) {
+    const Bytes picture(&batch.bytes[i * size], &batch.bytes[i * size] + size);
+    const Bytes moved = Moved(batch.shape, batch.moves[i], picture);
+    all.insert(all.end(), moved.begin(), moved.end());
+  }
+  return all;
 }
 
 TEST_CASE("what is drawn follows from seed, epoch and sample, not from who reads what together") {
@@ -143,7 +152,17 @@ TEST_CASE("without data.augment, and in the test split, pictures are as they lie
   const Bytes expected = batch.bytes;
   REQUIRE(augmented.Read(Split::kTest, std::vector<uint64_t>{1, 2}, &batch).ok());
   CHECK(batch.bytes == expected);
+  CHECK(batch.moves.empty());
   CHECK(ReadEpoch(plain, 3, {1, 2}) == expected);
+}
+
+TEST_CASE("a test batch read where a training batch was has none of its moves") {
+  const PictureSet augmented = SmallSet(AugmentedJob({"flip"}));
+  Batch batch;
+  REQUIRE(augmented.ReadAugmented(0, std::vector<uint64_t>{1, 2}, &batch).ok());
+  CHECK(batch.moves.size() == 2);
+  REQUIRE(augmented.Read(Split::kTest, std::vector<uint64_t>{1}, &batch).ok());
+  CHECK(batch.moves.empty());
 }
 
 TEST_CASE("data.resize changes the shape that a model sees") {

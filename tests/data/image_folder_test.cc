@@ -219,6 +219,7 @@ TEST_CASE("training pictures are drawn by seed, epoch and sample, whoever reads 
     REQUIRE((*one)->ReadAugmented(epoch, std::vector<uint64_t>{0}, &batch).ok());
     REQUIRE((*other)->ReadAugmented(epoch, std::vector<uint64_t>{5, 0}, &again).ok());
     CHECK(std::equal(batch.bytes.begin(), batch.bytes.end(), again.bytes.begin() + 16 * 16 * 3));
+    CHECK(batch.moves[0].is_flipped == again.moves[1].is_flipped);
     seen.emplace(batch.bytes.begin(), batch.bytes.end());
   }
   CHECK(seen.size() == 8);

@@ -335,6 +335,26 @@ TEST_CASE("one channel feeds three by repetition, normalised by its own mean and
   for (size_t i = 0; i < 6; ++i) CHECK(x.data()[i] == (i < 3 ? 7 : 8));
 }
 
+// 2 x 3 pixels of two channels; a black pixel is normalised as any other.
+TEST_CASE("pictures are moved and flipped on their way in, each its own way") {
+  const Normalisation normalisation{{0.0f, 1.0f}, {1 / 255.0f, 1 / 255.0f}};  // byte; byte - 255
+  Batch pictures{.shape = {2, 3, 2},
+                 .bytes = {},
+                 .moves = {{1, 0, false}, {0, -1, true}, {0, 0, false}},
+                 .normalisation = &normalisation,
+                 .labels = {0, 1, 2}};
+  for (int i = 0; i < 36; ++i) pictures.bytes.push_back(static_cast<uint8_t>(i + 1));
+  Floats x = Poisoned(36);
+  Array<int32_t> labels(3);
+  ImportBatch(TestDevice(), pictures, 2, x.data(), labels.data());
+  CHECK(IsAllWritten(x, 36));
+  const int expected[] = {0,  0,  0,  0,  0,  0,  1,  2,  3,  4,  5,  6,    // one row down
+                          0,  0,  17, 18, 15, 16, 0,  0,  23, 24, 21, 22,   // left, then flipped
+                          25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36};  // as it was
+  for (size_t i = 0; i < 36; ++i)
+    CHECK(x.data()[i] == doctest::Approx(expected[i] - (i % 2 == 0 ? 0 : 255)).epsilon(1e-5));
+}
+
 // [x, labels] of a batch that crosses in its parts, and of the same in one block.
 void CheckBlock(const Batch& batch, uint32_t channels) {
   const size_t count = batch.sample_count() * batch.shape.height * batch.shape.width * channels;
@@ -369,6 +389,12 @@ TEST_CASE("a batch in one block becomes what it is in its parts") {
     for (uint32_t i = 0; i < samples * 5; ++i) table.values.push_back(0.5f * float(i) - 3);
     CheckBlock(pictures, 3);
     CheckBlock(table, 5);
+    CheckBlock(gray, 3);
+    for (uint32_t i = 0; i < samples; ++i) {
+      pictures.moves.push_back({int16_t(int(i % 3) - 1), int16_t(i % 2), i % 4 < 2});
+      gray.moves.push_back({0, int16_t(int(i % 3) - 1), i % 2 == 0});
+    }
+    CheckBlock(pictures, 3);
     CheckBlock(gray, 3);
   }
 }
