@@ -1,0 +1,231 @@
+#!/usr/bin/env python3
+"""shaped_links.py exchange|plan [--rate 1gbit] [--steps N] [--rounds N] [--pando PROGRAM]
+
+Training over links of a known speed: each process in a network namespace of its own, with a link to a switch that is
+shaped both ways (tc's tbf) to --rate. Needs root, `ip` and `tc`. Everything made is taken away at the end.
+
+  exchange  VGG-16's parameters (553 MB) pushed, summed and pulled until every worker holds version t + 1: 4 workers and
+            4 servers (fp32; bf16 both ways) beside gloo's ring among 4 workers, in turns. The pictures have 32 x 32
+            pixels, so that computing takes little; what it takes (--strategy single, alone) is taken off.
+  plan      measured step times beside those of `pando plan`: several models, rates, workers and servers, both
+            strategies. A worker's computing is measured in the same call, as many at once as compute at once.
+
+A step's time is the median over steps but the first two, from metrics.csv.
+"""
+import argparse
+import contextlib
+import csv
+import json
+import os
+import signal
+import statistics
+import subprocess
+import tempfile
+import time
+
+from report import PANDO, commit, cpu
+
+SUBNET = "10.83.0"
+SWITCH = "pando-switch"
+WARM_UP_STEPS = 2
+PATIENCE_SECONDS = 900
+BUCKET_BYTES = 128 * 1024  # what a shaped link lets through at once
+EXCHANGE = ["--model", "vgg16", "--dataset", "synthetic-imagenet", "--resize", "32"]
+# Models whose exchange takes longer than their computing, and one where the two are alike.
+PLANNED = [  # model, its flags, samples of a worker's step, rate, workers, servers
+    ("vgg16", ["--dataset", "synthetic-imagenet", "--resize", "32"], 1, "1gbit", 2, 2),
+    ("vgg16", ["--dataset", "synthetic-imagenet", "--resize", "32"], 1, "1gbit", 4, 2),
+    ("resnet50-cifar", ["--dataset", "synthetic-imagenet", "--resize", "32"], 2, "500mbit", 2, 1),
+    ("resnet18-cifar", ["--dataset", "synthetic-imagenet", "--resize", "32"], 4, "200mbit", 2, 2)]
+
+
+def run(*command):
+    subprocess.run(command, check=True, capture_output=True)
+
+
+class Network:
+    """Namespaces around a switch. Names: of the namespaces, one each."""
+
+    def __init__(self, names, rate):
+        self.names = names
+        with contextlib.suppress(subprocess.CalledProcessError):
+            run("ip", "link", "del", SWITCH)
+        run("ip", "link", "add", SWITCH, "type", "bridge")
+        run("ip", "link", "set", SWITCH, "up")
+        for i, name in enumerate(names):
+            self._add(i, name, rate)
+
+    def _add(self, i, name, rate):
+        space, outside = f"pando-{name}", f"pv{i}"
+        with contextlib.suppress(subprocess.CalledProcessError):
+            run("ip", "netns", "del", space)
+        run("ip", "netns", "add", space)
+        run("ip", "link", "add", outside, "type", "veth", "peer", "name", "eth0", "netns", space)
+        run("ip", "link", "set", outside, "master", SWITCH, "up")
+        inside = ["ip", "netns", "exec", space]
+        run(*inside, "ip", "addr", "add", f"{SUBNET}.{i + 1}/24", "dev", "eth0")
+        run(*inside, "ip", "link", "set", "eth0", "up")
+        run(*inside, "ip", "link", "set", "lo", "up")
+        shape = ["root", "tbf", "rate", rate, "burst", str(BUCKET_BYTES), "latency", "100ms"]
+        run("tc", "qdisc", "add", "dev", outside, *shape)  # towards the process
+        run(*inside, "tc", "qdisc", "add", "dev", "eth0", *shape)  # away from it
+
+    def address(self, name):
+        return f"{SUBNET}.{self.names.index(name) + 1}"
+
+    def close(self):
+        for name in self.names:
+            subprocess.run(["ip", "netns", "del", f"pando-{name}"], capture_output=True, check=False)
+        subprocess.run(["ip", "link", "del", SWITCH], capture_output=True, check=False)
+
+
+class Job:
+    """One run over a network: its processes, and what its steps took."""
+
+    def __init__(self, args, network, folder):
+        self.args, self.network, self.folder, self.processes = args, network, folder, []
+
+    def start(self, name, *arguments):
+        log = open(f"{self.folder}/{name}.log", "w", encoding="utf-8")
+        self.processes.append(subprocess.Popen(
+            ["ip", "netns", "exec", f"pando-{name}", self.args.pando, *arguments], stdout=log, stderr=log))
+        return self.processes[-1]
+
+    def train(self, flags, workers, servers):
+        """The milliseconds of each step after the first ones."""
+        endpoint = f"tcp://{self.network.address('scheduler')}:7070"
+        run_dir = f"{self.folder}/run"
+        leads = self.start(
+            "scheduler", "scheduler", *flags, "--bind", endpoint, "--insecure", "--run-dir", run_dir, "--force",
+            "--workers", str(workers), *(["--servers", str(servers)] if servers else []), "--set", "run.log_every=1",
+            "--set", "eval.every_epochs=0", "--snapshot-every", "0", "--set", "run.lease_ms=20000")
+        for i in range(servers):
+            own = self.network.address(f"server{i}")
+            self.start(f"server{i}", "server", "--join", endpoint, "--bind", f"tcp://{own}:0", "--insecure", "--lanes",
+                       "1")
+        for i in range(workers):
+            self.start(f"worker{i}", "worker", "--join", endpoint, "--threads", "1", "--device", "cpu")
+        try:
+            if leads.wait(timeout=PATIENCE_SECONDS) != 0:
+                raise SystemExit(open(f"{self.folder}/scheduler.log", encoding="utf-8").read())
+            for process in self.processes:
+                process.wait(timeout=60)
+        finally:
+            self.stop()
+        return step_times(run_dir)
+
+    def stop(self):
+        for process in self.processes:
+            if process.poll() is None:
+                process.send_signal(signal.SIGKILL)
+            process.wait()
+
+
+def step_times(run_dir):
+    with open(f"{run_dir}/metrics.csv", encoding="utf-8") as file:
+        elapsed = [float(line["elapsed_seconds"]) for line in csv.DictReader(file)]
+    return [1000 * (now - before) for before, now in zip(elapsed, elapsed[1:])][WARM_UP_STEPS:]
+
+
+def names_of(workers, servers):
+    return (["scheduler"] + [f"worker{i}" for i in range(workers)] + [f"server{i}" for i in range(servers)])
+
+
+def measure(args, flags, workers, servers, rate, strategy):
+    network = Network(names_of(workers, servers if strategy == "ps" else 0), rate)
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            extra = ["--strategy", strategy] + (["--replicas", "1"] if strategy == "ps" else [])
+            return Job(args, network, folder).train(flags + extra, workers, servers if strategy == "ps" else 0)
+    finally:
+        network.close()
+
+
+def alone(args, flags, at_once):
+    """The median step of `at_once` trainings of one micro-batch a step, side by side, without any exchange."""
+    with tempfile.TemporaryDirectory() as folder:
+        runs = []
+        for i in range(at_once):
+            runs.append(subprocess.Popen(
+                [args.pando, "train", *flags, "--strategy", "single", "--run-dir", f"{folder}/{i}", "--set",
+                 "run.log_every=1", "--set", "eval.every_epochs=0", "--snapshot-every", "0", "--threads", "1"],
+                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+        for process in runs:
+            if process.wait(timeout=PATIENCE_SECONDS) != 0:
+                raise SystemExit(f"pando train {' '.join(flags)} --strategy single failed")
+        return statistics.median(ms for i in range(at_once) for ms in step_times(f"{folder}/{i}"))
+
+
+def batch_flags(samples, micro_batches, steps):
+    return ["--global-batch", str(samples), "--micro-batches", str(micro_batches), "--steps",
+            str(steps + WARM_UP_STEPS + 1)]
+
+
+def heading(args):
+    print(f"commit {commit()}, {cpu()}, Linux {os.uname().release}, links of {args.rate} each way")
+
+
+def exchange(args):
+    heading(args)
+    flags = EXCHANGE + batch_flags(4, 4, args.steps)
+    computing = alone(args, EXCHANGE + batch_flags(1, 1, args.steps), 4)
+    print(f"computing and update, 4 at once, alone: {computing:.0f} ms a step")
+    kinds = {"servers, fp32": (flags, "ps"), "servers, bf16": (flags + ["--codec", "bf16", "--pull-codec", "bf16"], "ps"),
+             "gloo's ring": (flags + ["--set", "run.allreduce=ring"], "allreduce")}
+    times = {name: [] for name in kinds}
+    for _ in range(args.rounds):
+        for name, (job, strategy) in kinds.items():
+            steps = measure(args, job, 4, 4, args.rate, strategy)
+            times[name] += steps
+            print(f"  {name}: {statistics.median(steps):,.0f} ms", flush=True)
+    ring = statistics.median(times["gloo's ring"])
+    print(f"{'':<16}{'steps':>6}{'min':>9}{'p50':>9}{'max':>9}{'less computing':>16}{'of the ring':>13}")
+    for name, steps in times.items():
+        median = statistics.median(steps)
+        print(f"{name:<16}{len(steps):>6}{min(steps):>9,.0f}{median:>9,.0f}{max(steps):>9,.0f}"
+              f"{median - computing:>16,.0f}{median / ring:>13.3f}")
+
+
+def predicted(args, model, samples, rate, workers, servers, step_ms):
+    bandwidth = rate.replace("gbit", "Gbit").replace("mbit", "Mbit")
+    done = subprocess.run(
+        [args.pando, "plan", "--model", model, "--classes", "1000", "--input", "32x32x3", "--workers", str(workers),
+         "--servers", str(servers), "--replicas", "1", "--bandwidth", bandwidth, "--step-ms", f"{step_ms:.2f}",
+         "--batch", str(samples), "--json"], check=True, capture_output=True, text=True)
+    return {p["strategy"]: p["step_ms"] for p in json.loads(done.stdout)["predictions"]}
+
+
+def plan(args):
+    heading(argparse.Namespace(rate="several rates"))
+    print(f"{'model':<16}{'rate':>9}{'workers':>9}{'servers':>9}  {'strategy':<11}{'alone':>8}{'planned':>9}"
+          f"{'measured':>10}{'error':>8}")
+    for model, data, samples, rate, workers, servers in PLANNED:
+        flags = ["--model", model, *data]
+        step_ms = alone(args, flags + batch_flags(samples, 1, args.steps), workers)
+        plans = predicted(args, model, samples, rate, workers, servers, step_ms)
+        for strategy, name in (("ps", "ps-own-hosts"), ("allreduce", "allreduce")):
+            steps = measure(args, flags + batch_flags(samples * workers, workers, args.steps), workers, servers, rate,
+                            strategy)
+            measured = statistics.median(steps)
+            planned = plans[name]
+            print(f"{model:<16}{rate:>9}{workers:>9}{servers if strategy == 'ps' else '':>9}  {strategy:<11}"
+                  f"{step_ms:>8.0f}{planned:>9.0f}{measured:>10.0f}{100 * (planned / measured - 1):>7.1f}%", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("part", choices=["exchange", "plan"])
+    parser.add_argument("--rate", default="1gbit", help="of each link, each way, as tc writes it")
+    parser.add_argument("--steps", type=int, default=6)
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--pando", default=PANDO)
+    args = parser.parse_args()
+    if os.geteuid() != 0:
+        raise SystemExit("shaped_links.py makes network namespaces: run it as root")
+    began = time.monotonic()
+    {"exchange": exchange, "plan": plan}[args.part](args)
+    print(f"{time.monotonic() - began:.0f} s")
+
+
+if __name__ == "__main__":
+    main()
