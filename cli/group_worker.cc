@@ -14,6 +14,7 @@
 #include "net/address.h"
 #include "proto/assignment.h"
 #include "worker/allreduce/gloo_group.h"
+#include "worker/allreduce/gpu_group.h"
 
 namespace pando {
 namespace {
@@ -34,7 +35,8 @@ GroupWorker::GroupWorker(const Parts& parts)
                  .prepare = [this](AllreduceGroup& group) { return ShareStates(group); },
                  .on_sums = [this](GradientExchange::Sums sums) { OnSums(std::move(sums)); },
                  .on_agreed = [this](Version version) { Report(Agreed{version}); },
-                 .on_failed = [this](Status failure) { Report(std::move(failure)); }}),
+                 .on_failed = [this](Status failure) { Report(std::move(failure)); }},
+                parts.trainer.device),
       trainer_(parts.trainer, parts.thread_count,
                [this](ComputeTicket ticket, ComputeEvent event) {
                  OnCompute(ticket, std::move(event));
@@ -127,14 +129,30 @@ Result<std::unique_ptr<AllreduceGroup>> GroupWorker::Connect() const {
   if (!scheduler.ok()) return scheduler.status();
   Result<std::string> address = LocalAddressTowards(*scheduler);
   if (!address.ok()) return address.status();
-  spdlog::info("rank {} of {}, over gloo at {}", parts_.membership.rank, group_size_, *address);
-  return ConnectGlooGroup({.rank = parts_.membership.rank,
-                           .size = group_size_,
-                           .address = *address,
-                           .folder = group_folder_,
-                           .algorithm = plan_.job.allreduce,
-                           .connect_timeout = std::chrono::milliseconds(parts_.start_timeout_ms)},
-                          is_ending_);
+  const uint32_t rank = parts_.membership.rank;
+  const std::chrono::milliseconds timeout(parts_.start_timeout_ms);
+  spdlog::info("rank {} of {}, over gloo at {}", rank, group_size_, *address);
+  Result<std::unique_ptr<AllreduceGroup>> group =
+      ConnectGlooGroup({.rank = rank,
+                        .size = group_size_,
+                        .address = *address,
+                        .folder = group_folder_,
+                        .algorithm = plan_.job.allreduce,
+                        .connect_timeout = timeout},
+                       is_ending_);
+  const Device device = parts_.trainer.device;
+  if (!group.ok() || device.kind != DeviceKind::kCuda || !MayUseGpus()) return group;
+  Result<JoinedGpus> gpus =
+      JoinGpus({device, rank, group_size_, timeout}, *std::move(group), is_ending_);
+  if (!gpus.ok()) return gpus.status();
+  spdlog::info("gradients are summed by {}",
+               gpus->refusal.empty() ? "NCCL" : fmt::format("gloo: {}", gpus->refusal));
+  return std::move(gpus->group);
+}
+
+// An algorithm by name is gloo's.
+bool GroupWorker::MayUseGpus() const {
+  return group_size_ > 1 && plan_.job.allreduce == AllreduceAlgorithm::kAuto;
 }
 
 // A restored optimizer's state is in rank 0's lane.

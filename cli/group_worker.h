@@ -72,6 +72,7 @@ class GroupWorker : private GroupPort {
   void LetGo();
   void OnCompute(ComputeTicket ticket, ComputeEvent event);
   Result<std::unique_ptr<AllreduceGroup>> Connect() const;
+  bool MayUseGpus() const;
   Status ShareStates(AllreduceGroup& group);
   void OnSums(GradientExchange::Sums sums);
   void OnNewsOf(Micros now, ComputeNews& news);

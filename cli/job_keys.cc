@@ -474,8 +474,8 @@ void AddRunKeys(std::vector<JobKey>* keys) {
   keys->push_back(
       MakeKey(kChoice,
               {"run.allreduce", "", "",
-               "how gloo sums over the workers of --strategy allreduce; auto: buckets of 2 MiB and "
-               "more by ring"},
+               "how the workers of --strategy allreduce sum; auto: by NCCL where each has a GPU of its "
+               "own, else by gloo, buckets of 2 MiB and more by ring"},
               PANDO_FIELD(allreduce)));
   keys->push_back(MakeKey(
       kCount, {"run.workers", "--workers", "processes", "worker processes: they compute gradients"},

@@ -1,12 +1,21 @@
 // In place of NVIDIA's libraries: cuDNN has no engine for anything, so that kernels/cuda's own
 // convolutions are tested, and products follow their definition.
+#include <algorithm>
 #include <array>
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
 #include <set>
+#include <span>
 
 #include "common/check.h"
 #include "kernels/cuda/conv_library.h"
 #include "kernels/cuda/element.h"
 #include "kernels/cuda/matrix_library.h"
+#include "kernels/gpu_sum.h"
 
 namespace pando::cuda {
 
@@ -89,3 +98,102 @@ void MatrixLibrary::Run(const Product& p, const ProductArrays& arrays) {
 }
 
 }  // namespace pando::cuda
+
+// ------------------------------------------------------------------------------ in place of NCCL
+
+namespace pando {
+namespace {
+
+// The ranks of a group, threads of one process: nobody comes from another one.
+struct Circle {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::map<uint32_t, std::span<float>> arrays;  // of the call under way, by rank
+  uint32_t joined_count = 0;
+  uint32_t left_count = 0;  // of those who have their sums
+};
+struct Circles {
+  std::mutex mutex;
+  uint64_t last_name = 0;
+  std::map<uint64_t, std::shared_ptr<Circle>> by_name;
+};
+Circles& AllCircles() {
+  static Circles circles;
+  return circles;
+}
+
+}  // namespace
+
+struct GpuSum::Impl {
+  std::shared_ptr<Circle> circle;
+  uint32_t rank;
+  uint32_t size;
+};
+
+Status GpuSum::Check() { return Status(); }
+
+Result<GpuSum::GroupName> GpuSum::NewName() {
+  Circles& circles = AllCircles();
+  const std::lock_guard lock(circles.mutex);
+  GroupName name{};
+  std::memcpy(name.data(), &++circles.last_name, sizeof(circles.last_name));
+  circles.by_name[circles.last_name] = std::make_shared<Circle>();
+  return name;
+}
+
+// As NCCL: all ranks have come, or none has joined.
+Result<std::unique_ptr<GpuSum>> GpuSum::Join(const Member& member, const std::atomic<bool>&) {
+  constexpr std::chrono::milliseconds kPatience{500};
+  uint64_t name = 0;
+  std::memcpy(&name, member.group.data(), sizeof(name));
+  std::shared_ptr<Circle> circle;
+  {
+    Circles& circles = AllCircles();
+    const std::lock_guard lock(circles.mutex);
+    const auto found = circles.by_name.find(name);
+    if (found == circles.by_name.end())
+      return Unavailable("NCCL in the host's place: a rank is in another process");
+    circle = found->second;
+  }
+  std::unique_lock lock(circle->mutex);
+  ++circle->joined_count;
+  circle->changed.notify_all();
+  const bool is_whole = circle->changed.wait_for(
+      lock, kPatience, [&] { return circle->joined_count == member.size; });
+  if (!is_whole) return Unavailable("NCCL in the host's place: not all ranks came");
+  return std::unique_ptr<GpuSum>(
+      new GpuSum(std::make_unique<Impl>(std::move(circle), member.rank, member.size)));
+}
+
+GpuSum::GpuSum(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+GpuSum::~GpuSum() = default;
+
+// The last to come adds, in the order of ranks.
+Status GpuSum::Sum(std::span<float> values) {
+  Circle& circle = *impl_->circle;
+  std::unique_lock lock(circle.mutex);
+  circle.changed.wait(lock, [&] { return circle.left_count == 0; });
+  circle.arrays[impl_->rank] = values;
+  if (circle.arrays.size() == impl_->size) {
+    const std::span<float> first = circle.arrays.begin()->second;
+    for (auto other = std::next(circle.arrays.begin()); other != circle.arrays.end(); ++other) {
+      PANDO_CHECK(other->second.size() == first.size());
+      for (size_t i = 0; i < first.size(); ++i) first[i] += other->second[i];
+    }
+    for (auto& [rank, array] : circle.arrays) std::ranges::copy(first, array.begin());
+    circle.left_count = impl_->size;
+    circle.arrays.clear();
+    circle.changed.notify_all();
+  }
+  while (circle.left_count == 0) {
+    if (is_closed_) {
+      circle.arrays.erase(impl_->rank);
+      return Unavailable("NCCL in the host's place: called off");
+    }
+    circle.changed.wait_for(lock, std::chrono::milliseconds(1));
+  }
+  if (--circle.left_count == 0) circle.changed.notify_all();
+  return Status();
+}
+
+}  // namespace pando

@@ -64,6 +64,16 @@ TEST_CASE("a worker that is killed on its GPU leaves no trace in the weights") {
   CHECK(run.faults.size() >= 3);
 }
 
+#ifdef PANDO_HAS_GLOO
+// They share the GPU, or are in processes that know of each other by gloo alone, so gloo sums.
+TEST_CASE("workers on a GPU that sum without servers make the same weights") {
+  const Args job = GpuJob();
+  const Summary serial = Train(Args{"--serial"} + job);
+  const Summary run = Train(job + Args{"--workers", "2", "--strategy", "allreduce"});
+  CHECK(run.weights_hash == serial.weights_hash);
+}
+#endif
+
 TEST_CASE("a GPU that is not there and precisions that are not a CPU's are errors that say so") {
   CHECK(Contains(ErrorOf(GpuJob({"--device", "cuda:97", "--serial"})), "there is no GPU 97"));
   CHECK(Contains(ErrorOf(GpuJob({"--device", "gpu"})), "expected auto, cpu, cuda, or cuda:N"));

@@ -8,7 +8,8 @@
 
 namespace pando {
 
-GradientExchange::GradientExchange(const JobPlan& plan, uint32_t rank, Callbacks callbacks)
+GradientExchange::GradientExchange(const JobPlan& plan, uint32_t rank, Callbacks callbacks,
+                                   Device device)
     : plan_(plan),
       rank_(rank),
       callbacks_(std::move(callbacks)),
@@ -17,7 +18,12 @@ GradientExchange::GradientExchange(const JobPlan& plan, uint32_t rank, Callbacks
   for (size_t b = 0; b < buckets_.size(); ++b) {
     for (uint32_t s = buckets_[b].shards.first; s < buckets_[b].shards.last; ++s) bucket_of_[s] = b;
   }
-  for (SharedBuffer& flat : flats_) flat = std::make_shared<FloatBuffer>(plan.layout.float_count());
+  const size_t count = plan.layout.float_count();
+  const bool is_pinned = device.kind == DeviceKind::kCuda;
+  for (SharedBuffer& flat : flats_) {
+    flat =
+        std::make_shared<FloatBuffer>(is_pinned ? PinnedFloats(device, count) : FloatBuffer(count));
+  }
 }
 
 GradientExchange::~GradientExchange() { Stop(); }

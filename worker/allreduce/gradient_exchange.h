@@ -25,6 +25,7 @@
 #include "common/blob.h"
 #include "common/float_buffer.h"
 #include "common/job_plan.h"
+#include "kernels/device.h"
 #include "worker/allreduce/allreduce_group.h"
 #include "worker/allreduce/bucket_plan.h"
 
@@ -45,8 +46,8 @@ class GradientExchange {
     std::function<void(Version version)> on_agreed;
     std::function<void(Status failure)> on_failed;  // the last call
   };
-  // `plan` outlives the exchange.
-  GradientExchange(const JobPlan& plan, uint32_t rank, Callbacks callbacks);
+  // `plan` outlives the exchange. `device`: whose groups may sum what it adds, at its best speed.
+  GradientExchange(const JobPlan& plan, uint32_t rank, Callbacks callbacks, Device device = {});
   ~GradientExchange();  // stops
 
   // Connects the group and sums from this step on. `node_count`: how many contributions of a step

@@ -1,0 +1,136 @@
+// Which group sums, and what it sums: ranks are threads, and NCCL is the host's (libraries.cc in
+// tests/cuda_on_host).
+#include "worker/allreduce/gpu_group.h"
+
+#include <doctest/doctest.h>
+
+#include <barrier>
+#include <cstring>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "kernels/device.h"
+
+namespace pando {
+namespace {
+
+constexpr uint32_t kRanks = 3;
+const std::atomic<bool> kNotCancelled = false;
+
+// What the ranks of the group below share.
+struct Table {
+  std::barrier<> all{kRanks};
+  std::mutex mutex;
+  std::vector<float> sums;
+  std::vector<std::byte> word;
+  int sum_count = 0;  // calls of rank 0
+};
+
+class TableGroup : public AllreduceGroup {
+ public:
+  TableGroup(Table& table, uint32_t rank) : table_(table), rank_(rank) {}
+
+  Status Sum(std::span<float> values) override {
+    {
+      const std::lock_guard lock(table_.mutex);
+      table_.sums.resize(values.size());
+      for (size_t i = 0; i < values.size(); ++i) table_.sums[i] += values[i];
+      table_.sum_count += rank_ == 0 ? 1 : 0;
+    }
+    table_.all.arrive_and_wait();
+    std::ranges::copy(table_.sums, values.begin());
+    table_.all.arrive_and_wait();
+    if (rank_ == 0) table_.sums.clear();
+    table_.all.arrive_and_wait();
+    return Status();
+  }
+  Status Broadcast(std::span<std::byte> bytes) override {
+    if (rank_ == 0) table_.word.assign(bytes.begin(), bytes.end());
+    table_.all.arrive_and_wait();
+    std::ranges::copy(table_.word, bytes.begin());
+    table_.all.arrive_and_wait();
+    return Status();
+  }
+  void Close() override {}
+
+ private:
+  Table& table_;
+  const uint32_t rank_;
+};
+
+void WithRanks(const std::function<void(uint32_t rank)>& of_rank) {
+  std::vector<std::thread> threads;
+  for (uint32_t rank = 0; rank < kRanks; ++rank) threads.emplace_back(of_rank, rank);
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST_CASE("where every rank has a GPU, GPUs sum and the rest goes by the group below") {
+  Table table;
+  std::vector<std::vector<float>> values(kRanks);
+  std::vector<int> words(kRanks);
+  std::vector<Status> statuses(kRanks);
+  int below_count = 0;
+  WithRanks([&](uint32_t rank) {
+    Result<OpenedGpu> gpu = OpenCuda({});
+    Result<JoinedGpus> joined = JoinGpus({.device = gpu->device(), .rank = rank, .size = kRanks},
+                                         std::make_unique<TableGroup>(table, rank), kNotCancelled);
+    statuses[rank] = joined.status();
+    if (!joined.ok()) return;
+    if (rank == 0) below_count = table.sum_count;
+    for (int call = 0; call < 3; ++call) {  // 0 and 1 and 2, ten times as many, and so on
+      values[rank] = {float(rank), 10.0f * float(rank), float(call)};
+      std::ignore = joined->group->Sum(values[rank]);
+    }
+    words[rank] = static_cast<int>(rank) + 7;
+    statuses[rank] = joined->group->Broadcast(std::as_writable_bytes(std::span(&words[rank], 1)));
+    CHECK(joined->refusal == "");
+  });
+  for (uint32_t rank = 0; rank < kRanks; ++rank) {
+    CHECK_MESSAGE(statuses[rank].ok(), statuses[rank].message());
+    CHECK(values[rank] == std::vector<float>{3, 30, 6});
+    CHECK(words[rank] == 7);
+  }
+  CHECK(table.sum_count == below_count);
+}
+
+TEST_CASE("one rank without a GPU, and all stay with the group below") {
+  Table table;
+  std::vector<std::vector<float>> values(kRanks);
+  std::vector<std::string> refusals(kRanks);
+  WithRanks([&](uint32_t rank) {
+    Result<OpenedGpu> gpu = OpenCuda({});
+    const Device device = rank == 1 ? Device{} : gpu->device();
+    Result<JoinedGpus> joined = JoinGpus({.device = device, .rank = rank, .size = kRanks},
+                                         std::make_unique<TableGroup>(table, rank), kNotCancelled);
+    if (!joined.ok()) return;
+    refusals[rank] = joined->refusal;
+    values[rank] = {1};
+    std::ignore = joined->group->Sum(values[rank]);
+  });
+  for (uint32_t rank = 0; rank < kRanks; ++rank) CHECK(values[rank] == std::vector<float>{3});
+  CHECK(refusals == std::vector<std::string>{"another worker cannot", "a CPU computes",
+                                             "another worker cannot"});
+}
+
+TEST_CASE("a group that is closed sums no more") {
+  Table table;
+  std::vector<Status> statuses(kRanks);
+  WithRanks([&](uint32_t rank) {
+    Result<OpenedGpu> gpu = OpenCuda({});
+    Result<JoinedGpus> joined = JoinGpus({.device = gpu->device(), .rank = rank, .size = kRanks},
+                                         std::make_unique<TableGroup>(table, rank), kNotCancelled);
+    if (!joined.ok() || rank == 2) return;  // a rank that never comes
+    std::thread closes([&] { joined->group->Close(); });
+    std::vector<float> values{1};
+    statuses[rank] = joined->group->Sum(values);
+    closes.join();
+  });
+  CHECK(statuses[0].code() == StatusCode::kUnavailable);
+  CHECK(statuses[1].code() == StatusCode::kUnavailable);
+}
+
+}  // namespace
+}  // namespace pando
