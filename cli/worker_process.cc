@@ -56,6 +56,20 @@ class ComputeNewsBox {
   Mailbox<ComputeNews> mailbox_;
 };
 
+// Says when this worker learns of a commit: what is known of steps while no scheduler writes
+// metrics (pando bench recovery).
+class CommitLog {
+ public:
+  void Tell(Version known, Micros now) {
+    if (known == known_) return;
+    known_ = known;
+    spdlog::debug("version {} committed, at {} us", known.value(), now.count());
+  }
+
+ private:
+  Version known_;
+};
+
 template <class AnySession>  // a session, or a group's
 HeartbeatState HeartbeatOf(JobId job, const AnySession& session, const Trainer& trainer,
                            const GpuState& gpu, Micros now) {
@@ -236,8 +250,10 @@ Result<MembershipEnd> WorkerProcess::TrainInGroup(const Membership& membership,
        .ready = ReadyFor()});
   const std::optional<OpenedGpu>& gpu = prepared_->device.gpu;
   GpuMonitor gpu_monitor(gpu ? gpu->bus_id() : "");
+  CommitLog commits;
   return worker.Run([&](const GroupSession& session, const Trainer& trainer, Micros now) {
     heartbeat.Update(HeartbeatOf(membership.job_id, session, trainer, gpu_monitor.Read(), now));
+    commits.Tell(session.known_everywhere(), now);
   });
 }
 
@@ -272,13 +288,10 @@ Result<MembershipEnd> WorkerProcess::Train(const Membership& membership,
   };
   const std::optional<OpenedGpu>& gpu = prepared_->device.gpu;
   GpuMonitor gpu_monitor(gpu ? gpu->bus_id() : "");
-  Version known;
+  CommitLog commits;
   const auto tell = [&](Micros now) {
     heartbeat.Update(HeartbeatOf(membership.job_id, session, trainer, gpu_monitor.Read(), now));
-    if (session.known_everywhere() == known) return;
-    known = session.known_everywhere();
-    // What is known of steps while no scheduler writes metrics (bench/recovery.py).
-    spdlog::debug("version {} committed, at {} us", known.value(), now.count());
+    commits.Tell(session.known_everywhere(), now);
   };
   Status dialed;  // a lane that cannot be dialed gets no gradient, and the job would hang
   const auto dial = [&](const View& view) {
