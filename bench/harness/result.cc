@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "common/check.h"
 
@@ -33,15 +34,34 @@ const Measurement* Point::Find(const std::string& metric) const {
   return it == measurements.end() ? nullptr : &*it;
 }
 
-double Point::MedianOf(const std::string& metric) const {
+std::vector<double> Point::SamplesOf(const std::string& metric) const {
   const Measurement* measurement = Find(metric);
-  return measurement == nullptr ? 0.0 : Median(measurement->samples);
+  return measurement == nullptr ? std::vector<double>() : measurement->samples;
 }
+
+double Point::MedianOf(const std::string& metric) const { return Median(SamplesOf(metric)); }
 
 void Point::Add(const std::string& metric, const std::string& unit, double sample) {
   auto it = std::ranges::find(measurements, metric, &Measurement::metric);
   if (it == measurements.end()) it = measurements.insert(it, {metric, unit, {}});
   it->samples.push_back(sample);
+}
+
+const Point* ResultSet::Find(const std::string& point_name) const {
+  const auto it = std::ranges::find(points, point_name, &Point::name);
+  return it == points.end() ? nullptr : &*it;
+}
+
+ResultSet NewResultSet(std::string benchmark, std::string title, Parameters options) {
+  return {.benchmark = std::move(benchmark),
+          .title = std::move(title),
+          .date = NowUtc(),
+          .commit = BuiltCommit(),
+          .machine = ReadMachine(),
+          .options = std::move(options),
+          .points = {},
+          .tables = {},
+          .plots = {}};
 }
 
 }  // namespace pando::bench

@@ -43,6 +43,8 @@ struct Point {
 
   // Null if there is none.
   const Measurement* Find(const std::string& metric) const;
+  // None if there is none.
+  std::vector<double> SamplesOf(const std::string& metric) const;
   double MedianOf(const std::string& metric) const;  // 0 where there are no samples
   void Add(const std::string& metric, const std::string& unit, double sample);
 };
@@ -58,12 +60,14 @@ struct Series {
   std::string name;
   std::vector<std::pair<double, double>> points;  // (x, y)
 };
-// Lines over a logarithmic axis of sizes.
+enum class PlotAxis { kBytes, kCount };
+// Lines over a logarithmic axis.
 struct Plot {
   std::string name;  // of its file: "push-pull-tcp"
   std::string title;
   std::string y_label;
-  std::vector<Series> series;  // x in bytes
+  std::vector<Series> series;
+  PlotAxis x_axis = PlotAxis::kBytes;  // how x is written
 };
 
 struct ResultSet {
@@ -76,6 +80,11 @@ struct ResultSet {
   std::vector<Point> points;
   std::vector<Table> tables;
   std::vector<Plot> plots;
+
+  // Null if there is none.
+  const Point* Find(const std::string& point_name) const;
 };
+// A set of now, of this machine and this build, without figures.
+ResultSet NewResultSet(std::string benchmark, std::string title, Parameters options);
 
 }  // namespace pando::bench

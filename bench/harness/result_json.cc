@@ -11,6 +11,9 @@ namespace {
 // Keeps the order of keys: for people.
 using Json = nlohmann::ordered_json;
 
+constexpr const char* kBytesAxis = "bytes";
+constexpr const char* kCountAxis = "count";
+
 Json Of(const Parameters& parameters) {
   Json json = Json::object();
   for (const auto& [key, value] : parameters) json[key] = value;
@@ -55,6 +58,7 @@ Json Of(const Plot& plot) {
   Json json{{"name", plot.name},
             {"title", plot.title},
             {"y_label", plot.y_label},
+            {"x_axis", plot.x_axis == PlotAxis::kBytes ? kBytesAxis : kCountAxis},
             {"series", Json::array()}};
   for (const Series& series : plot.series)
     json["series"].push_back({{"name", series.name}, {"points", series.points}});
@@ -109,7 +113,10 @@ Plot PlotIn(const Json& json) {
   Plot plot{.name = json.at("name").get<std::string>(),
             .title = json.at("title").get<std::string>(),
             .y_label = json.at("y_label").get<std::string>(),
-            .series = {}};
+            .series = {},
+            // Results of earlier releases have sizes alone.
+            .x_axis = json.value("x_axis", kBytesAxis) == kCountAxis ? PlotAxis::kCount
+                                                                     : PlotAxis::kBytes};
   for (const Json& series : json.at("series")) {
     plot.series.push_back({series.at("name").get<std::string>(),
                            series.at("points").get<std::vector<std::pair<double, double>>>()});

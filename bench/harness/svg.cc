@@ -38,7 +38,8 @@ class Scale {
     const double first = std::log2(*xs_.begin()), last = std::log2(*xs_.rbegin());
     return kLeft + (std::log2(x) - first) / (last - first) * (kRight - kLeft);
   }
-  double Y(double y) const { return kBottom - y / y_max_ * (kBottom - kTop); }
+  // What is below 0, by noise, lies on the axis.
+  double Y(double y) const { return kBottom - std::max(y, 0.0) / y_max_ * (kBottom - kTop); }
   const std::set<double>& xs() const { return xs_; }
   double y_max() const { return y_max_; }
 
@@ -64,8 +65,12 @@ std::string Axes(const Plot& plot, const Scale& scale) {
     svg += Line(kLeft, y, kRight, y, "stroke=\"#ddd\"");
     svg += Text(kLeft - 6, y + 4, "end", NumberText(value));
   }
-  for (const double x : scale.xs())
-    svg += Text(scale.X(x), kBottom + 18, "middle", BytesText(static_cast<uint64_t>(x)));
+  for (const double x : scale.xs()) {
+    const auto count = static_cast<uint64_t>(x);
+    const bool is_bytes = plot.x_axis == PlotAxis::kBytes;
+    svg += Text(scale.X(x), kBottom + 18, "middle",
+                is_bytes ? BytesText(count) : fmt::format("{}", count));
+  }
   svg += fmt::format("<text transform=\"translate(16 {:.1f}) rotate(-90)\" text-anchor=\"middle\">",
                      (kTop + kBottom) / 2);
   return svg + EscapeXml(plot.y_label) + "</text>\n";

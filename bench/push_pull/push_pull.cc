@@ -123,15 +123,8 @@ Parameters OptionsOf(const PushPullOptions& o) {
 
 Result<ResultSet> RunPushPull(const PushPullOptions& options, ShutdownSignal& shutdown,
                               const OnProgress& on_progress) {
-  ResultSet set{.benchmark = "push-pull",
-                .title = "Push and pull between workers and servers",
-                .date = NowUtc(),
-                .commit = BuiltCommit(),
-                .machine = ReadMachine(),
-                .options = OptionsOf(options),
-                .points = {},
-                .tables = {},
-                .plots = {}};
+  ResultSet set =
+      NewResultSet("push-pull", "Push and pull between workers and servers", OptionsOf(options));
   Result<TrialRunner> runner = TrialRunner::Create(options.times, shutdown);
   if (!runner.ok()) return runner.status();
   VariantMaker maker(options, *runner, set.machine.cores);

@@ -18,14 +18,9 @@ const std::map<uint64_t, double> kTcpAims{
 constexpr uint64_t kIpcAimFromBytes = 256 << 10;
 constexpr double kIpcAim = 0.75;
 
-const Point* FindPoint(const ResultSet& set, const std::string& name) {
-  const auto it = std::ranges::find(set.points, name, &Point::name);
-  return it == set.points.end() ? nullptr : &*it;
-}
-
 // Median of what was measured; 0 where it was not.
 double GbPerS(const ResultSet& set, const Point& named) {
-  const Point* point = FindPoint(set, named.name);
+  const Point* point = set.Find(named.name);
   return point == nullptr ? 0.0 : point->MedianOf(kThroughput);
 }
 

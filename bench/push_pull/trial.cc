@@ -1,12 +1,9 @@
 #include "bench/push_pull/trial.h"
 
 #include <fmt/format.h>
-#include <stdlib.h>
 #include <time.h>
 
-#include <cerrno>
 #include <chrono>
-#include <cstring>
 #include <filesystem>
 #include <optional>
 #include <thread>
@@ -185,35 +182,20 @@ class Peers {
 }  // namespace
 
 Result<TrialRunner> TrialRunner::Create(TrialTimes times, ShutdownSignal& shutdown) {
-  std::error_code error;
-  std::string folder =
-      (std::filesystem::temp_directory_path(error) / "pando-bench-XXXXXX").string();
-  if (error || mkdtemp(folder.data()) == nullptr) {
-    return Unavailable(fmt::format("cannot make a folder {} for sockets and logs: {}; set TMPDIR",
-                                   folder, std::strerror(errno)));
-  }
-  return TrialRunner(times, shutdown, std::move(folder));
-}
-
-TrialRunner::TrialRunner(TrialRunner&& other) noexcept
-    : times_(other.times_),
-      shutdown_(other.shutdown_),
-      folder_(std::exchange(other.folder_, std::string())) {}
-
-TrialRunner::~TrialRunner() {
-  std::error_code ignored;
-  if (!folder_.empty()) std::filesystem::remove_all(folder_, ignored);
+  Result<ScratchFolder> folder = ScratchFolder::Create();
+  if (!folder.ok()) return folder.status();
+  return TrialRunner(times, shutdown, *std::move(folder));
 }
 
 Result<TrialFigures> TrialRunner::RunPando(const Load& load, bool is_ipc) {
-  const std::string join = fmt::format("ipc://{}/scheduler", folder_);
+  const std::string join = fmt::format("ipc://{}/scheduler", folder_.path());
   SchedulerThread scheduler(load, join);
   if (Status s = scheduler.Start(); !s.ok()) return s;
   const std::vector<std::string> common = With(LoadWords(load), {"--join", join});
   std::vector<Peer> peers;
   for (uint32_t i = 0; i < load.servers; ++i) {
     const std::string endpoint =
-        is_ipc ? fmt::format("ipc://{}/server-{}", folder_, i) : "tcp://127.0.0.1:0";
+        is_ipc ? fmt::format("ipc://{}/server-{}", folder_.path(), i) : "tcp://127.0.0.1:0";
     peers.push_back({fmt::format("server-{}", i),
                      With(common, {"--kind", "pando-server", "--rank", fmt::format("{}", i),
                                    "--endpoint", endpoint})});
@@ -229,7 +211,7 @@ Result<TrialFigures> TrialRunner::RunPando(const Load& load, bool is_ipc) {
 Result<TrialFigures> TrialRunner::RunRaw(const Load& load, RawKind kind) {
   const std::string name = kind == RawKind::kTcp ? "tcp" : "zmq";
   const std::string endpoint =
-      kind == RawKind::kZmqIpc ? fmt::format("ipc://{}/raw", folder_) : "tcp://127.0.0.1:0";
+      kind == RawKind::kZmqIpc ? fmt::format("ipc://{}/raw", folder_.path()) : "tcp://127.0.0.1:0";
   const std::vector<std::string> common = With(LoadWords(load), {"--endpoint", endpoint});
   return Run({{"server", With(common, {"--kind", name + "-server"})},
               {"client", With(common, {"--kind", name + "-client", "--server-slot", "0"}), true}});
@@ -240,7 +222,7 @@ Result<TrialFigures> TrialRunner::Run(const std::vector<Peer>& specs) {
   if (!counters.ok()) return counters.status();
   Peers peers(*std::move(counters), shutdown_);
   for (size_t slot = 0; slot < specs.size(); ++slot) {
-    const std::string log = fmt::format("{}/{}.log", folder_, specs[slot].name);
+    const std::string log = fmt::format("{}/{}.log", folder_.path(), specs[slot].name);
     std::error_code ignored;
     std::filesystem::remove(log, ignored);
     if (Status s = peers.Start(specs[slot].name, slot, specs[slot].args, log); !s.ok()) return s;

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/harness/scratch_folder.h"
 #include "bench/push_pull/load.h"
 #include "cli/shutdown.h"
 #include "common/status.h"
@@ -32,8 +33,6 @@ class TrialRunner {
  public:
   // `shutdown` outlives it; a signal ends a trial (kInterrupted).
   static Result<TrialRunner> Create(TrialTimes times, ShutdownSignal& shutdown);
-  TrialRunner(TrialRunner&& other) noexcept;
-  ~TrialRunner();
 
   Result<TrialFigures> RunPando(const Load& load, bool is_ipc);
   Result<TrialFigures> RunRaw(const Load& load, RawKind kind);
@@ -44,13 +43,13 @@ class TrialRunner {
     std::vector<std::string> args;  // after the slot
     bool counts = false;            // its slot has payload and latencies
   };
-  TrialRunner(TrialTimes times, ShutdownSignal& shutdown, std::string folder)
+  TrialRunner(TrialTimes times, ShutdownSignal& shutdown, ScratchFolder folder)
       : times_(times), shutdown_(shutdown), folder_(std::move(folder)) {}
   Result<TrialFigures> Run(const std::vector<Peer>& peers);
 
   TrialTimes times_;
   ShutdownSignal& shutdown_;
-  std::string folder_;
+  ScratchFolder folder_;
 };
 
 }  // namespace pando::bench
