@@ -50,11 +50,18 @@ size_t MarkedProcesses(const std::string& mark) {
   return count;
 }
 
+ResultSet ResultIn(const std::string& path) {
+  std::ifstream file(path);
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  const Result<ResultSet> set = FromJson(text, path);
+  REQUIRE(set.ok());
+  return *set;
+}
+
 TEST_CASE("help lists the benchmarks that there are") {
   const Outcome help = Run("--help");
   CHECK(help.exit_code == 0);
-  CHECK(Has(help.text, "push-pull"));
-  CHECK(Has(help.text, "report"));
+  for (const char* name : {"push-pull", "step", "report"}) CHECK(Has(help.text, name));
   CHECK(!Has(help.text, "\n  peer"));  // is for the benchmarks alone
   const Outcome of_one = Run("push-pull --help");
   CHECK(of_one.exit_code == 0);
@@ -79,6 +86,11 @@ TEST_CASE("bad flags are one clear error and exit code 2") {
       {"push-pull --transport udp", "udp"},
       {"push-pull --workers 0", "--workers"},
       {"push-pull --optimizer adam", "adam"},
+      {"step --model resnet19", "'resnet19' is none of the zoo's"},
+      {"step --strategy single", "single"},
+      {"step --replicas 3", "--replicas"},
+      {"step --seconds 0", "--seconds"},
+      {"step --program /nowhere/pando", "/nowhere/pando"},
       {"pull-push", "pull-push"},
       {"", "pando bench"},
       {"report", "DIR"},
@@ -100,13 +112,10 @@ TEST_CASE("a quick run measures every way, leaves its files, and makes a report"
       out);
   CAPTURE(run.text);
   REQUIRE(run.exit_code == 0);
-  std::ifstream file(out + "/push-pull.json");
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
-  const Result<ResultSet> set = FromJson(text, "push-pull.json");
-  REQUIRE(set.ok());
+  const ResultSet set = ResultIn(out + "/push-pull.json");
   // memcpy, a += b; raw TCP, raw ZeroMQ over both; 2 transports x 2 shapes x 2 optimizers; 2 sizes.
-  CHECK(set->points.size() == 2 * (2 + 3 + 8));
-  for (const Point& point : set->points) {
+  CHECK(set.points.size() == 2 * (2 + 3 + 8));
+  for (const Point& point : set.points) {
     CAPTURE(point.name);
     CHECK(point.MedianOf("throughput") > 0.0);
     if (point.Find("messages") == nullptr) continue;
@@ -120,24 +129,48 @@ TEST_CASE("a quick run measures every way, leaves its files, and makes a report"
   CHECK(std::filesystem::exists(out + "/report.html"));
 }
 
-TEST_CASE("Ctrl-C ends it at once, and no process, file or socket is left") {
+TEST_CASE("a quick step measures every exchange beside a local update") {
+  const TempFolder folder;
+  const std::string out = folder.path() + "/out";
+  const Outcome run =
+      Run("step --quick --replicas 1,2 --transport tcp,ipc --batch 16 --out " + out);
+  CAPTURE(run.text);
+  REQUIRE(run.exit_code == 0);
+  const ResultSet set = ResultIn(out + "/step.json");
+  CHECK(set.points.size() == 1 + 4 + 1);
+  for (const Point& point : set.points) {
+    CAPTURE(point.name);
+    CHECK(point.MedianOf("images/s") > 0.0);
+    const bool is_local = point.name.ends_with("local update");
+    CHECK((point.Find("exposed synchronisation") == nullptr) == is_local);
+  }
+  CHECK(std::filesystem::exists(out + "/step-mnist-cnn.svg"));
+  CHECK(Run("report " + out).exit_code == 0);
+}
+
+// Starts `pando bench WORDS`, interrupts it once `process_count` processes are at work, and sees
+// that nothing is left.
+void InterruptBench(const std::vector<std::string>& words, size_t process_count) {
   const TempFolder folder;
   const std::string mark = "PANDO_BENCH_TEST=" + folder.path();
+  std::vector<std::string> all{"pando", "bench"};
+  all.insert(all.end(), words.begin(), words.end());
+  all.insert(all.end(), {"--out", folder.path() + "/out"});
+  std::vector<char*> argv;
+  for (std::string& word : all) argv.push_back(word.data());
+  argv.push_back(nullptr);
   const pid_t pid = fork();
   if (pid == 0) {
     setenv("PANDO_BENCH_TEST", folder.path().c_str(), 1);
     setenv("TMPDIR", folder.path().c_str(), 1);
-    execl(getenv("PANDO_PROGRAM"), "pando", "bench", "push-pull", "--seconds", "60", "--servers",
-          "1", "--workers", "1", "--bytes", "4KiB", "--out", (folder.path() + "/out").c_str(),
-          nullptr);
+    execv(getenv("PANDO_PROGRAM"), argv.data());
     _exit(127);
   }
   REQUIRE(pid > 0);
-  // Until it has started others, behind memcpy and a += b.
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-  while (MarkedProcesses(mark) < 3 && std::chrono::steady_clock::now() < deadline)
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (MarkedProcesses(mark) < process_count && std::chrono::steady_clock::now() < deadline)
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  CHECK(MarkedProcesses(mark) >= 3);
+  CHECK(MarkedProcesses(mark) >= process_count);
   kill(pid, SIGINT);
   int status = 0;
   REQUIRE(waitpid(pid, &status, 0) == pid);
@@ -145,6 +178,23 @@ TEST_CASE("Ctrl-C ends it at once, and no process, file or socket is left") {
   CHECK(WEXITSTATUS(status) == 130);
   CHECK(MarkedProcesses(mark) == 0);
   CHECK(std::filesystem::is_empty(folder.path()));
+}
+
+TEST_CASE("Ctrl-C ends it at once, and no process, file or socket is left") {
+  // Behind memcpy and a += b: the benchmark, a server and a worker.
+  InterruptBench(
+      {"push-pull", "--seconds", "60", "--servers", "1", "--workers", "1", "--bytes", "4KiB"}, 3);
+}
+
+TEST_CASE("Ctrl-C while training ends the runs and all their processes") {
+  // Two local updates; then pando train, a scheduler, a server and two workers.
+  for (const std::string strategy : {"ps", "allreduce"}) {
+    CAPTURE(strategy);
+    const size_t of_run = strategy == "ps" ? 5 : 4;
+    InterruptBench({"step", "--model", "mnist-cnn", "--strategy", strategy, "--transport", "ipc",
+                    "--seconds", "0.2", "--replicas", "1", "--rounds", "100"},
+                   1 + of_run);
+  }
 }
 
 }  // namespace
