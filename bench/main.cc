@@ -21,6 +21,7 @@ int Main(int argc, char** argv) {
   app.require_subcommand(0, 1);
   std::map<std::string, std::function<int()>> commands{{"push-pull", AddPushPull(app)},
                                                        {"step", AddStep(app)},
+                                                       {"recovery", AddRecovery(app)},
                                                        {"report", AddReport(app)},
                                                        {"peer", AddPeer(app)}};
   try {

@@ -61,7 +61,7 @@ ResultSet ResultIn(const std::string& path) {
 TEST_CASE("help lists the benchmarks that there are") {
   const Outcome help = Run("--help");
   CHECK(help.exit_code == 0);
-  for (const char* name : {"push-pull", "step", "report"}) CHECK(Has(help.text, name));
+  for (const char* name : {"push-pull", "step", "recovery", "report"}) CHECK(Has(help.text, name));
   CHECK(!Has(help.text, "\n  peer"));  // is for the benchmarks alone
   const Outcome of_one = Run("push-pull --help");
   CHECK(of_one.exit_code == 0);
@@ -91,6 +91,10 @@ TEST_CASE("bad flags are one clear error and exit code 2") {
       {"step --replicas 3", "--replicas"},
       {"step --seconds 0", "--seconds"},
       {"step --program /nowhere/pando", "/nowhere/pando"},
+      {"recovery --fault everybody", "everybody"},
+      {"recovery --at-step 50", "--warm-up"},
+      {"recovery --workers 1", "--workers"},
+      {"recovery --model mnist-cnn,mlp", "one model"},
       {"pull-push", "pull-push"},
       {"", "pando bench"},
       {"report", "DIR"},
@@ -146,6 +150,29 @@ TEST_CASE("a quick step measures every exchange beside a local update") {
   }
   CHECK(std::filesystem::exists(out + "/step-mnist-cnn.svg"));
   CHECK(Run("report " + out).exit_code == 0);
+}
+
+TEST_CASE("a quick recovery hurts each role, and a group begins again at its snapshot") {
+  const TempFolder folder;
+  const std::string out = folder.path() + "/out";
+  const Outcome run =
+      Run("recovery --quick --fault worker,server,scheduler,stopped-worker --out " + out);
+  CAPTURE(run.text);
+  REQUIRE(run.exit_code == 0);
+  const ResultSet set = ResultIn(out + "/recovery.json");
+  CHECK(set.points.size() == (1 + 4) + (1 + 1));
+  for (const Point& point : set.points) {
+    CAPTURE(point.name);
+    CHECK(point.MedianOf("time to the goal") > 0.0);
+    if (point.name.ends_with("undisturbed")) continue;
+    CHECK(point.Find("lost") != nullptr);
+    CHECK(point.MedianOf("next commit") > 0.0);
+    if (point.name == "ps, worker killed") CHECK(point.MedianOf("noticed") < 1000.0);
+    // By its lease alone, of a second, of which the last sign of life may be 250 ms old.
+    if (point.name == "ps, worker stopped") CHECK(point.MedianOf("noticed") > 500.0);
+  }
+  // New processes, a new group, and 20 steps again.
+  CHECK(set.Find("allreduce, worker killed")->MedianOf("next commit") > 100.0);
 }
 
 // Starts `pando bench WORDS`, interrupts it once `process_count` processes are at work, and sees
