@@ -15,6 +15,7 @@ namespace pando::bench {
 std::function<int()> AddPushPull(CLI::App& app);
 std::function<int()> AddStep(CLI::App& app);
 std::function<int()> AddRecovery(CLI::App& app);
+std::function<int()> AddScaling(CLI::App& app);
 std::function<int()> AddReport(CLI::App& app);
 std::function<int()> AddPeer(CLI::App& app);  // hidden: the processes that others start
 

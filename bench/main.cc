@@ -19,11 +19,9 @@ int Main(int argc, char** argv) {
       "pando bench");
   app.footer(kExitCodesHelp);
   app.require_subcommand(0, 1);
-  std::map<std::string, std::function<int()>> commands{{"push-pull", AddPushPull(app)},
-                                                       {"step", AddStep(app)},
-                                                       {"recovery", AddRecovery(app)},
-                                                       {"report", AddReport(app)},
-                                                       {"peer", AddPeer(app)}};
+  std::map<std::string, std::function<int()>> commands{
+      {"push-pull", AddPushPull(app)}, {"step", AddStep(app)},     {"recovery", AddRecovery(app)},
+      {"scaling", AddScaling(app)},    {"report", AddReport(app)}, {"peer", AddPeer(app)}};
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

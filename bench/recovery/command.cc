@@ -4,7 +4,6 @@
 #include "bench/commands.h"
 #include "bench/recovery/recovery.h"
 #include "bench/training/common_flags.h"
-#include "bench/training/pando_program.h"
 
 namespace pando::bench {
 namespace {
@@ -34,13 +33,9 @@ Status Resolve(const TrainingFlags& flags, RecoveryOptions* o) {
   if (o->warm_up_steps >= o->fault_step) {
     return InvalidArgument("--at-step: the fault comes behind the steps of --warm-up; raise it");
   }
-  Result<std::string> program = FindPando(flags.program);
-  if (!program.ok()) return program.status();
-  o->program = *std::move(program);
-  Result<Workload> workload =
-      FindWorkload(flags.models.front(), flags.worker_batch, DataFolders(flags.data));
-  if (!workload.ok()) return workload.status();
-  o->workload = *std::move(workload);
+  std::vector<Workload> workloads;
+  if (Status s = ResolveTraining(flags, &o->program, &workloads); !s.ok()) return s;
+  o->workload = workloads.front();
   o->rounds = flags.rounds;
   return Status();
 }

@@ -4,7 +4,6 @@
 #include "bench/commands.h"
 #include "bench/step/step.h"
 #include "bench/training/common_flags.h"
-#include "bench/training/pando_program.h"
 
 namespace pando::bench {
 namespace {
@@ -27,22 +26,12 @@ void MakeQuick(const CLI::App& command, Flags* flags) {
   if (!was_given("--seconds")) o.window.seconds = 0.5;
 }
 
-Status Resolve(const TrainingFlags& flags, StepOptions* options) {
-  Result<std::string> program = FindPando(flags.program);
-  if (!program.ok()) return program.status();
-  options->program = *std::move(program);
-  options->rounds = flags.rounds;
-  for (const std::string& model : flags.models) {
-    Result<Workload> workload = FindWorkload(model, flags.worker_batch, DataFolders(flags.data));
-    if (!workload.ok()) return workload.status();
-    options->workloads.push_back(*std::move(workload));
-  }
-  return Status();
-}
-
 int Run(const CLI::App& command, Flags flags) {
   if (flags.is_quick) MakeQuick(command, &flags);
-  if (Status s = Resolve(flags.training, &flags.options); !s.ok()) return Report(s);
+  StepOptions* o = &flags.options;
+  o->rounds = flags.training.rounds;
+  if (Status s = ResolveTraining(flags.training, &o->program, &o->workloads); !s.ok())
+    return Report(s);
   ShutdownSignal shutdown;  // before any thread
   return Finish(RunStep(flags.options, shutdown, ProgressLine()), flags.out);
 }

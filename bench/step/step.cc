@@ -75,8 +75,7 @@ Status Measure(const StepOptions& o, const std::vector<TrainPlan>& plans, Shutdo
                Point* point) {
   const Result<Throughput> throughput = MeasureOnce(o.program, plans, o.window, shutdown);
   if (!throughput.ok()) return throughput.status();
-  point->Add(kImagesPerS, "1/s", throughput->images_per_s);
-  point->Add("wait for parameters", "ms/step", throughput->exposed_sync_ms);
+  AddThroughput(*throughput, point);
   return Status();
 }
 

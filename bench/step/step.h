@@ -31,7 +31,6 @@ Result<ResultSet> RunStep(const StepOptions& options, ShutdownSignal& shutdown,
 
 // ---- parts of it, for tests ---------------------------------------------------------------------
 
-inline constexpr const char* kImagesPerS = "images/s";
 inline constexpr const char* kExposed = "exposed synchronisation";
 
 struct StepPoint {

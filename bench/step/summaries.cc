@@ -37,7 +37,7 @@ std::vector<std::string> RowOf(const StepPoint& asked, const Point& point) {
           percent(exposed.min),
           percent(exposed.max),
           AimText(asked),
-          NumberText(point.MedianOf("wait for parameters"))};
+          NumberText(point.MedianOf(kWait))};
 }
 
 // Over the number of workers, a line for each way.

@@ -1,5 +1,9 @@
 #include "bench/training/common_flags.h"
 
+#include <utility>
+
+#include "bench/training/pando_program.h"
+
 namespace pando::bench {
 
 void AddTrainingFlags(CLI::App& command, TrainingFlags* flags) {
@@ -21,6 +25,19 @@ void AddTrainingFlags(CLI::App& command, TrainingFlags* flags) {
   command.add_option("--rounds", flags->rounds, "Samples of each point; all points take turns")
       ->check(CLI::Range(1u, kTrainingRoundsMax))
       ->capture_default_str();
+}
+
+Status ResolveTraining(const TrainingFlags& flags, std::string* program,
+                       std::vector<Workload>* workloads) {
+  Result<std::string> found = FindPando(flags.program);
+  if (!found.ok()) return found.status();
+  *program = *std::move(found);
+  for (const std::string& model : flags.models) {
+    Result<Workload> workload = FindWorkload(model, flags.worker_batch, DataFolders(flags.data));
+    if (!workload.ok()) return workload.status();
+    workloads->push_back(*std::move(workload));
+  }
+  return Status();
 }
 
 void AddWindowFlags(CLI::App& command, Window* window) {

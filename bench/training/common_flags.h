@@ -20,6 +20,9 @@ struct TrainingFlags {
   uint32_t rounds = 3;
 };
 void AddTrainingFlags(CLI::App& command, TrainingFlags* flags);
+// The program, and each model with its data.
+Status ResolveTraining(const TrainingFlags& flags, std::string* program,
+                       std::vector<Workload>* workloads);
 void AddWindowFlags(CLI::App& command, Window* window);
 void AddTransportFlag(CLI::App& command, std::vector<std::string>* transports);
 void AddStrategyFlag(CLI::App& command, std::vector<std::string>* strategies);

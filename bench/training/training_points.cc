@@ -38,6 +38,11 @@ Point TrainingPoint(const TrainPlan& plan, uint32_t workers) {
   return point;
 }
 
+void AddThroughput(const Throughput& throughput, Point* point) {
+  point->Add(kImagesPerS, "1/s", throughput.images_per_s);
+  point->Add(kWait, "ms/step", throughput.exposed_sync_ms);
+}
+
 Result<Throughput> MeasureOnce(const std::string& program, const std::vector<TrainPlan>& plans,
                                const Window& window, ShutdownSignal& shutdown) {
   Result<ScratchFolder> folder = ScratchFolder::Create();

@@ -61,7 +61,8 @@ ResultSet ResultIn(const std::string& path) {
 TEST_CASE("help lists the benchmarks that there are") {
   const Outcome help = Run("--help");
   CHECK(help.exit_code == 0);
-  for (const char* name : {"push-pull", "step", "recovery", "report"}) CHECK(Has(help.text, name));
+  for (const char* name : {"push-pull", "step", "recovery", "scaling", "report"})
+    CHECK(Has(help.text, name));
   CHECK(!Has(help.text, "\n  peer"));  // is for the benchmarks alone
   const Outcome of_one = Run("push-pull --help");
   CHECK(of_one.exit_code == 0);
@@ -95,6 +96,8 @@ TEST_CASE("bad flags are one clear error and exit code 2") {
       {"recovery --at-step 50", "--warm-up"},
       {"recovery --workers 1", "--workers"},
       {"recovery --model mnist-cnn,mlp", "one model"},
+      {"scaling --scaling sideways", "sideways"},
+      {"scaling --batch 2 --workers 1,4", "--batch"},
       {"pull-push", "pull-push"},
       {"", "pando bench"},
       {"report", "DIR"},
@@ -173,6 +176,23 @@ TEST_CASE("a quick recovery hurts each role, and a group begins again at its sna
   }
   // New processes, a new group, and 20 steps again.
   CHECK(set.Find("allreduce, worker killed")->MedianOf("next commit") > 100.0);
+}
+
+TEST_CASE("a quick scaling compares two workers with one, weak and strong") {
+  const TempFolder folder;
+  const std::string out = folder.path() + "/out";
+  const Outcome run = Run("scaling --quick --workers 2,1,2 --batch 16 --out " + out);
+  CAPTURE(run.text);
+  REQUIRE(run.exit_code == 0);
+  const ResultSet set = ResultIn(out + "/scaling.json");
+  CHECK(set.points.size() == 2 * 2 * 2);
+  for (const Point& point : set.points) {
+    CAPTURE(point.name);
+    CHECK(point.MedianOf("images/s") > 0.0);
+    CHECK(point.MedianOf("efficiency") > 0.0);
+    if (Has(point.name, "1 worker")) CHECK(point.MedianOf("efficiency") == 1.0);
+  }
+  CHECK(std::filesystem::exists(out + "/scaling-mnist-cnn.svg"));
 }
 
 // Starts `pando bench WORDS`, interrupts it once `process_count` processes are at work, and sees

@@ -13,6 +13,7 @@
 #include "bench/training/pando_program.h"
 #include "bench/training/step_rows.h"
 #include "bench/training/train_flags.h"
+#include "bench/training/training_points.h"
 #include "bench/training/workload.h"
 #include "tests/temp_folder.h"
 
