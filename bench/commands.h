@@ -16,6 +16,7 @@ std::function<int()> AddPushPull(CLI::App& app);
 std::function<int()> AddStep(CLI::App& app);
 std::function<int()> AddRecovery(CLI::App& app);
 std::function<int()> AddScaling(CLI::App& app);
+std::function<int()> AddKernels(CLI::App& app);
 std::function<int()> AddReport(CLI::App& app);
 std::function<int()> AddPeer(CLI::App& app);  // hidden: the processes that others start
 

@@ -20,8 +20,9 @@ int Main(int argc, char** argv) {
   app.footer(kExitCodesHelp);
   app.require_subcommand(0, 1);
   std::map<std::string, std::function<int()>> commands{
-      {"push-pull", AddPushPull(app)}, {"step", AddStep(app)},     {"recovery", AddRecovery(app)},
-      {"scaling", AddScaling(app)},    {"report", AddReport(app)}, {"peer", AddPeer(app)}};
+      {"push-pull", AddPushPull(app)}, {"step", AddStep(app)},       {"recovery", AddRecovery(app)},
+      {"scaling", AddScaling(app)},    {"kernels", AddKernels(app)}, {"report", AddReport(app)},
+      {"peer", AddPeer(app)}};
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -1,23 +1,15 @@
-// What the kernels' benchmarks share: processor time of this thread, and the multiply-adds that the
-// core does at most, measured in turns with the kernel so that both see the same machine.
+// What the kernels' benchmarks share: times, and shares of the multiply-adds that the core does at
+// most, measured in turns with the kernel so that both see the same machine.
 #pragma once
 
 #include <benchmark/benchmark.h>
-#include <time.h>
 
 #include <algorithm>
 #include <vector>
 
+#include "bench/kernels/fma_peak.h"
+
 namespace pando {
-
-inline double ThreadSeconds() {
-  timespec t{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
-}
-
-// Floating-point operations per second of fused multiply-adds on whole vectors, in registers.
-double MeasurePeak();
 
 inline double Median(std::vector<double> values) {
   const auto middle = values.begin() + values.size() / 2;

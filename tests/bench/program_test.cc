@@ -61,7 +61,7 @@ ResultSet ResultIn(const std::string& path) {
 TEST_CASE("help lists the benchmarks that there are") {
   const Outcome help = Run("--help");
   CHECK(help.exit_code == 0);
-  for (const char* name : {"push-pull", "step", "recovery", "scaling", "report"})
+  for (const char* name : {"push-pull", "step", "recovery", "scaling", "kernels", "report"})
     CHECK(Has(help.text, name));
   CHECK(!Has(help.text, "\n  peer"));  // is for the benchmarks alone
   const Outcome of_one = Run("push-pull --help");
@@ -98,6 +98,8 @@ TEST_CASE("bad flags are one clear error and exit code 2") {
       {"recovery --model mnist-cnn,mlp", "one model"},
       {"scaling --scaling sideways", "sideways"},
       {"scaling --batch 2 --workers 1,4", "--batch"},
+      {"kernels --model resnet19", "'resnet19' is none of the zoo's"},
+      {"kernels --batch 0", "--batch"},
       {"pull-push", "pull-push"},
       {"", "pando bench"},
       {"report", "DIR"},
@@ -193,6 +195,19 @@ TEST_CASE("a quick scaling compares two workers with one, weak and strong") {
     if (Has(point.name, "1 worker")) CHECK(point.MedianOf("efficiency") == 1.0);
   }
   CHECK(std::filesystem::exists(out + "/scaling-mnist-cnn.svg"));
+}
+
+TEST_CASE("quick kernels measure the ceilings and every layer") {
+  const TempFolder folder;
+  const std::string out = folder.path() + "/out";
+  const Outcome run = Run("kernels --quick --batch 8 --out " + out);
+  CAPTURE(run.text);
+  REQUIRE(run.exit_code == 0);
+  const ResultSet set = ResultIn(out + "/kernels.json");
+  CHECK(set.Find("memcpy")->MedianOf("rate") > 0.0);
+  CHECK(set.Find("fused multiply-adds")->SamplesOf("rate").size() == 2);
+  CHECK(set.points.size() > 2 + 1 + 4);  // two convolutions and two linear layers
+  CHECK(set.tables.size() == 2);
 }
 
 // Starts `pando bench WORDS`, interrupts it once `process_count` processes are at work, and sees
