@@ -60,6 +60,25 @@ def training_flops(model, shape):
     return 3 * sum(forward) - forward[0]
 
 
+def images_per_second(model, args, layout):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    pictures = torch.randn(args.batch, args.channels, args.side, args.side).contiguous(memory_format=layout)
+    labels = torch.randint(10, (args.batch,))
+
+    def step():
+        optimizer.zero_grad(set_to_none=True)
+        F.cross_entropy(model(pictures), labels).backward()
+        optimizer.step()
+
+    for _ in range(WARMUP_STEPS):
+        step()
+    start, steps = time.perf_counter(), 0
+    while steps < 3 or time.perf_counter() - start < args.seconds:
+        step()
+        steps += 1
+    return steps * args.batch / (time.perf_counter() - start)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", choices=MODELS)
@@ -78,23 +97,7 @@ def main():
     torch.set_num_threads(args.threads)
     layout = torch.channels_last if args.channels_last else torch.contiguous_format
     model = MODELS[args.model]().to(memory_format=layout).train()
-    step_model = torch.compile(model) if args.compile else model
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
-    pictures = torch.randn(args.batch, args.channels, args.side, args.side).contiguous(memory_format=layout)
-    labels = torch.randint(10, (args.batch,))
-
-    def step():
-        optimizer.zero_grad(set_to_none=True)
-        F.cross_entropy(step_model(pictures), labels).backward()
-        optimizer.step()
-
-    for _ in range(WARMUP_STEPS):
-        step()
-    start, steps = time.perf_counter(), 0
-    while steps < 3 or time.perf_counter() - start < args.seconds:
-        step()
-        steps += 1
-    print(f"{steps * args.batch / (time.perf_counter() - start):.2f}")
+    print(f"{images_per_second(torch.compile(model) if args.compile else model, args, layout):.2f}")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,98 @@
+"""Results of the Python benchmarks in the form of bench/harness: JSON that `pando bench report` reads, and Markdown."""
+import datetime
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Dict, List, Tuple
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from report import ROOT, percentile  # noqa: E402
+
+
+@dataclass
+class Point:
+    """One of the things compared: samples by (metric, unit)."""
+    name: str
+    parameters: Dict[str, str]
+    is_oversubscribed: bool = False
+    samples: Dict[Tuple[str, str], List[float]] = field(default_factory=dict)
+
+    def add(self, metric: str, unit: str, sample: float) -> None:
+        self.samples.setdefault((metric, unit), []).append(sample)
+
+    def cell(self, metric: str, unit: str, digits: int = 1) -> str:
+        """"p50 (min-max)", or "-" where nothing was measured."""
+        values = self.samples.get((metric, unit))
+        if not values:
+            return "-"
+        p50, low, high = (f"{v:,.{digits}f}" for v in (statistics.median(values), min(values), max(values)))
+        return p50 if len(values) == 1 else f"{p50} ({low}-{high})"
+
+    def as_json(self) -> dict:
+        measurements = [{"metric": metric, "unit": unit, "count": len(values), "min": min(values),
+                         "p50": statistics.median(values), "p99": percentile(values, 0.99), "max": max(values),
+                         "samples": values} for (metric, unit), values in self.samples.items()]
+        return {"name": self.name, "parameters": self.parameters, "oversubscribed": self.is_oversubscribed,
+                "measurements": measurements}
+
+
+@dataclass
+class Table:
+    title: str
+    header: List[str]
+    rows: List[List[str]]
+    note: str = ""
+
+    def as_markdown(self) -> str:
+        lines = [f"## {self.title}", "", "| " + " | ".join(self.header) + " |", "|" + "---|" * len(self.header)]
+        lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in self.rows]
+        return "\n".join(lines + (["", self.note] if self.note else []) + [""])
+
+
+def machine() -> dict:
+    names = [line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines()
+             if line.startswith("model name")]
+    return {"cpu": names[0] if names else platform.machine(), "cores": len(os.sched_getaffinity(0)),
+            "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+            "kernel": platform.release(), "load": os.getloadavg()[0]}
+
+
+def commit() -> str:
+    git = subprocess.run(["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--tags"], capture_output=True,
+                         text=True, check=False)
+    return git.stdout.strip() or "unknown"
+
+
+@dataclass
+class ResultSet:
+    benchmark: str  # names its files
+    title: str
+    options: Dict[str, str]
+    points: List[Point]
+    tables: List[Table]
+    machine: dict = field(default_factory=machine)  # as it was before the benchmark: make the set first
+    commit: str = field(default_factory=commit)
+    date: str = field(default_factory=lambda: datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"))
+
+    def as_markdown(self) -> str:
+        m = self.machine
+        head = (f"# {self.title}\n\nCommit {self.commit}, {self.date}; {m['cpu']}, {m['cores']} cores, "
+                f"{m['memory_bytes'] / 2 ** 30:.0f} GiB, Linux {m['kernel']}; load before {m['load']:.2f}. "
+                + ", ".join(f"{key} {value}" for key, value in self.options.items()) + ".\n")
+        return "\n".join([head, *(table.as_markdown() for table in self.tables)])
+
+    def write(self, folder: Path) -> None:
+        """BENCHMARK.json and BENCHMARK.md; a result of the same benchmark is replaced."""
+        folder.mkdir(parents=True, exist_ok=True)
+        content = {"benchmark": self.benchmark, "title": self.title, "date": self.date, "commit": self.commit,
+                   "machine": self.machine, "options": self.options,
+                   "tables": [vars(table) for table in self.tables], "plots": [],
+                   "points": [point.as_json() for point in self.points]}
+        (folder / f"{self.benchmark}.json").write_text(json.dumps(content, indent=1) + "\n")
+        (folder / f"{self.benchmark}.md").write_text(self.as_markdown())
+        print(f"written: {folder / self.benchmark}.json and .md", file=sys.stderr)

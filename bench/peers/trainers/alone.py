@@ -1,0 +1,27 @@
+"""alone.py MODEL --classes N --channels N --side N --batch N --seconds S [--channels-last]: images/s of one worker.
+
+pytorch_training.py's loop on any of the peers' models: which memory layout is the quicker one.
+"""
+import argparse
+
+import common
+import pytorch_training
+from models import make_model
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("model")
+    for name in ("classes", "channels", "side", "batch"):
+        parser.add_argument(f"--{name}", type=int, required=True)
+    parser.add_argument("--seconds", type=float, required=True)
+    parser.add_argument("--channels-last", action="store_true")
+    args = parser.parse_args()
+    layout = common.torch.channels_last if args.channels_last else common.torch.contiguous_format
+    common.torch.set_num_threads(1)
+    model = make_model(args.model, args.classes, 0).to(memory_format=layout).train()
+    print(pytorch_training.images_per_second(model, args, layout))
+
+
+if __name__ == "__main__":
+    main()
