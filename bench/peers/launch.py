@@ -1,18 +1,21 @@
-"""Runs one system on one workload: watches its progress and memory, kills a worker if the run is to have a death."""
+"""Runs one system on one workload: watches its progress and memory, and does to it what is due on the way."""
 import os
 import signal
 import subprocess
 import time
 from dataclasses import dataclass, field
-from typing import Dict, List, Optional
+from typing import Callable, Dict, List, Optional
 
 import processes
 from progress import Progress
-from systems import Place, Run, System
+from systems import Command, Place, Run, System
+from venvs import last_lines
 
 LOOK_SECONDS = 0.02
 MEMORY_SECONDS = 0.5
 MIB = 1 << 20
+# Steps are heard of a little after they were made: those of this time after a kill may have been made before it.
+IN_FLIGHT_SECONDS = 0.25
 
 
 @dataclass
@@ -21,7 +24,6 @@ class Outcome:
     peak_worker_mib: float = 0.0  # resident, of the largest worker
     peak_total_mib: float = 0.0  # of all processes together, shared pages once
     killed_seconds: Optional[float] = None
-    killed_samples: int = 0
     correct: int = 0
     tested: int = 0
     kinds: Dict[str, int] = field(default_factory=dict)  # bytes
@@ -37,12 +39,21 @@ class Outcome:
     def accuracy(self) -> float:
         return self.correct / self.tested if self.tested else 0.0
 
+    @property
+    def killed_samples(self) -> int:
+        return self.progress.at(self.killed_seconds)
+
     def seconds_to_progress(self) -> Optional[float]:
-        """From the kill to the first samples beyond those learnt by then."""
-        if self.killed_seconds is None:
+        """From the kill to new progress: the delay of the samples that IN_FLIGHT_SECONDS bring without a death."""
+        out, killed = self.progress, self.killed_seconds
+        if killed is None or self.killed_samples <= out.samples[0]:
             return None
-        reached = self.progress.after(self.killed_seconds + LOOK_SECONDS)
-        return None if reached is None else reached - self.killed_seconds
+        first = out.samples[len(out.samples) // 20]  # the first steps are slower
+        if self.killed_samples <= first:
+            first = out.samples[0]
+        before = (self.killed_samples - first) / (out.reached(self.killed_samples) - out.reached(first))
+        target = next((n for n in out.samples if n > self.killed_samples + before * IN_FLIGHT_SECONDS), None)
+        return None if target is None else out.reached(target) - killed - (target - self.killed_samples) / before
 
     def seconds_lost(self, undisturbed: "Outcome") -> Optional[float]:
         """Delay at the last samples that both runs reach, beside a run without a death."""
@@ -56,23 +67,41 @@ class Outcome:
         return (ends[0] - starts[0]) - (ends[1] - starts[1])
 
 
+@dataclass
+class Event:
+    """Done once, when the run has come so far. The action may find that it is too early: it says so by False."""
+    samples: int
+    act: Callable[["Watch"], bool]
+    is_done: bool = False
+
+
 class Watch:
     """Follows one run until its processes end."""
 
-    def __init__(self, system: System, run: Run, time_limit_seconds: float):
-        self.system, self.run, self.time_limit_seconds = system, run, time_limit_seconds
+    def __init__(self, system: System, run: Run, place: Place, events: List[Event]):
+        self.system, self.run, self.place, self.events = system, run, place, events
         self.log, self.outcome, self.memory_at = system.log(run), Outcome(), 0.0
-        self.kill_samples = run.workload.kill_at * run.workload.batch * run.workers
+        self.children: List[subprocess.Popen] = []  # whose end is the run's
 
-    def follow(self, children: List[subprocess.Popen]) -> None:
-        """Until all have ended. REQUIRES: they are this process's children."""
-        deadline = time.monotonic() + self.time_limit_seconds
-        while any(child.poll() is None for child in children):
+    def start(self, command: Command) -> subprocess.Popen:
+        with open(self.run.folder / "output.log", "ab") as out:
+            child = subprocess.Popen(command.words, env=command.environment, cwd=self.run.folder, stdout=out,
+                                     stderr=subprocess.STDOUT)
+        if not command.is_background:
+            self.children.append(child)
+        return child
+
+    def follow(self, time_limit_seconds: float) -> None:
+        """Until all have ended."""
+        deadline = time.monotonic() + time_limit_seconds
+        while any(child.poll() is None for child in self.children):
             self.log.poll(self.outcome.progress)
             self.look_at_memory()
-            self.kill_if_due()
+            for event in self.events:
+                if not event.is_done and self.outcome.progress.last() >= event.samples:
+                    event.is_done = event.act(self)
             if time.monotonic() > deadline:
-                self.outcome.reason = f"did not end within {self.time_limit_seconds:.0f} s"
+                self.outcome.reason = f"did not end within {time_limit_seconds:.0f} s"
                 return
             time.sleep(LOOK_SECONDS)
         self.log.poll(self.outcome.progress)
@@ -86,47 +115,43 @@ class Watch:
         for pid in self.system.worker_pids(self.run).values():
             out.peak_worker_mib = max(out.peak_worker_mib, processes.peak_resident_bytes(pid) / MIB)
 
-    def kill_if_due(self) -> None:
-        out = self.outcome
-        if not self.run.has_death or out.killed_seconds is not None or out.progress.last() < self.kill_samples:
-            return
-        workers = self.system.worker_pids(self.run)
-        if workers:
-            os.kill(workers[max(workers)], signal.SIGKILL)
-            out.killed_seconds, out.killed_samples = time.monotonic(), out.progress.last()
+
+def kill_a_worker(watch: Watch) -> bool:
+    workers = watch.system.worker_pids(watch.run)
+    if not workers:
+        return False
+    os.kill(workers[max(workers)], signal.SIGKILL)
+    watch.outcome.killed_seconds = time.monotonic()
+    return True
 
 
-def execute(system: System, run: Run, place: Place, time_limit_seconds: float) -> Outcome:
+def execute(system: System, run: Run, place: Place, time_limit_seconds: float, events: List[Event]) -> Outcome:
     """What the run measured; `reason` where it failed. Nothing it started is left."""
-    commands = system.commands(run, place)
-    watch = Watch(system, run, time_limit_seconds)
-    with open(run.folder / "output.log", "wb") as out:
-        children = [subprocess.Popen(c.words, env=c.environment, cwd=run.folder, stdout=out, stderr=subprocess.STDOUT)
-                    for c in commands]
-        foreground = [child for child, c in zip(children, commands) if not c.is_background]
-        try:
-            watch.follow(foreground)
-            codes = [child.poll() for child in foreground]
-        finally:
-            processes.end_all()
+    watch = Watch(system, run, place, events)
+    try:
+        for command in system.commands(run, place):
+            watch.start(command)
+        watch.follow(time_limit_seconds)
+        codes = [child.poll() for child in watch.children]
+    finally:
+        processes.end_all()
     return judged(watch, codes)
 
 
 def judged(watch: Watch, codes: List[Optional[int]]) -> Outcome:
-    run, out = watch.run, watch.outcome
+    run, out, undone = watch.run, watch.outcome, [event for event in watch.events if not event.is_done]
     out.correct, out.tested, out.kinds = watch.system.result(run)
     target = run.workload.steps * run.workload.batch * run.workers
     if out.reason:
         return out
-    if any(codes) and not (run.has_death and out.progress.last() >= target):
+    if any(codes) and not (watch.events and out.progress.last() >= target):
         out.reason = f"exit {codes}: {said(run)}"
     elif out.progress.last() < target:
         out.reason = f"ended after {out.progress.last()} of {target} samples: {said(run)}"
-    elif run.has_death and out.killed_seconds is None:
-        out.reason = "ended before a worker could be killed"
+    elif undone:
+        out.reason = f"ended before all was done to it that was due: {len(undone)} of {len(watch.events)} events are left"
     return out
 
 
 def said(run: Run) -> str:
-    from venvs import last_lines
     return last_lines(run.folder / "output.log")

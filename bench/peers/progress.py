@@ -40,15 +40,15 @@ class Progress:
     def last(self) -> int:
         return self.samples[-1] if self.samples else 0
 
+    def at(self, seconds: float) -> int:
+        """Samples by then."""
+        count = bisect.bisect_right(self.seconds, seconds)
+        return self.samples[count - 1] if count else 0
+
     def reached(self, samples: int) -> Optional[float]:
         """When the run had come so far; None: never."""
         at = bisect.bisect_left(self.samples, samples)
         return self.seconds[at] if at < len(self.samples) else None
-
-    def after(self, seconds: float) -> Optional[float]:
-        """The first progress later than this."""
-        at = bisect.bisect_right(self.seconds, seconds)
-        return self.seconds[at] if at < len(self.seconds) else None
 
 
 class PeerLogs:

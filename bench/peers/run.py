@@ -99,12 +99,6 @@ def reasons(rows: List[Row], which: str) -> str:
     return " **Without figures:** " + "; ".join(said) + "." if said else ""
 
 
-def layouts_table(session: s.Session) -> Table:
-    rows = [[venv, model, "channels_last" if is_last else "default"] for (venv, model), is_last in session.layouts.items()]
-    return Table("Memory layout of the peers", ["venv", "model", "quicker with one worker, and used"], rows,
-                 "One computing thread a worker (OMP, OpenBLAS, MKL); oneDNN is on.")
-
-
 def run(args) -> int:
     workloads = [WORKLOADS[name] for name in args.workloads.split(",")]
     if args.quick:
@@ -119,7 +113,7 @@ def run(args) -> int:
         results.tables.append(speeds_table(workload, rows, args))
         results.tables += [] if args.no_deaths else [deaths_table(workload, rows)]
         results.write(args.out)
-    results.tables.append(layouts_table(session))
+    results.tables.append(s.layouts_table(session))
     results.write(args.out)
     print(results.as_markdown())
     session.clean(bool(args.keep))

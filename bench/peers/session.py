@@ -12,8 +12,8 @@ from typing import Dict, List, Tuple
 
 import processes
 import venvs
-from launch import Outcome, execute
-from results import ROOT, Point
+from launch import Event, Outcome, execute, kill_a_worker
+from results import ROOT, Point, Table
 from systems import SYSTEMS, Place, Run, System
 from workloads import TRAIN_SAMPLES, Workload
 
@@ -78,6 +78,7 @@ class Session:
     reasons: Dict[str, str] = field(default_factory=dict)  # by system: why it has no figures at all
     versions: Dict[str, str] = field(default_factory=dict)
     layouts: Dict[Tuple[str, str], bool] = field(default_factory=dict)  # (venv, model): channels_last is quicker
+    points: List[Point] = field(default_factory=list)  # of all that was measured
     count: int = 0
 
     @staticmethod
@@ -116,14 +117,19 @@ class Session:
         return self.layouts[key]
 
     def run(self, system: System, workload: Workload, workers: int, has_death: bool = False) -> Outcome:
+        deaths = [Event(workload.kill_at * workload.batch * workers, kill_a_worker)] if has_death else []
+        return self.run_with(system, workload, workers, deaths)
+
+    def run_with(self, system: System, workload: Workload, workers: int, events: List[Event],
+                 absent_workers: int = 0) -> Outcome:
+        """With events the peers run in their elastic forms, where they have one."""
         channels_last = self.is_channels_last(system, workload)
         self.count += 1
-        folder = self.folder / f"{self.count:03d}-{workload.name}-{system.key}-{workers}{'-death' if has_death else ''}"
-        outcome = execute(system, Run(workload, workers, folder, has_death, channels_last), self.place,
-                          self.limit_seconds)
+        name = f"{self.count:03d}-{workload.name}-{system.key}-{workers}{'-events' if events else ''}"
+        run = Run(workload, workers, self.folder / name, bool(events), channels_last, absent_workers)
+        outcome = execute(system, run, self.place, self.limit_seconds, events)
         speed = outcome.images_per_second(workload.warm_up * workload.batch * workers)
-        print(f"{workload.name}, {system.title}, {workers} workers{', one killed' if has_death else ''}: "
-              + (outcome.reason or f"{speed:,.1f} images/s"), file=sys.stderr, flush=True)
+        print(f"{name[4:]}: " + (outcome.reason or f"{speed:,.1f} images/s"), file=sys.stderr, flush=True)
         return outcome
 
     def clean(self, keeps: bool) -> None:
@@ -141,6 +147,12 @@ def layout_speed(place: Place, venv: str, workload: Workload, flags: List[str]) 
     if done.returncode != 0:
         sys.exit(f"the layouts of {workload.model} cannot be compared in {venv}: {done.stderr.strip()[-300:]}")
     return float(done.stdout)
+
+
+def layouts_table(session: Session) -> Table:
+    rows = [[venv, model, "channels_last" if is_last else "default"] for (venv, model), is_last in session.layouts.items()]
+    return Table("Memory layout of the peers", ["venv", "model", "quicker with one worker, and used"], rows,
+                 "One computing thread a worker (OMP, OpenBLAS, MKL); oneDNN is on.")
 
 
 def turned(items: List, by: int) -> List:

@@ -3,7 +3,7 @@ import json
 import os
 import socket
 import stat
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Dict, List, Optional, Tuple
 
@@ -31,8 +31,12 @@ class Run:
     workload: Workload
     workers: int
     folder: Path
-    has_death: bool = False
+    is_elastic: bool = False  # workers may come and go: the peers run in the form that bears it
     channels_last: bool = False
+    absent_workers: int = 0  # of `workers`, those that join later
+
+    def workers_at_start(self) -> int:
+        return self.workers - self.absent_workers
 
 
 @dataclass(frozen=True)
@@ -94,8 +98,8 @@ class System:
 
 def pando_command(system: System, run: Run, place: Place) -> Command:
     flags = [str(word) for pair in system.more.items() for word in pair]
-    words = [place.pando, "train", *pando_flags(run.workload, place.data, run.workers), "--run-dir",
-             str(run.folder / "run"), "--threads", "1", *flags]
+    words = [place.pando, "train", *pando_flags(run.workload, place.data, run.workers, run.workers_at_start()),
+             "--run-dir", str(run.folder / "run"), "--threads", "1", *flags]
     if "allreduce" in flags:
         words += ["--group-restarts", str(RESTARTS_MAX)]
     return Command(words, dict(os.environ))
@@ -104,14 +108,14 @@ def pando_command(system: System, run: Run, place: Place) -> Command:
 def write_peer_job(system: System, run: Run, place: Place) -> Path:
     path = run.folder / "job.json"
     write_job(run.workload, path, folder=str(run.folder), data=str(run.workload.data_folder(place.data)),
-              workers=run.workers, channels_last=run.channels_last, elastic=run.has_death,
+              workers=run.workers, channels_last=run.channels_last, elastic=run.is_elastic,
               **{"compiled": False, "device": "cpu", "zero_stage": 0, **system.more})
     return path
 
 
 def torchrun(run: Run, place: Place, script: str, job: Path, workers: int) -> List[str]:
     return [str(venvs.python_of(place.venvs, venvs.TORCH)), "-m", "torch.distributed.run", "--standalone",
-            "--nproc-per-node", str(workers), "--max-restarts", str(RESTARTS_MAX if run.has_death else 0),
+            "--nproc-per-node", str(workers), "--max-restarts", str(RESTARTS_MAX if run.is_elastic else 0),
             "--monitor-interval", "0.1", str(TRAINERS / script), str(job)]
 
 
@@ -137,31 +141,43 @@ def free_port() -> int:
 
 def torchft(run: Run, place: Place, job: Path) -> List[Command]:
     """A lighthouse and a torchrun for each replica group. Silence counts as death after 1 s, as Pando's lease."""
-    environment, port = venvs.environment_of(place.venvs, venvs.TORCH), free_port()
-    lighthouse = [str(place.venvs / venvs.TORCH / "bin/torchft_lighthouse"), "--min_replicas", "1", "--quorum_tick_ms",
-                  "100", "--join_timeout_ms", "1000" if run.has_death else "60000", "--heartbeat_timeout_ms", "1000",
-                  "--bind", f"127.0.0.1:{port}"]
-    commands = [Command(lighthouse, environment, is_background=True)]
-    for group in range(run.workers):
-        groups = {**environment, "TORCHFT_LIGHTHOUSE": f"http://127.0.0.1:{port}", "REPLICA_GROUP_ID": str(group)}
-        commands.append(Command(torchrun(run, place, "torchft_ddp.py", job, 1), groups))
-    return commands
+    port = free_port()
+    (run.folder / "lighthouse").write_text(f"http://127.0.0.1:{port}")
+    words = [str(place.venvs / venvs.TORCH / "bin/torchft_lighthouse"), "--min_replicas", "1", "--quorum_tick_ms", "100",
+             "--join_timeout_ms", "1000" if run.is_elastic else "60000", "--heartbeat_timeout_ms", "1000", "--bind",
+             f"127.0.0.1:{port}"]
+    lighthouse = Command(words, venvs.environment_of(place.venvs, venvs.TORCH), is_background=True)
+    return [lighthouse, *(torchft_group(run, place, job, group) for group in range(run.workers_at_start()))]
+
+
+def torchft_group(run: Run, place: Place, job: Path, group: int) -> Command:
+    environment = {**venvs.environment_of(place.venvs, venvs.TORCH), "REPLICA_GROUP_ID": str(group),
+                   "TORCHFT_LIGHTHOUSE": (run.folder / "lighthouse").read_text()}
+    return Command(torchrun(run, place, "torchft_ddp.py", job, 1), environment)
 
 
 def horovod(run: Run, place: Place, job: Path) -> List[Command]:
     program = str(place.venvs / venvs.HOROVOD / "bin/horovodrun")
     script = [str(venvs.python_of(place.venvs, venvs.HOROVOD)), str(TRAINERS / "horovod_dp.py"), str(job)]
     hosts = ["-H", f"localhost:{run.workers}"]
-    if run.has_death:
+    if run.is_elastic:
+        write_hosts(run, run.workers_at_start())
         hosts = ["--min-np", "1", "--max-np", str(run.workers), "--host-discovery-script", discovery_script(run),
                  "--blacklist-cooldown-range", "1", "2"]
-    words = [program, "-np", str(run.workers), "--gloo", *hosts, *script]
+    words = [program, "-np", str(run.workers_at_start()), "--gloo", *hosts, *script]
     return [Command(words, venvs.environment_of(place.venvs, venvs.HOROVOD))]
+
+
+def write_hosts(run: Run, count: int) -> None:
+    """Those that Horovod finds from now on."""
+    path = run.folder / "hosts"
+    path.with_suffix(".new").write_text("".join(f"{host}:1\n" for host in HOST_NAMES[:count]))
+    path.with_suffix(".new").replace(path)
 
 
 def discovery_script(run: Run) -> str:
     path = run.folder / "hosts.sh"
-    path.write_text("#!/bin/sh\n" + "".join(f"echo {host}:1\n" for host in HOST_NAMES[:run.workers]))
+    path.write_text(f"#!/bin/sh\ncat '{run.folder / 'hosts'}'\n")
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
     return str(path)
 
@@ -183,7 +199,3 @@ SYSTEMS = [
     System("zero3", "DeepSpeed, ZeRO 3", "deepspeed", {"zero_stage": 3}),
     System("horovod", "Horovod, gloo", "horovod"),
 ]
-
-
-def on_workers(run: Run, workers: int, folder: Path) -> Run:
-    return replace(run, workers=workers, folder=folder)

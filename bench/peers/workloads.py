@@ -53,11 +53,11 @@ def write_job(workload: Workload, path: Path, **more) -> None:
     path.write_text(json.dumps({**asdict(workload), **more}, indent=1))
 
 
-def pando_flags(workload: Workload, data: Path, workers: int) -> List[str]:
+def pando_flags(workload: Workload, data: Path, workers: int, workers_at_start: int) -> List[str]:
     """One micro-batch for each worker: what a peer's worker computes."""
     w = workload
     values = {"--model": w.model, "--dataset": w.dataset, "--data": w.data_folder(data), "--steps": w.steps,
-              "--global-batch": w.batch * workers, "--micro-batches": workers, "--workers": workers,
+              "--global-batch": w.batch * workers, "--micro-batches": workers, "--workers": workers_at_start,
               "--optimizer": w.optimizer, "--lr": w.lr, "--momentum": w.momentum, "--weight-decay": w.weight_decay,
               "--clip-norm": w.clip_norm, "--resize": w.side, "--limit": w.train_limit, "--seed": w.seed,
               "--snapshot-every": w.snapshot_every, "--eval-every-epochs": 0}

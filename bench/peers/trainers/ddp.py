@@ -11,13 +11,13 @@ import memory_kinds
 
 
 def restore(job, model, optimizer) -> int:
-    """The steps that the newest checkpoint has behind it; 0 without one."""
+    """The samples that the newest checkpoint has behind it; 0 without one."""
     if not common.checkpoint_path(job).exists():
         return 0
     state = torch.load(common.checkpoint_path(job), map_location="cpu")
     model.load_state_dict(state["model"])
     optimizer.load_state_dict(state["optimizer"])
-    return state["step"]
+    return state["samples"]
 
 
 def train(job, rank: int, world: int, device: str) -> None:
@@ -27,21 +27,22 @@ def train(job, rank: int, world: int, device: str) -> None:
     replica = DistributedDataParallel(model, gradient_as_bucket_view=True)
     step_model = torch.compile(replica) if job.compiled else replica
     optimizer = common.optimizer_of(job, model.parameters())
-    first, log = restore(job, model, optimizer), common.StepLog(job, rank)
+    samples, log, steps = restore(job, model, optimizer), common.StepLog(job, rank), 0
 
-    def compute(step: int) -> None:
-        x, labels = pictures.batch(step * job.batch * world, rank)
+    def compute() -> None:
+        x, labels = pictures.batch(samples, rank)
         optimizer.zero_grad(set_to_none=True)
         F.cross_entropy(step_model(x), labels).backward()
 
-    for step in range(first, job.steps):
-        compute(step)
+    while samples < job.steps * job.batch * job.workers:
+        compute()
         common.clip(job, model.parameters())
         optimizer.step()
-        log.add((step + 1) * job.batch * world)
-        if rank == 0 and common.is_checkpoint_due(job, step + 1):
-            common.save_checkpoint(job, step=step + 1, model=model.state_dict(), optimizer=optimizer.state_dict())
-    kinds = memory_kinds.measure(model, optimizer, lambda: compute(job.steps)) if job.memory_kinds else {}
+        samples, steps = samples + job.batch * world, steps + 1
+        log.add(samples)
+        if rank == 0 and common.is_checkpoint_due(job, steps):
+            common.save_checkpoint(job, samples=samples, model=model.state_dict(), optimizer=optimizer.state_dict())
+    kinds = memory_kinds.measure(model, optimizer, compute) if job.memory_kinds else {}
     correct, tested = common.evaluate(job, pictures, model, rank, world)
     common.write_result(job, rank, correct=correct, tested=tested, memory=kinds)
 

@@ -36,11 +36,11 @@ def main() -> None:
     pictures, model = common.Pictures(job), common.model_of(job)
     inner = common.optimizer_of(job, model.parameters())
     optimizer = hvd.DistributedOptimizer(inner, named_parameters=model.named_parameters())
-    hvd.broadcast_parameters(model.state_dict(), root_rank=0)
     state = hvd.elastic.TorchState(model=model, optimizer=optimizer, samples=0, steps=0)
     if job.elastic:
         hvd.elastic.run(lambda state: train(job, state, pictures, model))(state)
     else:
+        hvd.broadcast_parameters(model.state_dict(), root_rank=0)  # the elastic form does it when somebody joins
         train(job, state, pictures, model)
     kinds = {}
     if job.memory_kinds:
