@@ -9,7 +9,7 @@ from typing import Callable, Dict, List, Optional
 import processes
 from progress import Progress
 from systems import Command, Place, Run, System
-from venvs import last_lines
+from venvs import what_failed
 
 LOOK_SECONDS = 0.02
 MEMORY_SECONDS = 0.5
@@ -154,4 +154,4 @@ def judged(watch: Watch, codes: List[Optional[int]]) -> Outcome:
 
 
 def said(run: Run) -> str:
-    return last_lines(run.folder / "output.log")
+    return what_failed(run.folder / "output.log")

@@ -14,7 +14,7 @@ import processes
 import venvs
 from launch import Event, Outcome, execute, kill_a_worker
 from results import ROOT, Point, Table
-from systems import SYSTEMS, Place, Run, System
+from systems import LAYOUTS, SYSTEMS, Place, Run, System
 from workloads import TRAIN_SAMPLES, Workload
 
 IMAGES = ("images/s", "images/s")
@@ -77,7 +77,7 @@ class Session:
     systems: List[System]
     reasons: Dict[str, str] = field(default_factory=dict)  # by system: why it has no figures at all
     versions: Dict[str, str] = field(default_factory=dict)
-    layouts: Dict[Tuple[str, str], bool] = field(default_factory=dict)  # (venv, model): channels_last is quicker
+    layouts: Dict[Tuple[str, str], Dict[str, float]] = field(default_factory=dict)  # (venv, model): images/s of each
     points: List[Point] = field(default_factory=list)  # of all that was measured
     count: int = 0
 
@@ -105,16 +105,15 @@ class Session:
     def able(self) -> List[System]:
         return [system for system in self.systems if system.key not in self.reasons]
 
-    def is_channels_last(self, system: System, workload: Workload) -> bool:
-        """Whether that layout is the quicker one of one worker's step; measured once by venv and model."""
+    def layout(self, system: System, workload: Workload) -> str:
+        """The quickest one that the system bears for one worker's step; measured once by venv and model."""
         if system.is_pando():
-            return False
+            return LAYOUTS[0]
         key = (venvs.MODULES[system.module][0], workload.model)
         if key not in self.layouts:
-            speeds = [layout_speed(self.place, key[0], workload, flags) for flags in ([], ["--channels-last"])]
-            self.layouts[key] = speeds[1] > speeds[0]
-            print(f"{key[0]}, {workload.model}: {speeds[0]:.1f} images/s, channels_last {speeds[1]:.1f}", file=sys.stderr)
-        return self.layouts[key]
+            self.layouts[key] = {name: layout_speed(self.place, key[0], workload, name) for name in LAYOUTS}
+        speeds = self.layouts[key]
+        return max((n for n in LAYOUTS if not (system.needs_contiguous and n == "channels_last")), key=speeds.get)
 
     def run(self, system: System, workload: Workload, workers: int, has_death: bool = False) -> Outcome:
         deaths = [Event(workload.kill_at * workload.batch * workers, kill_a_worker)] if has_death else []
@@ -123,10 +122,10 @@ class Session:
     def run_with(self, system: System, workload: Workload, workers: int, events: List[Event],
                  absent_workers: int = 0) -> Outcome:
         """With events the peers run in their elastic forms, where they have one."""
-        channels_last = self.is_channels_last(system, workload)
+        layout = self.layout(system, workload)
         self.count += 1
         name = f"{self.count:03d}-{workload.name}-{system.key}-{workers}{'-events' if events else ''}"
-        run = Run(workload, workers, self.folder / name, bool(events), channels_last, absent_workers)
+        run = Run(workload, workers, self.folder / name, bool(events), layout, absent_workers)
         outcome = execute(system, run, self.place, self.limit_seconds, events)
         speed = outcome.images_per_second(workload.warm_up * workload.batch * workers)
         print(f"{name[4:]}: " + (outcome.reason or f"{speed:,.1f} images/s"), file=sys.stderr, flush=True)
@@ -137,12 +136,12 @@ class Session:
             shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def layout_speed(place: Place, venv: str, workload: Workload, flags: List[str]) -> float:
+def layout_speed(place: Place, venv: str, workload: Workload, layout: str) -> float:
     """Images/s of one worker alone, on pictures that lie ready."""
     words = [str(venvs.python_of(place.venvs, venv)), str(ROOT / "bench/peers/trainers/alone.py"), workload.model,
              "--classes", str(workload.classes), "--channels", str(workload.channels), "--side",
              str(workload.side or (32 if workload.dataset.startswith("cifar") else 28)), "--batch", str(workload.batch),
-             "--seconds", str(LAYOUT_SECONDS), *flags]
+             "--seconds", str(LAYOUT_SECONDS), "--layout", layout]
     done = subprocess.run(words, env=venvs.environment_of(place.venvs, venv), capture_output=True, text=True, check=False)
     if done.returncode != 0:
         sys.exit(f"the layouts of {workload.model} cannot be compared in {venv}: {done.stderr.strip()[-300:]}")
@@ -150,9 +149,11 @@ def layout_speed(place: Place, venv: str, workload: Workload, flags: List[str]) 
 
 
 def layouts_table(session: Session) -> Table:
-    rows = [[venv, model, "channels_last" if is_last else "default"] for (venv, model), is_last in session.layouts.items()]
-    return Table("Memory layout of the peers", ["venv", "model", "quicker with one worker, and used"], rows,
-                 "One computing thread a worker (OMP, OpenBLAS, MKL); oneDNN is on.")
+    rows = [[venv, model, *(f"{speeds[name]:,.1f}" for name in LAYOUTS)]
+            for (venv, model), speeds in session.layouts.items()]
+    return Table("Memory layout of the peers", ["venv", "model", "default", "channels_last pictures", "weights too"], rows,
+                 "Images/s of one worker alone; each peer gets the quickest that it bears (Horovod and DeepSpeed refuse "
+                 "weights in channels_last). One computing thread a worker (OMP, OpenBLAS, MKL); oneDNN is on.")
 
 
 def turned(items: List, by: int) -> List:

@@ -14,6 +14,7 @@ from workloads import Workload, pando_flags, write_job
 
 TRAINERS = Path(__file__).resolve().parent / "trainers"
 RESTARTS_MAX = 3
+LAYOUTS = ["default", "pictures", "channels_last"]  # channels_last: nothing, pictures alone, weights too
 HOST_NAMES = ["localhost", "127.0.0.1", "127.0.0.2", "127.0.0.3"]  # Horovod's unit of failure is a host
 
 
@@ -32,7 +33,7 @@ class Run:
     workers: int
     folder: Path
     is_elastic: bool = False  # workers may come and go: the peers run in the form that bears it
-    channels_last: bool = False
+    layout: str = "default"  # of LAYOUTS: a peer's tensors in memory
     absent_workers: int = 0  # of `workers`, those that join later
 
     def workers_at_start(self) -> int:
@@ -53,6 +54,7 @@ class System:
     module: str = ""  # of venvs.MODULES; empty: Pando
     more: Dict[str, object] = field(default_factory=dict)  # of the trainer's job, or of `pando train`
     gpus_min: int = 0
+    needs_contiguous: bool = False  # gradients, and so weights: no channels_last
 
     def is_pando(self) -> bool:
         return not self.module
@@ -108,7 +110,7 @@ def pando_command(system: System, run: Run, place: Place) -> Command:
 def write_peer_job(system: System, run: Run, place: Place) -> Path:
     path = run.folder / "job.json"
     write_job(run.workload, path, folder=str(run.folder), data=str(run.workload.data_folder(place.data)),
-              workers=run.workers, channels_last=run.channels_last, elastic=run.is_elastic,
+              workers=run.workers, layout=run.layout, elastic=run.is_elastic,
               **{"compiled": False, "device": "cpu", "zero_stage": 0, **system.more})
     return path
 
@@ -194,8 +196,8 @@ SYSTEMS = [
     System("ddp-nccl", "PyTorch DDP, NCCL", "ddp", {"device": "cuda"}, gpus_min=2),
     System("torchft", "torchft", "torchft"),
     System("ray", "Ray Train", "ray"),
-    System("zero1", "DeepSpeed, ZeRO 1", "deepspeed", {"zero_stage": 1}),
-    System("zero2", "DeepSpeed, ZeRO 2", "deepspeed", {"zero_stage": 2}),
-    System("zero3", "DeepSpeed, ZeRO 3", "deepspeed", {"zero_stage": 3}),
-    System("horovod", "Horovod, gloo", "horovod"),
+    System("zero1", "DeepSpeed, ZeRO 1", "deepspeed", {"zero_stage": 1}, needs_contiguous=True),
+    System("zero2", "DeepSpeed, ZeRO 2", "deepspeed", {"zero_stage": 2}, needs_contiguous=True),
+    System("zero3", "DeepSpeed, ZeRO 3", "deepspeed", {"zero_stage": 3}, needs_contiguous=True),
+    System("horovod", "Horovod, gloo", "horovod", needs_contiguous=True),
 ]

@@ -1,6 +1,7 @@
 """The peers' virtual environments: how each is made, whether it works, and why not."""
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,8 @@ from typing import Dict, List, Optional
 ROOT = Path(__file__).resolve().parents[2]
 DEFAULT_FOLDER = ROOT / "bench/peers/.venvs"
 REASONS = "reasons.json"
-LOG_LINES = 3  # of a failed command that become its reason
+REASON_LINES, REASON_LINE_MAX = 2, 200  # of a failed command's log, and characters of each
+ERROR = re.compile(r"(\w*Error|\w*Exception|ERROR): \S")
 TORCH, HOROVOD = "torch", "horovod"
 HOROVOD_BUILD = {"HOROVOD_WITH_PYTORCH": "1", "HOROVOD_WITH_GLOO": "1", "HOROVOD_WITHOUT_MPI": "1",
                  "HOROVOD_WITHOUT_TENSORFLOW": "1", "HOROVOD_WITHOUT_MXNET": "1"}
@@ -49,10 +51,12 @@ def environment_of(folder: Path, venv: str) -> Dict[str, str]:
     return environment
 
 
-def last_lines(path: Path) -> str:
+def what_failed(path: Path) -> str:
+    """The first errors that the log names, or its end."""
     lines = [line.strip() for line in path.read_text(errors="replace").splitlines() if line.strip()]
-    errors = [line for line in lines if "rror" in line]
-    return " / ".join((errors or lines)[-LOG_LINES:])[-400:] or "it said nothing"
+    errors = [line for line in lines if ERROR.search(line) and "ChildFailedError" not in line]
+    said = list(dict.fromkeys(errors))[:REASON_LINES] or lines[-REASON_LINES:]
+    return " / ".join(line[:REASON_LINE_MAX] for line in said) or "it said nothing"
 
 
 def run_python(folder: Path, venv: str, words: List[str]) -> Optional[str]:
@@ -63,7 +67,7 @@ def run_python(folder: Path, venv: str, words: List[str]) -> Optional[str]:
     with open(log, "w", encoding="utf-8") as out:
         done = subprocess.run([str(python_of(folder, venv)), *words], env=environment, stdout=out,
                               stderr=subprocess.STDOUT, check=False)
-    return None if done.returncode == 0 else f"python {' '.join(words)}: {last_lines(log)}"
+    return None if done.returncode == 0 else f"python {' '.join(words)}: {what_failed(log)}"
 
 
 def make(folder: Path, venv: str, python: str) -> Dict[str, str]:

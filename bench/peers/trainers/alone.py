@@ -1,4 +1,4 @@
-"""alone.py MODEL --classes N --channels N --side N --batch N --seconds S [--channels-last]: images/s of one worker.
+"""alone.py MODEL --classes N --channels N --side N --batch N --seconds S --layout NAME: images/s of one worker.
 
 pytorch_training.py's loop on any of the peers' models: which memory layout is the quicker one.
 """
@@ -15,12 +15,11 @@ def main() -> None:
     for name in ("classes", "channels", "side", "batch"):
         parser.add_argument(f"--{name}", type=int, required=True)
     parser.add_argument("--seconds", type=float, required=True)
-    parser.add_argument("--channels-last", action="store_true")
+    parser.add_argument("--layout", required=True)
     args = parser.parse_args()
-    layout = common.torch.channels_last if args.channels_last else common.torch.contiguous_format
     common.torch.set_num_threads(1)
-    model = make_model(args.model, args.classes, 0).to(memory_format=layout).train()
-    print(pytorch_training.images_per_second(model, args, layout))
+    model = make_model(args.model, args.classes, 0).to(memory_format=common.format_of(args.layout == "channels_last"))
+    print(pytorch_training.images_per_second(model.train(), args, common.format_of(args.layout != "default")))
 
 
 if __name__ == "__main__":

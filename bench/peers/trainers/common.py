@@ -69,11 +69,11 @@ class Pictures:
             x = F.interpolate(x, size=self.job.side, mode="bilinear", align_corners=False)
         if x.shape[1] < self.job.channels:
             x = x.expand(-1, self.job.channels, -1, -1)
-        return x.contiguous(memory_format=layout(self.job))
+        return x.contiguous(memory_format=format_of(self.job.layout != "default"))
 
 
-def layout(job: SimpleNamespace) -> torch.memory_format:
-    return torch.channels_last if job.channels_last else torch.contiguous_format
+def format_of(is_channels_last: bool) -> torch.memory_format:
+    return torch.channels_last if is_channels_last else torch.contiguous_format
 
 
 def read_idx(path: Path, offset: int) -> torch.Tensor:
@@ -97,7 +97,8 @@ def read_cifar_set(job: SimpleNamespace) -> Iterable[torch.Tensor]:
 
 
 def model_of(job: SimpleNamespace) -> nn.Module:
-    return make_model(job.model, job.classes, job.checkpoints).to(memory_format=layout(job)).train()
+    model = make_model(job.model, job.classes, job.checkpoints)
+    return model.to(memory_format=format_of(job.layout == "channels_last")).train()
 
 
 def optimizer_of(job: SimpleNamespace, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
