@@ -59,7 +59,7 @@ RESNET = Experiment(
     [(RESNET101, workers) for workers in (1, 2, 4)])
 
 EXPERIMENTS = {e.name: e for e in (SMALL_PICTURES, VGG, ELASTICITY, CIFAR, RESNET)}
-QUICK_STEPS = {"mnist-resnet50": 5, "fashion-mobilenet": 8, "vgg16": 4, "mnist-cnn-elastic": 600, "cifar-cnn": 200,
+QUICK_STEPS = {"mnist-resnet50": 5, "fashion-mobilenet": 8, "vgg16": 4, "mnist-cnn-elastic": 300, "cifar-cnn": 200,
                "resnet101": 3}
 
 

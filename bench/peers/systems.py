@@ -121,13 +121,19 @@ def torchrun(run: Run, place: Place, script: str, job: Path, workers: int) -> Li
             "--monitor-interval", "0.1", str(TRAINERS / script), str(job)]
 
 
+def in_a_group(run: Run, place: Place, script: str, job: Path) -> List[Command]:
+    """All workers under one torchrun. When it starts them again they get a store of their own: in the one that it
+    shares out otherwise gloo finds the addresses of the dead, and does not connect."""
+    environment = {**venvs.environment_of(place.venvs, venvs.TORCH), "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+    return [Command(torchrun(run, place, script, job, run.workers), environment)]
+
+
 def ddp(run: Run, place: Place, job: Path) -> List[Command]:
-    return [Command(torchrun(run, place, "ddp.py", job, run.workers), venvs.environment_of(place.venvs, venvs.TORCH))]
+    return in_a_group(run, place, "ddp.py", job)
 
 
 def deepspeed(run: Run, place: Place, job: Path) -> List[Command]:
-    return [Command(torchrun(run, place, "deepspeed_zero.py", job, run.workers),
-                    venvs.environment_of(place.venvs, venvs.TORCH))]
+    return in_a_group(run, place, "deepspeed_zero.py", job)
 
 
 def ray(run: Run, place: Place, job: Path) -> List[Command]:

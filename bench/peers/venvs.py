@@ -41,13 +41,11 @@ def python_of(folder: Path, venv: str) -> Path:
 
 
 def environment_of(folder: Path, venv: str) -> Dict[str, str]:
-    """One computing thread a process, oneDNN on; the venv's programs first. A torchrun that starts its workers again
-    gives them a store of their own: in the shared one gloo finds the addresses of the dead, and never connects."""
+    """One computing thread a process, oneDNN on; the venv's programs first."""
     environment = dict(os.environ, PATH=f"{folder / venv / 'bin'}:{os.environ['PATH']}", OMP_NUM_THREADS="1",
                        OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS="1", DS_ACCELERATOR="cpu", RAY_DEDUP_LOGS="0",
                        RAY_USAGE_STATS_ENABLED="0", TOKENIZERS_PARALLELISM="false", PYTHONWARNINGS="ignore",
-                       RUST_LOG="warn", TORCH_DISABLE_SHARE_RDZV_TCP_STORE="1",
-                       TORCH_EXTENSIONS_DIR=str(folder / venv / "torch_extensions"),
+                       RUST_LOG="warn", TORCH_EXTENSIONS_DIR=str(folder / venv / "torch_extensions"),
                        VIRTUAL_ENV=str(folder / venv))
     environment.pop("OPENBLAS_CORETYPE", None)
     return environment
