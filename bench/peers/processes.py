@@ -2,6 +2,7 @@
 import ctypes
 import os
 import signal
+import sys
 import time
 from pathlib import Path
 from typing import Dict, Iterable, List, Set
@@ -11,8 +12,10 @@ KILL_SECONDS = 10
 
 
 def adopt_orphans() -> None:
-    """Whatever is started below this process stays below it, even if its parent dies: nothing is left running."""
+    """Whatever is started below this process stays below it, even if its parent dies: nothing is left running. Being
+    told to end is then an exception like Ctrl-C, after which end_all() is called."""
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
 
 
 def parents() -> Dict[int, int]:
