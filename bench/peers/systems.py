@@ -171,7 +171,8 @@ def horovod(run: Run, place: Place, job: Path) -> List[Command]:
     if run.is_elastic:
         write_hosts(run, run.workers_at_start())
         hosts = ["--min-np", "1", "--max-np", str(run.workers), "--host-discovery-script", discovery_script(run),
-                 "--blacklist-cooldown-range", "1", "2"]
+                 "--blacklist-cooldown-range", "1", "2",
+                 "--network-interface", "lo"]  # without it, it waits for two hosts before it begins
     words = [program, "-np", str(run.workers_at_start()), "--gloo", *hosts, *script]
     return [Command(words, venvs.environment_of(place.venvs, venvs.HOROVOD))]
 
