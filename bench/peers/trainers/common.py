@@ -96,8 +96,8 @@ def read_cifar_set(job: SimpleNamespace) -> Iterable[torch.Tensor]:
         yield rows[:, label_bytes - 1].long()
 
 
-def model_of(job: SimpleNamespace) -> nn.Module:
-    model = make_model(job.model, job.classes, job.checkpoints)
+def model_of(job: SimpleNamespace, is_reentrant: bool = True) -> nn.Module:
+    model = make_model(job.model, job.classes, job.checkpoints, is_reentrant)
     return model.to(memory_format=format_of(job.layout == "channels_last")).train()
 
 

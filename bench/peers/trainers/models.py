@@ -16,23 +16,24 @@ def with_small_stem(net: nn.Module) -> nn.Module:
 class CheckpointedResNet(nn.Module):
     """A ResNet that keeps what enters each of its four stages, and computes the rest again in backward."""
 
-    def __init__(self, net: nn.Module):
+    def __init__(self, net: nn.Module, is_reentrant: bool):
         super().__init__()
-        self.net = net
+        self.net, self.is_reentrant = net, is_reentrant
 
     def forward(self, x):
         net = self.net
         x = net.maxpool(net.relu(net.bn1(net.conv1(x))))
         for stage in (net.layer1, net.layer2, net.layer3, net.layer4):
-            # The reentrant way refuses DDP's hooks on some versions; this one keeps its bookkeeping to the graph.
-            x = checkpoint(stage, x, use_reentrant=False) if self.training else stage(x)
+            x = checkpoint(stage, x, use_reentrant=self.is_reentrant) if self.training else stage(x)
         return net.fc(net.avgpool(x).flatten(1))
 
 
-def make_model(name: str, classes: int, checkpoints: int) -> nn.Module:
+def make_model(name: str, classes: int, checkpoints: int, is_reentrant: bool = True) -> nn.Module:
+    """Reentrant checkpoints let memory_kinds.py see what they compute again; a DDP that looks for unused parameters
+    does not bear them."""
     if name in ("resnet50-cifar", "resnet101-cifar"):
         net = with_small_stem(getattr(torchvision.models, name.split("-")[0])(num_classes=classes))
-        return CheckpointedResNet(net) if checkpoints else net
+        return CheckpointedResNet(net, is_reentrant) if checkpoints else net
     if name == "vgg16":
         return torchvision.models.vgg16(num_classes=classes)
     if name == "cifar-cnn":

@@ -14,7 +14,7 @@ TIMEOUT = timedelta(seconds=10)
 def train(job, replica_group: int) -> None:
     common.seed(job)
     pictures = common.Pictures(job)
-    model = common.model_of(job)
+    model = common.model_of(job, is_reentrant=False)
     inner = common.optimizer_of(job, model.parameters())
 
     def load(state) -> None:
