@@ -39,17 +39,6 @@ Status SyncFolderOf(const std::string& path) {
 
 }  // namespace
 
-UniqueFd& UniqueFd::operator=(UniqueFd&& other) noexcept {
-  std::swap(fd_, other.fd_);
-  return *this;
-}
-
-UniqueFd::~UniqueFd() {
-  if (fd_ >= 0) close(fd_);
-}
-
-int UniqueFd::Release() { return std::exchange(fd_, -1); }
-
 Status FileError(std::string_view what, const std::string& path, int error_number) {
   const std::string text = fmt::format("cannot {} {}: {}", what, path, std::strerror(error_number));
   if (error_number == ENOSPC || error_number == EDQUOT) return NoSpace(text + "; free some space");

@@ -42,14 +42,26 @@ inline Blob ToBlob(SharedBuffer buffer, size_t first = 0, size_t count = SIZE_MA
               std::move(buffer));
 }
 
+// Where a pool's buffers come from. Other processes may read a buffer after its last owner here has
+// let go of it (P42): it is handed out again only once the source has renewed it.
+struct BufferSource {
+  // What a new buffer holds means nothing.
+  std::function<FloatBuffer(size_t float_count)> make = [](size_t count) {
+    return FloatBuffer(count);
+  };
+  // Whether the buffer may be written again; where it may, nobody reads what it held any more.
+  std::function<bool(const FloatBuffer& buffer)> renew;  // none: always
+};
+
 // BufferPool reuses buffers of one size. Contents of a reused buffer are whatever was there.
 // Threads: any; a buffer may be given back on another thread than it was taken on (ZeroMQ's I/O
 // threads do). The pool may be destroyed before its buffers.
 class BufferPool {
  public:
   using Make = std::function<FloatBuffer(size_t float_count)>;
-  explicit BufferPool(
-      size_t float_count, Make make = [](size_t count) { return FloatBuffer(count); });
+  explicit BufferPool(size_t float_count, BufferSource source = {});
+  BufferPool(size_t float_count, Make make)
+      : BufferPool(float_count, BufferSource{std::move(make), {}}) {}
   SharedBuffer Take();
   // Buffers made so far, in use or waiting: the pool's high-water mark.
   size_t made_count() const;
@@ -60,8 +72,10 @@ class BufferPool {
     std::vector<std::unique_ptr<FloatBuffer>> free;
     size_t made_count = 0;
   };
+  std::unique_ptr<FloatBuffer> TakeFree();
+
   size_t float_count_;
-  Make make_;
+  BufferSource source_;
   std::shared_ptr<Shelf> shelf_;
 };
 

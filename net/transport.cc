@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <tuple>
 #include <utility>
 
 #include <fmt/format.h>
@@ -100,13 +101,16 @@ Result<std::string> Transport::Bind(const std::string& endpoint) {
     monitor_ = *std::move(monitor);
   }
   lines_.emplace(std::nullopt, Line{*std::move(socket), std::nullopt, *bound});
+  if (links_ != nullptr) {
+    if (Status s = links_->Listen(own_name()); !s.ok()) return s;
+  }
   return bound;
 }
 
 Status Transport::Dial(PeerId peer, const std::string& endpoint) {
   if (const auto it = lines_.find(peer); it != lines_.end()) {
     if (it->second.endpoint == endpoint) return Status();
-    lines_.erase(it);
+    HangUp(peer);
   }
   const Result<Endpoint> parsed = ParsePeerEndpoint(endpoint);
   if (!parsed.ok()) return parsed.status();
@@ -117,15 +121,27 @@ Status Transport::Dial(PeerId peer, const std::string& endpoint) {
                                    .queued_messages_max = options_.queued_messages_max});
   if (!socket.ok()) return socket.status();
   if (Status s = socket->Connect(parsed->ToString()); !s.ok()) return s;
-  lines_.emplace(peer, Line{*std::move(socket), peer, endpoint});
+  const Result<bool> is_local = IsLocal(*parsed);
+  const auto line = lines_.emplace(peer, Line{.socket = *std::move(socket),
+                                              .peer = peer,
+                                              .endpoint = endpoint,
+                                              .is_local = is_local.ok() && *is_local});
+  Link(line.first->second);
   return Status();
 }
 
-void Transport::HangUp(PeerId peer) { lines_.erase(peer); }
+void Transport::HangUp(PeerId peer) {
+  lines_.erase(peer);
+  if (links_ != nullptr) links_->HangUp(LinkPeerOf(peer));
+}
 
 void Transport::SpeakAs(PeerId self) {
   self_ = self;
   std::erase_if(lines_, [](const auto& entry) { return entry.first.has_value(); });
+  if (links_ == nullptr) return;
+  links_->HangUpAll();
+  links_->StopListening();
+  if (lines_.contains(std::nullopt)) std::ignore = links_->Listen(own_name());
 }
 
 std::vector<PeerId> Transport::dialed() const {
@@ -160,7 +176,10 @@ void Transport::Send(const Envelope& envelope) {
     line = &router->second;
     routing_id = RoutingId(envelope.receiver, ChannelOf(envelope.message));
   }
-  switch (line->socket.Send(routing_id, Encode(envelope))) {
+  Frames frames = Encode(envelope);
+  if (links_ != nullptr)
+    links_->Share({LinkPeerOf(envelope.receiver), line->peer.has_value()}, &frames);
+  switch (line->socket.Send(routing_id, frames)) {
     case ZmqSocket::Sent::kYes:
       ++counters_.sent;
       return;
@@ -204,7 +223,8 @@ bool Transport::ReceiveFrom(Line& line, Envelope* envelope) {
   return false;
 }
 
-bool Transport::Accept(const Line& line, const ZmqSocket::Received& received, Envelope* envelope) {
+bool Transport::Accept(const Line& line, ZmqSocket::Received& received, Envelope* envelope) {
+  if (NamesSharedMemory(received.frames) && !Restore(line, &received)) return false;
   Result<Envelope> decoded = Decode(received.frames);
   if (!decoded.ok()) {
     ++counters_.undecodable;
@@ -224,6 +244,7 @@ bool Transport::Accept(const Line& line, const ZmqSocket::Received& received, En
     return false;
   }
   if (received.connection_fd >= 0) NoteConnection(received.connection_fd, sender.incarnation);
+  if (!line.unshared.empty()) JudgeSharing(line);
   ++counters_.received;
   *envelope = *std::move(decoded);
   return true;
@@ -255,6 +276,10 @@ void Transport::Wait(Micros deadline, std::span<const int> fds) {
   for (auto& [peer, line] : lines_) items.push_back({line.socket.handle(), 0, ZMQ_POLLIN, 0});
   for (const int fd : fds) items.push_back({nullptr, fd, ZMQ_POLLIN, 0});
   if (monitor_) items.push_back({monitor_->handle(), 0, ZMQ_POLLIN, 0});
+  const size_t first_link = items.size();
+  std::vector<int> link_fds;
+  if (links_ != nullptr) links_->AppendFds(&link_fds);
+  for (const int fd : link_fds) items.push_back({nullptr, fd, ZMQ_POLLIN, 0});
   // zmq_poll counts in milliseconds; rounding up keeps a loop from spinning until the deadline.
   const Micros left = deadline == kNever ? kWaitMax : std::min(deadline - SteadyNow(), kWaitMax);
   const auto left_ms = std::chrono::ceil<std::chrono::milliseconds>(std::max(left, Micros(0)));
@@ -262,6 +287,13 @@ void Transport::Wait(Micros deadline, std::span<const int> fds) {
       zmq_poll(items.data(), static_cast<int>(items.size()), static_cast<long>(left_ms.count()));
   PANDO_CHECK(ready_count >= 0 || errno == EINTR);
   if (monitor_) TellDisconnects();
+  if (links_ == nullptr) return;
+  const auto can_be_read = [](const zmq_pollitem_t& item) { return item.revents != 0; };
+  if (std::any_of(items.begin() + static_cast<std::ptrdiff_t>(first_link), items.end(),
+                  can_be_read)) {
+    links_->Receive();
+  }
+  LinkAgain();
 }
 
 }  // namespace pando

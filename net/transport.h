@@ -12,7 +12,10 @@
 // A message whose claimed sender does not fit the routing id it came by is dropped; so is one that
 // claims to be the scheduler's and came by another line than one dialed to it, and what is not a
 // message. All are counted.
-// Threads: one; a transport may be handed to another thread while nobody uses it.
+//
+// With ShareMemory, payloads that lie in the given pool go to peers of this host without a copy:
+// the message names them in place of their bytes (P42, net/shared_link.h). Threads: one; a
+// transport may be handed to another thread while nobody uses it.
 #pragma once
 
 #include <functional>
@@ -26,6 +29,7 @@
 #include <vector>
 
 #include "common/status.h"
+#include "net/shared_links.h"
 #include "net/zmq_context.h"
 #include "net/zmq_socket.h"
 #include "proto/messages.h"
@@ -59,6 +63,19 @@ class Transport {
     uint64_t undecodable = 0;
     uint64_t misattributed = 0;  // the sender claimed is not who sent it
     uint64_t isolated = 0;       // neither sent nor received, for the context was isolated
+    uint64_t overtaken = 0;      // named shared memory that is written again, or cannot be read
+  };
+  struct SharedMemory {
+    std::shared_ptr<SharedPool> pool;  // what payloads are made in
+    bool is_required = false;          // sharing_failure() tells of a peer that shares none
+    // Told of the first peer of this host that shares no memory with us, and why.
+    std::function<void(const std::string& text)> on_note;
+  };
+  // Lines that were dialed, by what carries their payloads.
+  struct LineCounts {
+    uint32_t tcp = 0;
+    uint32_t ipc = 0;
+    uint32_t shm = 0;
   };
 
   // `context` outlives the transport. Only incarnation and lane of `self` matter.
@@ -76,6 +93,13 @@ class Transport {
   // From here on this party is another life: every dialed line is hung up, what is bound stays.
   void SpeakAs(PeerId self);
   std::vector<PeerId> dialed() const;
+
+  // From now on memory is shared with whom it can be, of those that are dialed from here on and of
+  // those that dial us.  An error says why it can be with nobody. Called at most once.
+  Status ShareMemory(SharedMemory options);
+  // Not OK where memory must be shared, and a peer that answers shares none: why.
+  const Status& sharing_failure() const { return sharing_failure_; }
+  LineCounts CountLines() const;
 
   // To the dialed peer, else by routing id to who dialed us. Never blocks and never fails: what
   // cannot go is dropped and counted.
@@ -95,15 +119,23 @@ class Transport {
     ZmqSocket socket;
     std::optional<PeerId> peer;
     std::string endpoint;
+    bool is_local = false;      // the endpoint is one of this machine
+    std::string unshared = {};  // why no memory is shared, once that was tried
   };
   using Lines = std::map<std::optional<PeerId>, Line>;  // the ROUTER is at nullopt
 
   Line* FindDialed(PeerId peer);
   bool ReceiveFrom(Line& line, Envelope* envelope);
-  bool Accept(const Line& line, const ZmqSocket::Received& received, Envelope* envelope);
+  bool Accept(const Line& line, ZmqSocket::Received& received, Envelope* envelope);
   void NoteConnection(int connection_fd, Incarnation peer);
   void TellDisconnects();
   void Warn(const std::string& peer, const std::string& why);
+  bool LinksWith(const PeerId& peer) const;
+  void Link(Line& line);
+  void LinkAgain();
+  bool Restore(const Line& line, ZmqSocket::Received* received);
+  void JudgeSharing(const Line& line);
+  LinkPeer own_name() const { return {self_.incarnation, self_.lane}; }
 
   ZmqContext& context_;
   PeerId self_;
@@ -114,6 +146,10 @@ class Transport {
   std::optional<PeerId> reading_;           // key of the line that Receive reads next
   unsigned burst_ = 0;                      // messages taken from it in a row
   std::set<std::string> warned_;
+  std::unique_ptr<SharedLinks> links_;  // null: no memory is shared
+  SharedMemory shared_memory_;
+  Status sharing_failure_;
+  Micros link_again_at_{0};
   Counters counters_;
 };
 

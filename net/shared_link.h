@@ -1,0 +1,93 @@
+// SharedLink: the Unix connection of two transports of one host that read each other's shared
+// memory (P42). It carries descriptors and the kernel's word that a peer is gone; messages go by
+// ZeroMQ, and name what lies in a segment in place of the bytes. Used by net/shared_links alone.
+//
+//   message  | from            | says
+//   ---------+-----------------+------------------------------------------------------------------
+//   hello    | who connected   | who it is, and the layout that it knows
+//   segment  | a pool's owner  | its next segment, with the descriptor; the index of your words
+//   mapped   | the other       | that segment may be named to me from now on
+//
+// Each end tells the other that it reads nothing any more by shutting down its half: when the link
+// is retired and the last blob is gone, or by the kernel when the process ends. Then, not before,
+// the other end takes its reader's index back.
+// Threads: one.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "common/ids.h"
+#include "common/unique_fd.h"
+#include "net/shared_pool.h"
+#include "net/shared_reader.h"
+#include "proto/codec.h"
+#include "proto/messages.h"
+
+namespace pando {
+
+// Who is at the other end: incarnation and lane.
+using LinkPeer = std::pair<Incarnation, uint16_t>;
+inline LinkPeer LinkPeerOf(const PeerId& peer) { return {peer.incarnation, peer.lane}; }
+
+// Whether a received message names shared memory: then it is Restore's.
+bool NamesSharedMemory(const Frames& frames);
+
+class SharedLink {
+ public:
+  // A name in the abstract namespace: of this network namespace alone, gone with its process.
+  // `pool` is what we share, and may be null.
+  static Result<UniqueFd> Listen(const LinkPeer& self);
+  static Result<std::unique_ptr<SharedLink>> Connect(const LinkPeer& self, const LinkPeer& peer,
+                                                     std::shared_ptr<SharedPool> pool);
+  // Who connects to the listening socket; null: nobody does, or a stranger.  kUnavailable: this
+  // process can have no further descriptor.
+  static Result<std::unique_ptr<SharedLink>> Accept(int listening_fd,
+                                                    std::shared_ptr<SharedPool> pool);
+  ~SharedLink();
+
+  int fd() const { return fd_->get(); }
+  // Empty until an accepted one has said it.
+  const std::optional<LinkPeer>& peer() const { return peer_; }
+
+  // Reads what is there.
+  void Receive();
+  bool is_closed() const { return is_closed_; }  // the other end reads nothing any more
+  bool is_usable() const { return peer_.has_value() && !is_closed_ && reader_ != nullptr; }
+  // Why it is not used any more, if that is the peer's fault.
+  const std::string& complaint() const { return complaint_; }
+  // From now on nothing is sent or received by it.
+  void Retire() { reader_.reset(); }
+  bool shares() const { return mapped_count_ > 0; }  // payloads go by it
+
+  // Frames that the peer can read where they lie are named instead.
+  void Share(Frames* frames);
+  enum class Restored { kWhole, kOvertaken, kCorrupt };
+  // REQUIRES: NamesSharedMemory(*frames).
+  Restored Restore(Frames* frames);
+
+ private:
+  struct Control;
+  SharedLink(UniqueFd fd, std::shared_ptr<SharedPool> pool);
+  bool ReceiveOne();
+  void OnControl(const Control& control, UniqueFd descriptor);
+  void OnSegment(const Control& control, UniqueFd descriptor);
+  bool Send(const Control& control, int descriptor = -1);
+  void AnnounceSegments();
+  std::optional<SharedReference> Name(const Blob& frame);
+  void Break(std::string complaint);
+
+  std::shared_ptr<UniqueFd> fd_;
+  std::shared_ptr<SharedPool> pool_;
+  std::optional<LinkPeer> peer_;
+  std::unique_ptr<SharedReader> reader_;  // of the peer's pool; null: retired
+  std::optional<uint32_t> our_reader_;    // the peer's index in our pool
+  uint32_t announced_count_ = 0;          // segments of ours
+  uint32_t mapped_count_ = 0;             // that the peer has mapped
+  bool is_closed_ = false;
+  std::string complaint_;
+};
+
+}  // namespace pando

@@ -1,0 +1,117 @@
+#include "net/shared_links.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace pando {
+
+Status SharedLinks::Listen(const LinkPeer& self) {
+  Result<UniqueFd> listener = SharedLink::Listen(self);
+  if (!listener.ok()) return listener.status();
+  listener_ = *std::move(listener);
+  return Status();
+}
+
+Status SharedLinks::Connect(const LinkPeer& self, const LinkPeer& peer) {
+  if (lines_.contains({peer, true})) return Status();
+  if (link_count() >= kLinksMax) return Unavailable("there are as many links as can be");
+  Result<std::unique_ptr<SharedLink>> link = SharedLink::Connect(self, peer, pool_);
+  if (!link.ok()) return link.status();
+  lines_.emplace(Line{peer, true}, *std::move(link));
+  return Status();
+}
+
+void SharedLinks::HangUp(const LinkPeer& peer) {
+  auto line = lines_.extract(Line{peer, true});
+  if (!line.empty()) Retire(std::move(line.mapped()));
+}
+
+void SharedLinks::HangUpAll() {
+  for (auto& [line, link] : std::exchange(lines_, {})) Retire(std::move(link));
+  for (auto& link : std::exchange(unnamed_, {})) Retire(std::move(link));
+}
+
+void SharedLinks::Retire(std::unique_ptr<SharedLink> link) {
+  link->Retire();
+  if (!link->is_closed()) retired_.push_back(std::move(link));
+}
+
+SharedLink* SharedLinks::Find(const Line& line) const {
+  const auto it = lines_.find(line);
+  return it == lines_.end() ? nullptr : it->second.get();
+}
+
+void SharedLinks::Share(const Line& line, Frames* frames) {
+  if (SharedLink* link = Find(line)) link->Share(frames);
+}
+
+SharedLink::Restored SharedLinks::Restore(const Line& line, Frames* frames) {
+  SharedLink* link = Find(line);
+  return link == nullptr ? SharedLink::Restored::kOvertaken : link->Restore(frames);
+}
+
+bool SharedLinks::shares(const Line& line) const {
+  const SharedLink* link = Find(line);
+  return link != nullptr && link->shares();
+}
+
+std::vector<LinkPeer> SharedLinks::connected() const {
+  std::vector<LinkPeer> peers;
+  for (const auto& [line, link] : lines_) {
+    if (line.is_dialed) peers.push_back(line.peer);
+  }
+  return peers;
+}
+
+// ---- what comes by the links --------------------------------------------------------------------
+
+void SharedLinks::AppendFds(std::vector<int>* fds) const {
+  if (listener_.is_open()) fds->push_back(listener_.get());
+  for (const auto& [line, link] : lines_) fds->push_back(link->fd());
+  for (const auto& link : unnamed_) fds->push_back(link->fd());
+  for (const auto& link : retired_) fds->push_back(link->fd());
+}
+
+void SharedLinks::Receive() {
+  if (listener_.is_open()) Admit();
+  for (auto& [line, link] : lines_) link->Receive();
+  for (auto& link : unnamed_) link->Receive();
+  for (auto& link : retired_) link->Receive();
+  NameAdmitted();
+  for (auto it = lines_.begin(); it != lines_.end();) {
+    if (it->second->is_usable()) {
+      ++it;
+    } else {
+      Retire(std::move(it->second));
+      it = lines_.erase(it);
+    }
+  }
+  std::erase_if(retired_, [](const auto& link) { return link->is_closed(); });
+}
+
+void SharedLinks::Admit() {
+  while (true) {
+    Result<std::unique_ptr<SharedLink>> link = SharedLink::Accept(listener_.get(), pool_);
+    // Out of descriptors: who waits to be accepted would keep us awake. Refused, they send bytes.
+    if (!link.ok()) return StopListening();
+    if (*link == nullptr) return;
+    if (link_count() < kLinksMax) unnamed_.push_back(*std::move(link));
+  }
+}
+
+// A peer that connects anew has lost its earlier link.
+void SharedLinks::NameAdmitted() {
+  for (auto& link : std::exchange(unnamed_, {})) {
+    if (link->is_usable()) {
+      std::unique_ptr<SharedLink>& line = lines_[{*link->peer(), false}];
+      std::swap(line, link);
+      if (link != nullptr) Retire(std::move(link));
+    } else if (link->is_closed() || !link->complaint().empty()) {
+      Retire(std::move(link));
+    } else {
+      unnamed_.push_back(std::move(link));
+    }
+  }
+}
+
+}  // namespace pando

@@ -1,0 +1,65 @@
+// SharedLinks: with whom of its peers a transport shares memory (P42). Used by net/transport alone.
+//
+// A party that is dialed listens on a Unix socket named after its incarnation and lane; one that
+// dials connects to it. Where that cannot be, payloads go as bytes. A link that is hung up on is
+// kept until the peer has closed it: until then it may read.
+// Threads: one.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "net/shared_link.h"
+#include "proto/outbox.h"
+
+namespace pando {
+
+class SharedLinks {
+ public:
+  static constexpr size_t kLinksMax = 2 * kSharedReadersMax;  // more get bytes
+
+  explicit SharedLinks(std::shared_ptr<SharedPool> pool) : pool_(std::move(pool)) {}
+
+  // Lets others connect to us by this name.
+  Status Listen(const LinkPeer& self);
+  void StopListening() { listener_ = UniqueFd(); }
+
+  // Links with a peer that is dialed.  Returns why it cannot be.
+  Status Connect(const LinkPeer& self, const LinkPeer& peer);
+  void HangUp(const LinkPeer& peer);
+  void HangUpAll();
+
+  // A line is the peer, and whether we dialed it: two lanes may each have dialed the other.
+  struct Line {
+    LinkPeer peer;
+    bool is_dialed = false;
+    auto operator<=>(const Line&) const = default;
+  };
+  void Share(const Line& line, Frames* frames);
+  SharedLink::Restored Restore(const Line& line, Frames* frames);
+  bool shares(const Line& line) const;
+  std::vector<LinkPeer> connected() const;
+
+  // What to poll for reading, and what to call when it can be read.
+  void AppendFds(std::vector<int>* fds) const;
+  void Receive();
+
+ private:
+  SharedLink* Find(const Line& line) const;
+  void Admit();
+  void NameAdmitted();
+  void Retire(std::unique_ptr<SharedLink> link);
+  size_t link_count() const { return lines_.size() + unnamed_.size() + retired_.size(); }
+
+  const std::shared_ptr<SharedPool> pool_;
+  UniqueFd listener_;
+  std::map<Line, std::unique_ptr<SharedLink>> lines_;
+  std::vector<std::unique_ptr<SharedLink>> unnamed_;  // accepted, and yet to say who they are
+  std::vector<std::unique_ptr<SharedLink>> retired_;  // until the peer has closed them
+};
+
+}  // namespace pando

@@ -1,0 +1,101 @@
+// SharedPool: buffers that peers of this host can read where they lie (P42). A BufferSource for the
+// pools whose blobs travel: a worker's gradients, a lane's sums and parameters. What it cannot give
+// from shared memory it gives from the heap, and that travels as bytes.
+// Threads: any. Owns: segments, which grow in number, never in size; a slot that is given back is
+// used again. Lives as long as its buffers.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "common/float_buffer.h"
+#include "common/status.h"
+#include "net/shared_segment.h"
+
+namespace pando {
+
+// What a message says in place of a payload's bytes.
+struct SharedReference {
+  uint32_t segment = 0;  // index among its maker's
+  uint32_t slot = 0;     // within the segment
+  uint64_t sequence = 0;
+  uint64_t offset_bytes = 0;  // within the segment
+  uint64_t size_bytes = 0;
+};
+
+class SharedPool : public std::enable_shared_from_this<SharedPool> {
+ public:
+  static constexpr uint32_t kSegmentsMax = 64;                // descriptors: one each
+  static constexpr size_t kSegmentBytes = size_t{128} << 20;  // what is not touched costs nothing
+  static constexpr size_t kSlotBytesMin = 16 << 10;  // smaller payloads travel as bytes anyway
+
+  // kUnavailable: this system has no such memory.
+  static Result<std::shared_ptr<SharedPool>> Create();
+
+  BufferSource source();
+
+  // ---- readers ---------------------------------------------------------------------------------
+  // An index of the words in each segment; none if there are as many readers as can be.
+  std::optional<uint32_t> AddReader();
+  // It reads nothing any more.
+  void RemoveReader(uint32_t reader);
+
+  // What to tell of a segment to those who map it.
+  struct Facts {
+    int fd;
+    uint64_t size_bytes;
+  };
+  uint32_t segment_count() const;
+  Facts segment(uint32_t index) const;  // REQUIRES: index < segment_count()
+
+  // Names the bytes; none if they do not lie in this pool.
+  // REQUIRES: somebody keeps their buffer alive.
+  std::optional<SharedReference> Find(std::span<const std::byte> bytes) const;
+  // Lets the reader read what is named.  False if it cannot, now.
+  bool Offer(const SharedReference& reference, uint32_t reader);
+
+ private:
+  struct Slot {
+    uint32_t segment;
+    uint32_t index;
+    size_t offset_bytes;
+    size_t capacity_bytes;
+    uint64_t sequence = 1;
+  };
+  struct Segment {
+    SharedSegment memory;
+    size_t used_bytes = kSharedWordsBytes;
+    uint32_t slot_count = 0;
+    size_t room_bytes() const {
+      return slot_count == kSharedSlotsMax ? 0 : memory.size_bytes() - used_bytes;
+    }
+  };
+  using Slots = std::map<const std::byte*, Slot>;
+
+  SharedPool() = default;
+  FloatBuffer Make(size_t float_count);
+  bool Renew(const FloatBuffer& buffer);
+  Slots::iterator TakeSlot(size_t capacity_bytes);
+  Slots::iterator AddSlot(size_t capacity_bytes);
+  Segment* SegmentWithRoom(size_t capacity_bytes);
+  bool RenewSlot(Slot& slot);
+  Slots::const_iterator SlotAt(const std::byte* address) const;
+  std::byte* AddressOf(const Slot& slot) const {
+    return segments_[slot.segment].memory.base() + slot.offset_bytes;
+  }
+  void GiveBack(const std::byte* address);
+
+  mutable std::mutex mutex_;  // guards all below
+  std::vector<Segment> segments_;
+  Slots slots_;                                         // by address
+  std::multimap<size_t, const std::byte*> free_slots_;  // by capacity
+  std::array<bool, kSharedReadersMax> is_reader_{};
+};
+
+}  // namespace pando

@@ -1,0 +1,74 @@
+// SharedSegment: memory of one process that others of its host read, and who reads what of it
+// (P42). A sealed memfd, made and written by a SharedPool, mapped by SharedReaders.
+//
+// Layout. A segment never changes its size (F_SEAL_SHRINK, F_SEAL_GROW), so whoever has mapped it
+// can read all of it whatever its maker does.
+//
+//   byte 0                     words: one of 8 bytes for each (slot, reader), slot by slot
+//   kSharedWordsBytes          slots: each begins at a page
+//
+//   word                       meaning                                     set by
+//   ----                       -------                                     ------
+//   0                          nothing for this reader                     maker
+//   sequence << 1              the slot's contents of that sequence may    maker, when it names
+//   them
+//                              be read by this reader                      to it; reader, done with
+//                              it
+//   sequence << 1 | 1          the reader reads them                       reader, by
+//   compare-and-swap
+//
+// The maker writes a slot again only after it has made every word of it 0, by compare-and-swap, and
+// none was odd. So what is read is never written: not for a reader that is slow, stopped, or taken
+// for dead while it lives. A message that was overtaken finds 0, or another sequence, and is lost.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include "common/status.h"
+#include "common/unique_fd.h"
+
+namespace pando {
+
+inline constexpr size_t kSharedReadersMax = 64;
+inline constexpr size_t kSharedSlotsMax = 256;  // of a segment
+inline constexpr size_t kSharedWordsBytes = kSharedSlotsMax * kSharedReadersMax * sizeof(uint64_t);
+inline constexpr uint64_t kSharedSegmentBytesMax = uint64_t{1} << 40;
+
+class SharedSegment {
+ public:
+  // A new one.  kUnavailable: the system has no descriptor, no memfd, or no room for it.
+  static Result<SharedSegment> Create(size_t data_bytes);
+  // Somebody else's, of the size that they say it has.  kCorrupt: it has not, or is not sealed.
+  static Result<SharedSegment> Map(UniqueFd fd, uint64_t size_bytes);
+
+  SharedSegment(SharedSegment&& other) noexcept;
+  SharedSegment& operator=(SharedSegment&&) = delete;
+  ~SharedSegment();
+
+  int fd() const { return fd_.get(); }  // the maker's; a reader needs none once it has mapped it
+  size_t size_bytes() const { return size_bytes_; }
+  std::byte* base() const { return base_; }
+  // REQUIRES: both are below their bounds.
+  std::atomic_ref<uint64_t> word(size_t slot, size_t reader) const {
+    auto* words = reinterpret_cast<uint64_t*>(base_);
+    return std::atomic_ref<uint64_t>(words[slot * kSharedReadersMax + reader]);
+  }
+
+ private:
+  SharedSegment(UniqueFd fd, std::byte* base, size_t size_bytes)
+      : fd_(std::move(fd)), base_(base), size_bytes_(size_bytes) {}
+
+  UniqueFd fd_;
+  std::byte* base_;
+  size_t size_bytes_;
+};
+
+inline constexpr uint64_t kNothingOffered = 0;
+inline uint64_t OfferedWord(uint64_t sequence) { return sequence << 1; }
+inline uint64_t HeldWord(uint64_t sequence) { return sequence << 1 | 1; }
+inline bool IsHeldWord(uint64_t word) { return (word & 1) != 0; }
+
+}  // namespace pando

@@ -1,0 +1,100 @@
+// The transport's shared memory: with whom, and the messages that name it (P42).
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "net/clock.h"
+#include "net/transport.h"
+
+namespace pando {
+namespace {
+
+// A line whose peer is there and whose link was lost: linked again so much later.
+constexpr Micros kLinkAgain = std::chrono::seconds(1);
+
+// Who has this routing id, if it is one of ours.
+std::optional<LinkPeer> PeerOf(const std::string& routing_id) {
+  if (routing_id.size() != 11) return std::nullopt;
+  const auto byte = [&](size_t i) { return uint64_t{static_cast<unsigned char>(routing_id[i])}; };
+  uint64_t incarnation = 0;
+  for (size_t i = 0; i < 8; ++i) incarnation |= byte(1 + i) << (8 * i);
+  return LinkPeer(Incarnation(incarnation), static_cast<uint16_t>(byte(9) | byte(10) << 8));
+}
+
+}  // namespace
+
+Status Transport::ShareMemory(SharedMemory options) {
+  PANDO_CHECK(links_ == nullptr);
+  shared_memory_ = std::move(options);
+  auto links = std::make_unique<SharedLinks>(shared_memory_.pool);
+  if (lines_.contains(std::nullopt)) {
+    if (Status s = links->Listen(own_name()); !s.ok()) return s;
+  }
+  links_ = std::move(links);
+  return Status();
+}
+
+// The scheduler is never on the data path.
+bool Transport::LinksWith(const PeerId& peer) const {
+  return links_ != nullptr && peer.node != kSchedulerNode && peer.incarnation != Incarnation();
+}
+
+void Transport::Link(Line& line) {
+  if (!line.peer || !LinksWith(*line.peer)) return;
+  const Status linked = links_->Connect(own_name(), LinkPeerOf(*line.peer));
+  line.unshared = linked.ok() ? "" : linked.message();
+  if (linked.ok() || !line.is_local || !shared_memory_.on_note) return;
+  std::exchange(shared_memory_.on_note, {})(fmt::format(
+      "no memory is shared with {}: {}; payloads go as bytes", line.endpoint, linked.message()));
+}
+
+// A peer that closed its link may have had no descriptor left, or begun another life.
+void Transport::LinkAgain() {
+  const Micros now = SteadyNow();
+  if (now < link_again_at_) return;
+  link_again_at_ = now + kLinkAgain;
+  const std::vector<LinkPeer> connected = links_->connected();
+  for (auto& [peer, line] : lines_) {
+    if (!peer || !LinksWith(*peer) || !line.unshared.empty()) continue;
+    if (std::ranges::find(connected, LinkPeerOf(*peer)) == connected.end()) Link(line);
+  }
+}
+
+// Puts payloads that the message names in their places. A message whose payload was overtaken is
+// as good as lost: its sender needs it no more, or repeats it (P10).
+bool Transport::Restore(const Line& line, ZmqSocket::Received* received) {
+  const std::optional<LinkPeer> peer =
+      line.peer ? LinkPeerOf(*line.peer) : PeerOf(received->routing_id);
+  auto restored = SharedLink::Restored::kOvertaken;
+  if (links_ != nullptr && peer)
+    restored = links_->Restore({*peer, line.peer.has_value()}, &received->frames);
+  if (restored == SharedLink::Restored::kWhole) return true;
+  const bool is_corrupt = restored == SharedLink::Restored::kCorrupt;
+  ++(is_corrupt ? counters_.undecodable : counters_.overtaken);
+  if (is_corrupt) Warn(line.endpoint, "it names shared memory that there is not");
+  return false;
+}
+
+// It lives, for it answers; so no link will come of it.
+void Transport::JudgeSharing(const Line& line) {
+  if (!shared_memory_.is_required || !sharing_failure_.ok()) return;
+  sharing_failure_ = Unavailable(
+      fmt::format("run.transport is shm, and no memory can be shared with {}: {}; use --transport "
+                  "auto, which sends bytes where it must",
+                  line.endpoint, line.unshared));
+}
+
+Transport::LineCounts Transport::CountLines() const {
+  LineCounts counts;
+  for (const auto& [peer, line] : lines_) {
+    if (!peer || peer->node == kSchedulerNode) continue;
+    if (links_ != nullptr && links_->shares({LinkPeerOf(*peer), true}))
+      ++counts.shm;
+    else
+      ++(line.endpoint.starts_with("ipc:") ? counts.ipc : counts.tcp);
+  }
+  return counts;
+}
+
+}  // namespace pando

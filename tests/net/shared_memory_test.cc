@@ -1,0 +1,400 @@
+// Two parties of this process that share memory (P42), as two processes would.
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstddef>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+
+#include "common/float_buffer.h"
+#include "net/shared_links.h"
+#include "tests/net/net_fixture.h"
+
+namespace pando {
+namespace {
+
+constexpr size_t kFloats = (1 << 20) / sizeof(float);
+
+std::shared_ptr<SharedPool> MustCreatePool() {
+  Result<std::shared_ptr<SharedPool>> pool = SharedPool::Create();
+  REQUIRE_MESSAGE(pool.ok(), pool.status().message());
+  return *pool;
+}
+
+Envelope PushOf(const PeerId& sender, const PeerId& receiver, Blob payload) {
+  Push push;
+  push.items.push_back({ShardId(1), Step(2), TreeNode(1), std::move(payload)});
+  return {.sender = sender, .receiver = receiver, .message = std::move(push)};
+}
+
+Blob PayloadOf(const Envelope& envelope) {
+  return std::get<Push>(envelope.message).items.at(0).payload;
+}
+
+void Fill(FloatBuffer& buffer, float first) {
+  for (size_t i = 0; i < buffer.size(); ++i) buffer.data()[i] = first + static_cast<float>(i);
+}
+
+void CheckRamp(const Blob& payload, float first) {
+  REQUIRE(payload.floats().size() == kFloats);
+  bool is_equal = true;
+  for (size_t i = 0; i < kFloats; ++i)
+    is_equal &= payload.floats()[i] == first + static_cast<float>(i);
+  CHECK(is_equal);
+}
+
+// A bound and a dialing party that both share memory.
+struct SharingPair {
+  SharingPair() : lane(context, lane_peer, {}), worker(context, worker_peer, {}) {
+    const Result<std::string> bound = lane.Bind(kAnyTcpPort);
+    REQUIRE(bound.ok());
+    REQUIRE(lane.ShareMemory({.pool = lane_pool}).ok());
+    REQUIRE(worker.ShareMemory({.pool = worker_pool}).ok());
+    REQUIRE(worker.Dial(lane_peer, *bound).ok());
+  }
+  // Until both have mapped what there is: payloads go as bytes before.
+  void MustLink() {
+    worker.Send(TextFrom(worker_peer, lane_peer, "hello"));
+    MustReceive(lane);
+    const Micros deadline = SteadyNow() + kTestDeadline;
+    while (worker.CountLines().shm == 0 || !Names(lane, lane_peer, worker, worker_peer, 0)) {
+      REQUIRE(SteadyNow() < deadline);
+      lane.Wait(SteadyNow() + std::chrono::milliseconds(1));
+      worker.Wait(SteadyNow() + std::chrono::milliseconds(1));
+    }
+  }
+  // Whether a payload of the sender's pool arrives where it lies: of 64-byte lines, within a page.
+  bool Names(Transport& from, const PeerId& sender, Transport& to, const PeerId& receiver,
+             float first) {
+    const SharedBuffer buffer = (&from == &lane ? lane_buffers : worker_buffers).Take();
+    Fill(*buffer, first);
+    from.Send(PushOf(sender, receiver, ToBlob(buffer)));
+    const Envelope received = MustReceive(to);
+    CheckRamp(PayloadOf(received), first);
+    Fill(*buffer, first + 1);  // a writer that breaks the rule is seen by who reads its memory
+    return PayloadOf(received).floats().front() == first + 1;
+  }
+  Envelope Pushed(const SharedBuffer& buffer) {
+    worker.Send(PushOf(worker_peer, lane_peer, ToBlob(buffer)));
+    return MustReceive(lane);
+  }
+
+  ZmqContext context;
+  PeerId lane_peer = NewPeer(1, 3);
+  PeerId worker_peer = NewPeer(2);
+  std::shared_ptr<SharedPool> lane_pool = MustCreatePool();
+  std::shared_ptr<SharedPool> worker_pool = MustCreatePool();
+  BufferPool lane_buffers{kFloats, lane_pool->source()};
+  BufferPool worker_buffers{kFloats, worker_pool->source()};
+  Transport lane;
+  Transport worker;
+};
+
+TEST_CASE("payloads of 1 MiB are read where they lie, both ways, once memory is shared") {
+  SharingPair pair;
+  pair.MustLink();
+  CHECK(pair.Names(pair.worker, pair.worker_peer, pair.lane, pair.lane_peer, 3));
+  CHECK(pair.Names(pair.lane, pair.lane_peer, pair.worker, pair.worker_peer, 4));
+  CHECK(pair.worker.CountLines().tcp == 0);
+}
+
+TEST_CASE("a part of a buffer, small payloads and payloads from elsewhere arrive together") {
+  SharingPair pair;
+  pair.MustLink();
+  const SharedBuffer buffer = pair.worker_buffers.Take();
+  Fill(*buffer, 0);
+  auto ours = std::make_shared<FloatBuffer>(kFloats);
+  Fill(*ours, 7);
+  Push push;
+  push.items.push_back({ShardId(0), Step(2), TreeNode(1), ToBlob(ours)});
+  push.items.push_back({ShardId(1), Step(2), TreeNode(1), ToBlob(buffer, 4096, 8192)});
+  push.items.push_back({ShardId(2), Step(2), TreeNode(1), ToBlob(buffer, 16, 16)});
+  push.items.push_back({ShardId(3), Step(2), TreeNode(1), ToBlob(buffer, 65536)});
+  pair.worker.Send(
+      {.sender = pair.worker_peer, .receiver = pair.lane_peer, .message = std::move(push)});
+  const Envelope received = MustReceive(pair.lane);
+  const auto& items = std::get<Push>(received.message).items;
+  REQUIRE(items.size() == 4);
+  CheckRamp(items[0].payload, 7);
+  CHECK(items[1].payload.floats().size() == 8192);
+  CHECK(items[1].payload.floats().front() == 4096);
+  CHECK(items[2].payload.floats().back() == 31);
+  CHECK(items[3].payload.floats().back() == static_cast<float>(kFloats - 1));
+}
+
+TEST_CASE("a buffer that a reader holds is not written again, and is once it has let go") {
+  SharingPair pair;
+  pair.MustLink();
+  SharedBuffer buffer = pair.worker_buffers.Take();
+  const float* const address = buffer->data();
+  Fill(*buffer, 1);
+  Envelope first = pair.Pushed(buffer);
+  Envelope second = pair.Pushed(buffer);  // one hold for both
+  buffer.reset();
+  SharedBuffer other = pair.worker_buffers.Take();
+  CHECK(other->data() != address);
+  CheckRamp(PayloadOf(first), 1);
+  first = Envelope{};
+  CHECK(pair.worker_buffers.Take()->data() != address);
+  CheckRamp(PayloadOf(second), 1);
+  second = Envelope{};
+  SharedBuffer a = pair.worker_buffers.Take();
+  SharedBuffer b = pair.worker_buffers.Take();
+  CHECK((a->data() == address || b->data() == address));
+}
+
+TEST_CASE("a message whose payload has been written again is lost, and counted") {
+  SharingPair pair;
+  pair.MustLink();
+  SharedBuffer buffer = pair.worker_buffers.Take();
+  const float* const address = buffer->data();
+  pair.worker.Send(PushOf(pair.worker_peer, pair.lane_peer, ToBlob(buffer)));
+  buffer.reset();
+  buffer = pair.worker_buffers.Take();  // before the lane has read the message
+  REQUIRE(buffer->data() == address);
+  Fill(*buffer, 9);
+  pair.worker.Send(TextFrom(pair.worker_peer, pair.lane_peer, "after"));
+  CHECK(TextOf(MustReceive(pair.lane)) == "after");
+  CHECK(pair.lane.counters().overtaken == 1);
+  CheckRamp(PayloadOf(pair.Pushed(buffer)), 9);
+}
+
+TEST_CASE("a late copy of a message whose payload is still there can be read again") {
+  SharingPair pair;
+  pair.MustLink();
+  const SharedBuffer buffer = pair.worker_buffers.Take();
+  Fill(*buffer, 2);
+  CheckRamp(PayloadOf(pair.Pushed(buffer)), 2);
+  CheckRamp(PayloadOf(pair.Pushed(buffer)), 2);
+  CHECK(pair.lane.counters().overtaken == 0);
+}
+
+TEST_CASE("what a party reads stays as it is when the other has gone") {
+  Envelope received;
+  {
+    SharingPair pair;
+    pair.MustLink();
+    SharedBuffer buffer = pair.worker_buffers.Take();
+    Fill(*buffer, 5);
+    received = pair.Pushed(buffer);
+  }
+  CheckRamp(PayloadOf(received), 5);
+}
+
+TEST_CASE("a hung up party's hold lasts until it lets go, and its index is used again after") {
+  SharingPair pair;
+  pair.MustLink();
+  SharedBuffer buffer = pair.lane_buffers.Take();
+  const float* const address = buffer->data();
+  Fill(*buffer, 6);
+  pair.lane.Send(PushOf(pair.lane_peer, pair.worker_peer, ToBlob(buffer)));
+  Envelope held = MustReceive(pair.worker);
+  buffer.reset();
+  pair.worker.HangUp(pair.lane_peer);
+  pair.lane.Wait(SteadyNow() + std::chrono::milliseconds(20));
+  for (int i = 0; i < 3; ++i) {
+    SharedBuffer other = pair.lane_buffers.Take();
+    CHECK(other->data() != address);
+    CheckRamp(PayloadOf(held), 6);
+  }
+  held = Envelope{};
+  std::vector<SharedBuffer> taken;
+  const auto is_taken_again = [&] {
+    taken.push_back(pair.lane_buffers.Take());
+    return taken.back()->data() == address;
+  };
+  while (!is_taken_again()) REQUIRE(taken.size() < 8);
+  for (size_t i = 1; i < kSharedReadersMax; ++i) CHECK(pair.lane_pool->AddReader().has_value());
+}
+
+// ---- the dead
+// ------------------------------------------------------------------------------------
+
+TEST_CASE("what a killed reader held is free once the kernel has closed its connection") {
+  const std::shared_ptr<SharedPool> pool = MustCreatePool();
+  BufferPool buffers(kFloats, pool->source());
+  const LinkPeer self{NewIncarnation(), 0};
+  const Result<UniqueFd> listener = SharedLink::Listen(self);
+  REQUIRE(listener.ok());
+  SharedBuffer buffer = buffers.Take();
+  const float* const address = buffer->data();
+  int pipe_ends[2];
+  REQUIRE(pipe(pipe_ends) == 0);
+  const pid_t child = fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {  // reads what it is sent through the pipe, says so, and stays
+    auto link = SharedLink::Connect({NewIncarnation(), 0}, self, nullptr);
+    if (!link.ok()) _exit(1);
+    for (int i = 0; i < 100 && write(pipe_ends[1], "", 0) == 0; ++i) {
+      (*link)->Receive();
+      usleep(10'000);
+    }
+    _exit(0);
+  }
+  close(pipe_ends[1]);
+  std::unique_ptr<SharedLink> link;
+  const Micros deadline = SteadyNow() + kTestDeadline;
+  const auto poll_link = [&] {
+    REQUIRE(SteadyNow() < deadline);
+    usleep(1000);
+    if (link == nullptr) link = *SharedLink::Accept(listener->get(), pool);
+    if (link != nullptr) link->Receive();
+  };
+  while (link == nullptr || !link->shares()) poll_link();
+  // As the child's acquiring would leave it: the word is in memory that both have mapped.
+  const SharedReference reference = *pool->Find(ToBlob(buffer).bytes());
+  REQUIRE(pool->Offer(reference, 0));
+  Result<SharedSegment> mapped =
+      SharedSegment::Map(UniqueFd(dup(pool->segment(0).fd)), pool->segment(0).size_bytes);
+  REQUIRE(mapped.ok());
+  mapped->word(reference.slot, 0).store(HeldWord(reference.sequence));
+  buffer.reset();
+  CHECK(buffers.Take()->data() != address);
+  kill(child, SIGKILL);
+  REQUIRE(waitpid(child, nullptr, 0) == child);
+  while (!link->is_closed()) poll_link();
+  link.reset();
+  SharedBuffer a = buffers.Take();
+  SharedBuffer b = buffers.Take();
+  CHECK((a->data() == address || b->data() == address));
+  close(pipe_ends[0]);
+}
+
+// ---- strangers, and what cannot be
+// ---------------------------------------------------------------
+
+int ConnectTo(const PeerId& peer) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  char name[64];
+  const int size = std::snprintf(name, sizeof(name), "pando/%016lx/%u",
+                                 static_cast<unsigned long>(peer.incarnation.value()), peer.lane);
+  std::memcpy(address.sun_path + 1, name, static_cast<size_t>(size));
+  const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+  const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + size);
+  REQUIRE(connect(fd, reinterpret_cast<sockaddr*>(&address), length) == 0);
+  return fd;
+}
+
+TEST_CASE("a stranger that speaks garbage to the Unix socket disturbs nobody") {
+  SharingPair pair;
+  const int stranger = ConnectTo(pair.lane_peer);
+  REQUIRE(send(stranger, "garbage", 7, 0) == 7);
+  pair.MustLink();
+  CHECK(pair.Names(pair.worker, pair.worker_peer, pair.lane, pair.lane_peer, 3));
+  char byte;
+  CHECK(recv(stranger, &byte, 1, 0) == 0);  // the lane reads nothing of it
+  close(stranger);
+}
+
+int MemoryFile(size_t bytes, int seals) {
+  const int fd = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  REQUIRE(ftruncate(fd, static_cast<off_t>(bytes)) == 0);
+  REQUIRE(fcntl(fd, F_ADD_SEALS, seals) == 0);
+  return fd;
+}
+
+TEST_CASE("a segment that lies about its size, or may shrink, is not mapped") {
+  constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+  constexpr size_t kBytes = kSharedWordsBytes + 4096;
+  const auto map = [](int fd, uint64_t said) {
+    SharedReader reader(nullptr);
+    return reader.Map(0, UniqueFd(fd), said, 0).code();
+  };
+  CHECK(map(MemoryFile(kBytes, kSeals), kBytes) == StatusCode::kOk);
+  CHECK(map(MemoryFile(kBytes, kSeals), kBytes + 4096) == StatusCode::kCorrupt);
+  CHECK(map(MemoryFile(4096, kSeals), 4096) == StatusCode::kCorrupt);
+  CHECK(map(MemoryFile(kBytes, F_SEAL_GROW), kBytes) == StatusCode::kCorrupt);
+  CHECK(map(open("/dev/null", O_RDWR | O_CLOEXEC), kBytes) == StatusCode::kCorrupt);
+  CHECK(map(-1, kBytes) == StatusCode::kCorrupt);
+}
+
+TEST_CASE("a reference beyond its segment's end is refused before anything is read") {
+  constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+  constexpr size_t kBytes = kSharedWordsBytes + 4096;
+  SharedReader reader(nullptr);
+  REQUIRE(reader.Map(0, UniqueFd(MemoryFile(kBytes, kSeals)), kBytes, 0).ok());
+  const auto open = [&](const SharedReference& r) { return reader.Open(r).status().code(); };
+  const SharedReference sound{.sequence = 1, .offset_bytes = kSharedWordsBytes, .size_bytes = 4096};
+  CHECK(open(sound) == StatusCode::kUnavailable);  // not offered
+  SharedReference r = sound;
+  r.size_bytes = 4097;
+  CHECK(open(r) == StatusCode::kCorrupt);
+  r.size_bytes = UINT64_MAX;
+  CHECK(open(r) == StatusCode::kCorrupt);
+  r = sound;
+  r.offset_bytes = UINT64_MAX - 63;
+  CHECK(open(r) == StatusCode::kCorrupt);
+  r.offset_bytes = 0;  // the words
+  CHECK(open(r) == StatusCode::kCorrupt);
+  r.offset_bytes = kSharedWordsBytes + 8;
+  CHECK(open(r) == StatusCode::kCorrupt);
+  r = sound;
+  r.slot = kSharedSlotsMax;
+  CHECK(open(r) == StatusCode::kCorrupt);
+  r = sound;
+  r.segment = 1;
+  CHECK(open(r) == StatusCode::kCorrupt);
+}
+
+TEST_CASE("where memory cannot be shared payloads go as bytes, and it is told once") {
+  ZmqContext context;
+  const PeerId lane_peer = NewPeer(1, 3), worker_peer = NewPeer(2);
+  Transport lane(context, lane_peer, {}), worker(context, worker_peer, {});
+  const Result<std::string> bound = lane.Bind(kAnyTcpPort);
+  REQUIRE(bound.ok());
+  const std::shared_ptr<SharedPool> pool = MustCreatePool();
+  std::vector<std::string> notes;
+  REQUIRE(worker
+              .ShareMemory({.pool = pool,
+                            .is_required = true,
+                            .on_note = [&](const std::string& text) { notes.push_back(text); }})
+              .ok());
+  REQUIRE(worker.Dial(lane_peer, *bound).ok());
+  REQUIRE(notes.size() == 1);
+  CHECK(notes[0] == "no memory is shared with " + *bound +
+                        ": it lives on another host or in another network namespace, or is gone; "
+                        "payloads go as bytes");
+  BufferPool buffers(kFloats, pool->source());
+  const SharedBuffer buffer = buffers.Take();
+  Fill(*buffer, 1);
+  worker.Send(PushOf(worker_peer, lane_peer, ToBlob(buffer)));
+  CheckRamp(PayloadOf(MustReceive(lane)), 1);
+  CHECK(worker.CountLines().tcp == 1);
+  CHECK(worker.CountLines().shm == 0);
+  CHECK(worker.sharing_failure().ok());
+  lane.Send(TextFrom(lane_peer, worker_peer, "alive"));  // so it is no race with its start
+  CHECK(TextOf(MustReceive(worker)) == "alive");
+  CHECK(!worker.sharing_failure().ok());
+}
+
+TEST_CASE("memory of a pool that is gone is another's") {
+  const std::shared_ptr<SharedPool> pool = MustCreatePool();
+  const float* address = nullptr;
+  {
+    BufferPool buffers(kFloats, pool->source());
+    const SharedBuffer buffer = buffers.Take();
+    address = buffer->data();
+  }
+  BufferPool other(kFloats, pool->source());
+  CHECK(other.Take()->data() == address);
+  BufferPool small(8, pool->source());
+  CHECK(!pool->Find(ToBlob(small.Take()).bytes()).has_value());
+}
+
+TEST_CASE("a buffer of more than a segment has one of its own") {
+  const std::shared_ptr<SharedPool> pool = MustCreatePool();
+  const FloatBuffer large = pool->source().make(SharedPool::kSegmentBytes / sizeof(float) + 1);
+  CHECK(pool->segment_count() == 2);
+  CHECK(pool->segment(1).size_bytes > SharedPool::kSegmentBytes + kSharedWordsBytes);
+  CHECK(pool->Find(std::as_bytes(large.span()))->segment == 1);
+}
+
+}  // namespace
+}  // namespace pando
