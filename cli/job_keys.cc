@@ -510,8 +510,11 @@ void AddRunKeys(std::vector<JobKey>* keys) {
       kCount, {"run.lanes", "", "per server", "serving threads of each server; 0: by cores"},
       PANDO_FIELD(lanes), kLanes));
   keys->push_back(
-      MakeChoice({"run.transport", "--transport", "", "how the processes of pando train talk"},
-                 {"tcp", "ipc"}, PANDO_FIELD(transport)));
+      MakeChoice({"run.transport", "--transport", "",
+                  "what carries gradients and parameters: shm is memory that processes of one host "
+                  "share, auto is shm where that can be; tcp, and ipc (Unix sockets between the "
+                  "processes of pando train), share none"},
+                 {"auto", "tcp", "ipc", "shm"}, PANDO_FIELD(transport)));
   keys->push_back(MakeKey(kText, {"run.name", "", "", "the run's name; empty: MODEL-DATA-TIME"},
                           PANDO_FIELD(name)));
   keys->push_back(MakeKey(kText,

@@ -16,6 +16,7 @@
 #include "cli/node_join.h"
 #include "cli/process_timeline.h"
 #include "cli/processes.h"
+#include "cli/shared_memory.h"
 #include "common/allocation.h"
 #include "common/float_env.h"
 #include "net/address.h"
@@ -53,13 +54,14 @@ Result<std::string> LaneEndpoint(const std::string& bind, uint32_t lane) {
   return endpoint->ToString();
 }
 
-HeartbeatState HeartbeatOf(JobId job, const Lane& lane) {
+HeartbeatState HeartbeatOf(JobId job, const Lane& lane, const Transport& transport) {
   return {.job = job,
           .scheduler = lane.scheduler(),
           .generation = lane.view().generation,
           .view = lane.view().id,
           .activity = Activity::kServing,
-          .step = lane.is_primary_of_any() ? StepReading(lane.committed()) : Step(0)};
+          .step = lane.is_primary_of_any() ? StepReading(lane.committed()) : Step(0),
+          .lines = transport.CountLines()};
 }
 
 // One lane, and what it speaks and stores through.
@@ -195,9 +197,12 @@ Result<MembershipEnd> ServerProcess::Serve(const Membership& membership) {
   for (uint16_t i = 0; i < transports_.size(); ++i) {
     PeerId self = membership.self;
     self.lane = i;
+    Result<BufferSource> buffers = ShareMemory(membership.job, *transports_[i]);
+    if (!buffers.ok()) return buffers.status();
     const Lane::Options options{.identity = {self, membership.scheduler, membership.job_id},
                                 .kind = "server",
-                                .lease = std::chrono::milliseconds(membership.job.lease_ms)};
+                                .lease = std::chrono::milliseconds(membership.job.lease_ms),
+                                .buffers = *std::move(buffers)};
     seats.push_back(std::make_unique<Seat>(options, plan, store, *transports_[i], timeline.get()));
   }
   spdlog::info("serving on {}", fmt::join(endpoints_, ", "));
@@ -211,24 +216,30 @@ LoopOptions ServerProcess::OptionsOf(const Membership& membership, Seat& seat,
                                      StopFlag& broken) const {
   const bool has_partials = HasPartials(membership.job.optimizer);
   const auto primaries_talk = has_partials ? PrimariesTalk::kYes : PrimariesTalk::kNo;
-  const auto dial = [&membership, &seat, &broken, primaries_talk](const View& view) {
-    if (!seat.dialed.ok()) return;
-    const PeerId& self = seat.lane.self();
-    seat.dialed = DialView(seat.transport, Role::kServer, self, view, primaries_talk);
-    if (seat.dialed.ok()) return;
+  const auto judge = [&membership, &seat, &broken](const Status& dialed, uint32_t generation) {
+    if (dialed.ok() || !seat.dialed.ok()) return;
+    seat.dialed = dialed;
     seat.transport.Send({.job = membership.job_id,
-                         .generation = view.generation,
-                         .sender = self,
+                         .generation = generation,
+                         .sender = seat.lane.self(),
                          .receiver = seat.lane.scheduler(),
-                         .message = Failure{seat.dialed.message(), FailureKind::kMachine}});
+                         .message = Failure{dialed.message(), FailureKind::kMachine}});
     broken.Request();
+  };
+  const auto dial = [&seat, primaries_talk, judge](const View& view) {
+    if (!seat.dialed.ok()) return;
+    judge(DialView(seat.transport, Role::kServer, seat.lane.self(), view, primaries_talk),
+          view.generation);
+  };
+  const auto judge_sharing = [&seat, judge](Micros) {
+    judge(seat.transport.sharing_failure(), seat.lane.view().generation);
   };
   const auto take_events = [&seat](Micros now) {
     for (SnapshotEvent& event : seat.snapshots.TakeEvents()) {
       seat.lane.OnSnapshotEvent(now, std::move(event));
     }
   };
-  return {.local = {{seat.snapshots.fd(), take_events}},
+  return {.local = {{seat.snapshots.fd(), take_events}, {-1, judge_sharing}},
           .enters = [&seat](const Envelope& envelope) { return seat.lane.WillEnter(envelope); },
           .on_view = dial,
           .is_finished = [&seat] { return seat.lane.finished(); }};
@@ -250,7 +261,9 @@ Result<MembershipEnd> ServerProcess::RunLanes(const Membership& membership,
     }));
   }
   Lane& first = seats[0]->lane;
-  const auto tell = [&](Micros) { heartbeat.Update(HeartbeatOf(membership.job_id, first)); };
+  const auto tell = [&](Micros) {
+    heartbeat.Update(HeartbeatOf(membership.job_id, first, seats[0]->transport));
+  };
   NodeWatch watch(shutdown_, heartbeat, membership, [&](Micros now) { first.StartLeaving(now); });
   LoopOptions options = OptionsOf(membership, *seats[0], broken);
   options.stop = &broken;

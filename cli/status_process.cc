@@ -23,6 +23,17 @@ double Ms(const nlohmann::json& fault, const char* key) {
 
 constexpr size_t kFaultLinesMax = 10;  // the newest
 
+// What carries the payloads to the lanes that it dialed: "shm 2", "shm 1, tcp 1".
+std::string LinesText(const nlohmann::json& node) {
+  std::string text;
+  const auto lines = node.find("lines");
+  for (const char* kind : {"shm", "ipc", "tcp"}) {
+    const uint32_t count = lines == node.end() ? 0 : lines->value(kind, 0u);
+    if (count > 0) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", kind, count);
+  }
+  return text;
+}
+
 std::string NodeLine(const nlohmann::json& node) {
   std::string doing = node.value("activity", "unknown");
   if (const std::string health = node.value("health", "ready"); health != "ready")
@@ -30,9 +41,9 @@ std::string NodeLine(const nlohmann::json& node) {
   if (node.contains("waiting_for")) doing += " from " + node["waiting_for"].get<std::string>();
   if (node.contains("waiting_ms"))
     doing += fmt::format(" for {} ms", node.value("waiting_ms", uint64_t{0}));
-  return fmt::format("{:<12} {:<20} {:>8} {:>10}  {:<40} {} ms ago\n", node.value("name", ""),
+  return fmt::format("{:<12} {:<20} {:>8} {:>10}  {:<40} {:<6} {} ms ago\n", node.value("name", ""),
                      node.value("host", ""), node.value("pid", 0), node.value("step", uint64_t{0}),
-                     doing, node.value("silent_ms", int64_t{0}));
+                     doing, LinesText(node), node.value("silent_ms", int64_t{0}));
 }
 
 std::string FaultLine(const nlohmann::json& fault) {
@@ -66,8 +77,8 @@ std::string TableOf(const nlohmann::json& status) {
     text += fmt::format("{}: {}\n", status.value("phase", "") == "gathering" ? "here" : "waits",
                         status["waiting_for"].get<std::string>());
   }
-  text += fmt::format("{:<12} {:<20} {:>8} {:>10}  {:<40} {}\n", "NODE", "HOST", "PID", "STEP",
-                      "DOING", "HEARD");
+  text += fmt::format("{:<12} {:<20} {:>8} {:>10}  {:<40} {:<6} {}\n", "NODE", "HOST", "PID",
+                      "STEP", "DOING", "LINES", "HEARD");
   for (const nlohmann::json& node : status["nodes"]) text += NodeLine(node);
   if (const auto evaluation = status.find("evaluation"); evaluation != status.end()) {
     text += fmt::format("evaluated: version {}, test accuracy {:.2f} %\n",

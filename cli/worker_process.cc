@@ -19,6 +19,7 @@
 #include "cli/node_join.h"
 #include "cli/process_timeline.h"
 #include "cli/processes.h"
+#include "cli/shared_memory.h"
 #include "common/allocation.h"
 #include "common/float_env.h"
 #include "common/mailbox.h"
@@ -72,7 +73,7 @@ class CommitLog {
 
 template <class AnySession>  // a session, or a group's
 HeartbeatState HeartbeatOf(JobId job, const AnySession& session, const Trainer& trainer,
-                           const GpuState& gpu, Micros now) {
+                           const GpuState& gpu, const Transport& transport, Micros now) {
   const Heartbeat activity = session.CurrentActivity(now);
   const Micros waited = std::chrono::milliseconds(activity.waiting_ms);
   return {.job = job,
@@ -87,7 +88,8 @@ HeartbeatState HeartbeatOf(JobId job, const AnySession& session, const Trainer& 
           .data_stall_us = trainer.data_stall_us(),
           .exposed_sync_us = trainer.exposed_sync_us(),
           .gpu_memory_bytes = gpu.memory_used_bytes,
-          .gpu_percent = gpu.utilisation_percent};
+          .gpu_percent = gpu.utilisation_percent,
+          .lines = transport.CountLines()};
 }
 
 class WorkerProcess {
@@ -237,22 +239,26 @@ Ready WorkerProcess::ReadyFor() const {
 
 Result<MembershipEnd> WorkerProcess::TrainInGroup(const Membership& membership,
                                                   HeartbeatSender& heartbeat) {
-  GroupWorker worker(
-      {.context = context_,
-       .transport = transport_,
-       .shutdown = shutdown_,
-       .heartbeat = heartbeat,
-       .membership = membership,
-       .scheduler_endpoint = args_.join,
-       .start_timeout_ms = args_.start_timeout_ms,
-       .trainer = {prepared_->plan, prepared_->model, *prepared_->data, prepared_->device.device()},
-       .thread_count = prepared_->device.threads(membership.job),
-       .ready = ReadyFor()});
+  const Trainer::Parts parts{.plan = prepared_->plan,
+                             .model = prepared_->model,
+                             .data = *prepared_->data,
+                             .device = prepared_->device.device()};
+  GroupWorker worker({.context = context_,
+                      .transport = transport_,
+                      .shutdown = shutdown_,
+                      .heartbeat = heartbeat,
+                      .membership = membership,
+                      .scheduler_endpoint = args_.join,
+                      .start_timeout_ms = args_.start_timeout_ms,
+                      .trainer = parts,
+                      .thread_count = prepared_->device.threads(membership.job),
+                      .ready = ReadyFor()});
   const std::optional<OpenedGpu>& gpu = prepared_->device.gpu;
   GpuMonitor gpu_monitor(gpu ? gpu->bus_id() : "");
   CommitLog commits;
   return worker.Run([&](const GroupSession& session, const Trainer& trainer, Micros now) {
-    heartbeat.Update(HeartbeatOf(membership.job_id, session, trainer, gpu_monitor.Read(), now));
+    heartbeat.Update(
+        HeartbeatOf(membership.job_id, session, trainer, gpu_monitor.Read(), transport_, now));
     commits.Tell(session.known_everywhere(), now);
   });
 }
@@ -260,6 +266,11 @@ Result<MembershipEnd> WorkerProcess::TrainInGroup(const Membership& membership,
 Result<MembershipEnd> WorkerProcess::Train(const Membership& membership,
                                            HeartbeatSender& heartbeat) {
   const JobPlan& plan = prepared_->plan;
+  Result<BufferSource> buffers = ShareMemory(plan.job, transport_);
+  if (!buffers.ok()) {
+    TellScheduler(membership, 0, buffers.status());
+    return buffers.status();
+  }
   ComputeNewsBox news;
   const std::unique_ptr<Timeline> timeline =
       OpenTimeline(membership.job, TimelineFolderOf(membership.snapshot_dir),
@@ -268,7 +279,7 @@ Result<MembershipEnd> WorkerProcess::Train(const Membership& membership,
   TimelineTrack* protocol = timeline ? &timeline->OpenTrack("protocol") : nullptr;
   Trainer trainer(
       {plan, prepared_->model, *prepared_->data, prepared_->device.device(), timeline.get(),
-       protocol},
+       protocol, *std::move(buffers)},
       prepared_->device.threads(membership.job),
       [&](ComputeTicket ticket, ComputeEvent event) {
         news.Push({ticket, std::move(event)});
@@ -289,11 +300,16 @@ Result<MembershipEnd> WorkerProcess::Train(const Membership& membership,
   const std::optional<OpenedGpu>& gpu = prepared_->device.gpu;
   GpuMonitor gpu_monitor(gpu ? gpu->bus_id() : "");
   CommitLog commits;
+  Status dialed;  // a lane that cannot be dialed gets no gradient, and the job would hang
   const auto tell = [&](Micros now) {
-    heartbeat.Update(HeartbeatOf(membership.job_id, session, trainer, gpu_monitor.Read(), now));
+    heartbeat.Update(
+        HeartbeatOf(membership.job_id, session, trainer, gpu_monitor.Read(), transport_, now));
+    if (dialed.ok() && !transport_.sharing_failure().ok()) {
+      dialed = transport_.sharing_failure();
+      TellScheduler(membership, session.view().generation, dialed);
+    }
     commits.Tell(session.known_everywhere(), now);
   };
-  Status dialed;  // a lane that cannot be dialed gets no gradient, and the job would hang
   const auto dial = [&](const View& view) {
     if (!dialed.ok()) return;
     dialed = DialView(transport_, Role::kWorker, membership.self, view);

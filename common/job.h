@@ -162,7 +162,7 @@ struct Job {
   uint32_t reader_threads = 1;    // per worker: they read and decode samples ahead
   std::string data_cache;         // folder for decoded and resized pictures; empty: none
   uint32_t lanes = 0;             // per server; 0: by cores
-  std::string transport = "tcp";  // for processes that `pando train` starts: tcp or ipc
+  std::string transport = "auto";  // of payloads: auto, tcp, ipc or shm
   std::string name;               // of the run folder; empty: model-dataset-time
   std::string run_dir;            // empty: runs/NAME
   uint64_t log_every_steps = 1;   // rows of metrics.csv

@@ -41,6 +41,8 @@ enum class Mutation {
   kEncodeSums,               // P34: a worker encodes sums of micro-batches, not each for itself
   kSkipAlone,                // P14: a shard skips a step where its own gradient overflows, or not
   kKeepWaitingDropped,       // P24: a primary stops waiting for a silent backup by itself
+  kNoSequenceCheck,          // P42: a reader reads whatever lies in the slot by now
+  kRewriteHeldSlot,          // P42: a slot is written again while a reader holds it
 };
 
 #ifdef PANDO_MUTATIONS

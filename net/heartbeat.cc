@@ -64,7 +64,10 @@ Envelope HeartbeatSender::Compose(Micros now) {
                       .data_stall_us = state_.data_stall_us,
                       .exposed_sync_us = state_.exposed_sync_us,
                       .gpu_memory_bytes = state_.gpu_memory_bytes,
-                      .gpu_percent = state_.gpu_percent};
+                      .gpu_percent = state_.gpu_percent,
+                      .tcp_lines = state_.lines.tcp,
+                      .ipc_lines = state_.lines.ipc,
+                      .shm_lines = state_.lines.shm};
   if (state_.waiting_since && *state_.waiting_since < now) {
     const auto waited = now - *state_.waiting_since;
     heartbeat.waiting_ms = static_cast<uint64_t>(waited / std::chrono::milliseconds(1));

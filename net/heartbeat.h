@@ -28,6 +28,7 @@ struct HeartbeatState {
   uint64_t exposed_sync_us = 0;         // mean wait for parameters so far
   uint64_t gpu_memory_bytes = 0;        // in use on the worker's GPU; 0: none
   uint32_t gpu_percent = 0;             // of time, with a kernel at work there
+  Transport::LineCounts lines = {};     // that were dialed
 };
 
 class HeartbeatSender {

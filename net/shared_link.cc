@@ -120,6 +120,7 @@ Result<std::unique_ptr<SharedLink>> SharedLink::Connect(const LinkPeer& self, co
   const UnixAddress name = AddressOf(peer);
   if (!fd.is_open() ||
       connect(fd.get(), reinterpret_cast<const sockaddr*>(&name.address), name.size) != 0) {
+    if (errno == EAGAIN) return Interrupted("too many connect at once");
     return Unavailable(errno == ECONNREFUSED
                            ? "it lives on another host or in another network namespace, or is gone"
                            : std::strerror(errno));

@@ -40,6 +40,7 @@ class SharedLink {
   // A name in the abstract namespace: of this network namespace alone, gone with its process.
   // `pool` is what we share, and may be null.
   static Result<UniqueFd> Listen(const LinkPeer& self);
+  // kInterrupted: it may be tried again.
   static Result<std::unique_ptr<SharedLink>> Connect(const LinkPeer& self, const LinkPeer& peer,
                                                      std::shared_ptr<SharedPool> pool);
   // Who connects to the listening socket; null: nobody does, or a stranger.  kUnavailable: this

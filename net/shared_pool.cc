@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/check.h"
+#include "common/mutation.h"
 
 namespace pando {
 namespace {
@@ -18,10 +19,10 @@ size_t CapacityFor(size_t float_count) {
 
 }  // namespace
 
-Result<std::shared_ptr<SharedPool>> SharedPool::Create() {
-  Result<SharedSegment> first = SharedSegment::Create(kSegmentBytes);
+Result<std::shared_ptr<SharedPool>> SharedPool::Create(Sizes sizes) {
+  Result<SharedSegment> first = SharedSegment::Create(sizes.segment_bytes);
   if (!first.ok()) return first.status();
-  std::shared_ptr<SharedPool> pool(new SharedPool());
+  std::shared_ptr<SharedPool> pool(new SharedPool(sizes));
   pool->segments_.reserve(kSegmentsMax);
   pool->segments_.push_back({*std::move(first)});
   return pool;
@@ -35,7 +36,7 @@ BufferSource SharedPool::source() {
 // ---- slots --------------------------------------------------------------------------------------
 
 FloatBuffer SharedPool::Make(size_t float_count) {
-  if (float_count * sizeof(float) < kSlotBytesMin) return FloatBuffer(float_count);
+  if (float_count * sizeof(float) < sizes_.slot_bytes_min) return FloatBuffer(float_count);
   const size_t capacity_bytes = CapacityFor(float_count);
   std::byte* address = nullptr;
   {
@@ -62,6 +63,8 @@ SharedPool::Slots::iterator SharedPool::TakeSlot(size_t capacity_bytes) {
     const auto slot = slots_.find(free->second);
     if (!RenewSlot(slot->second)) continue;
     free_slots_.erase(free);
+    // What lies between tensors is never written, and travels.
+    std::memset(AddressOf(slot->second), 0, capacity_bytes);
     return slot;
   }
   return AddSlot(capacity_bytes);
@@ -85,7 +88,8 @@ SharedPool::Segment* SharedPool::SegmentWithRoom(size_t capacity_bytes) {
       segments_, [&](const Segment& s) { return s.room_bytes() >= capacity_bytes; });
   if (room != segments_.end()) return &*room;
   if (segments_.size() == kSegmentsMax) return nullptr;
-  Result<SharedSegment> memory = SharedSegment::Create(std::max(capacity_bytes, kSegmentBytes));
+  Result<SharedSegment> memory =
+      SharedSegment::Create(std::max(capacity_bytes, sizes_.segment_bytes));
   if (!memory.ok()) return nullptr;
   return &segments_.emplace_back(Segment{*std::move(memory)});
 }
@@ -106,7 +110,7 @@ bool SharedPool::RenewSlot(Slot& slot) {
     const auto word = memory.word(slot.index, reader);
     uint64_t seen = word.load(std::memory_order_acquire);
     while (seen != kNothingOffered) {
-      if (IsHeldWord(seen)) return false;
+      if (IsHeldWord(seen) && !Mutated(Mutation::kRewriteHeldSlot)) return false;
       if (word.compare_exchange_weak(seen, kNothingOffered, std::memory_order_acq_rel)) break;
     }
   }

@@ -35,8 +35,13 @@ class SharedPool : public std::enable_shared_from_this<SharedPool> {
   static constexpr size_t kSegmentBytes = size_t{128} << 20;  // what is not touched costs nothing
   static constexpr size_t kSlotBytesMin = 16 << 10;  // smaller payloads travel as bytes anyway
 
+  struct Sizes {  // other ones for tests alone
+    size_t segment_bytes = kSegmentBytes;
+    size_t slot_bytes_min = kSlotBytesMin;
+  };
   // kUnavailable: this system has no such memory.
-  static Result<std::shared_ptr<SharedPool>> Create();
+  static Result<std::shared_ptr<SharedPool>> Create(Sizes sizes);
+  static Result<std::shared_ptr<SharedPool>> Create() { return Create(Sizes()); }
 
   BufferSource source();
 
@@ -78,7 +83,7 @@ class SharedPool : public std::enable_shared_from_this<SharedPool> {
   };
   using Slots = std::map<const std::byte*, Slot>;
 
-  SharedPool() = default;
+  explicit SharedPool(Sizes sizes) : sizes_(sizes) {}
   FloatBuffer Make(size_t float_count);
   bool Renew(const FloatBuffer& buffer);
   Slots::iterator TakeSlot(size_t capacity_bytes);
@@ -91,6 +96,7 @@ class SharedPool : public std::enable_shared_from_this<SharedPool> {
   }
   void GiveBack(const std::byte* address);
 
+  const Sizes sizes_;
   mutable std::mutex mutex_;  // guards all below
   std::vector<Segment> segments_;
   Slots slots_;                                         // by address

@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include "common/mutation.h"
+
 namespace pando {
 
 // One segment. Two blobs of one slot share its word: the last to go gives it back.
@@ -30,6 +32,7 @@ class SharedReader::Mapping {
       return true;
     }
     uint64_t offered = OfferedWord(sequence);
+    if (Mutated(Mutation::kNoSequenceCheck)) offered = memory_.word(slot, reader_).load();
     const bool is_ours =
         memory_.word(slot, reader_)
             .compare_exchange_strong(offered, HeldWord(sequence), std::memory_order_acq_rel);

@@ -97,6 +97,8 @@ class Transport {
   // From now on memory is shared with whom it can be, of those that are dialed from here on and of
   // those that dial us.  An error says why it can be with nobody. Called at most once.
   Status ShareMemory(SharedMemory options);
+  // The pool that is shared; null: none is.
+  const std::shared_ptr<SharedPool>& shared_pool() const { return shared_memory_.pool; }
   // Not OK where memory must be shared, and a peer that answers shares none: why.
   const Status& sharing_failure() const { return sharing_failure_; }
   LineCounts CountLines() const;

@@ -26,12 +26,12 @@ std::optional<LinkPeer> PeerOf(const std::string& routing_id) {
 
 Status Transport::ShareMemory(SharedMemory options) {
   PANDO_CHECK(links_ == nullptr);
-  shared_memory_ = std::move(options);
-  auto links = std::make_unique<SharedLinks>(shared_memory_.pool);
+  auto links = std::make_unique<SharedLinks>(options.pool);
   if (lines_.contains(std::nullopt)) {
     if (Status s = links->Listen(own_name()); !s.ok()) return s;
   }
   links_ = std::move(links);
+  shared_memory_ = std::move(options);
   return Status();
 }
 
@@ -43,6 +43,7 @@ bool Transport::LinksWith(const PeerId& peer) const {
 void Transport::Link(Line& line) {
   if (!line.peer || !LinksWith(*line.peer)) return;
   const Status linked = links_->Connect(own_name(), LinkPeerOf(*line.peer));
+  if (linked.code() == StatusCode::kInterrupted) return;  // LinkAgain
   line.unshared = linked.ok() ? "" : linked.message();
   if (linked.ok() || !line.is_local || !shared_memory_.on_note) return;
   std::exchange(shared_memory_.on_note, {})(fmt::format(

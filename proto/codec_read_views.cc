@@ -67,6 +67,9 @@ Heartbeat CodecReader::Read(wire::Heartbeat::Reader r) {
   m.exposed_sync_us = r.getExposedSyncUs();
   m.gpu_memory_bytes = r.getGpuMemoryBytes();
   m.gpu_percent = r.getGpuPercent();
+  m.tcp_lines = r.getTcpLines();
+  m.ipc_lines = r.getIpcLines();
+  m.shm_lines = r.getShmLines();
   return m;
 }
 

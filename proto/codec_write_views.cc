@@ -55,6 +55,9 @@ void CodecWriter::Write(wire::Envelope::Builder e, const Heartbeat& m) {
   w.setExposedSyncUs(m.exposed_sync_us);
   w.setGpuMemoryBytes(m.gpu_memory_bytes);
   w.setGpuPercent(m.gpu_percent);
+  w.setTcpLines(m.tcp_lines);
+  w.setIpcLines(m.ipc_lines);
+  w.setShmLines(m.shm_lines);
 }
 
 void CodecWriter::Write(wire::Envelope::Builder e, const HeartbeatAck&) { e.initHeartbeatAck(); }

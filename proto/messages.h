@@ -93,6 +93,10 @@ struct Heartbeat {
   uint64_t gpu_memory_bytes =
       0;                     // worker: in use on its GPU, by all processes; 0: none, or not known
   uint32_t gpu_percent = 0;  // worker: of the last second, with a kernel at work there
+  // Lanes that it dialed, by what carries the payloads; of a server those of its first lane.
+  uint32_t tcp_lines = 0;
+  uint32_t ipc_lines = 0;
+  uint32_t shm_lines = 0;
 };
 struct HeartbeatAck {};
 

@@ -157,6 +157,9 @@ struct Heartbeat {                 # node -> scheduler, on the heartbeat channel
   gpuMemoryBytes @6 :UInt64;       # worker: in use on its GPU, by all processes; 0: no GPU, or not known
   gpuPercent @7 :UInt32;           # worker: of the last second, with any kernel at work on its GPU
   exposedSyncUs @8 :UInt64;        # microseconds that a thread of a worker has waited for parameters, on average
+  tcpLines @9 :UInt32;             # lanes that it dialed, a server its first lane, whose payloads go by TCP
+  ipcLines @10 :UInt32;            # ... by a Unix socket
+  shmLines @11 :UInt32;            # ... by shared memory
 }
 
 struct HeartbeatAck {}             # scheduler -> node, on the heartbeat channel

@@ -155,6 +155,11 @@ std::string Scheduler::StatusJson(Micros now) const {
         entry["gpu_percent"] = member.heartbeat.gpu_percent;
       }
     }
+    const Heartbeat& heartbeat = member.heartbeat;
+    if (heartbeat.tcp_lines + heartbeat.ipc_lines + heartbeat.shm_lines > 0) {
+      entry["lines"] = {
+          {"tcp", heartbeat.tcp_lines}, {"ipc", heartbeat.ipc_lines}, {"shm", heartbeat.shm_lines}};
+    }
     if (member.heartbeat.activity == Activity::kWaitingForParameters) {
       const Member* owing = members_.Find(member.heartbeat.waiting_for.node);
       if (owing != nullptr) entry["waiting_for"] = owing->Name();

@@ -16,9 +16,11 @@ namespace pando {
 
 class Aggregator {
  public:
-  // `codec`: how contributions travel; null: as floats. It outlives the aggregator.
-  explicit Aggregator(size_t float_count, const ShardCodec* codec = nullptr)
-      : pool_(float_count), float_count_(float_count), codec_(codec) {}
+  // `codec`: how contributions travel; null: as floats. It outlives the aggregator. `buffers`: of
+  // its sums, since a root travels on.
+  explicit Aggregator(size_t float_count, const ShardCodec* codec = nullptr,
+                      const BufferSource& buffers = {})
+      : pool_(float_count, buffers), float_count_(float_count), codec_(codec) {}
 
   // Forgets everything and waits for the contributions of a step with this tree.
   void Begin(const MicroBatchTree& tree);

@@ -60,6 +60,7 @@ class Lane : public ProtocolCore {
     std::string kind;  // of the Ready that lane 0 sends for its process
     Micros lease = std::chrono::seconds(1);
     LaneProbe* probe = nullptr;  // outlives the lane; null: nobody looks
+    BufferSource buffers = {};   // of what travels: sums and parameters
   };
   // `plan`, `snapshots` and `outbox` outlive the lane.
   Lane(const Options& options, const JobPlan& plan, SnapshotPort& snapshots, Outbox& outbox);
@@ -204,6 +205,7 @@ class Lane : public ProtocolCore {
   const std::string kind_;
   const Micros lease_;
   LaneProbe* const probe_;
+  const BufferSource buffers_;
   const JobPlan& plan_;
   SnapshotPort& snapshots_;
   ViewMember member_;
@@ -229,7 +231,7 @@ class Lane : public ProtocolCore {
   std::optional<Micros> partials_held_until_;
   bool has_partials_news_ = false;  // shards may advance
   bool awaits_partials_ = false;
-  Silence partials_silence_;  // of the lanes that they were pulled of
+  Silence partials_silence_;    // of the lanes that they were pulled of
   bool is_view_fresh_ = false;  // who it names may have told its values to others: asked at once
   Micros pull_partials_at_{0};
   Micros repeat_at_ = kNever;          // the earliest repeat of a root or chunk

@@ -81,7 +81,7 @@ void Lane::Assume(Micros now, ShardId id, const ShardPlacement& placement) {
   const bool is_syncing = syncing != placement.syncing_backups.end();
   if (!is_primary && !is_backup && !is_syncing) return Drop(id);
 
-  auto [it, is_new] = replicas_.try_emplace(id, id, plan_, optimizer_);
+  auto [it, is_new] = replicas_.try_emplace(id, id, plan_, optimizer_, buffers_);
   Replica& replica = it->second;
   if (is_new) replica.shard.ReleasePin(released_);
   if (is_primary) {

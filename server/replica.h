@@ -55,8 +55,8 @@ struct Replica {
     Version version;
   };
 
-  Replica(ShardId id, const JobPlan& plan, const Optimizer& optimizer)
-      : shard(id, plan, optimizer) {}
+  Replica(ShardId id, const JobPlan& plan, const Optimizer& optimizer, const BufferSource& buffers)
+      : shard(id, plan, optimizer, buffers) {}
 
   ReplicaRole role = ReplicaRole::kSyncing;
   Shard shard;

@@ -10,15 +10,16 @@
 
 namespace pando {
 
-Shard::Shard(ShardId id, const JobPlan& plan, const Optimizer& optimizer)
+Shard::Shard(ShardId id, const JobPlan& plan, const Optimizer& optimizer,
+             const BufferSource& buffers)
     : id_(id),
       plan_(plan),
       optimizer_(optimizer),
       range_(plan.shards.range(id)),
-      parameter_pool_(parameter_floats()),
+      parameter_pool_(parameter_floats(), buffers),
       state_pool_(state_floats()),
-      encoded_pool_(plan.pulls.PayloadBytes(id) / sizeof(float)),
-      aggregator_(parameter_floats(), plan.pushes.CodecOf(id)) {}
+      encoded_pool_(plan.pulls.PayloadBytes(id) / sizeof(float), buffers),
+      aggregator_(parameter_floats(), plan.pushes.CodecOf(id), buffers) {}
 
 // ---- data --------------------------------------------------------------------------------------
 

@@ -64,8 +64,9 @@ struct StepRoot {
 
 class Shard {
  public:
-  // `plan` and `optimizer` outlive the shard. Holds no data yet.
-  Shard(ShardId id, const JobPlan& plan, const Optimizer& optimizer);
+  // `plan` and `optimizer` outlive the shard. Holds no data yet. `buffers`: of what travels.
+  Shard(ShardId id, const JobPlan& plan, const Optimizer& optimizer,
+        const BufferSource& buffers = {});
 
   ShardId id() const { return id_; }
   size_t parameter_floats() const { return range_.size(); }

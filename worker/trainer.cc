@@ -28,6 +28,11 @@ BufferPool::Make PinnedFor(Device device) {
   return [device](size_t count) { return PinnedFloats(device, count); };
 }
 
+BufferSource GradientsOf(const Trainer::Parts& parts) {
+  if (parts.device.kind == DeviceKind::kCpu) return parts.buffers;
+  return {.make = [device = parts.device](size_t count) { return DeviceFloats(device, count); }};
+}
+
 BatchSource::Finish FinishFor(Device device) {
   if (device.kind == DeviceKind::kCpu) return {};
   return [device](Batch* batch) { PinBatch(device, batch); };
@@ -54,10 +59,9 @@ Trainer::Trainer(const Parts& parts, uint32_t thread_count, Sink sink, Parameter
       evaluation_parameters_(parts.plan.shards,
                              {kEvaluationVersionsKept, residency, PinnedFor(parts.device)},
                              held_bytes_),
-      gradients_(parts.plan.layout.float_count(),
-                 [device = parts.device](size_t count) { return DeviceFloats(device, count); }),
+      gradients_(parts.plan.layout.float_count(), GradientsOf(parts)),
       host_gradients_(parts.plan.layout.float_count(), PinnedFor(parts.device)),
-      encoded_gradients_(parts.plan.pushes.float_count()),
+      encoded_gradients_(parts.plan.pushes.float_count(), parts.buffers),
       feedback_(parts.plan) {
   PANDO_CHECK(thread_count >= 1);
   PANDO_CHECK(parts.device.kind == DeviceKind::kCpu || thread_count == 1);

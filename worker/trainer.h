@@ -47,6 +47,7 @@ class Trainer : public ComputePort {
     Device device = {};
     Timeline* timeline = nullptr;       // null: none is kept
     TimelineTrack* protocol = nullptr;  // of the protocol thread
+    BufferSource buffers = {};          // of gradients that travel from this machine's memory
   };
   // REQUIRES: with a GPU one thread; nobody else uses it meanwhile.
   Trainer(const Parts& parts, uint32_t thread_count, Sink sink,

@@ -183,7 +183,7 @@ TEST_CASE("values of the wrong type or out of range are errors") {
   CHECK(Contains(ErrorOf("[snapshot]\nkeep = 0\n"), "snapshot.keep"));
   CHECK(Contains(ErrorOf("[snapshot]\nevery = -1\n"), "snapshot.every"));
   CHECK(Contains(ErrorOf("[verify]\nevery = 0.5\n"), "whole number"));
-  CHECK(Contains(ErrorOf("[run]\ntransport = \"udp\"\n"), "tcp, ipc"));
+  CHECK(Contains(ErrorOf("[run]\ntransport = \"udp\"\n"), "auto, tcp, ipc, shm"));
 }
 
 TEST_CASE("values that do not fit each other name both and where they stand") {

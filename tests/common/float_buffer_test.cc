@@ -62,6 +62,22 @@ TEST_CASE("a pool in steady use makes as many buffers as are in use at once") {
   CHECK(pool.made_count() == 3);
 }
 
+TEST_CASE("a buffer that its source does not renew is left alone, and taken once it does") {
+  const float* read_elsewhere = nullptr;
+  BufferPool pool(16, BufferSource{.renew = [&](const FloatBuffer& buffer) {
+                    return buffer.data() != read_elsewhere;
+                  }});
+  SharedBuffer first = pool.Take();
+  read_elsewhere = first->data();
+  first.reset();
+  SharedBuffer second = pool.Take();
+  CHECK(second->data() != read_elsewhere);
+  CHECK(pool.made_count() == 2);
+  read_elsewhere = nullptr;
+  CHECK(pool.Take()->data() != second->data());
+  CHECK(pool.made_count() == 2);
+}
+
 TEST_CASE("buffers survive their pool") {
   auto pool = std::make_unique<BufferPool>(16);
   SharedBuffer kept = pool->Take();

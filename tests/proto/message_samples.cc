@@ -139,7 +139,8 @@ std::string MessageText(const Ready& m) {
 }
 std::string MessageText(const Heartbeat& m) {
   return Join("Heartbeat", m.activity, m.step, m.waiting_for, m.waiting_ms, m.micro_batch_us,
-              m.data_stall_us, m.exposed_sync_us, m.gpu_memory_bytes, m.gpu_percent);
+              m.data_stall_us, m.exposed_sync_us, m.gpu_memory_bytes, m.gpu_percent, m.tcp_lines,
+              m.ipc_lines, m.shm_lines);
 }
 std::string MessageText(const HeartbeatAck&) { return "HeartbeatAck"; }
 std::string MessageText(const ViewUpdate& m) { return Join("ViewUpdate", m.view); }
@@ -256,7 +257,10 @@ std::vector<Message> MembershipSamples() {
                 .data_stall_us = 8,
                 .exposed_sync_us = UINT64_MAX,
                 .gpu_memory_bytes = 9,
-                .gpu_percent = 10},
+                .gpu_percent = 10,
+                .tcp_lines = 11,
+                .ipc_lines = 12,
+                .shm_lines = 13},
       HeartbeatAck{},
       ViewUpdate{},
       ViewUpdate{SampleView()},
