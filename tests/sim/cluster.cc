@@ -62,7 +62,9 @@ Cluster::Cluster(const Options& options)
        std::to_string(plan_->job.lease_ms) + " ms, " + std::to_string(micro_batch_time_.count()) +
        " us a micro-batch, faults till " + std::to_string(swarm_.fault_phase.count()) + " us" +
        (plan_->job.parameter_residency == ParameterResidency::kLayer ? ", layer residency" : "") +
-       (plan_->job.optimizer.loss_scale.is_on ? ", loss scaling" : ""));
+       (plan_->job.optimizer.loss_scale.is_on ? ", loss scaling" : "") +
+       (swarm_.shares_memory ? ", shared memory" : ""));
+  if (swarm_.shares_memory) network_.shared_memory().Start();
   if (plan_->job.parameter_residency == ParameterResidency::kLayer) coverage_.Note(Event::kLayers);
   if (plan_->job.optimizer.loss_scale.is_on) coverage_.Note(Event::kScaling);
   StartScheduler(NewSeat(Role::kScheduler), false);
@@ -323,13 +325,17 @@ bool Cluster::IsOver() const {
 
 Outcome Cluster::Run() {
   // What follows a wrong bit that nobody could notice is like nothing in particular.
+  const SharedMemory& shared = network_.shared_memory();
   while (!checker_.failure() && !IsOver() && !is_flip_unnoticed_ && world_.Step()) {
+    if (shared.is_torn()) checker_.Fail("P42: a reader has had other bytes than were sent");
     if (liveness_deadline_ != Micros(0) && world_.now() > liveness_deadline_) {
       checker_.Fail("I7: not finished in time (" + WhereItHangs() + ")");
     }
   }
   if (!checker_.failure() && !is_flip_unnoticed_) checker_.CheckEnd(*journal_.state());
   coverage_.messages = network_.counts();
+  if (shared.read_count() > 0) coverage_.Note(Event::kShared);
+  if (shared.overtaken_count() > 0) coverage_.Note(Event::kOvertaken);
   if (disk_.failed_count() + disk_.lost_count() > 0) coverage_.Note(Event::kSnapshotFailure);
   return {.ok = !checker_.failure(),
           .failure = checker_.failure().value_or(""),

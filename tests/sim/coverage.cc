@@ -27,7 +27,9 @@ constexpr std::array<const char*, kEventCount> kNames{"promotion",
                                                       "flip not compared",
                                                       "layer residency",
                                                       "loss scaling",
-                                                      "rows lost"};
+                                                      "rows lost",
+                                                      "shared memory",
+                                                      "payload overtaken"};
 
 template <size_t N>
 void AddOnce(std::array<uint64_t, N>& sums, const std::array<uint64_t, N>& seed) {

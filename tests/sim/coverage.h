@@ -32,9 +32,11 @@ enum class Event : uint8_t {
   kFlip,
   kFlipDrained,
   kFlipUnnoticed,
-  kLayers,   // workers held a layer's parameters at a time
-  kScaling,  // steps with an overflow were skipped
-  kRowGap,   // metric rows lost with servers while the scheduler was away
+  kLayers,     // workers held a layer's parameters at a time
+  kScaling,    // steps with an overflow were skipped
+  kRowGap,     // metric rows lost with servers while the scheduler was away
+  kShared,     // payloads were read in their sender's memory
+  kOvertaken,  // ... and some had been written again by then
   kCount
 };
 inline constexpr size_t kEventCount = static_cast<size_t>(Event::kCount);

@@ -38,6 +38,8 @@ constexpr std::array kMutations{
     NamedMutation{"encode-sums", Mutation::kEncodeSums},
     NamedMutation{"skip-alone", Mutation::kSkipAlone},
     NamedMutation{"keep-waiting-dropped", Mutation::kKeepWaitingDropped},
+    NamedMutation{"no-sequence-check", Mutation::kNoSequenceCheck},
+    NamedMutation{"rewrite-held-slot", Mutation::kRewriteHeldSlot},
 };
 
 }  // namespace

@@ -73,9 +73,11 @@ std::string NameOfMessage(size_t kind) {
   return kNames[kind];
 }
 
-// The bytes as they were when they were sent: the sender may reuse its buffers afterwards.
+// The bytes as they were when they were sent: the sender may reuse its buffers afterwards. What is
+// named is read where it lies, when the message is here.
 struct Network::Parcel {
   std::vector<std::vector<std::byte>> frames;
+  std::vector<SharedMemory::Named> named;
   PeerId to;
   Incarnation from;
   Place from_place = 0;
@@ -88,6 +90,7 @@ void Network::Attach(Place place, const PeerId& peer, Deliver deliver) {
 
 void Network::Detach(Incarnation incarnation) {
   std::erase_if(peers_, [&](const auto& peer) { return peer.first.first == incarnation; });
+  shared_memory_.Forget(incarnation);
 }
 
 uint64_t Network::EpochOf(Incarnation a, Incarnation b) { return resets_[a] + resets_[b]; }
@@ -122,17 +125,19 @@ void Network::Send(Place from, Envelope envelope) {
   const std::optional<Micros> late_copy = std::exchange(late_copy_, std::nullopt);
   ++message_count_;
   ++counts_[envelope.message.index()];
-  const Frames frames = Encode(envelope);
+  std::vector<SharedMemory::Named> named = shared_memory_.Take(envelope.receiver, &envelope);
+  const Content content{Encode(envelope), std::move(named)};
   uint64_t hash = Hash64(std::as_bytes(std::span(&trace_hash_, 1)), world_.now().count());
-  for (const Blob& frame : frames) hash = Hash64(frame.bytes(), hash);
+  for (const Blob& frame : content.frames) hash = Hash64(frame.bytes(), hash);
+  for (const auto& one : content.named) hash = Hash64(std::as_bytes(std::span(&one.hash, 1)), hash);
   trace_hash_ = hash;
   if (is_tracing_) Trace(envelope);
   // A lease counts heartbeats over TCP, which loses only with the connection.
   const bool is_heartbeat = std::holds_alternative<Heartbeat>(envelope.message);
   Chance& chance = world_.chance();
-  if (is_heartbeat || !chance.OneIn(options_.loss)) Transmit(from, envelope, frames, is_heartbeat);
-  if (!is_heartbeat && chance.OneIn(options_.duplication)) Transmit(from, envelope, frames, false);
-  if (late_copy) Transmit(from, envelope, frames, true, *late_copy);
+  if (is_heartbeat || !chance.OneIn(options_.loss)) Transmit(from, envelope, content, is_heartbeat);
+  if (!is_heartbeat && chance.OneIn(options_.duplication)) Transmit(from, envelope, content, false);
+  if (late_copy) Transmit(from, envelope, content, true, *late_copy);
   // The scheduler is in a view from when it says so.
   const auto* update = std::get_if<ViewUpdate>(&envelope.message);
   if (update != nullptr && envelope.sender.node == kSchedulerNode) {
@@ -154,10 +159,11 @@ void Network::Echo(const Address& receiver, ViewId entered) {
   });
 }
 
-void Network::Transmit(Place from, const Envelope& envelope, const Frames& frames, bool is_reliable,
-                       Micros extra_delay) {
+void Network::Transmit(Place from, const Envelope& envelope, const Content& content,
+                       bool is_reliable, Micros extra_delay) {
   auto parcel = std::make_shared<Parcel>();
-  for (const Blob& frame : frames) {
+  parcel->named = content.named;
+  for (const Blob& frame : content.frames) {
     auto& copy = parcel->frames.emplace_back(frame.size_bytes());
     std::memcpy(copy.data(), frame.bytes().data(), frame.size_bytes());
   }
@@ -195,6 +201,7 @@ void Network::Arrive(std::shared_ptr<const Parcel> parcel) {
   for (const auto& bytes : parcel->frames) received.emplace_back(std::span(bytes), parcel);
   Result<Envelope> decoded = Decode(received);
   PANDO_CHECK(decoded.ok());
+  if (!shared_memory_.Restore(parcel->named, parcel->to, &*decoded)) return;
   const Deliver deliver = peer->second.deliver;  // it may detach itself
   deliver(*decoded);
   if (const auto* update = std::get_if<ViewUpdate>(&decoded->message)) {

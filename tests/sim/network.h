@@ -16,6 +16,7 @@
 
 #include "proto/codec.h"
 #include "proto/outbox.h"
+#include "tests/sim/shared_memory.h"
 #include "tests/sim/world.h"
 
 namespace pando::sim {
@@ -49,6 +50,7 @@ class Network {
   void Detach(Incarnation incarnation);
   void SetScheduler(const PeerId& scheduler) { scheduler_ = scheduler; }
   void SetWatch(Watch watch) { watch_ = std::move(watch); }
+  SharedMemory& shared_memory() { return shared_memory_; }
   void SetTrace(bool on) { is_tracing_ = on; }
   bool is_tracing() const { return is_tracing_; }
   void Send(Place from, Envelope envelope);
@@ -81,7 +83,11 @@ class Network {
     Deliver deliver;
   };
   struct Parcel;  // a message under way
-  void Transmit(Place from, const Envelope& envelope, const Frames& frames, bool is_reliable,
+  struct Content {
+    const Frames frames;
+    const std::vector<SharedMemory::Named> named;
+  };
+  void Transmit(Place from, const Envelope& envelope, const Content& content, bool is_reliable,
                 Micros extra_delay = Micros(0));
   void Arrive(std::shared_ptr<const Parcel> parcel);
   uint64_t EpochOf(Incarnation a, Incarnation b);
@@ -90,6 +96,7 @@ class Network {
 
   World& world_;
   NetworkOptions options_;
+  SharedMemory shared_memory_;
   PeerId scheduler_;
   std::map<Address, Attached> peers_;
   std::map<Incarnation, uint64_t> resets_;

@@ -168,8 +168,9 @@ void Process::BecomeMember(const JoinCore& join) {
 void Process::AddLane(const ViewMember::Identity& identity) {
   Loop& loop = AddLoop();
   doors_.push_back(std::make_unique<SnapshotDoor>(*this, loop));
-  auto core =
-      std::make_unique<Lane>(Lane::Options{identity, "sim"}, plan_, *doors_.back(), loop.outbox());
+  Lane::Options options{identity, "sim"};
+  options.buffers = around_.network.shared_memory().SourceOf(identity.self);
+  auto core = std::make_unique<Lane>(options, plan_, *doors_.back(), loop.outbox());
   Lane* lane = core.get();
   doors_.back()->Serve(lane);
   lanes_.push_back(lane);
@@ -197,7 +198,8 @@ void Process::AddSession(const ViewMember::Identity& identity) {
           .flips_bit =  // what an earlier life computed to its end leaves no more
           [this, life = life_](Step step, MicroBatch m) {
             return life == life_ && session_ != nullptr && around_.keeper.FlipsBit(*this, step, m);
-          }});
+          },
+          .buffers = around_.network.shared_memory().SourceOf(identity.self)});
   auto core = std::make_unique<Session>(Session::Options{identity, {.kind = "sim"}}, plan_,
                                         *computer_, loop.outbox());
   Session* session = core.get();

@@ -21,7 +21,7 @@ constexpr std::array<const char*, kFaultKindCount> kFaultNames{
 constexpr std::array<std::string_view, static_cast<size_t>(Focus::kCount)> kFocusNames{
     "none",      "calm",       "workers",  "servers",  "transfers",  "rollbacks",
     "scheduler", "divergence", "flip",     "pauses",   "evaluation", "moves",
-    "echoes",    "handovers",  "silences", "partials", "decisions"};
+    "echoes",    "handovers",  "silences", "partials", "decisions",  "shared"};
 
 constexpr size_t kFirstDrawnKinds = static_cast<size_t>(FaultKind::kLateCopy);
 
@@ -80,6 +80,9 @@ void AllowFocus(Swarm& swarm, Chance& chance, Focus focus) {
       swarm.server_share = 1;
       swarm.speed_spread = 40;
       return Allow(swarm, {kKillWorker, kDrain, kJoinServer});
+    case Focus::kShared:
+      swarm.network = {.duplication = 0.3, .delay_max = milliseconds(5), .straggle = 0.1};
+      return Allow(swarm, {kKillServer, kKillWorker, kPause, kJoinServer, kReset, kLateCopy});
     case Focus::kPartials:
       return Allow(swarm, {kKillServer, kKillWorker, kPause, kJoinServer, kReset});
     case Focus::kSilences:
@@ -199,6 +202,8 @@ Swarm DrawSwarm(Chance& chance, Focus focus) {
   swarm.has_flip = chance.OneIn(odd);
   swarm.speed_spread = chance.OneIn(0.2) ? 8 : 1.5;
   swarm.network.echo = later.OneIn(0.2) ? Share(later, 0.3) : 0;
+  Chance memory(Chance(later).Next() + 1);
+  swarm.shares_memory = focus == Focus::kShared || (focus == Focus::kNone && memory.OneIn(0.25));
   if (focus != Focus::kNone) AllowFocus(swarm, chance, focus);
   if (swarm.has_divergence || swarm.has_flip) {
     // The wrong bits must not be made truth by the death of whoever has the right ones.

@@ -59,6 +59,7 @@ enum class Focus : uint8_t {
   kSilences,    // servers hear one another no more, and die
   kPartials,    // updates wait for other shards' values; servers die
   kDecisions,   // early stops, while anybody dies
+  kShared,      // payloads are read where they lie, while anybody dies or is late
   kCount
 };
 std::optional<Focus> FocusNamed(std::string_view name);
@@ -79,8 +80,9 @@ struct Swarm {
   Micros disk_time_max{0};           // to write or read one record
   bool has_divergence = false;
   bool has_flip = false;
-  double server_share = 0.5;  // of what may befall a server or a worker
-  double speed_spread = 1;    // the slowest worker's time over the fastest's
+  double server_share = 0.5;   // of what may befall a server or a worker
+  double speed_spread = 1;     // the slowest worker's time over the fastest's
+  bool shares_memory = false;  // payloads are read where they lie (P42)
 };
 
 Swarm DrawSwarm(Chance& chance, Focus focus);

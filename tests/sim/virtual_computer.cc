@@ -168,12 +168,20 @@ std::vector<float> VirtualComputer::GradientOf(uint64_t digest, Step step, Micro
 Blob VirtualComputer::Encoded(Step step, TreeNode node, ShardId shard, const FloatBuffer& sum) {
   const ShardRange& range = plan_.shards.range(shard);
   const auto floats = sum.span().subspan(range.first, range.size());
-  if (!plan_.pushes.has_feedback()) return Sent(plan_.pushes, shard, floats);
+  if (!plan_.pushes.has_feedback()) return Travelling(Sent(plan_.pushes, shard, floats));
   const MicroBatch m(plan_.steps.Tree(step).Range(node).first);
   const auto encoded =
       std::make_shared<FloatBuffer>(plan_.pushes.PayloadBytes(shard) / sizeof(float));
   feedback_.Encode(step, m, shard, floats, std::as_writable_bytes(encoded->span()));
-  return ToBlob(encoded);
+  return Travelling(ToBlob(encoded));
+}
+
+// In memory that peers of this host can read.
+Blob VirtualComputer::Travelling(const Blob& payload) const {
+  const auto floats = payload.floats();
+  auto buffer = std::make_shared<FloatBuffer>(hooks_.buffers.make(floats.size()));
+  std::ranges::copy(floats, buffer->data());
+  return ToBlob(std::move(buffer));
 }
 
 uint64_t VirtualComputer::HashOf(uint64_t digest, Step step, MicroBatch m) const {

@@ -25,6 +25,7 @@ class VirtualComputer : public ComputePort {
     std::function<void(std::function<void()>)> post;   // runs it on the worker's loop
     std::function<void(const ComputeEvent&)> deliver;  // called there
     std::function<bool(Step, MicroBatch)> flips_bit;   // whether this gradient comes out wrong
+    BufferSource buffers;                              // of gradients
   };
   VirtualComputer(World& world, const JobPlan& plan, Micros micro_batch_time, Hooks hooks)
       : world_(world), plan_(plan), micro_batch_time_(micro_batch_time), hooks_(std::move(hooks)) {}
@@ -67,6 +68,7 @@ class VirtualComputer : public ComputePort {
   void TellOfPictures(const Call& call);
   std::vector<float> GradientOf(uint64_t digest, Step step, MicroBatch m) const;
   uint64_t HashOf(uint64_t digest, Step step, MicroBatch m) const;
+  Blob Travelling(const Blob& payload) const;
   Blob Encoded(Step step, TreeNode node, ShardId shard, const FloatBuffer& sum);
   void TryEvaluate();
   void TellResult(uint64_t ticket, uint64_t digest);
