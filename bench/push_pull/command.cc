@@ -39,7 +39,7 @@ Result<std::vector<uint64_t>> ParseSizes(const std::vector<std::string>& texts) 
   return sizes;
 }
 
-// A few seconds, small and large shards, both transports; what was asked for by a flag stays.
+// A few seconds, small and large shards, all transports; what was asked for by a flag stays.
 void MakeQuick(const CLI::App& command, Flags* flags) {
   const auto was_given = [&](const char* flag) { return command.count(flag) != 0; };
   PushPullOptions& o = flags->options;
@@ -73,9 +73,11 @@ void AddShape(CLI::App& command, PushPullOptions* o) {
       ->delimiter(',')
       ->check(processes)
       ->capture_default_str();
-  command.add_option("--transport", o->transports, "tcp, ipc")
+  command
+      .add_option("--transport", o->transports,
+                  "tcp, ipc, shm (shared memory; its messages go by ipc)")
       ->delimiter(',')
-      ->check(CLI::IsMember({"tcp", "ipc"}))
+      ->check(CLI::IsMember({"tcp", "ipc", "shm"}))
       ->capture_default_str();
   command.add_option("--optimizer", o->optimizers, "sum (SGD), sgd-momentum")
       ->delimiter(',')
@@ -136,6 +138,7 @@ std::function<int()> AddPeer(CLI::App& app) {
   command.add_flag("--momentum", args->load.has_momentum);
   command.add_flag("--barrier", args->load.has_barrier);
   command.add_flag("--copy", args->load.copies);
+  command.add_flag("--shm", args->load.shares_memory);
   return [args] { return RunPeer(*args); };
 }
 

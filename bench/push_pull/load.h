@@ -13,8 +13,9 @@ struct Load {
   uint32_t servers = 1;
   uint32_t workers = 1;
   bool has_momentum = false;
-  bool has_barrier = false;  // P4, as a training worker; else each shard goes on by itself
-  bool copies = false;       // parameters are copied out of the received frames, as a worker does
+  bool has_barrier = false;    // P4, as a training worker; else each shard goes on by itself
+  bool shares_memory = false;  // payloads are read where they lie (P42)
+  bool copies = false;         // parameters are copied out of the received frames, as a worker does
 };
 
 // What a step adds to each parameter where there is no momentum: every worker pushes ones, the

@@ -15,8 +15,8 @@ constexpr Micros kControlRetry = std::chrono::milliseconds(200);
 constexpr Micros kDataRetry = std::chrono::seconds(1);
 constexpr float kSumTolerance = 1e-4f;  // relative: fp32, sums of ones times the mean's factor
 
-Blob Ones(size_t float_count) {
-  auto buffer = std::make_shared<FloatBuffer>(float_count);
+Blob Ones(size_t float_count, const BufferSource& buffers) {
+  auto buffer = std::make_shared<FloatBuffer>(buffers.make(float_count));
   std::ranges::fill(buffer->span(), 1.0f);
   return ToBlob(buffer);
 }
@@ -24,7 +24,8 @@ Blob Ones(size_t float_count) {
 }  // namespace
 
 LoadGenerator::LoadGenerator(const Load& load, const ViewMember::Identity& identity, uint32_t rank,
-                             const JobPlan& plan, CounterSlot& counters, Outbox& outbox)
+                             const JobPlan& plan, CounterSlot& counters, Outbox& outbox,
+                             const BufferSource& buffers)
     : load_(load),
       plan_(plan),
       member_(identity, outbox),
@@ -33,7 +34,7 @@ LoadGenerator::LoadGenerator(const Load& load, const ViewMember::Identity& ident
       shards_(plan.shards.shard_count()) {
   for (uint32_t i = 0; i < shards_.size(); ++i) {
     const size_t float_count = plan.shards.range(ShardId(i)).size();
-    shards_[i].gradient = Ones(float_count);
+    shards_[i].gradient = Ones(float_count, buffers);
     if (load.copies) shards_[i].copy = std::make_shared<FloatBuffer>(float_count);
   }
 }

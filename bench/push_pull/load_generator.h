@@ -19,9 +19,11 @@ namespace pando::bench {
 
 class LoadGenerator : public ProtocolCore {
  public:
-  // `rank`: which micro-batch is ours. All but `load` and `identity` outlive it.
+  // `rank`: which micro-batch is ours; `buffers`: of gradients. All but `load`, `identity` and
+  // `buffers` outlive it.
   LoadGenerator(const Load& load, const ViewMember::Identity& identity, uint32_t rank,
-                const JobPlan& plan, CounterSlot& counters, Outbox& outbox);
+                const JobPlan& plan, CounterSlot& counters, Outbox& outbox,
+                const BufferSource& buffers = {});
 
   void OnMessage(Micros now, const Envelope& envelope) override;
   void Tick(Micros now) override;

@@ -36,6 +36,17 @@ HeartbeatState StateOf(const ViewMember::Identity& identity) {
   return {.job = identity.job, .scheduler = identity.scheduler};
 }
 
+// Where what travels is made, once the transport shares memory.
+Result<BufferSource> SourceFor(const Load& load, Transport& transport) {
+  if (!load.shares_memory) return BufferSource();
+  Result<std::shared_ptr<SharedPool>> pool = SharedPool::Create();
+  if (!pool.ok()) return pool.status();
+  if (Status s = transport.ShareMemory({.pool = *pool, .is_required = true, .on_note = {}});
+      !s.ok())
+    return s;
+  return (*pool)->source();
+}
+
 Transport::Options Warning() {
   return {.on_warning = [](const std::string& text) { fmt::print(stderr, "{}\n", text); }};
 }
@@ -62,7 +73,10 @@ Status RunPandoServer(const PeerArgs& args) {
   SnapshotStore store({.folder = "", .process = incarnation, .job = identity.job});
   SnapshotStore::Port snapshots(store);
   TransportOutbox outbox(transport);
-  Lane lane({.identity = identity, .kind = "server"}, plan, snapshots, outbox);
+  Result<BufferSource> buffers = SourceFor(args.load, transport);
+  if (!buffers.ok()) return buffers.status();
+  Lane lane({.identity = identity, .kind = "server", .buffers = *std::move(buffers)}, plan,
+            snapshots, outbox);
   Status dialed;
   RunLoop(lane, transport,
           {.enters = [&](const Envelope& envelope) { return lane.WillEnter(envelope); },
@@ -89,7 +103,9 @@ Status RunPandoWorker(const PeerArgs& args, CounterSlot& counters) {
                             StateOf(identity));
   if (Status s = heartbeat.Start(); !s.ok()) return s;
   TransportOutbox outbox(transport);
-  LoadGenerator load(args.load, identity, args.rank, plan, counters, outbox);
+  Result<BufferSource> buffers = SourceFor(args.load, transport);
+  if (!buffers.ok()) return buffers.status();
+  LoadGenerator load(args.load, identity, args.rank, plan, counters, outbox, *buffers);
   Status dialed;
   RunLoop(load, transport,
           {.enters = [&](const Envelope& envelope) { return load.WillEnter(envelope); },
@@ -97,8 +113,8 @@ Status RunPandoWorker(const PeerArgs& args, CounterSlot& counters) {
                [&](const View& view) {
                  dialed = DialView(transport, Role::kWorker, identity.self, view);
                },
-           .is_finished = [&] { return !dialed.ok(); }});
-  return dialed;
+           .is_finished = [&] { return !dialed.ok() || !transport.sharing_failure().ok(); }});
+  return dialed.ok() ? transport.sharing_failure() : dialed;
 }
 
 }  // namespace pando::bench

@@ -14,7 +14,7 @@ struct PushPullOptions {
   std::vector<uint64_t> bytes{4 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20};
   std::vector<uint32_t> servers{1, 2};
   std::vector<uint32_t> workers{1, 2};
-  std::vector<std::string> transports{"tcp", "ipc"};
+  std::vector<std::string> transports{"tcp", "ipc", "shm"};
   std::vector<std::string> optimizers{"sum", "sgd-momentum"};
   uint32_t in_flight = 8;  // shards of each server
   uint32_t rounds = 5;

@@ -17,6 +17,8 @@ const std::map<uint64_t, double> kTcpAims{
     {4 << 10, 0.16}, {64 << 10, 0.48}, {256 << 10, 0.65}, {1 << 20, 0.75}, {4 << 20, 0.75}};
 constexpr uint64_t kIpcAimFromBytes = 256 << 10;
 constexpr double kIpcAim = 0.75;
+constexpr uint64_t kShmAimFromBytes = 1 << 20;
+constexpr double kShmAim = 0.5;
 
 // Median of what was measured; 0 where it was not.
 double GbPerS(const ResultSet& set, const Point& named) {
@@ -80,6 +82,28 @@ Table SharesTable(const PushPullOptions& o, const ResultSet& set, const std::str
   return table;
 }
 
+Table SharedMemoryTable(const PushPullOptions& o, const ResultSet& set) {
+  Table table{.title = "Beside a += b, shm",
+              .note =
+                  "GB/s are pushed and pulled payload, medians. Pando: the best of as many servers "
+                  "as workers. a += b reads each byte that comes and writes each that goes, once, "
+                  "on one core.",
+              .header = {"shard", "memcpy", "a += b", "Pando, sum", "shape", "of a += b", "aim",
+                         "Pando, momentum", "of a += b"},
+              .rows = {}};
+  for (const uint64_t bytes : o.bytes) {
+    const double ceiling = GbPerS(set, PointOf(kAdd, bytes));
+    const Best sum = BestOf(o, set, bytes, "shm", kSum);
+    const Best momentum = BestOf(o, set, bytes, "shm", "sgd-momentum");
+    table.rows.push_back({BytesText(bytes), Figure(GbPerS(set, PointOf(kMemcpy, bytes))),
+                          Figure(ceiling), Figure(sum.gb_per_s),
+                          sum.shape.empty() ? "-" : sum.shape, Share(sum.gb_per_s, ceiling),
+                          bytes >= kShmAimFromBytes ? fmt::format("{:.2f}", kShmAim) : "-",
+                          Figure(momentum.gb_per_s), Share(momentum.gb_per_s, ceiling)});
+  }
+  return table;
+}
+
 // Every figure of each way to move a shard.
 Table FiguresTable(const ResultSet& set) {
   Table table{.title = "Throughput, latency, processor time",
@@ -112,6 +136,7 @@ Plot ThroughputPlot(const PushPullOptions& o, const ResultSet& set, const std::s
     }
     if (!series.points.empty()) plot.series.push_back(std::move(series));
   };
+  if (transport == "shm") add(kAdd, [](uint64_t b) { return PointOf(kAdd, b); });
   add(RawZmqName(transport), [&](uint64_t b) { return PointOf(RawZmqName(transport), b); });
   if (transport == "tcp") add(kRawTcp, [](uint64_t b) { return PointOf(kRawTcp, b); });
   for (const std::string& optimizer : o.optimizers) {
@@ -129,7 +154,8 @@ Plot ThroughputPlot(const PushPullOptions& o, const ResultSet& set, const std::s
 
 void AddSummaries(const PushPullOptions& options, ResultSet* set) {
   for (const std::string& transport : options.transports) {
-    set->tables.push_back(SharesTable(options, *set, transport));
+    set->tables.push_back(transport == "shm" ? SharedMemoryTable(options, *set)
+                                             : SharesTable(options, *set, transport));
     set->plots.push_back(ThroughputPlot(options, *set, transport));
   }
   set->tables.push_back(FiguresTable(*set));

@@ -70,6 +70,7 @@ std::vector<std::string> LoadWords(const Load& load) {
   if (load.has_momentum) words.push_back("--momentum");
   if (load.has_barrier) words.push_back("--barrier");
   if (load.copies) words.push_back("--copy");
+  if (load.shares_memory) words.push_back("--shm");
   return words;
 }
 

@@ -122,8 +122,8 @@ TEST_CASE("a quick run measures every way, leaves its files, and makes a report"
   CAPTURE(run.text);
   REQUIRE(run.exit_code == 0);
   const ResultSet set = ResultIn(out + "/push-pull.json");
-  // memcpy, a += b; raw TCP, raw ZeroMQ over both; 2 transports x 2 shapes x 2 optimizers; 2 sizes.
-  CHECK(set.points.size() == 2 * (2 + 3 + 8));
+  // memcpy, a += b; raw TCP, raw ZeroMQ over both; 3 transports x 2 shapes x 2 optimizers; 2 sizes.
+  CHECK(set.points.size() == 2 * (2 + 3 + 12));
   for (const Point& point : set.points) {
     CAPTURE(point.name);
     CHECK(point.MedianOf("throughput") > 0.0);

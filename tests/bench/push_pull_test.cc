@@ -197,5 +197,23 @@ TEST_CASE("shares are of the best of 1x1 and 2x2, of raw ZeroMQ at the same size
   CHECK(set.plots[0].series.size() == 5);  // raw ZeroMQ and the four shapes that were measured
 }
 
+TEST_CASE("shared memory's shares are of a += b, with an aim from 1 MiB on") {
+  const PushPullOptions options{.bytes = {4096, 1 << 20}, .transports = {"shm"}};
+  ResultSet set;
+  const auto add = [&](Point point, double gb_per_s) {
+    point.Add(kThroughput, "GB/s", gb_per_s);
+    set.points.push_back(std::move(point));
+  };
+  add(PointOf(kAdd, 1 << 20), 8.0);
+  add(PandoPoint(1 << 20, "shm", 1, 1, "sum"), 6.0);
+  AddSummaries(options, &set);
+  const Table& table = set.tables.at(0);
+  REQUIRE(table.rows.size() == 2);
+  CHECK(table.rows[0] == std::vector<std::string>{"4 KiB", "-", "-", "-", "-", "-", "-", "-", "-"});
+  CHECK(table.rows[1] ==
+        std::vector<std::string>{"1 MiB", "-", "8.00", "6.00", "1x1", "0.75", "0.50", "-", "-"});
+  CHECK(set.plots.at(0).series.size() == 2);
+}
+
 }  // namespace
 }  // namespace pando::bench
