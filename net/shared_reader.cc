@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "common/mutation.h"
+#include "proto/codec.h"
 
 namespace pando {
 
@@ -16,7 +17,7 @@ class SharedReader::Mapping {
 
   bool Has(const SharedReference& r) const {
     return r.slot < kSharedSlotsMax && r.offset_bytes >= kSharedWordsBytes &&
-           r.offset_bytes % FloatBuffer::kAlignmentBytes == 0 &&
+           r.offset_bytes % kWordBytes == 0 &&  // as frames are; encoded shards begin anywhere
            r.offset_bytes <= memory_.size_bytes() &&
            r.size_bytes <= memory_.size_bytes() - r.offset_bytes;
   }

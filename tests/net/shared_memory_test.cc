@@ -116,16 +116,18 @@ TEST_CASE("a part of a buffer, small payloads and payloads from elsewhere arrive
   push.items.push_back({ShardId(1), Step(2), TreeNode(1), ToBlob(buffer, 4096, 8192)});
   push.items.push_back({ShardId(2), Step(2), TreeNode(1), ToBlob(buffer, 16, 16)});
   push.items.push_back({ShardId(3), Step(2), TreeNode(1), ToBlob(buffer, 65536)});
+  push.items.push_back({ShardId(4), Step(2), TreeNode(1), ToBlob(buffer, 2, 8192)});
   pair.worker.Send(
       {.sender = pair.worker_peer, .receiver = pair.lane_peer, .message = std::move(push)});
   const Envelope received = MustReceive(pair.lane);
   const auto& items = std::get<Push>(received.message).items;
-  REQUIRE(items.size() == 4);
+  REQUIRE(items.size() == 5);
   CheckRamp(items[0].payload, 7);
   CHECK(items[1].payload.floats().size() == 8192);
   CHECK(items[1].payload.floats().front() == 4096);
   CHECK(items[2].payload.floats().back() == 31);
   CHECK(items[3].payload.floats().back() == static_cast<float>(kFloats - 1));
+  CHECK(items[4].payload.floats().front() == 2);  // as an encoded shard may lie: at 8 bytes
 }
 
 TEST_CASE("a buffer that a reader holds is not written again, and is once it has let go") {
@@ -333,7 +335,7 @@ TEST_CASE("a reference beyond its segment's end is refused before anything is re
   CHECK(open(r) == StatusCode::kCorrupt);
   r.offset_bytes = 0;  // the words
   CHECK(open(r) == StatusCode::kCorrupt);
-  r.offset_bytes = kSharedWordsBytes + 8;
+  r.offset_bytes = kSharedWordsBytes + 4;
   CHECK(open(r) == StatusCode::kCorrupt);
   r = sound;
   r.slot = kSharedSlotsMax;
