@@ -1,14 +1,22 @@
 #!/usr/bin/env python3
-"""fault_matrix.py [--epochs 6] [--seeds 20] [--only WORD] [--data FOLDER] [--pando PROGRAM]
+"""fault_matrix.py [--epochs 6] [--seeds 20] [--only WORD] [--transport auto|tcp|ipc|shm] [--data FOLDER]
+                  [--pando PROGRAM]
+fault_matrix.py --kills 200 [--transport shm] ...
 
 Every way to lose or gain a process that docs/testing.md lists, done to the MNIST CNN job (8 micro-batches,
 3 workers, 3 servers, 2 replicas) on this machine. Each run must end with the weights_hash of --serial, and every
 fault that was made must have been detected and got over before the end, as its summary's `faults` say; of the stops
 and partitions of --chaos random, those that were long enough to be noticed. Prints one line for each and exits 1 if
-any failed. Takes 20 minutes or so; CI runs the short form, fault_test.
+any failed. Takes 20 minutes or so; CI runs the short form, fault_test. With shm the model is a perceptron whose
+shards are large enough to be shared.
+
+--kills N kills workers and servers in one run until N are dead, and counts the segments of shared memory (P42) that
+its processes have mapped meanwhile: as many at the end as at the beginning, and none, nor a file in /dev/shm,
+when it is over.
 """
 import argparse
 import json
+import os
 import re
 import signal
 import subprocess
@@ -38,7 +46,8 @@ CASES = [
 class Matrix:
     def __init__(self, args, folder):
         self.args, self.folder = args, folder
-        self.job = ["--model", "mnist-cnn", "--dataset", "mnist", "--data", args.data, "--epochs", str(args.epochs),
+        model = ["mlp", "--set", "model.hidden=384"] if args.transport == "shm" else ["mnist-cnn"]
+        self.job = ["--transport", args.transport, "--model", *model, "--dataset", "mnist", "--data", args.data, "--epochs", str(args.epochs),
                     "--global-batch", "128", "--micro-batches", "8", "--optimizer", "adam", "--lr", "0.001"]
         self.failures = 0
         self.silence_count, self.unnoticed_count = 0, 0  # stops and partitions of the random runs
@@ -113,6 +122,75 @@ class Matrix:
         except OSError:
             return False
 
+    # The processes that a run has started, and theirs.
+    def family(self, pid):
+        children = {}
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit():
+                try:
+                    stat = (entry / "stat").read_text()
+                except OSError:
+                    continue
+                children.setdefault(int(stat.rpartition(")")[2].split()[1]), []).append(int(entry.name))
+        family, new = [], [pid]
+        while new:
+            family += new
+            new = [child for parent in new for child in children.get(parent, [])]
+        return family
+
+    # The segments that they have mapped, or hold a descriptor of.
+    def segments(self, pids):
+        found = set()
+        for pid in pids:
+            try:
+                maps = Path(f"/proc/{pid}/maps").read_text().splitlines()
+                found |= {line.split()[4] for line in maps if "/memfd:pando" in line}
+                for fd in Path(f"/proc/{pid}/fd").iterdir():
+                    if os.readlink(fd).startswith("/memfd:pando"):
+                        found.add(str(fd.stat().st_ino))
+            except OSError:
+                continue
+        return found
+
+    def kills(self, count):
+        name = f"{count} kills of workers and servers"
+        steps = str(count * self.args.steps_per_kill)
+        run, run_dir = self.start(name, ["--workers", "3", "--servers", "3", "--steps", steps, "--set",
+                                         "eval.every_epochs=0", "--max-restarts", str(count), "--chaos",
+                                         "kill worker every 1s; kill server every 1s"])
+        start = time.monotonic()
+        counts = []
+        while run.poll() is None:
+            counts.append(len(self.segments(self.family(run.pid))))
+            time.sleep(0.2)  # nothing tells of what is mapped
+        out = run.stdout.read()
+        self.expected = ""  # of these steps nobody knows the hash yet
+        summary = self.judge(name, run_dir, out, time.monotonic() - start, count, is_random=True)
+        serial = self.run("the same, serial", ["--serial", "--steps", steps, "--set", "eval.every_epochs=0"])
+        quarter = max(1, len(counts) // 4)
+        first, last = max(counts[:quarter], default=0), max(counts[-quarter:], default=0)
+        everybody = [int(entry) for entry in os.listdir("/proc") if entry.isdigit()]
+        left = [pid for pid in everybody if self.segments([pid]) and run_dir in self.command_line(pid)]
+        problems = []
+        if summary.get("weights_hash") != serial.get("weights_hash"):
+            problems.append("the hashes differ")
+        if self.args.transport == "shm" and first == 0:
+            problems.append("no segment was seen")
+        if last > first + 3:  # a worker and a server may be alive twice for a moment
+            problems.append(f"{last} segments towards the end")
+        files = [entry for entry in os.listdir("/dev/shm") if "pando" in entry]
+        if left or files:
+            problems.append(f"left behind: {left} {files}")
+        self.failures += bool(problems)
+        print(f"{'FAIL' if problems else 'ok':<5}segments: at most {first} in the first quarter, {last} in the last "
+              f"{'; '.join(problems)}", flush=True)
+
+    def command_line(self, pid):
+        try:
+            return Path(f"/proc/{pid}/cmdline").read_bytes().decode()
+        except OSError:
+            return ""
+
     def power_off(self):
         name = "everything killed, resumed"
         run, run_dir = self.start(name, ["--workers", "3", "--servers", "3"])
@@ -148,11 +226,17 @@ def main():
     parser.add_argument("--epochs", type=float, default=6)
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--only", default="")
+    parser.add_argument("--transport", choices=["auto", "tcp", "ipc", "shm"], default="auto")
+    parser.add_argument("--kills", type=int, default=0)
+    parser.add_argument("--steps-per-kill", type=int, default=60)
     parser.add_argument("--data", default=str(ROOT.parent / "shared/data/mnist"))
     parser.add_argument("--pando", default=str(ROOT / "build/cli/pando"))
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="fault-matrix-") as folder:
         matrix = Matrix(args, folder)
+        if args.kills:
+            matrix.kills(args.kills)
+            return 1 if matrix.failures else 0
         matrix.expected = matrix.run("serial", ["--serial"])["weights_hash"]
         processes = ["--workers", "3", "--servers", "3"]
         for name, chaos, fault_count, flags in CASES:

@@ -57,7 +57,7 @@ row() {
 serial=$(hash_of --serial --seed 1 --micro-batches 8)
 printf '%-52s %s\n' "serial, 8 micro-batches, seed 1" "$serial"
 row "$serial" "serial, 2 threads" --serial --seed 1 --micro-batches 8 --threads 2
-for transport in tcp ipc; do
+for transport in tcp ipc shm; do
   for workers in 1 2 3 5; do
     for servers in 1 2 3; do
       for threads in 1 2; do

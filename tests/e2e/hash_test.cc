@@ -101,7 +101,8 @@ TEST_CASE("weights, metrics and accuracy are the serial run's for any workers, s
   CheckSameResult(Train({"--serial", "--threads", "2"}), serial);
   constexpr Form kForms[] = {{1, 1, 1, "tcp"}, {2, 2, 1, "tcp"},      {3, 2, 1, "ipc"},
                              {5, 3, 2, "tcp"}, {2, 1, 2, "ipc", "3"}, {5, 1, 1, "ipc"},
-                             {1, 3, 2, "ipc"}, {3, 3, 1, "tcp", "2"}};
+                             {1, 3, 2, "shm"}, {3, 3, 1, "tcp", "2"},
+                             {2, 2, 2, "shm"}, {3, 2, 1, "shm", "2"}, {2, 1, 1, "auto"}};
   for (const Form& form : kForms) {
     CAPTURE(form.workers);
     CAPTURE(form.servers);
@@ -137,7 +138,24 @@ TEST_CASE("what servers do with a gradient, and how it travels, gives the serial
     CheckSameResult(Train(Args{"--serial", "--threads", "2"} + feature), serial);
     CheckSameResult(Train(feature + ArgsOf({3, 2, 1, "tcp", "2"})), serial);
     CheckSameResult(Train(feature + ArgsOf({2, 1, 2, "ipc"})), serial);
+    CheckSameResult(Train(feature + ArgsOf({3, 2, 1, "shm", "2"})), serial);
   }
+}
+
+TEST_CASE("large payloads are the same bits over tcp, ipc and shared memory") {
+  // Shards of 51 KiB: below 16 KiB they travel as bytes whatever the transport.
+  const Args large{"--model", "mlp", "--set", "model.hidden=1024"};
+  const Run serial = Train(Args{"--serial"} + large);
+  for (const char* transport : {"tcp", "ipc", "shm"}) {
+    CAPTURE(transport);
+    CheckSameResult(Train(large + ArgsOf({2, 2, 2, transport})), serial);
+    CheckSameResult(Train(large + Args{"--replicas", "1"} + ArgsOf({1, 1, 1, transport})), serial);
+  }
+  const Args layers{"--set", "worker.parameter_residency=layer"};
+  CheckSameResult(Train(large + layers + ArgsOf({3, 2, 1, "shm", "2"})), serial);
+  const Args encoded{"--codec", "bf16", "--pull-codec", "fp16"};
+  const Run encoded_serial = Train(Args{"--serial"} + large + encoded);
+  CheckSameResult(Train(large + encoded + ArgsOf({2, 2, 1, "shm"})), encoded_serial);
 }
 
 TEST_CASE("each of an optimizer's options has its say") {
