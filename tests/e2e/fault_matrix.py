@@ -46,8 +46,11 @@ CASES = [
 class Matrix:
     def __init__(self, args, folder):
         self.args, self.folder = args, folder
+        # Of the kills, a run long enough for all of them.
+        steps = str(args.kills * args.steps_per_kill)
+        self.length = ["--steps", steps, "--set", "eval.every_epochs=0"] if args.kills else ["--epochs", str(args.epochs)]
         model = ["mlp", "--set", "model.hidden=384"] if args.transport == "shm" else ["mnist-cnn"]
-        self.job = ["--transport", args.transport, "--model", *model, "--dataset", "mnist", "--data", args.data, "--epochs", str(args.epochs),
+        self.job = ["--transport", args.transport, "--model", *model, "--dataset", "mnist", "--data", args.data, *self.length,
                     "--global-batch", "128", "--micro-batches", "8", "--optimizer", "adam", "--lr", "0.001"]
         self.failures = 0
         self.silence_count, self.unnoticed_count = 0, 0  # stops and partitions of the random runs
@@ -154,9 +157,7 @@ class Matrix:
 
     def kills(self, count):
         name = f"{count} kills of workers and servers"
-        steps = str(count * self.args.steps_per_kill)
-        run, run_dir = self.start(name, ["--workers", "3", "--servers", "3", "--steps", steps, "--set",
-                                         "eval.every_epochs=0", "--max-restarts", str(count), "--chaos",
+        run, run_dir = self.start(name, ["--workers", "3", "--servers", "3", "--max-restarts", str(count), "--chaos",
                                          "kill worker every 1s; kill server every 1s"])
         start = time.monotonic()
         counts = []
@@ -166,7 +167,7 @@ class Matrix:
         out = run.stdout.read()
         self.expected = ""  # of these steps nobody knows the hash yet
         summary = self.judge(name, run_dir, out, time.monotonic() - start, count, is_random=True)
-        serial = self.run("the same, serial", ["--serial", "--steps", steps, "--set", "eval.every_epochs=0"])
+        serial = self.run("the same, serial", ["--serial"])
         quarter = max(1, len(counts) // 4)
         first, last = max(counts[:quarter], default=0), max(counts[-quarter:], default=0)
         everybody = [int(entry) for entry in os.listdir("/proc") if entry.isdigit()]
