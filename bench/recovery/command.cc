@@ -81,7 +81,7 @@ std::function<int()> AddRecovery(CLI::App& app) {
       ->check(CLI::Range(2u, kWorkersMax))
       ->capture_default_str();
   command.add_option("--transport", o->transport, "As pando train --transport")
-      ->check(CLI::IsMember({"tcp", "ipc"}))
+      ->check(CLI::IsMember(TransportNames()))
       ->capture_default_str();
   AddSteps(command, o);
   command.add_flag("--quick", flags->is_quick, "Some seconds in all: does it work?");

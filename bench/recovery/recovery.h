@@ -26,7 +26,7 @@ struct RecoveryOptions {
   Workload workload;
   uint32_t workers = 2;
   uint32_t servers = 2;
-  std::string transport = "tcp";
+  std::string transport = "auto";
   std::vector<std::string> strategies{"ps", "allreduce"};
   std::vector<std::string> faults = FaultNames();
   uint64_t snapshot_every = 200;

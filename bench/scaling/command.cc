@@ -68,7 +68,7 @@ std::function<int()> AddScaling(CLI::App& app) {
       ->capture_default_str();
   AddStrategyFlag(command, &o->strategies);
   command.add_option("--transport", o->transport, "As pando train --transport")
-      ->check(CLI::IsMember({"tcp", "ipc"}))
+      ->check(CLI::IsMember(TransportNames()))
       ->capture_default_str();
   command.add_option("--servers", o->servers, "How many servers, with 1 replica of each shard")
       ->check(CLI::Range(1u, kWorkersMax))

@@ -21,7 +21,7 @@ struct ScalingOptions {
   std::vector<uint32_t> workers{1, 2, 4};  // ascending; the first is what others are compared with
   std::vector<std::string> modes{kWeak, kStrong};
   std::vector<std::string> strategies{"ps", "allreduce"};
-  std::string transport = "tcp";
+  std::string transport = "auto";
   uint32_t servers = 1;
   uint32_t rounds = 3;
   Window window;

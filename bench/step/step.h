@@ -16,7 +16,7 @@ struct StepOptions {
   std::vector<Workload> workloads;
   std::vector<uint32_t> workers{2};
   std::vector<std::string> strategies{"ps", "allreduce"};
-  std::vector<std::string> transports{"tcp", "ipc"};
+  std::vector<std::string> transports{"auto", "tcp"};
   std::vector<uint32_t> replicas{1, 2};
   uint32_t servers = 1;  // as many as replicas, at least
   uint32_t rounds = 3;

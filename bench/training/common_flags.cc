@@ -52,10 +52,15 @@ void AddWindowFlags(CLI::App& command, Window* window) {
       ->capture_default_str();
 }
 
+const std::vector<std::string>& TransportNames() {
+  static const std::vector<std::string> names{"auto", "tcp", "ipc", "shm"};
+  return names;
+}
+
 void AddTransportFlag(CLI::App& command, std::vector<std::string>* transports) {
   command.add_option("--transport", *transports, "As pando train --transport, each in turn")
       ->delimiter(',')
-      ->check(CLI::IsMember({"tcp", "ipc"}))
+      ->check(CLI::IsMember(TransportNames()))
       ->capture_default_str();
 }
 

@@ -12,6 +12,8 @@ namespace pando::bench {
 inline constexpr uint32_t kWorkersMax = 64;
 inline constexpr uint32_t kTrainingRoundsMax = 10'000;
 
+const std::vector<std::string>& TransportNames();
+
 struct TrainingFlags {
   std::vector<std::string> models;
   uint32_t worker_batch = 0;  // 0: the model's
