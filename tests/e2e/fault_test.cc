@@ -184,7 +184,7 @@ TEST_CASE("after a power cut a run by hand goes on under a scheduler that is tol
 }
 
 TEST_CASE("a worker and a server join a run, and those that were there are drained") {
-  JobByHand job(2, 2, LongJob(kFaultSteps, {"--snapshot-every", "50"}));
+  JobByHand job(2, 2, LongJob(kFaultSteps, Args{"--snapshot-every", "50"} + TransportOfFaults()));
   job.AwaitSteps(20);
   Process worker(job.temp.path(), "late-worker", {"worker", "--join", job.endpoint});
   Process server(job.temp.path(), "late-server", {"server", "--join", job.endpoint});
@@ -214,7 +214,7 @@ bool HasReplaced(pid_t old, const std::vector<pid_t>& workers) {
 
 TEST_CASE("a machine's node leaves no orphans when it is killed, and drains when it is asked to") {
   Household household;
-  JobByHand job(1, 1, LongJob(kFaultSteps, {"--snapshot-every", "50"}));
+  JobByHand job(1, 1, LongJob(kFaultSteps, Args{"--snapshot-every", "50"} + TransportOfFaults()));
   const Args node_args{"node", "--join", job.endpoint, "--servers", "1", "--workers", "2"};
   Process killed(household.path(), "killed", node_args);
   job.AwaitSteps(20);
@@ -239,9 +239,12 @@ TEST_CASE("a machine's node leaves no orphans when it is killed, and drains when
 }
 
 TEST_CASE("kills about an early stop's decision leave it as it was (P32)") {
-  const Args decides = JobOf(kFaultSteps, 2, 2,
-                             {"--eval-every-steps", "40", "--early-stop-patience", "2",
-                              "--early-stop-min-delta", "0.02", "--snapshot-best", "true"});
+  // Of this model the best version is not the one at whose step a server is killed: a primary lost
+  // before it stored abandons that snapshot (P29).
+  const Args decides =
+      JobOf(kFaultSteps, 2, 2,
+            {"--model", "mnist-cnn", "--eval-every-steps", "40", "--early-stop-patience", "2",
+             "--early-stop-min-delta", "0.02", "--snapshot-best", "true"});
   TempFolder temp;
   const std::string serial_dir = temp.path() + "/serial";
   Process serial(temp.path(), "serial",
