@@ -107,8 +107,8 @@ TEST_CASE("a worker takes of its GPU what was planned") {
   REQUIRE(std::sscanf(log.c_str() + at, "GPU memory: planned %llu bytes, took %llu", &planned,
                       &took) == 2);
   MESSAGE("planned " << planned << " bytes, took " << took);
-  CHECK(took > 0.95 * planned);
-  CHECK(took < 1.05 * planned);
+  CHECK(static_cast<double>(took) > 0.95 * static_cast<double>(planned));
+  CHECK(static_cast<double>(took) < 1.05 * static_cast<double>(planned));
 }
 
 std::string ModelOn(const Args& args) {
