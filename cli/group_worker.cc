@@ -141,12 +141,13 @@ Result<std::unique_ptr<AllreduceGroup>> GroupWorker::Connect() const {
                         .connect_timeout = timeout},
                        is_ending_);
   const Device device = parts_.trainer.device;
-  if (!group.ok() || device.kind != DeviceKind::kCuda || !MayUseGpus()) return group;
+  if (!group.ok() || !MayUseGpus()) return group;  // a rank without a GPU is asked, too
   Result<JoinedGpus> gpus =
       JoinGpus({device, rank, group_size_, timeout}, *std::move(group), is_ending_);
   if (!gpus.ok()) return gpus.status();
-  spdlog::info("gradients are summed by {}",
-               gpus->refusal.empty() ? "NCCL" : fmt::format("gloo: {}", gpus->refusal));
+  if (gpus->refusal.empty()) spdlog::info("gradients are summed by NCCL");
+  if (!gpus->refusal.empty() && device.kind == DeviceKind::kCuda)
+    spdlog::info("gradients are summed by gloo: {}", gpus->refusal);
   return std::move(gpus->group);
 }
 

@@ -183,7 +183,8 @@ struct TopKRun {
             const Take& take) const {
     const auto* places = reinterpret_cast<const uint32_t*>(codes);
     for (size_t i = 0; i < Count(n); ++i) {
-      if (places[i] < n) take(to[places[i]], heads[i]);  // else a peer's mistake
+      const uint32_t place = places[i];
+      if (place < n) take(to[place], heads[i]);  // else a peer's mistake
     }
   }
 };

@@ -176,7 +176,7 @@ bool SharedLink::ReceiveOne() {
   message.msg_iov = &bytes;
   message.msg_iovlen = 1;
   message.msg_control = space;
-  message.msg_controllen = sizeof(space);
+  message.msg_controllen = CMSG_LEN(sizeof(int));  // sizeof(space) has room for two
   const ssize_t size = recvmsg(fd(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   if (size < 0 && errno == EINTR) return true;
   if (size < 0 && errno == EAGAIN) return false;
@@ -295,7 +295,8 @@ SharedLink::Restored SharedLink::Restore(Frames* frames) {
   size_t next = 1;  // of the frames that came
   for (size_t word = 1; word < words; word += kReferenceWords) {
     const uint64_t at = WordAt(table, word);
-    if (at < whole.size() || at >= frame_count) return Restored::kCorrupt;
+    // Frame 0 is read again and again while the message is decoded: its sender could change it.
+    if (at == 0 || at < whole.size() || at >= frame_count) return Restored::kCorrupt;
     while (whole.size() < at && next < frames->size()) whole.push_back((*frames)[next++]);
     if (whole.size() < at) return Restored::kCorrupt;
     Result<Blob> payload = reader_->Open(ReferenceAt(table, word));

@@ -73,8 +73,9 @@ Status SharedReader::Map(uint32_t segment, UniqueFd fd, uint64_t size_bytes, uin
 }
 
 Result<Blob> SharedReader::Open(const SharedReference& reference) {
-  const bool is_mapped = reference.segment < mappings_.size();
-  if (!is_mapped || !mappings_[reference.segment]->Has(reference)) {
+  // Named by a link that was there before this one.
+  if (reference.segment >= mappings_.size()) return Unavailable("overtaken");
+  if (!mappings_[reference.segment]->Has(reference)) {
     return Corrupt(fmt::format("{} bytes at {} of segment {}, which has no such bytes",
                                reference.size_bytes, reference.offset_bytes, reference.segment));
   }

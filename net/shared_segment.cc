@@ -22,7 +22,7 @@ Status NoSegment(const char* what) {
   return Unavailable(fmt::format("no shared memory: {}: {}", what, std::strerror(errno)));
 }
 
-// Readers write words, so they map all of it for writing.
+// Readers write words.
 std::byte* MapWhole(int fd, size_t size_bytes) {
   void* base = mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   return base == MAP_FAILED ? nullptr : static_cast<std::byte*>(base);
@@ -57,7 +57,10 @@ Result<SharedSegment> SharedSegment::Map(UniqueFd fd, uint64_t size_bytes) {
   }
   std::byte* base = MapWhole(fd.get(), size_bytes);
   if (base == nullptr) return NoSegment("mmap");
-  return SharedSegment(UniqueFd(), base, size_bytes);
+  SharedSegment segment(UniqueFd(), base, size_bytes);
+  if (mprotect(base + kSharedWordsBytes, size_bytes - kSharedWordsBytes, PROT_READ) != 0)
+    return NoSegment("mprotect");
+  return segment;
 }
 
 SharedSegment::SharedSegment(SharedSegment&& other) noexcept

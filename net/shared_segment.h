@@ -7,15 +7,14 @@
 //   byte 0                     words: one of 8 bytes for each (slot, reader), slot by slot
 //   kSharedWordsBytes          slots: each begins at a page
 //
-//   word                       meaning                                     set by
-//   ----                       -------                                     ------
-//   0                          nothing for this reader                     maker
-//   sequence << 1              the slot's contents of that sequence may    maker, when it names
-//   them
-//                              be read by this reader                      to it; reader, done with
-//                              it
-//   sequence << 1 | 1          the reader reads them                       reader, by
-//   compare-and-swap
+// clang-format off
+//   word               meaning                                        set by
+//   -----------------+----------------------------------------------+----------------------------
+//   0                  nothing for this reader                        maker
+//   sequence << 1      the slot's contents of that sequence may be    maker, when it names them to
+//                        read by this reader                            it; reader, done with them
+//   sequence << 1 | 1  the reader reads them                          reader, by compare-and-swap
+// clang-format on
 //
 // The maker writes a slot again only after it has made every word of it 0, by compare-and-swap, and
 // none was odd. So what is read is never written: not for a reader that is slow, stopped, or taken

@@ -228,7 +228,7 @@ bool Transport::Accept(const Line& line, ZmqSocket::Received& received, Envelope
   Result<Envelope> decoded = Decode(received.frames);
   if (!decoded.ok()) {
     ++counters_.undecodable;
-    Warn(line.peer ? line.endpoint : Hex(received.routing_id), decoded.status().message());
+    Warn(NameOf(line, received), decoded.status().message());
     return false;
   }
   const PeerId& sender = decoded->sender;
@@ -238,9 +238,8 @@ bool Transport::Accept(const Line& line, ZmqSocket::Received& received, Envelope
                       received.routing_id == RoutingId(sender, ChannelOf(decoded->message));
   if (!is_sender) {
     ++counters_.misattributed;
-    Warn(line.peer ? line.endpoint : Hex(received.routing_id),
-         fmt::format("it claims to be node {}, incarnation {:016x}", sender.node.value(),
-                     sender.incarnation.value()));
+    Warn(NameOf(line, received), fmt::format("it claims to be node {}, incarnation {:016x}",
+                                             sender.node.value(), sender.incarnation.value()));
     return false;
   }
   if (received.connection_fd >= 0) NoteConnection(received.connection_fd, sender.incarnation);
@@ -263,6 +262,10 @@ void Transport::TellDisconnects() {
     const auto connection = connections_.extract(connection_fd);
     if (!connection.empty()) options_.on_disconnect(connection.mapped());
   }
+}
+
+std::string Transport::NameOf(const Line& line, const ZmqSocket::Received& received) {
+  return line.peer ? line.endpoint : Hex(received.routing_id);
 }
 
 void Transport::Warn(const std::string& peer, const std::string& why) {

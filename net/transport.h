@@ -121,7 +121,8 @@ class Transport {
     ZmqSocket socket;
     std::optional<PeerId> peer;
     std::string endpoint;
-    bool is_local = false;      // the endpoint is one of this machine
+    bool is_local = false;  // the endpoint is one of this machine
+    bool was_linked = false;
     std::string unshared = {};  // why no memory is shared, once that was tried
   };
   using Lines = std::map<std::optional<PeerId>, Line>;  // the ROUTER is at nullopt
@@ -131,6 +132,8 @@ class Transport {
   bool Accept(const Line& line, ZmqSocket::Received& received, Envelope* envelope);
   void NoteConnection(int connection_fd, Incarnation peer);
   void TellDisconnects();
+  // For people: of who sent it.
+  static std::string NameOf(const Line& line, const ZmqSocket::Received& received);
   void Warn(const std::string& peer, const std::string& why);
   bool LinksWith(const PeerId& peer) const;
   void Link(Line& line);

@@ -44,8 +44,10 @@ void Transport::Link(Line& line) {
   if (!line.peer || !LinksWith(*line.peer)) return;
   const Status linked = links_->Connect(own_name(), LinkPeerOf(*line.peer));
   if (linked.code() == StatusCode::kInterrupted) return;  // LinkAgain
-  line.unshared = linked.ok() ? "" : linked.message();
-  if (linked.ok() || !line.is_local || !shared_memory_.on_note) return;
+  line.was_linked |= linked.ok();
+  if (line.was_linked) return;  // now, or before it died or began another life
+  line.unshared = linked.message();
+  if (!line.is_local || !shared_memory_.on_note) return;
   std::exchange(shared_memory_.on_note, {})(fmt::format(
       "no memory is shared with {}: {}; payloads go as bytes", line.endpoint, linked.message()));
 }
@@ -73,7 +75,7 @@ bool Transport::Restore(const Line& line, ZmqSocket::Received* received) {
   if (restored == SharedLink::Restored::kWhole) return true;
   const bool is_corrupt = restored == SharedLink::Restored::kCorrupt;
   ++(is_corrupt ? counters_.undecodable : counters_.overtaken);
-  if (is_corrupt) Warn(line.endpoint, "it names shared memory that there is not");
+  if (is_corrupt) Warn(NameOf(line, *received), "it names shared memory that there is not");
   return false;
 }
 

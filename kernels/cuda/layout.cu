@@ -177,7 +177,7 @@ class MovedPictures {
  private:
   __device__ void Find() {
     source_ = nullptr;
-    if (sample_ == batch_.sample_count) return;
+    if (sample_ >= batch_.sample_count) return;
     const SampleShape& shape = batch_.shape;
     const int64_t pixel = SourcePixel(shape, batch_.moves[sample_], y_, x_);
     if (pixel >= 0)

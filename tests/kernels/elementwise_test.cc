@@ -355,6 +355,19 @@ TEST_CASE("pictures are moved and flipped on their way in, each its own way") {
     CHECK(x.data()[i] == doctest::Approx(expected[i] - (i % 2 == 0 ? 0 : 255)).epsilon(1e-5));
 }
 
+TEST_CASE("pictures of one pixel are moved too, and nothing beyond the last is read") {
+  for (uint32_t samples : {1u, 2u, 5u}) {
+    Batch dots{.shape = {1, 1, 1}, .bytes = std::vector<uint8_t>(samples, 255)};
+    dots.labels.resize(samples);
+    dots.moves.resize(samples, {.is_flipped = true});
+    Floats x = Poisoned(samples);
+    Array<int32_t> labels(samples);
+    ImportBatch(TestDevice(), dots, 1, x.data(), labels.data());
+    CHECK(IsAllWritten(x, samples));
+    for (uint32_t i = 0; i < samples; ++i) CHECK(x.data()[i] == 1.0f);
+  }
+}
+
 // [x, labels] of a batch that crosses in its parts, and of the same in one block.
 void CheckBlock(const Batch& batch, uint32_t channels) {
   const size_t count = batch.sample_count() * batch.shape.height * batch.shape.width * channels;

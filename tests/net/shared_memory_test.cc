@@ -11,6 +11,8 @@
 #include <cstdio>
 #include <cstring>
 #include <memory>
+#include <optional>
+#include <utility>
 
 #include "common/float_buffer.h"
 #include "net/shared_links.h"
@@ -374,6 +376,35 @@ TEST_CASE("where memory cannot be shared payloads go as bytes, and it is told on
   lane.Send(TextFrom(lane_peer, worker_peer, "alive"));  // so it is no race with its start
   CHECK(TextOf(MustReceive(worker)) == "alive");
   CHECK(!worker.sharing_failure().ok());
+}
+
+// What it had sent is read after its link cannot be made again.
+TEST_CASE("a peer that shared memory and died is no reason to say that none can be shared") {
+  ZmqContext context;
+  const PeerId lane_peer = NewPeer(1, 3), worker_peer = NewPeer(2);
+  std::optional<Transport> lane(std::in_place, context, lane_peer, Transport::Options{});
+  Transport worker(context, worker_peer, {});
+  const Result<std::string> bound = lane->Bind(kAnyTcpPort);
+  REQUIRE(bound.ok());
+  REQUIRE(lane->ShareMemory({.pool = MustCreatePool()}).ok());
+  REQUIRE(worker.ShareMemory({.pool = MustCreatePool(), .is_required = true}).ok());
+  REQUIRE(worker.Dial(lane_peer, *bound).ok());
+  worker.Send(TextFrom(worker_peer, lane_peer, "hello"));
+  MustReceive(*lane);
+  const Micros deadline = SteadyNow() + kTestDeadline;
+  while (worker.CountLines().shm == 0) {
+    REQUIRE(SteadyNow() < deadline);
+    lane->Wait(SteadyNow() + std::chrono::milliseconds(1));
+    worker.Wait(SteadyNow() + std::chrono::milliseconds(1));
+  }
+  lane->Send(TextFrom(lane_peer, worker_peer, "last words"));
+  lane.reset();
+  const Micros until =
+      SteadyNow() + std::chrono::milliseconds(1500);  // a link is tried each second
+  while (SteadyNow() < until) worker.Wait(until);
+  CHECK(worker.CountLines().shm == 0);
+  MustReceive(worker);
+  CHECK(worker.sharing_failure().ok());
 }
 
 TEST_CASE("memory of a pool that is gone is another's") {

@@ -10,48 +10,53 @@ namespace {
 
 class GpuGroup : public AllreduceGroup {
  public:
-  GpuGroup(std::unique_ptr<AllreduceGroup> below, std::unique_ptr<GpuSum> gpus)
-      : below_(std::move(below)), gpus_(std::move(gpus)) {}
+  explicit GpuGroup(std::unique_ptr<AllreduceGroup> below) : below_(std::move(below)) {}
 
-  Status Sum(std::span<float> values) override { return gpus_->Sum(values); }
+  void SumBy(std::unique_ptr<GpuSum> gpus) { gpus_ = std::move(gpus); }
+  // Whether every rank says so.
+  Result<bool> AllSay(bool ours, uint32_t size, const std::atomic<bool>& is_cancelled) {
+    if (is_cancelled) return Interrupted("called off");
+    *said_ = ours ? 1 : 0;
+    if (Status s = below_->Sum(std::span(said_.get(), 1)); !s.ok()) return s;
+    return *said_ == static_cast<float>(size);
+  }
+
+  Status Sum(std::span<float> values) override {
+    return gpus_ != nullptr ? gpus_->Sum(values) : below_->Sum(values);
+  }
   Status Broadcast(std::span<std::byte> bytes) override { return below_->Broadcast(bytes); }
   void Close() override {
-    gpus_->Close();
+    if (gpus_ != nullptr) gpus_->Close();
     below_->Close();
   }
 
  private:
+  // gloo makes arrays known to the peers for as long as the group lives.
+  const std::unique_ptr<float> said_ = std::make_unique<float>();
   const std::unique_ptr<AllreduceGroup> below_;
-  const std::unique_ptr<GpuSum> gpus_;
+  std::unique_ptr<GpuSum> gpus_;
 };
-
-// Whether every rank says so.
-Result<bool> AllSay(AllreduceGroup& group, uint32_t size, bool ours) {
-  float count = ours ? 1 : 0;
-  if (Status s = group.Sum(std::span(&count, 1)); !s.ok()) return s;
-  return count == static_cast<float>(size);
-}
 
 }  // namespace
 
-Result<JoinedGpus> JoinGpus(const GpuGroupOptions& options, std::unique_ptr<AllreduceGroup> group,
+Result<JoinedGpus> JoinGpus(const GpuGroupOptions& options, std::unique_ptr<AllreduceGroup> below,
                             const std::atomic<bool>& is_cancelled) {
-  const bool has_gpu = options.device.kind == DeviceKind::kCuda;
-  Status can = has_gpu ? GpuSum::Check() : NotFound("a CPU computes");
-  const auto refused = [&] {
-    const std::string why = can.ok() ? "another worker cannot" : can.message();
-    return JoinedGpus{std::move(group), why};
+  auto group = std::make_unique<GpuGroup>(std::move(below));
+  std::string refusal;
+  const auto all_say = [&](const Status& ours) {
+    refusal = ours.ok() ? "another worker cannot" : ours.message();
+    return group->AllSay(ours.ok(), options.size, is_cancelled);
   };
-  Result<bool> all_can = AllSay(*group, options.size, can.ok());
-  if (!all_can.ok()) return all_can.status();
-  if (!*all_can) return refused();
+  const bool has_gpu = options.device.kind == DeviceKind::kCuda;
+  const Result<bool> can = all_say(has_gpu ? GpuSum::Check() : NotFound("a CPU computes"));
+  if (!can.ok()) return can.status();
+  if (!*can) return JoinedGpus{std::move(group), refusal};
 
   Result<GpuSum::GroupName> name = GpuSum::GroupName{};
   if (options.rank == 0) name = GpuSum::NewName();
-  Result<bool> has_name = AllSay(*group, options.size, name.ok());
-  if (!has_name.ok()) return has_name.status();
-  can = name.status();
-  if (!*has_name) return refused();
+  const Result<bool> is_named = all_say(name.status());
+  if (!is_named.ok()) return is_named.status();
+  if (!*is_named) return JoinedGpus{std::move(group), refusal};
   if (Status s = group->Broadcast(std::as_writable_bytes(std::span(*name))); !s.ok()) return s;
 
   Result<std::unique_ptr<GpuSum>> gpus = GpuSum::Join({.device = options.device,
@@ -60,11 +65,11 @@ Result<JoinedGpus> JoinGpus(const GpuGroupOptions& options, std::unique_ptr<Allr
                                                        .size = options.size,
                                                        .timeout = options.connect_timeout},
                                                       is_cancelled);
-  Result<bool> all_joined = AllSay(*group, options.size, gpus.ok());
-  if (!all_joined.ok()) return all_joined.status();
-  can = gpus.status();
-  if (!*all_joined) return refused();
-  return JoinedGpus{std::make_unique<GpuGroup>(std::move(group), *std::move(gpus)), ""};
+  const Result<bool> has_joined = all_say(gpus.status());
+  if (!has_joined.ok()) return has_joined.status();
+  if (!*has_joined) return JoinedGpus{std::move(group), refusal};
+  group->SumBy(*std::move(gpus));
+  return JoinedGpus{std::move(group), ""};
 }
 
 }  // namespace pando

@@ -22,13 +22,13 @@ struct GpuGroupOptions {
 };
 
 struct JoinedGpus {
-  std::unique_ptr<AllreduceGroup> group;  // over GPUs, or the one that was there
-  std::string refusal;                    // why it is the latter; empty: GPUs sum
+  std::unique_ptr<AllreduceGroup> group;
+  std::string refusal;  // why the group below sums; empty: GPUs do
 };
 
 // All ranks call it at once, and all get the same kind of group: GPUs sum if every rank can. Blocks
 // until that is agreed. Errors are the group's.
-Result<JoinedGpus> JoinGpus(const GpuGroupOptions& options, std::unique_ptr<AllreduceGroup> group,
+Result<JoinedGpus> JoinGpus(const GpuGroupOptions& options, std::unique_ptr<AllreduceGroup> below,
                             const std::atomic<bool>& is_cancelled);
 
 }  // namespace pando
