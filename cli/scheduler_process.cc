@@ -19,6 +19,7 @@
 #include "cli/shutdown.h"
 #include "cli/snapshot_folder.h"
 #include "common/float_env.h"
+#include "common/time_slice.h"
 #include "models/network.h"
 #include "net/clock.h"
 #include "net/event_loop.h"
@@ -183,6 +184,7 @@ class SchedulerProcess : public RunObserver {
 // waited for its journal has not told anybody: whoever asked does.
 int SchedulerProcess::Run() {
   SetFloatEnvironment();
+  TakeShortTimeSlices();  // this thread, ZeroMQ's and those that speak
   const Status status = Lead();
   if (parts_.journal.is_fenced()) {
     spdlog::error("{}", status.message());

@@ -19,6 +19,7 @@
 #include "cli/shared_memory.h"
 #include "common/allocation.h"
 #include "common/float_env.h"
+#include "common/time_slice.h"
 #include "net/address.h"
 #include "net/incarnation.h"
 #include "net/isolation.h"
@@ -145,6 +146,7 @@ Status ServerProcess::BindLanes() {
 
 Status ServerProcess::Run() {
   SetFloatEnvironment();
+  TakeShortTimeSlices();  // this thread, ZeroMQ's and those that speak
   KeepFreedMemory();
   if (Status s = BindLanes(); !s.ok()) return s;
   while (true) {

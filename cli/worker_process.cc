@@ -23,6 +23,7 @@
 #include "common/allocation.h"
 #include "common/float_env.h"
 #include "common/mailbox.h"
+#include "common/time_slice.h"
 #include "net/incarnation.h"
 #include "net/isolation.h"
 #include "worker/bit_flip.h"
@@ -132,6 +133,7 @@ class WorkerProcess {
 
 Status WorkerProcess::Run() {
   SetFloatEnvironment();
+  TakeShortTimeSlices();  // this thread, ZeroMQ's and those that speak
   KeepFreedMemory();
   while (true) {
     Result<MembershipEnd> end = Live();

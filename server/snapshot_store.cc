@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "common/safetensors.h"
+#include "common/time_slice.h"
 #include "server/snapshot_file.h"
 
 namespace pando {
@@ -103,6 +104,7 @@ void SnapshotStore::Port::Load(LoadRequest request) {
 // ---- the writer ---------------------------------------------------------------------------------
 
 void SnapshotStore::Run() {
+  TakeUsualTimeSlices();
   while (std::optional<Queued> first = queue_.Pop()) {
     if (queue_.is_closed()) return;
     std::vector<Queued> stores;

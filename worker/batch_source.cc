@@ -8,6 +8,7 @@
 
 #include "common/check.h"
 #include "common/permutation.h"
+#include "common/time_slice.h"
 
 namespace pando {
 
@@ -122,6 +123,7 @@ size_t BatchSource::batches_made() const {
 }
 
 void BatchSource::PrefetchLoop() {
+  TakeUsualTimeSlices();
   std::unique_lock lock(mutex_);
   while (true) {
     changed_.wait(lock, [this] { return stopping_ || FindUnread() != entries_.end(); });

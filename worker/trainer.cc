@@ -6,6 +6,7 @@
 
 #include "common/check.h"
 #include "common/float_env.h"
+#include "common/time_slice.h"
 #include "kernels/batch_block.h"
 
 namespace pando {
@@ -294,6 +295,7 @@ void Trainer::ExpectChunks() {
 
 void Trainer::ThreadMain(uint32_t index) {
   SetFloatEnvironment();
+  if (parts_.device.kind == DeviceKind::kCpu) TakeUsualTimeSlices();
   UseOnThisThread(parts_.device);
   StepTimeline timeline(parts_.timeline, "compute " + std::to_string(index));
   TrainStep train_step(parts_.model, samples_, parts_.device,

@@ -36,8 +36,8 @@ PushedBytes Train(const Args& args) {
   return sum;
 }
 
-TEST_CASE("the MNIST CNN pushes before backward ends") {
-  const PushedBytes pushed = Train(LongJob(100));
+TEST_CASE("LeNet-5 pushes its first linear layer before backward ends") {
+  const PushedBytes pushed = Train(LongJob(100, {"--model", "lenet5"}));
   CHECK(pushed.early > 0);
 }
 
