@@ -124,7 +124,7 @@ TEST_CASE("every push of every worker is summed and answered, and counted once")
 }
 
 TEST_CASE("large shards are pushed one by one") {
-  Cluster cluster({.shard_bytes = 64 << 10, .shards_per_server = 4});
+  Cluster cluster({.shard_bytes = 128 << 10, .shards_per_server = 4});
   for (int i = 0; i < 50; ++i) cluster.Turn();
   CHECK(cluster.pushes() >= cluster.counters(0).latency_count);
   CHECK(cluster.counters(0).latency_count > 40);
@@ -132,7 +132,7 @@ TEST_CASE("large shards are pushed one by one") {
 
 TEST_CASE("with the barrier no shard is ever two steps ahead of another") {
   Cluster cluster(
-      {.shard_bytes = 64 << 10, .shards_per_server = 3, .servers = 2, .has_barrier = true});
+      {.shard_bytes = 128 << 10, .shards_per_server = 3, .servers = 2, .has_barrier = true});
   for (int i = 0; i < 100; ++i) {
     cluster.Turn();
     // All replies of a step come before the next one's pushes, so pushes are whole steps.
