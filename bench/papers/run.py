@@ -16,8 +16,8 @@ Leaves papers-EXPERIMENT.json, which `pando bench report` reads, and .md. Times 
 import argparse
 import os
 import sys
-from dataclasses import dataclass, replace
-from typing import Dict, List
+from dataclasses import dataclass, field, replace
+from typing import Dict, List, Set
 
 import elastic
 import planned_memory
@@ -42,6 +42,7 @@ class Row:
     workers: int
     point: Point
     reason: str = ""
+    weights: Set[str] = field(default_factory=set)  # at the end of its runs
 
 
 def rows_of(session: s.Session, experiment: Experiment) -> List[Row]:
@@ -123,7 +124,7 @@ def compare_elastic(session: s.Session, experiment: Experiment, rounds: int) -> 
     workload, workers = experiment.cases[0]
     fixed = rows_of(session, experiment)
     moving = [replace(row, point=replace(row.point, name=row.point.name + ", elastic", samples={}),
-                      reason=row.reason or elastic.WHY_NOT.get(row.system.key, "")) for row in fixed]
+                      reason=row.reason or elastic.WHY_NOT.get(row.system.key, ""), weights=set()) for row in fixed]
     for turn in range(rounds):
         for row in s.turned([r for r in fixed + moving if not r.reason], turn):
             is_moving = any(row is r for r in moving)
@@ -136,8 +137,18 @@ def compare_elastic(session: s.Session, experiment: Experiment, rounds: int) -> 
              for a, b in zip(fixed, moving)]
     note = (f"{workload.steps} steps of {workload.batch * workers} samples. Scaled: {experiment.scaled}. Fixed: 2 workers from "
             "beginning to end. From the first step's end to the last one's. Peers count samples: with one worker their "
-            "step is half as large; Pando's is the same step, and its weights the same bits.")
+            "step is half as large; Pando's is the same step" + weights_said(fixed + moving))
     return [Table(experiment.title, header, lines, note + reasons([r for r in moving if r.reason]))]
+
+
+def weights_said(rows: List[Row]) -> str:
+    """Of the runs with servers, which must not differ."""
+    found = sorted(set().union(*(row.weights for row in rows if row.system.key in ("pando-ps", "pando-ps1"))))
+    if not found:
+        return "."
+    if len(found) == 1:
+        return f", and the weights of all runs with servers are the same bits ({found[0]})."
+    return f". **The weights of its runs with servers differ: {', '.join(found)}.**"
 
 
 def events_of(system: System, workload: Workload, workers: int) -> List[Event]:
@@ -152,6 +163,7 @@ def measure_elastic(session: s.Session, row: Row, events: List[Event]) -> None:
     if not outcome.reason:
         s.note_outcome(row.point, outcome, row.workload, row.workers)
         row.point.add(*RUN_TIME, outcome.progress.seconds[-1] - outcome.progress.seconds[0])
+        row.weights |= {outcome.weights} - {""}
 
 
 def sized(workload: Workload, args, session: s.Session) -> Workload:

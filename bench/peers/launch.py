@@ -27,6 +27,7 @@ class Outcome:
     correct: int = 0
     tested: int = 0
     kinds: Dict[str, int] = field(default_factory=dict)  # bytes
+    weights: str = ""  # of a run of Pando's
     reason: str = ""  # why there are no figures
 
     def images_per_second(self, warm_up_samples: int) -> float:
@@ -141,6 +142,7 @@ def execute(system: System, run: Run, place: Place, time_limit_seconds: float, e
 def judged(watch: Watch, codes: List[Optional[int]]) -> Outcome:
     run, out, undone = watch.run, watch.outcome, [event for event in watch.events if not event.is_done]
     out.correct, out.tested, out.kinds = watch.system.result(run)
+    out.weights = watch.system.weights(run)
     target = run.workload.steps * run.workload.batch * run.workers
     if out.reason:
         return out

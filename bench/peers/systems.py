@@ -89,6 +89,11 @@ class System:
         kinds = parts[0]["memory"] if parts else {}
         return sum(p["correct"] for p in parts), sum(p["tested"] for p in parts), kinds
 
+    def weights(self, run: Run) -> str:
+        """Names the final weights of a run of Pando's; empty: it did not end, or is a peer's."""
+        path = run.folder / "run/summary.json"
+        return json.loads(path.read_text()).get("weights_hash", "") if path.exists() else ""
+
     def why_not(self, place: Place, gpus: int) -> Optional[str]:
         """None where it can run here."""
         if gpus < self.gpus_min:
