@@ -21,6 +21,7 @@ void AddInto(float* out, std::span<const float> left, std::span<const float> rig
 void Aggregator::Begin(const MicroBatchTree& tree) {
   tree_ = tree;
   sums_.clear();
+  right_half_.reset();
 }
 
 bool Aggregator::HoldsAncestorOrSelf(TreeNode node) const {
@@ -53,9 +54,14 @@ bool Aggregator::Add(TreeNode node, const Blob& payload) {
   while (node != MicroBatchTree::kRoot) {
     auto sibling = sums_.extract(tree_.Sibling(node));
     if (sibling.empty()) break;
-    sum = tree_.IsLeft(node) ? Merge(std::move(sum), std::move(sibling.mapped()))
-                             : Merge(std::move(sibling.mapped()), std::move(sum));
+    Sum other = std::move(sibling.mapped());
+    if (!tree_.IsLeft(node)) std::swap(sum, other);
     node = tree_.Parent(node);
+    if (node == MicroBatchTree::kRoot) {
+      right_half_ = std::move(other);
+    } else {
+      sum = Merge(std::move(sum), std::move(other));
+    }
   }
   sums_.emplace(node, std::move(sum));
   return true;
@@ -104,10 +110,17 @@ bool Aggregator::AddInArrivalOrder(TreeNode node, const Blob& payload) {
 
 bool Aggregator::is_complete() const { return sums_.contains(MicroBatchTree::kRoot); }
 
-const Blob& Aggregator::root() const {
-  auto it = sums_.find(MicroBatchTree::kRoot);
+const Blob& Aggregator::root() {
+  const auto it = sums_.find(MicroBatchTree::kRoot);
   PANDO_CHECK(it != sums_.end());
+  if (right_half_) it->second = Merge(std::move(it->second), *std::exchange(right_half_, {}));
   return it->second.values;
+}
+
+Aggregator::Halves Aggregator::root_halves() const {
+  const auto it = sums_.find(MicroBatchTree::kRoot);
+  PANDO_CHECK(it != sums_.end());
+  return {it->second.values, right_half_ ? right_half_->values : Blob()};
 }
 
 std::vector<TreeNode> Aggregator::held_nodes() const {

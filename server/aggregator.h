@@ -5,6 +5,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "common/blob.h"
@@ -32,7 +33,13 @@ class Aggregator {
   bool is_complete() const;
   // REQUIRES: is_complete().  The sum over all samples of the step, unscaled. It outlives the step
   // in whoever keeps it: a root is sent, and sent again (P8, P22).
-  const Blob& root() const;
+  const Blob& root();
+  // The root, or two that add up to it: for who reads it once, block by block, and does not send it.
+  struct Halves {
+    Blob left;
+    Blob right;  // empty: left is the root
+  };
+  Halves root_halves() const;  // REQUIRES: is_complete()
   // The nodes held, ascending: what an Answer says (P17). Partial sums by their own node's name.
   std::vector<TreeNode> held_nodes() const;
   const MicroBatchTree& tree() const { return tree_; }
@@ -53,6 +60,7 @@ class Aggregator {
   const ShardCodec* codec_;
   MicroBatchTree tree_{{}};
   std::map<TreeNode, Sum> sums_;
+  std::optional<Sum> right_half_;  // of the root, which stands as its left half until it is asked for
 };
 
 }  // namespace pando

@@ -176,11 +176,11 @@ void Lane::TryAdvance(Micros now, Replica& replica) {
   if (scalars == nullptr) return;
   std::optional<std::vector<float>> factors = FactorsOf(now, replica, *scalars);
   if (!factors) return;
-  shard.Seal(*scalars, *std::move(factors));
   if (replica.backups.empty()) {
-    MakeSealed(replica, Shard::Replicated::kNo);
+    MakeNext(replica, [&] { shard.MakeAlone(*scalars, *std::move(factors)); });
     return Commit(now, replica);
   }
+  shard.Seal(*scalars, *std::move(factors));
   if (probe_ != nullptr) probe_->OnReplicating(shard.id(), shard.step());
   for (Backup& backup : replica.backups) {
     if (backup.TakesRoots()) GatherRoots(now, replica, backup, shard.newest());
@@ -192,16 +192,17 @@ void Lane::MakeSealed() {
   for (ShardId id : std::exchange(sealed_, {})) {
     Replica* replica = FindPrimary(id);
     if (replica == nullptr || !replica->shard.is_sealed()) continue;
-    MakeSealed(*replica, Shard::Replicated::kYes);
+    MakeNext(*replica, [&] { replica->shard.MakeSealed(); });
     if (Mutated(Mutation::kShowUncommitted)) ReplyToWaiting(*replica);
     acknowledged_.insert(id);
   }
 }
 
-void Lane::MakeSealed(Replica& replica, Shard::Replicated replicated) {
+template <class Make>
+void Lane::MakeNext(Replica& replica, const Make& make) {
   Shard& shard = replica.shard;
   const ProbedWork work(probe_, LaneWork::kUpdate, shard.id(), shard.step());
-  shard.MakeSealed(replicated);
+  make();
   NoteMetrics(shard);
 }
 

@@ -121,7 +121,8 @@ class Lane : public ProtocolCore {
   void AnswerFor(const PeerId& peer, Replica& replica, const Wanted& wanted, bool says_pending);
   void TryAdvance(Micros now, Replica& replica);
   void MakeSealed();
-  void MakeSealed(Replica& replica, Shard::Replicated replicated);
+  template <class Make>
+  void MakeNext(Replica& replica, const Make& make);
   void Commit(Micros now, Replica& replica);
   void Show(Micros now, Replica& replica);
   void ReplyToWaiting(Replica& replica);

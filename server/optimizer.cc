@@ -1,6 +1,7 @@
 #include "server/optimizer.h"
 
 #include <algorithm>
+#include <array>
 #include <cfloat>
 #include <cmath>
 
@@ -417,12 +418,30 @@ void Optimizer::MoveLossScale(const Update& u, ShardRange metrics) const {
 
 // ---- the update ---------------------------------------------------------------------------------
 
+// A block's sum lies in the fastest cache until the update has read it, and is never written to
+// memory: that is a third of what adding first would move.
+template <class Visit>
+void Optimizer::VisitSlices(const Update& u, ShardRange part, Visit visit) const {
+  if (u.gradient_right.empty()) return visit(Cut(u, state_count_, part));
+  constexpr size_t kBlockFloats = 2048;
+  alignas(64) std::array<float, kBlockFloats> sum;
+  for (size_t first = part.first; first < part.last; first += kBlockFloats) {
+    Slice s = Cut(u, state_count_, {first, std::min(part.last, first + kBlockFloats)});
+    const float* right = u.gradient_right.data() + (first - u.range.first);
+#pragma omp simd
+    for (size_t i = 0; i < s.count; ++i) sum[i] = s.gradient[i] + right[i];
+    s.gradient = sum.data();
+    visit(s);
+  }
+}
+
 void Optimizer::Apply(const Update& u) const {
   const size_t size = u.range.size();
   PANDO_CHECK(u.parameters.size() == size && u.gradient.size() == size);
   PANDO_CHECK(u.parameters_out.size() == size);
   PANDO_CHECK(u.state.size() == state_floats(u.range) && u.state_out.size() == u.state.size());
   PANDO_CHECK(u.factors.size() == factor_count(u.range));
+  PANDO_CHECK(u.gradient_right.empty() || (u.gradient_right.size() == size && !has_partials()));
   if (IsSkipped(u)) return Skip(u);
 
   const Update counted = Counted(u);
@@ -441,19 +460,20 @@ void Optimizer::Apply(const Update& u) const {
   size_t adapted_count = 0;
   VisitParts(u.range, [&](const Piece& piece, ShardRange part) {
     zero({done, part.first});
-    const Slice s = Cut(u, state_count_, part);
-    if (piece.kind == TensorKind::kParameter) {
-      Coefficients c = piece.decays ? decaying : excluded;
-      if (piece.is_adapted) c.ratio = u.factors[++adapted_count];
-      ApplyParameter(options_, s, c);
-    } else {
-      piece.kind == TensorKind::kStatistic ? ApplyStatistic(s, piece.momentum) : ApplyMetric(s);
-      const bool is_averaged = averages && piece.kind == TensorKind::kStatistic;
-      ZeroState(s, state_count_ - (is_averaged ? 1 : 0));
-      if (piece.kind == TensorKind::kMetric && skips_overflows()) MoveLossScale(u, part);
-    }
-    if (averages && piece.kind != TensorKind::kMetric)
-      ApplyAverage(s, state_count_ - 1, options_.ema_decay, counted.is_first_step);
+    Coefficients c = piece.decays ? decaying : excluded;
+    if (piece.is_adapted) c.ratio = u.factors[++adapted_count];
+    VisitSlices(u, part, [&](const Slice& s) {
+      if (piece.kind == TensorKind::kParameter) {
+        ApplyParameter(options_, s, c);
+      } else {
+        piece.kind == TensorKind::kStatistic ? ApplyStatistic(s, piece.momentum) : ApplyMetric(s);
+        const bool is_averaged = averages && piece.kind == TensorKind::kStatistic;
+        ZeroState(s, state_count_ - (is_averaged ? 1 : 0));
+      }
+      if (averages && piece.kind != TensorKind::kMetric)
+        ApplyAverage(s, state_count_ - 1, options_.ema_decay, counted.is_first_step);
+    });
+    if (piece.kind == TensorKind::kMetric && skips_overflows()) MoveLossScale(u, part);
     done = part.last;
   });
   zero({done, u.range.last});

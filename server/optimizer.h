@@ -39,6 +39,8 @@ class Optimizer {
     ShardRange range;                        // of the flat vector; all spans below cover it
     std::span<const float> parameters = {};  // version t
     std::span<const float> gradient = {};    // the tree's root: a sum over samples, unscaled
+    // Of Apply, where the root is not added up yet: then the above is its left half.
+    std::span<const float> gradient_right = {};
     float gradient_scale = 1;                // 1 / the step's sample count (P2)
     StepScalars scalars = {};
     bool is_first_step = false;           // step 0: momentum starts as a copy of the gradient
@@ -80,6 +82,9 @@ class Optimizer {
   // Calls visit(piece, part) for what lies of each piece within the range, ascending.
   template <class Visit>
   void VisitParts(ShardRange range, Visit visit) const;
+  // Calls visit(slice) for the part, or block after block of it where the gradient is to be added up.
+  template <class Visit>
+  void VisitSlices(const Update& update, ShardRange part, Visit visit) const;
 
   OptimizerOptions options_;
   uint32_t state_count_;

@@ -134,7 +134,8 @@ Optimizer::Update Shard::UpdateOf(const Blob& gradient, const StepScalars& scala
           .state = std::as_const(*newest_.state).span()};
 }
 
-void Shard::Make(const StepRoot& root) {
+// `right_half`: of a gradient that is not added up yet.
+void Shard::Make(const StepRoot& root, const Blob& right_half) {
   PANDO_CHECK(root.step == step() && !PinIsInTheWay());
   if (optimizer_.has_partials() && partials_.empty()) {
     partials_.resize(optimizer_.partial_count(range_));
@@ -147,6 +148,7 @@ void Shard::Make(const StepRoot& root) {
   SharedBuffer next_state = is_state_shared_ ? state_pool_.Take() : state;
   VersionRecord next{VersionMadeBy(step()), parameter_pool_.Take(), next_state, std::nullopt};
   Optimizer::Update update = UpdateOf(root.gradient, root.scalars);
+  if (right_half.size_bytes() != 0) update.gradient_right = right_half.floats();
   update.factors = root.factors;
   update.parameters_out = next.parameters->span();
   update.state_out = next_state->span();
@@ -227,13 +229,20 @@ const StepRoot& Shard::Seal(const StepScalars& scalars, std::vector<float> facto
   return sealed_.emplace(step(), scalars, aggregator_.root(), std::move(factors));
 }
 
-void Shard::MakeSealed(Replicated replicated) {
+void Shard::MakeSealed() {
   Make(*sealed_);
+  HashNewest();
+  previous_root_ = std::exchange(newest_root_, std::exchange(sealed_, std::nullopt));
+  BeginStep();
+}
+
+void Shard::MakeAlone(const StepScalars& scalars, std::vector<float> factors) {
+  PANDO_CHECK(is_ready());
+  if (optimizer_.has_partials()) aggregator_.root();  // whole already, for their sake
+  const auto [gradient, right_half] = aggregator_.root_halves();
+  sealed_.emplace(step(), scalars, gradient, std::move(factors));
+  Make(*sealed_, right_half);
   previous_root_ = std::exchange(newest_root_, std::nullopt);
-  if (replicated == Replicated::kYes) {
-    HashNewest();
-    newest_root_ = std::move(sealed_);
-  }
   sealed_.reset();
   BeginStep();
 }

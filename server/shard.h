@@ -128,8 +128,9 @@ class Shard {
   // The step's root, which goes to backups before the record is made of it.  REQUIRES: is_ready();
   // factors are what the optimizer wants.
   const StepRoot& Seal(const StepScalars& scalars, std::vector<float> factors = {});
-  enum class Replicated : uint8_t { kNo, kYes };  // whether root and hash are wanted afterwards
-  void MakeSealed(Replicated replicated);         // REQUIRES: is_sealed()
+  void MakeSealed();  // REQUIRES: is_sealed()
+  // Seals and makes at once, where there are no backups: root and hash are not wanted afterwards.
+  void MakeAlone(const StepScalars& scalars, std::vector<float> factors);
   void Commit() { committed_ = newest(); }
   // Roots that make versions after this one, ascending.
   std::vector<const StepRoot*> RootsAfter(Version version) const;
@@ -150,7 +151,7 @@ class Shard {
   bool PinIsInTheWay() const;
   void DropPrevious();
   Optimizer::Update UpdateOf(const Blob& gradient, const StepScalars& scalars) const;
-  void Make(const StepRoot& root);
+  void Make(const StepRoot& root, const Blob& right_half = {});
   void HashNewest() { newest_.hash = NewestHash(); }
   void BeginStep();
 

@@ -113,6 +113,22 @@ TEST_CASE("a contribution is read where it arrived and never copied") {
   CHECK(aggregator.root().floats().data() == payload.floats().data());
 }
 
+TEST_CASE("the root's halves are not added before somebody asks for the root") {
+  Aggregator aggregator(kFloats);
+  aggregator.Begin(TreeOf(4));
+  const Blob left = PayloadOf(1), right = PayloadOf(2);
+  CHECK(aggregator.Add(TreeNode(3), right));
+  CHECK(aggregator.Add(TreeNode(2), left));
+  REQUIRE(aggregator.is_complete());
+  CHECK(aggregator.root_halves().left.floats().data() == left.floats().data());
+  CHECK(aggregator.root_halves().right.floats().data() == right.floats().data());
+  CHECK(aggregator.held_nodes() == std::vector<TreeNode>{MicroBatchTree::kRoot});
+  CHECK(aggregator.root().floats()[0] == 3);
+  CHECK(left.floats()[0] == 1);  // others may read it
+  CHECK(aggregator.root_halves().left.floats()[0] == 3);
+  CHECK(aggregator.root_halves().right.size_bytes() == 0);
+}
+
 TEST_CASE("a sum starts as a copy of its first term: minus zero survives") {
   Aggregator aggregator(kFloats);
   aggregator.Begin(TreeOf(2));

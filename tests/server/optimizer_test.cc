@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <functional>
 
 #include "server/partials.h"
 #include "tests/golden/optimizer_goldens.h"
@@ -369,6 +370,43 @@ TEST_CASE("bits do not depend on how the flat vector is cut") {
       CHECK(SameBits(cut.parameters, whole.parameters));
       CHECK(SameBits(cut.state, whole.state));
     }
+  }
+}
+
+TEST_CASE("a gradient in two halves makes the same bits as their sum") {
+  const TensorLayout layout({Parameter("large", 5000),  // of more than a block
+                             {.name = "mean", .shape = {7}, .kind = TensorKind::kStatistic},
+                             Parameter("small", 100),
+                             MetricTensorSpec()});
+  const size_t size = layout.float_count();
+  const std::vector<float> left = RootGradient(1, size, size), right = RootGradient(2, size, size);
+  std::vector<float> sum(size);
+  std::ranges::transform(left, right, sum.begin(), std::plus());
+  for (const OptimizerOptions& options :
+       {OptimizerOptions{.weight_decay = 0.1}, OptimizerOptions{.momentum = 0.9},
+        OptimizerOptions{.kind = OptimizerKind::kAdam, .weight_decay = 0.1, .ema_decay = 0.9}}) {
+    const Optimizer optimizer(options, layout);
+    const std::vector<float> parameters = FirstParameters(size);
+    const auto made = [&](std::span<const float> gradient, std::span<const float> gradient_right) {
+      Replica after(std::vector<float>(size, NAN), optimizer.state_count());
+      std::ranges::fill(after.state, 0.25f);
+      optimizer.Apply({.range = {0, size},
+                       .parameters = parameters,
+                       .gradient = gradient,
+                       .gradient_right = gradient_right,
+                       .gradient_scale = 1.0f / 3,
+                       .scalars = {.lr = 0.1f,
+                                   .momentum = 0.9f,
+                                   .bias_correction1 = 0.1f,
+                                   .bias_correction2_sqrt = 0.3f},
+                       .state = after.state,
+                       .parameters_out = after.parameters,
+                       .state_out = after.state});
+      return after;
+    };
+    const Replica of_sum = made(sum, {}), of_halves = made(left, right);
+    CHECK(SameBits(of_halves.parameters, of_sum.parameters));
+    CHECK(SameBits(of_halves.state, of_sum.state));
   }
 }
 

@@ -39,8 +39,7 @@ class Fixture {
     CHECK(shard_.Add(PushOf(step, 2, 1)) == Shard::Taken::kNew);
     CHECK(shard_.Add(PushOf(step, 3, 3)) == Shard::Taken::kNew);
     if (!shard_.is_ready()) return;
-    shard_.Seal({.lr = 0.5f});
-    shard_.MakeSealed(Shard::Replicated::kNo);
+    shard_.MakeAlone({.lr = 0.5f}, {});
     shard_.Commit();
   }
 
