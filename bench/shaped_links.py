@@ -13,7 +13,6 @@ shaped both ways (tc's tbf) to --rate. Needs root, `ip` and `tc`. Everything mad
 A step's time is the median over steps but the first two, from metrics.csv.
 """
 import argparse
-import contextlib
 import csv
 import json
 import os
@@ -40,7 +39,9 @@ PLANNED = [  # model, its flags, samples of a worker's step, rate, workers, serv
 
 
 def run(*command):
-    subprocess.run(command, check=True, capture_output=True)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise SystemExit(f"{' '.join(command)}: {done.stderr.strip()}")
 
 
 class Network:
@@ -48,17 +49,18 @@ class Network:
 
     def __init__(self, names, rate):
         self.names = names
-        with contextlib.suppress(subprocess.CalledProcessError):
-            run("ip", "link", "del", SWITCH)
-        run("ip", "link", "add", SWITCH, "type", "bridge")
-        run("ip", "link", "set", SWITCH, "up")
-        for i, name in enumerate(names):
-            self._add(i, name, rate)
+        self.close()  # what a killed run has left
+        try:
+            run("ip", "link", "add", SWITCH, "type", "bridge")
+            run("ip", "link", "set", SWITCH, "up")
+            for i, name in enumerate(names):
+                self._add(i, name, rate)
+        except BaseException:
+            self.close()
+            raise
 
     def _add(self, i, name, rate):
         space, outside = f"pando-{name}", f"pv{i}"
-        with contextlib.suppress(subprocess.CalledProcessError):
-            run("ip", "netns", "del", space)
         run("ip", "netns", "add", space)
         run("ip", "link", "add", outside, "type", "veth", "peer", "name", "eth0", "netns", space)
         run("ip", "link", "set", outside, "master", SWITCH, "up")
@@ -150,9 +152,13 @@ def alone(args, flags, at_once):
                 [args.pando, "train", *flags, "--strategy", "single", "--run-dir", f"{folder}/{i}", "--set",
                  "run.log_every=1", "--set", "eval.every_epochs=0", "--snapshot-every", "0", "--threads", "1"],
                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
-        for process in runs:
-            if process.wait(timeout=PATIENCE_SECONDS) != 0:
-                raise SystemExit(f"pando train {' '.join(flags)} --strategy single failed")
+        try:
+            for process in runs:
+                if process.wait(timeout=PATIENCE_SECONDS) != 0:
+                    raise SystemExit(f"pando train {' '.join(flags)} --strategy single failed")
+        finally:
+            for process in runs:
+                process.kill()
         return statistics.median(ms for i in range(at_once) for ms in step_times(f"{folder}/{i}"))
 
 

@@ -1,6 +1,7 @@
 // pando: the command line. Parses the subcommand and its options, and runs it.
 #include <fmt/format.h>
 
+#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <map>
@@ -113,4 +114,8 @@ int Main(int argc, char** argv) {
 }  // namespace
 }  // namespace pando
 
-int main(int argc, char** argv) { return pando::Main(argc, argv); }
+int main(int argc, char** argv) {
+  // A file that would grow beyond `ulimit -f` is an error where it is written, not a death.
+  std::signal(SIGXFSZ, SIG_IGN);
+  return pando::Main(argc, argv);
+}

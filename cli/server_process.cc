@@ -107,6 +107,7 @@ class ServerProcess {
   Status BindLanes();
   Result<MembershipEnd> Live();
   Result<MembershipEnd> Serve(const Membership& membership);
+  void TellScheduler(const Membership& membership, const Status& failure);
   Result<MembershipEnd> RunLanes(const Membership& membership, HeartbeatSender& heartbeat,
                                  const Seats& seats);
   LoopOptions OptionsOf(const Membership& membership, Seat& seat, StopFlag& broken) const;
@@ -200,7 +201,10 @@ Result<MembershipEnd> ServerProcess::Serve(const Membership& membership) {
     PeerId self = membership.self;
     self.lane = i;
     Result<BufferSource> buffers = ShareMemory(membership.job, *transports_[i]);
-    if (!buffers.ok()) return buffers.status();
+    if (!buffers.ok()) {
+      TellScheduler(membership, buffers.status());
+      return buffers.status();
+    }
     const Lane::Options options{.identity = {self, membership.scheduler, membership.job_id},
                                 .kind = "server",
                                 .lease = std::chrono::milliseconds(membership.job.lease_ms),
@@ -211,6 +215,14 @@ Result<MembershipEnd> ServerProcess::Serve(const Membership& membership) {
   Result<MembershipEnd> end = RunLanes(membership, heartbeat, seats);
   WarnOfLost(timeline.get());
   return end;
+}
+
+// Before lane 0 lives, so that the scheduler knows this cause.
+void ServerProcess::TellScheduler(const Membership& membership, const Status& failure) {
+  transports_[0]->Send({.job = membership.job_id,
+                        .sender = membership.self,
+                        .receiver = membership.scheduler,
+                        .message = Failure{failure.message(), FailureKind::kMachine}});
 }
 
 // What every lane's loop does; lane 0's does more.

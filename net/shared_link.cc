@@ -120,9 +120,12 @@ Result<std::unique_ptr<SharedLink>> SharedLink::Connect(const LinkPeer& self, co
   const UnixAddress name = AddressOf(peer);
   if (!fd.is_open() ||
       connect(fd.get(), reinterpret_cast<const sockaddr*>(&name.address), name.size) != 0) {
-    if (errno == EAGAIN) return Interrupted("too many connect at once");
+    const bool is_passing = errno == EAGAIN || errno == EMFILE || errno == ENFILE ||
+                            errno == ENOBUFS || errno == ENOMEM;
+    if (is_passing) return Interrupted(std::strerror(errno));
     return Unavailable(errno == ECONNREFUSED
-                           ? "it lives on another host or in another network namespace, or is gone"
+                           ? "it lives on another host or in another network namespace, is gone, or "
+                             "can have no further descriptor"
                            : std::strerror(errno));
   }
   if (!IsOfOurUser(fd.get())) return Unavailable("it belongs to another user");
@@ -220,6 +223,7 @@ void SharedLink::OnControl(const Control& control, UniqueFd descriptor) {
 }
 
 void SharedLink::OnSegment(const Control& control, UniqueFd descriptor) {
+  if (!descriptor.is_open()) return Break("this process can have no further descriptor");
   const Status mapped =
       reader_->Map(static_cast<uint32_t>(control.first), std::move(descriptor), control.second,
                    static_cast<uint32_t>(std::min<uint64_t>(control.third, UINT32_MAX)));
@@ -239,7 +243,7 @@ void SharedLink::AnnounceSegments() {
   const uint32_t count = pool_->segment_count();
   if (announced_count_ == count) return;
   if (!our_reader_) our_reader_ = pool_->AddReader();
-  if (!our_reader_) return;
+  if (!our_reader_) return Break("as many peers read this process's memory as can");
   for (; announced_count_ < count; ++announced_count_) {
     const SharedPool::Facts facts = pool_->segment(announced_count_);
     const Control control{.kind = Control::Kind::kSegment,

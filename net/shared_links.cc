@@ -82,11 +82,18 @@ void SharedLinks::Receive() {
     if (it->second->is_usable()) {
       ++it;
     } else {
+      NoteRefusal(it->first, *it->second);
       Retire(std::move(it->second));
       it = lines_.erase(it);
     }
   }
   std::erase_if(retired_, [](const auto& link) { return link->is_closed(); });
+}
+
+void SharedLinks::NoteRefusal(const Line& line, const SharedLink& link) {
+  if (link.shares()) return;
+  const std::string& complaint = link.complaint();
+  refusals_.push_back({line, complaint.empty() ? "it refuses; its log may say why" : complaint});
 }
 
 void SharedLinks::Admit() {
@@ -107,6 +114,7 @@ void SharedLinks::NameAdmitted() {
       std::swap(line, link);
       if (link != nullptr) Retire(std::move(link));
     } else if (link->is_closed() || !link->complaint().empty()) {
+      if (link->peer()) NoteRefusal({*link->peer(), false}, *link);
       Retire(std::move(link));
     } else {
       unnamed_.push_back(std::move(link));

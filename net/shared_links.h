@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "net/shared_link.h"
@@ -48,11 +49,19 @@ class SharedLinks {
   void AppendFds(std::vector<int>* fds) const;
   void Receive();
 
+  // A link that ended before memory was shared by it, and why.
+  struct Refusal {
+    Line line;
+    std::string why;
+  };
+  std::vector<Refusal> TakeRefusals() { return std::exchange(refusals_, {}); }
+
  private:
   SharedLink* Find(const Line& line) const;
   void Admit();
   void NameAdmitted();
   void Retire(std::unique_ptr<SharedLink> link);
+  void NoteRefusal(const Line& line, const SharedLink& link);
   size_t link_count() const { return lines_.size() + unnamed_.size() + retired_.size(); }
 
   const std::shared_ptr<SharedPool> pool_;
@@ -60,6 +69,7 @@ class SharedLinks {
   std::map<Line, std::unique_ptr<SharedLink>> lines_;
   std::vector<std::unique_ptr<SharedLink>> unnamed_;  // accepted, and yet to say who they are
   std::vector<std::unique_ptr<SharedLink>> retired_;  // until the peer has closed them
+  std::vector<Refusal> refusals_;
 };
 
 }  // namespace pando

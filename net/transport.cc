@@ -295,6 +295,7 @@ void Transport::Wait(Micros deadline, std::span<const int> fds) {
   if (std::any_of(items.begin() + static_cast<std::ptrdiff_t>(first_link), items.end(),
                   can_be_read)) {
     links_->Receive();
+    NoteSharing();
   }
   LinkAgain();
 }

@@ -48,6 +48,8 @@ class Transport {
     // Per dialed peer; beyond it messages are dropped, so that one that is away holds no more. A
     // ROUTER has the same bound for each that dialed it.
     int queued_messages_max = kQueuedPerPeerMax;
+    // A dialed peer that shares memory and whose link was lost is linked with again after so long.
+    Micros link_again = std::chrono::seconds(1);
     // Told, on the transport's thread, once for each peer whose messages are dropped.
     std::function<void(const std::string& text)> on_warning;
     // Told, on the transport's thread in Receive or Wait, of a peer that had dialed us and whose
@@ -68,7 +70,8 @@ class Transport {
   struct SharedMemory {
     std::shared_ptr<SharedPool> pool;  // what payloads are made in
     bool is_required = false;          // sharing_failure() tells of a peer that shares none
-    // Told of the first peer of this host that shares no memory with us, and why.
+    // Told of the first peer at a loopback or ipc endpoint that shares no memory with us, and of
+    // the first that dialed us and cannot: why.
     std::function<void(const std::string& text)> on_note;
   };
   // Lines that were dialed, by what carries their payloads.
@@ -122,7 +125,7 @@ class Transport {
     std::optional<PeerId> peer;
     std::string endpoint;
     bool is_local = false;  // the endpoint is one of this machine
-    bool was_linked = false;
+    bool has_shared = false;    // memory, at some time
     std::string unshared = {};  // why no memory is shared, once that was tried
   };
   using Lines = std::map<std::optional<PeerId>, Line>;  // the ROUTER is at nullopt
@@ -138,6 +141,8 @@ class Transport {
   bool LinksWith(const PeerId& peer) const;
   void Link(Line& line);
   void LinkAgain();
+  void NoteSharing();
+  void NoteUnshared(const std::string& peer, const std::string& why);
   bool Restore(const Line& line, ZmqSocket::Received* received);
   void JudgeSharing(const Line& line);
   LinkPeer own_name() const { return {self_.incarnation, self_.lane}; }

@@ -10,9 +10,6 @@
 namespace pando {
 namespace {
 
-// A line whose peer is there and whose link was lost: linked again so much later.
-constexpr Micros kLinkAgain = std::chrono::seconds(1);
-
 // Who has this routing id, if it is one of ours.
 std::optional<LinkPeer> PeerOf(const std::string& routing_id) {
   if (routing_id.size() != 11) return std::nullopt;
@@ -43,20 +40,39 @@ bool Transport::LinksWith(const PeerId& peer) const {
 void Transport::Link(Line& line) {
   if (!line.peer || !LinksWith(*line.peer)) return;
   const Status linked = links_->Connect(own_name(), LinkPeerOf(*line.peer));
-  if (linked.code() == StatusCode::kInterrupted) return;  // LinkAgain
-  line.was_linked |= linked.ok();
-  if (line.was_linked) return;  // now, or before it died or began another life
+  // It is there, or may be later (LinkAgain), or it shared and has died or begun another life.
+  if (linked.ok() || linked.code() == StatusCode::kInterrupted || line.has_shared) return;
   line.unshared = linked.message();
-  if (!line.is_local || !shared_memory_.on_note) return;
-  std::exchange(shared_memory_.on_note, {})(fmt::format(
-      "no memory is shared with {}: {}; payloads go as bytes", line.endpoint, linked.message()));
+  if (line.is_local) NoteUnshared(line.endpoint, line.unshared);
+}
+
+void Transport::NoteUnshared(const std::string& peer, const std::string& why) {
+  if (!shared_memory_.on_note) return;
+  std::exchange(shared_memory_.on_note, {})(
+      fmt::format("no memory is shared with {}: {}; payloads go as bytes", peer, why));
+}
+
+// Which links share by now, and which ended before they did.
+void Transport::NoteSharing() {
+  for (auto& [peer, line] : lines_) {
+    if (peer && links_->shares({LinkPeerOf(*peer), true})) line.has_shared = true;
+  }
+  for (const SharedLinks::Refusal& refusal : links_->TakeRefusals()) {
+    if (!refusal.line.is_dialed) NoteUnshared("a peer that dialed us", refusal.why);
+    for (auto& [peer, line] : lines_) {
+      const bool is_its = peer && refusal.line == SharedLinks::Line{LinkPeerOf(*peer), true};
+      if (!is_its || line.has_shared) continue;
+      line.unshared = refusal.why;
+      NoteUnshared(line.endpoint, refusal.why);
+    }
+  }
 }
 
 // A peer that closed its link may have had no descriptor left, or begun another life.
 void Transport::LinkAgain() {
   const Micros now = SteadyNow();
   if (now < link_again_at_) return;
-  link_again_at_ = now + kLinkAgain;
+  link_again_at_ = now + options_.link_again;
   const std::vector<LinkPeer> connected = links_->connected();
   for (auto& [peer, line] : lines_) {
     if (!peer || !LinksWith(*peer) || !line.unshared.empty()) continue;

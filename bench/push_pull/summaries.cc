@@ -87,7 +87,7 @@ Table SharedMemoryTable(const PushPullOptions& o, const ResultSet& set) {
               .note =
                   "GB/s are pushed and pulled payload, medians. Pando: the best of as many servers "
                   "as workers. a += b reads each byte that comes and writes each that goes, once, "
-                  "on one core.",
+                  "on one core. Shards below 16 KiB are not shared: they travel in their messages.",
               .header = {"shard", "memcpy", "a += b", "Pando, sum", "shape", "of a += b", "aim",
                          "Pando, momentum", "of a += b"},
               .rows = {}};

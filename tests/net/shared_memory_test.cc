@@ -2,6 +2,8 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -201,8 +203,9 @@ TEST_CASE("a hung up party's hold lasts until it lets go, and its index is used 
   Envelope held = MustReceive(pair.worker);
   buffer.reset();
   pair.worker.HangUp(pair.lane_peer);
-  pair.lane.Wait(SteadyNow() + std::chrono::milliseconds(20));
   for (int i = 0; i < 3; ++i) {
+    pair.lane.Wait(SteadyNow() + std::chrono::milliseconds(1));
+
     SharedBuffer other = pair.lane_buffers.Take();
     CHECK(other->data() != address);
     CheckRamp(PayloadOf(held), 6);
@@ -214,11 +217,15 @@ TEST_CASE("a hung up party's hold lasts until it lets go, and its index is used 
     return taken.back()->data() == address;
   };
   while (!is_taken_again()) REQUIRE(taken.size() < 8);
-  for (size_t i = 1; i < kSharedReadersMax; ++i) CHECK(pair.lane_pool->AddReader().has_value());
+  const Micros deadline = SteadyNow() + kTestDeadline;
+  for (size_t readers = 0; readers < kSharedReadersMax;) {
+    REQUIRE(SteadyNow() < deadline);
+    pair.lane.Wait(SteadyNow() + std::chrono::milliseconds(1));
+    readers += pair.lane_pool->AddReader().has_value() ? 1 : 0;
+  }
 }
 
-// ---- the dead
-// ------------------------------------------------------------------------------------
+// ---- the dead -----------------------------------------------------------------------------------
 
 TEST_CASE("what a killed reader held is free once the kernel has closed its connection") {
   const std::shared_ptr<SharedPool> pool = MustCreatePool();
@@ -228,20 +235,17 @@ TEST_CASE("what a killed reader held is free once the kernel has closed its conn
   REQUIRE(listener.ok());
   SharedBuffer buffer = buffers.Take();
   const float* const address = buffer->data();
-  int pipe_ends[2];
-  REQUIRE(pipe(pipe_ends) == 0);
   const pid_t child = fork();
   REQUIRE(child >= 0);
-  if (child == 0) {  // reads what it is sent through the pipe, says so, and stays
+  if (child == 0) {  // reads what it is sent until it is killed, or we are
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
     auto link = SharedLink::Connect({NewIncarnation(), 0}, self, nullptr);
     if (!link.ok()) _exit(1);
-    for (int i = 0; i < 100 && write(pipe_ends[1], "", 0) == 0; ++i) {
+    while (true) {
       (*link)->Receive();
-      usleep(10'000);
+      usleep(1000);
     }
-    _exit(0);
   }
-  close(pipe_ends[1]);
   std::unique_ptr<SharedLink> link;
   const Micros deadline = SteadyNow() + kTestDeadline;
   const auto poll_link = [&] {
@@ -267,11 +271,9 @@ TEST_CASE("what a killed reader held is free once the kernel has closed its conn
   SharedBuffer a = buffers.Take();
   SharedBuffer b = buffers.Take();
   CHECK((a->data() == address || b->data() == address));
-  close(pipe_ends[0]);
 }
 
-// ---- strangers, and what cannot be
-// ---------------------------------------------------------------
+// ---- strangers, and what cannot be --------------------------------------------------------------
 
 int ConnectTo(const PeerId& peer) {
   sockaddr_un address{};
@@ -363,8 +365,8 @@ TEST_CASE("where memory cannot be shared payloads go as bytes, and it is told on
   REQUIRE(worker.Dial(lane_peer, *bound).ok());
   REQUIRE(notes.size() == 1);
   CHECK(notes[0] == "no memory is shared with " + *bound +
-                        ": it lives on another host or in another network namespace, or is gone; "
-                        "payloads go as bytes");
+                        ": it lives on another host or in another network namespace, is gone, or "
+                        "can have no further descriptor; payloads go as bytes");
   BufferPool buffers(kFloats, pool->source());
   const SharedBuffer buffer = buffers.Take();
   Fill(*buffer, 1);
@@ -378,12 +380,64 @@ TEST_CASE("where memory cannot be shared payloads go as bytes, and it is told on
   CHECK(!worker.sharing_failure().ok());
 }
 
+TEST_CASE("where files may not grow (ulimit -f) there is no segment, and no death") {
+  const pid_t child = fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    signal(SIGXFSZ, SIG_IGN);  // as pando does
+    const rlimit limit{1 << 20, 1 << 20};
+    setrlimit(RLIMIT_FSIZE, &limit);
+    const auto pool = SharedPool::Create();
+    const bool says_why = !pool.ok() && pool.status().message().ends_with("File too large");
+    _exit(says_why ? 0 : 1);
+  }
+  int status = -1;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  CHECK(status == 0);
+}
+
+TEST_CASE("who has as many readers as can be refuses further ones, and both ends say so") {
+  ZmqContext context;
+  const PeerId lane_peer = NewPeer(1, 3), worker_peer = NewPeer(2);
+  Transport lane(context, lane_peer, {}), worker(context, worker_peer, {});
+  const Result<std::string> bound = lane.Bind(kAnyTcpPort);
+  REQUIRE(bound.ok());
+  const std::shared_ptr<SharedPool> full = MustCreatePool();
+  while (full->AddReader()) {
+  }
+  std::string of_lane, of_worker;
+  REQUIRE(lane.ShareMemory({.pool = full, .on_note = [&](auto& text) { of_lane = text; }}).ok());
+  REQUIRE(worker
+              .ShareMemory({.pool = MustCreatePool(),
+                            .is_required = true,
+                            .on_note = [&](auto& text) { of_worker = text; }})
+              .ok());
+  REQUIRE(worker.Dial(lane_peer, *bound).ok());
+  const Micros deadline = SteadyNow() + kTestDeadline;
+  while (of_lane.empty() || of_worker.empty()) {
+    REQUIRE(SteadyNow() < deadline);
+    lane.Wait(SteadyNow() + std::chrono::milliseconds(1));
+    worker.Wait(SteadyNow() + std::chrono::milliseconds(1));
+  }
+  CHECK(of_lane ==
+        "no memory is shared with a peer that dialed us: as many peers read this process's memory "
+        "as can; payloads go as bytes");
+  CHECK(of_worker == "no memory is shared with " + *bound +
+                         ": it refuses; its log may say why; payloads go as bytes");
+  worker.Send(TextFrom(worker_peer, lane_peer, "hello"));
+  MustReceive(lane);
+  lane.Send(TextFrom(lane_peer, worker_peer, "alive"));
+  MustReceive(worker);
+  CHECK(!worker.sharing_failure().ok());
+}
+
 // What it had sent is read after its link cannot be made again.
 TEST_CASE("a peer that shared memory and died is no reason to say that none can be shared") {
   ZmqContext context;
   const PeerId lane_peer = NewPeer(1, 3), worker_peer = NewPeer(2);
   std::optional<Transport> lane(std::in_place, context, lane_peer, Transport::Options{});
-  Transport worker(context, worker_peer, {});
+  constexpr Micros kOften = std::chrono::milliseconds(1);
+  Transport worker(context, worker_peer, {.link_again = kOften});
   const Result<std::string> bound = lane->Bind(kAnyTcpPort);
   REQUIRE(bound.ok());
   REQUIRE(lane->ShareMemory({.pool = MustCreatePool()}).ok());
@@ -399,10 +453,12 @@ TEST_CASE("a peer that shared memory and died is no reason to say that none can 
   }
   lane->Send(TextFrom(lane_peer, worker_peer, "last words"));
   lane.reset();
-  const Micros until =
-      SteadyNow() + std::chrono::milliseconds(1500);  // a link is tried each second
-  while (SteadyNow() < until) worker.Wait(until);
-  CHECK(worker.CountLines().shm == 0);
+  while (worker.CountLines().shm != 0) {
+    REQUIRE(SteadyNow() < deadline);
+    worker.Wait(SteadyNow() + std::chrono::milliseconds(1));
+  }
+  const Micros dead_for = SteadyNow() + 20 * kOften;
+  while (SteadyNow() < dead_for) worker.Wait(dead_for);
   MustReceive(worker);
   CHECK(worker.sharing_failure().ok());
 }
