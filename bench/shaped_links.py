@@ -29,6 +29,7 @@ SWITCH = "pando-switch"
 WARM_UP_STEPS = 2
 PATIENCE_SECONDS = 900
 BUCKET_BYTES = 128 * 1024  # what a shaped link lets through at once
+NO_EVALUATION = ["--set", "eval.every_epochs=0", "--set", "data.test_limit=8"]  # but one at the end
 EXCHANGE = ["--model", "vgg16", "--dataset", "synthetic-imagenet", "--resize", "32"]
 # Models whose exchange takes longer than their computing, and one where the two are alike.
 PLANNED = [  # model, its flags, samples of a worker's step, rate, workers, servers
@@ -100,7 +101,7 @@ class Job:
         leads = self.start(
             "scheduler", "scheduler", *flags, "--bind", endpoint, "--insecure", "--run-dir", run_dir, "--force",
             "--workers", str(workers), *(["--servers", str(servers)] if servers else []), "--set", "run.log_every=1",
-            "--set", "eval.every_epochs=0", "--snapshot-every", "0", "--set", "run.lease_ms=20000")
+            *NO_EVALUATION, "--snapshot-every", "0", "--set", "run.lease_ms=20000")
         for i in range(servers):
             own = self.network.address(f"server{i}")
             self.start(f"server{i}", "server", "--join", endpoint, "--bind", f"tcp://{own}:0", "--insecure", "--lanes",
@@ -150,7 +151,7 @@ def alone(args, flags, at_once):
         for i in range(at_once):
             runs.append(subprocess.Popen(
                 [args.pando, "train", *flags, "--strategy", "single", "--run-dir", f"{folder}/{i}", "--set",
-                 "run.log_every=1", "--set", "eval.every_epochs=0", "--snapshot-every", "0", "--threads", "1"],
+                 "run.log_every=1", *NO_EVALUATION, "--snapshot-every", "0", "--threads", "1"],
                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
         try:
             for process in runs:

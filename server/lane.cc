@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "common/mutation.h"
+#include "proto/message_parts.h"
 #include "server/lane_limits.h"
 
 namespace pando {
@@ -244,7 +245,10 @@ void Lane::FlushReplies(Micros now) {
   const bool is_worth_waiting = !params_out_.empty() && !HasFullMessage(params_out_) &&
                                 VersionsDiffer([](const Shard& s) { return s.committed(); });
   if (IsHeld(now, is_worth_waiting, &params_held_until_)) return;
-  for (auto& [peer, params] : params_out_) member_.Send(peer, std::move(params));
+  for (auto& [peer, params] : params_out_) {
+    for (auto& items : InMessages(std::move(params.items)))
+      member_.Send(peer, Params{std::move(items)});
+  }
   params_out_.clear();
 }
 
@@ -258,8 +262,8 @@ void Lane::FlushRoots(Micros now) {
   if (IsHeld(now, is_worth_waiting, &roots_held_until_)) return;
   const bool has_rows = FindPrimary(plan_.metric_shard()) != nullptr;
   for (auto& [peer, root] : roots_out_) {
-    root.first_row = has_rows ? known_row_ : Step(0);
-    member_.Send(peer, std::move(root));
+    for (auto& items : InMessages(std::move(root.items)))
+      member_.Send(peer, Root{std::move(items), has_rows ? known_row_ : Step(0)});
   }
   roots_out_.clear();
 }

@@ -200,9 +200,13 @@ void Lane::RepeatReplication(Micros now) {
   for (auto& [id, replica] : replicas_) {
     for (Backup& backup : replica.backups) {
       if (!backup.owing_since) continue;
+      const auto heard = heard_at_.find(backup.peer);
+      // Over a slow link the others' acknowledgements come before ours: what is on its way is not
+      // repeated.
+      if (heard != heard_at_.end())
+        backup.repeat_at = std::max(backup.repeat_at, heard->second + backup.repeat_interval);
       if (now >= backup.repeat_at) RepeatTo(now, replica, backup);
       repeat_at_ = std::min(repeat_at_, backup.repeat_at);
-      const auto heard = heard_at_.find(backup.peer);
       const Micros since = heard == heard_at_.end() ? *backup.owing_since
                                                     : std::max(*backup.owing_since, heard->second);
       if (now - since >= 2 * lease_) silent[backup.peer] = now - since;

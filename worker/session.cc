@@ -23,6 +23,9 @@ Session::Session(const Options& options, const JobPlan& plan, ComputePort& compu
 void Session::OnMessage(Micros now, const Envelope& envelope) {
   if (!member_.Admit(now, envelope)) return;
   silence_.OnHeard(envelope.sender);
+  const bool brings_data = std::holds_alternative<Params>(envelope.message) ||
+                           std::holds_alternative<PushReply>(envelope.message);
+  if (brings_data) Expect(now, envelope.sender);
   if (const auto* reply = std::get_if<PushReply>(&envelope.message)) {
     return OnPushReply(now, envelope.view, *reply);
   }
@@ -46,7 +49,7 @@ void Session::LearnCommitted(ShardId id, Version version) {
   if (version <= shard.known) return;
   shard.known = version;
   std::erase_if(shard.pushes, [&](const Unreplied& p) { return VersionMadeBy(p.step) <= version; });
-  shard.ask_at = shard.ask_interval = Micros(0);
+  shard.ask_at = Micros(0);
 }
 
 // Steps that every shard has left behind are done, by us or by others; what compute still does of
@@ -106,7 +109,7 @@ void Session::PullAtOnce(Version version) {
   if (is_layered()) return;
   for (ShardState& shard : shards_) {
     if (shard.known >= version && shard.held[version.value() % 2] != version)
-      shard.ask_at = shard.ask_interval = Micros(0);
+      shard.ask_at = Micros(0);
   }
 }
 
@@ -117,6 +120,7 @@ void Session::OnMessageOf(Micros now, const PeerId&, const Params& params) {
     pulled_bytes_ += item.payload.size_bytes();
     LearnCommitted(item.shard, item.version);
     is_layered() ? HandOverWanted(item) : HandOver(item);
+    if (evaluation_ && item.version == evaluation_->version) PutOffEvaluationPull(now);
   }
   waiting_since_ = now;
   AdvanceWork(now);

@@ -50,11 +50,11 @@
 #include "common/status.h"
 #include "proto/assignment.h"
 #include "proto/core.h"
+#include "proto/silence.h"
 #include "proto/view_member.h"
 #include "worker/bad_picture_reports.h"
 #include "worker/compute_port.h"
 #include "worker/gradient_reports.h"
-#include "proto/silence.h"
 #include "worker/step_clock.h"
 #include "worker/wanted_shards.h"
 
@@ -121,8 +121,15 @@ class Session : public ProtocolCore {
     std::array<Version, 2> held{Version(UINT64_MAX),
                                 Version(UINT64_MAX)};  // with compute, by parity
     std::vector<Unreplied> pushes;
-    Micros ask_at{0};
-    Micros ask_interval{0};
+    Micros ask_at{0};    // when to ask its lane; kNever: that was asked, or is told unasked
+    Micros asked_at{0};  // the last time: by a push or a pull
+    Version asked;       // the newest version that its lane was asked for, in this view
+  };
+  // A lane that owes us data, in this view.
+  struct LaneDebt {
+    Micros question_at = kNever;  // when to ask what it holds
+    Micros interval{0};
+    Micros asked_from = kNever;  // the first question that is not answered; kNever: there is none
   };
   struct Work {  // a step handed to compute
     Step step;
@@ -164,6 +171,7 @@ class Session : public ProtocolCore {
   void RepeatQuestions(Micros now);
   void Decide(Micros now);
   bool IsHeld(const AnswerItem& item, MicroBatch m, const MicroBatchTree& tree) const;
+  bool HoldsNode(const AnswerItem& item, TreeNode node, Step step) const;
   bool IsIssued(Step step, MicroBatch m) const;
   std::vector<MicroBatch> MissingAt(Step step) const;
   void ExtendLaterWork(Step lowest);
@@ -198,11 +206,19 @@ class Session : public ProtocolCore {
   // Sending.
   bool BarrierIsOpen(Step step) const;
   void FlushPushes(Micros now);
-  void RepeatUnanswered(Micros now);
+  void AskWhatIsDue(Micros now);
+  static void NoteAsked(Micros now, ShardState& shard, Version version);
+  void Expect(Micros now, const PeerId& lane);
+  void QuestionSilentLanes(Micros now);
+  bool Owes(const PeerId& lane) const;
+  void AskQuestion(Micros now, const PeerId& lane);
+  void FindLost(Micros now, const PeerId& lane, const Answer& answer);
+  void FindLost(ShardState& shard, const AnswerItem& item);
   bool IsComputed(Step step) const;
   std::optional<Version> VersionToPull(const ShardState& shard) const;
   bool IsPulledAsWanted(const WantedShards::Key& key) const;
   void PullForEvaluation(Micros now);
+  void PutOffEvaluationPull(Micros now);
   void RepeatControl(Micros now);
   void SendToLane(const PeerId& lane, Message message);
   void AskLane(Micros now, const PeerId& lane, Message message);
@@ -223,6 +239,7 @@ class Session : public ProtocolCore {
   Silence silence_;
   bool has_started_ = false;  // the first questions have been answered
   std::vector<ShardState> shards_;
+  std::map<PeerId, LaneDebt> debts_;
   std::deque<Work> works_;  // ascending steps, at most two
   Step next_;               // the next step to hand to compute
   StepClock step_clock_;

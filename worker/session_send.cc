@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "common/mutation.h"
-#include "proto/message_limits.h"
+#include "proto/message_parts.h"
 #include "worker/session.h"
 
 namespace pando {
@@ -13,16 +13,6 @@ namespace {
 constexpr Micros kControlRetry = std::chrono::milliseconds(200);
 constexpr Micros kDataRetryFirst = std::chrono::milliseconds(500);
 constexpr Micros kDataRetryMax = std::chrono::seconds(4);
-
-// In messages that a lane takes.
-std::vector<Push> InMessages(Push push) {
-  std::vector<Push> messages(1);
-  for (PushItem& item : push.items) {
-    if (messages.back().items.size() == kItemsPerMessageMax) messages.emplace_back();
-    messages.back().items.push_back(std::move(item));
-  }
-  return messages;
-}
 
 }  // namespace
 
@@ -33,7 +23,8 @@ void Session::Tick(Micros now) {
   ConsiderHelping(now);
   RepeatQuestions(now);
   FlushPushes(now);
-  RepeatUnanswered(now);
+  QuestionSilentLanes(now);
+  AskWhatIsDue(now);
   PullForEvaluation(now);
 }
 
@@ -101,12 +92,13 @@ void Session::FlushPushes(Micros now) {
     if (!is_whole && parcel.bytes < kFlushBytes && !IsComputed(step)) continue;
     for (auto& [shard, unreplied] : parcel.items) {
       unreplied->is_sent = true;
-      shard->ask_interval = kDataRetryFirst;
-      shard->ask_at = now + kDataRetryFirst;
+      NoteAsked(now, *shard, VersionMadeBy(step));
     }
+    Expect(now, lane);
     pushed_bytes_.all += parcel.bytes;
     if (!IsComputed(step)) pushed_bytes_.early += parcel.bytes;
-    for (Push& push : InMessages(std::move(parcel.push))) SendToLane(lane, std::move(push));
+    for (auto& items : InMessages(std::move(parcel.push.items)))
+      SendToLane(lane, Push{std::move(items)});
   }
 }
 
@@ -132,16 +124,22 @@ std::optional<Version> Session::VersionToPull(const ShardState& shard) const {
   return std::nullopt;
 }
 
-// P10. A push without an answer is pushed again, or, once the server said that it holds it, only
-// asked about.
-void Session::RepeatUnanswered(Micros now) {
+void Session::NoteAsked(Micros now, ShardState& shard, Version version) {
+  shard.ask_at = kNever;
+  shard.asked_at = now;
+  shard.asked = std::max(shard.asked, version);
+}
+
+// A version that no push of ours asks for; and again, in a new view, who was not primary, and what
+// was lost.
+void Session::AskWhatIsDue(Micros now) {
   std::map<PeerId, Push> pushes;
   std::map<PeerId, Pull> pulls;
   for (size_t i = 0; i < shards_.size(); ++i) {
     ShardState& shard = shards_[i];
-    if (now < shard.ask_at) continue;
     const ShardId id(static_cast<uint32_t>(i));
     std::optional<Version> wanted = VersionToPull(shard);
+    if (now < shard.ask_at && !(wanted && *wanted > shard.asked)) continue;
     bool has_repeated = false;
     for (const Unreplied& push : shard.pushes) {
       if (!push.is_sent || Mutated(Mutation::kNoRetransmission)) continue;
@@ -152,8 +150,8 @@ void Session::RepeatUnanswered(Micros now) {
     }
     if (wanted) pulls[PrimaryOf(id)].items.push_back({id, *wanted, plan_.training_form()});
     if (!wanted && !has_repeated) continue;
-    shard.ask_interval = std::clamp(2 * shard.ask_interval, kDataRetryFirst, kDataRetryMax);
-    shard.ask_at = now + shard.ask_interval;
+    NoteAsked(now, shard, wanted.value_or(Version(0)));
+    Expect(now, PrimaryOf(id));
   }
   const auto is_pulled = [this](const WantedShards::Key& key) { return IsPulledAsWanted(key); };
   for (const WantedShards::Key& key : wanted_.TakeDue(now, is_pulled)) {
@@ -162,9 +160,73 @@ void Session::RepeatUnanswered(Micros now) {
     pulls[PrimaryOf(key.shard)].items.push_back({key.shard, key.version, form});
   }
   for (auto& [lane, all] : pushes) {
-    for (Push& push : InMessages(std::move(all))) AskLane(now, lane, std::move(push));
+    for (auto& items : InMessages(std::move(all.items))) AskLane(now, lane, Push{std::move(items)});
   }
   for (auto& [lane, pull] : pulls) AskLane(now, lane, std::move(pull));
+}
+
+// ---- what was lost ------------------------------------------------------------------------------
+// P10. Over a slow link a step's gradients take seconds, and their replies as long: repeated on a
+// timer, they would be all that it carries. So a lane that is silent is asked what it holds (P17's
+// question). Its answer comes behind all that it was sent before, and behind all that it replied:
+// what that lacks was lost.
+
+// It was sent something that asks for data, or they come.
+void Session::Expect(Micros now, const PeerId& lane) {
+  LaneDebt& debt = debts_[lane];
+  debt.interval = kDataRetryFirst;
+  debt.question_at = now + debt.interval;
+}
+
+bool Session::Owes(const PeerId& lane) const {
+  for (size_t i = 0; i < shards_.size(); ++i) {
+    const ShardState& shard = shards_[i];
+    if (PrimaryOf(ShardId(static_cast<uint32_t>(i))) != lane) continue;
+    if (std::ranges::any_of(shard.pushes, &Unreplied::is_sent) || VersionToPull(shard)) return true;
+  }
+  return false;
+}
+
+void Session::QuestionSilentLanes(Micros now) {
+  if (Mutated(Mutation::kNoRetransmission)) return;
+  for (auto& [lane, debt] : debts_) {
+    if (now < debt.question_at) continue;
+    debt.question_at = kNever;
+    if (!Owes(lane)) continue;
+    AskQuestion(now, lane);
+    debt.interval = std::min(2 * debt.interval, kDataRetryMax);
+    debt.question_at = now + debt.interval;
+  }
+}
+
+void Session::AskQuestion(Micros now, const PeerId& lane) {
+  LaneDebt& debt = debts_[lane];
+  if (debt.asked_from == kNever) debt.asked_from = now;
+  AskLane(now, lane, Question{member_.view().id});
+}
+
+void Session::FindLost(Micros now, const PeerId& lane, const Answer& answer) {
+  const Micros asked_from = std::exchange(debts_[lane].asked_from, kNever);
+  if (asked_from == kNever) return;
+  for (const AnswerItem& item : answer.items) {
+    if (item.shard.value() >= shards_.size() || PrimaryOf(item.shard) != lane) continue;
+    ShardState& shard = shards_[item.shard.value()];
+    if (shard.asked_at < asked_from) FindLost(shard, item);
+  }
+  if (questions_.empty()) AdvanceWork(now);  // else once all have answered
+}
+
+// What is held is asked about once more: that we wait for it may have been lost with our pull.
+void Session::FindLost(ShardState& shard, const AnswerItem& item) {
+  LearnCommitted(item.shard, item.version);
+  bool is_any_held = false;
+  for (Unreplied& push : shard.pushes) {
+    if (!push.is_sent) continue;
+    push.is_held = HoldsNode(item, push.node, push.step);
+    push.is_sent = push.is_held;
+    is_any_held |= push.is_held;
+  }
+  if (is_any_held || VersionToPull(shard)) shard.ask_at = Micros(0);
 }
 
 // A version that is not known to be committed comes by our push for it, or is pulled for the
@@ -184,6 +246,11 @@ void Session::PullForEvaluation(Micros now) {
   evaluation_->ask_at = pulls.empty() ? kNever : now + kDataRetryFirst;
 }
 
+// While some come, the others may be on their way.
+void Session::PutOffEvaluationPull(Micros now) {
+  evaluation_->ask_at = std::max(evaluation_->ask_at, now + kDataRetryFirst);
+}
+
 Micros Session::NextDeadline() const {
   if (finished()) return kNever;
   Micros deadline = !is_member_ || failure_ || is_leaving_ ? control_at_ : kNever;
@@ -196,9 +263,10 @@ Micros Session::NextDeadline() const {
   deadline = std::min(deadline, gradient_reports_.NextDeadline());
   deadline = std::min(deadline, bad_pictures_.NextDeadline());
   if (evaluation_ && evaluation_->request) deadline = std::min(deadline, evaluation_->ask_at);
+  for (const auto& [lane, debt] : debts_) deadline = std::min(deadline, debt.question_at);
   for (const ShardState& shard : shards_) {
-    const bool has_sent =
-        std::ranges::any_of(shard.pushes, [](const Unreplied& push) { return push.is_sent; });
+    if (shard.ask_at == kNever) continue;
+    const bool has_sent = std::ranges::any_of(shard.pushes, &Unreplied::is_sent);
     if (has_sent || VersionToPull(shard)) deadline = std::min(deadline, shard.ask_at);
   }
   return std::min(deadline, wanted_.NextDeadline([this](const WantedShards::Key& key) {

@@ -35,8 +35,9 @@ void Session::OnMessageOf(Micros now, const PeerId& from, const ViewUpdate& upda
   for (ShardState& shard : shards_) {
     for (Unreplied& push : shard.pushes) push.is_sent = push.is_held = false;
     shard.ask_at = now;
-    shard.ask_interval = Micros(0);  // who was silent is not who is asked now
+    shard.asked = Version(0);
   }
+  debts_.clear();  // who was silent is not who is asked now
   if (evaluation_) evaluation_->ask_at = now;
   wanted_.AskAnew();
   silence_.Clear();
@@ -78,7 +79,7 @@ void Session::RepeatQuestions(Micros now) {
   for (const auto& [lane, is_answered] : questions_) {
     if (is_answered || lane.node == kUnknownNode) continue;
     if (question_interval_ > kHintAfter) member_.HintView(now, lane);
-    AskLane(now, lane, Question{member_.view().id});
+    AskQuestion(now, lane);
   }
   question_at_ = now + question_interval_;
   question_interval_ = std::min(2 * question_interval_, kQuestionRetryMax);
@@ -86,6 +87,7 @@ void Session::RepeatQuestions(Micros now) {
 
 void Session::OnMessageOf(Micros now, const PeerId& from, const Answer& answer) {
   const bool is_of_this_view = answer.view == member_.view().id || Mutated(Mutation::kNoViewStamp);
+  if (is_of_this_view) FindLost(now, from, answer);
   auto question = questions_.find(from);
   if (!is_of_this_view || question == questions_.end() || question->second) return;
   for (const AnswerItem& item : answer.items) {
@@ -123,6 +125,15 @@ bool Session::IsHeld(const AnswerItem& item, MicroBatch m, const MicroBatchTree&
     const MicroBatchRange range = tree.Range(node);
     return m.value() >= range.first && m.value() < range.last;
   });
+}
+
+// The same of a node: it or one above it.
+bool Session::HoldsNode(const AnswerItem& item, TreeNode node, Step step) const {
+  const MicroBatchTree tree = plan_.steps.Tree(step);
+  return StepReading(item.version) == step && std::ranges::any_of(item.nodes, [&](TreeNode held) {
+           if (held.value() < 1 || held.value() >= tree.node_bound()) return false;
+           return held == node || tree.IsAncestor(held, node);
+         });
 }
 
 bool Session::IsIssued(Step step, MicroBatch m) const {

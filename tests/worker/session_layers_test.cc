@@ -122,6 +122,7 @@ TEST_CASE("a version that no push of ours asks for is pulled for the barrier (P4
   f.Emit(StepComputed{Step(1)});
   f.DropSent();
   f.Wait(600 * kMs);
+  f.AnswerAll(1);
   const Pulls pulls = f.TakePulls();
   CHECK(std::ranges::all_of(pulls, [](const auto& asked) { return asked.version == 2; }));
   CHECK(pulls.size() >= 2);
