@@ -10,7 +10,6 @@ enum class Mutation {
   kNoDeduplication,    // P3: the aggregator adds what it has once more
   kSumInArrivalOrder,  // P2: sums run in the order of arrival, not along the tree
   kNoBarrier,          // P4: a worker sends step t + 1 before version t + 1 is committed everywhere
-  kUnansweredDuplicate,  // P10: a lane drops a repeated push without an answer
   kNoQuestion,           // P17: a worker does not ask what is missing when the view changes
   kNoViewStamp,          // P17: a worker takes answers to an earlier view's question
   kUninterruptibleWait,  // P12: a worker goes on waiting although work of the last step is missing

@@ -68,9 +68,8 @@ void Lane::OnMessageOf(Micros now, const Envelope& envelope, const Push& push) {
     const Shard::Taken taken = Add(*replica, item);
     if (taken == Shard::Taken::kRefused) continue;
     const bool is_duplicate = taken == Shard::Taken::kDuplicate;
-    if (is_duplicate && Mutated(Mutation::kUnansweredDuplicate)) continue;
     TryAdvance(now, *replica);
-    // The first of a worker's many leaves would be repeated before its last is computed.
+    // Of a worker's many leaves the last may be computed long after the first.
     const bool says_pending = is_duplicate || !plan_.pushes.is_exact();
     AnswerFor(from, *replica, {item.node, VersionMadeBy(item.step), plan_.training_form()},
               says_pending);
@@ -112,7 +111,7 @@ void Lane::AnswerNotPrimary(const Envelope& envelope, M others) {
 }
 
 // P9, P10: a committed version that is kept, or why there is none. A fresh push gets no Pending:
-// its reply follows by itself, and if it was lost the push is repeated. While a shard is being
+// its reply follows by itself, and if it was lost we are asked. While a shard is being
 // restored every version is to come.
 void Lane::AnswerFor(const PeerId& peer, Replica& replica, const Wanted& wanted,
                      bool says_pending) {
@@ -146,6 +145,7 @@ void Lane::OnMessageOf(Micros now, const Envelope& envelope, const Question& que
     if (question.view < view().id) member_.HintView(now, envelope.sender);
     return;
   }
+  SendReplies(envelope.sender);      // who asks takes what we have not replied for lost (P10)
   Answer answer{question.view, {}};  // less the shards that are being restored: asked for again
   for (const auto& [id, replica] : replicas_) {
     if (!replica.is_primary() || !replica.shard.has_data()) continue;
@@ -245,11 +245,15 @@ void Lane::FlushReplies(Micros now) {
   const bool is_worth_waiting = !params_out_.empty() && !HasFullMessage(params_out_) &&
                                 VersionsDiffer([](const Shard& s) { return s.committed(); });
   if (IsHeld(now, is_worth_waiting, &params_held_until_)) return;
-  for (auto& [peer, params] : params_out_) {
-    for (auto& items : InMessages(std::move(params.items)))
-      member_.Send(peer, Params{std::move(items)});
-  }
-  params_out_.clear();
+  while (!params_out_.empty()) SendReplies(params_out_.begin()->first);
+}
+
+void Lane::SendReplies(PeerId peer) {
+  if (auto reply = replies_out_.extract(peer)) member_.Send(peer, std::move(reply.mapped()));
+  auto params = params_out_.extract(peer);
+  if (params.empty()) return;
+  for (auto& items : InMessages(std::move(params.mapped().items)))
+    member_.Send(peer, Params{std::move(items)});
 }
 
 // A sealed step counts as made: its root is among those gathered.

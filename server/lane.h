@@ -127,6 +127,7 @@ class Lane : public ProtocolCore {
   void Show(Micros now, Replica& replica);
   void ReplyToWaiting(Replica& replica);
   void FlushReplies(Micros now);
+  void SendReplies(PeerId peer);
   void FlushRoots(Micros now);
   // Membership and roles (lane_view.cc).
   void OnMessageOf(Micros now, const Envelope& envelope, const ViewUpdate& update);
@@ -164,6 +165,7 @@ class Lane : public ProtocolCore {
   void NoteCaughtUp(Micros now, const Shard& shard, Backup& backup);
   void ExpectAnswer(Micros now, Backup& backup);
   void RepeatReplication(Micros now);
+  void PutOffRepeat(Backup& backup) const;
   void RepeatTo(Micros now, const Replica& replica, Backup& backup);
   void ReportSilent(const PeerId& peer, Micros silence);
   // Values over several shards (lane_partials.cc).
@@ -235,8 +237,9 @@ class Lane : public ProtocolCore {
   Silence partials_silence_;    // of the lanes that they were pulled of
   bool is_view_fresh_ = false;  // who it names may have told its values to others: asked at once
   Micros pull_partials_at_{0};
-  Micros repeat_at_ = kNever;          // the earliest repeat of a root or chunk
-  std::map<PeerId, Micros> heard_at_;  // backups: when they last answered
+  Micros repeat_at_ = kNever;                 // the earliest repeat of a root or chunk
+  std::map<PeerId, Micros> heard_at_;         // backups: when they last answered
+  std::map<PeerId, Micros> acknowledged_at_;  // a root
   std::map<uint64_t, std::vector<StepScalars>> scalar_blocks_;  // by index of block; at most two
   Micros ask_scalars_at_{0};
   std::vector<StepMetrics> rows_;    // of versions made, not known to the scheduler

@@ -78,7 +78,7 @@ Backup* Lane::FindBackup(ShardId shard, const PeerId& peer) {
 
 void Lane::OnMessageOf(Micros now, const Envelope& envelope, const RootAck& ack) {
   if (!CountsForReplication(envelope)) return;
-  heard_at_[envelope.sender] = now;
+  heard_at_[envelope.sender] = acknowledged_at_[envelope.sender] = now;
   for (const RootAckItem& item : ack.items) {
     Backup* backup = FindBackup(item.shard, envelope.sender);
     if (backup != nullptr && backup->TakesRoots()) OnAcked(now, *backup, item);
@@ -201,10 +201,7 @@ void Lane::RepeatReplication(Micros now) {
     for (Backup& backup : replica.backups) {
       if (!backup.owing_since) continue;
       const auto heard = heard_at_.find(backup.peer);
-      // Over a slow link the others' acknowledgements come before ours: what is on its way is not
-      // repeated.
-      if (heard != heard_at_.end())
-        backup.repeat_at = std::max(backup.repeat_at, heard->second + backup.repeat_interval);
+      PutOffRepeat(backup);
       if (now >= backup.repeat_at) RepeatTo(now, replica, backup);
       repeat_at_ = std::min(repeat_at_, backup.repeat_at);
       const Micros since = heard == heard_at_.end() ? *backup.owing_since
@@ -213,6 +210,13 @@ void Lane::RepeatReplication(Micros now) {
     }
   }
   for (const auto& [peer, silence] : silent) ReportSilent(peer, silence);
+}
+
+// Over a slow link other roots are acknowledged before this one: what is on its way is not repeated.
+void Lane::PutOffRepeat(Backup& backup) const {
+  const auto acknowledged = acknowledged_at_.find(backup.peer);
+  if (acknowledged == acknowledged_at_.end() || !backup.TakesRoots()) return;
+  backup.repeat_at = std::max(backup.repeat_at, acknowledged->second + backup.repeat_interval);
 }
 
 void Lane::RepeatTo(Micros now, const Replica& replica, Backup& backup) {

@@ -34,6 +34,7 @@ void Lane::EnterView(Micros now) {
   is_view_fresh_ = has_partials_news_ = true;
   pull_partials_at_ = now;
   heard_at_.clear();
+  acknowledged_at_.clear();
   reported_.reset();  // progress counts for its view only
   sent_.reset();
   report_at_ = now;

@@ -18,7 +18,8 @@
 //   Pending                | the server holds the push: ask for the version, not push again
 //   Behind                 | questions again (P10)
 //   NotPrimary             | repeated soon; the newer view comes by itself (P13)
-//   silence                | repeated on a timer; after two leases the scheduler is told (P23)
+//   silence                | the lane is asked what it holds; what it lacks is sent again (P10);
+//                          | after two leases the scheduler is told (P23)
 //   waiting for long       | Questions; micro-batches that a straggler owes are computed here too
 // clang-format on
 //
@@ -114,7 +115,7 @@ class Session : public ProtocolCore {
     TreeNode node;
     Blob payload;
     bool is_sent = false;
-    bool is_held = false;  // the server said Pending: it has this very contribution
+    bool is_held = false;  // the lane said so: it has this very contribution
   };
   struct ShardState {
     Version known;  // committed, as far as we know
@@ -143,6 +144,7 @@ class Session : public ProtocolCore {
     std::optional<Evaluate> request;
     std::optional<EvaluationResult> last_result;
     Micros ask_at{0};
+    Micros interval{0};
   };
 
   void OnMessageOf(Micros now, const PeerId& from, const ViewUpdate& update);
@@ -212,6 +214,7 @@ class Session : public ProtocolCore {
   void QuestionSilentLanes(Micros now);
   bool Owes(const PeerId& lane) const;
   void AskQuestion(Micros now, const PeerId& lane);
+  size_t BytesUnderWay(const PeerId& lane) const;
   void FindLost(Micros now, const PeerId& lane, const Answer& answer);
   void FindLost(ShardState& shard, const AnswerItem& item);
   bool IsComputed(Step step) const;

@@ -13,6 +13,8 @@ namespace {
 constexpr Micros kControlRetry = std::chrono::milliseconds(200);
 constexpr Micros kDataRetryFirst = std::chrono::milliseconds(500);
 constexpr Micros kDataRetryMax = std::chrono::seconds(4);
+// A lane whose link carries less than 4 MB/s of ours may be taken for one that is cut off.
+constexpr size_t kSlowestBytesPerMicro = 4;
 
 }  // namespace
 
@@ -199,10 +201,23 @@ void Session::QuestionSilentLanes(Micros now) {
   }
 }
 
+// It is answered at once when it is there: behind what is under way (P23).
 void Session::AskQuestion(Micros now, const PeerId& lane) {
   LaneDebt& debt = debts_[lane];
   if (debt.asked_from == kNever) debt.asked_from = now;
-  AskLane(now, lane, Question{member_.view().id});
+  const Micros under_way(BytesUnderWay(lane) / kSlowestBytesPerMicro);
+  AskLane(now + under_way, lane, Question{member_.view().id});
+}
+
+size_t Session::BytesUnderWay(const PeerId& lane) const {
+  size_t bytes = 0;
+  for (size_t i = 0; i < shards_.size(); ++i) {
+    if (PrimaryOf(ShardId(static_cast<uint32_t>(i))) != lane) continue;
+    for (const Unreplied& push : shards_[i].pushes) {
+      if (push.is_sent && !push.is_held) bytes += push.payload.size_bytes();
+    }
+  }
+  return bytes;
 }
 
 void Session::FindLost(Micros now, const PeerId& lane, const Answer& answer) {
@@ -222,6 +237,9 @@ void Session::FindLost(ShardState& shard, const AnswerItem& item) {
   bool is_any_held = false;
   for (Unreplied& push : shard.pushes) {
     if (!push.is_sent) continue;
+    // One that was promoted may hold it, and not know that the version it reads is committed.
+    const bool is_judged = VersionReadBy(push.step) <= item.version;
+    if (push.is_held && !is_judged) continue;
     push.is_held = HoldsNode(item, push.node, push.step);
     push.is_sent = push.is_held;
     is_any_held |= push.is_held;
@@ -243,7 +261,8 @@ void Session::PullForEvaluation(Micros now) {
     if (!evaluation_->arrived[i]) pulls[PrimaryOf(id)].items.push_back({id, evaluation_->version});
   }
   for (auto& [lane, pull] : pulls) AskLane(now, lane, std::move(pull));
-  evaluation_->ask_at = pulls.empty() ? kNever : now + kDataRetryFirst;
+  evaluation_->interval = std::clamp(2 * evaluation_->interval, kDataRetryFirst, kDataRetryMax);
+  evaluation_->ask_at = pulls.empty() ? kNever : now + evaluation_->interval;
 }
 
 // While some come, the others may be on their way.

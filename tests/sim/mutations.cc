@@ -9,7 +9,6 @@ constexpr std::array kMutations{
     NamedMutation{"no-deduplication", Mutation::kNoDeduplication},
     NamedMutation{"sum-in-arrival-order", Mutation::kSumInArrivalOrder},
     NamedMutation{"no-barrier", Mutation::kNoBarrier},
-    NamedMutation{"unanswered-duplicate", Mutation::kUnansweredDuplicate},
     NamedMutation{"no-question", Mutation::kNoQuestion},
     NamedMutation{"no-view-stamp", Mutation::kNoViewStamp},
     NamedMutation{"uninterruptible-wait", Mutation::kUninterruptibleWait},
