@@ -229,7 +229,7 @@ def main():
     parser.add_argument("--only", default="")
     parser.add_argument("--transport", choices=["auto", "tcp", "ipc", "shm"], default="auto")
     parser.add_argument("--kills", type=int, default=0)
-    parser.add_argument("--steps-per-kill", type=int, default=60)
+    parser.add_argument("--steps-per-kill", type=int, default=90)
     parser.add_argument("--data", default=str(ROOT.parent / "shared/data/mnist"))
     parser.add_argument("--pando", default=str(ROOT / "build/cli/pando"))
     args = parser.parse_args()
