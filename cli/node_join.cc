@@ -85,6 +85,15 @@ Result<Model> ModelOf(const Membership& membership) {
   return Model::Create(membership.job, membership.data.shape, membership.data.class_count);
 }
 
+void TellScheduler(Transport& transport, const Membership& membership, uint32_t generation,
+                   const Status& failure) {
+  transport.Send({.job = membership.job_id,
+                  .generation = generation,
+                  .sender = membership.self,
+                  .receiver = membership.scheduler,
+                  .message = Failure{failure.message(), FailureKind::kMachine}});
+}
+
 Result<MembershipEnd> EndOf(const Stop& stop, const std::optional<RefusalKind>& refusal,
                             bool is_leaving) {
   if (refusal == RefusalKind::kNotThisOne)

@@ -31,6 +31,10 @@ struct Membership {
 
 // The model and plan that the scheduler's facts describe.
 Result<Model> ModelOf(const Membership& membership);
+// Tells the scheduler of a failure of this machine, so that it knows this cause. `generation` is
+// the view's; 0: there is none yet.
+void TellScheduler(Transport& transport, const Membership& membership, uint32_t generation,
+                   const Status& failure);
 
 // HostName and process id, for the registration.
 Register DescribeProcess(Role role, uint32_t wanted_rank);

@@ -107,7 +107,6 @@ class ServerProcess {
   Status BindLanes();
   Result<MembershipEnd> Live();
   Result<MembershipEnd> Serve(const Membership& membership);
-  void TellScheduler(const Membership& membership, const Status& failure);
   Result<MembershipEnd> RunLanes(const Membership& membership, HeartbeatSender& heartbeat,
                                  const Seats& seats);
   LoopOptions OptionsOf(const Membership& membership, Seat& seat, StopFlag& broken) const;
@@ -202,7 +201,7 @@ Result<MembershipEnd> ServerProcess::Serve(const Membership& membership) {
     self.lane = i;
     Result<BufferSource> buffers = ShareMemory(membership.job, *transports_[i]);
     if (!buffers.ok()) {
-      TellScheduler(membership, buffers.status());
+      TellScheduler(*transports_[0], membership, 0, buffers.status());
       return buffers.status();
     }
     const Lane::Options options{.identity = {self, membership.scheduler, membership.job_id},
@@ -215,14 +214,6 @@ Result<MembershipEnd> ServerProcess::Serve(const Membership& membership) {
   Result<MembershipEnd> end = RunLanes(membership, heartbeat, seats);
   WarnOfLost(timeline.get());
   return end;
-}
-
-// Before lane 0 lives, so that the scheduler knows this cause.
-void ServerProcess::TellScheduler(const Membership& membership, const Status& failure) {
-  transports_[0]->Send({.job = membership.job_id,
-                        .sender = membership.self,
-                        .receiver = membership.scheduler,
-                        .message = Failure{failure.message(), FailureKind::kMachine}});
 }
 
 // What every lane's loop does; lane 0's does more.

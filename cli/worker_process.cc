@@ -116,7 +116,6 @@ class WorkerProcess {
   Ready ReadyFor() const;
   Status CheckData(const Membership& membership, const DataSet& data) const;
   void LogGpuMemory() const;
-  void TellScheduler(const Membership& membership, uint32_t generation, const Status& failure);
 
   const WorkerArgs& args_;
   ShutdownSignal shutdown_;
@@ -174,7 +173,7 @@ Result<MembershipEnd> WorkerProcess::Work(Membership& membership) {
   const bool has_servers = membership.job.strategy != Strategy::kAllreduce;
   if (prepared.ok())
     return has_servers ? Train(membership, heartbeat) : TrainInGroup(membership, heartbeat);
-  TellScheduler(membership, 0, prepared);
+  TellScheduler(transport_, membership, 0, prepared);
   return prepared;
 }
 
@@ -185,15 +184,6 @@ Status WorkerProcess::PrepareFor(const Membership& membership) {
   prepared_ = std::make_unique<Prepared>(*std::move(prepared));
   prepared_for_ = membership.job_toml;
   return Status();
-}
-
-void WorkerProcess::TellScheduler(const Membership& membership, uint32_t generation,
-                                  const Status& failure) {
-  transport_.Send({.job = membership.job_id,
-                   .generation = generation,
-                   .sender = membership.self,
-                   .receiver = membership.scheduler,
-                   .message = Failure{failure.message(), FailureKind::kMachine}});
 }
 
 Result<WorkerProcess::Prepared> WorkerProcess::Prepare(const Membership& membership) const {
@@ -270,7 +260,7 @@ Result<MembershipEnd> WorkerProcess::Train(const Membership& membership,
   const JobPlan& plan = prepared_->plan;
   Result<BufferSource> buffers = ShareMemory(plan.job, transport_);
   if (!buffers.ok()) {
-    TellScheduler(membership, 0, buffers.status());
+    TellScheduler(transport_, membership, 0, buffers.status());
     return buffers.status();
   }
   ComputeNewsBox news;
@@ -308,14 +298,14 @@ Result<MembershipEnd> WorkerProcess::Train(const Membership& membership,
         HeartbeatOf(membership.job_id, session, trainer, gpu_monitor.Read(), transport_, now));
     if (dialed.ok() && !transport_.sharing_failure().ok()) {
       dialed = transport_.sharing_failure();
-      TellScheduler(membership, session.view().generation, dialed);
+      TellScheduler(transport_, membership, session.view().generation, dialed);
     }
     commits.Tell(session.known_everywhere(), now);
   };
   const auto dial = [&](const View& view) {
     if (!dialed.ok()) return;
     dialed = DialView(transport_, Role::kWorker, membership.self, view);
-    if (!dialed.ok()) TellScheduler(membership, view.generation, dialed);
+    if (!dialed.ok()) TellScheduler(transport_, membership, view.generation, dialed);
   };
   const auto is_over = [&] { return session.finished() || !dialed.ok() || !watch.verdict().ok(); };
   RunLoop(session, transport_,

@@ -252,7 +252,7 @@ void Session::OnMessageOf(Micros now, const PeerId& from, const Evaluate& reques
     }
     // With layer residency nothing is pulled before it is wanted.
     const std::vector<bool> arrived(shards_.size(), is_layered());
-    evaluation_ = Evaluation{request.version, arrived, {}, {}, now, {}};
+    evaluation_ = Evaluation{.version = request.version, .arrived = arrived, .ask_at = now};
   }
   const auto& last = evaluation_->last_result;
   if (last && last->slice == request.slice) {

@@ -38,8 +38,10 @@ void Session::OnMessageOf(Micros now, const PeerId& from, const ViewUpdate& upda
     shard.asked = Version(0);
   }
   debts_.clear();  // who was silent is not who is asked now
-  if (evaluation_) evaluation_->ask_at = now;
-  if (evaluation_) evaluation_->interval = Micros(0);
+  if (evaluation_) {
+    evaluation_->ask_at = now;
+    evaluation_->interval = Micros(0);
+  }
   wanted_.AskAnew();
   silence_.Clear();
   step_clock_.Disturb();

@@ -18,12 +18,8 @@ struct Flags {
 
 // Some seconds; what was asked for by a flag stays.
 void MakeQuick(const CLI::App& command, Flags* flags) {
-  const auto was_given = [&](const char* flag) { return command.count(flag) != 0; };
-  ScalingOptions& o = flags->options;
-  if (!was_given("--model")) flags->training.models = {"mnist-cnn"};
-  if (!was_given("--workers")) o.workers = {1, 2};
-  if (!was_given("--rounds")) flags->training.rounds = 1;
-  if (!was_given("--seconds")) o.window.seconds = 0.5;
+  if (command.count("--workers") == 0) flags->options.workers = {1, 2};
+  MakeTrainingQuick(command, &flags->training, &flags->options.window);
 }
 
 Status Resolve(const TrainingFlags& flags, ScalingOptions* o) {

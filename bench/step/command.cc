@@ -17,13 +17,10 @@ struct Flags {
 
 // Some seconds; what was asked for by a flag stays.
 void MakeQuick(const CLI::App& command, Flags* flags) {
-  const auto was_given = [&](const char* flag) { return command.count(flag) != 0; };
   StepOptions& o = flags->options;
-  if (!was_given("--model")) flags->training.models = {"mnist-cnn"};
-  if (!was_given("--transport")) o.transports = {"auto"};
-  if (!was_given("--replicas")) o.replicas = {1};
-  if (!was_given("--rounds")) flags->training.rounds = 1;
-  if (!was_given("--seconds")) o.window.seconds = 0.5;
+  if (command.count("--transport") == 0) o.transports = {"auto"};
+  if (command.count("--replicas") == 0) o.replicas = {1};
+  MakeTrainingQuick(command, &flags->training, &flags->options.window);
 }
 
 int Run(const CLI::App& command, Flags flags) {

@@ -40,6 +40,12 @@ Status ResolveTraining(const TrainingFlags& flags, std::string* program,
   return Status();
 }
 
+void MakeTrainingQuick(const CLI::App& command, TrainingFlags* flags, Window* window) {
+  if (command.count("--model") == 0) flags->models = {"mnist-cnn"};
+  if (command.count("--rounds") == 0) flags->rounds = 1;
+  if (command.count("--seconds") == 0) window->seconds = 0.5;
+}
+
 void AddWindowFlags(CLI::App& command, Window* window) {
   command.add_option("--seconds", window->seconds, "Time of one sample, at least")
       ->check(CLI::Range(0.1, 3600.0))

@@ -25,6 +25,8 @@ void AddTrainingFlags(CLI::App& command, TrainingFlags* flags);
 // The program, and each model with its data.
 Status ResolveTraining(const TrainingFlags& flags, std::string* program,
                        std::vector<Workload>* workloads);
+// With --quick: one model and one short sample, but for what was asked for by a flag.
+void MakeTrainingQuick(const CLI::App& command, TrainingFlags* flags, Window* window);
 void AddWindowFlags(CLI::App& command, Window* window);
 void AddTransportFlag(CLI::App& command, std::vector<std::string>* transports);
 void AddStrategyFlag(CLI::App& command, std::vector<std::string>* strategies);
