@@ -113,7 +113,10 @@ bool Aggregator::is_complete() const { return sums_.contains(MicroBatchTree::kRo
 const Blob& Aggregator::root() {
   const auto it = sums_.find(MicroBatchTree::kRoot);
   PANDO_CHECK(it != sums_.end());
-  if (right_half_) it->second = Merge(std::move(it->second), *std::exchange(right_half_, {}));
+  if (right_half_) {
+    it->second = Merge(std::move(it->second), std::move(*right_half_));
+    right_half_.reset();
+  }
   return it->second.values;
 }
 
