@@ -14,7 +14,7 @@ NAME_WIDTH = 44
 
 
 def commit():
-    git = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
+    git = subprocess.run(["git", "-C", str(ROOT), "describe", "--always", "--dirty"], capture_output=True, text=True)
     return git.stdout.strip() or "unknown"
 
 
@@ -47,9 +47,9 @@ def heading(unit):
     print(f"{unit:<{NAME_WIDTH}}{'samples':>8}{'min':>10}{'p50':>10}{'p99':>10}{'max':>10}")
 
 
-def row(name, values):
+def row(name, values, digits=2):
     if not values:
         print(f"{name:<{NAME_WIDTH}}{0:>8}")
         return
     figures = [min(values), statistics.median(values), percentile(values, 0.99), max(values)]
-    print(f"{name:<{NAME_WIDTH}}{len(values):>8}" + "".join(f"{figure:>10,.2f}" for figure in figures))
+    print(f"{name:<{NAME_WIDTH}}{len(values):>8}" + "".join(f"{figure:>10,.{digits}f}" for figure in figures))

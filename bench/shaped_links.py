@@ -10,7 +10,7 @@ shaped both ways (tc's tbf) to --rate. Needs root, `ip` and `tc`. Everything mad
   plan      measured step times beside those of `pando plan`: several models, rates, workers and servers, both
             strategies. A worker's computing is measured in the same call, as many at once as compute at once.
 
-A step's time is the median over steps but the first two, from metrics.csv.
+A step's time is the median over steps but the first six, from metrics.csv. Every other round goes backwards.
 """
 import argparse
 import csv
@@ -19,6 +19,7 @@ import os
 import signal
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 
@@ -26,7 +27,7 @@ from report import PANDO, commit, cpu
 
 SUBNET = "10.83.0"
 SWITCH = "pando-switch"
-WARM_UP_STEPS = 2
+WARM_UP_STEPS = 6
 PATIENCE_SECONDS = 900
 BUCKET_BYTES = 128 * 1024  # what a shaped link lets through at once
 NO_EVALUATION = ["--set", "eval.every_epochs=0", "--set", "data.test_limit=8"]  # but one at the end
@@ -76,9 +77,12 @@ class Network:
     def address(self, name):
         return f"{SUBNET}.{self.names.index(name) + 1}"
 
-    def close(self):
-        for name in self.names:
-            subprocess.run(["ip", "netns", "del", f"pando-{name}"], capture_output=True, check=False)
+    @staticmethod
+    def close():
+        spaces = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=False).stdout.split()
+        for space in spaces:
+            if space.startswith("pando-"):
+                subprocess.run(["ip", "netns", "del", space], capture_output=True, check=False)
         subprocess.run(["ip", "link", "del", SWITCH], capture_output=True, check=False)
 
 
@@ -111,8 +115,6 @@ class Job:
         try:
             if leads.wait(timeout=PATIENCE_SECONDS) != 0:
                 raise SystemExit(open(f"{self.folder}/scheduler.log", encoding="utf-8").read())
-            for process in self.processes:
-                process.wait(timeout=60)
         finally:
             self.stop()
         return step_times(run_dir)
@@ -145,14 +147,15 @@ def measure(args, flags, workers, servers, rate, strategy):
 
 
 def alone(args, flags, at_once):
-    """The median step of `at_once` trainings of one micro-batch a step, side by side, without any exchange."""
+    """The median milliseconds of a step, and of its update alone, of `at_once` trainings of one micro-batch a step, side
+    by side, without any exchange."""
     with tempfile.TemporaryDirectory() as folder:
         runs = []
         for i in range(at_once):
             runs.append(subprocess.Popen(
-                [args.pando, "train", *flags, "--strategy", "single", "--run-dir", f"{folder}/{i}", "--set",
-                 "run.log_every=1", *NO_EVALUATION, "--snapshot-every", "0", "--threads", "1"],
-                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+                [args.pando, "train", *flags, "--strategy", "single", "--run-dir", f"{folder}/{i}", "--timeline",
+                 f"{folder}/{i}.json", "--set", "run.log_every=1", *NO_EVALUATION, "--snapshot-every", "0", "--threads",
+                 "1"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
         try:
             for process in runs:
                 if process.wait(timeout=PATIENCE_SECONDS) != 0:
@@ -160,7 +163,16 @@ def alone(args, flags, at_once):
         finally:
             for process in runs:
                 process.kill()
-        return statistics.median(ms for i in range(at_once) for ms in step_times(f"{folder}/{i}"))
+        return (statistics.median(ms for i in range(at_once) for ms in step_times(f"{folder}/{i}")),
+                statistics.median(ms for i in range(at_once) for ms in update_times(f"{folder}/{i}.json")))
+
+
+def update_times(trace):
+    """The computing thread of a single process waits while the update is made."""
+    with open(trace, encoding="utf-8") as file:
+        events = json.load(file)["traceEvents"]
+    waits = [event["dur"] / 1000 for event in events if event["name"] == "wait for work"]
+    return waits[WARM_UP_STEPS:]
 
 
 def batch_flags(samples, micro_batches, steps):
@@ -175,13 +187,13 @@ def heading(args):
 def exchange(args):
     heading(args)
     flags = EXCHANGE + batch_flags(4, 4, args.steps)
-    computing = alone(args, EXCHANGE + batch_flags(1, 1, args.steps), 4)
+    computing, _ = alone(args, EXCHANGE + batch_flags(1, 1, args.steps), 4)
     print(f"computing and update, 4 at once, alone: {computing:.0f} ms a step")
     kinds = {"servers, fp32": (flags, "ps"), "servers, bf16": (flags + ["--codec", "bf16", "--pull-codec", "bf16"], "ps"),
              "gloo's ring": (flags + ["--set", "run.allreduce=ring"], "allreduce")}
     times = {name: [] for name in kinds}
-    for _ in range(args.rounds):
-        for name, (job, strategy) in kinds.items():
+    for turn in range(args.rounds):
+        for name, (job, strategy) in list(kinds.items())[::-1 if turn % 2 else 1]:
             steps = measure(args, job, 4, 4, args.rate, strategy)
             times[name] += steps
             print(f"  {name}: {statistics.median(steps):,.0f} ms", flush=True)
@@ -193,30 +205,31 @@ def exchange(args):
               f"{median - computing:>16,.0f}{median / ring:>13.3f}")
 
 
-def predicted(args, model, samples, rate, workers, servers, step_ms):
+def predicted(args, model, samples, rate, workers, servers, step_ms, update_ms):
     bandwidth = rate.replace("gbit", "Gbit").replace("mbit", "Mbit")
     done = subprocess.run(
         [args.pando, "plan", "--model", model, "--classes", "1000", "--input", "32x32x3", "--workers", str(workers),
-         "--servers", str(servers), "--replicas", "1", "--bandwidth", bandwidth, "--step-ms", f"{step_ms:.2f}",
-         "--batch", str(samples), "--json"], check=True, capture_output=True, text=True)
+         "--servers", str(servers), "--replicas", "1", "--bandwidth", bandwidth, "--step-ms",
+         f"{step_ms - update_ms:.2f}", "--optimizer-ms", f"{update_ms:.2f}", "--batch", str(samples), "--json"], check=True, capture_output=True, text=True)
     return {p["strategy"]: p["step_ms"] for p in json.loads(done.stdout)["predictions"]}
 
 
 def plan(args):
     heading(argparse.Namespace(rate="several rates"))
-    print(f"{'model':<16}{'rate':>9}{'workers':>9}{'servers':>9}  {'strategy':<11}{'alone':>8}{'planned':>9}"
-          f"{'measured':>10}{'error':>8}")
+    print(f"{'model':<16}{'rate':>9}{'workers':>9}{'servers':>9}  {'strategy':<11}{'alone':>8}{'update':>8}"
+          f"{'planned':>9}{'steps':>7}{'min':>9}{'p50':>9}{'max':>9}{'error':>8}")
     for model, data, samples, rate, workers, servers in PLANNED:
         flags = ["--model", model, *data]
-        step_ms = alone(args, flags + batch_flags(samples, 1, args.steps), workers)
-        plans = predicted(args, model, samples, rate, workers, servers, step_ms)
+        step_ms, update_ms = alone(args, flags + batch_flags(samples, 1, args.steps), workers)
+        plans = predicted(args, model, samples, rate, workers, servers, step_ms, update_ms)
         for strategy, name in (("ps", "ps-own-hosts"), ("allreduce", "allreduce")):
-            steps = measure(args, flags + batch_flags(samples * workers, workers, args.steps), workers, servers, rate,
-                            strategy)
+            job = flags + batch_flags(samples * workers, workers, args.steps)
+            steps = [ms for _ in range(args.rounds) for ms in measure(args, job, workers, servers, rate, strategy)]
             measured = statistics.median(steps)
             planned = plans[name]
             print(f"{model:<16}{rate:>9}{workers:>9}{servers if strategy == 'ps' else '':>9}  {strategy:<11}"
-                  f"{step_ms:>8.0f}{planned:>9.0f}{measured:>10.0f}{100 * (planned / measured - 1):>7.1f}%", flush=True)
+                  f"{step_ms:>8.0f}{update_ms:>8.0f}{planned:>9.0f}{len(steps):>7}{min(steps):>9.0f}{measured:>9.0f}"
+                  f"{max(steps):>9.0f}{100 * (planned / measured - 1):>7.1f}%", flush=True)
 
 
 def main():
@@ -229,6 +242,7 @@ def main():
     args = parser.parse_args()
     if os.geteuid() != 0:
         raise SystemExit("shaped_links.py makes network namespaces: run it as root")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was made is taken away
     began = time.monotonic()
     {"exchange": exchange, "plan": plan}[args.part](args)
     print(f"{time.monotonic() - began:.0f} s")

@@ -25,7 +25,7 @@ MODES = {"2 workers, 2 servers": ["--workers", "2", "--servers", "2"], "serial":
 def run(command):
     """Its standard output, and the CPU-seconds of it and all its processes."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return done.stdout, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
@@ -53,7 +53,8 @@ def measure(args, mode, flags):
     for done in range(args.rounds):
         for name in turned(VARIANTS, done):
             figures[name].append(measure_one(args, flags, name))
-        print(f"{mode}: round {done + 1} of {args.rounds}", file=sys.stderr)
+        last = {name: figures[name][-1] for name in VARIANTS}
+        print(f"{mode}: round {done + 1} of {args.rounds}: {last}", file=sys.stderr)
     return figures
 
 
@@ -62,7 +63,7 @@ def show(unit, figures):
     for name, values in figures.items():
         row(name, values)
     for over in (ON, AGAIN):
-        row(f"{over} / {OFF}", [a / b for a, b in zip(figures[over], figures[OFF])])
+        row(f"{over} / {OFF}", [a / b for a, b in zip(figures[over], figures[OFF])], digits=4)
         ratio = statistics.median(figures[over]) / statistics.median(figures[OFF])
         print(f"{over} / {OFF}, of the medians: {ratio:.4f}")
 

@@ -18,7 +18,9 @@ constexpr const char* kIntroduction =
     "\n"
     "Everything but `[worker]`, `[snapshot]`, `[verify]` and `[run]` is the job's identity: it "
     "fixes the resulting\n"
-    "weights, bit for bit. Those four say only where, how and how safely to compute them.\n"
+    "weights, bit for bit. Those four say only where, how and how safely to compute them, but for "
+    "`run.device` and\n"
+    "`run.strategy = \"allreduce\"` ([determinism.md](determinism.md)).\n"
     "\n"
     "`train.steps` and `train.epochs` both say how long the run is: give one. A flag or `--set` "
     "silences\n"
@@ -39,7 +41,7 @@ const char* SectionHeading(std::string_view section) {
   if (section == "worker") return "memory against traffic";
   if (section == "snapshot") return "what a lost server or a power cut costs";
   if (section == "verify") return "machines that compute wrongly";
-  return "where and how, without a say in the result";
+  return "where and how";
 }
 
 std::string Code(const std::string& text) { return text.empty() ? "" : "`" + text + "`"; }

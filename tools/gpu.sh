@@ -65,7 +65,7 @@ row_of_shell() {
 through_servers() {
   local folder status=0
   folder=$(mktemp -d)
-  "$bundle/pando" train --model "$1" --dataset "$2" --global-batch "$3" --steps "$4" --micro-batches 1 --workers 1 \
+  timeout 90 "$bundle/pando" train --model "$1" --dataset "$2" --global-batch "$3" --steps "$4" --micro-batches 1 --workers 1 \
     --servers 2 --replicas 1 --device cuda --snapshot-every 0 --set eval.every_epochs=0 --set run.reader_threads=8 \
     --run-dir "$folder/run" "${@:5}" || status=$?
   rm -rf "$folder"

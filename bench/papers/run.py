@@ -17,7 +17,7 @@ import argparse
 import os
 import sys
 from dataclasses import dataclass, field, replace
-from typing import Dict, List, Set
+from typing import Dict, Iterator, List, Set
 
 import elastic
 import planned_memory
@@ -58,9 +58,10 @@ def rows_of(session: s.Session, experiment: Experiment) -> List[Row]:
     return rows
 
 
-def compare(session: s.Session, experiment: Experiment, rounds: int) -> List[Table]:
-    """Speed, memory, and of several numbers of workers the efficiency of weak scaling."""
+def compare(session: s.Session, experiment: Experiment, rounds: int) -> Iterator[List[Table]]:
+    """Speed, memory, and of several numbers of workers the efficiency of weak scaling; after each round."""
     rows = rows_of(session, experiment)
+    session.points += [row.point for row in rows]
     for turn in range(rounds):
         for row in s.turned([r for r in rows if not r.reason], turn):
             outcome = session.run(row.system, row.workload, row.workers)
@@ -68,9 +69,8 @@ def compare(session: s.Session, experiment: Experiment, rounds: int) -> List[Tab
             if not outcome.reason:
                 s.note_outcome(row.point, outcome, row.workload, row.workers)
                 note_kinds(session, row, outcome)
-    session.points += [row.point for row in rows]
-    tables = [speeds_table(experiment, rows)]
-    return tables + [kinds_table(rows)] if any(row.workload.memory_kinds for row in rows) else tables
+        kinds = [kinds_table(rows)] if any(row.workload.memory_kinds for row in rows) else []
+        yield [speeds_table(experiment, rows), *kinds]
 
 
 def note_kinds(session: s.Session, row: Row, outcome: Outcome) -> None:
@@ -103,8 +103,7 @@ def speeds_table(experiment: Experiment, rows: List[Row]) -> Table:
 
 
 def reasons(rows: List[Row]) -> str:
-    said = dict.fromkeys(f"{row.system.title} ({row.workload.title}, {row.workers} workers): {row.reason}"
-                         for row in rows if row.reason)
+    said = dict.fromkeys(f"{row.point.name}: {row.reason}" for row in rows if row.reason)
     return " **Without figures:** " + "; ".join(said) + "." if said else ""
 
 
@@ -119,17 +118,22 @@ def kinds_table(rows: List[Row]) -> Table:
     return Table("Memory by kind", ["workers", "system", *KINDS], lines, note)
 
 
-def compare_elastic(session: s.Session, experiment: Experiment, rounds: int) -> List[Table]:
-    """Each system with a fixed number of workers, and with one that comes and goes, in turns."""
+def compare_elastic(session: s.Session, experiment: Experiment, rounds: int) -> Iterator[List[Table]]:
+    """Each system with a fixed number of workers, and with one that comes and goes, in turns; after each round."""
     workload, workers = experiment.cases[0]
     fixed = rows_of(session, experiment)
     moving = [replace(row, point=replace(row.point, name=row.point.name + ", elastic", samples={}),
                       reason=row.reason or elastic.WHY_NOT.get(row.system.key, ""), weights=set()) for row in fixed]
+    session.points += [row.point for row in fixed + moving]
     for turn in range(rounds):
         for row in s.turned([r for r in fixed + moving if not r.reason], turn):
             is_moving = any(row is r for r in moving)
             measure_elastic(session, row, events_of(row.system, workload, workers) if is_moving else [])
-    session.points += [row.point for row in fixed + moving]
+        yield [elastic_table(experiment, fixed, moving)]
+
+
+def elastic_table(experiment: Experiment, fixed: List[Row], moving: List[Row]) -> Table:
+    workload, workers = experiment.cases[0]
     header = ["system", "s, fixed", "s, elastic", "accuracy, fixed", "accuracy, elastic", "images/s, fixed",
               "images/s, elastic"]
     lines = [[a.system.title, *(row.point.cell(*metric, digits) for metric, digits in
@@ -138,7 +142,7 @@ def compare_elastic(session: s.Session, experiment: Experiment, rounds: int) -> 
     note = (f"{workload.steps} steps of {workload.batch * workers} samples. Scaled: {experiment.scaled}. Fixed: 2 workers from "
             "beginning to end. From the first step's end to the last one's. Peers count samples: with one worker their "
             "step is half as large; Pando's is the same step" + weights_said(fixed + moving))
-    return [Table(experiment.title, header, lines, note + reasons([r for r in moving if r.reason]))]
+    return Table(experiment.title, header, lines, note + reasons(fixed + moving))
 
 
 def weights_said(rows: List[Row]) -> str:
@@ -191,9 +195,10 @@ def run_experiment(experiment: Experiment, args) -> ResultSet:
     results = ResultSet(f"papers-{experiment.name}", experiment.title,
                         {"rounds": str(args.rounds), "quick": str(args.quick).lower()}, session.points, [])
     compares = compare_elastic if experiment.name == "elastic" else compare
-    results.tables += compares(session, experiment, args.rounds) + [s.layouts_table(session)]
-    results.write(args.out)
-    session.clean(bool(args.keep))
+    for tables in compares(session, experiment, args.rounds):
+        results.tables = tables + [s.layouts_table(session)]
+        results.write(args.out)
+    session.clean()
     return results
 
 

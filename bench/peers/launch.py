@@ -146,7 +146,8 @@ def judged(watch: Watch, codes: List[Optional[int]]) -> Outcome:
     target = run.workload.steps * run.workload.batch * run.workers
     if out.reason:
         return out
-    if any(codes) and not (watch.events and out.progress.last() >= target):
+    bears_events = watch.events and not watch.system.is_pando()  # a peer's dead or leaving worker has a code of its own
+    if any(codes) and not (bears_events and out.progress.last() >= target):
         out.reason = f"exit {codes}: {said(run)}"
     elif out.progress.last() < target:
         out.reason = f"ended after {out.progress.last()} of {target} samples: {said(run)}"

@@ -84,7 +84,15 @@ class ResultSet:
         head = (f"# {self.title}\n\nCommit {self.commit}, {self.date}; {m['cpu']}, {m['cores']} cores, "
                 f"{m['memory_bytes'] / 2 ** 30:.0f} GiB, Linux {m['kernel']}; load before {m['load']:.2f}. "
                 + ", ".join(f"{key} {value}" for key, value in self.options.items()) + ".\n")
-        return "\n".join([head, *(table.as_markdown() for table in self.tables)])
+        return "\n".join([head, *(table.as_markdown() for table in (*self.tables, self.every_point()))])
+
+    def every_point(self) -> Table:
+        rows = [[point.name + (" *" if point.is_oversubscribed else ""), f"{metric}, {unit}", str(len(values)),
+                 *(f"{figure:,.4g}" if abs(figure) < 100 else f"{figure:,.0f}" for figure in
+                   (min(values), statistics.median(values), percentile(values, 0.99), max(values)))]
+                for point in self.points for (metric, unit), values in point.samples.items()]
+        note = "*: more processes at work than cores." if any(point.is_oversubscribed for point in self.points) else ""
+        return Table("Every point", ["point", "figure", "samples", "min", "p50", "p99", "max"], rows, note)
 
     def write(self, folder: Path) -> None:
         """BENCHMARK.json and BENCHMARK.md; a result of the same benchmark is replaced."""

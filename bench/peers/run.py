@@ -12,7 +12,7 @@ import argparse
 import os
 import sys
 from dataclasses import dataclass
-from typing import Dict, List
+from typing import Dict, Iterator, List
 
 import session as s
 import venvs
@@ -33,15 +33,18 @@ class Row:
     death_reason: str = ""
 
 
-def measure(session: s.Session, workload: Workload, args) -> List[Row]:
+def measure(session: s.Session, workload: Workload, args) -> Iterator[List[Row]]:
+    """What is known after each round."""
     rows = [Row(system, point_of(session, system, workload, args.workers)) for system in session.systems]
     for row in rows:
         row.reason = session.reasons.get(row.system.key, "")
     for turn in range(args.rounds):
         for row in s.turned([r for r in rows if not r.reason], turn):
             measure_once(session, workload, row, args)
+            if row.reason:
+                row.reason = f"round {turn + 1}: {row.reason}"
         print(f"{workload.name}: round {turn + 1} of {args.rounds}", file=sys.stderr)
-    return rows
+        yield rows
 
 
 def point_of(session: s.Session, system: System, workload: Workload, workers: int) -> Point:
@@ -65,6 +68,8 @@ def measure_once(session: s.Session, workload: Workload, row: Row, args) -> None
     for metric, seconds in ((s.LOST, death.seconds_lost(calm)), (s.TO_PROGRESS, death.seconds_to_progress())):
         if seconds is not None and not death.reason:
             row.point.add(*metric, seconds)
+        elif not death.reason:
+            row.death_reason = f"of one run it is not known what was {metric[0]}"
 
 
 def speeds_table(workload: Workload, rows: List[Row], args) -> Table:
@@ -96,7 +101,7 @@ def deaths_table(workload: Workload, rows: List[Row]) -> Table:
 
 def reasons(rows: List[Row], which: str) -> str:
     said = [f"{row.system.title}: {getattr(row, which)}" for row in rows if getattr(row, which)]
-    return " **Without figures:** " + "; ".join(said) + "." if said else ""
+    return " **Without figures, or without all of them:** " + "; ".join(said) + "." if said else ""
 
 
 def run(args) -> int:
@@ -108,15 +113,16 @@ def run(args) -> int:
     options: Dict[str, str] = {"rounds": str(args.rounds), "workers": str(args.workers), "quick": str(args.quick).lower()}
     results = ResultSet("peers", "Pando beside the systems that people train with", options, [], [])
     for workload in workloads:
-        rows = measure(session, workload, args)
-        results.points += [row.point for row in rows]
-        results.tables.append(speeds_table(workload, rows, args))
-        results.tables += [] if args.no_deaths else [deaths_table(workload, rows)]
-        results.write(args.out)
+        points, tables = results.points, results.tables  # of the workloads before
+        for rows in measure(session, workload, args):
+            results.points = points + [row.point for row in rows]
+            results.tables = tables + [speeds_table(workload, rows, args)]
+            results.tables += [] if args.no_deaths else [deaths_table(workload, rows)]
+            results.write(args.out)
     results.tables.append(s.layouts_table(session))
     results.write(args.out)
     print(results.as_markdown())
-    session.clean(bool(args.keep))
+    session.clean()
     return 0 if any(point.samples for point in results.points) else 1
 
 

@@ -68,6 +68,10 @@ def gpu_count() -> int:
     return done.stdout.count("GPU ") if done.returncode == 0 else 0
 
 
+class LayoutError(Exception):
+    """The layouts of a model cannot be compared."""
+
+
 @dataclass
 class Session:
     """All runs of one call of a benchmark."""
@@ -79,6 +83,7 @@ class Session:
     versions: Dict[str, str] = field(default_factory=dict)
     layouts: Dict[Tuple[str, str], Dict[str, float]] = field(default_factory=dict)  # (venv, model): images/s of each
     points: List[Point] = field(default_factory=list)  # of all that was measured
+    keeps: bool = False  # the runs' folders
     count: int = 0
 
     @staticmethod
@@ -86,7 +91,7 @@ class Session:
         processes.adopt_orphans()
         place = Place(args.venvs.resolve(), args.data.resolve(), str(Path(args.pando).resolve()))
         folder = (args.keep or Path(tempfile.mkdtemp(prefix="pando-peers-"))).resolve()
-        session = Session(place, folder, args.limit_seconds, chosen(args.systems, usual))
+        session = Session(place, folder, args.limit_seconds, chosen(args.systems, usual), keeps=bool(args.keep))
         gpus = gpu_count()
         for system in session.systems:
             reason = system.why_not(place, gpus)
@@ -122,17 +127,22 @@ class Session:
     def run_with(self, system: System, workload: Workload, workers: int, events: List[Event],
                  absent_workers: int = 0) -> Outcome:
         """With events the peers run in their elastic forms, where they have one."""
-        layout = self.layout(system, workload)
+        try:
+            layout = self.layout(system, workload)
+        except LayoutError as error:
+            return Outcome(reason=str(error))
         self.count += 1
         name = f"{self.count:03d}-{workload.name}-{system.key}-{workers}{'-events' if events else ''}"
         run = Run(workload, workers, self.folder / name, bool(events), layout, absent_workers)
         outcome = execute(system, run, self.place, self.limit_seconds, events)
+        if not self.keeps:  # a snapshot of VGG-16 is 2 GB
+            shutil.rmtree(run.folder, ignore_errors=True)
         speed = outcome.images_per_second(workload.warm_up * workload.batch * workers)
         print(f"{name[4:]}: " + (outcome.reason or f"{speed:,.1f} images/s"), file=sys.stderr, flush=True)
         return outcome
 
-    def clean(self, keeps: bool) -> None:
-        if not keeps:
+    def clean(self) -> None:
+        if not self.keeps:
             shutil.rmtree(self.folder, ignore_errors=True)
 
 
@@ -144,7 +154,7 @@ def layout_speed(place: Place, venv: str, workload: Workload, layout: str) -> fl
              "--seconds", str(LAYOUT_SECONDS), "--layout", layout]
     done = subprocess.run(words, env=venvs.environment_of(place.venvs, venv), capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        sys.exit(f"the layouts of {workload.model} cannot be compared in {venv}: {done.stderr.strip()[-300:]}")
+        raise LayoutError(f"the layouts of {workload.model} cannot be compared in {venv}: {done.stderr.strip()[-300:]}")
     return float(done.stdout)
 
 

@@ -1,6 +1,7 @@
 """The systems compared: how each is started on a workload, and where its progress and its workers are seen."""
 import json
 import os
+import shutil
 import socket
 import stat
 from dataclasses import dataclass, field
@@ -60,6 +61,7 @@ class System:
         return not self.module
 
     def commands(self, run: Run, place: Place) -> List[Command]:
+        shutil.rmtree(run.folder, ignore_errors=True)  # of an earlier call with --keep
         run.folder.mkdir(parents=True)
         if self.is_pando():
             return [pando_command(self, run, place)]

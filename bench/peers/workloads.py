@@ -63,6 +63,7 @@ def pando_flags(workload: Workload, data: Path, workers: int, workers_at_start: 
               "--snapshot-every": w.snapshot_every, "--eval-every-epochs": 0}
     flags = [str(word) for pair in values.items() for word in pair]
     for key, value in {"optimizer.beta1": w.beta1, "optimizer.beta2": w.beta2, "data.test_limit": w.test_limit,
+                       "train.last_batch": "drop",
                        "train.activation_checkpointing": "true" if w.checkpoints else "false"}.items():
         flags += ["--set", f"{key}={value}"]
     return flags

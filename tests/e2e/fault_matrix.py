@@ -93,8 +93,11 @@ class Matrix:
 
     def start(self, name, extra):
         command, run_dir = self.command(name, extra)
-        err = open(f"{run_dir}.err", "w+")
-        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=err, text=True), run_dir
+        with open(f"{run_dir}.out", "w") as out, open(f"{run_dir}.err", "w") as err:
+            return subprocess.Popen(command, stdout=out, stderr=err), run_dir
+
+    def said(self, run_dir):
+        return Path(f"{run_dir}.out").read_text()
 
     def await_step(self, run_dir, step):
         deadline = time.monotonic() + RUN_SECONDS_MAX
@@ -160,18 +163,19 @@ class Matrix:
         run, run_dir = self.start(name, ["--workers", "3", "--servers", "3", "--max-restarts", str(count), "--chaos",
                                          "kill worker every 1s; kill server every 1s"])
         start = time.monotonic()
-        counts = []
+        counts, seen = [], set()
         while run.poll() is None:
-            counts.append(len(self.segments(self.family(run.pid))))
+            segments = self.segments(self.family(run.pid))
+            counts.append(len(segments))
+            seen |= segments
             time.sleep(0.2)  # nothing tells of what is mapped
-        out = run.stdout.read()
         self.expected = ""  # of these steps nobody knows the hash yet
-        summary = self.judge(name, run_dir, out, time.monotonic() - start, count, is_random=True)
+        summary = self.judge(name, run_dir, self.said(run_dir), time.monotonic() - start, count, is_random=True)
         serial = self.run("the same, serial", ["--serial"])
         quarter = max(1, len(counts) // 4)
         first, last = max(counts[:quarter], default=0), max(counts[-quarter:], default=0)
         everybody = [int(entry) for entry in os.listdir("/proc") if entry.isdigit()]
-        left = [pid for pid in everybody if self.segments([pid]) and run_dir in self.command_line(pid)]
+        left = {pid: self.command_line(pid) for pid in everybody if self.segments([pid]) & seen}
         problems = []
         if summary.get("weights_hash") != serial.get("weights_hash"):
             problems.append("the hashes differ")
@@ -188,7 +192,7 @@ class Matrix:
 
     def command_line(self, pid):
         try:
-            return Path(f"/proc/{pid}/cmdline").read_bytes().decode()
+            return Path(f"/proc/{pid}/cmdline").read_bytes().decode().replace("\0", " ")
         except OSError:
             return ""
 
@@ -207,19 +211,27 @@ class Matrix:
         name = "worker and server join, both drained"
         run, run_dir = self.start(name, ["--workers", "3", "--servers", "3"])
         start = time.monotonic()
-        self.await_step(run_dir, 200)
-        endpoint = self.endpoint(run_dir)
-        joiners = [subprocess.Popen([self.args.pando, role, "--join", endpoint], stdout=subprocess.DEVNULL,
-                                    stderr=subprocess.DEVNULL) for role in ("worker", "server")]
-        self.await_step(run_dir, 900)
-        for node in ("worker 3", "server 3"):
-            subprocess.run([self.args.pando, "drain", node, "--join", endpoint], check=True, capture_output=True)
-        codes = [joiner.wait(timeout=30) for joiner in joiners]
-        out, _ = run.communicate(timeout=RUN_SECONDS_MAX)
-        if codes != [0, 0]:
-            print(f"     drained processes left with {codes}")
-            self.failures += 1
-        self.judge(name, run_dir, out, time.monotonic() - start)
+        joiners = []
+        try:
+            self.await_step(run_dir, 200)
+            endpoint = self.endpoint(run_dir)
+            joiners += [subprocess.Popen([self.args.pando, role, "--join", endpoint], stdout=subprocess.DEVNULL,
+                                         stderr=subprocess.DEVNULL) for role in ("worker", "server")]
+            self.await_step(run_dir, 900)
+            for node in ("worker 3", "server 3"):
+                subprocess.run([self.args.pando, "drain", node, "--join", endpoint], check=True, capture_output=True)
+            codes = [joiner.wait(timeout=30) for joiner in joiners]
+            run.wait(timeout=RUN_SECONDS_MAX)
+            if codes != [0, 0]:
+                print(f"     drained processes left with {codes}")
+                self.failures += 1
+        except (subprocess.SubprocessError, TimeoutError, RuntimeError) as error:
+            print(f"     {error} {getattr(error, 'stderr', '')}")
+        finally:
+            for process in (run, *joiners):
+                process.kill()
+                process.wait()
+        self.judge(name, run_dir, self.said(run_dir), time.monotonic() - start)
 
 
 def main():

@@ -33,10 +33,10 @@ TEST_CASE("spans of the wanted steps follow each other without a gap, the others
     const int64_t before_ns = Spend();
     thread.Begin(Step(step), 7);
     if (step == 2) begin_ns = before_ns;
-    thread.Did(What::kAwaitWork);  // of step 2 nothing: what was before is not wanted
+    thread.Did(What::kAwaitWork);  // of step 2 too little: what was before is not wanted
     Spend();
     thread.Did(What::kForward);
-    thread.Did(What::kScore);  // too little to be kept, unless the thread lost its core
+    thread.Did(What::kScore);  // too little to be kept
     Spend();
     thread.Did(What::kBackward);
     if (step == 3) end_ns = TimelineNow();
@@ -49,8 +49,9 @@ TEST_CASE("spans of the wanted steps follow each other without a gap, the others
   std::vector<std::string> names;
   for (const TimelineRecord& record : records) {
     CHECK(record.number == 7);
-    if (file->names[record.name].text == "score") continue;
-    names.push_back(file->names[record.name].text + " " + std::to_string(record.step));
+    const std::string name = file->names[record.name].text + " " + std::to_string(record.step);
+    const bool is_short = name.starts_with("score") || name == "wait for work 2";
+    if (!is_short) names.push_back(name);  // it is there where the thread lost its core meanwhile
   }
   CHECK(names == std::vector<std::string>{"forward 2", "backward 2", "wait for work 3", "forward 3",
                                           "backward 3"});
