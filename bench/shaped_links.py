@@ -13,6 +13,7 @@ shaped both ways (tc's tbf) to --rate. Needs root, `ip` and `tc`. Everything mad
 A step's time is the median over steps but the first six, from metrics.csv. Every other round goes backwards.
 """
 import argparse
+import contextlib
 import csv
 import json
 import os
@@ -29,6 +30,7 @@ SUBNET = "10.83.0"
 SWITCH = "pando-switch"
 WARM_UP_STEPS = 6
 PATIENCE_SECONDS = 900
+PROCESSES_MAX = 16
 BUCKET_BYTES = 128 * 1024  # what a shaped link lets through at once
 NO_EVALUATION = ["--set", "eval.every_epochs=0", "--set", "data.test_limit=8"]  # but one at the end
 EXCHANGE = ["--model", "vgg16", "--dataset", "synthetic-imagenet", "--resize", "32"]
@@ -83,7 +85,8 @@ class Network:
         for space in spaces:
             if space.startswith("pando-"):
                 subprocess.run(["ip", "netns", "del", space], capture_output=True, check=False)
-        subprocess.run(["ip", "link", "del", SWITCH], capture_output=True, check=False)
+        for link in (SWITCH, *(f"pv{i}" for i in range(PROCESSES_MAX))):  # a namespace's own goes some time after it
+            subprocess.run(["ip", "link", "del", link], capture_output=True, check=False)
 
 
 class Job:
@@ -115,6 +118,9 @@ class Job:
         try:
             if leads.wait(timeout=PATIENCE_SECONDS) != 0:
                 raise SystemExit(open(f"{self.folder}/scheduler.log", encoding="utf-8").read())
+            for process in self.processes:
+                with contextlib.suppress(subprocess.TimeoutExpired):  # the run's figures are there all the same
+                    process.wait(timeout=10)
         finally:
             self.stop()
         return step_times(run_dir)
@@ -232,6 +238,12 @@ def plan(args):
                   f"{max(steps):>9.0f}{100 * (planned / measured - 1):>7.1f}%", flush=True)
 
 
+def leave(*_):
+    """What was made is taken away on the way out, whatever comes meanwhile."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.exit(143)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("part", choices=["exchange", "plan"])
@@ -242,7 +254,7 @@ def main():
     args = parser.parse_args()
     if os.geteuid() != 0:
         raise SystemExit("shaped_links.py makes network namespaces: run it as root")
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was made is taken away
+    signal.signal(signal.SIGTERM, leave)
     began = time.monotonic()
     {"exchange": exchange, "plan": plan}[args.part](args)
     print(f"{time.monotonic() - began:.0f} s")

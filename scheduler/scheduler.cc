@@ -244,7 +244,7 @@ void Scheduler::RepeatControl(Micros now) {
   for (auto& [node, member] : members_.all()) {
     for (const PeerId& peer : member.Peers()) RepeatTo(now, member, peer);
   }
-  if (phase_ == Phase::kCollecting) Collect(now);
+  if (phase_ == Phase::kCollecting && now >= collect_again_at_) CollectAgain(now);
   if (!evaluation_) return;
   for (const Slice& slice : evaluation_->slices) {
     if (slice.result || slice.worker == kUnknownNode) continue;

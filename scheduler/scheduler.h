@@ -274,6 +274,7 @@ class Scheduler : public ProtocolCore {
   // The end (scheduler_end.cc).
   void StartCollecting(Micros now);
   void Collect(Micros now);
+  void CollectAgain(Micros now);
   void FinishWhenComplete(Micros now);
   bool IsTroubleOfAll(const Member& member);
   bool AreWeightsKept(Micros now);
@@ -352,6 +353,8 @@ class Scheduler : public ProtocolCore {
   std::optional<FloatBuffer> final_weights_;
   std::vector<bool> collected_;  // by shard
   uint32_t collect_end_ = 0;     // shards below it have been asked for
+  Micros collect_wait_{0};       // of silence, before the missing ones are asked for again
+  Micros collect_again_at_{0};
   Micros collecting_since_{0};
   std::optional<Micros> unkept_since_;  // the final weights are here and cannot be written
   Micros keep_at_{0};                   // when that is tried again

@@ -9,6 +9,10 @@ namespace {
 
 // Shards asked for at once: bounds what the final weights take in flight.
 constexpr uint32_t kCollectedAtOnce = 16;
+// Asked for again after as long a silence of all servers: over a slow link the shards come one
+// after the other, and each repeat would put as many bytes before those that are missing.
+constexpr Micros kCollectRetryFirst = std::chrono::milliseconds(500);
+constexpr Micros kCollectRetryMax = std::chrono::seconds(4);
 // Final weights that cannot be written are tried again, for as long as somebody may take to free
 // some space. After that the run has failed, and can be resumed.
 constexpr Micros kKeepRetry = std::chrono::seconds(1);
@@ -23,10 +27,16 @@ void Scheduler::StartCollecting(Micros now) {
   unkept_since_.reset();
   final_weights_.emplace(plan_.layout.float_count());
   collected_.assign(plan_.shards.shard_count(), false);
+  collect_wait_ = kCollectRetryFirst;
   Collect(now);
 }
 
-void Scheduler::Collect(Micros) {
+void Scheduler::CollectAgain(Micros now) {
+  collect_wait_ = std::min(2 * collect_wait_, kCollectRetryMax);
+  Collect(now);
+}
+
+void Scheduler::Collect(Micros now) {
   if (rollback_) return;
   std::map<PeerId, Pull> pulls;
   uint32_t asked = 0;
@@ -38,10 +48,13 @@ void Scheduler::Collect(Micros) {
     ++asked;
   }
   for (auto& [lane, pull] : pulls) Send(lane, std::move(pull));
+  collect_again_at_ = now + collect_wait_;
 }
 
 void Scheduler::OnMessageOf(Micros now, const Envelope&, const Params& params) {
   if (phase_ != Phase::kCollecting || rollback_) return;
+  collect_wait_ = kCollectRetryFirst;
+  collect_again_at_ = now + collect_wait_;
   for (const ParamsItem& item : params.items) {
     const uint32_t i = item.shard.value();
     if (i >= collected_.size() || collected_[i] || item.version != final_version_) continue;

@@ -178,6 +178,7 @@ void Scheduler::Publish(Micros now, View next) {
   const bool had_worker = view_.owners.empty() || WaitingText().empty();
   view_ = std::move(next);
   has_changed_ = true;
+  collect_again_at_ = now;  // who was asked for the final weights may be gone
   IndexPrimaries();
   for (auto& [node, member] : members_.all()) {
     member.released_pins.clear();

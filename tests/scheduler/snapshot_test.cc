@@ -344,6 +344,39 @@ TEST_CASE("the run is finished when evaluated, collected and stored, and the jou
   CHECK(f.scheduler->stop().reason == StopReason::kCompleted);
 }
 
+size_t PullsTo(const StoringFixture& f, PeerId lane) {
+  return std::ranges::count_if(f.recorder.sent, [&](const Envelope& envelope) {
+    return envelope.receiver == lane && std::holds_alternative<Pull>(envelope.message);
+  });
+}
+
+TEST_CASE("final weights are asked for again after silence, not while they come") {
+  StoringFixture f(StoringPlan(1, 1));
+  f.StartAll();
+  f.MakeTo(1000);
+  Evaluate(f);
+  REQUIRE(f.scheduler->phase() == Scheduler::Phase::kCollecting);
+  const PeerId primary = f.scheduler->view().shards[0].primary;
+  CHECK(PullsTo(f, primary) == 1);
+  const auto zeros = std::make_shared<const FloatBuffer>(f.plan.shards.range(ShardId(0)).size());
+  const Params first{
+      {{ShardId(0), f.plan.steps.final_version(), Blob(std::as_bytes(zeros->span()), zeros)}}};
+  for (int i = 0; i < 10; ++i) {  // a slow link: the others come later
+    f.Wait(milliseconds(400));
+    f.From(primary.incarnation.value(), first, primary.lane);
+  }
+  CHECK(PullsTo(f, primary) == 1);
+  f.Wait(milliseconds(800));
+  CHECK(PullsTo(f, primary) == 2);
+  f.Wait(milliseconds(1300));
+  CHECK(PullsTo(f, primary) == 3);
+  f.Wait(std::chrono::minutes(1));
+  CHECK(PullsTo(f, primary) <= 20);
+  Collect(f);
+  f.Store(1000);
+  CHECK(f.scheduler->stop().reason == StopReason::kCompleted);
+}
+
 TEST_CASE("the end waits for a disk that does not take the final weights") {
   StoringFixture f;
   f.StartAll();
