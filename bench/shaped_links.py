@@ -31,6 +31,7 @@ SWITCH = "pando-switch"
 WARM_UP_STEPS = 6
 PATIENCE_SECONDS = 900
 PROCESSES_MAX = 16
+PAYLOAD_SHARE = 1448 / 1514  # of an Ethernet frame of TCP, as tc counts it
 BUCKET_BYTES = 128 * 1024  # what a shaped link lets through at once
 NO_EVALUATION = ["--set", "eval.every_epochs=0", "--set", "data.test_limit=8"]  # but one at the end
 EXCHANGE = ["--model", "vgg16", "--dataset", "synthetic-imagenet", "--resize", "32"]
@@ -177,8 +178,12 @@ def update_times(trace):
     """The computing thread of a single process waits while the update is made."""
     with open(trace, encoding="utf-8") as file:
         events = json.load(file)["traceEvents"]
-    waits = [event["dur"] / 1000 for event in events if event["name"] == "wait for work"]
-    return waits[WARM_UP_STEPS:]
+    waits = {}
+    for event in events:
+        if event["name"] == "wait for work":
+            step = event["args"]["step"]
+            waits[step] = waits.get(step, 0) + event["dur"] / 1000
+    return [waits[step] for step in sorted(waits)][WARM_UP_STEPS:]
 
 
 def batch_flags(samples, micro_batches, steps):
@@ -212,7 +217,8 @@ def exchange(args):
 
 
 def predicted(args, model, samples, rate, workers, servers, step_ms, update_ms):
-    bandwidth = rate.replace("gbit", "Gbit").replace("mbit", "Mbit")
+    unit = rate.lstrip("0123456789")
+    bandwidth = f"{int(rate.removesuffix(unit)) * PAYLOAD_SHARE:.2f}{unit.capitalize()}"
     done = subprocess.run(
         [args.pando, "plan", "--model", model, "--classes", "1000", "--input", "32x32x3", "--workers", str(workers),
          "--servers", str(servers), "--replicas", "1", "--bandwidth", bandwidth, "--step-ms",
