@@ -14,14 +14,18 @@ NAME_WIDTH = 44
 
 
 def commit():
-    git = subprocess.run(["git", "-C", str(ROOT), "describe", "--always", "--dirty"], capture_output=True, text=True)
+    git = subprocess.run(["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--tags"], capture_output=True, text=True)
     return git.stdout.strip() or "unknown"
 
 
-def cpu():
+def cpu_name():
     names = [line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines()
              if line.startswith("model name")]
-    return f"{names[0] if names else platform.machine()} x {os.cpu_count()}"
+    return names[0] if names else platform.machine()
+
+
+def cpu():
+    return f"{cpu_name()} x {os.cpu_count()}"
 
 
 def torch_environment(threads, blas_threads):

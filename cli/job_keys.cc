@@ -256,15 +256,17 @@ void AddTrainKeys(std::vector<JobKey>* keys) {
   keys->push_back(MakeKey(
       kChoice,
       {"train.codec", "--codec", "",
-       "how gradients travel to the servers, which add them up as floats: fp16, bf16 and int8 (with "
-       "a scale for each 256) are shorter and less exact. 1-bit and top-k send little, and add what "
+       "how gradients travel to the servers, which add them up as floats: fp16, bf16 and int8 "
+       "(with "
+       "a scale for each 256) are shorter and less exact. 1-bit and top-k send little, and add "
+       "what "
        "they lost to the next gradient: with them a fault changes the weights. Each micro-batch "
        "travels by itself then"},
       PANDO_FIELD(push_codec)));
-  keys->push_back(MakeKey(kReal,
-                          {"train.top_k_share", "", "",
-                           "with top-k: the share of a gradient's values that travels"},
-                          PANDO_FIELD(top_k_share), kShare));
+  keys->push_back(MakeKey(
+      kReal,
+      {"train.top_k_share", "", "", "with top-k: the share of a gradient's values that travels"},
+      PANDO_FIELD(top_k_share), kShare));
   keys->push_back(MakeKey(
       kChoice,
       {"train.pull_codec", "--pull-codec", "",
@@ -464,19 +466,20 @@ void AddWorkerKeys(std::vector<JobKey>* keys) {
                           PANDO_FIELD(parameter_residency)));
 }
 
-void AddRunKeys(std::vector<JobKey>* keys) {
+// Of [run]: the processes, and what they compute and speak with.
+void AddProcessKeys(std::vector<JobKey>* keys) {
   using enum ValueKind;
   keys->push_back(MakeKey(kChoice,
                           {"run.strategy", "--strategy", "",
                            "who makes the next version: parameter servers, the workers among "
                            "themselves, or one process (--serial)"},
                           PANDO_FIELD(strategy)));
-  keys->push_back(
-      MakeKey(kChoice,
-              {"run.allreduce", "", "",
-               "how the workers of --strategy allreduce sum; auto: by NCCL where each has a GPU of its "
-               "own, else by gloo, buckets of 2 MiB and more by ring"},
-              PANDO_FIELD(allreduce)));
+  keys->push_back(MakeKey(
+      kChoice,
+      {"run.allreduce", "", "",
+       "how the workers of --strategy allreduce sum; auto: by NCCL where each has a GPU of its "
+       "own, else by gloo, buckets of 2 MiB and more by ring"},
+      PANDO_FIELD(allreduce)));
   keys->push_back(MakeKey(
       kCount, {"run.workers", "--workers", "processes", "worker processes: they compute gradients"},
       PANDO_FIELD(workers), kThreads));
@@ -515,6 +518,11 @@ void AddRunKeys(std::vector<JobKey>* keys) {
                   "share, auto is shm where that can be; tcp, and ipc (Unix sockets between the "
                   "processes of pando train), share none"},
                  {"auto", "tcp", "ipc", "shm"}, PANDO_FIELD(transport)));
+}
+
+// Of [run]: what the run leaves, and its timers.
+void AddRunKeys(std::vector<JobKey>* keys) {
+  using enum ValueKind;
   keys->push_back(MakeKey(kText, {"run.name", "", "", "the run's name; empty: MODEL-DATA-TIME"},
                           PANDO_FIELD(name)));
   keys->push_back(MakeKey(kText,
@@ -561,6 +569,7 @@ std::vector<JobKey> MakeKeys() {
   AddEvalKeys(&keys);
   AddWorkerKeys(&keys);
   AddSafetyKeys(&keys);
+  AddProcessKeys(&keys);
   AddRunKeys(&keys);
   return keys;
 }

@@ -117,6 +117,19 @@ std::string NamesOfLate(const Members& members, Step step) {
   return names.empty() ? "the sum" : names;
 }
 
+// A worker's share of the work, and how it gets on with it.
+void AddComputing(const View& view, NodeId node, const Member& member,
+                  nlohmann::ordered_json* entry) {
+  const Heartbeat& heartbeat = member.heartbeat;
+  (*entry)["micro_batches"] = std::ranges::count(view.owners, node, &MicroBatchOwner::worker);
+  (*entry)["micro_batch_us"] = member.speed.micro_batch_us();
+  (*entry)["data_stall_us"] = heartbeat.data_stall_us;
+  (*entry)["exposed_sync_us"] = heartbeat.exposed_sync_us;
+  if (heartbeat.gpu_memory_bytes == 0) return;
+  (*entry)["gpu_memory_bytes"] = heartbeat.gpu_memory_bytes;
+  (*entry)["gpu_percent"] = heartbeat.gpu_percent;
+}
+
 }  // namespace
 
 std::string Scheduler::StatusJson(Micros now) const {
@@ -145,16 +158,7 @@ std::string Scheduler::StatusJson(Micros now) const {
       entry["backups"] = it->second[1];
       entry["syncing"] = it->second[2];
     }
-    if (member.role() == Role::kWorker) {
-      entry["micro_batches"] = std::ranges::count(view_.owners, node, &MicroBatchOwner::worker);
-      entry["micro_batch_us"] = member.speed.micro_batch_us();
-      entry["data_stall_us"] = member.heartbeat.data_stall_us;
-      entry["exposed_sync_us"] = member.heartbeat.exposed_sync_us;
-      if (member.heartbeat.gpu_memory_bytes > 0) {
-        entry["gpu_memory_bytes"] = member.heartbeat.gpu_memory_bytes;
-        entry["gpu_percent"] = member.heartbeat.gpu_percent;
-      }
-    }
+    if (member.role() == Role::kWorker) AddComputing(view_, node, member, &entry);
     const Heartbeat& heartbeat = member.heartbeat;
     if (heartbeat.tcp_lines + heartbeat.ipc_lines + heartbeat.shm_lines > 0) {
       entry["lines"] = {

@@ -4,14 +4,13 @@ import json
 import os
 import platform
 import statistics
-import subprocess
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Dict, List, Tuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from report import ROOT, percentile  # noqa: E402
+from report import ROOT, commit, cpu_name, percentile  # noqa: E402, F401  (ROOT: for the others here)
 
 
 @dataclass
@@ -55,17 +54,9 @@ class Table:
 
 
 def machine() -> dict:
-    names = [line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines()
-             if line.startswith("model name")]
-    return {"cpu": names[0] if names else platform.machine(), "cores": len(os.sched_getaffinity(0)),
+    return {"cpu": cpu_name(), "cores": len(os.sched_getaffinity(0)),
             "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
             "kernel": platform.release(), "load": os.getloadavg()[0]}
-
-
-def commit() -> str:
-    git = subprocess.run(["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--tags"], capture_output=True,
-                         text=True, check=False)
-    return git.stdout.strip() or "unknown"
 
 
 @dataclass
