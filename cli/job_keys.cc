@@ -478,7 +478,7 @@ void AddProcessKeys(std::vector<JobKey>* keys) {
       kChoice,
       {"run.allreduce", "", "",
        "how the workers of --strategy allreduce sum; auto: by NCCL where each has a GPU of its "
-       "own, else by gloo, buckets of 2 MiB and more by ring"},
+       "own, else by gloo, by ring where a step's gradients have 2 MiB or more"},
       PANDO_FIELD(allreduce)));
   keys->push_back(MakeKey(
       kCount, {"run.workers", "--workers", "processes", "worker processes: they compute gradients"},

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -21,6 +22,7 @@ struct GlooOptions {
   std::string folder;   // of this group alone, seen by all ranks: they tell each other their
                         // addresses in it. Made if need be
   AllreduceAlgorithm algorithm = AllreduceAlgorithm::kAuto;
+  size_t step_bytes = 0;  // of all gradients of a step: what kAuto goes by
   std::chrono::milliseconds connect_timeout = std::chrono::seconds(60);
 };
 
