@@ -213,7 +213,7 @@ def exchange(args):
     for name, steps in times.items():
         median = statistics.median(steps)
         print(f"{name:<16}{len(steps):>6}{min(steps):>9,.0f}{median:>9,.0f}{max(steps):>9,.0f}"
-              f"{median - computing:>16,.0f}{median / ring:>13.3f}")
+              f"{median - computing:>16,.0f}{(median - computing) / (ring - computing):>13.3f}")
 
 
 def predicted(args, model, samples, rate, workers, servers, step_ms, update_ms):

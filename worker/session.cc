@@ -18,7 +18,9 @@ Session::Session(const Options& options, const JobPlan& plan, ComputePort& compu
       compute_(compute),
       member_(options.identity, outbox),
       silence_(2 * std::chrono::milliseconds(plan.job.lease_ms)),
-      shards_(plan.shards.shard_count()) {}
+      shards_(plan.shards.shard_count()),
+      // Where the update needs a value of all shards (P14), none is committed before all are in.
+      window_(HasPartials(plan.job.optimizer) ? SIZE_MAX : options.push_window_bytes) {}
 
 void Session::OnMessage(Micros now, const Envelope& envelope) {
   if (!member_.Admit(now, envelope)) return;

@@ -56,6 +56,7 @@
 #include "worker/bad_picture_reports.h"
 #include "worker/compute_port.h"
 #include "worker/gradient_reports.h"
+#include "worker/push_window.h"
 #include "worker/step_clock.h"
 #include "worker/wanted_shards.h"
 
@@ -71,7 +72,8 @@ class Session : public ProtocolCore {
 
   struct Options {
     ViewMember::Identity identity;
-    Ready ready;  // repeated until a view has us
+    Ready ready;                                    // repeated until a view has us
+    size_t push_window_bytes = PushWindow::kBytes;  // of a lane
   };
   // `plan`, `compute` and `outbox` outlive the session.
   Session(const Options& options, const JobPlan& plan, ComputePort& compute, Outbox& outbox);
@@ -243,6 +245,7 @@ class Session : public ProtocolCore {
   bool has_started_ = false;  // the first questions have been answered
   std::vector<ShardState> shards_;
   std::map<PeerId, LaneDebt> debts_;
+  PushWindow window_;
   std::deque<Work> works_;  // ascending steps, at most two
   Step next_;               // the next step to hand to compute
   StepClock step_clock_;

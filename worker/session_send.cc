@@ -77,17 +77,22 @@ void Session::FlushPushes(Micros now) {
     std::vector<std::pair<ShardState*, Unreplied*>> items;
   };
   std::map<std::pair<PeerId, Step>, Parcel> parcels;
+  const Version lacking = VersionMadeBy(StepReading(known_everywhere()));
+  window_.Begin(now, lacking);
   for (size_t i = shards_.size(); i-- > 0;) {
+    const ShardId shard(static_cast<uint32_t>(i));
+    const PeerId& lane = PrimaryOf(shard);
     for (Unreplied& unreplied : shards_[i].pushes) {
-      if (unreplied.is_sent || !BarrierIsOpen(unreplied.step)) continue;
-      const ShardId shard(static_cast<uint32_t>(i));
-      Parcel& parcel = parcels[{PrimaryOf(shard), unreplied.step}];
+      if (unreplied.is_sent || !BarrierIsOpen(unreplied.step) || !window_.Admits(lane)) continue;
+      Parcel& parcel = parcels[{lane, unreplied.step}];
       parcel.push.items.push_back({shard, unreplied.step, unreplied.node, unreplied.payload});
       parcel.bytes += unreplied.payload.size_bytes();
       parcel.shards.insert(shard);
       parcel.items.emplace_back(&shards_[i], &unreplied);
     }
+    if (shards_[i].known < lacking) window_.Pass(lane, shard, plan_.pushes.PayloadBytes(shard));
   }
+  window_.End();
   for (auto& [key, parcel] : parcels) {
     const auto& [lane, step] = key;
     const bool is_whole = parcel.shards.size() == shard_counts_.at(lane);
@@ -273,6 +278,7 @@ void Session::PutOffEvaluationPull(Micros now) {
 Micros Session::NextDeadline() const {
   if (finished()) return kNever;
   Micros deadline = !is_member_ || failure_ || is_leaving_ ? control_at_ : kNever;
+  deadline = std::min(deadline, window_.NextDeadline());
   deadline = std::min(deadline, silence_.NextDeadline());
   if (!questions_.empty()) {
     deadline = std::min(deadline, question_at_);

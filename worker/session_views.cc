@@ -30,6 +30,7 @@ void Session::OnMessageOf(Micros now, const PeerId& from, const ViewUpdate& upda
   is_member_ = std::ranges::any_of(view.nodes, [&](const NodeInfo& node) {
     return node.incarnation == member_.self().incarnation;
   });
+  window_.Clear();
   shard_counts_.clear();
   for (const ShardPlacement& placement : view.shards) ++shard_counts_[placement.primary];
   for (ShardState& shard : shards_) {

@@ -93,6 +93,7 @@ Seat Cluster::NewSeat(Role role) {
   const auto spread = static_cast<uint64_t>(swarm_.speed_spread * 100);
   seat.micro_batch_time =
       micro_batch_time_ * static_cast<int64_t>(chance.Between(100, spread)) / 100;
+  seat.push_window_bytes = swarm_.push_window_bytes;
   seat.name = std::string(kNames[static_cast<size_t>(role)]) + "@" + std::to_string(seat.place);
   return seat;
 }

@@ -204,6 +204,9 @@ Swarm DrawSwarm(Chance& chance, Focus focus) {
   swarm.network.echo = later.OneIn(0.2) ? Share(later, 0.3) : 0;
   Chance memory(Chance(later).Next() + 1);
   swarm.shares_memory = focus == Focus::kShared || (focus == Focus::kNone && memory.OneIn(0.25));
+  Chance window(Chance(memory).Next() + 1);
+  const bool is_narrow = focus != Focus::kSilences && window.OneIn(0.3);
+  if (is_narrow) swarm.push_window_bytes = window.Between(1, 8000);
   if (focus != Focus::kNone) AllowFocus(swarm, chance, focus);
   if (swarm.has_divergence || swarm.has_flip) {
     // The wrong bits must not be made truth by the death of whoever has the right ones.

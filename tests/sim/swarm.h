@@ -11,6 +11,7 @@
 #include "common/job_plan.h"
 #include "tests/sim/network.h"
 #include "tests/sim/world.h"
+#include "worker/push_window.h"
 
 namespace pando::sim {
 
@@ -83,6 +84,7 @@ struct Swarm {
   double server_share = 0.5;   // of what may befall a server or a worker
   double speed_spread = 1;     // the slowest worker's time over the fastest's
   bool shares_memory = false;  // payloads are read where they lie (P42)
+  size_t push_window_bytes = PushWindow::kBytes;
 };
 
 Swarm DrawSwarm(Chance& chance, Focus focus);

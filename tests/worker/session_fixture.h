@@ -66,12 +66,14 @@ class SessionFixture : private Outbox {
     job.micro_batches = 8;
     return job;
   }
-  explicit SessionFixture(const Job& job = SmallJob(), uint32_t rank = 0)
+  explicit SessionFixture(const Job& job = SmallJob(), uint32_t rank = 0,
+                          size_t push_window_bytes = PushWindow::kBytes)
       : plan(job, {.train_samples = 800},
              TensorLayout({{.name = "w", .shape = {1600}}, MetricTensorSpec()})),
         rank_(rank),
         self_{kWorkers[rank], Incarnation(100 + rank), 0},
-        session({{self_, kScheduler, JobId(7)}, {.kind = "test"}}, plan, compute, *this) {
+        session({{self_, kScheduler, JobId(7)}, {.kind = "test"}, push_window_bytes}, plan, compute,
+                *this) {
     REQUIRE(plan.shards.shard_count() == 2);
   }
 

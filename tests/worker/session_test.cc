@@ -107,6 +107,47 @@ TEST_CASE("unreplied pushes go to the new primary, and the others are sent again
   CHECK(pushes[1].second.items[0].shard == ShardId(1));
 }
 
+// At step 0, computed, with both shards on one lane whose window has room for one.
+struct NarrowWindow : SessionFixture {
+  explicit NarrowWindow(const Job& job = SmallJob()) : SessionFixture(job, 0, 1) {
+    View view = MakeView(1);
+    view.shards[1].primary = kLaneA;
+    Enter(view);
+    Receive(kLaneA, Answer{view.id, {{ShardId(0), Version(0)}, {ShardId(1), Version(0)}}});
+    GiveParams(0);
+    FinishCall(ComputeLog::Call(compute.calls[0]));
+  }
+  std::vector<ShardId> TakePushed() {
+    std::vector<ShardId> shards;
+    for (const auto& [lane, push] : Take<Push>()) {
+      for (const PushItem& item : push.items) shards.push_back(item.shard);
+    }
+    return shards;
+  }
+};
+
+TEST_CASE("what does not fit in a lane's window goes when that moves on") {
+  NarrowWindow f;
+  CHECK(f.TakePushed() == std::vector{ShardId(1)});
+  f.GiveParams(1, 1);
+  CHECK(f.TakePushed() == std::vector{ShardId(0)});
+}
+
+TEST_CASE("what does not fit in a lane's window goes when that has not moved for long") {
+  NarrowWindow f;
+  f.TakePushed();
+  f.Wait(PushWindow::kPatience - kMs);
+  CHECK(f.TakePushed().empty());
+  f.Wait(2 * kMs);
+  CHECK(f.TakePushed() == std::vector{ShardId(0)});
+}
+
+TEST_CASE("nothing is held up where each shard's update needs a value of all (P14)") {
+  Job job = SessionFixture::SmallJob();
+  job.optimizer.clip_norm = 1;
+  CHECK(NarrowWindow(job).TakePushed() == std::vector{ShardId(1), ShardId(0)});
+}
+
 TEST_CASE("a shard without a primary is waited for") {
   SessionFixture f;
   f.Start();

@@ -1,0 +1,77 @@
+#include "worker/push_window.h"
+
+#include <doctest/doctest.h>
+
+#include <vector>
+
+namespace pando {
+namespace {
+
+constexpr PeerId kLane{NodeId(2), Incarnation(22), 0};
+constexpr PeerId kOtherLane{NodeId(3), Incarnation(33), 0};
+constexpr size_t kShardBytes = 100;
+constexpr Micros kMs = std::chrono::milliseconds(1);
+using Shards = std::vector<uint32_t>;
+
+// Which of a lane's shards 0 to `last` may be pushed, where those lack the version.
+Shards AdmittedBy(PushWindow& window, Micros now, uint32_t last, Version lacking = Version(1),
+                  const PeerId& lane = kLane) {
+  Shards admitted;
+  window.Begin(now, lacking);
+  for (uint32_t shard = last + 1; shard-- > 0;) {
+    if (window.Admits(lane)) admitted.push_back(shard);
+    window.Pass(lane, ShardId(shard), kShardBytes);
+  }
+  window.End();
+  return admitted;
+}
+
+TEST_CASE("a window begins at the last shard that lacks its version, and moves with it") {
+  PushWindow window(2 * kShardBytes);
+  CHECK(AdmittedBy(window, Micros(0), 9) == Shards{9, 8});
+  CHECK(AdmittedBy(window, Micros(1), 9) == Shards{9, 8});
+  CHECK(AdmittedBy(window, Micros(2), 8) == Shards{8, 7});
+  CHECK(AdmittedBy(window, Micros(3), 1) == Shards{1, 0});
+  CHECK(window.NextDeadline() == kNever);
+}
+
+TEST_CASE("the first shard goes whatever its size, and every lane has a window of its own") {
+  PushWindow window(1);
+  CHECK(AdmittedBy(window, Micros(0), 4) == Shards{4});
+  CHECK(AdmittedBy(window, Micros(0), 6, Version(1), kOtherLane) == Shards{6});
+}
+
+TEST_CASE("a lane whose window does not move is sent all of the step, and only of that one") {
+  PushWindow window(kShardBytes);
+  AdmittedBy(window, Micros(0), 3);
+  CHECK(window.NextDeadline() == PushWindow::kPatience);
+  CHECK(AdmittedBy(window, PushWindow::kPatience - kMs, 3) == Shards{3});
+  CHECK(AdmittedBy(window, PushWindow::kPatience, 3) == Shards{3, 2, 1, 0});
+  CHECK(window.NextDeadline() == kNever);
+  CHECK(AdmittedBy(window, PushWindow::kPatience + kMs, 2) == Shards{2, 1, 0});
+  CHECK(AdmittedBy(window, PushWindow::kPatience + kMs, 3, Version(2)) == Shards{3});
+}
+
+TEST_CASE("patience begins when something is held up, and anew when the window moves") {
+  PushWindow window(kShardBytes);
+  AdmittedBy(window, Micros(0), 3);
+  AdmittedBy(window, PushWindow::kPatience / 2, 2);
+  CHECK(window.NextDeadline() == PushWindow::kPatience * 3 / 2);
+  AdmittedBy(window, PushWindow::kPatience, 0);  // the last one goes: nothing is held up
+  CHECK(window.NextDeadline() == kNever);
+}
+
+TEST_CASE("in another view patience begins anew") {
+  PushWindow window(kShardBytes);
+  AdmittedBy(window, Micros(0), 3);
+  window.Clear();
+  CHECK(AdmittedBy(window, PushWindow::kPatience, 3) == Shards{3});
+}
+
+TEST_CASE("a window without end holds nothing up") {
+  PushWindow window(SIZE_MAX);
+  CHECK(AdmittedBy(window, Micros(0), 3) == Shards{3, 2, 1, 0});
+}
+
+}  // namespace
+}  // namespace pando
