@@ -13,7 +13,8 @@
 //   ViewUpdate (newer)     | ViewAck; unreplied pushes become unsent; Question to every primary
 //   ... of a generation    | all is discarded, and the session starts as a joiner (P21)
 //   all Answers in         | missing work of the lowest incomplete step is computed
-//   gradient from compute  | kept, and pushed when the barrier (P4) is open
+//   gradient from compute  | kept, and pushed when the barrier (P4) is open and the lane's
+//                          | window (P6) has room
 //   Params(t + 1)          | known committed; its pushes released; parameters to compute
 //   Pending                | the server holds the push: ask for the version, not push again
 //   Behind                 | questions again (P10)
@@ -209,6 +210,8 @@ class Session : public ProtocolCore {
   Work* FindWork(Step step);
   // Sending.
   bool BarrierIsOpen(Step step) const;
+  size_t PushesOfEachShard(Step step) const;
+  Micros WindowPatience() const;
   void FlushPushes(Micros now);
   void AskWhatIsDue(Micros now);
   static void NoteAsked(Micros now, ShardState& shard, Version version);

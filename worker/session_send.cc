@@ -68,6 +68,20 @@ bool Session::IsComputed(Step step) const {
   return work == works_.end() || work->open_calls == 0;
 }
 
+// How many sums of each shard compute has been asked for.
+size_t Session::PushesOfEachShard(Step step) const {
+  const auto work = std::ranges::find(works_, step, &Work::step);
+  if (work == works_.end()) return 0;
+  return plan_.NodesToPush(step, {work->issued.begin(), work->issued.end()}).size();
+}
+
+// The part of a step for which a lane may wait for another worker while it carries nothing of ours;
+// over before anybody helps that one.
+Micros Session::WindowPatience() const {
+  const Micros usual = step_clock_.usual().value_or(Micros::max());
+  return std::min(usual / 4, PushWindow::kPatienceMax);
+}
+
 // Gathers the unsent pushes by lane, from the back of the model, which backward finishes first.
 void Session::FlushPushes(Micros now) {
   struct Parcel {
@@ -77,8 +91,10 @@ void Session::FlushPushes(Micros now) {
     std::vector<std::pair<ShardState*, Unreplied*>> items;
   };
   std::map<std::pair<PeerId, Step>, Parcel> parcels;
-  const Version lacking = VersionMadeBy(StepReading(known_everywhere()));
-  window_.Begin(now, lacking);
+  const Step step_to_make = StepReading(known_everywhere());
+  const Version lacking = VersionMadeBy(step_to_make);
+  const size_t pushes_of_ours = PushesOfEachShard(step_to_make);
+  window_.Begin(now, lacking, WindowPatience());
   for (size_t i = shards_.size(); i-- > 0;) {
     const ShardId shard(static_cast<uint32_t>(i));
     const PeerId& lane = PrimaryOf(shard);
@@ -90,7 +106,9 @@ void Session::FlushPushes(Micros now) {
       parcel.shards.insert(shard);
       parcel.items.emplace_back(&shards_[i], &unreplied);
     }
-    if (shards_[i].known < lacking) window_.Pass(lane, shard, plan_.pushes.PayloadBytes(shard));
+    if (shards_[i].known >= lacking) continue;
+    const bool is_all_here = shards_[i].pushes.size() >= pushes_of_ours;
+    window_.Pass(lane, shard, plan_.pushes.PayloadBytes(shard), is_all_here);
   }
   window_.End();
   for (auto& [key, parcel] : parcels) {

@@ -29,6 +29,8 @@ class StepClock {
   // The step under way is no measure of others: a new view, a worker that needed help.
   void Disturb() { is_disturbed_ = true; }
 
+  // None before one step has been measured.
+  std::optional<Micros> usual() const { return usual_; }
   // How long to wait for others; none before one step has been measured.
   std::optional<Micros> patience() const {
     if (!usual_) return std::nullopt;

@@ -205,7 +205,8 @@ Swarm DrawSwarm(Chance& chance, Focus focus) {
   Chance memory(Chance(later).Next() + 1);
   swarm.shares_memory = focus == Focus::kShared || (focus == Focus::kNone && memory.OneIn(0.25));
   Chance window(Chance(memory).Next() + 1);
-  const bool is_narrow = focus != Focus::kSilences && window.OneIn(0.3);
+  const bool is_narrow =  // kSilences: what it is for shows in few swarms
+      focus != Focus::kSilences && window.OneIn(0.3);
   if (is_narrow) swarm.push_window_bytes = window.Between(1, 8000);
   if (focus != Focus::kNone) AllowFocus(swarm, chance, focus);
   if (swarm.has_divergence || swarm.has_flip) {

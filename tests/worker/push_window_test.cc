@@ -20,7 +20,7 @@ Shards AdmittedBy(PushWindow& window, Micros now, uint32_t last, Version lacking
   window.Begin(now, lacking);
   for (uint32_t shard = last + 1; shard-- > 0;) {
     if (window.Admits(lane)) admitted.push_back(shard);
-    window.Pass(lane, ShardId(shard), kShardBytes);
+    window.Pass(lane, ShardId(shard), kShardBytes, true);
   }
   window.End();
   return admitted;
@@ -44,20 +44,38 @@ TEST_CASE("the first shard goes whatever its size, and every lane has a window o
 TEST_CASE("a lane whose window does not move is sent all of the step, and only of that one") {
   PushWindow window(kShardBytes);
   AdmittedBy(window, Micros(0), 3);
-  CHECK(window.NextDeadline() == PushWindow::kPatience);
-  CHECK(AdmittedBy(window, PushWindow::kPatience - kMs, 3) == Shards{3});
-  CHECK(AdmittedBy(window, PushWindow::kPatience, 3) == Shards{3, 2, 1, 0});
+  CHECK(window.NextDeadline() == PushWindow::kPatienceMax);
+  CHECK(AdmittedBy(window, PushWindow::kPatienceMax - kMs, 3) == Shards{3});
+  CHECK(AdmittedBy(window, PushWindow::kPatienceMax, 3) == Shards{3, 2, 1, 0});
   CHECK(window.NextDeadline() == kNever);
-  CHECK(AdmittedBy(window, PushWindow::kPatience + kMs, 2) == Shards{2, 1, 0});
-  CHECK(AdmittedBy(window, PushWindow::kPatience + kMs, 3, Version(2)) == Shards{3});
+  CHECK(AdmittedBy(window, PushWindow::kPatienceMax + kMs, 2) == Shards{2, 1, 0});
+  CHECK(AdmittedBy(window, PushWindow::kPatienceMax + kMs, 3, Version(2)) == Shards{3});
 }
 
 TEST_CASE("patience begins when something is held up, and anew when the window moves") {
   PushWindow window(kShardBytes);
   AdmittedBy(window, Micros(0), 3);
-  AdmittedBy(window, PushWindow::kPatience / 2, 2);
-  CHECK(window.NextDeadline() == PushWindow::kPatience * 3 / 2);
-  AdmittedBy(window, PushWindow::kPatience, 0);  // the last one goes: nothing is held up
+  AdmittedBy(window, PushWindow::kPatienceMax / 2, 2);
+  CHECK(window.NextDeadline() == PushWindow::kPatienceMax * 3 / 2);
+  AdmittedBy(window, PushWindow::kPatienceMax, 0);  // the last one goes: nothing is held up
+  CHECK(window.NextDeadline() == kNever);
+}
+
+TEST_CASE("what another step's window has waited does not count") {
+  PushWindow window(kShardBytes);
+  AdmittedBy(window, Micros(0), 3);
+  AdmittedBy(window, PushWindow::kPatienceMax / 2, 3, Version(2));
+  CHECK(window.NextDeadline() == PushWindow::kPatienceMax * 3 / 2);
+}
+
+TEST_CASE("a lane that waits for this worker is sent all that there is") {
+  PushWindow window(kShardBytes);
+  window.Begin(Micros(0), Version(1));
+  window.Pass(kLane, ShardId(3), kShardBytes, false);
+  CHECK(window.Admits(kLane));
+  window.Pass(kLane, ShardId(2), kShardBytes, true);
+  CHECK(window.Admits(kLane));
+  window.End();
   CHECK(window.NextDeadline() == kNever);
 }
 
@@ -65,7 +83,7 @@ TEST_CASE("in another view patience begins anew") {
   PushWindow window(kShardBytes);
   AdmittedBy(window, Micros(0), 3);
   window.Clear();
-  CHECK(AdmittedBy(window, PushWindow::kPatience, 3) == Shards{3});
+  CHECK(AdmittedBy(window, PushWindow::kPatienceMax, 3) == Shards{3});
 }
 
 TEST_CASE("a window without end holds nothing up") {

@@ -28,7 +28,8 @@ GlooOptions OptionsOf(const std::string& folder, uint32_t rank, uint32_t size,
           .size = size,
           .address = "127.0.0.1",
           .folder = folder + "/group",
-          .algorithm = algorithm};
+          .algorithm = algorithm,
+          .step_bytes = size_t{2} << 20};  // kAuto: by ring
 }
 
 // Each rank on a thread of its own. Who closes first resets connections that others still read, so
