@@ -41,6 +41,10 @@ void PushWindow::End() {
   }
 }
 
+void PushWindow::Rest() {
+  for (auto& [peer, lane] : lanes_) lane.open_at = kNever;
+}
+
 Micros PushWindow::NextDeadline() const {
   Micros deadline = kNever;
   for (const auto& [peer, lane] : lanes_) deadline = std::min(deadline, lane.open_at);

@@ -28,13 +28,15 @@ class PushWindow {
   // One look at all shards, from the last to the first: Begin, then for each that lacks the version
   // Admits, as often as there is something to push, and Pass, then End. `patience`: how long a
   // window may stay where it is.
-  void Begin(Micros now, Version lacking, Micros patience = kPatienceMax);
+  void Begin(Micros now, Version lacking, Micros patience);
   // Whether what there is of the shard that comes next may be pushed to this lane.
   bool Admits(const PeerId& lane);
   // `bytes`: of its gradient. `is_all_here`: all that this worker gives of it; if not, it is this
   // worker that others may be waiting for.
   void Pass(const PeerId& lane, ShardId shard, size_t bytes, bool is_all_here);
   void End();
+  // In place of a look: there is nothing to push.
+  void Rest();
 
   // When to look again at the latest.
   Micros NextDeadline() const;

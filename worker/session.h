@@ -210,7 +210,8 @@ class Session : public ProtocolCore {
   Work* FindWork(Step step);
   // Sending.
   bool BarrierIsOpen(Step step) const;
-  size_t PushesOfEachShard(Step step) const;
+  bool HasUnsentPushes() const;
+  size_t PushesOfEachShard(Step step);
   Micros WindowPatience() const;
   void FlushPushes(Micros now);
   void AskWhatIsDue(Micros now);
@@ -222,7 +223,7 @@ class Session : public ProtocolCore {
   size_t BytesUnderWay(const PeerId& lane) const;
   void FindLost(Micros now, const PeerId& lane, const Answer& answer);
   void FindLost(ShardState& shard, const AnswerItem& item);
-  bool IsComputed(Step step) const;
+  bool IsComputed(Step step);
   std::optional<Version> VersionToPull(const ShardState& shard) const;
   bool IsPulledAsWanted(const WantedShards::Key& key) const;
   void PullForEvaluation(Micros now);

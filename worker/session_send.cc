@@ -63,15 +63,21 @@ bool Session::BarrierIsOpen(Step step) const {
 }
 
 // Whether nothing more is to come of this step from compute.
-bool Session::IsComputed(Step step) const {
-  const auto work = std::ranges::find(works_, step, &Work::step);
-  return work == works_.end() || work->open_calls == 0;
+bool Session::IsComputed(Step step) {
+  const Work* work = FindWork(step);
+  return work == nullptr || work->open_calls == 0;
+}
+
+bool Session::HasUnsentPushes() const {
+  return std::ranges::any_of(shards_, [](const ShardState& shard) {
+    return !std::ranges::all_of(shard.pushes, &Unreplied::is_sent);
+  });
 }
 
 // How many sums of each shard compute has been asked for.
-size_t Session::PushesOfEachShard(Step step) const {
-  const auto work = std::ranges::find(works_, step, &Work::step);
-  if (work == works_.end()) return 0;
+size_t Session::PushesOfEachShard(Step step) {
+  const Work* work = FindWork(step);
+  if (work == nullptr) return 0;
   return plan_.NodesToPush(step, {work->issued.begin(), work->issued.end()}).size();
 }
 
@@ -90,6 +96,7 @@ void Session::FlushPushes(Micros now) {
     std::set<ShardId> shards;
     std::vector<std::pair<ShardState*, Unreplied*>> items;
   };
+  if (!HasUnsentPushes()) return window_.Rest();
   std::map<std::pair<PeerId, Step>, Parcel> parcels;
   const Step step_to_make = StepReading(known_everywhere());
   const Version lacking = VersionMadeBy(step_to_make);

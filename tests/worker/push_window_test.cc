@@ -17,7 +17,7 @@ using Shards = std::vector<uint32_t>;
 Shards AdmittedBy(PushWindow& window, Micros now, uint32_t last, Version lacking = Version(1),
                   const PeerId& lane = kLane) {
   Shards admitted;
-  window.Begin(now, lacking);
+  window.Begin(now, lacking, PushWindow::kPatienceMax);
   for (uint32_t shard = last + 1; shard-- > 0;) {
     if (window.Admits(lane)) admitted.push_back(shard);
     window.Pass(lane, ShardId(shard), kShardBytes, true);
@@ -70,12 +70,19 @@ TEST_CASE("what another step's window has waited does not count") {
 
 TEST_CASE("a lane that waits for this worker is sent all that there is") {
   PushWindow window(kShardBytes);
-  window.Begin(Micros(0), Version(1));
+  window.Begin(Micros(0), Version(1), PushWindow::kPatienceMax);
   window.Pass(kLane, ShardId(3), kShardBytes, false);
   CHECK(window.Admits(kLane));
   window.Pass(kLane, ShardId(2), kShardBytes, true);
   CHECK(window.Admits(kLane));
   window.End();
+  CHECK(window.NextDeadline() == kNever);
+}
+
+TEST_CASE("when there is nothing left to push there is nothing to wait for") {
+  PushWindow window(kShardBytes);
+  AdmittedBy(window, Micros(0), 3);
+  window.Rest();
   CHECK(window.NextDeadline() == kNever);
 }
 
