@@ -14,7 +14,8 @@ NAME_WIDTH = 44
 
 
 def commit():
-    git = subprocess.run(["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--tags"], capture_output=True, text=True)
+    git = subprocess.run(["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--tags"], capture_output=True,
+                         text=True)
     return git.stdout.strip() or "unknown"
 
 

@@ -138,7 +138,7 @@ Result<std::unique_ptr<AllreduceGroup>> GroupWorker::Connect() const {
                         .address = *address,
                         .folder = group_folder_,
                         .algorithm = plan_.job.allreduce,
-                        .step_bytes = plan_.shards.ranges().back().last * sizeof(float),
+                        .step_bytes = plan_.layout.float_count() * sizeof(float),
                         .connect_timeout = timeout},
                        is_ending_);
   const Device device = parts_.trainer.device;

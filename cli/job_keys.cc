@@ -257,11 +257,9 @@ void AddTrainKeys(std::vector<JobKey>* keys) {
       kChoice,
       {"train.codec", "--codec", "",
        "how gradients travel to the servers, which add them up as floats: fp16, bf16 and int8 "
-       "(with "
-       "a scale for each 256) are shorter and less exact. 1-bit and top-k send little, and add "
-       "what "
-       "they lost to the next gradient: with them a fault changes the weights. Each micro-batch "
-       "travels by itself then"},
+       "(with a scale for each 256) are shorter and less exact. 1-bit and top-k send little, and "
+       "add what they lost to the next gradient: with them a fault changes the weights. Each "
+       "micro-batch travels by itself then"},
       PANDO_FIELD(push_codec)));
   keys->push_back(MakeKey(
       kReal,

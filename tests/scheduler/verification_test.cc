@@ -18,6 +18,15 @@ void Report(StoringFixture& f, uint64_t who, uint64_t step, uint32_t m, uint64_t
   f.From(who, GradientHashes{{{Step(step), MicroBatch(m), hash}}});
 }
 
+// Worker 20, whose gradient of step 6 is not what worker 21 makes of it.
+void DisputeWithOneWhoLeft(StoringFixture& f) {
+  f.StartAll();
+  f.MakeTo(7);
+  Report(f, 20, 6, 0, 5);
+  f.Exit(20, Role::kWorker);
+  Report(f, 21, 6, 0, 6);
+}
+
 TEST_CASE("a snapshot waits until its steps are verified") {
   StoringFixture f(VerifyingPlan(2));
   f.StartAll();
@@ -81,11 +90,7 @@ TEST_CASE("what was made of a wrong gradient is neither kept nor restored") {
 
 TEST_CASE("a wrong gradient is no more accepted when the worker that made it has left") {
   StoringFixture f(VerifyingPlan(3));
-  f.StartAll();
-  f.MakeTo(7);
-  Report(f, 20, 6, 0, 5);
-  f.Exit(20, Role::kWorker);
-  Report(f, 21, 6, 0, 6);
+  DisputeWithOneWhoLeft(f);
   CHECK(f.recorder.HasEvent("dispute"));
   CHECK(f.scheduler->view().generation == 1);
   CHECK(f.scheduler->view().owners[0].worker == f.NodeOf(22));
@@ -97,11 +102,7 @@ TEST_CASE("a wrong gradient is no more accepted when the worker that made it has
 
 TEST_CASE("the one worker that is left of two judges, though its word comes after the version") {
   StoringFixture f(VerifyingPlan(2));
-  f.StartAll();
-  f.MakeTo(7);
-  Report(f, 20, 6, 0, 5);
-  f.Exit(20, Role::kWorker);
-  Report(f, 21, 6, 0, 6);
+  DisputeWithOneWhoLeft(f);
   CHECK(f.scheduler->view().generation == 1);
   CHECK(f.SharesOf(21) == 8);
   f.MakeTo(7);
