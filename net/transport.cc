@@ -27,13 +27,6 @@ constexpr int kDropsPerReceiveMax = 64;
 constexpr size_t kWarnedPeersMax = 64;
 constexpr Micros kWaitMax = std::chrono::hours(1);
 
-std::string RoutingId(const PeerId& peer, Channel channel) {
-  std::string id(1, static_cast<char>(channel));
-  for (int i = 0; i < 8; ++i) id += static_cast<char>(peer.incarnation.value() >> (8 * i) & 0xff);
-  for (int i = 0; i < 2; ++i) id += static_cast<char>(peer.lane >> (8 * i) & 0xff);
-  return id;
-}
-
 Channel ChannelOf(const Message& message) {
   const bool is_heartbeat =
       std::holds_alternative<Heartbeat>(message) || std::holds_alternative<HeartbeatAck>(message);
@@ -50,6 +43,11 @@ bool IsTaken(const std::string& path) {
   const bool is_taken = connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0;
   close(fd);
   return is_taken;
+}
+
+// Of `peer`, where `message` is of the line between us.
+Dialer DialerOf(const PeerId& peer, const Message& message) {
+  return {ChannelOf(message), peer.incarnation, peer.lane};
 }
 
 // Whether `sender` speaks by the line dialed to `peer`. Who is dialed as the scheduler speaks as
@@ -114,11 +112,11 @@ Status Transport::Dial(PeerId peer, const std::string& endpoint) {
   }
   const Result<Endpoint> parsed = ParsePeerEndpoint(endpoint);
   if (!parsed.ok()) return parsed.status();
-  Result<ZmqSocket> socket =
-      ZmqSocket::Create(context_, {.kind = ZmqSocket::Kind::kDealer,
-                                   .routing_id = RoutingId(self_, options_.channel),
-                                   .linger_ms = options_.linger_ms,
-                                   .queued_messages_max = options_.queued_messages_max});
+  Result<ZmqSocket> socket = ZmqSocket::Create(
+      context_, {.kind = ZmqSocket::Kind::kDealer,
+                 .routing_id = RoutingId({options_.channel, self_.incarnation, self_.lane}, peer),
+                 .linger_ms = options_.linger_ms,
+                 .queued_messages_max = options_.queued_messages_max});
   if (!socket.ok()) return socket.status();
   if (Status s = socket->Connect(parsed->ToString()); !s.ok()) return s;
   const Result<bool> is_local = IsLocal(*parsed);
@@ -174,7 +172,7 @@ void Transport::Send(const Envelope& envelope) {
       return;
     }
     line = &router->second;
-    routing_id = RoutingId(envelope.receiver, ChannelOf(envelope.message));
+    routing_id = RoutingId(DialerOf(envelope.receiver, envelope.message), self_);
   }
   Frames frames = Encode(envelope);
   if (links_ != nullptr)
@@ -235,7 +233,7 @@ bool Transport::Accept(const Line& line, ZmqSocket::Received& received, Envelope
   const bool is_sender =
       line.peer ? IsDialed(*line.peer, sender)
                 : sender.node != kSchedulerNode &&
-                      received.routing_id == RoutingId(sender, ChannelOf(decoded->message));
+                      DialerOf(received.routing_id) == DialerOf(sender, decoded->message);
   if (!is_sender) {
     ++counters_.misattributed;
     Warn(NameOf(line, received), fmt::format("it claims to be node {}, incarnation {:016x}",

@@ -2,12 +2,8 @@
 // scheduler, a heartbeat sender). Sends and receives envelopes by PeerId; whatever is lost is
 // repeated by the protocol (P10).
 //
-// A party that is dialed binds one ROUTER; a party that dials has a DEALER per peer. A DEALER's
-// routing id says who dials, so that the ROUTER can answer an envelope's receiver without a table:
-//
-//   byte 0      the channel ('d' data, 'h' heartbeat): not 0, which ZeroMQ keeps for itself
-//   bytes 1-8   the dialer's incarnation, little-endian
-//   bytes 9-10  the dialer's lane, little-endian
+// A party that is dialed binds one ROUTER; a party that dials has a DEALER per peer, whose routing
+// id says who dials (net/routing_id.h).
 //
 // A message whose claimed sender does not fit the routing id it came by is dropped; so is one that
 // claims to be the scheduler's and came by another line than one dialed to it, and what is not a
@@ -29,6 +25,7 @@
 #include <vector>
 
 #include "common/status.h"
+#include "net/routing_id.h"
 #include "net/shared_links.h"
 #include "net/zmq_context.h"
 #include "net/zmq_socket.h"
@@ -36,8 +33,6 @@
 #include "proto/outbox.h"
 
 namespace pando {
-
-enum class Channel : char { kData = 'd', kHeartbeat = 'h' };
 
 class Transport {
  public:
@@ -81,7 +76,8 @@ class Transport {
     uint32_t shm = 0;
   };
 
-  // `context` outlives the transport. Only incarnation and lane of `self` matter.
+  // `context` outlives the transport. Of `self` incarnation, lane and whether it is the scheduler
+  // matter.
   Transport(ZmqContext& context, PeerId self, Options options);
 
   // Lets peers dial us at "tcp://HOST:PORT" (port 0: any free one) or "ipc://PATH". Returns the
@@ -124,7 +120,7 @@ class Transport {
     ZmqSocket socket;
     std::optional<PeerId> peer;
     std::string endpoint;
-    bool is_local = false;  // the endpoint is one of this machine
+    bool is_local = false;      // the endpoint is one of this machine
     bool has_shared = false;    // memory, at some time
     std::string unshared = {};  // why no memory is shared, once that was tried
   };

@@ -8,15 +8,12 @@
 #include "net/transport.h"
 
 namespace pando {
+
 namespace {
 
-// Who has this routing id, if it is one of ours.
-std::optional<LinkPeer> PeerOf(const std::string& routing_id) {
-  if (routing_id.size() != 11) return std::nullopt;
-  const auto byte = [&](size_t i) { return uint64_t{static_cast<unsigned char>(routing_id[i])}; };
-  uint64_t incarnation = 0;
-  for (size_t i = 0; i < 8; ++i) incarnation |= byte(1 + i) << (8 * i);
-  return LinkPeer(Incarnation(incarnation), static_cast<uint16_t>(byte(9) | byte(10) << 8));
+std::optional<LinkPeer> LinkPeerOf(const std::optional<Dialer>& dialer) {
+  if (!dialer) return std::nullopt;
+  return LinkPeer(dialer->incarnation, dialer->lane);
 }
 
 }  // namespace
@@ -84,7 +81,7 @@ void Transport::LinkAgain() {
 // as good as lost: its sender needs it no more, or repeats it (P10).
 bool Transport::Restore(const Line& line, ZmqSocket::Received* received) {
   const std::optional<LinkPeer> peer =
-      line.peer ? LinkPeerOf(*line.peer) : PeerOf(received->routing_id);
+      line.peer ? LinkPeerOf(*line.peer) : LinkPeerOf(DialerOf(received->routing_id));
   auto restored = SharedLink::Restored::kOvertaken;
   if (links_ != nullptr && peer)
     restored = links_->Restore({*peer, line.peer.has_value()}, &received->frames);

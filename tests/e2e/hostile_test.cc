@@ -30,12 +30,12 @@ RawDealer::Options As(std::string routing_id) {
   return {.routing_id = std::move(routing_id), .linger_ms = 2000};
 }
 
-// As net/transport.h lays it out.
+// As net/routing_id.h lays it out, of one that dials the scheduler.
 std::string RoutingId(char channel, const PeerId& peer) {
   std::string id(1, channel);
   for (int i = 0; i < 8; ++i) id += static_cast<char>(peer.incarnation.value() >> (8 * i) & 0xff);
   for (int i = 0; i < 2; ++i) id += static_cast<char>(peer.lane >> (8 * i) & 0xff);
-  return id;
+  return id + std::string(8, '\0');
 }
 
 // What anybody can learn of a run by asking for its status: its id and the scheduler's incarnation.

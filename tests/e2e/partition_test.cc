@@ -18,8 +18,8 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr int kSkipped = 77;  // what Meson takes for it
-// Some 10 ms each: training goes on well after the cable is plugged in again.
-constexpr uint64_t kSteps = 1500;
+// Some 2 ms each at least: training goes on well after the cable is plugged in again.
+constexpr uint64_t kSteps = 4000;
 constexpr auto kCutOff = 3s;  // three leases
 constexpr size_t kStepsBefore = 50;
 

@@ -121,5 +121,16 @@ TEST_CASE("who restarts at its endpoint is met again by those that dialed it") {
   }
 }
 
+TEST_CASE("what is left of a line to an earlier life does not take the place of the one to this") {
+  Pair pair(kAnyTcpPort);
+  pair.CheckTraffic("before");
+  const PeerId earlier_life = NewPeer(1, 3);
+  Transport left(pair.context, pair.worker_peer, {});
+  REQUIRE(left.Dial(earlier_life, pair.bound).ok());
+  left.Send(TextFrom(pair.worker_peer, earlier_life, "too late"));
+  CHECK(MustReceive(pair.lane).receiver == earlier_life);  // who refuses it (P19)
+  pair.CheckTraffic("afterwards");
+}
+
 }  // namespace
 }  // namespace pando

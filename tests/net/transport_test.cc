@@ -253,13 +253,16 @@ TEST_CASE("only the line that was dialed to the scheduler speaks for the schedul
   CHECK(pair.worker.counters().misattributed == 1);
 
   // And where the scheduler was dialed, nobody else speaks.
+  Transport scheduler(pair.context, {kSchedulerNode, NewIncarnation(), 0}, {});
+  const Result<std::string> bound = scheduler.Bind(kAnyTcpPort);
+  REQUIRE(bound.ok());
   const PeerId node_peer = NewPeer(4);
   const PeerId whoever{kSchedulerNode, Incarnation(), 0};
   Transport node(pair.context, node_peer, {});
-  REQUIRE(node.Dial(whoever, pair.bound).ok());
+  REQUIRE(node.Dial(whoever, *bound).ok());
   node.Send(TextFrom(node_peer, whoever, "hello"));
-  CHECK(TextOf(MustReceive(pair.lane)) == "hello");
-  pair.lane.Send(TextFrom(pair.lane_peer, node_peer, "a lane's word"));
+  CHECK(TextOf(MustReceive(scheduler)) == "hello");
+  scheduler.Send(TextFrom(pair.lane_peer, node_peer, "a lane's word"));
   MustBecome(node, [&] { return node.counters().misattributed == 1; });
 }
 
