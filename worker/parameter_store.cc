@@ -62,12 +62,13 @@ void ParameterStore::Put(ShardId shard, Version version, const Blob& payload) {
   } else {
     std::ranges::copy(payload.floats(), to.begin());
   }
+  bool ends_wait = false;
   {
     std::lock_guard lock(mutex_);
-    MarkArrived(*held, shard, version);
+    ends_wait = MarkArrived(*held, shard, version);
     if (is_layered()) GiveUp(*held, {s, s + 1});
   }
-  changed_.notify_all();
+  if (ends_wait) changed_.notify_all();
 }
 
 SharedBuffer ParameterStore::Writable(Version version) {
@@ -77,19 +78,29 @@ SharedBuffer ParameterStore::Writable(Version version) {
 }
 
 void ParameterStore::Arrived(ShardId shard, Version version) {
+  bool ends_wait = false;
   {
     std::lock_guard lock(mutex_);
-    MarkArrived(*FindOrMake(version), shard, version);
+    ends_wait = MarkArrived(*FindOrMake(version), shard, version);
   }
-  changed_.notify_all();
+  if (ends_wait) changed_.notify_all();
 }
 
-void ParameterStore::MarkArrived(Held& held, ShardId shard, Version version) {
+// A thread that was woken for each of its shards would stand in the writer's way.
+bool ParameterStore::MarkArrived(Held& held, ShardId shard, Version version) {
   PANDO_CHECK(!held.has_shard[shard.value()]);
   held.has_shard[shard.value()] = true;
   --held.missing_count;
   newest_arrived_ = std::max(newest_arrived_, version);
   DropTooOld();
+  bool ends_wait = false;
+  for (Waiter* waiter : waiters_) {
+    const Run& shards = waiter->shards;
+    if (waiter->held == &held && shard.value() >= shards.first && shard.value() < shards.last)
+      ends_wait |= --waiter->missing_count == 0;
+    ends_wait |= IsTooOld(waiter->version);
+  }
+  return ends_wait;
 }
 
 void ParameterStore::Clear() {
@@ -249,17 +260,20 @@ Status ParameterStore::Await(std::unique_lock<std::mutex>& lock, const std::shar
                              Version version, Run shards,
                              const std::function<bool()>& interrupted) {
   const auto is_gone = [&] { return IsGone(held, version); };
-  const auto is_missing = [&] {
-    const auto begin = held->has_shard.begin() + shards.first;
-    const auto end = held->has_shard.begin() + shards.last;
-    return std::find(begin, end, false) != end;
-  };
-  if (!is_gone() && !is_missing()) return {};
+  const auto begin = held->has_shard.begin();
+  Waiter self{.held = held.get(),
+              .version = version,
+              .shards = shards,
+              .missing_count = static_cast<size_t>(
+                  std::count(begin + shards.first, begin + shards.last, false))};
+  if (!is_gone() && self.missing_count == 0) return {};
+  waiters_.push_back(&self);
   const auto start = std::chrono::steady_clock::now();
-  changed_.wait(lock, [&] { return is_gone() || !is_missing() || interrupted(); });
+  changed_.wait(lock, [&] { return is_gone() || self.missing_count == 0 || interrupted(); });
   const auto waited = std::chrono::steady_clock::now() - start;
+  std::erase(waiters_, &self);
   waited_us_ += std::chrono::duration_cast<std::chrono::microseconds>(waited).count();
-  if (!is_gone() && !is_missing()) return {};
+  if (!is_gone() && self.missing_count == 0) return {};
   return Interrupted("the wait for parameters was called off");
 }
 

@@ -55,7 +55,7 @@ class ParameterStore {
     ParameterResidency residency = ParameterResidency::kAll;
     BufferPool::Make make = [](size_t count) {
       return FloatBuffer(count);
-    };  // where all is resident
+    };                                      // where all is resident
     const PayloadPlan* payloads = nullptr;  // how what is put travels; null: as floats
   };
   // `shards` and `held_bytes` outlive the store.
@@ -126,6 +126,13 @@ class ParameterStore {
 
  private:
   using Run = ShardPlan::Run;
+  // A thread that sleeps until these shards are there.
+  struct Waiter {
+    const Held* held;
+    Version version;
+    Run shards;
+    size_t missing_count;
+  };
   uint64_t BytesOf(uint32_t shard) const {
     return shards_.range(ShardId(shard)).size() * sizeof(float);
   }
@@ -134,7 +141,8 @@ class ParameterStore {
   bool IsTooOld(Version version) const;
   bool IsGone(const std::shared_ptr<Held>& held, Version version) const;
   void DropTooOld();
-  void MarkArrived(Held& held, ShardId shard, Version version);
+  // Whether somebody's wait is over.
+  bool MarkArrived(Held& held, ShardId shard, Version version);
   std::vector<ShardId> Ask(Held& held, Run shards);
   void GiveUp(Held& held, Run shards);
   void Drop(Held& held, uint32_t shard);
@@ -149,6 +157,7 @@ class ParameterStore {
   mutable std::mutex mutex_;  // guards all below; the floats are guarded by has_shard
   std::condition_variable changed_;
   std::map<Version, std::shared_ptr<Held>> held_;
+  std::vector<Waiter*> waiters_;
   Version newest_arrived_;
   Version oldest_;  // older ones are superseded
   uint64_t last_serial_ = 0;

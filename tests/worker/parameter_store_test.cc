@@ -74,16 +74,41 @@ TEST_CASE("cleared, a store ends its waits and takes lower versions again (P21)"
 TEST_CASE("a waiting thread goes on when the last of its shards arrives") {
   Fixture f;
   auto hold = f.store.HoldVersion(Version(0));
+  std::atomic<int> times_asked = 0;
   std::atomic<bool> done = false;
   std::thread waiter([&] {
-    CHECK(f.WaitForAll(*hold, /*interrupted=*/false).ok());
+    const auto interrupted = [&] {
+      ++times_asked;
+      times_asked.notify_all();
+      return false;
+    };
+    CHECK(hold->Advance({0, 2}, {}, interrupted, {}).ok());
     done = true;
   });
+  times_asked.wait(0);
   f.Put(1, 0, 1.0f);
   CHECK_FALSE(done);
   f.Put(0, 0, 1.0f);
   waiter.join();
   CHECK(done);
+  CHECK(times_asked == 1);  // the first shard has not woken it
+}
+
+TEST_CASE("a wait for a version ends when the versions kept have gone past it") {
+  Fixture f;
+  auto hold = f.store.HoldVersion(Version(0));
+  std::atomic<bool> is_asked = false;
+  std::thread waiter([&] {
+    const auto interrupted = [&] {
+      is_asked = true;
+      is_asked.notify_all();
+      return false;
+    };
+    CHECK(hold->Advance({0, 1}, {}, interrupted, {}).code() == StatusCode::kInterrupted);
+  });
+  is_asked.wait(false);
+  f.Put(0, 2, 1.0f);
+  waiter.join();
 }
 
 TEST_CASE("a waiting thread returns when it is called off") {
