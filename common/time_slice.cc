@@ -1,5 +1,6 @@
 #include "common/time_slice.h"
 
+#include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -12,7 +13,8 @@ namespace {
 constexpr uint64_t kShortNs = 100'000;  // the least that Linux takes
 constexpr uint64_t kUsualNs = 0;        // the system's
 
-// The kernel's struct sched_attr, first version, which C libraries before glibc 2.41 do not declare.
+// The kernel's struct sched_attr, first version, which C libraries before glibc 2.41 do not
+// declare.
 struct SchedAttr {
   uint32_t size;
   uint32_t policy;
@@ -25,18 +27,20 @@ struct SchedAttr {
 };
 
 // What cannot be set stays as it is: this is about speed alone.
-void SetSlice(uint64_t slice_ns) {
+void SetSlice(uint64_t slice_ns, uint32_t policy) {
   constexpr pid_t kThisThread = 0;
   constexpr unsigned kNoFlags = 0;
   SchedAttr attr{};
   if (syscall(SYS_sched_getattr, kThisThread, &attr, sizeof(attr), kNoFlags) != 0) return;
+  if (attr.policy != SCHED_OTHER) return;  // somebody has chosen (chrt)
+  attr.policy = policy;
   attr.runtime_ns = slice_ns;
   std::ignore = syscall(SYS_sched_setattr, kThisThread, &attr, kNoFlags);
 }
 
 }  // namespace
 
-void TakeShortTimeSlices() { SetSlice(kShortNs); }
-void TakeUsualTimeSlices() { SetSlice(kUsualNs); }
+void TakeShortTimeSlices() { SetSlice(kShortNs, SCHED_OTHER); }
+void TakeBatchTimeSlices() { SetSlice(kUsualNs, SCHED_BATCH); }
 
 }  // namespace pando

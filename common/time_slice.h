@@ -10,6 +10,8 @@ namespace pando {
 
 // Of the calling thread, and of threads that it starts from now on.
 void TakeShortTimeSlices();
-void TakeUsualTimeSlices();
+// The system's usual slices, as a batch thread (SCHED_BATCH): when it wakes it waits for a
+// processor rather than take one from a thread that is in the middle of a message.
+void TakeBatchTimeSlices();
 
 }  // namespace pando

@@ -104,7 +104,7 @@ void SnapshotStore::Port::Load(LoadRequest request) {
 // ---- the writer ---------------------------------------------------------------------------------
 
 void SnapshotStore::Run() {
-  TakeUsualTimeSlices();
+  TakeBatchTimeSlices();
   while (std::optional<Queued> first = queue_.Pop()) {
     if (queue_.is_closed()) return;
     std::vector<Queued> stores;

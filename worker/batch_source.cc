@@ -123,7 +123,7 @@ size_t BatchSource::batches_made() const {
 }
 
 void BatchSource::PrefetchLoop() {
-  TakeUsualTimeSlices();
+  TakeBatchTimeSlices();
   std::unique_lock lock(mutex_);
   while (true) {
     changed_.wait(lock, [this] { return stopping_ || FindUnread() != entries_.end(); });

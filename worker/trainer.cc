@@ -295,7 +295,7 @@ void Trainer::ExpectChunks() {
 
 void Trainer::ThreadMain(uint32_t index) {
   SetFloatEnvironment();
-  if (parts_.device.kind == DeviceKind::kCpu) TakeUsualTimeSlices();
+  if (parts_.device.kind == DeviceKind::kCpu) TakeBatchTimeSlices();
   UseOnThisThread(parts_.device);
   StepTimeline timeline(parts_.timeline, "compute " + std::to_string(index));
   TrainStep train_step(parts_.model, samples_, parts_.device,
