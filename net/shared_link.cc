@@ -13,12 +13,15 @@
 
 #include <fmt/format.h>
 
+#include "net/packet.h"
+
 namespace pando {
 namespace {
 
 constexpr uint32_t kMagic = 0x6d68'7350;  // "Pshm"
-constexpr uint64_t kLayoutVersion = 1;    // one more whenever segments or references change
+constexpr uint64_t kLayoutVersion = 2;    // one more whenever segments, references, packets change
 constexpr int kBacklog = 256;             // a whole job dials at once
+constexpr size_t kPacketsReadMax = 16;    // at a time: then the others' turn comes
 
 // The first word of a message that names shared memory. Its low bits are those of a capability,
 // which no message of Cap'n Proto begins with.
@@ -83,7 +86,7 @@ SharedReference ReferenceAt(const Blob& table, size_t word) {
 }  // namespace
 
 struct SharedLink::Control {
-  enum class Kind : uint32_t { kHello = 1, kSegment = 2, kMapped = 3 };
+  enum class Kind : uint32_t { kHello = 1, kSegment = 2, kMapped = 3, kRetired = 4 };
   uint32_t magic = kMagic;
   Kind kind = Kind::kHello;
   uint64_t first = 0;   // hello: incarnation; else the segment
@@ -123,15 +126,16 @@ Result<std::unique_ptr<SharedLink>> SharedLink::Connect(const LinkPeer& self, co
     const bool is_passing = errno == EAGAIN || errno == EMFILE || errno == ENFILE ||
                             errno == ENOBUFS || errno == ENOMEM;
     if (is_passing) return Interrupted(std::strerror(errno));
-    return Unavailable(errno == ECONNREFUSED
-                           ? "it lives on another host or in another network namespace, is gone, or "
-                             "can have no further descriptor"
-                           : std::strerror(errno));
+    return Unavailable(
+        errno == ECONNREFUSED
+            ? "it lives on another host or in another network namespace, is gone, or "
+              "can have no further descriptor"
+            : std::strerror(errno));
   }
   if (!IsOfOurUser(fd.get())) return Unavailable("it belongs to another user");
   std::unique_ptr<SharedLink> link(new SharedLink(std::move(fd), std::move(pool)));
   link->peer_ = peer;
-  link->Send({.first = self.first.value(), .second = self.second, .third = kLayoutVersion});
+  link->SendControl({.first = self.first.value(), .second = self.second, .third = kLayoutVersion});
   link->AnnounceSegments();
   return link;
 }
@@ -147,7 +151,7 @@ Result<std::unique_ptr<SharedLink>> SharedLink::Accept(int listening_fd,
 
 // ---- control messages ---------------------------------------------------------------------------
 
-bool SharedLink::Send(const Control& control, int descriptor) {
+bool SharedLink::SendControl(const Control& control, int descriptor) {
   iovec bytes{const_cast<Control*>(&control), sizeof(control)};
   alignas(cmsghdr) char space[CMSG_SPACE(sizeof(int))] = {};
   msghdr message{};
@@ -166,27 +170,37 @@ bool SharedLink::Send(const Control& control, int descriptor) {
 }
 
 void SharedLink::Receive() {
-  while (!is_closed_ && ReceiveOne()) {
+  for (size_t i = 0; i < kPacketsReadMax && !is_closed_; ++i) {
+    if (messages_.size() >= kPacketsReadMax || !ReceiveOne()) break;
   }
+  // What found no room before may find it now. Who is told of nothing sends on, and wakes us.
+  if (reader_ != nullptr)
+    TellMapped();
+  else
+    TellRetired();
 }
 
 // False: nothing more is there.
 bool SharedLink::ReceiveOne() {
-  Control control;
-  iovec bytes{&control, sizeof(control)};
+  const ssize_t size = recv(fd(), nullptr, 0, MSG_PEEK | MSG_TRUNC | MSG_DONTWAIT);
+  // A peer that is gone and had not read all: what it has said is still there.
+  if (size < 0 && (errno == EINTR || errno == ECONNRESET)) return true;
+  if (size < 0 && errno == EAGAIN) return false;
+  if (size <= 0) {
+    is_closed_ = true;
+    return false;
+  }
+  const size_t room = std::min(static_cast<size_t>(size), kPacketBytesMax);
+  const auto words = std::make_shared_for_overwrite<uint64_t[]>((room + 7) / sizeof(uint64_t));
+  iovec bytes{words.get(), room};
   alignas(cmsghdr) char space[CMSG_SPACE(sizeof(int))] = {};
   msghdr message{};
   message.msg_iov = &bytes;
   message.msg_iovlen = 1;
   message.msg_control = space;
   message.msg_controllen = CMSG_LEN(sizeof(int));  // sizeof(space) has room for two
-  const ssize_t size = recvmsg(fd(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-  if (size < 0 && errno == EINTR) return true;
-  if (size < 0 && errno == EAGAIN) return false;
-  if (size <= 0) {
-    is_closed_ = true;
-    return false;
-  }
+  if (recvmsg(fd(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC) != static_cast<ssize_t>(room))
+    return true;
   UniqueFd descriptor;
   if (const cmsghdr* header = CMSG_FIRSTHDR(&message);
       header != nullptr && header->cmsg_type == SCM_RIGHTS) {
@@ -194,12 +208,22 @@ bool SharedLink::ReceiveOne() {
     std::memcpy(&received, CMSG_DATA(header), sizeof(int));
     descriptor = UniqueFd(received);
   }
-  if (size != sizeof(control) || control.magic != kMagic) {
-    Break("it says what is no message of ours");
-  } else if (reader_ != nullptr) {
-    OnControl(control, std::move(descriptor));
-  }
+  if (reader_ != nullptr)
+    OnPacket(Blob(std::as_bytes(std::span(words.get(), room / sizeof(uint64_t))), words),
+             std::move(descriptor));
   return true;
+}
+
+void SharedLink::OnPacket(const Blob& packet, UniqueFd descriptor) {
+  Control control;
+  if (packet.size_bytes() == sizeof(control)) {
+    std::memcpy(&control, packet.bytes().data(), sizeof(control));
+    if (control.magic == kMagic) return OnControl(control, std::move(descriptor));
+  }
+  std::optional<Frames> message;
+  if (peer_ && IsPacket(packet)) message = FramesOf(packet);
+  if (!message) return Break("it says what is no message of ours");
+  messages_.push_back(*std::move(message));
 }
 
 void SharedLink::OnControl(const Control& control, UniqueFd descriptor) {
@@ -218,6 +242,8 @@ void SharedLink::OnControl(const Control& control, UniqueFd descriptor) {
         return Break("it has mapped what it was not given");
       ++mapped_count_;
       return;
+    case Control::Kind::kRetired:
+      return Break("it has ended it");
   }
   Break("it says what is no message of ours");
 }
@@ -229,7 +255,24 @@ void SharedLink::OnSegment(const Control& control, UniqueFd descriptor) {
                    static_cast<uint32_t>(std::min<uint64_t>(control.third, UINT32_MAX)));
   // Without our word that it is mapped nothing in it is named to us.
   if (!mapped.ok()) return Break(mapped.message());
-  Send({.kind = Control::Kind::kMapped, .first = control.first});
+  ++read_count_;
+  TellMapped();
+}
+
+void SharedLink::TellMapped() {
+  while (told_count_ < read_count_ &&
+         SendControl({.kind = Control::Kind::kMapped, .first = told_count_}))
+    ++told_count_;
+}
+
+void SharedLink::TellRetired() {
+  if (!has_told_retired_) has_told_retired_ = SendControl({.kind = Control::Kind::kRetired});
+}
+
+void SharedLink::Retire() {
+  reader_.reset();
+  messages_.clear();
+  TellRetired();
 }
 
 // A link that is broken is used no more, and kept until the other end has closed it.
@@ -250,11 +293,24 @@ void SharedLink::AnnounceSegments() {
                           .first = announced_count_,
                           .second = facts.size_bytes,
                           .third = *our_reader_};
-    if (!Send(control, facts.fd)) return;  // again with the next message
+    if (!SendControl(control, facts.fd)) return;  // again with the next message
   }
 }
 
 // ---- messages -----------------------------------------------------------------------------------
+
+bool SharedLink::Send(const Frames& message) {
+  if (!is_usable() || !shares()) return false;
+  TellMapped();
+  return SendPacket(fd(), message);
+}
+
+bool SharedLink::Take(Frames* message) {
+  if (messages_.empty()) return false;
+  *message = std::move(messages_.front());
+  messages_.pop_front();
+  return true;
+}
 
 std::optional<SharedReference> SharedLink::Name(const Blob& frame) {
   if (frame.size_bytes() < SharedPool::kSlotBytesMin) return std::nullopt;

@@ -41,6 +41,27 @@ SharedLink* SharedLinks::Find(const Line& line) const {
   return it == lines_.end() ? nullptr : it->second.get();
 }
 
+bool SharedLinks::Send(const Line& line, const Frames& message) {
+  SharedLink* link = Find(line);
+  return link != nullptr && link->Send(message);
+}
+
+// They take turns.
+bool SharedLinks::Take(Line* line, Frames* message) {
+  auto it = lines_.upper_bound(taken_);
+  for (size_t tried = 0; tried < lines_.size(); ++tried, ++it) {
+    if (it == lines_.end()) it = lines_.begin();
+    if (!it->second->Take(message)) continue;
+    *line = taken_ = it->first;
+    return true;
+  }
+  return false;
+}
+
+bool SharedLinks::has_message() const {
+  return std::ranges::any_of(lines_, [](const auto& line) { return line.second->has_message(); });
+}
+
 void SharedLinks::Share(const Line& line, Frames* frames) {
   if (SharedLink* link = Find(line)) link->Share(frames);
 }
@@ -65,21 +86,28 @@ std::vector<LinkPeer> SharedLinks::connected() const {
 
 // ---- what comes by the links --------------------------------------------------------------------
 
-void SharedLinks::AppendFds(std::vector<int>* fds) const {
-  if (listener_.is_open()) fds->push_back(listener_.get());
-  for (const auto& [line, link] : lines_) fds->push_back(link->fd());
-  for (const auto& link : unnamed_) fds->push_back(link->fd());
-  for (const auto& link : retired_) fds->push_back(link->fd());
+void SharedLinks::AppendFds(std::vector<pollfd>* polled) const {
+  const auto append = [&](int fd) { polled->push_back({fd, POLLIN, 0}); };
+  if (listener_.is_open()) append(listener_.get());
+  for (const auto& [line, link] : lines_) append(link->fd());
+  for (const auto& link : unnamed_) append(link->fd());
+  for (const auto& link : retired_) append(link->fd());
 }
 
-void SharedLinks::Receive() {
-  if (listener_.is_open()) Admit();
-  for (auto& [line, link] : lines_) link->Receive();
-  for (auto& link : unnamed_) link->Receive();
-  for (auto& link : retired_) link->Receive();
+bool SharedLinks::Receive(std::span<const pollfd> polled) {
+  if (std::ranges::none_of(polled, [](const pollfd& p) { return p.revents != 0; })) return false;
+  size_t next = 0;
+  const bool is_dialed = listener_.is_open() && polled[next++].revents != 0;
+  const auto receive = [&](SharedLink& link) {
+    if (polled[next++].revents != 0) link.Receive();
+  };
+  for (auto& [line, link] : lines_) receive(*link);
+  for (auto& link : unnamed_) receive(*link);
+  for (auto& link : retired_) receive(*link);
+  if (is_dialed) Admit();
   NameAdmitted();
   for (auto it = lines_.begin(); it != lines_.end();) {
-    if (it->second->is_usable()) {
+    if (it->second->is_usable() || it->second->has_message()) {
       ++it;
     } else {
       NoteRefusal(it->first, *it->second);
@@ -88,6 +116,7 @@ void SharedLinks::Receive() {
     }
   }
   std::erase_if(retired_, [](const auto& link) { return link->is_closed(); });
+  return true;
 }
 
 void SharedLinks::NoteRefusal(const Line& line, const SharedLink& link) {

@@ -6,10 +6,13 @@
 // Threads: one.
 #pragma once
 
+#include <poll.h>
+
 #include <functional>
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -40,14 +43,21 @@ class SharedLinks {
     bool is_dialed = false;
     auto operator<=>(const Line&) const = default;
   };
+  // Never blocks.  False: it has to go another way.
+  bool Send(const Line& line, const Frames& message);
+  // The next message that came, and by which line; false: none.
+  bool Take(Line* line, Frames* message);
+  bool has_message() const;
+
   void Share(const Line& line, Frames* frames);
   SharedLink::Restored Restore(const Line& line, Frames* frames);
   bool shares(const Line& line) const;
   std::vector<LinkPeer> connected() const;
 
-  // What to poll for reading, and what to call when it can be read.
-  void AppendFds(std::vector<int>* fds) const;
-  void Receive();
+  // What to poll for reading, appended, and what to call with these afterwards: reads what of it
+  // can be read. False: nothing could.
+  void AppendFds(std::vector<pollfd>* polled) const;
+  bool Receive(std::span<const pollfd> polled);
 
   // A link that ended before memory was shared by it, and why.
   struct Refusal {
@@ -70,6 +80,7 @@ class SharedLinks {
   std::vector<std::unique_ptr<SharedLink>> unnamed_;  // accepted, and yet to say who they are
   std::vector<std::unique_ptr<SharedLink>> retired_;  // until the peer has closed them
   std::vector<Refusal> refusals_;
+  Line taken_;  // from which the last message was taken
 };
 
 }  // namespace pando

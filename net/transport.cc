@@ -3,7 +3,6 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
-#include <zmq.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -45,8 +44,8 @@ bool IsTaken(const std::string& path) {
   return is_taken;
 }
 
-// Of `peer`, where `message` is of the line between us.
-Dialer DialerOf(const PeerId& peer, const Message& message) {
+// Who has dialed us for messages like this one with `peer`.
+Dialer DialerFor(const PeerId& peer, const Message& message) {
   return {ChannelOf(message), peer.incarnation, peer.lane};
 }
 
@@ -57,7 +56,7 @@ bool IsDialed(const PeerId& peer, const PeerId& sender) {
   return peer.incarnation == Incarnation() || peer.incarnation == sender.incarnation;
 }
 
-// A routing id for people: all of ours, the beginning of a stranger's, which may have 255 bytes.
+// A routing id for people: who dials, of ours; of a stranger's, which may have 255 bytes, as much.
 std::string Hex(const std::string& bytes) {
   constexpr size_t kShownBytesMax = 11;
   std::string text;
@@ -97,6 +96,7 @@ Result<std::string> Transport::Bind(const std::string& endpoint) {
     Result<std::unique_ptr<ZmqMonitor>> monitor = ZmqMonitor::Create(context_, *socket);
     if (!monitor.ok()) return monitor.status();
     monitor_ = *std::move(monitor);
+    TellDisconnects();  // of none: from here on its descriptor says when there is one
   }
   lines_.emplace(std::nullopt, Line{*std::move(socket), std::nullopt, *bound});
   if (links_ != nullptr) {
@@ -172,11 +172,19 @@ void Transport::Send(const Envelope& envelope) {
       return;
     }
     line = &router->second;
-    routing_id = RoutingId(DialerOf(envelope.receiver, envelope.message), self_);
+    routing_id = RoutingId(DialerFor(envelope.receiver, envelope.message), self_);
   }
   Frames frames = Encode(envelope);
-  if (links_ != nullptr)
-    links_->Share({LinkPeerOf(envelope.receiver), line->peer.has_value()}, &frames);
+  if (links_ != nullptr) {
+    const SharedLinks::Line link{LinkPeerOf(envelope.receiver), line->peer.has_value()};
+    links_->Share(link, &frames);
+    if (links_->Send(link, frames)) {
+      ++counters_.sent;
+      ++counters_.sent_by_link;
+      return;
+    }
+  }
+  line->is_drained = false;
   switch (line->socket.Send(routing_id, frames)) {
     case ZmqSocket::Sent::kYes:
       ++counters_.sent;
@@ -190,14 +198,22 @@ void Transport::Send(const Envelope& envelope) {
   }
 }
 
+// Links and lines take turns.
 bool Transport::Receive(Envelope* envelope) {
+  const bool is_lines_turn = link_burst_ >= kBurstMax;
+  link_burst_ = is_lines_turn ? 0 : link_burst_ + 1;
+  if (is_lines_turn) return ReceiveByLine(envelope) || ReceiveByLink(envelope);
+  return ReceiveByLink(envelope) || ReceiveByLine(envelope);
+}
+
+bool Transport::ReceiveByLine(Envelope* envelope) {
   if (lines_.empty()) return false;
   auto it = lines_.lower_bound(reading_);
   if (it == lines_.end()) it = lines_.begin();
   for (size_t tried = 0; tried <= lines_.size(); ++tried) {
     if (reading_ != it->first) burst_ = 0;
     reading_ = it->first;
-    if (burst_ < kBurstMax && ReceiveFrom(it->second, envelope)) {
+    if (burst_ < kBurstMax && !it->second.is_drained && ReceiveFrom(it->second, envelope)) {
       ++burst_;
       return true;
     }
@@ -211,7 +227,8 @@ bool Transport::Receive(Envelope* envelope) {
 bool Transport::ReceiveFrom(Line& line, Envelope* envelope) {
   ZmqSocket::Received received;
   for (int drops = 0; drops < kDropsPerReceiveMax; ++drops) {
-    if (!line.socket.Receive(&received)) return false;
+    line.is_drained = !line.socket.Receive(&received);
+    if (line.is_drained) return false;
     if (context_.is_isolated()) {
       ++counters_.isolated;
       continue;
@@ -233,7 +250,7 @@ bool Transport::Accept(const Line& line, ZmqSocket::Received& received, Envelope
   const bool is_sender =
       line.peer ? IsDialed(*line.peer, sender)
                 : sender.node != kSchedulerNode &&
-                      DialerOf(received.routing_id) == DialerOf(sender, decoded->message);
+                      DialerOf(received.routing_id) == DialerFor(sender, decoded->message);
   if (!is_sender) {
     ++counters_.misattributed;
     Warn(NameOf(line, received), fmt::format("it claims to be node {}, incarnation {:016x}",
@@ -273,29 +290,43 @@ void Transport::Warn(const std::string& peer, const std::string& why) {
 }
 
 void Transport::Wait(Micros deadline, std::span<const int> fds) {
-  std::vector<zmq_pollitem_t> items;
-  for (auto& [peer, line] : lines_) items.push_back({line.socket.handle(), 0, ZMQ_POLLIN, 0});
-  for (const int fd : fds) items.push_back({nullptr, fd, ZMQ_POLLIN, 0});
-  if (monitor_) items.push_back({monitor_->handle(), 0, ZMQ_POLLIN, 0});
-  const size_t first_link = items.size();
-  std::vector<int> link_fds;
-  if (links_ != nullptr) links_->AppendFds(&link_fds);
-  for (const int fd : link_fds) items.push_back({nullptr, fd, ZMQ_POLLIN, 0});
-  // zmq_poll counts in milliseconds; rounding up keeps a loop from spinning until the deadline.
+  std::vector<pollfd> polled;
+  const auto poll_for = [&](int fd) { polled.push_back({fd, POLLIN, 0}); };
+  for (const auto& [peer, line] : lines_) poll_for(line.socket.fd());
+  if (monitor_) poll_for(monitor_->fd());
+  for (const int fd : fds) poll_for(fd);
+  const size_t first_link = polled.size();
+  if (links_ != nullptr) links_->AppendFds(&polled);
+  // poll counts in milliseconds; rounding up keeps a loop from spinning until the deadline.
   const Micros left = deadline == kNever ? kWaitMax : std::min(deadline - SteadyNow(), kWaitMax);
-  const auto left_ms = std::chrono::ceil<std::chrono::milliseconds>(std::max(left, Micros(0)));
-  const int ready_count =
-      zmq_poll(items.data(), static_cast<int>(items.size()), static_cast<long>(left_ms.count()));
+  auto left_ms = std::chrono::ceil<std::chrono::milliseconds>(std::max(left, Micros(0)));
+  if (HasMessage()) left_ms = left_ms.zero();
+  const int ready_count = poll(polled.data(), polled.size(), static_cast<int>(left_ms.count()));
   PANDO_CHECK(ready_count >= 0 || errno == EINTR);
-  if (monitor_) TellDisconnects();
-  if (links_ == nullptr) return;
-  const auto can_be_read = [](const zmq_pollitem_t& item) { return item.revents != 0; };
-  if (std::any_of(items.begin() + static_cast<std::ptrdiff_t>(first_link), items.end(),
-                  can_be_read)) {
-    links_->Receive();
-    NoteSharing();
+  if (ready_count > 0) ReceiveEvents(polled, std::span(polled).subspan(first_link));
+  if (links_ != nullptr) LinkAgain();
+}
+
+// Whether there is one already, which no descriptor tells of any more.
+bool Transport::HasMessage() {
+  bool has_message = links_ != nullptr && links_->has_message();
+  for (auto& [peer, line] : lines_) {
+    if (line.is_drained) continue;
+    line.is_drained = !line.socket.has_message();
+    has_message |= !line.is_drained;
   }
-  LinkAgain();
+  return has_message;
+}
+
+// `polled`: lines, monitor, others.
+void Transport::ReceiveEvents(std::span<const pollfd> polled,
+                              std::span<const pollfd> links_polled) {
+  size_t next = 0;
+  for (auto& [peer, line] : lines_) {
+    if (polled[next++].revents != 0) line.is_drained = false;
+  }
+  if (monitor_ && polled[next].revents != 0) TellDisconnects();
+  if (links_ != nullptr && links_->Receive(links_polled)) NoteSharing();
 }
 
 }  // namespace pando

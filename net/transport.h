@@ -10,9 +10,12 @@
 // message. All are counted.
 //
 // With ShareMemory, payloads that lie in the given pool go to peers of this host without a copy:
-// the message names them in place of their bytes (P42, net/shared_link.h). Threads: one; a
-// transport may be handed to another thread while nobody uses it.
+// the message names them in place of their bytes, and goes past ZeroMQ itself (P42,
+// net/shared_link.h). Threads: one; a transport may be handed to another thread while nobody uses
+// it.
 #pragma once
+
+#include <poll.h>
 
 #include <functional>
 #include <map>
@@ -54,6 +57,7 @@ class Transport {
   };
   struct Counters {
     uint64_t sent = 0;
+    uint64_t sent_by_link = 0;  // of those: past ZeroMQ, to who shares memory with us
     uint64_t received = 0;
     uint64_t unroutable = 0;  // no connection to the receiver
     uint64_t queue_full = 0;
@@ -106,7 +110,7 @@ class Transport {
   // cannot go is dropped and counted.
   void Send(const Envelope& envelope);
 
-  // The next message.  False if there is none now; never blocks.
+  // The next message.  False if there was none, at the last Wait; never blocks.
   bool Receive(Envelope* envelope);
 
   // Returns when a message or one of `fds` may be readable, at `deadline` (net/clock.h; kNever: no
@@ -120,6 +124,7 @@ class Transport {
     ZmqSocket socket;
     std::optional<PeerId> peer;
     std::string endpoint;
+    bool is_drained = false;    // nothing is there unless its descriptor says so
     bool is_local = false;      // the endpoint is one of this machine
     bool has_shared = false;    // memory, at some time
     std::string unshared = {};  // why no memory is shared, once that was tried
@@ -127,7 +132,11 @@ class Transport {
   using Lines = std::map<std::optional<PeerId>, Line>;  // the ROUTER is at nullopt
 
   Line* FindDialed(PeerId peer);
+  bool HasMessage();
+  void ReceiveEvents(std::span<const pollfd> polled, std::span<const pollfd> links_polled);
   bool ReceiveFrom(Line& line, Envelope* envelope);
+  bool ReceiveByLine(Envelope* envelope);
+  bool ReceiveByLink(Envelope* envelope);
   bool Accept(const Line& line, ZmqSocket::Received& received, Envelope* envelope);
   void NoteConnection(int connection_fd, Incarnation peer);
   void TellDisconnects();
@@ -151,6 +160,7 @@ class Transport {
   std::map<int, Incarnation> connections_;  // the ROUTER's, by descriptor
   std::optional<PeerId> reading_;           // key of the line that Receive reads next
   unsigned burst_ = 0;                      // messages taken from it in a row
+  unsigned link_burst_ = 0;                 // calls of Receive in a row that were the links' turn
   std::set<std::string> warned_;
   std::unique_ptr<SharedLinks> links_;  // null: no memory is shared
   SharedMemory shared_memory_;

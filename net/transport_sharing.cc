@@ -8,10 +8,9 @@
 #include "net/transport.h"
 
 namespace pando {
-
 namespace {
 
-std::optional<LinkPeer> LinkPeerOf(const std::optional<Dialer>& dialer) {
+std::optional<LinkPeer> ToLinkPeer(const std::optional<Dialer>& dialer) {
   if (!dialer) return std::nullopt;
   return LinkPeer(dialer->incarnation, dialer->lane);
 }
@@ -81,7 +80,7 @@ void Transport::LinkAgain() {
 // as good as lost: its sender needs it no more, or repeats it (P10).
 bool Transport::Restore(const Line& line, ZmqSocket::Received* received) {
   const std::optional<LinkPeer> peer =
-      line.peer ? LinkPeerOf(*line.peer) : LinkPeerOf(DialerOf(received->routing_id));
+      line.peer ? LinkPeerOf(*line.peer) : ToLinkPeer(DialerOf(received->routing_id));
   auto restored = SharedLink::Restored::kOvertaken;
   if (links_ != nullptr && peer)
     restored = links_->Restore({*peer, line.peer.has_value()}, &received->frames);
@@ -89,6 +88,28 @@ bool Transport::Restore(const Line& line, ZmqSocket::Received* received) {
   const bool is_corrupt = restored == SharedLink::Restored::kCorrupt;
   ++(is_corrupt ? counters_.undecodable : counters_.overtaken);
   if (is_corrupt) Warn(NameOf(line, *received), "it names shared memory that there is not");
+  return false;
+}
+
+// What comes by a link is heard as if it had come by the line that the link belongs to.
+bool Transport::ReceiveByLink(Envelope* envelope) {
+  if (links_ == nullptr) return false;
+  SharedLinks::Line link;
+  ZmqSocket::Received received;
+  while (links_->Take(&link, &received.frames)) {
+    if (context_.is_isolated()) {
+      ++counters_.isolated;
+      continue;
+    }
+    const auto line = std::ranges::find_if(lines_, [&](const auto& entry) {
+      const std::optional<PeerId>& peer = entry.first;
+      return link.is_dialed ? peer && LinkPeerOf(*peer) == link.peer : !peer;
+    });
+    PANDO_CHECK(line != lines_.end());
+    if (!link.is_dialed)
+      received.routing_id = RoutingId({Channel::kData, link.peer.first, link.peer.second}, self_);
+    if (Accept(line->second, received, envelope)) return true;
+  }
   return false;
 }
 

@@ -40,7 +40,8 @@ void SetOptions(void* socket, const ZmqSocket::Options& options) {
   SetInt(socket, ZMQ_RECONNECT_IVL_MAX, kReconnectMaxMs);
   SetInt(socket, ZMQ_CONNECT_TIMEOUT, kDialMs);
   // Of connections that we dialed: who dials us and does not read must not have the kernel end the
-  // connection under libzmq, which aborts where its input was held back ("!_io_error", libzmq #4841).
+  // connection under libzmq, which aborts where its input was held back ("!_io_error", libzmq
+  // #4841).
   if (!is_router) SetInt(socket, ZMQ_TCP_MAXRT, kUnacknowledgedMs);
   SetInt(socket, ZMQ_HANDSHAKE_IVL, kHandshakeMs);
   SetInt(socket, ZMQ_HEARTBEAT_IVL, kPingIntervalMs);
@@ -57,6 +58,21 @@ void SetOptions(void* socket, const ZmqSocket::Options& options) {
     PANDO_CHECK(zmq_setsockopt(socket, ZMQ_ROUTING_ID, options.routing_id.data(),
                                options.routing_id.size()) == 0);
   }
+}
+
+// A signal may end any of ZeroMQ's calls, in the middle of a message too.
+template <class Call>
+int Uninterrupted(Call call) {
+  int result = call();
+  while (result < 0 && errno == EINTR) result = call();
+  return result;
+}
+
+int FdOf(void* socket) {
+  int fd = -1;
+  size_t size = sizeof(fd);
+  PANDO_CHECK(zmq_getsockopt(socket, ZMQ_FD, &fd, &size) == 0);
+  return fd;
 }
 
 Status BindError(const std::string& endpoint, int error) {
@@ -123,7 +139,7 @@ Result<ZmqSocket> ZmqSocket::Create(ZmqContext& context, const Options& options)
       zmq_socket(context.handle(), options.kind == Kind::kRouter ? ZMQ_ROUTER : ZMQ_DEALER);
   if (handle == nullptr) return OutOfSockets();
   SetOptions(handle, options);
-  return ZmqSocket(handle, options.kind);
+  return ZmqSocket(handle, options.kind, FdOf(handle));
 }
 
 Result<std::string> ZmqSocket::Bind(const std::string& endpoint) {
@@ -139,16 +155,26 @@ Status ZmqSocket::Connect(const std::string& endpoint) {
   return InvalidArgument(fmt::format("cannot dial {}: {}", endpoint, zmq_strerror(errno)));
 }
 
+bool ZmqSocket::has_message() const {
+  int events = 0;
+  size_t size = sizeof(events);
+  const auto ask = [&] { return zmq_getsockopt(handle(), ZMQ_EVENTS, &events, &size); };
+  PANDO_CHECK(Uninterrupted(ask) == 0);
+  return (events & ZMQ_POLLIN) != 0;
+}
+
 ZmqSocket::Sent ZmqSocket::Send(const std::string& routing_id, const Frames& frames) {
-  if (kind_ == Kind::kRouter &&
-      zmq_send(handle(), routing_id.data(), routing_id.size(), ZMQ_SNDMORE | ZMQ_DONTWAIT) < 0) {
+  const auto send_id = [&] {
+    return zmq_send(handle(), routing_id.data(), routing_id.size(), ZMQ_SNDMORE | ZMQ_DONTWAIT);
+  };
+  if (kind_ == Kind::kRouter && Uninterrupted(send_id) < 0)
     return errno == EAGAIN ? Sent::kQueueFull : Sent::kUnroutable;
-  }
   for (size_t i = 0; i < frames.size(); ++i) {
     zmq_msg_t part;
     Refer(&part, frames[i]);
     const int more = i + 1 < frames.size() ? ZMQ_SNDMORE : 0;
-    if (zmq_msg_send(&part, handle(), more | ZMQ_DONTWAIT) < 0) {
+    const auto send = [&] { return zmq_msg_send(&part, handle(), more | ZMQ_DONTWAIT); };
+    if (Uninterrupted(send) < 0) {
       // Either the first part, or the connection went in between: ZeroMQ takes back what it had.
       zmq_msg_close(&part);
       return Sent::kQueueFull;
@@ -165,7 +191,8 @@ bool ZmqSocket::Receive(Received* received) {
   while (true) {
     auto part = std::make_shared<ReceivedPart>();
     // Only the first part can be missing: ZeroMQ delivers messages whole.
-    if (zmq_msg_recv(&part->part, handle(), ZMQ_DONTWAIT) < 0) return false;
+    const auto receive = [&] { return zmq_msg_recv(&part->part, handle(), ZMQ_DONTWAIT); };
+    if (Uninterrupted(receive) < 0) return false;
     const bool is_last = zmq_msg_more(&part->part) == 0;
     if (is_last && is_monitored_) received->connection_fd = zmq_msg_get(&part->part, ZMQ_SRCFD);
     const auto bytes = part->bytes();
@@ -184,7 +211,7 @@ Result<std::unique_ptr<ZmqMonitor>> ZmqMonitor::Create(ZmqContext& context, ZmqS
   const std::string name = fmt::format("inproc://monitor-{}", socket.handle());
   void* handle = zmq_socket(context.handle(), ZMQ_PAIR);
   if (handle == nullptr) return OutOfSockets();
-  std::unique_ptr<ZmqMonitor> monitor(new ZmqMonitor(socket.handle(), handle));
+  std::unique_ptr<ZmqMonitor> monitor(new ZmqMonitor(socket.handle(), handle, FdOf(handle)));
   SetInt(handle, ZMQ_LINGER, 0);
   SetInt(handle, ZMQ_RCVHWM, 0);  // ZeroMQ's thread would wait for us to read
   if (zmq_socket_monitor(socket.handle(), name.c_str(), ZMQ_EVENT_DISCONNECTED) != 0) {
@@ -202,7 +229,8 @@ ZmqMonitor::~ZmqMonitor() { PANDO_CHECK(zmq_socket_monitor(monitored_, nullptr, 
 // endpoint.
 bool ZmqMonitor::Receive(int* connection_fd) {
   ReceivedPart event;
-  if (zmq_msg_recv(&event.part, handle(), ZMQ_DONTWAIT) < 0) return false;
+  const auto receive = [&] { return zmq_msg_recv(&event.part, handle(), ZMQ_DONTWAIT); };
+  if (Uninterrupted(receive) < 0) return false;
   constexpr size_t kValueOffset = 2;
   const auto bytes = event.bytes();
   PANDO_CHECK(bytes.size() == kValueOffset + sizeof(int32_t));
@@ -210,7 +238,8 @@ bool ZmqMonitor::Receive(int* connection_fd) {
   std::memcpy(&value, bytes.data() + kValueOffset, sizeof(value));
   *connection_fd = value;
   ReceivedPart endpoint;
-  PANDO_CHECK(zmq_msg_recv(&endpoint.part, handle(), 0) >= 0);
+  const auto receive_endpoint = [&] { return zmq_msg_recv(&endpoint.part, handle(), 0); };
+  PANDO_CHECK(Uninterrupted(receive_endpoint) >= 0);
   return true;
 }
 

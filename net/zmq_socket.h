@@ -47,6 +47,11 @@ class ZmqSocket {
   // False if nothing is there.  Never blocks.
   bool Receive(Received* received);
 
+  // Becomes readable when something has come since Receive, or has_message, was last false; a Send
+  // in between may have taken that word for itself.
+  int fd() const { return fd_; }
+  bool has_message() const;
+
   void* handle() const { return handle_.get(); }
 
  private:
@@ -54,10 +59,11 @@ class ZmqSocket {
     void operator()(void* handle) const;
   };
   friend class ZmqMonitor;
-  ZmqSocket(void* handle, Kind kind) : handle_(handle), kind_(kind) {}
+  ZmqSocket(void* handle, Kind kind, int fd) : handle_(handle), kind_(kind), fd_(fd) {}
 
   std::unique_ptr<void, Close> handle_;
   Kind kind_;
+  int fd_;
   bool is_monitored_ = false;
 };
 
@@ -74,13 +80,17 @@ class ZmqMonitor {
   // connection is here before the first message of another with the same descriptor. Never blocks.
   bool Receive(int* connection_fd);
 
-  void* handle() const { return handle_.get(); }
+  // Becomes readable when an event has come since Receive was last false, as it has to be first.
+  int fd() const { return fd_; }
 
  private:
-  ZmqMonitor(void* monitored, void* handle) : monitored_(monitored), handle_(handle) {}
+  void* handle() const { return handle_.get(); }
+  ZmqMonitor(void* monitored, void* handle, int fd)
+      : monitored_(monitored), handle_(handle), fd_(fd) {}
 
   void* monitored_;
   std::unique_ptr<void, ZmqSocket::Close> handle_;
+  int fd_;
 };
 
 }  // namespace pando

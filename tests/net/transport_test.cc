@@ -72,7 +72,7 @@ TEST_CASE("a party that speaks as another life is reached where it was bound, an
   pair.CheckTraffic("second life");
 }
 
-TEST_CASE("messages of one peer arrive in the order they were sent") {
+TEST_CASE("messages of one peer without a link arrive in the order they were sent") {
   Pair pair(kAnyTcpPort);
   for (int i = 0; i < 1000; ++i) {
     pair.worker.Send(TextFrom(pair.worker_peer, pair.lane_peer, std::to_string(i)));
