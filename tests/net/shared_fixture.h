@@ -1,0 +1,96 @@
+// What the tests of shared memory share (P42): two parties of this process that read each other's
+// memory, as two processes would.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "common/float_buffer.h"
+#include "tests/net/net_fixture.h"
+
+namespace pando {
+
+inline constexpr size_t kFloats = (1 << 20) / sizeof(float);
+
+inline std::shared_ptr<SharedPool> MustCreatePool(SharedPool::Sizes sizes = {}) {
+  Result<std::shared_ptr<SharedPool>> pool = SharedPool::Create(sizes);
+  REQUIRE_MESSAGE(pool.ok(), pool.status().message());
+  return *pool;
+}
+
+inline Envelope PushOf(const PeerId& sender, const PeerId& receiver, Blob payload) {
+  Push push;
+  push.items.push_back({ShardId(1), Step(2), TreeNode(1), std::move(payload)});
+  return {.sender = sender, .receiver = receiver, .message = std::move(push)};
+}
+
+inline Blob PayloadOf(const Envelope& envelope) {
+  return std::get<Push>(envelope.message).items.at(0).payload;
+}
+
+inline void Fill(FloatBuffer& buffer, float first) {
+  for (size_t i = 0; i < buffer.size(); ++i) buffer.data()[i] = first + static_cast<float>(i);
+}
+
+inline void CheckRamp(const Blob& payload, float first) {
+  REQUIRE(payload.floats().size() == kFloats);
+  bool is_equal = true;
+  for (size_t i = 0; i < kFloats; ++i)
+    is_equal &= payload.floats()[i] == first + static_cast<float>(i);
+  CHECK(is_equal);
+}
+
+// A bound and a dialing party that both share memory.
+struct SharingPair {
+  explicit SharingPair(SharedPool::Sizes worker_sizes = {})
+      : worker_pool(MustCreatePool(worker_sizes)),
+        lane(context, lane_peer, {}),
+        worker(context, worker_peer, {}) {
+    bound = lane.Bind(kAnyTcpPort);
+    REQUIRE(bound.ok());
+    REQUIRE(lane.ShareMemory({.pool = lane_pool}).ok());
+    REQUIRE(worker.ShareMemory({.pool = worker_pool}).ok());
+    REQUIRE(worker.Dial(lane_peer, *bound).ok());
+  }
+  // Until both have mapped what there is: payloads go as bytes before.
+  void MustLink() {
+    worker.Send(TextFrom(worker_peer, lane_peer, "hello"));
+    MustReceive(lane);
+    const Micros deadline = SteadyNow() + kTestDeadline;
+    while (worker.CountLines().shm == 0 || !Names(lane, lane_peer, worker, worker_peer, 0)) {
+      REQUIRE(SteadyNow() < deadline);
+      lane.Wait(SteadyNow() + std::chrono::milliseconds(1));
+      worker.Wait(SteadyNow() + std::chrono::milliseconds(1));
+    }
+  }
+  // Whether a payload of the sender's pool arrives where it lies: of 64-byte lines, within a page.
+  bool Names(Transport& from, const PeerId& sender, Transport& to, const PeerId& receiver,
+             float first) {
+    const SharedBuffer buffer = (&from == &lane ? lane_buffers : worker_buffers).Take();
+    Fill(*buffer, first);
+    from.Send(PushOf(sender, receiver, ToBlob(buffer)));
+    const Envelope received = MustReceive(to);
+    CheckRamp(PayloadOf(received), first);
+    Fill(*buffer, first + 1);  // a writer that breaks the rule is seen by who reads its memory
+    return PayloadOf(received).floats().front() == first + 1;
+  }
+  Envelope Pushed(const SharedBuffer& buffer) {
+    worker.Send(PushOf(worker_peer, lane_peer, ToBlob(buffer)));
+    return MustReceive(lane);
+  }
+
+  ZmqContext context;
+  PeerId lane_peer = NewPeer(1, 3);
+  PeerId worker_peer = NewPeer(2);
+  std::shared_ptr<SharedPool> lane_pool = MustCreatePool();
+  std::shared_ptr<SharedPool> worker_pool;
+  Result<std::string> bound = std::string();
+  BufferPool lane_buffers{kFloats, lane_pool->source()};
+  BufferPool worker_buffers{kFloats, worker_pool->source()};
+  Transport lane;
+  Transport worker;
+};
+
+}  // namespace pando
