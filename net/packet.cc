@@ -45,11 +45,8 @@ bool SendPacket(int fd, const Frames& frames) {
   return sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT) == static_cast<ssize_t>(bytes);
 }
 
-bool IsPacket(const Blob& bytes) {
-  return bytes.size_bytes() >= HeaderBytes(0) && NumberAt(bytes, 0) == kMagic;
-}
-
 std::optional<Frames> FramesOf(const Blob& packet) {
+  if (packet.size_bytes() < HeaderBytes(0) || NumberAt(packet, 0) != kMagic) return std::nullopt;
   const size_t frame_count = NumberAt(packet, 1);
   if (frame_count > kPacketFramesMax || HeaderBytes(frame_count) > packet.size_bytes())
     return std::nullopt;

@@ -20,8 +20,7 @@ inline constexpr size_t kPacketFramesMax = 64;
 // Never blocks.  False: it is too long, or of other frames, or cannot go now; nothing was sent.
 bool SendPacket(int fd, const Frames& frames);
 
-bool IsPacket(const Blob& bytes);
-// nullopt: it does not hold what it says.  REQUIRES: IsPacket(packet), aligned to 8.
+// nullopt: it is no packet, or does not hold what it says.  REQUIRES: aligned to 8.
 std::optional<Frames> FramesOf(const Blob& packet);
 
 }  // namespace pando

@@ -221,7 +221,7 @@ void SharedLink::OnPacket(const Blob& packet, UniqueFd descriptor) {
     if (control.magic == kMagic) return OnControl(control, std::move(descriptor));
   }
   std::optional<Frames> message;
-  if (peer_ && IsPacket(packet)) message = FramesOf(packet);
+  if (peer_) message = FramesOf(packet);
   if (!message) return Break("it says what is no message of ours");
   messages_.push_back(*std::move(message));
 }
@@ -255,12 +255,11 @@ void SharedLink::OnSegment(const Control& control, UniqueFd descriptor) {
                    static_cast<uint32_t>(std::min<uint64_t>(control.third, UINT32_MAX)));
   // Without our word that it is mapped nothing in it is named to us.
   if (!mapped.ok()) return Break(mapped.message());
-  ++read_count_;
   TellMapped();
 }
 
 void SharedLink::TellMapped() {
-  while (told_count_ < read_count_ &&
+  while (told_count_ < reader_->segment_count() &&
          SendControl({.kind = Control::Kind::kMapped, .first = told_count_}))
     ++told_count_;
 }

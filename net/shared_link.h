@@ -90,7 +90,7 @@ class SharedLink {
   void OnPacket(const Blob& packet, UniqueFd descriptor);
   bool SendControl(const Control& control, int descriptor = -1);
   void AnnounceSegments();
-  void TellMapped();
+  void TellMapped();  // REQUIRES: not retired
   void TellRetired();
   std::optional<SharedReference> Name(const Blob& frame);
   void Break(std::string complaint);
@@ -102,8 +102,7 @@ class SharedLink {
   std::optional<uint32_t> our_reader_;    // the peer's index in our pool
   uint32_t announced_count_ = 0;          // segments of ours
   uint32_t mapped_count_ = 0;             // that the peer has mapped
-  uint32_t read_count_ = 0;               // segments of the peer's that we have mapped
-  uint32_t told_count_ = 0;               // and have said so
+  uint32_t told_count_ = 0;               // segments of the peer's that it knows to be mapped
   bool has_told_retired_ = false;
   std::deque<Frames> messages_;
   bool is_closed_ = false;

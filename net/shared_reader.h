@@ -26,6 +26,8 @@ class SharedReader {
   // The peer's next segment, where we are this reader.  kCorrupt: it is not what the peer says.
   Status Map(uint32_t segment, UniqueFd fd, uint64_t size_bytes, uint32_t reader);
 
+  uint32_t segment_count() const { return static_cast<uint32_t>(mappings_.size()); }
+
   // The payload, which is not written again while a copy of the blob lives.  kUnavailable: it was
   // overtaken, and may have been written again; kCorrupt: there can be no such payload.
   Result<Blob> Open(const SharedReference& reference);

@@ -52,13 +52,12 @@ class ZmqSocket {
   int fd() const { return fd_; }
   bool has_message() const;
 
-  void* handle() const { return handle_.get(); }
-
  private:
   struct Close {
     void operator()(void* handle) const;
   };
   friend class ZmqMonitor;
+  void* handle() const { return handle_.get(); }
   ZmqSocket(void* handle, Kind kind, int fd) : handle_(handle), kind_(kind), fd_(fd) {}
 
   std::unique_ptr<void, Close> handle_;

@@ -55,7 +55,7 @@ class ParameterStore {
     ParameterResidency residency = ParameterResidency::kAll;
     BufferPool::Make make = [](size_t count) {
       return FloatBuffer(count);
-    };                                      // where all is resident
+    };  // where all is resident
     const PayloadPlan* payloads = nullptr;  // how what is put travels; null: as floats
   };
   // `shards` and `held_bytes` outlive the store.

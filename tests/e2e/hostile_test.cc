@@ -30,12 +30,10 @@ RawDealer::Options As(std::string routing_id) {
   return {.routing_id = std::move(routing_id), .linger_ms = 2000};
 }
 
-// As net/routing_id.h lays it out, of one that dials the scheduler.
-std::string RoutingId(char channel, const PeerId& peer) {
-  std::string id(1, channel);
-  for (int i = 0; i < 8; ++i) id += static_cast<char>(peer.incarnation.value() >> (8 * i) & 0xff);
-  for (int i = 0; i < 2; ++i) id += static_cast<char>(peer.lane >> (8 * i) & 0xff);
-  return id + std::string(8, '\0');
+// Of one that dials the scheduler.
+std::string RoutingIdOf(char channel, const PeerId& peer) {
+  return RoutingId({static_cast<Channel>(channel), peer.incarnation, peer.lane},
+                   {kSchedulerNode, Incarnation(), 0});
 }
 
 // What anybody can learn of a run by asking for its status: its id and the scheduler's incarnation.
@@ -101,8 +99,8 @@ void SendForgeries(ZmqContext& context, const std::string& endpoint, const Envel
                    std::mt19937_64& random) {
   const PeerId stranger{NodeId(1), NewIncarnation(), 0};
   for (const char channel : {'d', 'h'}) {
-    const RawDealer dealer(context, endpoint, As(RoutingId(channel, stranger)));
-    const RawDealer as_scheduler(context, endpoint, As(RoutingId(channel, report.sender)));
+    const RawDealer dealer(context, endpoint, As(RoutingIdOf(channel, stranger)));
+    const RawDealer as_scheduler(context, endpoint, As(RoutingIdOf(channel, report.sender)));
     for (Envelope forged : SampleEnvelopes()) {
       forged.job = report.job;
       forged.generation = report.generation;
@@ -125,14 +123,14 @@ void SendForgeries(ZmqContext& context, const std::string& endpoint, const Envel
 std::unique_ptr<RawDealer> Flood(ZmqContext& context, const std::string& endpoint,
                                  const Envelope& report) {
   const PeerId asker{kUnknownNode, NewIncarnation(), 0};
-  auto dealer = std::make_unique<RawDealer>(context, endpoint, As(RoutingId('d', asker)));
+  auto dealer = std::make_unique<RawDealer>(context, endpoint, As(RoutingIdOf('d', asker)));
   const RawMessage question =
       ToRaw({.sender = asker, .receiver = report.sender, .message = StatusRequest{}});
   for (int i = 0; i < 100'000 && dealer->Send(question); ++i) {
   }
   for (int i = 0; i < 300; ++i) {
     const PeerId many{kUnknownNode, NewIncarnation(), 0};
-    const RawDealer newcomer(context, endpoint, As(RoutingId('d', many)));
+    const RawDealer newcomer(context, endpoint, As(RoutingIdOf('d', many)));
     const std::string name(1000, 'x');
     const Register server{.role = i % 2 == 0 ? Role::kServer : Role::kWorker,
                           .host = name,

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <deque>
+#include <functional>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -37,6 +38,25 @@ struct Fixture {
   ShardPlan shards{Layout()};
   HeldBytes held_bytes;
   ParameterStore store{shards, {.versions_kept = 2}, held_bytes};
+};
+
+// What a wait asks whether it is called off: so it has begun.
+class CallOff {
+ public:
+  std::function<bool()> question() {
+    return [this] {
+      ++times_asked_;
+      times_asked_.notify_all();
+      return is_said_.load();
+    };
+  }
+  void AwaitQuestion() const { times_asked_.wait(0); }
+  void Say() { is_said_ = true; }
+  int times_asked() const { return times_asked_; }
+
+ private:
+  std::atomic<int> times_asked_ = 0;
+  std::atomic<bool> is_said_ = false;
 };
 
 TEST_CASE("a wait for shards that are there returns at once, interrupted or not") {
@@ -74,39 +94,30 @@ TEST_CASE("cleared, a store ends its waits and takes lower versions again (P21)"
 TEST_CASE("a waiting thread goes on when the last of its shards arrives") {
   Fixture f;
   auto hold = f.store.HoldVersion(Version(0));
-  std::atomic<int> times_asked = 0;
+  CallOff call_off;
   std::atomic<bool> done = false;
   std::thread waiter([&] {
-    const auto interrupted = [&] {
-      ++times_asked;
-      times_asked.notify_all();
-      return false;
-    };
-    CHECK(hold->Advance({0, 2}, {}, interrupted, {}).ok());
+    CHECK(hold->Advance({0, 2}, {}, call_off.question(), {}).ok());
     done = true;
   });
-  times_asked.wait(0);
+  call_off.AwaitQuestion();
   f.Put(1, 0, 1.0f);
   CHECK_FALSE(done);
   f.Put(0, 0, 1.0f);
   waiter.join();
   CHECK(done);
-  CHECK(times_asked == 1);  // the first shard has not woken it
+  CHECK(call_off.times_asked() == 1);  // the first shard has not woken it
 }
 
 TEST_CASE("a wait for a version ends when the versions kept have gone past it") {
   Fixture f;
   auto hold = f.store.HoldVersion(Version(0));
-  std::atomic<bool> is_asked = false;
+  CallOff call_off;
   std::thread waiter([&] {
-    const auto interrupted = [&] {
-      is_asked = true;
-      is_asked.notify_all();
-      return false;
-    };
-    CHECK(hold->Advance({0, 1}, {}, interrupted, {}).code() == StatusCode::kInterrupted);
+    Status s = hold->Advance({0, 1}, {}, call_off.question(), {});
+    CHECK(s.code() == StatusCode::kInterrupted);
   });
-  is_asked.wait(false);
+  call_off.AwaitQuestion();
   f.Put(0, 2, 1.0f);
   waiter.join();
 }
@@ -114,19 +125,13 @@ TEST_CASE("a wait for a version ends when the versions kept have gone past it") 
 TEST_CASE("a waiting thread returns when it is called off") {
   Fixture f;
   auto hold = f.store.HoldVersion(Version(0));
-  std::atomic<bool> is_asked = false;
-  std::atomic<bool> is_called_off = false;
+  CallOff call_off;
   std::thread waiter([&] {
-    const auto interrupted = [&] {
-      is_asked = true;
-      is_asked.notify_all();
-      return is_called_off.load();
-    };
-    Status s = hold->Advance({0, 1}, {}, interrupted, {});
+    Status s = hold->Advance({0, 1}, {}, call_off.question(), {});
     CHECK(s.code() == StatusCode::kInterrupted);
   });
-  is_asked.wait(false);
-  is_called_off = true;
+  call_off.AwaitQuestion();
+  call_off.Say();
   f.store.Wake();
   waiter.join();
 }
