@@ -4,9 +4,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
-#include <cstring>
 #include <memory>
 #include <random>
 #include <string>
@@ -19,7 +19,7 @@ namespace {
 
 Blob BlobOf(const std::string& bytes) {
   auto owner = std::make_shared<std::vector<uint64_t>>((bytes.size() + 7) / 8);
-  std::memcpy(owner->data(), bytes.data(), bytes.size());
+  std::ranges::copy(bytes, reinterpret_cast<char*>(owner->data()));
   return Blob(std::as_bytes(std::span(*owner)).first(bytes.size()), owner);
 }
 
