@@ -74,7 +74,7 @@ class Session : public ProtocolCore {
   struct Options {
     ViewMember::Identity identity;
     Ready ready;                                    // repeated until a view has us
-    size_t push_window_bytes = PushWindow::kBytes;  // of a lane
+    size_t push_window_bytes = PushWindow::kBytesMax;  // of a lane
   };
   // `plan`, `compute` and `outbox` outlive the session.
   Session(const Options& options, const JobPlan& plan, ComputePort& compute, Outbox& outbox);
@@ -141,6 +141,13 @@ class Session : public ProtocolCore {
     std::set<MicroBatch> verified;  // to be hashed alone (P41)
     uint32_t open_calls = 0;        // Compute calls whose StepComputed is not back
   };
+  struct Parcel {  // what a flush has for a lane, of a step
+    std::vector<PushItem> items;
+    size_t bytes = 0;
+    std::set<ShardId> shards;
+    std::vector<std::pair<ShardState*, Unreplied*>> pushes;
+  };
+  using Parcels = std::map<std::pair<PeerId, Step>, Parcel>;
   struct Evaluation {
     Version version;
     std::vector<bool> arrived;  // by shard
@@ -214,6 +221,8 @@ class Session : public ProtocolCore {
   size_t PushesOfEachShard(Step step);
   Micros WindowPatience() const;
   void FlushPushes(Micros now);
+  Parcels GatherPushes(Micros now);
+  bool GatherPushes(ShardId id, Parcels& parcels);
   void AskWhatIsDue(Micros now);
   static void NoteAsked(Micros now, ShardState& shard, Version version);
   void Expect(Micros now, const PeerId& lane);

@@ -88,48 +88,64 @@ Micros Session::WindowPatience() const {
   return std::min(usual / 4, PushWindow::kPatienceMax);
 }
 
-// Gathers the unsent pushes by lane, from the back of the model, which backward finishes first.
-void Session::FlushPushes(Micros now) {
-  struct Parcel {
-    Push push;
-    size_t bytes = 0;
-    std::set<ShardId> shards;
-    std::vector<std::pair<ShardState*, Unreplied*>> items;
-  };
-  if (!HasUnsentPushes()) return window_.Rest();
-  std::map<std::pair<PeerId, Step>, Parcel> parcels;
+// Adds the shard's unsent pushes, if its lane's window admits them.
+bool Session::GatherPushes(ShardId id, Parcels& parcels) {
+  ShardState& shard = shards_[id.value()];
+  const PeerId& lane = PrimaryOf(id);
+  bool has_gathered = false;
+  for (Unreplied& unreplied : shard.pushes) {
+    if (unreplied.is_sent || !BarrierIsOpen(unreplied.step) || !window_.Admits(lane)) continue;
+    Parcel& parcel = parcels[{lane, unreplied.step}];
+    parcel.items.push_back({id, unreplied.step, unreplied.node, unreplied.payload});
+    parcel.bytes += unreplied.payload.size_bytes();
+    parcel.shards.insert(id);
+    parcel.pushes.emplace_back(&shard, &unreplied);
+    has_gathered = true;
+  }
+  return has_gathered;
+}
+
+// The unsent pushes that may go, by lane: from the back of the model, which backward finishes first,
+// and once it is over from the front, which the next forward reads first.
+Session::Parcels Session::GatherPushes(Micros now) {
+  Parcels parcels;
   const Step step_to_make = StepReading(known_everywhere());
   const Version lacking = VersionMadeBy(step_to_make);
   const size_t pushes_of_ours = PushesOfEachShard(step_to_make);
+  std::vector<bool> are_gathered(shards_.size());
+  const auto look_at = [&](size_t i) {
+    const ShardId id(static_cast<uint32_t>(i));
+    const ShardState& shard = shards_[i];
+    if (!are_gathered[i]) are_gathered[i] = GatherPushes(id, parcels);
+    if (shard.known >= lacking) return;
+    const bool is_all_here = shard.pushes.size() >= pushes_of_ours;
+    window_.Pass(PrimaryOf(id), id, plan_.pushes.PayloadBytes(id), is_all_here);
+  };
   window_.Begin(now, lacking, WindowPatience());
-  for (size_t i = shards_.size(); i-- > 0;) {
-    const ShardId shard(static_cast<uint32_t>(i));
-    const PeerId& lane = PrimaryOf(shard);
-    for (Unreplied& unreplied : shards_[i].pushes) {
-      if (unreplied.is_sent || !BarrierIsOpen(unreplied.step) || !window_.Admits(lane)) continue;
-      Parcel& parcel = parcels[{lane, unreplied.step}];
-      parcel.push.items.push_back({shard, unreplied.step, unreplied.node, unreplied.payload});
-      parcel.bytes += unreplied.payload.size_bytes();
-      parcel.shards.insert(shard);
-      parcel.items.emplace_back(&shards_[i], &unreplied);
-    }
-    if (shards_[i].known >= lacking) continue;
-    const bool is_all_here = shards_[i].pushes.size() >= pushes_of_ours;
-    window_.Pass(lane, shard, plan_.pushes.PayloadBytes(shard), is_all_here);
+  if (IsComputed(step_to_make)) {
+    window_.FromFirst();
+    for (size_t i = 0; i < shards_.size(); ++i) look_at(i);
   }
+  window_.FromLast();
+  for (size_t i = shards_.size(); i-- > 0;) look_at(i);
   window_.End();
-  for (auto& [key, parcel] : parcels) {
+  return parcels;
+}
+
+void Session::FlushPushes(Micros now) {
+  if (!HasUnsentPushes()) return window_.Rest();
+  for (auto& [key, parcel] : GatherPushes(now)) {
     const auto& [lane, step] = key;
     const bool is_whole = parcel.shards.size() == shard_counts_.at(lane);
     if (!is_whole && parcel.bytes < kFlushBytes && !IsComputed(step)) continue;
-    for (auto& [shard, unreplied] : parcel.items) {
+    for (auto& [shard, unreplied] : parcel.pushes) {
       unreplied->is_sent = true;
       NoteAsked(now, *shard, VersionMadeBy(step));
     }
     Expect(now, lane);
     pushed_bytes_.all += parcel.bytes;
     if (!IsComputed(step)) pushed_bytes_.early += parcel.bytes;
-    for (auto& items : InMessages(std::move(parcel.push.items)))
+    for (auto& items : InMessages(std::move(parcel.items)))
       SendToLane(lane, Push{std::move(items)});
   }
 }

@@ -32,7 +32,11 @@ void Session::OnMessageOf(Micros now, const PeerId& from, const ViewUpdate& upda
   });
   window_.Clear();
   shard_counts_.clear();
-  for (const ShardPlacement& placement : view.shards) ++shard_counts_[placement.primary];
+  for (size_t i = 0; i < view.shards.size(); ++i) {
+    const PeerId& lane = view.shards[i].primary;
+    ++shard_counts_[lane];
+    window_.Add(lane, plan_.pushes.PayloadBytes(ShardId(static_cast<uint32_t>(i))));
+  }
   for (ShardState& shard : shards_) {
     for (Unreplied& push : shard.pushes) push.is_sent = push.is_held = false;
     shard.ask_at = now;

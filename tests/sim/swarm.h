@@ -84,7 +84,7 @@ struct Swarm {
   double server_share = 0.5;   // of what may befall a server or a worker
   double speed_spread = 1;     // the slowest worker's time over the fastest's
   bool shares_memory = false;  // payloads are read where they lie (P42)
-  size_t push_window_bytes = PushWindow::kBytes;
+  size_t push_window_bytes = PushWindow::kBytesMax;
 };
 
 Swarm DrawSwarm(Chance& chance, Focus focus);

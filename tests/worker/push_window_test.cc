@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <utility>
 #include <vector>
 
 namespace pando {
@@ -13,15 +14,41 @@ constexpr size_t kShardBytes = 100;
 constexpr Micros kMs = std::chrono::milliseconds(1);
 using Shards = std::vector<uint32_t>;
 
-// Which of a lane's shards 0 to `last` may be pushed, where those lack the version.
+// One look from an end: which of a lane's shards `first` to `last` may be pushed, where those lack
+// the version.
+void LookFromLast(PushWindow& window, const PeerId& lane, uint32_t first, uint32_t last,
+                  Shards* admitted) {
+  window.FromLast();
+  for (uint32_t shard = last + 1; shard-- > first;) {
+    if (window.Admits(lane)) admitted->push_back(shard);
+    window.Pass(lane, ShardId(shard), kShardBytes, true);
+  }
+}
+
+void LookFromFirst(PushWindow& window, uint32_t first, uint32_t last, Shards* admitted) {
+  window.FromFirst();
+  for (uint32_t shard = first; shard <= last; ++shard) {
+    if (window.Admits(kLane)) admitted->push_back(shard);
+    window.Pass(kLane, ShardId(shard), kShardBytes, true);
+  }
+}
+
+// While backward goes on.
 Shards AdmittedBy(PushWindow& window, Micros now, uint32_t last, Version lacking = Version(1),
                   const PeerId& lane = kLane) {
   Shards admitted;
   window.Begin(now, lacking, PushWindow::kPatienceMax);
-  for (uint32_t shard = last + 1; shard-- > 0;) {
-    if (window.Admits(lane)) admitted.push_back(shard);
-    window.Pass(lane, ShardId(shard), kShardBytes, true);
-  }
+  LookFromLast(window, lane, 0, last, &admitted);
+  window.End();
+  return admitted;
+}
+
+// Once it is over.
+Shards AdmittedAfter(PushWindow& window, Micros now, uint32_t first, uint32_t last) {
+  Shards admitted;
+  window.Begin(now, Version(1), PushWindow::kPatienceMax);
+  LookFromFirst(window, first, last, &admitted);
+  LookFromLast(window, kLane, first, last, &admitted);
   window.End();
   return admitted;
 }
@@ -71,6 +98,7 @@ TEST_CASE("what another step's window has waited does not count") {
 TEST_CASE("a lane that waits for this worker is sent all that there is") {
   PushWindow window(kShardBytes);
   window.Begin(Micros(0), Version(1), PushWindow::kPatienceMax);
+  window.FromLast();
   window.Pass(kLane, ShardId(3), kShardBytes, false);
   CHECK(window.Admits(kLane));
   window.Pass(kLane, ShardId(2), kShardBytes, true);
@@ -96,6 +124,41 @@ TEST_CASE("in another view patience begins anew") {
 TEST_CASE("a window without end holds nothing up") {
   PushWindow window(SIZE_MAX);
   CHECK(AdmittedBy(window, Micros(0), 3) == Shards{3, 2, 1, 0});
+  CHECK(AdmittedAfter(window, Micros(0), 0, 1) == Shards{0, 1, 1, 0});
+}
+
+TEST_CASE("after backward a window begins at the first shard, and the last one goes as well") {
+  PushWindow window(2 * kShardBytes);
+  CHECK(AdmittedBy(window, Micros(0), 9) == Shards{9, 8});
+  CHECK(AdmittedAfter(window, Micros(1), 0, 9) == Shards{0, 1, 9});
+  CHECK(AdmittedAfter(window, Micros(2), 1, 9) == Shards{1, 2, 9});
+  CHECK(AdmittedAfter(window, Micros(3), 1, 8) == Shards{1, 2, 8});
+}
+
+TEST_CASE("a window has room for an eighth of the lane's gradients, within bounds") {
+  constexpr size_t kMiB = size_t{1} << 20;
+  for (const auto& [all, room] : {std::pair{2, 4}, {64, 8}, {1024, 16}}) {
+    PushWindow window(PushWindow::kBytesMax);
+    window.Add(kLane, all * kMiB);
+    window.Begin(Micros(0), Version(1), PushWindow::kPatienceMax);
+    window.FromLast();
+    window.Pass(kLane, ShardId(9), room * kMiB - 1, true);
+    CHECK(window.Admits(kLane));
+    window.Pass(kLane, ShardId(8), 1, true);
+    CHECK(!window.Admits(kLane));
+  }
+}
+
+TEST_CASE("patience begins anew when either window moves, and has an end while they are held up") {
+  PushWindow window(kShardBytes);
+  AdmittedAfter(window, Micros(0), 0, 9);
+  AdmittedAfter(window, Micros(10), 1, 9);
+  CHECK(window.NextDeadline() == PushWindow::kPatienceMax + Micros(10));
+  AdmittedAfter(window, Micros(20), 1, 8);
+  CHECK(window.NextDeadline() == PushWindow::kPatienceMax + Micros(20));
+  CHECK(AdmittedAfter(window, PushWindow::kPatienceMax + Micros(10), 1, 3) == Shards{1, 3});
+  CHECK(AdmittedAfter(window, 2 * PushWindow::kPatienceMax + Micros(10), 1, 3) ==
+        Shards{1, 2, 3, 3, 2, 1});
 }
 
 }  // namespace

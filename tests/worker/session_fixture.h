@@ -1,4 +1,4 @@
-// What the tests of the session share: a job of two shards on two lanes, a computing side that only
+// What the tests of the session share: a job of few shards on two lanes, a computing side that only
 // remembers what it was asked, and both ends of the wire in virtual time.
 #pragma once
 
@@ -18,8 +18,8 @@
 namespace pando {
 
 inline constexpr PeerId kScheduler{kSchedulerNode, Incarnation(10), 0};
-inline constexpr PeerId kLaneA{NodeId(2), Incarnation(22), 0};  // of shard 0
-inline constexpr PeerId kLaneB{NodeId(3), Incarnation(33), 1};  // of shard 1
+inline constexpr PeerId kLaneA{NodeId(2), Incarnation(22), 0};  // of shards 0, 2, ...
+inline constexpr PeerId kLaneB{NodeId(3), Incarnation(33), 1};  // of shards 1, 3, ...
 inline constexpr PeerId kNewLane{NodeId(8), Incarnation(88), 0};
 inline constexpr PeerId kNobody{};
 inline constexpr NodeId kWorkers[] = {NodeId(4), NodeId(5), NodeId(6)};  // by rank
@@ -67,15 +67,16 @@ class SessionFixture : private Outbox {
     return job;
   }
   explicit SessionFixture(const Job& job = SmallJob(), uint32_t rank = 0,
-                          size_t push_window_bytes = PushWindow::kBytes)
+                          size_t push_window_bytes = PushWindow::kBytesMax, uint32_t shard_count = 2)
       : plan(job, {.train_samples = 800},
-             TensorLayout({{.name = "w", .shape = {1600}}, MetricTensorSpec()})),
+             TensorLayout({{.name = "w", .shape = {800 * shard_count}}, MetricTensorSpec()})),
         rank_(rank),
         self_{kWorkers[rank], Incarnation(100 + rank), 0},
         session({{self_, kScheduler, JobId(7)}, {.kind = "test"}, push_window_bytes}, plan, compute,
                 *this) {
-    REQUIRE(plan.shards.shard_count() == 2);
+    REQUIRE(plan.shards.shard_count() == shard_count);
   }
+  uint32_t shard_count() const { return static_cast<uint32_t>(plan.shards.shard_count()); }
 
   // Workers 0, 1, 2 own micro-batches 0-3, 4-5, 6-7.
   View MakeView(uint64_t number) const {
@@ -86,7 +87,8 @@ class SessionFixture : private Outbox {
     for (NodeInfo& node : view.nodes) node.role = Role::kServer;
     for (uint32_t i = 0; i < 3; ++i)
       view.nodes.push_back({.node = kWorkers[i], .incarnation = Incarnation(100 + i), .rank = i});
-    view.shards = {{.primary = kLaneA}, {.primary = kLaneB}};
+    for (uint32_t i = 0; i < shard_count(); ++i)
+      view.shards.push_back({.primary = i % 2 == 0 ? kLaneA : kLaneB});
     for (uint32_t i : {0, 0, 0, 0, 1, 1, 2, 2}) view.owners.push_back({.worker = kWorkers[i]});
     return view;
   }
@@ -135,8 +137,8 @@ class SessionFixture : private Outbox {
     Receive(lane, Answer{session.view().id, {{ShardId(shard), Version(version), nodes}}});
   }
   void AnswerAll(uint64_t version, const std::vector<TreeNode>& nodes = {}) {
-    AnswerFrom(session.view().shards[0].primary, 0, version, nodes);
-    AnswerFrom(session.view().shards[1].primary, 1, version, nodes);
+    for (uint32_t shard = 0; shard < shard_count(); ++shard)
+      AnswerFrom(session.view().shards[shard].primary, shard, version, nodes);
   }
   void GiveParams(uint32_t shard, uint64_t version) {
     auto floats = std::make_shared<FloatBuffer>(plan.shards.range(ShardId(shard)).size());
@@ -144,7 +146,7 @@ class SessionFixture : private Outbox {
             Params{{{ShardId(shard), Version(version), ToBlob(SharedBuffer(floats))}}});
   }
   void GiveParams(uint64_t version) {
-    for (uint32_t shard : {0, 1}) GiveParams(shard, version);
+    for (uint32_t shard = 0; shard < shard_count(); ++shard) GiveParams(shard, version);
   }
 
   // ---- computing side ----
@@ -155,7 +157,7 @@ class SessionFixture : private Outbox {
   // What a call emits.
   void FinishCall(const ComputeLog::Call& call) {
     for (TreeNode node : plan.steps.Tree(call.step).Cover(call.micro_batches)) {
-      for (uint32_t shard : {0, 1}) {
+      for (uint32_t shard = 0; shard < shard_count(); ++shard) {
         auto sum = std::make_shared<FloatBuffer>(plan.shards.range(ShardId(shard)).size());
         Emit(GradientReady{call.step, node, ShardId(shard), ToBlob(SharedBuffer(sum))});
       }

@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+
 #include "tests/worker/session_fixture.h"
 
 namespace pando {
@@ -107,18 +109,22 @@ TEST_CASE("unreplied pushes go to the new primary, and the others are sent again
   CHECK(pushes[1].second.items[0].shard == ShardId(1));
 }
 
-// At step 0, with both shards on one lane whose window has room for one.
+using ShardIds = std::vector<ShardId>;
+
+// At step 0, with all shards on one lane whose window has room for one.
 struct NarrowWindow : SessionFixture {
-  explicit NarrowWindow(const Job& job = SmallJob()) : SessionFixture(job, 0, 1) {
+  explicit NarrowWindow(const Job& job = SmallJob()) : SessionFixture(job, 0, 1, 4) {
     View view = MakeView(1);
-    view.shards[1].primary = kLaneA;
+    for (ShardPlacement& shard : view.shards) shard.primary = kLaneA;
     Enter(view);
-    Receive(kLaneA, Answer{view.id, {{ShardId(0), Version(0)}, {ShardId(1), Version(0)}}});
+    Answer all{view.id, {}};
+    for (uint32_t i = 0; i < shard_count(); ++i) all.items.push_back({ShardId(i), Version(0)});
+    Receive(kLaneA, std::move(all));
     GiveParams(0);
   }
   void Compute() { FinishCall(ComputeLog::Call(compute.calls[0])); }
-  std::vector<ShardId> TakePushed() {
-    std::vector<ShardId> shards;
+  ShardIds TakePushed() {
+    ShardIds shards;
     for (const auto& [lane, push] : Take<Push>()) {
       for (const PushItem& item : push.items) shards.push_back(item.shard);
     }
@@ -126,12 +132,20 @@ struct NarrowWindow : SessionFixture {
   }
 };
 
-TEST_CASE("what does not fit in a lane's window goes when that moves on") {
+TEST_CASE("once a step is computed, what the next forward reads first goes first, and the last") {
   NarrowWindow f;
   f.Compute();
-  CHECK(f.TakePushed() == std::vector{ShardId(1)});
-  f.GiveParams(1, 1);
-  CHECK(f.TakePushed() == std::vector{ShardId(0)});
+  CHECK(f.TakePushed() == ShardIds{ShardId(0), ShardId(3)});
+}
+
+TEST_CASE("what does not fit in a lane's window goes when that moves on, from either end") {
+  NarrowWindow f;
+  f.Compute();
+  f.TakePushed();
+  f.GiveParams(0, 1);
+  CHECK(f.TakePushed() == ShardIds{ShardId(1)});
+  f.GiveParams(3, 1);
+  CHECK(f.TakePushed() == ShardIds{ShardId(2)});
 }
 
 TEST_CASE("what does not fit in a lane's window goes when that has not moved for long") {
@@ -141,7 +155,7 @@ TEST_CASE("what does not fit in a lane's window goes when that has not moved for
   f.Wait(PushWindow::kPatienceMax - kMs);
   CHECK(f.TakePushed().empty());
   f.Wait(2 * kMs);
-  CHECK(f.TakePushed() == std::vector{ShardId(0)});
+  CHECK(f.TakePushed() == ShardIds{ShardId(1), ShardId(2)});
 }
 
 TEST_CASE("while sums of our own of a lane's last shard are to come, nothing is held up") {
@@ -149,15 +163,15 @@ TEST_CASE("while sums of our own of a lane's last shard are to come, nothing is 
   job.push_codec = PayloadCodec::kBf16;  // a push for each of four micro-batches (P34)
   NarrowWindow f(job);
   for (uint32_t m = 0; m < 4; ++m) {
-    for (uint32_t shard : {1, 0}) {
+    for (uint32_t shard : {3, 2, 1, 0}) {
       auto sum = std::make_shared<FloatBuffer>(f.plan.pushes.PayloadBytes(ShardId(shard)) / 4);
       const TreeNode leaf = f.plan.steps.Tree(Step(0)).Leaf(MicroBatch(m));
       f.Emit(GradientReady{Step(0), leaf, ShardId(shard), ToBlob(SharedBuffer(sum))});
     }
-    if (m < 3) CHECK(f.TakePushed() == std::vector{ShardId(1), ShardId(0)});
+    if (m < 3) CHECK(f.TakePushed() == ShardIds{ShardId(3), ShardId(2), ShardId(1), ShardId(0)});
   }
   f.Emit(StepComputed{Step(0)});
-  CHECK(f.TakePushed() == std::vector{ShardId(1)});
+  CHECK(f.TakePushed() == ShardIds{ShardId(0), ShardId(3)});
 }
 
 TEST_CASE("a new view's lanes are sent what the window held up, as far as theirs let them") {
@@ -165,12 +179,12 @@ TEST_CASE("a new view's lanes are sent what the window held up, as far as theirs
   f.Compute();
   f.TakePushed();
   View view = f.MakeView(2);
-  view.shards[1].primary = kNewLane;
+  for (uint32_t i : {0, 1}) view.shards[i].primary = kLaneA;
+  for (uint32_t i : {2, 3}) view.shards[i].primary = kNewLane;
   f.Enter(view);
-  const auto pushes = f.Take<Push>();
-  REQUIRE(pushes.size() == 2);
-  CHECK(pushes[0].second.items[0].shard == ShardId(0));
-  CHECK(pushes[1].second.items[0].shard == ShardId(1));
+  ShardIds pushed = f.TakePushed();
+  std::ranges::sort(pushed);
+  CHECK(pushed == ShardIds{ShardId(0), ShardId(1), ShardId(2), ShardId(3)});
 }
 
 TEST_CASE("nothing is held up where each shard's update needs a value of all (P14)") {
@@ -178,7 +192,7 @@ TEST_CASE("nothing is held up where each shard's update needs a value of all (P1
   job.optimizer.clip_norm = 1;
   NarrowWindow f(job);
   f.Compute();
-  CHECK(f.TakePushed() == std::vector{ShardId(1), ShardId(0)});
+  CHECK(f.TakePushed() == ShardIds{ShardId(3), ShardId(2), ShardId(1), ShardId(0)});
 }
 
 TEST_CASE("a shard without a primary is waited for") {
