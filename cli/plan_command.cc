@@ -209,7 +209,8 @@ void AddMachineFlags(CLI::App& command, PlanOptions* options) {
       "that share a host's link, as GPUs do [1]");
   command
       .add_flag("--host-sum", options->sums_on_host,
-                "the workers of a host sum there first: one copy crosses its link")
+                "the workers of a host sum there first, as the threads of one do: one copy crosses "
+                "its link")
       ->group("Machines");
   add("--servers", &options->servers, kServersMax,
       "on hosts of their own [as many as are worth having]");

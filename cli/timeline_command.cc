@@ -32,6 +32,7 @@ constexpr const char* kExamples =
     "  worker     compute N: layers forward and backward, sums; waits for work, parameters, "
     "samples\n"
     "             protocol: push, a shard's gradients leave; pull, its parameters are copied in\n"
+    "             exposed_sync_ms: waits for parameters, of a computing thread and a step\n"
     "  server     lane N: aggregate, update, replicate, commit, reply; and from root to commit\n"
     "  scheduler  run: steps; marks for views, faults, evaluations, and what events.jsonl has\n"
     "Layers that are computed in one go are one span. With a GPU a layer's span is its launch.\n\n";

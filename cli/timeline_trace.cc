@@ -13,6 +13,7 @@
 
 #include "cli/version.h"
 #include "common/atomic_file.h"
+#include "worker/step_timeline.h"
 
 namespace pando {
 namespace {
@@ -146,6 +147,33 @@ namespace {
 
 // ---- the trace ----------------------------------------------------------------------------------
 
+struct SyncOfStep {
+  int64_t begin_ns = INT64_MAX;  // of the step's first span, on the file's clock
+  int64_t waited_ns = 0;         // for parameters, by all computing threads
+};
+
+// By step. Empty for processes that do not compute.
+struct ExposedSync {
+  explicit ExposedSync(const TimelineFile& file) {
+    for (const TimelineTrackRecords& track : file.tracks) {
+      const auto computes = [&](const TimelineRecord& record) {
+        return IsSpan(record) && file.names[record.name].category == "compute";
+      };
+      if (std::ranges::none_of(track.records, computes)) continue;
+      ++thread_count;
+      for (const TimelineRecord& record : track.records) {
+        if (!IsSpan(record)) continue;
+        SyncOfStep& step = steps[record.step];
+        step.begin_ns = std::min(step.begin_ns, record.begin_ns);
+        if (file.names[record.name].text == StepTimeline::kAwaitParametersName)
+          step.waited_ns += record.duration_ns;
+      }
+    }
+  }
+  std::map<uint64_t, SyncOfStep> steps;
+  size_t thread_count = 0;
+};
+
 class TraceWriter {
  public:
   TraceWriter(AtomicFile file, Extent extent, bool is_bounded)
@@ -169,6 +197,7 @@ class TraceWriter {
                const TimelineFile& file);
   void AddMark(int64_t at_ns, const std::string& name, const std::string& text, char scope);
   void AddMetadata(size_t tid, const char* what, const std::string& value);
+  void AddExposedSync(const TimelineFile& file, const TimelineClock& clock);
   void Separate();
   Status Flush();
   std::string Time(int64_t at_ns) const { return Microseconds(at_ns - extent_.begin_ns); }
@@ -215,7 +244,23 @@ Status TraceWriter::AddLife(size_t pid, const Life& life, const TimelineFile& fi
   for (const TimelineTrackRecords& track : file.tracks) {
     if (Status s = AddTrack(track, file, life.clock); !s.ok()) return s;
   }
-  return Status();
+  AddExposedSync(file, life.clock);
+  return Flush();
+}
+
+// A counter that holds from a step's beginning to the next one's: what the process's progress and
+// metrics.csv say, step by step.
+void TraceWriter::AddExposedSync(const TimelineFile& file, const TimelineClock& clock) {
+  const ExposedSync sync(file);
+  for (const auto& [step, of_step] : sync.steps) {
+    Separate();
+    const double ms =
+        1e-6 * static_cast<double>(of_step.waited_ns) / static_cast<double>(sync.thread_count);
+    text_ += fmt::format(
+        "{{\"ph\":\"C\",\"pid\":{},\"ts\":{},\"name\":\"exposed_sync_ms\",\"args\":{{\"ms\":{:.3f}}"
+        "}}}",
+        pid_, Time(clock.ToReference(of_step.begin_ns)), ms);
+  }
 }
 
 Status TraceWriter::AddTrack(const TimelineTrackRecords& track, const TimelineFile& file,

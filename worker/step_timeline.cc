@@ -6,17 +6,18 @@ namespace {
 constexpr const char* kNumber = "micro_batch";
 
 // By What.
-constexpr std::array<std::array<const char*, 2>, 11> kNames{{{"wait for work", "wait"},
-                                                             {"wait for parameters", "wait"},
-                                                             {"wait for samples", "wait"},
-                                                             {"take samples in", "compute"},
-                                                             {"score", "compute"},
-                                                             {"sum gradients", "push"},
-                                                             {"forward", "compute"},
-                                                             {"backward", "compute"},
-                                                             {"wait for the GPU", "wait"},
-                                                             {"evaluate", "evaluation"},
-                                                             {"finish", "compute"}}};
+constexpr std::array<std::array<const char*, 2>, 11> kNames{
+    {{"wait for work", "wait"},
+     {StepTimeline::kAwaitParametersName, "wait"},
+     {"wait for samples", "wait"},
+     {"take samples in", "compute"},
+     {"score", "compute"},
+     {"sum gradients", "push"},
+     {"forward", "compute"},
+     {"backward", "compute"},
+     {"wait for the GPU", "wait"},
+     {"evaluate", "evaluation"},
+     {"finish", "compute"}}};
 
 }  // namespace
 

@@ -17,6 +17,9 @@ namespace pando {
 
 class StepTimeline {
  public:
+  // What a span of kAwaitParameters is called: together they are the exposed synchronisation.
+  static constexpr const char* kAwaitParametersName = "wait for parameters";
+
   enum class What : uint8_t {
     kAwaitWork,
     kAwaitParameters,

@@ -56,7 +56,7 @@ TEST_CASE("the text has step, epoch, loss, accuracy, speed and time left") {
   CHECK(ProgressText(At(1), 3725s).ends_with("1:02:05 left"));
   ProgressState waiting = At(100);
   waiting.exposed_sync_ms = 2.34;
-  CHECK(ProgressText(waiting, 0s).ends_with("31,200 images/s · sync 2.3 ms"));
+  CHECK(ProgressText(waiting, 0s).ends_with("31,200 images/s · exposed sync 2.3 ms"));
 }
 
 TEST_CASE("off a terminal there is a plain line every few seconds and a last one") {

@@ -141,6 +141,35 @@ TEST_CASE("spans that overlap are never on one row") {
   CHECK(rows == std::vector<std::string>{"lane 0", "lane 0 (2)", "lane 0 (3)"});
 }
 
+TEST_CASE("a worker's exposed synchronisation is a counter: waits for parameters, step by step") {
+  Run run;
+  {
+    auto timeline = run.Process("worker 0", 1);
+    const auto wait = timeline->Name({"wait for parameters", "wait", "micro_batch"});
+    const auto other_wait = timeline->Name({"wait for samples", "wait", "micro_batch"});
+    const auto compute = timeline->Name({"conv1 forward", "compute", "micro_batch"});
+    for (const char* thread : {"compute 0", "compute 1"}) {
+      TimelineTrack& track = timeline->OpenTrack(thread);
+      for (uint64_t step : {4, 5}) {
+        const auto begin = static_cast<int64_t>(step) * 10'000'000;
+        track.AddSpan(wait, begin, begin + 3'000'000, Step(step), 0);
+        track.AddSpan(other_wait, begin + 3'000'000, begin + 4'000'000, Step(step), 0);
+        track.AddSpan(compute, begin + 4'000'000, begin + 9'000'000, Step(step), 0);
+      }
+    }
+    TimelineTrack& one = timeline->OpenTrack("protocol");
+    one.AddSpan(wait, 41'000'000, 49'000'000, Step(4), 0);  // computes nothing
+    timeline->OpenTrack("compute 2").AddSpan(compute, 60'000'000, 61'000'000, Step(6), 0);
+  }
+  const std::vector<Json> counters = EventsOf(run.Trace(), "C");
+  REQUIRE(counters.size() == 3);
+  for (const Json& counter : counters) CHECK(counter.at("name") == "exposed_sync_ms");
+  CHECK(counters[0].at("ts").get<double>() == 0);
+  CHECK(counters[0].at("args").at("ms").get<double>() == doctest::Approx(2.0));  // of three threads
+  CHECK(counters[1].at("ts").get<double>() == doctest::Approx(10'000));
+  CHECK(counters[2].at("args").at("ms").get<double>() == 0);
+}
+
 TEST_CASE("processes stand by role and rank, and one that was started again has several lives") {
   Run run;
   for (const auto& [name, incarnation] : std::vector<std::pair<const char*, uint64_t>>{
