@@ -52,6 +52,13 @@ const Point* ResultSet::Find(const std::string& point_name) const {
   return it == points.end() ? nullptr : &*it;
 }
 
+Series BarOf(const Point& point, const std::string& metric) {
+  Series series{.name = point.name, .points = {}};
+  for (const double sample : point.SamplesOf(metric))
+    series.points.emplace_back(static_cast<double>(series.points.size()), sample);
+  return series;
+}
+
 ResultSet NewResultSet(std::string benchmark, std::string title, Parameters options) {
   return {.benchmark = std::move(benchmark),
           .title = std::move(title),

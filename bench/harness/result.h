@@ -60,8 +60,9 @@ struct Series {
   std::string name;
   std::vector<std::pair<double, double>> points;  // (x, y)
 };
-enum class PlotAxis { kBytes, kCount };
-// Lines over a logarithmic axis.
+enum class PlotAxis { kBytes, kCount, kNone };
+// Lines over a logarithmic axis; with none, a bar for each series: the median of its y, and a line
+// from the least to the largest.
 struct Plot {
   std::string name;  // of its file: "push-pull-tcp"
   std::string title;
@@ -84,6 +85,8 @@ struct ResultSet {
   // Null if there is none.
   const Point* Find(const std::string& point_name) const;
 };
+// For a plot of bars: the samples of one metric, by round. None if the point has no such metric.
+Series BarOf(const Point& point, const std::string& metric);
 // A set of now, of this machine and this build, without figures.
 ResultSet NewResultSet(std::string benchmark, std::string title, Parameters options);
 

@@ -13,6 +13,11 @@ using Json = nlohmann::ordered_json;
 
 constexpr const char* kBytesAxis = "bytes";
 constexpr const char* kCountAxis = "count";
+constexpr const char* kNoAxis = "none";
+
+const char* NameOf(PlotAxis axis) {
+  return axis == PlotAxis::kBytes ? kBytesAxis : axis == PlotAxis::kCount ? kCountAxis : kNoAxis;
+}
 
 Json Of(const Parameters& parameters) {
   Json json = Json::object();
@@ -58,7 +63,7 @@ Json Of(const Plot& plot) {
   Json json{{"name", plot.name},
             {"title", plot.title},
             {"y_label", plot.y_label},
-            {"x_axis", plot.x_axis == PlotAxis::kBytes ? kBytesAxis : kCountAxis},
+            {"x_axis", NameOf(plot.x_axis)},
             {"series", Json::array()}};
   for (const Series& series : plot.series)
     json["series"].push_back({{"name", series.name}, {"points", series.points}});
@@ -109,14 +114,20 @@ Table TableIn(const Json& json) {
           .rows = json.at("rows").get<std::vector<std::vector<std::string>>>()};
 }
 
+PlotAxis AxisIn(const Json& json) {
+  // Results of earlier releases have sizes alone.
+  const std::string name = json.value("x_axis", kBytesAxis);
+  return name == kCountAxis ? PlotAxis::kCount
+         : name == kNoAxis  ? PlotAxis::kNone
+                            : PlotAxis::kBytes;
+}
+
 Plot PlotIn(const Json& json) {
   Plot plot{.name = json.at("name").get<std::string>(),
             .title = json.at("title").get<std::string>(),
             .y_label = json.at("y_label").get<std::string>(),
             .series = {},
-            // Results of earlier releases have sizes alone.
-            .x_axis = json.value("x_axis", kBytesAxis) == kCountAxis ? PlotAxis::kCount
-                                                                     : PlotAxis::kBytes};
+            .x_axis = AxisIn(json)};
   for (const Json& series : json.at("series")) {
     plot.series.push_back({series.at("name").get<std::string>(),
                            series.at("points").get<std::vector<std::pair<double, double>>>()});

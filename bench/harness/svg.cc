@@ -15,9 +15,18 @@ constexpr double kWidth = 860, kHeight = 420;
 constexpr double kLeft = 70, kRight = 560, kTop = 40, kBottom = 360;  // of the area of the lines
 constexpr double kLegendX = 580, kLegendLine = 18;
 constexpr int kTicks = 5;
+// Of bars: names to the left, figures to the right.
+constexpr double kBarsLeft = 330, kBarsRight = 780, kBarLine = 22, kBarHeight = 12;
 // Apart for most eyes (Okabe and Ito), then again, dashed.
 constexpr std::array<const char*, 8> kColours{"#0072b2", "#d55e00", "#009e73", "#cc79a7",
                                               "#e69f00", "#56b4e9", "#000000", "#888888"};
+
+// A round number for the end of an axis.
+double RoundedUp(double value) {
+  if (value <= 0) return 1;
+  const double step = std::pow(10, std::floor(std::log10(value)));
+  return std::ceil(value / step) * step;
+}
 
 // From sizes and figures to places on the page.
 class Scale {
@@ -29,9 +38,7 @@ class Scale {
         y_max_ = std::max(y_max_, y);
       }
     }
-    if (y_max_ <= 0) y_max_ = 1;
-    const double step = std::pow(10, std::floor(std::log10(y_max_)));
-    y_max_ = std::ceil(y_max_ / step) * step;
+    y_max_ = RoundedUp(y_max_);
   }
   double X(double x) const {
     if (xs_.size() < 2) return (kLeft + kRight) / 2;
@@ -92,6 +99,57 @@ std::string Lines(const Series& series, size_t index, const Scale& scale) {
          Text(kLegendX + 28, y + 4, "start", series.name);
 }
 
+std::string LinesSvg(const Plot& plot) {
+  const Scale scale(plot);
+  std::string svg = Axes(plot, scale);
+  for (size_t i = 0; i < plot.series.size(); ++i) svg += Lines(plot.series[i], i, scale);
+  return svg;
+}
+
+double BarX(double value, double value_max) {
+  return kBarsLeft + std::max(value, 0.0) / value_max * (kBarsRight - kBarsLeft);
+}
+
+std::string Bar(const Series& series, size_t index, double value_max) {
+  std::vector<double> samples;
+  for (const auto& [x, y] : series.points) samples.push_back(y);
+  const Statistics s = StatisticsOf(samples);
+  const double y = kTop + kBarLine * (static_cast<double>(index) + 0.5);
+  const double left = BarX(s.min, value_max), right = BarX(s.max, value_max);
+  std::string svg = Text(kBarsLeft - 8, y + 4, "end", series.name);
+  if (samples.empty()) return svg + Text(kBarsLeft + 8, y + 4, "start", "-");
+  svg += fmt::format(
+      "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" fill=\"{}\"/>\n",
+      kBarsLeft, y - kBarHeight / 2, BarX(s.p50, value_max) - kBarsLeft, kBarHeight, kColours[5]);
+  if (samples.size() > 1) svg += Line(left, y, right, y, "stroke=\"#000\"");
+  return svg + Text(right + 8, y + 4, "start", NumberText(s.p50));
+}
+
+std::string BarsSvg(const Plot& plot) {
+  double value_max = 0;
+  for (const Series& series : plot.series) {
+    for (const auto& [x, y] : series.points) value_max = std::max(value_max, y);
+  }
+  value_max = RoundedUp(value_max);
+  const double bottom = kTop + kBarLine * static_cast<double>(plot.series.size());
+  std::string svg = Text(kLeft, kTop - 18, "start", plot.title);
+  for (int i = 0; i <= kTicks; ++i) {
+    const double value = value_max * i / kTicks, x = BarX(value, value_max);
+    svg += Line(x, kTop, x, bottom, "stroke=\"#ddd\"");
+    svg += Text(x, bottom + 18, "middle", NumberText(value));
+  }
+  svg += Text((kBarsLeft + kBarsRight) / 2, bottom + 36, "middle", plot.y_label);
+  for (size_t i = 0; i < plot.series.size(); ++i) svg += Bar(plot.series[i], i, value_max);
+  return svg;
+}
+
+// Of bars as many lines as there are; beside lines their legend has to fit.
+double HeightOf(const Plot& plot) {
+  const auto count = static_cast<double>(plot.series.size());
+  if (plot.x_axis == PlotAxis::kNone) return kTop + kBarLine * count + 48;
+  return std::max(kHeight, kTop + kLegendLine * (count + 1));
+}
+
 }  // namespace
 
 std::string EscapeXml(const std::string& text) {
@@ -119,16 +177,12 @@ std::string EscapeXml(const std::string& text) {
 }
 
 std::string ToSvg(const Plot& plot) {
-  const Scale scale(plot);
-  const double legend = kTop + kLegendLine * static_cast<double>(plot.series.size());
-  const double height = std::max(kHeight, legend + kLegendLine);
   std::string svg = fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0:.0f} {1:.0f}\" width=\"{0:.0f}\" "
       "height=\"{1:.0f}\" font-family=\"sans-serif\" font-size=\"12\">\n"
       "<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n",
-      kWidth, height);
-  svg += Axes(plot, scale);
-  for (size_t i = 0; i < plot.series.size(); ++i) svg += Lines(plot.series[i], i, scale);
+      kWidth, HeightOf(plot));
+  svg += plot.x_axis == PlotAxis::kNone ? BarsSvg(plot) : LinesSvg(plot);
   return svg + "</svg>\n";
 }
 

@@ -36,7 +36,8 @@ struct ModelWork {
 };
 std::string LayerPointName(const std::string& model, const LayerWork& work);
 
-// A table of each model's layers and one of kinds of layers over all of them, from the points.
+// A table of each model's layers, one of kinds of layers over all of them, and its plot, from the
+// points.
 void AddLayerSummaries(const std::vector<ModelWork>& models, ResultSet* set);
 
 }  // namespace pando::bench

@@ -1,4 +1,4 @@
-// The tables of kernels.
+// The tables and the plot of kernels.
 #include <fmt/format.h>
 
 #include <map>
@@ -32,15 +32,24 @@ Pass BackwardOf(const LayerWork& work, const Point& point) {
   return {1e-3 * point.MedianOf(kBackwardTime), work.backward_flops, work.backward_bytes};
 }
 
-// What bounds it: the ceiling that would take longer for this work.
-std::vector<std::string> Cells(const Pass& pass, const Ceilings& ceilings) {
-  if (pass.seconds <= 0) return {"-", "-", "-", "-"};
+// Of what bounds it: the ceiling that would take longer for this work.
+struct Share {
+  double value = 0.0;
+  const char* of = "";
+};
+// REQUIRES: it took time.
+Share ShareOf(const Pass& pass, const Ceilings& ceilings) {
   const double of_peak = pass.flops / pass.seconds / ceilings.flops_per_s;
   const double of_memory = pass.bytes / pass.seconds / ceilings.bytes_per_s;
-  const bool is_memory = of_memory > of_peak;
+  return of_memory > of_peak ? Share{of_memory, "memory"} : Share{of_peak, "FMA"};
+}
+
+std::vector<std::string> Cells(const Pass& pass, const Ceilings& ceilings) {
+  if (pass.seconds <= 0) return {"-", "-", "-", "-"};
+  const Share share = ShareOf(pass, ceilings);
   return {fmt::format("{:.3f}", 1e3 * pass.seconds), NumberText(1e-9 * pass.flops / pass.seconds),
           NumberText(1e-9 * pass.bytes / pass.seconds),
-          fmt::format("{:.2f} {}", is_memory ? of_memory : of_peak, is_memory ? "memory" : "FMA")};
+          fmt::format("{:.2f} {}", share.value, share.of)};
 }
 
 std::vector<std::string> Header(const char* first) {
@@ -73,9 +82,9 @@ Table LayersTable(const ModelWork& model, const Ceilings& ceilings, const Result
   return table;
 }
 
-Table KindsTable(const std::vector<ModelWork>& models, const Ceilings& ceilings,
-                 const ResultSet& set) {
-  std::map<std::string, std::pair<Pass, Pass>> kinds;
+using Kinds = std::map<std::string, std::pair<Pass, Pass>>;  // forward and backward
+Kinds KindsOf(const std::vector<ModelWork>& models, const ResultSet& set) {
+  Kinds kinds;
   for (const ModelWork& model : models) {
     for (const LayerWork& work : model.layers) {
       const Point* point = set.Find(LayerPointName(model.model, work));
@@ -84,6 +93,10 @@ Table KindsTable(const std::vector<ModelWork>& models, const Ceilings& ceilings,
       kinds[work.kind].second += BackwardOf(work, *point);
     }
   }
+  return kinds;
+}
+
+Table KindsTable(const Kinds& kinds, const Ceilings& ceilings) {
   Table table{
       .title = "Kinds of layers, over all models",
       .note = fmt::format(
@@ -100,6 +113,25 @@ Table KindsTable(const std::vector<ModelWork>& models, const Ceilings& ceilings,
   return table;
 }
 
+// Two bars for each kind.
+Plot KindsPlot(const Kinds& kinds, const Ceilings& ceilings) {
+  Plot plot{.name = "kernels-kinds",
+            .title = "Kinds of layers, over all models",
+            .y_label = "share of what bounds the work: multiply-adds or memory",
+            .series = {},
+            .x_axis = PlotAxis::kNone};
+  const auto add = [&](const std::string& name, const Pass& pass) {
+    if (pass.seconds <= 0) return;
+    const Share share = ShareOf(pass, ceilings);
+    plot.series.push_back({fmt::format("{} ({})", name, share.of), {{0.0, share.value}}});
+  };
+  for (const auto& [kind, passes] : kinds) {
+    add(kind + ", forward", passes.first);
+    add(kind + ", backward", passes.second);
+  }
+  return plot;
+}
+
 }  // namespace
 
 void AddLayerSummaries(const std::vector<ModelWork>& models, ResultSet* set) {
@@ -107,7 +139,9 @@ void AddLayerSummaries(const std::vector<ModelWork>& models, ResultSet* set) {
   const Point* copy = set->Find(kCopyName);
   if (peak == nullptr || copy == nullptr) return;
   const Ceilings ceilings{1e9 * peak->MedianOf(kRate), 1e9 * copy->MedianOf(kRate)};
-  set->tables.push_back(KindsTable(models, ceilings, *set));
+  const Kinds kinds = KindsOf(models, *set);
+  set->tables.push_back(KindsTable(kinds, ceilings));
+  set->plots.push_back(KindsPlot(kinds, ceilings));
   for (const ModelWork& model : models) set->tables.push_back(LayersTable(model, ceilings, *set));
 }
 

@@ -1,4 +1,4 @@
-// The table of recovery.
+// The table and plots of recovery.
 #include <fmt/format.h>
 
 #include "bench/harness/writers.h"
@@ -11,6 +11,18 @@ namespace {
 std::string Figure(const Point& point, const char* metric, double Statistics::*which) {
   const Statistics s = StatisticsOf(point.SamplesOf(metric));
   return s.count == 0 ? "-" : NumberText(s.*which);
+}
+
+// A bar for each fault, of each way to train.
+Plot FaultsPlot(const std::string& name, const std::string& title, const std::string& y_label,
+                const char* metric, const std::vector<RecoveryPoint>& asked, const ResultSet& set) {
+  Plot plot{
+      .name = name, .title = title, .y_label = y_label, .series = {}, .x_axis = PlotAxis::kNone};
+  for (const RecoveryPoint& recovery : asked) {
+    const Point* point = set.Find(recovery.point.name);
+    if (point != nullptr && recovery.fault) plot.series.push_back(BarOf(*point, metric));
+  }
+  return plot;
 }
 
 }  // namespace
@@ -41,6 +53,10 @@ void AddRecoverySummaries(const RecoveryOptions& options, const std::vector<Reco
          Figure(*point, kMadeUp, p50)});
   }
   set->tables.push_back(std::move(table));
+  set->plots.push_back(FaultsPlot("recovery-next-commit", "The longest wait for a new version",
+                                  "ms, median and extremes", kNextCommit, asked, *set));
+  set->plots.push_back(FaultsPlot("recovery-lost", "Delay at an equal later step",
+                                  "s, median and extremes", kLost, asked, *set));
 }
 
 }  // namespace pando::bench

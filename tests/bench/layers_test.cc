@@ -87,6 +87,10 @@ TEST_CASE("shares are of the ceiling that bounds the layer") {
   REQUIRE(set.tables[0].rows.size() == 1);
   CHECK(set.tables[0].rows[0][3] == "25.5");
   CHECK(set.tables[0].rows[0][5] == "0.26 FMA");
+  REQUIRE(set.plots.size() == 1);
+  REQUIRE(set.plots[0].series.size() == 2);
+  CHECK(set.plots[0].series[0].name == "Conv2d 3x3, forward (FMA)");
+  CHECK(set.plots[0].series[0].points[0].second == doctest::Approx(0.255));
   for (const Table& table : set.tables) {
     for (const auto& row : table.rows) CHECK(row.size() == table.header.size());
   }

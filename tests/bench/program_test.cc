@@ -133,6 +133,8 @@ TEST_CASE("a quick run measures every way, leaves its files, and makes a report"
     CHECK(point.MedianOf("latency p99") >= point.MedianOf("latency p50"));
     CHECK(point.MedianOf("processor time") > 0.0);
   }
+  for (const char* plot : {"push-pull-tcp.svg", "push-pull-ipc.svg", "push-pull-shm.svg"})
+    CHECK(std::filesystem::exists(out + "/" + plot));
   const Outcome report = Run("report " + out);
   CHECK(report.exit_code == 0);
   CHECK(std::filesystem::exists(out + "/report.html"));
@@ -176,6 +178,8 @@ TEST_CASE("a quick recovery hurts each role, and a group begins again at its sna
     // By its lease alone, of a second, of which the last sign of life may be 250 ms old.
     if (point.name == "ps, worker stopped") CHECK(point.MedianOf("noticed") > 500.0);
   }
+  for (const char* plot : {"recovery-next-commit.svg", "recovery-lost.svg"})
+    CHECK(std::filesystem::exists(out + "/" + plot));
   // New processes, a new group, and 20 steps again.
   CHECK(set.Find("allreduce, worker killed")->MedianOf("next commit") > 100.0);
 }
@@ -208,6 +212,7 @@ TEST_CASE("quick kernels measure the ceilings and every layer") {
   CHECK(set.Find("fused multiply-adds")->SamplesOf("rate").size() == 2);
   CHECK(set.points.size() > 2 + 1 + 4);  // two convolutions and two linear layers
   CHECK(set.tables.size() == 2);
+  CHECK(std::filesystem::exists(out + "/kernels-kinds.svg"));
 }
 
 // Starts `pando bench WORDS`, interrupts it once `process_count` processes are at work, and sees

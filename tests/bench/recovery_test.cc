@@ -101,6 +101,12 @@ TEST_CASE("what a fault lost is taken against the same round's undisturbed run")
   CHECK(set.tables[0].rows[0][0] == "ps, server killed");
   CHECK(set.tables[0].rows[0][3] == "0.375");
   CHECK(set.tables[0].rows[0][7] == "-");  // nobody said that it was noticed
+  REQUIRE(set.plots.size() == 2);
+  CHECK(set.plots[1].name == "recovery-lost");
+  REQUIRE(set.plots[1].series.size() == 1);
+  CHECK(set.plots[1].series[0].name == "ps, server killed");
+  CHECK(set.plots[1].series[0].points ==
+        std::vector<std::pair<double, double>>{{0, 0.5}, {1, 0.25}});
 }
 
 TEST_CASE("a run's own word on a fault: the first line that knows it, after the fault") {

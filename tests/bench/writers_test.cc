@@ -149,6 +149,41 @@ TEST_CASE("SVG: a plot of one size, of zeros, of nothing, is a plot") {
   }
 }
 
+// The place of a bar's end, behind its name.
+double BarWidth(const std::string& svg, const std::string& name) {
+  const size_t at = svg.find(" width=\"", svg.find(">" + name + "<"));
+  REQUIRE(at != std::string::npos);
+  return std::stod(svg.substr(at + 8));
+}
+
+TEST_CASE("SVG: bars as long as the median, with a line from the least to the largest") {
+  Point point{
+      .name = "one & two", .parameters = {}, .measurements = {{"m", "ms", {4.0, 2.0, 10.0}}}};
+  Plot plot{.name = "bars",
+            .title = "t",
+            .y_label = "ms",
+            .series = {BarOf(point, "m"),
+                       BarOf(point, "none"),
+                       {"half", {{0, 5.0}}},
+                       {"below", {{0, -1.0}, {1, -2.0}}}},
+            .x_axis = PlotAxis::kNone};
+  CHECK(plot.series[0].points == std::vector<std::pair<double, double>>{{0, 4}, {1, 2}, {2, 10}});
+  const std::string svg = ToSvg(plot);
+  CHECK(Malformed(svg) == "");
+  CHECK(CountOf("<rect", svg) == 1 + 3);  // the page; "none" has no figure
+  CHECK(CountOf("stroke=\"#000\"", svg) == 2);
+  CHECK(BarWidth(svg, "half") == doctest::Approx(450.0 / 2));  // of 10
+  CHECK(BarWidth(svg, "one &amp; two") == doctest::Approx(450.0 * 4 / 10));
+  CHECK(BarWidth(svg, "below") == 0.0);
+  ResultSet set = Sample();
+  set.plots = {plot};
+  const Result<ResultSet> back = FromJson(ToJson(set), "text");
+  REQUIRE(back.ok());
+  CHECK(ToSvg(back->plots[0]) == svg);
+  plot.series.clear();
+  CHECK(Malformed(ToSvg(plot)) == "");
+}
+
 TEST_CASE("HTML: one well-formed page that fetches nothing") {
   const std::string html = ToHtml({Sample(), Sample()});
   CHECK(Malformed(html) == "");
