@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <ranges>
+#include <tuple>
 
 #include "common/hash.h"
 #include "proto/assignment.h"
@@ -51,6 +52,7 @@ void Checker::OnSent(const Envelope& envelope) {
   if (const auto* silent = std::get_if<PeerSilent>(&envelope.message)) {
     CheckSilence(envelope, *silent);
   }
+  NoteCodecs(envelope);
 }
 
 // P4: a contribution to step t proves that version t is committed everywhere.
@@ -74,6 +76,36 @@ void Checker::NoteSpeculation(const Envelope& envelope, const Push& push) {
   for (uint32_t m = range.first; m < range.last; ++m) {
     const bool is_own = std::ranges::find(own, MicroBatch(m)) != own.end();
     if (tree.IsPresent(MicroBatch(m)) && !is_own) return coverage_.Note(Event::kSpeculation);
+  }
+}
+
+void Checker::NoteCodecs(const Envelope& envelope) {
+  const auto note = [this](Event first, PayloadCodec codec) {
+    const auto index = static_cast<size_t>(codec) - static_cast<size_t>(PayloadCodec::kFp16);
+    coverage_.Note(static_cast<Event>(static_cast<size_t>(first) + index));
+  };
+  if (const auto* push = std::get_if<Push>(&envelope.message); push && !plan_.pushes.is_exact()) {
+    note(Event::kFp16Pushes, plan_.job.push_codec);
+    if (plan_.pushes.has_feedback()) NoteFeedback(envelope, *push);
+  }
+  if (const auto* params = std::get_if<Params>(&envelope.message);
+      params && !plan_.pulls.is_exact()) {
+    const auto is_encoded = [](const ParamsItem& item) {
+      return item.form == ParamsForm::kEncoded;
+    };
+    if (std::ranges::any_of(params->items, is_encoded))
+      note(Event::kFp16Pulls, plan_.job.pull_codec);
+  }
+}
+
+void Checker::NoteFeedback(const Envelope& envelope, const Push& push) {
+  for (const PushItem& item : push.items) {
+    const MicroBatch m(plan_.steps.Tree(item.step).Range(item.node).first);
+    const std::pair now(item.step, envelope.sender.incarnation);
+    auto& [step, worker] = newest_pushes_.try_emplace(m, now).first->second;
+    if (NextStep(step) == item.step)
+      coverage_.Note(worker == now.second ? Event::kFeedback : Event::kFeedbackGone);
+    if (step < item.step) std::tie(step, worker) = now;
   }
 }
 

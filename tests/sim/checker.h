@@ -73,6 +73,8 @@ class Checker {
   Shown& ShownIn(uint32_t generation);
   void CheckPush(const Envelope& envelope, const Push& push);
   void NoteSpeculation(const Envelope& envelope, const Push& push);
+  void NoteCodecs(const Envelope& envelope);
+  void NoteFeedback(const Envelope& envelope, const Push& push);
   void CheckParams(const Envelope& envelope, const Params& params);
   void CheckView(const View& view);
   void CheckSilence(const Envelope& envelope, const PeerSilent& silent);
@@ -115,6 +117,8 @@ class Checker {
   std::set<SnapshotRef> manifests_;
   std::set<SnapshotRef> forgotten_;
   std::set<Version> evaluated_;
+  // With error feedback: of which step a micro-batch's newest gradient is, and whose.
+  std::map<MicroBatch, std::pair<Step, Incarnation>> newest_pushes_;
   Version decided_;  // by the journal's evaluations: versions up to here are to be made
   // Whether bits may differ from the serial run's: the job's codec gives I5 up (P34).
   bool HasOwnBits() const { return plan_.pushes.has_feedback(); }

@@ -29,7 +29,17 @@ constexpr std::array<const char*, kEventCount> kNames{"promotion",
                                                       "loss scaling",
                                                       "rows lost",
                                                       "shared memory",
-                                                      "payload overtaken"};
+                                                      "payload overtaken",
+                                                      "fp16 pushes",
+                                                      "bf16 pushes",
+                                                      "int8 pushes",
+                                                      "1-bit pushes",
+                                                      "top-k pushes",
+                                                      "fp16 pulls",
+                                                      "bf16 pulls",
+                                                      "int8 pulls",
+                                                      "feedback",
+                                                      "feedback gone"};
 
 template <size_t N>
 void AddOnce(std::array<uint64_t, N>& sums, const std::array<uint64_t, N>& seed) {

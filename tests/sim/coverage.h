@@ -37,6 +37,17 @@ enum class Event : uint8_t {
   kRowGap,     // metric rows lost with servers while the scheduler was away
   kShared,     // payloads were read in their sender's memory
   kOvertaken,  // ... and some had been written again by then
+  // Encoded payloads that were sent (P34), in the order of PayloadCodec.
+  kFp16Pushes,
+  kBf16Pushes,
+  kInt8Pushes,
+  kOneBitPushes,
+  kTopKPushes,
+  kFp16Pulls,
+  kBf16Pulls,
+  kInt8Pulls,
+  kFeedback,      // what a gradient lost was added to the micro-batch's next one
+  kFeedbackGone,  // ... or not, as another worker computed that
   kCount
 };
 inline constexpr size_t kEventCount = static_cast<size_t>(Event::kCount);
