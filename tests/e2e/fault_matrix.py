@@ -7,7 +7,8 @@ Every way to lose or gain a process that docs/testing.md lists, done to the MNIS
 3 workers, 3 servers, 2 replicas) on this machine. Each run must end with the weights_hash of --serial, and every
 fault that was made must have been detected and got over before the end, as its summary's `faults` say; of the stops
 and partitions of --chaos random, those that were long enough to be noticed. Prints one line for each and exits 1 if
-any failed. Takes 20 minutes or so; CI runs the short form, fault_test. With shm the model is a perceptron whose
+any failed. With each codec a worker and a server die, and the weights are those of --serial with it; 1-bit and top-k
+come as far as that (P34). Takes 20 minutes or so; CI runs the short form, fault_test. With shm the model is a perceptron whose
 shards are large enough to be shared.
 
 --kills N kills workers and servers in one run until N are dead, and counts the segments of shared memory (P42) that
@@ -42,6 +43,14 @@ CASES = [
     ("one replica, server killed", "kill server 0 at step 700", 1, ["--replicas", "1"]),
 ]
 
+# With a codec the weights are those of the serial run with it, whoever dies; but for 1-bit and top-k, which give that up
+# (P34) and must come as far as it.
+CODECS = [
+    ["--codec", "fp16"], ["--codec", "bf16", "--pull-codec", "bf16"], ["--codec", "int8", "--pull-codec", "fp16"],
+    ["--pull-codec", "int8"], ["--codec", "1-bit"], ["--codec", "top-k"]]
+WITHOUT_I5 = {"1-bit", "top-k"}
+ACCURACY_TOLERANCE = 0.01
+
 
 class Matrix:
     def __init__(self, args, folder):
@@ -60,7 +69,7 @@ class Matrix:
         run_dir = f"{self.folder}/{name.replace(' ', '-').replace(',', '')}"
         return [self.args.pando, "train", *self.job, "--run-dir", run_dir, "--json", *extra], run_dir
 
-    def judge(self, name, run_dir, out, seconds, fault_count=0, is_random=False):
+    def judge(self, name, run_dir, out, seconds, fault_count=0, is_random=False, accuracy_min=0.0):
         try:
             summary = json.loads(out)
         except ValueError:
@@ -71,6 +80,8 @@ class Matrix:
             problems.append(f"status {summary.get('status')} {summary.get('failure', '')}")
         if self.expected and summary.get("weights_hash") != self.expected:
             problems.append(f"hash {summary.get('weights_hash')}")
+        if (summary.get("test_accuracy") or 0.0) < accuracy_min:
+            problems.append(f"test accuracy {summary.get('test_accuracy')}, and {accuracy_min:.4f} is wanted")
         if len(faults) < fault_count:
             problems.append(f"{len(faults)} faults of {fault_count}")
         # Random stops and partitions may be too short for a lease, or the scheduler's, whom nobody judges.
@@ -85,11 +96,22 @@ class Matrix:
               f"{summary.get('rollbacks')} rollbacks, longest recovery {worst:.0f} ms {'; '.join(problems)}", flush=True)
         return summary
 
-    def run(self, name, extra, fault_count=0, is_random=False):
+    def run(self, name, extra, fault_count=0, is_random=False, accuracy_min=0.0):
         command, run_dir = self.command(name, extra)
         start = time.monotonic()
         done = subprocess.run(["timeout", str(RUN_SECONDS_MAX), *command], capture_output=True, text=True)
-        return self.judge(name, run_dir, done.stdout, time.monotonic() - start, fault_count, is_random)
+        return self.judge(name, run_dir, done.stdout, time.monotonic() - start, fault_count, is_random, accuracy_min)
+
+    def codec(self, flags, processes):
+        usual, self.expected = self.expected, ""
+        serial = self.run(f"{' '.join(flags)}, serial", ["--serial", *flags])
+        is_free = WITHOUT_I5 & set(flags)
+        self.expected = "" if is_free else serial.get("weights_hash", "none")
+        accuracy_min = (serial.get("test_accuracy") or 1.0) - ACCURACY_TOLERANCE if is_free else 0.0
+        self.run(f"{' '.join(flags)}, two killed",
+                 [*processes, *flags, "--chaos", "kill worker 1 at step 300; kill server 1 at step 600"], 2,
+                 accuracy_min=accuracy_min)
+        self.expected = usual
 
     def start(self, name, extra):
         command, run_dir = self.command(name, extra)
@@ -255,6 +277,9 @@ def main():
         for name, chaos, fault_count, flags in CASES:
             if args.only in name:
                 matrix.run(name, [*processes, *flags, "--chaos", chaos], fault_count)
+        for flags in CODECS:
+            if args.only in " ".join(flags):
+                matrix.codec(flags, processes)
         if args.only in "everything killed, resumed":
             matrix.power_off()
         if args.only in "worker and server join, both drained":

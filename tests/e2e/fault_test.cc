@@ -11,6 +11,12 @@
 namespace pando {
 namespace {
 
+// Of the runs under a codec, of which there are many.
+constexpr uint64_t kCodecSteps = 300;
+
+// What residuals that died with a worker may cost of the test accuracy.
+constexpr double kFeedbackAccuracyTol = 0.08;  // of 500 samples; measured 0.04
+
 // Each fault that was brought over the run is in its summary, noticed, and got over.
 void CheckFaults(const Summary& summary, size_t injected_count) {
   size_t injected = 0;
@@ -27,21 +33,29 @@ void CheckFaults(const Summary& summary, size_t injected_count) {
   CHECK(injected == injected_count);
 }
 
-// Runs `pando train` under chaos and compares what it leaves with the serial run.
-Summary TrainUnder(const std::string& chaos, const Args& job, uint64_t steps = kFaultSteps,
-                   const Args& features = {}) {
+// Runs `pando train` under chaos, to its end: each step once.
+Summary CompleteUnder(const std::string& chaos, const Args& job, uint64_t steps = kFaultSteps) {
   CAPTURE(chaos);
   Household household;
   Process train(household.path(), "train",
-                Args{"train", "--chaos", chaos, "--run-dir", household.run_dir()} + job + features);
+                Args{"train", "--chaos", chaos, "--run-dir", household.run_dir()} + job);
   train.Await(2 * kEventDeadline);
   INFO(train.err());
   REQUIRE(train.exit_code() == kExitCompleted);
   CHECK(household.Living().empty());
   Summary summary = SummaryIn(household.run_dir());
   CHECK(summary.status == kStatusCompleted);
-  CHECK(summary.weights_hash == SerialHash(steps, features));
-  CHECK(RowCountIn(household.run_dir()) == steps);
+  const std::vector<std::string> rows = RowsIn(household.run_dir());
+  REQUIRE(rows.size() == steps);
+  for (size_t i = 0; i < rows.size(); ++i) CHECK(std::stoull(rows[i]) == i);
+  return summary;
+}
+
+// The same, and compares the weights with the serial run's.
+Summary TrainUnder(const std::string& chaos, const Args& job, uint64_t steps = kFaultSteps,
+                   const Args& features = {}) {
+  const Summary summary = CompleteUnder(chaos, job + features, steps);
+  CHECK_MESSAGE(summary.weights_hash == SerialHash(steps, features), chaos);
   return summary;
 }
 
@@ -75,6 +89,40 @@ TEST_CASE("servers are killed whose values others wait for (P16)") {
   const Summary summary = TrainUnder("kill server at step 130", FaultJob(2, 2, {"--replicas", "1"}),
                                      kFaultSteps, {"--clip-norm", "0.5"});
   CHECK(summary.rollbacks == 1);
+}
+
+TEST_CASE("a worker and a server are killed under each codec of gradients and parameters (P34)") {
+  const std::vector<Args> codecs{{"--codec", "fp16"},
+                                 {"--codec", "bf16", "--pull-codec", "bf16"},
+                                 {"--codec", "int8", "--pull-codec", "fp16"},
+                                 {"--pull-codec", "int8"}};
+  for (const Args& codec : codecs) {
+    const std::string chaos = "kill worker at step 40; kill server at step 120";
+    CheckFaults(TrainUnder(chaos, JobOf(kCodecSteps, 2, 2), kCodecSteps, codec), 2);
+  }
+  const Args rolled_back{"--codec", "int8", "--pull-codec", "bf16"};
+  const Summary summary =
+      TrainUnder("kill server at step 130", JobOf(kCodecSteps, 2, 2, {"--replicas", "1"}),
+                 kCodecSteps, rolled_back);
+  CHECK(summary.rollbacks == 1);
+}
+
+TEST_CASE("under 1-bit and top-k a server's death changes nothing, a worker's little (P34)") {
+  for (const std::string codec : {"1-bit", "top-k"}) {
+    CAPTURE(codec);
+    const Args feature{"--codec", codec};
+    // No micro-batch changes its worker where there is but one.
+    const Summary calm =
+        TrainUnder("kill server at step 120", JobOf(kCodecSteps, 1, 2), kCodecSteps, feature);
+    CheckFaults(calm, 1);
+    CHECK_FALSE(calm.is_reproducible);
+    const Summary summary = CompleteUnder("kill worker at step 40; kill server at step 120",
+                                          JobOf(kCodecSteps, 2, 2, feature), kCodecSteps);
+    CheckFaults(summary, 2);
+    MESSAGE("test accuracy " << calm.test_accuracy.value() << ", with a dead worker "
+                             << summary.test_accuracy.value());
+    CHECK(summary.test_accuracy.value() > calm.test_accuracy.value() - kFeedbackAccuracyTol);
+  }
 }
 
 TEST_CASE("the average of the weights outlives its servers, replicated or rolled back") {
