@@ -62,12 +62,12 @@ test_sanitized() {
   run_suites "$folder" 10 "$@"
 }
 
-# What carries the payloads of the fault tests turns with the commits: tcp, ipc, shared memory.
-# PANDO_TEST_TRANSPORT chooses one.
+# What carries the payloads of the fault tests changes with the commits: tcp, ipc or shared memory,
+# by the commit's hash, which a shallow clone has too. PANDO_TEST_TRANSPORT chooses one.
 if [ -z "${PANDO_TEST_TRANSPORT:-}" ]; then
   transports=(tcp ipc shm)
-  commit_count=$(git -C "$root" rev-list --count HEAD 2>/dev/null || echo 0)
-  export PANDO_TEST_TRANSPORT=${transports[commit_count % 3]}
+  commit=$(git -C "$root" rev-parse --quiet --verify HEAD 2>/dev/null || echo 0)
+  export PANDO_TEST_TRANSPORT=${transports[16#${commit:0:7} % 3]}
 fi
 
 # A build that fails is a failure to be counted, not the end of the other rounds.
