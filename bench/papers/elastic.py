@@ -9,7 +9,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "peers"))
 import processes  # noqa: E402
 import systems  # noqa: E402
 from launch import Watch  # noqa: E402
-from systems import Command, System  # noqa: E402
+from systems import Command  # noqa: E402
 
 Action = Callable[[Watch], bool]
 JOINED = "worker-1"  # the first one that joins a run of one worker
@@ -76,7 +76,3 @@ WHY_NOT = {"pando-allreduce": "its group is fixed; a worker cannot join or leave
            "ddp-compiled": "as without torch.compile", "ddp-nccl": "as over gloo",
            "ray": "a group of another size is a new attempt from the last checkpoint, when machines come or go",
            "zero1": "as DDP: the state is cut for the group's size", "zero2": "as ZeRO 1", "zero3": "as ZeRO 1"}
-
-
-def actions_of(system: System) -> Optional[Tuple[Action, Action]]:
-    return ACTIONS.get(system.key)

@@ -75,7 +75,7 @@ void AddShape(CLI::App& command, PushPullOptions* o) {
       ->capture_default_str();
   command
       .add_option("--transport", o->transports,
-                  "tcp, ipc, shm (shared memory; its messages go by ipc)")
+                  "tcp, ipc, shm (shared memory; messages by the link's own connection)")
       ->delimiter(',')
       ->check(CLI::IsMember({"tcp", "ipc", "shm"}))
       ->capture_default_str();
