@@ -11,7 +11,7 @@ it says where two cores demand it:
   resnet101        ResNet-101 with 4 activation checkpoints, 1, 2, 4 workers: time, and memory by kind over one step
   all              one after the other
 
-Leaves papers-EXPERIMENT.json, which `pando bench report` reads, and .md. Times need an idle machine.
+Leaves papers-EXPERIMENT.json, which `pando bench report` reads and plots, and .md. Times need an idle machine.
 """
 import argparse
 import os
@@ -24,7 +24,7 @@ import planned_memory
 from experiments import EXPERIMENTS, QUICK_STEPS, Experiment, write_hundred_classes
 import session as s  # bench/peers, whose place the modules above make known
 from launch import Event, Outcome
-from results import Point, ResultSet, Table
+from results import Bars, Point, ResultSet, Table
 from systems import SYSTEMS, System
 from workloads import TRAIN_SAMPLES, Workload
 
@@ -170,6 +170,15 @@ def measure_elastic(session: s.Session, row: Row, events: List[Event]) -> None:
         row.weights |= {outcome.weights} - {""}
 
 
+def bars(experiment: Experiment, points: List[Point]) -> List[Bars]:
+    """A plot for each workload; of the elastic runs one of their times."""
+    metric = RUN_TIME if experiment.name == "elastic" else s.IMAGES
+    return [Bars(f"papers-{experiment.name}-{workload.name}", f"{workload.title}: {metric[0]}", metric,
+                 [(point.name.removeprefix(f"{workload.title}, "), point) for point in points
+                  if point.parameters["workload"] == workload.title])
+            for workload in dict.fromkeys(workload for workload, _ in experiment.cases)]
+
+
 def sized(workload: Workload, args, session: s.Session) -> Workload:
     """With the steps that were asked for, and data that are there."""
     if workload.name == "mnist-cnn-elastic":
@@ -197,6 +206,7 @@ def run_experiment(experiment: Experiment, args) -> ResultSet:
     compares = compare_elastic if experiment.name == "elastic" else compare
     for tables in compares(session, experiment, args.rounds):
         results.tables = tables + [s.layouts_table(session)]
+        results.plots = bars(experiment, session.points)
         results.write(args.out)
     session.clean()
     return results

@@ -53,6 +53,21 @@ class Table:
         return "\n".join(lines + (["", self.note] if self.note else []) + [""])
 
 
+@dataclass
+class Bars:
+    """A plot of bench/harness without an axis of x: a bar of each point's median, a line over all its samples."""
+    name: str
+    title: str
+    metric: Tuple[str, str]
+    points: List[Tuple[str, Point]]  # by the bar's name; those without samples are left out
+
+    def as_json(self) -> dict:
+        series = [{"name": name, "points": [[i, sample] for i, sample in enumerate(point.samples[self.metric])]}
+                  for name, point in self.points if point.samples.get(self.metric)]
+        return {"name": self.name, "title": self.title, "y_label": f"{self.metric[1]}, median and extremes",
+                "x_axis": "none", "series": series}
+
+
 def machine() -> dict:
     return {"cpu": cpu_name(), "cores": len(os.sched_getaffinity(0)),
             "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
@@ -66,6 +81,7 @@ class ResultSet:
     options: Dict[str, str]
     points: List[Point]
     tables: List[Table]
+    plots: List[Bars] = field(default_factory=list)
     machine: dict = field(default_factory=machine)  # as it was before the benchmark: make the set first
     commit: str = field(default_factory=commit)
     date: str = field(default_factory=lambda: datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"))
@@ -90,7 +106,8 @@ class ResultSet:
         folder.mkdir(parents=True, exist_ok=True)
         content = {"benchmark": self.benchmark, "title": self.title, "date": self.date, "commit": self.commit,
                    "machine": self.machine, "options": self.options,
-                   "tables": [vars(table) for table in self.tables], "plots": [],
+                   "tables": [vars(table) for table in self.tables],
+                   "plots": [plot.as_json() for plot in self.plots],
                    "points": [point.as_json() for point in self.points]}
         (folder / f"{self.benchmark}.json").write_text(json.dumps(content, indent=1) + "\n")
         (folder / f"{self.benchmark}.md").write_text(self.as_markdown())

@@ -5,7 +5,7 @@ Pando beside the systems that people train with: the same model, batch and data 
 Train, DeepSpeed (ZeRO 1, 2, 3) and Horovod, two workers of one thread each. `setup` makes their virtual environments
 (PyPI; some 10 GB, and half an hour, of which Horovod's build takes ten minutes). `run` measures, in turns: images/s,
 seconds per epoch, accuracy, memory, and what a worker killed with -9 costs. Leaves peers.json, which `pando bench
-report` reads, and peers.md. A system that does not install or run is in the table, with the reason. Images/s and
+report` reads and plots, and peers.md. A system that does not install or run is in the table, with the reason. Images/s and
 seconds need an idle machine.
 """
 import argparse
@@ -16,7 +16,7 @@ from typing import Dict, Iterator, List
 
 import session as s
 import venvs
-from results import Point, ResultSet, Table
+from results import Bars, Point, ResultSet, Table
 from systems import SYSTEMS, System
 from workloads import MNIST_CNN, RESNET18, TRAIN_SAMPLES, Workload
 
@@ -99,6 +99,13 @@ def deaths_table(workload: Workload, rows: List[Row]) -> Table:
                  lines, note + reasons(rows, "death_reason"))
 
 
+def bars(workload: Workload, rows: List[Row]) -> List[Bars]:
+    points = [(row.system.title, row.point) for row in rows]
+    plots = [Bars(f"peers-{workload.name}-speed", f"{workload.title}: images/s", s.IMAGES, points),
+             Bars(f"peers-{workload.name}-lost", f"{workload.title}: {s.LOST[0]}", s.LOST, points)]
+    return [plot for plot in plots if plot.as_json()["series"]]
+
+
 def reasons(rows: List[Row], which: str) -> str:
     said = [f"{row.system.title}: {getattr(row, which)}" for row in rows if getattr(row, which)]
     return " **Without figures, or without all of them:** " + "; ".join(said) + "." if said else ""
@@ -113,11 +120,12 @@ def run(args) -> int:
     options: Dict[str, str] = {"rounds": str(args.rounds), "workers": str(args.workers), "quick": str(args.quick).lower()}
     results = ResultSet("peers", "Pando beside the systems that people train with", options, [], [])
     for workload in workloads:
-        points, tables = results.points, results.tables  # of the workloads before
+        points, tables, plots = results.points, results.tables, results.plots  # of the workloads before
         for rows in measure(session, workload, args):
             results.points = points + [row.point for row in rows]
             results.tables = tables + [speeds_table(workload, rows, args)]
             results.tables += [] if args.no_deaths else [deaths_table(workload, rows)]
+            results.plots = plots + bars(workload, rows)
             results.write(args.out)
     results.tables.append(s.layouts_table(session))
     results.write(args.out)
