@@ -6,11 +6,12 @@ shaped both ways (tc's tbf) to --rate. Needs root, `ip` and `tc`. Everything mad
 
   exchange  VGG-16's parameters (553 MB) pushed, summed and pulled until every worker holds version t + 1: 4 workers and
             4 servers (fp32; bf16 both ways) beside gloo's ring among 4 workers, in turns. The pictures have 32 x 32
-            pixels, so that computing takes little; what it takes (--strategy single, alone) is taken off.
+            pixels, so that computing takes little; what it takes (--strategy single, alone, before all) is taken off.
   plan      measured step times beside those of `pando plan`: several models, rates, workers and servers, both
-            strategies. A worker's computing is measured in the same call, as many at once as compute at once.
+            strategies. A worker's computing is measured in the same turns, as many at once as compute at once.
 
-A step's time is the median over steps but the first six, from metrics.csv. Every other round goes backwards.
+A step's time is the median over steps but the first six, from metrics.csv. Everything that is compared is measured once a
+round, and every other round goes backwards.
 """
 import argparse
 import contextlib
@@ -226,22 +227,50 @@ def predicted(args, model, samples, rate, workers, servers, step_ms, update_ms):
     return {p["strategy"]: p["step_ms"] for p in json.loads(done.stdout)["predictions"]}
 
 
-def plan(args):
-    heading(argparse.Namespace(rate="several rates"))
-    print(f"{'model':<16}{'rate':>9}{'workers':>9}{'servers':>9}  {'strategy':<11}{'alone':>8}{'update':>8}"
-          f"{'planned':>9}{'steps':>7}{'min':>9}{'p50':>9}{'max':>9}{'error':>8}")
-    for model, data, samples, rate, workers, servers in PLANNED:
-        flags = ["--model", model, *data]
-        step_ms, update_ms = alone(args, flags + batch_flags(samples, 1, args.steps), workers)
-        plans = predicted(args, model, samples, rate, workers, servers, step_ms, update_ms)
+class PlannedJob:
+    """One row of PLANNED, measured a part at a time."""
+    PARTS = ("alone", "ps", "allreduce")
+
+    def __init__(self, model, data, samples, rate, workers, servers):
+        self.model, self.samples, self.rate, self.workers, self.servers = model, samples, rate, workers, servers
+        self.flags = ["--model", model, *data]
+        self.alone = []  # (step, update) of each round, milliseconds
+        self.steps = {"ps": [], "allreduce": []}
+
+    def measure(self, args, part):
+        if part == "alone":
+            self.alone.append(alone(args, self.flags + batch_flags(self.samples, 1, args.steps), self.workers))
+            took = self.alone[-1][0]
+        else:
+            job = self.flags + batch_flags(self.samples * self.workers, self.workers, args.steps)
+            steps = measure(args, job, self.workers, self.servers, self.rate, part)
+            self.steps[part] += steps
+            took = statistics.median(steps)
+        print(f"  {self.model}, {self.rate}, {self.workers} workers, {part}: {took:,.0f} ms", flush=True)
+
+    def show(self, args):
+        step_ms, update_ms = (statistics.median(times) for times in zip(*self.alone))
+        plans = predicted(args, self.model, self.samples, self.rate, self.workers, self.servers, step_ms, update_ms)
         for strategy, name in (("ps", "ps-own-hosts"), ("allreduce", "allreduce")):
-            job = flags + batch_flags(samples * workers, workers, args.steps)
-            steps = [ms for _ in range(args.rounds) for ms in measure(args, job, workers, servers, rate, strategy)]
+            steps, planned = self.steps[strategy], plans[name]
             measured = statistics.median(steps)
-            planned = plans[name]
-            print(f"{model:<16}{rate:>9}{workers:>9}{servers if strategy == 'ps' else '':>9}  {strategy:<11}"
+            servers = self.servers if strategy == "ps" else ""
+            print(f"{self.model:<16}{self.rate:>9}{self.workers:>9}{servers:>9}  {strategy:<11}"
                   f"{step_ms:>8.0f}{update_ms:>8.0f}{planned:>9.0f}{len(steps):>7}{min(steps):>9.0f}{measured:>9.0f}"
                   f"{max(steps):>9.0f}{100 * (planned / measured - 1):>7.1f}%", flush=True)
+
+
+def plan(args):
+    heading(argparse.Namespace(rate="several rates"))
+    jobs = [PlannedJob(*row) for row in PLANNED]
+    turns = [(job, part) for job in jobs for part in PlannedJob.PARTS]
+    for turn in range(args.rounds):
+        for job, part in turns[::-1 if turn % 2 else 1]:
+            job.measure(args, part)
+    print(f"{'model':<16}{'rate':>9}{'workers':>9}{'servers':>9}  {'strategy':<11}{'alone':>8}{'update':>8}"
+          f"{'planned':>9}{'steps':>7}{'min':>9}{'p50':>9}{'max':>9}{'error':>8}")
+    for job in jobs:
+        job.show(args)
 
 
 def leave(*_):
