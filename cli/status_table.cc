@@ -1,0 +1,102 @@
+#include "cli/status_table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+namespace pando {
+namespace {
+
+// A time that may not be known: null or left out.
+double Ms(const nlohmann::json& fault, const char* key) {
+  const auto at = fault.find(key);
+  return at != fault.end() && at->is_number() ? at->get<double>() : -1;
+}
+
+constexpr size_t kFaultLinesMax = 10;  // the newest
+
+// What carries the payloads to the lanes that it dialed: "shm 2", "shm 1, tcp 1".
+std::string LinesText(const nlohmann::json& node) {
+  std::string text;
+  const auto lines = node.find("lines");
+  for (const char* kind : {"shm", "ipc", "tcp"}) {
+    const uint32_t count = lines == node.end() ? 0 : lines->value(kind, 0u);
+    if (count > 0) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", kind, count);
+  }
+  return text;
+}
+
+std::string NodeLine(const nlohmann::json& node) {
+  std::string doing = node.value("activity", "unknown");
+  if (const std::string health = node.value("health", "ready"); health != "ready")
+    doing = health + ", " + doing;
+  if (node.contains("waiting_for")) doing += " from " + node["waiting_for"].get<std::string>();
+  if (node.contains("waiting_ms"))
+    doing += fmt::format(" for {} ms", node.value("waiting_ms", uint64_t{0}));
+  return fmt::format("{:<12} {:<20} {:>8} {:>10}  {:<40} {:<6} {} ms ago\n", node.value("name", ""),
+                     node.value("host", ""), node.value("pid", 0), node.value("step", uint64_t{0}),
+                     doing, LinesText(node), node.value("silent_ms", int64_t{0}));
+}
+
+std::string FaultLine(const nlohmann::json& fault) {
+  std::string text = fmt::format("{:<12} {} at step {}", fault.value("target", ""),
+                                 fault.value("action", ""), fault.value("step", uint64_t{0}));
+  const double detected_ms = Ms(fault, "detected_ms");
+  const double recovered_ms = Ms(fault, "recovered_ms");
+  if (detected_ms < 0) return text + ", not noticed yet\n";
+  text += fmt::format(", noticed by {}", fault.value("detected_by", ""));
+  if (const double injected_ms = Ms(fault, "injected_ms"); injected_ms >= 0)
+    text += fmt::format(" after {:.0f} ms", detected_ms - injected_ms);
+  if (recovered_ms < 0) return text + ", not made up for yet\n";
+  return text + fmt::format(", made up for {:.0f} ms later\n", recovered_ms - detected_ms);
+}
+
+std::string FaultLines(const nlohmann::json& faults) {
+  if (faults.empty()) return "";
+  const size_t left_out = faults.size() - std::min(faults.size(), kFaultLinesMax);
+  std::string text =
+      left_out == 0 ? "FAULTS\n" : fmt::format("FAULTS ({} earlier ones)\n", left_out);
+  for (size_t i = left_out; i < faults.size(); ++i) text += FaultLine(faults[i]);
+  return text;
+}
+
+std::string TableOf(const nlohmann::json& status) {
+  std::string text = fmt::format(
+      "{} on {}: {}, step {} of {}, view {}\n", status.value("model", ""),
+      status.value("dataset", ""), status.value("phase", ""), status.value("step", uint64_t{0}),
+      status.value("step_count", uint64_t{0}), status.value("view", uint64_t{0}));
+  if (status.contains("waiting_for")) {
+    text += fmt::format("{}: {}\n", status.value("phase", "") == "gathering" ? "here" : "waits",
+                        status["waiting_for"].get<std::string>());
+  }
+  text += fmt::format("{:<12} {:<20} {:>8} {:>10}  {:<40} {:<6} {}\n", "NODE", "HOST", "PID",
+                      "STEP", "DOING", "LINES", "HEARD");
+  for (const nlohmann::json& node : status["nodes"]) text += NodeLine(node);
+  if (const auto evaluation = status.find("evaluation"); evaluation != status.end()) {
+    text += fmt::format("evaluated: version {}, test accuracy {:.2f} %\n",
+                        evaluation->value("version", uint64_t{0}),
+                        100 * evaluation->value("accuracy", 0.0));
+  }
+  if (const auto verification = status.find("verification"); verification != status.end()) {
+    text += fmt::format("verified: {} micro-batches computed twice, alike; {} not computed twice\n",
+                        verification->value("agreed", uint64_t{0}),
+                        verification->value("unverified", uint64_t{0}));
+  }
+  if (const auto faults = status.find("faults"); faults != status.end())
+    text += FaultLines(*faults);
+  return text;
+}
+
+}  // namespace
+
+std::optional<std::string> StatusTable(const std::string& answer) {
+  try {
+    const nlohmann::json status = nlohmann::json::parse(answer);
+    if (status.is_object() && status.contains("nodes")) return TableOf(status);
+  } catch (const nlohmann::json::exception&) {
+  }
+  return std::nullopt;
+}
+
+}  // namespace pando
