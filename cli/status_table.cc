@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
 namespace pando {
 namespace {
@@ -15,6 +16,7 @@ double Ms(const nlohmann::json& fault, const char* key) {
 }
 
 constexpr size_t kFaultLinesMax = 10;  // the newest
+constexpr size_t kDoingWidthMin = 40;  // mostly enough: a table asked for again looks the same
 
 // What carries the payloads to the lanes that it dialed: "shm 2", "shm 1, tcp 1".
 std::string LinesText(const nlohmann::json& node) {
@@ -27,16 +29,33 @@ std::string LinesText(const nlohmann::json& node) {
   return text;
 }
 
-std::string NodeLine(const nlohmann::json& node) {
+std::string DoingText(const nlohmann::json& node) {
   std::string doing = node.value("activity", "unknown");
   if (const std::string health = node.value("health", "ready"); health != "ready")
     doing = health + ", " + doing;
   if (node.contains("waiting_for")) doing += " from " + node["waiting_for"].get<std::string>();
   if (node.contains("waiting_ms"))
     doing += fmt::format(" for {} ms", node.value("waiting_ms", uint64_t{0}));
-  return fmt::format("{:<12} {:<20} {:>8} {:>10}  {:<40} {:<6} {} ms ago\n", node.value("name", ""),
-                     node.value("host", ""), node.value("pid", 0), node.value("step", uint64_t{0}),
-                     doing, LinesText(node), node.value("silent_ms", int64_t{0}));
+  return doing;
+}
+
+// Columns are as wide as their widest text.
+std::string NodeLines(const nlohmann::json& nodes) {
+  constexpr std::string_view kLines = "LINES";
+  size_t doing_width = kDoingWidthMin, lines_width = kLines.size();
+  for (const nlohmann::json& node : nodes) {
+    doing_width = std::max(doing_width, DoingText(node).size());
+    lines_width = std::max(lines_width, LinesText(node).size());
+  }
+  std::string text = fmt::format("{:<12} {:<20} {:>8} {:>10}  {:<{}} {:<{}} {}\n", "NODE", "HOST",
+                                 "PID", "STEP", "DOING", doing_width, kLines, lines_width, "HEARD");
+  for (const nlohmann::json& node : nodes) {
+    text += fmt::format("{:<12} {:<20} {:>8} {:>10}  {:<{}} {:<{}} {} ms ago\n",
+                        node.value("name", ""), node.value("host", ""), node.value("pid", 0),
+                        node.value("step", uint64_t{0}), DoingText(node), doing_width,
+                        LinesText(node), lines_width, node.value("silent_ms", int64_t{0}));
+  }
+  return text;
 }
 
 std::string FaultLine(const nlohmann::json& fault) {
@@ -70,9 +89,7 @@ std::string TableOf(const nlohmann::json& status) {
     text += fmt::format("{}: {}\n", status.value("phase", "") == "gathering" ? "here" : "waits",
                         status["waiting_for"].get<std::string>());
   }
-  text += fmt::format("{:<12} {:<20} {:>8} {:>10}  {:<40} {:<6} {}\n", "NODE", "HOST", "PID",
-                      "STEP", "DOING", "LINES", "HEARD");
-  for (const nlohmann::json& node : status["nodes"]) text += NodeLine(node);
+  text += NodeLines(status["nodes"]);
   if (const auto evaluation = status.find("evaluation"); evaluation != status.end()) {
     text += fmt::format("evaluated: version {}, test accuracy {:.2f} %\n",
                         evaluation->value("version", uint64_t{0}),

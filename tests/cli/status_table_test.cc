@@ -1,0 +1,75 @@
+#include "cli/status_table.h"
+
+#include <doctest/doctest.h>
+
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace pando {
+namespace {
+
+std::vector<std::string> LinesOf(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+std::string AnswerWith(const std::string& nodes) {
+  return R"({"model":"mlp","dataset":"mnist","phase":"training","step":7,"step_count":9,"view":3,)"
+         R"("nodes":[)" +
+         nodes + "]}";
+}
+
+TEST_CASE("when a node was heard stands in one column, whatever its lines are") {
+  const auto node = [](const std::string& lines) {
+    return R"({"name":"worker-0","host":"h","pid":1,"step":7,"activity":"computing",)" + lines +
+           R"("silent_ms":12})";
+  };
+  const std::vector<std::string> kinds{R"("lines":{"shm":1,"tcp":1},)",
+                                       R"("lines":{"shm":2,"ipc":10,"tcp":16},)",
+                                       R"("lines":{"tcp":1},)", ""};
+  for (const std::string& widest : kinds) {
+    const std::optional<std::string> table =
+        StatusTable(AnswerWith(node(widest) + "," + node(kinds[2])));
+    REQUIRE(table);
+    CAPTURE(*table);
+    const std::vector<std::string> lines = LinesOf(*table);
+    REQUIRE(lines.size() == 4);
+    const size_t heard = lines[1].find("HEARD");
+    for (size_t i : {2, 3}) CHECK(lines[i].substr(heard) == "12 ms ago");
+    CHECK(lines[3].substr(lines[1].find("LINES")).starts_with("tcp 1 "));
+  }
+  const std::string mixed = StatusTable(AnswerWith(node(kinds[1]))).value();
+  CHECK(mixed.find(" shm 2, ipc 10, tcp 16 12 ms ago\n") != std::string::npos);
+}
+
+TEST_CASE("who waits for long and from whom moves no other column") {
+  const std::string waits =
+      R"({"name":"worker 0","activity":"waiting for parameters","waiting_for":"server 12",)"
+      R"("waiting_ms":123456,"lines":{"tcp":1},"silent_ms":12})";
+  const std::string computes = R"({"name":"worker 1","activity":"computing","silent_ms":7})";
+  const std::string text = StatusTable(AnswerWith(waits + "," + computes)).value();
+  const std::vector<std::string> lines = LinesOf(text);
+  REQUIRE(lines.size() == 4);
+  const size_t heard = lines[1].find("HEARD");
+  CHECK(lines[2].find(" from server 12 for 123456 ms tcp 1 12 ms ago") != std::string::npos);
+  CHECK(lines[2].substr(heard) == "12 ms ago");
+  CHECK(lines[3].substr(heard) == "7 ms ago");
+}
+
+TEST_CASE("a run that nobody has joined yet has a heading alone") {
+  const std::vector<std::string> lines = LinesOf(StatusTable(AnswerWith("")).value());
+  REQUIRE(lines.size() == 2);
+  CHECK(lines[0] == "mlp on mnist: training, step 7 of 9, view 3");
+  CHECK(lines[1].ends_with("LINES HEARD"));
+}
+
+TEST_CASE("what is no status makes no table") {
+  for (const char* answer : {"", "[]", "{}", "{\"nodes\":[1]}", "\xff"})
+    CHECK(!StatusTable(answer));
+}
+
+}  // namespace
+}  // namespace pando
