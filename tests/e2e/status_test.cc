@@ -1,0 +1,111 @@
+// What `pando status` says of the lines between the processes of one host: auto means shared
+// memory.
+#include <doctest/doctest.h>
+
+#include <csignal>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "cli/exit_codes.h"
+#include "tests/e2e/run_files.h"
+#include "tests/temp_folder.h"
+
+namespace pando {
+namespace {
+
+constexpr uint64_t kEndlessSteps = 1'000'000;
+constexpr uint32_t kServers = 2;
+
+// `pando train`, and who of it can be asked.
+class Run {
+ public:
+  explicit Run(const std::string& transport)
+      : train_(temp_.path(), "train",
+               Args{"train", "--run-dir", temp_.path() + "/run", "--workers", "2", "--servers",
+                    std::to_string(kServers), "--transport", transport, "--set", "run.lanes=1"} +
+                   LongJob(kEndlessSteps)) {
+    REQUIRE_MESSAGE(Becomes([&] { return FindEndpoint() || !train_.is_running(); }), train_.err());
+    REQUIRE_MESSAGE(!endpoint_.empty(), train_.err());
+  }
+  ~Run() {
+    train_.Signal(SIGINT);
+    train_.Await();
+    CHECK(train_.exit_code() == kExitInterrupted);
+  }
+
+  std::string Status(const Args& flags = {}) {
+    Process status(temp_.path(), "status", Args{"status", "--join", endpoint_} + flags);
+    status.Await();
+    REQUIRE_MESSAGE(status.exit_code() == kExitCompleted, status.err());
+    return status.out();
+  }
+
+ private:
+  // As its workers were told.
+  bool FindEndpoint() {
+    const std::vector<pid_t> workers = ChildrenByRole(train_.pid())["worker"];
+    for (const pid_t pid : workers) {
+      std::istringstream words(BytesOf("/proc/" + std::to_string(pid) + "/cmdline"));
+      for (std::string word; std::getline(words, word, '\0');) {
+        if (word == "--join") std::getline(words, endpoint_, '\0');
+      }
+    }
+    return !endpoint_.empty();
+  }
+
+  TempFolder temp_;
+  Process train_;
+  std::string endpoint_;
+};
+
+using Json = nlohmann::json;
+
+// Whether these are all the lines that each node of the role has dialed.
+bool HasLines(const Json& status, const std::string& role, const Json& lines) {
+  size_t count = 0;
+  for (const Json& node : status["nodes"]) {
+    if (!node.value("name", "").starts_with(role)) continue;
+    ++count;
+    if (node.value("lines", Json()) != lines) return false;
+  }
+  return count == 2;
+}
+
+// Of every process of a run: to each server's lane, or to the other server's.
+void CheckLines(const std::string& transport, const std::string& kind) {
+  CAPTURE(transport);
+  const auto lines = [&](uint32_t count) {
+    Json json{{"tcp", 0}, {"ipc", 0}, {"shm", 0}};
+    json[kind] = count;
+    return json;
+  };
+  Run run(transport);
+  Json status;
+  CHECK_MESSAGE(Becomes([&] {
+                  status = Json::parse(run.Status({"--json"}));
+                  return HasLines(status, "worker", lines(kServers)) &&
+                         HasLines(status, "server", lines(kServers - 1));
+                }),
+                status.dump(1));
+  const std::string table = run.Status();
+  CAPTURE(table);
+  const size_t column = table.find("LINES ");
+  REQUIRE(column != std::string::npos);
+  const size_t column_in_line = column - (table.rfind('\n', column) + 1);
+  for (const auto& [name, count] :
+       {std::pair("worker 0 ", kServers), {"server 1 ", kServers - 1}}) {
+    const size_t at = table.find(name);
+    REQUIRE(at != std::string::npos);
+    CHECK(table.substr(at + column_in_line).starts_with(kind + " " + std::to_string(count) + " "));
+  }
+}
+
+TEST_CASE("auto on one host means shared memory, as pando status says; tcp means tcp") {
+  CheckLines("auto", "shm");
+  CheckLines("shm", "shm");
+  CheckLines("tcp", "tcp");
+  CheckLines("ipc", "ipc");
+}
+
+}  // namespace
+}  // namespace pando
