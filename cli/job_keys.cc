@@ -176,7 +176,7 @@ void AddModelAndDataKeys(std::vector<JobKey>* keys) {
   keys->push_back(MakeChoiceList(
       {"data.augment", "--augment", "",
        "what is drawn anew for each training picture: crop (shifted by up to an eighth of its "
-       "side; of photographs, a part of any size, resized), flip (left to right)"},
+       "side; of photographs, a part of any size, resized), flip (left to right); empty: nothing"},
       {"crop", "flip"}, PANDO_FIELD(augment)));
   keys->push_back(MakeKey(kCount,
                           {"data.resize", "--resize", "pixels",

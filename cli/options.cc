@@ -23,19 +23,42 @@ std::string GroupName(std::string_view section) {
 }
 
 std::string TypeName(const JobKey& key) {
-  if (key.kind == ValueKind::kCount) return "N";
-  if (key.kind == ValueKind::kReal) return "X";
+  switch (key.kind) {
+    case ValueKind::kCount:
+      return "N";
+    case ValueKind::kReal:
+      return "X";
+    case ValueKind::kBool:
+      return "true|false";
+    case ValueKind::kCountList:
+      return "N,N";
+    case ValueKind::kTextList:
+      return "NAME,NAME";
+    case ValueKind::kChoice:
+      return "NAME";
+    case ValueKind::kText:
+      break;
+  }
   if (key.name == "run.timeline_steps") return "A:B";
-  return key.kind == ValueKind::kText ? "PATH" : "NAME";
+  return key.unit == "folder" || key.unit == "file" ? "PATH" : "NAME";
+}
+
+// As the flag takes it. Of what may be empty, and is, the help says what that means.
+std::string DefaultText(const JobKey& key) {
+  static const Job kDefaults;
+  const JobValue value = key.get(kDefaults);
+  if (auto* text = std::get_if<std::string>(&value)) return *text;
+  if (auto* counts = std::get_if<std::vector<uint64_t>>(&value)) return Joined(*counts);
+  if (auto* texts = std::get_if<std::vector<std::string>>(&value)) return Joined(*texts);
+  return JobValueToml(value);
 }
 
 std::string Help(const JobKey& key) {
   std::string help = key.help;
   if (key.kind == ValueKind::kChoice) help += ": " + Joined(key.choices);
   if (!key.file_suffix.empty()) help += ", or FILE" + key.file_suffix;
-  if (key.kind == ValueKind::kText) return help;
-  static const Job kDefaults;
-  return fmt::format("{} [{}]", help, JobValueToml(key.get(kDefaults)));
+  const std::string usual = DefaultText(key);
+  return usual.empty() ? help : fmt::format("{} [{}]", help, usual);
 }
 
 // "a.b=c" as an override; a --set without '=' names no key.

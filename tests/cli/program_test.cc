@@ -52,6 +52,29 @@ TEST_CASE("every flag of the table is a flag of train") {
   }
 }
 
+TEST_CASE("a flag's help says what its value is, and the default as the flag takes it") {
+  const std::string help = Pando({"train", "--help"}).output;
+  // Of the flag's entry, to the next flag.
+  const auto entry = [&](const std::string& flag) {
+    const size_t at = help.find("  " + flag + " ");
+    REQUIRE(at != std::string::npos);
+    return help.substr(at + 2, help.find("\n  --", at) - at - 2);
+  };
+  CHECK(entry("--device").starts_with("--device NAME "));
+  CHECK(entry("--device").find("[auto]") != std::string::npos);
+  CHECK(entry("--snapshot-best").starts_with("--snapshot-best true|false "));
+  CHECK(entry("--activation-checkpointing").starts_with("--activation-checkpointing true|false\n"));
+  CHECK(entry("--activation-checkpointing").find("[false]") != std::string::npos);
+  CHECK(entry("--augment").starts_with("--augment NAME,NAME "));
+  CHECK(entry("--optimizer").find("[sgd]") != std::string::npos);
+  CHECK(entry("--data").starts_with("--data PATH "));
+  CHECK(entry("--run-dir").starts_with("--run-dir PATH "));
+  CHECK(entry("--timeline-steps").starts_with("--timeline-steps A:B "));
+  CHECK(entry("--steps").starts_with("--steps N "));
+  CHECK(entry("--lr").starts_with("--lr X "));
+  CHECK(help.find("[[]]") == std::string::npos);
+}
+
 TEST_CASE("wrong words on the command line suggest the right ones") {
   CheckUsageError({"trian"}, "unknown command 'trian'; did you mean 'train'?");
   CheckUsageError({"train", "--global-bach", "64"},
