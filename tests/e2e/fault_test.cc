@@ -213,16 +213,19 @@ TEST_CASE("after a power cut a run by hand goes on under a scheduler that is tol
     seconds_before = train.lifetime().count();
   }
   const std::string endpoint_file = temp.path() + "/endpoint";
+  const auto bind = [&](const std::string& name) {
+    return BindOf(TransportOfFaults(), temp.path(), name);
+  };
   Process scheduler(temp.path(), "scheduler",
                     {"scheduler", run_dir + "/job.toml", "--resume", "--workers", "1", "--servers",
-                     "1", "--bind", "tcp://127.0.0.1:0", "--endpoint-file", endpoint_file});
+                     "1", "--bind", bind("scheduler"), "--endpoint-file", endpoint_file});
   REQUIRE(
       Becomes([&] { return BytesOf(endpoint_file).ends_with('\n') || !scheduler.is_running(); }));
   INFO(scheduler.err());
   std::string endpoint = BytesOf(endpoint_file);
   REQUIRE(endpoint.ends_with('\n'));
   endpoint.pop_back();
-  Process server(temp.path(), "server", {"server", "--join", endpoint});
+  Process server(temp.path(), "server", {"server", "--join", endpoint, "--bind", bind("server")});
   Process worker(temp.path(), "worker", {"worker", "--join", endpoint});
   scheduler.Await(2 * kEventDeadline);
   REQUIRE(scheduler.exit_code() == kExitCompleted);
@@ -235,7 +238,8 @@ TEST_CASE("a worker and a server join a run, and those that were there are drain
   JobByHand job(2, 2, LongJob(kFaultSteps, Args{"--snapshot-every", "50"} + TransportOfFaults()));
   job.AwaitSteps(20);
   Process worker(job.temp.path(), "late-worker", {"worker", "--join", job.endpoint});
-  Process server(job.temp.path(), "late-server", {"server", "--join", job.endpoint});
+  Process server(job.temp.path(), "late-server",
+                 {"server", "--join", job.endpoint, "--bind", job.Bind("late-server")});
   REQUIRE(Becomes([&] { return Contains(server.err(), "serving on "); }));
   job.workers[1]->Signal(SIGTERM);
   job.workers[1]->Await();
@@ -263,7 +267,8 @@ bool HasReplaced(pid_t old, const std::vector<pid_t>& workers) {
 TEST_CASE("a machine's node leaves no orphans when it is killed, and drains when it is asked to") {
   Household household;
   JobByHand job(1, 1, LongJob(kFaultSteps, Args{"--snapshot-every", "50"} + TransportOfFaults()));
-  const Args node_args{"node", "--join", job.endpoint, "--servers", "1", "--workers", "2"};
+  const Args node_args{"node",      "--join", job.endpoint, "--bind", job.Bind("node"),
+                       "--servers", "1",      "--workers",  "2"};
   Process killed(household.path(), "killed", node_args);
   job.AwaitSteps(20);
   REQUIRE(Becomes([&] { return ChildrenByRole(killed.pid())["worker"].size() == 2; }));
@@ -287,12 +292,11 @@ TEST_CASE("a machine's node leaves no orphans when it is killed, and drains when
 }
 
 TEST_CASE("kills about an early stop's decision leave it as it was (P32)") {
-  // A primary lost before it stored abandons that snapshot (P29): no server is killed where the best
-  // version is made.
-  const Args decides =
-      JobOf(kFaultSteps, 2, 2,
-            {"--model", "mnist-cnn", "--eval-every-steps", "40", "--early-stop-patience", "2",
-             "--early-stop-min-delta", "0.02", "--snapshot-best", "true"});
+  // A primary lost before it stored abandons that snapshot (P29): no server is killed where the
+  // best version is made.
+  const Args decides = JobOf(kFaultSteps, 2, 2,
+                             {"--eval-every-steps", "40", "--early-stop-patience", "2",
+                              "--early-stop-min-delta", "0.02", "--snapshot-best", "true"});
   TempFolder temp;
   const std::string serial_dir = temp.path() + "/serial";
   Process serial(temp.path(), "serial",

@@ -4,6 +4,8 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,16 +15,23 @@
 
 namespace pando {
 
+// Where a process started by hand listens: by the job's --transport, as those that pando train
+// starts. Shared memory is beside whatever they dial.
+inline std::string BindOf(const Args& job, const std::string& folder, const std::string& name) {
+  const auto flag = std::ranges::find(job, "--transport");
+  const bool is_ipc = flag != job.end() && *std::next(flag) == "ipc";
+  return is_ipc ? "ipc://" + folder + "/" + name + ".ipc" : "tcp://127.0.0.1:0";
+}
+
 class JobByHand {
  public:
   // `job`: flags for the scheduler. No servers: those of the job's own strategy.
   JobByHand(uint32_t server_count, uint32_t worker_count, const Args& job,
             const Args& server_args = {})
-      : run_dir(temp.path() + "/run") {
+      : run_dir(temp.path() + "/run"), job_(job) {
     const std::string endpoint_file = temp.path() + "/endpoint";
-    Args flags{"scheduler",   "--bind",    "tcp://127.0.0.1:0", "--endpoint-file",
-               endpoint_file, "--run-dir", run_dir,             "--workers",
-               std::to_string(worker_count)};
+    Args flags{"scheduler", "--bind", Bind("scheduler"), "--endpoint-file",           endpoint_file,
+               "--run-dir", run_dir,  "--workers",       std::to_string(worker_count)};
     if (server_count > 0) flags = flags + Args{"--servers", std::to_string(server_count)};
     scheduler = Start("scheduler", flags + job);
     const auto is_listening = [&] { return BytesOf(endpoint_file).ends_with('\n'); };
@@ -31,13 +40,16 @@ class JobByHand {
     endpoint = BytesOf(endpoint_file);
     endpoint.pop_back();
     for (uint32_t i = 0; i < server_count; ++i) {
+      const std::string name = "server-" + std::to_string(i);
       servers.push_back(
-          Start("server-" + std::to_string(i), Args{"server", "--join", endpoint} + server_args));
+          Start(name, Args{"server", "--join", endpoint, "--bind", Bind(name)} + server_args));
     }
     for (uint32_t i = 0; i < worker_count; ++i) {
       workers.push_back(Start("worker-" + std::to_string(i), {"worker", "--join", endpoint}));
     }
   }
+
+  std::string Bind(const std::string& name) const { return BindOf(job_, temp.path(), name); }
 
   void AwaitSteps(size_t count) {
     REQUIRE_MESSAGE(
@@ -77,6 +89,7 @@ class JobByHand {
   std::vector<std::unique_ptr<Process>> workers;
 
  private:
+  const Args job_;
   std::unique_ptr<Process> Start(const std::string& name, const Args& args) {
     return std::make_unique<Process>(temp.path(), name, args);
   }
