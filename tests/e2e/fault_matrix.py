@@ -289,7 +289,7 @@ def main():
         print(f"{matrix.unnoticed_count} of {matrix.silence_count} random stops and partitions were too short to be noticed")
         if 0 < matrix.silence_count == matrix.unnoticed_count:
             matrix.failures += 1
-    print(f"{matrix.failures} failed; every other run ended with {matrix.expected}")
+    print(f"{matrix.failures} failed; every other run without a codec ended with {matrix.expected}")
     return 1 if matrix.failures else 0
 
 
