@@ -8,13 +8,15 @@ namespace pando {
 inline constexpr int kExitCompleted = 0;
 inline constexpr int kExitFailed = 1;  // the run failed: a process died, data went bad on the way
 inline constexpr int kExitUsage = 2;   // a flag, key, file, folder or port that cannot work
-inline constexpr int kExitUnreached = 3;      // a peer was not reached, or start_timeout_ms went by
-inline constexpr int kExitFenced = 4;         // a scheduler that found another one leading its run
+inline constexpr int kExitUnreached = 3;   // a peer was not reached, or start_timeout_ms went by
+inline constexpr int kExitFenced = 4;      // a scheduler that found another one leading its run
+inline constexpr int kExitMemberLost = 5;  // a scheduler whose group (allreduce) has lost a member
 inline constexpr int kExitInterrupted = 130;  // Ctrl-C or SIGTERM, as shells count it: 128 + SIGINT
 
 inline constexpr const char* kExitCodesHelp =
     "Exit codes: 0 completed, 1 failed, 2 bad flag, key or input, 3 peer not reached in time,\n"
-    "4 another scheduler leads the run, 130 interrupted.";
+    "4 another scheduler leads the run, 5 a scheduler whose allreduce group has lost a worker,\n"
+    "130 interrupted.";
 
 // The exit code of a command that stops on `status`.  REQUIRES: !status.ok().
 inline int ExitCodeOf(const Status& status) {

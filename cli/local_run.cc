@@ -63,6 +63,12 @@ ChaosField FieldOf(const LocalRunArgs& args) {
           .step_count = args.step_count};
 }
 
+// Of a worker: a signal comes from outside, and a scheduler that was not found may be found now.
+// What else an exit code says would come again.
+bool IsDeath(const ProcessExit& exit) {
+  return exit.signal != 0 || exit.exit_code == kExitUnreached;
+}
+
 // Owns: every process of the run. Threads: the link's, beside its own.
 class LocalRun {
  public:
@@ -75,8 +81,8 @@ class LocalRun {
                      .may_restart = [this](const ProcessExit& exit) { return MayRestart(exit); },
                      .on_restart = [](const ProcessExit& exit) { OnRestart(exit); }}) {}
   int Run();
-  // Whether the run failed once it had begun, without anybody asking it to stop.
-  bool was_broken() const { return was_broken_; }
+  // Whether a group that had begun ended for the death of a member, and not because anybody asked.
+  bool has_lost_member() const;
 
  private:
   Status StartScheduler();
@@ -100,6 +106,7 @@ class LocalRun {
   int Write(const Summary& summary, int exit_code) const;
   std::string BindEndpoint(const std::string& name) const;
   bool HasBegun() const { return link_ && link_->progress().has_begun; }
+  bool HasCompleted() const { return scheduler_exit_ && scheduler_exit_->is_clean(); }
   bool IsOver() const {
     return supervisor_.root_cause() || !supervisor_.start_status().ok() || failure_ ||
            scheduler_exit_ || lost_worker_ || shutdown_.first_signal();
@@ -118,7 +125,6 @@ class LocalRun {
   std::optional<ProcessExit> scheduler_exit_;  // that is not followed by another life
   std::optional<Status> failure_;
   std::optional<ProcessExit> lost_worker_;  // of a group, which ends with it
-  bool was_broken_ = false;
   Supervisor supervisor_;
 };
 
@@ -130,9 +136,14 @@ int LocalRun::Run() {
   }
   AwaitEnd();
   Stop();
-  const int exit_code = Conclude();
-  was_broken_ = exit_code == kExitFailed && HasBegun() && !shutdown_.first_signal();
-  return exit_code;
+  return Conclude();
+}
+
+// One that is silent is known to the scheduler alone.
+bool LocalRun::has_lost_member() const {
+  if (!IsGroup() || HasCompleted() || shutdown_.first_signal()) return false;
+  if (lost_worker_) return HasBegun() && IsDeath(*lost_worker_);
+  return scheduler_exit_ && scheduler_exit_->exit_code == kExitMemberLost;
 }
 
 std::string LocalRun::BindEndpoint(const std::string& name) const {
@@ -329,6 +340,8 @@ int LocalRun::Conclude() {
   Result<Summary> written = args_.folder.ReadSummary();
   Summary summary = written.ok() ? *written : SummaryOf(args_.job);
   if (!supervisor_.start_status().ok()) failure_ = supervisor_.start_status();
+  // A worker that died after the end took nothing with it.
+  if (IsGroup() && HasCompleted() && written.ok()) return ConcludeCompleted();
   if (lost_worker_) return ConcludeFailed(*lost_worker_, summary);
   if (const ProcessExit* root_cause = RootCause()) return ConcludeFailed(*root_cause, summary);
   if (failure_) {
@@ -337,9 +350,8 @@ int LocalRun::Conclude() {
     summary.failure = failure_->message();
     return Write(summary, ExitCodeOf(*failure_));
   }
-  const bool has_completed = scheduler_exit_ && scheduler_exit_->is_clean();
-  if (has_completed && written.ok()) return ConcludeCompleted();
-  if (!has_completed) {
+  if (HasCompleted() && written.ok()) return ConcludeCompleted();
+  if (!HasCompleted()) {
     summary.status = kStatusInterrupted;
     return Write(summary, kExitInterrupted);
   }
@@ -355,7 +367,7 @@ int LocalRun::ConcludeFailed(const ProcessExit& root_cause, Summary summary) con
   const bool is_scheduler = root_cause.spec.name == kScheduler;
   if (summary.failure.empty() || !is_scheduler) {
     summary.failure = fmt::format("{}: {}", root_cause.spec.title, ExitText(root_cause));
-    if (IsGroup() && HasBegun()) {
+    if (IsGroup() && HasBegun() && !is_scheduler && IsDeath(root_cause)) {
       summary.failure +=
           "; allreduce cannot go on without it: --group-restarts N starts the group again from its "
           "last snapshot, --strategy ps goes on without it";
@@ -364,7 +376,8 @@ int LocalRun::ConcludeFailed(const ProcessExit& root_cause, Summary summary) con
   const bool has_code = is_scheduler && root_cause.signal == 0;
   // Another one leads the run, and the folder is its own.
   if (has_code && root_cause.exit_code == kExitFenced) return kExitFenced;
-  return Write(summary, has_code ? root_cause.exit_code : kExitFailed);
+  const bool is_of_run = has_code && root_cause.exit_code != kExitMemberLost;
+  return Write(summary, is_of_run ? root_cause.exit_code : kExitFailed);
 }
 
 // Weights are what they are; that chaos did not come is an error of its own.
@@ -384,7 +397,7 @@ int LocalRun::Write(const Summary& summary, int exit_code) const {
 
 }  // namespace
 
-// A group that has lost a worker is started again as `pando resume` would; its faults were brought.
+// A group that has lost a member is started again as `pando resume` would; its faults were brought.
 int RunLocal(const LocalRunArgs& args) {
   LocalRunArgs life = args;
   for (uint32_t restarts_left = args.group_restarts;; --restarts_left) {
@@ -392,7 +405,7 @@ int RunLocal(const LocalRunArgs& args) {
     const int exit_code = run.Run();
     std::error_code ignored;  // where the workers told each other their addresses
     std::filesystem::remove_all(args.folder.GroupPath(), ignored);
-    if (!run.was_broken() || restarts_left == 0) return exit_code;
+    if (!run.has_lost_member() || restarts_left == 0) return exit_code;
     if (Result<RunFolder> reopened = RunFolder::Reopen(args.job); !reopened.ok()) {
       fmt::print(stderr, "pando: {}\n", reopened.status().message());
       return exit_code;

@@ -195,7 +195,10 @@ int SchedulerProcess::Run() {
   const bool was_interrupted = is_over && scheduler_->stop().reason == StopReason::kInterrupted;
   if (is_over && plan_.job.snapshot_best) KeepBestWeights();
   if (is_over && scheduler_->stop().reason == StopReason::kCompleted) snapshots_.OnEnd();
-  return recorder_.Conclude(was_interrupted ? kStatusInterrupted : kStatusCompleted, status);
+  const int exit_code =
+      recorder_.Conclude(was_interrupted ? kStatusInterrupted : kStatusCompleted, status);
+  const bool has_lost_member = is_over && scheduler_->has_lost_member();
+  return has_lost_member && exit_code == kExitFailed ? kExitMemberLost : exit_code;
 }
 
 // The run has ended, and a file that cannot be written then is no reason to call it failed.

@@ -79,6 +79,8 @@ class Scheduler : public ProtocolCore {
   const Status& journal_status() const { return journal_status_; }
   // How the run ended.  REQUIRES: phase() ≥ kStopping.
   const Stop& stop() const { return *stop_; }
+  // Whether that was for a member that is gone, of a group, which cannot go on without it.
+  bool has_lost_member() const { return has_lost_member_; }
   const View& view() const { return view_; }
   Version committed() const { return committed_; }
   // The version that the run ends with, as far as is known: an early stop makes it a lower one.
@@ -360,6 +362,7 @@ class Scheduler : public ProtocolCore {
   Micros keep_at_{0};                   // when that is tried again
   bool is_finished_ = false;            // P33
   std::optional<Stop> stop_;
+  bool has_lost_member_ = false;
   Micros stop_at_{0};        // when kStopping began
   std::optional<Micros> training_time_;  // fixed while the run ends
 };

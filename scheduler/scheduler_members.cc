@@ -334,6 +334,7 @@ void Scheduler::EndGroup(Micros now, const Member& lost, const std::string& acti
   const Register& of = lost.registration;
   const Member* worker = members_.FindProcess(Role::kWorker, of.host, of.process_id);
   const Member& named = worker != nullptr ? *worker : lost;
+  has_lost_member_ = true;
   End(now, StopReason::kFailed,
       named.Name() + " (" + named.Where() + ") is gone (" + action +
           "), and allreduce cannot go on without it; --group-restarts N starts the group again "

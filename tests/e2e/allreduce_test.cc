@@ -118,6 +118,53 @@ TEST_CASE("a group is started again from its last snapshot, to the same weights"
   CHECK(RowCountIn(household.run_dir()) == kFaultSteps);
 }
 
+TEST_CASE("a worker that is silent is a dead one, and its group is started again") {
+  const Args job = LongJob(kFaultSteps, kTwoOfTwo + kAllreduce +
+                                            Args{"--snapshot-every", "50", "--set",
+                                                 "run.lease_ms=3000", "--group-restarts", "1"});
+  Household household;
+  Process train(
+      household.path(), "train",
+      Args{"train", "--run-dir", household.run_dir(), "--chaos", "stop worker 1 1m at step 130"} +
+          job);
+  train.Await(2 * kEventDeadline);
+  INFO(train.err());
+  CHECK(train.exit_code() == kExitCompleted);
+  CHECK(household.Living().empty());
+  CHECK(Contains(train.err(), "worker 1"));
+  CHECK(Contains(train.err(), "the group is started again from its last snapshot; 1 of 1"));
+}
+
+TEST_CASE("what would come again ends a group at once, with its own words") {
+  Household household;
+  Process train(
+      household.path(), "train",
+      Args{"train", "--run-dir", household.run_dir(), "--group-restarts", "2"} +
+          // It diverges once everybody knows that the run has begun.
+          LongJob(kFaultSteps, kTwoOfTwo + kAllreduce +
+                                   Args{"--schedule", "step", "--set", "schedule.step_size=100",
+                                        "--set", "schedule.gamma=1e30"}));
+  train.Await();
+  INFO(train.err());
+  CHECK(train.exit_code() == kExitFailed);
+  CHECK(Contains(SummaryIn(household.run_dir()).failure, "the loss is not a finite number"));
+  CHECK_FALSE(Contains(train.err(), "started again"));
+}
+
+TEST_CASE("a completed group is not started again for chaos that never came due") {
+  Household household;
+  Process train(household.path(), "train",
+                Args{"train", "--run-dir", household.run_dir(), "--group-restarts", "2", "--chaos",
+                     "kill worker every 60m"} +
+                    TinyJob(kTwoOfTwo + kAllreduce));
+  train.Await();
+  INFO(train.err());
+  CHECK(train.exit_code() == kExitFailed);
+  CHECK(SummaryIn(household.run_dir()).status == kStatusCompleted);
+  CHECK(Contains(train.err(), "'kill worker every 60m' never came due"));
+  CHECK_FALSE(Contains(train.err(), "started again"));
+}
+
 TEST_CASE("a run goes on under another strategy") {
   const Args job = LongJob(kFaultSteps, kTwoOfTwo + Args{"--snapshot-every", "50"});
   const std::string hash = Train(job).summary.weights_hash;
@@ -152,7 +199,7 @@ TEST_CASE("a group by hand: nobody else joins, nobody is drained, a stopped work
   CHECK(Contains(said({"drain", "worker 1"}), "cannot go on without worker 1"));
   job.workers[1]->Signal(SIGSTOP);
   job.scheduler->Await();
-  CHECK(job.scheduler->exit_code() == kExitFailed);
+  CHECK(job.scheduler->exit_code() == kExitMemberLost);
   CHECK(Contains(job.scheduler->err(), "is gone"));
   job.workers[0]->Await();
   CHECK(job.workers[0]->exit_code() == kExitCompleted);  // the scheduler told it to stop

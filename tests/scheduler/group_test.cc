@@ -79,6 +79,7 @@ TEST_CASE("a worker's death ends the run, and the end names it") {
     CHECK(f.scheduler->stop().reason == StopReason::kFailed);
     CHECK(Has(f.scheduler->stop().text, "worker 1"));
     CHECK(Has(f.scheduler->stop().text, "--group-restarts"));
+    CHECK(f.scheduler->has_lost_member());
   }
 }
 
@@ -97,6 +98,7 @@ TEST_CASE("a worker that cannot go on ends the run with its own words") {
   REQUIRE(f.scheduler->phase() >= Scheduler::Phase::kStopping);
   CHECK(Has(f.scheduler->stop().text, "worker 2"));
   CHECK(Has(f.scheduler->stop().text, "a disk broke"));
+  CHECK_FALSE(f.scheduler->has_lost_member());
 }
 
 TEST_CASE("status names whom the others wait for") {
