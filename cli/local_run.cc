@@ -63,6 +63,13 @@ ChaosField FieldOf(const LocalRunArgs& args) {
           .step_count = args.step_count};
 }
 
+// Over all lives of a group: what one has not come to comes in the next. Time in which no life goes
+// on does not count, or all that fell due meanwhile would come at once.
+struct RunChaos {
+  ChaosSchedule schedule;
+  Micros past{0};  // how long earlier lives went on
+};
+
 // Of a worker: a signal comes from outside, and a scheduler that was not found may be found now.
 // What else an exit code says would come again.
 bool IsDeath(const ProcessExit& exit) {
@@ -72,9 +79,9 @@ bool IsDeath(const ProcessExit& exit) {
 // Owns: every process of the run. Threads: the link's, beside its own.
 class LocalRun {
  public:
-  explicit LocalRun(const LocalRunArgs& args)
+  LocalRun(const LocalRunArgs& args, RunChaos& chaos)
       : args_(args),
-        chaos_(args.chaos, FieldOf(args)),
+        chaos_(chaos),
         supervisor_({.restarts_max = args.restarts_max,
                      .on_fault = [this](FaultNote note) { Tell(std::move(note)); },
                      .on_exit = [this](const ProcessExit& exit) { OnExit(exit); },
@@ -114,8 +121,8 @@ class LocalRun {
   bool IsGroup() const { return args_.job.strategy == Strategy::kAllreduce; }
 
   const LocalRunArgs& args_;
-  ChaosSchedule chaos_;
-  std::optional<Micros> chaos_since_;
+  RunChaos& chaos_;
+  std::optional<Micros> chaos_since_;  // where its time counts from
   ShutdownSignal shutdown_;
   std::optional<SocketFolder> sockets_;  // where the transport is ipc
   UniqueFd endpoint_pipe_;               // the scheduler writes its endpoint and a newline
@@ -247,12 +254,13 @@ Status LocalRun::StartNode(Role role, uint32_t rank, const std::vector<std::stri
 void LocalRun::AwaitEnd() {
   while (!IsOver()) {
     const std::array fds{shutdown_.fd(), link_->fd()};
-    supervisor_.Wait(
-        chaos_since_ ? DeadlineOf(*chaos_since_, chaos_.NextDeadline()) : Clock::time_point::max(),
-        fds);
+    supervisor_.Wait(chaos_since_ ? DeadlineOf(*chaos_since_, chaos_.schedule.NextDeadline())
+                                  : Clock::time_point::max(),
+                     fds);
     shutdown_.Take();
     BringChaos();
   }
+  if (chaos_since_) chaos_.past = SteadyNow() - *chaos_since_;
 }
 
 void LocalRun::BringChaos() {
@@ -260,9 +268,9 @@ void LocalRun::BringChaos() {
   const RunProgress progress = link_->progress();
   if (!progress.has_begun || IsOver()) return;
   const Micros now = SteadyNow();
-  if (!chaos_since_) chaos_since_ = now;
+  if (!chaos_since_) chaos_since_ = now - chaos_.past;
   for (const ChaosAct& act :
-       chaos_.Due(now - *chaos_since_, progress.step, supervisor_.Running())) {
+       chaos_.schedule.Due(now - *chaos_since_, progress.step, supervisor_.Running())) {
     supervisor_.Inject(act);
   }
 }
@@ -382,7 +390,7 @@ int LocalRun::ConcludeFailed(const ProcessExit& root_cause, Summary summary) con
 
 // Weights are what they are; that chaos did not come is an error of its own.
 int LocalRun::ConcludeCompleted() const {
-  const std::vector<std::string> unmet = chaos_.Unmet();
+  const std::vector<std::string> unmet = chaos_.schedule.Unmet();
   for (const std::string& entry : unmet) {
     fmt::print(stderr, "pando: --chaos '{}' never came due: the run had ended before\n", entry);
   }
@@ -397,11 +405,12 @@ int LocalRun::Write(const Summary& summary, int exit_code) const {
 
 }  // namespace
 
-// A group that has lost a member is started again as `pando resume` would; its faults were brought.
+// A group that has lost a member is started again as `pando resume` would.
 int RunLocal(const LocalRunArgs& args) {
   LocalRunArgs life = args;
+  RunChaos chaos{.schedule = ChaosSchedule(args.chaos, FieldOf(args))};
   for (uint32_t restarts_left = args.group_restarts;; --restarts_left) {
-    LocalRun run(life);
+    LocalRun run(life, chaos);
     const int exit_code = run.Run();
     std::error_code ignored;  // where the workers told each other their addresses
     std::filesystem::remove_all(args.folder.GroupPath(), ignored);
@@ -413,7 +422,6 @@ int RunLocal(const LocalRunArgs& args) {
     fmt::print(stderr, "pando: the group is started again from its last snapshot; {} of {}\n",
                args.group_restarts - restarts_left + 1, args.group_restarts);
     life.is_resumed = true;
-    life.chaos = {};
   }
 }
 

@@ -118,6 +118,23 @@ TEST_CASE("a group is started again from its last snapshot, to the same weights"
   CHECK(RowCountIn(household.run_dir()) == kFaultSteps);
 }
 
+TEST_CASE("chaos goes on in a group's next life") {
+  Household household;
+  Process train(household.path(), "train",
+                Args{"train", "--run-dir", household.run_dir(), "--chaos",
+                     "kill worker at step 130; kill worker at step 330; kill worker every 60m",
+                     "--group-restarts", "2"} +
+                    LongJob(kFaultSteps, kTwoOfTwo + kAllreduce + Args{"--snapshot-every", "50"}));
+  train.Await(2 * kEventDeadline);
+  INFO(train.err());
+  CHECK(train.exit_code() == kExitFailed);
+  CHECK(SummaryIn(household.run_dir()).status == kStatusCompleted);
+  CHECK(RowCountIn(household.run_dir()) == kFaultSteps);
+  CHECK(Contains(train.err(), "from its last snapshot; 2 of 2"));
+  CHECK(Contains(train.err(), "'kill worker every 60m' never came due"));
+  CHECK_FALSE(Contains(train.err(), "at step 330' never came due"));
+}
+
 TEST_CASE("a worker that is silent is a dead one, and its group is started again") {
   const Args job = LongJob(kFaultSteps, kTwoOfTwo + kAllreduce +
                                             Args{"--snapshot-every", "50", "--set",
