@@ -202,7 +202,10 @@ Result<Job> JobDraft::Finish() const {
   }
   Job job = job_;
   job.optimizer.loss_scale.is_on = job.precision == Precision::kFp16;
-  if (job.strategy == Strategy::kAllreduce) job.servers = job.replicas = job.lanes = 1;
+  if (job.strategy == Strategy::kAllreduce) {
+    job.servers = job.replicas = job.lanes = 1;
+    job.transport = Job().transport;
+  }
   return job;
 }
 
@@ -326,11 +329,18 @@ Status JobDraft::CheckStrategy() const {
     return at != where_.end() && at->second.starts_with("--");
   };
   const std::string strategy = Named("run.strategy");
-  if (has_flag("run.servers")) {
+  for (const char* of_servers : {"run.servers", "run.replicas", "run.lanes"}) {
+    if (!has_flag(of_servers)) continue;
     return InvalidArgument(
         fmt::format("{} has no servers, but {}; leave it out, or give "
                     "--strategy ps",
-                    strategy, Named("run.servers")));
+                    strategy, Named(of_servers)));
+  }
+  if (has_flag("run.transport") && job_.transport != Job().transport) {
+    return InvalidArgument(
+        fmt::format("{} sums by gloo or NCCL, which have transports of their own, but {}; leave it "
+                    "out, or give --strategy ps",
+                    strategy, Named("run.transport")));
   }
   if (job_.verify_every > 0) {
     return InvalidArgument(

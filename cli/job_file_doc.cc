@@ -28,7 +28,12 @@ constexpr const char* kIntroduction =
     "is evaluated.\n"
     "\n"
     "`train.activation_checkpointing` has no say in the result either, and a run may be resumed "
-    "with another.\n";
+    "with another.\n"
+    "\n"
+    "With `run.strategy = \"allreduce\"` there are no servers: what a file says of them "
+    "(`run.servers`,\n"
+    "`run.replicas`, `run.lanes`, `run.transport`) does not count, and flags that say it are "
+    "errors.\n";
 
 const char* SectionHeading(std::string_view section) {
   if (section == "model") return "the network";

@@ -38,10 +38,11 @@ std::vector<std::string> TrainWords(const TrainPlan& plan, const std::string& ru
        "eval.every_epochs=0",
        "--run-dir",
        run_dir});
-  if (plan.strategy != "single")
-    add({"--workers", text(plan.workers), "--transport", plan.transport});
-  if (plan.strategy == "ps")
-    add({"--servers", text(plan.servers), "--replicas", text(plan.replicas)});
+  if (plan.strategy != "single") add({"--workers", text(plan.workers)});
+  if (plan.strategy == "ps") {
+    add({"--servers", text(plan.servers), "--replicas", text(plan.replicas), "--transport",
+         plan.transport});
+  }
   if (plan.is_verbose) add({"-v"});
   return words;
 }

@@ -14,11 +14,11 @@ struct TrainPlan {
   Workload workload;
   std::string strategy;  // ps, allreduce; single: one process, which updates its parameters itself
   uint32_t workers = 1;
-  uint32_t servers = 1;   // of ps
-  uint32_t replicas = 1;  // of ps
-  std::string transport = "tcp";
-  uint32_t global_batch = 0;    // a micro-batch for each worker
-  uint64_t snapshot_every = 0;  // steps; 0: none
+  uint32_t servers = 1;           // of ps
+  uint32_t replicas = 1;          // of ps
+  std::string transport = "tcp";  // of ps
+  uint32_t global_batch = 0;      // a micro-batch for each worker
+  uint64_t snapshot_every = 0;    // steps; 0: none
   uint64_t seed = 1;
   bool is_verbose = false;  // workers log when they know of a commit
 

@@ -53,18 +53,24 @@ TEST_CASE("a job without servers has one lane, and refuses what only servers do"
     return draft.Finish();
   };
   const Override allreduce{"run.strategy", "allreduce", "--strategy"};
-  Result<Job> job = job_of({allreduce}, "[run]\nservers = 3\n");
+  Result<Job> job =
+      job_of({allreduce}, "[run]\nservers = 3\nreplicas = 2\nlanes = 3\ntransport = \"ipc\"\n");
   REQUIRE(job.ok());
   CHECK(job->strategy == Strategy::kAllreduce);
   CHECK(job->servers == 1);
   CHECK(job->replicas == 1);
   CHECK(job->lanes == 1);
+  CHECK(job->transport == "auto");
+  CHECK(job_of({allreduce, {"run.transport", "auto", "--transport"}}).ok());
   CHECK(JobIdentityText(*job) == JobIdentityText(Job{}));
   Result<Job> read_back = ParseJobText(WriteJobText(*job), "job.toml");
   REQUIRE(read_back.ok());
   CHECK(WriteJobText(*read_back) == WriteJobText(*job));
   for (const Override& other : {Override{"run.servers", "2", "--servers"},
                                 Override{"run.servers", "1", "--set run.servers=1"},
+                                Override{"run.replicas", "2", "--replicas"},
+                                Override{"run.lanes", "1", "--set run.lanes=1"},
+                                Override{"run.transport", "shm", "--transport"},
                                 Override{"verify.every", "3", "--verify-every"},
                                 Override{"worker.parameter_residency", "layer", "--set"},
                                 Override{"train.codec", "bf16", "--codec"},

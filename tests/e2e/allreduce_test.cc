@@ -53,10 +53,10 @@ TEST_CASE("two workers with a micro-batch each make the servers' weights, metric
     const Run servers = Train(TinyJob(kTwoOfTwo + Args{"--strategy", "ps"} + feature));
     CHECK(servers.rows.size() == kTinySteps);
     CheckSameResult(Train(TinyJob(kTwoOfTwo + kAllreduce + feature)), servers);
-    CheckSameResult(Train(TinyJob(kTwoOfTwo + kAllreduce + feature +
-                                  Args{"--transport", "ipc", "--threads", "2", "--set",
-                                       "run.allreduce=halving-doubling"})),
-                    servers);
+    CheckSameResult(
+        Train(TinyJob(kTwoOfTwo + kAllreduce + feature +
+                      Args{"--threads", "2", "--set", "run.allreduce=halving-doubling"})),
+        servers);
   }
 }
 
@@ -234,6 +234,9 @@ TEST_CASE("what only servers do is refused with what to do instead") {
     return train.err();
   };
   CHECK(Contains(refusal({"--servers", "2"}), "--strategy ps"));
+  CHECK(Contains(refusal({"--replicas", "1"}), "run.replicas = 1 (--replicas); leave it out"));
+  CHECK(Contains(refusal({"--transport", "shm"}), "transports of their own"));
+  CHECK(Contains(refusal({"--set", "run.lanes=2"}), "run.lanes = 2"));
   CHECK(Contains(refusal({"--verify-every", "3"}), "verify.every"));
   CHECK(Contains(refusal({"--serial"}), "drop one"));
   CHECK(Contains(refusal({"--chaos", "kill server 0 at step 3"}), "there is no server 0"));
