@@ -202,6 +202,14 @@ TEST_CASE("a run goes on under another strategy") {
   }
 }
 
+// As its log calls it: ranks go by who registers first.
+std::string NameOf(const Process& worker) {
+  const std::string log = worker.err();
+  const size_t at = log.find("[worker ");
+  REQUIRE(at != std::string::npos);
+  return log.substr(at + 1, log.find(']', at) - at - 1);
+}
+
 TEST_CASE("a group by hand: nobody else joins, nobody is drained, a stopped worker is named") {
   JobByHand job(0, 2, LongJob(100'000, kAllreduce) + Args{"--set", "run.lease_ms=2000"});
   job.AwaitSteps(20);
@@ -214,10 +222,15 @@ TEST_CASE("a group by hand: nobody else joins, nobody is drained, a stopped work
   CHECK(Contains(said({"worker"}), "nobody can join"));
   CHECK(Contains(said({"server"}), "no servers"));
   CHECK(Contains(said({"drain", "worker 1"}), "cannot go on without worker 1"));
+  const std::string stopped = NameOf(*job.workers[1]);
   job.workers[1]->Signal(SIGSTOP);
   job.scheduler->Await();
   CHECK(job.scheduler->exit_code() == kExitMemberLost);
-  CHECK(Contains(job.scheduler->err(), "is gone"));
+  const std::string process = " (process " + std::to_string(job.workers[1]->pid()) + " on ";
+  CHECK(Contains(job.scheduler->err(), stopped + process));
+  const std::string failure = SummaryIn(job.run_dir).failure;
+  CHECK(failure.starts_with(stopped + process));
+  CHECK(Contains(failure, "is gone"));
   job.workers[0]->Await();
   CHECK(job.workers[0]->exit_code() == kExitCompleted);  // the scheduler told it to stop
 }
