@@ -41,7 +41,11 @@ GroupServer::GroupServer(const Parts& parts, Callbacks callbacks)
       incarnation_(NewIncarnation()),
       transport_(parts.context, {kUnknownNode, incarnation_, 0},
                  {.insecure = true, .on_warning = Warn}),
-      shown_(parts.plan.shards.shard_count()) {}
+      track_(parts.timeline == nullptr ? nullptr : &parts.timeline->OpenTrack("lane 0")),
+      shown_(parts.plan.shards.shard_count()) {
+  if (track_ == nullptr) return;
+  probe_.emplace(*parts.timeline, *track_, parts.timeline->OpenTrack("lane 0 replicates"));
+}
 
 GroupServer::~GroupServer() {
   stop_.Request();
@@ -92,8 +96,9 @@ Status GroupServer::Start() {
   lane_ = std::make_unique<Lane>(
       Lane::Options{.identity = {membership_.self, membership_.scheduler, membership_.job_id},
                     .kind = "server",
-                    .lease = std::chrono::milliseconds(job.lease_ms)},
-      parts_.plan, *snapshots_, outbox_);
+                    .lease = std::chrono::milliseconds(job.lease_ms),
+                    .probe = probe_ ? &*probe_ : nullptr},
+      parts_.plan, *snapshots_, timed_outbox_);
   thread_ = std::thread([this] { Serve(); });
   return Status();
 }

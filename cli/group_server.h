@@ -8,11 +8,13 @@
 #include <functional>
 #include <future>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "cli/node_join.h"
+#include "cli/process_timeline.h"
 #include "common/mailbox.h"
 #include "net/event_loop.h"
 #include "net/heartbeat.h"
@@ -31,6 +33,7 @@ class GroupServer {
     const Membership& worker;  // rank 0's own
     const JobPlan& plan;
     ShutdownSignal& shutdown;
+    Timeline* timeline;  // the process's; null: none is kept
   };
   // All outlives the server. On the lane's thread:
   struct Callbacks {
@@ -76,6 +79,9 @@ class GroupServer {
   Transport transport_;
   TransportOutbox network_{transport_};
   OwnOutbox outbox_{*this};
+  TimelineTrack* const track_;              // of the lane's thread; null: no timeline
+  std::optional<TimelineLaneProbe> probe_;  // where there is one
+  TimelineOutbox timed_outbox_{outbox_, parts_.timeline, track_};
   Membership membership_;
   std::unique_ptr<HeartbeatSender> heartbeat_;
   std::unique_ptr<SnapshotStore> store_;

@@ -5,13 +5,18 @@
 
 namespace pando {
 
-GroupUpdate::GroupUpdate(const JobPlan& plan, ParameterStore& store)
+GroupUpdate::GroupUpdate(const JobPlan& plan, ParameterStore& store, const Timed& timed)
     : plan_(plan),
       store_(store),
       schedule_(plan.job.optimizer, plan.job.schedule, plan.steps.step_count()),
       optimizer_(plan.job.optimizer, plan.layout),
       partial_plan_(plan.job.optimizer, plan.layout, plan.shards),
+      timed_(timed),
       partials_(plan.shards.shard_count()) {
+  if (timed.timeline != nullptr) {
+    update_name_ = timed.timeline->Name({"update", "update", "shard"});
+    partials_name_ = timed.timeline->Name({"partial values", "update", "shard"});
+  }
   for (const ShardRange& range : plan.shards.ranges())
     states_.emplace_back(optimizer_.state_floats(range));
 }
@@ -37,6 +42,11 @@ std::vector<ShardId> GroupUpdate::Apply(const GradientExchange::Sums& sums) {
   return shards;
 }
 
+TimelineSpan GroupUpdate::SpanOf(TimelineNameId name, Step step, ShardId shard) const {
+  const bool is_wanted = timed_.timeline != nullptr && timed_.timeline->Wants(step);
+  return {is_wanted ? timed_.track : nullptr, name, step, shard.value()};
+}
+
 // What makes the shard's next version, but for where it goes and its factors.
 Optimizer::Update GroupUpdate::UpdateOf(Step step, ShardId shard, const FloatBuffer& values,
                                         const FloatBuffer& gradients) const {
@@ -52,6 +62,7 @@ Optimizer::Update GroupUpdate::UpdateOf(Step step, ShardId shard, const FloatBuf
 
 // P16: they are the tail of the state as well, as in every replica's.
 void GroupUpdate::MakePartials(Step step, ShardId shard, const FloatBuffer& gradients) {
+  const TimelineSpan span = SpanOf(partials_name_, step, shard);
   const auto values = *store_.Open(VersionReadBy(step));
   std::vector<float>& partials = partials_[shard.value()];
   partials.resize(optimizer_.partial_count(plan_.shards.range(shard)));
@@ -61,6 +72,7 @@ void GroupUpdate::MakePartials(Step step, ShardId shard, const FloatBuffer& grad
 
 void GroupUpdate::Make(Step step, ShardId shard, const FloatBuffer& gradients,
                        std::span<const float> factors) {
+  const TimelineSpan span = SpanOf(update_name_, step, shard);
   const ShardRange& range = plan_.shards.range(shard);
   const Version next_version = VersionMadeBy(step);
   const auto values = *store_.Open(VersionReadBy(step));

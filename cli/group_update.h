@@ -9,6 +9,7 @@
 
 #include "common/float_buffer.h"
 #include "common/job_plan.h"
+#include "common/timeline.h"
 #include "scheduler/schedule.h"
 #include "server/partials.h"
 #include "worker/allreduce/gradient_exchange.h"
@@ -18,8 +19,12 @@ namespace pando {
 
 class GroupUpdate {
  public:
-  // `plan` and `store` outlive it. The state is that of version 0.
-  GroupUpdate(const JobPlan& plan, ParameterStore& store);
+  struct Timed {  // both null: nothing is noted
+    Timeline* timeline = nullptr;
+    TimelineTrack* track = nullptr;  // of the thread that calls
+  };
+  // `plan`, `store` and what is timed outlive it. The state is that of version 0.
+  GroupUpdate(const JobPlan& plan, ParameterStore& store, const Timed& timed);
 
   // By shard; a resumed run's come from rank 0.
   std::vector<FloatBuffer>& states() { return states_; }
@@ -30,6 +35,7 @@ class GroupUpdate {
   std::vector<ShardId> Apply(const GradientExchange::Sums& sums);
 
  private:
+  TimelineSpan SpanOf(TimelineNameId name, Step step, ShardId shard) const;
   Optimizer::Update UpdateOf(Step step, ShardId shard, const FloatBuffer& values,
                              const FloatBuffer& gradients) const;
   void MakePartials(Step step, ShardId shard, const FloatBuffer& gradients);
@@ -40,6 +46,8 @@ class GroupUpdate {
   const Schedule schedule_;
   const Optimizer optimizer_;
   const PartialPlan partial_plan_;
+  const Timed timed_;
+  TimelineNameId update_name_, partials_name_;
   std::vector<FloatBuffer> states_;
   std::vector<std::vector<float>> partials_;  // by shard, of the step in the making
 };

@@ -36,7 +36,7 @@ GroupWorker::GroupWorker(const Parts& parts)
                  .on_sums = [this](GradientExchange::Sums sums) { OnSums(std::move(sums)); },
                  .on_agreed = [this](Version version) { Report(Agreed{version}); },
                  .on_failed = [this](Status failure) { Report(std::move(failure)); }},
-                parts.trainer.device),
+                parts.trainer.device, parts.trainer.timeline),
       trainer_(parts.trainer, parts.thread_count,
                [this](ComputeTicket ticket, ComputeEvent event) {
                  OnCompute(ticket, std::move(event));
@@ -46,7 +46,9 @@ GroupWorker::GroupWorker(const Parts& parts)
           {.identity = {parts.membership.self, parts.membership.scheduler, parts.membership.job_id},
            .ready = parts.ready},
           plan_, trainer_, *this, outbox_) {
-  if (!leads()) update_.emplace(plan_, trainer_.parameters());
+  if (leads()) return;
+  update_.emplace(plan_, trainer_.parameters(),
+                  GroupUpdate::Timed{parts.trainer.timeline, parts.trainer.protocol});
 }
 
 // The exchange first: it calls what the others do. Then what remains, from the last to the first.
@@ -100,7 +102,7 @@ Result<std::optional<MembershipEnd>> GroupWorker::StartServer() {
   if (!leads()) return std::optional<MembershipEnd>();
   Result<GroupServer::Joined> joined =
       GroupServer::Join({parts_.context, parts_.scheduler_endpoint, parts_.start_timeout_ms,
-                         parts_.membership, plan_, parts_.shutdown},
+                         parts_.membership, plan_, parts_.shutdown, parts_.trainer.timeline},
                         {.on_version =
                              [this](const ParamsItem& item) {
                                trainer_.parameters().Put(item.shard, item.version, item.payload);

@@ -93,6 +93,12 @@ HeartbeatState HeartbeatOf(JobId job, const AnySession& session, const Trainer& 
           .lines = transport.CountLines()};
 }
 
+std::unique_ptr<Timeline> TimelineOf(const Membership& membership) {
+  return OpenTimeline(membership.job, TimelineFolderOf(membership.snapshot_dir),
+                      fmt::format("worker {}", membership.rank),
+                      membership.self.incarnation.value());
+}
+
 class WorkerProcess {
  public:
   explicit WorkerProcess(const WorkerArgs& args) : args_(args), wanted_rank_(args.wanted_rank) {}
@@ -231,10 +237,14 @@ Ready WorkerProcess::ReadyFor() const {
 
 Result<MembershipEnd> WorkerProcess::TrainInGroup(const Membership& membership,
                                                   HeartbeatSender& heartbeat) {
+  const std::unique_ptr<Timeline> timeline = TimelineOf(membership);
+  const ClockProbe clock(context_, args_.join, timeline.get());
   const Trainer::Parts parts{.plan = prepared_->plan,
                              .model = prepared_->model,
                              .data = *prepared_->data,
-                             .device = prepared_->device.device()};
+                             .device = prepared_->device.device(),
+                             .timeline = timeline.get(),
+                             .protocol = timeline ? &timeline->OpenTrack("protocol") : nullptr};
   GroupWorker worker({.context = context_,
                       .transport = transport_,
                       .shutdown = shutdown_,
@@ -248,11 +258,14 @@ Result<MembershipEnd> WorkerProcess::TrainInGroup(const Membership& membership,
   const std::optional<OpenedGpu>& gpu = prepared_->device.gpu;
   GpuMonitor gpu_monitor(gpu ? gpu->bus_id() : "");
   CommitLog commits;
-  return worker.Run([&](const GroupSession& session, const Trainer& trainer, Micros now) {
-    heartbeat.Update(
-        HeartbeatOf(membership.job_id, session, trainer, gpu_monitor.Read(), transport_, now));
-    commits.Tell(session.known_everywhere(), now);
-  });
+  Result<MembershipEnd> end =
+      worker.Run([&](const GroupSession& session, const Trainer& trainer, Micros now) {
+        heartbeat.Update(
+            HeartbeatOf(membership.job_id, session, trainer, gpu_monitor.Read(), transport_, now));
+        commits.Tell(session.known_everywhere(), now);
+      });
+  WarnOfLost(timeline.get());
+  return end;
 }
 
 Result<MembershipEnd> WorkerProcess::Train(const Membership& membership,
@@ -264,9 +277,7 @@ Result<MembershipEnd> WorkerProcess::Train(const Membership& membership,
     return buffers.status();
   }
   ComputeNewsBox news;
-  const std::unique_ptr<Timeline> timeline =
-      OpenTimeline(membership.job, TimelineFolderOf(membership.snapshot_dir),
-                   fmt::format("worker {}", membership.rank), membership.self.incarnation.value());
+  const std::unique_ptr<Timeline> timeline = TimelineOf(membership);
   const ClockProbe clock(context_, args_.join, timeline.get());
   TimelineTrack* protocol = timeline ? &timeline->OpenTrack("protocol") : nullptr;
   Trainer trainer(

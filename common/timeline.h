@@ -105,6 +105,36 @@ class Timeline {
   bool is_full_ = false;
 };
 
+// GaplessTrack is the track of a thread that says what it did since it said so last: its spans
+// leave no gap. Threads: one at a time. Without a timeline each call costs a branch.
+class GaplessTrack {
+ public:
+  // `timeline` may be null, and outlives this otherwise.
+  GaplessTrack(Timeline* timeline, const std::string& track);
+
+  // What follows is of this step. What precedes it began where the last step's work ended, if that
+  // is recorded.
+  void Begin(Step step) {
+    if (track_ != nullptr) BeginNow(step);
+  }
+  bool is_wanted() const { return is_wanted_; }  // what follows is recorded
+  void Did(TimelineNameId name, uint32_t number) {
+    if (is_wanted_) End(name, number);
+  }
+
+ private:
+  // What takes less counts to what follows it: waits that found what they waited for.
+  static constexpr int64_t kSpanMinNs = 1000;
+  void BeginNow(Step step);
+  void End(TimelineNameId name, uint32_t number);
+
+  Timeline* const timeline_;
+  TimelineTrack* const track_;
+  bool is_wanted_ = false;
+  Step step_;
+  int64_t since_ns_ = 0;
+};
+
 // TimelineSpan: from here to the end of the block, on a track or on none.
 class TimelineSpan {
  public:

@@ -21,10 +21,10 @@ constexpr std::array<std::array<const char*, 2>, 11> kNames{
 
 }  // namespace
 
-StepTimeline::StepTimeline(Timeline* timeline, const std::string& track) : timeline_(timeline) {
+StepTimeline::StepTimeline(Timeline* timeline, const std::string& track)
+    : timeline_(timeline), track_(timeline, track) {
   static_assert(kNames.size() == kWhatCount);
   if (timeline == nullptr) return;
-  track_ = &timeline->OpenTrack(track);
   for (size_t i = 0; i < kWhatCount; ++i)
     names_[i] = timeline->Name({kNames[i][0], kNames[i][1], kNumber});
 }
@@ -36,21 +36,6 @@ void StepTimeline::NameLayers(const Network& network) {
     forward_.push_back(timeline_->Name({names + " forward", "compute", kNumber}));
     backward_.push_back(timeline_->Name({names + " backward", "compute", kNumber}));
   }
-}
-
-void StepTimeline::BeginNow(Step step, uint32_t number) {
-  const bool was_wanted = is_wanted_;
-  is_wanted_ = timeline_->Wants(step);
-  step_ = step;
-  number_ = number;
-  if (is_wanted_ && !was_wanted) since_ns_ = TimelineNow();
-}
-
-void StepTimeline::End(TimelineNameId name) {
-  const int64_t now = TimelineNow();
-  if (now - since_ns_ < kSpanMinNs) return;
-  track_->AddSpan(name, since_ns_, now, step_, number_);
-  since_ns_ = now;
 }
 
 }  // namespace pando

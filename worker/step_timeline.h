@@ -41,34 +41,26 @@ class StepTimeline {
   // What follows is of this step (of an evaluation: the one that reads its version), and of this
   // micro-batch or chunk. The wait for it has begun where the last work ended.
   void Begin(Step step, uint32_t number) {
-    if (track_ != nullptr) BeginNow(step, number);
+    track_.Begin(step);
+    number_ = number;
   }
-  void Did(What what) {
-    if (is_wanted_) End(names_[static_cast<size_t>(what)]);
-  }
+  void Did(What what) { track_.Did(names_[static_cast<size_t>(what)], number_); }
   void DidForward(uint32_t layer) {
-    if (is_wanted_) End(forward_[layer]);
+    if (track_.is_wanted()) track_.Did(forward_[layer], number_);
   }
   void DidBackward(uint32_t layer) {
-    if (is_wanted_) End(backward_[layer]);
+    if (track_.is_wanted()) track_.Did(backward_[layer], number_);
   }
 
  private:
   static constexpr size_t kWhatCount = static_cast<size_t>(What::kFinish) + 1;
-  // What takes less counts to what follows it: waits that found what they waited for.
-  static constexpr int64_t kSpanMinNs = 1000;
-  void BeginNow(Step step, uint32_t number);
-  void End(TimelineNameId name);
 
   Timeline* const timeline_;
-  TimelineTrack* track_ = nullptr;
+  GaplessTrack track_;
   std::array<TimelineNameId, kWhatCount> names_;
   std::vector<TimelineNameId> forward_;  // by layer
   std::vector<TimelineNameId> backward_;
-  bool is_wanted_ = false;
-  Step step_;
   uint32_t number_ = 0;
-  int64_t since_ns_ = 0;
 };
 
 }  // namespace pando

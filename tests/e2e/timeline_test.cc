@@ -1,5 +1,6 @@
-// The timeline of a run one of whose workers is killed: every process is in it, the dead one's part
-// included, on one clock, and nothing that a computing thread did is left out.
+// The timeline of a run one of whose workers is killed, and of a group's: every process is in it,
+// a dead one's part included, on one clock, and of its steps nothing that a computing thread did is
+// left out.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "common/tensor_layout.h"
 #include "common/timeline_file.h"
 #include "tests/e2e/fault_run.h"
 
@@ -17,7 +19,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Of a computing thread's time between its first and its last span.
+// Of the run's steps: a row reaches the scheduler some 20 ms after its step.
 constexpr double kCoverageMin = 0.95;
 // Of a clock that is the same one: half a round trip on a loaded machine.
 constexpr double kClockErrorMaxNs = 1e8;
@@ -27,6 +29,15 @@ struct Span {
   uint64_t step = 0;
   double begin_us = 0;
   double end_us = 0;
+  uint64_t bytes = 0;  // where it says so
+};
+
+// From the beginning of the first of them to the end of the last.
+struct Window {
+  explicit Window(const std::vector<Span>& spans)
+      : begin_us(spans.front().begin_us), end_us(spans.back().end_us) {}
+  double begin_us;
+  double end_us;
 };
 
 struct Trace {
@@ -49,8 +60,9 @@ Trace Read(const std::string& path) {
     if (phase != "X") continue;
     const double begin_us = event.at("ts");
     const double end_us = begin_us + event.at("dur").get<double>();
+    const Json& args = event.at("args");
     trace.tracks[processes.at(pid)][threads.at({pid, tid})].push_back(
-        {event.at("name"), event.at("args").at("step"), begin_us, end_us});
+        {event.at("name"), args.at("step"), begin_us, end_us, args.value("bytes", uint64_t{0})});
   }
   return trace;
 }
@@ -61,14 +73,15 @@ std::set<std::string> NamesIn(const std::vector<Span>& spans) {
   return names;
 }
 
-void CheckCovered(const std::vector<Span>& spans) {
+void CheckCovered(const std::vector<Span>& spans, const Window& window) {
   double covered_us = 0, end_us = 0;
   for (const Span& span : spans) {
     CHECK(span.begin_us >= end_us - 0.001);  // times have three digits
     end_us = span.end_us;
-    covered_us += span.end_us - span.begin_us;
+    covered_us += std::max(
+        0.0, std::min(span.end_us, window.end_us) - std::max(span.begin_us, window.begin_us));
   }
-  CHECK(covered_us >= kCoverageMin * (end_us - spans.front().begin_us));
+  CHECK(covered_us >= kCoverageMin * (window.end_us - window.begin_us));
 }
 
 // Those computed in one go first, in the model that the transport asks for.
@@ -77,17 +90,24 @@ std::string FirstLayers() {
   return mlp ? "fc1 relu1" : "conv1 pool1 relu1";
 }
 
-// Of a worker's life that computed steps.
-void CheckWorker(const std::map<std::string, std::vector<Span>>& tracks) {
-  CheckCovered(tracks.at("compute 0"));
+using Tracks = std::map<std::string, std::vector<Span>>;
+
+// Layer by layer.
+void CheckComputing(const Tracks& tracks, const std::string& first_layers) {
   const std::set<std::string> computed = NamesIn(tracks.at("compute 0"));
   for (const std::string& name :
-       {FirstLayers() + " forward", FirstLayers() + " backward", std::string("fc2 forward"),
+       {first_layers + " forward", first_layers + " backward", std::string("fc2 forward"),
         std::string("fc2 backward"), std::string("wait for parameters"),
         std::string("sum gradients")}) {
     CAPTURE(name);
     CHECK(computed.contains(name));
   }
+}
+
+// Of a worker's life that computed the window's steps.
+void CheckWorker(const Tracks& tracks, const Window& window) {
+  CheckCovered(tracks.at("compute 0"), window);
+  CheckComputing(tracks, FirstLayers());
   const std::set<std::string> protocol = NamesIn(tracks.at("protocol"));
   CHECK(protocol.contains("push"));
   CHECK(protocol.contains("pull"));
@@ -107,16 +127,22 @@ TEST_CASE("a run's trace has every process, a killed one's part, faults, views a
   CHECK(Contains(train.err(), "pando: timeline of 6 processes"));
 
   const Trace trace = Read(path);
-  CheckWorker(trace.tracks.at("worker 0"));
-  CheckWorker(trace.tracks.at("worker 0, life 2"));
-  CheckWorker(trace.tracks.at("worker 1"));
+  REQUIRE(trace.marks.at("fault injected").size() == 1);
+  const double killed_us = trace.marks.at("fault injected")[0];
+  const std::vector<Span>& steps = trace.tracks.at("scheduler").at("run");
+  const Window run(steps);
+  Window first_life = run, second_life = run;
+  first_life.end_us = killed_us;
+  second_life.begin_us = trace.tracks.at("worker 0, life 2").at("compute 0").front().begin_us;
+  CheckWorker(trace.tracks.at("worker 0"), first_life);
+  CheckWorker(trace.tracks.at("worker 0, life 2"), second_life);
+  CheckWorker(trace.tracks.at("worker 1"), run);
   for (const char* server : {"server 0", "server 1"}) {
     const std::set<std::string> served = NamesIn(trace.tracks.at(server).at("lane 0"));
     CHECK(served == std::set<std::string>{"aggregate", "update", "replicate", "commit", "reply"});
     CHECK(NamesIn(trace.tracks.at(server).at("lane 0 replicates")) ==
           std::set<std::string>{"root to commit"});
   }
-  const std::vector<Span>& steps = trace.tracks.at("scheduler").at("run");
   CHECK(steps.size() == 580);
   for (const auto& [process, tracks] : trace.tracks) {
     for (const auto& [track, spans] : tracks) {
@@ -124,8 +150,6 @@ TEST_CASE("a run's trace has every process, a killed one's part, faults, views a
     }
   }
   // What the dead worker did it did before it was killed; its next life came after.
-  REQUIRE(trace.marks.at("fault injected").size() == 1);
-  const double killed_us = trace.marks.at("fault injected")[0];
   CHECK(trace.tracks.at("worker 0").at("compute 0").front().begin_us < killed_us);
   CHECK(trace.tracks.at("worker 0, life 2").at("compute 0").front().begin_us > killed_us);
   CHECK(trace.marks.at("fault noticed").at(0) >= killed_us);
@@ -150,6 +174,56 @@ TEST_CASE("a run's trace has every process, a killed one's part, faults, views a
   CHECK(measured >= 4);  // servers and first workers
 }
 
+#ifdef PANDO_HAS_GLOO
+// One sum of each bucket in each step, of all gradients together.
+void CheckSums(const std::vector<Span>& exchange, const std::vector<Span>& steps,
+               uint64_t gradient_bytes) {
+  constexpr uint64_t kPaddingMax = 9 * 64;  // 8 tensors and the metrics each begin at 64 bytes
+  std::map<uint64_t, std::map<std::string, uint64_t>> bytes;  // by step and bucket
+  for (const Span& span : exchange) {
+    if (!span.name.starts_with("allreduce of bucket ")) continue;
+    CHECK(bytes[span.step].emplace(span.name, span.bytes).second);
+  }
+  CHECK(bytes.size() == steps.size());
+  for (const auto& [step, of_buckets] : bytes) {
+    uint64_t sum = 0;
+    for (const auto& [name, of_bucket] : of_buckets) sum += of_bucket;
+    CHECK(sum >= gradient_bytes);
+    CHECK(sum < gradient_bytes + kPaddingMax);
+  }
+}
+
+TEST_CASE("a group's trace has what each rank computes, sums and updates, and its waits") {
+  Household household;
+  const std::string path = household.path() + "/trace.json";
+  Process train(household.path(), "train",
+                Args{"train", "--run-dir", household.run_dir(), "--timeline", path,
+                     "--timeline-steps", "10:590"} +
+                    LongJob(kFaultSteps, {"--strategy", "allreduce", "--workers", "2"}));
+  train.Await(2 * kEventDeadline);
+  INFO(train.err());
+  REQUIRE(train.exit_code() == kExitCompleted);
+  CHECK(Contains(train.err(), "pando: timeline of 3 processes"));
+
+  const Trace trace = Read(path);
+  const std::vector<Span>& steps = trace.tracks.at("scheduler").at("run");
+  CHECK(steps.size() == 580);
+  const uint64_t floats = SummaryIn(household.run_dir()).parameter_count + kMetricSlotCount;
+  for (const std::string rank : {"worker 0", "worker 1"}) {
+    CAPTURE(rank);
+    const Tracks& tracks = trace.tracks.at(rank);
+    CheckCovered(tracks.at("compute 0"), Window(steps));
+    CheckComputing(tracks, "conv1 pool1 relu1");
+    CheckCovered(tracks.at("exchange"), Window(steps));
+    CHECK(NamesIn(tracks.at("exchange")).contains("wait for gradients"));
+    CheckSums(tracks.at("exchange"), steps, floats * sizeof(float));
+  }
+  const std::set<std::string> lane = NamesIn(trace.tracks.at("worker 0").at("lane 0"));
+  CHECK(lane == std::set<std::string>{"aggregate", "update", "commit", "reply"});
+  CHECK(NamesIn(trace.tracks.at("worker 1").at("protocol")).contains("update"));
+}
+#endif
+
 TEST_CASE("a serial run has a timeline too, and a run without the flag has none") {
   TempFolder temp;
   const std::string path = temp.path() + "/trace.json";
@@ -161,8 +235,9 @@ TEST_CASE("a serial run has a timeline too, and a run without the flag has none"
   INFO(serial.err());
   REQUIRE(serial.exit_code() == kExitCompleted);
   const Trace trace = Read(path);
-  CheckCovered(trace.tracks.at("serial").at("compute 0"));
-  CHECK(NamesIn(trace.tracks.at("serial").at("compute 0")).contains("evaluate"));
+  const std::vector<Span>& computing = trace.tracks.at("serial").at("compute 0");
+  CheckCovered(computing, Window(computing));
+  CHECK(NamesIn(computing).contains("evaluate"));
   Process plain(temp.path(), "plain",
                 Args{"train", "--serial", "--run-dir", temp.path() + "/plain"} + TinyJob());
   plain.Await();

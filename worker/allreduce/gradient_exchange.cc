@@ -9,11 +9,12 @@
 namespace pando {
 
 GradientExchange::GradientExchange(const JobPlan& plan, uint32_t rank, Callbacks callbacks,
-                                   Device device)
+                                   Device device, Timeline* timeline)
     : plan_(plan),
       rank_(rank),
       callbacks_(std::move(callbacks)),
       buckets_(PlanBuckets(plan.shards)),
+      timeline_(timeline, buckets_),
       bucket_of_(plan.shards.shard_count()) {
   for (size_t b = 0; b < buckets_.size(); ++b) {
     for (uint32_t s = buckets_[b].shards.first; s < buckets_[b].shards.last; ++s) bucket_of_[s] = b;
@@ -149,6 +150,7 @@ Status GradientExchange::Work() {
   }
   if (Status s = callbacks_.prepare(group); !s.ok()) return s;
   for (Step step = first_; step.value() < plan_.steps.step_count(); step = NextStep(step)) {
+    timeline_.Begin(step);
     if (Status s = Compare(group, VersionReadBy(step)); !s.ok()) return s;
     if (Status s = SumStep(group, step); !s.ok()) return s;
   }
@@ -164,6 +166,7 @@ Status GradientExchange::Compare(AllreduceGroup& group, Version version) {
     if (is_stopping_) return Interrupted("stopped");
     ours = hashes_.extract(version).mapped();
   }
+  timeline_.DidAwaitVersion();
   uint64_t theirs = ours;
   if (Status s = group.Broadcast(std::as_writable_bytes(std::span(&theirs, 1))); !s.ok()) return s;
   if (theirs != ours) {
@@ -174,17 +177,22 @@ Status GradientExchange::Compare(AllreduceGroup& group, Version version) {
                     ": one of these machines computes wrongly, or they run different builds");
   }
   callbacks_.on_agreed(version);
+  timeline_.DidCompare();
   return Status();
 }
 
 Status GradientExchange::SumStep(AllreduceGroup& group, Step step) {
   if (!AwaitFlat(step)) return Interrupted("stopped");
+  timeline_.DidAwaitVersion();
   for (size_t b = 0; b < buckets_.size(); ++b) {
     if (!AwaitBucket(step, b)) return Interrupted("stopped");
+    timeline_.DidAwaitGradients(b);
     const ShardRange& floats = buckets_[b].floats;
     Status s = group.Sum(std::span(FlatOf(step) + floats.first, floats.size()));
     if (!s.ok()) return s;
+    timeline_.DidSum(b);
     callbacks_.on_sums({step, buckets_[b].shards, flats_[step.value() % flats_.size()]});
+    timeline_.DidHandOver(b);
   }
   return Status();
 }

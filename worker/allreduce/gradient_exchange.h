@@ -28,6 +28,7 @@
 #include "kernels/device.h"
 #include "worker/allreduce/allreduce_group.h"
 #include "worker/allreduce/bucket_plan.h"
+#include "worker/allreduce/exchange_timeline.h"
 
 namespace pando {
 
@@ -46,8 +47,10 @@ class GradientExchange {
     std::function<void(Version version)> on_agreed;
     std::function<void(Status failure)> on_failed;  // the last call
   };
-  // `plan` outlives the exchange. `device`: whose groups may sum what it adds, at its best speed.
-  GradientExchange(const JobPlan& plan, uint32_t rank, Callbacks callbacks, Device device = {});
+  // `plan`, and `timeline` if it is not null, outlive the exchange. `device`: whose groups may sum
+  // what it adds, at its best speed.
+  GradientExchange(const JobPlan& plan, uint32_t rank, Callbacks callbacks, Device device = {},
+                   Timeline* timeline = nullptr);
   ~GradientExchange();  // stops
 
   // Connects the group and sums from this step on. `node_count`: how many contributions of a step
@@ -98,6 +101,7 @@ class GradientExchange {
   const uint32_t rank_;
   const Callbacks callbacks_;
   const std::vector<Bucket> buckets_;
+  ExchangeTimeline timeline_;          // of the thread
   std::vector<size_t> bucket_of_;      // by shard
   std::array<SharedBuffer, 2> flats_;  // by a step's parity
   Step first_;
