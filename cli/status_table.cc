@@ -18,11 +18,12 @@ double Ms(const nlohmann::json& fault, const char* key) {
 constexpr size_t kFaultLinesMax = 10;  // the newest
 constexpr size_t kDoingWidthMin = 40;  // mostly enough: a table asked for again looks the same
 
-// What carries the payloads to the lanes that it dialed: "shm 2", "shm 1, tcp 1".
+// What carries the payloads to the lanes that it dialed: "shm 2", "shm 1, tcp 1"; without servers
+// the group's own lines, whichever library's: "group 3".
 std::string LinesText(const nlohmann::json& node) {
   std::string text;
   const auto lines = node.find("lines");
-  for (const char* kind : {"shm", "ipc", "tcp"}) {
+  for (const char* kind : {"shm", "ipc", "tcp", "group"}) {
     const uint32_t count = lines == node.end() ? 0 : lines->value(kind, 0u);
     if (count > 0) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", kind, count);
   }

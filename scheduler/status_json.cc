@@ -160,7 +160,10 @@ std::string Scheduler::StatusJson(Micros now) const {
     }
     if (member.role() == Role::kWorker) AddComputing(view_, node, member, &entry);
     const Heartbeat& heartbeat = member.heartbeat;
-    if (heartbeat.tcp_lines + heartbeat.ipc_lines + heartbeat.shm_lines > 0) {
+    if (IsGroup()) {  // the one to rank 0's lane carries no gradients
+      const uint32_t peers = member.role() == Role::kWorker ? plan_.job.workers - 1 : 0;
+      if (is_running() && peers > 0) entry["lines"] = {{"group", peers}};
+    } else if (heartbeat.tcp_lines + heartbeat.ipc_lines + heartbeat.shm_lines > 0) {
       entry["lines"] = {
           {"tcp", heartbeat.tcp_lines}, {"ipc", heartbeat.ipc_lines}, {"shm", heartbeat.shm_lines}};
     }

@@ -114,6 +114,16 @@ TEST_CASE("status names whom the others wait for") {
   CHECK(Has(f.scheduler->StatusJson(f.now), R"("waiting_for":"the sum")"));
 }
 
+TEST_CASE("the lines of a group's workers are those among themselves") {
+  Group f(3);
+  f.StartGroup();
+  for (const uint64_t worker : {20, 21, 22}) f.From(worker, Heartbeat{.tcp_lines = 1});
+  f.From(10, Heartbeat{.activity = Activity::kServing});
+  const std::string status = f.scheduler->StatusJson(f.now);
+  CHECK(Has(status, R"("lines":{"group":2})"));
+  CHECK_FALSE(Has(status, R"("tcp":1)"));
+}
+
 TEST_CASE("nobody is drained from a group") {
   Group f;
   f.StartGroup();
