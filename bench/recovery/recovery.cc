@@ -40,9 +40,9 @@ SteadyMicros Now() {
       std::chrono::steady_clock::now().time_since_epoch());
 }
 
-// A group starts again after a dead worker; its scheduler's end ends it.
-bool Survives(const std::string& strategy, const std::string& fault) {
-  return strategy == "ps" || fault == "worker";
+// A group has no servers to be hurt.
+bool Has(const std::string& strategy, const FaultPlan& fault) {
+  return strategy == "ps" || fault.role != "server";
 }
 
 Parameters OptionsOf(const RecoveryOptions& o) {
@@ -147,7 +147,7 @@ std::vector<RecoveryPoint> RecoveryPoints(const RecoveryOptions& o, uint32_t cor
     points.push_back(point);
     point.undisturbed = point.point.name;
     for (const std::string& fault : o.faults) {
-      if (!Survives(strategy, fault)) continue;
+      if (!Has(strategy, FaultOf(fault))) continue;
       point.fault = FaultOf(fault);
       point.point.name = fmt::format("{}, {}", strategy, point.fault->name);
       points.push_back(point);

@@ -38,7 +38,7 @@ struct RecoveryOptions {
   uint64_t goal() const { return fault_step + steps_after; }
 };
 
-// Every way undisturbed, and once with each fault that it survives.
+// Every way undisturbed, and once with each fault of somebody whom it has.
 Result<ResultSet> RunRecovery(const RecoveryOptions& options, ShutdownSignal& shutdown,
                               const OnProgress& on_progress);
 

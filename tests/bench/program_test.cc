@@ -159,7 +159,7 @@ TEST_CASE("a quick step measures every exchange beside a local update") {
   CHECK(Run("report " + out).exit_code == 0);
 }
 
-TEST_CASE("a quick recovery hurts each role, and a group begins again at its snapshot") {
+TEST_CASE("a quick recovery hurts each role, and a group without a worker begins again") {
   const TempFolder folder;
   const std::string out = folder.path() + "/out";
   const Outcome run =
@@ -167,7 +167,7 @@ TEST_CASE("a quick recovery hurts each role, and a group begins again at its sna
   CAPTURE(run.text);
   REQUIRE(run.exit_code == 0);
   const ResultSet set = ResultIn(out + "/recovery.json");
-  CHECK(set.points.size() == (1 + 4) + (1 + 1));
+  CHECK(set.points.size() == (1 + 4) + (1 + 3));
   for (const Point& point : set.points) {
     CAPTURE(point.name);
     CHECK(point.MedianOf("time to the goal") > 0.0);
@@ -181,7 +181,12 @@ TEST_CASE("a quick recovery hurts each role, and a group begins again at its sna
   for (const char* plot : {"recovery-next-commit.svg", "recovery-lost.svg"})
     CHECK(std::filesystem::exists(out + "/" + plot));
   // New processes, a new group, and 20 steps again.
-  CHECK(set.Find("allreduce, worker killed")->MedianOf("next commit") > 100.0);
+  const double begun_again_ms = set.Find("allreduce, worker killed")->MedianOf("next commit");
+  CHECK(begun_again_ms > 100.0);
+  // By a lease of a second first.
+  CHECK(set.Find("allreduce, worker stopped")->MedianOf("next commit") > 500.0);
+  // The group goes on without it.
+  CHECK(set.Find("allreduce, scheduler killed")->MedianOf("next commit") < begun_again_ms);
 }
 
 TEST_CASE("a quick scaling compares two workers with one, weak and strong") {

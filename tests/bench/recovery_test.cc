@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -67,16 +68,25 @@ TEST_CASE("figures of one run: the delay against its own pace, the wait, the tim
   CHECK(!AddFigures(SmallOptions(), CommitsOf({{1, 1000}, {3, 3000}}), std::nullopt, &point).ok());
 }
 
-TEST_CASE("every fault with servers, a worker's death alone by allreduce; names are unique") {
+TEST_CASE("every fault of those whom a run has, of servers with servers alone; names are unique") {
   const std::vector<RecoveryPoint> points = RecoveryPoints(SmallOptions(), 2);
-  REQUIRE(points.size() == (1 + FaultNames().size()) + 2);
+  REQUIRE(points.size() == (1 + FaultNames().size()) + FaultNames().size());
   for (size_t i = 0; i < points.size(); ++i) {
     CAPTURE(points[i].point.name);
     CHECK(points[i].fault.has_value() == !points[i].undisturbed.empty());
     CHECK(points[i].plan.is_verbose);
     for (size_t j = 0; j < i; ++j) CHECK(points[j].point.name != points[i].point.name);
   }
-  CHECK(points.back().point.name == "allreduce, worker killed");
+  const auto named = [&](const char* name) {
+    return std::ranges::count(points, name, [](const RecoveryPoint& p) { return p.point.name; });
+  };
+  CHECK(named("ps, server killed") == 1);
+  CHECK(named("allreduce, server killed") == 0);
+  for (const char* fault : {"allreduce, worker killed", "allreduce, scheduler killed",
+                            "allreduce, worker stopped", "allreduce, scheduler stopped"}) {
+    CAPTURE(fault);
+    CHECK(named(fault) == 1);
+  }
   CHECK(points.back().undisturbed == "allreduce, undisturbed");
 }
 
