@@ -116,14 +116,15 @@ void CheckWorker(const Tracks& tracks, const Window& window) {
 TEST_CASE("a run's trace has every process, a killed one's part, faults, views and no gaps") {
   Household household;
   const std::string path = household.path() + "/trace.json";
+  const Args slow{"--global-batch", "256"};  // the second life is to find steps left
   Process train(household.path(), "train",
                 Args{"train", "--run-dir", household.run_dir(), "--timeline-filename", path,
-                     "--timeline-steps", "10:590", "--chaos", "kill worker 0 at step 100"} +
-                    FaultJob(2, 2));
+                     "--timeline-steps", "10:590", "--chaos", "kill worker 0 at step 50"} +
+                    FaultJob(2, 2, slow));
   train.Await(2 * kEventDeadline);
   INFO(train.err());
   REQUIRE(train.exit_code() == kExitCompleted);
-  CHECK(SummaryIn(household.run_dir()).weights_hash == SerialHash());
+  CHECK(SummaryIn(household.run_dir()).weights_hash == SerialHash(kFaultSteps, slow));
   CHECK(Contains(train.err(), "pando: timeline of 6 processes"));
 
   const Trace trace = Read(path);
