@@ -257,8 +257,8 @@ void TraceWriter::AddExposedSync(const TimelineFile& file, const TimelineClock& 
     const double ms =
         1e-6 * static_cast<double>(of_step.waited_ns) / static_cast<double>(sync.thread_count);
     text_ += fmt::format(
-        "{{\"ph\":\"C\",\"pid\":{},\"ts\":{},\"name\":\"exposed_sync_ms\",\"args\":{{\"ms\":{:.3f}}"
-        "}}}",
+        "{{\"ph\":\"C\",\"pid\":{},\"tid\":0,\"ts\":{},\"name\":\"exposed_sync_ms\","
+        "\"args\":{{\"ms\":{:.3f}}}}}",
         pid_, Time(clock.ToReference(of_step.begin_ns)), ms);
   }
 }

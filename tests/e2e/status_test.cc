@@ -93,10 +93,10 @@ void CheckLines(const std::string& transport, const std::string& kind) {
   REQUIRE(column != std::string::npos);
   const size_t column_in_line = column - (table.rfind('\n', column) + 1);
   for (const auto& [name, count] :
-       {std::pair("worker 0 ", kServers), {"server 1 ", kServers - 1}}) {
+       {std::pair("\nworker 0 ", kServers), {"\nserver 1 ", kServers - 1}}) {
     const size_t at = table.find(name);
     REQUIRE(at != std::string::npos);
-    CHECK(table.substr(at + column_in_line).starts_with(kind + " " + std::to_string(count) + " "));
+    CHECK(table.substr(at + 1 + column_in_line).starts_with(kind + " " + std::to_string(count) + " "));
   }
 }
 
