@@ -45,7 +45,8 @@ std::string ClusterLines(const Cluster& cluster) {
                   cluster.latency_ms * kMsPerSecond, Counted(cluster.replicas, "replica"));
   if (cluster.workers_per_host > 1) {
     text += cluster.sums_on_host
-                ? "the workers of a host sum there first: one copy crosses its link (with Pando, of one "
+                ? "the workers of a host sum there first: one copy crosses its link (with Pando, "
+                  "of one "
                   "worker with\nseveral --threads; processes push for themselves)\n"
                 : "each worker of a host sends its own gradients (--host-sum: one copy a host)\n";
   }

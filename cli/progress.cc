@@ -76,7 +76,8 @@ std::string ProgressText(const ProgressState& state, std::chrono::seconds left, 
   if (has_epoch) text += fmt::format(" · epoch {:.2f}", state.epoch);
   text += fmt::format(" · loss {:.4f} · accuracy {:.1f} % · {} images/s", state.loss,
                       100 * state.accuracy, Grouped(state.images_per_second));
-  if (state.exposed_sync_ms > 0) text += fmt::format(" · exposed sync {:.1f} ms", state.exposed_sync_ms);
+  if (state.exposed_sync_ms > 0)
+    text += fmt::format(" · exposed sync {:.1f} ms", state.exposed_sync_ms);
   if (state.step < state.step_count && left.count() > 0) {
     text += fmt::format(" · {} left", DurationText(left));
   }

@@ -34,8 +34,8 @@ class PushWindow {
   // `bytes_max`: of a window; SIZE_MAX: without end.  REQUIRES: some bytes.
   explicit PushWindow(size_t bytes_max) : bytes_max_(bytes_max) {}
 
-  // In another view other lanes have the shards: first Clear, then Add for each shard with the bytes
-  // of its gradient.
+  // In another view other lanes have the shards: first Clear, then Add for each shard with the
+  // bytes of its gradient.
   void Clear() { lanes_.clear(); }
   void Add(const PeerId& lane, size_t bytes) { lanes_[lane].all_bytes += bytes; }
 
@@ -74,7 +74,7 @@ class PushWindow {
   size_t Room(const Lane& lane) const;
 
   const size_t bytes_max_;
-  Edge edge_ = kLast;   // of this look
+  Edge edge_ = kLast;         // of this look
   bool is_computed_ = false;  // as far as this look knows
   Micros now_{0};
   Micros patience_{0};

@@ -73,7 +73,7 @@ class Session : public ProtocolCore {
 
   struct Options {
     ViewMember::Identity identity;
-    Ready ready;                                    // repeated until a view has us
+    Ready ready;                                       // repeated until a view has us
     size_t push_window_bytes = PushWindow::kBytesMax;  // of a lane
   };
   // `plan`, `compute` and `outbox` outlive the session.
@@ -222,7 +222,7 @@ class Session : public ProtocolCore {
   Micros WindowPatience() const;
   void FlushPushes(Micros now);
   Parcels GatherPushes(Micros now);
-  bool GatherPushes(ShardId id, Parcels& parcels);
+  bool GatherPushesOf(ShardId id, Parcels& parcels);
   void AskWhatIsDue(Micros now);
   static void NoteAsked(Micros now, ShardState& shard, Version version);
   void Expect(Micros now, const PeerId& lane);

@@ -89,7 +89,7 @@ Micros Session::WindowPatience() const {
 }
 
 // Adds the shard's unsent pushes, if its lane's window admits them.
-bool Session::GatherPushes(ShardId id, Parcels& parcels) {
+bool Session::GatherPushesOf(ShardId id, Parcels& parcels) {
   ShardState& shard = shards_[id.value()];
   const PeerId& lane = PrimaryOf(id);
   bool has_gathered = false;
@@ -105,8 +105,8 @@ bool Session::GatherPushes(ShardId id, Parcels& parcels) {
   return has_gathered;
 }
 
-// The unsent pushes that may go, by lane: from the back of the model, which backward finishes first,
-// and once it is over from the front, which the next forward reads first.
+// The unsent pushes that may go, by lane: from the back of the model, which backward finishes
+// first, and once it is over from the front, which the next forward reads first.
 Session::Parcels Session::GatherPushes(Micros now) {
   Parcels parcels;
   const Step step_to_make = StepReading(known_everywhere());
@@ -116,7 +116,7 @@ Session::Parcels Session::GatherPushes(Micros now) {
   const auto look_at = [&](size_t i) {
     const ShardId id(static_cast<uint32_t>(i));
     const ShardState& shard = shards_[i];
-    if (!are_gathered[i]) are_gathered[i] = GatherPushes(id, parcels);
+    if (!are_gathered[i]) are_gathered[i] = GatherPushesOf(id, parcels);
     if (shard.known >= lacking) return;
     const bool is_all_here = shard.pushes.size() >= pushes_of_ours;
     window_.Pass(PrimaryOf(id), id, plan_.pushes.PayloadBytes(id), is_all_here);

@@ -111,14 +111,9 @@ TEST_CASE("a segment that a full link could not confirm is confirmed later, and 
   for (int i = 0; i < sent_count; ++i) CHECK(TextOf(MustReceive(pair.worker)) == text);
   pair.lane.Send(TextFrom(pair.lane_peer, pair.worker_peer, "go on"));
   CHECK(TextOf(MustReceive(pair.worker)) == "go on");
-  bool is_named = false;  // read where it lies
-  for (const Micros deadline = SteadyNow() + kTestDeadline; !is_named;) {
+  const Micros deadline = SteadyNow() + kTestDeadline;
+  while (!pair.Names(pair.worker, pair.worker_peer, pair.lane, pair.lane_peer, 1, second))
     REQUIRE(SteadyNow() < deadline);
-    Fill(*second, 1);
-    const Envelope received = pair.Pushed(second);
-    Fill(*second, 2);
-    is_named = PayloadOf(received).floats().front() == 2;
-  }
 }
 
 TEST_CASE("who is isolated neither sends nor hears by a link") {

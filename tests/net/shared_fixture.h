@@ -68,7 +68,11 @@ struct SharingPair {
   // Whether a payload of the sender's pool arrives where it lies: of 64-byte lines, within a page.
   bool Names(Transport& from, const PeerId& sender, Transport& to, const PeerId& receiver,
              float first) {
-    const SharedBuffer buffer = (&from == &lane ? lane_buffers : worker_buffers).Take();
+    return Names(from, sender, to, receiver, first,
+                 (&from == &lane ? lane_buffers : worker_buffers).Take());
+  }
+  bool Names(Transport& from, const PeerId& sender, Transport& to, const PeerId& receiver,
+             float first, const SharedBuffer& buffer) {
     Fill(*buffer, first);
     from.Send(PushOf(sender, receiver, ToBlob(buffer)));
     const Envelope received = MustReceive(to);
