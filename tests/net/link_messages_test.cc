@@ -112,8 +112,10 @@ TEST_CASE("a segment that a full link could not confirm is confirmed later, and 
   pair.lane.Send(TextFrom(pair.lane_peer, pair.worker_peer, "go on"));
   CHECK(TextOf(MustReceive(pair.worker)) == "go on");
   const Micros deadline = SteadyNow() + kTestDeadline;
-  while (!pair.Names(pair.worker, pair.worker_peer, pair.lane, pair.lane_peer, 1, second))
+  while (!pair.Names(pair.worker, pair.worker_peer, pair.lane, pair.lane_peer, 1, second)) {
     REQUIRE(SteadyNow() < deadline);
+    pair.ReadLinks();
+  }
 }
 
 TEST_CASE("who is isolated neither sends nor hears by a link") {

@@ -61,9 +61,13 @@ struct SharingPair {
     const Micros deadline = SteadyNow() + kTestDeadline;
     while (worker.CountLines().shm == 0 || !Names(lane, lane_peer, worker, worker_peer, 0)) {
       REQUIRE(SteadyNow() < deadline);
-      lane.Wait(SteadyNow() + std::chrono::milliseconds(1));
-      worker.Wait(SteadyNow() + std::chrono::milliseconds(1));
+      ReadLinks();
     }
+  }
+  // Lets both hear what the other's end of their link tells: only who waits reads a link.
+  void ReadLinks() {
+    lane.Wait(SteadyNow() + std::chrono::milliseconds(1));
+    worker.Wait(SteadyNow() + std::chrono::milliseconds(1));
   }
   // Whether a payload of the sender's pool arrives where it lies: of 64-byte lines, within a page.
   bool Names(Transport& from, const PeerId& sender, Transport& to, const PeerId& receiver,
