@@ -4,150 +4,16 @@
 
 #include <algorithm>
 #include <span>
-#include <type_traits>
 #include <utility>
 
 #include "cli/device_choice.h"
+#include "cli/job_key_makers.h"
 #include "common/nearest_name.h"
 #include "models/network.h"
 #include "models/network_file.h"
-#include "proto/message_limits.h"
-#include "worker/dataset.h"
 
 namespace pando {
 namespace {
-
-constexpr ValueRange kAny{};
-constexpr ValueRange kAtLeastOne{.min = 1};
-constexpr ValueRange kPositive{.min = 0, .is_min_excluded = true};
-constexpr ValueRange kUint32{.min = 1, .max = 1e9};
-// Epochs times the steps of one, and steps times samples, stay far from where 64 bits end.
-constexpr ValueRange kSteps{.min = 0, .max = 1e12};
-constexpr ValueRange kEpochs{.min = 0, .max = 1e6};
-constexpr ValueRange kMicroBatches{.min = 1, .max = kMicroBatchesMax};
-constexpr ValueRange kThreads{.min = 1, .max = 1024};
-constexpr ValueRange kLanes{.min = 0, .max = 256};
-constexpr ValueRange kBadPictures{.min = 0, .max = BadPictures::kMaxMax};
-constexpr ValueRange kSide{.min = 0, .max = 4096};
-constexpr ValueRange kBelowOne{.min = 0, .max = 1, .is_max_excluded = true};
-constexpr ValueRange kUnit{.min = 0, .max = 1};
-constexpr ValueRange kOpenUnit{
-    .min = 0, .max = 1, .is_min_excluded = true, .is_max_excluded = true};
-constexpr ValueRange kShare{.min = 0, .max = 1, .is_min_excluded = true};
-constexpr size_t kPullCodecs = 4;  // the first ones: parameters travel whole
-constexpr ValueRange kLossScale{.min = 0, .max = 1e9};
-constexpr ValueRange kScalePower{.min = 0, .max = 30};
-constexpr ValueRange kScaleWindow{.min = 1, .max = 1e6};
-constexpr ValueRange kPatience{.min = 0, .max = 1e9};
-constexpr ValueRange kReplicas{.min = 1, .max = 2};
-constexpr ValueRange kSnapshots{.min = 1, .max = 1000};
-constexpr ValueRange kMilliseconds{.min = 1, .max = 86'400'000};
-
-// Names of enumerators, by value.
-template <class E>
-std::vector<std::string> EnumNames();
-template <>
-std::vector<std::string> EnumNames<OptimizerKind>() {
-  return {"sgd", "adam", "adamw", "lars", "lamb"};
-}
-template <>
-std::vector<std::string> EnumNames<ScheduleKind>() {
-  return {"constant",   "step",        "cosine", "one-cycle",
-          "multi-step", "exponential", "linear", "polynomial"};
-}
-template <>
-std::vector<std::string> EnumNames<LastBatch>() {
-  return {"short", "drop"};
-}
-template <>
-std::vector<std::string> EnumNames<Precision>() {
-  using enum Precision;
-  return {PrecisionName(kFp32), PrecisionName(kTf32), PrecisionName(kBf16), PrecisionName(kFp16)};
-}
-template <>
-std::vector<std::string> EnumNames<PayloadCodec>() {
-  return {"fp32", "fp16", "bf16", "int8", "1-bit", "top-k"};
-}
-template <>
-std::vector<std::string> EnumNames<ParameterResidency>() {
-  return {"all", "layer"};
-}
-
-template <>
-std::vector<std::string> EnumNames<Strategy>() {
-  return {"ps", "allreduce", "single"};
-}
-template <>
-std::vector<std::string> EnumNames<AllreduceAlgorithm>() {
-  return {"auto", "ring", "halving-doubling"};
-}
-
-template <class T>
-JobValue ToValue(const T& field) {
-  if constexpr (std::is_enum_v<T>) {
-    return EnumNames<T>()[static_cast<size_t>(field)];
-  } else if constexpr (std::is_same_v<T, uint32_t>) {
-    return uint64_t{field};
-  } else {
-    return field;
-  }
-}
-
-template <class T>
-void FromValue(const JobValue& value, T* field) {
-  if constexpr (std::is_enum_v<T>) {
-    const std::vector<std::string> names = EnumNames<T>();
-    auto at = std::find(names.begin(), names.end(), std::get<std::string>(value));
-    PANDO_CHECK(at != names.end());
-    *field = static_cast<T>(at - names.begin());
-  } else if constexpr (std::is_same_v<T, uint32_t>) {
-    *field = static_cast<uint32_t>(std::get<uint64_t>(value));
-  } else {
-    *field = std::get<T>(value);
-  }
-}
-
-struct Words {
-  const char* name;
-  const char* flag;
-  const char* unit;
-  const char* help;
-};
-
-// `field` takes a Job, const or not, and returns a reference to the key's member.
-template <class Field>
-JobKey MakeKey(ValueKind kind, Words words, Field field, ValueRange range = kAny) {
-  using T = std::remove_cvref_t<decltype(field(std::declval<Job&>()))>;
-  JobKey key{.name = words.name,
-             .flag = words.flag,
-             .kind = kind,
-             .unit = words.unit,
-             .help = words.help,
-             .range = range,
-             .choices = {},
-             .get = [field](const Job& job) { return ToValue<T>(field(job)); },
-             .set = [field](Job& job, const JobValue& value) { FromValue<T>(value, &field(job)); }};
-  if constexpr (std::is_enum_v<T>) key.choices = EnumNames<T>();
-  return key;
-}
-
-template <class Field>
-JobKey MakeChoice(Words words, std::vector<std::string> choices, Field field) {
-  JobKey key = MakeKey(ValueKind::kChoice, words, field);
-  key.choices = std::move(choices);
-  return key;
-}
-
-template <class Field>
-JobKey MakeChoiceList(Words words, std::vector<std::string> choices, Field field) {
-  JobKey key = MakeKey(ValueKind::kTextList, words, field);
-  key.choices = std::move(choices);
-  return key;
-}
-
-// A field accessor, for MakeKey. A macro because the member's path is part of a lambda's body.
-#define PANDO_FIELD(path) \
-  [](auto& job) -> auto& { return job.path; }
 
 void AddModelAndDataKeys(std::vector<JobKey>* keys) {
   using enum ValueKind;
@@ -434,127 +300,6 @@ void AddEvalKeys(std::vector<JobKey>* keys) {
                           PANDO_FIELD(early_stop_min_delta), kBelowOne));
 }
 
-void AddSafetyKeys(std::vector<JobKey>* keys) {
-  using enum ValueKind;
-  keys->push_back(MakeKey(kCount,
-                          {"snapshot.every", "--snapshot-every", "steps",
-                           "steps between snapshots of the job; 0: only at its end"},
-                          PANDO_FIELD(snapshot_every), kSteps));
-  keys->push_back(MakeKey(
-      kCount, {"snapshot.keep", "", "snapshots", "complete snapshots that are kept, the newest"},
-      PANDO_FIELD(snapshot_keep), kSnapshots));
-  keys->push_back(MakeKey(
-      kBool,
-      {"snapshot.best", "--snapshot-best", "",
-       "versions that are evaluated are stored too, and the one of the best test accuracy is kept"},
-      PANDO_FIELD(snapshot_best)));
-  keys->push_back(MakeKey(kCount,
-                          {"verify.every", "--verify-every", "micro-batches",
-                           "one micro-batch in so many is computed by two workers and compared, to "
-                           "find machines that compute wrongly; 0: none"},
-                          PANDO_FIELD(verify_every), kSteps));
-}
-
-void AddWorkerKeys(std::vector<JobKey>* keys) {
-  keys->push_back(MakeKey(ValueKind::kChoice,
-                          {"worker.parameter_residency", "", "",
-                           "what a worker holds of the parameters: all, or layer by layer, pulled "
-                           "before use and dropped after it: less memory, more traffic, the same "
-                           "result"},
-                          PANDO_FIELD(parameter_residency)));
-}
-
-// Of [run]: the processes, and what they compute and speak with.
-void AddProcessKeys(std::vector<JobKey>* keys) {
-  using enum ValueKind;
-  keys->push_back(MakeKey(kChoice,
-                          {"run.strategy", "--strategy", "",
-                           "who makes the next version: parameter servers, the workers among "
-                           "themselves, or one process (--serial)"},
-                          PANDO_FIELD(strategy)));
-  keys->push_back(MakeKey(
-      kChoice,
-      {"run.allreduce", "", "",
-       "how the workers of --strategy allreduce sum; auto: by NCCL where each has a GPU of its "
-       "own, else by gloo, by ring where a step's gradients have 2 MiB or more"},
-      PANDO_FIELD(allreduce)));
-  keys->push_back(MakeKey(
-      kCount, {"run.workers", "--workers", "processes", "worker processes: they compute gradients"},
-      PANDO_FIELD(workers), kThreads));
-  keys->push_back(MakeKey(
-      kCount,
-      {"run.servers", "--servers", "processes", "server processes: they hold the parameters"},
-      PANDO_FIELD(servers), kThreads));
-  keys->push_back(MakeKey(kCount,
-                          {"run.replicas", "--replicas", "servers",
-                           "servers that hold each shard; with 2, a server's death costs nothing"},
-                          PANDO_FIELD(replicas), kReplicas));
-  keys->push_back(MakeKey(kText,
-                          {"run.device", "--device", "",
-                           "where workers compute: auto (GPUs, each worker's its own, if there are "
-                           "any), cpu, cuda, or cuda:N for one of them"},
-                          PANDO_FIELD(device)));
-  keys->push_back(MakeKey(
-      kCount,
-      {"run.threads", "--threads", "per worker", "computing threads of each worker; on a GPU one"},
-      PANDO_FIELD(threads), kThreads));
-  keys->push_back(MakeKey(kCount,
-                          {"run.reader_threads", "--reader-threads", "per worker",
-                           "threads of each worker that read and decode samples ahead"},
-                          PANDO_FIELD(reader_threads), kThreads));
-  keys->push_back(MakeKey(kText,
-                          {"run.data_cache", "--data-cache", "folder",
-                           "where workers keep photographs once decoded and resized, 256 GiB of "
-                           "each split at most; empty: nowhere"},
-                          PANDO_FIELD(data_cache)));
-  keys->push_back(MakeKey(
-      kCount, {"run.lanes", "", "per server", "serving threads of each server; 0: by cores"},
-      PANDO_FIELD(lanes), kLanes));
-  keys->push_back(
-      MakeChoice({"run.transport", "--transport", "",
-                  "what carries gradients and parameters: shm is memory that processes of one host "
-                  "share, auto is shm where that can be; tcp, and ipc (Unix sockets between the "
-                  "processes of pando train), share none"},
-                 {"auto", "tcp", "ipc", "shm"}, PANDO_FIELD(transport)));
-}
-
-// Of [run]: what the run leaves, and its timers.
-void AddRunKeys(std::vector<JobKey>* keys) {
-  using enum ValueKind;
-  keys->push_back(MakeKey(kText, {"run.name", "", "", "the run's name; empty: MODEL-DATA-TIME"},
-                          PANDO_FIELD(name)));
-  keys->push_back(MakeKey(kText,
-                          {"run.dir", "--run-dir", "folder", "the run's folder; empty: runs/NAME"},
-                          PANDO_FIELD(run_dir)));
-  keys->push_back(MakeKey(kCount,
-                          {"run.log_every", "", "steps", "steps between rows of metrics.csv"},
-                          PANDO_FIELD(log_every_steps), kAtLeastOne));
-  keys->push_back(MakeKey(kText,
-                          {"run.timeline", "--timeline", "file",
-                           "the trace to write of what every process does and when, for Perfetto "
-                           "or chrome://tracing; empty: none"},
-                          PANDO_FIELD(timeline)));
-  keys->back().flag_alias = "--timeline-filename";  // Horovod's
-  keys->push_back(MakeKey(kText,
-                          {"run.timeline_steps", "--timeline-steps", "steps",
-                           "the steps that it records: A:B is A to B - 1; empty: all, until a "
-                           "process has written 256 MiB"},
-                          PANDO_FIELD(timeline_steps)));
-  keys->push_back(MakeKey(kCount,
-                          {"run.heartbeat_ms", "", "ms", "time between a process's signs of life"},
-                          PANDO_FIELD(heartbeat_ms), kMilliseconds));
-  keys->push_back(
-      MakeKey(kCount, {"run.lease_ms", "", "ms", "silence after which a process counts as dead"},
-              PANDO_FIELD(lease_ms), kMilliseconds));
-  keys->push_back(MakeKey(
-      kCount, {"run.start_timeout_ms", "", "ms", "how long to wait until every process is there"},
-      PANDO_FIELD(start_timeout_ms), kMilliseconds));
-  keys->push_back(MakeKey(kCount,
-                          {"run.scheduler_timeout_ms", "", "ms",
-                           "silence of the scheduler after which servers and workers leave"},
-                          PANDO_FIELD(scheduler_timeout_ms), kMilliseconds));
-}
-
 #undef PANDO_FIELD
 
 std::vector<JobKey> MakeKeys() {
@@ -565,9 +310,6 @@ std::vector<JobKey> MakeKeys() {
   AddOptimizerKeys(&keys);
   AddScheduleKeys(&keys);
   AddEvalKeys(&keys);
-  AddWorkerKeys(&keys);
-  AddSafetyKeys(&keys);
-  AddProcessKeys(&keys);
   AddRunKeys(&keys);
   return keys;
 }

@@ -45,10 +45,10 @@ std::string ClusterLines(const Cluster& cluster) {
                   cluster.latency_ms * kMsPerSecond, Counted(cluster.replicas, "replica"));
   if (cluster.workers_per_host > 1) {
     text += cluster.sums_on_host
-                ? "the workers of a host sum there first: one copy crosses its link (with Pando, "
-                  "of one "
-                  "worker with\nseveral --threads; processes push for themselves)\n"
-                : "each worker of a host sends its own gradients (--host-sum: one copy a host)\n";
+                ? "the workers of a host sum there first: one copy crosses its link (Pando's to "
+                  "servers elsewhere,\nunless --host-sum is never; its allreduce does not)\n"
+                : "each worker of a host sends its own gradients (--host-sum: one copy a host, as "
+                  "Pando's workers\nsend to servers elsewhere)\n";
   }
   if (const size_t pushes = cluster.share.contributions.size(); pushes > 1) {
     text += fmt::format(

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <memory>
 #include <optional>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -15,6 +16,7 @@
 #include "cli/exit_codes.h"
 #include "cli/gpu_monitor.h"
 #include "cli/group_worker.h"
+#include "cli/host_lines.h"
 #include "cli/log.h"
 #include "cli/node_join.h"
 #include "cli/process_timeline.h"
@@ -132,6 +134,7 @@ class WorkerProcess {
   Transport transport_{context_,
                        {kUnknownNode, incarnation_, 0},
                        {.on_warning = [](const std::string& text) { spdlog::warn("{}", text); }}};
+  HostLines host_lines_{transport_};
   std::string prepared_for_;            // the job's text
   std::unique_ptr<Prepared> prepared_;  // kept when the process joins again
 };
@@ -145,6 +148,7 @@ Status WorkerProcess::Run() {
     if (!end.ok()) return end.status();
     if (*end == MembershipEnd::kStopped) return Status();
     incarnation_ = NewIncarnation();
+    host_lines_.Close();
     transport_.SpeakAs({kUnknownNode, incarnation_, 0});
   }
 }
@@ -276,13 +280,14 @@ Result<MembershipEnd> WorkerProcess::Train(const Membership& membership,
     TellScheduler(transport_, membership, 0, buffers.status());
     return buffers.status();
   }
+  if (plan.may_sum_on_host()) host_lines_.Open(membership.self);
   ComputeNewsBox news;
   const std::unique_ptr<Timeline> timeline = TimelineOf(membership);
   const ClockProbe clock(context_, args_.join, timeline.get());
   TimelineTrack* protocol = timeline ? &timeline->OpenTrack("protocol") : nullptr;
   Trainer trainer(
       {plan, prepared_->model, *prepared_->data, prepared_->device.device(), timeline.get(),
-       protocol, *std::move(buffers)},
+       protocol, *buffers},
       prepared_->device.threads(membership.job),
       [&](ComputeTicket ticket, ComputeEvent event) {
         news.Push({ticket, std::move(event)});
@@ -290,9 +295,10 @@ Result<MembershipEnd> WorkerProcess::Train(const Membership& membership,
       plan.job.parameter_residency);
   TransportOutbox transport_outbox(transport_);
   TimelineOutbox outbox(transport_outbox, timeline.get(), protocol);
-  Session session(
-      {.identity = {membership.self, membership.scheduler, membership.job_id}, .ready = ReadyFor()},
-      plan, trainer, outbox);
+  Session session({.identity = {membership.self, membership.scheduler, membership.job_id},
+                   .ready = ReadyFor(),
+                   .sum_buffers = *buffers},
+                  plan, trainer, outbox);
   NodeWatch watch(shutdown_, heartbeat, membership, [&](Micros now) { session.Leave(now); });
   const auto take_news = [&](Micros now) {
     for (ComputeNews& item : news.mailbox().Drain()) {
@@ -315,7 +321,9 @@ Result<MembershipEnd> WorkerProcess::Train(const Membership& membership,
   };
   const auto dial = [&](const View& view) {
     if (!dialed.ok()) return;
-    dialed = DialView(transport_, Role::kWorker, membership.self, view);
+    const HostGroup group = HostGroupOf(view, membership.self, plan);
+    const std::set<PeerId> relays = host_lines_.Connect(group, membership.self);
+    dialed = DialView(transport_, Role::kWorker, membership.self, view, PrimariesTalk::kNo, relays);
     if (!dialed.ok()) TellScheduler(transport_, membership, view.generation, dialed);
   };
   const auto is_over = [&] { return session.finished() || !dialed.ok() || !watch.verdict().ok(); };
@@ -331,6 +339,8 @@ Result<MembershipEnd> WorkerProcess::Train(const Membership& membership,
       "pushed {} bytes, {} of them while backward was going on; pulled {} bytes; held at most {} "
       "bytes of parameters at a time",
       all, early, session.pulled_bytes(), trainer.parameter_bytes_peak());
+  if (session.given_bytes() > 0)
+    spdlog::info("gave {} bytes to be summed on this host", session.given_bytes());
   if (gpu) LogGpuMemory();
   if (!dialed.ok()) return dialed;
   if (!watch.verdict().ok()) return watch.verdict();

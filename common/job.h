@@ -108,6 +108,13 @@ enum class Strategy : uint8_t {
 // Of gloo's ways to sum over ranks.
 enum class AllreduceAlgorithm : uint8_t { kAuto, kRing, kHalvingDoubling };
 
+// Whose gradients the workers of one host sum there before any leave it (P6a).
+enum class HostSum : uint8_t {
+  kAuto,    // of the shards whose primary is on another host
+  kAlways,  // of all
+  kNever,
+};
+
 struct Job {
   // [model]
   std::string model = "mnist-cnn";           // or the path of a network in TOML, whose text is:
@@ -134,7 +141,7 @@ struct Job {
   double label_smoothing = 0.0;           // PyTorch's CrossEntropyLoss; of training's loss alone
   bool activation_checkpointing = false;  // changes no bit: less memory, more time
   Precision precision = Precision::kFp32;
-  bool allow_nondeterministic = false;  // of GPUs' algorithms: no equal bits then
+  bool allow_nondeterministic = false;            // of GPUs' algorithms: no equal bits then
   PayloadCodec push_codec = PayloadCodec::kFp32;  // P34: of gradients
   double top_k_share = 0.01;                      // of a gradient's values, that travel by top-k
   PayloadCodec pull_codec = PayloadCodec::kFp32;  // of the parameters that steps are computed with
@@ -155,19 +162,20 @@ struct Job {
   Strategy strategy = Strategy::kParameterServers;
   AllreduceAlgorithm allreduce = AllreduceAlgorithm::kAuto;
   uint32_t workers = 2;
-  uint32_t servers = 2;           // with allreduce 1: rank 0 speaks for it
-  uint32_t replicas = 2;          // of each shard, 1 or 2; one where there is one server
-  std::string device = "auto";    // of workers: auto, cpu, cuda or cuda:N
-  uint32_t threads = 1;           // computing threads per worker; on a GPU one
-  uint32_t reader_threads = 1;    // per worker: they read and decode samples ahead
-  std::string data_cache;         // folder for decoded and resized pictures; empty: none
-  uint32_t lanes = 0;             // per server; 0: by cores
+  uint32_t servers = 2;            // with allreduce 1: rank 0 speaks for it
+  uint32_t replicas = 2;           // of each shard, 1 or 2; one where there is one server
+  std::string device = "auto";     // of workers: auto, cpu, cuda or cuda:N
+  uint32_t threads = 1;            // computing threads per worker; on a GPU one
+  uint32_t reader_threads = 1;     // per worker: they read and decode samples ahead
+  std::string data_cache;          // folder for decoded and resized pictures; empty: none
+  uint32_t lanes = 0;              // per server; 0: by cores
   std::string transport = "auto";  // of payloads: auto, tcp, ipc or shm
-  std::string name;               // of the run folder; empty: model-dataset-time
-  std::string run_dir;            // empty: runs/NAME
-  uint64_t log_every_steps = 1;   // rows of metrics.csv
-  std::string timeline;           // the trace to make of what every process does; empty: none
-  std::string timeline_steps;     // "A:B": of these steps alone; empty: of all
+  HostSum host_sum = HostSum::kAuto;
+  std::string name;              // of the run folder; empty: model-dataset-time
+  std::string run_dir;           // empty: runs/NAME
+  uint64_t log_every_steps = 1;  // rows of metrics.csv
+  std::string timeline;          // the trace to make of what every process does; empty: none
+  std::string timeline_steps;    // "A:B": of these steps alone; empty: of all
   uint32_t heartbeat_ms = 250;
   uint32_t lease_ms = 1000;  // silence after which a process counts as dead
   uint32_t start_timeout_ms = 60000;

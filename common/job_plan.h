@@ -99,6 +99,12 @@ struct JobPlan {
     for (MicroBatch m : micro_batches) leaves.push_back(tree.Leaf(m));
     return leaves;
   }
+  // Whether workers of one host may sum their gradients there (P6a): what is encoded is not summed
+  // before the server does.
+  bool may_sum_on_host() const {
+    return job.host_sum != HostSum::kNever && job.strategy == Strategy::kParameterServers &&
+           pushes.is_exact();
+  }
   // The shard that holds the metric tensor, which every model's layout ends with.
   ShardId metric_shard() const { return ShardId(shards.shard_count() - 1); }
   // Where the metric tensor begins within its shard, in floats.

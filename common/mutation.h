@@ -13,6 +13,7 @@ enum class Mutation {
   kNoQuestion,           // P17: a worker does not ask what is missing when the view changes
   kNoViewStamp,          // P17: a worker takes answers to an earlier view's question
   kUninterruptibleWait,  // P12: a worker goes on waiting although work of the last step is missing
+  kGiveOnce,             // P6a: what the host's relay was given is the relay's alone to push
   // The scheduler's.
   kNoPreviousOwner,         // P18: a first step stands although its previous owner is gone
   kNoIncarnations,          // P19: who registers from a known host and process is taken for it

@@ -88,7 +88,7 @@ LoopEnd RunLoop(ProtocolCore& core, Transport& transport, const LoopOptions& opt
 }
 
 Status DialView(Transport& transport, Role role, const PeerId& self, const View& view,
-                PrimariesTalk primaries_talk) {
+                PrimariesTalk primaries_talk, const std::set<PeerId>& others) {
   std::set<PeerId> wanted = role == Role::kWorker ? LanesInUse(view) : BackupsOf(self, view);
   if (primaries_talk == PrimariesTalk::kYes) wanted.merge(OtherPrimaries(self, view));
   Status first_error;
@@ -97,7 +97,9 @@ Status DialView(Transport& transport, Role role, const PeerId& self, const View&
     if (!s.ok() && first_error.ok()) first_error = std::move(s);
   }
   for (const PeerId& peer : transport.dialed()) {
-    if (peer.node != kSchedulerNode && !wanted.contains(peer)) transport.HangUp(peer);
+    const bool stays =
+        peer.node == kSchedulerNode || wanted.contains(peer) || others.contains(peer);
+    if (!stays) transport.HangUp(peer);
   }
   return first_error;
 }

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <functional>
+#include <set>
 #include <vector>
 
 #include "common/event_fd.h"
@@ -69,10 +70,11 @@ LoopEnd RunLoop(ProtocolCore& core, Transport& transport, const LoopOptions& opt
 // Dials what `self` sends to, a worker or a server's lane, and hangs up on what the view does not
 // name any more; the scheduler's line is left as it is. A worker dials every lane that holds a
 // shard; a lane those that are in-sync or syncing backups of the shards whose primary it is (P19),
-// and, where the primaries' lanes tell each other values (P16), these too.
-// An error says who cannot be dialed; the others have been.
+// and, where the primaries' lanes tell each other values (P16), these too. `others` are left as
+// they are: the host's relay (P6a). An error says who cannot be dialed; the others have been.
 enum class PrimariesTalk : uint8_t { kNo, kYes };
 Status DialView(Transport& transport, Role role, const PeerId& self, const View& view,
-                PrimariesTalk primaries_talk = PrimariesTalk::kNo);
+                PrimariesTalk primaries_talk = PrimariesTalk::kNo,
+                const std::set<PeerId>& others = {});
 
 }  // namespace pando

@@ -26,6 +26,18 @@ void SharedLinks::HangUp(const LinkPeer& peer) {
   if (!line.empty()) Retire(std::move(line.mapped()));
 }
 
+void SharedLinks::HangUpAccepted() {
+  for (auto it = lines_.begin(); it != lines_.end();) {
+    if (it->first.is_dialed) {
+      ++it;
+    } else {
+      Retire(std::move(it->second));
+      it = lines_.erase(it);
+    }
+  }
+  for (auto& link : std::exchange(unnamed_, {})) Retire(std::move(link));
+}
+
 void SharedLinks::HangUpAll() {
   for (auto& [line, link] : std::exchange(lines_, {})) Retire(std::move(link));
   for (auto& link : std::exchange(unnamed_, {})) Retire(std::move(link));

@@ -35,6 +35,7 @@ class SharedLinks {
   // Links with a peer that is dialed.  Returns why it cannot be.
   Status Connect(const LinkPeer& self, const LinkPeer& peer);
   void HangUp(const LinkPeer& peer);
+  void HangUpAccepted();  // what peers have dialed
   void HangUpAll();
 
   // A line is the peer, and whether we dialed it: two lanes may each have dialed the other.

@@ -105,6 +105,14 @@ Result<std::string> Transport::Bind(const std::string& endpoint) {
   return bound;
 }
 
+void Transport::Unbind() {
+  PANDO_CHECK(lines_.erase(std::nullopt) == 1);
+  monitor_.reset();
+  if (links_ == nullptr) return;
+  links_->HangUpAccepted();
+  links_->StopListening();
+}
+
 Status Transport::Dial(PeerId peer, const std::string& endpoint) {
   if (const auto it = lines_.find(peer); it != lines_.end()) {
     if (it->second.endpoint == endpoint) return Status();

@@ -87,6 +87,8 @@ class Transport {
   // Lets peers dial us at "tcp://HOST:PORT" (port 0: any free one) or "ipc://PATH". Returns the
   // endpoint with the port filled in.  REQUIRES: not bound yet.
   Result<std::string> Bind(const std::string& endpoint);
+  // Who has dialed us is heard no more.  REQUIRES: it is bound.
+  void Unbind();
 
   // Connects, now or as soon as the peer is there, and again whenever the connection is lost. The
   // scheduler is dialed with incarnation 0: whoever lives there. Dialing a peer again is a no-op,

@@ -1,22 +1,12 @@
 #include "server/aggregator.h"
 
-#include <span>
 #include <utility>
 
+#include "common/add_floats.h"
 #include "common/check.h"
 #include "common/mutation.h"
 
 namespace pando {
-namespace {
-
-// out[i] = left[i] + right[i]; out may be either of them.
-void AddInto(float* out, std::span<const float> left, std::span<const float> right) {
-  const float* l = left.data();
-  const float* r = right.data();
-  for (size_t i = 0; i < left.size(); ++i) out[i] = l[i] + r[i];
-}
-
-}  // namespace
 
 void Aggregator::Begin(const MicroBatchTree& tree) {
   tree_ = tree;
@@ -37,7 +27,7 @@ void Aggregator::DropDescendants(TreeNode node) {
 
 Aggregator::Sum Aggregator::Merge(Sum left, Sum right) {
   SharedBuffer out = left.own ? left.own : right.own ? right.own : pool_.Take();
-  AddInto(out->data(), left.values.floats(), right.values.floats());
+  AddSpans(out->data(), left.values.floats(), right.values.floats());
   return {ToBlob(out), out};
 }
 

@@ -20,14 +20,19 @@ Session::Session(const Options& options, const JobPlan& plan, ComputePort& compu
       silence_(2 * std::chrono::milliseconds(plan.job.lease_ms)),
       shards_(plan.shards.shard_count()),
       // Where the update needs a value of all shards (P14), none is committed before all are in.
-      window_(HasPartials(plan.job.optimizer) ? SIZE_MAX : options.push_window_bytes) {}
+      window_(HasPartials(plan.job.optimizer) ? SIZE_MAX : options.push_window_bytes),
+      host_(plan, options.sum_buffers) {}
 
 void Session::OnMessage(Micros now, const Envelope& envelope) {
   if (!member_.Admit(now, envelope)) return;
   silence_.OnHeard(envelope.sender);
   const bool brings_data = std::holds_alternative<Params>(envelope.message) ||
                            std::holds_alternative<PushReply>(envelope.message);
-  if (brings_data) Expect(now, envelope.sender);
+  if (host_.IsOurRelay(envelope.sender)) {
+    host_.NoteHeard(now);
+  } else if (brings_data) {
+    Expect(now, envelope.sender);
+  }
   if (const auto* reply = std::get_if<PushReply>(&envelope.message)) {
     return OnPushReply(now, envelope.view, *reply);
   }
@@ -51,6 +56,7 @@ void Session::LearnCommitted(ShardId id, Version version) {
   if (version <= shard.known) return;
   shard.known = version;
   std::erase_if(shard.pushes, [&](const Unreplied& p) { return VersionMadeBy(p.step) <= version; });
+  host_.OnCommitted(id, version);
   shard.ask_at = Micros(0);
 }
 
@@ -63,6 +69,7 @@ void Session::DropMootWork() {
       compute_.Abandon(works_.front().step);
       works_.clear();
       for (ShardState& shard : shards_) shard.pushes.clear();
+      RestoreGifts();
       next_ = lowest;
       return;
     }
@@ -124,6 +131,7 @@ void Session::OnMessageOf(Micros now, const PeerId&, const Params& params) {
     is_layered() ? HandOverWanted(item) : HandOver(item);
     if (evaluation_ && item.version == evaluation_->version) PutOffEvaluationPull(now);
   }
+  for (auto& [giver, reply] : host_.TakeReplies(params)) member_.Send(giver, std::move(reply));
   waiting_since_ = now;
   AdvanceWork(now);
 }
@@ -204,7 +212,9 @@ void Session::OnComputeEvent(Micros now, ComputeEvent event) {
 void Session::OnEventOf(Micros, GradientReady& gradient) {
   ShardState& shard = shards_[gradient.shard.value()];
   if (VersionMadeBy(gradient.step) <= shard.known) return;  // others were faster
-  shard.pushes.push_back({gradient.step, gradient.node, std::move(gradient.payload)});
+  Unreplied push{gradient.step, gradient.node, std::move(gradient.payload)};
+  if (host_.Sums(gradient.shard)) return AddPush(gradient.shard, std::move(push));
+  shard.pushes.push_back(std::move(push));
 }
 
 void Session::OnEventOf(Micros now, StepComputed& done) {

@@ -19,6 +19,7 @@
 //   Pending                | the server holds the push: ask for the version, not push again
 //   Behind                 | questions again (P10)
 //   NotPrimary             | repeated soon; the newer view comes by itself (P13)
+//   Push (of our host)     | we are its relay: added to ours, pushed together (P6a)
 //   silence                | the lane is asked what it holds; what it lacks is sent again (P10);
 //                          | after two leases the scheduler is told (P23)
 //   waiting for long       | Questions; micro-batches that a straggler owes are computed here too
@@ -57,6 +58,7 @@
 #include "worker/bad_picture_reports.h"
 #include "worker/compute_port.h"
 #include "worker/gradient_reports.h"
+#include "worker/host_relay.h"
 #include "worker/push_window.h"
 #include "worker/step_clock.h"
 #include "worker/wanted_shards.h"
@@ -75,6 +77,7 @@ class Session : public ProtocolCore {
     ViewMember::Identity identity;
     Ready ready;                                       // repeated until a view has us
     size_t push_window_bytes = PushWindow::kBytesMax;  // of a lane
+    BufferSource sum_buffers = {};                     // of what is summed here for the host
   };
   // `plan`, `compute` and `outbox` outlive the session.
   Session(const Options& options, const JobPlan& plan, ComputePort& compute, Outbox& outbox);
@@ -110,6 +113,8 @@ class Session : public ProtocolCore {
     uint64_t all = 0;
   };
   const PushedBytes& pushed_bytes() const { return pushed_bytes_; }
+  // Bytes given to the host's relay, which pushes them with its own (P6a).
+  uint64_t given_bytes() const { return given_bytes_; }
   uint64_t pulled_bytes() const { return pulled_bytes_; }
 
  private:
@@ -118,7 +123,9 @@ class Session : public ProtocolCore {
     TreeNode node;
     Blob payload;
     bool is_sent = false;
-    bool is_held = false;  // the lane said so: it has this very contribution
+    bool is_held = false;   // the lane said so: it has this very contribution
+    bool is_given = false;  // it was sent to the host's relay, not to the lane
+    bool is_pushed() const { return is_sent && !is_given; }
   };
   struct ShardState {
     Version known;  // committed, as far as we know
@@ -160,6 +167,8 @@ class Session : public ProtocolCore {
   void OnMessageOf(Micros now, const PeerId& from, const ViewUpdate& update);
   void OnMessageOf(Micros now, const PeerId& from, const Answer& answer);
   void OnMessageOf(Micros now, const PeerId& from, const Params& params);
+  void OnMessageOf(Micros now, const PeerId& from, const Push& push);
+  void OnMessageOf(Micros now, const PeerId& from, const Question& question);
   void OnMessageOf(Micros now, const PeerId& from, const Evaluate& request);
   void OnMessageOf(Micros now, const PeerId& from, const GradientHashesAck& ack);
   void OnMessageOf(Micros now, const PeerId& from, const PicturesReplacedAck& ack);
@@ -215,14 +224,23 @@ class Session : public ProtocolCore {
   void Issue(Step step, std::vector<MicroBatch> micro_batches);
   void ComputeMissing(Step step, std::vector<MicroBatch> missing);
   Work* FindWork(Step step);
+  // Sums on the host (P6a).
+  void AddPush(ShardId shard, Unreplied push);
+  void RestoreGifts();
+  void OnRelayAnswer(Micros now, const Answer& answer);
+  void AskRelay(Micros now);
+  bool IsOwedByRelay() const;
+  void TakeBackGifts();
   // Sending.
   bool BarrierIsOpen(Step step) const;
   bool HasUnsentPushes() const;
   size_t PushesOfEachShard(Step step);
   Micros WindowPatience() const;
+  Micros HostPatience() const;
   void FlushPushes(Micros now);
+  void NoteSent(Micros now, const PeerId& receiver, Step step, size_t bytes);
   Parcels GatherPushes(Micros now);
-  bool GatherPushesOf(ShardId id, Parcels& parcels);
+  bool GatherPushesOf(Micros now, ShardId id, Parcels& parcels);
   void AskWhatIsDue(Micros now);
   static void NoteAsked(Micros now, ShardState& shard, Version version);
   void Expect(Micros now, const PeerId& lane);
@@ -259,6 +277,7 @@ class Session : public ProtocolCore {
   std::vector<ShardState> shards_;
   std::map<PeerId, LaneDebt> debts_;
   PushWindow window_;
+  HostRelay host_;
   std::deque<Work> works_;  // ascending steps, at most two
   Step next_;               // the next step to hand to compute
   StepClock step_clock_;
@@ -278,6 +297,7 @@ class Session : public ProtocolCore {
   std::optional<RefusalKind> refusal_;
   PushedBytes pushed_bytes_;
   uint64_t pulled_bytes_ = 0;
+  uint64_t given_bytes_ = 0;
 };
 
 }  // namespace pando

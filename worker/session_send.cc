@@ -15,6 +15,7 @@ constexpr Micros kDataRetryFirst = std::chrono::milliseconds(500);
 constexpr Micros kDataRetryMax = std::chrono::seconds(4);
 // A lane whose link carries less than 4 MB/s of ours may be taken for one that is cut off.
 constexpr size_t kSlowestBytesPerMicro = 4;
+constexpr Version kNoVersion(UINT64_MAX);
 
 }  // namespace
 
@@ -24,6 +25,7 @@ void Session::Tick(Micros now) {
   if (!member_.has_view()) return;
   ConsiderHelping(now);
   RepeatQuestions(now);
+  AskRelay(now);
   FlushPushes(now);
   QuestionSilentLanes(now);
   AskWhatIsDue(now);
@@ -88,14 +90,28 @@ Micros Session::WindowPatience() const {
   return std::min(usual / 4, PushWindow::kPatienceMax);
 }
 
-// Adds the shard's unsent pushes, if its lane's window admits them.
-bool Session::GatherPushesOf(ShardId id, Parcels& parcels) {
+// The part of a step for which a sum waits for those of the host's other workers (P6a); nobody
+// helps before three steps are over.
+Micros Session::HostPatience() const {
+  return std::min(step_clock_.usual().value_or(Micros::max()), PushWindow::kPatienceMax);
+}
+
+// Adds the shard's unsent pushes: to the host's relay, or, if its lane's window admits them and
+// they wait for nobody else of the host, to the lane.
+bool Session::GatherPushesOf(Micros now, ShardId id, Parcels& parcels) {
   ShardState& shard = shards_[id.value()];
-  const PeerId& lane = PrimaryOf(id);
+  const bool is_given = host_.Gives(id);
+  const PeerId& receiver = is_given ? host_.group().relay : PrimaryOf(id);
+  const auto may_go = [&](const Unreplied& push) {
+    if (push.is_sent || !BarrierIsOpen(push.step)) return false;
+    if (is_given) return true;
+    return host_.MayLeave(now, id, push.step, push.node, HostPatience()) &&
+           window_.Admits(receiver);
+  };
   bool has_gathered = false;
   for (Unreplied& unreplied : shard.pushes) {
-    if (unreplied.is_sent || !BarrierIsOpen(unreplied.step) || !window_.Admits(lane)) continue;
-    Parcel& parcel = parcels[{lane, unreplied.step}];
+    if (!may_go(unreplied)) continue;
+    Parcel& parcel = parcels[{receiver, unreplied.step}];
     parcel.items.push_back({id, unreplied.step, unreplied.node, unreplied.payload});
     parcel.bytes += unreplied.payload.size_bytes();
     parcel.shards.insert(id);
@@ -116,7 +132,7 @@ Session::Parcels Session::GatherPushes(Micros now) {
   const auto look_at = [&](size_t i) {
     const ShardId id(static_cast<uint32_t>(i));
     const ShardState& shard = shards_[i];
-    if (!are_gathered[i]) are_gathered[i] = GatherPushesOf(id, parcels);
+    if (!are_gathered[i]) are_gathered[i] = GatherPushesOf(now, id, parcels);
     if (shard.known >= lacking) return;
     const bool is_all_here = shard.pushes.size() >= pushes_of_ours;
     window_.Pass(PrimaryOf(id), id, plan_.pushes.PayloadBytes(id), is_all_here);
@@ -133,21 +149,33 @@ Session::Parcels Session::GatherPushes(Micros now) {
 }
 
 void Session::FlushPushes(Micros now) {
+  host_.BeginLook();
   if (!HasUnsentPushes()) return window_.Rest();
   for (auto& [key, parcel] : GatherPushes(now)) {
-    const auto& [lane, step] = key;
-    const bool is_whole = parcel.shards.size() == shard_counts_.at(lane);
+    const auto& [receiver, step] = key;
+    const bool is_whole = parcel.shards.size() == shard_counts_.at(receiver);
     if (!is_whole && parcel.bytes < kFlushBytes && !IsComputed(step)) continue;
+    const bool is_given = host_.IsOurRelay(receiver);
     for (auto& [shard, unreplied] : parcel.pushes) {
       unreplied->is_sent = true;
+      unreplied->is_given = is_given;
       NoteAsked(now, *shard, VersionMadeBy(step));
     }
-    Expect(now, lane);
-    pushed_bytes_.all += parcel.bytes;
-    if (!IsComputed(step)) pushed_bytes_.early += parcel.bytes;
+    NoteSent(now, receiver, step, parcel.bytes);
     for (auto& items : InMessages(std::move(parcel.items)))
-      SendToLane(lane, Push{std::move(items)});
+      SendToLane(receiver, Push{std::move(items)});
   }
+}
+
+void Session::NoteSent(Micros now, const PeerId& receiver, Step step, size_t bytes) {
+  if (host_.IsOurRelay(receiver)) {
+    host_.NoteGiven(now);
+    given_bytes_ += bytes;
+    return;
+  }
+  Expect(now, receiver);
+  pushed_bytes_.all += bytes;
+  if (!IsComputed(step)) pushed_bytes_.early += bytes;
 }
 
 // Whether compute has this, or, with layer residency, can have it when it wants it.
@@ -179,7 +207,7 @@ void Session::NoteAsked(Micros now, ShardState& shard, Version version) {
 }
 
 // A version that no push of ours asks for; and again, in a new view, who was not primary, and what
-// was lost.
+// was lost. What we compute with comes before what a relay waits for (P6a).
 void Session::AskWhatIsDue(Micros now) {
   std::map<PeerId, Push> pushes;
   std::map<PeerId, Pull> pulls;
@@ -190,8 +218,8 @@ void Session::AskWhatIsDue(Micros now) {
     if (now < shard.ask_at && !(wanted && *wanted > shard.asked)) continue;
     bool has_repeated = false;
     for (const Unreplied& push : shard.pushes) {
-      if (!push.is_sent || Mutated(Mutation::kNoRetransmission)) continue;
-      if (push.is_held) wanted = VersionMadeBy(push.step);
+      if (!push.is_pushed() || Mutated(Mutation::kNoRetransmission)) continue;
+      if (push.is_held) wanted = std::min(wanted.value_or(kNoVersion), VersionMadeBy(push.step));
       if (push.is_held) continue;
       pushes[PrimaryOf(id)].items.push_back({id, push.step, push.node, push.payload});
       has_repeated = true;
@@ -230,7 +258,8 @@ bool Session::Owes(const PeerId& lane) const {
   for (size_t i = 0; i < shards_.size(); ++i) {
     const ShardState& shard = shards_[i];
     if (PrimaryOf(ShardId(static_cast<uint32_t>(i))) != lane) continue;
-    if (std::ranges::any_of(shard.pushes, &Unreplied::is_sent) || VersionToPull(shard)) return true;
+    if (std::ranges::any_of(shard.pushes, &Unreplied::is_pushed) || VersionToPull(shard))
+      return true;
   }
   return false;
 }
@@ -260,7 +289,7 @@ size_t Session::BytesUnderWay(const PeerId& lane) const {
   for (size_t i = 0; i < shards_.size(); ++i) {
     if (PrimaryOf(ShardId(static_cast<uint32_t>(i))) != lane) continue;
     for (const Unreplied& push : shards_[i].pushes) {
-      if (push.is_sent && !push.is_held) bytes += push.payload.size_bytes();
+      if (push.is_pushed() && !push.is_held) bytes += push.payload.size_bytes();
     }
   }
   return bytes;
@@ -282,7 +311,7 @@ void Session::FindLost(ShardState& shard, const AnswerItem& item) {
   LearnCommitted(item.shard, item.version);
   bool is_any_held = false;
   for (Unreplied& push : shard.pushes) {
-    if (!push.is_sent) continue;
+    if (!push.is_pushed()) continue;
     // One that was promoted may hold it, and not know that the version it reads is committed.
     const bool is_judged = VersionReadBy(push.step) <= item.version;
     if (push.is_held && !is_judged) continue;
@@ -329,10 +358,11 @@ Micros Session::NextDeadline() const {
   deadline = std::min(deadline, gradient_reports_.NextDeadline());
   deadline = std::min(deadline, bad_pictures_.NextDeadline());
   if (evaluation_ && evaluation_->request) deadline = std::min(deadline, evaluation_->ask_at);
+  deadline = std::min({deadline, host_.ask_at(), host_.look_again_at()});
   for (const auto& [lane, debt] : debts_) deadline = std::min(deadline, debt.question_at);
   for (const ShardState& shard : shards_) {
     if (shard.ask_at == kNever) continue;
-    const bool has_sent = std::ranges::any_of(shard.pushes, &Unreplied::is_sent);
+    const bool has_sent = std::ranges::any_of(shard.pushes, &Unreplied::is_pushed);
     if (has_sent || VersionToPull(shard)) deadline = std::min(deadline, shard.ask_at);
   }
   return std::min(deadline, wanted_.NextDeadline([this](const WantedShards::Key& key) {

@@ -37,8 +37,13 @@ void Session::OnMessageOf(Micros now, const PeerId& from, const ViewUpdate& upda
     ++shard_counts_[lane];
     window_.Add(lane, plan_.pushes.PayloadBytes(ShardId(static_cast<uint32_t>(i))));
   }
+  host_.Enter(view, member_.self());
+  if (host_.shard_count() > 0) shard_counts_[host_.group().relay] = host_.shard_count();
   for (ShardState& shard : shards_) {
-    for (Unreplied& push : shard.pushes) push.is_sent = push.is_held = false;
+    for (Unreplied& push : shard.pushes) {
+      if (push.is_given && Mutated(Mutation::kGiveOnce)) continue;
+      push.is_sent = push.is_held = push.is_given = false;
+    }
     shard.ask_at = now;
     shard.asked = Version(0);
   }
@@ -62,6 +67,7 @@ void Session::OnMessageOf(Micros now, const PeerId& from, const ViewUpdate& upda
 void Session::Forget() {
   compute_.Forget();
   std::ranges::fill(shards_, ShardState{});
+  host_.Forget();
   works_.clear();
   next_ = Step(0);
   has_started_ = false;
@@ -94,6 +100,7 @@ void Session::RepeatQuestions(Micros now) {
 }
 
 void Session::OnMessageOf(Micros now, const PeerId& from, const Answer& answer) {
+  if (host_.IsOurRelay(from)) return OnRelayAnswer(now, answer);
   const bool is_of_this_view = answer.view == member_.view().id || Mutated(Mutation::kNoViewStamp);
   if (is_of_this_view) FindLost(now, from, answer);
   auto question = questions_.find(from);
@@ -175,6 +182,7 @@ void Session::ComputeMissing(Step step, std::vector<MicroBatch> missing) {
     for (ShardState& shard : shards_) {
       std::erase_if(shard.pushes, [&](const Unreplied& push) { return push.step > step; });
     }
+    RestoreGifts();
   }
   Issue(step, std::move(missing));
 }
@@ -215,7 +223,7 @@ void Session::NoteVersion(Micros now) {
 void Session::ConsiderHelping(Micros now) {
   // Help would heal what these leave out, only later.
   if (Mutated(Mutation::kNoQuestion) || Mutated(Mutation::kNoViewStamp)) return;
-  if (Mutated(Mutation::kNoRetransmission)) return;
+  if (Mutated(Mutation::kNoRetransmission) || Mutated(Mutation::kGiveOnce)) return;
   if (plan_.pushes.has_feedback()) return;  // another's gradient has lost other bits (P34)
   std::optional<Micros> patience = step_clock_.patience();
   if (!patience && IsIdle()) patience = StepClock::kPatienceMin;  // to measure steps, not to help

@@ -67,6 +67,18 @@ TEST_CASE("a server is killed, and another once its shards have moved") {
   CheckFaults(TrainUnder("kill server 0 at step 50; kill server 1 at step 300", FaultJob(2, 3)), 2);
 }
 
+TEST_CASE(
+    "the worker that sums for its host is killed, and stopped, and those who give to it (P6a)") {
+  const Args on_host{"--host-sum", "always"};
+  CheckFaults(
+      TrainUnder("kill worker 0 at step 50; kill server 0 at step 150; kill worker 1 at step 250",
+                 FaultJob(3, 3, on_host)),
+      3);
+  CheckFaults(
+      TrainUnder("stop worker 0 3s at step 50", JobOf(kSilenceSteps, 3, 2, on_host), kSilenceSteps),
+      1);
+}
+
 TEST_CASE("workers and servers are killed, and another is stopped, while layers are pulled") {
   const Args layers{"--set", "worker.parameter_residency=layer"};
   CheckFaults(

@@ -42,7 +42,8 @@ Run Train(const Args& more) {
           BytesOf(run_dir + "/final.safetensors"),
           BytesOf(run_dir + "/best.safetensors"),
           {}};
-  if (std::ranges::find(more, "--ema-decay") != more.end()) run.average = AverageIn(temp.path(), run_dir);
+  if (std::ranges::find(more, "--ema-decay") != more.end())
+    run.average = AverageIn(temp.path(), run_dir);
   CHECK(printed["weights_hash"] == run.summary.weights_hash);
   return run;
 }
@@ -99,10 +100,10 @@ TEST_CASE("weights, metrics and accuracy are the serial run's for any workers, s
   CheckCompleted(serial, 8, 1);
   CHECK(serial.summary.workers == 0);
   CheckSameResult(Train({"--serial", "--threads", "2"}), serial);
-  constexpr Form kForms[] = {{1, 1, 1, "tcp"}, {2, 2, 1, "tcp"},      {3, 2, 1, "ipc"},
-                             {5, 3, 2, "tcp"}, {2, 1, 2, "ipc", "3"}, {5, 1, 1, "ipc"},
-                             {1, 3, 2, "shm"}, {3, 3, 1, "tcp", "2"},
-                             {2, 2, 2, "shm"}, {3, 2, 1, "shm", "2"}, {2, 1, 1, "auto"}};
+  constexpr Form kForms[] = {{1, 1, 1, "tcp"},      {2, 2, 1, "tcp"},      {3, 2, 1, "ipc"},
+                             {5, 3, 2, "tcp"},      {2, 1, 2, "ipc", "3"}, {5, 1, 1, "ipc"},
+                             {1, 3, 2, "shm"},      {3, 3, 1, "tcp", "2"}, {2, 2, 2, "shm"},
+                             {3, 2, 1, "shm", "2"}, {2, 1, 1, "auto"}};
   for (const Form& form : kForms) {
     CAPTURE(form.workers);
     CAPTURE(form.servers);
@@ -115,6 +116,21 @@ TEST_CASE("weights, metrics and accuracy are the serial run's for any workers, s
     CHECK(run.summary.threads == form.threads);
     CheckSameResult(run, serial);
   }
+}
+
+TEST_CASE("gradients that workers sum on their host first (P6a) make the serial run's weights") {
+  const Args on_host{"--host-sum", "always"};
+  const Run serial = Train({"--serial"});
+  constexpr Form kForms[] = {
+      {2, 1, 1, "tcp"}, {3, 2, 1, "shm"}, {5, 3, 2, "ipc"}, {3, 2, 1, "auto", "2"}};
+  for (const Form& form : kForms) {
+    CAPTURE(form.workers);
+    CAPTURE(form.transport);
+    CheckSameResult(Train(on_host + ArgsOf(form)), serial);
+  }
+  const Args clipped = on_host + Args{"--clip-norm", "0.5"};
+  CheckSameResult(Train(clipped + kLayerResidency + ArgsOf({3, 2, 1, "tcp"})),
+                  Train(Args{"--serial"} + clipped));
 }
 
 TEST_CASE("what servers do with a gradient, and how it travels, gives the serial run's weights") {

@@ -51,5 +51,31 @@ TEST_CASE("LeNet-5 pushes its first linear layer before backward ends") {
   CHECK(pushed.early >= others + kFirstLinearBytes);
 }
 
+TEST_CASE("one of a host's two workers pushes for both (P6a)") {
+  constexpr uint64_t kSteps = 100;
+  JobByHand job(1, 2, LongJob(kSteps, {"--model", "lenet5", "--host-sum", "always"}));
+  job.scheduler->Await(std::chrono::minutes(3));
+  REQUIRE_MESSAGE(job.scheduler->exit_code() == kExitCompleted, job.scheduler->err());
+  uint64_t pushed = 0, given = 0;
+  for (const auto& worker : job.workers) {
+    worker->Await();
+    const std::string text = worker->err();
+    unsigned long long bytes = 0;
+    if (const size_t at = text.find("gave "); at != std::string::npos)
+      REQUIRE(std::sscanf(text.c_str() + at, "gave %llu bytes", &bytes) == 1);
+    given += bytes;
+    const size_t at = text.find("pushed ");
+    REQUIRE(at != std::string::npos);
+    REQUIRE(std::sscanf(text.c_str() + at, "pushed %llu bytes", &bytes) == 1);
+    pushed += bytes;
+  }
+  MESSAGE("pushed " << pushed << " bytes, gave " << given);
+  constexpr uint64_t kBytes = 61706 * sizeof(float);  // LeNet-5's, without metrics
+  CHECK(given >= kSteps * kBytes);
+  // The first step's sums wait for nobody; a loaded machine may let others go for themselves.
+  CHECK(pushed >= kSteps * kBytes);
+  CHECK(pushed < kSteps * kBytes * 3 / 2);
+}
+
 }  // namespace
 }  // namespace pando

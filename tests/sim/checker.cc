@@ -53,6 +53,7 @@ void Checker::OnSent(const Envelope& envelope) {
     CheckSilence(envelope, *silent);
   }
   NoteCodecs(envelope);
+  if (plan_.may_sum_on_host()) NoteGift(envelope);
 }
 
 // P4: a contribution to step t proves that version t is committed everywhere.
@@ -64,19 +65,31 @@ void Checker::CheckPush(const Envelope& envelope, const Push& push) {
          Text(item.step.value()) + " is committed everywhere; some shard is at " +
          Text(shown.everywhere));
   }
-  if (!coverage_.Has(Event::kSpeculation)) NoteSpeculation(envelope, push);
+  if (!coverage_.Has(Event::kSpeculation) && !coverage_.Has(Event::kHostSum))
+    NoteSpeculation(envelope, push);
 }
 
 void Checker::NoteSpeculation(const Envelope& envelope, const Push& push) {
   if (!view_ || view_->id != envelope.view || push.items.empty()) return;
   const PushItem& item = push.items.front();
+  const Process* receiver = FindProcess(envelope.receiver.incarnation);
+  if (receiver == nullptr || receiver->seat().role != Role::kServer) return;
   const MicroBatchTree tree = plan_.steps.Tree(item.step);
   const std::vector<MicroBatch> own = AssignedTo(*view_, envelope.sender.node, item.step, tree);
   const MicroBatchRange range = tree.Range(item.node);
   for (uint32_t m = range.first; m < range.last; ++m) {
     const bool is_own = std::ranges::find(own, MicroBatch(m)) != own.end();
-    if (tree.IsPresent(MicroBatch(m)) && !is_own) return coverage_.Note(Event::kSpeculation);
+    if (!tree.IsPresent(MicroBatch(m)) || is_own) continue;
+    return coverage_.Note(plan_.may_sum_on_host() ? Event::kHostSum : Event::kSpeculation);
   }
+}
+
+// P6a.
+void Checker::NoteGift(const Envelope& envelope) {
+  const Process* receiver = FindProcess(envelope.receiver.incarnation);
+  if (receiver == nullptr || receiver->seat().role != Role::kWorker) return;
+  if (std::holds_alternative<Push>(envelope.message)) coverage_.Note(Event::kGiven);
+  if (std::holds_alternative<Question>(envelope.message)) coverage_.Note(Event::kRelayAsked);
 }
 
 void Checker::NoteCodecs(const Envelope& envelope) {

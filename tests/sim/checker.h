@@ -74,6 +74,7 @@ class Checker {
   void CheckPush(const Envelope& envelope, const Push& push);
   void NoteSpeculation(const Envelope& envelope, const Push& push);
   void NoteCodecs(const Envelope& envelope);
+  void NoteGift(const Envelope& envelope);
   void NoteFeedback(const Envelope& envelope, const Push& push);
   void CheckParams(const Envelope& envelope, const Params& params);
   void CheckView(const View& view);

@@ -63,7 +63,8 @@ Cluster::Cluster(const Options& options)
        " us a micro-batch, faults till " + std::to_string(swarm_.fault_phase.count()) + " us" +
        (plan_->job.parameter_residency == ParameterResidency::kLayer ? ", layer residency" : "") +
        (plan_->job.optimizer.loss_scale.is_on ? ", loss scaling" : "") +
-       (swarm_.shares_memory ? ", shared memory" : ""));
+       (swarm_.shares_memory ? ", shared memory" : "") +
+       (plan_->may_sum_on_host() ? ", sums on hosts" : ""));
   if (swarm_.shares_memory) network_.shared_memory().Start();
   if (plan_->job.parameter_residency == ParameterResidency::kLayer) coverage_.Note(Event::kLayers);
   if (plan_->job.optimizer.loss_scale.is_on) coverage_.Note(Event::kScaling);
@@ -87,7 +88,7 @@ Seat Cluster::NewSeat(Role role) {
   static constexpr const char* kNames[] = {"scheduler", "server", "worker", "client"};
   Chance& chance = world_.chance();
   Seat seat{.place = next_place_++, .role = role};
-  seat.host = "host" + std::to_string(chance.Below(3));
+  seat.host = "host" + std::to_string(chance.Below(swarm_.host_count));
   seat.process_id = next_process_id_++;
   seat.lane_count = static_cast<uint16_t>(chance.Between(1, 2));
   const auto spread = static_cast<uint64_t>(swarm_.speed_spread * 100);

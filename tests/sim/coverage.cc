@@ -39,7 +39,10 @@ constexpr std::array<const char*, kEventCount> kNames{"promotion",
                                                       "bf16 pulls",
                                                       "int8 pulls",
                                                       "feedback",
-                                                      "feedback gone"};
+                                                      "feedback gone",
+                                                      "given to a relay",
+                                                      "summed on a host",
+                                                      "relay asked"};
 
 template <size_t N>
 void AddOnce(std::array<uint64_t, N>& sums, const std::array<uint64_t, N>& seed) {

@@ -48,6 +48,9 @@ enum class Event : uint8_t {
   kInt8Pulls,
   kFeedback,      // what a gradient lost was added to the micro-batch's next one
   kFeedbackGone,  // ... or not, as another worker computed that
+  kGiven,         // a gradient went to its host's relay
+  kHostSum,       // ... which pushed more than it owns
+  kRelayAsked,    // ... and was silent for a while
   kCount
 };
 inline constexpr size_t kEventCount = static_cast<size_t>(Event::kCount);

@@ -12,6 +12,7 @@ constexpr std::array kMutations{
     NamedMutation{"no-question", Mutation::kNoQuestion},
     NamedMutation{"no-view-stamp", Mutation::kNoViewStamp},
     NamedMutation{"uninterruptible-wait", Mutation::kUninterruptibleWait},
+    NamedMutation{"give-once", Mutation::kGiveOnce},
     NamedMutation{"no-previous-owner", Mutation::kNoPreviousOwner},
     NamedMutation{"no-incarnations", Mutation::kNoIncarnations},
     NamedMutation{"stale-report", Mutation::kStaleReport},

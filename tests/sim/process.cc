@@ -200,9 +200,11 @@ void Process::AddSession(const ViewMember::Identity& identity) {
             return life == life_ && session_ != nullptr && around_.keeper.FlipsBit(*this, step, m);
           },
           .buffers = around_.network.shared_memory().SourceOf(identity.self)});
-  auto core = std::make_unique<Session>(
-      Session::Options{identity, {.kind = "sim"}, seat_.push_window_bytes}, plan_, *computer_,
-      loop.outbox());
+  Session::Options options{.identity = identity, .ready = {}};
+  options.ready.kind = "sim";
+  options.push_window_bytes = seat_.push_window_bytes;
+  options.sum_buffers = around_.network.shared_memory().SourceOf(identity.self);
+  auto core = std::make_unique<Session>(options, plan_, *computer_, loop.outbox());
   Session* session = core.get();
   session_ = session;
   loop.SetCore(std::move(core),

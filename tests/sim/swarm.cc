@@ -19,9 +19,9 @@ constexpr std::array<const char*, kFaultKindCount> kFaultNames{
     "power-off",    "late-copy"};
 
 constexpr std::array<std::string_view, static_cast<size_t>(Focus::kCount)> kFocusNames{
-    "none",      "calm",       "workers",  "servers",  "transfers",  "rollbacks",
-    "scheduler", "divergence", "flip",     "pauses",   "evaluation", "moves",
-    "echoes",    "handovers",  "silences", "partials", "decisions",  "shared"};
+    "none",       "calm",     "workers",   "servers",    "transfers", "rollbacks", "scheduler",
+    "divergence", "flip",     "pauses",    "evaluation", "moves",     "echoes",    "handovers",
+    "silences",   "partials", "decisions", "shared",     "hosts"};
 
 constexpr size_t kFirstDrawnKinds = static_cast<size_t>(FaultKind::kLateCopy);
 
@@ -83,6 +83,9 @@ void AllowFocus(Swarm& swarm, Chance& chance, Focus focus) {
     case Focus::kShared:
       swarm.network = {.duplication = 0.3, .delay_max = milliseconds(5), .straggle = 0.1};
       return Allow(swarm, {kKillServer, kKillWorker, kPause, kJoinServer, kReset, kLateCopy});
+    case Focus::kHosts:
+      swarm.host_count = static_cast<uint32_t>(chance.Between(1, 2));
+      return Allow(swarm, {kKillServer, kKillWorker, kPause, kJoinWorker, kReset, kLateCopy});
     case Focus::kPartials:
       return Allow(swarm, {kKillServer, kKillWorker, kPause, kJoinServer, kReset});
     case Focus::kSilences:
@@ -161,6 +164,12 @@ void DrawCodecs(Chance chance, Focus focus, Job* job) {
   job->pull_codec = static_cast<PayloadCodec>(chance.Below(4));
 }
 
+HostSum DrawHostSum(Chance chance, Focus focus) {
+  if (focus == Focus::kHosts) return HostSum::kAlways;
+  if (focus == Focus::kSilences || chance.OneIn(0.5)) return HostSum::kNever;
+  return chance.OneIn(0.5) ? HostSum::kAuto : HostSum::kAlways;
+}
+
 uint64_t DrawSteps(Chance& chance) {
   if (chance.OneIn(0.02)) return chance.Between(150, 400);
   if (chance.OneIn(0.2)) return chance.Between(50, 150);
@@ -231,6 +240,7 @@ JobPlan DrawPlan(Chance& chance, const Swarm& swarm, Focus focus) {
   Chance pictures(Chance(chance).Next() + 3);         // nor this
   const Chance scaling(Chance(chance).Next() + 4);    // nor this
   const Chance codecs(Chance(chance).Next() + 5);     // nor this
+  const Chance hosts(Chance(chance).Next() + 6);      // nor this
   Job job;
   job.seed = chance.Next();
   job.steps = DrawSteps(chance);
@@ -254,6 +264,7 @@ JobPlan DrawPlan(Chance& chance, const Swarm& swarm, Focus focus) {
     job.servers = std::max(job.servers, 2u);
   }
   if (focus == Focus::kRollbacks) job.replicas = 1;
+  if (focus == Focus::kHosts) job.workers = std::max(job.workers, 2u);
   if (focus == Focus::kHandovers) {
     job.servers = 3;
     job.replicas = 2;
@@ -278,6 +289,7 @@ JobPlan DrawPlan(Chance& chance, const Swarm& swarm, Focus focus) {
   if (plan.pushes.has_feedback()) plan.job.early_stop_patience = 0;  // no run has another's results
   plan.job.parameter_residency = DrawResidency(residency, focus);
   plan.job.optimizer.loss_scale = DrawLossScale(scaling, focus);
+  plan.job.host_sum = DrawHostSum(hosts, focus);
   if (focus == Focus::kNone && pictures.OneIn(0.1))
     plan.job.bad_pictures_max = pictures.Between(1, 4);
   return plan;

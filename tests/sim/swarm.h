@@ -61,6 +61,7 @@ enum class Focus : uint8_t {
   kPartials,    // updates wait for other shards' values; servers die
   kDecisions,   // early stops, while anybody dies
   kShared,      // payloads are read where they lie, while anybody dies or is late
+  kHosts,       // workers of one host sum there first, while anybody dies or is late
   kCount
 };
 std::optional<Focus> FocusNamed(std::string_view name);
@@ -85,6 +86,7 @@ struct Swarm {
   double speed_spread = 1;     // the slowest worker's time over the fastest's
   bool shares_memory = false;  // payloads are read where they lie (P42)
   size_t push_window_bytes = PushWindow::kBytesMax;
+  uint32_t host_count = 3;
 };
 
 Swarm DrawSwarm(Chance& chance, Focus focus);

@@ -1,0 +1,16 @@
+// The one addition of gradients on a host (P2): left + right, float by float.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+namespace pando {
+
+// out[i] = left[i] + right[i].  `out` has as many floats as each, and may be either of them.
+inline void AddSpans(float* out, std::span<const float> left, std::span<const float> right) {
+  const float* l = left.data();
+  const float* r = right.data();
+  for (size_t i = 0; i < left.size(); ++i) out[i] = l[i] + r[i];
+}
+
+}  // namespace pando

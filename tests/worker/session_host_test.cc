@@ -1,0 +1,235 @@
+// The session among the workers of its host: who gives, and who sums and pushes (P6a).
+#include "tests/worker/session_fixture.h"
+
+namespace pando {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr PeerId kRelay{kWorkers[0], Incarnation(100), 0};
+constexpr PeerId kGiver{kWorkers[1], Incarnation(101), 0};  // of micro-batches 4 and 5
+constexpr PeerId kOther{kWorkers[2], Incarnation(102), 0};  // 6 and 7
+constexpr TreeNode kOfRelay{2};
+constexpr TreeNode kOfGiver{6};
+constexpr TreeNode kOfOther{7};
+constexpr TreeNode kOfBoth{3};
+
+Job HostJob() {
+  Job job = SessionFixture::SmallJob();
+  job.host_sum = HostSum::kAlways;
+  return job;
+}
+
+// One float for all, so that a sum's is that of its summands' floats.
+PushItem ItemOf(const SessionFixture& f, uint32_t shard, uint64_t step, TreeNode node,
+                float value) {
+  auto floats = std::make_shared<FloatBuffer>(f.plan.shards.range(ShardId(shard)).size());
+  std::ranges::fill(floats->span(), value);
+  return {ShardId(shard), Step(step), node, ToBlob(SharedBuffer(floats))};
+}
+
+void Give(SessionFixture& f, const PeerId& giver, uint64_t step, TreeNode node, float value) {
+  Push push;
+  for (uint32_t shard = 0; shard < f.shard_count(); ++shard)
+    push.items.push_back(ItemOf(f, shard, step, node, value));
+  f.Receive(giver, std::move(push));
+}
+
+struct Pushed {
+  PeerId receiver;
+  TreeNode node;
+  float first = 0;
+  bool operator==(const Pushed&) const = default;
+};
+std::vector<Pushed> TakePushed(SessionFixture& f) {
+  std::vector<Pushed> pushed;
+  for (const auto& [receiver, push] : f.Take<Push>()) {
+    for (const PushItem& item : push.items)
+      pushed.push_back({receiver, item.node, item.payload.floats().front()});
+  }
+  return pushed;
+}
+
+// What the host gives is taken for granted only from the second step on.
+void RunFirstStep(SessionFixture& f) {
+  f.Start();
+  f.FinishCall(f.compute.calls.at(0));
+  Give(f, kGiver, 0, kOfGiver, 1);
+  Give(f, kOther, 0, kOfOther, 2);
+  f.DropSent();
+  f.GiveParams(1);
+  f.DropSent();
+}
+
+TEST_CASE("who gives sends nothing to the lanes, and takes parameters of the relay") {
+  SessionFixture f(HostJob(), 1);
+  f.Start();
+  f.DropSent();
+  f.FinishCall(f.compute.calls.at(0));
+  CHECK(TakePushed(f) == std::vector<Pushed>(2, {kRelay, kOfGiver, 0}));
+  CHECK(f.Take<Pull>().empty());
+  for (uint32_t shard = 0; shard < 2; ++shard) {
+    auto floats = std::make_shared<FloatBuffer>(f.plan.shards.range(ShardId(shard)).size());
+    f.Receive(kRelay, Params{{{ShardId(shard), Version(1), ToBlob(SharedBuffer(floats))}}});
+  }
+  CHECK(f.session.unreplied_count() == 0);
+  CHECK(f.session.known_everywhere() == Version(1));
+  CHECK(f.session.pushed_bytes().all == 0);
+  CHECK(f.session.given_bytes() > 0);
+}
+
+TEST_CASE("a relay that answers no question is given up, until another view") {
+  SessionFixture f(HostJob(), 1);
+  f.Start();
+  f.FinishCall(f.compute.calls.at(0));
+  f.DropSent();
+  f.Wait(HostRelay::kQuiet);
+  const auto questions = f.Take<Question>();
+  REQUIRE(questions.size() == 1);
+  CHECK(questions[0].first == kRelay);
+  CHECK(TakePushed(f).empty());
+  f.Wait(HostRelay::kPatience + HostRelay::kAskAgain);
+  CHECK(TakePushed(f) == std::vector<Pushed>{{kLaneA, kOfGiver, 0}, {kLaneB, kOfGiver, 0}});
+  f.Enter(f.MakeView(2));
+  f.AnswerAll(0);
+  CHECK(TakePushed(f) == std::vector<Pushed>(2, {kRelay, kOfGiver, 0}));
+}
+
+TEST_CASE("what a relay has lost is given again, and a version that it knows of is pulled") {
+  SessionFixture f(HostJob(), 1);
+  f.Start();
+  f.FinishCall(f.compute.calls.at(0));
+  f.Wait(HostRelay::kQuiet);
+  f.DropSent();
+  f.Receive(kRelay, Answer{f.session.view().id,
+                           {{ShardId(0), Version(0), {kOfGiver}}, {ShardId(1), Version(0), {}}}});
+  const auto again = f.Take<Push>();
+  REQUIRE(again.size() == 1);
+  CHECK(again[0].first == kRelay);
+  REQUIRE(again[0].second.items.size() == 1);
+  CHECK(again[0].second.items[0].shard == ShardId(1));
+  f.Wait(HostRelay::kQuiet);
+  f.Receive(kRelay, Answer{f.session.view().id,
+                           {{ShardId(0), Version(1), {}}, {ShardId(1), Version(0), {kOfGiver}}}});
+  const auto pulls = f.Take<Pull>();
+  REQUIRE(pulls.size() == 1);
+  CHECK(pulls[0].first == kLaneA);
+  CHECK(pulls[0].second.items[0].version == Version(1));
+}
+
+TEST_CASE("what a relay says of an earlier step is no word of this one") {
+  SessionFixture f(HostJob(), 1);
+  f.Start();
+  f.FinishCall(f.compute.calls.at(0));
+  f.GiveParams(1);
+  f.FinishCall(f.compute.calls.at(1));
+  f.Wait(HostRelay::kQuiet);
+  f.DropSent();
+  f.Receive(kRelay, Answer{f.session.view().id,
+                           {{ShardId(0), Version(0), {kOfGiver}}, {ShardId(1), Version(1), {}}}});
+  CHECK(TakePushed(f) == std::vector<Pushed>(2, {kRelay, kOfGiver, 0}));
+}
+
+TEST_CASE("nobody is waited for who has not given, and what comes late goes for itself") {
+  SessionFixture f(HostJob());
+  f.Start();
+  f.FinishCall(f.compute.calls.at(0));
+  CHECK(TakePushed(f) == std::vector<Pushed>{{kLaneA, kOfRelay, 0}, {kLaneB, kOfRelay, 0}});
+  Give(f, kGiver, 0, kOfGiver, 1);
+  CHECK(TakePushed(f) == std::vector<Pushed>{{kLaneA, kOfGiver, 1}, {kLaneB, kOfGiver, 1}});
+}
+
+TEST_CASE("the relay pushes one sum of what its host has, and hands the parameters on") {
+  SessionFixture f(HostJob());
+  RunFirstStep(f);
+  Give(f, kOther, 1, kOfOther, 2);
+  Give(f, kGiver, 1, kOfGiver, 1);
+  CHECK(TakePushed(f).empty());
+  f.FinishCall(f.compute.calls.at(1));
+  CHECK(TakePushed(f) == std::vector<Pushed>{{kLaneA, MicroBatchTree::kRoot, 3},
+                                             {kLaneB, MicroBatchTree::kRoot, 3}});
+  f.GiveParams(0, 2);
+  const auto replies = f.Take<Params>();
+  REQUIRE(replies.size() == 2);
+  CHECK(replies[0].first == kGiver);
+  CHECK(replies[1].first == kOther);
+  CHECK(replies[0].second.items.at(0).version == Version(2));
+}
+
+TEST_CASE("a sum leaves without the others' part after a step") {
+  SessionFixture f(HostJob());
+  RunFirstStep(f);
+  f.FinishCall(f.compute.calls.at(1));
+  CHECK(TakePushed(f).empty());
+  f.Wait(PushWindow::kPatienceMax);
+  CHECK(TakePushed(f) == std::vector<Pushed>{{kLaneA, kOfRelay, 0}, {kLaneB, kOfRelay, 0}});
+  Give(f, kGiver, 1, kOfGiver, 1);
+  Give(f, kOther, 1, kOfOther, 2);
+  CHECK(TakePushed(f).size() == 4);
+}
+
+TEST_CASE("a relay that abandons its own work still has what it was given") {
+  SessionFixture f(HostJob());
+  RunFirstStep(f);
+  f.FinishCall(f.compute.calls.at(1));
+  Give(f, kGiver, 1, kOfGiver, 1);
+  Give(f, kOther, 1, kOfOther, 2);
+  f.DropSent();
+  View view = f.MakeView(2);  // in which step 0 turns out to lack something, at a shard gone back
+  f.Enter(view);
+  f.Receive(kGiver, Question{view.id});
+  const auto answers = f.Take<Answer>();
+  REQUIRE(answers.size() == 1);
+  CHECK(answers[0].first == kGiver);
+  CHECK(answers[0].second.items.at(0).version == Version(1));
+  CHECK(answers[0].second.items.at(0).nodes == std::vector{kOfGiver});
+}
+
+TEST_CASE("nonsense is not summed") {
+  SessionFixture f(HostJob());
+  RunFirstStep(f);
+  Push push;
+  push.items.push_back(ItemOf(f, 0, 1, TreeNode(0), 1));
+  push.items.push_back(ItemOf(f, 0, 1, TreeNode(99), 1));
+  push.items.push_back(ItemOf(f, 0, 10'000, kOfGiver, 1));  // beyond the job
+  push.items.push_back(ItemOf(f, 0, 0, kOfGiver, 1));       // of one that is over
+  push.items.push_back({ShardId(7), Step(1), kOfGiver, Blob()});
+  push.items.push_back({ShardId(0), Step(1), kOfGiver, Blob()});
+  f.Receive(kGiver, std::move(push));
+  CHECK(f.session.unreplied_count() == 0);
+}
+
+TEST_CASE("codecs and run.host_sum never leave each to push for itself") {
+  Job encoded = HostJob();
+  encoded.push_codec = PayloadCodec::kBf16;
+  Job never = HostJob();
+  never.host_sum = HostSum::kNever;
+  for (const Job& job : {encoded, never}) {
+    SessionFixture f(job, 1);
+    f.Start();
+    f.DropSent();
+    f.FinishCall(f.compute.calls.at(0));
+    for (const auto& [receiver, push] : f.Take<Push>()) CHECK(receiver != kRelay);
+  }
+}
+
+TEST_CASE("auto sums shards whose primary is on another host, with workers of the same host") {
+  Job job = HostJob();
+  job.host_sum = HostSum::kAuto;
+  const SessionFixture f(job);
+  View view = f.MakeView(1);
+  const auto group_of = [&](const PeerId& worker) { return HostGroupOf(view, worker, f.plan); };
+  CHECK(!group_of(kGiver).has_relay());  // all on one host
+  view.nodes[0].host = "elsewhere";      // lane A's
+  CHECK(group_of(kGiver).relay == kRelay);
+  CHECK(group_of(kGiver).sums == std::vector{true, false});
+  CHECK(group_of(kGiver).workers == std::vector{kWorkers[0], kWorkers[1], kWorkers[2]});
+  view.nodes[3].host = "elsewhere";  // the first worker's
+  CHECK(group_of(kOther).relay == kGiver);
+  CHECK(group_of(kRelay).relay == PeerId{});  // alone there
+  for (MicroBatchOwner& owner : view.owners) owner.worker = kWorkers[1];
+  CHECK(!group_of(kOther).has_relay());  // owns nothing
+}
+
+}  // namespace
+}  // namespace pando

@@ -1,0 +1,124 @@
+// The part of Session that sums with the other workers of its host (P6a).
+#include <algorithm>
+#include <utility>
+
+#include "common/mutation.h"
+#include "proto/message_parts.h"
+#include "worker/session.h"
+
+namespace pando {
+
+// ---- as the relay ------------------------------------------------------------------------------
+
+// Adds a gradient to those that wait for their siblings. One that is in another already is dropped.
+void Session::AddPush(ShardId id, Unreplied push) {
+  std::vector<Unreplied>& pushes = shards_[id.value()].pushes;
+  const MicroBatchTree tree = plan_.steps.Tree(push.step);
+  const bool is_there = std::ranges::any_of(pushes, [&](const Unreplied& other) {
+    return other.step == push.step &&
+           (other.node == push.node || tree.IsAncestor(other.node, push.node));
+  });
+  if (is_there) return;
+  while (push.node != MicroBatchTree::kRoot) {
+    const auto sibling = std::ranges::find_if(pushes, [&](const Unreplied& other) {
+      return other.step == push.step && other.node == tree.Sibling(push.node) && !other.is_sent;
+    });
+    if (sibling == pushes.end()) break;
+    const bool is_left = tree.IsLeft(push.node);
+    push.payload = host_.Sum(id, is_left ? push.payload : sibling->payload,
+                             is_left ? sibling->payload : push.payload);
+    push.node = tree.Parent(push.node);
+    pushes.erase(sibling);
+  }
+  pushes.push_back(std::move(push));
+}
+
+// From another worker of our host. That it could be sent proves that the version which it was made
+// with is committed everywhere (P4). Late ones are not answered: who gave them asks.
+void Session::OnMessageOf(Micros now, const PeerId& from, const Push& push) {
+  if (!plan_.may_sum_on_host()) return;
+  for (const PushItem& item : push.items) {
+    if (item.shard.value() >= shards_.size() || item.step.value() >= plan_.steps.step_count() ||
+        item.payload.size_bytes() != plan_.pushes.PayloadBytes(item.shard))
+      continue;
+    if (VersionMadeBy(item.step) <= shards_[item.shard.value()].known) continue;
+    const MicroBatchTree tree = plan_.steps.Tree(item.step);
+    const bool is_node = item.node.value() < tree.node_bound() && tree.IsCanonical(item.node);
+    if (!is_node) continue;
+    for (uint32_t s = 0; s < shards_.size(); ++s)
+      LearnCommitted(ShardId(s), VersionReadBy(item.step));
+    host_.Keep(item.shard, {from, item.step, item.node, item.payload});
+    AddPush(item.shard, {item.step, item.node, item.payload});
+  }
+  AdvanceWork(now);
+}
+
+// Work of ours was abandoned, and with it sums that others had a part in.
+void Session::RestoreGifts() {
+  for (uint32_t s = 0; s < shards_.size(); ++s) {
+    for (const HostRelay::Gift& gift : host_.gifts(ShardId(s))) {
+      if (VersionMadeBy(gift.step) > shards_[s].known)
+        AddPush(ShardId(s), {gift.step, gift.node, gift.payload});
+    }
+  }
+}
+
+// What a lane would say of what it holds: here of what the asker gave.
+void Session::OnMessageOf(Micros, const PeerId& from, const Question& question) {
+  if (!plan_.may_sum_on_host()) return;
+  Answer answer{.view = question.view, .items = {}};
+  for (uint32_t s = 0; s < shards_.size(); ++s) {
+    AnswerItem item{ShardId(s), shards_[s].known, {}};
+    for (const HostRelay::Gift& gift : host_.gifts(ShardId(s))) {
+      const bool is_theirs = gift.giver == from && gift.step == StepReading(item.version);
+      if (is_theirs) item.nodes.push_back(gift.node);
+    }
+    answer.items.push_back(std::move(item));
+  }
+  member_.Send(from, std::move(answer));
+}
+
+// ---- as one who gives --------------------------------------------------------------------------
+
+// What it lacks is given again; versions that it knows of are pulled.
+void Session::OnRelayAnswer(Micros now, const Answer& answer) {
+  for (const AnswerItem& item : answer.items) {
+    if (item.shard.value() >= shards_.size()) continue;
+    LearnCommitted(item.shard, item.version);
+    for (Unreplied& push : shards_[item.shard.value()].pushes) {
+      const bool is_held = StepReading(item.version) == push.step &&
+                           std::ranges::find(item.nodes, push.node) != item.nodes.end();
+      if (push.is_given && !is_held) push.is_given = push.is_sent = false;
+    }
+  }
+  if (questions_.empty()) AdvanceWork(now);
+}
+
+bool Session::IsOwedByRelay() const {
+  return std::ranges::any_of(shards_, [](const ShardState& shard) {
+    return std::ranges::any_of(shard.pushes, &Unreplied::is_given);
+  });
+}
+
+void Session::AskRelay(Micros now) {
+  switch (host_.TakeDue(now, IsOwedByRelay())) {
+    case HostRelay::Due::kNothing:
+      return;
+    case HostRelay::Due::kAsk:
+      return member_.Send(host_.group().relay, Question{member_.view().id});
+    case HostRelay::Due::kGiveUp:
+      return TakeBackGifts();
+  }
+}
+
+// They go to the lanes.
+void Session::TakeBackGifts() {
+  if (Mutated(Mutation::kGiveOnce)) return;
+  for (ShardState& shard : shards_) {
+    for (Unreplied& push : shard.pushes) {
+      if (push.is_given) push.is_given = push.is_sent = false;
+    }
+  }
+}
+
+}  // namespace pando
