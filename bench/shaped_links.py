@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
-"""shaped_links.py exchange|plan [--rate 1gbit] [--steps N] [--rounds N] [--pando PROGRAM]
+"""shaped_links.py exchange|plan|hosts [--rate 1gbit] [--steps N] [--rounds N] [--pando PROGRAM]
 
-Training over links of a known speed: each process in a network namespace of its own, with a link to a switch that is
-shaped both ways (tc's tbf) to --rate. Needs root, `ip` and `tc`. Everything made is taken away at the end.
+Training over links of a known speed: each process on a host of its own (a network namespace and a host name), with a
+link to a switch that is shaped both ways (tc's tbf) to --rate. Needs root, `ip`, `tc` and `unshare`. Everything made is
+taken away at the end.
 
   exchange  VGG-16's parameters (553 MB) pushed, summed and pulled until every worker holds version t + 1: 4 workers and
             4 servers (fp32; bf16 both ways) beside gloo's ring among 4 workers, in turns. The pictures have 32 x 32
             pixels, so that computing takes little; what it takes (--strategy single, alone, before all) is taken off.
   plan      measured step times beside those of `pando plan`: several models, rates, workers and servers, both
             strategies. A worker's computing is measured in the same turns, as many at once as compute at once.
+  hosts     the same 553 MB among 4 workers on 2 hosts and 2 servers on others: gradients summed on each host first
+            (--host-sum auto) beside each worker pushing for itself, in turns.
 
 A step's time is the median over steps but the first six, from metrics.csv. Everything that is compared is measured once a
 round, and every other round goes backwards.
@@ -97,13 +100,15 @@ class Job:
     def __init__(self, args, network, folder):
         self.args, self.network, self.folder, self.processes = args, network, folder, []
 
-    def start(self, name, *arguments):
+    def start(self, name, *arguments, host=None):
+        host = host or name
         log = open(f"{self.folder}/{name}.log", "w", encoding="utf-8")
+        as_host = ["unshare", "--uts", "sh", "-c", 'hostname "$0" && exec "$@"', f"pando-{host}"]
         self.processes.append(subprocess.Popen(
-            ["ip", "netns", "exec", f"pando-{name}", self.args.pando, *arguments], stdout=log, stderr=log))
+            ["ip", "netns", "exec", f"pando-{host}", *as_host, self.args.pando, *arguments], stdout=log, stderr=log))
         return self.processes[-1]
 
-    def train(self, flags, workers, servers):
+    def train(self, flags, workers, servers, workers_per_host=1):
         """The milliseconds of each step after the first ones."""
         endpoint = f"tcp://{self.network.address('scheduler')}:7070"
         run_dir = f"{self.folder}/run"
@@ -116,7 +121,8 @@ class Job:
             self.start(f"server{i}", "server", "--join", endpoint, "--bind", f"tcp://{own}:0", "--insecure", "--lanes",
                        "1")
         for i in range(workers):
-            self.start(f"worker{i}", "worker", "--join", endpoint, "--threads", "1", "--device", "cpu")
+            self.start(f"worker{i}", "worker", "--join", endpoint, "--threads", "1", "--device", "cpu",
+                       host=f"worker{i - i % workers_per_host}")
         try:
             if leads.wait(timeout=PATIENCE_SECONDS) != 0:
                 raise SystemExit(open(f"{self.folder}/scheduler.log", encoding="utf-8").read())
@@ -140,16 +146,18 @@ def step_times(run_dir):
     return [1000 * (now - before) for before, now in zip(elapsed, elapsed[1:])][WARM_UP_STEPS:]
 
 
-def names_of(workers, servers):
-    return (["scheduler"] + [f"worker{i}" for i in range(workers)] + [f"server{i}" for i in range(servers)])
+def hosts_of(workers, servers, workers_per_host):
+    return (["scheduler"] + [f"worker{i}" for i in range(0, workers, workers_per_host)] +
+            [f"server{i}" for i in range(servers)])
 
 
-def measure(args, flags, workers, servers, rate, strategy):
-    network = Network(names_of(workers, servers if strategy == "ps" else 0), rate)
+def measure(args, flags, workers, servers, rate, strategy, workers_per_host=1):
+    servers = servers if strategy == "ps" else 0
+    network = Network(hosts_of(workers, servers, workers_per_host), rate)
     try:
         with tempfile.TemporaryDirectory() as folder:
             extra = ["--strategy", strategy] + (["--replicas", "1"] if strategy == "ps" else [])
-            return Job(args, network, folder).train(flags + extra, workers, servers if strategy == "ps" else 0)
+            return Job(args, network, folder).train(flags + extra, workers, servers, workers_per_host)
     finally:
         network.close()
 
@@ -273,6 +281,22 @@ def plan(args):
         job.show(args)
 
 
+def hosts(args):
+    heading(args)
+    flags = EXCHANGE + batch_flags(4, 4, args.steps)
+    times = {"auto": [], "never": []}
+    for turn in range(args.rounds):
+        for mode in list(times)[::-1 if turn % 2 else 1]:
+            steps = measure(args, flags + ["--host-sum", mode], 4, 2, args.rate, "ps", workers_per_host=2)
+            times[mode] += steps
+            print(f"  --host-sum {mode}: {statistics.median(steps):,.0f} ms", flush=True)
+    each = statistics.median(times["never"])
+    print(f"{'--host-sum':<12}{'steps':>6}{'min':>9}{'p50':>9}{'max':>9}{'of never':>10}")
+    for mode, steps in times.items():
+        median = statistics.median(steps)
+        print(f"{mode:<12}{len(steps):>6}{min(steps):>9,.0f}{median:>9,.0f}{max(steps):>9,.0f}{median / each:>10.3f}")
+
+
 def leave(*_):
     """What was made is taken away on the way out, whatever comes meanwhile."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -281,7 +305,7 @@ def leave(*_):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", choices=["exchange", "plan"])
+    parser.add_argument("part", choices=["exchange", "plan", "hosts"])
     parser.add_argument("--rate", default="1gbit", help="of each link, each way, as tc writes it")
     parser.add_argument("--steps", type=int, default=6)
     parser.add_argument("--rounds", type=int, default=2)
@@ -291,7 +315,7 @@ def main():
         raise SystemExit("shaped_links.py makes network namespaces: run it as root")
     signal.signal(signal.SIGTERM, leave)
     began = time.monotonic()
-    {"exchange": exchange, "plan": plan}[args.part](args)
+    {"exchange": exchange, "plan": plan, "hosts": hosts}[args.part](args)
     print(f"{time.monotonic() - began:.0f} s")
 
 

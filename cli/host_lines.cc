@@ -22,6 +22,14 @@ void HostLines::Open(const PeerId& self) {
     spdlog::info("sums nothing for other workers of this host: {}", bound.status().message());
 }
 
+void HostLines::Tell(bool is_given_up) {
+  if (std::exchange(is_given_up_, is_given_up) == is_given_up) return;
+  if (is_given_up)
+    spdlog::info("node {} does not answer: pushes its own gradients", relay_.node.value());
+  else
+    spdlog::info("node {} is given gradients again, or another one", relay_.node.value());
+}
+
 void HostLines::Close() {
   if (std::exchange(is_bound_, false)) transport_.Unbind();
   relay_ = PeerId();

@@ -21,11 +21,14 @@ class HostLines {
   void Close();
   // Dials the group's relay, if it is not us. Returns who is dialed.
   std::set<PeerId> Connect(const HostGroup& group, const PeerId& self);
+  // Says in the log, once, that the relay does not answer.
+  void Tell(bool is_given_up);
 
  private:
   Transport& transport_;
   PeerId relay_;  // of the newest group
   bool is_bound_ = false;
+  bool is_given_up_ = false;
 };
 
 }  // namespace pando

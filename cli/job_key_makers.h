@@ -10,6 +10,7 @@
 
 #include "cli/device_choice.h"
 #include "cli/job_keys.h"
+#include "common/check.h"
 #include "proto/message_limits.h"
 #include "worker/dataset.h"
 

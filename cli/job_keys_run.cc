@@ -132,8 +132,6 @@ void AddRecordKeys(std::vector<JobKey>* keys) {
                           PANDO_FIELD(scheduler_timeout_ms), kMilliseconds));
 }
 
-#undef PANDO_FIELD
-
 }  // namespace
 
 void AddRunKeys(std::vector<JobKey>* keys) {
@@ -144,3 +142,5 @@ void AddRunKeys(std::vector<JobKey>* keys) {
 }
 
 }  // namespace pando
+
+#undef PANDO_FIELD

@@ -318,6 +318,7 @@ Result<MembershipEnd> WorkerProcess::Train(const Membership& membership,
       TellScheduler(transport_, membership, session.view().generation, dialed);
     }
     commits.Tell(session.known_everywhere(), now);
+    host_lines_.Tell(session.has_given_up_relay());
   };
   const auto dial = [&](const View& view) {
     if (!dialed.ok()) return;

@@ -1,4 +1,5 @@
-// The one addition of gradients on a host (P2): left + right, float by float.
+// What a server and a relay sum gradients with (P2): left + right, float by float. Computing has
+// its own (kernels/ops.h).
 #pragma once
 
 #include <cstddef>

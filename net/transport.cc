@@ -100,7 +100,10 @@ Result<std::string> Transport::Bind(const std::string& endpoint) {
   }
   lines_.emplace(std::nullopt, Line{*std::move(socket), std::nullopt, *bound});
   if (links_ != nullptr) {
-    if (Status s = links_->Listen(own_name()); !s.ok()) return s;
+    if (Status s = links_->Listen(own_name()); !s.ok()) {
+      Unbind();
+      return s;
+    }
   }
   return bound;
 }

@@ -10,6 +10,12 @@
 
 namespace pando {
 
+// Null: the view does not have it.
+inline const NodeInfo* FindNode(const View& view, NodeId node) {
+  const auto at = std::ranges::find(view.nodes, node, &NodeInfo::node);
+  return at == view.nodes.end() ? nullptr : &*at;
+}
+
 // P18: who computes micro-batch `owner` of this step.
 inline NodeId ComputesAt(const MicroBatchOwner& owner, Step step) {
   return step >= owner.first_step || owner.previous == kUnknownNode ? owner.worker : owner.previous;
@@ -32,8 +38,8 @@ inline std::vector<MicroBatch> AssignedTo(const View& view, NodeId worker, Step 
 // where there is no second one.  REQUIRES: m is in view.owners.
 inline NodeId VerifierOf(const View& view, Step step, MicroBatch m) {
   const NodeId owner = ComputesAt(view.owners[m.value()], step);
-  const auto info = std::ranges::find(view.nodes, owner, &NodeInfo::node);
-  if (info == view.nodes.end()) return kUnknownNode;
+  const NodeInfo* info = FindNode(view, owner);
+  if (info == nullptr) return kUnknownNode;
   std::vector<std::pair<uint32_t, NodeId>> owners;  // of its kind, by rank
   for (const NodeInfo& node : view.nodes) {
     const bool is_owner = std::ranges::any_of(view.owners, [&](const MicroBatchOwner& other) {

@@ -12,11 +12,6 @@ bool OwnsAny(const View& view, NodeId worker) {
   return std::ranges::find(view.owners, worker, &MicroBatchOwner::worker) != view.owners.end();
 }
 
-const NodeInfo* Find(const View& view, NodeId node) {
-  const auto at = std::ranges::find(view.nodes, node, &NodeInfo::node);
-  return at == view.nodes.end() ? nullptr : &*at;
-}
-
 // By rank.
 std::vector<const NodeInfo*> OwnersOn(const std::string& host, const View& view) {
   std::vector<const NodeInfo*> owners;
@@ -31,13 +26,13 @@ std::vector<const NodeInfo*> OwnersOn(const std::string& host, const View& view)
 }  // namespace
 
 HostGroup HostGroupOf(const View& view, const PeerId& self, const JobPlan& plan) {
-  const NodeInfo* us = Find(view, self.node);
+  const NodeInfo* us = FindNode(view, self.node);
   if (us == nullptr || !plan.may_sum_on_host() || !OwnsAny(view, self.node)) return {};
   const std::vector<const NodeInfo*> owners = OwnersOn(us->host, view);
   if (owners.size() < 2) return {};
   HostGroup group;
   for (const ShardPlacement& shard : view.shards) {
-    const NodeInfo* server = Find(view, shard.primary.node);
+    const NodeInfo* server = FindNode(view, shard.primary.node);
     const bool leaves = server != nullptr && server->host != us->host;
     group.sums.push_back(leaves || plan.job.host_sum == HostSum::kAlways);
   }

@@ -1,6 +1,7 @@
 #include "worker/host_relay.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "common/add_floats.h"
@@ -11,13 +12,15 @@ HostRelay::HostRelay(const JobPlan& plan, BufferSource buffers)
     : plan_(plan), buffers_(std::move(buffers)), shards_(plan.shards.shard_count()) {}
 
 void HostRelay::Enter(const View& view, const PeerId& self) {
-  view_ = view;
+  const PeerId relay = group_.relay;
   group_ = HostGroupOf(view, self, plan_);
   is_relay_ = group_.has_relay() && group_.relay == self;
-  is_given_up_ = false;
+  view_ = is_relay_ ? view : View();
+  is_given_up_ = is_given_up_ && group_.has_relay() && group_.relay == relay;
   last_gave_.clear();
   nodes_step_.reset();
-  look_again_at_ = ask_at_ = kNever;
+  look_again_at_ = kNever;
+  ask_at_ = is_given_up_ ? Micros(0) : kNever;
   asked_since_.reset();
   for (ShardState& shard : shards_) shard.leaves_at = kNever;
 }
@@ -40,34 +43,47 @@ void HostRelay::NoteGiven(Micros now) {
   if (ask_at_ == kNever) ask_at_ = now + kQuiet;
 }
 
-void HostRelay::NoteHeard(Micros now) {
-  asked_since_.reset();
+std::optional<Micros> HostRelay::NoteHeard(Micros now) {
+  is_given_up_ = false;
   ask_at_ = now + kQuiet;
+  return std::exchange(asked_since_, std::nullopt);
 }
 
-HostRelay::Due HostRelay::TakeDue(Micros now, bool is_owed) {
+HostRelay::Due HostRelay::TakeDue(Micros now, size_t owed_bytes) {
   if (now < ask_at_) return Due::kNothing;
-  ask_at_ = kNever;
-  if (!is_owed) return Due::kNothing;
+  if (is_given_up_) {
+    ask_at_ = now + kAskGivenUp;
+    return Due::kAsk;
+  }
+  if (owed_bytes == 0) {
+    ask_at_ = kNever;
+    asked_since_.reset();
+    return Due::kNothing;
+  }
   if (!asked_since_) asked_since_ = now;
-  is_given_up_ = now - *asked_since_ >= kPatience;
-  if (is_given_up_) return Due::kGiveUp;
-  ask_at_ = now + kAskAgain;
-  return Due::kAsk;
+  const Micros patience = kPatience + Micros(owed_bytes / kSlowestBytesPerMicro);
+  is_given_up_ = now - *asked_since_ >= patience;
+  ask_at_ = now + (is_given_up_ ? kAskGivenUp : kAskAgain);
+  return is_given_up_ ? Due::kGiveUp : Due::kAsk;
 }
 
 // ---- who is given ------------------------------------------------------------------------------
 
 bool HostRelay::Sums(ShardId shard) const { return is_relay_ && group_.sums[shard.value()]; }
 
-void HostRelay::Keep(ShardId shard, Gift gift) {
+bool HostRelay::Keep(ShardId shard, Gift gift) {
   Step& last = last_gave_.try_emplace(gift.giver.node, gift.step).first->second;
   last = std::max(last, gift.step);
   std::vector<Gift>& gifts = shards_[shard.value()].gifts;
-  const bool is_there = std::ranges::any_of(gifts, [&](const Gift& other) {
-    return other.giver == gift.giver && other.step == gift.step && other.node == gift.node;
-  });
-  if (!is_there) gifts.push_back(std::move(gift));
+  size_t count = 0;  // of this giver
+  for (const Gift& other : gifts) {
+    if (other.giver != gift.giver) continue;
+    if (other.step == gift.step && other.node == gift.node) return true;
+    ++count;
+  }
+  if (count >= kGiftsPerMicroBatchMax * plan_.job.micro_batches) return false;
+  gifts.push_back(std::move(gift));
+  return true;
 }
 
 Blob HostRelay::Sum(ShardId shard, const Blob& left, const Blob& right) {
@@ -112,21 +128,15 @@ void HostRelay::OnCommitted(ShardId shard, Version version) {
   }
 }
 
-std::map<PeerId, Params> HostRelay::TakeReplies(const Params& params) {
-  std::map<PeerId, Params> replies;
-  for (const ParamsItem& item : params.items) {
-    if (item.form != plan_.training_form()) continue;
-    std::erase_if(shards_[item.shard.value()].gifts, [&](const Gift& gift) {
-      if (VersionMadeBy(gift.step) > item.version) return false;
-      std::vector<ParamsItem>& items = replies[gift.giver].items;
-      const bool is_wanted = VersionMadeBy(gift.step) == item.version;
-      const bool is_first = items.empty() || items.back().shard != item.shard;
-      if (is_wanted && is_first) items.push_back(item);
-      return true;
-    });
-  }
-  std::erase_if(replies, [](const auto& reply) { return reply.second.items.empty(); });
-  return replies;
+void HostRelay::TakeReplies(const ParamsItem& item, std::map<PeerId, Params>* replies) {
+  if (item.form != plan_.training_form()) return;
+  std::set<PeerId> told;
+  std::erase_if(shards_[item.shard.value()].gifts, [&](const Gift& gift) {
+    if (VersionMadeBy(gift.step) > item.version) return false;
+    const bool is_wanted = VersionMadeBy(gift.step) == item.version;
+    if (is_wanted && told.insert(gift.giver).second) (*replies)[gift.giver].items.push_back(item);
+    return true;
+  });
 }
 
 }  // namespace pando

@@ -23,8 +23,13 @@ class HostRelay {
   // A relay that brings nothing for so long is asked what it holds, and again after kAskAgain.
   static constexpr Micros kQuiet = std::chrono::milliseconds(100);
   static constexpr Micros kAskAgain = std::chrono::milliseconds(50);
-  // One that does not answer either is given up for the rest of the view.
+  // One that does not answer either, so long and what it takes to hand over and sum what it is owed
+  // for, is given up: asked now and then, and given nothing until it answers.
   static constexpr Micros kPatience = std::chrono::milliseconds(200);
+  static constexpr size_t kSlowestBytesPerMicro = 200;
+  static constexpr Micros kAskGivenUp = std::chrono::seconds(1);
+  // Of a giver and shard: all nodes of two steps' trees are fewer for each micro-batch.
+  static constexpr size_t kGiftsPerMicroBatchMax = 4;
 
   // `plan` outlives it. `buffers`: of sums, which travel on.
   HostRelay(const JobPlan& plan, BufferSource buffers);
@@ -41,11 +46,13 @@ class HostRelay {
   }
   size_t shard_count() const;  // that are summed on the host
   void NoteGiven(Micros now);
-  void NoteHeard(Micros now);
+  // Returns when it was asked first what it has answered by this, if it was.
+  std::optional<Micros> NoteHeard(Micros now);
   enum class Due : uint8_t { kNothing, kAsk, kGiveUp };
-  // `is_owed`: whether the relay has brought no parameters yet for something that it was given.
-  Due TakeDue(Micros now, bool is_owed);
+  // `owed_bytes`: of what the relay was given and has brought no parameters for yet.
+  Due TakeDue(Micros now, size_t owed_bytes);
   Micros ask_at() const { return ask_at_; }
+  bool is_given_up() const { return is_given_up_; }
 
   // ---- who is given ----------------------------------------------------------------------------
   struct Gift {
@@ -55,7 +62,8 @@ class HostRelay {
     Blob payload;  // gone once the step's version is there, for which the giver waits still
   };
   bool Sums(ShardId shard) const;
-  void Keep(ShardId shard, Gift gift);
+  // False: there are as many as can be.
+  bool Keep(ShardId shard, Gift gift);
   const std::vector<Gift>& gifts(ShardId shard) const { return shards_[shard.value()].gifts; }
   // left + right, the gradients of two siblings.
   Blob Sum(ShardId shard, const Blob& left, const Blob& right);
@@ -67,8 +75,8 @@ class HostRelay {
   // When something that waits may go.
   Micros look_again_at() const { return look_again_at_; }
   void OnCommitted(ShardId shard, Version version);
-  // What to hand to whom of parameters that have come.
-  std::map<PeerId, Params> TakeReplies(const Params& params);
+  // Adds what to hand to whom of parameters that have come.
+  void TakeReplies(const ParamsItem& item, std::map<PeerId, Params>* replies);
 
  private:
   struct ShardState {
@@ -82,8 +90,8 @@ class HostRelay {
   const BufferSource buffers_;
   HostGroup group_;
   bool is_relay_ = false;
-  bool is_given_up_ = false;  // the relay, in this view
-  View view_;
+  bool is_given_up_ = false;          // the relay
+  View view_;                         // where we are the relay
   std::map<NodeId, Step> last_gave_;  // by giver, in this view
   std::optional<Step> nodes_step_;
   std::vector<TreeNode> nodes_;  // of those who give, at that step

@@ -28,7 +28,7 @@ void Session::OnMessage(Micros now, const Envelope& envelope) {
   silence_.OnHeard(envelope.sender);
   const bool brings_data = std::holds_alternative<Params>(envelope.message) ||
                            std::holds_alternative<PushReply>(envelope.message);
-  if (host_.IsOurRelay(envelope.sender)) {
+  if (brings_data && host_.IsOurRelay(envelope.sender)) {
     host_.NoteHeard(now);
   } else if (brings_data) {
     Expect(now, envelope.sender);
@@ -123,15 +123,17 @@ void Session::PullAtOnce(Version version) {
 }
 
 void Session::OnMessageOf(Micros now, const PeerId&, const Params& params) {
+  std::map<PeerId, Params> handed_on;
   for (const ParamsItem& item : params.items) {
     if (item.shard.value() >= shards_.size()) continue;
     if (item.payload.size_bytes() != PayloadBytes(item)) continue;
     pulled_bytes_ += item.payload.size_bytes();
     LearnCommitted(item.shard, item.version);
+    host_.TakeReplies(item, &handed_on);
     is_layered() ? HandOverWanted(item) : HandOver(item);
     if (evaluation_ && item.version == evaluation_->version) PutOffEvaluationPull(now);
   }
-  for (auto& [giver, reply] : host_.TakeReplies(params)) member_.Send(giver, std::move(reply));
+  for (auto& [giver, items] : handed_on) member_.Send(giver, std::move(items));
   waiting_since_ = now;
   AdvanceWork(now);
 }

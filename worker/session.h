@@ -19,7 +19,9 @@
 //   Pending                | the server holds the push: ask for the version, not push again
 //   Behind                 | questions again (P10)
 //   NotPrimary             | repeated soon; the newer view comes by itself (P13)
-//   Push (of our host)     | we are its relay: added to ours, pushed together (P6a)
+//   Push, Question of one  | we are its relay: added to ours, pushed together; told what we hold of
+//   of our host            | what it gave (P6a)
+//   silence of our relay   | it is asked, then given up: what it was given is pushed to the lanes
 //   silence                | the lane is asked what it holds; what it lacks is sent again (P10);
 //                          | after two leases the scheduler is told (P23)
 //   waiting for long       | Questions; micro-batches that a straggler owes are computed here too
@@ -38,7 +40,8 @@
 // of a commit, and nobody wants, is dropped. A version stays with the servers while its step lacks
 // anything of ours; one that is Behind is over, and so is the work that wants it.
 //
-// Threads: none. Owns: one step's unreplied gradients (I6). Invariants I1, I4.
+// Threads: none. Owns: one step's unreplied gradients, and as a relay its host's (I6). Invariants
+// I1, I4.
 #pragma once
 
 #include <array>
@@ -115,6 +118,8 @@ class Session : public ProtocolCore {
   const PushedBytes& pushed_bytes() const { return pushed_bytes_; }
   // Bytes given to the host's relay, which pushes them with its own (P6a).
   uint64_t given_bytes() const { return given_bytes_; }
+  // It does not answer; we push for ourselves meanwhile.
+  bool has_given_up_relay() const { return host_.is_given_up(); }
   uint64_t pulled_bytes() const { return pulled_bytes_; }
 
  private:
@@ -148,7 +153,7 @@ class Session : public ProtocolCore {
     std::set<MicroBatch> verified;  // to be hashed alone (P41)
     uint32_t open_calls = 0;        // Compute calls whose StepComputed is not back
   };
-  struct Parcel {  // what a flush has for a lane, of a step
+  struct Parcel {  // what a flush has for a lane, or the host's relay, of a step
     std::vector<PushItem> items;
     size_t bytes = 0;
     std::set<ShardId> shards;
@@ -229,7 +234,8 @@ class Session : public ProtocolCore {
   void RestoreGifts();
   void OnRelayAnswer(Micros now, const Answer& answer);
   void AskRelay(Micros now);
-  bool IsOwedByRelay() const;
+  size_t BytesOwedByRelay() const;
+  bool IsAllHere(const ShardState& shard, Step step);
   void TakeBackGifts();
   // Sending.
   bool BarrierIsOpen(Step step) const;
@@ -267,7 +273,7 @@ class Session : public ProtocolCore {
   ComputePort& compute_;
   ViewMember member_;
   bool is_member_ = false;                 // the view has us
-  std::map<PeerId, size_t> shard_counts_;  // of each lane, in the view
+  std::map<PeerId, size_t> shard_counts_;  // of each lane, in the view, and what the relay sums
   std::map<PeerId, bool> questions_;       // lane -> answered, of the view's questions
   std::map<ShardId, AnswerItem> answers_;
   Micros question_at_{0};

@@ -30,13 +30,17 @@ void Session::AddPush(ShardId id, Unreplied push) {
     push.node = tree.Parent(push.node);
     pushes.erase(sibling);
   }
+  std::erase_if(pushes, [&](const Unreplied& other) {
+    return other.step == push.step && !other.is_sent && tree.IsAncestor(push.node, other.node);
+  });
   pushes.push_back(std::move(push));
 }
 
 // From another worker of our host. That it could be sent proves that the version which it was made
-// with is committed everywhere (P4). Late ones are not answered: who gave them asks.
+// with is committed everywhere (P4). Late ones are not answered: who gave them asks. While nothing
+// of ours may be pushed nobody is to rely on us.
 void Session::OnMessageOf(Micros now, const PeerId& from, const Push& push) {
-  if (!plan_.may_sum_on_host()) return;
+  if (!plan_.may_sum_on_host() || !bad_pictures_.is_settled()) return;
   for (const PushItem& item : push.items) {
     if (item.shard.value() >= shards_.size() || item.step.value() >= plan_.steps.step_count() ||
         item.payload.size_bytes() != plan_.pushes.PayloadBytes(item.shard))
@@ -47,7 +51,7 @@ void Session::OnMessageOf(Micros now, const PeerId& from, const Push& push) {
     if (!is_node) continue;
     for (uint32_t s = 0; s < shards_.size(); ++s)
       LearnCommitted(ShardId(s), VersionReadBy(item.step));
-    host_.Keep(item.shard, {from, item.step, item.node, item.payload});
+    if (!host_.Keep(item.shard, {from, item.step, item.node, item.payload})) continue;
     AddPush(item.shard, {item.step, item.node, item.payload});
   }
   AdvanceWork(now);
@@ -65,7 +69,7 @@ void Session::RestoreGifts() {
 
 // What a lane would say of what it holds: here of what the asker gave.
 void Session::OnMessageOf(Micros, const PeerId& from, const Question& question) {
-  if (!plan_.may_sum_on_host()) return;
+  if (!plan_.may_sum_on_host() || !bad_pictures_.is_settled()) return;
   Answer answer{.view = question.view, .items = {}};
   for (uint32_t s = 0; s < shards_.size(); ++s) {
     AnswerItem item{ShardId(s), shards_[s].known, {}};
@@ -80,28 +84,37 @@ void Session::OnMessageOf(Micros, const PeerId& from, const Question& question) 
 
 // ---- as one who gives --------------------------------------------------------------------------
 
-// What it lacks is given again; versions that it knows of are pulled.
+// What it lacks is given again, unless it may have been under way when this was said; versions that
+// it knows of are pulled.
 void Session::OnRelayAnswer(Micros now, const Answer& answer) {
+  const std::optional<Micros> asked_at = host_.NoteHeard(now);
+  if (!asked_at || answer.view != member_.view().id) return;
   for (const AnswerItem& item : answer.items) {
     if (item.shard.value() >= shards_.size()) continue;
+    ShardState& shard = shards_[item.shard.value()];
+    const bool is_judged = shard.asked_at + HostRelay::kQuiet <= *asked_at;
     LearnCommitted(item.shard, item.version);
-    for (Unreplied& push : shards_[item.shard.value()].pushes) {
+    for (Unreplied& push : shard.pushes) {
       const bool is_held = StepReading(item.version) == push.step &&
                            std::ranges::find(item.nodes, push.node) != item.nodes.end();
-      if (push.is_given && !is_held) push.is_given = push.is_sent = false;
+      if (push.is_given && is_judged && !is_held) push.is_given = push.is_sent = false;
     }
   }
   if (questions_.empty()) AdvanceWork(now);
 }
 
-bool Session::IsOwedByRelay() const {
-  return std::ranges::any_of(shards_, [](const ShardState& shard) {
-    return std::ranges::any_of(shard.pushes, &Unreplied::is_given);
-  });
+size_t Session::BytesOwedByRelay() const {
+  size_t bytes = 0;
+  for (const ShardState& shard : shards_) {
+    for (const Unreplied& push : shard.pushes)
+      bytes += push.is_given ? push.payload.size_bytes() : 0;
+  }
+  return bytes;
 }
 
 void Session::AskRelay(Micros now) {
-  switch (host_.TakeDue(now, IsOwedByRelay())) {
+  if (now < host_.ask_at()) return;
+  switch (host_.TakeDue(now, BytesOwedByRelay())) {
     case HostRelay::Due::kNothing:
       return;
     case HostRelay::Due::kAsk:
@@ -109,6 +122,19 @@ void Session::AskRelay(Micros now) {
     case HostRelay::Due::kGiveUp:
       return TakeBackGifts();
   }
+}
+
+// How much of the step is here, to be pushed or in a sum with others' parts.
+bool Session::IsAllHere(const ShardState& shard, Step step) {
+  const Work* work = FindWork(step);
+  if (work == nullptr) return true;
+  const MicroBatchTree tree = plan_.steps.Tree(step);
+  return std::ranges::all_of(work->issued, [&](MicroBatch m) {
+    return std::ranges::any_of(shard.pushes, [&](const Unreplied& push) {
+      const MicroBatchRange range = tree.Range(push.node);
+      return push.step == step && m.value() >= range.first && m.value() < range.last;
+    });
+  });
 }
 
 // They go to the lanes.

@@ -121,7 +121,7 @@ bool Session::GatherPushesOf(Micros now, ShardId id, Parcels& parcels) {
   return has_gathered;
 }
 
-// The unsent pushes that may go, by lane: from the back of the model, which backward finishes
+// The unsent pushes that may go, by receiver: from the back of the model, which backward finishes
 // first, and once it is over from the front, which the next forward reads first.
 Session::Parcels Session::GatherPushes(Micros now) {
   Parcels parcels;
@@ -134,7 +134,8 @@ Session::Parcels Session::GatherPushes(Micros now) {
     const ShardState& shard = shards_[i];
     if (!are_gathered[i]) are_gathered[i] = GatherPushesOf(now, id, parcels);
     if (shard.known >= lacking) return;
-    const bool is_all_here = shard.pushes.size() >= pushes_of_ours;
+    const bool is_all_here =
+        host_.Sums(id) ? IsAllHere(shard, step_to_make) : shard.pushes.size() >= pushes_of_ours;
     window_.Pass(PrimaryOf(id), id, plan_.pushes.PayloadBytes(id), is_all_here);
   };
   window_.Begin(now, lacking, WindowPatience());
@@ -392,7 +393,9 @@ Heartbeat Session::CurrentActivity(Micros now) const {
     const auto lowest = std::ranges::min_element(shards_, {}, &ShardState::known);
     heartbeat.activity = Activity::kWaitingForParameters;
     if (bad_pictures_.is_settled()) {  // else it is we who have not pushed yet
-      heartbeat.waiting_for = PrimaryOf(ShardId(static_cast<uint32_t>(lowest - shards_.begin())));
+      const ShardId id(static_cast<uint32_t>(lowest - shards_.begin()));
+      const bool is_given = std::ranges::any_of(lowest->pushes, &Unreplied::is_given);
+      heartbeat.waiting_for = is_given ? host_.group().relay : PrimaryOf(id);
     }
     heartbeat.waiting_ms = static_cast<uint64_t>((now - waiting_since_).count()) / 1000;
   } else {

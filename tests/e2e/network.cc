@@ -98,7 +98,14 @@ std::string TestNetwork::AddressOf(HostId host) const {
 }
 
 Args TestNetwork::Through(HostId host) const {
-  return {"nsenter", fmt::format("--net=/proc/{}/ns/net", Holder(host))};
+  return {"nsenter",
+          fmt::format("--net=/proc/{}/ns/net", Holder(host)),
+          "unshare",
+          "--uts",
+          "sh",
+          "-c",
+          R"(hostname "$0" && exec "$@")",
+          fmt::format("host-{}", host.index)};
 }
 
 void TestNetwork::PullCable(HostId host) {

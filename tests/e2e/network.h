@@ -1,5 +1,5 @@
 // TestNetwork: hosts of its own for end-to-end tests, in network namespaces of this machine: each
-// has one address and a cable to a common switch, and cables can be pulled.
+// has a name, one address and a cable to a common switch, and cables can be pulled.
 //
 // The switch is in a namespace that this program moves into, so nothing of the machine's own
 // network is touched, and everything is gone with this program, however it ends.

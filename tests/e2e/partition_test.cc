@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 
 #include "cli/exit_codes.h"
 #include "tests/e2e/network.h"
@@ -50,12 +51,12 @@ const std::string& SerialHash() {
   return hash;
 }
 
-// A scheduler, two servers and two workers, a host each.
+// A scheduler, two servers and two workers, a host each, or one for both workers.
 struct SpreadJob {
-  SpreadJob() : run_dir(temp.path() + "/run") {
-    for (HostId* host :
-         {&scheduler_host, &server_hosts[0], &server_hosts[1], &worker_hosts[0], &worker_hosts[1]})
+  explicit SpreadJob(bool is_one_worker_host = false) : run_dir(temp.path() + "/run") {
+    for (HostId* host : {&scheduler_host, &server_hosts[0], &server_hosts[1], &worker_hosts[0]})
       *host = network.AddHost();
+    worker_hosts[1] = is_one_worker_host ? worker_hosts[0] : network.AddHost();
     const std::string endpoint = "tcp://" + network.AddressOf(scheduler_host) + ":7070";
     scheduler = Start(scheduler_host, "scheduler",
                       Args{"scheduler", "--bind", endpoint, "--insecure", "--run-dir", run_dir,
@@ -120,6 +121,13 @@ struct SpreadJob {
   std::vector<std::unique_ptr<Process>> nodes;  // servers, then workers
 };
 
+// What a worker's log says at its end; 0: nothing.
+uint64_t BytesAfter(const std::string& log, const char* word) {
+  const size_t at = log.find(word);
+  return at == std::string::npos ? 0
+                                 : std::strtoull(log.c_str() + at + std::strlen(word), nullptr, 10);
+}
+
 // The length of the fault itself, which ends once it has been noticed.
 void Hold(const std::function<bool()>& is_noticed) {
   const auto since = TestClock::now();
@@ -138,6 +146,19 @@ void LoseFrames(const SpreadJob& job, HostId from, HostId to) {
   TheNetwork().LoseFrames(from, to);
   Hold([&] { return job.HasSaid("silent"); });
   TheNetwork().StopLosing(from, to);
+}
+
+TEST_CASE("two workers of one host send servers elsewhere one copy of their gradients (P6a)") {
+  SpreadJob job(/*is_one_worker_host=*/true);
+  job.CheckEnd();
+  uint64_t pushed = 0, given = 0;
+  for (size_t i = 2; i < job.nodes.size(); ++i) {
+    pushed += BytesAfter(job.nodes[i]->err(), "pushed ");
+    given += BytesAfter(job.nodes[i]->err(), "gave ");
+  }
+  MESSAGE("pushed " << pushed << " bytes, gave " << given);
+  CHECK(given > 0);
+  CHECK(pushed < given * 3 / 2);  // with nobody given to: 2
 }
 
 TEST_CASE("a worker that is cut off for 3 s does not change the weights") {

@@ -176,6 +176,10 @@ TEST_CASE("a worker dials the lanes of a view that the core enters, before it do
   CHECK(transport.dialed().size() == 3);
   CHECK(std::ranges::count(transport.dialed(), lane1) == 1);
 
+  const PeerId relay{NodeId(5), Incarnation(55), 0};
+  REQUIRE(transport.Dial(relay, *bound).ok());
+  CHECK(DialView(transport, Role::kWorker, self, older, PrimariesTalk::kNo, {relay}).ok());
+  CHECK(transport.dialed().size() == 2);
   CHECK(DialView(transport, Role::kWorker, self, older).ok());
   CHECK(transport.dialed().size() == 1);  // the scheduler's line stays
 }

@@ -103,6 +103,17 @@ TEST_CASE("a late copy of a message whose payload is still there can be read aga
   CHECK(pair.lane.counters().overtaken == 0);
 }
 
+TEST_CASE("a party that is bound no more has no links but those that it dialed") {
+  SharingPair pair;
+  pair.MustLink();
+  pair.lane.Unbind();
+  const Micros deadline = SteadyNow() + kTestDeadline;
+  while (pair.worker.CountLines().shm != 0) {
+    REQUIRE(SteadyNow() < deadline);
+    pair.ReadLinks();
+  }
+}
+
 TEST_CASE("what a party reads stays as it is when the other has gone") {
   Envelope received;
   {

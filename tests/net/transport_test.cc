@@ -72,6 +72,15 @@ TEST_CASE("a party that speaks as another life is reached where it was bound, an
   pair.CheckTraffic("second life");
 }
 
+TEST_CASE("a party that is bound no more is not heard, and binds anew") {
+  Pair pair(kAnyTcpPort);
+  pair.CheckTraffic("before");
+  pair.lane.Unbind();
+  const std::string other = MustBind(pair.lane, "ipc://@pando-test-" + std::to_string(getpid()));
+  REQUIRE(pair.worker.Dial(pair.lane_peer, other).ok());
+  pair.CheckTraffic("by an abstract name");
+}
+
 TEST_CASE("messages of one peer without a link arrive in the order they were sent") {
   Pair pair(kAnyTcpPort);
   for (int i = 0; i < 1000; ++i) {

@@ -91,6 +91,19 @@ TEST_CASE("training starts when everybody is ready, not before") {
         f.plan.job.micro_batches);
 }
 
+TEST_CASE("one host's workers have micro-batches side by side, whoever came first (P6a)") {
+  Fixture f(PlanOf(4, 1));
+  f.Join(10, Role::kServer);
+  for (uint64_t i = 0; i < 4; ++i) f.Join(20 + i, Role::kWorker, i % 2 == 0 ? "left" : "right");
+  f.BeReady(10);
+  for (uint64_t i = 0; i < 4; ++i) f.BeReady(20 + i);
+  std::vector<NodeId> workers;
+  for (const MicroBatchOwner& owner : f.scheduler->view().owners) {
+    if (workers.empty() || workers.back() != owner.worker) workers.push_back(owner.worker);
+  }
+  CHECK(workers == std::vector{f.NodeOf(20), f.NodeOf(22), f.NodeOf(21), f.NodeOf(23)});
+}
+
 TEST_CASE("a worker that reads other data ends a run that has not begun, and is named") {
   Fixture f;
   f.Join(20, Role::kWorker);

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "common/hash.h"
+#include "proto/assignment.h"
 #include "tests/sim/checker.h"
 
 namespace pando::sim {
@@ -10,11 +11,6 @@ namespace {
 
 // A silence is explained for so long after its cause: two leases and a lease's grace (P23).
 constexpr int kLeasesDisturbed = 4;
-
-const NodeInfo* FindNode(const View& view, NodeId node) {
-  const auto it = std::ranges::find(view.nodes, node, &NodeInfo::node);
-  return it == view.nodes.end() ? nullptr : &*it;
-}
 
 bool IsInSync(const ShardPlacement& placement, const PeerId& peer) {
   return placement.primary == peer ||

@@ -78,7 +78,7 @@ TEST_CASE("who gives sends nothing to the lanes, and takes parameters of the rel
   CHECK(f.session.given_bytes() > 0);
 }
 
-TEST_CASE("a relay that answers no question is given up, until another view") {
+TEST_CASE("a relay that answers no question is given nothing until it answers one") {
   SessionFixture f(HostJob(), 1);
   f.Start();
   f.FinishCall(f.compute.calls.at(0));
@@ -92,7 +92,41 @@ TEST_CASE("a relay that answers no question is given up, until another view") {
   CHECK(TakePushed(f) == std::vector<Pushed>{{kLaneA, kOfGiver, 0}, {kLaneB, kOfGiver, 0}});
   f.Enter(f.MakeView(2));
   f.AnswerAll(0);
+  CHECK(TakePushed(f) == std::vector<Pushed>{{kLaneA, kOfGiver, 0}, {kLaneB, kOfGiver, 0}});
+  CHECK(f.session.has_given_up_relay());
+  f.DropSent();
+  f.Wait(HostRelay::kAskGivenUp);
+  CHECK(f.Take<Question>().size() > 0);
+  f.Receive(kRelay, Answer{f.session.view().id, {}});
+  CHECK(!f.session.has_given_up_relay());
+  f.GiveParams(1);
+  f.FinishCall(f.compute.calls.at(1));
   CHECK(TakePushed(f) == std::vector<Pushed>(2, {kRelay, kOfGiver, 0}));
+}
+
+TEST_CASE("a question that was lost is no reason to give up later") {
+  SessionFixture f(HostJob(), 1);
+  f.Start();
+  f.FinishCall(f.compute.calls.at(0));
+  f.Wait(HostRelay::kQuiet);  // asked, and all comes from the lanes meanwhile
+  f.GiveParams(1);
+  f.Wait(10 * HostRelay::kPatience);
+  f.FinishCall(f.compute.calls.at(1));
+  f.Wait(HostRelay::kQuiet);
+  f.Wait(HostRelay::kAskAgain);
+  CHECK(!f.session.has_given_up_relay());
+}
+
+TEST_CASE("what may have been under way is not given again") {
+  SessionFixture f(HostJob(), 1);
+  f.Start();
+  f.FinishCall(f.compute.calls.at(0));
+  f.Wait(HostRelay::kQuiet / 2);
+  f.Receive(kRelay, Answer{f.session.view().id, {}});  // nobody asked
+  f.DropSent();
+  f.Wait(HostRelay::kQuiet / 2);
+  f.Receive(kRelay, Answer{f.session.view().id, {{ShardId(0), Version(0), {}}}});
+  CHECK(TakePushed(f).empty());
 }
 
 TEST_CASE("what a relay has lost is given again, and a version that it knows of is pulled") {
@@ -168,21 +202,41 @@ TEST_CASE("a sum leaves without the others' part after a step") {
   CHECK(TakePushed(f).size() == 4);
 }
 
-TEST_CASE("a relay that abandons its own work still has what it was given") {
+TEST_CASE("a relay that abandons a step still has what it was given of it") {
   SessionFixture f(HostJob());
   RunFirstStep(f);
   f.FinishCall(f.compute.calls.at(1));
-  Give(f, kGiver, 1, kOfGiver, 1);
-  Give(f, kOther, 1, kOfOther, 2);
-  f.DropSent();
-  View view = f.MakeView(2);  // in which step 0 turns out to lack something, at a shard gone back
-  f.Enter(view);
-  f.Receive(kGiver, Question{view.id});
+  f.GiveParams(2);
+  Give(f, kGiver, 2, kOfGiver, 1);
+  Give(f, kOther, 2, kOfOther, 2);
+  f.Receive(kGiver, Question{f.session.view().id});
   const auto answers = f.Take<Answer>();
   REQUIRE(answers.size() == 1);
   CHECK(answers[0].first == kGiver);
-  CHECK(answers[0].second.items.at(0).version == Version(1));
+  CHECK(answers[0].second.items.at(0).version == Version(2));
   CHECK(answers[0].second.items.at(0).nodes == std::vector{kOfGiver});
+  f.DropSent();
+  f.Receive(kLaneA, Params{});  // step 2 is under way when version 4 of all shards turns up
+  Push ahead;
+  ahead.items.push_back(ItemOf(f, 0, 3, kOfGiver, 5));
+  f.Receive(kGiver, std::move(ahead));
+  CHECK(std::ranges::find(f.compute.abandoned, Step(2)) != f.compute.abandoned.end());
+  Push other;
+  other.items.push_back(ItemOf(f, 0, 3, kOfOther, 6));
+  f.Receive(kOther, std::move(other));
+  f.Wait(PushWindow::kPatienceMax);
+  CHECK(TakePushed(f) == std::vector<Pushed>{{kLaneA, kOfGiver, 5}, {kLaneA, kOfOther, 6}});
+}
+
+TEST_CASE("a sum takes the place of its parts, whoever made it") {
+  SessionFixture f(HostJob());
+  RunFirstStep(f);
+  Give(f, kGiver, 1, kOfGiver, 1);
+  Give(f, kOther, 1, kOfBoth, 4);  // of a relay that was
+  CHECK(f.session.unreplied_count() == 2);
+  f.FinishCall(f.compute.calls.at(1));
+  CHECK(TakePushed(f) == std::vector<Pushed>{{kLaneA, MicroBatchTree::kRoot, 4},
+                                             {kLaneB, MicroBatchTree::kRoot, 4}});
 }
 
 TEST_CASE("nonsense is not summed") {
@@ -197,6 +251,10 @@ TEST_CASE("nonsense is not summed") {
   push.items.push_back({ShardId(0), Step(1), kOfGiver, Blob()});
   f.Receive(kGiver, std::move(push));
   CHECK(f.session.unreplied_count() == 0);
+  f.Receive(kLaneA, Params{{{ShardId(60'000), Version(2), Blob()}}});
+  Give(f, kGiver, 1, kOfGiver, 1);
+  f.Receive(kLaneA, Params{{{ShardId(0), Version(2), Blob()}}});  // of another size
+  CHECK(f.Take<Params>().empty());
 }
 
 TEST_CASE("codecs and run.host_sum never leave each to push for itself") {
