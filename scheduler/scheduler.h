@@ -225,6 +225,7 @@ class Scheduler : public ProtocolCore {
   void ApplyReports(View& next);
   std::vector<MicroBatchOwner> NextOwners(Micros now);
   std::vector<WorkerSpeed> Speeds(Micros now) const;
+  void MeasureStep(Micros now);
   void ConsiderSpeeds(Micros now);
   void Publish(Micros now, View next);
   void IndexPrimaries();
@@ -321,6 +322,9 @@ class Scheduler : public ProtocolCore {
   std::set<std::pair<NodeId, NodeId>> silent_backups_;  // primary's server, backup's (P23)
   uint32_t divergence_count_ = 0;
   Micros speeds_at_{0};  // when speeds are considered next
+  Micros measured_at_{0};
+  Version measured_;  // was committed then
+  Micros step_time_{0};
   bool has_speed_gain_ = false;
   std::set<NodeId> shared_among_;  // whom the micro-batches were shared among, with a share or not
   // Progress.
@@ -363,7 +367,7 @@ class Scheduler : public ProtocolCore {
   bool is_finished_ = false;            // P33
   std::optional<Stop> stop_;
   bool has_lost_member_ = false;
-  Micros stop_at_{0};        // when kStopping began
+  Micros stop_at_{0};                    // when kStopping began
   std::optional<Micros> training_time_;  // fixed while the run ends
 };
 

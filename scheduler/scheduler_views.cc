@@ -12,6 +12,9 @@ namespace {
 // After a view that moved shards: how soon to look for the next moves, reports aside.
 constexpr Micros kMoveInterval = std::chrono::milliseconds(200);
 constexpr Micros kSpeedInterval = std::chrono::seconds(5);
+// Others' speeds are worth a view where they shorten computing by this part of a step: in a new
+// view gradients are sent again.
+constexpr int64_t kStepShareMin = 10;
 // Whoever has had no share for so long gets one micro-batch until speeds are considered again: only
 // who computes is measured.
 constexpr Micros kTrialAfter = std::chrono::seconds(30);
@@ -167,10 +170,25 @@ Step Scheduler::StepAhead() const {
 // The lowest incomplete step, for people.
 Step Scheduler::StepReached() const { return std::max(StepReading(committed_), step_at_start_); }
 
-// Assignment follows measured speed where a step would gain more than a sixth of its time.
+// What a step takes, exchange and all; at least so long where none was over since the last look.
+void Scheduler::MeasureStep(Micros now) {
+  const Micros since = now - measured_at_;
+  if (committed_ > measured_) {
+    const auto steps = static_cast<int64_t>(committed_.value() - measured_.value());
+    step_time_ = measured_ != Version(0) ? since / steps : kSpeedInterval;  // not known yet
+    measured_at_ = now;
+    measured_ = committed_;
+  } else if (measured_ != Version(0)) {
+    step_time_ = std::max(step_time_, since);
+  }
+}
+
+// Assignment follows measured speed where computing would gain more than a sixth of its time, and
+// the step a tenth of its own.
 void Scheduler::ConsiderSpeeds(Micros now) {
   if (now < speeds_at_ || view_.owners.empty() || rollback_ || IsGroup()) return;
   speeds_at_ = now + kSpeedInterval;
+  MeasureStep(now);
   const std::vector<WorkerSpeed> speeds = Speeds(now);
   if (speeds.empty()) return;
   std::vector<uint32_t> shares;
@@ -182,7 +200,12 @@ void Scheduler::ConsiderSpeeds(Micros now) {
   bool has_trial = false;
   for (size_t i = 0; i < speeds.size(); ++i)
     has_trial |= speeds[i].is_on_trial && shares[i] == 0 && best[i] != 0;
-  if (!has_trial && StepMicros(shares, speeds) * 5 <= StepMicros(best, speeds) * 6) return;
+  const uint64_t now_us = StepMicros(shares, speeds);
+  const uint64_t best_us = StepMicros(best, speeds);
+  const bool is_worth_it =
+      now_us * 5 > best_us * 6 &&
+      static_cast<int64_t>(now_us - best_us) * kStepShareMin >= step_time_.count();
+  if (!has_trial && !is_worth_it) return;
   has_speed_gain_ = true;
   RequestView(now);
 }

@@ -405,6 +405,23 @@ TEST_CASE("micro-batches follow measured speed when it pays") {
   CHECK(f.SharesOf(21) == 2);
 }
 
+TEST_CASE("speeds change nothing where computing is a small part of a step") {
+  Fixture f;
+  f.StartAll();
+  for (int i = 0; i < 20; ++i) {
+    f.From(20, Heartbeat{.micro_batch_us = 1000});
+    f.From(21, Heartbeat{.micro_batch_us = 3000});
+  }
+  f.Commit(1);
+  for (uint64_t version = 2; version < 6; ++version) {  // 6 ms of computing, and two of them saved
+    f.Wait(std::chrono::seconds(4));
+    f.Commit(version);
+  }
+  f.Wait(std::chrono::seconds(30));
+  CHECK(f.SharesOf(20) == 4);
+  CHECK(f.SharesOf(21) == 4);
+}
+
 TEST_CASE("a worker without a share is tried again, and gets one if it is as fast as the others") {
   Fixture f;
   f.StartAll();

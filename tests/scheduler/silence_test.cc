@@ -90,7 +90,8 @@ TEST_CASE("replicas that do not hear each other are replicas again later") {
     CHECK(placement.in_sync_backups.size() == 1);
 }
 
-TEST_CASE("of two servers that need each other's values and do not hear each other one is given up") {
+TEST_CASE(
+    "of two servers that need each other's values and do not hear each other one is given up") {
   JobPlan plan = PlanOf(1, 2);
   plan.job.optimizer.clip_norm = 1;
   Fixture f(std::move(plan));
