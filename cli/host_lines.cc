@@ -23,16 +23,17 @@ void HostLines::Open(const PeerId& self) {
 }
 
 void HostLines::Tell(bool is_given_up) {
-  if (std::exchange(is_given_up_, is_given_up) == is_given_up) return;
+  const PeerId before = std::exchange(given_up_, is_given_up ? relay_ : PeerId());
+  if (before == given_up_) return;
   if (is_given_up)
     spdlog::info("node {} does not answer: pushes its own gradients", relay_.node.value());
-  else
-    spdlog::info("node {} is given gradients again, or another one", relay_.node.value());
+  else if (before == relay_)
+    spdlog::info("node {} answers: gives its gradients to it again", relay_.node.value());
 }
 
 void HostLines::Close() {
   if (std::exchange(is_bound_, false)) transport_.Unbind();
-  relay_ = PeerId();
+  relay_ = given_up_ = PeerId();
 }
 
 std::set<PeerId> HostLines::Connect(const HostGroup& group, const PeerId& self) {

@@ -21,14 +21,14 @@ class HostLines {
   void Close();
   // Dials the group's relay, if it is not us. Returns who is dialed.
   std::set<PeerId> Connect(const HostGroup& group, const PeerId& self);
-  // Says in the log, once, that the relay does not answer.
+  // Says in the log that the relay does not answer, and that it does again.
   void Tell(bool is_given_up);
 
  private:
   Transport& transport_;
   PeerId relay_;  // of the newest group
   bool is_bound_ = false;
-  bool is_given_up_ = false;
+  PeerId given_up_;  // of the relays
 };
 
 }  // namespace pando

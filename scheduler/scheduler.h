@@ -225,7 +225,7 @@ class Scheduler : public ProtocolCore {
   void ApplyReports(View& next);
   std::vector<MicroBatchOwner> NextOwners(Micros now);
   std::vector<WorkerSpeed> Speeds(Micros now) const;
-  void MeasureStep(Micros now);
+  std::optional<Micros> MeasureStep(Micros now);
   void ConsiderSpeeds(Micros now);
   void Publish(Micros now, View next);
   void IndexPrimaries();
@@ -323,7 +323,7 @@ class Scheduler : public ProtocolCore {
   uint32_t divergence_count_ = 0;
   Micros speeds_at_{0};  // when speeds are considered next
   Micros measured_at_{0};
-  Version measured_;  // was committed then
+  std::optional<Version> measured_;  // was committed then
   Micros step_time_{0};
   bool has_speed_gain_ = false;
   std::set<NodeId> shared_among_;  // whom the micro-batches were shared among, with a share or not

@@ -12,9 +12,9 @@ namespace {
 // After a view that moved shards: how soon to look for the next moves, reports aside.
 constexpr Micros kMoveInterval = std::chrono::milliseconds(200);
 constexpr Micros kSpeedInterval = std::chrono::seconds(5);
-// Others' speeds are worth a view where they shorten computing by this part of a step: in a new
-// view gradients are sent again.
-constexpr int64_t kStepShareMin = 10;
+// Speeds are worth a view where they save one of so many parts of a step: in a new view gradients
+// are sent again.
+constexpr uint64_t kStepParts = 10;
 // Whoever has had no share for so long gets one micro-batch until speeds are considered again: only
 // who computes is measured.
 constexpr Micros kTrialAfter = std::chrono::seconds(30);
@@ -41,7 +41,7 @@ bool IsSame(const NodeInfo& a, const NodeInfo& b) {
   return a.node == b.node && a.incarnation == b.incarnation;
 }
 // In the same order, but for who follows the first one of his host.
-std::vector<const Member*> ByHost(std::vector<const Member*> workers) {
+std::vector<const Member*> ByHost(const std::vector<const Member*>& workers) {
   std::vector<const Member*> sorted;
   for (const Member* first : workers) {
     if (std::ranges::find(sorted, first) != sorted.end()) continue;
@@ -171,24 +171,29 @@ Step Scheduler::StepAhead() const {
 Step Scheduler::StepReached() const { return std::max(StepReading(committed_), step_at_start_); }
 
 // What a step takes, exchange and all; at least so long where none was over since the last look.
-void Scheduler::MeasureStep(Micros now) {
+// Not known at the first look, nor at the first one after a rollback.
+std::optional<Micros> Scheduler::MeasureStep(Micros now) {
   const Micros since = now - measured_at_;
-  if (committed_ > measured_) {
-    const auto steps = static_cast<int64_t>(committed_.value() - measured_.value());
-    step_time_ = measured_ != Version(0) ? since / steps : kSpeedInterval;  // not known yet
-    measured_at_ = now;
-    measured_ = committed_;
-  } else if (measured_ != Version(0)) {
-    step_time_ = std::max(step_time_, since);
+  const bool is_first = !measured_ || committed_ < *measured_;
+  if (!is_first && committed_ == *measured_) return step_time_ = std::max(step_time_, since);
+  if (is_first) {
+    step_time_ = Micros(0);
+  } else {
+    step_time_ = since / static_cast<int64_t>(committed_.value() - measured_->value());
   }
+  measured_at_ = now;
+  measured_ = committed_;
+  return is_first ? std::nullopt : std::optional(step_time_);
 }
 
 // Assignment follows measured speed where computing would gain more than a sixth of its time, and
 // the step a tenth of its own.
 void Scheduler::ConsiderSpeeds(Micros now) {
-  if (now < speeds_at_ || view_.owners.empty() || rollback_ || IsGroup()) return;
+  if (view_.owners.empty() || rollback_ || IsGroup()) return;
+  if (speeds_at_ == Micros(0)) speeds_at_ = now + kSpeedInterval;  // all have reported by then
+  if (now < speeds_at_) return;
   speeds_at_ = now + kSpeedInterval;
-  MeasureStep(now);
+  const std::optional<Micros> step_time = MeasureStep(now);
   const std::vector<WorkerSpeed> speeds = Speeds(now);
   if (speeds.empty()) return;
   std::vector<uint32_t> shares;
@@ -203,8 +208,8 @@ void Scheduler::ConsiderSpeeds(Micros now) {
   const uint64_t now_us = StepMicros(shares, speeds);
   const uint64_t best_us = StepMicros(best, speeds);
   const bool is_worth_it =
-      now_us * 5 > best_us * 6 &&
-      static_cast<int64_t>(now_us - best_us) * kStepShareMin >= step_time_.count();
+      step_time && now_us * 5 > best_us * 6 &&
+      now_us - best_us >= static_cast<uint64_t>(step_time->count()) / kStepParts;
   if (!has_trial && !is_worth_it) return;
   has_speed_gain_ = true;
   RequestView(now);

@@ -43,7 +43,13 @@ void HostRelay::NoteGiven(Micros now) {
   if (ask_at_ == kNever) ask_at_ = now + kQuiet;
 }
 
-std::optional<Micros> HostRelay::NoteHeard(Micros now) {
+void HostRelay::NoteParams(Micros now) {
+  if (is_given_up_) return;
+  asked_since_.reset();
+  ask_at_ = now + kQuiet;
+}
+
+std::optional<Micros> HostRelay::NoteAnswer(Micros now) {
   is_given_up_ = false;
   ask_at_ = now + kQuiet;
   return std::exchange(asked_since_, std::nullopt);

@@ -26,7 +26,7 @@ class HostRelay {
   // One that does not answer either, so long and what it takes to hand over and sum what it is owed
   // for, is given up: asked now and then, and given nothing until it answers.
   static constexpr Micros kPatience = std::chrono::milliseconds(200);
-  static constexpr size_t kSlowestBytesPerMicro = 200;
+  static constexpr size_t kSlowestBytesPerMicro = 200;  // 200 MB/s: cold memory, shared cores
   static constexpr Micros kAskGivenUp = std::chrono::seconds(1);
   // Of a giver and shard: all nodes of two steps' trees are fewer for each micro-batch.
   static constexpr size_t kGiftsPerMicroBatchMax = 4;
@@ -46,8 +46,9 @@ class HostRelay {
   }
   size_t shard_count() const;  // that are summed on the host
   void NoteGiven(Micros now);
-  // Returns when it was asked first what it has answered by this, if it was.
-  std::optional<Micros> NoteHeard(Micros now);
+  void NoteParams(Micros now);  // by the relay; of one that is given up they are late
+  // Returns when the question was first asked, if one was open.
+  std::optional<Micros> NoteAnswer(Micros now);
   enum class Due : uint8_t { kNothing, kAsk, kGiveUp };
   // `owed_bytes`: of what the relay was given and has brought no parameters for yet.
   Due TakeDue(Micros now, size_t owed_bytes);

@@ -29,7 +29,7 @@ void Session::OnMessage(Micros now, const Envelope& envelope) {
   const bool brings_data = std::holds_alternative<Params>(envelope.message) ||
                            std::holds_alternative<PushReply>(envelope.message);
   if (brings_data && host_.IsOurRelay(envelope.sender)) {
-    host_.NoteHeard(now);
+    host_.NoteParams(now);
   } else if (brings_data) {
     Expect(now, envelope.sender);
   }

@@ -87,7 +87,7 @@ void Session::OnMessageOf(Micros, const PeerId& from, const Question& question) 
 // What it lacks is given again, unless it may have been under way when this was said; versions that
 // it knows of are pulled.
 void Session::OnRelayAnswer(Micros now, const Answer& answer) {
-  const std::optional<Micros> asked_at = host_.NoteHeard(now);
+  const std::optional<Micros> asked_at = host_.NoteAnswer(now);
   if (!asked_at || answer.view != member_.view().id) return;
   for (const AnswerItem& item : answer.items) {
     if (item.shard.value() >= shards_.size()) continue;
@@ -124,15 +124,16 @@ void Session::AskRelay(Micros now) {
   }
 }
 
-// How much of the step is here, to be pushed or in a sum with others' parts.
+// Whether all that is ours of the step is here, to be pushed or in a sum with others' parts.
 bool Session::IsAllHere(const ShardState& shard, Step step) {
   const Work* work = FindWork(step);
   if (work == nullptr) return true;
   const MicroBatchTree tree = plan_.steps.Tree(step);
   return std::ranges::all_of(work->issued, [&](MicroBatch m) {
     return std::ranges::any_of(shard.pushes, [&](const Unreplied& push) {
+      if (push.step != step) return false;
       const MicroBatchRange range = tree.Range(push.node);
-      return push.step == step && m.value() >= range.first && m.value() < range.last;
+      return m.value() >= range.first && m.value() < range.last;
     });
   });
 }

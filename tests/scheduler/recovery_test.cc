@@ -393,6 +393,14 @@ TEST_CASE("a joining server gets its share, and a fault it makes no fault of") {
   CHECK(f.recorder.faults.empty());
 }
 
+// Lets so many steps be made, each in this time.
+void MakeSteps(Fixture& f, uint64_t count, Micros time) {
+  for (uint64_t i = 0; i < count; ++i) {
+    f.Wait(time);
+    f.Commit(f.scheduler->committed().value() + 1);
+  }
+}
+
 TEST_CASE("micro-batches follow measured speed when it pays") {
   Fixture f;
   f.StartAll();
@@ -400,7 +408,7 @@ TEST_CASE("micro-batches follow measured speed when it pays") {
     f.From(20, Heartbeat{.micro_batch_us = 1000});
     f.From(21, Heartbeat{.micro_batch_us = 3000});
   }
-  f.Wait(std::chrono::seconds(6));
+  MakeSteps(f, 220, milliseconds(50));  // 12 ms of it computing, and half of them saved
   CHECK(f.SharesOf(20) == 6);
   CHECK(f.SharesOf(21) == 2);
 }
@@ -412,11 +420,8 @@ TEST_CASE("speeds change nothing where computing is a small part of a step") {
     f.From(20, Heartbeat{.micro_batch_us = 1000});
     f.From(21, Heartbeat{.micro_batch_us = 3000});
   }
-  f.Commit(1);
-  for (uint64_t version = 2; version < 6; ++version) {  // 6 ms of computing, and two of them saved
-    f.Wait(std::chrono::seconds(4));
-    f.Commit(version);
-  }
+  MakeSteps(f, 220, milliseconds(100));
+  MakeSteps(f, 4, std::chrono::seconds(8));
   f.Wait(std::chrono::seconds(30));
   CHECK(f.SharesOf(20) == 4);
   CHECK(f.SharesOf(21) == 4);
@@ -427,19 +432,19 @@ TEST_CASE("a worker without a share is tried again, and gets one if it is as fas
   f.StartAll();
   const auto beat = [&](Micros time, uint64_t us) {
     for (const Micros until = f.now + time; f.now < until;) {
-      f.From(20, Heartbeat{.micro_batch_us = 1000});
+      f.From(20, Heartbeat{.micro_batch_us = 5000});
       f.From(21, Heartbeat{.micro_batch_us = us});
-      f.Wait(milliseconds(250));
+      MakeSteps(f, 2, milliseconds(100));
     }
   };
-  beat(std::chrono::seconds(6), 100'000);
+  beat(std::chrono::seconds(11), 100'000);
   REQUIRE(f.SharesOf(21) == 0);
   const Micros benched_at = f.now;
   while (f.SharesOf(21) == 0 && f.now < benched_at + std::chrono::minutes(1))
     beat(milliseconds(250), 100'000);
   CHECK(f.SharesOf(21) == 1);
   SUBCASE("it is fast now") {
-    beat(std::chrono::seconds(11), 1000);
+    beat(std::chrono::seconds(11), 5000);
     CHECK(f.SharesOf(21) == 4);
   }
   SUBCASE("it is still slow") {
@@ -458,7 +463,7 @@ TEST_CASE("who has no share of a step does not make others' shares change with e
     f.From(21, Heartbeat{.micro_batch_us = 5000});
     f.From(22, Heartbeat{.micro_batch_us = 1500});
   }
-  f.Wait(std::chrono::seconds(6));
+  MakeSteps(f, 440, milliseconds(25));
   REQUIRE(f.SharesOf(21) == 0);
   const auto before = f.scheduler->view().owners;
   for (int i = 0; i < 40; ++i) f.From(21, Heartbeat{.micro_batch_us = 1490});

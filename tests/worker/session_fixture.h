@@ -142,9 +142,14 @@ class SessionFixture : private Outbox {
       AnswerFrom(session.view().shards[shard].primary, shard, version, nodes);
   }
   void GiveParams(uint32_t shard, uint64_t version) {
+    GiveParams(session.view().shards[shard].primary, shard, version);
+  }
+  void GiveParams(const PeerId& from, uint32_t shard, uint64_t version) {
     auto floats = std::make_shared<FloatBuffer>(plan.shards.range(ShardId(shard)).size());
-    Receive(session.view().shards[shard].primary,
-            Params{{{ShardId(shard), Version(version), ToBlob(SharedBuffer(floats))}}});
+    Receive(from, Params{{{ShardId(shard), Version(version), ToBlob(SharedBuffer(floats))}}});
+  }
+  void GiveParamsFrom(const PeerId& from, uint64_t version) {
+    for (uint32_t shard = 0; shard < shard_count(); ++shard) GiveParams(from, shard, version);
   }
   void GiveParams(uint64_t version) {
     for (uint32_t shard = 0; shard < shard_count(); ++shard) GiveParams(shard, version);
