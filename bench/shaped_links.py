@@ -204,6 +204,17 @@ def heading(args):
     print(f"commit {commit()}, {cpu()}, Linux {os.uname().release}, links of {args.rate} each way")
 
 
+def in_turns(args, kinds, measure_kind):
+    """The milliseconds of each kind's steps: every kind once a round, every other round backwards."""
+    times = {kind: [] for kind in kinds}
+    for turn in range(args.rounds):
+        for kind in list(kinds)[::-1 if turn % 2 else 1]:
+            steps = measure_kind(kind)
+            times[kind] += steps
+            print(f"  {kind}: {statistics.median(steps):,.0f} ms", flush=True)
+    return times
+
+
 def exchange(args):
     heading(args)
     flags = EXCHANGE + batch_flags(4, 4, args.steps)
@@ -211,12 +222,7 @@ def exchange(args):
     print(f"computing and update, 4 at once, alone: {computing:.0f} ms a step")
     kinds = {"servers, fp32": (flags, "ps"), "servers, bf16": (flags + ["--codec", "bf16", "--pull-codec", "bf16"], "ps"),
              "gloo's ring": (flags + ["--set", "run.allreduce=ring"], "allreduce")}
-    times = {name: [] for name in kinds}
-    for turn in range(args.rounds):
-        for name, (job, strategy) in list(kinds.items())[::-1 if turn % 2 else 1]:
-            steps = measure(args, job, 4, 4, args.rate, strategy)
-            times[name] += steps
-            print(f"  {name}: {statistics.median(steps):,.0f} ms", flush=True)
+    times = in_turns(args, kinds, lambda kind: measure(args, kinds[kind][0], 4, 4, args.rate, kinds[kind][1]))
     ring = statistics.median(times["gloo's ring"])
     print(f"{'':<16}{'steps':>6}{'min':>9}{'p50':>9}{'max':>9}{'less computing':>16}{'of the ring':>13}")
     for name, steps in times.items():
@@ -284,17 +290,13 @@ def plan(args):
 def hosts(args):
     heading(args)
     flags = EXCHANGE + batch_flags(4, 4, args.steps)
-    times = {"auto": [], "never": []}
-    for turn in range(args.rounds):
-        for mode in list(times)[::-1 if turn % 2 else 1]:
-            steps = measure(args, flags + ["--host-sum", mode], 4, 2, args.rate, "ps", workers_per_host=2)
-            times[mode] += steps
-            print(f"  --host-sum {mode}: {statistics.median(steps):,.0f} ms", flush=True)
-    each = statistics.median(times["never"])
-    print(f"{'--host-sum':<12}{'steps':>6}{'min':>9}{'p50':>9}{'max':>9}{'of never':>10}")
-    for mode, steps in times.items():
+    times = in_turns(args, ["--host-sum auto", "--host-sum never"], lambda kind: measure(
+        args, flags + kind.split(), 4, 2, args.rate, "ps", workers_per_host=2))
+    each = statistics.median(times["--host-sum never"])
+    print(f"{'':<16}{'steps':>6}{'min':>9}{'p50':>9}{'max':>9}{'of never':>10}")
+    for kind, steps in times.items():
         median = statistics.median(steps)
-        print(f"{mode:<12}{len(steps):>6}{min(steps):>9,.0f}{median:>9,.0f}{max(steps):>9,.0f}{median / each:>10.3f}")
+        print(f"{kind:<16}{len(steps):>6}{min(steps):>9,.0f}{median:>9,.0f}{max(steps):>9,.0f}{median / each:>10.3f}")
 
 
 def leave(*_):

@@ -39,8 +39,8 @@ void SharedLinks::HangUpAccepted() {
 }
 
 void SharedLinks::HangUpAll() {
+  HangUpAccepted();
   for (auto& [line, link] : std::exchange(lines_, {})) Retire(std::move(link));
-  for (auto& link : std::exchange(unnamed_, {})) Retire(std::move(link));
 }
 
 void SharedLinks::Retire(std::unique_ptr<SharedLink> link) {

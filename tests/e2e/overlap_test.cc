@@ -60,14 +60,9 @@ TEST_CASE("one of a host's two workers pushes for both (P6a)") {
   for (const auto& worker : job.workers) {
     worker->Await();
     const std::string text = worker->err();
-    unsigned long long bytes = 0;
-    if (const size_t at = text.find("gave "); at != std::string::npos)
-      REQUIRE(std::sscanf(text.c_str() + at, "gave %llu bytes", &bytes) == 1);
-    given += bytes;
-    const size_t at = text.find("pushed ");
-    REQUIRE(at != std::string::npos);
-    REQUIRE(std::sscanf(text.c_str() + at, "pushed %llu bytes", &bytes) == 1);
-    pushed += bytes;
+    REQUIRE(Contains(text, "pushed "));
+    pushed += BytesAfter(text, "pushed ");
+    given += BytesAfter(text, "gave ");
   }
   MESSAGE("pushed " << pushed << " bytes, gave " << given);
   constexpr uint64_t kBytes = 61706 * sizeof(float);  // LeNet-5's, without metrics

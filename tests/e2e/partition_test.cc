@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 
 #include "cli/exit_codes.h"
 #include "tests/e2e/network.h"
@@ -120,13 +119,6 @@ struct SpreadJob {
   std::unique_ptr<Process> scheduler;
   std::vector<std::unique_ptr<Process>> nodes;  // servers, then workers
 };
-
-// What a worker's log says at its end; 0: nothing.
-uint64_t BytesAfter(const std::string& log, const char* word) {
-  const size_t at = log.find(word);
-  return at == std::string::npos ? 0
-                                 : std::strtoull(log.c_str() + at + std::strlen(word), nullptr, 10);
-}
 
 // The length of the fault itself, which ends once it has been noticed.
 void Hold(const std::function<bool()>& is_noticed) {

@@ -181,4 +181,9 @@ bool Contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
+uint64_t BytesAfter(const std::string& log, const std::string& word) {
+  const size_t at = log.find(word);
+  return at == std::string::npos ? 0 : std::strtoull(log.c_str() + at + word.size(), nullptr, 10);
+}
+
 }  // namespace pando

@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <string>
@@ -77,5 +78,7 @@ uint64_t PeakMemoryBytes(pid_t pid);
 uint64_t ResidentBytes(pid_t pid);
 
 bool Contains(const std::string& text, const std::string& part);
+// The number that follows a worker's word in its log: "pushed 17 bytes"; 0 where there is none.
+uint64_t BytesAfter(const std::string& log, const std::string& word);
 
 }  // namespace pando
