@@ -1,4 +1,4 @@
-// pando bench: executes the program built in bench/, which this one does not link.
+// pando bench: runs the scripts of bench/python/pando_bench by Python.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -7,38 +7,48 @@
 #include <filesystem>
 
 #include "cli/commands.h"
-#include "cli/exit_codes.h"
+#include "common/exit_codes.h"
 
 namespace pando {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kProgram = "pando-bench";
+constexpr const char* kScripts = "pando_bench";
 
-// Beside this program; in the build folder; where it is installed.
-std::vector<fs::path> Places() {
-  std::error_code error;
-  const fs::path here = fs::read_symlink("/proc/self/exe", error).parent_path();
-  return {here / kProgram, here.parent_path() / "bench" / kProgram,
-          here.parent_path() / PANDO_LIBEXEC_DIR / "pando" / kProgram};
+// Debian's own Python first: Debian's packages of libraries belong to it.
+int RunPython(std::vector<std::string> words) {
+  std::vector<char*> argv{nullptr};
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  for (std::string python : {"/usr/bin/python3", "python3"}) {
+    argv[0] = python.data();              // where Python looks for its libraries
+    execvp(python.c_str(), argv.data());  // returns only if it fails
+  }
+  fmt::print(stderr, "pando: cannot run python3: {}; apt-get install python3\n",
+             std::strerror(errno));
+  return kExitUsage;
 }
 
 int RunBench(const std::vector<std::string>& arguments) {
-  std::vector<std::string> words{kProgram};
-  words.insert(words.end(), arguments.begin(), arguments.end());
-  std::vector<char*> argv;
-  for (std::string& word : words) argv.push_back(word.data());
-  argv.push_back(nullptr);
+  std::error_code error;
+  const fs::path program = fs::read_symlink("/proc/self/exe", error);
+  const fs::path here = program.parent_path();
   std::string tried;
-  for (const fs::path& place : Places()) {
-    execv(place.c_str(), argv.data());  // returns only where it cannot
-    tried += fmt::format("\n  {}: {}", place.string(), std::strerror(errno));
+  // Beside this program; in the build folder; where they are installed.
+  for (const fs::path& place : {here / kScripts, here.parent_path() / "bench/python" / kScripts,
+                                here.parent_path() / PANDO_LIBEXEC_DIR / "pando" / kScripts}) {
+    if (fs::is_directory(place, error)) {
+      std::vector<std::string> words{place.string(), "--pando", program.string()};
+      words.insert(words.end(), arguments.begin(), arguments.end());
+      return RunPython(std::move(words));
+    }
+    tried += fmt::format("\n  {}: {}", place.string(), error.message());
   }
   fmt::print(stderr,
-             "pando: the benchmarks are a program of their own, {}, which is not there:{}\n"
-             "build it with: ninja -C BUILD_FOLDER bench/{}\n",
-             kProgram, tried, kProgram);
+             "pando: the scripts of the benchmarks are missing:{}\n"
+             "build them with: ninja -C BUILD_FOLDER\n",
+             tried);
   return kExitUsage;
 }
 
@@ -46,10 +56,10 @@ int RunBench(const std::vector<std::string>& arguments) {
 
 Subcommand AddBenchCommand(CLI::App& app) {
   CLI::App& command =
-      *app.add_subcommand("bench", "Measures the data path beside what this machine can do.");
-  command.set_help_flag();  // the program has its own
+      *app.add_subcommand("bench", "Measures the data path beside the limits of this machine.");
+  command.set_help_flag();  // the scripts have their own
   command.prefix_command();
-  command.footer("\npando bench --help lists the benchmarks that there are.\n");
+  command.footer("\npando bench --help lists the benchmarks.\n");
   return [&command] { return RunBench(command.remaining()); };
 }
 

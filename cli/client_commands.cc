@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "cli/commands.h"
-#include "cli/exit_codes.h"
+#include "common/clock.h"
+#include "common/exit_codes.h"
 #include "net/client.h"
-#include "net/clock.h"
 
 namespace pando {
 namespace {
@@ -53,7 +53,7 @@ int Order(const ClientOptions& options, CommandKind kind) {
                                 options.join, options.timeout_seconds)));
   }
   return Report(Unavailable(
-      fmt::format("not done within {} s (the scheduler goes on with it): {}; raise --timeout to "
+      fmt::format("not done within {} s (the scheduler continues): {}; raise --timeout to "
                   "wait longer",
                   options.timeout_seconds, said)));
 }
@@ -74,7 +74,7 @@ std::shared_ptr<ClientOptions> AddClientOptions(CLI::App& command, const char* e
 
 Subcommand AddDrainCommand(CLI::App& app) {
   CLI::App& command = *app.add_subcommand(
-      "drain", "Takes a worker or server out of a run: others take its work over, then it leaves.");
+      "drain", "Takes a worker or server out of a run: others take over its work, then it leaves.");
   auto options = AddClientOptions(command, "pando drain worker-1 --join tcp://127.0.0.1:7070");
   command.add_option("NODE", options->target, "as pando status names it: worker-1, server-0")
       ->required();
@@ -83,14 +83,14 @@ Subcommand AddDrainCommand(CLI::App& app) {
 
 Subcommand AddSnapshotCommand(CLI::App& app) {
   CLI::App& command = *app.add_subcommand(
-      "snapshot", "Has a run store a snapshot now, beside those that snapshot.every asks for.");
+      "snapshot", "Stores a snapshot of a run now, in addition to those of snapshot.every.");
   auto options = AddClientOptions(command, "pando snapshot --join tcp://127.0.0.1:7070");
   return [options] { return Order(*options, CommandKind::kSnapshot); };
 }
 
 Subcommand AddStopCommand(CLI::App& app) {
-  CLI::App& command = *app.add_subcommand(
-      "stop", "Ends a run early, as Ctrl-C does; pando resume goes on with it.");
+  CLI::App& command =
+      *app.add_subcommand("stop", "Ends a run early, as Ctrl-C does; pando resume continues it.");
   auto options = AddClientOptions(command, "pando stop --join tcp://127.0.0.1:7070");
   return [options] { return Order(*options, CommandKind::kStop); };
 }

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "cli/job_file.h"
-#include "cli/run_folder.h"
-#include "cli/supervisor.h"
+#include "job/job_file.h"
+#include "node/supervisor.h"
+#include "run/run_folder.h"
 
 namespace pando {
 
@@ -47,7 +47,7 @@ struct JobSource {
 // `source` must outlive the parsing.
 void AddJobOptions(CLI::App& command, JobSource* source);
 
-// Only the keys that a run may be resumed with: who computes it, how, and where the data lie.
+// Only the keys that a resumed run may change: processes, devices and the data's folder.
 void AddResumeOptions(CLI::App& command, JobSource* source);
 
 // Only the keys that say what a model and its data are.
@@ -56,8 +56,8 @@ void AddModelOptions(CLI::App& command, JobSource* source);
 // Only the keys that a model's size and a step's memory depend on, and --set.
 void AddCostOptions(CLI::App& command, JobSource* source);
 
-// Reads the job, picks the data where nobody did, fills in name and folder. Notices go to standard
-// error.
+// Reads the job, chooses the data if no key does, and fills in name and folder. Notices go to
+// standard error.
 Result<Job> ResolveJob(const JobSource& source);
 
 void AddVerboseOption(CLI::App& command, bool* is_verbose);
@@ -69,7 +69,7 @@ Status CheckEndpoint(const std::string& flag, const std::string& endpoint);
 // And only on loopback, unless `is_insecure`.
 Status CheckBind(const std::string& endpoint, bool is_insecure);
 
-// Faults that a user asks for, and how often a process that dies is started again.
+// Faults to inject, and restarts of processes that die.
 struct SupervisionOptions {
   std::string chaos;
   uint32_t restarts_max = kRestartsMaxDefault;

@@ -7,9 +7,9 @@
 #include "cli/commands.h"
 #include "cli/data_fetch.h"
 #include "cli/data_inspect.h"
-#include "cli/exit_codes.h"
-#include "cli/text.h"
-#include "worker/dataset.h"
+#include "common/exit_codes.h"
+#include "common/text.h"
+#include "data/dataset.h"
 
 namespace pando {
 namespace {
@@ -25,11 +25,11 @@ Result<Job> JobOf(const InspectOptions& options) {
   job.data_path = options.path;
   if (job.dataset.empty()) job.dataset = GuessDataSet(options.path);
   if (!job.dataset.empty()) return job;
-  return NotFound(
-      fmt::format("{}: holds no data set that pando knows: neither idx files (MNIST), nor CIFAR's "
-                  ".bin files, nor one .csv file, nor folders train and val with a folder per "
-                  "class; --dataset says which one it should be",
-                  options.path));
+  return NotFound(fmt::format(
+      "{}: holds no data set that pando supports: neither idx files (MNIST), nor CIFAR's "
+      ".bin files, nor one .csv file, nor folders train and val with a folder per "
+      "class; --dataset says which one it should be",
+      options.path));
 }
 
 int Inspect(const InspectOptions& options) {
@@ -69,7 +69,7 @@ Subcommand AddDataCommand(CLI::App& app) {
   inspect.add_option("DIR", inspect_options->path, "the folder, or a table's file")->required();
   inspect
       .add_option("--dataset", inspect_options->job.dataset,
-                  "which data set it is, where that cannot be told: " + Joined(DataSetNames()))
+                  "the data set, if the files do not show it: " + Joined(DataSetNames()))
       ->type_name("NAME");
   inspect.add_option("--resize", inspect_options->job.resize, "side that pictures are resized to")
       ->type_name("N");

@@ -1,5 +1,7 @@
 #include "cli/data_fetch.h"
 
+#include <archive.h>
+#include <archive_entry.h>
 #include <curl/curl.h>
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -16,10 +18,9 @@
 #include <map>
 #include <memory>
 
-#include "cli/text.h"
-#include "cli/untar.h"
 #include "common/atomic_file.h"
 #include "common/nearest_name.h"
+#include "common/text.h"
 
 namespace pando {
 namespace {
@@ -230,7 +231,7 @@ Status FetchFile(const FetchOptions& options, const std::string& base_url,
   return error ? FileError("cannot write", path, error.value()) : Status();
 }
 
-// By their sizes: a file that was cut is fetched anew.
+// Compares sizes: a truncated file is fetched again.
 bool IsUnpacked(const Publication& publication, const std::string& folder) {
   const auto holds_all = [&](const std::string& at) {
     return std::ranges::all_of(publication.unpacked_bytes, [&](const auto& file) {
@@ -244,13 +245,60 @@ bool IsUnpacked(const Publication& publication, const std::string& folder) {
 
 Status Unpack(const FetchOptions& options, const std::string& archive) {
   options.tell("unpacking " + archive);
-  if (Status s = UnpackTarGz(archive, options.folder); !s.ok()) return s;
-  std::error_code ignored;  // it is of no more use, and in nobody's way
+  if (Status s = UnpackArchive(archive, options.folder); !s.ok()) return s;
+  std::error_code ignored;  // an archive that stays is harmless
   fs::remove(archive, ignored);
   return Status();
 }
 
+struct FreeArchive {
+  void operator()(archive* reader) const { archive_read_free(reader); }
+};
+
+bool LeadsOut(const fs::path& name) {
+  return name.is_absolute() || std::ranges::find(name, "..") != name.end();
+}
+
+// Writes the entry that the reader stands at.
+Status UnpackFile(archive* reader, const fs::path& path, const Status& cut) {
+  std::error_code error;
+  fs::create_directories(path.parent_path(), error);
+  Result<AtomicFile> file = AtomicFile::Create(path.string());
+  if (!file.ok()) return file.status();
+  std::vector<std::byte> piece(size_t{1} << 20);
+  while (const la_ssize_t size = archive_read_data(reader, piece.data(), piece.size())) {
+    if (size < 0) return cut;
+    Status s = file->Write(std::span(piece).first(static_cast<size_t>(size)));
+    if (!s.ok()) return s;
+  }
+  return file->Commit();
+}
+
 }  // namespace
+
+Status UnpackArchive(const std::string& path, const std::string& folder) {
+  const std::unique_ptr<archive, FreeArchive> reader(archive_read_new());
+  PANDO_CHECK(reader != nullptr);
+  archive_read_support_filter_gzip(reader.get());
+  archive_read_support_format_tar(reader.get());
+  const Status cut = Corrupt(fmt::format("{}: not a whole .tar.gz; download it again", path));
+  if (archive_read_open_filename(reader.get(), path.c_str(), size_t{1} << 16) != ARCHIVE_OK)
+    return fs::exists(path) ? cut : FileError("cannot read", path, ENOENT);
+  archive_entry* entry = nullptr;
+  int result = ARCHIVE_OK;
+  while ((result = archive_read_next_header(reader.get(), &entry)) == ARCHIVE_OK) {
+    const char* name = archive_entry_pathname(entry);
+    if (name == nullptr) return cut;
+    if (LeadsOut(name)) {
+      return Corrupt(fmt::format("{}: holds '{}', which leads out of its folder", path, name));
+    }
+    const bool is_link = archive_entry_hardlink(entry) != nullptr;
+    if (is_link || archive_entry_filetype(entry) != AE_IFREG) continue;
+    Status s = UnpackFile(reader.get(), fs::path(folder) / name, cut);
+    if (!s.ok()) return s;
+  }
+  return result == ARCHIVE_EOF ? Status() : cut;
+}
 
 std::vector<std::string> FetchableDataSets() {
   std::vector<std::string> names;

@@ -18,7 +18,11 @@ struct FetchOptions {
 };
 
 std::vector<std::string> FetchableDataSets();
-// When it returns ok, `folder` holds the data set. What is there already is not downloaded again.
+// When it returns ok, `folder` holds the data set. Files that exist are not downloaded again.
 Status FetchDataSet(const FetchOptions& options);
+
+// Unpacks the plain files of a .tar.gz and the folders that they are in. Names that lead out of
+// `folder` are errors; links and devices are skipped.
+Status UnpackArchive(const std::string& path, const std::string& folder);
 
 }  // namespace pando

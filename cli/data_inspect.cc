@@ -6,8 +6,8 @@
 #include <cmath>
 #include <vector>
 
-#include "worker/picture_file.h"
-#include "worker/resample.h"
+#include "data/picture_file.h"
+#include "data/resample.h"
 
 namespace pando {
 namespace {

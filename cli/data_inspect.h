@@ -4,7 +4,7 @@
 #include <string>
 
 #include "common/status.h"
-#include "worker/dataset.h"
+#include "data/dataset.h"
 
 namespace pando {
 

@@ -16,15 +16,15 @@
 #include <fstream>
 #include <utility>
 
-#include "cli/batch_check.h"
-#include "cli/text.h"
-#include "cli/version.h"
 #include "common/atomic_file.h"
+#include "common/text.h"
+#include "common/version.h"
+#include "job/batch_check.h"
 #include "kernels/device.h"
 #include "kernels/runtime_library.h"
-#include "net/versions.h"
+#include "net/zmq/versions.h"
 #include "proto/versions.h"
-#include "scheduler/sqlite_db.h"
+#include "run/sqlite_db.h"
 
 namespace pando {
 namespace {
@@ -145,7 +145,7 @@ std::vector<LibraryVersion> ReadLibraries() {
 std::vector<std::string> FindProblems(const MachineFacts& facts) {
   std::vector<std::string> problems;
   if (facts.open_files_max < kOpenFilesWanted) {
-    problems.push_back(fmt::format("{} open files are allowed, {} are wanted: ulimit -n {}",
+    problems.push_back(fmt::format("{} open files are allowed, {} are needed: ulimit -n {}",
                                    facts.open_files_max, kOpenFilesWanted, kOpenFilesWanted));
   }
   if (!facts.has_loopback) {
@@ -155,7 +155,7 @@ std::vector<std::string> FindProblems(const MachineFacts& facts) {
   const auto cards = facts.nvidia_card_count;
   if (cards > 0 && facts.gpus.empty()) {
     problems.push_back(fmt::format(
-        "{} NVIDIA card{} on the bus, and no driver that knows {}: install NVIDIA's, then try "
+        "{} NVIDIA card{} on the bus, without a driver for {}: install NVIDIA's, then try "
         "nvidia-smi",
         cards, cards == 1 ? " is" : "s are", cards == 1 ? "it" : "them"));
   }

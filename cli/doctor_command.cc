@@ -3,7 +3,7 @@
 
 #include "cli/commands.h"
 #include "cli/doctor.h"
-#include "cli/exit_codes.h"
+#include "common/exit_codes.h"
 
 namespace pando {
 namespace {
@@ -13,17 +13,16 @@ int RunDoctor() {
   fmt::print("{}", DescribeMachine(facts, ReadLibraries()));
   const std::vector<std::string> problems = FindProblems(facts);
   for (const std::string& problem : problems) fmt::print("problem: {}\n", problem);
-  fmt::print("{}\n", problems.empty() ? "nothing is in a run's way"
-                                      : fmt::format("{} to mend", problems.size()));
+  fmt::print("{}\n", problems.empty() ? "no problems" : fmt::format("{} to fix", problems.size()));
   return problems.empty() ? kExitCompleted : kExitFailed;
 }
 
 }  // namespace
 
 Subcommand AddDoctorCommand(CLI::App& app) {
-  CLI::App& command = *app.add_subcommand(
-      "doctor", "Says what this machine has for a run, and what will be in its way.");
-  command.footer(std::string("\nExit code 1 where something is to mend.\n\n") + kExitCodesHelp);
+  CLI::App& command =
+      *app.add_subcommand("doctor", "Prints what this machine has for a run, and any problems.");
+  command.footer(std::string("\nExit code 1 if there is a problem.\n\n") + kExitCodesHelp);
   return [] { return RunDoctor(); };
 }
 

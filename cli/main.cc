@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "cli/commands.h"
-#include "cli/exit_codes.h"
-#include "cli/version.h"
+#include "common/exit_codes.h"
 #include "common/nearest_name.h"
+#include "common/version.h"
 
 namespace pando {
 namespace {
@@ -36,7 +36,7 @@ std::vector<std::string> KnownWords(const CLI::App& app, bool is_flag) {
   return words;
 }
 
-// Explains the first argument that nobody takes.
+// Explains the first argument that no option takes.
 int ReportUnknown(const CLI::App& app) {
   const std::vector<CLI::App*> chosen = app.get_subcommands();
   const CLI::App& place = chosen.empty() ? app : *chosen.front();

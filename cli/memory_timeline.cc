@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "cli/model_report.h"
-#include "cli/text.h"
+#include "common/text.h"
 
 namespace pando {
 namespace {
@@ -21,7 +21,7 @@ using Row = std::array<uint64_t, kSeriesCount>;
 std::array<const char*, kSeriesCount> SeriesNames() {
   std::array<const char*, kSeriesCount> names{"parameters", "gradients"};
   for (size_t use = 0; use < kBufferUseCount; ++use) {
-    names[2 + use] = BufferUseName(static_cast<BufferUse>(use));
+    names[2 + use] = EnumName(static_cast<BufferUse>(use));
   }
   names[kWorkerSeriesCount] = "servers_optimizer_state";
   return names;

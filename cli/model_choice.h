@@ -7,16 +7,16 @@
 #include <string>
 
 #include "cli/commands.h"
-#include "common/job.h"
 #include "common/status.h"
 #include "models/graph.h"
+#include "plan/job.h"
 
 namespace pando {
 
 struct ModelChoice {
   std::string name;          // of the zoo, or a network's file
   std::string input;         // "224x224x3"; empty: what the model was made for
-  uint32_t class_count = 0;  // 0: likewise
+  uint32_t class_count = 0;  // 0: also
   JobSource source;          // keys that a model's size depends on
 };
 

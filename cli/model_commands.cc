@@ -4,15 +4,15 @@
 #include <memory>
 #include <optional>
 
-#include "cli/batch_check.h"
 #include "cli/commands.h"
-#include "cli/device_choice.h"
-#include "cli/exit_codes.h"
 #include "cli/model_choice.h"
 #include "cli/model_report.h"
 #include "common/atomic_file.h"
+#include "common/exit_codes.h"
+#include "job/batch_check.h"
+#include "job/device_choice.h"
 #include "models/network.h"
-#include "worker/evaluate_chunk.h"
+#include "train/evaluation_pass.h"
 
 namespace pando {
 namespace {
@@ -62,7 +62,7 @@ Result<Memory> MemoryOf(Job job, const Graph& graph, uint32_t batch) {
   return memory;
 }
 
-// FILE.csv and FILE.svg, whatever of the two the path ends in.
+// Writes FILE.csv and FILE.svg. The path may end in either.
 Status WriteTimeline(const ModelOptions& options, const Job& job, const Graph& graph,
                      const MemoryPlan& training) {
   std::string stem = options.timeline_path;

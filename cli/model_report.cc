@@ -4,13 +4,13 @@
 
 #include <algorithm>
 
-#include "cli/device_choice.h"
-#include "cli/text.h"
 #include "common/check.h"
+#include "common/text.h"
+#include "job/device_choice.h"
 #include "models/model_cost.h"
 #include "models/model_graph.h"
 #include "models/zoo.h"
-#include "server/optimizer.h"
+#include "optim/optimizer.h"
 
 namespace pando {
 namespace {
@@ -94,7 +94,7 @@ std::string GpuLines(const Job& job, const GpuMemoryPlan& plan) {
       "  network          {:>10}   activations, their gradients, scratch\n"
       "  batches          {:>10}   samples on their way\n"
       "  a worker         {:>10}   beside CUDA's context and NVIDIA's libraries\n",
-      job.micro_batches, job.micro_batches == 1 ? "" : "es", PrecisionName(job.precision),
+      job.micro_batches, job.micro_batches == 1 ? "" : "es", EnumName(job.precision),
       BytesText(plan.parameters), BytesText(plan.gradients), BytesText(plan.network),
       BytesText(plan.batches), BytesText(plan.total()));
 }
@@ -126,7 +126,7 @@ ModelBytes BytesOf(const Job& job, const Graph& graph) {
 std::string SummaryText(const ModelReport& report) {
   const Graph& graph = report.graph;
   const TensorLayout& layout = graph.layout();
-  const ModelCost cost = CostOf(graph);
+  const ModelCost cost = CountCost(graph);
   const ModelBytes bytes = BytesOf(report.job, graph);
   const auto forward = static_cast<double>(cost.forward_flops);
   const double both = forward + static_cast<double>(cost.backward_flops);

@@ -3,11 +3,11 @@
 
 #include <string>
 
-#include "cli/batch_check.h"
-#include "common/job.h"
+#include "job/batch_check.h"
 #include "models/graph.h"
 #include "models/memory_plan.h"
 #include "models/network.h"
+#include "plan/job.h"
 
 namespace pando {
 

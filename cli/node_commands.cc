@@ -4,11 +4,11 @@
 #include <memory>
 
 #include "cli/commands.h"
-#include "cli/device_choice.h"
-#include "cli/exit_codes.h"
-#include "cli/log.h"
-#include "cli/node_run.h"
-#include "cli/processes.h"
+#include "common/exit_codes.h"
+#include "job/device_choice.h"
+#include "node/log.h"
+#include "node/node_run.h"
+#include "node/processes.h"
 
 namespace pando {
 namespace {
@@ -41,7 +41,7 @@ int KeepNode(const NodeArgs& args, const std::string& workers) {
   NodeArgs counted = args;
   if (workers != "auto") counted.worker_count = static_cast<uint32_t>(std::stoul(workers));
   if (counted.server_count == 0 && counted.worker_count == 0u)
-    return Report(InvalidArgument("--servers 0 --workers 0 leaves nothing to start"));
+    return Report(InvalidArgument("--servers 0 --workers 0 starts no process; give at least one"));
   return RunNode(counted);
 }
 
@@ -63,7 +63,7 @@ Subcommand AddServerCommand(CLI::App& app) {
   args->bind = "tcp://127.0.0.1:0";
   CLI::App& command = *app.add_subcommand("server",
                                           "Joins a run as a parameter server: sums gradients, runs "
-                                          "the optimizer, hands out parameters.");
+                                          "the optimizer, sends parameters.");
   AddJoinOption(command, &args->join);
   command
       .add_option("--bind", args->bind,
@@ -72,7 +72,8 @@ Subcommand AddServerCommand(CLI::App& app) {
   command.add_option("--lanes", args->lanes, "serving threads; 0: by cores [0]")
       ->type_name("N")
       ->check(CLI::Range(0, 256));
-  command.add_flag("--insecure", args->insecure, "allow --bind beyond this machine, without keys");
+  command.add_flag("--insecure", args->insecure,
+                   "allow --bind beyond this machine, without encryption");
   AddStartTimeoutOption(command, &args->start_timeout_ms);
   command.add_option("--rank", args->wanted_rank)->group("");
   AddVerboseOption(command, is_verbose.get());
@@ -99,11 +100,11 @@ Subcommand AddWorkerCommand(CLI::App& app) {
       ->type_name("NAME");
   command
       .add_option("--data", args->data_path,
-                  "where this machine has the data set, if not where the job says")
+                  "folder of the data set on this machine, if it is not the job's")
       ->type_name("PATH");
   command
       .add_option("--data-cache", args->data_cache,
-                  "where this machine keeps decoded photographs, if not where the job says")
+                  "folder of decoded photographs on this machine, if it is not the job's")
       ->type_name("FOLDER");
   AddStartTimeoutOption(command, &args->start_timeout_ms);
   command.add_option("--rank", args->wanted_rank)->group("");
@@ -115,10 +116,11 @@ Subcommand AddWorkerCommand(CLI::App& app) {
 Subcommand AddNodeCommand(CLI::App& app) {
   auto args = std::make_shared<NodeArgs>();
   auto workers = std::make_shared<std::string>("auto");
-  CLI::App& command = *app.add_subcommand(
-      "node",
-      "What a machine of a cluster runs: starts servers and workers that join a run, starts those\n"
-      "that die again, and takes them out of the run when it is asked to end (SIGTERM, Ctrl-C).");
+  CLI::App& command =
+      *app.add_subcommand("node",
+                          "Runs the processes of one machine of a cluster: starts servers and "
+                          "workers that join a run,\n"
+                          "restarts those that die, and drains them on SIGTERM or Ctrl-C.");
   AddJoinOption(command, &args->join);
   command
       .add_option("--servers", args->server_count,
@@ -128,8 +130,8 @@ Subcommand AddNodeCommand(CLI::App& app) {
   command
       .add_option(
           "--workers", *workers,
-          "worker processes; auto: one for each GPU; without any, one for every 8 cores, or for "
-          "--threads cores [auto]")
+          "worker processes; auto: one per GPU; without GPUs, one per 8 cores, or per --threads "
+          "cores [auto]")
       ->type_name("N")
       ->check(CLI::IsMember({"auto"}) | CLI::Range(0, 1024));
   command
@@ -150,14 +152,15 @@ Subcommand AddNodeCommand(CLI::App& app) {
   command.add_option("--lanes", args->lanes, "serving threads of each server; 0: by cores [0]")
       ->type_name("N")
       ->check(CLI::Range(0, 256));
-  command.add_flag("--insecure", args->insecure, "allow --bind beyond this machine, without keys");
+  command.add_flag("--insecure", args->insecure,
+                   "allow --bind beyond this machine, without encryption");
   command
       .add_option("--data", args->data_path,
-                  "where this machine has the data set, if not where the job says")
+                  "folder of the data set on this machine, if it is not the job's")
       ->type_name("PATH");
   command
       .add_option("--data-cache", args->data_cache,
-                  "where this machine keeps decoded photographs, if not where the job says")
+                  "folder of decoded photographs on this machine, if it is not the job's")
       ->type_name("FOLDER");
   command
       .add_option("--log-dir", args->log_dir,
@@ -174,7 +177,7 @@ Subcommand AddNodeCommand(CLI::App& app) {
 Subcommand AddStatusCommand(CLI::App& app) {
   auto args = std::make_shared<StatusArgs>();
   CLI::App& command =
-      *app.add_subcommand("status", "Asks a run who is there and what each process is doing.");
+      *app.add_subcommand("status", "Lists the processes of a run and what each one is doing.");
   AddJoinOption(command, &args->join);
   command.add_flag("--json", args->json, "as JSON");
   AddStartTimeoutOption(command, &args->start_timeout_ms);

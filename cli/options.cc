@@ -5,10 +5,10 @@
 #include <cstdio>
 
 #include "cli/commands.h"
-#include "cli/data_default.h"
-#include "cli/exit_codes.h"
-#include "cli/run_folder.h"
-#include "cli/text.h"
+#include "common/exit_codes.h"
+#include "common/text.h"
+#include "job/data_default.h"
+#include "run/run_folder.h"
 #include "worker/allreduce/gloo_group.h"
 
 namespace pando {
@@ -143,7 +143,7 @@ Status CheckSupervision(const SupervisionOptions& options, const Job& job) {
   if (options.group_restarts == 0) return Status();
   return InvalidArgument(
       "--group-restarts is for --strategy allreduce, where a death ends the group; with servers "
-      "each process is started again by itself (--max-restarts)");
+      "each process restarts alone (--max-restarts)");
 }
 
 Result<Job> ResolveJob(const JobSource& source) {
@@ -170,8 +170,7 @@ void AddVerboseOption(CLI::App& command, bool* is_verbose) {
 void AddMaxRestartsOption(CLI::App& command, uint32_t* restarts_max) {
   command
       .add_option("--max-restarts", *restarts_max,
-                  fmt::format("how often a process that dies is started again without a minute of "
-                              "life in between [{}]",
+                  fmt::format("restarts of a process that dies within one minute of its start [{}]",
                               *restarts_max))
       ->type_name("N")
       ->group("Processes and run folder");
@@ -181,13 +180,13 @@ void AddSupervisionOptions(CLI::App& command, SupervisionOptions* options) {
   AddMaxRestartsOption(command, &options->restarts_max);
   command
       .add_option("--group-restarts", options->group_restarts,
-                  "with --strategy allreduce: how often the whole group is started again from its "
-                  "last snapshot, after the death of a worker [0]")
+                  "with --strategy allreduce: restarts of the whole group from its last snapshot, "
+                  "after the death of a worker [0]")
       ->type_name("N")
       ->group("Processes and run folder");
   command
       .add_option("--chaos", options->chaos,
-                  "faults to bring over the run's own processes: \"kill worker at step 100; stop "
+                  "faults to inject: \"kill worker at step 100; stop "
                   "server 1 2s at step 200; partition worker 5s every 30s; kill scheduler at step "
                   "300\", or random:SEED")
       ->type_name("TEXT")
@@ -230,9 +229,9 @@ Status CheckBind(const std::string& endpoint, bool is_insecure) {
   if (Status s = CheckEndpoint("--bind", endpoint); !s.ok()) return s;
   if (is_insecure || IsLoopback(endpoint)) return Status();
   return InvalidArgument(
-      fmt::format("--bind {} can be reached from other machines, and anybody who reaches it can "
-                  "join or spoil the run; "
-                  "give --insecure if that network is yours alone, or bind tcp://127.0.0.1:PORT",
+      fmt::format("--bind {} can be reached from other machines, and any program that reaches it "
+                  "can join or disturb the run; give --insecure if the network is private, or "
+                  "bind tcp://127.0.0.1:PORT",
                   endpoint));
 }
 

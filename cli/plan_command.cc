@@ -1,4 +1,4 @@
-// pando plan: what a step will take on so many machines, before they are bought.
+// pando plan: predicts the time of a step on machines that do not exist yet.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,12 +8,12 @@
 
 #include "cli/bandwidth.h"
 #include "cli/commands.h"
-#include "cli/exit_codes.h"
 #include "cli/model_choice.h"
 #include "cli/plan_report.h"
 #include "cli/plan_work.h"
-#include "cli/text.h"
+#include "common/exit_codes.h"
 #include "common/printable.h"
+#include "common/text.h"
 
 namespace pando {
 namespace {
@@ -165,8 +165,9 @@ void AddModelFlags(CLI::App& command, PlanOptions* options) {
       ->type_name("NAME|FILE.toml")
       ->group("Model");
   command
-      .add_option("--parameters", options->parameter_count,
-                  "in place of --model: a model of so many, spread evenly over its computing")
+      .add_option(
+          "--parameters", options->parameter_count,
+          "in place of --model: a model with N parameters, spread evenly over its computing")
       ->type_name("N")
       ->check(CLI::Range(uint64_t{1}, kPlanParametersMax))
       ->group("Model");
@@ -213,7 +214,7 @@ void AddMachineFlags(CLI::App& command, PlanOptions* options) {
                 "its link")
       ->group("Machines");
   add("--servers", &options->servers, kServersMax,
-      "on hosts of their own [as many as are worth having]");
+      "on separate hosts [as many as shorten the step]");
   add("--replicas", &options->replicas, 2,
       fmt::format("of each shard, 1 or 2 [{}]", options->replicas));
 }
@@ -247,7 +248,8 @@ void AddNetworkFlags(CLI::App& command, PlanOptions* options) {
 Subcommand AddPlanCommand(CLI::App& app) {
   auto options = std::make_shared<PlanOptions>();
   CLI::App& command = *app.add_subcommand(
-      "plan", "Predicts a step's time on so many machines: parameter servers beside allreduce.");
+      "plan",
+      "Predicts a step's time on a number of machines: parameter servers beside allreduce.");
   AddModelFlags(command, options.get());
   AddComputeFlags(command, options.get());
   AddMachineFlags(command, options.get());

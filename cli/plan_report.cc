@@ -6,14 +6,14 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/bandwidth.h"
-#include "cli/text.h"
+#include "common/text.h"
 
 namespace pando {
 namespace {
 
 constexpr double kMsPerSecond = 1000;
 
-// More than one for each host that sends is of no use, but for what the shards' sizes make of it.
+// More servers than sending hosts do not help, except where the shards' sizes are uneven.
 constexpr uint32_t kServersTriedMax = 256;
 
 std::string Counted(uint64_t count, const std::string& thing) {
@@ -145,7 +145,7 @@ Plan MakePlan(PlanInput input) {
   plan.choice = ChooseServers(work, cluster, plan.input.buckets, tried_max, kLeastGain);
   if (cluster.servers == 0) cluster.servers = plan.choice.enough;
   plan.predictions = {{.key = "ps-own-hosts",
-                       .name = Counted(cluster.servers, "server") + " on hosts of their own",
+                       .name = Counted(cluster.servers, "server") + " on separate hosts",
                        .servers = cluster.servers,
                        .host_count = hosts + cluster.servers,
                        .time = ParameterServerStep(work, cluster, ServerPlace::kOwnHosts)},

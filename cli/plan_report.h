@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "common/step_time.h"
+#include "plan/step_time.h"
 
 namespace pando {
 
@@ -32,7 +32,7 @@ struct Prediction {
 struct Plan {
   PlanInput input;
   ServerChoice choice;
-  // Servers on hosts of their own, servers on the workers' hosts, ring allreduce.
+  // Servers on separate hosts, servers on the workers' hosts, ring allreduce.
   std::vector<Prediction> predictions;
 };
 

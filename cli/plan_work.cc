@@ -1,7 +1,7 @@
 #include "cli/plan_work.h"
 
-#include "common/tensor_layout.h"
 #include "models/model_cost.h"
+#include "plan/tensor_layout.h"
 
 namespace pando {
 namespace {
@@ -29,7 +29,7 @@ std::vector<StepShard> ShardsOf(const Graph& graph) {
 }  // namespace
 
 StepWork WorkOf(const Graph& graph, double compute_ms) {
-  const ModelCost cost = CostOf(graph);
+  const ModelCost cost = CountCost(graph);
   const double ms_per_flop =
       compute_ms / static_cast<double>(cost.forward_flops + cost.backward_flops);
   StepWork work;

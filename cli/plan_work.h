@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
-#include "common/step_time.h"
 #include "models/graph.h"
+#include "plan/step_time.h"
 
 namespace pando {
 

@@ -5,12 +5,12 @@
 #include <optional>
 
 #include "cli/commands.h"
-#include "cli/device_choice.h"
-#include "cli/exit_codes.h"
-#include "cli/local_run.h"
-#include "cli/log.h"
-#include "cli/run_plan.h"
-#include "cli/run_weights.h"
+#include "common/exit_codes.h"
+#include "job/device_choice.h"
+#include "job/run_plan.h"
+#include "node/local_run.h"
+#include "node/log.h"
+#include "run/run_weights.h"
 
 namespace pando {
 namespace {
@@ -100,9 +100,8 @@ Subcommand AddResumeCommand(CLI::App& app) {
   auto options = std::make_shared<ResumeOptions>();
   CLI::App& command = *app.add_subcommand(
       "resume",
-      "Goes on with a run whose processes are all gone, from its last snapshot to the same "
-      "weights,\n"
-      "on this machine, with as many processes as its job file or the flags say.");
+      "Continues a run whose processes are all gone, from its last snapshot to the same weights,\n"
+      "on this machine, with the numbers of processes in its job file or the flags.");
   command.add_option("RUN_DIR", options->run_dir, "the run's folder")->required();
   AddResumeOptions(command, &options->source);
   AddSupervisionOptions(command, &options->supervision);

@@ -4,10 +4,10 @@
 #include <memory>
 
 #include "cli/commands.h"
-#include "cli/exit_codes.h"
-#include "cli/log.h"
-#include "cli/processes.h"
-#include "cli/run_folder.h"
+#include "common/exit_codes.h"
+#include "node/log.h"
+#include "node/processes.h"
+#include "run/run_folder.h"
 
 namespace pando {
 namespace {
@@ -23,7 +23,7 @@ struct SchedulerOptions {
   bool is_verbose = false;
 };
 
-// A scheduler that is started again by hand goes on with its run.
+// A scheduler that a user restarts continues its run.
 Result<RunFolder> MakeFolder(const SchedulerOptions& options, const Job& job) {
   if (!options.prepared_run_dir.empty()) return RunFolder::Open(options.prepared_run_dir);
   if (options.is_resumed) {
@@ -32,7 +32,7 @@ Result<RunFolder> MakeFolder(const SchedulerOptions& options, const Job& job) {
         "{} holds no unfinished run of this job; give the job file of a run folder", job.run_dir));
   }
   if (!options.is_forced && RunFolder::HoldsUnfinished(job)) {
-    fmt::print(stderr, "pando: going on with the run in {}\n", job.run_dir);
+    fmt::print(stderr, "pando: continuing the run in {}\n", job.run_dir);
     return RunFolder::Open(job.run_dir);
   }
   return RunFolder::Create(job, options.is_forced);
@@ -67,20 +67,20 @@ Subcommand AddSchedulerCommand(CLI::App& app) {
   CLI::App& command = *app.add_subcommand(
       "scheduler",
       "Starts a run and leads it: waits for run.servers servers and run.workers workers to join,\n"
-      "gives out the work, shows the progress, writes the run folder.");
+      "assigns the work, shows the progress, writes the run folder.");
   AddJobOptions(command, &options->source);
   command.add_option("--bind", options->bind, fmt::format("where to listen [{}]", options->bind))
       ->type_name("ENDPOINT");
   command.add_flag("--insecure", options->is_insecure,
-                   "allow --bind beyond this machine, without keys");
+                   "allow --bind beyond this machine, without encryption");
   command.add_flag("--force", options->is_forced, "overwrite the run that the run folder holds");
   command
       .add_option("--endpoint-file", options->endpoint_file,
-                  "write the endpoint there once it listens (for port 0)")
+                  "write the endpoint to this file once it listens (for port 0)")
       ->type_name("PATH");
   command.add_option("--prepared-run-dir", options->prepared_run_dir)->group("");
   command.add_flag("--resume", options->is_resumed,
-                   "go on with a run whose processes are all gone, from its last snapshot");
+                   "continue a run whose processes are all gone, from its last snapshot");
   AddVerboseOption(command, &options->is_verbose);
   command.footer(std::string("\nExample, one line per terminal:\n"
                              "  pando scheduler job.toml --bind tcp://127.0.0.1:7070\n"
@@ -89,8 +89,8 @@ Subcommand AddSchedulerCommand(CLI::App& app) {
                              "After a power cut, for servers and workers of several machines:\n"
                              "  pando scheduler runs/first/job.toml --resume --bind "
                              "tcp://10.0.0.1:7070 --insecure\n\n"
-                             "A scheduler that died alone is started again without --resume: "
-                             "training went on.\n\n") +
+                             "A scheduler that died alone is restarted without --resume: "
+                             "training has continued.\n\n") +
                  kExitCodesHelp);
   return [options] { return Schedule(*options); };
 }

@@ -1,15 +1,15 @@
-// `pando status`: who is there and what each one is doing.
+// `pando status`: the processes of a run and what each one is doing.
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
 #include <optional>
 #include <string>
 
-#include "cli/exit_codes.h"
-#include "cli/processes.h"
 #include "cli/status_table.h"
+#include "common/clock.h"
+#include "common/exit_codes.h"
 #include "net/client.h"
-#include "net/clock.h"
+#include "node/processes.h"
 
 namespace pando {
 

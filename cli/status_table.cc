@@ -18,8 +18,8 @@ double Ms(const nlohmann::json& fault, const char* key) {
 constexpr size_t kFaultLinesMax = 10;  // the newest
 constexpr size_t kDoingWidthMin = 40;  // mostly enough: a table asked for again looks the same
 
-// What carries the payloads to the lanes that it dialed: "shm 2", "shm 1, tcp 1"; without servers
-// the group's own lines, whichever library's: "group 3".
+// The transports of payloads to the lanes that the node connected to: "shm 2", "shm 1, tcp 1".
+// Without servers the lines of the group, by gloo or NCCL: "group 3".
 std::string LinesText(const nlohmann::json& node) {
   std::string text;
   const auto lines = node.find("lines");
@@ -68,8 +68,8 @@ std::string FaultLine(const nlohmann::json& fault) {
   text += fmt::format(", noticed by {}", fault.value("detected_by", ""));
   if (const double injected_ms = Ms(fault, "injected_ms"); injected_ms >= 0)
     text += fmt::format(" after {:.0f} ms", detected_ms - injected_ms);
-  if (recovered_ms < 0) return text + ", not made up for yet\n";
-  return text + fmt::format(", made up for {:.0f} ms later\n", recovered_ms - detected_ms);
+  if (recovered_ms < 0) return text + ", not recovered yet\n";
+  return text + fmt::format(", recovered after {:.0f} ms\n", recovered_ms - detected_ms);
 }
 
 std::string FaultLines(const nlohmann::json& faults) {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "cli/commands.h"
-#include "cli/exit_codes.h"
-#include "cli/timeline_trace.h"
+#include "common/exit_codes.h"
+#include "run/timeline_trace.h"
 
 namespace pando {
 namespace {
@@ -66,7 +66,7 @@ int ConcludeTimeline(const Job& job, const RunFolder& folder, int exit_code) {
   const Status made = MakeTrace({folder.path()}, job.timeline);
   if (made.ok()) return exit_code;
   const int trace_code = Report(made);
-  fmt::print(stderr, "pando: what was recorded is kept: pando timeline {} --out FILE\n",
+  fmt::print(stderr, "pando: the records are kept; to read them: pando timeline {} --out FILE\n",
              folder.path());
   return exit_code == kExitCompleted ? trace_code : exit_code;
 }

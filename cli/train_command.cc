@@ -4,13 +4,13 @@
 #include <memory>
 
 #include "cli/commands.h"
-#include "cli/device_choice.h"
-#include "cli/exit_codes.h"
-#include "cli/local_run.h"
-#include "cli/log.h"
-#include "cli/processes.h"
-#include "cli/run_folder.h"
-#include "cli/run_plan.h"
+#include "common/exit_codes.h"
+#include "job/device_choice.h"
+#include "job/run_plan.h"
+#include "node/local_run.h"
+#include "node/log.h"
+#include "node/processes.h"
+#include "run/run_folder.h"
 
 namespace pando {
 namespace {
@@ -51,7 +51,8 @@ int PrintPlan(const Job& job, const RunPlan& plan) {
 
 Status CheckStrategy(const TrainOptions& options, const Job& job) {
   if (options.is_serial && job.strategy == Strategy::kAllreduce)
-    return InvalidArgument("--serial is one process, and --strategy allreduce several; drop one");
+    return InvalidArgument(
+        "--serial is one process, and --strategy allreduce is several; drop one");
   return CheckSupervision(options.supervision, job);
 }
 
@@ -61,7 +62,7 @@ Result<ChaosPlan> ChaosOf(const TrainOptions& options, bool is_serial, const Job
   if (text.empty()) return ChaosPlan{};
   const uint32_t server_count = job.strategy == Strategy::kAllreduce ? 0 : job.servers;
   if (is_serial) {
-    return InvalidArgument("--chaos needs processes to hurt, and --serial has none; drop one");
+    return InvalidArgument("--chaos needs processes to kill, and --serial has none; drop one");
   }
   return ParseChaos(text, {job.workers, server_count, step_count});
 }
@@ -105,7 +106,7 @@ Subcommand AddTrainCommand(CLI::App& app) {
   CLI::App& command = *app.add_subcommand(
       "train",
       "Trains a model on this machine: starts scheduler, servers and workers as processes,\n"
-      "shows the progress and leaves everything in a run folder.");
+      "shows the progress and writes a run folder.");
   AddJobOptions(command, &options->source);
   command.add_flag("--serial", options->is_serial,
                    "the same job in one process, without network: same weights");

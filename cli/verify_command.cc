@@ -6,16 +6,16 @@
 #include <utility>
 
 #include "cli/commands.h"
-#include "cli/device_choice.h"
-#include "cli/exit_codes.h"
-#include "cli/log.h"
-#include "cli/opened_job.h"
-#include "cli/run_weights.h"
-#include "cli/serial_trainer.h"
-#include "cli/shutdown.h"
+#include "common/exit_codes.h"
 #include "common/float_env.h"
-#include "server/optimizer.h"
-#include "server/snapshot_file.h"
+#include "job/device_choice.h"
+#include "job/opened_job.h"
+#include "node/log.h"
+#include "node/shutdown.h"
+#include "optim/optimizer.h"
+#include "run/run_weights.h"
+#include "run/serial_trainer.h"
+#include "run/snapshot_file.h"
 
 namespace pando {
 namespace {
@@ -79,14 +79,14 @@ Result<SerialResult> Replay(const OpenedJob& job, const std::optional<SnapshotIm
   }
   if (job.plan.pushes.has_feedback()) {
     return InvalidArgument(
-        "the run's gradients held what earlier ones had lost (train.codec is 1-bit or top-k), and "
-        "snapshots have none of it: there is nothing to compare with");
+        "the run's gradients contained errors of earlier ones (train.codec is 1-bit or top-k), and "
+        "snapshots do not store them: there is nothing to compare with");
   }
   Result<DeviceChoice> choice = ParseDevice("--device", job.plan.job.device);
   if (!choice.ok()) return choice.status();
   Result<OpenedDevice> device = OpenDevice(*choice, job.plan.job);
   if (!device.ok()) return device.status();
-  fmt::print(stderr, "pando: computing on {}; workers of another kind made other bits\n",
+  fmt::print(stderr, "pando: computing on {}; workers of another kind compute other bits\n",
              device->kind);
   ShutdownSignal shutdown;
   const SerialCallbacks callbacks{

@@ -6,15 +6,15 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
-#include "cli/data_default.h"
-#include "cli/device_choice.h"
-#include "cli/exit_codes.h"
-#include "cli/log.h"
-#include "cli/opened_job.h"
-#include "cli/run_weights.h"
-#include "cli/serial_trainer.h"
+#include "common/exit_codes.h"
 #include "common/float_env.h"
-#include "common/safetensors.h"
+#include "job/data_default.h"
+#include "job/device_choice.h"
+#include "job/opened_job.h"
+#include "node/log.h"
+#include "run/run_weights.h"
+#include "run/safetensors.h"
+#include "run/serial_trainer.h"
 
 namespace pando {
 namespace {

@@ -1,5 +1,5 @@
-// What a server and a relay sum gradients with (P2): left + right, float by float. Computing has
-// its own (kernels/ops.h).
+// The gradient sums of servers and relays (P2): left + right, float by float. Computing has its own
+// version (kernels/ops.h).
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,7 @@
 
 namespace pando {
 
-// out[i] = left[i] + right[i].  `out` has as many floats as each, and may be either of them.
+// out[i] = left[i] + right[i]. All spans have the same size; `out` may be one of the others.
 inline void AddSpans(float* out, std::span<const float> left, std::span<const float> right) {
   const float* l = left.data();
   const float* r = right.data();

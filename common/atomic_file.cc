@@ -14,7 +14,7 @@
 namespace pando {
 namespace {
 
-// Returns the error number, 0 if all was written.
+// Returns the error number; 0 if everything was written.
 int WriteAll(int fd, std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     const ssize_t written = write(fd, bytes.data(), bytes.size());
@@ -25,12 +25,12 @@ int WriteAll(int fd, std::span<const std::byte> bytes) {
   return 0;
 }
 
-// A rename is durable only when its folder is.
-Status SyncFolderOf(const std::string& path) {
+// A rename is durable only after its folder is synced.
+Status SyncFolder(const std::string& path) {
   std::string folder = std::filesystem::path(path).parent_path();
   if (folder.empty()) folder = ".";
   UniqueFd fd(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  // Some file systems cannot sync folders; they say EINVAL.
+  // Some file systems cannot sync folders and return EINVAL.
   if (!fd.is_open() || (fsync(fd.get()) != 0 && errno != EINVAL)) {
     return FileError("sync folder", folder, errno);
   }
@@ -69,7 +69,7 @@ Status AtomicFile::Commit() {
   if (fsync(fd_.get()) != 0) return FileError("write", path_, errno);
   if (rename(temp_path_.c_str(), path_.c_str()) != 0) return FileError("write", path_, errno);
   fd_ = UniqueFd();
-  return SyncFolderOf(path_);
+  return SyncFolder(path_);
 }
 
 Status WriteFileAtomically(const std::string& path, std::string_view text) {
@@ -129,7 +129,7 @@ Result<RowFile> RowFile::Reopen(std::string path,
   return RowFile(std::move(path), std::move(fd));
 }
 
-// What a full disk cuts short is taken back: the next row begins where this one did.
+// Undoes a row that a full disk cut short, so that the next row begins at the same place.
 Status RowFile::Append(std::string_view text) {
   const off_t end = lseek(fd_.get(), 0, SEEK_END);
   const int error = WriteAll(fd_.get(), std::as_bytes(std::span(text)));

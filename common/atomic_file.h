@@ -1,6 +1,6 @@
 // Files that a reader sees whole or not at all, and files that grow by whole rows. Used by the run
-// folder, weights and snapshots. Errors name the file, the reason and, where the disk is full, what
-// to do.
+// folder, weights and snapshots. Errors name the file, the reason and, if the disk is full, what to
+// do.
 #pragma once
 
 #include <cstddef>
@@ -33,20 +33,22 @@ class AtomicFile {
 
 Status WriteFileAtomically(const std::string& path, std::string_view text);
 
-// RowFile appends text, each call at once and whole, so that a killed process loses no row.
+// RowFile appends text, whole and at once in each call, so that a killed process loses no row.
 class RowFile {
  public:
   RowFile() = default;
   static constexpr size_t kRowBytesMax = 1 << 20;
   static Result<RowFile> Create(std::string path);  // empties an existing file
-  // Goes on after the last sound row, without its newline in *last; empty if there is none. What a
+  // Continues after the last sound row, which it returns in *last without its newline; empty if
+  // there is none. It cuts off what a crash left behind that row: a partial row or zeros. It
+  // creates a missing file.
   // crash left behind it, a row cut short or zeros, is cut off. A file that is not there is made.
   static Result<RowFile> Reopen(std::string path,
                                 const std::function<bool(std::string_view row)>& is_sound,
                                 std::string* last);
-  // Nothing of `text` is there after an error.
+  // After an error nothing of `text` is in the file.
   Status Append(std::string_view text);
-  Status Sync();  // what was appended outlives the machine, too
+  Status Sync();  // afterwards the rows survive a power cut
 
  private:
   RowFile(std::string path, UniqueFd fd) : path_(std::move(path)), fd_(std::move(fd)) {}

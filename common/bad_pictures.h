@@ -1,6 +1,6 @@
-// BadPictures: the pictures of a data set that cannot be decoded, each once, and how many may be
-// (data.bad_pictures_max). Whoever leads a run keeps one for all of it: the scheduler, the serial
-// trainer; so do readers without a run.
+// BadPictures: the undecodable pictures of a data set, each once, and their limit
+// (data.bad_pictures_max). The scheduler or the serial trainer keeps one for a whole run. Readers
+// without a run keep one too.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Batch: the samples of one micro-batch as a data set hands them to a network.
+// Batch: the samples of one micro-batch as a data set gives them to a network.
 #pragma once
 
 #include <cstdint>
@@ -17,15 +17,15 @@ struct SampleShape {  // of one sample; a row of a table is 1 x 1 x columns
   bool operator==(const SampleShape&) const = default;
 };
 
-// What data.augment does to a picture: it is moved, black where nothing moves to, then turned
-// around.
+// The augmentation of a picture: it is moved, black at the uncovered places, then possibly flipped.
 struct PictureMove {
   int16_t down = 0;         // pixels
   int16_t right = 0;        // pixels
   bool is_flipped = false;  // left becomes right
 };
 
-// The pixel, counted row by row, that a moved picture shows at (y, x); below 0: it is black there.
+// The source pixel, counted row by row, that a moved picture shows at (y, x). Below 0: it is black
+// there.
 constexpr int64_t SourcePixel(const SampleShape& shape, PictureMove move, uint32_t y, uint32_t x) {
   const int64_t source_y = int64_t{y} - move.down;
   const int64_t source_x = int64_t{move.is_flipped ? shape.width - 1 - x : x} - move.right;
@@ -43,12 +43,12 @@ struct Normalisation {
 struct Batch {
   SampleShape shape;
   std::vector<uint8_t> bytes;      // pictures: [sample, height, width, channel], not yet normalised
-  std::vector<float> values;       // tables: [sample, column], ready; one of the two is empty
-  std::vector<PictureMove> moves;  // [sample], done where the batch is imported; empty: none
+  std::vector<float> values;       // tables: [sample, column], ready; then `bytes` is empty
+  std::vector<PictureMove> moves;  // [sample], applied when the batch is imported; empty: none
   const Normalisation* normalisation = nullptr;  // of the pictures; owned by the data set
   std::vector<int32_t> labels;                   // [sample], class index
-  std::vector<BadPicture> replaced;              // pictures in whose place others were read
-  SharedBuffer pinned;  // where a GPU fetches samples and labels from (kernels/batch_block)
+  std::vector<BadPicture> replaced;              // undecodable pictures; others were read instead
+  SharedBuffer pinned;  // samples and labels, for a GPU's copies (kernels/batch_block)
   uint32_t sample_count() const { return static_cast<uint32_t>(labels.size()); }
 };
 

@@ -1,6 +1,6 @@
-// Blob: immutable bytes and whoever keeps them alive. Gradients and parameters travel as blobs from
-// the buffer they were made in to the sum that consumes them, without a copy.
-// Threads: the bytes are immutable and the keep-alive is counted atomically, so copies may cross
+// Blob: immutable bytes and a reference that keeps them alive. Gradients and parameters travel as
+// blobs from the buffer that they were made in to the sum that consumes them, without a copy.
+// Threads: the bytes are immutable and references are counted atomically, so copies may cross
 // threads.
 #pragma once
 

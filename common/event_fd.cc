@@ -16,7 +16,7 @@ EventFd::~EventFd() { close(fd_); }
 
 void EventFd::Raise() const {
   const uint64_t one = 1;
-  // EAGAIN: the counter is full, so the flag is up already.
+  // EAGAIN: the counter is full, so the flag is raised already.
   const ssize_t written = write(fd_, &one, sizeof(one));
   PANDO_CHECK(written == sizeof(one) || errno == EAGAIN);
 }

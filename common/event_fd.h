@@ -11,7 +11,7 @@ class EventFd {
   EventFd(const EventFd&) = delete;
   EventFd& operator=(const EventFd&) = delete;
 
-  // Readable while the flag is up.
+  // Readable while the flag is raised.
   int fd() const { return fd_; }
   void Raise() const;  // safe in a signal handler
   void Clear() const;

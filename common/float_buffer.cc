@@ -21,7 +21,7 @@ FloatBuffer::FloatBuffer(size_t float_count) : size_(float_count) {
 BufferPool::BufferPool(size_t float_count, BufferSource source)
     : float_count_(float_count), source_(std::move(source)), shelf_(std::make_shared<Shelf>()) {}
 
-// The one last given back that may be written again; null if there is none.
+// The most recently returned buffer that may be written again; null if there is none.
 std::unique_ptr<FloatBuffer> BufferPool::TakeFree() {
   std::lock_guard lock(shelf_->mutex);
   auto& free = shelf_->free;

@@ -1,5 +1,5 @@
 // FloatBuffer: a 64-byte aligned array of floats (P35: nothing may depend on addresses), and a pool
-// that hands the same memory out again once every Blob over it is gone.
+// that reuses memory once every Blob over it is gone.
 #pragma once
 
 #include <cstddef>
@@ -17,8 +17,8 @@ class FloatBuffer {
  public:
   static constexpr size_t kAlignmentBytes = 64;
   FloatBuffer() = default;
-  explicit FloatBuffer(size_t float_count);  // zeroed; its last line is padded with zeros
-  // Memory from elsewhere, a GPU's for example: what it holds at first means nothing.
+  explicit FloatBuffer(size_t float_count);  // zeroed, padding of the last line included
+  // Memory from elsewhere, for example a GPU's. Its initial content is undefined.
   using Memory = std::unique_ptr<float[], std::function<void(float*)>>;
   FloatBuffer(Memory memory, size_t float_count) : data_(std::move(memory)), size_(float_count) {}
 
@@ -33,7 +33,7 @@ class FloatBuffer {
   size_t size_ = 0;
 };
 
-// A buffer that may still be written by its maker, and becomes a Blob when it is done.
+// A buffer that its maker may still write. It becomes a Blob when it is finished.
 using SharedBuffer = std::shared_ptr<FloatBuffer>;
 
 inline Blob ToBlob(SharedBuffer buffer, size_t first = 0, size_t count = SIZE_MAX) {
@@ -42,20 +42,20 @@ inline Blob ToBlob(SharedBuffer buffer, size_t first = 0, size_t count = SIZE_MA
               std::move(buffer));
 }
 
-// Where a pool's buffers come from. Other processes may read a buffer after its last owner here has
-// let go of it (P42): it is handed out again only once the source has renewed it.
+// The source of a pool's buffers. Other processes may still read a buffer after its last owner here
+// has released it (P42). So it is reused only after the source has renewed it.
 struct BufferSource {
-  // What a new buffer holds means nothing.
+  // The initial content of a new buffer is undefined.
   std::function<FloatBuffer(size_t float_count)> make = [](size_t count) {
     return FloatBuffer(count);
   };
-  // Whether the buffer may be written again; where it may, nobody reads what it held any more.
+  // Whether the buffer may be written again. If so, no process reads its old content any more.
   std::function<bool(const FloatBuffer& buffer)> renew;  // none: always
 };
 
-// BufferPool reuses buffers of one size. Contents of a reused buffer are whatever was there.
-// Threads: any; a buffer may be given back on another thread than it was taken on (ZeroMQ's I/O
-// threads do). The pool may be destroyed before its buffers.
+// BufferPool reuses buffers of one size. The content of a reused buffer is undefined. Threads: any;
+// a buffer may be returned on another thread than the one that took it (ZeroMQ's I/O threads do
+// this). The pool may be destroyed before its buffers.
 class BufferPool {
  public:
   using Make = std::function<FloatBuffer(size_t float_count)>;
@@ -63,11 +63,11 @@ class BufferPool {
   BufferPool(size_t float_count, Make make)
       : BufferPool(float_count, BufferSource{std::move(make), {}}) {}
   SharedBuffer Take();
-  // Buffers made so far, in use or waiting: the pool's high-water mark.
+  // Buffers made so far, used or free: the pool's high-water mark.
   size_t made_count() const;
 
  private:
-  struct Shelf {  // guarded by its mutex: the free buffers and the count of all
+  struct Shelf {  // guarded by its mutex: the free buffers and the total count
     std::mutex mutex;
     std::vector<std::unique_ptr<FloatBuffer>> free;
     size_t made_count = 0;

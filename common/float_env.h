@@ -3,7 +3,7 @@
 
 namespace pando {
 
-// Flushes denormals to zero, on input and output. Call first thing on each thread that computes.
+// Flushes denormals to zero, on input and output. Each thread that computes calls this first.
 void SetFloatEnvironment();
 
 }  // namespace pando

@@ -18,7 +18,8 @@ inline uint64_t Hash64(std::string_view text, uint64_t seed = 0) {
   return Hash64(std::as_bytes(std::span(text)), seed);
 }
 
-// Of a shard's version record (P8): replicas compare it, snapshots are checked against it.
+// The hash of a shard's version record (P8). Replicas compare it, and snapshots are checked against
+// it.
 uint64_t RecordHash(Version version, std::span<const float> parameters,
                     std::span<const float> state);
 

@@ -1,6 +1,6 @@
-// Mailbox: a queue from any threads to one, which either sleeps on it (Pop) or polls its fd() along
-// with sockets. First in, first out.
-// Threads: any may Push and Close; one thread takes.
+// Mailbox: a queue from any threads to one thread, which either sleeps on it (Pop) or polls its
+// fd() together with sockets. First in, first out. Threads: any may Push and Close; one thread
+// takes.
 #pragma once
 
 #include <chrono>
@@ -24,8 +24,8 @@ class Mailbox {
   static constexpr size_t kUnbounded = std::numeric_limits<size_t>::max();
   explicit Mailbox(size_t item_count_max = kUnbounded) : item_count_max_(item_count_max) {}
 
-  // False if the mailbox is full or closed; the item is then dropped. An item that wakes nobody is
-  // taken along with the next one that does.
+  // False if the mailbox is full or closed; the item is then dropped. An item that wakes no thread
+  // is taken together with the next one that does.
   [[nodiscard]] bool Push(T item, Wake wake = Wake::kNow) {
     const std::lock_guard lock(mutex_);
     if (is_closed_ || items_.size() >= item_count_max_) return false;
@@ -37,7 +37,7 @@ class Mailbox {
     return true;
   }
 
-  // Refuses further items and wakes the taker; items already here can still be taken.
+  // Refuses further items and wakes the taker. Items that are already queued can still be taken.
   void Close() {
     const std::lock_guard lock(mutex_);
     is_closed_ = is_raised_ = true;
@@ -71,7 +71,7 @@ class Mailbox {
     return PopLocked();
   }
 
-  // Readable while there is something to take that wakes, and for ever once closed.
+  // Readable while an item that wakes is queued, and always once closed.
   int fd() const { return event_.fd(); }
   bool is_closed() const {
     const std::lock_guard lock(mutex_);
@@ -93,11 +93,11 @@ class Mailbox {
   }
 
   const size_t item_count_max_;
-  const EventFd event_;  // up exactly while is_raised_
+  const EventFd event_;  // raised exactly while is_raised_
   std::condition_variable changed_;
-  mutable std::mutex mutex_;  // guards all below
+  mutable std::mutex mutex_;  // guards all members below
   std::deque<T> items_;
-  bool is_raised_ = false;  // somebody is to be woken
+  bool is_raised_ = false;  // the taker must wake
   bool is_closed_ = false;
 };
 

@@ -8,7 +8,7 @@ namespace pando {
 namespace {
 
 constexpr size_t kNamesMax = 3;
-constexpr size_t kPartLengthMin = 3;  // shorter parts are in too many names
+constexpr size_t kPartLengthMin = 3;  // shorter parts occur in too many names
 
 std::string Fold(std::string_view text) {
   std::string folded(text);
@@ -29,7 +29,7 @@ bool IsNear(const std::string& typed, const std::string& name, size_t distance) 
 size_t EditDistance(std::string_view a_text, std::string_view b_text) {
   const std::string a = Fold(a_text);
   const std::string b = Fold(b_text);
-  // Row i holds the distances of a's first i letters to every prefix of b.
+  // Row i has the distances of a's first i letters to every prefix of b.
   std::vector<size_t> row(b.size() + 1), above(b.size() + 1), above_that(b.size() + 1);
   std::iota(row.begin(), row.end(), size_t{0});
   for (size_t i = 1; i <= a.size(); ++i) {

@@ -1,5 +1,4 @@
-// Nearest names: what a user most likely meant by a word that is not known (a data set, a flag, a
-// key).
+// Nearest names: what a user probably meant by an unknown word (a data set, a flag, a key).
 #pragma once
 
 #include <cstddef>
@@ -15,8 +14,8 @@ namespace pando {
 // Case and '-' against '_' count as equal.
 size_t EditDistance(std::string_view a, std::string_view b);
 
-// The known names near to `typed`, nearest first, at most three; equally near ones keep their
-// order. Near: one edit in three letters, or typed in full as a part of the name ("synthetic").
+// The known names near `typed`, nearest first, at most three; equally near ones keep their order.
+// Near: one edit in three letters, or typed in full as a part of the name ("synthetic").
 std::vector<std::string> NearestNames(std::string_view typed, std::span<const std::string> known);
 
 // "did you mean 'mnist' or 'fashion-mnist'?"; empty if nothing is near.

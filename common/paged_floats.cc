@@ -16,7 +16,7 @@ PagedFloats::PagedFloats(size_t float_count)
   void* memory = mmap(nullptr, mapped_bytes_, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   PANDO_CHECK(memory != MAP_FAILED);
-  madvise(memory, mapped_bytes_, MADV_NOHUGEPAGE);  // which would hold more than was written
+  madvise(memory, mapped_bytes_, MADV_NOHUGEPAGE);  // huge pages would hold more than was written
   data_ = static_cast<float*>(memory);
 }
 

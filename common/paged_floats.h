@@ -1,6 +1,6 @@
-// PagedFloats: an array of floats whose memory comes when it is written and goes back to the system
-// page by page. For a worker's flat parameter vector of which it holds a layer at a time
-// (worker/parameter_store). Threads: as an array's.
+// PagedFloats: an array of floats that gets its memory when it is written and returns it to the
+// system page by page. For a worker's flat parameter vector, of which it holds a few layers at a
+// time (train/parameter_store). Threads: as an array.
 #pragma once
 
 #include <cstddef>
@@ -9,16 +9,16 @@ namespace pando {
 
 class PagedFloats {
  public:
-  // Reserves addresses, no memory: floats that were never written, or given back, read as 0.
+  // Reserves addresses, no memory. Floats that were never written, or were given back, read as 0.
   explicit PagedFloats(size_t float_count);
   ~PagedFloats();
   PagedFloats(const PagedFloats&) = delete;
   PagedFloats& operator=(const PagedFloats&) = delete;
 
   float* data() { return data_; }  // at the start of a page
-  // Floats to a page. The last page is wholly the array's.
+  // Floats per page. The last page belongs wholly to the array.
   static size_t page_floats();
-  // Gives the memory of floats [first, last) back.  REQUIRES: both are multiples of page_floats().
+  // Returns the memory of floats [first, last). REQUIRES: both are multiples of page_floats().
   void GiveBack(size_t first, size_t last);
 
  private:

@@ -6,7 +6,7 @@ namespace pando {
 namespace {
 
 constexpr uint32_t kMultiplier0 = 0xD2511F53,
-                   kMultiplier1 = 0xCD9E8D57;  // the paper's, section 4.3
+                   kMultiplier1 = 0xCD9E8D57;  // from the paper, section 4.3
 constexpr uint32_t kWeyl0 = 0x9E3779B9, kWeyl1 = 0xBB67AE85;
 constexpr int kRounds = 10;
 

@@ -1,4 +1,4 @@
-// Philox4x32-10, a counter-based random generator: random access, no state to keep or to ship, the
+// Philox4x32-10, a counter-based random generator: random access, no state to keep or send, the
 // same numbers on every backend (P37).
 // Source: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
 #pragma once
@@ -14,11 +14,10 @@ using PhiloxBlock = std::array<uint32_t, 4>;  // also the 128-bit counter, low w
 
 PhiloxBlock Philox4x32(PhiloxBlock counter, PhiloxKey key);
 
-// What a random number is for. Part of the key, so that no two uses share numbers.
+// The purpose of a random number. It is part of the key, so that no two uses share numbers.
 enum class RandomPurpose : uint32_t { kInit, kDropout, kAugment, kShuffle, kSynthetic, kVerify };
 
-// The key of (seed, purpose, stable name): the name of a layer or tensor, empty where there is
-// none.
+// The key of (seed, purpose, stable name). The name is that of a layer or tensor, or empty.
 PhiloxKey MakePhiloxKey(uint64_t seed, RandomPurpose purpose, std::string_view name = {});
 
 // Uniform in [0, 1) with 24 bits, exact in a float.
@@ -26,8 +25,7 @@ inline float UniformFloat(uint32_t bits) {
   return static_cast<float>(bits >> 8) * (1.0f / 16777216.0f);
 }
 
-// The i-th of the eight 16-bit uniforms of one block (P37): what dropout compares with its
-// threshold.
+// The i-th of the eight 16-bit uniforms of one block (P37). Dropout compares it with its threshold.
 inline uint32_t Uniform16(const PhiloxBlock& block, unsigned i) {
   return block[i / 2] >> (16 * (i % 2)) & 0xffff;
 }

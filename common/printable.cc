@@ -11,7 +11,7 @@ std::string EscapedByte(unsigned char byte) {
   return {'\\', 'x', kDigits[byte >> 4], kDigits[byte & 15]};
 }
 
-// A control character that is escaped, any other as it is.
+// Escapes a control character and returns others unchanged.
 std::string Escaped(char c) {
   constexpr unsigned char kFirstPrintable = 0x20, kDelete = 0x7f;
   const auto byte = static_cast<unsigned char>(c);
@@ -24,8 +24,8 @@ std::string Escaped(char c) {
 
 bool IsInsideCharacter(char c) { return (static_cast<unsigned char>(c) & 0xc0) == 0x80; }
 
-// Of the character that the text begins with; 0 where there is none (Unicode 15, table 3-7), or a
-// control character of two bytes.
+// Bytes of the character at the start of the text; 0 if there is none (Unicode 15, table 3-7), or
+// if it is a control character of two bytes.
 size_t CharacterBytes(std::string_view text) {
   const auto byte = [&](size_t i) -> uint8_t {
     return i < text.size() ? static_cast<uint8_t>(text[i]) : 0;

@@ -1,5 +1,5 @@
-// Status and Result<T>: failures that a caller is expected to handle, as values.
-// A message names what failed, where, what was expected and, for users, what to do next.
+// Status and Result<T>: failures that a caller is expected to handle, as values. A message names
+// what failed, where, what was expected and, for users, what to do next.
 #pragma once
 
 #include <optional>
@@ -16,8 +16,8 @@ enum class StatusCode {
   kCorrupt,          // bytes that are not what they claim to be
   kNotFound,
   kAlreadyExists,
-  kNoSpace,      // a disk is full: it works again when somebody has freed some space
-  kUnavailable,  // nobody answered, or a resource is taken
+  kNoSpace,      // a disk is full: a retry works after a user has freed space
+  kUnavailable,  // no answer, or a resource is in use
   kInterrupted,  // asked to stop
   kInternal,
 };

@@ -10,11 +10,10 @@
 namespace pando {
 namespace {
 
-constexpr uint64_t kShortNs = 100'000;  // the least that Linux takes
-constexpr uint64_t kUsualNs = 0;        // the system's
+constexpr uint64_t kShortNs = 100'000;  // Linux's minimum
+constexpr uint64_t kUsualNs = 0;        // the system's default
 
-// The kernel's struct sched_attr, first version, which C libraries before glibc 2.41 do not
-// declare.
+// The kernel's struct sched_attr, first version. C libraries before glibc 2.41 do not declare it.
 struct SchedAttr {
   uint32_t size;
   uint32_t policy;
@@ -26,13 +25,13 @@ struct SchedAttr {
   uint64_t period_ns;
 };
 
-// What cannot be set stays as it is: this is about speed alone.
+// Errors are ignored: this affects speed alone.
 void SetSlice(uint64_t slice_ns, uint32_t policy) {
   constexpr pid_t kThisThread = 0;
   constexpr unsigned kNoFlags = 0;
   SchedAttr attr{};
   if (syscall(SYS_sched_getattr, kThisThread, &attr, sizeof(attr), kNoFlags) != 0) return;
-  if (attr.policy != SCHED_OTHER) return;  // somebody has chosen (chrt)
+  if (attr.policy != SCHED_OTHER) return;  // the user has chosen a policy (chrt)
   attr.policy = policy;
   attr.runtime_ns = slice_ns;
   std::ignore = syscall(SYS_sched_setattr, kThisThread, &attr, kNoFlags);

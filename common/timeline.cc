@@ -19,7 +19,7 @@
 namespace pando {
 namespace {
 
-// What a later reader finds is whole once its count says so: written last.
+// The count is written last, so everything that a later reader finds below it is whole.
 void Publish(uint64_t& count, uint64_t value) {
   std::atomic_ref(count).store(value, std::memory_order_release);
 }
@@ -41,7 +41,7 @@ std::string BootId() {
   return id;
 }
 
-TimelineHead HeadOf(const Timeline::Options& options) {
+TimelineHead MakeHead(const Timeline::Options& options) {
   TimelineHead head{.magic = kTimelineMagic,
                     .incarnation = options.incarnation,
                     .steady_ns = TimelineNow(),
@@ -56,13 +56,14 @@ TimelineHead HeadOf(const Timeline::Options& options) {
 }
 
 // "worker-1-4f00c0de00000001.bin".
-std::string PathOf(const Timeline::Options& options) {
+std::string FilePath(const Timeline::Options& options) {
   std::string name = options.process;
   std::ranges::replace(name, ' ', '-');
   return fmt::format("{}/{}-{:016x}.bin", options.folder, name, options.incarnation);
 }
 
-// 0, or an error number. Blocks are there afterwards: a full disk is found here and not by SIGBUS.
+// Returns 0 or an error number. Afterwards the blocks exist: a full disk is found here and not by
+// SIGBUS.
 int Allocate(int fd, size_t offset, size_t size) {
   if (fallocate(fd, 0, static_cast<off_t>(offset), static_cast<off_t>(size)) == 0) return 0;
   if (errno != EOPNOTSUPP) return errno;
@@ -79,7 +80,7 @@ std::optional<uint64_t> ParseStep(std::string_view text) {
   return value;
 }
 
-// A name for what finds no room in the table.
+// The name of everything that has no room in the table.
 constexpr const char* kNoName = "(the table of names is full)";
 
 }  // namespace
@@ -102,7 +103,7 @@ Result<std::unique_ptr<Timeline>> Timeline::Create(const Options& options) {
   std::error_code error;
   std::filesystem::create_directories(options.folder, error);
   if (error) return FileError("make the folder", options.folder, error.value());
-  const std::string path = PathOf(options);
+  const std::string path = FilePath(options);
   const std::string temp_path = path + ".tmp";
   UniqueFd fd(open(temp_path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
   if (!fd.is_open()) return FileError("create", temp_path, errno);
@@ -116,7 +117,7 @@ Result<std::unique_ptr<Timeline>> Timeline::Create(const Options& options) {
     unlink(temp_path.c_str());
     return FileError("map", temp_path, failed);
   }
-  *static_cast<TimelineHead*>(bytes) = HeadOf(options);
+  *static_cast<TimelineHead*>(bytes) = MakeHead(options);
   std::unique_ptr<Timeline> timeline(
       new Timeline(options, path, std::move(fd), static_cast<std::byte*>(bytes)));
   if (rename(temp_path.c_str(), path.c_str()) != 0) return FileError("write", path, errno);

@@ -1,6 +1,6 @@
-// Timeline: what the threads of one process do, and when, in a file that outlives the process
-// however that ends (common/timeline_file). `pando timeline` makes a Chrome trace of such files.
-// Everything is handed a Timeline or a track as a pointer; null records nothing, for one branch.
+// Timeline: what the threads of one process do, and when, in a file that survives any end of the
+// process (common/timeline_file). `pando timeline` makes a Chrome trace from such files. Users get
+// a pointer to a Timeline or a track; null records nothing, at the cost of one branch.
 //
 //   Timeline::Create, once in a process -> OpenTrack, once in a thread -> Add, for each span
 #pragma once
@@ -28,22 +28,22 @@ struct StepRange {
   uint64_t last = UINT64_MAX;
   bool Has(Step step) const { return first <= step.value() && step.value() < last; }
 };
-// "100:110", "100:", ":10"; empty: all. None for anything else, and for a range without a step.
+// "100:110", "100:", ":10"; empty: all. None for other texts and for a range without a step.
 std::optional<StepRange> ParseStepRange(std::string_view text);
 
 using TimelineNameId = StrongId<struct TimelineNameTag, uint32_t>;
 
-inline int64_t TimelineNow() {  // the clock of all records: one for all processes of a machine
+inline int64_t TimelineNow() {  // the clock of all records: the same for all processes of a machine
   return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
 }
 
 class Timeline;
 
-// TimelineTrack takes the spans of one thread. Threads: one at a time. Takes a lock once in
+// TimelineTrack takes the spans of one thread. Threads: one at a time. It takes a lock once per
 // kRecordsPerChunk spans.
 class TimelineTrack {
  public:
-  // Dropped, and counted, where the timeline has no room left.
+  // Dropped and counted if the timeline is full.
   void Add(const TimelineRecord& record);
   void AddSpan(TimelineNameId name, int64_t begin_ns, int64_t end_ns, Step step, uint32_t number) {
     Add({begin_ns, end_ns - begin_ns, step.value(), name.value(), number});
@@ -56,7 +56,7 @@ class TimelineTrack {
   Timeline& timeline_;
   const uint32_t name_;
   TimelineChunkHead* chunk_ = nullptr;
-  size_t count_ = 0;  // of the chunk
+  size_t count_ = 0;  // in the chunk
 };
 
 // Threads: any. Owns: the file's mapping and the tracks.
@@ -66,22 +66,22 @@ class Timeline {
   static constexpr uint64_t kBytesMax = uint64_t{256} << 20;
 
   struct Options {
-    std::string folder;   // made if it is not there
+    std::string folder;   // created if it does not exist
     std::string process;  // "worker 1": also the beginning of the file's name
     uint64_t incarnation = 0;
     std::string host;
     StepRange steps;
     uint64_t bytes_max = kBytesMax;
   };
-  // The file is there whole or not at all.
+  // The file is created whole or not at all.
   static Result<std::unique_ptr<Timeline>> Create(const Options& options);
   ~Timeline();
   Timeline(const Timeline&) = delete;
 
   bool Wants(Step step) const { return steps_.Has(step); }
-  // The id of a name: equal names have one. Where the table is full, that of "no name".
+  // The id of a name; equal names have one id. If the table is full, the id of kNoName.
   TimelineNameId Name(const TimelineName& name);
-  // Another one with each call, whatever its name; lives as long as the timeline.
+  // A new track in each call, even for the same name. It lives as long as the timeline.
   TimelineTrack& OpenTrack(const std::string& name);
   uint64_t lost_count() const;
 
@@ -98,22 +98,22 @@ class Timeline {
   const std::string path_;
   const UniqueFd fd_;
   std::byte* const bytes_;  // bytes_max_ are mapped; the file grows below
-  std::mutex mutex_;        // guards all below, and the table of names
+  std::mutex mutex_;        // guards all members below, and the table of names
   std::map<std::string, uint32_t> names_;
   std::vector<std::unique_ptr<TimelineTrack>> tracks_;
   uint64_t chunks_taken_ = 0;
   bool is_full_ = false;
 };
 
-// GaplessTrack is the track of a thread that says what it did since it said so last: its spans
-// leave no gap. Threads: one at a time. Without a timeline each call costs a branch.
+// GaplessTrack is the track of a thread that reports what it has done since its last report, so its
+// spans leave no gap. Threads: one at a time. Without a timeline each call costs one branch.
 class GaplessTrack {
  public:
-  // `timeline` may be null, and outlives this otherwise.
+  // `timeline` may be null, otherwise it outlives this.
   GaplessTrack(Timeline* timeline, const std::string& track);
 
-  // What follows is of this step. What precedes it began where the last step's work ended, if that
-  // is recorded.
+  // The spans that follow belong to this step. The time before it began at the end of the last
+  // step's work, if that is recorded.
   void Begin(Step step) {
     if (track_ != nullptr) BeginNow(step);
   }
@@ -123,7 +123,7 @@ class GaplessTrack {
   }
 
  private:
-  // What takes less counts to what follows it: waits that found what they waited for.
+  // A shorter span is added to the next one: a wait that had nothing to wait for.
   static constexpr int64_t kSpanMinNs = 1000;
   void BeginNow(Step step);
   void End(TimelineNameId name, uint32_t number);
@@ -135,7 +135,7 @@ class GaplessTrack {
   int64_t since_ns_ = 0;
 };
 
-// TimelineSpan: from here to the end of the block, on a track or on none.
+// TimelineSpan: a span from here to the end of the block, on a track or on none.
 class TimelineSpan {
  public:
   TimelineSpan(TimelineTrack* track, TimelineNameId name, Step step, uint32_t number)

@@ -15,7 +15,7 @@
 namespace pando {
 namespace {
 
-constexpr char kSeparator = '\x1f';  // of a name's three parts
+constexpr char kSeparator = '\x1f';  // between a name's three parts
 
 Status Damaged(const std::string& path, const std::string& what) {
   return Corrupt(fmt::format(
@@ -31,7 +31,7 @@ T At(const std::string& bytes, size_t offset) {
 }
 
 template <size_t N>
-std::string TextOf(const std::array<char, N>& text) {
+std::string ToText(const std::array<char, N>& text) {
   return {text.data(), strnlen(text.data(), N)};
 }
 
@@ -51,7 +51,8 @@ std::optional<std::vector<TimelineName>> ReadNames(const std::string& bytes, siz
   return names;
 }
 
-// Of a process that is alive: names that records tell of may be newer than those read before them.
+// For a process that is still running: records may use names that are newer than those read before
+// them.
 void ReadNamesAgain(std::ifstream& stream, std::string* bytes) {
   TimelineHead head;
   stream.seekg(0);
@@ -91,26 +92,26 @@ Result<TimelineFile> Reader::Read() {
 Status Reader::ReadHead() {
   const std::string& path = file_.path;
   if (bytes_.size() < sizeof(TimelineHead) || At<TimelineHead>(bytes_, 0).magic != kTimelineMagic)
-    return Damaged(path, "is no timeline of a Pando process");
+    return Damaged(path, "is not a timeline of a Pando process");
   file_.head = At<TimelineHead>(bytes_, 0);
   const uint64_t chunks_max = bytes_.size() / kChunkBytes;
   const uint64_t chunk_count = file_.head.chunk_count;
   if (bytes_.size() < kChunksOffset || chunk_count > chunks_max ||
       bytes_.size() - kChunksOffset < chunk_count * kChunkBytes) {
-    return Damaged(path, fmt::format("is cut short: has {} bytes, and its head tells of {}",
-                                     bytes_.size(), kChunksOffset + chunk_count * kChunkBytes));
+    return Damaged(path, fmt::format("is cut short: has {} bytes instead of {}", bytes_.size(),
+                                     kChunksOffset + chunk_count * kChunkBytes));
   }
   auto names = file_.head.names_bytes <= kNamesBytesMax ? ReadNames(bytes_, file_.head.names_bytes)
                                                         : std::nullopt;
   if (!names) return Damaged(path, "its table of names is damaged");
   file_.names = *std::move(names);
-  file_.process = TextOf(file_.head.process);
-  file_.boot = TextOf(file_.head.boot);
-  file_.host = TextOf(file_.head.host);
+  file_.process = ToText(file_.head.process);
+  file_.boot = ToText(file_.head.boot);
+  file_.host = ToText(file_.head.host);
   return Status();
 }
 
-// One that was taken and not begun has no records.
+// A chunk that was taken but not begun has no records.
 Status Reader::ReadChunk(size_t chunk) {
   const size_t offset = kChunksOffset + chunk * kChunkBytes;
   const auto head = At<TimelineChunkHead>(bytes_, offset);

@@ -1,12 +1,12 @@
 // The file in which one process keeps its timeline (common/timeline), byte by byte, and the reader
-// that `pando timeline` merges such files with.
+// with which `pando timeline` merges such files.
 //
 //   0               TimelineHead
 //   kNamesOffset    names, one after another: u32 length, then the text. A name's id is its place.
 //   kChunksOffset   chunks of kChunkBytes, each of one track: TimelineChunkHead, then its records
 //
-// Numbers are in the machine's order. The process writes through a shared mapping, so what one that
-// was killed had written is there; what it was writing is not counted yet.
+// Numbers are in the machine's byte order. The process writes through a shared mapping, so the file
+// has everything that a killed process had written. What it was writing is not counted yet.
 #pragma once
 
 #include <array>
@@ -35,20 +35,20 @@ struct TimelineHead {
   uint32_t process_id = 0;
   uint32_t reserved = 0;
   std::array<char, 64> process{};  // "worker 1"; texts end in a zero
-  std::array<char, 64> boot{};     // tells machines, and their boots, apart: one steady clock each
+  std::array<char, 64> boot{};     // identifies a machine's boot: one steady clock each
   std::array<char, 256> host{};
-  // Grow while the process lives.
+  // These grow while the process lives.
   uint64_t names_bytes = 0;
   uint64_t chunk_count = 0;
-  uint64_t lost_count = 0;  // records that found no room
+  uint64_t lost_count = 0;  // records without room
 };
 static_assert(sizeof(TimelineHead) <= kNamesOffset);
 
 enum class TimelineKind : uint32_t {
-  kSpan,   // what a thread did; one ends before the next begins
-  kFlow,   // what went on beside it: spans that may overlap
+  kSpan,   // what a thread did; spans do not overlap
+  kFlow,   // activity beside a thread: spans may overlap
   kMark,   // an instant of the whole run
-  kClock,  // duration_ns is what the scheduler's clock was ahead of ours, number the round trip, us
+  kClock,  // duration_ns is the lead of the scheduler's clock, number the round trip, us
 };
 
 struct TimelineRecord {
@@ -56,7 +56,7 @@ struct TimelineRecord {
   int64_t duration_ns = 0;
   uint64_t step = 0;
   uint32_t name = 0;    // its id
-  uint32_t number = 0;  // micro-batch, shard, ...: as the name says; of a mark the id of its text
+  uint32_t number = 0;  // micro-batch, shard, ...: by name; of a mark the id of its text
   TimelineKind kind = TimelineKind::kSpan;
   uint32_t reserved = 0;
 };
@@ -70,7 +70,7 @@ struct TimelineChunkHead {
 inline constexpr size_t kRecordsPerChunk =
     (kChunkBytes - sizeof(TimelineChunkHead)) / sizeof(TimelineRecord);
 
-// What stands in the table of names.
+// An entry of the table of names.
 struct TimelineName {
   std::string text;      // "conv1 forward"
   std::string category;  // "compute"
@@ -81,7 +81,7 @@ TimelineName UnpackName(const std::string& packed);
 
 struct TimelineTrackRecords {
   std::string name;
-  std::vector<TimelineRecord> records;  // as they were added
+  std::vector<TimelineRecord> records;  // in the order of Add
 };
 struct TimelineFile {
   std::string path;
@@ -91,7 +91,7 @@ struct TimelineFile {
   std::vector<TimelineTrackRecords> tracks;  // in the order of their first chunks
 };
 
-// kCorrupt for what is no timeline, or only a part of one: names the file and the place.
+// kCorrupt if it is not a whole timeline; the error names the file and the place.
 Result<TimelineFile> ReadTimelineFile(const std::string& path);
 
 }  // namespace pando

@@ -35,7 +35,7 @@ BatchBlock::BatchBlock(const Batch& batch)
       size_bytes_(samples_at_ + BytesOf(batch.bytes) + BytesOf(batch.values)) {}
 
 void BatchBlock::Fill(const Batch& batch, std::byte* block) const {
-  if (has_bytes_) Put(ByteValuesOf(batch), block);
+  if (has_bytes_) Put(MakeByteValues(batch), block);
   Put(batch.labels, block + labels_at_);
   Put(batch.moves, block + moves_at_);
   Put(batch.bytes, block + samples_at_);

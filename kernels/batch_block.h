@@ -1,9 +1,10 @@
-// BatchBlock: how a batch lies in one block of memory, so that one copy brings it to a GPU. Used by
-// the worker, whose readers fill blocks of pinned memory that the GPU fetches while it computes.
+// BatchBlock: the layout of a batch in one block of memory, so that one copy brings it to a GPU.
+// Used by the worker, whose readers fill blocks of pinned memory that the GPU fetches while it
+// computes.
 //
-//   what the pictures' bytes become, by channel | labels | moves of pictures | pictures, or values
+//   values of the pictures' bytes, by channel | labels | moves of pictures | pictures, or values
 //
-// each from a multiple of 256 bytes on.
+// Each part starts at a multiple of 256 bytes.
 #pragma once
 
 #include <cstddef>
@@ -16,10 +17,10 @@ namespace pando {
 
 class BatchBlock {
  public:
-  // Of batches like this one, which is not read.
+  // For batches like this one, whose content is not read.
   explicit BatchBlock(const Batch& batch);
   size_t size_bytes() const { return size_bytes_; }
-  // REQUIRES: size_bytes() there.
+  // REQUIRES: `block` has size_bytes().
   void Fill(const Batch& batch, std::byte* block) const;
   DeviceBatch At(const std::byte* block) const;
 
@@ -30,7 +31,7 @@ class BatchBlock {
   size_t size_bytes_;
 };
 
-// Fills batch->pinned, which is used again where it is large enough. Any thread.
+// Fills batch->pinned, and reuses it if it is large enough. Any thread.
 void PinBatch(Device device, Batch* batch);
 
 }  // namespace pando

@@ -1,6 +1,5 @@
-// CopyQueue: copies between pinned memory of the host and a GPU's memory that go on beside its
-// kernels, in the order in which they were put here. Used by the worker's computing thread.
-// Threads: as Device. Owns: a stream of its own.
+// CopyQueue: ordered copies between the host's pinned memory and a GPU's memory, beside the GPU's
+// kernels. Used by the worker's computing thread. Threads: as Device. Owns: a stream.
 #pragma once
 
 #include <cstddef>
@@ -15,21 +14,21 @@ namespace pando {
 class CopyQueue {
  public:
   explicit CopyQueue(Device device);  // REQUIRES: a GPU
-  ~CopyQueue();                       // waits for what is on its way
+  ~CopyQueue();                       // waits for its copies
   CopyQueue(CopyQueue&&) noexcept;
 
-  // The host's memory stays as it is until the copy is done; where it is not pinned (PinnedFloats),
-  // the driver has made its own copy of it when this returns.
+  // The host's memory must not change until the copy is done. If it is not pinned (PinnedFloats),
+  // the driver has its own copy of it when this returns.
   void ToDevice(std::span<const std::byte> host, void* to);
-  // The host's memory is pinned, and nobody's until the copy is done.
+  // The host's memory is pinned, and must not be used until the copy is done.
   void ToHost(const void* from, std::span<std::byte> host);
 
-  // Copies that are put here from now on begin after all that has been launched so far.
+  // Later copies of this queue begin after everything that has been launched so far.
   void AwaitLaunched();
-  // What is launched from now on begins after all copies that have been put here so far.
+  // Later launches begin after all copies of this queue so far.
   void HoldLaunches();
 
-  // Names all copies that have been put here so far; tickets grow.
+  // Identifies all copies of this queue so far; tickets grow.
   using Ticket = uint64_t;
   Ticket Mark();
   bool IsDone(Ticket ticket);

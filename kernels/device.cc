@@ -15,7 +15,7 @@ std::byte* AllocateOnHost(size_t size_bytes) {
   const size_t rounded = (size_bytes / kAlignmentBytes + 1) * kAlignmentBytes;
   void* memory = std::aligned_alloc(kAlignmentBytes, rounded);
   PANDO_CHECK(memory != nullptr);
-  std::memset(memory, 0, rounded);  // so that it is there, and not only promised
+  std::memset(memory, 0, rounded);  // so that the pages exist and are not only reserved
   return static_cast<std::byte*>(memory);
 }
 

@@ -1,7 +1,7 @@
-// GpuSum: sums arrays over several GPUs, each in a process of its own (NCCL). Used by a group of
-// workers without servers. The arrays lie in the host's memory, for it is the host that updates
-// parameters; what crosses between GPUs goes by the fastest way that there is.
-// Threads: one; Close any. Owns: a communicator, a stream, and memory of the GPU for one array.
+// GpuSum: sums arrays over several GPUs, each in a separate process (NCCL). Used by a group of
+// workers without servers. The arrays are in the host's memory, because the host updates
+// parameters. Between GPUs they use the fastest path available. Threads: one; Close any. Owns: a
+// communicator, a stream, and GPU memory for one array.
 #pragma once
 
 #include <array>
@@ -21,28 +21,28 @@ class GpuSum {
  public:
   using GroupName = std::array<std::byte, 128>;
   struct Member {
-    Device device;  // no two ranks' the same; it may be in use meanwhile
+    Device device;  // different for each rank; it may be in use meanwhile
     GroupName group{};
     uint32_t rank = 0;
     uint32_t size = 1;
     std::chrono::milliseconds timeout = std::chrono::seconds(60);
   };
-  // kNotFound: NCCL is not here; says why.
+  // kNotFound: NCCL is missing; the error says why.
   static Status Check();
-  // A name that no other group has: one rank makes it, and tells the others.
+  // A name that no other group has. One rank makes it and sends it to the others.
   static Result<GroupName> NewName();
-  // Blocks until all ranks have come. kUnavailable: NCCL refuses, as it does when two ranks share a
-  // GPU, with its reason; or a rank has not come in time, or `is_cancelled` became true.
+  // Blocks until all ranks have joined. kUnavailable: NCCL refuses with its reason, as for two
+  // ranks on one GPU; or a rank has not joined in time, or `is_cancelled` became true.
   static Result<std::unique_ptr<GpuSum>> Join(const Member& member,
                                               const std::atomic<bool>& is_cancelled);
   ~GpuSum();
 
-  // Replaces the values by their sums over all ranks, which are the same bits on every rank, and of
-  // two ranks a + b. Every rank makes the same calls. Quickest in pinned memory (PinnedFloats).
-  // kUnavailable once a rank is gone and NCCL has noticed, or after Close.
+  // Replaces the values by their sums over all ranks: the same bits on every rank, and a + b for
+  // two ranks. Every rank makes the same calls. Fastest in pinned memory (PinnedFloats).
+  // kUnavailable after NCCL has noticed that a rank is gone, or after Close.
   Status Sum(std::span<float> values);
 
-  // Ends the call under way, and all later ones.
+  // Ends the current call and all later ones.
   void Close() { is_closed_ = true; }
 
  private:

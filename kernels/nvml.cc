@@ -1,5 +1,5 @@
-// Source: NVIDIA's "NVML API Reference Guide". Declared here, since the toolkit's header need not
-// be there.
+// Source: NVIDIA's "NVML API Reference Guide". Declared here, because the toolkit's header may be
+// missing.
 #include "kernels/nvml.h"
 
 #include <array>
@@ -56,7 +56,7 @@ Result<Nvml> Nvml::Open() {
                         find("nvmlDeviceGetUtilizationRates", &api->utilisation) &&
                         find("nvmlDeviceGetCudaComputeCapability", &api->capability);
   if (!is_whole || api->init() != 0) {
-    return NotFound("libnvidia-ml.so.1 is there and does not work: does nvidia-smi?");
+    return NotFound("libnvidia-ml.so.1 is installed but does not work: check nvidia-smi");
   }
   return Nvml(std::move(api));
 }

@@ -1,5 +1,5 @@
-// Nvml: what NVIDIA's driver tells of the GPUs of this machine, loaded at run time: for `pando
-// doctor` and the metrics. Knows nothing of CUDA; a machine without the driver has none of it.
+// Nvml: what NVIDIA's driver reports about the GPUs of this machine, loaded at run time: for `pando
+// doctor` and the metrics. It does not use CUDA; on a machine without the driver it is unavailable.
 // Threads: any. Owns: the driver's library, initialised.
 #pragma once
 
@@ -17,22 +17,22 @@ struct GpuState {
   std::string name;  // "NVIDIA H200"
   uint64_t memory_bytes = 0;
   uint64_t memory_used_bytes = 0;    // by all processes
-  uint32_t utilisation_percent = 0;  // of the last second or so, with any kernel at work
+  uint32_t utilisation_percent = 0;  // over about one second, with any running kernel
   uint32_t compute_capability = 0;   // 90: 9.0
 };
 
 class Nvml {
  public:
-  // kNotFound: there is no driver here.
+  // kNotFound: this machine has no driver.
   static Result<Nvml> Open();
   ~Nvml();
   Nvml(Nvml&&) noexcept;
 
   std::string driver_version() const;  // "580.159.03"; empty: it does not say
-  // In the driver's order, which is nvidia-smi's. Figures that a GPU does not tell are 0.
+  // In the driver's order, which is nvidia-smi's. Values that a GPU does not report are 0.
   std::vector<GpuState> ReadGpus() const;
-  // Of the GPU at this place of the bus (OpenedGpu::bus_id): CUDA counts in an order of its own.
-  // None: the driver does not know it.
+  // The GPU at this place of the bus (OpenedGpu::bus_id), because CUDA's order differs. None: the
+  // driver does not know it.
   std::optional<GpuState> ReadGpu(const std::string& bus_id) const;
 
  private:

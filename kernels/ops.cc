@@ -1,5 +1,7 @@
-// Launchers: each checks its shapes and hands on to the device's version.
+// Launchers: each checks its shapes and calls the device's version.
 #include "kernels/ops.h"
+
+#include <bit>
 
 #include "common/check.h"
 #include "kernels/cpu/cpu_ops.h"
@@ -8,8 +10,8 @@
 namespace pando {
 namespace {
 
-// The one place that asks which device it is. In a build without CUDA `on_cuda` is never made, so
-// that nothing of kernels/cuda is linked.
+// The only place that switches on the device. In a build without CUDA `on_cuda` is never
+// instantiated, so that nothing of kernels/cuda is linked.
 template <class OnCpu, class OnCuda>
 auto Dispatch(Device device, const OnCpu& on_cpu, const OnCuda& on_cuda) {
   if constexpr (kHasCuda) {
@@ -19,101 +21,34 @@ auto Dispatch(Device device, const OnCpu& on_cpu, const OnCuda& on_cuda) {
   return on_cpu();
 }
 
-// What activations are on the CPU.
+// The type of activations on the CPU.
 const float* Floats(const void* elements) { return static_cast<const float*>(elements); }
 float* Floats(void* elements) { return static_cast<float*>(elements); }
 
-cpu::Conv2dForwardArgs Floats(const Conv2dForwardArgs& a) {
-  return {.sample_count = a.sample_count,
-          .x = Floats(a.x),
-          .weight = a.weight,
-          .bias = a.bias,
-          .channel_scale = a.channel_scale,
-          .y = Floats(a.y),
-          .argmax = a.argmax};
+// The arguments differ in the type that their pointers point to alone.
+template <template <class> class ArgsOf>
+ArgsOf<float> Floats(const ArgsOf<void>& args) {
+  return std::bit_cast<ArgsOf<float>>(args);
 }
 
-cpu::Conv2dBackwardArgs Floats(const Conv2dBackwardArgs& a) {
-  return {.sample_count = a.sample_count,
-          .x = Floats(a.x),
-          .weight = a.weight,
-          .channel_scale = a.channel_scale,
-          .y = Floats(a.y),
-          .argmax = a.argmax,
-          .dy = Floats(a.dy),
-          .dx = Floats(a.dx),
-          .dweight = a.dweight,
-          .dbias = a.dbias};
+// What an operation asks of its arguments besides samples and a valid spec.
+template <class Spec, class Args>
+void CheckArgs(const Spec&, const Args&) {}
+
+template <class Args>
+void CheckArgs(const Conv2dSpec& spec, const Args& args) {
+  PANDO_CHECK(args.argmax != nullptr || !spec.max_pool);
+  PANDO_CHECK(args.channel_scale == nullptr || spec.has_channel_scale);
 }
 
-cpu::LinearForwardArgs Floats(const LinearForwardArgs& a) {
-  return {.sample_count = a.sample_count,
-          .x = Floats(a.x),
-          .weight = a.weight,
-          .bias = a.bias,
-          .y = Floats(a.y)};
-}
-
-cpu::LinearBackwardArgs Floats(const LinearBackwardArgs& a) {
-  return {.sample_count = a.sample_count,
-          .x = Floats(a.x),
-          .weight = a.weight,
-          .y = Floats(a.y),
-          .dy = Floats(a.dy),
-          .dx = Floats(a.dx),
-          .dweight = a.dweight,
-          .dbias = a.dbias};
-}
-
-cpu::BatchNormForwardArgs Floats(const BatchNormForwardArgs& a) {
-  return {.sample_count = a.sample_count,
-          .x = Floats(a.x),
-          .weight = a.weight,
-          .bias = a.bias,
-          .residual = Floats(a.residual),
-          .y = Floats(a.y),
-          .mean = a.mean,
-          .inverse_std = a.inverse_std,
-          .variance = a.variance};
-}
-
-cpu::BatchNormInferenceArgs Floats(const BatchNormInferenceArgs& a) {
-  return {.sample_count = a.sample_count,
-          .x = Floats(a.x),
-          .weight = a.weight,
-          .bias = a.bias,
-          .mean = a.mean,
-          .variance = a.variance,
-          .residual = Floats(a.residual),
-          .y = Floats(a.y)};
-}
-
-cpu::BatchNormBackwardArgs Floats(const BatchNormBackwardArgs& a) {
-  return {.sample_count = a.sample_count,
-          .x = Floats(a.x),
-          .weight = a.weight,
-          .mean = a.mean,
-          .inverse_std = a.inverse_std,
-          .y = Floats(a.y),
-          .dy = Floats(a.dy),
-          .dx = Floats(a.dx),
-          .dresidual = Floats(a.dresidual),
-          .dweight = a.dweight,
-          .dbias = a.dbias};
-}
-
-void CheckConv2d(const Conv2dSpec& spec) {
-  PANDO_CHECK(spec.kernel > 0 && spec.stride > 0 && spec.out_channels > 0);
-  PANDO_CHECK(spec.input.height + 2 * spec.padding >= spec.kernel);
-  PANDO_CHECK(spec.input.width + 2 * spec.padding >= spec.kernel);
-  PANDO_CHECK(spec.output().size() > 0);
-  PANDO_CHECK(spec.groups > 0 && spec.input.channels % spec.groups == 0 &&
-              spec.out_channels % spec.groups == 0);
+void CheckArgs(const BatchNormSpec& spec, const BatchNormBackwardArgs& args) {
+  PANDO_CHECK(args.y != nullptr || spec.activation == Activation::kNone);
+  PANDO_CHECK(args.dx == nullptr || args.dx != args.dresidual);
 }
 
 void CheckPool2d(const Pool2dSpec& spec) {
   PANDO_CHECK(spec.window > 0 && spec.stride > 0);
-  PANDO_CHECK(spec.padding <= spec.window / 2);  // else a window could lie in the padding alone
+  PANDO_CHECK(spec.padding <= spec.window / 2);  // else a window could be entirely in the padding
   PANDO_CHECK(spec.input.height + 2 * spec.padding >= spec.window);
   PANDO_CHECK(spec.input.width + 2 * spec.padding >= spec.window);
 }
@@ -122,11 +57,13 @@ void CheckAdaptivePool2d(const AdaptivePool2dSpec& spec) {
   PANDO_CHECK(spec.input.size() > 0 && spec.out_height > 0 && spec.out_width > 0);
 }
 
-void CheckBatchNorm(const BatchNormSpec& spec, uint32_t sample_count) {
-  PANDO_CHECK(spec.shape.size() > 0 && sample_count > 0 && spec.eps >= 0.0f);
-}
-
 }  // namespace
+
+bool Conv2dSpec::IsValid() const {
+  return kernel > 0 && stride > 0 && out_channels > 0 && input.height + 2 * padding >= kernel &&
+         input.width + 2 * padding >= kernel && output().size() > 0 && groups > 0 &&
+         input.channels % groups == 0 && out_channels % groups == 0;
+}
 
 SampleShape Conv2dSpec::conv_output() const {
   return {.height = (input.height + 2 * padding - kernel) / stride + 1,
@@ -154,85 +91,33 @@ SampleShape AdaptivePool2dSpec::output() const {
   return {.height = out_height, .width = out_width, .channels = input.channels};
 }
 
-size_t Conv2dScratchBytes(Device device, const Conv2dSpec& spec, uint32_t sample_count_max) {
-  CheckConv2d(spec);
-  return Dispatch(
-      device, [&] { return cpu::Conv2dScratchBytes(spec, sample_count_max); },
-      [&](auto& gpu) { return cuda::Conv2dScratchBytes(gpu, spec, sample_count_max); });
-}
+#define PANDO_DISPATCH(Name, Spec)                                        \
+  void Name(Device device, const Spec& spec, const Name##Args& args,      \
+            std::span<std::byte> scratch) {                               \
+    PANDO_CHECK(spec.IsValid() && args.sample_count > 0);                 \
+    CheckArgs(spec, args);                                                \
+    return Dispatch(                                                      \
+        device, [&] { return cpu::Name(spec, Floats(args), scratch); },   \
+        [&](auto& gpu) { return cuda::Name(gpu, spec, args, scratch); }); \
+  }
+PANDO_OPERATIONS(PANDO_DISPATCH)
+#undef PANDO_DISPATCH
 
-void Conv2dForward(Device device, const Conv2dSpec& spec, const Conv2dForwardArgs& args,
-                   std::span<std::byte> scratch) {
-  CheckConv2d(spec);
-  PANDO_CHECK(args.argmax != nullptr || !spec.max_pool);
-  PANDO_CHECK(args.channel_scale == nullptr || spec.has_channel_scale);
-  return Dispatch(
-      device, [&] { return cpu::Conv2dForward(spec, Floats(args), scratch); },
-      [&](auto& gpu) { return cuda::Conv2dForward(gpu, spec, args, scratch); });
-}
-
-void Conv2dBackward(Device device, const Conv2dSpec& spec, const Conv2dBackwardArgs& args,
-                    std::span<std::byte> scratch) {
-  CheckConv2d(spec);
-  PANDO_CHECK(args.argmax != nullptr || !spec.max_pool);
-  PANDO_CHECK(args.channel_scale == nullptr || spec.has_channel_scale);
-  return Dispatch(
-      device, [&] { return cpu::Conv2dBackward(spec, Floats(args), scratch); },
-      [&](auto& gpu) { return cuda::Conv2dBackward(gpu, spec, args, scratch); });
-}
-
-size_t LinearScratchBytes(Device device, const LinearSpec& spec, uint32_t sample_count_max) {
-  return Dispatch(
-      device, [&] { return cpu::LinearScratchBytes(spec, sample_count_max); },
-      [&](auto& gpu) { return cuda::LinearScratchBytes(gpu, spec, sample_count_max); });
-}
-
-void LinearForward(Device device, const LinearSpec& spec, const LinearForwardArgs& args,
-                   std::span<std::byte> scratch) {
-  PANDO_CHECK(args.sample_count > 0 && spec.in_features > 0 && spec.out_features > 0);
-  return Dispatch(
-      device, [&] { return cpu::LinearForward(spec, Floats(args), scratch); },
-      [&](auto& gpu) { return cuda::LinearForward(gpu, spec, args, scratch); });
-}
-
-void LinearBackward(Device device, const LinearSpec& spec, const LinearBackwardArgs& args,
-                    std::span<std::byte> scratch) {
-  PANDO_CHECK(args.sample_count > 0 && spec.in_features > 0 && spec.out_features > 0);
-  return Dispatch(
-      device, [&] { return cpu::LinearBackward(spec, Floats(args), scratch); },
-      [&](auto& gpu) { return cuda::LinearBackward(gpu, spec, args, scratch); });
-}
+#define PANDO_DISPATCH(Operation)                                                               \
+  size_t Operation##ScratchBytes(Device device, const Operation##Spec& spec,                    \
+                                 uint32_t sample_count_max) {                                   \
+    PANDO_CHECK(spec.IsValid());                                                                \
+    return Dispatch(                                                                            \
+        device, [&] { return cpu::Operation##ScratchBytes(spec, sample_count_max); },           \
+        [&](auto& gpu) { return cuda::Operation##ScratchBytes(gpu, spec, sample_count_max); }); \
+  }
+PANDO_OPERATIONS_WITH_SCRATCH(PANDO_DISPATCH)
+#undef PANDO_DISPATCH
 
 size_t BatchNormScratchBytes(Device device, const BatchNormSpec& spec) {
   return Dispatch(
       device, [&] { return cpu::BatchNormScratchBytes(spec); },
       [&](auto& gpu) { return cuda::BatchNormScratchBytes(gpu, spec); });
-}
-
-void BatchNormForward(Device device, const BatchNormSpec& spec, const BatchNormForwardArgs& args,
-                      std::span<std::byte> scratch) {
-  CheckBatchNorm(spec, args.sample_count);
-  return Dispatch(
-      device, [&] { return cpu::BatchNormForward(spec, Floats(args), scratch); },
-      [&](auto& gpu) { return cuda::BatchNormForward(gpu, spec, args, scratch); });
-}
-
-void BatchNormInference(Device device, const BatchNormSpec& spec,
-                        const BatchNormInferenceArgs& args, std::span<std::byte> scratch) {
-  CheckBatchNorm(spec, args.sample_count);
-  return Dispatch(
-      device, [&] { return cpu::BatchNormInference(spec, Floats(args), scratch); },
-      [&](auto& gpu) { return cuda::BatchNormInference(gpu, spec, args, scratch); });
-}
-
-void BatchNormBackward(Device device, const BatchNormSpec& spec, const BatchNormBackwardArgs& args,
-                       std::span<std::byte> scratch) {
-  CheckBatchNorm(spec, args.sample_count);
-  PANDO_CHECK(args.y != nullptr || spec.activation == Activation::kNone);
-  PANDO_CHECK(args.dx == nullptr || args.dx != args.dresidual);
-  return Dispatch(
-      device, [&] { return cpu::BatchNormBackward(spec, Floats(args), scratch); },
-      [&](auto& gpu) { return cuda::BatchNormBackward(gpu, spec, args, scratch); });
 }
 
 void ReluForward(Device device, size_t count, const void* x, void* y) {
@@ -407,7 +292,7 @@ void ImportBatch(Device device, const Batch& batch, uint32_t channels, void* x, 
   PANDO_CHECK((batch.bytes.size() == size && batch.values.empty()) ||
               (batch.values.size() == size && batch.bytes.empty()));
   PANDO_CHECK(batch.moves.empty() || batch.moves.size() == batch.sample_count());
-  const std::vector<float> byte_values = ByteValuesOf(batch);
+  const std::vector<float> byte_values = MakeByteValues(batch);
   DeviceBatch there{.shape = batch.shape,
                     .sample_count = batch.sample_count(),
                     .labels = batch.labels.data(),
@@ -421,7 +306,7 @@ void ImportBatch(Device device, const Batch& batch, uint32_t channels, void* x, 
   ImportBatch(device, there, channels, x, labels);
 }
 
-std::vector<float> ByteValuesOf(const Batch& batch) {
+std::vector<float> MakeByteValues(const Batch& batch) {
   std::vector<float> values;
   for (uint32_t c = 0; c < batch.shape.channels && !batch.bytes.empty(); ++c) {
     const bool is_named = batch.normalisation != nullptr;

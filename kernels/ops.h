@@ -1,16 +1,17 @@
-// Every operation that a network is made of, declared once. Networks (models/) call these; each
-// device implements them in a folder of its own, with the same contract and the same tests.
+// Every operation of networks, declared once. Networks (models/) call these. Each device implements
+// them in a separate folder, with the same contract and the same tests.
 //
-// Shapes in comments are logical: [samples, height, width, channels]; arrays of activations lie so,
-// densely packed, and hold elements of the device's type: they are passed as `void`. Parameters,
-// their gradients, statistics and random factors are floats. Parameters and their gradients lie in
-// PyTorch's layouts. Gradients are written, not added to, and are sums over samples, never means
-// (P2). Every pointer is the device's own memory (kernels/device.h), but where `host` is said.
-// Parameters and their gradients may begin at any float; all other arrays are aligned to 64 bytes.
+// Shapes in comments are logical: [samples, height, width, channels]. Arrays of activations are
+// stored in that order, densely packed, with elements of the device's type, and are passed as
+// `void`. Parameters, their gradients, statistics and random factors are floats. Parameters and
+// their gradients are in PyTorch's layouts. Gradients are written, not added to, and are sums over
+// samples, never means (P2). Every pointer is to the device's memory (kernels/device.h), unless it
+// is called `host`. Parameters and their gradients may begin at any float; all other arrays are
+// aligned to 64 bytes.
 //
-// Promises of every operation: it runs on the calling thread, or on the device's stream in the
-// order of the calls; it allocates nothing; and its result is a pure function of its arguments'
-// values: not of addresses, threads, or what was in the outputs and in the scratch before (P35).
+// Every operation runs on the calling thread, or on the device's stream in the order of the calls.
+// It allocates nothing. Its result is a pure function of its arguments' values: it does not depend
+// on addresses, threads, or the previous content of outputs and scratch (P35).
 #pragma once
 
 #include <cstddef>
@@ -24,34 +25,35 @@
 
 namespace pando {
 
-// Arrays of activations and of their gradients are this much longer than their shape says: kernels
-// load and store whole vectors. What lies there means nothing.
+// Arrays of activations and of their gradients have this many elements more than their shape,
+// because kernels load and store whole vectors. Their values are undefined.
 inline constexpr size_t kSlackElements = 64;
 
-// What an operation that is followed by one does to its result: max(x, 0), min(max(x, 0), 6).
+// The last part of an operation: max(x, 0), min(max(x, 0), 6).
 enum class Activation : uint8_t { kNone, kRelu, kRelu6 };
 
 // ---------------------------------------------------------------------------------- convolution
 
-// conv2d + bias, then in one go what often follows: dropout2d's factors, a 2x2 max pool, relu.
-// These commute with one another (all are monotone and applied per channel), so any order of them
-// in a model is this one operation, and the four times larger array between them is never made.
+// conv2d + bias, then in one pass what often follows: dropout2d's factors, a 2x2 max pool, relu.
+// These commute (all are monotone and applied per channel), so any order of them in a model is this
+// one operation. The four times larger array between them is never made.
 struct Conv2dSpec {
   SampleShape input;
   uint32_t out_channels = 1;
   uint32_t kernel = 1;  // square
   uint32_t stride = 1;
   uint32_t padding = 0;
-  bool max_pool = false;  // window 2, stride 2; an odd last row or column is left out
+  bool max_pool = false;  // window 2, stride 2; an odd last row or column is omitted
   bool relu = false;
-  // Input and output channels are cut into this many equal groups; each output channel sees its
+  // Input and output channels are cut into this many equal groups. An output channel reads its
   // group's inputs alone. Depthwise: as many groups as input channels.
   uint32_t groups = 1;
-  bool has_channel_scale = false;  // dropout2d's factors may be given
+  bool has_channel_scale = false;  // whether dropout2d's factors may be given
 
   SampleShape conv_output() const;  // of the convolution alone
   SampleShape output() const;
   size_t weight_size() const;  // [out_channels, in_channels / groups, kernel, kernel]
+  bool IsValid() const;
 };
 
 template <class Element>
@@ -69,15 +71,15 @@ using Conv2dForwardArgs = Conv2dForwardArgsOf<void>;
 template <class Element>
 struct Conv2dBackwardArgsOf {
   uint32_t sample_count = 0;
-  const Element* x = nullptr;  // as given to forward, and so the next three
+  const Element* x = nullptr;  // as given to forward; the next two too
   const float* weight = nullptr;
   const float* channel_scale = nullptr;
   const Element* y = nullptr;  // as made by forward
   const int32_t* argmax = nullptr;
   const Element* dy = nullptr;  // [samples, output], with slack
-  Element* dx = nullptr;        // out: [samples, input], with slack; null: not wanted (first layer)
+  Element* dx = nullptr;        // out: [samples, input], with slack; null: not needed (first layer)
   float* dweight = nullptr;     // out: as weight
-  float* dbias = nullptr;       // out: as bias; null: not wanted
+  float* dbias = nullptr;       // out: as bias; null: not needed
 };
 using Conv2dBackwardArgs = Conv2dBackwardArgsOf<void>;
 
@@ -94,6 +96,7 @@ struct LinearSpec {
   uint32_t in_features = 1;
   uint32_t out_features = 1;
   bool relu = false;  // of the result
+  bool IsValid() const { return in_features > 0 && out_features > 0; }
 };
 
 template <class Element>
@@ -111,11 +114,11 @@ struct LinearBackwardArgsOf {
   uint32_t sample_count = 0;
   const Element* x = nullptr;     // [samples, in]
   const float* weight = nullptr;  // [out, in]
-  const Element* y = nullptr;     // [samples, out]: read where relu
-  Element* dy = nullptr;          // [samples, out]: where relu, its mask is applied in place
-  Element* dx = nullptr;          // out: [samples, in]; null: not wanted
+  const Element* y = nullptr;     // [samples, out]: read if relu
+  Element* dy = nullptr;          // [samples, out]: if relu, its mask is applied in place
+  Element* dx = nullptr;          // out: [samples, in]; null: not needed
   float* dweight = nullptr;       // out: as weight
-  float* dbias = nullptr;         // out: [out]; null: not wanted
+  float* dbias = nullptr;         // out: [out]; null: not needed
 };
 using LinearBackwardArgs = LinearBackwardArgsOf<void>;
 
@@ -128,25 +131,26 @@ void LinearBackward(Device device, const LinearSpec& spec, const LinearBackwardA
 
 // --------------------------------------------------------------------------- batch normalisation
 
-// Per channel over samples and pixels, then what often follows: a residual's addition, an
-// activation.  y = activation((x − mean) · inverse_std · weight + bias + residual)
+// Normalises each channel over samples and pixels, then adds a residual and applies an activation,
+// if there is one.  y = activation((x − mean) · inverse_std · weight + bias + residual)
 struct BatchNormSpec {
   SampleShape shape;
   float eps = 1e-5f;  // inverse_std = 1 / sqrt(biased variance + eps)
   Activation activation = Activation::kNone;
+  bool IsValid() const { return shape.size() > 0 && eps >= 0.0f; }
 };
 
 template <class Element>
 struct BatchNormForwardArgsOf {  // training: with the statistics of these samples
   uint32_t sample_count = 0;
   const Element* x = nullptr;     // [samples, shape]
-  const float* weight = nullptr;  // [channels], and so the next
+  const float* weight = nullptr;  // [channels]; the next one too
   const float* bias = nullptr;
   const Element* residual = nullptr;  // [samples, shape]; null: none
   Element* y = nullptr;               // out: [samples, shape]; may be x or residual
-  float* mean = nullptr;              // out: [channels], and so the next two
+  float* mean = nullptr;              // out: [channels]; the next two too
   float* inverse_std = nullptr;
-  float* variance = nullptr;  // unbiased, for running statistics; 0 where there is one value alone
+  float* variance = nullptr;  // unbiased, for running statistics; 0 for a single value
 };
 using BatchNormForwardArgs = BatchNormForwardArgsOf<void>;
 
@@ -154,7 +158,7 @@ template <class Element>
 struct BatchNormInferenceArgsOf {  // with given statistics
   uint32_t sample_count = 0;
   const Element* x = nullptr;     // [samples, shape]
-  const float* weight = nullptr;  // [channels], and so the next three
+  const float* weight = nullptr;  // [channels]; the next three too
   const float* bias = nullptr;
   const float* mean = nullptr;
   const float* variance = nullptr;
@@ -166,15 +170,15 @@ using BatchNormInferenceArgs = BatchNormInferenceArgsOf<void>;
 template <class Element>
 struct BatchNormBackwardArgsOf {
   uint32_t sample_count = 0;
-  const Element* x = nullptr;     // as given to forward: not overwritten by its y
-  const float* weight = nullptr;  // as given to forward
-  const float* mean = nullptr;    // as made by forward, and so the next two
+  const Element* x = nullptr;     // the argument of forward, not overwritten by its y
+  const float* weight = nullptr;  // the argument of forward
+  const float* mean = nullptr;    // made by forward; the next two too
   const float* inverse_std = nullptr;
-  const Element* y = nullptr;    // read where there is an activation
+  const Element* y = nullptr;    // read if there is an activation
   Element* dy = nullptr;         // [samples, shape]: may be changed in place
-  Element* dx = nullptr;         // out: [samples, shape]; may be dy; null: not wanted
-  Element* dresidual = nullptr;  // out: [samples, shape]; may be dy unless dx is; null: not wanted
-  float* dweight = nullptr;      // out: [channels], and so the next
+  Element* dx = nullptr;         // out: [samples, shape]; may be dy; null: not needed
+  Element* dresidual = nullptr;  // out: [samples, shape]; may be dy unless dx is; null: not needed
+  float* dweight = nullptr;      // out: [channels]; the next one too
   float* dbias = nullptr;
 };
 using BatchNormBackwardArgs = BatchNormBackwardArgsOf<void>;
@@ -187,6 +191,69 @@ void BatchNormInference(Device device, const BatchNormSpec& spec,
                         const BatchNormInferenceArgs& args, std::span<std::byte> scratch);
 void BatchNormBackward(Device device, const BatchNormSpec& spec, const BatchNormBackwardArgs& args,
                        std::span<std::byte> scratch);
+
+// --------------------------------------------------------------------------- group normalisation
+
+// Per sample and group of channels, over the group's channels and all pixels.
+// y = (x − mean) · inverse_std · weight + bias
+struct GroupNormSpec {
+  SampleShape shape;
+  uint32_t groups = 1;  // of equal size
+  float eps = 1e-5f;    // inverse_std = 1 / sqrt(biased variance + eps)
+  bool IsValid() const {
+    return shape.size() > 0 && groups > 0 && shape.channels % groups == 0 && eps >= 0.0f;
+  }
+};
+
+template <class Element>
+struct GroupNormForwardArgsOf {
+  uint32_t sample_count = 0;
+  const Element* x = nullptr;     // [samples, shape]
+  const float* weight = nullptr;  // [channels], and so the next
+  const float* bias = nullptr;
+  Element* y = nullptr;   // out: [samples, shape]; may be x
+  float* mean = nullptr;  // out: [samples, groups], and so the next
+  float* inverse_std = nullptr;
+};
+using GroupNormForwardArgs = GroupNormForwardArgsOf<void>;
+
+template <class Element>
+struct GroupNormBackwardArgsOf {
+  uint32_t sample_count = 0;
+  const Element* x = nullptr;     // as given to forward: not overwritten by its y
+  const float* weight = nullptr;  // as given to forward
+  const float* mean = nullptr;    // as made by forward, and so the next
+  const float* inverse_std = nullptr;
+  const Element* dy = nullptr;  // [samples, shape]
+  Element* dx = nullptr;        // out: [samples, shape]; may be dy; null: not wanted
+  float* dweight = nullptr;     // out: [channels], and so the next
+  float* dbias = nullptr;
+};
+using GroupNormBackwardArgs = GroupNormBackwardArgsOf<void>;
+
+size_t GroupNormScratchBytes(Device device, const GroupNormSpec& spec, uint32_t sample_count_max);
+// REQUIRES: scratch.size() >= GroupNormScratchBytes(), aligned to 64 bytes.
+void GroupNormForward(Device device, const GroupNormSpec& spec, const GroupNormForwardArgs& args,
+                      std::span<std::byte> scratch);
+void GroupNormBackward(Device device, const GroupNormSpec& spec, const GroupNormBackwardArgs& args,
+                       std::span<std::byte> scratch);
+
+// ------------------------------------------------------------------------------ lists of the above
+
+// The operations that take (device, spec, args, scratch), and those whose scratch depends on the
+// samples. The launchers (ops.cc) and the devices' declarations (cpu/cpu_ops.h, cuda/cuda_ops.h)
+// are made from these lists: a new operation is declared in this file, and written once per device.
+#define PANDO_OPERATIONS(X)            \
+  X(Conv2dForward, Conv2dSpec)         \
+  X(Conv2dBackward, Conv2dSpec)        \
+  X(LinearForward, LinearSpec)         \
+  X(LinearBackward, LinearSpec)        \
+  X(BatchNormForward, BatchNormSpec)   \
+  X(BatchNormInference, BatchNormSpec) \
+  X(BatchNormBackward, BatchNormSpec)  \
+  X(GroupNormForward, GroupNormSpec)   \
+  X(GroupNormBackward, GroupNormSpec)
+#define PANDO_OPERATIONS_WITH_SCRATCH(X) X(Conv2d) X(Linear) X(GroupNorm)
 
 // --------------------------------------------------------------------------------- element-wise
 
@@ -203,7 +270,7 @@ void Relu6Backward(Device device, size_t count, const void* y, const void* dy, v
 // y = activation(a + b); y may be a or b.
 void AddForward(Device device, size_t count, const void* a, const void* b, Activation activation,
                 void* y);
-// dx = dy where the activation passes it, else 0: the gradient of a and of b alike. dx may be dy.
+// dx = dy if the activation passes it, else 0: the gradient of both a and b. dx may be dy.
 void AddBackward(Device device, size_t count, const void* y, Activation activation, const void* dy,
                  void* dx);
 
@@ -212,7 +279,7 @@ void AddInPlace(Device device, size_t count, const void* x, void* y);
 
 // y = x · factor, element by element; dropout forward, and backward with dy for x.
 void Multiply(Device device, size_t count, const void* x, const float* factor, void* y);
-// y[s, h, w, c] = x[s, h, w, c] · factor[s, c]; dropout2d, forward and backward alike.
+// y[s, h, w, c] = x[s, h, w, c] · factor[s, c]; dropout2d, both forward and backward.
 void MultiplyChannels(Device device, uint32_t sample_count, const SampleShape& shape, const void* x,
                       const float* factor, void* y);
 
@@ -222,19 +289,19 @@ void Copy(Device device, size_t count, const void* x, void* y);
 void ScaleFloats(Device device, size_t count, const float* x, float factor, float* y);
 // x = x · factor, of floats; `factor` is read when the kernel runs.
 void ScaleFloatsInPlace(Device device, size_t count, const float* factor, float* x);
-// y += x, of floats.  Bit for bit the same on every device: sums of gradients are added on several.
+// y += x, for floats. The same bits on every device, because several devices add gradients.
 void AddFloats(Device device, size_t count, const float* x, float* y);
 
-// What a pass is given in the device's memory, so that its launches are the same each time.
+// A pass's values in the device's memory, so that its launches are the same each time.
 struct PassNumbers {
-  uint64_t step = 0;  // this and the next: which random numbers a dropout layer draws (P37)
+  uint64_t step = 0;  // this and the next select a dropout layer's random numbers (P37)
   uint32_t micro_batch = 0;
-  float loss_scale = 1;  // of half floats: gradients of activations are so many times larger
+  float loss_scale = 1;  // for half floats: the factor of activations' gradients
   float inverse_loss_scale = 1;
 };
-// factor[i] = 0 with the given probability, else 1 / (1 − probability). Element i is decided by the
-// i % 8-th 16-bit uniform of Philox block (i / 8, step, micro_batch); the key is made of (seed,
-// kDropout, layer name). `numbers` are read when the kernel runs.
+// factor[i] = 0 with the given probability, else 1 / (1 − probability). The i % 8-th 16-bit uniform
+// of Philox block (i / 8, step, micro_batch) decides element i. The key has (seed, kDropout, layer
+// name). `numbers` are read when the kernel runs.
 void DropoutFactors(Device device, PhiloxKey key, const PassNumbers* numbers, float probability,
                     size_t count, float* factor);
 
@@ -242,13 +309,13 @@ void DropoutFactors(Device device, PhiloxKey key, const PassNumbers* numbers, fl
 
 struct Pool2dSpec {
   SampleShape input;
-  uint32_t window = 2;  // square; windows that would stick out of the padded input are left out
+  uint32_t window = 2;  // square; windows that exceed the padded input are omitted
   uint32_t stride = 2;
-  uint32_t padding = 0;  // at most window / 2; never largest, and 0 to an average
+  uint32_t padding = 0;  // at most window / 2; never the largest, and 0 in an average
   SampleShape output() const;
 };
 
-// argmax: out, [samples, output]: the first largest element, as its pixel y · width + x of input.
+// argmax: out, [samples, output]: the first largest element, as pixel y · width + x of the input.
 void MaxPoolForward(Device device, const Pool2dSpec& spec, uint32_t sample_count, const void* x,
                     void* y, int32_t* argmax);
 void MaxPoolBackward(Device device, const Pool2dSpec& spec, uint32_t sample_count,
@@ -258,8 +325,8 @@ void AveragePoolForward(Device device, const Pool2dSpec& spec, uint32_t sample_c
 void AveragePoolBackward(Device device, const Pool2dSpec& spec, uint32_t sample_count,
                          const void* dy, void* dx);
 
-// Averages over out_height x out_width windows of almost equal size, as PyTorch cuts them: window i
-// of n over `size` pixels is [i · size / n, ceil((i + 1) · size / n)). They may overlap.
+// Averages over out_height x out_width windows of almost equal size, as in PyTorch: window i of n
+// over `size` pixels is [i · size / n, ceil((i + 1) · size / n)). They may overlap.
 struct AdaptivePool2dSpec {
   SampleShape input;
   uint32_t out_height = 1;
@@ -284,22 +351,22 @@ struct DeviceBatch {
   SampleShape shape;
   uint32_t sample_count = 0;
   const int32_t* labels = nullptr;     // [samples]
-  const float* byte_values = nullptr;  // of pictures: [channels, 256], what each byte becomes
+  const float* byte_values = nullptr;  // of pictures: [channels, 256], the value of each byte
   const uint8_t* bytes = nullptr;      // pictures: [samples, shape]
-  const PictureMove* moves = nullptr;  // of pictures: [samples]; null: none is moved
-  const float* values = nullptr;       // tables: [samples, shape]; one of the two is null
+  const PictureMove* moves = nullptr;  // of pictures: [samples]; null: no moves
+  const float* values = nullptr;       // tables: [samples, shape]; either this or `bytes` is null
 };
-// A batch into the physical layout: pictures moved and normalised, tables copied.
-// `channels`: the batch's own, or any number where it has one: that one is repeated.
+// Imports a batch into the physical layout: pictures are moved and normalised, tables copied.
+// `channels`: the batch's number, or any number if it has one channel, which is then repeated.
 // x: out, [samples, height, width, channels], with slack.  labels: out, [samples].
 void ImportBatch(Device device, const DeviceBatch& batch, uint32_t channels, void* x,
                  int32_t* labels);
-// The same of one in the host's memory, which is free again when it returns.
+// The same for a batch in the host's memory, which is unused after the return.
 void ImportBatch(Device device, const Batch& batch, uint32_t channels, void* x, int32_t* labels);
-// DeviceBatch::byte_values of it, in PyTorch's order of operations: ToTensor's division, then
-// Normalize. Empty of tables.
-std::vector<float> ByteValuesOf(const Batch& batch);
-// Elements as floats of the host's memory; waits for what has been launched before.
+// DeviceBatch::byte_values of the batch, in PyTorch's order of operations: ToTensor's division,
+// then Normalize. Empty for tables.
+std::vector<float> MakeByteValues(const Batch& batch);
+// Elements as floats in the host's memory. Waits for earlier launches.
 void ExportFloats(Device device, size_t count, const void* x, float* host);
 
 // PyTorch flattens channels first.  x: [samples, shape]; y: [samples, channels · height · width].
@@ -310,7 +377,7 @@ void FlattenBackward(Device device, uint32_t sample_count, const SampleShape& sh
 
 // A class is ahead of another if its logit is greater, or equal and its index smaller.
 struct CrossEntropyScore {
-  double loss_sum = 0;         // over samples, in an order that their number decides
+  double loss_sum = 0;         // over samples, in an order that their number determines
   uint32_t correct_count = 0;  // samples with no class ahead of the label
   uint32_t top5_count = 0;     // samples with at most four
 };
@@ -324,12 +391,12 @@ struct CrossEntropyArgs {
   void* dlogits = nullptr;                // out: the gradient of the sum, times gradient_scale
   CrossEntropyScore* score = nullptr;     // out
 };
-// Softmax cross-entropy against (1 − label_smoothing) · (the label alone) + label_smoothing · (all
-// classes alike), as PyTorch's.
+// Softmax cross-entropy against (1 − label_smoothing) · (the label alone) + label_smoothing · (the
+// uniform distribution), as PyTorch's.
 size_t CrossEntropyScratchBytes(Device device, uint32_t sample_count_max);
 // REQUIRES: scratch.size() >= CrossEntropyScratchBytes(), aligned to 64 bytes.
 void SoftmaxCrossEntropy(Device device, const CrossEntropyArgs& args, std::span<std::byte> scratch);
-// Sum of the losses and count of the correct, rounded to floats.  loss_and_correct: out, [2].
+// The sum of losses and the count of correct samples, as floats.  loss_and_correct: out, [2].
 void ScoreToFloats(Device device, const CrossEntropyScore* score, float* loss_and_correct);
 
 }  // namespace pando

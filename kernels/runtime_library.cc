@@ -25,8 +25,8 @@ Result<RuntimeLibrary> RuntimeLibrary::Load(std::initializer_list<const char*> n
 Status RuntimeLibrary::FindAddress(const char* function, void** address) const {
   *address = dlsym(handle_, function);
   if (*address != nullptr) return Status();
-  return NotFound(fmt::format("{} has no function {}: it is another version than this pando wants",
-                              name_, function));
+  return NotFound(
+      fmt::format("{} has no function {}: this pando needs another version", name_, function));
 }
 
 }  // namespace pando

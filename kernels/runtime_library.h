@@ -1,7 +1,7 @@
-// RuntimeLibrary: a shared library that is loaded when it is wanted, not when a process starts:
-// NVIDIA's are hundreds of megabytes that no server and no CPU worker wants, and a machine without
-// them runs the same program. Used by kernels/cuda, kernels/nvml and `pando doctor`.
-// Threads: any. Owns: nothing; what is loaded stays loaded.
+// RuntimeLibrary: a shared library that is loaded when it is needed, not when a process starts.
+// NVIDIA's are hundreds of megabytes that servers and CPU workers do not need, and a machine
+// without them runs the same program. Used by kernels/cuda, kernels/nvml and `pando doctor`.
+// Threads: any. Owns: nothing; loaded libraries stay loaded.
 #pragma once
 
 #include <cstddef>
@@ -14,10 +14,10 @@ namespace pando {
 
 class RuntimeLibrary {
  public:
-  // The first of these names that the loader finds.  kNotFound: none; says why.
+  // The first of these names that the loader finds.  kNotFound: none; the error says why.
   static Result<RuntimeLibrary> Load(std::initializer_list<const char*> names);
 
-  // Sets *function to the library's of this name.  kNotFound: it is another version.
+  // Sets *function to the library's function of this name.  kNotFound: it is another version.
   template <class F>
   Status Find(const char* name, F** function) const {
     void* found = nullptr;

@@ -10,7 +10,6 @@
 
 #include "common/nearest_name.h"
 #include "common/printable.h"
-#include "models/layer_rules.h"
 #include "models/network.h"
 
 namespace pando {
@@ -28,14 +27,14 @@ Result<LayerIndex> IndexLayers(const std::string& model, const std::vector<Layer
     return LayerError(model, specs[i],
                       specs[i].name == kInputName
                           ? "has the name of the network's input; choose another"
-                          : "is there twice; every layer needs a name of its own");
+                          : "exists twice; give each layer a unique name");
   }
   return index;
 }
 
-// A way from `layer` back to itself along inputs, as "a -> b -> a"; empty: there is none.
+// A path from `layer` back to itself along inputs, as "a -> b -> a"; empty: there is none.
 std::string FindCycle(const std::vector<LayerSpec>& specs, const LayerIndex& index, int layer) {
-  std::map<int, int> reader;  // of each layer that `layer` depends on, one that reads it
+  std::map<int, int> reader;  // for each layer that `layer` depends on, one that reads it
   std::vector<int> open{layer};
   while (!open.empty()) {
     const int at = open.back();
@@ -60,7 +59,7 @@ std::string FindCycle(const std::vector<LayerSpec>& specs, const LayerIndex& ind
   return way;
 }
 
-// Indices of what layer `i` reads; all of them below i.
+// Indices of the layers that layer `i` reads; all are below i.
 Result<std::vector<int>> FindInputs(const std::string& model, const std::vector<LayerSpec>& specs,
                                     const LayerIndex& index, int i) {
   const LayerSpec& spec = specs[i];
@@ -72,9 +71,9 @@ Result<std::vector<int>> FindInputs(const std::string& model, const std::vector<
       std::vector<std::string> names;
       for (const auto& [known, unused] : index) names.push_back(known);
       std::string hint = DidYouMean(name, names);
-      if (hint.empty()) hint = fmt::format("the network's own input is '{}'", kInputName);
+      if (hint.empty()) hint = fmt::format("the network's input is '{}'", kInputName);
       return LayerError(model, spec,
-                        fmt::format("reads '{}', which is no layer; {}", Printable(name), hint));
+                        fmt::format("reads '{}', which is not a layer; {}", Printable(name), hint));
     }
     if (found->second >= i) {
       const std::string cycle = FindCycle(specs, index, i);
@@ -102,8 +101,8 @@ Status CheckSamples(const std::string& model, const SampleShape& input, uint32_t
                   model, ShapeText(input), kValuesMax));
 }
 
-// The floats of a flat vector that has `floats` already and takes in these tensors, each on a line
-// of its own; none: more than a model may have.
+// The size of a flat vector that has `floats` floats after these tensors are added, each on a
+// separate line. None: more than a model may have.
 std::optional<uint64_t> FloatsWith(uint64_t floats, std::span<const TensorSpec> tensors) {
   constexpr uint64_t kFloatsMax = Model::kBytesMax / sizeof(float);
   constexpr uint64_t kLine = TensorLayout::kAlignFloats;
@@ -122,8 +121,8 @@ Status TooLarge(const std::string& model, const LayerSpec& spec, const TensorSpe
   std::string shape;
   for (uint64_t d : weight.shape) shape += (shape.empty() ? "" : " x ") + std::to_string(d);
   return LayerError(model, spec,
-                    fmt::format("has weights of {} and takes the model beyond {} bytes, the most "
-                                "one may have; use fewer or narrower layers",
+                    fmt::format("has weights of {} and makes the model larger than {} bytes, the "
+                                "maximum; use fewer or narrower layers",
                                 shape, Model::kBytesMax));
 }
 
@@ -137,48 +136,12 @@ Status CheckAllRead(const std::string& model, const std::vector<Layer>& layers) 
   for (size_t i = 0; i + 1 < layers.size(); ++i) {
     if (is_read[i]) continue;
     return LayerError(model, layers[i].spec,
-                      "makes something that no layer reads; read it, or leave it out");
+                      "has an output that no layer reads; use it, or remove the layer");
   }
   return Status();
 }
 
 }  // namespace
-
-const char* LayerKindName(LayerKind kind) {
-  switch (kind) {
-    case LayerKind::kConv2d:
-      return "Conv2d";
-    case LayerKind::kLinear:
-      return "Linear";
-    case LayerKind::kBatchNorm:
-      return "BatchNorm2d";
-    case LayerKind::kRelu:
-      return "ReLU";
-    case LayerKind::kRelu6:
-      return "ReLU6";
-    case LayerKind::kAdd:
-      return "Add";
-    case LayerKind::kMaxPool2d:
-      return "MaxPool2d";
-    case LayerKind::kAveragePool2d:
-      return "AvgPool2d";
-    case LayerKind::kGlobalAveragePool:
-      return "GlobalAvgPool2d";
-    case LayerKind::kAdaptiveAveragePool:
-      return "AdaptiveAvgPool2d";
-    case LayerKind::kDropout:
-      return "Dropout";
-    case LayerKind::kDropout2d:
-      return "Dropout2d";
-    case LayerKind::kFlatten:
-      return "Flatten";
-  }
-  return "?";
-}
-
-std::string ShapeText(const SampleShape& s) {
-  return fmt::format("{} x {} x {}", s.height, s.width, s.channels);
-}
 
 Result<Graph> Graph::Build(const std::string& model, const std::vector<LayerSpec>& specs,
                            SampleShape input, uint32_t class_count) {
@@ -196,11 +159,13 @@ Result<Graph> Graph::Build(const std::string& model, const std::vector<LayerSpec
     Result<std::vector<int>> inputs = FindInputs(model, specs, *index, static_cast<int>(i));
     if (!inputs.ok()) return inputs.status();
     std::vector<SampleShape> shapes;
-    for (int from : *inputs) shapes.push_back(graph.ShapeOf(from));
+    for (int from : *inputs) shapes.push_back(graph.FindShape(from));
     Result<SampleShape> out = OutputShape(model, specs[i], shapes);
     if (!out.ok()) return out.status();
     const size_t first_tensor = tensors.size();
-    AppendTensors(specs[i], shapes[0], &tensors);
+    if (const auto append = RulesFor(specs[i].kind).append_tensors; append != nullptr) {
+      append(specs[i], shapes[0], &tensors);
+    }
     floats = FloatsWith(*floats, std::span(tensors).subspan(first_tensor));
     if (!floats) return TooLarge(model, specs[i], tensors[first_tensor]);
     const bool has_input_gradient = std::ranges::any_of(

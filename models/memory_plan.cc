@@ -5,20 +5,6 @@
 
 namespace pando {
 
-const char* BufferUseName(BufferUse use) {
-  switch (use) {
-    case BufferUse::kActivation:
-      return "activations";
-    case BufferUse::kActivationGradient:
-      return "activation_gradients";
-    case BufferUse::kKept:
-      return "kept";
-    case BufferUse::kScratch:
-      return "scratch";
-  }
-  return "?";
-}
-
 std::vector<BytesByUse> MemoryPlan::LiveBytes() const {
   std::vector<BytesByUse> begun(events.size() + 1), ended(events.size() + 1);
   for (const PlannedBuffer& buffer : buffers) {
@@ -51,7 +37,7 @@ uint64_t Aligned(uint64_t bytes) {
   return (bytes + kBufferAlignmentBytes - 1) / kBufferAlignmentBytes * kBufferAlignmentBytes;
 }
 
-// The lowest offset at which `buffer` lies beside all of `placed` that are needed when it is.
+// The lowest offset at which `buffer` overlaps none of `placed` that are needed at the same time.
 uint64_t LowestOffset(const PlannedBuffer& buffer,
                       const std::vector<const PlannedBuffer*>& placed) {
   uint64_t offset = 0;

@@ -1,4 +1,4 @@
-// What a model costs to compute, counted from its graph. Called by `pando model` and benchmarks.
+// The computing cost of a model, counted from its graph. Called by `pando model` and benchmarks.
 #pragma once
 
 #include <cstdint>
@@ -9,13 +9,13 @@ namespace pando {
 
 // Floating-point operations of one sample; a multiply-add is two.
 uint64_t ForwardFlops(const Layer& layer);
-// Gradients of weights and of what entered: the latter only where something before it is trained.
+// For gradients of weights and of the input; the latter only if something before it is trained.
 uint64_t BackwardFlops(const Layer& layer);
 
 struct ModelCost {  // sums over layers
   uint64_t forward_flops = 0;
   uint64_t backward_flops = 0;
 };
-ModelCost CostOf(const Graph& graph);
+ModelCost CountCost(const Graph& graph);
 
 }  // namespace pando

@@ -8,12 +8,12 @@
 namespace pando {
 namespace {
 
-Result<Architecture> ArchitectureOf(const Job& job, uint32_t class_count) {
+Result<Architecture> FindArchitecture(const Job& job, uint32_t class_count) {
   if (!IsNetworkFile(job.model)) return ZooArchitecture(job, class_count);
   return ParseNetworkFile(job.network, job.model, class_count);
 }
 
-// The shape that enters the first layer.
+// The shape that the first layer gets.
 Result<SampleShape> EntranceShape(const std::string& model, const Architecture& architecture,
                                   SampleShape data) {
   const uint32_t wanted = architecture.channels;
@@ -28,7 +28,7 @@ Result<SampleShape> EntranceShape(const std::string& model, const Architecture& 
 }  // namespace
 
 Result<Graph> BuildModelGraph(const Job& job, SampleShape data, uint32_t class_count) {
-  Result<Architecture> architecture = ArchitectureOf(job, class_count);
+  Result<Architecture> architecture = FindArchitecture(job, class_count);
   if (!architecture.ok()) return architecture.status();
   Result<SampleShape> entrance = EntranceShape(job.model, *architecture, data);
   if (!entrance.ok()) return entrance.status();

@@ -12,9 +12,9 @@ namespace pando {
 
 namespace {
 
-// `evaluation_bytes`: what evaluation takes anyway, in the same memory.
-NetworkPlan PlanOf(const Model& model, const std::vector<StagePlan>& stages, uint32_t sample_count,
-                   uint64_t evaluation_bytes, ElementType element) {
+// `evaluation_bytes`: what evaluation needs of the same memory.
+NetworkPlan MakePlan(const Model& model, const std::vector<StagePlan>& stages,
+                     uint32_t sample_count, uint64_t evaluation_bytes, ElementType element) {
   const SampleShape input = model.graph().input();
   return model.is_checkpointed()
              ? PlanCheckpointed(stages, input, sample_count, evaluation_bytes, element)
@@ -32,7 +32,7 @@ std::vector<ShardRange> ParameterFloats(const TensorLayout& layout,
   return ranges;
 }
 
-// A device's memory for so many of T.
+// A device's memory for a number of T.
 template <class T>
 class DeviceArray {
  public:
@@ -53,7 +53,7 @@ struct Network::Impl {
   void ForwardStage(size_t stage, const ForwardBuffers& buffers, const float* parameters);
   void AddGradients(size_t stage, const BackwardBuffers& buffers);
 
-  // The plan of the pass at hand. Both share the memory.
+  // The plan of the current pass. Both plans share the memory.
   const NetworkPlan& plan() const { return pass.mode == Mode::kEvaluate ? evaluation : training; }
   std::byte* Bytes(size_t buffer) {
     if (buffer == kNoBuffer) return nullptr;
@@ -69,7 +69,7 @@ struct Network::Impl {
   float label_smoothing;
   Pass pass;
   std::vector<StagePlan> stages;
-  std::vector<ShardRange> parameter_floats;  // by stage: where its parameters lie in a flat vector
+  std::vector<ShardRange> parameter_floats;  // by stage: its parameters' place in a flat vector
   NetworkPlan evaluation;
   NetworkPlan training;
   DeviceMemory memory;
@@ -77,8 +77,8 @@ struct Network::Impl {
   DeviceArray<PassNumbers> numbers;
   DeviceArray<CrossEntropyScore> score;
   DeviceMemory score_scratch;
-  // Stages whose forward is done; in backward those whose backward is not. Any other order would
-  // read memory that has another use by then.
+  // Stages whose forward is done; in backward, stages whose backward is not done. Any other order
+  // would read memory that has been reused.
   size_t open_count = 0;
   enum class Phase : uint8_t { kNoBatch, kForward, kScored, kBackward } phase = Phase::kNoBatch;
 };
@@ -91,8 +91,8 @@ Network::Impl::Impl(const Model& model, SampleCounts counts, Device device)
       stages(PlanStages(model.graph(), device)),
       parameter_floats(ParameterFloats(model.layout(), stages)),
       evaluation(PlanEvaluation(stages, input, counts.evaluation, device.element)),
-      training(PlanOf(model, stages, counts.training, evaluation.memory.allocated_bytes,
-                      device.element)),
+      training(MakePlan(model, stages, counts.training, evaluation.memory.allocated_bytes,
+                        device.element)),
       memory(device, std::max(training.memory.allocated_bytes, evaluation.memory.allocated_bytes)),
       labels(device, std::max(counts.training, counts.evaluation)),
       numbers(device, 1),
@@ -114,9 +114,9 @@ NetworkMemory Network::PlanMemory(const Model& model, SampleCounts samples, Devi
   const uint64_t evaluation_bytes =
       PlanEvaluation(stages, model.graph().input(), samples.evaluation, device.element)
           .memory.allocated_bytes;
-  return {
-      .training = PlanOf(model, stages, samples.training, evaluation_bytes, device.element).memory,
-      .evaluation_bytes = evaluation_bytes};
+  return {.training =
+              MakePlan(model, stages, samples.training, evaluation_bytes, device.element).memory,
+          .evaluation_bytes = evaluation_bytes};
 }
 
 uint32_t Network::layer_count() const { return static_cast<uint32_t>(impl_->stages.size()); }
@@ -248,7 +248,7 @@ void Network::Backward(uint32_t layer, const float* parameters, float* gradients
                      gradients + own.first);
 }
 
-// Of what other stages have read too.
+// Adds the gradients of inputs that other stages have read too.
 void Network::Impl::AddGradients(size_t stage, const BackwardBuffers& buffers) {
   for (size_t k = 0; k < stages[stage].inputs.size(); ++k) {
     if (buffers.sum[k] == kNoBuffer) continue;

@@ -1,10 +1,10 @@
-// Model and Network: what a worker computes with. A Model is the description (layers, tensors); a
+// Model and Network: what a worker computes with. A Model is the description (layers, tensors). A
 // Network is one computing thread's working copy with its activation memory, planned once.
 //
 // Parameters and gradients are flat vectors in the model's TensorLayout, in the device's memory.
-// The trainer walks the layers: forward 0, 1, ... and backward in reverse, and may do other things
-// in between (wait for a layer's parameters, send a layer's gradient). On a GPU each call returns
-// when its work is launched.
+// The trainer walks the layers, forward 0, 1, ... and backward in reverse, and may work in between
+// (wait for a layer's parameters, send a layer's gradient). On a GPU each call returns when its
+// work is launched.
 #pragma once
 
 #include <algorithm>
@@ -16,11 +16,11 @@
 
 #include "common/batch.h"
 #include "common/ids.h"
-#include "common/job.h"
 #include "common/status.h"
-#include "common/tensor_layout.h"
 #include "kernels/device.h"
 #include "models/memory_plan.h"
+#include "plan/job.h"
+#include "plan/tensor_layout.h"
 
 namespace pando {
 
@@ -30,11 +30,11 @@ struct DeviceBatch;
 
 class Model {
  public:
-  // The largest model: 4,096 shards of 4 MiB, far fewer than a message may name.
+  // The largest model: 4,096 shards of 4 MiB, far fewer than a message's limit.
   static constexpr uint64_t kBytesMax = uint64_t{16} << 30;
 
-  // `data`: the shape of the data set's samples; pictures of one channel are repeated for a model
-  // of three. kInvalidArgument when the model is unknown (names the nearest), does not fit the
+  // `data`: the shape of the data set's samples. Pictures of one channel are repeated for a model
+  // of three. kInvalidArgument if the model is unknown (names the nearest), does not fit the
   // samples' shape (names the layer and both shapes) or is larger than kBytesMax.
   static Result<Model> Create(const Job& job, SampleShape data, uint32_t class_count);
 
@@ -58,13 +58,13 @@ enum class Mode : uint8_t {
   kEvaluate,             // no dropout, running statistics, no backward
 };
 
-// Which micro-batch this is: dropout's randomness is a function of it (P37).
+// Identifies a micro-batch: dropout's random numbers are a function of it (P37).
 struct MicroBatchName {
   uint64_t seed = 0;
   Step step;
   MicroBatch micro_batch;
-  // With half floats the gradients between layers are so many times larger, lest they vanish; those
-  // of parameters are not.
+  // With half floats, the factor of the gradients between layers, so that they do not vanish.
+  // Gradients of parameters do not have it.
   float loss_scale = 1;
 };
 
@@ -74,21 +74,20 @@ struct BatchScore {  // sums over the batch's samples
   uint32_t top5_count = 0;
 };
 
-// The most samples of a batch.
+// The largest number of samples of a batch.
 struct SampleCounts {
   uint32_t training = 1;
   uint32_t evaluation = 1;
 };
 
-// What a network holds beside parameters and gradients: one piece of memory, in which both passes
-// have their places.
+// The memory of a network besides parameters and gradients: one block, which both passes use.
 struct NetworkMemory {
   MemoryPlan training;
   uint64_t evaluation_bytes = 0;
   uint64_t allocated_bytes() const { return std::max(training.allocated_bytes, evaluation_bytes); }
 };
 
-// Threads: one at a time. The sum of every reduction has a fixed order (P35).
+// Threads: one at a time. Every sum has a fixed order (P35).
 class Network {
  public:
   Network(const Model& model, SampleCounts samples, Device device = {});
@@ -100,45 +99,46 @@ class Network {
   static NetworkMemory PlanMemory(const Model& model, SampleCounts samples, Device device = {});
 
   uint32_t layer_count() const;
-  // Names of the graph's layers that are computed in one go as this one: "conv1 pool1 relu1".
+  // Names of the graph's layers that are computed together as this one: "conv1 pool1 relu1".
   const std::string& LayerNames(uint32_t layer) const;
-  // The tensors that a layer makes gradients of in backward, those of statistics included (what the
-  // tree averages of a statistic is the batch's own): a contiguous run [first, last) of layout
-  // indices, empty for layers without tensors. Layers in order cover all tensors but the metric
-  // tensor.
+  // The tensors whose gradients a layer makes in backward, statistics included (the tree averages
+  // the batch's statistics): a contiguous run [first, last) of layout indices, empty for layers
+  // without tensors. Layers in order cover all tensors except the metric tensor.
   struct TensorRun {
     size_t first = 0;
     size_t last = 0;
   };
   TensorRun LayerTensors(uint32_t layer) const;
-  // Of LayerTensors, those that a training forward reads: all but statistics, which are last.
+  // The part of LayerTensors that a training forward reads: all except statistics, which are last.
   TensorRun TrainingTensors(uint32_t layer) const;
-  // What Backward reads of the parameters.
+  // The parameters that Backward reads.
   TensorRun BackwardTensors(uint32_t layer) const;
 
-  // Copies the batch, for one forward and backward: they end in memory that others use by then.
-  // `there`: the same in the device's memory, where somebody has brought it; null: it is brought.
-  // REQUIRES: batch.sample_count() in [1, what the network was made for]; the
-  // model was made for samples of its shape.
+  // Copies the batch for one forward and backward, which later overwrite the copy.
+  // `there`: the same batch in the device's memory, if it is already there; null: it is copied.
+  // REQUIRES: batch.sample_count() in [1, the network's maximum]; the model was made for samples of
+  // its shape.
   void SetBatch(const Batch& batch, MicroBatchName name, Mode mode,
                 const DeviceBatch* there = nullptr);
-  // Layers in order, once. `parameters`: the flat vector; only this layer's tensors are read.
+  // Call it for the layers in order, once each. `parameters`: the flat vector; reads only this
+  // layer's tensors.
   void Forward(uint32_t layer, const float* parameters);
-  // After the last layer's forward: softmax cross-entropy summed over samples (never a mean: P2);
-  // in training with the job's label smoothing. Waits for a GPU.
+  // After the last layer's forward: softmax cross-entropy summed over samples, never a mean (P2).
+  // Training uses the job's label smoothing. Waits for a GPU.
   BatchScore Score() const;
-  // The same sums where the device has made them, for who does not wait here: until the next
-  // SetBatch's forward.
+  // The same sums in the device's memory, for callers that do not wait here. Valid until the
+  // forward after the next SetBatch.
   const CrossEntropyScore* device_score() const;
-  // Writes the sum of the losses and the count of the correct to the device's memory, as floats.
+  // Writes the sum of the losses and the number of correct samples to the device's memory, as
+  // floats.
   void WriteScore(float* loss_and_correct) const;
-  // Of each sample the class with the greatest output, the lowest of equal ones.
-  // REQUIRES: the last layer's forward was the last call but for Score.
+  // For each sample the class with the greatest output, the lowest of equal ones.
+  // REQUIRES: the last layer's forward was the last call, except for Score.
   std::vector<uint32_t> Predictions() const;
-  // Layers in reverse, once, after all of a training forward. Writes (not adds) this layer's
-  // tensors in `gradients`: sums over samples. When it returns, neither this nor an earlier
-  // backward reads this layer's parameters again. With activation checkpointing it computes layers
-  // before this one again, and reads their parameters: those of BackwardTensors.
+  // Call it for the layers in reverse, once each, after a whole training forward. Writes (does not
+  // add) this layer's tensors in `gradients`: sums over samples. After it returns, no backward
+  // reads this layer's parameters again. With activation checkpointing it computes earlier layers
+  // again and reads their parameters: those of BackwardTensors.
   void Backward(uint32_t layer, const float* parameters, float* gradients);
 
  private:

@@ -9,6 +9,7 @@
 #include <optional>
 #include <set>
 #include <sstream>
+#include <variant>
 #include <vector>
 
 #include "common/nearest_name.h"
@@ -19,23 +20,7 @@ namespace {
 
 constexpr size_t kLayersMax = 2000;
 constexpr size_t kNameBytesMax = 200;
-constexpr uint32_t kUnitsMax = 1 << 20;   // channels, features
-constexpr uint32_t kWindowMax = 1 << 12;  // kernels, strides, paddings, output sides
 constexpr const char* kClasses = "classes";
-
-constexpr LayerKind kKinds[] = {LayerKind::kConv2d,
-                                LayerKind::kLinear,
-                                LayerKind::kBatchNorm,
-                                LayerKind::kRelu,
-                                LayerKind::kRelu6,
-                                LayerKind::kAdd,
-                                LayerKind::kMaxPool2d,
-                                LayerKind::kAveragePool2d,
-                                LayerKind::kGlobalAveragePool,
-                                LayerKind::kAdaptiveAveragePool,
-                                LayerKind::kDropout,
-                                LayerKind::kDropout2d,
-                                LayerKind::kFlatten};
 
 std::string Joined(const std::vector<std::string>& words) {
   std::string text;
@@ -49,7 +34,7 @@ std::string NodeText(const toml::node& node) {
   return Printable(text.str());
 }
 
-// Takes a table's keys one by one and keeps the first thing that is wrong with them.
+// Takes a table's keys one by one and keeps the first error.
 class TableReader {
  public:
   TableReader(const toml::table& table, const std::string& file_name, std::string what)
@@ -156,7 +141,7 @@ class TableReader {
         fmt::format("{}:{}: {}{}", file_name_, at.source().begin.line, what_, message));
   }
 
-  // The first error; a key that nobody has taken is one.
+  // The first error. A key that was not taken is one.
   Status Finish() {
     for (const auto& [key, node] : table_) {
       const std::string name(key.str());
@@ -181,56 +166,28 @@ class TableReader {
   Status status_;
 };
 
-void ReadInit(TableReader& reader, LayerSpec* spec) {
-  reader.Flag("bias", &spec->bias);
-  if (reader.Take("init") != nullptr) {
-    constexpr WeightInit kInits[] = {WeightInit::kUniformFanIn, WeightInit::kKaimingNormalFanOut,
-                                     WeightInit::kNormal};
-    spec->init =
-        kInits[reader.Choice("init", {"uniform", "kaiming_normal", "normal"}, reader.Text("init"))];
-  }
-  if (spec->init == WeightInit::kNormal) reader.Real("init_std", &spec->init_stddev);
+void ReadInit(TableReader& reader, const char* key, WeightInit* out) {
+  if (reader.Take(key) == nullptr) return;
+  constexpr WeightInit kInits[] = {WeightInit::kUniformFanIn, WeightInit::kKaimingNormalFanOut,
+                                   WeightInit::kNormal};
+  *out = kInits[reader.Choice(key, {"uniform", "kaiming_normal", "normal"}, reader.Text(key))];
 }
 
-void ReadWindow(TableReader& reader, LayerSpec* spec) {
-  reader.Require("kernel_size");
-  reader.Count("kernel_size", 1, kWindowMax, &spec->window);
-  if (spec->kind != LayerKind::kConv2d) spec->stride = spec->window;  // PyTorch's default
-  reader.Count("stride", 1, kWindowMax, &spec->stride);
-  if (spec->kind != LayerKind::kAveragePool2d)
-    reader.Count("padding", 0, kWindowMax, &spec->padding);
-}
-
-// The keys that a kind has of its own; named as PyTorch names them.
-void ReadOptions(TableReader& reader, uint32_t class_count, LayerSpec* spec) {
-  switch (spec->kind) {
-    case LayerKind::kConv2d:
-      reader.Units("out_channels", class_count, &spec->out_units);
-      ReadWindow(reader, spec);
-      reader.Count("groups", 1, kUnitsMax, &spec->groups);
-      return ReadInit(reader, spec);
-    case LayerKind::kLinear:
-      reader.Units("out_features", class_count, &spec->out_units);
-      return ReadInit(reader, spec);
-    case LayerKind::kBatchNorm:
-      reader.Real("eps", &spec->eps);
-      return reader.Real("momentum", &spec->momentum);
-    case LayerKind::kMaxPool2d:
-    case LayerKind::kAveragePool2d:
-      return ReadWindow(reader, spec);
-    case LayerKind::kAdaptiveAveragePool:
-      reader.Require("output_size");
-      return reader.Count("output_size", 1, kWindowMax, &spec->out_units);
-    case LayerKind::kDropout:
-    case LayerKind::kDropout2d:
-      spec->probability = 0.5f;
-      return reader.Real("p", &spec->probability);
-    case LayerKind::kRelu:
-    case LayerKind::kRelu6:
-    case LayerKind::kAdd:
-    case LayerKind::kGlobalAveragePool:
-    case LayerKind::kFlatten:
-      return;
+void ReadKey(TableReader& reader, const LayerKey& key, uint32_t class_count, LayerSpec* spec) {
+  using Rule = LayerKey::Rule;
+  if (key.rule == Rule::kOfNormalInit && spec->init != WeightInit::kNormal) return;
+  if (key.rule == Rule::kRequired) reader.Require(key.name);
+  if (const auto* count = std::get_if<uint32_t LayerSpec::*>(&key.field)) {
+    uint32_t* out = &(spec->**count);
+    if (key.rule == Rule::kUnits) return reader.Units(key.name, class_count, out);
+    if (key.rule == Rule::kWindowIfAbsent) *out = spec->window;
+    reader.Count(key.name, key.min, key.max, out);
+  } else if (const auto* real = std::get_if<float LayerSpec::*>(&key.field)) {
+    reader.Real(key.name, &(spec->**real));
+  } else if (const auto* flag = std::get_if<bool LayerSpec::*>(&key.field)) {
+    reader.Flag(key.name, &(spec->**flag));
+  } else {
+    ReadInit(reader, key.name, &(spec->*std::get<WeightInit LayerSpec::*>(key.field)));
   }
 }
 
@@ -252,10 +209,12 @@ Result<LayerSpec> ReadLayer(const toml::table& table, const std::string& file_na
   }
   const std::string type = reader.Text("type");
   std::vector<std::string> types;
-  for (LayerKind kind : kKinds) types.emplace_back(LayerKindName(kind));
-  spec.kind = kKinds[reader.Choice("type", types, type)];
+  for (const LayerRules* rules : kLayerRules) types.emplace_back(rules->name);
+  spec.kind = static_cast<LayerKind>(reader.Choice("type", types, type));
   reader.Names("inputs", &spec.inputs);
-  ReadOptions(reader, class_count, &spec);
+  const LayerRules& rules = RulesFor(spec.kind);
+  spec.probability = rules.file_probability;
+  for (const LayerKey& key : rules.keys) ReadKey(reader, key, class_count, &spec);
   if (Status s = reader.Finish(); !s.ok()) return s;
   return spec;
 }

@@ -9,13 +9,13 @@
 
 namespace pando {
 
-// A model's name that ends so is a file's path.
+// A model's name with this ending is a file's path.
 inline constexpr std::string_view kNetworkFileSuffix = ".toml";
 bool IsNetworkFile(const std::string& model);
 
-// The network that `text` says, ending in class_count outputs where it says "classes".
-// kInvalidArgument: names the file, the line, the layer and what was expected. Whether layers fit
-// one another is for Graph::Build.
+// The network of `text`. It ends in class_count outputs if the file says "classes".
+// kInvalidArgument: names the file, the line, the layer and what was expected. Graph::Build checks
+// whether layers fit one another.
 Result<Architecture> ParseNetworkFile(std::string_view text, const std::string& file_name,
                                       uint32_t class_count);
 

@@ -47,7 +47,7 @@ class Planner {
  private:
   // ---- which activations are dropped ------------------------------------------------------------
 
-  // Those that nobody behind the segment reads; so the last one's is kept.
+  // The outputs of the run that no stage behind the segment reads; so the last one's is kept.
   void Drop(StageRun run) {
     for (size_t i = run.first; i + 1 < run.last; ++i) is_dropped_[i] = true;
     for (size_t i = run.first; i < run.last; ++i) segment_end_[i] = run.last;
@@ -67,7 +67,7 @@ class Planner {
 
   // ---- buffers --------------------------------------------------------------------------------
 
-  // Needed in the event at hand; from when it is made.
+  // Needed in the current event. The first event that needs it makes it.
   size_t Need(size_t buffer) {
     if (buffer != kNoBuffer) plan_.memory.buffers[buffer].last_event = event_;
     return buffer;
@@ -80,7 +80,7 @@ class Planner {
   size_t MakeArray(BufferUse use, const SampleShape& shape) {
     return Make(use, (shape.size() * sample_count_ + kSlackElements) * element_bytes_);
   }
-  const SampleShape& ShapeOf(int value) const { return value < 0 ? input_ : stages_[value].out; }
+  const SampleShape& FindShape(int value) const { return value < 0 ? input_ : stages_[value].out; }
 
   MemoryEvent& BeginEvent(size_t stage, bool is_backward) {
     event_ = plan_.memory.events.size();
@@ -88,7 +88,7 @@ class Planner {
         MemoryEvent{.is_backward = is_backward, .layers = stages_[stage].layers});
   }
 
-  // Where a stage's output lies for backward.
+  // The place of a stage's output for backward.
   size_t Held(int value) const {
     if (value < 0) return plan_.input;
     return is_dropped_[value] ? plan_.again[value].y : plan_.forward[value].y;
@@ -118,7 +118,7 @@ class Planner {
     buffers->scratch = Make(BufferUse::kScratch, stage.scratch_bytes(sample_count_));
   }
 
-  // What was dropped of the segment that ends with this stage.
+  // Plans the dropped outputs of the segment that ends with this stage.
   void PlanAgain(size_t last) {
     size_t first = last;
     while (first > 0 && segment_end_[first - 1] == last + 1) --first;
@@ -154,7 +154,7 @@ class Planner {
 
   bool IsWanted(int value) const { return value >= 0 && plan_.has_backward[value]; }
 
-  // The input whose gradient takes the place of dy.
+  // The input whose gradient reuses the place of dy.
   std::optional<size_t> InputInDy(size_t i, const StageTraits& traits) const {
     for (size_t k = stages_[i].inputs.size(); k-- > 0;) {
       if (traits.may_be_dy[k] && IsWanted(stages_[i].inputs[k])) return k;
@@ -165,7 +165,7 @@ class Planner {
   void PlanGradient(int value, bool is_in_dy, size_t k, BackwardBuffers* buffers) {
     size_t& gradient = gradients_[value];
     buffers->dx[k] =
-        is_in_dy ? buffers->dy : MakeArray(BufferUse::kActivationGradient, ShapeOf(value));
+        is_in_dy ? buffers->dy : MakeArray(BufferUse::kActivationGradient, FindShape(value));
     if (gradient == kNoBuffer) {
       gradient = buffers->dx[k];
     } else {
@@ -201,7 +201,7 @@ namespace {
 
 constexpr size_t kSegmentsMax = 32;
 
-// By stage: whether its output is all that those behind it read of it and those before it.
+// By stage: whether its output is the only value before it that later stages read.
 std::vector<bool> FindCuts(const std::vector<StagePlan>& stages) {
   std::vector<bool> is_cut(stages.size(), true);
   for (size_t reader = 0; reader < stages.size(); ++reader) {
@@ -212,7 +212,7 @@ std::vector<bool> FindCuts(const std::vector<StagePlan>& stages) {
   return is_cut;
 }
 
-// About `count` segments of equal size, the last of them left out: its backward comes at once.
+// About `count` segments of equal size, without the last one: its backward comes at once.
 std::vector<StageRun> CutSegments(const std::vector<StagePlan>& stages,
                                   const std::vector<bool>& is_cut, size_t count) {
   size_t all = 0;
@@ -229,7 +229,7 @@ std::vector<StageRun> CutSegments(const std::vector<StagePlan>& stages,
   return segments;
 }
 
-// Of one sample.
+// For one sample.
 uint64_t FlopsAgain(const std::vector<StagePlan>& stages, const NetworkPlan& plan) {
   uint64_t flops = 0;
   for (const std::vector<size_t>& made_again : plan.made_again) {

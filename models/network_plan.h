@@ -1,9 +1,10 @@
-// NetworkPlan: the events of one pass through a network's stages, and the buffers in which each of
-// them finds its arrays. Made once per network; models/network.cc runs it.
+// NetworkPlan: the events of one pass through a network's stages, and the buffers of each event's
+// arrays. Made once per network; models/network.cc runs it.
 //
-// An activation is needed from the stage that makes it to the last that reads it, forward or
-// backward. A gradient of one that several stages read is the sum of theirs, the last reader's
-// first. Between checkpoints activations are dropped, and made again right before their backward.
+// An activation is needed from the stage that makes it to the last stage that reads it, forward or
+// backward. If several stages read an activation, its gradient is the sum of theirs, the last
+// reader's first. Between checkpoints activations are dropped, and made again right before their
+// backward.
 #pragma once
 
 #include <cstdint>
@@ -44,20 +45,20 @@ struct NetworkPlan {
   size_t input = kNoBuffer;                     // the network's
   size_t score_gradient = kNoBuffer;            // of the last stage's output
   std::vector<ForwardBuffers> forward;          // by stage
-  std::vector<ForwardBuffers> again;            // by stage: for what is made again
+  std::vector<ForwardBuffers> again;            // by stage: for stages that are computed again
   std::vector<BackwardBuffers> backward;        // by stage
-  std::vector<bool> has_backward;               // by stage: something before or in it is trained
-  std::vector<std::vector<size_t>> made_again;  // by stage: stages, before its backward
+  std::vector<bool> has_backward;               // by stage: it or a stage before it is trained
+  std::vector<std::vector<size_t>> made_again;  // by stage: stages to recompute before its backward
 };
 
-// For up to sample_count samples of `input`, in elements of the device's type. `segments`: runs of
-// stages, in order and apart, whose inner activations are dropped and made again.
+// For up to sample_count samples of `input`, in elements of the device's type. `segments`: separate
+// runs of stages, in order, whose inner activations are dropped and made again.
 NetworkPlan PlanTraining(const std::vector<StagePlan>& stages, SampleShape input,
                          uint32_t sample_count, std::span<const StageRun> segments,
                          ElementType element = ElementType::kFloat32);
-// With the segments that need the least memory in all, of those cut where one activation alone
-// passes; of equal ones those that have the least to compute again. Less than evaluation_bytes is
-// no gain: evaluation takes them anyway.
+// Chooses the segments that need the least memory, with cuts only where a single activation passes.
+// Of equal choices it takes the one that computes least again. Less than evaluation_bytes is no
+// gain, because evaluation needs them anyway.
 NetworkPlan PlanCheckpointed(const std::vector<StagePlan>& stages, SampleShape input,
                              uint32_t sample_count, uint64_t evaluation_bytes,
                              ElementType element = ElementType::kFloat32);

@@ -1,6 +1,6 @@
-// Stage: one or more layers of a graph that a device computes in one go. A network is a list of
-// stages; models/network.cc walks them and owns all memory, models/network_plan says where in it
-// each array lies.
+// Stage: one or more layers of a graph that a device computes together. A network is a list of
+// stages. models/network.cc walks them and owns all memory; models/network_plan has the place of
+// each array.
 #pragma once
 
 #include <cstddef>
@@ -28,7 +28,7 @@ struct Pass {
 inline constexpr size_t kStageInputsMax = 2;
 
 // Arrays of activations are [samples, shape], with slack, of the device's elements. `parameters`,
-// `gradients`: the flat vectors. `kept`: what the stage itself hands from forward to backward.
+// `gradients`: the flat vectors. `kept`: what the stage itself passes from forward to backward.
 struct StageForward {
   const void* x[kStageInputsMax];
   const float* parameters;
@@ -37,33 +37,33 @@ struct StageForward {
   std::span<std::byte> scratch;
 };
 struct StageBackward {
-  const void* x;  // the first input, where reads_input; as in forward, and so the next three
+  const void* x;  // the first input, if reads_input; as in forward; the next three too
   const float* parameters;
-  const void* y;  // where reads_output
+  const void* y;  // if reads_output
   const std::byte* kept;
   void* dy;                   // the stage may change it
-  void* dx[kStageInputsMax];  // null: not wanted. One whose may_be_dy is set may be dy
+  void* dx[kStageInputsMax];  // null: not needed. One whose may_be_dy is set may be dy
   float* gradients;
   std::span<std::byte> scratch;
 };
 
-// What a stage's backward needs of memory.
+// The memory needs of a stage's backward.
 struct StageTraits {
   bool reads_input = false;
   bool reads_output = false;
-  bool may_be_dy[kStageInputsMax] = {};  // that input's gradient may take the place of dy
+  bool may_be_dy[kStageInputsMax] = {};  // that input's gradient may use the place of dy
 };
 
-// Threads: any number at once; a stage keeps nothing between calls.
+// Threads: any number at once; a stage has no state between calls.
 class Stage {
  public:
   virtual ~Stage() = default;
   virtual StageTraits traits() const = 0;
   virtual void Forward(const Pass& pass, const StageForward& args) const = 0;
-  // Writes the gradients dx, and of this stage's tensors in `gradients`.
+  // Writes the gradients dx, and those of this stage's tensors in `gradients`.
   // REQUIRES: a training pass.
   virtual void Backward(const Pass& pass, const StageBackward& args) const = 0;
-  virtual size_t kept_bytes(uint32_t) const { return 0; }  // for so many samples
+  virtual size_t kept_bytes(uint32_t) const { return 0; }  // for a number of samples
   virtual size_t scratch_bytes(uint32_t) const { return 0; }
 };
 
@@ -72,8 +72,8 @@ struct StagePlan {
   std::vector<int> inputs;  // the stages that make them; kGraphInput: the network's input
   SampleShape out;
   Network::TensorRun tensors;
-  Network::TensorRun parameters;  // of the tensors, those that are no statistics
-  uint64_t forward_flops = 0;     // of one sample
+  Network::TensorRun parameters;  // the tensors that are not statistics
+  uint64_t forward_flops = 0;     // for one sample
   std::string layers;             // their names, for people: "conv1 pool1 relu1"
 };
 

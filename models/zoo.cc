@@ -34,7 +34,7 @@ std::vector<LayerSpec> MnistCnn(uint32_t class_count) {
           Linear("fc2", class_count)};
 }
 
-// LeCun et al. 1998, with relu and max pools as is usual now: 61,706 parameters for 28 x 28 x 1.
+// LeCun et al. 1998, with today's usual relu and max pools: 61,706 parameters for 28 x 28 x 1.
 std::vector<LayerSpec> LeNet5(uint32_t class_count) {
   return {Conv("conv1", 6, 5, 2), Relu("relu1"),     MaxPool("pool1"), Conv("conv2", 16, 5),
           Relu("relu2"),          MaxPool("pool2"),  Flatten(),        Linear("fc1", 120),
@@ -73,7 +73,7 @@ Status UnknownModel(const std::string& model) {
                          "there are: " + known);
 }
 
-// Of "resnet18", "resnet50-cifar", ...
+// For "resnet18", "resnet50-cifar", ...
 std::vector<LayerSpec> ResNetNamed(const std::string& name, uint32_t class_count) {
   return zoo::ResNet({.depth = static_cast<uint32_t>(std::stoul(name.substr(6))),
                       .is_small = name.ends_with("-cifar"),

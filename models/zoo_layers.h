@@ -1,4 +1,4 @@
-// Layers as the zoo's files write them, and the families that have a file of their own. Called by
+// Layers as the zoo's files write them, and the model families with separate files. Called by
 // models/zoo.cc.
 #pragma once
 
@@ -17,8 +17,8 @@ LayerSpec Flatten();
 LayerSpec Plain(LayerKind kind, std::string name);  // of a kind without options
 LayerSpec Add(std::string name, std::string a, std::string b);
 
-// A convolution before batch norm, as torchvision's: no bias, Kaiming's normal weights, as much
-// padding as keeps a picture's size at stride 1.
+// A convolution before batch norm, as torchvision's: no bias, Kaiming's normal weights, and padding
+// that keeps a picture's size at stride 1.
 struct BareConv {
   uint32_t out = 0;
   uint32_t kernel = 1;  // odd

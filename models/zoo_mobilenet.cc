@@ -71,7 +71,7 @@ class Builder {
 
   MobileNetV2Options options_;
   std::vector<LayerSpec> layers_;
-  uint32_t channels_ = 0;  // that leave the last block
+  uint32_t channels_ = 0;  // of the last block's output
 };
 
 }  // namespace

@@ -1,4 +1,5 @@
-// He et al. 2015, in torchvision's variant: of a bottleneck the 3 x 3 convolution has the stride.
+// ResNet (arXiv:1512.03385) in torchvision's variant: the 3 x 3 convolution of a bottleneck has the
+// stride.
 #include <array>
 #include <utility>
 
@@ -57,7 +58,7 @@ class Builder {
     if (!options_.is_small) layers_.push_back(MaxPool("maxpool", 3, 2, 1));
   }
 
-  // In the order in which torchvision registers them, which is topological: the shortcut last.
+  // In the order in which torchvision registers them, which is topological. The shortcut is last.
   void Block(const std::string& prefix, uint32_t width, uint32_t stride) {
     const std::string entrance = layers_.back().name;
     const uint32_t out = has_bottlenecks() ? width * kBottleneckExpansion : width;
@@ -91,7 +92,7 @@ class Builder {
 
   ResNetOptions options_;
   std::vector<LayerSpec> layers_;
-  uint32_t channels_ = 0;  // that leave the last block
+  uint32_t channels_ = 0;  // of the last block's output
 };
 
 }  // namespace

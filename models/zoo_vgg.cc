@@ -28,7 +28,7 @@ std::vector<LayerSpec> Features(bool has_batch_norm) {
   return layers;
 }
 
-// torchvision's, behind 7 x 7 x 512.
+// torchvision's, after 7 x 7 x 512.
 std::vector<LayerSpec> Classifier(uint32_t class_count) {
   constexpr uint32_t kWidth = 4096;
   LayerSpec pool = Plain(LayerKind::kAdaptiveAveragePool, "avgpool");
@@ -48,8 +48,8 @@ std::vector<LayerSpec> Classifier(uint32_t class_count) {
   return layers;
 }
 
-// Behind 1 x 1 x 512. PyTorch's default weights: deviations of 0.01 would leave next to nothing of
-// a signal after three layers as narrow as these.
+// After 1 x 1 x 512. It has PyTorch's default weights: with deviations of 0.01, three layers as
+// narrow as these would leave almost nothing of a signal.
 std::vector<LayerSpec> SmallClassifier(uint32_t class_count) {
   constexpr uint32_t kWidth = 512;
   return {Flatten(),

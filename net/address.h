@@ -1,5 +1,6 @@
-// Endpoints: "tcp://HOST:PORT" between machines, "ipc://PATH" on one. What may be bound, and which
-// address of this machine to tell others. Used by net/transport and by the processes in cli/.
+// Endpoints: "tcp://HOST:PORT" between machines, "ipc://PATH" on one machine. This says which
+// endpoints may be bound, and which address of this machine other processes can use. Used by
+// net/transport and by the processes in node/.
 #pragma once
 
 #include <cstdint>
@@ -31,15 +32,15 @@ Result<std::string> ResolveHost(const std::string& host);
 // Whether only processes of this machine can reach it: ipc, or a tcp host in 127.0.0.0/8.
 Result<bool> IsLocal(const Endpoint& endpoint);
 
-// An error unless the endpoint is local or exposure was asked for (--insecure): messages are
-// neither encrypted nor authenticated.
+// Returns an error unless the endpoint is local or exposure was requested (--insecure): messages
+// are neither encrypted nor authenticated.
 Status CheckExposure(const Endpoint& endpoint, bool insecure);
 
-// This machine's address on the route to `peer` (no packet is sent): what to bind so that whoever
-// reaches `peer` reaches us. 127.0.0.1 for a local peer.
+// This machine's address on the route to `peer` (no packet is sent). A process that can reach
+// `peer` can reach this address too. 127.0.0.1 for a local peer.
 Result<std::string> LocalAddressTowards(const Endpoint& peer);
 
-// What to tell others about a bound endpoint: a wildcard host becomes LocalAddressTowards(peer).
+// The endpoint that other processes can dial: a wildcard host becomes LocalAddressTowards(peer).
 Result<std::string> AdvertisedEndpoint(const std::string& bound, const Endpoint& peer);
 
 }  // namespace pando

@@ -4,27 +4,28 @@
 
 #include <fmt/format.h>
 
-#include "net/clock.h"
+#include "common/clock.h"
 #include "net/incarnation.h"
 
 namespace pando {
 namespace {
 
 const PeerId kWhoeverLeads{kSchedulerNode, Incarnation(), 0};
-// Repeats that wait while the scheduler is away; the rest are dropped, and due again.
+// Repeated requests that wait while the scheduler is away. Further ones are dropped and become due
+// again.
 constexpr int kQueuedRequestsMax = 64;
 
 template <class T>
 constexpr size_t kIndexOf = Message(std::in_place_type<T>).index();
 
-uint64_t NumberOf(const Message& message) {
+uint64_t FaultNumber(const Message& message) {
   if (const auto* note = std::get_if<FaultNote>(&message)) return note->number;
   if (const auto* ack = std::get_if<FaultNoteAck>(&message)) return ack->number;
   return 0;
 }
 
-// Which request `message` answers, by its index in Message.
-std::optional<size_t> RequestOf(const Message& message) {
+// The request that `message` answers, by its index in Message.
+std::optional<size_t> AnsweredRequest(const Message& message) {
   if (std::holds_alternative<StatusReport>(message)) return kIndexOf<StatusRequest>;
   if (std::holds_alternative<CommandReply>(message)) return kIndexOf<Command>;
   if (std::holds_alternative<FaultNoteAck>(message)) return kIndexOf<FaultNote>;
@@ -36,7 +37,7 @@ bool IsInterim(const Message& answer) {
   return reply != nullptr && reply->outcome == CommandOutcome::kAccepted;
 }
 
-// The answer that closes the request, or the last one by the deadline.
+// The answer that closes the request, or the last answer before the deadline.
 Result<Message> RequestAnswer(ZmqContext& context, const std::string& endpoint, Message request,
                               Micros deadline) {
   std::string last_warning;
@@ -73,7 +74,7 @@ bool SchedulerClient::Ask(Message request) {
   const size_t kind = request.index();
   PANDO_CHECK(kind == kIndexOf<StatusRequest> || kind == kIndexOf<Command> ||
               kind == kIndexOf<FaultNote>);
-  const Key key{kind, NumberOf(request)};
+  const Key key{kind, FaultNumber(request)};
   if (open_.size() >= kOpenRequestsMax && !open_.contains(key)) return false;
   Send(request);
   open_.insert_or_assign(key, Open{std::move(request), SteadyNow() + options_.repeat_interval});
@@ -113,9 +114,9 @@ void SchedulerClient::Send(const Message& request) {
 
 // Whether it answers an open request.
 bool SchedulerClient::Close(const Message& answer) {
-  const std::optional<size_t> request = RequestOf(answer);
+  const std::optional<size_t> request = AnsweredRequest(answer);
   if (!request) return false;
-  const auto it = open_.find({*request, NumberOf(answer)});
+  const auto it = open_.find({*request, FaultNumber(answer)});
   if (it == open_.end()) return false;
   if (!IsInterim(answer)) open_.erase(it);
   return true;

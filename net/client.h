@@ -1,7 +1,7 @@
-// SchedulerClient: how a program that is no member of the run talks to its scheduler: `pando
-// status` and the commands, and supervisors, who tell of the faults that they saw or made. It stays
-// connected and repeats each request until it is answered, so a scheduler that is killed and
-// started again at the same endpoint answers as well. Used like this:
+// SchedulerClient: how a program that is not a member of the run talks to its scheduler. `pando
+// status`, the commands and supervisors use it; supervisors report the faults that they saw or
+// made. It stays connected and repeats each request until it is answered. So a scheduler that is
+// killed and restarted at the same endpoint answers too. Use:
 //
 //   SchedulerClient client(context, {.on_warning = ...});
 //   if (Status s = client.Dial(endpoint); !s.ok()) return s;
@@ -33,22 +33,24 @@ class SchedulerClient {
   // `context` outlives the client.
   SchedulerClient(ZmqContext& context, Options options);
 
-  // Never blocks; the scheduler need not be there yet.
+  // Never blocks. The scheduler may start later.
   Status Dial(const std::string& endpoint);
 
-  // A StatusRequest, a Command or a FaultNote: goes out now, and again in the interval until
-  // answered. At most one StatusRequest and one Command are open, a later one replaces it; fault
-  // notes are told apart by their numbers. False if kOpenRequestsMax are open: it is not sent.
-  // REQUIRES: a scheduler's life knows one command of a client; another takes another client.
+  // Sends a StatusRequest, a Command or a FaultNote at once, and again after each interval until it
+  // is answered. At most one StatusRequest and one Command are open; a later one replaces it. Fault
+  // notes are identified by their numbers. Returns false and sends nothing if kOpenRequestsMax are
+  // open. REQUIRES: one command per client and scheduler incarnation; another command needs another
+  // client.
   static constexpr size_t kOpenRequestsMax = 1024;
   [[nodiscard]] bool Ask(Message request);
 
-  // Repeats what is due; the next answer, if there is one. A StatusReport, a FaultNoteAck and a
-  // CommandReply but kAccepted close their request; kAccepted may come several times. Never blocks.
+  // Repeats what is due and returns the next answer, if there is one. A StatusReport, a
+  // FaultNoteAck and a CommandReply other than kAccepted close their request. kAccepted may come
+  // several times. Never blocks.
   std::optional<Message> Poll();
 
   // Returns when Poll has something to do, one of `fds` is readable, or at `deadline`
-  // (net/clock.h).
+  // (common/clock.h).
   void Wait(Micros deadline, std::span<const int> fds = {});
   Micros NextDeadline() const;  // when a request is due again; kNever: nothing is open
 
@@ -71,8 +73,8 @@ class SchedulerClient {
   std::map<Key, Open> open_;
 };
 
-// Asks the scheduler at `endpoint` for the run's status until it answers; its JSON. kUnavailable
-// when nobody has answered by `deadline` (net/clock.h).
+// Asks the scheduler at `endpoint` for the run's status until it answers, and returns its JSON.
+// kUnavailable if there is no answer by `deadline` (common/clock.h).
 Result<std::string> RequestStatus(ZmqContext& context, const std::string& endpoint,
                                   Micros deadline);
 

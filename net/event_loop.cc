@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "net/clock.h"
+#include "common/clock.h"
 
 namespace pando {
 namespace {
@@ -31,7 +31,7 @@ Micros NextTurn(const ProtocolCore& core, const LoopOptions& options) {
   return next;
 }
 
-// Lanes that hold some shard: a backup may be the primary of the next view.
+// Lanes that hold a shard. A backup may be the primary of the next view.
 std::set<PeerId> LanesInUse(const View& view) {
   std::set<PeerId> lanes;
   for (const ShardPlacement& shard : view.shards) {
@@ -42,7 +42,7 @@ std::set<PeerId> LanesInUse(const View& view) {
   return lanes;
 }
 
-std::set<PeerId> BackupsOf(const PeerId& primary, const View& view) {
+std::set<PeerId> FindBackups(const PeerId& primary, const View& view) {
   std::set<PeerId> backups;
   for (const ShardPlacement& shard : view.shards) {
     if (shard.primary != primary) continue;
@@ -62,7 +62,7 @@ Status DialLane(Transport& transport, const PeerId& lane, const View& view) {
                                      lane.lane, lane.node.value()));
 }
 
-// The other primaries' lanes, for a lane that is one.
+// The lanes of the other primaries, if `self` is a primary.
 std::set<PeerId> OtherPrimaries(const PeerId& self, const View& view) {
   std::set<PeerId> lanes;
   for (const ShardPlacement& shard : view.shards) {
@@ -89,7 +89,7 @@ LoopEnd RunLoop(ProtocolCore& core, Transport& transport, const LoopOptions& opt
 
 Status DialView(Transport& transport, Role role, const PeerId& self, const View& view,
                 PrimariesTalk primaries_talk, const std::set<PeerId>& others) {
-  std::set<PeerId> wanted = role == Role::kWorker ? LanesInUse(view) : BackupsOf(self, view);
+  std::set<PeerId> wanted = role == Role::kWorker ? LanesInUse(view) : FindBackups(self, view);
   if (primaries_talk == PrimariesTalk::kYes) wanted.merge(OtherPrimaries(self, view));
   Status first_error;
   for (const PeerId& peer : wanted) {

@@ -1,5 +1,5 @@
-// The event loop joins a protocol core to the world: messages in, clock ticks, what other threads
-// of the process say. One loop per core, on the thread that calls RunLoop.
+// The event loop connects a protocol core to its environment: messages, clock ticks, and events of
+// other threads of the process. One loop per core, on the thread that calls RunLoop.
 #pragma once
 
 #include <atomic>
@@ -37,41 +37,42 @@ class TransportOutbox : public Outbox {
   Transport& transport_;
 };
 
-// Something else the loop's thread attends to: a mailbox, a signal.
+// Another event source of the loop's thread: a mailbox, a signal.
 struct LocalEvents {
   int fd = -1;  // wakes the loop while readable
-  // Called once per turn, readable or not; takes what there is and never blocks.
+  // Called once per turn, readable or not. Takes the available events and never blocks.
   std::function<void(Micros now)> handle;
-  Micros wake_interval = kNever;  // a turn comes at least this often, whatever the core waits for
+  Micros wake_interval = kNever;  // a turn comes at least this often, even if the core waits longer
 };
 
 struct LoopOptions {
   const StopFlag* stop = nullptr;
   std::vector<LocalEvents> local;
   // Whether the core will enter the view that this message brings (WillEnter of lane and session).
-  // What anybody else says of views must not move the sockets: a stranger's would hang up on all.
+  // Views from other senders must not change the sockets: a stranger's view could close every
+  // connection.
   std::function<bool(const Envelope& envelope)> enters;
-  // Sees each such view before the core does, to dial those it names (DialView), whom the core may
-  // speak to at once.  REQUIRES: `enters` is there.
+  // Gets each such view before the core does, and dials the nodes that it names (DialView), because
+  // the core may send to them at once.  REQUIRES: `enters` is set.
   std::function<void(const View& view)> on_view;
-  // Asked after each turn; true ends the loop.
+  // Called after each turn; true ends the loop.
   std::function<bool()> is_finished;
 };
 
-// A turn: messages, local events, Tick, wait. Messages per turn are bounded so that Tick is not
-// late.
+// A turn: messages, local events, Tick, wait. The number of messages per turn is bounded so that
+// Tick is not late.
 inline constexpr int kMessagesPerTurnMax = 256;
 
 enum class LoopEnd { kFinished, kStopped };
-// Runs the core until options.is_finished or options.stop says so. `core`'s outbox sends through
-// `transport`.
+// Runs the core until options.is_finished returns true or options.stop is requested. The core's
+// outbox sends through `transport`.
 LoopEnd RunLoop(ProtocolCore& core, Transport& transport, const LoopOptions& options);
 
-// Dials what `self` sends to, a worker or a server's lane, and hangs up on what the view does not
-// name any more; the scheduler's line is left as it is. A worker dials every lane that holds a
-// shard; a lane those that are in-sync or syncing backups of the shards whose primary it is (P19),
-// and, where the primaries' lanes tell each other values (P16), these too. `others` are left as
-// they are: the host's relay (P6a). An error says who cannot be dialed; the others have been.
+// Dials the peers to which `self`, a worker or a server's lane, sends. Closes the connections to
+// peers that the view no longer names, except the scheduler's. A worker dials every lane that holds
+// a shard. A lane dials the in-sync and syncing backups of the shards whose primary it is (P19),
+// and with `PrimariesTalk` the lanes of the other primaries (P16). `others` (the host's relay, P6a)
+// keep their connections. An error names a peer that cannot be dialed; the others are dialed.
 enum class PrimariesTalk : uint8_t { kNo, kYes };
 Status DialView(Transport& transport, Role role, const PeerId& self, const View& view,
                 PrimariesTalk primaries_talk = PrimariesTalk::kNo,

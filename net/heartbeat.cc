@@ -2,12 +2,12 @@
 
 #include <array>
 
-#include "net/clock.h"
+#include "common/clock.h"
 
 namespace pando {
 namespace {
 
-// While the scheduler is away its heartbeats are not worth keeping.
+// While the scheduler is away, older heartbeats have no value.
 constexpr int kQueuedHeartbeatsMax = 4;
 
 }  // namespace

@@ -1,5 +1,5 @@
-// HeartbeatSender tells the scheduler that this process lives and what it does, from a thread and a
-// socket of its own: a core that computes or a loop that is busy must not look dead.
+// HeartbeatSender tells the scheduler that this process lives and what it does. It has a thread and
+// a socket, so that a core that computes or a loop that is busy does not look dead.
 #pragma once
 
 #include <atomic>
@@ -13,22 +13,22 @@
 
 namespace pando {
 
-// What the next heartbeats say. Times are net/clock.h's.
+// The content of the next heartbeats. Times are of common/clock.h.
 struct HeartbeatState {
   JobId job;
-  PeerId scheduler{kSchedulerNode, {}, 0};  // the one that leads; incarnation 0: whoever does
+  PeerId scheduler{kSchedulerNode, {}, 0};  // the current one; incarnation 0: any
   uint32_t generation = 0;
   ViewId view;
   Activity activity = Activity::kStarting;
   Step step;
   PeerId waiting_for;                   // kWaitingForParameters
   std::optional<Micros> waiting_since;  // when that wait began
-  uint64_t micro_batch_us = 0;          // what a micro-batch takes, of late; 0: not known
+  uint64_t micro_batch_us = 0;          // recent time of a micro-batch; 0: not known
   uint64_t data_stall_us = 0;           // waits for samples so far
   uint64_t exposed_sync_us = 0;         // mean wait for parameters so far
-  uint64_t gpu_memory_bytes = 0;        // in use on the worker's GPU; 0: none
-  uint32_t gpu_percent = 0;             // of time, with a kernel at work there
-  Transport::LineCounts lines = {};     // that were dialed
+  uint64_t gpu_memory_bytes = 0;        // used on the worker's GPU; 0: none
+  uint32_t gpu_percent = 0;             // share of time with a running kernel
+  Transport::LineCounts lines = {};     // of dialed connections
 };
 
 class HeartbeatSender {
@@ -45,7 +45,8 @@ class HeartbeatSender {
   // The first heartbeat goes at once.  REQUIRES: not started yet.
   Status Start();
   void Update(const HeartbeatState& state);  // any thread
-  // When the scheduler last acknowledged a heartbeat; before the first time, when we started.
+  // When the scheduler last acknowledged a heartbeat. Before the first acknowledgement: when this
+  // started.
   Micros answered_at() const { return answered_at_.load(); }  // any thread
 
  private:
@@ -53,7 +54,7 @@ class HeartbeatSender {
   Envelope Compose(Micros now);
 
   const Options options_;
-  Transport transport_;  // the thread's alone once it runs
+  Transport transport_;  // used by the thread alone once it runs
   StopFlag stop_;
   std::mutex mutex_;  // guards state_
   HeartbeatState state_;

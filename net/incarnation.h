@@ -1,4 +1,4 @@
-// Incarnations: the random name of one process life (P19).
+// Incarnations: the random id of one process life (P19).
 #pragma once
 
 #include "common/ids.h"

@@ -12,27 +12,27 @@
 
 #include <fmt/format.h>
 
+#include "common/clock.h"
 #include "net/address.h"
-#include "net/clock.h"
 
 namespace pando {
 namespace {
 
-// Messages taken from one peer before the next one's turn comes.
+// Messages taken from one peer before the next peer's turn.
 constexpr unsigned kBurstMax = 16;
-// Dropped messages after which Receive returns, so that a flood of them cannot hold the loop.
+// After this many dropped messages Receive returns, so that a flood of them cannot block the loop.
 constexpr int kDropsPerReceiveMax = 64;
-// Peers that are warned about, in all: warnings cannot fill the log.
+// Peers that cause a warning, in all, so that warnings cannot fill the log.
 constexpr size_t kWarnedPeersMax = 64;
 constexpr Micros kWaitMax = std::chrono::hours(1);
 
-Channel ChannelOf(const Message& message) {
+Channel ChannelFor(const Message& message) {
   const bool is_heartbeat =
       std::holds_alternative<Heartbeat>(message) || std::holds_alternative<HeartbeatAck>(message);
   return is_heartbeat ? Channel::kHeartbeat : Channel::kData;
 }
 
-// ZeroMQ would take a path from a living process without a word.
+// ZeroMQ would silently take a path from a living process.
 bool IsTaken(const std::string& path) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
@@ -44,19 +44,20 @@ bool IsTaken(const std::string& path) {
   return is_taken;
 }
 
-// Who has dialed us for messages like this one with `peer`.
+// Names the connection that `peer` opened for messages of this kind.
 Dialer DialerFor(const PeerId& peer, const Message& message) {
-  return {ChannelOf(message), peer.incarnation, peer.lane};
+  return {ChannelFor(message), peer.incarnation, peer.lane};
 }
 
-// Whether `sender` speaks by the line dialed to `peer`. Who is dialed as the scheduler speaks as
-// it, and nobody else does.
+// Whether `sender` may speak on the connection dialed to `peer`. Only the process that is dialed as
+// the scheduler may speak as the scheduler.
 bool IsDialed(const PeerId& peer, const PeerId& sender) {
   if ((peer.node == kSchedulerNode) != (sender.node == kSchedulerNode)) return false;
   return peer.incarnation == Incarnation() || peer.incarnation == sender.incarnation;
 }
 
-// A routing id for people: who dials, of ours; of a stranger's, which may have 255 bytes, as much.
+// A routing id for people: the dialer, if it is one of ours; otherwise a prefix of its up to 255
+// bytes.
 std::string Hex(const std::string& bytes) {
   constexpr size_t kShownBytesMax = 11;
   std::string text;
@@ -67,6 +68,30 @@ std::string Hex(const std::string& bytes) {
 }
 
 }  // namespace
+
+Status ConnectionWatch::Start(ZmqContext& context, ZmqSocket& router, OnDisconnect on_disconnect) {
+  Result<std::unique_ptr<ZmqMonitor>> monitor = ZmqMonitor::Create(context, router);
+  if (!monitor.ok()) return monitor.status();
+  monitor_ = *std::move(monitor);
+  on_disconnect_ = std::move(on_disconnect);
+  TellDisconnects();  // there is none: from now on its descriptor reports them
+  return Status();
+}
+
+void ConnectionWatch::Note(int connection_fd, Incarnation peer) {
+  const auto [it, is_new] = connections_.emplace(connection_fd, peer);
+  if (is_new || it->second == peer) return;
+  TellDisconnects();  // of the previous connection with this descriptor
+  connections_[connection_fd] = peer;
+}
+
+void ConnectionWatch::TellDisconnects() {
+  int connection_fd = -1;
+  while (monitor_->Receive(&connection_fd)) {
+    const auto connection = connections_.extract(connection_fd);
+    if (!connection.empty()) on_disconnect_(connection.mapped());
+  }
+}
 
 Transport::Transport(ZmqContext& context, PeerId self, Options options)
     : context_(context), self_(self), options_(std::move(options)) {}
@@ -83,7 +108,7 @@ Result<std::string> Transport::Bind(const std::string& endpoint) {
                     endpoint));
   }
   if (parsed->kind == Endpoint::Kind::kTcp && !parsed->is_wildcard()) {
-    Result<std::string> address = ResolveHost(parsed->host);  // ZeroMQ binds addresses only
+    Result<std::string> address = ResolveHost(parsed->host);  // ZeroMQ binds addresses, not names
     if (!address.ok()) return address.status();
     parsed->host = *std::move(address);
   }
@@ -93,14 +118,11 @@ Result<std::string> Transport::Bind(const std::string& endpoint) {
   Result<std::string> bound = socket->Bind(parsed->ToString());
   if (!bound.ok()) return bound;
   if (options_.on_disconnect) {
-    Result<std::unique_ptr<ZmqMonitor>> monitor = ZmqMonitor::Create(context_, *socket);
-    if (!monitor.ok()) return monitor.status();
-    monitor_ = *std::move(monitor);
-    TellDisconnects();  // of none: from here on its descriptor says when there is one
+    if (Status s = watch_.Start(context_, *socket, options_.on_disconnect); !s.ok()) return s;
   }
   lines_.emplace(std::nullopt, Line{*std::move(socket), std::nullopt, *bound});
   if (links_ != nullptr) {
-    if (Status s = links_->Listen(own_name()); !s.ok()) {
+    if (Status s = links_->Listen(MakeLinkPeer(self_)); !s.ok()) {
       Unbind();
       return s;
     }
@@ -110,7 +132,7 @@ Result<std::string> Transport::Bind(const std::string& endpoint) {
 
 void Transport::Unbind() {
   PANDO_CHECK(lines_.erase(std::nullopt) == 1);
-  monitor_.reset();
+  watch_.Stop();
   if (links_ == nullptr) return;
   links_->HangUpAccepted();
   links_->StopListening();
@@ -141,7 +163,7 @@ Status Transport::Dial(PeerId peer, const std::string& endpoint) {
 
 void Transport::HangUp(PeerId peer) {
   lines_.erase(peer);
-  if (links_ != nullptr) links_->HangUp(LinkPeerOf(peer));
+  if (links_ != nullptr) links_->HangUp(MakeLinkPeer(peer));
 }
 
 void Transport::SpeakAs(PeerId self) {
@@ -150,7 +172,7 @@ void Transport::SpeakAs(PeerId self) {
   if (links_ == nullptr) return;
   links_->HangUpAll();
   links_->StopListening();
-  if (lines_.contains(std::nullopt)) std::ignore = links_->Listen(own_name());
+  if (lines_.contains(std::nullopt)) std::ignore = links_->Listen(MakeLinkPeer(self_));
 }
 
 std::vector<PeerId> Transport::dialed() const {
@@ -187,7 +209,7 @@ void Transport::Send(const Envelope& envelope) {
   }
   Frames frames = Encode(envelope);
   if (links_ != nullptr) {
-    const SharedLinks::Line link{LinkPeerOf(envelope.receiver), line->peer.has_value()};
+    const SharedLinks::Line link{MakeLinkPeer(envelope.receiver), line->peer.has_value()};
     links_->Share(link, &frames);
     if (links_->Send(link, frames)) {
       ++counters_.sent;
@@ -209,7 +231,7 @@ void Transport::Send(const Envelope& envelope) {
   }
 }
 
-// Links and lines take turns.
+// Links and ZeroMQ lines take turns.
 bool Transport::Receive(Envelope* envelope) {
   const bool is_lines_turn = link_burst_ >= kBurstMax;
   link_burst_ = is_lines_turn ? 0 : link_burst_ + 1;
@@ -254,48 +276,32 @@ bool Transport::Accept(const Line& line, ZmqSocket::Received& received, Envelope
   Result<Envelope> decoded = Decode(received.frames);
   if (!decoded.ok()) {
     ++counters_.undecodable;
-    Warn(NameOf(line, received), decoded.status().message());
+    Warn(line, received, decoded.status().message());
     return false;
   }
   const PeerId& sender = decoded->sender;
   const bool is_sender =
       line.peer ? IsDialed(*line.peer, sender)
                 : sender.node != kSchedulerNode &&
-                      DialerOf(received.routing_id) == DialerFor(sender, decoded->message);
+                      ParseRoutingId(received.routing_id) == DialerFor(sender, decoded->message);
   if (!is_sender) {
     ++counters_.misattributed;
-    Warn(NameOf(line, received), fmt::format("it claims to be node {}, incarnation {:016x}",
-                                             sender.node.value(), sender.incarnation.value()));
+    Warn(line, received,
+         fmt::format("it claims to be node {}, incarnation {:016x}", sender.node.value(),
+                     sender.incarnation.value()));
     return false;
   }
-  if (received.connection_fd >= 0) NoteConnection(received.connection_fd, sender.incarnation);
+  if (received.connection_fd >= 0) watch_.Note(received.connection_fd, sender.incarnation);
   if (!line.unshared.empty()) JudgeSharing(line);
   ++counters_.received;
   *envelope = *std::move(decoded);
   return true;
 }
 
-void Transport::NoteConnection(int connection_fd, Incarnation peer) {
-  const auto [it, is_new] = connections_.emplace(connection_fd, peer);
-  if (is_new || it->second == peer) return;
-  TellDisconnects();  // of the one that had the descriptor before
-  connections_[connection_fd] = peer;
-}
-
-void Transport::TellDisconnects() {
-  int connection_fd = -1;
-  while (monitor_->Receive(&connection_fd)) {
-    const auto connection = connections_.extract(connection_fd);
-    if (!connection.empty()) options_.on_disconnect(connection.mapped());
-  }
-}
-
-std::string Transport::NameOf(const Line& line, const ZmqSocket::Received& received) {
-  return line.peer ? line.endpoint : Hex(received.routing_id);
-}
-
-void Transport::Warn(const std::string& peer, const std::string& why) {
+void Transport::Warn(const Line& line, const ZmqSocket::Received& received,
+                     const std::string& why) {
   if (!options_.on_warning || warned_.size() >= kWarnedPeersMax) return;
+  const std::string peer = line.peer ? line.endpoint : Hex(received.routing_id);
   if (!warned_.insert(peer).second) return;
   options_.on_warning(fmt::format("dropped a message of {}: {}", peer, why));
 }
@@ -304,11 +310,11 @@ void Transport::Wait(Micros deadline, std::span<const int> fds) {
   std::vector<pollfd> polled;
   const auto poll_for = [&](int fd) { polled.push_back({fd, POLLIN, 0}); };
   for (const auto& [peer, line] : lines_) poll_for(line.socket.fd());
-  if (monitor_) poll_for(monitor_->fd());
+  if (watch_.fd()) poll_for(*watch_.fd());
   for (const int fd : fds) poll_for(fd);
   const size_t first_link = polled.size();
   if (links_ != nullptr) links_->AppendFds(&polled);
-  // poll counts in milliseconds; rounding up keeps a loop from spinning until the deadline.
+  // poll counts in milliseconds; rounding up keeps a loop from spinning just before the deadline.
   const Micros left = deadline == kNever ? kWaitMax : std::min(deadline - SteadyNow(), kWaitMax);
   auto left_ms = std::chrono::ceil<std::chrono::milliseconds>(std::max(left, Micros(0)));
   if (HasMessage()) left_ms = left_ms.zero();
@@ -318,7 +324,7 @@ void Transport::Wait(Micros deadline, std::span<const int> fds) {
   if (links_ != nullptr) LinkAgain();
 }
 
-// Whether there is one already, which no descriptor tells of any more.
+// Whether a message is available already, which no descriptor will report again.
 bool Transport::HasMessage() {
   bool has_message = links_ != nullptr && links_->has_message();
   for (auto& [peer, line] : lines_) {
@@ -336,7 +342,7 @@ void Transport::ReceiveEvents(std::span<const pollfd> polled,
   for (auto& [peer, line] : lines_) {
     if (polled[next++].revents != 0) line.is_drained = false;
   }
-  if (monitor_ && polled[next].revents != 0) TellDisconnects();
+  if (watch_.fd() && polled[next].revents != 0) watch_.TellDisconnects();
   if (links_ != nullptr && links_->Receive(links_polled)) NoteSharing();
 }
 

@@ -1,10 +1,10 @@
-// The transport's shared memory: with whom, and the messages that name it (P42).
+// The transport's shared memory: its peers, and the messages that name it (P42).
 #include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
 
-#include "net/clock.h"
+#include "common/clock.h"
 #include "net/transport.h"
 
 namespace pando {
@@ -21,7 +21,7 @@ Status Transport::ShareMemory(SharedMemory options) {
   PANDO_CHECK(links_ == nullptr);
   auto links = std::make_unique<SharedLinks>(options.pool);
   if (lines_.contains(std::nullopt)) {
-    if (Status s = links->Listen(own_name()); !s.ok()) return s;
+    if (Status s = links->Listen(MakeLinkPeer(self_)); !s.ok()) return s;
   }
   links_ = std::move(links);
   shared_memory_ = std::move(options);
@@ -35,8 +35,9 @@ bool Transport::LinksWith(const PeerId& peer) const {
 
 void Transport::Link(Line& line) {
   if (!line.peer || !LinksWith(*line.peer)) return;
-  const Status linked = links_->Connect(own_name(), LinkPeerOf(*line.peer));
-  // It is there, or may be later (LinkAgain), or it shared and has died or begun another life.
+  const Status linked = links_->Connect(MakeLinkPeer(self_), MakeLinkPeer(*line.peer));
+  // The link exists or may exist later (LinkAgain), or its peer shared memory before and has
+  // restarted.
   if (linked.ok() || linked.code() == StatusCode::kInterrupted || line.has_shared) return;
   line.unshared = linked.message();
   if (line.is_local) NoteUnshared(line.endpoint, line.unshared);
@@ -48,15 +49,15 @@ void Transport::NoteUnshared(const std::string& peer, const std::string& why) {
       fmt::format("no memory is shared with {}: {}; payloads go as bytes", peer, why));
 }
 
-// Which links share by now, and which ended before they did.
+// Records which links share memory by now, and which ended before they did.
 void Transport::NoteSharing() {
   for (auto& [peer, line] : lines_) {
-    if (peer && links_->shares({LinkPeerOf(*peer), true})) line.has_shared = true;
+    if (peer && links_->shares({MakeLinkPeer(*peer), true})) line.has_shared = true;
   }
   for (const SharedLinks::Refusal& refusal : links_->TakeRefusals()) {
     if (!refusal.line.is_dialed) NoteUnshared("a peer that dialed us", refusal.why);
     for (auto& [peer, line] : lines_) {
-      const bool is_its = peer && refusal.line == SharedLinks::Line{LinkPeerOf(*peer), true};
+      const bool is_its = peer && refusal.line == SharedLinks::Line{MakeLinkPeer(*peer), true};
       if (!is_its || line.has_shared) continue;
       line.unshared = refusal.why;
       NoteUnshared(line.endpoint, refusal.why);
@@ -64,7 +65,7 @@ void Transport::NoteSharing() {
   }
 }
 
-// A peer that closed its link may have had no descriptor left, or begun another life.
+// A peer that closed its link may have had no descriptor left, or may have restarted.
 void Transport::LinkAgain() {
   const Micros now = SteadyNow();
   if (now < link_again_at_) return;
@@ -72,26 +73,26 @@ void Transport::LinkAgain() {
   const std::vector<LinkPeer> connected = links_->connected();
   for (auto& [peer, line] : lines_) {
     if (!peer || !LinksWith(*peer) || !line.unshared.empty()) continue;
-    if (std::ranges::find(connected, LinkPeerOf(*peer)) == connected.end()) Link(line);
+    if (std::ranges::find(connected, MakeLinkPeer(*peer)) == connected.end()) Link(line);
   }
 }
 
-// Puts payloads that the message names in their places. A message whose payload was overtaken is
-// as good as lost: its sender needs it no more, or repeats it (P10).
+// Restores the payloads that the message names. A message whose payload was overtaken counts as
+// lost: its sender does not need it any more, or repeats it (P10).
 bool Transport::Restore(const Line& line, ZmqSocket::Received* received) {
   const std::optional<LinkPeer> peer =
-      line.peer ? LinkPeerOf(*line.peer) : ToLinkPeer(DialerOf(received->routing_id));
+      line.peer ? MakeLinkPeer(*line.peer) : ToLinkPeer(ParseRoutingId(received->routing_id));
   auto restored = SharedLink::Restored::kOvertaken;
   if (links_ != nullptr && peer)
     restored = links_->Restore({*peer, line.peer.has_value()}, &received->frames);
   if (restored == SharedLink::Restored::kWhole) return true;
   const bool is_corrupt = restored == SharedLink::Restored::kCorrupt;
   ++(is_corrupt ? counters_.undecodable : counters_.overtaken);
-  if (is_corrupt) Warn(NameOf(line, *received), "it names shared memory that there is not");
+  if (is_corrupt) Warn(line, *received, "it names shared memory that does not exist");
   return false;
 }
 
-// What comes by a link is heard as if it had come by the line that the link belongs to.
+// A message from a link counts as received on the connection that the link belongs to.
 bool Transport::ReceiveByLink(Envelope* envelope) {
   if (links_ == nullptr) return false;
   SharedLinks::Line link;
@@ -103,7 +104,7 @@ bool Transport::ReceiveByLink(Envelope* envelope) {
     }
     const auto line = std::ranges::find_if(lines_, [&](const auto& entry) {
       const std::optional<PeerId>& peer = entry.first;
-      return link.is_dialed ? peer && LinkPeerOf(*peer) == link.peer : !peer;
+      return link.is_dialed ? peer && MakeLinkPeer(*peer) == link.peer : !peer;
     });
     PANDO_CHECK(line != lines_.end());
     if (!link.is_dialed)
@@ -113,7 +114,7 @@ bool Transport::ReceiveByLink(Envelope* envelope) {
   return false;
 }
 
-// It lives, for it answers; so no link will come of it.
+// The peer lives, because it answers, but it will never link.
 void Transport::JudgeSharing(const Line& line) {
   if (!shared_memory_.is_required || !sharing_failure_.ok()) return;
   sharing_failure_ = Unavailable(
@@ -126,7 +127,7 @@ Transport::LineCounts Transport::CountLines() const {
   LineCounts counts;
   for (const auto& [peer, line] : lines_) {
     if (!peer || peer->node == kSchedulerNode) continue;
-    if (links_ != nullptr && links_->shares({LinkPeerOf(*peer), true}))
+    if (links_ != nullptr && links_->shares({MakeLinkPeer(*peer), true}))
       ++counts.shm;
     else
       ++(line.endpoint.starts_with("ipc:") ? counts.ipc : counts.tcp);

@@ -1,28 +1,28 @@
-// Who computes what, as a view says it (P17, P18, P41). Asked by the worker's session.
+// Which worker computes what, by the view (P17, P18, P41). Used by the worker's session.
 #pragma once
 
 #include <algorithm>
 #include <utility>
 #include <vector>
 
-#include "common/step_plan.h"
+#include "plan/step_plan.h"
 #include "proto/messages.h"
 
 namespace pando {
 
-// Null: the view does not have it.
+// Null if the view does not have it.
 inline const NodeInfo* FindNode(const View& view, NodeId node) {
   const auto at = std::ranges::find(view.nodes, node, &NodeInfo::node);
   return at == view.nodes.end() ? nullptr : &*at;
 }
 
-// P18: who computes micro-batch `owner` of this step.
+// P18: the worker that computes micro-batch `owner` of this step.
 inline NodeId ComputesAt(const MicroBatchOwner& owner, Step step) {
   return step >= owner.first_step || owner.previous == kUnknownNode ? owner.worker : owner.previous;
 }
 
-// The micro-batches of this step that the view gives to this worker, ascending, absent ones left
-// out.
+// The micro-batches of this step that the view gives to this worker, ascending, without absent
+// ones.
 inline std::vector<MicroBatch> AssignedTo(const View& view, NodeId worker, Step step,
                                           const MicroBatchTree& tree) {
   std::vector<MicroBatch> assigned;
@@ -33,10 +33,11 @@ inline std::vector<MicroBatch> AssignedTo(const View& view, NodeId worker, Step 
   return assigned;
 }
 
-// P41: who computes this micro-batch of this step again: after its owner the next by rank, first
-// after last, of the workers of its kind (P40) that own some micro-batch of the step. kUnknownNode
-// where there is no second one.  REQUIRES: m is in view.owners.
-inline NodeId VerifierOf(const View& view, Step step, MicroBatch m) {
+// P41: the worker that computes this micro-batch of this step again: the next one after its owner
+// by rank, cyclically, among the workers of its kind (P40) that own a micro-batch of the step.
+// kUnknownNode if there is no second one.
+// REQUIRES: m is in view.owners.
+inline NodeId FindVerifier(const View& view, Step step, MicroBatch m) {
   const NodeId owner = ComputesAt(view.owners[m.value()], step);
   const NodeInfo* info = FindNode(view, owner);
   if (info == nullptr) return kUnknownNode;

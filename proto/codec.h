@@ -1,15 +1,15 @@
 // The codec turns an Envelope into frames and back: Cap'n Proto on the wire, plain structs inside.
 // Called by net/transport and by the simulator; the protocol cores never see it.
 //
-// Frame layout. A message is one Cap'n Proto message (pando.capnp: Envelope); frame i is its
-// segment i, nothing before, between or after, little-endian, a whole number of 8-byte words:
+// Frame layout. A message is one Cap'n Proto message (pando.capnp: Envelope). Frame i is its
+// segment i: little-endian, whole 8-byte words, with nothing before, between or after.
 //
 //   frame 0     | the root pointer, then the envelope and its structs and texts
 //   frame k ≥ 1 | a payload's own bytes (Encode refers to the buffer, Decode to the frame), or more
 //               | structs where frame 0 was full
 //
-// Payload bytes are copied only where they must be: payloads below kInlinePayloadBytes, which lie
-// among the structs; payloads that are not aligned to, or a whole number of, 8 bytes (ours are
+// Payload bytes are copied only if they must be: payloads below kInlinePayloadBytes, which are
+// among the structs; payloads that are not aligned to 8 bytes or not whole words (ours are
 // multiples of 64 bytes); and received frames that are not aligned to 8 bytes (small ones can be).
 // Threads: any; no state.
 #pragma once
@@ -24,23 +24,23 @@
 
 namespace pando {
 
-// One more whenever a program of the previous version would misread a message.
+// One more when a program of the previous version would misread a message.
 inline constexpr uint32_t kProtocolVersion = 4;
 inline constexpr size_t kWordBytes = 8;
-// A frame of its own costs each side a system call or two, which is more than copying this much;
-// and ZeroMQ itself copies frames below 8 KiB into its batches. Measured on the MNIST CNN, whose
-// shards are 4 KiB: two or four times fewer calls per step.
+// A separate frame costs each side one or two system calls, which is more than copying this much.
+// ZeroMQ itself copies frames below 8 KiB into its batches. Measured on the MNIST CNN, whose shards
+// are 4 KiB: two to four times fewer calls per step.
 inline constexpr size_t kInlinePayloadBytes = 16 << 10;
 
 using Frames = std::vector<Blob>;
 
-// REQUIRES: the message is within proto/message_limits.h.  The frames keep everything they refer to
-// alive.
+// REQUIRES: the message is within proto/message_limits.h. The frames keep alive everything that
+// they refer to.
 Frames Encode(const Envelope& envelope);
 
 // Checks everything: version, enums, counts, lengths, ids, payload sizes and alignment. Returns
-// kCorrupt, saying what is wrong, for anything that is not a message of ours. Payloads of the
-// result lie inside the frames and keep theirs alive.
+// kCorrupt with the reason for anything that is not a valid message. Payloads of the result are
+// inside the frames and keep them alive.
 Result<Envelope> Decode(const Frames& frames);
 
 }  // namespace pando

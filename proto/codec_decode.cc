@@ -2,23 +2,167 @@
 
 #include <capnp/message.h>
 #include <capnp/serialize.h>
+#include <fmt/format.h>
 #include <kj/exception.h>
 
+#include <algorithm>
 #include <cstring>
 #include <exception>
+#include <functional>
 #include <memory>
 
-#include "proto/codec_reader.h"
+#include "common/check.h"
+#include "pando.capnp.h"
+#include "proto/codec_fields.h"
 
 namespace pando {
+namespace {
 
-// ---- the envelope
+// Finds the frame of a payload, so that the payload keeps only that frame alive.
+class FrameIndex {
+ public:
+  explicit FrameIndex(const Frames& frames) {
+    for (const Blob& frame : frames) by_address_.push_back(&frame);
+    std::sort(by_address_.begin(), by_address_.end(), [](const Blob* a, const Blob* b) {
+      return std::less<>()(a->bytes().data(), b->bytes().data());
+    });
+  }
+  Blob PayloadAt(std::span<const std::byte> bytes) const {
+    if (bytes.empty()) return Blob();
+    auto after = std::upper_bound(by_address_.begin(), by_address_.end(), bytes.data(),
+                                  [](const std::byte* address, const Blob* frame) {
+                                    return std::less<>()(address, frame->bytes().data());
+                                  });
+    PANDO_CHECK(after != by_address_.begin());
+    return Blob(bytes, (*std::prev(after))->keep_alive());
+  }
 
-Envelope CodecReader::ReadEnvelope(wire::Envelope::Reader r) {
+ private:
+  std::vector<const Blob*> by_address_;
+};
+
+// What one envelope is read with. status() keeps the first error. After an error every count reads
+// as 0, so the rest costs nothing.
+class ReadContext {
+ public:
+  explicit ReadContext(const Frames& frames) : frame_index_(frames) {}
+  const Status& status() const { return status_; }
+  void Fail(std::string what) {
+    if (status_.ok()) status_ = Corrupt(std::move(what));
+  }
+  // The value if it is at most `max`; else 0 and a failure.
+  template <class Int>
+  Int AtMost(const char* what, Int value, uint64_t max) {
+    if (!status_.ok()) return 0;
+    if (value <= max) return value;
+    Fail(fmt::format("{} is {}, at most {} is allowed", what, value, max));
+    return 0;
+  }
+  Blob Payload(capnp::Data::Reader data) {
+    const size_t size = AtMost("payload bytes", data.size(), kPayloadBytesMax);
+    if (size % sizeof(float) != 0) Fail(fmt::format("a payload of {} bytes is not floats", size));
+    if (!status_.ok()) return Blob();
+    // Data starts at a word and Decode made the frames start at one, so the floats are aligned.
+    return frame_index_.PayloadAt(std::as_bytes(std::span(data.begin(), size)));
+  }
+
+ private:
+  FrameIndex frame_index_;
+  Status status_;
+};
+
+// Reads the fields of one generated struct.
+template <class Wire>
+class Reading {
+ public:
+  Reading(ReadContext& context, Wire wire) : context_(context), wire_(wire) {}
+
+  template <class Field, class T, class... Limits>
+  void operator()(const Field& field, T& to, const Limits&... limits) {
+    Take(field.get(wire_), to, limits...);
+  }
+  void Payload(Blob& to) { to = context_.Payload(wire_.getPayload()); }
+  void Check(bool is_sound, const char* wrong) {
+    if (!is_sound) context_.Fail(wrong);
+  }
+  void CheckAtMost(const char* what, uint64_t value, uint64_t max) {
+    context_.AtMost(what, value, max);
+  }
+
+ private:
+  template <class T>
+  requires std::is_arithmetic_v<T>
+  void Take(T value, T& to) { to = value; }
+  template <class T>
+  requires std::is_arithmetic_v<T>
+  void Take(T value, T& to, const Limit& limit) {
+    to = context_.AtMost(limit.what, value, limit.max);
+  }
+  void Take(capnp::Text::Reader text, std::string& to, const Limit& bytes) {
+    to.assign(text.begin(), context_.AtMost(bytes.what, text.size(), bytes.max));
+  }
+  template <class WireEnum, class E>
+  void Take(WireEnum value, E& to, const LastOf<E>& limit) {
+    to = static_cast<E>(context_.AtMost(limit.what, static_cast<uint16_t>(value),
+                                        static_cast<uint64_t>(limit.last)));
+  }
+  void Take(uint64_t value, Incarnation& to) { to = Incarnation(value); }
+  void Take(uint32_t value, NodeId& to) {
+    const bool is_known = value != kUnknownNode.value();
+    to = is_known ? NodeId(context_.AtMost("node id", value, kNodesMax - 1)) : kUnknownNode;
+  }
+  void Take(uint32_t value, ShardId& to) {
+    to = ShardId(context_.AtMost("shard id", value, kShardsMax - 1));
+  }
+  void Take(uint32_t value, MicroBatch& to) {
+    to = MicroBatch(context_.AtMost("micro-batch", value, kMicroBatchesMax - 1));
+  }
+  void Take(uint32_t value, TreeNode& to, uint32_t min) {
+    if (value < min) context_.Fail("tree node 0 does not exist");
+    to = TreeNode(context_.AtMost("tree node", value, kTreeNodesMax - 1));
+  }
+  void Take(uint64_t value, Step& to) { to = Step(context_.AtMost("step", value, kStepMax)); }
+  void Take(uint64_t value, Version& to) {
+    to = Version(context_.AtMost("version", value, kStepMax));
+  }
+  template <class List, class T, class... Limits>
+  void Take(List list, std::vector<T>& to, const Limit& count, const Limits&... limits) {
+    const unsigned size = context_.AtMost(count.what, list.size(), count.max);
+    to.resize(size);
+    for (unsigned i = 0; i < size; ++i) Take(list[i], to[i], limits...);
+  }
+  template <class Struct, class T>
+  requires std::is_class_v<T>
+  void Take(Struct wire, T& to) { Visit(Reading<Struct>(context_, wire), to); }
+
+  ReadContext& context_;
+  Wire wire_;
+};
+
+template <class T, class Wire>
+T ReadStruct(ReadContext& context, Wire wire) {
+  T read;
+  Visit(Reading<Wire>(context, wire), read);
+  return read;
+}
+
+Message ReadMessage(ReadContext& context, wire::Envelope::Reader r) {
+  switch (r.which()) {
+#define PANDO_READ(Name, CONSTANT) \
+  case wire::Envelope::CONSTANT:   \
+    return ReadStruct<Name>(context, r.get##Name());
+    PANDO_WIRE_MESSAGES(PANDO_READ)
+#undef PANDO_READ
+  }
+  context.Fail(fmt::format("message kind {} is not known", static_cast<uint16_t>(r.which())));
+  return Bye{};
+}
+
+Envelope ReadEnvelope(ReadContext& context, wire::Envelope::Reader r) {
   Envelope envelope;
   const uint32_t version = r.getProtocolVersion();
   if (version != kProtocolVersion) {
-    Fail(
+    context.Fail(
         fmt::format("the peer speaks protocol version {}, this program version {}: run the same "
                     "release of pando everywhere",
                     version, kProtocolVersion));
@@ -26,168 +170,15 @@ Envelope CodecReader::ReadEnvelope(wire::Envelope::Reader r) {
   }
   envelope.job = JobId(r.getJob());
   envelope.generation = r.getGeneration();
-  envelope.view = Read(r.getView());
-  envelope.sender = Read(r.getSender());
-  envelope.receiver = Read(r.getReceiver());
-  envelope.message = ReadMessage(r);
+  envelope.view = ReadStruct<ViewId>(context, r.getView());
+  envelope.sender = ReadStruct<PeerId>(context, r.getSender());
+  envelope.receiver = ReadStruct<PeerId>(context, r.getReceiver());
+  envelope.message = ReadMessage(context, r);
   return envelope;
 }
 
-Message CodecReader::ReadMessage(wire::Envelope::Reader r) {
-  switch (r.which()) {
-    case wire::Envelope::REGISTER:
-      return Read(r.getRegister());
-    case wire::Envelope::WELCOME:
-      return Read(r.getWelcome());
-    case wire::Envelope::REFUSED:
-      return Refused{ReadText("bytes of a reason", r.getRefused().getReason(), kTextBytesMax),
-                     ReadEnum("refusal kind", r.getRefused().getKind(), RefusalKind::kGivenUp)};
-    case wire::Envelope::READY:
-      return Read(r.getReady());
-    case wire::Envelope::HEARTBEAT:
-      return Read(r.getHeartbeat());
-    case wire::Envelope::HEARTBEAT_ACK:
-      return HeartbeatAck{};
-    case wire::Envelope::VIEW_UPDATE:
-      return ViewUpdate{Read(r.getViewUpdate().getView())};
-    case wire::Envelope::VIEW_ACK:
-      return Read(r.getViewAck());
-    case wire::Envelope::PUSH:
-      return Read(r.getPush());
-    case wire::Envelope::PULL:
-      return Read(r.getPull());
-    case wire::Envelope::PARAMS:
-      return Read(r.getParams());
-    case wire::Envelope::PUSH_REPLY:
-      return Read(r.getPushReply());
-    case wire::Envelope::QUESTION:
-      return Question{Read(r.getQuestion().getView())};
-    case wire::Envelope::ANSWER:
-      return Read(r.getAnswer());
-    case wire::Envelope::ROOT:
-      return Read(r.getRoot());
-    case wire::Envelope::ROOT_ACK:
-      return Read(r.getRootAck());
-    case wire::Envelope::PARTIALS:
-      return Read(r.getPartials());
-    case wire::Envelope::PARTIALS_PULL:
-      return Read(r.getPartialsPull());
-    case wire::Envelope::CHUNK:
-      return Read(r.getChunk());
-    case wire::Envelope::CHUNK_ACK:
-      return Read(r.getChunkAck());
-    default:
-      return ReadJobMessage(r);
-  }
-}
-
-Message CodecReader::ReadJobMessage(wire::Envelope::Reader r) {
-  switch (r.which()) {
-    case wire::Envelope::SCALARS_REQUEST:
-      return ScalarsRequest{ReadStep(r.getScalarsRequest().getFirst())};
-    case wire::Envelope::SCALARS:
-      return Read(r.getScalars());
-    case wire::Envelope::PROGRESS:
-      return Read(r.getProgress());
-    case wire::Envelope::PROGRESS_ACK:
-      return Read(r.getProgressAck());
-    case wire::Envelope::SYNCED:
-      return Read(r.getSynced());
-    case wire::Envelope::DIVERGENCE:
-      return Read(r.getDivergence());
-    case wire::Envelope::PEER_SILENT:
-      return Read(r.getPeerSilent());
-    case wire::Envelope::SNAPSHOT_STORED:
-      return Read(r.getSnapshotStored());
-    case wire::Envelope::SNAPSHOT_ACK:
-      return Read(r.getSnapshotAck());
-    case wire::Envelope::SNAPSHOT_AT:
-      return SnapshotAt{ReadVersion(r.getSnapshotAt().getVersion())};
-    case wire::Envelope::SNAPSHOT_AT_ACK:
-      return SnapshotAtAck{ReadVersion(r.getSnapshotAtAck().getVersion())};
-    case wire::Envelope::RESTORE_FAILED:
-      return Read(r.getRestoreFailed());
-    case wire::Envelope::EVALUATE:
-      return Read(r.getEvaluate());
-    case wire::Envelope::EVALUATION_RESULT:
-      return Read(r.getEvaluationResult());
-    case wire::Envelope::RELEASE_PIN:
-      return ReleasePin{ReadVersion(r.getReleasePin().getVersion())};
-    case wire::Envelope::PIN_RELEASED:
-      return PinReleased{ReadVersion(r.getPinReleased().getVersion())};
-    case wire::Envelope::GRADIENT_HASHES:
-      return Read(r.getGradientHashes());
-    case wire::Envelope::GRADIENT_HASHES_ACK:
-      return GradientHashesAck{ReadStep(r.getGradientHashesAck().getBelow())};
-    case wire::Envelope::PICTURES_REPLACED:
-      return Read(r.getPicturesReplaced());
-    case wire::Envelope::PICTURES_REPLACED_ACK:
-      return Read(r.getPicturesReplacedAck());
-    default:
-      return ReadEndMessage(r);
-  }
-}
-
-Message CodecReader::ReadEndMessage(wire::Envelope::Reader r) {
-  switch (r.which()) {
-    case wire::Envelope::STOP:
-      return Read(r.getStop());
-    case wire::Envelope::BYE:
-      return Bye{};
-    case wire::Envelope::LEAVE:
-      return Leave{};
-    case wire::Envelope::FAILURE:
-      return Failure{ReadText("bytes of a failure", r.getFailure().getText(), kTextBytesMax),
-                     ReadEnum("failure kind", r.getFailure().getKind(), FailureKind::kMachine)};
-    case wire::Envelope::STATUS_REQUEST:
-      return StatusRequest{};
-    case wire::Envelope::STATUS_REPORT:
-      return StatusReport{
-          ReadText("bytes of a status report", r.getStatusReport().getJson(), kDocumentBytesMax)};
-    case wire::Envelope::COMMAND:
-      return Read(r.getCommand());
-    case wire::Envelope::COMMAND_REPLY:
-      return Read(r.getCommandReply());
-    case wire::Envelope::FAULT_NOTE:
-      return Read(r.getFaultNote());
-    case wire::Envelope::FAULT_NOTE_ACK:
-      return FaultNoteAck{r.getFaultNoteAck().getNumber()};
-    default:
-      Fail(fmt::format("message kind {} is not known", static_cast<uint16_t>(r.which())));
-      return Bye{};
-  }
-}
-
-PeerId CodecReader::Read(wire::PeerId::Reader r) {
-  PeerId peer;
-  peer.node = ReadNode(r.getNode());
-  peer.incarnation = Incarnation(r.getIncarnation());
-  peer.lane = AtMost("lane", r.getLane(), kLanesMax - 1);
-  return peer;
-}
-
-ViewId CodecReader::Read(wire::ViewId::Reader r) { return {r.getTerm(), r.getNumber()}; }
-
-Blob CodecReader::ReadPayload(capnp::Data::Reader data) {
-  const size_t size = AtMost("payload bytes", data.size(), kPayloadBytesMax);
-  if (size % sizeof(float) != 0) Fail(fmt::format("a payload of {} bytes is not floats", size));
-  if (!status_.ok()) return Blob();
-  // Data starts at a word and Decode made the frames start at one, so the floats are aligned.
-  return frame_index_.PayloadAt(std::as_bytes(std::span(data.begin(), size)));
-}
-
-std::vector<float> CodecReader::ReadFloats(const char* what, capnp::List<float>::Reader list,
-                                           uint64_t max) {
-  std::vector<float> floats;
-  const unsigned count = Count(what, list, max);
-  for (unsigned i = 0; i < count; ++i) floats.push_back(list[i]);
-  return floats;
-}
-
-namespace {
-
 constexpr int kNestingMax = 16;  // ours is 6: envelope, view update, view, shards, placement, peers
-// Every word is read once; the factor and the slack are for what Cap'n Proto counts twice.
+// Every word is read once. The factor and the slack are for words that Cap'n Proto counts twice.
 constexpr uint64_t kTraversalFactor = 2;
 constexpr uint64_t kTraversalSlackWords = 1024;
 
@@ -239,9 +230,9 @@ Result<Envelope> DecodeAligned(const Frames& frames) {
   options.traversalLimitInWords = kTraversalFactor * word_count + kTraversalSlackWords;
   options.nestingLimit = kNestingMax;
   capnp::SegmentArrayMessageReader message({segments.data(), segments.size()}, options);
-  CodecReader reader(frames);
-  Envelope envelope = reader.ReadEnvelope(message.getRoot<wire::Envelope>());
-  if (!reader.status().ok()) return reader.status();
+  ReadContext context(frames);
+  Envelope envelope = ReadEnvelope(context, message.getRoot<wire::Envelope>());
+  if (!context.status().ok()) return context.status();
   return envelope;
 }
 

@@ -1,11 +1,131 @@
-#include <memory>
+#include <capnp/message.h>
+#include <capnp/orphan.h>
 
-#include "proto/codec_writer.h"
+#include <memory>
+#include <string>
+#include <unordered_map>
+
+#include "pando.capnp.h"
+#include "proto/codec.h"
+#include "proto/codec_fields.h"
 
 namespace pando {
 namespace {
 
-// First segment of a message without items; and what an item takes besides an inline payload.
+// By address: the payloads that became segments of the message. Two payloads over the same bytes
+// share an entry, and either keeps them alive.
+using Externals = std::unordered_map<const void*, std::shared_ptr<const void>>;
+
+kj::ArrayPtr<const kj::byte> ToKj(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const kj::byte*>(bytes.data()), bytes.size()};
+}
+capnp::Text::Reader ToKj(const std::string& text) { return {text.c_str(), text.size()}; }
+
+// Whether a payload can travel as a separate frame, without a copy.
+bool CanBeSegment(std::span<const std::byte> bytes) {
+  return bytes.size() >= kInlinePayloadBytes && bytes.size() % kWordBytes == 0 &&
+         reinterpret_cast<uintptr_t>(bytes.data()) % kWordBytes == 0;
+}
+
+struct WriteContext {
+  capnp::MessageBuilder& builder;
+  Externals externals = {};
+};
+
+// Writes the fields of one generated struct. Members are never changed.
+template <class Wire>
+class Writing {
+ public:
+  Writing(WriteContext& context, Wire wire) : context_(context), wire_(wire) {}
+
+  template <class Field, class T, class... Limits>
+  void operator()(const Field& field, T& from, const Limits&...) {
+    if constexpr (HasPlainValue<T>()) {
+      using Value = decltype(field.get(wire_));
+      field.set(wire_, static_cast<Value>(PlainValue(from)));
+    } else if constexpr (std::is_same_v<T, std::string>) {
+      field.set(wire_, ToKj(from));
+    } else {
+      auto part = InitPart(field, from);
+      Put(part, from);
+    }
+  }
+  void Payload(Blob& payload) {
+    if (!CanBeSegment(payload.bytes())) {
+      wire_.setPayload(ToKj(payload.bytes()));
+      return;
+    }
+    auto orphans = context_.builder.getOrphanage();
+    wire_.adoptPayload(orphans.referenceExternalData(ToKj(payload.bytes())));
+    context_.externals.emplace(payload.bytes().data(), payload.keep_alive());
+  }
+  void Check(bool, const char*) {}
+  void CheckAtMost(const char*, uint64_t, uint64_t) {}
+
+ private:
+  template <class T>
+  static constexpr bool HasPlainValue() {
+    return std::is_arithmetic_v<T> || std::is_enum_v<T> || requires(const T& id) { id.value(); };
+  }
+  template <class T>
+  static auto PlainValue(const T& from) {
+    if constexpr (std::is_class_v<T>) return from.value();
+    if constexpr (!std::is_class_v<T>) return from;
+  }
+  template <class Field, class T>
+  auto InitPart(const Field& field, const std::vector<T>& list) {
+    return field.init(wire_, static_cast<unsigned>(list.size()));
+  }
+  template <class Field, class T>
+  auto InitPart(const Field& field, const T&) {
+    return field.init(wire_);
+  }
+  template <class List, class T>
+  void Put(List list, std::vector<T>& from) {
+    for (unsigned i = 0; i < list.size(); ++i) {
+      if constexpr (HasPlainValue<T>()) {
+        list.set(i, PlainValue(from[i]));
+      } else if constexpr (std::is_same_v<T, std::string>) {
+        list.set(i, ToKj(from[i]));
+      } else {
+        Put(list[i], from[i]);
+      }
+    }
+  }
+  template <class Struct, class T>
+  void Put(Struct wire, T& from) {
+    Visit(Writing<Struct>(context_, wire), from);
+  }
+
+  WriteContext& context_;
+  Wire wire_;
+};
+
+template <class T, class Wire>
+void WriteStruct(WriteContext& context, Wire wire, const T& from) {
+  Visit(Writing<Wire>(context, wire), const_cast<T&>(from));  // Visit is shared with the reader
+}
+
+#define PANDO_WRITE(Name, CONSTANT)                                                    \
+  void WriteMessage(WriteContext& context, wire::Envelope::Builder w, const Name& m) { \
+    WriteStruct(context, w.init##Name(), m);                                           \
+  }
+PANDO_WIRE_MESSAGES(PANDO_WRITE)
+#undef PANDO_WRITE
+
+void WriteEnvelope(WriteContext& context, const Envelope& envelope) {
+  auto w = context.builder.initRoot<wire::Envelope>();
+  w.setProtocolVersion(kProtocolVersion);
+  w.setGeneration(envelope.generation);
+  w.setJob(envelope.job.value());
+  WriteStruct(context, w.initView(), envelope.view);
+  WriteStruct(context, w.initSender(), envelope.sender);
+  WriteStruct(context, w.initReceiver(), envelope.receiver);
+  std::visit([&](const auto& message) { WriteMessage(context, w, message); }, envelope.message);
+}
+
+// Size of the first segment of a message without items, and what an item adds besides an inline
+// payload.
 constexpr unsigned kFirstSegmentWords = 256;
 constexpr size_t kItemBytes = 64;
 
@@ -28,38 +148,16 @@ unsigned FirstSegmentWords(const Message& message) {
 
 }  // namespace
 
-void CodecWriter::Write(const Envelope& envelope) {
-  auto w = builder_.initRoot<wire::Envelope>();
-  w.setProtocolVersion(kProtocolVersion);
-  w.setGeneration(envelope.generation);
-  w.setJob(envelope.job.value());
-  Write(w.initView(), envelope.view);
-  Write(w.initSender(), envelope.sender);
-  Write(w.initReceiver(), envelope.receiver);
-  std::visit([&](const auto& message) { Write(w, message); }, envelope.message);
-}
-
-void CodecWriter::Write(wire::PeerId::Builder w, const PeerId& peer) {
-  w.setNode(peer.node.value());
-  w.setLane(peer.lane);
-  w.setIncarnation(peer.incarnation.value());
-}
-
-void CodecWriter::Write(wire::ViewId::Builder w, const ViewId& view) {
-  w.setTerm(view.term);
-  w.setNumber(view.number);
-}
-
 Frames Encode(const Envelope& envelope) {
   auto builder = std::make_shared<capnp::MallocMessageBuilder>(FirstSegmentWords(envelope.message));
-  CodecWriter writer(*builder);
-  writer.Write(envelope);
+  WriteContext context{*builder};
+  WriteEnvelope(context, envelope);
   Frames frames;
   for (const auto& segment : builder->getSegmentsForOutput()) {
     const auto bytes = segment.asBytes();
-    const auto external = writer.externals().find(bytes.begin());
+    const auto external = context.externals.find(bytes.begin());
     std::shared_ptr<const void> keep_alive = builder;
-    if (external != writer.externals().end()) keep_alive = external->second;
+    if (external != context.externals.end()) keep_alive = external->second;
     frames.emplace_back(std::as_bytes(std::span(bytes.begin(), bytes.size())),
                         std::move(keep_alive));
   }

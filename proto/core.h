@@ -1,7 +1,6 @@
 // ProtocolCore: a pure state machine of the protocol (server lane, worker session, scheduler). The
-// same code runs under ZeroMQ (net/event_loop) and under the simulator (tests/sim).
-// No socket, clock, thread, lock, file or global inside; what it says goes to the Outbox it was
-// given.
+// same code runs under ZeroMQ (net/event_loop) and under the simulator (tests/sim). It has no
+// socket, clock, thread, lock, file or global. It sends through the Outbox that it was given.
 #pragma once
 
 #include "proto/messages.h"
@@ -13,10 +12,10 @@ class ProtocolCore {
  public:
   virtual ~ProtocolCore() = default;
   virtual void OnMessage(Micros now, const Envelope& envelope) = 0;
-  // Call after every batch of messages and at NextDeadline(): sends what was gathered, repeats what
-  // is unanswered, judges what is late.
+  // Call after every batch of messages and at NextDeadline(). Sends what was gathered, repeats what
+  // is unanswered, and handles expired leases and timeouts.
   virtual void Tick(Micros now) = 0;
-  // When Tick is wanted next even if nothing arrives; kNever if never.
+  // When Tick must run next even if nothing arrives; kNever if never.
   virtual Micros NextDeadline() const = 0;
 };
 

@@ -25,7 +25,7 @@ std::vector<const NodeInfo*> OwnersOn(const std::string& host, const View& view)
 
 }  // namespace
 
-HostGroup HostGroupOf(const View& view, const PeerId& self, const JobPlan& plan) {
+HostGroup HostGroupFor(const View& view, const PeerId& self, const JobPlan& plan) {
   const NodeInfo* us = FindNode(view, self.node);
   if (us == nullptr || !plan.may_sum_on_host() || !OwnsAny(view, self.node)) return {};
   const std::vector<const NodeInfo*> owners = OwnersOn(us->host, view);

@@ -1,27 +1,27 @@
-// HostGroup: the workers of one host that sum there before anything leaves it, as a view says
-// (P6a). Asked by the worker's session, and by its process, which dials the relay.
+// HostGroup: the workers of one host that sum there before anything leaves it, by the view (P6a).
+// Used by the worker's session, and by its process, which dials the relay.
 #pragma once
 
 #include <vector>
 
-#include "common/job_plan.h"
+#include "plan/job_plan.h"
 #include "proto/messages.h"
 
 namespace pando {
 
 struct HostGroup {
-  PeerId relay;                 // to whom the others give their sums; kUnknownNode: there is none
-  std::vector<NodeId> workers;  // those who own micro-batches, the relay first; at least two
+  PeerId relay;                 // gets the other workers' sums; kUnknownNode: there is none
+  std::vector<NodeId> workers;  // those that own micro-batches, the relay first; at least two
   std::vector<bool> sums;       // by shard: whether it is summed on the host
 
   bool has_relay() const { return relay.node != kUnknownNode; }
 };
 
-// The group of this worker: its relay is the host's worker of the lowest rank. Without a relay
-// where the worker owns nothing, owns alone, or every shard is the host's own.
-HostGroup HostGroupOf(const View& view, const PeerId& self, const JobPlan& plan);
+// The group of this worker; its relay is the host's worker of the lowest rank. There is no relay if
+// the worker owns nothing, is the only owner, or every shard's primary is on this host.
+HostGroup HostGroupFor(const View& view, const PeerId& self, const JobPlan& plan);
 
-// The nodes of a step that the host has to give, if all of its workers give theirs.
+// The nodes of a step that the host must give, if all of its workers give theirs.
 std::vector<TreeNode> NodesOfHost(const HostGroup& group, const View& view, Step step,
                                   const MicroBatchTree& tree);
 

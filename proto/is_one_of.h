@@ -1,4 +1,4 @@
-// IsOneOf: whether a message is of one of these kinds. For the rules of whom to listen to.
+// IsOneOf: whether a message is of one of these types. For the rules of message admission.
 #pragma once
 
 #include "proto/messages.h"

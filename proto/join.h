@@ -1,5 +1,6 @@
-// JoinCore is what a new process speaks first: Register, until Welcome or Refused. With the
-// welcome's job it then builds its lane or session core, which goes on from Ready. Threads: none.
+// JoinCore: the first protocol of a new process. It sends Register until Welcome or Refused. With
+// the welcome's job the process then builds its lane or session core, which continues with Ready.
+// Threads: none.
 #pragma once
 
 #include <optional>
@@ -35,14 +36,14 @@ class JoinCore : public ProtocolCore {
   bool has_answer() const { return welcome_ || refused_; }
   const std::optional<Welcome>& welcome() const { return welcome_; }
   const std::optional<Refused>& refused() const { return refused_; }
-  // REQUIRES: welcome().  Who welcomed, the job's id, and this process as the job knows it.
+  // REQUIRES: welcome().  The scheduler, the job's id, and this process as a member of the job.
   PeerId scheduler() const { return scheduler_; }
   JobId job() const { return job_; }
   PeerId self(uint16_t lane) const { return {welcome_->node, self_.incarnation, lane}; }
 
  private:
   static constexpr Micros kRetryInterval = std::chrono::milliseconds(150);
-  // By incarnation, so that many that wait for one scheduler do not all speak at once.
+  // By incarnation, so that many processes that wait for one scheduler do not all send at once.
   static constexpr Micros kRetryJitter = std::chrono::milliseconds(100);
   PeerId self_;
   Register registration_;

@@ -1,5 +1,5 @@
-// Limits: the bounds of everything a message may hold (I6). The decoder refuses what exceeds them
-// before it allocates, so a peer can neither crash us nor fill our memory; senders stay within
+// Limits: the bounds of the content of every message (I6). The decoder checks them before it
+// allocates, so that a peer can neither crash this process nor fill its memory. Senders stay within
 // them.
 #pragma once
 
@@ -8,7 +8,7 @@
 
 namespace pando {
 
-inline constexpr uint32_t kNodesMax = 65536;         // ids ever given, and nodes in a view
+inline constexpr uint32_t kNodesMax = 65536;         // ids given so far, and nodes in a view
 inline constexpr uint32_t kLanesMax = 256;           // per server
 inline constexpr uint32_t kShardsMax = 65536;        // 256 GB of parameters at 4 MiB each
 inline constexpr uint32_t kMicroBatchesMax = 65536;  // per step
@@ -17,23 +17,23 @@ inline constexpr uint32_t kReplicasMax = 16;                     // backups of o
 inline constexpr uint32_t kItemsPerMessageMax = kShardsMax;
 inline constexpr uint32_t kMetricRowsPerMessageMax = 65536;
 inline constexpr uint32_t kGradientHashesPerMessageMax = 65536;
-inline constexpr uint32_t kPartialsPerShardMax = 1 << 18;  // 2 for each tensor in it, and one
-inline constexpr uint32_t kConfusionCountsMax = 1024;    // of a slice: one per sample at most
-inline constexpr uint32_t kPicturesPerMessageMax = 64;   // bad ones, of a report
-inline constexpr uint32_t kImageVersionsMax = 3;         // pinned, previous, newest
-// Steps and versions stay far from where adding to them could wrap.
+inline constexpr uint32_t kPartialsPerShardMax = 1 << 18;  // 2 for each of its tensors, and one
+inline constexpr uint32_t kConfusionCountsMax = 1024;      // of a slice: one per sample at most
+inline constexpr uint32_t kPicturesPerMessageMax = 64;     // undecodable ones, per report
+inline constexpr uint32_t kImageVersionsMax = 3;           // pinned, previous, newest
+// Steps and versions stay far below values where an addition could wrap.
 inline constexpr uint64_t kStepMax = uint64_t{1} << 62;
 
 inline constexpr size_t kNameBytesMax = 1024;          // host names, endpoints, kinds
-inline constexpr size_t kPathBytesMax = 4096;          // folders; Linux takes no longer ones
+inline constexpr size_t kPathBytesMax = 4096;          // folders; Linux's limit
 inline constexpr size_t kTextBytesMax = 64 * 1024;     // texts for people
 inline constexpr size_t kDocumentBytesMax = 16 << 20;  // job files, status reports
 inline constexpr size_t kPayloadBytesMax = 64 << 20;   // of one shard; the target is 4 MiB
-// Of a shard's image in a transfer: the kept versions, and at most as many buffers of state.
+// A shard's image in a transfer: the kept versions, and at most as many buffers of state.
 inline constexpr uint64_t kImageFloatsMax =
     2 * kImageVersionsMax * (kPayloadBytesMax / sizeof(float));
 
-// Frames of one message: a payload each, and the builder's own segments.
+// Frames of one message: one per payload, and the builder's own segments.
 inline constexpr size_t kFramesPerMessageMax = 2 * kItemsPerMessageMax;
 inline constexpr size_t kFrameBytesMax = kPayloadBytesMax;
 

@@ -1,6 +1,6 @@
-// How many items with payloads travel in one message. ZeroMQ hands a message over whole: of a large
-// one the receiver could do nothing before its last byte is there, so the way back would begin only
-// when the way out is over. Cut, both go on at once.
+// How many items with payloads travel in one message. ZeroMQ delivers whole messages: with one
+// large message the receiver could not start before its last byte arrives. With several, the
+// replies begin while the rest is still being sent.
 #pragma once
 
 #include <utility>
@@ -10,7 +10,7 @@
 
 namespace pando {
 
-// A message is closed when it has this much: 256 KiB to 1 MiB were best on loopback.
+// A message is closed at this size: 256 KiB to 1 MiB were best on loopback.
 inline constexpr size_t kMessageBytes = 1 << 20;
 
 // In order; none is empty.

@@ -1,7 +1,7 @@
 // The messages between scheduler, server lanes and workers, as plain structs. The protocol cores
-// see only these; proto/codec turns them into frames and back. A payload is a Blob: over the
-// gradient buffer itself when it leaves, inside the received frame when it arrives, never a copy.
-// Rules (P...) and invariants (I...) are in docs/protocol.md.
+// see only these; proto/codec turns them into frames and back. A payload is a Blob. Outgoing, it is
+// the gradient buffer itself; incoming, it is inside the received frame. It is never copied. Rules
+// (P...) and invariants (I...) are in docs/protocol.md.
 #pragma once
 
 #include <compare>
@@ -12,25 +12,28 @@
 
 #include "common/blob.h"
 #include "common/ids.h"
-#include "common/job_plan.h"
+#include "common/text.h"
+#include "plan/job_plan.h"
 
 namespace pando {
 
 enum class Role : uint8_t { kScheduler, kServer, kWorker, kClient };
+template <>
+inline constexpr auto kEnumNames<Role> = std::to_array({"scheduler", "server", "worker", "client"});
 
 // One addressable party of the protocol: a process life (node + incarnation) and, in a server, the
-// lane. A node that has not been welcomed yet has id kUnknownNode.
+// lane. A node without a Welcome has id kUnknownNode.
 inline constexpr NodeId kSchedulerNode{0};
 inline constexpr NodeId kUnknownNode{UINT32_MAX};
 struct PeerId {
   NodeId node = kUnknownNode;
-  Incarnation incarnation;  // 0 as a receiver: whoever lives there (only for Register and clients)
+  Incarnation incarnation;  // 0 as a receiver: any (only for Register and clients)
   uint16_t lane = 0;
   auto operator<=>(const PeerId&) const = default;
 };
 
 struct ViewId {
-  uint64_t term = 0;    // one more with each life of the scheduler
+  uint64_t term = 0;    // incremented at each start of the scheduler
   uint64_t number = 0;  // within the term; 0 is "no view yet"
   auto operator<=>(const ViewId&) const = default;
 };
@@ -44,7 +47,7 @@ struct Register {
   std::string host;
   uint32_t process_id = 0;
   std::vector<std::string> lane_endpoints;  // a server's, by lane: "tcp://10.0.0.3:41213"
-  uint32_t wanted_rank = kAnyRank;          // of its role; another one if that is taken
+  uint32_t wanted_rank = kAnyRank;          // of its role; another one if it is in use
 };
 
 // Scheduler -> node. Repeats of Register get the same answer.
@@ -52,19 +55,19 @@ struct Welcome {
   NodeId node;               // id given to this incarnation
   uint32_t rank = 0;         // index among its role, 0..: for names in logs
   std::string job_toml;      // the resolved job file
-  DataFacts data;            // what the scheduler found in the data set
+  DataFacts data;            // the scheduler's facts about the data set
   std::string snapshot_dir;  // where every server can read and write snapshots (P29); absolute
 };
 
-// Not this one: it does not fit. Over: nobody is welcome any more. Given up: it is taken for dead,
-// and its process may join as another incarnation (P19).
+// kNotThisOne: the process does not fit. kRunIsOver: no process can join any more. kGivenUp: it was
+// declared dead, and its process may join as another incarnation (P19).
 enum class RefusalKind : uint8_t { kNotThisOne, kRunIsOver, kGivenUp };
 struct Refused {
   std::string reason;  // for people: what does not fit and what to do
   RefusalKind kind = RefusalKind::kNotThisOne;
 };
 
-// Node -> scheduler, repeated until it appears in a view: it has loaded what the job needs.
+// Node -> scheduler, repeated until a view has it: it has loaded what the job needs.
 struct Ready {
   std::string kind;               // backend, instruction set, library versions (P40)
   uint64_t probe_hash = 0;        // worker: gradient hash of a probe micro-batch (P40)
@@ -80,20 +83,23 @@ enum class Activity : uint8_t {
   kServing,
   kLeaving,
 };
+template <>
+inline constexpr auto kEnumNames<Activity> = std::to_array({"starting", "idle", "computing",
+                                                            "waiting for parameters", "evaluating",
+                                                            "serving", "leaving"});
 
-// Node -> scheduler, from a thread of its own, every heartbeat_ms.
+// Node -> scheduler, from a separate thread, every heartbeat_ms.
 struct Heartbeat {
   Activity activity = Activity::kStarting;
   Step step;           // the step it works on
-  PeerId waiting_for;  // kWaitingForParameters: the lane that owes them; unset: none does
+  PeerId waiting_for;  // kWaitingForParameters: the lane that owes them; unset: none
   uint64_t waiting_ms = 0;
-  uint64_t micro_batch_us = 0;   // worker: what a micro-batch takes it, of late; 0 while unknown
-  uint64_t data_stall_us = 0;    // worker: its threads' waits for samples so far, in this life
-  uint64_t exposed_sync_us = 0;  // worker: mean of its threads' waits for parameters, likewise
-  uint64_t gpu_memory_bytes =
-      0;                     // worker: in use on its GPU, by all processes; 0: none, or not known
-  uint32_t gpu_percent = 0;  // worker: of the last second, with a kernel at work there
-  // Lanes that it dialed, by what carries the payloads; of a server those of its first lane.
+  uint64_t micro_batch_us = 0;    // worker: recent time of a micro-batch; 0 while unknown
+  uint64_t data_stall_us = 0;     // worker: its threads' waits for samples so far
+  uint64_t exposed_sync_us = 0;   // worker: mean of its threads' waits for parameters so far
+  uint64_t gpu_memory_bytes = 0;  // worker: used on its GPU by all processes; 0: none, or unknown
+  uint32_t gpu_percent = 0;       // worker: share of the last second with a running kernel
+  // Dialed lanes, by what carries the payloads. A server counts those of its first lane.
   uint32_t tcp_lines = 0;
   uint32_t ipc_lines = 0;
   uint32_t shm_lines = 0;
@@ -112,36 +118,36 @@ struct NodeInfo {
 
 struct SyncingBackup {
   PeerId peer;
-  ViewId since;  // P24: the view that made the pair (primary, newcomer); a new primary, a new pair
+  ViewId since;  // P24: the view that made the pair (primary, newcomer)
   auto operator<=>(const SyncingBackup&) const = default;
 };
 
 struct ShardPlacement {  // of the shard with this index
-  PeerId primary;        // node kUnknownNode: nobody yet
+  PeerId primary;        // node kUnknownNode: none yet
   std::vector<PeerId> in_sync_backups;
   std::vector<SyncingBackup> syncing_backups;
 };
 
 struct MicroBatchOwner {  // of the micro-batch with this index
-  NodeId worker;          // kUnknownNode: there is no worker at all
-  Step first_step;        // P18: the owner computes from here on
-  // Who computes before first_step, if that is above the lowest incomplete step.
+  NodeId worker;          // kUnknownNode: there is no worker
+  Step first_step;        // P18: the owner computes from this step on
+  // Computes before first_step, if that is above the lowest incomplete step.
   NodeId previous = kUnknownNode;
 };
 
 // A complete snapshot: every shard's record of one version, of one generation (P29).
 struct SnapshotRef {
   uint32_t generation = 0;
-  Version version;  // 0: made from the job's seed, there are no files
+  Version version;  // 0: made from the job's seed, without files
   auto operator<=>(const SnapshotRef&) const = default;
 };
 
-// P17. Membership, placement and assignment, all at once.
+// P17. Membership, placement and assignment together.
 struct View {
   ViewId id;
   uint32_t generation = 0;
-  // What this generation began from (P21). A replica that the view names in sync and that has no
-  // data of this generation restores it from here.
+  // The snapshot from which this generation began (P21). A replica that the view names in sync, and
+  // that has no data of this generation, restores it from this snapshot.
   SnapshotRef restore;
   std::vector<NodeInfo> nodes;
   std::vector<ShardPlacement> shards;
@@ -153,21 +159,21 @@ struct ViewUpdate {
   View view;
 };
 struct ViewAck {
-  ViewId id;  // the newest view the node has, which may be newer than the one acknowledged (P26)
+  ViewId id;  // the node's newest view, which may be newer than the acknowledged one (P26)
   uint32_t generation = 0;
 };
 
-// What the optimizer needs at one step and only the scheduler computes (P36).
+// The optimizer's inputs at one step that only the scheduler computes (P36).
 struct StepScalars {
   float lr = 0;
-  float momentum = 0;               // SGD's momentum or Adam's beta1, where the schedule cycles it
+  float momentum = 0;               // SGD's momentum or Adam's beta1, if the schedule cycles it
   float bias_correction1 = 1;       // Adam: 1 − beta1^(t+1)
   float bias_correction2_sqrt = 1;  // Adam: √(1 − beta2^(t+1))
 };
 
 // ---- the step: worker <-> server lane ----------------------------------------------------------
 
-// Worker -> primary's lane (P6). Asks for version step + 1 of each shard as well.
+// Worker -> primary's lane (P6). Also requests version step + 1 of each shard.
 struct PushItem {
   ShardId shard;
   Step step;
@@ -200,16 +206,16 @@ struct Params {
   std::vector<ParamsItem> items;
 };
 
-// Lane -> worker: what is said of a shard when there is no version to send (P10).
+// Lane -> worker: the state of a shard if there is no version to send (P10).
 enum class PushOutcome : uint8_t {
-  kPending,     // the push is held; Params follows unasked, once
-  kBehind,      // the version asked for is gone; `current` is the committed one
+  kPending,     // the push is held; Params follows once, without a further request
+  kBehind,      // the requested version is gone; `current` is the committed one
   kNotPrimary,  // this lane is not the shard's primary in its view
 };
 struct PushReplyItem {
   ShardId shard;
-  Version version;  // asked for
-  TreeNode node;    // of the push that is answered; 0 for a pull
+  Version version;  // requested
+  TreeNode node;    // of the answered push; 0 for a pull
   PushOutcome outcome = PushOutcome::kPending;
   Version current;  // kBehind
 };
@@ -219,7 +225,7 @@ struct PushReply {
 
 // Worker -> every primary's lane on each new view (P17); repeated until answered.
 struct Question {
-  ViewId view;  // the worker's; an answer that names another is dropped
+  ViewId view;  // the worker's; an answer with another view is dropped
 };
 struct AnswerItem {
   ShardId shard;
@@ -234,21 +240,21 @@ struct Answer {
 // ---- replication: primary's lane <-> backup's lane ---------------------------------------------
 
 // P8. Primary -> each in-sync backup, and each syncing one whose transfer is complete; repeated
-// until acknowledged. Counts only where both are in the envelope's view (P13).
+// until acknowledged. Counts only if both are in the envelope's view (P13).
 struct RootItem {
   ShardId shard;
   Step step;
   StepScalars scalars;
   Blob payload;  // the tree's root: a sum over the step's samples, unscaled
-  // P16: what the partial values of all shards come to for this one (PartialPlan); empty where the
-  // update needs none.
+  // P16: the factors of this shard, made of all partial values (PartialPlan). Empty if the update
+  // needs none.
   std::vector<float> factors = {};
 };
 struct Root {
   std::vector<RootItem> items;
-  Step first_row;  // metric rows below it are known to the scheduler
+  Step first_row;  // the scheduler has the metric rows below it
 };
-// Backup -> primary: it has made this version; a repeated root is acknowledged again.
+// Backup -> primary: it has made this version. A repeated root is acknowledged again.
 struct RootAckItem {
   ShardId shard;
   Version version;
@@ -258,8 +264,8 @@ struct RootAck {
   std::vector<RootAckItem> items;
 };
 
-// P16. Primary's lane -> lanes of the primaries whose updates need these values: unasked once, when
-// the shard's root is complete; then in answer to a PartialsPull, at once, with what is there.
+// P16. Primary's lane -> lanes of the primaries whose updates need these values: once when the
+// shard's root is complete, then in answer to a PartialsPull, at once, with the available values.
 struct PartialsItem {
   ShardId shard;
   Step step;
@@ -268,7 +274,7 @@ struct PartialsItem {
 struct Partials {
   std::vector<PartialsItem> items;
 };
-// Repeated until the values are there.
+// Repeated until the values arrive.
 struct PartialsPullItem {
   ShardId shard;
   Step step;
@@ -277,8 +283,8 @@ struct PartialsPull {
   std::vector<PartialsPullItem> items;
 };
 
-// P20. Source -> newcomer: a piece of the frozen image of a shard. The image is the kept versions'
-// parameters, ascending, then the newest one's optimizer state.
+// P20. Source -> newcomer: a piece of a shard's frozen image. The image has the kept versions'
+// parameters, ascending, then the newest version's optimizer state.
 struct Chunk {
   ShardId shard;
   ViewId pair;                    // SyncingBackup::since
@@ -296,7 +302,7 @@ struct ChunkAck {
 };
 
 // Primary's lane -> scheduler, repeated until a view answers: the newcomer has acknowledged every
-// version made, committed or not (P24).
+// version that was made, committed or not (P24).
 struct SyncedItem {
   ShardId shard;
   PeerId newcomer;
@@ -316,7 +322,7 @@ struct Divergence {
   uint64_t backup_hash = 0;
 };
 
-// Lane or worker -> scheduler: a peer owes an answer for two leases (P23).
+// Lane or worker -> scheduler: a peer has owed an answer for two leases (P23).
 struct PeerSilent {
   PeerId peer;
   uint64_t silent_ms = 0;
@@ -342,7 +348,7 @@ struct SnapshotAckItem {
 struct SnapshotAck {
   std::vector<SnapshotAckItem> items;
 };
-// Scheduler -> lane, repeated until acknowledged: store this version too, beside the due ones.
+// Scheduler -> lane, repeated until acknowledged: store this version too, besides the due ones.
 struct SnapshotAt {
   Version version;
 };
@@ -350,12 +356,12 @@ struct SnapshotAtAck {
   Version version;
 };
 
-// Lane -> scheduler, repeated until a new generation: it cannot restore a shard that the view names
-// it in sync of.
+// Lane -> scheduler, repeated until a new generation: it cannot restore a shard for which the view
+// names it in sync.
 struct RestoreFailed {
   SnapshotRef snapshot;  // View::restore
   ShardId shard;
-  bool is_corrupt = false;  // the data are damaged, for every reader; else this server cannot read
+  bool is_corrupt = false;  // the data are damaged; else this server cannot read them
   std::string text;
 };
 
@@ -375,16 +381,16 @@ struct StepMetrics {  // means over the step's samples
   float loss = 0;
   float accuracy = 0;
 };
-// Lane -> scheduler, at once on a new view. Rows are repeated until acknowledged, and start with
-// the lowest that the lane has and that is not acknowledged.
+// Lane -> scheduler, at once in a new view. Rows are repeated until acknowledged. They start with
+// the lowest row that the lane has and that is not acknowledged.
 struct Progress {
   Version committed;  // every shard whose primary the lane is has committed it; the final version
-                      // where it is nobody's primary. Counts for the envelope's view alone.
+                      // if it is primary of no shard. Counts for the envelope's view alone.
   std::vector<StepMetrics> rows;  // ascending; from the lane of the metric shard
 };
 struct ProgressAck {
   Version committed;  // copied
-  Step next_row;      // rows below it are known
+  Step next_row;      // the scheduler has the rows below it
 };
 
 // ---- evaluation (P31) --------------------------------------------------------------------------
@@ -397,7 +403,7 @@ struct Evaluate {
   uint64_t first_sample = 0;
   uint64_t last_sample = 0;
 };
-// Samples of one class that were taken for another, or for what they are.
+// Samples of one class by their predicted class.
 struct ConfusionCount {
   uint32_t label = 0;
   uint32_t predicted = 0;
@@ -413,7 +419,7 @@ struct EvaluationResult {
   uint64_t top5_count = 0;                // of samples with at most four classes ahead of the label
   std::vector<ConfusionCount> confusion;  // ascending by label and predicted; the slice's samples
 };
-// Scheduler -> lane, repeated until acknowledged: versions up to this need no pin any more.
+// Scheduler -> lane, repeated until acknowledged: versions up to this one need no pin any more.
 struct ReleasePin {
   Version version;
 };
@@ -424,15 +430,15 @@ struct PinReleased {
 // ---- end, failure, status ----------------------------------------------------------------------
 
 enum class StopReason : uint8_t { kCompleted, kFailed, kInterrupted, kDrained };
-// Scheduler -> everybody, repeated until Bye (P33).
+// Scheduler -> all nodes, repeated until Bye (P33).
 struct Stop {
   StopReason reason = StopReason::kCompleted;
   std::string text;
 };
 struct Bye {};
 
-// Training: every other machine would find the same (a loss that is not a number). Machine: this
-// one's own (a data file that ends early, a lane that cannot be dialed).
+// kTraining: every other machine would fail in the same way (a loss that is not a number).
+// kMachine: only this machine fails (a data file that ends early, a lane that cannot be dialed).
 enum class FailureKind : uint8_t { kTraining, kMachine };
 // Node -> scheduler: it cannot go on. Repeated until Stop or Refused.
 struct Failure {
@@ -440,7 +446,7 @@ struct Failure {
   FailureKind kind = FailureKind::kTraining;
 };
 
-// Node -> scheduler, repeated until Stop: a signal asked it to leave. Others take its work over
+// Node -> scheduler, repeated until Stop: a signal asked it to leave. Others take over its work
 // first.
 struct Leave {};
 
@@ -456,11 +462,11 @@ struct GradientHashes {
   std::vector<GradientHash> items;  // ascending by (step, micro-batch)
 };
 struct GradientHashesAck {
-  Step below;  // reports of steps below are known or not wanted any more
+  Step below;  // reports of steps below are known or not needed any more
 };
 
-// Worker -> scheduler, repeated until acknowledged: pictures that cannot be decoded, in whose place
-// it computes others. Nothing that was made of those is pushed before.
+// Worker -> scheduler, repeated until acknowledged: undecodable pictures, instead of which it
+// computes others. The worker pushes nothing of those before the acknowledgement.
 struct PicturesReplaced {
   std::vector<BadPicture> items;  // by name
 };
@@ -475,8 +481,8 @@ struct StatusReport {
 };
 
 enum class CommandKind : uint8_t { kDrain, kSnapshot, kStop };
-// Client -> scheduler, repeated by the client until kDone or kRefused. The scheduler tells a repeat
-// by the client's incarnation.
+// Client -> scheduler, repeated by the client until kDone or kRefused. The scheduler recognises a
+// repeat by the client's incarnation.
 struct Command {
   CommandKind kind = CommandKind::kDrain;
   std::string target;  // kDrain: "worker 1", "server-0"
@@ -497,7 +503,7 @@ struct FaultNote {
   uint32_t process_id = 0;  // of the target
   std::string target;       // "worker 1", as the supervisor names it
   uint64_t injected_us = 0;
-  uint64_t exited_us = 0;  // when the supervisor saw the process end; 0: it has not
+  uint64_t exited_us = 0;  // when the supervisor saw the process end; 0: it has not ended
   std::string text;        // "signal 9 (SIGKILL)"
 };
 struct FaultNoteAck {
@@ -514,13 +520,13 @@ using Message =
                  FaultNoteAck, RestoreFailed, Partials, PartialsPull, PicturesReplaced,
                  PicturesReplacedAck>;
 
-// What every message travels in. The codec adds and checks the protocol's version number.
+// The envelope of every message. The codec adds and checks the protocol's version number.
 struct Envelope {
-  JobId job;  // 0 from a node that does not know it yet
+  JobId job;  // 0 from a node that does not know it
   uint32_t generation = 0;
   ViewId view;
   PeerId sender;
-  PeerId receiver;  // P19: a message for another incarnation is refused
+  PeerId receiver;  // P19: a node refuses messages for another incarnation
   Message message;
 };
 

@@ -1,18 +1,13 @@
-// What a protocol core is given to speak through, and the clock it is told.
+// How a protocol core sends its messages.
 #pragma once
 
-#include <chrono>
-
+#include "common/micros.h"
 #include "proto/messages.h"
 
 namespace pando {
 
-// Time since an arbitrary start, on a clock that never goes back. Cores are told it, never ask.
-using Micros = std::chrono::microseconds;
-inline constexpr Micros kNever = Micros::max();
-
-// Outbox takes what a core wants sent. Sending never fails and never blocks: a message may be lost,
-// and whatever matters is repeated until answered (P10).
+// Outbox takes the messages of a core. Sending never fails and never blocks: a message may be lost,
+// and important ones are repeated until answered (P10).
 class Outbox {
  public:
   virtual ~Outbox() = default;

@@ -3,29 +3,28 @@
 # One Cap'n Proto message is one Envelope; each of its segments is one frame (layout in codec.h).
 # Payloads are external segments over the gradient or parameter buffer itself.
 #
-# Changing this file: add fields and union members at the end and with new numbers. Where one changes
-# its type or meaning, or an older program would misread another, kProtocolVersion is one more
-# (codec.h).
-# "unset" fields keep Cap'n Proto's default, zero. Bounds of every count and length: proto/message_limits.h.
+# To change this file, add fields and union members at the end, with new numbers. If a field changes
+# its type or meaning, or an older program would misread it, increment kProtocolVersion (codec.h).
+# "unset" fields keep Cap'n Proto's default, zero. proto/message_limits.h bounds every count and length.
 
 @0xd3a7be6b6f0c4c11;
 
 using Cxx = import "/capnp/c++.capnp";
 $Cxx.namespace("pando::wire");
 
-struct PeerId {            # set by whoever names the party: itself, or the scheduler in a view
-  node @0 :UInt32;         # id given by the scheduler; 0 the scheduler, 2^32 - 1 not welcomed yet
+struct PeerId {            # set by the party itself, or by the scheduler in a view
+  node @0 :UInt32;         # id given by the scheduler; 0: the scheduler, 2^32 - 1: no id yet
   lane @1 :UInt16;         # index of a server's lane; 0 in workers and the scheduler
-  incarnation @2 :UInt64;  # random, one per process life; 0 as a receiver: whoever lives there
+  incarnation @2 :UInt64;  # random, one per process life; 0 as a receiver: any
 }
 
 struct ViewId {            # set by the scheduler
-  term @0 :UInt64;         # one more with each life of the scheduler
+  term @0 :UInt64;         # incremented at each start of the scheduler
   number @1 :UInt64;       # within the term; 0: no view yet
 }
 
 struct Envelope {
-  protocolVersion @0 :UInt32;  # set by the codec; another one is refused
+  protocolVersion @0 :UInt32;  # set by the codec; other versions are refused
   generation @1 :UInt32;       # the sender's (P21)
   job @2 :UInt64;              # the sender's job; 0 from a node that does not know it yet
   view @3 :ViewId;             # the newest view the sender has
@@ -91,26 +90,26 @@ enum Role {
   scheduler @0;
   server @1;
   worker @2;
-  client @3;  # asks for the run's status, is no member
+  client @3;  # asks for the run's status; not a member
 }
 
 struct Register {                  # node -> scheduler
   role @0 :Role;                   # set by the node
   processId @1 :UInt32;            # the operating system's, on `host`
-  host @2 :Text;                   # host name, for people and for placing replicas apart
+  host @2 :Text;                   # host name, for people and to place replicas apart
   laneEndpoints @3 :List(Text);    # a server's, by lane: "tcp://10.0.0.3:41213"; empty in workers
-  wantedRank @4 :UInt32 = 0xffffffff;  # of its role, what it had in an earlier life; the default: any
+  wantedRank @4 :UInt32 = 0xffffffff;  # of its role, as in its last incarnation; the default: any
 }
 
 struct Welcome {                   # scheduler -> node; every field set by the scheduler
   node @0 :UInt32;                 # id given to this incarnation
   rank @1 :UInt32;                 # index among the nodes of its role
   jobToml @2 :Text;                # the resolved job file
-  data @3 :DataFacts;              # what the scheduler found in the data set
+  data @3 :DataFacts;              # as the scheduler read it from the data set
   snapshotDir @4 :Text;            # absolute; every server can read and write it (P29)
 }
 
-struct DataFacts {                 # set by whoever opened the data set
+struct DataFacts {                 # set by the process that opened the data set
   trainSamples @0 :UInt64;         # samples, >= 1
   testSamples @1 :UInt64;          # samples
   height @2 :UInt32;               # pixels, >= 1
@@ -122,8 +121,8 @@ struct DataFacts {                 # set by whoever opened the data set
 
 enum RefusalKind {
   notThisOne @0;                   # this process does not fit
-  runIsOver @1;                    # nobody is welcome any more
-  givenUp @2;                      # taken for dead: the process may join as another incarnation
+  runIsOver @1;                    # no process can join any more
+  givenUp @2;                      # declared dead: the process may join as another incarnation
 }
 
 struct Refused {                   # scheduler -> node
@@ -150,16 +149,16 @@ enum Activity {
 struct Heartbeat {                 # node -> scheduler, on the heartbeat channel; set by the node
   activity @0 :Activity;
   step @1 :UInt64;                 # the step it works on
-  waitingFor @2 :PeerId;           # waitingForParameters: the lane that owes them; unset: none does
+  waitingFor @2 :PeerId;           # waitingForParameters: the lane that owes them; unset: none
   waitingMs @3 :UInt64;            # milliseconds since the wait began
   microBatchUs @4 :UInt64;         # microseconds that a micro-batch takes a worker; 0: not known
-  dataStallUs @5 :UInt64;          # microseconds that a worker's threads have waited for samples, of this life
-  gpuMemoryBytes @6 :UInt64;       # worker: in use on its GPU, by all processes; 0: no GPU, or not known
-  gpuPercent @7 :UInt32;           # worker: of the last second, with any kernel at work on its GPU
-  exposedSyncUs @8 :UInt64;        # microseconds that a thread of a worker has waited for parameters, on average
-  tcpLines @9 :UInt32;             # lanes that it dialed, a server its first lane, whose payloads go by TCP
-  ipcLines @10 :UInt32;            # ... by a Unix socket
-  shmLines @11 :UInt32;            # ... by shared memory
+  dataStallUs @5 :UInt64;          # microseconds that a worker's threads have waited for samples so far
+  gpuMemoryBytes @6 :UInt64;       # worker: used on its GPU by all processes; 0: no GPU, or unknown
+  gpuPercent @7 :UInt32;           # worker: share of the last second with a running kernel
+  exposedSyncUs @8 :UInt64;        # microseconds that a worker's threads have waited for parameters, on average
+  tcpLines @9 :UInt32;             # dialed lanes whose payloads use TCP; of a server those of its first lane
+  ipcLines @10 :UInt32;            # ... a Unix socket
+  shmLines @11 :UInt32;            # ... shared memory
 }
 
 struct HeartbeatAck {}             # scheduler -> node, on the heartbeat channel
@@ -180,14 +179,14 @@ struct SyncingBackup {             # set by the scheduler
 }
 
 struct ShardPlacement {            # of the shard with this index; set by the scheduler
-  primary @0 :PeerId;              # node 2^32 - 1: nobody yet
+  primary @0 :PeerId;              # node 2^32 - 1: none yet
   inSyncBackups @1 :List(PeerId);
   syncingBackups @2 :List(SyncingBackup);
 }
 
 struct MicroBatchOwner {           # of the micro-batch with this index; set by the scheduler
   worker @0 :UInt32;               # node id; 2^32 - 1: there is no worker
-  previous @1 :UInt32;             # node id of who computes before firstStep (P18), 2^32 - 1: nobody
+  previous @1 :UInt32;             # node id: computes before firstStep (P18); 2^32 - 1: none
   firstStep @2 :UInt64;            # the first step that `worker` computes
 }
 
@@ -202,7 +201,7 @@ struct View {                      # P17; set by the scheduler
   nodes @2 :List(NodeInfo);
   shards @3 :List(ShardPlacement);     # by shard id
   owners @4 :List(MicroBatchOwner);    # by micro-batch index
-  restore @5 :SnapshotRef;             # what this generation began from (P21)
+  restore @5 :SnapshotRef;             # the snapshot from which this generation began (P21)
 }
 
 struct ViewUpdate {                # scheduler -> node, or any node -> a peer with an older one (P13)
@@ -230,13 +229,13 @@ struct Push {                      # worker -> primary's lane (P6)
 
 enum ParamsForm {
   exact @0;                        # fp32, little-endian
-  encoded @1;                      # by the job's pull codec (P34), common/shard_codec.h
+  encoded @1;                      # with the job's pull codec (P34), plan/shard_codec.h
 }
 
-struct PullItem {                  # set by the asker
+struct PullItem {                  # set by the requester
   shard @0 :UInt32;                # shard id
   version @1 :UInt64;              # exactly this one (I4)
-  form @2 :ParamsForm;             # in which the payload is wanted
+  form @2 :ParamsForm;             # requested form of the payload
 }
 
 struct Pull {                      # worker or scheduler -> primary's lane
@@ -247,28 +246,28 @@ struct ParamsItem {                # set by the lane
   shard @0 :UInt32;                # shard id
   version @1 :UInt64;              # of the payload; committed (P9)
   payload @2 :Data;                # the shard, whole
-  form @3 :ParamsForm;             # of the payload: as asked for; a push asks for the job's own
+  form @3 :ParamsForm;             # of the payload, as requested; a push requests the job's form
 }
 
-struct Params {                    # lane -> asker
+struct Params {                    # lane -> requester
   items @0 :List(ParamsItem);
 }
 
 enum PushOutcome {
-  pending @0;                      # held; Params follows unasked, once
-  behind @1;                       # the version asked for is gone
+  pending @0;                      # held; Params follows once, without a further request
+  behind @1;                       # the requested version is gone
   notPrimary @2;                   # this lane is not the shard's primary in its view
 }
 
 struct PushReplyItem {             # set by the lane
   shard @0 :UInt32;                # shard id
   node @1 :UInt32;                 # tree node of the push that is answered; 0 for a pull
-  version @2 :UInt64;              # asked for
+  version @2 :UInt64;              # requested
   outcome @3 :PushOutcome;
   current @4 :UInt64;              # behind: the committed version, else unset
 }
 
-struct PushReply {                 # lane -> asker (P10)
+struct PushReply {                 # lane -> requester (P10)
   items @0 :List(PushReplyItem);
 }
 
@@ -299,12 +298,12 @@ struct RootItem {                  # set by the primary
 
 struct Root {                      # primary -> backup (P8)
   items @0 :List(RootItem);
-  firstRow @1 :UInt64;             # step; metric rows below it are known to the scheduler
+  firstRow @1 :UInt64;             # step; the scheduler has the metric rows below it
 }
 
 struct RootAckItem {               # set by the backup
   shard @0 :UInt32;                # shard id
-  version @1 :UInt64;              # that it has made
+  version @1 :UInt64;              # made by the backup
   hash @2 :UInt64;                 # of its record, optimizer state included
 }
 
@@ -315,14 +314,14 @@ struct RootAck {                   # backup -> primary
 struct PartialsItem {              # set by the primary (P16)
   shard @0 :UInt32;                # shard id
   step @1 :UInt64;
-  values @2 :List(Float32);        # norms, layout in server/partials.h
+  values @2 :List(Float32);        # norms, layout in optim/partials.h
 }
 
 struct Partials {                  # primary's lane -> primary's lane
   items @0 :List(PartialsItem);
 }
 
-struct PartialsPullItem {          # set by the asker
+struct PartialsPullItem {          # set by the requester
   shard @0 :UInt32;                # shard id
   step @1 :UInt64;
 }
@@ -366,7 +365,7 @@ struct Divergence {                # primary's lane -> scheduler: two records of
 }
 
 struct PeerSilent {                # lane or worker -> scheduler (P23)
-  peer @0 :PeerId;                 # who owes an answer
+  peer @0 :PeerId;                 # owes an answer
   silentMs @1 :UInt64;             # milliseconds since it was asked
 }
 
@@ -402,7 +401,7 @@ struct SnapshotAck {               # scheduler -> lane
 }
 
 struct SnapshotAt {                # scheduler -> lane
-  version @0 :UInt64;              # to be stored besides those that are due
+  version @0 :UInt64;              # to store besides those that are due
 }
 
 struct SnapshotAtAck {             # lane -> scheduler
@@ -483,10 +482,10 @@ enum StopReason {
   completed @0;
   failed @1;
   interrupted @2;
-  drained @3;                      # the receiver's work is others' now; the run goes on
+  drained @3;                      # other nodes have the receiver's work; the run goes on
 }
 
-struct Stop {                      # scheduler -> everybody
+struct Stop {                      # scheduler -> all nodes
   reason @0 :StopReason;
   text @1 :Text;                   # for people
 }
@@ -494,7 +493,7 @@ struct Stop {                      # scheduler -> everybody
 struct Bye {}                      # node -> scheduler: answer to Stop
 
 enum FailureKind {
-  training @0;                     # every other machine would find the same
+  training @0;                     # every other machine would fail in the same way
   machine @1;                      # of this machine: its files, its connections
 }
 
@@ -522,20 +521,20 @@ struct GradientHashes {            # worker -> scheduler
 }
 
 struct GradientHashesAck {         # scheduler -> worker
-  below @0 :UInt64;                # step; hashes of lower ones are known or not wanted any more
+  below @0 :UInt64;                # step; hashes of lower steps are known or not needed any more
 }
 
 struct BadPicture {                # set by the worker
-  name @0 :Text;                   # of the file in the data set's folder
+  name @0 :Text;                   # of the file, within the data set's folder
   reason @1 :Text;                 # why it cannot be decoded, for people
 }
 
 struct PicturesReplaced {          # worker -> scheduler
-  items @0 :List(BadPicture);      # in whose place the worker computes others
+  items @0 :List(BadPicture);      # the worker uses other pictures instead
 }
 
 struct PicturesReplacedAck {       # scheduler -> worker
-  names @0 :List(Text);            # that are in the journal
+  names @0 :List(Text);            # those in the journal
 }
 
 enum CommandKind {
@@ -550,7 +549,7 @@ struct Command {                   # client -> scheduler
 }
 
 enum CommandOutcome {
-  accepted @0;                     # under way
+  accepted @0;                     # in progress
   done @1;
   refused @2;
 }

@@ -27,7 +27,7 @@ bool ViewMember::WillEnter(const Envelope& envelope) const {
   return update != nullptr && IsHeard(envelope) && IsOfOurTime(envelope) && IsNewer(update->view);
 }
 
-// For this life of ours, by somebody who may say it.
+// Addressed to this incarnation, from a peer that may send this message.
 bool ViewMember::IsHeard(const Envelope& envelope) const {
   const PeerId& to = envelope.receiver;
   if (envelope.job != identity_.job) return false;
@@ -43,8 +43,8 @@ bool ViewMember::IsOfOurTime(const Envelope& envelope) const {
                  : envelope.generation == view_.generation;
 }
 
-// A life of the scheduler that we do not know yet shows itself by a view, or tells us that we are
-// in no view of its any more, or, if it is none of the past, that it is over.
+// A scheduler incarnation that is not known yet may send three messages: a view; that it no longer
+// has this node in a view; and, unless it is an earlier one, that the run is over.
 bool ViewMember::IsOfOurScheduler(const Envelope& envelope) const {
   if (IsOneOf<ViewUpdate, Refused>(envelope.message)) return true;
   const bool is_end = IsOneOf<Stop>(envelope.message);
@@ -57,8 +57,8 @@ bool ViewMember::IsNewer(const View& view) const {
   return view.id > view_.id && view.generation >= view_.generation;
 }
 
-// One that is not older than ours; or an older one of our view's term, whose scheduler we have not
-// heard yet: a member brought us the view.
+// A view that is not older than ours; or an older one of our view's term, if its scheduler has not
+// shown us a view of that term yet, because a member brought us the view.
 bool ViewMember::IsByOurScheduler(const View& view) const {
   if (view.id >= view_.id && view.generation >= view_.generation) return true;
   return view.id.term == view_.id.term && scheduler_term_ < view.id.term;

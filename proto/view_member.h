@@ -1,6 +1,6 @@
-// ViewMember: what a lane and a session have in common as parties of a view: it knows the current
-// view and the current scheduler, speaks under them, and listens only to that view's members and
-// that scheduler.
+// ViewMember: what a lane and a session have in common as members of a view. It knows the current
+// view and scheduler, sends under them, and admits messages only from that view's members and that
+// scheduler.
 // Threads: none.
 #pragma once
 
@@ -16,7 +16,7 @@ class ViewMember {
  public:
   struct Identity {
     PeerId self;
-    PeerId scheduler;  // who welcomed us; a later life of it makes itself known by its views (P26)
+    PeerId scheduler;  // sent the Welcome; later incarnations announce themselves by views (P26)
     JobId job;
   };
   // `outbox` outlives the member.
@@ -37,23 +37,23 @@ class ViewMember {
   }
   void SendToScheduler(Message message) { Send(identity_.scheduler, std::move(message)); }
 
-  // Whether to listen to this envelope at all: it is for this life of ours (P19), of our job and
-  // generation (P21), and not from a stranger, who could only cost memory or push what is not its
-  // own. What only the scheduler may say counts from the scheduler alone. A member who shows an
-  // older view is told ours (P13).
-  // Views are heard from a newer generation too, and from any life of the scheduler; so is the
-  // scheduler's word that we have been given up, or that the run is over. That who claims to be the
-  // scheduler is reached where we dialed it is net's to see.
+  // Whether to accept this envelope. It must be for this incarnation (P19), of our job and
+  // generation (P21), and not from a stranger, which could only cost memory or push wrong data.
+  // Messages that only the scheduler may send are accepted from the scheduler alone. A member that
+  // shows an older view is sent ours (P13). Views of a newer generation and views of any scheduler
+  // incarnation are accepted, and so are the scheduler's messages that this node was given up or
+  // that the run is over. net checks that a message of the scheduler came from the endpoint that we
+  // dialed.
   bool Admit(Micros now, const Envelope& envelope);
 
-  // Whether it brings a view that Admit lets in and Enter takes.
+  // Whether it brings a view that Admit accepts and Enter takes.
   bool WillEnter(const Envelope& envelope) const;
   // True if the view is newer than ours, which it then replaces: the caller discards what it holds
-  // of another generation (P21). A scheduler whose view is not older than ours, or of our view's
-  // term while we know of an earlier one, is ours from then on; any gets an acknowledgement that
-  // says our newest view (P26).
+  // of another generation (P21). A scheduler becomes ours if its view is not older than ours, or if
+  // it is of our view's term and we only know an earlier scheduler. Every scheduler gets an
+  // acknowledgement with our newest view (P26).
   bool Enter(const PeerId& from, const View& view);
-  // Tells a peer our view, at most once in a while.
+  // Sends a peer our view, rate-limited.
   void HintView(Micros now, const PeerId& peer);
 
  private:
@@ -66,9 +66,9 @@ class ViewMember {
   Identity identity_;
   Outbox& outbox_;
   View view_;
-  uint64_t scheduler_term_ = 0;  // of the newest view that it showed us itself
+  uint64_t scheduler_term_ = 0;  // of the newest view that it sent us itself
   std::set<Incarnation> members_;
-  std::map<Incarnation, Micros> hint_at_;  // when a member may be told again
+  std::map<Incarnation, Micros> hint_at_;  // when a member may get the next hint
 };
 
 }  // namespace pando

@@ -1,5 +1,5 @@
-// Evaluations: what the test set said of a version, summed up from its slices (P31). Used by the
-// scheduler core and the serial trainer alike. Threads: none; pure functions.
+// Evaluations: the results of a version on the test set, summed over its slices (P31). Used by the
+// scheduler core and the serial trainer. Threads: none; pure functions.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "common/job.h"
+#include "plan/job.h"
 #include "proto/messages.h"
 
 namespace pando {
@@ -16,14 +16,14 @@ namespace pando {
 inline constexpr uint32_t kConfusionClassesMax = 100;
 
 // 0 of none.
-inline double ShareOf(uint64_t count, uint64_t all) {
+inline double Fraction(uint64_t count, uint64_t all) {
   return all == 0 ? 0 : static_cast<double>(count) / static_cast<double>(all);
 }
 
 struct ClassScore {  // over the test samples of one class
   uint64_t sample_count = 0;
   uint64_t correct_count = 0;
-  double accuracy() const { return ShareOf(correct_count, sample_count); }
+  double accuracy() const { return Fraction(correct_count, sample_count); }
   bool operator==(const ClassScore&) const = default;
 };
 
@@ -37,22 +37,22 @@ struct EvaluationSummary {
   std::vector<ClassScore> classes = {};
   std::vector<uint64_t> confusion = {};  // [label][predicted], row by row
 
-  double accuracy() const { return ShareOf(correct_count, sample_count); }
-  double top5_accuracy() const { return ShareOf(top5_count, sample_count); }
+  double accuracy() const { return Fraction(correct_count, sample_count); }
+  double top5_accuracy() const { return Fraction(top5_count, sample_count); }
   void DropDetails() {
     classes.clear();
     confusion.clear();
   }
 };
 
-// P32. The version that the run ends with: the first whose evaluation makes job.early_stop_patience
-// of them in a row, none of which bettered the accuracy of those before by more than
-// job.early_stop_min_delta. None if it goes on. `evaluations`: all of the run so far, ascending.
+// P32. The version that the run ends with: the first after job.early_stop_patience evaluations in a
+// row that did not improve the accuracy of those before by more than job.early_stop_min_delta. None
+// if the run continues. `evaluations`: all of the run so far, ascending.
 std::optional<Version> StopVersion(const Job& job, std::span<const EvaluationSummary> evaluations);
 // Evaluated versions, those of the best accuracy first, the earliest first of equal ones.
 std::vector<Version> BestFirst(std::span<const EvaluationSummary> evaluations);
 
-// Whether the result's counts are of so many classes and add up to its samples.
+// Whether the result's counts are of `class_count` classes and add up to its samples.
 bool IsSound(const EvaluationResult& result, uint32_t class_count);
 // Adds the next slice.  REQUIRES: IsSound(slice, class_count).
 void AddSlice(const EvaluationResult& slice, uint32_t class_count, EvaluationSummary* sum);

@@ -1,6 +1,6 @@
-// Journal: what the scheduler must not forget, written before it is announced (P25), and what it is
-// told of it when it starts again (P26). scheduler/sqlite_journal keeps it in a file; the simulator
-// on a virtual disk.
+// Journal: the state that the scheduler must not lose. It is written before it is announced (P25),
+// and read when the scheduler starts again (P26). run/sqlite_journal keeps it in a file; the
+// simulator on a virtual disk.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace pando {
 
-// A process that the scheduler has welcomed, living as far as it knows.
+// A process that the scheduler has welcomed and that is not known to be dead.
 struct MemberRecord {
   PeerId peer;  // lane 0
   Register registration;
@@ -34,20 +34,20 @@ struct SnapshotManifest {
   std::vector<StoredShard> shards;
 };
 
-// Versions that will have no snapshot in the view's generation, whatever servers still say.
+// Versions that will have no snapshot in the view's generation, even if servers still report some.
 struct GivenUpSnapshots {
   Version below;                  // all below
   std::vector<Version> versions;  // ascending, and these
 };
 
-// Something that befell a process, and how long the run took to get over it. Times in ms since the
-// job began; < 0: not (yet).
+// A fault of a process, and how long the run took to recover from it. Times in ms since the job
+// began; < 0: not (yet).
 struct FaultRecord {
   uint64_t id = 0;
   std::string action;       // "kill", "stop", "partition", "exit", "silence", "rollback", ...
   std::string target;       // "worker 1"
-  std::string host;         // of the target, with
-  uint32_t process_id = 0;  // its process: what a supervisor's note is matched by
+  std::string host;         // of the target
+  uint32_t process_id = 0;  // of the target; a supervisor's note is matched by both
   Step step;                // the lowest incomplete one when it was injected, or noticed
   double injected_ms = -1;
   double detected_ms = -1;
@@ -55,15 +55,15 @@ struct FaultRecord {
   double recovered_ms = -1;
 };
 
-// P41. What a worker made of a micro-batch, and two that made different things of one.
+// P41. A worker's gradient of a micro-batch, and two different ones of one micro-batch.
 struct Opinion {
   NodeId worker;
-  std::string name;         // "worker 1 (process 123 on host)": known when it has left, too
+  std::string name;         // "worker 1 (process 123 on host)": also after it has left
   uint64_t probe_hash = 0;  // its kind (P40): only equal kinds are compared
   uint64_t hash = 0;
 };
 struct Dispute {
-  uint32_t generation = 0;  // in which it was found; the next one tells who was right
+  uint32_t generation = 0;  // in which it was found; the next one shows which worker was right
   Step step;
   MicroBatch micro_batch;
   Opinion first;
@@ -71,10 +71,10 @@ struct Dispute {
 };
 struct VerificationState {
   Step settled_below;
-  // Micro-batches that were to be computed twice, counted each time that they are made. Those of
-  // which only a dead life of the scheduler heard may be missing.
-  uint64_t agreed_count = 0;      // and were, alike
-  uint64_t unverified_count = 0;  // and were not, or nobody heard of it in time
+  // Micro-batches to be computed twice, counted each time that they are computed. Those that were
+  // reported only to a dead life of the scheduler may be missing.
+  uint64_t agreed_count = 0;      // computed twice, with equal gradients
+  uint64_t unverified_count = 0;  // not computed twice, or not reported in time
   std::optional<Dispute> open_dispute;
 };
 
@@ -84,20 +84,20 @@ struct SchedulerState {
   uint32_t next_node = 1;
   View view;  // the newest; its generation is the job's
   std::vector<MemberRecord> members;
-  std::vector<SnapshotManifest> snapshots;  // ascending, those kept
+  std::vector<SnapshotManifest> snapshots;  // ascending; those that are kept
   GivenUpSnapshots given_up;
   std::vector<EvaluationSummary> evaluations;
   std::vector<FaultRecord> faults;
   VerificationState verification;
   std::vector<BadPicture> bad_pictures;  // by name
-  bool is_finished = false;  // P33
+  bool is_finished = false;              // P33
 };
 
 class Journal {
  public:
   virtual ~Journal() = default;
-  // Durable when it is ok. Otherwise the caller must leave without another word: another scheduler
-  // leads the run (P26), or the journal cannot be written and nobody waits for it any longer.
+  // The state is durable if the result is ok. Otherwise the caller must leave and send nothing
+  // more: another scheduler leads the run (P26), or the journal cannot be written for too long.
   virtual Status Commit(const SchedulerState& state) = 0;
 };
 

@@ -1,4 +1,4 @@
-// RunObserver: what the scheduler core tells whoever keeps the run folder.
+// RunObserver: what the scheduler core tells the recorder of the run folder.
 #pragma once
 
 #include <string>
@@ -18,8 +18,8 @@ struct RunEvent {
   bool is_notable = false;  // worth a line on the terminal
 };
 
-// Calls come from the core, in order. What the journal keeps too (evaluations, snapshots) is told
-// after it is there.
+// Calls come from the core, in order. Evaluations and snapshots follow after they are in the
+// journal.
 class RunObserver {
  public:
   virtual ~RunObserver() = default;
@@ -31,18 +31,19 @@ class RunObserver {
   virtual void OnEvaluation(Micros now, const EvaluationSummary& summary) = 0;
   // The results of all versions above `last_good` are withdrawn: a wrong gradient made them (P41).
   virtual void OnEvaluationsDropped(Micros now, Version last_good) = 0;
-  // A new fault, or one of which more is known; FaultRecord::id says which.
+  // A new fault, or news of a known one; FaultRecord::id says which.
   virtual void OnFault(Micros now, const FaultRecord& fault) = 0;
-  // All shards say that they have stored it: ok if its files are where the run will look for them.
+  // All shards report that they have stored it.  Returns ok if its files are where the run will
+  // look for them.
   virtual Status OnSnapshotRipe(Micros now, const SnapshotManifest& manifest) = 0;
   // A snapshot is complete.
   virtual void OnSnapshot(Micros now, const SnapshotManifest& manifest) = 0;
-  // Its files are not wanted any more. One that was given up has shards without a file.
+  // Its files are not needed any more. A snapshot that was given up has shards without a file.
   virtual void OnSnapshotDropped(Micros now, const SnapshotManifest& manifest) = 0;
-  // It cannot be read and will not be used again; its files are to be left as they are.
+  // It cannot be read and will not be used again; its files stay as they are.
   virtual void OnSnapshotForgotten(Micros now, const SnapshotRef& snapshot) = 0;
-  // The flat parameter vector of the run's last version: ok once it is kept, and told again until
-  // then, and after a restart that came before the end was in the journal.
+  // The flat parameter vector of the run's last version.  Returns ok once it is kept. The call is
+  // repeated until then, and after a restart that came before the end was in the journal.
   virtual Status OnFinalWeights(Micros now, Version version, const FloatBuffer& flat) = 0;
 };
 

@@ -1,210 +1,157 @@
-// The scheduler's core: how it begins, whom it listens to, how it speaks, the clock.
 #include "scheduler/scheduler.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "common/mutation.h"
+#include "proto/dispatch.h"
 #include "proto/is_one_of.h"
+#include "scheduler/status_json.h"
 
 namespace pando {
 namespace {
 
-constexpr Micros kControlRetry = std::chrono::milliseconds(200);
-// P25 left out: how long a view is announced before it is in the journal.
-constexpr Micros kLateJournal = std::chrono::milliseconds(100);
-
-// From processes that are not members yet, or never will be.
+// Messages of processes that are not members yet, or never will be.
 bool IsOpenToAll(const Message& message) {
   return IsOneOf<Register, StatusRequest, Command, FaultNote>(message);
 }
 
-// Of versions, which another generation may have made again (P21).
+// Messages about versions, which another generation may have made again (P21).
 bool IsOfGeneration(const Message& message) {
   return IsOneOf<Progress, Synced, Divergence, PeerSilent, SnapshotStored, SnapshotAtAck,
                  EvaluationResult, PinReleased, Params, GradientHashes, RestoreFailed>(message);
 }
 
-uint32_t GenerationOf(const std::optional<SchedulerState>& state) {
-  return state ? state->view.generation : 0;
-}
-
-SnapshotRef OriginOf(const std::optional<SchedulerState>& state) {
-  return state ? state->view.restore : SnapshotRef{};
-}
+using SchedulerIgnores =
+    Ignored<Welcome, Refused, HeartbeatAck, ViewUpdate, Push, Pull, PushReply, Question, Answer,
+            Scalars, ProgressAck, Evaluate, ReleasePin, Stop, StatusReport, Root, RootAck, Chunk,
+            ChunkAck, SnapshotAck, SnapshotAt, GradientHashesAck, CommandReply, FaultNoteAck,
+            Partials, PartialsPull, PicturesReplacedAck>;
 
 }  // namespace
 
-Scheduler::Scheduler(Options options, const JobPlan& plan, Journal& journal, RunObserver& observer,
-                     Outbox& outbox)
-    : options_(std::move(options)),
-      plan_(plan),
-      journal_(journal),
-      observer_(observer),
-      outbox_(outbox),
-      schedule_(plan.job.optimizer, plan.job.schedule, plan.steps.step_count()),
-      faults_(options_.started_at,
-              options_.state ? options_.state->faults : std::vector<FaultRecord>()),
-      bad_pictures_(plan.job.bad_pictures_max),
-      next_row_(options_.next_row),
-      verified_(plan),
-      snapshots_({plan.shards.shard_count(), plan.job.snapshot_keep}, GenerationOf(options_.state),
-                 OriginOf(options_.state),
-                 options_.state ? options_.state->snapshots : std::vector<SnapshotManifest>(),
-                 options_.state ? options_.state->given_up : GivenUpSnapshots()) {
-  has_changed_ = true;  // at least the term (P26)
-  Decide();
-  if (!options_.state) return;
-  const SchedulerState& state = *options_.state;
-  term_ = state.term + 1;
-  journal_term_ = term_;
-  journal_view_ = state.view.id;
-  next_node_ = state.next_node;
-  view_ = state.view;
-  committed_ = view_.restore.version;
-  ResumeVerification(state.verification);
-  bad_pictures_.AddAll(state.bad_pictures);
-  evaluations_ = state.evaluations;
-  for (const EvaluationSummary& done : evaluations_)
-    evaluated_ = std::max(evaluated_, done.version);
-  Decide();
-  is_finished_ = state.is_finished;
-  if (options_.is_fresh) return;
-  for (const MemberRecord& record : state.members) {
-    members_.Add(Member::From(record));
-    unheard_.insert(record.peer.incarnation);
-  }
-  if (view_.id.number == 0) return;
-  phase_ = Phase::kTraining;
-  for (const MicroBatchOwner& owner : view_.owners) shared_among_.insert(owner.worker);
-  IndexPrimaries();
+Scheduler::Scheduler(const Options& options, const JobPlan& plan, Journal& journal,
+                     RunObserver& observer, Outbox& outbox)
+    : plan_(plan),
+      views_(options.state),
+      outbox_({options.self, options.job}, views_.view(), *this, journal, observer, outbox),
+      phase_(outbox_, options.stop_grace, options.state && options.state->is_finished),
+      faults_(options.started_at,
+              options.state ? options.state->faults : std::vector<FaultRecord>()),
+      history_(plan, options.state ? options.state->evaluations : std::vector<EvaluationSummary>()),
+      progress_(plan, views_.view(), history_, options.next_row, faults_, observer, outbox_),
+      membership_({options.job_toml, options.snapshot_dir, options.is_fresh}, plan, options.state,
+                  {outbox_, phase_, views_, faults_, progress_, *this}),
+      rollback_(membership_.members(), outbox_, phase_, views_),
+      silences_(plan, {membership_, phase_, rollback_, outbox_, views_}),
+      evaluations_(plan, {membership_.members(), views_, rollback_, history_, progress_, phase_,
+                          observer, outbox_}),
+      snapshots_(plan, !options.snapshot_dir.empty(), options.state,
+                 {membership_.members(), views_.view(), phase_, rollback_, progress_, history_,
+                  observer, outbox_}),
+      verification_(plan, options.state,
+                    {membership_, views_, phase_, rollback_, progress_, history_, evaluations_,
+                     snapshots_, observer, outbox_}),
+      owners_(plan,
+              {membership_.members(), views_, rollback_, silences_, progress_, verification_}),
+      commands_(plan, {membership_, views_, phase_, rollback_, progress_, evaluations_, snapshots_,
+                       outbox_}),
+      final_weights_(plan, {views_.view(), rollback_, history_, verification_, snapshots_, faults_,
+                            phase_, observer, outbox_}),
+      view_maker_(plan, {membership_, views_, phase_, rollback_, silences_, owners_, progress_,
+                         evaluations_, final_weights_, faults_, outbox_}),
+      generations_(plan, {membership_, views_, phase_, rollback_, silences_, progress_,
+                          evaluations_, snapshots_, commands_.requests(), verification_, owners_,
+                          final_weights_, view_maker_, faults_, outbox_}),
+      failures_(plan, {membership_, views_, phase_, progress_, faults_, observer, outbox_}),
+      pictures_(plan, options.state, outbox_, phase_) {
+  const bool was_training = options.state && !options.is_fresh && view().id.number != 0;
+  if (!was_training) return;
+  phase_.Resume();
+  owners_.Resume();
+  progress_.OnView();
 }
 
-// The first call that says what time it is. A scheduler that starts again lets everybody report
-// before it says anything (P26); whoever is silent for a lease is dead.
+// The first call that knows the time. A scheduler that starts again lets every member report before
+// it sends a view (P26); a member that is silent for a lease is dead.
 void Scheduler::Begin(Micros now) {
-  if (std::exchange(has_begun_, true)) return;
-  for (auto& [node, member] : members_.all()) member.heard_at = now;
-  heard_at_ = now;
-  training_since_ = now;
-  if (is_finished_) return End(now, StopReason::kCompleted, "completed");
-  if (phase_ != Phase::kTraining) return;
-  // What is committed it will hear soon; the last row that it recorded says about where it died.
-  step_at_start_ = next_row_;
-  faults_.OnDetected(now, {.target = "scheduler"}, "exit", "exit", StepReached());
-  RequestView(now);
-  Tell(now, "scheduler-restarted", "",
-       "the scheduler is back, in term " + std::to_string(term_) + "; it knows " +
-           std::to_string(members_.all().size()) + " processes",
-       /*is_notable=*/true);
-  if (dispute_ && dispute_->generation == view_.generation)  // there was no time to roll back
-    PlanRollback(now, dispute_->first.name + " and " + dispute_->second.name + " had disagreed");
+  if (!membership_.Begin(now)) return;
+  phase_.StartClock(now);
+  if (phase_.is_completed()) return End(now, StopReason::kCompleted, "completed");
+  if (!phase_.is_training()) return;
+  progress_.OnRestart();
+  faults_.OnDetected(now, {.target = "scheduler"}, "exit", "exit", progress_.StepReached());
+  views_.RequestView(now);
+  outbox_.Tell(now, "scheduler-restarted", "",
+               "the scheduler has restarted, in term " + std::to_string(views_.term()) + ", with " +
+                   std::to_string(membership_.members().all().size()) + " processes",
+               /*is_notable=*/true);
+  verification_.OnRestart(now);
 }
 
-// ---- listening ---------------------------------------------------------------------------------
+// ---- messages ----------------------------------------------------------------------------------
 
 void Scheduler::OnMessage(Micros now, const Envelope& envelope) {
   if (finished() || fenced()) return;
   Begin(now);
+  if (IsForUs(now, envelope)) Route(now, envelope);
+}
+
+bool Scheduler::IsForUs(Micros now, const Envelope& envelope) {
   if (IsOpenToAll(envelope.message)) {
     const Incarnation wanted = envelope.receiver.incarnation;
-    if (wanted != Incarnation(0) && wanted != options_.self.incarnation) return;
-  } else if (!HearMember(now, envelope)) {
-    return;
+    return wanted == Incarnation(0) || wanted == outbox_.self().incarnation;
   }
-  std::visit([&](const auto& message) { OnMessageOf(now, envelope, message); }, envelope.message);
-}
-
-void Scheduler::HearAnybody(Micros now) {
-  heard_at_ = now;
-  has_told_deafness_ = false;
-}
-
-// Members are heard whichever life of the scheduler they speak to: what they say are facts.
-bool Scheduler::HearMember(Micros now, const Envelope& envelope) {
-  if (envelope.receiver.node != kSchedulerNode || envelope.job != options_.job) return false;
-  Member* member = members_.Find(envelope.sender.incarnation);
-  if (member == nullptr) {
-    const bool was_member =
-        envelope.sender.node != kUnknownNode || given_up_.contains(envelope.sender.incarnation);
-    if (was_member && !std::holds_alternative<Bye>(envelope.message))
-      RefuseGivenUp(envelope.sender);
+  if (envelope.receiver.node != kSchedulerNode || envelope.job != outbox_.job()) return false;
+  const Member* member = membership_.OnHeard(now, envelope);
+  if (member == nullptr) return false;
+  if (phase_.is_running() && !views_.IsOurs(envelope.view, envelope.generation)) {
+    rollback_.OnNewsBeyond(now, *member, envelope.view, envelope.generation);
     return false;
   }
-  HearAnybody(now);
-  member->heard_at = now;
-  member->suspected_at.reset();
-  unheard_.erase(envelope.sender.incarnation);
-  if (is_running() && !IsOurs(envelope.view, envelope.generation)) {
-    OnNewsBeyond(now, *member, envelope.view, envelope.generation);
-    return false;
-  }
-  return envelope.generation == view_.generation || !IsOfGeneration(envelope.message);
+  return envelope.generation == view().generation || !IsOfGeneration(envelope.message);
 }
 
-// ---- speaking ----------------------------------------------------------------------------------
-
-void Scheduler::Send(const PeerId& to, Message message) {
-  outgoing_.push_back({.job = options_.job,
-                       .generation = view_.generation,
-                       .view = view_.id,
-                       .sender = options_.self,
-                       .receiver = to,
-                       .message = std::move(message)});
-}
-
-void Scheduler::RefuseGivenUp(const PeerId& to) {
-  Send(to, Refused{"this process was given up as dead", RefusalKind::kGivenUp});
-}
-
-void Scheduler::Tell(Micros now, const char* name, const std::string& node, const std::string& text,
-                     bool is_notable) {
-  observer_.OnEvent(now, {name, node, text, is_notable});
-}
-
-SchedulerState Scheduler::State() const {
-  SchedulerState state{.job = options_.job,
-                       .term = term_,
-                       .next_node = next_node_,
-                       .view = view_,
-                       .members = {},
-                       .snapshots = snapshots_.complete(),
-                       .given_up = snapshots_.given_up(),
-                       .evaluations = evaluations_,
-                       .faults = faults_.records(),
-                       .verification = verification(),
-                       .bad_pictures = bad_pictures_.list(),
-                       .is_finished = is_finished_};
-  for (const auto& [node, member] : members_.all()) state.members.push_back(member.Record());
-  return state;
-}
-
-bool Scheduler::Commit() {
-  if (fenced()) return false;
-  journal_status_ = journal_.Commit(State());
-  has_changed_ = false;
-  journal_at_.reset();
-  if (!fenced()) snapshots_.OnJournaled();
-  return !fenced();
-}
-
-// P25: what is said stands on what is written.
-void Scheduler::Flush(Micros now) {
-  for (const FaultRecord& fault : faults_.TakeChanged()) {
-    observer_.OnFault(now, fault);
-    has_changed_ = true;
-  }
-  if (has_changed_ && Mutated(Mutation::kAnnounceBeforeJournal)) {
-    if (!journal_at_) journal_at_ = now + kLateJournal;
-    if (now >= *journal_at_) Commit();
-  } else if (has_changed_) {
-    Commit();
-  }
-  std::vector<Envelope> outgoing = std::exchange(outgoing_, {});
-  if (fenced()) return;
-  for (Envelope& envelope : outgoing) outbox_.Send(std::move(envelope));
-  for (const SnapshotManifest& dropped : snapshots_.TakeDropped())
-    observer_.OnSnapshotDropped(now, dropped);
+void Scheduler::Route(Micros now, const Envelope& envelope) {
+  const PeerId& from = envelope.sender;
+  Dispatch(
+      envelope.message, SchedulerIgnores(),
+      // Members.
+      [&](const Register& m) { membership_.OnRegister(now, from, m); },
+      [&](const Ready& m) {
+        if (membership_.OnReady(now, from, m)) generations_.OnMemberReady(now);
+      },
+      [&](const Heartbeat& m) {
+        membership_.OnHeartbeat(from, m);
+        owners_.OnHeartbeat(membership_.members().Find(from.incarnation)->peer.node, m);
+      },
+      [&](const Bye&) { membership_.OnBye(from); },
+      [&](const Leave&) { commands_.OnLeave(now, from); },
+      [&](const Failure& m) { failures_.OnFailure(now, envelope, m); },
+      [&](const FaultNote& m) { failures_.OnFaultNote(now, from, m); },
+      [&](const PeerSilent& m) { silences_.OnPeerSilent(now, from, m); },
+      // Views.
+      [&](const ViewAck& m) { view_maker_.OnViewAck(now, envelope, m); },
+      [&](const Synced& m) { view_maker_.OnSynced(now, from, m); },
+      [&](const Divergence& m) { rollback_.OnDivergence(now, from, m); },
+      [&](const RestoreFailed& m) { generations_.OnRestoreFailed(now, from, m); },
+      // Steps.
+      [&](const ScalarsRequest& m) { progress_.OnScalarsRequest(from, m); },
+      [&](const Progress& m) {
+        if (progress_.OnProgress(now, envelope, m)) generations_.OnCommitted(committed());
+      },
+      [&](const GradientHashes& m) { verification_.OnGradientHashes(now, from, m); },
+      [&](const PicturesReplaced& m) { pictures_.OnPicturesReplaced(now, from, m); },
+      // Results.
+      [&](const EvaluationResult& m) {
+        if (evaluations_.OnEvaluationResult(now, m)) final_weights_.StartCollecting(now);
+      },
+      [&](const PinReleased& m) { evaluations_.OnPinReleased(from, m); },
+      [&](const SnapshotStored& m) { snapshots_.OnSnapshotStored(now, from, m); },
+      [&](const SnapshotAtAck& m) { commands_.requests().OnSnapshotAtAck(from, m); },
+      [&](const Params& m) { final_weights_.OnParams(now, m); },
+      // People.
+      [&](const StatusRequest&) { outbox_.Send(from, StatusReport{StatusJson(now)}); },
+      [&](const Command& m) { commands_.OnCommand(now, from, m); });
 }
 
 // ---- the clock ---------------------------------------------------------------------------------
@@ -212,72 +159,80 @@ void Scheduler::Flush(Micros now) {
 void Scheduler::Tick(Micros now) {
   if (finished() || fenced()) return;
   Begin(now);
-  JudgeLeases(now);
-  StopDrained(now);
-  if (is_running()) {
-    ConsiderSpeeds(now);
-    if (rollback_ && unheard_.empty()) RollBackWhenPossible(now);
-    if (IsViewDue(now)) MakeView(now);
-    AdvanceVerification(now);
-    CompleteSnapshots(now);
-    WatchSnapshotRequest(now);
+  membership_.Tick(now);
+  commands_.StopDrained(now);
+  if (phase_.is_running()) {
+    owners_.Tick(now);
+    generations_.Tick(now);
+    view_maker_.Tick(now);
+    verification_.Tick(now);
+    snapshots_.Tick(now, verification_.settled_below());
+    commands_.ConcludeSnapshots(now);
   }
-  if (phase_ == Phase::kTraining) {
-    StartDueEvaluation(now);
-    HandOutSlices(now);
+  if (phase_.is_training()) {
+    if (evaluations_.StartDue(now)) final_weights_.StartCollecting(now);
+    evaluations_.HandOutSlices();
   }
-  if (phase_ == Phase::kCollecting) FinishWhenComplete(now);
-  if (now >= repeat_at_) {
-    repeat_at_ = now + kControlRetry;
-    RepeatControl(now);
-  }
-  if (phase_ == Phase::kStopping) LeaveWhenAllHave(now);
-  Flush(now);
+  final_weights_.Tick(now);
+  if (outbox_.TakeRepeat(now)) RepeatUnanswered(now);
+  phase_.FinishWhenLeft(now, membership_.members().all().empty());
+  failures_.ReportFaults(now);
+  outbox_.Flush(now);
+  if (!fenced()) snapshots_.ReportDropped(now);
 }
 
-bool Scheduler::IsViewDue(Micros now) const {
-  return !rollback_ && unheard_.empty() && view_due_at_ && now >= *view_due_at_;
-}
-
-void Scheduler::RepeatControl(Micros now) {
-  if (phase_ == Phase::kStopping) return SendStop();
-  for (auto& [node, member] : members_.all()) {
-    for (const PeerId& peer : member.Peers()) RepeatTo(now, member, peer);
+void Scheduler::RepeatUnanswered(Micros now) {
+  if (phase_.is_ending()) return membership_.RepeatStop();
+  for (const auto& [node, member] : membership_.members().all()) {
+    const bool has_view = phase_.is_running() && member.takes_part() && views_.HasAnnounced();
+    for (const PeerId& lane : member.Peers()) {
+      if (membership_.RepeatDrained(member, lane) || !has_view) continue;
+      view_maker_.RepeatTo(lane);
+      if (member.role() != Role::kServer) continue;
+      evaluations_.RepeatTo(lane);
+      commands_.requests().RepeatTo(lane);
+    }
   }
-  if (phase_ == Phase::kCollecting && now >= collect_again_at_) CollectAgain(now);
-  if (!evaluation_) return;
-  for (const Slice& slice : evaluation_->slices) {
-    if (slice.result || slice.worker == kUnknownNode) continue;
-    Send(members_.Find(slice.worker)->peer,
-         Evaluate{evaluation_->version, slice.index, slice.first_sample, slice.last_sample});
-  }
-}
-
-void Scheduler::RepeatTo(Micros, Member& member, const PeerId& peer) {
-  if (member.is_leaving && !member.left_lanes.contains(peer.lane))
-    return Send(peer, Stop{StopReason::kDrained, "drained"});
-  if (!is_running() || !member.takes_part() || !has_announced()) return;
-  if (member.acked_views[peer.lane] < view_.id) Send(peer, ViewUpdate{view_});
-  if (member.role() != Role::kServer) return;
-  if (member.released_pins[peer.lane] < evaluated_) Send(peer, ReleasePin{evaluated_});
-  const bool is_asked = snapshot_request_ && !plan_.IsSnapshotDue(snapshot_request_->version);
-  if (is_asked && member.snapshots_asked[peer.lane] < snapshot_request_->version)
-    Send(peer, SnapshotAt{snapshot_request_->version});
+  final_weights_.Repeat(now);
+  evaluations_.RepeatSlices();
 }
 
 Micros Scheduler::NextDeadline() const {
   if (finished() || fenced()) return kNever;
-  const Micros lease = std::chrono::milliseconds(plan_.job.lease_ms);
-  // Looking often enough that only a pause of our own is long against a lease (P27).
-  Micros deadline = std::min(repeat_at_, ticked_at_ + lease / 4);
-  for (const auto& [node, member] : members_.all()) {
-    deadline = std::min(deadline, member.heard_at + LeaseOf(member) + Micros(1));
-    if (member.suspected_at) deadline = std::min(deadline, *member.suspected_at + kSuspectGrace);
-  }
-  if (is_running() && !rollback_ && unheard_.empty())
-    deadline = std::min(deadline, view_due_at_.value_or(kNever));
-  if (phase_ == Phase::kStopping) deadline = std::min(deadline, stop_at_ + options_.stop_grace);
-  return deadline;
+  return std::min({outbox_.repeat_at(), membership_.NextDeadline(), view_maker_.NextDeadline(),
+                   phase_.NextDeadline()});
+}
+
+// ---- what several parts know -------------------------------------------------------------------
+
+SchedulerState Scheduler::State() const {
+  return {.job = outbox_.job(),
+          .term = views_.term(),
+          .next_node = membership_.next_node(),
+          .view = view(),
+          .members = membership_.members().Records(),
+          .snapshots = snapshots_.ledger().complete(),
+          .given_up = snapshots_.ledger().given_up(),
+          .evaluations = history_.all(),
+          .faults = faults_.records(),
+          .verification = verification_.State(),
+          .bad_pictures = pictures_.pictures().list(),
+          .is_finished = phase_.is_completed()};
+}
+
+void Scheduler::OnForget(const Member& member) {
+  silences_.Forget(member.peer.node);
+  commands_.Forget(member);
+  evaluations_.Forget(member);
+  owners_.Forget(member.peer.node);
+  commands_.requests().Forget(member);
+  view_maker_.Forget(member);
+}
+
+std::string Scheduler::StatusJson(Micros now) const {
+  return pando::StatusJson(
+      now, {plan_, phase_, views_, membership_, progress_, history_, verification_, snapshots_,
+            owners_, view_maker_, faults_, pictures_});
 }
 
 }  // namespace pando

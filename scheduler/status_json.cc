@@ -1,61 +1,25 @@
-// What `pando status` is told.
+#include "scheduler/status_json.h"
+
 #include <algorithm>
 #include <array>
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "scheduler/scheduler.h"
-
 namespace pando {
 namespace {
 
-// The newest: whoever asks and does not read must not cost much memory. The summary has them all.
+// The newest faults: a client that asks and does not read must not use much memory. The summary has
+// them all.
 constexpr size_t kFaultsShownMax = 32;
 
-const char* ActivityText(Activity activity) {
-  switch (activity) {
-    case Activity::kStarting:
-      return "starting";
-    case Activity::kIdle:
-      return "idle";
-    case Activity::kComputing:
-      return "computing";
-    case Activity::kWaitingForParameters:
-      return "waiting for parameters";
-    case Activity::kEvaluating:
-      return "evaluating";
-    case Activity::kServing:
-      return "serving";
-    case Activity::kLeaving:
-      return "leaving";
-  }
-  return "unknown";
-}
-
-const char* PhaseText(Scheduler::Phase phase) {
-  switch (phase) {
-    case Scheduler::Phase::kGathering:
-      return "gathering";
-    case Scheduler::Phase::kTraining:
-      return "training";
-    case Scheduler::Phase::kCollecting:
-      return "collecting weights";
-    case Scheduler::Phase::kStopping:
-      return "stopping";
-    case Scheduler::Phase::kFinished:
-      return "finished";
-  }
-  return "unknown";
-}
-
-// Host names come from the wire: what is not UTF-8 is replaced, not thrown at.
-std::string TextOf(const nlohmann::ordered_json& json) {
+// Host names come from the wire: bytes that are not UTF-8 are replaced.
+std::string DumpText(const nlohmann::ordered_json& json) {
   return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
-const char* HealthText(const Member& member) {
+const char* HealthText(const Member& member, bool is_suspected) {
   if (member.is_leaving) return "leaving";
-  if (member.suspected_at) return "suspect";
+  if (is_suspected) return "suspect";
   if (member.is_draining) return "draining";
   return member.is_ready ? "ready" : "starting";
 }
@@ -78,19 +42,20 @@ nlohmann::ordered_json FaultJson(const FaultRecord& fault) {
   return entry;
 }
 
-// What is told of every member, whatever its role.
-nlohmann::ordered_json MemberJson(const Member& member, Micros now) {
+// The entries that every role has.
+nlohmann::ordered_json MemberJson(const Member& member, const Leases& leases, Micros now) {
+  const NodeId node = member.peer.node;
   nlohmann::ordered_json entry;
   entry["name"] = member.Name();
-  entry["role"] = RoleName(member.role());
+  entry["role"] = EnumName(member.role());
   entry["rank"] = member.rank;
   entry["host"] = member.registration.host;
   entry["pid"] = member.registration.process_id;
-  entry["health"] = HealthText(member);
+  entry["health"] = HealthText(member, leases.IsSuspected(node));
   entry["draining"] = member.is_draining;
-  entry["activity"] = ActivityText(member.heartbeat.activity);
+  entry["activity"] = EnumName(member.heartbeat.activity);
   entry["step"] = member.heartbeat.step.value();
-  entry["silent_ms"] = (now - member.heard_at).count() / 1000;
+  entry["silent_ms"] = leases.SilenceSince(now, node).count() / 1000;
   return entry;
 }
 
@@ -105,8 +70,8 @@ std::map<NodeId, std::array<uint32_t, 3>> ReplicaCounts(const View& view) {
   return counts;
 }
 
-// Whom the ranks that are done with this step wait for: "worker 1, worker 2".
-std::string NamesOfLate(const Members& members, Step step) {
+// The workers that the others wait for after this step: "worker 1, worker 2".
+std::string LateNames(const Members& members, Step step) {
   std::string names;
   for (const Member* worker : members.Workers()) {
     const Heartbeat& heartbeat = worker->heartbeat;
@@ -117,12 +82,14 @@ std::string NamesOfLate(const Members& members, Step step) {
   return names.empty() ? "the sum" : names;
 }
 
-// A worker's share of the work, and how it gets on with it.
-void AddComputing(const View& view, NodeId node, const Member& member,
-                  nlohmann::ordered_json* entry) {
+bool IsGroup(const StatusParts& parts) { return parts.plan.job.strategy == Strategy::kAllreduce; }
+
+// A worker's share of the work, and its speed and waits.
+void AddComputing(const StatusParts& parts, const Member& member, nlohmann::ordered_json* entry) {
   const Heartbeat& heartbeat = member.heartbeat;
-  (*entry)["micro_batches"] = std::ranges::count(view.owners, node, &MicroBatchOwner::worker);
-  (*entry)["micro_batch_us"] = member.speed.micro_batch_us();
+  (*entry)["micro_batches"] =
+      std::ranges::count(parts.views.view().owners, member.peer.node, &MicroBatchOwner::worker);
+  (*entry)["micro_batch_us"] = parts.owners.micro_batch_us(member.peer.node);
   (*entry)["data_stall_us"] = heartbeat.data_stall_us;
   (*entry)["exposed_sync_us"] = heartbeat.exposed_sync_us;
   if (heartbeat.gpu_memory_bytes == 0) return;
@@ -130,79 +97,102 @@ void AddComputing(const View& view, NodeId node, const Member& member,
   (*entry)["gpu_percent"] = heartbeat.gpu_percent;
 }
 
-}  // namespace
-
-std::string Scheduler::StatusJson(Micros now) const {
-  nlohmann::ordered_json status;
-  status["phase"] = PhaseText(phase_);
-  const std::string waiting = WaitingText();
-  if (phase_ == Phase::kGathering) {
-    status["waiting_for"] = MissingText();
-  } else if (!waiting.empty()) {
-    status["waiting_for"] = waiting;
+// A member's connections, by what carries the payloads.
+void AddLines(const StatusParts& parts, const Member& member, nlohmann::ordered_json* entry) {
+  const Heartbeat& heartbeat = member.heartbeat;
+  if (IsGroup(parts)) {  // the one to rank 0's lane carries no gradients
+    const uint32_t peers = member.role() == Role::kWorker ? parts.plan.job.workers - 1 : 0;
+    if (parts.phase.is_running() && peers > 0) (*entry)["lines"] = {{"group", peers}};
+  } else if (heartbeat.tcp_lines + heartbeat.ipc_lines + heartbeat.shm_lines > 0) {
+    (*entry)["lines"] = {
+        {"tcp", heartbeat.tcp_lines}, {"ipc", heartbeat.ipc_lines}, {"shm", heartbeat.shm_lines}};
   }
-  status["clock_us"] = now.count();  // of this machine's steady clock: cli/clock_probe
-  status["step"] = committed_.value();
-  status["step_count"] = final_version_.value();
-  status["term"] = term_;
-  status["view"] = view_.id.number;
-  status["generation"] = view_.generation;
-  status["model"] = plan_.job.model;
-  status["dataset"] = plan_.job.dataset;
-  status["nodes"] = nlohmann::ordered_json::array();
-  const auto replicas = ReplicaCounts(view_);
-  for (const auto& [node, member] : members_.all()) {
-    nlohmann::ordered_json entry = MemberJson(member, now);
+}
+
+// What a member waits for.
+void AddWaiting(const StatusParts& parts, const Member& member, nlohmann::ordered_json* entry) {
+  const Heartbeat& heartbeat = member.heartbeat;
+  if (heartbeat.activity != Activity::kWaitingForParameters) return;
+  const Members& members = parts.membership.members();
+  const Member* owing = members.Find(heartbeat.waiting_for.node);
+  if (owing != nullptr) (*entry)["waiting_for"] = owing->Name();
+  if (IsGroup(parts)) (*entry)["waiting_for"] = LateNames(members, heartbeat.step);
+  (*entry)["waiting_ms"] = heartbeat.waiting_ms;
+}
+
+nlohmann::ordered_json NodesJson(const StatusParts& parts, Micros now) {
+  nlohmann::ordered_json nodes = nlohmann::ordered_json::array();
+  const auto replicas = ReplicaCounts(parts.views.view());
+  for (const auto& [node, member] : parts.membership.members().all()) {
+    nlohmann::ordered_json entry = MemberJson(member, parts.membership.leases(), now);
     if (const auto it = replicas.find(node); it != replicas.end()) {
       entry["primaries"] = it->second[0];
       entry["backups"] = it->second[1];
       entry["syncing"] = it->second[2];
     }
-    if (member.role() == Role::kWorker) AddComputing(view_, node, member, &entry);
-    const Heartbeat& heartbeat = member.heartbeat;
-    if (IsGroup()) {  // the one to rank 0's lane carries no gradients
-      const uint32_t peers = member.role() == Role::kWorker ? plan_.job.workers - 1 : 0;
-      if (is_running() && peers > 0) entry["lines"] = {{"group", peers}};
-    } else if (heartbeat.tcp_lines + heartbeat.ipc_lines + heartbeat.shm_lines > 0) {
-      entry["lines"] = {
-          {"tcp", heartbeat.tcp_lines}, {"ipc", heartbeat.ipc_lines}, {"shm", heartbeat.shm_lines}};
-    }
-    if (member.heartbeat.activity == Activity::kWaitingForParameters) {
-      const Member* owing = members_.Find(member.heartbeat.waiting_for.node);
-      if (owing != nullptr) entry["waiting_for"] = owing->Name();
-      if (IsGroup()) entry["waiting_for"] = NamesOfLate(members_, member.heartbeat.step);
-      entry["waiting_ms"] = member.heartbeat.waiting_ms;
-    }
-    status["nodes"].push_back(std::move(entry));
+    if (member.role() == Role::kWorker) AddComputing(parts, member, &entry);
+    AddLines(parts, member, &entry);
+    AddWaiting(parts, member, &entry);
+    nodes.push_back(std::move(entry));
   }
-  status["bad_pictures"] = bad_pictures_.count();
-  if (plan_.job.verify_every != 0) {  // micro-batches (P41)
-    const VerificationState verification = verified_.State();
-    status["verification"] = {{"agreed", verification.agreed_count},
-                              {"unverified", verification.unverified_count}};
-  }
-  if (!evaluations_.empty() && evaluations_.back().sample_count != 0) {  // the newest
-    const EvaluationSummary& newest = evaluations_.back();
-    status["evaluation"] = {{"version", newest.version.value()},
-                            {"accuracy", newest.accuracy()},
-                            {"top5_accuracy", newest.top5_accuracy()}};
-  }
-  status["snapshots"] = nlohmann::ordered_json::array();
-  for (const SnapshotManifest& manifest : snapshots_.complete()) {
-    status["snapshots"].push_back({{"generation", manifest.snapshot.generation},
-                                   {"version", manifest.snapshot.version.value()}});
-  }
-  status["faults"] = nlohmann::ordered_json::array();
-  const std::vector<FaultRecord> faults = faults_.records();
-  const size_t shown = std::min(faults.size(), kFaultsShownMax);
-  for (size_t i = faults.size() - shown; i < faults.size(); ++i)
-    status["faults"].push_back(FaultJson(faults[i]));
-  status["fault_count"] = faults.size();
-  return TextOf(status);
+  return nodes;
 }
 
-void Scheduler::OnMessageOf(Micros now, const Envelope& envelope, const StatusRequest&) {
-  Send(envelope.sender, StatusReport{StatusJson(now)});
+// What the run has made: verified micro-batches, evaluations, snapshots.
+void AddResults(const StatusParts& parts, nlohmann::ordered_json* status) {
+  if (parts.plan.job.verify_every != 0) {  // micro-batches (P41)
+    const VerificationState verification = parts.verification.State();
+    (*status)["verification"] = {{"agreed", verification.agreed_count},
+                                 {"unverified", verification.unverified_count}};
+  }
+  const std::vector<EvaluationSummary>& evaluations = parts.history.all();
+  if (!evaluations.empty() && evaluations.back().sample_count != 0) {  // the newest
+    const EvaluationSummary& newest = evaluations.back();
+    (*status)["evaluation"] = {{"version", newest.version.value()},
+                               {"accuracy", newest.accuracy()},
+                               {"top5_accuracy", newest.top5_accuracy()}};
+  }
+  (*status)["snapshots"] = nlohmann::ordered_json::array();
+  for (const SnapshotManifest& manifest : parts.snapshots.ledger().complete()) {
+    (*status)["snapshots"].push_back({{"generation", manifest.snapshot.generation},
+                                      {"version", manifest.snapshot.version.value()}});
+  }
+}
+
+void AddFaults(const StatusParts& parts, nlohmann::ordered_json* status) {
+  (*status)["faults"] = nlohmann::ordered_json::array();
+  const std::vector<FaultRecord> faults = parts.faults.records();
+  const size_t shown = std::min(faults.size(), kFaultsShownMax);
+  for (size_t i = faults.size() - shown; i < faults.size(); ++i)
+    (*status)["faults"].push_back(FaultJson(faults[i]));
+  (*status)["fault_count"] = faults.size();
+}
+
+}  // namespace
+
+std::string StatusJson(Micros now, const StatusParts& parts) {
+  nlohmann::ordered_json status;
+  status["phase"] = EnumName(parts.phase.phase());
+  const std::string waiting = parts.view_maker.WaitingText();
+  if (parts.phase.is_gathering()) {
+    status["waiting_for"] = parts.membership.MissingText();
+  } else if (!waiting.empty()) {
+    status["waiting_for"] = waiting;
+  }
+  const View& view = parts.views.view();
+  status["clock_us"] = now.count();  // of this machine's steady clock: node/clock_probe
+  status["step"] = parts.progress.committed().value();
+  status["step_count"] = parts.history.final_version().value();
+  status["term"] = parts.views.term();
+  status["view"] = view.id.number;
+  status["generation"] = view.generation;
+  status["model"] = parts.plan.job.model;
+  status["dataset"] = parts.plan.job.dataset;
+  status["nodes"] = NodesJson(parts, now);
+  status["bad_pictures"] = parts.pictures.pictures().count();
+  AddResults(parts, &status);
+  AddFaults(parts, &status);
+  return DumpText(status);
 }
 
 }  // namespace pando

@@ -25,7 +25,7 @@ void Aggregator::DropDescendants(TreeNode node) {
   std::erase_if(sums_, [&](const auto& held) { return tree_.IsAncestor(node, held.first); });
 }
 
-Aggregator::Sum Aggregator::Merge(Sum left, Sum right) {
+Aggregator::Sum Aggregator::Merge(const Sum& left, const Sum& right) {
   SharedBuffer out = left.own ? left.own : right.own ? right.own : pool_.Take();
   AddSpans(out->data(), left.values.floats(), right.values.floats());
   return {ToBlob(out), out};
@@ -39,7 +39,7 @@ bool Aggregator::Add(TreeNode node, const Blob& payload) {
   DropDescendants(node);
   Sum sum = codec_ != nullptr ? Decoded(&node, payload) : Sum{payload, nullptr};
   if (Mutated(Mutation::kNoDeduplication) && sums_.contains(node)) {
-    sum = Merge(std::move(sum), sums_.extract(node).mapped());
+    sum = Merge(sum, sums_.extract(node).mapped());
   }
   while (node != MicroBatchTree::kRoot) {
     auto sibling = sums_.extract(tree_.Sibling(node));
@@ -50,7 +50,7 @@ bool Aggregator::Add(TreeNode node, const Blob& payload) {
     if (node == MicroBatchTree::kRoot) {
       right_half_ = std::move(other);
     } else {
-      sum = Merge(std::move(sum), std::move(other));
+      sum = Merge(sum, other);
     }
   }
   sums_.emplace(node, std::move(sum));
@@ -58,7 +58,7 @@ bool Aggregator::Add(TreeNode node, const Blob& payload) {
 }
 
 // What is encoded is decoded into its sibling's sum if that is here; then *node is their parent.
-// The order of two summands changes no bit.
+// a + b and b + a have the same bits; only the brackets matter.
 Aggregator::Sum Aggregator::Decoded(TreeNode* node, const Blob& payload) {
   if (*node != MicroBatchTree::kRoot) {
     auto sibling = sums_.extract(tree_.Sibling(*node));
@@ -83,7 +83,7 @@ bool Aggregator::AddInArrivalOrder(TreeNode node, const Blob& payload) {
     codec_->Decode(payload.bytes(), sum.own->span());
     sum.values = ToBlob(sum.own);
   }
-  if (!running.empty()) sum = Merge(std::move(running.mapped()), std::move(sum));
+  if (!running.empty()) sum = Merge(running.mapped(), sum);
   DropDescendants(node);
   sums_.emplace(node, Sum{});  // its name alone, to know duplicates
   size_t leaves_held = 0;
@@ -104,7 +104,7 @@ const Blob& Aggregator::root() {
   const auto it = sums_.find(MicroBatchTree::kRoot);
   PANDO_CHECK(it != sums_.end());
   if (right_half_) {
-    it->second = Merge(std::move(it->second), std::move(*right_half_));
+    it->second = Merge(it->second, *right_half_);
     right_half_.reset();
   }
   return it->second.values;

@@ -1,5 +1,5 @@
 // Aggregator sums one shard's gradients of one step over the fixed micro-batch tree, so the result
-// does not depend on who sent what, nor on arrival order (P2, P3). Called by the shard core.
+// depends neither on which worker sent what nor on arrival order (P2, P3). Called by the shard.
 // Threads: none. Owns: its partial sums; contributions stay where they arrived, in the received
 // frame, and are summed straight from there. Invariant I1.
 #pragma once
@@ -10,8 +10,8 @@
 
 #include "common/blob.h"
 #include "common/float_buffer.h"
-#include "common/shard_codec.h"
-#include "common/tree.h"
+#include "plan/shard_codec.h"
+#include "plan/tree.h"
 
 namespace pando {
 
@@ -26,21 +26,22 @@ class Aggregator {
   // Forgets everything and waits for the contributions of a step with this tree.
   void Begin(const MicroBatchTree& tree);
 
-  // REQUIRES: IsCanonical(node) in the tree; the payload is of the shard's size as it travels.
+  // REQUIRES: IsCanonical(node) in the tree; the payload is of the shard's size as it is sent.
   // False if the node, or an ancestor of it, is held already: it is the same bits and is dropped.
   bool Add(TreeNode node, const Blob& payload);
 
   bool is_complete() const;
-  // REQUIRES: is_complete().  The sum over all samples of the step, unscaled. It outlives the step
-  // in whoever keeps it: a root is sent, and sent again (P8, P22).
+  // Makes the last addition.  REQUIRES: is_complete().  The sum over all samples of the step,
+  // unscaled. A copy of the blob keeps the bytes after the step, for repeats (P8, P22).
   const Blob& root();
-  // The root, or two that add up to it: for who reads it once, block by block, and does not send it.
+  // The root, or two halves that add up to it: for a caller that reads it once, block by block, and
+  // does not send it.
   struct Halves {
     Blob left;
     Blob right;  // empty: left is the root
   };
   Halves root_halves() const;  // REQUIRES: is_complete()
-  // The nodes held, ascending: what an Answer says (P17). Partial sums by their own node's name.
+  // The nodes held, ascending, for an Answer (P17). A partial sum counts as its own node.
   std::vector<TreeNode> held_nodes() const;
   const MicroBatchTree& tree() const { return tree_; }
 
@@ -51,7 +52,7 @@ class Aggregator {
   };
   bool HoldsAncestorOrSelf(TreeNode node) const;
   void DropDescendants(TreeNode node);
-  Sum Merge(Sum left, Sum right);
+  Sum Merge(const Sum& left, const Sum& right);
   Sum Decoded(TreeNode* node, const Blob& payload);
   bool AddInArrivalOrder(TreeNode node, const Blob& payload);  // Mutation::kSumInArrivalOrder
 
@@ -60,7 +61,8 @@ class Aggregator {
   const ShardCodec* codec_;
   MicroBatchTree tree_{{}};
   std::map<TreeNode, Sum> sums_;
-  std::optional<Sum> right_half_;  // of the root, which stands as its left half until it is asked for
+  std::optional<Sum>
+      right_half_;  // of the root, whose left half is in sums_ until root() is called
 };
 
 }  // namespace pando

@@ -1,4 +1,4 @@
-// Intervals and bounds of the lane (I6), and how its small messages wait for company.
+// Intervals and bounds of the lane (I6), and how its small messages are gathered.
 #pragma once
 
 #include <algorithm>
@@ -11,22 +11,20 @@ namespace pando {
 
 inline constexpr Micros kRetryInterval = std::chrono::milliseconds(200);
 inline constexpr Micros kProgressInterval = std::chrono::milliseconds(20);
-// Roots and chunks again: large ones may take long on the wire.
+// Roots and chunks are repeated less often: large ones may take long on the wire.
 inline constexpr Micros kRootRetryFirst = std::chrono::milliseconds(200);
 inline constexpr Micros kRootRetryMax = std::chrono::seconds(1);
 inline constexpr size_t kRowsPerProgressMax = 4096;
-// Messages of replicas and workers from a view that we are yet to hear of.
-inline constexpr size_t kEarlyMax = 256;
-// Versions that a newcomer may be behind with before its primary stops committing (P20).
+// How many versions a newcomer may be behind before its primary stops committing (P20).
 inline constexpr uint64_t kUnackedRootsMax = 2;
-// Of one shard; a snapshot that comes due beyond them is given up. The last version's never is.
+// Of one shard. A snapshot that is due beyond them fails, except that of the last version.
 inline constexpr uint32_t kStoresInFlightMax = 2;
 inline constexpr size_t kUnackedSnapshotsMax = 64;  // of each shard
 inline constexpr size_t kAskedSnapshotsMax = 16;
 
-// A step's small shards are answered, and replicated, together: while other shards of the lane are
-// about to make the same version, and the bytes gathered are few, a message waits for them, though
-// never for long.
+// A step's small shards are answered, and replicated, together. A message with few bytes waits
+// while other shards of the lane are about to make the same version, at most kHoldMax.
+// Large messages leave at once.
 inline constexpr size_t kFullMessageBytes = 64
                                             << 10;  // for one peer: worth a message by themselves
 inline constexpr Micros kHoldMax = std::chrono::milliseconds(2);
@@ -40,7 +38,7 @@ bool HasFullMessage(const Gathered& gathered) {
   });
 }
 
-// Whether what is gathered goes on waiting; `held_until` is when it goes at the latest.
+// Whether a gathered message keeps waiting. `held_until`: when it leaves at the latest.
 inline bool IsHeld(Micros now, bool is_worth_it, std::optional<Micros>* held_until) {
   if (is_worth_it && !*held_until) *held_until = now + kHoldMax;
   if (is_worth_it && now < **held_until) return true;

@@ -1,6 +1,6 @@
 // Shard is the server's core for one replica of one shard: its version records, a primary's pending
 // contributions, and how the next record is made, from these or from the primary's root. Called by
-// the lane, which knows the replica's role; speaks no messages itself.
+// the lane's parts, which know the replica's role. It sends no messages.
 //
 // clang-format off
 //   state           | event                         | what happens
@@ -20,7 +20,7 @@
 //                   |                               | pinned if an evaluation is due on it (P31)
 //                   | tree complete, t − 1 is due   | waits for the scheduler's ReleasePin
 //                   | and another version pinned    |
-//   ... t not yet   | acknowledged by all who must  | committed: shown from now on (P9)
+//   ... t not yet   | all required backups acked it | committed: shown from now on (P9)
 //   backup,         | root of step t                | t is committed; record t + 1 is made, its
 //   version t made  |                               | root kept (P22); held while a pin is in the way
 //                   | root of an older step         | acknowledged again
@@ -28,7 +28,7 @@
 //                   |                               | kept: then that is resent first (P22)
 // clang-format on
 //
-// Threads: none. Owns: two version records, one pin, at most three roots (section 12), the pending
+// Threads: none. Owns: the version records, at most three roots (section 12), the pending
 // contributions.
 #pragma once
 
@@ -37,22 +37,13 @@
 #include <span>
 #include <vector>
 
-#include "common/job_plan.h"
+#include "optim/version_maker.h"
+#include "plan/job_plan.h"
 #include "proto/messages.h"
 #include "server/aggregator.h"
-#include "server/optimizer.h"
+#include "server/shard_records.h"
 
 namespace pando {
-
-// P7. Its parameters are immutable once made; the one unit of reply, transfer, snapshot and check.
-struct VersionRecord {
-  Version version;
-  SharedBuffer parameters;
-  SharedBuffer state;            // optimizer's, of the newest version; null on older records. Its
-                                 // tail are the partial values of the step before (P16)
-  std::optional<uint64_t> hash;  // known where there are replicas to compare with
-  mutable SharedBuffer encoded = nullptr;  // for workers (P34), once one has asked
-};
 
 // What every replica makes the next record from (P8).
 struct StepRoot {
@@ -64,42 +55,21 @@ struct StepRoot {
 
 class Shard {
  public:
-  // `plan` and `optimizer` outlive the shard. Holds no data yet. `buffers`: of what travels.
-  Shard(ShardId id, const JobPlan& plan, const Optimizer& optimizer,
+  // `plan` and `maker` outlive the shard. Holds no data yet. `buffers`: of what travels.
+  Shard(ShardId id, const JobPlan& plan, const VersionMaker& maker,
         const BufferSource& buffers = {});
 
   ShardId id() const { return id_; }
-  size_t parameter_floats() const { return range_.size(); }
-  size_t state_floats() const { return optimizer_.state_floats(range_); }
 
   // ---- data ------------------------------------------------------------------------------------
-  bool has_data() const { return newest_.parameters != nullptr; }
-  void StartFromSeed();  // version 0
-  // Records of committed versions, ascending: the newest with state, the one before it, a pinned
-  // one.  REQUIRES: sizes as above.
+  const ShardRecords& records() const { return records_; }
+  ShardRecords& records() { return records_; }
+  bool has_data() const { return records_.has_data(); }
+  Version newest() const { return records_.newest_version(); }
+  Version committed() const { return records_.committed(); }
+  // As ShardRecords::Install, in place of all that is held.
   void Install(std::vector<VersionRecord> records);
   void Clear();
-
-  Version newest() const { return newest_.version; }
-  // Known to be committed: a backup's is one behind while it keeps its newest version's root.
-  Version committed() const { return committed_; }
-  const VersionRecord& newest_record() const { return newest_; }
-  // The same, for somebody to keep and read at leisure, on any thread: a snapshot.
-  const VersionRecord& ShareNewest();
-  // Of the newest record, computed if need be.  REQUIRES: has_data().
-  uint64_t NewestHash() const;
-  // Of a record that is kept, if it is known.
-  std::optional<uint64_t> KnownHash(Version version) const;
-  // The record of exactly this version (I4), if it is kept and committed.
-  const VersionRecord* Find(Version version) const;
-  // Its parameters, as a worker is shown them.
-  std::optional<Blob> Show(Version version, ParamsForm form);
-  // Whether this version is gone for good: the caller answers Behind.
-  bool IsGone(Version version) const { return version < committed() && Find(version) == nullptr; }
-  // All records kept, ascending: a transfer's image (P20).  REQUIRES: committed() == newest().
-  std::vector<VersionRecord> ShareKept();
-  // No evaluation needs versions up to this one any more (P31).
-  void ReleasePin(Version version);
 
   // ---- primary ---------------------------------------------------------------------------------
   // From now on contributions are collected here, or not here any more.  REQUIRES: has_data().
@@ -116,22 +86,21 @@ class Shard {
     kRefused,    // no such node, wrong size, or a step that cannot be yet: a peer's mistake
   };
   Taken Add(const PushItem& item);
-  // Whether the next version could be made but for its scalars.
+  // Whether the next version lacks nothing except its scalars.
   bool is_ready() const;
   bool is_sealed() const { return sealed_.has_value(); }
   // Makes the partial values of step().  REQUIRES: is_ready().
   void MakePartials(const StepScalars& scalars);
   bool has_partials() const { return !partials_.empty(); }  // of step()
   // P16. The partial values of this step: from MakePartials on, and of the step that made the
-  // newest record, on whatever replica. Empty: they are not there.
-  std::span<const float> PartialsOf(Step step) const;
+  // newest record, on a replica of any role. Empty: they are not there.
+  std::span<const float> FindPartials(Step step) const;
   // The step's root, which goes to backups before the record is made of it.  REQUIRES: is_ready();
   // factors are what the optimizer wants.
   const StepRoot& Seal(const StepScalars& scalars, std::vector<float> factors = {});
   void MakeSealed();  // REQUIRES: is_sealed()
-  // Seals and makes at once, where there are no backups: root and hash are not wanted afterwards.
+  // Seals and makes at once, where there are no backups: root and hash are not needed afterwards.
   void MakeAlone(const StepScalars& scalars, std::vector<float> factors);
-  void Commit() { committed_ = newest(); }
   // Roots that make versions after this one, ascending.
   std::vector<const StepRoot*> RootsAfter(Version version) const;
   void ForgetRoots();
@@ -148,32 +117,20 @@ class Shard {
   bool FollowHeld();
 
  private:
-  bool PinIsInTheWay() const;
-  void DropPrevious();
-  Optimizer::Update UpdateOf(const Blob& gradient, const StepScalars& scalars) const;
+  VersionMaker::Inputs InputsFor(const Blob& gradient, const StepScalars& scalars) const;
   void Make(const StepRoot& root, const Blob& right_half = {});
-  void HashNewest() { newest_.hash = NewestHash(); }
   void BeginStep();
 
-  ShardId id_;
+  const ShardId id_;
   const JobPlan& plan_;
-  const Optimizer& optimizer_;
-  ShardRange range_;
-  BufferPool parameter_pool_;
-  BufferPool state_pool_;
-  BufferPool encoded_pool_;
-  VersionRecord newest_;
-  bool is_state_shared_ = false;  // somebody else may read the newest record's
-  std::optional<VersionRecord> previous_;
-  std::optional<VersionRecord> pinned_;
-  Version committed_;
-  Version released_;  // versions up to here need no pin
+  const VersionMaker& maker_;
+  ShardRecords records_;
   // Primary.
   Aggregator aggregator_;
   std::vector<float> partials_;     // of step(); empty until they are made
   bool was_followed_ = false;       // the newest record was made of a primary's root
   std::optional<StepRoot> sealed_;  // of step()
-  // Roots of the newest and the previous record, while somebody may want them.
+  // Roots of the newest and the previous record, while a backup may need them.
   std::optional<StepRoot> newest_root_;
   std::optional<StepRoot> previous_root_;
   // Backup.

@@ -1,6 +1,6 @@
 // SnapshotPort: where a lane's records are stored and restored from, off the data path (P29).
-// server/snapshot_store implements it with a thread and files; the simulator with a virtual disk.
-// The lane is a pure core: it asks here and hears of the outcome as an event.
+// run/snapshot_store implements it with a thread and files; the simulator with a virtual disk.
+// The lane is a pure core: it makes requests here and gets the outcome as an event.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,8 @@ struct RecordLoaded {
 };
 using SnapshotEvent = std::variant<RecordStored, RecordLoaded>;
 
-// ---- requests ------------------------------------------------------------------------------------
+// ---- requests
+// ------------------------------------------------------------------------------------
 
 struct StoreRequest {
   SnapshotRef snapshot;

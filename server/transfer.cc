@@ -71,13 +71,13 @@ IncomingTransfer::IncomingTransfer(const Chunk& first, const Sizes& sizes)
   pieces_.push_back(records_.back().state->span());
 }
 
-bool IncomingTransfer::IsOf(const Chunk& chunk) const {
+bool IncomingTransfer::Includes(const Chunk& chunk) const {
   return chunk.shard == shard_ && IsSamePair(chunk.pair, pair_) && chunk.versions == versions_ &&
          chunk.image_floats == image_floats_;
 }
 
 void IncomingTransfer::Take(const Chunk& chunk) {
-  PANDO_CHECK(IsOf(chunk));
+  PANDO_CHECK(Includes(chunk));
   std::span<const float> floats = chunk.payload.floats();
   if (chunk.offset > taken_floats_ || chunk.offset + floats.size() <= taken_floats_) return;
   floats = floats.subspan(taken_floats_ - chunk.offset);

@@ -1,15 +1,15 @@
 // A shard's image on its way to a new backup (P20): the source's side and the newcomer's. The image
 // is the kept versions' parameters, ascending, then the newest one's optimizer state; it is frozen
-// by reference, for records are immutable. Called by the lane.
+// by reference, since records are immutable. Called by the lane's parts.
 //
 // clang-format off
 //   source                                         | newcomer
 //   -----------------------------------------------+----------------------------------------------
-//   sends chunks while less than the window is     | takes a chunk that begins where it has got to
-//   unacknowledged                                 | (or before, and not in full); drops others
+//   sends chunks while less than the window is     | takes a chunk that begins where the last one
+//   unacknowledged                                 | ended (or overlaps it); drops others
 //   ChunkAck: the window moves on                  | acknowledges after each, taken or not
 //   silence: from the last acknowledged float on   |
-//   all acknowledged: lets go of the records       | all taken: the shard has data
+//   all acknowledged: releases the records         | all taken: the shard has data
 // clang-format on
 //
 // Threads: none.
@@ -34,7 +34,7 @@ inline bool IsSamePair(ViewId a, ViewId b) { return a == b || Mutated(Mutation::
 
 class OutgoingTransfer {
  public:
-  // `records` as Shard::ShareKept gives them.
+  // `records` as ShardRecords::ShareKept gives them.
   OutgoingTransfer(ShardId shard, ViewId pair, std::vector<VersionRecord> records);
 
   Version newest() const { return versions_.back(); }
@@ -70,8 +70,8 @@ class IncomingTransfer {
   IncomingTransfer(const Chunk& first, const Sizes& sizes);
 
   // Whether the chunk is of this image.
-  bool IsOf(const Chunk& chunk) const;
-  // REQUIRES: IsOf(chunk).
+  bool Includes(const Chunk& chunk) const;
+  // REQUIRES: Includes(chunk).
   void Take(const Chunk& chunk);
   ChunkAck Ack() const { return {shard_, pair_, versions_.back(), taken_floats_}; }
   bool is_complete() const { return taken_floats_ == image_floats_; }

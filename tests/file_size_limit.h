@@ -1,4 +1,4 @@
-// FileSizeLimit: for its life no file of this process grows beyond so many bytes, as on a disk that
+// FileSizeLimit: for its life no file of this process grows beyond N bytes, as on a disk that
 // is full in the middle of a write.
 #pragma once
 

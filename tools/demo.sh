@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Sets up, builds, and trains the MNIST CNN with a scheduler, 2 servers and 2 workers, each a
-# process of its own; prints the final test accuracy. Then trains a short job twice, once in one
+# separate process; prints the final test accuracy. Then trains a short job twice, once in one
 # process and once while a worker, a server and the scheduler are killed, and compares the weights.
 #   tools/demo.sh [--no-setup] [FLAG OF "pando train"...]
 # for example: tools/demo.sh --data ~/mnist --workers 4
-# Without --data it takes MNIST from data/mnist or ../shared/data/mnist, and where there is none
-# the built-in synthetic-digits.
+# Without --data it uses MNIST in data/mnist or ../shared/data/mnist, else the built-in
+# synthetic-digits.
 set -euo pipefail
 # shellcheck source=lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -15,13 +15,13 @@ setup=yes
 if [ "${1:-}" = --no-setup ]; then setup=no; shift; fi
 flags=("$@")
 
-# A job file would lose against the defaults below, so it is not taken.
+# The defaults below would override a job file, so none is accepted.
 while [ $# -gt 0 ]; do
   case $1 in
     --serial | --dry-run | --force | --json | -v | --verbose | -*=*) shift ;;
     -*) shift; [ $# -eq 0 ] || shift ;;
     *)
-      printf "error: '%s' is no flag, and the demo takes flags alone; give a job file to pando train\n" "$1" >&2
+      printf "error: '%s' is not a flag, and the demo takes only flags; give a job file to pando train\n" "$1" >&2
       exit 2
       ;;
   esac
@@ -49,7 +49,7 @@ value_of() {
   done
 }
 
-# absolute FLAG: makes the path that the user gave independent of the folder we go to.
+# absolute FLAG: makes the user's path independent of the current folder.
 absolute() {
   local i
   for i in "${!flags[@]}"; do
@@ -92,10 +92,10 @@ short=(--model mnist-cnn --dataset synthetic-digits --steps 500 --optimizer adam
 chaos="kill worker at step 100; kill server at step 200; kill scheduler at step 300"
 hash_in() { sed -n 's/.*"weights_hash": *"\([0-9a-f]*\)".*/\1/p' "$1/summary.json"; }
 
-say "the same again, smaller: once in peace, once with kill -9 for one process of each role"
+say "the same again, smaller: once without faults, once with kill -9 for one process of each role"
 build/cli/pando train "${short[@]}" --serial --run-dir "$run_dir-serial" --force
 say "pando train --chaos \"$chaos\""
 build/cli/pando train "${short[@]}" --chaos "$chaos" --run-dir "$run_dir-chaos" --force
-say "weights in peace:      $(hash_in "$run_dir-serial")"
-say "weights under kill -9: $(hash_in "$run_dir-chaos")"
+say "weights without faults: $(hash_in "$run_dir-serial")"
+say "weights under kill -9:  $(hash_in "$run_dir-chaos")"
 [ "$(hash_in "$run_dir-serial")" = "$(hash_in "$run_dir-chaos")" ] || die "the weights differ"

@@ -2,8 +2,8 @@
 # Everything that needs an NVIDIA GPU, in one call of less than ten minutes: the GPU tests, compute-sanitizer on the
 # small ones, the benchmark of kernels and networks, and PyTorch's figures beside it. One table at the end.
 #   tools/gpu.sh           on a machine with a GPU: builds, or takes what `bundle` left in .gpu/, and runs it all
-#   tools/gpu.sh accuracy  on a machine with a GPU: trains to the accuracies of the papers' networks (bench/accuracy.py
-#                          --gpu) on real data: 10 minutes and more; behind it what bench/accuracy.py takes, as --only
+#   tools/gpu.sh accuracy  on a machine with a GPU: trains to the accuracies of the papers' networks (bench/python/accuracy.py
+#                          --gpu) on real data: 10 minutes and more; behind it what bench/python/accuracy.py takes, as --only
 #   tools/gpu.sh part N    puts the Nth part of those data (1 to 4; each fits a call of 64 MiB) into .gpu-data/, to be
 #                          carried there, where `tools/gpu.sh keep` takes it to where `accuracy` looks for it
 #   tools/gpu.sh bundle    on a machine with CUDA's toolkit and none: builds into .gpu/ the programs and the libraries
@@ -16,8 +16,8 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 parts=("cifar-10-batches-bin/data_batch_[12].bin" "cifar-10-batches-bin/data_batch_[34].bin"
   "cifar-10-batches-bin/data_batch_5.bin cifar-10-batches-bin/[bt]*" "mnist/* fashion-mnist/*")
 data_there=${TMPDIR:-/tmp}/pando-data
-programs=(tests/kernels/kernels_gpu_test tests/models/models_gpu_test tests/worker/trainer_gpu_test
-  tests/e2e/e2e_gpu_test cli/pando bench/kernels/gpu_bench)
+programs=(tests/kernels/kernels_gpu_test tests/models/models_gpu_test tests/train/trainer_gpu_test
+  tests/e2e/e2e_gpu_test cli/pando bench/cpp/kernels/gpu_bench)
 bundle=$root/.gpu
 
 build_programs() {
@@ -134,7 +134,7 @@ run_all() {
   row_of_shell "ResNet-50 through two servers" through_servers resnet50 synthetic-imagenet 256 40 --precision bf16
   row_of_shell "MobileNetV2 through two servers" through_servers mobilenet-v2 synthetic-imagenet 256 40 --precision bf16
   row_of_shell "MNIST CNN through two servers" through_servers mnist-cnn synthetic-digits 128 2000
-  row "PyTorch" 150 python3 "$root/bench/pytorch_gpu.py" --seconds 1
+  row "PyTorch" 150 python3 "$root/bench/python/pytorch_gpu.py" --seconds 1
   printf '%s\n' "${results[@]}"
   [ "$failed" = no ]
 }
@@ -149,7 +149,7 @@ case ${1:-run} in
     use_libraries
     data=$data_there
     [ -d "$data" ] || data=$root/../shared/data
-    exec python3 "$root/bench/accuracy.py" --gpu --pando "$bundle/pando" --data "$data" "${@:2}"
+    exec python3 "$root/bench/python/accuracy.py" --gpu --pando "$bundle/pando" --data "$data" "${@:2}"
     ;;
   run)
     require_gpu

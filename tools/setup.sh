@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs from Debian's archive what Pando needs to build and to run its tests. Says what it
-# installs; does nothing when all is there. Made for Debian 12.
+# Installs the Debian packages that Pando needs to build and to run its tests. Lists them before it
+# installs them; does nothing if all are installed. For Debian 12.
 set -euo pipefail
 # shellcheck source=lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -11,11 +11,13 @@ packages=(
   libcli11-dev libtomlplusplus-dev nlohmann-json3-dev libspdlog-dev libfmt-dev  # command line, files, logs
   libxxhash-dev zlib1g-dev                           # hashes, compressed data sets
   libturbojpeg0-dev libpng-dev                       # pictures in files
-  libcurl4-openssl-dev libssl-dev                    # pando data fetch
+  libcurl4-openssl-dev libssl-dev libarchive-dev     # pando data fetch
   libsqlite3-dev                                     # the scheduler's journal
   libgloo-dev                                        # --strategy allreduce
   doctest-dev iproute2                               # tests; partitions
-  libbenchmark-dev                                   # benchmarks of kernels
+  libeigen3-dev                                      # references of products in tests and benchmarks
+  python3-matplotlib                                 # plots of `pando bench report`
+  clang-format clang-tidy flake8 shellcheck git      # tools/lint.sh
 )
 
 installed_packages() {
@@ -45,7 +47,7 @@ install_packages() {
 }
 
 if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
-  die "no apt-get here: this script knows Debian alone. Install what these Debian packages hold:" \
+  die "no apt-get here: this script supports only Debian. Install the contents of these Debian packages:" \
     "${packages[*]}. Then give tools/demo.sh or tools/test.sh the flag --no-setup."
 fi
 mapfile -t missing < <(find_missing)

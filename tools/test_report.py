@@ -13,6 +13,9 @@ import re
 import sys
 
 LOG_LINES_MAX = 300  # of each failed test: its last ones
+UNITTEST_TOTAL = re.compile(r"^Ran (\d+) tests? in ", re.MULTILINE)
+UNITTEST_FAILED = re.compile(r"\b(?:failures|errors)=(\d+)")
+UNITTEST_SKIPPED = re.compile(r"\bskipped=(\d+)")
 DOCTEST_TOTALS = re.compile(r"\[doctest\] test cases:\s*\d+ \|\s*(\d+) passed \|\s*(\d+) failed")
 SKIPPED = {"SKIP"}
 PASSED = {"OK", "EXPECTEDFAIL"}
@@ -42,17 +45,27 @@ def read_log(path):
 
 
 def count(test):
-    """(passed, failed, skipped): test cases of a doctest program, else the program itself."""
+    """(passed, failed, skipped): test cases of a doctest or unittest program, else the program."""
     if test["result"] in SKIPPED:
         return 0, 0, 1
     ok = test["result"] in PASSED
     totals = DOCTEST_TOTALS.findall(test.get("stdout") or "")
+    in_python = UNITTEST_TOTAL.search(test.get("stderr") or "")
+    if in_python:
+        return count_unittest(int(in_python.group(1)), test["stderr"], ok)
     if not totals:
         return (1, 0, 0) if ok else (0, 1, 0)
     passed = sum(int(p) for p, _ in totals)
     failed = sum(int(f) for _, f in totals)
     # A program may fail without a failed case: a sanitizer's report at its end, a time-out.
     return passed, failed if ok else max(failed, 1), 0
+
+
+def count_unittest(total, output, ok):
+    last_line = output.strip().splitlines()[-1]
+    failed = sum(map(int, UNITTEST_FAILED.findall(last_line)))
+    skipped = sum(map(int, UNITTEST_SKIPPED.findall(last_line)))
+    return total - failed - skipped, failed if ok else max(failed, 1), skipped
 
 
 def print_failure(folder, test):

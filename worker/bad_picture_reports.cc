@@ -11,10 +11,12 @@ void BadPictureReports::Add(Micros now, const std::vector<BadPicture>& pictures)
   }
 }
 
-void BadPictureReports::Acknowledge(const std::vector<std::string>& names) {
+bool BadPictureReports::Acknowledge(const std::vector<std::string>& names) {
+  const bool was_settled = is_settled();
   for (const std::string& name : names) {
     if (unknown_.erase(name) == 1) known_.insert(name);
   }
+  return !was_settled && is_settled();
 }
 
 std::optional<PicturesReplaced> BadPictureReports::TakeDue(Micros now) {

@@ -19,7 +19,8 @@ class BadPictureReports {
   static constexpr Micros kRepeatInterval = std::chrono::milliseconds(200);
 
   void Add(Micros now, const std::vector<BadPicture>& pictures);
-  void Acknowledge(const std::vector<std::string>& names);
+  // True if these were the last ones that the scheduler did not know.
+  bool Acknowledge(const std::vector<std::string>& names);
   // Whether the scheduler knows all.
   bool is_settled() const { return unknown_.empty(); }
   // The message that is due, if one is; it is due again after a while.

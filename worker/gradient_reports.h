@@ -1,5 +1,5 @@
 // GradientReports: the hashes of verified micro-batches (P41) that the scheduler does not know yet,
-// gathered into messages and repeated until acknowledged. Used by the session. Threads: none.
+// gathered into messages and repeated until acknowledged. Used by Verification. Threads: none.
 #pragma once
 
 #include <map>

@@ -8,20 +8,24 @@
 
 namespace pando {
 
-HostRelay::HostRelay(const JobPlan& plan, BufferSource buffers)
-    : plan_(plan), buffers_(std::move(buffers)), shards_(plan.shards.shard_count()) {}
+HostRelay::HostRelay(const JobPlan& plan, BufferSource buffers,
+                     const BadPictureReports& bad_pictures, ViewMember& member,
+                     CommittedVersions& versions, UnrepliedGradients& gradients)
+    : plan_(plan),
+      buffers_(std::move(buffers)),
+      bad_pictures_(bad_pictures),
+      member_(member),
+      versions_(versions),
+      gradients_(gradients),
+      shards_(plan.shards.shard_count()) {}
 
-void HostRelay::Enter(const View& view, const PeerId& self) {
-  const PeerId relay = group_.relay;
-  group_ = HostGroupOf(view, self, plan_);
-  is_relay_ = group_.has_relay() && group_.relay == self;
-  view_ = is_relay_ ? view : View();
-  is_given_up_ = is_given_up_ && group_.has_relay() && group_.relay == relay;
+void HostRelay::EnterView(const HostGroup& group) {
+  group_ = group;
+  is_relay_ = group_.has_relay() && group_.relay == member_.self();
+  view_ = is_relay_ ? member_.view() : View();
   last_gave_.clear();
   nodes_step_.reset();
   look_again_at_ = kNever;
-  ask_at_ = is_given_up_ ? Micros(0) : kNever;
-  asked_since_.reset();
   for (ShardState& shard : shards_) shard.leaves_at = kNever;
 }
 
@@ -29,54 +33,28 @@ void HostRelay::Forget() {
   for (ShardState& shard : shards_) shard.gifts.clear();
 }
 
-// ---- who gives ---------------------------------------------------------------------------------
+// ---- gifts -------------------------------------------------------------------------------------
 
-bool HostRelay::Gives(ShardId shard) const {
-  return group_.has_relay() && !is_relay_ && !is_given_up_ && group_.sums[shard.value()];
+bool HostRelay::IsSound(const PushItem& item) const {
+  if (!versions_.HasShard(item.shard) || item.step.value() >= plan_.steps.step_count())
+    return false;
+  if (item.payload.size_bytes() != plan_.pushes.PayloadBytes(item.shard)) return false;
+  const MicroBatchTree tree = plan_.steps.Tree(item.step);
+  return item.node.value() < tree.node_bound() && tree.IsCanonical(item.node);
 }
 
-size_t HostRelay::shard_count() const {
-  return static_cast<size_t>(std::ranges::count(group_.sums, true));
-}
-
-void HostRelay::NoteGiven(Micros now) {
-  if (ask_at_ == kNever) ask_at_ = now + kQuiet;
-}
-
-void HostRelay::NoteParams(Micros now) {
-  if (is_given_up_) return;
-  asked_since_.reset();
-  ask_at_ = now + kQuiet;
-}
-
-std::optional<Micros> HostRelay::NoteAnswer(Micros now) {
-  is_given_up_ = false;
-  ask_at_ = now + kQuiet;
-  return std::exchange(asked_since_, std::nullopt);
-}
-
-HostRelay::Due HostRelay::TakeDue(Micros now, size_t owed_bytes) {
-  if (now < ask_at_) return Due::kNothing;
-  if (is_given_up_) {
-    ask_at_ = now + kAskGivenUp;
-    return Due::kAsk;
+bool HostRelay::OnPush(const PeerId& from, const Push& push) {
+  if (!MaySum()) return false;
+  for (const PushItem& item : push.items) {
+    if (!IsSound(item) || VersionMadeBy(item.step) <= versions_.known(item.shard)) continue;
+    versions_.LearnAll(VersionReadBy(item.step));
+    if (!Keep(item.shard, {from, item.step, item.node, item.payload})) continue;
+    Add(item.shard, {.step = item.step, .node = item.node, .payload = item.payload});
   }
-  if (owed_bytes == 0) {
-    ask_at_ = kNever;
-    asked_since_.reset();
-    return Due::kNothing;
-  }
-  if (!asked_since_) asked_since_ = now;
-  const Micros patience = kPatience + Micros(owed_bytes / kSlowestBytesPerMicro);
-  is_given_up_ = now - *asked_since_ >= patience;
-  ask_at_ = now + (is_given_up_ ? kAskGivenUp : kAskAgain);
-  return is_given_up_ ? Due::kGiveUp : Due::kAsk;
+  return true;
 }
 
-// ---- who is given ------------------------------------------------------------------------------
-
-bool HostRelay::Sums(ShardId shard) const { return is_relay_ && group_.sums[shard.value()]; }
-
+// False: there are as many as can be.
 bool HostRelay::Keep(ShardId shard, Gift gift) {
   Step& last = last_gave_.try_emplace(gift.giver.node, gift.step).first->second;
   last = std::max(last, gift.step);
@@ -92,6 +70,69 @@ bool HostRelay::Keep(ShardId shard, Gift gift) {
   return true;
 }
 
+void HostRelay::RestoreGifts() {
+  for (uint32_t s = 0; s < shards_.size(); ++s) {
+    for (const Gift& gift : shards_[s].gifts) {
+      if (VersionMadeBy(gift.step) > versions_.known(ShardId(s)))
+        Add(ShardId(s), {.step = gift.step, .node = gift.node, .payload = gift.payload});
+    }
+  }
+}
+
+void HostRelay::OnQuestion(const PeerId& from, const Question& question) {
+  if (!MaySum()) return;
+  Answer answer{.view = question.view, .items = {}};
+  for (uint32_t s = 0; s < shards_.size(); ++s) {
+    AnswerItem item{ShardId(s), versions_.known(ShardId(s)), {}};
+    for (const Gift& gift : shards_[s].gifts) {
+      const bool is_theirs = gift.giver == from && gift.step == StepReading(item.version);
+      if (is_theirs) item.nodes.push_back(gift.node);
+    }
+    answer.items.push_back(std::move(item));
+  }
+  member_.Send(from, std::move(answer));
+}
+
+void HostRelay::OnCommitted(ShardId shard, Version version) {
+  ShardState& state = shards_[shard.value()];
+  state.leaves_at = kNever;
+  std::erase_if(state.gifts, [&](const Gift& gift) { return VersionMadeBy(gift.step) < version; });
+  for (Gift& gift : state.gifts) {
+    if (VersionMadeBy(gift.step) == version) gift.payload = Blob();
+  }
+}
+
+void HostRelay::OnParams(const ParamsItem& item, Replies* replies) {
+  if (item.form != plan_.training_form()) return;
+  std::set<PeerId> told;
+  std::erase_if(shards_[item.shard.value()].gifts, [&](const Gift& gift) {
+    if (VersionMadeBy(gift.step) > item.version) return false;
+    const bool is_wanted = VersionMadeBy(gift.step) == item.version;
+    if (is_wanted && told.insert(gift.giver).second) (*replies)[gift.giver].items.push_back(item);
+    return true;
+  });
+}
+
+// ---- sums --------------------------------------------------------------------------------------
+
+void HostRelay::Add(ShardId shard, UnrepliedGradient gradient) {
+  const Step step = gradient.step;
+  if (gradients_.Contains(shard, step, gradient.node)) return;
+  const MicroBatchTree tree = plan_.steps.Tree(step);
+  while (gradient.node != MicroBatchTree::kRoot) {
+    const std::optional<Blob> sibling =
+        gradients_.TakeUnsent(shard, step, tree.Sibling(gradient.node));
+    if (!sibling) break;
+    const bool is_left = tree.IsLeft(gradient.node);
+    gradient.payload =
+        Sum(shard, is_left ? gradient.payload : *sibling, is_left ? *sibling : gradient.payload);
+    gradient.node = tree.Parent(gradient.node);
+  }
+  gradients_.DropUnsentBelow(shard, step, gradient.node);
+  gradients_.Add(shard, std::move(gradient));
+}
+
+// left + right, the gradients of two siblings.
 Blob HostRelay::Sum(ShardId shard, const Blob& left, const Blob& right) {
   std::optional<BufferPool>& pool = shards_[shard.value()].pool;
   if (!pool) pool.emplace(plan_.shards.range(shard).size(), buffers_);
@@ -100,7 +141,16 @@ Blob HostRelay::Sum(ShardId shard, const Blob& left, const Blob& right) {
   return ToBlob(sum);
 }
 
-// Whether it is a part of what those who give, and we, have to give.
+bool HostRelay::MayLeave(Micros now, ShardId shard, const UnrepliedGradient& sum, Micros patience) {
+  if (!Sums(shard) || !WaitsForOthers(sum.step, sum.node)) return true;
+  Micros& leaves_at = shards_[shard.value()].leaves_at;
+  if (leaves_at == kNever) leaves_at = now + patience;
+  if (now >= leaves_at) return true;
+  look_again_at_ = std::min(look_again_at_, leaves_at);
+  return false;
+}
+
+// Whether it is a part of what the givers, and we, have to give.
 bool HostRelay::WaitsForOthers(Step step, TreeNode node) {
   const MicroBatchTree tree = plan_.steps.Tree(step);
   if (nodes_step_ != step) {
@@ -114,35 +164,6 @@ bool HostRelay::WaitsForOthers(Step step, TreeNode node) {
     nodes_step_ = step;
   }
   return std::ranges::any_of(nodes_, [&](TreeNode ours) { return tree.IsAncestor(ours, node); });
-}
-
-bool HostRelay::MayLeave(Micros now, ShardId shard, Step step, TreeNode node, Micros patience) {
-  if (!Sums(shard) || !WaitsForOthers(step, node)) return true;
-  Micros& leaves_at = shards_[shard.value()].leaves_at;
-  if (leaves_at == kNever) leaves_at = now + patience;
-  if (now >= leaves_at) return true;
-  look_again_at_ = std::min(look_again_at_, leaves_at);
-  return false;
-}
-
-void HostRelay::OnCommitted(ShardId shard, Version version) {
-  ShardState& state = shards_[shard.value()];
-  state.leaves_at = kNever;
-  std::erase_if(state.gifts, [&](const Gift& gift) { return VersionMadeBy(gift.step) < version; });
-  for (Gift& gift : state.gifts) {
-    if (VersionMadeBy(gift.step) == version) gift.payload = Blob();
-  }
-}
-
-void HostRelay::TakeReplies(const ParamsItem& item, std::map<PeerId, Params>* replies) {
-  if (item.form != plan_.training_form()) return;
-  std::set<PeerId> told;
-  std::erase_if(shards_[item.shard.value()].gifts, [&](const Gift& gift) {
-    if (VersionMadeBy(gift.step) > item.version) return false;
-    const bool is_wanted = VersionMadeBy(gift.step) == item.version;
-    if (is_wanted && told.insert(gift.giver).second) (*replies)[gift.giver].items.push_back(item);
-    return true;
-  });
 }
 
 }  // namespace pando

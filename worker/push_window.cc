@@ -6,7 +6,7 @@
 namespace pando {
 namespace {
 
-constexpr size_t kOneShard = 1;  // in bytes: the first shard goes whatever its size
+constexpr size_t kOneShard = 1;  // in bytes: the first shard goes even if it is larger
 
 }  // namespace
 

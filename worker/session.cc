@@ -1,306 +1,302 @@
 #include "worker/session.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
+
+#include "common/mutation.h"
+#include "proto/dispatch.h"
 
 namespace pando {
 namespace {
 
-constexpr size_t kWorksMax = 2;
-// A lane that was not primary yet will have heard of the view by then.
-constexpr Micros kNotPrimaryRetry = std::chrono::milliseconds(20);
+using SessionIgnores =
+    Ignored<Register, Welcome, Ready, Heartbeat, HeartbeatAck, ViewAck, Pull, ScalarsRequest,
+            Scalars, Progress, ProgressAck, EvaluationResult, ReleasePin, PinReleased, Bye, Failure,
+            StatusRequest, StatusReport, Root, RootAck, Chunk, ChunkAck, Synced, Divergence,
+            PeerSilent, SnapshotStored, SnapshotAck, SnapshotAt, SnapshotAtAck, Leave,
+            GradientHashes, Command, CommandReply, FaultNote, FaultNoteAck, RestoreFailed, Partials,
+            PartialsPull, PicturesReplaced>;
+
+bool HasShards(const View& view, const JobPlan& plan) {
+  return view.shards.size() == plan.shards.shard_count();
+}
 
 }  // namespace
 
 Session::Session(const Options& options, const JobPlan& plan, ComputePort& compute, Outbox& outbox)
-    : ready_(options.ready),
-      plan_(plan),
+    : plan_(plan),
       compute_(compute),
       member_(options.identity, outbox),
-      silence_(2 * std::chrono::milliseconds(plan.job.lease_ms)),
-      shards_(plan.shards.shard_count()),
-      // Where the update needs a value of all shards (P14), none is committed before all are in.
-      window_(HasPartials(plan.job.optimizer) ? SIZE_MAX : options.push_window_bytes),
-      host_(plan, options.sum_buffers) {}
+      lifecycle_(options.ready, compute, member_),
+      lanes_(2 * std::chrono::milliseconds(plan.job.lease_ms), member_),
+      versions_(plan.shards.shard_count(), *this),
+      gradients_(plan.steps, plan.shards.shard_count()),
+      steps_(plan, member_, versions_, compute, *this),
+      parameters_(plan, versions_, steps_, gradients_, compute),
+      requests_(plan, versions_, gradients_, parameters_, lanes_),
+      questions_(member_, lanes_, requests_),
+      helping_(plan, member_, lifecycle_, versions_, steps_, questions_),
+      giver_(member_, versions_, gradients_, requests_),
+      relay_(plan, options.sum_buffers, bad_pictures_, member_, versions_, gradients_),
+      sender_({.plan = plan,
+               .versions = versions_,
+               .steps = steps_,
+               .clock = helping_.clock(),
+               .bad_pictures = bad_pictures_,
+               .gradients = gradients_,
+               .giver = giver_,
+               .relay = relay_,
+               .requests = requests_,
+               .lanes = lanes_},
+              options.push_window_bytes),
+      verification_(plan, member_, versions_, steps_, parameters_, compute),
+      evaluation_pulls_(bad_pictures_, parameters_, lanes_),
+      evaluation_({.test_samples = plan.data.test_samples,
+                   .shard_count = plan.shards.shard_count(),
+                   .retry_max = LaneRequests::kRetryMax,
+                   .put_off = LaneRequests::kRetryFirst,
+                   .is_layered = parameters_.is_layered()},
+                  compute, member_, evaluation_pulls_) {}
+
+// ---- what comes in -----------------------------------------------------------------------------
 
 void Session::OnMessage(Micros now, const Envelope& envelope) {
   if (!member_.Admit(now, envelope)) return;
-  silence_.OnHeard(envelope.sender);
-  const bool brings_data = std::holds_alternative<Params>(envelope.message) ||
-                           std::holds_alternative<PushReply>(envelope.message);
-  if (brings_data && host_.IsOurRelay(envelope.sender)) {
-    host_.NoteParams(now);
-  } else if (brings_data) {
-    Expect(now, envelope.sender);
+  const PeerId& from = envelope.sender;
+  lanes_.OnHeard(from);
+  Dispatch(
+      envelope.message, SessionIgnores(),
+      [&](const ViewUpdate& update) { OnViewUpdate(now, from, update); },
+      [&](const Push& push) {
+        if (relay_.OnPush(from, push)) Advance(now);
+      },
+      [&](const Question& question) { relay_.OnQuestion(from, question); },
+      [&](const Params& params) {
+        OnData(now, from);
+        OnParams(now, params);
+      },
+      [&](const PushReply& reply) {
+        OnData(now, from);
+        OnPushReply(now, envelope.view, reply);
+      },
+      [&](const Answer& answer) { OnAnswer(now, from, answer); },
+      [&](const Evaluate& request) { evaluation_.OnEvaluate(now, request); },
+      [&](const GradientHashesAck& ack) { verification_.OnGradientHashesAck(ack); },
+      [&](const PicturesReplacedAck& ack) {
+        if (bad_pictures_.Acknowledge(ack.names)) evaluation_.Report();
+      },
+      [&](const Stop& stop) { lifecycle_.OnStop(from, stop); },
+      [&](const Refused& refused) { lifecycle_.OnRefused(refused); });
+}
+
+void Session::OnComputeEvent(Micros now, ComputeEvent event) {
+  if (finished()) return;
+  std::visit(Overloaded{
+                 [&](GradientReady& ready) { OnGradientReady(ready); },
+                 [&](const StepComputed& done) { steps_.OnStepComputed(now, done); },
+                 [&](const GradientHashed& hashed) { verification_.OnGradientHashed(now, hashed); },
+                 [&](const EvaluationResult& result) { evaluation_.OnEvaluationResult(result); },
+                 [&](const BadPicturesFound& found) { bad_pictures_.Add(now, found.pictures); },
+                 [&](const ParametersWanted& wanted) { parameters_.OnParametersWanted(wanted); },
+                 [&](const ComputeFailed& failed) { lifecycle_.OnComputeFailed(failed); },
+             },
+             event);
+}
+
+// A lane or the host's relay has sent data: expect the next data later.
+void Session::OnData(Micros now, const PeerId& from) {
+  giver_.IsOurRelay(from) ? giver_.OnParams(now) : requests_.Expect(now, from);
+}
+
+// ---- views -------------------------------------------------------------------------------------
+
+bool Session::WillEnter(const Envelope& envelope) const {
+  if (!member_.WillEnter(envelope)) return false;
+  return HasShards(std::get<ViewUpdate>(envelope.message).view, plan_);
+}
+
+void Session::OnViewUpdate(Micros now, const PeerId& from, const ViewUpdate& update) {
+  const uint32_t generation = member_.view().generation;
+  if (!HasShards(update.view, plan_) || !member_.Enter(from, update.view)) return;
+  const View& view = member_.view();
+  if (view.generation != generation) Forget();
+  lifecycle_.SetMember(std::ranges::any_of(view.nodes, [&](const NodeInfo& node) {
+    return node.incarnation == member_.self().incarnation;
+  }));
+  const HostGroup group = HostGroupFor(view, member_.self(), plan_);
+  lanes_.EnterView();
+  gradients_.EnterView();
+  parameters_.EnterView();
+  requests_.EnterView(now);
+  giver_.EnterView(group);
+  relay_.EnterView(group);
+  sender_.EnterView(view);
+  evaluation_.EnterView(now);
+  helping_.EnterView();
+  verification_.EnterView();
+  questions_.EnterView(now);
+  if (steps_.has_started() && Mutated(Mutation::kNoQuestion)) questions_.Cancel();
+}
+
+// P21: nothing of before the rollback may reach the new generation.
+void Session::Forget() {
+  compute_.Forget();
+  versions_.Forget();
+  gradients_.Clear();
+  steps_.Forget();
+  parameters_.Forget();
+  requests_.Forget();
+  relay_.Forget();
+  evaluation_.Forget();
+  verification_.Forget();
+  lifecycle_.ForgetFailure();
+}
+
+void Session::OnAnswer(Micros now, const PeerId& from, const Answer& answer) {
+  if (giver_.IsOurRelay(from)) {
+    if (giver_.OnAnswer(now, answer) && !questions_.is_open()) Advance(now);
+    return;
   }
-  if (const auto* reply = std::get_if<PushReply>(&envelope.message)) {
-    return OnPushReply(now, envelope.view, *reply);
-  }
-  std::visit([&](const auto& message) { OnMessageOf(now, envelope.sender, message); },
-             envelope.message);
+  if (answer.view != member_.view().id && !Mutated(Mutation::kNoViewStamp)) return;
+  if (requests_.OnAnswer(from, answer) && !questions_.is_open()) Advance(now);
+  if (!questions_.OnAnswer(now, from, answer)) return;
+  for (const auto& [shard, item] : questions_.answers().items())
+    versions_.Learn(shard, item.version);
+  helping_.OnVersions(now);
+  steps_.OnAnswered(questions_.answers());
+  helping_.OnAnswered(now);
+  Advance(now);
 }
 
 // ---- steps -------------------------------------------------------------------------------------
 
-Version Session::known_everywhere() const {
-  return std::ranges::min_element(shards_, {}, &ShardState::known)->known;
+// Goes on after news of commits.
+void Session::Advance(Micros now) {
+  if (!steps_.has_started() || finished()) return;
+  helping_.OnVersions(now);
+  steps_.Advance();
+  verification_.Advance(now);
 }
 
-Session::Work* Session::FindWork(Step step) {
-  auto it = std::ranges::find(works_, step, &Work::step);
-  return it == works_.end() ? nullptr : &*it;
+void Session::OnCommitted(ShardId shard, Version version) {
+  gradients_.OnCommitted(shard, version);
+  relay_.OnCommitted(shard, version);
+  requests_.OnCommitted(shard);
 }
 
-void Session::LearnCommitted(ShardId id, Version version) {
-  ShardState& shard = shards_[id.value()];
-  if (version <= shard.known) return;
-  shard.known = version;
-  std::erase_if(shard.pushes, [&](const Unreplied& p) { return VersionMadeBy(p.step) <= version; });
-  host_.OnCommitted(id, version);
-  shard.ask_at = Micros(0);
+void Session::OnStepsAbandoned(Step from) {
+  gradients_.DropFrom(from);
+  relay_.RestoreGifts();
 }
 
-// Steps that every shard has left behind are done, by us or by others; what compute still does of
-// them is of no use, and its parameters are about to be overwritten.
-void Session::DropMootWork() {
-  const Step lowest = StepReading(known_everywhere());
-  while (!works_.empty() && works_.front().step < lowest) {
-    if (works_.front().open_calls > 0) {
-      compute_.Abandon(works_.front().step);
-      works_.clear();
-      for (ShardState& shard : shards_) shard.pushes.clear();
-      RestoreGifts();
-      next_ = lowest;
-      return;
-    }
-    works_.pop_front();
-  }
-  next_ = std::max(next_, lowest);
+void Session::OnGradientReady(GradientReady& ready) {
+  if (VersionMadeBy(ready.step) <= versions_.known(ready.shard)) return;  // others were faster
+  UnrepliedGradient gradient{
+      .step = ready.step, .node = ready.node, .payload = std::move(ready.payload)};
+  if (relay_.Sums(ready.shard)) return relay_.Add(ready.shard, std::move(gradient));
+  gradients_.Add(ready.shard, std::move(gradient));
 }
 
-// Whether any micro-batch of this step or a later one is ours to compute.
-bool Session::IsAssignedFrom(Step step) const {
-  const NodeId self = member_.self().node;
-  return std::ranges::any_of(member_.view().owners, [&](const MicroBatchOwner& owner) {
-    return owner.worker == self || (owner.previous == self && owner.first_step > step);
-  });
-}
-
-void Session::AdvanceWork(Micros now) {
-  if (!has_started_ || finished()) return;
-  NoteVersion(now);
-  const Version known = known_everywhere();
-  DropMootWork();
-  while (next_.value() < plan_.steps.step_count() && works_.size() < kWorksMax) {
-    if (next_ > NextStep(StepReading(known)) || !IsAssignedFrom(next_)) break;
-    Issue(next_, AssignedTo(member_.view(), member_.self().node, next_, plan_.steps.Tree(next_)));
-    next_ = NextStep(next_);
-  }
-  VerifyWork(now);
-}
-
-void Session::Issue(Step step, std::vector<MicroBatch> micro_batches) {
-  Work* work = FindWork(step);
-  if (work == nullptr) {
-    work = &works_.emplace_back(Work{.step = step});
-    PullAtOnce(VersionReadBy(step));
-  }
-  if (micro_batches.empty())
-    return;  // a short batch left ours empty; the step still has to be followed
-  work->issued.insert(micro_batches.begin(), micro_batches.end());
-  ++work->open_calls;
-  compute_.Compute(step, std::move(micro_batches));
-}
-
-// Of shards that have this version already nobody sends it unasked, and the last question about
-// another one is no reason to wait.
-void Session::PullAtOnce(Version version) {
-  if (is_layered()) return;
-  for (ShardState& shard : shards_) {
-    if (shard.known >= version && shard.held[version.value() % 2] != version)
-      shard.ask_at = Micros(0);
-  }
-}
-
-void Session::OnMessageOf(Micros now, const PeerId&, const Params& params) {
-  std::map<PeerId, Params> handed_on;
+void Session::OnParams(Micros now, const Params& params) {
+  HostRelay::Replies replies;
   for (const ParamsItem& item : params.items) {
-    if (item.shard.value() >= shards_.size()) continue;
-    if (item.payload.size_bytes() != PayloadBytes(item)) continue;
-    pulled_bytes_ += item.payload.size_bytes();
-    LearnCommitted(item.shard, item.version);
-    host_.TakeReplies(item, &handed_on);
-    is_layered() ? HandOverWanted(item) : HandOver(item);
-    if (evaluation_ && item.version == evaluation_->version) PutOffEvaluationPull(now);
+    if (!parameters_.IsSound(item)) continue;
+    versions_.Learn(item.shard, item.version);
+    relay_.OnParams(item, &replies);
+    parameters_.OnParams(item);
+    evaluation_.OnParams(now, item);
   }
-  for (auto& [giver, items] : handed_on) member_.Send(giver, std::move(items));
-  waiting_since_ = now;
-  AdvanceWork(now);
-}
-
-size_t Session::PayloadBytes(const ParamsItem& item) const {
-  if (item.form == ParamsForm::kEncoded) return plan_.pulls.PayloadBytes(item.shard);
-  return plan_.shards.range(item.shard).size() * sizeof(float);
-}
-
-void Session::HandOver(const ParamsItem& item) {
-  Version& held = shards_[item.shard.value()].held[item.version.value() % 2];
-  const bool is_for_training = item.form == plan_.training_form();
-  if (is_for_training && FindWork(StepReading(item.version)) && held != item.version) {
-    held = item.version;
-    compute_.ParametersArrived(item.shard, item.version, item.payload);
-  }
-  if (evaluation_ && item.version == evaluation_->version && item.form == ParamsForm::kExact &&
-      !evaluation_->arrived[item.shard.value()]) {
-    evaluation_->arrived[item.shard.value()] = true;
-    compute_.EvaluationParametersArrived(item.shard, item.version, item.payload);
-  }
-}
-
-void Session::HandOverWanted(const ParamsItem& item) {
-  if (item.form == plan_.training_form() &&
-      wanted_.Remove({ParameterUse::kTraining, item.version, item.shard}))
-    compute_.ParametersArrived(item.shard, item.version, item.payload);
-  if (item.form == ParamsForm::kExact &&
-      wanted_.Remove({ParameterUse::kEvaluation, item.version, item.shard}))
-    compute_.EvaluationParametersArrived(item.shard, item.version, item.payload);
-}
-
-// A shard has left this version behind, so its step is complete everywhere (P4): what compute still
-// does of it will not end, and is moot.
-void Session::OnGone(Version version) {
-  if (!is_layered()) return;
-  for (uint32_t s = 0; s < shards_.size(); ++s)
-    LearnCommitted(ShardId(s), VersionMadeBy(StepReading(version)));
-  wanted_.RemoveUpTo(ParameterUse::kTraining, version);
-  compute_.ParametersGone(ParameterUse::kTraining, version);
-  if (!evaluation_ || evaluation_->version != version) return;
-  wanted_.RemoveUpTo(ParameterUse::kEvaluation, version);
-  compute_.ParametersGone(ParameterUse::kEvaluation, version);
-  evaluation_->request.reset();
+  for (auto& [giver, reply] : replies) member_.Send(giver, std::move(reply));
+  steps_.OnParams(now);
+  Advance(now);
 }
 
 // What a lane held in an earlier view it may have lost since, or another lane leads the shard now.
-void Session::OnPushReply(Micros now, ViewId of_lane, const PushReply& reply) {
-  const bool is_held = of_lane >= member_.view().id;
+void Session::OnPushReply(Micros now, const ViewId& lanes_view, const PushReply& reply) {
+  const bool is_of_this_view = lanes_view >= member_.view().id;
   for (const PushReplyItem& item : reply.items) {
-    if (item.shard.value() >= shards_.size()) continue;
-    ShardState& shard = shards_[item.shard.value()];
-    for (Unreplied& push : shard.pushes) {
-      const bool is_it = push.node == item.node && VersionMadeBy(push.step) == item.version;
-      if (is_it && item.outcome == PushOutcome::kPending) push.is_held |= is_held;
+    if (!versions_.HasShard(item.shard)) continue;
+    switch (item.outcome) {
+      case PushOutcome::kPending:
+        if (is_of_this_view) gradients_.MarkHeld(item.shard, item.node, item.version);
+        break;
+      case PushOutcome::kNotPrimary:
+        requests_.OnNotPrimary(now, item.shard);
+        break;
+      case PushOutcome::kBehind:
+        OnBehind(now, item);
+        break;
     }
-    if (item.outcome == PushOutcome::kNotPrimary) {
-      shard.ask_at = std::min(shard.ask_at, now + kNotPrimaryRetry);
-      wanted_.AskSoon(item.shard, now + kNotPrimaryRetry);
-    }
-    if (item.outcome != PushOutcome::kBehind) continue;
-    LearnCommitted(item.shard, item.current);
-    const bool is_evaluation = evaluation_ && item.version == evaluation_->version;
+  }
+  Advance(now);
+}
+
+// A shard has left the version behind that it was asked for. With layer residency the version's
+// step is then complete everywhere (P4). Compute cannot finish it, and its result is not needed.
+void Session::OnBehind(Micros now, const PushReplyItem& item) {
+  versions_.Learn(item.shard, item.current);
+  const bool is_evaluation = evaluation_.IsAbout(item.version);
+  bool is_over = false;
+  if (parameters_.is_layered()) {
     // What was abandoned may be wanted still (WantedShards).
-    const bool is_over = is_layered() && item.version < known_everywhere();
-    OnGone(item.version);
-    if (!is_evaluation && !is_over && questions_.empty()) AskQuestions(now);
+    is_over = item.version < versions_.everywhere();
+    versions_.LearnAll(VersionMadeBy(StepReading(item.version)));
+    parameters_.OnGone(ParameterUse::kTraining, item.version);
+    evaluation_.OnGone(item.version);
   }
-  AdvanceWork(now);
+  if (!is_evaluation && !is_over && !questions_.is_open()) questions_.Ask(now);
 }
 
-// ---- from the computing side -------------------------------------------------------------------
+// ---- the clock ---------------------------------------------------------------------------------
 
-void Session::OnComputeEvent(Micros now, ComputeEvent event) {
-  if (!finished()) std::visit([&](auto& e) { OnEventOf(now, e); }, event);
+void Session::Tick(Micros now) {
+  if (finished()) return;
+  lifecycle_.Tick(now);
+  lanes_.Tick(now);
+  verification_.Tick(now);
+  if (auto found = bad_pictures_.TakeDue(now)) member_.SendToScheduler(*std::move(found));
+  if (!member_.has_view()) return;
+  helping_.Tick(now);
+  questions_.Tick(now);
+  giver_.Tick(now);
+  sender_.Tick(now);
+  requests_.Tick(now);
+  evaluation_.Tick(now);
 }
 
-void Session::OnEventOf(Micros, GradientReady& gradient) {
-  ShardState& shard = shards_[gradient.shard.value()];
-  if (VersionMadeBy(gradient.step) <= shard.known) return;  // others were faster
-  Unreplied push{gradient.step, gradient.node, std::move(gradient.payload)};
-  if (host_.Sums(gradient.shard)) return AddPush(gradient.shard, std::move(push));
-  shard.pushes.push_back(std::move(push));
+Micros Session::NextDeadline() const {
+  if (finished()) return kNever;
+  return std::min({lifecycle_.NextDeadline(), lanes_.NextDeadline(), verification_.NextDeadline(),
+                   bad_pictures_.NextDeadline(), helping_.NextDeadline(), questions_.NextDeadline(),
+                   giver_.NextDeadline(), sender_.NextDeadline(), requests_.NextDeadline(),
+                   evaluation_.NextDeadline()});
 }
 
-void Session::OnEventOf(Micros now, StepComputed& done) {
-  if (Work* work = FindWork(done.step); work != nullptr && work->open_calls > 0) --work->open_calls;
-  waiting_since_ = now;
-}
-
-void Session::OnEventOf(Micros now, GradientHashed& hashed) {
-  gradient_reports_.Add(now, {hashed.step, hashed.micro_batch, hashed.hash});
-}
-
-void Session::OnMessageOf(Micros, const PeerId&, const GradientHashesAck& ack) {
-  gradient_reports_.Acknowledge(ack.below);
-}
-
-void Session::OnEventOf(Micros, ParametersWanted& wanted) {
-  for (ShardId shard : wanted.shards) wanted_.Add({wanted.use, wanted.version, shard});
-}
-
-void Session::OnEventOf(Micros now, BadPicturesFound& found) {
-  bad_pictures_.Add(now, found.pictures);
-}
-
-void Session::OnMessageOf(Micros, const PeerId& from, const PicturesReplacedAck& ack) {
-  const bool was_settled = bad_pictures_.is_settled();
-  bad_pictures_.Acknowledge(ack.names);
-  if (was_settled || !bad_pictures_.is_settled()) return;
-  if (evaluation_ && evaluation_->last_result) member_.Send(from, *evaluation_->last_result);
-}
-
-void Session::OnEventOf(Micros, ComputeFailed& failed) {
-  const StatusCode code = failed.status.code();
-  const bool is_of_all = code == StatusCode::kInternal || code == StatusCode::kCorrupt;
-  failure_ =
-      Failure{failed.status.message(), is_of_all ? FailureKind::kTraining : FailureKind::kMachine};
-}
-
-// ---- evaluation (P31) --------------------------------------------------------------------------
-
-void Session::OnMessageOf(Micros now, const PeerId& from, const Evaluate& request) {
-  if (request.first_sample > request.last_sample) return;
-  if (request.last_sample > plan_.data.test_samples) return;
-  if (!evaluation_ || evaluation_->version != request.version) {
-    if (is_layered() && evaluation_) {  // the former one will not come whole
-      wanted_.RemoveUpTo(ParameterUse::kEvaluation, evaluation_->version);
-      compute_.ParametersGone(ParameterUse::kEvaluation, evaluation_->version);
+Heartbeat Session::CurrentActivity(Micros now) const {
+  Heartbeat heartbeat;
+  const auto& works = steps_.works();
+  if (!works.empty()) heartbeat.step = works.front().step;
+  const bool is_computing =
+      std::ranges::any_of(works, [](const Steps::Work& work) { return work.open_calls > 0; });
+  const bool is_waiting = !works.empty() && works.front().open_calls == 0;
+  if (finished() || lifecycle_.is_leaving()) {
+    heartbeat.activity = Activity::kLeaving;
+  } else if (!lifecycle_.is_member()) {
+    heartbeat.activity = Activity::kStarting;
+  } else if (evaluation_.is_running()) {
+    heartbeat.activity = Activity::kEvaluating;
+  } else if (is_waiting) {
+    heartbeat.activity = Activity::kWaitingForParameters;
+    if (bad_pictures_.is_settled()) {  // else this worker has not pushed yet
+      const ShardId shard = versions_.lowest_shard();
+      heartbeat.waiting_for = gradients_.HasGiven(shard) ? giver_.relay() : lanes_.primary(shard);
     }
-    // With layer residency nothing is pulled before it is wanted.
-    const std::vector<bool> arrived(shards_.size(), is_layered());
-    evaluation_ = Evaluation{.version = request.version, .arrived = arrived, .ask_at = now};
+    heartbeat.waiting_ms = static_cast<uint64_t>((now - steps_.waiting_since()).count()) / 1000;
+  } else {
+    heartbeat.activity = is_computing ? Activity::kComputing : Activity::kIdle;
   }
-  const auto& last = evaluation_->last_result;
-  if (last && last->slice == request.slice) {
-    if (bad_pictures_.is_settled()) member_.Send(from, *last);
-  } else if (!evaluation_->request || evaluation_->request->slice != request.slice) {
-    evaluation_->request = request;
-    compute_.EvaluateSlice(request);
-  }
-}
-
-void Session::OnEventOf(Micros, EvaluationResult& result) {
-  if (!evaluation_ || evaluation_->version != result.version) return;
-  evaluation_->request.reset();
-  evaluation_->last_result = result;
-  if (bad_pictures_.is_settled()) member_.SendToScheduler(result);
-}
-
-void Session::OnMessageOf(Micros, const PeerId& from, const Stop& stop) {
-  member_.Send(from, Bye{});
-  if (stop_) return;
-  compute_.Abandon(Step(0));
-  stop_ = stop;
-}
-
-void Session::OnMessageOf(Micros, const PeerId&, const Refused& refused) {
-  if (stop_) return;
-  compute_.Abandon(Step(0));
-  stop_ = Stop{StopReason::kFailed, refused.reason};
-  refusal_ = refused.kind;
-}
-
-void Session::Leave(Micros now) {
-  is_leaving_ = true;
-  control_at_ = now;
+  return heartbeat;
 }
 
 }  // namespace pando

@@ -1,5 +1,5 @@
 // StepClock: how long a step usually takes, and so how long a worker that has nothing to do waits
-// before it computes what others owe. Used by the session. Threads: none.
+// before it computes what others owe. Used by Helping. Threads: none.
 #pragma once
 
 #include <algorithm>
@@ -15,8 +15,8 @@ class StepClock {
   static constexpr Micros kPatienceMin = std::chrono::milliseconds(100);
   static constexpr int kMemorySteps = 8;  // that the usual time looks back
 
-  // Every shard is now known to have committed this version.  True if that is news. Who looks now
-  // and then sees several steps at once.
+  // Every shard is now known to have committed this version.  True if that is news. A worker that
+  // looks now and then sees several steps at once.
   bool OnVersion(Micros now, Version version) {
     if (version_ == version) return false;
     if (version_ && version > *version_ && !is_disturbed_)

@@ -1,6 +1,7 @@
-// WantedShards keeps account of the shards that computing threads have asked for (layer residency),
-// until they arrive or are gone, and of when to ask for them again. What was abandoned meanwhile is
-// asked for all the same: it arrives, and nobody takes it. Used by the session. Threads: none.
+// WantedShards: the shards that computing threads have asked for (layer residency), until they
+// arrive or are gone, and when to ask for them again. A shard is asked for even if the work that
+// wants it is abandoned meanwhile: then it arrives and is dropped. Used by Parameters. Threads:
+// none.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +9,7 @@
 #include <vector>
 
 #include "proto/outbox.h"
-#include "worker/compute_port.h"
+#include "train/compute_port.h"
 
 namespace pando {
 
@@ -44,8 +45,8 @@ class WantedShards {
     }
   }
 
-  // What is to be asked for now; asked for again after a while. `is_asked_for`: whether anybody has
-  // to ask for it by itself.
+  // What is to be asked for now; asked for again after a while. `is_asked_for`: whether it does not
+  // come without a request.
   template <class Predicate>
   std::vector<Key> TakeDue(Micros now, const Predicate& is_asked_for) {
     std::vector<Key> due;

@@ -1,4 +1,4 @@
-// Activations that other operations take in, chosen outside their loops.
+// Activations within other operations, chosen outside their loops.
 #pragma once
 
 #include <algorithm>
@@ -29,7 +29,7 @@ inline float Activate(float x) {
   return x;
 }
 
-// Whether the gradient of y[i] goes on. Without an activation y is not read and may be null.
+// Whether the gradient of y[i] passes. Without an activation y is not read and may be null.
 template <Activation kActivation>
 inline bool Passes(const float* y, size_t i) {
   if constexpr (kActivation == Activation::kNone) return true;
@@ -44,7 +44,7 @@ inline Vec Activate(Vec x) {
   return x;
 }
 
-// The gradient at y[at] and beyond where it goes on, else 0. Without an activation y is not read.
+// The gradient at y[at] and later if it passes, else 0. Without an activation y is not read.
 template <Activation kActivation>
 inline Vec Pass(const float* y, size_t at, Vec gradient) {
   if constexpr (kActivation != Activation::kNone) {

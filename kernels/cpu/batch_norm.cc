@@ -1,8 +1,9 @@
 // Batch normalisation on the CPU. An array is pixels times channels, channels in vector lanes.
 //
-// Sums over pixels go block by block, each block's in float and their total in double: about where
-// the mean of a block is first, then the deviations from there and their squares, joined as Chan et
-// al. do. So a large mean costs the variance no digits, and memory is read once.
+// Sums over pixels go block by block, each block in float and their total in double. First comes
+// the approximate mean of a block, then the sums of deviations from it and of their squares. They
+// are joined as in Chan et al. So a large mean costs the variance no digits, and memory is read
+// once.
 #include <algorithm>
 #include <cmath>
 
@@ -16,10 +17,10 @@ namespace {
 constexpr size_t kBlockPixels = 64;
 
 struct Scratch {   // [channels, up to whole vectors] each
-  float* centers;  // of the block at hand: near its mean
-  float* sums;     // of deviations from there, or of gradients
+  float* centers;  // of the current block: near its mean
+  float* sums;     // of deviations from the centers, or of gradients
   float* squares;  // of deviations, or gradients · deviations
-  double* means;   // of the blocks so far, or their sums
+  double* means;   // of all blocks so far, or their sums
   double* deviations;
   float* factor;
   float* offset;
@@ -44,16 +45,17 @@ struct Pixels {
   size_t count, channels;
 };
 
-Pixels PixelsOf(const BatchNormSpec& spec, size_t sample_count) {
+Pixels MakePixels(const BatchNormSpec& spec, size_t sample_count) {
   return {sample_count * spec.shape.height * spec.shape.width, spec.shape.channels};
 }
 
 // ------------------------------------------------------------------------------------ statistics
 
-// Vectors of sums that are added to in turns: an addition takes four cycles.
+// Independent sums that are added to in turn: an addition takes four cycles.
 constexpr size_t kChains = 4;
 
-// A sum over the pixels of a block: kVecs vectors of channels, several chains where these are few.
+// A sum over the pixels of a block: kVecs vectors of channels, with several chains if these are
+// few.
 template <size_t kVecs>
 struct Sum {
   static constexpr size_t kPerVec = kChains / kVecs;
@@ -113,7 +115,7 @@ void ForEachVectors(size_t channels, F&& f) {
   for (; c < padded; c += kLanes) f.template operator()<1>(c);
 }
 
-// Joins the block with `before` pixels before it.
+// Joins the block with the `before` pixels before it.
 void JoinBlock(const Scratch& s, const Pixels& block, size_t before) {
   const auto count = static_cast<double>(block.count);
   const double share = count / (static_cast<double>(before) + count);
@@ -167,7 +169,7 @@ void Normalise(const Scratch& s, const BatchNormSpec& spec, const Pixels& all, c
   });
 }
 
-// The sums of a block's gradients, and of their products with the deviations of x.
+// The sums of a block's gradients and of their products with the deviations of x.
 template <Activation kActivation, size_t kVecs>
 void SumGradients(const Scratch& s, const Pixels& block, size_t channel,
                   const BatchNormBackwardArgs& args, size_t first) {
@@ -205,8 +207,8 @@ void SumGradients(const Scratch& s, const Pixels& all, const BatchNormBackwardAr
   }
 }
 
-// dx = weight · inverse_std · (dy − dbias / n − (x − mean) · inverse_std · dweight / n), and
-// dresidual = dy, both of dy that the activation let through.
+// dx = weight · inverse_std · (dy − dbias / n − (x − mean) · inverse_std · dweight / n) and
+// dresidual = dy, both with the dy that the activation passes.
 template <Activation kActivation>
 void ComputeDataGradients(const Scratch& s, const Pixels& all, const BatchNormBackwardArgs& args) {
   const auto n = static_cast<double>(all.count);
@@ -239,7 +241,7 @@ size_t BatchNormScratchBytes(const BatchNormSpec& spec) {
 
 void BatchNormForward(const BatchNormSpec& spec, const BatchNormForwardArgs& args,
                       std::span<std::byte> scratch) {
-  const Pixels all = PixelsOf(spec, args.sample_count);
+  const Pixels all = MakePixels(spec, args.sample_count);
   ScratchCarver carver(scratch);
   const Scratch s = Carve(all.channels, carver);
   ComputeStatistics(s, all, args.x);
@@ -258,7 +260,7 @@ void BatchNormForward(const BatchNormSpec& spec, const BatchNormForwardArgs& arg
 
 void BatchNormInference(const BatchNormSpec& spec, const BatchNormInferenceArgs& args,
                         std::span<std::byte> scratch) {
-  const Pixels all = PixelsOf(spec, args.sample_count);
+  const Pixels all = MakePixels(spec, args.sample_count);
   ScratchCarver carver(scratch);
   const Scratch s = Carve(all.channels, carver);
   for (size_t c = 0; c < all.channels; ++c) {
@@ -272,7 +274,7 @@ void BatchNormInference(const BatchNormSpec& spec, const BatchNormInferenceArgs&
 
 void BatchNormBackward(const BatchNormSpec& spec, const BatchNormBackwardArgs& args,
                        std::span<std::byte> scratch) {
-  const Pixels all = PixelsOf(spec, args.sample_count);
+  const Pixels all = MakePixels(spec, args.sample_count);
   ScratchCarver carver(scratch);
   const Scratch s = Carve(all.channels, carver);
   WithActivation(spec.activation, [&]<Activation kActivation>() {

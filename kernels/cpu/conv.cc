@@ -1,5 +1,5 @@
-// A convolution on the CPU: chooses the path, and does bias, dropout2d, pool and relu around the
-// paths that do not know them.
+// A convolution on the CPU: chooses the path, and adds bias, dropout2d, pool and relu around the
+// plain paths.
 #include <algorithm>
 
 #include "kernels/cpu/activation.h"
@@ -10,8 +10,8 @@
 namespace pando::cpu {
 namespace {
 
-// [samples, conv_output()]: the convolution's output or its gradient, where the caller's arrays do
-// not hold them.
+// [samples, conv_output()]: the convolution's output or its gradient, if the caller's arrays do not
+// have it.
 size_t SumFloats(const Conv2dSpec& spec, size_t sample_count) {
   return sample_count * spec.conv_output().size() + kSlackElements;
 }
@@ -88,7 +88,7 @@ void ForEachPixel(const Conv2dSpec& spec, size_t sample_count, F&& f) {
   }
 }
 
-// What is done to a sum on its way out; all that is null is left out.
+// Operations on a sum before it is stored; null ones are omitted.
 struct Finish {
   const float* bias;
   const float* scale;  // of the sample
@@ -101,7 +101,7 @@ struct Finish {
   }
 };
 
-const float* ScaleOf(const float* channel_scale, size_t sample, size_t channels) {
+const float* SampleScale(const float* channel_scale, size_t sample, size_t channels) {
   return channel_scale == nullptr ? nullptr : channel_scale + sample * channels;
 }
 
@@ -110,7 +110,7 @@ void FinishForward(const Conv2dSpec& spec, const Conv2dForwardArgs& args, const 
   const size_t channels = spec.out_channels, row = spec.conv_output().width * channels;
   const size_t window[4] = {0, channels, row, row + channels};
   ForEachPixel(spec, args.sample_count, [&](size_t s, size_t from, size_t to) {
-    const Finish finish{args.bias, ScaleOf(args.channel_scale, s, channels), spec.relu};
+    const Finish finish{args.bias, SampleScale(args.channel_scale, s, channels), spec.relu};
     for (size_t c = 0; c < channels; c += kLanes) {
       Vec largest = Load(sums + from + c);
       if (spec.max_pool) {
@@ -128,7 +128,7 @@ void FinishForward(const Conv2dSpec& spec, const Conv2dForwardArgs& args, const 
   });
 }
 
-// The gradient of the convolution's output: pool, relu and dropout2d undone.
+// The gradient of the convolution's output, through pool, relu and dropout2d.
 void BeginBackward(const Conv2dSpec& spec, const Conv2dBackwardArgs& args, float* gradients) {
   const SampleShape conv = spec.conv_output();
   const size_t channels = spec.out_channels, row = conv.width * channels;
@@ -136,7 +136,7 @@ void BeginBackward(const Conv2dSpec& spec, const Conv2dBackwardArgs& args, float
   const bool leaves_out = spec.max_pool && (conv.height % 2 != 0 || conv.width % 2 != 0);
   if (leaves_out) std::fill_n(gradients, args.sample_count * conv.size(), 0.0f);
   ForEachPixel(spec, args.sample_count, [&](size_t s, size_t to, size_t from) {
-    const float* scale = ScaleOf(args.channel_scale, s, channels);
+    const float* scale = SampleScale(args.channel_scale, s, channels);
     for (size_t c = 0; c < channels; c += kLanes) {
       Vec gradient = Load(args.dy + from + c);
       if (spec.relu) gradient = Pass<Activation::kRelu>(args.y, from + c, gradient);
@@ -169,13 +169,13 @@ ConvPath ChooseConvPath(const Conv2dSpec& spec) {
     if (!is_depthwise) return ConvPath::kGrouped;
     return IsDepthwise3(spec) ? ConvPath::kDepthwise3 : ConvPath::kDepthwise;
   }
-  // Fewer channels leave vectors empty, and small networks have a pool behind each convolution:
-  // most gradients are zero.
+  // Fewer channels leave vectors empty. Small networks have a pool after each convolution, so most
+  // gradients are zero.
   const bool is_first_of_large = spec.out_channels >= 32 && !spec.max_pool;
   if (spec.out_channels < 16 || (spec.input.channels < 16 && !is_first_of_large)) {
     return ConvPath::kSmall;
   }
-  // Of smaller images most of a tile is wasted.
+  // With smaller images most of a tile is wasted.
   const SampleShape out = spec.conv_output();
   const bool is_winograd = spec.kernel == 3 && spec.stride == 1 && spec.padding <= 2 &&
                            spec.input.channels >= 16 && std::min(out.height, out.width) >= 3;

@@ -1,13 +1,13 @@
-// Convolution backward on the CPU, by the non-zero gradients alone.
+// Convolution backward on the CPU, using only the non-zero gradients.
 //
-// After a 2x2 max pool three of four gradients of the convolution's output are zero, after relu and
-// dropout2d more still (MNIST CNN, conv2: one in eight at most). So each sample's gradients
-// are first gathered into lists of the non-zero ones, and both products then walk lists:
+// After a 2x2 max pool three of four gradients of the convolution's output are zero; after relu and
+// dropout2d even more (MNIST CNN, conv2: at most one in eight is not). So each sample's non-zero
+// gradients are first gathered into lists, and both products then walk lists:
 //   weights: per output channel, sum over its list of  g · (the pixels under the kernel)
 //   data:    per output pixel (cell), sum over its list of  g · (the channel's kernel)
-// The pixels under a kernel row are one run of floats, so either walk keeps a block of the result
-// in registers and does one multiply-add per load. A dense gradient (no pool) costs no more this
-// way. Every list is in order (sample, cell, channel), hence so is every sum.
+// The pixels under a kernel row are one run of floats, so each walk keeps a block of the result in
+// registers and does one multiply-add per load. A dense gradient (no pool) costs no more in this
+// way. Every list is in order (sample, cell, channel), and so is every sum.
 #include <array>
 #include <bit>
 #include <utility>
@@ -24,12 +24,11 @@ struct Entry {
   int32_t offset;  // floats from the start of the images (weights) or of the kernels (data)
 };
 
-// x != 0 without the floating-point unit and its care for NaN (which counts as not zero).
+// x != 0 without the floating-point unit and its NaN rules (NaN counts as not zero).
 bool IsNonZero(float x) { return std::bit_cast<uint32_t>(x) << 1 != 0; }
 
-constexpr size_t kSumsMax =
-    kRegisters - 2;                   // vectors of sums in registers: one broadcast, one load
-constexpr size_t kWeightVecsMax = 7;  // of one kernel row, so that two rows fit in registers
+constexpr size_t kSumsMax = kRegisters - 2;  // vectors of sums; one broadcast and one load remain
+constexpr size_t kWeightVecsMax = 7;         // of one kernel row, so that two rows fit in registers
 constexpr size_t kDataVecsMax = 8;
 constexpr size_t kBlockGradients =
     1536;  // per block of samples: 12 KB of entries, in the first cache
@@ -41,11 +40,11 @@ struct BackwardScratch {
   float* images;    // [samples of a block], padded; unused without padding
   float* dimage;    // one padded image
   Entry* entries;   // [samples of a block · cells][out_channels_padded], zeros included
-  Entry* list;      // those of one channel that are not zero
+  Entry* list;      // the non-zero entries of one channel
   int32_t* kernel_starts;  // [out_channels_padded]: first float of a kernel's run
-  // Of the cell at hand, [out_channels_padded] each:
+  // For the current cell, [out_channels_padded] each:
   Entry* data_entries;
-  int32_t* is_upper;  // 1 where the gradient is not zero and lies in the window's upper row, else 0
+  int32_t* is_upper;  // 1 where the gradient is not zero and is in the window's upper row, else 0
   int32_t* is_lower;
   Entry* upper_list;  // [2 · (out + 1)], then the lower ones
 };
@@ -67,7 +66,7 @@ struct BackwardGeometry : ConvGeometry {
   size_t kernel_row;   // [reach zeros][run][zeros]: read at reach − (shift within the window)
   size_t dkernel_row;
   size_t block_samples;
-  size_t list_capacity;  // one more than can be: the list's writer writes before it decides
+  size_t list_capacity;  // one more than the maximum: the writer writes before it decides
 };
 
 BackwardScratch Carve(const BackwardGeometry& g, ScratchCarver& carver) {
@@ -229,7 +228,7 @@ class BackwardPass {
   BackwardPass(const BackwardGeometry& g, const BackwardScratch& s, bool relu, bool wants_data)
       : g_(g), s_(s), relu_(relu), wants_data_(wants_data) {}
 
-  // Makes the sample's entries of the block; where wanted, computes its data gradient.
+  // Makes the sample's entries of the block and, if needed, computes its data gradient.
   void AddSample(const Sample& sample) {
     if (wants_data_) std::fill_n(s_.dimage, g_.image, 0.0f);
     for (size_t y = 0; y < g_.out_height; ++y) {
@@ -264,13 +263,13 @@ class BackwardPass {
     for (size_t i = 0; i < cell_count; ++i, entry += step) {
       const Entry copy = *entry;
       *end = copy;
-      end += IsNonZero(copy.gradient);  // written before it is decided: no branch to mispredict
+      end += IsNonZero(copy.gradient);  // written before the decision: no branch to mispredict
     }
     return end;
   }
 
-  // The gradient of the convolution's output under this cell, relu and dropout2d undone, of all
-  // channels at once. Lanes past the last channel hold what lies there; nobody reads them.
+  // The gradient of the convolution's output in this cell, through relu and dropout2d, for all
+  // channels at once. Lanes past the last channel have undefined values, which are not read.
   void MakeEntries(const Sample& sample, size_t cell, size_t corner) {
     const auto right = static_cast<int32_t>(g_.stride * g_.channels);
     const auto down = static_cast<int32_t>(g_.stride * g_.row);

@@ -1,6 +1,6 @@
 // Depthwise 3x3 convolution, padding 1, stride 1 or 2: MobileNet's. Vector lanes are channels. A
-// row of pixels is walked once for each vector of channels with the nine weights in registers, each
-// pixel being loaded once per row that needs it.
+// row of pixels is walked once per vector of channels, with the nine weights in registers. Each
+// pixel is loaded once per row that needs it.
 #include <algorithm>
 #include <array>
 
@@ -28,7 +28,7 @@ Scratch Carve(const Conv2dSpec& spec, ScratchCarver& carver) {
   return s;
 }
 
-// [channels][taps] to [taps][padded channels]; turned by half: tap i from 8 − i.
+// [channels][taps] to [taps][padded channels]. Rotated by 180 degrees: tap i from 8 − i.
 void PackWeights(const Conv2dSpec& spec, const float* weight, bool is_turned, const Scratch& s) {
   const size_t channels = spec.input.channels, padded = RoundUpToLanes(channels);
   for (size_t t = 0; t < kTaps; ++t) {
@@ -106,9 +106,9 @@ void ForEachVector(size_t channels, F&& f) {
   for (size_t c = 0; c < channels; c += kLanes) f(c, channels - c);
 }
 
-// Walking a row by channels meets a line of the cache at each pixel, too far apart for the
-// processor to see the pattern. So while one row (or sample) is walked the next is fetched, in
-// order: each vector of channels fetches its share, as many lines as there are pixels.
+// A walk along a row by channels touches one cache line per pixel, too far apart for the
+// processor's prefetcher. So while one row (or sample) is walked, the next is fetched, in order:
+// each vector of channels fetches its share, as many lines as there are pixels.
 inline void PrefetchPart(const float* next, size_t channel, size_t pixels) {
   const float* part = next + channel * pixels;
   for (size_t i = 0; i < pixels; ++i) __builtin_prefetch(part + i * kLanes);
@@ -136,7 +136,7 @@ void ConvolveRows(const Conv2dSpec& spec, const Scratch& s, size_t sample_count,
 
 // ------------------------------------------------------------------------------- data gradients
 
-// A row of dx under stride 2: of even rows one row of dy reaches it, of odd ones two.
+// A row of dx with stride 2: one row of dy reaches an even row, two reach an odd one.
 struct Reaching {
   const float* dy;
   size_t ky;
@@ -183,7 +183,7 @@ void SpreadRows(const Conv2dSpec& spec, const Scratch& s, size_t sample_count, c
 
 // ----------------------------------------------------------------------------- weight gradients
 
-// taps += what one row of dy makes of the rows under it.
+// taps += the products of one row of dy with the rows under it.
 void AddRow1(const Walk& w, const Rows& rows, const float* dy, Taps& sums) {
   Vec left{}, here = Load(dy);
   for (size_t x = 0; x < w.width; ++x) {

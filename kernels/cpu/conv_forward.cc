@@ -1,6 +1,6 @@
 // Convolution forward on the CPU. Vector lanes are output channels. A tile is a few pixels (windows
-// of the 2x2 pool, or pixels in a row) times as many channel vectors as registers hold; each step
-// loads those vectors of weights once and multiplies them with each pixel's broadcast.
+// of the 2x2 pool, or pixels in a row) times as many channel vectors as fit into registers. Each
+// step loads those vectors of weights once and multiplies them with each pixel's broadcast.
 #include <array>
 #include <utility>
 
@@ -11,7 +11,7 @@
 namespace pando::cpu {
 namespace {
 
-// Eight sums at least: two multiply-adds start per cycle and each takes four.
+// At least eight sums: two multiply-adds start per cycle and each takes four.
 constexpr size_t TilePixels(size_t vecs) { return vecs == 1 ? 8 : 4; }
 constexpr size_t kTilePixelsMax = 8;
 // 4 x 3 sums + 3 weights + 1 broadcast fill 16 registers; 4 x 5 + 5 + 1 stay within 32.
@@ -45,15 +45,15 @@ void PackWeights(const ConvGeometry& g, const float* weight, float* packed) {
   });
 }
 
-// What becomes of a tile's sums: where they go and what is done to them on the way.
+// The destination of a tile's sums, and the operations before they are stored.
 struct TileOutput {
-  const float* bias = nullptr;           // of the piece's first channel, and so the rest
+  const float* bias = nullptr;           // of the piece's first channel; the next arrays too
   const float* channel_scale = nullptr;  // of the sample, or null
   float* y = nullptr;
   int32_t* argmax = nullptr;
   size_t pixel_floats = 0;   // from one output pixel to the next
   size_t pixel_count = 0;    // output pixels of the tile that exist
-  size_t channel_count = 0;  // channels from the piece's first to the last there is
+  size_t channel_count = 0;  // channels from the piece's first to the last one
   bool relu = false;
 };
 
@@ -98,12 +98,12 @@ inline void StorePixels(const TileOutput& out, const Vec (&sums)[kPixels][kVecs]
 }
 
 struct TileInput {
-  const float* pixel[kTilePixelsMax] = {};  // first float under the kernel, of each output pixel
+  const float* pixel[kTilePixelsMax] = {};  // first float under the kernel, for each output pixel
   const float* weight = nullptr;            // of the piece
   size_t kernel = 0, run = 0, row = 0;
 };
 
-// kRun: the run's length where it is known when compiling (5: the first layer of small networks,
+// kRun: the run's length if it is known at compile time (5: the first layer of small networks,
 // whose run is too short for a loop), else 0.
 template <size_t kVecs, size_t kRun, bool kPool>
 void ComputeTile(const TileInput& in, const TileOutput& out) {
@@ -150,8 +150,8 @@ TileFunction ChooseTile(const ConvGeometry& g, size_t vecs) {
 
 using TileOffsets = std::array<size_t, kTilePixelsMax>;
 
-// Where a tile's pixels lie from its first. Output pixels past the last repeat it: computed, never
-// stored.
+// The offsets of a tile's pixels from its first. Output pixels past the last one repeat it: they
+// are computed but not stored.
 TileOffsets OffsetsOfTile(const ConvGeometry& g, size_t pixel_count) {
   TileOffsets offsets{};
   for (size_t p = 0; p < kTilePixelsMax; ++p) {

@@ -1,8 +1,8 @@
 // ConvGeometry: the lengths and strides that the CPU's convolution kernels share.
 //
 // Images are [height, width, channels], so the pixels under one row of the kernel are one run of
-// kernel · channels floats. Everything below works on such runs. Where there is padding, kernels
-// work on a copy of the image with its border of zeros, so that no run has an edge case.
+// kernel · channels floats. The kernels work on such runs. With padding they work on a copy of the
+// image with a border of zeros, so that no run has an edge case.
 #pragma once
 
 #include <algorithm>
@@ -42,8 +42,8 @@ struct ConvGeometry {
   size_t out_height, out_width;
   size_t cells;  // output pixels, after the pool
 
-  // First float of the pixels under the kernel for output pixel (y, x), upper left of its pool
-  // window.
+  // First float of the pixels under the kernel for output pixel (y, x), in the upper left of its
+  // pool window.
   size_t CellOffset(size_t y, size_t x) const {
     return y * pool * stride * row + x * pool * stride * channels;
   }
@@ -63,7 +63,7 @@ inline void PadImage(const ConvGeometry& g, const float* x, float* padded) {
   }
 }
 
-// The way back: copies the middle out.
+// The inverse: copies the middle out.
 inline void UnpadImage(const ConvGeometry& g, const float* padded, float* x) {
   const size_t inner = g.width * g.channels;
   for (size_t y = 0; y < g.height; ++y) {

@@ -1,5 +1,5 @@
-// Convolution with groups that are neither one nor depthwise, as its definition says: no network of
-// the zoo has any, so it is made to be right, not fast.
+// Convolution with groups that are neither one nor depthwise, by definition. No network of the zoo
+// has one, so this is simple, not fast.
 #include <algorithm>
 
 #include "kernels/cpu/conv_geometry.h"
@@ -13,14 +13,14 @@ struct Product {
   size_t out, in, weight;
 };
 
-// Calls f for each product of one sample and one output pixel, those with padding left out.
+// Calls f for each product of one sample and one output pixel, without those in the padding.
 template <class F>
 void ForEachProduct(const Conv2dSpec& spec, size_t y, size_t x, F&& f) {
   const size_t kernel = spec.kernel, in_channels = spec.input.channels / spec.groups;
   const size_t group_outputs = spec.out_channels / spec.groups;
   const size_t pixel = y * spec.conv_output().width + x;
   for (size_t tap = 0; tap < kernel * kernel; ++tap) {
-    const size_t in_y = y * spec.stride + tap / kernel - spec.padding;  // wraps where outside
+    const size_t in_y = y * spec.stride + tap / kernel - spec.padding;  // wraps outside
     const size_t in_x = x * spec.stride + tap % kernel - spec.padding;
     if (in_y >= spec.input.height || in_x >= spec.input.width) continue;
     const size_t in_pixel = (in_y * spec.input.width + in_x) * spec.input.channels;

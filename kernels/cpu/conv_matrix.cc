@@ -1,10 +1,10 @@
 // Convolutions of many channels as matrix products. Each output pixel has a row of `depth` floats,
-// the pixels under its kernel: [kernel · kernel][channels], zeros where there are none.
+// the pixels under its kernel: [kernel · kernel][channels], zeros in the padding.
 //   forward:          y[pixels, out] = rows[pixels, depth] · weight[depth, out]
 //   weight gradient:  dweight[out, depth] = dyᵀ[out, pixels] · rows[pixels, depth]
 //   data gradient:    drows[pixels, depth] = dy[pixels, out] · weight[out, depth], added to dx
-// Pixels of all samples stand in one row and are done in blocks. Of a 1x1 kernel with stride 1 the
-// rows are the pixels themselves and nothing is copied.
+// Pixels of all samples form one sequence, which is processed in blocks. With a 1x1 kernel of
+// stride 1 the rows are the pixels themselves and nothing is copied.
 #include <algorithm>
 
 #include "kernels/cpu/conv_paths.h"
@@ -15,18 +15,18 @@
 namespace pando::cpu {
 namespace {
 
-// Where weights are few, a block's rows and outputs stay in the second cache from one product to
-// the next; else blocks are larger, or the weights are read too often, and products are done in
-// turn.
+// With few weights, a block's rows and outputs stay in the second cache from one product to the
+// next. Otherwise blocks are larger, so that weights are read less often, and products run one
+// after another.
 constexpr size_t kFewWeights = 128 << 10;
 constexpr size_t kFewWeightsBlockFloats = 96 << 10;
 constexpr size_t kBlockFloats = 256 << 10;
 constexpr size_t kBlockPixelsMin = 64;
 constexpr size_t kDepthBlock = 512;  // 128 KB of a panel of weights
-// Many weights are taken in pieces: of so many channels along a product's depth, of so many rows of
-// gradients. Where pixels are so few that they are one block, the weights' way to memory and back
-// is most of the time; then a piece is packed, or its gradients unpacked, when its turn comes, and
-// stays in the second cache meanwhile: 295 KB of a 3x3 kernel.
+// Many weights are processed in pieces: a number of channels along a product's depth, a number of
+// rows of gradients. If the pixels are so few that they are one block, moving the weights to and
+// from memory takes most of the time. Then a piece is packed, or its gradients unpacked, when it is
+// needed, and stays in the second cache meanwhile: 295 KB of a 3x3 kernel.
 constexpr size_t kPieceChannels = 128;
 constexpr size_t kPieceRows = 4 * kTileRows;
 
@@ -53,7 +53,7 @@ struct Geometry {
   SampleShape to;
   size_t channels, taps, depth, out;
   bool is_pixels;
-  size_t row;  // from one pixel's row to the next; copied ones never a power of two
+  size_t row;  // from one pixel's row to the next; never a power of two for copies
   size_t gradient_row;
   bool has_few_weights;
   size_t block_pixels;
@@ -61,7 +61,7 @@ struct Geometry {
 
 struct Scratch {
   float* rows;     // [pixels of a block][row]
-  float* weight;   // packed, of one product or the other: all, or a piece
+  float* weight;   // packed, for one of the products: all, or a piece
   float* dweight;  // [out][gradient_row], or a piece's first rows
   float* kernels;  // of one output channel: [depth]
   float* dy;       // of a block and some output channels: [pixels of a block][kPieceRows]
@@ -81,7 +81,7 @@ Scratch Carve(const Geometry& g, ScratchCarver& carver) {
 
 // ----------------------------------------------------------------------------------------- rows
 
-// Part of a pixel's row that lies in one piece in the images, or in the padding.
+// Part of a pixel's row that is contiguous in the images, or in the padding.
 struct Run {
   size_t at;     // first float in the row
   size_t image;  // first float in the images
@@ -112,7 +112,7 @@ void ForEachRun(const Geometry& g, size_t pixel, F&& f) {
   }
 }
 
-// The rows of pixels [first, first + count): copied, or where they lie.
+// The rows of pixels [first, first + count): copies, or the images themselves.
 const float* Rows(const Geometry& g, const Scratch& s, const float* x, size_t first, size_t count) {
   if (g.is_pixels) return x + first * g.row;
   for (size_t i = 0; i < count; ++i) {
@@ -146,8 +146,8 @@ void ForEachPanel(size_t cols, F&& f) {
 
 // Some of the weights, with all their taps: a panel's lanes and a part of its product's depth.
 struct Piece {
-  size_t lane, lanes;   // output channels forward, input channels backward; may go past the last
-  size_t first, count;  // of the others
+  size_t lane, lanes;   // output channels forward, input channels backward; may exceed the last
+  size_t first, count;  // of the other channels
 };
 
 // [out][channels][taps] to [taps][count of the channels][lanes of out].
@@ -207,7 +207,7 @@ void PackBackward(const Geometry& g, const Scratch& s, const float* weight) {
   }
 }
 
-// Of output channels [first, first + count).
+// For output channels [first, first + count).
 void UnpackGradients(const Geometry& g, const float* dweight, size_t first, size_t count,
                      float* to) {
   for (size_t o = 0; o < count; ++o, dweight += g.gradient_row) {
@@ -252,7 +252,7 @@ void Multiply(const Product& m) {
   });
 }
 
-// What a block of pixels adds to the rows of dweight of some output channels.
+// The contribution of a block of pixels to dweight's rows of some output channels.
 struct Gradients {
   size_t count;     // of the channels
   const float* dy;  // of the first one: [pixels][dy_row]
@@ -282,8 +282,8 @@ void AddGradients(const Geometry& g, const Gradients& m) {
   });
 }
 
-// The same of a piece, whose dy is brought together before: where it lies, the floats of one
-// channel share a few lines of the first cache.
+// The same for a piece, whose dy is copied together first: in place, the floats of one channel
+// share few lines of the first cache.
 void AddGradientsOfPiece(const Geometry& g, const Scratch& s, Gradients m) {
   for (size_t i = 0; i < m.pixels; ++i)
     std::copy_n(m.dy + i * m.dy_row, m.count, s.dy + i * m.count);
@@ -300,7 +300,7 @@ void ForEachBlock(const Geometry& g, size_t sample_count, F&& f) {
 
 // --------------------------------------------------------------------------- products in pieces
 
-// c[rows, lanes of the piece] (+)= a[rows, count of the piece] · packed, of one tap.
+// c[rows, lanes of the piece] (+)= a[rows, count of the piece] · packed, for one tap.
 struct PieceProduct {
   const Piece& piece;
   size_t rows;
@@ -309,7 +309,7 @@ struct PieceProduct {
   const float* packed;
   float* c;
   size_t c_row;
-  size_t cols;  // that exist
+  size_t cols;  // existing ones
   bool continues;
 };
 
@@ -339,7 +339,8 @@ void ForEachPiece(size_t lane_count, size_t depth_count, F&& f) {
   });
 }
 
-// Of one block or many, in one order, so that a sample's output does not depend on those beside it.
+// For one block or many, in one order, so that a sample's output does not depend on the other
+// samples.
 void ForwardInPieces(const Geometry& g, const Scratch& s, const PlainForward& args) {
   const bool is_one_block = g.IsOneBlock(args.sample_count);
   const auto packed = [&](const Piece& piece) {

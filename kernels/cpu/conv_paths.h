@@ -1,8 +1,8 @@
-// The ways in which the CPU convolves, and the rule that chooses one; conv.cc is their only caller.
+// The CPU's convolution paths, and the rule that chooses one. conv.cc is their only caller.
 //
-// The small-network path (conv_forward.cc, conv_backward.cc) does all of a Conv2dSpec in one go and
-// walks only gradients that are not zero. The other paths are plain: they know nothing of bias,
-// dropout2d, pool and relu, which conv.cc does before and after them.
+// The small-network path (conv_forward.cc, conv_backward.cc) does all of a Conv2dSpec at once and
+// walks only gradients that are not zero. The other paths are plain: they do no bias, dropout2d,
+// pool and relu, which conv.cc does before and after them.
 #pragma once
 
 #include "kernels/cpu/cpu_ops.h"
@@ -11,7 +11,7 @@ namespace pando::cpu {
 
 enum class ConvPath : uint8_t { kSmall, kWinograd, kMatrix, kDepthwise3, kDepthwise, kGrouped };
 
-// By the spec alone, so that every worker computes the same bits (P39).
+// Depends on the spec alone, so that every worker computes the same bits (P39).
 ConvPath ChooseConvPath(const Conv2dSpec& spec);
 
 void SmallConvForward(const Conv2dSpec& spec, const Conv2dForwardArgs& args,
@@ -21,7 +21,7 @@ void SmallConvBackward(const Conv2dSpec& spec, const Conv2dBackwardArgs& args,
 size_t SmallConvForwardScratchBytes(const Conv2dSpec& spec);
 size_t SmallConvBackwardScratchBytes(const Conv2dSpec& spec);
 
-// Arrays as in ops.h, but y and dy are [samples, conv_output()]: of the convolution alone.
+// Arrays as in ops.h, but y and dy are [samples, conv_output()]: those of the convolution alone.
 struct PlainForward {
   size_t sample_count = 0;
   const float* x = nullptr;
@@ -33,7 +33,7 @@ struct PlainBackward {
   const float* x = nullptr;
   const float* weight = nullptr;
   const float* dy = nullptr;
-  float* dx = nullptr;  // null: not wanted
+  float* dx = nullptr;  // null: not needed
   float* dweight = nullptr;
 };
 
@@ -57,7 +57,7 @@ void WinogradBackward(const Conv2dSpec& spec, const PlainBackward& args,
                       std::span<std::byte> scratch);
 size_t WinogradScratchBytes(const Conv2dSpec& spec, size_t sample_count_max);
 
-// Depthwise, 3x3, padding 1, stride 1 or 2: those of which IsDepthwise3 is true.
+// Depthwise, 3x3, padding 1, stride 1 or 2: those for which IsDepthwise3 is true.
 bool IsDepthwise3(const Conv2dSpec& spec);
 void Depthwise3Forward(const Conv2dSpec& spec, const PlainForward& args,
                        std::span<std::byte> scratch);

@@ -1,10 +1,10 @@
-// 3x3 convolutions of stride 1 by Winograd's F(4x4, 3x3) (winograd.h): a quarter of the
-// multiplications, which become 36 matrix products, one for each point of the transforms:
+// 3x3 convolutions of stride 1 with Winograd's F(4x4, 3x3) (winograd.h): a quarter of the
+// multiplications, as 36 matrix products, one for each point of the transforms:
 //   forward:          outputs[tiles, out] = inputs[tiles, in] · kernels[in, out]
-//   data gradient:    the same, of the output's gradient with the kernels turned by half
+//   data gradient:    the same, with the output's gradient and the kernels rotated by 180 degrees
 //   weight gradient:  kernels[out, in] = output gradientsᵀ[out, tiles] · inputs[tiles, in]
-// Tiles of all samples stand in one row and are done in blocks, so that what lies between
-// transforms and products stays in the cache.
+// Tiles of all samples form one sequence, which is processed in blocks, so that the data between
+// transforms and products stay in the cache.
 #include <algorithm>
 #include <array>
 
@@ -26,14 +26,15 @@ constexpr size_t kTaps = kKernel * kKernel;
 // Channels of a product's columns, as wide as its tiles of registers.
 constexpr size_t kPanelVecs = kTileVecs, kPanelLanes = kPanelVecs * kLanes;
 constexpr size_t kPanelRow = kPanelLanes + kLanes;
-constexpr size_t kDepthBlock = 128;   // of kernels that are transformed in one go: 1.2 MB
-constexpr size_t kGradientRows = 64;  // of kernel gradients that are made in one go
+constexpr size_t kDepthBlock = 128;   // of kernels that are transformed at once: 1.2 MB
+constexpr size_t kGradientRows = 64;  // of kernel gradients that are made at once
 
-// Transformed tiles of a block: small enough for the second cache beside one panel of kernels...
+// Transformed tiles of a block: small enough for the second cache together with one panel of
+// kernels...
 constexpr size_t kBlockFloats = 48 << 10;
 constexpr size_t kBlockTilesMin = 16;
-// ... but all tiles in one go, 6 MB of them at most, where the layer has more kernels than pixels:
-// then each panel of kernels is transformed when its turn comes, and never goes to memory.
+// ... but all tiles at once, at most 6 MB, if the layer has more kernels than pixels. Then each
+// panel of kernels is transformed when it is needed, and never stored to memory.
 constexpr size_t kOneBlockFloats = 3 << 19;
 
 // Lengths of an array of transformed tiles: [kPoints][tiles of a block][row].
@@ -45,10 +46,10 @@ struct Transformed {
         row((vecs + 1) * kLanes) {}
   size_t point(size_t tiles) const { return tiles * row + kLanes; }
   size_t channels, vecs, panels;
-  size_t row;  // no power of two: tiles would fall on the same lines of the cache
+  size_t row;  // not a power of two: tiles would share cache lines
 };
 
-// A convolution from one row of images to another, and its cut into tiles.
+// A convolution from one sequence of images to another, and its tiles.
 struct Convolution {
   Convolution(const SampleShape& from_shape, const SampleShape& to_shape, size_t padding_pixels,
               size_t sample_count)
@@ -73,10 +74,10 @@ struct Convolution {
   size_t block_tiles;
 };
 
-Convolution ForwardOf(const Conv2dSpec& spec, size_t sample_count) {
+Convolution MakeForward(const Conv2dSpec& spec, size_t sample_count) {
   return {spec.input, spec.conv_output(), spec.padding, sample_count};
 }
-Convolution DataGradientOf(const Conv2dSpec& spec, size_t sample_count) {
+Convolution MakeDataGradient(const Conv2dSpec& spec, size_t sample_count) {
   return {spec.conv_output(), spec.input, kKernel - 1 - spec.padding, sample_count};
 }
 
@@ -117,7 +118,7 @@ Scratch CarveGradient(const Convolution& c, ScratchCarver& carver) {
   return s;
 }
 
-// Part of an array's channels, in vectors: what a panel holds.
+// Part of an array's channels, in vectors: one panel.
 struct Panel {
   size_t index, first, vecs;
 };
@@ -149,7 +150,7 @@ void ForEachTile(const Convolution& c, size_t first, size_t count, F&& f) {
 template <size_t kSide>
 using TilePixels = std::array<std::array<const float*, kSide>, kSide>;
 
-// Where a tile's pixels lie; `zeros` for those outside of the image. top, left: may wrap.
+// The places of a tile's pixels; `zeros` for those outside of the image. top, left: may wrap.
 template <size_t kSide>
 TilePixels<kSide> PixelsAt(const SampleShape& shape, const float* image, size_t top, size_t left,
                            const float* zeros) {
@@ -233,15 +234,15 @@ void TransformOutputs(const Convolution& c, const Scratch& s, const Panel& panel
 
 // -------------------------------------------------------------------------------------- kernels
 
-// Where the kernels lie from one channel to the next, along the depth and the lanes of a product.
+// Strides of the kernels from one channel to the next, along the depth and the lanes of a product.
 struct KernelLayout {
   size_t depth_stride, lane_stride;
-  bool is_turned;  // by half: tap i is read as tap 8 − i
+  bool is_turned;  // by 180 degrees: tap i is read as tap 8 − i
 };
 
 using Kernel = std::array<Vec, kTaps>;
 
-// The kernels of `lanes` channels, one in each lane: `rest` floats are left from the first on.
+// The kernels of `lanes` channels, one per lane: `rest` floats remain from the first one on.
 Kernel LoadKernel(const KernelLayout& layout, const float* weight, size_t lanes, size_t rest) {
   Kernel kernel;
   for (size_t first = 0; first < kTaps; first += kLanes) {
@@ -258,8 +259,8 @@ Kernel LoadKernel(const KernelLayout& layout, const float* weight, size_t lanes,
   return kernel;
 }
 
-// The way back, one after the other; `lanes` kernels. They are put together first and leave in
-// whole vectors: the many stores of parts would wait for their lines.
+// The inverse, one after another; `lanes` kernels. They are put together first and stored as whole
+// vectors, because many partial stores would wait for their lines.
 void StoreKernels(const Kernel& kernel, size_t lanes, float* to) {
   constexpr size_t kParts = RoundUpToLanes(kTaps) / kLanes;
   Vec parts[kParts][kLanes] = {};
@@ -275,7 +276,7 @@ void StoreKernels(const Kernel& kernel, size_t lanes, float* to) {
   for (size_t i = 0; i < count; i += kLanes) StorePart(to + i, Load(together + i), count - i);
 }
 
-// Of input channels: part of a product's depth.
+// Input channels: part of a product's depth.
 struct Depth {
   size_t first, count;
 };
@@ -295,7 +296,7 @@ void PackKernels(const Convolution& c, const KernelLayout& layout, const Panel& 
         [to, point](size_t i, size_t j, Vec value) { Store(to + (i * kTile + j) * point, value); },
         winograd::TransformKernel);
   };
-  // Along the weights as they lie.
+  // In the order of the weights in memory.
   if (layout.lane_stride < layout.depth_stride) {
     for (size_t k = 0; k < depth.count; ++k) {
       for (size_t v = 0; v < panel.vecs; ++v) pack(v, k);
@@ -307,7 +308,7 @@ void PackKernels(const Convolution& c, const KernelLayout& layout, const Panel& 
   }
 }
 
-// Some output channels' kernel gradients: of a panel of input channels.
+// The kernel gradients of some output channels: for a panel of input channels.
 struct GradientBlock {
   size_t row, rows;
   Panel panel;
@@ -390,7 +391,7 @@ void ConvolveInBlocks(const Convolution& c, const Scratch& s, const KernelLayout
   });
 }
 
-// The same, where the kernels outweigh the pixels: some of them at a time.
+// The same if there are more kernels than pixels: a part of them at a time.
 void ConvolveInOneBlock(const Convolution& c, const Scratch& s, const KernelLayout& layout,
                         const float* weight, const float* x, float* y) {
   TransformInputs(c, s, x, 0, c.tiles);
@@ -437,12 +438,12 @@ void ComputeKernelGradients(const Convolution& c, const Scratch& s, const PlainB
 
 size_t WinogradScratchBytes(const Conv2dSpec& spec, size_t sample_count_max) {
   size_t bytes = 0;
-  // Fewer samples may be one block where more are not.
+  // Fewer samples may fit into one block when more do not.
   for (size_t n = 1; n <= sample_count_max; ++n) {
     ScratchCarver forward, data_gradient, gradient;
-    CarveConvolve(ForwardOf(spec, n), forward);
-    CarveConvolve(DataGradientOf(spec, n), data_gradient);
-    CarveGradient(ForwardOf(spec, n), gradient);
+    CarveConvolve(MakeForward(spec, n), forward);
+    CarveConvolve(MakeDataGradient(spec, n), data_gradient);
+    CarveGradient(MakeForward(spec, n), gradient);
     bytes =
         std::max({bytes, forward.used_bytes(), data_gradient.used_bytes(), gradient.used_bytes()});
   }
@@ -451,7 +452,7 @@ size_t WinogradScratchBytes(const Conv2dSpec& spec, size_t sample_count_max) {
 
 void WinogradForward(const Conv2dSpec& spec, const PlainForward& args,
                      std::span<std::byte> scratch) {
-  const Convolution c = ForwardOf(spec, args.sample_count);
+  const Convolution c = MakeForward(spec, args.sample_count);
   ScratchCarver carver(scratch);
   Convolve(c, CarveConvolve(c, carver), {kTaps, kTaps * c.in.channels, false}, args.weight, args.x,
            args.y);
@@ -459,11 +460,11 @@ void WinogradForward(const Conv2dSpec& spec, const PlainForward& args,
 
 void WinogradBackward(const Conv2dSpec& spec, const PlainBackward& args,
                       std::span<std::byte> scratch) {
-  const Convolution forward = ForwardOf(spec, args.sample_count);
+  const Convolution forward = MakeForward(spec, args.sample_count);
   ScratchCarver gradient_carver(scratch), data_carver(scratch);
   ComputeKernelGradients(forward, CarveGradient(forward, gradient_carver), args);
   if (args.dx == nullptr) return;
-  const Convolution c = DataGradientOf(spec, args.sample_count);
+  const Convolution c = MakeDataGradient(spec, args.sample_count);
   Convolve(c, CarveConvolve(c, data_carver), {kTaps * c.out.channels, kTaps, true}, args.weight,
            args.dy, args.dx);
 }

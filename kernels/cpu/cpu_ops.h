@@ -1,4 +1,4 @@
-// The CPU's versions of the operations of kernels/ops.h, which says what they do. Called by
+// The CPU's versions of the operations of kernels/ops.h, which documents them. Called by
 // kernels/ops.cc, which has checked the shapes.
 #pragma once
 
@@ -6,33 +6,17 @@
 
 namespace pando::cpu {
 
-using Conv2dForwardArgs = Conv2dForwardArgsOf<float>;
-using Conv2dBackwardArgs = Conv2dBackwardArgsOf<float>;
-using LinearForwardArgs = LinearForwardArgsOf<float>;
-using LinearBackwardArgs = LinearBackwardArgsOf<float>;
-using BatchNormForwardArgs = BatchNormForwardArgsOf<float>;
-using BatchNormInferenceArgs = BatchNormInferenceArgsOf<float>;
-using BatchNormBackwardArgs = BatchNormBackwardArgsOf<float>;
+#define PANDO_DECLARE(Name, Spec)         \
+  using Name##Args = Name##ArgsOf<float>; \
+  void Name(const Spec& spec, const Name##Args& args, std::span<std::byte> scratch);
+PANDO_OPERATIONS(PANDO_DECLARE)
+#undef PANDO_DECLARE
 
-size_t Conv2dScratchBytes(const Conv2dSpec& spec, uint32_t sample_count_max);
-void Conv2dForward(const Conv2dSpec& spec, const Conv2dForwardArgs& args,
-                   std::span<std::byte> scratch);
-void Conv2dBackward(const Conv2dSpec& spec, const Conv2dBackwardArgs& args,
-                    std::span<std::byte> scratch);
-
-size_t LinearScratchBytes(const LinearSpec& spec, uint32_t sample_count_max);
-void LinearForward(const LinearSpec& spec, const LinearForwardArgs& args,
-                   std::span<std::byte> scratch);
-void LinearBackward(const LinearSpec& spec, const LinearBackwardArgs& args,
-                    std::span<std::byte> scratch);
-
+#define PANDO_DECLARE(Operation) \
+  size_t Operation##ScratchBytes(const Operation##Spec& spec, uint32_t sample_count_max);
+PANDO_OPERATIONS_WITH_SCRATCH(PANDO_DECLARE)
+#undef PANDO_DECLARE
 size_t BatchNormScratchBytes(const BatchNormSpec& spec);
-void BatchNormForward(const BatchNormSpec& spec, const BatchNormForwardArgs& args,
-                      std::span<std::byte> scratch);
-void BatchNormInference(const BatchNormSpec& spec, const BatchNormInferenceArgs& args,
-                        std::span<std::byte> scratch);
-void BatchNormBackward(const BatchNormSpec& spec, const BatchNormBackwardArgs& args,
-                       std::span<std::byte> scratch);
 
 void ReluForward(size_t count, const float* x, float* y);
 void ReluBackward(size_t count, const float* y, const float* dy, float* dx);

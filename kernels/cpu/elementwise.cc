@@ -86,7 +86,7 @@ void DropoutFactors(PhiloxKey key, const PassNumbers& numbers, float probability
 
 namespace {
 
-// How many classes are ahead of the label; of a logit that is not a number more than there are.
+// How many classes are ahead of the label. For a NaN logit more than there are classes.
 size_t ClassesAhead(std::span<const float> logits, size_t label) {
   if (std::isnan(logits[label])) return SIZE_MAX;
   size_t ahead = 0;

@@ -12,7 +12,7 @@ struct Block {  // of the depth and of the columns
   size_t first_col, cols;
 };
 
-// Calls f(first column, columns that exist, vectors) for each panel of the block, a tile wide.
+// Calls f(first column, existing columns, vectors) for each panel of the block, one tile wide.
 template <class F>
 void ForEachPanel(const Block& block, F&& f) {
   ForEvenPieces(RoundUpToLanes(block.cols) / kLanes, kTileVecs, [&](size_t vec, size_t vecs) {

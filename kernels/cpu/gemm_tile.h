@@ -7,13 +7,13 @@
 
 namespace pando::cpu {
 
-// Sums of a tile, registers' worth: 6 x 4 sums + 4 of b + 1 broadcast of a within 32 registers,
-// 4 x 3 + 3 + 1 within 16.
+// Sums of a tile, in registers: 6 x 4 sums + 4 of b + 1 broadcast of a within 32 registers, 4 x 3 +
+// 3 + 1 within 16.
 inline constexpr size_t kTileRows = kRegisters == 32 ? 6 : 4;
 inline constexpr size_t kTileVecs = kRegisters == 32 ? 4 : 3;
 
 // c[row, col] (+)= Σ over depth of a[row, k] · b[k, col], in order of k: one chain of fused
-// multiply-adds per element, whatever the size of the tile.
+// multiply-adds per element, for any size of the tile.
 struct GemmTile {
   size_t depth;
   const float* a;
@@ -22,8 +22,8 @@ struct GemmTile {
   size_t b_row_stride;
   float* c;
   size_t c_row_stride;
-  size_t cols;     // that exist: the others are not written
-  bool continues;  // c holds the sums of the depth before
+  size_t cols;     // existing ones: the others are not written
+  bool continues;  // c has the sums of the depth before
 };
 
 // REQUIRES: 1 <= rows <= kTileRows, 1 <= vecs <= kTileVecs.

@@ -6,7 +6,7 @@
 namespace pando::cpu {
 namespace {
 
-size_t SizeOf(const DeviceBatch& batch) { return batch.sample_count * batch.shape.size(); }
+size_t ValueCount(const DeviceBatch& batch) { return batch.sample_count * batch.shape.size(); }
 
 // The bytes of one picture, moved: [y, x, channel].
 void MovePicture(const SampleShape& shape, PictureMove move, const uint8_t* from, uint8_t* to) {
@@ -22,20 +22,20 @@ void MovePicture(const SampleShape& shape, PictureMove move, const uint8_t* from
   }
 }
 
-// The batch as it is, [pixel, channel].
+// The batch without repeated channels, [pixel, channel].
 void ImportOwnChannels(const DeviceBatch& batch, float* x) {
   if (batch.bytes == nullptr) {
-    std::copy_n(batch.values, SizeOf(batch), x);
+    std::copy_n(batch.values, ValueCount(batch), x);
     return;
   }
   const size_t channels = batch.shape.channels;
   for (size_t c = 0; c < channels; ++c) {
     const float* values = batch.byte_values + 256 * c;
-    for (size_t i = c; i < SizeOf(batch); i += channels) x[i] = values[batch.bytes[i]];
+    for (size_t i = c; i < ValueCount(batch); i += channels) x[i] = values[batch.bytes[i]];
   }
 }
 
-// Picture by picture, so that the moved bytes are near.
+// Picture by picture, so that the moved bytes are in the cache.
 void ImportMoved(const DeviceBatch& batch, uint32_t channels, float* x, int32_t* labels) {
   const size_t size = batch.shape.size(), out_size = size / batch.shape.channels * channels;
   std::vector<uint8_t> moved(size);
@@ -57,10 +57,10 @@ void ImportBatch(const DeviceBatch& batch, uint32_t channels, float* x, int32_t*
   std::copy_n(batch.labels, batch.sample_count, labels);
   if (channels == batch.shape.channels) return ImportOwnChannels(batch, x);
   if (batch.bytes == nullptr) {
-    for (size_t i = 0; i < SizeOf(batch); ++i) x = std::fill_n(x, channels, batch.values[i]);
+    for (size_t i = 0; i < ValueCount(batch); ++i) x = std::fill_n(x, channels, batch.values[i]);
     return;
   }
-  for (size_t i = 0; i < SizeOf(batch); ++i)
+  for (size_t i = 0; i < ValueCount(batch); ++i)
     x = std::fill_n(x, channels, batch.byte_values[batch.bytes[i]]);
 }
 

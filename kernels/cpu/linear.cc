@@ -7,7 +7,7 @@
 namespace pando::cpu {
 namespace {
 
-// Depth blocks: weights are the large matrix. As a they are read in runs of 2 KB, as b of 2 KB too.
+// Depth blocks: weights are the large matrix. As a they are read in runs of 2 KB, and as b too.
 constexpr size_t kForwardDepth = 512, kBackwardDepth = 128;
 
 struct Scratch {
@@ -54,7 +54,8 @@ void LinearForward(const LinearSpec& spec, const LinearForwardArgs& args,
   const size_t n = args.sample_count, in = spec.in_features, out = spec.out_features;
   ScratchCarver carver(scratch);
   const Scratch s = Carve(spec, n, carver);
-  // Transposed, yᵀ = weight · xᵀ: samples in vector lanes, and weights are read once, as they lie.
+  // Transposed, yᵀ = weight · xᵀ: samples are in vector lanes, and weights are read once, without
+  // copying.
   Multiply({.rows = out,
             .cols = n,
             .depth = in,

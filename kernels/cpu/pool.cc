@@ -5,7 +5,7 @@
 namespace pando::cpu {
 namespace {
 
-// The pixels of one window that lie in the input: [top, bottom) x [left, right).
+// The pixels of one window that are inside the input: [top, bottom) x [left, right).
 struct Window {
   size_t top, bottom, left, right;
   size_t size() const { return (bottom - top) * (right - left); }

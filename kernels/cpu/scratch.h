@@ -1,5 +1,5 @@
-// ScratchCarver cuts one block of scratch memory into arrays, each on a cache line of its own. Run
-// over nothing it counts the bytes needed, so that size and use cannot disagree.
+// ScratchCarver cuts one block of scratch memory into arrays, each on a separate cache line.
+// Without a block it counts the bytes needed, so that size and use agree.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,7 @@ class ScratchCarver {
     return reinterpret_cast<T*>(base_ + first);
   }
   size_t used_bytes() const { return used_bytes_; }
-  // What is not taken yet.  REQUIRES: not counting only.
+  // The unused rest.  REQUIRES: not counting only.
   std::span<std::byte> rest() const { return {base_ + used_bytes_, capacity_bytes_ - used_bytes_}; }
 
  private:

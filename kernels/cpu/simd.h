@@ -33,8 +33,8 @@ inline IntVec Load(const int32_t* p) {
   std::memcpy(&v, p, sizeof v);
   return v;
 }
-// For a loaded value used several times: GCC would else fold the load into each use, and loads are
-// what bounds these loops (MNIST CNN: 16 loads for 12 multiply-adds instead of 7).
+// For a loaded value that is used several times: GCC would otherwise fold the load into each use,
+// and loads limit these loops (MNIST CNN: 16 loads for 12 multiply-adds instead of 7).
 inline Vec InRegister(Vec v) {
 #if defined(__x86_64__)
   asm("" : "+v"(v));
@@ -81,8 +81,8 @@ inline Vec LoadPart(const float* p, size_t count) {
   return Load(lanes);
 }
 
-// Parts n into the fewest pieces of at most `max`, as equal as can be: 10 by 3 is 3 + 3 + 2 + 2, so
-// that no piece is too small to fill the pipelines. Calls f(first, size).
+// Splits n into the fewest pieces of at most `max`, as equal as possible (10 by 3 is 3 + 3 + 2 +
+// 2), so that no piece is too small to fill the pipelines. Calls f(first, size).
 template <class F>
 inline void ForEvenPieces(size_t n, size_t max, F&& f) {
   size_t pieces = (n + max - 1) / max;

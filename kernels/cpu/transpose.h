@@ -25,8 +25,8 @@ inline void Transpose(Vec (&rows)[kLanes]) {
   if constexpr (kHalf > 1) Transpose<kHalf / 2>(rows);
 }
 
-// to[cols, rows] = from[rows, cols]ᵀ for few rows: the result is put together a few columns at a
-// time and leaves in whole vectors, or the many stores of parts would wait for its lines.
+// to[cols, rows] = from[rows, cols]ᵀ for few rows. The result is put together a few columns at a
+// time and stored as whole vectors, because many partial stores would wait for its lines.
 // REQUIRES: rows <= kLanes.
 inline void TransposeFewRows(size_t rows, size_t cols, const float* from, float* to) {
   for (size_t c = 0; c < cols; c += kLanes) {

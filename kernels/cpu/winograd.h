@@ -2,7 +2,7 @@
 // 36 multiplications instead of 144. With input tile d, kernel g and output tile y:
 //   y = Aᵀ [ (G g Gᵀ) ⊙ (Bᵀ d B) ] A      and, the adjoint of it in g:
 //   dg = Gᵀ [ (A dy Aᵀ) ⊙ (Bᵀ d B) ] G
-// The polynomials are evaluated at 0, ±5/8, ±3/2 and infinity, whose powers stay nearer to 1 than
+// The polynomials are evaluated at 0, ±5/8, ±3/2 and infinity. Their powers stay nearer to 1 than
 // those of the usual 0, ±1, ±2: a third of the rounding error.
 #pragma once
 
@@ -12,9 +12,9 @@ namespace pando::cpu::winograd {
 
 inline constexpr size_t kTile = 6, kOut = 4, kKernel = 3, kPoints = kTile * kTile;
 
-inline constexpr float kA = 5.0f / 8, kB = 3.0f / 2;  // exact, and so their squares
+inline constexpr float kA = 5.0f / 8, kB = 3.0f / 2;  // exact, and so are their squares
 inline constexpr float kA2 = kA * kA, kB2 = kB * kB, kA3 = kA2 * kA, kB3 = kB2 * kB;
-// One over the products of a point's distances from the others.
+// The inverse products of a point's distances from the others.
 inline constexpr float kScale0 = 1 / (kA2 * kB2);
 inline constexpr float kScaleA = 1 / (2 * kA2 * (kA2 - kB2));
 inline constexpr float kScaleB = 1 / (2 * kB2 * (kB2 - kA2));

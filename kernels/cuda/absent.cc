@@ -1,4 +1,4 @@
-// A build without CUDA: there is no GPU to open.
+// A build without CUDA: no GPU can be opened.
 #include "common/check.h"
 #include "kernels/copy_queue.h"
 #include "kernels/device.h"

@@ -1,4 +1,4 @@
-// What a call of CUDA's runtime or libraries returns, checked.
+// Checks the return values of CUDA's runtime and libraries.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -9,9 +9,8 @@ namespace pando::cuda {
 
 }  // namespace pando::cuda
 
-// A GPU that fails is a machine that fails: the process stops, another starts and joins again, and
-// the protocol makes good what was lost. A macro because the call's text and place belong in the
-// message.
+// A GPU that fails is a machine that fails: the process stops, another one starts and joins, and
+// the protocol recovers. A macro because the call's text and place belong in the message.
 #define PANDO_CUDA_CHECK(call)                                                                \
   do {                                                                                        \
     const cudaError_t pando_status = (call);                                                  \

@@ -1,6 +1,6 @@
-// Convolution on the GPU: cuDNN's, or our own where every channel stands alone; before and after it
-// what the operation does besides: weights into the layout of the libraries, bias, dropout2d's
-// factors, the 2x2 max pool and relu in one pass.
+// Convolution on the GPU: cuDNN's, or our own for depthwise convolutions. Around it the other parts
+// of the operation: weights into the libraries' layout, bias, dropout2d's factors, the 2x2 max pool
+// and relu in one pass.
 #include "kernels/cuda/cuda_device.h"
 #include "kernels/cuda/cuda_ops.h"
 #include "kernels/cuda/depthwise.h"
@@ -13,7 +13,7 @@
 namespace pando::cuda {
 namespace {
 
-ConvProblem ProblemOf(const Conv2dSpec& spec, uint32_t sample_count, ConvPass pass) {
+ConvProblem MakeProblem(const Conv2dSpec& spec, uint32_t sample_count, ConvPass pass) {
   return {.pass = pass,
           .input = spec.input,
           .out_channels = spec.out_channels,
@@ -24,24 +24,24 @@ ConvProblem ProblemOf(const Conv2dSpec& spec, uint32_t sample_count, ConvPass pa
           .sample_count = sample_count};
 }
 
-// cuDNN's where it has an engine, else our own of any shape.
+// cuDNN's if it has an engine, otherwise our own for any shape.
 void Convolve(CudaDevice& gpu, const ConvProblem& problem, const ConvArrays& arrays) {
   if (!gpu.convolutions().Run(problem, arrays)) DirectConvolve(gpu, problem, arrays);
 }
 
-// Backward begins with that of what follows the convolution.
+// Whether backward begins with the operations after the convolution.
 bool HasEpilogue(const Conv2dSpec& spec, bool has_scale) {
   return spec.max_pool || spec.relu || has_scale;
 }
 
-uint32_t TapsOf(const Conv2dSpec& spec) { return spec.kernel * spec.kernel; }
+uint32_t CountTaps(const Conv2dSpec& spec) { return spec.kernel * spec.kernel; }
 uint32_t ChannelsPerGroup(const Conv2dSpec& spec) { return spec.input.channels / spec.groups; }
 
 struct Scratch {
   std::byte* weight;    // elements, [out, taps, channels / groups]
-  std::byte* dweight;   // the same of its gradient
-  std::byte* sums;      // elements: forward what is not yet pooled, backward the gradient of that
-  std::byte* run_sums;  // of dbias
+  std::byte* dweight;   // the same for its gradient
+  std::byte* sums;      // elements: forward the result before pooling, backward its gradient
+  std::byte* run_sums;  // for dbias
   std::span<std::byte> depthwise;
 };
 
@@ -62,7 +62,7 @@ Scratch Carve(CudaDevice& gpu, const Conv2dSpec& spec, uint32_t sample_count,
 // ---------------------------------------------------------------------------------- what follows
 // it
 
-// Of the convolution's result at [sample, pixel, channel] with what follows it.
+// The convolution's result at [sample, pixel, channel] with the operations after it.
 struct Epilogue {
   uint32_t conv_width;
   uint32_t width;  // of the result
@@ -73,13 +73,13 @@ struct Epilogue {
   bool relu;
 };
 
-Epilogue EpilogueOf(const Conv2dSpec& spec) {
+Epilogue MakeEpilogue(const Conv2dSpec& spec) {
   const SampleShape conv = spec.conv_output(), out = spec.output();
   return {conv.width, out.width, out.height, conv.height, out.channels, spec.max_pool, spec.relu};
 }
 
-// One block row a sample, one thread kWidth channels of a pixel of the result. sums may be y where
-// nothing is pooled.
+// One block row per sample; one thread has kWidth channels of a pixel of the result. sums may be y
+// if nothing is pooled.
 template <class T, int kWidth>
 __global__ void FinishForward(Epilogue e, const T* sums, const float* bias, const float* scale,
                               T* y, int32_t* argmax) {
@@ -91,7 +91,7 @@ __global__ void FinishForward(Epilogue e, const T* sums, const float* bias, cons
        i += gridDim.x * blockDim.x) {
     const uint32_t c = i % columns * kWidth, pixel = i / columns;
     float values[kWidth], offsets[kWidth], factors[kWidth];
-    for (int k = 0; k < kWidth; ++k) {  // a bias may begin anywhere
+    for (int k = 0; k < kWidth; ++k) {  // a bias may begin at any address
       offsets[k] = bias == nullptr ? 0.0f : bias[c + k];
       factors[k] = scale == nullptr ? 1.0f : scale[c + k];
     }
@@ -119,7 +119,8 @@ __global__ void FinishForward(Epilogue e, const T* sums, const float* bias, cons
   }
 }
 
-// The gradient of the convolution's own result: one thread kWidth channels of a pixel of that.
+// The gradient of the convolution's own result: one thread has kWidth channels of one of its
+// pixels.
 template <class T, int kWidth>
 __global__ void BeginBackward(Epilogue e, const T* y, const T* dy, const float* scale,
                               const int32_t* argmax, T* dsums) {
@@ -161,7 +162,7 @@ __global__ void BeginBackward(Epilogue e, const T* y, const T* dy, const float* 
 size_t Conv2dScratchBytes(CudaDevice& gpu, const Conv2dSpec& spec, uint32_t sample_count_max) {
   for (ConvPass pass : {ConvPass::kForward, ConvPass::kDataGradient, ConvPass::kWeightGradient}) {
     if (IsDepthwise(spec)) break;
-    gpu.convolutions().Prepare(ProblemOf(spec, sample_count_max, pass));
+    gpu.convolutions().Prepare(MakeProblem(spec, sample_count_max, pass));
   }
   ScratchCarver counter;
   Carve(gpu, spec, sample_count_max, counter);
@@ -176,16 +177,16 @@ void Conv2dForward(CudaDevice& gpu, const Conv2dSpec& spec, const Conv2dForwardA
   if (IsDepthwise(spec)) {
     DepthwiseForward(gpu, spec, args.sample_count, args.x, args.weight, sums, s.depthwise);
   } else {
-    FilterToElements(gpu, spec.out_channels, ChannelsPerGroup(spec), TapsOf(spec), args.weight,
+    FilterToElements(gpu, spec.out_channels, ChannelsPerGroup(spec), CountTaps(spec), args.weight,
                      s.weight);
-    Convolve(gpu, ProblemOf(spec, args.sample_count, ConvPass::kForward),
+    Convolve(gpu, MakeProblem(spec, args.sample_count, ConvPass::kForward),
              {.x = const_cast<void*>(args.x), .w = s.weight, .y = sums});
   }
   if (!HasEpilogue(spec, args.channel_scale != nullptr) && args.bias == nullptr) return;
   WithElement(gpu.element(), [&]<class T>() {
     WithWidth<T>(spec.out_channels, [&]<int kWidth>() {
       Launch(gpu, SampleGrid(spec.output().size(), kWidth, args.sample_count), dim3(kMapThreads),
-             FinishForward<T, kWidth>, EpilogueOf(spec), static_cast<const T*>(sums), args.bias,
+             FinishForward<T, kWidth>, MakeEpilogue(spec), static_cast<const T*>(sums), args.bias,
              args.channel_scale, static_cast<T*>(args.y), args.argmax);
     });
   });
@@ -201,7 +202,7 @@ void Conv2dBackward(CudaDevice& gpu, const Conv2dSpec& spec, const Conv2dBackwar
     WithElement(gpu.element(), [&]<class T>() {
       WithWidth<T>(spec.out_channels, [&]<int kWidth>() {
         Launch(gpu, SampleGrid(spec.conv_output().size(), kWidth, args.sample_count),
-               dim3(kMapThreads), BeginBackward<T, kWidth>, EpilogueOf(spec),
+               dim3(kMapThreads), BeginBackward<T, kWidth>, MakeEpilogue(spec),
                static_cast<const T*>(args.y), static_cast<const T*>(args.dy), args.channel_scale,
                args.argmax, reinterpret_cast<T*>(s.sums));
       });
@@ -216,15 +217,15 @@ void Conv2dBackward(CudaDevice& gpu, const Conv2dSpec& spec, const Conv2dBackwar
                              {args.x, args.weight, dsums, args.dx, args.dweight}, s.depthwise);
   }
   const auto run = [&](ConvPass pass, const ConvArrays& arrays) {
-    Convolve(gpu, ProblemOf(spec, args.sample_count, pass), arrays);
+    Convolve(gpu, MakeProblem(spec, args.sample_count, pass), arrays);
   };
   void* const x = const_cast<void*>(args.x);
   void* const dy = const_cast<void*>(dsums);
   run(ConvPass::kWeightGradient, {.x = x, .w = s.dweight, .y = dy});
-  FilterToFloats(gpu, spec.out_channels, ChannelsPerGroup(spec), TapsOf(spec), s.dweight,
+  FilterToFloats(gpu, spec.out_channels, ChannelsPerGroup(spec), CountTaps(spec), s.dweight,
                  args.dweight);
   if (args.dx == nullptr) return;
-  FilterToElements(gpu, spec.out_channels, ChannelsPerGroup(spec), TapsOf(spec), args.weight,
+  FilterToElements(gpu, spec.out_channels, ChannelsPerGroup(spec), CountTaps(spec), args.weight,
                    s.weight);
   run(ConvPass::kDataGradient, {.x = args.dx, .w = s.weight, .y = dy});
 }

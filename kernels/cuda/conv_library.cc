@@ -11,7 +11,7 @@
 #include "kernels/cuda/check.h"
 #include "kernels/cuda/cudnn_api.h"
 
-// As PANDO_CUDA_CHECK, of cuDNN's calls; where they are is `api`.
+// As PANDO_CUDA_CHECK, for cuDNN's calls, in scopes that have `api`.
 #define PANDO_CUDNN_CHECK(call)                                                               \
   do {                                                                                        \
     const cudnnStatus_t pando_status = (call);                                                \
@@ -22,7 +22,7 @@
 namespace pando::cuda {
 namespace {
 
-// One for all problems, of one size, so that a plan follows from its problem alone (P39).
+// The same for all problems, so that a plan follows from its problem alone (P39).
 constexpr size_t kWorkspaceBytes = size_t{256} << 20;
 constexpr int64_t kXId = 1, kWId = 2, kYId = 3;
 constexpr int64_t kAlignmentBytes = 16;
@@ -58,7 +58,7 @@ class Descriptor {
   void SetInts(cudnnBackendAttributeName_t name, const std::array<int64_t, N>& values) {
     Set(name, CUDNN_TYPE_INT64, N, values.data());
   }
-  // How many values there are; the first count_max of them into `values`.
+  // Returns the number of values, and writes the first count_max of them to `values`.
   int64_t Get(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t count_max,
               void* values) const {
     int64_t count = 0;
@@ -74,7 +74,7 @@ class Descriptor {
   cudnnBackendDescriptor_t descriptor_ = nullptr;
 };
 
-cudnnDataType_t TypeOf(ElementType element) {
+cudnnDataType_t DataType(ElementType element) {
   switch (element) {
     case ElementType::kBfloat16:
       return CUDNN_DATA_BFLOAT16;
@@ -88,11 +88,11 @@ cudnnDataType_t TypeOf(ElementType element) {
 
 // ------------------------------------------------------------------------------ a problem's graph
 
-// dims: samples or out, channels, height, width. Channels lie side by side.
+// dims: samples or out, channels, height, width. Channels are adjacent.
 Descriptor MakeTensor(const CudnnApi& api, int64_t id, ElementType element, const Dims& dims) {
   const auto [n, c, h, w] = dims;
   Descriptor tensor(api, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
-  tensor.SetOne(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, TypeOf(element));
+  tensor.SetOne(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, DataType(element));
   tensor.SetInts(CUDNN_ATTR_TENSOR_DIMENSIONS, dims);
   tensor.SetInts(CUDNN_ATTR_TENSOR_STRIDES, Dims{c * h * w, 1, c * w, c});
   tensor.SetOne(CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, id);
@@ -122,7 +122,7 @@ struct OperationNames {
   cudnnBackendAttributeName_t x, w, y, convolution, alpha, beta;
 };
 
-OperationNames NamesOf(ConvPass pass) {
+OperationNames OperationNamesFor(ConvPass pass) {
   switch (pass) {
     case ConvPass::kDataGradient:
       return {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
@@ -157,7 +157,7 @@ struct Graph {
   Descriptor graph;  // of the operation alone
 };
 
-// None: cuDNN knows no such convolution.
+// None: cuDNN does not support such a convolution.
 std::optional<Graph> MakeGraph(const CudnnApi& api, const ConvProblem& problem, ElementType element,
                                cudnnHandle_t handle) {
   const auto side = [&](uint32_t in) {
@@ -173,7 +173,7 @@ std::optional<Graph> MakeGraph(const CudnnApi& api, const ConvProblem& problem, 
       MakeTensor(api, kYId, element,
                  {problem.sample_count, problem.out_channels, side(in.height), side(in.width)});
   const Descriptor convolution = MakeConvolution(api, problem);
-  const OperationNames names = NamesOf(problem.pass);
+  const OperationNames names = OperationNamesFor(problem.pass);
   Descriptor operation(api, names.type);
   operation.SetChild(names.x, x);
   operation.SetChild(names.w, w);
@@ -191,7 +191,7 @@ std::optional<Graph> MakeGraph(const CudnnApi& api, const ConvProblem& problem, 
 
 // ------------------------------------------------------------------------------------- its engine
 
-// cuDNN's proposals, the one that it thinks fastest first; those of the fallback last.
+// cuDNN's proposals, in its order of expected speed; those of the fallback last.
 std::vector<Descriptor> ProposeEngines(const Descriptor& graph) {
   std::vector<Descriptor> all;
   for (cudnnBackendHeurMode_t mode :
@@ -215,14 +215,14 @@ std::vector<Descriptor> ProposeEngines(const Descriptor& graph) {
   return all;
 }
 
-// Whether its bits are always the same (P35), and as precise as was asked for.
+// Whether its bits are always the same (P35), and its precision is as requested.
 bool MayBeUsed(const Descriptor& configuration, const CudaOptions& options) {
   Descriptor engine(configuration.api, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
   cudnnBackendDescriptor_t handle = engine.get();
   configuration.Get(CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &handle);
   std::array<cudnnBackendNumericalNote_t, CUDNN_NUMERICAL_NOTE_TYPE_COUNT> notes{};
   const int64_t count =
-      std::min<int64_t>(CUDNN_NUMERICAL_NOTE_TYPE_COUNT,  // a later version may know more
+      std::min<int64_t>(CUDNN_NUMERICAL_NOTE_TYPE_COUNT,  // a later version may have more notes
                         engine.Get(CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
                                    CUDNN_NUMERICAL_NOTE_TYPE_COUNT, notes.data()));
   const auto has = [&](cudnnBackendNumericalNote_t note) {
@@ -237,7 +237,7 @@ bool MayBeUsed(const Descriptor& configuration, const CudaOptions& options) {
          !has(CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION);
 }
 
-// None: not for this GPU, not for these shapes, or it wants a larger workspace.
+// None: not for this GPU, not for these shapes, or it needs a larger workspace.
 std::optional<Descriptor> MakePlan(const Descriptor& configuration, cudnnHandle_t handle) {
   Descriptor plan(configuration.api, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
   plan.SetOne(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, handle);
@@ -262,7 +262,7 @@ std::optional<Descriptor> FindPlan(const CudnnApi& api, const ConvProblem& probl
   return std::nullopt;
 }
 
-auto KeyOf(const ConvProblem& p) {
+auto ProblemKey(const ConvProblem& p) {
   return std::tuple(p.pass, p.input.height, p.input.width, p.input.channels, p.out_channels,
                     p.kernel, p.stride, p.padding, p.groups, p.sample_count);
 }
@@ -282,10 +282,10 @@ struct ConvLibrary::Impl {
   }
 
   // Null: there is no engine.
-  const Descriptor* PlanOf(const ConvProblem& problem) {
-    auto it = plans.find(KeyOf(problem));
+  const Descriptor* FindPlanFor(const ConvProblem& problem) {
+    auto it = plans.find(ProblemKey(problem));
     if (it == plans.end()) {
-      it = plans.emplace(KeyOf(problem), FindPlan(api, problem, options, handle)).first;
+      it = plans.emplace(ProblemKey(problem), FindPlan(api, problem, options, handle)).first;
     }
     return it->second ? &*it->second : nullptr;
   }
@@ -294,7 +294,7 @@ struct ConvLibrary::Impl {
   const CudaOptions options;
   cudnnHandle_t handle = nullptr;
   void* workspace = nullptr;
-  std::map<decltype(KeyOf({})), std::optional<Descriptor>> plans;
+  std::map<decltype(ProblemKey({})), std::optional<Descriptor>> plans;
 };
 
 Result<std::unique_ptr<ConvLibrary>> ConvLibrary::Open(const CudaOptions& options,
@@ -311,10 +311,12 @@ bool ConvLibrary::IsThere() { return LoadCudnn().ok(); }
 
 size_t ConvLibrary::version() const { return impl_->api.GetVersion(); }
 
-bool ConvLibrary::Prepare(const ConvProblem& problem) { return impl_->PlanOf(problem) != nullptr; }
+bool ConvLibrary::Prepare(const ConvProblem& problem) {
+  return impl_->FindPlanFor(problem) != nullptr;
+}
 
 bool ConvLibrary::Run(const ConvProblem& problem, const ConvArrays& arrays) {
-  const Descriptor* plan = impl_->PlanOf(problem);
+  const Descriptor* plan = impl_->FindPlanFor(problem);
   if (plan == nullptr) return false;
   const CudnnApi& api = impl_->api;
   const std::array<int64_t, 3> ids{kXId, kWId, kYId};

@@ -1,6 +1,6 @@
-// ConvLibrary: cuDNN's convolutions, through its graph API: a plan for each problem, made once and
-// kept. Which engine computes it is cuDNN's own first choice of those that are deterministic (P39),
-// so that machines with one GPU and one version agree. Used by conv.cu.
+// ConvLibrary: cuDNN's convolutions, through its graph API, with a plan for each problem, made once
+// and kept. The engine is cuDNN's first choice among the deterministic ones (P39), so that machines
+// with the same GPU and version agree. Used by conv.cu.
 // Threads: one at a time. Owns: cuDNN's handle, plans and a workspace.
 #pragma once
 
@@ -31,7 +31,7 @@ struct ConvProblem {
   uint32_t sample_count = 1;
 };
 
-// Of the three the pass's result is written: y, x or w.
+// The pass's result, one of the three, is written: y, x or w.
 struct ConvArrays {
   void* x = nullptr;
   void* w = nullptr;
@@ -42,20 +42,20 @@ class ConvLibrary {
  public:
   struct Impl;
   explicit ConvLibrary(std::unique_ptr<Impl> impl);  // of Open
-  // kNotFound: cuDNN is not there, or another version.  `stream` outlives it.
+  // kNotFound: cuDNN is missing, or has another version.  `stream` outlives it.
   static Result<std::unique_ptr<ConvLibrary>> Open(const CudaOptions& options, cudaStream_t stream);
-  static bool IsThere();  // it can be loaded
+  static bool IsThere();  // whether it can be loaded
   ~ConvLibrary();
   ConvLibrary(const ConvLibrary&) = delete;
   ConvLibrary& operator=(const ConvLibrary&) = delete;
 
   size_t version() const;  // major · 10000 + minor · 100 + patch
 
-  // Makes the problem's plan, which may take long and wait for the GPU, if it is not there yet.
-  // False: cuDNN has no engine for it that may be used.
+  // Makes the problem's plan, unless it exists. This may take long and wait for the GPU. False:
+  // cuDNN has no engine for it that may be used.
   bool Prepare(const ConvProblem& problem);
-  // Prepares the problem if need be. False: there is no engine, nothing is done.  REQUIRES: the
-  // arrays are aligned to 16 bytes.
+  // Prepares the problem if necessary. False: there is no engine, and nothing is done.
+  // REQUIRES: the arrays are aligned to 16 bytes.
   bool Run(const ConvProblem& problem, const ConvArrays& arrays);
 
  private:

@@ -1,4 +1,4 @@
-// What we call of cuBLASLt, loaded at run time.
+// The functions of cuBLASLt that we call, loaded at run time.
 #pragma once
 
 #include <cublasLt.h>

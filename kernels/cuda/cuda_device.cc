@@ -24,7 +24,7 @@ void CudaFailed(const char* call, const char* what, const char* file, int line) 
 
 namespace {
 
-// Room was there when the job was checked: somebody else has taken it since.
+// There was room when the job was checked; another process has taken it since.
 [[noreturn]] void NoRoom(CudaDevice& gpu, size_t size_bytes) {
   const DeviceRoom room = RoomOf(gpu);
   const std::string text = fmt::format(
@@ -128,7 +128,7 @@ Result<OpenedGpu> OpenCuda(const CudaOptions& options) {
   const cudaError_t status = cudaGetDeviceCount(&count);
   if (status != cudaSuccess || count == 0) {
     return NotFound(fmt::format(
-        "no GPU can be used: {}. Is one there, and its driver (nvidia-smi)? Else use --device cpu",
+        "no GPU can be used: {}. Check the GPU and its driver (nvidia-smi), or use --device cpu",
         status == cudaSuccess ? "there is none" : cudaGetErrorString(status)));
   }
   if (options.index < 0 || options.index >= count) {

@@ -1,6 +1,6 @@
-// CudaDevice: one GPU as this folder's operations use it: its stream, the libraries' handles and
-// plans, and the pinned memory through which the host's arrays pass. Opened by OpenCuda.
-// Threads: one at a time.
+// CudaDevice: one GPU for this folder's operations: its stream, the libraries' handles and plans,
+// and the pinned memory through which the host's arrays pass. Opened by OpenCuda. Threads: one at a
+// time.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -28,7 +28,7 @@ class CudaDevice {
     std::unique_ptr<cuda::ConvLibrary> convolutions;
     std::unique_ptr<cuda::MatrixLibrary> matrices;
   };
-  // REQUIRES: the GPU is there and current on this thread.
+  // REQUIRES: the GPU exists and is current on this thread.
   CudaDevice(const CudaOptions& options, Parts parts);
   CudaDevice(const CudaDevice&) = delete;
   CudaDevice& operator=(const CudaDevice&) = delete;

@@ -1,6 +1,6 @@
-// CUDA's versions of the operations of kernels/ops.h, which says what they do, and of the memory of
+// CUDA's versions of the operations of kernels/ops.h, which documents them, and of the memory of
 // kernels/device.h. Called by kernels/ops.cc and kernels/device.cc, which have checked the shapes.
-// Includes nothing of CUDA: a build without it compiles this header and links none of these.
+// It includes nothing of CUDA: a build without CUDA compiles this header and links none of these.
 #pragma once
 
 #include "kernels/ops.h"
@@ -27,25 +27,18 @@ DeviceRoom RoomOf(CudaDevice& gpu);
 FloatBuffer::Memory AllocateFloats(CudaDevice& gpu, size_t float_count);
 FloatBuffer::Memory AllocatePinnedFloats(CudaDevice& gpu, size_t float_count);
 
-size_t Conv2dScratchBytes(CudaDevice& gpu, const Conv2dSpec& spec, uint32_t sample_count_max);
-void Conv2dForward(CudaDevice& gpu, const Conv2dSpec& spec, const Conv2dForwardArgs& args,
-                   std::span<std::byte> scratch);
-void Conv2dBackward(CudaDevice& gpu, const Conv2dSpec& spec, const Conv2dBackwardArgs& args,
-                    std::span<std::byte> scratch);
+#define PANDO_DECLARE(Name, Spec)                                      \
+  void Name(CudaDevice& gpu, const Spec& spec, const Name##Args& args, \
+            std::span<std::byte> scratch);
+PANDO_OPERATIONS(PANDO_DECLARE)
+#undef PANDO_DECLARE
 
-size_t LinearScratchBytes(CudaDevice& gpu, const LinearSpec& spec, uint32_t sample_count_max);
-void LinearForward(CudaDevice& gpu, const LinearSpec& spec, const LinearForwardArgs& args,
-                   std::span<std::byte> scratch);
-void LinearBackward(CudaDevice& gpu, const LinearSpec& spec, const LinearBackwardArgs& args,
-                    std::span<std::byte> scratch);
-
+#define PANDO_DECLARE(Operation)                                               \
+  size_t Operation##ScratchBytes(CudaDevice& gpu, const Operation##Spec& spec, \
+                                 uint32_t sample_count_max);
+PANDO_OPERATIONS_WITH_SCRATCH(PANDO_DECLARE)
+#undef PANDO_DECLARE
 size_t BatchNormScratchBytes(CudaDevice& gpu, const BatchNormSpec& spec);
-void BatchNormForward(CudaDevice& gpu, const BatchNormSpec& spec, const BatchNormForwardArgs& args,
-                      std::span<std::byte> scratch);
-void BatchNormInference(CudaDevice& gpu, const BatchNormSpec& spec,
-                        const BatchNormInferenceArgs& args, std::span<std::byte> scratch);
-void BatchNormBackward(CudaDevice& gpu, const BatchNormSpec& spec,
-                       const BatchNormBackwardArgs& args, std::span<std::byte> scratch);
 
 void ReluForward(CudaDevice& gpu, size_t count, const void* x, void* y);
 void ReluBackward(CudaDevice& gpu, size_t count, const void* y, const void* dy, void* dx);
@@ -79,7 +72,7 @@ void AdaptiveAveragePoolForward(CudaDevice& gpu, const AdaptivePool2dSpec& spec,
 void AdaptiveAveragePoolBackward(CudaDevice& gpu, const AdaptivePool2dSpec& spec,
                                  uint32_t sample_count, const void* dy, void* dx);
 
-// From the host's memory, in the order of launches; valid for what is launched before the next.
+// From the host's memory, in the order of launches. Valid for launches before the next upload.
 DeviceBatch UploadBatch(CudaDevice& gpu, const DeviceBatch& host);
 void ImportBatch(CudaDevice& gpu, const DeviceBatch& batch, uint32_t channels, void* x,
                  int32_t* labels);

@@ -1,4 +1,4 @@
-// What we call of cuDNN, loaded at run time.
+// The functions of cuDNN that we call, loaded at run time.
 #pragma once
 
 #include <cudnn.h>

@@ -18,18 +18,18 @@ struct Geometry {
   uint32_t kernel, stride, padding;
 };
 
-Geometry GeometryOf(const Conv2dSpec& spec) {
+Geometry MakeGeometry(const Conv2dSpec& spec) {
   const SampleShape out = spec.conv_output();
   return {spec.input.height, spec.input.width, out.height,  out.width,
           out.channels,      spec.kernel,      spec.stride, spec.padding};
 }
 
-constexpr int kGradientWidth = 2;  // channels a thread has of nine sums each: few registers
+constexpr int kGradientWidth = 2;  // channels of a thread, with nine sums each: few registers
 
 struct Scratch {
   float* weight;    // [taps, channels]
-  float* dweight;   // the same of its gradient
-  float* run_sums;  // of dweight, up to nine taps at a time
+  float* dweight;   // the same for its gradient
+  float* run_sums;  // for dweight, up to nine taps at a time
 };
 
 Scratch Carve(const Conv2dSpec& spec, ScratchCarver& carver) {
@@ -70,7 +70,8 @@ __global__ void Forward(Geometry g, const T* x, const float* weight, T* y) {
   StoreFloats<kWidth>(sums, y + (size_t{blockIdx.x} * g.out_width + out_x) * g.channels + channel);
 }
 
-// One thread: kWidth channels of one pixel of the input, which gathers from the results it went to.
+// One thread: kWidth channels of one pixel of the input, which gathers from the results that it
+// entered.
 template <class T, int kWidth>
 __global__ void DataGradient(Geometry g, const T* dy, const float* weight, T* dx) {
   const uint32_t columns = g.channels / kWidth;
@@ -81,7 +82,7 @@ __global__ void DataGradient(Geometry g, const T* dy, const float* weight, T* dx
   const uint32_t in_y = blockIdx.x % g.in_height;
   float sums[kWidth] = {};
   for (uint32_t ky = 0; ky < g.kernel; ++ky) {
-    const uint32_t from_y = in_y + g.padding - ky;  // wraps where outside, and so the next
+    const uint32_t from_y = in_y + g.padding - ky;  // wraps outside; the next one too
     if (from_y % g.stride != 0 || from_y / g.stride >= g.out_height) continue;
     for (uint32_t kx = 0; kx < g.kernel; ++kx) {
       const uint32_t from_x = in_x + g.padding - kx;
@@ -100,7 +101,7 @@ __global__ void DataGradient(Geometry g, const T* dy, const float* weight, T* dx
 // ------------------------------------------------------------------------------------ to the
 // weights
 
-// All taps at once, so that dy is read once and x from memory once: sums over the pixels of the
+// All taps at once, so that dy is read once and x once from memory: sums over the pixels of the
 // result.
 template <class T, int kWidth, int kKernel>
 struct AllProducts {
@@ -113,7 +114,7 @@ struct AllProducts {
     uint32_t channel;
     __device__ void Add(size_t pixel, float (&sums)[kKernel * kKernel][kWidth]) const {
       const Geometry& g = all.g;
-      // Divisions of 64 bits would take longer than the taps.
+      // 64-bit divisions would take longer than the taps.
       const auto number = static_cast<uint32_t>(pixel);
       const uint32_t rows = number / g.out_width, out_x = number % g.out_width;
       const uint32_t sample = rows / g.out_height, out_y = rows % g.out_height;
@@ -135,7 +136,7 @@ struct AllProducts {
   __device__ Terms Begin(uint32_t channel) const { return {*this, channel}; }
 };
 
-// One tap of a kernel of any size.
+// One tap, for a kernel of any size.
 template <class T>
 struct TapProducts {
   Geometry g;
@@ -184,7 +185,7 @@ void WeightGradient3(CudaDevice& gpu, const Geometry& g, size_t pixels, const T*
 template <class T>
 void WeightGradient(CudaDevice& gpu, const Conv2dSpec& spec, uint32_t sample_count, const T* x,
                     const T* dy, const Scratch& s) {
-  const Geometry g = GeometryOf(spec);
+  const Geometry g = MakeGeometry(spec);
   const size_t pixels = size_t{sample_count} * g.out_height * g.out_width;
   if (spec.kernel == 3 && g.channels % kGradientWidth == 0) {
     return WeightGradient3<T, kGradientWidth>(gpu, g, pixels, x, dy, s);
@@ -213,7 +214,8 @@ struct Elements {
   __device__ Terms Begin(uint32_t channel) const { return {x + channel, channels}; }
 };
 
-dim3 GridOf(const Geometry& g, uint32_t width, uint32_t height, int lanes, uint32_t sample_count) {
+dim3 MakeGrid(const Geometry& g, uint32_t width, uint32_t height, int lanes,
+              uint32_t sample_count) {
   const size_t row_threads = size_t{width} * (g.channels / static_cast<uint32_t>(lanes));
   return dim3(height * sample_count, DivideUp(row_threads, kMapThreads));
 }
@@ -231,11 +233,11 @@ void DepthwiseForward(CudaDevice& gpu, const Conv2dSpec& spec, uint32_t sample_c
                       const float* weight, void* y, std::span<std::byte> scratch) {
   ScratchCarver carver(scratch);
   const Scratch s = Carve(spec, carver);
-  const Geometry g = GeometryOf(spec);
+  const Geometry g = MakeGeometry(spec);
   TransposeFloats(gpu, g.channels, spec.kernel * spec.kernel, weight, s.weight);
   WithElement(gpu.element(), [&]<class T>() {
     WithWidth<T>(g.channels, [&]<int kWidth>() {
-      Launch(gpu, GridOf(g, g.out_width, g.out_height, kWidth, sample_count), dim3(kMapThreads),
+      Launch(gpu, MakeGrid(g, g.out_width, g.out_height, kWidth, sample_count), dim3(kMapThreads),
              Forward<T, kWidth>, g, static_cast<const T*>(x), static_cast<const float*>(s.weight),
              static_cast<T*>(y));
     });
@@ -246,7 +248,7 @@ void DepthwiseBackward(CudaDevice& gpu, const Conv2dSpec& spec, uint32_t sample_
                        const DepthwiseGradients& args, std::span<std::byte> scratch) {
   ScratchCarver carver(scratch);
   const Scratch s = Carve(spec, carver);
-  const Geometry g = GeometryOf(spec);
+  const Geometry g = MakeGeometry(spec);
   const uint32_t taps = spec.kernel * spec.kernel;
   WithElement(gpu.element(), [&]<class T>() {
     const auto* dy = static_cast<const T*>(args.dy);
@@ -255,7 +257,7 @@ void DepthwiseBackward(CudaDevice& gpu, const Conv2dSpec& spec, uint32_t sample_
     if (args.dx == nullptr) return;
     TransposeFloats(gpu, g.channels, taps, args.weight, s.weight);
     WithWidth<T>(g.channels, [&]<int kWidth>() {
-      Launch(gpu, GridOf(g, g.in_width, g.in_height, kWidth, sample_count), dim3(kMapThreads),
+      Launch(gpu, MakeGrid(g, g.in_width, g.in_height, kWidth, sample_count), dim3(kMapThreads),
              DataGradient<T, kWidth>, g, dy, static_cast<const float*>(s.weight),
              static_cast<T*>(args.dx));
     });

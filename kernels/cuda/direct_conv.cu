@@ -14,7 +14,7 @@ struct Geometry {
   uint32_t group_in, group_out;  // channels of a group
 };
 
-Geometry GeometryOf(const ConvProblem& p) {
+Geometry MakeGeometry(const ConvProblem& p) {
   const auto side = [&](uint32_t in) { return (in + 2 * p.padding - p.kernel) / p.stride + 1; };
   return {p.sample_count,
           p.input.height,
@@ -70,7 +70,7 @@ __global__ void DataGradient(Geometry g, const T* dy, const T* w, T* dx) {
     float sum = 0;
     for (uint32_t ky = 0; ky < g.kernel; ++ky) {
       for (uint32_t kx = 0; kx < g.kernel; ++kx) {
-        const uint32_t from_y = in_y + g.padding - ky;  // wraps where outside, and so the next
+        const uint32_t from_y = in_y + g.padding - ky;  // wraps outside; the next one too
         const uint32_t from_x = in_x + g.padding - kx;
         if (from_y % g.stride != 0 || from_y / g.stride >= g.out_height) continue;
         if (from_x % g.stride != 0 || from_x / g.stride >= g.out_width) continue;
@@ -88,7 +88,7 @@ __global__ void DataGradient(Geometry g, const T* dy, const T* w, T* dx) {
   }
 }
 
-// One thread a weight. fp64: the sum over all pixels of all samples is one chain.
+// One thread per weight. fp64: the sum over all pixels of all samples is one chain.
 template <class T>
 __global__ void WeightGradient(Geometry g, const T* x, const T* dy, T* dw) {
   const uint32_t taps = g.kernel * g.kernel;
@@ -99,7 +99,7 @@ __global__ void WeightGradient(Geometry g, const T* x, const T* dy, T* dw) {
   double sum = 0;
   for (uint32_t row = 0; row < g.samples * g.out_height; ++row) {
     const uint32_t in_y = row % g.out_height * g.stride + tap / g.kernel - g.padding;
-    if (in_y >= g.in_height) continue;  // wrapped: outside, and so the next
+    if (in_y >= g.in_height) continue;  // wrapped: outside; the next one too
     for (uint32_t out_x = 0; out_x < g.out_width; ++out_x) {
       const uint32_t in_x = out_x * g.stride + tap % g.kernel - g.padding;
       if (in_x >= g.in_width) continue;
@@ -131,7 +131,7 @@ void Convolve(CudaDevice& gpu, const Geometry& g, ConvPass pass, T* x, T* w, T* 
 
 void DirectConvolve(CudaDevice& gpu, const ConvProblem& problem, const ConvArrays& arrays) {
   WithElement(gpu.element(), [&]<class T>() {
-    Convolve(gpu, GeometryOf(problem), problem.pass, static_cast<T*>(arrays.x),
+    Convolve(gpu, MakeGeometry(problem), problem.pass, static_cast<T*>(arrays.x),
              static_cast<T*>(arrays.w), static_cast<T*>(arrays.y));
   });
 }

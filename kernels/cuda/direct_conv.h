@@ -1,5 +1,5 @@
-// Convolutions of any shape, straight from the definition: for what cuDNN has no engine for. Slow.
-// Called by conv.cu.
+// Convolutions of any shape, directly from the definition, if cuDNN has no engine. Slow. Called by
+// conv.cu.
 #pragma once
 
 #include "kernels/cuda/cuda_device.h"

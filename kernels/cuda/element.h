@@ -43,7 +43,7 @@ struct alignas(sizeof(T) * kWidth) Pack {
 template <class T>
 inline constexpr int kPackWidth = 16 / static_cast<int>(sizeof(T));
 
-// A GPU faults where an address is not a multiple of what is moved; on the host we look ourselves.
+// A GPU faults if an address is not a multiple of the access's size; on the host this checks it.
 __device__ inline void CheckAligned([[maybe_unused]] const void* address,
                                     [[maybe_unused]] size_t bytes) {
 #ifndef __CUDACC__
@@ -72,7 +72,7 @@ __device__ void StoreFloats(const float (&from)[kWidth], T* to) {
   for (int i = 0; i < kWidth; ++i) pack.at[i] = FromFloat<T>(from[i]);
   StorePack(pack, to);
 }
-// The same of `rest` elements where these are fewer.
+// The same for `rest` elements, if these are fewer.
 template <int kWidth, class T>
 __device__ void LoadSome(const T* from, size_t rest, float (&to)[kWidth]) {
   if (rest >= kWidth) return LoadFloats<kWidth>(from, to);
@@ -89,14 +89,14 @@ __device__ inline float Activate(Activation activation, float x) {
   if (activation == Activation::kRelu6) x = x > 6.0f ? 6.0f : x;
   return x;
 }
-// The gradient of what became y.
+// The gradient of the value that became y.
 __device__ inline float PassGradient(Activation activation, float y, float dy) {
   if (activation != Activation::kNone && !(y > 0.0f)) return 0.0f;
   if (activation == Activation::kRelu6 && !(y < 6.0f)) return 0.0f;
   return dy;
 }
 
-// Calls f.template operator()<kWidth>() with as many channels as one load takes, or one where that
+// Calls f.template operator()<kWidth>() with as many channels as one load takes, or one if that
 // does not divide the channels.
 template <class T, class F>
 void WithWidth(uint32_t channels, F&& f) {

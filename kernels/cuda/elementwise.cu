@@ -1,4 +1,4 @@
-// Operations on each element alone: bound by memory, so each thread moves 16 bytes at a time.
+// Operations on separate elements: bound by memory, so each thread moves 16 bytes at a time.
 #include "kernels/cuda/cuda_device.h"
 #include "kernels/cuda/cuda_ops.h"
 #include "kernels/cuda/element.h"
@@ -83,7 +83,7 @@ void Copy(CudaDevice& gpu, size_t count, const void* x, void* y) {
 }
 
 void ScaleFloats(CudaDevice& gpu, size_t count, const float* x, float factor, float* y) {
-  // Parameters and their gradients begin anywhere: one float at a time.
+  // Parameters and their gradients may begin at any float: one float at a time.
   MapUnaligned<1>(gpu, count, Inputs<float, 1>{x}, y, ScaleOne{factor});
 }
 
@@ -109,7 +109,7 @@ void ScaleFloatsInPlace(CudaDevice& gpu, size_t count, const float* factor, floa
 
 namespace {
 
-// One float where `count` is cut off by alignment, at either end; four where it is not.
+// One float per thread at the unaligned ends of `count`, four in between.
 __global__ void AddFloatsKernel(size_t head, size_t count, const float* x, float* y) {
   const size_t body_end = head + (count - head) / 4 * 4;
   const size_t stride = size_t{gridDim.x} * blockDim.x;
@@ -155,7 +155,7 @@ __global__ void MultiplyKernel(size_t count, const T* x, const float* factor, T*
   }
 }
 
-// One block row a sample, one thread kWidth channels of a pixel.
+// One block row per sample; one thread has kWidth channels of a pixel.
 template <class T, int kWidth>
 __global__ void MultiplyChannelsKernel(uint32_t sample_size, uint32_t channels, const T* x,
                                        const float* factor, T* y) {

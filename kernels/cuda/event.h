@@ -1,4 +1,4 @@
-// Event: a place in a stream that others wait for.
+// Event: a position in a stream for which others wait.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -17,9 +17,9 @@ class Event {
     if (event_ != nullptr) PANDO_CUDA_CHECK(cudaEventDestroy(event_));
   }
 
-  // Behind what is on the stream now.
+  // After everything that is on the stream now.
   void Record(cudaStream_t stream) { PANDO_CUDA_CHECK(cudaEventRecord(event_, stream)); }
-  // What is put on the stream from now on begins after the last Record's place.
+  // Later work on the stream begins after the position of the last Record.
   void HoldBack(cudaStream_t stream) { PANDO_CUDA_CHECK(cudaStreamWaitEvent(stream, event_, 0)); }
   bool IsPast() {
     const cudaError_t status = cudaEventQuery(event_);

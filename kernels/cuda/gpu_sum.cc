@@ -37,7 +37,7 @@ Result<NcclApi> LoadNccl() {
 
 namespace {
 
-// NCCL cannot wake who waits; a bucket takes milliseconds.
+// NCCL cannot wake a waiting thread; a bucket takes milliseconds.
 constexpr std::chrono::microseconds kPoll{50};
 using Clock = std::chrono::steady_clock;
 
@@ -48,7 +48,7 @@ static_assert(sizeof(ncclUniqueId) == sizeof(GpuSum::GroupName));
 struct GpuSum::Impl {
   Impl(const cuda::NcclApi& api, Device of) : nccl(api), device(of) {}
   ~Impl() {
-    if (group != nullptr) nccl.CommAbort(group);  // peers may be gone: it waits for nobody
+    if (group != nullptr) nccl.CommAbort(group);  // peers may be gone: it does not wait for them
   }
 
   Status Failed(const char* what, ncclResult_t result) const {
@@ -57,19 +57,19 @@ struct GpuSum::Impl {
                                    more == nullptr || *more == 0 ? "" : ": ",
                                    more == nullptr ? "" : more));
   }
-  // Until NCCL has done what it began.
+  // Waits until NCCL has finished its operation.
   Status AwaitGroup(const char* what, ncclResult_t result, const std::atomic<bool>& is_cancelled,
                     Clock::time_point deadline = Clock::time_point::max()) {
     while (result == ncclInProgress) {
       if (is_cancelled) return Unavailable("NCCL: called off");
-      if (Clock::now() >= deadline) return Unavailable("NCCL: not all workers have come in time");
+      if (Clock::now() >= deadline) return Unavailable("NCCL: not all workers have joined in time");
       std::this_thread::sleep_for(kPoll);
       const ncclResult_t asked = nccl.CommGetAsyncError(group, &result);
       if (asked != ncclSuccess) result = asked;
     }
     return result == ncclSuccess ? Status() : Failed(what, result);
   }
-  // Until the stream has come to its end, where a peer that is gone would keep it.
+  // Waits until the stream is done. A peer that is gone would keep it busy.
   Status AwaitStream(const std::atomic<bool>& is_cancelled) {
     done.Record(stream.get());
     while (!done.IsPast()) {
@@ -89,7 +89,7 @@ struct GpuSum::Impl {
   ncclComm_t group = nullptr;
   cuda::Stream stream;
   cuda::Event done;
-  DeviceMemory memory;  // of the array that is summed
+  DeviceMemory memory;  // for the array that is summed
 };
 
 Status GpuSum::Check() { return cuda::LoadNccl().status(); }

@@ -16,7 +16,7 @@ struct LaunchGraph::Recording {
 LaunchGraph::LaunchGraph(Device device, const std::function<void()>& launches)
     : recording_(std::make_unique<Recording>()) {
   recording_->stream = device.cuda->stream();
-  // Other threads go on freeing and allocating.
+  // Other threads continue to free and allocate.
   PANDO_CUDA_CHECK(cudaStreamBeginCapture(recording_->stream, cudaStreamCaptureModeThreadLocal));
   launches();
   cudaGraph_t graph = nullptr;

@@ -16,9 +16,9 @@ struct Same {
 
 constexpr uint32_t kTile = 32, kTileRows = 8;
 
-// y[b][column][row] = x[b][row][column], by tiles that pass through shared memory: both sides are
-// read and written along their rows. One column more than a tile has: no two of a column's elements
-// share a bank.
+// y[b][column][row] = x[b][row][column], by tiles through shared memory: both sides are read and
+// written along their rows. A tile has one extra column, so that no two elements of a column share
+// a bank.
 template <class In, class Out>
 __global__ void TransposeKernel(uint32_t rows, uint32_t columns, uint32_t batch_count, const In* x,
                                 Out* y) {
@@ -56,8 +56,8 @@ void Convert(CudaDevice& gpu, size_t count, const In* x, Out* y) {
   MapUnaligned<1>(gpu, count, Inputs<In, 1>{x}, y, Same());
 }
 
-// Filters have so few taps that a tile of the transposition would be mostly empty. A block: up to
-// kFilterChannels channels of one filter, all their taps, which lie side by side on the one side,
+// Filters have so few taps that a tile of the transposition would be mostly empty. A block handles
+// up to kFilterChannels channels of one filter with all their taps. These are adjacent on one side,
 // and tap by tap on the other.
 constexpr uint32_t kFilterTaps = 49, kFilterChannels = 64;
 
@@ -77,7 +77,7 @@ __global__ void TapsOutside(uint32_t channels, uint32_t taps, const float* x, T*
   }
 }
 
-// And back.
+// The inverse.
 template <class T>
 __global__ void TapsInside(uint32_t channels, uint32_t taps, const T* x, float* y) {
   __shared__ float filter[kFilterChannels * kFilterTaps];  // [channels, taps]
@@ -97,10 +97,9 @@ __global__ void TapsInside(uint32_t channels, uint32_t taps, const T* x, float* 
 // network's input
 
 constexpr uint32_t kSharedChannels = 4;
-constexpr uint32_t kByteValues = 256;  // of a channel
+constexpr uint32_t kByteValues = 256;  // per channel
 
-// kWidth bytes of the input, from its i-th on, or as many as there are; each of them `copies`
-// times.
+// kWidth bytes of the input from its i-th on, or as many as exist, each repeated `copies` times.
 template <int kWidth>
 __device__ void LoadBytes(const uint8_t* bytes, size_t i, size_t count, uint32_t copies,
                           uint8_t (&to)[kWidth]) {
@@ -112,8 +111,8 @@ __device__ void LoadBytes(const uint8_t* bytes, size_t i, size_t count, uint32_t
   for (int k = 0; k < kWidth; ++k) to[k] = i + k < count ? bytes[(i + k) / copies] : uint8_t{0};
 }
 
-// What each byte becomes is looked up in shared memory, where the channels' values fit there: two
-// divisions an element would take longer than its bytes do. Called by all threads of a block.
+// Looks up the value of each byte in shared memory, if the channels' values fit there: two
+// divisions per element would take longer than loading its bytes. Called by all threads of a block.
 __device__ const float* SharedByteValues(uint32_t channels, const float* byte_values,
                                          float* shared) {
   if (channels > kSharedChannels) return byte_values;

@@ -1,4 +1,4 @@
-// From one layout or element type to another on the GPU.
+// Conversion between layouts and element types on the GPU.
 #pragma once
 
 #include <cstddef>
@@ -9,17 +9,17 @@
 
 namespace pando::cuda {
 
-// Elements of floats that begin anywhere, and floats of elements.
+// Converts floats at any address to elements, and elements to floats.
 void ToElements(CudaDevice& gpu, size_t count, const float* x, void* y);
 void ToFloats(CudaDevice& gpu, size_t count, const void* x, float* y);
 
-// Weights from PyTorch's [out, channels, taps] to [out, taps, channels] in elements, and gradients
-// back.
+// Converts weights from PyTorch's [out, channels, taps] to [out, taps, channels] in elements, and
+// gradients back.
 void FilterToElements(CudaDevice& gpu, uint32_t out, uint32_t channels, uint32_t taps,
                       const float* x, void* y);
 void FilterToFloats(CudaDevice& gpu, uint32_t out, uint32_t channels, uint32_t taps, const void* x,
                     float* y);
-// [rows, columns] to [columns, rows], of floats.
+// [rows, columns] to [columns, rows], for floats.
 void TransposeFloats(CudaDevice& gpu, uint32_t rows, uint32_t columns, const float* x, float* y);
 
 }  // namespace pando::cuda

@@ -1,4 +1,4 @@
-// Linear layers on the GPU: cuBLASLt's products, bias and relu in the forward one.
+// Linear layers on the GPU: cuBLASLt's products, with bias and relu in forward.
 #include "kernels/cuda/cuda_device.h"
 #include "kernels/cuda/cuda_ops.h"
 #include "kernels/cuda/depthwise.h"
@@ -12,10 +12,10 @@ namespace pando::cuda {
 namespace {
 
 struct Scratch {
-  std::byte* weight;    // elements, and so the next
+  std::byte* weight;    // elements; the next array too
   std::byte* bias;      // [out]
-  std::byte* run_sums;  // of dbias
-  std::byte* dweight;   // floats, where the gradient's own are not aligned as the library wants
+  std::byte* run_sums;  // for dbias
+  std::byte* dweight;   // floats, if the gradient's array is not aligned as the library needs
 };
 
 Scratch Carve(CudaDevice& gpu, const LinearSpec& spec, ScratchCarver& carver) {

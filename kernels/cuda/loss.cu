@@ -1,4 +1,4 @@
-// Softmax cross-entropy on the GPU: a warp computes a sample, one block adds the samples up.
+// Softmax cross-entropy on the GPU: a warp computes one sample, and one block adds the samples.
 #include "kernels/cuda/cuda_device.h"
 #include "kernels/cuda/cuda_ops.h"
 #include "kernels/cuda/element.h"
@@ -17,7 +17,7 @@ struct SampleScore {
 };
 constexpr uint32_t kNever = 0xffffffff;
 
-// The same tree for any values.
+// The same tree for all values.
 template <class T, class F>
 __device__ T Reduce(T value, F add) {
   for (uint32_t distance = kWarp / 2; distance > 0; distance /= 2) {

@@ -1,4 +1,4 @@
-// Map: y[i] = f(x0[i], x1[i], ...) over arrays of elements, 16 bytes a thread and turn.
+// Map: y[i] = f(x0[i], x1[i], ...) over arrays of elements, 16 bytes per thread and iteration.
 #pragma once
 
 #include <algorithm>
@@ -17,8 +17,8 @@ inline uint32_t DivideUp(size_t a, size_t b) { return static_cast<uint32_t>((a +
 
 __device__ inline size_t ThreadIndex() { return size_t{blockIdx.x} * blockDim.x + threadIdx.x; }
 
-// As many blocks as give each thread a turn, at most what fills the GPU several times over: what is
-// left they take in further turns. No sum hangs on it.
+// As many blocks as give each thread one iteration, but no more than fill the GPU several times;
+// further iterations do the rest. No sum depends on this number.
 inline dim3 GridSize(CudaDevice& gpu, size_t count, size_t per_thread) {
   constexpr size_t kBlocksPerMultiprocessor = 32;
   const size_t most = kBlocksPerMultiprocessor * gpu.multiprocessor_count();
@@ -26,7 +26,7 @@ inline dim3 GridSize(CudaDevice& gpu, size_t count, size_t per_thread) {
       (count + kMapThreads * per_thread - 1) / (kMapThreads * per_thread), 1, most)));
 }
 
-// One block row a sample, one thread `width` elements of it.
+// One block row per sample; one thread has `width` of its elements.
 inline dim3 SampleGrid(size_t sample_size, size_t width, uint32_t sample_count) {
   PANDO_CHECK(sample_size <= UINT32_MAX / 2 && sample_count <= 65535);
   return dim3(DivideUp(sample_size / width, kMapThreads), sample_count);
@@ -64,7 +64,7 @@ inline bool IsAligned(const void* address) {
   return reinterpret_cast<uintptr_t>(address) % 16 == 0;
 }
 
-// Arrays that begin anywhere.
+// Arrays at any address.
 template <int kInputs, class T, class U, class F>
 void MapUnaligned(CudaDevice& gpu, size_t count, Inputs<T, kInputs> inputs, U* y, F f) {
   Launch(gpu, GridSize(gpu, count, 1), dim3(kMapThreads), MapKernel<1, T, U, kInputs, F>, count,

@@ -9,7 +9,7 @@
 #include "kernels/cuda/check.h"
 #include "kernels/cuda/cublas_api.h"
 
-// As PANDO_CUDA_CHECK, of cuBLASLt's calls; where they are is `api`.
+// As PANDO_CUDA_CHECK, for cuBLASLt's calls, in scopes that have `api`.
 #define PANDO_CUBLAS_CHECK(call)                                                               \
   do {                                                                                         \
     const cublasStatus_t pando_status = (call);                                                \
@@ -20,10 +20,10 @@
 namespace pando::cuda {
 namespace {
 
-constexpr size_t kWorkspaceBytes = size_t{32} << 20;  // what NVIDIA advises for Hopper
+constexpr size_t kWorkspaceBytes = size_t{32} << 20;  // NVIDIA's advice for Hopper
 constexpr uint32_t kAlignmentBytes = 16;
 
-cudaDataType_t TypeOf(ElementType element) {
+cudaDataType_t DataType(ElementType element) {
   switch (element) {
     case ElementType::kBfloat16:
       return CUDA_R_16BF;
@@ -42,7 +42,7 @@ cublasLtMatrixLayout_t MakeLayout(const CublasApi& api, cudaDataType_t type, uin
   return layout;
 }
 
-// The library counts columns first: our c, row by row, is its cᵀ = bᵀ · aᵀ.
+// The library is column-major: our row-major c is its cᵀ = bᵀ · aᵀ.
 struct Plan {
   cublasLtMatmulDesc_t operation = nullptr;
   cublasLtMatrixLayout_t first = nullptr;   // our b
@@ -57,13 +57,13 @@ void Set(const CublasApi& api, cublasLtMatmulDesc_t operation, cublasLtMatmulDes
   PANDO_CUBLAS_CHECK(api.DescSetAttribute(operation, name, &value, sizeof(value)));
 }
 
-cublasLtEpilogue_t EpilogueOf(const Product& p) {
+cublasLtEpilogue_t ChooseEpilogue(const Product& p) {
   if (p.has_bias) return p.has_relu ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_BIAS;
   return p.has_relu ? CUBLASLT_EPILOGUE_RELU : CUBLASLT_EPILOGUE_DEFAULT;
 }
 
-// The library's first choice of those that split no sum over blocks which add in place: those add
-// in the order in which they end.
+// The library's first choice among the algorithms that do not split a sum over blocks that add in
+// place. Such blocks add in the order in which they end.
 cublasLtMatmulAlgo_t ChooseAlgorithm(const CublasApi& api, cublasLtHandle_t handle,
                                      const Plan& plan) {
   cublasLtMatmulPreference_t preference = nullptr;
@@ -89,20 +89,20 @@ cublasLtMatmulAlgo_t ChooseAlgorithm(const CublasApi& api, cublasLtHandle_t hand
 
 Plan MakePlan(const CublasApi& api, cublasLtHandle_t handle, const CudaOptions& options,
               const Product& p) {
-  const cudaDataType_t type = TypeOf(options.element);
+  const cudaDataType_t type = DataType(options.element);
   const bool is_tf32 = options.element == ElementType::kFloat32 && options.allow_tf32;
   Plan plan;
   PANDO_CUBLAS_CHECK(api.DescCreate(
       &plan.operation, is_tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F));
   Set(api, plan.operation, CUBLASLT_MATMUL_DESC_TRANSA, p.b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
   Set(api, plan.operation, CUBLASLT_MATMUL_DESC_TRANSB, p.a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
-  Set(api, plan.operation, CUBLASLT_MATMUL_DESC_EPILOGUE, EpilogueOf(p));
+  Set(api, plan.operation, CUBLASLT_MATMUL_DESC_EPILOGUE, ChooseEpilogue(p));
   plan.first = p.b_transposed ? MakeLayout(api, type, p.depth, p.cols)
                               : MakeLayout(api, type, p.cols, p.depth);
   plan.second = p.a_transposed ? MakeLayout(api, type, p.rows, p.depth)
                                : MakeLayout(api, type, p.depth, p.rows);
   plan.result = MakeLayout(api, p.is_float ? CUDA_R_32F : type, p.cols, p.rows);
-  if (p.has_bias) {  // any address aligned as biases are, so that the choice hangs on none (P35)
+  if (p.has_bias) {  // aligned as biases are, so that the choice depends on no address (P35)
     Set(api, plan.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
         reinterpret_cast<void*>(uintptr_t{kAlignmentBytes}));
   }
@@ -117,7 +117,7 @@ void Destroy(const CublasApi& api, const Plan& plan) {
   PANDO_CUBLAS_CHECK(api.DescDestroy(plan.operation));
 }
 
-auto KeyOf(const Product& p) {
+auto ProductKey(const Product& p) {
   return std::tuple(p.rows, p.cols, p.depth, p.a_transposed, p.b_transposed, p.is_float, p.has_bias,
                     p.has_relu);
 }
@@ -141,7 +141,7 @@ struct MatrixLibrary::Impl {
   const cudaStream_t stream;
   cublasLtHandle_t handle = nullptr;
   void* workspace = nullptr;
-  std::map<decltype(KeyOf({})), Plan> plans;
+  std::map<decltype(ProductKey({})), Plan> plans;
 };
 
 Result<std::unique_ptr<MatrixLibrary>> MatrixLibrary::Open(const CudaOptions& options,
@@ -160,10 +160,10 @@ MatrixLibrary::~MatrixLibrary() = default;
 
 void MatrixLibrary::Run(const Product& product, const ProductArrays& arrays) {
   const CublasApi& api = impl_->api;
-  auto it = impl_->plans.find(KeyOf(product));
+  auto it = impl_->plans.find(ProductKey(product));
   if (it == impl_->plans.end()) {
     const Plan plan = MakePlan(api, impl_->handle, impl_->options, product);
-    it = impl_->plans.emplace(KeyOf(product), plan).first;
+    it = impl_->plans.emplace(ProductKey(product), plan).first;
   }
   const Plan& plan = it->second;
   if (product.has_bias) {

@@ -1,6 +1,6 @@
-// MatrixLibrary: cuBLASLt's products of matrices, with what may follow one. The algorithm is
-// cuBLASLt's own first choice of those that add in a fixed order (P39). Used by linear.cu.
-// Threads: one at a time. Owns: cuBLASLt's handle, plans and a workspace.
+// MatrixLibrary: cuBLASLt's matrix products, with bias and relu. The algorithm is cuBLASLt's first
+// choice among those that add in a fixed order (P39). Used by linear.cu. Threads: one at a time.
+// Owns: cuBLASLt's handle, plans and a workspace.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -14,17 +14,17 @@
 
 namespace pando::cuda {
 
-// c = a · b, all row by row: a [rows, depth], b [depth, cols], c [rows, cols], where a or b may lie
-// transposed. a and b hold elements.
+// c = a · b, all row-major: a [rows, depth], b [depth, cols], c [rows, cols]. a or b may be
+// transposed. a and b have elements.
 struct Product {
   uint32_t rows = 0;
   uint32_t cols = 0;
   uint32_t depth = 0;
-  bool a_transposed = false;  // lies as [depth, rows]
-  bool b_transposed = false;  // lies as [cols, depth]
-  bool is_float = false;      // c holds floats, else elements
+  bool a_transposed = false;  // stored as [depth, rows]
+  bool b_transposed = false;  // stored as [cols, depth]
+  bool is_float = false;      // c has floats, else elements
   bool has_bias = false;      // elements, [cols], added to each row
-  bool has_relu = false;      // and then what is negative is 0
+  bool has_relu = false;      // then negative values become 0
 };
 
 struct ProductArrays {
@@ -38,10 +38,10 @@ class MatrixLibrary {
  public:
   struct Impl;
   explicit MatrixLibrary(std::unique_ptr<Impl> impl);  // of Open
-  // kNotFound: cuBLASLt is not there, or another version.  `stream` outlives it.
+  // kNotFound: cuBLASLt is missing, or has another version.  `stream` outlives it.
   static Result<std::unique_ptr<MatrixLibrary>> Open(const CudaOptions& options,
                                                      cudaStream_t stream);
-  static bool IsThere();  // it can be loaded
+  static bool IsThere();  // whether it can be loaded
   ~MatrixLibrary();
   MatrixLibrary(const MatrixLibrary&) = delete;
   MatrixLibrary& operator=(const MatrixLibrary&) = delete;

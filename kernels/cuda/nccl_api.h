@@ -1,4 +1,4 @@
-// What we call of NCCL, loaded at run time.
+// The functions of NCCL that we call, loaded at run time.
 #pragma once
 
 #include <nccl.h>

@@ -1,4 +1,4 @@
-// Philox4x32-10 as in common/philox.h, which names its source, on the GPU.
+// Philox4x32-10 on the GPU, as in common/philox.h, which names its source.
 #pragma once
 
 #include <cuda_runtime.h>

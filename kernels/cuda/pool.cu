@@ -1,6 +1,6 @@
-// Pools on the GPU. Backward gathers: each input pixel adds up what the windows around it send, in
-// the order of windows, so nothing is added to from two threads. Channels lie side by side: a
-// thread has as many as one load takes.
+// Pools on the GPU. Backward gathers: each input pixel adds the gradients of the windows around it,
+// in the order of windows, so no two threads add to one place. Channels are adjacent: a thread has
+// as many as one load takes.
 #include "kernels/cuda/cuda_device.h"
 #include "kernels/cuda/cuda_ops.h"
 #include "kernels/cuda/element.h"
@@ -22,7 +22,7 @@ struct FixedWindows {
     const uint32_t from = i * stride;
     return {from > padding ? from - padding : 0, min(from + window - padding, size)};
   }
-  // The windows in which a pixel lies.
+  // The windows that contain a pixel.
   __device__ Range Windows(uint32_t pixel) const {
     const uint32_t at = pixel + padding;
     return {at + 1 > window ? (at + 1 - window + stride - 1) / stride : 0,
@@ -45,38 +45,38 @@ struct Windows {
   Axis rows;
   Axis columns;
   uint32_t channels;
-  float fixed_scale;  // 1 / pixels of a window; 0: as many as it has
+  float fixed_scale;  // 1 / pixels of a window; 0: the actual number
   __device__ float Scale(const Range& y, const Range& x) const {
     if (fixed_scale != 0.0f) return fixed_scale;
     return 1.0f / static_cast<float>((y.last - y.first) * (x.last - x.first));
   }
 };
 
-Windows<FixedWindows> WindowsOf(const Pool2dSpec& spec) {
+Windows<FixedWindows> MakeWindows(const Pool2dSpec& spec) {
   const SampleShape out = spec.output();
   return {{spec.input.height, out.height, spec.window, spec.stride, spec.padding},
           {spec.input.width, out.width, spec.window, spec.stride, spec.padding},
           spec.input.channels,
           1.0f / static_cast<float>(size_t{spec.window} * spec.window)};
 }
-Windows<AdaptiveWindows> WindowsOf(const AdaptivePool2dSpec& spec) {
+Windows<AdaptiveWindows> MakeWindows(const AdaptivePool2dSpec& spec) {
   return {{spec.input.height, spec.out_height},
           {spec.input.width, spec.out_width},
           spec.input.channels,
           0.0f};
 }
 
-// The i-th of [height, width, columns], columns of kWidth channels each.
+// The i-th place of [height, width, columns], with columns of kWidth channels each.
 struct Place {
   uint32_t y, x, channel;
 };
 template <int kWidth>
-__device__ Place PlaceOf(uint32_t i, uint32_t width, uint32_t channels) {
+__device__ Place FindPlace(uint32_t i, uint32_t width, uint32_t channels) {
   const uint32_t columns = channels / kWidth;
   return {i / columns / width, i / columns % width, i % columns * kWidth};
 }
 
-// One block row a sample, one thread kWidth channels of a pixel of the result.
+// One block row per sample; one thread has kWidth channels of a pixel of the result.
 template <class T, int kWidth>
 __global__ void MaxForward(Windows<FixedWindows> windows, const T* x, T* y, int32_t* argmax) {
   const uint32_t in_size = windows.rows.size * windows.columns.size * windows.channels;
@@ -86,7 +86,7 @@ __global__ void MaxForward(Windows<FixedWindows> windows, const T* x, T* y, int3
   argmax += size_t{blockIdx.y} * out_size;
   for (uint32_t i = blockIdx.x * blockDim.x + threadIdx.x; i < out_size / kWidth;
        i += gridDim.x * blockDim.x) {
-    const Place at = PlaceOf<kWidth>(i, windows.columns.count, windows.channels);
+    const Place at = FindPlace<kWidth>(i, windows.columns.count, windows.channels);
     const Range rows = windows.rows.Pixels(at.y), columns = windows.columns.Pixels(at.x);
     float largest[kWidth] = {};
     Pack<int32_t, kWidth> where;
@@ -118,7 +118,7 @@ __global__ void MaxBackward(Windows<FixedWindows> windows, const int32_t* argmax
   argmax += size_t{blockIdx.y} * out_size;
   for (uint32_t i = blockIdx.x * blockDim.x + threadIdx.x; i < in_size / kWidth;
        i += gridDim.x * blockDim.x) {
-    const Place at = PlaceOf<kWidth>(i, windows.columns.size, windows.channels);
+    const Place at = FindPlace<kWidth>(i, windows.columns.size, windows.channels);
     const Range rows = windows.rows.Windows(at.y), columns = windows.columns.Windows(at.x);
     const auto self = static_cast<int32_t>(at.y * windows.columns.size + at.x);
     float sums[kWidth] = {};
@@ -145,7 +145,7 @@ __global__ void AverageForward(Windows<Axis> windows, const T* x, T* y) {
   y += size_t{blockIdx.y} * out_size;
   for (uint32_t i = blockIdx.x * blockDim.x + threadIdx.x; i < out_size / kWidth;
        i += gridDim.x * blockDim.x) {
-    const Place at = PlaceOf<kWidth>(i, windows.columns.count, windows.channels);
+    const Place at = FindPlace<kWidth>(i, windows.columns.count, windows.channels);
     const Range rows = windows.rows.Pixels(at.y), columns = windows.columns.Pixels(at.x);
     float sums[kWidth] = {};
     for (uint32_t py = rows.first; py < rows.last; ++py) {
@@ -170,7 +170,7 @@ __global__ void AverageBackward(Windows<Axis> windows, const T* dy, T* dx) {
   dy += size_t{blockIdx.y} * out_size;
   for (uint32_t i = blockIdx.x * blockDim.x + threadIdx.x; i < in_size / kWidth;
        i += gridDim.x * blockDim.x) {
-    const Place at = PlaceOf<kWidth>(i, windows.columns.size, windows.channels);
+    const Place at = FindPlace<kWidth>(i, windows.columns.size, windows.channels);
     const Range rows = windows.rows.Windows(at.y), columns = windows.columns.Windows(at.x);
     float sums[kWidth] = {};
     for (uint32_t wy = rows.first; wy < rows.last; ++wy) {
@@ -195,10 +195,10 @@ void WithPacks(CudaDevice& gpu, uint32_t channels, F&& f) {
 }
 
 template <class Spec>
-void AverageForwardOf(CudaDevice& gpu, const Spec& spec, uint32_t sample_count, const void* x,
-                      void* y) {
+void LaunchAverageForward(CudaDevice& gpu, const Spec& spec, uint32_t sample_count, const void* x,
+                          void* y) {
   WithPacks(gpu, spec.input.channels, [&]<class T, int kWidth>() {
-    const auto windows = WindowsOf(spec);
+    const auto windows = MakeWindows(spec);
     Launch(gpu, SampleGrid(spec.output().size(), kWidth, sample_count), dim3(kMapThreads),
            AverageForward<T, kWidth, decltype(windows.rows)>, windows, static_cast<const T*>(x),
            static_cast<T*>(y));
@@ -206,10 +206,10 @@ void AverageForwardOf(CudaDevice& gpu, const Spec& spec, uint32_t sample_count, 
 }
 
 template <class Spec>
-void AverageBackwardOf(CudaDevice& gpu, const Spec& spec, uint32_t sample_count, const void* dy,
-                       void* dx) {
+void LaunchAverageBackward(CudaDevice& gpu, const Spec& spec, uint32_t sample_count, const void* dy,
+                           void* dx) {
   WithPacks(gpu, spec.input.channels, [&]<class T, int kWidth>() {
-    const auto windows = WindowsOf(spec);
+    const auto windows = MakeWindows(spec);
     Launch(gpu, SampleGrid(spec.input.size(), kWidth, sample_count), dim3(kMapThreads),
            AverageBackward<T, kWidth, decltype(windows.rows)>, windows, static_cast<const T*>(dy),
            static_cast<T*>(dx));
@@ -222,7 +222,7 @@ void MaxPoolForward(CudaDevice& gpu, const Pool2dSpec& spec, uint32_t sample_cou
                     void* y, int32_t* argmax) {
   WithPacks(gpu, spec.input.channels, [&]<class T, int kWidth>() {
     Launch(gpu, SampleGrid(spec.output().size(), kWidth, sample_count), dim3(kMapThreads),
-           MaxForward<T, kWidth>, WindowsOf(spec), static_cast<const T*>(x), static_cast<T*>(y),
+           MaxForward<T, kWidth>, MakeWindows(spec), static_cast<const T*>(x), static_cast<T*>(y),
            argmax);
   });
 }
@@ -231,26 +231,26 @@ void MaxPoolBackward(CudaDevice& gpu, const Pool2dSpec& spec, uint32_t sample_co
                      const int32_t* argmax, const void* dy, void* dx) {
   WithPacks(gpu, spec.input.channels, [&]<class T, int kWidth>() {
     Launch(gpu, SampleGrid(spec.input.size(), kWidth, sample_count), dim3(kMapThreads),
-           MaxBackward<T, kWidth>, WindowsOf(spec), argmax, static_cast<const T*>(dy),
+           MaxBackward<T, kWidth>, MakeWindows(spec), argmax, static_cast<const T*>(dy),
            static_cast<T*>(dx));
   });
 }
 
 void AveragePoolForward(CudaDevice& gpu, const Pool2dSpec& spec, uint32_t sample_count,
                         const void* x, void* y) {
-  AverageForwardOf(gpu, spec, sample_count, x, y);
+  LaunchAverageForward(gpu, spec, sample_count, x, y);
 }
 void AveragePoolBackward(CudaDevice& gpu, const Pool2dSpec& spec, uint32_t sample_count,
                          const void* dy, void* dx) {
-  AverageBackwardOf(gpu, spec, sample_count, dy, dx);
+  LaunchAverageBackward(gpu, spec, sample_count, dy, dx);
 }
 void AdaptiveAveragePoolForward(CudaDevice& gpu, const AdaptivePool2dSpec& spec,
                                 uint32_t sample_count, const void* x, void* y) {
-  AverageForwardOf(gpu, spec, sample_count, x, y);
+  LaunchAverageForward(gpu, spec, sample_count, x, y);
 }
 void AdaptiveAveragePoolBackward(CudaDevice& gpu, const AdaptivePool2dSpec& spec,
                                  uint32_t sample_count, const void* dy, void* dx) {
-  AverageBackwardOf(gpu, spec, sample_count, dy, dx);
+  LaunchAverageBackward(gpu, spec, sample_count, dy, dx);
 }
 
 }  // namespace pando::cuda

@@ -1,7 +1,7 @@
-// Sums over pixels, channel by channel, of arrays [pixels, channels]: for batch norm's statistics
-// and gradients, biases and depthwise weights. Two kernels: blocks sum runs of pixels, then one
-// thread a channel adds those up, in fp64. Which pixels a block takes follows from the shape alone,
-// and every sum has a fixed order (P35): no atomics.
+// Sums over pixels, per channel, of arrays [pixels, channels]: for batch norm's statistics and
+// gradients, biases and depthwise weights. Two kernels: blocks sum runs of pixels, then one thread
+// per channel adds those in fp64. The pixels of a block follow from the shape alone, and every sum
+// has a fixed order (P35): there are no atomics.
 #pragma once
 
 #include <algorithm>
@@ -14,19 +14,20 @@
 
 namespace pando::cuda {
 
-// How the blocks share [pixels, channels]: each thread has kWidth channels side by side, and every
+// How the blocks share [pixels, channels]: each thread has kWidth adjacent channels and every
 // block_size.y-th pixel of its block's run.
 struct ColumnShape {
   size_t pixels = 0;
   uint32_t channels = 0;
-  size_t run_pixels = 0;  // of one block
+  size_t run_pixels = 0;  // per block
   uint32_t run_count = 0;
   dim3 grid_size;
   dim3 block_size;
 };
 
 inline constexpr uint32_t kColumnThreads = 256;
-// Blocks enough to fill a GPU of any size; not asked of the GPU at hand, whose sums would differ.
+// Enough blocks to fill a GPU of any size. It does not depend on the current GPU, because then sums
+// would differ.
 inline constexpr uint32_t kRunsMax = 1024;
 
 inline ColumnShape PlanColumns(size_t pixels, uint32_t channels, int width,
@@ -37,7 +38,7 @@ inline ColumnShape PlanColumns(size_t pixels, uint32_t channels, int width,
   while (across < columns && across < 32) across *= 2;
   const uint32_t down = kColumnThreads / across;
   const uint32_t column_blocks = DivideUp(columns, across);
-  constexpr size_t kPixelsPerThread = 8;  // at least, so that a block's own work pays
+  constexpr size_t kPixelsPerThread = 8;  // at least, so that a block's work is worth its launch
   const size_t most_runs = std::max<size_t>(1, pixels / (down * kPixelsPerThread));
   const size_t runs = std::clamp<size_t>(blocks_wanted / column_blocks, 1, most_runs);
   shape.run_pixels = DivideUp(pixels, runs);
@@ -47,7 +48,7 @@ inline ColumnShape PlanColumns(size_t pixels, uint32_t channels, int width,
   return shape;
 }
 
-// Room for the blocks' sums, [run, sum, channel], of any number of pixels.
+// Room for the blocks' sums, [run, sum, channel], for any number of pixels.
 inline size_t RunSumsBytes(uint32_t channels, int width, int sum_count) {
   const size_t columns = (channels + static_cast<size_t>(width) - 1) / static_cast<size_t>(width);
   const size_t column_blocks = (columns + 31) / 32;
@@ -55,7 +56,7 @@ inline size_t RunSumsBytes(uint32_t channels, int width, int sum_count) {
   return runs * static_cast<size_t>(sum_count) * channels * sizeof(float);
 }
 
-// `terms` is made for a thread's channels, then asked for every pixel:
+// `terms` is made for a thread's channels and called for every pixel:
 //   F::Terms terms = f.Begin(channel);  terms.Add(pixel, sums);   float sums[kSums][kWidth]
 template <int kSums, int kWidth, class F>
 __global__ void SumRuns(ColumnShape shape, F f, float* run_sums) {
@@ -74,7 +75,7 @@ __global__ void SumRuns(ColumnShape shape, F f, float* run_sums) {
   __shared__ float shared[kColumnThreads][kWidth];
   const uint32_t self = threadIdx.y * blockDim.x + threadIdx.x;
 #pragma unroll
-  for (int s = 0; s < kSums; ++s) {  // unrolled: else the sums are in no registers
+  for (int s = 0; s < kSums; ++s) {  // unrolled: otherwise the sums are not in registers
     for (int i = 0; i < kWidth; ++i) shared[self][i] = sums[s][i];
     for (uint32_t half = blockDim.y / 2; half > 0; half /= 2) {
       __syncthreads();
@@ -89,9 +90,9 @@ __global__ void SumRuns(ColumnShape shape, F f, float* run_sums) {
   }
 }
 
-// The runs' sums of a channel, then f(channel, totals).
-// Eight channels' sums are a sector of memory; so many threads to a channel because each waits for
-// what it adds: 1024 runs take as long as 32 loads.
+// The runs' sums of a channel, then f(channel, totals). Eight channels' sums are one sector of
+// memory. A channel has many threads because each waits for the values that it adds: 1024 runs take
+// as long as 32 loads.
 inline constexpr uint32_t kTotalsAcross = 8, kTotalsDown = 32;
 template <int kSums, class F>
 __global__ void AddRuns(uint32_t channels, uint32_t run_count, const float* run_sums, F f) {

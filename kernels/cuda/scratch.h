@@ -1,4 +1,5 @@
-// ScratchCarver cuts a scratch area into arrays aligned to 256 bytes, or counts what they take.
+// ScratchCarver cuts a scratch area into arrays aligned to 256 bytes, or counts the bytes that they
+// need.
 #pragma once
 
 #include <cstddef>

@@ -42,7 +42,7 @@ void Staging::Upload(std::span<const std::byte> host, void* to) {
   }
 }
 
-// The array is written in the stream's order: after what has read it.
+// The array is written in the stream's order: after its earlier readers.
 const void* Staging::Upload(std::span<const std::byte> host) {
   Array& array = arrays_[next_array_];
   next_array_ = (next_array_ + 1) % kArrays;

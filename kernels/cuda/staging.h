@@ -1,7 +1,7 @@
-// Staging: pinned host memory through which arrays reach the GPU without the host's waiting for it:
-// piece by piece a copy into a free slot, then a transfer on the stream. Used by CudaDevice.
-// Threads: one at a time. Owns: kSlots slots of at most kPieceBytes; kArrays arrays on the GPU,
-// each as large as the largest that it was used for.
+// Staging: pinned host memory through which arrays reach the GPU while the host continues: piece by
+// piece a copy into a free slot, then a transfer on the stream. Used by CudaDevice. Threads: one at
+// a time. Owns: kSlots slots of at most kPieceBytes; kArrays arrays on the GPU, each as large as
+// its largest use.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -21,20 +21,20 @@ class Staging {
   Staging(const Staging&) = delete;
   Staging& operator=(const Staging&) = delete;
 
-  // To the GPU's memory, in the stream's order. Waits where all slots are on their way.
+  // To the GPU's memory, in the stream's order. Waits if all slots are in use.
   void Upload(std::span<const std::byte> host, void* to);
-  // To memory of our own on the GPU, which is valid for what is launched before kArrays more of
-  // these. 256-byte aligned.
+  // To an array of this object on the GPU. It is valid for launches before the next kArrays calls,
+  // and aligned to 256 bytes.
   const void* Upload(std::span<const std::byte> host);
 
  private:
   static constexpr size_t kSlots = 8;
   static constexpr size_t kPieceBytes = size_t{16} << 20;
-  static constexpr size_t kArrays = 3;  // a batch: labels, bytes and what these become
+  static constexpr size_t kArrays = 3;  // a batch: labels, bytes and their values
   struct Slot {
     std::byte* pinned = nullptr;
     size_t size_bytes = 0;
-    Event is_free;  // recorded behind the last use
+    Event is_free;  // recorded after the last use
   };
   struct Array {
     std::byte* data = nullptr;

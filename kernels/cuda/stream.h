@@ -1,4 +1,4 @@
-// Stream: a queue of work on the current GPU, in whose order what is launched on it runs.
+// Stream: a queue of work on the current GPU, which runs in order.
 #pragma once
 
 #include <cuda_runtime.h>

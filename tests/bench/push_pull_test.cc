@@ -6,12 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "bench/push_pull/counters.h"
-#include "bench/push_pull/load_generator.h"
-#include "bench/push_pull/memory_ceilings.h"
-#include "bench/push_pull/point_names.h"
-#include "bench/push_pull/push_pull.h"
-#include "bench/push_pull/stand_in_scheduler.h"
+#include "bench/cpp/push_pull/counters.h"
+#include "bench/cpp/push_pull/load_generator.h"
+#include "bench/cpp/push_pull/memory_ceilings.h"
+#include "bench/cpp/push_pull/stand_in_scheduler.h"
+#include "bench/cpp/push_pull/trial.h"
 #include "server/lane.h"
 
 namespace pando::bench {
@@ -165,54 +164,12 @@ TEST_CASE("memory's ceilings are measured, and are of this world") {
   }
 }
 
-// Points with the given medians, as if they had been measured.
-ResultSet Measured(const PushPullOptions& options) {
-  ResultSet set;
-  const auto add = [&](Point point, double gb_per_s) {
-    point.Add(kThroughput, "GB/s", gb_per_s);
-    set.points.push_back(std::move(point));
-  };
-  add(PointOf(RawZmqName("tcp"), 4096), 2.0);
-  add(PointOf(RawZmqName("tcp"), kReferenceBytes), 10.0);
-  add(PandoPoint(4096, "tcp", 1, 1, "sum"), 1.0);
-  add(PandoPoint(4096, "tcp", 2, 2, "sum"), 1.5);
-  add(PandoPoint(4096, "tcp", 2, 1, "sum"), 9.0);  // of another shape than the aims speak of
-  add(PandoPoint(4096, "tcp", 1, 1, "sgd-momentum"), 0.5);
-  AddSummaries(options, &set);
-  return set;
-}
-
-TEST_CASE("shares are of the best of 1x1 and 2x2, of raw ZeroMQ at the same size and at 1 MiB") {
-  const PushPullOptions options{.bytes = {4096}, .transports = {"tcp"}};
-  const ResultSet set = Measured(options);
-  const Table& table = set.tables.at(0);
-  REQUIRE(table.rows.size() == 1);
-  CHECK(table.rows[0] == std::vector<std::string>{"4 KiB", "-", "-", "-", "2.00", "1.50", "2x2",
-                                                  "0.75", "0.15", "0.16 of 1 MiB", "0.500",
-                                                  "0.05"});
-  for (const Table& each : set.tables) {
-    for (const auto& row : each.rows) CHECK(row.size() == each.header.size());
-  }
-  REQUIRE(set.plots.size() == 1);
-  CHECK(set.plots[0].series.size() == 5);  // raw ZeroMQ and the four shapes that were measured
-}
-
-TEST_CASE("shared memory's shares are of a += b, with an aim from 1 MiB on") {
-  const PushPullOptions options{.bytes = {4096, 1 << 20}, .transports = {"shm"}};
-  ResultSet set;
-  const auto add = [&](Point point, double gb_per_s) {
-    point.Add(kThroughput, "GB/s", gb_per_s);
-    set.points.push_back(std::move(point));
-  };
-  add(PointOf(kAdd, 1 << 20), 8.0);
-  add(PandoPoint(1 << 20, "shm", 1, 1, "sum"), 6.0);
-  AddSummaries(options, &set);
-  const Table& table = set.tables.at(0);
-  REQUIRE(table.rows.size() == 2);
-  CHECK(table.rows[0] == std::vector<std::string>{"4 KiB", "-", "-", "-", "-", "-", "-", "-", "-"});
-  CHECK(table.rows[1] ==
-        std::vector<std::string>{"1 MiB", "-", "8.00", "6.00", "1x1", "0.75", "0.50", "-", "-"});
-  CHECK(set.plots.at(0).series.size() == 2);
+TEST_CASE("a quantile lies linearly between two values") {
+  CHECK(Quantile({7.0}, 0.99) == 7.0);
+  CHECK(Quantile({1.0, 3.0}, 0.0) == 1.0);
+  CHECK(Quantile({1.0, 3.0}, 0.5) == 2.0);
+  CHECK(Quantile({1.0, 3.0}, 0.99) == doctest::Approx(2.98));
+  CHECK(Quantile({1.0, 3.0}, 1.0) == 3.0);
 }
 
 }  // namespace

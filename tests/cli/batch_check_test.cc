@@ -1,11 +1,11 @@
-#include "cli/batch_check.h"
+#include "job/batch_check.h"
 
 #include <doctest/doctest.h>
 
 #include <algorithm>
 
-#include "cli/exit_codes.h"
-#include "cli/run_plan.h"
+#include "common/exit_codes.h"
+#include "job/run_plan.h"
 #include "tests/cli/pando_program.h"
 
 namespace pando {

@@ -14,12 +14,11 @@
 
 #include "cli/data_fetch.h"
 #include "cli/data_inspect.h"
-#include "cli/job_file.h"
-#include "cli/untar.h"
 #include "common/atomic_file.h"
+#include "data/picture_file.h"
+#include "job/job_file.h"
 #include "tests/file_size_limit.h"
 #include "tests/temp_folder.h"
-#include "worker/picture_file.h"
 
 namespace pando {
 namespace {
@@ -92,11 +91,11 @@ TEST_CASE("a file that is not the published one is named, refused and removed") 
   CHECK(fs::is_empty(folder));
 }
 
-TEST_CASE("without a network a fetch says so, and what it has is kept") {
+TEST_CASE("a fetch without a network is an error, and existing files are kept") {
   TempFolder temp;
   const std::string part = temp.path() + "/cifar-10-binary.tar.gz.part";
   Write(part, "begun");
-  // Port 1 of this machine answers nobody.
+  // Port 1 of this machine does not answer.
   const Status status = Fetch("cifar10", temp.path(), "http://127.0.0.1:1").status;
   CHECK(status.code() == StatusCode::kUnavailable);
   CHECK(Contains(status.message(), "http://127.0.0.1:1/cifar-10-binary.tar.gz"));
@@ -122,7 +121,7 @@ TEST_CASE("an unpacked archive is not fetched again, unless one of its files was
   CHECK(Fetch("cifar100", temp.path(), nowhere).status.code() == StatusCode::kUnavailable);
 }
 
-TEST_CASE("a full disk is named as such, and what is there is kept") {
+TEST_CASE("a full disk is named, and existing files are kept") {
   const std::string mirror = MnistMirror();
   if (mirror.empty()) return;
   TempFolder temp;
@@ -270,6 +269,10 @@ std::string TarEntry(const std::string& name, const std::string& bytes, char typ
   std::memcpy(header.data(), name.data(), name.size());
   std::snprintf(&header[124], 12, "%011o", static_cast<unsigned>(bytes.size()));
   header[156] = type;
+  header.replace(148, 8, 8, ' ');  // the sum counts its own field as spaces
+  unsigned sum = 0;
+  for (const char c : header) sum += static_cast<unsigned char>(c);
+  std::snprintf(&header[148], 8, "%06o", sum);
   std::string padded = bytes;
   padded.resize((bytes.size() + 511) / 512 * 512);
   return header + padded;
@@ -289,7 +292,7 @@ TEST_CASE("an archive's files come out whole, its links do not") {
   WriteGz(archive, TarEntry("d/", "", '5') + TarEntry("d/large", large) + TarEntry("d/empty", "") +
                        TarEntry("d/link", "", '2') + TarEntry("d/small", "abc") +
                        std::string(1024, '\0'));
-  const Status status = UnpackTarGz(archive, temp.path() + "/out");
+  const Status status = UnpackArchive(archive, temp.path() + "/out");
   REQUIRE_MESSAGE(status.ok(), status.message());
   CHECK(Read(temp.path() + "/out/d/large") == large);
   CHECK(Read(temp.path() + "/out/d/empty").empty());
@@ -302,12 +305,12 @@ TEST_CASE("an archive that is cut, or leads out of its folder, is an error") {
   const std::string archive = temp.path() + "/a.tar.gz";
   for (const char* name : {"../evil", "/tmp/evil", "d/../../evil"}) {
     WriteGz(archive, TarEntry(name, "abc") + std::string(1024, '\0'));
-    CHECK(Contains(UnpackTarGz(archive, temp.path() + "/out").message(), "leads out"));
+    CHECK(Contains(UnpackArchive(archive, temp.path() + "/out").message(), "leads out"));
   }
   const std::string whole = TarEntry("a", std::string(1000, 'x')) + std::string(1024, '\0');
   for (size_t size : {size_t{0}, size_t{511}, size_t{512}, size_t{1000}, size_t{1535}}) {
     WriteGz(archive, whole.substr(0, size));
-    const Status status = UnpackTarGz(archive, temp.path() + "/out");
+    const Status status = UnpackArchive(archive, temp.path() + "/out");
     CHECK(status.code() == StatusCode::kCorrupt);
     CHECK_FALSE(fs::exists(temp.path() + "/out/a"));
   }
@@ -374,7 +377,7 @@ TEST_CASE("a folder is described by its bad pictures, within the bound, and what
   Result<std::string> text = DescribeData(**patient, job.bad_pictures_max);
   REQUIRE_MESSAGE(text.ok(), text.status().message());
   CHECK(Contains(*text, "train/b/1.png: a PNG file that cannot be decoded"));
-  CHECK(Contains(*text, "1 files are passed over"));
+  CHECK(Contains(*text, "1 files are ignored"));
 }
 
 TEST_CASE("a contact sheet has a row for each class") {

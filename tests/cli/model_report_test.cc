@@ -7,8 +7,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "cli/exit_codes.h"
-#include "cli/job_file.h"
+#include "common/exit_codes.h"
+#include "job/job_file.h"
 #include "models/network.h"
 #include "models/zoo.h"
 #include "tests/cli/pando_program.h"

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "cli/job_file.h"
-#include "cli/launcher.h"
+#include "job/job_file.h"
+#include "node/launcher.h"
 #include "tests/temp_folder.h"
 
 namespace pando {

@@ -4,13 +4,13 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/bandwidth.h"
-#include "cli/exit_codes.h"
 #include "cli/plan_report.h"
 #include "cli/plan_work.h"
-#include "common/tensor_layout.h"
+#include "common/exit_codes.h"
 #include "models/model_cost.h"
 #include "models/model_graph.h"
 #include "models/zoo.h"
+#include "plan/tensor_layout.h"
 #include "tests/cli/pando_program.h"
 #include "tests/temp_folder.h"
 
@@ -114,7 +114,7 @@ TEST_CASE("a plan says all three strategies, the best of them, and how many serv
   REQUIRE(outcome.exit_code == kExitCompleted);
   for (const char* part : {"lenet5: 61706 parameters", "10 ms a step alone",
                            "4 workers on 4 hosts, 100 Mbit/s each way", "1 replica of each shard",
-                           "2 servers on hosts of their own", "4 servers on the workers' hosts",
+                           "2 servers on separate hosts", "4 servers on the workers' hosts",
                            "ring allreduce", "Best: ", "Servers to buy: "})
     CHECK(outcome.output.find(part) != std::string::npos);
 }

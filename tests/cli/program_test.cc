@@ -3,9 +3,9 @@
 
 #include <filesystem>
 
-#include "cli/exit_codes.h"
-#include "cli/job_file.h"
-#include "cli/version.h"
+#include "common/exit_codes.h"
+#include "common/version.h"
+#include "job/job_file.h"
 #include "tests/cli/pando_program.h"
 #include "tests/temp_folder.h"
 

@@ -22,7 +22,7 @@ std::string AnswerWith(const std::string& nodes) {
          nodes + "]}";
 }
 
-TEST_CASE("when a node was heard stands in one column, whatever its lines are") {
+TEST_CASE("the time since a node's last message is in one column, for any connections") {
   const auto node = [](const std::string& lines) {
     return R"({"name":"worker-0","host":"h","pid":1,"step":7,"activity":"computing",)" + lines +
            R"("silent_ms":12})";
@@ -45,7 +45,7 @@ TEST_CASE("when a node was heard stands in one column, whatever its lines are") 
   CHECK(mixed.find(" shm 2, ipc 10, tcp 16 12 ms ago\n") != std::string::npos);
 }
 
-TEST_CASE("who waits for long and from whom moves no other column") {
+TEST_CASE("a long wait and its reason move no other column") {
   const std::string waits =
       R"({"name":"worker 0","activity":"waiting for parameters","waiting_for":"server 12",)"
       R"("waiting_ms":123456,"lines":{"tcp":1},"silent_ms":12})";
@@ -59,7 +59,7 @@ TEST_CASE("who waits for long and from whom moves no other column") {
   CHECK(lines[3].substr(heard) == "7 ms ago");
 }
 
-TEST_CASE("a run that nobody has joined yet has a heading alone") {
+TEST_CASE("a run without members has a heading alone") {
   const std::vector<std::string> lines = LinesOf(StatusTable(AnswerWith("")).value());
   REQUIRE(lines.size() == 2);
   CHECK(lines[0] == "mlp on mnist: training, step 7 of 9, view 3");

@@ -9,15 +9,15 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "cli/exit_codes.h"
-#include "cli/opened_job.h"
-#include "cli/run_folder.h"
-#include "cli/run_weights.h"
-#include "cli/serial_trainer.h"
-#include "cli/snapshot_folder.h"
+#include "common/exit_codes.h"
 #include "common/float_env.h"
 #include "common/hash.h"
-#include "server/snapshot_file.h"
+#include "job/opened_job.h"
+#include "run/run_folder.h"
+#include "run/run_weights.h"
+#include "run/serial_trainer.h"
+#include "run/snapshot_file.h"
+#include "run/snapshot_folder.h"
 #include "tests/cli/pando_program.h"
 #include "tests/temp_folder.h"
 
@@ -216,7 +216,7 @@ TEST_CASE("the average of the weights is exported and evaluated from a snapshot"
   CHECK(Contains(outcome.output, "--ema chooses from the snapshots of a run folder"));
 }
 
-TEST_CASE("a run that keeps no average says so") {
+TEST_CASE("a run without an average is an error") {
   RunByHand run;
   const Outcome outcome = Pando({"export", run.path, run.Out(), "--ema"});
   CHECK(outcome.exit_code == kExitUsage);

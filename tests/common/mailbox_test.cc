@@ -30,7 +30,7 @@ TEST_CASE("items come out in order and the descriptor says whether there are any
   CHECK(mailbox.Drain().empty());
 }
 
-TEST_CASE("an item that may wait wakes nobody, and comes out with the next that does") {
+TEST_CASE("an item that may wait wakes no thread, and comes out with the next that does") {
   Mailbox<int> mailbox;
   CHECK(mailbox.Push(1, Wake::kLater));
   CHECK(!IsReadable(mailbox.fd()));
@@ -40,7 +40,7 @@ TEST_CASE("an item that may wait wakes nobody, and comes out with the next that 
   CHECK(mailbox.Drain() == std::deque<int>{1, 2, 3});
   CHECK(!IsReadable(mailbox.fd()));
   CHECK(mailbox.Push(4, Wake::kLater));
-  CHECK(mailbox.TryPop() == 4);  // who looks anyway finds it
+  CHECK(mailbox.TryPop() == 4);  // a taker that looks finds it
   CHECK(!IsReadable(mailbox.fd()));
 }
 
@@ -62,7 +62,7 @@ TEST_CASE("waiting ends at the deadline") {
   CHECK(Mailbox<int>::Clock::now() >= deadline);
 }
 
-TEST_CASE("closing wakes the taker, keeps what is there and refuses more") {
+TEST_CASE("closing wakes the taker, keeps queued items and refuses more") {
   Mailbox<int> mailbox;
   CHECK(mailbox.Push(1));
   std::vector<int> taken;

@@ -44,7 +44,7 @@ void Patch(const std::string& path, size_t offset, const std::string& bytes) {
   REQUIRE(file.good());
 }
 
-std::string ErrorOf(const std::string& path) {
+std::string ReadError(const std::string& path) {
   const Status status = ReadTimelineFile(path).status();
   CHECK(status.code() == StatusCode::kCorrupt);
   CHECK(status.message().starts_with(path + ": "));
@@ -197,21 +197,21 @@ TEST_CASE("a file that is cut short, damaged or something else is named, with th
   CHECK(whole.size() == kChunksOffset + kChunkBytes);
   for (const size_t size : {kChunksOffset + kChunkBytes - 1, kChunksOffset - 1, kNamesOffset}) {
     rewrite(whole.substr(0, size));
-    CHECK(Contains(ErrorOf(path), "is cut short: has " + std::to_string(size) + " bytes"));
+    CHECK(Contains(ReadError(path), "is cut short: has " + std::to_string(size) + " bytes"));
   }
   rewrite(whole.substr(0, 20));
-  CHECK(Contains(ErrorOf(path), "is no timeline of a Pando process"));
+  CHECK(Contains(ReadError(path), "is not a timeline of a Pando process"));
   rewrite("");
-  CHECK(Contains(ErrorOf(path), "is no timeline of a Pando process"));
+  CHECK(Contains(ReadError(path), "is not a timeline of a Pando process"));
   rewrite(whole);
   Patch(path, kNamesOffset, "\xff\xff\xff\xff");
-  CHECK(Contains(ErrorOf(path), "its table of names is damaged"));
+  CHECK(Contains(ReadError(path), "its table of names is damaged"));
   rewrite(whole);
   Patch(path, kChunksOffset, "\xff\xff");
-  CHECK(Contains(ErrorOf(path), "the chunk at byte 1048576"));
+  CHECK(Contains(ReadError(path), "the chunk at byte 1048576"));
   rewrite(whole);
   Patch(path, kChunksOffset + sizeof(TimelineChunkHead) + offsetof(TimelineRecord, name), "\x07");
-  CHECK(Contains(ErrorOf(path), "the record at byte 1048592 is damaged"));
+  CHECK(Contains(ReadError(path), "the record at byte 1048592 is damaged"));
   CHECK(ReadTimelineFile(folder.path() + "/none").status().message().find("/none") !=
         std::string::npos);
 }

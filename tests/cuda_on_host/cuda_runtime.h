@@ -1,11 +1,11 @@
 // CUDA's runtime on the host, as far as kernels/cuda uses it: that folder's sources are compiled
 // with this in place of NVIDIA's header, and the tests of kernels and networks run on machines
-// without a GPU. Says whether kernels compute what they should, not how fast, and nothing of races
-// between warps: the threads of a block take turns, and blocks come one after the other.
+// without a GPU. It checks the results of kernels, not their speed or races between warps: the
+// threads of a block take turns, and blocks run one after another.
 //
-// Streams are as late as they may be: what is put on one runs when somebody waits for it, or, drawn
-// from CUDA_ON_HOST_SEED, a little earlier. So a wait that is missing between two streams, or
-// between a stream and the host, shows in the results.
+// Streams are as late as allowed: work runs when a thread waits for it or, drawn from
+// CUDA_ON_HOST_SEED, a little earlier. So a missing wait between two streams, or between a stream
+// and the host, changes the results.
 //
 // Threads: any. Names are NVIDIA's.
 #pragma once

@@ -104,13 +104,13 @@ void MatrixLibrary::Run(const Product& p, const ProductArrays& arrays) {
 namespace pando {
 namespace {
 
-// The ranks of a group, threads of one process: nobody comes from another one.
+// The ranks of a group, threads of one process: none comes from another one.
 struct Circle {
   std::mutex mutex;
   std::condition_variable changed;
   std::map<uint32_t, std::span<float>> arrays;  // of the call under way, by rank
   uint32_t joined_count = 0;
-  uint32_t left_count = 0;  // of those who have their sums
+  uint32_t left_count = 0;  // members that have their sums
 };
 struct Circles {
   std::mutex mutex;

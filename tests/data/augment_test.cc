@@ -1,4 +1,4 @@
-#include "worker/augment.h"
+#include "data/augment.h"
 
 #include <doctest/doctest.h>
 
@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "worker/picture_set.h"
+#include "data/picture_set.h"
 
 namespace pando {
 namespace {
@@ -111,7 +111,7 @@ PictureSet SmallSet(const Job& job) {
                      .normalisation = {{0.0f}, {1.0f}},
                      .train = {pixels, Bytes(100, 3)},
                      .test = {pixels, Bytes(100, 3)}},
-                    TransformOf(job));
+                    MakeTransform(job));
 }
 
 Bytes ReadEpoch(const PictureSet& data, uint64_t epoch, const std::vector<uint64_t>& indices) {
@@ -128,7 +128,7 @@ Bytes ReadEpoch(const PictureSet& data, uint64_t epoch, const std::vector<uint64
   return all;
 }
 
-TEST_CASE("what is drawn follows from seed, epoch and sample, not from who reads what together") {
+TEST_CASE("augmentation follows from seed, epoch and sample, not from the reader or the batch") {
   const PictureSet one = SmallSet(AugmentedJob({"crop", "flip"}, 7));
   const PictureSet same = SmallSet(AugmentedJob({"flip", "crop"}, 7));
   const PictureSet other = SmallSet(AugmentedJob({"crop", "flip"}, 8));

@@ -1,4 +1,4 @@
-#include "worker/batch_source.h"
+#include "data/batch_source.h"
 
 #include <doctest/doctest.h>
 
@@ -9,13 +9,13 @@
 #include <thread>
 #include <vector>
 
-#include "common/permutation.h"
 #include "common/philox.h"
+#include "data/permutation.h"
 
 namespace pando {
 namespace {
 
-// Sample i is the one value i with label i % 10. Can be told to fail, and to hold reads back.
+// Sample i is the one value i with label i % 10. It can fail and hold reads back on request.
 class FakeData final : public DataSet {
  public:
   explicit FakeData(uint64_t train_count) : train_count_(train_count) {}
@@ -111,7 +111,7 @@ TEST_CASE("an epoch's batches hold every sample once, with and without prefetch"
   }
 }
 
-TEST_CASE("batches are right whatever was hinted, and waiting ones stay within the bound") {
+TEST_CASE("batches are right for any hints, and waiting ones stay within the bound") {
   constexpr uint32_t kPrefetchMax = 3;
   const FakeData data(kSamples);
   const StepPlan plan = MakePlan();
@@ -142,7 +142,7 @@ TEST_CASE("a batch that was looked at waits for its taker") {
   CHECK(source.Peek(Step(0), MicroBatch(0)) == nullptr);
 }
 
-TEST_CASE("training batches are finished by who reads them, test samples are not") {
+TEST_CASE("the reading thread finishes training batches but not test samples") {
   const FakeData data(kSamples);
   const StepPlan plan = MakePlan();
   for (uint32_t prefetch_max : {0u, 2u}) {

@@ -1,4 +1,4 @@
-#include "worker/cifar.h"
+#include "data/cifar.h"
 
 #include <doctest/doctest.h>
 #include <zlib.h>

@@ -1,4 +1,4 @@
-#include "worker/dataset.h"
+#include "data/dataset.h"
 
 #include <doctest/doctest.h>
 #include <zlib.h>
@@ -7,9 +7,9 @@
 #include <numeric>
 #include <string>
 
+#include "data/picture_set.h"
 #include "tests/data/check_message.h"
 #include "tests/data/idx_files.h"
-#include "worker/picture_set.h"
 
 namespace pando {
 namespace {

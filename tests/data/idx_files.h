@@ -1,4 +1,4 @@
-// Small idx files in a folder of their own, for the tests of readers.
+// Small idx files in a separate folder, for the tests of readers.
 #pragma once
 
 #include <zlib.h>

@@ -1,4 +1,4 @@
-#include "worker/idx.h"
+#include "data/idx.h"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "worker/image_folder.h"
+#include "data/image_folder.h"
 
 #include <doctest/doctest.h>
 #include <turbojpeg.h>
@@ -205,7 +205,7 @@ TEST_CASE("a picture that claims a size without bound is an error") {
   CHECK(ReadPictureSize(png).status().message().find("1 x 2147483647") != std::string::npos);
 }
 
-TEST_CASE("training pictures are drawn by seed, epoch and sample, whoever reads them") {
+TEST_CASE("training pictures depend on seed, epoch and sample, not on the reader") {
   TinyFolder tiny;
   Bytes pixels(64 * 64 * 3);
   for (size_t i = 0; i < pixels.size(); ++i) pixels[i] = static_cast<uint8_t>(i / 3 * 7);
@@ -286,7 +286,7 @@ TEST_CASE("a file that cannot be opened is not called a bad picture") {
   fs::remove(tiny.folder.File("train/ants/1.jpg"));
   fs::create_symlink(tiny.folder.File("val/ants/1.jpg"), tiny.folder.File("train/ants/1.jpg"));
   REQUIRE(tiny.Open().ok());
-  if (geteuid() == 0) return;  // whom no permission keeps out
+  if (geteuid() == 0) return;  // root ignores permissions
   fs::permissions(tiny.folder.File("val/ants/1.jpg"), fs::perms::none);
   tiny.CheckError(StatusCode::kUnavailable, {"train/ants/1.jpg", "cannot be opened", "ermission"});
 }

@@ -1,5 +1,5 @@
 // Every kind of PNG and JPEG that is met, made here with the libraries that made them.
-#include "worker/picture_file.h"
+#include "data/picture_file.h"
 
 #include <doctest/doctest.h>
 #include <png.h>

@@ -1,4 +1,4 @@
-#include "worker/resample.h"
+#include "data/resample.h"
 
 #include <doctest/doctest.h>
 
@@ -50,7 +50,7 @@ TEST_CASE("channels are resized apart") {
   CHECK(out == Bytes{0, 10, 200, 25, 10, 150, 75, 10, 50, 100, 10, 0});
 }
 
-TEST_CASE("a box is resized as if it were a picture of its own") {
+TEST_CASE("a box is resized as if it were a separate picture") {
   Bytes pixels(size_t{40} * 60 * 3);
   for (size_t i = 0; i < pixels.size(); ++i) {
     pixels[i] = static_cast<uint8_t>(Philox4x32({static_cast<uint32_t>(i), 0, 0, 0}, {1, 2})[0]);

@@ -1,4 +1,4 @@
-#include "worker/synthetic_digits.h"
+#include "data/synthetic_digits.h"
 
 #include <doctest/doctest.h>
 
@@ -8,7 +8,7 @@
 #include <set>
 #include <string>
 
-#include "worker/dataset.h"
+#include "data/dataset.h"
 
 namespace pando {
 namespace {
@@ -22,7 +22,7 @@ Picture Draw(const DigitPainter& painter, Split split, uint64_t index) {
   return picture;
 }
 
-TEST_CASE("the same index is the same picture, whoever draws it and in whatever order") {
+TEST_CASE("the same index is the same picture for any painter and any order") {
   const DigitPainter one, other;
   const Picture third = Draw(one, Split::kTrain, 3);
   Draw(other, Split::kTrain, 99);
@@ -67,9 +67,9 @@ TEST_CASE("every picture has ink in its middle and little at its rim") {
   }
 }
 
-// The nearest of ten mean pictures: what a straight line through pixel space can tell. Digits must
-// be told apart far better than by chance (0.1), and not by something this simple.
-TEST_CASE("digits are alike within a class, yet no mean picture tells them all") {
+// The nearest of ten mean pictures: a linear classifier of pixels. It must be far better than
+// chance (0.1), but such a simple classifier must not suffice.
+TEST_CASE("digits of a class are similar, but mean pictures do not classify them all") {
   constexpr uint64_t kTrain = 2000, kTest = 500;
   constexpr double kLearnable = 0.35, kNotTrivial = 0.75;  // measured: 0.486
   const DigitPainter painter;

@@ -1,4 +1,4 @@
-#include "worker/table_set.h"
+#include "data/table_set.h"
 
 #include <doctest/doctest.h>
 

@@ -110,7 +110,7 @@ TEST_CASE("a group is started again from its last snapshot, to the same weights"
   INFO(train.err());
   REQUIRE(train.exit_code() == kExitCompleted);
   CHECK(household.Living().empty());
-  CHECK(Contains(train.err(), "the group is started again from its last snapshot; 1 of 1"));
+  CHECK(Contains(train.err(), "restarting the group from its last snapshot; 1 of 1"));
   const Summary summary = SummaryIn(household.run_dir());
   CHECK(summary.status == kStatusCompleted);
   CHECK(summary.failure.empty());
@@ -149,7 +149,7 @@ TEST_CASE("a worker that is silent is a dead one, and its group is started again
   CHECK(train.exit_code() == kExitCompleted);
   CHECK(household.Living().empty());
   CHECK(Contains(train.err(), "worker 1"));
-  CHECK(Contains(train.err(), "the group is started again from its last snapshot; 1 of 1"));
+  CHECK(Contains(train.err(), "restarting the group from its last snapshot; 1 of 1"));
 }
 
 TEST_CASE("what would come again ends a group at once, with its own words") {
@@ -165,7 +165,7 @@ TEST_CASE("what would come again ends a group at once, with its own words") {
   INFO(train.err());
   CHECK(train.exit_code() == kExitFailed);
   CHECK(Contains(SummaryIn(household.run_dir()).failure, "the loss is not a finite number"));
-  CHECK_FALSE(Contains(train.err(), "started again"));
+  CHECK_FALSE(Contains(train.err(), "restarting"));
 }
 
 TEST_CASE("a completed group is not started again for chaos that never came due") {
@@ -179,7 +179,7 @@ TEST_CASE("a completed group is not started again for chaos that never came due"
   CHECK(train.exit_code() == kExitFailed);
   CHECK(SummaryIn(household.run_dir()).status == kStatusCompleted);
   CHECK(Contains(train.err(), "'kill worker every 60m' never came due"));
-  CHECK_FALSE(Contains(train.err(), "started again"));
+  CHECK_FALSE(Contains(train.err(), "restarting"));
 }
 
 TEST_CASE("a run goes on under another strategy") {
@@ -219,7 +219,7 @@ TEST_CASE("a group by hand: nobody else joins, nobody is drained, a stopped work
     CHECK(process.exit_code() == kExitUsage);
     return process.err();
   };
-  CHECK(Contains(said({"worker"}), "nobody can join"));
+  CHECK(Contains(said({"worker"}), "no other can join"));
   CHECK(Contains(said({"server"}), "no servers"));
   CHECK(Contains(said({"drain", "worker 1"}), "cannot go on without worker 1"));
   const std::string stopped = NameOf(*job.workers[1]);
@@ -248,7 +248,7 @@ TEST_CASE("what only servers do is refused with what to do instead") {
   };
   CHECK(Contains(refusal({"--servers", "2"}), "--strategy ps"));
   CHECK(Contains(refusal({"--replicas", "1"}), "run.replicas = 1 (--replicas); leave it out"));
-  CHECK(Contains(refusal({"--transport", "shm"}), "transports of their own"));
+  CHECK(Contains(refusal({"--transport", "shm"}), "their own transports"));
   CHECK(Contains(refusal({"--set", "run.lanes=2"}), "run.lanes = 2"));
   CHECK(Contains(refusal({"--verify-every", "3"}), "verify.every"));
   CHECK(Contains(refusal({"--serial"}), "drop one"));

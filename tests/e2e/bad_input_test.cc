@@ -1,5 +1,5 @@
 // What a user does wrong ends with one clear line on standard error, which names what, where and
-// what was expected, and with the exit code that cli/exit_codes.h documents.
+// what was expected, and with the exit code that common/exit_codes.h documents.
 #include <arpa/inet.h>
 #include <doctest/doctest.h>
 #include <netinet/in.h>
@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "cli/exit_codes.h"
+#include "common/exit_codes.h"
 #include "tests/data/idx_files.h"
 #include "tests/e2e/run_files.h"
 
@@ -174,7 +174,7 @@ TEST_CASE("a run folder that cannot be made, or that holds a run, is named") {
   }
 }
 
-// A port that somebody listens on.
+// A port that is in use.
 class TakenPort {
  public:
   TakenPort() : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
@@ -205,7 +205,7 @@ TEST_CASE("a port in use is named") {
                parts);
 }
 
-TEST_CASE("joining where nobody is waits visibly and gives up after the start timeout") {
+TEST_CASE("joining without a scheduler waits visibly and gives up after the start timeout") {
   for (const char* role : {"server", "worker"}) {
     TempFolder temp;
     // Port 1 is no scheduler's: joining it never succeeds.
@@ -223,7 +223,7 @@ TEST_CASE("joining where nobody is waits visibly and gives up after the start ti
                {"no scheduler answered at tcp://127.0.0.1:1"});
 }
 
-TEST_CASE("a scheduler to which nobody comes says who is missing and gives up") {
+TEST_CASE("a scheduler without members names what is missing and gives up") {
   TempFolder temp;
   Process scheduler(temp.path(), "scheduler",
                     Args{"scheduler", "--bind", "tcp://127.0.0.1:0", "--run-dir", temp.File("run"),
@@ -276,7 +276,7 @@ struct WaitingScheduler {
   std::string endpoint;
 };
 
-// The worker is given other data than the scheduler reads; both say so and end.
+// The worker reads other data than the scheduler; both report it and end.
 void CheckOtherData(const std::string& data, const Parts& parts) {
   TempFolder right;
   WriteMnist(right, 40, 40);
@@ -311,7 +311,7 @@ TEST_CASE("a worker without the data ends the run and is named") {
   CheckOtherData(temp.File("none"), {temp.File("none")});
 }
 
-TEST_CASE("a server whose lanes' ports would end beyond the last one is told so") {
+TEST_CASE("a server whose lanes' ports would exceed the last one is an error") {
   CheckOneLine(
       {"server", "--join", "tcp://127.0.0.1:1", "--bind", "tcp://127.0.0.1:65535", "--lanes", "2"},
       kExitUsage, {"lane 1", "65536", "--bind"});
@@ -348,7 +348,7 @@ TEST_CASE("what holds no run cannot be resumed") {
   CheckOneLine({"resume", "/nowhere/at/all"}, kExitUsage, {"/nowhere/at/all holds no run"});
 }
 
-TEST_CASE("commands to a scheduler that is not there say so") {
+TEST_CASE("commands to an absent scheduler are errors") {
   for (const char* command : {"drain", "snapshot", "stop"}) {
     Args args{command, "--join", "tcp://127.0.0.1:1", "--timeout", "0.3"};
     if (command == std::string("drain")) args.push_back("worker-0");

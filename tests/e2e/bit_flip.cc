@@ -1,7 +1,7 @@
-// The machine that computes wrongly (worker/bit_flip.h): linked into pando_bitflip alone.
+// The machine that computes wrongly (train/bit_flip.h): linked into pando_bitflip alone.
 // PANDO_BIT_FLIP="STEP,MICRO_BATCH,RANK" flips one bit of the gradient of that micro-batch, once,
 // in the worker of that rank.
-#include "worker/bit_flip.h"
+#include "train/bit_flip.h"
 
 #include <atomic>
 #include <bit>
@@ -34,10 +34,11 @@ void ArmBitFlip(uint32_t worker_rank) {
   is_armed = rank == worker_rank;
 }
 
-void FlipBit(Step step, MicroBatch micro_batch, ShardId shard, std::span<float> gradient) {
+void FlipBit(Step step, MicroBatch micro_batch, ShardPlan::Run shards, FloatBuffer& gradients) {
   if (step.value() != flip.step || micro_batch.value() != flip.micro_batch) return;
-  if (shard != ShardId(0) || !is_armed.exchange(false)) return;
-  gradient[0] = std::bit_cast<float>(std::bit_cast<uint32_t>(gradient[0]) ^ kFlippedBit);
+  if (shards.first != 0 || shards.last == 0 || !is_armed.exchange(false)) return;
+  float& first = *gradients.data();
+  first = std::bit_cast<float>(std::bit_cast<uint32_t>(first) ^ kFlippedBit);
 }
 
 }  // namespace pando

@@ -1,4 +1,4 @@
-// Whole runs on a disk that fills up in the middle (P28, P33): they go on, and when somebody frees
+// Whole runs on a disk that fills up in the middle (P28, P33): they go on, and when a user frees
 // some space they end with the weights of the run in which nothing happened.
 #include <doctest/doctest.h>
 #include <fcntl.h>
@@ -24,8 +24,7 @@ class SmallDisk {
  public:
   SmallDisk() {
     if (mount("tmpfs", path().c_str(), "tmpfs", 0, "size=16m") == 0) return;
-    std::fprintf(stderr,
-                 "SKIPPED: a full disk needs a file system of its own, and mount says: %s\n",
+    std::fprintf(stderr, "SKIPPED: a full disk needs a separate file system, and mount fails: %s\n",
                  std::strerror(errno));
     std::exit(kSkipped);
   }

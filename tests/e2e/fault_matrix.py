@@ -43,8 +43,8 @@ CASES = [
     ("one replica, server killed", "kill server 0 at step 700", 1, ["--replicas", "1"]),
 ]
 
-# With a codec the weights are those of the serial run with it, whoever dies; but for 1-bit and top-k, which give that up
-# (P34) and must come as far as it.
+# With a codec the weights are those of the serial run with it, even if processes die. 1-bit and top-k are the exceptions
+# (P34): their accuracy must reach that of the serial run.
 CODECS = [
     ["--codec", "fp16"], ["--codec", "bf16", "--pull-codec", "bf16"], ["--codec", "int8", "--pull-codec", "fp16"],
     ["--pull-codec", "int8"], ["--codec", "1-bit"], ["--codec", "top-k"]]
@@ -84,7 +84,7 @@ class Matrix:
             problems.append(f"test accuracy {summary.get('test_accuracy')}, and {accuracy_min:.4f} is wanted")
         if len(faults) < fault_count:
             problems.append(f"{len(faults)} faults of {fault_count}")
-        # Random stops and partitions may be too short for a lease, or the scheduler's, whom nobody judges.
+        # Random stops and partitions may be too short for a lease, or the scheduler's, which has no lease.
         unnoticed = [f for f in faults if is_random and f["action"] != "kill" and f["detected_ms"] is None]
         problems += [f"not detected and recovered: {f}" for f in faults if f["recovered_ms"] is None and f not in unnoticed]
         if is_random:
@@ -191,7 +191,7 @@ class Matrix:
             counts.append(len(segments))
             seen |= segments
             time.sleep(0.2)  # nothing tells of what is mapped
-        self.expected = ""  # of these steps nobody knows the hash yet
+        self.expected = ""  # the hash of these steps is not known yet
         summary = self.judge(name, run_dir, self.said(run_dir), time.monotonic() - start, count, is_random=True)
         serial = self.run("the same, serial", ["--serial"])
         quarter = max(1, len(counts) // 4)

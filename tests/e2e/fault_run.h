@@ -10,7 +10,7 @@
 #include <string>
 #include <utility>
 
-#include "cli/exit_codes.h"
+#include "common/exit_codes.h"
 #include "tests/e2e/run_files.h"
 #include "tests/temp_folder.h"
 
@@ -41,7 +41,7 @@ inline Args FaultJob(uint32_t workers, uint32_t servers, const Args& more = {}) 
   return JobOf(kFaultSteps, workers, servers, more);
 }
 
-// Of the job of JobOf, whoever computes it; `more` is what changes the result.
+// The hash of JobOf's job, for any processes; `more` has the settings that change the result.
 inline std::string SerialHash(uint64_t steps = kFaultSteps, const Args& more = {}) {
   static std::map<std::pair<uint64_t, Args>, std::string> hashes;
   std::string& hash = hashes[{steps, more}];

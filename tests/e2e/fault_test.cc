@@ -67,8 +67,7 @@ TEST_CASE("a server is killed, and another once its shards have moved") {
   CheckFaults(TrainUnder("kill server 0 at step 50; kill server 1 at step 300", FaultJob(2, 3)), 2);
 }
 
-TEST_CASE(
-    "the worker that sums for its host is killed, and stopped, and those who give to it (P6a)") {
+TEST_CASE("the relay of a host is killed and stopped, and so are its givers (P6a)") {
   const Args on_host{"--host-sum", "always"};
   CheckFaults(
       TrainUnder("kill worker 0 at step 50; kill server 0 at step 150; kill worker 1 at step 250",
@@ -209,7 +208,7 @@ TEST_CASE("after a power cut the run is resumed, elsewhere and with fewer proces
   CHECK(Contains(again.err(), "is finished; there is nothing to resume"));
 }
 
-TEST_CASE("after a power cut a run by hand goes on under a scheduler that is told so") {
+TEST_CASE("after a power cut a run by hand goes on under a scheduler with --resume") {
   TempFolder temp;
   const std::string run_dir = temp.path() + "/run";
   double seconds_before = 0;

@@ -78,7 +78,7 @@ TEST_CASE("a GPU that is not there and precisions that are not a CPU's are error
   CHECK(Contains(ErrorOf(GpuJob({"--device", "cuda:97", "--serial"})), "there is no GPU 97"));
   CHECK(Contains(ErrorOf(GpuJob({"--device", "gpu"})), "expected auto, cpu, cuda, or cuda:N"));
   CHECK(Contains(ErrorOf(GpuJob({"--device", "cpu", "--precision", "bf16", "--serial"})),
-                 "train.precision is bf16, which GPUs alone compute in"));
+                 "train.precision is bf16, which only GPUs support"));
 }
 
 TEST_CASE("a job that the GPU has no room for says what it takes and what would fit") {

@@ -1,4 +1,4 @@
-// Invariant I5 through real processes: the weights are the serial trainer's, bit for bit, whatever
+// Invariant I5 through real processes: the weights are the serial trainer's, bit for bit, for any
 // the number of workers, servers and threads, over TCP and over ipc. A shortened form of
 // hash_matrix.sh.
 #include <doctest/doctest.h>
@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "cli/exit_codes.h"
+#include "common/exit_codes.h"
 #include "tests/e2e/job_by_hand.h"
 #include "tests/e2e/run_files.h"
 #include "tests/temp_folder.h"
@@ -159,7 +159,7 @@ TEST_CASE("what servers do with a gradient, and how it travels, gives the serial
 }
 
 TEST_CASE("large payloads are the same bits over tcp, ipc and shared memory") {
-  // Shards of 51 KiB: below 16 KiB they travel as bytes whatever the transport.
+  // Shards of 51 KiB: below 16 KiB they travel as bytes by any transport.
   const Args large{"--model", "mlp", "--set", "model.hidden=1024"};
   const Run serial = Train(Args{"--serial"} + large);
   for (const char* transport : {"tcp", "ipc", "shm"}) {

@@ -5,8 +5,8 @@
 
 #include <random>
 
-#include "cli/exit_codes.h"
-#include "net/clock.h"
+#include "common/clock.h"
+#include "common/exit_codes.h"
 #include "net/incarnation.h"
 #include "net/transport.h"
 #include "tests/e2e/job_by_hand.h"
@@ -21,7 +21,7 @@ constexpr uint64_t kSteps = 1200;
 // What the attack may cost a process: what one endpoint's queues can hold of it at once (a frame of
 // 8 MiB, 150 registrations of 256 KiB), and the allocator's slack.
 constexpr uint64_t kMemoryGrowthMax = 64 << 20;
-// Lanes read between pushes all that has come; so many steps are time for one attack, with a
+// Lanes read between pushes all that has come; this many steps are time for one attack, with a
 // margin: peaks of 51 MB were seen beside three processes that spin.
 constexpr size_t kStepsToDrain = 20;
 
@@ -36,7 +36,7 @@ std::string RoutingIdOf(char channel, const PeerId& peer) {
                    {kSchedulerNode, Incarnation(), 0});
 }
 
-// What anybody can learn of a run by asking for its status: its id and the scheduler's incarnation.
+// A status request tells any client the run's id and the scheduler's incarnation.
 Envelope AskStatus(ZmqContext& context, const std::string& endpoint) {
   const PeerId self{kUnknownNode, NewIncarnation(), 0};
   Transport transport(context, self, {.linger_ms = 0});
@@ -188,7 +188,7 @@ TEST_CASE("strangers at every port change nothing") {
     CHECK(peak <= memory_before[i] + kMemoryGrowthMax);
   }
   CHECK(RowCountIn(job.run_dir) == kSteps);
-  // Nobody was taken for silent: no line was hung up on a stranger's word.
+  // No process was reported silent: a stranger cannot close a connection.
   CHECK(!Contains(BytesOf(job.run_dir + "/events.jsonl"), "silent"));
   CHECK(SummaryIn(job.run_dir).weights_hash == SummaryIn(temp.path() + "/serial").weights_hash);
 }

@@ -1,9 +1,9 @@
-// Ends that nobody planned: Ctrl-C, and processes that are killed or stop answering.
+// Unplanned ends: Ctrl-C, and processes that are killed or stop answering.
 #include <doctest/doctest.h>
 
 #include <csignal>
 
-#include "cli/exit_codes.h"
+#include "common/exit_codes.h"
 #include "tests/e2e/job_by_hand.h"
 
 namespace pando {
@@ -106,7 +106,7 @@ TEST_CASE("a process that may not start again ends the run at once and is its ro
   }
 }
 
-// A process of a job by hand is killed or stopped; nobody but the scheduler can notice. The others
+// A process of a job by hand is killed or stopped; only the scheduler can notice. The others
 // go on, and so does the one that was stopped.
 void CheckNoticed(const std::string& name, int signal) {
   CAPTURE(name);
@@ -193,7 +193,7 @@ TEST_CASE("by hand, Ctrl-C or SIGHUP has a worker or server leave, a second one 
   job.servers[0]->Await();
   CHECK_MESSAGE(job.servers[0]->exit_code() == kExitCompleted, job.servers[0]->err());
   job.AwaitSteps(RowCountIn(job.run_dir) + 5);
-  // The last server may not leave; whoever insists takes it away, and the run waits for another.
+  // The last server may not leave. A second signal ends it, and the run waits for another.
   job.servers[1]->Signal(SIGINT);
   REQUIRE(Becomes([&] { return Contains(job.servers[1]->err(), "leaving"); }));
   job.servers[1]->Signal(SIGINT);

@@ -16,7 +16,7 @@
 namespace pando {
 
 // Where a process started by hand listens: by the job's --transport, as those that pando train
-// starts. Shared memory is beside whatever they dial.
+// starts. Shared memory is used besides any connection.
 inline std::string BindOf(const Args& job, const std::string& folder, const std::string& name) {
   const auto flag = std::ranges::find(job, "--transport");
   const bool is_ipc = flag != job.end() && *std::next(flag) == "ipc";

@@ -4,7 +4,7 @@
 
 #include <cstdlib>
 
-#include "cli/exit_codes.h"
+#include "common/exit_codes.h"
 #include "tests/e2e/job_by_hand.h"
 
 namespace pando {

@@ -16,7 +16,7 @@
 namespace pando {
 namespace {
 
-// Nobody has this hardware address: a switch hands such a frame to everybody, and nobody takes it.
+// No host has this hardware address: a switch floods such a frame, and no host accepts it.
 constexpr const char* kNobodysAddress = "02:00:00:00:00:99";
 
 bool Runs(const std::string& command) { return std::system(command.c_str()) == 0; }
@@ -30,7 +30,7 @@ bool WriteFile(const std::string& path, const std::string& text) {
   return !file.fail();
 }
 
-// Whoever is not root becomes it in a user namespace, where the kernel has those.
+// Other users become root in a user namespace, if the kernel supports it.
 bool EnterOwnNetwork() {
   if (geteuid() == 0) return unshare(CLONE_NEWNET) == 0;
   const uid_t uid = geteuid();
@@ -40,7 +40,7 @@ bool EnterOwnNetwork() {
          WriteFile("/proc/self/gid_map", fmt::format("0 {} 1", gid));
 }
 
-// A child in a network namespace of its own that does nothing.
+// A child in a separate network namespace that does nothing.
 pid_t StartHolder() {
   int ready[2];
   REQUIRE(pipe2(ready, O_CLOEXEC) == 0);

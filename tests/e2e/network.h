@@ -1,4 +1,4 @@
-// TestNetwork: hosts of its own for end-to-end tests, in network namespaces of this machine: each
+// TestNetwork: separate hosts for end-to-end tests, in network namespaces of this machine: each
 // has a name, one address and a cable to a common switch, and cables can be pulled.
 //
 // The switch is in a namespace that this program moves into, so nothing of the machine's own

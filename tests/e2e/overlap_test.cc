@@ -1,11 +1,11 @@
 // Gradients leave while backward still runs, between real processes: the workers count the bytes
-// that they push early. How many depends on who gets the cores; what leaves where nobody is late is
+// that they push early. How many depends on the use of the cores; what leaves without delays is
 // in tests/worker/overlap_test.
 #include <doctest/doctest.h>
 
 #include <cstdio>
 
-#include "cli/exit_codes.h"
+#include "common/exit_codes.h"
 #include "tests/e2e/job_by_hand.h"
 
 namespace pando {
@@ -67,7 +67,7 @@ TEST_CASE("one of a host's two workers pushes for both (P6a)") {
   MESSAGE("pushed " << pushed << " bytes, gave " << given);
   constexpr uint64_t kBytes = 61706 * sizeof(float);  // LeNet-5's, without metrics
   CHECK(given >= kSteps * kBytes);
-  // The first step's sums wait for nobody; a loaded machine may let others go for themselves.
+  // The first step's sums do not wait; on a loaded machine others may be pushed separately.
   CHECK(pushed >= kSteps * kBytes);
   CHECK(pushed < kSteps * kBytes * 3 / 2);
 }

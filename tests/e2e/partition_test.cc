@@ -1,13 +1,14 @@
-// Cables that are pulled (network.h): a scheduler, servers and workers on hosts of their own, one
-// of them cut off for three leases. Whoever comes back is given up by then and joins again; the
-// weights are the serial run's. Skipped, loudly, where this machine allows no network namespaces.
+// Cables that are pulled (network.h): a scheduler, servers and workers on separate hosts, one
+// of them cut off for three leases. A process that returns has been given up by then and joins
+// again; the weights are the serial run's. Skipped, loudly, where this machine allows no network
+// namespaces.
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 
-#include "cli/exit_codes.h"
+#include "common/exit_codes.h"
 #include "tests/e2e/network.h"
 #include "tests/e2e/run_files.h"
 #include "tests/temp_folder.h"
@@ -99,7 +100,7 @@ struct SpreadJob {
     }
   }
 
-  // Whether the run has noticed that somebody of this role is gone.
+  // Whether the run has noticed that a process of this role is gone.
   bool HasGivenUp(const std::string& role) const {
     return Contains(Events(), R"("event":"dead","details":{"node":")" + role);
   }
@@ -124,7 +125,7 @@ struct SpreadJob {
 void Hold(const std::function<bool()>& is_noticed) {
   const auto since = TestClock::now();
   const auto is_over = [&] { return TestClock::now() - since >= kCutOff && is_noticed(); };
-  CHECK_MESSAGE(Becomes(is_over), "nobody noticed the fault");
+  CHECK_MESSAGE(Becomes(is_over), "the fault was not noticed");
 }
 
 void CutOff(HostId host, const std::function<bool()>& is_noticed) {
@@ -133,7 +134,8 @@ void CutOff(HostId host, const std::function<bool()>& is_noticed) {
   TheNetwork().PlugIn(host);
 }
 
-// What `from` sends to `to` is lost, and `to` says so, though the scheduler hears both (P23).
+// Messages from `from` to `to` are lost, and `to` reports it, though the scheduler reaches both
+// (P23).
 void LoseFrames(const SpreadJob& job, HostId from, HostId to) {
   TheNetwork().LoseFrames(from, to);
   Hold([&] { return job.HasSaid("silent"); });
@@ -150,7 +152,7 @@ TEST_CASE("two workers of one host send servers elsewhere one copy of their grad
   }
   MESSAGE("pushed " << pushed << " bytes, gave " << given);
   CHECK(given > 0);
-  CHECK(pushed < given * 3 / 2);  // with nobody given to: 2
+  CHECK(pushed < given * 3 / 2);  // without a relay: 2
 }
 
 TEST_CASE("a worker that is cut off for 3 s does not change the weights") {
@@ -167,7 +169,7 @@ TEST_CASE("a server that is cut off for 3 s does not change the weights") {
 
 TEST_CASE("a scheduler that is cut off for 3 s does not change the weights") {
   SpreadJob job;
-  CutOff(job.scheduler_host, [&] { return job.HasSaid("hears-nobody"); });
+  CutOff(job.scheduler_host, [&] { return job.HasSaid("leases-suspended"); });
   CHECK_FALSE(job.HasGivenUp("worker"));
   CHECK_FALSE(job.HasGivenUp("server"));
   job.CheckEnd();

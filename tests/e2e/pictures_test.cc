@@ -1,16 +1,16 @@
 // Photographs through real processes: cropped, flipped, cached and read ahead, their weights are
-// the serial trainer's (I5); and pictures that cannot be decoded are the job's, whoever reads them:
+// the serial trainer's (I5); and undecodable pictures belong to the job, not to a reader:
 // their number, and what becomes of the run, are the same for any number of workers.
 #include <doctest/doctest.h>
 
 #include <filesystem>
 #include <fstream>
 
-#include "cli/exit_codes.h"
+#include "common/exit_codes.h"
 #include "common/philox.h"
+#include "data/picture_file.h"
 #include "tests/e2e/run_files.h"
 #include "tests/temp_folder.h"
-#include "worker/picture_file.h"
 
 namespace pando {
 namespace {

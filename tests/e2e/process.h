@@ -23,7 +23,7 @@ inline constexpr std::chrono::seconds kEventDeadline{60};
 // The program under test: the environment variable PANDO_PROGRAM.
 std::string PandoProgram();
 
-// Process: one pando command, in a process group of its own as a shell would start it; standard
+// Process: one pando command, in a separate process group, as a shell would start it; standard
 // output and error go to files. The destructor kills and reaps it, and it dies with this program.
 class Process {
  public:

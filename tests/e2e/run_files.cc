@@ -6,8 +6,8 @@
 #include <fstream>
 #include <sstream>
 
-#include "cli/exit_codes.h"
-#include "cli/run_folder.h"
+#include "common/exit_codes.h"
+#include "run/run_folder.h"
 
 namespace pando {
 

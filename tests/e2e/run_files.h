@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/summary.h"
+#include "run/summary.h"
 #include "tests/e2e/process.h"
 
 namespace pando {
@@ -25,7 +25,7 @@ std::string BytesOf(const std::string& path);                 // of a whole file
 std::vector<std::string> RowsIn(const std::string& run_dir);  // of metrics.csv, without the heading
 // The bytes that `pando export --ema` writes, in `folder`.
 std::string AverageIn(const std::string& folder, const std::string& run_dir);
-size_t RowCountIn(const std::string& run_dir);                // 0 where there is no file yet
+size_t RowCountIn(const std::string& run_dir);  // 0 where there is no file yet
 // The columns that do not depend on the clock: step, epoch, loss, accuracy, lr.
 std::vector<std::string> TrainingColumnsIn(const std::string& run_dir);
 

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "cli/exit_codes.h"
+#include "common/exit_codes.h"
 #include "tests/e2e/run_files.h"
 #include "tests/temp_folder.h"
 
@@ -16,7 +16,7 @@ namespace {
 constexpr uint64_t kEndlessSteps = 1'000'000;
 constexpr uint32_t kServers = 2;
 
-// `pando train`, and who of it can be asked.
+// `pando train`, and the endpoint for status requests.
 class Run {
  public:
   explicit Run(const std::string& transport)
@@ -41,7 +41,7 @@ class Run {
   }
 
  private:
-  // As its workers were told.
+  // From its workers' command lines.
   bool FindEndpoint() {
     const std::vector<pid_t> workers = ChildrenByRole(train_.pid())["worker"];
     for (const pid_t pid : workers) {
@@ -96,7 +96,8 @@ void CheckLines(const std::string& transport, const std::string& kind) {
        {std::pair("\nworker 0 ", kServers), {"\nserver 1 ", kServers - 1}}) {
     const size_t at = table.find(name);
     REQUIRE(at != std::string::npos);
-    CHECK(table.substr(at + 1 + column_in_line).starts_with(kind + " " + std::to_string(count) + " "));
+    CHECK(table.substr(at + 1 + column_in_line)
+              .starts_with(kind + " " + std::to_string(count) + " "));
   }
 }
 

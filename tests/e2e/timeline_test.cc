@@ -10,8 +10,8 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "common/tensor_layout.h"
 #include "common/timeline_file.h"
+#include "plan/tensor_layout.h"
 #include "tests/e2e/fault_run.h"
 
 namespace pando {
@@ -29,7 +29,7 @@ struct Span {
   uint64_t step = 0;
   double begin_us = 0;
   double end_us = 0;
-  uint64_t bytes = 0;  // where it says so
+  uint64_t bytes = 0;  // if the event has it
 };
 
 // From the beginning of the first of them to the end of the last.
@@ -246,7 +246,7 @@ TEST_CASE("a serial run has a timeline too, and a run without the flag has none"
   CHECK_FALSE(std::filesystem::exists(temp.path() + "/plain/timeline"));
 }
 
-TEST_CASE("what bounds a timeline wrongly, or cannot make one, says so") {
+TEST_CASE("wrong bounds of a timeline, or a timeline that cannot be made, are errors") {
   TempFolder temp;
   const auto error_of = [&](const Args& args) {
     Process process(temp.path(), "bad", args);

@@ -5,7 +5,7 @@
 
 #include <cstdlib>
 
-#include "common/job_plan.h"
+#include "plan/job_plan.h"
 #include "tests/e2e/fault_run.h"
 
 namespace pando {
@@ -60,7 +60,7 @@ TEST_CASE("a worker that flips a bit in one gradient is found, named and drained
   const Step step = VerifiedStepFrom(60);
   int found = 0;
   for (uint32_t rank = 0; rank < 3; ++rank) found += FindsWorker(rank, step) ? 1 : 0;
-  // Two of the three compute it: its owner and who verifies it.
+  // Two of the three compute it: its owner and its verifier.
   CHECK(found >= 2);
 }
 

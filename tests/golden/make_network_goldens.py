@@ -78,13 +78,14 @@ class Layers(nn.Module):
         self.bn = nn.BatchNorm2d(12)
         self.depthwise = nn.Conv2d(12, 12, 5, padding=1, groups=12)
         self.grouped = nn.Conv2d(12, 18, 3, stride=2, padding=1, groups=2)
+        self.gn = nn.GroupNorm(3, 18)
         self.even = nn.Conv2d(18, 20, 2)
         self.fc = nn.Linear(400, CLASS_COUNT)
         self.relu, self.relu6 = nn.ReLU(), nn.ReLU6()
 
     def forward(self, x):
         x = self.relu6(self.depthwise(self.relu(self.bn(self.several(x)))))
-        x = self.even(F.avg_pool2d(self.grouped(x), 3, stride=1))
+        x = self.even(F.avg_pool2d(self.gn(self.grouped(x)), 3, stride=1))
         return self.fc(F.max_pool2d(x, 2, stride=1, padding=1).flatten(1))
 
 
@@ -130,8 +131,9 @@ TRAININGS = [
 
 
 def fill_tensors(model):
-    """Weights of layers as wide as He et al. draw them before a relu; the rest near their usual."""
-    norms = {name for name, _ in batch_norms(model)}
+    """Weights of layers as wide as Kaiming initialization before a relu; the rest near their usual."""
+    norms = {name for name, layer in model.named_modules()
+             if isinstance(layer, (nn.BatchNorm2d, nn.GroupNorm))}
     for index, (name, tensor) in enumerate(tensors_of(model)):
         layer, _, kind = name.rpartition(".")
         is_near_one = kind == "running_var" or (layer in norms and kind == "weight")

@@ -107,7 +107,7 @@ CASES = {
 
 
 class Lars(torch.optim.Optimizer):
-    """You, Gitman, Ginsburg 2017, algorithm 1, in double; PyTorch has none of its own."""
+    """You, Gitman, Ginsburg 2017, algorithm 1, in double; PyTorch has no LARS."""
 
     def __init__(self, params, lr, momentum, weight_decay, trust_coefficient):
         super().__init__(params, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay,

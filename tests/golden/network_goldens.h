@@ -14,7 +14,7 @@
 
 #include "common/batch.h"
 #include "common/float_buffer.h"
-#include "common/tensor_layout.h"
+#include "plan/tensor_layout.h"
 
 namespace pando {
 

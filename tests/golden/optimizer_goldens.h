@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "common/job.h"
+#include "plan/job.h"
 #include "proto/messages.h"
 
 namespace pando {

@@ -240,7 +240,7 @@ TEST_CASE("a convolution without a bias is one with a bias of zeros, and its gra
   }
 }
 
-// On the CPU a convolution's bits are the same whatever samples are beside it; cuDNN may choose
+// On the CPU a convolution's bits do not depend on the samples beside it; cuDNN may choose
 // another engine for another number of them.
 bool SameSamples(const float* alone, const float* beside, size_t count, double tolerance) {
   if (TestDevice().kind == DeviceKind::kCpu) return SameBits(alone, beside, count);

@@ -224,7 +224,7 @@ struct Scored {
   CrossEntropyScore score;
   Floats gradient;
 };
-Scored ScoreOf(const Doubles& logits, const std::vector<int32_t>& labels, float smoothing = 0) {
+Scored Score(const Doubles& logits, const std::vector<int32_t>& labels, float smoothing = 0) {
   const auto n = static_cast<uint32_t>(labels.size());
   Floats in = ToFloats(logits), gradient = Poisoned(logits.size());
   Array<int32_t> label(n);
@@ -251,7 +251,7 @@ TEST_CASE("cross-entropy and its gradient follow the definition, summed over sam
         std::vector<int32_t> labels;
         for (uint32_t s = 0; s < n; ++s) labels.push_back(static_cast<int32_t>(s * 7 % classes));
         auto loss = [&] { return CrossEntropy(logits, labels, smoothing); };
-        const Scored scored = ScoreOf(logits, labels, smoothing);
+        const Scored scored = Score(logits, labels, smoothing);
         CHECK(IsAllWritten(scored.gradient, logits.size()));
         CHECK(scored.score.loss_sum == doctest::Approx(loss()).epsilon(kTol));
         if (classes > 1) CHECK(FiniteDifferenceError(logits, loss, scored.gradient.data()) < kTol);
@@ -264,27 +264,27 @@ TEST_CASE("a label is among the first five when at most four classes are ahead o
   const Doubles logits{7, 6, 6, 5, 4, 3};  // of two equal ones the first is ahead
   const uint32_t expected_correct[] = {1, 0, 0, 0, 0, 0}, expected_top5[] = {1, 1, 1, 1, 1, 0};
   for (int32_t label = 0; label < 6; ++label) {
-    const CrossEntropyScore score = ScoreOf(logits, {label}).score;
+    const CrossEntropyScore score = Score(logits, {label}).score;
     CHECK(score.correct_count == expected_correct[label]);
     CHECK(score.top5_count == expected_top5[label]);
   }
   const Doubles ties(6, 1.0);
   for (int32_t label = 0; label < 6; ++label) {
-    const CrossEntropyScore score = ScoreOf(ties, {label}).score;
+    const CrossEntropyScore score = Score(ties, {label}).score;
     CHECK(score.correct_count == (label == 0 ? 1 : 0));
     CHECK(score.top5_count == (label < 5 ? 1 : 0));
   }
 }
 
 TEST_CASE("a label whose logit is not a number is never among the first") {
-  const CrossEntropyScore score = ScoreOf({std::nan(""), 0}, {0}).score;
+  const CrossEntropyScore score = Score({std::nan(""), 0}, {0}).score;
   CHECK(score.correct_count == 0);
   CHECK(score.top5_count == 0);
 }
 
 TEST_CASE("cross-entropy survives logits whose exponentials do not") {
   const Doubles logits{1000, 0, -1000};
-  const Scored right = ScoreOf(logits, {0}), wrong = ScoreOf(logits, {2});
+  const Scored right = Score(logits, {0}), wrong = Score(logits, {2});
   CHECK(right.score.loss_sum == 0.0);
   CHECK(right.score.correct_count == 1);
   CHECK(wrong.score.loss_sum == 2000.0);

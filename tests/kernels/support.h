@@ -21,7 +21,7 @@ namespace pando {
 
 using Doubles = std::vector<double>;
 
-// So many of T, of memory that the device and the test see alike.
+// A number of T, in memory that both the device and the test can access.
 template <class T>
 class Array {
  public:

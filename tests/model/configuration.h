@@ -11,7 +11,7 @@
 
 namespace pando::model {
 
-// Each takes one rule of docs/protocol.md away, or reads it in a way that its wording shuts out.
+// Each removes one rule of docs/protocol.md, or breaks it.
 enum class Mutation {
   kNone,
   kNoBarrier,                // P4
@@ -56,7 +56,7 @@ struct Configuration {
   int workers = 2;
   Budget budget = {};
   bool may_lose_replicas = false;  // the last in-sync replica may die: rollback (P21)
-  bool may_readd = false;          // a server dropped as dead that lives may be added again
+  bool may_readd = false;          // a living server that was dropped may be added again
   bool has_partials = false;       // P14 to P16
   bool has_snapshots = false;      // every version is due
   bool delivers_chunks_singly = false;

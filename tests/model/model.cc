@@ -211,7 +211,7 @@ bool Model::SamePair(const ShardPlace& one, const ShardPlace& other) const {
          (one.pair == other.pair || configuration_.Mutated(Mutation::kNoPairStamp));
 }
 
-// Two states that cannot be told apart by anything to come become the same bytes.
+// Two states with equal futures become the same bytes.
 void Model::Canonicalize(State* state) const {
   for (int p = 0; p < kServerLivesMax; ++p) {
     for (int shard = 0; shard < configuration_.shards; ++shard) {

@@ -1,9 +1,9 @@
-// Model is the protocol (docs/protocol.md, P1 to P30) as states and steps between them: a state's
-// successors are what its servers, its workers and the scheduler may do next, and what may go
-// wrong. The search (search.h) visits all of them.
+// Model is the protocol (docs/protocol.md, P1 to P30) as states and steps between them. A state's
+// successors are the next actions of its servers, its workers and the scheduler, and the faults.
+// The search (search.h) visits all of them.
 //
-// The rules stand in rules_server.cc, rules_worker.cc and rules_scheduler.cc; here is what they
-// share.
+// The rules are in rules_server.cc, rules_worker.cc and rules_scheduler.cc; this is their common
+// part.
 #pragma once
 
 #include <map>
@@ -18,7 +18,7 @@
 namespace pando::model {
 
 enum class Edge : uint8_t {
-  kRepeated,  // happens in the end, as somebody repeats it: the job's progress may rest on it
+  kRepeated,  // happens in the end, because a sender repeats it: progress may depend on it
   kOnce,      // a fault, a free choice, or an old message, which may as well be lost
 };
 
@@ -76,7 +76,7 @@ class Model {
     return one == other || configuration_.Mutated(Mutation::kNoGeneration);
   }
   // Notes that `version` of the shard was shown or committed, unless it was in an old generation,
-  // which nobody meets (P21).
+  // which affects no other node (P21).
   void MarkSeen(State* state, int shard, int version, int generation) const;
   // Whether two places name the same pair of source and newcomer (P24).
   bool SamePair(const ShardPlace& one, const ShardPlace& other) const;

@@ -9,7 +9,7 @@
 namespace pando::model {
 namespace {
 
-// I6: a primary stops committing when a newcomer that streams behind lacks so many roots.
+// I6: a primary stops committing when a newcomer lacks this many roots.
 constexpr int kUnackedRootsMax = 2;
 
 // One shard at its primary: what most rules of this file look at.

@@ -1,18 +1,17 @@
-// One state of the protocol's model: everything that its rules look at, in a few integers.
+// One state of the protocol's model: everything that its rules read, in a few integers.
 //
 // The model has at most two shards, two micro-batches and three steps, so that all states of a
 // configuration can be visited. A state is plain bytes without padding: equal states are equal
-// bytes, which is how the search (search.h) tells them apart.
+// bytes, so the search (search.h) compares bytes.
 //
-// What is folded, because it commutes with what stands beside it:
-//  - an ack and the commit that it allows (P8): a commit asks that the ackers live, in the same
-//  view;
-//  - a complete root and the record made of it (P7), but for configurations with partial values;
+// These are folded, because they commute with the steps beside them:
+//  - an ack and the commit that it allows (P8): a commit requires living ackers in the same view;
+//  - a complete root and its record (P7), except with partial values;
 //  - a question and its answer, a request and its reply (P10, P17);
 //  - a snapshot's file, the report of it and the scheduler's ack (P29).
-// A message that a live sender repeats until it is answered (P10) has no place in the state: its
-// delivery is possible as long as the sender would repeat it. What may still arrive although nobody
-// repeats it has one: pushes of dead workers, superseded views, reports of pairs.
+// A message that a live sender repeats until it is answered (P10) is not in the state: its delivery
+// is possible as long as the sender would repeat it. Messages that may still arrive without repeats
+// are in the state: pushes of dead workers, superseded views, reports of pairs.
 #pragma once
 
 #include <array>
@@ -134,11 +133,11 @@ struct Budget {
 };
 
 struct State {
-  std::array<uint16_t, kViewsMax> views;  // ViewTable ids by number, 0 where nobody can need it
+  std::array<uint16_t, kViewsMax> views;  // ViewTable ids by number, 0 if it is not needed any more
   uint8_t view_count;
-  uint8_t removed;  // servers that a view has dropped as dead
+  uint8_t removed;  // servers that a view has dropped
   Budget budget;
-  // The newest version that anybody may have seen in the latest generation.
+  // The newest version that may have been shown in the latest generation.
   std::array<uint8_t, kShardsMax> seen;
   std::array<Report, kShardsMax> reports;
   // Snapshots of the latest generation: reported to the scheduler (bit v - 1), newest manifest.

@@ -10,7 +10,7 @@
 namespace pando {
 namespace {
 
-Batch PicturesOf(SampleShape shape, uint32_t sample_count) {
+Batch MakePictures(SampleShape shape, uint32_t sample_count) {
   Batch batch = NoiseBatch(sample_count);
   batch.shape = shape;
   batch.bytes.clear();
@@ -83,7 +83,7 @@ TEST_CASE("gradients and batch statistics are the same to the last bit with chec
     CAPTURE(job.model);
     const SampleShape shape{28, 28, 1};
     const Pair models = Models(job, shape);
-    const Batch batch = PicturesOf(shape, 3);
+    const Batch batch = MakePictures(shape, 3);
     REQUIRE(AgainCount(Network::PlanMemory(models.checkpointed, {.training = 3})) > 0);
     const FloatBuffer plain = Gradients(models.plain, batch);
     const FloatBuffer checkpointed = Gradients(models.checkpointed, batch);
@@ -125,7 +125,7 @@ TEST_CASE("a checkpointed layer's backward reads the parameters that it says and
   const TensorLayout& layout = model.layout();
   const FloatBuffer parameters = InitialParameters(model);
   FloatBuffer poisoned(layout.float_count()), gradients(layout.float_count());
-  const Batch batch = PicturesOf({28, 28, 1}, 2);
+  const Batch batch = MakePictures({28, 28, 1}, 2);
   const FloatBuffer expected = Gradients(model, batch);
   Network network(model, 2);
   network.SetBatch(batch, {.seed = 5, .step = Step(1)}, Mode::kTrain);

@@ -57,7 +57,7 @@ TEST_CASE(
   const Status status = Model::Create(job, {28, 28, 1}, 10).status();
   CHECK(status.code() == StatusCode::kInvalidArgument);
   CHECK(Contains(status.message(), "layer 'fc2' has weights of 1048576 x 1048576"));
-  CHECK(Contains(status.message(), "beyond " + std::to_string(Model::kBytesMax) + " bytes"));
+  CHECK(Contains(status.message(), "larger than " + std::to_string(Model::kBytesMax) + " bytes"));
   const TensorLayout largest({{.name = "w", .shape = {Model::kBytesMax / sizeof(float)}}});
   CHECK(ShardPlan(largest).shard_count() <= kShardsMax);
 }
@@ -169,7 +169,7 @@ TEST_CASE("layers know the layers that they read, and their shapes") {
   CHECK(layers[3].inputs == std::vector<int>{2, 0});
   CHECK(layers[3].out == SampleShape{8, 8, 8});
   CHECK(layers[5].out == SampleShape{1, 1, 8});
-  CHECK(graph->ShapeOf(kGraphInput) == SampleShape{8, 8, 3});
+  CHECK(graph->FindShape(kGraphInput) == SampleShape{8, 8, 3});
 }
 
 TEST_CASE("batch norm has two parameters and two statistics, as PyTorch names and fills them") {
@@ -222,13 +222,32 @@ TEST_CASE("groups that do not divide the channels are refused with the layer and
   CHECK(Contains(message, "3 groups"));
 }
 
+TEST_CASE("group norm has two parameters, and its groups divide the channels") {
+  std::vector<LayerSpec> specs = ResidualSpecs();
+  specs[2] = Of(LayerKind::kGroupNorm, "bn");
+  specs[2].groups = 4;
+  const Result<Graph> graph = Graph::Build("mine", specs, {8, 8, 3}, 10);
+  REQUIRE(graph.ok());
+  const Layer& norm = graph->layers()[2];
+  REQUIRE(norm.last_tensor - norm.first_tensor == 2);
+  const TensorSpec* tensors = &graph->layout().specs()[norm.first_tensor];
+  CHECK(tensors[0].name == "bn.weight");
+  CHECK(tensors[0].init == InitKind::kOne);
+  CHECK(tensors[1].name == "bn.bias");
+  CHECK(tensors[1].shape == std::vector<uint64_t>{8});
+  specs[2].groups = 3;
+  CHECK(Contains(BuildError(specs), "layer 'bn' gets 8 x 8 x 8"));
+  CHECK(Contains(BuildError(specs), "channels that 3 groups divide"));
+}
+
 TEST_CASE("wiring that cannot be is refused by name") {
   std::vector<LayerSpec> specs = ResidualSpecs();
   specs[1].inputs = {"stm"};
-  CHECK(Contains(BuildError(specs), "layer 'conv' reads 'stm', which is no layer; did you mean"));
+  CHECK(
+      Contains(BuildError(specs), "layer 'conv' reads 'stm', which is not a layer; did you mean"));
 
   specs[1].inputs = {"st\nem\x1b"};
-  CHECK(Contains(BuildError(specs), "reads 'st\\nem\\x1b', which is no layer"));
+  CHECK(Contains(BuildError(specs), "reads 'st\\nem\\x1b', which is not a layer"));
 
   specs = ResidualSpecs();
   specs[1].inputs = {"add"};
@@ -247,7 +266,7 @@ TEST_CASE("wiring that cannot be is refused by name") {
 
   specs = ResidualSpecs();
   specs[4].name = "conv";
-  CHECK(Contains(BuildError(specs), "layer 'conv' is there twice"));
+  CHECK(Contains(BuildError(specs), "layer 'conv' exists twice"));
 
   specs = ResidualSpecs();
   specs[1].name = kInputName;
@@ -259,7 +278,7 @@ TEST_CASE("wiring that cannot be is refused by name") {
 
   specs = ResidualSpecs();
   specs[3].inputs = {"stem", "stem"};
-  CHECK(Contains(BuildError(specs), "layer 'bn' makes something that no layer reads"));
+  CHECK(Contains(BuildError(specs), "layer 'bn' has an output that no layer reads"));
 
   CHECK(Contains(BuildError({}), "has no layers"));
 }

@@ -10,7 +10,7 @@
 namespace pando {
 namespace {
 
-Graph GraphOf(const std::string& name) {
+Graph MakeGraph(const std::string& name) {
   Job job;
   job.model = name;
   const ZooModel& model = *FindZooModel(name);
@@ -20,7 +20,7 @@ Graph GraphOf(const std::string& name) {
 }
 
 TEST_CASE("operations are counted as the closed forms say") {
-  const Graph graph = GraphOf("lenet5");
+  const Graph graph = MakeGraph("lenet5");
   const std::vector<Layer>& layers = graph.layers();
   CHECK(ForwardFlops(layers[0]) == 28 * 28 * 6 * (2 * 25 + 1));       // conv1: 5 x 5 x 1, bias
   CHECK(BackwardFlops(layers[0]) == ForwardFlops(layers[0]));         // weights alone
@@ -33,7 +33,7 @@ TEST_CASE("operations are counted as the closed forms say") {
 }
 
 TEST_CASE("gradients are counted where they are made: none of what nothing before it is trained") {
-  const Graph graph = GraphOf("mlp");
+  const Graph graph = MakeGraph("mlp");
   const std::vector<Layer>& layers = graph.layers();  // flatten, fc1, relu1, fc2
   REQUIRE(layers.size() == 4);
   CHECK_FALSE(layers[0].has_backward);
@@ -49,14 +49,14 @@ TEST_CASE("the papers' networks cost what torchvision says, and a few per cent o
       {"resnet18", 1.814e9}, {"resnet50", 4.089e9}, {"vgg16", 15.470e9}, {"mobilenet-v2", 0.301e9}};
   for (const auto& [name, multiply_adds] : known) {
     CAPTURE(name);
-    const double flops = static_cast<double>(CostOf(GraphOf(name)).forward_flops);
+    const double flops = static_cast<double>(CountCost(MakeGraph(name)).forward_flops);
     CHECK(flops >= 2 * multiply_adds * 0.999);
     CHECK(flops <= 2 * multiply_adds * 1.06);
   }
 }
 
 TEST_CASE("depthwise convolutions cost one channel each") {
-  const Graph graph = GraphOf("mobilenet-v2");
+  const Graph graph = MakeGraph("mobilenet-v2");
   const auto depthwise =
       std::find_if(graph.layers().begin(), graph.layers().end(),
                    [](const Layer& layer) { return layer.spec.name == "features.1.conv.0.0"; });

@@ -61,7 +61,7 @@ init = "normal"
 init_std = 0.02
 )";
 
-Result<Graph> GraphOf(const std::string& text, SampleShape data = {8, 8, 1}) {
+Result<Graph> ParseGraph(const std::string& text, SampleShape data = {8, 8, 1}) {
   Job job;
   job.model = "net.toml";
   job.network = text;
@@ -75,7 +75,7 @@ std::string Replaced(std::string text, const std::string& from, const std::strin
 }
 
 void CheckError(const std::string& text, const std::string& expected) {
-  const Result<Graph> graph = GraphOf(text);
+  const Result<Graph> graph = ParseGraph(text);
   REQUIRE_FALSE(graph.ok());
   CAPTURE(graph.status().message());
   CHECK(graph.status().code() == StatusCode::kInvalidArgument);
@@ -83,7 +83,7 @@ void CheckError(const std::string& text, const std::string& expected) {
 }
 
 TEST_CASE("a network in TOML has the layers that it says, PyTorch's defaults elsewhere") {
-  const Result<Graph> graph = GraphOf(kResidual);
+  const Result<Graph> graph = ParseGraph(kResidual);
   REQUIRE_MESSAGE(graph.ok(), graph.status().message());
   CHECK(graph->input() == SampleShape{8, 8, 3});  // channels = 3, one of the data
   const std::vector<Layer>& layers = graph->layers();
@@ -176,7 +176,7 @@ TEST_CASE("more layers than a network may have are refused") {
   CheckError(text, "net.toml: a network is 1 to 2000 tables [[layer]]");
 }
 
-TEST_CASE("an error is one line, and not a long one, whatever the file holds") {
+TEST_CASE("an error is one short line for any file content") {
   const std::string many(1000, 'x');
   const std::string escaped = "\"a\\nb\\u001b[2J" + many + "\"";  // a newline and the like
   for (const std::string& text :
@@ -187,7 +187,7 @@ TEST_CASE("an error is one line, and not a long one, whatever the file holds") {
         Replaced(kResidual, "[\"bn\", \"stem\"]", "[\"bn\", " + escaped + "]"),
         Replaced(kResidual, "name = \"drop\"", "name = " + escaped),
         Replaced(kResidual, "init = \"normal\"", "init = " + escaped)}) {
-    const std::string message = GraphOf(text).status().message();
+    const std::string message = ParseGraph(text).status().message();
     CAPTURE(message);
     CHECK(!message.empty());
     CHECK(std::ranges::none_of(message, [](char c) { return c >= 0 && c < ' '; }));

@@ -12,7 +12,7 @@
 namespace pando {
 namespace {
 
-Graph GraphOf(const std::string& name, SampleShape data) {
+Graph MakeGraph(const std::string& name, SampleShape data) {
   Job job;
   job.model = name;
   Result<Graph> graph = BuildModelGraph(job, data, 10);
@@ -45,8 +45,8 @@ TEST_CASE("buffers that are needed at the same time lie apart, and little room i
   for (const char* name : {"mnist-cnn", "resnet18-cifar", "resnet50", "mobilenet-v2", "vgg16-bn"}) {
     CAPTURE(name);
     const SampleShape input = FindZooModel(name)->input;
-    const std::vector<StagePlan> stages = PlanStages(GraphOf(name, input), Device{});
-    const SampleShape entrance = GraphOf(name, input).input();
+    const std::vector<StagePlan> stages = PlanStages(MakeGraph(name, input), Device{});
+    const SampleShape entrance = MakeGraph(name, input).input();
     const NetworkPlan training = PlanTraining(stages, entrance, 4, {});
     CheckApart(training.memory);
     CHECK(static_cast<double>(training.memory.allocated_bytes) <=
@@ -59,7 +59,7 @@ TEST_CASE("buffers that are needed at the same time lie apart, and little room i
 
 TEST_CASE("layers that one operation computes are one stage") {
   const std::vector<StagePlan> resnet =
-      PlanStages(GraphOf("resnet18-cifar", {32, 32, 3}), Device{});
+      PlanStages(MakeGraph("resnet18-cifar", {32, 32, 3}), Device{});
   std::vector<std::string> names;
   for (const StagePlan& stage : resnet) names.push_back(stage.layers);
   const auto has = [&](const std::string& name) { return std::ranges::count(names, name) == 1; };
@@ -69,7 +69,7 @@ TEST_CASE("layers that one operation computes are one stage") {
   CHECK(has("layer2.0.bn2"));  // the shortcut's batch norm comes between it and the addition
   CHECK(has("layer2.0.downsample.1 layer2.0.add layer2.0.relu"));
   const std::vector<StagePlan> mobile =
-      PlanStages(GraphOf("mobilenet-v2-small", {32, 32, 3}), Device{});
+      PlanStages(MakeGraph("mobilenet-v2-small", {32, 32, 3}), Device{});
   names.clear();
   for (const StagePlan& stage : mobile) names.push_back(stage.layers);
   CHECK(has("features.3.conv.0.1 features.3.conv.0.2"));
@@ -120,7 +120,7 @@ TEST_CASE("what is read behind a segment is not dropped, and what is made again 
   CHECK(plan.backward[last].x == plan.again[again].y);
   CHECK(plan.again[again].y != plan.forward[again].y);
   CHECK(std::ranges::count_if(plan.memory.events, &MemoryEvent::is_again) == 2);
-  // Nobody needs what forward made of it once forward has passed.
+  // After forward its result is not needed any more.
   const PlannedBuffer& dropped = plan.memory.buffers[plan.forward[again].y];
   CHECK_FALSE(plan.memory.events[dropped.last_event].is_backward);
   CHECK(plan.memory.events[plan.memory.buffers[plan.forward[kept].y].last_event].is_backward);
@@ -130,7 +130,7 @@ TEST_CASE("what is read behind a segment is not dropped, and what is made again 
 TEST_CASE("checkpointed plans lie apart too") {
   for (const char* name : {"resnet18-cifar", "resnet50-cifar", "mobilenet-v2-small", "vgg16-bn"}) {
     CAPTURE(name);
-    const Graph graph = GraphOf(name, FindZooModel(name)->input);
+    const Graph graph = MakeGraph(name, FindZooModel(name)->input);
     const NetworkPlan plan =
         PlanCheckpointed(PlanStages(graph, Device{}), graph.input(), 4, /*evaluation_bytes=*/0);
     CHECK(std::ranges::any_of(plan.memory.events, &MemoryEvent::is_again));

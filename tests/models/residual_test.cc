@@ -11,7 +11,7 @@ namespace {
 
 constexpr float kPoison = std::numeric_limits<float>::quiet_NaN();
 
-Model NetworkOf(const std::string& text, SampleShape input, uint32_t class_count) {
+Model MakeNetwork(const std::string& text, SampleShape input, uint32_t class_count) {
   Job job;
   job.model = "test.toml";
   job.network = text;
@@ -22,7 +22,7 @@ Model NetworkOf(const std::string& text, SampleShape input, uint32_t class_count
 
 // Batch norm of the input alone, then scores: what leaves it can be said in a formula.
 Model NormModel() {
-  return NetworkOf(R"(
+  return MakeNetwork(R"(
 [[layer]]
 name = "bn"
 type = "BatchNorm2d"
@@ -34,7 +34,7 @@ name = "fc"
 type = "Linear"
 out_features = "classes"
 )",
-                   {28, 28, 1}, 10);
+                     {28, 28, 1}, 10);
 }
 
 struct Moments {
@@ -43,7 +43,7 @@ struct Moments {
   double biased = 0;
 };
 
-Moments MomentsOf(const Batch& batch) {
+Moments ComputeMoments(const Batch& batch) {
   const double mean = batch.normalisation->mean[0], deviation = batch.normalisation->stddev[0];
   const auto count = static_cast<double>(batch.bytes.size());
   Moments moments;
@@ -68,7 +68,7 @@ TEST_CASE("a running statistic's gradient is the batch's statistic times its sam
   network.SetBatch(batch, {}, Mode::kTrain);
   ForwardAll(network, parameters.data());
   BackwardAll(network, parameters.data(), gradients.data());
-  const Moments moments = MomentsOf(batch);
+  const Moments moments = ComputeMoments(batch);
   CHECK(gradients.data()[layout.offset(layout.Find("bn.running_mean"))] ==
         doctest::Approx(6 * moments.mean).epsilon(kTol));
   CHECK(gradients.data()[layout.offset(layout.Find("bn.running_var"))] ==
@@ -87,7 +87,7 @@ TEST_CASE("evaluation with the batch's statistics as the running ones scores as 
   network.SetBatch(batch, {}, Mode::kEvaluate);
   const double fresh = ForwardAll(network, parameters.data()).loss_sum;
   CHECK(fresh != doctest::Approx(trained).epsilon(kTol));
-  const Moments moments = MomentsOf(batch);
+  const Moments moments = ComputeMoments(batch);
   parameters.data()[layout.offset(layout.Find("bn.running_mean"))] =
       static_cast<float>(moments.mean);
   parameters.data()[layout.offset(layout.Find("bn.running_var"))] =
@@ -138,8 +138,8 @@ TEST_CASE("one activation read twice by one layer gets both gradients") {
     return layers + (is_twice ? twice : "") +
            "[[layer]]\nname = \"b\"\ntype = \"Linear\"\nout_features = \"classes\"\n";
   };
-  const Model twice = NetworkOf(text(true), {28, 28, 1}, 10);
-  const Model once = NetworkOf(text(false), {28, 28, 1}, 10);
+  const Model twice = MakeNetwork(text(true), {28, 28, 1}, 10);
+  const Model once = MakeNetwork(text(false), {28, 28, 1}, 10);
   const TensorLayout& layout = twice.layout();
   FloatBuffer parameters = InitialParameters(twice);
   FloatBuffer twice_gradients(layout.float_count()), once_gradients(layout.float_count());

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "common/float_buffer.h"
-#include "common/tensor_init.h"
 #include "models/graph.h"
 #include "models/network.h"
+#include "plan/tensor_init.h"
 #include "tests/golden/network_goldens.h"
 #include "tests/test_device.h"
 

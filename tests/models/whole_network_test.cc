@@ -13,8 +13,8 @@ constexpr double kLossTol = 5e-6;
 // Of a tensor's norm: sums over samples and pixels, of gradients that came through the layers above
 // and were divided by deviations there. Measured 3.6e-5 (ResNet-50), of the others 1.4e-5 at most.
 constexpr double kGradientTol = 2e-4;
-// A bias before a batch norm, with no relu between, changes nothing: its gradient is 0 but for
-// roundings, and they are of the size of the weight's beside it, the tensor before.
+// A bias before a batch norm, with no relu between, changes nothing: its gradient is 0 except for
+// roundings, whose size is that of the weight's gradient, the tensor before.
 constexpr double kZeroNorm = 1e-9;
 
 Model ModelOf(const NetworkGolden& golden) {

@@ -12,7 +12,7 @@
 namespace pando {
 namespace {
 
-Graph GraphOf(const std::string& name, SampleShape data, uint32_t class_count) {
+Graph MakeGraph(const std::string& name, SampleShape data, uint32_t class_count) {
   Job job;
   job.model = name;
   Result<Graph> graph = BuildModelGraph(job, data, class_count);
@@ -22,7 +22,7 @@ Graph GraphOf(const std::string& name, SampleShape data, uint32_t class_count) {
 
 uint64_t ParameterCount(const std::string& name) {
   const ZooModel& model = *FindZooModel(name);
-  return GraphOf(name, model.input, model.class_count).layout().parameter_count();
+  return MakeGraph(name, model.input, model.class_count).layout().parameter_count();
 }
 
 TEST_CASE("the zoo's models have the parameters that the literature says") {
@@ -129,7 +129,7 @@ TEST_CASE("names, shapes, counts and initial values of tensors are torchvision's
   CHECK(goldens.size() == 7);
   for (const GoldenModel& golden : goldens) {
     CAPTURE(golden.name);
-    const Graph graph = GraphOf(golden.name, {224, 224, 3}, golden.class_count);
+    const Graph graph = MakeGraph(golden.name, {224, 224, 3}, golden.class_count);
     const TensorLayout& layout = graph.layout();
     CHECK(layout.parameter_count() == golden.parameter_count);
     REQUIRE(layout.tensor_count() == golden.tensors.size() + 1);
@@ -146,7 +146,7 @@ TEST_CASE("names, shapes, counts and initial values of tensors are torchvision's
 
 // ------------------------------------------------------------------------------ shapes on the way
 
-SampleShape OutOf(const Graph& graph, const std::string& layer) {
+SampleShape OutShape(const Graph& graph, const std::string& layer) {
   for (const Layer& l : graph.layers()) {
     if (l.spec.name == layer) return l.out;
   }
@@ -155,28 +155,28 @@ SampleShape OutOf(const Graph& graph, const std::string& layer) {
 }
 
 TEST_CASE("strides are those of the papers") {
-  const Graph resnet = GraphOf("resnet50", {224, 224, 3}, 1000);
-  CHECK(OutOf(resnet, "conv1") == SampleShape{112, 112, 64});
-  CHECK(OutOf(resnet, "maxpool") == SampleShape{56, 56, 64});
-  CHECK(OutOf(resnet, "layer1.2.relu") == SampleShape{56, 56, 256});
-  CHECK(OutOf(resnet, "layer4.0.conv1") == SampleShape{14, 14, 512});
-  CHECK(OutOf(resnet, "layer4.2.relu") == SampleShape{7, 7, 2048});
-  const Graph small_resnet = GraphOf("resnet18-cifar", {32, 32, 3}, 10);
-  CHECK(OutOf(small_resnet, "relu") == SampleShape{32, 32, 64});
-  CHECK(OutOf(small_resnet, "layer4.1.relu") == SampleShape{4, 4, 512});
-  const Graph vgg = GraphOf("vgg16", {224, 224, 3}, 1000);
-  CHECK(OutOf(vgg, "features.30") == SampleShape{7, 7, 512});
-  const Graph mobile = GraphOf("mobilenet-v2", {224, 224, 3}, 1000);
-  CHECK(OutOf(mobile, "features.0.2") == SampleShape{112, 112, 32});
-  CHECK(OutOf(mobile, "features.18.2") == SampleShape{7, 7, 1280});
-  const Graph small_mobile = GraphOf("mobilenet-v2-small", {32, 32, 3}, 10);
-  CHECK(OutOf(small_mobile, "features.3.add") == SampleShape{32, 32, 24});
-  CHECK(OutOf(small_mobile, "features.18.2") == SampleShape{4, 4, 1280});
+  const Graph resnet = MakeGraph("resnet50", {224, 224, 3}, 1000);
+  CHECK(OutShape(resnet, "conv1") == SampleShape{112, 112, 64});
+  CHECK(OutShape(resnet, "maxpool") == SampleShape{56, 56, 64});
+  CHECK(OutShape(resnet, "layer1.2.relu") == SampleShape{56, 56, 256});
+  CHECK(OutShape(resnet, "layer4.0.conv1") == SampleShape{14, 14, 512});
+  CHECK(OutShape(resnet, "layer4.2.relu") == SampleShape{7, 7, 2048});
+  const Graph small_resnet = MakeGraph("resnet18-cifar", {32, 32, 3}, 10);
+  CHECK(OutShape(small_resnet, "relu") == SampleShape{32, 32, 64});
+  CHECK(OutShape(small_resnet, "layer4.1.relu") == SampleShape{4, 4, 512});
+  const Graph vgg = MakeGraph("vgg16", {224, 224, 3}, 1000);
+  CHECK(OutShape(vgg, "features.30") == SampleShape{7, 7, 512});
+  const Graph mobile = MakeGraph("mobilenet-v2", {224, 224, 3}, 1000);
+  CHECK(OutShape(mobile, "features.0.2") == SampleShape{112, 112, 32});
+  CHECK(OutShape(mobile, "features.18.2") == SampleShape{7, 7, 1280});
+  const Graph small_mobile = MakeGraph("mobilenet-v2-small", {32, 32, 3}, 10);
+  CHECK(OutShape(small_mobile, "features.3.add") == SampleShape{32, 32, 24});
+  CHECK(OutShape(small_mobile, "features.18.2") == SampleShape{4, 4, 1280});
 }
 
 TEST_CASE("pictures of one channel enter a model of three; other counts are refused by name") {
-  CHECK(GraphOf("resnet18-cifar", {32, 32, 1}, 10).input() == SampleShape{32, 32, 3});
-  CHECK(GraphOf("lenet5", {28, 28, 1}, 10).input() == SampleShape{28, 28, 1});
+  CHECK(MakeGraph("resnet18-cifar", {32, 32, 1}, 10).input() == SampleShape{32, 32, 3});
+  CHECK(MakeGraph("lenet5", {28, 28, 1}, 10).input() == SampleShape{28, 28, 1});
   Job job;
   job.model = "cifar-cnn";
   const Status status = BuildModelGraph(job, {32, 32, 4}, 10).status();

@@ -29,7 +29,7 @@ Message MustPoll(SchedulerClient& client) {
   }
 }
 
-FaultNote NoteOf(uint64_t number) { return {.number = number, .action = "exit"}; }
+FaultNote MakeNote(uint64_t number) { return {.number = number, .action = "exit"}; }
 
 TEST_CASE("a request is repeated until it is answered, and its late answers are dropped") {
   ZmqContext context;
@@ -37,8 +37,8 @@ TEST_CASE("a request is repeated until it is answered, and its late answers are 
   SchedulerClient client(context, {.repeat_interval = std::chrono::milliseconds(1)});
   REQUIRE(client.Dial(scheduler.bound).ok());
   CHECK(client.NextDeadline() == kNever);
-  REQUIRE(client.Ask(NoteOf(1)));
-  REQUIRE(client.Ask(NoteOf(2)));
+  REQUIRE(client.Ask(MakeNote(1)));
+  REQUIRE(client.Ask(MakeNote(2)));
   PeerId self;
   std::map<uint64_t, int> times_heard;
   while (times_heard[1] < 3 || times_heard[2] < 3) {
@@ -79,8 +79,8 @@ TEST_CASE("a scheduler started again at the endpoint gets what the first one lef
   const ScratchFolder folder;
   ZmqContext context;
   SchedulerClient client(context, {});
-  REQUIRE(client.Dial(folder.Ipc("scheduler")).ok());  // before anybody is there
-  REQUIRE(client.Ask(NoteOf(7)));
+  REQUIRE(client.Dial(folder.Ipc("scheduler")).ok());  // before the scheduler exists
+  REQUIRE(client.Ask(MakeNote(7)));
   {
     FakeScheduler first(context, folder.Ipc("scheduler"));
     MustReceive(first.transport);
@@ -100,9 +100,9 @@ TEST_CASE("a scheduler started again at the endpoint gets what the first one lef
 TEST_CASE("open requests are bounded") {
   ZmqContext context;
   SchedulerClient client(context, {});
-  for (uint64_t i = 0; i < SchedulerClient::kOpenRequestsMax; ++i) REQUIRE(client.Ask(NoteOf(i)));
-  CHECK(!client.Ask(NoteOf(SchedulerClient::kOpenRequestsMax)));
-  CHECK(client.Ask(NoteOf(0)));
+  for (uint64_t i = 0; i < SchedulerClient::kOpenRequestsMax; ++i) REQUIRE(client.Ask(MakeNote(i)));
+  CHECK(!client.Ask(MakeNote(SchedulerClient::kOpenRequestsMax)));
+  CHECK(client.Ask(MakeNote(0)));
 }
 
 }  // namespace

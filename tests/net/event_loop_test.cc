@@ -37,7 +37,7 @@ class EchoCore : public ProtocolCore {
   Outbox& outbox_;
 };
 
-// A bound core whose loop runs on a thread of its own.
+// A bound core whose loop runs on a separate thread.
 struct EchoProcess {
   explicit EchoProcess(ZmqContext& context,
                        PeerId self_peer = {kSchedulerNode, NewIncarnation(), 0})
@@ -85,7 +85,7 @@ TEST_CASE("a core hears messages and its answers go out") {
   for (int i = 0; i < 600; ++i) {  // more than a turn takes
     transport.Send(TextFrom(self, process.self, std::to_string(i)));
   }
-  for (int i = 0; i < 600; ++i) CHECK(TextOf(MustReceive(transport)) == std::to_string(i));
+  for (int i = 0; i < 600; ++i) CHECK(Text(MustReceive(transport)) == std::to_string(i));
 }
 
 TEST_CASE("a core ticks at its deadline without traffic") {
@@ -289,7 +289,7 @@ TEST_CASE("a heartbeat sender with a broken endpoint does not start") {
   CHECK(!sender.Start().ok());
 }
 
-TEST_CASE("a client gets the status, or learns that nobody answers") {
+TEST_CASE("a client gets the status, or an error if there is no answer") {
   ZmqContext context;
   EchoProcess process(context);
   const Result<std::string> status =

@@ -38,7 +38,7 @@ TEST_CASE("a ZeroMQ peer that greets properly and announces too large a frame is
       "\x04\x1c\x05READY\x0bSocket-Type\x00\x00\x00\x06"
       "DEALER";
   stranger.Send(RawFrame(ready, ready + sizeof(ready) - 1));
-  stranger.ReadUntil("ROUTER");  // traffic before the peer's READY would be an error of its own
+  stranger.ReadUntil("ROUTER");  // traffic before the peer's READY would be a different error
   stranger.Send({'\x00', '\x03', 'a', 'b', 'c'});
   MustBecome(pair.lane, [&] { return pair.lane.counters().undecodable == 1; });
   static_assert(kFrameBytesMax == 0x04000000);
@@ -70,14 +70,14 @@ TEST_CASE("a valid message under a foreign routing id is dropped") {
   Pair pair(kAnyTcpPort);
   const auto frames = ToRaw(TextFrom(pair.worker_peer, pair.lane_peer, "replayed"));
   const RawDealer nameless(pair.context, pair.bound, {});
-  const RawDealer named(pair.context, pair.bound, {.routing_id = "somebody else"});
+  const RawDealer named(pair.context, pair.bound, {.routing_id = "another peer."});
   CHECK(nameless.Send(frames));
   CHECK(named.Send(frames));
   MustBecome(pair.lane, [&] { return pair.lane.counters().misattributed == 2; });
   pair.CheckTraffic("undisturbed");
 }
 
-TEST_CASE("mutated valid messages are dropped or heard as who sent them") {
+TEST_CASE("mutated valid messages are dropped or attributed to their sender") {
   Pair pair(kAnyTcpPort);
   const RawDealer stranger(pair.context, pair.bound, {});
   const auto valid = ToRaw(TextFrom(pair.worker_peer, pair.lane_peer, "mutated"));

@@ -15,23 +15,23 @@
 namespace pando {
 namespace {
 
-TEST_CASE("once memory is shared messages go by the link, in order, but for long ones") {
+TEST_CASE("once memory is shared all but long messages use the link, in order") {
   SharingPair pair;
   pair.MustLink();
   const uint64_t before = pair.worker.counters().sent_by_link;
   for (int i = 0; i < 100; ++i)
     pair.worker.Send(TextFrom(pair.worker_peer, pair.lane_peer, std::to_string(i)));
   CHECK(pair.worker.counters().sent_by_link == before + 100);
-  for (int i = 0; i < 100; ++i) CHECK(TextOf(MustReceive(pair.lane)) == std::to_string(i));
+  for (int i = 0; i < 100; ++i) CHECK(Text(MustReceive(pair.lane)) == std::to_string(i));
   pair.lane.Send(TextFrom(pair.lane_peer, pair.worker_peer, "back"));
-  CHECK(TextOf(MustReceive(pair.worker)) == "back");
+  CHECK(Text(MustReceive(pair.worker)) == "back");
   CHECK(pair.lane.counters().sent_by_link > 0);
 
   auto heap = std::make_shared<FloatBuffer>(kFloats);  // a payload that cannot be named
   Fill(*heap, 8);
-  pair.worker.Send(PushOf(pair.worker_peer, pair.lane_peer, ToBlob(heap)));
+  pair.worker.Send(MakePush(pair.worker_peer, pair.lane_peer, ToBlob(heap)));
   CHECK(pair.worker.counters().sent_by_link == before + 100);
-  CheckRamp(PayloadOf(MustReceive(pair.lane)), 8);
+  CheckRamp(Payload(MustReceive(pair.lane)), 8);
 }
 
 TEST_CASE("what finds no room in a link goes by ZeroMQ, and nothing is lost") {
@@ -46,7 +46,7 @@ TEST_CASE("what finds no room in a link goes by ZeroMQ, and nothing is lost") {
   CHECK(by_link > 0);
   CHECK(by_link < kCount);
   std::set<std::string> received;
-  for (size_t i = 0; i < kCount; ++i) received.insert(TextOf(MustReceive(pair.lane)));
+  for (size_t i = 0; i < kCount; ++i) received.insert(Text(MustReceive(pair.lane)));
   CHECK(received.size() == kCount);
 }
 
@@ -75,13 +75,13 @@ TEST_CASE("peers' links take turns") {
   }
   std::string last;
   for (int i = 0; i < 10; ++i) {
-    const std::string text = TextOf(MustReceive(pair.lane));
+    const std::string text = Text(MustReceive(pair.lane));
     CHECK(text != last);
     last = text;
   }
 }
 
-TEST_CASE("what a peer has said last is heard after its end, read or not what it was told") {
+TEST_CASE("a peer's last messages arrive after its end, even if it had not read ours") {
   SharingPair pair;
   const PeerId peer = NewPeer(5);
   for (const bool has_read_all : {true, false}) {
@@ -90,7 +90,7 @@ TEST_CASE("what a peer has said last is heard after its end, read or not what it
     CHECK(other->counters().sent_by_link == 3);
     if (!has_read_all) pair.lane.Send(TextFrom(pair.lane_peer, peer, "too late"));
     other.reset();
-    for (int i = 0; i < 3; ++i) CHECK(TextOf(MustReceive(pair.lane)) == std::to_string(i));
+    for (int i = 0; i < 3; ++i) CHECK(Text(MustReceive(pair.lane)) == std::to_string(i));
   }
 }
 
@@ -106,11 +106,11 @@ TEST_CASE("a segment that a full link could not confirm is confirmed later, and 
   const SharedBuffer first = pair.worker_buffers.Take();
   const SharedBuffer second = pair.worker_buffers.Take();
   Fill(*second, 1);
-  CheckRamp(PayloadOf(pair.Pushed(second)), 1);  // as bytes
+  CheckRamp(Payload(pair.Pushed(second)), 1);  // as bytes
   CHECK(pair.worker_pool->segment_count() == 2);
-  for (int i = 0; i < sent_count; ++i) CHECK(TextOf(MustReceive(pair.worker)) == text);
+  for (int i = 0; i < sent_count; ++i) CHECK(Text(MustReceive(pair.worker)) == text);
   pair.lane.Send(TextFrom(pair.lane_peer, pair.worker_peer, "go on"));
-  CHECK(TextOf(MustReceive(pair.worker)) == "go on");
+  CHECK(Text(MustReceive(pair.worker)) == "go on");
   const Micros deadline = SteadyNow() + kTestDeadline;
   while (!pair.Names(pair.worker, pair.worker_peer, pair.lane, pair.lane_peer, 1, second)) {
     REQUIRE(SteadyNow() < deadline);
@@ -118,7 +118,7 @@ TEST_CASE("a segment that a full link could not confirm is confirmed later, and 
   }
 }
 
-TEST_CASE("who is isolated neither sends nor hears by a link") {
+TEST_CASE("an isolated process neither sends nor receives by a link") {
   SharingPair pair;
   pair.MustLink();
   pair.context.IsolateUntil(kNever);
@@ -134,7 +134,7 @@ TEST_CASE("who is isolated neither sends nor hears by a link") {
   CHECK(pair.lane.counters().isolated == 1);
   pair.context.IsolateUntil(SteadyNow());
   pair.worker.Send(TextFrom(pair.worker_peer, pair.lane_peer, "heard"));
-  CHECK(TextOf(MustReceive(pair.lane)) == "heard");
+  CHECK(Text(MustReceive(pair.lane)) == "heard");
 }
 
 // ---- strangers and liars ------------------------------------------------------------------------
@@ -152,7 +152,7 @@ int ConnectTo(const PeerId& peer) {
   return fd;
 }
 
-TEST_CASE("a stranger that speaks garbage to the Unix socket disturbs nobody") {
+TEST_CASE("a stranger that sends garbage to the Unix socket disturbs no peer") {
   SharingPair pair;
   const int stranger = ConnectTo(pair.lane_peer);
   REQUIRE(send(stranger, "garbage", 7, 0) == 7);
@@ -164,7 +164,7 @@ TEST_CASE("a stranger that speaks garbage to the Unix socket disturbs nobody") {
 }
 
 // What SharedLink sends as its hello.
-std::string HelloOf(const PeerId& peer) {
+std::string MakeHello(const PeerId& peer) {
   const struct {
     uint32_t magic = 0x6d68'7350, kind = 1;
     uint64_t incarnation, lane, layout_version = 2;
@@ -172,7 +172,7 @@ std::string HelloOf(const PeerId& peer) {
   return {reinterpret_cast<const char*>(&hello), sizeof(hello)};
 }
 
-TEST_CASE("a peer whose packets lie is cut off, and disturbs nobody") {
+TEST_CASE("a peer with false packets is disconnected and disturbs no other peer") {
   SharingPair pair;
   pair.MustLink();
   std::string lying_sizes = "Pmsg";
@@ -182,7 +182,7 @@ TEST_CASE("a peer whose packets lie is cut off, and disturbs nobody") {
        {lying_sizes, std::string("Pmsg\xff\xff\xff\xff"), std::string(200'000, 'x')}) {
     const PeerId liar_peer = NewPeer(7);
     const int liar = ConnectTo(pair.lane_peer);
-    for (const std::string& said : {HelloOf(liar_peer), packet})
+    for (const std::string& said : {MakeHello(liar_peer), packet})
       REQUIRE(send(liar, said.data(), said.size(), 0) == static_cast<ssize_t>(said.size()));
     char bytes[64];
     ssize_t size = 1;
@@ -202,7 +202,7 @@ TEST_CASE("a false sender's packet is dropped") {
   pair.MustLink();
   pair.worker.Send(TextFrom(NewPeer(9), pair.lane_peer, "not I"));
   pair.worker.Send(TextFrom(pair.worker_peer, pair.lane_peer, "I"));
-  CHECK(TextOf(MustReceive(pair.lane)) == "I");
+  CHECK(Text(MustReceive(pair.lane)) == "I");
   CHECK(pair.lane.counters().misattributed == 1);
 }
 

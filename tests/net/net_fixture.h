@@ -11,7 +11,7 @@
 
 #include <doctest/doctest.h>
 
-#include "net/clock.h"
+#include "common/clock.h"
 #include "net/incarnation.h"
 #include "net/transport.h"
 
@@ -22,7 +22,7 @@ inline constexpr Micros kTestDeadline = std::chrono::seconds(20);
 
 inline const char* const kAnyTcpPort = "tcp://127.0.0.1:0";
 
-// A folder of its own, gone at the end.
+// A separate folder, removed at the end.
 class ScratchFolder {
  public:
   ScratchFolder() {
@@ -80,7 +80,7 @@ inline Envelope TextFrom(const PeerId& sender, const PeerId& receiver, std::stri
   return {.sender = sender, .receiver = receiver, .message = Failure{std::move(text)}};
 }
 
-inline std::string TextOf(const Envelope& envelope) {
+inline std::string Text(const Envelope& envelope) {
   const auto* failure = std::get_if<Failure>(&envelope.message);
   return failure == nullptr ? "another message" : failure->text;
 }
@@ -97,9 +97,9 @@ struct Pair {
   // Says something both ways.
   void CheckTraffic(const std::string& text) {
     worker.Send(TextFrom(worker_peer, lane_peer, text));
-    CHECK(TextOf(MustReceive(lane)) == text);
+    CHECK(Text(MustReceive(lane)) == text);
     lane.Send(TextFrom(lane_peer, worker_peer, text + " back"));
-    CHECK(TextOf(MustReceive(worker)) == text + " back");
+    CHECK(Text(MustReceive(worker)) == text + " back");
   }
 
   ZmqContext context;

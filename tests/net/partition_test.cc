@@ -1,13 +1,13 @@
 // Connections that end and processes that are cut off, with real sockets.
 #include <csignal>
 
-#include "net/isolation.h"
+#include "net/zmq/isolation.h"
 #include "tests/net/net_fixture.h"
 
 namespace pando {
 namespace {
 
-TEST_CASE("an isolated process neither sends nor receives, and is heard again afterwards") {
+TEST_CASE("an isolated process neither sends nor receives until the isolation ends") {
   Pair pair(kAnyTcpPort);
   pair.CheckTraffic("before");
   ZmqContext abroad;
@@ -15,7 +15,7 @@ TEST_CASE("an isolated process neither sends nor receives, and is heard again af
   Transport other(abroad, other_peer, {});
   REQUIRE(other.Dial(pair.lane_peer, pair.bound).ok());
   other.Send(TextFrom(other_peer, pair.lane_peer, "hello"));
-  CHECK(TextOf(MustReceive(pair.lane)) == "hello");
+  CHECK(Text(MustReceive(pair.lane)) == "hello");
 
   abroad.IsolateUntil(kNever);
   CHECK(abroad.is_isolated());
@@ -28,9 +28,9 @@ TEST_CASE("an isolated process neither sends nor receives, and is heard again af
   abroad.IsolateUntil(SteadyNow());
   CHECK(!abroad.is_isolated());
   other.Send(TextFrom(other_peer, pair.lane_peer, "after"));
-  CHECK(TextOf(MustReceive(pair.lane)) == "after");
+  CHECK(Text(MustReceive(pair.lane)) == "after");
   pair.lane.Send(TextFrom(pair.lane_peer, other_peer, "after"));
-  CHECK(TextOf(MustReceive(other)) == "after");
+  CHECK(Text(MustReceive(other)) == "after");
   CHECK(pair.lane.counters().isolated == 0);
 }
 
@@ -47,7 +47,7 @@ TEST_CASE("a signal with a number of milliseconds isolates the process for that 
   CHECK(!context.is_isolated());
 }
 
-TEST_CASE("a lost connection is told of by the incarnation that had dialed") {
+TEST_CASE("a lost connection is reported with the incarnation that had dialed") {
   const ScratchFolder folder;
   for (const std::string& endpoint : {std::string(kAnyTcpPort), folder.Ipc("lane")}) {
     std::vector<Incarnation> lost;
@@ -57,7 +57,7 @@ TEST_CASE("a lost connection is told of by the incarnation that had dialed") {
     auto leaver = std::make_unique<Transport>(pair.context, leaver_peer, Transport::Options{});
     REQUIRE(leaver->Dial(pair.lane_peer, pair.bound).ok());
     leaver->Send(TextFrom(leaver_peer, pair.lane_peer, "hello"));
-    CHECK(TextOf(MustReceive(pair.lane)) == "hello");
+    CHECK(Text(MustReceive(pair.lane)) == "hello");
     CHECK(lost.empty());
     leaver.reset();
     MustBecome(pair.lane, [&] { return !lost.empty(); });
@@ -67,7 +67,7 @@ TEST_CASE("a lost connection is told of by the incarnation that had dialed") {
   }
 }
 
-TEST_CASE("lives that follow each other on one descriptor are told apart") {
+TEST_CASE("consecutive incarnations on one descriptor are distinguished") {
   std::vector<Incarnation> lost;
   Pair pair(kAnyTcpPort, {.on_disconnect = [&](Incarnation peer) { lost.push_back(peer); }});
   std::vector<Incarnation> lives;
@@ -100,7 +100,7 @@ TEST_CASE("strangers that come and go are not told of") {
   CHECK(lost.empty());
 }
 
-TEST_CASE("who restarts at its endpoint is met again by those that dialed it") {
+TEST_CASE("peers reconnect to a process that restarts at its endpoint") {
   const ScratchFolder folder;
   const std::string endpoint = folder.Ipc("scheduler");
   ZmqContext context;
@@ -128,7 +128,7 @@ TEST_CASE("what is left of a line to an earlier life does not take the place of 
   Transport left(pair.context, pair.worker_peer, {});
   REQUIRE(left.Dial(earlier_life, pair.bound).ok());
   left.Send(TextFrom(pair.worker_peer, earlier_life, "too late"));
-  CHECK(MustReceive(pair.lane).receiver == earlier_life);  // who refuses it (P19)
+  CHECK(MustReceive(pair.lane).receiver == earlier_life);  // which refuses it (P19)
   pair.CheckTraffic("afterwards");
 }
 

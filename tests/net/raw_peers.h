@@ -16,7 +16,7 @@
 
 #include "common/atomic_file.h"
 #include "net/address.h"
-#include "net/zmq_context.h"
+#include "net/zmq/zmq_context.h"
 #include "proto/codec.h"
 
 namespace pando {

@@ -20,13 +20,13 @@ inline std::shared_ptr<SharedPool> MustCreatePool(SharedPool::Sizes sizes = {}) 
   return *pool;
 }
 
-inline Envelope PushOf(const PeerId& sender, const PeerId& receiver, Blob payload) {
+inline Envelope MakePush(const PeerId& sender, const PeerId& receiver, Blob payload) {
   Push push;
   push.items.push_back({ShardId(1), Step(2), TreeNode(1), std::move(payload)});
   return {.sender = sender, .receiver = receiver, .message = std::move(push)};
 }
 
-inline Blob PayloadOf(const Envelope& envelope) {
+inline Blob Payload(const Envelope& envelope) {
   return std::get<Push>(envelope.message).items.at(0).payload;
 }
 
@@ -54,7 +54,7 @@ struct SharingPair {
     REQUIRE(worker.ShareMemory({.pool = worker_pool}).ok());
     REQUIRE(worker.Dial(lane_peer, *bound).ok());
   }
-  // Until both have mapped what there is: payloads go as bytes before.
+  // Until both have mapped all segments: before that payloads travel as bytes.
   void MustLink() {
     worker.Send(TextFrom(worker_peer, lane_peer, "hello"));
     MustReceive(lane);
@@ -64,7 +64,7 @@ struct SharingPair {
       ReadLinks();
     }
   }
-  // Lets both hear what the other's end of their link tells: only who waits reads a link.
+  // Lets both read their links: only a transport that waits reads one.
   void ReadLinks() {
     lane.Wait(SteadyNow() + std::chrono::milliseconds(1));
     worker.Wait(SteadyNow() + std::chrono::milliseconds(1));
@@ -78,14 +78,14 @@ struct SharingPair {
   bool Names(Transport& from, const PeerId& sender, Transport& to, const PeerId& receiver,
              float first, const SharedBuffer& buffer) {
     Fill(*buffer, first);
-    from.Send(PushOf(sender, receiver, ToBlob(buffer)));
+    from.Send(MakePush(sender, receiver, ToBlob(buffer)));
     const Envelope received = MustReceive(to);
-    CheckRamp(PayloadOf(received), first);
-    Fill(*buffer, first + 1);  // a writer that breaks the rule is seen by who reads its memory
-    return PayloadOf(received).floats().front() == first + 1;
+    CheckRamp(Payload(received), first);
+    Fill(*buffer, first + 1);  // the reader sees a writer that breaks the rule
+    return Payload(received).floats().front() == first + 1;
   }
   Envelope Pushed(const SharedBuffer& buffer) {
-    worker.Send(PushOf(worker_peer, lane_peer, ToBlob(buffer)));
+    worker.Send(MakePush(worker_peer, lane_peer, ToBlob(buffer)));
     return MustReceive(lane);
   }
 

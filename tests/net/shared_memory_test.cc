@@ -16,7 +16,7 @@
 #include <optional>
 #include <utility>
 
-#include "net/shared_links.h"
+#include "net/shm/shared_links.h"
 #include "tests/net/shared_fixture.h"
 
 namespace pando {
@@ -67,10 +67,10 @@ TEST_CASE("a buffer that a reader holds is not written again, and is once it has
   buffer.reset();
   SharedBuffer other = pair.worker_buffers.Take();
   CHECK(other->data() != address);
-  CheckRamp(PayloadOf(first), 1);
+  CheckRamp(Payload(first), 1);
   first = Envelope{};
   CHECK(pair.worker_buffers.Take()->data() != address);
-  CheckRamp(PayloadOf(second), 1);
+  CheckRamp(Payload(second), 1);
   second = Envelope{};
   SharedBuffer a = pair.worker_buffers.Take();
   SharedBuffer b = pair.worker_buffers.Take();
@@ -82,15 +82,15 @@ TEST_CASE("a message whose payload has been written again is lost, and counted")
   pair.MustLink();
   SharedBuffer buffer = pair.worker_buffers.Take();
   const float* const address = buffer->data();
-  pair.worker.Send(PushOf(pair.worker_peer, pair.lane_peer, ToBlob(buffer)));
+  pair.worker.Send(MakePush(pair.worker_peer, pair.lane_peer, ToBlob(buffer)));
   buffer.reset();
   buffer = pair.worker_buffers.Take();  // before the lane has read the message
   REQUIRE(buffer->data() == address);
   Fill(*buffer, 9);
   pair.worker.Send(TextFrom(pair.worker_peer, pair.lane_peer, "after"));
-  CHECK(TextOf(MustReceive(pair.lane)) == "after");
+  CHECK(Text(MustReceive(pair.lane)) == "after");
   CHECK(pair.lane.counters().overtaken == 1);
-  CheckRamp(PayloadOf(pair.Pushed(buffer)), 9);
+  CheckRamp(Payload(pair.Pushed(buffer)), 9);
 }
 
 TEST_CASE("a late copy of a message whose payload is still there can be read again") {
@@ -98,8 +98,8 @@ TEST_CASE("a late copy of a message whose payload is still there can be read aga
   pair.MustLink();
   const SharedBuffer buffer = pair.worker_buffers.Take();
   Fill(*buffer, 2);
-  CheckRamp(PayloadOf(pair.Pushed(buffer)), 2);
-  CheckRamp(PayloadOf(pair.Pushed(buffer)), 2);
+  CheckRamp(Payload(pair.Pushed(buffer)), 2);
+  CheckRamp(Payload(pair.Pushed(buffer)), 2);
   CHECK(pair.lane.counters().overtaken == 0);
 }
 
@@ -123,7 +123,7 @@ TEST_CASE("what a party reads stays as it is when the other has gone") {
     Fill(*buffer, 5);
     received = pair.Pushed(buffer);
   }
-  CheckRamp(PayloadOf(received), 5);
+  CheckRamp(Payload(received), 5);
 }
 
 TEST_CASE("a hung up party's hold lasts until it lets go, and its index is used again after") {
@@ -132,7 +132,7 @@ TEST_CASE("a hung up party's hold lasts until it lets go, and its index is used 
   SharedBuffer buffer = pair.lane_buffers.Take();
   const float* const address = buffer->data();
   Fill(*buffer, 6);
-  pair.lane.Send(PushOf(pair.lane_peer, pair.worker_peer, ToBlob(buffer)));
+  pair.lane.Send(MakePush(pair.lane_peer, pair.worker_peer, ToBlob(buffer)));
   Envelope held = MustReceive(pair.worker);
   buffer.reset();
   pair.worker.HangUp(pair.lane_peer);
@@ -141,7 +141,7 @@ TEST_CASE("a hung up party's hold lasts until it lets go, and its index is used 
 
     SharedBuffer other = pair.lane_buffers.Take();
     CHECK(other->data() != address);
-    CheckRamp(PayloadOf(held), 6);
+    CheckRamp(Payload(held), 6);
   }
   held = Envelope{};
   std::vector<SharedBuffer> taken;
@@ -258,7 +258,7 @@ TEST_CASE("a reference beyond its segment's end is refused before anything is re
   CHECK(open(r) == StatusCode::kUnavailable);  // named by a link that was there before this one
 }
 
-TEST_CASE("where memory cannot be shared payloads go as bytes, and it is told once") {
+TEST_CASE("payloads travel as bytes if memory cannot be shared, and a note says this once") {
   ZmqContext context;
   const PeerId lane_peer = NewPeer(1, 3), worker_peer = NewPeer(2);
   Transport lane(context, lane_peer, {}), worker(context, worker_peer, {});
@@ -274,18 +274,18 @@ TEST_CASE("where memory cannot be shared payloads go as bytes, and it is told on
   REQUIRE(worker.Dial(lane_peer, *bound).ok());
   REQUIRE(notes.size() == 1);
   CHECK(notes[0] == "no memory is shared with " + *bound +
-                        ": it lives on another host or in another network namespace, is gone, or "
-                        "can have no further descriptor; payloads go as bytes");
+                        ": it lives on another host or in another network namespace, has ended, or "
+                        "has no free descriptor; payloads go as bytes");
   BufferPool buffers(kFloats, pool->source());
   const SharedBuffer buffer = buffers.Take();
   Fill(*buffer, 1);
-  worker.Send(PushOf(worker_peer, lane_peer, ToBlob(buffer)));
-  CheckRamp(PayloadOf(MustReceive(lane)), 1);
+  worker.Send(MakePush(worker_peer, lane_peer, ToBlob(buffer)));
+  CheckRamp(Payload(MustReceive(lane)), 1);
   CHECK(worker.CountLines().tcp == 1);
   CHECK(worker.CountLines().shm == 0);
   CHECK(worker.sharing_failure().ok());
   lane.Send(TextFrom(lane_peer, worker_peer, "alive"));  // so it is no race with its start
-  CHECK(TextOf(MustReceive(worker)) == "alive");
+  CHECK(Text(MustReceive(worker)) == "alive");
   CHECK(!worker.sharing_failure().ok());
 }
 
@@ -305,7 +305,7 @@ TEST_CASE("where files may not grow (ulimit -f) there is no segment, and no deat
   CHECK(status == 0);
 }
 
-TEST_CASE("who has as many readers as can be refuses further ones, and both ends say so") {
+TEST_CASE("a process with the maximum of readers refuses others, and both ends log it") {
   ZmqContext context;
   const PeerId lane_peer = NewPeer(1, 3), worker_peer = NewPeer(2);
   Transport lane(context, lane_peer, {}), worker(context, worker_peer, {});
@@ -329,8 +329,8 @@ TEST_CASE("who has as many readers as can be refuses further ones, and both ends
     worker.Wait(SteadyNow() + std::chrono::milliseconds(1));
   }
   CHECK(of_lane ==
-        "no memory is shared with a peer that dialed us: as many peers read this process's memory "
-        "as can; payloads go as bytes");
+        "no memory is shared with a peer that dialed us: the limit of peers that read this "
+        "process's memory is reached; payloads go as bytes");
   CHECK(of_worker == "no memory is shared with " + *bound +
                          ": it refuses; its log may say why; payloads go as bytes");
   worker.Send(TextFrom(worker_peer, lane_peer, "hello"));
@@ -386,7 +386,7 @@ TEST_CASE("memory of a pool that is gone is another's") {
   CHECK(!pool->Find(ToBlob(small.Take()).bytes()).has_value());
 }
 
-TEST_CASE("a buffer of more than a segment has one of its own") {
+TEST_CASE("a buffer larger than a segment has a separate one") {
   const std::shared_ptr<SharedPool> pool = MustCreatePool();
   const FloatBuffer large = pool->source().make(SharedPool::kSegmentBytes / sizeof(float) + 1);
   CHECK(pool->segment_count() == 2);

@@ -15,13 +15,13 @@ namespace {
 
 constexpr size_t kMebibyteFloats = (1 << 20) / sizeof(float);
 
-Envelope PushOf(const PeerId& sender, const PeerId& receiver, Blob payload) {
+Envelope MakePush(const PeerId& sender, const PeerId& receiver, Blob payload) {
   Push push;
   push.items.push_back({ShardId(1), Step(2), TreeNode(1), std::move(payload)});
   return {.sender = sender, .receiver = receiver, .message = std::move(push)};
 }
 
-const Blob& PayloadOf(const Envelope& envelope) {
+const Blob& Payload(const Envelope& envelope) {
   return std::get<Push>(envelope.message).items.at(0).payload;
 }
 
@@ -35,17 +35,17 @@ void CheckPayloadArrives(Transport& from, const PeerId& sender, Transport& to,
                          const PeerId& receiver) {
   SharedBuffer buffer = Ramp(0.5f);
   const std::weak_ptr<FloatBuffer> source = buffer;
-  from.Send(PushOf(sender, receiver, ToBlob(std::move(buffer))));
+  from.Send(MakePush(sender, receiver, ToBlob(std::move(buffer))));
   Envelope received = MustReceive(to);
   CHECK(received.sender == sender);
   CHECK(received.receiver == receiver);
-  const auto floats = PayloadOf(received).floats();
+  const auto floats = Payload(received).floats();
   REQUIRE(floats.size() == kMebibyteFloats);
   CHECK(floats.front() == 0.5f);
   CHECK(floats.back() == 0.5f + static_cast<float>(kMebibyteFloats - 1));
   MustBecome(to, [&] { return source.expired(); });  // an I/O thread lets the buffer go
 
-  const std::weak_ptr<const void> frame = PayloadOf(received).keep_alive();
+  const std::weak_ptr<const void> frame = Payload(received).keep_alive();
   CHECK(!frame.expired());
   received = Envelope{};
   CHECK(frame.expired());
@@ -60,7 +60,7 @@ TEST_CASE("a payload of 1 MiB travels both ways over tcp and ipc and is let go a
   }
 }
 
-TEST_CASE("a party that speaks as another life is reached where it was bound, and dials anew") {
+TEST_CASE("a party with a new incarnation keeps its endpoint and dials again") {
   Pair pair(kAnyTcpPort);
   pair.CheckTraffic("first life");
   pair.worker_peer = NewPeer(3);
@@ -86,7 +86,7 @@ TEST_CASE("messages of one peer without a link arrive in the order they were sen
   for (int i = 0; i < 1000; ++i) {
     pair.worker.Send(TextFrom(pair.worker_peer, pair.lane_peer, std::to_string(i)));
   }
-  for (int i = 0; i < 1000; ++i) CHECK(TextOf(MustReceive(pair.lane)) == std::to_string(i));
+  for (int i = 0; i < 1000; ++i) CHECK(Text(MustReceive(pair.lane)) == std::to_string(i));
 }
 
 TEST_CASE("a port of 0 is filled in and a port in use is named") {
@@ -145,11 +145,11 @@ TEST_CASE("binding beyond this machine needs to be asked for") {
   CHECK(exposed.Bind("tcp://*:0").ok());
 }
 
-TEST_CASE("a message to somebody who is not connected is counted and dropped") {
+TEST_CASE("a message to a peer without a connection is counted and dropped") {
   Pair pair(kAnyTcpPort);
   pair.CheckTraffic("hello");
-  pair.lane.Send(TextFrom(pair.lane_peer, NewPeer(9), "nobody there"));
-  pair.worker.Send(TextFrom(pair.worker_peer, NewPeer(9), "nobody there"));
+  pair.lane.Send(TextFrom(pair.lane_peer, NewPeer(9), "no such peer"));
+  pair.worker.Send(TextFrom(pair.worker_peer, NewPeer(9), "no such peer"));
   CHECK(pair.lane.counters().unroutable == 1);
   CHECK(pair.worker.counters().unroutable == 1);
   pair.CheckTraffic("still here");
@@ -165,7 +165,7 @@ TEST_CASE("a peer may be dialed before it is there") {
   worker.Send(TextFrom(worker_peer, lane_peer, "early"));
   Transport lane(context, lane_peer, {});
   REQUIRE(lane.Bind(folder.Ipc("late")).ok());
-  CHECK(TextOf(MustReceive(lane)) == "early");
+  CHECK(Text(MustReceive(lane)) == "early");
 }
 
 TEST_CASE("dialing again is a no-op, at another endpoint it is another connection") {
@@ -180,7 +180,7 @@ TEST_CASE("dialing again is a no-op, at another endpoint it is another connectio
   REQUIRE(pair.worker.Dial(pair.lane_peer, *bound).ok());
   CHECK(pair.worker.dialed().size() == 1);
   pair.worker.Send(TextFrom(pair.worker_peer, pair.lane_peer, "moved"));
-  CHECK(TextOf(MustReceive(moved)) == "moved");
+  CHECK(Text(MustReceive(moved)) == "moved");
 
   pair.worker.HangUp(pair.lane_peer);
   CHECK(pair.worker.dialed().empty());
@@ -193,12 +193,12 @@ TEST_CASE("the newest connection of an incarnation gets its answers") {
   pair.worker.HangUp(pair.lane_peer);
   REQUIRE(again.Dial(pair.lane_peer, pair.bound).ok());
   again.Send(TextFrom(pair.worker_peer, pair.lane_peer, "second"));
-  CHECK(TextOf(MustReceive(pair.lane)) == "second");
+  CHECK(Text(MustReceive(pair.lane)) == "second");
   pair.lane.Send(TextFrom(pair.lane_peer, pair.worker_peer, "to the newest"));
-  CHECK(TextOf(MustReceive(again)) == "to the newest");
+  CHECK(Text(MustReceive(again)) == "to the newest");
 }
 
-TEST_CASE("two lives, two lanes and two channels of a node are told apart") {
+TEST_CASE("two incarnations, two lanes and two channels of a node are distinguished") {
   ZmqContext context;
   const PeerId scheduler_peer{kSchedulerNode, NewIncarnation(), 0};
   const PeerId whoever{kSchedulerNode, Incarnation(), 0};
@@ -225,12 +225,12 @@ TEST_CASE("two lives, two lanes and two channels of a node are told apart") {
   scheduler.Send(TextFrom(scheduler_peer, second_life, "1"));
   scheduler.Send(TextFrom(scheduler_peer, other_lane, "2"));
   for (size_t i = 0; i < parties.size(); ++i) {
-    CHECK(TextOf(MustReceive(*parties[i])) == std::to_string(i));
+    CHECK(Text(MustReceive(*parties[i])) == std::to_string(i));
   }
   CHECK(std::holds_alternative<HeartbeatAck>(MustReceive(heartbeats).message));
 }
 
-TEST_CASE("a sender that is not who it claims to be is not heard") {
+TEST_CASE("a message with a false sender is dropped") {
   std::vector<std::string> warnings;
   Pair pair(kAnyTcpPort,
             {.on_warning = [&](const std::string& text) { warnings.push_back(text); }});
@@ -241,7 +241,7 @@ TEST_CASE("a sender that is not who it claims to be is not heard") {
   CHECK(pair.lane.counters().misattributed == 3);
   CHECK(warnings.size() == 1);  // once per peer
 
-  // Who was dialed as one incarnation may not answer as another.
+  // A peer that was dialed as one incarnation may not answer as another.
   pair.lane.Send(TextFrom(NewPeer(5), pair.worker_peer, "impostor"));
   pair.CheckTraffic("honest again");
   CHECK(pair.worker.counters().misattributed == 1);
@@ -261,7 +261,7 @@ TEST_CASE("only the line that was dialed to the scheduler speaks for the schedul
   pair.CheckTraffic("still honest");
   CHECK(pair.worker.counters().misattributed == 1);
 
-  // And where the scheduler was dialed, nobody else speaks.
+  // On the connection dialed to the scheduler no other node may send.
   Transport scheduler(pair.context, {kSchedulerNode, NewIncarnation(), 0}, {});
   const Result<std::string> bound = scheduler.Bind(kAnyTcpPort);
   REQUIRE(bound.ok());
@@ -270,7 +270,7 @@ TEST_CASE("only the line that was dialed to the scheduler speaks for the schedul
   Transport node(pair.context, node_peer, {});
   REQUIRE(node.Dial(whoever, *bound).ok());
   node.Send(TextFrom(node_peer, whoever, "hello"));
-  CHECK(TextOf(MustReceive(scheduler)) == "hello");
+  CHECK(Text(MustReceive(scheduler)) == "hello");
   scheduler.Send(TextFrom(pair.lane_peer, node_peer, "a lane's word"));
   MustBecome(node, [&] { return node.counters().misattributed == 1; });
 }
@@ -281,7 +281,7 @@ TEST_CASE("a full queue drops messages instead of growing") {
   const PeerId lane_peer = NewPeer(1);
   const PeerId worker_peer = NewPeer(2);
   Transport worker(context, worker_peer, {.linger_ms = 0, .queued_messages_max = 4});
-  REQUIRE(worker.Dial(lane_peer, folder.Ipc("nobody")).ok());
+  REQUIRE(worker.Dial(lane_peer, folder.Ipc("absent")).ok());
   for (int i = 0; i < 100; ++i) worker.Send(TextFrom(worker_peer, lane_peer, "lost"));
   CHECK(worker.counters().sent < 100);
   CHECK(worker.counters().sent + worker.counters().queue_full == 100);
@@ -297,7 +297,7 @@ TEST_CASE(
   REQUIRE(worker.Dial(lane_peer, folder.Ipc("gone")).ok());
   auto buffer = std::make_shared<FloatBuffer>(kInlinePayloadBytes / sizeof(float));
   const std::weak_ptr<FloatBuffer> held = buffer;
-  Envelope envelope = PushOf(worker_peer, lane_peer, ToBlob(std::move(buffer)));
+  Envelope envelope = MakePush(worker_peer, lane_peer, ToBlob(std::move(buffer)));
   for (int i = 0; i < 2 * kQueuedPerPeerMax; ++i) worker.Send(envelope);
   CHECK(worker.counters().sent <= kQueuedPerPeerMax);
   envelope.message = Bye{};

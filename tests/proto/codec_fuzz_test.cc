@@ -1,5 +1,6 @@
-// Whatever bytes a peer sends, Decode returns: a message within its bounds, or a Status. What it
-// must not do (crash, read outside the frames, allocate without bound) shows under ASan and UBSan.
+// For any bytes that a peer sends, Decode returns: a message within its bounds, or a Status. What
+// it must not do (crash, read outside the frames, allocate without bound) shows under ASan and
+// UBSan.
 #include <cstring>
 #include <random>
 

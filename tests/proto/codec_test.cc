@@ -14,20 +14,20 @@ bool IsWithin(std::span<const std::byte> part, std::span<const std::byte> whole)
   return part.data() >= whole.data() && part.data() + part.size() <= whole.data() + whole.size();
 }
 
-Envelope PushOf(Blob payload) {
+Envelope MakePush(Blob payload) {
   Push push;
   push.items.push_back({ShardId(1), Step(2), TreeNode(1), std::move(payload)});
   return {.sender = {NodeId(1), Incarnation(2), 0}, .message = push};
 }
 
-// The smallest payload that is a frame of its own.
+// The smallest payload that is a separate frame.
 constexpr size_t kLargeFloats = kInlinePayloadBytes / sizeof(float);
 
-const Blob& PayloadOf(const Envelope& envelope) {
+const Blob& Payload(const Envelope& envelope) {
   return std::get<Push>(envelope.message).items.at(0).payload;
 }
 
-std::string ErrorOf(const Envelope& envelope) {
+std::string DecodeError(const Envelope& envelope) {
   const Result<Envelope> decoded = Decode(CopyFrames(Encode(envelope)));
   REQUIRE(!decoded.ok());
   CHECK(decoded.status().code() == StatusCode::kCorrupt);
@@ -66,7 +66,7 @@ TEST_CASE("every enumerator comes back as it left") {
 
 TEST_CASE("a frame is the payload's own buffer, and the payload read lies inside its frame") {
   const Blob payload = CountingPayload(kLargeFloats);
-  const Frames sent = Encode(PushOf(payload));
+  const Frames sent = Encode(MakePush(payload));
   REQUIRE(sent.size() >= 2);
   CHECK(sent[1].bytes().data() == payload.bytes().data());
   CHECK(sent[1].size_bytes() == payload.size_bytes());
@@ -74,14 +74,14 @@ TEST_CASE("a frame is the payload's own buffer, and the payload read lies inside
   const Frames received = CopyFrames(sent);
   const Result<Envelope> decoded = Decode(received);
   REQUIRE(decoded.ok());
-  CHECK(PayloadOf(*decoded).bytes().data() == received[1].bytes().data());
-  CHECK(PayloadOf(*decoded).floats()[kLargeFloats - 1] == static_cast<float>(kLargeFloats - 1));
+  CHECK(Payload(*decoded).bytes().data() == received[1].bytes().data());
+  CHECK(Payload(*decoded).floats()[kLargeFloats - 1] == static_cast<float>(kLargeFloats - 1));
 }
 
 TEST_CASE("a payload keeps its own frame alive and no other, a frame keeps its buffer alive") {
   auto buffer = std::make_shared<FloatBuffer>(kLargeFloats);
   std::weak_ptr<FloatBuffer> source = buffer;
-  Frames sent = Encode(PushOf(ToBlob(std::move(buffer))));
+  Frames sent = Encode(MakePush(ToBlob(std::move(buffer))));
   CHECK(!source.expired());
   Frames received = CopyFrames(sent);
   sent.clear();
@@ -94,7 +94,7 @@ TEST_CASE("a payload keeps its own frame alive and no other, a frame keeps its b
   received.clear();
   CHECK(head.expired());
   CHECK(!body.expired());
-  CHECK(PayloadOf(*decoded).floats()[kLargeFloats - 1] == 0.0f);
+  CHECK(Payload(*decoded).floats()[kLargeFloats - 1] == 0.0f);
   decoded = Envelope{};
   CHECK(body.expired());
 }
@@ -103,17 +103,17 @@ TEST_CASE("a payload that is small or not whole words travels among the structs"
   const Blob large = CountingPayload(kLargeFloats + 8);
   for (size_t float_count : {size_t{0}, size_t{1}, size_t{2}, size_t{63}, kLargeFloats - 1}) {
     const Blob payload(large.bytes().first(4 * float_count), large.keep_alive());
-    CHECK(Encode(PushOf(payload)).size() == 1);
+    CHECK(Encode(MakePush(payload)).size() == 1);
   }
   const size_t bytes = 4 * kLargeFloats;
   const Blob odd(large.bytes().first(bytes + 4), large.keep_alive());       // not a multiple of 8
   const Blob shifted(large.bytes().subspan(4, bytes), large.keep_alive());  // not aligned to 8
   for (const Blob& payload : {odd, shifted}) {
-    const Frames frames = Encode(PushOf(payload));
+    const Frames frames = Encode(MakePush(payload));
     for (const Blob& frame : frames) CHECK(!IsWithin(frame.bytes(), large.bytes()));
     const Result<Envelope> decoded = Decode(CopyFrames(frames));
     REQUIRE(decoded.ok());
-    CHECK(std::ranges::equal(PayloadOf(*decoded).floats(), payload.floats()));
+    CHECK(std::ranges::equal(Payload(*decoded).floats(), payload.floats()));
   }
 }
 
@@ -161,78 +161,84 @@ TEST_CASE("more than 64 MiB in one message can be read") {
 }
 
 TEST_CASE("counts, lengths, ids and enums beyond their bounds are refused by name") {
-  CHECK(Contains(ErrorOf({.message = Register{.host = std::string(kNameBytesMax + 1, 'h')}}),
+  CHECK(Contains(DecodeError({.message = Register{.host = std::string(kNameBytesMax + 1, 'h')}}),
                  "bytes of a host name is 1025, at most 1024"));
   CHECK(Contains(
-      ErrorOf({.message = Register{.lane_endpoints = std::vector<std::string>(kLanesMax + 1)}}),
+      DecodeError({.message = Register{.lane_endpoints = std::vector<std::string>(kLanesMax + 1)}}),
       "lane count"));
-  CHECK(Contains(ErrorOf({.message = Failure{std::string(kTextBytesMax + 1, 'x')}}),
+  CHECK(Contains(DecodeError({.message = Failure{std::string(kTextBytesMax + 1, 'x')}}),
                  "bytes of a failure"));
+  CHECK(Contains(DecodeError({.message = Heartbeat{.activity = static_cast<Activity>(7)}}),
+                 "activity"));
+  CHECK(Contains(DecodeError({.message = Register{.role = static_cast<Role>(4)}}), "role"));
+  CHECK(Contains(DecodeError({.message = Stop{static_cast<StopReason>(4), ""}}), "stop reason"));
   CHECK(
-      Contains(ErrorOf({.message = Heartbeat{.activity = static_cast<Activity>(7)}}), "activity"));
-  CHECK(Contains(ErrorOf({.message = Register{.role = static_cast<Role>(4)}}), "role"));
-  CHECK(Contains(ErrorOf({.message = Stop{static_cast<StopReason>(4), ""}}), "stop reason"));
-  CHECK(Contains(ErrorOf({.message = Failure{"", static_cast<FailureKind>(2)}}), "failure kind"));
-  CHECK(Contains(ErrorOf({.message = Pull{{{ShardId(kShardsMax), Version(0)}}}}), "shard id"));
-  CHECK(Contains(ErrorOf({.message = Pull{{{ShardId(0), Version(kStepMax + 1)}}}}), "version"));
-  CHECK(Contains(ErrorOf({.message = Push{{{ShardId(0), Step(0), TreeNode(0), Blob()}}}}),
+      Contains(DecodeError({.message = Failure{"", static_cast<FailureKind>(2)}}), "failure kind"));
+  CHECK(Contains(DecodeError({.message = Pull{{{ShardId(kShardsMax), Version(0)}}}}), "shard id"));
+  CHECK(Contains(DecodeError({.message = Pull{{{ShardId(0), Version(kStepMax + 1)}}}}), "version"));
+  CHECK(Contains(DecodeError({.message = Push{{{ShardId(0), Step(0), TreeNode(0), Blob()}}}}),
                  "tree node 0"));
-  CHECK(
-      Contains(ErrorOf({.message = Push{{{ShardId(0), Step(0), TreeNode(kTreeNodesMax), Blob()}}}}),
-               "tree node"));
-  CHECK(Contains(ErrorOf({.sender = {NodeId(kNodesMax), Incarnation(1), 0}, .message = Bye{}}),
+  CHECK(Contains(
+      DecodeError({.message = Push{{{ShardId(0), Step(0), TreeNode(kTreeNodesMax), Blob()}}}}),
+      "tree node"));
+  CHECK(Contains(DecodeError({.sender = {NodeId(kNodesMax), Incarnation(1), 0}, .message = Bye{}}),
                  "node id"));
-  CHECK(Contains(ErrorOf({.receiver = {NodeId(1), Incarnation(1), kLanesMax}, .message = Bye{}}),
-                 "lane"));
-  CHECK(Contains(ErrorOf({.message = Welcome{NodeId(1), 0, "", DataFacts{.train_samples = 0}}}),
+  CHECK(Contains(
+      DecodeError({.receiver = {NodeId(1), Incarnation(1), kLanesMax}, .message = Bye{}}), "lane"));
+  CHECK(Contains(DecodeError({.message = Welcome{NodeId(1), 0, "", DataFacts{.train_samples = 0}}}),
                  "data set"));
-  CHECK(Contains(ErrorOf({.message = Evaluate{Version(1), 0, 2, 1}}), "slice"));
-  CHECK(Contains(ErrorOf({.message = EvaluationResult{Version(1), 0, 2, 3, 0}}), "correct count"));
+  CHECK(Contains(DecodeError({.message = Evaluate{Version(1), 0, 2, 1}}), "slice"));
+  CHECK(Contains(DecodeError({.message = EvaluationResult{Version(1), 0, 2, 3, 0}}),
+                 "correct count"));
   EvaluationResult result{Version(1), 0, 2, 2, 0, 3};
-  CHECK(Contains(ErrorOf({.message = result}), "top-5 count"));
+  CHECK(Contains(DecodeError({.message = result}), "top-5 count"));
   result.top5_count = 2;
   result.confusion.resize(kConfusionCountsMax + 1);
-  CHECK(Contains(ErrorOf({.message = result}), "confusion counts"));
+  CHECK(Contains(DecodeError({.message = result}), "confusion counts"));
   Scalars scalars;
   scalars.steps.resize(kScalarsPerBlock + 1);
-  CHECK(Contains(ErrorOf({.message = scalars}), "steps of scalars"));
+  CHECK(Contains(DecodeError({.message = scalars}), "steps of scalars"));
   ViewUpdate update;
   update.view.shards.resize(1);
   update.view.shards[0].in_sync_backups.resize(kReplicasMax + 1);
-  CHECK(Contains(ErrorOf({.message = update}), "replica count"));
+  CHECK(Contains(DecodeError({.message = update}), "replica count"));
   update.view.shards.clear();
   update.view.owners.resize(kMicroBatchesMax + 1);
-  CHECK(Contains(ErrorOf({.message = update}), "micro-batch count"));
+  CHECK(Contains(DecodeError({.message = update}), "micro-batch count"));
 }
 
 TEST_CASE("bounds of replication, snapshots and commands are refused by name") {
   ViewUpdate update;
   update.view.shards.resize(1);
   update.view.shards[0].syncing_backups.resize(kReplicasMax + 1);
-  CHECK(Contains(ErrorOf({.message = update}), "syncing replica count"));
+  CHECK(Contains(DecodeError({.message = update}), "syncing replica count"));
   update.view = View{.restore = {0, Version(kStepMax + 1)}};
-  CHECK(Contains(ErrorOf({.message = update}), "version"));
+  CHECK(Contains(DecodeError({.message = update}), "version"));
   const std::vector<Version> four = {Version(1), Version(2), Version(3), Version(4)};
-  CHECK(Contains(ErrorOf({.message = Chunk{.versions = four}}), "versions of an image is 4"));
-  CHECK(Contains(ErrorOf({.message = Chunk{.versions = {Version(2), Version(2)}}}), "ascend"));
-  CHECK(Contains(ErrorOf({.message = Chunk{.image_floats = kImageFloatsMax + 1}}), "an image"));
-  CHECK(Contains(ErrorOf({.message = Chunk{.image_floats = 8, .offset = 9}}), "offset"));
+  CHECK(Contains(DecodeError({.message = Chunk{.versions = four}}), "versions of an image is 4"));
+  CHECK(Contains(DecodeError({.message = Chunk{.versions = {Version(2), Version(2)}}}), "ascend"));
+  CHECK(Contains(DecodeError({.message = Chunk{.image_floats = kImageFloatsMax + 1}}), "an image"));
+  CHECK(Contains(DecodeError({.message = Chunk{.image_floats = 8, .offset = 9}}), "offset"));
   CHECK(Contains(
-      ErrorOf({.message = Chunk{.image_floats = 8, .offset = 1, .payload = CountingPayload(8)}}),
+      DecodeError(
+          {.message = Chunk{.image_floats = 8, .offset = 1, .payload = CountingPayload(8)}}),
       "end of a chunk is 9, at most 8"));
-  CHECK(Contains(ErrorOf({.message = ChunkAck{.floats_taken = kImageFloatsMax + 1}}), "taken"));
-  CHECK(Contains(ErrorOf({.message = SnapshotStored{{{.file = "../scheduler.db"}}}}), "folder"));
-  CHECK(Contains(ErrorOf({.message = SnapshotStored{{{.failure = std::string(70000, 'x')}}}}),
+  CHECK(Contains(DecodeError({.message = ChunkAck{.floats_taken = kImageFloatsMax + 1}}), "taken"));
+  CHECK(
+      Contains(DecodeError({.message = SnapshotStored{{{.file = "../scheduler.db"}}}}), "folder"));
+  CHECK(Contains(DecodeError({.message = SnapshotStored{{{.failure = std::string(70000, 'x')}}}}),
                  "bytes of a failure"));
-  CHECK(Contains(ErrorOf({.message = GradientHashes{{{Step(0), MicroBatch(kMicroBatchesMax), 0}}}}),
-                 "micro-batch"));
-  CHECK(Contains(ErrorOf({.message = Command{.kind = static_cast<CommandKind>(3)}}), "command"));
-  CHECK(Contains(ErrorOf({.message = Command{.target = std::string(kNameBytesMax + 1, 'w')}}),
+  CHECK(Contains(
+      DecodeError({.message = GradientHashes{{{Step(0), MicroBatch(kMicroBatchesMax), 0}}}}),
+      "micro-batch"));
+  CHECK(
+      Contains(DecodeError({.message = Command{.kind = static_cast<CommandKind>(3)}}), "command"));
+  CHECK(Contains(DecodeError({.message = Command{.target = std::string(kNameBytesMax + 1, 'w')}}),
                  "target"));
-  CHECK(Contains(ErrorOf({.message = CommandReply{static_cast<CommandOutcome>(3), ""}}),
+  CHECK(Contains(DecodeError({.message = CommandReply{static_cast<CommandOutcome>(3), ""}}),
                  "command outcome"));
-  CHECK(Contains(ErrorOf({.message = FaultNote{.role = static_cast<Role>(4)}}), "role"));
-  CHECK(Contains(ErrorOf({.message = FaultNote{.text = std::string(kTextBytesMax + 1, 'x')}}),
+  CHECK(Contains(DecodeError({.message = FaultNote{.role = static_cast<Role>(4)}}), "role"));
+  CHECK(Contains(DecodeError({.message = FaultNote{.text = std::string(kTextBytesMax + 1, 'x')}}),
                  "fault's text"));
 }
 
@@ -250,13 +256,13 @@ TEST_CASE("roots and chunks travel as their own buffers") {
 TEST_CASE("a payload that is not whole floats is refused") {
   const Blob floats = CountingPayload(256);
   const Blob bytes(floats.bytes().first(1021), floats.keep_alive());
-  CHECK(Contains(ErrorOf(PushOf(bytes)), "1021 bytes is not floats"));
+  CHECK(Contains(DecodeError(MakePush(bytes)), "1021 bytes is not floats"));
 }
 
 TEST_CASE("no frames and frames of broken words are refused") {
   CHECK(!Decode({}).ok());
   CHECK(!Decode({Blob()}).ok());
-  Frames frames = CopyFrames(Encode(PushOf(CountingPayload(kLargeFloats))));
+  Frames frames = CopyFrames(Encode(MakePush(CountingPayload(kLargeFloats))));
   const size_t cut_bytes = 4 * kLargeFloats - 4;
   frames[1] = Blob(frames[1].bytes().first(cut_bytes), frames[1].keep_alive());
   const Result<Envelope> decoded = Decode(frames);

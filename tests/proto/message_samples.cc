@@ -249,7 +249,7 @@ std::vector<Message> MembershipSamples() {
               std::string(kPathBytesMax, '/')},
       Refused{"micro_batches = 8, which does not fit"},
       Refused{"the run is over", RefusalKind::kRunIsOver},
-      Refused{"given up as dead", RefusalKind::kGivenUp},
+      Refused{"declared dead", RefusalKind::kGivenUp},
       Ready{"cpu, avx2, pando 0.1.0", UINT64_MAX, 1},
       Heartbeat{},
       Heartbeat{Activity::kWaitingForParameters, Step(kStepMax), kServerLane, UINT64_MAX, 7},

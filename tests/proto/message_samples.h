@@ -19,7 +19,7 @@ std::vector<Envelope> SampleEnvelopes();
 // Every field of the envelope, payload bytes as a hash.
 std::string Render(const Envelope& envelope);
 
-// The frames as a peer would receive them: in memory of their own, `shift` bytes off alignment.
+// The frames as a peer would receive them: in separate memory, `shift` bytes off alignment.
 Frames CopyFrames(const Frames& frames, size_t shift = 0);
 
 }  // namespace pando

@@ -58,7 +58,7 @@ TEST_CASE("an acknowledgement names the newest view and its generation (P26)") {
   CHECK(f.sent.envelopes.back().view == ViewId{2, 5});
 }
 
-TEST_CASE("members and the scheduler are heard, strangers are not") {
+TEST_CASE("messages of members and the scheduler are accepted, those of strangers are not") {
   Fixture f;
   CHECK(f.Admits(kMember, Question{}));
   CHECK(f.Admits(kScheduler, ReleasePin{}));
@@ -87,7 +87,7 @@ TEST_CASE("a message for an earlier life of this node, or another lane of it, is
   CHECK_FALSE(f.member.Admit(Micros(0), envelope));
 }
 
-TEST_CASE("other generations are refused, but a newer one's view is heard (P21)") {
+TEST_CASE("other generations are refused, except a newer one's view (P21)") {
   Fixture f;
   CHECK_FALSE(f.Admits(kMember, Question{}, 2, {2, 6}));
   CHECK_FALSE(f.Admits(kScheduler, ReleasePin{}, 2, {2, 6}));
@@ -125,7 +125,7 @@ TEST_CASE("which view will be entered is known before, and asking changes nothin
   CHECK(f.member.view().id == ViewId{2, 5});
 }
 
-TEST_CASE("a member of an older generation is told our view, at most once in a while (P13)") {
+TEST_CASE("a member of an older generation gets our view, rate-limited (P13)") {
   Fixture f;
   REQUIRE(f.member.Enter(kScheduler, MakeView({2, 6}, 2)));
   f.sent.envelopes.clear();
@@ -149,7 +149,7 @@ TEST_CASE("a restarted scheduler is known by its first view, and the old one is 
   CHECK(f.member.scheduler() == kNextScheduler);
 }
 
-TEST_CASE("a scheduler whose view is behind ours is told so and not followed (P26)") {
+TEST_CASE("a scheduler with an older view gets our view's id and is not followed (P26)") {
   Fixture f;
   CHECK_FALSE(f.member.Enter(kNextScheduler, MakeView({2, 4}, 1)));
   CHECK(f.LastAck(kNextScheduler).id == ViewId{2, 5});
@@ -159,21 +159,21 @@ TEST_CASE("a scheduler whose view is behind ours is told so and not followed (P2
   CHECK(f.member.view().id == ViewId{2, 5});
 }
 
-TEST_CASE("being given up is heard from any life of the scheduler, in any generation") {
+TEST_CASE("any incarnation of the scheduler, in any generation, may give a member up") {
   Fixture f;
   CHECK(f.Admits(kNextScheduler, Refused{}, 4, {9, 9}));
   CHECK(f.Admits(kScheduler, Stop{}, 4, {2, 9}));
 }
 
-TEST_CASE("the end of the run is heard from any later life of the scheduler, from no earlier one") {
+TEST_CASE("any later incarnation of the scheduler may end the run, but no earlier one") {
   Fixture f;
   CHECK(f.Admits(kNextScheduler, Stop{}, 4, {9, 9}));
   CHECK_FALSE(f.Admits(kNextScheduler, Stop{}, 4, {2, 4}));
 }
 
-// Its newest view came by a member, and of its own views an older one came first; it takes our
-// acknowledgement for the newest one's and says no more.
-TEST_CASE("a scheduler of whose term a member told us is ours by any of its views (P26)") {
+// A member brought its newest view, and an older view of it arrived first. It takes our
+// acknowledgement as one of the newest view and does not repeat that view.
+TEST_CASE("a scheduler of a term that a member told us is ours by any of its views (P26)") {
   Fixture f;
   REQUIRE(f.member.Enter(kMember, MakeView({3, 7}, 1)));
   CHECK(f.member.scheduler() == kScheduler);

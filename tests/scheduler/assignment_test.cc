@@ -1,4 +1,4 @@
-#include "scheduler/assignment.h"
+#include "scheduler/placement/assignment.h"
 
 #include <doctest/doctest.h>
 
@@ -7,7 +7,7 @@
 namespace pando {
 namespace {
 
-std::vector<WorkerSpeed> WorkersOf(std::vector<uint64_t> speeds) {
+std::vector<WorkerSpeed> ListWorkers(std::vector<uint64_t> speeds) {
   std::vector<WorkerSpeed> workers;
   for (uint64_t us : speeds)
     workers.push_back({NodeId(static_cast<uint32_t>(workers.size() + 10)), us});
@@ -18,7 +18,7 @@ TEST_CASE("workers of unknown or equal speed get shares as even as they come") {
   for (uint32_t n : {1u, 2u, 5u, 8u, 64u}) {
     for (uint32_t count = 1; count <= 7; ++count) {
       for (uint64_t us : {0, 700}) {
-        const auto shares = ShareMicroBatches(n, WorkersOf(std::vector<uint64_t>(count, us)));
+        const auto shares = ShareMicroBatches(n, ListWorkers(std::vector<uint64_t>(count, us)));
         CHECK(std::accumulate(shares.begin(), shares.end(), 0u) == n);
         for (uint32_t share : shares) {
           CHECK(share >= n / count);
@@ -30,21 +30,21 @@ TEST_CASE("workers of unknown or equal speed get shares as even as they come") {
 }
 
 TEST_CASE("two workers over eight micro-batches hold one subtree each") {
-  const auto workers = WorkersOf({0, 0});
-  const auto runs = RunsOf(ShareMicroBatches(8, workers), workers, 8);
+  const auto workers = ListWorkers({0, 0});
+  const auto runs = SpreadInRuns(ShareMicroBatches(8, workers), workers, 8);
   CHECK(runs[3] == NodeId(10));
   CHECK(runs[4] == NodeId(11));
 }
 
 TEST_CASE("a slow worker gets less, a little slower one as much as before") {
-  CHECK(ShareMicroBatches(8, WorkersOf({1000, 3000})) == std::vector<uint32_t>{6, 2});
-  CHECK(ShareMicroBatches(8, WorkersOf({1000, 1150})) == std::vector<uint32_t>{4, 4});
-  CHECK(ShareMicroBatches(8, WorkersOf({1000, 1'000'000})) == std::vector<uint32_t>{8, 0});
-  CHECK(ShareMicroBatches(8, WorkersOf({1000, 0})) == std::vector<uint32_t>{4, 4});
+  CHECK(ShareMicroBatches(8, ListWorkers({1000, 3000})) == std::vector<uint32_t>{6, 2});
+  CHECK(ShareMicroBatches(8, ListWorkers({1000, 1150})) == std::vector<uint32_t>{4, 4});
+  CHECK(ShareMicroBatches(8, ListWorkers({1000, 1'000'000})) == std::vector<uint32_t>{8, 0});
+  CHECK(ShareMicroBatches(8, ListWorkers({1000, 0})) == std::vector<uint32_t>{4, 4});
 }
 
-TEST_CASE("who is on trial gets one micro-batch, if somebody has one to spare") {
-  auto workers = WorkersOf({1000, 1'000'000, 1000});
+TEST_CASE("a worker on trial gets one micro-batch if another worker can spare one") {
+  auto workers = ListWorkers({1000, 1'000'000, 1000});
   workers[1].is_on_trial = true;
   CHECK(ShareMicroBatches(8, workers) == std::vector<uint32_t>{3, 1, 4});
   CHECK(ShareMicroBatches(2, workers) == std::vector<uint32_t>{1, 0, 1});
@@ -53,8 +53,8 @@ TEST_CASE("who is on trial gets one micro-batch, if somebody has one to spare") 
   CHECK(ShareMicroBatches(1, {{NodeId(1), 0, true}}) == std::vector<uint32_t>{1});
 }
 
-TEST_CASE("nobody is left to own a micro-batch when there are no workers") {
-  CHECK(RunsOf({}, {}, 2) == std::vector<NodeId>{kUnknownNode, kUnknownNode});
+TEST_CASE("without workers no micro-batch has an owner") {
+  CHECK(SpreadInRuns({}, {}, 2) == std::vector<NodeId>{kUnknownNode, kUnknownNode});
 }
 
 TEST_CASE("a hand-over keeps its first step when another view comes in between") {
@@ -73,7 +73,7 @@ TEST_CASE("a hand-over keeps its first step when another view comes in between")
   CHECK(over[0].previous == kUnknownNode);
 }
 
-TEST_CASE("who dies before he takes over leaves the work to who does it") {
+TEST_CASE("a worker that dies before it takes over leaves the work to its owner") {
   const auto first_lives = [](NodeId node) { return node == NodeId(1); };
   const std::vector<MicroBatchOwner> before{
       {.worker = NodeId(2), .first_step = Step(9), .previous = NodeId(1)}};

@@ -8,7 +8,7 @@ namespace {
 
 // Evaluated every ten steps; ends with the first version whose accuracy is no better.
 JobPlan DecidingPlan() {
-  JobPlan plan = PlanOf(2, 2);
+  JobPlan plan = MakePlan(2, 2);
   plan.job.eval_every_epochs = 0;
   plan.job.eval_every_steps = 10;
   plan.job.early_stop_patience = 1;
@@ -35,7 +35,7 @@ struct DecidingFixture : Fixture {
                               .correct_count = correct_count,
                               .confusion = {{0, 0, 100}}});
   }
-  // Steps whose scalars server 10 has been told.
+  // How many steps' scalars server 10 has received.
   size_t ToldSteps() {
     const Scalars* scalars = recorder.LastTo<Scalars>(Incarnation(10));
     return scalars == nullptr ? 0 : scalars->steps.size();
@@ -50,7 +50,7 @@ TEST_CASE("scalars end with the next evaluation until its result is known") {
   f.From(10, ScalarsRequest{Step(0)});
   CHECK(f.ToldSteps() == 10);
   f.Answer(10, 50);
-  CHECK(f.ToldSteps() == 20);  // unasked
+  CHECK(f.ToldSteps() == 20);  // without a request
   CHECK(f.journal.state->evaluations.size() == 1);
   f.Evaluate(20, 51);
   CHECK(f.ToldSteps() == 30);
@@ -136,12 +136,12 @@ TEST_CASE(
 }
 
 JobPlan PatientPlan() {
-  JobPlan plan = PlanOf(2, 2);
+  JobPlan plan = MakePlan(2, 2);
   plan.job.bad_pictures_max = 2;
   return plan;
 }
 
-TEST_CASE("bad pictures are counted once, whoever reads them and however often it is said") {
+TEST_CASE("bad pictures are counted once, although several workers report them repeatedly") {
   Fixture f(PatientPlan());
   f.StartAll();
   const BadPicture first{"train/a/1.jpg", "cut off"}, second{"train/b/2.jpg", "cut off"};

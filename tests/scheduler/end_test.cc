@@ -29,7 +29,7 @@ void Collect(StoringFixture& f) {
   }
 }
 
-TEST_CASE("the run is finished when evaluated, collected and stored, and the journal says so") {
+TEST_CASE("a run that is evaluated, collected and stored is finished, in the journal too") {
   StoringFixture f;
   f.StartAll();
   f.MakeTo(1000);
@@ -92,13 +92,13 @@ TEST_CASE("the end waits for a disk that does not take the final weights") {
   CHECK(f.scheduler->phase() == Scheduler::Phase::kCollecting);
   CHECK_FALSE(f.journal.state->is_finished);
   CHECK(std::ranges::count(f.recorder.events, "weights-failed", &RunEvent::name) == 1);
-  SUBCASE("somebody frees some space") {
+  SUBCASE("then the disk has space again") {
     f.recorder.disk = Status();
     f.Wait(std::chrono::seconds(2));
     CHECK(f.journal.state->is_finished);
     CHECK(f.scheduler->stop().reason == StopReason::kCompleted);
   }
-  SUBCASE("nobody does: the run can be resumed") {
+  SUBCASE("the disk stays full: the run can be resumed") {
     f.now += std::chrono::minutes(31);
     f.scheduler->Tick(f.now);
     CHECK(f.scheduler->stop().reason == StopReason::kFailed);

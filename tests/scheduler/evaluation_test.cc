@@ -31,7 +31,7 @@ TEST_CASE("slices add up to the counts of classes and the confusion matrix") {
   CHECK(sum.confusion == std::vector<uint64_t>{2, 0, 2, 0, 0, 0, 0, 1, 2});
 }
 
-TEST_CASE("beyond so many classes there is no matrix, and each class is counted all the same") {
+TEST_CASE("above the limit of classes there is no matrix, but each class is counted") {
   for (const uint32_t class_count : {kConfusionClassesMax, kConfusionClassesMax + 1}) {
     EvaluationSummary sum;
     AddSlice(ThreeSamples({{7, 7, 1}, {class_count - 1, 0, 2}}), class_count, &sum);
@@ -58,28 +58,28 @@ std::vector<EvaluationSummary> Evaluations(std::vector<uint64_t> correct_counts)
   return evaluations;
 }
 
-std::optional<Version> StopOf(uint32_t patience, double min_delta,
-                              std::vector<uint64_t> correct_counts) {
+std::optional<Version> FindStop(uint32_t patience, double min_delta,
+                                std::vector<uint64_t> correct_counts) {
   Job job;
   job.early_stop_patience = patience;
   job.early_stop_min_delta = min_delta;
   return StopVersion(job, Evaluations(std::move(correct_counts)));
 }
 
-TEST_CASE("a run stops when so many evaluations in a row have not bettered the best (P32)") {
-  CHECK_FALSE(StopOf(0, 0, {5, 4, 3, 2, 1}));
-  CHECK_FALSE(StopOf(2, 0, {}));
-  CHECK_FALSE(StopOf(1, 0, {0}));
-  CHECK(StopOf(1, 0, {5, 5}) == Version(20));
-  CHECK_FALSE(StopOf(2, 0, {5, 4, 6, 5}));
-  CHECK(StopOf(2, 0, {5, 4, 6, 5, 6}) == Version(50));
-  CHECK(StopOf(2, 0, {5, 4, 6, 5, 6, 99}) == Version(50));  // what comes later changes nothing
+TEST_CASE("a run stops after N evaluations without improvement (P32)") {
+  CHECK_FALSE(FindStop(0, 0, {5, 4, 3, 2, 1}));
+  CHECK_FALSE(FindStop(2, 0, {}));
+  CHECK_FALSE(FindStop(1, 0, {0}));
+  CHECK(FindStop(1, 0, {5, 5}) == Version(20));
+  CHECK_FALSE(FindStop(2, 0, {5, 4, 6, 5}));
+  CHECK(FindStop(2, 0, {5, 4, 6, 5, 6}) == Version(50));
+  CHECK(FindStop(2, 0, {5, 4, 6, 5, 6, 99}) == Version(50));  // what comes later changes nothing
 }
 
 TEST_CASE("a gain within min_delta is none") {
-  CHECK(StopOf(2, 0.1, {50, 55, 60}) == Version(30));
-  CHECK_FALSE(StopOf(2, 0.1, {50, 55, 61}));
-  CHECK(StopOf(2, 0.1, {50, 55, 61, 62, 71}) == Version(50));
+  CHECK(FindStop(2, 0.1, {50, 55, 60}) == Version(30));
+  CHECK_FALSE(FindStop(2, 0.1, {50, 55, 61}));
+  CHECK(FindStop(2, 0.1, {50, 55, 61, 62, 71}) == Version(50));
 }
 
 TEST_CASE("without a test set there is nothing to stop by") {

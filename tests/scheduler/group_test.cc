@@ -1,4 +1,4 @@
-// The scheduler of a run without servers: who may join, and that a death is the end.
+// The scheduler of a run without servers: which workers may join, and that a death is the end.
 #include <doctest/doctest.h>
 
 #include "tests/scheduler/scheduler_fixture.h"
@@ -7,7 +7,7 @@ namespace pando {
 namespace {
 
 JobPlan GroupPlan(uint32_t workers) {
-  JobPlan plan = PlanOf(workers, 1, 1);
+  JobPlan plan = MakePlan(workers, 1, 1);
   plan.job.strategy = Strategy::kAllreduce;
   return plan;
 }
@@ -40,12 +40,12 @@ TEST_CASE("a group begins when all workers and worker 0's lane are there, with e
   Group f;
   f.StartGroup();
   CHECK(f.scheduler->phase() == Scheduler::Phase::kTraining);
-  CHECK(f.SharesOf(20) == 4);
-  CHECK(f.SharesOf(21) == 4);
+  CHECK(f.CountShares(20) == 4);
+  CHECK(f.CountShares(21) == 4);
   CHECK(f.IsNamed(10));
 }
 
-TEST_CASE("nobody joins a group beyond its workers, before or after it begins") {
+TEST_CASE("a group accepts no further worker, before or after it begins") {
   Group f;
   f.JoinServer(10, 20);  // before its worker
   CHECK(Has(f.ReasonAgainst(10), "no servers"));
@@ -64,7 +64,7 @@ TEST_CASE("nobody joins a group beyond its workers, before or after it begins") 
   f.BeReady(21);
   f.Wait(milliseconds(10));
   f.Join(23, Role::kWorker);
-  CHECK(Has(f.ReasonAgainst(23), "nobody can join"));
+  CHECK(Has(f.ReasonAgainst(23), "no other can join"));
   f.JoinServer(13, 21);
   CHECK(Has(f.ReasonAgainst(13), "no servers"));
 }
@@ -101,7 +101,7 @@ TEST_CASE("a worker that cannot go on ends the run with its own words") {
   CHECK_FALSE(f.scheduler->has_lost_member());
 }
 
-TEST_CASE("status names whom the others wait for") {
+TEST_CASE("status names the worker for which the others wait") {
   Group f(3);
   f.StartGroup();
   const Heartbeat waits{.activity = Activity::kWaitingForParameters, .step = Step(7)};
@@ -124,7 +124,7 @@ TEST_CASE("the lines of a group's workers are those among themselves") {
   CHECK_FALSE(Has(status, R"("tcp":1)"));
 }
 
-TEST_CASE("nobody is drained from a group") {
+TEST_CASE("no worker is drained from a group") {
   Group f;
   f.StartGroup();
   f.From(901, Command{CommandKind::kDrain, "worker 1"});
@@ -135,7 +135,7 @@ TEST_CASE("nobody is drained from a group") {
   f.From(21, Leave{});
   f.Wait(milliseconds(100));
   CHECK(f.recorder.HasEvent("drain-refused"));
-  CHECK(f.SharesOf(21) == 4);
+  CHECK(f.CountShares(21) == 4);
 }
 
 TEST_CASE("shares stay as they are, however fast the workers are") {
@@ -146,8 +146,8 @@ TEST_CASE("shares stay as they are, however fast the workers are") {
     f.From(21, Heartbeat{.micro_batch_us = 9000});
     f.Wait(milliseconds(50));
   }
-  CHECK(f.SharesOf(20) == 4);
-  CHECK(f.SharesOf(21) == 4);
+  CHECK(f.CountShares(20) == 4);
+  CHECK(f.CountShares(21) == 4);
 }
 
 }  // namespace

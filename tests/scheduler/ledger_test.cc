@@ -1,9 +1,9 @@
 // The scheduler's ledgers, each by itself.
 #include <doctest/doctest.h>
 
-#include "scheduler/fault_ledger.h"
-#include "scheduler/snapshot_ledger.h"
-#include "scheduler/verify_ledger.h"
+#include "scheduler/ledgers/fault_ledger.h"
+#include "scheduler/ledgers/snapshot_ledger.h"
+#include "scheduler/ledgers/verify_ledger.h"
 
 namespace pando {
 namespace {
@@ -25,7 +25,7 @@ FaultNote Note(const std::string& action, int injected_ms, int exited_ms) {
           .exited_us = exited_ms < 0 ? 0 : static_cast<uint64_t>(At(exited_ms).count())};
 }
 
-std::vector<SnapshotManifest> DroppedOf(SnapshotLedger& ledger) {
+std::vector<SnapshotManifest> TakeDropped(SnapshotLedger& ledger) {
   ledger.OnJournaled();
   return ledger.TakeDropped();
 }
@@ -39,7 +39,7 @@ TEST_CASE("however many snapshots are given up, few are remembered and all stay 
   CHECK_FALSE(ledger.Ripe().has_value());
   for (uint64_t version : {5, 10, 1000, 2000}) CHECK(ledger.IsGivenUp(Version(version)));
   CHECK_FALSE(ledger.IsGivenUp(Version(2010)));
-  CHECK(DroppedOf(ledger).size() == 1);  // of version 5
+  CHECK(TakeDropped(ledger).size() == 1);  // of version 5
 }
 
 TEST_CASE("an injected fault, its exit and its detection are one record") {
@@ -79,7 +79,7 @@ TEST_CASE("a process can be stopped again after it has recovered") {
   CHECK(ledger.records()[1].injected_ms == 500);
 }
 
-TEST_CASE("a process is hit again before anybody has noticed the first time") {
+TEST_CASE("a process fails again before its first fault is noticed") {
   FaultLedger ledger(kStart, {});
   ledger.OnNote(At(100), kWorker, Note("stop", 100, -1), Step(10));
   ledger.OnNote(At(300), kWorker, Note("kill", 299, 300), Step(30));
@@ -168,7 +168,7 @@ TEST_CASE("a snapshot is ripe when every shard is stored, and reports count once
   CHECK(ledger.Ripe() == Version(10));
   CHECK(ledger.Complete(Version(10)).shards.size() == 2);
   CHECK(ledger.OnStored(Stored(0, 10)) == SnapshotLedger::Taken::kComplete);
-  CHECK(DroppedOf(ledger).empty());
+  CHECK(TakeDropped(ledger).empty());
 }
 
 TEST_CASE("a shard that cannot be stored costs that snapshot, whose files go") {
@@ -176,7 +176,7 @@ TEST_CASE("a shard that cannot be stored costs that snapshot, whose files go") {
   ledger.OnStored(Stored(0, 10));
   CHECK(ledger.OnStored({ShardId(1), Version(10), 0, "", "the disk is full"}) ==
         SnapshotLedger::Taken::kGivenUp);
-  REQUIRE(DroppedOf(ledger).size() == 1);
+  REQUIRE(TakeDropped(ledger).size() == 1);
   CHECK(ledger.OnStored(Stored(0, 10, "late")) == SnapshotLedger::Taken::kGivenUp);
   REQUIRE(ledger.TakeDropped().size() == 1);
   CompleteAt(ledger, 20);
@@ -189,7 +189,7 @@ TEST_CASE("reports that come again while the journal waits for a disk leave noth
     CHECK(ledger.OnStored(Stored(0, 10)) == SnapshotLedger::Taken::kGivenUp);
     CHECK_FALSE(ledger.IsGivenUpForGood(Version(10)));
   }
-  CHECK(DroppedOf(ledger).empty());
+  CHECK(TakeDropped(ledger).empty());
   CHECK(ledger.OnStored(Stored(0, 10)) == SnapshotLedger::Taken::kGivenUp);
   CHECK(ledger.IsGivenUpForGood(Version(10)));
   CHECK(ledger.TakeDropped().size() == 1);
@@ -200,7 +200,7 @@ TEST_CASE("a newer complete snapshot gives up older ones that are not") {
   ledger.OnStored(Stored(0, 10));
   CompleteAt(ledger, 20);
   CHECK(ledger.IsGivenUp(Version(10)));
-  CHECK(DroppedOf(ledger).size() == 1);
+  CHECK(TakeDropped(ledger).size() == 1);
 }
 
 TEST_CASE("the newest are kept, and one from which the next evaluation can be reached") {
@@ -215,7 +215,7 @@ TEST_CASE("the newest are kept, and one from which the next evaluation can be re
   CHECK(ledger.RestorePoint(Version(15)) == SnapshotRef{0, Version(10)});
   CHECK(ledger.RestorePoint(Version(100)) == SnapshotRef{0, Version(40)});
   CHECK(ledger.RestorePoint(Version(5)) == SnapshotRef{});
-  const auto dropped = DroppedOf(ledger);
+  const auto dropped = TakeDropped(ledger);
   REQUIRE(dropped.size() == 1);
   CHECK(dropped[0].snapshot.version == Version(20));
   CHECK(ledger.OnStored(Stored(1, 20)) == SnapshotLedger::Taken::kGivenUp);  // a late repeat
@@ -255,7 +255,7 @@ TEST_CASE("a new generation forgets what the old one had begun to store") {
   SnapshotLedger ledger({2, 2}, 0, {}, {}, {});
   ledger.OnStored(Stored(0, 10));
   ledger.StartGeneration(1, {});
-  CHECK(DroppedOf(ledger).size() == 1);
+  CHECK(TakeDropped(ledger).size() == 1);
   CHECK_FALSE(ledger.IsKnown(Version(10)));
 }
 
@@ -348,7 +348,8 @@ TEST_CASE("workers of different kinds are not compared, nor waited for (P40)") {
   CHECK(ledger.State().unverified_count == 4);
 }
 
-TEST_CASE("what is settled without two that agree counts as unverified until they are heard of") {
+TEST_CASE(
+    "a micro-batch that is settled without two equal hashes is unverified until they arrive") {
   const JobPlan plan = VerifiedPlan();
   VerifyLedger ledger(plan);
   for (uint32_t m = 0; m < 4; ++m) Report(ledger, 1, 0, m, 5);

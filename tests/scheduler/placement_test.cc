@@ -1,4 +1,4 @@
-#include "scheduler/placement.h"
+#include "scheduler/placement/placement.h"
 
 #include <doctest/doctest.h>
 
@@ -20,7 +20,7 @@ PlacementServer ServerNumber(uint32_t number, const std::string& host = "h") {
   return {.peer = {NodeId(number), Incarnation(number + 100), 0}, .host = host, .lane_count = 2};
 }
 
-size_t LargestOf(const ShardPlan& plan) {
+size_t LargestShard(const ShardPlan& plan) {
   size_t largest = 0;
   for (const ShardRange& range : plan.ranges()) largest = std::max(largest, range.size());
   return largest;
@@ -41,8 +41,8 @@ struct Floats {
   std::map<NodeId, size_t> primaries;
 };
 
-Floats FloatsOf(const ShardPlan& plan, const std::vector<PlacementServer>& servers,
-                const std::vector<ShardPlacement>& placements) {
+Floats CountFloats(const ShardPlan& plan, const std::vector<PlacementServer>& servers,
+                   const std::vector<ShardPlacement>& placements) {
   Floats floats;
   for (const PlacementServer& server : servers) {
     floats.replicas[server.peer.node] = 0;
@@ -71,9 +71,9 @@ void CheckAtRest(const ShardPlan& plan, const std::vector<PlacementServer>& serv
     REQUIRE(placement.in_sync_backups.size() + 1 == wanted);
     for (NodeId node : holders) REQUIRE(here.contains(node));
   }
-  const Floats floats = FloatsOf(plan, servers, placements);
-  CHECK(Spread(floats.replicas) <= LargestOf(plan));
-  CHECK(Spread(floats.primaries) <= LargestOf(plan));
+  const Floats floats = CountFloats(plan, servers, placements);
+  CHECK(Spread(floats.replicas) <= LargestShard(plan));
+  CHECK(Spread(floats.primaries) <= LargestShard(plan));
 }
 
 void SyncAll(std::vector<ShardPlacement>& placements) {
@@ -156,7 +156,7 @@ class Group {
   void Join() {
     servers_.push_back(ServerNumber(next_++));
     const size_t total = plan_.ranges().back().last;
-    // A replica of everything where there was none to be had, else a share of all replicas.
+    // A replica of everything if there was none, else a share of all replicas.
     const size_t share = servers_.size() <= replicas_ ? total : total * replicas_ / servers_.size();
     Rest(share);
   }
@@ -184,7 +184,7 @@ class Group {
  private:
   void Rest(size_t due) {
     const size_t moved = MoveToRest(plan_, servers_, replicas_, placements_);
-    CHECK(moved <= due + LargestOf(plan_) * (servers_.size() + 1));
+    CHECK(moved <= due + LargestShard(plan_) * (servers_.size() + 1));
     CheckAtRest(plan_, servers_, replicas_, placements_);
   }
   const ShardPlan& plan_;
@@ -217,8 +217,8 @@ TEST_CASE("a joiner gets its share and no more") {
   auto placements = PlaceShards(plan, servers, 2);
   servers.push_back(ServerNumber(4));
   const size_t moved = MoveToRest(plan, servers, 2, placements);
-  CHECK(moved <= 2 * plan.ranges().back().last / 4 + LargestOf(plan));
-  CHECK(moved >= 2 * plan.ranges().back().last / 4 - LargestOf(plan));
+  CHECK(moved <= 2 * plan.ranges().back().last / 4 + LargestShard(plan));
+  CHECK(moved >= 2 * plan.ranges().back().last / 4 - LargestShard(plan));
   CheckAtRest(plan, servers, 2, placements);
 }
 
@@ -243,7 +243,7 @@ TEST_CASE("replicas are on different hosts where there are several") {
   check(placements);
 }
 
-// As many hosts hold each shard as can be, whatever comes, goes or has to be avoided.
+// As many hosts hold each shard as can be, after each join, death or avoided server.
 void CheckHosts(const std::vector<PlacementServer>& servers, uint32_t replicas,
                 const std::vector<ShardPlacement>& placements) {
   std::map<NodeId, std::string> hosts;
@@ -268,10 +268,10 @@ TEST_CASE("a host with one server of three holds a replica of everything") {
                                                ServerNumber(3, "b")};
     const auto placements = PlaceShards(plan, servers, 2);
     CheckHosts(servers, 2, placements);
-    Floats floats = FloatsOf(plan, servers, placements);
-    CHECK(Spread(floats.primaries) <= LargestOf(plan));
+    Floats floats = CountFloats(plan, servers, placements);
+    CHECK(Spread(floats.primaries) <= LargestShard(plan));
     floats.replicas.erase(NodeId(3));
-    CHECK(Spread(floats.replicas) <= LargestOf(plan));
+    CHECK(Spread(floats.replicas) <= LargestShard(plan));
   }
 }
 
@@ -297,7 +297,7 @@ TEST_CASE("replicas stay together while the other host's server is avoided") {
   for (const ShardPlacement& placement : placements) REQUIRE(placement.in_sync_backups.size() == 1);
 }
 
-TEST_CASE("whatever servers come and go, replicas are on as many hosts as can be") {
+TEST_CASE("replicas are on as many hosts as possible after all joins and deaths") {
   Lcg chance;
   for (uint32_t run = 0; run < 60; ++run) {
     const ShardPlan plan = PlanOfTensors(TensorSizes()[run % 4]);
@@ -326,7 +326,7 @@ TEST_CASE("whatever servers come and go, replicas are on as many hosts as can be
   }
 }
 
-TEST_CASE("transfers to a newcomer are bounded, but for one shard") {
+TEST_CASE("transfers to a newcomer are bounded, except for one shard") {
   const ShardPlan plan = PlanOfTensors(std::vector<uint64_t>(64, 4096));
   std::vector<PlacementServer> servers{ServerNumber(1), ServerNumber(2)};
   auto placements = PlaceShards(plan, servers, 1);
@@ -342,7 +342,7 @@ TEST_CASE("transfers to a newcomer are bounded, but for one shard") {
   CHECK(syncing == 1);
 }
 
-TEST_CASE("a promotion begins the transfers of its shard anew") {
+TEST_CASE("a promotion begins the transfers of its shard again") {
   const ShardPlan plan = PlanOfTensors({17});
   const PlacementServer a = ServerNumber(1), b = ServerNumber(2), c = ServerNumber(3);
   std::vector<ShardPlacement> placements{

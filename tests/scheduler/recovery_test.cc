@@ -12,11 +12,11 @@ TEST_CASE("a silent worker is dead within a second and a bit, and the others do 
   Fixture f;
   f.StartAll();
   const Micros silent_since = f.now;
-  while (f.SharesOf(21) > 0 && f.now < silent_since + std::chrono::seconds(3))
+  while (f.CountShares(21) > 0 && f.now < silent_since + std::chrono::seconds(3))
     f.Wait(milliseconds(50), {21});
   CHECK(f.now <= silent_since + milliseconds(1250));
   CHECK(f.scheduler->phase() == Scheduler::Phase::kTraining);
-  CHECK(f.SharesOf(20) == 8);
+  CHECK(f.CountShares(20) == 8);
   for (const MicroBatchOwner& owner : f.scheduler->view().owners)
     CHECK(owner.first_step == Step(0));
   REQUIRE(f.recorder.faults.size() >= 1);
@@ -38,7 +38,7 @@ TEST_CASE("short leases run out as well") {
   CHECK(f.now <= start + milliseconds(400));
 }
 
-TEST_CASE("a scheduler that hears nobody judges nobody, and finds the dead once it hears again") {
+TEST_CASE("a scheduler without heartbeats suspends leases, and finds the dead once they arrive") {
   Fixture f;
   f.StartAll();
   f.Commit(50);
@@ -46,7 +46,7 @@ TEST_CASE("a scheduler that hears nobody judges nobody, and finds the dead once 
   f.scheduler->OnDisconnect(f.now, Incarnation(11));  // a cable breaks connections too
   f.Wait(std::chrono::seconds(5), {10, 11, 20, 21});
   CHECK_FALSE(f.recorder.HasEvent("dead"));
-  CHECK(f.recorder.HasEvent("hears-nobody"));
+  CHECK(f.recorder.HasEvent("leases-suspended"));
   SUBCASE("all are well") {
     f.Wait(std::chrono::seconds(2));
     CHECK_FALSE(f.recorder.HasEvent("dead"));
@@ -55,30 +55,30 @@ TEST_CASE("a scheduler that hears nobody judges nobody, and finds the dead once 
   }
   SUBCASE("some are dead") {
     f.Wait(milliseconds(900), {21});
-    CHECK(f.NodeOf(21) != kUnknownNode);
+    CHECK(f.NodeFor(21) != kUnknownNode);
     f.Wait(milliseconds(400), {21});
-    CHECK(f.NodeOf(21) == kUnknownNode);
-    CHECK(f.NodeOf(20) != kUnknownNode);
+    CHECK(f.NodeFor(21) == kUnknownNode);
+    CHECK(f.NodeFor(20) != kUnknownNode);
   }
-  SUBCASE("a supervisor tells who is dead") {
+  SUBCASE("a supervisor reports the dead process") {
     f.Exit(21, Role::kWorker);
-    CHECK(f.NodeOf(21) == kUnknownNode);
+    CHECK(f.NodeFor(21) == kUnknownNode);
     f.Wait(std::chrono::seconds(2), {10, 11, 20});
-    CHECK(f.NodeOf(20) != kUnknownNode);  // a supervisor here says nothing of a cable
+    CHECK(f.NodeFor(20) != kUnknownNode);  // a supervisor does not see a broken cable
   }
   SUBCASE("all are dead, and others come") {
     f.Add(12, Role::kServer);
     f.Add(22, Role::kWorker);
     f.Wait(std::chrono::seconds(6), {10, 11, 20, 21});
-    CHECK(f.SharesOf(22) == 8);
+    CHECK(f.CountShares(22) == 8);
     CHECK(f.IsNamed(12));
-    CHECK(f.NodeOf(10) == kUnknownNode);
+    CHECK(f.NodeFor(10) == kUnknownNode);
     CHECK(f.scheduler->view().generation == 1);
     CHECK(f.scheduler->WaitingText().empty());
   }
 }
 
-TEST_CASE("while nobody is heard the scheduler sleeps between its looks") {
+TEST_CASE("without heartbeats the scheduler sleeps between its checks") {
   Fixture f;
   f.StartAll();
   f.Wait(std::chrono::seconds(5), {10, 11, 20, 21});
@@ -96,7 +96,7 @@ TEST_CASE("a newcomer that cannot begin leaves, and the run goes on") {
   f.From(22, Failure{"there is no data here"});
   CHECK(f.scheduler->phase() == Scheduler::Phase::kTraining);
   CHECK(f.recorder.HasEvent("failed"));
-  CHECK(f.SharesOf(20) == 4);
+  CHECK(f.CountShares(20) == 4);
   f.From(20, Failure{"a gradient is not a number"});
   CHECK(f.scheduler->phase() == Scheduler::Phase::kStopping);
 }
@@ -104,7 +104,7 @@ TEST_CASE("a newcomer that cannot begin leaves, and the run goes on") {
 const Failure kNoData{"the data end early", FailureKind::kMachine};
 
 TEST_CASE("trouble of a worker's machine costs that worker, and the run goes on") {
-  Fixture f(PlanOf(3, 1));
+  Fixture f(MakePlan(3, 1));
   f.StartAll();
   f.Commit(5);
   f.From(20, kNoData);
@@ -112,7 +112,7 @@ TEST_CASE("trouble of a worker's machine costs that worker, and the run goes on"
   CHECK(f.recorder.HasEvent("failed"));
   CHECK(f.recorder.LastTo<Refused>(Incarnation(20)) != nullptr);
   f.Wait(milliseconds(10));
-  CHECK(f.SharesOf(20) == 0);
+  CHECK(f.CountShares(20) == 0);
   SUBCASE("later trouble is another one") {
     f.Commit(6);
     f.From(21, kNoData);
@@ -144,7 +144,7 @@ TEST_CASE("a machine whose workers all fail is not the run's end while there is 
 }
 
 TEST_CASE("a worker's failure of a generation that is over changes nothing (P21)") {
-  Fixture f(PlanOf(2, 2, 1));
+  Fixture f(MakePlan(2, 2, 1));
   f.StartAll();
   const uint32_t before = f.scheduler->view().generation;
   f.Exit(11, Role::kServer);
@@ -154,7 +154,7 @@ TEST_CASE("a worker's failure of a generation that is over changes nothing (P21)
   f.scheduler->OnMessage(f.now, {.job = JobId(9),
                                  .generation = before,
                                  .view = f.scheduler->view().id,
-                                 .sender = {f.NodeOf(20), Incarnation(20), 0},
+                                 .sender = {f.NodeFor(20), Incarnation(20), 0},
                                  .receiver = f.self,
                                  .message = Failure{"a loss that is not a number"}});
   CHECK(f.scheduler->phase() == Scheduler::Phase::kTraining);
@@ -163,7 +163,7 @@ TEST_CASE("a worker's failure of a generation that is over changes nothing (P21)
 }
 
 TEST_CASE("a process has the rank that it wants, and the lowest free one where that is taken") {
-  Fixture f(PlanOf(3, 1));
+  Fixture f(MakePlan(3, 1));
   const auto rank_of = [&](uint64_t who, uint32_t wanted) {
     f.From(who,
            Register{
@@ -194,14 +194,14 @@ TEST_CASE("a broken connection is a death unless a word follows") {
   f.scheduler->OnDisconnect(f.now, Incarnation(21));
   f.Wait(milliseconds(300));
   f.Wait(milliseconds(500), {});
-  CHECK(f.SharesOf(21) > 0);
+  CHECK(f.CountShares(21) > 0);
   f.scheduler->OnDisconnect(f.now, Incarnation(21));
   f.Wait(milliseconds(450), {21});
-  CHECK(f.SharesOf(21) == 0);
+  CHECK(f.CountShares(21) == 0);
   CHECK(f.recorder.faults.back().detected_by == "socket");
 }
 
-TEST_CASE("after a pause of its own the scheduler judges nobody") {
+TEST_CASE("after the scheduler paused it expires no lease") {
   Fixture f;
   f.StartAll();
   f.now += std::chrono::seconds(10);  // stopped and continued; heartbeats still in the queue
@@ -209,7 +209,7 @@ TEST_CASE("after a pause of its own the scheduler judges nobody") {
   CHECK_FALSE(f.recorder.HasEvent("dead"));
 }
 
-TEST_CASE("who was given up as dead is told so, and welcome as a new incarnation") {
+TEST_CASE("a process whose lease expired is refused, and welcome as a new incarnation") {
   Fixture f;
   f.StartAll();
   f.Wait(milliseconds(1500), {21});
@@ -218,18 +218,18 @@ TEST_CASE("who was given up as dead is told so, and welcome as a new incarnation
   CHECK(f.recorder.LastTo<Refused>(Incarnation(21))->kind == RefusalKind::kGivenUp);
   f.From(21, Register{.role = Role::kWorker, .host = "h", .process_id = 121});
   CHECK(f.recorder.LastTo<Refused>(Incarnation(21)) != nullptr);
-  CHECK(f.NodeOf(21) == kUnknownNode);
+  CHECK(f.NodeFor(21) == kUnknownNode);
   f.Add(22, Role::kWorker);
   CHECK(f.recorder.LastTo<Welcome>(Incarnation(22))->rank == 1);
-  CHECK(f.SharesOf(22) == 4);
+  CHECK(f.CountShares(22) == 4);
 }
 
-TEST_CASE("a process that registers anew is its old incarnation's death") {
+TEST_CASE("a process that registers again ends its old incarnation") {
   Fixture f;
   f.StartAll();
   f.From(31, Register{.role = Role::kWorker, .host = "h", .process_id = 121});
-  CHECK(f.NodeOf(21) == kUnknownNode);
-  CHECK(f.SharesOf(20) == 8);
+  CHECK(f.NodeFor(21) == kUnknownNode);
+  CHECK(f.CountShares(20) == 8);
   CHECK(f.recorder.faults.back().detected_by == "socket");
 }
 
@@ -238,30 +238,30 @@ TEST_CASE("a joiner starts a few steps ahead, and the old owner goes on until th
   f.StartAll();
   f.Commit(100);
   f.Add(22, Role::kWorker);
-  CHECK(f.SharesOf(22) >= 2);
+  CHECK(f.CountShares(22) >= 2);
   for (const MicroBatchOwner& owner : f.scheduler->view().owners) {
-    if (owner.worker != f.NodeOf(22)) continue;
+    if (owner.worker != f.NodeFor(22)) continue;
     CHECK(owner.first_step > Step(100));
     CHECK(owner.previous != kUnknownNode);
     CHECK(owner.previous != owner.worker);
   }
 }
 
-TEST_CASE("a first step lapses when the one who works until then dies") {
+TEST_CASE("a first step lapses when the worker that computes until then dies") {
   Fixture f;
   f.StartAll();
   f.Commit(100);
   f.Add(22, Role::kWorker);
   f.Exit(20, Role::kWorker);
   f.Exit(21, Role::kWorker);
-  CHECK(f.SharesOf(22) == 8);
+  CHECK(f.CountShares(22) == 8);
   for (const MicroBatchOwner& owner : f.scheduler->view().owners) {
     CHECK(owner.first_step == Step(0));
     CHECK(owner.previous == kUnknownNode);
   }
 }
 
-TEST_CASE("without any worker the job waits and says so, and goes on when one comes") {
+TEST_CASE("without any worker the job waits, reports it, and goes on when one joins") {
   Fixture f;
   f.StartAll();
   f.Exit(20, Role::kWorker);
@@ -270,11 +270,11 @@ TEST_CASE("without any worker the job waits and says so, and goes on when one co
   CHECK(f.recorder.HasEvent("waiting"));
   f.Add(22, Role::kWorker);
   CHECK(f.scheduler->WaitingText().empty());
-  CHECK(f.SharesOf(22) == 8);
+  CHECK(f.CountShares(22) == 8);
 }
 
 TEST_CASE("a server's death promotes its backups, and another server gets new replicas") {
-  Fixture f(PlanOf(1, 3));
+  Fixture f(MakePlan(1, 3));
   f.StartAll();
   f.Exit(10, Role::kServer);
   CHECK_FALSE(f.IsNamed(10));
@@ -287,7 +287,7 @@ TEST_CASE("a server's death promotes its backups, and another server gets new re
 }
 
 TEST_CASE("a report of a pair that is no more changes nothing") {
-  Fixture f(PlanOf(1, 3));
+  Fixture f(MakePlan(1, 3));
   f.StartAll();
   f.Exit(10, Role::kServer);
   const auto& shards = f.scheduler->view().shards;
@@ -308,7 +308,7 @@ TEST_CASE("a report of a pair that is no more changes nothing") {
 }
 
 TEST_CASE("a lost shard is an announced rollback to the last snapshot, on the servers there are") {
-  Fixture f(PlanOf(1, 2, 1));
+  Fixture f(MakePlan(1, 2, 1));
   f.StartAll();
   f.Commit(30);
   f.Exit(11, Role::kServer);
@@ -326,7 +326,7 @@ TEST_CASE("a lost shard is an announced rollback to the last snapshot, on the se
 }
 
 TEST_CASE("without any server the job waits for one, and rolls back on it") {
-  Fixture f(PlanOf(1, 1));
+  Fixture f(MakePlan(1, 1));
   f.StartAll();
   f.Exit(10, Role::kServer);
   f.Wait(milliseconds(2000));
@@ -352,12 +352,12 @@ TEST_CASE("a drained worker hands over first and is then told to stop") {
   f.Commit(100);
   f.From(901, Command{CommandKind::kDrain, "worker 1"});
   CHECK(f.recorder.LastTo<CommandReply>(Incarnation(901))->outcome == CommandOutcome::kAccepted);
-  CHECK(f.SharesOf(20) == 8);
+  CHECK(f.CountShares(20) == 8);
   CHECK(f.recorder.LastTo<Stop>(Incarnation(21)) == nullptr);
   f.Commit(200);
   REQUIRE(f.recorder.LastTo<Stop>(Incarnation(21)) != nullptr);
   CHECK(f.recorder.LastTo<Stop>(Incarnation(21))->reason == StopReason::kDrained);
-  CHECK(f.NodeOf(21) == kUnknownNode);
+  CHECK(f.NodeFor(21) == kUnknownNode);
   f.From(21, Bye{});
   f.From(901, Command{CommandKind::kDrain, "worker 1"});
   CHECK(f.recorder.LastTo<CommandReply>(Incarnation(901))->outcome == CommandOutcome::kDone);
@@ -365,7 +365,7 @@ TEST_CASE("a drained worker hands over first and is then told to stop") {
 }
 
 TEST_CASE("a server that asks to leave goes when no shard names it") {
-  Fixture f(PlanOf(1, 3));
+  Fixture f(MakePlan(1, 3));
   f.StartAll();
   f.From(12, Leave{});
   f.Sync();
@@ -375,8 +375,8 @@ TEST_CASE("a server that asks to leave goes when no shard names it") {
     CHECK(placement.in_sync_backups.size() == 1);
 }
 
-TEST_CASE("the last server is not drained, nor is what nobody knows") {
-  Fixture f(PlanOf(1, 1));
+TEST_CASE("the last server is not drained, nor is an unknown name") {
+  Fixture f(MakePlan(1, 1));
   f.StartAll();
   f.From(901, Command{CommandKind::kDrain, "server-0"});
   CHECK(f.recorder.LastTo<CommandReply>(Incarnation(901))->outcome == CommandOutcome::kRefused);
@@ -385,7 +385,7 @@ TEST_CASE("the last server is not drained, nor is what nobody knows") {
 }
 
 TEST_CASE("a joining server gets its share, and a fault it makes no fault of") {
-  Fixture f(PlanOf(1, 2));
+  Fixture f(MakePlan(1, 2));
   f.StartAll();
   f.Add(12, Role::kServer);
   f.Sync();
@@ -393,7 +393,7 @@ TEST_CASE("a joining server gets its share, and a fault it makes no fault of") {
   CHECK(f.recorder.faults.empty());
 }
 
-// Lets so many steps be made, each in this time.
+// Commits `count` steps, each after `time`.
 void MakeSteps(Fixture& f, uint64_t count, Micros time) {
   for (uint64_t i = 0; i < count; ++i) {
     f.Wait(time);
@@ -409,8 +409,8 @@ TEST_CASE("micro-batches follow measured speed when it pays") {
     f.From(21, Heartbeat{.micro_batch_us = 3000});
   }
   MakeSteps(f, 220, milliseconds(50));  // 12 ms of it computing, and half of them saved
-  CHECK(f.SharesOf(20) == 6);
-  CHECK(f.SharesOf(21) == 2);
+  CHECK(f.CountShares(20) == 6);
+  CHECK(f.CountShares(21) == 2);
 }
 
 TEST_CASE("speeds change nothing where computing is a small part of a step") {
@@ -423,8 +423,8 @@ TEST_CASE("speeds change nothing where computing is a small part of a step") {
   MakeSteps(f, 220, milliseconds(100));
   MakeSteps(f, 4, std::chrono::seconds(8));
   f.Wait(std::chrono::seconds(30));
-  CHECK(f.SharesOf(20) == 4);
-  CHECK(f.SharesOf(21) == 4);
+  CHECK(f.CountShares(20) == 4);
+  CHECK(f.CountShares(21) == 4);
 }
 
 TEST_CASE("a worker without a share is tried again, and gets one if it is as fast as the others") {
@@ -438,23 +438,23 @@ TEST_CASE("a worker without a share is tried again, and gets one if it is as fas
     }
   };
   beat(std::chrono::seconds(11), 100'000);
-  REQUIRE(f.SharesOf(21) == 0);
+  REQUIRE(f.CountShares(21) == 0);
   const Micros benched_at = f.now;
-  while (f.SharesOf(21) == 0 && f.now < benched_at + std::chrono::minutes(1))
+  while (f.CountShares(21) == 0 && f.now < benched_at + std::chrono::minutes(1))
     beat(milliseconds(250), 100'000);
-  CHECK(f.SharesOf(21) == 1);
+  CHECK(f.CountShares(21) == 1);
   SUBCASE("it is fast now") {
     beat(std::chrono::seconds(11), 5000);
-    CHECK(f.SharesOf(21) == 4);
+    CHECK(f.CountShares(21) == 4);
   }
   SUBCASE("it is still slow") {
     beat(std::chrono::seconds(6), 100'000);
-    CHECK(f.SharesOf(21) == 0);
+    CHECK(f.CountShares(21) == 0);
   }
 }
 
-TEST_CASE("who has no share of a step does not make others' shares change with every view") {
-  JobPlan plan = PlanOf(3, 2);
+TEST_CASE("a worker without a share does not change the others' shares with every view") {
+  JobPlan plan = MakePlan(3, 2);
   plan.job.micro_batches = 2;
   Fixture f(std::move(plan));
   f.StartAll();
@@ -464,7 +464,7 @@ TEST_CASE("who has no share of a step does not make others' shares change with e
     f.From(22, Heartbeat{.micro_batch_us = 1500});
   }
   MakeSteps(f, 440, milliseconds(25));
-  REQUIRE(f.SharesOf(21) == 0);
+  REQUIRE(f.CountShares(21) == 0);
   const auto before = f.scheduler->view().owners;
   for (int i = 0; i < 40; ++i) f.From(21, Heartbeat{.micro_batch_us = 1490});
   f.Add(12, Role::kServer);

@@ -37,7 +37,8 @@ TEST_CASE("a scheduler that starts again lets everybody report before it says a 
   CHECK(f.recorder.faults.back().recovered_ms >= 0);
 }
 
-TEST_CASE("what befalls a run whose scheduler has just started has the step that it had come to") {
+TEST_CASE(
+    "a fault just after the scheduler's start is recorded with the step that the run had reached") {
   Fixture f;
   f.StartAll();
   f.Commit(50);
@@ -51,13 +52,13 @@ TEST_CASE("what befalls a run whose scheduler has just started has the step that
   CHECK(f.recorder.faults.back().step == Step(60));
 }
 
-TEST_CASE("who does not report to a new scheduler is dead after its lease") {
+TEST_CASE("a process that does not report to a new scheduler is dead after its lease") {
   Fixture f;
   f.StartAll();
   f.StartScheduler();
   f.Wait(milliseconds(1300), {21});
-  CHECK(f.SharesOf(20) == 8);
-  CHECK(f.NodeOf(21) == kUnknownNode);
+  CHECK(f.CountShares(20) == 8);
+  CHECK(f.NodeFor(21) == kUnknownNode);
 }
 
 TEST_CASE("a message to an earlier life of the scheduler is a fact all the same") {
@@ -144,7 +145,7 @@ TEST_CASE("of two schedulers on one journal the older one falls silent") {
   CHECK_FALSE(f.scheduler->fenced());
 }
 
-TEST_CASE("a resumed run gathers anew and begins another generation") {
+TEST_CASE("a resumed run gathers its members and begins another generation") {
   Fixture f;
   f.StartAll();
   f.Commit(50);
@@ -160,7 +161,7 @@ TEST_CASE("a resumed run gathers anew and begins another generation") {
   CHECK(f.scheduler->phase() == Scheduler::Phase::kTraining);
   CHECK(f.scheduler->view().generation == 1);
   CHECK(f.scheduler->view().id.term == 2);
-  CHECK(f.NodeOf(40) != kUnknownNode);
+  CHECK(f.NodeFor(40) != kUnknownNode);
   CHECK(f.recorder.HasEvent("resumed"));
 }
 

@@ -75,7 +75,7 @@ class TestJournal : public Journal {
   bool refuses = false;
 };
 
-inline JobPlan PlanOf(uint32_t workers, uint32_t servers, uint32_t replicas = 2) {
+inline JobPlan MakePlan(uint32_t workers, uint32_t servers, uint32_t replicas = 2) {
   Job job;
   job.workers = workers;
   job.servers = servers;
@@ -92,10 +92,12 @@ inline JobPlan PlanOf(uint32_t workers, uint32_t servers, uint32_t replicas = 2)
   return JobPlan(job, data, std::move(layout));
 }
 
-// Servers have incarnations from 10, workers from 20; each has a process id and a host of its own.
+// Servers have incarnations from 10, workers from 20; each has its own process id and host.
 class Fixture {
  public:
-  explicit Fixture(JobPlan plan_in = PlanOf(2, 2)) : plan(std::move(plan_in)) { StartScheduler(); }
+  explicit Fixture(JobPlan plan_in = MakePlan(2, 2)) : plan(std::move(plan_in)) {
+    StartScheduler();
+  }
 
   void StartScheduler(bool is_fresh = false) {
     ++life;
@@ -144,7 +146,7 @@ class Fixture {
     for (uint64_t i = 0; i < plan.job.servers; ++i) BeReady(10 + i);
     for (uint64_t i = 0; i < plan.job.workers; ++i) BeReady(20 + i);
   }
-  // Lets time pass; whoever is in the view and not in `silent` beats its heart.
+  // Lets time pass; all members of the view except `silent` send heartbeats.
   void Wait(Micros time, const std::vector<uint64_t>& silent = {}) {
     const Micros until = now + time;
     while (now < until) {
@@ -188,16 +190,16 @@ class Fixture {
                         .process_id = static_cast<uint32_t>(100 + who),
                         .exited_us = static_cast<uint64_t>(now.count())});
   }
-  NodeId NodeOf(uint64_t who) const {
+  NodeId NodeFor(uint64_t who) const {
     for (const NodeInfo& node : scheduler->view().nodes) {
       if (node.incarnation == Incarnation(who)) return node.node;
     }
     return kUnknownNode;
   }
-  uint32_t SharesOf(uint64_t who) const {
+  uint32_t CountShares(uint64_t who) const {
     uint32_t count = 0;
     for (const MicroBatchOwner& owner : scheduler->view().owners)
-      count += owner.worker == NodeOf(who);
+      count += owner.worker == NodeFor(who);
     return count;
   }
   bool IsNamed(uint64_t who) const {

@@ -25,7 +25,7 @@ TEST_CASE("more processes than the job wants take part as well") {
   f.StartAll();
   f.Wait(milliseconds(10));
   CHECK(f.scheduler->view().nodes.size() == 5);
-  CHECK(f.SharesOf(22) > 0);
+  CHECK(f.CountShares(22) > 0);
 }
 
 TEST_CASE("a server without lanes and a worker with some are refused") {
@@ -36,7 +36,7 @@ TEST_CASE("a server without lanes and a worker with some are refused") {
   CHECK(f.recorder.LastTo<Refused>(Incarnation(20)) != nullptr);
 }
 
-TEST_CASE("a server whose lanes nobody could dial is refused") {
+TEST_CASE("a server whose lanes no peer could connect to is refused") {
   Fixture f;
   uint64_t who = 10;
   for (const char* endpoint :
@@ -56,7 +56,7 @@ TEST_CASE("a server whose lanes nobody could dial is refused") {
   }
 }
 
-TEST_CASE("who comes when the run is over is told just that") {
+TEST_CASE("a process that joins after the end of the run is refused") {
   Fixture f;
   f.StartAll();
   f.scheduler->End(f.now, StopReason::kInterrupted, "interrupted");
@@ -65,7 +65,7 @@ TEST_CASE("who comes when the run is over is told just that") {
   CHECK(f.recorder.LastTo<Refused>(Incarnation(22))->kind == RefusalKind::kRunIsOver);
 }
 
-TEST_CASE("a run that can name no further process says so") {
+TEST_CASE("a run that has no names left reports it") {
   Fixture f;
   f.journal.state = SchedulerState{.job = Fixture::kJob, .next_node = kNodesMax};
   f.StartScheduler();
@@ -76,7 +76,7 @@ TEST_CASE("a run that can name no further process says so") {
 }
 
 TEST_CASE("training starts when everybody is ready, not before") {
-  Fixture f(PlanOf(2, 1));
+  Fixture f(MakePlan(2, 1));
   f.Join(10, Role::kServer);
   f.Join(20, Role::kWorker);
   f.Join(21, Role::kWorker);
@@ -91,8 +91,8 @@ TEST_CASE("training starts when everybody is ready, not before") {
         f.plan.job.micro_batches);
 }
 
-TEST_CASE("one host's workers have micro-batches side by side, whoever came first (P6a)") {
-  Fixture f(PlanOf(4, 1));
+TEST_CASE("one host's workers have adjacent micro-batches in any order of joining (P6a)") {
+  Fixture f(MakePlan(4, 1));
   f.Join(10, Role::kServer);
   for (uint64_t i = 0; i < 4; ++i) f.Join(20 + i, Role::kWorker, i % 2 == 0 ? "left" : "right");
   f.BeReady(10);
@@ -101,7 +101,7 @@ TEST_CASE("one host's workers have micro-batches side by side, whoever came firs
   for (const MicroBatchOwner& owner : f.scheduler->view().owners) {
     if (workers.empty() || workers.back() != owner.worker) workers.push_back(owner.worker);
   }
-  CHECK(workers == std::vector{f.NodeOf(20), f.NodeOf(22), f.NodeOf(21), f.NodeOf(23)});
+  CHECK(workers == std::vector{f.NodeFor(20), f.NodeFor(22), f.NodeFor(21), f.NodeFor(23)});
 }
 
 TEST_CASE("a worker that reads other data ends a run that has not begun, and is named") {
@@ -144,7 +144,7 @@ TEST_CASE("messages of strangers and of other jobs change nothing") {
 }
 
 TEST_CASE("an interrupted run waits for everybody to leave, but not for ever") {
-  Fixture f(PlanOf(2, 1));
+  Fixture f(MakePlan(2, 1));
   f.StartAll();
   f.scheduler->End(f.now, StopReason::kInterrupted, "interrupted");
   f.From(10, Bye{});
@@ -182,7 +182,7 @@ TEST_CASE("what all have committed counts once every primary has said so under t
   CHECK(f.scheduler->committed() == Version(4));
 }
 
-TEST_CASE("metric rows are told once and in order, and a lost one is left out") {
+TEST_CASE("metric rows are reported once and in order, and a lost one is left out") {
   Fixture f;
   f.StartAll();
   f.From(11, Progress{Version(2), {{.step = Step(0)}, {.step = Step(1)}}});

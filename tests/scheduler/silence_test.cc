@@ -1,4 +1,4 @@
-// Who does not hear whom, which the scheduler is told (P23): what views follow.
+// Reports of silence between two peers (P23), and the views that follow.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace pando {
 namespace {
 
 TEST_CASE("a backup that its primary does not hear is a backup no longer, and one again later") {
-  Fixture f(PlanOf(1, 2));
+  Fixture f(MakePlan(1, 2));
   f.StartAll();
   const ShardPlacement placement = f.scheduler->view().shards[0];
   const PeerId backup = placement.in_sync_backups.at(0);
@@ -25,21 +25,21 @@ TEST_CASE("a backup that its primary does not hear is a backup no longer, and on
 }
 
 TEST_CASE("a worker that does not hear a server is given up, the server if two do not") {
-  Fixture f(PlanOf(3, 3));
+  Fixture f(MakePlan(3, 3));
   f.StartAll();
   f.Wait(milliseconds(1100));
   const PeerId server = f.scheduler->view().shards[0].primary;
   f.From(20, PeerSilent{server, 2000});
-  CHECK(f.NodeOf(20) == kUnknownNode);
+  CHECK(f.NodeFor(20) == kUnknownNode);
   CHECK(f.recorder.faults.back().detected_by == "lease");
   CHECK(f.IsNamed(server.incarnation.value()));
   f.From(21, PeerSilent{server, 2000});
-  CHECK(f.NodeOf(21) != kUnknownNode);
+  CHECK(f.NodeFor(21) != kUnknownNode);
   CHECK_FALSE(f.IsNamed(server.incarnation.value()));
 }
 
 TEST_CASE("a worker that joins again without hearing a server is one worker all the same") {
-  Fixture f(PlanOf(3, 3));
+  Fixture f(MakePlan(3, 3));
   f.StartAll();
   f.Wait(milliseconds(1100));
   const PeerId server = f.scheduler->view().shards[0].primary;
@@ -48,20 +48,20 @@ TEST_CASE("a worker that joins again without hearing a server is one worker all 
   f.From(31, again);
   f.BeReady(31);
   f.Wait(milliseconds(10));
-  CHECK(f.SharesOf(31) > 0);
+  CHECK(f.CountShares(31) > 0);
   f.From(31, PeerSilent{server, 2000});
-  CHECK(f.NodeOf(31) == kUnknownNode);
+  CHECK(f.NodeFor(31) == kUnknownNode);
   CHECK(f.IsNamed(server.incarnation.value()));
   f.From(32, again);
   f.BeReady(32);
   f.Wait(std::chrono::seconds(4));
-  CHECK(f.SharesOf(32) == 0);  // avoided for a while
+  CHECK(f.CountShares(32) == 0);  // avoided for a while
   f.Wait(std::chrono::seconds(2));
-  CHECK(f.SharesOf(32) > 0);
+  CHECK(f.CountShares(32) > 0);
 }
 
 TEST_CASE("the only worker joins again over new connections, and then the server has to") {
-  Fixture f(PlanOf(1, 3));
+  Fixture f(MakePlan(1, 3));
   f.StartAll();
   f.Wait(milliseconds(1100));
   const PeerId server = f.scheduler->view().shards[0].primary;
@@ -70,12 +70,12 @@ TEST_CASE("the only worker joins again over new connections, and then the server
   f.BeReady(31);
   f.Wait(milliseconds(10));
   f.From(31, PeerSilent{server, 2000});
-  CHECK(f.SharesOf(31) == 8);
+  CHECK(f.CountShares(31) == 8);
   CHECK_FALSE(f.IsNamed(server.incarnation.value()));
 }
 
 TEST_CASE("replicas that do not hear each other are replicas again later") {
-  Fixture f(PlanOf(1, 2));
+  Fixture f(MakePlan(1, 2));
   f.StartAll();
   f.Wait(milliseconds(300));
   for (const ShardPlacement& placement : std::vector(f.scheduler->view().shards)) {
@@ -92,7 +92,7 @@ TEST_CASE("replicas that do not hear each other are replicas again later") {
 
 TEST_CASE(
     "of two servers that need each other's values and do not hear each other one is given up") {
-  JobPlan plan = PlanOf(1, 2);
+  JobPlan plan = MakePlan(1, 2);
   plan.job.optimizer.clip_norm = 1;
   Fixture f(std::move(plan));
   f.StartAll();
@@ -109,20 +109,20 @@ TEST_CASE(
   CHECK(f.scheduler->view().generation == 0);
 }
 
-TEST_CASE("a worker is not given up for a server that nobody hears: the lease decides") {
-  Fixture f(PlanOf(1, 1, 1));
+TEST_CASE("a worker is not given up for a server that is silent to all: the lease decides") {
+  Fixture f(MakePlan(1, 1, 1));
   f.StartAll();
   f.Wait(milliseconds(2000), {10});
   f.From(20, PeerSilent{f.scheduler->view().shards[0].primary, 2000});
   CHECK_FALSE(f.recorder.HasEvent("dead"));
-  CHECK(f.SharesOf(20) == 8);
+  CHECK(f.CountShares(20) == 8);
   f.Wait(milliseconds(2500), {10});
-  CHECK(f.NodeOf(20) != kUnknownNode);
+  CHECK(f.NodeFor(20) != kUnknownNode);
   CHECK(f.scheduler->WaitingText() == "no server");
 }
 
-TEST_CASE("after a pause of its own the scheduler cannot tell yet who does not hear whom") {
-  Fixture f(PlanOf(1, 1, 1));
+TEST_CASE("after the scheduler paused it does not act on reports of silence yet") {
+  Fixture f(MakePlan(1, 1, 1));
   f.StartAll();
   f.now += std::chrono::seconds(3);
   f.scheduler->Tick(f.now);
@@ -131,7 +131,7 @@ TEST_CASE("after a pause of its own the scheduler cannot tell yet who does not h
 }
 
 TEST_CASE("a lonely server has a longer lease") {
-  Fixture f(PlanOf(1, 1));
+  Fixture f(MakePlan(1, 1));
   f.StartAll();
   f.Wait(milliseconds(3500), {10});
   CHECK_FALSE(f.recorder.HasEvent("dead"));

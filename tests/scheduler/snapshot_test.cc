@@ -201,7 +201,7 @@ TEST_CASE("a failure of a generation that is over is answered by the next one") 
   f.scheduler->OnMessage(f.now, {.job = Fixture::kJob,
                                  .generation = 0,
                                  .view = f.scheduler->view().id,
-                                 .sender = {f.NodeOf(10), Incarnation(10), 0},
+                                 .sender = {f.NodeFor(10), Incarnation(10), 0},
                                  .receiver = f.self,
                                  .message = RestoreFailed{{}, ShardId(0), true, "no such file"}});
   CHECK(f.scheduler->phase() == Scheduler::Phase::kTraining);

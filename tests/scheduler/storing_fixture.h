@@ -10,7 +10,7 @@
 namespace pando {
 
 inline JobPlan StoringPlan(uint32_t workers = 2, uint32_t replicas = 2) {
-  JobPlan plan = PlanOf(workers, 2, replicas);
+  JobPlan plan = MakePlan(workers, 2, replicas);
   plan.job.snapshot_every = 10;
   plan.job.eval_every_epochs = 0;
   return plan;

@@ -52,12 +52,12 @@ TEST_CASE("of two workers that differ a third tells which is wrong, and it is dr
   Report(f, 21, 6, 0, 6);
   CHECK(f.recorder.HasEvent("dispute"));
   CHECK(f.scheduler->view().generation == 1);
-  CHECK(f.scheduler->view().owners[0].worker == f.NodeOf(22));
+  CHECK(f.scheduler->view().owners[0].worker == f.NodeFor(22));
   Report(f, 20, 6, 0, 5);  // a party's word does not count
   CHECK_FALSE(f.recorder.HasEvent("wrong-gradient"));
   Report(f, 22, 6, 0, 5);
   CHECK(f.recorder.HasEvent("wrong-gradient"));
-  CHECK(f.NodeOf(21) == kUnknownNode);
+  CHECK(f.NodeFor(21) == kUnknownNode);
   REQUIRE(f.recorder.LastTo<Stop>(Incarnation(21)) != nullptr);
   CHECK(f.recorder.LastTo<Stop>(Incarnation(21))->reason == StopReason::kDrained);
   CHECK(f.scheduler->view().generation == 1);
@@ -70,15 +70,15 @@ TEST_CASE("of two workers the one that errs once is found by the replay") {
   Report(f, 20, 6, 0, 5);
   Report(f, 21, 6, 0, 6);
   Report(f, 20, 6, 0, 6);
-  CHECK(f.NodeOf(20) == kUnknownNode);
-  CHECK(f.SharesOf(21) == 8);
+  CHECK(f.NodeFor(20) == kUnknownNode);
+  CHECK(f.CountShares(21) == 8);
 }
 
 TEST_CASE("what was made of a wrong gradient is neither kept nor restored") {
   StoringFixture f(VerifyingPlan(3));
   f.StartAll();
   f.MakeTo(20);
-  f.Wait(std::chrono::seconds(3));  // nobody speaks: patience ends
+  f.Wait(std::chrono::seconds(3));  // no message arrives: patience ends
   f.Store(10);
   f.Store(20);
   REQUIRE(f.recorder.snapshots.size() == 2);
@@ -93,18 +93,18 @@ TEST_CASE("a wrong gradient is no more accepted when the worker that made it has
   DisputeWithOneWhoLeft(f);
   CHECK(f.recorder.HasEvent("dispute"));
   CHECK(f.scheduler->view().generation == 1);
-  CHECK(f.scheduler->view().owners[0].worker == f.NodeOf(22));
+  CHECK(f.scheduler->view().owners[0].worker == f.NodeFor(22));
   Report(f, 22, 6, 0, 6);
   REQUIRE(f.recorder.events.back().name == "wrong-gradient");
   CHECK(f.recorder.events.back().text.starts_with("worker 0 (process 120 on h)"));
-  CHECK(f.NodeOf(21) != kUnknownNode);
+  CHECK(f.NodeFor(21) != kUnknownNode);
 }
 
 TEST_CASE("the one worker that is left of two judges, though its word comes after the version") {
   StoringFixture f(VerifyingPlan(2));
   DisputeWithOneWhoLeft(f);
   CHECK(f.scheduler->view().generation == 1);
-  CHECK(f.SharesOf(21) == 8);
+  CHECK(f.CountShares(21) == 8);
   f.MakeTo(7);
   f.Wait(milliseconds(100));
   CHECK_FALSE(f.recorder.HasEvent("wrong-gradient"));
@@ -144,14 +144,14 @@ TEST_CASE("a dispute survives the scheduler, and so does what is owed to it") {
   f.StartScheduler();
   f.Wait(milliseconds(1500));
   CHECK(f.scheduler->view().generation == 1);
-  CHECK(f.scheduler->view().owners[0].worker == f.NodeOf(22));
+  CHECK(f.scheduler->view().owners[0].worker == f.NodeFor(22));
   f.StartScheduler();
   f.Wait(milliseconds(100));
   CHECK(f.scheduler->view().generation == 1);
-  CHECK(f.scheduler->view().owners[0].worker == f.NodeOf(22));
+  CHECK(f.scheduler->view().owners[0].worker == f.NodeFor(22));
   Report(f, 22, 6, 0, 6);
   CHECK(f.recorder.HasEvent("wrong-gradient"));
-  CHECK(f.NodeOf(20) == kUnknownNode);
+  CHECK(f.NodeFor(20) == kUnknownNode);
   CHECK_FALSE(f.journal.state->verification.open_dispute);
 }
 
@@ -168,7 +168,7 @@ TEST_CASE("a judge is of the parties' kind (P40)") {
   CHECK_FALSE(f.recorder.HasEvent("dispute"));
   Report(f, 21, 6, 0, 6);
   CHECK(f.recorder.HasEvent("dispute"));
-  CHECK(f.scheduler->view().owners[0].worker == f.NodeOf(20));
+  CHECK(f.scheduler->view().owners[0].worker == f.NodeFor(20));
   Report(f, 22, 6, 0, 7);
   CHECK_FALSE(f.recorder.HasEvent("wrong-gradient"));
   Report(f, 20, 6, 0, 6);

@@ -10,13 +10,13 @@ namespace {
 
 constexpr size_t kFloats = 32;
 
-Blob PayloadOf(float value) {
+Blob MakePayload(float value) {
   auto buffer = std::make_shared<FloatBuffer>(kFloats);
   std::ranges::fill(buffer->span(), value);
   return ToBlob(buffer);
 }
 
-MicroBatchTree TreeOf(uint32_t n) {
+MicroBatchTree MakeTree(uint32_t n) {
   return MicroBatchTree({.micro_batch_count = n, .sample_count = 1000});
 }
 
@@ -26,15 +26,15 @@ float LeafValue(uint32_t m) {
 }
 
 float SumUnder(const MicroBatchTree& tree, TreeNode node) {
-  if (auto children = tree.ChildrenOf(node))
+  if (auto children = tree.FindChildren(node))
     return SumUnder(tree, children->left) + SumUnder(tree, children->right);
   return LeafValue(tree.Range(node).first);
 }
 
-TEST_CASE("the root is the tree's sum, whatever the order of arrival and the grouping") {
+TEST_CASE("the root is the tree's sum for every order of arrival and every grouping") {
   std::mt19937 random(1);
   for (uint32_t n : {1u, 2u, 3u, 5u, 6u, 8u, 13u}) {
-    const MicroBatchTree tree = TreeOf(n);
+    const MicroBatchTree tree = MakeTree(n);
     std::vector<TreeNode> all;
     for (uint32_t i = 1; i < tree.node_bound(); ++i) {
       if (tree.IsCanonical(TreeNode(i))) all.emplace_back(i);
@@ -47,7 +47,7 @@ TEST_CASE("the root is the tree's sum, whatever the order of arrival and the gro
       for (size_t i = 0; !aggregator.is_complete(); ++i) {
         const TreeNode node = all[i % all.size()];
         if (node == MicroBatchTree::kRoot && n > 1) continue;
-        aggregator.Add(node, PayloadOf(SumUnder(tree, node)));
+        aggregator.Add(node, MakePayload(SumUnder(tree, node)));
       }
       CHECK(aggregator.root().floats()[0] == SumUnder(tree, MicroBatchTree::kRoot));
       CHECK(aggregator.root().floats()[kFloats - 1] == aggregator.root().floats()[0]);
@@ -55,7 +55,7 @@ TEST_CASE("the root is the tree's sum, whatever the order of arrival and the gro
   }
 }
 
-TEST_CASE("what is encoded is summed as what it decodes to, whatever the order of arrival") {
+TEST_CASE("an encoded gradient is summed as its decoded floats, in every order of arrival") {
   const TensorLayout layout({{.name = "w", .shape = {kFloats}}});
   const ShardCodec codec({PayloadCodec::kBf16}, layout, {0, kFloats});
   const auto sent = [&](uint32_t m) {
@@ -69,7 +69,7 @@ TEST_CASE("what is encoded is summed as what it decodes to, whatever the order o
     codec.Decode(sent(m).bytes(), floats);
     return floats[0];
   };
-  const MicroBatchTree tree = TreeOf(4);
+  const MicroBatchTree tree = MakeTree(4);
   const float root = (decoded(0) + decoded(1)) + (decoded(2) + decoded(3));
   REQUIRE(decoded(0) != LeafValue(0));
   std::vector<uint32_t> order{0, 1, 2, 3};
@@ -88,35 +88,35 @@ TEST_CASE("what is encoded is summed as what it decodes to, whatever the order o
 
 TEST_CASE("a node that is held, or whose ancestor is held, is dropped") {
   Aggregator aggregator(kFloats);
-  aggregator.Begin(TreeOf(4));
-  CHECK(aggregator.Add(TreeNode(4), PayloadOf(1)));
-  CHECK_FALSE(aggregator.Add(TreeNode(4), PayloadOf(1)));
-  CHECK(aggregator.Add(TreeNode(5), PayloadOf(2)));
+  aggregator.Begin(MakeTree(4));
+  CHECK(aggregator.Add(TreeNode(4), MakePayload(1)));
+  CHECK_FALSE(aggregator.Add(TreeNode(4), MakePayload(1)));
+  CHECK(aggregator.Add(TreeNode(5), MakePayload(2)));
   CHECK(aggregator.held_nodes() == std::vector<TreeNode>{TreeNode(2)});
-  CHECK_FALSE(aggregator.Add(TreeNode(5), PayloadOf(2)));
-  CHECK_FALSE(aggregator.Add(TreeNode(2), PayloadOf(3)));
+  CHECK_FALSE(aggregator.Add(TreeNode(5), MakePayload(2)));
+  CHECK_FALSE(aggregator.Add(TreeNode(2), MakePayload(3)));
 }
 
 TEST_CASE("an ancestor replaces the descendants held") {
   Aggregator aggregator(kFloats);
-  aggregator.Begin(TreeOf(4));
-  CHECK(aggregator.Add(TreeNode(5), PayloadOf(2)));
-  CHECK(aggregator.Add(TreeNode(2), PayloadOf(3)));
+  aggregator.Begin(MakeTree(4));
+  CHECK(aggregator.Add(TreeNode(5), MakePayload(2)));
+  CHECK(aggregator.Add(TreeNode(2), MakePayload(3)));
   CHECK(aggregator.held_nodes() == std::vector<TreeNode>{TreeNode(2)});
 }
 
 TEST_CASE("a contribution is read where it arrived and never copied") {
   Aggregator aggregator(kFloats);
-  aggregator.Begin(TreeOf(1));
-  const Blob payload = PayloadOf(7);
+  aggregator.Begin(MakeTree(1));
+  const Blob payload = MakePayload(7);
   CHECK(aggregator.Add(MicroBatchTree::kRoot, payload));
   CHECK(aggregator.root().floats().data() == payload.floats().data());
 }
 
-TEST_CASE("the root's halves are not added before somebody asks for the root") {
+TEST_CASE("the root's halves are not added before the root is asked for") {
   Aggregator aggregator(kFloats);
-  aggregator.Begin(TreeOf(4));
-  const Blob left = PayloadOf(1), right = PayloadOf(2);
+  aggregator.Begin(MakeTree(4));
+  const Blob left = MakePayload(1), right = MakePayload(2);
   CHECK(aggregator.Add(TreeNode(3), right));
   CHECK(aggregator.Add(TreeNode(2), left));
   REQUIRE(aggregator.is_complete());
@@ -131,17 +131,17 @@ TEST_CASE("the root's halves are not added before somebody asks for the root") {
 
 TEST_CASE("a sum starts as a copy of its first term: minus zero survives") {
   Aggregator aggregator(kFloats);
-  aggregator.Begin(TreeOf(2));
-  aggregator.Add(TreeNode(2), PayloadOf(-0.0f));
-  aggregator.Add(TreeNode(3), PayloadOf(-0.0f));
+  aggregator.Begin(MakeTree(2));
+  aggregator.Add(TreeNode(2), MakePayload(-0.0f));
+  aggregator.Add(TreeNode(3), MakePayload(-0.0f));
   CHECK(std::signbit(aggregator.root().floats()[0]));
 }
 
 TEST_CASE("a new step forgets the last one") {
   Aggregator aggregator(kFloats);
-  aggregator.Begin(TreeOf(2));
-  aggregator.Add(TreeNode(2), PayloadOf(1));
-  aggregator.Begin(TreeOf(2));
+  aggregator.Begin(MakeTree(2));
+  aggregator.Add(TreeNode(2), MakePayload(1));
+  aggregator.Begin(MakeTree(2));
   CHECK(aggregator.held_nodes().empty());
   CHECK_FALSE(aggregator.is_complete());
 }

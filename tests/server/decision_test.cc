@@ -7,7 +7,7 @@ namespace {
 using std::chrono::milliseconds;
 
 Job DecidingJob() {
-  Job job = JobOf(20);
+  Job job = MakeJob(20);
   job.eval_every_steps = 2;
   job.early_stop_patience = 1;
   return job;
@@ -54,7 +54,7 @@ TEST_CASE("a lane makes what is decided, and goes on when more is") {
   CHECK(f.shard(1).newest() == Version(4));
 }
 
-TEST_CASE("in a new generation it is decided anew") {
+TEST_CASE("in a new generation it is decided again") {
   LaneFixture f(1, DecidingJob());
   Give(Start(f), 20);
   PushBoth(f, 0);

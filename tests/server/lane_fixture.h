@@ -14,36 +14,9 @@
 #include <vector>
 
 #include "server/lane.h"
+#include "tests/server/two_shards.h"
 
 namespace pando {
-
-class MemorySnapshots : public SnapshotPort {
- public:
-  void Store(StoreRequest request) override { stores.push_back(std::move(request)); }
-  void Load(LoadRequest request) override { loads.push_back(request); }
-  std::vector<StoreRequest> stores;
-  std::vector<LoadRequest> loads;
-};
-
-// Shard 0 holds 1024 weights, shard 1 the metrics.
-inline JobPlan TwoShardPlan(Job job) {
-  job.global_batch = 4;
-  job.micro_batches = 2;
-  job.optimizer.lr = 0.5;
-  job.optimizer.momentum = 0.9;
-  const DataFacts data{.train_samples = 4, .test_samples = 10};  // one step an epoch
-  return JobPlan(
-      job, data,
-      TensorLayout({{.name = "w", .shape = {1024}, .init = InitKind::kOne}, MetricTensorSpec()}));
-}
-
-inline Job JobOf(uint64_t steps) {
-  Job job;
-  job.steps = steps;
-  job.eval_every_epochs = 0;
-  job.snapshot_every = 0;
-  return job;
-}
 
 class LaneFixture : public Outbox {
  public:
@@ -53,7 +26,7 @@ class LaneFixture : public Outbox {
   static PeerId Server(uint32_t i) { return {NodeId(i), Incarnation(1000 + i), 0}; }
 
   // Servers are numbered from 1.
-  explicit LaneFixture(uint32_t servers, const Job& job = JobOf(20), LaneProbe* probe = nullptr)
+  explicit LaneFixture(uint32_t servers, const Job& job = MakeJob(20), LaneProbe* probe = nullptr)
       : plan(TwoShardPlan(job)) {
     for (uint32_t i = 1; i <= servers; ++i) {
       snapshots[i];
@@ -79,7 +52,7 @@ class LaneFixture : public Outbox {
   // ---- the network -----------------------------------------------------------------------------
   void Send(Envelope envelope) override { queue.push_back(std::move(envelope)); }
 
-  // Delivers what is sent until nobody has anything to say, but for what `drops` takes away. What
+  // Delivers messages until no lane sends any more, except those that `drops` takes away. What
   // is for the scheduler and the worker is kept in `heard`.
   using Drops = std::function<bool(const Envelope&)>;
   void Deliver(const Drops& drops = nullptr) {

@@ -1,4 +1,4 @@
-#include "server/partials.h"
+#include "optim/partials.h"
 
 #include <doctest/doctest.h>
 
@@ -69,7 +69,7 @@ bool IsNear(float x, double expected) {
   return std::abs(x - expected) <= kTolerance * std::abs(expected);
 }
 
-TEST_CASE("an update without norms waits for nobody") {
+TEST_CASE("an update without norms waits for no other shard") {
   for (OptimizerKind kind : {OptimizerKind::kSgd, OptimizerKind::kAdam, OptimizerKind::kAdamW}) {
     const Model model({.kind = kind});
     CHECK(model.plan.is_empty());
@@ -167,12 +167,12 @@ TEST_CASE("without a gradient the ratio is 1") {
 
 // Two shards on two servers; gradients are of norm 8 in step 1.
 Job ClippingJob() {
-  Job job = JobOf(20);
+  Job job = MakeJob(20);
   job.optimizer.clip_norm = 2;
   return job;
 }
 
-// Each shard on a server of its own, shard 1's backups on these; ready for gradients.
+// Each shard on a separate server, shard 1's backups on these; ready for gradients.
 struct Clipping : LaneFixture {
   explicit Clipping(uint32_t server_count, std::vector<uint32_t> backups = {})
       : LaneFixture(server_count, ClippingJob()) {
@@ -219,7 +219,8 @@ TEST_CASE("no version is made before every shard's root is complete, then it is 
   }
   // Step 0's gradient is 0. In step 1 the mean is 0.25, the norm 0.25 · √1024.
   const float factor = 2.0f / 8.0f;
-  CHECK(IsNear(f.shard(1, 0).Find(Version(2))->parameters->data()[0], 1 - 0.5 * 0.25 * factor));
+  CHECK(IsNear(f.shard(1, 0).records().Find(Version(2))->parameters->data()[0],
+               1 - 0.5 * 0.25 * factor));
 }
 
 TEST_CASE("partial values that were lost are pulled (P16)") {
@@ -247,12 +248,12 @@ TEST_CASE("a lane that does not answer pulls is reported after two leases (P23)"
   CHECK(silent[0].silent_ms >= 2000);
 }
 
-TEST_CASE("a backup answers pulls too: the asker's view may be ahead of its own (P16)") {
+TEST_CASE("a backup answers pulls too: the asker's view may be newer (P16)") {
   Clipping f(3, {3});
   f.PushStepToBoth(0);
   f.Deliver();
   REQUIRE(f.shard(3, 1).newest() == Version(1));
-  f.SendFrom(LaneFixture::kWorker, 3, PartialsPull{{{ShardId(1), Step(0)}}});  // who asks is one
+  f.SendFrom(LaneFixture::kWorker, 3, PartialsPull{{{ShardId(1), Step(0)}}});  // a member asks
   f.Deliver();
   const auto answers = f.Heard<Partials>(LaneFixture::kWorker);
   REQUIRE_FALSE(answers.empty());

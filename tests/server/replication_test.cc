@@ -44,7 +44,7 @@ struct WrittenProbe : public LaneProbe {
 
 TEST_CASE("a probe hears of a step's sum, root, records and commit, in order") {
   WrittenProbe probe;
-  LaneFixture f(2, JobOf(20), &probe);
+  LaneFixture f(2, MakeJob(20), &probe);
   Start(f, {2});
   for (uint64_t step : {0, 1}) {
     f.PushStep(1, step);
@@ -55,7 +55,7 @@ TEST_CASE("a probe hears of a step's sum, root, records and commit, in order") {
                                                  "update" + t, "committed" + t, "commit" + t});
     probe.said.clear();
   }
-  LaneFixture alone(1, JobOf(20), &probe);
+  LaneFixture alone(1, MakeJob(20), &probe);
   Start(alone, {}).PushStep(1, 0);
   alone.Deliver();
   CHECK(probe.said == std::vector<std::string>{"aggregate0", "update0", "committed0", "commit0"});
@@ -67,7 +67,7 @@ TEST_CASE("alone in sync, a primary commits at once and keeps neither root nor h
   f.Deliver();
   CHECK(f.Shown() == Version(1));
   CHECK(f.shard(1).RootsAfter(Version(0)).empty());
-  CHECK_FALSE(f.shard(1).KnownHash(Version(1)).has_value());
+  CHECK_FALSE(f.shard(1).records().KnownHash(Version(1)).has_value());
 }
 
 TEST_CASE("a version is shown only once every backup has acknowledged it") {
@@ -79,8 +79,8 @@ TEST_CASE("a version is shown only once every backup has acknowledged it") {
   CHECK_FALSE(f.Shown().has_value());
   f.Wait(milliseconds(300));  // the root is repeated, and acknowledged again
   CHECK(f.Shown() == Version(1));
-  CHECK(f.shard(2).NewestHash() == f.shard(1).NewestHash());
-  CHECK(f.shard(3).NewestHash() == f.shard(1).NewestHash());
+  CHECK(f.shard(2).records().NewestHash() == f.shard(1).records().NewestHash());
+  CHECK(f.shard(3).records().NewestHash() == f.shard(1).records().NewestHash());
 }
 
 TEST_CASE("a pull of a version that is not committed waits for it") {
@@ -96,7 +96,7 @@ TEST_CASE("a pull of a version that is not committed waits for it") {
   CHECK(f.Shown() == Version(1));
 }
 
-TEST_CASE("a question is told that a step whose version is not committed lacks nothing") {
+TEST_CASE("the answer to a question: a step whose version is not committed lacks nothing") {
   LaneFixture f(2);
   Start(f, {2}).PushStep(1, 0);
   f.SendFrom(LaneFixture::kWorker, 1, Question{f.view.id});
@@ -174,7 +174,7 @@ TEST_CASE("the less advanced of two replicas may be promoted: the other acknowle
   f.PushStep(3, 0);
   f.Deliver();
   CHECK(f.Shown() == Version(1));
-  CHECK(f.shard(3).NewestHash() == f.shard(2).NewestHash());
+  CHECK(f.shard(3).records().NewestHash() == f.shard(2).records().NewestHash());
 }
 
 TEST_CASE("a promoted replica holds contributions that prove more than it knows (P4)") {
@@ -222,7 +222,7 @@ TEST_CASE("a root of a view that the backup is yet to hear of waits for it") {
   CHECK(f.Shown() == Version(1));
 }
 
-TEST_CASE("a push to who becomes the primary with a view on its way waits for that view") {
+TEST_CASE("a push to a lane that becomes the primary with a later view waits for that view") {
   LaneFixture f(2);
   Start(f, {2});
   f.Kill(1);
@@ -262,7 +262,7 @@ TEST_CASE("an unequal hash is reported again and again, and nothing is committed
   CHECK(reports[0].version == Version(1));
   CHECK(reports[0].backup == LaneFixture::Server(2));
   CHECK(reports[0].backup_hash == 4711);
-  CHECK(reports[0].primary_hash == f.shard(1).NewestHash());
+  CHECK(reports[0].primary_hash == f.shard(1).records().NewestHash());
 }
 
 TEST_CASE(
@@ -286,7 +286,7 @@ TEST_CASE(
 }
 
 TEST_CASE("a backup whose pin is in the way holds the root, is not silent, and goes on after it") {
-  Job job = JobOf(20);
+  Job job = MakeJob(20);
   job.eval_every_epochs = 2;  // versions 2, 4, 6, ...
   LaneFixture f(2, job);
   Start(f, {2});
@@ -302,7 +302,7 @@ TEST_CASE("a backup whose pin is in the way holds the root, is not silent, and g
   f.SendFrom(LaneFixture::kScheduler, 2, ReleasePin{Version(2)});
   f.Deliver();
   CHECK(f.Shown() == Version(6));
-  CHECK(f.shard(2).Find(Version(4)) != nullptr);  // pinned on the backup as well
+  CHECK(f.shard(2).records().Find(Version(4)) != nullptr);  // pinned on the backup as well
 }
 
 // ---- rows and progress -------------------------------------------------------------------------
@@ -368,7 +368,7 @@ TEST_CASE("progress is said at once on a new view, and an older view's acknowled
   CHECK(count() == repeated);
 }
 
-TEST_CASE("a lane that is nobody's primary reports the final version") {
+TEST_CASE("a lane that is primary of no shard reports the final version") {
   LaneFixture f(2);
   Start(f, {2});
   bool has_reported = false;
@@ -380,7 +380,7 @@ TEST_CASE("a lane that is nobody's primary reports the final version") {
   CHECK(has_reported);
 }
 
-TEST_CASE("a lane that was asked to leave says so until it may") {
+TEST_CASE("a lane that was asked to leave repeats Leave until it may") {
   LaneFixture f(1);
   Start(f, {});
   f.lane(1).StartLeaving(f.now);

@@ -2,12 +2,12 @@
 
 #include <doctest/doctest.h>
 
-#include "common/tensor_init.h"
+#include "plan/tensor_init.h"
 
 namespace pando {
 namespace {
 
-JobPlan PlanOf(uint64_t steps, uint64_t eval_every_epochs, Job job = {}) {
+JobPlan MakePlan(uint64_t steps, uint64_t eval_every_epochs, Job job = {}) {
   job.steps = steps;
   job.global_batch = 4;
   job.micro_batches = 2;
@@ -22,73 +22,74 @@ JobPlan PlanOf(uint64_t steps, uint64_t eval_every_epochs, Job job = {}) {
 class Fixture {
  public:
   explicit Fixture(uint64_t steps = 8, uint64_t eval_every_epochs = 0, const Job& job = {})
-      : plan_(PlanOf(steps, eval_every_epochs, job)),
-        optimizer_(plan_.job.optimizer, plan_.layout),
-        shard_(ShardId(0), plan_, optimizer_) {
-    shard_.StartFromSeed();
+      : plan_(MakePlan(steps, eval_every_epochs, job)),
+        maker_(plan_),
+        shard_(ShardId(0), plan_, maker_) {
+    shard_.records().StartFromSeed();
     shard_.StartLeading();
   }
 
   Shard& shard() { return shard_; }
-  PushItem PushOf(uint64_t step, uint32_t node, float value, size_t floats = 48) {
+  PushItem MakePush(uint64_t step, uint32_t node, float value, size_t floats = 48) {
     auto buffer = std::make_shared<FloatBuffer>(floats);
     std::ranges::fill(buffer->span(), value);
     return {ShardId(0), Step(step), TreeNode(node), ToBlob(buffer)};
   }
   void MakeVersion(uint64_t step) {
-    CHECK(shard_.Add(PushOf(step, 2, 1)) == Shard::Taken::kNew);
-    CHECK(shard_.Add(PushOf(step, 3, 3)) == Shard::Taken::kNew);
+    CHECK(shard_.Add(MakePush(step, 2, 1)) == Shard::Taken::kNew);
+    CHECK(shard_.Add(MakePush(step, 3, 3)) == Shard::Taken::kNew);
     if (!shard_.is_ready()) return;
     shard_.MakeAlone({.lr = 0.5f}, {});
-    shard_.Commit();
+    shard_.records().Commit();
   }
 
  private:
   JobPlan plan_;
-  Optimizer optimizer_;
+  VersionMaker maker_;
   Shard shard_;
 };
 
 TEST_CASE("version 0 is made from the seed alone and is committed") {
   Fixture fixture;
   CHECK(fixture.shard().committed() == Version(0));
-  CHECK(fixture.shard().Find(Version(0))->parameters->data()[19] == 1.0f);
-  CHECK(fixture.shard().Find(Version(0))->parameters->data()[20] == 0.0f);  // padding
+  CHECK(fixture.shard().records().Find(Version(0))->parameters->data()[19] == 1.0f);
+  CHECK(fixture.shard().records().Find(Version(0))->parameters->data()[20] == 0.0f);  // padding
 }
 
 TEST_CASE("a complete tree makes the next version with the true sample count") {
   Fixture fixture;
   fixture.MakeVersion(0);
   CHECK(fixture.shard().committed() == Version(1));
-  CHECK(fixture.shard().Find(Version(1))->parameters->data()[0] == 0.5f);  // 1 − 0.5 · (1 + 3) / 4
-  CHECK(fixture.shard().Find(Version(1))->parameters->data()[20] == 0.0f);
+  CHECK(fixture.shard().records().Find(Version(1))->parameters->data()[0] ==
+        0.5f);  // 1 − 0.5 · (1 + 3) / 4
+  CHECK(fixture.shard().records().Find(Version(1))->parameters->data()[20] == 0.0f);
 }
 
 TEST_CASE("two versions are kept, older ones are gone") {
   Fixture fixture;
   for (uint64_t step = 0; step < 3; ++step) fixture.MakeVersion(step);
-  CHECK(fixture.shard().Find(Version(3)) != nullptr);
-  CHECK(fixture.shard().Find(Version(2)) != nullptr);
-  CHECK(fixture.shard().Find(Version(1)) == nullptr);
-  CHECK(fixture.shard().IsGone(Version(1)));
-  CHECK_FALSE(fixture.shard().IsGone(Version(4)));
+  CHECK(fixture.shard().records().Find(Version(3)) != nullptr);
+  CHECK(fixture.shard().records().Find(Version(2)) != nullptr);
+  CHECK(fixture.shard().records().Find(Version(1)) == nullptr);
+  CHECK(fixture.shard().records().IsGone(Version(1)));
+  CHECK_FALSE(fixture.shard().records().IsGone(Version(4)));
 }
 
-TEST_CASE("a version is shown as floats, and by the job's codec, to those who ask for either") {
+TEST_CASE("a version is shown as floats or by the job's codec, as asked for") {
   Job job;
   job.pull_codec = PayloadCodec::kBf16;
   Fixture fixture(8, 0, job);
   fixture.MakeVersion(0);
-  const auto exact = fixture.shard().Show(Version(1), ParamsForm::kExact);
-  const auto encoded = fixture.shard().Show(Version(1), ParamsForm::kEncoded);
+  const auto exact = fixture.shard().records().Show(Version(1), ParamsForm::kExact);
+  const auto encoded = fixture.shard().records().Show(Version(1), ParamsForm::kEncoded);
   REQUIRE(exact);
   REQUIRE(encoded);
-  CHECK(exact->floats().data() == fixture.shard().newest_record().parameters->data());
+  CHECK(exact->floats().data() == fixture.shard().records().newest().parameters->data());
   CHECK(exact->size_bytes() == 48 * 4);
   CHECK(encoded->size_bytes() == 32 * 2 + 16 * 4);  // weights, and metrics as they are
-  const auto again = fixture.shard().Show(Version(1), ParamsForm::kEncoded);
+  const auto again = fixture.shard().records().Show(Version(1), ParamsForm::kEncoded);
   CHECK(again->bytes().data() == encoded->bytes().data());  // made once
-  CHECK_FALSE(fixture.shard().Show(Version(2), ParamsForm::kEncoded));
+  CHECK_FALSE(fixture.shard().records().Show(Version(2), ParamsForm::kEncoded));
 }
 
 TEST_CASE("gradients are taken as long as the job's codec makes them") {
@@ -96,40 +97,40 @@ TEST_CASE("gradients are taken as long as the job's codec makes them") {
   job.push_codec = PayloadCodec::kInt8;
   Fixture fixture(8, 0, job);
   const size_t encoded_floats = (16 * 4 + 4 + 32 + 7) / 8 * 8 / 4;
-  CHECK(fixture.shard().Add(fixture.PushOf(0, 2, 0, 48)) == Shard::Taken::kRefused);
-  CHECK(fixture.shard().Add(fixture.PushOf(0, 2, 0, encoded_floats)) == Shard::Taken::kNew);
+  CHECK(fixture.shard().Add(fixture.MakePush(0, 2, 0, 48)) == Shard::Taken::kRefused);
+  CHECK(fixture.shard().Add(fixture.MakePush(0, 2, 0, encoded_floats)) == Shard::Taken::kNew);
 }
 
 TEST_CASE("a past step is a duplicate, a step that cannot be yet is refused") {
   Fixture fixture;
   fixture.MakeVersion(0);
-  CHECK(fixture.shard().Add(fixture.PushOf(0, 2, 1)) == Shard::Taken::kDuplicate);
-  CHECK(fixture.shard().Add(fixture.PushOf(2, 2, 1)) == Shard::Taken::kRefused);
-  CHECK(fixture.shard().Add(fixture.PushOf(1, 2, 1)) == Shard::Taken::kNew);
-  CHECK(fixture.shard().Add(fixture.PushOf(1, 2, 1)) == Shard::Taken::kDuplicate);
+  CHECK(fixture.shard().Add(fixture.MakePush(0, 2, 1)) == Shard::Taken::kDuplicate);
+  CHECK(fixture.shard().Add(fixture.MakePush(2, 2, 1)) == Shard::Taken::kRefused);
+  CHECK(fixture.shard().Add(fixture.MakePush(1, 2, 1)) == Shard::Taken::kNew);
+  CHECK(fixture.shard().Add(fixture.MakePush(1, 2, 1)) == Shard::Taken::kDuplicate);
 }
 
 TEST_CASE("a node that the tree lacks and a payload of another size are refused") {
   Fixture fixture;
   for (uint32_t node : {0u, 4u, 7u, 4000000000u}) {
-    CHECK(fixture.shard().Add(fixture.PushOf(0, node, 1)) == Shard::Taken::kRefused);
+    CHECK(fixture.shard().Add(fixture.MakePush(0, node, 1)) == Shard::Taken::kRefused);
   }
-  CHECK(fixture.shard().Add(fixture.PushOf(0, 2, 1, 47)) == Shard::Taken::kRefused);
+  CHECK(fixture.shard().Add(fixture.MakePush(0, 2, 1, 47)) == Shard::Taken::kRefused);
   CHECK(fixture.shard().held_nodes().empty());
 }
 
 TEST_CASE("nothing is taken after the last step") {
   Fixture fixture(1);
   fixture.MakeVersion(0);
-  CHECK(fixture.shard().Add(fixture.PushOf(1, 2, 1)) == Shard::Taken::kRefused);
+  CHECK(fixture.shard().Add(fixture.MakePush(1, 2, 1)) == Shard::Taken::kRefused);
 }
 
 TEST_CASE("a version due for evaluation is pinned until it is released") {
   Fixture fixture(8, 2);  // versions 2, 4, 6, 8
   for (uint64_t step = 0; step < 5; ++step) fixture.MakeVersion(step);
-  CHECK(fixture.shard().Find(Version(2)) != nullptr);
-  fixture.shard().ReleasePin(Version(2));
-  CHECK(fixture.shard().Find(Version(2)) == nullptr);
+  CHECK(fixture.shard().records().Find(Version(2)) != nullptr);
+  fixture.shard().records().ReleasePin(Version(2));
+  CHECK(fixture.shard().records().Find(Version(2)) == nullptr);
 }
 
 TEST_CASE("with one pin taken a shard waits rather than drop a second version due") {
@@ -138,7 +139,7 @@ TEST_CASE("with one pin taken a shard waits rather than drop a second version du
   CHECK(fixture.shard().committed() == Version(5));
   fixture.MakeVersion(5);  // would drop version 4 while version 2 is pinned
   CHECK(fixture.shard().committed() == Version(5));
-  fixture.shard().ReleasePin(Version(2));
+  fixture.shard().records().ReleasePin(Version(2));
   CHECK(fixture.shard().is_ready());
 }
 

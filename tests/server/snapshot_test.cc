@@ -8,7 +8,7 @@ namespace {
 using std::chrono::milliseconds;
 
 Job SnapshotJob() {
-  Job job = JobOf(20);
+  Job job = MakeJob(20);
   job.snapshot_every = 2;
   return job;
 }
@@ -28,11 +28,11 @@ void Train(LaneFixture& f, uint32_t server, uint64_t first, uint64_t last) {
   }
 }
 
-RecordStored OutcomeOf(const StoreRequest& request, Status status = {}) {
+RecordStored MakeOutcome(const StoreRequest& request, Status status = {}) {
   return {request.snapshot, request.shard, request.hash, "file", std::move(status)};
 }
 
-TEST_CASE("the primary stores the due versions whole, and nobody else does") {
+TEST_CASE("the primary, and no other replica, stores the due versions whole") {
   LaneFixture f(2, SnapshotJob());
   Start(f, {2});
   Train(f, 1, 0, 3);
@@ -61,7 +61,7 @@ TEST_CASE("what is stored is reported until the scheduler knows it") {
   LaneFixture f(1, SnapshotJob());
   Start(f);
   Train(f, 1, 0, 2);
-  f.lane(1).OnSnapshotEvent(f.now, OutcomeOf(f.snapshots[1].stores[0]));
+  f.lane(1).OnSnapshotEvent(f.now, MakeOutcome(f.snapshots[1].stores[0]));
   f.Wait(milliseconds(500));
   const auto reports = f.Heard<SnapshotStored>(LaneFixture::kScheduler);
   REQUIRE(reports.size() >= 2);
@@ -81,7 +81,7 @@ TEST_CASE("a failure to store is reported and training goes on") {
   Start(f);
   Train(f, 1, 0, 2);
   f.lane(1).OnSnapshotEvent(f.now,
-                            OutcomeOf(f.snapshots[1].stores[0], Unavailable("the disk is full")));
+                            MakeOutcome(f.snapshots[1].stores[0], Unavailable("the disk is full")));
   f.Wait(milliseconds(50));
   const auto reports = f.Heard<SnapshotStored>(LaneFixture::kScheduler);
   REQUIRE_FALSE(reports.empty());
@@ -102,7 +102,7 @@ TEST_CASE("a slow disk costs snapshots, not memory; the last version is stored a
   CHECK_FALSE(reports[0].items[0].failure.empty());
 }
 
-TEST_CASE("a version asked for is stored by whoever is primary when it is committed") {
+TEST_CASE("a version asked for is stored by the primary at the time of its commit") {
   LaneFixture f(2);
   Start(f, {2});
   for (uint32_t server : {1u, 2u})
@@ -173,24 +173,24 @@ TEST_CASE("a generation begins from its snapshot and makes the same versions aga
   LaneFixture f(2, SnapshotJob());
   Start(f, {2});
   Train(f, 1, 0, 5);
-  const uint64_t hash = f.shard(1).NewestHash();
+  const uint64_t hash = f.shard(1).records().NewestHash();
   const StoreRequest stored = f.snapshots[1].stores[0];
   RollBack(f, Version(2));
   CHECK_FALSE(f.shard(1).has_data());
   for (uint32_t server : {1u, 2u}) {
     REQUIRE(f.snapshots[server].loads.size() == 2);  // both shards
     CHECK(f.snapshots[server].loads[0].snapshot == SnapshotRef{0, Version(2)});
-    CHECK(f.snapshots[server].loads[0].state_floats == f.shard(server).state_floats());
+    CHECK(f.snapshots[server].loads[0].state_floats == f.shard(server).records().state_floats());
     f.lane(server).OnSnapshotEvent(f.now, Loaded(f, stored));
   }
   CHECK(f.shard(1).committed() == Version(2));
   Train(f, 1, 2, 5);
   CHECK(f.Shown() == Version(5));
-  CHECK(f.shard(1).NewestHash() == hash);
-  CHECK(f.shard(2).NewestHash() == hash);
+  CHECK(f.shard(1).records().NewestHash() == hash);
+  CHECK(f.shard(2).records().NewestHash() == hash);
 }
 
-TEST_CASE("a shard that is not restored yet says so, and its lane reports no progress") {
+TEST_CASE("pulls of a shard being restored are pending, and its lane reports no progress") {
   LaneFixture f(1, SnapshotJob());
   Start(f);
   Train(f, 1, 0, 5);
@@ -237,12 +237,12 @@ TEST_CASE("a backup that restores slowly is not silent") {
 TEST_CASE("a generation may begin from the seed") {
   LaneFixture f(2);
   Start(f, {2});
-  const uint64_t hash = f.shard(1).NewestHash();
+  const uint64_t hash = f.shard(1).records().NewestHash();
   Train(f, 1, 0, 3);
   RollBack(f, Version(0));
   CHECK(f.shard(1).committed() == Version(0));
   CHECK(f.shard(2).newest() == Version(0));
-  CHECK(f.shard(1).NewestHash() == hash);
+  CHECK(f.shard(1).records().NewestHash() == hash);
   CHECK(f.snapshots[1].loads.empty());
 }
 
@@ -295,7 +295,7 @@ TEST_CASE("an outcome of an older generation changes nothing") {
   const RecordLoaded late = Loaded(f, stored);
   RollBack(f, Version(0));
   f.lane(1).OnSnapshotEvent(f.now, late);
-  f.lane(1).OnSnapshotEvent(f.now, OutcomeOf(stored));
+  f.lane(1).OnSnapshotEvent(f.now, MakeOutcome(stored));
   f.heard.clear();
   f.Wait(milliseconds(300));
   CHECK(f.shard(1).committed() == Version(0));

@@ -30,7 +30,7 @@ OutgoingTransfer NewTransfer() {
                            {Version(9), Ramp(kFloats, 2), Ramp(2 * kFloats, 3), {}}});
 }
 
-TEST_CASE("an image arrives whole, whatever is lost on the way") {
+TEST_CASE("an image arrives whole, even if messages are lost on the way") {
   OutgoingTransfer source = NewTransfer();
   std::optional<IncomingTransfer> newcomer;
   std::mt19937 random(1);
@@ -121,9 +121,9 @@ TEST_CASE("a newcomer gets both versions and the optimizer's state, and is repor
   f.Announce();
   f.Deliver();
   REQUIRE(f.shard(2).has_data());
-  CHECK(f.shard(2).Find(Version(2)) != nullptr);
+  CHECK(f.shard(2).records().Find(Version(2)) != nullptr);
   CHECK(f.shard(2).committed() == Version(3));
-  CHECK(f.shard(2).NewestHash() == f.shard(1).NewestHash());
+  CHECK(f.shard(2).records().NewestHash() == f.shard(1).records().NewestHash());
   f.Wait(milliseconds(500));
   CHECK(IsReported(f, pair));
   // In sync it follows with the same bits: the state is right.
@@ -133,7 +133,7 @@ TEST_CASE("a newcomer gets both versions and the optimizer's state, and is repor
   f.Deliver();
   CHECK(f.Shown() == Version(4));
   CHECK(f.shard(2).newest() == Version(4));
-  CHECK(f.shard(2).NewestHash() == f.shard(1).NewestHash());
+  CHECK(f.shard(2).records().NewestHash() == f.shard(1).records().NewestHash());
   f.heard.clear();
   f.Wait(milliseconds(500));
   CHECK_FALSE(IsReported(f, pair));  // the view has answered
@@ -188,7 +188,7 @@ TEST_CASE("the image is frozen when the newest version is committed") {
   f.Wait(milliseconds(500));
   REQUIRE(f.shard(2).has_data());
   CHECK(f.shard(2).newest() == Version(4));
-  CHECK(f.shard(2).NewestHash() == f.shard(1).NewestHash());
+  CHECK(f.shard(2).records().NewestHash() == f.shard(1).records().NewestHash());
 }
 
 TEST_CASE("lost chunks and acknowledgements are repeated, also across a view that keeps the pair") {

@@ -122,7 +122,7 @@ void Checker::NoteFeedback(const Envelope& envelope, const Push& push) {
   }
 }
 
-// I4, I5: what is shown is the version it says, whole, and the serial run's. P9, I2: whoever must
+// I4, I5: a shown version is whole and equals the serial run's. P9, I2: every replica that must
 // have it has it.
 void Checker::CheckParams(const Envelope& envelope, const Params& params) {
   Shown& shown = ShownIn(envelope.generation);
@@ -146,22 +146,22 @@ void Checker::CheckParams(const Envelope& envelope, const Params& params) {
     if (item.version <= newest) continue;
     newest = item.version;
     Version& committed = shown.committed[item.shard.value()];
-    committed = std::max(committed, item.version);  // or CheckHeld says so
+    committed = std::max(committed, item.version);  // else CheckHeld fails
     CheckHeld(item.shard);
   }
   shown.everywhere = std::ranges::min(shown.committed);
 }
 
-// I3: an id names one view, whoever sends it.
+// I3: an id names one view, for any sender.
 void Checker::CheckView(const View& view) {
-  const uint64_t hash = Hash64(TextOf(view));
+  const uint64_t hash = Hash64(ViewText(view));
   const auto [it, is_new] = view_hashes_.try_emplace(view.id, hash);
   if (!is_new && it->second != hash) {
     Fail("I3: two views are called " + Text(view.id.term) + "." + Text(view.id.number));
   }
 }
 
-// P10, P23: whatever is lost once is repeated, so nobody is silent for two leases without a reason.
+// P10, P23: lost messages are repeated, so no peer is silent for two leases without a reason.
 void Checker::CheckSilence(const Envelope& envelope, const PeerSilent& silent) {
   const Incarnation here = envelope.sender.incarnation;
   const Incarnation there = silent.peer.incarnation;
@@ -172,7 +172,7 @@ void Checker::CheckSilence(const Envelope& envelope, const PeerSilent& silent) {
     return;
   }
   Fail("P10: node " + Text(envelope.sender.node.value()) + " calls node " +
-       Text(silent.peer.node.value()) + " silent, which nothing keeps from being heard");
+       Text(silent.peer.node.value()) + " silent, though nothing keeps its messages back");
 }
 
 // ---- what is done ------------------------------------------------------------------------------
@@ -237,8 +237,8 @@ Checker::Holds Checker::HoldsVersion(const PeerId& peer, ShardId shard, Version 
   return replica->second.shard.newest() >= version ? Holds::kYes : Holds::kNo;
 }
 
-// Every in-sync replica of the newest view has whatever was shown of its generation; so of
-// replicas − 1 lost servers nobody needs to know.
+// Every in-sync replica of the newest view has every version that its generation showed. So the
+// loss of replicas − 1 servers loses nothing.
 void Checker::CheckHeld(ShardId shard) {
   if (!view_ || shard.value() >= view_->shards.size()) return;
   const Version shown = ShownIn(generation_).shown[shard.value()];

@@ -49,7 +49,7 @@ class Checker {
   void NoteResumed() { is_resuming_ = true; }
   // A worker has computed wrong bits: nothing of this generation needs to be right.
   void NoteFlip() { tainted_generation_ = generation_; }
-  // A client asked to drain whoever has this name then.
+  // A client asked to drain the process with this name.
   void NoteDrain(Role role, uint32_t rank) { drained_.insert({role, rank}); }
   void NoteDivergence() { has_divergence_ = true; }
   void NoteFailedRestore() { has_failed_restore_ = true; }
@@ -93,7 +93,7 @@ class Checker {
   void CheckOrigin(const SchedulerState& state);
   bool CheckEvaluation(const EvaluationSummary& summary);
   Version DecidedBy(const std::vector<EvaluationSummary>& evaluations) const;
-  // Whether something kept this process from being heard, lately.
+  // Whether something recently kept this process's messages back.
   bool IsDisturbed(const Process& process) const;
   bool IsLate(Micros end) const;  // lately: silences last on for a while after their cause
   bool IsUnreachable(Incarnation incarnation) const;
@@ -113,7 +113,7 @@ class Checker {
   std::map<uint32_t, Shown> shown_;
   std::map<ViewId, uint64_t> view_hashes_;                // I3: one view for each id
   std::set<std::tuple<ShardId, PeerId, ViewId>> synced_;  // reported, with the pair's name
-  std::map<Incarnation, Micros> silent_at_;  // who was in a report of silence, and when
+  std::map<Incarnation, Micros> silent_at_;               // peers in reports of silence, and when
   std::set<std::pair<Role, uint32_t>> drained_;
   std::set<SnapshotRef> manifests_;
   std::set<SnapshotRef> forgotten_;

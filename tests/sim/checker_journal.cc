@@ -73,7 +73,7 @@ bool Checker::IsSchedulerInTrouble() const {
          });
 }
 
-// Promotions, transfers, and who is missing.
+// Promotions, transfers and missing replicas.
 void Checker::CheckTransition(const View& before, const View& after) {
   CheckGivenUp(before, after);
   if (after.generation != before.generation || before.shards.empty()) return;
@@ -89,7 +89,7 @@ void Checker::CheckTransition(const View& before, const View& after) {
       const auto pair = std::ranges::find(was.syncing_backups, peer, &SyncingBackup::peer);
       const ShardId shard(static_cast<uint32_t>(i));
       if (pair == was.syncing_backups.end() || !synced_.contains({shard, peer, pair->since})) {
-        Fail("P24: shard " + std::to_string(i) + " has a replica that nobody synced");
+        Fail("P24: shard " + std::to_string(i) + " has a replica that was never synced");
       }
       coverage_.Note(Event::kTransfer);
       return true;
@@ -104,7 +104,7 @@ void Checker::CheckTransition(const View& before, const View& after) {
   }
 }
 
-// I2: nothing is rolled back without need, and only to what there is.
+// I2: rollbacks happen only if needed, and only to an existing snapshot.
 void Checker::CheckRollback(const View& before, const View& after) {
   coverage_.Note(Event::kRollback);
   if (after.restore.version != Version(0)) coverage_.Note(Event::kRollbackToStored);
@@ -124,7 +124,7 @@ void Checker::CheckRollback(const View& before, const View& after) {
   }
 }
 
-// P27, P33: nobody is given up who lives, has not left, and could be heard.
+// P27, P33: no living, connected process that has not left is given up.
 void Checker::CheckGivenUp(const View& before, const View& after) {
   for (const NodeInfo& node : before.nodes) {
     if (FindNode(after, node.node) != nullptr) continue;
@@ -133,7 +133,7 @@ void Checker::CheckGivenUp(const View& before, const View& after) {
     if (drained_.contains({node.role, node.rank})) continue;
     coverage_.Note(Event::kFalseSuspicion);
     if (IsDisturbed(*process) || tainted_generation_) continue;
-    Fail("P27: " + process->seat().name + " is given up, though nothing kept it from being heard");
+    Fail("P27: " + process->seat().name + " is given up, though nothing kept its messages back");
   }
 }
 

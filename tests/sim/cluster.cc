@@ -297,7 +297,7 @@ void Cluster::Heal() {
   KeepEnough();
 }
 
-// Somebody starts what is needed at the least: one of each role, all while the scheduler gathers.
+// Starts the minimum: one of each role, or all while the scheduler gathers.
 void Cluster::KeepEnough() {
   Process* leader = Leader();
   const auto under_way = [&](Role role) { return starts_under_way_[static_cast<size_t>(role)]; };
@@ -326,7 +326,7 @@ bool Cluster::IsOver() const {
 }
 
 Outcome Cluster::Run() {
-  // What follows a wrong bit that nobody could notice is like nothing in particular.
+  // After an unnoticed wrong bit the result has no reference.
   const SharedMemory& shared = network_.shared_memory();
   while (!checker_.failure() && !IsOver() && !is_flip_unnoticed_ && world_.Step()) {
     if (shared.is_torn()) checker_.Fail("P42: a reader has had other bytes than were sent");
@@ -356,7 +356,7 @@ std::string Cluster::WhereItHangs() {
   if (journal_.state()) {
     const View& view = journal_.state()->view;
     text += ", view " + std::to_string(view.id.term) + "." + std::to_string(view.id.number);
-    Note(TextOf(view));
+    Note(ViewText(view));
   }
   for (Process* worker : Living(Role::kWorker)) {
     if (worker->computer() == nullptr) continue;

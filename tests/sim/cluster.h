@@ -1,6 +1,7 @@
 // Cluster runs one simulated job: a scheduler, servers with lanes and workers, all of them the real
-// cores over the real codec, against chance, and has the invariants checked after every event. It
-// is the supervisor too: it starts processes, kills them, and starts them again.
+// cores over the real codec, with random delays, losses and faults. The invariants are checked
+// after every event. It is the supervisor too: it starts processes, kills them, and starts them
+// again.
 #pragma once
 
 #include <memory>
@@ -9,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/job_plan.h"
+#include "plan/job_plan.h"
 #include "tests/sim/checker.h"
 #include "tests/sim/coverage.h"
 #include "tests/sim/desk.h"

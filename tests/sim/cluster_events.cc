@@ -1,4 +1,4 @@
-// The half of Cluster that is told things: by the network, the scheduler and the processes.
+// The half of Cluster that gets events: from the network, the scheduler and the processes.
 #include <algorithm>
 #include <cstdio>
 #include <memory>
@@ -13,7 +13,7 @@ namespace pando::sim {
 
 // ---- what is sent ------------------------------------------------------------------------------
 
-// False: whoever sends it dies before it leaves.
+// False: the sender dies before it leaves.
 bool Cluster::OnSent(Envelope& envelope) {
   faults_.OnSent(envelope);
   const Incarnation sender = envelope.sender.incarnation;
@@ -40,13 +40,13 @@ void Cluster::TamperWithRoot(Root& root) {
   Note("a wrong bit goes to a backup of shard " + std::to_string(item.shard.value()));
 }
 
-// P41: one worker, once, in a micro-batch of its own that another one verifies.
+// P41: one worker, once, in one of its micro-batches that another one verifies.
 bool Cluster::FlipsBit(Process& process, Step step, MicroBatch m) {
   if (!swarm_.has_flip || flipped_ || !plan_->IsVerified(step, m)) return false;
   const View& view = process.view();
   if (m.value() >= view.owners.size() || step.value() < 2) return false;
   if (ComputesAt(view.owners[m.value()], step) != process.node()) return false;
-  if (VerifierOf(view, step, m) == kUnknownNode || !world_.chance().OneIn(0.2)) return false;
+  if (FindVerifier(view, step, m) == kUnknownNode || !world_.chance().OneIn(0.2)) return false;
   flipped_.emplace(step, m);
   flipper_ = &process;
   checker_.NoteFlip();
@@ -56,7 +56,8 @@ bool Cluster::FlipsBit(Process& process, Step step, MicroBatch m) {
   return true;
 }
 
-// With layer residency the parameters may be gone first: nobody compares, and the wrong bits stay.
+// With layer residency the parameters may be gone first: then nothing is compared, and the wrong
+// bits stay.
 void Cluster::OnUnverified(Step step, MicroBatch m) {
   if (flipped_ != std::pair(step, m)) return;
   is_flip_unnoticed_ = true;
@@ -140,7 +141,7 @@ void Cluster::OnCommitted(Process& process, const std::optional<SchedulerState>&
     return coverage_.Note(Event::kFence);
   }
   if (network_.is_tracing() && (!before || before->view.id != journal_.state()->view.id)) {
-    Note("journal: " + TextOf(journal_.state()->view));
+    Note("journal: " + ViewText(journal_.state()->view));
   }
   if (disk_.TakeUnread()) checker_.NoteFailedRestore();
   checker_.OnCommitted(before, *journal_.state());

@@ -51,7 +51,7 @@ void AddOnce(std::array<uint64_t, N>& sums, const std::array<uint64_t, N>& seed)
 
 }  // namespace
 
-const char* NameOf(Event event) { return kNames[static_cast<size_t>(event)]; }
+const char* EventName(Event event) { return kNames[static_cast<size_t>(event)]; }
 
 void Coverage::AddSeed(const Coverage& seed) {
   AddOnce(events, seed.events);

@@ -1,4 +1,4 @@
-// What the seeds have met. A simulation in which something never happens is blind to it.
+// Coverage: which events the seeds have reached. A simulation is blind to events that never happen.
 #pragma once
 
 #include <array>
@@ -54,7 +54,7 @@ enum class Event : uint8_t {
   kCount
 };
 inline constexpr size_t kEventCount = static_cast<size_t>(Event::kCount);
-const char* NameOf(Event event);
+const char* EventName(Event event);
 
 struct Coverage {
   std::array<uint64_t, kEventCount> events{};

@@ -1,5 +1,5 @@
-// Desk speaks for those who are no part of the protocol: a supervisor's notes and a client's
-// commands, repeated until they are answered.
+// Desk plays the parties outside of the run: it sends a supervisor's notes and a client's commands
+// and repeats them until they are answered.
 #pragma once
 
 #include <cstdint>

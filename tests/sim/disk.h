@@ -28,8 +28,7 @@ class VirtualDisk {
   };
   VirtualDisk(World& world, Micros time_max) : world_(world), time_max_(time_max) {}
 
-  // `done` is called when the request has ended, unless the process has died by then; `is_alive`
-  // says so.
+  // `done` is called when the request has ended, unless the process has died by then (`is_alive`).
   using IsAlive = std::function<bool()>;
   using Done = std::function<void(SnapshotEvent)>;
   void Store(StoreRequest request, IsAlive is_alive, Done done);
@@ -69,7 +68,7 @@ class JournalDisk {
  public:
   // The newest state; none before the first commit.
   const std::optional<SchedulerState>& state() const { return state_; }
-  // Reads it and takes the lead: whoever led before cannot write any more.
+  // Reads it and takes the lead: the previous leader cannot write any more.
   const std::optional<SchedulerState>& Open(Incarnation leader);
   // False if another leads, or a higher term is there.
   bool Commit(Incarnation leader, const SchedulerState& state);

@@ -10,7 +10,7 @@ namespace {
 using std::chrono::milliseconds;
 
 template <class... Ms>
-size_t KindOf(Chance& chance) {
+size_t DrawKind(Chance& chance) {
   const size_t kinds[] = {Message(Ms{}).index()...};
   return kinds[chance.Below(sizeof...(Ms))];
 }
@@ -20,17 +20,17 @@ size_t DrawTrigger(Chance& chance, FaultKind kind) {
   switch (kind) {
     case FaultKind::kKillScheduler:
     case FaultKind::kSecondScheduler:
-      return KindOf<ViewUpdate, ViewAck, Progress, Synced, SnapshotStored, Evaluate,
-                    EvaluationResult, Welcome, Ready, Stop, ReleasePin, Scalars>(chance);
+      return DrawKind<ViewUpdate, ViewAck, Progress, Synced, SnapshotStored, Evaluate,
+                      EvaluationResult, Welcome, Ready, Stop, ReleasePin, Scalars>(chance);
     case FaultKind::kKillWorker:
     case FaultKind::kKillAllWorkers:
     case FaultKind::kJoinWorker:
-      return KindOf<Push, Params, Question, Answer, ViewUpdate, PushReply, Evaluate,
-                    EvaluationResult>(chance);
+      return DrawKind<Push, Params, Question, Answer, ViewUpdate, PushReply, Evaluate,
+                      EvaluationResult>(chance);
     default:
-      return KindOf<Root, RootAck, Chunk, ChunkAck, Synced, Params, Push, ViewUpdate, ViewAck,
-                    Progress, SnapshotStored, SnapshotAck, Question, Answer, ReleasePin,
-                    PinReleased>(chance);
+      return DrawKind<Root, RootAck, Chunk, ChunkAck, Synced, Params, Push, ViewUpdate, ViewAck,
+                      Progress, SnapshotStored, SnapshotAck, Question, Answer, ReleasePin,
+                      PinReleased>(chance);
   }
 }
 
@@ -63,7 +63,7 @@ void Faults::OnSent(const Envelope& envelope) {
     const FaultKind kind = waiting_[i].kind;
     waiting_.erase(waiting_.begin() + static_cast<long>(i));
     at_ = Envelope{.sender = envelope.sender, .receiver = envelope.receiver};
-    cluster_.Note("at the next " + NameOfMessage(envelope.message) + ":");
+    cluster_.Note("at the next " + MessageName(envelope.message) + ":");
     Do(kind);
     at_.reset();
     return;
@@ -75,7 +75,7 @@ Micros Faults::Duration(uint64_t max_ms) {
   return chance.OneIn(0.3) ? milliseconds(chance.Below(20)) : milliseconds(chance.Below(max_ms));
 }
 
-// Who sent or was to receive the message, if it is of this role; else anybody of it.
+// The message's sender or receiver, if it has this role; otherwise any process of this role.
 Process* Faults::Pick(Role role) {
   Chance& chance = cluster_.world().chance();
   std::vector<Process*> living = cluster_.Living(role);
@@ -98,7 +98,7 @@ Process* Faults::PickAny() {
 
 void Faults::Do(FaultKind kind) {
   ++cluster_.coverage().faults[static_cast<size_t>(kind)];
-  cluster_.Note(std::string("fault: ") + NameOf(kind));
+  cluster_.Note(std::string("fault: ") + FaultName(kind));
   World& world = cluster_.world();
   switch (kind) {
     case FaultKind::kKillWorker:
@@ -193,8 +193,8 @@ void Faults::CutOff(bool is_one_way) {
   const bool is_outward = chance.OneIn(0.5);
   Process* only = chance.OneIn(0.5) ? PickAny() : nullptr;
   cluster_.Note(process->seat().name +
-                (is_one_way ? is_outward ? " is not heard" : " hears nobody" : " is cut off") +
-                (only ? " by " + only->seat().name : "") + " until " +
+                (is_one_way ? is_outward ? " sends nothing" : " receives nothing" : " is cut off") +
+                (only ? ", as for " + only->seat().name : "") + " until " +
                 std::to_string(until.count()) + " us");
   for (Role role : {Role::kServer, Role::kWorker, Role::kScheduler}) {
     for (Process* other : cluster_.Living(role)) {

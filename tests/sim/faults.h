@@ -1,5 +1,5 @@
-// Faults decides, from the seed, what befalls the cluster and when. A fault comes at its time, or
-// at the next message of some kind after it: most bugs live between two messages.
+// Faults chooses the faults of the cluster and their times from the seed. A fault happens at its
+// time, or at the next message of some kind after it: most bugs are between two messages.
 #pragma once
 
 #include <optional>

@@ -11,7 +11,7 @@
 
 #include "common/check.h"
 #include "common/hash.h"
-#include "worker/compute_port.h"
+#include "train/compute_port.h"
 
 namespace pando::sim {
 
@@ -24,7 +24,7 @@ class LayerPass {
   void Start() {
     for (size_t i = 0; i < kAtWork && i < order_.size(); ++i) want_(order_[i]);
   }
-  // What nobody wants is dropped.
+  // Shards that are not wanted are dropped.
   void Arrived(ShardId shard, Version version, std::vector<float> floats) {
     if (version != version_ || !IsWanted(shard)) return;
     arrived_.emplace(shard, std::move(floats));

@@ -54,7 +54,7 @@ void Loop::Continue() {
   Drain();
 }
 
-// A turn takes so many messages and no more (net/event_loop): a long queue outlasts the first late
+// A turn takes a bounded number of messages (net/event_loop): a long queue outlasts the first late
 // tick (P27).
 void Loop::Drain() {
   if (!is_alive_ || is_stopped_) return;

@@ -18,7 +18,7 @@ constexpr Micros kEchoDelayMax = std::chrono::microseconds(300);
 
 }  // namespace
 
-std::string NameOfMessage(size_t kind) {
+std::string MessageName(size_t kind) {
   static constexpr std::array kNames{"Register",
                                      "Welcome",
                                      "Refused",
@@ -93,7 +93,7 @@ void Network::Detach(Incarnation incarnation) {
   shared_memory_.Forget(incarnation);
 }
 
-uint64_t Network::EpochOf(Incarnation a, Incarnation b) { return resets_[a] + resets_[b]; }
+uint64_t Network::Epoch(Incarnation a, Incarnation b) { return resets_[a] + resets_[b]; }
 
 void Network::CutLink(Place from, Place to, Micros until, Cut kind) {
   Link& link = links_[{from, to}];
@@ -138,7 +138,7 @@ void Network::Send(Place from, Envelope envelope) {
   if (is_heartbeat || !chance.OneIn(options_.loss)) Transmit(from, envelope, content, is_heartbeat);
   if (!is_heartbeat && chance.OneIn(options_.duplication)) Transmit(from, envelope, content, false);
   if (late_copy) Transmit(from, envelope, content, true, *late_copy);
-  // The scheduler is in a view from when it says so.
+  // A view counts from the moment that the scheduler sends it.
   const auto* update = std::get_if<ViewUpdate>(&envelope.message);
   if (update != nullptr && envelope.sender.node == kSchedulerNode) {
     Echo({scheduler_.incarnation, 0}, update->view.id);
@@ -176,7 +176,7 @@ void Network::Transmit(Place from, const Envelope& envelope, const Content& cont
   if (is_to_scheduler || parcel->to.incarnation == Incarnation(0)) parcel->to = scheduler_;
   parcel->from = envelope.sender.incarnation;
   parcel->from_place = from;
-  parcel->epoch = EpochOf(parcel->from, parcel->to.incarnation);
+  parcel->epoch = Epoch(parcel->from, parcel->to.incarnation);
   if (options_.echo > 0 && chance.OneIn(options_.echo)) {
     auto& held = echoes_[{parcel->to.incarnation, parcel->to.lane}];
     if (held.size() == kEchoesMax) held.erase(held.begin());
@@ -187,7 +187,7 @@ void Network::Transmit(Place from, const Envelope& envelope, const Content& cont
 
 void Network::Arrive(std::shared_ptr<const Parcel> parcel) {
   const auto peer = peers_.find({parcel->to.incarnation, parcel->to.lane});
-  if (peer == peers_.end() || EpochOf(parcel->from, parcel->to.incarnation) != parcel->epoch) {
+  if (peer == peers_.end() || Epoch(parcel->from, parcel->to.incarnation) != parcel->epoch) {
     return;
   }
   const auto link = links_.find({parcel->from_place, peer->second.place});
@@ -220,7 +220,7 @@ void Network::Trace(const Envelope& envelope) const {
   std::printf("%10ld us  %s -> %s  g%u v%lu.%lu  %s %s\n", long{world_.now().count()},
               name_of(envelope.sender).c_str(), name_of(envelope.receiver).c_str(),
               envelope.generation, envelope.view.term, envelope.view.number,
-              NameOfMessage(envelope.message).c_str(), DetailOf(envelope.message).c_str());
+              MessageName(envelope.message).c_str(), Detail(envelope.message).c_str());
 }
 
 }  // namespace pando::sim

@@ -33,12 +33,12 @@ struct NetworkOptions {
 };
 
 inline constexpr size_t kMessageKindCount = std::variant_size_v<Message>;
-std::string NameOfMessage(size_t kind);
-inline std::string NameOfMessage(const Message& message) { return NameOfMessage(message.index()); }
+std::string MessageName(size_t kind);
+inline std::string MessageName(const Message& message) { return MessageName(message.index()); }
 
-// Delivers what is sent, through the real codec, to whoever lives under the receiver's incarnation
-// and lane. The scheduler's endpoint is an address: what is for node 0 goes to the scheduler that
-// holds the endpoint, whichever life of it the message names.
+// Delivers messages, through the real codec, to the process with the receiver's incarnation
+// and lane. The scheduler's endpoint is an address: messages for node 0 go to the scheduler that
+// holds the endpoint, even if the message names another incarnation.
 class Network {
  public:
   using Deliver = std::function<void(const Envelope&)>;
@@ -90,7 +90,7 @@ class Network {
   void Transmit(Place from, const Envelope& envelope, const Content& content, bool is_reliable,
                 Micros extra_delay = Micros(0));
   void Arrive(std::shared_ptr<const Parcel> parcel);
-  uint64_t EpochOf(Incarnation a, Incarnation b);
+  uint64_t Epoch(Incarnation a, Incarnation b);
   void Echo(const Address& receiver, ViewId entered);
   void Trace(const Envelope& envelope) const;
 

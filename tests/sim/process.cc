@@ -52,7 +52,7 @@ class Process::JournalPort : public Journal {
   Process& process_;
 };
 
-// What a dead scheduler still believes is nobody's business.
+// Events of a dead scheduler are ignored.
 class Process::ObserverDoor : public RunObserver {
  public:
   explicit ObserverDoor(Process& process) : process_(process) {}
@@ -169,7 +169,7 @@ void Process::AddLane(const ViewMember::Identity& identity) {
   Loop& loop = AddLoop();
   doors_.push_back(std::make_unique<SnapshotDoor>(*this, loop));
   Lane::Options options{identity, "sim"};
-  options.buffers = around_.network.shared_memory().SourceOf(identity.self);
+  options.buffers = around_.network.shared_memory().Source(identity.self);
   auto core = std::make_unique<Lane>(options, plan_, *doors_.back(), loop.outbox());
   Lane* lane = core.get();
   doors_.back()->Serve(lane);
@@ -199,11 +199,11 @@ void Process::AddSession(const ViewMember::Identity& identity) {
           [this, life = life_](Step step, MicroBatch m) {
             return life == life_ && session_ != nullptr && around_.keeper.FlipsBit(*this, step, m);
           },
-          .buffers = around_.network.shared_memory().SourceOf(identity.self)});
+          .buffers = around_.network.shared_memory().Source(identity.self)});
   Session::Options options{.identity = identity, .ready = {}};
   options.ready.kind = "sim";
   options.push_window_bytes = seat_.push_window_bytes;
-  options.sum_buffers = around_.network.shared_memory().SourceOf(identity.self);
+  options.sum_buffers = around_.network.shared_memory().Source(identity.self);
   auto core = std::make_unique<Session>(options, plan_, *computer_, loop.outbox());
   Session* session = core.get();
   session_ = session;
@@ -214,7 +214,7 @@ void Process::AddSession(const ViewMember::Identity& identity) {
   loop.WakeSoon();
 }
 
-// Given up as dead: the same process, another life (P19).
+// Declared dead: the same process, another incarnation (P19).
 void Process::JoinAgain() {
   if (is_member()) around_.keeper.OnJoinAgain(*this);
   DropLoops();
@@ -285,7 +285,7 @@ void Process::AfterTick(const Lane& lane) {
 void Process::AfterTick(const Session& session) {
   if (!session.finished()) return;
   if (was_given_up_) return JoinAgain();
-  left_by_ = session.stop().reason;
+  left_by_ = session.lifecycle().stop().reason;
   Leave();
 }
 

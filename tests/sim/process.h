@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "common/job_plan.h"
+#include "plan/job_plan.h"
 #include "proto/join.h"
 #include "scheduler/scheduler.h"
 #include "server/lane.h"
@@ -37,7 +37,7 @@ struct Seat {
 
 class Process;
 
-// Whoever keeps the processes: told what they do, before anything else happens.
+// The keeper of the processes. It gets their events before anything else happens.
 class ProcessKeeper {
  public:
   virtual ~ProcessKeeper() = default;
@@ -76,7 +76,7 @@ class Process {
   // Starts as a node that joins, or as the run's scheduler.
   void Join();
   struct SchedulerStart {
-    bool is_fresh = false;  // resumed: nobody of the old members lives
+    bool is_fresh = false;  // resumed: no old member lives
     Step next_row;
   };
   void Lead(const SchedulerStart& start);
@@ -91,17 +91,17 @@ class Process {
   bool is_alive() const { return is_alive_; }
   bool has_left() const { return has_left_; }
   bool is_stopped() const { return stopped_until_ > around_.world.now(); }
-  // Until when something kept it from being heard.
+  // Until when something kept its messages back.
   Micros disturbed_until() const { return disturbed_until_; }
   void NoteDisturbed(Micros until) { disturbed_until_ = std::max(disturbed_until_, until); }
-  // Until when it was stopped or cut off from somebody: no repetition gets through that.
+  // Until when it was stopped or cut off from a peer: repeats do not get through.
   Micros unreachable_until() const { return unreachable_until_; }
   void NoteUnreachable(Micros until) {
     unreachable_until_ = std::max(unreachable_until_, until);
     NoteDisturbed(until);
   }
   bool is_leaving() const { return is_leaving_; }
-  void NoteLeaving() { is_leaving_ = true; }  // asked to, by whatever way
+  void NoteLeaving() { is_leaving_ = true; }  // by a client, a signal or the scheduler
   bool is_member() const { return !lanes_.empty() || session_ != nullptr; }
   NodeId node() const { return self_.node; }
   uint32_t rank() const { return rank_; }

@@ -4,13 +4,13 @@
 #include <cmath>
 
 #include "common/hash.h"
-#include "common/tensor_init.h"
+#include "plan/tensor_init.h"
 
 namespace pando::sim {
 namespace {
 
 // In [-1, 1), all 24 bits in use, so that sums round. 32-bit steps, which compilers pack.
-float NoiseOf(uint32_t key) {
+float Noise(uint32_t key) {
   key ^= key >> 16;
   key *= 0x7feb352d;
   key ^= key >> 15;
@@ -50,7 +50,7 @@ std::vector<float> LeafGradient(const JobPlan& plan, uint64_t digest, Step step,
   std::vector<float> gradient(plan.layout.float_count());
   const uint64_t parts[] = {digest, step.value(), m.value()};
   const auto key = static_cast<uint32_t>(Hash64(std::as_bytes(std::span(parts))));
-  for (uint32_t i = 0; i < gradient.size(); ++i) gradient[i] = NoiseOf(key + i);
+  for (uint32_t i = 0; i < gradient.size(); ++i) gradient[i] = Noise(key + i);
   // With loss scaling one micro-batch in ten overflows somewhere, its metrics aside.
   const size_t metrics = plan.layout.offset(plan.layout.tensor_count() - 1);
   if (plan.job.optimizer.loss_scale.is_on && key % 10 == 0) gradient[key / 10 % metrics] = INFINITY;
@@ -58,7 +58,7 @@ std::vector<float> LeafGradient(const JobPlan& plan, uint64_t digest, Step step,
 }
 
 std::vector<float> NodeGradient(const MicroBatchTree& tree, TreeNode node, const LeafOf& leaf) {
-  if (auto children = tree.ChildrenOf(node)) {
+  if (auto children = tree.FindChildren(node)) {
     std::vector<float> sum = NodeGradient(tree, children->left, leaf);
     const std::vector<float> right = NodeGradient(tree, children->right, leaf);
     for (size_t i = 0; i < sum.size(); ++i) sum[i] = sum[i] + right[i];
@@ -70,7 +70,7 @@ std::vector<float> NodeGradient(const MicroBatchTree& tree, TreeNode node, const
   return leaf(MicroBatch(m));
 }
 
-EvaluationResult EvaluateSliceOf(uint64_t digest, const Evaluate& request) {
+EvaluationResult MakeEvaluation(uint64_t digest, const Evaluate& request) {
   const uint64_t samples = request.last_sample - request.first_sample;
   const uint64_t mixed = Hash64(std::as_bytes(std::span(&request.slice, 1)), digest);
   const uint64_t correct = mixed % (samples + 1);
@@ -90,7 +90,7 @@ EvaluationTotals EvaluateAll(const JobPlan& plan, uint64_t digest, Version versi
        first += kEvaluationSliceSamples, ++slice) {
     const uint64_t last = std::min(first + kEvaluationSliceSamples, plan.data.test_samples);
     const EvaluationResult result =
-        EvaluateSliceOf(digest, {version, static_cast<uint32_t>(slice), first, last});
+        MakeEvaluation(digest, {version, static_cast<uint32_t>(slice), first, last});
     totals.sample_count += result.sample_count;
     totals.correct_count += result.correct_count;
     totals.loss_sum += result.loss_sum;

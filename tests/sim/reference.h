@@ -9,10 +9,10 @@
 
 #include "common/blob.h"
 #include "common/float_buffer.h"
-#include "common/job_plan.h"
+#include "optim/partials.h"
+#include "optim/schedule.h"
+#include "plan/job_plan.h"
 #include "proto/messages.h"
-#include "scheduler/schedule.h"
-#include "server/partials.h"
 
 namespace pando::sim {
 
@@ -27,7 +27,7 @@ std::vector<float> LeafGradient(const JobPlan& plan, uint64_t digest, Step step,
 // The sum under a tree node, by plain recursion.
 using LeafOf = std::function<std::vector<float>(MicroBatch)>;
 std::vector<float> NodeGradient(const MicroBatchTree& tree, TreeNode node, const LeafOf& leaf);
-EvaluationResult EvaluateSliceOf(uint64_t digest, const Evaluate& request);
+EvaluationResult MakeEvaluation(uint64_t digest, const Evaluate& request);
 // What an evaluation of the whole test set comes to.
 struct EvaluationTotals {
   uint64_t sample_count = 0;

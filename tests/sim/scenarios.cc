@@ -14,7 +14,7 @@ constexpr std::array kScenarios{
     Scenario{"a scheduler writes nothing after its successor has read the journal", 116217},
     Scenario{"a verification does not wait for parameters that never come", 2399},
     Scenario{"a snapshot that a lost scheduler gives up and its successor completes stays", 468398},
-    Scenario{"what a generation began from may be forgotten when nobody can read it", 499894},
+    Scenario{"a generation's snapshot may be forgotten if no server can read it", 499894},
     Scenario{"a wrong bit stays where its verifier has no parameters any more", 976845},
     Scenario{"a lane that has the newest view from a member hears its scheduler all the same",
              971882},

@@ -20,13 +20,13 @@ void AppendPayloads(M& m, std::vector<Blob*>* payloads) {
 }
 void AppendPayloads(Chunk& m, std::vector<Blob*>* payloads) { payloads->push_back(&m.payload); }
 
-std::vector<Blob*> PayloadsOf(Envelope* envelope) {
+std::vector<Blob*> Payloads(Envelope* envelope) {
   std::vector<Blob*> payloads;
   std::visit([&](auto& m) { AppendPayloads(m, &payloads); }, envelope->message);
   return payloads;
 }
 
-SharedMemory::Address AddressOf(const PeerId& peer) { return {peer.incarnation, peer.lane}; }
+SharedMemory::Address MakeAddress(const PeerId& peer) { return {peer.incarnation, peer.lane}; }
 
 // Frees the reader's words once nothing that it was given is left, as a closed connection does.
 struct Words {
@@ -45,11 +45,11 @@ struct SharedMemory::Reading {
   ~Reading() { news->is_torn |= Hash64(bytes.bytes()) != hash; }
 };
 
-BufferSource SharedMemory::SourceOf(const PeerId& self) {
+BufferSource SharedMemory::Source(const PeerId& self) {
   if (!is_on_) return {};
   Result<std::shared_ptr<SharedPool>> pool = SharedPool::Create(kSizes);
   PANDO_CHECK(pool.ok());
-  return pools_.insert_or_assign(AddressOf(self), *pool).first->second->source();
+  return pools_.insert_or_assign(MakeAddress(self), *pool).first->second->source();
 }
 
 void SharedMemory::Forget(Incarnation incarnation) {
@@ -59,7 +59,7 @@ void SharedMemory::Forget(Incarnation incarnation) {
   });
 }
 
-SharedMemory::Link* SharedMemory::LinkOf(const Address& sender, const Address& receiver) {
+SharedMemory::Link* SharedMemory::FindLink(const Address& sender, const Address& receiver) {
   if (const auto link = links_.find({sender, receiver}); link != links_.end()) return &link->second;
   const auto pool = pools_.find(sender);
   if (pool == pools_.end()) return nullptr;
@@ -81,14 +81,14 @@ void SharedMemory::MapSegments(SharedPool& pool, Link& link) {
 
 std::vector<SharedMemory::Named> SharedMemory::Take(const PeerId& receiver, Envelope* envelope) {
   std::vector<Named> named;
-  const auto pool = pools_.find(AddressOf(envelope->sender));
+  const auto pool = pools_.find(MakeAddress(envelope->sender));
   if (pool == pools_.end() || receiver.node == kSchedulerNode) return named;
-  const std::vector<Blob*> payloads = PayloadsOf(envelope);
+  const std::vector<Blob*> payloads = Payloads(envelope);
   for (size_t i = 0; i < payloads.size(); ++i) {
     const auto bytes = payloads[i]->bytes();
     if (bytes.empty()) continue;
     const std::optional<SharedReference> reference = pool->second->Find(bytes);
-    Link* link = reference ? LinkOf(pool->first, AddressOf(receiver)) : nullptr;
+    Link* link = reference ? FindLink(pool->first, MakeAddress(receiver)) : nullptr;
     if (link == nullptr || !pool->second->Offer(*reference, link->reader_index)) continue;
     MapSegments(*pool->second, *link);
     named.push_back({i, *reference, Hash64(bytes)});
@@ -99,9 +99,9 @@ std::vector<SharedMemory::Named> SharedMemory::Take(const PeerId& receiver, Enve
 
 bool SharedMemory::Restore(const std::vector<Named>& named, const PeerId& receiver,
                            Envelope* envelope) {
-  const std::vector<Blob*> payloads = PayloadsOf(envelope);
+  const std::vector<Blob*> payloads = Payloads(envelope);
   for (const Named& one : named) {
-    const auto link = links_.find({AddressOf(envelope->sender), AddressOf(receiver)});
+    const auto link = links_.find({MakeAddress(envelope->sender), MakeAddress(receiver)});
     Result<Blob> bytes =
         link == links_.end() ? Unavailable("gone") : link->second.reader->Open(one.reference);
     if (!bytes.ok()) {

@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "net/shared_pool.h"
-#include "net/shared_reader.h"
+#include "net/shm/shared_pool.h"
+#include "net/shm/shared_reader.h"
 #include "proto/messages.h"
 
 namespace pando::sim {
@@ -23,7 +23,7 @@ class SharedMemory {
   void Start() { is_on_ = true; }
   bool is_on() const { return is_on_; }
   // Of what this party makes to be sent; the heap, where nothing is shared.
-  BufferSource SourceOf(const PeerId& self);
+  BufferSource Source(const PeerId& self);
   void Forget(Incarnation incarnation);
 
   // One payload that a message names, and where it belongs among the message's payloads.
@@ -54,7 +54,7 @@ class SharedMemory {
     std::unique_ptr<SharedReader> reader;
     uint32_t mapped_count = 0;
   };
-  Link* LinkOf(const Address& sender, const Address& receiver);
+  Link* FindLink(const Address& sender, const Address& receiver);
   void MapSegments(SharedPool& pool, Link& link);
 
   bool is_on_ = false;

@@ -1,7 +1,8 @@
 // sim: the simulator's command line.
 //   sim --seeds=1000                     runs seeds 1..1000, each in two processes, whose trace
 //                                        hashes must be equal
-//   sim --seeds=100000 --jobs=2          each once, over so many processes; with what was met
+//   sim --seeds=100000 --jobs=2          each once, in N processes, with coverage
+//   sim --seeds=2000 --jobs=2 --hashes   the same, with the trace hash of each seed
 //   sim --seed=7 --trace                 replays one seed and prints every message and fault
 //   sim --scenarios                      the seeds that once found a bug
 //   sim_mutated --seeds=1000 --mutation=no-barrier   looks for the seed that finds the mutation
@@ -28,7 +29,7 @@
 namespace pando::sim {
 namespace {
 
-// Of so many seeds at the least, with general faults, it is expected that everything is met.
+// This many seeds with general faults must reach full coverage.
 constexpr uint64_t kSeedsThatMeetAll = 2000;
 
 struct Arguments {
@@ -36,6 +37,7 @@ struct Arguments {
   uint64_t count = 1;
   uint64_t jobs = 0;  // 0: each seed in two processes
   bool is_tracing = false;
+  bool prints_hashes = false;
   bool runs_scenarios = false;
   Focus focus = Focus::kNone;
   std::string_view focus_name = "none";
@@ -76,6 +78,7 @@ bool TakeName(std::string_view argument, Arguments* arguments) {
     return it != all.end();
   }
   if (argument == "--trace") return arguments->is_tracing = true;
+  if (argument == "--hashes") return arguments->prints_hashes = true;
   if (argument == "--scenarios") return arguments->runs_scenarios = true;
   return false;
 }
@@ -132,7 +135,7 @@ template <size_t N, class NameOfIndex>
 uint64_t PrintCounts(const char* title, const std::array<uint64_t, N>& counts,
                      const NameOfIndex& name_of) {
   uint64_t never = 0;
-  std::printf("%s, in so many seeds:", title);
+  std::printf("%s, and in how many seeds:", title);
   for (size_t i = 0; i < N; ++i) {
     std::printf("%s %s %lu", i % 6 == 0 ? "\n " : ";", std::string(name_of(i)).c_str(), counts[i]);
     never += counts[i] == 0;
@@ -143,20 +146,20 @@ uint64_t PrintCounts(const char* title, const std::array<uint64_t, N>& counts,
 
 // Whether there is nothing that these seeds never met: what is never met is not tested.
 bool PrintCoverage(const Coverage& coverage) {
-  uint64_t never =
-      PrintCounts("met", coverage.events, [](size_t i) { return NameOf(static_cast<Event>(i)); });
+  uint64_t never = PrintCounts("met", coverage.events,
+                               [](size_t i) { return EventName(static_cast<Event>(i)); });
   never -=
       !coverage.Has(Event::kRowGap);  // allowed, not wanted: replicas keep rows, replays remake
   never -= !coverage.Has(Event::kFlipUnnoticed);  // the same: one seed in tens of thousands
   never += PrintCounts("faults", coverage.faults,
-                       [](size_t i) { return NameOf(static_cast<FaultKind>(i)); });
+                       [](size_t i) { return FaultName(static_cast<FaultKind>(i)); });
   std::printf("messages never sent:");
   for (size_t i = 0; i < kMessageKindCount; ++i) {
     const bool is_of_people = i == Message(StatusRequest{}).index() ||
                               i == Message(StatusReport{}).index() ||
                               i == Message(Failure{}).index();
     if (coverage.messages[i] > 0 || is_of_people) continue;
-    std::printf(" %s", NameOfMessage(i).c_str());
+    std::printf(" %s", MessageName(i).c_str());
     ++never;
   }
   std::printf("\n");
@@ -226,6 +229,10 @@ void RunShare(const Arguments& arguments, uint64_t job, int fd) {
     const uint64_t seed = arguments.first + i;
     const Outcome outcome = RunSeed(seed, arguments.focus);
     Add(&tally, outcome);
+    if (arguments.prints_hashes) {
+      std::printf("seed %lu: trace hash %016lx\n", seed, outcome.trace_hash);
+      std::fflush(stdout);  // a line at a time: several processes print
+    }
     if (!outcome.ok) PrintFailed(arguments, seed, outcome.failure);
   }
   if (!WriteAll(fd, &tally, sizeof tally)) _exit(2);
@@ -274,7 +281,7 @@ int RunScenarios() {
 }
 
 #ifdef PANDO_MUTATIONS
-// Whether the seed passes, in a process of its own: a core may stop at one of its checks.
+// Whether the seed passes, in a separate process: a core may stop at one of its checks.
 bool Passes(const Arguments& arguments, uint64_t seed, Mutation mutation, std::string* failure) {
   std::array<int, 2> fds{};
   if (pipe(fds.data()) != 0) return false;
@@ -293,7 +300,7 @@ bool Passes(const Arguments& arguments, uint64_t seed, Mutation mutation, std::s
   int status = 0;
   waitpid(child, &status, 0);
   *failure = length > 0 ? std::string(text.data(), static_cast<size_t>(length))
-                        : "the core stopped at a check of its own";
+                        : "the core stopped at one of its checks";
   return status == 0;
 }
 

@@ -166,7 +166,7 @@ void DrawCodecs(Chance chance, Focus focus, Job* job) {
 
 HostSum DrawHostSum(Chance chance, Focus focus) {
   if (focus == Focus::kHosts) return HostSum::kAlways;
-  if (focus == Focus::kSilences || chance.OneIn(0.5)) return HostSum::kNever;
+  if (focus == Focus::kSilences || chance.OneIn(0.5)) return HostSum::kOff;
   return chance.OneIn(0.5) ? HostSum::kAuto : HostSum::kAlways;
 }
 
@@ -178,7 +178,7 @@ uint64_t DrawSteps(Chance& chance) {
 
 }  // namespace
 
-const char* NameOf(FaultKind kind) { return kFaultNames[static_cast<size_t>(kind)]; }
+const char* FaultName(FaultKind kind) { return kFaultNames[static_cast<size_t>(kind)]; }
 
 std::optional<Focus> FocusNamed(std::string_view name) {
   const auto it = std::ranges::find(kFocusNames, name);
@@ -219,7 +219,7 @@ Swarm DrawSwarm(Chance& chance, Focus focus) {
   if (is_narrow) swarm.push_window_bytes = window.Between(1, 8000);
   if (focus != Focus::kNone) AllowFocus(swarm, chance, focus);
   if (swarm.has_divergence || swarm.has_flip) {
-    // The wrong bits must not be made truth by the death of whoever has the right ones.
+    // The death of the replica with the right bits must not make the wrong ones valid.
     using enum FaultKind;
     for (FaultKind kind : {kKillServer, kKillSeveral, kKillAllServers, kKillScheduler, kPause,
                            kPartition, kOneWayPartition, kSecondScheduler, kPowerOff, kDrain,

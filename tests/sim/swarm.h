@@ -8,7 +8,7 @@
 #include <optional>
 #include <string_view>
 
-#include "common/job_plan.h"
+#include "plan/job_plan.h"
 #include "tests/sim/network.h"
 #include "tests/sim/world.h"
 #include "worker/push_window.h"
@@ -39,7 +39,7 @@ enum class FaultKind : uint8_t {
   kCount
 };
 inline constexpr size_t kFaultKindCount = static_cast<size_t>(FaultKind::kCount);
-const char* NameOf(FaultKind kind);
+const char* FaultName(FaultKind kind);
 
 // Directed options, for mutations and scenarios that the general draw meets too rarely.
 enum class Focus : uint8_t {
@@ -52,16 +52,16 @@ enum class Focus : uint8_t {
   kScheduler,   // the scheduler dies, pauses, doubles
   kDivergence,  // a backup is given one wrong bit
   kFlip,        // a worker computes one wrong bit, and micro-batches are verified
-  kPauses,      // late ticks, nobody dies
+  kPauses,      // late ticks, no deaths
   kEvaluation,  // pins in the way
   kMoves,       // servers join and leave in plenty, and old messages come late
   kEchoes,      // old messages in plenty at every change of the view
   kHandovers,   // shards move while workers die, and old messages come again at every new view
   kSilences,    // servers hear one another no more, and die
   kPartials,    // updates wait for other shards' values; servers die
-  kDecisions,   // early stops, while anybody dies
-  kShared,      // payloads are read where they lie, while anybody dies or is late
-  kHosts,       // workers of one host sum there first, while anybody dies or is late
+  kDecisions,   // early stops, with any deaths
+  kShared,      // payloads are read in place, with any deaths or delays
+  kHosts,       // workers of one host sum there first, with any deaths or delays
   kCount
 };
 std::optional<Focus> FocusNamed(std::string_view name);
@@ -82,7 +82,7 @@ struct Swarm {
   Micros disk_time_max{0};           // to write or read one record
   bool has_divergence = false;
   bool has_flip = false;
-  double server_share = 0.5;   // of what may befall a server or a worker
+  double server_share = 0.5;   // of the faults of servers and workers
   double speed_spread = 1;     // the slowest worker's time over the fastest's
   bool shares_memory = false;  // payloads are read where they lie (P42)
   size_t push_window_bytes = PushWindow::kBytesMax;

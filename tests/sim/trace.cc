@@ -150,11 +150,11 @@ std::string Of(const Other&) {
 
 }  // namespace
 
-std::string DetailOf(const Message& message) {
+std::string Detail(const Message& message) {
   return std::visit([](const auto& m) { return Of(m); }, message);
 }
 
-std::string TextOf(const View& view) {
+std::string ViewText(const View& view) {
   std::string text = "view " + Text(view.id) + " generation " + Text(view.generation) + ", nodes";
   for (const NodeInfo& node : view.nodes) {
     text += (node.role == Role::kServer ? " server " : " worker ") + Text(node.node.value());

@@ -7,7 +7,7 @@
 
 namespace pando::sim {
 
-std::string DetailOf(const Message& message);
-std::string TextOf(const View& view);  // one line per shard
+std::string Detail(const Message& message);
+std::string ViewText(const View& view);  // one line per shard
 
 }  // namespace pando::sim

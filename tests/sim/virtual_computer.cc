@@ -93,7 +93,7 @@ void VirtualComputer::SlowDown(int64_t factor, Micros until) {
   slow_until_ = until;
 }
 
-Micros VirtualComputer::TimeOf(size_t micro_batches) const {
+Micros VirtualComputer::ComputingTime(size_t micro_batches) const {
   const Micros time = micro_batch_time_ * static_cast<int64_t>(micro_batches);
   return world_.now() < slow_until_ ? time * slowness_ : time;
 }
@@ -127,7 +127,7 @@ void VirtualComputer::Emit(uint64_t ticket, Which which, ComputeEvent event) {
   });
 }
 
-// Only a verification can come too late: whoever works at a step is needed for the next one.
+// Only a verification can come too late: a worker of a step is needed for the next one.
 bool VirtualComputer::DropIfSuperseded(const Call& call) {
   const bool is_superseded =
       parameters_.size() == 2 && VersionReadBy(call.step) < parameters_.begin()->first;
@@ -153,12 +153,12 @@ void VirtualComputer::StartNext() {
   if (!digest) return;  // the forward waits
   calls_.pop_front();
   is_running_ = true;
-  world_.After(TimeOf(call.micro_batches.size()), [this, call, digest] {
+  world_.After(ComputingTime(call.micro_batches.size()), [this, call, digest] {
     call.kind == Kind::kVerification ? FinishVerification(call, *digest) : Finish(call, *digest);
   });
 }
 
-std::vector<float> VirtualComputer::GradientOf(uint64_t digest, Step step, MicroBatch m) const {
+std::vector<float> VirtualComputer::MakeGradient(uint64_t digest, Step step, MicroBatch m) const {
   std::vector<float> gradient = LeafGradient(plan_, digest, step, m);
   if (flipped_ == std::pair(step, m)) gradient[0] = 1.0f - gradient[0];
   return gradient;
@@ -184,12 +184,12 @@ Blob VirtualComputer::Travelling(const Blob& payload) const {
   return ToBlob(std::move(buffer));
 }
 
-uint64_t VirtualComputer::HashOf(uint64_t digest, Step step, MicroBatch m) const {
-  const std::vector<float> gradient = GradientOf(digest, step, m);
+uint64_t VirtualComputer::HashGradient(uint64_t digest, Step step, MicroBatch m) const {
+  const std::vector<float> gradient = MakeGradient(digest, step, m);
   return std::max<uint64_t>(1, Hash64(std::as_bytes(std::span(gradient))));
 }
 
-// Of some micro-batches a picture cannot be decoded, whoever reads it.
+// In some micro-batches a picture cannot be decoded by any worker.
 void VirtualComputer::TellOfPictures(const Call& call) {
   const uint64_t count = plan_.job.bad_pictures_max;
   BadPicturesFound found;
@@ -204,7 +204,7 @@ void VirtualComputer::TellOfPictures(const Call& call) {
 void VirtualComputer::FinishVerification(const Call& call, uint64_t digest) {
   is_running_ = false;
   const MicroBatch m = call.micro_batches.front();
-  Emit(call.ticket, Which::kLast, GradientHashed{call.step, m, HashOf(digest, call.step, m)});
+  Emit(call.ticket, Which::kLast, GradientHashed{call.step, m, HashGradient(digest, call.step, m)});
   StartNext();
 }
 
@@ -214,7 +214,7 @@ void VirtualComputer::Finish(const Call& call, uint64_t digest) {
     if (hooks_.flips_bit(call.step, m)) flipped_ = std::pair(call.step, m);
   }
   TellOfPictures(call);
-  const auto leaf = [&](MicroBatch m) { return GradientOf(digest, call.step, m); };
+  const auto leaf = [&](MicroBatch m) { return MakeGradient(digest, call.step, m); };
   const uint32_t shard_count = plan_.shards.shard_count();
   const MicroBatchTree tree = plan_.steps.Tree(call.step);
   Micros at{0};
@@ -230,7 +230,7 @@ void VirtualComputer::Finish(const Call& call, uint64_t digest) {
       });
     }
   }
-  std::vector<GradientHashed> hashes = HashesOf(call, digest);
+  std::vector<GradientHashed> hashes = HashGradients(call, digest);
   flipped_.reset();  // it was that once
   world_.After(at, [this, call, hashes = std::move(hashes)] {
     is_running_ = false;
@@ -241,12 +241,13 @@ void VirtualComputer::Finish(const Call& call, uint64_t digest) {
 }
 
 // What leaves is hashed, abandoned or not.
-std::vector<GradientHashed> VirtualComputer::HashesOf(const Call& call, uint64_t digest) const {
+std::vector<GradientHashed> VirtualComputer::HashGradients(const Call& call,
+                                                           uint64_t digest) const {
   std::vector<GradientHashed> hashes;
   if (!issued_.contains(call.ticket)) return hashes;
   for (MicroBatch m : call.micro_batches) {
     if (plan_.IsVerified(call.step, m))
-      hashes.push_back({call.step, m, HashOf(digest, call.step, m)});
+      hashes.push_back({call.step, m, HashGradient(digest, call.step, m)});
   }
   return hashes;
 }
@@ -289,8 +290,8 @@ void VirtualComputer::TryEvaluate() {
 }
 
 void VirtualComputer::TellResult(uint64_t ticket, uint64_t digest) {
-  const EvaluationResult result = EvaluateSliceOf(digest, *evaluation_);
-  world_.After(TimeOf(1), [this, ticket, result] { Emit(ticket, Which::kLast, result); });
+  const EvaluationResult result = MakeEvaluation(digest, *evaluation_);
+  world_.After(ComputingTime(1), [this, ticket, result] { Emit(ticket, Which::kLast, result); });
   evaluation_.reset();
 }
 

@@ -11,11 +11,11 @@
 #include <vector>
 
 #include "common/float_buffer.h"
-#include "common/job_plan.h"
+#include "plan/job_plan.h"
 #include "tests/sim/layer_pass.h"
 #include "tests/sim/world.h"
-#include "worker/compute_port.h"
-#include "worker/error_feedback.h"
+#include "train/compute_port.h"
+#include "train/error_feedback.h"
 
 namespace pando::sim {
 
@@ -30,7 +30,7 @@ class VirtualComputer : public ComputePort {
   VirtualComputer(World& world, const JobPlan& plan, Micros micro_batch_time, Hooks hooks)
       : world_(world), plan_(plan), micro_batch_time_(micro_batch_time), hooks_(std::move(hooks)) {}
 
-  // Everything takes so many times as long for a while.
+  // Everything takes `factor` times as long until then.
   void SlowDown(int64_t factor, Micros until);
 
   std::string StateText() const;  // what is queued and held, for a replay
@@ -66,14 +66,14 @@ class VirtualComputer : public ComputePort {
   void Finish(const Call& call, uint64_t digest);
   void FinishVerification(const Call& call, uint64_t digest);
   void TellOfPictures(const Call& call);
-  std::vector<float> GradientOf(uint64_t digest, Step step, MicroBatch m) const;
-  uint64_t HashOf(uint64_t digest, Step step, MicroBatch m) const;
+  std::vector<float> MakeGradient(uint64_t digest, Step step, MicroBatch m) const;
+  uint64_t HashGradient(uint64_t digest, Step step, MicroBatch m) const;
   Blob Travelling(const Blob& payload) const;
   Blob Encoded(Step step, TreeNode node, ShardId shard, const FloatBuffer& sum);
   void TryEvaluate();
   void TellResult(uint64_t ticket, uint64_t digest);
   std::optional<uint64_t> DigestIfWhole(const Copy& copy, bool needs_all) const;
-  Micros TimeOf(size_t micro_batches) const;
+  Micros ComputingTime(size_t micro_batches) const;
   // Layer residency.
   struct Backward {
     LayerPass pass;
@@ -95,7 +95,7 @@ class VirtualComputer : public ComputePort {
   void DropBackward();
   void TellOfNone(const Call& call);
   void TryEvaluateLayered();
-  std::vector<GradientHashed> HashesOf(const Call& call, uint64_t digest) const;
+  std::vector<GradientHashed> HashGradients(const Call& call, uint64_t digest) const;
 
   World& world_;
   const JobPlan& plan_;
@@ -107,8 +107,8 @@ class VirtualComputer : public ComputePort {
   std::deque<Call> calls_;
   bool is_running_ = false;
   uint64_t ticket_ = 0;
-  std::map<uint64_t, Issued> issued_;  // calls that are neither dropped nor wholly told of
-  uint64_t hashes_from_ = 0;  // the first call since Forget: no hash of earlier ones is told
+  std::map<uint64_t, Issued> issued_;  // calls that are neither dropped nor fully reported
+  uint64_t hashes_from_ = 0;  // the first call since Forget: earlier hashes are not reported
   std::optional<std::pair<Step, MicroBatch>> flipped_;
   ErrorFeedback feedback_{plan_};
   Version evaluation_version_;

@@ -71,7 +71,7 @@ void VirtualComputer::StartNextLayered() {
   forward_.reset();
   calls_.pop_front();
   is_running_ = true;
-  world_.After(TimeOf(call.micro_batches.size()),
+  world_.After(ComputingTime(call.micro_batches.size()),
                [this, call, digest = forward_digest_] { FinishLayered(call, digest); });
 }
 
@@ -90,13 +90,13 @@ void VirtualComputer::FinishLayered(const Call& call, uint64_t digest) {
       {},
       {},
       false});
-  const auto leaf = [&](MicroBatch m) { return GradientOf(digest, call.step, m); };
+  const auto leaf = [&](MicroBatch m) { return MakeGradient(digest, call.step, m); };
   const MicroBatchTree tree = plan_.steps.Tree(call.step);
   if (call.kind == Kind::kVerification) {
     const MicroBatch m = call.micro_batches.front();
-    backward_->hashes.push_back({call.step, m, HashOf(digest, call.step, m)});
+    backward_->hashes.push_back({call.step, m, HashGradient(digest, call.step, m)});
   } else {
-    backward_->hashes = HashesOf(call, digest);
+    backward_->hashes = HashGradients(call, digest);
     for (TreeNode node : plan_.NodesToPush(call.step, call.micro_batches)) {
       auto sum = std::make_shared<FloatBuffer>(plan_.layout.float_count());
       std::ranges::copy(NodeGradient(tree, node, leaf), sum->data());

@@ -18,7 +18,7 @@ void World::After(Micros delay, std::function<void()> action) {
 bool World::Step() {
   if (queue_.empty()) return false;
   auto action =
-      std::move(const_cast<Event&>(queue_.top()).action);  // popped at once: nobody sees it
+      std::move(const_cast<Event&>(queue_.top()).action);  // popped at once: the change is not seen
   now_ = queue_.top().time;
   queue_.pop();
   action();

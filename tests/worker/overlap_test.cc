@@ -1,10 +1,11 @@
 // Gradients leave while backward still runs: the real train step and the real session on one
-// thread, so that no clock has a say. Before each layer TrainStep asks whether it is abandoned;
-// what has been pushed when it asks for the last time has left before backward ended.
+// thread, so that no clock has a say. Before each layer MicroBatchPass asks whether it is
+// abandoned; what has been pushed when it asks for the last time has left before backward ended.
 #include <doctest/doctest.h>
 
+#include "tests/train/plain_port.h"
+#include "tests/train/trainer_fixture.h"
 #include "tests/worker/session_fixture.h"
-#include "tests/worker/trainer_fixture.h"
 
 namespace pando {
 namespace {
@@ -19,13 +20,13 @@ class OneWorker : private Outbox {
         gradients_(test.plan.layout.float_count()),
         session_({{kSelf, kScheduler, JobId(7)}, {.kind = "test"}}, test.plan, compute_, *this) {
     Receive(kScheduler, ViewUpdate{FirstView()});
-    for (const PeerId& lane : lanes_) Receive(lane, AnswerOf(lane));
+    for (const PeerId& lane : lanes_) Receive(lane, MakeAnswer(lane));
     const SharedBuffer values = test.Parameters();
     for (const ShardId shard : Shards()) {
       const ShardRange& range = test.plan.shards.range(shard);
       const Blob payload = ToBlob(values, range.first, range.size());
       parameters_.Put(shard, Version(0), payload);
-      Receive(LaneOf(shard), Params{{{shard, Version(0), payload}}});
+      Receive(LaneFor(shard), Params{{{shard, Version(0), payload}}});
     }
   }
 
@@ -45,25 +46,19 @@ class OneWorker : private Outbox {
     const auto samples = static_cast<uint32_t>(test_.plan.steps.micro_batch_samples_max());
     ErrorFeedback feedback(plan);
     StepTimeline timeline(nullptr, "");
-    TrainStep train_step(
-        test_.model, {.training = samples}, {},
+    Network network(test_.model, {.training = samples});
+    MicroBatchPass pass(
+        network, {},
         {test_.plan, batches, parameters_, gradients_, gradients_, gradients_, feedback, timeline});
     Bytes bytes;
-    const auto ask = [&](bool) {
-      bytes.before_the_end = pushed_bytes_;
-      return false;
-    };
+    PlainPort port(
+        [&](TreeNode node, ShardId shard, const Blob& payload) {
+          Emit(GradientReady{call.step, node, shard, payload});
+        },
+        [&] { bytes.before_the_end = pushed_bytes_; });
     for (const MicroBatch m : call.micro_batches) {
-      const Status status =
-          train_step.Run({.step = call.step,
-                          .micro_batch = m,
-                          .sum = &sum,
-                          .emit =
-                              [&](TreeNode node, ShardId shard, Blob payload) {
-                                Emit(GradientReady{call.step, node, shard, std::move(payload)});
-                              },
-                          .interrupted = [] { return false; },
-                          .is_abandoned = ask});
+      const Status status = pass.Run(
+          {.step = call.step, .micro_batch = m, .sum = &sum, .sink = port, .control = port});
       REQUIRE_MESSAGE(status.ok(), status.message());
     }
     Emit(StepComputed{call.step});
@@ -75,7 +70,7 @@ class OneWorker : private Outbox {
   static constexpr Micros kNow{1'000'000};
   static constexpr PeerId kSelf{kWorkers[0], Incarnation(100), 0};
 
-  const PeerId& LaneOf(ShardId shard) const { return lanes_[shard.value() % lanes_.size()]; }
+  const PeerId& LaneFor(ShardId shard) const { return lanes_[shard.value() % lanes_.size()]; }
   std::vector<ShardId> Shards() const {
     std::vector<ShardId> shards;
     for (uint32_t s = 0; s < test_.plan.shards.shard_count(); ++s) shards.emplace_back(s);
@@ -88,15 +83,15 @@ class OneWorker : private Outbox {
           {.node = lane.node, .incarnation = lane.incarnation, .role = Role::kServer});
     }
     view.nodes.push_back({.node = kSelf.node, .incarnation = kSelf.incarnation});
-    for (const ShardId shard : Shards()) view.shards.push_back({.primary = LaneOf(shard)});
+    for (const ShardId shard : Shards()) view.shards.push_back({.primary = LaneFor(shard)});
     view.owners.assign(test_.job.micro_batches, {.worker = kSelf.node});
     return view;
   }
   // It has version 0, and nothing of step 0.
-  Answer AnswerOf(const PeerId& lane) const {
+  Answer MakeAnswer(const PeerId& lane) const {
     Answer answer{.view = {1, 1}};
     for (const ShardId shard : Shards()) {
-      if (LaneOf(shard) == lane) answer.items.push_back({shard, Version(0), {}});
+      if (LaneFor(shard) == lane) answer.items.push_back({shard, Version(0), {}});
     }
     return answer;
   }
@@ -144,7 +139,7 @@ TEST_CASE("what is not worth a message by itself is pushed when backward ends") 
   OneWorker worker(test, 1);
   const OneWorker::Bytes pushed = worker.PushStep();
   CHECK(pushed.all == test.plan.layout.float_count() * sizeof(float));
-  REQUIRE(pushed.all < Session::kFlushBytes);
+  REQUIRE(pushed.all < PushSender::kFlushBytes);
   CHECK(pushed.before_the_end == 0);
 }
 

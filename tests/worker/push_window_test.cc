@@ -62,7 +62,7 @@ TEST_CASE("a window begins at the last shard that lacks its version, and moves w
   CHECK(window.NextDeadline() == kNever);
 }
 
-TEST_CASE("the first shard goes whatever its size, and every lane has a window of its own") {
+TEST_CASE("the first shard goes even if it is larger, and every lane has its own window") {
   PushWindow window(1);
   CHECK(AdmittedBy(window, Micros(0), 4) == Shards{4});
   CHECK(AdmittedBy(window, Micros(0), 6, Version(1), kOtherLane) == Shards{6});
@@ -79,7 +79,7 @@ TEST_CASE("a lane whose window does not move is sent all of the step, and only o
   CHECK(AdmittedBy(window, PushWindow::kPatienceMax + kMs, 3, Version(2)) == Shards{3});
 }
 
-TEST_CASE("patience begins when something is held up, and anew when the window moves") {
+TEST_CASE("patience begins when something is held up, and again when the window moves") {
   PushWindow window(kShardBytes);
   AdmittedBy(window, Micros(0), 3);
   AdmittedBy(window, PushWindow::kPatienceMax / 2, 2);
@@ -114,7 +114,7 @@ TEST_CASE("when there is nothing left to push there is nothing to wait for") {
   CHECK(window.NextDeadline() == kNever);
 }
 
-TEST_CASE("in another view patience begins anew") {
+TEST_CASE("in another view patience begins again") {
   PushWindow window(kShardBytes);
   AdmittedBy(window, Micros(0), 3);
   window.Clear();
@@ -149,7 +149,7 @@ TEST_CASE("a window has room for an eighth of the lane's gradients, within bound
   }
 }
 
-TEST_CASE("patience begins anew when either window moves, and has an end while they are held up") {
+TEST_CASE("patience begins again when either window moves, and has an end while they are held up") {
   PushWindow window(kShardBytes);
   AdmittedAfter(window, Micros(0), 0, 9);
   AdmittedAfter(window, Micros(10), 1, 9);

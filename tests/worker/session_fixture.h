@@ -1,5 +1,5 @@
-// What the tests of the session share: a job of few shards on two lanes, a computing side that only
-// remembers what it was asked, and both ends of the wire in virtual time.
+// What the tests of the session share: a job of few shards on two lanes, and both ends of the wire
+// in virtual time.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -11,51 +11,12 @@
 #include <vector>
 
 #include "common/float_buffer.h"
-#include "common/job_plan.h"
-#include "tests/worker/micro_batches.h"
+#include "plan/job_plan.h"
+#include "tests/train/micro_batches.h"
+#include "tests/worker/compute_log.h"
 #include "worker/session.h"
 
 namespace pando {
-
-inline constexpr PeerId kScheduler{kSchedulerNode, Incarnation(10), 0};
-inline constexpr PeerId kLaneA{NodeId(2), Incarnation(22), 0};  // of shards 0, 2, ...
-inline constexpr PeerId kLaneB{NodeId(3), Incarnation(33), 1};  // of shards 1, 3, ...
-inline constexpr PeerId kNewLane{NodeId(8), Incarnation(88), 0};
-inline constexpr PeerId kNobody{};
-inline constexpr NodeId kWorkers[] = {NodeId(4), NodeId(5), NodeId(6)};  // by rank
-
-class ComputeLog : public ComputePort {
- public:
-  struct Call {
-    Step step;
-    std::vector<MicroBatch> micro_batches;
-    bool operator==(const Call&) const = default;
-  };
-  void Compute(Step step, std::vector<MicroBatch> m) override { calls.push_back({step, m}); }
-  void Abandon(Step from) override { abandoned.push_back(from); }
-  void Verify(Step step, MicroBatch m) override { verified.push_back({step, {m}}); }
-  void Forget() override { ++forget_count; }
-  void ParametersArrived(ShardId, Version version, const Blob&) override {
-    parameters.push_back(version);
-  }
-  void ParametersGone(ParameterUse use, Version version) override {
-    (use == ParameterUse::kTraining ? gone : evaluation_gone).push_back(version);
-  }
-  void EvaluateSlice(const Evaluate& request) override { slices.push_back(request.slice); }
-  void EvaluationParametersArrived(ShardId, Version version, const Blob&) override {
-    evaluation_parameters.push_back(version);
-  }
-
-  std::vector<Call> calls;
-  std::vector<Call> verified;
-  std::vector<Step> abandoned;
-  std::vector<Version> parameters;
-  std::vector<Version> gone;
-  std::vector<uint32_t> slices;
-  std::vector<Version> evaluation_parameters;
-  std::vector<Version> evaluation_gone;
-  int forget_count = 0;
-};
 
 class SessionFixture : private Outbox {
  public:
@@ -96,9 +57,9 @@ class SessionFixture : private Outbox {
 
   // ---- time and messages ----
   void Receive(const PeerId& from, Message message) {
-    ReceiveOf(session.view().id, from, std::move(message));
+    ReceiveIn(session.view().id, from, std::move(message));
   }
-  void ReceiveOf(ViewId view, const PeerId& from, Message message) {
+  void ReceiveIn(ViewId view, const PeerId& from, Message message) {
     session.OnMessage(now, {.job = JobId(7),
                             .generation = session.view().generation,
                             .view = view,

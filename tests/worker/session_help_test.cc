@@ -1,6 +1,7 @@
 // Stragglers and verification: what a session computes besides its own.
 #include <doctest/doctest.h>
 
+#include "proto/assignment.h"
 #include "tests/worker/session_fixture.h"
 #include "worker/session.h"
 
@@ -52,7 +53,7 @@ TEST_CASE("a short step is given 100 ms all the same") {
   CHECK(f.Take<Question>().size() == 2);
 }
 
-TEST_CASE("help is one micro-batch for each thread at a time, asked for anew in between") {
+TEST_CASE("help is one micro-batch for each thread at a time, asked for again in between") {
   WaitingWorker f;
   f.Wait(kPatience);
   f.AnswerAll(4, {TreeNode(2), TreeNode(6)});
@@ -132,7 +133,7 @@ TEST_CASE("help ends when the version is known, and the next step begins") {
   CHECK(f.Take<Question>().empty());
 }
 
-TEST_CASE("a new view begins the wait anew: everybody sends again what a lane lost") {
+TEST_CASE("a new view begins the wait again: all workers send again what a lane lost") {
   WaitingWorker f;
   f.Wait(kPatience - kMs);
   f.Enter(f.MakeView(2));
@@ -145,7 +146,7 @@ TEST_CASE("a new view begins the wait anew: everybody sends again what a lane lo
   CHECK(f.Take<Question>().size() == 2);
 }
 
-TEST_CASE("nobody helps before a step has been measured") {
+TEST_CASE("no worker helps before a step has been measured") {
   SessionFixture f;
   f.Start();
   f.FinishCall(f.compute.calls[0]);
@@ -190,7 +191,7 @@ TEST_CASE("as many micro-batches are helped with at once as there are computing 
   CHECK(last.compute.calls[0] == Call{Step(4), MicroBatches({4, 5})});
 }
 
-// The third of three workers, whom the view gives nothing; steps take kStepTime, the last seen
+// The third of three workers, to which the view gives nothing; steps take kStepTime, the last seen
 // made version 15.
 struct IdleWorker : SessionFixture {
   IdleWorker() : SessionFixture(SmallJob(), 2) {
@@ -238,7 +239,7 @@ TEST_CASE("a worker without work helps when a step takes much longer, and then r
   CHECK(f.compute.calls.size() == 2);
 }
 
-TEST_CASE("a worker that helped without work of its own and is given some computes it once") {
+TEST_CASE("a worker that helped without own work and is given some computes it once") {
   IdleWorker f;
   f.Wait(kPatience);
   f.AnswerAll(15, {TreeNode(2), TreeNode(6)});
@@ -272,24 +273,24 @@ Job VerifiedJob() {
 TEST_CASE("the verifier of a micro-batch is the next worker by rank that has work (P41)") {
   SessionFixture f;
   View view = f.MakeView(1);
-  CHECK(VerifierOf(view, Step(0), MicroBatch(0)) == kWorkers[1]);
-  CHECK(VerifierOf(view, Step(0), MicroBatch(4)) == kWorkers[2]);
-  CHECK(VerifierOf(view, Step(0), MicroBatch(7)) == kWorkers[0]);
+  CHECK(FindVerifier(view, Step(0), MicroBatch(0)) == kWorkers[1]);
+  CHECK(FindVerifier(view, Step(0), MicroBatch(4)) == kWorkers[2]);
+  CHECK(FindVerifier(view, Step(0), MicroBatch(7)) == kWorkers[0]);
   for (uint32_t m : {4, 5}) view.owners[m].worker = kWorkers[0];
-  CHECK(VerifierOf(view, Step(0), MicroBatch(0)) == kWorkers[2]);
+  CHECK(FindVerifier(view, Step(0), MicroBatch(0)) == kWorkers[2]);
   for (MicroBatchOwner& owner : view.owners) owner.worker = kWorkers[0];
-  CHECK(VerifierOf(view, Step(0), MicroBatch(0)) == kUnknownNode);
+  CHECK(FindVerifier(view, Step(0), MicroBatch(0)) == kUnknownNode);
   for (MicroBatchOwner& owner : view.owners) owner.worker = kUnknownNode;
-  CHECK(VerifierOf(view, Step(0), MicroBatch(0)) == kUnknownNode);
+  CHECK(FindVerifier(view, Step(0), MicroBatch(0)) == kUnknownNode);
 }
 
 TEST_CASE("a verifier is of the owner's kind, or there is none (P40, P41)") {
   SessionFixture f;
   View view = f.MakeView(1);
   for (NodeInfo& node : view.nodes) node.probe_hash = node.node == kWorkers[1] ? 2 : 1;
-  CHECK(VerifierOf(view, Step(0), MicroBatch(0)) == kWorkers[2]);
-  CHECK(VerifierOf(view, Step(0), MicroBatch(7)) == kWorkers[0]);
-  CHECK(VerifierOf(view, Step(0), MicroBatch(4)) == kUnknownNode);
+  CHECK(FindVerifier(view, Step(0), MicroBatch(0)) == kWorkers[2]);
+  CHECK(FindVerifier(view, Step(0), MicroBatch(7)) == kWorkers[0]);
+  CHECK(FindVerifier(view, Step(0), MicroBatch(4)) == kUnknownNode);
 }
 
 TEST_CASE("one micro-batch in k is verified, the same ones for everybody") {
@@ -372,7 +373,7 @@ TEST_CASE("of verifications that the run went past, the scheduler hears that the
   CHECK(reports.back().second.items.back().step == Step(3));
 }
 
-TEST_CASE("reports that nobody takes are bounded, the oldest go first (I6)") {
+TEST_CASE("reports that are not acknowledged are bounded, the oldest go first (I6)") {
   GradientReports reports;
   for (uint64_t step = 0; step < GradientReports::kReportsMax + 10; ++step)
     reports.Add(Micros(0), {Step(step), MicroBatch(0), 1});

@@ -1,4 +1,5 @@
-// The session among the workers of its host: who gives, and who sums and pushes (P6a).
+// The session among the workers of its host: as a giver, and as the relay that sums and pushes
+// (P6a).
 #include "tests/worker/session_fixture.h"
 
 namespace pando {
@@ -21,8 +22,8 @@ Job HostJob() {
 }
 
 // One float for all, so that a sum's is that of its summands' floats.
-PushItem ItemOf(const SessionFixture& f, uint32_t shard, uint64_t step, TreeNode node,
-                float value) {
+PushItem MakeItem(const SessionFixture& f, uint32_t shard, uint64_t step, TreeNode node,
+                  float value) {
   auto floats = std::make_shared<FloatBuffer>(f.plan.shards.range(ShardId(shard)).size());
   std::ranges::fill(floats->span(), value);
   return {ShardId(shard), Step(step), node, ToBlob(SharedBuffer(floats))};
@@ -31,7 +32,7 @@ PushItem ItemOf(const SessionFixture& f, uint32_t shard, uint64_t step, TreeNode
 void Give(SessionFixture& f, const PeerId& giver, uint64_t step, TreeNode node, float value) {
   Push push;
   for (uint32_t shard = 0; shard < f.shard_count(); ++shard)
-    push.items.push_back(ItemOf(f, shard, step, node, value));
+    push.items.push_back(MakeItem(f, shard, step, node, value));
   f.Receive(giver, std::move(push));
 }
 
@@ -61,7 +62,7 @@ void RunFirstStep(SessionFixture& f) {
   f.DropSent();
 }
 
-TEST_CASE("who gives sends nothing to the lanes, and takes parameters of the relay") {
+TEST_CASE("a giver sends nothing to the lanes, and takes parameters of the relay") {
   SessionFixture f(HostJob(), 1);
   f.Start();
   f.DropSent();
@@ -72,8 +73,8 @@ TEST_CASE("who gives sends nothing to the lanes, and takes parameters of the rel
   f.GiveParamsFrom(kRelay, 1);
   CHECK(f.session.unreplied_count() == 0);
   CHECK(f.session.known_everywhere() == Version(1));
-  CHECK(f.session.pushed_bytes().all == 0);
-  CHECK(f.session.given_bytes() > 0);
+  CHECK(f.session.sent_bytes().pushed == 0);
+  CHECK(f.session.sent_bytes().given > 0);
 }
 
 TEST_CASE("a relay that answers no question is given nothing until it answers one") {
@@ -81,12 +82,12 @@ TEST_CASE("a relay that answers no question is given nothing until it answers on
   f.Start();
   f.FinishCall(f.compute.calls.at(0));
   f.DropSent();
-  f.Wait(HostRelay::kQuiet);
+  f.Wait(HostGiver::kQuiet);
   const auto questions = f.Take<Question>();
   REQUIRE(questions.size() == 1);
   CHECK(questions[0].first == kRelay);
   CHECK(TakePushed(f).empty());
-  f.Wait(HostRelay::kPatience + HostRelay::kAskAgain);
+  f.Wait(HostGiver::kPatience + HostGiver::kAskAgain);
   CHECK(TakePushed(f) == std::vector<Pushed>{{kLaneA, kOfGiver, 0}, {kLaneB, kOfGiver, 0}});
   f.Enter(f.MakeView(2));
   f.AnswerAll(0);
@@ -97,7 +98,7 @@ TEST_CASE("a relay that answers no question is given nothing until it answers on
     return std::ranges::any_of(asked, [](const auto& q) { return q.first == kRelay; });
   };
   CHECK(is_asked());
-  f.Wait(HostRelay::kAskGivenUp);
+  f.Wait(HostGiver::kAskGivenUp);
   CHECK(is_asked());
   f.Receive(kRelay, Answer{f.session.view().id, {}});
   CHECK(!f.session.has_given_up_relay());
@@ -110,12 +111,12 @@ TEST_CASE("a question that was lost is no reason to give up later") {
   SessionFixture f(HostJob(), 1);
   f.Start();
   f.FinishCall(f.compute.calls.at(0));
-  f.Wait(HostRelay::kQuiet);  // asked, and all comes from the lanes meanwhile
+  f.Wait(HostGiver::kQuiet);  // asked, and all comes from the lanes meanwhile
   f.GiveParams(1);
-  f.Wait(10 * HostRelay::kPatience);
+  f.Wait(10 * HostGiver::kPatience);
   f.FinishCall(f.compute.calls.at(1));
-  f.Wait(HostRelay::kQuiet);
-  f.Wait(HostRelay::kAskAgain);
+  f.Wait(HostGiver::kQuiet);
+  f.Wait(HostGiver::kAskAgain);
   CHECK(!f.session.has_given_up_relay());
 }
 
@@ -124,7 +125,7 @@ TEST_CASE("what may have been under way is not given again, until it is asked ab
   f.Start();
   f.FinishCall(f.compute.calls.at(0));
   f.GiveParamsFrom(kRelay, 1);
-  f.Wait(HostRelay::kQuiet / 2);
+  f.Wait(HostGiver::kQuiet / 2);
   f.FinishCall(f.compute.calls.at(1));
   f.DropSent();
   const auto answer_question = [&] {
@@ -134,10 +135,10 @@ TEST_CASE("what may have been under way is not given again, until it is asked ab
     f.Receive(kRelay, Answer{f.session.view().id,
                              {{ShardId(0), Version(1), {}}, {ShardId(1), Version(1), {}}}});
   };
-  f.Wait(HostRelay::kQuiet / 2);
+  f.Wait(HostGiver::kQuiet / 2);
   answer_question();
   CHECK(TakePushed(f).empty());
-  f.Wait(HostRelay::kQuiet);
+  f.Wait(HostGiver::kQuiet);
   answer_question();
   CHECK(TakePushed(f) == std::vector<Pushed>(2, {kRelay, kOfGiver, 0}));
 }
@@ -146,7 +147,7 @@ TEST_CASE("what a relay has lost is given again, and a version that it knows of 
   SessionFixture f(HostJob(), 1);
   f.Start();
   f.FinishCall(f.compute.calls.at(0));
-  f.Wait(HostRelay::kQuiet);
+  f.Wait(HostGiver::kQuiet);
   f.DropSent();
   f.Receive(kRelay, Answer{f.session.view().id,
                            {{ShardId(0), Version(0), {kOfGiver}}, {ShardId(1), Version(0), {}}}});
@@ -155,7 +156,7 @@ TEST_CASE("what a relay has lost is given again, and a version that it knows of 
   CHECK(again[0].first == kRelay);
   REQUIRE(again[0].second.items.size() == 1);
   CHECK(again[0].second.items[0].shard == ShardId(1));
-  f.Wait(HostRelay::kQuiet);
+  f.Wait(HostGiver::kQuiet);
   f.Receive(kRelay, Answer{f.session.view().id,
                            {{ShardId(0), Version(1), {}}, {ShardId(1), Version(0), {kOfGiver}}}});
   const auto pulls = f.Take<Pull>();
@@ -170,14 +171,14 @@ TEST_CASE("what a relay says of an earlier step is no word of this one") {
   f.FinishCall(f.compute.calls.at(0));
   f.GiveParams(1);
   f.FinishCall(f.compute.calls.at(1));
-  f.Wait(HostRelay::kQuiet);
+  f.Wait(HostGiver::kQuiet);
   f.DropSent();
   f.Receive(kRelay, Answer{f.session.view().id,
                            {{ShardId(0), Version(0), {kOfGiver}}, {ShardId(1), Version(1), {}}}});
   CHECK(TakePushed(f) == std::vector<Pushed>(2, {kRelay, kOfGiver, 0}));
 }
 
-TEST_CASE("nobody is waited for who has not given, and what comes late goes for itself") {
+TEST_CASE("no worker is waited for that has not given, and what comes late goes for itself") {
   SessionFixture f(HostJob());
   f.Start();
   f.FinishCall(f.compute.calls.at(0));
@@ -231,17 +232,17 @@ TEST_CASE("a relay that abandons a step still has what it was given of it") {
   f.DropSent();
   f.Receive(kLaneA, Params{});  // step 2 is under way when version 4 of all shards turns up
   Push ahead;
-  ahead.items.push_back(ItemOf(f, 0, 3, kOfGiver, 5));
+  ahead.items.push_back(MakeItem(f, 0, 3, kOfGiver, 5));
   f.Receive(kGiver, std::move(ahead));
   CHECK(std::ranges::find(f.compute.abandoned, Step(2)) != f.compute.abandoned.end());
   Push other;
-  other.items.push_back(ItemOf(f, 0, 3, kOfOther, 6));
+  other.items.push_back(MakeItem(f, 0, 3, kOfOther, 6));
   f.Receive(kOther, std::move(other));
   f.Wait(PushWindow::kPatienceMax);
   CHECK(TakePushed(f) == std::vector<Pushed>{{kLaneA, kOfGiver, 5}, {kLaneA, kOfOther, 6}});
 }
 
-TEST_CASE("a sum takes the place of its parts, whoever made it") {
+TEST_CASE("a sum takes the place of its parts, also one of an earlier relay") {
   SessionFixture f(HostJob());
   RunFirstStep(f);
   Give(f, kGiver, 1, kOfGiver, 1);
@@ -256,10 +257,10 @@ TEST_CASE("nonsense is not summed") {
   SessionFixture f(HostJob());
   RunFirstStep(f);
   Push push;
-  push.items.push_back(ItemOf(f, 0, 1, TreeNode(0), 1));
-  push.items.push_back(ItemOf(f, 0, 1, TreeNode(99), 1));
-  push.items.push_back(ItemOf(f, 0, 10'000, kOfGiver, 1));  // beyond the job
-  push.items.push_back(ItemOf(f, 0, 0, kOfGiver, 1));       // of one that is over
+  push.items.push_back(MakeItem(f, 0, 1, TreeNode(0), 1));
+  push.items.push_back(MakeItem(f, 0, 1, TreeNode(99), 1));
+  push.items.push_back(MakeItem(f, 0, 10'000, kOfGiver, 1));  // beyond the job
+  push.items.push_back(MakeItem(f, 0, 0, kOfGiver, 1));       // of one that is over
   push.items.push_back({ShardId(7), Step(1), kOfGiver, Blob()});
   push.items.push_back({ShardId(0), Step(1), kOfGiver, Blob()});
   f.Receive(kGiver, std::move(push));
@@ -274,7 +275,7 @@ TEST_CASE("codecs and run.host_sum never leave each to push for itself") {
   Job encoded = HostJob();
   encoded.push_codec = PayloadCodec::kBf16;
   Job never = HostJob();
-  never.host_sum = HostSum::kNever;
+  never.host_sum = HostSum::kOff;
   for (const Job& job : {encoded, never}) {
     SessionFixture f(job, 1);
     f.Start();
@@ -289,7 +290,7 @@ TEST_CASE("auto sums shards whose primary is on another host, with workers of th
   job.host_sum = HostSum::kAuto;
   const SessionFixture f(job);
   View view = f.MakeView(1);
-  const auto group_of = [&](const PeerId& worker) { return HostGroupOf(view, worker, f.plan); };
+  const auto group_of = [&](const PeerId& worker) { return HostGroupFor(view, worker, f.plan); };
   CHECK(!group_of(kGiver).has_relay());  // all on one host
   view.nodes[0].host = "elsewhere";      // lane A's
   CHECK(group_of(kGiver).relay == kRelay);

@@ -44,7 +44,7 @@ TEST_CASE("questions are repeated, soon at first, until all are answered") {
   CHECK(f.Take<Question>().empty());
 }
 
-TEST_CASE("a lane that does not answer for long is told the view (P13)") {
+TEST_CASE("a lane that does not answer for long gets the view (P13)") {
   SessionFixture f;
   f.Enter(f.MakeView(1));
   f.Take<ViewUpdate>();
@@ -80,7 +80,7 @@ TEST_CASE("an answer to an earlier view's question is dropped (P17)") {
 }
 
 TEST_CASE(
-    "a new view gives us a dead worker's part: computed now, the next step begins anew (P12)") {
+    "a new view gives us a dead worker's part: computed now, the next step begins again (P12)") {
   SessionFixture f;
   f.Start();
   f.FinishCall(f.compute.calls[0]);
@@ -158,7 +158,7 @@ TEST_CASE("what does not fit in a lane's window goes when that has not moved for
   CHECK(f.TakePushed() == ShardIds{ShardId(1), ShardId(2)});
 }
 
-TEST_CASE("while sums of our own of a lane's last shard are to come, nothing is held up") {
+TEST_CASE("while our sums of a lane's last shard are to come, nothing is held up") {
   Job job = SessionFixture::SmallJob();
   job.push_codec = PayloadCodec::kBf16;  // a push for each of four micro-batches (P34)
   NarrowWindow f(job);
@@ -359,7 +359,7 @@ TEST_CASE("what a lane held in an earlier view is pushed again (P10, P17)") {
   const ViewId earlier = f.session.view().id;
   f.Enter(f.MakeView(earlier.number + 1));
   f.AnswerAll(0);
-  f.ReceiveOf(earlier, kLaneA,
+  f.ReceiveIn(earlier, kLaneA,
               PushReply{{{.shard = ShardId(0),
                           .version = Version(1),
                           .node = TreeNode(2),
@@ -375,7 +375,7 @@ TEST_CASE("what the lanes of a new view lose is asked for again as soon as at fi
   SessionFixture f;
   f.Enter(f.MakeView(1));
   f.AnswerAll(0);
-  f.Wait(20'000 * kMs);  // nobody gives parameters: they are asked for ever less often
+  f.Wait(20'000 * kMs);  // no parameters come: they are asked for ever less often
   f.DropSent();
   f.Enter(f.MakeView(2));
   CHECK(f.Take<Pull>().size() == 2);
@@ -406,7 +406,7 @@ TEST_CASE("a worker that fell behind pulls every shard of the version of today a
   CHECK(shard_count == 2);
 }
 
-TEST_CASE("a lane that owes an answer for two leases is reported until it is heard (P23)") {
+TEST_CASE("a lane that owes an answer for two leases is reported until it answers (P23)") {
   SessionFixture f;
   f.Start();
   f.FinishCall(f.compute.calls[0]);
@@ -453,7 +453,7 @@ TEST_CASE("a failure of a generation that is over is not told any more (P21)") {
   f.Start();
   f.Emit(ComputeFailed{Internal("a loss that is not a number")});
   f.Wait(kMs);
-  CHECK(f.session.failure()->kind == FailureKind::kTraining);
+  CHECK(f.session.lifecycle().failure()->kind == FailureKind::kTraining);
   CHECK(!f.Take<Failure>().empty());
   View view = f.MakeView(2);
   view.generation = 1;
@@ -491,7 +491,7 @@ TEST_CASE("a restarted scheduler is followed by its view") {
   CHECK(f.Take<Failure>().back().first == restarted);
 }
 
-TEST_CASE("a worker that was asked to leave says so until it is stopped, and works on") {
+TEST_CASE("a worker that was asked to leave repeats Leave until it is stopped, and works on") {
   SessionFixture f;
   f.Start();
   f.session.Leave(f.now);
@@ -503,15 +503,15 @@ TEST_CASE("a worker that was asked to leave says so until it is stopped, and wor
   f.Receive(kScheduler, Stop{StopReason::kDrained, "drained"});
   CHECK(f.Take<Bye>().size() == 1);
   CHECK(f.session.finished());
-  CHECK_FALSE(f.session.refusal());
+  CHECK_FALSE(f.session.lifecycle().refusal());
 }
 
 TEST_CASE("a worker that was given up ends, and may join again") {
   SessionFixture f;
   f.Start();
-  f.Receive(kScheduler, Refused{"given up as dead", RefusalKind::kGivenUp});
+  f.Receive(kScheduler, Refused{"its lease expired", RefusalKind::kGivenUp});
   CHECK(f.session.finished());
-  CHECK(f.session.refusal() == RefusalKind::kGivenUp);
+  CHECK(f.session.lifecycle().refusal() == RefusalKind::kGivenUp);
   CHECK(f.compute.abandoned.back() == Step(0));
 }
 
@@ -550,7 +550,7 @@ TEST_CASE("nothing is pushed of pictures in others' places before the scheduler 
   REQUIRE(reports[0].second.items.size() == 2);
   CHECK(reports[0].second.items[1].name == "train/b/2.jpg");
   CHECK(f.Take<Push>().empty());
-  CHECK(f.session.CurrentActivity(f.now).waiting_for == PeerId{});  // it is we who hold up the step
+  CHECK(f.session.CurrentActivity(f.now).waiting_for == PeerId{});  // this worker holds up the step
   f.Wait(250 * kMs);
   CHECK(!f.Take<PicturesReplaced>().empty());  // until it is answered
   f.Receive(kScheduler, PicturesReplacedAck{{"train/a/1.jpg"}});

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "common/tensor_layout.h"
+#include "plan/tensor_layout.h"
 
 namespace pando {
 

@@ -31,14 +31,14 @@ namespace {
 
 using gloo::transport::tcp::Address;
 
-// gloo knows no waiting without end. Who waits in vain is told so by the scheduler, whose leases
-// are short; a rank that evaluates, or computes a large batch, may take its time.
+// gloo has no wait without a timeout. A rank that evaluates, or computes a large batch, may take
+// its time. If a rank is gone, the scheduler, whose leases are short, stops those that wait for it.
 constexpr std::chrono::hours kOperationTimeout{24};
 constexpr std::chrono::milliseconds kStorePoll{5};
 // Medians of 2 and 4 ranks over loopback, ring against halving-doubling: 64 KiB 0.09 and 0.05 ms, 1
 // MiB 0.47 and 0.42 ms, 25 MB 33 and 41 ms (2 ranks); 25 MB 115 and 150 ms (4 ranks). A job has one
-// algorithm for all its buckets: by ring but for the small ones, a step of VGG-16 with 4 ranks over
-// 1 Gbit/s took 11.3 s, and 7.5 s by ring alone.
+// algorithm for all its buckets: with halving-doubling for the small ones, a step of VGG-16 with 4
+// ranks over 1 Gbit/s took 11.3 s, and 7.5 s by ring alone.
 constexpr size_t kRingBytesMin = size_t{2} << 20;
 
 bool IsRing(const GlooOptions& options) {
@@ -46,8 +46,8 @@ bool IsRing(const GlooOptions& options) {
   return options.algorithm == AllreduceAlgorithm::kRing;
 }
 
-// gloo's own store waits for as long as the context does; this one until its own deadline, and no
-// longer than somebody wants it to.
+// gloo's own store waits for as long as the context does; this one until its own deadline, or
+// until it is cancelled.
 class Store : public gloo::rendezvous::FileStore {
  public:
   Store(const GlooOptions& options, const std::atomic<bool>& is_cancelled)
@@ -84,9 +84,10 @@ class Mesh : public gloo::rendezvous::Context {
 };
 
 // The sockets of the mesh: accepted where this rank listens, or dialed to where a peer does. gloo
-// wakes who waits for a peer when the peer hangs up, and not when we close our end from another
-// thread; so we keep what lets us hang up on ourselves.
-std::vector<UniqueFd> SocketsOf(const std::string& ours, const std::map<int, std::string>& peers) {
+// wakes a thread that waits for a peer when the peer hangs up, and not when we close our end from
+// another thread. With copies of the sockets we can shut them down ourselves.
+std::vector<UniqueFd> FindSockets(const std::string& ours,
+                                  const std::map<int, std::string>& peers) {
   std::vector<UniqueFd> sockets;
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", ignored)) {
@@ -108,8 +109,8 @@ std::vector<UniqueFd> SocketsOf(const std::string& ours, const std::map<int, std
 }
 
 // "[/build/gloo/transport/tcp/pair.cc:598] Connection closed by peer [10.0.0.3]:41213": the place
-// in gloo's source is of no use to anybody.
-std::string TextOf(const std::exception& error) {
+// in gloo's source is of no use to the reader.
+std::string Describe(const std::exception& error) {
   const std::string text = error.what();
   const size_t place = text.starts_with('[') ? text.find("] ") : std::string::npos;
   return place == std::string::npos ? text : text.substr(place + 2);
@@ -131,7 +132,7 @@ Status Caught(const char* what, Call call) {
     call();
     return Status();
   } catch (const std::exception& error) {
-    return Unavailable(fmt::format("allreduce: {}: {}", what, TextOf(error)));
+    return Unavailable(fmt::format("allreduce: {}: {}", what, Describe(error)));
   }
 }
 
@@ -145,7 +146,7 @@ class GlooGroup : public AllreduceGroup {
       if (rank != context_->rank) peers_[rank] = context_->PeerAddress(store, rank);
     }
     const std::string ours = context_->getPair(peers_.begin()->first)->address().str();
-    sockets_ = SocketsOf(ours, peers_);
+    sockets_ = FindSockets(ours, peers_);
   }
   ~GlooGroup() override {
     Close();  // first: what the algorithms registered may be in use by gloo's own thread

@@ -9,8 +9,8 @@
 #include <memory>
 #include <string>
 
-#include "common/job.h"
 #include "common/status.h"
+#include "plan/job.h"
 #include "worker/allreduce/allreduce_group.h"
 
 namespace pando {

@@ -13,7 +13,7 @@ class GpuGroup : public AllreduceGroup {
   explicit GpuGroup(std::unique_ptr<AllreduceGroup> below) : below_(std::move(below)) {}
 
   void SumBy(std::unique_ptr<GpuSum> gpus) { gpus_ = std::move(gpus); }
-  // Whether every rank says so.
+  // Whether this is so on every rank.
   Result<bool> AllSay(bool ours, uint32_t size, const std::atomic<bool>& is_cancelled) {
     if (is_cancelled) return Interrupted("called off");
     *said_ = ours ? 1 : 0;

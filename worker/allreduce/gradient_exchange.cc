@@ -8,11 +8,11 @@
 
 namespace pando {
 
-GradientExchange::GradientExchange(const JobPlan& plan, uint32_t rank, Callbacks callbacks,
+GradientExchange::GradientExchange(const JobPlan& plan, uint32_t rank, ExchangePort& port,
                                    Device device, Timeline* timeline)
     : plan_(plan),
       rank_(rank),
-      callbacks_(std::move(callbacks)),
+      port_(port),
       buckets_(PlanBuckets(plan.shards)),
       timeline_(timeline, buckets_),
       bucket_of_(plan.shards.shard_count()) {
@@ -62,8 +62,8 @@ void GradientExchange::RequestStop() {
 
 // ---- what the computing threads bring -----------------------------------------------------------
 
-// The first word of a step, from whichever side, begins it.
-GradientExchange::StepState& GradientExchange::StateOf(Step step) {
+// The first call for a step begins it: a contribution, or the exchange's thread.
+GradientExchange::StepState& GradientExchange::StateFor(Step step) {
   StepState& state = states_[step.value() % states_.size()];
   if (state.step == step) return state;
   state.step = step;
@@ -73,7 +73,7 @@ GradientExchange::StepState& GradientExchange::StateOf(Step step) {
   const bool has_none = state.node_count == 0;  // fewer samples than ranks
   for (const Bucket& bucket : buckets_)
     state.missing_counts.push_back(has_none ? 0 : bucket.shards.last - bucket.shards.first);
-  if (has_none) std::fill_n(FlatOf(step), plan_.layout.float_count(), 0.0f);
+  if (has_none) std::fill_n(FlatFor(step), plan_.layout.float_count(), 0.0f);
   return state;
 }
 
@@ -81,13 +81,13 @@ void GradientExchange::Add(Step step, TreeNode node, ShardId shard, const Blob& 
   std::map<TreeNode, Blob> parts;
   {
     const std::lock_guard lock(mutex_);
-    StepState& state = StateOf(step);
+    StepState& state = StateFor(step);
     std::map<TreeNode, Blob>& held = state.parts[shard.value()];
     held.emplace(node, sum);
     if (held.size() < state.node_count) return;
     parts.swap(held);
   }
-  float* out = FlatOf(step) + plan_.shards.range(shard).first;
+  float* out = FlatFor(step) + plan_.shards.range(shard).first;
   for (auto part = parts.begin(); part != parts.end(); ++part) {
     const std::span<const float> in = part->second.floats();
     if (part == parts.begin()) {
@@ -97,7 +97,7 @@ void GradientExchange::Add(Step step, TreeNode node, ShardId shard, const Blob& 
     }
   }
   const std::lock_guard lock(mutex_);
-  if (--StateOf(step).missing_counts[bucket_of_[shard.value()]] == 0) changed_.notify_all();
+  if (--StateFor(step).missing_counts[bucket_of_[shard.value()]] == 0) changed_.notify_all();
 }
 
 void GradientExchange::Hold() {
@@ -134,13 +134,13 @@ void GradientExchange::Run() {
   SetFloatEnvironment();
   Status status = Work();
   const std::lock_guard lock(mutex_);
-  if (!status.ok() && !is_stopping_) callbacks_.on_failed(std::move(status));
+  if (!status.ok() && !is_stopping_) port_.OnFailed(std::move(status));
   has_ended_ = true;
   changed_.notify_all();
 }
 
 Status GradientExchange::Work() {
-  Result<std::unique_ptr<AllreduceGroup>> connected = callbacks_.connect();
+  Result<std::unique_ptr<AllreduceGroup>> connected = port_.Connect();
   if (!connected.ok()) return connected.status();
   AllreduceGroup& group = **connected;
   {
@@ -148,7 +148,7 @@ Status GradientExchange::Work() {
     if (is_stopping_) return Interrupted("stopped");
     group_ = *std::move(connected);
   }
-  if (Status s = callbacks_.prepare(group); !s.ok()) return s;
+  if (Status s = port_.Prepare(group); !s.ok()) return s;
   for (Step step = first_; step.value() < plan_.steps.step_count(); step = NextStep(step)) {
     timeline_.Begin(step);
     if (Status s = Compare(group, VersionReadBy(step)); !s.ok()) return s;
@@ -176,7 +176,7 @@ Status GradientExchange::Compare(AllreduceGroup& group, Version version) {
                     std::to_string(version.value()) +
                     ": one of these machines computes wrongly, or they run different builds");
   }
-  callbacks_.on_agreed(version);
+  port_.OnAgreed(version);
   timeline_.DidCompare();
   return Status();
 }
@@ -188,17 +188,17 @@ Status GradientExchange::SumStep(AllreduceGroup& group, Step step) {
     if (!AwaitBucket(step, b)) return Interrupted("stopped");
     timeline_.DidAwaitGradients(b);
     const ShardRange& floats = buckets_[b].floats;
-    Status s = group.Sum(std::span(FlatOf(step) + floats.first, floats.size()));
+    Status s = group.Sum(std::span(FlatFor(step) + floats.first, floats.size()));
     if (!s.ok()) return s;
     timeline_.DidSum(b);
-    callbacks_.on_sums({step, buckets_[b].shards, flats_[step.value() % flats_.size()]});
+    port_.OnSums({step, buckets_[b].shards, flats_[step.value() % flats_.size()]});
     timeline_.DidHandOver(b);
   }
   return Status();
 }
 
-// Until the sums of two steps ago are of no more use. Who computes has waited for that by its
-// forward; a rank without a share of the step has not. False when stopping.
+// Until the sums of two steps ago are not used any more. A rank that computes has waited for that
+// by its forward; a rank without a share of the step has not. False when stopping.
 bool GradientExchange::AwaitFlat(Step step) {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return is_stopping_ || whole_.value() + 1 >= step.value(); });
@@ -208,7 +208,7 @@ bool GradientExchange::AwaitFlat(Step step) {
 // False when stopping.
 bool GradientExchange::AwaitBucket(Step step, size_t bucket) {
   std::unique_lock lock(mutex_);
-  StepState& state = StateOf(step);
+  StepState& state = StateFor(step);
   changed_.wait(lock, [&] {
     return is_stopping_ || (state.missing_counts[bucket] == 0 && hold_count_ == 0);
   });

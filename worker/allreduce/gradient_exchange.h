@@ -1,5 +1,5 @@
 // GradientExchange sums a group's gradients: what this rank's computing threads make final is put
-// together in buckets, and a thread of its own sums each bucket over all ranks as soon as it is
+// together in buckets, and a separate thread sums each bucket over all ranks as soon as it is
 // full, while backward goes on. Made by the group's worker process.
 //
 // Of a step a rank has one contribution of each shard for each tree node that its micro-batches
@@ -7,8 +7,8 @@
 // has an aligned run, and there are two ranks, the sum is the tree's own: a + b. Sums over more
 // ranks are in the library's order, the same on every rank.
 //
-// Threads: Add and Hold any; Begin, Release, SetWhole and SetHash on one, the protocol thread;
-// callbacks come on the exchange's own. Owns: two flat vectors of gradients, and its group.
+// Threads: Add and Hold any; Begin, Release, SetWhole and SetHash on one, the protocol thread.
+// Owns: two flat vectors of gradients, and its group.
 #pragma once
 
 #include <array>
@@ -24,32 +24,42 @@
 
 #include "common/blob.h"
 #include "common/float_buffer.h"
-#include "common/job_plan.h"
 #include "kernels/device.h"
+#include "plan/job_plan.h"
 #include "worker/allreduce/allreduce_group.h"
 #include "worker/allreduce/bucket_plan.h"
 #include "worker/allreduce/exchange_timeline.h"
 
 namespace pando {
 
+// Sums of a run of shards over all micro-batches of the step, unscaled.
+struct GradientSums {
+  Step step;
+  ShardPlan::Run shards;
+  SharedBuffer flat;  // overwritten by the next step but one, which waits for SetWhole
+};
+
+// The process around an exchange. Threads: called on the exchange's own.
+class ExchangePort {
+ public:
+  virtual ~ExchangePort() = default;
+  // Connects this rank to the others.
+  virtual Result<std::unique_ptr<AllreduceGroup>> Connect() = 0;
+  // Called with the connected group before its first step.
+  virtual Status Prepare(AllreduceGroup& group) = 0;
+  virtual void OnSums(GradientSums sums) = 0;
+  // All ranks hold the same weights of this version.
+  virtual void OnAgreed(Version version) = 0;
+  // The last call.
+  virtual void OnFailed(Status failure) = 0;
+};
+
 class GradientExchange {
  public:
-  struct Sums {  // of a run of shards, over all micro-batches of the step, unscaled
-    Step step;
-    ShardPlan::Run shards;
-    SharedBuffer flat;  // overwritten by the next step but one, which waits for SetWhole
-  };
-  struct Callbacks {
-    std::function<Result<std::unique_ptr<AllreduceGroup>>()> connect;
-    std::function<Status(AllreduceGroup& group)> prepare;  // before the first step
-    std::function<void(Sums sums)> on_sums;
-    // All ranks hold the same weights of this version.
-    std::function<void(Version version)> on_agreed;
-    std::function<void(Status failure)> on_failed;  // the last call
-  };
-  // `plan`, and `timeline` if it is not null, outlive the exchange. `device`: whose groups may sum
-  // what it adds, at its best speed.
-  GradientExchange(const JobPlan& plan, uint32_t rank, Callbacks callbacks, Device device = {},
+  using Sums = GradientSums;
+  // `plan`, `port`, and `timeline` if it is not null, outlive the exchange. `device`: whose groups
+  // may sum what it adds, at its best speed.
+  GradientExchange(const JobPlan& plan, uint32_t rank, ExchangePort& port, Device device = {},
                    Timeline* timeline = nullptr);
   ~GradientExchange();  // stops
 
@@ -72,7 +82,7 @@ class GradientExchange {
   void SetHash(Version version, uint64_t hash);
   bool IsCompared(Version version) const;
 
-  // Ends the thread, whatever it waits for. Idempotent.
+  // Ends the thread, also while it waits. Idempotent.
   void Stop();
   // The same, but gives up after a while: connecting cannot be called off at every point. False if
   // so; the process had better end then.
@@ -94,12 +104,12 @@ class GradientExchange {
   Status SumStep(AllreduceGroup& group, Step step);
   bool AwaitFlat(Step step);
   bool AwaitBucket(Step step, size_t bucket);
-  StepState& StateOf(Step step);  // REQUIRES: mutex_ held
-  float* FlatOf(Step step) { return flats_[step.value() % flats_.size()]->data(); }
+  StepState& StateFor(Step step);  // REQUIRES: mutex_ held
+  float* FlatFor(Step step) { return flats_[step.value() % flats_.size()]->data(); }
 
   const JobPlan& plan_;
   const uint32_t rank_;
-  const Callbacks callbacks_;
+  ExchangePort& port_;
   const std::vector<Bucket> buckets_;
   ExchangeTimeline timeline_;          // of the thread
   std::vector<size_t> bucket_of_;      // by shard

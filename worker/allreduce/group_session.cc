@@ -3,17 +3,20 @@
 #include <algorithm>
 #include <utility>
 
-#include "common/check.h"
-#include "proto/assignment.h"
+#include "proto/dispatch.h"
 
 namespace pando {
 namespace {
 
-constexpr Micros kControlRetry = std::chrono::milliseconds(200);
 constexpr Micros kPullRetry = std::chrono::milliseconds(500);
-// Steps handed out beyond the last whole version: threads that are done with one step begin the
-// next, layer by layer.
-constexpr uint64_t kStepsInHandMax = 2;
+using GroupSessionIgnores =
+    Ignored<Register, Welcome, Ready, Heartbeat, HeartbeatAck, ViewAck, Push, Pull, PushReply,
+            Question, Answer, ScalarsRequest, Scalars, Progress, ProgressAck, EvaluationResult,
+            ReleasePin, PinReleased, Bye, Failure, StatusRequest, StatusReport, Root, RootAck,
+            Chunk, ChunkAck, Synced, Divergence, PeerSilent, SnapshotStored, SnapshotAck,
+            SnapshotAt, SnapshotAtAck, Leave, GradientHashes, GradientHashesAck, Command,
+            CommandReply, FaultNote, FaultNoteAck, RestoreFailed, Partials, PartialsPull,
+            PicturesReplaced>;
 
 bool HasAll(const std::vector<bool>& arrived) {
   return std::ranges::find(arrived, false) == arrived.end();
@@ -30,29 +33,70 @@ bool AreSame(const std::vector<T>& a, const std::vector<T>& b) {
 
 GroupSession::GroupSession(const Options& options, const JobPlan& plan, ComputePort& compute,
                            GroupPort& port, Outbox& outbox)
-    : ready_(options.ready),
-      plan_(plan),
+    : plan_(plan),
       compute_(compute),
       port_(port),
       member_(options.identity, outbox),
-      arrived_(plan.shards.shard_count()),
-      made_(plan.shards.shard_count()) {}
+      lifecycle_(options.ready, compute, member_),
+      steps_(plan, member_, group_, compute),
+      evaluation_(
+          {.test_samples = plan.data.test_samples, .shard_count = plan.shards.shard_count()},
+          compute, member_, *this),
+      arrived_(plan.shards.shard_count()) {}
+
+// ---- what comes in -----------------------------------------------------------------------------
 
 void GroupSession::OnMessage(Micros now, const Envelope& envelope) {
   if (finished() || !member_.Admit(now, envelope)) return;
-  std::visit([&](const auto& message) { OnMessageOf(now, envelope.sender, message); },
-             envelope.message);
+  const PeerId& from = envelope.sender;
+  Dispatch(
+      envelope.message, GroupSessionIgnores(),
+      [&](const ViewUpdate& update) { OnViewUpdate(now, from, update); },
+      [&](const Params& params) { OnParams(now, params); },
+      [&](const Evaluate& request) {
+        if (group_) evaluation_.OnEvaluate(now, request);
+      },
+      [&](const PicturesReplacedAck& ack) {
+        if (bad_pictures_.Acknowledge(ack.names)) OnPicturesSettled();
+      },
+      [&](const Stop& stop) { lifecycle_.OnStop(from, stop); },
+      [&](const Refused& refused) { lifecycle_.OnRefused(refused); });
+}
+
+void GroupSession::OnComputeEvent(Micros now, ComputeEvent event) {
+  if (finished()) return;
+  std::visit(Overloaded{
+                 [&](const StepComputed&) { steps_.OnStepComputed(now); },
+                 [&](const EvaluationResult& result) { evaluation_.OnEvaluationResult(result); },
+                 [&](const BadPicturesFound& found) {
+                   ++unsettled_events_;
+                   bad_pictures_.Add(now, found.pictures);
+                   if (bad_pictures_.is_settled())
+                     port_.OnPicturesSettled(std::exchange(unsettled_events_, 0));
+                 },
+                 [&](const ComputeFailed& failed) { OnComputeFailed(now, failed); },
+                 // Gradients go to the exchange; the rest is not asked for.
+                 [](const GradientReady&) {},
+                 [](const GradientHashed&) {},
+                 [](const ParametersWanted&) {},
+             },
+             event);
+}
+
+void GroupSession::OnPicturesSettled() {
+  port_.OnPicturesSettled(std::exchange(unsettled_events_, 0));
+  evaluation_.Report();
 }
 
 // ---- the view ----------------------------------------------------------------------------------
 
 bool GroupSession::WillEnter(const Envelope& envelope) const {
   if (!member_.WillEnter(envelope)) return false;
-  return std::get<ViewUpdate>(envelope.message).view.shards.size() == made_.size();
+  return std::get<ViewUpdate>(envelope.message).view.shards.size() == arrived_.size();
 }
 
-void GroupSession::OnMessageOf(Micros now, const PeerId& from, const ViewUpdate& update) {
-  if (update.view.shards.size() != made_.size() || !member_.Enter(from, update.view)) return;
+void GroupSession::OnViewUpdate(Micros now, const PeerId& from, const ViewUpdate& update) {
+  if (update.view.shards.size() != arrived_.size() || !member_.Enter(from, update.view)) return;
   if (!group_) return JoinGroup(now);
   if (!IsSameGroup()) OnBroken(now, Unavailable("allreduce: the group of workers has changed"));
 }
@@ -64,13 +108,13 @@ void GroupSession::JoinGroup(Micros now) {
   };
   if (std::ranges::none_of(view.nodes, is_self)) return;
   group_ = view;
-  std::ranges::fill(made_, FirstVersion());
-  whole_ = agreed_ = FirstVersion();
-  next_ = StepReading(FirstVersion());
+  lifecycle_.SetMember(true);
+  steps_.Join();
+  agreed_ = first_version();
   pull_at_ = now;
 }
 
-// A scheduler that is started again names the same group in a view of its own.
+// A scheduler that is started again names the same group in its own view.
 bool GroupSession::IsSameGroup() const {
   const View& view = member_.view();
   return view.generation == group_->generation && AreSame(view.owners, group_->owners) &&
@@ -79,222 +123,109 @@ bool GroupSession::IsSameGroup() const {
 
 // ---- steps -------------------------------------------------------------------------------------
 
-std::vector<MicroBatch> GroupSession::ShareOf(Step step) const {
-  return AssignedTo(*group_, member_.self().node, step, plan_.steps.Tree(step));
-}
-
-void GroupSession::OnMessageOf(Micros now, const PeerId&, const Params& params) {
+void GroupSession::OnParams(Micros now, const Params& params) {
   for (const ParamsItem& item : params.items) {
     const uint32_t s = item.shard.value();
-    if (!group_ || s >= made_.size()) continue;
+    if (!group_ || s >= arrived_.size()) continue;
     if (item.payload.floats().size() != plan_.shards.range(item.shard).size()) continue;
-    if (evaluation_ && item.version == evaluation_->version && !evaluation_->arrived[s]) {
-      evaluation_->arrived[s] = true;
-      compute_.EvaluationParametersArrived(item.shard, item.version, item.payload);
-    }
-    if (!has_begun_ && item.version == FirstVersion() && !arrived_[s]) {
+    evaluation_.OnParams(now, item);
+    if (!has_begun_ && item.version == first_version() && !arrived_[s]) {
       arrived_[s] = true;
       compute_.ParametersArrived(item.shard, item.version, item.payload);
     }
   }
   if (!group_ || has_begun_ || !HasAll(arrived_)) return;
   has_begun_ = true;
-  waiting_since_ = now;
+  steps_.OnBegun(now);
   port_.Begin(*group_);
-  AdvanceWork();
+  steps_.Advance();
 }
 
 void GroupSession::OnMade(Micros now, ShardId shard, Version version) {
-  Version& made = made_[shard.value()];
-  if (finished() || !has_begun_) return;
-  PANDO_CHECK(version == VersionMadeBy(StepReading(made)));
-  made = version;
-  if (*std::ranges::min_element(made_) != version) return;
-  whole_ = version;
-  waiting_since_ = now;
+  if (finished() || !has_begun_ || !steps_.OnMade(now, shard, version)) return;
   port_.OnVersion(version);
-  AdvanceWork();
-}
-
-void GroupSession::AdvanceWork() {
-  const Step end(std::min(whole_.value() + kStepsInHandMax, plan_.steps.step_count()));
-  for (; next_ < end; next_ = NextStep(next_)) {
-    std::vector<MicroBatch> share = ShareOf(next_);
-    if (share.empty()) continue;  // a short batch has none for us
-    ++open_calls_;
-    compute_.Compute(next_, std::move(share));
-  }
-}
-
-void GroupSession::OnComputeEvent(Micros now, ComputeEvent event) {
-  if (!finished()) std::visit([&](auto& e) { OnEventOf(now, e); }, event);
-}
-
-void GroupSession::OnEventOf(Micros now, StepComputed&) {
-  PANDO_CHECK(open_calls_ > 0);
-  --open_calls_;
-  waiting_since_ = now;
-}
-
-void GroupSession::OnEventOf(Micros now, ComputeFailed& failed) {
-  const StatusCode code = failed.status.code();
-  const bool is_of_all = code == StatusCode::kInternal || code == StatusCode::kCorrupt;
-  failure_ =
-      Failure{failed.status.message(), is_of_all ? FailureKind::kTraining : FailureKind::kMachine};
-  control_at_ = now;
-}
-
-// ---- bad pictures ------------------------------------------------------------------------------
-
-void GroupSession::OnEventOf(Micros now, BadPicturesFound& found) {
-  ++unsettled_events_;
-  bad_pictures_.Add(now, found.pictures);
-  if (bad_pictures_.is_settled()) port_.OnPicturesSettled(std::exchange(unsettled_events_, 0));
-}
-
-void GroupSession::OnMessageOf(Micros, const PeerId&, const PicturesReplacedAck& ack) {
-  const bool was_settled = bad_pictures_.is_settled();
-  bad_pictures_.Acknowledge(ack.names);
-  if (was_settled || !bad_pictures_.is_settled()) return;
-  port_.OnPicturesSettled(std::exchange(unsettled_events_, 0));
-  TellResult();
+  steps_.Advance();
 }
 
 // ---- evaluation (P31) --------------------------------------------------------------------------
 
-void GroupSession::OnMessageOf(Micros now, const PeerId&, const Evaluate& request) {
-  const bool is_sound =
-      request.first_sample <= request.last_sample && request.last_sample <= plan_.data.test_samples;
-  if (!is_sound || !group_) return;
-  if (!evaluation_ || evaluation_->version != request.version)
-    evaluation_ = Evaluation{request.version, std::vector<bool>(made_.size()), {}, {}, now};
-  const auto& last = evaluation_->last_result;
-  if (last && last->slice == request.slice) {
-    TellResult();
-  } else if (!evaluation_->request || evaluation_->request->slice != request.slice) {
-    evaluation_->request = request;
-    compute_.EvaluateSlice(request);
-  }
-}
-
-void GroupSession::OnEventOf(Micros, EvaluationResult& result) {
-  if (!evaluation_ || evaluation_->version != result.version) return;
-  evaluation_->request.reset();
-  evaluation_->last_result = result;
-  TellResult();
-}
-
 void GroupSession::OnAgreed(Micros, Version version) {
   agreed_ = std::max(agreed_, version);
-  TellResult();
+  evaluation_.Report();
 }
 
 // So a run cannot end whose ranks have come to differ.
-bool GroupSession::MayTell(const EvaluationResult& result) const {
+bool GroupSession::MayReport(const EvaluationResult& result) const {
   return bad_pictures_.is_settled() && result.version <= agreed_;
 }
 
-void GroupSession::TellResult() {
-  if (!evaluation_ || !evaluation_->last_result || !MayTell(*evaluation_->last_result)) return;
-  member_.SendToScheduler(*evaluation_->last_result);
+void GroupSession::Pull(Micros, const std::vector<PullItem>& items) {
+  member_.Send(group_->shards.front().primary, pando::Pull{items});
 }
 
 // ---- the end -----------------------------------------------------------------------------------
 
 void GroupSession::OnBroken(Micros now, const Status& failure) {
-  if (finished() || failure_ || broken_) return;
-  if (failure.code() == StatusCode::kInternal) {
-    failure_ = Failure{failure.message(), FailureKind::kTraining};
-    control_at_ = now;
-    return;
-  }
+  if (finished() || lifecycle_.failure() || broken_) return;
+  if (failure.code() == StatusCode::kInternal)
+    return Fail(now, {failure.message(), FailureKind::kTraining});
   broken_ = failure.message();
   broken_told_at_ = now + 2 * std::chrono::milliseconds(plan_.job.lease_ms);
 }
 
-void GroupSession::OnMessageOf(Micros, const PeerId& from, const Stop& stop) {
-  member_.Send(from, Bye{});
-  compute_.Abandon(Step(0));
-  stop_ = stop;
+void GroupSession::OnComputeFailed(Micros now, const ComputeFailed& failed) {
+  lifecycle_.OnComputeFailed(failed);
+  lifecycle_.ReportAt(now);
 }
 
-void GroupSession::OnMessageOf(Micros, const PeerId&, const Refused& refused) {
-  compute_.Abandon(Step(0));
-  stop_ = Stop{StopReason::kFailed, refused.reason};
-  refusal_ = refused.kind;
-}
-
-void GroupSession::Leave(Micros now) {
-  is_leaving_ = true;
-  control_at_ = now;
+void GroupSession::Fail(Micros now, Failure failure) {
+  lifecycle_.Fail(std::move(failure));
+  lifecycle_.ReportAt(now);
 }
 
 // ---- the clock ---------------------------------------------------------------------------------
 
 void GroupSession::Tick(Micros now) {
   if (finished()) return;
-  if (broken_ && !failure_ && now >= broken_told_at_) {
-    failure_ = Failure{*broken_, FailureKind::kMachine};
-    control_at_ = now;
-  }
-  RepeatControl(now);
-  PullStart(now);
-  PullForEvaluation(now);
-}
-
-void GroupSession::RepeatControl(Micros now) {
-  if (now >= control_at_ && (!group_ || failure_ || is_leaving_)) {
-    if (!group_) member_.SendToScheduler(ready_);
-    if (failure_) member_.SendToScheduler(*failure_);
-    if (is_leaving_) member_.SendToScheduler(pando::Leave{});
-    control_at_ = now + kControlRetry;
-  }
+  if (broken_ && !lifecycle_.failure() && now >= broken_told_at_)
+    Fail(now, {*broken_, FailureKind::kMachine});
+  lifecycle_.Tick(now);
   if (auto found = bad_pictures_.TakeDue(now)) member_.SendToScheduler(*std::move(found));
+  PullStart(now);
+  evaluation_.Tick(now);
 }
 
 void GroupSession::PullStart(Micros now) {
   if (!group_ || has_begun_ || now < pull_at_) return;
-  Pull(FirstVersion(), arrived_);
-  pull_at_ = now + kPullRetry;
-}
-
-void GroupSession::PullForEvaluation(Micros now) {
-  if (!evaluation_ || !evaluation_->request || now < evaluation_->ask_at) return;
-  const bool is_whole = HasAll(evaluation_->arrived);
-  if (!is_whole) Pull(evaluation_->version, evaluation_->arrived);
-  evaluation_->ask_at = is_whole ? kNever : now + kPullRetry;
-}
-
-void GroupSession::Pull(Version version, const std::vector<bool>& arrived) {
-  pando::Pull pull;
-  for (uint32_t s = 0; s < arrived.size(); ++s) {
-    if (!arrived[s]) pull.items.push_back({ShardId(s), version});
+  std::vector<PullItem> missing;
+  for (uint32_t s = 0; s < arrived_.size(); ++s) {
+    if (!arrived_[s]) missing.push_back({ShardId(s), first_version()});
   }
-  member_.Send(Lane(), std::move(pull));
+  Pull(now, missing);
+  pull_at_ = now + kPullRetry;
 }
 
 Micros GroupSession::NextDeadline() const {
   if (finished()) return kNever;
-  Micros deadline = !group_ || failure_ || is_leaving_ ? control_at_ : kNever;
-  if (broken_ && !failure_) deadline = std::min(deadline, broken_told_at_);
+  Micros deadline = std::min(lifecycle_.NextDeadline(), bad_pictures_.NextDeadline());
+  if (broken_ && !lifecycle_.failure()) deadline = std::min(deadline, broken_told_at_);
   if (group_ && !has_begun_) deadline = std::min(deadline, pull_at_);
-  if (evaluation_ && evaluation_->request) deadline = std::min(deadline, evaluation_->ask_at);
-  return std::min(deadline, bad_pictures_.NextDeadline());
+  return std::min(deadline, evaluation_.NextDeadline());
 }
 
 Heartbeat GroupSession::CurrentActivity(Micros now) const {
   Heartbeat heartbeat;
-  heartbeat.step = StepReading(whole_);
-  if (stop_ || is_leaving_) {
+  heartbeat.step = StepReading(steps_.whole());
+  if (finished() || lifecycle_.is_leaving()) {
     heartbeat.activity = Activity::kLeaving;
   } else if (!has_begun_) {
     heartbeat.activity = Activity::kStarting;
-  } else if (evaluation_ && evaluation_->request) {
+  } else if (evaluation_.is_running()) {
     heartbeat.activity = Activity::kEvaluating;
-  } else if (open_calls_ < next_.value() - whole_.value()) {
-    // The lowest step's work is done here; whom the sum waits for the peers' own heartbeats show.
+  } else if (steps_.is_waiting()) {
+    // The lowest step's work is done here. The peers' heartbeats show which rank the sum waits for.
     heartbeat.activity = Activity::kWaitingForParameters;
-    heartbeat.waiting_ms = static_cast<uint64_t>((now - waiting_since_).count()) / 1000;
+    heartbeat.waiting_ms = static_cast<uint64_t>((now - steps_.waiting_since()).count()) / 1000;
   } else {
     heartbeat.activity = Activity::kComputing;
   }

@@ -1,7 +1,6 @@
 // GroupSession is the worker's protocol core in a run without servers (run.strategy "allreduce"):
-// it follows the view, hands out steps as versions become whole, evaluates, and tells the scheduler
-// what a session tells. How gradients become versions is its GroupPort's business. Run by
-// net/event_loop.
+// it follows the view, hands out steps as versions become whole, evaluates, and reports to the
+// scheduler as a session does. Its GroupPort makes versions from gradients. Run by net/event_loop.
 //
 // clang-format off
 //   event                  | what happens
@@ -15,8 +14,8 @@
 //   Evaluate               | the version is pulled from rank 0, the slice computed;
 //                          |   EvaluationResult once the ranks agree on the version's weights
 //   a picture is bad       | PicturesReplaced until acknowledged; meanwhile no gradient leaves
-//   the group is broken    | the scheduler, which knows who is gone, says Stop; if it does
-//                          |   not for two leases, Failure
+//   the group is broken    | the scheduler, which knows the lost worker, sends Stop; if it
+//                          |   sends none for two leases, Failure
 //   Stop, Refused          | work abandoned; Bye to Stop; finished
 // clang-format on
 //
@@ -27,12 +26,14 @@
 #include <string>
 #include <vector>
 
-#include "common/job_plan.h"
-#include "common/status.h"
+#include "plan/job_plan.h"
 #include "proto/core.h"
 #include "proto/view_member.h"
+#include "train/compute_port.h"
+#include "worker/allreduce/group_steps.h"
 #include "worker/bad_picture_reports.h"
-#include "worker/compute_port.h"
+#include "worker/evaluation.h"
+#include "worker/lifecycle.h"
 
 namespace pando {
 
@@ -46,11 +47,11 @@ class GroupPort {
   virtual void Begin(const View& view) = 0;
   // Compute holds this version whole; in order.
   virtual void OnVersion(Version version) = 0;
-  // The scheduler knows the pictures of so many BadPicturesFound events; gradients may leave.
+  // The scheduler knows the pictures of this many BadPicturesFound events; gradients may leave.
   virtual void OnPicturesSettled(uint32_t event_count) = 0;
 };
 
-class GroupSession : public ProtocolCore {
+class GroupSession : public ProtocolCore, private EvaluationPort {
  public:
   struct Options {
     ViewMember::Identity identity;
@@ -70,82 +71,51 @@ class GroupSession : public ProtocolCore {
   void OnAgreed(Micros now, Version version);
   // The exchange has failed. kInternal: the run's own trouble, told at once.
   void OnBroken(Micros now, const Status& failure);
-  // This process was asked to leave: says so until the scheduler stops it.
-  void Leave(Micros now);
+  // This process was asked to leave: repeats Leave until the scheduler stops it.
+  void Leave(Micros now) { lifecycle_.Leave(now); }
 
-  bool finished() const { return stop_.has_value(); }
-  const Stop& stop() const { return *stop_; }  // REQUIRES: finished()
-  const std::optional<RefusalKind>& refusal() const { return refusal_; }
-  const std::optional<Failure>& failure() const { return failure_; }
+  bool finished() const { return lifecycle_.finished(); }
+  // How the run ended, or why it cannot go on.
+  const Lifecycle& lifecycle() const { return lifecycle_; }
   const PeerId& scheduler() const { return member_.scheduler(); }
   const View& view() const { return member_.view(); }
   bool WillEnter(const Envelope& envelope) const;
   Heartbeat CurrentActivity(Micros now) const;
   // Version that compute holds whole.
-  Version known_everywhere() const { return whole_; }
-  // The micro-batches of this step that are ours.  REQUIRES: the group has begun.
-  std::vector<MicroBatch> ShareOf(Step step) const;
+  Version known_everywhere() const { return steps_.whole(); }
 
  private:
-  struct Evaluation {
-    Version version;
-    std::vector<bool> arrived;  // by shard
-    std::optional<Evaluate> request;
-    std::optional<EvaluationResult> last_result;
-    Micros ask_at{0};
-  };
-  void OnMessageOf(Micros now, const PeerId& from, const ViewUpdate& update);
-  void OnMessageOf(Micros now, const PeerId& from, const Params& params);
-  void OnMessageOf(Micros now, const PeerId& from, const Evaluate& request);
-  void OnMessageOf(Micros now, const PeerId& from, const PicturesReplacedAck& ack);
-  void OnMessageOf(Micros now, const PeerId& from, const Stop& stop);
-  void OnMessageOf(Micros now, const PeerId& from, const Refused& refused);
-  template <class Other>
-  void OnMessageOf(Micros, const PeerId&, const Other&) {}  // not for a worker of a group
-  void OnEventOf(Micros now, StepComputed& done);
-  void OnEventOf(Micros now, EvaluationResult& result);
-  void OnEventOf(Micros now, BadPicturesFound& found);
-  void OnEventOf(Micros now, ComputeFailed& failed);
-  template <class Other>
-  void OnEventOf(Micros, Other&) {}  // gradients go to the exchange; the rest is not asked for
+  void OnViewUpdate(Micros now, const PeerId& from, const ViewUpdate& update);
+  void OnParams(Micros now, const Params& params);
+  void OnPicturesSettled();
+  void OnComputeFailed(Micros now, const ComputeFailed& failed);
+
+  void Pull(Micros now, const std::vector<PullItem>& items) override;
+  void OnCalledOff(Version) override {}
+  bool MayReport(const EvaluationResult& result) const override;
 
   void JoinGroup(Micros now);
   bool IsSameGroup() const;
-  Version FirstVersion() const { return group_->restore.version; }
-  const PeerId& Lane() const { return group_->shards.front().primary; }
-  void AdvanceWork();
-  bool MayTell(const EvaluationResult& result) const;
-  void TellResult();
   void PullStart(Micros now);
-  void PullForEvaluation(Micros now);
-  void Pull(Version version, const std::vector<bool>& arrived);
-  void RepeatControl(Micros now);
+  void Fail(Micros now, Failure failure);
+  Version first_version() const { return group_->restore.version; }
 
-  const Ready ready_;
   const JobPlan& plan_;
   ComputePort& compute_;
   GroupPort& port_;
   ViewMember member_;
+  Lifecycle lifecycle_;
   std::optional<View> group_;  // the first view that had us
+  GroupSteps steps_;
+  Evaluation evaluation_;
+  BadPictureReports bad_pictures_;
+  uint32_t unsettled_events_ = 0;
   std::vector<bool> arrived_;  // of the first version, by shard
   bool has_begun_ = false;
   Micros pull_at_{0};
-  std::vector<Version> made_;  // by shard
-  Version whole_;
   Version agreed_;
-  Step next_;  // to hand to compute
-  uint32_t open_calls_ = 0;
-  Micros waiting_since_{0};
-  std::optional<Evaluation> evaluation_;
-  BadPictureReports bad_pictures_;
-  uint32_t unsettled_events_ = 0;
   std::optional<std::string> broken_;  // why
   Micros broken_told_at_ = kNever;
-  std::optional<Failure> failure_;
-  bool is_leaving_ = false;
-  Micros control_at_{0};
-  std::optional<Stop> stop_;
-  std::optional<RefusalKind> refusal_;
 };
 
 }  // namespace pando

@@ -7,8 +7,8 @@
 namespace pando {
 namespace {
 
-// Tensors of one float each but for their padding, or of so many.
-ShardPlan PlanOf(const std::vector<uint64_t>& sizes) {
+// Tensors of these sizes, in floats, without their padding.
+ShardPlan PlanFor(const std::vector<uint64_t>& sizes) {
   std::vector<TensorSpec> specs;
   for (size_t i = 0; i < sizes.size(); ++i)
     specs.push_back({.name = "t" + std::to_string(i), .shape = {sizes[i]}});
@@ -30,20 +30,20 @@ void CheckCovers(const std::vector<Bucket>& buckets, const ShardPlan& shards) {
 }
 
 TEST_CASE("a small model is one bucket") {
-  const ShardPlan shards = PlanOf({3, 1000, 20'000});
+  const ShardPlan shards = PlanFor({3, 1000, 20'000});
   const std::vector<Bucket> buckets = PlanBuckets(shards);
   CHECK(buckets.size() == 1);
   CheckCovers(buckets, shards);
 }
 
 TEST_CASE("a model of one shard, the metrics alone, is one bucket") {
-  const ShardPlan shards = PlanOf({});
+  const ShardPlan shards = PlanFor({});
   REQUIRE(shards.shard_count() == 1);
   CheckCovers(PlanBuckets(shards), shards);
 }
 
 TEST_CASE("the first bucket has a megabyte, the others have 25, as nearly as shards allow") {
-  const ShardPlan shards = PlanOf(std::vector<uint64_t>(40, 1'000'000));  // 160 MB
+  const ShardPlan shards = PlanFor(std::vector<uint64_t>(40, 1'000'000));  // 160 MB
   const std::vector<Bucket> buckets = PlanBuckets(shards);
   CheckCovers(buckets, shards);
   constexpr size_t kShardBytesMax = size_t{4} << 20;  // the target, and whole tensors are cut

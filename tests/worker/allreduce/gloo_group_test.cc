@@ -4,9 +4,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <barrier>
-#include <cstring>
+#include <bit>
 #include <functional>
 #include <thread>
 #include <vector>
@@ -22,8 +23,8 @@ using OfRank = std::function<void(uint32_t rank, AllreduceGroup& group)>;
 
 const std::atomic<bool> kNotCancelled = false;
 
-GlooOptions OptionsOf(const std::string& folder, uint32_t rank, uint32_t size,
-                      AllreduceAlgorithm algorithm = kAuto) {
+GlooOptions MakeOptions(const std::string& folder, uint32_t rank, uint32_t size,
+                        AllreduceAlgorithm algorithm = kAuto) {
   return {.rank = rank,
           .size = size,
           .address = "127.0.0.1",
@@ -32,8 +33,8 @@ GlooOptions OptionsOf(const std::string& folder, uint32_t rank, uint32_t size,
           .step_bytes = size_t{2} << 20};  // kAuto: by ring
 }
 
-// Each rank on a thread of its own. Who closes first resets connections that others still read, so
-// all stay until all are done.
+// Each rank has its own thread. A rank that closes first resets connections that others still read,
+// so all stay until all are done.
 void WithRanks(uint32_t size, AllreduceAlgorithm algorithm, const OfRank& of_rank) {
   TempFolder temp;
   std::vector<std::thread> threads;
@@ -41,7 +42,7 @@ void WithRanks(uint32_t size, AllreduceAlgorithm algorithm, const OfRank& of_ran
   std::barrier all_done(size);
   for (uint32_t rank = 0; rank < size; ++rank) {
     threads.emplace_back([&, rank] {
-      auto group = ConnectGlooGroup(OptionsOf(temp.path(), rank, size, algorithm), kNotCancelled);
+      auto group = ConnectGlooGroup(MakeOptions(temp.path(), rank, size, algorithm), kNotCancelled);
       connected[rank] = group.status();
       if (group.ok()) of_rank(rank, **group);
       all_done.arrive_and_wait();
@@ -65,7 +66,8 @@ TEST_CASE("every rank gets the sum over all ranks, for any size and algorithm") 
           statuses[rank] = group.Sum(values[rank]);
         });
         // Whole numbers below 2^24 add up exactly: size * i + 1000 * (0 + ... + size - 1).
-        const auto of_ranks = static_cast<float>(1000 * (size * (size - 1) / 2));
+        const uint32_t rank_sum = size * (size - 1) / 2;
+        const auto of_ranks = static_cast<float>(1000 * rank_sum);
         for (uint32_t rank = 0; rank < size; ++rank) {
           CHECK_MESSAGE(statuses[rank].ok(), statuses[rank].message());
           size_t wrong = 0;
@@ -93,7 +95,8 @@ TEST_CASE("the sum of two ranks is a + b, and sums of three are the same bits ev
         CHECK(group.Sum(values[rank]).ok());  // again, of the same memory
       });
       for (uint32_t rank = 1; rank < size; ++rank)
-        CHECK(std::memcmp(values[rank].data(), values[0].data(), kCount * sizeof(float)) == 0);
+        CHECK(std::ranges::equal(values[rank], values[0], {}, std::bit_cast<uint32_t, float>,
+                                 std::bit_cast<uint32_t, float>));
       if (size > 2) continue;
       size_t wrong = 0;
       for (size_t i = 0; i < kCount; ++i)
@@ -111,20 +114,20 @@ TEST_CASE("rank 0's bytes reach all ranks") {
   CHECK(words == std::array<uint64_t, 3>{11, 11, 11});
 }
 
-TEST_CASE("a rank that is killed is an error of those who wait for it") {
+TEST_CASE("a rank that is killed is an error of the ranks that wait for it") {
   for (const AllreduceAlgorithm algorithm : {kRing, kHalvingDoubling}) {
     TempFolder temp;
     const pid_t victim = fork();
     REQUIRE(victim >= 0);
     if (victim == 0) {  // once it has summed twice, the others have done so once
-      auto group = ConnectGlooGroup(OptionsOf(temp.path(), 1, 3, algorithm), kNotCancelled);
+      auto group = ConnectGlooGroup(MakeOptions(temp.path(), 1, 3, algorithm), kNotCancelled);
       std::vector<float> values(100'000, 1);
       for (int i = 0; i < 2 && group.ok(); ++i) std::ignore = (*group)->Sum(values);
       kill(getpid(), SIGKILL);
     }
     std::array<Status, 3> statuses;
     const auto survive = [&](uint32_t rank) {
-      auto group = ConnectGlooGroup(OptionsOf(temp.path(), rank, 3, algorithm), kNotCancelled);
+      auto group = ConnectGlooGroup(MakeOptions(temp.path(), rank, 3, algorithm), kNotCancelled);
       REQUIRE_MESSAGE(group.ok(), group.status().message());
       std::vector<float> values(100'000, 1);
       CHECK((*group)->Sum(values).ok());
@@ -171,9 +174,9 @@ TEST_CASE("a rank that waits is freed when its group is closed") {
 }
 
 TEST_CASE(
-    "ranks that do not come are waited for until the time is over, or nobody waits any more") {
+    "ranks that do not come are waited for until the timeout, or until the wait is cancelled") {
   TempFolder temp;
-  GlooOptions options = OptionsOf(temp.path(), 0, 2);
+  GlooOptions options = MakeOptions(temp.path(), 0, 2);
   options.connect_timeout = std::chrono::milliseconds(20);
   auto group = ConnectGlooGroup(options, kNotCancelled);
   REQUIRE(!group.ok());
@@ -188,7 +191,7 @@ TEST_CASE(
 }
 
 TEST_CASE("a folder that cannot be made is named") {
-  auto group = ConnectGlooGroup(OptionsOf("/dev/null", 0, 2), kNotCancelled);
+  auto group = ConnectGlooGroup(MakeOptions("/dev/null", 0, 2), kNotCancelled);
   REQUIRE(!group.ok());
   CHECK(group.status().message().find("/dev/null/group") != std::string::npos);
 }

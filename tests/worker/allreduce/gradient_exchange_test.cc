@@ -75,7 +75,7 @@ class HubGroup : public AllreduceGroup {
   const uint32_t rank_;
 };
 
-// A group that sums with nobody, or fails, or waits until it is closed.
+// A group of one rank that sums, or fails, or waits until it is closed.
 class AloneGroup : public AllreduceGroup {
  public:
   enum class Kind { kSums, kFails, kWaits };
@@ -98,18 +98,10 @@ class AloneGroup : public AllreduceGroup {
 };
 
 // One rank: what its exchange says comes to a mailbox.
-struct Rank {
-  using Connect = std::function<std::unique_ptr<AllreduceGroup>()>;
-  Rank(const JobPlan& plan, uint32_t rank, Connect connect)
-      : exchange(
-            plan, rank,
-            {.connect = [connect]() -> Result<std::unique_ptr<AllreduceGroup>> {
-               return connect();
-             },
-             .prepare = [](AllreduceGroup&) { return Status(); },
-             .on_sums = [this](GradientExchange::Sums s) { std::ignore = sums.Push(std::move(s)); },
-             .on_agreed = [this](Version v) { std::ignore = agreed.Push(v); },
-             .on_failed = [this](Status s) { std::ignore = failed.Push(std::move(s)); }}) {}
+struct Rank : private ExchangePort {
+  using MakeGroup = std::function<std::unique_ptr<AllreduceGroup>()>;
+  Rank(const JobPlan& plan, uint32_t rank, MakeGroup make_group_in)
+      : make_group(std::move(make_group_in)), exchange(plan, rank, *this) {}
 
   // A contribution whose floats are all `value`.
   void Add(const JobPlan& plan, Step step, uint32_t node, ShardId shard, float value) {
@@ -137,10 +129,18 @@ struct Rank {
     }
   }
 
-  Mailbox<GradientExchange::Sums> sums;
+  Mailbox<GradientSums> sums;
   Mailbox<Version> agreed;
   Mailbox<Status> failed;
+  const MakeGroup make_group;
   GradientExchange exchange;  // last: its thread fills the others
+
+ private:
+  Result<std::unique_ptr<AllreduceGroup>> Connect() override { return make_group(); }
+  Status Prepare(AllreduceGroup&) override { return Status(); }
+  void OnSums(GradientSums s) override { std::ignore = sums.Push(std::move(s)); }
+  void OnAgreed(Version v) override { std::ignore = agreed.Push(v); }
+  void OnFailed(Status s) override { std::ignore = failed.Push(std::move(s)); }
 };
 
 TEST_CASE("what ranks bring in pieces is summed over all, step after step") {
@@ -187,8 +187,7 @@ TEST_CASE("a rank without a micro-batch brings zeros") {
   CHECK(Rank::Next(idle.agreed) == Version(3));  // not version 2, which it began from
 }
 
-TEST_CASE(
-    "a rank without work does not run ahead of its own updates, whose sums it would overwrite") {
+TEST_CASE("a rank without work does not run ahead of its updates, whose sums it would overwrite") {
   const JobPlan plan = SmallPlan();
   Rank idle(plan, 0, [] { return std::make_unique<AloneGroup>(AloneGroup::Kind::kSums); });
   idle.exchange.Begin(Step(0), [](Step) { return 0; });
@@ -232,7 +231,7 @@ TEST_CASE("nothing is summed while a picture is held, and all of it when it is r
   rank.CheckStep(Step(0), 5);
 }
 
-TEST_CASE("a group's failure is told once, and an exchange that is stopped says nothing") {
+TEST_CASE("a group's failure is reported once, and an exchange that is stopped reports none") {
   const JobPlan plan = SmallPlan();
   Rank broken(plan, 0, [] { return std::make_unique<AloneGroup>(AloneGroup::Kind::kFails); });
   broken.exchange.Begin(Step(0), [](Step) { return 1; });

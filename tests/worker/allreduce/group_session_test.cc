@@ -133,7 +133,7 @@ TEST_CASE("a run that goes on begins at its snapshot's step, and ends with its l
   CHECK(f.compute.calls.size() == 2);
 }
 
-TEST_CASE("a result is told when the ranks agree on its version, and again when it is asked for") {
+TEST_CASE("a result is reported when the ranks agree on its version, and again on request") {
   GroupFixture f;
   f.Start();
   f.Make(1);
@@ -168,7 +168,7 @@ TEST_CASE("gradients may leave once the scheduler knows a bad picture") {
   CHECK(f.settled == 3);
 }
 
-TEST_CASE("a broken group waits for the scheduler's word, and says so itself if there is none") {
+TEST_CASE("a broken group waits for the scheduler's Stop, and reports a failure if none comes") {
   GroupFixture f;
   f.Start();
   f.session.OnBroken(f.now, Unavailable("worker 0 hung up"));
@@ -197,7 +197,7 @@ TEST_CASE("ranks that differ are the run's failure, at once") {
   CHECK(failures[0].kind == FailureKind::kTraining);
 }
 
-TEST_CASE("a scheduler that comes back may name the same group anew, and no other one") {
+TEST_CASE("a scheduler that comes back may name the same group again, and no other one") {
   GroupFixture f;
   f.Start();
   f.Receive(kScheduler, ViewUpdate{f.MakeView(2)});

@@ -1,0 +1,98 @@
+// pando-bench: what `pando bench` measures in C++. bench/python/pando_bench has the flags for
+// people, the turns and the tables; it starts this program for each sample.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <map>
+#include <string>
+
+#include "bench/cpp/commit.h"
+#include "bench/cpp/kernels/layers.h"
+#include "bench/cpp/push_pull/peers.h"
+#include "bench/cpp/push_pull/trial.h"
+#include "common/exit_codes.h"
+
+namespace pando::bench {
+namespace {
+
+int Fail(const Status& status) {
+  fmt::print(stderr, "{}\n", status.message());
+  return ExitCodeOf(status);
+}
+
+void AddLoad(CLI::App& command, Load* load) {
+  command.add_option("--bytes", load->shard_bytes, "Bytes of a shard")->required();
+  command.add_option("--shards", load->shards_per_server, "Shards of each server")->required();
+  command.add_option("--servers", load->servers);
+  command.add_option("--workers", load->workers);
+  command.add_flag("--momentum", load->has_momentum);
+  command.add_flag("--barrier", load->has_barrier);
+  command.add_flag("--copy", load->copies);
+}
+
+std::function<int()> AddTrial(CLI::App& app) {
+  CLI::App& command = *app.add_subcommand("trial", "One sample of push-pull, as JSON.");
+  const auto options = std::make_shared<TrialOptions>();
+  command.add_option("--kind", options->kind)
+      ->required()
+      ->check(CLI::IsMember(
+          {"pando-tcp", "pando-ipc", "pando-shm", "zmq-tcp", "zmq-ipc", "tcp", "memcpy", "add"}));
+  command.add_option("--folder", options->folder, "For sockets and logs")->required();
+  command.add_option("--seconds", options->window_s);
+  command.add_option("--warm-up", options->warm_up_s);
+  AddLoad(command, &options->load);
+  return [options] {
+    options->load.shares_memory = options->kind == "pando-shm";
+    ShutdownSignal shutdown;  // before any thread
+    const Result<std::string> figures = RunTrial(*options, shutdown);
+    if (!figures.ok()) return Fail(figures.status());
+    fmt::print("{}\n", *figures);
+    return kExitCompleted;
+  };
+}
+
+std::function<int()> AddLayers(CLI::App& app) {
+  CLI::App& command = *app.add_subcommand(
+      "layers",
+      "Times of the layers of models, as JSON; one pass for each line of standard input.");
+  const auto models = std::make_shared<std::vector<std::string>>();
+  const auto batch = std::make_shared<uint32_t>(32);
+  command.add_option("--model", *models)->required();
+  command.add_option("--batch", *batch);
+  return [models, batch] {
+    const Status s = RunLayers(*models, *batch);
+    return s.ok() ? kExitCompleted : Fail(s);
+  };
+}
+
+std::function<int()> AddPeer(CLI::App& app) {
+  CLI::App& command = *app.add_subcommand("peer", "A process of a trial.");
+  const auto args = std::make_shared<PeerArgs>();
+  command.add_option("--kind", args->kind)->required();
+  command.add_option("--counters", args->counters_fd)->required();
+  command.add_option("--slot", args->slot)->required();
+  command.add_option("--server-slot", args->server_slot);
+  command.add_option("--rank", args->rank);
+  command.add_option("--join", args->join);
+  command.add_option("--endpoint", args->endpoint);
+  command.add_flag("--shm", args->load.shares_memory);
+  AddLoad(command, &args->load);
+  return [args] { return RunPeer(*args); };
+}
+
+int Main(int argc, char** argv) {
+  CLI::App app("Measures for `pando bench`, which starts it.", "pando-bench");
+  app.footer(kExitCodesHelp);
+  app.set_version_flag("--version", std::string(PANDO_COMMIT));
+  app.require_subcommand(1);
+  std::map<std::string, std::function<int()>> commands{
+      {"trial", AddTrial(app)}, {"layers", AddLayers(app)}, {"peer", AddPeer(app)}};
+  CLI11_PARSE(app, argc, argv);
+  return commands.at(app.get_subcommands().front()->get_name())();
+}
+
+}  // namespace
+}  // namespace pando::bench
+
+int main(int argc, char** argv) { return pando::bench::Main(argc, argv); }

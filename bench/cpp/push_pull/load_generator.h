@@ -1,0 +1,63 @@
+// LoadGenerator is a worker's protocol without the training: it pushes a gradient for every shard
+// of every server, and for the parameters that come back the next step's. As worker/session it
+// speaks under a view, names what it pushes (shard, step, node), gathers small shards for one lane
+// into a message, and repeats what is not answered.
+// Threads: its loop's.
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <vector>
+
+#include "bench/cpp/push_pull/counters.h"
+#include "bench/cpp/push_pull/load.h"
+#include "common/float_buffer.h"
+#include "proto/core.h"
+#include "proto/view_member.h"
+
+namespace pando::bench {
+
+class LoadGenerator : public ProtocolCore {
+ public:
+  // `rank`: which micro-batch is ours; `buffers`: of gradients. All but `load`, `identity` and
+  // `buffers` outlive it.
+  LoadGenerator(const Load& load, const ViewMember::Identity& identity, uint32_t rank,
+                const JobPlan& plan, CounterSlot& counters, Outbox& outbox,
+                const BufferSource& buffers = {});
+
+  void OnMessage(Micros now, const Envelope& envelope) override;
+  void Tick(Micros now) override;
+  Micros NextDeadline() const override;
+  bool WillEnter(const Envelope& envelope) const { return member_.WillEnter(envelope); }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct ShardState {
+    Blob gradient;
+    SharedBuffer copy;  // Load::copies
+    Step step;          // pushed, or to be pushed
+    bool is_ready = true;
+    Clock::time_point sent_at;
+    Micros ask_at = kNever;  // when it is pushed again
+  };
+
+  void OnParams(const Params& params);
+  void OnArrived(const ParamsItem& item, Clock::time_point now);
+  void OpenBarrier();
+  void FlushPushes(Micros now);
+  void SendPush(const PeerId& lane, Push push);
+  void RepeatUnanswered(Micros now);
+  PushItem ItemOf(ShardId id) const;
+
+  const Load load_;
+  const JobPlan& plan_;
+  ViewMember member_;
+  CounterSlot& counters_;
+  TreeNode node_;
+  std::vector<ShardState> shards_;
+  uint32_t waiting_count_ = 0;  // with the barrier: shards whose step is complete
+  Micros control_at_{0};
+  Micros repeat_at_ = kNever;
+};
+
+}  // namespace pando::bench

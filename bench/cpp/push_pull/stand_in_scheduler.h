@@ -1,0 +1,52 @@
+// StandInScheduler is the least that servers and workers need of a scheduler: it welcomes them,
+// publishes one view once all are there, and hands out scalars. No process dies in a measurement.
+// Threads: its loop's.
+#pragma once
+
+#include <map>
+#include <vector>
+
+#include "bench/cpp/push_pull/load.h"
+#include "proto/core.h"
+
+namespace pando::bench {
+
+class StandInScheduler : public ProtocolCore {
+ public:
+  // `plan` and `outbox` outlive it.
+  StandInScheduler(const Load& load, const JobPlan& plan, PeerId self, Outbox& outbox)
+      : load_(load), plan_(plan), self_(self), outbox_(outbox) {}
+
+  void OnMessage(Micros now, const Envelope& envelope) override;
+  void Tick(Micros now) override;
+  Micros NextDeadline() const override { return view_at_; }
+
+ private:
+  struct Member {
+    NodeInfo info;
+    PeerId peer;
+    bool is_ready = false;
+    bool has_view = false;
+  };
+  void OnMessageOf(const Envelope& envelope, const Register& registration);
+  void OnMessageOf(const Envelope& envelope, const Ready& ready);
+  void OnMessageOf(const Envelope& envelope, const ViewAck& ack);
+  void OnMessageOf(const Envelope& envelope, const ScalarsRequest& request);
+  void OnMessageOf(const Envelope& envelope, const Progress& progress);
+  void OnMessageOf(const Envelope& envelope, const Heartbeat& heartbeat);
+  template <class Other>
+  void OnMessageOf(const Envelope&, const Other&) {}
+
+  void MakeView();
+  void Send(const PeerId& to, Message message);
+
+  const Load load_;
+  const JobPlan& plan_;
+  const PeerId self_;
+  Outbox& outbox_;
+  std::map<Incarnation, Member> members_;
+  View view_;  // number 0 until all are ready
+  Micros view_at_ = kNever;
+};
+
+}  // namespace pando::bench

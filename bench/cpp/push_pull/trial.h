@@ -1,0 +1,32 @@
+// One sample of `pando bench push-pull`: starts the processes of one measurement, lets them warm
+// up, reads their counters and processor clocks over a window of time, and kills them.
+#pragma once
+
+#include <string>
+
+#include "bench/cpp/push_pull/load.h"
+#include "common/status.h"
+#include "node/shutdown.h"
+
+namespace pando::bench {
+
+struct TrialOptions {
+  // pando-tcp, pando-ipc, pando-shm, zmq-tcp, zmq-ipc, tcp; memcpy, add: one core's memory.
+  std::string kind;
+  Load load;
+  std::string folder;  // for sockets and logs
+  double warm_up_s = 0.2;
+  double window_s = 0.5;
+};
+
+// JSON on one line, by the names of the figures: gb_per_s (pushed and pulled payload),
+// messages_per_s, latency_p50_us and latency_p99_us (push to reply), cpu_s_per_gb (of all processes
+// of the trial); of memory gb_per_s alone. A signal ends a trial (kInterrupted). No process
+// outlives the call. `shutdown` outlives it.
+Result<std::string> RunTrial(const TrialOptions& options, ShutdownSignal& shutdown);
+
+// `share` of the values, ascending, are at or below it: linear between two of them.
+// REQUIRES: `ascending` is not empty.
+double Quantile(const std::vector<double>& ascending, double share);
+
+}  // namespace pando::bench

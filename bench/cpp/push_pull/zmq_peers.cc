@@ -1,0 +1,122 @@
+// Raw ZeroMQ: what libzmq itself moves, with sockets and options as net/ has them, and no protocol.
+#include <fmt/format.h>
+#include <zmq.h>
+
+#include <cerrno>
+#include <chrono>
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "bench/cpp/push_pull/peers.h"
+#include "common/check.h"
+#include "common/float_buffer.h"
+#include "net/address.h"
+#include "net/zmq/zmq_context.h"
+
+namespace pando::bench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+class Socket {
+ public:
+  Socket(ZmqContext& context, int type) : handle_(zmq_socket(context.handle(), type)) {
+    PANDO_CHECK(handle_ != nullptr);
+  }
+  ~Socket() { zmq_close(handle_); }
+  Socket(const Socket&) = delete;
+
+  Status Bind(const std::string& endpoint) {
+    return Check(zmq_bind(handle_, endpoint.c_str()), "bind", endpoint);
+  }
+  Status Connect(const std::string& endpoint) {
+    return Check(zmq_connect(handle_, endpoint.c_str()), "dial", endpoint);
+  }
+  std::string endpoint() const {
+    char text[256];
+    size_t size = sizeof(text);
+    PANDO_CHECK(zmq_getsockopt(handle_, ZMQ_LAST_ENDPOINT, text, &size) == 0);
+    return text;
+  }
+  // Sends bytes in place: they are not written again.
+  void SendBytes(const FloatBuffer& buffer, size_t bytes) {
+    zmq_msg_t message;
+    const auto keep = [](void*, void*) {};
+    PANDO_CHECK(
+        zmq_msg_init_data(&message, const_cast<float*>(buffer.data()), bytes, keep, nullptr) == 0);
+    PANDO_CHECK(zmq_msg_send(&message, handle_, 0) >= 0);
+  }
+  void Send(zmq_msg_t* message, int flags) {
+    PANDO_CHECK(zmq_msg_send(message, handle_, flags) >= 0);
+  }
+  void Receive(zmq_msg_t* message) {
+    PANDO_CHECK(zmq_msg_init(message) == 0 && zmq_msg_recv(message, handle_, 0) >= 0);
+  }
+
+ private:
+  static Status Check(int result, const char* what, const std::string& endpoint) {
+    if (result == 0) return Status();
+    return Unavailable(fmt::format("cannot {} {}: {}", what, endpoint, zmq_strerror(errno)));
+  }
+  void* handle_;
+};
+
+std::vector<FloatBuffer> Buffers(const Load& load) {
+  std::vector<FloatBuffer> buffers;
+  for (uint32_t i = 0; i < load.shards_per_server; ++i)
+    buffers.emplace_back(load.shard_bytes / sizeof(float));
+  return buffers;
+}
+
+}  // namespace
+
+Status RunZmqServer(const PeerArgs& args, CounterSlot& counters) {
+  ZmqContext context;
+  Socket socket(context, ZMQ_ROUTER);
+  if (Status s = socket.Bind(args.endpoint); !s.ok()) return s;
+  const Result<Endpoint> bound = ParseEndpoint(socket.endpoint());
+  if (!bound.ok()) return bound.status();
+  // Where there is no port, any number says that we listen.
+  counters.port = bound->kind == Endpoint::Kind::kTcp ? bound->port : 1;
+  const std::vector<FloatBuffer> buffers = Buffers(args.load);
+  for (size_t i = 0;; ++i) {
+    zmq_msg_t id, payload;
+    socket.Receive(&id);
+    socket.Receive(&payload);
+    PANDO_CHECK(zmq_msg_size(&payload) == args.load.shard_bytes);
+    zmq_msg_close(&payload);
+    socket.Send(&id, ZMQ_SNDMORE);
+    socket.SendBytes(buffers[i % buffers.size()], args.load.shard_bytes);
+  }
+}
+
+Status RunZmqClient(const PeerArgs& args, CounterSlot& counters, const CounterSlot& server) {
+  const uint32_t port = WaitForPort(server);
+  const bool is_tcp = args.endpoint.starts_with("tcp://");
+  ZmqContext context;
+  Socket socket(context, ZMQ_DEALER);
+  Status dialed = socket.Connect(is_tcp ? fmt::format("tcp://127.0.0.1:{}", port) : args.endpoint);
+  if (!dialed.ok()) return dialed;
+  const std::vector<FloatBuffer> buffers = Buffers(args.load);
+  std::deque<Clock::time_point> sent_at;
+  const auto push = [&](size_t i) {
+    sent_at.push_back(Clock::now());
+    socket.SendBytes(buffers[i % buffers.size()], args.load.shard_bytes);
+  };
+  for (size_t i = 0; i < buffers.size(); ++i) push(i);
+  for (size_t i = 0;; ++i) {
+    zmq_msg_t reply;
+    socket.Receive(&reply);
+    PANDO_CHECK(zmq_msg_size(&reply) == args.load.shard_bytes);
+    zmq_msg_close(&reply);
+    const auto latency = Clock::now() - sent_at.front();
+    sent_at.pop_front();
+    counters.message_count.fetch_add(2, std::memory_order_relaxed);
+    counters.payload_bytes.fetch_add(2 * args.load.shard_bytes, std::memory_order_relaxed);
+    counters.NoteLatency(static_cast<uint64_t>(std::chrono::nanoseconds(latency).count()));
+    push(i);
+  }
+}
+
+}  // namespace pando::bench

@@ -1,0 +1,87 @@
+"""How far a run has come, and when: (samples, seconds) from the logs that its processes write while it runs."""
+import bisect
+import time
+from pathlib import Path
+from typing import Dict, List, Optional, Tuple
+
+
+class Tail:
+    """The whole lines that a growing file has gained since the last look."""
+
+    def __init__(self, path: Path):
+        self.path, self.offset = path, 0
+
+    def lines(self) -> List[str]:
+        try:
+            with open(self.path, "rb") as file:
+                if file.seek(0, 2) < self.offset:
+                    self.offset = 0  # written again
+                file.seek(self.offset)
+                content = file.read()
+        except FileNotFoundError:
+            return []
+        whole = content[:content.rfind(b"\n") + 1]
+        self.offset += len(whole)
+        return whole.decode(errors="replace").splitlines()
+
+
+class Progress:
+    """Samples that the run as a whole has learnt from, as first reached; going back to a checkpoint is no progress."""
+
+    def __init__(self) -> None:
+        self.samples: List[int] = []
+        self.seconds: List[float] = []
+
+    def add(self, samples: int, seconds: float) -> None:
+        if not self.samples or samples > self.samples[-1]:
+            self.samples.append(samples)
+            self.seconds.append(seconds)
+
+    def last(self) -> int:
+        return self.samples[-1] if self.samples else 0
+
+    def at(self, seconds: float) -> int:
+        """Samples by then."""
+        count = bisect.bisect_right(self.seconds, seconds)
+        return self.samples[count - 1] if count else 0
+
+    def reached(self, samples: int) -> Optional[float]:
+        """When the run had come so far; None: never."""
+        at = bisect.bisect_left(self.samples, samples)
+        return self.seconds[at] if at < len(self.samples) else None
+
+
+class PeerLogs:
+    """The steps-RANK-PID.csv of trainers/common.py."""
+
+    def __init__(self, folder: Path):
+        self.folder, self.tails = folder, {}  # type: Path, Dict[Path, Tail]
+
+    def poll(self, progress: Progress) -> None:
+        for path in self.folder.glob("steps-*.csv"):
+            self.tails.setdefault(path, Tail(path))
+        rows = [line.split(",") for tail in self.tails.values() for line in tail.lines()]
+        for samples, seconds in sorted((int(a), float(b)) for a, b in rows):
+            progress.add(samples, seconds)
+
+    def workers(self) -> Dict[int, int]:
+        """Process by rank; of ranks that were started again, the last."""
+        found: Dict[int, Tuple[float, int]] = {}
+        for path in self.folder.glob("steps-*.csv"):
+            _, rank, pid = path.stem.split("-")
+            found[int(rank)] = max(found.get(int(rank), (0.0, 0)), (path.stat().st_ctime, int(pid)))
+        return {rank: pid for rank, (_, pid) in found.items()}
+
+
+class PandoLog:
+    """metrics.csv, seen as it grows: one clock for servers, workers and generations."""
+
+    def __init__(self, run_dir: Path, global_batch: int):
+        self.tail, self.global_batch = Tail(run_dir / "metrics.csv"), global_batch
+
+    def poll(self, progress: Progress) -> None:
+        now = time.monotonic()
+        rows = [line.split(",")[0] for line in self.tail.lines()]
+        steps = [int(step) + 1 for step in rows if step.isdigit()]
+        for step in steps:
+            progress.add(step * self.global_batch, now)

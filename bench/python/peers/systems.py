@@ -1,0 +1,217 @@
+"""The systems compared: how each is started on a workload, and where its progress and its workers are seen."""
+import json
+import os
+import shutil
+import socket
+import stat
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Dict, List, Optional, Tuple
+
+import processes
+import venvs
+from progress import PandoLog, PeerLogs
+from workloads import Workload, pando_flags, write_job
+
+TRAINERS = Path(__file__).resolve().parent / "trainers"
+RESTARTS_MAX = 3
+LAYOUTS = ["default", "pictures", "channels_last"]  # channels_last: nothing, pictures alone, weights too
+HOST_NAMES = ["localhost", "127.0.0.1", "127.0.0.2", "127.0.0.3"]  # Horovod's unit of failure is a host
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where things are on this machine."""
+    venvs: Path
+    data: Path
+    pando: str
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training of one system."""
+    workload: Workload
+    workers: int
+    folder: Path
+    is_elastic: bool = False  # workers may come and go: the peers run in the form that bears it
+    layout: str = "default"  # of LAYOUTS: a peer's tensors in memory
+    absent_workers: int = 0  # of `workers`, those that join later
+
+    def workers_at_start(self) -> int:
+        return self.workers - self.absent_workers
+
+
+@dataclass(frozen=True)
+class Command:
+    words: List[str]
+    environment: Dict[str, str]
+    is_background: bool = False  # ends with the others
+
+
+@dataclass(frozen=True)
+class System:
+    key: str
+    title: str
+    module: str = ""  # of venvs.MODULES; empty: Pando
+    more: Dict[str, object] = field(default_factory=dict)  # of the trainer's job, or of `pando train`
+    gpus_min: int = 0
+    needs_contiguous: bool = False  # gradients, and so weights: no channels_last
+
+    def is_pando(self) -> bool:
+        return not self.module
+
+    def commands(self, run: Run, place: Place) -> List[Command]:
+        shutil.rmtree(run.folder, ignore_errors=True)  # of an earlier call with --keep
+        run.folder.mkdir(parents=True)
+        if self.is_pando():
+            return [pando_command(self, run, place)]
+        job = write_peer_job(self, run, place)
+        return LAUNCHERS[self.module](run, place, job)
+
+    def log(self, run: Run):
+        if self.is_pando():
+            return PandoLog(run.folder / "run", run.workload.batch * run.workers)
+        return PeerLogs(run.folder)
+
+    def worker_pids(self, run: Run) -> Dict[int, int]:
+        """Living ones, by rank or start."""
+        alive = processes.below(os.getpid())
+        if not self.is_pando():
+            return {rank: pid for rank, pid in PeerLogs(run.folder).workers().items() if pid in alive}
+        workers = sorted(pid for pid in alive if processes.arguments(pid)[1:2] == ["worker"])
+        return dict(enumerate(workers))
+
+    def result(self, run: Run) -> Tuple[int, int, dict]:
+        """(correct, tested) of the test set, and the memory by kind that the first worker saw. Zeros: it did not end."""
+        if self.is_pando():
+            path = run.folder / "run/summary.json"
+            evaluations = json.loads(path.read_text())["evaluations"] if path.exists() else []
+            return (evaluations[-1]["correct"], evaluations[-1]["samples"], {}) if evaluations else (0, 0, {})
+        parts = [json.loads(path.read_text()) for path in sorted(run.folder.glob("result-*.json"))]
+        kinds = parts[0]["memory"] if parts else {}
+        return sum(p["correct"] for p in parts), sum(p["tested"] for p in parts), kinds
+
+    def weights(self, run: Run) -> str:
+        """Names the final weights of a run of Pando's; empty: it did not end, or is a peer's."""
+        path = run.folder / "run/summary.json"
+        return json.loads(path.read_text()).get("weights_hash", "") if path.exists() else ""
+
+    def why_not(self, place: Place, gpus: int) -> Optional[str]:
+        """None where it can run here."""
+        if gpus < self.gpus_min:
+            return f"needs {self.gpus_min} GPUs, one for each worker; found {gpus}"
+        if self.is_pando():
+            return None if Path(place.pando).exists() else f"{place.pando} is not there: build it, or name it by --pando"
+        return None if venvs.version_of(place.venvs, self.module) else venvs.reason_of(place.venvs, self.module)
+
+
+def pando_command(system: System, run: Run, place: Place) -> Command:
+    flags = [str(word) for pair in system.more.items() for word in pair]
+    words = [place.pando, "train", *pando_flags(run.workload, place.data, run.workers, run.workers_at_start()),
+             "--run-dir", str(run.folder / "run"), "--threads", "1", *flags]
+    if "allreduce" in flags:
+        words += ["--group-restarts", str(RESTARTS_MAX)]
+    return Command(words, dict(os.environ))
+
+
+def write_peer_job(system: System, run: Run, place: Place) -> Path:
+    path = run.folder / "job.json"
+    write_job(run.workload, path, folder=str(run.folder), data=str(run.workload.data_folder(place.data)),
+              workers=run.workers, layout=run.layout, elastic=run.is_elastic,
+              **{"compiled": False, "device": "cpu", "zero_stage": 0, **system.more})
+    return path
+
+
+def torchrun(run: Run, place: Place, script: str, job: Path, workers: int) -> List[str]:
+    return [str(venvs.python_of(place.venvs, venvs.TORCH)), "-m", "torch.distributed.run", "--standalone",
+            "--nproc-per-node", str(workers), "--max-restarts", str(RESTARTS_MAX if run.is_elastic else 0),
+            "--monitor-interval", "0.1", str(TRAINERS / script), str(job)]
+
+
+def in_a_group(run: Run, place: Place, script: str, job: Path) -> List[Command]:
+    """All workers under one torchrun. When it starts them again they get a separate store: in the one that it
+    shares out otherwise gloo finds the addresses of the dead, and does not connect."""
+    environment = {**venvs.environment_of(place.venvs, venvs.TORCH), "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+    return [Command(torchrun(run, place, script, job, run.workers), environment)]
+
+
+def ddp(run: Run, place: Place, job: Path) -> List[Command]:
+    return in_a_group(run, place, "ddp.py", job)
+
+
+def deepspeed(run: Run, place: Place, job: Path) -> List[Command]:
+    return in_a_group(run, place, "deepspeed_zero.py", job)
+
+
+def ray(run: Run, place: Place, job: Path) -> List[Command]:
+    words = [str(venvs.python_of(place.venvs, venvs.TORCH)), str(TRAINERS / "ray_train.py"), str(job)]
+    return [Command(words, venvs.environment_of(place.venvs, venvs.TORCH))]
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def torchft(run: Run, place: Place, job: Path) -> List[Command]:
+    """A lighthouse and a torchrun for each replica group. Silence counts as death after 1 s, as Pando's lease."""
+    port = free_port()
+    (run.folder / "lighthouse").write_text(f"http://127.0.0.1:{port}")
+    words = [str(place.venvs / venvs.TORCH / "bin/torchft_lighthouse"), "--min_replicas", "1", "--quorum_tick_ms", "100",
+             "--join_timeout_ms", "1000" if run.is_elastic else "60000", "--heartbeat_timeout_ms", "1000", "--bind",
+             f"127.0.0.1:{port}"]
+    lighthouse = Command(words, venvs.environment_of(place.venvs, venvs.TORCH), is_background=True)
+    return [lighthouse, *(torchft_group(run, place, job, group) for group in range(run.workers_at_start()))]
+
+
+def torchft_group(run: Run, place: Place, job: Path, group: int) -> Command:
+    environment = {**venvs.environment_of(place.venvs, venvs.TORCH), "REPLICA_GROUP_ID": str(group),
+                   "TORCHFT_LIGHTHOUSE": (run.folder / "lighthouse").read_text()}
+    return Command(torchrun(run, place, "torchft_ddp.py", job, 1), environment)
+
+
+def horovod(run: Run, place: Place, job: Path) -> List[Command]:
+    program = str(place.venvs / venvs.HOROVOD / "bin/horovodrun")
+    script = [str(venvs.python_of(place.venvs, venvs.HOROVOD)), str(TRAINERS / "horovod_dp.py"), str(job)]
+    hosts = ["-H", f"localhost:{run.workers}"]
+    if run.is_elastic:
+        write_hosts(run, run.workers_at_start())
+        hosts = ["--min-np", "1", "--max-np", str(run.workers), "--host-discovery-script", discovery_script(run),
+                 "--blacklist-cooldown-range", "1", "2",
+                 "--network-interface", "lo"]  # without it, it waits for two hosts before it begins
+    words = [program, "-np", str(run.workers_at_start()), "--gloo", *hosts, *script]
+    return [Command(words, venvs.environment_of(place.venvs, venvs.HOROVOD))]
+
+
+def write_hosts(run: Run, count: int) -> None:
+    """Those that Horovod finds from now on."""
+    path = run.folder / "hosts"
+    path.with_suffix(".new").write_text("".join(f"{host}:1\n" for host in HOST_NAMES[:count]))
+    path.with_suffix(".new").replace(path)
+
+
+def discovery_script(run: Run) -> str:
+    path = run.folder / "hosts.sh"
+    path.write_text(f"#!/bin/sh\ncat '{run.folder / 'hosts'}'\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return str(path)
+
+
+LAUNCHERS = {"ddp": ddp, "torchft": torchft, "ray": ray, "deepspeed": deepspeed, "horovod": horovod}
+
+PANDO_CPU = {"--device": "cpu"}
+SYSTEMS = [
+    System("pando-ps", "Pando, 2 servers", more={**PANDO_CPU, "--servers": 2}),
+    System("pando-ps1", "Pando, 1 server, 1 replica", more={**PANDO_CPU, "--servers": 1, "--replicas": 1}),
+    System("pando-allreduce", "Pando, allreduce", more={**PANDO_CPU, "--strategy": "allreduce"}),
+    System("ddp", "PyTorch DDP, gloo", "ddp"),
+    System("ddp-compiled", "PyTorch DDP, gloo, torch.compile", "ddp", {"compiled": True}),
+    System("ddp-nccl", "PyTorch DDP, NCCL", "ddp", {"device": "cuda"}, gpus_min=2),
+    System("torchft", "torchft", "torchft"),
+    System("ray", "Ray Train", "ray"),
+    System("zero1", "DeepSpeed, ZeRO 1", "deepspeed", {"zero_stage": 1}, needs_contiguous=True),
+    System("zero2", "DeepSpeed, ZeRO 2", "deepspeed", {"zero_stage": 2}, needs_contiguous=True),
+    System("zero3", "DeepSpeed, ZeRO 3", "deepspeed", {"zero_stage": 3}, needs_contiguous=True),
+    System("horovod", "Horovod, gloo", "horovod", needs_contiguous=True),
+]

@@ -1,0 +1,325 @@
+#!/usr/bin/env python3
+"""shaped_links.py exchange|plan|hosts [--rate 1gbit] [--steps N] [--rounds N] [--pando PROGRAM]
+
+Training over links of a known speed: each process on a separate host (a network namespace and a host name), with a
+link to a switch that is shaped both ways (tc's tbf) to --rate. Needs root, `ip`, `tc` and `unshare`. Everything made is
+taken away at the end.
+
+  exchange  VGG-16's parameters (553 MB) pushed, summed and pulled until every worker holds version t + 1: 4 workers and
+            4 servers (fp32; bf16 both ways) beside gloo's ring among 4 workers, in turns. The pictures have 32 x 32
+            pixels, so that computing takes little; what it takes (--strategy single, alone, before all) is taken off.
+  plan      measured step times beside those of `pando plan`: several models, rates, workers and servers, both
+            strategies. A worker's computing is measured in the same turns, as many at once as compute at once.
+  hosts     the same 553 MB among 4 workers on 2 hosts and 2 servers on others: gradients summed on each host first
+            (--host-sum auto) beside each worker pushing for itself, in turns.
+
+A step's time is the median over steps but the first six, from metrics.csv. Everything that is compared is measured once a
+round, and every other round goes backwards.
+"""
+import argparse
+import contextlib
+import csv
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+from report import PANDO, commit, cpu
+
+SUBNET = "10.83.0"
+SWITCH = "pando-switch"
+WARM_UP_STEPS = 6
+PATIENCE_SECONDS = 900
+PROCESSES_MAX = 16
+PAYLOAD_SHARE = 1448 / 1514  # of an Ethernet frame of TCP, as tc counts it
+BUCKET_BYTES = 128 * 1024  # what a shaped link lets through at once
+NO_EVALUATION = ["--set", "eval.every_epochs=0", "--set", "data.test_limit=8"]  # but one at the end
+EXCHANGE = ["--model", "vgg16", "--dataset", "synthetic-imagenet", "--resize", "32"]
+# Models whose exchange takes longer than their computing, and one where the two are alike.
+PLANNED = [  # model, its flags, samples of a worker's step, rate, workers, servers
+    ("vgg16", ["--dataset", "synthetic-imagenet", "--resize", "32"], 1, "1gbit", 2, 2),
+    ("vgg16", ["--dataset", "synthetic-imagenet", "--resize", "32"], 1, "1gbit", 4, 2),
+    ("resnet50-cifar", ["--dataset", "synthetic-imagenet", "--resize", "32"], 2, "500mbit", 2, 1),
+    ("resnet18-cifar", ["--dataset", "synthetic-imagenet", "--resize", "32"], 4, "200mbit", 2, 2)]
+
+
+def run(*command):
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise SystemExit(f"{' '.join(command)}: {done.stderr.strip()}")
+
+
+class Network:
+    """Namespaces around a switch. Names: of the namespaces, one each."""
+
+    def __init__(self, names, rate):
+        self.names = names
+        self.close()  # what a killed run has left
+        try:
+            run("ip", "link", "add", SWITCH, "type", "bridge")
+            run("ip", "link", "set", SWITCH, "up")
+            for i, name in enumerate(names):
+                self._add(i, name, rate)
+        except BaseException:
+            self.close()
+            raise
+
+    def _add(self, i, name, rate):
+        space, outside = f"pando-{name}", f"pv{i}"
+        run("ip", "netns", "add", space)
+        run("ip", "link", "add", outside, "type", "veth", "peer", "name", "eth0", "netns", space)
+        run("ip", "link", "set", outside, "master", SWITCH, "up")
+        inside = ["ip", "netns", "exec", space]
+        run(*inside, "ip", "addr", "add", f"{SUBNET}.{i + 1}/24", "dev", "eth0")
+        run(*inside, "ip", "link", "set", "eth0", "up")
+        run(*inside, "ip", "link", "set", "lo", "up")
+        shape = ["root", "tbf", "rate", rate, "burst", str(BUCKET_BYTES), "latency", "100ms"]
+        run("tc", "qdisc", "add", "dev", outside, *shape)  # towards the process
+        run(*inside, "tc", "qdisc", "add", "dev", "eth0", *shape)  # away from it
+
+    def address(self, name):
+        return f"{SUBNET}.{self.names.index(name) + 1}"
+
+    @staticmethod
+    def close():
+        spaces = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=False).stdout.split()
+        for space in spaces:
+            if space.startswith("pando-"):
+                subprocess.run(["ip", "netns", "del", space], capture_output=True, check=False)
+        for link in (SWITCH, *(f"pv{i}" for i in range(PROCESSES_MAX))):  # a namespace's own goes some time after it
+            subprocess.run(["ip", "link", "del", link], capture_output=True, check=False)
+
+
+class Job:
+    """One run over a network: its processes, and what its steps took."""
+
+    def __init__(self, args, network, folder):
+        self.args, self.network, self.folder, self.processes = args, network, folder, []
+
+    def start(self, name, *arguments, host=None):
+        host = host or name
+        log = open(f"{self.folder}/{name}.log", "w", encoding="utf-8")
+        as_host = ["unshare", "--uts", "sh", "-c", 'hostname "$0" && exec "$@"', f"pando-{host}"]
+        self.processes.append(subprocess.Popen(
+            ["ip", "netns", "exec", f"pando-{host}", *as_host, self.args.pando, *arguments], stdout=log, stderr=log))
+        return self.processes[-1]
+
+    def train(self, flags, workers, servers, workers_per_host=1):
+        """The milliseconds of each step after the first ones."""
+        endpoint = f"tcp://{self.network.address('scheduler')}:7070"
+        run_dir = f"{self.folder}/run"
+        leads = self.start(
+            "scheduler", "scheduler", *flags, "--bind", endpoint, "--insecure", "--run-dir", run_dir, "--force",
+            "--workers", str(workers), *(["--servers", str(servers)] if servers else []), "--set", "run.log_every=1",
+            *NO_EVALUATION, "--snapshot-every", "0", "--set", "run.lease_ms=20000")
+        for i in range(servers):
+            own = self.network.address(f"server{i}")
+            self.start(f"server{i}", "server", "--join", endpoint, "--bind", f"tcp://{own}:0", "--insecure", "--lanes",
+                       "1")
+        for i in range(workers):
+            self.start(f"worker{i}", "worker", "--join", endpoint, "--threads", "1", "--device", "cpu",
+                       host=f"worker{i - i % workers_per_host}")
+        try:
+            if leads.wait(timeout=PATIENCE_SECONDS) != 0:
+                raise SystemExit(open(f"{self.folder}/scheduler.log", encoding="utf-8").read())
+            for process in self.processes:
+                with contextlib.suppress(subprocess.TimeoutExpired):  # the run's figures are there all the same
+                    process.wait(timeout=10)
+        finally:
+            self.stop()
+        return step_times(run_dir)
+
+    def stop(self):
+        for process in self.processes:
+            if process.poll() is None:
+                process.send_signal(signal.SIGKILL)
+            process.wait()
+
+
+def step_times(run_dir):
+    with open(f"{run_dir}/metrics.csv", encoding="utf-8") as file:
+        elapsed = [float(line["elapsed_seconds"]) for line in csv.DictReader(file)]
+    return [1000 * (now - before) for before, now in zip(elapsed, elapsed[1:])][WARM_UP_STEPS:]
+
+
+def hosts_of(workers, servers, workers_per_host):
+    return (["scheduler"] + [f"worker{i}" for i in range(0, workers, workers_per_host)] +
+            [f"server{i}" for i in range(servers)])
+
+
+def measure(args, flags, workers, servers, rate, strategy, workers_per_host=1):
+    servers = servers if strategy == "ps" else 0
+    network = Network(hosts_of(workers, servers, workers_per_host), rate)
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            extra = ["--strategy", strategy] + (["--replicas", "1"] if strategy == "ps" else [])
+            return Job(args, network, folder).train(flags + extra, workers, servers, workers_per_host)
+    finally:
+        network.close()
+
+
+def alone(args, flags, at_once):
+    """The median milliseconds of a step, and of its update alone, of `at_once` trainings of one micro-batch a step, side
+    by side, without any exchange."""
+    with tempfile.TemporaryDirectory() as folder:
+        runs = []
+        for i in range(at_once):
+            runs.append(subprocess.Popen(
+                [args.pando, "train", *flags, "--strategy", "single", "--run-dir", f"{folder}/{i}", "--timeline",
+                 f"{folder}/{i}.json", "--set", "run.log_every=1", *NO_EVALUATION, "--snapshot-every", "0", "--threads",
+                 "1"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+        try:
+            for process in runs:
+                if process.wait(timeout=PATIENCE_SECONDS) != 0:
+                    raise SystemExit(f"pando train {' '.join(flags)} --strategy single failed")
+        finally:
+            for process in runs:
+                process.kill()
+        return (statistics.median(ms for i in range(at_once) for ms in step_times(f"{folder}/{i}")),
+                statistics.median(ms for i in range(at_once) for ms in update_times(f"{folder}/{i}.json")))
+
+
+def update_times(trace):
+    """The computing thread of a single process waits while the update is made."""
+    with open(trace, encoding="utf-8") as file:
+        events = json.load(file)["traceEvents"]
+    waits = {}
+    for event in events:
+        if event["name"] == "wait for work":
+            step = event["args"]["step"]
+            waits[step] = waits.get(step, 0) + event["dur"] / 1000
+    return [waits[step] for step in sorted(waits)][WARM_UP_STEPS:]
+
+
+def batch_flags(samples, micro_batches, steps):
+    return ["--global-batch", str(samples), "--micro-batches", str(micro_batches), "--steps",
+            str(steps + WARM_UP_STEPS + 1)]
+
+
+def heading(args):
+    print(f"commit {commit()}, {cpu()}, Linux {os.uname().release}, links of {args.rate} each way")
+
+
+def in_turns(args, kinds, measure_kind):
+    """The milliseconds of each kind's steps: every kind once a round, every other round backwards."""
+    times = {kind: [] for kind in kinds}
+    for turn in range(args.rounds):
+        for kind in list(kinds)[::-1 if turn % 2 else 1]:
+            steps = measure_kind(kind)
+            times[kind] += steps
+            print(f"  {kind}: {statistics.median(steps):,.0f} ms", flush=True)
+    return times
+
+
+def exchange(args):
+    heading(args)
+    flags = EXCHANGE + batch_flags(4, 4, args.steps)
+    computing, _ = alone(args, EXCHANGE + batch_flags(1, 1, args.steps), 4)
+    print(f"computing and update, 4 at once, alone: {computing:.0f} ms a step")
+    kinds = {"servers, fp32": (flags, "ps"), "servers, bf16": (flags + ["--codec", "bf16", "--pull-codec", "bf16"], "ps"),
+             "gloo's ring": (flags + ["--set", "run.allreduce=ring"], "allreduce")}
+    times = in_turns(args, kinds, lambda kind: measure(args, kinds[kind][0], 4, 4, args.rate, kinds[kind][1]))
+    ring = statistics.median(times["gloo's ring"])
+    print(f"{'':<16}{'steps':>6}{'min':>9}{'p50':>9}{'max':>9}{'less computing':>16}{'of the ring':>13}")
+    for name, steps in times.items():
+        median = statistics.median(steps)
+        print(f"{name:<16}{len(steps):>6}{min(steps):>9,.0f}{median:>9,.0f}{max(steps):>9,.0f}"
+              f"{median - computing:>16,.0f}{(median - computing) / (ring - computing):>13.3f}")
+
+
+def predicted(args, model, samples, rate, workers, servers, step_ms, update_ms):
+    unit = rate.lstrip("0123456789")
+    bandwidth = f"{int(rate.removesuffix(unit)) * PAYLOAD_SHARE:.2f}{unit.capitalize()}"
+    done = subprocess.run(
+        [args.pando, "plan", "--model", model, "--classes", "1000", "--input", "32x32x3", "--workers", str(workers),
+         "--servers", str(servers), "--replicas", "1", "--bandwidth", bandwidth, "--step-ms",
+         f"{step_ms - update_ms:.2f}", "--optimizer-ms", f"{update_ms:.2f}", "--batch", str(samples), "--json"], check=True, capture_output=True, text=True)
+    return {p["strategy"]: p["step_ms"] for p in json.loads(done.stdout)["predictions"]}
+
+
+class PlannedJob:
+    """One row of PLANNED, measured a part at a time."""
+    PARTS = ("alone", "ps", "allreduce")
+
+    def __init__(self, model, data, samples, rate, workers, servers):
+        self.model, self.samples, self.rate, self.workers, self.servers = model, samples, rate, workers, servers
+        self.flags = ["--model", model, *data]
+        self.alone = []  # (step, update) of each round, milliseconds
+        self.steps = {"ps": [], "allreduce": []}
+
+    def measure(self, args, part):
+        if part == "alone":
+            self.alone.append(alone(args, self.flags + batch_flags(self.samples, 1, args.steps), self.workers))
+            took = self.alone[-1][0]
+        else:
+            job = self.flags + batch_flags(self.samples * self.workers, self.workers, args.steps)
+            steps = measure(args, job, self.workers, self.servers, self.rate, part)
+            self.steps[part] += steps
+            took = statistics.median(steps)
+        print(f"  {self.model}, {self.rate}, {self.workers} workers, {part}: {took:,.0f} ms", flush=True)
+
+    def show(self, args):
+        step_ms, update_ms = (statistics.median(times) for times in zip(*self.alone))
+        plans = predicted(args, self.model, self.samples, self.rate, self.workers, self.servers, step_ms, update_ms)
+        for strategy, name in (("ps", "ps-own-hosts"), ("allreduce", "allreduce")):
+            steps, planned = self.steps[strategy], plans[name]
+            measured = statistics.median(steps)
+            servers = self.servers if strategy == "ps" else ""
+            print(f"{self.model:<16}{self.rate:>9}{self.workers:>9}{servers:>9}  {strategy:<11}"
+                  f"{step_ms:>8.0f}{update_ms:>8.0f}{planned:>9.0f}{len(steps):>7}{min(steps):>9.0f}{measured:>9.0f}"
+                  f"{max(steps):>9.0f}{100 * (planned / measured - 1):>7.1f}%", flush=True)
+
+
+def plan(args):
+    heading(argparse.Namespace(rate="several rates"))
+    jobs = [PlannedJob(*row) for row in PLANNED]
+    turns = [(job, part) for job in jobs for part in PlannedJob.PARTS]
+    for turn in range(args.rounds):
+        for job, part in turns[::-1 if turn % 2 else 1]:
+            job.measure(args, part)
+    print(f"{'model':<16}{'rate':>9}{'workers':>9}{'servers':>9}  {'strategy':<11}{'alone':>8}{'update':>8}"
+          f"{'planned':>9}{'steps':>7}{'min':>9}{'p50':>9}{'max':>9}{'error':>8}")
+    for job in jobs:
+        job.show(args)
+
+
+def hosts(args):
+    heading(args)
+    flags = EXCHANGE + batch_flags(4, 4, args.steps)
+    times = in_turns(args, ["--host-sum auto", "--host-sum never"], lambda kind: measure(
+        args, flags + kind.split(), 4, 2, args.rate, "ps", workers_per_host=2))
+    each = statistics.median(times["--host-sum never"])
+    print(f"{'':<16}{'steps':>6}{'min':>9}{'p50':>9}{'max':>9}{'of never':>10}")
+    for kind, steps in times.items():
+        median = statistics.median(steps)
+        print(f"{kind:<16}{len(steps):>6}{min(steps):>9,.0f}{median:>9,.0f}{max(steps):>9,.0f}{median / each:>10.3f}")
+
+
+def leave(*_):
+    """Removes on exit what was made, and ignores further signals."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.exit(143)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("part", choices=["exchange", "plan", "hosts"])
+    parser.add_argument("--rate", default="1gbit", help="of each link, each way, as tc writes it")
+    parser.add_argument("--steps", type=int, default=6)
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--pando", default=PANDO)
+    args = parser.parse_args()
+    if os.geteuid() != 0:
+        raise SystemExit("shaped_links.py makes network namespaces: run it as root")
+    signal.signal(signal.SIGTERM, leave)
+    began = time.monotonic()
+    {"exchange": exchange, "plan": plan, "hosts": hosts}[args.part](args)
+    print(f"{time.monotonic() - began:.0f} s")
+
+
+if __name__ == "__main__":
+    main()

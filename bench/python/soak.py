@@ -1,0 +1,210 @@
+#!/usr/bin/env python3
+"""soak.py --epochs E [--mean 5s] [--seed N] [--pando PROGRAM] [--data FOLDER] [--hash HASH]
+
+Trains the MNIST CNN under `--chaos random` for as long as the epochs take and watches the processes of the run:
+resident memory, open files, orphans, what is left in its folder for temporary files and in /dev/shm. Two idle cores
+take 2 s for an epoch: half an hour is some 900. Fails
+
+  - when the run fails, or its hash is not the serial run's (--hash; without it the serial run is made first);
+  - when a process has more memory or files than at the age of 30 s (lives of a minute and more; all that there are);
+  - when processes of a role have more of them at the age of 30 s in the last third of the run than in the first;
+  - when either could not be judged for `train`, `scheduler`, `server` or `worker`: the run was too short;
+  - when a process or a file is left behind.
+"""
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+MARK = "PANDO_SOAK"  # in the environment of all processes of the run
+SAMPLE_SECONDS = 1.0
+AGE_SECONDS = 30.0  # by then a process has filled its pools
+LIFE_SECONDS = 60.0  # lives as long as this say whether a process grows
+MEDIAN_OF = 5  # samples: one of them may see a shard on its way to a new backup
+KIB, FILES = 1, 2  # columns of a sample
+# Measured: 0.8 MiB of allocator's noise, 3 files (peers that were down). One 88 KB record lost a step is 20 MB a
+# second.
+MAX = {KIB: 8 * 1024, FILES: 8}
+NAMES = {KIB: "KiB", FILES: "files"}
+FLEETING = ("scheduler", "server", "worker")  # roles with many lives; `train` has the one
+
+
+def job(args):
+    return ["train", "--model", "mnist-cnn", "--dataset", "mnist", "--data", args.data, "--epochs", str(args.epochs),
+            "--global-batch", "128", "--micro-batches", "8", "--optimizer", "adam", "--lr", "0.001",
+            "--set", "eval.every_epochs=10"]
+
+
+def serial_hash(args, folder):
+    done = subprocess.run([args.pando, *job(args), "--serial", "--set", "run.threads=2", "--run-dir",
+                           f"{folder}/serial", "--json"],
+                          check=True, capture_output=True, text=True)
+    return json.loads(done.stdout)["weights_hash"]
+
+
+class Life:
+    """Of one process: (seconds of the run, KiB, open files) once a second."""
+
+    def __init__(self, role):
+        self.role, self.samples = role, []
+
+    def born(self):
+        return self.samples[0][0]
+
+    def seconds(self):
+        return self.samples[-1][0] - self.born()
+
+    def at_age(self, column):
+        """Median of the first samples of the age; None if it did not live so long."""
+        aged = [s[column] for s in self.samples if s[0] - self.born() >= AGE_SECONDS][:MEDIAN_OF]
+        return statistics.median(aged) if len(aged) == MEDIAN_OF else None
+
+    def growth(self, column):
+        """From that age to its end; None if it did not live long enough."""
+        if self.seconds() < LIFE_SECONDS:
+            return None
+        return statistics.median(s[column] for s in self.samples[-MEDIAN_OF:]) - self.at_age(column)
+
+
+def marked(folder):
+    """(pid, start) of the run's processes that live; the start tells processes of the same id apart."""
+    mark = f"{MARK}={folder}".encode()
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and mark in (entry / "environ").read_bytes().split(b"\0"):
+                yield int(entry.name), (entry / "stat").read_text().rpartition(")")[2].split()[19]
+        except OSError:
+            pass  # it has gone
+
+
+def role_of(pid):
+    words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    return words[1].decode() if len(words) > 1 else "?"
+
+
+def sample(pid, seconds):
+    status = Path(f"/proc/{pid}/status").read_text()
+    kib = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS"))
+    return seconds, kib, len(os.listdir(f"/proc/{pid}/fd"))
+
+
+def watch(run, folder):
+    lives, start = {}, time.monotonic()
+    while run.poll() is None:
+        seconds = time.monotonic() - start
+        for key in marked(folder):
+            try:
+                now = sample(key[0], seconds)
+                lives.setdefault(key, Life(role_of(key[0]))).samples.append(now)
+            except (OSError, StopIteration):
+                pass  # it has gone
+        time.sleep(SAMPLE_SECONDS)
+    return [life for life in lives.values() if life.samples], time.monotonic() - start
+
+
+def judge_growth(role, lives, column):
+    growths = [life.growth(column) for life in lives if life.growth(column) is not None]
+    if not growths:
+        return [f"{role}: no life of {LIFE_SECONDS:.0f} s: growth of {NAMES[column]} was not judged"]
+    print(f"  {role:<10}{NAMES[column]:>6}: {len(growths)} lives grew from {min(growths):+.0f} to {max(growths):+.0f}, "
+          f"median {statistics.median(growths):+.0f}")
+    return [f"{role}: a life grew by {growth:+.0f} {NAMES[column]}" for growth in growths if growth > MAX[column]]
+
+
+def judge_generations(role, lives, column, seconds):
+    """Lives that reached the age in the first third of the run beside those of the last third."""
+    aged = [(life.born() + AGE_SECONDS, life.at_age(column)) for life in lives if life.at_age(column) is not None]
+    first = [value for at, value in aged if at < seconds / 3]
+    last = [value for at, value in aged if at >= 2 * seconds / 3]
+    if not first or not last:
+        return [f"{role}: {len(first)} and {len(last)} lives of {AGE_SECONDS:.0f} s in the first and last third: "
+                f"{NAMES[column]} were not compared"]
+    before, after = statistics.median(first), statistics.median(last)
+    print(f"  {role:<10}{NAMES[column]:>6}: at {AGE_SECONDS:.0f} s {before:.0f} in the first third ({len(first)} "
+          "lives), "
+          f"{after:.0f} in the last ({len(last)} lives)")
+    return [f"{role}: {after - before:+.0f} {NAMES[column]} at the same age"] if after - before > MAX[column] else []
+
+
+def judge(lives, seconds):
+    problems = []
+    for column in (KIB, FILES):
+        for role in ("train", *FLEETING):
+            of_role = [life for life in lives if life.role == role]
+            problems += judge_growth(role, of_role, column)
+            if role in FLEETING:
+                problems += judge_generations(role, of_role, column, seconds)
+    return problems
+
+
+def report(lives, faults, seconds):
+    actions = {}
+    for fault in faults:
+        key = f"{fault['action']} {fault['target'].split()[0]}"
+        actions[key] = actions.get(key, 0) + 1
+    print(f"{seconds:.0f} s, {len(faults)} faults, {len(lives)} processes seen: {actions}")
+    unnoticed = [f for f in faults if f["detected_ms"] is None]
+    print(f"faults never noticed, stops and partitions shorter than a lease among them: {len(unnoticed)}")
+    return [f"killed and not noticed: {f}" for f in unnoticed if f["action"] == "kill"] + [
+        f"noticed and not got over: {f}" for f in faults if f["detected_ms"] is not None and f["recovered_ms"] is None]
+
+
+def shared_memory():
+    return {str(path) for path in Path("/dev/shm").glob("pando*")}
+
+
+def soak(args, folder, expected):
+    temporary = Path(folder, "tmp")
+    temporary.mkdir()
+    before = shared_memory()
+    command = [args.pando, *job(args), "--workers", "3", "--servers", "3", "--replicas", "2", "--set",
+               "run.transport=ipc",
+               "--chaos", f"random:{args.seed}:{args.mean}", "--run-dir", f"{folder}/run", "--json"]
+    environment = {**os.environ, MARK: folder, "TMPDIR": str(temporary)}
+    with open(f"{folder}/out", "w+") as out, open(f"{folder}/err", "w+") as err:
+        run = subprocess.Popen(command, stdout=out, stderr=err, env=environment)
+        lives, seconds = watch(run, folder)
+        orphans = [pid for pid, _ in marked(folder)]
+        out.seek(0)
+        summary = json.loads(out.read() or "{}")
+        err.seek(0)
+        tail = err.read()[-2000:]
+    problems = [f"orphan {pid}" for pid in orphans]
+    problems += report(lives, summary.get("faults", []), seconds)
+    problems += judge(lives, seconds)
+    if run.returncode != 0 or summary.get("status") != "completed":
+        problems.append(f"exit {run.returncode}, status {summary.get('status')}: {tail}")
+    if summary.get("weights_hash") != expected:
+        problems.append(f"hash {summary.get('weights_hash')}")
+    left = {str(path) for path in temporary.iterdir()} | (shared_memory() - before)
+    return problems + [f"left behind: {path}" for path in sorted(left)]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--epochs", type=float, required=True)
+    parser.add_argument("--mean", default="5s")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--data", default=str(ROOT.parent / "shared/data/mnist"))
+    parser.add_argument("--pando", default=str(ROOT / "build/cli/pando"))
+    parser.add_argument("--hash")
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="soak-") as folder:
+        expected = args.hash or serial_hash(args, folder)
+        print(f"expected hash {expected}", flush=True)
+        problems = soak(args, folder, expected)
+    for problem in problems:
+        print("PROBLEM:", problem)
+    print("hash", "DIFFERENT" if any(p.startswith("hash ") for p in problems) else "equal", "-", len(problems),
+          "problems")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

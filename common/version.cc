@@ -1,0 +1,7 @@
+#include "common/version.h"
+
+namespace pando {
+
+const char* PandoVersion() { return PANDO_VERSION; }
+
+}  // namespace pando

@@ -1,0 +1,50 @@
+// The random augmentation of a training picture: a pure function of (seed, epoch, sample), so that
+// it depends neither on the reader nor on how a step is cut into micro-batches (P37). Called by the
+// data sets of pictures.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "common/batch.h"
+#include "common/philox.h"
+#include "data/resample.h"
+#include "plan/job.h"
+
+namespace pando {
+
+// Threads: immutable.
+class Augmenter {
+ public:
+  Augmenter() = default;  // draws nothing
+  explicit Augmenter(const Job& job);
+
+  struct Name {  // of a picture
+    uint64_t epoch = 0;
+    uint64_t sample = 0;
+  };
+  bool crops() const { return crops_; }
+  bool flips() const { return flips_; }
+  bool IsFlipped(Name name) const;
+
+  // The crop of a picture with a black rim of an eighth of its sides (4 pixels for 32), and whether
+  // it is flipped.
+  PictureMove DrawMove(Name name, uint32_t height, uint32_t width) const;
+  // The crop of a photograph, which is then resized: 8 to 100 % of its area, sides 3:4 to 4:3,
+  // drawn as in torchvision's RandomResizedCrop.
+  PictureBox DrawBox(Name name, uint32_t height, uint32_t width) const;
+
+ private:
+  PhiloxBlock Draw(Name name, uint32_t use) const;
+
+  bool crops_ = false;
+  bool flips_ = false;
+  PhiloxKey key_{};
+};
+
+// Sets batch->moves of these training pictures; no moves if the augmenter draws nothing.
+void DrawMoves(const Augmenter& augmenter, uint64_t epoch, std::span<const uint64_t> samples,
+               Batch* batch);
+
+}  // namespace pando

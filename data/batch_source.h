@@ -1,0 +1,115 @@
+// BatchSource gives the trainer the samples of (step, micro-batch) and those of the test split. Its
+// threads read ahead what the trainer announced. The samples are a pure function of the job, so
+// reading ahead does not change any result.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "common/batch.h"
+#include "common/ids.h"
+#include "common/status.h"
+#include "data/dataset.h"
+#include "plan/step_plan.h"
+
+namespace pando {
+
+// Threads: Expect and Take may be called from several at once. The data set must outlive the source
+// and every batch; batches may outlive the source.
+// Invariant: at most prefetch_max batches of either split wait, even if many hints are never taken.
+class BatchSource {
+ public:
+  // Called with each training batch, on the thread that read it.
+  using Finish = std::function<void(Batch*)>;
+  // `seed` is the job's. prefetch_max: 0 reads nothing ahead and starts no thread.
+  BatchSource(const DataSet& data_set, const StepPlan& plan, uint64_t seed, uint32_t prefetch_max,
+              uint32_t thread_count = 1, Finish finish = {});
+  ~BatchSource();  // waits for reads that have begun
+  BatchSource(const BatchSource&) = delete;
+  BatchSource& operator=(const BatchSource&) = delete;
+
+  // A hint: this batch will be needed soon. Never waits for a read. Ignored if prefetch_max batches
+  // wait already, unless the oldest of them was passed by (a micro-batch given to another worker, a
+  // rollback); it then makes room. REQUIRES: m < the job's micro-batch count.
+  void Expect(Step step, MicroBatch m);
+
+  // Returns the batch that was read ahead, or reads it now on the calling thread. A batch may be
+  // taken again. REQUIRES: m is present in the step's tree.
+  Result<std::shared_ptr<const Batch>> Take(Step step, MicroBatch m);
+
+  // The batch that Take would return at once; null if there is none. It still waits for Take.
+  std::shared_ptr<const Batch> Peek(Step step, MicroBatch m);
+
+  // The same for test samples [first, last).  REQUIRES: they exist, and first < last.
+  void ExpectTest(uint64_t first, uint64_t last);
+  Result<std::shared_ptr<const Batch>> TakeTest(uint64_t first, uint64_t last);
+
+  size_t waiting_count() const;  // hints and batches held now, ≤ 2 prefetch_max
+  size_t batches_made() const;   // batches allocated so far, recycled ones counted once
+  // How long threads have waited for training batches, or read them, so far. Any thread.
+  std::chrono::nanoseconds stalled() const { return std::chrono::nanoseconds(stalled_ns_); }
+
+ private:
+  using BatchResult = Result<std::shared_ptr<const Batch>>;
+  struct Name {  // of a batch
+    Split split = Split::kTrain;
+    Step step;  // of training samples
+    MicroBatch m;
+    uint64_t first = 0;  // of test samples
+    uint64_t last = 0;
+    bool operator==(const Name&) const = default;
+  };
+  struct Entry {
+    Name name;
+    uint64_t hinted_at_take = 0;        // take count of its split when the hint came
+    bool is_reading = false;            // only the reading thread may remove it
+    std::optional<BatchResult> result;  // set once read
+  };
+  struct Shelf {  // guarded by its mutex: batches to reuse
+    std::mutex mutex;
+    std::vector<std::unique_ptr<Batch>> free;
+    size_t made_count = 0;
+  };
+
+  void Expect(const Name& name);
+  BatchResult Take(const Name& name);
+  std::optional<BatchResult> TakeReady(const Name& name);
+  std::optional<BatchResult> TakeAwaited(const Name& name);
+  std::optional<BatchResult> Remove(std::deque<Entry>::iterator entry);
+  void PrefetchLoop();
+  std::deque<Entry>::iterator Find(const Name& name);
+  std::deque<Entry>::iterator FindUnread();
+  uint64_t& TakeCount(const Name& name) { return take_counts_[name.split == Split::kTest]; }
+  BatchResult ReadNow(const Name& name) const;
+  Status ReadTraining(const Name& name, Batch* batch) const;
+  std::shared_ptr<Batch> NewBatch() const;
+
+  const DataSet& data_set_;
+  const StepPlan plan_;
+  const uint64_t seed_;
+  const size_t prefetch_max_;
+  const Finish finish_;
+  const std::shared_ptr<Shelf> shelf_;
+
+  mutable std::mutex mutex_;  // guards the members up to stopping_
+  std::condition_variable changed_;
+  std::deque<Entry> entries_;         // in the order of the hints
+  uint64_t take_counts_[2] = {0, 0};  // by split
+  bool stopping_ = false;
+  std::atomic<int64_t> stalled_ns_ = 0;
+  std::vector<std::thread> threads_;
+};
+
+// Samples [first, last) of the test split, in order.
+Status ReadTestSamples(const DataSet& data_set, uint64_t first, uint64_t last, Batch* batch);
+
+}  // namespace pando

@@ -1,0 +1,213 @@
+#include "data/idx.h"
+
+#include <fmt/format.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <memory>
+
+namespace pando {
+namespace {
+
+constexpr uint32_t kPicturesMagic = 0x00000803;
+constexpr uint32_t kLabelsMagic = 0x00000801;
+constexpr uint32_t kPictureSideMax = 65535;  // so that count * height * width fits 64 bits
+constexpr size_t kChunkBytes = size_t{8} << 20;
+constexpr uint64_t kReserveBytesMax = uint64_t{64} << 20;  // MNIST's 47 MB without reallocation
+constexpr unsigned kGzipBufferBytes = 256 << 10;
+
+bool EndsWithGz(const std::string& path) { return path.ends_with(".gz"); }
+
+// Name and content must agree about compression. A mismatch is a broken download or an incomplete
+// unpacking, and zlib would silently pass the bytes through.
+Status CheckCompression(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return NotFound(fmt::format("{}: cannot be opened: {}", path, std::strerror(errno)));
+  std::array<char, 2> head{};
+  file.read(head.data(), head.size());
+  const unsigned first = static_cast<unsigned char>(head[0]);
+  const unsigned second = static_cast<unsigned char>(head[1]);
+  const bool is_gzip = file.gcount() == 2 && first == 0x1f && second == 0x8b;
+  if (EndsWithGz(path) && file.gcount() < 2) {
+    return Corrupt(fmt::format("{}: has {} bytes, expected a gzip file; download it again", path,
+                               file.gcount()));
+  }
+  if (EndsWithGz(path) && !is_gzip) {
+    return Corrupt(fmt::format(
+        "{}: not a gzip file: begins with {:02x} {:02x} at byte 0, expected 1f 8b; if it is "
+        "unpacked already, remove .gz from its name, else download it again",
+        path, first, second));
+  }
+  if (!EndsWithGz(path) && is_gzip) {
+    return Corrupt(
+        fmt::format("{}: is gzip-compressed (1f 8b at byte 0) but its name does not end "
+                    "with .gz; add .gz to it or unpack the file",
+                    path));
+  }
+  return Status();
+}
+
+// The bytes of one file, unpacked, in order; every error names the file and the byte.
+class IdxFile {
+ public:
+  static Result<IdxFile> Open(const std::string& path) {
+    if (Status s = CheckCompression(path); !s.ok()) return s;
+    gzFile file = gzopen(path.c_str(), "rb");
+    if (file == nullptr) {
+      return NotFound(fmt::format("{}: cannot be opened: {}", path, std::strerror(errno)));
+    }
+    gzbuffer(file, kGzipBufferBytes);
+    return IdxFile(path, file);
+  }
+
+  Result<uint32_t> ReadNumber() {
+    std::array<uint8_t, 4> b{};
+    if (Status s = ReadExactly(b.data(), b.size(), offset_ + b.size()); !s.ok()) return s;
+    return uint32_t{b[0]} << 24 | uint32_t{b[1]} << 16 | uint32_t{b[2]} << 8 | b[3];
+  }
+
+  Status ExpectMagic(uint32_t expected, const char* what) {
+    Result<uint32_t> magic = ReadNumber();
+    if (!magic.ok()) return magic.status();
+    if (*magic == expected) return Status();
+    const char* hint = *magic == kPicturesMagic ? " (it holds pictures)"
+                       : *magic == kLabelsMagic ? " (it holds labels)"
+                                                : "";
+    return Corrupt(fmt::format(
+        "{}: wrong magic at byte 0: found {:08x}{}, expected {:08x} (idx file of {}); download it "
+        "again, and check that files were not renamed",
+        path_, *magic, hint, expected, what));
+  }
+
+  // Reads `size` bytes and expects the file to end there. Memory grows with the bytes read, not
+  // with the size that the header claims.
+  Result<std::vector<uint8_t>> ReadRest(uint64_t size) {
+    const uint64_t end = offset_ + size;
+    std::vector<uint8_t> bytes;
+    bytes.reserve(std::min<uint64_t>(size, kReserveBytesMax));
+    while (bytes.size() < size) {
+      const size_t old_size = bytes.size();
+      bytes.resize(old_size + std::min<uint64_t>(size - old_size, kChunkBytes));
+      Status s = ReadExactly(bytes.data() + old_size, bytes.size() - old_size, end);
+      if (!s.ok()) return s;
+    }
+    if (Status s = ExpectEnd(); !s.ok()) return s;
+    return bytes;
+  }
+
+  Status Wrong(const std::string& found_and_expected, uint64_t offset) const {
+    return Corrupt(fmt::format("{}: byte {}{}: {}; download it again", path_, offset, Unpacked(),
+                               found_and_expected));
+  }
+  uint64_t offset() const { return offset_; }
+
+ private:
+  struct Close {
+    void operator()(gzFile file) const { gzclose(file); }
+  };
+
+  IdxFile(std::string path, gzFile file) : path_(std::move(path)), file_(file) {}
+
+  // `end`: where the file should end, for the message alone.
+  Status ReadExactly(uint8_t* out, size_t size, uint64_t end) {
+    const int got = gzread(file_.get(), out, static_cast<unsigned>(size));
+    offset_ += static_cast<uint64_t>(std::max(got, 0));
+    if (got == static_cast<int>(size)) return Status();
+    if (Status s = Damage(); !s.ok()) return s;
+    return Wrong(fmt::format("the file is truncated here, expected at least {} bytes", end),
+                 offset_);
+  }
+
+  // Reading past the last record also makes zlib check the sum at the end of a gzip file.
+  Status ExpectEnd() {
+    uint8_t extra = 0;
+    if (gzread(file_.get(), &extra, 1) == 1) {
+      return Wrong("more bytes follow where the header says that the file ends", offset_);
+    }
+    if (Status s = Damage(); !s.ok()) return s;
+    int code = Z_OK;
+    gzerror(file_.get(), &code);
+    if (code == Z_OK) return Status();
+    return Wrong("the gzip file is truncated in its last bytes, the check sum", offset_);
+  }
+
+  // What is wrong besides an early end; ok if nothing is. zlib reads ahead, so the damage is at
+  // this byte or after it.
+  Status Damage() const {
+    int code = Z_OK;
+    const std::string reason = gzerror(file_.get(), &code);
+    if (code == Z_OK || code == Z_BUF_ERROR) return Status();
+    if (code == Z_ERRNO) return Wrong("cannot be read: " + reason, offset_);
+    const size_t detail = reason.rfind(": ");  // zlib puts the path in front
+    return Wrong(fmt::format("the gzip data are damaged here or further on ({})",
+                             detail == std::string::npos ? reason : reason.substr(detail + 2)),
+                 offset_);
+  }
+
+  const char* Unpacked() const { return EndsWithGz(path_) ? " of the unpacked data" : ""; }
+
+  std::string path_;
+  std::unique_ptr<gzFile_s, Close> file_;
+  uint64_t offset_ = 0;  // in the unpacked bytes
+};
+
+Result<uint32_t> ReadCount(IdxFile& file, const char* what) {
+  Result<uint32_t> count = file.ReadNumber();
+  if (count.ok() && *count == 0) {
+    return file.Wrong(fmt::format("the file says that it holds 0 {}, expected at least 1", what),
+                      file.offset() - 4);
+  }
+  return count;
+}
+
+Result<uint32_t> ReadSide(IdxFile& file, const char* what) {
+  Result<uint32_t> side = file.ReadNumber();
+  if (side.ok() && (*side == 0 || *side > kPictureSideMax)) {
+    return file.Wrong(fmt::format("{} is {}, expected 1 to {}", what, *side, kPictureSideMax),
+                      file.offset() - 4);
+  }
+  return side;
+}
+
+}  // namespace
+
+Result<IdxPictures> ReadIdxPictures(const std::string& path) {
+  Result<IdxFile> file = IdxFile::Open(path);
+  if (!file.ok()) return file.status();
+  if (Status s = file->ExpectMagic(kPicturesMagic, "pictures"); !s.ok()) return s;
+  Result<uint32_t> count = ReadCount(*file, "pictures");
+  if (!count.ok()) return count.status();
+  Result<uint32_t> height = ReadSide(*file, "the height");
+  if (!height.ok()) return height.status();
+  Result<uint32_t> width = ReadSide(*file, "the width");
+  if (!width.ok()) return width.status();
+  Result<std::vector<uint8_t>> pixels = file->ReadRest(uint64_t{*count} * *height * *width);
+  if (!pixels.ok()) return pixels.status();
+  return IdxPictures{*count, *height, *width, std::move(*pixels)};
+}
+
+Result<std::vector<uint8_t>> ReadIdxLabels(const std::string& path, uint32_t class_count) {
+  Result<IdxFile> file = IdxFile::Open(path);
+  if (!file.ok()) return file.status();
+  if (Status s = file->ExpectMagic(kLabelsMagic, "labels"); !s.ok()) return s;
+  Result<uint32_t> count = ReadCount(*file, "labels");
+  if (!count.ok()) return count.status();
+  const uint64_t first_label = file->offset();
+  Result<std::vector<uint8_t>> labels = file->ReadRest(*count);
+  if (!labels.ok()) return labels.status();
+  auto wrong = std::find_if(labels->begin(), labels->end(),
+                            [&](uint8_t label) { return label >= class_count; });
+  if (wrong != labels->end()) {
+    const auto index = static_cast<uint64_t>(wrong - labels->begin());
+    return file->Wrong(
+        fmt::format("label {} is {}, expected 0 to {}", index, *wrong, class_count - 1),
+        first_label + index);
+  }
+  return labels;
+}
+
+}  // namespace pando

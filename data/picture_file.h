@@ -1,0 +1,49 @@
+// Pictures in files: JPEG by libjpeg-turbo, with the exact integer DCT (P38), and PNG by libpng.
+// Called by image_folder.cc. Grayscale becomes three equal channels, an alpha channel is dropped.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/status.h"
+#include "data/resample.h"
+
+namespace pando {
+
+struct DecodedPicture {
+  std::vector<uint8_t> pixels;  // [height, width, 3]
+  uint32_t height = 0;
+  uint32_t width = 0;
+  PictureView view() const { return {pixels.data(), height, width, 3}; }
+};
+
+struct PictureSize {
+  uint32_t height = 0;
+  uint32_t width = 0;
+};
+
+// The limits of one picture, regardless of its file's header: 192 MiB of pixels, and twice that
+// within libjpeg-turbo while it gathers the scans of a progressive one.
+inline constexpr uint32_t kPictureSideMax = 32768;
+inline constexpr uint64_t kPicturePixelsMax = uint64_t{1} << 26;
+inline constexpr uint64_t kPictureFileBytesMax = uint64_t{1} << 26;
+
+// kCorrupt unless the bytes begin like a JPEG or PNG file. The error says how they begin.
+Status CheckPictureHead(std::span<const uint8_t> bytes);
+
+// kCorrupt: it has more than kPictureFileBytesMax.
+Result<std::vector<uint8_t>> ReadFileBytes(const std::string& path);
+
+// Reads the file's head alone. Errors (kCorrupt) say what is wrong, but not in which file.
+Result<PictureSize> ReadPictureSize(std::span<const uint8_t> bytes);
+// `shrink`: 1, 2, 4 or 8. A JPEG may be decoded smaller by this factor, rounded up, to save work. A
+// decoder's warning is an error too, because most warnings mean guessed pixels. The result depends
+// on these bytes alone: no state is kept between pictures.
+Status DecodePicture(std::span<const uint8_t> bytes, uint32_t shrink, DecodedPicture* picture);
+
+// Writes RGB, deflated. For contact sheets and tests.
+Status WritePng(const std::string& path, const PictureView& picture);
+
+}  // namespace pando

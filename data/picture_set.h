@@ -1,0 +1,66 @@
+// PictureSet: a data set whose pictures are in memory as bytes. Made by OpenDataSet for idx and
+// CIFAR files and for synthetic-digits.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "data/augment.h"
+#include "data/dataset.h"
+
+namespace pando {
+
+struct Pictures {               // one split
+  std::vector<uint8_t> pixels;  // [picture, height, width, channel]
+  std::vector<uint8_t> labels;  // [picture]
+};
+
+class PictureSet final : public DataSet {
+ public:
+  struct Parts {
+    SampleShape shape;  // of the stored pictures
+    uint32_t class_count = 0;
+    std::vector<std::string> class_names;  // none: numbers
+    Normalisation normalisation;
+    Pictures train;
+    Pictures test;
+  };
+  // What the job does to each picture; nothing by default.
+  struct Transform {
+    uint32_t side = 0;  // 0: the stored size
+    Augmenter augmenter;
+  };
+  // REQUIRES: each split has shape.size() pixels for each label, and labels below class_count.
+  explicit PictureSet(Parts parts) : PictureSet(std::move(parts), Transform()) {}
+  PictureSet(Parts parts, const Transform& transform);
+
+  SampleShape shape() const override { return shape_; }
+  uint32_t class_count() const override { return parts_.class_count; }
+  std::vector<std::string> class_names() const override;
+  uint64_t sample_count(Split split) const override { return pictures(split).labels.size(); }
+  uint64_t fingerprint() const override { return fingerprint_; }
+  Result<int32_t> Label(Split split, uint64_t index) const override {
+    return int32_t{pictures(split).labels[index]};
+  }
+  Status Read(Split split, std::span<const uint64_t> indices, Batch* batch) const override;
+  Status ReadAugmented(uint64_t epoch, std::span<const uint64_t> indices,
+                       Batch* batch) const override;
+
+ private:
+  const Pictures& pictures(Split split) const {
+    return split == Split::kTrain ? parts_.train : parts_.test;
+  }
+  std::span<const uint8_t> Picture(Split split, uint64_t index) const;
+  uint64_t MakeFingerprint() const;
+
+  Parts parts_;
+  Transform transform_;
+  SampleShape shape_;  // of pictures after the transform
+  uint64_t fingerprint_;
+};
+
+PictureSet::Transform MakeTransform(const Job& job);
+
+}  // namespace pando

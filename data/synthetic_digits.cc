@@ -1,0 +1,215 @@
+#include "data/synthetic_digits.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "common/check.h"
+#include "common/philox.h"
+
+namespace pando {
+namespace {
+
+constexpr uint64_t kSeed = 0x70616e646f;  // "pando": fixed, so that the data set is one data set
+constexpr int kPiecesPerSpan = 4;         // straight pieces between two points of a stroke
+constexpr float kFarSquared = 1e6f;       // squared pixels: more than any picture's width
+
+PhiloxKey SplitKey(Split split) {
+  return MakePhiloxKey(kSeed, RandomPurpose::kSynthetic, split == Split::kTrain ? "train" : "test");
+}
+
+}  // namespace
+
+// The random numbers of one picture, in the order of their use.
+class DigitPainter::Dice {
+ public:
+  Dice(Split split, uint64_t index) : key_(SplitKey(split)), index_(index) {}
+
+  float Uniform(float low, float high) { return low + (high - low) * UniformFloat(NextWord()); }
+  uint32_t Below(uint32_t bound) { return (NextWord() >> 8) % bound; }  // bound is small
+  uint32_t NextWord() {
+    if (used_ == block_.size()) {
+      block_ = Philox4x32(
+          {static_cast<uint32_t>(index_), static_cast<uint32_t>(index_ >> 32), block_count_++, 0},
+          key_);
+      used_ = 0;
+    }
+    return block_[used_++];
+  }
+
+ private:
+  PhiloxKey key_;
+  uint64_t index_;
+  PhiloxBlock block_{};
+  size_t used_ = block_.size();
+  uint32_t block_count_ = 0;
+};
+
+// How this picture is written: an affine map from the unit box to pixels, the pen and the jitter.
+struct DigitPainter::Hand {
+  explicit Hand(Dice& dice) {
+    // sin and cos of a random angle within ±23°, from the tangent of half the angle: no libm, same
+    // bits.
+    const float t = dice.Uniform(-0.2f, 0.2f);
+    const float cosine = (1 - t * t) / (1 + t * t);
+    const float sine = 2 * t / (1 + t * t);
+    const float height = dice.Uniform(14.0f, 22.0f);  // pixels
+    const float width = height * dice.Uniform(0.65f, 1.05f);
+    const float shear = dice.Uniform(-0.35f, 0.35f);
+    xx = cosine * width;
+    xy = (cosine * -shear - sine) * height;
+    yx = sine * width;
+    yy = (sine * -shear + cosine) * height;
+    centre.x = 14 + dice.Uniform(-3.0f, 3.0f);
+    centre.y = 14 + dice.Uniform(-3.0f, 3.0f);
+    pen_radius = dice.Uniform(0.6f, 1.7f);
+    jitter = dice.Uniform(0.0f, 0.08f);
+  }
+
+  Point ToPixels(Point p, Dice& dice) const {
+    const float x = p.x - 0.5f + dice.Uniform(-jitter, jitter);
+    const float y = p.y - 0.5f + dice.Uniform(-jitter, jitter);
+    return {centre.x + xx * x + xy * y, centre.y + yx * x + yy * y};
+  }
+
+  float xx, xy, yx, yy;
+  Point centre;
+  float pen_radius;  // pixels
+  float jitter;      // of each point, in the unit box
+};
+
+// Squared distances of all pixels to the nearest line. They become ink at the end.
+class DigitPainter::Canvas {
+ public:
+  explicit Canvas(float pen_radius) : pen_radius_(pen_radius) { squared_.fill(kFarSquared); }
+
+  void Line(Point a, Point b) {
+    const float reach = pen_radius_ + 1;  // farther away a line leaves no ink
+    const int side = static_cast<int>(kSide);
+    const int x0 = std::max(0, static_cast<int>(std::min(a.x, b.x) - reach));
+    const int x1 = std::min(side - 1, static_cast<int>(std::max(a.x, b.x) + reach));
+    const int y0 = std::max(0, static_cast<int>(std::min(a.y, b.y) - reach));
+    const int y1 = std::min(side - 1, static_cast<int>(std::max(a.y, b.y) + reach));
+    const float dx = b.x - a.x, dy = b.y - a.y;
+    const float inverse = 1 / std::max(dx * dx + dy * dy, 1e-6f);
+    for (int y = y0; y <= y1; ++y) {
+      for (int x = x0; x <= x1; ++x) {
+        const float px = static_cast<float>(x) + 0.5f - a.x,
+                    py = static_cast<float>(y) + 0.5f - a.y;
+        const float along = std::clamp((px * dx + py * dy) * inverse, 0.0f, 1.0f);
+        const float ex = px - along * dx, ey = py - along * dy;
+        float& nearest = squared_[static_cast<size_t>(y) * kSide + static_cast<size_t>(x)];
+        nearest = std::min(nearest, ex * ex + ey * ey);
+      }
+    }
+  }
+
+  // 1 under the pen, 0 away from it, a soft edge of one pixel.
+  float Ink(size_t pixel) const {
+    const float reach = pen_radius_ + 0.5f;
+    if (squared_[pixel] >= reach * reach) return 0;  // most pixels: saves their square roots
+    return std::min(reach - std::sqrt(squared_[pixel]), 1.0f);
+  }
+
+ private:
+  std::array<float, kSide * kSide> squared_;
+  float pen_radius_;
+};
+
+DigitPainter::DigitPainter() : glyphs_(MakeGlyphs()) {}
+
+void DigitPainter::Draw(Split split, uint64_t index, std::span<uint8_t> picture) const {
+  PANDO_CHECK(picture.size() == kSide * kSide);
+  Dice dice(split, index);
+  const Hand hand(dice);
+  Canvas canvas(hand.pen_radius);
+  const std::vector<Glyph>& ways = glyphs_[Label(index)];
+  const Glyph& glyph = ways[dice.Below(static_cast<uint32_t>(ways.size()))];
+  for (const Stroke& stroke : glyph) DrawStroke(stroke, hand, dice, canvas);
+  SlipPen(dice, canvas);
+
+  const float ink = dice.Uniform(120, 255);
+  const float noise = dice.Uniform(0, 0.25f);  // of the two bytes drawn per pixel
+  std::array<uint32_t, kSide * kSide / 2> words;
+  for (uint32_t& word : words) word = dice.NextWord();
+  for (size_t i = 0; i < picture.size(); ++i) {
+    const uint32_t bits = words[i / 2] >> (16 * (i % 2));
+    const int grain = static_cast<int>(bits & 0xff) - static_cast<int>(bits >> 8 & 0xff);
+    const float value = canvas.Ink(i) * ink + noise * static_cast<float>(grain);
+    picture[i] = static_cast<uint8_t>(std::clamp(static_cast<int>(value + 0.5f), 0, 255));
+  }
+}
+
+// One picture in four gets a stray dash, so that no single line identifies a digit.
+void DigitPainter::SlipPen(Dice& dice, Canvas& canvas) {
+  if (dice.Below(4) != 0) return;
+  const Point from{dice.Uniform(3, 25), dice.Uniform(3, 25)};
+  canvas.Line(from, {from.x + dice.Uniform(-5, 5), from.y + dice.Uniform(-5, 5)});
+}
+
+// Draws a Catmull-Rom spline through the stroke's points, each moved a little, as short straight
+// pieces.
+void DigitPainter::DrawStroke(const Stroke& stroke, const Hand& hand, Dice& dice, Canvas& canvas) {
+  Stroke p;
+  for (Point point : stroke) p.push_back(hand.ToPixels(point, dice));
+  const size_t last = p.size() - 1;
+  for (size_t i = 0; i < last; ++i) {
+    const Point before = p[i == 0 ? 0 : i - 1], from = p[i], to = p[i + 1];
+    const Point after = p[std::min(i + 2, last)];
+    auto spline = [](float a, float b, float c, float d, float t) {
+      const float quadratic = 2 * a - 5 * b + 4 * c - d;
+      const float cubic = 3 * (b - c) + d - a;
+      return 0.5f * (2 * b + t * (c - a + t * (quadratic + t * cubic)));
+    };
+    Point pen = from;
+    for (int piece = 1; piece <= kPiecesPerSpan; ++piece) {
+      const float t = static_cast<float>(piece) / kPiecesPerSpan;
+      const Point next{spline(before.x, from.x, to.x, after.x, t),
+                       spline(before.y, from.y, to.y, after.y, t)};
+      canvas.Line(pen, next);
+      pen = next;
+    }
+  }
+}
+
+// A table of drawings; one line has as much of a stroke as fits.
+// clang-format off
+std::array<std::vector<DigitPainter::Glyph>, DigitPainter::kClassCount> DigitPainter::MakeGlyphs() {
+  const Stroke four_leg{{.64f, .05f}, {.62f, .95f}};
+  const Stroke seven_top{{.18f, .07f}, {.82f, .07f}};
+  const Stroke seven_leg{{.82f, .07f}, {.55f, .5f}, {.42f, .95f}};
+  const Stroke nine_loop{{.74f, .3f}, {.5f, .49f},  {.27f, .37f}, {.27f, .16f},
+                         {.5f, .05f}, {.72f, .14f}, {.74f, .3f}};
+  return {{
+      {{{{.5f, .05f}, {.26f, .18f}, {.18f, .5f}, {.26f, .82f}, {.5f, .95f}, {.74f, .82f},
+         {.82f, .5f}, {.74f, .18f}, {.5f, .05f}}}},
+      {{{{.5f, .05f}, {.5f, .95f}}},
+       {{{.28f, .28f}, {.54f, .05f}}, {{.54f, .05f}, {.52f, .95f}}},
+       {{{.3f, .24f}, {.52f, .05f}}, {{.52f, .05f}, {.52f, .95f}}, {{.28f, .95f}, {.76f, .95f}}}},
+      {{{{.2f, .26f}, {.32f, .09f}, {.56f, .05f}, {.76f, .2f}, {.71f, .43f}, {.45f, .7f},
+         {.2f, .95f}},
+        {{.2f, .95f}, {.82f, .95f}}},
+       {{{.22f, .22f}, {.42f, .05f}, {.7f, .13f}, {.71f, .4f}, {.46f, .75f}, {.26f, .93f},
+         {.17f, .82f}, {.34f, .76f}, {.6f, .92f}, {.84f, .88f}}}},
+      {{{{.22f, .15f}, {.5f, .05f}, {.73f, .17f}, {.68f, .39f}, {.42f, .47f}},
+        {{.42f, .47f}, {.73f, .56f}, {.78f, .8f}, {.5f, .95f}, {.2f, .85f}}},
+       {{{.22f, .06f}, {.76f, .06f}}, {{.76f, .06f}, {.46f, .42f}},
+        {{.46f, .42f}, {.75f, .52f}, {.79f, .77f}, {.53f, .95f}, {.2f, .86f}}}},
+      {{four_leg, {{.64f, .05f}, {.14f, .66f}}, {{.14f, .66f}, {.86f, .66f}}},
+       {four_leg, {{.27f, .1f}, {.2f, .52f}}, {{.2f, .52f}, {.82f, .52f}}}},
+      {{{{.76f, .06f}, {.3f, .06f}}, {{.3f, .06f}, {.25f, .44f}},
+        {{.25f, .44f}, {.54f, .38f}, {.79f, .58f}, {.71f, .86f}, {.43f, .95f}, {.18f, .84f}}}},
+      {{{{.68f, .06f}, {.4f, .25f}, {.24f, .55f}, {.27f, .82f}, {.5f, .95f}, {.74f, .83f},
+         {.74f, .61f}, {.5f, .5f}, {.27f, .66f}}},
+       {{{.4f, .05f}, {.27f, .4f}, {.24f, .7f}, {.45f, .95f}, {.73f, .86f}, {.72f, .62f},
+         {.48f, .55f}, {.26f, .72f}}}},
+      {{seven_top, seven_leg}, {seven_top, seven_leg, {{.36f, .5f}, {.8f, .48f}}}},
+      {{{{.5f, .47f}, {.28f, .35f}, {.28f, .15f}, {.5f, .05f}, {.72f, .15f}, {.72f, .35f},
+         {.5f, .47f}, {.24f, .64f}, {.25f, .85f}, {.5f, .95f}, {.75f, .85f}, {.76f, .64f},
+         {.5f, .47f}}}},
+      {{nine_loop, {{.74f, .3f}, {.72f, .62f}, {.6f, .95f}}},
+       {nine_loop, {{.74f, .3f}, {.75f, .7f}, {.56f, .95f}, {.28f, .87f}}}},
+  }};
+}
+// clang-format on
+
+}  // namespace pando

@@ -1,0 +1,235 @@
+#include "data/table_set.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <filesystem>
+#include <utility>
+
+#include "common/check.h"
+#include "common/hash.h"
+#include "data/csv.h"
+#include "data/permutation.h"
+
+namespace pando {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr uint64_t kTestShare = 5;  // one row in five is held out
+constexpr uint64_t kSplitSeed = 0;
+constexpr const char* kClassColumn = "class";
+
+// Five magnitudes and the redshift, the same in DR14 and DR17.
+std::vector<std::string> ChooseColumns(const Job& job) {
+  if (!job.columns.empty()) return job.columns;
+  return {"u", "g", "r", "i", "z", "redshift"};
+}
+
+struct TablePaths {
+  std::string train;
+  std::string test;  // empty: split `train`
+};
+
+std::vector<std::string> CsvFilesIn(const std::string& folder) {
+  std::vector<std::string> paths;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
+    if (entry.is_regular_file(ignored) && entry.path().extension() == ".csv")
+      paths.push_back(entry.path().string());
+  }
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+Result<TablePaths> FindTables(const std::string& path) {
+  const char* what = "data.path (--data) must be a CSV file, or the folder of one";
+  std::error_code ignored;
+  if (path.empty()) return InvalidArgument(fmt::format("no file given for sdss: {}", what));
+  if (fs::is_regular_file(path, ignored)) return TablePaths{path, ""};
+  if (!fs::is_directory(path, ignored))
+    return NotFound(fmt::format("{}: no such file or folder; {}", path, what));
+  const TablePaths two{path + "/train.csv", path + "/test.csv"};
+  if (fs::is_regular_file(two.train, ignored) && fs::is_regular_file(two.test, ignored)) return two;
+  const std::vector<std::string> files = CsvFilesIn(path);
+  if (files.size() == 1) return TablePaths{files[0], ""};
+  if (files.empty()) return NotFound(fmt::format("{}: holds no .csv file; {}", path, what));
+  return InvalidArgument(
+      fmt::format("{}: holds {} .csv files, {} among them; give the file itself as data.path "
+                  "(--data)",
+                  path, files.size(), files[0]));
+}
+
+struct SplitRows {
+  CsvRows train;
+  CsvRows test;
+};
+
+void AppendRow(const CsvRows& from, size_t row, CsvRows* to) {
+  const size_t columns = from.numbers.size() / from.row_count();
+  const auto first = from.numbers.begin() + static_cast<std::ptrdiff_t>(row * columns);
+  to->numbers.insert(to->numbers.end(), first, first + static_cast<std::ptrdiff_t>(columns));
+  to->words.push_back(from.words[row]);
+  to->lines.push_back(from.lines[row]);
+}
+
+SplitRows SplitTable(const CsvRows& whole) {
+  SplitRows result;
+  result.train.path = result.test.path = whole.path;
+  const Permutation shuffle(whole.row_count(), kSplitSeed, 0);
+  for (size_t row = 0; row < whole.row_count(); ++row) {
+    const bool is_test = shuffle.At(row) % kTestShare == 0;
+    AppendRow(whole, row, is_test ? &result.test : &result.train);
+  }
+  return result;
+}
+
+Result<SplitRows> ReadTables(const TablePaths& paths, const CsvColumns& columns) {
+  Result<CsvRows> train = ReadCsv(paths.train, columns);
+  if (!train.ok()) return train.status();
+  if (paths.test.empty()) return SplitTable(*train);
+  Result<CsvRows> test = ReadCsv(paths.test, columns);
+  if (!test.ok()) return test.status();
+  return SplitRows{*std::move(train), *std::move(test)};
+}
+
+Result<std::vector<std::string>> ListClasses(const CsvRows& train) {
+  std::vector<std::string> names = train.words;
+  std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+  if (names.size() >= 2) return names;
+  return Corrupt(
+      fmt::format("{}: all training rows are of one class, {}; a classifier needs two or more",
+                  train.path, names.empty() ? "none" : names[0]));
+}
+
+Result<std::vector<int32_t>> MakeLabels(const CsvRows& rows,
+                                        const std::vector<std::string>& names) {
+  std::vector<int32_t> labels;
+  for (size_t row = 0; row < rows.row_count(); ++row) {
+    const auto at = std::lower_bound(names.begin(), names.end(), rows.words[row]);
+    if (at == names.end() || *at != rows.words[row]) {
+      std::string known;
+      for (const std::string& name : names) known += (known.empty() ? "" : ", ") + name;
+      return Corrupt(
+          fmt::format("{}: line {}: unknown class '{}' in the test split; the training "
+                      "rows know {}",
+                      rows.path, rows.lines[row], rows.words[row], known));
+    }
+    labels.push_back(static_cast<int32_t>(at - names.begin()));
+  }
+  return labels;
+}
+
+struct Standard {  // by column
+  std::vector<double> mean;
+  std::vector<double> deviation;
+};
+
+// Sums in the order of rows. A column without variance is left at 0.
+Standard FitStandard(const CsvRows& rows, size_t columns) {
+  Standard fit{std::vector<double>(columns), std::vector<double>(columns)};
+  const auto count = static_cast<double>(rows.row_count());
+  for (size_t i = 0; i < rows.numbers.size(); ++i) fit.mean[i % columns] += rows.numbers[i];
+  for (double& mean : fit.mean) mean /= count;
+  for (size_t i = 0; i < rows.numbers.size(); ++i) {
+    const double away = rows.numbers[i] - fit.mean[i % columns];
+    fit.deviation[i % columns] += away * away;
+  }
+  for (double& deviation : fit.deviation) {
+    deviation = deviation > 0 ? std::sqrt(deviation / count) : 1.0;
+  }
+  return fit;
+}
+
+std::vector<float> Standardised(const CsvRows& rows, const Standard& fit) {
+  const size_t columns = fit.mean.size();
+  std::vector<float> values;
+  values.reserve(rows.numbers.size());
+  for (size_t i = 0; i < rows.numbers.size(); ++i) {
+    const size_t c = i % columns;
+    values.push_back(static_cast<float>((rows.numbers[i] - fit.mean[c]) / fit.deviation[c]));
+  }
+  return values;
+}
+
+// Before standardisation.
+std::vector<std::string> MomentsText(const CsvColumns& columns, const Standard& fit) {
+  std::vector<std::string> lines;
+  for (size_t c = 0; c < columns.numbers.size(); ++c) {
+    lines.push_back(fmt::format("column {}: mean {:.6g}, deviation {:.6g} (of the training rows)",
+                                columns.numbers[c], fit.mean[c], fit.deviation[c]));
+  }
+  return lines;
+}
+
+}  // namespace
+
+TableSet::TableSet(uint32_t columns, std::vector<std::string> class_names, Rows train, Rows test,
+                   std::vector<std::string> remarks)
+    : columns_(columns),
+      class_names_(std::move(class_names)),
+      train_(std::move(train)),
+      test_(std::move(test)),
+      remarks_(std::move(remarks)),
+      fingerprint_(MakeFingerprint()) {
+  for (const Rows* split : {&train_, &test_}) {
+    PANDO_CHECK(split->values.size() == split->labels.size() * columns_);
+  }
+}
+
+Status TableSet::Read(Split split, std::span<const uint64_t> indices, Batch* batch) const {
+  const Rows& source = rows(split);
+  batch->shape = shape();
+  batch->normalisation = nullptr;
+  batch->bytes.clear();
+  batch->values.resize(indices.size() * columns_);
+  batch->labels.resize(indices.size());
+  for (size_t i = 0; i < indices.size(); ++i) {
+    PANDO_CHECK(indices[i] < source.labels.size());
+    std::copy_n(&source.values[indices[i] * columns_], columns_, &batch->values[i * columns_]);
+    batch->labels[i] = source.labels[indices[i]];
+  }
+  return Status();
+}
+
+// P38. Tables are small, so every value is hashed.
+uint64_t TableSet::MakeFingerprint() const {
+  const std::array<uint64_t, 3> sizes{columns_, train_.labels.size(), test_.labels.size()};
+  uint64_t hash = Hash64(std::as_bytes(std::span(sizes)));
+  for (const std::string& name : class_names_) hash = Hash64(name, hash);
+  for (const Rows* split : {&train_, &test_}) {
+    hash = Hash64(std::as_bytes(std::span(split->values)), hash);
+    hash = Hash64(std::as_bytes(std::span(split->labels)), hash);
+  }
+  return hash;
+}
+
+Result<std::unique_ptr<DataSet>> OpenSdss(const Job& job) {
+  Result<TablePaths> paths = FindTables(job.data_path);
+  if (!paths.ok()) return paths.status();
+  const CsvColumns columns{ChooseColumns(job), kClassColumn};
+  Result<SplitRows> rows = ReadTables(*paths, columns);
+  if (!rows.ok()) return rows.status();
+  Result<std::vector<std::string>> names = ListClasses(rows->train);
+  if (!names.ok()) return names.status();
+  Result<std::vector<int32_t>> train_labels = MakeLabels(rows->train, *names);
+  if (!train_labels.ok()) return train_labels.status();
+  Result<std::vector<int32_t>> test_labels = MakeLabels(rows->test, *names);
+  if (!test_labels.ok()) return test_labels.status();
+  const Standard fit = FitStandard(rows->train, columns.numbers.size());
+  return Result<std::unique_ptr<DataSet>>(std::make_unique<TableSet>(
+      static_cast<uint32_t>(columns.numbers.size()), *std::move(names),
+      TableSet::Rows{Standardised(rows->train, fit), *std::move(train_labels)},
+      TableSet::Rows{Standardised(rows->test, fit), *std::move(test_labels)},
+      MomentsText(columns, fit)));
+}
+
+bool HoldsTable(const std::string& folder) {
+  std::error_code ignored;
+  return fs::is_directory(folder, ignored) && FindTables(folder).ok();
+}
+
+}  // namespace pando

@@ -1,0 +1,397 @@
+#include "job/job_file.h"
+
+#include <fmt/format.h>
+#include <toml++/toml.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <optional>
+#include <sstream>
+
+#include "common/hash.h"
+#include "common/nearest_name.h"
+#include "common/printable.h"
+#include "common/text.h"
+#include "common/timeline.h"
+#include "models/network_file.h"
+
+namespace pando {
+namespace {
+
+std::optional<JobValue> ReadNode(ValueKind kind, const toml::node& node) {
+  switch (kind) {
+    case ValueKind::kCount: {
+      auto value = node.value_exact<int64_t>();
+      if (!value || *value < 0) return std::nullopt;
+      return static_cast<uint64_t>(*value);
+    }
+    case ValueKind::kReal:
+      if (node.is_boolean()) return std::nullopt;
+      return node.value<double>();
+    case ValueKind::kBool:
+      return node.value_exact<bool>();
+    case ValueKind::kCountList: {
+      if (!node.is_array()) return std::nullopt;
+      std::vector<uint64_t> list;
+      for (const toml::node& element : *node.as_array()) {
+        auto value = ReadNode(ValueKind::kCount, element);
+        if (!value) return std::nullopt;
+        list.push_back(std::get<uint64_t>(*value));
+      }
+      return list;
+    }
+    case ValueKind::kTextList: {
+      if (!node.is_array()) return std::nullopt;
+      std::vector<std::string> list;
+      for (const toml::node& element : *node.as_array()) {
+        auto value = element.value_exact<std::string>();
+        if (!value) return std::nullopt;
+        list.push_back(*value);
+      }
+      return list;
+    }
+    default:
+      return node.value_exact<std::string>();
+  }
+}
+
+std::string NodeText(const toml::node& node) {
+  std::ostringstream text;
+  node.visit([&](const auto& typed) { text << typed; });
+  return Printable(text.str());
+}
+
+struct Place {
+  const std::string& file_name;
+  std::string At(const toml::source_region& source) const {
+    return fmt::format("{}:{}", file_name, source.begin.line);
+  }
+};
+
+Status UnknownKey(const std::string& where, std::string_view name) {
+  std::string hint = SuggestJobKey(name);
+  if (hint.empty()) hint = "docs/job-file.md lists every key";
+  return InvalidArgument(fmt::format("{}: unknown key '{}'; {}", where, Printable(name), hint));
+}
+
+Status UnknownSection(const std::string& where, std::string_view name) {
+  std::vector<std::string> sections;
+  for (const JobKey& key : JobKeys()) sections.emplace_back(key.section());
+  sections.erase(std::unique(sections.begin(), sections.end()), sections.end());
+  std::string hint = DidYouMean(name, sections);
+  if (hint.empty()) hint = fmt::format("the sections are {}", Joined(sections));
+  return InvalidArgument(fmt::format("{}: unknown section [{}]; {}", where, Printable(name), hint));
+}
+
+bool IsSection(std::string_view name) {
+  for (const JobKey& key : JobKeys()) {
+    if (key.section() == name) return true;
+  }
+  return false;
+}
+
+// Keys of two sources where the later one silences the earlier.
+constexpr const char* kSteps = "train.steps";
+constexpr const char* kEpochs = "train.epochs";
+constexpr const char* kEvalSteps = "eval.every_steps";
+constexpr const char* kEvalEpochs = "eval.every_epochs";
+
+}  // namespace
+
+Status JobDraft::Set(const JobKey& key, const JobValue& value, std::string where) {
+  if (Status s = CheckJobValue(key, value); !s.ok()) {
+    return InvalidArgument(where + ": " + s.message());
+  }
+  key.set(job_, value);
+  where_[key.name] = std::move(where);
+  in_source_.insert(key.name);
+  return Status();
+}
+
+Status JobDraft::EndSource() {
+  // Another model's text is not this one's.
+  if (in_source_.contains("model.name") && !in_source_.contains("model.network"))
+    job_.network.clear();
+  Status status = ChooseLengthAndEvaluation();
+  in_source_.clear();
+  return status;
+}
+
+// Steps and epochs both say how long the run is, and both how often it is evaluated: the later
+// source wins, one source may say only one.
+Status JobDraft::ChooseLengthAndEvaluation() {
+  const bool has_eval_steps = in_source_.contains(kEvalSteps) && job_.eval_every_steps > 0;
+  const bool has_eval_epochs = in_source_.contains(kEvalEpochs) && job_.eval_every_epochs > 0;
+  const bool has_steps = in_source_.contains(kSteps) && job_.steps > 0;
+  const bool has_epochs = in_source_.contains(kEpochs) && job_.epochs > 0;
+  if (has_steps && has_epochs) {
+    return InvalidArgument(WithKeysNamed(
+        "{train.steps} and {train.epochs} both say how long the run is; give one of them"));
+  }
+  if (has_steps) job_.epochs = 0;
+  if (has_epochs) job_.steps = 0;
+  if (has_eval_steps && has_eval_epochs) {
+    return InvalidArgument(
+        fmt::format("{} and {} both say how often the run is evaluated; give one of them",
+                    Named(kEvalSteps), Named(kEvalEpochs)));
+  }
+  if (has_eval_steps) job_.eval_every_epochs = 0;
+  if (has_eval_epochs) job_.eval_every_steps = 0;
+  return Status();
+}
+
+Status JobDraft::AddToml(std::string_view text, std::string file_name) {
+  const Place place{file_name};
+  toml::table root;
+  try {
+    root = toml::parse(text, file_name);
+  } catch (const toml::parse_error& error) {
+    return InvalidArgument(
+        fmt::format("{}: not valid TOML: {}", place.At(error.source()), error.description()));
+  }
+  for (const auto& [section, section_node] : root) {
+    const std::string section_where = place.At(section_node.source());
+    if (!section_node.is_table()) return UnknownKey(section_where, section.str());
+    if (!IsSection(section.str())) return UnknownSection(section_where, section.str());
+    for (const auto& [leaf, node] : *section_node.as_table()) {
+      const std::string name = fmt::format("{}.{}", section.str(), leaf.str());
+      const std::string where = place.At(node.source());
+      const JobKey* key = FindJobKey(name);
+      if (key == nullptr) return UnknownKey(where, name);
+      std::optional<JobValue> value = ReadNode(key->kind, node);
+      if (!value) {
+        return InvalidArgument(fmt::format("{}: {} must be {}, got {}", where, name,
+                                           ExpectedValue(*key), NodeText(node)));
+      }
+      if (Status s = Set(*key, *value, where); !s.ok()) return s;
+    }
+  }
+  return EndSource();
+}
+
+Status JobDraft::AddOverrides(const std::vector<Override>& overrides) {
+  for (const Override& item : overrides) {
+    const JobKey* key = FindJobKey(item.key);
+    if (key == nullptr) return UnknownKey(item.where, item.key);
+    Result<JobValue> value = ParseJobValue(*key, item.text);
+    if (!value.ok()) return InvalidArgument(item.where + ": " + value.status().message());
+    if (Status s = Set(*key, *value, item.where); !s.ok()) return s;
+  }
+  return EndSource();
+}
+
+void JobDraft::SetDefault(const std::string& name, const JobValue& value) {
+  const JobKey* key = FindJobKey(name);
+  PANDO_CHECK(key != nullptr && CheckJobValue(*key, value).ok());
+  if (!IsGiven(name)) key->set(job_, value);
+}
+
+// "train.global_batch = 128 (job.toml:3)".
+std::string JobDraft::Named(const std::string& name) const {
+  auto where = where_.find(name);
+  return fmt::format("{} = {} ({})", name, JobValueToml(FindJobKey(name)->get(job_)),
+                     where == where_.end() ? "the default" : where->second);
+}
+
+// "{run.lease_ms} is short" with each key in braces as "run.lease_ms = 128 (job.toml:3)".
+std::string JobDraft::WithKeysNamed(std::string_view text) const {
+  std::string named;
+  while (!text.empty()) {
+    const size_t open = std::min(text.find('{'), text.size());
+    named += text.substr(0, open);
+    text.remove_prefix(open);
+    if (text.empty()) break;
+    const size_t close = text.find('}');
+    named += Named(std::string(text.substr(1, close - 1)));
+    text.remove_prefix(close + 1);
+  }
+  return named;
+}
+
+Result<Job> JobDraft::Finish() const {
+  for (const std::vector<Rule>& rules :
+       {TrainRules(), OptimizerRules(), ScheduleRules(), RunRules(), StrategyRules()}) {
+    const auto broken = std::ranges::find(rules, true, &Rule::is_broken);
+    if (broken != rules.end()) return InvalidArgument(WithKeysNamed(broken->error));
+  }
+  Job job = job_;
+  job.optimizer.loss_scale.is_on = job.precision == Precision::kFp16;
+  if (job.strategy == Strategy::kAllreduce) {
+    job.servers = job.replicas = job.lanes = 1;
+    job.transport = Job().transport;
+  }
+  return job;
+}
+
+std::vector<JobDraft::Rule> JobDraft::TrainRules() const {
+  return {
+      {job_.steps == 0 && job_.epochs == 0,
+       "{train.steps} and {train.epochs} leave nothing to train; give one of them"},
+      {job_.micro_batches > job_.global_batch,
+       "{train.micro_batches} does not fit {train.global_batch}: a micro-batch needs at least "
+       "one sample; lower the first or raise the second"},
+      {job_.early_stop_patience > 0 && job_.eval_every_epochs == 0 && job_.eval_every_steps == 0,
+       "{eval.early_stop_patience} needs evaluations during the run; give eval.every_epochs or "
+       "eval.every_steps"}};
+}
+
+std::vector<JobDraft::Rule> JobDraft::OptimizerRules() const {
+  const OptimizerOptions& o = job_.optimizer;
+  const OptimizerOptions defaults;
+  const bool is_lars = o.kind == OptimizerKind::kLars, is_lamb = o.kind == OptimizerKind::kLamb;
+  return {{o.nesterov && (o.momentum == 0 || o.dampening != 0),
+           "{optimizer.nesterov} needs a momentum above 0 and no dampening, but "
+           "{optimizer.momentum} and {optimizer.dampening}"},
+          {o.clip_value > 0 && o.clip_norm > 0,
+           "{optimizer.clip_value} and {optimizer.clip_norm} both clip the gradient; give one of "
+           "them"},
+          {is_lamb && o.clip_norm > 0,
+           "{optimizer.clip_norm} does not go with {optimizer.type}: lamb's own norms would have "
+           "to be those of the clipped gradient; leave it out or give optimizer.clip_value"},
+          {is_lars && (o.nesterov || o.dampening != 0),
+           "{optimizer.type} has plain momentum, but {optimizer.nesterov} and "
+           "{optimizer.dampening}; leave them out"},
+          {!is_lars && o.trust_coefficient != defaults.trust_coefficient,
+           "{optimizer.trust_coefficient} is read by lars alone, but {optimizer.type}; leave it "
+           "out"},
+          {!is_lamb && o.trust_ratio_max != defaults.trust_ratio_max,
+           "{optimizer.trust_ratio_max} is read by lamb alone, but {optimizer.type}; leave it "
+           "out"}};
+}
+
+std::vector<JobDraft::Rule> JobDraft::ScheduleRules() const {
+  const ScheduleOptions& s = job_.schedule;
+  using enum ScheduleKind;
+  return {{s.kind == kStep && s.step_size == 0,
+           "{schedule.type} needs schedule.step_size ≥ 1: give the steps between decays"},
+          {s.kind == kMultiStep && s.milestones.empty(),
+           "{schedule.type} needs schedule.milestones: give the steps of the decays"},
+          {s.kind == kExponential && !IsGiven("schedule.gamma"),
+           "{schedule.type} needs schedule.gamma: give the factor of each step, as 0.999"},
+          {s.kind == kCosine && s.min_lr > job_.optimizer.lr,
+           "{schedule.min_lr} is above {optimizer.lr}: a cosine schedule falls"},
+          {s.kind == kOneCycle && s.base_momentum > s.max_momentum,
+           "{schedule.base_momentum} is above {schedule.max_momentum}"}};
+}
+
+std::vector<JobDraft::Rule> JobDraft::RunRules() const {
+  return {{job_.lease_ms <= 2 * job_.heartbeat_ms,
+           "{run.lease_ms} must be above twice {run.heartbeat_ms}, or one late heartbeat looks "
+           "like a death"},
+          {!ParseStepRange(job_.timeline_steps),
+           "{run.timeline_steps}: expected A:B, the steps from A to B - 1, as 100:110; A or B may "
+           "be left out"},
+          {job_.timeline.empty() && !job_.timeline_steps.empty(),
+           "{run.timeline_steps} bounds a timeline, and run.timeline names none; give --timeline "
+           "FILE"},
+          {job_.verify_every > 0 && job_.allow_nondeterministic,
+           "{verify.every} compares bits, which {train.allow_nondeterministic} lets differ; give "
+           "one of them"}};
+}
+
+// Without servers there is nothing to say of them. What a file says of them stays for the day when
+// the job runs with servers again: a resolved job's text names all keys.
+std::vector<JobDraft::Rule> JobDraft::StrategyRules() const {
+  if (job_.strategy != Strategy::kAllreduce) return {};
+  const auto has_flag = [this](const char* name) {
+    const auto at = where_.find(name);
+    return at != where_.end() && at->second.starts_with("--");
+  };
+  return {{has_flag("run.servers"),
+           "{run.strategy} has no servers, but {run.servers}; leave it out, or give --strategy ps"},
+          {has_flag("run.replicas"),
+           "{run.strategy} has no servers, but {run.replicas}; leave it out, or give --strategy "
+           "ps"},
+          {has_flag("run.lanes"),
+           "{run.strategy} has no servers, but {run.lanes}; leave it out, or give --strategy ps"},
+          {has_flag("run.transport") && job_.transport != Job().transport,
+           "{run.strategy} sums by gloo or NCCL, which have their own transports, but "
+           "{run.transport}; leave it out, or give --strategy ps"},
+          {job_.verify_every > 0,
+           "{verify.every} compares what servers are sent, and {run.strategy} has none; leave one "
+           "of them out"},
+          {job_.parameter_residency == ParameterResidency::kLayer,
+           "{worker.parameter_residency} pulls parameters from servers, and with {run.strategy} "
+           "every worker holds all of them; leave one of them out"},
+          {job_.pull_codec != PayloadCodec::kFp32,
+           "{train.pull_codec} says how servers are sent something, and {run.strategy} sums "
+           "floats; leave one of them out"},
+          {job_.push_codec != PayloadCodec::kFp32,
+           "{train.codec} says how servers are sent something, and {run.strategy} sums floats; "
+           "leave one of them out"}};
+}
+
+Result<Job> ParseJobText(std::string_view text, const std::string& file_name) {
+  JobDraft draft;
+  if (Status s = draft.AddToml(text, file_name); !s.ok()) return s;
+  return draft.Finish();
+}
+
+Result<std::string> ReadTextFile(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  if (file) text << file.rdbuf();
+  if (!file) return NotFound(fmt::format("cannot read {}: {}", path, std::strerror(errno)));
+  return text.str();
+}
+
+Result<Job> ReadJobFile(const std::string& path) {
+  Result<std::string> text = ReadTextFile(path);
+  if (!text.ok()) return text.status();
+  return ParseJobText(*text, path);
+}
+
+Status LoadNetwork(Job* job) {
+  constexpr size_t kNetworkBytesMax = 1 << 20;
+  if (!IsNetworkFile(job->model) || !job->network.empty()) return Status();
+  Result<std::string> text = ReadTextFile(job->model);
+  if (!text.ok()) return text.status();
+  if (text->empty() || text->size() > kNetworkBytesMax) {
+    return InvalidArgument(fmt::format("{}: has {} bytes, and a network's file has 1 to {}",
+                                       job->model, text->size(), kNetworkBytesMax));
+  }
+  job->network = *std::move(text);
+  return Status();
+}
+
+namespace {
+
+// What says where, how and how safely to compute, and has no say in the result.
+bool IsIdentity(std::string_view section) {
+  return section != "run" && section != "snapshot" && section != "verify" && section != "worker";
+}
+
+// Says how a step is trained, and yet changes no bit: memory for time.
+constexpr const char* kCheckpointing = "train.activation_checkpointing";
+
+std::string WriteSections(const Job& given, bool identity_only) {
+  Job job = given;
+  if (job.steps > 0) job.epochs = 0;
+  if (job.eval_every_steps > 0) job.eval_every_epochs = 0;
+  std::string text;
+  std::string_view section;
+  for (const JobKey& key : JobKeys()) {
+    if (identity_only && (!IsIdentity(key.section()) || key.name == kCheckpointing)) continue;
+    if (key.section() != section) {
+      text += fmt::format("{}[{}]\n", text.empty() ? "" : "\n", key.section());
+      section = key.section();
+    }
+    text += fmt::format("{} = {}\n", key.leaf(), JobValueToml(key.get(job)));
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string WriteJobText(const Job& job) { return WriteSections(job, /*identity_only=*/false); }
+
+std::string JobIdentityText(const Job& job) { return WriteSections(job, /*identity_only=*/true); }
+
+JobId MakeJobId(const Job& job, uint64_t run_salt) {
+  const uint64_t hash = Hash64(JobIdentityText(job), run_salt);
+  return JobId(hash == 0 ? 1 : hash);  // 0 on the wire: "does not know the job yet"
+}
+
+}  // namespace pando

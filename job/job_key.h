@@ -1,0 +1,57 @@
+// One key of the job file: its values, their text form and their checks.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "common/status.h"
+#include "plan/job.h"
+
+namespace pando {
+
+enum class ValueKind : uint8_t { kCount, kReal, kBool, kText, kChoice, kCountList, kTextList };
+
+// kCount, kReal, kBool, kText and kChoice, kCountList, kTextList.
+using JobValue = std::variant<uint64_t, double, bool, std::string, std::vector<uint64_t>,
+                              std::vector<std::string>>;
+
+struct ValueRange {  // of kCount, kReal and each element of kCountList
+  double min = 0;
+  double max = std::numeric_limits<double>::max();
+  bool is_min_excluded = false;
+  bool is_max_excluded = false;
+};
+
+struct JobKey {
+  std::string name;  // "train.global_batch"
+  std::string flag;  // "--global-batch"; empty: only --set
+  ValueKind kind = ValueKind::kText;
+  std::string unit;  // "samples"; empty if the value has none
+  std::string help;
+  ValueRange range;
+  std::string flag_alias;            // another system's name for the flag; empty: none
+  std::vector<std::string> choices;  // kChoice; kTextList: of each element, empty: any text
+  std::string file_suffix;           // kChoice: also accepts paths with this suffix; empty: none
+  JobValue (*get)(const Job&);
+  void (*set)(Job&, const JobValue&);  // REQUIRES: the kind's alternative, in range
+
+  std::string_view section() const { return std::string_view(name).substr(0, name.find('.')); }
+  std::string_view leaf() const { return std::string_view(name).substr(name.find('.') + 1); }
+};
+
+// Checks that the value can be stored. Errors say what was expected, not where.
+Status CheckJobValue(const JobKey& key, const JobValue& value);
+// Reads "128", "0.1", "true", "adam" or "128,64" as the key's kind, and checks it.
+Result<JobValue> ParseJobValue(const JobKey& key, std::string_view text);
+// The value as TOML text. ParseJobValue reads it back; texts come without their quotes.
+std::string JobValueToml(const JobValue& value);
+// "from 0 to 4096", "≥ 1" or "> 0 and < 1", for errors and docs/job-file.md.
+std::string RangeText(const ValueRange& range);
+// "a whole number ≥ 1", for errors.
+std::string ExpectedValue(const JobKey& key);
+
+}  // namespace pando

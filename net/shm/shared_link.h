@@ -1,0 +1,112 @@
+// SharedLink: the Unix connection between two transports of one host that read each other's shared
+// memory (P42). It carries descriptors and, once both ends may name memory, messages. Its end tells
+// that the peer is gone. A packet wakes the peer's thread directly; a ZeroMQ message wakes two I/O
+// threads first. Long messages, and messages for which there is no room now, use ZeroMQ. Used by
+// net/shm/shared_links alone.
+//
+//   message  | from            | content
+//   ---------+-----------------+------------------------------------------------------------------
+//   hello    | connecting end  | its identity and layout version
+//   segment  | owner of a pool | its next segment, with the descriptor; the reader's index
+//   mapped   | reader          | the segment may be named from now on
+//   retired  | both            | this end no longer reads from the link
+//   packet   | both            | a message (net/shm/packet.h)
+//
+// Each end shuts down its half when it reads nothing any more: after the link is retired and the
+// last blob is released, or by the kernel when the process ends. Only then does the other end reuse
+// the reader's index.
+// Threads: one.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "common/ids.h"
+#include "common/unique_fd.h"
+#include "net/shm/shared_pool.h"
+#include "net/shm/shared_reader.h"
+#include "proto/codec.h"
+#include "proto/messages.h"
+
+namespace pando {
+
+// The other end: incarnation and lane.
+using LinkPeer = std::pair<Incarnation, uint16_t>;
+inline LinkPeer MakeLinkPeer(const PeerId& peer) { return {peer.incarnation, peer.lane}; }
+
+// Whether a received message names shared memory and so needs Restore.
+bool NamesSharedMemory(const Frames& frames);
+
+class SharedLink {
+ public:
+  // Listens on a name in the abstract namespace. Only this network namespace sees it, and it ends
+  // with the process. `pool` is what this end shares, and may be null.
+  static Result<UniqueFd> Listen(const LinkPeer& self);
+  // kInterrupted: a retry may succeed.
+  static Result<std::unique_ptr<SharedLink>> Connect(const LinkPeer& self, const LinkPeer& peer,
+                                                     std::shared_ptr<SharedPool> pool);
+  // The next process that connects to the listening socket. Null: there is none, or it is a
+  // stranger. kUnavailable: this process cannot get another descriptor.
+  static Result<std::unique_ptr<SharedLink>> Accept(int listening_fd,
+                                                    std::shared_ptr<SharedPool> pool);
+  ~SharedLink();
+
+  int fd() const { return fd_->get(); }
+  // Empty until an accepted peer has sent its hello.
+  const std::optional<LinkPeer>& peer() const { return peer_; }
+
+  // Reads the available messages, at most a bounded number at a time.
+  void Receive();
+  // The other end reads nothing any more. Its earlier messages may still be waiting here.
+  bool is_closed() const { return is_closed_; }
+  bool is_usable() const { return peer_.has_value() && !is_closed_ && reader_ != nullptr; }
+  // Why it is not used any more, if the peer caused that.
+  const std::string& complaint() const { return complaint_; }
+  // From now on nothing is sent or received on it.
+  void Retire();
+  bool shares() const { return mapped_count_ > 0; }  // payloads are shared on it
+
+  // Never blocks. False: the message must use ZeroMQ, perhaps only this time.
+  bool Send(const Frames& message);
+  // The next message that was read; false: there is none.
+  bool Take(Frames* message);
+  bool has_message() const { return !messages_.empty(); }
+
+  // Replaces frames that the peer can read in place by their names.
+  void Share(Frames* frames);
+  enum class Restored { kWhole, kOvertaken, kCorrupt };
+  // REQUIRES: NamesSharedMemory(*frames).
+  Restored Restore(Frames* frames);
+
+ private:
+  struct Control;
+  SharedLink(UniqueFd fd, std::shared_ptr<SharedPool> pool);
+  bool ReceiveOne();
+  void OnControl(const Control& control, UniqueFd descriptor);
+  void OnSegment(const Control& control, UniqueFd descriptor);
+  void OnPacket(const Blob& packet, UniqueFd descriptor);
+  bool SendControl(const Control& control, int descriptor = -1);
+  void AnnounceSegments();
+  void TellMapped();  // REQUIRES: not retired
+  void TellRetired();
+  std::optional<SharedReference> Name(const Blob& frame);
+  void Break(std::string complaint);
+
+  std::shared_ptr<UniqueFd> fd_;
+  std::shared_ptr<SharedPool> pool_;
+  std::optional<LinkPeer> peer_;
+  std::unique_ptr<SharedReader> reader_;  // of the peer's pool; null: retired
+  std::optional<uint32_t> our_reader_;    // the peer's index in our pool
+  uint32_t announced_count_ = 0;          // our segments
+  uint32_t mapped_count_ = 0;             // segments that the peer has mapped
+  uint32_t told_count_ = 0;               // the peer's segments that it knows to be mapped
+  bool has_told_retired_ = false;
+  std::deque<Frames> messages_;
+  bool is_closed_ = false;
+  std::string complaint_;
+};
+
+}  // namespace pando

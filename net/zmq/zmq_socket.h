@@ -1,0 +1,97 @@
+// ZmqSocket: one ROUTER or DEALER with the options that the protocol needs. It moves frames without
+// copying them. ZmqMonitor: reports which of its connections end. Used by net/transport alone.
+//
+// On the wire a message is its frames, frame 0 first. A ROUTER adds the peer's routing id in front
+// of received messages, and removes it from sent ones. Threads: one at a time.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "common/status.h"
+#include "net/zmq/zmq_context.h"
+#include "proto/codec.h"
+
+namespace pando {
+
+// Messages queued to a peer that does not take them; further ones are dropped. A peer that sends
+// faster than we read is held back by its TCP window. The protocol's own bounds (I6) stay far
+// below: a worker has one reply per shard in flight, gathered into few messages.
+inline constexpr int kQueuedPerPeerMax = 1000;
+
+class ZmqSocket {
+ public:
+  enum class Kind { kRouter, kDealer };
+  struct Options {
+    Kind kind = Kind::kDealer;
+    std::string routing_id;                       // kDealer: the peer's ROUTER knows us by it
+    int linger_ms = 0;                            // how long sent messages outlive the socket
+    int queued_messages_max = kQueuedPerPeerMax;  // further ones are dropped
+  };
+  static Result<ZmqSocket> Create(ZmqContext& context, const Options& options);
+
+  // The endpoint with what the system chose filled in.
+  Result<std::string> Bind(const std::string& endpoint);
+  Status Connect(const std::string& endpoint);
+
+  enum class Sent { kYes, kUnroutable, kQueueFull };
+  // `routing_id`: the peer's; kRouter only. Never blocks. The frames' owners are released on one of
+  // ZeroMQ's threads once the bytes have left.
+  Sent Send(const std::string& routing_id, const Frames& frames);
+
+  struct Received {
+    std::string routing_id;  // kRouter: the sender's
+    Frames frames;           // too many frames are cut to kFramesPerMessageMax + 1
+    int connection_fd = -1;  // of its connection; may be reused after the end of that connection
+  };
+  // False if there is none. Never blocks.
+  bool Receive(Received* received);
+
+  // Becomes readable when a message has come since Receive, or has_message, last returned false. A
+  // Send in between may have consumed the notification.
+  int fd() const { return fd_; }
+  bool has_message() const;
+
+ private:
+  struct Close {
+    void operator()(void* handle) const;
+  };
+  friend class ZmqMonitor;
+  void* handle() const { return handle_.get(); }
+  ZmqSocket(void* handle, Kind kind, int fd) : handle_(handle), kind_(kind), fd_(fd) {}
+
+  std::unique_ptr<void, Close> handle_;
+  Kind kind_;
+  int fd_;
+  bool is_monitored_ = false;
+};
+
+// Threads: the socket's.
+class ZmqMonitor {
+ public:
+  // `socket` outlives the monitor.
+  static Result<std::unique_ptr<ZmqMonitor>> Create(ZmqContext& context, ZmqSocket& socket);
+  ~ZmqMonitor();
+  ZmqMonitor(const ZmqMonitor&) = delete;
+  ZmqMonitor& operator=(const ZmqMonitor&) = delete;
+
+  // The next connection that has ended, by its descriptor; false if there is none now. The end of a
+  // connection is reported before the first message of another one with the same descriptor. Never
+  // blocks.
+  bool Receive(int* connection_fd);
+
+  // Becomes readable when an event has come since Receive last returned false. REQUIRES: it has
+  // returned false once.
+  int fd() const { return fd_; }
+
+ private:
+  void* handle() const { return handle_.get(); }
+  ZmqMonitor(void* monitored, void* handle, int fd)
+      : monitored_(monitored), handle_(handle), fd_(fd) {}
+
+  void* monitored_;
+  std::unique_ptr<void, ZmqSocket::Close> handle_;
+  int fd_;
+};
+
+}  // namespace pando

@@ -1,0 +1,94 @@
+// GroupWorker: a worker's part in a run without servers (run.strategy "allreduce"), from its
+// welcome to the end. It joins the trainer to the exchange of gradients, to what makes versions of
+// them, and to the session. Used by the worker process.
+//
+//   thread               | what passes
+//   ---------------------+------------------------------------------------------------------------
+//   computing threads    | sums of shards go into the exchange's buckets; all else to the session
+//   the exchange's own   | sums over all ranks go to rank 0's lane, or to the protocol thread
+//   rank 0's lane        | makes versions, puts them in the parameter store
+//   protocol thread      | the session; makes versions on the other ranks
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+
+#include "common/mailbox.h"
+#include "node/group_server.h"
+#include "node/node_join.h"
+#include "node/session_worker.h"
+#include "train/local_update.h"
+#include "train/trainer.h"
+#include "worker/allreduce/gradient_exchange.h"
+#include "worker/allreduce/group_session.h"
+
+namespace pando {
+
+class GroupWorker : private GroupPort, private ExchangePort {
+ public:
+  // Called once per turn of the loop, for the heartbeat.
+  using Tell = std::function<void(const GroupSession& session, const Trainer& trainer, Micros now)>;
+  explicit GroupWorker(const WorkerParts& parts);
+  ~GroupWorker() override;
+
+  // Works until the end.
+  Result<MembershipEnd> Run(const Tell& tell);
+
+ private:
+  struct ComputeNews {
+    ComputeTicket ticket;
+    ComputeEvent event;
+  };
+  struct Made {
+    ShardId shard;
+    Version version;
+  };
+  struct Agreed {
+    Version version;
+  };
+  using News = std::variant<ComputeNews, GradientSums, Made, Agreed, Envelope, Status /*broken*/>;
+
+  // ExchangePort
+  Result<std::unique_ptr<AllreduceGroup>> Connect() override;
+  Status Prepare(AllreduceGroup& group) override;
+  void OnSums(GradientSums sums) override;
+  void OnAgreed(Version version) override { Report(Agreed{version}); }
+  void OnFailed(Status failure) override { Report(std::move(failure)); }
+  // GroupPort
+  void Begin(const View& view) override;
+  void OnVersion(Version version) override;
+  void OnPicturesSettled(uint32_t event_count) override { exchange_.Release(event_count); }
+
+  Result<std::optional<MembershipEnd>> StartServer();
+  void LetGo();
+  void OnCompute(ComputeTicket ticket, ComputeEvent event);
+  bool MayUseGpus() const;
+  void OnNews(Micros now, ComputeNews& news);
+  void OnNews(Micros now, GradientSums& sums);
+  void OnNews(Micros now, Made& made) { session_.OnMade(now, made.shard, made.version); }
+  void OnNews(Micros now, Agreed& agreed) { session_.OnAgreed(now, agreed.version); }
+  void OnNews(Micros now, Envelope& envelope) { session_.OnMessage(now, envelope); }
+  void OnNews(Micros now, Status& failure) { session_.OnBroken(now, failure); }
+  void Report(News news) { std::ignore = news_.Push(std::move(news)); }
+  bool leads() const { return parts_.membership.rank == 0; }
+
+  const WorkerParts parts_;
+  const JobPlan& plan_;
+  Mailbox<News> news_;
+  std::atomic<bool> is_ending_ = false;
+  std::string group_folder_;  // set by Begin, before the exchange's thread reads them
+  uint32_t group_size_ = 1;
+  Version first_;
+  GradientExchange exchange_;
+  Trainer trainer_;
+  std::optional<LocalUpdate> update_;  // of the other ranks
+  TransportOutbox outbox_;
+  GroupSession session_;
+  std::unique_ptr<GroupServer> server_;  // of rank 0
+};
+
+}  // namespace pando

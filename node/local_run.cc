@@ -1,0 +1,428 @@
+#include "node/local_run.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "common/clock.h"
+#include "common/exit_codes.h"
+#include "job/device_choice.h"
+#include "node/scheduler_link.h"
+#include "node/shutdown.h"
+
+namespace pando {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr const char* kScheduler = "scheduler";
+// From the request to stop until the rest is killed: a second on the user's watch, with a margin.
+constexpr std::chrono::milliseconds kStopGrace{800};
+// For servers and workers to leave once the scheduler has ended the run.
+constexpr std::chrono::milliseconds kLeaveGrace{2000};
+
+// A folder for ipc sockets, whose paths may have 107 bytes at most, which run folders may exceed.
+class SocketFolder {
+ public:
+  SocketFolder() {
+    std::string path = (std::filesystem::temp_directory_path(error_) / "pando-XXXXXX").string();
+    if (!error_ && mkdtemp(path.data()) != nullptr) path_ = path;
+  }
+  ~SocketFolder() {
+    if (!path_.empty()) std::filesystem::remove_all(path_, error_);
+  }
+  SocketFolder(const SocketFolder&) = delete;
+  const std::string& path() const { return path_; }  // empty where it could not be made
+
+ private:
+  std::error_code error_;
+  std::string path_;
+};
+
+constexpr Micros kChaosPollInterval = std::chrono::milliseconds(10);
+
+// `offset` after `since`, on the clock that the processes are waited for with.
+Clock::time_point DeadlineOf(Micros since, Micros offset) {
+  return offset == kNever ? Clock::time_point::max() : Clock::time_point(since + offset);
+}
+
+ChaosField FieldOf(const LocalRunArgs& args) {
+  return {.worker_count = args.job.workers,
+          .server_count = args.job.strategy == Strategy::kAllreduce ? 0 : args.job.servers,
+          .step_count = args.step_count};
+}
+
+// Over all lives of a group: what one has not come to comes in the next. Time in which no life goes
+// on does not count, or all that fell due meanwhile would come at once.
+struct RunChaos {
+  ChaosSchedule schedule;
+  Micros past{0};  // how long earlier lives went on
+};
+
+// Of a worker: a signal comes from outside, and a scheduler that was not found may be found now.
+// What else an exit code says would come again.
+bool IsDeath(const ProcessExit& exit) {
+  return exit.signal != 0 || exit.exit_code == kExitUnreached;
+}
+
+// Owns: every process of the run. Threads: the link's, beside its own.
+class LocalRun {
+ public:
+  LocalRun(const LocalRunArgs& args, RunChaos& chaos)
+      : args_(args),
+        chaos_(chaos),
+        supervisor_({.restarts_max = args.restarts_max,
+                     .on_fault = [this](FaultNote note) { Tell(std::move(note)); },
+                     .on_exit = [this](const ProcessExit& exit) { OnExit(exit); },
+                     .may_restart = [this](const ProcessExit& exit) { return MayRestart(exit); },
+                     .on_restart = [](const ProcessExit& exit) { OnRestart(exit); }}) {}
+  int Run();
+  // Whether a group that had begun ended because a member died, and not on request.
+  bool has_lost_member() const;
+
+ private:
+  Status StartScheduler();
+  Status AwaitEndpoint();
+  Status Link();
+  Status StartNodes();
+  Status StartNode(Role role, uint32_t rank, const std::vector<std::string>& extra);
+  ProcessSpec SchedulerSpec(const std::string& bind) const;
+  void AwaitEnd();
+  void BringChaos();
+  void Stop();
+  void AwaitExits(Clock::time_point deadline);
+  void Tell(FaultNote note);
+  void OnExit(const ProcessExit& exit);
+  bool MayRestart(const ProcessExit& exit) const;
+  static void OnRestart(const ProcessExit& exit);
+  const ProcessExit* RootCause() const;
+  int Conclude();
+  int ConcludeFailed(const ProcessExit& root_cause, Summary summary) const;
+  int ConcludeCompleted() const;
+  int Write(const Summary& summary, int exit_code) const;
+  std::string BindEndpoint(const std::string& name) const;
+  bool HasBegun() const { return link_ && link_->progress().has_begun; }
+  bool HasCompleted() const { return scheduler_exit_ && scheduler_exit_->is_clean(); }
+  bool IsOver() const {
+    return supervisor_.root_cause() || !supervisor_.start_status().ok() || failure_ ||
+           scheduler_exit_ || lost_worker_ || shutdown_.first_signal();
+  }
+  bool IsGroup() const { return args_.job.strategy == Strategy::kAllreduce; }
+
+  const LocalRunArgs& args_;
+  RunChaos& chaos_;
+  std::optional<Micros> chaos_since_;  // where its time counts from
+  ShutdownSignal shutdown_;
+  std::optional<SocketFolder> sockets_;  // where the transport is ipc
+  UniqueFd endpoint_pipe_;               // the scheduler writes its endpoint and a newline
+  std::string endpoint_;
+  std::unique_ptr<SchedulerLink> link_;
+  bool is_stopping_ = false;
+  std::optional<ProcessExit> scheduler_exit_;  // that is not followed by another life
+  std::optional<Status> failure_;
+  std::optional<ProcessExit> lost_worker_;  // of a group, which ends with it
+  Supervisor supervisor_;
+};
+
+int LocalRun::Run() {
+  for (auto phase : {&LocalRun::StartScheduler, &LocalRun::AwaitEndpoint, &LocalRun::Link,
+                     &LocalRun::StartNodes}) {
+    if (Status s = (this->*phase)(); !s.ok()) failure_ = s;
+    if (IsOver()) break;
+  }
+  AwaitEnd();
+  Stop();
+  return Conclude();
+}
+
+// One that is silent is known to the scheduler alone.
+bool LocalRun::has_lost_member() const {
+  if (!IsGroup() || HasCompleted() || shutdown_.first_signal()) return false;
+  if (lost_worker_) return HasBegun() && IsDeath(*lost_worker_);
+  return scheduler_exit_ && scheduler_exit_->exit_code == kExitMemberLost;
+}
+
+std::string LocalRun::BindEndpoint(const std::string& name) const {
+  if (args_.job.transport == "ipc") return fmt::format("ipc://{}/{}", sockets_->path(), name);
+  return "tcp://127.0.0.1:0";
+}
+
+Status LocalRun::StartScheduler() {
+  if (args_.job.transport == "ipc") {
+    sockets_.emplace();
+    if (sockets_->path().empty()) {
+      return InvalidArgument(
+          "cannot make a folder for sockets in the temporary folder; use --transport tcp");
+    }
+  }
+  std::array<int, 2> ends{};
+  if (pipe2(ends.data(), O_CLOEXEC) != 0) return FileError("open", "a pipe", errno);
+  endpoint_pipe_ = UniqueFd(ends[0]);
+  const UniqueFd write_end(ends[1]);
+  ProcessSpec spec = SchedulerSpec(BindEndpoint(kScheduler));
+  spec.args.insert(spec.args.end(),
+                   {"--endpoint-file", fmt::format("/dev/fd/{}", write_end.get())});
+  if (args_.is_resumed) spec.args.push_back("--resume");
+  spec.inherited_fd = write_end.get();
+  return supervisor_.Start(spec, Role::kScheduler);
+}
+
+ProcessSpec LocalRun::SchedulerSpec(const std::string& bind) const {
+  ProcessSpec spec{.name = kScheduler,
+                   .title = kScheduler,
+                   .args = {"scheduler", args_.folder.JobPath(), "--bind", bind,
+                            "--prepared-run-dir", args_.folder.path()},
+                   .log_path = args_.folder.LogPath(kScheduler),
+                   .keeps_stderr = true,
+                   .program = args_.program};
+  if (args_.is_verbose) spec.args.push_back("-v");
+  return spec;
+}
+
+Status LocalRun::AwaitEndpoint() {
+  const auto deadline = Clock::now() + std::chrono::milliseconds(args_.job.start_timeout_ms);
+  const std::array fds{endpoint_pipe_.get(), shutdown_.fd()};
+  fcntl(endpoint_pipe_.get(), F_SETFL, O_NONBLOCK);
+  while (!IsOver() && !endpoint_.ends_with('\n')) {
+    if (!supervisor_.Wait(deadline, fds)) {
+      return Unavailable(fmt::format("the scheduler did not listen within {} ms; its log is {}",
+                                     args_.job.start_timeout_ms, args_.folder.LogPath(kScheduler)));
+    }
+    shutdown_.Take();
+    std::array<char, 256> bytes{};
+    const ssize_t count = read(endpoint_pipe_.get(), bytes.data(), bytes.size());
+    if (count > 0) endpoint_.append(bytes.data(), static_cast<size_t>(count));
+  }
+  if (endpoint_.ends_with('\n')) endpoint_.pop_back();
+  return Status();
+}
+
+// Its later lives of the scheduler listen where the first did, so that everybody finds them.
+Status LocalRun::Link() {
+  ProcessSpec spec = SchedulerSpec(endpoint_);
+  spec.args.insert(spec.args.end(), {"--endpoint-file", "/dev/null"});
+  if (supervisor_.Running().contains(kScheduler)) supervisor_.SetSpec(spec);
+  link_ = std::make_unique<SchedulerLink>(endpoint_,
+                                          args_.chaos.is_empty() ? kNever : kChaosPollInterval);
+  return link_->Start();
+}
+
+Status LocalRun::StartNodes() {
+  const uint32_t server_count = IsGroup() ? 0 : args_.job.servers;
+  for (uint32_t rank = 0; rank < server_count; ++rank) {
+    Status s = StartNode(Role::kServer, rank,
+                         {"--bind", BindEndpoint(fmt::format("server-{}", rank)), "--lanes",
+                          fmt::format("{}", args_.job.lanes)});
+    if (!s.ok()) return s;
+  }
+  Result<DeviceChoice> choice = ParseDevice("--device", args_.job.device);
+  if (!choice.ok()) return choice.status();
+  const uint32_t gpu_count = CountGpus(*choice);
+  for (uint32_t rank = 0; rank < args_.job.workers; ++rank) {
+    const std::string device = DeviceOfWorker(*choice, gpu_count, rank);
+    if (Status s = StartNode(Role::kWorker, rank, {"--device", device}); !s.ok()) return s;
+  }
+  return Status();
+}
+
+Status LocalRun::StartNode(Role role, uint32_t rank, const std::vector<std::string>& extra) {
+  const char* word = role == Role::kServer ? "server" : "worker";
+  const std::string name = fmt::format("{}-{}", word, rank);
+  ProcessSpec spec{
+      .name = name,
+      .title = fmt::format("{} {}", word, rank),
+      .args = {word, "--join", endpoint_, "--rank", fmt::format("{}", rank), "--start-timeout",
+               fmt::format("{}", args_.job.start_timeout_ms / 1000.0)},
+      .log_path = args_.folder.LogPath(name),
+      .program = args_.program};
+  spec.args.insert(spec.args.end(), extra.begin(), extra.end());
+  if (args_.is_verbose) spec.args.push_back("-v");
+  return supervisor_.Start(spec, role);
+}
+
+void LocalRun::AwaitEnd() {
+  while (!IsOver()) {
+    const std::array fds{shutdown_.fd(), link_->fd()};
+    supervisor_.Wait(chaos_since_ ? DeadlineOf(*chaos_since_, chaos_.schedule.NextDeadline())
+                                  : Clock::time_point::max(),
+                     fds);
+    shutdown_.Take();
+    BringChaos();
+  }
+  if (chaos_since_) chaos_.past = SteadyNow() - *chaos_since_;
+}
+
+void LocalRun::BringChaos() {
+  link_->Clear();
+  const ReportedProgress progress = link_->progress();
+  if (!progress.has_begun || IsOver()) return;
+  const Micros now = SteadyNow();
+  if (!chaos_since_) chaos_since_ = now - chaos_.past;
+  for (const ChaosAct& act :
+       chaos_.schedule.Due(now - *chaos_since_, progress.step, supervisor_.Running())) {
+    supervisor_.Inject(act);
+  }
+}
+
+void LocalRun::Tell(FaultNote note) {
+  if (link_) link_->Tell(std::move(note));
+}
+
+void LocalRun::OnExit(const ProcessExit& exit) {
+  const bool is_scheduler = exit.spec.name == kScheduler;
+  if (is_scheduler && !MayRestart(exit)) scheduler_exit_ = exit;
+  if (IsGroup() && !is_scheduler && !exit.is_clean() && !is_stopping_ && !lost_worker_)
+    lost_worker_ = exit;
+}
+
+// An exit code is a decision of the process: it would decide the same again, or the scheduler has
+// ended the run. Exception: a process that waited too long for the scheduler may find it now.
+// SIGKILL comes from outside. Other signals may mean a bug of the program, which would recur at the
+// start of a run.
+bool LocalRun::MayRestart(const ProcessExit& exit) const {
+  if (is_stopping_) return false;
+  const bool is_scheduler = exit.spec.name == kScheduler;
+  if (is_scheduler && !link_) return false;
+  if (IsGroup() && !is_scheduler) return false;  // the whole group restarts, or no process
+  if (exit.signal != 0) return HasBegun() || exit.signal == SIGKILL;
+  const bool may_pass = exit.exit_code == kExitFailed || exit.exit_code == kExitUnreached;
+  return !is_scheduler && HasBegun() && may_pass;
+}
+
+// The scheduler reports the other deaths.
+void LocalRun::OnRestart(const ProcessExit& exit) {
+  if (exit.spec.name != kScheduler) return;
+  fmt::print(stderr, "pando: the scheduler ended with {}; restarting it\n", ExitText(exit));
+}
+
+void LocalRun::Stop() {
+  const bool has_ended_well =
+      scheduler_exit_ && scheduler_exit_->is_clean() && !supervisor_.root_cause();
+  is_stopping_ = true;
+  supervisor_.Retire();
+  if (has_ended_well) {
+    AwaitExits(Clock::now() + kLeaveGrace);
+  } else {
+    // The scheduler tells the others: told directly, they would look to it like the culprits.
+    if (supervisor_.Running().contains(kScheduler)) {
+      supervisor_.Signal(kScheduler, SIGTERM);
+    } else {
+      // One signal asks them to hand their work over first; a second one ends them.
+      for (const int signal : {SIGINT, SIGTERM}) supervisor_.SignalAll(signal);
+    }
+    AwaitExits(Clock::now() + kStopGrace);
+  }
+  supervisor_.KillAll();
+}
+
+// Until all have left; another Ctrl-C ends the wait.
+void LocalRun::AwaitExits(Clock::time_point deadline) {
+  const std::array fds{shutdown_.fd()};
+  while (supervisor_.running_count() > 0) {
+    if (!supervisor_.Wait(deadline, fds) || shutdown_.Take() != 0) return;
+  }
+}
+
+// The process that ended the run by its own end, and not because it was asked to.
+const ProcessExit* LocalRun::RootCause() const {
+  const std::optional<ProcessExit>& first = supervisor_.root_cause();
+  if (!first) return nullptr;
+  const bool was_interrupted =
+      first->spec.name == kScheduler && first->signal == 0 && first->exit_code == kExitInterrupted;
+  return was_interrupted ? nullptr : &*first;
+}
+
+// The scheduler has written the summary where it could; only this process knows how it all ended.
+int LocalRun::Conclude() {
+  Result<Summary> written = args_.folder.ReadSummary();
+  Summary summary = written.ok() ? *written : SummaryOf(args_.job);
+  if (!supervisor_.start_status().ok()) failure_ = supervisor_.start_status();
+  // A worker that died after the end took nothing with it.
+  if (IsGroup() && HasCompleted() && written.ok()) return ConcludeCompleted();
+  if (lost_worker_) return ConcludeFailed(*lost_worker_, summary);
+  if (const ProcessExit* root_cause = RootCause()) return ConcludeFailed(*root_cause, summary);
+  if (failure_) {
+    fmt::print(stderr, "pando: {}\n", failure_->message());
+    summary.status = kStatusFailed;
+    summary.failure = failure_->message();
+    return Write(summary, ExitCodeOf(*failure_));
+  }
+  if (HasCompleted() && written.ok()) return ConcludeCompleted();
+  if (!HasCompleted()) {
+    summary.status = kStatusInterrupted;
+    return Write(summary, kExitInterrupted);
+  }
+  summary.failure = fmt::format("the scheduler left no summary: {}", written.status().message());
+  return Write(summary, kExitFailed);
+}
+
+int LocalRun::ConcludeFailed(const ProcessExit& root_cause, Summary summary) const {
+  fmt::print(stderr, "\n{}", RootCauseText(root_cause));
+  summary.status = kStatusFailed;
+  // What the scheduler wrote before it failed says more than its exit code. About the death of
+  // another process it has no more information than this process.
+  const bool is_scheduler = root_cause.spec.name == kScheduler;
+  if (summary.failure.empty() || !is_scheduler) {
+    summary.failure = fmt::format("{}: {}", root_cause.spec.title, ExitText(root_cause));
+    if (IsGroup() && HasBegun() && !is_scheduler && IsDeath(root_cause)) {
+      summary.failure +=
+          "; allreduce cannot go on without it: --group-restarts N starts the group again from its "
+          "last snapshot, --strategy ps goes on without it";
+    }
+  }
+  const bool has_code = is_scheduler && root_cause.signal == 0;
+  // Another one leads the run, and the folder is its own.
+  if (has_code && root_cause.exit_code == kExitFenced) return kExitFenced;
+  const bool is_of_run = has_code && root_cause.exit_code != kExitMemberLost;
+  return Write(summary, is_of_run ? root_cause.exit_code : kExitFailed);
+}
+
+// The weights are valid. Chaos that did not happen is a separate error.
+int LocalRun::ConcludeCompleted() const {
+  const std::vector<std::string> unmet = chaos_.schedule.Unmet();
+  for (const std::string& entry : unmet) {
+    fmt::print(stderr, "pando: --chaos '{}' never came due: the run had ended before\n", entry);
+  }
+  return unmet.empty() ? kExitCompleted : kExitFailed;
+}
+
+int LocalRun::Write(const Summary& summary, int exit_code) const {
+  if (Status s = args_.folder.WriteSummary(summary); !s.ok())
+    fmt::print(stderr, "pando: {}\n", s.message());
+  return exit_code;
+}
+
+}  // namespace
+
+// Restarts a group that has lost a member, as `pando resume` would.
+int RunLocal(const LocalRunArgs& args) {
+  LocalRunArgs life = args;
+  RunChaos chaos{.schedule = ChaosSchedule(args.chaos, FieldOf(args))};
+  for (uint32_t restarts_left = args.group_restarts;; --restarts_left) {
+    LocalRun run(life, chaos);
+    const int exit_code = run.Run();
+    std::error_code ignored;  // where the workers told each other their addresses
+    std::filesystem::remove_all(args.folder.GroupPath(), ignored);
+    if (!run.has_lost_member() || restarts_left == 0) return exit_code;
+    if (Result<RunFolder> reopened = RunFolder::Reopen(args.job); !reopened.ok()) {
+      fmt::print(stderr, "pando: {}\n", reopened.status().message());
+      return exit_code;
+    }
+    fmt::print(stderr, "pando: restarting the group from its last snapshot; {} of {}\n",
+               args.group_restarts - restarts_left + 1, args.group_restarts);
+    life.is_resumed = true;
+  }
+}
+
+}  // namespace pando

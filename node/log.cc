@@ -1,0 +1,49 @@
+#include "node/log.h"
+
+#include <fmt/format.h>
+#include <spdlog/sinks/basic_file_sink.h>
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <memory>
+#include <vector>
+
+namespace pando {
+namespace {
+
+// spdlog reads % in patterns.
+std::string Escaped(const std::string& text) {
+  std::string escaped;
+  for (char c : text) escaped += c == '%' ? std::string("%%") : std::string(1, c);
+  return escaped;
+}
+
+std::shared_ptr<spdlog::sinks::sink> FileSink(const std::string& file) {
+  try {
+    return std::make_shared<spdlog::sinks::basic_file_sink_mt>(file);
+  } catch (const spdlog::spdlog_ex&) {
+    return nullptr;  // the terminal still has it all
+  }
+}
+
+}  // namespace
+
+void SetUpLog(const LogOptions& options) {
+  const std::string pattern = fmt::format("%H:%M:%S.%e %^%l%$ [{}] %v", Escaped(options.process));
+  auto terminal = std::make_shared<spdlog::sinks::stderr_sink_mt>();
+  // On a terminal a line starts by wiping the progress bar (progress.h), which is drawn again
+  // below.
+  terminal->set_pattern(isatty(STDERR_FILENO) ? "\r\033[K" + pattern : pattern);
+  std::vector<std::shared_ptr<spdlog::sinks::sink>> sinks{terminal};
+  if (auto file = options.file.empty() ? nullptr : FileSink(options.file)) {
+    file->set_pattern(pattern);
+    sinks.push_back(file);
+  }
+  auto logger = std::make_shared<spdlog::logger>("pando", sinks.begin(), sinks.end());
+  logger->set_level(options.is_verbose ? spdlog::level::debug : spdlog::level::info);
+  logger->flush_on(spdlog::level::debug);
+  spdlog::set_default_logger(std::move(logger));
+}
+
+}  // namespace pando

@@ -1,0 +1,95 @@
+// JoinRun: how a server or worker process becomes part of a run, and how it learns that the run's
+// scheduler has gone. Used by the server and the worker process.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+
+#include "models/network.h"
+#include "net/event_loop.h"
+#include "net/heartbeat.h"
+#include "node/shutdown.h"
+#include "plan/job_plan.h"
+#include "proto/join.h"
+
+namespace pando {
+
+// What the scheduler said when it welcomed this process.
+struct Membership {
+  PeerId self;  // lane 0
+  PeerId scheduler;
+  JobId job_id;
+  uint32_t rank = 0;
+  Job job;
+  std::string job_toml;
+  DataFacts data;
+  std::string snapshot_dir;
+};
+
+// The model and plan that the scheduler's facts describe.
+Result<Model> ModelOf(const Membership& membership);
+// Tells the scheduler of a failure of this machine, so that it knows this cause. `generation` is
+// the view's; 0: there is none yet.
+void TellScheduler(Transport& transport, const Membership& membership, uint32_t generation,
+                   const Status& failure);
+
+// HostName and process id, for the registration.
+Register DescribeProcess(Role role, uint32_t wanted_rank);
+
+// How a membership ended, where nothing went wrong on this side.
+enum class MembershipEnd {
+  kStopped,  // the scheduler said so
+  kGivenUp,  // the scheduler took this incarnation for dead: the process may join as another one
+};
+
+// And what the log says of it. `refusal`: how the scheduler refused, if it did.  kInvalidArgument
+// where this process does not fit.
+Result<MembershipEnd> EndOf(const Stop& stop, const std::optional<RefusalKind>& refusal,
+                            bool is_leaving);
+
+// Registers through `transport`, which has dialed the scheduler, and waits for its answer. Logs
+// what it waits for. A membership that never began can end too: the run was over, or the welcome
+// was lost until the scheduler declared this incarnation dead. kUnavailable after `timeout_ms`,
+// kInvalidArgument when refused, kInterrupted.
+using JoinOutcome = std::variant<Membership, MembershipEnd>;
+Result<JoinOutcome> JoinRun(Transport& transport, Incarnation self, const Register& registration,
+                            const std::string& scheduler_endpoint, uint32_t timeout_ms,
+                            ShutdownSignal& shutdown);
+
+// NodeWatch attends to what a server or worker does by itself while it is a member: a signal asks
+// it to leave in order; a second one ends it at once, and so does a scheduler that has been silent
+// for run.scheduler_timeout_ms. Threads: that of the loop it is a source of.
+class NodeWatch {
+ public:
+  // `leave` makes the core send Leave to the scheduler; called once. All outlive the watch.
+  NodeWatch(ShutdownSignal& shutdown, const HeartbeatSender& heartbeat,
+            const Membership& membership, std::function<void(Micros now)> leave)
+      : shutdown_(shutdown),
+        heartbeat_(heartbeat),
+        membership_(membership),
+        leave_(std::move(leave)) {}
+
+  // A loop's local event source.
+  LocalEvents Source();
+  // Why the node has to leave by itself; OK while it need not.
+  const Status& verdict() const { return verdict_; }
+  bool is_leaving() const { return is_leaving_; }
+
+ private:
+  void Look(Micros now);
+  void LookAtSignals(Micros now);
+  void LookAtScheduler(Micros now);
+
+  ShutdownSignal& shutdown_;
+  const HeartbeatSender& heartbeat_;
+  const Membership& membership_;
+  const std::function<void(Micros now)> leave_;
+  bool is_leaving_ = false;
+  bool is_alone_ = false;  // the scheduler's silence has been noted
+  Status verdict_;
+};
+
+}  // namespace pando

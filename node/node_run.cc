@@ -1,0 +1,189 @@
+#include "node/node_run.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <array>
+#include <csignal>
+#include <cstdio>
+#include <filesystem>
+#include <thread>
+#include <utility>
+
+#include "common/exit_codes.h"
+#include "job/device_choice.h"
+#include "node/scheduler_link.h"
+#include "node/shutdown.h"
+
+namespace pando {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr uint32_t kCoresPerWorker = 8;
+
+// Owns: every process of this machine. Threads: the link's, beside its own.
+class NodeRun {
+ public:
+  explicit NodeRun(const NodeArgs& args)
+      : args_(args),
+        link_(args.join, /*poll_interval=*/kNever),
+        supervisor_(
+            {.restarts_max = args.restarts_max,
+             .on_fault = [this](FaultNote note) { link_.Tell(std::move(note)); },
+             .on_exit = [this](const ProcessExit& exit) { OnExit(exit); },
+             .has_left = [this](const ProcessExit& exit) { return HasLeft(exit); },
+             .may_restart = [this](const ProcessExit& exit) { return MayRestart(exit); },
+             .on_restart =
+                 [](const ProcessExit& exit) { spdlog::info("restarting {}", exit.spec.title); }}) {
+  }
+  int Run();
+
+ private:
+  Status StartAll();
+  Status Start(Role role, uint32_t index, const std::vector<std::string>& extra);
+  void AwaitEnd();
+  void Drain();
+  void OnExit(const ProcessExit& exit);
+  bool HasLeft(const ProcessExit& exit) const;
+  bool MayRestart(const ProcessExit& exit) const;
+
+  const NodeArgs& args_;
+  ShutdownSignal shutdown_;
+  SchedulerLink link_;
+  bool has_one_left_ = false;  // in order: the run is over, or was for that one
+  Supervisor supervisor_;
+};
+
+int NodeRun::Run() {
+  Status status = link_.Start();
+  if (status.ok()) status = StartAll();
+  if (status.ok()) AwaitEnd();
+  if (status.ok()) status = supervisor_.start_status();
+  const bool is_asked = shutdown_.first_signal() != 0;
+  if (is_asked || !status.ok()) {
+    spdlog::info("draining {} processes; {} kills them", supervisor_.running_count(),
+                 is_asked ? "once more" : "Ctrl-C");
+    Drain();
+  }
+  const bool was_cut_short = supervisor_.running_count() > 0;
+  supervisor_.KillAll();
+  if (!status.ok()) spdlog::error("{}", status.message());
+  if (!status.ok()) return ExitCodeOf(status);
+  if (supervisor_.root_cause()) {
+    fmt::print(stderr, "\n{}", RootCauseText(*supervisor_.root_cause()));
+    return kExitFailed;
+  }
+  if (is_asked && was_cut_short) return kExitInterrupted;
+  spdlog::info("all processes of this machine have left");
+  return kExitCompleted;
+}
+
+Status NodeRun::StartAll() {
+  if (!args_.log_dir.empty()) {
+    std::error_code error;
+    std::filesystem::create_directories(args_.log_dir, error);
+    if (error) return FileError("create", args_.log_dir, error.value());
+  }
+  Result<DeviceChoice> choice = ParseDevice("--device", args_.device);
+  if (!choice.ok()) return choice.status();
+  const uint32_t gpu_count = CountGpus(*choice);
+  const WorkerShare share =
+      ShareOf(args_, std::thread::hardware_concurrency(), GpusFor(*choice, gpu_count));
+  spdlog::info("starting {} servers and {} workers{}, for the scheduler at {}", args_.server_count,
+               share.worker_count,
+               share.threads == 0 ? "" : fmt::format(" of {} threads", share.threads), args_.join);
+  const bool is_ipc = args_.bind.starts_with("ipc://");
+  for (uint32_t i = 0; i < args_.server_count; ++i) {
+    std::vector<std::string> extra{"--bind",
+                                   is_ipc ? fmt::format("{}-{}", args_.bind, i) : args_.bind,
+                                   "--lanes", fmt::format("{}", args_.lanes)};
+    if (args_.insecure) extra.emplace_back("--insecure");
+    if (Status s = Start(Role::kServer, i, extra); !s.ok()) return s;
+  }
+  for (uint32_t i = 0; i < share.worker_count; ++i) {
+    std::vector<std::string> extra{"--threads", fmt::format("{}", share.threads), "--device",
+                                   DeviceOfWorker(*choice, gpu_count, i)};
+    if (!args_.data_path.empty()) extra.insert(extra.end(), {"--data", args_.data_path});
+    if (!args_.data_cache.empty()) extra.insert(extra.end(), {"--data-cache", args_.data_cache});
+    if (Status s = Start(Role::kWorker, i, extra); !s.ok()) return s;
+  }
+  return Status();
+}
+
+Status NodeRun::Start(Role role, uint32_t index, const std::vector<std::string>& extra) {
+  const char* word = role == Role::kServer ? "server" : "worker";
+  const std::string name = fmt::format("{}-{}", word, index);
+  ProcessSpec spec{
+      .name = name,
+      .title = fmt::format("{} {}", word, index),
+      .args = {word, "--join", args_.join, "--start-timeout",
+               fmt::format("{}", args_.start_timeout_ms / 1000.0)},
+      .log_path = args_.log_dir.empty() ? "" : fmt::format("{}/{}.log", args_.log_dir, name),
+      .keeps_stderr = args_.log_dir.empty(),
+      .program = args_.program};
+  spec.args.insert(spec.args.end(), extra.begin(), extra.end());
+  if (args_.is_verbose) spec.args.push_back("-v");
+  return supervisor_.Start(spec, role);
+}
+
+// One that cannot be kept running takes no other with it: those go on to the end of the run.
+void NodeRun::AwaitEnd() {
+  const std::array fds{shutdown_.fd()};
+  bool has_told = false;
+  while (supervisor_.kept_count() > 0 && supervisor_.start_status().ok() &&
+         shutdown_.first_signal() == 0) {
+    supervisor_.Wait(Clock::time_point::max(), fds);
+    shutdown_.Take();
+    if (!supervisor_.root_cause() || std::exchange(has_told, true)) continue;
+    spdlog::error("not restarting {}; the others continue", supervisor_.root_cause()->spec.title);
+  }
+}
+
+// Until all have handed their work over; another signal ends the wait.
+void NodeRun::Drain() {
+  const std::array fds{shutdown_.fd()};
+  supervisor_.Retire();
+  supervisor_.SignalAll(SIGTERM);
+  while (supervisor_.running_count() > 0) {
+    supervisor_.Wait(Clock::time_point::max(), fds);
+    if (shutdown_.Take() != 0) return;
+  }
+}
+
+void NodeRun::OnExit(const ProcessExit& exit) {
+  has_one_left_ |= exit.is_clean();
+  if (exit.is_clean()) {
+    spdlog::info("{} has left", exit.spec.title);
+  } else {
+    spdlog::warn("{} (process {}) ended with {}", exit.spec.title, exit.pid, ExitText(exit));
+  }
+}
+
+// A process that restarts after the run ended exits.
+bool NodeRun::HasLeft(const ProcessExit& exit) const {
+  return has_one_left_ && exit.signal == 0 && exit.exit_code == kExitUnreached;
+}
+
+// A bad flag and a refusal stay what they are, and so does a scheduler that never was there: the
+// process has waited for it. Once the run has begun it may come back.
+bool NodeRun::MayRestart(const ProcessExit& exit) const {
+  const bool is_unreached = exit.exit_code == kExitUnreached && link_.progress().has_begun;
+  return exit.signal != 0 || exit.exit_code == kExitFailed || is_unreached;
+}
+
+}  // namespace
+
+WorkerShare ShareOf(const NodeArgs& args, uint32_t core_count, uint32_t gpu_count) {
+  const uint32_t cores = std::max(core_count, 1u);
+  if (args.worker_count) return {*args.worker_count, args.threads};
+  if (gpu_count > 0) return {gpu_count, args.threads};
+  const uint32_t per_worker = args.threads == 0 ? kCoresPerWorker : args.threads;
+  const uint32_t count = std::max(cores / per_worker, 1u);
+  return {count, args.threads == 0 ? std::max(cores / count, 1u) : args.threads};
+}
+
+int RunNode(const NodeArgs& args) { return NodeRun(args).Run(); }
+
+}  // namespace pando

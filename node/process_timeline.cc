@@ -1,0 +1,202 @@
+#include "node/process_timeline.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+#include <variant>
+
+#include "common/host_name.h"
+
+namespace pando {
+namespace {
+
+int64_t Nanoseconds(Micros time) { return std::chrono::nanoseconds(time).count(); }
+
+// Replications that were never committed, of a demoted primary: the oldest are forgotten.
+constexpr size_t kReplicatingMax = 4096;
+
+}  // namespace
+
+std::unique_ptr<Timeline> OpenTimeline(const Job& job, const std::string& folder,
+                                       const std::string& process, uint64_t incarnation) {
+  if (job.timeline.empty()) return nullptr;
+  Result<std::unique_ptr<Timeline>> timeline =
+      Timeline::Create({.folder = folder,
+                        .process = process,
+                        .incarnation = incarnation,
+                        .host = HostName(),
+                        .steps = ParseStepRange(job.timeline_steps).value_or(StepRange{})});
+  if (timeline.ok()) return *std::move(timeline);
+  spdlog::warn("no timeline is kept here: {}", timeline.status().message());
+  return nullptr;
+}
+
+std::string TimelineFolderOf(const std::string& snapshot_dir) {
+  return (std::filesystem::path(snapshot_dir).parent_path() / "timeline").string();
+}
+
+void WarnOfLost(const Timeline* timeline) {
+  if (timeline == nullptr || timeline->lost_count() == 0) return;
+  spdlog::warn(
+      "the timeline lacks the last {} spans of this process: its file is full, or the disk is; "
+      "give fewer steps with --timeline-steps A:B",
+      timeline->lost_count());
+}
+
+// ---- what leaves --------------------------------------------------------------------------------
+
+TimelineOutbox::TimelineOutbox(Outbox& outbox, Timeline* timeline, TimelineTrack* track)
+    : outbox_(outbox), timeline_(timeline), track_(track) {
+  if (timeline == nullptr) return;
+  push_ = timeline->Name({"push", "push", "shard"});
+  reply_ = timeline->Name({"reply", "pull", "shard"});
+  replicate_ = timeline->Name({"replicate", "replicate", "shard"});
+}
+
+void TimelineOutbox::Send(Envelope envelope) {
+  if (timeline_ == nullptr) return outbox_.Send(std::move(envelope));
+  const TimelineNameId name = TakeItems(envelope.message);
+  const int64_t begin_ns = TimelineNow();
+  outbox_.Send(std::move(envelope));
+  if (!items_.empty()) Note(name, begin_ns, TimelineNow());
+}
+
+// Nothing of other messages.
+TimelineNameId TimelineOutbox::TakeItems(const Message& message) {
+  items_.clear();
+  if (const auto* push = std::get_if<Push>(&message)) {
+    for (const PushItem& item : push->items)
+      items_.push_back({item.shard, item.step, item.payload.size_bytes()});
+    return push_;
+  }
+  if (const auto* params = std::get_if<Params>(&message)) {
+    for (const ParamsItem& item : params->items)
+      items_.push_back({item.shard, StepReading(item.version), item.payload.size_bytes()});
+    return reply_;
+  }
+  if (const auto* root = std::get_if<Root>(&message)) {
+    for (const RootItem& item : root->items)
+      items_.push_back({item.shard, item.step, item.payload.size_bytes()});
+  }
+  return replicate_;
+}
+
+void TimelineOutbox::Note(TimelineNameId name, int64_t begin_ns, int64_t end_ns) {
+  double all_bytes = 0;
+  for (const Item& item : items_) all_bytes += static_cast<double>(item.bytes);
+  double bytes = 0;
+  int64_t from_ns = begin_ns;
+  for (const Item& item : items_) {
+    bytes += static_cast<double>(item.bytes);
+    const double share = all_bytes == 0 ? 1 : bytes / all_bytes;
+    const int64_t to_ns =
+        begin_ns + static_cast<int64_t>(share * static_cast<double>(end_ns - begin_ns));
+    if (timeline_->Wants(item.step))
+      track_->AddSpan(name, from_ns, to_ns, item.step, item.shard.value());
+    from_ns = to_ns;
+  }
+}
+
+// ---- a lane -------------------------------------------------------------------------------------
+
+TimelineLaneProbe::TimelineLaneProbe(Timeline& timeline, TimelineTrack& track,
+                                     TimelineTrack& replicating)
+    : timeline_(timeline),
+      track_(track),
+      replicating_(replicating),
+      aggregate_(timeline.Name({"aggregate", "aggregate", "shard"})),
+      update_(timeline.Name({"update", "update", "shard"})),
+      commit_(timeline.Name({"commit", "commit", "shard"})),
+      replication_(timeline.Name({"root to commit", "replicate", "shard"})) {}
+
+void TimelineLaneProbe::Begin(LaneWork work, ShardId shard, Step step) {
+  work_ = work;
+  shard_ = shard;
+  step_ = step;
+  begin_ns_ = TimelineNow();
+}
+
+void TimelineLaneProbe::End() {
+  if (!timeline_.Wants(step_)) return;
+  const TimelineNameId name = work_ == LaneWork::kAggregate ? aggregate_
+                              : work_ == LaneWork::kUpdate  ? update_
+                                                            : commit_;
+  track_.AddSpan(name, begin_ns_, TimelineNow(), step_, shard_.value());
+}
+
+void TimelineLaneProbe::OnReplicating(ShardId shard, Step step) {
+  if (!timeline_.Wants(step)) return;
+  if (since_.size() == kReplicatingMax) since_.clear();
+  since_[{shard, step}] = TimelineNow();
+}
+
+void TimelineLaneProbe::OnCommitted(ShardId shard, Step step) {
+  const auto since = since_.find({shard, step});
+  if (since == since_.end()) return;
+  replicating_.Add({.begin_ns = since->second,
+                    .duration_ns = TimelineNow() - since->second,
+                    .step = step.value(),
+                    .name = replication_.value(),
+                    .number = shard.value(),
+                    .kind = TimelineKind::kFlow});
+  since_.erase(since);
+}
+
+// ---- the scheduler ------------------------------------------------------------------------------
+
+TimelineOfRun::TimelineOfRun(Timeline* timeline, Micros start)
+    : timeline_(timeline), start_(start) {
+  if (timeline == nullptr) return;
+  track_ = &timeline->OpenTrack("run");
+  step_ = timeline->Name({"step", "step", ""});
+}
+
+void TimelineOfRun::Mark(int64_t at_ns, const std::string& name, const std::string& text) {
+  track_->Add({.begin_ns = at_ns,
+               .step = next_.value(),
+               .name = timeline_->Name({name, "run", ""}).value(),
+               .number = timeline_->Name({text, "text", ""}).value(),
+               .kind = TimelineKind::kMark});
+}
+
+void TimelineOfRun::OnEvent(Micros now, const RunEvent& event) {
+  if (track_ == nullptr) return;
+  Mark(Nanoseconds(now), event.name, event.text);
+  if (event.name == "training" || event.name == "resumed" || event.name == "rollback")
+    step_began_ = now;
+}
+
+// Told when the row arrives: of several that arrive together the first has all of the time.
+void TimelineOfRun::OnStep(Micros now, Step step) {
+  if (track_ == nullptr) return;
+  const Micros began = std::exchange(step_began_, now).value_or(now);
+  next_ = NextStep(step);
+  if (timeline_->Wants(step)) track_->AddSpan(step_, Nanoseconds(began), Nanoseconds(now), step, 0);
+}
+
+void TimelineOfRun::OnEvaluation(Micros now, const EvaluationSummary& summary) {
+  if (track_ == nullptr) return;
+  Mark(Nanoseconds(now), "evaluation",
+       fmt::format("version {}: accuracy {:.2f} %", summary.version.value(),
+                   100 * summary.accuracy()));
+}
+
+// Told each time that more is known of it.
+void TimelineOfRun::OnFault(const FaultRecord& fault) {
+  if (track_ == nullptr) return;
+  FaultRecord& known = faults_[fault.id];
+  const auto mark = [&](double was_ms, double ms, const char* what, const std::string& text) {
+    if (was_ms >= 0 || ms < 0) return;
+    Mark(Nanoseconds(start_) + static_cast<int64_t>(ms * 1e6), what,
+         fmt::format("{} {}{}", fault.action, fault.target, text));
+  };
+  mark(known.injected_ms, fault.injected_ms, "fault injected", "");
+  mark(known.detected_ms, fault.detected_ms, "fault noticed", " by " + fault.detected_by);
+  mark(known.recovered_ms, fault.recovered_ms, "fault recovered", "");
+  known = fault;
+}
+
+}  // namespace pando

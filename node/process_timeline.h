@@ -1,0 +1,103 @@
+// ProcessTimeline: what a process of a run notes of itself in RUN_DIR/timeline, where the job asks
+// for a timeline: the file, what passes through a core's outbox, what a lane is at, and what the
+// scheduler tells its observer. Used by the processes.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/timeline.h"
+#include "plan/job.h"
+#include "proto/outbox.h"
+#include "scheduler/journal.h"
+#include "scheduler/run_observer.h"
+#include "server/lane_probe.h"
+
+namespace pando {
+
+// Null where the job asks for none, and, with a warning, where the file cannot be made: a run is
+// not worth less without it. `folder` is RunFolder::TimelinePath of the run's folder on this
+// machine.
+std::unique_ptr<Timeline> OpenTimeline(const Job& job, const std::string& folder,
+                                       const std::string& process, uint64_t incarnation);
+// Where a server or worker keeps it: beside the snapshots.
+std::string TimelineFolderOf(const std::string& snapshot_dir);
+// Says, once the process is done, that the file could not take all.
+void WarnOfLost(const Timeline* timeline);
+
+// TimelineOutbox notes when gradients (push), parameters (reply) and roots (replicate) leave, shard
+// by shard: what sending a message took is shared out by their bytes.
+// Threads: one at a time, that of the track.
+class TimelineOutbox : public Outbox {
+ public:
+  // All outlive it. Without a timeline it passes everything on.
+  TimelineOutbox(Outbox& outbox, Timeline* timeline, TimelineTrack* track);
+  void Send(Envelope envelope) override;
+
+ private:
+  struct Item {
+    ShardId shard;
+    Step step;
+    size_t bytes = 0;
+  };
+  TimelineNameId TakeItems(const Message& message);
+  void Note(TimelineNameId name, int64_t begin_ns, int64_t end_ns);
+
+  Outbox& outbox_;
+  Timeline* const timeline_;
+  TimelineTrack* const track_;
+  TimelineNameId push_, reply_, replicate_;
+  std::vector<Item> items_;  // of the message at hand
+};
+
+// Threads: that of the lane.
+class TimelineLaneProbe : public LaneProbe {
+ public:
+  // Both outlive it. `replicating` takes the time from root to commit, in which the lane does other
+  // work.
+  TimelineLaneProbe(Timeline& timeline, TimelineTrack& track, TimelineTrack& replicating);
+  void Begin(LaneWork work, ShardId shard, Step step) override;
+  void End() override;
+  void OnReplicating(ShardId shard, Step step) override;
+  void OnCommitted(ShardId shard, Step step) override;
+
+ private:
+  const Timeline& timeline_;
+  TimelineTrack& track_;
+  TimelineTrack& replicating_;
+  TimelineNameId aggregate_, update_, commit_, replication_;
+  LaneWork work_{};
+  ShardId shard_;
+  Step step_;
+  int64_t begin_ns_ = 0;
+  std::map<std::pair<ShardId, Step>, int64_t> since_;  // begun, not committed
+};
+
+// What the scheduler knows of the run: steps, evaluations, and marks for views and faults.
+// Threads: that of the scheduler's core.
+class TimelineOfRun {
+ public:
+  // `timeline` may be null, and outlives it otherwise. `start`: where a fault's times count from.
+  TimelineOfRun(Timeline* timeline, Micros start);
+  void OnEvent(Micros now, const RunEvent& event);
+  void OnStep(Micros now, Step step);
+  void OnEvaluation(Micros now, const EvaluationSummary& summary);
+  void OnFault(const FaultRecord& fault);
+
+ private:
+  void Mark(int64_t at_ns, const std::string& name, const std::string& text);
+
+  Timeline* const timeline_;
+  const Micros start_;
+  TimelineTrack* track_ = nullptr;  // null: no timeline
+  TimelineNameId step_;
+  Step next_;  // the lowest step that is not over
+  std::optional<Micros> step_began_;
+  std::map<uint64_t, FaultRecord> faults_;  // as they were marked
+};
+
+}  // namespace pando

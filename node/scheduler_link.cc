@@ -1,0 +1,74 @@
+#include "node/scheduler_link.h"
+
+#include <array>
+#include <nlohmann/json.hpp>
+#include <tuple>
+#include <utility>
+
+#include "common/clock.h"
+
+namespace pando {
+namespace {
+
+constexpr Micros kAskBeforeBegin = std::chrono::milliseconds(50);
+
+}  // namespace
+
+SchedulerLink::SchedulerLink(std::string endpoint, Micros poll_interval)
+    : endpoint_(std::move(endpoint)), poll_interval_(poll_interval), client_(context_, {}) {}
+
+SchedulerLink::~SchedulerLink() {
+  stop_.Request();
+  if (thread_.joinable()) thread_.join();
+}
+
+Status SchedulerLink::Start() {
+  if (Status s = client_.Dial(endpoint_); !s.ok()) return s;
+  thread_ = std::thread([this] { Run(); });
+  return Status();
+}
+
+void SchedulerLink::Tell(FaultNote note) { std::ignore = notes_.Push(std::move(note)); }
+
+ReportedProgress SchedulerLink::progress() const { return {has_begun_.load(), Step(step_.load())}; }
+
+void SchedulerLink::Run() {
+  const std::array<int, 2> fds = {stop_.fd(), notes_.fd()};
+  while (!stop_.is_requested()) {
+    for (FaultNote& note : notes_.Drain()) {
+      note.number = next_number_++;
+      // An away scheduler cannot fill our memory: beyond the client's bound notes are dropped.
+      std::ignore = client_.Ask(std::move(note));
+    }
+    while (std::optional<Message> answer = client_.Poll()) {
+      const auto* report = std::get_if<StatusReport>(&*answer);
+      if (report == nullptr) continue;
+      is_asking_ = false;
+      HearStatus(report->json);
+    }
+    client_.Wait(AskWhenDue(SteadyNow()), fds);
+  }
+}
+
+// Returns when it is due again. The client repeats what is not answered.
+Micros SchedulerLink::AskWhenDue(Micros now) {
+  const Micros interval = has_begun_ ? poll_interval_ : kAskBeforeBegin;
+  if (interval == kNever || is_asking_) return kNever;
+  if (now < ask_at_) return ask_at_;
+  is_asking_ = client_.Ask(StatusRequest{});
+  ask_at_ = now + interval;
+  return is_asking_ ? kNever : ask_at_;
+}
+
+void SchedulerLink::HearStatus(const std::string& json) {
+  const auto status = nlohmann::json::parse(json, nullptr, /*allow_exceptions=*/false);
+  if (!status.is_object()) return;
+  const auto phase = status.find("phase");
+  const auto step = status.find("step");
+  if (phase == status.end() || step == status.end() || !step->is_number_unsigned()) return;
+  const bool begins = !has_begun_ && *phase != "gathering";
+  if (begins) has_begun_ = true;
+  if (step_.exchange(step->get<uint64_t>()) != step->get<uint64_t>() || begins) changed_.Raise();
+}
+
+}  // namespace pando

@@ -1,0 +1,57 @@
+// SchedulerLink: a supervisor's line to the scheduler of its run. Tells it of faults until they are
+// acknowledged, keeps them while it is away, and follows the run's progress.
+#pragma once
+
+#include <atomic>
+#include <string>
+#include <thread>
+
+#include "common/mailbox.h"
+#include "net/client.h"
+#include "net/event_loop.h"
+
+namespace pando {
+
+// From the scheduler's last answer.
+struct ReportedProgress {
+  bool has_begun = false;  // all processes that the run waits for had joined
+  Step step;               // the lowest incomplete one
+};
+
+// Threads: Start makes one; all else may be called from any. Owns: notes not
+// acknowledged.
+class SchedulerLink {
+ public:
+  // `poll_interval`: how often progress is asked for once the run has begun; kNever: not at all.
+  SchedulerLink(std::string endpoint, Micros poll_interval);
+  ~SchedulerLink();  // what has not been acknowledged is dropped
+
+  Status Start();
+  void Tell(FaultNote note);
+  ReportedProgress progress() const;
+  // Readable once progress has changed since the last Clear().
+  int fd() const { return changed_.fd(); }
+  void Clear() { changed_.Clear(); }
+
+ private:
+  void Run();
+  void HearStatus(const std::string& json);
+  Micros AskWhenDue(Micros now);
+
+  const std::string endpoint_;
+  const Micros poll_interval_;
+  ZmqContext context_;
+  SchedulerClient client_;  // the thread's alone once it runs
+  Mailbox<FaultNote> notes_;
+  EventFd changed_;
+  std::atomic<bool> has_begun_ = false;
+  std::atomic<uint64_t> step_ = 0;
+  StopFlag stop_;
+  // The thread's own:
+  uint64_t next_number_ = 1;
+  Micros ask_at_{0};
+  bool is_asking_ = false;
+  std::thread thread_;
+};
+
+}  // namespace pando

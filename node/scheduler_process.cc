@@ -1,0 +1,401 @@
+// `pando scheduler`: the scheduler's core, its endpoint, and the run folder it keeps.
+#include <fmt/format.h>
+#include <poll.h>
+#include <spdlog/spdlog.h>
+
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <utility>
+
+#include "common/clock.h"
+#include "common/exit_codes.h"
+#include "common/float_env.h"
+#include "common/time_slice.h"
+#include "data/dataset.h"
+#include "job/batch_check.h"
+#include "job/job_file.h"
+#include "models/network.h"
+#include "net/event_loop.h"
+#include "net/incarnation.h"
+#include "net/zmq/isolation.h"
+#include "node/process_timeline.h"
+#include "node/processes.h"
+#include "node/shutdown.h"
+#include "run/run_lock.h"
+#include "run/run_recorder.h"
+#include "run/run_weights.h"
+#include "run/snapshot_folder.h"
+#include "run/sqlite_journal.h"
+#include "scheduler/scheduler.h"
+
+namespace pando {
+namespace {
+
+constexpr Micros kWaitingNoteInterval = std::chrono::seconds(3);
+
+Result<JobPlan> PlanOf(const Job& job) {
+  Job without_cache = job;  // no sample is read here
+  without_cache.data_cache.clear();
+  Result<std::unique_ptr<DataSet>> data =
+      OpenDataSet(without_cache, [](const std::string& text) { spdlog::warn("{}", text); });
+  if (!data.ok()) return data.status();
+  Result<Model> model = Model::Create(job, (*data)->shape(), (*data)->class_count());
+  if (!model.ok()) return model.status();
+  JobPlan plan(job, FactsOf(**data), model->layout());
+  if (Status s = CheckMicroBatches(job, *model, plan.steps); !s.ok()) return s;
+  return plan;
+}
+
+// A journal of this run, and what it says of it.
+Status CheckState(const SchedulerState& state, const JobPlan& plan, const std::string& path) {
+  const uint32_t shard_count = plan.shards.shard_count();
+  const bool has_no_view = state.view.id.number == 0;
+  bool fits = has_no_view || (state.view.shards.size() == shard_count &&
+                              state.view.owners.size() == plan.job.micro_batches);
+  for (const SnapshotManifest& manifest : state.snapshots)
+    fits = fits && manifest.shards.size() == shard_count;
+  if (fits) return Status();
+  return InvalidArgument(fmt::format(
+      "{} is of another job than the job file: that has {} shards and {} micro-batches, and the "
+      "journal others; give the job file of that run",
+      path, shard_count, plan.job.micro_batches));
+}
+
+// Waits between tries to write.  Returns false after a signal to stop.
+bool WaitToRetry(const ShutdownSignal& shutdown) {
+  constexpr int kRetryMs = 500;
+  pollfd signalled{shutdown.fd(), POLLIN, 0};
+  return poll(&signalled, 1, kRetryMs) == 0;
+}
+
+// PatientJournal waits while the disk is full, say, for as long as that takes: the run goes on
+// without its scheduler (P28). A snapshot is in the journal only after the rows of the steps before
+// it are on the disk, as far as that takes them.
+class PatientJournal : public Journal {
+ public:
+  PatientJournal(SqliteJournal& journal, RunRecorder& recorder, const ShutdownSignal& shutdown)
+      : journal_(journal), recorder_(recorder), shutdown_(shutdown) {}
+
+  Status Commit(const SchedulerState& state) override {
+    if (!state.snapshots.empty() && state.snapshots.back().snapshot != newest_) {
+      newest_ = state.snapshots.back().snapshot;
+      recorder_.SyncRows();
+    }
+    bool has_told = false;
+    while (true) {
+      Status status = journal_.Commit(state);
+      if (status.ok() || journal_.is_fenced()) return status;
+      if (!std::exchange(has_told, true)) {
+        recorder_.Note(fmt::format("the scheduler waits for its journal, training goes on: {}",
+                                   status.message()));
+      }
+      if (!WaitToRetry(shutdown_)) return Interrupted(status.message());
+    }
+  }
+
+ private:
+  SqliteJournal& journal_;
+  RunRecorder& recorder_;
+  const ShutdownSignal& shutdown_;
+  SnapshotRef newest_;
+};
+
+// What earlier lives left. A scheduler that is killed while the disk is full comes back: it waits.
+Result<std::optional<SchedulerState>> ReadState(SqliteJournal& journal,
+                                                const ShutdownSignal& shutdown) {
+  bool has_told = false;
+  while (true) {
+    Result<std::optional<SchedulerState>> state = journal.ReadState();
+    if (state.ok() || state.status().code() != StatusCode::kNoSpace) return state;
+    if (!std::exchange(has_told, true))
+      spdlog::warn("the scheduler waits for its journal: {}", state.status().message());
+    if (!WaitToRetry(shutdown)) return Interrupted(state.status().message());
+  }
+}
+
+// What one life of the scheduler works with; all outlives it.
+struct SchedulerParts {
+  const SchedulerArgs& args;
+  const JobPlan& plan;
+  Incarnation incarnation;
+  const std::optional<SchedulerState>& state;  // of earlier lives
+  SqliteJournal& journal;
+  RunRecorder& recorder;
+  ShutdownSignal& shutdown;
+};
+
+// Joins the core to journal, recorder and snapshot folder, and shows what the run waits for.
+class SchedulerProcess : public RunObserver {
+ public:
+  explicit SchedulerProcess(const SchedulerParts& parts)
+      : args_(parts.args),
+        plan_(parts.plan),
+        parts_(parts),
+        recorder_(parts.recorder),
+        schedule_(plan_.job.optimizer, plan_.job.schedule, plan_.steps.step_count()),
+        snapshots_(RunFolder::Open(args_.run_dir).SnapshotsPath(),
+                   parts.state ? parts.state->snapshots : std::vector<SnapshotManifest>()) {}
+  int Run();
+
+  void OnEvent(Micros now, const RunEvent& event) override;
+  void OnStepMetrics(Micros now, const StepMetrics& metrics) override;
+  void OnEvaluation(Micros now, const EvaluationSummary& summary) override;
+  void OnEvaluationsDropped(Micros now, Version last_good) override;
+  void OnFault(Micros now, const FaultRecord& fault) override;
+  Status OnSnapshotRipe(Micros now, const SnapshotManifest& manifest) override;
+  void OnSnapshot(Micros now, const SnapshotManifest& manifest) override;
+  void OnSnapshotDropped(Micros now, const SnapshotManifest& manifest) override;
+  void OnSnapshotForgotten(Micros now, const SnapshotRef& snapshot) override;
+  Status OnFinalWeights(Micros now, Version version, const FloatBuffer& flat) override;
+
+ private:
+  Status Lead();
+  Scheduler::Options CoreOptions() const;
+  Status TellEndpoint(const std::string& endpoint) const;
+  void KeepBestWeights();
+  void Watch(Micros now);
+  void WarnOfManifest(const Status& status);
+  double ImagesPerSecond(Micros now) const;
+
+  const SchedulerArgs& args_;
+  const JobPlan& plan_;
+  const SchedulerParts& parts_;
+  RunRecorder& recorder_;
+  const std::unique_ptr<Timeline> timeline_file_ =
+      OpenTimeline(plan_.job, RunFolder::Open(args_.run_dir).TimelinePath(), "scheduler",
+                   parts_.incarnation.value());
+  TimelineOfRun timeline_{timeline_file_.get(),
+                          std::chrono::duration_cast<Micros>(recorder_.start().time_since_epoch())};
+  const Schedule schedule_;
+  SnapshotFolder snapshots_;
+  ShutdownSignal& shutdown_{parts_.shutdown};
+  ZmqContext context_;
+  IsolationSignal isolation_{context_};
+  PatientJournal journal_{parts_.journal, recorder_, shutdown_};
+  std::unique_ptr<Scheduler> scheduler_;
+  uint64_t sample_count_ = 0;  // trained on, in this life
+  Micros gathering_since_{0};
+  Micros note_at_{0};
+  bool has_timed_out_ = false;
+};
+
+// A fenced scheduler leaves the folder to the one that leads. A scheduler that was asked to stop
+// while it waited for its journal has not sent Stop: its supervisor ends the other processes.
+int SchedulerProcess::Run() {
+  SetFloatEnvironment();
+  TakeShortTimeSlices();  // this thread, ZeroMQ's and those that speak
+  const Status status = Lead();
+  if (parts_.journal.is_fenced()) {
+    spdlog::error("{}", status.message());
+    return kExitFenced;
+  }
+  if (scheduler_ && scheduler_->fenced()) return recorder_.Conclude(kStatusInterrupted, Status());
+  const bool is_over = scheduler_ && scheduler_->finished();
+  const bool was_interrupted = is_over && scheduler_->stop().reason == StopReason::kInterrupted;
+  if (is_over && plan_.job.snapshot_best) KeepBestWeights();
+  if (is_over && scheduler_->stop().reason == StopReason::kCompleted) snapshots_.OnEnd();
+  const int exit_code =
+      recorder_.Conclude(was_interrupted ? kStatusInterrupted : kStatusCompleted, status);
+  const bool has_lost_member = is_over && scheduler_->has_lost_member();
+  return has_lost_member && exit_code == kExitFailed ? kExitMemberLost : exit_code;
+}
+
+// The run has ended, and a file that cannot be written then is no reason to call it failed.
+void SchedulerProcess::KeepBestWeights() {
+  Summary& summary = recorder_.summary();
+  const RunFolder folder = RunFolder::Open(args_.run_dir);
+  Result<std::optional<Version>> best =
+      WriteBestWeights(folder, plan_, summary.evaluations, scheduler_->final_version());
+  if (!best.ok()) {
+    recorder_.OnEvent("best-failed", "", best.status().message());
+    return recorder_.Note("the best weights are not kept: " + best.status().message());
+  }
+  if (!*best) return;
+  summary.best_weights_step = (*best)->value();
+  const Version wanted = BestFirst(summary.evaluations).front();
+  if (**best == wanted) return;
+  const std::string text = fmt::format(
+      "the weights of version {}, the best, are not on the disk: version {} is kept as the best",
+      wanted.value(), (*best)->value());
+  recorder_.OnEvent("best-failed", "", text);
+  recorder_.Note(text);
+}
+
+Status SchedulerProcess::Lead() {
+  const auto warn = [](const std::string& text) { spdlog::warn("{}", text); };
+  const auto disconnected = [this](Incarnation peer) {
+    if (scheduler_) scheduler_->OnDisconnect(SteadyNow(), peer);
+  };
+  Transport transport(
+      context_, {kSchedulerNode, parts_.incarnation, 0},
+      {.insecure = args_.insecure, .on_warning = warn, .on_disconnect = disconnected});
+  Result<std::string> endpoint = transport.Bind(args_.bind);
+  if (!endpoint.ok()) return BadBind(endpoint.status());
+  if (Status s = TellEndpoint(*endpoint); !s.ok()) return s;
+  WarnOfManifest(snapshots_.WriteMissingManifests());
+  TransportOutbox outbox(transport);
+  scheduler_ = std::make_unique<Scheduler>(CoreOptions(), plan_, journal_, *this, outbox);
+  gathering_since_ = SteadyNow();
+  note_at_ = gathering_since_ + kWaitingNoteInterval;
+  RunLoop(*scheduler_, transport,
+          {.local = {{shutdown_.fd(), [this](Micros now) { Watch(now); }}},
+           .is_finished = [this] { return scheduler_->finished() || scheduler_->fenced(); }});
+  if (scheduler_->fenced()) return scheduler_->journal_status();
+  recorder_.summary().generation = scheduler_->view().generation;
+  recorder_.summary().verified_micro_batches = scheduler_->verification().agreed_count;
+  recorder_.summary().unverified_micro_batches = scheduler_->verification().unverified_count;
+  recorder_.summary().bad_pictures = scheduler_->bad_picture_count();
+  if (sample_count_ > 0) recorder_.summary().images_per_second = ImagesPerSecond(SteadyNow());
+  const Stop& stop = scheduler_->stop();
+  if (has_timed_out_) return Unavailable(stop.text);
+  return stop.reason == StopReason::kFailed ? Internal(stop.text) : Status();
+}
+
+Scheduler::Options SchedulerProcess::CoreOptions() const {
+  const auto start = recorder_.start().time_since_epoch();
+  std::error_code ignored;  // a folder that is gone shows when it is written to
+  return {
+      .self = {kSchedulerNode, parts_.incarnation, 0},
+      .job = parts_.state ? parts_.state->job : MakeJobId(plan_.job, parts_.incarnation.value()),
+      .job_toml = WriteJobText(plan_.job),
+      .snapshot_dir = std::filesystem::absolute(snapshots_.path(), ignored).string(),
+      .started_at = std::chrono::duration_cast<Micros>(start),
+      .next_row = recorder_.next_row(),
+      .state = parts_.state,
+      .is_fresh = args_.is_resumed};
+}
+
+Status SchedulerProcess::TellEndpoint(const std::string& endpoint) const {
+  spdlog::debug("listening on {}", endpoint);
+  if (args_.endpoint_file.empty()) {
+    recorder_.Note(
+        fmt::format("listening on {}; join with: pando server --join {}", endpoint, endpoint));
+    return Status();
+  }
+  std::ofstream file(args_.endpoint_file);
+  file << endpoint << '\n' << std::flush;
+  if (file) return Status();
+  return Unavailable(fmt::format(
+      "cannot write the endpoint to {}; is its folder there and writable?", args_.endpoint_file));
+}
+
+// Signals, and what the start of the run waits for.
+void SchedulerProcess::Watch(Micros now) {
+  if (shutdown_.Take() != 0) scheduler_->End(now, StopReason::kInterrupted, "interrupted");
+  if (scheduler_->phase() != Scheduler::Phase::kGathering) return;
+  const auto waited = now - gathering_since_;
+  if (waited >= std::chrono::milliseconds(plan_.job.start_timeout_ms)) {
+    has_timed_out_ = true;
+    scheduler_->End(now, StopReason::kFailed,
+                    fmt::format("only {} have joined within {} s; start the others, or raise "
+                                "run.start_timeout_ms",
+                                scheduler_->MissingText(), waited / std::chrono::seconds(1)));
+  } else if (now >= note_at_) {
+    recorder_.Note(fmt::format("waiting since {} s; here are {}", waited / std::chrono::seconds(1),
+                               scheduler_->MissingText()));
+    note_at_ += kWaitingNoteInterval;
+  }
+}
+
+double SchedulerProcess::ImagesPerSecond(Micros now) const {
+  const RunRecorder::Past& past = recorder_.past();
+  const double seconds =
+      past.training_seconds + std::chrono::duration<double>(scheduler_->TrainingTime(now)).count();
+  return seconds <= 0 ? 0 : static_cast<double>(past.sample_count + sample_count_) / seconds;
+}
+
+void SchedulerProcess::OnEvent(Micros now, const RunEvent& event) {
+  timeline_.OnEvent(now, event);
+  recorder_.OnEvent(event.name, event.node, event.text);
+  if (event.is_notable) recorder_.Note(event.text);
+}
+
+void SchedulerProcess::OnStepMetrics(Micros now, const StepMetrics& metrics) {
+  timeline_.OnStep(now, metrics.step);
+  sample_count_ += plan_.steps.SampleCount(metrics.step);
+  const WorkerUse& workers = scheduler_->membership().use();
+  recorder_.OnDataStall(static_cast<double>(workers.data_stall_us()) * 1e-6);
+  recorder_.OnExposedSync(static_cast<double>(workers.exposed_sync_us()) * 1e-6);
+  const GpuUse gpus = SumGpuUse(scheduler_->membership().members());
+  recorder_.OnGpuUse(gpus.memory_bytes, gpus.percent);
+  recorder_.OnStep(metrics, schedule_.At(metrics.step).lr, ImagesPerSecond(now));
+}
+
+void SchedulerProcess::OnEvaluation(Micros now, const EvaluationSummary& summary) {
+  timeline_.OnEvaluation(now, summary);
+  recorder_.OnEvaluation(summary);
+}
+
+void SchedulerProcess::OnEvaluationsDropped(Micros, Version last_good) {
+  recorder_.OnEvaluationsDropped(last_good);
+}
+
+void SchedulerProcess::OnFault(Micros, const FaultRecord& fault) {
+  timeline_.OnFault(fault);
+  recorder_.OnFault(fault);
+}
+
+Status SchedulerProcess::OnSnapshotRipe(Micros, const SnapshotManifest& manifest) {
+  return snapshots_.CheckFiles(manifest);
+}
+
+void SchedulerProcess::OnSnapshot(Micros, const SnapshotManifest& manifest) {
+  recorder_.OnSnapshot(manifest.snapshot);
+  WarnOfManifest(snapshots_.OnComplete(manifest));
+}
+
+// The journal has it, and a later life of the scheduler writes it again.
+void SchedulerProcess::WarnOfManifest(const Status& status) {
+  if (status.ok()) return;
+  recorder_.OnEvent("manifest-failed", "", status.message());
+  recorder_.Note(status.message());
+}
+
+void SchedulerProcess::OnSnapshotDropped(Micros, const SnapshotManifest& manifest) {
+  snapshots_.OnDropped(manifest);
+  if (!snapshots_.IsComplete(manifest.snapshot)) recorder_.OnSnapshotDropped(manifest.snapshot);
+}
+
+void SchedulerProcess::OnSnapshotForgotten(Micros, const SnapshotRef& snapshot) {
+  snapshots_.OnForgotten(snapshot);
+  recorder_.OnSnapshotDropped(snapshot);
+}
+
+Status SchedulerProcess::OnFinalWeights(Micros, Version version, const FloatBuffer& flat) {
+  return recorder_.OnWeights(version, flat.span());
+}
+
+}  // namespace
+
+int RunScheduler(const SchedulerArgs& args) {
+  const auto report = [](const Status& status) {
+    spdlog::error("{}", status.message());
+    return ExitCodeOf(status);
+  };
+  Result<JobPlan> plan = PlanOf(args.job);
+  if (!plan.ok()) return report(plan.status());
+  ShutdownSignal shutdown;
+  const RunFolder folder = RunFolder::Open(args.run_dir);
+  Result<RunLock> lock = RunLock::Acquire(args.run_dir);
+  if (!lock.ok()) {
+    report(lock.status());
+    return kExitFenced;
+  }
+  const Incarnation incarnation = NewIncarnation();
+  Result<SqliteJournal> journal = SqliteJournal::Open(folder.JournalPath(), incarnation.value());
+  if (!journal.ok()) return report(journal.status());
+  Result<std::optional<SchedulerState>> state = ReadState(*journal, shutdown);
+  if (!state.ok()) return report(state.status());
+  if (*state) {
+    if (Status s = CheckState(**state, *plan, folder.JournalPath()); !s.ok()) return report(s);
+  }
+  const auto gap = args.is_resumed ? EventsFile::Gap::kIsLeftOut : EventsFile::Gap::kCounts;
+  Result<RunRecorder> recorder = *state ? RunRecorder::Reopen(*plan, folder, **state, gap)
+                                        : RunRecorder::Create(*plan, folder);
+  if (!recorder.ok()) return report(recorder.status());
+  const SchedulerParts parts{args, *plan, incarnation, *state, *journal, *recorder, shutdown};
+  return SchedulerProcess(parts).Run();
+}
+
+}  // namespace pando

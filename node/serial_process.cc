@@ -1,0 +1,98 @@
+// `pando train --serial`: the job in this process, with the same run folder.
+#include <spdlog/spdlog.h>
+
+#include <memory>
+#include <utility>
+
+#include "common/exit_codes.h"
+#include "common/float_env.h"
+#include "job/batch_check.h"
+#include "job/device_choice.h"
+#include "net/incarnation.h"
+#include "node/gpu_monitor.h"
+#include "node/process_timeline.h"
+#include "node/processes.h"
+#include "node/shutdown.h"
+#include "run/run_recorder.h"
+#include "run/serial_trainer.h"
+
+namespace pando {
+namespace {
+
+double ImagesPerSecond(const SerialStep& step) {
+  if (step.training_seconds <= 0) return 0;
+  return static_cast<double>(step.sample_count) / step.training_seconds;
+}
+
+struct Outcome {
+  Status status;
+  bool was_interrupted = false;
+};
+
+Outcome Train(const Job& job, const DataSet& data, const Model& model, const OpenedDevice& device,
+              RunRecorder& recorder) {
+  ShutdownSignal shutdown;
+  GpuMonitor gpu_monitor(device.gpu ? device.gpu->bus_id() : "");
+  const std::unique_ptr<Timeline> timeline = OpenTimeline(
+      job, RunFolder::Open(job.run_dir).TimelinePath(), "serial", NewIncarnation().value());
+  const SerialCallbacks callbacks{
+      .on_step =
+          [&](const SerialStep& step) {
+            recorder.OnDataStall(step.data_stall_seconds);
+            recorder.OnExposedSync(step.exposed_sync_seconds);
+            const GpuState& gpu = gpu_monitor.Read();
+            recorder.OnGpuUse(gpu.memory_used_bytes, gpu.utilisation_percent);
+            recorder.OnStep(step.metrics, step.scalars.lr, ImagesPerSecond(step));
+          },
+      .on_evaluation = [&](const EvaluationSummary& summary) { recorder.OnEvaluation(summary); },
+      .on_bad_picture =
+          [&](const BadPicture&, const std::string& text) {
+            ++recorder.summary().bad_pictures;
+            recorder.OnEvent("bad-picture", "", text);
+            recorder.Note(text);
+          },
+      .timeline = timeline.get(),
+      .interrupted = [&] { return shutdown.Take() != 0 || shutdown.first_signal() != 0; }};
+  Result<SerialResult> result = TrainSerially(job, data, model, callbacks, {}, device.device());
+  WarnOfLost(timeline.get());
+  if (!result.ok()) return {result.status()};
+  recorder.summary().images_per_second = ImagesPerSecond(result->last_step);
+  if (result->best_parameters != nullptr) {
+    Status s = recorder.OnBestWeights(result->best_version, result->best_parameters->span());
+    if (!s.ok()) return {s};
+  }
+  return {recorder.OnWeights(result->version, result->parameters->span()), result->was_interrupted};
+}
+
+int Report(const Status& status) {
+  spdlog::error("{}", status.message());
+  return ExitCodeOf(status);
+}
+
+}  // namespace
+
+int RunSerial(const SerialArgs& args) {
+  SetFloatEnvironment();
+  Result<std::unique_ptr<DataSet>> data =
+      OpenDataSet(args.job, [](const std::string& text) { spdlog::warn("{}", text); });
+  if (!data.ok()) return Report(data.status());
+  Result<Model> model = Model::Create(args.job, (*data)->shape(), (*data)->class_count());
+  if (!model.ok()) return Report(model.status());
+  const JobPlan plan(args.job, FactsOf(**data), model->layout());
+  Result<DeviceChoice> choice = ParseDevice("--device", args.job.device);
+  if (!choice.ok()) return Report(choice.status());
+  Result<OpenedDevice> device = OpenDevice(*choice, args.job);
+  if (!device.ok()) return Report(device.status());
+  const Status has_room = CheckMemoryOf(device->device(), plan, *model);
+  if (!has_room.ok()) return Report(has_room);
+  Result<RunRecorder> recorder = RunRecorder::Create(plan, RunFolder::Open(args.run_dir));
+  if (!recorder.ok()) return Report(recorder.status());
+  recorder->summary().workers = recorder->summary().servers = 0;
+  if (args.job.optimizer.ema_decay > 0)
+    spdlog::warn("--serial writes no averaged weights (optimizer.ema_decay): servers keep them");
+  const Outcome outcome = Train(args.job, **data, *model, *device, *recorder);
+  return recorder->Conclude(outcome.was_interrupted ? kStatusInterrupted : kStatusCompleted,
+                            outcome.status);
+}
+
+}  // namespace pando

@@ -1,0 +1,301 @@
+// `pando server`: one process, several lanes, each a thread with its own sockets and shards.
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <chrono>
+#include <future>
+#include <memory>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "common/allocation.h"
+#include "common/exit_codes.h"
+#include "common/float_env.h"
+#include "common/time_slice.h"
+#include "net/address.h"
+#include "net/incarnation.h"
+#include "net/zmq/isolation.h"
+#include "node/clock_probe.h"
+#include "node/log.h"
+#include "node/node_join.h"
+#include "node/process_timeline.h"
+#include "node/processes.h"
+#include "node/shared_memory.h"
+#include "run/snapshot_store.h"
+#include "server/lane.h"
+
+namespace pando {
+namespace {
+
+// Cores that one lane is worth: summing and updating are bound by memory, not by arithmetic.
+constexpr uint32_t kCoresPerLane = 4;
+constexpr uint32_t kDefaultLanesMax = 8;
+// How long the other lanes may take to hear of the end that lane 0 has heard of.
+constexpr auto kLaneEndMax = std::chrono::seconds(1);
+
+uint32_t LaneCountOf(const ServerArgs& args) {
+  if (args.lanes != 0) return args.lanes;
+  return std::clamp(std::thread::hardware_concurrency() / kCoresPerLane, 1u, kDefaultLanesMax);
+}
+
+// Where lane `lane` listens: each lane has its own port or path.
+Result<std::string> LaneEndpoint(const std::string& bind, uint32_t lane) {
+  Result<Endpoint> endpoint = ParseEndpoint(bind);
+  if (!endpoint.ok()) return endpoint.status();
+  if (endpoint->kind == Endpoint::Kind::kIpc) endpoint->path += fmt::format("-{}", lane);
+  if (endpoint->port + lane > UINT16_MAX) {
+    return InvalidArgument(fmt::format(
+        "--bind {}: lane {} would listen on port {}, and the last port is {}; bind a lower "
+        "port, or port 0 for any free ones",
+        bind, lane, endpoint->port + lane, UINT16_MAX));
+  }
+  if (endpoint->port != 0) endpoint->port = static_cast<uint16_t>(endpoint->port + lane);
+  return endpoint->ToString();
+}
+
+HeartbeatState HeartbeatOf(JobId job, const Lane& lane, const Transport& transport) {
+  return {.job = job,
+          .scheduler = lane.scheduler(),
+          .generation = lane.view().generation,
+          .view = lane.view().id,
+          .activity = Activity::kServing,
+          .step = lane.is_primary_of_any() ? StepReading(lane.committed()) : Step(0),
+          .lines = transport.CountLines()};
+}
+
+// One lane, and what it speaks and stores through.
+struct Seat {
+  // `timeline` may be null.
+  Seat(const Lane::Options& options, const JobPlan& plan, SnapshotStore& store,
+       Transport& lane_transport, Timeline* timeline)
+      : transport(lane_transport),
+        track(timeline ? &timeline->OpenTrack(LaneTrack(options)) : nullptr),
+        transport_outbox(lane_transport),
+        outbox(transport_outbox, timeline, track),
+        snapshots(store),
+        lane(WithProbe(options, timeline), plan, snapshots, outbox) {}
+  static std::string LaneTrack(const Lane::Options& options) {
+    return fmt::format("lane {}", options.identity.self.lane);
+  }
+  Lane::Options WithProbe(Lane::Options options, Timeline* timeline) {
+    if (timeline == nullptr) return options;
+    options.probe =
+        &probe.emplace(*timeline, *track, timeline->OpenTrack(LaneTrack(options) + " replicates"));
+    return options;
+  }
+
+  Transport& transport;
+  TimelineTrack* track;
+  std::optional<TimelineLaneProbe> probe;
+  TransportOutbox transport_outbox;
+  TimelineOutbox outbox;
+  SnapshotStore::Port snapshots;
+  Lane lane;
+  Status dialed;  // a backup that cannot be dialed would never acknowledge, and the job would hang
+};
+
+// Owns: the lanes' transports and threads.
+class ServerProcess {
+ public:
+  explicit ServerProcess(const ServerArgs& args) : args_(args), wanted_rank_(args.wanted_rank) {}
+  Status Run();
+
+ private:
+  using Seats = std::vector<std::unique_ptr<Seat>>;
+  Status BindLanes();
+  Result<MembershipEnd> Live();
+  Result<MembershipEnd> Serve(const Membership& membership);
+  Result<MembershipEnd> RunLanes(const Membership& membership, HeartbeatSender& heartbeat,
+                                 const Seats& seats);
+  LoopOptions OptionsOf(const Membership& membership, Seat& seat, StopFlag& broken) const;
+
+  const ServerArgs& args_;
+  ShutdownSignal shutdown_;
+  ZmqContext context_;
+  IsolationSignal isolation_{context_};
+  Incarnation incarnation_ = NewIncarnation();
+  uint32_t wanted_rank_;
+  std::vector<std::unique_ptr<Transport>> transports_;  // by lane
+  std::vector<std::string> endpoints_;                  // by lane, as told to others
+};
+
+Status ServerProcess::BindLanes() {
+  Result<Endpoint> scheduler = ParsePeerEndpoint(args_.join);
+  if (!scheduler.ok()) return scheduler.status();
+  const uint32_t lane_count = LaneCountOf(args_);
+  // The last lane has the highest port; one that is too high shows before anything is bound.
+  Result<std::string> highest = LaneEndpoint(args_.bind, lane_count - 1);
+  if (!highest.ok()) return BadBind(highest.status());
+  for (uint32_t i = 0; i < lane_count; ++i) {
+    const PeerId self{kUnknownNode, incarnation_, static_cast<uint16_t>(i)};
+    const auto warn = [](const std::string& text) { spdlog::warn("{}", text); };
+    transports_.push_back(std::make_unique<Transport>(
+        context_, self, Transport::Options{.insecure = args_.insecure, .on_warning = warn}));
+    Result<std::string> wanted = LaneEndpoint(args_.bind, i);
+    if (!wanted.ok()) return wanted.status();
+    Result<std::string> bound = transports_[i]->Bind(*wanted);
+    if (!bound.ok()) return BadBind(bound.status());
+    Result<std::string> advertised = AdvertisedEndpoint(*bound, *scheduler);
+    if (!advertised.ok()) return advertised.status();
+    endpoints_.push_back(*advertised);
+  }
+  return Status();
+}
+
+Status ServerProcess::Run() {
+  SetFloatEnvironment();
+  TakeShortTimeSlices();  // this thread, ZeroMQ's and those that speak
+  KeepFreedMemory();
+  if (Status s = BindLanes(); !s.ok()) return s;
+  while (true) {
+    Result<MembershipEnd> end = Live();
+    if (!end.ok()) return end.status();
+    if (*end == MembershipEnd::kStopped) return Status();
+    incarnation_ = NewIncarnation();
+    for (uint16_t i = 0; i < transports_.size(); ++i) {
+      transports_[i]->SpeakAs({kUnknownNode, incarnation_, i});
+    }
+  }
+}
+
+// From the registration of one incarnation to its end.
+Result<MembershipEnd> ServerProcess::Live() {
+  for (const auto& transport : transports_) {
+    if (Status s = transport->Dial({kSchedulerNode, {}, 0}, args_.join); !s.ok()) return s;
+  }
+  Register registration = DescribeProcess(Role::kServer, wanted_rank_);
+  registration.lane_endpoints = endpoints_;
+  Result<JoinOutcome> joined = JoinRun(*transports_[0], incarnation_, registration, args_.join,
+                                       args_.start_timeout_ms, shutdown_);
+  if (!joined.ok()) return joined.status();
+  if (const auto* end = std::get_if<MembershipEnd>(&*joined)) return *end;
+  const auto& membership = std::get<Membership>(*joined);
+  wanted_rank_ = membership.rank;  // to keep the name in another life
+  SetUpLog({.process = fmt::format("server {}", membership.rank), .is_verbose = args_.is_verbose});
+  return Serve(membership);
+}
+
+Result<MembershipEnd> ServerProcess::Serve(const Membership& membership) {
+  Result<Model> model = ModelOf(membership);
+  if (!model.ok()) return model.status();
+  const JobPlan plan(membership.job, membership.data, model->layout());
+  HeartbeatSender heartbeat(context_,
+                            {.self = membership.self,
+                             .scheduler_endpoint = args_.join,
+                             .interval = std::chrono::milliseconds(membership.job.heartbeat_ms)},
+                            {.job = membership.job_id,
+                             .scheduler = membership.scheduler,
+                             .activity = Activity::kServing});
+  if (Status s = heartbeat.Start(); !s.ok()) return s;
+  SnapshotStore store(
+      {.folder = membership.snapshot_dir, .process = incarnation_, .job = membership.job_id});
+  const std::unique_ptr<Timeline> timeline =
+      OpenTimeline(membership.job, TimelineFolderOf(membership.snapshot_dir),
+                   fmt::format("server {}", membership.rank), incarnation_.value());
+  const ClockProbe clock(context_, args_.join, timeline.get());
+  Seats seats;
+  for (uint16_t i = 0; i < transports_.size(); ++i) {
+    PeerId self = membership.self;
+    self.lane = i;
+    Result<BufferSource> buffers = ShareMemory(membership.job, *transports_[i]);
+    if (!buffers.ok()) {
+      TellScheduler(*transports_[0], membership, 0, buffers.status());
+      return buffers.status();
+    }
+    const Lane::Options options{.identity = {self, membership.scheduler, membership.job_id},
+                                .kind = "server",
+                                .lease = std::chrono::milliseconds(membership.job.lease_ms),
+                                .buffers = *std::move(buffers)};
+    seats.push_back(std::make_unique<Seat>(options, plan, store, *transports_[i], timeline.get()));
+  }
+  spdlog::info("serving on {}", fmt::join(endpoints_, ", "));
+  Result<MembershipEnd> end = RunLanes(membership, heartbeat, seats);
+  WarnOfLost(timeline.get());
+  return end;
+}
+
+// What every lane's loop does; lane 0's does more.
+LoopOptions ServerProcess::OptionsOf(const Membership& membership, Seat& seat,
+                                     StopFlag& broken) const {
+  const bool has_partials = HasPartials(membership.job.optimizer);
+  const auto primaries_talk = has_partials ? PrimariesTalk::kYes : PrimariesTalk::kNo;
+  const auto judge = [&membership, &seat, &broken](const Status& dialed, uint32_t generation) {
+    if (dialed.ok() || !seat.dialed.ok()) return;
+    seat.dialed = dialed;
+    seat.transport.Send({.job = membership.job_id,
+                         .generation = generation,
+                         .sender = seat.lane.self(),
+                         .receiver = seat.lane.scheduler(),
+                         .message = Failure{dialed.message(), FailureKind::kMachine}});
+    broken.Request();
+  };
+  const auto dial = [&seat, primaries_talk, judge](const View& view) {
+    if (!seat.dialed.ok()) return;
+    judge(DialView(seat.transport, Role::kServer, seat.lane.self(), view, primaries_talk),
+          view.generation);
+  };
+  const auto judge_sharing = [&seat, judge](Micros) {
+    judge(seat.transport.sharing_failure(), seat.lane.view().generation);
+  };
+  const auto take_events = [&seat](Micros now) {
+    for (SnapshotEvent& event : seat.snapshots.TakeEvents()) {
+      seat.lane.OnSnapshotEvent(now, std::move(event));
+    }
+  };
+  return {.local = {{seat.snapshots.fd(), take_events}, {-1, judge_sharing}},
+          .enters = [&seat](const Envelope& envelope) { return seat.lane.WillEnter(envelope); },
+          .on_view = dial,
+          .is_finished = [&seat] { return seat.lane.finished(); }};
+}
+
+// Runs lane 0 on this thread, which also watches the process. Each other lane has a thread and runs
+// until its Stop. It answers that, so that the scheduler does not wait until a timeout.
+Result<MembershipEnd> ServerProcess::RunLanes(const Membership& membership,
+                                              HeartbeatSender& heartbeat, const Seats& seats) {
+  StopFlag stop;    // for the lanes that no Stop reaches
+  StopFlag broken;  // for lane 0, when a lane cannot go on
+  std::vector<std::future<void>> others;
+  for (size_t i = 1; i < seats.size(); ++i) {
+    LoopOptions options = OptionsOf(membership, *seats[i], broken);
+    options.stop = &stop;
+    others.push_back(std::async(std::launch::async, [options, &seat = *seats[i]] {
+      SetFloatEnvironment();
+      RunLoop(seat.lane, seat.transport, options);
+    }));
+  }
+  Lane& first = seats[0]->lane;
+  const auto tell = [&](Micros) {
+    heartbeat.Update(HeartbeatOf(membership.job_id, first, seats[0]->transport));
+  };
+  NodeWatch watch(shutdown_, heartbeat, membership, [&](Micros now) { first.StartLeaving(now); });
+  LoopOptions options = OptionsOf(membership, *seats[0], broken);
+  options.stop = &broken;
+  options.local.push_back(watch.Source());
+  options.local.push_back({-1, tell});
+  options.is_finished = [&] { return first.finished() || !watch.verdict().ok(); };
+  RunLoop(first, seats[0]->transport, options);
+  const auto deadline = std::chrono::steady_clock::now() + kLaneEndMax;
+  for (const std::future<void>& other : others) {
+    const bool may_end_itself = watch.verdict().ok() && !broken.is_requested();
+    if (!may_end_itself || other.wait_until(deadline) != std::future_status::ready) stop.Request();
+  }
+  others.clear();  // waits for the threads
+  for (const auto& seat : seats) {
+    if (!seat->dialed.ok()) return seat->dialed;
+  }
+  if (!watch.verdict().ok()) return watch.verdict();
+  return EndOf(first.stop(), first.refusal(), watch.is_leaving());
+}
+
+}  // namespace
+
+int RunServer(const ServerArgs& args) {
+  const Status status = ServerProcess(args).Run();
+  if (status.ok()) return kExitCompleted;
+  spdlog::error("{}", status.message());
+  return ExitCodeOf(status);
+}
+
+}  // namespace pando

@@ -1,0 +1,95 @@
+#include "node/session_worker.h"
+
+#include <spdlog/spdlog.h>
+
+#include <set>
+#include <tuple>
+#include <utility>
+
+namespace pando {
+
+void ComputeNewsBox::Push(News news) {
+  const auto* gradient = std::get_if<GradientReady>(&news.event);
+  const size_t bytes = gradient == nullptr ? 0 : gradient->payload.size_bytes();
+  const bool is_little = gradient != nullptr && (unseen_bytes_ += bytes) < PushSender::kFlushBytes;
+  if (!is_little) unseen_bytes_ = 0;
+  std::ignore = mailbox_.Push(std::move(news), is_little ? Wake::kLater : Wake::kNow);
+}
+
+SessionWorker::SessionWorker(const WorkerParts& parts, HostLines& host_lines)
+    : parts_(parts),
+      host_lines_(host_lines),
+      trainer_(
+          parts.trainer, parts.thread_count,
+          [this](ComputeTicket ticket, ComputeEvent event) {
+            news_.Push({ticket, std::move(event)});
+          },
+          parts.trainer.plan.job.parameter_residency),
+      transport_outbox_(parts.transport),
+      outbox_(transport_outbox_, parts.trainer.timeline, parts.trainer.protocol),
+      session_(
+          {.identity = {parts.membership.self, parts.membership.scheduler, parts.membership.job_id},
+           .ready = parts.ready,
+           .sum_buffers = parts.trainer.buffers},
+          parts.trainer.plan, trainer_, outbox_) {}
+
+Result<MembershipEnd> SessionWorker::Run(const Tell& tell) {
+  if (parts_.trainer.plan.may_sum_on_host()) host_lines_.Open(parts_.membership.self);
+  NodeWatch watch(parts_.shutdown, parts_.heartbeat, parts_.membership,
+                  [this](Micros now) { session_.Leave(now); });
+  const auto tell_all = [&](Micros now) {
+    tell(session_, trainer_, now);
+    CheckSharing();
+    host_lines_.Tell(session_.has_given_up_relay());
+  };
+  RunLoop(session_, parts_.transport,
+          {.local = {watch.Source(),
+                     {news_.mailbox().fd(), [this](Micros now) { TakeNews(now); }},
+                     {-1, tell_all}},
+           .enters = [this](const Envelope& envelope) { return session_.WillEnter(envelope); },
+           .on_view = [this](const View& view) { Connect(view); },
+           .is_finished =
+               [&] { return session_.finished() || !dialed_.ok() || !watch.verdict().ok(); }});
+  news_.mailbox().Close();
+  LogTraffic();
+  if (!dialed_.ok()) return dialed_;
+  if (!watch.verdict().ok()) return watch.verdict();
+  // This process would fail again at once. Its launcher may restart it after a pause.
+  const Lifecycle& life = session_.lifecycle();
+  if (life.refusal() && life.failure()) return Internal(life.failure()->text);
+  return EndOf(life.stop(), life.refusal(), watch.is_leaving());
+}
+
+void SessionWorker::TakeNews(Micros now) {
+  for (ComputeNewsBox::News& news : news_.mailbox().Drain()) {
+    if (trainer_.IsCurrent(news.ticket, news.event))
+      session_.OnComputeEvent(now, std::move(news.event));
+  }
+}
+
+void SessionWorker::CheckSharing() {
+  if (!dialed_.ok() || parts_.transport.sharing_failure().ok()) return;
+  dialed_ = parts_.transport.sharing_failure();
+  TellScheduler(parts_.transport, parts_.membership, session_.view().generation, dialed_);
+}
+
+void SessionWorker::Connect(const View& view) {
+  if (!dialed_.ok()) return;
+  const PeerId& self = parts_.membership.self;
+  const HostGroup group = HostGroupFor(view, self, parts_.trainer.plan);
+  const std::set<PeerId> relays = host_lines_.Connect(group, self);
+  dialed_ = DialView(parts_.transport, Role::kWorker, self, view, PrimariesTalk::kNo, relays);
+  if (!dialed_.ok()) TellScheduler(parts_.transport, parts_.membership, view.generation, dialed_);
+}
+
+void SessionWorker::LogTraffic() const {
+  const PushSender::Bytes& sent = session_.sent_bytes();
+  spdlog::info(
+      "pushed {} bytes, {} of them while backward was going on; pulled {} bytes; held at most {} "
+      "bytes of parameters at a time",
+      sent.pushed, sent.early, session_.parameters().pulled_bytes(),
+      trainer_.parameter_bytes_peak());
+  if (sent.given > 0) spdlog::info("gave {} bytes to be summed on this host", sent.given);
+}
+
+}  // namespace pando

@@ -1,0 +1,75 @@
+// SessionWorker: a worker's part in a run with servers, from its welcome to the end. It joins the
+// trainer to the session, and the session to the transport. Used by the worker process.
+// Threads: the protocol thread. Owns: the trainer and the session.
+#pragma once
+
+#include <atomic>
+#include <functional>
+
+#include "common/mailbox.h"
+#include "node/host_lines.h"
+#include "node/node_join.h"
+#include "node/process_timeline.h"
+#include "train/trainer.h"
+#include "worker/session.h"
+
+namespace pando {
+
+// What a worker's part in a run is made of; all outlive it.
+struct WorkerParts {
+  ZmqContext& context;
+  Transport& transport;  // the worker's own, connected to the scheduler
+  ShutdownSignal& shutdown;
+  const HeartbeatSender& heartbeat;
+  const Membership& membership;
+  const std::string& scheduler_endpoint;
+  uint32_t start_timeout_ms;
+  Trainer::Parts trainer;
+  uint32_t thread_count;
+  Ready ready;
+};
+
+// Events on their way from the computing threads to the protocol thread. Gradients wake it only
+// once they are worth a message. The end of a call always wakes it, and follows the call's
+// gradients, so none of them waits for ever.
+class ComputeNewsBox {
+ public:
+  struct News {
+    ComputeTicket ticket;
+    ComputeEvent event;
+  };
+  void Push(News news);  // any thread
+  Mailbox<News>& mailbox() { return mailbox_; }
+
+ private:
+  std::atomic<size_t> unseen_bytes_ = 0;
+  Mailbox<News> mailbox_;
+};
+
+class SessionWorker {
+ public:
+  // Called once per turn of the loop, for the heartbeat.
+  using Tell = std::function<void(const Session& session, const Trainer& trainer, Micros now)>;
+  SessionWorker(const WorkerParts& parts, HostLines& host_lines);
+
+  // Works until the end.
+  Result<MembershipEnd> Run(const Tell& tell);
+
+ private:
+  void TakeNews(Micros now);
+  void CheckSharing();
+  void Connect(const View& view);
+  void LogTraffic() const;
+
+  const WorkerParts parts_;
+  HostLines& host_lines_;
+  ComputeNewsBox news_;
+  Trainer trainer_;
+  TransportOutbox transport_outbox_;
+  TimelineOutbox outbox_;
+  Session session_;
+  // Not ok: some lane cannot be reached. It would get no gradients, and the run would hang.
+  Status dialed_;
+};
+
+}  // namespace pando

@@ -1,0 +1,26 @@
+// ShutdownSignal: SIGINT, SIGTERM and SIGHUP as a descriptor that event loops poll, so that a
+// process leaves by its own rules instead of where it happens to stand.
+#pragma once
+
+#include "common/atomic_file.h"
+
+namespace pando {
+
+// Construct it in main, before any thread: the signals are blocked in the constructing thread and
+// in all that it starts later. Threads: any may poll fd(); one calls Take().
+class ShutdownSignal {
+ public:
+  ShutdownSignal();
+  // Readable while a signal waits to be taken.
+  int fd() const { return fd_.get(); }
+  // Takes one signal: its number, or 0 if none waits. Never blocks.
+  int Take();
+  // The first signal taken; 0 before any.
+  int first_signal() const { return first_signal_; }
+
+ private:
+  UniqueFd fd_;
+  int first_signal_ = 0;
+};
+
+}  // namespace pando

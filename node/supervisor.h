@@ -1,0 +1,114 @@
+// Supervisor keeps processes of this machine running: it restarts a dead process after a back-off,
+// and reports the death at once. `pando train` and `pando node` use it.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+
+#include "node/chaos.h"
+#include "node/launcher.h"
+#include "proto/messages.h"
+
+namespace pando {
+
+inline constexpr uint32_t kRestartsMaxDefault = 30;
+
+// RestartPolicy: when one process that died may restart. The pause doubles with every death. A life
+// of a minute resets it. Threads: none.
+class RestartPolicy {
+ public:
+  using TimePoint = ProcessGroup::TimePoint;
+  static constexpr std::chrono::milliseconds kPauseMin{100};
+  static constexpr std::chrono::milliseconds kPauseMax{5000};
+  static constexpr std::chrono::seconds kGoodLife{60};
+
+  explicit RestartPolicy(uint32_t restarts_max) : restarts_max_(restarts_max) {}
+  void OnStart(TimePoint now) { started_at_ = now; }
+  enum class Death : uint8_t {
+    kOfItsOwn,
+    kOurDoing,   // does not count
+    kUnreached,  // it never reached the scheduler: its lifetime does not reset the pause
+  };
+  // When to start it again; none: it has died too often.
+  std::optional<TimePoint> OnDeath(TimePoint now, Death death);
+
+ private:
+  uint32_t restarts_max_;
+  uint32_t death_count_ = 0;  // without a good life in between
+  TimePoint started_at_{};
+};
+
+// Threads: one, as ProcessGroup. Owns: the processes.
+class Supervisor {
+ public:
+  using TimePoint = ProcessGroup::TimePoint;
+  struct Options {
+    uint32_t restarts_max =
+        kRestartsMaxDefault;  // of one process, each within one minute of its start
+    // Takes reports for the scheduler: deaths and injected faults. Numbers the notes.
+    std::function<void(FaultNote)> on_fault;
+    // Sees every exit, before the decision about a restart.
+    std::function<void(const ProcessExit&)> on_exit;
+    // Whether an end that is not clean is as good as one. None: no.
+    std::function<bool(const ProcessExit&)> has_left;
+    // Whether starting it again could go better. Asked at each end that is not clean.
+    std::function<bool(const ProcessExit&)> may_restart;
+    // Told of each death that is followed by a restart.
+    std::function<void(const ProcessExit&)> on_restart;
+  };
+  explicit Supervisor(Options options);
+
+  // Starts the process. A process that exits with 0 is not restarted. Any other is, unless Retire
+  // was called.
+  Status Start(const ProcessSpec& spec, Role role);
+  // What its later lives are started as.  REQUIRES: spec.name is kept.
+  void SetSpec(const ProcessSpec& spec);
+
+  // ProcessGroup::Wait; restarts the processes whose pause is over.
+  bool Wait(TimePoint deadline, std::span<const int> fds = {});
+  // Injects a fault and reports it. A stopped process continues after the act's duration.
+  void Inject(const ChaosAct& act);
+  // From here on no process restarts, no exit is a failure, and stopped processes continue.
+  void Retire();
+
+  // The first exit that was not followed by a restart.
+  const std::optional<ProcessExit>& root_cause() const { return root_cause_; }
+  // Why one could not be started again.
+  const Status& start_status() const { return start_status_; }
+  // Running or to be started again.
+  size_t kept_count() const { return kept_.size(); }
+  size_t running_count() const { return group_.running_count(); }
+  std::set<std::string> Running() const;
+  void Signal(const std::string& name, int signal) { group_.Signal(name, signal); }
+  void SignalAll(int signal) { group_.SignalAll(signal); }
+  void KillAll() { group_.KillAll(); }
+
+ private:
+  struct Kept {
+    ProcessSpec spec;
+    Role role = Role::kWorker;
+    RestartPolicy policy;
+    std::optional<TimePoint> restart_at;  // it is dead until then
+    std::optional<TimePoint> resume_at;   // it is stopped until then
+    uint64_t killed_us = 0;               // when we killed it, while its end is not seen
+  };
+  void OnExit(const ProcessExit& exit);
+  void Bury(const ProcessExit& exit);
+  void TellDeath(const Kept& kept, const ProcessExit& exit);
+  FaultNote NoteOf(const Kept& kept, pid_t pid) const;
+  void RunDue(TimePoint now);
+  TimePoint NextDue() const;
+
+  const Options options_;
+  ProcessGroup group_;
+  std::map<std::string, Kept> kept_;  // by name
+  bool is_retired_ = false;
+  std::optional<ProcessExit> root_cause_;
+  Status start_status_;
+};
+
+}  // namespace pando

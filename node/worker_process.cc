@@ -1,0 +1,273 @@
+// `pando worker`: computing threads behind a mailbox, one protocol thread in the loop, heartbeats.
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "common/allocation.h"
+#include "common/exit_codes.h"
+#include "common/float_env.h"
+#include "common/time_slice.h"
+#include "job/batch_check.h"
+#include "job/device_choice.h"
+#include "net/incarnation.h"
+#include "net/zmq/isolation.h"
+#include "node/clock_probe.h"
+#include "node/gpu_monitor.h"
+#include "node/group_worker.h"
+#include "node/host_lines.h"
+#include "node/log.h"
+#include "node/node_join.h"
+#include "node/process_timeline.h"
+#include "node/processes.h"
+#include "node/session_worker.h"
+#include "node/shared_memory.h"
+#include "train/bit_flip.h"
+#include "train/probe.h"
+
+namespace pando {
+namespace {
+
+// Says when this worker learns of a commit: what is known of steps while no scheduler writes
+// metrics (pando bench recovery).
+class CommitLog {
+ public:
+  void Tell(Version known, Micros now) {
+    if (known == known_) return;
+    known_ = known;
+    spdlog::debug("version {} committed, at {} us", known.value(), now.count());
+  }
+
+ private:
+  Version known_;
+};
+
+template <class AnySession>  // a session, or a group's
+HeartbeatState MakeHeartbeat(JobId job, const AnySession& session, const Trainer& trainer,
+                             const GpuState& gpu, const Transport& transport, Micros now) {
+  const Heartbeat activity = session.CurrentActivity(now);
+  const Micros waited = std::chrono::milliseconds(activity.waiting_ms);
+  return {.job = job,
+          .scheduler = session.scheduler(),
+          .generation = session.view().generation,
+          .view = session.view().id,
+          .activity = activity.activity,
+          .step = activity.step,
+          .waiting_for = activity.waiting_for,
+          .waiting_since = now - waited,
+          .micro_batch_us = trainer.micro_batch_us(),
+          .data_stall_us = trainer.data_stall_us(),
+          .exposed_sync_us = trainer.exposed_sync_us(),
+          .gpu_memory_bytes = gpu.memory_used_bytes,
+          .gpu_percent = gpu.utilisation_percent,
+          .lines = transport.CountLines()};
+}
+
+std::unique_ptr<Timeline> OpenWorkerTimeline(const Membership& membership) {
+  return OpenTimeline(membership.job, TimelineFolderOf(membership.snapshot_dir),
+                      fmt::format("worker {}", membership.rank),
+                      membership.self.incarnation.value());
+}
+
+class WorkerProcess {
+ public:
+  explicit WorkerProcess(const WorkerArgs& args) : args_(args), wanted_rank_(args.wanted_rank) {}
+  Status Run();
+
+ private:
+  struct Prepared {  // what the job's work takes on this machine
+    OpenedDevice device;
+    std::unique_ptr<DataSet> data;
+    Model model;
+    JobPlan plan;
+    uint64_t probe_hash;
+    uint64_t gpu_free_bytes;  // when it was opened; 0 on a CPU
+  };
+  Result<MembershipEnd> Live();
+  Result<MembershipEnd> Work(Membership& membership);
+  Status PrepareFor(const Membership& membership);
+  Result<Prepared> Prepare(const Membership& membership) const;
+  Result<MembershipEnd> Train(const Membership& membership, HeartbeatSender& heartbeat);
+  Status CheckData(const Membership& membership, const DataSet& data) const;
+  void LogGpuMemory() const;
+
+  const WorkerArgs& args_;
+  ShutdownSignal shutdown_;
+  ZmqContext context_;
+  IsolationSignal isolation_{context_};
+  Incarnation incarnation_ = NewIncarnation();
+  uint32_t wanted_rank_;
+  Transport transport_{context_,
+                       {kUnknownNode, incarnation_, 0},
+                       {.on_warning = [](const std::string& text) { spdlog::warn("{}", text); }}};
+  HostLines host_lines_{transport_};
+  std::string prepared_for_;            // the job's text
+  std::unique_ptr<Prepared> prepared_;  // kept when the process joins again
+};
+
+Status WorkerProcess::Run() {
+  SetFloatEnvironment();
+  TakeShortTimeSlices();  // this thread, ZeroMQ's and those that speak
+  KeepFreedMemory();
+  while (true) {
+    Result<MembershipEnd> end = Live();
+    if (!end.ok()) return end.status();
+    if (*end == MembershipEnd::kStopped) return Status();
+    incarnation_ = NewIncarnation();
+    host_lines_.Close();
+    transport_.SpeakAs({kUnknownNode, incarnation_, 0});
+  }
+}
+
+// From the registration of one incarnation to its end.
+Result<MembershipEnd> WorkerProcess::Live() {
+  if (Status s = transport_.Dial({kSchedulerNode, {}, 0}, args_.join); !s.ok()) return s;
+  Result<JoinOutcome> joined =
+      JoinRun(transport_, incarnation_, DescribeProcess(Role::kWorker, wanted_rank_), args_.join,
+              args_.start_timeout_ms, shutdown_);
+  if (!joined.ok()) return joined.status();
+  if (const auto* end = std::get_if<MembershipEnd>(&*joined)) return *end;
+  auto& membership = std::get<Membership>(*joined);
+  wanted_rank_ = membership.rank;  // to keep the name in another life
+  SetUpLog({.process = fmt::format("worker {}", membership.rank), .is_verbose = args_.is_verbose});
+  ArmBitFlip(membership.rank);
+  return Work(membership);
+}
+
+// What goes wrong here is told to the scheduler, so that it knows this cause.
+Result<MembershipEnd> WorkerProcess::Work(Membership& membership) {
+  HeartbeatSender heartbeat(context_,
+                            {.self = membership.self,
+                             .scheduler_endpoint = args_.join,
+                             .interval = std::chrono::milliseconds(membership.job.heartbeat_ms)},
+                            {.job = membership.job_id, .scheduler = membership.scheduler});
+  if (Status s = heartbeat.Start(); !s.ok()) return s;
+  if (!args_.data_path.empty()) membership.job.data_path = args_.data_path;
+  if (!args_.data_cache.empty()) membership.job.data_cache = args_.data_cache;
+  if (args_.threads != 0) membership.job.threads = args_.threads;
+  const Status prepared = PrepareFor(membership);
+  if (prepared.ok()) return Train(membership, heartbeat);
+  TellScheduler(transport_, membership, 0, prepared);
+  return prepared;
+}
+
+Status WorkerProcess::PrepareFor(const Membership& membership) {
+  if (prepared_ && prepared_for_ == membership.job_toml) return Status();
+  Result<Prepared> prepared = Prepare(membership);
+  if (!prepared.ok()) return prepared.status();
+  prepared_ = std::make_unique<Prepared>(*std::move(prepared));
+  prepared_for_ = membership.job_toml;
+  return Status();
+}
+
+Result<WorkerProcess::Prepared> WorkerProcess::Prepare(const Membership& membership) const {
+  Result<std::unique_ptr<DataSet>> data =
+      OpenDataSet(membership.job, [](const std::string& text) { spdlog::warn("{}", text); });
+  if (!data.ok()) return data.status();
+  if (Status s = CheckData(membership, **data); !s.ok()) return s;
+  Result<Model> model = ModelOf(membership);
+  if (!model.ok()) return model.status();
+  JobPlan plan(membership.job, membership.data, model->layout());
+  Result<DeviceChoice> choice = ParseDevice("--device", args_.device);
+  if (!choice.ok()) return choice.status();
+  Result<OpenedDevice> device = OpenDevice(*choice, membership.job);
+  if (!device.ok()) return device.status();
+  const uint64_t gpu_free_bytes = device->gpu ? RoomOf(device->device()).free_bytes : 0;
+  const Status has_room = CheckMemoryOf(device->device(), plan, *model);
+  if (!has_room.ok()) return has_room;
+  Result<uint64_t> probe = ProbeHash(plan, *model, **data, device->device());
+  if (!probe.ok()) return probe.status();
+  spdlog::info("computes on {}", device->kind);
+  return Prepared{*std::move(device), *std::move(data), *std::move(model),
+                  std::move(plan),    *probe,           gpu_free_bytes};
+}
+
+// P38. The scheduler looks too; here the files can be named.
+Status WorkerProcess::CheckData(const Membership& membership, const DataSet& data) const {
+  const Job& job = membership.job;
+  const uint64_t here = data.sample_count(Split::kTrain);
+  const char* what_to_do = "give every machine the same files";
+  if (here != membership.data.train_samples || data.shape() != membership.data.shape) {
+    return InvalidArgument(
+        fmt::format("{} at {} has {} training samples here and {} at the scheduler; {}",
+                    job.dataset, job.data_path, here, membership.data.train_samples, what_to_do));
+  }
+  if (data.fingerprint() == membership.data.fingerprint) return Status();
+  return InvalidArgument(fmt::format("{} at {} holds other data than the scheduler reads; {}",
+                                     job.dataset, job.data_path, what_to_do));
+}
+
+Result<MembershipEnd> WorkerProcess::Train(const Membership& membership,
+                                           HeartbeatSender& heartbeat) {
+  const JobPlan& plan = prepared_->plan;
+  const bool has_servers = plan.job.strategy != Strategy::kAllreduce;
+  Result<BufferSource> buffers =
+      has_servers ? ShareMemory(plan.job, transport_) : Result<BufferSource>(BufferSource());
+  if (!buffers.ok()) {
+    TellScheduler(transport_, membership, 0, buffers.status());
+    return buffers.status();
+  }
+  const std::unique_ptr<Timeline> timeline = OpenWorkerTimeline(membership);
+  const ClockProbe clock(context_, args_.join, timeline.get());
+  const WorkerParts parts{
+      .context = context_,
+      .transport = transport_,
+      .shutdown = shutdown_,
+      .heartbeat = heartbeat,
+      .membership = membership,
+      .scheduler_endpoint = args_.join,
+      .start_timeout_ms = args_.start_timeout_ms,
+      .trainer = {.plan = plan,
+                  .model = prepared_->model,
+                  .data = *prepared_->data,
+                  .device = prepared_->device.device(),
+                  .timeline = timeline.get(),
+                  .protocol = timeline ? &timeline->OpenTrack("protocol") : nullptr,
+                  .buffers = *buffers},
+      .thread_count = prepared_->device.threads(membership.job),
+      .ready = {.kind = prepared_->device.kind,
+                .probe_hash = prepared_->probe_hash,
+                .data_fingerprint = prepared_->data->fingerprint()}};
+  const std::optional<OpenedGpu>& gpu = prepared_->device.gpu;
+  GpuMonitor gpu_monitor(gpu ? gpu->bus_id() : "");
+  CommitLog commits;
+  const auto tell = [&](const auto& session, const Trainer& trainer, Micros now) {
+    heartbeat.Update(
+        MakeHeartbeat(membership.job_id, session, trainer, gpu_monitor.Read(), transport_, now));
+    commits.Tell(session.known_everywhere(), now);
+  };
+  if (!has_servers) {
+    Result<MembershipEnd> end = GroupWorker(parts).Run(tell);
+    WarnOfLost(timeline.get());
+    return end;
+  }
+  SessionWorker worker(parts, host_lines_);
+  Result<MembershipEnd> end = worker.Run(tell);
+  WarnOfLost(timeline.get());
+  if (gpu) LogGpuMemory();  // while the worker has it
+  return end;
+}
+
+// What NVIDIA's libraries take beside their handles, and other processes, count as ours.
+void WorkerProcess::LogGpuMemory() const {
+  const Device device = prepared_->device.device();
+  const GpuMemoryPlan planned = PlanGpuMemory(device, prepared_->plan, prepared_->model,
+                                              prepared_->plan.steps.micro_batch_samples_max());
+  const uint64_t free_bytes = RoomOf(device).free_bytes;
+  spdlog::info("GPU memory: planned {} bytes, took {}", planned.total(),
+               prepared_->gpu_free_bytes - std::min(free_bytes, prepared_->gpu_free_bytes));
+}
+
+}  // namespace
+
+int RunWorker(const WorkerArgs& args) {
+  const Status status = WorkerProcess(args).Run();
+  if (status.ok()) return kExitCompleted;
+  spdlog::error("{}", status.message());
+  return ExitCodeOf(status);
+}
+
+}  // namespace pando

@@ -1,0 +1,149 @@
+#include "optim/schedule.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "common/check.h"
+
+namespace pando {
+namespace {
+
+// Cosine from `start` at progress 0 to `end` at progress 1.
+double AnnealCosine(double start, double end, double progress) {
+  return end + (start - end) / 2.0 * (std::cos(std::numbers::pi * progress) + 1.0);
+}
+
+// torch's OneCycleLR, two phases: the place of a step within the rise or the fall.
+struct CyclePoint {
+  bool rises;
+  double progress;  // 0..1 within its phase
+};
+
+CyclePoint LocateInCycle(double pct_start, uint64_t step, uint64_t step_count) {
+  const double peak = pct_start * static_cast<double>(step_count) - 1.0;
+  const double last = static_cast<double>(step_count) - 1.0;
+  const auto at = static_cast<double>(step);
+  // A peak at step 0 has no rise; torch divides by zero there.
+  if (at <= peak) return {true, peak > 0.0 ? at / peak : 1.0};
+  return {false, (at - peak) / (last - peak)};
+}
+
+double OneCycleRate(const ScheduleOptions& s, double max_lr, uint64_t step, uint64_t step_count) {
+  const double start_lr = max_lr / s.div_factor;
+  const double end_lr = start_lr / s.final_div_factor;
+  const CyclePoint point = LocateInCycle(s.pct_start, step, step_count);
+  return point.rises ? AnnealCosine(start_lr, max_lr, point.progress)
+                     : AnnealCosine(max_lr, end_lr, point.progress);
+}
+
+double OneCycleMomentum(const ScheduleOptions& s, uint64_t step, uint64_t step_count) {
+  const CyclePoint point = LocateInCycle(s.pct_start, step, step_count);
+  return point.rises ? AnnealCosine(s.max_momentum, s.base_momentum, point.progress)
+                     : AnnealCosine(s.base_momentum, s.max_momentum, point.progress);
+}
+
+// LinearLR and PolynomialLR: 0 at the first step, 1 after total_iters.
+double KindProgress(const ScheduleOptions& s, uint64_t step, uint64_t step_count) {
+  const uint64_t total = s.total_iters == 0 ? step_count : s.total_iters;
+  return static_cast<double>(std::min(step, total)) / static_cast<double>(total);
+}
+
+// The rate of the schedule's kind, without warm-up, at `step` of its `step_count` steps.
+double KindRate(const ScheduleOptions& s, double lr, uint64_t step, uint64_t step_count) {
+  switch (s.kind) {
+    case ScheduleKind::kConstant:
+      return lr;
+    case ScheduleKind::kStep: {
+      const uint64_t decays = s.step_size == 0 ? 0 : step / s.step_size;
+      return lr * std::pow(s.gamma, static_cast<double>(decays));
+    }
+    case ScheduleKind::kCosine:  // CosineAnnealingLR with T_max = step_count: ends just above
+                                 // min_lr
+      return AnnealCosine(lr, s.min_lr,
+                          static_cast<double>(step) / static_cast<double>(step_count));
+    case ScheduleKind::kOneCycle:
+      return OneCycleRate(s, lr, step, step_count);
+    case ScheduleKind::kMultiStep: {
+      const auto decays = std::ranges::count_if(s.milestones, [&](auto m) { return m <= step; });
+      return lr * std::pow(s.gamma, static_cast<double>(decays));
+    }
+    case ScheduleKind::kExponential:
+      return lr * std::pow(s.gamma, static_cast<double>(step));
+    case ScheduleKind::kLinear: {
+      const double progress = KindProgress(s, step, step_count);
+      return lr * (s.start_factor + (s.end_factor - s.start_factor) * progress);
+    }
+    case ScheduleKind::kPolynomial:
+      return lr * std::pow(1.0 - KindProgress(s, step, step_count), s.power);
+  }
+  PANDO_CHECK(false);
+}
+
+// Warm-up takes the first steps of the job, and the kind runs over the others, like torch's
+// SequentialLR. A kind that is never reached gets the whole job.
+struct KindPoint {
+  uint64_t step;
+  uint64_t step_count;
+};
+
+KindPoint AfterWarmup(const ScheduleOptions& s, uint64_t step, uint64_t step_count) {
+  const uint64_t warmup = s.warmup_steps;
+  return {step > warmup ? step - warmup : 0,
+          step_count > warmup ? step_count - warmup : step_count};
+}
+
+bool IsOfMomentum(OptimizerKind kind) {
+  return kind == OptimizerKind::kSgd || kind == OptimizerKind::kLars;
+}
+
+}  // namespace
+
+Schedule::Schedule(const OptimizerOptions& optimizer, const ScheduleOptions& schedule,
+                   uint64_t step_count)
+    : optimizer_(optimizer), schedule_(schedule), step_count_(step_count) {}
+
+StepScalars Schedule::At(Step step) const {
+  PANDO_CHECK(step.value() < step_count_);
+  const uint64_t t = step.value();
+  const double momentum = Momentum(t);
+  StepScalars scalars{.lr = static_cast<float>(LearningRate(t)),
+                      .momentum = static_cast<float>(momentum)};
+  if (IsOfMomentum(optimizer_.kind)) return scalars;
+  // torch corrects with this step's beta1, even if a schedule cycles it.
+  const auto updates = static_cast<double>(t) + 1.0;
+  scalars.bias_correction1 = static_cast<float>(1.0 - std::pow(momentum, updates));
+  scalars.bias_correction2_sqrt =
+      static_cast<float>(std::sqrt(1.0 - std::pow(optimizer_.beta2, updates)));
+  return scalars;
+}
+
+std::vector<StepScalars> Schedule::Block(Step first, uint64_t count) const {
+  std::vector<StepScalars> block;
+  if (first.value() >= step_count_) return block;
+  const uint64_t last = first.value() + std::min(count, step_count_ - first.value());
+  block.reserve(last - first.value());
+  for (Step step = first; step.value() < last; step = NextStep(step)) block.push_back(At(step));
+  return block;
+}
+
+// Warm-up is linear: (t + 1) / W of the kind's first rate at step t of W.
+double Schedule::LearningRate(uint64_t step) const {
+  const KindPoint point = AfterWarmup(schedule_, step, step_count_);
+  const double rate = KindRate(schedule_, optimizer_.lr, point.step, point.step_count);
+  if (step >= schedule_.warmup_steps) return rate;
+  return rate * (static_cast<double>(step) + 1.0) / static_cast<double>(schedule_.warmup_steps);
+}
+
+// Under one-cycle, SGD without momentum stays without momentum (torch would enable it), because the
+// optimizer's state follows from its options alone.
+double Schedule::Momentum(uint64_t step) const {
+  const bool is_sgd = IsOfMomentum(optimizer_.kind);
+  const double fixed = is_sgd ? optimizer_.momentum : optimizer_.beta1;
+  const bool cycles = schedule_.kind == ScheduleKind::kOneCycle && schedule_.cycle_momentum;
+  if (!cycles || (is_sgd && fixed == 0.0)) return fixed;
+  const KindPoint point = AfterWarmup(schedule_, step, step_count_);
+  return OneCycleMomentum(schedule_, point.step, point.step_count);
+}
+
+}  // namespace pando

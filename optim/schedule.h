@@ -1,0 +1,31 @@
+// Schedule: the optimizer's scalars at each step (P36). Everything with cos, pow or exp is computed
+// here, once, in double, and sent to the servers as floats. The formulas are those of
+// torch.optim.lr_scheduler. Called by the scheduler core and the serial trainer. Threads: none;
+// immutable.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "plan/job.h"
+#include "proto/messages.h"
+
+namespace pando {
+
+class Schedule {
+ public:
+  Schedule(const OptimizerOptions& optimizer, const ScheduleOptions& schedule, uint64_t step_count);
+  // REQUIRES: step < step_count.
+  StepScalars At(Step step) const;
+  // Steps [first, first + count), cut at the end of the job.
+  std::vector<StepScalars> Block(Step first, uint64_t count) const;
+
+ private:
+  double LearningRate(uint64_t step) const;
+  double Momentum(uint64_t step) const;
+  OptimizerOptions optimizer_;
+  ScheduleOptions schedule_;
+  uint64_t step_count_;
+};
+
+}  // namespace pando

@@ -1,0 +1,43 @@
+#include "optim/version_maker.h"
+
+#include <algorithm>
+
+#include "common/check.h"
+
+namespace pando {
+
+Optimizer::Update VersionMaker::ToUpdate(const Inputs& inputs) const {
+  return {.range = range(inputs.shard),
+          .parameters = inputs.parameters,
+          .gradient = inputs.gradient,
+          .gradient_right = inputs.gradient_right,
+          .gradient_scale = 1.0f / static_cast<float>(plan_.steps.SampleCount(inputs.step)),
+          .scalars = inputs.scalars,
+          .is_first_step = inputs.step == Step(0),
+          .state = inputs.state};
+}
+
+std::vector<float> VersionMaker::MakePartials(const Inputs& inputs) const {
+  PANDO_CHECK(inputs.gradient_right.empty());
+  std::vector<float> partials(partial_count(inputs.shard));
+  optimizer_.MakePartials(ToUpdate(inputs), partials);
+  return partials;
+}
+
+std::optional<std::vector<float>> VersionMaker::Combine(
+    ShardId shard, const PartialPlan::FindPartials& partials) const {
+  if (!has_partials()) return std::vector<float>();
+  return partial_plan_.Combine(shard, partials);
+}
+
+void VersionMaker::Make(const Inputs& inputs, const Norms& norms, const Outputs& outputs) const {
+  PANDO_CHECK(norms.partials.size() == partial_count(inputs.shard));
+  Optimizer::Update update = ToUpdate(inputs);
+  update.factors = norms.factors;
+  update.parameters_out = outputs.parameters;
+  update.state_out = outputs.state;
+  optimizer_.Apply(update);
+  std::ranges::copy(norms.partials, outputs.state.last(norms.partials.size()).begin());
+}
+
+}  // namespace pando

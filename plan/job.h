@@ -1,0 +1,209 @@
+// Job: one training run as in its job file (docs/job-file.md), with every default filled in.
+// job/job_file reads and writes it; all other code gets it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/text.h"
+#include "plan/step_plan.h"
+
+namespace pando {
+
+enum class OptimizerKind : uint8_t { kSgd, kAdam, kAdamW, kLars, kLamb };
+template <>
+inline constexpr auto kEnumNames<OptimizerKind> = std::to_array({"sgd", "adam", "adamw", "lars",
+                                                                 "lamb"});
+enum class ScheduleKind : uint8_t {
+  kConstant,
+  kStep,
+  kCosine,
+  kOneCycle,
+  kMultiStep,
+  kExponential,
+  kLinear,
+  kPolynomial,
+};
+template <>
+inline constexpr auto kEnumNames<ScheduleKind> = std::to_array({"constant", "step", "cosine",
+                                                                "one-cycle", "multi-step",
+                                                                "exponential", "linear",
+                                                                "polynomial"});
+
+// [fp16]. Keys, defaults and rules are DeepSpeed's.
+struct LossScaleOptions {
+  bool is_on = false;  // train.precision is fp16: steps whose gradient is not finite are skipped
+  double loss_scale = 0.0;            // fixed; 0: dynamic
+  uint32_t initial_scale_power = 16;  // the first scale is 2 to this power
+  uint32_t loss_scale_window = 1000;  // steps without an overflow after which it doubles
+  uint32_t hysteresis = 2;            // overflows until it is halved
+  double min_loss_scale = 1.0;
+};
+
+// [optimizer]. Formulas and defaults are PyTorch's. LARS is as in You et al. 2017 and LAMB as in
+// You et al. 2020, both without decay and trust ratio for tensors of one dimension (biases and
+// norms).
+struct OptimizerOptions {
+  OptimizerKind kind = OptimizerKind::kSgd;
+  double lr = 0.01;
+  double momentum = 0.0;  // SGD, LARS; with nesterov, Nesterov's (SGD)
+  double dampening = 0.0;
+  bool nesterov = false;
+  double beta1 = 0.9;  // Adam, AdamW, LAMB
+  double beta2 = 0.999;
+  double eps = 1e-8;
+  double weight_decay = 0.0;  // coupled (L2) in SGD and Adam, decoupled in AdamW, LAMB
+  bool weight_decay_exclude_bias_and_norm = false;  // the tensors of one dimension
+  double clip_value = 0.0;           // each element of the mean gradient, before decay; 0: none
+  double clip_norm = 0.0;            // norm of the whole mean gradient, before decay; 0: none (P14)
+  double trust_coefficient = 0.001;  // LARS: η
+  double trust_ratio_max = 10.0;     // LAMB: per layer, as DeepSpeed's max_coeff
+  double ema_decay = 0.0;            // of the average of the weights on the servers; 0: no average
+  LossScaleOptions loss_scale;
+};
+
+// P14: whether updates need factors from values over several shards.
+inline bool HasPartials(const OptimizerOptions& o) {
+  return o.clip_norm > 0.0 || o.kind == OptimizerKind::kLars || o.kind == OptimizerKind::kLamb ||
+         o.loss_scale.is_on;
+}
+
+// [schedule]. The learning rate of each step, computed by the scheduler alone (P36).
+struct ScheduleOptions {
+  ScheduleKind kind = ScheduleKind::kConstant;
+  uint64_t warmup_steps = 0;              // linear, before the kind begins
+  uint64_t step_size = 0;                 // kStep: steps between decays
+  std::vector<uint64_t> milestones = {};  // kMultiStep: steps of the decays
+  double gamma = 0.1;             // kStep, kMultiStep: factor of each decay; kExponential: per step
+  double start_factor = 1.0;      // kLinear: factor of the rate at first
+  double end_factor = 0.0;        // kLinear: factor at the end
+  uint64_t total_iters = 0;       // kLinear, kPolynomial: steps until the end; 0: the whole job
+  double power = 1.0;             // kPolynomial
+  double min_lr = 0.0;            // kCosine: rate at the end
+  double pct_start = 0.3;         // kOneCycle: share of the run with a rising rate
+  double div_factor = 25.0;       // kOneCycle: start = lr / div_factor
+  double final_div_factor = 1e4;  // kOneCycle: end = start / final_div_factor
+  bool cycle_momentum = true;     // kOneCycle: momentum (beta1) moves in the opposite direction
+  double base_momentum = 0.85;
+  double max_momentum = 0.95;
+};
+
+// The format in which GPUs compute activations and their gradients. Parameters and sums of
+// gradients are floats everywhere. A CPU computes in floats alone.
+enum class Precision : uint8_t {
+  kFp32,
+  kTf32,  // floats, with products of 10 bits of mantissa on tensor cores
+  kBf16,
+  kFp16,
+};
+template <>
+inline constexpr auto kEnumNames<Precision> = std::to_array({"fp32", "tf32", "bf16", "fp16"});
+
+// How payloads travel (plan/shard_codec.h): as floats, or in fewer bits.
+enum class PayloadCodec : uint8_t { kFp32, kFp16, kBf16, kInt8, kOneBit, kTopK };
+template <>
+inline constexpr auto kEnumNames<PayloadCodec> = std::to_array({"fp32", "fp16", "bf16", "int8",
+                                                                "1-bit", "top-k"});
+
+// The parameters of a version that a worker holds.
+enum class ParameterResidency : uint8_t {
+  kAll,    // all of it
+  kLayer,  // per computing thread the current layer and the next one: ZeRO stage 3
+};
+template <>
+inline constexpr auto kEnumNames<ParameterResidency> = std::to_array({"all", "layer"});
+
+// How gradients become the next version. Not part of the job's identity: with two workers of an
+// aligned half each the bits are equal.
+enum class Strategy : uint8_t {
+  kParameterServers,
+  kAllreduce,  // workers sum among themselves and update their copies; no servers
+  kSingle,     // one process: --serial
+};
+template <>
+inline constexpr auto kEnumNames<Strategy> = std::to_array({"ps", "allreduce", "single"});
+
+// gloo's algorithms for sums over ranks.
+enum class AllreduceAlgorithm : uint8_t { kAuto, kRing, kHalvingDoubling };
+template <>
+inline constexpr auto kEnumNames<AllreduceAlgorithm> = std::to_array({"auto", "ring",
+                                                                      "halving-doubling"});
+
+// Which shards' gradients the workers of one host sum there before they leave it (P6a).
+enum class HostSum : uint8_t {
+  kAuto,    // of shards whose primary is on another host
+  kAlways,  // of all
+  kOff,
+};
+template <>
+inline constexpr auto kEnumNames<HostSum> = std::to_array({"auto", "always", "never"});
+
+struct Job {
+  // [model]
+  std::string model = "mnist-cnn";           // or the path of a network in TOML, with this text:
+  std::string network;                       // model.network
+  std::vector<uint64_t> mlp_hidden = {128};  // model.hidden: layer widths of "mlp"
+  // [data]
+  std::string dataset = "mnist";
+  std::string data_path;             // folder; empty if the data set has none
+  std::vector<std::string> columns;  // of a table; none: the data set's own choice
+  std::vector<std::string> augment;  // "crop", "flip": drawn again in every epoch
+  uint32_t resize = 0;               // side of the pictures; 0: unchanged
+  uint64_t train_limit = 0;          // data.limit: samples of a seeded subset; 0: all
+  uint64_t test_limit = 0;
+  uint64_t bad_pictures_max = 0;  // limit of pictures replaced by their neighbours
+  uint64_t synthetic_train_samples = 60000;
+  uint64_t synthetic_test_samples = 10000;
+  // [train]
+  uint64_t steps = 0;  // 0: by epochs
+  double epochs = 1.0;
+  uint64_t global_batch = 128;
+  uint32_t micro_batches = 8;
+  LastBatch last_batch = LastBatch::kShort;
+  uint64_t seed = 1;
+  double label_smoothing = 0.0;           // PyTorch's CrossEntropyLoss; for the training loss alone
+  bool activation_checkpointing = false;  // changes no bit: less memory, more time
+  Precision precision = Precision::kFp32;
+  bool allow_nondeterministic = false;            // GPUs may use algorithms without equal bits
+  PayloadCodec push_codec = PayloadCodec::kFp32;  // P34: of gradients
+  double top_k_share = 0.01;                      // share of a gradient's values that top-k sends
+  PayloadCodec pull_codec = PayloadCodec::kFp32;  // of the parameters that workers compute with
+  OptimizerOptions optimizer;
+  ScheduleOptions schedule;
+  // [eval]
+  uint64_t eval_every_epochs = 1;     // 0: by steps, or only at the end
+  uint64_t eval_every_steps = 0;      // 0: by epochs; at most one of the two is above 0
+  uint32_t early_stop_patience = 0;   // stop after N evaluations without improvement; 0: never
+  double early_stop_min_delta = 0.0;  // an improvement is larger than this share
+  // [worker], [snapshot], [verify] and [run]: not part of the job's identity; they do not change
+  // the result
+  ParameterResidency parameter_residency = ParameterResidency::kAll;
+  uint64_t snapshot_every = 500;  // steps; 0: only the job's end
+  uint32_t snapshot_keep = 2;     // complete ones
+  bool snapshot_best = false;     // evaluated versions are stored, and the best is kept
+  uint64_t verify_every = 0;      // P41: one micro-batch in N is computed twice; 0: none
+  Strategy strategy = Strategy::kParameterServers;
+  AllreduceAlgorithm allreduce = AllreduceAlgorithm::kAuto;
+  uint32_t workers = 2;
+  uint32_t servers = 2;            // with allreduce 1, which is rank 0
+  uint32_t replicas = 2;           // of each shard, 1 or 2; one if there is one server
+  std::string device = "auto";     // of workers: auto, cpu, cuda or cuda:N
+  uint32_t threads = 1;            // computing threads per worker; one on a GPU
+  uint32_t reader_threads = 1;     // per worker; they read and decode samples ahead
+  std::string data_cache;          // folder for decoded and resized pictures; empty: none
+  uint32_t lanes = 0;              // per server; 0: by cores
+  std::string transport = "auto";  // of payloads: auto, tcp, ipc or shm
+  HostSum host_sum = HostSum::kAuto;
+  std::string name;              // of the run folder; empty: model-dataset-time
+  std::string run_dir;           // empty: runs/NAME
+  uint64_t log_every_steps = 1;  // rows of metrics.csv
+  std::string timeline;          // trace file of what every process does; empty: none
+  std::string timeline_steps;    // "A:B": of these steps alone; empty: of all
+  uint32_t heartbeat_ms = 250;
+  uint32_t lease_ms = 1000;  // silence after which a process is declared dead
+  uint32_t start_timeout_ms = 60000;
+  uint32_t scheduler_timeout_ms = 600000;  // silence of the scheduler after which a node leaves
+};
+
+}  // namespace pando

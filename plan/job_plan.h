@@ -1,0 +1,124 @@
+// JobPlan: everything that follows from a job and its data set and that all processes must agree
+// on. Built once per process and given to the protocol cores. Immutable.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "common/batch.h"
+#include "common/mutation.h"
+#include "common/philox.h"
+#include "plan/job.h"
+#include "plan/shard_codec.h"
+#include "plan/step_plan.h"
+#include "plan/tensor_layout.h"
+
+namespace pando {
+
+// The scheduler's facts about the data set. Every joiner gets them and compares its own.
+struct DataFacts {
+  uint64_t train_samples = 1;
+  uint64_t test_samples = 0;
+  SampleShape shape;
+  uint32_t class_count = 1;
+  uint64_t fingerprint = 0;  // P38
+};
+
+// The test set is evaluated in slices of this many samples (P31). The loss is the sum of the
+// slices' sums in order, so its bits do not depend on the number of workers or on their slices.
+inline constexpr uint64_t kEvaluationSliceSamples = 1024;
+
+struct JobPlan {
+  JobPlan(const Job& job_in, const DataFacts& data_in, TensorLayout layout_in)
+      : job(job_in),
+        data(data_in),
+        layout(std::move(layout_in)),
+        shards(layout),
+        pushes({job.push_codec, job.top_k_share}, layout, shards),
+        pulls({job.pull_codec}, layout, shards),
+        steps({.sample_count = data_in.train_samples,
+               .global_batch = job_in.global_batch,
+               .micro_batch_count = job_in.micro_batches,
+               .last_batch = job_in.last_batch,
+               .step_count = job_in.steps,
+               .epoch_count = job_in.epochs}) {}
+
+  // Steps between evaluations; 0: only at the end.
+  uint64_t EvaluationInterval() const {
+    if (job.eval_every_steps != 0) return job.eval_every_steps;
+    return job.eval_every_epochs * steps.steps_per_epoch();
+  }
+  // Whether this version is due for evaluation, and so pinned (P31): by the interval in steps or
+  // epochs, and the job's last version.
+  bool IsEvaluationDue(Version version) const {
+    if (version == steps.final_version()) return true;
+    const uint64_t every = EvaluationInterval();
+    return every != 0 && version.value() != 0 && version.value() % every == 0;
+  }
+  // The first version after this one that is due; at most the final version.
+  Version NextEvaluation(Version after) const {
+    const uint64_t every = EvaluationInterval();
+    if (every == 0) return steps.final_version();
+    return std::min(Version((after.value() / every + 1) * every), steps.final_version());
+  }
+  // Whether the run may end with this version: its last, or one that an early stop may choose
+  // (P32).
+  bool MayBeFinal(Version version) const {
+    if (version == steps.final_version()) return true;
+    return job.early_stop_patience != 0 && IsEvaluationDue(version);
+  }
+  // Whether every shard stores this version (P29). Version 0 follows from the seed.
+  bool IsSnapshotDue(Version version) const {
+    if (MayBeFinal(version)) return true;
+    if (job.snapshot_best && IsEvaluationDue(version)) return true;
+    return job.snapshot_every != 0 && version.value() != 0 &&
+           version.value() % job.snapshot_every == 0;
+  }
+  // Whether two workers compute this micro-batch (P41). The choice is the same in every run of the
+  // job.
+  bool IsVerified(Step step, MicroBatch m) const {
+    if (job.verify_every == 0) return false;
+    const auto low = static_cast<uint32_t>(step.value());
+    const auto high = static_cast<uint32_t>(step.value() >> 32);
+    const PhiloxBlock block =
+        Philox4x32({low, high, m.value(), 0}, MakePhiloxKey(job.seed, RandomPurpose::kVerify));
+    return (uint64_t{block[1]} << 32 | block[0]) % job.verify_every == 0;
+  }
+  // The form of the parameters that workers compute with.
+  ParamsForm training_form() const {
+    return pulls.is_exact() ? ParamsForm::kExact : ParamsForm::kEncoded;
+  }
+  // The nodes whose sums a worker pushes for these micro-batches: as few as possible or, if
+  // gradients are encoded, each micro-batch (P34).
+  std::vector<TreeNode> NodesToPush(Step step, const std::vector<MicroBatch>& micro_batches) const {
+    const MicroBatchTree tree = steps.Tree(step);
+    if (pushes.is_exact() || Mutated(Mutation::kEncodeSums)) return tree.Cover(micro_batches);
+    std::vector<TreeNode> leaves;
+    for (MicroBatch m : micro_batches) leaves.push_back(tree.Leaf(m));
+    return leaves;
+  }
+  // Whether workers of one host may sum their gradients there (P6a): encoded gradients are summed
+  // by servers only.
+  bool may_sum_on_host() const {
+    return job.host_sum != HostSum::kOff && job.strategy == Strategy::kParameterServers &&
+           pushes.is_exact();
+  }
+  // The shard of the metric tensor, which every model's layout ends with.
+  ShardId metric_shard() const { return ShardId(shards.shard_count() - 1); }
+  // Offset of the metric tensor within its shard, in floats.
+  size_t metric_offset() const {
+    return layout.offset(layout.tensor_count() - 1) - shards.range(metric_shard()).first;
+  }
+
+  Job job;
+  DataFacts data;
+  TensorLayout layout;
+  ShardPlan shards;
+  PayloadPlan pushes;  // how gradients travel, and parameters for training
+  PayloadPlan pulls;
+  StepPlan steps;
+};
+
+}  // namespace pando

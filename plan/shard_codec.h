@@ -1,0 +1,108 @@
+// ShardCodec: how the floats of one shard travel in fewer bits (P34). PayloadPlan: how all shards
+// travel. Workers encode gradients and servers decode them; parameters go the other way. Statistics
+// and metrics always travel as floats. Threads: any; immutable.
+//
+//   encoded shard:  exact floats  of statistic and metric tensors, in the shard's order
+//                   heads         floats: a block's scale (int8), its two means (1-bit), values
+//                                 (top-k)
+//                   codes         of the parameters, in the shard's order: 2 bytes each (fp16,
+//                                 bf16), 1 (int8), 1 bit, or the places of the values (top-k)
+//                   zeros         to a multiple of 8 bytes
+//
+// Adjacent parameters are encoded as one run.
+// fp16 and bf16: the nearest value, ties to even. A value that is too large for fp16 becomes
+// infinite.
+// int8: for each block of 256, scale = the largest magnitude / 127, and code = value / scale,
+// rounded to nearest: the error is at most scale / 2. A block with a value that is not finite
+// decodes to NaN. Dettmers, "8-Bit Approximations for Parallelism in Deep Learning", ICLR 2016.
+// 1-bit: for each block the means of the values below 0 and of the others, and a bit per value.
+// Seide et al., "1-Bit Stochastic Gradient Descent", Interspeech 2014, section 3, with blocks
+// instead of columns.
+// top-k: the values of the largest magnitudes; the others become 0. Aji and Heafield, "Sparse
+// Communication for Distributed Gradient Descent", EMNLP 2017.
+// With the last two, the loss must be added to the next gradient (train/error_feedback).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "plan/job.h"
+#include "plan/tensor_layout.h"
+
+namespace pando {
+
+struct PayloadOptions {
+  PayloadCodec codec = PayloadCodec::kFp32;
+  double top_k_share = 0.01;  // of a run's values, which are sent
+};
+
+class ShardCodec {
+ public:
+  // REQUIRES: options.codec is not kFp32.
+  ShardCodec(const PayloadOptions& options, const TensorLayout& layout, const ShardRange& shard);
+
+  size_t float_count() const { return float_count_; }
+  size_t encoded_bytes() const { return encoded_bytes_; }  // a multiple of 8
+  // REQUIRES for all: `floats` has float_count() floats, and `encoded` has encoded_bytes() bytes
+  // and is aligned to 4.
+  // to 4.
+  void Encode(std::span<const float> floats, std::span<std::byte> encoded) const;
+  void Decode(std::span<const std::byte> encoded, std::span<float> floats) const;
+  // floats += the decoded values.
+  void AddDecoded(std::span<const std::byte> encoded, std::span<float> floats) const;
+
+ private:
+  struct Run {  // floats of the shard with the same codec
+    size_t first = 0;
+    size_t count = 0;
+    bool is_exact = false;
+  };
+  struct Place {  // bytes of the encoded shard
+    size_t exact = 0;
+    size_t heads = 0;
+    size_t codes = 0;
+  };
+  Place After(const Place& place, const Run& run) const;
+  template <class Take>
+  void Read(std::span<const std::byte> encoded, float* floats, const Take& take) const;
+
+  PayloadOptions options_;
+  std::vector<Run> runs_;
+  Place sections_;  // their offsets
+  size_t float_count_;
+  size_t encoded_bytes_ = 0;
+};
+
+// The requested form of a shard's parameters.
+enum class ParamsForm : uint8_t {
+  kExact,    // floats: for evaluation, and for training without a pull codec
+  kEncoded,  // with the job's pull codec: for training
+};
+
+class PayloadPlan {
+ public:
+  PayloadPlan(const PayloadOptions& options, const TensorLayout& layout, const ShardPlan& shards);
+
+  // Whether all payloads travel as floats.
+  bool is_exact() const { return codecs_.empty(); }
+  // Whether the loss must be added to the next gradient of the micro-batch. Then a payload depends
+  // on earlier ones of the same worker.
+  bool has_feedback() const;
+  // Null if the shard travels as floats.
+  const ShardCodec* CodecOf(ShardId shard) const {
+    return is_exact() ? nullptr : &codecs_[shard.value()];
+  }
+  size_t PayloadBytes(ShardId shard) const;
+  // Floats in a vector of all encoded shards, and the offset of a shard in it.
+  size_t float_count() const { return offsets_.back(); }
+  size_t OffsetOf(ShardId shard) const { return offsets_[shard.value()]; }
+
+ private:
+  PayloadCodec codec_;
+  std::vector<ShardCodec> codecs_;  // by shard; none if all travel as floats
+  std::vector<size_t> offsets_;     // by shard, and the end: floats
+};
+
+}  // namespace pando

@@ -1,0 +1,96 @@
+// The time of a step whose gradients cross a network: with parameter servers, on separate hosts or
+// on the workers' hosts, and with ring allreduce. docs/performance.md derives it. Called by `pando
+// plan` and by comparisons with measurements. Pure functions of sizes and times. All workers and
+// hosts are alike.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace pando {
+
+struct StepLayer {
+  double forward_ms = 0;  // of everything that a worker computes in a step
+  double backward_ms = 0;
+  uint64_t bytes = 0;  // of its parameters, and so of its gradients
+};
+
+struct StepShard {
+  uint64_t bytes = 0;
+  uint32_t layer = 0;  // its first one: final with its backward, and needed by its forward
+};
+
+// What one worker does in a step, alone.
+struct StepWork {
+  std::vector<StepLayer> layers;  // in the order of forward
+  std::vector<StepShard> shards;  // in the same order
+  double optimizer_ms = 0;        // update of all parameters on one machine
+};
+double ComputeMs(const StepWork& work);  // without the update
+uint64_t GradientBytes(const StepWork& work);
+
+// How a step's N micro-batches are shared by workers of equal speed (P3). The worker that sends
+// most decides.
+struct WorkerShare {
+  uint32_t micro_batches = 1;
+  // After which micro-batch each contribution is complete. One contribution if they are a subtree.
+  std::vector<uint32_t> contributions = {0};
+};
+// REQUIRES: 1 <= worker_count <= micro_batch_count.
+WorkerShare BusiestShare(uint32_t worker_count, uint32_t micro_batch_count);
+
+// Which of the waiting shards a link sends first.
+enum class SendOrder : uint8_t {
+  kAsReady,         // in backward's order: the last layer first
+  kAsForwardWants,  // the first layer first
+};
+
+struct Cluster {
+  uint32_t workers = 1;
+  uint32_t workers_per_host = 1;  // divides workers
+  uint32_t servers = 1;           // if they have separate hosts
+  uint32_t replicas = 1;          // of each shard
+  double bytes_per_ms = 1;        // of a host's link in each direction; may be infinite
+  double latency_ms = 0;          // one way
+  // The workers of a host sum their gradients there: one copy of gradients and parameters crosses
+  // its link. Otherwise one copy per worker crosses it.
+  bool sums_on_host = false;
+  SendOrder order = SendOrder::kAsReady;
+  WorkerShare share;
+
+  uint32_t host_count() const { return workers / workers_per_host; }
+};
+
+struct StepTime {
+  double step_ms = 0;
+  double alone_ms = 0;  // one worker without network: computes and updates
+  double link_ms = 0;   // load of a link's busiest direction, at full speed
+  double efficiency() const { return step_ms > 0 ? alone_ms / step_ms : 1; }
+  double exposed_ms() const { return step_ms - alone_ms; }  // below 0: servers share the update
+};
+
+enum class ServerPlace : uint8_t { kOwnHosts, kWorkersHosts };  // the latter: one on each host
+
+StepTime ParameterServerStep(const StepWork& work, const Cluster& cluster, ServerPlace place);
+
+// PyTorch DDP's buckets: gradients in backward order. A bucket is closed when it has reached its
+// limit; the first one's limit is smaller.
+struct BucketLimits {
+  uint64_t first_bytes = uint64_t{1} << 20;
+  uint64_t bytes = uint64_t{25} << 20;
+};
+StepTime RingStep(const StepWork& work, const Cluster& cluster, const BucketLimits& limits = {});
+
+// How many servers on separate hosts are worth having.
+struct ServerChoice {
+  uint32_t tried_max = 1;
+  uint32_t enough = 1;  // the fewest for which more servers save at most the least gain
+  double enough_ms = 0;
+  std::optional<uint32_t> beats_ring;  // the fewest with which a step is faster than ring allreduce
+};
+// Tries 1, 2, ... tried_max; `least_gain` is a share of the step's time. Ignores cluster.servers.
+ServerChoice ChooseServers(const StepWork& work, const Cluster& cluster, const BucketLimits& limits,
+                           uint32_t tried_max, double least_gain);
+
+}  // namespace pando

@@ -1,0 +1,103 @@
+// TensorSpec and TensorLayout: the model's tensors and their places in the flat parameter vector.
+// Models make the specs; servers, workers and the exporter read them. Parameters are in PyTorch's
+// layouts (convolution [out, in, kh, kw], linear [out, in]). A backend that needs another layout
+// permutes them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/ids.h"
+
+namespace pando {
+
+enum class TensorKind : uint8_t {
+  kParameter,  // updated by the optimizer from its gradient
+  kStatistic,  // batch-norm running statistic: "gradient" = batch statistic, moving average
+  kMetric,     // loss and counts of the step: version t + 1 has the mean over step t's samples
+};
+
+// How version 0 of a tensor is made (tensor_init.h), from (seed, tensor name) alone.
+enum class InitKind : uint8_t { kZero, kOne, kUniform, kNormal };
+
+struct TensorSpec {
+  std::string name;             // PyTorch's: "conv1.weight"
+  std::vector<uint64_t> shape;  // PyTorch's
+  TensorKind kind = TensorKind::kParameter;
+  InitKind init = InitKind::kZero;
+  float init_bound = 0.0f;   // kUniform: drawn from [-init_bound, init_bound)
+  float init_stddev = 0.0f;  // kNormal: mean 0, this deviation
+  float momentum = 0.1f;     // kStatistic: the share of a step in the running value
+  uint64_t size() const;     // elements
+};
+
+// The metric tensor at the end of every model, and the meaning of its floats. Leaves push sums over
+// samples. The root divides by the sample count, so a version has means (P2).
+inline constexpr const char* kMetricTensorName = "pando.metrics";
+// The content of version t + 1's metric tensor: means over step t's samples, and with loss scaling
+// the scale of step t + 1's loss (plan/loss_scale.h); otherwise those floats are 0.
+enum MetricSlot : size_t {
+  kMetricLoss,
+  kMetricCorrect,
+  kMetricLossScale,
+  kMetricGoodSteps,
+  kMetricHysteresis,
+  kMetricSlotCount
+};
+TensorSpec MetricTensorSpec();
+
+// Tensors in model order. Each starts on a 64-byte line; the padding between them stays zero.
+class TensorLayout {
+ public:
+  static constexpr size_t kAlignFloats = 16;
+  TensorLayout() = default;
+  explicit TensorLayout(std::vector<TensorSpec> specs);
+
+  const std::vector<TensorSpec>& specs() const { return specs_; }
+  size_t tensor_count() const { return specs_.size(); }
+  // First float of tensor i; offset(tensor_count()) is the end.
+  size_t offset(size_t i) const { return offsets_[i]; }
+  size_t float_count() const { return offsets_.back(); }
+  uint64_t parameter_count() const;  // elements of kParameter tensors, without padding
+  // Index of the tensor with this name; tensor_count() if there is none.
+  size_t Find(const std::string& name) const;
+
+ private:
+  std::vector<TensorSpec> specs_;
+  std::vector<size_t> offsets_{0};
+};
+
+struct ShardRange {  // [first, last), floats of the flat vector; first is a multiple of
+                     // kAlignFloats
+  size_t first = 0;
+  size_t last = 0;
+  size_t size() const { return last - first; }
+};
+
+// Cuts the flat vector into shards (P5): a function of the job's identity alone. Small tensors
+// share a shard; tensors larger than the target are cut into equal pieces.
+class ShardPlan {
+ public:
+  explicit ShardPlan(const TensorLayout& layout)
+      : ShardPlan(layout, TargetBytes(layout.float_count() * sizeof(float))) {}
+  // With another target size: benchmarks measure shard sizes that no model has.
+  ShardPlan(const TensorLayout& layout, size_t target_bytes);
+  static size_t TargetBytes(size_t model_bytes);  // clamp(model bytes / 64, 4 KiB, 4 MiB)
+
+  uint32_t shard_count() const { return static_cast<uint32_t>(ranges_.size()); }
+  const ShardRange& range(ShardId shard) const { return ranges_[shard.value()]; }
+  const std::vector<ShardRange>& ranges() const { return ranges_; }
+  // The shards that hold floats [first, last): a contiguous run of ids, [first, last).
+  struct Run {
+    uint32_t first = 0;
+    uint32_t last = 0;
+  };
+  Run Covering(size_t first_float, size_t last_float) const;
+
+ private:
+  std::vector<ShardRange> ranges_;
+};
+
+}  // namespace pando

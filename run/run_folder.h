@@ -1,0 +1,131 @@
+// RunFolder: everything a run leaves behind, in one place (docs/job-file.md, [run]):
+//   job.toml           the job with every key filled in
+//   logs/NAME.log      standard output and error of each process
+//   metrics.csv        a row per run.log_every steps
+//   events.jsonl       what happened, one JSON object per line
+//   summary.json       the result, written last
+//   final.safetensors  the weights
+//   best.safetensors   those of the best test accuracy (snapshot.best)
+//   snapshots/         what a run restores lost shards from (run/snapshot_folder)
+//   timeline/          what each process did, and when (run.timeline; node/process_timeline)
+//   scheduler.db       what a scheduler that is started again goes on from; .lock: it is alive
+// `pando train` and `pando scheduler` create it; the scheduler process and the serial trainer fill
+// it.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "common/atomic_file.h"
+#include "common/status.h"
+#include "plan/job.h"
+#include "run/patient_rows.h"
+#include "run/summary.h"
+
+namespace pando {
+
+// Fills in run.name and run.dir where they are empty.
+void ResolveRunNames(std::chrono::system_clock::time_point now, Job* job);
+
+class RunFolder {
+ public:
+  // Makes job.run_dir with job.toml, logs/ and snapshots/ in it. A folder that holds anything is
+  // refused (kAlreadyExists) unless `is_forced`, and then only files that Pando writes are removed,
+  // and none while a scheduler leads the run.
+  // REQUIRES: ResolveRunNames.
+  static Result<RunFolder> Create(const Job& job, bool is_forced);
+  // Whether job.run_dir has a journal of this very job, and no summary that says it completed.
+  static bool HoldsUnfinished(const Job& job);
+  // The folder of a run that goes on as `job` says: job.toml becomes that, and the summary of an
+  // earlier end goes, which would be read as the next one's. kAlreadyExists while a scheduler leads
+  // the run: nothing is changed then.
+  static Result<RunFolder> Reopen(const Job& job);
+  // A folder that Create made, maybe in another process.
+  static RunFolder Open(std::string path) { return RunFolder(std::move(path)); }
+
+  const std::string& path() const { return path_; }
+  std::string JobPath() const { return path_ + "/job.toml"; }
+  std::string LogPath(std::string_view process_name) const;
+  std::string MetricsPath() const { return path_ + "/metrics.csv"; }
+  std::string EventsPath() const { return path_ + "/events.jsonl"; }
+  std::string SummaryPath() const { return path_ + "/summary.json"; }
+  std::string WeightsPath() const { return path_ + "/final.safetensors"; }
+  std::string BestWeightsPath() const { return path_ + "/best.safetensors"; }
+  std::string SnapshotsPath() const { return path_ + "/snapshots"; }
+  // Where the workers of a group without servers meet.
+  std::string GroupPath() const { return path_ + "/group"; }
+  std::string TimelinePath() const { return path_ + "/timeline"; }
+  std::string JournalPath() const { return path_ + "/scheduler.db"; }
+
+  Status WriteSummary(const Summary& summary) const;
+  Result<Summary> ReadSummary() const;
+
+ private:
+  explicit RunFolder(std::string path) : path_(std::move(path)) {}
+  std::string path_;
+};
+
+struct MetricsRow {
+  uint64_t step = 0;  // the step's index: 0 is the first
+  double epoch = 0;   // passes over the data after this step, with their fraction
+  double loss = 0;
+  double accuracy = 0;
+  double lr = 0;
+  double images_per_second = 0;
+  double elapsed_seconds = 0;  // since the run started
+  double data_stall_ms = 0;    // of a step since the last row: computing threads' waits for samples
+  double gpu_memory_mb = 0;    // in use on the fullest GPU of a worker, by all processes; 0: no GPU
+  double gpu_percent = 0;      // of time, with a kernel at work: mean of the workers' GPUs
+  double exposed_sync_ms = 0;  // of a step since the last row: a computing thread's wait for
+                               // parameters, on average
+};
+
+// MetricsFile writes metrics.csv, each row at once: a row that was appended outlives its process.
+// What a full disk does not take is held and tried again with every row (PatientRows).
+class MetricsFile {
+ public:
+  static Result<MetricsFile> Create(const RunFolder& folder);  // with its heading
+  // Goes on after the last whole row, which *last becomes if there is one.
+  static Result<MetricsFile> Reopen(const RunFolder& folder, std::optional<MetricsRow>* last);
+  Status Append(const MetricsRow& row);
+  PatientRows& rows() { return rows_; }
+
+ private:
+  MetricsFile(RowFile file, size_t column_count)
+      : rows_(std::move(file)), column_count_(column_count) {}
+  PatientRows rows_;
+  size_t column_count_;  // fewer in files of earlier releases, which go on as they are
+};
+
+// EventsFile writes events.jsonl: {"time", "elapsed_ms", "event", "details"} per line; held on a
+// full disk as metrics are.
+class EventsFile {
+ public:
+  static Result<EventsFile> Create(const RunFolder& folder);  // elapsed_ms counts from here
+  // Goes on after the last whole line. Time since that counts to elapsed_ms where the run went on
+  // without its scheduler, and does not where nothing ran (`pando resume`).
+  enum class Gap { kCounts, kIsLeftOut };
+  static Result<EventsFile> Reopen(const RunFolder& folder, Gap gap);
+  // When the run began, on the machine's steady clock, gaps left out.
+  std::chrono::steady_clock::time_point start() const { return start_; }
+  Status Append(std::string_view event, const nlohmann::json& details);
+  PatientRows& rows() { return rows_; }
+
+ private:
+  explicit EventsFile(RowFile file) : rows_(std::move(file)) {}
+  PatientRows rows_;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+// How many lines of events.jsonl are of this event.
+uint64_t CountEvents(const RunFolder& folder, std::string_view event);
+
+// "2026-01-31T12:00:00.123Z" (RFC 3339).
+std::string UtcText(std::chrono::system_clock::time_point time);
+std::optional<std::chrono::system_clock::time_point> ParseUtcText(const std::string& text);
+
+}  // namespace pando

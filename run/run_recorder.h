@@ -1,0 +1,110 @@
+// RunRecorder keeps the run folder of a run and tells people how it goes: progress line,
+// metrics.csv, events.jsonl, final.safetensors, summary.json. Used by the scheduler process and the
+// serial trainer. Threads: none. Rows that a full disk does not take are held and tried again;
+// those that it never takes are counted in the summary, and cost nothing else.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "plan/job_plan.h"
+#include "proto/messages.h"
+#include "run/progress.h"
+#include "run/run_folder.h"
+#include "run/summary.h"
+#include "scheduler/journal.h"
+
+namespace pando {
+
+class RunRecorder {
+ public:
+  // `plan` outlives the recorder.
+  static Result<RunRecorder> Create(const JobPlan& plan, RunFolder folder);
+  // Goes on with what an earlier life of the scheduler recorded; `state` is its journal's.
+  static Result<RunRecorder> Reopen(const JobPlan& plan, RunFolder folder,
+                                    const SchedulerState& state, EventsFile::Gap gap);
+  // When the run began, on the machine's steady clock.
+  std::chrono::steady_clock::time_point start() const { return events_.start(); }
+  // The first step whose row is not recorded yet.
+  Step next_row() const { return next_row_; }
+  // Of earlier lives: what had been trained, and for how long, when this one began.
+  struct Past {
+    uint64_t sample_count = 0;
+    double training_seconds = 0;
+  };
+  const Past& past() const { return past_; }
+
+  // Once per step, ascending. `images_per_second`: over the whole run so far.
+  void OnStep(const StepMetrics& metrics, double lr, double images_per_second);
+  // How long computing threads have waited for samples in this life, all together. Before OnStep.
+  void OnDataStall(double seconds) { summary_.data_stall_seconds = seconds; }
+  // How long a worker's thread has waited for parameters in this life, on average. Before OnStep.
+  void OnExposedSync(double seconds) { summary_.exposed_sync_seconds = seconds; }
+  // What the next rows say of the workers' GPUs.
+  void OnGpuUse(uint64_t memory_bytes, double percent) {
+    gpu_memory_mb_ = static_cast<double>(memory_bytes) / 1e6;
+    gpu_percent_ = percent;
+  }
+  void OnEvaluation(const EvaluationSummary& evaluation);
+  // The results of all versions above `last_good` do not count any more.
+  void OnEvaluationsDropped(Version last_good);
+  // A new fault, or one of which more is known; its id says which.
+  void OnFault(const FaultRecord& fault);
+  void OnSnapshot(const SnapshotRef& snapshot);
+  void OnSnapshotDropped(const SnapshotRef& snapshot);
+  // `node`: "worker 1", or empty.
+  void OnEvent(const std::string& name, const std::string& node, const std::string& text);
+  void Note(const std::string& text) { progress_.Note(text); }
+  // The weights of `version`, as a flat vector in the plan's layout.  Returns why they are not in
+  // their file.
+  Status OnWeights(Version version, std::span<const float> flat);
+  // Those of the best test accuracy.
+  Status OnBestWeights(Version version, std::span<const float> flat);
+  // What was recorded of steps outlives the machine, too: before a snapshot counts as complete,
+  // since a resumption begins there.
+  void SyncRows() { Heed(metrics_.rows().Sync()); }
+  // For what only the caller knows (workers, images_per_second).
+  Summary& summary() { return summary_; }
+
+  // Writes the summary and returns the exit code. `failure`: why the run failed, if it did.
+  int Conclude(const char* status, const Status& failure);
+
+ private:
+  RunRecorder(const JobPlan& plan, RunFolder folder, MetricsFile metrics, EventsFile events);
+  void TakeOver(const SchedulerState& state, const std::optional<MetricsRow>& last_row);
+  void TakeResult(const EvaluationSummary& evaluation);
+  void SetLastResult(const EvaluationSummary& evaluation);
+  void SetBestResult();
+  void EndWith(Version version);
+  Past PastOf(const MetricsRow& last_row) const;
+  void Heed(const Status& rows);
+  uint64_t MissingRows();
+  double ElapsedSeconds() const;
+  struct Waits {  // so far
+    uint64_t steps = 0;
+    double data_seconds = 0;
+    double sync_seconds = 0;
+  };
+  MetricsRow WithWaits(MetricsRow row);
+  double DataStallShare() const;
+
+  const JobPlan* plan_;
+  RunFolder folder_;
+  MetricsFile metrics_;
+  EventsFile events_;
+  ProgressLine progress_;
+  Summary summary_;
+  Status weights_status_;      // of an earlier life's final weights
+  bool has_held_ = false;      // rows
+  uint64_t sample_count_ = 0;  // trained on in this life
+  Waits waits_at_row_;         // when a row was written last
+  Step first_step_;            // of this life
+  double gpu_memory_mb_ = 0;
+  double gpu_percent_ = 0;
+  Step next_row_;
+  Past past_;
+};
+
+}  // namespace pando

@@ -1,0 +1,155 @@
+#include "run/run_weights.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+#include <utility>
+
+#include "common/text.h"
+#include "job/job_file.h"
+#include "optim/optimizer.h"
+#include "run/safetensors.h"
+#include "run/snapshot_file.h"
+
+namespace pando {
+namespace {
+
+// "the snapshots in runs/a/snapshots are of steps 500, 1000".
+std::string StepsText(const RunFolder& folder, const std::vector<SnapshotManifest>& manifests) {
+  std::set<uint64_t> steps;
+  for (const SnapshotManifest& manifest : manifests)
+    steps.insert(manifest.snapshot.version.value());
+  if (steps.empty()) return fmt::format("there are no snapshots in {}", folder.SnapshotsPath());
+  return fmt::format("the snapshots in {} are of steps {}", folder.SnapshotsPath(),
+                     Joined(std::vector(steps.begin(), steps.end())));
+}
+
+// The last of the job, or of an early stop.
+Version FinalVersionOf(const RunFolder& folder, const JobPlan& plan) {
+  Result<Summary> summary = folder.ReadSummary();
+  const bool is_known = summary.ok() && summary->stopped_early;
+  return is_known ? Version(summary->steps) : plan.steps.final_version();
+}
+
+Result<RunWeights> ReadNamed(const std::string& path, const char* name, Version version,
+                             const JobPlan& plan) {
+  Result<FloatBuffer> flat = ReadWeights(path, plan.layout);
+  if (!flat.ok()) return flat.status();
+  return RunWeights{name, version, *std::move(flat)};
+}
+
+}  // namespace
+
+Result<Job> JobOfRun(const RunFolder& folder, const std::string& data_path) {
+  Result<Job> job = ReadJobFile(folder.JobPath());
+  if (job.status().code() == StatusCode::kNotFound) {
+    return NotFound(fmt::format("{} holds no run ({}); give the run folder of a pando train",
+                                folder.path(), job.status().message()));
+  }
+  if (job.ok() && !data_path.empty()) job->data_path = data_path;
+  return job;
+}
+
+Result<SnapshotManifest> ChooseSnapshot(const RunFolder& folder, std::optional<uint64_t> step) {
+  Result<std::vector<SnapshotManifest>> manifests = ReadManifests(folder.SnapshotsPath());
+  if (!manifests.ok()) return manifests.status();
+  for (auto it = manifests->rbegin(); it != manifests->rend(); ++it) {
+    if (!step || it->snapshot.version == Version(*step)) return *it;
+  }
+  return NotFound(fmt::format("{}{}", step ? fmt::format("no snapshot of step {}: ", *step) : "",
+                              StepsText(folder, *manifests)));
+}
+
+Result<std::optional<SnapshotManifest>> SnapshotBefore(const RunFolder& folder, Version version) {
+  Result<std::vector<SnapshotManifest>> manifests = ReadManifests(folder.SnapshotsPath());
+  if (!manifests.ok()) return manifests.status();
+  std::optional<SnapshotManifest> before;
+  for (SnapshotManifest& manifest : *manifests) {
+    const bool is_nearer = !before || manifest.snapshot.version >= before->snapshot.version;
+    if (manifest.snapshot.version < version && is_nearer) before = std::move(manifest);
+  }
+  return before;
+}
+
+namespace {
+
+Result<RunWeights> ReadSnapshotOf(const RunFolder& folder, const JobPlan& plan,
+                                  std::optional<uint64_t> step, bool is_averaged) {
+  Result<SnapshotManifest> manifest = ChooseSnapshot(folder, step);
+  if (!manifest.ok()) return manifest.status();
+  const Optimizer optimizer(plan.job.optimizer, plan.layout);
+  Result<SnapshotImage> image = ReadSnapshot(folder.SnapshotsPath(), *manifest, plan, optimizer);
+  if (!image.ok()) return image.status();
+  const std::string name = "snapshot " + SnapshotName(manifest->snapshot);
+  const Version version = manifest->snapshot.version;
+  if (!is_averaged) return RunWeights{name, version, std::move(image->parameters)};
+  for (uint32_t s = 0; s < plan.shards.shard_count(); ++s) {
+    const ShardRange& range = plan.shards.range(ShardId(s));
+    const auto average = std::as_const(*image->states[s])
+                             .span()
+                             .subspan((optimizer.state_count() - 1) * range.size(), range.size());
+    std::ranges::copy(average, image->parameters.data() + range.first);
+  }
+  return RunWeights{"averaged weights of " + name, version, std::move(image->parameters)};
+}
+
+Result<RunWeights> ReadFinalOrSnapshot(const RunFolder& folder, const JobPlan& plan,
+                                       std::optional<uint64_t> step, Version final_version) {
+  std::error_code ignored;  // reading says what is wrong
+  const bool has_final = std::filesystem::exists(folder.WeightsPath(), ignored);
+  const bool is_final = !step || Version(*step) == final_version;
+  if (has_final && is_final)
+    return ReadNamed(folder.WeightsPath(), "final weights", final_version, plan);
+  return ReadSnapshotOf(folder, plan, step, /*is_averaged=*/false);
+}
+
+}  // namespace
+
+Result<RunWeights> ReadRunWeights(const RunFolder& folder, const JobPlan& plan,
+                                  std::optional<uint64_t> step) {
+  return ReadFinalOrSnapshot(folder, plan, step, FinalVersionOf(folder, plan));
+}
+
+Result<RunWeights> ReadAveragedWeights(const RunFolder& folder, const JobPlan& plan,
+                                       std::optional<uint64_t> step) {
+  if (plan.job.optimizer.ema_decay == 0.0) {
+    return InvalidArgument(fmt::format(
+        "{} has no averaged weights: its job has optimizer.ema_decay = 0", folder.path()));
+  }
+  return ReadSnapshotOf(folder, plan, step, /*is_averaged=*/true);
+}
+
+Result<RunWeights> ReadBestWeights(const RunFolder& folder, const JobPlan& plan) {
+  Result<Summary> summary = folder.ReadSummary();
+  if (!summary.ok()) return summary.status();
+  if (!summary->best_weights_step) {
+    return NotFound(fmt::format(
+        "the run in {} kept no best version; it takes snapshot.best = true in its job, and a test "
+        "set",
+        folder.path()));
+  }
+  return ReadNamed(folder.BestWeightsPath(), "best weights", Version(*summary->best_weights_step),
+                   plan);
+}
+
+Result<std::optional<Version>> WriteBestWeights(const RunFolder& folder, const JobPlan& plan,
+                                                std::span<const EvaluationSummary> evaluations,
+                                                Version final_version) {
+  Status failure;
+  for (const Version version : BestFirst(evaluations)) {
+    Result<RunWeights> weights = ReadFinalOrSnapshot(folder, plan, version.value(), final_version);
+    if (weights.ok()) {
+      const FloatBuffer& flat = weights->flat;
+      Status s = WriteWeights(folder.BestWeightsPath(), plan.layout, flat.span());
+      if (!s.ok()) return s;
+      return std::optional(version);
+    }
+    if (failure.ok()) failure = weights.status();
+  }
+  if (!failure.ok()) return failure;
+  return std::optional<Version>();
+}
+
+}  // namespace pando

@@ -1,0 +1,313 @@
+#include "run/safetensors.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "common/hash.h"
+
+namespace pando {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "the format is little-endian");
+
+// Layout of the file:
+//   u64      size of the header in bytes; written as a multiple of 8
+//   header   JSON: {"NAME": {"dtype", "shape", "data_offsets": [first, last)}}, padded with spaces
+//   bytes    the tensors, without gaps; offsets count from here
+constexpr uint64_t kPrefixBytes = sizeof(uint64_t);
+constexpr uint64_t kFloatCountMax = uint64_t{1} << 60;  // its bytes are a number, too
+constexpr const char* kMetadataName = "__metadata__";
+
+std::string Header(const SafetensorsMetadata& metadata, std::span<const NamedTensor> tensors) {
+  nlohmann::ordered_json json;
+  json[kMetadataName] = metadata;
+  uint64_t first = 0;
+  for (const NamedTensor& tensor : tensors) {
+    const uint64_t last = first + tensor.values.size_bytes();
+    json[tensor.name] = {
+        {"dtype", "F32"}, {"shape", tensor.shape}, {"data_offsets", {first, last}}};
+    first = last;
+  }
+  std::string header = json.dump();
+  header.resize((header.size() + 7) / 8 * 8, ' ');
+  return header;
+}
+
+}  // namespace
+
+Status WriteSafetensors(const std::string& path, const SafetensorsMetadata& metadata,
+                        std::span<const NamedTensor> tensors) {
+  Result<AtomicFile> file = AtomicFile::Create(path);
+  if (!file.ok()) return file.status();
+  const std::string header = Header(metadata, tensors);
+  const uint64_t header_bytes = header.size();
+  if (Status s = file->Write(std::as_bytes(std::span(&header_bytes, 1))); !s.ok()) return s;
+  if (Status s = file->Write(std::as_bytes(std::span(header))); !s.ok()) return s;
+  for (const NamedTensor& tensor : tensors) {
+    if (Status s = file->Write(std::as_bytes(tensor.values)); !s.ok()) return s;
+  }
+  return file->Commit();
+}
+
+// ---- reading -----------------------------------------------------------------------------------
+
+namespace {
+
+constexpr int kFileEnds = -1;  // no error number
+
+// Returns the error number, 0 if all was read, or kFileEnds.
+int ReadAll(int fd, uint64_t at, std::span<std::byte> out) {
+  while (!out.empty()) {
+    const ssize_t count = pread(fd, out.data(), out.size(), static_cast<off_t>(at));
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return errno;
+    if (count == 0) return kFileEnds;
+    out = out.subspan(static_cast<size_t>(count));
+    at += static_cast<uint64_t>(count);
+  }
+  return 0;
+}
+
+Status Bad(const std::string& path, const std::string& text) {
+  return Corrupt(fmt::format("{}: {}", path, text));
+}
+
+// A file that ends early is damaged for everybody; other errors are this machine's, or pass.
+Status ReadFailed(const std::string& path, uint64_t at, int error) {
+  if (error == kFileEnds) return Bad(path, fmt::format("byte {}: the file ends early", at));
+  return Unavailable(fmt::format("cannot read {} at byte {}: {}", path, at, std::strerror(error)));
+}
+
+// One tensor of the header. Errors say what was expected, not where.
+class TensorReader {
+ public:
+  // `data_bytes`: of everything after the header.
+  TensorReader(const nlohmann::json& json, uint64_t data_bytes)
+      : json_(json), data_bytes_(data_bytes) {}
+
+  Status Read() {
+    if (!json_.is_object()) return Corrupt("expected an object");
+    if (Status s = ReadType(); !s.ok()) return s;
+    if (Status s = ReadShape(); !s.ok()) return s;
+    return ReadOffsets();
+  }
+  SafetensorsFile::Tensor tensor;
+  uint64_t first = 0;  // within the data
+  uint64_t last = 0;
+
+ private:
+  const nlohmann::json* Member(const char* name) const {
+    const auto at = json_.find(name);
+    return at == json_.end() ? nullptr : &*at;
+  }
+  Status ReadType() const {
+    const nlohmann::json* type = Member("dtype");
+    if (type == nullptr || *type != "F32")
+      return Corrupt("dtype is not \"F32\", the only one that Pando supports");
+    return Status();
+  }
+  Status ReadShape() {
+    const nlohmann::json* shape = Member("shape");
+    if (shape == nullptr || !shape->is_array()) return Corrupt("expected a list as shape");
+    tensor.float_count = 1;
+    for (const nlohmann::json& dimension : *shape) {
+      if (!dimension.is_number_unsigned()) return Corrupt("expected whole numbers in shape");
+      const auto size = dimension.get<uint64_t>();
+      if (size != 0 && tensor.float_count > kFloatCountMax / size) {
+        return Corrupt("shape has more elements than any file");
+      }
+      tensor.shape.push_back(size);
+      tensor.float_count *= size;
+    }
+    return Status();
+  }
+  Status ReadOffsets() {
+    const nlohmann::json* offsets = Member("data_offsets");
+    const bool is_pair = offsets != nullptr && offsets->is_array() && offsets->size() == 2 &&
+                         (*offsets)[0].is_number_unsigned() && (*offsets)[1].is_number_unsigned();
+    if (!is_pair) return Corrupt("expected two whole numbers as data_offsets");
+    first = (*offsets)[0].get<uint64_t>();
+    last = (*offsets)[1].get<uint64_t>();
+    if (first > last || last > data_bytes_) {
+      return Corrupt(
+          fmt::format("data_offsets [{}, {}] are not within the {} bytes after the header", first,
+                      last, data_bytes_));
+    }
+    if (last - first != tensor.float_count * sizeof(float)) {
+      return Corrupt(fmt::format("data_offsets hold {} bytes, expected {} for this shape",
+                                 last - first, tensor.float_count * sizeof(float)));
+    }
+    return Status();
+  }
+
+  const nlohmann::json& json_;
+  const uint64_t data_bytes_;
+};
+
+struct Extent {
+  uint64_t first = 0;
+  uint64_t last = 0;
+  std::string name;
+  auto operator<=>(const Extent&) const = default;
+};
+
+// Every byte after the header belongs to exactly one tensor.
+Status CheckCoverage(std::vector<Extent> extents, uint64_t data_bytes) {
+  std::ranges::sort(extents);
+  uint64_t end = 0;
+  for (const Extent& extent : extents) {
+    if (extent.first != end) {
+      return Corrupt(
+          fmt::format("tensor '{}' begins at byte {} after the header, expected {}: "
+                      "tensors overlap or leave a gap",
+                      extent.name, extent.first, end));
+    }
+    end = extent.last;
+  }
+  if (end == data_bytes) return Status();
+  return Corrupt(fmt::format("{} bytes after the header, expected {}", data_bytes, end));
+}
+
+Status ReadMetadata(const nlohmann::json& json, SafetensorsMetadata* metadata) {
+  const auto is_text = [](const nlohmann::json& value) { return value.is_string(); };
+  if (!json.is_object() || !std::ranges::all_of(json, is_text)) {
+    return Corrupt("expected an object of texts");
+  }
+  json.get_to(*metadata);
+  return Status();
+}
+
+}  // namespace
+
+Result<SafetensorsFile> SafetensorsFile::Open(std::string path) {
+  UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd.is_open()) {
+    return NotFound(fmt::format("cannot open {}: {}", path, std::strerror(errno)));
+  }
+  SafetensorsFile file(std::move(path), std::move(fd));
+  if (Status s = file.ReadHeader(); !s.ok()) return s;
+  return file;
+}
+
+Status SafetensorsFile::ReadHeader() {
+  struct stat info {};
+  if (fstat(fd_.get(), &info) != 0) return ReadFailed(path_, 0, errno);
+  if (!S_ISREG(info.st_mode)) return Bad(path_, "not a file");
+  const auto file_bytes = static_cast<uint64_t>(info.st_size);
+  uint64_t header_bytes = 0;
+  if (file_bytes < kPrefixBytes)
+    return Bad(path_, fmt::format("{} bytes, too short for a safetensors file", file_bytes));
+  int error = ReadAll(fd_.get(), 0, std::as_writable_bytes(std::span(&header_bytes, 1)));
+  if (error != 0) return ReadFailed(path_, 0, error);
+  const uint64_t bytes_max = std::min(kHeaderBytesMax, file_bytes - kPrefixBytes);
+  if (header_bytes > bytes_max) {
+    return Bad(path_,
+               fmt::format("byte 0: the header is said to have {} bytes, expected at most {}; "
+                           "the file is cut or no safetensors file",
+                           header_bytes, bytes_max));
+  }
+  std::string text(header_bytes, '\0');
+  error = ReadAll(fd_.get(), kPrefixBytes, std::as_writable_bytes(std::span(text)));
+  if (error != 0) return ReadFailed(path_, kPrefixBytes, error);
+  nlohmann::json json;
+  try {
+    json = nlohmann::json::parse(text);
+  } catch (const nlohmann::json::exception& problem) {
+    return Bad(path_, fmt::format("byte 8: the header is not JSON: {}", problem.what()));
+  }
+  if (!json.is_object()) return Bad(path_, "byte 8: the header is not a JSON object");
+  const uint64_t data_first = kPrefixBytes + header_bytes;
+  std::vector<Extent> extents;
+  for (const auto& [name, value] : json.items()) {
+    const bool is_metadata = name == kMetadataName;
+    TensorReader reader(value, file_bytes - data_first);
+    Status s = is_metadata ? ReadMetadata(value, &metadata_) : reader.Read();
+    if (!s.ok()) return Bad(path_, fmt::format("header, '{}': {}", name, s.message()));
+    if (is_metadata) continue;
+    extents.push_back({reader.first, reader.last, name});
+    reader.tensor.first_byte = data_first + reader.first;
+    tensors_.emplace(name, std::move(reader.tensor));
+  }
+  Status covered = CheckCoverage(std::move(extents), file_bytes - data_first);
+  return covered.ok() ? covered : Bad(path_, covered.message());
+}
+
+Status SafetensorsFile::Read(const Tensor& tensor, std::span<float> out) const {
+  PANDO_CHECK(out.size() == tensor.float_count);
+  const int error = ReadAll(fd_.get(), tensor.first_byte, std::as_writable_bytes(out));
+  return error == 0 ? Status() : ReadFailed(path_, tensor.first_byte, error);
+}
+
+// ---- a model's weights --------------------------------------------------------------------------
+
+namespace {
+
+bool IsExported(const TensorSpec& spec) { return spec.kind != TensorKind::kMetric; }
+
+// The tensor's values within the flat vector, without padding.
+template <class Float>
+std::span<Float> ValuesOf(const TensorLayout& layout, size_t i, std::span<Float> flat) {
+  return flat.subspan(layout.offset(i), layout.specs()[i].size());
+}
+
+std::string ShapeText(const std::vector<uint64_t>& shape) { return nlohmann::json(shape).dump(); }
+
+}  // namespace
+
+std::string WeightsHash(const TensorLayout& layout, std::span<const float> flat) {
+  PANDO_CHECK(flat.size() == layout.float_count());
+  Hash128 hash;
+  for (size_t i = 0; i < layout.tensor_count(); ++i) {
+    if (IsExported(layout.specs()[i])) hash.Update(std::as_bytes(ValuesOf(layout, i, flat)));
+  }
+  return hash.Hex();
+}
+
+Status WriteWeights(const std::string& path, const TensorLayout& layout,
+                    std::span<const float> flat) {
+  PANDO_CHECK(flat.size() == layout.float_count());
+  std::vector<NamedTensor> tensors;
+  for (size_t i = 0; i < layout.tensor_count(); ++i) {
+    const TensorSpec& spec = layout.specs()[i];
+    if (IsExported(spec)) tensors.push_back({spec.name, spec.shape, ValuesOf(layout, i, flat)});
+  }
+  return WriteSafetensors(path, {{"format", "pt"}}, tensors);
+}
+
+Result<FloatBuffer> ReadWeights(const std::string& path, const TensorLayout& layout) {
+  Result<SafetensorsFile> file = SafetensorsFile::Open(path);
+  if (!file.ok()) return file.status();
+  FloatBuffer flat(layout.float_count());
+  for (size_t i = 0; i < layout.tensor_count(); ++i) {
+    const TensorSpec& spec = layout.specs()[i];
+    if (!IsExported(spec)) continue;
+    const auto tensor = file->tensors().find(spec.name);
+    if (tensor == file->tensors().end()) {
+      return InvalidArgument(
+          fmt::format("{} has no tensor '{}', which the model has", path, spec.name));
+    }
+    if (tensor->second.shape != spec.shape) {
+      return InvalidArgument(fmt::format("{}: tensor '{}' has shape {}, and the model wants {}",
+                                         path, spec.name, ShapeText(tensor->second.shape),
+                                         ShapeText(spec.shape)));
+    }
+    Status s = file->Read(tensor->second, ValuesOf(layout, i, flat.span()));
+    if (!s.ok()) return s;
+  }
+  for (const auto& [name, tensor] : file->tensors()) {
+    if (layout.Find(name) != layout.tensor_count()) continue;
+    return InvalidArgument(fmt::format("{}: the model has no tensor '{}'", path, name));
+  }
+  return flat;
+}
+
+}  // namespace pando

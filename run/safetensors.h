@@ -1,0 +1,81 @@
+// Tensors as files: safetensors, fp32 (https://huggingface.co/docs/safetensors). Weights are
+// written with PyTorch's names, shapes and layouts, without the metric tensor and the padding
+// between tensors; snapshots by shard (run/snapshot_store). The reader trusts no byte: each
+// error names the file, the place and what was expected there.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/atomic_file.h"
+#include "common/float_buffer.h"
+#include "common/status.h"
+#include "plan/tensor_layout.h"
+
+namespace pando {
+
+// ---- writing
+// -------------------------------------------------------------------------------------
+
+struct NamedTensor {
+  std::string name;
+  std::vector<uint64_t> shape;
+  std::span<const float> values;  // as many as the shape says
+};
+using SafetensorsMetadata = std::map<std::string, std::string>;
+
+// Writes the file atomically, tensors in this order. REQUIRES: names are unique.
+Status WriteSafetensors(const std::string& path, const SafetensorsMetadata& metadata,
+                        std::span<const NamedTensor> tensors);
+
+// ---- reading
+// -------------------------------------------------------------------------------------
+
+class SafetensorsFile {
+ public:
+  static constexpr uint64_t kHeaderBytesMax = 16 << 20;  // 4,096 shards take 0.6 MB
+  struct Tensor {
+    std::vector<uint64_t> shape;
+    uint64_t float_count = 0;
+    uint64_t first_byte = 0;  // within the file
+  };
+
+  // Reads and checks the header: fp32 alone, sizes as shapes say, tensors one after another without
+  // gap or overlap up to the file's very end.
+  static Result<SafetensorsFile> Open(std::string path);
+
+  const std::string& path() const { return path_; }
+  const SafetensorsMetadata& metadata() const { return metadata_; }
+  const std::map<std::string, Tensor>& tensors() const { return tensors_; }
+  // REQUIRES: out.size() == tensor.float_count, and the tensor is of this file.
+  Status Read(const Tensor& tensor, std::span<float> out) const;
+
+ private:
+  SafetensorsFile(std::string path, UniqueFd fd) : path_(std::move(path)), fd_(std::move(fd)) {}
+  Status ReadHeader();
+
+  std::string path_;
+  UniqueFd fd_;
+  SafetensorsMetadata metadata_;
+  std::map<std::string, Tensor> tensors_;
+};
+
+// ---- a model's weights
+// ---------------------------------------------------------------------------
+
+// xxh3-128, canonical hex, over the fp32 bytes of all tensors in model order.
+// REQUIRES: flat.size() == layout.float_count().
+std::string WeightsHash(const TensorLayout& layout, std::span<const float> flat);
+
+// REQUIRES: as above.
+Status WriteWeights(const std::string& path, const TensorLayout& layout,
+                    std::span<const float> flat);
+
+// The flat vector of a file that holds exactly the layout's tensors; metrics and padding are zero.
+Result<FloatBuffer> ReadWeights(const std::string& path, const TensorLayout& layout);
+
+}  // namespace pando

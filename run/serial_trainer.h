@@ -1,0 +1,79 @@
+// TrainSerially runs a job in one process with no network: the reference of invariant I5. It shares
+// the step, the tree, the optimizer, the schedule and the data code with the distributed path, and
+// nothing of the protocol. Called by RunSerial (serial_process.cc) and by tests.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "common/float_buffer.h"
+#include "common/status.h"
+#include "common/timeline.h"
+#include "data/dataset.h"
+#include "models/network.h"
+#include "plan/job_plan.h"
+#include "proto/messages.h"
+#include "scheduler/journal.h"
+
+namespace pando {
+
+struct SerialStep {
+  StepMetrics metrics;
+  StepScalars scalars;              // that made the step's update
+  uint64_t sample_count = 0;        // trained on so far, repeats included
+  double training_seconds = 0;      // so far, without start-up and evaluation
+  double data_stall_seconds = 0;    // of all computing threads so far: waits for samples
+  double exposed_sync_seconds = 0;  // of one on average so far: waits for parameters
+};
+
+// Called on the calling thread, in the order of steps. Any may be empty.
+struct SerialCallbacks {
+  std::function<void(const SerialStep&)> on_step;
+  std::function<void(const EvaluationSummary&)> on_evaluation;
+  // Before the step or the evaluation that read others in its place.
+  std::function<void(const BadPicture& picture, const std::string& text)> on_bad_picture;
+  Timeline* timeline = nullptr;  // of the computing threads; null: none is kept
+  std::function<bool()>
+      interrupted;  // asked after every step; true ends the run after the steps in hand
+};
+
+// The part of the job to train, where that is not all of it.
+struct SerialStretch {
+  Version first;                              // to begin from
+  const FloatBuffer* parameters = nullptr;    // the flat vector of `first`; null: from the seed
+  std::span<const SharedBuffer> states = {};  // by shard: optimizer state of `first`
+  std::optional<Version> last;                // to end with; none: the job's end
+  bool is_evaluated = true;
+};
+
+struct SerialResult {
+  std::shared_ptr<const FloatBuffer> parameters;  // the flat vector of `version`
+  std::vector<FloatBuffer> states;                // by shard: optimizer state of `version`
+  Version version;
+  bool was_interrupted = false;
+  SerialStep last_step;  // of version > 0
+  std::optional<EvaluationSummary> last_evaluation;
+  std::shared_ptr<const FloatBuffer> best_parameters;  // job.snapshot_best: of the best evaluated
+  Version best_version;
+  double waiting_seconds = 0;   // of all computing threads, for parameters
+  size_t gradient_buffers = 0;  // flat vectors that gradients needed at once
+};
+
+// Trains with job.threads computing threads, on a GPU with one. `model` was made from this job and
+// data set. Fails when a loss is not finite, data cannot be read, or too many pictures cannot be
+// decoded.
+Result<SerialResult> TrainSerially(const Job& job, const DataSet& data, const Model& model,
+                                   const SerialCallbacks& callbacks,
+                                   const SerialStretch& stretch = {}, Device device = {});
+
+// The test set with given parameters: slices, arithmetic and order of sums are those of a run, and
+// so is every bit of the result. On the calling thread.
+Result<EvaluationSummary> EvaluateSerially(const JobPlan& plan, const DataSet& data,
+                                           const Model& model, const FloatBuffer& parameters,
+                                           Device device = {});
+
+}  // namespace pando

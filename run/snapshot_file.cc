@@ -1,0 +1,121 @@
+#include "run/snapshot_file.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <vector>
+
+#include "common/hash.h"
+
+namespace pando {
+namespace {
+
+// "shard.17.state".
+std::string KeyOf(ShardId shard, const char* what) {
+  return fmt::format("shard.{}.{}", shard.value(), what);
+}
+
+std::string HashText(uint64_t hash) { return fmt::format("{:016x}", hash); }
+
+// The number after `*text`'s first character, which has to be `mark`; both are taken off the text.
+std::optional<uint64_t> TakeNumber(char mark, std::string_view* text) {
+  if (text->empty() || text->front() != mark) return std::nullopt;
+  uint64_t number = 0;
+  const char* const last = text->data() + text->size();
+  const auto [end, error] = std::from_chars(text->data() + 1, last, number);
+  if (error != std::errc{}) return std::nullopt;
+  text->remove_prefix(static_cast<size_t>(end - text->data()));
+  return number;
+}
+
+}  // namespace
+
+std::string SnapshotName(const SnapshotRef& snapshot) {
+  return fmt::format("g{:03}-v{:09}", snapshot.generation, snapshot.version.value());
+}
+
+std::string SnapshotFileName(const SnapshotRef& snapshot, Incarnation process, uint64_t number) {
+  return fmt::format("{}-{:016x}-{}.safetensors", SnapshotName(snapshot), process.value(), number);
+}
+
+std::optional<SnapshotRef> SnapshotOfFile(std::string_view file_name) {
+  std::string_view rest = file_name;
+  const std::optional<uint64_t> generation = TakeNumber('g', &rest);
+  if (!generation || *generation > UINT32_MAX || !rest.starts_with('-')) return std::nullopt;
+  rest.remove_prefix(1);
+  const std::optional<uint64_t> version = TakeNumber('v', &rest);
+  if (!version || (!rest.starts_with('-') && !rest.starts_with('.'))) return std::nullopt;
+  return SnapshotRef{static_cast<uint32_t>(*generation), Version(*version)};
+}
+
+Status WriteSnapshotFile(const std::string& path, JobId job, const SnapshotRef& snapshot,
+                         std::span<const StoreRequest> records) {
+  SafetensorsMetadata metadata{{"job", HashText(job.value())},
+                               {"generation", fmt::format("{}", snapshot.generation)},
+                               {"version", fmt::format("{}", snapshot.version.value())}};
+  std::vector<NamedTensor> tensors;
+  for (const StoreRequest& record : records) {
+    metadata[KeyOf(record.shard, "hash")] = HashText(record.hash);
+    const auto add = [&](const char* what, const SharedBuffer& buffer) {
+      std::span<const float> values;
+      if (buffer != nullptr) values = std::as_const(*buffer).span();
+      tensors.push_back({KeyOf(record.shard, what), {values.size()}, values});
+    };
+    add("parameters", record.parameters);
+    add("state", record.state);
+  }
+  return WriteSafetensors(path, metadata, tensors);
+}
+
+bool IsOfJob(const SafetensorsFile& file, JobId job) {
+  const auto found = file.metadata().find("job");
+  return found != file.metadata().end() && found->second == HashText(job.value());
+}
+
+bool HoldsShard(const SafetensorsFile& file, ShardId shard) {
+  return file.tensors().contains(KeyOf(shard, "parameters"));
+}
+
+// ---- reading ------------------------------------------------------------------------------------
+
+namespace {
+
+Status CheckMetadata(const SafetensorsFile& file, const std::string& key,
+                     const std::string& expected) {
+  const auto found = file.metadata().find(key);
+  const std::string text = found == file.metadata().end() ? "nothing" : found->second;
+  if (text == expected) return Status();
+  return Corrupt(fmt::format("{}: {} is {} there, expected {}", file.path(), key, text, expected));
+}
+
+Result<SharedBuffer> ReadValues(const SafetensorsFile& file, const std::string& key,
+                                size_t float_count) {
+  const auto tensor = file.tensors().find(key);
+  if (tensor == file.tensors().end()) return Corrupt(file.path() + ": no tensor " + key);
+  if (tensor->second.float_count != float_count) {
+    return Corrupt(fmt::format("{}: {} has {} floats, expected {}: it is of another job",
+                               file.path(), key, tensor->second.float_count, float_count));
+  }
+  auto values = std::make_shared<FloatBuffer>(float_count);
+  if (Status s = file.Read(tensor->second, values->span()); !s.ok()) return s;
+  return values;
+}
+
+}  // namespace
+
+Result<StoredRecord> ReadRecord(const SafetensorsFile& file, const LoadRequest& wanted) {
+  const auto [generation, version] = wanted.snapshot;
+  Status names = CheckMetadata(file, "generation", fmt::format("{}", generation));
+  if (names.ok()) names = CheckMetadata(file, "version", fmt::format("{}", version.value()));
+  if (!names.ok()) return names;
+  auto parameters = ReadValues(file, KeyOf(wanted.shard, "parameters"), wanted.parameter_floats);
+  if (!parameters.ok()) return parameters.status();
+  auto state = ReadValues(file, KeyOf(wanted.shard, "state"), wanted.state_floats);
+  if (!state.ok()) return state.status();
+  const uint64_t hash = RecordHash(version, (*parameters)->span(), (*state)->span());
+  Status s = CheckMetadata(file, KeyOf(wanted.shard, "hash"), HashText(hash));
+  if (!s.ok()) return Corrupt(s.message() + ": its bytes have changed since they were stored");
+  return StoredRecord{*std::move(parameters), *std::move(state), hash};
+}
+
+}  // namespace pando

@@ -1,0 +1,235 @@
+#include "run/snapshot_folder.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
+
+#include "common/atomic_file.h"
+#include "job/job_file.h"
+#include "run/snapshot_file.h"
+
+namespace pando {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::vector<fs::path> FilesIn(const std::string& folder) {
+  std::vector<fs::path> paths;
+  std::error_code ignored;  // a folder that cannot be read holds nothing
+  for (const auto& entry : fs::directory_iterator(folder, ignored)) paths.push_back(entry.path());
+  std::ranges::sort(paths);
+  return paths;
+}
+
+void Remove(const fs::path& path) {
+  std::error_code ignored;  // what cannot be removed only takes space
+  fs::remove(path, ignored);
+}
+
+bool IsSame(const SnapshotManifest& a, const SnapshotManifest& b) {
+  const auto same_file = [](const StoredShard& x, const StoredShard& y) {
+    return x.file == y.file;
+  };
+  return a.snapshot == b.snapshot && std::ranges::equal(a.shards, b.shards, same_file);
+}
+
+constexpr const char* kUnreadableSuffix = ".unreadable";
+
+std::string ManifestName(const SnapshotRef& snapshot) { return SnapshotName(snapshot) + ".json"; }
+
+Result<SnapshotManifest> ReadManifest(const std::string& path);
+
+}  // namespace
+
+SnapshotFolder::SnapshotFolder(std::string path, std::span<const SnapshotManifest> complete)
+    : path_(std::move(path)) {
+  for (const SnapshotManifest& manifest : complete) complete_[manifest.snapshot] = manifest;
+  for (const fs::path& file : FilesIn(path_)) {
+    if (file.extension() != kUnreadableSuffix || !SnapshotOfFile(file.filename().string()))
+      continue;
+    left_.insert(file.filename());
+    if (Result<SnapshotManifest> left = ReadManifest(file); left.ok()) Leave(*left);
+  }
+}
+
+void SnapshotFolder::Leave(const SnapshotManifest& manifest) {
+  for (const StoredShard& shard : manifest.shards) left_.insert(shard.file);
+}
+
+std::string SnapshotFolder::ManifestPath(const SnapshotRef& snapshot) const {
+  return path_ + "/" + ManifestName(snapshot);
+}
+
+Status SnapshotFolder::CheckFiles(const SnapshotManifest& manifest) const {
+  for (const StoredShard& shard : manifest.shards) {
+    std::error_code ignored;  // what cannot be looked at cannot be read either
+    if (fs::is_regular_file(fs::path(path_) / shard.file, ignored)) continue;
+    return NotFound(fmt::format(
+        "a server has stored {}, and it is not in {}: every server must reach the run folder "
+        "under this path (a shared folder)",
+        shard.file, path_));
+  }
+  return Status();
+}
+
+void SnapshotFolder::OnForgotten(const SnapshotRef& snapshot) {
+  const auto it = complete_.find(snapshot);
+  if (it == complete_.end()) return;
+  Leave(it->second);
+  complete_.erase(it);
+  const std::string name = SnapshotName(snapshot) + kUnreadableSuffix;
+  left_.insert(name);
+  std::error_code ignored;  // then the names are known to this life alone
+  fs::rename(ManifestPath(snapshot), path_ + "/" + name, ignored);
+}
+
+Status SnapshotFolder::OnComplete(const SnapshotManifest& manifest) {
+  complete_[manifest.snapshot] = manifest;
+  return WriteManifest(manifest);
+}
+
+Status SnapshotFolder::WriteManifest(const SnapshotManifest& manifest) const {
+  nlohmann::ordered_json json;
+  json["generation"] = manifest.snapshot.generation;
+  json["step"] = manifest.snapshot.version.value();
+  json["shards"] = nlohmann::ordered_json::array();
+  for (const StoredShard& shard : manifest.shards) {
+    json["shards"].push_back({{"hash", fmt::format("{:016x}", shard.hash)}, {"file", shard.file}});
+  }
+  const auto replace = nlohmann::json::error_handler_t::replace;
+  return WriteFileAtomically(ManifestPath(manifest.snapshot),
+                             json.dump(1, ' ', false, replace) + "\n");
+}
+
+Status SnapshotFolder::WriteMissingManifests() const {
+  for (const auto& [snapshot, manifest] : complete_) {
+    std::error_code ignored;  // writing says what is wrong
+    if (fs::exists(ManifestPath(snapshot), ignored)) continue;
+    if (Status s = WriteManifest(manifest); !s.ok()) return s;
+  }
+  return Status();
+}
+
+// The names come from servers, over the wire: only files of that snapshot, in this folder, go.
+void SnapshotFolder::OnDropped(const SnapshotManifest& dropped) {
+  const auto whole = complete_.find(dropped.snapshot);
+  if (whole != complete_.end() && IsSame(whole->second, dropped)) {
+    complete_.erase(whole);
+    Remove(ManifestPath(dropped.snapshot));
+  }
+  std::set<std::string> named;
+  for (const StoredShard& shard : dropped.shards) named.insert(shard.file);
+  const std::set<std::string> wanted = WantedNames();
+  for (const fs::path& path : FilesIn(path_)) {
+    const std::string name = path.filename();
+    const std::optional<SnapshotRef> snapshot = SnapshotOfFile(name);
+    if (!snapshot || wanted.contains(name)) continue;
+    const bool is_leftover = !complete_.empty() && *snapshot < complete_.begin()->first;
+    if (is_leftover || (*snapshot == dropped.snapshot && named.contains(name))) Remove(path);
+  }
+}
+
+std::set<std::string> SnapshotFolder::WantedNames() const {
+  std::set<std::string> names = left_;
+  for (const auto& [snapshot, manifest] : complete_) {
+    names.insert(ManifestName(snapshot));
+    for (const StoredShard& shard : manifest.shards) names.insert(shard.file);
+  }
+  return names;
+}
+
+void SnapshotFolder::OnEnd() {
+  const std::set<std::string> wanted = WantedNames();
+  for (const fs::path& path : FilesIn(path_)) {
+    const std::string name = path.filename();
+    if (SnapshotOfFile(name) && !wanted.contains(name)) Remove(path);
+  }
+}
+
+// ---- reading ------------------------------------------------------------------------------------
+
+namespace {
+
+Result<SnapshotManifest> ReadManifest(const std::string& path) {
+  Result<std::string> text = ReadTextFile(path);
+  if (!text.ok()) return text.status();
+  SnapshotManifest manifest;
+  try {
+    const auto json = nlohmann::json::parse(*text);
+    json.at("generation").get_to(manifest.snapshot.generation);
+    manifest.snapshot.version = Version(json.at("step").get<uint64_t>());
+    for (const auto& entry : json.at("shards")) {
+      StoredShard& shard = manifest.shards.emplace_back();
+      const auto hash = entry.at("hash").get<std::string>();
+      const auto end = std::from_chars(hash.data(), hash.data() + hash.size(), shard.hash, 16);
+      if (end.ec != std::errc{} || end.ptr != hash.data() + hash.size()) {
+        return Corrupt(fmt::format("{}: '{}' is not a hash", path, hash));
+      }
+      entry.at("file").get_to(shard.file);
+      if (SnapshotOfFile(shard.file) != manifest.snapshot ||
+          shard.file.find('/') != std::string::npos) {
+        return Corrupt(fmt::format("{}: '{}' is not a file of this snapshot", path, shard.file));
+      }
+    }
+  } catch (const nlohmann::json::exception& error) {
+    return Corrupt(fmt::format("{}: not a snapshot's manifest: {}", path, error.what()));
+  }
+  return manifest;
+}
+
+}  // namespace
+
+Result<std::vector<SnapshotManifest>> ReadManifests(const std::string& folder) {
+  std::vector<SnapshotManifest> manifests;
+  for (const fs::path& path : FilesIn(folder)) {
+    if (path.extension() != ".json" || !SnapshotOfFile(path.filename().string())) continue;
+    Result<SnapshotManifest> manifest = ReadManifest(path.string());
+    if (!manifest.ok()) return manifest.status();
+    manifests.push_back(*std::move(manifest));
+  }
+  std::ranges::sort(manifests, {}, &SnapshotManifest::snapshot);
+  return manifests;
+}
+
+Result<SnapshotImage> ReadSnapshot(const std::string& folder, const SnapshotManifest& manifest,
+                                   const JobPlan& plan, const Optimizer& optimizer) {
+  if (manifest.shards.size() != plan.shards.shard_count()) {
+    return InvalidArgument(fmt::format("{}/{} has {} shards, and this job has {}", folder,
+                                       ManifestName(manifest.snapshot), manifest.shards.size(),
+                                       plan.shards.shard_count()));
+  }
+  SnapshotImage image{FloatBuffer(plan.layout.float_count()), {}};
+  std::map<std::string, Result<SafetensorsFile>> files;
+  for (uint32_t s = 0; s < plan.shards.shard_count(); ++s) {
+    const auto& [hash, name] = manifest.shards[s];
+    const ShardRange& range = plan.shards.range(ShardId(s));
+    auto file = files.find(name);
+    if (file == files.end()) {
+      file = files.emplace(name, SafetensorsFile::Open(folder + "/" + name)).first;
+    }
+    if (!file->second.ok()) return file->second.status();
+    if (!HoldsShard(*file->second, ShardId(s))) {
+      return Corrupt(fmt::format("{}/{}: shard {} is missing", folder, name, s));
+    }
+    Result<StoredRecord> record =
+        ReadRecord(*file->second, {.snapshot = manifest.snapshot,
+                                   .shard = ShardId(s),
+                                   .parameter_floats = range.size(),
+                                   .state_floats = optimizer.state_floats(range)});
+    if (!record.ok()) return record.status();
+    if (record->hash != hash) {
+      return Corrupt(fmt::format("{}/{}: shard {} has hash {:016x}, and the manifest says {:016x}",
+                                 folder, name, s, record->hash, hash));
+    }
+    std::ranges::copy(record->parameters->span(), image.parameters.data() + range.first);
+    image.states.push_back(std::move(record->state));
+  }
+  return image;
+}
+
+}  // namespace pando

@@ -1,0 +1,173 @@
+#include "run/snapshot_store.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "common/time_slice.h"
+#include "run/safetensors.h"
+#include "run/snapshot_file.h"
+
+namespace pando {
+namespace {
+
+Status QueueIsFull(const std::string& folder) {
+  return Unavailable(fmt::format(
+      "{}: too many requests wait for this folder; it is slower than snapshots are due, so raise "
+      "snapshot.every or use a faster disk",
+      folder));
+}
+
+// What a server on another machine than the scheduler's should know.
+std::string AdviceFor(const std::string& folder) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(folder, ignored)) return "";
+  return "; every server has to reach the run folder under this path (a shared folder)";
+}
+
+// The snapshot's files, in the order of their names.
+std::vector<std::string> FilesOf(const std::string& folder, const SnapshotRef& snapshot) {
+  std::vector<std::string> paths;
+  std::error_code ignored;  // a folder that cannot be read holds no files
+  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
+    const std::filesystem::path& path = entry.path();
+    if (path.extension() != ".safetensors") continue;
+    if (SnapshotOfFile(path.filename().string()) == snapshot) paths.push_back(path.string());
+  }
+  std::ranges::sort(paths);
+  return paths;
+}
+
+// The files of one restore, each opened once. Those of other jobs in the folder are none of them.
+class SnapshotReader {
+ public:
+  SnapshotReader(std::string folder, JobId job, const SnapshotRef& snapshot)
+      : folder_(std::move(folder)) {
+    for (std::string& path : FilesOf(folder_, snapshot)) {
+      Result<SafetensorsFile> file = SafetensorsFile::Open(std::move(path));
+      if (!file.ok() || IsOfJob(*file, job)) files_.push_back(std::move(file));
+    }
+  }
+
+  // Two processes may have stored a shard; the first file that is sound will do.
+  Result<StoredRecord> Read(const LoadRequest& wanted) const {
+    std::optional<Status> failure;
+    for (const Result<SafetensorsFile>& file : files_) {
+      if (!file.ok()) {
+        failure = file.status();
+      } else if (HoldsShard(*file, wanted.shard)) {
+        Result<StoredRecord> record = ReadRecord(*file, wanted);
+        if (record.ok()) return record;
+        failure = record.status();
+      }
+    }
+    if (failure) return *failure;
+    return NotFound(fmt::format("no file {}/{}-*.safetensors holds shard {}{}", folder_,
+                                SnapshotName(wanted.snapshot), wanted.shard.value(),
+                                AdviceFor(folder_)));
+  }
+
+ private:
+  const std::string folder_;
+  std::vector<Result<SafetensorsFile>> files_;
+};
+
+}  // namespace
+
+SnapshotStore::SnapshotStore(Options options)
+    : options_(std::move(options)),
+      queue_(options_.queued_requests_max),
+      writer_([this] { Run(); }) {}
+
+SnapshotStore::~SnapshotStore() {
+  queue_.Close();
+  writer_.join();
+}
+
+void SnapshotStore::Port::Store(StoreRequest request) {
+  RecordStored failed{request.snapshot, request.shard, request.hash, "", Status()};
+  if (store_.queue_.Push({std::move(request), events_})) return;
+  failed.status = QueueIsFull(store_.options_.folder);
+  (void)events_->Push(std::move(failed));  // never full, never closed
+}
+
+void SnapshotStore::Port::Load(LoadRequest request) {
+  if (store_.queue_.Push({request, events_})) return;
+  (void)events_->Push(RecordLoaded{request.snapshot, request.shard,
+                                   QueueIsFull(store_.options_.folder), nullptr, nullptr});
+}
+
+// ---- the writer ---------------------------------------------------------------------------------
+
+void SnapshotStore::Run() {
+  TakeBatchTimeSlices();
+  while (std::optional<Queued> first = queue_.Pop()) {
+    if (queue_.is_closed()) return;
+    std::vector<Queued> stores;
+    std::vector<Queued> loads;
+    const auto sort_in = [&](Queued queued) {
+      const bool is_store = std::holds_alternative<StoreRequest>(queued.request);
+      (is_store ? stores : loads).push_back(std::move(queued));
+    };
+    sort_in(*std::move(first));
+    for (Queued& queued : queue_.Drain()) sort_in(std::move(queued));
+    LoadAll(loads);  // lanes wait for these
+    StoreAll(std::move(stores));
+  }
+}
+
+void SnapshotStore::StoreAll(std::vector<Queued> stores) {
+  std::map<SnapshotRef, std::vector<Queued>> files;
+  for (Queued& queued : stores) {
+    files[std::get<StoreRequest>(queued.request).snapshot].push_back(std::move(queued));
+  }
+  for (const auto& [snapshot, records] : files) StoreFile(snapshot, records);
+}
+
+void SnapshotStore::StoreFile(const SnapshotRef& snapshot, const std::vector<Queued>& stores) {
+  std::map<ShardId, StoreRequest> records;  // a shard asked for twice is the same bits
+  for (const Queued& queued : stores) {
+    const auto& request = std::get<StoreRequest>(queued.request);
+    records.emplace(request.shard, request);
+  }
+  std::vector<StoreRequest> unique;
+  for (auto& [shard, request] : records) unique.push_back(std::move(request));
+  const std::string name = SnapshotFileName(snapshot, options_.process, file_count_++);
+  // The scheduler makes the folder. A folder made here might exist on this machine only.
+  Status status = WriteSnapshotFile(options_.folder + "/" + name, options_.job, snapshot, unique);
+  if (!status.ok()) status = {status.code(), status.message() + AdviceFor(options_.folder)};
+  for (const Queued& queued : stores) {
+    const auto& request = std::get<StoreRequest>(queued.request);
+    (void)queued.events->Push(
+        RecordStored{snapshot, request.shard, request.hash, status.ok() ? name : "", status});
+  }
+}
+
+void SnapshotStore::LoadAll(const std::vector<Queued>& loads) {
+  std::map<SnapshotRef, SnapshotReader> readers;
+  for (const Queued& queued : loads) {
+    const auto& request = std::get<LoadRequest>(queued.request);
+    auto reader = readers.find(request.snapshot);
+    if (reader == readers.end()) {
+      reader = readers
+                   .emplace(request.snapshot,
+                            SnapshotReader(options_.folder, options_.job, request.snapshot))
+                   .first;
+    }
+    RecordLoaded loaded{request.snapshot, request.shard, Status(), nullptr, nullptr};
+    Result<StoredRecord> record = reader->second.Read(request);
+    if (record.ok()) {
+      loaded.parameters = std::move(record->parameters);
+      loaded.state = std::move(record->state);
+    } else {
+      loaded.status = record.status();
+    }
+    (void)queued.events->Push(std::move(loaded));
+  }
+}
+
+}  // namespace pando

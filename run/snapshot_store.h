@@ -1,0 +1,73 @@
+// SnapshotStore: one thread of a server process that stores and restores records for all its lanes
+// (P29). What is queued at once becomes one file; a file is there whole and durable, or not at all.
+// A folder that cannot be written to, or a full disk, is the status of an event: the run goes on.
+// Made by the server process, which hands each lane its port and the lane's loop its events.
+// Threads: its own, the writer; ports are called on their lanes' threads.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <string>
+#include <thread>
+#include <variant>
+#include <vector>
+
+#include "common/ids.h"
+#include "common/mailbox.h"
+#include "server/snapshot_port.h"
+
+namespace pando {
+
+class SnapshotStore {
+ public:
+  // Two versions of the largest model's 4,096 shards and a restore: beyond it, a request fails.
+  static constexpr size_t kQueuedRequestsMax = 3 * 4096;
+
+  struct Options {
+    std::string folder;  // Welcome::snapshot_dir
+    Incarnation process;
+    JobId job;
+    size_t queued_requests_max = kQueuedRequestsMax;
+  };
+  explicit SnapshotStore(Options options);
+  // Waits for the file in hand; what is queued behind it is dropped.
+  ~SnapshotStore();
+  SnapshotStore(const SnapshotStore&) = delete;
+
+ private:
+  using Events = Mailbox<SnapshotEvent>;
+  struct Queued {
+    std::variant<StoreRequest, LoadRequest> request;
+    std::shared_ptr<Events> events;  // receives the outcome
+  };
+
+ public:
+  // A lane's end of the store, which outlives it.
+  class Port : public SnapshotPort {
+   public:
+    explicit Port(SnapshotStore& store) : store_(store) {}
+    void Store(StoreRequest request) override;
+    void Load(LoadRequest request) override;
+    // Readable while there are events.
+    int fd() const { return events_->fd(); }
+    std::deque<SnapshotEvent> TakeEvents() { return events_->Drain(); }
+
+   private:
+    SnapshotStore& store_;
+    // Unbounded: one event per request, and those are bounded.
+    std::shared_ptr<Events> events_ = std::make_shared<Events>();
+  };
+
+ private:
+  void Run();
+  void StoreAll(std::vector<Queued> stores);
+  void StoreFile(const SnapshotRef& snapshot, const std::vector<Queued>& stores);
+  void LoadAll(const std::vector<Queued>& loads);
+
+  const Options options_;
+  Mailbox<Queued> queue_;
+  uint64_t file_count_ = 0;  // of the writer
+  std::thread writer_;       // last: it uses all of the above
+};
+
+}  // namespace pando

@@ -1,0 +1,63 @@
+// SqliteJournal keeps the scheduler's state in RUN_DIR/scheduler.db (P25, P26): WAL, every commit
+// flushed to the disk before it returns. Made for the scheduler process; people read it with
+// `sqlite3 RUN_DIR/scheduler.db 'select * from faults'`.
+//
+//   meta         key, value: job, term, leader, next_node, is_finished
+//   views        term, number, generation, restore_*, and nodes, shards, owners as JSON; the newest
+//                kViewsKept, of which the last is the one in force
+//   members      the processes that were welcome when it was last written
+//   snapshots    complete ones: generation, version, shards as JSON
+//   evaluations  by version
+//   faults       by id; times in ms since the job began, NULL where unknown
+//
+// Threads: none. Invariant: of two schedulers on one file, only that which read it last, or that of
+// the higher term, or the first to write it, can commit.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+
+#include "run/sqlite_db.h"
+#include "scheduler/journal.h"
+
+namespace pando {
+
+class SqliteJournal : public Journal {
+ public:
+  static constexpr int kSchemaVersion = 3;
+  static constexpr int kViewsKept = 64;
+  static constexpr int kBusyTimeoutMs = 5000;  // of another process's transaction: people's sqlite3
+
+  // Opens or creates the file. `leader` names this life of the scheduler: its incarnation.
+  static Result<SqliteJournal> Open(std::string path, uint64_t leader);
+
+  // None if nothing was ever committed. Takes the lead: the previous leader cannot commit any
+  // more, so nothing is added after the read.
+  Result<std::optional<SchedulerState>> ReadState();
+
+  // Writes only the rows that differ from the last commit's. What is not fenced may be tried again.
+  Status Commit(const SchedulerState& state) override;
+  bool is_fenced() const { return !fence_.ok(); }  // another scheduler leads
+
+ private:
+  using Rows = std::map<SqlRow, SqlRow>;  // by key: all columns
+  using Tables = std::map<std::string, Rows>;
+
+  SqliteJournal(SqliteDb db, uint64_t leader) : db_(std::move(db)), leader_(leader) {}
+  Status SetUp();
+  Result<std::optional<SchedulerState>> ReadTables();
+  Status CheckLeader(const SchedulerState& state);
+  Status Write(const SchedulerState& state);
+  Status WriteChanges(const std::string& table, const Rows& rows);
+  Tables TablesOf(const SchedulerState& state) const;
+  Result<std::vector<SqlRow>> ReadTable(const std::string& table);
+
+  SqliteDb db_;
+  uint64_t leader_;
+  Tables written_;  // as of the last commit of this life
+  Status fence_;
+  bool has_taken_lead_ = false;
+};
+
+}  // namespace pando

@@ -1,0 +1,202 @@
+#include "run/summary.h"
+
+#include <fmt/format.h>
+
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "common/hash.h"
+#include "common/host_name.h"
+#include "common/version.h"
+#include "job/device_choice.h"
+#include "job/job_file.h"
+
+namespace pando {
+
+// ---- elements of lists; nlohmann-json finds these by their types' namespace ---------------------
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Times before the job and empty texts are unknown ones.
+Json TimeJson(double ms) { return ms < 0 ? Json() : Json(ms); }
+double TimeIn(const Json& json) { return json.is_null() ? -1 : json.get<double>(); }
+
+}  // namespace
+
+static void to_json(Json& json, const FaultRecord& fault) {
+  json["action"] = fault.action;
+  json["target"] = fault.target;
+  json["step"] = fault.step.value();
+  json["injected_ms"] = TimeJson(fault.injected_ms);
+  json["detected_ms"] = TimeJson(fault.detected_ms);
+  json["detected_by"] = fault.detected_by.empty() ? Json() : Json(fault.detected_by);
+  json["recovered_ms"] = TimeJson(fault.recovered_ms);
+}
+static void from_json(const Json& json, FaultRecord& fault) {
+  json.at("action").get_to(fault.action);
+  json.at("target").get_to(fault.target);
+  fault.step = Step(json.at("step").get<uint64_t>());
+  fault.injected_ms = TimeIn(json.at("injected_ms"));
+  fault.detected_ms = TimeIn(json.at("detected_ms"));
+  if (!json.at("detected_by").is_null()) json.at("detected_by").get_to(fault.detected_by);
+  fault.recovered_ms = TimeIn(json.at("recovered_ms"));
+}
+
+static void to_json(Json& json, const SnapshotRef& snapshot) {
+  json = {{"generation", snapshot.generation}, {"step", snapshot.version.value()}};
+}
+static void from_json(const Json& json, SnapshotRef& snapshot) {
+  json.at("generation").get_to(snapshot.generation);
+  snapshot.version = Version(json.at("step").get<uint64_t>());
+}
+
+static void to_json(Json& json, const EvaluationSummary& evaluation) {
+  json = {{"step", evaluation.version.value()},
+          {"samples", evaluation.sample_count},
+          {"correct", evaluation.correct_count},
+          {"top5_correct", evaluation.top5_count},
+          {"loss_sum", evaluation.loss_sum}};
+}
+static void from_json(const Json& json, EvaluationSummary& evaluation) {
+  evaluation.version = Version(json.at("step").get<uint64_t>());
+  json.at("samples").get_to(evaluation.sample_count);
+  json.at("correct").get_to(evaluation.correct_count);
+  json.at("top5_correct").get_to(evaluation.top5_count);
+  // A sum that is not finite has no place in JSON: dump() writes null.
+  evaluation.loss_sum = json.at("loss_sum").is_null() ? std::numeric_limits<double>::quiet_NaN()
+                                                      : json.at("loss_sum").get<double>();
+}
+
+static void to_json(Json& json, const ClassScore& score) {
+  json = {{"samples", score.sample_count},
+          {"correct", score.correct_count},
+          {"accuracy", score.accuracy()}};
+}
+static void from_json(const Json& json, ClassScore& score) {
+  json.at("samples").get_to(score.sample_count);
+  json.at("correct").get_to(score.correct_count);
+}
+
+namespace {
+
+// One walk over all fields serves both directions; `field(name, member)` reads or writes one.
+template <class S, class Field>
+void ForEachField(S& s, Field field) {
+  field("status", s.status);
+  field("failure", s.failure);
+  field("weights_hash", s.weights_hash);
+  field("test_accuracy", s.test_accuracy);
+  field("test_top5_accuracy", s.test_top5_accuracy);
+  field("best_test_accuracy", s.best_test_accuracy);
+  field("best_step", s.best_step);
+  field("best_weights_step", s.best_weights_step);
+  field("test_loss", s.test_loss);
+  field("train_loss", s.train_loss);
+  field("images_per_second", s.images_per_second);
+  field("data_stall_seconds", s.data_stall_seconds);
+  field("data_stall_share", s.data_stall_share);
+  field("exposed_sync_seconds", s.exposed_sync_seconds);
+  field("steps", s.steps);
+  field("stopped_early", s.stopped_early);
+  field("epochs", s.epochs);
+  field("wall_seconds", s.wall_seconds);
+  field("workers", s.workers);
+  field("servers", s.servers);
+  field("threads", s.threads);
+  field("global_batch", s.global_batch);
+  field("micro_batches", s.micro_batches);
+  field("seed", s.seed);
+  field("precision", s.precision);
+  field("reproducible", s.is_reproducible);
+  field("dataset", s.dataset);
+  field("model", s.model);
+  field("parameter_count", s.parameter_count);
+  field("job_hash", s.job_hash);
+  field("hostname", s.hostname);
+  field("pando_version", s.pando_version);
+  field("run_dir", s.run_dir);
+  field("generation", s.generation);
+  field("rollbacks", s.rollbacks);
+  field("verified_micro_batches", s.verified_micro_batches);
+  field("unverified_micro_batches", s.unverified_micro_batches);
+  field("bad_pictures", s.bad_pictures);
+  field("missing_rows", s.missing_rows);
+  field("evaluations", s.evaluations);
+  field("classes", s.classes);
+  field("confusion_matrix", s.confusion_matrix);
+  field("snapshots", s.snapshots);
+  field("faults", s.faults);
+}
+
+struct FieldWriter {
+  nlohmann::ordered_json& json;
+  template <class T>
+  void operator()(const char* name, const T& value) const {
+    json[name] = value;
+  }
+  template <class T>
+  void operator()(const char* name, const std::optional<T>& value) const {
+    json[name] = value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json();
+  }
+};
+
+struct FieldReader {
+  const nlohmann::ordered_json& json;
+  template <class T>
+  void operator()(const char* name, T& value) const {
+    json.at(name).get_to(value);
+  }
+  template <class T>
+  void operator()(const char* name, std::optional<T>& value) const {
+    if (!json.at(name).is_null()) value = json.at(name).get<T>();
+  }
+};
+
+}  // namespace
+
+Summary SummaryOf(const Job& job) {
+  Summary summary;
+  summary.workers = job.workers;
+  summary.servers = job.servers;
+  summary.threads = job.threads;
+  summary.global_batch = job.global_batch;
+  summary.micro_batches = job.micro_batches;
+  summary.seed = job.seed;
+  summary.precision = EnumName(job.precision);
+  const bool has_feedback =
+      job.push_codec == PayloadCodec::kOneBit || job.push_codec == PayloadCodec::kTopK;
+  summary.is_reproducible = !job.allow_nondeterministic && !has_feedback;
+  summary.dataset = job.dataset;
+  summary.model = job.model;
+  summary.job_hash = fmt::format("{:016x}", Hash64(JobIdentityText(job)));
+  summary.hostname = HostName();
+  summary.pando_version = PandoVersion();
+  summary.run_dir = job.run_dir;
+  return summary;
+}
+
+std::string FaultJson(const FaultRecord& fault) {
+  return Json(fault).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+std::string ToJson(const Summary& summary) {
+  nlohmann::ordered_json json;
+  ForEachField(summary, FieldWriter{json});
+  // A loss that is not finite has no place in JSON: dump() writes null.
+  return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+Result<Summary> SummaryFromJson(const std::string& text, const std::string& file_name) {
+  Summary summary;
+  try {
+    const auto json = nlohmann::ordered_json::parse(text);
+    ForEachField(summary, FieldReader{json});
+  } catch (const nlohmann::json::exception& error) {
+    return Corrupt(fmt::format("{}: not a run's summary: {}", file_name, error.what()));
+  }
+  return summary;
+}
+
+}  // namespace pando

@@ -1,0 +1,76 @@
+// Summary: what summary.json and `pando train --json` say of a run. Written once, at its end.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/status.h"
+#include "plan/job.h"
+#include "scheduler/journal.h"
+
+namespace pando {
+
+inline constexpr const char* kStatusCompleted = "completed";
+inline constexpr const char* kStatusFailed = "failed";
+inline constexpr const char* kStatusInterrupted = "interrupted";
+
+struct Summary {
+  std::string status = kStatusFailed;
+  std::string failure;                  // why, for people; empty unless failed
+  std::string weights_hash;             // WeightsHash; empty where the run did not end
+  std::optional<double> test_accuracy;  // the last: share, 0 to 1; null where never measured
+  std::optional<double> test_top5_accuracy;
+  std::optional<double> best_test_accuracy;
+  std::optional<uint64_t> best_step;          // of the first version that had it
+  std::optional<uint64_t> best_weights_step;  // of best.safetensors; null where there is none
+  std::optional<double> test_loss;            // mean over the test set
+  std::optional<double> train_loss;           // mean over the last step's samples
+  double images_per_second = 0;               // training only: without start-up and evaluation
+  double data_stall_seconds = 0;    // of all computing threads: waits for samples, in this life
+  double data_stall_share = 0;      // of their time for training
+  double exposed_sync_seconds = 0;  // of a computing thread, on average: waits for parameters
+  uint64_t steps = 0;               // completed
+  bool stopped_early = false;       // by eval.early_stop_patience
+  double epochs = 0;                // completed
+  double wall_seconds = 0;          // of everything
+  uint32_t workers = 0;             // 0: --serial
+  uint32_t servers = 0;
+  uint32_t threads = 1;  // per worker
+  uint64_t global_batch = 0;
+  uint32_t micro_batches = 0;
+  uint64_t seed = 0;
+  std::string precision;        // train.precision
+  bool is_reproducible = true;  // no: workers of several kinds, train.allow_nondeterministic, or
+                                // a codec of gradients that adds what earlier ones have lost
+  std::string dataset;
+  std::string model;
+  uint64_t parameter_count = 0;
+  std::string job_hash;  // of JobIdentityText, 16 hex digits
+  std::string hostname;
+  std::string pando_version;
+  std::string run_dir;
+  uint32_t generation = 0;  // one more with every rollback and every `pando resume`
+  uint64_t rollbacks = 0;   // announced ones, back to a snapshot
+  // Micro-batches that verify.every chose: two workers agreed; or the results were not compared.
+  uint64_t verified_micro_batches = 0;
+  uint64_t unverified_micro_batches = 0;
+  uint64_t bad_pictures = 0;  // that cannot be decoded, among those that the run read
+  uint64_t missing_rows = 0;  // of metrics.csv and events.jsonl, which a full disk did not take
+  std::vector<EvaluationSummary> evaluations;  // by step
+  // Of the last evaluation, by class; the matrix is empty beyond kConfusionClassesMax.
+  std::vector<ClassScore> classes;
+  std::vector<std::vector<uint64_t>> confusion_matrix;  // [label][predicted], samples
+  std::vector<SnapshotRef> snapshots;                   // those kept, ascending
+  std::vector<FaultRecord> faults;                      // of processes, injected or not
+};
+
+// The fields that a job determines. The caller fills in status, results and durations.
+Summary SummaryOf(const Job& job);
+
+std::string FaultJson(const FaultRecord& fault);  // as in the summary, on one line
+std::string ToJson(const Summary& summary);       // one object, indented, a newline at the end
+Result<Summary> SummaryFromJson(const std::string& text, const std::string& file_name);
+
+}  // namespace pando

@@ -1,0 +1,467 @@
+#include "run/timeline_trace.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
+#include <tuple>
+#include <utility>
+
+#include "common/atomic_file.h"
+#include "common/version.h"
+#include "train/step_timeline.h"
+
+namespace pando {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kBufferBytes = 1 << 20;
+constexpr const char* kExtension = ".bin";
+
+// As JSON; invalid UTF-8 is replaced.
+std::string Quoted(const std::string& text) {
+  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+// Nanoseconds as the format's microseconds.
+std::string Microseconds(int64_t ns) {
+  const char* sign = ns < 0 ? "-" : "";
+  const uint64_t size =
+      ns < 0 ? uint64_t{0} - static_cast<uint64_t>(ns) : static_cast<uint64_t>(ns);
+  return fmt::format("{}{}.{:03}", sign, size / 1000, size % 1000);
+}
+
+// ---- which files --------------------------------------------------------------------------------
+
+Result<std::vector<std::string>> FilesOf(const std::vector<std::string>& sources) {
+  std::vector<std::string> files;
+  for (const std::string& source : sources) {
+    std::error_code error;
+    if (fs::is_regular_file(source, error)) {
+      files.push_back(source);
+      continue;
+    }
+    const std::string inner = source + "/timeline";
+    const std::string folder = fs::is_directory(inner, error) ? inner : source;
+    const size_t before = files.size();
+    for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
+      if (entry.path().extension() == kExtension) files.push_back(entry.path().string());
+    }
+    if (error) return FileError("read the folder", folder, error.value());
+    if (files.size() == before) {
+      return NotFound(
+          fmt::format("{} holds no timeline; train with --timeline FILE to have one", source));
+    }
+  }
+  std::ranges::sort(files);
+  files.erase(std::unique(files.begin(), files.end()), files.end());
+  return files;
+}
+
+// ---- the processes' lives, in the order of the trace --------------------------------------------
+
+struct Life {
+  std::string path;
+  std::string name;  // "worker 1", later lives "worker 1, life 2"
+  std::string detail;
+  TimelineHead head;
+  TimelineClock clock;
+};
+
+int RankOfRole(const std::string& process) {
+  if (process.starts_with("scheduler")) return 0;
+  return process.starts_with("server") ? 1 : 2;
+}
+
+bool IsScheduler(const TimelineFile& file) { return file.process == "scheduler"; }
+
+// The scheduler that a process measured its clock beside: the newest that was there before it.
+const TimelineFile& ReferenceOf(const TimelineFile& file, std::span<const TimelineFile> files) {
+  // Where none was, the first of the later ones.
+  const auto rank = [&](const TimelineFile& other) {
+    const bool is_before = other.head.unix_ns <= file.head.unix_ns;
+    return std::pair(is_before, is_before ? other.head.unix_ns : -other.head.unix_ns);
+  };
+  const TimelineFile* best = nullptr;
+  for (const TimelineFile& other : files) {
+    if (IsScheduler(other) && (best == nullptr || rank(other) > rank(*best))) best = &other;
+  }
+  return best == nullptr ? files.front() : *best;
+}
+
+// When on the trace's clock.
+struct Extent {
+  int64_t begin_ns = INT64_MAX;
+  int64_t end_ns = INT64_MIN;
+  void Add(int64_t begin, int64_t end) {
+    begin_ns = std::min(begin_ns, begin);
+    end_ns = std::max(end_ns, end);
+  }
+};
+
+bool IsSpan(const TimelineRecord& record) {
+  return record.kind == TimelineKind::kSpan || record.kind == TimelineKind::kFlow;
+}
+
+// How far the second clock is ahead, by the time of day at which both files were made.
+int64_t AheadByTimeOfDay(const TimelineFile& file, const TimelineFile& other) {
+  return (file.head.unix_ns - file.head.steady_ns) - (other.head.unix_ns - other.head.steady_ns);
+}
+
+}  // namespace
+
+TimelineClock::TimelineClock(const TimelineFile& file, const TimelineFile& scheduler,
+                             const TimelineFile& origin) {
+  const bool is_same = file.boot == scheduler.boot;
+  for (const TimelineTrackRecords& track : file.tracks) {
+    for (const TimelineRecord& record : track.records) {
+      if (record.kind == TimelineKind::kClock && !is_same)
+        samples_.push_back({record.begin_ns, record.duration_ns});
+    }
+  }
+  std::ranges::sort(samples_, {}, &Sample::at_ns);
+  if (!samples_.empty()) source_ = Source::kMeasured;
+  if (samples_.empty() && !is_same) source_ = Source::kTimeOfDay;
+  if (samples_.empty()) samples_.push_back({0, is_same ? 0 : AheadByTimeOfDay(file, scheduler)});
+  if (scheduler.boot == origin.boot) return;
+  for (Sample& sample : samples_) sample.ahead_ns += AheadByTimeOfDay(scheduler, origin);
+}
+
+int64_t TimelineClock::ToReference(int64_t at_ns) const {
+  const auto after = std::ranges::upper_bound(samples_, at_ns, {}, &Sample::at_ns);
+  if (after == samples_.begin()) return at_ns + after->ahead_ns;
+  const Sample& before = *std::prev(after);
+  if (after == samples_.end()) return at_ns + before.ahead_ns;
+  const double share =
+      static_cast<double>(at_ns - before.at_ns) / static_cast<double>(after->at_ns - before.at_ns);
+  const auto drift = static_cast<double>(after->ahead_ns - before.ahead_ns);
+  return at_ns + before.ahead_ns + static_cast<int64_t>(share * drift);
+}
+
+namespace {
+
+// ---- the trace ----------------------------------------------------------------------------------
+
+struct SyncOfStep {
+  int64_t begin_ns = INT64_MAX;  // of the step's first span, on the file's clock
+  int64_t waited_ns = 0;         // for parameters, by all computing threads
+};
+
+// By step. Empty for processes that do not compute.
+struct ExposedSync {
+  explicit ExposedSync(const TimelineFile& file) {
+    for (const TimelineTrackRecords& track : file.tracks) {
+      const auto computes = [&](const TimelineRecord& record) {
+        return IsSpan(record) && file.names[record.name].category == "compute";
+      };
+      if (std::ranges::none_of(track.records, computes)) continue;
+      ++thread_count;
+      for (const TimelineRecord& record : track.records) {
+        if (!IsSpan(record)) continue;
+        SyncOfStep& step = steps[record.step];
+        step.begin_ns = std::min(step.begin_ns, record.begin_ns);
+        if (file.names[record.name].text == StepTimeline::kAwaitParametersName)
+          step.waited_ns += record.duration_ns;
+      }
+    }
+  }
+  std::map<uint64_t, SyncOfStep> steps;
+  size_t thread_count = 0;
+};
+
+class TraceWriter {
+ public:
+  TraceWriter(AtomicFile file, Extent extent, bool is_bounded)
+      : file_(std::move(file)), extent_(extent), is_bounded_(is_bounded) {}
+  void Begin() { text_ = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":["; }
+  Status AddLife(size_t pid, const Life& life, const TimelineFile& file);
+  Status End(const TraceSummary& summary);
+  uint64_t span_count() const { return span_count_; }
+
+ private:
+  // Spans of one thread, or of one kind of flow, on as many rows as they need so that none overlaps
+  // another: one, for what a thread does.
+  struct Row {
+    size_t tid = 0;
+    int64_t end_ns = INT64_MIN;
+  };
+  Status AddTrack(const TimelineTrackRecords& track, const TimelineFile& file,
+                  const TimelineClock& clock);
+  Row& RowFor(const std::string& track, int64_t begin_ns, std::vector<Row>* rows);
+  void AddSpan(size_t tid, int64_t begin_ns, const TimelineRecord& record,
+               const TimelineFile& file);
+  void AddMark(int64_t at_ns, const std::string& name, const std::string& text, char scope);
+  void AddMetadata(size_t tid, const char* what, const std::string& value);
+  void AddExposedSync(const TimelineFile& file, const TimelineClock& clock);
+  void Separate();
+  Status Flush();
+  std::string Time(int64_t at_ns) const { return Microseconds(at_ns - extent_.begin_ns); }
+
+  AtomicFile file_;
+  const Extent extent_;
+  const bool is_bounded_;  // of some steps alone: marks of other times are left out
+  std::string text_;
+  bool has_events_ = false;
+  size_t pid_ = 0;
+  size_t last_tid_ = 0;
+  std::vector<std::string> heads_;  // by name of the file: what a span begins with
+  uint64_t span_count_ = 0;
+};
+
+void TraceWriter::Separate() {
+  text_ += has_events_ ? ",\n" : "\n";
+  has_events_ = true;
+}
+
+Status TraceWriter::Flush() {
+  Status written = file_.Write(std::as_bytes(std::span(text_)));
+  text_.clear();
+  return written;
+}
+
+void TraceWriter::AddMetadata(size_t tid, const char* what, const std::string& value) {
+  Separate();
+  text_ += fmt::format("{{\"ph\":\"M\",\"pid\":{},\"tid\":{},\"name\":\"{}\",\"args\":{{{}}}}}",
+                       pid_, tid, what, value);
+}
+
+Status TraceWriter::AddLife(size_t pid, const Life& life, const TimelineFile& file) {
+  pid_ = pid;
+  last_tid_ = 0;
+  AddMetadata(0, "process_name", "\"name\":" + Quoted(life.name));
+  AddMetadata(0, "process_labels", "\"labels\":" + Quoted(life.detail));
+  AddMetadata(0, "process_sort_index", fmt::format("\"sort_index\":{}", pid));
+  heads_.clear();
+  for (const TimelineName& name : file.names) {
+    heads_.push_back(fmt::format("\"name\":{},\"cat\":{},\"args\":{{", Quoted(name.text),
+                                 Quoted(name.category)));
+  }
+  for (const TimelineTrackRecords& track : file.tracks) {
+    if (Status s = AddTrack(track, file, life.clock); !s.ok()) return s;
+  }
+  AddExposedSync(file, life.clock);
+  return Flush();
+}
+
+// A counter that holds from a step's beginning to the next one's: what the process's progress and
+// metrics.csv say, step by step.
+void TraceWriter::AddExposedSync(const TimelineFile& file, const TimelineClock& clock) {
+  const ExposedSync sync(file);
+  for (const auto& [step, of_step] : sync.steps) {
+    Separate();
+    const double ms =
+        1e-6 * static_cast<double>(of_step.waited_ns) / static_cast<double>(sync.thread_count);
+    text_ += fmt::format(
+        "{{\"ph\":\"C\",\"pid\":{},\"tid\":0,\"ts\":{},\"name\":\"exposed_sync_ms\","
+        "\"args\":{{\"ms\":{:.3f}}}}}",
+        pid_, Time(clock.ToReference(of_step.begin_ns)), ms);
+  }
+}
+
+Status TraceWriter::AddTrack(const TimelineTrackRecords& track, const TimelineFile& file,
+                             const TimelineClock& clock) {
+  std::vector<TimelineRecord> records = track.records;
+  std::ranges::stable_sort(records, {}, &TimelineRecord::begin_ns);
+  std::vector<Row> rows;
+  for (const TimelineRecord& record : records) {
+    const int64_t begin_ns = clock.ToReference(record.begin_ns);
+    if (record.kind == TimelineKind::kMark)
+      AddMark(begin_ns, file.names[record.name].text, file.names[record.number].text, 'g');
+    if (!IsSpan(record)) continue;
+    Row& row = RowFor(track.name, begin_ns, &rows);
+    row.end_ns = begin_ns + record.duration_ns;
+    AddSpan(row.tid, begin_ns, record, file);
+    if (text_.size() < kBufferBytes) continue;
+    if (Status s = Flush(); !s.ok()) return s;
+  }
+  return Flush();
+}
+
+TraceWriter::Row& TraceWriter::RowFor(const std::string& track, int64_t begin_ns,
+                                      std::vector<Row>* rows) {
+  for (Row& row : *rows) {
+    if (row.end_ns <= begin_ns) return row;
+  }
+  const size_t tid = ++last_tid_;
+  const std::string name = rows->empty() ? track : fmt::format("{} ({})", track, rows->size() + 1);
+  AddMetadata(tid, "thread_name", "\"name\":" + Quoted(name));
+  AddMetadata(tid, "thread_sort_index", fmt::format("\"sort_index\":{}", tid));
+  return rows->emplace_back(Row{.tid = tid});
+}
+
+void TraceWriter::AddSpan(size_t tid, int64_t begin_ns, const TimelineRecord& record,
+                          const TimelineFile& file) {
+  Separate();
+  ++span_count_;
+  const std::string& number = file.names[record.name].number;
+  text_ += fmt::format("{{\"ph\":\"X\",\"pid\":{},\"tid\":{},\"ts\":{},\"dur\":{},{}\"step\":{}",
+                       pid_, tid, Time(begin_ns), Microseconds(record.duration_ns),
+                       heads_[record.name], record.step);
+  if (!number.empty()) text_ += fmt::format(",{}:{}", Quoted(number), record.number);
+  text_ += "}}";
+}
+
+void TraceWriter::AddMark(int64_t at_ns, const std::string& name, const std::string& text,
+                          char scope) {
+  if (is_bounded_ && (at_ns < extent_.begin_ns || at_ns > extent_.end_ns)) return;
+  Separate();
+  text_ += fmt::format(
+      "{{\"ph\":\"i\",\"s\":\"{}\",\"pid\":{},\"tid\":0,\"ts\":{},\"name\":{},\"cat\":\"run\","
+      "\"args\":{{\"text\":{}}}}}",
+      scope, pid_, Time(at_ns), Quoted(name), Quoted(text));
+}
+
+Status TraceWriter::End(const TraceSummary& summary) {
+  std::string warnings;
+  for (const std::string& warning : summary.warnings)
+    warnings += (warnings.empty() ? "" : ",") + Quoted(warning);
+  text_ += fmt::format("\n],\"otherData\":{{\"made_by\":{},\"warnings\":[{}]}}}}\n",
+                       Quoted(fmt::format("pando {}", PandoVersion())), warnings);
+  if (Status s = Flush(); !s.ok()) return s;
+  return file_.Commit();
+}
+
+// ---- two passes over the files: where and when; then what ---------------------------------------
+
+class Trace {
+ public:
+  Status Look(const std::vector<std::string>& paths);
+  Result<TraceSummary> Write(const std::string& path);
+
+ private:
+  Status LookAt(const std::string& path);
+  void Place();
+  void Name();
+  void Warn(const TimelineFile& file, const TimelineClock& clock);
+  Extent WholeExtent() const;
+
+  std::vector<TimelineFile> files_;  // without their spans
+  struct Extents {
+    Extent spans, marks;
+  };
+  std::vector<Extents> extents_;  // by file, on its own clock
+  std::vector<Life> lives_;       // by file; then in the order of the trace
+  Extent extent_;
+  bool is_bounded_ = false;
+  TraceSummary summary_;
+};
+
+Status Trace::Look(const std::vector<std::string>& paths) {
+  for (const std::string& path : paths) {
+    if (Status s = LookAt(path); !s.ok()) return s;
+  }
+  Place();
+  extent_ = WholeExtent();
+  Name();
+  return Status();
+}
+
+Status Trace::LookAt(const std::string& path) {
+  Result<TimelineFile> file = ReadTimelineFile(path);
+  if (!file.ok()) return file.status();
+  Extents extents;
+  for (TimelineTrackRecords& track : file->tracks) {
+    for (const TimelineRecord& record : track.records) {
+      const int64_t end_ns = record.begin_ns + record.duration_ns;
+      if (IsSpan(record)) extents.spans.Add(record.begin_ns, end_ns);
+      if (record.kind == TimelineKind::kMark) extents.marks.Add(record.begin_ns, end_ns);
+    }
+    std::erase_if(track.records, [](const auto& r) { return r.kind != TimelineKind::kClock; });
+  }
+  const TimelineHead& head = file->head;
+  is_bounded_ = is_bounded_ || head.first_step != 0 || head.last_step != UINT64_MAX;
+  extents_.push_back(extents);
+  files_.push_back(*std::move(file));
+  return Status();
+}
+
+void Trace::Place() {
+  const TimelineFile* origin = &files_.front();
+  for (const TimelineFile& file : files_) {
+    const bool is_earlier = file.head.unix_ns < origin->head.unix_ns || !IsScheduler(*origin);
+    if (IsScheduler(file) && is_earlier) origin = &file;
+  }
+  for (const TimelineFile& file : files_) {
+    const TimelineClock clock(file, ReferenceOf(file, files_), *origin);
+    lives_.push_back({.path = file.path,
+                      .name = file.process,
+                      .detail = fmt::format("process {} on {}", file.head.process_id, file.host),
+                      .head = file.head,
+                      .clock = clock});
+    Warn(file, clock);
+  }
+}
+
+void Trace::Warn(const TimelineFile& file, const TimelineClock& clock) {
+  if (file.head.lost_count > 0) {
+    summary_.warnings.push_back(
+        fmt::format("{} ({}) lacks its last {} spans: its file or disk was full", file.process,
+                    file.path, file.head.lost_count));
+  }
+  if (clock.source() == TimelineClock::Source::kTimeOfDay) {
+    summary_.warnings.push_back(fmt::format(
+        "{} on {} is placed by its time of day: it has not measured the scheduler's clock",
+        file.process, file.host));
+  }
+}
+
+Extent Trace::WholeExtent() const {
+  Extent whole;
+  for (size_t i = 0; i < lives_.size(); ++i) {
+    const auto add = [&](const Extent& extent) {
+      if (extent.begin_ns > extent.end_ns) return;  // nothing
+      const TimelineClock& clock = lives_[i].clock;
+      whole.Add(clock.ToReference(extent.begin_ns), clock.ToReference(extent.end_ns));
+    };
+    add(extents_[i].spans);
+    if (!is_bounded_) add(extents_[i].marks);
+  }
+  return whole.begin_ns > whole.end_ns ? Extent{0, 0} : whole;
+}
+
+// By role, by rank, by time; a process that was started again has several lives.
+void Trace::Name() {
+  const auto began = [](const Life& life) { return life.clock.ToReference(life.head.steady_ns); };
+  std::ranges::sort(lives_, [&](const Life& a, const Life& b) {
+    return std::tuple(RankOfRole(a.name), a.name.size(), a.name, began(a)) <
+           std::tuple(RankOfRole(b.name), b.name.size(), b.name, began(b));
+  });
+  std::map<std::string, int> counts;
+  for (Life& life : lives_) {
+    const int count = ++counts[life.name];
+    if (count > 1) life.name += fmt::format(", life {}", count);
+  }
+}
+
+Result<TraceSummary> Trace::Write(const std::string& path) {
+  Result<AtomicFile> out = AtomicFile::Create(path);
+  if (!out.ok()) return out.status();
+  TraceWriter writer(*std::move(out), extent_, is_bounded_);
+  writer.Begin();
+  for (size_t i = 0; i < lives_.size(); ++i) {
+    Result<TimelineFile> file = ReadTimelineFile(lives_[i].path);
+    if (!file.ok()) return file.status();
+    if (Status s = writer.AddLife(i + 1, lives_[i], *file); !s.ok()) return s;
+  }
+  summary_.process_count = lives_.size();
+  summary_.span_count = writer.span_count();
+  if (Status s = writer.End(summary_); !s.ok()) return s;
+  return std::move(summary_);
+}
+
+}  // namespace
+
+Result<TraceSummary> WriteTrace(const std::vector<std::string>& sources, const std::string& path) {
+  Result<std::vector<std::string>> files = FilesOf(sources);
+  if (!files.ok()) return files.status();
+  Trace trace;
+  if (Status s = trace.Look(*files); !s.ok()) return s;
+  return trace.Write(path);
+}
+
+}  // namespace pando

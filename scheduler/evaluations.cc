@@ -1,0 +1,134 @@
+#include "scheduler/evaluations.h"
+
+#include <algorithm>
+
+namespace pando {
+
+bool EvaluationRounds::StartDue(Micros now) {
+  if (running_ || parts_.rollback.is_pending()) return false;
+  const EvaluationHistory& history = parts_.history;
+  const Version committed = parts_.progress.committed();
+  // All is evaluated: before a rollback, or in an earlier life of the scheduler.
+  if (history.is_over()) return committed == history.final_version();
+  const Version due = history.NextDue();
+  if (committed < due) return false;
+  running_ = Running{due, {}};
+  parts_.phase.OnEvaluationStarted(now);
+  const uint64_t sample_count = plan_.data.test_samples;
+  for (uint64_t first = 0; first < sample_count; first += kEvaluationSliceSamples) {
+    const auto index = static_cast<uint32_t>(running_->slices.size());
+    const uint64_t last = std::min(first + kEvaluationSliceSamples, sample_count);
+    running_->slices.push_back({index, first, last, kUnknownNode, {}});
+  }
+  return running_->slices.empty() && Finish(now);
+}
+
+// Each worker has one slice at a time, so faster workers take more.
+void EvaluationRounds::HandOutSlices() {
+  if (!running_ || !parts_.views.HasAnnounced()) return;
+  for (const Member* worker : parts_.members.Workers()) {
+    if (worker->is_draining) continue;
+    const NodeId node = worker->peer.node;
+    const auto is_busy = [&](const Slice& slice) { return slice.worker == node && !slice.result; };
+    if (std::ranges::any_of(running_->slices, is_busy)) continue;
+    const auto slice = std::ranges::find(running_->slices, kUnknownNode, &Slice::worker);
+    if (slice == running_->slices.end()) return;
+    slice->worker = node;
+    SendSlice(worker->peer, *slice);
+  }
+}
+
+void EvaluationRounds::SendSlice(const PeerId& worker, const Slice& slice) {
+  parts_.outbox.Send(
+      worker, Evaluate{running_->version, slice.index, slice.first_sample, slice.last_sample});
+}
+
+bool EvaluationRounds::OnEvaluationResult(Micros now, const EvaluationResult& result) {
+  if (!running_ || result.version != running_->version) return false;
+  if (result.slice >= running_->slices.size()) return false;
+  Slice& slice = running_->slices[result.slice];
+  if (result.sample_count != slice.last_sample - slice.first_sample || slice.result) return false;
+  if (!IsSound(result, plan_.data.class_count)) return false;
+  slice.result = result;
+  const bool all =
+      std::ranges::all_of(running_->slices, [](const Slice& s) { return s.result.has_value(); });
+  return all && Finish(now);
+}
+
+bool EvaluationRounds::Finish(Micros now) {
+  EvaluationSummary summary{.version = running_->version};
+  for (const Slice& slice : running_->slices)
+    AddSlice(*slice.result, plan_.data.class_count, &summary);
+  parts_.phase.OnEvaluationDone(now);
+  running_.reset();
+  parts_.history.Add(summary);
+  // P25: the decision is in the journal, as the results are, before any process gets it.
+  if (!parts_.outbox.Commit()) return false;
+  parts_.observer.OnEvaluation(now, summary);
+  parts_.outbox.RepeatAt(now);  // release the pins
+  TellDecision(now);
+  return parts_.history.is_over();
+}
+
+// P32: the run stops early, or more steps may be made.
+void EvaluationRounds::TellDecision(Micros now) {
+  if (plan_.job.early_stop_patience == 0) return;
+  const EvaluationHistory& history = parts_.history;
+  const Version last = history.final_version();
+  if (last != plan_.steps.final_version()) {
+    const std::string best = std::to_string(BestFirst(history.all()).front().value());
+    return parts_.outbox.Tell(now, "early-stop", "",
+                              "the run ends with version " + std::to_string(last.value()) + ": " +
+                                  std::to_string(plan_.job.early_stop_patience) +
+                                  " evaluations have not improved the test accuracy of version " +
+                                  best,
+                              /*is_notable=*/true);
+  }
+  const Step next = StepReading(history.evaluated());
+  const Step first(next.value() - next.value() % kScalarsPerBlock);
+  for (const auto& [node, member] : parts_.members.all()) {
+    if (member.role() != Role::kServer || !member.takes_part()) continue;
+    for (const PeerId& lane : member.Peers()) parts_.progress.SendScalars(lane, first);
+  }
+}
+
+void EvaluationRounds::ReleaseSlices(NodeId worker) {
+  if (!running_) return;
+  for (Slice& slice : running_->slices) {
+    if (slice.worker == worker && !slice.result) slice.worker = kUnknownNode;
+  }
+}
+
+void EvaluationRounds::Forget(const Member& member) {
+  ReleaseSlices(member.peer.node);
+  released_.Forget(member.peer.incarnation);
+}
+
+void EvaluationRounds::RepeatTo(const PeerId& lane) {
+  const Version evaluated = parts_.history.evaluated();
+  if (released_.Newest(lane) < evaluated) parts_.outbox.Send(lane, ReleasePin{evaluated});
+}
+
+void EvaluationRounds::RepeatSlices() {
+  if (!running_) return;
+  for (const Slice& slice : running_->slices) {
+    if (slice.result || slice.worker == kUnknownNode) continue;
+    SendSlice(parts_.members.Find(slice.worker)->peer, slice);
+  }
+}
+
+void EvaluationRounds::StartGeneration() {
+  running_.reset();
+  parts_.phase.OnEvaluationLost();
+}
+
+size_t EvaluationRounds::DropAfter(Micros now, Version last_good) {
+  const size_t dropped = parts_.history.DropAfter(last_good);
+  if (running_ && running_->version > last_good) {
+    parts_.phase.OnEvaluationDone(now);
+    running_.reset();
+  }
+  return dropped;
+}
+
+}  // namespace pando

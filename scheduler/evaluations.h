@@ -1,0 +1,78 @@
+// EvaluationRounds has due versions evaluated: each worker gets one slice of the test set at a time
+// (P31). Lanes keep the version until ReleasePin arrives. Part of the scheduler core.
+// Threads: none.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "scheduler/journaled_outbox.h"
+#include "scheduler/ledgers/evaluation_history.h"
+#include "scheduler/ledgers/view_ledger.h"
+#include "scheduler/members/lane_acks.h"
+#include "scheduler/members/member.h"
+#include "scheduler/rollback.h"
+#include "scheduler/run_phase.h"
+#include "scheduler/run_progress.h"
+
+namespace pando {
+
+class EvaluationRounds {
+ public:
+  struct Parts {  // all outlive this
+    const Members& members;
+    const ViewLedger& views;
+    const Rollback& rollback;
+    EvaluationHistory& history;
+    RunProgress& progress;
+    RunPhase& phase;
+    RunObserver& observer;
+    JournaledOutbox& outbox;
+  };
+  EvaluationRounds(const JobPlan& plan, const Parts& parts) : plan_(plan), parts_(parts) {}
+
+  // Starts the evaluation that is due.  Returns true if none is to come and the run's last version
+  // is committed.
+  bool StartDue(Micros now);
+  void HandOutSlices();
+  // Returns true if it was the last result of the run's last evaluation.
+  bool OnEvaluationResult(Micros now, const EvaluationResult& result);
+  void OnPinReleased(const PeerId& from, const PinReleased& released) {
+    released_.OnAck(from, released.version);
+  }
+  // Other workers get the slices that this one has not evaluated.
+  void ReleaseSlices(NodeId worker);
+  void Forget(const Member& member);
+
+  void RepeatTo(const PeerId& lane);
+  void RepeatSlices();
+
+  void OnView() { released_.Clear(); }
+  void StartGeneration();
+  // A wrong gradient made the versions above `last_good` (P41).  Returns how many results were
+  // dropped.
+  size_t DropAfter(Micros now, Version last_good);
+
+ private:
+  struct Slice {
+    uint32_t index = 0;
+    uint64_t first_sample = 0;
+    uint64_t last_sample = 0;
+    NodeId worker = kUnknownNode;
+    std::optional<EvaluationResult> result;
+  };
+  struct Running {
+    Version version;
+    std::vector<Slice> slices;
+  };
+  void SendSlice(const PeerId& worker, const Slice& slice);
+  bool Finish(Micros now);
+  void TellDecision(Micros now);
+
+  const JobPlan& plan_;
+  const Parts parts_;
+  std::optional<Running> running_;
+  LaneAcks<Version> released_;  // under the view
+};
+
+}  // namespace pando

@@ -1,0 +1,107 @@
+#include "scheduler/final_weights.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+namespace pando {
+namespace {
+
+// Shards asked for at once: bounds the memory of the final weights in flight.
+constexpr uint32_t kPulledAtOnce = 16;
+// Shards are asked for again after a silence of all servers. Over a slow link they come one after
+// the other, and each repeat would put as many bytes before the missing ones.
+constexpr Micros kRetryFirst = std::chrono::milliseconds(500);
+constexpr Micros kRetryMax = std::chrono::seconds(4);
+// Final weights that cannot be written are tried again, while a person may free some space. After
+// that the run has failed, and can be resumed.
+constexpr Micros kKeepRetry = std::chrono::seconds(1);
+constexpr Micros kKeepPatience = std::chrono::minutes(30);
+
+}  // namespace
+
+void FinalWeights::StartCollecting(Micros now) {
+  parts_.phase.StartCollecting(now);
+  collecting_since_ = now;
+  unkept_since_.reset();
+  weights_.emplace(plan_.layout.float_count());
+  collected_.assign(plan_.shards.shard_count(), false);
+  silence_max_ = kRetryFirst;
+  AskForMissing(now);
+}
+
+void FinalWeights::Repeat(Micros now) {
+  if (!parts_.phase.is_collecting() || now < again_at_) return;
+  silence_max_ = std::min(2 * silence_max_, kRetryMax);
+  AskForMissing(now);
+}
+
+void FinalWeights::AskForMissing(Micros now) {
+  if (parts_.rollback.is_pending()) return;
+  std::map<PeerId, Pull> pulls;
+  uint32_t asked = 0;
+  for (pulled_end_ = 0; pulled_end_ < collected_.size() && asked < kPulledAtOnce; ++pulled_end_) {
+    if (collected_[pulled_end_]) continue;
+    const PeerId& primary = parts_.view.shards[pulled_end_].primary;
+    pulls[primary].items.push_back({ShardId(pulled_end_), parts_.history.final_version()});
+    ++asked;
+  }
+  for (auto& [lane, pull] : pulls) parts_.outbox.Send(lane, std::move(pull));
+  again_at_ = now + silence_max_;
+}
+
+void FinalWeights::OnParams(Micros now, const Params& params) {
+  if (!parts_.phase.is_collecting() || parts_.rollback.is_pending()) return;
+  silence_max_ = kRetryFirst;
+  again_at_ = now + silence_max_;
+  for (const ParamsItem& item : params.items) {
+    const uint32_t i = item.shard.value();
+    if (i >= collected_.size() || collected_[i]) continue;
+    if (item.version != parts_.history.final_version()) continue;
+    const ShardRange& range = plan_.shards.range(item.shard);
+    if (item.form != ParamsForm::kExact || item.payload.floats().size() != range.size()) continue;
+    std::ranges::copy(item.payload.floats(), weights_->data() + range.first);
+    collected_[i] = true;
+  }
+  const auto missing = std::ranges::find(collected_, false) - collected_.begin();
+  if (missing >= pulled_end_) AskForMissing(now);  // all that was asked for is here
+}
+
+void FinalWeights::Tick(Micros now) {
+  if (!parts_.phase.is_collecting()) return;
+  const bool has_all = std::ranges::find(collected_, false) == collected_.end();
+  if (parts_.rollback.is_pending() || !has_all || !parts_.verification.IsSettled()) return;
+  if (!unkept_since_ && !parts_.snapshots.IsFinalSettled(now, collecting_since_)) return;
+  if (!AreKept(now)) return;
+  weights_.reset();
+  parts_.faults.RecoverAll(now);
+  parts_.phase.SetCompleted();
+  if (!parts_.outbox.Commit()) return;
+  parts_.phase.End(now, StopReason::kCompleted, "completed");
+}
+
+// The servers hold the last version meanwhile. If the journal has the run's end, its weights are
+// kept.
+bool FinalWeights::AreKept(Micros now) {
+  if (unkept_since_ && now < keep_at_) return false;
+  const Status kept =
+      parts_.observer.OnFinalWeights(now, parts_.history.final_version(), *weights_);
+  if (kept.ok()) return true;
+  keep_at_ = now + kKeepRetry;
+  if (!unkept_since_) {
+    unkept_since_ = now;
+    parts_.outbox.Tell(now, "weights-failed", "",
+                       kept.message() + ": the run waits until they can be written",
+                       /*is_notable=*/true);
+  }
+  if (now - *unkept_since_ >= kKeepPatience)
+    parts_.phase.End(now, StopReason::kFailed, kept.message() + "; the run can be resumed");
+  return false;
+}
+
+void FinalWeights::StartGeneration() {
+  collected_.clear();
+  weights_.reset();
+}
+
+}  // namespace pando

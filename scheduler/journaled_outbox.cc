@@ -1,0 +1,65 @@
+#include "scheduler/journaled_outbox.h"
+
+#include <utility>
+
+#include "common/mutation.h"
+
+namespace pando {
+namespace {
+
+// P25 left out: how long a view is announced before it is in the journal.
+constexpr Micros kLateJournal = std::chrono::milliseconds(100);
+
+}  // namespace
+
+JournaledOutbox::JournaledOutbox(const Identity& identity, const View& view, JournaledState& state,
+                                 Journal& journal, RunObserver& observer, Outbox& outbox)
+    : identity_(identity),
+      view_(view),
+      state_(state),
+      journal_(journal),
+      observer_(observer),
+      outbox_(outbox) {}
+
+void JournaledOutbox::Send(const PeerId& to, Message message) {
+  outgoing_.push_back({.job = identity_.job,
+                       .generation = view_.generation,
+                       .view = view_.id,
+                       .sender = identity_.self,
+                       .receiver = to,
+                       .message = std::move(message)});
+}
+
+void JournaledOutbox::Tell(Micros now, const char* name, const std::string& node,
+                           const std::string& text, bool is_notable) {
+  observer_.OnEvent(now, {name, node, text, is_notable});
+}
+
+bool JournaledOutbox::Commit() {
+  if (fenced()) return false;
+  status_ = journal_.Commit(state_.State());
+  has_changed_ = false;
+  journal_at_.reset();
+  if (!fenced()) state_.OnJournaled();
+  return !fenced();
+}
+
+void JournaledOutbox::Flush(Micros now) {
+  if (has_changed_ && Mutated(Mutation::kAnnounceBeforeJournal)) {
+    if (!journal_at_) journal_at_ = now + kLateJournal;
+    if (now >= *journal_at_) Commit();
+  } else if (has_changed_) {
+    Commit();
+  }
+  std::vector<Envelope> outgoing = std::exchange(outgoing_, {});
+  if (fenced()) return;
+  for (Envelope& envelope : outgoing) outbox_.Send(std::move(envelope));
+}
+
+bool JournaledOutbox::TakeRepeat(Micros now) {
+  if (now < repeat_at_) return false;
+  repeat_at_ = now + kRepeatInterval;
+  return true;
+}
+
+}  // namespace pando

@@ -1,0 +1,154 @@
+#include "scheduler/ledgers/fault_ledger.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace pando {
+
+namespace {
+
+// Steps that the run must have made since the answer was everywhere: the first may have been almost
+// complete when the fault came.
+constexpr uint64_t kStepsToRecover = 2;
+
+}  // namespace
+
+FaultLedger::FaultLedger(Micros started_at, std::vector<FaultRecord> records)
+    : started_at_(started_at) {
+  for (FaultRecord& record : records) {
+    next_id_ = std::max(next_id_, record.id + 1);
+    entries_.push_back({.record = std::move(record)});
+  }
+}
+
+double FaultLedger::Ms(Micros time) const {
+  return std::max(0.0, static_cast<double>((time - started_at_).count()) / 1000.0);
+}
+
+FaultLedger::Entry* FaultLedger::Find(const Subject& subject) {
+  for (auto it = entries_.rbegin(); it != entries_.rend(); ++it) {
+    const FaultRecord& record = it->record;
+    const bool is_same_process = subject.process_id != 0 && record.host == subject.host &&
+                                 record.process_id == subject.process_id;
+    const bool is_same_name =
+        record.target == subject.target &&
+        (subject.process_id == 0 ? !it->is_recovered() : record.process_id == 0);
+    if (is_same_process || is_same_name) return &*it;
+  }
+  return nullptr;
+}
+
+FaultLedger::Entry& FaultLedger::Open(const Subject& subject, Step step) {
+  if (entries_.size() == kRecordsMax) entries_.erase(entries_.begin());
+  Entry entry;
+  entry.record.id = next_id_++;
+  entry.record.target = subject.target;
+  entry.record.host = subject.host;
+  entry.record.process_id = subject.process_id;
+  entry.record.step = step;
+  entries_.push_back(std::move(entry));
+  return entries_.back();
+}
+
+// A process can be stopped again, or stopped and then killed, noticed or not. But it ends once,
+// because of the fault before. Notes are repeated, also after later ones.
+FaultLedger::Entry* FaultLedger::FindNoted(const Subject& subject, const FaultNote& note) {
+  Entry* newest = Find(subject);
+  if (newest == nullptr || note.action == "exit" || note.injected_us == 0) return newest;
+  const double injected_ms = Ms(Micros(note.injected_us));
+  for (Entry& entry : entries_) {
+    const bool is_same_process = subject.process_id != 0 &&
+                                 entry.record.process_id == subject.process_id &&
+                                 entry.record.host == subject.host;
+    if (is_same_process && entry.record.injected_ms == injected_ms) return &entry;
+  }
+  const bool is_another = newest->record.injected_ms >= 0 ||
+                          (newest->is_recovered() && injected_ms > newest->record.recovered_ms);
+  return is_another ? nullptr : newest;
+}
+
+void FaultLedger::OnNote(Micros now, const Subject& subject, const FaultNote& note, Step step) {
+  const bool is_injection = note.action != "exit";
+  Entry* entry = FindNoted(subject, note);
+  if (entry == nullptr) entry = &Open(subject, step);
+  FaultRecord& record = entry->record;
+  if (record.action.empty() || is_injection) record.action = note.action;
+  if (record.process_id == 0) {
+    record.host = subject.host;
+    record.process_id = subject.process_id;
+  }
+  if (note.injected_us != 0) record.injected_ms = Ms(Micros(note.injected_us));
+  if (note.exited_us != 0 && !entry->is_detected()) {
+    record.detected_ms = Ms(now);
+    record.detected_by = "exit";
+  }
+  // The scheduler's own end: the next life noticed it only when it began.
+  if (note.exited_us != 0 && note.role == Role::kScheduler)
+    record.detected_ms = Ms(Micros(note.exited_us));
+  entry->has_changed = true;
+}
+
+void FaultLedger::OnDetected(Micros now, const Subject& subject, const std::string& action,
+                             const std::string& detected_by, Step step) {
+  Entry* entry = Find(subject);
+  if (entry == nullptr || entry->is_recovered()) entry = &Open(subject, step);
+  if (entry->is_detected()) return;
+  if (entry->record.action.empty()) entry->record.action = action;
+  entry->record.detected_ms = Ms(now);
+  entry->record.detected_by = detected_by;
+  entry->has_changed = true;
+}
+
+void FaultLedger::OnView(ViewId view) {
+  for (Entry& entry : entries_) {
+    if (entry.is_detected() && !entry.is_recovered() && !entry.answered_by)
+      entry.answered_by = view;
+  }
+}
+
+void FaultLedger::OnProgress(Micros now, ViewId view, Version committed, bool is_last) {
+  for (Entry& entry : entries_) {
+    if (entry.is_recovered() || !entry.answered_by || view < *entry.answered_by) continue;
+    if (!entry.base) entry.base = committed;
+    if (is_last || committed.value() >= entry.base->value() + kStepsToRecover)
+      SetRecovered(now, entry);
+  }
+}
+
+void FaultLedger::OnRollback() {
+  for (Entry& entry : entries_) entry.base.reset();
+}
+
+void FaultLedger::SetRecovered(Micros now, Entry& entry) {
+  entry.record.recovered_ms = Ms(now);
+  entry.has_changed = true;
+}
+
+void FaultLedger::Recover(Micros now, const std::string& target) {
+  for (Entry& entry : entries_) {
+    if (entry.record.target == target && entry.is_detected() && !entry.is_recovered())
+      SetRecovered(now, entry);
+  }
+}
+
+void FaultLedger::RecoverAll(Micros now) {
+  for (Entry& entry : entries_) {
+    if (entry.is_detected() && !entry.is_recovered()) SetRecovered(now, entry);
+  }
+}
+
+std::vector<FaultRecord> FaultLedger::TakeChanged() {
+  std::vector<FaultRecord> changed;
+  for (Entry& entry : entries_) {
+    if (std::exchange(entry.has_changed, false)) changed.push_back(entry.record);
+  }
+  return changed;
+}
+
+std::vector<FaultRecord> FaultLedger::records() const {
+  std::vector<FaultRecord> records;
+  for (const Entry& entry : entries_) records.push_back(entry.record);
+  return records;
+}
+
+}  // namespace pando

@@ -1,0 +1,66 @@
+// FaultLedger keeps the faults of the run's processes, and says when the run recovered from each:
+// when every primary's lane has entered the view that answers the fault, and the lowest incomplete
+// step has advanced by two. Part of the scheduler core. Threads: none.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "proto/outbox.h"
+#include "scheduler/journal.h"
+
+namespace pando {
+
+class FaultLedger {
+ public:
+  static constexpr size_t kRecordsMax = 4096;  // the oldest go first
+  // `started_at`: when the job began, on the machine's steady clock. `records`: of earlier lives.
+  FaultLedger(Micros started_at, std::vector<FaultRecord> records);
+
+  struct Subject {
+    std::string target;  // "worker 1"
+    std::string host;
+    uint32_t process_id = 0;  // 0: unknown, the target's name says it all
+  };
+  // A supervisor's report of a fault. It may come before the fault is detected, or after.
+  void OnNote(Micros now, const Subject& subject, const FaultNote& note, Step step);
+  // The scheduler noticed the fault. `action` counts if no supervisor reports one.
+  void OnDetected(Micros now, const Subject& subject, const std::string& action,
+                  const std::string& detected_by, Step step);
+  // The faults detected so far are answered by this view.
+  void OnView(ViewId view);
+  // Every primary's lane has reported under this view; `committed` is what all have, `is_last` if
+  // there is no later version.
+  void OnProgress(Micros now, ViewId view, Version committed, bool is_last);
+  void OnRollback();  // committed starts again from an earlier version
+  void Recover(Micros now, const std::string& target);
+  void RecoverAll(Micros now);  // the detected ones
+
+  // Copies of those that have changed since the last call, in order of their ids.
+  std::vector<FaultRecord> TakeChanged();
+  std::vector<FaultRecord> records() const;
+
+ private:
+  struct Entry {
+    FaultRecord record;
+    std::optional<ViewId> answered_by;
+    std::optional<Version> base;  // committed when the answering view was everywhere
+    bool has_changed = false;
+    bool is_detected() const { return record.detected_ms >= 0; }
+    bool is_recovered() const { return record.recovered_ms >= 0; }
+  };
+  // The newest of the same process, or of the same name where the process is not known.
+  Entry* Find(const Subject& subject);
+  // The entry that the note is about; null if it is a new fault.
+  Entry* FindNoted(const Subject& subject, const FaultNote& note);
+  Entry& Open(const Subject& subject, Step step);
+  double Ms(Micros time) const;
+  void SetRecovered(Micros now, Entry& entry);
+
+  Micros started_at_;
+  uint64_t next_id_ = 1;
+  std::vector<Entry> entries_;
+};
+
+}  // namespace pando

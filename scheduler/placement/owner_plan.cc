@@ -1,0 +1,173 @@
+#include "scheduler/placement/owner_plan.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+namespace pando {
+namespace {
+
+constexpr Micros kSpeedInterval = std::chrono::seconds(5);
+// A view is worth it if it saves this part of a step: in a new view gradients are sent again.
+constexpr uint64_t kStepParts = 10;
+// A worker that has had no share for so long gets one micro-batch until speeds are considered
+// again: only a worker that computes is measured.
+constexpr Micros kTrialAfter = std::chrono::seconds(30);
+// How long a joiner has to get its parameters before its first step.
+constexpr Micros kHandOverTime = std::chrono::milliseconds(100);
+
+// In the same order, but grouped by host.
+std::vector<const Member*> GroupByHost(const std::vector<const Member*>& workers) {
+  std::vector<const Member*> sorted;
+  for (const Member* first : workers) {
+    if (std::ranges::find(sorted, first) != sorted.end()) continue;
+    std::ranges::copy_if(workers, std::back_inserter(sorted), [&](const Member* worker) {
+      return worker->registration.host == first->registration.host;
+    });
+  }
+  return sorted;
+}
+
+std::set<NodeId> CollectNodes(const std::vector<WorkerSpeed>& speeds) {
+  std::set<NodeId> nodes;
+  for (const WorkerSpeed& speed : speeds) nodes.insert(speed.worker);
+  return nodes;
+}
+
+}  // namespace
+
+void OwnerPlan::Resume() {
+  for (const MicroBatchOwner& owner : parts_.views.view().owners)
+    shared_among_.insert(owner.worker);
+}
+
+// The workers that take work: all but the avoided ones, or these too if there is no other. In the
+// order of their ranks, but grouped by host: so what a host computes is few subtrees (P6a).
+std::vector<WorkerSpeed> OwnerPlan::Speeds(Micros now) const {
+  const std::set<NodeId> all_avoided = parts_.silences.Avoided(now);
+  std::vector<WorkerSpeed> speeds;
+  std::vector<WorkerSpeed> avoided;
+  for (const Member* worker : GroupByHost(parts_.members.Workers())) {
+    if (worker->is_draining) continue;
+    const NodeId node = worker->peer.node;
+    const auto idle = idle_since_.find(node);
+    const bool is_on_trial = idle != idle_since_.end() && now - idle->second >= kTrialAfter;
+    (all_avoided.contains(node) ? avoided : speeds)
+        .push_back({node, micro_batch_us(node), is_on_trial});
+  }
+  return speeds.empty() ? avoided : speeds;
+}
+
+uint64_t OwnerPlan::micro_batch_us(NodeId worker) const {
+  const auto it = speeds_.find(worker);
+  return it == speeds_.end() ? 0 : it->second.micro_batch_us();
+}
+
+std::vector<NodeId> OwnerPlan::ShareAnew(const std::vector<WorkerSpeed>& speeds) const {
+  const uint32_t count = plan_.job.micro_batches;
+  return SpreadInRuns(ShareMicroBatches(count, speeds), speeds, count);
+}
+
+std::vector<MicroBatchOwner> OwnerPlan::NextOwners(Micros now) {
+  const std::vector<MicroBatchOwner>& before = parts_.views.view().owners;
+  const std::vector<WorkerSpeed> speeds = Speeds(now);
+  std::vector<NodeId> workers;
+  for (const MicroBatchOwner& owner : before) workers.push_back(owner.worker);
+  std::set<NodeId> among = CollectNodes(speeds);
+  const bool has_dispute = parts_.verification.has_dispute();
+  const bool is_as_before = among == shared_among_ && had_judge_ == has_dispute;
+  shared_among_ = std::move(among);
+  if (!is_as_before || has_speed_gain_) workers = ShareAnew(speeds);
+  has_speed_gain_ = false;
+  had_judge_ = has_dispute;
+  parts_.verification.AppointJudge(workers);
+  const auto is_living = [&](NodeId node) {
+    const Member* member = parts_.members.Find(node);
+    return member != nullptr && member->takes_part();
+  };
+  // Hand-overs take place at a step that the run will reach when a joiner is ready for it.
+  const Version committed = parts_.progress.committed();
+  const Step ahead(committed.value() + 1 + parts_.progress.StepsWithin(kHandOverTime));
+  return HandOverTo(
+      workers, before,
+      {.is_living = is_living, .lowest = StepReading(committed), .first_step = ahead});
+}
+
+std::vector<MicroBatchOwner> OwnerPlan::FirstOwners(Micros now) {
+  const std::vector<WorkerSpeed> speeds = Speeds(now);
+  std::vector<NodeId> workers = ShareAnew(speeds);
+  shared_among_ = CollectNodes(speeds);
+  parts_.verification.AppointJudge(workers);
+  std::vector<MicroBatchOwner> owners;
+  for (NodeId worker : workers) owners.push_back({.worker = worker});
+  return owners;
+}
+
+// What a step takes, exchange included; at least so long if none was over since the last look.
+// Unknown at the first look, and at the first one after a rollback.
+std::optional<Micros> OwnerPlan::MeasureStep(Micros now) {
+  const Version committed = parts_.progress.committed();
+  const Micros since = now - measured_at_;
+  const bool is_first = !measured_ || committed < *measured_;
+  if (!is_first && committed == *measured_) return step_time_ = std::max(step_time_, since);
+  if (is_first) {
+    step_time_ = Micros(0);
+  } else {
+    step_time_ = since / static_cast<int64_t>(committed.value() - measured_->value());
+  }
+  measured_at_ = now;
+  measured_ = committed;
+  return is_first ? std::nullopt : std::optional(step_time_);
+}
+
+void OwnerPlan::Tick(Micros now) {
+  const bool is_group = plan_.job.strategy == Strategy::kAllreduce;
+  if (parts_.views.view().owners.empty() || parts_.rollback.is_pending() || is_group) return;
+  if (look_at_ == Micros(0)) look_at_ = now + kSpeedInterval;  // all have reported by then
+  if (now < look_at_) return;
+  look_at_ = now + kSpeedInterval;
+  const std::optional<Micros> step_time = MeasureStep(now);
+  const std::vector<WorkerSpeed> speeds = Speeds(now);
+  if (speeds.empty() || !IsWorthAView(speeds, step_time)) return;
+  has_speed_gain_ = true;
+  parts_.views.RequestView(now);
+}
+
+// Whether an idle worker is on trial, or computing would gain more than a sixth of its time and the
+// step a tenth of its time.
+bool OwnerPlan::IsWorthAView(const std::vector<WorkerSpeed>& speeds,
+                             std::optional<Micros> step_time) const {
+  const std::vector<MicroBatchOwner>& owners = parts_.views.view().owners;
+  std::vector<uint32_t> shares;
+  for (const WorkerSpeed& speed : speeds) {
+    shares.push_back(
+        static_cast<uint32_t>(std::ranges::count(owners, speed.worker, &MicroBatchOwner::worker)));
+  }
+  const auto best = ShareMicroBatches(plan_.job.micro_batches, speeds);
+  for (size_t i = 0; i < speeds.size(); ++i) {
+    if (speeds[i].is_on_trial && shares[i] == 0 && best[i] != 0) return true;
+  }
+  const uint64_t now_us = StepMicros(shares, speeds);
+  const uint64_t best_us = StepMicros(best, speeds);
+  return step_time && now_us * 5 > best_us * 6 &&
+         now_us - best_us >= static_cast<uint64_t>(step_time->count()) / kStepParts;
+}
+
+void OwnerPlan::OnView(Micros now) {
+  const std::vector<MicroBatchOwner>& owners = parts_.views.view().owners;
+  for (const auto& [node, member] : parts_.members.all()) {
+    const bool is_idle = std::ranges::find(owners, node, &MicroBatchOwner::worker) == owners.end();
+    if (is_idle) {
+      idle_since_.try_emplace(node, now);
+    } else {
+      idle_since_.erase(node);
+    }
+  }
+}
+
+void OwnerPlan::Forget(NodeId worker) {
+  speeds_.erase(worker);
+  idle_since_.erase(worker);
+}
+
+}  // namespace pando

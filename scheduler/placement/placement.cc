@@ -1,0 +1,163 @@
+#include "scheduler/placement/placement.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "common/check.h"
+#include "common/mutation.h"
+#include "scheduler/placement/mover.h"
+
+namespace pando {
+
+namespace {
+
+// Up to this many bytes per lane a step costs what its messages cost, beyond it what its bytes
+// cost.
+constexpr size_t kRunBytesMax = 256 << 10;
+
+// Neighbours are on different hosts wherever that is possible.
+std::vector<PlacementServer> InRing(const std::vector<PlacementServer>& servers) {
+  std::map<std::string, size_t> count_of_host;
+  std::vector<std::pair<size_t, PlacementServer>> ring;
+  for (const PlacementServer& server : servers) {
+    if (!server.is_leaving) ring.emplace_back(count_of_host[server.host]++, server);
+  }
+  std::ranges::stable_sort(ring, {}, [](const auto& entry) { return entry.first; });
+  std::vector<PlacementServer> ordered;
+  for (auto& [round, server] : ring) ordered.push_back(std::move(server));
+  return ordered;
+}
+
+// The next `count` servers after `first`, those on hosts that none of them is on yet before others.
+std::vector<size_t> BackupsInRing(const std::vector<PlacementServer>& ring, size_t first,
+                                  size_t count) {
+  std::set<std::string> hosts{ring[first].host};
+  std::vector<size_t> next;
+  std::vector<size_t> others;
+  for (size_t i = 1; i < ring.size(); ++i) {
+    const size_t server = (first + i) % ring.size();
+    (hosts.insert(ring[server].host).second ? next : others).push_back(server);
+  }
+  std::ranges::copy(others, std::back_inserter(next));
+  next.resize(count);
+  return next;
+}
+
+// Shard by shard, each lane a run of about total / lanes floats: backward finishes a lane's shards
+// together, so that they travel as one message, and the back of the model while the front is
+// computed. A lane's backups are on one lane of the next server on another host.
+std::vector<ShardPlacement> PlaceInRuns(const ShardPlan& plan,
+                                        const std::vector<PlacementServer>& ring,
+                                        uint32_t replicas) {
+  const size_t total = plan.ranges().back().last;
+  const auto lane_of = [](const PlacementServer& server, size_t lane) {
+    PeerId peer = server.peer;
+    peer.lane = static_cast<uint16_t>(lane % server.lane_count);
+    return peer;
+  };
+  std::vector<ShardPlacement> placements;
+  for (const ShardRange& range : plan.ranges()) {
+    const size_t middle = (range.first + range.size() / 2) * ring.size();
+    const size_t first = middle / total;
+    const size_t lane = middle % total * ring[first].lane_count / total;
+    ShardPlacement placement{.primary = lane_of(ring[first], lane)};
+    for (size_t backup : BackupsInRing(ring, first, replicas - 1))
+      placement.in_sync_backups.push_back(lane_of(ring[backup], lane));
+    placements.push_back(std::move(placement));
+  }
+  return placements;
+}
+
+// Largest shards first, each to the emptiest lane of the emptiest server: all of them have work all
+// through backward.
+std::vector<ShardPlacement> PlaceEvenly(const ShardPlan& plan,
+                                        const std::vector<PlacementServer>& ring) {
+  std::vector<size_t> floats(ring.size());
+  std::vector<std::vector<size_t>> lane_floats;
+  for (const PlacementServer& server : ring) lane_floats.emplace_back(server.lane_count);
+  std::vector<ShardPlacement> placements(plan.shard_count());
+  for (uint32_t shard : LargestFirst(plan)) {
+    const size_t size = plan.ranges()[shard].size();
+    const auto server = std::ranges::min_element(floats) - floats.begin();
+    auto& lanes = lane_floats[server];
+    const auto lane = std::ranges::min_element(lanes) - lanes.begin();
+    floats[server] += size;
+    lanes[lane] += size;
+    placements[shard].primary = ring[server].peer;
+    placements[shard].primary.lane = static_cast<uint16_t>(lane);
+  }
+  return placements;
+}
+
+}  // namespace
+
+std::vector<ShardPlacement> PlaceShards(const ShardPlan& plan,
+                                        const std::vector<PlacementServer>& servers,
+                                        uint32_t replicas) {
+  const std::vector<PlacementServer> ring = InRing(servers);
+  PANDO_CHECK(!ring.empty());
+  const auto count = std::min(replicas, static_cast<uint32_t>(ring.size()));
+  size_t lane_count = 0;
+  for (const PlacementServer& server : ring) lane_count += server.lane_count;
+  const size_t bytes = plan.ranges().back().last * sizeof(float);
+  std::vector<ShardPlacement> placements =
+      bytes <= kRunBytesMax * lane_count ? PlaceInRuns(plan, ring, count) : PlaceEvenly(plan, ring);
+  const MoveOptions free{.replicas = count, .transfer_floats_max = SIZE_MAX};
+  const size_t rounds_max = 4 * placements.size() + 4;
+  for (size_t i = 0; i < rounds_max && MoveShards(plan, ring, free, placements); ++i) {
+    for (ShardPlacement& placement : placements) {  // there are no data yet: in sync at once
+      for (const SyncingBackup& syncing : placement.syncing_backups)
+        placement.in_sync_backups.push_back(syncing.peer);
+      placement.syncing_backups.clear();
+    }
+  }
+  return placements;
+}
+
+bool DropLostReplicas(const ShardPlan& plan, const std::vector<PlacementServer>& servers,
+                      ViewId next, std::vector<ShardPlacement>& placements) {
+  std::map<PeerId, const PlacementServer*> living;
+  for (const PlacementServer& server : servers) living[server.peer] = &server;
+  const auto server_of = [](PeerId peer) {
+    peer.lane = 0;
+    return peer;
+  };
+  const auto is_lost = [&](const PeerId& peer) { return !living.contains(server_of(peer)); };
+  std::map<PeerId, size_t> primary_floats;
+  for (size_t shard = 0; shard < placements.size(); ++shard)
+    primary_floats[server_of(placements[shard].primary)] += plan.ranges()[shard].size();
+  const auto goes_first = [&](const PeerId& a, const PeerId& b) {
+    const bool a_leaves = living.at(server_of(a))->is_leaving;
+    const bool b_leaves = living.at(server_of(b))->is_leaving;
+    if (a_leaves != b_leaves) return b_leaves;
+    return primary_floats[server_of(a)] < primary_floats[server_of(b)];
+  };
+  for (size_t shard = 0; shard < placements.size(); ++shard) {
+    ShardPlacement& placement = placements[shard];
+    std::erase_if(placement.in_sync_backups, is_lost);
+    std::erase_if(placement.syncing_backups, [&](const auto& s) { return is_lost(s.peer); });
+    if (!is_lost(placement.primary)) continue;
+    std::vector<PeerId> heirs = placement.in_sync_backups;
+    if (heirs.empty() && Mutated(Mutation::kPromoteSyncing)) {
+      for (const SyncingBackup& syncing : placement.syncing_backups) heirs.push_back(syncing.peer);
+    }
+    if (heirs.empty()) return false;
+    const PeerId heir = *std::ranges::min_element(heirs, goes_first);
+    primary_floats[server_of(heir)] += plan.ranges()[shard].size();
+    Promote(placement, heir, next);
+  }
+  return true;
+}
+
+bool MoveShards(const ShardPlan& plan, const std::vector<PlacementServer>& servers,
+                const MoveOptions& options, std::vector<ShardPlacement>& placements) {
+  const auto staying =
+      std::ranges::count_if(servers, [](const PlacementServer& s) { return !s.is_leaving; });
+  PANDO_CHECK(staying > 0);
+  MoveOptions possible = options;
+  possible.replicas = std::min(options.replicas, static_cast<uint32_t>(staying));
+  return Mover(plan, servers, possible, placements).Move();
+}
+
+}  // namespace pando

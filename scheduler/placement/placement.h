@@ -1,0 +1,53 @@
+// Where shards go. Pure functions of the servers and of where the shards are. Called by ViewMaker
+// and Generations.
+//
+// The only moves are: add a replica (it is syncing until its primary reports it in sync), promote,
+// remove. Each call makes the moves that are possible at once. The scheduler publishes them as a
+// view and calls again when they are done.
+//
+// The aim: `replicas` replicas of each shard, on different servers and on as many hosts as
+// possible. Where the hosts leave a choice, the bytes of all replicas per server, and of primaries
+// per server, differ by at most the largest shard's. No shard moves without need.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "plan/tensor_layout.h"
+#include "proto/messages.h"
+
+namespace pando {
+
+// A server as placement sees it.
+struct PlacementServer {
+  PeerId peer;  // lane 0
+  std::string host;
+  uint16_t lane_count = 1;
+  bool is_leaving = false;  // keeps what it has until others have it, and gets nothing new
+  bool takes_more = true;   // false: gets nothing new for now
+};
+
+// Places all shards, with all replicas in sync: for version 0 and for a restored snapshot. The
+// number of messages bounds the steps of a small model, so it is cut into one run of shards per
+// lane. REQUIRES: some server is not leaving.
+std::vector<ShardPlacement> PlaceShards(const ShardPlan& plan,
+                                        const std::vector<PlacementServer>& servers,
+                                        uint32_t replicas);
+
+// Takes out the replicas on servers that are not among `servers`, and promotes an in-sync backup if
+// the primary goes. `next`: the view that publishes it (P24).  Returns false if a shard is left
+// without a replica in sync; `placements` are then undefined.
+bool DropLostReplicas(const ShardPlan& plan, const std::vector<PlacementServer>& servers,
+                      ViewId next, std::vector<ShardPlacement>& placements);
+
+struct MoveOptions {
+  uint32_t replicas = 1;
+  ViewId next;                     // the view that publishes it
+  size_t transfer_floats_max = 0;  // per newcomer at a time, but always one shard
+};
+// Makes the next moves towards the aim.  Returns true if it made any.
+// REQUIRES: every replica is on one of `servers`.
+bool MoveShards(const ShardPlan& plan, const std::vector<PlacementServer>& servers,
+                const MoveOptions& options, std::vector<ShardPlacement>& placements);
+
+}  // namespace pando

@@ -1,0 +1,88 @@
+// RunPhase is the scheduler's phase, how the run ends, and the time in which steps were made. The
+// parts of the scheduler read it; any of them may end the run. Threads: none.
+//
+// clang-format off
+//   phase       | entered when                          | what the scheduler does
+//   ------------+---------------------------------------+-----------------------------------------
+//   kGathering  | start of a run, or of its resumption  | welcomes nodes until all that the job
+//               |                                       | wants are ready
+//   kTraining   | all are ready; the journal has a view | scalars, progress, evaluations, leases,
+//               |                                       | views as nodes come and go, rollbacks
+//   kCollecting | version n committed and evaluated     | pulls the final weights, waits for the
+//               |                                       | final snapshot; a rollback trains again
+//   kStopping   | both are here, or a failure, or End() | sends Stop until every member said Bye,
+//               |                                       | or for stop_grace
+//   kFinished   | all have left                         | -
+// clang-format on
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "common/text.h"
+#include "scheduler/journaled_outbox.h"
+
+namespace pando {
+
+enum class SchedulerPhase : uint8_t { kGathering, kTraining, kCollecting, kStopping, kFinished };
+template <>
+inline constexpr auto kEnumNames<SchedulerPhase> =
+    std::to_array({"gathering", "training", "collecting weights", "stopping", "finished"});
+
+class RunPhase {
+ public:
+  // `is_completed`: an earlier life of the scheduler has completed the run (P33).
+  RunPhase(JournaledOutbox& outbox, Micros stop_grace, bool is_completed)
+      : outbox_(outbox), stop_grace_(stop_grace), is_completed_(is_completed) {}
+
+  SchedulerPhase phase() const { return phase_; }
+  bool is_gathering() const { return phase_ == SchedulerPhase::kGathering; }
+  bool is_training() const { return phase_ == SchedulerPhase::kTraining; }
+  bool is_collecting() const { return phase_ == SchedulerPhase::kCollecting; }
+  bool is_running() const { return is_training() || is_collecting(); }
+  bool is_ending() const { return phase_ >= SchedulerPhase::kStopping; }
+  bool is_finished() const { return phase_ == SchedulerPhase::kFinished; }
+
+  // Another life of the scheduler had begun to train.
+  void Resume() { phase_ = SchedulerPhase::kTraining; }
+  void StartTraining(Micros now);
+  void StartCollecting(Micros now);
+  void TrainAgain();  // after a rollback
+  // Ends the run. No effect on a run that is ending.
+  void End(Micros now, StopReason reason, std::string text);
+  // The same for a group, which cannot go on without the member that it has lost.
+  void EndForLostMember(Micros now, std::string text);
+  // Finishes an ending run once every member has left, or has had the time to.
+  void FinishWhenLeft(Micros now, bool have_all_left);
+
+  // P33: the final weights are kept. The journal keeps this.
+  bool is_completed() const { return is_completed_; }
+  void SetCompleted() { is_completed_ = true; }
+  // REQUIRES: is_ending().
+  const Stop& stop() const { return *stop_; }
+  bool has_lost_member() const { return has_lost_member_; }
+  // When kStopping ends at the latest; kNever in other phases.
+  Micros NextDeadline() const;
+
+  // Time in which steps were made: from the first view on, evaluations left out.
+  Micros TrainingTime(Micros now) const;
+  void StartClock(Micros now) { training_since_ = now; }
+  void OnEvaluationStarted(Micros now) { evaluating_since_ = now; }
+  void OnEvaluationDone(Micros now);
+  void OnEvaluationLost() { evaluating_since_.reset(); }  // its time counts as training
+
+ private:
+  JournaledOutbox& outbox_;
+  const Micros stop_grace_;
+  SchedulerPhase phase_ = SchedulerPhase::kGathering;
+  bool is_completed_;
+  std::optional<Stop> stop_;
+  bool has_lost_member_ = false;
+  Micros stop_at_{0};  // when kStopping began
+  Micros training_since_{0};
+  Micros evaluation_time_{0};  // of evaluations that are done
+  std::optional<Micros> evaluating_since_;
+  std::optional<Micros> training_time_;  // fixed while the run ends
+};
+
+}  // namespace pando

@@ -1,0 +1,84 @@
+#include "server/following.h"
+
+#include <utility>
+
+#include "common/mutation.h"
+
+namespace pando {
+
+// P13: roots count between equal views only.
+void Following::OnRoot(const Envelope& envelope, const Root& root) {
+  const bool counts = envelope.view == member_.view().id || Mutated(Mutation::kUnequalViews);
+  if (!counts) return;
+  for (const RootItem& item : root.items) OnRootItem(envelope.sender, item);
+  const Replica* metric = replicas_.Find(plan_.metric_shard());
+  if (metric != nullptr && metric->primary() == envelope.sender)
+    progress_.ForgetRowsBelow(root.first_row);
+}
+
+void Following::OnRootItem(const PeerId& from, const RootItem& item) {
+  Replica* replica = replicas_.Find(item.shard);
+  if (replica == nullptr || replica->is_primary() || replica->primary() != from) return;
+  Shard& shard = replica->shard;
+  const Shard::Followed followed = Follow(shard, item);
+  // While it loads, an empty acknowledgement keeps the primary from reporting us as silent.
+  if (snapshots_.IsLoading(item.shard)) acks_out_[from];
+  if (followed == Shard::Followed::kRefused) return;
+  if (followed == Shard::Followed::kMade) progress_.NoteMetrics(shard);
+  const Version made = VersionMadeBy(item.step);
+  // What a pin holds up is not silence: the newest version is acknowledged once more.
+  const bool is_known =
+      followed != Shard::Followed::kHeld && shard.records().KnownHash(made).has_value();
+  Acknowledge(*replica, is_known ? made : shard.newest());
+}
+
+Shard::Followed Following::Follow(Shard& shard, const RootItem& item) {
+  const ProbedWork work(probe_, LaneWork::kUpdate, item.shard, item.step);
+  return shard.Follow({item.step, item.scalars, item.payload, item.factors});
+}
+
+void Following::Acknowledge(const Replica& replica, Version version) {
+  const std::optional<uint64_t> hash = replica.shard.records().KnownHash(version);
+  acks_out_[replica.primary()].items.push_back(
+      {replica.shard.id(), version, hash ? *hash : replica.shard.records().NewestHash()});
+}
+
+void Following::OnReleasePin() {
+  for (auto& [id, replica] : replicas_.all()) {
+    if (!replica.shard.FollowHeld()) continue;
+    progress_.NoteMetrics(replica.shard);
+    Acknowledge(replica, replica.shard.newest());
+  }
+}
+
+void Following::OnChunk(const Envelope& envelope, const Chunk& chunk) {
+  Replica* replica = replicas_.Find(chunk.shard);
+  if (replica == nullptr || !replica->pair() || replica->primary() != envelope.sender) return;
+  if (!IsSamePair(*replica->pair(), chunk.pair)) return;
+  Shard& shard = replica->shard;
+  const IncomingTransfer::Sizes sizes{shard.records().parameter_floats(),
+                                      shard.records().state_floats()};
+  if (!IncomingTransfer::IsSound(chunk, sizes)) return;
+  IncomingTransfer& incoming = incoming_.try_emplace(chunk.shard, chunk, sizes).first->second;
+  if (!incoming.Includes(chunk)) return;
+  incoming.Take(chunk);
+  if (incoming.is_complete() && !shard.has_data()) shard.Install(incoming.TakeRecords());
+  member_.Send(envelope.sender, incoming.Ack());
+}
+
+// Acknowledgements that are not sent are of the old view. An image lasts as long as its pair.
+void Following::EnterView(const Replicas::Changes& changes) {
+  acks_out_.clear();
+  for (ShardId id : changes.emptied) incoming_.erase(id);
+  std::erase_if(incoming_, [&](const auto& entry) {
+    const Replica* replica = replicas_.Find(entry.first);
+    return replica == nullptr || !replica->pair();
+  });
+}
+
+void Following::Tick() {
+  for (auto& [peer, ack] : acks_out_) member_.Send(peer, std::move(ack));
+  acks_out_.clear();
+}
+
+}  // namespace pando

@@ -1,0 +1,144 @@
+#include "server/norms.h"
+
+#include <algorithm>
+#include <set>
+
+#include "common/mutation.h"
+#include "server/lane_limits.h"
+
+namespace pando {
+
+std::optional<std::vector<float>> Norms::CollectFactors(Micros now, Shard& shard,
+                                                        const StepScalars& scalars) {
+  if (!maker_.has_partials()) return std::vector<float>();
+  if (!shard.has_partials()) {
+    shard.MakePartials(scalars);
+    TellOthers(shard);
+    has_news_ = true;  // other shards of this lane may have waited for it
+  }
+  const Step step = shard.step();
+  auto factors = maker_.Combine(shard.id(), [&](ShardId id) { return Find(id, step); });
+  if (Mutated(Mutation::kSkipAlone) && factors && plan_.job.optimizer.loss_scale.is_on)
+    factors->back() = shard.FindPartials(step).back();
+  if (!factors && !awaits_others_) {
+    awaits_others_ = true;
+    pull_at_ = is_view_fresh_ ? now : now + kRetryInterval;
+  }
+  return factors;
+}
+
+std::span<const float> Norms::Find(ShardId shard, Step step) const {
+  const Shard* own = std::as_const(replicas_).FindPrimary(shard);
+  if (own != nullptr) return own->FindPartials(step);
+  const auto others = others_.find({step, shard});
+  return others == others_.end() ? std::span<const float>() : others->second;
+}
+
+template <class Visit>
+void Norms::VisitOthers(ShardId shard, Visit visit) const {
+  const std::vector<ShardPlacement>& placements = member_.view().shards;
+  const ShardPlan::Run needs = maker_.Needs(shard);
+  for (uint32_t s = needs.first; s < needs.last && s < placements.size(); ++s) {
+    const PeerId& peer = placements[s].primary;
+    if (peer.node != kUnknownNode && peer != member_.self()) visit(ShardId(s), peer);
+  }
+}
+
+void Norms::TellOthers(const Shard& shard) {
+  const std::span<const float> values = shard.FindPartials(shard.step());
+  VisitOthers(shard.id(), [&](ShardId, const PeerId& peer) {
+    std::vector<PartialsItem>& items = out_[peer].items;
+    const bool is_there =
+        !items.empty() && items.back().shard == shard.id() && items.back().step == shard.step();
+    if (!is_there) items.push_back({shard.id(), shard.step(), {values.begin(), values.end()}});
+  });
+}
+
+// P4: while a shard of ours is at step t, no shard is beyond step t + 1.
+void Norms::OnPartials(const Envelope& envelope, const Partials& partials) {
+  silence_.OnHeard(envelope.sender);
+  std::optional<Step> lowest;
+  for (const auto& [id, replica] : replicas_.all()) {
+    if (!replica.is_primary() || !replica.shard.has_data()) continue;
+    lowest = std::min(lowest.value_or(replica.shard.step()), replica.shard.step());
+  }
+  if (!lowest || !maker_.has_partials()) return;
+  others_.erase(others_.begin(), others_.lower_bound({*lowest, ShardId(0)}));
+  for (const PartialsItem& item : partials.items) {
+    if (item.step < *lowest || item.step > NextStep(*lowest)) continue;
+    if (item.shard.value() >= plan_.shards.shard_count()) continue;
+    if (item.values.size() != maker_.partial_count(item.shard)) continue;
+    has_news_ |= others_.try_emplace({item.step, item.shard}, item.values).second;
+  }
+}
+
+// A replica of any role answers: the asker's view may be ahead of ours. An answer without values
+// says that we live.
+void Norms::OnPartialsPull(const Envelope& envelope, const PartialsPull& pull) {
+  Partials partials;
+  for (const PartialsPullItem& item : pull.items) {
+    const Replica* replica = replicas_.Find(item.shard);
+    if (replica == nullptr || !replica->shard.has_data()) continue;
+    const std::span<const float> values = replica->shard.FindPartials(item.step);
+    if (!values.empty())
+      partials.items.push_back({item.shard, item.step, {values.begin(), values.end()}});
+  }
+  member_.Send(envelope.sender, std::move(partials));
+}
+
+void Norms::EnterView(Micros now) {
+  out_.clear();
+  silence_.Clear();
+  is_view_fresh_ = has_news_ = true;
+  pull_at_ = now;
+  for (const auto& [id, replica] : replicas_.all()) {
+    const Shard& shard = replica.shard;
+    if (replica.is_primary() && shard.has_partials() && !shard.is_sealed()) TellOthers(shard);
+  }
+}
+
+void Norms::Tick(Micros now) {
+  SendGathered(now);
+  while (auto silent = silence_.TakeDue(now)) member_.SendToScheduler(*silent);  // P23
+  if (awaits_others_ && now >= pull_at_) PullMissing(now);
+}
+
+void Norms::SendGathered(Micros now) {
+  const auto made = [](const Shard& shard) {
+    return shard.has_partials() ? VersionMadeBy(shard.step()) : shard.newest();
+  };
+  const bool is_worth_waiting = !out_.empty() && replicas_.VersionsDiffer(made);
+  if (IsHeld(now, is_worth_waiting, &held_until_)) return;
+  for (auto& [peer, partials] : out_) member_.Send(peer, std::move(partials));
+  out_.clear();
+}
+
+void Norms::PullMissing(Micros now) {
+  std::map<PeerId, std::set<std::pair<Step, ShardId>>> missing;
+  awaits_others_ = false;
+  for (const auto& [id, replica] : replicas_.all()) {
+    const Shard& shard = replica.shard;
+    if (!replica.is_primary() || !shard.has_partials() || shard.is_sealed()) continue;
+    awaits_others_ = true;
+    VisitOthers(id, [&](ShardId other, const PeerId& peer) {
+      if (Find(other, shard.step()).empty()) missing[peer].insert({shard.step(), other});
+    });
+  }
+  is_view_fresh_ = false;
+  pull_at_ = now + kRetryInterval;
+  if (Mutated(Mutation::kNoPartialsPull)) return;
+  for (const auto& [peer, values] : missing) {
+    PartialsPull pull;
+    for (const auto& [step, shard] : values) pull.items.push_back({shard, step});
+    member_.Send(peer, std::move(pull));
+    silence_.Expect(now, peer);
+  }
+}
+
+Micros Norms::NextDeadline() const {
+  if (has_news_) return Micros(0);
+  const Micros pull_at = awaits_others_ ? pull_at_ : kNever;
+  return std::min({held_until_.value_or(kNever), pull_at, silence_.NextDeadline()});
+}
+
+}  // namespace pando

@@ -1,0 +1,65 @@
+// Norms: values over several shards (P14 to P16). What this lane's shards contribute to a step goes
+// to the lanes that need it, and what others contribute is pulled until it is here. A value is
+// named by (shard, step) and has the same bits on every replica, so any replica may answer. Part of
+// the lane. Threads: none. Owns: other lanes' partial values, of two steps at most.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "proto/silence.h"
+#include "proto/view_member.h"
+#include "server/replicas.h"
+
+namespace pando {
+
+class Norms {
+ public:
+  // All outlive the part.
+  Norms(ViewMember& member, Replicas& replicas, const JobPlan& plan, const VersionMaker& maker,
+        Micros lease)
+      : member_(member), replicas_(replicas), plan_(plan), maker_(maker), silence_(2 * lease) {}
+
+  void OnPartials(const Envelope& envelope, const Partials& partials);
+  void OnPartialsPull(const Envelope& envelope, const PartialsPull& pull);
+  // What the optimizer needs beyond the shard's own gradient. Makes the shard's own partial values.
+  // None while other shards' are missing: they are pulled then.  REQUIRES: shard.is_ready().
+  std::optional<std::vector<float>> CollectFactors(Micros now, Shard& shard,
+                                                   const StepScalars& scalars);
+  // Whether there are new values, so that shards that wait for some may advance. Once.
+  bool TakeNews() { return std::exchange(has_news_, false); }
+
+  void EnterView(Micros now);
+  void Clear() { others_.clear(); }  // a new generation begins
+  void Tick(Micros now);
+  Micros NextDeadline() const;
+
+ private:
+  std::span<const float> Find(ShardId shard, Step step) const;
+  // Calls visit(shard, primary) for the shards whose updates this one shares values with and whose
+  // primary is another lane.
+  template <class Visit>
+  void VisitOthers(ShardId shard, Visit visit) const;
+  void TellOthers(const Shard& shard);
+  void SendGathered(Micros now);
+  void PullMissing(Micros now);
+
+  ViewMember& member_;
+  Replicas& replicas_;
+  const JobPlan& plan_;
+  const VersionMaker& maker_;
+  std::map<std::pair<Step, ShardId>, std::vector<float>> others_;
+  bool has_news_ = false;
+  std::map<PeerId, Partials> out_;  // until Tick, or a little longer
+  std::optional<Micros> held_until_;
+  bool awaits_others_ = false;
+  // The primaries of a new view may have sent their values before: they are asked at once.
+  bool is_view_fresh_ = false;
+  Micros pull_at_{0};
+  Silence silence_;  // of the lanes that were asked
+};
+
+}  // namespace pando

@@ -1,0 +1,121 @@
+// Replicas: the shards that one lane holds, and its role for each, as the lane's view says. The
+// lane's parts read roles here and work on the shards.
+//
+// clang-format off
+//   role     | in the view                 | becomes it                    | what is kept
+//   ---------+-----------------------------+-------------------------------+-----------------------
+//   primary  | primary                     | restored, or promoted: its    | backups (Replication),
+//            |                             | uncommitted root is resent    | waiting workers (Replies)
+//   backup   | in_sync_backups             | restored, in sync, demoted    |
+//   syncing  | syncing_backups             | empty; a new pair (primary,   | the incoming image, as
+//            |                             | since) starts over (P24)      | long as the pair lasts
+//            |                             |                               | (Following)
+//   (none)   | not named, or of an older   |                               | nothing
+//            | generation (P21)            |                               |
+// clang-format on
+//
+// Threads: none. Owns: the shards.
+#pragma once
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "proto/view_member.h"
+#include "server/shard.h"
+
+namespace pando {
+
+enum class ReplicaRole : uint8_t { kPrimary, kBackup, kSyncing };
+
+class Replica {
+ public:
+  Replica(ShardId id, const JobPlan& plan, const VersionMaker& maker, const BufferSource& buffers)
+      : shard(id, plan, maker, buffers) {}
+
+  Shard shard;
+
+  ReplicaRole role() const { return role_; }
+  bool is_primary() const { return role_ == ReplicaRole::kPrimary; }
+  // The peer whose roots and chunks count.
+  const PeerId& primary() const { return primary_; }
+  // Syncing: the view that made the pair.
+  const std::optional<ViewId>& pair() const { return pair_; }
+
+ private:
+  friend class Replicas;
+  ReplicaRole role_ = ReplicaRole::kSyncing;
+  PeerId primary_;
+  std::optional<ViewId> pair_;
+};
+
+class Replicas {
+ public:
+  // All outlive the replicas. `buffers`: of what travels.
+  Replicas(const ViewMember& member, const JobPlan& plan, const VersionMaker& maker,
+           const BufferSource& buffers)
+      : member_(member), plan_(plan), maker_(maker), buffers_(buffers) {}
+
+  // What a new view changes, beyond roles.
+  struct Changes {
+    std::vector<ShardId> dropped;   // the view does not name the lane any more
+    std::vector<ShardId> emptied;   // syncing, of a new pair: they start over
+    std::vector<ShardId> promoted;  // primaries that held data and were not primaries before
+  };
+  // Takes the roles of the member's view. Replicas of a generation that begins from the seed have
+  // their data at once; other replicas in sync that have none wait for Restored().
+  Changes EnterView();
+  // Drops everything: all of it is of an older generation (P21).
+  void Clear();
+  // A replica in sync has its data now: a primary starts to lead.
+  void Restored(ShardId shard);
+  // No evaluation needs versions up to this one any more (P31).
+  void ReleasePins(Version version);
+
+  const std::map<ShardId, Replica>& all() const { return replicas_; }
+  std::map<ShardId, Replica>& all() { return replicas_; }
+  const Replica* Find(ShardId shard) const;
+  Replica* Find(ShardId shard);
+  // Null unless the lane is the shard's primary.
+  Shard* FindPrimary(ShardId shard);
+  const Shard* FindPrimary(ShardId shard) const;
+
+  // Every shard whose primary the lane is has committed it; the final version if there is none.
+  Version committed() const;
+  // The lowest and the highest step that any replica is at. Backups count: a promoted one must not
+  // have to wait for a scheduler that is away (P28).
+  Step lowest_step() const;
+  Step highest_step() const;
+  bool is_primary_of_any() const;
+  // Whether a primary is still without data.
+  bool is_restoring() const;
+  // Whether the lane's primaries differ in this version of theirs.
+  template <class VersionIn>
+  bool VersionsDiffer(VersionIn version_in) const {
+    std::optional<Version> first;
+    for (const auto& [id, replica] : replicas_) {
+      if (!replica.is_primary() || !replica.shard.has_data()) continue;
+      const Version version = version_in(replica.shard);
+      if (first && version != *first) return true;
+      first = version;
+    }
+    return false;
+  }
+
+ private:
+  void Assume(ShardId id, const ShardPlacement& placement, Changes* changes);
+  void AssumePrimary(Replica& replica, Changes* changes);
+  void AssumeBackup(Replica& replica, const PeerId& primary);
+  void AssumeSyncing(Replica& replica, const PeerId& primary, ViewId since, Changes* changes);
+  void StartFromSeed(Replica& replica);
+
+  const ViewMember& member_;
+  const JobPlan& plan_;
+  const VersionMaker& maker_;
+  const BufferSource buffers_;
+  std::map<ShardId, Replica> replicas_;
+  Version released_;  // versions up to here need no pin (P31)
+};
+
+}  // namespace pando

@@ -1,0 +1,270 @@
+#include "server/replication.h"
+
+#include <algorithm>
+
+#include "common/mutation.h"
+#include "proto/message_parts.h"
+#include "server/lane_limits.h"
+
+namespace pando {
+
+// ---- the view ----------------------------------------------------------------------------------
+
+void Replication::EnterView(Micros now) {
+  roots_out_.clear();  // of the old view; what matters of them is gathered again below
+  clock_.EnterView(now);
+  std::erase_if(backups_,
+                [&](const auto& entry) { return replicas_.FindPrimary(entry.first) == nullptr; });
+  const std::vector<ShardPlacement>& placements = member_.view().shards;
+  for (auto& [id, replica] : replicas_.all()) {
+    if (!replica.is_primary() || id.value() >= placements.size()) continue;
+    Shard& shard = replica.shard;
+    Backups& backups = backups_[id];
+    backups = InView(placements[id.value()], std::move(backups), shard.committed());
+    if (!shard.has_data()) continue;
+    for (Backup& backup : backups) {  // P22
+      if (backup.TakesRoots()) GatherRoots(now, shard, backup, backup.acked);
+    }
+    committable_.insert(id);  // with fewer backups to wait for it may be committed now
+    StartImages(now, shard);
+  }
+}
+
+// What the new view leaves of what was known. P13: an acknowledgement of a version that is not
+// committed was of the old view.
+Replication::Backups Replication::InView(const ShardPlacement& placement, Backups known,
+                                         Version committed) {
+  const auto find = [&](const PeerId& peer) {
+    return std::ranges::find(known, peer, &Backup::peer);
+  };
+  Backups backups;
+  for (const PeerId& peer : placement.in_sync_backups) {
+    const auto it = find(peer);
+    const Version acked = it == known.end() ? committed : std::min(it->acked, committed);
+    backups.push_back({.peer = peer, .acked = acked});
+  }
+  for (const SyncingBackup& syncing : placement.syncing_backups) {
+    const auto it = find(syncing.peer);
+    const bool is_same = it != known.end() && it->pair && IsSamePair(*it->pair, syncing.since);
+    if (!is_same) {
+      backups.push_back({.peer = syncing.peer, .pair = syncing.since, .is_required = false});
+      continue;
+    }
+    it->acked = std::min(it->acked, committed);
+    backups.push_back(std::move(*it));
+  }
+  return backups;
+}
+
+void Replication::OnRestored(Micros now, Shard& shard) {
+  for (Backup& backup : backups_[shard.id()]) backup.acked = shard.committed();
+  StartImages(now, shard);
+}
+
+void Replication::Clear() {
+  backups_.clear();
+  committable_.clear();
+  divergences_.clear();
+}
+
+bool Replication::HasBackups(ShardId shard) const {
+  const auto it = backups_.find(shard);
+  return it != backups_.end() && !it->second.empty();
+}
+
+Replication::Backup* Replication::Find(ShardId shard, const PeerId& peer) {
+  const auto of_shard = backups_.find(shard);
+  if (of_shard == backups_.end()) return nullptr;
+  const auto it = std::ranges::find(of_shard->second, peer, &Backup::peer);
+  return it == of_shard->second.end() ? nullptr : &*it;
+}
+
+// ---- roots -------------------------------------------------------------------------------------
+
+void Replication::GatherSealedRoot(Micros now, const Shard& shard) {
+  for (Backup& backup : backups_[shard.id()]) {
+    if (backup.TakesRoots()) GatherRoots(now, shard, backup, shard.newest());
+  }
+}
+
+void Replication::GatherRoots(Micros now, const Shard& shard, Backup& backup, Version after) {
+  for (const StepRoot* root : shard.RootsAfter(after)) {
+    std::vector<RootItem>& items = roots_out_[backup.peer].items;
+    const auto is_same = [&](const RootItem& item) {
+      return item.shard == shard.id() && item.step == root->step;
+    };
+    if (std::ranges::any_of(items, is_same)) continue;
+    items.push_back({shard.id(), root->step, root->scalars, root->gradient, root->factors});
+    clock_.Expect(now, backup.debt);
+  }
+}
+
+// A sealed step counts as made: its root is among those gathered.
+void Replication::SendRoots(Micros now) {
+  const auto made = [](const Shard& shard) {
+    return shard.is_sealed() ? VersionMadeBy(shard.step()) : shard.newest();
+  };
+  const bool is_worth_waiting =
+      !roots_out_.empty() && !HasFullMessage(roots_out_) && replicas_.VersionsDiffer(made);
+  if (IsHeld(now, is_worth_waiting, &roots_held_until_)) return;
+  const bool has_rows = replicas_.FindPrimary(plan_.metric_shard()) != nullptr;
+  for (auto& [peer, root] : roots_out_) {
+    for (auto& items : InMessages(std::move(root.items)))
+      member_.Send(peer, Root{std::move(items), has_rows ? progress_.known_row() : Step(0)});
+  }
+  roots_out_.clear();
+}
+
+void Replication::DropRoots(Shard& shard) const {
+  const auto it = backups_.find(shard.id());
+  const auto is_syncing = [](const Backup& backup) { return backup.pair.has_value(); };
+  if (it == backups_.end() || std::ranges::none_of(it->second, is_syncing)) shard.ForgetRoots();
+}
+
+bool Replication::CountsFor(const Envelope& envelope) const {
+  return envelope.view == member_.view().id || Mutated(Mutation::kUnequalViews);  // P13
+}
+
+void Replication::OnRootAck(Micros now, const Envelope& envelope, const RootAck& ack) {
+  if (!CountsFor(envelope)) return;
+  clock_.OnRootAck(envelope.sender, now);
+  for (const RootAckItem& item : ack.items) {
+    Backup* backup = Find(item.shard, envelope.sender);
+    if (backup != nullptr && backup->TakesRoots()) OnAcked(now, *backup, item);
+  }
+}
+
+void Replication::OnAcked(Micros now, Backup& backup, const RootAckItem& item) {
+  const Shard& shard = *replicas_.FindPrimary(item.shard);
+  if (item.version <= backup.acked || item.version > shard.newest()) return;
+  const std::optional<uint64_t> ours = shard.records().KnownHash(item.version);
+  if (ours && *ours != item.hash) {
+    divergences_[{item.shard, backup.peer}] = {item.shard, item.version, backup.peer, *ours,
+                                               item.hash};
+    return report_clock_.SpeakSoon(now);
+  }
+  backup.acked = item.version;
+  backup.debt.since.reset();
+  if (backup.acked < shard.newest() || shard.is_sealed()) clock_.Expect(now, backup.debt);
+  committable_.insert(item.shard);
+  NoteCaughtUp(now, shard, backup);
+}
+
+bool Replication::MayCommit(const Shard& shard) const {
+  if (Mutated(Mutation::kCommitBeforeAck)) return true;
+  const auto it = backups_.find(shard.id());
+  const Version newest = shard.newest();
+  return it == backups_.end() || std::ranges::all_of(it->second, [&](const Backup& backup) {
+           if (backup.is_required) return backup.acked >= newest;
+           return !backup.transfer ||
+                  newest.value() - backup.acked.value() < kUnackedRootsMax;  // I6
+         });
+}
+
+// ---- images ------------------------------------------------------------------------------------
+
+void Replication::StartImages(Micros now, Shard& shard) {
+  if (shard.newest() != shard.committed()) return;  // ShardSteps calls this after the commit
+  const auto it = backups_.find(shard.id());
+  if (it == backups_.end()) return;
+  for (Backup& backup : it->second) {
+    if (!backup.pair || backup.transfer) continue;
+    backup.transfer.emplace(shard.id(), *backup.pair, shard.records().ShareKept());
+    backup.acked = shard.newest();
+    SendChunks(now, backup);
+  }
+}
+
+void Replication::SendChunks(Micros now, Backup& backup) {
+  while (std::optional<Chunk> chunk = backup.transfer->Next()) {
+    member_.Send(backup.peer, std::move(*chunk));
+    clock_.Expect(now, backup.debt);
+  }
+}
+
+void Replication::OnChunkAck(Micros now, const Envelope& envelope, const ChunkAck& ack) {
+  Backup* backup = Find(ack.shard, envelope.sender);
+  if (backup == nullptr || !backup->transfer || !IsSamePair(*backup->pair, ack.pair)) return;
+  clock_.OnAnswer(envelope.sender, now);
+  if (!backup->transfer->OnAck(ack)) return;
+  backup->debt.since.reset();
+  if (!backup->transfer->is_complete()) {
+    clock_.Expect(now, backup->debt);
+    return SendChunks(now, *backup);
+  }
+  const Shard& shard = *replicas_.FindPrimary(ack.shard);
+  GatherRoots(now, shard, *backup, backup->acked);
+  NoteCaughtUp(now, shard, *backup);
+}
+
+// P24: it has every version made. Its acknowledgements are required from here on, and only then is
+// it reported.
+void Replication::NoteCaughtUp(Micros now, const Shard& shard, Backup& backup) {
+  if (!backup.pair || backup.is_required || backup.acked != shard.newest()) return;
+  backup.is_required = !Mutated(Mutation::kReportBeforeAck);
+  report_clock_.SpeakSoon(now);
+}
+
+// ---- repeats and reports -----------------------------------------------------------------------
+
+void Replication::Tick(Micros now) {
+  if (!clock_.IsDue(now)) return;
+  clock_.StartRound();
+  std::map<PeerId, Micros> silent;
+  for (auto& [id, backups] : backups_) {
+    for (Backup& backup : backups) {
+      if (!backup.debt.since) continue;
+      const bool is_due = clock_.IsRepeatDue(now, backup.peer, backup.TakesRoots(), backup.debt);
+      if (is_due) Repeat(now, *replicas_.FindPrimary(id), backup);
+      const auto silence = clock_.SilenceOver(now, backup.peer, backup.debt);
+      if (silence) silent[backup.peer] = *silence;
+    }
+  }
+  for (const auto& [peer, silence] : silent) ReportSilent(peer, silence);
+}
+
+void Replication::Repeat(Micros now, const Shard& shard, Backup& backup) {
+  if (Mutated(Mutation::kNoRetransmission)) return;
+  if (backup.TakesRoots()) return GatherRoots(now, shard, backup, backup.acked);
+  backup.transfer->Rewind();
+  SendChunks(now, backup);
+}
+
+// P23. P24: until a view drops it, versions wait for it.
+void Replication::ReportSilent(const PeerId& peer, Micros silence) {
+  const auto silent_ms = std::chrono::duration_cast<std::chrono::milliseconds>(silence).count();
+  member_.SendToScheduler(PeerSilent{peer, static_cast<uint64_t>(silent_ms)});
+  if (!Mutated(Mutation::kKeepWaitingDropped)) return;
+  for (auto& [id, backups] : backups_) {
+    std::erase_if(backups, [&](const Backup& backup) { return backup.peer == peer; });
+    committable_.insert(id);
+  }
+}
+
+bool Replication::AddReports(std::vector<Message>* reports) const {
+  const bool has_synced = AddSynced(reports);
+  for (const auto& [key, divergence] : divergences_) reports->push_back(divergence);
+  return has_synced || !divergences_.empty();
+}
+
+// P24. The metric shard's newcomer has rows only of the versions after its image: it is reported
+// once the scheduler knows the others.
+bool Replication::AddSynced(std::vector<Message>* reports) const {
+  Synced synced;
+  bool has_any = false;
+  for (const auto& [id, backups] : backups_) {
+    for (const Backup& backup : backups) {
+      const bool is_synced = backup.pair && backup.TakesRoots() &&
+                             (backup.is_required || Mutated(Mutation::kReportBeforeAck));
+      if (!is_synced) continue;
+      has_any = true;
+      const bool lacks_rows = id == plan_.metric_shard() &&
+                              progress_.known_row() < StepReading(backup.transfer->newest());
+      if (!lacks_rows) synced.items.push_back({id, backup.peer, *backup.pair});
+    }
+  }
+  if (!synced.items.empty()) reports->push_back(std::move(synced));
+  return has_any;
+}
+
+}  // namespace pando

@@ -1,0 +1,145 @@
+#include "server/replies.h"
+
+#include <algorithm>
+
+#include "common/mutation.h"
+#include "proto/message_parts.h"
+#include "server/lane_limits.h"
+
+namespace pando {
+namespace {
+
+constexpr TreeNode kPulled{0};  // the node that a reply to a pull names
+
+Version WantedBy(const PushItem& item) { return VersionMadeBy(item.step); }
+Version WantedBy(const PullItem& item) { return item.version; }
+TreeNode AskedFrom(const PushItem& item) { return item.node; }
+TreeNode AskedFrom(const PullItem&) { return kPulled; }
+
+}  // namespace
+
+void Replies::OnPull(const Envelope& envelope, const Pull& pull) {
+  Pull others;
+  for (const PullItem& item : pull.items) {
+    Shard* shard = replicas_.FindPrimary(item.shard);
+    if (shard == nullptr) others.items.push_back(item);
+    if (shard == nullptr || item.version > plan_.steps.final_version()) continue;
+    Answer(envelope.sender, *shard, {kPulled, item.version, item.form}, /*says_pending=*/true);
+  }
+  if (!others.items.empty()) AnswerNotPrimary(envelope, std::move(others));
+}
+
+void Replies::OnQuestion(Micros now, const Envelope& envelope, const Question& question) {
+  const View& view = member_.view();
+  if (question.view != view.id) {  // P17: the answer would be of another view
+    if (question.view < view.id) member_.HintView(now, envelope.sender);
+    return;
+  }
+  SendTo(envelope.sender);  // a worker that asks takes unreplied pushes for lost (P10)
+  pando::Answer answer{question.view, {}};
+  for (const auto& [id, replica] : replicas_.all()) {
+    if (!replica.is_primary() || !replica.shard.has_data()) continue;
+    answer.items.push_back({id, replica.shard.committed(), replica.shard.held_nodes()});
+  }
+  member_.Send(envelope.sender, std::move(answer));
+}
+
+void Replies::AnswerPush(const PeerId& peer, Shard& shard, const PushItem& item,
+                         bool says_pending) {
+  Answer(peer, shard, {item.node, VersionMadeBy(item.step), plan_.training_form()}, says_pending);
+}
+
+// P9, P10: a committed version that is kept, or why there is none. A fresh push gets no Pending:
+// its reply follows by itself, and if it was lost the worker asks. While a shard is being restored
+// every version is to come.
+void Replies::Answer(const PeerId& peer, Shard& shard, const Wanted& wanted, bool says_pending) {
+  if (std::optional<Blob> payload = shard.records().Show(wanted.version, wanted.form)) {
+    auto& items = params_out_[peer].items;
+    const auto is_same = [&](const ParamsItem& item) {
+      return item.shard == shard.id() && item.version == wanted.version && item.form == wanted.form;
+    };
+    if (std::ranges::none_of(items, is_same))
+      items.push_back({shard.id(), wanted.version, *std::move(payload), wanted.form});
+  } else if (shard.records().IsGone(wanted.version)) {
+    if (Mutated(Mutation::kNoBehind)) return;
+    replies_out_[peer].items.push_back({.shard = shard.id(),
+                                        .version = wanted.version,
+                                        .node = wanted.node,
+                                        .outcome = PushOutcome::kBehind,
+                                        .current = shard.committed()});
+  } else {
+    waiting_[shard.id()][{peer.incarnation, wanted.form}] = {peer, wanted.version};
+    if (!says_pending) return;
+    replies_out_[peer].items.push_back({.shard = shard.id(),
+                                        .version = wanted.version,
+                                        .node = wanted.node,
+                                        .outcome = PushOutcome::kPending});
+  }
+}
+
+void Replies::AnswerNotPrimary(const Envelope& envelope, Push others) {
+  AnswerItemsNotPrimary(envelope, std::move(others));
+}
+
+void Replies::AnswerNotPrimary(const Envelope& envelope, Pull others) {
+  AnswerItemsNotPrimary(envelope, std::move(others));
+}
+
+template <class M>
+void Replies::AnswerItemsNotPrimary(const Envelope& envelope, M others) {
+  if (envelope.view > member_.view().id) {
+    Envelope early = envelope;
+    early.message = std::move(others);
+    return early_.Keep(std::move(early));
+  }
+  for (const auto& item : others.items) {
+    replies_out_[envelope.sender].items.push_back({.shard = item.shard,
+                                                   .version = WantedBy(item),
+                                                   .node = AskedFrom(item),
+                                                   .outcome = PushOutcome::kNotPrimary});
+  }
+}
+
+void Replies::ReplyToWaiting(Shard& shard) {
+  const auto of_shard = waiting_.find(shard.id());
+  if (of_shard == waiting_.end()) return;
+  std::erase_if(of_shard->second, [&](const auto& entry) {
+    const auto& [peer, version] = entry.second;
+    const ParamsForm form = entry.first.second;
+    std::optional<Blob> payload = shard.records().Show(version, form);
+    if (!payload) return false;
+    params_out_[peer].items.push_back({shard.id(), version, *std::move(payload), form});
+    return true;
+  });
+}
+
+void Replies::EnterView() {
+  std::erase_if(waiting_,
+                [&](const auto& entry) { return replicas_.FindPrimary(entry.first) == nullptr; });
+}
+
+void Replies::Clear() {
+  waiting_.clear();
+  replies_out_.clear();
+  params_out_.clear();
+}
+
+void Replies::Tick(Micros now) {
+  for (auto& [peer, reply] : replies_out_) member_.Send(peer, std::move(reply));
+  replies_out_.clear();
+  const bool is_worth_waiting =
+      !params_out_.empty() && !HasFullMessage(params_out_) &&
+      replicas_.VersionsDiffer([](const Shard& s) { return s.committed(); });
+  if (IsHeld(now, is_worth_waiting, &params_held_until_)) return;
+  while (!params_out_.empty()) SendTo(params_out_.begin()->first);
+}
+
+void Replies::SendTo(PeerId peer) {
+  if (auto reply = replies_out_.extract(peer)) member_.Send(peer, std::move(reply.mapped()));
+  auto params = params_out_.extract(peer);
+  if (params.empty()) return;
+  for (auto& items : InMessages(std::move(params.mapped().items)))
+    member_.Send(peer, Params{std::move(items)});
+}
+
+}  // namespace pando

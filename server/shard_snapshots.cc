@@ -1,0 +1,155 @@
+#include "server/shard_snapshots.h"
+
+#include <string>
+
+#include "common/mutation.h"
+#include "server/lane_limits.h"
+
+namespace pando {
+
+// ---- store -------------------------------------------------------------------------------------
+
+// Only the newest record has the optimizer's state.
+void ShardSnapshots::StoreIfDue(Micros now, Shard& shard) {
+  Version version = shard.newest();
+  if (shard.committed() != version || version == Version(0)) return;
+  const bool is_late = Mutated(Mutation::kSnapshotOneVersionLate) && shard.id() == ShardId(0) &&
+                       version != plan_.steps.final_version();
+  if (is_late) version = Version(version.value() - 1);
+  if (!plan_.IsSnapshotDue(version) && !asked_.contains(version)) return;
+  const bool is_final = version == plan_.steps.final_version();
+  uint32_t& in_flight = stores_in_flight_[shard.id()];
+  if (in_flight >= kStoresInFlightMax && !is_final) {
+    return ReportStored(now, {.shard = shard.id(),
+                              .version = version,
+                              .failure = "the snapshots before it are still being written"});
+  }
+  ++in_flight;
+  const VersionRecord& record = shard.records().ShareNewest();
+  port_.Store({.snapshot = {member_.view().generation, version},
+               .shard = shard.id(),
+               .hash = record.hash ? *record.hash : shard.records().NewestHash(),
+               .parameters = record.parameters,
+               .state = record.state});
+}
+
+void ShardSnapshots::OnStored(Micros now, const RecordStored& stored) {
+  if (stored.snapshot.generation != member_.view().generation) return;
+  const auto in_flight = stores_in_flight_.find(stored.shard);
+  if (in_flight != stores_in_flight_.end() && in_flight->second > 0) --in_flight->second;
+  ReportStored(now, {.shard = stored.shard,
+                     .version = stored.snapshot.version,
+                     .hash = stored.hash,
+                     .file = stored.file,
+                     .failure = stored.status.message()});
+}
+
+void ShardSnapshots::ReportStored(Micros now, SnapshotStoredItem item) {
+  stored_[{item.version, item.shard}] = std::move(item);
+  // The scheduler has been away for long: the oldest reports are given up.
+  if (stored_.size() > kUnackedSnapshotsMax * plan_.shards.shard_count())
+    stored_.erase(stored_.begin());
+  clock_.SpeakSoon(now);
+}
+
+void ShardSnapshots::OnSnapshotAck(const SnapshotAck& ack) {
+  for (const SnapshotAckItem& item : ack.items) stored_.erase({item.version, item.shard});
+}
+
+// The scheduler asks for ascending versions, so an older one is a duplicate.
+void ShardSnapshots::OnSnapshotAt(Micros now, const Envelope& envelope, const SnapshotAt& at) {
+  member_.Send(envelope.sender, SnapshotAtAck{at.version});
+  if (at.version <= asked_max_ || at.version > plan_.steps.final_version()) return;
+  asked_max_ = at.version;
+  asked_.insert(at.version);
+  if (asked_.size() > kAskedSnapshotsMax) asked_.erase(asked_.begin());
+  if (plan_.IsSnapshotDue(at.version)) return;
+  for (auto& [id, replica] : replicas_.all()) {
+    if (!replica.is_primary() || !replica.shard.has_data()) continue;
+    if (replica.shard.committed() == at.version) StoreIfDue(now, replica.shard);
+    if (replica.shard.committed() <= at.version) continue;
+    ReportStored(now, {.shard = id,
+                       .version = at.version,
+                       .failure = "the shard was past this version when it was asked for"});
+  }
+}
+
+bool ShardSnapshots::AddReports(std::vector<Message>* reports) const {
+  SnapshotStored stored;
+  for (const auto& [key, item] : stored_) stored.items.push_back(item);
+  if (!stored.items.empty()) reports->push_back(std::move(stored));
+  if (restore_failed_) reports->push_back(*restore_failed_);
+  return !stored_.empty() || restore_failed_;
+}
+
+// ---- restore -----------------------------------------------------------------------------------
+
+void ShardSnapshots::EnterView(Micros now, const Replicas::Changes& changes) {
+  for (ShardId id : changes.dropped) {
+    loading_.erase(id);
+    stores_in_flight_.erase(id);
+  }
+  for (auto& [id, replica] : replicas_.all()) {
+    const bool is_in_sync = replica.role() != ReplicaRole::kSyncing;
+    if (is_in_sync && !replica.shard.has_data() && !IsLoading(id)) Load(replica.shard);
+  }
+  for (ShardId id : changes.promoted) StoreIfDue(now, replicas_.Find(id)->shard);
+}
+
+void ShardSnapshots::Load(const Shard& shard) {
+  loading_.insert(shard.id());
+  port_.Load({.snapshot = member_.view().restore,
+              .shard = shard.id(),
+              .parameter_floats = shard.records().parameter_floats(),
+              .state_floats = shard.records().state_floats()});
+}
+
+std::optional<ShardId> ShardSnapshots::OnEvent(Micros now, SnapshotEvent event) {
+  if (auto* loaded = std::get_if<RecordLoaded>(&event)) return OnLoaded(now, std::move(*loaded));
+  OnStored(now, std::get<RecordStored>(event));
+  return std::nullopt;
+}
+
+std::optional<ShardId> ShardSnapshots::OnLoaded(Micros now, RecordLoaded loaded) {
+  const ShardId id = loaded.shard;
+  const SnapshotRef& restore = member_.view().restore;
+  if (!IsLoading(id) || loaded.snapshot != restore) return std::nullopt;  // of an older generation
+  loading_.erase(id);
+  Replica& replica = *replicas_.Find(id);
+  if (replica.role() == ReplicaRole::kSyncing || replica.shard.has_data()) return std::nullopt;
+  const Status installed = Install(replica.shard, std::move(loaded));
+  if (installed.ok()) return id;
+  const bool is_corrupt = installed.code() == StatusCode::kCorrupt;
+  if (!restore_failed_ || is_corrupt)
+    restore_failed_ = RestoreFailed{restore, id, is_corrupt, installed.message()};
+  clock_.SpeakSoon(now);
+  return std::nullopt;
+}
+
+Status ShardSnapshots::Install(Shard& shard, RecordLoaded loaded) const {
+  if (!loaded.status.ok()) return std::move(loaded.status);
+  const size_t parameters = loaded.parameters == nullptr ? 0 : loaded.parameters->size();
+  const size_t state = loaded.state == nullptr ? 0 : loaded.state->size();
+  if (parameters != shard.records().parameter_floats() || state != shard.records().state_floats()) {
+    return Corrupt("snapshot of version " + std::to_string(loaded.snapshot.version.value()) +
+                   ": shard " + std::to_string(shard.id().value()) + " has " +
+                   std::to_string(parameters) + " + " + std::to_string(state) +
+                   " floats, and the model wants " +
+                   std::to_string(shard.records().parameter_floats()) + " + " +
+                   std::to_string(shard.records().state_floats()));
+  }
+  shard.Install({{loaded.snapshot.version, std::move(loaded.parameters), std::move(loaded.state),
+                  std::nullopt}});
+  return {};
+}
+
+void ShardSnapshots::Clear() {
+  loading_.clear();
+  stores_in_flight_.clear();
+  asked_.clear();
+  asked_max_ = Version(0);
+  stored_.clear();
+  restore_failed_.reset();
+}
+
+}  // namespace pando

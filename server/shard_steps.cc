@@ -1,0 +1,111 @@
+#include "server/shard_steps.h"
+
+#include <utility>
+
+#include "common/mutation.h"
+
+namespace pando {
+
+void ShardSteps::OnPush(Micros now, const Envelope& envelope, const Push& push) {
+  Push others;
+  for (const PushItem& item : push.items) {
+    Shard* shard = parts_.replicas.FindPrimary(item.shard);
+    if (shard == nullptr) others.items.push_back(item);
+    if (shard == nullptr || !shard->has_data()) continue;
+    const Shard::Taken taken = Add(*shard, item);
+    if (taken == Shard::Taken::kRefused) continue;
+    TryAdvance(now, *shard);
+    // Of a worker's many leaves the last may be computed long after the first.
+    const bool says_pending = taken == Shard::Taken::kDuplicate || !plan_.pushes.is_exact();
+    parts_.replies.AnswerPush(envelope.sender, *shard, item, says_pending);
+  }
+  if (!others.items.empty()) parts_.replies.AnswerNotPrimary(envelope, std::move(others));
+}
+
+Shard::Taken ShardSteps::Add(Shard& shard, const PushItem& item) {
+  const ProbedWork work(parts_.probe, LaneWork::kAggregate, item.shard, item.step);
+  return shard.Add(item);
+}
+
+void ShardSteps::AdvanceAll(Micros now) {
+  for (auto& [id, replica] : parts_.replicas.all()) {
+    if (replica.is_primary()) TryAdvance(now, replica.shard);
+  }
+}
+
+void ShardSteps::AdvanceByNorms(Micros now) {
+  if (!parts_.norms.TakeNews()) return;
+  for (auto& [id, replica] : parts_.replicas.all()) {
+    if (replica.is_primary() && replica.shard.has_partials()) TryAdvance(now, replica.shard);
+  }
+}
+
+// Without backups the record is made and committed on the spot. With them the root goes out first,
+// so that all replicas make the record at the same time: ours is made in Tick, behind SendRoots.
+void ShardSteps::TryAdvance(Micros now, Shard& shard) {
+  const StepScalars* scalars = shard.is_ready() ? parts_.scalars.Find(shard.step()) : nullptr;
+  if (scalars == nullptr) return;
+  std::optional<std::vector<float>> factors = parts_.norms.CollectFactors(now, shard, *scalars);
+  if (!factors) return;
+  if (!parts_.replication.HasBackups(shard.id())) {
+    MakeNext(shard, [&] { shard.MakeAlone(*scalars, *std::move(factors)); });
+    return Commit(now, shard);
+  }
+  shard.Seal(*scalars, *std::move(factors));
+  if (parts_.probe != nullptr) parts_.probe->OnReplicating(shard.id(), shard.step());
+  parts_.replication.GatherSealedRoot(now, shard);
+  sealed_.insert(shard.id());
+}
+
+void ShardSteps::MakeSealed() {
+  for (ShardId id : std::exchange(sealed_, {})) {
+    Shard* shard = parts_.replicas.FindPrimary(id);
+    if (shard == nullptr || !shard->is_sealed()) continue;
+    MakeNext(*shard, [&] { shard->MakeSealed(); });
+    if (Mutated(Mutation::kShowUncommitted)) parts_.replies.ReplyToWaiting(*shard);
+    parts_.replication.NoteMade(id);
+  }
+}
+
+template <class Make>
+void ShardSteps::MakeNext(Shard& shard, const Make& make) {
+  const ProbedWork work(parts_.probe, LaneWork::kUpdate, shard.id(), shard.step());
+  make();
+  parts_.progress.NoteMetrics(shard);
+}
+
+void ShardSteps::Tick(Micros now) {
+  MakeSealed();
+  for (ShardId id : parts_.replication.TakeCommittable()) {
+    Shard* shard = parts_.replicas.FindPrimary(id);
+    if (shard == nullptr || shard->newest() == shard->committed()) continue;
+    if (parts_.replication.MayCommit(*shard)) Commit(now, *shard);
+  }
+}
+
+// P9: from now on the version is shown.
+void ShardSteps::Commit(Micros now, Shard& shard) {
+  Show(now, shard);
+  TryAdvance(now, shard);  // a promoted one may hold the next step's contributions
+}
+
+void ShardSteps::Show(Micros now, Shard& shard) {
+  shard.records().Commit();
+  const Step made_by(shard.newest().value() - 1);
+  if (parts_.probe != nullptr) parts_.probe->OnCommitted(shard.id(), made_by);
+  const ProbedWork work(parts_.probe, LaneWork::kCommit, shard.id(), made_by);
+  parts_.replication.DropRoots(shard);
+  parts_.snapshots.StoreIfDue(now, shard);
+  parts_.replication.StartImages(now, shard);
+  parts_.replies.ReplyToWaiting(shard);
+}
+
+void ShardSteps::OnRestored(Micros now, ShardId id) {
+  parts_.replicas.Restored(id);
+  Shard* shard = parts_.replicas.FindPrimary(id);
+  if (shard == nullptr) return;
+  parts_.replication.OnRestored(now, *shard);
+  parts_.replies.ReplyToWaiting(*shard);
+}
+
+}  // namespace pando

@@ -1,0 +1,66 @@
+// ShardSteps leads a primary's shards from step to step: takes contributions, makes the next
+// version once all that it needs is known, and commits it (P8, P9). Part of the lane.
+//
+//   tree complete, scalars and factors known | without backups: made and committed at once
+//                                            | with backups: sealed; its root goes out, it is made
+//                                            | in Tick, and committed once enough have acknowledged
+//
+// Threads: none. Owns: which shards are sealed.
+#pragma once
+
+#include <set>
+
+#include "proto/view_member.h"
+#include "server/lane_probe.h"
+#include "server/norms.h"
+#include "server/progress_report.h"
+#include "server/replicas.h"
+#include "server/replication.h"
+#include "server/replies.h"
+#include "server/scalar_blocks.h"
+#include "server/shard_snapshots.h"
+
+namespace pando {
+
+class ShardSteps {
+ public:
+  // The parts that know what a version needs, and those that use it. All outlive this one.
+  struct Parts {
+    Replicas& replicas;
+    const ScalarBlocks& scalars;
+    Norms& norms;
+    Replication& replication;
+    ShardSnapshots& snapshots;
+    ProgressReport& progress;
+    Replies& replies;
+    LaneProbe* probe;  // may be null
+  };
+  ShardSteps(const JobPlan& plan, const Parts& parts) : plan_(plan), parts_(parts) {}
+
+  void OnPush(Micros now, const Envelope& envelope, const Push& push);
+  // New scalars are known, or a pin is released: each may have held up a version.
+  void AdvanceAll(Micros now);
+  // New values of other shards may be known.
+  void AdvanceByNorms(Micros now);
+  // A replica has its data now.
+  void OnRestored(Micros now, ShardId shard);
+  // Makes what is sealed. A view that replaces ours has to wait for this: the versions are of the
+  // view that they were sealed in.
+  void MakeSealed();
+  void Tick(Micros now);
+  Micros NextDeadline() const { return sealed_.empty() ? kNever : Micros(0); }
+
+ private:
+  Shard::Taken Add(Shard& shard, const PushItem& item);
+  void TryAdvance(Micros now, Shard& shard);
+  template <class Make>
+  void MakeNext(Shard& shard, const Make& make);
+  void Commit(Micros now, Shard& shard);
+  void Show(Micros now, Shard& shard);
+
+  const JobPlan& plan_;
+  const Parts parts_;
+  std::set<ShardId> sealed_;  // until Tick
+};
+
+}  // namespace pando

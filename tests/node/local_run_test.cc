@@ -1,0 +1,96 @@
+#include "node/local_run.h"
+
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+
+#include "common/exit_codes.h"
+#include "job/job_file.h"
+#include "tests/temp_folder.h"
+
+namespace pando {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct Outcome {
+  int exit_code;
+  Summary summary;
+  std::chrono::duration<double> took;
+  std::string worker_log;
+};
+
+// Runs two servers and two workers that behave as fake_pando does for `fake`.
+Outcome Run(const char* fake, const std::string& transport = "tcp") {
+  const char* program = std::getenv("PANDO_FAKE_PROGRAM");
+  REQUIRE(program != nullptr);
+  TempFolder temp;
+  Job job;
+  job.run_dir = temp.path() + "/run";
+  job.transport = transport;
+  if (std::string(fake) == "scheduler is silent") job.start_timeout_ms = 200;
+  Result<RunFolder> folder = RunFolder::Create(job, false);
+  REQUIRE(folder.ok());
+  setenv("PANDO_FAKE", fake, 1);
+  sigset_t before;
+  sigprocmask(SIG_SETMASK, nullptr, &before);
+  const auto start = Clock::now();
+  const int exit_code =
+      RunLocal({.job = job, .folder = *folder, .restarts_max = 1, .program = program});
+  const auto took = Clock::now() - start;
+  sigprocmask(SIG_SETMASK, &before, nullptr);
+  Result<Summary> summary = folder->ReadSummary();
+  REQUIRE(summary.ok() == (exit_code != kExitFenced));
+  Result<std::string> log = ReadTextFile(folder->LogPath("worker-0"));
+  return {exit_code, summary.ok() ? *summary : Summary(), took, log.ok() ? *log : ""};
+}
+
+TEST_CASE("a run whose scheduler completes is completed, over tcp and ipc") {
+  for (const char* transport : {"tcp", "ipc"}) {
+    const Outcome outcome = Run("all is well", transport);
+    CHECK(outcome.exit_code == kExitCompleted);
+    CHECK(outcome.summary.status == kStatusCompleted);
+  }
+}
+
+TEST_CASE("a worker that keeps dying ends the run and is its root cause") {
+  const Outcome outcome = Run("worker dies");
+  CHECK(outcome.exit_code == kExitFailed);
+  CHECK(outcome.summary.status == kStatusFailed);
+  CHECK(outcome.summary.failure.starts_with("worker "));
+  CHECK(outcome.summary.failure.ends_with(": signal 9 (SIGKILL)"));
+  CHECK(outcome.took.count() < 5);
+}
+
+TEST_CASE("a scheduler that fails passes its exit code on") {
+  const Outcome outcome = Run("scheduler fails");
+  CHECK(outcome.exit_code == kExitUnreached);
+  CHECK(outcome.summary.status == kStatusFailed);
+  CHECK(outcome.summary.failure == "scheduler: exit code 3");
+}
+
+TEST_CASE("a folder where another scheduler leads gets no summary of ours") {
+  CHECK(Run("another scheduler leads").exit_code == kExitFenced);
+}
+
+TEST_CASE("a scheduler that never listens is given up after start_timeout_ms") {
+  const Outcome outcome = Run("scheduler is silent");
+  CHECK(outcome.exit_code == kExitUnreached);
+  CHECK(outcome.summary.status == kStatusFailed);
+  CHECK(outcome.summary.failure.find("did not listen within 200 ms") != std::string::npos);
+}
+
+TEST_CASE("Ctrl-C ends every process within a second and the summary says interrupted") {
+  for (const char* fake : {"interrupted", "interrupted, scheduler hangs"}) {
+    const Outcome outcome = Run(fake);
+    CHECK(outcome.exit_code == kExitInterrupted);
+    CHECK(outcome.summary.status == kStatusInterrupted);
+    CHECK(outcome.summary.workers == 2);
+    CHECK(outcome.took.count() < 5);  // 0.8 s, and what a loaded machine adds
+  }
+}
+
+}  // namespace
+}  // namespace pando

@@ -1,0 +1,35 @@
+#include "node/shutdown.h"
+
+#include <doctest/doctest.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <csignal>
+
+namespace pando {
+namespace {
+
+bool IsReadable(int fd) {
+  pollfd polled{fd, POLLIN, 0};
+  return poll(&polled, 1, 0) == 1;
+}
+
+TEST_CASE("signals wait at the descriptor and are taken one by one") {
+  sigset_t before;
+  sigprocmask(SIG_SETMASK, nullptr, &before);
+  ShutdownSignal shutdown;
+  CHECK_FALSE(IsReadable(shutdown.fd()));
+  CHECK(shutdown.Take() == 0);
+  CHECK(shutdown.first_signal() == 0);
+  kill(getpid(), SIGTERM);
+  CHECK(IsReadable(shutdown.fd()));
+  CHECK(shutdown.Take() == SIGTERM);
+  kill(getpid(), SIGINT);
+  CHECK(shutdown.Take() == SIGINT);
+  CHECK(shutdown.Take() == 0);
+  CHECK(shutdown.first_signal() == SIGTERM);
+  sigprocmask(SIG_SETMASK, &before, nullptr);
+}
+
+}  // namespace
+}  // namespace pando

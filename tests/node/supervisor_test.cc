@@ -1,0 +1,201 @@
+#include "node/supervisor.h"
+
+#include <doctest/doctest.h>
+
+#include <csignal>
+
+#include "job/job_file.h"
+#include "tests/temp_folder.h"
+
+namespace pando {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Death = RestartPolicy::Death;
+using namespace std::chrono_literals;
+
+// Longer than any step here takes on a loaded machine; reached only by a failure.
+constexpr auto kDeadline = 20s;
+
+// Children are shells that do as `script` says.
+struct Household {
+  explicit Household(uint32_t restarts_max = kRestartsMaxDefault)
+      : supervisor({.restarts_max = restarts_max,
+                    .on_fault = [this](FaultNote note) { notes.push_back(std::move(note)); },
+                    .on_exit = [this](const ProcessExit& exit) { exits.push_back(exit); },
+                    .may_restart = [this](const ProcessExit&) { return may_restart; }}) {}
+  ProcessSpec SpecOf(const std::string& name, const std::string& script) {
+    return {.name = name,
+            .title = name,
+            .args = {"-c", script},
+            .log_path = LogPath(name),
+            .program = "/bin/sh"};
+  }
+  void Start(const std::string& name, const std::string& script) {
+    REQUIRE(supervisor.Start(SpecOf(name, script), Role::kWorker).ok());
+  }
+  template <class Condition>
+  void Await(Condition condition) {
+    const auto deadline = Clock::now() + kDeadline;
+    while (!condition() && Clock::now() < deadline) {
+      supervisor.Wait(std::min(deadline, Clock::now() + 5ms));
+    }
+    REQUIRE(condition());
+  }
+  std::string LogPath(const std::string& name) { return temp.path() + "/" + name + ".log"; }
+  std::string LogOf(const std::string& name) {
+    Result<std::string> text = ReadTextFile(LogPath(name));
+    return text.ok() ? *text : "";
+  }
+  pid_t PidOf(const std::string& name) { return std::atoi(LogOf(name).c_str()); }
+
+  TempFolder temp;
+  bool may_restart = true;
+  std::vector<ProcessExit> exits;
+  std::vector<FaultNote> notes;
+  Supervisor supervisor;
+};
+
+TEST_CASE("pauses double up to five seconds, and a long run resets them") {
+  RestartPolicy policy(10);
+  const RestartPolicy::TimePoint start{};
+  policy.OnStart(start);
+  std::vector<std::chrono::milliseconds> pauses;
+  for (int i = 0; i < 7; ++i) {
+    pauses.push_back(std::chrono::duration_cast<std::chrono::milliseconds>(
+        *policy.OnDeath(start, Death::kOfItsOwn) - start));
+  }
+  CHECK(pauses ==
+        std::vector<std::chrono::milliseconds>{100ms, 200ms, 400ms, 800ms, 1600ms, 3200ms, 5000ms});
+  CHECK(*policy.OnDeath(start + 60s, Death::kOfItsOwn) == start + 60s + 100ms);
+}
+
+TEST_CASE("a minute of waiting for a scheduler is no good life") {
+  RestartPolicy policy(2);
+  RestartPolicy::TimePoint now{};
+  for (int i = 0; i < 2; ++i) {
+    policy.OnStart(now);
+    now += 61s;
+    CHECK(policy.OnDeath(now, Death::kUnreached).has_value());
+  }
+  policy.OnStart(now);
+  CHECK_FALSE(policy.OnDeath(now + 61s, Death::kUnreached).has_value());
+}
+
+TEST_CASE("after the last restart there is none, and what does not count is not counted") {
+  RestartPolicy policy(2);
+  const RestartPolicy::TimePoint start{};
+  policy.OnStart(start);
+  for (int i = 0; i < 5; ++i) CHECK(*policy.OnDeath(start, Death::kOurDoing) == start + 100ms);
+  CHECK(policy.OnDeath(start, Death::kOfItsOwn).has_value());
+  CHECK(policy.OnDeath(start, Death::kOfItsOwn).has_value());
+  CHECK_FALSE(policy.OnDeath(start, Death::kOfItsOwn).has_value());
+  CHECK_FALSE(RestartPolicy(0).OnDeath(start, Death::kOfItsOwn).has_value());
+}
+
+TEST_CASE("a killed process is reported at once and started again with current arguments") {
+  Household household;
+  household.Start("worker-0", "echo $$; exec sleep 600");
+  household.Await([&] { return household.PidOf("worker-0") != 0; });
+  household.supervisor.SetSpec(household.SpecOf("worker-0", "echo again; exec sleep 600"));
+  const pid_t pid = household.PidOf("worker-0");
+  kill(pid, SIGKILL);
+  household.Await([&] { return household.LogOf("worker-0").ends_with("again\n"); });
+  REQUIRE(household.notes.size() == 1);
+  const FaultNote& note = household.notes[0];
+  CHECK(note.action == "exit");
+  CHECK(note.target == "worker-0");
+  CHECK(note.process_id == static_cast<uint32_t>(pid));
+  CHECK(note.text == "signal 9 (SIGKILL)");
+  CHECK(note.injected_us == 0);
+  CHECK(note.exited_us != 0);
+  CHECK_FALSE(household.supervisor.root_cause().has_value());
+}
+
+TEST_CASE("a process that has done its work is not started again") {
+  Household household;
+  household.Start("worker-0", "exit 0");
+  household.Await([&] { return household.exits.size() == 1; });
+  CHECK(household.supervisor.kept_count() == 0);
+  CHECK(household.notes.empty());
+  CHECK_FALSE(household.supervisor.root_cause().has_value());
+}
+
+TEST_CASE("an end that is as good as a clean one is no root cause and is not told") {
+  std::vector<FaultNote> notes;
+  Household household;
+  Supervisor supervisor({.on_fault = [&](FaultNote note) { notes.push_back(std::move(note)); },
+                         .has_left = [](const ProcessExit& exit) { return exit.exit_code == 3; }});
+  REQUIRE(supervisor.Start(household.SpecOf("worker-0", "exit 3"), Role::kWorker).ok());
+  const auto deadline = Clock::now() + kDeadline;
+  while (supervisor.kept_count() > 0 && Clock::now() < deadline) supervisor.Wait(deadline);
+  CHECK(supervisor.kept_count() == 0);
+  CHECK_FALSE(supervisor.root_cause().has_value());
+  CHECK(notes.empty());
+}
+
+TEST_CASE("a process that keeps dying is the root cause, and so is one that may not start again") {
+  Household household(1);
+  household.Start("worker-0", "exit 3");
+  household.Await([&] { return household.supervisor.root_cause().has_value(); });
+  CHECK(household.exits.size() == 2);
+  CHECK(household.supervisor.root_cause()->exit_code == 3);
+  CHECK(household.supervisor.kept_count() == 0);
+  Household strict;
+  strict.may_restart = false;
+  strict.Start("worker-0", "exit 2");
+  strict.Await([&] { return strict.supervisor.root_cause().has_value(); });
+  CHECK(strict.exits.size() == 1);
+}
+
+TEST_CASE("an injected kill is reported with its time, and may happen more often than restarts") {
+  Household household(0);
+  household.may_restart = false;
+  household.Start("worker-0", "echo $$; exec sleep 600");
+  for (size_t life = 1; life <= 2; ++life) {
+    household.Await([&] { return household.supervisor.Running().contains("worker-0"); });
+    household.supervisor.Inject({.action = ChaosAction::kKill, .process = "worker-0"});
+    household.Await([&] { return household.notes.size() == life; });
+    const FaultNote& note = household.notes.back();
+    CHECK(note.action == "kill");
+    CHECK(note.injected_us != 0);
+    CHECK(note.exited_us >= note.injected_us);
+  }
+}
+
+// "T" while it is stopped: field 3 of /proc/PID/stat.
+char StateOf(pid_t pid) {
+  Result<std::string> text = ReadTextFile("/proc/" + std::to_string(pid) + "/stat");
+  return text.ok() ? text->at(text->rfind(')') + 2) : 'X';
+}
+
+TEST_CASE("a process that is stopped goes on after the time asked for") {
+  Household household;
+  household.Start("worker-0", "echo $$; exec sleep 600");
+  household.Await([&] { return household.PidOf("worker-0") != 0; });
+  const pid_t pid = household.PidOf("worker-0");
+  household.supervisor.Inject(
+      {.action = ChaosAction::kStop, .process = "worker-0", .duration = 300ms});
+  household.Await([&] { return StateOf(pid) == 'T'; });
+  household.Await([&] { return StateOf(pid) != 'T'; });
+  REQUIRE(household.notes.size() == 1);
+  CHECK(household.notes[0].action == "stop");
+  CHECK(household.notes[0].exited_us == 0);
+}
+
+TEST_CASE("once retired, nothing is started again and what is stopped goes on") {
+  Household household;
+  household.Start("worker-0", "echo $$; exec sleep 600");
+  household.Start("worker-1", "exit 3");
+  household.Await([&] { return household.PidOf("worker-0") != 0 && !household.exits.empty(); });
+  household.supervisor.Inject(
+      {.action = ChaosAction::kStop, .process = "worker-0", .duration = 60s});
+  household.supervisor.Retire();
+  household.supervisor.SignalAll(SIGTERM);
+  household.Await([&] { return household.supervisor.running_count() == 0; });
+  CHECK(household.supervisor.kept_count() == 0);
+  CHECK_FALSE(household.supervisor.root_cause().has_value());
+}
+
+}  // namespace
+}  // namespace pando

@@ -1,0 +1,270 @@
+#include "plan/step_time.h"
+
+#include <doctest/doctest.h>
+
+#include <limits>
+
+#include "plan/link_simulation.h"
+
+namespace pando {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kExact = 1e-9;  // sums of a few thousand doubles
+
+// `shard_count` layers of one shard each, of 1,000 bytes, in forward order.
+StepWork Even(uint32_t shard_count, double forward_ms, double backward_ms) {
+  StepWork work;
+  for (uint32_t i = 0; i < shard_count; ++i) {
+    work.layers.push_back({.forward_ms = forward_ms / shard_count,
+                           .backward_ms = backward_ms / shard_count,
+                           .bytes = 1000});
+    work.shards.push_back({.bytes = 1000, .layer = i});
+  }
+  return work;
+}
+
+// Takes 1 ms for a shard of Even.
+Cluster Of(uint32_t workers, uint32_t servers) {
+  return {.workers = workers, .servers = servers, .bytes_per_ms = 1000};
+}
+
+TEST_CASE("a link serves one at a time, and of those that wait the lowest rank") {
+  LinkSimulation links(1);
+  std::vector<std::pair<int, double>> starts;
+  for (const uint32_t rank : {5u, 3u, 1u, 3u}) {
+    links.Use({.link = 0, .service_ms = 2, .rank = rank}, [&links, &starts, rank] {
+      starts.emplace_back(static_cast<int>(rank), links.now_ms());
+    });
+  }
+  links.Run();
+  CHECK(starts == std::vector<std::pair<int, double>>{{5, 0}, {1, 2}, {3, 4}, {3, 6}});
+}
+
+TEST_CASE("what is sent arrives with the slower of both links, and its latency later") {
+  for (const auto& [out_ms, in_ms] : {std::pair{3.0, 1.0}, std::pair{1.0, 3.0}}) {
+    LinkSimulation links(2);
+    double arrived_ms = 0;
+    links.Send({.out = {.link = 0, .service_ms = out_ms},
+                .in = {.link = 1, .service_ms = in_ms},
+                .latency_ms = 0.5},
+               [&] { arrived_ms = links.now_ms(); });
+    links.Run();
+    CHECK(arrived_ms == 3.5);
+  }
+}
+
+TEST_CASE("with infinite bandwidth a step is its computing, for any strategy") {
+  const StepWork work = Even(7, 10, 20);
+  Cluster cluster = Of(8, 3);
+  cluster.bytes_per_ms = kInfinity;
+  for (const ServerPlace place : {ServerPlace::kOwnHosts, ServerPlace::kWorkersHosts}) {
+    const StepTime time = ParameterServerStep(work, cluster, place);
+    CHECK(time.step_ms == doctest::Approx(30).epsilon(kExact));
+    CHECK(time.efficiency() == doctest::Approx(1).epsilon(kExact));
+    CHECK(time.link_ms == 0);
+  }
+  CHECK(RingStep(work, cluster).step_ms == doctest::Approx(30).epsilon(kExact));
+}
+
+TEST_CASE("servers apart, no computing: the closed form, and the first shard's way besides") {
+  const StepWork work = Even(1000, 0, 0);
+  struct Case {
+    uint32_t workers, servers;
+    double closed_ms;  // max(M / B, nM / kB), M / B being 1,000 ms
+  };
+  for (const Case& c : {Case{4, 4, 1000}, Case{4, 2, 2000}, Case{4, 1, 4000}, Case{4, 8, 1000},
+                        Case{6, 4, 1500}, Case{1, 1, 1000}}) {
+    CAPTURE(c.workers);
+    CAPTURE(c.servers);
+    const StepTime time =
+        ParameterServerStep(work, Of(c.workers, c.servers), ServerPlace::kOwnHosts);
+    CHECK(time.link_ms == doctest::Approx(c.closed_ms).epsilon(kExact));
+    CHECK(time.step_ms >= c.closed_ms);
+    // A reply begins when the last copy of its push is there: one shard's time at its server, for
+    // each of the servers that are filled one after the other.
+    CHECK(time.step_ms <= c.closed_ms + 2.0 * c.workers);
+  }
+}
+
+TEST_CASE("one shard cannot be pulled while it is pushed: twice its time") {
+  const StepWork work = Even(1, 0, 0);
+  CHECK(ParameterServerStep(work, Of(5, 1), ServerPlace::kOwnHosts).step_ms == 10);
+  // On the workers' hosts one of the five has it already.
+  CHECK(ParameterServerStep(work, Of(5, 1), ServerPlace::kWorkersHosts).step_ms == 8);
+}
+
+TEST_CASE("servers on the workers' hosts, no computing: as much as the ring, 2(n - 1)M / nB") {
+  const StepWork work = Even(1200, 0, 0);
+  for (const uint32_t n : {2u, 3u, 4u, 8u}) {
+    CAPTURE(n);
+    const double closed_ms = 2.0 * (n - 1) / n * 1200;
+    const StepTime servers = ParameterServerStep(work, Of(n, 1), ServerPlace::kWorkersHosts);
+    CHECK(servers.link_ms == doctest::Approx(closed_ms).epsilon(kExact));
+    CHECK(servers.step_ms >= closed_ms * (1 - kExact));
+    CHECK(servers.step_ms <= closed_ms * 1.05);  // links that wait for each other
+    const StepTime ring = RingStep(work, Of(n, 1));
+    CHECK(ring.link_ms == doctest::Approx(closed_ms).epsilon(kExact));
+    CHECK(ring.step_ms == doctest::Approx(closed_ms).epsilon(kExact));
+  }
+}
+
+TEST_CASE("one worker's ring and one host's servers send nothing; one worker's servers apart do") {
+  const StepWork work = Even(10, 1, 2);
+  CHECK(RingStep(work, Of(1, 1)).step_ms == doctest::Approx(3));
+  CHECK(ParameterServerStep(work, Of(1, 1), ServerPlace::kWorkersHosts).step_ms ==
+        doctest::Approx(3));
+  CHECK(ParameterServerStep(work, Of(1, 1), ServerPlace::kOwnHosts).step_ms > 10);
+  Cluster one_host = Of(4, 1);
+  one_host.workers_per_host = 4;
+  CHECK(RingStep(work, one_host).link_ms == 0);
+  CHECK(ParameterServerStep(work, one_host, ServerPlace::kWorkersHosts).link_ms == 0);
+}
+
+TEST_CASE("replicas cost the servers' links alone") {
+  const StepWork work = Even(1000, 0, 0);
+  Cluster cluster = Of(4, 4);
+  cluster.replicas = 2;
+  const StepTime apart = ParameterServerStep(work, cluster, ServerPlace::kOwnHosts);
+  CHECK(apart.link_ms == doctest::Approx(1250));  // (n + r - 1) M / kB
+  CHECK(apart.step_ms >= 1250);
+  CHECK(apart.step_ms <= 1250 * 1.05);
+  const StepTime shared = ParameterServerStep(work, cluster, ServerPlace::kWorkersHosts);
+  CHECK(shared.link_ms == doctest::Approx(1750));  // (2(n - 1) + r - 1) M / nB
+  CHECK(shared.step_ms >= 1750);
+  // Where the worker's link decides, they cost nothing but the way.
+  Cluster many = Of(4, 8);
+  const double once_ms = ParameterServerStep(work, many, ServerPlace::kOwnHosts).step_ms;
+  many.replicas = 2;
+  CHECK(ParameterServerStep(work, many, ServerPlace::kOwnHosts).step_ms <= once_ms * 1.02);
+}
+
+TEST_CASE("a host's workers send a copy each, or one where they sum first") {
+  const StepWork work = Even(1000, 0, 0);
+  Cluster cluster = Of(8, 2);
+  cluster.workers_per_host = 4;
+  CHECK(ParameterServerStep(work, cluster, ServerPlace::kOwnHosts).link_ms ==
+        doctest::Approx(4000));
+  CHECK(RingStep(work, cluster).link_ms == doctest::Approx(2.0 * 7 / 8 * 1000));
+  cluster.sums_on_host = true;
+  CHECK(ParameterServerStep(work, cluster, ServerPlace::kOwnHosts).link_ms ==
+        doctest::Approx(1000));
+  CHECK(ParameterServerStep(work, cluster, ServerPlace::kWorkersHosts).link_ms ==
+        doctest::Approx(1000));
+  CHECK(RingStep(work, cluster).link_ms == doctest::Approx(1000));  // of two hosts
+}
+
+TEST_CASE("what a backward hides of the exchange does not count") {
+  // Four workers, four servers: a shard takes 4 ms in and 4 ms out, and becomes ready every 10 ms.
+  const StepWork work = Even(10, 50, 100);
+  const StepTime time = ParameterServerStep(work, Of(4, 4), ServerPlace::kOwnHosts);
+  CHECK(time.step_ms == doctest::Approx(150 + 8));  // the first layer's shard is the last ready
+  const StepTime ring = RingStep(work, Of(4, 4), {.first_bytes = 1, .bytes = 1});
+  CHECK(ring.step_ms == doctest::Approx(150 + 1.5));  // 2 * 3 / 4 of a shard's time
+}
+
+TEST_CASE("the next forward begins before the last shard is there") {
+  // Two layers: the first is small, the second large and first to be ready.
+  StepWork work;
+  work.layers = {{.forward_ms = 40, .backward_ms = 0, .bytes = 1000},
+                 {.forward_ms = 10, .backward_ms = 10, .bytes = 30000}};
+  work.shards = {{.bytes = 1000, .layer = 0}};
+  for (int i = 0; i < 30; ++i) work.shards.push_back({.bytes = 1000, .layer = 1});
+  Cluster cluster = Of(1, 1);
+  // As ready: the small one waits for 30 ms of the large one, then forward hides nothing.
+  CHECK(ParameterServerStep(work, cluster, ServerPlace::kOwnHosts).step_ms ==
+        doctest::Approx(10 + 32 + 50));
+  // As forward wants: the small one is the second to be sent, and forward hides the rest.
+  cluster.order = SendOrder::kAsForwardWants;
+  CHECK(ParameterServerStep(work, cluster, ServerPlace::kOwnHosts).step_ms ==
+        doctest::Approx(10 + 3 + 50));
+  // With less of it forward waits for the large one after all: 31 pushes and a reply.
+  work.layers[0].forward_ms = 10;
+  CHECK(ParameterServerStep(work, cluster, ServerPlace::kOwnHosts).step_ms ==
+        doctest::Approx(10 + 32 + 10));
+}
+
+TEST_CASE("buckets are closed as soon as they are full, and never cut a layer") {
+  // Backward order: 3, 1, 8 and 2 kB; limits 3 and 4: {3}, {1, 8}, {2}.
+  StepWork work;
+  for (const uint64_t bytes : {2000, 8000, 1000, 3000})
+    work.layers.push_back({.forward_ms = 0, .backward_ms = 10, .bytes = bytes});
+  work.shards = {{.bytes = 14000, .layer = 0}};
+  const Cluster cluster = Of(2, 1);  // a byte takes 1 us around the ring of two
+  const BucketLimits limits{.first_bytes = 3000, .bytes = 4000};
+  CHECK(RingStep(work, cluster, limits).step_ms == doctest::Approx(30 + 9 + 2 + 1));
+  // {3} from 10 to 13, {1, 8} from 30 to 39, {2} from 40 to 42.
+  Cluster late = cluster;
+  late.latency_ms = 1;  // two rounds each
+  CHECK(RingStep(work, late, limits).step_ms == doctest::Approx(41 + 2 + 2));
+}
+
+TEST_CASE("only a step's last micro-batch hides an exchange, and only the next first one waits") {
+  Cluster cluster = Of(1, 1);
+  cluster.share = {.micro_batches = 10, .contributions = {9}};
+  const StepWork work = Even(100, 100, 200);
+  // 30 ms a micro-batch: the first shard is ready at 272 of 290 ms, then 100 ms of link and one
+  // shard's reply; the last 1 ms shards' forwards are 0.1 ms each.
+  CHECK(ParameterServerStep(work, cluster, ServerPlace::kOwnHosts).step_ms ==
+        doctest::Approx(270 + 0.2 + 101 + 10).epsilon(1e-3));
+}
+
+TEST_CASE("runs that are no subtrees are pushed in pieces, of which some leave early") {
+  CHECK(BusiestShare(4, 8).contributions == std::vector<uint32_t>{1});
+  CHECK(BusiestShare(4, 8).micro_batches == 2);
+  CHECK(BusiestShare(1, 7).contributions == std::vector<uint32_t>{6});
+  // Three workers of eight: 2, 3 and 3; the last has 5 | 6, 7.
+  CHECK(BusiestShare(3, 8).micro_batches == 3);
+  CHECK(BusiestShare(3, 8).contributions == std::vector<uint32_t>{0, 2});
+  CHECK(BusiestShare(5, 5).contributions == std::vector<uint32_t>{0});
+  Cluster cluster = Of(3, 1);
+  cluster.share = BusiestShare(3, 8);
+  CHECK(ParameterServerStep(Even(1000, 0, 0), cluster, ServerPlace::kOwnHosts).link_ms ==
+        doctest::Approx(6000));
+}
+
+TEST_CASE("servers share the update, a ring's workers each make all of it") {
+  StepWork work = Even(1000, 0, 0);
+  work.optimizer_ms = 800;
+  Cluster cluster = Of(4, 4);
+  cluster.bytes_per_ms = kInfinity;
+  CHECK(ParameterServerStep(work, cluster, ServerPlace::kOwnHosts).step_ms == doctest::Approx(200));
+  CHECK(ParameterServerStep(work, cluster, ServerPlace::kWorkersHosts).step_ms ==
+        doctest::Approx(200));
+  CHECK(RingStep(work, cluster).step_ms == doctest::Approx(800));
+  cluster.replicas = 2;  // each server makes its backups' as well
+  CHECK(ParameterServerStep(work, cluster, ServerPlace::kOwnHosts).step_ms == doctest::Approx(400));
+  // One shard's two replicas are made at the same time, on two servers.
+  StepWork one = Even(1, 0, 0);
+  one.optimizer_ms = 5;
+  CHECK(ParameterServerStep(one, cluster, ServerPlace::kOwnHosts).step_ms == 5);
+}
+
+TEST_CASE("a push and a reply take a latency each, a backup's answer two more") {
+  const StepWork work = Even(1, 0, 0);
+  Cluster cluster = Of(2, 2);
+  cluster.bytes_per_ms = kInfinity;
+  cluster.latency_ms = 5;
+  CHECK(ParameterServerStep(work, cluster, ServerPlace::kOwnHosts).step_ms == 10);
+  cluster.replicas = 2;
+  CHECK(ParameterServerStep(work, cluster, ServerPlace::kOwnHosts).step_ms == 20);
+  CHECK(RingStep(work, cluster).step_ms == 10);  // two rounds
+}
+
+TEST_CASE(
+    "servers are worth having up to one for each worker, and beat the ring of many from half") {
+  // Without computing the ring takes 2(n - 1)M / nB, k servers nM / kB.
+  const StepWork work = Even(2000, 0, 0);
+  const ServerChoice choice = ChooseServers(work, Of(16, 1), {}, 16, 0.02);
+  CHECK(choice.tried_max == 16);
+  CHECK(choice.enough == 16);  // 15 would take 1/15 more
+  REQUIRE(choice.beats_ring.has_value());
+  CHECK(*choice.beats_ring == 9);  // 16 / 8 = 2 > 1.875 > 16 / 9
+  // Computing that hides everything needs one, and none beats what hides as well.
+  const ServerChoice easy = ChooseServers(Even(100, 1e6, 1e6), Of(16, 1), {}, 16, 0.02);
+  CHECK(easy.enough == 1);
+  CHECK_FALSE(ChooseServers(Even(1, 0, 0), Of(2, 1), {}, 4, 0.02).beats_ring.has_value());
+}
+
+}  // namespace
+}  // namespace pando

@@ -1,0 +1,73 @@
+#include "plan/tensor_layout.h"
+
+#include <doctest/doctest.h>
+
+namespace pando {
+namespace {
+
+TensorLayout MakeLayout(std::initializer_list<uint64_t> sizes) {
+  std::vector<TensorSpec> specs;
+  for (uint64_t size : sizes)
+    specs.push_back({.name = "t" + std::to_string(specs.size()), .shape = {size}});
+  return TensorLayout(std::move(specs));
+}
+
+TEST_CASE("tensors start on lines and count without padding") {
+  TensorLayout layout = MakeLayout({1, 16, 17, 3});
+  CHECK(layout.offset(1) == 16);
+  CHECK(layout.offset(2) == 32);
+  CHECK(layout.offset(3) == 64);
+  CHECK(layout.float_count() == 80);
+  CHECK(layout.parameter_count() == 37);
+  CHECK(layout.Find("t2") == 2);
+  CHECK(layout.Find("none") == 4);
+}
+
+TEST_CASE("shards part the flat vector, aligned, and stay near the target") {
+  for (auto sizes : {std::initializer_list<uint64_t>{1},
+                     {5, 9},
+                     {250, 10, 5000, 20, 16000, 50, 500, 10},
+                     {20'000'000, 4096, 5'000'000, 1000, 10},
+                     {1023, 1, 1024, 1025, 3000}}) {
+    TensorLayout layout = MakeLayout(sizes);
+    ShardPlan plan(layout);
+    const size_t target = ShardPlan::TargetBytes(layout.float_count() * 4) / 4;
+    size_t next = 0;
+    for (const ShardRange& range : plan.ranges()) {
+      CHECK(range.first == next);
+      CHECK(range.first % TensorLayout::kAlignFloats == 0);
+      CHECK(range.size() > 0);
+      CHECK(range.size() <= 2 * target + TensorLayout::kAlignFloats);
+      next = range.last;
+    }
+    CHECK(next == layout.float_count());
+  }
+}
+
+TEST_CASE("a target of one's own cuts shards of just that size, the metric tensor in the last") {
+  constexpr size_t kTargetFloats = 1 << 18;
+  TensorLayout layout = MakeLayout({kTargetFloats, kTargetFloats, kTargetFloats - 16, 16});
+  ShardPlan plan(layout, kTargetFloats * sizeof(float));
+  REQUIRE(plan.shard_count() == 3);
+  for (const ShardRange& range : plan.ranges()) CHECK(range.size() == kTargetFloats);
+}
+
+TEST_CASE("a run of floats is covered by the shards that hold it") {
+  TensorLayout layout = MakeLayout({3000, 3000, 3000});
+  ShardPlan plan(layout);
+  REQUIRE(plan.shard_count() > 3);
+  for (uint32_t i = 0; i < plan.shard_count(); ++i) {
+    const ShardRange& range = plan.range(ShardId(i));
+    auto whole = plan.Covering(range.first, range.last);
+    CHECK(whole.first == i);
+    CHECK(whole.last == i + 1);
+    auto one = plan.Covering(range.last - 1, range.last);
+    CHECK(one.first == i);
+  }
+  auto all = plan.Covering(0, layout.float_count());
+  CHECK(all.first == 0);
+  CHECK(all.last == plan.shard_count());
+}
+
+}  // namespace
+}  // namespace pando

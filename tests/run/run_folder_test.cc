@@ -1,0 +1,412 @@
+#include "run/run_folder.h"
+
+#include <doctest/doctest.h>
+#include <fcntl.h>
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "job/job_file.h"
+#include "run/run_lock.h"
+#include "tests/file_size_limit.h"
+#include "tests/temp_folder.h"
+
+namespace pando {
+namespace {
+
+namespace fs = std::filesystem;
+
+Job JobIn(const std::string& run_dir) {
+  Job job;
+  job.run_dir = run_dir;
+  ResolveRunNames(std::chrono::system_clock::now(), &job);
+  return job;
+}
+
+void Touch(const std::string& path) { std::ofstream(path) << "x"; }
+
+TEST_CASE("a run folder starts with the resolved job and a place for logs") {
+  TempFolder temp;
+  const Job job = JobIn(temp.path() + "/runs/first");
+  Result<RunFolder> folder = RunFolder::Create(job, /*is_forced=*/false);
+  REQUIRE(folder.ok());
+  CHECK(job.name == "first");
+  CHECK(fs::is_directory(folder->path() + "/logs"));
+  CHECK(folder->LogPath("worker-1") == folder->path() + "/logs/worker-1.log");
+  CHECK(*ReadTextFile(folder->JobPath()) == WriteJobText(job));
+}
+
+TEST_CASE("an existing run folder is refused, and forced only its own files go") {
+  TempFolder temp;
+  const Job job = JobIn(temp.path() + "/run");
+  REQUIRE(RunFolder::Create(job, false).ok());
+  Touch(job.run_dir + "/summary.json");
+  Touch(job.run_dir + "/logs/worker-7.log");
+  Touch(job.run_dir + "/notes.txt");
+  Touch(job.run_dir + "/logs/notes.txt");
+  Touch(job.run_dir + "/scheduler.db");
+  Touch(job.run_dir + "/snapshots/g000-v000000500.json");
+  Touch(job.run_dir + "/snapshots/notes.txt");
+
+  Result<RunFolder> refused = RunFolder::Create(job, false);
+  REQUIRE_FALSE(refused.ok());
+  CHECK(refused.status().code() == StatusCode::kAlreadyExists);
+  CHECK(refused.status().message().find("--force") != std::string::npos);
+  CHECK(fs::exists(job.run_dir + "/summary.json"));
+
+  REQUIRE(RunFolder::Create(job, true).ok());
+  CHECK_FALSE(fs::exists(job.run_dir + "/summary.json"));
+  CHECK_FALSE(fs::exists(job.run_dir + "/logs/worker-7.log"));
+  CHECK_FALSE(fs::exists(job.run_dir + "/scheduler.db"));
+  CHECK_FALSE(fs::exists(job.run_dir + "/snapshots/g000-v000000500.json"));
+  CHECK(fs::exists(job.run_dir + "/snapshots/notes.txt"));
+  CHECK(fs::exists(job.run_dir + "/notes.txt"));
+  CHECK(fs::exists(job.run_dir + "/logs/notes.txt"));
+  CHECK(fs::exists(job.run_dir + "/job.toml"));
+}
+
+TEST_CASE(
+    "a run's folder is opened again without its summary, and not while a scheduler leads it") {
+  TempFolder temp;
+  Job job = JobIn(temp.path() + "/run");
+  REQUIRE(RunFolder::Create(job, false).ok());
+  const std::string before = *ReadTextFile(job.run_dir + "/job.toml");
+  Touch(job.run_dir + "/summary.json");
+  job.workers = 7;
+  {
+    const Result<RunLock> lock = RunLock::Acquire(job.run_dir);
+    REQUIRE(lock.ok());
+    CHECK(RunFolder::Reopen(job).status().code() == StatusCode::kAlreadyExists);
+    CHECK(fs::exists(job.run_dir + "/summary.json"));
+    CHECK(*ReadTextFile(job.run_dir + "/job.toml") == before);
+  }
+  const Result<RunFolder> folder = RunFolder::Reopen(job);
+  REQUIRE(folder.ok());
+  CHECK_FALSE(fs::exists(folder->SummaryPath()));
+  CHECK(*ReadTextFile(folder->JobPath()) == WriteJobText(job));
+  CHECK(RunFolder::Reopen(job).ok());  // with no summary there
+}
+
+TEST_CASE("a folder with other files is refused, an empty one taken, a file never") {
+  TempFolder temp;
+  CHECK(RunFolder::Create(JobIn(temp.path()), false).ok());
+  TempFolder other;
+  Touch(other.path() + "/thesis.tex");
+  CHECK_FALSE(RunFolder::Create(JobIn(other.path()), false).ok());
+  CHECK_FALSE(RunFolder::Create(JobIn(other.path() + "/thesis.tex"), true).ok());
+  CHECK_FALSE(RunFolder::Create(JobIn(other.path() + "/thesis.tex/run"), false).ok());
+}
+
+TEST_CASE("a run without a name is named after model, data and time") {
+  Job job;
+  ResolveRunNames(std::chrono::system_clock::from_time_t(1'000'000'000), &job);
+  CHECK(job.name == "mnist-cnn-mnist-20010909-014640");
+  CHECK(job.run_dir == "runs/mnist-cnn-mnist-20010909-014640");
+  Job named;
+  named.name = "mine";
+  ResolveRunNames(std::chrono::system_clock::now(), &named);
+  CHECK(named.run_dir == "runs/mine");
+}
+
+TEST_CASE("metrics are rows under their heading, there at once") {
+  TempFolder temp;
+  const RunFolder folder = RunFolder::Open(temp.path());
+  Result<MetricsFile> metrics = MetricsFile::Create(folder);
+  REQUIRE(metrics.ok());
+  REQUIRE(metrics
+              ->Append({.step = 12,
+                        .epoch = 0.5,
+                        .loss = 0.25,
+                        .accuracy = 0.875,
+                        .lr = 0.01,
+                        .images_per_second = 31200.4,
+                        .elapsed_seconds = 1.5,
+                        .data_stall_ms = 0.25,
+                        .gpu_memory_mb = 5012.25,
+                        .gpu_percent = 97,
+                        .exposed_sync_ms = 0.125})
+              .ok());
+  CHECK(*ReadTextFile(folder.MetricsPath()) ==
+        "step,epoch,loss,accuracy,lr,images_per_second,elapsed_seconds,data_stall_ms,"
+        "gpu_memory_mb,gpu_percent,exposed_sync_ms\n"
+        "12,0.5,0.25,0.875,0.01,31200.4,1.500,0.250,5012.2,97.0,0.125\n");
+}
+
+TEST_CASE("metrics of releases with fewer columns go on with those") {
+  const std::string heading =
+      "step,epoch,loss,accuracy,lr,images_per_second,elapsed_seconds,data_stall_ms";
+  const std::pair<std::string, std::string> releases[] = {
+      {heading + "\n12,0.5,0.25,0.875,0.01,31200.4,1.500,0.250\n", "13,0,0,0,0,0,0.000,0.000\n"},
+      {heading + ",gpu_memory_mb,gpu_percent\n12,0.5,0.25,0.875,0.01,31200.4,1.500,0.250,0.0,0.0\n",
+       "13,0,0,0,0,0,0.000,0.000,0.0,97.0\n"}};
+  for (const auto& [before, added] : releases) {
+    TempFolder temp;
+    const RunFolder folder = RunFolder::Open(temp.path());
+    std::ofstream(folder.MetricsPath()) << before;
+    std::optional<MetricsRow> last;
+    auto metrics = MetricsFile::Reopen(folder, &last);
+    REQUIRE(metrics.ok());
+    REQUIRE(last);
+    CHECK(last->step == 12);
+    REQUIRE(metrics->Append({.step = 13, .gpu_percent = 97, .exposed_sync_ms = 1}).ok());
+    CHECK(*ReadTextFile(folder.MetricsPath()) == before + added);
+  }
+}
+
+TEST_CASE("events are one JSON object per line") {
+  TempFolder temp;
+  const RunFolder folder = RunFolder::Open(temp.path());
+  Result<EventsFile> events = EventsFile::Create(folder);
+  REQUIRE(events.ok());
+  REQUIRE(events->Append("started", {{"workers", 2}}).ok());
+  REQUIRE(events->Append("odd", {{"text", "a\n\"b\" \xff"}}).ok());
+  std::istringstream lines(*ReadTextFile(folder.EventsPath()));
+  std::string line;
+  REQUIRE(std::getline(lines, line));
+  const auto event = nlohmann::json::parse(line);
+  CHECK(event.at("event") == "started");
+  CHECK(event.at("details").at("workers") == 2);
+  CHECK(event.at("elapsed_ms").is_number());
+  CHECK(event.at("time").get<std::string>().size() ==
+        std::string("2026-01-31T12:00:00.123Z").size());
+  REQUIRE(std::getline(lines, line));
+  CHECK(nlohmann::json::parse(line).at("event") == "odd");
+  CHECK_FALSE(std::getline(lines, line));
+}
+
+// ---- runs that go on
+// ------------------------------------------------------------------------------
+
+void AppendText(const std::string& path, const std::string& text) {
+  std::ofstream(path, std::ios::app | std::ios::binary) << text;
+}
+
+TEST_CASE("metrics go on after the last whole row, and what a crash left is cut") {
+  TempFolder temp;
+  const RunFolder folder = RunFolder::Open(temp.path());
+  REQUIRE(MetricsFile::Create(folder)->Append({.step = 11, .epoch = 0.5, .loss = 2.25}).ok());
+  const std::string whole = *ReadTextFile(folder.MetricsPath());
+  for (const std::string& torn :
+       {std::string(), std::string("12,0.6,0.2"), std::string("12,0.6,0.2\n"), std::string("\n"),
+        std::string("12,0.6,0.2,0.1,0.01,100,1.0,0.0x\n"), std::string(100, '\0')}) {
+    AppendText(folder.MetricsPath(), torn);
+    std::optional<MetricsRow> last;
+    REQUIRE(MetricsFile::Reopen(folder, &last).ok());
+    REQUIRE(last.has_value());
+    CHECK(last->step == 11);
+    CHECK(last->loss == 2.25);
+    CHECK(*ReadTextFile(folder.MetricsPath()) == whole);
+  }
+  std::optional<MetricsRow> last;
+  REQUIRE(MetricsFile::Reopen(folder, &last)->Append({.step = 12}).ok());
+  REQUIRE(MetricsFile::Reopen(folder, &last).ok());
+  CHECK(last->step == 12);
+  CHECK(ReadTextFile(folder.MetricsPath())->starts_with(whole));
+}
+
+TEST_CASE("metrics of a loss that is not finite are rows too") {
+  TempFolder temp;
+  const RunFolder folder = RunFolder::Open(temp.path());
+  REQUIRE(MetricsFile::Create(folder)
+              ->Append({.step = 3, .loss = std::numeric_limits<double>::quiet_NaN()})
+              .ok());
+  std::optional<MetricsRow> last;
+  REQUIRE(MetricsFile::Reopen(folder, &last).ok());
+  REQUIRE(last.has_value());
+  CHECK(last->step == 3);
+}
+
+TEST_CASE("metrics without a row, a heading or a file start with a heading") {
+  TempFolder temp;
+  const RunFolder folder = RunFolder::Open(temp.path());
+  for (const char* text : {"", "step,epo", "no such heading\n"}) {
+    std::ofstream(folder.MetricsPath()) << text;
+    std::optional<MetricsRow> last;
+    REQUIRE(MetricsFile::Reopen(folder, &last)->Append({.step = 0}).ok());
+    CHECK_FALSE(last.has_value());
+    CHECK(ReadTextFile(folder.MetricsPath())->starts_with("step,epoch,loss"));
+    fs::remove(folder.MetricsPath());
+  }
+  std::optional<MetricsRow> last;
+  REQUIRE(MetricsFile::Reopen(folder, &last).ok());
+  REQUIRE(MetricsFile::Reopen(folder, &last).ok());
+  CHECK(*ReadTextFile(folder.MetricsPath()) ==
+        "step,epoch,loss,accuracy,lr,images_per_second,elapsed_seconds,data_stall_ms,"
+        "gpu_memory_mb,gpu_percent,exposed_sync_ms\n");
+}
+
+TEST_CASE("the last row is found in a file longer than what is read at once") {
+  TempFolder temp;
+  const std::string path = temp.path() + "/rows";
+  std::string row;
+  for (int i = 0; i < 200'000; ++i) row += "0123456789\n";
+  std::ofstream(path) << row << "last\ntorn";
+  std::string last;
+  const auto is_sound = [](std::string_view) { return true; };
+  REQUIRE(RowFile::Reopen(path, is_sound, &last).ok());
+  CHECK(last == "last");
+  CHECK(fs::file_size(path) == row.size() + 5);
+  CHECK(RowFile::Reopen(temp.path() + "/none/rows", is_sound, &last).status().message() ==
+        "cannot open " + temp.path() + "/none/rows: No such file or directory");
+}
+
+TEST_CASE("a row that a full disk cuts short leaves nothing, and the next one begins there") {
+  TempFolder temp;
+  const std::string path = temp.path() + "/rows";
+  Result<RowFile> rows = RowFile::Create(path);
+  REQUIRE(rows.ok());
+  REQUIRE(rows->Append("first\n").ok());
+  {
+    const FileSizeLimit limit(9);
+    CHECK_FALSE(rows->Append("second\n").ok());
+  }
+  REQUIRE(rows->Append("third\n").ok());
+  CHECK(*ReadTextFile(path) == "first\nthird\n");
+}
+
+// Milliseconds since the run's start.
+int64_t ElapsedOf(const EventsFile& events) {
+  const auto elapsed = std::chrono::steady_clock::now() - events.start();
+  return std::chrono::duration_cast<std::chrono::milliseconds>(elapsed).count();
+}
+
+TEST_CASE("time without a scheduler counts, time without a run does not") {
+  TempFolder temp;
+  const RunFolder folder = RunFolder::Open(temp.path());
+  const auto a_minute_ago = std::chrono::system_clock::now() - std::chrono::minutes(1);
+  std::ofstream(folder.EventsPath()) << R"({"time":")" << UtcText(a_minute_ago)
+                                     << R"(","elapsed_ms":5000,"event":"rollback","details":{}})"
+                                     << "\n{\"time\":";
+  constexpr int64_t kSlackMs = 30'000;  // of a busy machine
+  Result<EventsFile> restarted = EventsFile::Reopen(folder, EventsFile::Gap::kCounts);
+  REQUIRE(restarted.ok());
+  CHECK(ElapsedOf(*restarted) >= 64'000);
+  CHECK(ElapsedOf(*restarted) < 65'000 + kSlackMs);
+  Result<EventsFile> resumed = EventsFile::Reopen(folder, EventsFile::Gap::kIsLeftOut);
+  REQUIRE(resumed.ok());
+  CHECK(ElapsedOf(*resumed) >= 5'000);
+  CHECK(ElapsedOf(*resumed) < 5'000 + kSlackMs);
+  REQUIRE(resumed->Append("resumed", {}).ok());
+  CHECK(CountEvents(folder, "rollback") == 1);
+  CHECK(CountEvents(folder, "resumed") == 1);
+}
+
+TEST_CASE("of two schedulers of one folder the second one's error names the first") {
+  TempFolder temp;
+  {
+    Result<RunLock> first = RunLock::Acquire(temp.path());
+    REQUIRE(first.ok());
+    Result<RunLock> second = RunLock::Acquire(temp.path());
+    REQUIRE_FALSE(second.ok());
+    CHECK(second.status().code() == StatusCode::kAlreadyExists);
+    CHECK(second.status().message().find("process " + std::to_string(getpid()) + " on ") !=
+          std::string::npos);
+    Result<RunFolder> forced = RunFolder::Create(JobIn(temp.path()), /*is_forced=*/true);
+    REQUIRE_FALSE(forced.ok());
+    CHECK(forced.status().message() == second.status().message());
+  }
+  CHECK(RunLock::Acquire(temp.path()).ok());
+  CHECK_FALSE(RunLock::Acquire(temp.path() + "/none").ok());
+}
+
+TEST_CASE("times are written as RFC 3339, and read") {
+  const auto time =
+      std::chrono::system_clock::from_time_t(1'000'000'000) + std::chrono::milliseconds(7);
+  CHECK(UtcText(time) == "2001-09-09T01:46:40.007Z");
+  CHECK(ParseUtcText("2001-09-09T01:46:40.007Z") == time);
+  CHECK_FALSE(ParseUtcText("2001-09-09").has_value());
+  CHECK_FALSE(ParseUtcText("2001-09-09T01:46:40.007Z ").has_value());
+}
+
+TEST_CASE("the summary has every promised key and survives reading") {
+  TempFolder temp;
+  const RunFolder folder = RunFolder::Open(temp.path());
+  const Job job;
+  Summary summary = SummaryOf(job);
+  summary.status = kStatusCompleted;
+  summary.weights_hash = "99aa06d3014798d86001c324468d497f";
+  summary.test_accuracy = 0.9866;
+  summary.generation = 1;
+  summary.rollbacks = 1;
+  summary.verified_micro_batches = 70;
+  summary.unverified_micro_batches = 3;
+  summary.evaluations = {{Version(469), 10000, 9850, 0.1 + 0.2, 9990}};
+  summary.classes = {{1000, 999}, {500, 1}};
+  summary.confusion_matrix = {{999, 1}, {499, 1}};
+  summary.snapshots = {{0, Version(500)}, {1, Version(1000)}};
+  summary.faults = {{.id = 7,
+                     .action = "kill",
+                     .target = "worker 1",
+                     .step = Step(100),
+                     .injected_ms = 0,
+                     .detected_ms = 1.5,
+                     .detected_by = "exit",
+                     .recovered_ms = 20.25},
+                    {.id = 8, .action = "silence", .target = "server 0"}};
+  REQUIRE(folder.WriteSummary(summary).ok());
+  CHECK_FALSE(fs::exists(folder.SummaryPath() + ".tmp"));
+  const auto json = nlohmann::json::parse(*ReadTextFile(folder.SummaryPath()));
+  for (const char* key :
+       {"weights_hash", "test_accuracy", "train_loss", "images_per_second", "status", "steps",
+        "epochs", "wall_seconds", "workers", "servers", "micro_batches", "seed", "dataset", "model",
+        "faults", "job_hash", "hostname", "pando_version"}) {
+    CAPTURE(key);
+    CHECK(json.contains(key));
+  }
+  CHECK(json.at("train_loss").is_null());
+  CHECK(json.at("test_accuracy") == 0.9866);
+  CHECK(json.at("workers") == 2);
+  CHECK(json.at("verified_micro_batches") == 70);
+  CHECK(json.at("unverified_micro_batches") == 3);
+  CHECK(json.at("snapshots").dump() ==
+        R"([{"generation":0,"step":500},{"generation":1,"step":1000}])");
+  CHECK(FaultJson(summary.faults[0]) ==
+        R"({"action":"kill","target":"worker 1","step":100,"injected_ms":0.0,"detected_ms":1.5,)"
+        R"("detected_by":"exit","recovered_ms":20.25})");
+  CHECK(FaultJson(summary.faults[1]) ==
+        R"({"action":"silence","target":"server 0","step":0,"injected_ms":null,"detected_ms":null,)"
+        R"("detected_by":null,"recovered_ms":null})");
+  Result<Summary> read = folder.ReadSummary();
+  REQUIRE(read.ok());
+  CHECK(ToJson(*read) == ToJson(summary));
+}
+
+TEST_CASE("a broken summary is named") {
+  Result<Summary> summary = SummaryFromJson("{\"status\": 3", "runs/a/summary.json");
+  REQUIRE_FALSE(summary.ok());
+  CHECK(summary.status().message().starts_with("runs/a/summary.json: "));
+}
+
+TEST_CASE("a full disk is one clear error") {
+  if (!fs::exists("/dev/full")) {
+    MESSAGE("SKIPPED: no /dev/full here");
+    return;
+  }
+  TempFolder temp;
+  fs::create_symlink("/dev/full", temp.path() + "/metrics.csv");
+  Result<MetricsFile> metrics = MetricsFile::Create(RunFolder::Open(temp.path()));
+  REQUIRE_FALSE(metrics.ok());
+  CHECK(metrics.status().message() ==
+        "cannot write " + temp.path() + "/metrics.csv: No space left on device; free some space");
+}
+
+TEST_CASE("a file that is not committed leaves nothing") {
+  TempFolder temp;
+  const std::string path = temp.path() + "/file";
+  {
+    Result<AtomicFile> file = AtomicFile::Create(path);
+    REQUIRE(file.ok());
+    const std::string text = "half";
+    REQUIRE(file->Write(std::as_bytes(std::span(text))).ok());
+  }
+  CHECK(fs::is_empty(temp.path()));
+  CHECK_FALSE(AtomicFile::Create(temp.path() + "/none/file").ok());
+}
+
+}  // namespace
+}  // namespace pando

@@ -1,0 +1,214 @@
+#include "run/run_recorder.h"
+
+#include <doctest/doctest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "common/exit_codes.h"
+#include "job/job_file.h"
+#include "run/safetensors.h"
+#include "tests/file_size_limit.h"
+#include "tests/temp_folder.h"
+
+namespace pando {
+namespace {
+
+// 10 steps of 100 samples.
+struct Run {
+  TempFolder temp;
+  RunFolder folder = RunFolder::Open(temp.path());
+  JobPlan plan = Plan();
+
+  static JobPlan Plan() {
+    Job job;
+    job.global_batch = 100;
+    job.steps = 10;
+    return JobPlan(job, {.train_samples = 1000},
+                   TensorLayout({{.name = "a", .shape = {3}}, MetricTensorSpec()}));
+  }
+  RunRecorder Create() {
+    Result<RunRecorder> recorder = RunRecorder::Create(plan, folder);
+    REQUIRE(recorder.ok());
+    return *std::move(recorder);
+  }
+  RunRecorder Reopen(const SchedulerState& state) {
+    Result<RunRecorder> recorder =
+        RunRecorder::Reopen(plan, folder, state, EventsFile::Gap::kCounts);
+    REQUIRE_MESSAGE(recorder.ok(), recorder.status().message());
+    return *std::move(recorder);
+  }
+  uint64_t RowCount() const {
+    std::ifstream file(folder.MetricsPath());
+    uint64_t count = 0;
+    for (std::string line; std::getline(file, line);) ++count;
+    return count - 1;
+  }
+};
+
+StepMetrics At(uint64_t step, float loss) { return {.step = Step(step), .loss = loss}; }
+
+SchedulerState StateOfEarlierLife() {
+  SchedulerState state;
+  state.view.generation = 2;
+  state.evaluations = {{Version(2), 100, 90, 20}, {Version(4), 100, 80, 30}};
+  state.snapshots = {{{1, Version(2)}, {}}, {{2, Version(4)}, {}}};
+  state.faults = {
+      {.id = 3, .action = "kill", .target = "worker 1", .detected_ms = 5, .detected_by = "exit"}};
+  return state;
+}
+
+TEST_CASE("a recorder that goes on has in its summary what earlier lives had") {
+  Run run;
+  {
+    RunRecorder first = run.Create();
+    for (uint64_t step = 0; step < 5; ++step) first.OnStep(At(step, 1.0f), 0.1, 1000);
+    first.OnEvent("rollback", "", "the run begins again");
+  }  // killed: no summary
+  const SchedulerState state = StateOfEarlierLife();
+  RunRecorder second = run.Reopen(state);
+  CHECK(second.next_row() == Step(5));
+  CHECK(second.past().sample_count == 500);
+  CHECK(second.past().training_seconds >= 0.5);
+  second.OnStep(At(5, 0.5f), 0.1, 1000);
+  FaultRecord fault = state.faults[0];
+  fault.recovered_ms = 9;
+  second.OnFault(fault);
+  second.OnFault({.id = 4, .action = "stop", .target = "server 0"});
+  second.OnEvaluation({Version(6), 100, 85, 10, 100, {{40, 40}, {60, 45}}, {40, 0, 15, 45}});
+  second.OnSnapshot({2, Version(6)});
+  second.OnSnapshotDropped({1, Version(2)});
+  CHECK(second.Conclude(kStatusInterrupted, Status()) == kExitInterrupted);
+
+  CHECK(run.RowCount() == 6);
+  Result<Summary> summary = run.folder.ReadSummary();
+  REQUIRE(summary.ok());
+  CHECK(summary->steps == 6);
+  CHECK(summary->train_loss == 0.5);
+  CHECK(summary->evaluations.size() == 3);
+  CHECK(summary->test_accuracy == 0.85);
+  CHECK(summary->best_test_accuracy == 0.9);
+  CHECK(summary->best_step == 2);
+  CHECK(summary->test_top5_accuracy == 1.0);
+  CHECK(summary->classes == std::vector<ClassScore>{{40, 40}, {60, 45}});
+  CHECK(summary->confusion_matrix == std::vector<std::vector<uint64_t>>{{40, 0}, {15, 45}});
+  CHECK(summary->test_loss == 0.1);
+  CHECK(summary->generation == 2);
+  CHECK(summary->rollbacks == 1);
+  CHECK(summary->snapshots == std::vector<SnapshotRef>{{2, Version(4)}, {2, Version(6)}});
+  REQUIRE(summary->faults.size() == 2);
+  CHECK(summary->faults[0].recovered_ms == 9);
+  CHECK(summary->faults[1].target == "server 0");
+}
+
+TEST_CASE("a recorder without rows begins at the first, for any journal") {
+  Run run;
+  RunRecorder recorder = run.Reopen(SchedulerState{});
+  CHECK(recorder.next_row() == Step(0));
+  CHECK(recorder.past().sample_count == 0);
+  recorder.OnStep(At(0, 1), 0.1, 0);
+  CHECK(run.RowCount() == 1);
+}
+
+TEST_CASE("a version that is evaluated again is listed once") {
+  Run run;
+  RunRecorder recorder = run.Reopen(StateOfEarlierLife());
+  recorder.OnEvaluation({Version(4), 100, 80, 30});
+  CHECK(recorder.summary().evaluations.size() == 2);
+}
+
+TEST_CASE("results that are withdrawn are neither the last nor the best") {
+  Run run;
+  RunRecorder recorder = run.Create();
+  recorder.OnEvaluation({Version(2), 100, 80, 20, 90});
+  recorder.OnEvaluation({Version(4), 100, 95, 10, 99, {{40, 40}, {60, 55}}, {40, 0, 5, 55}});
+  CHECK(recorder.summary().best_step == 4);
+  recorder.OnEvaluationsDropped(Version(3));
+  CHECK(recorder.summary().evaluations.size() == 1);
+  CHECK(recorder.summary().best_step == 2);
+  CHECK(recorder.summary().best_test_accuracy == 0.8);
+  CHECK(recorder.summary().test_accuracy == 0.8);
+  CHECK(recorder.summary().confusion_matrix.empty());
+  recorder.OnEvaluationsDropped(Version(0));
+  CHECK_FALSE(recorder.summary().best_step);
+  CHECK_FALSE(recorder.summary().test_accuracy);
+  CHECK_FALSE(recorder.summary().test_loss);
+}
+
+TEST_CASE("a run that ended before its summary was written names its weights") {
+  Run run;
+  run.Create();
+  std::vector<float> flat(run.plan.layout.float_count());
+  flat[1] = 3;
+  REQUIRE(WriteWeights(run.folder.WeightsPath(), run.plan.layout, flat).ok());
+  SchedulerState state;
+  state.is_finished = true;
+  RunRecorder recorder = run.Reopen(state);
+  CHECK(recorder.Conclude(kStatusCompleted, Status()) == kExitCompleted);
+  CHECK(run.folder.ReadSummary()->weights_hash == WeightsHash(run.plan.layout, flat));
+
+  std::filesystem::remove(run.folder.WeightsPath());
+  RunRecorder without = run.Reopen(state);
+  CHECK(without.Conclude(kStatusCompleted, Status()) == kExitUsage);
+  CHECK(run.folder.ReadSummary()->failure.find(run.folder.WeightsPath()) != std::string::npos);
+}
+
+TEST_CASE("rows that a full disk does not take are held, and cost the run nothing") {
+  Run run;
+  RunRecorder recorder = run.Create();
+  recorder.OnStep(At(0, 1), 0.1, 1000);
+  {
+    const FileSizeLimit limit(80);  // the heading and a piece of a row
+    for (uint64_t step = 1; step < 4; ++step) recorder.OnStep(At(step, 1), 0.1, 1000);
+    recorder.OnEvent("snapshot-failed", "", "no space left on device");
+    recorder.SyncRows();
+  }
+  recorder.OnStep(At(4, 1), 0.1, 1000);
+  CHECK(recorder.Conclude(kStatusCompleted, Status()) == kExitCompleted);
+  CHECK(run.RowCount() == 5);
+  CHECK(run.folder.ReadSummary()->missing_rows == 0);
+  CHECK(CountEvents(run.folder, "snapshot-failed") == 1);
+}
+
+TEST_CASE("rows beyond what is held are counted as lost") {
+  TempFolder temp;
+  Result<RowFile> file = RowFile::Create(temp.path() + "/rows");
+  REQUIRE(file.ok());
+  PatientRows rows(*std::move(file));
+  const std::string row(PatientRows::kHeldBytesMax / 4, 'x');
+  {
+    const FileSizeLimit limit(1);
+    for (int i = 0; i < 5; ++i) CHECK_FALSE(rows.Append(row).ok());
+  }
+  CHECK(rows.held_count() == 4);
+  CHECK(rows.lost_count() == 1);
+  CHECK(rows.Flush().ok());
+  CHECK(rows.held_count() == 0);
+}
+
+TEST_CASE("only a journal of the same job and without an end is gone on with") {
+  TempFolder temp;
+  Job job;
+  job.run_dir = temp.path() + "/run";
+  CHECK_FALSE(RunFolder::HoldsUnfinished(job));
+  Result<RunFolder> folder = RunFolder::Create(job, false);
+  REQUIRE(folder.ok());
+  CHECK_FALSE(RunFolder::HoldsUnfinished(job));
+  std::ofstream(folder->JournalPath()) << "x";
+  CHECK(RunFolder::HoldsUnfinished(job));
+  Job elsewhere = job;
+  elsewhere.workers = 9;
+  CHECK(RunFolder::HoldsUnfinished(elsewhere));
+  Job other = job;
+  other.seed = 9;
+  CHECK_FALSE(RunFolder::HoldsUnfinished(other));
+  Summary summary = SummaryOf(job);
+  REQUIRE(folder->WriteSummary(summary).ok());
+  CHECK(RunFolder::HoldsUnfinished(job));
+  summary.status = kStatusCompleted;
+  REQUIRE(folder->WriteSummary(summary).ok());
+  CHECK_FALSE(RunFolder::HoldsUnfinished(job));
+}
+
+}  // namespace
+}  // namespace pando

@@ -1,0 +1,226 @@
+#include "run/snapshot_folder.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+#include "common/hash.h"
+#include "run/snapshot_file.h"
+#include "tests/temp_folder.h"
+
+namespace pando {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr Incarnation kProcess{1};
+
+SnapshotRef At(uint64_t version, uint32_t generation = 0) { return {generation, Version(version)}; }
+
+// Shards' files in their order; each is made, with a byte in it.
+SnapshotManifest Made(const TempFolder& temp, SnapshotRef snapshot,
+                      const std::vector<uint64_t>& numbers) {
+  SnapshotManifest manifest{snapshot, {}};
+  for (uint64_t number : numbers) {
+    manifest.shards.push_back({number, SnapshotFileName(snapshot, kProcess, number)});
+    std::ofstream(temp.path() + "/" + manifest.shards.back().file) << "x";
+  }
+  return manifest;
+}
+
+std::vector<std::string> NamesIn(const TempFolder& temp) {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(temp.path())) {
+    names.push_back(entry.path().filename());
+  }
+  std::ranges::sort(names);
+  return names;
+}
+
+TEST_CASE("manifests are written, read back in order, and written again where one is missing") {
+  TempFolder temp;
+  const SnapshotManifest old_one = Made(temp, At(1000), {0, 0, 3});
+  const SnapshotManifest new_one = Made(temp, At(500, 1), {UINT64_MAX});
+  SnapshotFolder folder(temp.path(), {});
+  REQUIRE(folder.OnComplete(new_one).ok());
+  REQUIRE(folder.OnComplete(old_one).ok());
+  fs::remove(temp.path() + "/g000-v000001000.json");
+  const std::vector<SnapshotManifest> both{old_one, new_one};
+  REQUIRE(SnapshotFolder(temp.path(), both).WriteMissingManifests().ok());
+  Result<std::vector<SnapshotManifest>> read = ReadManifests(temp.path());
+  REQUIRE_MESSAGE(read.ok(), read.status().message());
+  REQUIRE(read->size() == 2);
+  CHECK((*read)[0].snapshot == At(1000));
+  CHECK((*read)[0].shards.size() == 3);
+  CHECK((*read)[0].shards[2].file == old_one.shards[2].file);
+  CHECK((*read)[1].snapshot == At(500, 1));
+  CHECK((*read)[1].shards[0].hash == UINT64_MAX);
+  CHECK(ReadManifests(temp.path() + "/none")->empty());
+}
+
+TEST_CASE("a dropped snapshot goes with its manifest, and what dead processes left of older ones") {
+  TempFolder temp;
+  Made(temp, At(400), {7});  // no manifest names it
+  std::ofstream(temp.path() + "/" + SnapshotFileName(At(450), kProcess, 8) + ".tmp") << "x";
+  std::ofstream(temp.path() + "/notes.txt") << "x";
+  const SnapshotManifest first = Made(temp, At(500), {0, 1});
+  const SnapshotManifest second = Made(temp, At(1000), {2, 2});
+  const SnapshotManifest pending = Made(temp, At(1500), {3});
+  SnapshotFolder folder(temp.path(), {});
+  REQUIRE(folder.OnComplete(first).ok());
+  REQUIRE(folder.OnComplete(second).ok());
+  folder.OnDropped(first);
+  CHECK(NamesIn(temp) == std::vector<std::string>{second.shards[0].file, "g000-v000001000.json",
+                                                  pending.shards[0].file, "notes.txt"});
+}
+
+TEST_CASE("of a snapshot that was given up, or stored twice, only the named files go") {
+  TempFolder temp;
+  const SnapshotManifest complete = Made(temp, At(1000), {0, 1});
+  const SnapshotManifest copy = Made(temp, At(1000), {2});
+  SnapshotManifest given_up = Made(temp, At(1500), {3, 4});
+  SnapshotFolder folder(temp.path(), {});
+  REQUIRE(folder.OnComplete(complete).ok());
+  folder.OnDropped({At(1000), {{}, copy.shards[0]}});
+  given_up.shards[1] = {};
+  folder.OnDropped(given_up);
+  CHECK(NamesIn(temp) == std::vector<std::string>{complete.shards[0].file, complete.shards[1].file,
+                                                  "g000-v000001000.json",
+                                                  SnapshotFileName(At(1500), kProcess, 4)});
+  folder.OnEnd();
+  CHECK(NamesIn(temp).size() == 3);
+}
+
+TEST_CASE("a forgotten snapshot's files are left as they are, by later lives too") {
+  TempFolder temp;
+  const SnapshotManifest first = Made(temp, At(500), {0});
+  const SnapshotManifest second = Made(temp, At(1000), {1});
+  {
+    SnapshotFolder folder(temp.path(), {});
+    REQUIRE(folder.OnComplete(first).ok());
+    REQUIRE(folder.OnComplete(second).ok());
+    folder.OnForgotten(At(500));
+    CHECK_FALSE(folder.IsComplete(At(500)));
+  }
+  const std::vector<SnapshotManifest> complete{second};
+  SnapshotFolder later(temp.path(), complete);
+  later.OnDropped({At(400), {}});
+  later.OnEnd();
+  CHECK(NamesIn(temp) == std::vector<std::string>{first.shards[0].file,
+                                                  "g000-v000000500.unreadable",
+                                                  second.shards[0].file, "g000-v000001000.json"});
+  CHECK(ReadManifests(temp.path())->size() == 1);
+}
+
+TEST_CASE("a file that a server says it has stored is looked for") {
+  TempFolder temp;
+  SnapshotManifest manifest = Made(temp, At(500), {0, 1});
+  const SnapshotFolder folder(temp.path(), {});
+  CHECK(folder.CheckFiles(manifest).ok());
+  manifest.shards[1].file = SnapshotFileName(At(500), kProcess, 2);
+  const Status missing = folder.CheckFiles(manifest);
+  CHECK(missing.message().find(manifest.shards[1].file) != std::string::npos);
+  CHECK(missing.message().find("a shared folder") != std::string::npos);
+}
+
+TEST_CASE("a file name from the wire reaches nothing but the snapshot's files") {
+  TempFolder temp;
+  std::ofstream(temp.path() + "/job.toml") << "x";
+  const SnapshotManifest other = Made(temp, At(1000), {0});
+  SnapshotFolder folder(temp.path(), {});
+  folder.OnDropped({At(500), {{0, "job.toml"}, {0, other.shards[0].file}, {0, "../x"}, {0, ""}}});
+  CHECK(NamesIn(temp).size() == 2);
+}
+
+TEST_CASE("a manifest that is none is named") {
+  TempFolder temp;
+  const std::string path = temp.path() + "/g000-v000000500.json";
+  for (
+      const char* text :
+      {"", "{", "[]", R"({"generation": 0, "step": 500})",
+       R"({"generation": 0, "step": 500, "shards": [{"hash": "x", "file": ""}]})",
+       R"({"generation": 0, "step": 500, "shards": [{"hash": "1", "file": "/etc/passwd"}]})",
+       R"({"generation": 0, "step": 500, "shards": [{"hash": "1", "file": "g000-v000000500-/../x"}]})"}) {
+    CAPTURE(text);
+    std::ofstream(path) << text;
+    Result<std::vector<SnapshotManifest>> read = ReadManifests(temp.path());
+    REQUIRE_FALSE(read.ok());
+    CHECK(read.status().message().starts_with(path + ": "));
+  }
+}
+
+// ---- snapshots put together
+// ------------------------------------------------------------------------
+
+JobPlan SmallPlan() {
+  Job job;
+  job.steps = 10;
+  return JobPlan(
+      job, {.train_samples = 1000},
+      TensorLayout(
+          {{.name = "a", .shape = {3000}}, {.name = "b", .shape = {5}}, MetricTensorSpec()}));
+}
+
+// Every float of the flat vector is its index; each shard is in a separate file.
+SnapshotManifest Stored(const TempFolder& temp, const JobPlan& plan, uint32_t state_count) {
+  const SnapshotRef snapshot = At(7, 2);
+  SnapshotManifest manifest{snapshot, {}};
+  for (uint32_t s = 0; s < plan.shards.shard_count(); ++s) {
+    const ShardRange& range = plan.shards.range(ShardId(s));
+    StoreRequest record{snapshot, ShardId(s), 0, std::make_shared<FloatBuffer>(range.size()),
+                        std::make_shared<FloatBuffer>(range.size() * state_count)};
+    for (size_t i = 0; i < range.size(); ++i) {
+      record.parameters->data()[i] = static_cast<float>(range.first + i);
+    }
+    record.hash = RecordHash(snapshot.version, record.parameters->span(), record.state->span());
+    manifest.shards.push_back({record.hash, SnapshotFileName(snapshot, kProcess, s)});
+    REQUIRE(WriteSnapshotFile(temp.path() + "/" + manifest.shards[s].file, JobId(7), snapshot,
+                              std::span(&record, 1))
+                .ok());
+  }
+  return manifest;
+}
+
+TEST_CASE("a snapshot is put together from its shards' files") {
+  TempFolder temp;
+  const JobPlan plan = SmallPlan();
+  REQUIRE(plan.shards.shard_count() > 1);
+  const SnapshotManifest manifest = Stored(temp, plan, 2);
+  Result<SnapshotImage> image = ReadSnapshot(
+      temp.path(), manifest, plan, Optimizer({.kind = OptimizerKind::kAdam}, plan.layout));
+  REQUIRE_MESSAGE(image.ok(), image.status().message());
+  for (size_t i = 0; i < plan.layout.float_count(); ++i) {
+    CHECK(image->parameters.data()[i] == static_cast<float>(i));
+  }
+  CHECK(image->states.size() == plan.shards.shard_count());
+}
+
+TEST_CASE("a snapshot that lacks a file, a shard or the right bytes says which") {
+  TempFolder temp;
+  const JobPlan plan = SmallPlan();
+  const SnapshotManifest good = Stored(temp, plan, 0);
+  const auto error = [&](auto change) {
+    SnapshotManifest manifest = good;
+    change(manifest);
+    Result<SnapshotImage> image =
+        ReadSnapshot(temp.path(), manifest, plan, Optimizer({}, plan.layout));
+    REQUIRE_FALSE(image.ok());
+    CHECK(image.status().message().find(temp.path()) != std::string::npos);
+    return image.status().message();
+  };
+  const auto contains = [](const std::string& text, const char* part) {
+    return text.find(part) != std::string::npos;
+  };
+  CHECK(contains(error([](auto& m) { m.shards.pop_back(); }), "shards, and this job has"));
+  CHECK(
+      contains(error([](auto& m) { m.shards[1].file = m.shards[0].file; }), "shard 1 is missing"));
+  CHECK(contains(error([](auto& m) { m.shards[1].hash ^= 1; }), "and the manifest says"));
+  CHECK(contains(error([](auto& m) { m.shards[0].file = "g002-v000000007-none.safetensors"; }),
+                 "No such file"));
+  CHECK(contains(error([](auto& m) { m.snapshot.generation = 3; }), "expected 3"));
+}
+
+}  // namespace
+}  // namespace pando

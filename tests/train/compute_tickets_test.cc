@@ -1,0 +1,46 @@
+#include "train/compute_call.h"
+
+#include <doctest/doctest.h>
+
+namespace pando {
+namespace {
+
+TEST_CASE("events of a call are current until the end of the call was seen") {
+  ComputeTickets tickets;
+  const ComputeTicket first = tickets.ForCall(Step(0)), second = tickets.ForCall(Step(0));
+  CHECK(first != second);
+  CHECK(tickets.IsCurrent(first, GradientReady{}));
+  CHECK(tickets.IsCurrent(first, StepComputed{}));
+  CHECK_FALSE(tickets.IsCurrent(first, StepComputed{}));
+  CHECK_FALSE(tickets.IsCurrent(first, GradientReady{}));
+  CHECK(tickets.IsCurrent(second, GradientReady{}));
+}
+
+TEST_CASE("calls whose parameters are gone end with a later call") {
+  ComputeTickets tickets;
+  const ComputeTicket first = tickets.ForCall(Step(0)), second = tickets.ForCall(Step(1));
+  tickets.ForCall(Step(kTrainingVersionsKept));
+  CHECK_FALSE(tickets.IsCurrent(first, GradientReady{}));
+  CHECK(tickets.IsCurrent(second, GradientReady{}));
+}
+
+TEST_CASE("abandoned calls are stale, evaluations and hashes are not") {
+  ComputeTickets tickets;
+  const ComputeTicket earlier = tickets.ForCall(Step(4)), later = tickets.ForCall(Step(5));
+  tickets.Abandon(Step(5));
+  CHECK(tickets.IsCurrent(earlier, GradientReady{}));
+  CHECK_FALSE(tickets.IsCurrent(later, GradientReady{}));
+  CHECK(tickets.IsCurrent(tickets.lasting(), GradientHashed{}));
+}
+
+TEST_CASE("nothing of before is current after a new generation") {
+  ComputeTickets tickets;
+  const ComputeTicket call = tickets.ForCall(Step(4)), lasting = tickets.lasting();
+  tickets.Forget();
+  CHECK_FALSE(tickets.IsCurrent(call, GradientReady{}));
+  CHECK_FALSE(tickets.IsCurrent(lasting, EvaluationResult{}));
+  CHECK(tickets.IsCurrent(tickets.lasting(), EvaluationResult{}));
+}
+
+}  // namespace
+}  // namespace pando

@@ -1,0 +1,103 @@
+#include "worker/push_sender.h"
+
+#include "tests/worker/parts_fixture.h"
+
+namespace pando {
+namespace {
+
+// Steps 0 and 1 are in the works.
+struct Sender : PartsFixture {
+  explicit Sender(size_t window_bytes = PushWindow::kBytesMax)
+      : giver(member, versions, gradients, requests),
+        relay(plan, {}, bad_pictures, member, versions, gradients),
+        sender({.plan = plan,
+                .versions = versions,
+                .steps = steps,
+                .clock = clock,
+                .bad_pictures = bad_pictures,
+                .gradients = gradients,
+                .giver = giver,
+                .relay = relay,
+                .requests = requests,
+                .lanes = lanes},
+               window_bytes) {
+    Start();
+    sender.EnterView(member.view());
+  }
+  StepClock clock;
+  BadPictureReports bad_pictures;
+  HostGiver giver;
+  HostRelay relay;
+  PushSender sender;
+};
+
+TEST_CASE("gradients go to their lanes once") {
+  Sender f;
+  f.AddGradients(0);
+  f.sender.Tick(kMs);
+  const auto pushes = f.Take<Push>();
+  REQUIRE(pushes.size() == 2);
+  CHECK(pushes[0].first == kLaneA);
+  CHECK(pushes[1].first == kLaneB);
+  CHECK(f.gradients.shard(ShardId(0)).front().is_pushed());
+  CHECK(f.requests.asked_at(ShardId(0)) == kMs);
+  f.sender.Tick(2 * kMs);
+  CHECK(f.Take<Push>().empty());
+}
+
+TEST_CASE("nothing of step t + 1 is pushed before version t + 1 is committed everywhere (P4)") {
+  Sender f;
+  f.AddGradients(1);
+  f.versions.Learn(ShardId(0), Version(1));
+  f.sender.Tick(kMs);
+  CHECK(f.Take<Push>().empty());
+  f.versions.Learn(ShardId(1), Version(1));
+  f.sender.Tick(2 * kMs);
+  CHECK(f.Take<Push>().size() == 2);
+}
+
+TEST_CASE("nothing is pushed while the scheduler does not know the replaced pictures") {
+  Sender f;
+  f.AddGradients(0);
+  f.bad_pictures.Add(kMs, {{"train/a/1.jpg", "cut off"}});
+  f.sender.Tick(kMs);
+  CHECK(f.Take<Push>().empty());
+  CHECK(f.bad_pictures.Acknowledge({"train/a/1.jpg"}));
+  f.sender.Tick(2 * kMs);
+  CHECK(f.Take<Push>().size() == 2);
+}
+
+TEST_CASE("bytes that leave while backward goes on are counted apart") {
+  Sender f;
+  f.AddGradients(0);
+  f.sender.Tick(kMs);
+  const uint64_t early = f.sender.bytes().early;
+  CHECK(early == f.sender.bytes().pushed);
+  CHECK(early > 0);
+  f.steps.OnStepComputed(kMs, {Step(0)});
+  f.Commit(1);
+  f.steps.OnStepComputed(kMs, {Step(1)});
+  f.AddGradients(1);
+  f.sender.Tick(2 * kMs);
+  CHECK(f.sender.bytes().early == early);
+  CHECK(f.sender.bytes().pushed == 2 * early);
+}
+
+TEST_CASE("gradients of shards that the host sums go to its relay") {
+  Sender f;
+  const PeerId relay{kWorkers[1], Incarnation(101), 0};
+  f.giver.EnterView({.relay = relay, .workers = {relay.node, kSelf.node}, .sums = {true, false}});
+  f.sender.EnterView(f.member.view());
+  f.AddGradients(0);
+  f.sender.Tick(kMs);
+  const auto pushes = f.Take<Push>();
+  REQUIRE(pushes.size() == 2);
+  CHECK(pushes[0].first == kLaneB);
+  CHECK(pushes[1].first == relay);
+  CHECK(f.gradients.shard(ShardId(0)).front().is_given());
+  CHECK(f.sender.bytes().given == f.gradients.given_bytes());
+  CHECK(f.giver.NextDeadline() == kMs + HostGiver::kQuiet);
+}
+
+}  // namespace
+}  // namespace pando

@@ -1,0 +1,151 @@
+"""Checks of sizes: classes, functions, files, folders, the product as a whole, documents, names."""
+import re
+from collections import Counter, defaultdict
+from pathlib import PurePosixPath
+
+from findings import Finding
+
+METHODS_MAX = 30
+DATA_MEMBERS_MAX = 20
+FUNCTION_LINES_MAX = 70
+FILE_LINES_MAX = 600
+FOLDER_FILES_MAX = 40
+PRODUCT_LINES_MAX = 56_000
+PRODUCT_CODE_LINES_MAX = 45_000
+DOCS_WORDS_MAX = 22_000
+README_LINES_MAX = 250
+
+PLAIN_STRUCT_METHODS_MAX = 3
+# One method per type of field: they grow with the messages, not with their state.
+FIELD_VISITORS = {"CodecReader", "CodecWriter"}
+
+
+def check_classes(project):
+    """At most 30 methods and 20 data members. Plain structs and the codec's visitors are exempt."""
+    classes = [(path, found) for path in project.cpp_files for found in project.shapes(path).classes]
+    sharers = find_sharers(classes)
+    findings = []
+    for path, found in classes:
+        if found.name in FIELD_VISITORS:
+            continue
+        if len(found.methods) > METHODS_MAX:
+            findings.append(Finding("methods", path, found.line,
+                                    f"{found.name} has {len(found.methods)} methods, at most {METHODS_MAX} "
+                                    "are allowed: move state and its methods to another class",
+                                    found.name, len(found.methods)))
+        shared_by = sharers.get(found.name.split("::")[-1], set())
+        if is_plain(found) and len(shared_by) < 2:
+            continue
+        if len(found.members) > DATA_MEMBERS_MAX:
+            note = f", shared by {', '.join(sorted(shared_by))}," if is_plain(found) else ""
+            findings.append(Finding("members", path, found.line,
+                                    f"{found.name}{note} has {len(found.members)} data members, at most "
+                                    f"{DATA_MEMBERS_MAX} are allowed: move state that belongs together to "
+                                    "another class", found.name, len(found.members)))
+    return findings
+
+
+def is_plain(found):
+    return found.key == "struct" and not found.has_private and len(found.methods) <= PLAIN_STRUCT_METHODS_MAX
+
+
+def find_sharers(classes):
+    """struct name -> the classes that hold a mutable reference or pointer to one."""
+    sharers = defaultdict(set)
+    for _, found in classes:
+        for types in found.member_types:
+            if "const" not in types and types and types[-1] in ("&", "*"):
+                sharers[types[-2] if len(types) > 1 else ""].add(found.name)
+    return sharers
+
+
+def check_functions(project):
+    """At most 70 lines, with the signature."""
+    findings = []
+    for path in project.cpp_files:
+        shapes = project.shapes(path)
+        if not shapes.balanced:
+            findings.append(Finding("functions", path, 1, "the brackets do not match: give both branches of "
+                                    "each #if the same brackets", "brackets"))
+        for found in shapes.functions:
+            if found.line_count > FUNCTION_LINES_MAX:
+                findings.append(Finding("functions", path, found.line,
+                                        f"{found.name} has {found.line_count} lines, at most "
+                                        f"{FUNCTION_LINES_MAX} are allowed: move parts to functions of their "
+                                        "own", found.name, found.line_count))
+    return findings
+
+
+def check_files(project):
+    """At most 600 lines in a file, and 40 files in a folder."""
+    findings = []
+    for path in project.cpp_files + project.files_with(".py", ".sh"):
+        count = project.text(path).count("\n")
+        if count > FILE_LINES_MAX:
+            findings.append(Finding("files", path, 1, f"the file has {count} lines, at most {FILE_LINES_MAX} "
+                                    "are allowed: split it", size=count))
+    for folder, count in files_per_folder(project).items():
+        if count > FOLDER_FILES_MAX:
+            findings.append(Finding("folders", folder, 1, f"the folder has {count} files, at most "
+                                    f"{FOLDER_FILES_MAX} are allowed: split it", size=count))
+    return findings
+
+
+def files_per_folder(project):
+    return Counter(str(PurePosixPath(path).parent) for path in project.files)
+
+
+def check_size(project):
+    """The lines of the product's C++, with and without comments and blank lines."""
+    lines = product_lines(project)
+    findings = []
+    for name, count, limit in (("lines", lines["lines"], PRODUCT_LINES_MAX),
+                               ("code", lines["code"], PRODUCT_CODE_LINES_MAX)):
+        if count > limit:
+            findings.append(Finding("size", ".", 1, f"the product's C++ has {count} lines of {name}, at most "
+                                    f"{limit} are allowed: remove code", name, count))
+    return findings
+
+
+def product_lines(project):
+    sources = [project.cpp(path) for path in project.product_cpp_files]
+    return {"lines": sum(source.line_count for source in sources),
+            "code": sum(source.code_line_count for source in sources),
+            "comments": sum(source.comment_line_count for source in sources)}
+
+
+def check_docs(project):
+    """At most 250 lines in README.md, and 22,000 words in docs/."""
+    words = docs_words(project)
+    findings = []
+    if words > DOCS_WORDS_MAX:
+        findings.append(Finding("docs", "docs", 1, f"the documents have {words} words, at most "
+                                f"{DOCS_WORDS_MAX} are allowed: shorten them", size=words))
+    lines = readme_lines(project)
+    if lines > README_LINES_MAX:
+        findings.append(Finding("docs", "README.md", 1, f"README.md has {lines} lines, at most "
+                                f"{README_LINES_MAX} are allowed: move details to docs/", size=lines))
+    return findings
+
+
+def docs_words(project):
+    paths = [path for path in project.files_with(".md") if path.startswith("docs/")]
+    return sum(len(project.text(path).split()) for path in paths)
+
+
+def readme_lines(project):
+    return project.text("README.md").count("\n") if "README.md" in project.files else 0
+
+
+def check_names(project):
+    """No function is called `LeaseOf`: say `LeaseFor(member)` or `member.lease()`."""
+    findings = []
+    for path in project.cpp_files:
+        shapes = project.shapes(path)
+        named = [(found.name.split("::")[-1], found.line) for found in shapes.functions]
+        declared = [(name, found.line) for found in shapes.classes for name in found.methods]
+        for name, line in dict(reversed(named + declared)).items():
+            if re.search(r"[a-z0-9]Of$", name):
+                findings.append(Finding("names", path, line, f"the function {name} ends in Of: call it "
+                                        f"{name[:-2]}For, or make it an accessor"))
+    return findings

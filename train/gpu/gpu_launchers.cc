@@ -1,0 +1,321 @@
+#include <deque>
+#include <map>
+#include <set>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "common/check.h"
+#include "common/float_buffer.h"
+#include "kernels/copy_queue.h"
+#include "kernels/ops.h"
+#include "train/gpu/input_copies.h"
+#include "train/pass_launcher.h"
+
+namespace pando {
+namespace {
+
+// Smaller networks are recorded. Their parameters arrive so quickly that forward can wait for all
+// of them: 4 MiB.
+constexpr size_t kRecordedFloatsMax = size_t{1} << 20;
+constexpr size_t kScoreFloats = sizeof(CrossEntropyScore) / sizeof(float);
+
+// ---- layer by layer -----------------------------------------------------------------------------
+
+// Launches a whole micro-batch without waiting. Data moves between the host and the GPU while
+// kernels run: samples and each layer's parameters go in as soon as the host has them, the score
+// and sums of gradients come back.
+// Owns: copy streams, the GPU's copies of samples and parameters, and results on their way.
+class GpuLauncher : public PassLauncher {
+ public:
+  GpuLauncher(const LauncherParts& parts, NextBatch next_batch)
+      : network_(parts.network),
+        timeline_(parts.timeline),
+        shards_(parts.plan.shards),
+        host_gradients_(parts.host_gradients),
+        results_(parts.results),
+        next_batch_(std::move(next_batch)),
+        batches_(parts.device),
+        uploads_(parts.device),
+        downloads_(parts.device),
+        parameters_(parts.device, parts.plan.shards, uploads_),
+        score_(PinnedFloats(parts.device, kScoreFloats)) {}
+
+  Status Forward(const std::shared_ptr<const Batch>& batch, MicroBatchName name,
+                 PassParameters& parameters) override {
+    Begin(batch, name, parameters);
+    for (uint32_t layer = 0; layer < network_.layer_count(); ++layer) {
+      if (Status s = BringParameters(layer, parameters); !s.ok()) return s;
+      network_.Forward(layer, parameters_.values());
+      timeline_.DidForward(layer);
+    }
+    return {};
+  }
+
+  Status Score(float* metrics) override {
+    SendScore();
+    network_.WriteScore(metrics);
+    return {};
+  }
+
+  Status Backward(const BackwardPart& part, PassParameters& parameters, float* gradients) override {
+    if (Status s = Poll(); !s.ok()) return s;
+    for (uint32_t layer = part.last + 1; layer-- > part.first;) {
+      const size_t turn = BackwardTurn(network_, layer);
+      if (Status s = BringParameters(turn, parameters); !s.ok()) return s;
+      network_.Backward(layer, parameters_.values(), gradients);
+      timeline_.DidBackward(layer);
+    }
+    return {};
+  }
+
+  // The sum is sent by the next Poll or Finish.
+  void OnGradient(TreeNode node, ShardId shard, Blob sum) override {
+    queued_.push_back({node, shard, std::move(sum)});
+  }
+
+  Status Finish(const PassParameters& parameters, Status computed) override;
+
+ protected:
+  // A pass over this batch begins, which reads these parameters.
+  void Begin(const std::shared_ptr<const Batch>& batch, MicroBatchName name,
+             const PassParameters& parameters);
+  // Makes what `turn` reads available at parameters_.values() for launches from now on. Waits for
+  // the host to have it, unless the GPU has a copy already.
+  Status BringParameters(size_t turn, PassParameters& parameters);
+  // Reports the network's score once it has arrived.
+  void SendScore();
+  // Sends queued sums and reports all that has arrived, in the order of sending. Does not wait.
+  Status Poll();
+  const float* parameter_values() const { return parameters_.values(); }
+
+  Network& network_;
+  StepTimeline& timeline_;
+
+ private:
+  struct Sum {
+    TreeNode node;
+    ShardId shard;
+    Blob floats;
+  };
+  struct Arrival {
+    CopyQueue::Ticket ticket;
+    std::vector<Sum> sums;  // empty: the score
+  };
+  void SendSums();
+  Status AwaitAll(const PassParameters& parameters);
+  Status Report();
+  Status ReportScore();
+
+  const ShardPlan& shards_;
+  BufferPool& host_gradients_;
+  PassResults& results_;
+  const NextBatch next_batch_;
+  BatchUpload batches_;
+  CopyQueue uploads_;
+  CopyQueue downloads_;
+  ParameterCopy parameters_;
+  FloatBuffer score_;         // pinned: the score arrives here
+  SharedBuffer host_;         // sums of this pass arrive here
+  std::vector<Sum> queued_;   // not sent yet
+  std::deque<Arrival> sent_;  // in the order of sending
+};
+
+void GpuLauncher::Begin(const std::shared_ptr<const Batch>& batch, MicroBatchName name,
+                        const PassParameters& parameters) {
+  batches_.SetIn(network_, batch, name);
+  timeline_.Did(StepTimeline::What::kPrepare);
+  parameters_.Follow(parameters.serial(), parameters.values());
+}
+
+Status GpuLauncher::BringParameters(size_t turn, PassParameters& parameters) {
+  const ShardPlan::Run shards = parameters.ReadsAt(turn);
+  if (parameters_.Has(shards)) return parameters.CheckWanted();
+  if (Status s = parameters.Await(turn); !s.ok()) return s;
+  parameters_.Bring(shards);
+  return {};
+}
+
+void GpuLauncher::SendScore() {
+  downloads_.AwaitLaunched();
+  downloads_.ToHost(network_.device_score(), std::as_writable_bytes(score_.span()));
+  sent_.push_back({downloads_.Mark(), {}});
+}
+
+// The GPU's vectors stay taken until they have been read.
+void GpuLauncher::SendSums() {
+  if (queued_.empty()) return;
+  if (host_ == nullptr) host_ = host_gradients_.Take();
+  downloads_.AwaitLaunched();
+  for (const Sum& sum : queued_) {
+    const ShardRange& range = shards_.range(sum.shard);
+    downloads_.ToHost(sum.floats.floats().data(),
+                      std::as_writable_bytes(host_->span().subspan(range.first, range.size())));
+  }
+  sent_.push_back({downloads_.Mark(), std::exchange(queued_, {})});
+}
+
+Status GpuLauncher::Poll() {
+  SendSums();
+  while (!sent_.empty() && downloads_.IsDone(sent_.front().ticket)) {
+    if (Status s = Report(); !s.ok()) return s;
+  }
+  return {};
+}
+
+Status GpuLauncher::Report() {
+  const Arrival arrival = std::move(sent_.front());
+  sent_.pop_front();
+  if (arrival.sums.empty()) return ReportScore();
+  for (const Sum& sum : arrival.sums) {
+    const ShardRange& range = shards_.range(sum.shard);
+    results_.OnGradient(sum.node, sum.shard, ToBlob(host_, range.first, range.size()));
+  }
+  return {};
+}
+
+Status GpuLauncher::ReportScore() {
+  const auto& score = *reinterpret_cast<const CrossEntropyScore*>(score_.data());
+  return results_.OnScore({.loss_sum = score.loss_sum,
+                           .correct_count = score.correct_count,
+                           .top5_count = score.top5_count});
+}
+
+// The next pass's samples are brought in behind this pass's launches, while we wait for its
+// results.
+Status GpuLauncher::Finish(const PassParameters& parameters, Status computed) {
+  if (computed.ok()) computed = Poll();
+  if (computed.ok()) computed = AwaitAll(parameters);
+  uploads_.Await(uploads_.Mark());
+  downloads_.Await(downloads_.Mark());
+  queued_.clear();
+  sent_.clear();
+  host_ = nullptr;
+  return computed;
+}
+
+Status GpuLauncher::AwaitAll(const PassParameters& parameters) {
+  if (auto batch = next_batch_()) batches_.Bring(batch);
+  Status status;
+  while (status.ok() && !sent_.empty()) {
+    status = parameters.CheckWanted();
+    if (!status.ok()) break;
+    downloads_.Await(sent_.front().ticket);
+    status = Report();
+  }
+  timeline_.Did(StepTimeline::What::kAwaitDevice);
+  return status;
+}
+
+// ---- from recordings ----------------------------------------------------------------------------
+
+// The launches of a small network's passes as recordings (LaunchGraph), one set for each sample
+// count and gradient vector. Owns: the recordings, kPassesMax at most.
+class PassRecordings {
+ public:
+  // A pass is cut into `part_count` parts, because the host has work to do between them.
+  PassRecordings(Device device, size_t part_count) : device_(device), part_count_(part_count) {}
+
+  // A pass over `sample_count` samples that writes its gradients there. The first whole pass of a
+  // sample count is launched directly, because libraries make their plans then. The first pass
+  // after it into these gradients is recorded. Later ones are launched from the recording.
+  void Begin(uint32_t sample_count, const float* gradients);
+  // Runs the pass's next part. `launches` launches it, and does the same in every pass.
+  void Launch(const std::function<void()>& launches);
+
+ private:
+  static constexpr size_t kPassesMax = 64;
+  using Name = std::pair<uint32_t, const float*>;
+  using Parts = std::vector<LaunchGraph>;
+
+  const Device device_;
+  const size_t part_count_;
+  std::set<uint32_t> known_counts_;  // sample counts of which a whole pass was launched
+  std::map<Name, Parts> passes_;
+  Parts* pass_ = nullptr;  // the current one; null: launched directly
+  bool is_recording_ = false;
+  uint32_t sample_count_ = 0;
+  size_t next_part_ = 0;
+};
+
+void PassRecordings::Begin(uint32_t sample_count, const float* gradients) {
+  next_part_ = 0;
+  pass_ = nullptr;
+  sample_count_ = sample_count;
+  if (!known_counts_.contains(sample_count)) return;
+  const auto found = passes_.find({sample_count, gradients});
+  if (found == passes_.end() && passes_.size() == kPassesMax) return;
+  pass_ = found == passes_.end() ? &passes_[{sample_count, gradients}] : &found->second;
+  // A pass that failed while it was recorded is recorded again.
+  is_recording_ = pass_->size() < part_count_;
+  if (is_recording_) pass_->clear();
+}
+
+void PassRecordings::Launch(const std::function<void()>& launches) {
+  PANDO_CHECK(next_part_ < part_count_);
+  const size_t part = next_part_++;
+  if (pass_ == nullptr) {
+    launches();
+    if (next_part_ == part_count_) known_counts_.insert(sample_count_);
+    return;
+  }
+  if (is_recording_) pass_->emplace_back(device_, launches);
+  (*pass_)[part].Launch();
+}
+
+// Forward with the score is the first recorded part; the parts of backward follow.
+class RecordedLauncher : public GpuLauncher {
+ public:
+  RecordedLauncher(const LauncherParts& parts, NextBatch next_batch)
+      : GpuLauncher(parts, std::move(next_batch)),
+        recordings_(parts.device, 1 + PlanBackwardParts(parts.plan, parts.network).size()) {}
+
+  // Waits for all parameters. Score launches the layers, because they are recorded with `metrics`.
+  Status Forward(const std::shared_ptr<const Batch>& batch, MicroBatchName name,
+                 PassParameters& parameters) override {
+    Begin(batch, name, parameters);
+    sample_count_ = batch->sample_count();
+    for (uint32_t layer = 0; layer < network_.layer_count(); ++layer) {
+      if (Status s = BringParameters(layer, parameters); !s.ok()) return s;
+    }
+    return {};
+  }
+
+  Status Score(float* metrics) override {
+    recordings_.Begin(sample_count_, metrics);
+    recordings_.Launch([&] {
+      for (uint32_t layer = 0; layer < network_.layer_count(); ++layer)
+        network_.Forward(layer, parameter_values());
+      network_.WriteScore(metrics);
+    });
+    timeline_.Did(StepTimeline::What::kForward);
+    SendScore();
+    return {};
+  }
+
+  Status Backward(const BackwardPart& part, PassParameters& parameters, float* gradients) override {
+    if (Status s = Poll(); !s.ok()) return s;
+    if (Status s = parameters.CheckWanted(); !s.ok()) return s;
+    recordings_.Launch([&] {
+      for (uint32_t layer = part.last + 1; layer-- > part.first;)
+        network_.Backward(layer, parameter_values(), gradients);
+    });
+    timeline_.Did(StepTimeline::What::kBackward);
+    return {};
+  }
+
+ private:
+  PassRecordings recordings_;
+  uint32_t sample_count_ = 0;  // of this pass
+};
+
+}  // namespace
+
+std::unique_ptr<PassLauncher> MakeGpuLauncher(const LauncherParts& parts, bool is_layered,
+                                              NextBatch next_batch) {
+  if (is_layered || parts.plan.layout.float_count() > kRecordedFloatsMax)
+    return std::make_unique<GpuLauncher>(parts, std::move(next_batch));
+  return std::make_unique<RecordedLauncher>(parts, std::move(next_batch));
+}
+
+}  // namespace pando

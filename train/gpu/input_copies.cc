@@ -1,0 +1,76 @@
+#include "train/gpu/input_copies.h"
+
+#include <algorithm>
+#include <span>
+
+#include "common/check.h"
+#include "kernels/batch_block.h"
+
+namespace pando {
+
+// ---- samples ------------------------------------------------------------------------------------
+
+void BatchUpload::Bring(const std::shared_ptr<const Batch>& batch) {
+  if (batch == batch_) return;
+  PANDO_CHECK(batch->pinned != nullptr);
+  copies_.Await(on_its_way_);  // its pinned memory is the readers' again
+  const BatchBlock block(*batch);
+  if (memory_.size_bytes() < block.size_bytes()) {
+    Synchronize(device_);  // what was brought before is read
+    memory_ = DeviceMemory(device_, block.size_bytes());
+  }
+  batch_ = batch;
+  copies_.ToDevice(std::as_bytes(batch->pinned->span()).first(block.size_bytes()), memory_.data());
+  on_its_way_ = copies_.Mark();
+}
+
+// Copies from now on wait for the import, and not for what is launched behind it.
+void BatchUpload::SetIn(Network& network, const std::shared_ptr<const Batch>& batch,
+                        MicroBatchName name) {
+  Bring(batch);
+  copies_.HoldLaunches();
+  const DeviceBatch there = BatchBlock(*batch).At(memory_.data());
+  network.SetBatch(*batch, name, Mode::kTrain, &there);
+  copies_.AwaitLaunched();
+}
+
+// ---- parameters ---------------------------------------------------------------------------------
+
+ParameterCopy::ParameterCopy(Device device, const ShardPlan& shards, CopyQueue& copies)
+    : device_(device), shards_(shards), copies_(copies), has_shard_(shards.shard_count()) {}
+
+void ParameterCopy::Follow(uint64_t serial, const float* host) {
+  if (values_.size() == 0) values_ = DeviceFloats(device_, shards_.ranges().back().last);
+  host_ = host;
+  if (serial_ == serial) return;
+  serial_ = serial;
+  has_shard_.assign(shards_.shard_count(), false);
+  copies_.AwaitLaunched();
+}
+
+bool ParameterCopy::Has(ShardPlan::Run shards) const {
+  return std::find(has_shard_.begin() + shards.first, has_shard_.begin() + shards.last, false) ==
+         has_shard_.begin() + shards.last;
+}
+
+void ParameterCopy::Bring(ShardPlan::Run shards) {
+  if (Has(shards)) return;
+  for (uint32_t s = shards.first; s < shards.last;) {
+    const auto begin = has_shard_.begin() + s;
+    const auto end = std::find(begin, has_shard_.begin() + shards.last, !*begin);
+    const auto next = static_cast<uint32_t>(end - has_shard_.begin());
+    if (!*begin) BringRun({s, next});
+    s = next;
+  }
+  copies_.HoldLaunches();
+}
+
+// Shards lie one behind the other.
+void ParameterCopy::BringRun(ShardPlan::Run shards) {
+  const size_t first = shards_.range(ShardId(shards.first)).first;
+  const size_t last = shards_.range(ShardId(shards.last - 1)).last;
+  copies_.ToDevice(std::as_bytes(std::span(host_ + first, last - first)), values_.data() + first);
+  std::fill(has_shard_.begin() + shards.first, has_shard_.begin() + shards.last, true);
+}
+
+}  // namespace pando

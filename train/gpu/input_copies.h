@@ -1,0 +1,71 @@
+// What a computing thread's GPU has copies of: samples (BatchUpload) and parameters
+// (ParameterCopy). Used by GpuLauncher and EvaluationPass. Threads: as Device.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "common/batch.h"
+#include "common/float_buffer.h"
+#include "kernels/copy_queue.h"
+#include "kernels/device.h"
+#include "models/network.h"
+#include "plan/tensor_layout.h"
+
+namespace pando {
+
+// Brings the samples of the next micro-batch to a GPU while the one before computes. Its copy waits
+// for one kernel alone, the one that has read the samples before them, so two buffers do: the one
+// that was read into, in pinned memory, and one on the GPU.
+// Owns: a copy stream, and memory of the GPU for one batch.
+class BatchUpload {
+ public:
+  explicit BatchUpload(Device device) : device_(device), copies_(device) {}
+
+  // Begins to bring it in the place of what was brought before, unless that is this one. Waits
+  // where the former one is on its way still.  REQUIRES: it is pinned (PinBatch).
+  void Bring(const std::shared_ptr<const Batch>& batch);
+  // Brings it, if it has not been, and gives it to the network.
+  void SetIn(Network& network, const std::shared_ptr<const Batch>& batch, MicroBatchName name);
+
+ private:
+  const Device device_;
+  DeviceMemory memory_;
+  std::shared_ptr<const Batch> batch_;  // what memory_ holds, once it has arrived
+  CopyQueue copies_;                    // ends first: it waits
+  CopyQueue::Ticket on_its_way_ = 0;
+};
+
+// A GPU's copy of one version of the parameters, brought over shard by shard while kernels run.
+// Training and evaluation have one each.
+// Owns: a flat vector of the GPU's memory, from the first use on.
+class ParameterCopy {
+ public:
+  // `shards` and `copies` outlive it.
+  ParameterCopy(Device device, const ShardPlan& shards, CopyQueue& copies);
+
+  // A copy of the flat vector at `host` from now on, which `serial` tells from others: what has
+  // come over of it before stays. What is launched already still reads the former one.
+  void Follow(uint64_t serial, const float* host);
+  bool Has(ShardPlan::Run shards) const;
+  // These shards of it, which are there on the host: what is launched from now on reads them. The
+  // host's memory, if it is pinned, stays as it is until that has run.
+  void Bring(ShardPlan::Run shards);
+  // The GPU's flat vector, to be read where Bring has been.
+  const float* values() const { return values_.data(); }
+
+ private:
+  void BringRun(ShardPlan::Run shards);
+
+  const Device device_;
+  const ShardPlan& shards_;
+  CopyQueue& copies_;
+  FloatBuffer values_;
+  std::optional<uint64_t> serial_;
+  const float* host_ = nullptr;
+  std::vector<bool> has_shard_;
+};
+
+}  // namespace pando

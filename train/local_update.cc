@@ -1,0 +1,89 @@
+#include "train/local_update.h"
+
+#include <utility>
+
+namespace pando {
+
+LocalUpdate::LocalUpdate(const JobPlan& plan, ParameterStore& store, const Timed& timed)
+    : plan_(plan),
+      store_(store),
+      schedule_(plan.job.optimizer, plan.job.schedule, plan.steps.step_count()),
+      maker_(plan),
+      timed_(timed) {
+  if (timed.timeline != nullptr) {
+    update_name_ = timed.timeline->Name({"update", "update", "shard"});
+    partials_name_ = timed.timeline->Name({"partial values", "update", "shard"});
+  }
+  for (uint32_t s = 0; s < plan.shards.shard_count(); ++s)
+    states_.emplace_back(maker_.state_floats(ShardId(s)));
+}
+
+void LocalUpdate::Apply(Root root, const OnMade& on_made) {
+  if (!maker_.has_partials()) return Make({std::move(root), {}, {}}, on_made);
+  std::vector<float> partials = MakePartials(root);
+  for (const Ready& ready : Await(std::move(root), std::move(partials))) Make(ready, on_made);
+}
+
+VersionMaker::Inputs LocalUpdate::InputsFor(const Root& root, const FloatBuffer& values) const {
+  const ShardRange& range = plan_.shards.range(root.shard);
+  return {.shard = root.shard,
+          .step = root.step,
+          .scalars = schedule_.At(root.step),
+          .parameters = values.span().subspan(range.first, range.size()),
+          .state = states_[root.shard.value()].span(),
+          .gradient = root.gradient.floats()};
+}
+
+std::vector<float> LocalUpdate::MakePartials(const Root& root) const {
+  const TimelineSpan span = StartSpan(partials_name_, root);
+  const auto values = *store_.Open(VersionReadBy(root.step));
+  return maker_.MakePartials(InputsFor(root, *values));
+}
+
+// The roots whose last missing values these are.
+std::vector<LocalUpdate::Ready> LocalUpdate::Await(Root root, std::vector<float> partials) {
+  const Step step = root.step;
+  const ShardPlan::Run needs = maker_.Needs(root.shard);  // these need ours, too
+  std::lock_guard lock(mutex_);
+  Waiting& waiting = waiting_[step];
+  waiting.partials.emplace(root.shard, std::move(partials));
+  waiting.roots.emplace(root.shard, std::move(root));
+  std::vector<Ready> ready;
+  for (uint32_t s = needs.first; s < needs.last; ++s) {
+    if (!waiting.roots.contains(ShardId(s))) continue;
+    auto factors = maker_.Combine(ShardId(s), [&](ShardId id) {
+      const auto at = waiting.partials.find(id);
+      return at == waiting.partials.end() ? std::span<const float>() : at->second;
+    });
+    if (!factors) continue;
+    ready.push_back({std::move(waiting.roots.extract(ShardId(s)).mapped()),
+                     waiting.partials.at(ShardId(s)), *std::move(factors)});
+  }
+  const bool is_over =
+      waiting.roots.empty() && waiting.partials.size() == plan_.shards.shard_count();
+  if (is_over) waiting_.erase(step);
+  return ready;
+}
+
+// Writes the state in place: no other thread reads it.
+void LocalUpdate::Make(const Ready& ready, const OnMade& on_made) {
+  const Root& root = ready.root;
+  const ShardRange& range = plan_.shards.range(root.shard);
+  SharedBuffer next;
+  {
+    const TimelineSpan span = StartSpan(update_name_, root);
+    const auto values = *store_.Open(VersionReadBy(root.step));
+    next = store_.Writable(VersionMadeBy(root.step));
+    maker_.Make(
+        InputsFor(root, *values), {ready.partials, ready.factors},
+        {next->span().subspan(range.first, range.size()), states_[root.shard.value()].span()});
+  }
+  on_made(root.step, root.shard, next);
+}
+
+TimelineSpan LocalUpdate::StartSpan(TimelineNameId name, const Root& root) const {
+  const bool is_wanted = timed_.timeline != nullptr && timed_.timeline->Wants(root.step);
+  return {is_wanted ? timed_.track : nullptr, name, root.step, root.shard.value()};
+}
+
+}  // namespace pando

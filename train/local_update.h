@@ -1,0 +1,75 @@
+// LocalUpdate makes the next versions where one process holds every shard: by itself, what the
+// lanes do with complete sums. Used by the serial trainer, and by every rank of an allreduce group
+// except rank 0, whose lane makes its versions.
+// Threads: any; of each shard, one at a time. Owns: the optimizer's state, the roots that wait.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "common/blob.h"
+#include "common/float_buffer.h"
+#include "common/timeline.h"
+#include "optim/schedule.h"
+#include "optim/version_maker.h"
+#include "plan/job_plan.h"
+#include "train/parameter_store.h"
+
+namespace pando {
+
+class LocalUpdate {
+ public:
+  struct Timed {  // both null: no spans are recorded
+    Timeline* timeline = nullptr;
+    TimelineTrack* track = nullptr;  // of the one thread that calls
+  };
+  // `plan`, `store` and what is timed outlive it. The state is that of version 0.
+  LocalUpdate(const JobPlan& plan, ParameterStore& store, const Timed& timed);
+
+  // By shard, of its newest version. A resumed run writes them before the first root.
+  std::vector<FloatBuffer>& states() { return states_; }
+  const Schedule& schedule() const { return schedule_; }
+
+  struct Root {
+    Step step;
+    ShardId shard;
+    Blob gradient;  // a sum over all samples of the step, unscaled
+  };
+  // A shard of version step + 1 lies in `next`, a flat vector of the store. The store's Arrived is
+  // not called yet.
+  using OnMade = std::function<void(Step step, ShardId shard, const SharedBuffer& next)>;
+  // Makes the shard's next version. Where an update needs values over several shards (P14) the root
+  // waits for them; then this makes every shard that waited for this one last.
+  void Apply(Root root, const OnMade& on_made);
+
+ private:
+  struct Waiting {
+    std::map<ShardId, Root> roots;
+    std::map<ShardId, std::vector<float>> partials;
+  };
+  struct Ready {
+    Root root;
+    std::vector<float> partials;
+    std::vector<float> factors;
+  };
+  TimelineSpan StartSpan(TimelineNameId name, const Root& root) const;
+  VersionMaker::Inputs InputsFor(const Root& root, const FloatBuffer& values) const;
+  std::vector<float> MakePartials(const Root& root) const;
+  std::vector<Ready> Await(Root root, std::vector<float> partials);
+  void Make(const Ready& ready, const OnMade& on_made);
+
+  const JobPlan& plan_;
+  ParameterStore& store_;
+  const Schedule schedule_;
+  const VersionMaker maker_;
+  const Timed timed_;
+  TimelineNameId update_name_, partials_name_;
+  std::vector<FloatBuffer> states_;
+  std::mutex mutex_;  // guards:
+  std::map<Step, Waiting> waiting_;
+};
+
+}  // namespace pando

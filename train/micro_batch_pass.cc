@@ -1,0 +1,161 @@
+#include "train/micro_batch_pass.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+#include <utility>
+
+#include "common/hash.h"
+#include "plan/loss_scale.h"
+#include "train/bit_flip.h"
+
+namespace pando {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using What = StepTimeline::What;
+
+}  // namespace
+
+MicroBatchPass::MicroBatchPass(Network& network, Device device, const Context& context)
+    : context_(context),
+      device_(device),
+      reads_(PlanTrainingReads(context.plan, network)),
+      parts_(PlanBackwardParts(context.plan, network)),
+      metric_shards_(MetricShards(context.plan)),
+      launcher_(MakePassLauncher(
+          {network, device, context.plan, context.host_gradients, context.timeline, *this},
+          context.parameters.is_layered(), context.next_batch)),
+      shard_hashes_(context.plan.shards.shard_count()) {}
+
+Status MicroBatchPass::Run(const Work& work) {
+  const auto start = Clock::now();
+  auto hold = context_.parameters.HoldVersion(VersionReadBy(work.step),
+                                              [&] { return work.control.IsAbandoned(false); });
+  if (!hold.ok()) return hold.status();
+  auto batch = context_.batches.Take(work.step, work.micro_batch);
+  if (!batch.ok()) return batch.status();
+  context_.timeline.Did(What::kAwaitSamples);
+  work_ = &work;
+  batch_ = *batch;
+  PassParameters parameters(*std::move(hold), context_.parameters.is_layered(), reads_,
+                            work.control, context_.timeline);
+  const Status computed = launcher_->Finish(parameters, Compute(parameters));
+  batch_ = nullptr;
+  encoded_ = nullptr;
+  if (!computed.ok()) return computed;
+  if (work.hash != nullptr)
+    *work.hash = std::max<uint64_t>(1, Hash64(std::as_bytes(std::span(shard_hashes_))));
+  computing_time_ = Clock::now() - start - parameters.waited();
+  return {};
+}
+
+Status MicroBatchPass::Compute(PassParameters& parameters) {
+  Result<float> scale = LossScaleFor(parameters);
+  if (!scale.ok()) return scale.status();
+  const MicroBatchName name{context_.plan.job.seed, work_->step, work_->micro_batch, *scale};
+  if (Status s = launcher_->Forward(batch_, name, parameters); !s.ok()) return s;
+  // Not earlier: a forward that waits for parameters needs no gradient vector.
+  const SharedBuffer gradients = context_.gradients.Take();
+  if (Status s = launcher_->Score(gradients->data() + MetricsAt()); !s.ok()) return s;
+  context_.timeline.Did(What::kScore);
+  HandOver(metric_shards_, gradients);
+  if (work_->sum != nullptr) parameters.SetPartlyOut();
+  return Backward(parameters, gradients);
+}
+
+// Each shard leaves as soon as it is final, while backward makes the rest. With layer residency
+// the layers' parameters are fetched a second time; a GPU has kept them.
+Status MicroBatchPass::Backward(PassParameters& parameters, const SharedBuffer& gradients) {
+  for (const BackwardPart& part : parts_) {
+    if (Status s = launcher_->Backward(part, parameters, gradients->data()); !s.ok()) return s;
+    HandOver(part.ready, gradients);
+  }
+  return {};
+}
+
+// The hash comes first, because TreeSum adds into the gradients.
+void MicroBatchPass::HandOver(ShardPlan::Run shards, const SharedBuffer& gradients) {
+  FlipBit(work_->step, work_->micro_batch, shards, *gradients);
+  if (work_->hash != nullptr) Hash(shards, *gradients);
+  if (work_->sum == nullptr) return;
+  work_->sum->Add(work_->micro_batch, shards, gradients, *launcher_);
+  context_.timeline.Did(What::kSum);
+}
+
+// From the launcher, in the host's memory. The encoded shards of a pass share one vector, since a
+// pass completes at most one sum of each.
+void MicroBatchPass::OnGradient(TreeNode node, ShardId shard, Blob sum) {
+  const PayloadPlan& pushes = context_.plan.pushes;
+  if (pushes.is_exact()) return work_->sink.OnGradient(node, shard, std::move(sum));
+  if (encoded_ == nullptr) encoded_ = context_.encoded.Take();
+  const size_t first = pushes.OffsetOf(shard);
+  const size_t count = pushes.PayloadBytes(shard) / sizeof(float);
+  const auto encoded = std::as_writable_bytes(encoded_->span().subspan(first, count));
+  if (pushes.has_feedback()) {
+    context_.feedback.Encode(work_->step, work_->micro_batch, shard, sum.floats(), encoded);
+  } else {
+    pushes.CodecOf(shard)->Encode(sum.floats(), encoded);
+  }
+  work_->sink.OnGradient(node, shard, ToBlob(encoded_, first, count));
+}
+
+// The version is here by now, so the step is one of the run's, and replaced pictures may be
+// reported.
+Status MicroBatchPass::OnScore(const BatchScore& score) {
+  if (Status s = CheckLoss(score); !s.ok()) return s;
+  if (!batch_->replaced.empty()) work_->control.OnReplaced(batch_->replaced);
+  return {};
+}
+
+Status MicroBatchPass::CheckLoss(const BatchScore& score) const {
+  if (std::isfinite(score.loss_sum)) return {};
+  const Job& job = context_.plan.job;
+  const bool may_overflow = job.push_codec == PayloadCodec::kFp16;
+  return Internal(fmt::format(
+      "the loss is not a finite number in step {}, micro-batch {}: training has diverged. Try a "
+      "lower learning rate ([optimizer] lr is {:g}) or a warm-up ([schedule] warmup_steps){}",
+      work_->step.value(), work_->micro_batch.value(), job.optimizer.lr,
+      may_overflow ? "; or sums of gradients exceed 65504, the most that train.codec fp16 holds: "
+                     "try --codec bf16"
+                   : ""));
+}
+
+// It is part of the version (P1).
+Result<float> MicroBatchPass::LossScaleFor(PassParameters& parameters) {
+  const LossScaleOptions& options = context_.plan.job.optimizer.loss_scale;
+  if (!options.is_on) return 1.0f;
+  if (Status s = parameters.AwaitShard(context_.plan.metric_shard()); !s.ok()) return s;
+  const LossScale now =
+      ReadLossScale(options, {parameters.values() + MetricsAt(), kMetricSlotCount});
+  if (now.hysteresis > 0 || options.loss_scale > 0) return now.scale;
+  return Internal(fmt::format(
+      "gradients overflow half floats at the smallest loss scale ({:g}, fp16.min_loss_scale) in "
+      "step {}: training has diverged, or the model is not for fp16. Try --precision bf16, or a "
+      "lower learning rate",
+      now.scale, work_->step.value() - 1));
+}
+
+// A GPU's gradients are copied to the host for it; few micro-batches are hashed.
+void MicroBatchPass::Hash(ShardPlan::Run shards, FloatBuffer& gradients) {
+  for (uint32_t s = shards.first; s < shards.last; ++s) {
+    const ShardRange& range = context_.plan.shards.range(ShardId(s));
+    std::span<const float> floats = gradients.span().subspan(range.first, range.size());
+    FloatBuffer host;
+    if (device_.kind != DeviceKind::kCpu) {
+      host = FloatBuffer(range.size());
+      Download(device_, floats.data(), std::as_writable_bytes(host.span()));
+      floats = host.span();
+    }
+    shard_hashes_[s] = Hash64(std::as_bytes(floats));
+  }
+}
+
+size_t MicroBatchPass::MetricsAt() const {
+  const TensorLayout& layout = context_.plan.layout;
+  return layout.offset(layout.tensor_count() - 1);
+}
+
+}  // namespace pando

@@ -1,0 +1,86 @@
+// MicroBatchPass computes one micro-batch: samples in, gradients out, shard by shard. Start reading
+// Pando here: Run names everything that a worker does around the network. Called by the trainer's
+// threads, one MicroBatchPass each.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "common/float_buffer.h"
+#include "common/ids.h"
+#include "common/status.h"
+#include "data/batch_source.h"
+#include "models/network.h"
+#include "plan/job_plan.h"
+#include "train/error_feedback.h"
+#include "train/parameter_store.h"
+#include "train/pass_launcher.h"
+#include "train/pass_parameters.h"
+#include "train/pass_plan.h"
+#include "train/step_timeline.h"
+#include "train/tree_sum.h"
+
+namespace pando {
+
+// Threads: one at a time. Uses its context's parts together with other threads.
+class MicroBatchPass : private PassResults {
+ public:
+  struct Context {  // all outlive the pass
+    const JobPlan& plan;
+    BatchSource& batches;
+    ParameterStore& parameters;
+    BufferPool& gradients;       // flat vectors in the device's memory
+    BufferPool& host_gradients;  // pinned ones; used with a GPU
+    BufferPool& encoded;         // vectors of all encoded shards (plan.pushes)
+    ErrorFeedback& feedback;
+    StepTimeline& timeline;  // of the calling thread
+    // The batch that is most likely wanted next, if it has been read. Asked late in a pass.
+    NextBatch next_batch = [] { return nullptr; };
+  };
+  // REQUIRES: `network` outlives the pass; during Run only this pass uses it.
+  MicroBatchPass(Network& network, Device device, const Context& context);
+
+  struct Work {
+    Step step;
+    MicroBatch micro_batch;
+    TreeSum* sum = nullptr;    // null: computed for its hash alone (P41)
+    uint64_t* hash = nullptr;  // if not null, set to the gradient's hash, which is never 0
+    GradientSink& sink;        // takes each sum that this micro-batch completes, encoded
+    PassControl& control;
+  };
+  // kInterrupted: the wait was called off and nothing has been added to the sum, so the work may be
+  // run again; or it was abandoned. Other failures name the step, the micro-batch and what to try.
+  Status Run(const Work& work);
+  // How long the last successful Run took, without waits for parameters.
+  std::chrono::nanoseconds computing_time() const { return computing_time_; }
+
+ private:
+  Status Compute(PassParameters& parameters);
+  Status Backward(PassParameters& parameters, const SharedBuffer& gradients);
+  Result<float> LossScaleFor(PassParameters& parameters);
+  size_t MetricsAt() const;  // where the metric tensor lies in a flat vector
+  void HandOver(ShardPlan::Run shards, const SharedBuffer& gradients);
+  void Hash(ShardPlan::Run shards, FloatBuffer& gradients);
+  Status CheckLoss(const BatchScore& score) const;
+
+  // PassResults
+  Status OnScore(const BatchScore& score) override;
+  void OnGradient(TreeNode node, ShardId shard, Blob sum) override;
+
+  const Context context_;
+  const Device device_;
+  const std::vector<LayerReads> reads_;    // by turn
+  const std::vector<BackwardPart> parts_;  // in the order of backward
+  const ShardPlan::Run metric_shards_;
+  const std::unique_ptr<PassLauncher> launcher_;
+  std::vector<uint64_t> shard_hashes_;  // of the current gradient
+  // Of the current Run.
+  const Work* work_ = nullptr;
+  std::shared_ptr<const Batch> batch_;
+  SharedBuffer encoded_;  // its gradients are encoded here
+  std::chrono::nanoseconds computing_time_{0};
+};
+
+}  // namespace pando

@@ -1,0 +1,170 @@
+// ParameterStore holds the newest versions of the parameters, shard by shard as they arrive, and
+// lets computing threads wait for the shards that their next layer needs. Written by the protocol
+// thread (or the serial trainer), read by computing threads. A reader's hold keeps its version
+// whole, so that a late step never sees torn parameters.
+//
+// With layer residency (ZeRO stage 3) a version is a reservation of addresses. A shard is stored
+// only if a thread has asked for it. Its memory is released when no thread holds it any more. The
+// first thread that asks for a shard fetches it.
+//
+// Threads: any; one writer per (shard, version). Owns: one flat vector per version.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "common/blob.h"
+#include "common/float_buffer.h"
+#include "common/ids.h"
+#include "common/paged_floats.h"
+#include "common/status.h"
+#include "plan/job.h"
+#include "plan/shard_codec.h"
+#include "plan/tensor_layout.h"
+
+namespace pando {
+
+// Counts what several stores hold together. Threads: any.
+class HeldBytes {
+ public:
+  void Add(uint64_t bytes);
+  void Remove(uint64_t bytes) { now_ -= bytes; }
+  uint64_t now() const { return now_; }
+  uint64_t peak() const { return peak_; }
+
+ private:
+  std::atomic<uint64_t> now_ = 0;
+  std::atomic<uint64_t> peak_ = 0;
+};
+
+// P4: a step may be computed again while the next version arrives. No step needs more.
+inline constexpr uint64_t kTrainingVersionsKept = 2;
+
+class ParameterStore {
+ private:
+  struct VersionBuffer;
+
+ public:
+  struct Options {
+    // How many of the newest versions of which something has arrived are kept. Newer ones that a
+    // thread waits for are kept too.
+    uint64_t versions_kept = 1;
+    ParameterResidency residency = ParameterResidency::kAll;
+    BufferPool::Make make = [](size_t count) {
+      return FloatBuffer(count);
+    };                                      // where all is resident
+    const PayloadPlan* payloads = nullptr;  // how what is put travels; null: as floats
+  };
+  // `shards` and `held_bytes` outlive the store.
+  ParameterStore(const ShardPlan& shards, const Options& options, HeldBytes& held_bytes);
+
+  // ---- writer ----
+  // Copies one shard, or decodes it.  REQUIRES: the payload is as long as options.payloads say.
+  // Dropped when it is here already, its version is older than those kept, or, with layer
+  // residency, when no thread has asked for it.
+  void Put(ShardId shard, Version version, const Blob& payload);
+  // The same in two moves for a writer that makes the values in place: it writes the shard's floats
+  // of the vector, then calls Arrived.  REQUIRES: all is resident; of Arrived: the version is kept,
+  // the shard is new.
+  SharedBuffer Writable(Version version);
+  void Arrived(ShardId shard, Version version);
+  bool IsWhole(Version version) const;
+  bool is_layered() const { return options_.residency == ParameterResidency::kLayer; }
+  // Drops everything: versions may begin again at a lower one (P21). Waits end with kInterrupted.
+  void Clear();
+  // This version and older ones will not arrive any more. Waits for them end with kInterrupted.
+  void Supersede(Version version);
+  // Whether the version is older than those kept: its step is complete everywhere (P4).
+  bool IsSuperseded(Version version) const;
+
+  // ---- readers ----
+  // A computing thread's hold on one version, for one pass over the layers. Threads: one at a time.
+  class Hold {
+   public:
+    using Run = ShardPlan::Run;
+    // Gets the shards that no thread had asked for. Called without locks.
+    using Fetch = std::function<void(const std::vector<ShardId>& shards)>;
+
+    Hold(Hold&&) noexcept = default;
+    ~Hold();  // gives everything back
+
+    // Identifies the buffer. It changes when another version is held, or the same version after
+    // Clear.
+    uint64_t serial() const;
+    // The flat vector, to be read where Advance has allowed it.
+    const float* values() const;
+    // Blocks until the shards of `now` are there. With layer residency asks for them and for those
+    // of `next` first, and gives back all others. kInterrupted when they are not there and
+    // `interrupted()` is true, or the version is superseded or cleared away. It is asked with the
+    // store locked, at the start and after each Wake.
+    Status Advance(Run now, Run next, const std::function<bool()>& interrupted, const Fetch& fetch);
+
+   private:
+    friend class ParameterStore;
+    Hold(ParameterStore& store, Version version, std::shared_ptr<VersionBuffer> buffer)
+        : store_(&store), version_(version), buffer_(std::move(buffer)) {}
+    ParameterStore* store_;
+    Version version_;
+    std::shared_ptr<VersionBuffer> buffer_;  // null: moved from
+    Run now_;                                // these are counted as ours
+    Run next_;
+  };
+  // kInterrupted when the version is superseded, or the work is dropped. `is_dropped` is checked
+  // under the lock. Otherwise work dropped before Clear could hold a version of the new generation,
+  // and its requests would be ignored.
+  Result<Hold> HoldVersion(Version version, const std::function<bool()>& is_dropped = {});
+  // The flat vector of a version of which all is there.  REQUIRES: all is resident.
+  Result<std::shared_ptr<const FloatBuffer>> Open(Version version);
+  // Lets every waiting thread ask `interrupted` again.
+  void Wake();
+
+  // Time that threads have spent waiting since the start: synchronisation that nothing hides.
+  uint64_t waited_us() const;
+
+ private:
+  using Run = ShardPlan::Run;
+  // A thread that sleeps until these shards are there.
+  struct Waiter {
+    const VersionBuffer* buffer;
+    Version version;
+    Run shards;
+    size_t missing_count;
+  };
+  uint64_t ShardBytes(uint32_t shard) const {
+    return shards_.range(ShardId(shard)).size() * sizeof(float);
+  }
+  // All REQUIRE: mutex_ held.
+  const std::shared_ptr<VersionBuffer>& FindOrMake(
+      Version version);  // REQUIRES: !IsTooOld(version)
+  bool IsTooOld(Version version) const;
+  bool IsGone(const std::shared_ptr<VersionBuffer>& buffer, Version version) const;
+  void DropTooOld();
+  void MarkArrived(VersionBuffer& buffer, ShardId shard, Version version);
+  std::vector<ShardId> Ask(VersionBuffer& buffer, Run shards);
+  void Release(VersionBuffer& buffer, Run shards);
+  void Drop(VersionBuffer& buffer, uint32_t shard);
+  Status Await(std::unique_lock<std::mutex>& lock, const std::shared_ptr<VersionBuffer>& buffer,
+               Version version, Run shards, const std::function<bool()>& interrupted);
+
+  const ShardPlan& shards_;
+  const Options options_;
+  HeldBytes& held_bytes_;
+  BufferPool pool_;
+
+  mutable std::mutex mutex_;  // guards all below; the floats are guarded by has_shard
+  std::condition_variable changed_;
+  std::map<Version, std::shared_ptr<VersionBuffer>> buffers_;
+  std::vector<Waiter*> waiters_;
+  Version newest_arrived_;
+  Version oldest_;  // older ones are superseded
+  uint64_t last_serial_ = 0;
+  uint64_t waited_us_ = 0;
+};
+
+}  // namespace pando

@@ -1,0 +1,66 @@
+// StepTimeline is one computing thread's track of the timeline: what it did since it was last
+// asked, so that its spans leave no gap. Used by Trainer and MicroBatchPass. With a GPU the spans
+// are the host's: of launching a layer, not of computing it. Threads: one at a time. Without a
+// timeline each call costs a branch.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/ids.h"
+#include "common/timeline.h"
+#include "models/network.h"
+
+namespace pando {
+
+class StepTimeline {
+ public:
+  // What a span of kAwaitParameters is called: together they are the exposed synchronisation.
+  static constexpr const char* kAwaitParametersName = "wait for parameters";
+
+  enum class What : uint8_t {
+    kAwaitWork,
+    kAwaitParameters,
+    kAwaitSamples,
+    kPrepare,  // copies the samples in
+    kScore,
+    kSum,  // adds gradients to the worker's sum, and hands over what is complete
+    kForward,
+    kBackward,  // where they are launched together
+    kAwaitDevice,
+    kEvaluate,
+    kFinish,
+  };
+  // `timeline` may be null, and outlives this otherwise.
+  StepTimeline(Timeline* timeline, const std::string& track);
+  // Before any of them: what DidForward and DidBackward call them.
+  void NameLayers(const Network& network);
+
+  // What follows is of this step (of an evaluation: the one that reads its version), and of this
+  // micro-batch or chunk. The wait for it has begun where the last work ended.
+  void Begin(Step step, uint32_t number) {
+    track_.Begin(step);
+    number_ = number;
+  }
+  void Did(What what) { track_.Did(names_[static_cast<size_t>(what)], number_); }
+  void DidForward(uint32_t layer) {
+    if (track_.is_wanted()) track_.Did(forward_[layer], number_);
+  }
+  void DidBackward(uint32_t layer) {
+    if (track_.is_wanted()) track_.Did(backward_[layer], number_);
+  }
+
+ private:
+  static constexpr size_t kWhatCount = static_cast<size_t>(What::kFinish) + 1;
+
+  Timeline* const timeline_;
+  GaplessTrack track_;
+  std::array<TimelineNameId, kWhatCount> names_;
+  std::vector<TimelineNameId> forward_;  // by layer
+  std::vector<TimelineNameId> backward_;
+  uint32_t number_ = 0;
+};
+
+}  // namespace pando

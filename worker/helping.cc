@@ -1,0 +1,109 @@
+#include "worker/helping.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "common/mutation.h"
+
+namespace pando {
+
+void Helping::EnterView() {
+  clock_.Disturb();
+  Rest();
+}
+
+void Helping::OnVersions(Micros now) {
+  if (clock_.OnVersion(now, versions_.everywhere())) Rest();
+}
+
+void Helping::Rest() {
+  is_helping_ = false;
+  help_at_ = kNever;
+}
+
+// A member, with no step in the works, while there are some to come.
+bool Helping::IsIdle() const {
+  if (!steps_.has_started() || !lifecycle_.is_member() || !steps_.works().empty()) return false;
+  return versions_.everywhere().value() < plan_.steps.step_count();
+}
+
+// Our part of the lowest incomplete step is done, and it is incomplete because of others alone.
+bool Helping::IsWaiting() const {
+  if (IsIdle()) return true;
+  const auto& works = steps_.works();
+  if (!steps_.has_started() || works.empty() || works.front().open_calls > 0) return false;
+  return works.front().step == versions_.lowest_incomplete();
+}
+
+bool Helping::MayHelp() const {
+  // Help would heal what these leave out, only later.
+  if (Mutated(Mutation::kNoQuestion) || Mutated(Mutation::kNoViewStamp)) return false;
+  if (Mutated(Mutation::kNoRetransmission) || Mutated(Mutation::kGiveOnce)) return false;
+  return !plan_.pushes.has_feedback();  // another's gradient has lost other bits (P34)
+}
+
+void Helping::Tick(Micros now) {
+  if (!MayHelp()) return;
+  std::optional<Micros> patience = clock_.patience();
+  if (!patience && IsIdle()) patience = StepClock::kPatienceMin;  // to measure steps, not to help
+  if (!IsWaiting() || !patience) {
+    if (!is_helping_) help_at_ = kNever;
+    return;
+  }
+  if (help_at_ == kNever) help_at_ = now + *patience;
+  if (now < help_at_ || questions_.is_open()) return;
+  is_helping_ = true;
+  questions_.Ask(now);
+}
+
+Micros Helping::NextDeadline() const {
+  return !questions_.is_open() && IsWaiting() ? help_at_ : kNever;
+}
+
+// One micro-batch for each computing thread at a time, asked for again each time: what the
+// straggler sends meanwhile, or another helper, is not computed here.
+void Helping::OnAnswered(Micros now) {
+  if (!is_helping_ || !IsWaiting()) return;  // else a part of our share was missing
+  const Step step = versions_.lowest_incomplete();
+  std::vector<MicroBatch> missing = Missing(step);
+  if (missing.empty() || !clock_.patience()) {
+    is_helping_ = false;
+    help_at_ = now + clock_.patience().value_or(StepClock::kPatienceMin);
+    return;
+  }
+  clock_.Disturb();
+  std::ranges::rotate(missing, missing.begin() + static_cast<long>(Offset(missing.size())));
+  missing.resize(std::min<size_t>(missing.size(), plan_.job.threads));
+  std::ranges::sort(missing);
+  steps_.Help(step, std::move(missing));
+}
+
+std::vector<MicroBatch> Helping::Missing(Step step) const {
+  const MicroBatchTree tree = plan_.steps.Tree(step);
+  std::vector<MicroBatch> missing = tree.PresentLeaves();
+  std::erase_if(missing, [&](MicroBatch m) {
+    return !questions_.answers().IsMissing(m, VersionReadBy(step), tree) ||
+           steps_.IsIssued(step, m);
+  });
+  return missing;
+}
+
+// Where this worker begins among `count` missing micro-batches: apart from other helpers.
+size_t Helping::Offset(size_t count) const {
+  size_t worker_count = 0;
+  size_t lower_rank_count = 0;
+  uint32_t our_rank = 0;
+  const auto& nodes = member_.view().nodes;
+  for (const NodeInfo& node : nodes) {
+    if (node.node == member_.self().node) our_rank = node.rank;
+  }
+  for (const NodeInfo& node : nodes) {
+    if (node.role != Role::kWorker) continue;
+    ++worker_count;
+    if (node.rank < our_rank) ++lower_rank_count;
+  }
+  return worker_count == 0 ? 0 : lower_rank_count * count / worker_count;
+}
+
+}  // namespace pando

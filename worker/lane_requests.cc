@@ -1,0 +1,184 @@
+#include "worker/lane_requests.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/mutation.h"
+#include "proto/message_parts.h"
+
+namespace pando {
+namespace {
+
+constexpr Version kNoVersion(UINT64_MAX);
+
+}  // namespace
+
+LaneRequests::LaneRequests(const JobPlan& plan, CommittedVersions& versions,
+                           UnrepliedGradients& gradients, Parameters& parameters, Lanes& lanes)
+    : plan_(plan),
+      versions_(versions),
+      gradients_(gradients),
+      parameters_(parameters),
+      lanes_(lanes),
+      asks_(versions.shard_count()) {}
+
+void LaneRequests::EnterView(Micros now) {
+  for (Ask& ask : asks_) {
+    ask.at = now;
+    ask.newest = Version(0);
+  }
+  debts_.clear();  // a lane that was silent may not be the one that is asked now
+}
+
+void LaneRequests::Forget() { std::ranges::fill(asks_, Ask{}); }
+
+// A lane that has the version already sends it only on request, and the last question about another
+// version is no reason to wait.
+void LaneRequests::OnStepBegun(Step step) {
+  if (parameters_.is_layered()) return;
+  const Version version = VersionReadBy(step);
+  for (uint32_t s = 0; s < asks_.size(); ++s) {
+    const ShardId shard(s);
+    if (versions_.known(shard) >= version && !parameters_.HasVersion(shard, version))
+      asks_[s].at = Micros(0);
+  }
+}
+
+void LaneRequests::Expect(Micros now, const PeerId& lane) {
+  Debt& debt = debts_[lane];
+  debt.interval = kRetryFirst;
+  debt.question_at = now + debt.interval;
+}
+
+void LaneRequests::OnAsked(Micros now, ShardId shard, Version version) {
+  Ask& ask = asks_[shard.value()];
+  ask.at = kNever;
+  ask.asked_at = now;
+  ask.newest = std::max(ask.newest, version);
+}
+
+void LaneRequests::OnNotPrimary(Micros now, ShardId shard) {
+  Ask& ask = asks_[shard.value()];
+  ask.at = std::min(ask.at, now + kNotPrimaryRetry);
+  parameters_.AskSoon(shard, now + kNotPrimaryRetry);
+}
+
+void LaneRequests::Tick(Micros now) {
+  QuestionSilentLanes(now);
+  AskWhatIsDue(now);
+}
+
+Micros LaneRequests::NextDeadline() const {
+  Micros deadline = parameters_.NextDeadline();
+  for (const auto& [lane, debt] : debts_) deadline = std::min(deadline, debt.question_at);
+  for (uint32_t s = 0; s < asks_.size(); ++s) {
+    const ShardId shard(s);
+    if (asks_[s].at == kNever) continue;
+    if (gradients_.HasPushed(shard) || parameters_.VersionToPull(shard))
+      deadline = std::min(deadline, asks_[s].at);
+  }
+  return deadline;
+}
+
+// ---- what was lost -----------------------------------------------------------------------------
+
+bool LaneRequests::OnAnswer(const PeerId& lane, const Answer& answer) {
+  const Micros asked_from = std::exchange(debts_[lane].asked_from, kNever);
+  if (asked_from == kNever) return false;
+  for (const AnswerItem& item : answer.items) {
+    if (!versions_.HasShard(item.shard) || lanes_.primary(item.shard) != lane) continue;
+    if (asked_at(item.shard) < asked_from) FindLost(item);
+  }
+  return true;
+}
+
+// What is held is asked about once more: that we wait for it may have been lost with our pull.
+void LaneRequests::FindLost(const AnswerItem& item) {
+  versions_.Learn(item.shard, item.version);
+  if (gradients_.JudgePushed(item) || parameters_.VersionToPull(item.shard))
+    asks_[item.shard.value()].at = Micros(0);
+}
+
+void LaneRequests::QuestionSilentLanes(Micros now) {
+  if (Mutated(Mutation::kNoRetransmission)) return;
+  for (auto& [lane, debt] : debts_) {
+    if (now < debt.question_at) continue;
+    debt.question_at = kNever;
+    if (!Owes(lane)) continue;
+    SendQuestion(now, lane);
+    debt.interval = std::min(2 * debt.interval, kRetryMax);
+    debt.question_at = now + debt.interval;
+  }
+}
+
+bool LaneRequests::Owes(const PeerId& lane) const {
+  for (uint32_t s = 0; s < asks_.size(); ++s) {
+    const ShardId shard(s);
+    if (lanes_.primary(shard) != lane) continue;
+    if (gradients_.HasPushed(shard) || parameters_.VersionToPull(shard)) return true;
+  }
+  return false;
+}
+
+// The lane answers as soon as it has read the question: behind what is under way (P23).
+void LaneRequests::SendQuestion(Micros now, const PeerId& lane) {
+  Debt& debt = debts_[lane];
+  if (debt.asked_from == kNever) debt.asked_from = now;
+  const Micros under_way(BytesUnderWay(lane) / kSlowestBytesPerMicro);
+  lanes_.Ask(now + under_way, lane, Question{lanes_.view_id()});
+}
+
+size_t LaneRequests::BytesUnderWay(const PeerId& lane) const {
+  size_t bytes = 0;
+  for (uint32_t s = 0; s < asks_.size(); ++s) {
+    if (lanes_.primary(ShardId(s)) != lane) continue;
+    for (const UnrepliedGradient& gradient : gradients_.shard(ShardId(s))) {
+      if (gradient.is_pushed() && !gradient.is_held) bytes += gradient.payload.size_bytes();
+    }
+  }
+  return bytes;
+}
+
+// ---- what is due -------------------------------------------------------------------------------
+
+// What we compute with comes before what a relay waits for (P6a).
+void LaneRequests::AskWhatIsDue(Micros now) {
+  Pushes pushes;
+  Pulls pulls;
+  for (uint32_t s = 0; s < asks_.size(); ++s) Gather(now, ShardId(s), &pushes, &pulls);
+  for (const WantedShards::Key& key : parameters_.TakeDue(now)) {
+    const bool is_for_training = key.use == ParameterUse::kTraining;
+    const ParamsForm form = is_for_training ? plan_.training_form() : ParamsForm::kExact;
+    pulls[lanes_.primary(key.shard)].items.push_back({key.shard, key.version, form});
+  }
+  for (auto& [lane, all] : pushes) {
+    for (auto& items : InMessages(std::move(all.items)))
+      lanes_.Ask(now, lane, Push{std::move(items)});
+  }
+  for (auto& [lane, pull] : pulls) lanes_.Ask(now, lane, std::move(pull));
+}
+
+// Asks for versions that no push requests. Repeats pushes that a lane refused because it was not
+// primary, and pushes that were lost.
+void LaneRequests::Gather(Micros now, ShardId shard, Pushes* pushes, Pulls* pulls) {
+  const Ask& ask = asks_[shard.value()];
+  std::optional<Version> wanted = parameters_.VersionToPull(shard);
+  if (now < ask.at && !(wanted && *wanted > ask.newest)) return;
+  const PeerId& lane = lanes_.primary(shard);
+  bool has_repeated = false;
+  for (const UnrepliedGradient& gradient : gradients_.shard(shard)) {
+    if (!gradient.is_pushed() || Mutated(Mutation::kNoRetransmission)) continue;
+    if (gradient.is_held) {
+      wanted = std::min(wanted.value_or(kNoVersion), VersionMadeBy(gradient.step));
+      continue;
+    }
+    (*pushes)[lane].items.push_back({shard, gradient.step, gradient.node, gradient.payload});
+    has_repeated = true;
+  }
+  if (wanted) (*pulls)[lane].items.push_back({shard, *wanted, plan_.training_form()});
+  if (!wanted && !has_repeated) return;
+  OnAsked(now, shard, wanted.value_or(Version(0)));
+  Expect(now, lane);
+}
+
+}  // namespace pando

@@ -1,0 +1,154 @@
+#include "worker/steps.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/mutation.h"
+#include "proto/assignment.h"
+
+namespace pando {
+
+const Steps::Work* Steps::Find(Step step) const {
+  const auto it = std::ranges::find(works_, step, &Work::step);
+  return it == works_.end() ? nullptr : &*it;
+}
+
+Steps::Work* Steps::Find(Step step) { return const_cast<Work*>(std::as_const(*this).Find(step)); }
+
+bool Steps::IsComputed(Step step) const {
+  const Work* work = Find(step);
+  return work == nullptr || work->open_calls == 0;
+}
+
+bool Steps::IsIssued(Step step, MicroBatch m) const {
+  const Work* work = Find(step);
+  return work != nullptr && work->issued.contains(m);
+}
+
+size_t Steps::GradientsOfEachShard(Step step) const {
+  const Work* work = Find(step);
+  if (work == nullptr) return 0;
+  return plan_.NodesToPush(step, {work->issued.begin(), work->issued.end()}).size();
+}
+
+void Steps::OnStepComputed(Micros now, const StepComputed& done) {
+  if (Work* work = Find(done.step); work != nullptr && work->open_calls > 0) --work->open_calls;
+  waiting_since_ = now;
+}
+
+void Steps::Forget() {
+  works_.clear();
+  next_ = Step(0);
+  has_started_ = false;
+}
+
+// ---- progress ----------------------------------------------------------------------------------
+
+void Steps::Advance() {
+  if (!has_started_) return;
+  DropCommitted();
+  while (next_.value() < plan_.steps.step_count() && works_.size() < kWorksMax) {
+    if (next_ > NextStep(versions_.lowest_incomplete()) || !IsAssignedFrom(next_)) break;
+    Issue(next_, Assigned(next_));
+    next_ = NextStep(next_);
+  }
+}
+
+// A committed step is done, by us or by others. What compute still does of it is of no use, and its
+// parameters are about to be overwritten.
+void Steps::DropCommitted() {
+  const Step lowest = versions_.lowest_incomplete();
+  while (!works_.empty() && works_.front().step < lowest) {
+    const Work& work = works_.front();
+    if (work.open_calls > 0) {
+      const Step from = work.step;
+      compute_.Abandon(from);
+      works_.clear();
+      next_ = lowest;
+      return listener_.OnStepsAbandoned(from);
+    }
+    works_.pop_front();
+  }
+  next_ = std::max(next_, lowest);
+}
+
+// Whether any micro-batch of this step or a later one is ours to compute.
+bool Steps::IsAssignedFrom(Step step) const {
+  const NodeId self = member_.self().node;
+  return std::ranges::any_of(member_.view().owners, [&](const MicroBatchOwner& owner) {
+    return owner.worker == self || (owner.previous == self && owner.first_step > step);
+  });
+}
+
+std::vector<MicroBatch> Steps::Assigned(Step step) const {
+  return AssignedTo(member_.view(), member_.self().node, step, plan_.steps.Tree(step));
+}
+
+void Steps::Issue(Step step, std::vector<MicroBatch> micro_batches) {
+  Work* work = Find(step);
+  if (work == nullptr) {
+    work = &works_.emplace_back(Work{.step = step});
+    listener_.OnStepBegun(step);
+  }
+  if (micro_batches.empty())
+    return;  // a short batch has none for us; the step still has to be followed
+  work->issued.insert(micro_batches.begin(), micro_batches.end());
+  ++work->open_calls;
+  compute_.Compute(step, std::move(micro_batches));
+}
+
+// ---- what is missing (P12, P17) ----------------------------------------------------------------
+
+void Steps::OnAnswered(const ShardAnswers& answers) {
+  const Step lowest = versions_.lowest_incomplete();
+  if (!has_started_) {
+    has_started_ = true;
+    next_ = lowest;
+  } else if (Find(lowest) != nullptr) {
+    std::vector<MicroBatch> missing = Missing(lowest, answers);
+    if (!missing.empty()) ComputeMissing(lowest, std::move(missing));
+    ExtendLaterWork(lowest);
+  }
+}
+
+// Of our micro-batches of this step, those that some shard lacks and that compute does not have.
+std::vector<MicroBatch> Steps::Missing(Step step, const ShardAnswers& answers) const {
+  const MicroBatchTree tree = plan_.steps.Tree(step);
+  const Version version = VersionReadBy(step);
+  const bool is_behind = answers.IsBehind(version);
+  std::vector<MicroBatch> missing = Assigned(step);
+  std::erase_if(missing, [&](MicroBatch m) {
+    return (!is_behind && !answers.IsMissing(m, version, tree)) || IsIssued(step, m);
+  });
+  return missing;
+}
+
+// P12: the forward of the next step is interrupted. It waits for a version that this makes.
+void Steps::ComputeMissing(Step step, std::vector<MicroBatch> missing) {
+  const bool has_later = !works_.empty() && works_.back().step > step;
+  if (has_later && !Mutated(Mutation::kUninterruptibleWait)) {
+    const Step next = NextStep(step);
+    compute_.Abandon(next);
+    works_.pop_back();
+    next_ = next;
+    listener_.OnStepsAbandoned(next);
+  }
+  Issue(step, std::move(missing));
+}
+
+// What this view gives us of steps that were handed to compute under an older one.
+void Steps::ExtendLaterWork(Step lowest) {
+  for (const Work& work : works_) {
+    if (work.step <= lowest) continue;
+    std::vector<MicroBatch> added = Assigned(work.step);
+    std::erase_if(added, [&](MicroBatch m) { return work.issued.contains(m); });
+    if (!added.empty()) Issue(work.step, std::move(added));
+  }
+}
+
+void Steps::Help(Step step, std::vector<MicroBatch> micro_batches) {
+  ComputeMissing(step, std::move(micro_batches));
+  next_ = std::max(next_, NextStep(step));
+}
+
+}  // namespace pando
