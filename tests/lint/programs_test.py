@@ -83,7 +83,7 @@ class TidyTest(LintTest):
         said = []
         with mock.patch.object(programs, "TIDY_SECONDS", 0):
             self.assertEqual(programs.check_tidy(project, build, said.append), [])
-        self.assertIn("not checked within 0 s: new.cc", said[1])
+        self.assertIn("not checked within 0 s: 1 files, first new.cc", said[1])
 
     @needs("git")
     def test_the_oldest_commit_of_a_shallow_clone_changes_no_file(self):

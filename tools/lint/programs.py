@@ -83,7 +83,7 @@ def check_tidy(project, build_folder, say):
     late = [path for path, lines in zip(wanted, results) if lines is None]
     say(f"tidy: checked {len(wanted) - len(late)} of {len(wanted)} files of the last {TIDY_COMMITS} commits")
     if late:
-        say(f"tidy: not checked within {TIDY_SECONDS} s: {len(late)} files, {late[0]} first")
+        say(f"tidy: not checked within {TIDY_SECONDS} s: {len(late)} files, first {late[0]}")
     foreign = [path for path, lines in zip(wanted, results) if "[clang-diagnostic-error]" in "".join(lines or [])]
     if foreign:
         say(f"tidy: this clang-tidy cannot compile all of: {' '.join(foreign)}")
