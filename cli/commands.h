@@ -59,6 +59,7 @@ void AddCostOptions(CLI::App& command, JobSource* source);
 // Reads the job, chooses the data if no key does, and fills in name and folder. Notices go to
 // standard error.
 Result<Job> ResolveJob(const JobSource& source);
+void PrintWarnings(const JobDraft& draft);  // prints its warnings to standard error
 
 void AddVerboseOption(CLI::App& command, bool* is_verbose);
 void AddJoinOption(CLI::App& command, std::string* endpoint);

@@ -1,15 +1,19 @@
-// `pando data`: inspect and fetch.
+// `pando data`: inspect, check and fetch.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <thread>
 
 #include "cli/commands.h"
 #include "cli/data_fetch.h"
 #include "cli/data_inspect.h"
+#include "common/atomic_file.h"
 #include "common/exit_codes.h"
 #include "common/text.h"
 #include "data/dataset.h"
+#include "data/skip_list.h"
 
 namespace pando {
 namespace {
@@ -20,7 +24,7 @@ struct InspectOptions {
   Job job;
 };
 
-Result<Job> JobOf(const InspectOptions& options) {
+Result<Job> InspectedJob(const InspectOptions& options) {
   Job job = options.job;
   job.data_path = options.path;
   if (job.dataset.empty()) job.dataset = GuessDataSet(options.path);
@@ -33,18 +37,65 @@ Result<Job> JobOf(const InspectOptions& options) {
 }
 
 int Inspect(const InspectOptions& options) {
-  const Result<Job> job = JobOf(options);
+  const Result<Job> job = InspectedJob(options);
   if (!job.ok()) return Report(job.status());
   const auto warn = [](const std::string& text) { fmt::print(stderr, "pando: {}\n", text); };
   Result<std::unique_ptr<DataSet>> data = OpenDataSet(*job, warn);
   if (!data.ok()) return Report(data.status());
-  Result<std::string> text = DescribeData(**data, job->bad_pictures_max);
+  Result<std::string> text = DescribeData(**data);
   if (!text.ok()) return Report(text.status());
   fmt::print("{}: {}\n{}", options.path, job->dataset, *text);
   if (options.sheet.empty() || !HoldsPictures(**data)) return kExitCompleted;
   if (Status s = WriteContactSheet(**data, options.sheet); !s.ok()) return Report(s);
   fmt::print("contact sheet: {}\n", options.sheet);
   return kExitCompleted;
+}
+
+struct CheckOptions {
+  std::string path;
+  std::string out;  // of the skip list; empty: kSkipListDefault in the folder
+  uint32_t threads = std::max(1u, std::thread::hardware_concurrency());
+  bool is_forced = false;
+};
+
+// Twenty lines for a large folder, none for one that takes a moment.
+void TellProgress(uint64_t done, uint64_t all) {
+  constexpr uint64_t kLines = 20, kPerLineMin = 1000;
+  const uint64_t interval = std::max(all / kLines, kPerLineMin);
+  if (done % interval == 0) fmt::print(stderr, "pando: checked {} of {} pictures\n", done, all);
+}
+
+// Another list may be part of a run, which needs it to continue.
+Status WriteSkipList(const CheckOptions& options, const std::string& path,
+                     const std::string& text) {
+  std::error_code ignored;
+  if (!options.is_forced && std::filesystem::exists(path, ignored)) {
+    return AlreadyExists(
+        fmt::format("{} exists, and runs may use it; give --out another file, or --force", path));
+  }
+  return WriteFileAtomically(path, text);
+}
+
+int Check(const CheckOptions& options) {
+  Result<PictureList> list = ListPictures(options.path);
+  if (!list.ok()) return Report(list.status());
+  const uint64_t all = list->train.size() + list->test.size();
+  Result<std::vector<BadPicture>> bad =
+      FindBadPictures(*list, options.threads, [&](uint64_t done) { TellProgress(done, all); });
+  if (!bad.ok()) return Report(bad.status());
+  for (const BadPicture& picture : *bad) fmt::print("{}: {}\n", picture.name, picture.reason);
+  if (bad->empty()) {
+    fmt::print("{}: all {} pictures can be decoded; no skip list is needed\n", options.path, all);
+    return kExitCompleted;
+  }
+  const std::string path =
+      options.out.empty() ? SkipListPath(kSkipListDefault, options.path) : options.out;
+  if (Status s = WriteSkipList(options, path, SkipListText(*bad)); !s.ok()) return Report(s);
+  fmt::print("{}: {} of {} pictures cannot be decoded; train without them: --set data.skip={}\n",
+             options.path, bad->size(), all,
+             options.out.empty() ? kSkipListDefault
+                                 : std::filesystem::absolute(path).lexically_normal().string());
+  return kExitFailed;
 }
 
 int Fetch(FetchOptions options) {
@@ -74,14 +125,31 @@ Subcommand AddDataCommand(CLI::App& app) {
   inspect.add_option("--resize", inspect_options->job.resize, "side that pictures are resized to")
       ->type_name("N");
   inspect
-      .add_option("--bad-pictures-max", inspect_options->job.bad_pictures_max,
-                  "pictures that may be replaced where they cannot be decoded [0]")
-      ->type_name("N");
+      .add_option("--skip", inspect_options->job.skip_list,
+                  "skip list of an image folder (pando data check)")
+      ->type_name("FILE");
   inspect
       .add_option(
           "--sheet", inspect_options->sheet,
           fmt::format("where the contact sheet goes; empty: nowhere [{}]", inspect_options->sheet))
       ->type_name("FILE.png");
+
+  auto check_options = std::make_shared<CheckOptions>();
+  CLI::App& check = *command.add_subcommand(
+      "check",
+      "Decodes every picture of an image folder. Lists those that cannot be decoded, writes them "
+      "to a skip list (the job key data.skip), and then exits with 1.");
+  check.add_option("FOLDER", check_options->path, "the image folder")->required();
+  check
+      .add_option("--out", check_options->out,
+                  fmt::format("the skip list to write [FOLDER/{}]", kSkipListDefault))
+      ->type_name("FILE");
+  check
+      .add_option("--threads", check_options->threads,
+                  fmt::format("threads that decode [{}]", check_options->threads))
+      ->check(CLI::Range(1, 1024))
+      ->type_name("N");
+  check.add_flag("--force", check_options->is_forced, "replace an existing skip list");
 
   auto fetch_options = std::make_shared<FetchOptions>();
   CLI::App& fetch = *command.add_subcommand(
@@ -91,10 +159,11 @@ Subcommand AddDataCommand(CLI::App& app) {
   fetch.add_option("--mirror", fetch_options->mirror, "another place of the same files")
       ->type_name("URL");
   command.footer(
-      std::string(
-          "\nExamples:\n  pando data fetch cifar10\n  pando data inspect data/cifar10\n\n") +
+      std::string("\nExamples:\n  pando data fetch cifar10\n  pando data inspect data/cifar10\n"
+                  "  pando data check photographs\n\n") +
       kExitCodesHelp);
-  return [&inspect, inspect_options, fetch_options] {
+  return [&inspect, &check, inspect_options, check_options, fetch_options] {
+    if (check.parsed()) return Check(*check_options);
     return inspect.parsed() ? Inspect(*inspect_options) : Fetch(*fetch_options);
   };
 }

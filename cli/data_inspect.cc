@@ -46,7 +46,7 @@ struct Moments {  // by channel
   uint64_t picture_count = 0;
 };
 
-Result<Moments> Measure(const DataSet& data, BadPictures* bad) {
+Result<Moments> Measure(const DataSet& data) {
   const SampleShape shape = data.shape();
   Moments moments{std::vector<double>(shape.channels), std::vector<double>(shape.channels)};
   const uint64_t all = data.sample_count(Split::kTrain);
@@ -57,7 +57,6 @@ Result<Moments> Measure(const DataSet& data, BadPictures* bad) {
     for (uint64_t i = first; i < std::min(first + kMeasuredAtOnce, wanted); ++i)
       indices.push_back(i * all / wanted);
     if (Status s = data.Read(Split::kTrain, indices, &batch); !s.ok()) return s;
-    bad->AddAll(batch.replaced);
     for (size_t i = 0; i < batch.bytes.size(); ++i) {
       const double value = batch.bytes[i] / 255.0;
       moments.sum[i % shape.channels] += value;
@@ -68,11 +67,9 @@ Result<Moments> Measure(const DataSet& data, BadPictures* bad) {
   return moments;
 }
 
-Result<std::string> MomentsText(const DataSet& data, uint64_t bad_pictures_max) {
-  BadPictures bad(bad_pictures_max);
-  Result<Moments> moments = Measure(data, &bad);
+Result<std::string> MomentsText(const DataSet& data) {
+  Result<Moments> moments = Measure(data);
   if (!moments.ok()) return moments.status();
-  if (Status s = bad.Verdict(); !s.ok()) return s;
   const double count =
       static_cast<double>(moments->picture_count) * data.shape().height * data.shape().width;
   std::string mean, deviation;
@@ -82,11 +79,8 @@ Result<std::string> MomentsText(const DataSet& data, uint64_t bad_pictures_max) 
     deviation +=
         fmt::format(" {:.4f}", std::sqrt(std::max(0.0, moments->squares[c] / count - m * m)));
   }
-  std::string text = fmt::format("mean{}, deviation{} (of byte / 255, {} training pictures)\n",
-                                 mean, deviation, moments->picture_count);
-  for (const BadPicture& picture : bad.list())
-    text += fmt::format("{}: {}\n", picture.name, picture.reason);
-  return text;
+  return fmt::format("mean{}, deviation{} (of byte / 255, {} training pictures)\n", mean, deviation,
+                     moments->picture_count);
 }
 
 // The first training samples of each of the first classes.
@@ -110,7 +104,7 @@ bool HoldsPictures(const DataSet& data) {
   return data.shape().height > 1 && (data.shape().channels == 1 || data.shape().channels == 3);
 }
 
-Result<std::string> DescribeData(const DataSet& data, uint64_t bad_pictures_max) {
+Result<std::string> DescribeData(const DataSet& data) {
   const SampleShape shape = data.shape();
   const Result<Counts> train = CountClasses(data, Split::kTrain);
   if (!train.ok()) return train.status();
@@ -128,7 +122,7 @@ Result<std::string> DescribeData(const DataSet& data, uint64_t bad_pictures_max)
   text += ClassTable(data, *train, *test);
   for (const std::string& remark : data.remarks()) text += remark + "\n";
   if (!HoldsPictures(data)) return text;
-  Result<std::string> moments = MomentsText(data, bad_pictures_max);
+  Result<std::string> moments = MomentsText(data);
   if (!moments.ok()) return moments.status();
   return text + *moments;
 }

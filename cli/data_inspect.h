@@ -8,10 +8,9 @@
 
 namespace pando {
 
-// Counts, shape, classes, and mean and deviation of the training pictures or of a table's columns;
-// a line each, and one for each picture that cannot be decoded. kCorrupt: more than
-// `bad_pictures_max` of those.
-Result<std::string> DescribeData(const DataSet& data, uint64_t bad_pictures_max = 0);
+// Counts, shape, classes, and mean and deviation of the training pictures or of a table's columns,
+// a line each.
+Result<std::string> DescribeData(const DataSet& data);
 
 // Training pictures as a PNG: a row for each of the first classes.  REQUIRES: HoldsPictures(data).
 Status WriteContactSheet(const DataSet& data, const std::string& path);

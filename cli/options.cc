@@ -146,6 +146,10 @@ Status CheckSupervision(const SupervisionOptions& options, const Job& job) {
       "each process restarts alone (--max-restarts)");
 }
 
+void PrintWarnings(const JobDraft& draft) {
+  for (const std::string& warning : draft.warnings()) fmt::print(stderr, "pando: {}\n", warning);
+}
+
 Result<Job> ResolveJob(const JobSource& source) {
   JobDraft draft;
   if (!source.job_path.empty()) {
@@ -153,6 +157,7 @@ Result<Job> ResolveJob(const JobSource& source) {
     if (!text.ok()) return text.status();
     if (Status s = draft.AddToml(*text, source.job_path); !s.ok()) return s;
   }
+  PrintWarnings(draft);
   if (Status s = draft.AddOverrides(source.overrides); !s.ok()) return s;
   const std::string notice = ChooseData(&draft);
   if (!notice.empty()) fmt::print(stderr, "pando: {}\n", notice);

@@ -32,6 +32,7 @@ Result<Job> JobOf(const ResumeOptions& options, const RunFolder& folder) {
                                 options.run_dir, text.status().message()));
   }
   if (Status s = draft.AddToml(*text, folder.JobPath()); !s.ok()) return s;
+  PrintWarnings(draft);
   if (Status s = draft.AddOverrides(options.source.overrides); !s.ok()) return s;
   Result<Job> job = draft.Finish();
   if (!job.ok()) return job;

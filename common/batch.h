@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "common/bad_pictures.h"
 #include "common/float_buffer.h"
 
 namespace pando {
@@ -47,7 +46,6 @@ struct Batch {
   std::vector<PictureMove> moves;  // [sample], applied when the batch is imported; empty: none
   const Normalisation* normalisation = nullptr;  // of the pictures; owned by the data set
   std::vector<int32_t> labels;                   // [sample], class index
-  std::vector<BadPicture> replaced;              // undecodable pictures; others were read instead
   SharedBuffer pinned;  // samples and labels, for a GPU's copies (kernels/batch_block)
   uint32_t sample_count() const { return static_cast<uint32_t>(labels.size()); }
 };

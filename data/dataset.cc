@@ -184,8 +184,13 @@ Status UnknownDataSet(const std::string& name) {
                                      question.empty() ? "" : " ", JoinNames(known)));
 }
 
-// A table has no pictures.
+// A table has no pictures, and only a folder has a file for each.
 Status CheckPictureKeys(const Job& job) {
+  if (!job.skip_list.empty() && job.dataset != "imagefolder") {
+    return InvalidArgument(fmt::format(
+        "data.skip names pictures of an imagefolder, and the data set is {}; leave it out",
+        job.dataset));
+  }
   if (job.dataset != "sdss" || (job.resize == 0 && job.augment.empty())) return Status();
   const char* key = job.resize != 0 ? "data.resize" : "data.augment";
   return InvalidArgument(fmt::format("{} is for pictures, and sdss is a table; leave it out", key));

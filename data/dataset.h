@@ -42,7 +42,7 @@ class DataSet {
                                Batch* batch) const;
 };
 
-// Reports what a data set tolerates: replaced pictures. Called on any thread.
+// Reports what a data set tolerates: a cache that cannot be opened. Called on any thread.
 using DataWarning = std::function<void(const std::string& text)>;
 
 // Opens the data set of job.dataset and job.data_path. Errors name the file, the place and what was

@@ -12,7 +12,7 @@
 
 #include "common/check.h"
 #include "common/hash.h"
-#include "common/printable.h"
+#include "data/skip_list.h"
 
 namespace pando {
 namespace {
@@ -23,7 +23,6 @@ constexpr uint64_t kFingerprintFilesMax = 32;  // read whole, of each split, eve
 constexpr size_t kHeadBytes = 8;
 // One more with every change here or in resample.cc that makes other pixels from a file.
 constexpr uint32_t kPictureFormat = 1;
-constexpr size_t kCalledBytesMax = 512;  // of the name of a bad picture
 
 const Normalisation& ImageNetNormalisation() {
   static const Normalisation kNormalisation{{0.485f, 0.456f, 0.406f}, {0.229f, 0.224f, 0.225f}};
@@ -86,8 +85,12 @@ class ImageFolder::Reader {
 Result<std::unique_ptr<DataSet>> ImageFolder::Open(const Job& job, const DataWarning& warn) {
   Result<PictureList> list = ListPictures(job.data_path);
   if (!list.ok()) return list.status();
+  if (!job.skip_list.empty()) {
+    const std::string path = SkipListPath(job.skip_list, job.data_path);
+    if (Status s = LeaveOut(path, &*list); !s.ok()) return s;
+  }
   auto data = std::make_unique<ImageFolder>(job, *std::move(list));
-  if (Status s = data->CheckHeads(job.data_path); !s.ok()) return s;
+  if (Status s = data->CheckHeads(); !s.ok()) return s;
   Result<uint64_t> fingerprint = data->MakeFingerprint();
   if (!fingerprint.ok()) return fingerprint.status();
   data->fingerprint_ = *fingerprint;
@@ -99,32 +102,21 @@ Result<std::unique_ptr<DataSet>> ImageFolder::Open(const Job& job, const DataWar
 }
 
 ImageFolder::ImageFolder(const Job& job, PictureList list)
-    : list_(std::move(list)),
+    : root_(job.data_path),
+      list_(std::move(list)),
       side_(job.resize == 0 ? kSideDefault : job.resize),
-      augmenter_(job),
-      bad_max_(job.bad_pictures_max) {}
-
-std::string ImageFolder::PicturePath(Split split, const PictureFile& file) const {
-  const std::string& folder = split == Split::kTrain ? list_.train_folder : list_.test_folder;
-  return folder + "/" + list_.class_names[static_cast<size_t>(file.label)] + "/" + file.name;
-}
+      augmenter_(job) {}
 
 std::vector<std::string> ImageFolder::remarks() const {
-  if (list_.ignored_files == 0) return {};
-  return {fmt::format("{} files are ignored: they have no picture's ending", list_.ignored_files)};
-}
-
-// The name that messages give it: alike on every machine, and no longer than they take.
-std::string ImageFolder::PictureName(Split split, const PictureFile& file) const {
-  const std::string folder = split == Split::kTrain ? list_.train_folder : list_.test_folder;
-  const std::string name =
-      AsUtf8(std::filesystem::path(folder).filename().string() + "/" +
-             list_.class_names[static_cast<size_t>(file.label)] + "/" + file.name);
-  if (name.size() <= kCalledBytesMax) return name;
-  const std::string mark = fmt::format("{:016x}...", Hash64(name));  // two may end alike
-  size_t start = name.size() - (kCalledBytesMax - mark.size());
-  while ((name[start] & 0xc0) == 0x80) ++start;  // between characters
-  return mark + name.substr(start);
+  std::vector<std::string> remarks;
+  if (list_.ignored_files > 0) {
+    remarks.push_back(fmt::format("{} files are ignored: they do not end in .jpg, .jpeg or .png",
+                                  list_.ignored_files));
+  }
+  if (list_.skipped_files > 0)
+    remarks.push_back(
+        fmt::format("{} pictures are left out by the skip list", list_.skipped_files));
+  return remarks;
 }
 
 namespace {
@@ -144,19 +136,22 @@ Status CheckHead(const std::string& path) {
 }  // namespace
 
 // It is better to find a text file named .jpg now than after a day of training.
-Status ImageFolder::CheckHeads(const std::string& root) const {
+Status ImageFolder::CheckHeads() const {
   if (list_.train.size() + list_.test.size() > kHeadsCheckedMax) return Status();
-  BadPictures bad(bad_max_);
   for (Split split : {Split::kTrain, Split::kTest}) {
     for (const PictureFile& file : files(split)) {
-      const Status s = CheckHead(PicturePath(split, file));
-      if (s.ok()) continue;
-      if (s.code() != StatusCode::kCorrupt) return s;
-      bad.Add({PictureName(split, file), s.message()});
+      const Status s = CheckHead(PicturePath(list_, split, file));
+      if (!s.ok()) return s.code() == StatusCode::kCorrupt ? BadPictureError(split, file, s) : s;
     }
   }
-  const Status verdict = bad.Verdict();
-  return verdict.ok() ? verdict : Corrupt(root + ": " + verdict.message());
+  return Status();
+}
+
+Status ImageFolder::BadPictureError(Split split, const PictureFile& file, const Status& why) const {
+  return Corrupt(fmt::format(
+      "{}: {}: {}; mend or remove the file, or leave it out: `pando data check {}` finds all such "
+      "pictures and writes a skip list, which data.skip names",
+      root_, PictureName(list_, split, file), why.message(), root_));
 }
 
 // P38: every name and size, and the bytes of some files; of folders those names that PictureName
@@ -174,7 +169,7 @@ Result<uint64_t> ImageFolder::MakeFingerprint() const {
     }
     const uint64_t read_count = std::min<uint64_t>(all.size(), kFingerprintFilesMax);
     for (uint64_t r = 0; r < read_count; ++r) {
-      const std::string path = PicturePath(split, all[r * all.size() / read_count]);
+      const std::string path = PicturePath(list_, split, all[r * all.size() / read_count]);
       Result<std::vector<uint8_t>> bytes = ReadFileBytes(path);
       if (bytes.status().code() == StatusCode::kCorrupt) continue;  // its size is hashed
       if (!bytes.ok()) return NotFound(path + ": " + bytes.status().message());
@@ -192,7 +187,7 @@ uint64_t ImageFolder::CacheKey() const {
   for (Split split : {Split::kTrain, Split::kTest}) {
     for (const PictureFile& file : files(split)) {
       std::error_code ignored;
-      const auto time = std::filesystem::last_write_time(PicturePath(split, file), ignored);
+      const auto time = std::filesystem::last_write_time(PicturePath(list_, split, file), ignored);
       const int64_t ticks = time.time_since_epoch().count();
       hash = Hash64(std::as_bytes(std::span(&ticks, 1)), hash);
     }
@@ -219,7 +214,6 @@ void ImageFolder::Prepare(size_t count, Batch* batch) const {
   batch->moves.clear();
   batch->bytes.resize(count * shape().size());
   batch->labels.resize(count);
-  batch->replaced.clear();
 }
 
 Status ImageFolder::Read(Split split, std::span<const uint64_t> indices, Batch* batch) const {
@@ -245,33 +239,22 @@ Status ImageFolder::ReadAugmented(uint64_t epoch, std::span<const uint64_t> indi
   return Status();
 }
 
-// Stops if more consecutive pictures are bad than there may be in all.
-Status ImageFolder::ReadOne(Reader& reader, Wanted wanted, size_t position, Batch* batch) const {
-  const std::vector<PictureFile>& all = files(wanted.split);
-  PANDO_CHECK(wanted.index < all.size());
+Status ImageFolder::ReadOne(Reader& reader, const Wanted& wanted, size_t position,
+                            Batch* batch) const {
+  PANDO_CHECK(wanted.index < files(wanted.split).size());
+  const PictureFile& file = files(wanted.split)[wanted.index];
+  batch->labels[position] = file.label;
   const auto out = std::span(batch->bytes).subspan(position * shape().size(), shape().size());
-  BadPictures in_a_row(bad_max_);
-  for (size_t attempt = 0; attempt < std::min<size_t>(all.size(), bad_max_ + 2); ++attempt) {
-    const PictureFile& file = all[wanted.index];
-    batch->labels[position] = file.label;
-    const Status read = ReadPicture(reader, wanted, out);
-    if (read.ok()) return read;
-    if (read.code() !=
-        StatusCode::kCorrupt) {  // the disk's trouble: on another machine it is there
-      return Status(read.code(),
-                    fmt::format("{}: {}", PicturePath(wanted.split, file), read.message()));
-    }
-    in_a_row.Add({PictureName(wanted.split, file), read.message()});
-    batch->replaced.push_back({PictureName(wanted.split, file), read.message()});
-    wanted.index = (wanted.index + 1) % all.size();
-  }
-  const Status verdict = in_a_row.Verdict();
-  return verdict.ok() ? Corrupt("no picture of the split can be decoded") : verdict;
+  const Status read = ReadPicture(reader, wanted, out);
+  if (read.ok()) return read;
+  if (read.code() == StatusCode::kCorrupt) return BadPictureError(wanted.split, file, read);
+  // The disk's trouble: another machine may be able to read the file.
+  return Status(read.code(), PicturePath(list_, wanted.split, file) + ": " + read.message());
 }
 
 Status ImageFolder::ReadPicture(Reader& reader, const Wanted& wanted,
                                 std::span<uint8_t> out) const {
-  const std::string path = PicturePath(wanted.split, files(wanted.split)[wanted.index]);
+  const std::string path = PicturePath(list_, wanted.split, files(wanted.split)[wanted.index]);
   const auto crop = augmenter_.crops() ? wanted.drawn : std::nullopt;
   std::optional<PictureCache>& cache = caches_[static_cast<size_t>(wanted.split)];
   if (crop || !cache) return reader.Read(path, side_, augmenter_, crop, out);

@@ -34,8 +34,7 @@ class ImageFolder final : public DataSet {
   Result<int32_t> Label(Split split, uint64_t index) const override {
     return files(split)[index].label;
   }
-  // A picture that cannot be decoded is listed in the batch's `replaced`, and the next one of the
-  // list takes its place. The caller limits their number. kCorrupt: too many in a row.
+  // kCorrupt: a picture cannot be decoded. The error names it and says how to leave it out.
   Status Read(Split split, std::span<const uint64_t> indices, Batch* batch) const override;
   Status ReadAugmented(uint64_t epoch, std::span<const uint64_t> indices,
                        Batch* batch) const override;
@@ -48,24 +47,23 @@ class ImageFolder final : public DataSet {
   };
   class Reader;
 
-  Status CheckHeads(const std::string& root) const;
+  Status CheckHeads() const;
+  Status BadPictureError(Split split, const PictureFile& file, const Status& why) const;
   Status OpenCaches(const std::string& folder);
   Result<uint64_t> MakeFingerprint() const;
   uint64_t CacheKey() const;
   void Prepare(size_t count, Batch* batch) const;
-  Status ReadOne(Reader& reader, Wanted wanted, size_t position, Batch* batch) const;
+  Status ReadOne(Reader& reader, const Wanted& wanted, size_t position, Batch* batch) const;
   Status ReadPicture(Reader& reader, const Wanted& wanted, std::span<uint8_t> out) const;
 
   const std::vector<PictureFile>& files(Split split) const {
     return split == Split::kTrain ? list_.train : list_.test;
   }
-  std::string PicturePath(Split split, const PictureFile& file) const;
-  std::string PictureName(Split split, const PictureFile& file) const;
 
+  const std::string root_;
   const PictureList list_;
   const uint32_t side_;
   const Augmenter augmenter_;
-  const uint64_t bad_max_;
   mutable std::optional<PictureCache> caches_[2];  // by split
   uint64_t fingerprint_ = 0;
 };

@@ -6,13 +6,16 @@
 #include <cctype>
 #include <filesystem>
 
+#include "common/hash.h"
 #include "common/nearest_name.h"
+#include "common/printable.h"
 
 namespace pando {
 namespace {
 
 namespace fs = std::filesystem;
 
+constexpr size_t kPictureNameBytesMax = 512;
 constexpr const char* kLayout =
     "an image folder is ROOT/train/CLASS/*.jpg and ROOT/val/CLASS/*.jpg (JPEG or PNG)";
 
@@ -131,6 +134,22 @@ Result<PictureList> ListPictures(const std::string& root) {
 
 bool HoldsPictureFolders(const std::string& root) {
   return !FindSplit(root, {"train"}).empty() && !TestFolderIn(root).empty();
+}
+
+std::string PicturePath(const PictureList& list, Split split, const PictureFile& file) {
+  const std::string& folder = split == Split::kTrain ? list.train_folder : list.test_folder;
+  return folder + "/" + list.class_names[static_cast<size_t>(file.label)] + "/" + file.name;
+}
+
+std::string PictureName(const PictureList& list, Split split, const PictureFile& file) {
+  const size_t root_bytes =
+      list.train_folder.size() - fs::path(list.train_folder).filename().string().size();
+  const std::string name = AsUtf8(PicturePath(list, split, file).substr(root_bytes));
+  if (name.size() <= kPictureNameBytesMax) return name;
+  const std::string mark = fmt::format("{:016x}...", Hash64(name));  // two may end alike
+  size_t start = name.size() - (kPictureNameBytesMax - mark.size());
+  while ((name[start] & 0xc0) == 0x80) ++start;  // between characters
+  return mark + name.substr(start);
 }
 
 }  // namespace pando

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/status.h"
+#include "data/dataset.h"
 
 namespace pando {
 
@@ -24,11 +25,16 @@ struct PictureList {
   std::vector<PictureFile> train;
   std::vector<PictureFile> test;
   uint64_t ignored_files = 0;  // with other file endings
+  uint64_t skipped_files = 0;  // left out by a skip list (skip_list.h)
 };
 
 // Errors: no such folder, no split, fewer than two classes, a class without pictures, a class of
 // the test split that the training split lacks.
 Result<PictureList> ListPictures(const std::string& root);
 bool HoldsPictureFolders(const std::string& root);
+
+std::string PicturePath(const PictureList& list, Split split, const PictureFile& file);
+// "train/ants/1.jpg": one line of UTF-8, the same on every machine, of at most 512 bytes.
+std::string PictureName(const PictureList& list, Split split, const PictureFile& file);
 
 }  // namespace pando

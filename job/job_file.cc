@@ -85,6 +85,9 @@ Status UnknownSection(const std::string& where, std::string_view name) {
   return InvalidArgument(fmt::format("{}: unknown section [{}]; {}", where, Printable(name), hint));
 }
 
+// Run folders of earlier releases have it.
+constexpr std::string_view kBadPicturesMax = "data.bad_pictures_max";
+
 bool IsSection(std::string_view name) {
   for (const JobKey& key : JobKeys()) {
     if (key.section() == name) return true;
@@ -158,6 +161,13 @@ Status JobDraft::AddToml(std::string_view text, std::string file_name) {
     for (const auto& [leaf, node] : *section_node.as_table()) {
       const std::string name = fmt::format("{}.{}", section.str(), leaf.str());
       const std::string where = place.At(node.source());
+      if (name == kBadPicturesMax) {
+        warnings_.push_back(fmt::format(
+            "{}: {} is ignored: a picture that cannot be decoded is an error; `pando data check "
+            "FOLDER` writes a list of pictures to leave out (data.skip)",
+            where, name));
+        continue;
+      }
       const JobKey* key = FindJobKey(name);
       if (key == nullptr) return UnknownKey(where, name);
       std::optional<JobValue> value = ReadNode(key->kind, node);

@@ -28,7 +28,6 @@ inline constexpr ValueRange kEpochs{.min = 0, .max = 1e6};
 inline constexpr ValueRange kMicroBatches{.min = 1, .max = kMicroBatchesMax};
 inline constexpr ValueRange kThreads{.min = 1, .max = 1024};
 inline constexpr ValueRange kLanes{.min = 0, .max = 256};
-inline constexpr ValueRange kBadPictures{.min = 0, .max = BadPictures::kMaxMax};
 inline constexpr ValueRange kSide{.min = 0, .max = 4096};
 inline constexpr ValueRange kBelowOne{.min = 0, .max = 1, .is_max_excluded = true};
 inline constexpr ValueRange kUnit{.min = 0, .max = 1};

@@ -43,10 +43,10 @@ const KeyRow kRows[] = {
      At<&Job::train_limit>(), kSteps},
     {"data.test_limit", "", "samples", "test samples, a subset drawn from the seed; 0: all",
      At<&Job::test_limit>(), kSteps},
-    {"data.bad_pictures_max", "", "pictures",
-     "pictures that cannot be decoded and are replaced by the next one of the list, in the whole "
-     "run; more are an error",
-     At<&Job::bad_pictures_max>(), kBadPictures},
+    {"data.skip", "", "file",
+     "skip list of an imagefolder: pictures to leave out, as `pando data check` writes it; a "
+     "relative path starts at the data folder",
+     At<&Job::skip_list>()},
     {"data.synthetic_train_samples", "", "samples", "training samples of synthetic data sets",
      At<&Job::synthetic_train_samples>(), kUint32},
     {"data.synthetic_test_samples", "", "samples", "test samples of synthetic data sets",

@@ -115,7 +115,6 @@ Result<std::optional<MembershipEnd>> GroupWorker::StartServer() {
 void GroupWorker::OnCompute(ComputeTicket ticket, ComputeEvent event) {
   if (const auto* gradient = std::get_if<GradientReady>(&event))
     return exchange_.Add(gradient->step, gradient->node, gradient->shard, gradient->payload);
-  if (std::holds_alternative<BadPicturesFound>(event)) exchange_.Hold();
   Report(ComputeNews{ticket, std::move(event)});
 }
 

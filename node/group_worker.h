@@ -61,7 +61,6 @@ class GroupWorker : private GroupPort, private ExchangePort {
   // GroupPort
   void Begin(const View& view) override;
   void OnVersion(Version version) override;
-  void OnPicturesSettled(uint32_t event_count) override { exchange_.Release(event_count); }
 
   Result<std::optional<MembershipEnd>> StartServer();
   void LetGo();

@@ -245,7 +245,6 @@ Status SchedulerProcess::Lead() {
   recorder_.summary().generation = scheduler_->view().generation;
   recorder_.summary().verified_micro_batches = scheduler_->verification().agreed_count;
   recorder_.summary().unverified_micro_batches = scheduler_->verification().unverified_count;
-  recorder_.summary().bad_pictures = scheduler_->bad_picture_count();
   if (sample_count_ > 0) recorder_.summary().images_per_second = ImagesPerSecond(SteadyNow());
   const Stop& stop = scheduler_->stop();
   if (has_timed_out_) return Unavailable(stop.text);

@@ -45,12 +45,6 @@ Outcome Train(const Job& job, const DataSet& data, const Model& model, const Ope
             recorder.OnStep(step.metrics, step.scalars.lr, ImagesPerSecond(step));
           },
       .on_evaluation = [&](const EvaluationSummary& summary) { recorder.OnEvaluation(summary); },
-      .on_bad_picture =
-          [&](const BadPicture&, const std::string& text) {
-            ++recorder.summary().bad_pictures;
-            recorder.OnEvent("bad-picture", "", text);
-            recorder.Note(text);
-          },
       .timeline = timeline.get(),
       .interrupted = [&] { return shutdown.Take() != 0 || shutdown.first_signal() != 0; }};
   Result<SerialResult> result = TrainSerially(job, data, model, callbacks, {}, device.device());

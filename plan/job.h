@@ -152,7 +152,7 @@ struct Job {
   uint32_t resize = 0;               // side of the pictures; 0: unchanged
   uint64_t train_limit = 0;          // data.limit: samples of a seeded subset; 0: all
   uint64_t test_limit = 0;
-  uint64_t bad_pictures_max = 0;  // limit of pictures replaced by their neighbours
+  std::string skip_list;  // data.skip: a file that names pictures to leave out
   uint64_t synthetic_train_samples = 60000;
   uint64_t synthetic_test_samples = 10000;
   // [train]

@@ -403,7 +403,7 @@ void Visit(auto io, ReleasePin& m) { io(PANDO_WIRE(Version), m.version); }
 
 void Visit(auto io, PinReleased& m) { io(PANDO_WIRE(Version), m.version); }
 
-// ---- checks of the machines and the pictures
+// ---- checks of the machines
 
 void Visit(auto io, GradientHash& m) {
   io(PANDO_WIRE(Step), m.step);
@@ -416,20 +416,6 @@ void Visit(auto io, GradientHashes& m) {
 }
 
 void Visit(auto io, GradientHashesAck& m) { io(PANDO_WIRE(Below), m.below); }
-
-void Visit(auto io, BadPicture& m) {
-  io(PANDO_WIRE(Name), m.name, Limit{"picture name", kNameBytesMax});
-  io(PANDO_WIRE(Reason), m.reason, Limit{"picture reason", kNameBytesMax});
-}
-
-void Visit(auto io, PicturesReplaced& m) {
-  io(PANDO_WIRE(Items), m.items, Limit{"bad pictures", kPicturesPerMessageMax});
-}
-
-void Visit(auto io, PicturesReplacedAck& m) {
-  io(PANDO_WIRE(Names), m.names, Limit{"bad pictures", kPicturesPerMessageMax},
-     Limit{"picture name", kNameBytesMax});
-}
 
 // ---- end, commands, faults
 
@@ -491,8 +477,7 @@ void Visit(auto, Empty&) {}
   X(ScalarsRequest, SCALARS_REQUEST) X(Scalars, SCALARS) X(Progress, PROGRESS) \
   X(ProgressAck, PROGRESS_ACK) X(Evaluate, EVALUATE) X(EvaluationResult, EVALUATION_RESULT) \
   X(ReleasePin, RELEASE_PIN) X(PinReleased, PIN_RELEASED) X(GradientHashes, GRADIENT_HASHES) \
-  X(GradientHashesAck, GRADIENT_HASHES_ACK) X(PicturesReplaced, PICTURES_REPLACED) \
-  X(PicturesReplacedAck, PICTURES_REPLACED_ACK) X(Stop, STOP) X(Bye, BYE) X(Leave, LEAVE) \
+  X(GradientHashesAck, GRADIENT_HASHES_ACK) X(Stop, STOP) X(Bye, BYE) X(Leave, LEAVE) \
   X(Failure, FAILURE) X(StatusRequest, STATUS_REQUEST) X(StatusReport, STATUS_REPORT) \
   X(Command, COMMAND) X(CommandReply, COMMAND_REPLY) X(FaultNote, FAULT_NOTE) \
   X(FaultNoteAck, FAULT_NOTE_ACK)

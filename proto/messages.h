@@ -465,15 +465,6 @@ struct GradientHashesAck {
   Step below;  // reports of steps below are known or not needed any more
 };
 
-// Worker -> scheduler, repeated until acknowledged: undecodable pictures, instead of which it
-// computes others. The worker pushes nothing of those before the acknowledgement.
-struct PicturesReplaced {
-  std::vector<BadPicture> items;  // by name
-};
-struct PicturesReplacedAck {
-  std::vector<std::string> names;
-};
-
 // Client -> scheduler.
 struct StatusRequest {};
 struct StatusReport {
@@ -517,8 +508,7 @@ using Message =
                  Failure, StatusRequest, StatusReport, Root, RootAck, Chunk, ChunkAck, Synced,
                  Divergence, PeerSilent, SnapshotStored, SnapshotAck, SnapshotAt, SnapshotAtAck,
                  Leave, GradientHashes, GradientHashesAck, Command, CommandReply, FaultNote,
-                 FaultNoteAck, RestoreFailed, Partials, PartialsPull, PicturesReplaced,
-                 PicturesReplacedAck>;
+                 FaultNoteAck, RestoreFailed, Partials, PartialsPull>;
 
 // The envelope of every message. The codec adds and checks the protocol's version number.
 struct Envelope {

@@ -79,8 +79,6 @@ struct Envelope {
     restoreFailed @51 :RestoreFailed;
     partials @52 :Partials;
     partialsPull @53 :PartialsPull;
-    picturesReplaced @54 :PicturesReplaced;
-    picturesReplacedAck @55 :PicturesReplacedAck;
   }
 }
 
@@ -522,19 +520,6 @@ struct GradientHashes {            # worker -> scheduler
 
 struct GradientHashesAck {         # scheduler -> worker
   below @0 :UInt64;                # step; hashes of lower steps are known or not needed any more
-}
-
-struct BadPicture {                # set by the worker
-  name @0 :Text;                   # of the file, within the data set's folder
-  reason @1 :Text;                 # why it cannot be decoded, for people
-}
-
-struct PicturesReplaced {          # worker -> scheduler
-  items @0 :List(BadPicture);      # the worker uses other pictures instead
-}
-
-struct PicturesReplacedAck {       # scheduler -> worker
-  names @0 :List(Text);            # those in the journal
 }
 
 enum CommandKind {

@@ -10,7 +10,7 @@ constexpr Micros kHintInterval = std::chrono::milliseconds(100);
 bool IsSchedulersWord(const Message& message) {
   return IsOneOf<Welcome, Refused, HeartbeatAck, SnapshotAck, SnapshotAt, Scalars, ProgressAck,
                  Evaluate, ReleasePin, Stop, StatusReport, GradientHashesAck, CommandReply,
-                 FaultNoteAck, PicturesReplacedAck>(message);
+                 FaultNoteAck>(message);
 }
 
 }  // namespace

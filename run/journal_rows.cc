@@ -219,12 +219,6 @@ MicroBatchOwner OwnerIn(const Json& json) {
   return {NodeIn(json.at(0)), Step(json.at(1).get<uint64_t>()), NodeIn(json.at(2))};
 }
 
-// [name, reason].
-Json JsonOf(const BadPicture& picture) { return Json::array({picture.name, picture.reason}); }
-BadPicture BadPictureIn(const Json& json) {
-  return {json.at(0).get<std::string>(), json.at(1).get<std::string>()};
-}
-
 template <class T>
 SqlValue ListText(const std::vector<T>& items) {
   Json list = Json::array();
@@ -437,7 +431,6 @@ GivenUpSnapshots GivenUpIn(const Json& json) {
 std::vector<SqlRow> MetaRowsOf(const SchedulerState& state) {
   const VerificationState& verification = state.verification;
   return {{"agreed_count", static_cast<int64_t>(verification.agreed_count)},
-          {"bad_pictures", ListText(state.bad_pictures)},
           {"given_up", TextOf(JsonOf(state.given_up))},
           {"is_finished", int64_t{state.is_finished}},
           {"job", HexOf(state.job.value())},
@@ -464,8 +457,6 @@ Status ReadMetaRow(const SqlRow& row, SchedulerState* state) {
     reader.Take(&state->is_finished);
   } else if (key == "given_up") {
     reader.TakeJson([&](const Json& json) { state->given_up = GivenUpIn(json); });
-  } else if (key == "bad_pictures") {
-    reader.TakeJson(ListReader(BadPictureIn, &state->bad_pictures));
   } else if (key == "agreed_count") {
     reader.Take(&state->verification.agreed_count);
   } else if (key == "unverified_count") {

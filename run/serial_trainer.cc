@@ -23,22 +23,18 @@ using Clock = std::chrono::steady_clock;
 // What computing threads report to the thread of Run. Threads: any.
 class SerialNews {
  public:
-  explicit SerialNews(const JobPlan& plan)
-      : plan_(plan), bad_pictures_(plan.job.bad_pictures_max) {}
+  explicit SerialNews(const JobPlan& plan) : plan_(plan) {}
 
   // ---- computing threads ----
   // One more shard of version step + 1 is made.
   void OnMade(Step step, const FloatBuffer& next);
   void OnEvaluation(const EvaluationResult& result);
-  void OnBadPictures(const std::vector<BadPicture>& pictures);
   void OnFailed(const Status& failure);
 
   // ---- the thread of Run ----
   // Block until there is one, or a failure.
   Result<StepMetrics> AwaitStep(Step step);
   Result<EvaluationResult> AwaitEvaluation();
-  // Those that were found since the last call, with the text that reports each.
-  std::vector<std::pair<BadPicture, std::string>> TakeBadPictures();
 
  private:
   const JobPlan& plan_;
@@ -47,8 +43,6 @@ class SerialNews {
   uint32_t made_shard_count_ = 0;           // of the next version
   std::deque<StepMetrics> finished_steps_;  // not yet taken
   std::optional<EvaluationResult> evaluation_;
-  BadPictures bad_pictures_;
-  std::vector<std::pair<BadPicture, std::string>> untold_pictures_;
   Status failure_;
 };
 
@@ -65,17 +59,6 @@ void SerialNews::OnMade(Step step, const FloatBuffer& next) {
 void SerialNews::OnEvaluation(const EvaluationResult& result) {
   std::lock_guard lock(mutex_);
   evaluation_ = result;
-  changed_.notify_all();
-}
-
-void SerialNews::OnBadPictures(const std::vector<BadPicture>& pictures) {
-  std::lock_guard lock(mutex_);
-  for (const BadPicture& picture : pictures) {
-    if (bad_pictures_.Add(picture))
-      untold_pictures_.emplace_back(picture, bad_pictures_.TextOf(picture));
-  }
-  const Status verdict = bad_pictures_.Verdict();
-  if (!verdict.ok() && failure_.ok()) failure_ = Internal(verdict.message());
   changed_.notify_all();
 }
 
@@ -103,11 +86,6 @@ Result<EvaluationResult> SerialNews::AwaitEvaluation() {
   return *std::exchange(evaluation_, std::nullopt);
 }
 
-std::vector<std::pair<BadPicture, std::string>> SerialNews::TakeBadPictures() {
-  std::lock_guard lock(mutex_);
-  return std::exchange(untold_pictures_, {});
-}
-
 // Plays every part at once: what the session, the servers and the scheduler do in a distributed
 // run.
 // Threads: Run on one; OnEvent on the trainer's.
@@ -130,7 +108,6 @@ class SerialTrainer {
   void FinishStep(const StepMetrics& metrics, double seconds);
   Status Evaluate(Version version);
   void KeepBest(Version version);
-  void TellBadPictures();
   void OnEvent(const ComputeEvent& event);
 
   const JobPlan plan_;
@@ -168,9 +145,7 @@ SerialTrainer::SerialTrainer(const Job& job, const DataSet& data, const Model& m
 }
 
 Result<SerialResult> SerialTrainer::Run() {
-  Status failure = MakeAllVersions();
-  TellBadPictures();
-  if (!failure.ok()) return failure;
+  if (Status failure = MakeAllVersions(); !failure.ok()) return failure;
   result_.states = std::move(servers_->states());
   result_.parameters = servers_->Open(result_.version);
   result_.waiting_seconds = static_cast<double>(trainer_.parameters().waited_us()) * 1e-6;
@@ -211,15 +186,8 @@ void SerialTrainer::FinishStep(const StepMetrics& metrics, double seconds) {
   last.data_stall_seconds = static_cast<double>(trainer_.data_stall_us()) * 1e-6;
   last.exposed_sync_seconds = static_cast<double>(trainer_.exposed_sync_us()) * 1e-6;
   result_.version = VersionMadeBy(metrics.step);
-  TellBadPictures();
   if (callbacks_.on_step) callbacks_.on_step(last);
   if (callbacks_.interrupted && callbacks_.interrupted()) result_.was_interrupted = true;
-}
-
-void SerialTrainer::TellBadPictures() {
-  for (const auto& [picture, text] : news_.TakeBadPictures()) {
-    if (callbacks_.on_bad_picture) callbacks_.on_bad_picture(picture, text);
-  }
 }
 
 Status SerialTrainer::Evaluate(Version version) {
@@ -255,8 +223,6 @@ void SerialTrainer::KeepBest(Version version) {
 void SerialTrainer::OnEvent(const ComputeEvent& event) {
   if (const auto* gradient = std::get_if<GradientReady>(&event)) servers_->Take(*gradient);
   if (const auto* result = std::get_if<EvaluationResult>(&event)) news_.OnEvaluation(*result);
-  if (const auto* found = std::get_if<BadPicturesFound>(&event))
-    news_.OnBadPictures(found->pictures);
   if (const auto* failed = std::get_if<ComputeFailed>(&event)) news_.OnFailed(failed->status);
 }
 
@@ -276,13 +242,10 @@ Result<EvaluationSummary> EvaluateSerially(const JobPlan& plan, const DataSet& d
   FloatBuffer values = DeviceFloats(device, parameters.size());
   Upload(device, std::as_bytes(parameters.span()), values.data());
   std::vector<ChunkScore> chunks;
-  BadPictures bad(plan.job.bad_pictures_max);
   Batch batch;
   for (uint64_t at = 0; at < plan.data.test_samples; at += kEvaluationChunkSamples) {
     const uint64_t last = std::min(at + kEvaluationChunkSamples, plan.data.test_samples);
     if (Status s = ReadTestSamples(data, at, last, &batch); !s.ok()) return s;
-    bad.AddAll(batch.replaced);
-    if (Status s = bad.Verdict(); !s.ok()) return s;
     Result<ChunkScore> score = EvaluateChunk(network, batch, values.data());
     if (!score.ok()) return score.status();
     chunks.push_back(*std::move(score));

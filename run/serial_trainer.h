@@ -34,8 +34,6 @@ struct SerialStep {
 struct SerialCallbacks {
   std::function<void(const SerialStep&)> on_step;
   std::function<void(const EvaluationSummary&)> on_evaluation;
-  // Before the step or the evaluation that read others in its place.
-  std::function<void(const BadPicture& picture, const std::string& text)> on_bad_picture;
   Timeline* timeline = nullptr;  // of the computing threads; null: none is kept
   std::function<bool()>
       interrupted;  // asked after every step; true ends the run after the steps in hand
@@ -64,8 +62,7 @@ struct SerialResult {
 };
 
 // Trains with job.threads computing threads, on a GPU with one. `model` was made from this job and
-// data set. Fails when a loss is not finite, data cannot be read, or too many pictures cannot be
-// decoded.
+// data set. Fails when a loss is not finite or data cannot be read.
 Result<SerialResult> TrainSerially(const Job& job, const DataSet& data, const Model& model,
                                    const SerialCallbacks& callbacks,
                                    const SerialStretch& stretch = {}, Device device = {});

@@ -25,7 +25,8 @@ namespace pando {
 
 class SqliteJournal : public Journal {
  public:
-  static constexpr int kSchemaVersion = 3;
+  static constexpr int kSchemaVersion = 4;
+  static constexpr int kSchemaWithPictures = 3;  // is migrated
   static constexpr int kViewsKept = 64;
   static constexpr int kBusyTimeoutMs = 5000;  // of another process's transaction: people's sqlite3
 
@@ -46,6 +47,7 @@ class SqliteJournal : public Journal {
 
   SqliteJournal(SqliteDb db, uint64_t leader) : db_(std::move(db)), leader_(leader) {}
   Status SetUp();
+  Status MigratePictures();
   Result<std::optional<SchedulerState>> ReadTables();
   Status CheckLeader(const SchedulerState& state);
   Status Write(const SchedulerState& state);

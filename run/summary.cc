@@ -121,7 +121,6 @@ void ForEachField(S& s, Field field) {
   field("rollbacks", s.rollbacks);
   field("verified_micro_batches", s.verified_micro_batches);
   field("unverified_micro_batches", s.unverified_micro_batches);
-  field("bad_pictures", s.bad_pictures);
   field("missing_rows", s.missing_rows);
   field("evaluations", s.evaluations);
   field("classes", s.classes);

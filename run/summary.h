@@ -56,7 +56,6 @@ struct Summary {
   // Micro-batches that verify.every chose: two workers agreed; or the results were not compared.
   uint64_t verified_micro_batches = 0;
   uint64_t unverified_micro_batches = 0;
-  uint64_t bad_pictures = 0;  // that cannot be decoded, among those that the run read
   uint64_t missing_rows = 0;  // of metrics.csv and events.jsonl, which a full disk did not take
   std::vector<EvaluationSummary> evaluations;  // by step
   // Of the last evaluation, by class; the matrix is empty beyond kConfusionClassesMax.

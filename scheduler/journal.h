@@ -89,8 +89,7 @@ struct SchedulerState {
   std::vector<EvaluationSummary> evaluations;
   std::vector<FaultRecord> faults;
   VerificationState verification;
-  std::vector<BadPicture> bad_pictures;  // by name
-  bool is_finished = false;              // P33
+  bool is_finished = false;  // P33
 };
 
 class Journal {

@@ -25,7 +25,7 @@ using SchedulerIgnores =
     Ignored<Welcome, Refused, HeartbeatAck, ViewUpdate, Push, Pull, PushReply, Question, Answer,
             Scalars, ProgressAck, Evaluate, ReleasePin, Stop, StatusReport, Root, RootAck, Chunk,
             ChunkAck, SnapshotAck, SnapshotAt, GradientHashesAck, CommandReply, FaultNoteAck,
-            Partials, PartialsPull, PicturesReplacedAck>;
+            Partials, PartialsPull>;
 
 }  // namespace
 
@@ -62,8 +62,7 @@ Scheduler::Scheduler(const Options& options, const JobPlan& plan, Journal& journ
       generations_(plan, {membership_, views_, phase_, rollback_, silences_, progress_,
                           evaluations_, snapshots_, commands_.requests(), verification_, owners_,
                           final_weights_, view_maker_, faults_, outbox_}),
-      failures_(plan, {membership_, views_, phase_, progress_, faults_, observer, outbox_}),
-      pictures_(plan, options.state, outbox_, phase_) {
+      failures_(plan, {membership_, views_, phase_, progress_, faults_, observer, outbox_}) {
   const bool was_training = options.state && !options.is_fresh && view().id.number != 0;
   if (!was_training) return;
   phase_.Resume();
@@ -140,7 +139,6 @@ void Scheduler::Route(Micros now, const Envelope& envelope) {
         if (progress_.OnProgress(now, envelope, m)) generations_.OnCommitted(committed());
       },
       [&](const GradientHashes& m) { verification_.OnGradientHashes(now, from, m); },
-      [&](const PicturesReplaced& m) { pictures_.OnPicturesReplaced(now, from, m); },
       // Results.
       [&](const EvaluationResult& m) {
         if (evaluations_.OnEvaluationResult(now, m)) final_weights_.StartCollecting(now);
@@ -216,7 +214,6 @@ SchedulerState Scheduler::State() const {
           .evaluations = history_.all(),
           .faults = faults_.records(),
           .verification = verification_.State(),
-          .bad_pictures = pictures_.pictures().list(),
           .is_finished = phase_.is_completed()};
 }
 
@@ -230,9 +227,8 @@ void Scheduler::OnForget(const Member& member) {
 }
 
 std::string Scheduler::StatusJson(Micros now) const {
-  return pando::StatusJson(
-      now, {plan_, phase_, views_, membership_, progress_, history_, verification_, snapshots_,
-            owners_, view_maker_, faults_, pictures_});
+  return pando::StatusJson(now, {plan_, phase_, views_, membership_, progress_, history_,
+                                 verification_, snapshots_, owners_, view_maker_, faults_});
 }
 
 }  // namespace pando

@@ -22,7 +22,7 @@
 //   FinalWeights                            | the collection of the final weights
 //   ViewMaker                               | reports for the next view, acknowledgements of this one
 //   Generations                             | snapshots that servers could not read
-//   Failures, PictureReports                | reports of trouble
+//   Failures                                | reports of trouble
 // clang-format on
 //
 // Decisions are in the journal before any process hears of them (P25): OnMessage and Tick gather
@@ -39,7 +39,6 @@
 #include "scheduler/commands.h"
 #include "scheduler/failures.h"
 #include "scheduler/generations.h"
-#include "scheduler/picture_reports.h"
 
 namespace pando {
 
@@ -98,8 +97,6 @@ class Scheduler : public ProtocolCore, private JournaledState, private Membershi
   std::string StatusJson(Micros now) const;
   VerificationState verification() const { return verification_.State(); }
   const RunMembers& membership() const { return membership_; }
-  // Of the pictures that the run has read, those that cannot be decoded.
-  uint64_t bad_picture_count() const { return pictures_.pictures().count(); }
 
  private:
   void Begin(Micros now);
@@ -131,7 +128,6 @@ class Scheduler : public ProtocolCore, private JournaledState, private Membershi
   ViewMaker view_maker_;
   Generations generations_;
   Failures failures_;
-  PictureReports pictures_;
 };
 
 }  // namespace pando

@@ -189,7 +189,6 @@ std::string StatusJson(Micros now, const StatusParts& parts) {
   status["model"] = parts.plan.job.model;
   status["dataset"] = parts.plan.job.dataset;
   status["nodes"] = NodesJson(parts, now);
-  status["bad_pictures"] = parts.pictures.pictures().count();
   AddResults(parts, &status);
   AddFaults(parts, &status);
   return DumpText(status);

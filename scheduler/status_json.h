@@ -4,7 +4,6 @@
 
 #include <string>
 
-#include "scheduler/picture_reports.h"
 #include "scheduler/placement/owner_plan.h"
 #include "scheduler/view_maker.h"
 
@@ -23,7 +22,6 @@ struct StatusParts {
   const OwnerPlan& owners;
   const ViewMaker& view_maker;
   const FaultLedger& faults;
-  const PictureReports& pictures;
 };
 std::string StatusJson(Micros now, const StatusParts& parts);
 

@@ -37,11 +37,6 @@ struct GradientHashed {
   MicroBatch micro_batch;
   uint64_t hash = 0;  // 0: none, the parameters were superseded before their turn came
 };
-// Pictures that cannot be decoded are among the samples, and others were computed in their place.
-// Comes before anything that was made of those, with each batch that is read.
-struct BadPicturesFound {
-  std::vector<BadPicture> pictures;
-};
 // With layer residency: a thread computes with these shards soon, or waits for them, and no thread
 // had asked for them since they were last dropped. They may be asked for again before they have
 // come.
@@ -51,15 +46,15 @@ struct ParametersWanted {
   Version version;
   std::vector<ShardId> shards;
 };
-// The worker cannot go on. kInternal: a loss that is not a number, kCorrupt: too many pictures that
-// cannot be decoded, which every worker would find; others: data that cannot be read here. For a
+// The worker cannot go on. kInternal: a loss that is not a number, kCorrupt: a picture that cannot
+// be decoded, both of which every worker would find; others: data that cannot be read here. For a
 // Failure message.
 struct ComputeFailed {
   Status status;
 };
 // EvaluationResult answers EvaluateSlice.
 using ComputeEvent = std::variant<GradientReady, StepComputed, GradientHashed, EvaluationResult,
-                                  BadPicturesFound, ParametersWanted, ComputeFailed>;
+                                  ParametersWanted, ComputeFailed>;
 
 // ---- session -> computing side ----------------------------------------------------------------
 

@@ -51,9 +51,6 @@ class CallPort : public GradientSink, public PassControl {
     sink_(call_.lasting_ticket,
           ParametersWanted{ParameterUse::kTraining, VersionReadBy(call_.step), shards});
   }
-  void OnReplaced(const std::vector<BadPicture>& pictures) override {
-    sink_(call_.lasting_ticket, BadPicturesFound{pictures});
-  }
 
  private:
   const ComputeCall& call_;
@@ -144,8 +141,6 @@ void ComputeThread::RunTask(ChunkTask& task) {
   timeline_.Did(What::kAwaitSamples);
   parts_.queue.ReadChunksAhead();
   if (!batch.ok()) return parts_.sink(evaluation.ticket, ComputeFailed{batch.status()});
-  if (!(*batch)->replaced.empty())
-    parts_.sink(evaluation.ticket, BadPicturesFound{(*batch)->replaced});
   Result<ChunkScore> score = Score(evaluation, **batch);
   timeline_.Did(What::kEvaluate);
   if (score.status().code() == StatusCode::kInterrupted) return;

@@ -102,15 +102,7 @@ void MicroBatchPass::OnGradient(TreeNode node, ShardId shard, Blob sum) {
   work_->sink.OnGradient(node, shard, ToBlob(encoded_, first, count));
 }
 
-// The version is here by now, so the step is one of the run's, and replaced pictures may be
-// reported.
 Status MicroBatchPass::OnScore(const BatchScore& score) {
-  if (Status s = CheckLoss(score); !s.ok()) return s;
-  if (!batch_->replaced.empty()) work_->control.OnReplaced(batch_->replaced);
-  return {};
-}
-
-Status MicroBatchPass::CheckLoss(const BatchScore& score) const {
   if (std::isfinite(score.loss_sum)) return {};
   const Job& job = context_.plan.job;
   const bool may_overflow = job.push_codec == PayloadCodec::kFp16;

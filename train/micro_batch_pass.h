@@ -63,7 +63,6 @@ class MicroBatchPass : private PassResults {
   size_t MetricsAt() const;  // where the metric tensor lies in a flat vector
   void HandOver(ShardPlan::Run shards, const SharedBuffer& gradients);
   void Hash(ShardPlan::Run shards, FloatBuffer& gradients);
-  Status CheckLoss(const BatchScore& score) const;
 
   // PassResults
   Status OnScore(const BatchScore& score) override;

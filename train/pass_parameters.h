@@ -30,9 +30,6 @@ class PassControl {
   virtual bool IsAbandoned(bool is_partly_out) const = 0;
   // With layer residency: these shards are not here and have to be pulled.
   virtual void FetchParameters(const std::vector<ShardId>& shards) = 0;
-  // These pictures could not be decoded, and others were computed in their place. Called before
-  // any gradient.
-  virtual void OnReplaced(const std::vector<BadPicture>& pictures) = 0;
 };
 
 class PassParameters {

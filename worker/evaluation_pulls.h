@@ -1,13 +1,11 @@
 // EvaluationPulls: how a session evaluates in a run with servers: the shards' lanes have the
-// parameters, and a result that replaced pictures stand in waits until the scheduler knows those.
-// Used by the session. Threads: none.
+// parameters. Used by the session. Threads: none.
 #pragma once
 
 #include <map>
 #include <utility>
 #include <vector>
 
-#include "worker/bad_picture_reports.h"
 #include "worker/evaluation.h"
 #include "worker/lanes.h"
 #include "worker/parameters.h"
@@ -17,8 +15,7 @@ namespace pando {
 class EvaluationPulls : public EvaluationPort {
  public:
   // All outlive it.
-  EvaluationPulls(const BadPictureReports& bad_pictures, Parameters& parameters, Lanes& lanes)
-      : bad_pictures_(bad_pictures), parameters_(parameters), lanes_(lanes) {}
+  EvaluationPulls(Parameters& parameters, Lanes& lanes) : parameters_(parameters), lanes_(lanes) {}
 
   void Pull(Micros now, const std::vector<PullItem>& items) override {
     std::map<PeerId, pando::Pull> pulls;
@@ -28,10 +25,9 @@ class EvaluationPulls : public EvaluationPort {
   void OnCalledOff(Version version) override {
     parameters_.OnGone(ParameterUse::kEvaluation, version);
   }
-  bool MayReport(const EvaluationResult&) const override { return bad_pictures_.is_settled(); }
+  bool MayReport(const EvaluationResult&) const override { return true; }
 
  private:
-  const BadPictureReports& bad_pictures_;
   Parameters& parameters_;
   Lanes& lanes_;
 };

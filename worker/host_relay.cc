@@ -8,12 +8,10 @@
 
 namespace pando {
 
-HostRelay::HostRelay(const JobPlan& plan, BufferSource buffers,
-                     const BadPictureReports& bad_pictures, ViewMember& member,
+HostRelay::HostRelay(const JobPlan& plan, BufferSource buffers, ViewMember& member,
                      CommittedVersions& versions, UnrepliedGradients& gradients)
     : plan_(plan),
       buffers_(std::move(buffers)),
-      bad_pictures_(bad_pictures),
       member_(member),
       versions_(versions),
       gradients_(gradients),

@@ -12,7 +12,6 @@
 #include "plan/job_plan.h"
 #include "proto/host_group.h"
 #include "proto/view_member.h"
-#include "worker/bad_picture_reports.h"
 #include "worker/committed_versions.h"
 #include "worker/unreplied_gradients.h"
 
@@ -25,8 +24,8 @@ class HostRelay {
   using Replies = std::map<PeerId, Params>;
 
   // `buffers`: of sums, which travel on. All else outlives it.
-  HostRelay(const JobPlan& plan, BufferSource buffers, const BadPictureReports& bad_pictures,
-            ViewMember& member, CommittedVersions& versions, UnrepliedGradients& gradients);
+  HostRelay(const JobPlan& plan, BufferSource buffers, ViewMember& member,
+            CommittedVersions& versions, UnrepliedGradients& gradients);
 
   void EnterView(const HostGroup& group);
   // Of another generation nothing is kept (P21).
@@ -69,7 +68,7 @@ class HostRelay {
     Micros leaves_at = kNever;       // without the others' part; kNever: nothing has waited
     std::optional<BufferPool> pool;  // of sums
   };
-  bool MaySum() const { return plan_.may_sum_on_host() && bad_pictures_.is_settled(); }
+  bool MaySum() const { return plan_.may_sum_on_host(); }
   bool IsSound(const PushItem& item) const;
   bool Keep(ShardId shard, Gift gift);
   Blob Sum(ShardId shard, const Blob& left, const Blob& right);
@@ -77,7 +76,6 @@ class HostRelay {
 
   const JobPlan& plan_;
   const BufferSource buffers_;
-  const BadPictureReports& bad_pictures_;
   ViewMember& member_;
   CommittedVersions& versions_;
   UnrepliedGradients& gradients_;

@@ -90,7 +90,6 @@ bool PushSender::GatherShard(Micros now, ShardId shard, Parcels* parcels) {
 
 // P4: nothing of step t + 1 is sent before version t + 1 of every shard is known to be committed.
 bool PushSender::IsBarrierOpen(Step step) const {
-  if (!parts_.bad_pictures.is_settled()) return false;
   return VersionReadBy(step) <= parts_.versions.everywhere() || Mutated(Mutation::kNoBarrier);
 }
 

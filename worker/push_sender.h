@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "plan/job_plan.h"
-#include "worker/bad_picture_reports.h"
 #include "worker/committed_versions.h"
 #include "worker/host_giver.h"
 #include "worker/host_relay.h"
@@ -35,7 +34,6 @@ class PushSender {
     const CommittedVersions& versions;
     const Steps& steps;
     const StepClock& clock;
-    const BadPictureReports& bad_pictures;
     UnrepliedGradients& gradients;
     HostGiver& giver;
     HostRelay& relay;

@@ -16,7 +16,7 @@ using SessionIgnores =
             StatusRequest, StatusReport, Root, RootAck, Chunk, ChunkAck, Synced, Divergence,
             PeerSilent, SnapshotStored, SnapshotAck, SnapshotAt, SnapshotAtAck, Leave,
             GradientHashes, Command, CommandReply, FaultNote, FaultNoteAck, RestoreFailed, Partials,
-            PartialsPull, PicturesReplaced>;
+            PartialsPull>;
 
 bool HasShards(const View& view, const JobPlan& plan) {
   return view.shards.size() == plan.shards.shard_count();
@@ -38,12 +38,11 @@ Session::Session(const Options& options, const JobPlan& plan, ComputePort& compu
       questions_(member_, lanes_, requests_),
       helping_(plan, member_, lifecycle_, versions_, steps_, questions_),
       giver_(member_, versions_, gradients_, requests_),
-      relay_(plan, options.sum_buffers, bad_pictures_, member_, versions_, gradients_),
+      relay_(plan, options.sum_buffers, member_, versions_, gradients_),
       sender_({.plan = plan,
                .versions = versions_,
                .steps = steps_,
                .clock = helping_.clock(),
-               .bad_pictures = bad_pictures_,
                .gradients = gradients_,
                .giver = giver_,
                .relay = relay_,
@@ -51,7 +50,7 @@ Session::Session(const Options& options, const JobPlan& plan, ComputePort& compu
                .lanes = lanes_},
               options.push_window_bytes),
       verification_(plan, member_, versions_, steps_, parameters_, compute),
-      evaluation_pulls_(bad_pictures_, parameters_, lanes_),
+      evaluation_pulls_(parameters_, lanes_),
       evaluation_({.test_samples = plan.data.test_samples,
                    .shard_count = plan.shards.shard_count(),
                    .retry_max = LaneRequests::kRetryMax,
@@ -83,9 +82,6 @@ void Session::OnMessage(Micros now, const Envelope& envelope) {
       [&](const Answer& answer) { OnAnswer(now, from, answer); },
       [&](const Evaluate& request) { evaluation_.OnEvaluate(now, request); },
       [&](const GradientHashesAck& ack) { verification_.OnGradientHashesAck(ack); },
-      [&](const PicturesReplacedAck& ack) {
-        if (bad_pictures_.Acknowledge(ack.names)) evaluation_.Report();
-      },
       [&](const Stop& stop) { lifecycle_.OnStop(from, stop); },
       [&](const Refused& refused) { lifecycle_.OnRefused(refused); });
 }
@@ -97,7 +93,6 @@ void Session::OnComputeEvent(Micros now, ComputeEvent event) {
                  [&](const StepComputed& done) { steps_.OnStepComputed(now, done); },
                  [&](const GradientHashed& hashed) { verification_.OnGradientHashed(now, hashed); },
                  [&](const EvaluationResult& result) { evaluation_.OnEvaluationResult(result); },
-                 [&](const BadPicturesFound& found) { bad_pictures_.Add(now, found.pictures); },
                  [&](const ParametersWanted& wanted) { parameters_.OnParametersWanted(wanted); },
                  [&](const ComputeFailed& failed) { lifecycle_.OnComputeFailed(failed); },
              },
@@ -255,7 +250,6 @@ void Session::Tick(Micros now) {
   lifecycle_.Tick(now);
   lanes_.Tick(now);
   verification_.Tick(now);
-  if (auto found = bad_pictures_.TakeDue(now)) member_.SendToScheduler(*std::move(found));
   if (!member_.has_view()) return;
   helping_.Tick(now);
   questions_.Tick(now);
@@ -268,9 +262,8 @@ void Session::Tick(Micros now) {
 Micros Session::NextDeadline() const {
   if (finished()) return kNever;
   return std::min({lifecycle_.NextDeadline(), lanes_.NextDeadline(), verification_.NextDeadline(),
-                   bad_pictures_.NextDeadline(), helping_.NextDeadline(), questions_.NextDeadline(),
-                   giver_.NextDeadline(), sender_.NextDeadline(), requests_.NextDeadline(),
-                   evaluation_.NextDeadline()});
+                   helping_.NextDeadline(), questions_.NextDeadline(), giver_.NextDeadline(),
+                   sender_.NextDeadline(), requests_.NextDeadline(), evaluation_.NextDeadline()});
 }
 
 Heartbeat Session::CurrentActivity(Micros now) const {
@@ -288,10 +281,8 @@ Heartbeat Session::CurrentActivity(Micros now) const {
     heartbeat.activity = Activity::kEvaluating;
   } else if (is_waiting) {
     heartbeat.activity = Activity::kWaitingForParameters;
-    if (bad_pictures_.is_settled()) {  // else this worker has not pushed yet
-      const ShardId shard = versions_.lowest_shard();
-      heartbeat.waiting_for = gradients_.HasGiven(shard) ? giver_.relay() : lanes_.primary(shard);
-    }
+    const ShardId shard = versions_.lowest_shard();
+    heartbeat.waiting_for = gradients_.HasGiven(shard) ? giver_.relay() : lanes_.primary(shard);
     heartbeat.waiting_ms = static_cast<uint64_t>((now - steps_.waiting_since()).count()) / 1000;
   } else {
     heartbeat.activity = is_computing ? Activity::kComputing : Activity::kIdle;

@@ -47,7 +47,6 @@
 #include "proto/core.h"
 #include "proto/view_member.h"
 #include "train/compute_port.h"
-#include "worker/bad_picture_reports.h"
 #include "worker/committed_versions.h"
 #include "worker/evaluation.h"
 #include "worker/evaluation_pulls.h"
@@ -126,7 +125,6 @@ class Session : public ProtocolCore, private CommitListener, private WorkListene
   Lanes lanes_;
   CommittedVersions versions_;
   UnrepliedGradients gradients_;
-  BadPictureReports bad_pictures_;
   Steps steps_;
   Parameters parameters_;
   LaneRequests requests_;

@@ -352,7 +352,7 @@ TEST_CASE("a table is described by its columns' moments") {
   CHECK(Contains(*text, "column g: mean 10, deviation 1 "));  // without spread: left as it is
 }
 
-TEST_CASE("a folder is described by its bad pictures, within the bound, and what it passes over") {
+TEST_CASE("a folder is described by what is ignored and left out") {
   TempFolder temp;
   const std::vector<uint8_t> pixels(8 * 8 * 3, 60);
   for (const char* folder : {"train/a", "train/b", "val/a", "val/b"}) {
@@ -365,6 +365,7 @@ TEST_CASE("a folder is described by its bad pictures, within the bound, and what
   const std::string bad = temp.path() + "/train/b/1.png";
   fs::resize_file(bad, fs::file_size(bad) - 20);
   Write(temp.path() + "/train/a/notes.txt", "not a picture");
+  Write(temp.path() + "/skip.txt", "train/b/1.png\tit is cut off\n");
   Job job;
   job.dataset = "imagefolder";
   job.data_path = temp.path();
@@ -372,12 +373,14 @@ TEST_CASE("a folder is described by its bad pictures, within the bound, and what
   auto data = OpenDataSet(job);
   REQUIRE_MESSAGE(data.ok(), data.status().message());
   CHECK(Contains(DescribeData(**data).status().message(), "train/b/1.png: a PNG file"));
-  job.bad_pictures_max = 1;
-  auto patient = OpenDataSet(job);
-  Result<std::string> text = DescribeData(**patient, job.bad_pictures_max);
+  job.skip_list = "skip.txt";
+  auto skipping = OpenDataSet(job);
+  REQUIRE_MESSAGE(skipping.ok(), skipping.status().message());
+  Result<std::string> text = DescribeData(**skipping);
   REQUIRE_MESSAGE(text.ok(), text.status().message());
-  CHECK(Contains(*text, "train/b/1.png: a PNG file that cannot be decoded"));
+  CHECK(Contains(*text, "3 training samples"));
   CHECK(Contains(*text, "1 files are ignored"));
+  CHECK(Contains(*text, "1 pictures are left out"));
 }
 
 TEST_CASE("a contact sheet has a row for each class") {

@@ -58,6 +58,9 @@ struct TinyFolder {
     job.data_path = folder.path();
     job.resize = 16;
   }
+  void CutOff(const std::string& name) const {
+    fs::resize_file(folder.File(name), fs::file_size(folder.File(name)) / 2);
+  }
   static std::string Name(const std::string& split, const std::string& name, int n) {
     return split + "/" + name + "/" + std::to_string(n) + ".jpg";
   }
@@ -176,12 +179,11 @@ TEST_CASE("a JPEG without tables is not decoded by those of the picture before")
   CHECK(DecodePicture(bare, 1, &picture).code() == StatusCode::kCorrupt);
   TinyFolder tiny;
   tiny.folder.Write("train/ants/1.jpg", bare);
-  tiny.job.bad_pictures_max = 1;
   auto data = tiny.Open();
   REQUIRE(data.ok());
-  const Batch batch = ReadSplit(**data, Split::kTrain);
-  REQUIRE(batch.replaced.size() == 1);
-  CHECK(batch.replaced[0].name == "train/ants/1.jpg");
+  Batch batch;
+  CheckMessage((*data)->Read(Split::kTrain, std::vector<uint64_t>{0, 1}, &batch),
+               StatusCode::kCorrupt, {"train/ants/1.jpg"});
 }
 
 TEST_CASE("a JPEG that claims more pixels than may be, and a file of too many bytes, are errors") {
@@ -229,60 +231,31 @@ TEST_CASE("a text file named .jpg is an error that names it, at the start") {
   TinyFolder tiny;
   tiny.folder.Write("val/bees/1.jpg", {'h', 'e', 'l', 'l', 'o'});
   tiny.CheckError(StatusCode::kCorrupt, {tiny.folder.path(), "val/bees/1.jpg", "not a JPEG or PNG",
-                                         "68 65 6c 6c", "data.bad_pictures_max"});
+                                         "68 65 6c 6c", "pando data check", "data.skip"});
   tiny.folder.Write("val/bees/1.jpg", {});
   tiny.CheckError(StatusCode::kCorrupt, {"val/bees/1.jpg", "empty"});
 }
 
-TEST_CASE("a bad picture whose name is not UTF-8 is named so that a journal gives the name back") {
+TEST_CASE("a bad picture whose name is not UTF-8 is named in UTF-8") {
   TinyFolder tiny;
   tiny.folder.Write("train/ants/caf\xe9.jpg", {'x'});
   tiny.CheckError(StatusCode::kCorrupt, {"train/ants/caf\\xe9.jpg", "not a JPEG or PNG"});
 }
 
-TEST_CASE("a bad picture is named with the batch, and the next of the list is in its place") {
+TEST_CASE("a picture that cannot be decoded is an error that names it and says what to do") {
   TinyFolder tiny;
-  Bytes cut = PlainJpeg(9, 9, 9);
-  cut.resize(cut.size() / 2);
-  tiny.folder.Write("train/ants/1.jpg", cut);
-  tiny.folder.Write("train/ants/2.jpg", {'x'});
-  CHECK_FALSE(tiny.Open().ok());  // one that does not even begin as a picture, and none may be bad
-  tiny.job.bad_pictures_max = 2;
+  tiny.CutOff("train/ants/1.jpg");
   auto data = tiny.Open();
   REQUIRE_MESSAGE(data.ok(), data.status().message());
-  for (int round = 0; round < 2; ++round) {
-    const Batch batch = ReadSplit(**data, Split::kTrain);
-    CHECK(batch.labels == std::vector<int32_t>{0, 1, 1, 1, 1, 1});
-    CHECK(std::abs(batch.bytes[1 * 16 * 16 * 3] - 150) <= 1);
-    BadPictures bad(2);
-    bad.AddAll(batch.replaced);
-    CHECK(bad.count() == 2);
-    CHECK(bad.Verdict().ok());
-    CHECK(bad.list()[0].name == "train/ants/1.jpg");
-    CHECK(bad.list()[1].name == "train/ants/2.jpg");
-  }
-  CHECK(tiny.warnings.empty());
-  CHECK(ReadSplit(**data, Split::kTest).replaced.empty());
-}
-
-TEST_CASE("more bad pictures in a row than there may be in all are an error") {
-  TinyFolder tiny;
-  tiny.job.bad_pictures_max = 3;
-  for (int n : {0, 1, 2}) tiny.folder.Write(TinyFolder::Name("train", "ants", n), {'x'});
-  auto data = tiny.Open();
-  REQUIRE_MESSAGE(data.ok(), data.status().message());
-  for (int n : {0, 1, 2}) tiny.folder.Write(TinyFolder::Name("train", "bees", n), {'x'});
   Batch batch;
-  const Status status = (*data)->Read(Split::kTrain, std::vector<uint64_t>{0}, &batch);
-  CHECK(status.code() == StatusCode::kCorrupt);
-  CHECK(status.message().find("5 pictures that cannot be decoded") != std::string::npos);
-  CHECK(status.message().find("data.bad_pictures_max is 3") != std::string::npos);
-  CHECK(status.message().find("train/bees/1.jpg") != std::string::npos);
+  CHECK((*data)->Read(Split::kTrain, std::vector<uint64_t>{0, 2}, &batch).ok());
+  CheckMessage((*data)->Read(Split::kTrain, std::vector<uint64_t>{0, 1}, &batch),
+               StatusCode::kCorrupt,
+               {tiny.folder.path() + ": train/ants/1.jpg: ", "pando data check", "data.skip"});
 }
 
 TEST_CASE("a file that cannot be opened is not called a bad picture") {
   TinyFolder tiny;
-  tiny.job.bad_pictures_max = 9;
   fs::remove(tiny.folder.File("train/ants/1.jpg"));
   fs::create_symlink(tiny.folder.File("val/ants/1.jpg"), tiny.folder.File("train/ants/1.jpg"));
   REQUIRE(tiny.Open().ok());

@@ -1,6 +1,6 @@
 // Photographs through real processes: cropped, flipped, cached and read ahead, their weights are
-// the serial trainer's (I5); and undecodable pictures belong to the job, not to a reader:
-// their number, and what becomes of the run, are the same for any number of workers.
+// the serial trainer's (I5). A picture that cannot be decoded ends a run with any number of
+// workers, unless the skip list of `pando data check` leaves it out.
 #include <doctest/doctest.h>
 
 #include <filesystem>
@@ -82,43 +82,44 @@ TEST_CASE("photographs that are cropped, flipped, cached and read ahead give the
     CHECK(run.summary.weights_hash == serial.summary.weights_hash);
     CHECK(run.summary.test_loss == serial.summary.test_loss);
     CHECK(run.summary.job_hash == serial.summary.job_hash);
-    CHECK(run.summary.bad_pictures == 0);
   }
   CHECK_FALSE(fs::is_empty(cache));
 }
 
-TEST_CASE("bad pictures are named and counted alike for any number of workers") {
-  const Pictures pictures(2);
-  const Args allowed{"--set", "data.bad_pictures_max=2"};
-  const Run serial = Train(pictures, kSerial + allowed);
-  REQUIRE(serial.exit_code == kExitCompleted);
-  CHECK(serial.summary.bad_pictures == 2);
-  std::vector<Run> runs{serial};
-  for (const Args& form : kOnSeveral) runs.push_back(Train(pictures, form + allowed));
-  for (const Run& run : runs) {
-    REQUIRE(run.exit_code == kExitCompleted);
-    CHECK(run.summary.bad_pictures == 2);
-    CHECK(run.summary.weights_hash == serial.summary.weights_hash);
-    CHECK(Contains(run.err, "train/ants/3.png: a PNG file that cannot be decoded"));
-    CHECK(Contains(run.err, "train/ants/8.png: a PNG file that cannot be decoded"));
-    CHECK(Contains(run.err, "2 of 2 that may be"));
-  }
-}
-
-TEST_CASE("more bad pictures than may be end the run, for any number of workers") {
-  const Pictures pictures(2);
+TEST_CASE("a picture that cannot be decoded ends the run with an error that names it") {
+  const Pictures pictures(1);
   std::vector<Args> forms{kSerial};
   forms.insert(forms.end(), kOnSeveral.begin(), kOnSeveral.end());
   for (const Args& form : forms) {
-    const Run run = Train(pictures, form + Args{"--set", "data.bad_pictures_max=1"});
+    const Run run = Train(pictures, form);
     CHECK(run.exit_code == kExitFailed);
     CHECK(run.summary.status == kStatusFailed);
-    CHECK(run.summary.bad_pictures == 2);
-    for (const char* part : {"2 pictures that cannot be decoded", "train/ants/3.png",
-                             "train/ants/8.png", "data.bad_pictures_max is 1"}) {
+    for (const char* part :
+         {"train/ants/3.png: a PNG file that cannot be decoded", "pando data check", "data.skip"}) {
       CHECK_MESSAGE(Contains(run.summary.failure, part), run.summary.failure);
     }
   }
+}
+
+TEST_CASE("without the pictures of the skip list the weights do not depend on the workers") {
+  const Pictures pictures(2);
+  Process check(pictures.temp.path(), "check", {"data", "check", pictures.path});
+  check.Await();
+  CHECK(check.exit_code() == kExitFailed);
+  CHECK(Contains(check.out(), "train/ants/3.png: a PNG file that cannot be decoded"));
+  CHECK(Contains(check.out(), "2 of 80 pictures cannot be decoded"));
+  const Args skipping{"--set", "data.skip=skip.txt"};
+  const Run serial = Train(pictures, kSerial + skipping);
+  REQUIRE(serial.exit_code == kExitCompleted);
+  for (const Args& form : kOnSeveral) {
+    const Run run = Train(pictures, form + skipping);
+    REQUIRE(run.exit_code == kExitCompleted);
+    CHECK(run.summary.weights_hash == serial.summary.weights_hash);
+  }
+  Process again(pictures.temp.path(), "again", {"data", "check", pictures.path});
+  again.Await();
+  CHECK(again.exit_code() == kExitUsage);  // a run may use the list
+  CHECK(Contains(again.err(), "skip.txt exists"));
 }
 
 }  // namespace

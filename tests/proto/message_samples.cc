@@ -59,7 +59,6 @@ std::string Text(const SnapshotStoredItem& i);
 std::string Text(const SnapshotAckItem& i);
 std::string Text(const GradientHash& h);
 std::string Text(const ConfusionCount& c);
-std::string Text(const BadPicture& p);
 
 template <class T>
 std::string Text(const std::vector<T>& items) {
@@ -124,8 +123,6 @@ std::string Text(const SnapshotStoredItem& i) {
 }
 std::string Text(const SnapshotAckItem& i) { return Join("ack", i.shard, i.version); }
 std::string Text(const GradientHash& h) { return Join("hash", h.step, h.micro_batch, h.hash); }
-
-std::string Text(const BadPicture& p) { return Join("picture", p.name, p.reason); }
 
 std::string MessageText(const Register& m) {
   return Join("Register", m.role, m.host, m.process_id, m.lane_endpoints, m.wanted_rank);
@@ -197,10 +194,6 @@ std::string MessageText(const SnapshotAtAck& m) { return Join("SnapshotAtAck", m
 std::string MessageText(const Leave&) { return "Leave"; }
 std::string MessageText(const GradientHashes& m) { return Join("GradientHashes", m.items); }
 std::string MessageText(const GradientHashesAck& m) { return Join("GradientHashesAck", m.below); }
-std::string MessageText(const PicturesReplaced& m) { return Join("PicturesReplaced", m.items); }
-std::string MessageText(const PicturesReplacedAck& m) {
-  return Join("PicturesReplacedAck", m.names);
-}
 std::string MessageText(const Command& m) { return Join("Command", m.kind, m.target); }
 std::string MessageText(const CommandReply& m) { return Join("CommandReply", m.outcome, m.text); }
 std::string MessageText(const FaultNote& m) {
@@ -331,9 +324,6 @@ std::vector<Message> RecoverySamples() {
       GradientHashes{{{Step(5), MicroBatch(kMicroBatchesMax - 1), UINT64_MAX},
                       {Step(kStepMax), MicroBatch(0), 1}}},
       GradientHashesAck{Step(6)},
-      PicturesReplaced{{{"train/a/1.jpg", "it is cut off"}, {"val/b/2.png", ""}}},
-      PicturesReplaced{},
-      PicturesReplacedAck{{"train/a/1.jpg", "val/b/2.png"}},
   };
 }
 

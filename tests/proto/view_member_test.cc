@@ -68,9 +68,9 @@ TEST_CASE("messages of members and the scheduler are accepted, those of stranger
 
 TEST_CASE("only the scheduler may say what is the scheduler's to say") {
   Fixture f;
-  const std::vector<Message> words = {
-      Stop{},        Refused{},     Evaluate{}, ReleasePin{},        SnapshotAt{},
-      SnapshotAck{}, ProgressAck{}, Scalars{},  GradientHashesAck{}, PicturesReplacedAck{}};
+  const std::vector<Message> words = {Stop{},        Refused{},    Evaluate{},
+                                      ReleasePin{},  SnapshotAt{}, SnapshotAck{},
+                                      ProgressAck{}, Scalars{},    GradientHashesAck{}};
   for (const Message& word : words) {
     CHECK_FALSE(f.Admits(kMember, word));
     CHECK(f.Admits(kScheduler, word));

@@ -287,7 +287,42 @@ TEST_CASE("tables of another release are refused and left alone") {
   REQUIRE(SqliteDb::Open(file.path)->Execute("PRAGMA user_version = 99; CREATE TABLE t (x)").ok());
   Result<SqliteJournal> journal = SqliteJournal::Open(file.path, kLeader);
   REQUIRE_FALSE(journal.ok());
-  CHECK(journal.status().message().find("schema 99, and this one has 3") != std::string::npos);
+  CHECK(journal.status().message().find("schema 99, and this one has 4") != std::string::npos);
+}
+
+// A file as the release before this one left it.
+void MakeSchema3(const std::string& path, const std::string& pictures) {
+  {
+    auto journal = SqliteJournal::Open(path, kLeader);
+    REQUIRE(journal.ok());
+    REQUIRE(journal->Commit(SmallState()).ok());
+  }
+  auto db = SqliteDb::Open(path);
+  REQUIRE(db->Execute("INSERT INTO meta VALUES ('bad_pictures', '" + pictures + "');" +
+                      "PRAGMA user_version = 3;")
+              .ok());
+}
+
+TEST_CASE("a file of the schema with replaced pictures is migrated") {
+  TempFolder temp;
+  const std::string path = temp.path() + "/scheduler.db";
+  MakeSchema3(path, "[]");
+  auto journal = SqliteJournal::Open(path, kLeader + 1);
+  REQUIRE_MESSAGE(journal.ok(), journal.status().message());
+  auto state = journal->ReadState();
+  REQUIRE_MESSAGE(state.ok(), state.status().message());
+  CHECK((*state)->term == SmallState().term);
+  CHECK(SqliteJournal::Open(path, kLeader + 2).ok());
+}
+
+TEST_CASE("a run that replaced pictures cannot be continued without them") {
+  TempFolder temp;
+  const std::string path = temp.path() + "/scheduler.db";
+  MakeSchema3(path, "[[\"train/a/1.jpg\", \"cut off\"]]");
+  const auto journal = SqliteJournal::Open(path, kLeader + 1);
+  REQUIRE_FALSE(journal.ok());
+  for (const char* part : {"scheduler.db", "data.skip", "continue with the release"})
+    CHECK(journal.status().message().find(part) != std::string::npos);
 }
 
 TEST_CASE("a value that does not fit its column names table, column and file") {

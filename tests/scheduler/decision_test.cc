@@ -135,42 +135,6 @@ TEST_CASE(
   CHECK(f.journal.state->evaluations.size() == 1);
 }
 
-JobPlan PatientPlan() {
-  JobPlan plan = MakePlan(2, 2);
-  plan.job.bad_pictures_max = 2;
-  return plan;
-}
-
-TEST_CASE("bad pictures are counted once, although several workers report them repeatedly") {
-  Fixture f(PatientPlan());
-  f.StartAll();
-  const BadPicture first{"train/a/1.jpg", "cut off"}, second{"train/b/2.jpg", "cut off"};
-  f.From(20, PicturesReplaced{{first}});
-  f.From(20, PicturesReplaced{{first, second}});
-  f.From(21, PicturesReplaced{{second}});
-  CHECK(f.scheduler->bad_picture_count() == 2);
-  CHECK(std::ranges::count(f.recorder.events, "bad-picture", &RunEvent::name) == 2);
-  const auto* ack = f.recorder.LastTo<PicturesReplacedAck>(Incarnation(21));
-  REQUIRE(ack != nullptr);
-  CHECK(ack->names == std::vector<std::string>{second.name});
-  CHECK(f.journal.state->bad_pictures.size() == 2);  // before it was acknowledged
-  CHECK(f.scheduler->phase() == Scheduler::Phase::kTraining);
-  SUBCASE("in another life of the scheduler") {
-    f.StartScheduler();
-    for (uint64_t who : {10, 11, 20, 21}) f.From(who, Heartbeat{});
-    f.Wait(milliseconds(50));
-    CHECK(f.scheduler->bad_picture_count() == 2);
-  }
-  SUBCASE("in the same") {}
-  f.From(21, PicturesReplaced{{{"train/b/3.jpg", "cut off"}}});
-  CHECK(f.scheduler->phase() == Scheduler::Phase::kStopping);
-  CHECK(f.scheduler->stop().reason == StopReason::kFailed);
-  for (const char* part : {"3 pictures that cannot be decoded", "train/a/1.jpg: cut off",
-                           "train/b/3.jpg", "data.bad_pictures_max is 2"}) {
-    CHECK_MESSAGE(f.scheduler->stop().text.find(part) != std::string::npos, part);
-  }
-}
-
 TEST_CASE("a result whose counts are not of the classes is not heard") {
   DecidingFixture f;
   f.Commit(10);

@@ -66,9 +66,7 @@ std::string MessageName(size_t kind) {
                                      "FaultNoteAck",
                                      "RestoreFailed",
                                      "Partials",
-                                     "PartialsPull",
-                                     "PicturesReplaced",
-                                     "PicturesReplacedAck"};
+                                     "PartialsPull"};
   static_assert(kNames.size() == kMessageKindCount);
   return kNames[kind];
 }

@@ -237,7 +237,6 @@ Swarm DrawSwarm(Chance& chance, Focus focus) {
 JobPlan DrawPlan(Chance& chance, const Swarm& swarm, Focus focus) {
   const Chance decisions(Chance(chance).Next() + 1);  // changes nothing that is drawn before
   const Chance residency(Chance(chance).Next() + 2);  // nor this
-  Chance pictures(Chance(chance).Next() + 3);         // nor this
   const Chance scaling(Chance(chance).Next() + 4);    // nor this
   const Chance codecs(Chance(chance).Next() + 5);     // nor this
   const Chance hosts(Chance(chance).Next() + 6);      // nor this
@@ -290,8 +289,6 @@ JobPlan DrawPlan(Chance& chance, const Swarm& swarm, Focus focus) {
   plan.job.parameter_residency = DrawResidency(residency, focus);
   plan.job.optimizer.loss_scale = DrawLossScale(scaling, focus);
   plan.job.host_sum = DrawHostSum(hosts, focus);
-  if (focus == Focus::kNone && pictures.OneIn(0.1))
-    plan.job.bad_pictures_max = pictures.Between(1, 4);
   return plan;
 }
 

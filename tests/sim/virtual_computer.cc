@@ -189,18 +189,6 @@ uint64_t VirtualComputer::HashGradient(uint64_t digest, Step step, MicroBatch m)
   return std::max<uint64_t>(1, Hash64(std::as_bytes(std::span(gradient))));
 }
 
-// In some micro-batches a picture cannot be decoded by any worker.
-void VirtualComputer::TellOfPictures(const Call& call) {
-  const uint64_t count = plan_.job.bad_pictures_max;
-  BadPicturesFound found;
-  for (MicroBatch m : call.micro_batches) {
-    const uint64_t index = 7 * call.step.value() + m.value();
-    if (count == 0 || index % 5 != 0) continue;
-    found.pictures.push_back({"train/" + std::to_string(index % count), "it is cut off"});
-  }
-  if (!found.pictures.empty()) Emit(call.ticket, Which::kMore, std::move(found));
-}
-
 void VirtualComputer::FinishVerification(const Call& call, uint64_t digest) {
   is_running_ = false;
   const MicroBatch m = call.micro_batches.front();
@@ -213,7 +201,6 @@ void VirtualComputer::Finish(const Call& call, uint64_t digest) {
   for (MicroBatch m : call.micro_batches) {
     if (hooks_.flips_bit(call.step, m)) flipped_ = std::pair(call.step, m);
   }
-  TellOfPictures(call);
   const auto leaf = [&](MicroBatch m) { return MakeGradient(digest, call.step, m); };
   const uint32_t shard_count = plan_.shards.shard_count();
   const MicroBatchTree tree = plan_.steps.Tree(call.step);

@@ -65,7 +65,6 @@ class VirtualComputer : public ComputePort {
   bool DropIfSuperseded(const Call& call);
   void Finish(const Call& call, uint64_t digest);
   void FinishVerification(const Call& call, uint64_t digest);
-  void TellOfPictures(const Call& call);
   std::vector<float> MakeGradient(uint64_t digest, Step step, MicroBatch m) const;
   uint64_t HashGradient(uint64_t digest, Step step, MicroBatch m) const;
   Blob Travelling(const Blob& payload) const;

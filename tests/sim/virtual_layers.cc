@@ -110,7 +110,6 @@ void VirtualComputer::FinishLayered(const Call& call, uint64_t digest) {
     DropBackward();
     return StartNext();
   }
-  TellOfPictures(call);
   EmitShard(*backward_, plan_.metric_shard());
   backward_->pass.Start();
 }

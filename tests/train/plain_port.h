@@ -25,7 +25,6 @@ class PlainPort : public GradientSink, public PassControl {
     return false;
   }
   void FetchParameters(const std::vector<ShardId>&) override {}
-  void OnReplaced(const std::vector<BadPicture>&) override {}
 
  private:
   const OnSum on_sum_;

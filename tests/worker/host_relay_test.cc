@@ -12,7 +12,7 @@ constexpr TreeNode kOfOther{7};
 constexpr ShardId kShard{0};
 
 struct Relay : PartsFixture {
-  Relay() : PartsFixture(HostJob()), relay(plan, {}, bad_pictures, member, versions, gradients) {
+  Relay() : PartsFixture(HostJob()), relay(plan, {}, member, versions, gradients) {
     Enter();
     relay.EnterView(
         {.relay = kSelf, .workers = {kWorkers[0], kWorkers[1], kWorkers[2]}, .sums = {true, true}});
@@ -33,7 +33,6 @@ struct Relay : PartsFixture {
     relay.BeginLook();
     return relay.MayLeave(now, kShard, Gradient(0, 1, node), 10 * kMs);
   }
-  BadPictureReports bad_pictures;
   HostRelay relay;
 };
 
@@ -59,16 +58,6 @@ TEST_CASE("a push proves that the version it was made with is committed everywhe
   Relay f;
   f.Give(kGiver, 3, kOfGiver, 1);
   CHECK(f.versions.everywhere() == Version(3));
-}
-
-TEST_CASE(
-    "while its replaced pictures are unknown to the scheduler, a relay takes and answers nothing") {
-  Relay f;
-  f.bad_pictures.Add(kMs, {{"train/a/1.jpg", "cut off"}});
-  CHECK_FALSE(f.Give(kGiver, 0, kOfGiver, 1));
-  f.relay.OnQuestion(kGiver, {{1, 1}});
-  CHECK(f.sent.empty());
-  CHECK(f.gradients.count() == 0);
 }
 
 TEST_CASE("a giver learns what the relay holds of its gradients") {

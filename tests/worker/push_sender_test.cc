@@ -9,12 +9,11 @@ namespace {
 struct Sender : PartsFixture {
   explicit Sender(size_t window_bytes = PushWindow::kBytesMax)
       : giver(member, versions, gradients, requests),
-        relay(plan, {}, bad_pictures, member, versions, gradients),
+        relay(plan, {}, member, versions, gradients),
         sender({.plan = plan,
                 .versions = versions,
                 .steps = steps,
                 .clock = clock,
-                .bad_pictures = bad_pictures,
                 .gradients = gradients,
                 .giver = giver,
                 .relay = relay,
@@ -25,7 +24,6 @@ struct Sender : PartsFixture {
     sender.EnterView(member.view());
   }
   StepClock clock;
-  BadPictureReports bad_pictures;
   HostGiver giver;
   HostRelay relay;
   PushSender sender;
@@ -52,17 +50,6 @@ TEST_CASE("nothing of step t + 1 is pushed before version t + 1 is committed eve
   f.sender.Tick(kMs);
   CHECK(f.Take<Push>().empty());
   f.versions.Learn(ShardId(1), Version(1));
-  f.sender.Tick(2 * kMs);
-  CHECK(f.Take<Push>().size() == 2);
-}
-
-TEST_CASE("nothing is pushed while the scheduler does not know the replaced pictures") {
-  Sender f;
-  f.AddGradients(0);
-  f.bad_pictures.Add(kMs, {{"train/a/1.jpg", "cut off"}});
-  f.sender.Tick(kMs);
-  CHECK(f.Take<Push>().empty());
-  CHECK(f.bad_pictures.Acknowledge({"train/a/1.jpg"}));
   f.sender.Tick(2 * kMs);
   CHECK(f.Take<Push>().size() == 2);
 }

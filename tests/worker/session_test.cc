@@ -473,7 +473,7 @@ TEST_CASE("data that cannot be read are this machine's trouble") {
 TEST_CASE("too many pictures that cannot be decoded are the job's trouble") {
   SessionFixture f;
   f.Start();
-  f.Emit(ComputeFailed{Corrupt("5 pictures that cannot be decoded")});
+  f.Emit(ComputeFailed{Corrupt("train/a/1.jpg: a JPEG file that cannot be decoded")});
   f.Wait(kMs);
   CHECK(f.Take<Failure>().back().second.kind == FailureKind::kTraining);
 }
@@ -524,43 +524,6 @@ TEST_CASE("a view without us makes us Ready again, which gets a given-up worker 
   f.Enter(view);
   f.Wait(kMs);
   CHECK(!f.Take<Ready>().empty());
-}
-
-TEST_CASE("a result that others' pictures stand in waits for the scheduler to know those") {
-  SessionFixture f;
-  f.Start();
-  const Evaluate request{Version(0), 0, 0, 0};
-  f.Receive(kScheduler, request);
-  f.Emit(BadPicturesFound{{{"val/a/1.jpg", "cut off"}}});
-  f.Emit(EvaluationResult{.version = Version(0)});
-  f.Receive(kScheduler, request);
-  CHECK(f.Take<EvaluationResult>().empty());
-  f.Receive(kScheduler, PicturesReplacedAck{{"val/a/1.jpg"}});
-  CHECK(f.Take<EvaluationResult>().size() == 1);
-}
-
-TEST_CASE("nothing is pushed of pictures in others' places before the scheduler knows those") {
-  SessionFixture f;
-  f.Start();
-  f.DropSent();
-  f.Emit(BadPicturesFound{{{"train/a/1.jpg", "cut off"}, {"train/b/2.jpg", "cut off"}}});
-  f.RunStep(0, kMs);
-  auto reports = f.Take<PicturesReplaced>();
-  REQUIRE(!reports.empty());
-  REQUIRE(reports[0].second.items.size() == 2);
-  CHECK(reports[0].second.items[1].name == "train/b/2.jpg");
-  CHECK(f.Take<Push>().empty());
-  CHECK(f.session.CurrentActivity(f.now).waiting_for == PeerId{});  // this worker holds up the step
-  f.Wait(250 * kMs);
-  CHECK(!f.Take<PicturesReplaced>().empty());  // until it is answered
-  f.Receive(kScheduler, PicturesReplacedAck{{"train/a/1.jpg"}});
-  CHECK(f.Take<Push>().empty());
-  f.Receive(kScheduler, PicturesReplacedAck{{"train/b/2.jpg"}});
-  CHECK(f.compute.calls.size() >= 2);
-  f.Take<PicturesReplaced>();
-  f.Emit(BadPicturesFound{{{"train/a/1.jpg", "cut off"}}});  // the next epoch reads it again
-  f.Wait(1000 * kMs);
-  CHECK(f.Take<PicturesReplaced>().empty());
 }
 
 }  // namespace

@@ -100,18 +100,6 @@ void GradientExchange::Add(Step step, TreeNode node, ShardId shard, const Blob& 
   if (--StateFor(step).missing_counts[bucket_of_[shard.value()]] == 0) changed_.notify_all();
 }
 
-void GradientExchange::Hold() {
-  const std::lock_guard lock(mutex_);
-  ++hold_count_;
-}
-
-void GradientExchange::Release(uint32_t hold_count) {
-  const std::lock_guard lock(mutex_);
-  PANDO_CHECK(hold_count <= hold_count_);
-  hold_count_ -= hold_count;
-  changed_.notify_all();
-}
-
 void GradientExchange::SetWhole(Version version) {
   const std::lock_guard lock(mutex_);
   whole_ = version;
@@ -209,9 +197,7 @@ bool GradientExchange::AwaitFlat(Step step) {
 bool GradientExchange::AwaitBucket(Step step, size_t bucket) {
   std::unique_lock lock(mutex_);
   StepState& state = StateFor(step);
-  changed_.wait(lock, [&] {
-    return is_stopping_ || (state.missing_counts[bucket] == 0 && hold_count_ == 0);
-  });
+  changed_.wait(lock, [&] { return is_stopping_ || state.missing_counts[bucket] == 0; });
   return !is_stopping_;
 }
 

@@ -71,10 +71,6 @@ class GradientExchange {
   // are all out.
   void Add(Step step, TreeNode node, ShardId shard, const Blob& sum);
 
-  // Nothing is summed between a Hold and the Release that counts it.
-  void Hold();
-  void Release(uint32_t hold_count);
-
   // This rank holds the version whole, so it has done with the sums that made it; in order.
   void SetWhole(Version version);
   // This rank's hash of a version that is due for evaluation, or the last one: the ranks compare
@@ -121,7 +117,6 @@ class GradientExchange {
   std::mutex mutex_;  // guards all below
   std::condition_variable changed_;
   std::array<StepState, 2> states_;  // by a step's parity
-  uint32_t hold_count_ = 0;
   Version whole_;
   std::map<Version, uint64_t> hashes_;
   bool is_stopping_ = false;

@@ -15,8 +15,7 @@ using GroupSessionIgnores =
             ReleasePin, PinReleased, Bye, Failure, StatusRequest, StatusReport, Root, RootAck,
             Chunk, ChunkAck, Synced, Divergence, PeerSilent, SnapshotStored, SnapshotAck,
             SnapshotAt, SnapshotAtAck, Leave, GradientHashes, GradientHashesAck, Command,
-            CommandReply, FaultNote, FaultNoteAck, RestoreFailed, Partials, PartialsPull,
-            PicturesReplaced>;
+            CommandReply, FaultNote, FaultNoteAck, RestoreFailed, Partials, PartialsPull>;
 
 bool HasAll(const std::vector<bool>& arrived) {
   return std::ranges::find(arrived, false) == arrived.end();
@@ -56,9 +55,6 @@ void GroupSession::OnMessage(Micros now, const Envelope& envelope) {
       [&](const Evaluate& request) {
         if (group_) evaluation_.OnEvaluate(now, request);
       },
-      [&](const PicturesReplacedAck& ack) {
-        if (bad_pictures_.Acknowledge(ack.names)) OnPicturesSettled();
-      },
       [&](const Stop& stop) { lifecycle_.OnStop(from, stop); },
       [&](const Refused& refused) { lifecycle_.OnRefused(refused); });
 }
@@ -68,12 +64,6 @@ void GroupSession::OnComputeEvent(Micros now, ComputeEvent event) {
   std::visit(Overloaded{
                  [&](const StepComputed&) { steps_.OnStepComputed(now); },
                  [&](const EvaluationResult& result) { evaluation_.OnEvaluationResult(result); },
-                 [&](const BadPicturesFound& found) {
-                   ++unsettled_events_;
-                   bad_pictures_.Add(now, found.pictures);
-                   if (bad_pictures_.is_settled())
-                     port_.OnPicturesSettled(std::exchange(unsettled_events_, 0));
-                 },
                  [&](const ComputeFailed& failed) { OnComputeFailed(now, failed); },
                  // Gradients go to the exchange; the rest is not asked for.
                  [](const GradientReady&) {},
@@ -81,11 +71,6 @@ void GroupSession::OnComputeEvent(Micros now, ComputeEvent event) {
                  [](const ParametersWanted&) {},
              },
              event);
-}
-
-void GroupSession::OnPicturesSettled() {
-  port_.OnPicturesSettled(std::exchange(unsettled_events_, 0));
-  evaluation_.Report();
 }
 
 // ---- the view ----------------------------------------------------------------------------------
@@ -156,7 +141,7 @@ void GroupSession::OnAgreed(Micros, Version version) {
 
 // So a run cannot end whose ranks have come to differ.
 bool GroupSession::MayReport(const EvaluationResult& result) const {
-  return bad_pictures_.is_settled() && result.version <= agreed_;
+  return result.version <= agreed_;
 }
 
 void GroupSession::Pull(Micros, const std::vector<PullItem>& items) {
@@ -190,7 +175,6 @@ void GroupSession::Tick(Micros now) {
   if (broken_ && !lifecycle_.failure() && now >= broken_told_at_)
     Fail(now, {*broken_, FailureKind::kMachine});
   lifecycle_.Tick(now);
-  if (auto found = bad_pictures_.TakeDue(now)) member_.SendToScheduler(*std::move(found));
   PullStart(now);
   evaluation_.Tick(now);
 }
@@ -207,7 +191,7 @@ void GroupSession::PullStart(Micros now) {
 
 Micros GroupSession::NextDeadline() const {
   if (finished()) return kNever;
-  Micros deadline = std::min(lifecycle_.NextDeadline(), bad_pictures_.NextDeadline());
+  Micros deadline = lifecycle_.NextDeadline();
   if (broken_ && !lifecycle_.failure()) deadline = std::min(deadline, broken_told_at_);
   if (group_ && !has_begun_) deadline = std::min(deadline, pull_at_);
   return std::min(deadline, evaluation_.NextDeadline());

@@ -13,7 +13,6 @@
 //   a version is whole     | the next step but one is handed out
 //   Evaluate               | the version is pulled from rank 0, the slice computed;
 //                          |   EvaluationResult once the ranks agree on the version's weights
-//   a picture is bad       | PicturesReplaced until acknowledged; meanwhile no gradient leaves
 //   the group is broken    | the scheduler, which knows the lost worker, sends Stop; if it
 //                          |   sends none for two leases, Failure
 //   Stop, Refused          | work abandoned; Bye to Stop; finished
@@ -31,7 +30,6 @@
 #include "proto/view_member.h"
 #include "train/compute_port.h"
 #include "worker/allreduce/group_steps.h"
-#include "worker/bad_picture_reports.h"
 #include "worker/evaluation.h"
 #include "worker/lifecycle.h"
 
@@ -47,8 +45,6 @@ class GroupPort {
   virtual void Begin(const View& view) = 0;
   // Compute holds this version whole; in order.
   virtual void OnVersion(Version version) = 0;
-  // The scheduler knows the pictures of this many BadPicturesFound events; gradients may leave.
-  virtual void OnPicturesSettled(uint32_t event_count) = 0;
 };
 
 class GroupSession : public ProtocolCore, private EvaluationPort {
@@ -87,7 +83,6 @@ class GroupSession : public ProtocolCore, private EvaluationPort {
  private:
   void OnViewUpdate(Micros now, const PeerId& from, const ViewUpdate& update);
   void OnParams(Micros now, const Params& params);
-  void OnPicturesSettled();
   void OnComputeFailed(Micros now, const ComputeFailed& failed);
 
   void Pull(Micros now, const std::vector<PullItem>& items) override;
@@ -108,8 +103,6 @@ class GroupSession : public ProtocolCore, private EvaluationPort {
   std::optional<View> group_;  // the first view that had us
   GroupSteps steps_;
   Evaluation evaluation_;
-  BadPictureReports bad_pictures_;
-  uint32_t unsettled_events_ = 0;
   std::vector<bool> arrived_;  // of the first version, by shard
   bool has_begun_ = false;
   Micros pull_at_{0};

@@ -218,19 +218,6 @@ TEST_CASE("a rank whose weights differ from rank 0's says which version it notic
   CHECK(Rank::Next(first.agreed) == Version(3));
 }
 
-TEST_CASE("nothing is summed while a picture is held, and all of it when it is released") {
-  const JobPlan plan = SmallPlan();
-  Rank rank(plan, 0, [] { return std::make_unique<AloneGroup>(AloneGroup::Kind::kSums); });
-  rank.exchange.Hold();
-  rank.exchange.Hold();
-  rank.exchange.Begin(Step(0), [](Step) { return 1; });
-  rank.AddAll(plan, Step(0), 1, 5);
-  rank.exchange.Release(1);
-  CHECK(rank.sums.Pop(std::chrono::steady_clock::now() + milliseconds(30)).has_value() == false);
-  rank.exchange.Release(1);
-  rank.CheckStep(Step(0), 5);
-}
-
 TEST_CASE("a group's failure is reported once, and an exchange that is stopped reports none") {
   const JobPlan plan = SmallPlan();
   Rank broken(plan, 0, [] { return std::make_unique<AloneGroup>(AloneGroup::Kind::kFails); });

@@ -79,13 +79,11 @@ class GroupFixture : private Outbox, private GroupPort {
   Micros now{1'000'000};
   std::vector<Version> begun;     // what groups begin from
   std::vector<Version> versions;  // made whole
-  uint32_t settled = 0;
 
  private:
   void Send(Envelope envelope) override { sent_.push_back(std::move(envelope)); }
   void Begin(const View& view) override { begun.push_back(view.restore.version); }
   void OnVersion(Version version) override { versions.push_back(version); }
-  void OnPicturesSettled(uint32_t count) override { settled += count; }
   std::vector<Envelope> sent_;
 
  public:
@@ -152,20 +150,6 @@ TEST_CASE("a result is reported when the ranks agree on its version, and again o
   CHECK(f.compute.slices.size() == 1);
   f.Receive(kScheduler, Evaluate{Version(1), 1, 100, 101});  // beyond the test set
   CHECK(f.compute.slices.size() == 1);
-}
-
-TEST_CASE("gradients may leave once the scheduler knows a bad picture") {
-  GroupFixture f;
-  f.Start();
-  f.session.OnComputeEvent(f.now, BadPicturesFound{{{"a.jpg", "torn"}}});
-  f.session.OnComputeEvent(f.now, BadPicturesFound{{{"b.jpg", "torn"}}});
-  f.session.Tick(f.now);
-  CHECK(f.settled == 0);
-  CHECK_FALSE(f.Take<PicturesReplaced>().empty());
-  f.Receive(kScheduler, PicturesReplacedAck{{"a.jpg", "b.jpg"}});
-  CHECK(f.settled == 2);
-  f.session.OnComputeEvent(f.now, BadPicturesFound{{{"a.jpg", "torn"}}});  // known: no wait
-  CHECK(f.settled == 3);
 }
 
 TEST_CASE("a broken group waits for the scheduler's Stop, and reports a failure if none comes") {
