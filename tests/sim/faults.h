@@ -6,17 +6,16 @@
 #include <vector>
 
 #include "proto/messages.h"
+#include "tests/sim/population.h"
 #include "tests/sim/swarm.h"
 
 namespace pando::sim {
 
-class Cluster;
-class Process;
-
 class Faults {
  public:
   static constexpr int64_t kSlownessMax = 40;  // of a slow worker, times as slow
-  explicit Faults(Cluster& cluster) : cluster_(cluster) {}
+  // All outlive it.
+  Faults(const Stage& stage, Population& population) : stage_(stage), population_(population) {}
   void Plan();
   // Called before each message leaves.
   void OnSent(const Envelope& envelope);
@@ -39,7 +38,8 @@ class Faults {
   void SlowWorker();
   Micros Duration(uint64_t max_ms);
 
-  Cluster& cluster_;
+  const Stage stage_;
+  Population& population_;
   std::vector<Waiting> waiting_;
   std::optional<Envelope> at_;  // the message that set the fault off; its payload is not kept
 };

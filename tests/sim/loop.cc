@@ -10,12 +10,6 @@ void Loop::SetCore(std::unique_ptr<ProtocolCore> core, Hooks hooks) {
   hooks_ = std::move(hooks);
 }
 
-void Loop::Attach(Network& network, Place place, const PeerId& self) {
-  network.Attach(place, self, [this](const Envelope& envelope) {
-    Post([this, envelope] { core_->OnMessage(world_.now(), envelope); });
-  });
-}
-
 void Loop::Post(std::function<void()> event) {
   if (!is_alive_) return;
   if (is_stopped_ || !inbox_.empty()) return inbox_.push_back(std::move(event));

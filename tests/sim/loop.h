@@ -24,8 +24,6 @@ class Loop {
 
   Outbox& outbox() { return outbox_; }
   void SetCore(std::unique_ptr<ProtocolCore> core, Hooks hooks);
-  // Listens under this name from now on.
-  void Attach(Network& network, Place place, const PeerId& self);
 
   // Runs the event on the loop's thread: now, unless the process is stopped.
   void Post(std::function<void()> event);

@@ -1,49 +1,20 @@
 #include "tests/sim/process.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "common/check.h"
 
 namespace pando::sim {
 
-// Where a lane stores and restores: the shared disk, with the answers on the lane's own loop.
-class Process::SnapshotDoor : public SnapshotPort {
- public:
-  SnapshotDoor(Process& process, Loop& loop) : process_(process), loop_(loop) {}
-  void Serve(Lane* lane) { lane_ = lane; }
-  void Store(StoreRequest request) override {
-    process_.around_.disk.Store(std::move(request), IsAlive(), Answer());
-  }
-  void Load(LoadRequest request) override {
-    process_.around_.disk.Load(std::move(request), IsAlive(), Answer());
-  }
-
- private:
-  VirtualDisk::IsAlive IsAlive() {
-    return [this] { return process_.is_alive(); };
-  }
-  VirtualDisk::Done Answer() {
-    return [this](SnapshotEvent event) {
-      loop_.Post([this, event = std::move(event)] {
-        lane_->OnSnapshotEvent(process_.around_.world.now(), event);
-      });
-    };
-  }
-  Process& process_;
-  Loop& loop_;
-  Lane* lane_ = nullptr;
-};
-
 class Process::JournalPort : public Journal {
  public:
   explicit JournalPort(Process& process) : process_(process) {}
   Status Commit(const SchedulerState& state) override {
-    const Around& around = process_.around_;
+    const ProcessAround& around = process_.around_;
     if (process_.is_alive()) around.keeper.BeforeCommit(process_);
     if (!process_.is_alive()) return {};  // dead: what it believes goes nowhere
     const std::optional<SchedulerState> before = around.journal.state();
-    const bool is_taken = around.journal.Commit(process_.incarnation_, state);
+    const bool is_taken = around.journal.Commit(process_.incarnation(), state);
     around.keeper.OnCommitted(process_, before, is_taken);
     return is_taken ? Status() : Unavailable("another scheduler leads this run");
   }
@@ -92,132 +63,75 @@ class Process::ObserverDoor : public RunObserver {
   Process& process_;
 };
 
-Process::Process(const Seat& seat, const JobPlan& plan, Around around)
-    : seat_(seat), plan_(plan), around_(around) {}
+Process::Process(const Seat& seat, const JobPlan& plan, const ProcessAround& around)
+    : seat_(seat), plan_(plan), around_(around), loops_(around.world, around.network, seat.place) {}
 
 Process::~Process() = default;
 
-Loop& Process::AddLoop() {
-  all_loops_.push_back(std::make_unique<Loop>(around_.world, around_.network, seat_.place));
-  loops_.push_back(all_loops_.back().get());
-  if (is_stopped()) loops_.back()->Stop();
-  return *loops_.back();
+void Process::DropLife() {
+  loops_.Drop(self_.incarnation);
+  member_ = nullptr;
 }
 
-void Process::DropLoops() {
-  for (Loop* loop : loops_) loop->Kill();
-  loops_.clear();
-  lanes_.clear();
-  session_ = nullptr;
-  around_.network.Detach(incarnation_);
-}
-
-void Process::Listen(Loop& loop, const PeerId& self) {
-  around_.network.Attach(seat_.place, self, [this, &loop](const Envelope& envelope) {
-    loop.Post([this, &loop, envelope] {
-      const auto* refused = std::get_if<Refused>(&envelope.message);
-      was_given_up_ |= refused != nullptr && refused->kind == RefusalKind::kGivenUp;
-      loop.core().OnMessage(around_.world.now(), envelope);
-    });
-  });
+VirtualComputer* Process::computer() {
+  return members_.empty() ? nullptr : members_.back()->computer();
 }
 
 // ---- lives -------------------------------------------------------------------------------------
 
 void Process::Join() {
   ++life_;
-  incarnation_ = Incarnation(around_.world.chance().Next() | 1);
-  self_ = {kUnknownNode, incarnation_, 0};
-  was_given_up_ = false;
+  self_ = {kUnknownNode, Incarnation(around_.world.chance().Next() | 1), 0};
+  loops_.BeginLife();
   Register registration{.role = seat_.role, .host = seat_.host, .process_id = seat_.process_id};
   for (uint16_t lane = 0; seat_.role == Role::kServer && lane < seat_.lane_count; ++lane) {
     registration.lane_endpoints.push_back("ipc://lane-" + std::to_string(lane));
   }
-  Loop& loop = AddLoop();
-  auto core = std::make_unique<JoinCore>(incarnation_, registration, loop.outbox());
+  Loop& loop = loops_.Add(is_stopped());
+  auto core = std::make_unique<JoinCore>(self_.incarnation, registration, loop.outbox());
   const JoinCore& join = *core;
   loop.SetCore(std::move(core), {.after_tick = [this, &join] {
                  if (!join.has_answer()) return;
                  if (join.welcome()) return BecomeMember(join);
                  PANDO_CHECK(join.refused()->kind != RefusalKind::kNotThisOne);
-                 if (was_given_up_) return JoinAgain();
+                 if (loops_.was_given_up()) return JoinAgain();
                  Leave();
                }});
-  Listen(loop, self_);
+  loops_.Listen(loop, self_);
   loop.WakeSoon();
 }
 
 // Welcomed: the joiner's loop ends, the real cores' loops begin.
 void Process::BecomeMember(const JoinCore& join) {
-  const PeerId self = join.self(0);
-  const PeerId scheduler = join.scheduler();
-  const JobId job = join.job();
-  rank_ = join.welcome()->rank;
-  DropLoops();
-  self_ = self;
-  if (seat_.role == Role::kServer) {
-    for (uint16_t i = 0; i < seat_.lane_count; ++i) {
-      AddLane({{self.node, self.incarnation, i}, scheduler, job});
-    }
-  } else {
-    AddSession({self, scheduler, job});
-  }
+  const ViewMember::Identity identity{join.self(0), join.scheduler(), join.job()};
+  const uint32_t rank = join.welcome()->rank;
+  DropLife();
+  self_ = identity.self;
+  members_.push_back(std::make_unique<Member>(
+      Member::Life{.process = *this,
+                   .seat = seat_,
+                   .plan = plan_,
+                   .around = around_,
+                   .loops = loops_,
+                   .is_stopped = is_stopped(),
+                   .is_on = [this, life = life_] { return life == life_ && member_ != nullptr; },
+                   .on_finished = [this](StopReason reason, bool all) { OnFinished(reason, all); }},
+      identity, rank));
+  member_ = members_.back().get();
   Beat(life_);
 }
 
-void Process::AddLane(const ViewMember::Identity& identity) {
-  Loop& loop = AddLoop();
-  doors_.push_back(std::make_unique<SnapshotDoor>(*this, loop));
-  Lane::Options options{identity, "sim"};
-  options.buffers = around_.network.shared_memory().Source(identity.self);
-  auto core = std::make_unique<Lane>(options, plan_, *doors_.back(), loop.outbox());
-  Lane* lane = core.get();
-  doors_.back()->Serve(lane);
-  lanes_.push_back(lane);
-  loop.SetCore(std::move(core),
-               {.after_event = [this, lane] { around_.keeper.OnLaneEvent(*this, *lane); },
-                .after_tick = [this, lane] { AfterTick(*lane); }});
-  Listen(loop, identity.self);
-  loop.WakeSoon();
-}
-
-void Process::AddSession(const ViewMember::Identity& identity) {
-  Loop& loop = AddLoop();
-  if (computer_) old_computers_.push_back(std::move(computer_));  // events still name it
-  computer_ = std::make_unique<VirtualComputer>(
-      around_.world, plan_, seat_.micro_batch_time,
-      VirtualComputer::Hooks{
-          .post = [&loop](std::function<void()> event) { loop.Post(std::move(event)); },
-          .deliver =
-              [this, &loop](const ComputeEvent& event) {
-                const auto* hashed = std::get_if<GradientHashed>(&event);
-                if (hashed != nullptr && hashed->hash == 0)
-                  around_.keeper.OnUnverified(hashed->step, hashed->micro_batch);
-                static_cast<Session&>(loop.core()).OnComputeEvent(around_.world.now(), event);
-              },
-          .flips_bit =  // what an earlier life computed to its end leaves no more
-          [this, life = life_](Step step, MicroBatch m) {
-            return life == life_ && session_ != nullptr && around_.keeper.FlipsBit(*this, step, m);
-          },
-          .buffers = around_.network.shared_memory().Source(identity.self)});
-  Session::Options options{.identity = identity, .ready = {}};
-  options.ready.kind = "sim";
-  options.push_window_bytes = seat_.push_window_bytes;
-  options.sum_buffers = around_.network.shared_memory().Source(identity.self);
-  auto core = std::make_unique<Session>(options, plan_, *computer_, loop.outbox());
-  Session* session = core.get();
-  session_ = session;
-  loop.SetCore(std::move(core),
-               {.after_event = [this, session] { around_.keeper.OnSessionEvent(*this, *session); },
-                .after_tick = [this, session] { AfterTick(*session); }});
-  Listen(loop, identity.self);
-  loop.WakeSoon();
+void Process::OnFinished(StopReason reason, bool all) {
+  if (loops_.was_given_up()) return JoinAgain();
+  if (!all) return;
+  left_by_ = reason;
+  Leave();
 }
 
 // Declared dead: the same process, another incarnation (P19).
 void Process::JoinAgain() {
-  if (is_member()) around_.keeper.OnJoinAgain(*this);
-  DropLoops();
+  if (member_ != nullptr) around_.keeper.OnJoinAgain(*this);
+  DropLife();
   const uint64_t life = life_;
   around_.world.After(Micros(1000) + around_.world.chance().Until(std::chrono::milliseconds(200)),
                       [this, life] {
@@ -227,9 +141,8 @@ void Process::JoinAgain() {
 
 void Process::Lead(const SchedulerStart& start) {
   ++life_;
-  incarnation_ = Incarnation(around_.world.chance().Next() | 1);
-  self_ = {kSchedulerNode, incarnation_, 0};
-  Loop& loop = AddLoop();
+  self_ = {kSchedulerNode, Incarnation(around_.world.chance().Next() | 1), 0};
+  Loop& loop = loops_.Add(is_stopped());
   journal_port_ = std::make_unique<JournalPort>(*this);
   observer_door_ = std::make_unique<ObserverDoor>(*this);
   auto core =
@@ -238,7 +151,7 @@ void Process::Lead(const SchedulerStart& start) {
                                                      .job_toml = "simulated",
                                                      .snapshot_dir = "simulated",
                                                      .next_row = start.next_row,
-                                                     .state = around_.journal.Open(incarnation_),
+                                                     .state = around_.journal.Open(incarnation()),
                                                      .is_fresh = start.is_fresh},
                                   plan_, *journal_port_, *observer_door_, loop.outbox());
   scheduler_ = core.get();
@@ -255,14 +168,14 @@ void Process::Lead(const SchedulerStart& start) {
 // ---- ends --------------------------------------------------------------------------------------
 
 void Process::OnDisconnect(Incarnation incarnation) {
-  loops_.front()->Post(
+  loops_.front().Post(
       [this, incarnation] { scheduler_->OnDisconnect(around_.world.now(), incarnation); });
 }
 
 void Process::Kill() {
   if (!is_alive_) return;
   is_alive_ = false;
-  DropLoops();
+  DropLife();
 }
 
 void Process::Leave() {
@@ -272,30 +185,11 @@ void Process::Leave() {
   around_.keeper.OnLeft(*this);
 }
 
-// One lane refused is the whole process refused.
-void Process::AfterTick(const Lane& lane) {
-  if (!lane.finished()) return;
-  if (was_given_up_) return JoinAgain();
-  const bool all = std::ranges::all_of(lanes_, [](const Lane* other) { return other->finished(); });
-  if (!all) return;
-  left_by_ = lane.stop().reason;
-  Leave();
-}
-
-void Process::AfterTick(const Session& session) {
-  if (!session.finished()) return;
-  if (was_given_up_) return JoinAgain();
-  left_by_ = session.lifecycle().stop().reason;
-  Leave();
-}
-
 void Process::AskToLeave() {
-  if (!is_alive_ || is_leaving_ || !is_member()) return;
+  if (!is_alive_ || is_leaving_ || member_ == nullptr) return;
   is_leaving_ = true;
-  loops_.front()->Post([this, life = life_] {
-    if (life != life_) return;
-    if (session_ != nullptr) session_->Leave(around_.world.now());
-    if (!lanes_.empty()) lanes_.front()->StartLeaving(around_.world.now());
+  loops_.front().Post([this, life = life_] {
+    if (life == life_ && member_ != nullptr) member_->Leave();
   });
 }
 
@@ -304,8 +198,8 @@ void Process::AskToLeave() {
 void Process::StopUntil(Micros until) {
   if (!is_alive_) return;
   stopped_until_ = std::max(stopped_until_, until);
-  NoteUnreachable(stopped_until_);
-  for (Loop* loop : loops_) loop->Stop();
+  disturbance_.NoteUnreachable(stopped_until_);
+  loops_.Stop();
   around_.world.After(until - around_.world.now(), [this] {
     if (!is_stopped()) ContinueNow();
   });
@@ -313,25 +207,18 @@ void Process::StopUntil(Micros until) {
 
 void Process::ContinueNow() {
   stopped_until_ = Micros(0);
-  for (size_t i = 0; i < loops_.size(); ++i) loops_[i]->Continue();
+  loops_.Continue();
 }
 
 void Process::Beat(uint64_t life) {
-  if (!is_alive_ || life != life_ || !is_member()) return;
-  const Micros interval = std::chrono::milliseconds(plan_.job.heartbeat_ms);
-  const Micros now = around_.world.now();
+  if (!is_alive_ || life != life_ || member_ == nullptr) return;
   if (is_stopped()) {  // late, like everything else of it
-    return around_.world.After(stopped_until_ - now + Micros(1), [this, life] { Beat(life); });
+    return around_.world.After(stopped_until_ - around_.world.now() + Micros(1),
+                               [this, life] { Beat(life); });
   }
-  around_.network.Send(
-      seat_.place,
-      {.job = kJob,
-       .generation = view().generation,
-       .view = view().id,
-       .sender = self_,
-       .receiver = session_ ? session_->scheduler() : lanes_.front()->scheduler(),
-       .message = session_ ? session_->CurrentActivity(now) : Heartbeat{Activity::kServing}});
-  around_.world.After(interval, [this, life] { Beat(life); });
+  around_.network.Send(seat_.place, member_->MakeHeartbeat());
+  around_.world.After(std::chrono::milliseconds(plan_.job.heartbeat_ms),
+                      [this, life] { Beat(life); });
 }
 
 }  // namespace pando::sim

@@ -1,16 +1,11 @@
-// The half of Checker that reads the scheduler's journal: what may follow what.
-#include <algorithm>
-#include <cstring>
+#include "tests/sim/check/journal_checker.h"
 
-#include "common/hash.h"
+#include <algorithm>
+
 #include "proto/assignment.h"
-#include "tests/sim/checker.h"
 
 namespace pando::sim {
 namespace {
-
-// A silence is explained for so long after its cause: two leases and a lease's grace (P23).
-constexpr int kLeasesDisturbed = 4;
 
 bool IsInSync(const ShardPlacement& placement, const PeerId& peer) {
   return placement.primary == peer ||
@@ -19,67 +14,51 @@ bool IsInSync(const ShardPlacement& placement, const PeerId& peer) {
 
 }  // namespace
 
-void Checker::OnCommitted(const std::optional<SchedulerState>& before,
-                          const SchedulerState& after) {
+void JournalChecker::OnCommitted(const std::optional<SchedulerState>& before,
+                                 const SchedulerState& after) {
   const View none;
   const View& old = before ? before->view : none;
   if (after.view.generation < old.generation) Fail("P21: the generation goes back");
   if (after.view.id < old.id) Fail("P25: views go back");
   if (after.view.generation > old.generation) CheckRollback(old, after.view);
-  view_ = after.view;
-  generation_ = after.view.generation;
+  parts_.versions.SetView(after.view);
   if (old.id != after.view.id) CheckTransition(old, after.view);
   for (const SnapshotManifest& manifest : after.snapshots) {
     if (manifests_.insert(manifest.snapshot).second) CheckManifest(manifest);
   }
   CheckOrigin(after);
-  if (after.evaluations.size() != evaluated_.size()) {
-    evaluated_.clear();
-    for (const EvaluationSummary& summary : after.evaluations) {
-      if (!evaluated_.insert(summary.version).second) Fail("a version is evaluated twice");
-    }
+  CheckEvaluations(after);
+  parts_.versions.SetDecided(DecidedBy(after.evaluations));
+  parts_.versions.CheckAllHeld();
+}
+
+void JournalChecker::CheckEvaluations(const SchedulerState& state) {
+  if (state.evaluations.size() == evaluated_.size()) return;
+  evaluated_.clear();
+  for (const EvaluationSummary& summary : state.evaluations) {
+    if (!evaluated_.insert(summary.version).second) Fail("a version is evaluated twice");
   }
-  decided_ = DecidedBy(after.evaluations);
-  CheckAllHeld();
+}
+
+void JournalChecker::NoteSynced(const Synced& synced) {
+  for (const SyncedItem& item : synced.items)
+    synced_.insert({item.shard, item.newcomer, item.pair});
 }
 
 // P32: up to where the run may go before the next result is known.
-Version Checker::DecidedBy(const std::vector<EvaluationSummary>& evaluations) const {
+Version JournalChecker::DecidedBy(const std::vector<EvaluationSummary>& evaluations) const {
   if (plan_.job.early_stop_patience == 0) return plan_.steps.final_version();
   if (const auto stop = StopVersion(plan_.job, evaluations)) return *stop;
   return plan_.NextEvaluation(evaluations.empty() ? Version(0) : evaluations.back().version);
 }
 
-bool Checker::IsLate(Micros end) const {
-  return world_.now() <= end + kLeasesDisturbed * std::chrono::milliseconds(plan_.job.lease_ms);
-}
-
-bool Checker::IsDisturbed(const Process& process) const {
-  const auto silent = silent_at_.find(process.incarnation());
-  return process.is_stopped() || IsLate(process.disturbed_until()) ||
-         (silent != silent_at_.end() && IsLate(silent->second));
-}
-
-bool Checker::IsUnreachable(Incarnation incarnation) const {
-  const Process* process = FindProcess(incarnation);
-  return process == nullptr || process->is_stopped() || IsLate(process->unreachable_until());
-}
-
-bool Checker::IsSchedulerInTrouble() const {
-  return is_scheduler_away_ || IsLate(scheduler_back_at_) ||
-         std::ranges::any_of(processes_, [&](const auto& process) {
-           return process->is_alive() && process->seat().role == Role::kScheduler &&
-                  IsUnreachable(process->incarnation());
-         });
-}
-
 // Promotions, transfers and missing replicas.
-void Checker::CheckTransition(const View& before, const View& after) {
+void JournalChecker::CheckTransition(const View& before, const View& after) {
   CheckGivenUp(before, after);
   if (after.generation != before.generation || before.shards.empty()) return;
   const bool has_worker = std::ranges::any_of(
       after.owners, [](const MicroBatchOwner& owner) { return owner.worker != kUnknownNode; });
-  if (!has_worker && !after.owners.empty()) coverage_.Note(Event::kNoWorker);
+  if (!has_worker && !after.owners.empty()) parts_.coverage.Note(Event::kNoWorker);
   for (size_t i = 0; i < before.shards.size() && i < after.shards.size(); ++i) {
     const ShardPlacement& was = before.shards[i];
     const ShardPlacement& is = after.shards[i];
@@ -91,30 +70,31 @@ void Checker::CheckTransition(const View& before, const View& after) {
       if (pair == was.syncing_backups.end() || !synced_.contains({shard, peer, pair->since})) {
         Fail("P24: shard " + std::to_string(i) + " has a replica that was never synced");
       }
-      coverage_.Note(Event::kTransfer);
+      parts_.coverage.Note(Event::kTransfer);
       return true;
     };
-    if (may_be_in_sync(is.primary) && was.primary != is.primary) coverage_.Note(Event::kPromotion);
+    if (may_be_in_sync(is.primary) && was.primary != is.primary)
+      parts_.coverage.Note(Event::kPromotion);
     for (const PeerId& backup : is.in_sync_backups) may_be_in_sync(backup);
     for (const SyncingBackup& syncing : was.syncing_backups) {
       const bool goes_on =
           std::ranges::find(is.syncing_backups, syncing) != is.syncing_backups.end();
-      if (!goes_on && !IsInSync(is, syncing.peer)) coverage_.Note(Event::kMoveUndone);
+      if (!goes_on && !IsInSync(is, syncing.peer)) parts_.coverage.Note(Event::kMoveUndone);
     }
   }
 }
 
 // I2: rollbacks happen only if needed, and only to an existing snapshot.
-void Checker::CheckRollback(const View& before, const View& after) {
-  coverage_.Note(Event::kRollback);
-  if (after.restore.version != Version(0)) coverage_.Note(Event::kRollbackToStored);
+void JournalChecker::CheckRollback(const View& before, const View& after) {
+  parts_.coverage.Note(Event::kRollback);
+  if (after.restore.version != Version(0)) parts_.coverage.Note(Event::kRollbackToStored);
   const bool is_excused =
-      is_resuming_ || has_divergence_ || has_failed_restore_ || tainted_generation_.has_value();
+      is_resuming_ || has_divergence_ || has_failed_restore_ || parts_.truth.is_tainted();
   is_resuming_ = false;
   has_failed_restore_ = false;
   const auto is_lost = [&](const PeerId& peer) {
-    const Process* process = FindProcess(peer.incarnation);
-    return process == nullptr || IsDisturbed(*process);
+    const Process* process = FindProcess(parts_.processes, peer.incarnation);
+    return process == nullptr || parts_.disturbances.IsDisturbed(*process);
   };
   const bool has_cause = std::ranges::any_of(before.shards, [&](const ShardPlacement& placement) {
     return is_lost(placement.primary) && std::ranges::all_of(placement.in_sync_backups, is_lost);
@@ -125,27 +105,27 @@ void Checker::CheckRollback(const View& before, const View& after) {
 }
 
 // P27, P33: no living, connected process that has not left is given up.
-void Checker::CheckGivenUp(const View& before, const View& after) {
+void JournalChecker::CheckGivenUp(const View& before, const View& after) {
   for (const NodeInfo& node : before.nodes) {
     if (FindNode(after, node.node) != nullptr) continue;
-    const Process* process = FindProcess(node.incarnation);
+    const Process* process = FindProcess(parts_.processes, node.incarnation);
     if (process == nullptr || process->is_leaving()) continue;
     if (drained_.contains({node.role, node.rank})) continue;
-    coverage_.Note(Event::kFalseSuspicion);
-    if (IsDisturbed(*process) || tainted_generation_) continue;
+    parts_.coverage.Note(Event::kFalseSuspicion);
+    if (parts_.disturbances.IsDisturbed(*process) || parts_.truth.is_tainted()) continue;
     Fail("P27: " + process->seat().name + " is given up, though nothing kept its messages back");
   }
 }
 
 // P29: all shards' records of exactly this version, in files that are there.
-void Checker::CheckManifest(const SnapshotManifest& manifest) {
-  coverage_.Note(Event::kSnapshot);
+void JournalChecker::CheckManifest(const SnapshotManifest& manifest) {
+  parts_.coverage.Note(Event::kSnapshot);
   const Version version = manifest.snapshot.version;
   if (version == Version(0)) return;
   if (manifest.shards.size() != plan_.shards.shard_count()) return Fail("P29: shards are missing");
   for (uint32_t s = 0; s < manifest.shards.size(); ++s) {
     const ShardId shard(s);
-    const auto* records = disk_.Find(manifest.snapshot, shard);
+    const auto* records = parts_.disk.Find(manifest.snapshot, shard);
     const VirtualDisk::Record* record = nullptr;
     for (size_t i = 0; records != nullptr && i < records->size(); ++i) {
       if ((*records)[i].file == manifest.shards[s].file) record = &(*records)[i];
@@ -153,12 +133,12 @@ void Checker::CheckManifest(const SnapshotManifest& manifest) {
     const std::string name =
         "P29: shard " + std::to_string(s) + " of snapshot " + std::to_string(version.value());
     if (record == nullptr) return Fail(name + " is in the manifest and not on the disk");
-    const auto expected = reference_.ShardAt(shard, version);
-    const bool is_equal =
-        record->parameters.size() == expected.size() &&
-        std::memcmp(record->parameters.data(), expected.data(), expected.size_bytes()) == 0 &&
-        reference_.HashOfState(record->state) == reference_.StateHashAt(shard, version);
-    if (!is_equal && !HasOwnBits()) return Fail(name + " differs from the serial run's");
+    const auto expected = parts_.truth.reference().ShardAt(shard, version);
+    const bool is_equal = SameBits(record->parameters, expected) &&
+                          parts_.truth.reference().HashOfState(record->state) ==
+                              parts_.truth.reference().StateHashAt(shard, version);
+    if (!is_equal && !parts_.truth.HasOwnBits())
+      return Fail(name + " differs from the serial run's");
     if (RecordHash(version, record->parameters, record->state) != manifest.shards[s].hash) {
       return Fail(name + " has another hash than its manifest says");
     }
@@ -167,7 +147,7 @@ void Checker::CheckManifest(const SnapshotManifest& manifest) {
 
 // P30: what this generation began from stays until the generation has completed another, or no
 // server could read it.
-void Checker::CheckOrigin(const SchedulerState& state) {
+void JournalChecker::CheckOrigin(const SchedulerState& state) {
   const SnapshotRef& origin = state.view.restore;
   if (origin.version == Version(0) || forgotten_.contains(origin)) return;
   const bool is_there = std::ranges::any_of(state.snapshots, [&](const SnapshotManifest& kept) {
@@ -177,7 +157,8 @@ void Checker::CheckOrigin(const SchedulerState& state) {
 }
 
 // No file goes that a manifest in the journal names.
-void Checker::OnSnapshotDropped(const SnapshotManifest& dropped, const SchedulerState& state) {
+void JournalChecker::OnSnapshotDropped(const SnapshotManifest& dropped,
+                                       const SchedulerState& state) {
   for (const SnapshotManifest& kept : state.snapshots) {
     for (const StoredShard& shard : kept.shards) {
       const bool is_dropped = std::ranges::any_of(dropped.shards, [&](const StoredShard& other) {
