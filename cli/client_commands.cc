@@ -21,11 +21,6 @@ struct ClientOptions {
   double timeout_seconds = kTimeoutDefaultSeconds;
 };
 
-int Print(const std::string& text) {
-  fmt::print("{}\n", text);
-  return kExitCompleted;
-}
-
 // Shows each thing that the scheduler says until it has done it.
 int Order(const ClientOptions& options, CommandKind kind) {
   if (Status s = CheckEndpoint("--join", options.join); !s.ok()) return Report(s);
@@ -41,7 +36,10 @@ int Order(const ClientOptions& options, CommandKind kind) {
       const auto* reply = std::get_if<CommandReply>(&*answer);
       if (reply == nullptr) continue;
       if (reply->outcome == CommandOutcome::kRefused) return Report(InvalidArgument(reply->text));
-      if (reply->outcome == CommandOutcome::kDone) return Print(reply->text);
+      if (reply->outcome == CommandOutcome::kDone) {
+        fmt::print("{}\n", reply->text);
+        return kExitCompleted;
+      }
       if (std::exchange(said, reply->text) != reply->text) fmt::print(stderr, "{}\n", said);
     }
     client.Wait(deadline);
@@ -58,41 +56,42 @@ int Order(const ClientOptions& options, CommandKind kind) {
                   options.timeout_seconds, said)));
 }
 
-std::shared_ptr<ClientOptions> AddClientOptions(CLI::App& command, const char* example) {
+// `example`: the words after "pando".
+Subcommand AddOrderCommand(CLI::App& app, CommandKind kind, const char* name,
+                           const char* description, const char* example) {
   auto options = std::make_shared<ClientOptions>();
+  CLI::App& command =
+      DeclareCommand(app, name, description,
+                     fmt::format("Example:\n  pando {} --join tcp://127.0.0.1:7070\n", example));
   AddJoinOption(command, &options->join);
-  command
-      .add_option("--timeout", options->timeout_seconds,
-                  fmt::format("seconds to wait until it is done [{:g}]", kTimeoutDefaultSeconds))
-      ->type_name("SECONDS")
-      ->check(CLI::Range(0.001, 86400.0));
-  command.footer(fmt::format("\nExample:\n  {}\n\n{}", example, kExitCodesHelp));
-  return options;
+  AddOption(command, "--timeout SECONDS", &options->timeout_seconds,
+            fmt::format("seconds to wait until it is done [{:g}]", kTimeoutDefaultSeconds),
+            CLI::Range(0.001, 86400.0));
+  if (kind == CommandKind::kDrain) {
+    AddOption(command, "NODE", &options->target, "as pando status names it: worker-1, server-0")
+        ->required();
+  }
+  return [options, kind] { return Order(*options, kind); };
 }
 
 }  // namespace
 
 Subcommand AddDrainCommand(CLI::App& app) {
-  CLI::App& command = *app.add_subcommand(
-      "drain", "Takes a worker or server out of a run: others take over its work, then it leaves.");
-  auto options = AddClientOptions(command, "pando drain worker-1 --join tcp://127.0.0.1:7070");
-  command.add_option("NODE", options->target, "as pando status names it: worker-1, server-0")
-      ->required();
-  return [options] { return Order(*options, CommandKind::kDrain); };
+  return AddOrderCommand(
+      app, CommandKind::kDrain, "drain",
+      "Takes a worker or server out of a run: others take over its work, then it leaves.",
+      "drain worker-1");
 }
 
 Subcommand AddSnapshotCommand(CLI::App& app) {
-  CLI::App& command = *app.add_subcommand(
-      "snapshot", "Stores a snapshot of a run now, in addition to those of snapshot.every.");
-  auto options = AddClientOptions(command, "pando snapshot --join tcp://127.0.0.1:7070");
-  return [options] { return Order(*options, CommandKind::kSnapshot); };
+  return AddOrderCommand(app, CommandKind::kSnapshot, "snapshot",
+                         "Stores a snapshot of a run now, in addition to those of snapshot.every.",
+                         "snapshot");
 }
 
 Subcommand AddStopCommand(CLI::App& app) {
-  CLI::App& command =
-      *app.add_subcommand("stop", "Ends a run early, as Ctrl-C does; pando resume continues it.");
-  auto options = AddClientOptions(command, "pando stop --join tcp://127.0.0.1:7070");
-  return [options] { return Order(*options, CommandKind::kStop); };
+  return AddOrderCommand(app, CommandKind::kStop, "stop",
+                         "Ends a run early, as Ctrl-C does; pando resume continues it.", "stop");
 }
 
 }  // namespace pando

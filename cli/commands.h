@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "job/job_file.h"
-#include "node/supervisor.h"
+#include "models/graph.h"
 #include "run/run_folder.h"
 
 namespace pando {
@@ -37,6 +37,22 @@ Subcommand AddDoctorCommand(CLI::App& app);
 Subcommand AddBenchCommand(CLI::App& app);
 Subcommand AddTimelineCommand(CLI::App& app);
 
+// ---- how a subcommand is declared ---------------------------------------------------------------
+
+// Its help ends with `notes`, which are whole lines, and with the exit codes.
+CLI::App& DeclareCommand(CLI::App& app, const std::string& name, const std::string& description,
+                         const std::string& notes);
+
+// `usage`: the option as the help shows it, "--out FILE", or a positional one, "RUN_DIR". `value`
+// must outlive the parsing.
+template <class T>
+CLI::Option* AddOption(CLI::App& command, const std::string& usage, T* value,
+                       const std::string& help, const CLI::Validator& check = CLI::Validator()) {
+  const size_t space = usage.find(' ');
+  CLI::Option* option = command.add_option(usage.substr(0, space), *value, help)->check(check);
+  return space == std::string::npos ? option : option->type_name(usage.substr(space + 1));
+}
+
 // ---- options that several subcommands share ----------------------------------------------------
 
 // Where a job comes from: a file, flags, --set.
@@ -61,27 +77,32 @@ void AddCostOptions(CLI::App& command, JobSource* source);
 Result<Job> ResolveJob(const JobSource& source);
 void PrintWarnings(const JobDraft& draft);  // prints its warnings to standard error
 
+// Which model a command is about, and for what samples and classes: of the commands that show or
+// judge models without training them.
+struct ModelChoice {
+  std::string name;          // of the zoo, or a network's file
+  std::string input;         // "224x224x3"; empty: what the model was made for
+  uint32_t class_count = 0;  // 0: also
+  JobSource source;          // keys that a model's size depends on
+};
+// --input and --classes.  `choice` must outlive the parsing.
+void AddModelShapeOptions(CLI::App& command, ModelChoice* choice);
+// The job that trains it, its network's file read. `where`: the flag or argument that names it.
+Result<Job> MakeJob(const ModelChoice& choice, const std::string& where);
+Result<Graph> BuildGraph(const ModelChoice& choice, const Job& job);
+
 void AddVerboseOption(CLI::App& command, bool* is_verbose);
 void AddJoinOption(CLI::App& command, std::string* endpoint);
+// `what`: "its lanes listen".
+void AddBindOptions(CLI::App& command, const std::string& what, std::string* bind, bool* insecure);
 void AddStartTimeoutOption(CLI::App& command, uint32_t* start_timeout_ms);
+void AddMaxRestartsOption(CLI::App& command, uint32_t* restarts_max);
+void AddMovedDataOption(CLI::App& command, std::string* data_path);
 
 // "tcp://HOST:PORT" or "ipc://PATH".
 Status CheckEndpoint(const std::string& flag, const std::string& endpoint);
 // And only on loopback, unless `is_insecure`.
 Status CheckBind(const std::string& endpoint, bool is_insecure);
-
-// Faults to inject, and restarts of processes that die.
-struct SupervisionOptions {
-  std::string chaos;
-  uint32_t restarts_max = kRestartsMaxDefault;
-  uint32_t group_restarts = 0;
-};
-void AddSupervisionOptions(CLI::App& command, SupervisionOptions* options);
-Status CheckSupervision(const SupervisionOptions& options, const Job& job);
-void AddMaxRestartsOption(CLI::App& command, uint32_t* restarts_max);
-
-// The last words of a run, on standard error.
-void PrintOutcome(const Summary& summary, const RunFolder& folder);
 
 // One line on standard error; returns the exit code of the status.
 int Report(const Status& status);

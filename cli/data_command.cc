@@ -24,7 +24,7 @@ struct InspectOptions {
   Job job;
 };
 
-Result<Job> InspectedJob(const InspectOptions& options) {
+Result<Job> MakeJob(const InspectOptions& options) {
   Job job = options.job;
   job.data_path = options.path;
   if (job.dataset.empty()) job.dataset = GuessDataSet(options.path);
@@ -37,7 +37,7 @@ Result<Job> InspectedJob(const InspectOptions& options) {
 }
 
 int Inspect(const InspectOptions& options) {
-  const Result<Job> job = InspectedJob(options);
+  const Result<Job> job = MakeJob(options);
   if (!job.ok()) return Report(job.status());
   const auto warn = [](const std::string& text) { fmt::print(stderr, "pando: {}\n", text); };
   Result<std::unique_ptr<DataSet>> data = OpenDataSet(*job, warn);
@@ -109,62 +109,48 @@ int Fetch(FetchOptions options) {
 }  // namespace
 
 Subcommand AddDataCommand(CLI::App& app) {
-  CLI::App& command = *app.add_subcommand("data", "Looks at data sets and downloads them.");
+  CLI::App& command =
+      DeclareCommand(app, "data", "Looks at data sets and downloads them.",
+                     "Examples:\n  pando data fetch cifar10\n  pando data inspect data/cifar10\n"
+                     "  pando data check photographs\n");
   command.require_subcommand(1);
 
-  auto inspect_options = std::make_shared<InspectOptions>();
-  inspect_options->job.dataset.clear();
+  auto inspected = std::make_shared<InspectOptions>();
+  inspected->job.dataset.clear();
   CLI::App& inspect = *command.add_subcommand(
       "inspect",
       "Says what a folder holds: samples, classes, mean and deviation; draws a contact sheet.");
-  inspect.add_option("DIR", inspect_options->path, "the folder, or a table's file")->required();
-  inspect
-      .add_option("--dataset", inspect_options->job.dataset,
-                  "the data set, if the files do not show it: " + Joined(DataSetNames()))
-      ->type_name("NAME");
-  inspect.add_option("--resize", inspect_options->job.resize, "side that pictures are resized to")
-      ->type_name("N");
-  inspect
-      .add_option("--skip", inspect_options->job.skip_list,
-                  "skip list of an image folder (pando data check)")
-      ->type_name("FILE");
-  inspect
-      .add_option(
-          "--sheet", inspect_options->sheet,
-          fmt::format("where the contact sheet goes; empty: nowhere [{}]", inspect_options->sheet))
-      ->type_name("FILE.png");
+  AddOption(inspect, "DIR", &inspected->path, "the folder, or a table's file")->required();
+  AddOption(inspect, "--dataset NAME", &inspected->job.dataset,
+            "the data set, if the files do not show it: " + Joined(DataSetNames()));
+  AddOption(inspect, "--resize N", &inspected->job.resize, "side that pictures are resized to");
+  AddOption(inspect, "--skip FILE", &inspected->job.skip_list,
+            "skip list of an image folder (pando data check)");
+  AddOption(inspect, "--sheet FILE.png", &inspected->sheet,
+            fmt::format("where the contact sheet goes; empty: nowhere [{}]", inspected->sheet));
 
-  auto check_options = std::make_shared<CheckOptions>();
+  auto checked = std::make_shared<CheckOptions>();
   CLI::App& check = *command.add_subcommand(
       "check",
       "Decodes every picture of an image folder. Lists those that cannot be decoded, writes them "
       "to a skip list (the job key data.skip), and then exits with 1.");
-  check.add_option("FOLDER", check_options->path, "the image folder")->required();
-  check
-      .add_option("--out", check_options->out,
-                  fmt::format("the skip list to write [FOLDER/{}]", kSkipListDefault))
-      ->type_name("FILE");
-  check
-      .add_option("--threads", check_options->threads,
-                  fmt::format("threads that decode [{}]", check_options->threads))
-      ->check(CLI::Range(1, 1024))
-      ->type_name("N");
-  check.add_flag("--force", check_options->is_forced, "replace an existing skip list");
+  AddOption(check, "FOLDER", &checked->path, "the image folder")->required();
+  AddOption(check, "--out FILE", &checked->out,
+            fmt::format("the skip list to write [FOLDER/{}]", kSkipListDefault));
+  AddOption(check, "--threads N", &checked->threads,
+            fmt::format("threads that decode [{}]", checked->threads))
+      ->check(CLI::Range(1, 1024));
+  check.add_flag("--force", checked->is_forced, "replace an existing skip list");
 
-  auto fetch_options = std::make_shared<FetchOptions>();
+  auto fetched = std::make_shared<FetchOptions>();
   CLI::App& fetch = *command.add_subcommand(
       "fetch", "Downloads a data set, checks its SHA-256, and goes on where a try broke off.");
-  fetch.add_option("NAME", fetch_options->name, Joined(FetchableDataSets()))->required();
-  fetch.add_option("--dir", fetch_options->folder, "where to [data/NAME]")->type_name("FOLDER");
-  fetch.add_option("--mirror", fetch_options->mirror, "another place of the same files")
-      ->type_name("URL");
-  command.footer(
-      std::string("\nExamples:\n  pando data fetch cifar10\n  pando data inspect data/cifar10\n"
-                  "  pando data check photographs\n\n") +
-      kExitCodesHelp);
-  return [&inspect, &check, inspect_options, check_options, fetch_options] {
-    if (check.parsed()) return Check(*check_options);
-    return inspect.parsed() ? Inspect(*inspect_options) : Fetch(*fetch_options);
+  AddOption(fetch, "NAME", &fetched->name, Joined(FetchableDataSets()))->required();
+  AddOption(fetch, "--dir FOLDER", &fetched->folder, "where to [data/NAME]");
+  AddOption(fetch, "--mirror URL", &fetched->mirror, "another place of the same files");
+  return [&inspect, &check, inspected, checked, fetched] {
+    if (check.parsed()) return Check(*checked);
+    return inspect.parsed() ? Inspect(*inspected) : Fetch(*fetched);
   };
 }
 

@@ -19,7 +19,6 @@
 #include <memory>
 
 #include "common/atomic_file.h"
-#include "common/nearest_name.h"
 #include "common/text.h"
 
 namespace pando {
@@ -106,17 +105,16 @@ Result<std::string> Sha256OfFile(const std::string& path) {
   return fmt::format("{:02x}", fmt::join(std::span(digest).first(size), ""));
 }
 
-bool IsThere(const std::string& path, const PublishedFile& wanted) {
-  std::error_code error;
-  if (fs::file_size(path, error) != wanted.bytes || error) return false;
-  Result<std::string> hash = Sha256OfFile(path);
-  return hash.ok() && *hash == wanted.sha256;
-}
-
-uint64_t SizeOf(const std::string& path) {
+uint64_t FileSize(const std::string& path) {
   std::error_code error;
   const uint64_t size = fs::file_size(path, error);
   return error ? 0 : size;
+}
+
+bool IsThere(const std::string& path, const PublishedFile& wanted) {
+  if (FileSize(path) != wanted.bytes) return false;
+  Result<std::string> hash = Sha256OfFile(path);
+  return hash.ok() && *hash == wanted.sha256;
 }
 
 // What a transfer appends to. Unbuffered: what was taken is in the file, or `error` says why not.
@@ -139,10 +137,6 @@ size_t AppendToFile(char* bytes, size_t, size_t count, void* to) {
   return count;
 }
 
-struct CleanUpCurl {
-  void operator()(CURL* curl) const { curl_easy_cleanup(curl); }
-};
-
 // How one try ended. `message` is curl's, if it failed.
 struct Try {
   CURLcode code = CURLE_OK;
@@ -154,7 +148,8 @@ struct Try {
 Result<Try> Transfer(const std::string& url, const std::string& part) {
   Sink sink{UniqueFd(open(part.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644))};
   if (!sink.fd.is_open()) return FileError("cannot write", part, errno);
-  const std::unique_ptr<CURL, CleanUpCurl> curl(curl_easy_init());
+  const std::unique_ptr<CURL, decltype(&curl_easy_cleanup)> curl(curl_easy_init(),
+                                                                 &curl_easy_cleanup);
   PANDO_CHECK(curl != nullptr);
   std::array<char, CURL_ERROR_SIZE> error{};
   curl_easy_setopt(curl.get(), CURLOPT_URL, url.c_str());
@@ -165,7 +160,7 @@ Result<Try> Transfer(const std::string& url, const std::string& part) {
   curl_easy_setopt(curl.get(), CURLOPT_CONNECTTIMEOUT, kConnectSeconds);
   curl_easy_setopt(curl.get(), CURLOPT_LOW_SPEED_LIMIT, 1L);
   curl_easy_setopt(curl.get(), CURLOPT_LOW_SPEED_TIME, kSilentSeconds);
-  curl_easy_setopt(curl.get(), CURLOPT_RESUME_FROM_LARGE, static_cast<curl_off_t>(SizeOf(part)));
+  curl_easy_setopt(curl.get(), CURLOPT_RESUME_FROM_LARGE, static_cast<curl_off_t>(FileSize(part)));
   curl_easy_setopt(curl.get(), CURLOPT_WRITEFUNCTION, AppendToFile);
   curl_easy_setopt(curl.get(), CURLOPT_WRITEDATA, &sink);
   curl_easy_setopt(curl.get(), CURLOPT_ERRORBUFFER, error.data());
@@ -184,22 +179,22 @@ Status Download(const std::string& url, const std::string& part, const Published
   std::error_code ignored;
   std::string message;
   for (int attempt = 0; attempt < kTriesMax; ++attempt) {
-    const uint64_t before = SizeOf(part);
+    const uint64_t before = FileSize(part);
     if (before == wanted.bytes) return Status();
     if (before > wanted.bytes) fs::remove(part, ignored);
     Result<Try> last = Transfer(url, part);
     if (!last.ok()) return last.status();
-    if (last->is_all || SizeOf(part) >= wanted.bytes) return Status();
+    if (last->is_all || FileSize(part) >= wanted.bytes) return Status();
     message = last->code == CURLE_OK ? "the connection ended early" : last->message;
     const bool cannot_resume =
         last->code == CURLE_RANGE_ERROR || last->code == CURLE_BAD_DOWNLOAD_RESUME;
     if (cannot_resume) fs::remove(part, ignored);
-    if (!cannot_resume && SizeOf(part) <= before) break;
+    if (!cannot_resume && FileSize(part) <= before) break;
   }
   return Unavailable(fmt::format(
       "{}: {}; {} of {} bytes are kept: run the command again when there is a network, or bring "
       "the file from another machine",
-      url, message, SizeOf(part), wanted.bytes));
+      url, message, FileSize(part), wanted.bytes));
 }
 
 Status FetchFile(const FetchOptions& options, const std::string& base_url,
@@ -211,7 +206,7 @@ Status FetchFile(const FetchOptions& options, const std::string& base_url,
   }
   const std::string url = base_url + "/" + wanted.name;
   const std::string part = path + ".part";
-  const uint64_t kept = SizeOf(part);
+  const uint64_t kept = FileSize(part);
   options.tell(
       kept == 0 ? fmt::format("fetching {} ({} bytes)", url, wanted.bytes)
                 : fmt::format("fetching {} ({} bytes, from byte {} on)", url, wanted.bytes, kept));
@@ -220,7 +215,7 @@ Status FetchFile(const FetchOptions& options, const std::string& base_url,
   if (!hash.ok()) return hash.status();
   std::error_code error;
   if (*hash != wanted.sha256) {
-    const uint64_t size = SizeOf(part);
+    const uint64_t size = FileSize(part);
     fs::remove(part, error);
     return Corrupt(fmt::format(
         "{}: {} bytes with sha256 {}, expected {} bytes with {}; removed: this is not the "
@@ -235,7 +230,7 @@ Status FetchFile(const FetchOptions& options, const std::string& base_url,
 bool IsUnpacked(const Publication& publication, const std::string& folder) {
   const auto holds_all = [&](const std::string& at) {
     return std::ranges::all_of(publication.unpacked_bytes, [&](const auto& file) {
-      return SizeOf(at + "/" + file.first) == file.second;
+      return FileSize(at + "/" + file.first) == file.second;
     });
   };
   std::error_code ignored;
@@ -250,10 +245,6 @@ Status Unpack(const FetchOptions& options, const std::string& archive) {
   fs::remove(archive, ignored);
   return Status();
 }
-
-struct FreeArchive {
-  void operator()(archive* reader) const { archive_read_free(reader); }
-};
 
 bool LeadsOut(const fs::path& name) {
   return name.is_absolute() || std::ranges::find(name, "..") != name.end();
@@ -277,7 +268,8 @@ Status UnpackFile(archive* reader, const fs::path& path, const Status& cut) {
 }  // namespace
 
 Status UnpackArchive(const std::string& path, const std::string& folder) {
-  const std::unique_ptr<archive, FreeArchive> reader(archive_read_new());
+  const std::unique_ptr<archive, decltype(&archive_read_free)> reader(archive_read_new(),
+                                                                      &archive_read_free);
   PANDO_CHECK(reader != nullptr);
   archive_read_support_filter_gzip(reader.get());
   archive_read_support_format_tar(reader.get());
@@ -308,8 +300,7 @@ std::vector<std::string> FetchableDataSets() {
 
 Status FetchDataSet(const FetchOptions& options) {
   const auto& all = Publications();
-  const auto publication = std::find_if(
-      all.begin(), all.end(), [&](const Publication& p) { return p.data_set == options.name; });
+  const auto publication = std::ranges::find(all, options.name, &Publication::data_set);
   if (publication == all.end()) {
     const std::string question = DidYouMean(options.name, FetchableDataSets());
     return InvalidArgument(fmt::format("cannot fetch '{}': {}{}published are {}", options.name,

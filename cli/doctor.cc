@@ -16,14 +16,16 @@
 #include <fstream>
 #include <utility>
 
+#include "cli/commands.h"
 #include "common/atomic_file.h"
+#include "common/exit_codes.h"
+#include "common/system.h"
 #include "common/text.h"
-#include "common/version.h"
 #include "job/batch_check.h"
 #include "kernels/device.h"
 #include "kernels/runtime_library.h"
-#include "net/zmq/versions.h"
-#include "proto/versions.h"
+#include "net/zmq/zmq_context.h"
+#include "proto/codec.h"
 #include "run/sqlite_db.h"
 
 namespace pando {
@@ -97,11 +99,11 @@ bool CanBindLoopback() {
 }
 
 // Of the library of one of these names; `function` returns it. Empty: it cannot be loaded.
-std::string VersionOf(std::initializer_list<const char*> names, const char* function) {
-  const Result<RuntimeLibrary> library = RuntimeLibrary::Load(names);
-  size_t (*version)() = nullptr;
-  if (!library.ok() || !library->Find(function, &version).ok()) return "";
-  return Dotted(version());
+std::string ReadVersion(std::initializer_list<const char*> names, const char* function) {
+  Result<RuntimeLibrary> library = RuntimeLibrary::Load(names);
+  if (!library.ok()) return "";
+  size_t (*version)() = library->Find(function);
+  return version == nullptr ? "" : Dotted(version());
 }
 
 void ReadGpus(MachineFacts* facts) {
@@ -113,8 +115,8 @@ void ReadGpus(MachineFacts* facts) {
   }
   facts->is_cuda_built = HasCuda();
   if (!HasCuda() || facts->gpus.empty()) return;
-  facts->cudnn = VersionOf({"libcudnn.so.9"}, "cudnnGetVersion");
-  facts->cublas = VersionOf({"libcublasLt.so.13", "libcublasLt.so.12"}, "cublasLtGetVersion");
+  facts->cudnn = ReadVersion({"libcudnn.so.9"}, "cudnnGetVersion");
+  facts->cublas = ReadVersion({"libcublasLt.so.13", "libcublasLt.so.12"}, "cublasLtGetVersion");
   const Result<OpenedGpu> gpu = OpenCuda({});
   if (!gpu.ok()) facts->cuda_trouble = gpu.status().message();
 }
@@ -194,6 +196,20 @@ std::string DescribeMachine(const MachineFacts& facts,
   for (const LibraryVersion& library : libraries)
     text += fmt::format("{:<14}{}\n", library.name, library.version);
   return text;
+}
+
+Subcommand AddDoctorCommand(CLI::App& app) {
+  DeclareCommand(app, "doctor", "Prints what this machine has for a run, and any problems.",
+                 "Exit code 1 if there is a problem.\n");
+  return [] {
+    const MachineFacts facts = ReadMachine();
+    fmt::print("{}", DescribeMachine(facts, ReadLibraries()));
+    const std::vector<std::string> problems = FindProblems(facts);
+    for (const std::string& problem : problems) fmt::print("problem: {}\n", problem);
+    fmt::print("{}\n",
+               problems.empty() ? "no problems" : fmt::format("{} to fix", problems.size()));
+    return problems.empty() ? kExitCompleted : kExitFailed;
+  };
 }
 
 }  // namespace pando

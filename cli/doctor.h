@@ -1,5 +1,5 @@
-// What `pando doctor` looks at: facts of this machine and of this build, and what of them will be
-// in a run's way. Reading and judging are apart, so that the judgement is tested on any facts.
+// What `pando doctor` looks at: facts of this machine and of this build, and the problems that they
+// mean for a run. Reading and judging are separate, so that tests judge any facts.
 #pragma once
 
 #include <cstdint>

@@ -10,8 +10,8 @@
 
 #include "cli/commands.h"
 #include "common/exit_codes.h"
-#include "common/nearest_name.h"
-#include "common/version.h"
+#include "common/system.h"
+#include "common/text.h"
 
 namespace pando {
 namespace {

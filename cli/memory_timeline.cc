@@ -27,7 +27,7 @@ std::array<const char*, kSeriesCount> SeriesNames() {
   return names;
 }
 
-std::vector<Row> RowsOf(const ModelBytes& bytes, const MemoryPlan& plan) {
+std::vector<Row> MakeRows(const ModelBytes& bytes, const MemoryPlan& plan) {
   std::vector<Row> rows;
   for (const BytesByUse& live : plan.LiveBytes()) {
     Row& row = rows.emplace_back(Row{bytes.parameters, bytes.gradients});
@@ -141,7 +141,7 @@ std::string TimelineCsv(const ModelBytes& bytes, const MemoryPlan& plan) {
   std::string text = "event,phase,layers";
   for (const char* name : SeriesNames()) text += fmt::format(",{}_bytes", name);
   text += ",worker_total_bytes\n";
-  const std::vector<Row> rows = RowsOf(bytes, plan);
+  const std::vector<Row> rows = MakeRows(bytes, plan);
   for (size_t event = 0; event < plan.events.size(); ++event) {
     const Row& row = rows[event];
     text +=
@@ -153,7 +153,7 @@ std::string TimelineCsv(const ModelBytes& bytes, const MemoryPlan& plan) {
 }
 
 std::string TimelineSvg(const std::string& title, const ModelBytes& bytes, const MemoryPlan& plan) {
-  return Picture(title, RowsOf(bytes, plan)).Draw(plan);
+  return Picture(title, MakeRows(bytes, plan)).Draw(plan);
 }
 
 }  // namespace pando

@@ -1,23 +1,45 @@
 // The subcommands that show models: models, model.
 #include <fmt/format.h>
 
+#include <array>
+#include <charconv>
 #include <memory>
 #include <optional>
 
 #include "cli/commands.h"
-#include "cli/model_choice.h"
 #include "cli/model_report.h"
 #include "common/atomic_file.h"
 #include "common/exit_codes.h"
+#include "common/text.h"
 #include "job/batch_check.h"
 #include "job/device_choice.h"
 #include "models/network.h"
+#include "models/zoo.h"
 #include "train/evaluation_pass.h"
 
 namespace pando {
 namespace {
 
 constexpr uint32_t kBatchDefault = 32;
+
+// "224x224x3": height, width, channels.
+Result<SampleShape> ParseShape(const std::string& text) {
+  constexpr uint32_t kSideMax = 99999;
+  std::array<uint32_t, 3> sides{};
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  bool is_shape = true;
+  for (size_t i = 0; i < sides.size() && is_shape; ++i) {
+    if (i > 0) is_shape = at != end && *at++ == 'x';
+    const auto [next, error] = std::from_chars(at, end, sides[i]);
+    is_shape = is_shape && error == std::errc{} && sides[i] >= 1 && sides[i] <= kSideMax;
+    at = next;
+  }
+  if (is_shape && at == end) return SampleShape{sides[0], sides[1], sides[2]};
+  return InvalidArgument(
+      fmt::format("--input {}: expected HEIGHTxWIDTHxCHANNELS, each 1 to {}, as 224x224x3",
+                  Printable(text), kSideMax));
+}
 
 struct ModelOptions {
   ModelChoice model;
@@ -27,7 +49,7 @@ struct ModelOptions {
 };
 
 // The CPU, unless a GPU is asked for: none is started for its own sake.
-Result<OpenedDevice> DeviceOf(const Job& job) {
+Result<OpenedDevice> OpenAskedDevice(const Job& job) {
   Result<DeviceChoice> choice = ParseDevice("--device", job.device);
   if (!choice.ok()) return choice.status();
   using enum DeviceChoice::Kind;
@@ -40,10 +62,10 @@ struct Memory {
   NetworkMemory network;
   std::optional<GpuMemoryPlan> gpu;
 };
-Result<Memory> MemoryOf(Job job, const Graph& graph, uint32_t batch) {
+Result<Memory> PlanMemory(Job job, const Graph& graph, uint32_t batch) {
   Result<Model> model = Model::Create(job, graph.input(), graph.class_count());
   if (!model.ok()) return model.status();
-  const Result<OpenedDevice> device = DeviceOf(job);
+  const Result<OpenedDevice> device = OpenAskedDevice(job);
   if (!device.ok()) return device.status();
   Memory memory{
       Network::PlanMemory(*model, {.training = batch, .evaluation = kEvaluationChunkSamples},
@@ -67,7 +89,7 @@ Status WriteTimeline(const ModelOptions& options, const Job& job, const Graph& g
                      const MemoryPlan& training) {
   std::string stem = options.timeline_path;
   if (stem.ends_with(".csv") || stem.ends_with(".svg")) stem.resize(stem.size() - 4);
-  const ModelBytes bytes = BytesOf(job, graph);
+  const ModelBytes bytes = CountBytes(job, graph);
   const std::string title = fmt::format("{}, {}, micro-batches of {}: memory over one step",
                                         job.model, ShapeText(graph.input()), options.batch);
   Status status = WriteFileAtomically(stem + ".csv", TimelineCsv(bytes, training));
@@ -77,11 +99,11 @@ Status WriteTimeline(const ModelOptions& options, const Job& job, const Graph& g
 }
 
 int ShowModel(const ModelOptions& options) {
-  Result<Job> job = JobOf(options.model, "MODEL");
+  Result<Job> job = MakeJob(options.model, "MODEL");
   if (!job.ok()) return Report(job.status());
-  Result<Graph> graph = GraphOf(options.model, *job);
+  Result<Graph> graph = BuildGraph(options.model, *job);
   if (!graph.ok()) return Report(graph.status());
-  Result<Memory> memory = MemoryOf(*job, *graph, options.batch);
+  Result<Memory> memory = PlanMemory(*job, *graph, options.batch);
   if (!memory.ok()) return Report(memory.status());
   if (options.is_summary || options.timeline_path.empty()) {
     fmt::print("{}", SummaryText({.job = *job,
@@ -99,9 +121,41 @@ int ShowModel(const ModelOptions& options) {
 
 }  // namespace
 
+void AddModelShapeOptions(CLI::App& command, ModelChoice* choice) {
+  AddOption(command, "--input HxWxC", &choice->input,
+            "shape of a sample [what the model was made for]");
+  AddOption(command, "--classes N", &choice->class_count, "classes [what the model was made for]",
+            CLI::Range(1, 1 << 20));
+}
+
+Result<Job> MakeJob(const ModelChoice& choice, const std::string& where) {
+  JobDraft draft;
+  std::vector<JobDraft::Override> overrides{
+      {.key = "model.name", .text = choice.name, .where = where}};
+  overrides.insert(overrides.end(), choice.source.overrides.begin(), choice.source.overrides.end());
+  if (Status s = draft.AddOverrides(overrides); !s.ok()) return s;
+  Result<Job> job = draft.Finish();
+  if (!job.ok()) return job;
+  if (Status s = LoadNetwork(&*job); !s.ok()) return s;
+  return job;
+}
+
+Result<Graph> BuildGraph(const ModelChoice& choice, const Job& job) {
+  const ZooModel* zoo_model = FindZooModel(job.model);
+  SampleShape shape = zoo_model != nullptr ? zoo_model->input : SampleShape{32, 32, 3};
+  uint32_t class_count = zoo_model != nullptr ? zoo_model->class_count : 10;
+  if (!choice.input.empty()) {
+    Result<SampleShape> given = ParseShape(choice.input);
+    if (!given.ok()) return given.status();
+    shape = *given;
+  }
+  if (choice.class_count > 0) class_count = choice.class_count;
+  return BuildModelGraph(job, shape, class_count);
+}
+
 Subcommand AddModelsCommand(CLI::App& app) {
-  CLI::App& command = *app.add_subcommand("models", "Lists the models that come with the program.");
-  command.footer(std::string("\nExample:\n  pando models\n\n") + kExitCodesHelp);
+  DeclareCommand(app, "models", "Lists the models that come with the program.",
+                 "Example:\n  pando models\n");
   return [] {
     fmt::print(
         "{}\nYour own: --model FILE.toml (docs/networks.md). More of one: pando model NAME\n",
@@ -112,30 +166,23 @@ Subcommand AddModelsCommand(CLI::App& app) {
 
 Subcommand AddModelCommand(CLI::App& app) {
   auto options = std::make_shared<ModelOptions>();
-  CLI::App& command = *app.add_subcommand(
-      "model", "Shows a model: its layers, shapes, parameters, FLOPs and memory.");
-  command.add_option("NAME", options->model.name, "a model of `pando models`, or a network's file")
-      ->type_name("NAME|FILE.toml")
+  CLI::App& command = DeclareCommand(
+      app, "model", "Shows a model: its layers, shapes, parameters, FLOPs and memory.",
+      "Examples:\n  pando model resnet18-cifar --summary --batch 64\n"
+      "  pando model lenet5 --memory-timeline lenet5 --optimizer adam\n"
+      "  pando model resnet50 --batch 256 --device cuda --precision bf16\n");
+  AddOption(command, "NAME NAME|FILE.toml", &options->model.name,
+            "a model of `pando models`, or a network's file")
       ->required();
   command.add_flag("--summary", options->is_summary,
                    "the table of layers and the sums; goes without saying where nothing else is "
                    "asked for");
-  command
-      .add_option("--batch", options->batch,
-                  fmt::format("samples of a micro-batch [{}]", kBatchDefault))
-      ->type_name("N")
-      ->check(CLI::Range(1, 1 << 20));
+  AddOption(command, "--batch N", &options->batch,
+            fmt::format("samples of a micro-batch [{}]", kBatchDefault), CLI::Range(1, 1 << 20));
   AddModelShapeOptions(command, &options->model);
-  command
-      .add_option("--memory-timeline", options->timeline_path,
-                  "write the memory over one step to FILE.csv and FILE.svg")
-      ->type_name("FILE");
+  AddOption(command, "--memory-timeline FILE", &options->timeline_path,
+            "write the memory over one step to FILE.csv and FILE.svg");
   AddCostOptions(command, &options->model.source);
-  command.footer(
-      std::string("\nExamples:\n  pando model resnet18-cifar --summary --batch 64\n"
-                  "  pando model lenet5 --memory-timeline lenet5 --optimizer adam\n"
-                  "  pando model resnet50 --batch 256 --device cuda --precision bf16\n\n") +
-      kExitCodesHelp);
   return [options] { return ShowModel(*options); };
 }
 

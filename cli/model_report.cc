@@ -7,8 +7,7 @@
 #include "common/check.h"
 #include "common/text.h"
 #include "job/device_choice.h"
-#include "models/model_cost.h"
-#include "models/model_graph.h"
+#include "models/graph.h"
 #include "models/zoo.h"
 #include "optim/optimizer.h"
 
@@ -116,7 +115,7 @@ std::string ModelsText() {
   return text;
 }
 
-ModelBytes BytesOf(const Job& job, const Graph& graph) {
+ModelBytes CountBytes(const Job& job, const Graph& graph) {
   const uint64_t bytes = graph.layout().float_count() * sizeof(float);
   return {.parameters = bytes,
           .gradients = bytes,
@@ -127,7 +126,7 @@ std::string SummaryText(const ModelReport& report) {
   const Graph& graph = report.graph;
   const TensorLayout& layout = graph.layout();
   const ModelCost cost = CountCost(graph);
-  const ModelBytes bytes = BytesOf(report.job, graph);
+  const ModelBytes bytes = CountBytes(report.job, graph);
   const auto forward = static_cast<double>(cost.forward_flops);
   const double both = forward + static_cast<double>(cost.backward_flops);
   std::string text = fmt::format("{} on {} (height x width x channels), {} classes\n\n",

@@ -5,8 +5,8 @@
 
 #include "job/batch_check.h"
 #include "models/graph.h"
-#include "models/memory_plan.h"
 #include "models/network.h"
+#include "models/network_plan.h"
 #include "plan/job.h"
 
 namespace pando {
@@ -31,7 +31,7 @@ struct ModelBytes {
   uint64_t gradients = 0;
   uint64_t optimizer_state = 0;
 };
-ModelBytes BytesOf(const Job& job, const Graph& graph);
+ModelBytes CountBytes(const Job& job, const Graph& graph);
 
 // Memory over one step, a row or a bar for each event of training's plan: a computing thread's of a
 // worker, and apart from that the servers'.

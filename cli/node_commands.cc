@@ -1,41 +1,87 @@
-// The subcommands that join a run or look at one: server, worker, node, status.
+// The subcommands that start the processes of a run by hand, or look at them: scheduler, server,
+// worker, node, status.
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
 
+#include <cstdio>
 #include <memory>
+#include <optional>
 
 #include "cli/commands.h"
+#include "cli/status_table.h"
+#include "common/clock.h"
 #include "common/exit_codes.h"
 #include "job/device_choice.h"
+#include "net/client.h"
 #include "node/log.h"
-#include "node/node_run.h"
 #include "node/processes.h"
+#include "run/run_folder.h"
 
 namespace pando {
 namespace {
 
-int Serve(const ServerArgs& args, bool is_verbose) {
-  if (Status s = CheckEndpoint("--join", args.join); !s.ok()) return Report(s);
-  if (Status s = CheckBind(args.bind, args.insecure); !s.ok()) return Report(s);
-  SetUpLog({.process = "server", .is_verbose = is_verbose, .file = ""});
-  ServerArgs verbose = args;
-  verbose.is_verbose = is_verbose;
-  return RunServer(verbose);
+struct SchedulerOptions {
+  JobSource source;
+  SchedulerArgs args{.bind = "tcp://127.0.0.1:7070"};
+  std::string prepared_run_dir;  // made by `pando train`
+  bool is_forced = false;
+  bool is_verbose = false;
+};
+
+// A scheduler that a user restarts continues its run.
+Result<RunFolder> MakeFolder(const SchedulerOptions& options, const Job& job) {
+  if (!options.prepared_run_dir.empty()) return RunFolder::Open(options.prepared_run_dir);
+  if (options.args.is_resumed) {
+    if (RunFolder::HoldsUnfinished(job)) return RunFolder::Reopen(job);
+    return NotFound(fmt::format(
+        "{} holds no unfinished run of this job; give the job file of a run folder", job.run_dir));
+  }
+  if (!options.is_forced && RunFolder::HoldsUnfinished(job)) {
+    fmt::print(stderr, "pando: continuing the run in {}\n", job.run_dir);
+    return RunFolder::Open(job.run_dir);
+  }
+  return RunFolder::Create(job, options.is_forced);
 }
 
-int Work(const WorkerArgs& args, bool is_verbose) {
+int Schedule(const SchedulerOptions& options) {
+  SchedulerArgs args = options.args;
+  if (Status s = CheckBind(args.bind, args.insecure); !s.ok()) return Report(s);
+  Result<Job> job = ResolveJob(options.source);
+  if (!job.ok()) return Report(job.status());
+  if (options.prepared_run_dir.empty()) {
+    if (Status s = CheckTimelinePath(*job); !s.ok()) return Report(s);
+  }
+  Result<RunFolder> folder = MakeFolder(options, *job);
+  if (!folder.ok()) return Report(folder.status());
+  SetUpLog({.process = "scheduler",
+            .is_verbose = options.is_verbose,
+            .file = folder->LogPath("scheduler")});
+  args.job = *job;
+  args.run_dir = folder->path();
+  const int exit_code = RunScheduler(args);
+  const bool is_ours = options.prepared_run_dir.empty() && exit_code != kExitFenced;
+  return is_ours ? ConcludeTimeline(*job, *folder, exit_code) : exit_code;
+}
+
+int Serve(const ServerArgs& args) {
+  if (Status s = CheckEndpoint("--join", args.join); !s.ok()) return Report(s);
+  if (Status s = CheckBind(args.bind, args.insecure); !s.ok()) return Report(s);
+  SetUpLog({.process = "server", .is_verbose = args.is_verbose});
+  return RunServer(args);
+}
+
+int Work(const WorkerArgs& args) {
   if (Status s = CheckEndpoint("--join", args.join); !s.ok()) return Report(s);
   if (auto device = ParseDevice("--device", args.device); !device.ok())
     return Report(device.status());
-  SetUpLog({.process = "worker", .is_verbose = is_verbose, .file = ""});
-  WorkerArgs verbose = args;
-  verbose.is_verbose = is_verbose;
-  return RunWorker(verbose);
+  SetUpLog({.process = "worker", .is_verbose = args.is_verbose});
+  return RunWorker(args);
 }
 
 int KeepNode(const NodeArgs& args, const std::string& workers) {
   if (Status s = CheckEndpoint("--join", args.join); !s.ok()) return Report(s);
   if (Status s = CheckBind(args.bind, args.insecure); !s.ok()) return Report(s);
-  SetUpLog({.process = "node", .is_verbose = args.is_verbose, .file = ""});
+  SetUpLog({.process = "node", .is_verbose = args.is_verbose});
   if (auto device = ParseDevice("--device", args.device); !device.ok())
     return Report(device.status());
   NodeArgs counted = args;
@@ -45,144 +91,147 @@ int KeepNode(const NodeArgs& args, const std::string& workers) {
   return RunNode(counted);
 }
 
-int AskStatus(const StatusArgs& args) {
-  if (Status s = CheckEndpoint("--join", args.join); !s.ok()) return Report(s);
-  SetUpLog({.process = "status", .is_verbose = false, .file = ""});
-  return RunStatus(args);
+struct StatusOptions {
+  std::string join;
+  bool is_json = false;  // the scheduler's own JSON instead of a table
+  uint32_t timeout_ms = 5000;
+};
+
+int ShowStatus(const StatusOptions& options) {
+  if (Status s = CheckEndpoint("--join", options.join); !s.ok()) return Report(s);
+  SetUpLog({.process = "status"});
+  ZmqContext context;
+  const Micros deadline = SteadyNow() + std::chrono::milliseconds(options.timeout_ms);
+  const Result<std::string> answer = RequestStatus(context, options.join, deadline);
+  if (!answer.ok()) return ExitWith(answer.status());
+  const std::optional<std::string> table = StatusTable(*answer);
+  if (!table) {
+    spdlog::error("the answer from {} is not a status; is it another version of pando?",
+                  options.join);
+    return kExitFailed;
+  }
+  fmt::print("{}", options.is_json ? *answer + "\n" : *table);
+  return kExitCompleted;
 }
 
-std::string Footer(const char* example) {
-  return fmt::format("\nExample:\n  {}\n\n{}", example, kExitCodesHelp);
+void AddDataOptions(CLI::App& command, std::string* data_path, std::string* data_cache) {
+  AddOption(command, "--data PATH", data_path,
+            "folder of the data set on this machine, if it is not the job's");
+  AddOption(command, "--data-cache FOLDER", data_cache,
+            "folder of decoded photographs on this machine, if it is not the job's");
 }
 
 }  // namespace
 
+Subcommand AddSchedulerCommand(CLI::App& app) {
+  auto options = std::make_shared<SchedulerOptions>();
+  CLI::App& command = DeclareCommand(
+      app, "scheduler",
+      "Starts a run and leads it: waits for run.servers servers and run.workers workers to join,\n"
+      "assigns the work, shows the progress, writes the run folder.",
+      "Example, one line per terminal:\n"
+      "  pando scheduler job.toml --bind tcp://127.0.0.1:7070\n"
+      "  pando server --join tcp://127.0.0.1:7070\n"
+      "  pando worker --join tcp://127.0.0.1:7070\n\n"
+      "After a power cut, for servers and workers of several machines:\n"
+      "  pando scheduler runs/first/job.toml --resume --bind tcp://10.0.0.1:7070 --insecure\n\n"
+      "A scheduler that died alone is restarted without --resume: training has continued.\n");
+  AddJobOptions(command, &options->source);
+  AddBindOptions(command, "to listen", &options->args.bind, &options->args.insecure);
+  command.add_flag("--force", options->is_forced, "overwrite the run that the run folder holds");
+  AddOption(command, "--endpoint-file PATH", &options->args.endpoint_file,
+            "write the endpoint to this file once it listens (for port 0)");
+  command.add_option("--prepared-run-dir", options->prepared_run_dir)->group("");
+  command.add_flag("--resume", options->args.is_resumed,
+                   "continue a run whose processes are all gone, from its last snapshot");
+  AddVerboseOption(command, &options->is_verbose);
+  return [options] { return Schedule(*options); };
+}
+
 Subcommand AddServerCommand(CLI::App& app) {
   auto args = std::make_shared<ServerArgs>();
-  auto is_verbose = std::make_shared<bool>(false);
-  args->bind = "tcp://127.0.0.1:0";
-  CLI::App& command = *app.add_subcommand("server",
-                                          "Joins a run as a parameter server: sums gradients, runs "
-                                          "the optimizer, sends parameters.");
+  CLI::App& command = DeclareCommand(
+      app, "server",
+      "Joins a run as a parameter server: sums gradients, runs the optimizer, sends parameters.",
+      "Example:\n"
+      "  pando server --join tcp://10.0.0.1:7070 --bind tcp://10.0.0.2:0 --insecure\n");
   AddJoinOption(command, &args->join);
-  command
-      .add_option("--bind", args->bind,
-                  fmt::format("where its lanes listen; port 0: any free one each [{}]", args->bind))
-      ->type_name("ENDPOINT");
-  command.add_option("--lanes", args->lanes, "serving threads; 0: by cores [0]")
-      ->type_name("N")
-      ->check(CLI::Range(0, 256));
-  command.add_flag("--insecure", args->insecure,
-                   "allow --bind beyond this machine, without encryption");
+  AddBindOptions(command, "its lanes listen; port 0: any free one each", &args->bind,
+                 &args->insecure);
+  AddOption(command, "--lanes N", &args->lanes, "serving threads; 0: by cores [0]",
+            CLI::Range(0, 256));
   AddStartTimeoutOption(command, &args->start_timeout_ms);
   command.add_option("--rank", args->wanted_rank)->group("");
-  AddVerboseOption(command, is_verbose.get());
-  command.footer(
-      Footer("pando server --join tcp://10.0.0.1:7070 --bind tcp://10.0.0.2:0 --insecure"));
-  return [args, is_verbose] { return Serve(*args, *is_verbose); };
+  AddVerboseOption(command, &args->is_verbose);
+  return [args] { return Serve(*args); };
 }
 
 Subcommand AddWorkerCommand(CLI::App& app) {
   auto args = std::make_shared<WorkerArgs>();
-  auto is_verbose = std::make_shared<bool>(false);
-  CLI::App& command = *app.add_subcommand("worker",
-                                          "Joins a run as a worker: computes gradients of "
-                                          "micro-batches. The job comes from the scheduler.");
+  CLI::App& command = DeclareCommand(
+      app, "worker",
+      "Joins a run as a worker: computes gradients of micro-batches. The job comes from the "
+      "scheduler.",
+      "Example:\n"
+      "  pando worker --join tcp://10.0.0.1:7070 --threads 8 --data /data/mnist\n");
   AddJoinOption(command, &args->join);
-  command.add_option("--threads", args->threads, "computing threads; 0: as the job says [0]")
-      ->type_name("N")
-      ->check(CLI::Range(0, 1024));
-  command
-      .add_option(
-          "--device", args->device,
-          "where it computes: cpu, cuda (the first GPU), cuda:N; auto: a GPU if there is one "
-          "[auto]")
-      ->type_name("NAME");
-  command
-      .add_option("--data", args->data_path,
-                  "folder of the data set on this machine, if it is not the job's")
-      ->type_name("PATH");
-  command
-      .add_option("--data-cache", args->data_cache,
-                  "folder of decoded photographs on this machine, if it is not the job's")
-      ->type_name("FOLDER");
+  AddOption(command, "--threads N", &args->threads, "computing threads; 0: as the job says [0]",
+            CLI::Range(0, 1024));
+  AddOption(command, "--device NAME", &args->device,
+            "where it computes: cpu, cuda (the first GPU), cuda:N; auto: a GPU if there is one "
+            "[auto]");
+  AddDataOptions(command, &args->data_path, &args->data_cache);
   AddStartTimeoutOption(command, &args->start_timeout_ms);
   command.add_option("--rank", args->wanted_rank)->group("");
-  AddVerboseOption(command, is_verbose.get());
-  command.footer(Footer("pando worker --join tcp://10.0.0.1:7070 --threads 8 --data /data/mnist"));
-  return [args, is_verbose] { return Work(*args, *is_verbose); };
+  AddVerboseOption(command, &args->is_verbose);
+  return [args] { return Work(*args); };
 }
 
 Subcommand AddNodeCommand(CLI::App& app) {
   auto args = std::make_shared<NodeArgs>();
   auto workers = std::make_shared<std::string>("auto");
-  CLI::App& command =
-      *app.add_subcommand("node",
-                          "Runs the processes of one machine of a cluster: starts servers and "
-                          "workers that join a run,\n"
-                          "restarts those that die, and drains them on SIGTERM or Ctrl-C.");
+  CLI::App& command = DeclareCommand(
+      app, "node",
+      "Runs the processes of one machine of a cluster: starts servers and "
+      "workers that join a run,\n"
+      "restarts those that die, and drains them on SIGTERM or Ctrl-C.",
+      "Example:\n"
+      "  pando node --join tcp://10.0.0.1:7070 --bind tcp://10.0.0.2:0 --insecure\n");
   AddJoinOption(command, &args->join);
-  command
-      .add_option("--servers", args->server_count,
-                  fmt::format("server processes [{}]", args->server_count))
-      ->type_name("N")
-      ->check(CLI::Range(0, 1024));
-  command
-      .add_option(
-          "--workers", *workers,
-          "worker processes; auto: one per GPU; without GPUs, one per 8 cores, or per --threads "
-          "cores [auto]")
-      ->type_name("N")
-      ->check(CLI::IsMember({"auto"}) | CLI::Range(0, 1024));
-  command
-      .add_option("--device", args->device,
-                  "where the workers compute: cpu, cuda (the GPUs in turn), cuda:N; auto: GPUs if "
-                  "there are any [auto]")
-      ->type_name("NAME");
-  command
-      .add_option("--threads", args->threads,
-                  "computing threads of each worker; 0: as the job says, with auto by cores [0]")
-      ->type_name("N")
-      ->check(CLI::Range(0, 1024));
-  command
-      .add_option(
-          "--bind", args->bind,
-          fmt::format("where the servers listen; port 0: any free one each [{}]", args->bind))
-      ->type_name("ENDPOINT");
-  command.add_option("--lanes", args->lanes, "serving threads of each server; 0: by cores [0]")
-      ->type_name("N")
-      ->check(CLI::Range(0, 256));
-  command.add_flag("--insecure", args->insecure,
-                   "allow --bind beyond this machine, without encryption");
-  command
-      .add_option("--data", args->data_path,
-                  "folder of the data set on this machine, if it is not the job's")
-      ->type_name("PATH");
-  command
-      .add_option("--data-cache", args->data_cache,
-                  "folder of decoded photographs on this machine, if it is not the job's")
-      ->type_name("FOLDER");
-  command
-      .add_option("--log-dir", args->log_dir,
-                  "a log file for each process; without it they write to standard error")
-      ->type_name("PATH");
+  AddOption(command, "--servers N", &args->server_count,
+            fmt::format("server processes [{}]", args->server_count), CLI::Range(0, 1024));
+  AddOption(command, "--workers N", workers.get(),
+            "worker processes; auto: one per GPU; without GPUs, one per 8 cores, or per --threads "
+            "cores [auto]",
+            CLI::IsMember({"auto"}) | CLI::Range(0, 1024));
+  AddOption(command, "--device NAME", &args->device,
+            "where the workers compute: cpu, cuda (the GPUs in turn), cuda:N; auto: GPUs if "
+            "there are any [auto]");
+  AddOption(command, "--threads N", &args->threads,
+            "computing threads of each worker; 0: as the job says, with auto by cores [0]",
+            CLI::Range(0, 1024));
+  AddBindOptions(command, "the servers listen; port 0: any free one each", &args->bind,
+                 &args->insecure);
+  AddOption(command, "--lanes N", &args->lanes, "serving threads of each server; 0: by cores [0]",
+            CLI::Range(0, 256));
+  AddDataOptions(command, &args->data_path, &args->data_cache);
+  AddOption(command, "--log-dir PATH", &args->log_dir,
+            "a log file for each process; without it they write to standard error");
   AddMaxRestartsOption(command, &args->restarts_max);
   AddStartTimeoutOption(command, &args->start_timeout_ms);
   AddVerboseOption(command, &args->is_verbose);
-  command.footer(
-      Footer("pando node --join tcp://10.0.0.1:7070 --bind tcp://10.0.0.2:0 --insecure"));
   return [args, workers] { return KeepNode(*args, *workers); };
 }
 
 Subcommand AddStatusCommand(CLI::App& app) {
-  auto args = std::make_shared<StatusArgs>();
+  auto options = std::make_shared<StatusOptions>();
   CLI::App& command =
-      *app.add_subcommand("status", "Lists the processes of a run and what each one is doing.");
-  AddJoinOption(command, &args->join);
-  command.add_flag("--json", args->json, "as JSON");
-  AddStartTimeoutOption(command, &args->start_timeout_ms);
-  command.footer(Footer("pando status --join tcp://127.0.0.1:7070"));
-  return [args] { return AskStatus(*args); };
+      DeclareCommand(app, "status", "Lists the processes of a run and what each one is doing.",
+                     "Example:\n  pando status --join tcp://127.0.0.1:7070\n");
+  AddJoinOption(command, &options->join);
+  command.add_flag("--json", options->is_json, "as JSON");
+  AddStartTimeoutOption(command, &options->timeout_ms);
+  return [options] { return ShowStatus(*options); };
 }
 
 }  // namespace pando

@@ -1,15 +1,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdio>
 
 #include "cli/commands.h"
 #include "common/exit_codes.h"
 #include "common/text.h"
-#include "job/data_default.h"
+#include "job/run_plan.h"
 #include "run/run_folder.h"
-#include "worker/allreduce/gloo_group.h"
+#include "worker/allreduce/allreduce_group.h"
 
 namespace pando {
 namespace {
@@ -22,25 +23,15 @@ std::string GroupName(std::string_view section) {
   return is_run ? "Processes and run folder" : "Steps and batches";
 }
 
+// By ValueKind.
+constexpr auto kTypeNames =
+    std::to_array({"N", "X", "true|false", "NAME", "NAME", "N,N", "NAME,NAME"});
+
 std::string TypeName(const JobKey& key) {
-  switch (key.kind) {
-    case ValueKind::kCount:
-      return "N";
-    case ValueKind::kReal:
-      return "X";
-    case ValueKind::kBool:
-      return "true|false";
-    case ValueKind::kCountList:
-      return "N,N";
-    case ValueKind::kTextList:
-      return "NAME,NAME";
-    case ValueKind::kChoice:
-      return "NAME";
-    case ValueKind::kText:
-      break;
-  }
   if (key.name == "run.timeline_steps") return "A:B";
-  return key.unit == "folder" || key.unit == "file" ? "PATH" : "NAME";
+  const bool is_path = key.unit == "folder" || key.unit == "file";
+  if (key.kind == ValueKind::kText && is_path) return "PATH";
+  return kTypeNames[static_cast<size_t>(key.kind)];
 }
 
 // As the flag takes it. Of what may be empty, and is, the help says what that means.
@@ -103,19 +94,22 @@ bool IsForResume(const JobKey& key) {
 }
 
 bool IsLoopback(const std::string& endpoint) {
-  for (const char* prefix : {"ipc://", "tcp://127.", "tcp://localhost:", "tcp://[::1]:"}) {
-    if (endpoint.starts_with(prefix)) return true;
-  }
-  return false;
+  return std::ranges::any_of(
+      std::to_array({"ipc://", "tcp://127.", "tcp://localhost:", "tcp://[::1]:"}),
+      [&](const char* prefix) { return endpoint.starts_with(prefix); });
 }
 
 }  // namespace
 
+CLI::App& DeclareCommand(CLI::App& app, const std::string& name, const std::string& description,
+                         const std::string& notes) {
+  CLI::App* command = app.add_subcommand(name, description);
+  return *command->footer(fmt::format("\n{}\n{}", notes, kExitCodesHelp));
+}
+
 void AddJobOptions(CLI::App& command, JobSource* source) {
-  command
-      .add_option("JOB", source->job_path,
-                  "the job file; without it, defaults and flags make the job")
-      ->type_name("JOB.toml");
+  AddOption(command, "JOB JOB.toml", &source->job_path,
+            "the job file; without it, defaults and flags make the job");
   AddKeyFlags(command, source, [](const JobKey&) { return true; });
   AddSetOption(command, source);
 }
@@ -136,14 +130,6 @@ void AddModelOptions(CLI::App& command, JobSource* source) {
   AddKeyFlags(command, source, [](const JobKey& key) {
     return key.section() == "model" || key.section() == "data";
   });
-}
-
-Status CheckSupervision(const SupervisionOptions& options, const Job& job) {
-  if (job.strategy == Strategy::kAllreduce) return CheckGloo();
-  if (options.group_restarts == 0) return Status();
-  return InvalidArgument(
-      "--group-restarts is for --strategy allreduce, where a death ends the group; with servers "
-      "each process restarts alone (--max-restarts)");
 }
 
 void PrintWarnings(const JobDraft& draft) {
@@ -172,37 +158,15 @@ void AddVerboseOption(CLI::App& command, bool* is_verbose) {
   command.add_flag("-v,--verbose", *is_verbose, "more lines in the logs");
 }
 
-void AddMaxRestartsOption(CLI::App& command, uint32_t* restarts_max) {
-  command
-      .add_option("--max-restarts", *restarts_max,
-                  fmt::format("restarts of a process that dies within one minute of its start [{}]",
-                              *restarts_max))
-      ->type_name("N")
-      ->group("Processes and run folder");
-}
-
-void AddSupervisionOptions(CLI::App& command, SupervisionOptions* options) {
-  AddMaxRestartsOption(command, &options->restarts_max);
-  command
-      .add_option("--group-restarts", options->group_restarts,
-                  "with --strategy allreduce: restarts of the whole group from its last snapshot, "
-                  "after the death of a worker [0]")
-      ->type_name("N")
-      ->group("Processes and run folder");
-  command
-      .add_option("--chaos", options->chaos,
-                  "faults to inject: \"kill worker at step 100; stop "
-                  "server 1 2s at step 200; partition worker 5s every 30s; kill scheduler at step "
-                  "300\", or random:SEED")
-      ->type_name("TEXT")
-      ->group("Processes and run folder");
-}
-
 void AddJoinOption(CLI::App& command, std::string* endpoint) {
-  command
-      .add_option("--join", *endpoint, "where the scheduler listens: tcp://HOST:PORT or ipc://PATH")
-      ->type_name("ENDPOINT")
+  AddOption(command, "--join ENDPOINT", endpoint,
+            "where the scheduler listens: tcp://HOST:PORT or ipc://PATH")
       ->required();
+}
+
+void AddBindOptions(CLI::App& command, const std::string& what, std::string* bind, bool* insecure) {
+  AddOption(command, "--bind ENDPOINT", bind, fmt::format("where {} [{}]", what, *bind));
+  command.add_flag("--insecure", *insecure, "allow --bind beyond this machine, without encryption");
 }
 
 void AddStartTimeoutOption(CLI::App& command, uint32_t* start_timeout_ms) {
@@ -215,6 +179,17 @@ void AddStartTimeoutOption(CLI::App& command, uint32_t* start_timeout_ms) {
           fmt::format("seconds to wait for the scheduler [{:g}]", *start_timeout_ms / 1000.0))
       ->type_name("SECONDS")
       ->check(CLI::Range(0.001, 86400.0));
+}
+
+void AddMaxRestartsOption(CLI::App& command, uint32_t* restarts_max) {
+  AddOption(command, "--max-restarts N", restarts_max,
+            fmt::format("restarts of a process that dies within one minute of its start [{}]",
+                        *restarts_max))
+      ->group("Processes and run folder");
+}
+
+void AddMovedDataOption(CLI::App& command, std::string* data_path) {
+  AddOption(command, "--data PATH", data_path, "where the data lie now, if they have moved");
 }
 
 Status CheckEndpoint(const std::string& flag, const std::string& endpoint) {
@@ -240,25 +215,9 @@ Status CheckBind(const std::string& endpoint, bool is_insecure) {
                   endpoint));
 }
 
-void PrintOutcome(const Summary& summary, const RunFolder& folder) {
-  std::string line = fmt::format("pando: {} after {} steps", summary.status, summary.steps);
-  if (summary.test_accuracy)
-    line += fmt::format(", test accuracy {:.2f} %", 100 * *summary.test_accuracy);
-  if (summary.images_per_second > 0)
-    line += fmt::format(", {:.0f} images/s", summary.images_per_second);
-  if (summary.unverified_micro_batches > 0)
-    line += fmt::format(", {} micro-batches not verified", summary.unverified_micro_batches);
-  if (!summary.is_reproducible)
-    line +=
-        ", bits that need not come again (several kinds of workers, allow_nondeterministic, or "
-        "codec 1-bit or top-k)";
-  if (!summary.failure.empty()) line += ": " + summary.failure;
-  fmt::print(stderr, "{}\npando: summary in {}\n", line, folder.SummaryPath());
-}
-
 int Report(const Status& status) {
   fmt::print(stderr, "pando: {}\n", status.message());
-  return ExitCodeOf(status);
+  return ExitCodeFor(status);
 }
 
 }  // namespace pando

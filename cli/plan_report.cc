@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "cli/bandwidth.h"
+#include "cli/plan_input.h"
 #include "common/text.h"
 
 namespace pando {
@@ -20,7 +20,7 @@ std::string Counted(uint64_t count, const std::string& thing) {
   return fmt::format("{} {}{}", count, thing, count == 1 ? "" : "s");
 }
 
-const Prediction& BestOf(const Plan& plan) {
+const Prediction& FindBest(const Plan& plan) {
   return *std::ranges::min_element(plan.predictions, {},
                                    [](const Prediction& p) { return p.time.step_ms; });
 }
@@ -183,7 +183,7 @@ std::string PlanJson(const Plan& plan) {
                               {"alone_ms", ComputeMs(input.work) + input.work.optimizer_ms}};
   for (const Prediction& p : plan.predictions)
     json["predictions"].push_back(PredictionJson(input, p));
-  json["best"] = BestOf(plan).key;
+  json["best"] = FindBest(plan).key;
   json["servers_to_buy"] = {{"enough", choice.enough},
                             {"step_ms", choice.enough_ms},
                             {"least_gain", kLeastGain},

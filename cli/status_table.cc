@@ -81,7 +81,7 @@ std::string FaultLines(const nlohmann::json& faults) {
   return text;
 }
 
-std::string TableOf(const nlohmann::json& status) {
+std::string MakeTable(const nlohmann::json& status) {
   std::string text = fmt::format(
       "{} on {}: {}, step {} of {}, view {}\n", status.value("model", ""),
       status.value("dataset", ""), status.value("phase", ""), status.value("step", uint64_t{0}),
@@ -111,7 +111,7 @@ std::string TableOf(const nlohmann::json& status) {
 std::optional<std::string> StatusTable(const std::string& answer) {
   try {
     const nlohmann::json status = nlohmann::json::parse(answer);
-    if (status.is_object() && status.contains("nodes")) return TableOf(status);
+    if (status.is_object() && status.contains("nodes")) return MakeTable(status);
   } catch (const nlohmann::json::exception&) {
   }
   return std::nullopt;

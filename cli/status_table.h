@@ -1,4 +1,4 @@
-// A scheduler's answer to `pando status` for people. Used by status_process.
+// A scheduler's answer to `pando status` for people. Used by node_commands.
 #pragma once
 
 #include <optional>

@@ -19,8 +19,8 @@ struct TimelineOptions {
   std::string out;
 };
 
-constexpr const char* kExamples =
-    "\nExamples:\n"
+constexpr const char* kNotes =
+    "Examples:\n"
     "  pando timeline runs/first --out trace.json\n"
     "  pando timeline runs/first /gathered/from/another/machine --out trace.json\n"
     "\n"
@@ -35,7 +35,7 @@ constexpr const char* kExamples =
     "             exposed_sync_ms: waits for parameters, of a computing thread and a step\n"
     "  server     lane N: aggregate, update, replicate, commit, reply; and from root to commit\n"
     "  scheduler  run: steps; marks for views, faults, evaluations, and what events.jsonl has\n"
-    "Layers that are computed in one go are one span. With a GPU a layer's span is its launch.\n\n";
+    "Layers that are computed in one go are one span. With a GPU a layer's span is its launch.\n";
 
 }  // namespace
 
@@ -73,14 +73,13 @@ int ConcludeTimeline(const Job& job, const RunFolder& folder, int exit_code) {
 
 Subcommand AddTimelineCommand(CLI::App& app) {
   auto options = std::make_shared<TimelineOptions>();
-  CLI::App& command = *app.add_subcommand(
-      "timeline", "Makes a Chrome trace of what the processes of a run did, and when.");
-  command
-      .add_option("SOURCE", options->sources,
-                  "run folders, folders of timelines gathered from other machines, or such files")
+  CLI::App& command =
+      DeclareCommand(app, "timeline",
+                     "Makes a Chrome trace of what the processes of a run did, and when.", kNotes);
+  AddOption(command, "SOURCE", &options->sources,
+            "run folders, folders of timelines gathered from other machines, or such files")
       ->required();
-  command.add_option("--out", options->out, "the trace to write")->type_name("FILE")->required();
-  command.footer(std::string(kExamples) + kExitCodesHelp);
+  AddOption(command, "--out FILE", &options->out, "the trace to write")->required();
   return [options] {
     const Status made = MakeTrace(options->sources, options->out);
     return made.ok() ? kExitCompleted : Report(made);

@@ -7,9 +7,9 @@
 
 #include "cli/commands.h"
 #include "common/exit_codes.h"
-#include "common/float_env.h"
+#include "common/system.h"
 #include "job/device_choice.h"
-#include "job/opened_job.h"
+#include "job/run_plan.h"
 #include "node/log.h"
 #include "node/shutdown.h"
 #include "optim/optimizer.h"
@@ -82,9 +82,7 @@ Result<SerialResult> Replay(const OpenedJob& job, const std::optional<SnapshotIm
         "the run's gradients contained errors of earlier ones (train.codec is 1-bit or top-k), and "
         "snapshots do not store them: there is nothing to compare with");
   }
-  Result<DeviceChoice> choice = ParseDevice("--device", job.plan.job.device);
-  if (!choice.ok()) return choice.status();
-  Result<OpenedDevice> device = OpenDevice(*choice, job.plan.job);
+  Result<OpenedDevice> device = OpenDevice(job.plan.job.device, job.plan.job);
   if (!device.ok()) return device.status();
   fmt::print(stderr, "pando: computing on {}; workers of another kind compute other bits\n",
              device->kind);
@@ -137,7 +135,7 @@ Result<std::string> Compare(const VerifyOptions& options, const RunFolder& folde
 }
 
 int Verify(const VerifyOptions& options) {
-  SetUpLog({.process = "verify", .is_verbose = false, .file = ""});
+  SetUpLog({.process = "verify"});
   SetFloatEnvironment();
   const RunFolder folder = RunFolder::Open(options.run_dir);
   Result<Job> job = JobOfRun(folder, options.data_path);
@@ -153,18 +151,14 @@ int Verify(const VerifyOptions& options) {
 
 Subcommand AddVerifyCommand(CLI::App& app) {
   auto options = std::make_shared<VerifyOptions>();
-  CLI::App& command =
-      *app.add_subcommand("verify",
-                          "Computes a run again from the snapshot before step t to that of step t, "
-                          "in this process, and\n"
-                          "names the first tensor and element that differ: was a machine wrong?");
-  command.add_option("RUN_DIR", options->run_dir, "the run's folder")->required();
-  command.add_option("--step", options->step, "t; without it, the newest snapshot's")
-      ->type_name("N");
-  command.add_option("--data", options->data_path, "where the data lie now, if they have moved")
-      ->type_name("PATH");
-  command.footer(std::string("\nExample:\n  pando verify runs/first --step 1000\n\n") +
-                 "Exit code 1: something differs.\n" + kExitCodesHelp);
+  CLI::App& command = DeclareCommand(
+      app, "verify",
+      "Computes a run again from the snapshot before step t to that of step t, in this process, "
+      "and\nnames the first tensor and element that differ: was a machine wrong?",
+      "Example:\n  pando verify runs/first --step 1000\n\nExit code 1: something differs.");
+  AddOption(command, "RUN_DIR", &options->run_dir, "the run's folder")->required();
+  AddOption(command, "--step N", &options->step, "t; without it, the newest snapshot's");
+  AddMovedDataOption(command, &options->data_path);
   return [options] { return Verify(*options); };
 }
 

@@ -7,10 +7,9 @@
 
 #include "cli/commands.h"
 #include "common/exit_codes.h"
-#include "common/float_env.h"
-#include "job/data_default.h"
+#include "common/system.h"
 #include "job/device_choice.h"
-#include "job/opened_job.h"
+#include "job/run_plan.h"
 #include "node/log.h"
 #include "run/run_weights.h"
 #include "run/safetensors.h"
@@ -29,7 +28,7 @@ struct ExportOptions {
 };
 
 int Export(const ExportOptions& options) {
-  SetUpLog({.process = "export", .is_verbose = false, .file = ""});
+  SetUpLog({.process = "export"});
   const RunFolder folder = RunFolder::Open(options.run_dir);
   Result<Job> job = JobOfRun(folder, options.data_path);
   if (!job.ok()) return Report(job.status());
@@ -48,8 +47,7 @@ int Export(const ExportOptions& options) {
   return kExitCompleted;
 }
 
-// ---- evaluate
-// ------------------------------------------------------------------------------------
+// ---- evaluate -----------------------------------------------------------------------------------
 
 struct EvaluateOptions {
   std::string path;  // of a run folder or a file
@@ -62,7 +60,7 @@ struct EvaluateOptions {
 
 // The job that says model and data: of the run, of the folder that the file lies in, or of the
 // options alone.
-Result<Job> JobOf(const EvaluateOptions& options, bool is_folder) {
+Result<Job> FindJob(const EvaluateOptions& options, bool is_folder) {
   namespace fs = std::filesystem;
   const fs::path folder = is_folder ? fs::path(options.path) : fs::path(options.path).parent_path();
   const std::string beside = RunFolder::Open(folder.empty() ? "." : folder.string()).JobPath();
@@ -73,7 +71,8 @@ Result<Job> JobOf(const EvaluateOptions& options, bool is_folder) {
   return ResolveJob(source);
 }
 
-Result<RunWeights> WeightsOf(const EvaluateOptions& options, bool is_folder, const JobPlan& plan) {
+Result<RunWeights> ReadEvaluated(const EvaluateOptions& options, bool is_folder,
+                                 const JobPlan& plan) {
   const RunFolder folder = RunFolder::Open(options.path);
   if (is_folder && options.is_averaged) return ReadAveragedWeights(folder, plan, options.step);
   if (is_folder) return ReadRunWeights(folder, plan, options.step);
@@ -132,7 +131,7 @@ void PrintEvaluation(const EvaluateOptions& options, const RunWeights& weights,
 }
 
 int Measure(const EvaluateOptions& options) {
-  SetUpLog({.process = "evaluate", .is_verbose = false, .file = ""});
+  SetUpLog({.process = "evaluate"});
   SetFloatEnvironment();
   std::error_code ignored;  // what cannot be looked at is no folder
   const bool is_folder = std::filesystem::is_directory(options.path, ignored);
@@ -145,17 +144,15 @@ int Measure(const EvaluateOptions& options) {
     Result<SafetensorsFile> file = SafetensorsFile::Open(options.path);
     if (!file.ok()) return Report(file.status());
   }
-  Result<Job> job = JobOf(options, is_folder);
+  Result<Job> job = FindJob(options, is_folder);
   if (!job.ok()) return Report(job.status());
   Result<OpenedJob> opened = OpenedJob::Open(*job);
   if (!opened.ok()) return Report(opened.status());
   if (opened->plan.data.test_samples == 0)
     return Report(InvalidArgument(fmt::format("{} has no test samples", job->dataset)));
-  Result<RunWeights> weights = WeightsOf(options, is_folder, opened->plan);
+  Result<RunWeights> weights = ReadEvaluated(options, is_folder, opened->plan);
   if (!weights.ok()) return Report(weights.status());
-  Result<DeviceChoice> choice = ParseDevice("--device", job->device);
-  if (!choice.ok()) return Report(choice.status());
-  Result<OpenedDevice> device = OpenDevice(*choice, *job);
+  Result<OpenedDevice> device = OpenDevice(job->device, *job);
   if (!device.ok()) return Report(device.status());
   Result<EvaluationSummary> summary =
       EvaluateSerially(opened->plan, *opened->data, opened->model, weights->flat, device->device());
@@ -168,17 +165,15 @@ int Measure(const EvaluateOptions& options) {
 
 Subcommand AddExportCommand(CLI::App& app) {
   auto options = std::make_shared<ExportOptions>();
-  CLI::App& command = *app.add_subcommand(
-      "export",
+  CLI::App& command = DeclareCommand(
+      app, "export",
       "Writes a run's weights as one safetensors file with PyTorch's names and layouts: the final\n"
-      "ones, or the newest snapshot of a run that has not ended.");
-  command.add_option("RUN_DIR", options->run_dir, "the run's folder")->required();
-  command.add_option("OUT", options->output, "the file to write")
-      ->type_name("OUT.safetensors")
-      ->required();
+      "ones, or the newest snapshot of a run that has not ended.",
+      "Example:\n  pando export runs/first first.safetensors --step 500\n");
+  AddOption(command, "RUN_DIR", &options->run_dir, "the run's folder")->required();
+  AddOption(command, "OUT OUT.safetensors", &options->output, "the file to write")->required();
   CLI::Option* step =
-      command.add_option("--step", options->step, "the snapshot of this step instead");
-  step->type_name("N");
+      AddOption(command, "--step N", &options->step, "the snapshot of this step instead");
   CLI::Option* average =
       command.add_flag("--ema", options->is_averaged,
                        "the average of the weights (optimizer.ema_decay) in the newest snapshot");
@@ -187,38 +182,30 @@ Subcommand AddExportCommand(CLI::App& app) {
                 "the version of the best test accuracy instead (snapshot.best = true)")
       ->excludes(step)
       ->excludes(average);
-  command.add_option("--data", options->data_path, "where the data lie now, if they have moved")
-      ->type_name("PATH");
-  command.footer(
-      std::string("\nExample:\n  pando export runs/first first.safetensors --step 500\n\n") +
-      kExitCodesHelp);
+  AddMovedDataOption(command, &options->data_path);
   return [options] { return Export(*options); };
 }
 
 Subcommand AddEvaluateCommand(CLI::App& app) {
   auto options = std::make_shared<EvaluateOptions>();
-  CLI::App& command = *app.add_subcommand(
-      "evaluate", "Measures accuracy and loss on the test set, to the same bits as a run does.");
-  command
-      .add_option("WEIGHTS", options->path,
-                  "a run's folder, or a safetensors file; its model and data are those of the "
-                  "job.toml beside it, of --job, or of the flags")
-      ->type_name("RUN_DIR|FILE")
+  CLI::App& command = DeclareCommand(
+      app, "evaluate",
+      "Measures accuracy and loss on the test set, to the same bits as a run does.",
+      "Examples:\n  pando evaluate runs/first\n"
+      "  pando evaluate first.safetensors --model mnist-cnn --dataset mnist --data data/mnist\n");
+  AddOption(command, "WEIGHTS RUN_DIR|FILE", &options->path,
+            "a run's folder, or a safetensors file; its model and data are those of the "
+            "job.toml beside it, of --job, or of the flags")
       ->required();
-  command.add_option("--job", options->source.job_path, "the job file that says model and data")
-      ->type_name("JOB.toml");
+  AddOption(command, "--job JOB.toml", &options->source.job_path,
+            "the job file that says model and data");
   AddModelOptions(command, &options->source);
-  command.add_option("--step", options->step, "the snapshot of this step of the run")
-      ->type_name("N");
+  AddOption(command, "--step N", &options->step, "the snapshot of this step of the run");
   command.add_flag("--ema", options->is_averaged,
                    "the average of the weights (optimizer.ema_decay) in the run's newest snapshot");
   command.add_flag("--classes", options->lists_classes,
                    "each class's accuracy, and what it is most often taken for");
   command.add_flag("--json", options->is_json, "print the result as JSON");
-  command.footer(std::string("\nExamples:\n  pando evaluate runs/first\n"
-                             "  pando evaluate first.safetensors --model mnist-cnn --dataset mnist "
-                             "--data data/mnist\n\n") +
-                 kExitCodesHelp);
   return [options] { return Measure(*options); };
 }
 

@@ -9,8 +9,8 @@
 #include <string>
 #include <string_view>
 
+#include "common/descriptor.h"
 #include "common/status.h"
-#include "common/unique_fd.h"
 
 namespace pando {
 
@@ -42,7 +42,6 @@ class RowFile {
   // Continues after the last sound row, which it returns in *last without its newline; empty if
   // there is none. It cuts off what a crash left behind that row: a partial row or zeros. It
   // creates a missing file.
-  // crash left behind it, a row cut short or zeros, is cut off. A file that is not there is made.
   static Result<RowFile> Reopen(std::string path,
                                 const std::function<bool(std::string_view row)>& is_sound,
                                 std::string* last);

@@ -1,11 +1,13 @@
-// The clock from which processes give their protocol cores the time.
+// Micros: time since an arbitrary start, on a clock that never goes back. Processes read the clock
+// and give their protocol cores the time; cores never ask for it.
 #pragma once
 
 #include <chrono>
 
-#include "common/micros.h"
-
 namespace pando {
+
+using Micros = std::chrono::microseconds;
+inline constexpr Micros kNever = Micros::max();  // no deadline
 
 inline Micros SteadyNow() {
   return std::chrono::duration_cast<Micros>(std::chrono::steady_clock::now().time_since_epoch());

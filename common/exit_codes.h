@@ -19,7 +19,7 @@ inline constexpr const char* kExitCodesHelp =
     "130 interrupted.";
 
 // The exit code of a command that stops on `status`.  REQUIRES: !status.ok().
-inline int ExitCodeOf(const Status& status) {
+inline int ExitCodeFor(const Status& status) {
   switch (status.code()) {
     case StatusCode::kInvalidArgument:
     case StatusCode::kCorrupt:

@@ -2,7 +2,8 @@
 
 #include <xxhash.h>
 
-#include <array>
+#include <charconv>
+#include <system_error>
 
 #include "common/check.h"
 
@@ -33,15 +34,23 @@ void Hash128::Update(std::span<const std::byte> bytes) {
 }
 
 std::string Hash128::Hex() const {
-  XXH128_canonical_t canonical;
-  XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(state_->xxh));
-  constexpr std::array<char, 17> kDigits{"0123456789abcdef"};
-  std::string hex;
-  for (unsigned char byte : canonical.digest) {
-    hex += kDigits[byte >> 4];
-    hex += kDigits[byte & 15];
-  }
-  return hex;
+  const XXH128_hash_t hash = XXH3_128bits_digest(state_->xxh);
+  return HexText(hash.high64) + HexText(hash.low64);
+}
+
+std::string HexText(uint64_t number) {
+  std::string text(16, '0');
+  for (size_t i = text.size(); number != 0; number >>= 4)
+    text[--i] = "0123456789abcdef"[number & 15];
+  return text;
+}
+
+std::optional<uint64_t> ParseHex(std::string_view text) {
+  uint64_t number = 0;
+  const char* const last = text.data() + text.size();
+  const auto [end, error] = std::from_chars(text.data(), last, number, 16);
+  if (error != std::errc{} || end != last) return std::nullopt;
+  return number;
 }
 
 }  // namespace pando

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -35,5 +36,9 @@ class Hash128 {
   struct State;
   std::unique_ptr<State> state_;
 };
+
+// 16 hex digits, and the number that a text of hex digits is.
+std::string HexText(uint64_t number);
+std::optional<uint64_t> ParseHex(std::string_view text);
 
 }  // namespace pando

@@ -11,7 +11,7 @@
 #include <optional>
 #include <utility>
 
-#include "common/event_fd.h"
+#include "common/descriptor.h"
 
 namespace pando {
 
@@ -45,11 +45,6 @@ class Mailbox {
     changed_.notify_all();
   }
 
-  std::optional<T> TryPop() {
-    const std::lock_guard lock(mutex_);
-    return PopLocked();
-  }
-
   // All items at once.
   std::deque<T> Drain() {
     const std::lock_guard lock(mutex_);
@@ -68,7 +63,11 @@ class Mailbox {
     } else {
       changed_.wait_until(lock, deadline, has_news);
     }
-    return PopLocked();
+    if (items_.empty()) return std::nullopt;
+    std::optional<T> item(std::move(items_.front()));
+    items_.pop_front();
+    ClearWhenEmpty();
+    return item;
   }
 
   // Readable while an item that wakes is queued, and always once closed.
@@ -79,13 +78,6 @@ class Mailbox {
   }
 
  private:
-  std::optional<T> PopLocked() {
-    if (items_.empty()) return std::nullopt;
-    std::optional<T> item(std::move(items_.front()));
-    items_.pop_front();
-    ClearWhenEmpty();
-    return item;
-  }
   void ClearWhenEmpty() {
     if (!items_.empty() || is_closed_ || !is_raised_) return;
     event_.Clear();

@@ -12,7 +12,20 @@ namespace pando {
 using PhiloxKey = std::array<uint32_t, 2>;
 using PhiloxBlock = std::array<uint32_t, 4>;  // also the 128-bit counter, low word first
 
-PhiloxBlock Philox4x32(PhiloxBlock counter, PhiloxKey key);
+// `constexpr`, so that kernels on a GPU call it too.
+constexpr PhiloxBlock Philox4x32(PhiloxBlock counter, PhiloxKey key) {
+  constexpr uint64_t kMultiplier0 = 0xD2511F53;  // from the paper, section 4.3; the next one too
+  constexpr uint64_t kMultiplier1 = 0xCD9E8D57;
+  constexpr uint32_t kWeyl0 = 0x9E3779B9, kWeyl1 = 0xBB67AE85;
+  constexpr int kRounds = 10;
+  for (int round = 0; round < kRounds; ++round) {
+    const uint64_t p0 = kMultiplier0 * counter[0], p1 = kMultiplier1 * counter[2];
+    counter = {static_cast<uint32_t>(p1 >> 32) ^ counter[1] ^ key[0], static_cast<uint32_t>(p1),
+               static_cast<uint32_t>(p0 >> 32) ^ counter[3] ^ key[1], static_cast<uint32_t>(p0)};
+    key = {key[0] + kWeyl0, key[1] + kWeyl1};
+  }
+  return counter;
+}
 
 // The purpose of a random number. It is part of the key, so that no two uses share numbers.
 enum class RandomPurpose : uint32_t { kInit, kDropout, kAugment, kShuffle, kSynthetic, kVerify };
@@ -26,7 +39,7 @@ inline float UniformFloat(uint32_t bits) {
 }
 
 // The i-th of the eight 16-bit uniforms of one block (P37). Dropout compares it with its threshold.
-inline uint32_t Uniform16(const PhiloxBlock& block, unsigned i) {
+constexpr uint32_t Uniform16(const PhiloxBlock& block, unsigned i) {
   return block[i / 2] >> (16 * (i % 2)) & 0xffff;
 }
 

@@ -1,4 +1,4 @@
-// Small text helpers.
+// Text: lists, numbers and names as words, names that a user mistyped, and text from outside.
 #pragma once
 
 #include <algorithm>
@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -42,5 +43,31 @@ std::optional<E> ParseEnum(std::string_view name) {
   if (at == kEnumNames<E>.end()) return std::nullopt;
   return static_cast<E>(at - kEnumNames<E>.begin());
 }
+
+// ---- what a user probably meant by an unknown word (a data set, a flag, a key)
+
+// Insertions, deletions, substitutions and swaps of neighbours that turn a into b: the
+// Damerau-Levenshtein distance in its restricted form (no edit between two swapped letters).
+// Case and '-' against '_' count as equal.
+size_t EditDistance(std::string_view a, std::string_view b);
+
+// The known names near `typed`, nearest first, at most three; equally near ones keep their order.
+// Near: one edit in three letters, or typed in full as a part of the name ("synthetic").
+std::vector<std::string> NearestNames(std::string_view typed, std::span<const std::string> known);
+
+// "did you mean 'mnist' or 'fashion-mnist'?"; empty if nothing is near.
+std::string DidYouMean(std::string_view typed, std::span<const std::string> known);
+
+// ---- text from outside, made fit for a line of an error
+
+// Control characters become "\n", "\t" or "\x1b". A text over kPrintableBytesMax is cut and gets
+// "...". UTF-8 is cut between characters.
+inline constexpr size_t kPrintableBytesMax = 80;
+std::string Printable(std::string_view text);
+
+// The whole text as one line of UTF-8. Control characters become as above, and so does each byte
+// that is not part of a character ("caf\xe9"). A backslash is doubled, so that different texts stay
+// different. The result survives JSON unchanged.
+std::string AsUtf8(std::string_view text);
 
 }  // namespace pando

@@ -8,13 +8,13 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <utility>
 
 #include "common/check.h"
+#include "common/text.h"
 
 namespace pando {
 namespace {
@@ -73,13 +73,6 @@ int Allocate(int fd, size_t offset, size_t size) {
   return written < 0 ? errno : ENOSPC;
 }
 
-std::optional<uint64_t> ParseStep(std::string_view text) {
-  uint64_t value = 0;
-  const auto end = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (end.ec != std::errc{} || end.ptr != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
 // The name of everything that has no room in the table.
 constexpr const char* kNoName = "(the table of names is full)";
 
@@ -90,8 +83,8 @@ std::optional<StepRange> ParseStepRange(std::string_view text) {
   const size_t colon = text.find(':');
   if (colon == std::string_view::npos) return std::nullopt;
   const std::string_view first = text.substr(0, colon), last = text.substr(colon + 1);
-  const auto from = first.empty() ? std::optional<uint64_t>(0) : ParseStep(first);
-  const auto to = last.empty() ? std::optional<uint64_t>(UINT64_MAX) : ParseStep(last);
+  const auto from = first.empty() ? 0 : ParseNumber<uint64_t>(first);
+  const auto to = last.empty() ? UINT64_MAX : ParseNumber<uint64_t>(last);
   if (!from || !to || *from >= *to) return std::nullopt;
   return StepRange{*from, *to};
 }
@@ -119,17 +112,13 @@ Result<std::unique_ptr<Timeline>> Timeline::Create(const Options& options) {
   }
   *static_cast<TimelineHead*>(bytes) = MakeHead(options);
   std::unique_ptr<Timeline> timeline(
-      new Timeline(options, path, std::move(fd), static_cast<std::byte*>(bytes)));
+      new Timeline(options, std::move(fd), static_cast<std::byte*>(bytes)));
   if (rename(temp_path.c_str(), path.c_str()) != 0) return FileError("write", path, errno);
   return timeline;
 }
 
-Timeline::Timeline(const Options& options, std::string path, UniqueFd fd, std::byte* bytes)
-    : steps_(options.steps),
-      bytes_max_(options.bytes_max),
-      path_(std::move(path)),
-      fd_(std::move(fd)),
-      bytes_(bytes) {
+Timeline::Timeline(const Options& options, UniqueFd fd, std::byte* bytes)
+    : steps_(options.steps), bytes_max_(options.bytes_max), fd_(std::move(fd)), bytes_(bytes) {
   Insert(kNoName);
 }
 

@@ -87,7 +87,7 @@ class Timeline {
 
  private:
   friend class TimelineTrack;
-  Timeline(const Options& options, std::string path, UniqueFd fd, std::byte* bytes);
+  Timeline(const Options& options, UniqueFd fd, std::byte* bytes);
   TimelineHead& head() { return *reinterpret_cast<TimelineHead*>(bytes_); }
   uint32_t Insert(const std::string& packed);
   TimelineChunkHead* TakeChunk(uint32_t track);
@@ -95,7 +95,6 @@ class Timeline {
 
   const StepRange steps_;
   const uint64_t bytes_max_;
-  const std::string path_;
   const UniqueFd fd_;
   std::byte* const bytes_;  // bytes_max_ are mapped; the file grows below
   std::mutex mutex_;        // guards all members below, and the table of names

@@ -15,10 +15,6 @@ constexpr uint32_t kBoxTries = 10;
 constexpr uint32_t kUseShift = 0;
 constexpr uint32_t kUseBox = 1;  // and its retries
 
-bool Names(const std::vector<std::string>& words, const char* word) {
-  return std::find(words.begin(), words.end(), word) != words.end();
-}
-
 // Uniform in [0, bound).
 uint32_t UniformBelow(uint32_t bits, uint32_t bound) {
   return static_cast<uint32_t>((uint64_t{bits} * bound) >> 32);
@@ -46,8 +42,8 @@ PictureBox CentreBox(uint32_t height, uint32_t width) {
 }  // namespace
 
 Augmenter::Augmenter(const Job& job)
-    : crops_(Names(job.augment, "crop")),
-      flips_(Names(job.augment, "flip")),
+    : crops_(std::ranges::count(job.augment, "crop") > 0),
+      flips_(std::ranges::count(job.augment, "flip") > 0),
       key_(MakePhiloxKey(job.seed, RandomPurpose::kAugment)) {}
 
 PhiloxBlock Augmenter::Draw(Name name, uint32_t use) const {
@@ -84,15 +80,6 @@ PictureBox Augmenter::DrawBox(Name name, uint32_t height, uint32_t width) const 
     return {UniformBelow(bits[2], height - h + 1), UniformBelow(bits[3], width - w + 1), h, w};
   }
   return CentreBox(height, width);
-}
-
-void DrawMoves(const Augmenter& augmenter, uint64_t epoch, std::span<const uint64_t> samples,
-               Batch* batch) {
-  batch->moves.clear();
-  if (!augmenter.crops() && !augmenter.flips()) return;
-  for (const uint64_t sample : samples)
-    batch->moves.push_back(
-        augmenter.DrawMove({epoch, sample}, batch->shape.height, batch->shape.width));
 }
 
 }  // namespace pando

@@ -4,8 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
-#include <vector>
 
 #include "common/batch.h"
 #include "common/philox.h"
@@ -42,9 +40,5 @@ class Augmenter {
   bool flips_ = false;
   PhiloxKey key_{};
 };
-
-// Sets batch->moves of these training pictures; no moves if the augmenter draws nothing.
-void DrawMoves(const Augmenter& augmenter, uint64_t epoch, std::span<const uint64_t> samples,
-               Batch* batch);
 
 }  // namespace pando

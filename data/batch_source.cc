@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "common/check.h"
-#include "common/time_slice.h"
+#include "common/system.h"
 #include "data/permutation.h"
 
 namespace pando {
@@ -33,16 +33,19 @@ BatchSource::~BatchSource() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-void BatchSource::Expect(Step step, MicroBatch m) {
-  if (plan_.Samples(step, m).count() > 0) Expect({.step = step, .m = m});
+BatchSource::Name BatchSource::TrainingName(Step step, MicroBatch m) const {
+  const SampleRange samples = plan_.Samples(step, m);
+  return {Split::kTrain, plan_.Epoch(step), samples.first, samples.last};
 }
 
+void BatchSource::Expect(Step step, MicroBatch m) { Expect(TrainingName(step, m)); }
+
 void BatchSource::ExpectTest(uint64_t first, uint64_t last) {
-  Expect({.split = Split::kTest, .first = first, .last = last});
+  Expect({.first = first, .last = last});
 }
 
 void BatchSource::Expect(const Name& name) {
-  if (prefetch_max_ == 0) return;
+  if (prefetch_max_ == 0 || name.first == name.last) return;
   {
     std::lock_guard lock(mutex_);
     if (Find(name) != entries_.end()) return;
@@ -61,56 +64,39 @@ void BatchSource::Expect(const Name& name) {
 }
 
 Result<std::shared_ptr<const Batch>> BatchSource::Take(Step step, MicroBatch m) {
-  return Take({.step = step, .m = m});
+  return Take(TrainingName(step, m));
 }
 
 Result<std::shared_ptr<const Batch>> BatchSource::TakeTest(uint64_t first, uint64_t last) {
-  return Take({.split = Split::kTest, .first = first, .last = last});
+  return Take({.first = first, .last = last});
 }
 
 std::shared_ptr<const Batch> BatchSource::Peek(Step step, MicroBatch m) {
   std::lock_guard lock(mutex_);
-  const auto entry = Find({.step = step, .m = m});
+  const auto entry = Find(TrainingName(step, m));
   if (entry == entries_.end() || !entry->result || !entry->result->ok()) return nullptr;
   return **entry->result;
 }
 
+// If a thread is reading the batch, waits for it. A batch that no thread has begun is read here.
 BatchSource::BatchResult BatchSource::Take(const Name& name) {
-  std::optional<BatchResult> result = TakeReady(name);
-  if (result) return std::move(*result);
   const auto start = std::chrono::steady_clock::now();
-  result = TakeAwaited(name);
+  std::unique_lock lock(mutex_);
+  ++TakeCount(name);
+  auto entry = Find(name);
+  const bool is_ready = entry != entries_.end() && entry->result;
+  for (; entry != entries_.end() && entry->is_reading; entry = Find(name)) changed_.wait(lock);
+  std::optional<BatchResult> result;
+  if (entry != entries_.end()) {
+    result = std::move(entry->result);
+    entries_.erase(entry);
+  }
+  lock.unlock();
+  if (is_ready) return *std::move(result);
   if (!result) result = ReadNow(name);
   const std::chrono::nanoseconds stalled = std::chrono::steady_clock::now() - start;
   if (name.split == Split::kTrain) stalled_ns_ += stalled.count();
-  return std::move(*result);
-}
-
-std::optional<BatchSource::BatchResult> BatchSource::TakeReady(const Name& name) {
-  std::lock_guard lock(mutex_);
-  ++TakeCount(name);
-  const auto entry = Find(name);
-  if (entry == entries_.end() || entry->is_reading) return std::nullopt;
-  return Remove(entry);
-}
-
-// Waits for a thread that is reading the batch. None if no thread is reading it.
-std::optional<BatchSource::BatchResult> BatchSource::TakeAwaited(const Name& name) {
-  std::unique_lock lock(mutex_);
-  auto entry = Find(name);
-  while (entry != entries_.end() && entry->is_reading) {
-    changed_.wait(lock);
-    entry = Find(name);
-  }
-  if (entry == entries_.end()) return std::nullopt;
-  return Remove(entry);
-}
-
-// None if the batch has not been read: the caller then reads it.
-std::optional<BatchSource::BatchResult> BatchSource::Remove(std::deque<Entry>::iterator entry) {
-  std::optional<BatchResult> result = std::move(entry->result);
-  entries_.erase(entry);
-  return result;
+  return *std::move(result);
 }
 
 size_t BatchSource::waiting_count() const {
@@ -147,8 +133,7 @@ std::deque<BatchSource::Entry>::iterator BatchSource::Find(const Name& name) {
 }
 
 std::deque<BatchSource::Entry>::iterator BatchSource::FindUnread() {
-  return std::find_if(entries_.begin(), entries_.end(),
-                      [](const Entry& e) { return !e.result && !e.is_reading; });
+  return std::ranges::find_if(entries_, [](const Entry& e) { return !e.result && !e.is_reading; });
 }
 
 BatchSource::BatchResult BatchSource::ReadNow(const Name& name) const {
@@ -161,14 +146,12 @@ BatchSource::BatchResult BatchSource::ReadNow(const Name& name) const {
 }
 
 Status BatchSource::ReadTraining(const Name& name, Batch* batch) const {
-  const SampleRange range = plan_.Samples(name.step, name.m);
-  PANDO_CHECK(range.count() > 0);
-  const uint64_t epoch = plan_.Epoch(name.step);
-  const Permutation shuffle(data_set_.sample_count(Split::kTrain), seed_, epoch);
+  PANDO_CHECK(name.first < name.last);
+  const Permutation shuffle(data_set_.sample_count(Split::kTrain), seed_, name.epoch);
   std::vector<uint64_t> indices;
-  indices.reserve(range.count());
-  for (uint64_t i = range.first; i < range.last; ++i) indices.push_back(shuffle.At(i));
-  Status read = data_set_.ReadAugmented(epoch, indices, batch);
+  indices.reserve(name.last - name.first);
+  for (uint64_t i = name.first; i < name.last; ++i) indices.push_back(shuffle.At(i));
+  Status read = data_set_.ReadAugmented(name.epoch, indices, batch);
   if (read.ok() && finish_) finish_(batch);
   return read;
 }

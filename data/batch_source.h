@@ -61,10 +61,9 @@ class BatchSource {
  private:
   using BatchResult = Result<std::shared_ptr<const Batch>>;
   struct Name {  // of a batch
-    Split split = Split::kTrain;
-    Step step;  // of training samples
-    MicroBatch m;
-    uint64_t first = 0;  // of test samples
+    Split split = Split::kTest;
+    uint64_t epoch = 0;  // of training samples: [first, last) is within its permutation
+    uint64_t first = 0;
     uint64_t last = 0;
     bool operator==(const Name&) const = default;
   };
@@ -80,11 +79,9 @@ class BatchSource {
     size_t made_count = 0;
   };
 
+  Name TrainingName(Step step, MicroBatch m) const;
   void Expect(const Name& name);
   BatchResult Take(const Name& name);
-  std::optional<BatchResult> TakeReady(const Name& name);
-  std::optional<BatchResult> TakeAwaited(const Name& name);
-  std::optional<BatchResult> Remove(std::deque<Entry>::iterator entry);
   void PrefetchLoop();
   std::deque<Entry>::iterator Find(const Name& name);
   std::deque<Entry>::iterator FindUnread();

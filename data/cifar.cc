@@ -1,14 +1,22 @@
-#include "data/cifar.h"
-
+// The binary CIFAR-10 and CIFAR-100 files.
+//
+//   CIFAR-10   data_batch_1.bin to data_batch_5.bin, test_batch.bin
+//              record: label, then 3 x 32 x 32 pixels: the red plane, the green, the blue, row by
+//              row
+//   CIFAR-100  train.bin, test.bin
+//              record: coarse label, fine label (the class), then pixels as above
+//
+// Source: Krizhevsky, "Learning multiple layers of features from tiny images", 2009.
 #include <fmt/format.h>
 
-#include <array>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <utility>
 
+#include "data/kinds.h"
 #include "data/picture_set.h"
 
 namespace pando {
@@ -32,41 +40,43 @@ struct Format {
   Normalisation normalisation;  // of byte / 255 over the training pictures
 };
 
-const Format& FindFormat(CifarKind kind) {
-  static const Format kCifar10{
+const Format& Cifar10() {
+  static const Format kFormat{
       .title = "CIFAR-10",
       .train_files = {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin",
                       "data_batch_4.bin", "data_batch_5.bin"},
       .test_file = "test_batch.bin",
       .names_file = "batches.meta.txt",
-      .own_folder = "cifar-10-batches-bin",
+      .own_folder = kCifar10Folder,
       .label_bytes = 1,
       .class_count = 10,
       .normalisation = {{0.4914f, 0.4822f, 0.4465f}, {0.2470f, 0.2435f, 0.2616f}}};
-  static const Format kCifar100{
+  return kFormat;
+}
+
+const Format& Cifar100() {
+  static const Format kFormat{
       .title = "CIFAR-100",
       .train_files = {"train.bin"},
       .test_file = "test.bin",
       .names_file = "fine_label_names.txt",
-      .own_folder = "cifar-100-binary",
+      .own_folder = kCifar100Folder,
       .label_bytes = 2,
       .class_count = 100,
       .normalisation = {{0.5071f, 0.4865f, 0.4409f}, {0.2673f, 0.2564f, 0.2762f}}};
-  return kind == CifarKind::kCifar10 ? kCifar10 : kCifar100;
+  return kFormat;
 }
 
-std::vector<std::string> FileNames(const Format& format) {
-  std::vector<std::string> names = format.train_files;
-  names.push_back(format.test_file);
-  return names;
-}
-
-bool HoldsFiles(const std::string& folder, const Format& format) {
+// The first of the files that `folder` lacks.
+std::optional<std::string> FindMissing(const std::string& folder, const Format& format) {
   std::error_code ignored;
-  for (const std::string& name : FileNames(format)) {
-    if (!fs::is_regular_file(fs::path(folder) / name, ignored)) return false;
-  }
-  return true;
+  const auto is_missing = [&](const std::string& name) {
+    return !fs::is_regular_file(fs::path(folder) / name, ignored);
+  };
+  const auto missing = std::ranges::find_if(format.train_files, is_missing);
+  if (missing != format.train_files.end()) return *missing;
+  if (is_missing(format.test_file)) return format.test_file;
+  return std::nullopt;
 }
 
 // The folder of the files: the given one, or the archive's folder in it. Errors name what is
@@ -86,14 +96,12 @@ Result<std::string> FindFiles(const std::string& given, const Format& format) {
   }
   const std::string own = (fs::path(given) / format.own_folder).string();
   const std::string folder = fs::is_directory(own, ignored) ? own : given;
-  for (const std::string& name : FileNames(format)) {
-    if (fs::is_regular_file(fs::path(folder) / name, ignored)) continue;
-    return NotFound(
-        fmt::format("{}: holds no {}; {} (binary version) is {} files in one folder: download the "
-                    "archive again, or point data.path at the folder that has them",
-                    folder, name, format.title, FileNames(format).size()));
-  }
-  return folder;
+  const std::optional<std::string> missing = FindMissing(folder, format);
+  if (!missing) return folder;
+  return NotFound(
+      fmt::format("{}: holds no {}; {} (binary version) is {} files in one folder: download the "
+                  "archive again, or point data.path at the folder that has them",
+                  folder, *missing, format.title, format.train_files.size() + 1));
 }
 
 Status AppendRecord(const std::string& path, uint64_t record, const uint8_t* bytes,
@@ -164,16 +172,7 @@ Status CheckCounts(const std::string& folder, const Format& format,
   return Status();
 }
 
-}  // namespace
-
-std::string CifarFolder(CifarKind kind) { return FindFormat(kind).own_folder; }
-
-bool HoldsCifar(const std::string& folder, CifarKind kind) {
-  return HoldsFiles(folder, FindFormat(kind));
-}
-
-Result<std::unique_ptr<DataSet>> OpenCifar(const Job& job, CifarKind kind) {
-  const Format& format = FindFormat(kind);
+OpenedDataSet Open(const Job& job, const Format& format) {
   Result<std::string> folder = FindFiles(job.data_path, format);
   if (!folder.ok()) return folder.status();
   PictureSet::Parts parts{.shape = {kSide, kSide, kChannels},
@@ -192,8 +191,14 @@ Result<std::unique_ptr<DataSet>> OpenCifar(const Job& job, CifarKind kind) {
   if (Status s = AppendFile(test_path, format, &parts.test); !s.ok()) return s;
   Status even = CheckCounts(*folder, format, counts, parts.test.labels.size());
   if (!even.ok()) return even;
-  return Result<std::unique_ptr<DataSet>>(
-      std::make_unique<PictureSet>(std::move(parts), MakeTransform(job)));
+  return OpenedDataSet(std::make_unique<PictureSet>(std::move(parts), job));
 }
+
+}  // namespace
+
+OpenedDataSet OpenCifar10(const Job& job, const DataWarning&) { return Open(job, Cifar10()); }
+OpenedDataSet OpenCifar100(const Job& job, const DataWarning&) { return Open(job, Cifar100()); }
+bool HoldsCifar10(const std::string& folder) { return !FindMissing(folder, Cifar10()); }
+bool HoldsCifar100(const std::string& folder) { return !FindMissing(folder, Cifar100()); }
 
 }  // namespace pando

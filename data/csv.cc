@@ -4,13 +4,11 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cmath>
 #include <cstring>
 #include <fstream>
-#include <optional>
 
-#include "common/nearest_name.h"
+#include "common/text.h"
 
 namespace pando {
 namespace {
@@ -84,13 +82,11 @@ class CsvReader {
   }
 
   Status MissingColumn(const std::string& name) const {
-    std::string list;
-    for (const std::string& column : header_) list += (list.empty() ? "" : ", ") + column;
     const std::string question = DidYouMean(name, header_);
     return Corrupt(
         fmt::format("{}: line 1: has no column '{}', only {}{}{}; name the columns with "
                     "data.columns",
-                    path_, name, list, question.empty() ? "" : "; ", question));
+                    path_, name, Joined(header_), question.empty() ? "" : "; ", question));
   }
 
   Status TakeRow() {
@@ -103,13 +99,12 @@ class CsvReader {
     }
     for (size_t c = 0; c < columns_.numbers.size(); ++c) {
       const std::string& text = fields[places_[c]];
-      double number = 0;
-      const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-      if (error != std::errc{} || end != text.data() + text.size() || !std::isfinite(number)) {
+      const std::optional<double> number = ParseNumber<double>(text);
+      if (!number || !std::isfinite(*number)) {
         return Corrupt(fmt::format("{}: line {}: column '{}' holds '{}', expected a number", path_,
                                    line_number_, columns_.numbers[c], text));
       }
-      rows_.numbers.push_back(number);
+      rows_.numbers.push_back(*number);
     }
     const std::string& word = fields[places_.back()];
     if (word.empty()) {

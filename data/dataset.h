@@ -1,5 +1,4 @@
-// DataSet: labelled samples by index. The files beside this one have one kind each: idx (MNIST,
-// Fashion-MNIST), cifar, table_set (SDSS), image_folder, synthetic_digits, synthetic_imagenet.
+// DataSet: labelled samples by index. data/kinds.h lists the kinds of data sets.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +16,8 @@
 namespace pando {
 
 enum class Split : uint8_t { kTrain, kTest };
+
+class Augmenter;
 
 // Threads: Read may be called from several threads at once; a data set is immutable once opened.
 class DataSet {
@@ -37,26 +38,32 @@ class DataSet {
   // Replaces `batch` by the samples with these indices, in this order.
   // REQUIRES: indices < sample_count(split).
   virtual Status Read(Split split, std::span<const uint64_t> indices, Batch* batch) const = 0;
-  // Training samples, with the augmentation of this epoch (P37).
+  // Training samples, with the augmentation of this epoch (P37): by default the augmenter's moves.
   virtual Status ReadAugmented(uint64_t epoch, std::span<const uint64_t> indices,
                                Batch* batch) const;
+  // What a plan needs of the data. Only workers need the samples.
+  DataFacts facts() const;
+
+ private:
+  virtual const Augmenter* augmenter() const { return nullptr; }
 };
+
+using OpenedDataSet = Result<std::unique_ptr<DataSet>>;
 
 // Reports what a data set tolerates: a cache that cannot be opened. Called on any thread.
 using DataWarning = std::function<void(const std::string& text)>;
 
 // Opens the data set of job.dataset and job.data_path. Errors name the file, the place and what was
 // expected.
-Result<std::unique_ptr<DataSet>> OpenDataSet(const Job& job, DataWarning warn = nullptr);
+OpenedDataSet OpenDataSet(const Job& job, DataWarning warn = nullptr);
 std::vector<std::string> DataSetNames();
-// What a plan needs of the data. Only workers need the samples.
-DataFacts FactsOf(const DataSet& data);
 
-// Whether `folder` holds the four idx files (gz or not): for choosing a default.
-bool HoldsIdxFiles(const std::string& folder);
 // Whether the files of the data set with this name are in `folder` itself, or in the archive's
 // folder in it.
 bool HoldsDataSet(const std::string& name, const std::string& folder);
+// Makes room in `batch` for pictures as bytes, and clears the rest.
+void PreparePictures(const SampleShape& shape, const Normalisation& normalisation, size_t count,
+                     Batch* batch);
 // The data set whose files are at `path`, judged by file names; empty if it is unknown.
 std::string GuessDataSet(const std::string& path);
 // The first of the folders below `parent` that holds the data set with this name; empty if none

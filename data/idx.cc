@@ -1,5 +1,8 @@
-#include "data/idx.h"
-
+// idx files, the format of MNIST and Fashion-MNIST, plain or gzip-compressed.
+//
+//   byte 0  magic, big-endian: 0x00000803 pictures (3 sizes), 0x00000801 labels (1 size)
+//   byte 4  record count, big-endian; for pictures then height and width
+//   then    the records, one unsigned byte per pixel or label, row by row
 #include <fmt/format.h>
 #include <zlib.h>
 
@@ -7,20 +10,27 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <memory>
+#include <optional>
+
+#include "common/text.h"
+#include "data/kinds.h"
+#include "data/picture_set.h"
 
 namespace pando {
 namespace {
 
+namespace fs = std::filesystem;
+
+constexpr uint32_t kClassCount = 10;  // MNIST and Fashion-MNIST
 constexpr uint32_t kPicturesMagic = 0x00000803;
 constexpr uint32_t kLabelsMagic = 0x00000801;
 constexpr uint32_t kPictureSideMax = 65535;  // so that count * height * width fits 64 bits
 constexpr size_t kChunkBytes = size_t{8} << 20;
 constexpr uint64_t kReserveBytesMax = uint64_t{64} << 20;  // MNIST's 47 MB without reallocation
 constexpr unsigned kGzipBufferBytes = 256 << 10;
-
-bool EndsWithGz(const std::string& path) { return path.ends_with(".gz"); }
 
 // Name and content must agree about compression. A mismatch is a broken download or an incomplete
 // unpacking, and zlib would silently pass the bytes through.
@@ -32,17 +42,18 @@ Status CheckCompression(const std::string& path) {
   const unsigned first = static_cast<unsigned char>(head[0]);
   const unsigned second = static_cast<unsigned char>(head[1]);
   const bool is_gzip = file.gcount() == 2 && first == 0x1f && second == 0x8b;
-  if (EndsWithGz(path) && file.gcount() < 2) {
+  const bool is_named_gz = path.ends_with(".gz");
+  if (is_named_gz && file.gcount() < 2) {
     return Corrupt(fmt::format("{}: has {} bytes, expected a gzip file; download it again", path,
                                file.gcount()));
   }
-  if (EndsWithGz(path) && !is_gzip) {
+  if (is_named_gz && !is_gzip) {
     return Corrupt(fmt::format(
         "{}: not a gzip file: begins with {:02x} {:02x} at byte 0, expected 1f 8b; if it is "
         "unpacked already, remove .gz from its name, else download it again",
         path, first, second));
   }
-  if (!EndsWithGz(path) && is_gzip) {
+  if (!is_named_gz && is_gzip) {
     return Corrupt(
         fmt::format("{}: is gzip-compressed (1f 8b at byte 0) but its name does not end "
                     "with .gz; add .gz to it or unpack the file",
@@ -148,7 +159,7 @@ class IdxFile {
                  offset_);
   }
 
-  const char* Unpacked() const { return EndsWithGz(path_) ? " of the unpacked data" : ""; }
+  const char* Unpacked() const { return path_.ends_with(".gz") ? " of the unpacked data" : ""; }
 
   std::string path_;
   std::unique_ptr<gzFile_s, Close> file_;
@@ -173,7 +184,135 @@ Result<uint32_t> ReadSide(IdxFile& file, const char* what) {
   return side;
 }
 
+// The kinds of data sets in idx files.
+struct Kind {
+  const char* title;
+  float mean;  // of byte / 255 over the training pictures, rounded as usual
+  float stddev;
+  std::vector<std::string> class_names;  // none: numbers
+};
+
+struct Part {  // of a split: one file
+  const char* name;
+  const char* suffix;
+};
+constexpr Part kImages{"images", "idx3-ubyte"}, kLabels{"labels", "idx1-ubyte"};
+
+// "train-images-idx3-ubyte" is the published name; unpacked copies are often called
+// "train-images.idx3-ubyte".
+std::vector<std::string> FileNames(const char* split, const Part& part) {
+  const std::string dashed = fmt::format("{}-{}-{}", split, part.name, part.suffix);
+  const std::string dotted = fmt::format("{}-{}.{}", split, part.name, part.suffix);
+  return {dashed + ".gz", dashed, dotted, dotted + ".gz"};
+}
+
+std::optional<std::string> FindFile(const std::string& folder, const char* split,
+                                    const Part& part) {
+  std::error_code ignored;
+  for (const std::string& name : FileNames(split, part)) {
+    const fs::path path = fs::path(folder) / name;
+    if (fs::is_regular_file(path, ignored)) return path.string();
+  }
+  return std::nullopt;
+}
+
+Result<std::string> RequireFile(const std::string& folder, const char* split, const Part& part,
+                                const Kind& kind) {
+  if (std::optional<std::string> path = FindFile(folder, split, part)) return *path;
+  return NotFound(
+      fmt::format("{}: holds none of {}; {} is four idx files in one folder: download the missing "
+                  "one there, or point data.path at the folder that has them",
+                  folder, Joined(FileNames(split, part)), kind.title));
+}
+
+Status CheckFolder(const std::string& folder, const Kind& kind) {
+  if (folder.empty()) {
+    return InvalidArgument(
+        fmt::format("no folder given for {}: set data.path (--data) to the folder of its four idx "
+                    "files, or use --dataset synthetic-digits, which needs none",
+                    kind.title));
+  }
+  std::error_code error;
+  if (fs::is_directory(folder, error)) return Status();
+  const char* found = fs::exists(folder, error) ? "is not a folder" : "no such folder";
+  return NotFound(fmt::format(
+      "{}: {}; data.path (--data) must be the folder of the four idx files of {}, or use --dataset "
+      "synthetic-digits, which needs none",
+      folder, found, kind.title));
+}
+
+struct IdxSplit {
+  SampleShape shape;
+  Pictures pictures;
+  std::string pictures_path;
+};
+
+Result<IdxSplit> ReadSplit(const std::string& folder, const char* split, const Kind& kind) {
+  Result<std::string> images_path = RequireFile(folder, split, kImages, kind);
+  if (!images_path.ok()) return images_path.status();
+  Result<std::string> labels_path = RequireFile(folder, split, kLabels, kind);
+  if (!labels_path.ok()) return labels_path.status();
+  Result<IdxPictures> images = ReadIdxPictures(*images_path);
+  if (!images.ok()) return images.status();
+  auto labels = ReadIdxLabels(*labels_path, kClassCount);
+  if (!labels.ok()) return labels.status();
+  if (images->count != labels->size()) {
+    return Corrupt(fmt::format(
+        "{} holds {} pictures but {} holds {} labels, expected as many of each (counts at byte 4); "
+        "the two are not from one data set: download both again",
+        *images_path, images->count, *labels_path, labels->size()));
+  }
+  return IdxSplit{{images->height, images->width, 1},
+                  {std::move(images->pixels), std::move(*labels)},
+                  *images_path};
+}
+
+OpenedDataSet Open(const Job& job, const Kind& kind) {
+  const std::string& folder = job.data_path;
+  if (Status s = CheckFolder(folder, kind); !s.ok()) return s;
+  Result<IdxSplit> train = ReadSplit(folder, "train", kind);
+  if (!train.ok()) return train.status();
+  Result<IdxSplit> test = ReadSplit(folder, "t10k", kind);
+  if (!test.ok()) return test.status();
+  if (train->shape != test->shape) {
+    return Corrupt(
+        fmt::format("{} has pictures of {} x {} but {} of {} x {} (sizes at byte 8), expected the "
+                    "same size; the two are not from one data set: download both again",
+                    train->pictures_path, train->shape.height, train->shape.width,
+                    test->pictures_path, test->shape.height, test->shape.width));
+  }
+  return OpenedDataSet(
+      std::make_unique<PictureSet>(PictureSet::Parts{.shape = train->shape,
+                                                     .class_count = kClassCount,
+                                                     .class_names = kind.class_names,
+                                                     .normalisation = {{kind.mean}, {kind.stddev}},
+                                                     .train = std::move(train->pictures),
+                                                     .test = std::move(test->pictures)},
+                                   job));
+}
+
 }  // namespace
+
+OpenedDataSet OpenMnist(const Job& job, const DataWarning&) {
+  return Open(job, {"MNIST", 0.1307f, 0.3081f, {}});
+}
+
+OpenedDataSet OpenFashionMnist(const Job& job, const DataWarning&) {
+  return Open(job, {"Fashion-MNIST",
+                    0.2860f,
+                    0.3530f,
+                    {"T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt",
+                     "Sneaker", "Bag", "Ankle boot"}});
+}
+
+bool HoldsIdxFiles(const std::string& folder) {
+  for (const char* split : {"train", "t10k"}) {
+    for (const Part& part : {kImages, kLabels}) {
+      if (!FindFile(folder, split, part)) return false;
+    }
+  }
+  return true;
+}
 
 Result<IdxPictures> ReadIdxPictures(const std::string& path) {
   Result<IdxFile> file = IdxFile::Open(path);

@@ -1,5 +1,7 @@
-#include "data/image_folder.h"
-
+// Photographs in folders by class, decoded on request. For evaluation the middle, 7/8 of the
+// shorter side, is resized to side x side pixels (224, or data.resize). Training pictures are read
+// in the same way, unless data.augment says "crop": then a part of random size and place is drawn
+// for each epoch.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,15 +10,23 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <utility>
 
 #include "common/check.h"
 #include "common/hash.h"
+#include "common/text.h"
+#include "data/augment.h"
+#include "data/kinds.h"
+#include "data/picture_cache.h"
+#include "data/picture_file.h"
+#include "data/picture_list.h"
 #include "data/skip_list.h"
 
 namespace pando {
 namespace {
 
+constexpr uint32_t kSideDefault = 224;
 // Few enough that opening all of them at the start takes at most a second.
 constexpr size_t kHeadsCheckedMax = 20'000;
 constexpr uint64_t kFingerprintFilesMax = 32;  // read whole, of each split, evenly spaced
@@ -57,70 +67,6 @@ PictureBox Shrunk(const PictureBox& box, const PictureSize& before, const Pictur
   return result;
 }
 
-}  // namespace
-
-// Memory and library state for one thread's reading.
-class ImageFolder::Reader {
- public:
-  // Decodes the file and resizes a part of it to side x side pixels.
-  Status Read(const std::string& path, uint32_t side, const Augmenter& augmenter,
-              std::optional<Augmenter::Name> crop, std::span<uint8_t> out) {
-    Result<std::vector<uint8_t>> bytes = ReadFileBytes(path);
-    if (!bytes.ok()) return bytes.status();
-    Result<PictureSize> size = ReadPictureSize(*bytes);
-    if (!size.ok()) return size.status();
-    const PictureBox box = crop ? augmenter.DrawBox(*crop, size->height, size->width)
-                                : MiddleBox(size->height, size->width);
-    if (Status s = DecodePicture(*bytes, ChooseShrink(box, side), &picture_); !s.ok()) return s;
-    const PictureView view = picture_.view();
-    resampler_.Resize(view, Shrunk(box, *size, view), side, side, out.data());
-    return Status();
-  }
-
- private:
-  DecodedPicture picture_;
-  Resampler resampler_;
-};
-
-Result<std::unique_ptr<DataSet>> ImageFolder::Open(const Job& job, const DataWarning& warn) {
-  Result<PictureList> list = ListPictures(job.data_path);
-  if (!list.ok()) return list.status();
-  if (!job.skip_list.empty()) {
-    const std::string path = SkipListPath(job.skip_list, job.data_path);
-    if (Status s = LeaveOut(path, &*list); !s.ok()) return s;
-  }
-  auto data = std::make_unique<ImageFolder>(job, *std::move(list));
-  if (Status s = data->CheckHeads(); !s.ok()) return s;
-  Result<uint64_t> fingerprint = data->MakeFingerprint();
-  if (!fingerprint.ok()) return fingerprint.status();
-  data->fingerprint_ = *fingerprint;
-  if (!job.data_cache.empty()) {
-    Status s = data->OpenCaches(job.data_cache);
-    if (!s.ok() && warn) warn(s.message());
-  }
-  return std::unique_ptr<DataSet>(std::move(data));
-}
-
-ImageFolder::ImageFolder(const Job& job, PictureList list)
-    : root_(job.data_path),
-      list_(std::move(list)),
-      side_(job.resize == 0 ? kSideDefault : job.resize),
-      augmenter_(job) {}
-
-std::vector<std::string> ImageFolder::remarks() const {
-  std::vector<std::string> remarks;
-  if (list_.ignored_files > 0) {
-    remarks.push_back(fmt::format("{} files are ignored: they do not end in .jpg, .jpeg or .png",
-                                  list_.ignored_files));
-  }
-  if (list_.skipped_files > 0)
-    remarks.push_back(
-        fmt::format("{} pictures are left out by the skip list", list_.skipped_files));
-  return remarks;
-}
-
-namespace {
-
 Status CheckHead(const std::string& path) {
   std::array<char, kHeadBytes> head{};
   std::ifstream stream(path, std::ios::binary);
@@ -133,135 +79,218 @@ Status CheckHead(const std::string& path) {
   return CheckPictureHead({reinterpret_cast<const uint8_t*>(head.data()), got});
 }
 
+class ImageFolder final : public DataSet {
+ public:
+  ImageFolder(const Job& job, PictureList list)
+      : list_(std::move(list)),
+        root_(job.data_path),
+        side_(job.resize == 0 ? kSideDefault : job.resize),
+        augmenter_(job) {}
+
+  // Checks the files. Call it first.
+  Status Open(const Job& job, const DataWarning& warn) {
+    if (Status s = CheckHeads(); !s.ok()) return s;
+    if (Status s = MakeFingerprint(); !s.ok()) return s;
+    if (job.data_cache.empty()) return Status();
+    const Status s = OpenCaches(job.data_cache);
+    if (!s.ok() && warn) warn(s.message());
+    return Status();
+  }
+
+  SampleShape shape() const override { return {side_, side_, 3}; }
+  uint32_t class_count() const override { return static_cast<uint32_t>(list_.class_names.size()); }
+  std::vector<std::string> class_names() const override { return list_.class_names; }
+  std::vector<std::string> remarks() const override {
+    std::vector<std::string> remarks;
+    if (list_.ignored_files > 0) {
+      remarks.push_back(fmt::format("{} files are ignored: they do not end in .jpg, .jpeg or .png",
+                                    list_.ignored_files));
+    }
+    if (list_.skipped_files > 0) {
+      remarks.push_back(
+          fmt::format("{} pictures are left out by the skip list", list_.skipped_files));
+    }
+    return remarks;
+  }
+  uint64_t sample_count(Split split) const override { return files(split).size(); }
+  uint64_t fingerprint() const override { return fingerprint_; }
+  Result<int32_t> Label(Split split, uint64_t index) const override {
+    return files(split)[index].label;
+  }
+  // kCorrupt: a picture cannot be decoded. The error names it and says how to leave it out.
+  Status Read(Split split, std::span<const uint64_t> indices, Batch* batch) const override {
+    return ReadAll(split, std::nullopt, indices, batch);
+  }
+  Status ReadAugmented(uint64_t epoch, std::span<const uint64_t> indices,
+                       Batch* batch) const override {
+    return ReadAll(Split::kTrain, epoch, indices, batch);
+  }
+
+ private:
+  struct Wanted {  // of a picture
+    Split split = Split::kTrain;
+    uint64_t index = 0;
+    std::optional<Augmenter::Name> drawn;  // its augmentation is drawn under this name
+  };
+
+  struct Scratch {  // of one thread's reading
+    DecodedPicture picture;
+    Resampler resampler;
+  };
+
+  const std::vector<PictureFile>& files(Split split) const {
+    return split == Split::kTrain ? list_.train : list_.test;
+  }
+
+  // It is better to find a text file named .jpg now than after a day of training.
+  Status CheckHeads() const {
+    if (list_.train.size() + list_.test.size() > kHeadsCheckedMax) return Status();
+    for (Split split : {Split::kTrain, Split::kTest}) {
+      for (const PictureFile& file : files(split)) {
+        const Status s = CheckHead(PicturePath(list_, split, file));
+        if (!s.ok()) return s.code() == StatusCode::kCorrupt ? BadPictureError(split, file, s) : s;
+      }
+    }
+    return Status();
+  }
+
+  Status BadPictureError(Split split, const PictureFile& file, const Status& why) const {
+    return Corrupt(fmt::format(
+        "{}: {}: {}; mend or remove the file, or leave it out: `pando data check {}` finds all "
+        "such pictures and writes a skip list, which data.skip names",
+        root_, PictureName(list_, split, file), why.message(), root_));
+  }
+
+  // P38: every name and size, and the bytes of some files; of folders those names that PictureName
+  // uses.
+  Status MakeFingerprint() {
+    uint64_t hash = Hash64("imagefolder", side_);
+    hash = Hash64(std::filesystem::path(list_.test_folder).filename().string(), hash);
+    for (const std::string& name : list_.class_names) hash = Hash64(name, hash);
+    for (Split split : {Split::kTrain, Split::kTest}) {
+      const std::vector<PictureFile>& all = files(split);
+      for (const PictureFile& file : all) {
+        const std::array<uint64_t, 2> numbers{static_cast<uint64_t>(file.label), file.bytes};
+        hash = Hash64(file.name, hash);
+        hash = Hash64(std::as_bytes(std::span(numbers)), hash);
+      }
+      const uint64_t read_count = std::min<uint64_t>(all.size(), kFingerprintFilesMax);
+      for (uint64_t r = 0; r < read_count; ++r) {
+        const std::string path = PicturePath(list_, split, all[r * all.size() / read_count]);
+        Result<std::vector<uint8_t>> bytes = ReadFileBytes(path);
+        if (bytes.status().code() == StatusCode::kCorrupt) continue;  // its size is hashed
+        if (!bytes.ok()) return NotFound(path + ": " + bytes.status().message());
+        hash = Hash64(std::as_bytes(std::span(*bytes)), hash);
+      }
+    }
+    fingerprint_ = hash;
+    return Status();
+  }
+
+  // A cache belongs to these files as they were written (by their times too), to these decoders and
+  // to this way of resizing.
+  uint64_t CacheKey() const {
+    uint64_t hash =
+        Hash64(fmt::format("format {}, {}", kPictureFormat, PANDO_PICTURE_DECODERS), fingerprint_);
+    for (Split split : {Split::kTrain, Split::kTest}) {
+      for (const PictureFile& file : files(split)) {
+        std::error_code ignored;
+        const auto time =
+            std::filesystem::last_write_time(PicturePath(list_, split, file), ignored);
+        const int64_t ticks = time.time_since_epoch().count();
+        hash = Hash64(std::as_bytes(std::span(&ticks, 1)), hash);
+      }
+    }
+    return hash;
+  }
+
+  Status OpenCaches(const std::string& folder) {
+    const uint64_t key = CacheKey();
+    for (Split split : {Split::kTrain, Split::kTest}) {
+      const std::string name =
+          fmt::format("{:016x}-{}.pictures", key, split == Split::kTrain ? "train" : "test");
+      Result<PictureCache> cache = PictureCache::Open(folder, name, shape().size());
+      if (!cache.ok()) return cache.status();
+      caches_[static_cast<size_t>(split)].emplace(*std::move(cache));
+    }
+    return Status();
+  }
+
+  // `epoch`: of the augmentation.
+  Status ReadAll(Split split, std::optional<uint64_t> epoch, std::span<const uint64_t> indices,
+                 Batch* batch) const {
+    PreparePictures(shape(), ImageNetNormalisation(), indices.size(), batch);
+    Scratch scratch;
+    for (size_t i = 0; i < indices.size(); ++i) {
+      Wanted wanted{split, indices[i], std::nullopt};
+      if (epoch) wanted.drawn = {*epoch, indices[i]};
+      if (Status s = ReadOne(scratch, wanted, i, batch); !s.ok()) return s;
+      if (epoch && augmenter_.flips())
+        batch->moves.push_back({.is_flipped = augmenter_.IsFlipped(*wanted.drawn)});
+    }
+    return Status();
+  }
+
+  Status ReadOne(Scratch& scratch, const Wanted& wanted, size_t position, Batch* batch) const {
+    PANDO_CHECK(wanted.index < files(wanted.split).size());
+    const PictureFile& file = files(wanted.split)[wanted.index];
+    batch->labels[position] = file.label;
+    const auto out = std::span(batch->bytes).subspan(position * shape().size(), shape().size());
+    const Status read = ReadPicture(scratch, wanted, out);
+    if (read.ok()) return read;
+    if (read.code() == StatusCode::kCorrupt) return BadPictureError(wanted.split, file, read);
+    // The disk's trouble: another machine may be able to read the file.
+    return Status(read.code(), PicturePath(list_, wanted.split, file) + ": " + read.message());
+  }
+
+  // From the cache, if the picture is the same in every epoch.
+  Status ReadPicture(Scratch& scratch, const Wanted& wanted, std::span<uint8_t> out) const {
+    const std::string path = PicturePath(list_, wanted.split, files(wanted.split)[wanted.index]);
+    const auto crop = augmenter_.crops() ? wanted.drawn : std::nullopt;
+    std::optional<PictureCache>& cache = caches_[static_cast<size_t>(wanted.split)];
+    if (crop || !cache) return Decode(path, crop, scratch, out);
+    if (cache->Read(wanted.index, out)) return Status();
+    Status s = Decode(path, crop, scratch, out);
+    if (s.ok()) cache->Write(wanted.index, out);
+    return s;
+  }
+
+  // Decodes the file and resizes a part of it.
+  Status Decode(const std::string& path, std::optional<Augmenter::Name> crop, Scratch& scratch,
+                std::span<uint8_t> out) const {
+    Result<std::vector<uint8_t>> bytes = ReadFileBytes(path);
+    if (!bytes.ok()) return bytes.status();
+    Result<PictureSize> size = ReadPictureSize(*bytes);
+    if (!size.ok()) return size.status();
+    const PictureBox box = crop ? augmenter_.DrawBox(*crop, size->height, size->width)
+                                : MiddleBox(size->height, size->width);
+    Status s = DecodePicture(*bytes, ChooseShrink(box, side_), &scratch.picture);
+    if (!s.ok()) return s;
+    const PictureView view = scratch.picture.view();
+    scratch.resampler.Resize(view, Shrunk(box, *size, view), side_, side_, out.data());
+    return Status();
+  }
+
+  const PictureList list_;
+  const std::string root_;
+  const uint32_t side_;
+  const Augmenter augmenter_;
+  mutable std::optional<PictureCache> caches_[2];  // by split
+  uint64_t fingerprint_ = 0;
+};
+
 }  // namespace
 
-// It is better to find a text file named .jpg now than after a day of training.
-Status ImageFolder::CheckHeads() const {
-  if (list_.train.size() + list_.test.size() > kHeadsCheckedMax) return Status();
-  for (Split split : {Split::kTrain, Split::kTest}) {
-    for (const PictureFile& file : files(split)) {
-      const Status s = CheckHead(PicturePath(list_, split, file));
-      if (!s.ok()) return s.code() == StatusCode::kCorrupt ? BadPictureError(split, file, s) : s;
-    }
+OpenedDataSet OpenImageFolder(const Job& job, const DataWarning& warn) {
+  Result<PictureList> list = ListPictures(job.data_path);
+  if (!list.ok()) return list.status();
+  if (!job.skip_list.empty()) {
+    const std::string path = SkipListPath(job.skip_list, job.data_path);
+    if (Status s = LeaveOut(path, &*list); !s.ok()) return s;
   }
-  return Status();
-}
-
-Status ImageFolder::BadPictureError(Split split, const PictureFile& file, const Status& why) const {
-  return Corrupt(fmt::format(
-      "{}: {}: {}; mend or remove the file, or leave it out: `pando data check {}` finds all such "
-      "pictures and writes a skip list, which data.skip names",
-      root_, PictureName(list_, split, file), why.message(), root_));
-}
-
-// P38: every name and size, and the bytes of some files; of folders those names that PictureName
-// uses.
-Result<uint64_t> ImageFolder::MakeFingerprint() const {
-  uint64_t hash = Hash64("imagefolder", side_);
-  hash = Hash64(std::filesystem::path(list_.test_folder).filename().string(), hash);
-  for (const std::string& name : list_.class_names) hash = Hash64(name, hash);
-  for (Split split : {Split::kTrain, Split::kTest}) {
-    const std::vector<PictureFile>& all = files(split);
-    for (const PictureFile& file : all) {
-      const std::array<uint64_t, 2> numbers{static_cast<uint64_t>(file.label), file.bytes};
-      hash = Hash64(file.name, hash);
-      hash = Hash64(std::as_bytes(std::span(numbers)), hash);
-    }
-    const uint64_t read_count = std::min<uint64_t>(all.size(), kFingerprintFilesMax);
-    for (uint64_t r = 0; r < read_count; ++r) {
-      const std::string path = PicturePath(list_, split, all[r * all.size() / read_count]);
-      Result<std::vector<uint8_t>> bytes = ReadFileBytes(path);
-      if (bytes.status().code() == StatusCode::kCorrupt) continue;  // its size is hashed
-      if (!bytes.ok()) return NotFound(path + ": " + bytes.status().message());
-      hash = Hash64(std::as_bytes(std::span(*bytes)), hash);
-    }
-  }
-  return hash;
-}
-
-// A cache belongs to these files as they were written (by their times too), to these decoders and
-// to this way of resizing.
-uint64_t ImageFolder::CacheKey() const {
-  uint64_t hash =
-      Hash64(fmt::format("format {}, {}", kPictureFormat, PANDO_PICTURE_DECODERS), fingerprint_);
-  for (Split split : {Split::kTrain, Split::kTest}) {
-    for (const PictureFile& file : files(split)) {
-      std::error_code ignored;
-      const auto time = std::filesystem::last_write_time(PicturePath(list_, split, file), ignored);
-      const int64_t ticks = time.time_since_epoch().count();
-      hash = Hash64(std::as_bytes(std::span(&ticks, 1)), hash);
-    }
-  }
-  return hash;
-}
-
-Status ImageFolder::OpenCaches(const std::string& folder) {
-  const uint64_t key = CacheKey();
-  for (Split split : {Split::kTrain, Split::kTest}) {
-    const std::string name =
-        fmt::format("{:016x}-{}.pictures", key, split == Split::kTrain ? "train" : "test");
-    Result<PictureCache> cache = PictureCache::Open(folder, name, shape().size());
-    if (!cache.ok()) return cache.status();
-    caches_[static_cast<size_t>(split)].emplace(*std::move(cache));
-  }
-  return Status();
-}
-
-void ImageFolder::Prepare(size_t count, Batch* batch) const {
-  batch->shape = shape();
-  batch->normalisation = &ImageNetNormalisation();
-  batch->values.clear();
-  batch->moves.clear();
-  batch->bytes.resize(count * shape().size());
-  batch->labels.resize(count);
-}
-
-Status ImageFolder::Read(Split split, std::span<const uint64_t> indices, Batch* batch) const {
-  Prepare(indices.size(), batch);
-  Reader reader;
-  for (size_t i = 0; i < indices.size(); ++i) {
-    Status s = ReadOne(reader, {split, indices[i], std::nullopt}, i, batch);
-    if (!s.ok()) return s;
-  }
-  return Status();
-}
-
-Status ImageFolder::ReadAugmented(uint64_t epoch, std::span<const uint64_t> indices,
-                                  Batch* batch) const {
-  Prepare(indices.size(), batch);
-  Reader reader;
-  for (size_t i = 0; i < indices.size(); ++i) {
-    const Augmenter::Name name{epoch, indices[i]};
-    Status s = ReadOne(reader, {Split::kTrain, indices[i], name}, i, batch);
-    if (!s.ok()) return s;
-    if (augmenter_.flips()) batch->moves.push_back({.is_flipped = augmenter_.IsFlipped(name)});
-  }
-  return Status();
-}
-
-Status ImageFolder::ReadOne(Reader& reader, const Wanted& wanted, size_t position,
-                            Batch* batch) const {
-  PANDO_CHECK(wanted.index < files(wanted.split).size());
-  const PictureFile& file = files(wanted.split)[wanted.index];
-  batch->labels[position] = file.label;
-  const auto out = std::span(batch->bytes).subspan(position * shape().size(), shape().size());
-  const Status read = ReadPicture(reader, wanted, out);
-  if (read.ok()) return read;
-  if (read.code() == StatusCode::kCorrupt) return BadPictureError(wanted.split, file, read);
-  // The disk's trouble: another machine may be able to read the file.
-  return Status(read.code(), PicturePath(list_, wanted.split, file) + ": " + read.message());
-}
-
-Status ImageFolder::ReadPicture(Reader& reader, const Wanted& wanted,
-                                std::span<uint8_t> out) const {
-  const std::string path = PicturePath(list_, wanted.split, files(wanted.split)[wanted.index]);
-  const auto crop = augmenter_.crops() ? wanted.drawn : std::nullopt;
-  std::optional<PictureCache>& cache = caches_[static_cast<size_t>(wanted.split)];
-  if (crop || !cache) return reader.Read(path, side_, augmenter_, crop, out);
-  if (cache->Read(wanted.index, out)) return Status();
-  Status s = reader.Read(path, side_, augmenter_, crop, out);
-  if (s.ok()) cache->Write(wanted.index, out);
-  return s;
+  auto data = std::make_unique<ImageFolder>(job, *std::move(list));
+  if (Status s = data->Open(job, warn); !s.ok()) return s;
+  return OpenedDataSet(std::move(data));
 }
 
 }  // namespace pando

@@ -7,8 +7,8 @@
 #include <filesystem>
 
 #include "common/hash.h"
-#include "common/nearest_name.h"
-#include "common/printable.h"
+#include "common/text.h"
+#include "data/kinds.h"
 
 namespace pando {
 namespace {

@@ -31,7 +31,6 @@ struct PictureList {
 // Errors: no such folder, no split, fewer than two classes, a class without pictures, a class of
 // the test split that the training split lacks.
 Result<PictureList> ListPictures(const std::string& root);
-bool HoldsPictureFolders(const std::string& root);
 
 std::string PicturePath(const PictureList& list, Split split, const PictureFile& file);
 // "train/ants/1.jpg": one line of UTF-8, the same on every machine, of at most 512 bytes.

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 
 #include "common/check.h"
 #include "common/hash.h"
@@ -14,12 +13,12 @@ constexpr uint64_t kFingerprintRecordsMax = 256;  // per split, evenly spaced
 
 }  // namespace
 
-PictureSet::PictureSet(Parts parts, const Transform& transform)
-    : parts_(std::move(parts)), transform_(transform), shape_(parts_.shape) {
+PictureSet::PictureSet(Parts parts, const Job& job)
+    : parts_(std::move(parts)), augmenter_(job), shape_(parts_.shape) {
   for (const Pictures* split : {&parts_.train, &parts_.test}) {
     PANDO_CHECK(split->pixels.size() == split->labels.size() * parts_.shape.size());
   }
-  if (transform_.side != 0) shape_.height = shape_.width = transform_.side;
+  if (job.resize != 0) shape_.height = shape_.width = job.resize;
   fingerprint_ = MakeFingerprint();
 }
 
@@ -29,12 +28,7 @@ std::vector<std::string> PictureSet::class_names() const {
 
 Status PictureSet::Read(Split split, std::span<const uint64_t> indices, Batch* batch) const {
   const size_t picture_bytes = shape_.size();
-  batch->shape = shape_;
-  batch->normalisation = &parts_.normalisation;
-  batch->values.clear();
-  batch->moves.clear();
-  batch->bytes.resize(indices.size() * picture_bytes);
-  batch->labels.resize(indices.size());
+  PreparePictures(shape_, parts_.normalisation, indices.size(), batch);
   Resampler resampler;
   for (size_t i = 0; i < indices.size(); ++i) {
     std::span<const uint8_t> picture = Picture(split, indices[i]);
@@ -48,13 +42,6 @@ Status PictureSet::Read(Split split, std::span<const uint64_t> indices, Batch* b
     }
     batch->labels[i] = pictures(split).labels[indices[i]];
   }
-  return Status();
-}
-
-Status PictureSet::ReadAugmented(uint64_t epoch, std::span<const uint64_t> indices,
-                                 Batch* batch) const {
-  if (Status s = Read(Split::kTrain, indices, batch); !s.ok()) return s;
-  DrawMoves(transform_.augmenter, epoch, indices, batch);
   return Status();
 }
 
@@ -81,10 +68,6 @@ uint64_t PictureSet::MakeFingerprint() const {
     }
   }
   return hash;
-}
-
-PictureSet::Transform MakeTransform(const Job& job) {
-  return {.side = job.resize, .augmenter = Augmenter(job)};
 }
 
 }  // namespace pando

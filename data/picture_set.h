@@ -27,14 +27,9 @@ class PictureSet final : public DataSet {
     Pictures train;
     Pictures test;
   };
-  // What the job does to each picture; nothing by default.
-  struct Transform {
-    uint32_t side = 0;  // 0: the stored size
-    Augmenter augmenter;
-  };
+  // The job resizes and augments; nothing by default.
   // REQUIRES: each split has shape.size() pixels for each label, and labels below class_count.
-  explicit PictureSet(Parts parts) : PictureSet(std::move(parts), Transform()) {}
-  PictureSet(Parts parts, const Transform& transform);
+  explicit PictureSet(Parts parts, const Job& job = Job());
 
   SampleShape shape() const override { return shape_; }
   uint32_t class_count() const override { return parts_.class_count; }
@@ -45,10 +40,9 @@ class PictureSet final : public DataSet {
     return int32_t{pictures(split).labels[index]};
   }
   Status Read(Split split, std::span<const uint64_t> indices, Batch* batch) const override;
-  Status ReadAugmented(uint64_t epoch, std::span<const uint64_t> indices,
-                       Batch* batch) const override;
 
  private:
+  const Augmenter* augmenter() const override { return &augmenter_; }
   const Pictures& pictures(Split split) const {
     return split == Split::kTrain ? parts_.train : parts_.test;
   }
@@ -56,11 +50,9 @@ class PictureSet final : public DataSet {
   uint64_t MakeFingerprint() const;
 
   Parts parts_;
-  Transform transform_;
-  SampleShape shape_;  // of pictures after the transform
+  Augmenter augmenter_;
+  SampleShape shape_;  // of resized pictures
   uint64_t fingerprint_;
 };
-
-PictureSet::Transform MakeTransform(const Job& job);
 
 }  // namespace pando

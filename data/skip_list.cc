@@ -12,7 +12,7 @@
 #include <set>
 #include <thread>
 
-#include "common/printable.h"
+#include "common/text.h"
 #include "data/picture_file.h"
 
 namespace pando {

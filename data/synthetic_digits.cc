@@ -1,26 +1,42 @@
-#include "data/synthetic_digits.h"
+// The data set `synthetic-digits`, drawn by the program, so that a machine without data and network
+// can run the main job. A picture is a pure function of (split, index): strokes like handwriting
+// for each digit, a random affine map, stroke width and noise. All of it comes from Philox under
+// one fixed seed and uses + − × ÷ √ alone, so every machine draws the same bytes.
+#include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "common/check.h"
 #include "common/philox.h"
+#include "data/kinds.h"
+#include "data/picture_set.h"
 
 namespace pando {
 namespace {
 
 constexpr uint64_t kSeed = 0x70616e646f;  // "pando": fixed, so that the data set is one data set
-constexpr int kPiecesPerSpan = 4;         // straight pieces between two points of a stroke
-constexpr float kFarSquared = 1e6f;       // squared pixels: more than any picture's width
+constexpr uint32_t kSide = kDigitSide;
+constexpr uint32_t kClassCount = 10;
+constexpr float kMean = 0.1019f;             // of byte / 255 over the 60,000 training pictures
+constexpr float kStddev = 0.2163f;           // (a test measures both)
+constexpr uint64_t kSamplesMax = 4'000'000;  // of a split: 3.1 GB of pictures
+constexpr int kPiecesPerSpan = 4;            // straight pieces between two points of a stroke
+constexpr float kFarSquared = 1e6f;          // squared pixels: more than any picture's width
 
 PhiloxKey SplitKey(Split split) {
   return MakePhiloxKey(kSeed, RandomPurpose::kSynthetic, split == Split::kTrain ? "train" : "test");
 }
 
-}  // namespace
+struct Point {
+  float x = 0, y = 0;
+};
+using Stroke = std::vector<Point>;  // a smooth line through its points; corners end a stroke
+using Glyph = std::vector<Stroke>;  // one way to write a digit, in a unit box, y downwards
 
 // The random numbers of one picture, in the order of their use.
-class DigitPainter::Dice {
+class Dice {
  public:
   Dice(Split split, uint64_t index) : key_(SplitKey(split)), index_(index) {}
 
@@ -45,7 +61,7 @@ class DigitPainter::Dice {
 };
 
 // How this picture is written: an affine map from the unit box to pixels, the pen and the jitter.
-struct DigitPainter::Hand {
+struct Hand {
   explicit Hand(Dice& dice) {
     // sin and cos of a random angle within ±23°, from the tangent of half the angle: no libm, same
     // bits.
@@ -78,7 +94,7 @@ struct DigitPainter::Hand {
 };
 
 // Squared distances of all pixels to the nearest line. They become ink at the end.
-class DigitPainter::Canvas {
+class Canvas {
  public:
   explicit Canvas(float pen_radius) : pen_radius_(pen_radius) { squared_.fill(kFarSquared); }
 
@@ -115,32 +131,8 @@ class DigitPainter::Canvas {
   float pen_radius_;
 };
 
-DigitPainter::DigitPainter() : glyphs_(MakeGlyphs()) {}
-
-void DigitPainter::Draw(Split split, uint64_t index, std::span<uint8_t> picture) const {
-  PANDO_CHECK(picture.size() == kSide * kSide);
-  Dice dice(split, index);
-  const Hand hand(dice);
-  Canvas canvas(hand.pen_radius);
-  const std::vector<Glyph>& ways = glyphs_[Label(index)];
-  const Glyph& glyph = ways[dice.Below(static_cast<uint32_t>(ways.size()))];
-  for (const Stroke& stroke : glyph) DrawStroke(stroke, hand, dice, canvas);
-  SlipPen(dice, canvas);
-
-  const float ink = dice.Uniform(120, 255);
-  const float noise = dice.Uniform(0, 0.25f);  // of the two bytes drawn per pixel
-  std::array<uint32_t, kSide * kSide / 2> words;
-  for (uint32_t& word : words) word = dice.NextWord();
-  for (size_t i = 0; i < picture.size(); ++i) {
-    const uint32_t bits = words[i / 2] >> (16 * (i % 2));
-    const int grain = static_cast<int>(bits & 0xff) - static_cast<int>(bits >> 8 & 0xff);
-    const float value = canvas.Ink(i) * ink + noise * static_cast<float>(grain);
-    picture[i] = static_cast<uint8_t>(std::clamp(static_cast<int>(value + 0.5f), 0, 255));
-  }
-}
-
 // One picture in four gets a stray dash, so that no single line identifies a digit.
-void DigitPainter::SlipPen(Dice& dice, Canvas& canvas) {
+void SlipPen(Dice& dice, Canvas& canvas) {
   if (dice.Below(4) != 0) return;
   const Point from{dice.Uniform(3, 25), dice.Uniform(3, 25)};
   canvas.Line(from, {from.x + dice.Uniform(-5, 5), from.y + dice.Uniform(-5, 5)});
@@ -148,7 +140,7 @@ void DigitPainter::SlipPen(Dice& dice, Canvas& canvas) {
 
 // Draws a Catmull-Rom spline through the stroke's points, each moved a little, as short straight
 // pieces.
-void DigitPainter::DrawStroke(const Stroke& stroke, const Hand& hand, Dice& dice, Canvas& canvas) {
+void DrawStroke(const Stroke& stroke, const Hand& hand, Dice& dice, Canvas& canvas) {
   Stroke p;
   for (Point point : stroke) p.push_back(hand.ToPixels(point, dice));
   const size_t last = p.size() - 1;
@@ -173,7 +165,7 @@ void DigitPainter::DrawStroke(const Stroke& stroke, const Hand& hand, Dice& dice
 
 // A table of drawings; one line has as much of a stroke as fits.
 // clang-format off
-std::array<std::vector<DigitPainter::Glyph>, DigitPainter::kClassCount> DigitPainter::MakeGlyphs() {
+std::array<std::vector<Glyph>, kClassCount> MakeGlyphs() {
   const Stroke four_leg{{.64f, .05f}, {.62f, .95f}};
   const Stroke seven_top{{.18f, .07f}, {.82f, .07f}};
   const Stroke seven_leg{{.82f, .07f}, {.55f, .5f}, {.42f, .95f}};
@@ -211,5 +203,59 @@ std::array<std::vector<DigitPainter::Glyph>, DigitPainter::kClassCount> DigitPai
   }};
 }
 // clang-format on
+
+Pictures DrawPictures(Split split, uint64_t count) {
+  constexpr size_t kPictureBytes = kSide * kSide;
+  Pictures pictures{.pixels = std::vector<uint8_t>(count * kPictureBytes), .labels = {}};
+  for (uint64_t i = 0; i < count; ++i) {
+    DrawDigit(split, i, std::span(pictures.pixels).subspan(i * kPictureBytes, kPictureBytes));
+    pictures.labels.push_back(DigitLabel(i));
+  }
+  return pictures;
+}
+
+}  // namespace
+
+void DrawDigit(Split split, uint64_t index, std::span<uint8_t> picture) {
+  PANDO_CHECK(picture.size() == kSide * kSide);
+  Dice dice(split, index);
+  const Hand hand(dice);
+  Canvas canvas(hand.pen_radius);
+  static const std::array<std::vector<Glyph>, kClassCount> kGlyphs = MakeGlyphs();
+  const std::vector<Glyph>& ways = kGlyphs[DigitLabel(index)];
+  const Glyph& glyph = ways[dice.Below(static_cast<uint32_t>(ways.size()))];
+  for (const Stroke& stroke : glyph) DrawStroke(stroke, hand, dice, canvas);
+  SlipPen(dice, canvas);
+
+  const float ink = dice.Uniform(120, 255);
+  const float noise = dice.Uniform(0, 0.25f);  // of the two bytes drawn per pixel
+  std::array<uint32_t, kSide * kSide / 2> words;
+  for (uint32_t& word : words) word = dice.NextWord();
+  for (size_t i = 0; i < picture.size(); ++i) {
+    const uint32_t bits = words[i / 2] >> (16 * (i % 2));
+    const int grain = static_cast<int>(bits & 0xff) - static_cast<int>(bits >> 8 & 0xff);
+    const float value = canvas.Ink(i) * ink + noise * static_cast<float>(grain);
+    picture[i] = static_cast<uint8_t>(std::clamp(static_cast<int>(value + 0.5f), 0, 255));
+  }
+}
+
+// Drawn once and kept: pictures as many as MNIST's take 55 MB.
+OpenedDataSet OpenSyntheticDigits(const Job& job, const DataWarning&) {
+  const std::pair<const char*, uint64_t> counts[] = {
+      {"data.synthetic_train_samples", job.synthetic_train_samples},
+      {"data.synthetic_test_samples", job.synthetic_test_samples}};
+  for (const auto& [key, count] : counts) {
+    if (count >= 1 && count <= kSamplesMax) continue;
+    return InvalidArgument(fmt::format("{} is {}, expected 1 to {}", key, count, kSamplesMax));
+  }
+  return OpenedDataSet(std::make_unique<PictureSet>(
+      PictureSet::Parts{.shape = {kSide, kSide, 1},
+                        .class_count = kClassCount,
+                        .class_names = {},
+                        .normalisation = {{kMean}, {kStddev}},
+                        .train = DrawPictures(Split::kTrain, job.synthetic_train_samples),
+                        .test = DrawPictures(Split::kTest, job.synthetic_test_samples)},
+      job));
+}
 
 }  // namespace pando

@@ -1,5 +1,10 @@
-#include "data/table_set.h"
-
+// Rows of numbers, each with a class, in memory: the Sloan Digital Sky Survey's catalogue (`sdss`).
+//
+// One CSV file is split here: every fifth row of a fixed shuffle is a test sample for any seed of
+// the job. A folder with train.csv and test.csv is split already. Classes are those of the training
+// rows, sorted bytewise. Columns are standardised with the training rows' mean and deviation.
+// Identifiers of an observation (objid, specobjid, plate, mjd, fiberid, run, ...) are omitted by
+// default: a plate has spectra of one class, so they leak the class.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,7 +15,9 @@
 
 #include "common/check.h"
 #include "common/hash.h"
+#include "common/text.h"
 #include "data/csv.h"
+#include "data/kinds.h"
 #include "data/permutation.h"
 
 namespace pando {
@@ -21,12 +28,8 @@ namespace fs = std::filesystem;
 constexpr uint64_t kTestShare = 5;  // one row in five is held out
 constexpr uint64_t kSplitSeed = 0;
 constexpr const char* kClassColumn = "class";
-
 // Five magnitudes and the redshift, the same in DR14 and DR17.
-std::vector<std::string> ChooseColumns(const Job& job) {
-  if (!job.columns.empty()) return job.columns;
-  return {"u", "g", "r", "i", "z", "redshift"};
-}
+constexpr auto kColumns = std::to_array({"u", "g", "r", "i", "z", "redshift"});
 
 struct TablePaths {
   std::string train;
@@ -105,24 +108,6 @@ Result<std::vector<std::string>> ListClasses(const CsvRows& train) {
                   train.path, names.empty() ? "none" : names[0]));
 }
 
-Result<std::vector<int32_t>> MakeLabels(const CsvRows& rows,
-                                        const std::vector<std::string>& names) {
-  std::vector<int32_t> labels;
-  for (size_t row = 0; row < rows.row_count(); ++row) {
-    const auto at = std::lower_bound(names.begin(), names.end(), rows.words[row]);
-    if (at == names.end() || *at != rows.words[row]) {
-      std::string known;
-      for (const std::string& name : names) known += (known.empty() ? "" : ", ") + name;
-      return Corrupt(
-          fmt::format("{}: line {}: unknown class '{}' in the test split; the training "
-                      "rows know {}",
-                      rows.path, rows.lines[row], rows.words[row], known));
-    }
-    labels.push_back(static_cast<int32_t>(at - names.begin()));
-  }
-  return labels;
-}
-
 struct Standard {  // by column
   std::vector<double> mean;
   std::vector<double> deviation;
@@ -144,15 +129,30 @@ Standard FitStandard(const CsvRows& rows, size_t columns) {
   return fit;
 }
 
-std::vector<float> Standardised(const CsvRows& rows, const Standard& fit) {
+struct Rows {                 // one split
+  std::vector<float> values;  // [row, column], standardised
+  std::vector<int32_t> labels;
+};
+
+Result<Rows> MakeRows(const CsvRows& rows, const std::vector<std::string>& names,
+                      const Standard& fit) {
+  Rows result;
+  for (size_t row = 0; row < rows.row_count(); ++row) {
+    const auto at = std::lower_bound(names.begin(), names.end(), rows.words[row]);
+    if (at == names.end() || *at != rows.words[row]) {
+      return Corrupt(
+          fmt::format("{}: line {}: unknown class '{}' in the test split; the training "
+                      "rows know {}",
+                      rows.path, rows.lines[row], rows.words[row], Joined(names)));
+    }
+    result.labels.push_back(static_cast<int32_t>(at - names.begin()));
+  }
   const size_t columns = fit.mean.size();
-  std::vector<float> values;
-  values.reserve(rows.numbers.size());
   for (size_t i = 0; i < rows.numbers.size(); ++i) {
     const size_t c = i % columns;
-    values.push_back(static_cast<float>((rows.numbers[i] - fit.mean[c]) / fit.deviation[c]));
+    result.values.push_back(static_cast<float>((rows.numbers[i] - fit.mean[c]) / fit.deviation[c]));
   }
-  return values;
+  return result;
 }
 
 // Before standardisation.
@@ -165,66 +165,84 @@ std::vector<std::string> MomentsText(const CsvColumns& columns, const Standard& 
   return lines;
 }
 
+class TableSet final : public DataSet {
+ public:
+  // REQUIRES: each split has `columns` values for each label, and labels below the class count.
+  TableSet(uint32_t columns, std::vector<std::string> class_names, Rows train, Rows test,
+           std::vector<std::string> remarks)
+      : columns_(columns),
+        class_names_(std::move(class_names)),
+        train_(std::move(train)),
+        test_(std::move(test)),
+        remarks_(std::move(remarks)) {
+    for (const Rows* split : {&train_, &test_}) {
+      PANDO_CHECK(split->values.size() == split->labels.size() * columns_);
+    }
+  }
+
+  SampleShape shape() const override { return {1, 1, columns_}; }
+  uint32_t class_count() const override { return static_cast<uint32_t>(class_names_.size()); }
+  std::vector<std::string> class_names() const override { return class_names_; }
+  std::vector<std::string> remarks() const override { return remarks_; }
+  uint64_t sample_count(Split split) const override { return rows(split).labels.size(); }
+  uint64_t fingerprint() const override { return fingerprint_; }
+  Status Read(Split split, std::span<const uint64_t> indices, Batch* batch) const override {
+    const Rows& source = rows(split);
+    batch->shape = shape();
+    batch->normalisation = nullptr;
+    batch->bytes.clear();
+    batch->values.resize(indices.size() * columns_);
+    batch->labels.resize(indices.size());
+    for (size_t i = 0; i < indices.size(); ++i) {
+      PANDO_CHECK(indices[i] < source.labels.size());
+      std::copy_n(&source.values[indices[i] * columns_], columns_, &batch->values[i * columns_]);
+      batch->labels[i] = source.labels[indices[i]];
+    }
+    return Status();
+  }
+
+ private:
+  const Rows& rows(Split split) const { return split == Split::kTrain ? train_ : test_; }
+
+  // P38. Tables are small, so every value is hashed.
+  uint64_t MakeFingerprint() const {
+    const std::array<uint64_t, 3> sizes{columns_, train_.labels.size(), test_.labels.size()};
+    uint64_t hash = Hash64(std::as_bytes(std::span(sizes)));
+    for (const std::string& name : class_names_) hash = Hash64(name, hash);
+    for (const Rows* split : {&train_, &test_}) {
+      hash = Hash64(std::as_bytes(std::span(split->values)), hash);
+      hash = Hash64(std::as_bytes(std::span(split->labels)), hash);
+    }
+    return hash;
+  }
+
+  const uint32_t columns_;
+  const std::vector<std::string> class_names_;
+  const Rows train_;
+  const Rows test_;
+  const std::vector<std::string> remarks_;
+  const uint64_t fingerprint_ = MakeFingerprint();
+};
+
 }  // namespace
 
-TableSet::TableSet(uint32_t columns, std::vector<std::string> class_names, Rows train, Rows test,
-                   std::vector<std::string> remarks)
-    : columns_(columns),
-      class_names_(std::move(class_names)),
-      train_(std::move(train)),
-      test_(std::move(test)),
-      remarks_(std::move(remarks)),
-      fingerprint_(MakeFingerprint()) {
-  for (const Rows* split : {&train_, &test_}) {
-    PANDO_CHECK(split->values.size() == split->labels.size() * columns_);
-  }
-}
-
-Status TableSet::Read(Split split, std::span<const uint64_t> indices, Batch* batch) const {
-  const Rows& source = rows(split);
-  batch->shape = shape();
-  batch->normalisation = nullptr;
-  batch->bytes.clear();
-  batch->values.resize(indices.size() * columns_);
-  batch->labels.resize(indices.size());
-  for (size_t i = 0; i < indices.size(); ++i) {
-    PANDO_CHECK(indices[i] < source.labels.size());
-    std::copy_n(&source.values[indices[i] * columns_], columns_, &batch->values[i * columns_]);
-    batch->labels[i] = source.labels[indices[i]];
-  }
-  return Status();
-}
-
-// P38. Tables are small, so every value is hashed.
-uint64_t TableSet::MakeFingerprint() const {
-  const std::array<uint64_t, 3> sizes{columns_, train_.labels.size(), test_.labels.size()};
-  uint64_t hash = Hash64(std::as_bytes(std::span(sizes)));
-  for (const std::string& name : class_names_) hash = Hash64(name, hash);
-  for (const Rows* split : {&train_, &test_}) {
-    hash = Hash64(std::as_bytes(std::span(split->values)), hash);
-    hash = Hash64(std::as_bytes(std::span(split->labels)), hash);
-  }
-  return hash;
-}
-
-Result<std::unique_ptr<DataSet>> OpenSdss(const Job& job) {
+OpenedDataSet OpenSdss(const Job& job, const DataWarning&) {
   Result<TablePaths> paths = FindTables(job.data_path);
   if (!paths.ok()) return paths.status();
-  const CsvColumns columns{ChooseColumns(job), kClassColumn};
+  CsvColumns columns{job.columns, kClassColumn};
+  if (job.columns.empty()) columns.numbers.assign(kColumns.begin(), kColumns.end());
   Result<SplitRows> rows = ReadTables(*paths, columns);
   if (!rows.ok()) return rows.status();
   Result<std::vector<std::string>> names = ListClasses(rows->train);
   if (!names.ok()) return names.status();
-  Result<std::vector<int32_t>> train_labels = MakeLabels(rows->train, *names);
-  if (!train_labels.ok()) return train_labels.status();
-  Result<std::vector<int32_t>> test_labels = MakeLabels(rows->test, *names);
-  if (!test_labels.ok()) return test_labels.status();
   const Standard fit = FitStandard(rows->train, columns.numbers.size());
-  return Result<std::unique_ptr<DataSet>>(std::make_unique<TableSet>(
-      static_cast<uint32_t>(columns.numbers.size()), *std::move(names),
-      TableSet::Rows{Standardised(rows->train, fit), *std::move(train_labels)},
-      TableSet::Rows{Standardised(rows->test, fit), *std::move(test_labels)},
-      MomentsText(columns, fit)));
+  Result<Rows> train = MakeRows(rows->train, *names, fit);
+  if (!train.ok()) return train.status();
+  Result<Rows> test = MakeRows(rows->test, *names, fit);
+  if (!test.ok()) return test.status();
+  return OpenedDataSet(std::make_unique<TableSet>(static_cast<uint32_t>(columns.numbers.size()),
+                                                  *std::move(names), *std::move(train),
+                                                  *std::move(test), MomentsText(columns, fit)));
 }
 
 bool HoldsTable(const std::string& folder) {

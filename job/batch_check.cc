@@ -38,6 +38,42 @@ uint64_t LargestOutputBytes(const Graph& graph, uint64_t samples) {
   return values * samples * sizeof(float);
 }
 
+// Vectors that are waiting for a sibling, and the one being made.
+uint64_t GradientVectorsMax(uint64_t micro_batches) {
+  return static_cast<uint64_t>(std::bit_width(micro_batches - 1)) + 1;
+}
+
+constexpr uint64_t kGpuSamplesMax = 65535;  // one row of a kernel's grid each
+constexpr uint64_t kPlannableBytesMax = uint64_t{1} << 46;
+
+// The fewest micro-batches that have at most `samples` each.
+uint64_t CountMicroBatches(const Job& job, uint64_t samples) {
+  return (job.global_batch + samples - 1) / samples;
+}
+
+// What is said where the GPU has no room for `plan`.
+std::string NoRoomText(Device device, const JobPlan& plan, const Model& model,
+                       const GpuMemoryPlan& needed, uint64_t free_bytes) {
+  const uint64_t samples = plan.steps.micro_batch_samples_max();
+  uint64_t fits = 0;
+  for (uint64_t step = std::bit_floor(samples); step > 0; step /= 2) {
+    const uint64_t tried = fits + step;
+    if (tried < samples && PlanGpuMemory(device, plan, model, tried).total() <= free_bytes)
+      fits = tried;
+  }
+  const std::string text = fmt::format(
+      "model {}: a worker takes {} of the GPU's memory with micro-batches of {} samples "
+      "(parameters {}, gradients {}, activations and scratch {}, batches {}), and {} are free",
+      plan.job.model, BytesText(needed.total()), samples, BytesText(needed.parameters),
+      BytesText(needed.gradients), BytesText(needed.network), BytesText(needed.batches),
+      BytesText(free_bytes));
+  if (fits == 0) return text + "; not even one sample would fit: choose another GPU or model";
+  return text + fmt::format(
+                    "; {} samples would fit: set train.micro_batches to {} ({} now), or try "
+                    "--activation-checkpointing",
+                    fits, CountMicroBatches(plan.job, fits), plan.job.micro_batches);
+}
+
 }  // namespace
 
 Status CheckMicroBatches(const Job& job, const Model& model, const StepPlan& steps) {
@@ -72,46 +108,6 @@ Status CheckMemory(const Job& job, const Model& model, const StepPlan& steps,
       job.micro_batches));
 }
 
-namespace {
-
-// Vectors that are waiting for a sibling, and the one being made.
-uint64_t GradientVectorsMax(uint64_t micro_batches) {
-  return static_cast<uint64_t>(std::bit_width(micro_batches - 1)) + 1;
-}
-
-constexpr uint64_t kGpuSamplesMax = 65535;  // one row of a kernel's grid each
-constexpr uint64_t kPlannableBytesMax = uint64_t{1} << 46;
-
-// The fewest micro-batches that have at most `samples` each.
-uint64_t MicroBatchesOf(const Job& job, uint64_t samples) {
-  return (job.global_batch + samples - 1) / samples;
-}
-
-// What is said where the GPU has no room for `plan`.
-std::string NoRoomText(Device device, const JobPlan& plan, const Model& model,
-                       const GpuMemoryPlan& needed, uint64_t free_bytes) {
-  const uint64_t samples = plan.steps.micro_batch_samples_max();
-  uint64_t fits = 0;
-  for (uint64_t step = std::bit_floor(samples); step > 0; step /= 2) {
-    const uint64_t tried = fits + step;
-    if (tried < samples && PlanGpuMemory(device, plan, model, tried).total() <= free_bytes)
-      fits = tried;
-  }
-  const std::string text = fmt::format(
-      "model {}: a worker takes {} of the GPU's memory with micro-batches of {} samples "
-      "(parameters {}, gradients {}, activations and scratch {}, batches {}), and {} are free",
-      plan.job.model, BytesText(needed.total()), samples, BytesText(needed.parameters),
-      BytesText(needed.gradients), BytesText(needed.network), BytesText(needed.batches),
-      BytesText(free_bytes));
-  if (fits == 0) return text + "; not even one sample would fit: choose another GPU or model";
-  return text + fmt::format(
-                    "; {} samples would fit: set train.micro_batches to {} ({} now), or try "
-                    "--activation-checkpointing",
-                    fits, MicroBatchesOf(plan.job, fits), plan.job.micro_batches);
-}
-
-}  // namespace
-
 GpuMemoryPlan PlanGpuMemory(Device device, const JobPlan& plan, const Model& model,
                             uint64_t samples) {
   const uint64_t flat = plan.layout.float_count() * sizeof(float);
@@ -119,7 +115,7 @@ GpuMemoryPlan PlanGpuMemory(Device device, const JobPlan& plan, const Model& mod
   const uint64_t sample_bytes =
       plan.data.shape.size() * (plan.data.shape.height == 1 ? sizeof(float) : 1) + sizeof(int32_t);
   return {.parameters = flat * (is_evaluated ? 2 : 1),
-          .gradients = flat * GradientVectorsMax(MicroBatchesOf(plan.job, samples)),
+          .gradients = flat * GradientVectorsMax(CountMicroBatches(plan.job, samples)),
           .network = Network::PlanMemory(model,
                                          {.training = static_cast<uint32_t>(samples),
                                           .evaluation = kEvaluationChunkSamples},
@@ -135,16 +131,16 @@ Status CheckGpuSamples(Device device, const JobPlan& plan, const Model& model, u
   return InvalidArgument(fmt::format(
       "model {}: micro-batches of {} samples are too large for a GPU, which has {} and takes at "
       "most {} samples at a time; raise train.micro_batches ({})",
-      plan.job.model, samples, BytesText(RoomOf(device).total_bytes), kGpuSamplesMax,
+      plan.job.model, samples, BytesText(ReadRoom(device).total_bytes), kGpuSamplesMax,
       plan.job.micro_batches));
 }
 
-Status CheckMemoryOf(Device device, const JobPlan& plan, const Model& model) {
+Status CheckDeviceMemory(Device device, const JobPlan& plan, const Model& model) {
   if (device.kind == DeviceKind::kCpu)
     return CheckMemory(plan.job, model, plan.steps, MachineMemoryBytes());
   const uint64_t samples = plan.steps.micro_batch_samples_max();
   if (Status s = CheckGpuSamples(device, plan, model, samples); !s.ok()) return s;
-  const uint64_t free_bytes = RoomOf(device).free_bytes;
+  const uint64_t free_bytes = ReadRoom(device).free_bytes;
   const GpuMemoryPlan needed = PlanGpuMemory(device, plan, model, samples);
   if (needed.total() <= free_bytes) return Status();
   return InvalidArgument(NoRoomText(device, plan, model, needed, free_bytes));

@@ -27,9 +27,10 @@ uint64_t MachineMemoryBytes();  // this machine's
 // it is opened.
 struct GpuMemoryPlan {
   uint64_t parameters = 0;  // copies of the version at work, and of the one evaluated
-  uint64_t gradients = 0;   // as many flat vectors as the tree's sums take (PROTOCOL section 12)
-  uint64_t network = 0;     // activations, their gradients, what else is kept, scratch
-  uint64_t batches = 0;     // samples on their way into the network
+  // As many flat vectors as the tree's sums take (docs/protocol.md, section 12).
+  uint64_t gradients = 0;
+  uint64_t network = 0;  // activations, their gradients, what else is kept, scratch
+  uint64_t batches = 0;  // samples on their way into the network
   uint64_t total() const { return parameters + gradients + network + batches; }
 };
 // kInvalidArgument where micro-batches of `samples` are more than any plan is made for.
@@ -40,6 +41,6 @@ GpuMemoryPlan PlanGpuMemory(Device device, const JobPlan& plan, const Model& mod
 
 // Of the device that a worker computes on: CheckMemory with this machine's memory; on a GPU with
 // what is free there, and the largest micro-batch that would fit.
-Status CheckMemoryOf(Device device, const JobPlan& plan, const Model& model);
+Status CheckDeviceMemory(Device device, const JobPlan& plan, const Model& model);
 
 }  // namespace pando

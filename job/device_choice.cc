@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "common/version.h"
+#include "common/system.h"
 #include "job/batch_check.h"
 
 namespace pando {
@@ -12,17 +12,13 @@ namespace {
 
 using Kind = DeviceChoice::Kind;
 
-bool IsForCpu(Precision precision) {
-  return precision == Precision::kFp32 || precision == Precision::kTf32;
-}
-
-ElementType ElementOf(Precision precision) {
+ElementType ElementFor(Precision precision) {
   if (precision == Precision::kBf16) return ElementType::kBfloat16;
   return precision == Precision::kFp16 ? ElementType::kFloat16 : ElementType::kFloat32;
 }
 
 Status CheckCpuPrecision(const Job& job) {
-  if (IsForCpu(job.precision)) return Status();
+  if (job.precision == Precision::kFp32 || job.precision == Precision::kTf32) return Status();
   return InvalidArgument(fmt::format(
       "train.precision is {}, which only GPUs support, and this worker is on a CPU; give it a GPU "
       "(--device cuda; `pando doctor` lists the GPUs), or train with --precision fp32",
@@ -84,7 +80,7 @@ Status CheckMachine(const Job& job, const Model& model, const StepPlan& steps) {
 Result<OpenedDevice> OpenDevice(const DeviceChoice& choice, const Job& job) {
   if (!IsGpuMeant(choice, CountGpus(choice))) return OpenCpu(job);
   Result<OpenedGpu> gpu = OpenCuda({.index = static_cast<int>(choice.gpu),
-                                    .element = ElementOf(job.precision),
+                                    .element = ElementFor(job.precision),
                                     .allow_tf32 = job.precision == Precision::kTf32,
                                     .allow_nondeterministic = job.allow_nondeterministic});
   if (!gpu.ok()) return gpu.status();
@@ -92,6 +88,11 @@ Result<OpenedDevice> OpenDevice(const DeviceChoice& choice, const Job& job) {
       fmt::format("cuda, {}, {}{}, pando {}", gpu->description(), EnumName(job.precision),
                   job.allow_nondeterministic ? ", non-deterministic" : "", PandoVersion());
   return OpenedDevice{.gpu = *std::move(gpu), .kind = std::move(kind)};
+}
+
+Result<OpenedDevice> OpenDevice(const std::string& device, const Job& job) {
+  Result<DeviceChoice> choice = ParseDevice("--device", device);
+  return choice.ok() ? OpenDevice(*choice, job) : choice.status();
 }
 
 }  // namespace pando

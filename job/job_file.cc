@@ -11,14 +11,26 @@
 #include <sstream>
 
 #include "common/hash.h"
-#include "common/nearest_name.h"
-#include "common/printable.h"
 #include "common/text.h"
 #include "common/timeline.h"
 #include "models/network_file.h"
 
 namespace pando {
 namespace {
+
+std::optional<JobValue> ReadNode(ValueKind kind, const toml::node& node);
+
+template <class T>
+std::optional<JobValue> ReadList(ValueKind element_kind, const toml::node& node) {
+  if (!node.is_array()) return std::nullopt;
+  std::vector<T> list;
+  for (const toml::node& element : *node.as_array()) {
+    std::optional<JobValue> value = ReadNode(element_kind, element);
+    if (!value) return std::nullopt;
+    list.push_back(std::get<T>(*std::move(value)));
+  }
+  return list;
+}
 
 std::optional<JobValue> ReadNode(ValueKind kind, const toml::node& node) {
   switch (kind) {
@@ -32,26 +44,10 @@ std::optional<JobValue> ReadNode(ValueKind kind, const toml::node& node) {
       return node.value<double>();
     case ValueKind::kBool:
       return node.value_exact<bool>();
-    case ValueKind::kCountList: {
-      if (!node.is_array()) return std::nullopt;
-      std::vector<uint64_t> list;
-      for (const toml::node& element : *node.as_array()) {
-        auto value = ReadNode(ValueKind::kCount, element);
-        if (!value) return std::nullopt;
-        list.push_back(std::get<uint64_t>(*value));
-      }
-      return list;
-    }
-    case ValueKind::kTextList: {
-      if (!node.is_array()) return std::nullopt;
-      std::vector<std::string> list;
-      for (const toml::node& element : *node.as_array()) {
-        auto value = element.value_exact<std::string>();
-        if (!value) return std::nullopt;
-        list.push_back(*value);
-      }
-      return list;
-    }
+    case ValueKind::kCountList:
+      return ReadList<uint64_t>(ValueKind::kCount, node);
+    case ValueKind::kTextList:
+      return ReadList<std::string>(ValueKind::kText, node);
     default:
       return node.value_exact<std::string>();
   }
@@ -62,13 +58,6 @@ std::string NodeText(const toml::node& node) {
   node.visit([&](const auto& typed) { text << typed; });
   return Printable(text.str());
 }
-
-struct Place {
-  const std::string& file_name;
-  std::string At(const toml::source_region& source) const {
-    return fmt::format("{}:{}", file_name, source.begin.line);
-  }
-};
 
 Status UnknownKey(const std::string& where, std::string_view name) {
   std::string hint = SuggestJobKey(name);
@@ -85,21 +74,33 @@ Status UnknownSection(const std::string& where, std::string_view name) {
   return InvalidArgument(fmt::format("{}: unknown section [{}]; {}", where, Printable(name), hint));
 }
 
-// Run folders of earlier releases have it.
-constexpr std::string_view kBadPicturesMax = "data.bad_pictures_max";
-
-bool IsSection(std::string_view name) {
-  for (const JobKey& key : JobKeys()) {
-    if (key.section() == name) return true;
-  }
-  return false;
+// What says where, how and how safely to compute, and has no say in the result.
+bool IsIdentity(std::string_view section) {
+  return section != "run" && section != "snapshot" && section != "verify" && section != "worker";
 }
 
-// Keys of two sources where the later one silences the earlier.
-constexpr const char* kSteps = "train.steps";
-constexpr const char* kEpochs = "train.epochs";
-constexpr const char* kEvalSteps = "eval.every_steps";
-constexpr const char* kEvalEpochs = "eval.every_epochs";
+// Says how a step is trained, and yet changes no bit: memory for time.
+constexpr const char* kCheckpointing = "train.activation_checkpointing";
+
+std::string WriteSections(const Job& given, bool identity_only) {
+  Job job = given;
+  if (job.steps > 0) job.epochs = 0;
+  if (job.eval_every_steps > 0) job.eval_every_epochs = 0;
+  std::string text;
+  std::string_view section;
+  for (const JobKey& key : JobKeys()) {
+    if (identity_only && (!IsIdentity(key.section()) || key.name == kCheckpointing)) continue;
+    if (key.section() != section) {
+      text += fmt::format("{}[{}]\n", text.empty() ? "" : "\n", key.section());
+      section = key.section();
+    }
+    text += fmt::format("{} = {}\n", key.leaf(), JobValueToml(key.get(job)));
+  }
+  return text;
+}
+
+// Run folders of earlier releases have it.
+constexpr std::string_view kBadPicturesMax = "data.bad_pictures_max";
 
 }  // namespace
 
@@ -117,50 +118,48 @@ Status JobDraft::EndSource() {
   // Another model's text is not this one's.
   if (in_source_.contains("model.name") && !in_source_.contains("model.network"))
     job_.network.clear();
-  Status status = ChooseLengthAndEvaluation();
+  Status status =
+      ChooseOne("train.steps", &Job::steps, "train.epochs", &Job::epochs, "how long the run is");
+  if (status.ok())
+    status = ChooseOne("eval.every_steps", &Job::eval_every_steps, "eval.every_epochs",
+                       &Job::eval_every_epochs, "how often the run is evaluated");
   in_source_.clear();
   return status;
 }
 
-// Steps and epochs both say how long the run is, and both how often it is evaluated: the later
-// source wins, one source may say only one.
-Status JobDraft::ChooseLengthAndEvaluation() {
-  const bool has_eval_steps = in_source_.contains(kEvalSteps) && job_.eval_every_steps > 0;
-  const bool has_eval_epochs = in_source_.contains(kEvalEpochs) && job_.eval_every_epochs > 0;
-  const bool has_steps = in_source_.contains(kSteps) && job_.steps > 0;
-  const bool has_epochs = in_source_.contains(kEpochs) && job_.epochs > 0;
-  if (has_steps && has_epochs) {
-    return InvalidArgument(WithKeysNamed(
-        "{train.steps} and {train.epochs} both say how long the run is; give one of them"));
-  }
-  if (has_steps) job_.epochs = 0;
-  if (has_epochs) job_.steps = 0;
-  if (has_eval_steps && has_eval_epochs) {
-    return InvalidArgument(
-        fmt::format("{} and {} both say how often the run is evaluated; give one of them",
-                    Named(kEvalSteps), Named(kEvalEpochs)));
-  }
-  if (has_eval_steps) job_.eval_every_epochs = 0;
-  if (has_eval_epochs) job_.eval_every_steps = 0;
+// Two keys that have the same meaning: the later source wins, one source may give only one.
+template <class T>
+Status JobDraft::ChooseOne(const char* by_steps, uint64_t Job::*steps, const char* by_epochs,
+                           T Job::*epochs, const char* meaning) {
+  const bool has_steps = in_source_.contains(by_steps) && job_.*steps > 0;
+  const bool has_epochs = in_source_.contains(by_epochs) && job_.*epochs > 0;
+  if (has_steps && has_epochs)
+    return InvalidArgument(fmt::format("{} and {} both say {}; give one of them", Named(by_steps),
+                                       Named(by_epochs), meaning));
+  if (has_steps) job_.*epochs = 0;
+  if (has_epochs) job_.*steps = 0;
   return Status();
 }
 
 Status JobDraft::AddToml(std::string_view text, std::string file_name) {
-  const Place place{file_name};
+  const auto place = [&](const toml::source_region& source) {
+    return fmt::format("{}:{}", file_name, source.begin.line);
+  };
   toml::table root;
   try {
     root = toml::parse(text, file_name);
   } catch (const toml::parse_error& error) {
     return InvalidArgument(
-        fmt::format("{}: not valid TOML: {}", place.At(error.source()), error.description()));
+        fmt::format("{}: not valid TOML: {}", place(error.source()), error.description()));
   }
   for (const auto& [section, section_node] : root) {
-    const std::string section_where = place.At(section_node.source());
+    const std::string section_where = place(section_node.source());
     if (!section_node.is_table()) return UnknownKey(section_where, section.str());
-    if (!IsSection(section.str())) return UnknownSection(section_where, section.str());
+    if (std::ranges::find(JobKeys(), section.str(), &JobKey::section) == JobKeys().end())
+      return UnknownSection(section_where, section.str());
     for (const auto& [leaf, node] : *section_node.as_table()) {
       const std::string name = fmt::format("{}.{}", section.str(), leaf.str());
-      const std::string where = place.At(node.source());
+      const std::string where = place(node.source());
       if (name == kBadPicturesMax) {
         warnings_.push_back(fmt::format(
             "{}: {} is ignored: a picture that cannot be decoded is an error; `pando data check "
@@ -365,35 +364,6 @@ Status LoadNetwork(Job* job) {
   job->network = *std::move(text);
   return Status();
 }
-
-namespace {
-
-// What says where, how and how safely to compute, and has no say in the result.
-bool IsIdentity(std::string_view section) {
-  return section != "run" && section != "snapshot" && section != "verify" && section != "worker";
-}
-
-// Says how a step is trained, and yet changes no bit: memory for time.
-constexpr const char* kCheckpointing = "train.activation_checkpointing";
-
-std::string WriteSections(const Job& given, bool identity_only) {
-  Job job = given;
-  if (job.steps > 0) job.epochs = 0;
-  if (job.eval_every_steps > 0) job.eval_every_epochs = 0;
-  std::string text;
-  std::string_view section;
-  for (const JobKey& key : JobKeys()) {
-    if (identity_only && (!IsIdentity(key.section()) || key.name == kCheckpointing)) continue;
-    if (key.section() != section) {
-      text += fmt::format("{}[{}]\n", text.empty() ? "" : "\n", key.section());
-      section = key.section();
-    }
-    text += fmt::format("{} = {}\n", key.leaf(), JobValueToml(key.get(job)));
-  }
-  return text;
-}
-
-}  // namespace
 
 std::string WriteJobText(const Job& job) { return WriteSections(job, /*identity_only=*/false); }
 

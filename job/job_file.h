@@ -10,7 +10,7 @@
 
 #include "common/ids.h"
 #include "common/status.h"
-#include "job/job_keys.h"
+#include "job/job_key.h"
 #include "plan/job.h"
 
 namespace pando {
@@ -40,7 +40,9 @@ class JobDraft {
  private:
   Status Set(const JobKey& key, const JobValue& value, std::string where);
   Status EndSource();
-  Status ChooseLengthAndEvaluation();
+  template <class T>
+  Status ChooseOne(const char* by_steps, uint64_t Job::*steps, const char* by_epochs,
+                   T Job::*epochs, const char* meaning);
   std::string Named(const std::string& key) const;
   std::string WithKeysNamed(std::string_view text) const;
   struct Rule {

@@ -53,19 +53,8 @@ bool IsNarrow(const ValueRange& range) {
 
 // The values that the key takes; "" if its default shows them.
 std::string Values(const JobKey& key) {
-  switch (key.kind) {
-    case ValueKind::kCount:
-    case ValueKind::kReal:
-    case ValueKind::kCountList:
-      return IsNarrow(key.range) ? " (" + RangeText(key.range) + ")" : "";
-    case ValueKind::kChoice:
-    case ValueKind::kTextList:
-      return key.choices.empty() ? "" : " (" + Joined(key.choices) + ")";
-    case ValueKind::kBool:
-    case ValueKind::kText:
-      return "";
-  }
-  return "";
+  if (!key.choices.empty()) return " (" + Joined(key.choices) + ")";
+  return IsNarrow(key.range) ? " (" + RangeText(key.range) + ")" : "";
 }
 
 std::string Row(const JobKey& key) {

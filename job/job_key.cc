@@ -6,7 +6,6 @@
 #include <cmath>
 #include <optional>
 
-#include "common/nearest_name.h"
 #include "common/text.h"
 
 namespace pando {

@@ -1,4 +1,6 @@
-// One key of the job file: its values, their text form and their checks.
+// The keys of the job file: their values, text forms and checks, and the one table of all keys. It
+// drives parsing, --set, the flags of `pando train`, the resolved job.toml and docs/job-file.md, so
+// that none of them can forget a key.
 #pragma once
 
 #include <cstdint>
@@ -26,18 +28,22 @@ struct ValueRange {  // of kCount, kReal and each element of kCountList
   bool is_max_excluded = false;
 };
 
-struct JobKey {
+// A member of Job: its kind of values, and how they are read and written.
+struct JobMember {
+  ValueKind kind = ValueKind::kText;
+  JobValue (*get)(const Job&);
+  void (*set)(Job&, const JobValue&);     // REQUIRES: the kind's alternative, in range
+  std::vector<std::string> choices = {};  // kChoice; kTextList: of each element, empty: any text
+  std::string file_suffix = {};  // kChoice: also accepts paths with this suffix; empty: none
+};
+
+struct JobKey : JobMember {
   std::string name;  // "train.global_batch"
   std::string flag;  // "--global-batch"; empty: only --set
-  ValueKind kind = ValueKind::kText;
   std::string unit;  // "samples"; empty if the value has none
   std::string help;
-  ValueRange range;
-  std::string flag_alias;            // another system's name for the flag; empty: none
-  std::vector<std::string> choices;  // kChoice; kTextList: of each element, empty: any text
-  std::string file_suffix;           // kChoice: also accepts paths with this suffix; empty: none
-  JobValue (*get)(const Job&);
-  void (*set)(Job&, const JobValue&);  // REQUIRES: the kind's alternative, in range
+  ValueRange range = {};
+  std::string flag_alias = {};  // another system's name for the flag; empty: none
 
   std::string_view section() const { return std::string_view(name).substr(0, name.find('.')); }
   std::string_view leaf() const { return std::string_view(name).substr(name.find('.') + 1); }
@@ -53,5 +59,12 @@ std::string JobValueToml(const JobValue& value);
 std::string RangeText(const ValueRange& range);
 // "a whole number ≥ 1", for errors.
 std::string ExpectedValue(const JobKey& key);
+
+// Every key, in the order of the file; the keys of a section stand together.
+const std::vector<JobKey>& JobKeys();
+// The key so named, or null.
+const JobKey* FindJobKey(std::string_view name);
+// "did you mean 'optimizer.lr'?" for a key that does not exist, or empty if nothing is near.
+std::string SuggestJobKey(std::string_view wrong);
 
 }  // namespace pando

@@ -1,288 +1,359 @@
-#include "job/job_keys.h"
-
+// The table of the job file's keys, and how a row makes a key of a member of Job.
 #include <fmt/format.h>
 
-#include "common/nearest_name.h"
-#include "job/job_key_makers.h"
+#include <algorithm>
+#include <optional>
+#include <type_traits>
+#include <utility>
+
+#include "common/check.h"
+#include "common/text.h"
+#include "data/dataset.h"
+#include "job/job_key.h"
 #include "models/network.h"
 #include "models/network_file.h"
+#include "proto/message_limits.h"
 
 namespace pando {
 namespace {
+
+constexpr ValueRange kAtLeastOne{.min = 1};
+constexpr ValueRange kPositive{.min = 0, .is_min_excluded = true};
+constexpr ValueRange kUint32{.min = 1, .max = 1e9};
+// Epochs times the steps of one, and steps times samples, stay far from where 64 bits end.
+constexpr ValueRange kSteps{.min = 0, .max = 1e12};
+constexpr ValueRange kEpochs{.min = 0, .max = 1e6};
+constexpr ValueRange kMicroBatches{.min = 1, .max = kMicroBatchesMax};
+constexpr ValueRange kThreads{.min = 1, .max = 1024};
+constexpr ValueRange kLanes{.min = 0, .max = 256};
+constexpr ValueRange kSide{.min = 0, .max = 4096};
+constexpr ValueRange kBelowOne{.min = 0, .max = 1, .is_max_excluded = true};
+constexpr ValueRange kUnit{.min = 0, .max = 1};
+constexpr ValueRange kOpenUnit{
+    .min = 0, .max = 1, .is_min_excluded = true, .is_max_excluded = true};
+constexpr ValueRange kShare{.min = 0, .max = 1, .is_min_excluded = true};
+constexpr ValueRange kLossScale{.min = 0, .max = 1e9};
+constexpr ValueRange kScalePower{.min = 0, .max = 30};
+constexpr ValueRange kScaleWindow{.min = 1, .max = 1e6};
+constexpr ValueRange kPatience{.min = 0, .max = 1e9};
+constexpr ValueRange kReplicas{.min = 1, .max = 2};
+constexpr ValueRange kSnapshots{.min = 1, .max = 1000};
+constexpr ValueRange kMilliseconds{.min = 1, .max = 86'400'000};
+
+template <class T>
+JobValue ToValue(const T& field) {
+  if constexpr (std::is_enum_v<T>) {
+    return std::string(EnumName(field));
+  } else if constexpr (std::is_same_v<T, uint32_t>) {
+    return uint64_t{field};
+  } else {
+    return field;
+  }
+}
+
+template <class T>
+void FromValue(const JobValue& value, T* field) {
+  if constexpr (std::is_enum_v<T>) {
+    const std::optional<T> parsed = ParseEnum<T>(std::get<std::string>(value));
+    PANDO_CHECK(parsed.has_value());
+    *field = *parsed;
+  } else if constexpr (std::is_same_v<T, uint32_t>) {
+    *field = static_cast<uint32_t>(std::get<uint64_t>(value));
+  } else {
+    *field = std::get<T>(value);
+  }
+}
+
+template <class T>
+ValueKind KindFor() {
+  if constexpr (std::is_enum_v<T>) return ValueKind::kChoice;
+  if constexpr (std::is_same_v<T, bool>) return ValueKind::kBool;
+  if constexpr (std::is_same_v<T, double>) return ValueKind::kReal;
+  if constexpr (std::is_integral_v<T>) return ValueKind::kCount;
+  if constexpr (std::is_same_v<T, std::vector<uint64_t>>) return ValueKind::kCountList;
+  if constexpr (std::is_same_v<T, std::vector<std::string>>) return ValueKind::kTextList;
+  return ValueKind::kText;
+}
+
+template <class Owner, class T>
+Owner OwnerFor(T Owner::*);
+
+// Where the job has such options.
+template <class Owner, class AnyJob>
+auto& FindOwner(AnyJob& job) {
+  if constexpr (std::is_same_v<Owner, OptimizerOptions>) {
+    return job.optimizer;
+  } else if constexpr (std::is_same_v<Owner, LossScaleOptions>) {
+    return job.optimizer.loss_scale;
+  } else if constexpr (std::is_same_v<Owner, ScheduleOptions>) {
+    return job.schedule;
+  } else {
+    return job;
+  }
+}
+
+// A member of Job or of its options, as &OptimizerOptions::lr.
+template <auto kMember>
+JobMember At() {
+  using Owner = decltype(OwnerFor(kMember));
+  using T = std::remove_cvref_t<decltype(std::declval<Owner&>().*kMember)>;
+  JobMember member{
+      .kind = KindFor<T>(),
+      .get = [](const Job& job) { return ToValue<T>(FindOwner<Owner>(job).*kMember); },
+      .set = [](Job& job,
+                const JobValue& v) { FromValue<T>(v, &(FindOwner<Owner>(job).*kMember)); }};
+  if constexpr (std::is_enum_v<T>)
+    member.choices.assign(kEnumNames<T>.begin(), kEnumNames<T>.end());
+  return member;
+}
+
+// A text, or a list of texts, which are some of `choices` or end in `file_suffix`.
+template <auto kMember>
+JobMember Among(std::vector<std::string> choices, std::string_view file_suffix = {}) {
+  JobMember member = At<kMember>();
+  if (member.kind == ValueKind::kText) member.kind = ValueKind::kChoice;
+  member.choices = std::move(choices);
+  member.file_suffix = file_suffix;
+  return member;
+}
+
+// Parameters travel whole: by the first codecs.
+JobMember PullCodec() {
+  JobMember member = At<&Job::pull_codec>();
+  member.choices.resize(4);
+  return member;
+}
 
 using O = OptimizerOptions;
 using L = LossScaleOptions;
 using S = ScheduleOptions;
 
 // Every key, in the order of the file.
-const KeyRow kRows[] = {
+const std::vector<JobKey> kKeys = {
     // [model] and [data].
-    {"model.name", "--model", "", "the network to train", At<&Job::model>(), kAny,
-     OneOf(Model::Names(), kNetworkFileSuffix)},
-    {"model.network", "", "",
+    {Among<&Job::model>(Model::Names(), kNetworkFileSuffix), "model.name", "--model", "",
+     "the network to train"},
+    {At<&Job::network>(), "model.network", "", "",
      "text of the network file that model.name names; empty: read from that file "
-     "(docs/networks.md)",
-     At<&Job::network>()},
-    {"model.hidden", "", "units", "widths of the mlp's hidden layers", At<&Job::mlp_hidden>(),
+     "(docs/networks.md)"},
+    {At<&Job::mlp_hidden>(), "model.hidden", "", "units", "widths of the mlp's hidden layers",
      kUint32},
-    {"data.name", "--dataset", "", "the data set", At<&Job::dataset>(), kAny,
-     OneOf(DataSetNames())},
-    {"data.path", "--data", "folder",
-     "folder of the data set's files; empty: data/NAME or ../shared/data/NAME",
-     At<&Job::data_path>()},
-    {"data.columns", "", "",
-     "columns of a table to learn from, by name; none: u, g, r, i, z and redshift of sdss",
-     At<&Job::columns>()},
-    {"data.augment", "--augment", "",
+    {Among<&Job::dataset>(DataSetNames()), "data.name", "--dataset", "", "the data set"},
+    {At<&Job::data_path>(), "data.path", "--data", "folder",
+     "folder of the data set's files; empty: data/NAME or ../shared/data/NAME"},
+    {At<&Job::columns>(), "data.columns", "", "",
+     "columns of a table to learn from, by name; none: u, g, r, i, z and redshift of sdss"},
+    {Among<&Job::augment>({"crop", "flip"}), "data.augment", "--augment", "",
      "random augmentation: crop (a shift by up to an eighth of the side; a resized part of a "
-     "photograph), flip (left to right); empty: none",
-     At<&Job::augment>(), kAny, OneOf({"crop", "flip"})},
-    {"data.resize", "--resize", "pixels", "new side of pictures; 0: unchanged, photographs 224",
-     At<&Job::resize>(), kSide},
-    {"data.limit", "--limit", "samples", "training samples, a subset drawn from the seed; 0: all",
-     At<&Job::train_limit>(), kSteps},
-    {"data.test_limit", "", "samples", "test samples, a subset drawn from the seed; 0: all",
-     At<&Job::test_limit>(), kSteps},
-    {"data.skip", "", "file",
+     "photograph), flip (left to right); empty: none"},
+    {At<&Job::resize>(), "data.resize", "--resize", "pixels",
+     "new side of pictures; 0: unchanged, photographs 224", kSide},
+    {At<&Job::train_limit>(), "data.limit", "--limit", "samples",
+     "training samples, a subset drawn from the seed; 0: all", kSteps},
+    {At<&Job::test_limit>(), "data.test_limit", "", "samples",
+     "test samples, a subset drawn from the seed; 0: all", kSteps},
+    {At<&Job::skip_list>(), "data.skip", "", "file",
      "skip list of an imagefolder: pictures to leave out, as `pando data check` writes it; a "
-     "relative path starts at the data folder",
-     At<&Job::skip_list>()},
-    {"data.synthetic_train_samples", "", "samples", "training samples of synthetic data sets",
-     At<&Job::synthetic_train_samples>(), kUint32},
-    {"data.synthetic_test_samples", "", "samples", "test samples of synthetic data sets",
-     At<&Job::synthetic_test_samples>(), kUint32},
+     "relative path starts at the data folder"},
+    {At<&Job::synthetic_train_samples>(), "data.synthetic_train_samples", "", "samples",
+     "training samples of synthetic data sets", kUint32},
+    {At<&Job::synthetic_test_samples>(), "data.synthetic_test_samples", "", "samples",
+     "test samples of synthetic data sets", kUint32},
     // [train].
-    {"train.steps", "--steps", "steps", "length of the run in steps; 0: by train.epochs",
-     At<&Job::steps>(), kSteps},
-    {"train.epochs", "--epochs", "epochs",
-     "length of the run in epochs, rounded up to a step; 0: by train.steps", At<&Job::epochs>(),
-     kEpochs},
-    {"train.global_batch", "--global-batch", "samples", "samples of one step, over all workers",
-     At<&Job::global_batch>(), kUint32},
-    {"train.micro_batches", "--micro-batches", "per step",
+    {At<&Job::steps>(), "train.steps", "--steps", "steps",
+     "length of the run in steps; 0: by train.epochs", kSteps},
+    {At<&Job::epochs>(), "train.epochs", "--epochs", "epochs",
+     "length of the run in epochs, rounded up to a step; 0: by train.steps", kEpochs},
+    {At<&Job::global_batch>(), "train.global_batch", "--global-batch", "samples",
+     "samples of one step, over all workers", kUint32},
+    {At<&Job::micro_batches>(), "train.micro_batches", "--micro-batches", "per step",
      "parts of a step that workers compute; they fix the result for any number of workers",
-     At<&Job::micro_batches>(), kMicroBatches},
-    {"train.last_batch", "", "", "the last batch of an epoch, if the data do not fill it",
-     At<&Job::last_batch>()},
-    {"train.seed", "--seed", "", "seed of weights, shuffling, dropout, synthetic data",
-     At<&Job::seed>()},
-    {"train.label_smoothing", "--label-smoothing", "",
-     "share of a label that is spread over all classes, in training", At<&Job::label_smoothing>(),
-     kBelowOne},
-    {"train.activation_checkpointing", "--activation-checkpointing", "",
+     kMicroBatches},
+    {At<&Job::last_batch>(), "train.last_batch", "", "",
+     "the last batch of an epoch, if the data do not fill it"},
+    {At<&Job::seed>(), "train.seed", "--seed", "",
+     "seed of weights, shuffling, dropout, synthetic data"},
+    {At<&Job::label_smoothing>(), "train.label_smoothing", "--label-smoothing", "",
+     "share of a label that is spread over all classes, in training", kBelowOne},
+    {At<&Job::activation_checkpointing>(), "train.activation_checkpointing",
+     "--activation-checkpointing", "",
      "drop most activations and recompute them in backward: less memory, more time, the same "
-     "result",
-     At<&Job::activation_checkpointing>()},
-    {"train.precision", "--precision", "",
+     "result"},
+    {At<&Job::precision>(), "train.precision", "--precision", "",
      "activations on GPUs; parameters and sums of gradients are always floats. CPUs compute in "
-     "floats and do not join bf16 and fp16",
-     At<&Job::precision>()},
-    {"train.allow_nondeterministic", "--allow-nondeterministic", "",
-     "allow faster GPU algorithms whose bits differ from run to run",
-     At<&Job::allow_nondeterministic>()},
-    {"train.codec", "--codec", "",
+     "floats and do not join bf16 and fp16"},
+    {At<&Job::allow_nondeterministic>(), "train.allow_nondeterministic", "--allow-nondeterministic",
+     "", "allow faster GPU algorithms whose bits differ from run to run"},
+    {At<&Job::push_codec>(), "train.codec", "--codec", "",
      "encoding of gradients on their way to servers, which sum floats: fp16, bf16 and int8 (one "
      "scale per 256 values) are shorter and less exact. 1-bit and top-k send little and add the "
      "error to the next gradient, so a fault changes the weights. With a codec each micro-batch "
-     "travels separately",
-     At<&Job::push_codec>()},
-    {"train.top_k_share", "", "", "top-k: share of a gradient's values that is sent",
-     At<&Job::top_k_share>(), kShare},
-    {"train.pull_codec", "--pull-codec", "",
+     "travels separately"},
+    {At<&Job::top_k_share>(), "train.top_k_share", "", "",
+     "top-k: share of a gradient's values that is sent", kShare},
+    {PullCodec(), "train.pull_codec", "--pull-codec", "",
      "encoding of parameters on their way to workers, which compute with what arrives; servers "
-     "keep floats",
-     At<&Job::pull_codec>(), kAny, FirstChoices(kPullCodecs)},
+     "keep floats"},
     // [fp16].
-    {"fp16.loss_scale", "", "",
+    {At<&L::loss_scale>(), "fp16.loss_scale", "", "",
      "factor of the loss; 0: dynamic, by the next keys. Steps with an overflow are skipped",
-     At<&Job::optimizer, &O::loss_scale, &L::loss_scale>(), kLossScale},
-    {"fp16.initial_scale_power", "", "", "the first dynamic factor is 2 to this power",
-     At<&Job::optimizer, &O::loss_scale, &L::initial_scale_power>(), kScalePower},
-    {"fp16.loss_scale_window", "", "steps", "steps without an overflow before it doubles",
-     At<&Job::optimizer, &O::loss_scale, &L::loss_scale_window>(), kScaleWindow},
-    {"fp16.hysteresis", "", "steps", "steps with an overflow before it halves",
-     At<&Job::optimizer, &O::loss_scale, &L::hysteresis>(), kScaleWindow},
-    {"fp16.min_loss_scale", "", "", "an overflow at this factor ends the run",
-     At<&Job::optimizer, &O::loss_scale, &L::min_loss_scale>(), kPositive},
+     kLossScale},
+    {At<&L::initial_scale_power>(), "fp16.initial_scale_power", "", "",
+     "the first dynamic factor is 2 to this power", kScalePower},
+    {At<&L::loss_scale_window>(), "fp16.loss_scale_window", "", "steps",
+     "steps without an overflow before it doubles", kScaleWindow},
+    {At<&L::hysteresis>(), "fp16.hysteresis", "", "steps",
+     "steps with an overflow before it halves", kScaleWindow},
+    {At<&L::min_loss_scale>(), "fp16.min_loss_scale", "", "",
+     "an overflow at this factor ends the run", kPositive},
     // [optimizer].
-    {"optimizer.type", "--optimizer", "",
-     "the optimizer; PyTorch's formulas, LARS and LAMB as published",
-     At<&Job::optimizer, &O::kind>()},
-    {"optimizer.lr", "--lr", "", "learning rate; the highest of a schedule",
-     At<&Job::optimizer, &O::lr>(), kPositive},
-    {"optimizer.momentum", "--momentum", "", "momentum of sgd and lars",
-     At<&Job::optimizer, &O::momentum>(), kBelowOne},
-    {"optimizer.dampening", "", "", "sgd: dampening of the momentum",
-     At<&Job::optimizer, &O::dampening>(), kUnit},
-    {"optimizer.nesterov", "", "", "sgd: Nesterov's momentum", At<&Job::optimizer, &O::nesterov>()},
-    {"optimizer.beta1", "", "", "adam, adamw, lamb: decay of the mean",
-     At<&Job::optimizer, &O::beta1>(), kBelowOne},
-    {"optimizer.beta2", "", "", "adam, adamw, lamb: decay of the square",
-     At<&Job::optimizer, &O::beta2>(), kBelowOne},
-    {"optimizer.eps", "", "", "adam, adamw, lamb: added to the root",
-     At<&Job::optimizer, &O::eps>(), kPositive},
-    {"optimizer.weight_decay", "--weight-decay", "",
+    {At<&O::kind>(), "optimizer.type", "--optimizer", "",
+     "the optimizer; PyTorch's formulas, LARS and LAMB as published"},
+    {At<&O::lr>(), "optimizer.lr", "--lr", "", "learning rate; the highest of a schedule",
+     kPositive},
+    {At<&O::momentum>(), "optimizer.momentum", "--momentum", "", "momentum of sgd and lars",
+     kBelowOne},
+    {At<&O::dampening>(), "optimizer.dampening", "", "", "sgd: dampening of the momentum", kUnit},
+    {At<&O::nesterov>(), "optimizer.nesterov", "", "", "sgd: Nesterov's momentum"},
+    {At<&O::beta1>(), "optimizer.beta1", "", "", "adam, adamw, lamb: decay of the mean", kBelowOne},
+    {At<&O::beta2>(), "optimizer.beta2", "", "", "adam, adamw, lamb: decay of the square",
+     kBelowOne},
+    {At<&O::eps>(), "optimizer.eps", "", "", "adam, adamw, lamb: added to the root", kPositive},
+    {At<&O::weight_decay>(), "optimizer.weight_decay", "--weight-decay", "",
      "share of the weights added to the gradient; adamw: subtracted from the weights; lamb: added "
-     "to the direction",
-     At<&Job::optimizer, &O::weight_decay>()},
-    {"optimizer.weight_decay_exclude_bias_and_norm", "", "",
-     "no decay of one-dimensional tensors (biases, weights of norms); always on for lars and lamb",
-     At<&Job::optimizer, &O::weight_decay_exclude_bias_and_norm>()},
-    {"optimizer.clip_value", "", "", "bound of each element of the gradient, before decay; 0: none",
-     At<&Job::optimizer, &O::clip_value>()},
-    {"optimizer.clip_norm", "--clip-norm", "",
-     "bound of the norm of the whole gradient, before decay; 0: none",
-     At<&Job::optimizer, &O::clip_norm>()},
-    {"optimizer.trust_coefficient", "", "",
+     "to the direction"},
+    {At<&O::weight_decay_exclude_bias_and_norm>(), "optimizer.weight_decay_exclude_bias_and_norm",
+     "", "",
+     "no decay of one-dimensional tensors (biases, weights of norms); always on for lars and lamb"},
+    {At<&O::clip_value>(), "optimizer.clip_value", "", "",
+     "bound of each element of the gradient, before decay; 0: none"},
+    {At<&O::clip_norm>(), "optimizer.clip_norm", "--clip-norm", "",
+     "bound of the norm of the whole gradient, before decay; 0: none"},
+    {At<&O::trust_coefficient>(), "optimizer.trust_coefficient", "", "",
      "lars: a layer's rate is lr · this · norm of its weights / norm of its gradient and decay",
-     At<&Job::optimizer, &O::trust_coefficient>(), kPositive},
-    {"optimizer.trust_ratio_max", "", "",
+     kPositive},
+    {At<&O::trust_ratio_max>(), "optimizer.trust_ratio_max", "", "",
      "lamb: bound of norm of a layer's weights / norm of its update; DeepSpeed's max_coeff",
-     At<&Job::optimizer, &O::trust_ratio_max>(), kPositive},
-    {"optimizer.ema_decay", "--ema-decay", "",
+     kPositive},
+    {At<&O::ema_decay>(), "optimizer.ema_decay", "--ema-decay", "",
      "share that the average of the weights keeps at each step, for example 0.999; pando export "
      "--ema writes the average; 0: none",
-     At<&Job::optimizer, &O::ema_decay>(), kBelowOne},
-    // [schedule].
-    {"schedule.type", "--schedule", "", "the learning rate over the run",
-     At<&Job::schedule, &S::kind>()},
-    {"schedule.warmup_steps", "", "steps", "linear rise before any type",
-     At<&Job::schedule, &S::warmup_steps>()},
-    {"schedule.step_size", "", "steps", "step: steps between decays",
-     At<&Job::schedule, &S::step_size>()},
-    {"schedule.milestones", "", "steps", "multi-step: steps of the decays, after warm-up",
-     At<&Job::schedule, &S::milestones>(), kSteps},
-    {"schedule.gamma", "", "", "step, multi-step: factor of each decay; exponential: of a step",
-     At<&Job::schedule, &S::gamma>(), kPositive},
-    {"schedule.start_factor", "", "", "linear: rate at the start = lr · this",
-     At<&Job::schedule, &S::start_factor>(), kUnit},
-    {"schedule.end_factor", "", "", "linear: rate at the end = lr · this",
-     At<&Job::schedule, &S::end_factor>(), kUnit},
-    {"schedule.total_iters", "", "steps",
-     "linear, polynomial: steps from start to end; 0: all after warm-up",
-     At<&Job::schedule, &S::total_iters>(), kSteps},
-    {"schedule.power", "", "", "polynomial: rate = lr · (share of steps left)^this",
-     At<&Job::schedule, &S::power>()},
-    {"schedule.min_lr", "", "", "cosine: rate at the end", At<&Job::schedule, &S::min_lr>()},
-    {"schedule.pct_start", "", "", "one-cycle: share of the run with a rising rate",
-     At<&Job::schedule, &S::pct_start>(), kOpenUnit},
-    {"schedule.div_factor", "", "", "one-cycle: rate at the start = lr / this",
-     At<&Job::schedule, &S::div_factor>(), kAtLeastOne},
-    {"schedule.final_div_factor", "", "", "one-cycle: rate at the end = rate at the start / this",
-     At<&Job::schedule, &S::final_div_factor>(), kAtLeastOne},
-    {"schedule.cycle_momentum", "", "",
-     "one-cycle: momentum (adam: beta1) moves inversely to the rate",
-     At<&Job::schedule, &S::cycle_momentum>()},
-    {"schedule.base_momentum", "", "", "one-cycle: lowest momentum",
-     At<&Job::schedule, &S::base_momentum>(), kBelowOne},
-    {"schedule.max_momentum", "", "", "one-cycle: highest momentum",
-     At<&Job::schedule, &S::max_momentum>(), kBelowOne},
-    // [eval].
-    {"eval.every_epochs", "--eval-every-epochs", "epochs",
-     "epochs between evaluations on the test set; 0: by eval.every_steps, or only at the end",
-     At<&Job::eval_every_epochs>(), kEpochs},
-    {"eval.every_steps", "--eval-every-steps", "steps",
-     "steps between evaluations on the test set; 0: by eval.every_epochs",
-     At<&Job::eval_every_steps>(), kSteps},
-    {"eval.early_stop_patience", "--early-stop-patience", "evaluations",
-     "stop after this many evaluations in a row without improvement of the test accuracy; 0: never",
-     At<&Job::early_stop_patience>(), kPatience},
-    {"eval.early_stop_min_delta", "--early-stop-min-delta", "",
-     "smallest improvement of the test accuracy that counts", At<&Job::early_stop_min_delta>(),
      kBelowOne},
+    // [schedule].
+    {At<&S::kind>(), "schedule.type", "--schedule", "", "the learning rate over the run"},
+    {At<&S::warmup_steps>(), "schedule.warmup_steps", "", "steps", "linear rise before any type"},
+    {At<&S::step_size>(), "schedule.step_size", "", "steps", "step: steps between decays"},
+    {At<&S::milestones>(), "schedule.milestones", "", "steps",
+     "multi-step: steps of the decays, after warm-up", kSteps},
+    {At<&S::gamma>(), "schedule.gamma", "", "",
+     "step, multi-step: factor of each decay; exponential: of a step", kPositive},
+    {At<&S::start_factor>(), "schedule.start_factor", "", "",
+     "linear: rate at the start = lr · this", kUnit},
+    {At<&S::end_factor>(), "schedule.end_factor", "", "", "linear: rate at the end = lr · this",
+     kUnit},
+    {At<&S::total_iters>(), "schedule.total_iters", "", "steps",
+     "linear, polynomial: steps from start to end; 0: all after warm-up", kSteps},
+    {At<&S::power>(), "schedule.power", "", "",
+     "polynomial: rate = lr · (share of steps left)^this"},
+    {At<&S::min_lr>(), "schedule.min_lr", "", "", "cosine: rate at the end"},
+    {At<&S::pct_start>(), "schedule.pct_start", "", "",
+     "one-cycle: share of the run with a rising rate", kOpenUnit},
+    {At<&S::div_factor>(), "schedule.div_factor", "", "",
+     "one-cycle: rate at the start = lr / this", kAtLeastOne},
+    {At<&S::final_div_factor>(), "schedule.final_div_factor", "", "",
+     "one-cycle: rate at the end = rate at the start / this", kAtLeastOne},
+    {At<&S::cycle_momentum>(), "schedule.cycle_momentum", "", "",
+     "one-cycle: momentum (adam: beta1) moves inversely to the rate"},
+    {At<&S::base_momentum>(), "schedule.base_momentum", "", "", "one-cycle: lowest momentum",
+     kBelowOne},
+    {At<&S::max_momentum>(), "schedule.max_momentum", "", "", "one-cycle: highest momentum",
+     kBelowOne},
+    // [eval].
+    {At<&Job::eval_every_epochs>(), "eval.every_epochs", "--eval-every-epochs", "epochs",
+     "epochs between evaluations on the test set; 0: by eval.every_steps, or only at the end",
+     kEpochs},
+    {At<&Job::eval_every_steps>(), "eval.every_steps", "--eval-every-steps", "steps",
+     "steps between evaluations on the test set; 0: by eval.every_epochs", kSteps},
+    {At<&Job::early_stop_patience>(), "eval.early_stop_patience", "--early-stop-patience",
+     "evaluations",
+     "stop after this many evaluations in a row without improvement of the test accuracy; 0: never",
+     kPatience},
+    {At<&Job::early_stop_min_delta>(), "eval.early_stop_min_delta", "--early-stop-min-delta", "",
+     "smallest improvement of the test accuracy that counts", kBelowOne},
     // [worker], [snapshot], [verify] and [run]: nothing there changes the result.
-    {"worker.parameter_residency", "", "",
+    {At<&Job::parameter_residency>(), "worker.parameter_residency", "", "",
      "parameters in a worker: all, or one layer at a time, pulled before use and dropped after it: "
-     "less memory, more traffic, the same result",
-     At<&Job::parameter_residency>()},
-    {"snapshot.every", "--snapshot-every", "steps",
-     "steps between snapshots of the job; 0: only at its end", At<&Job::snapshot_every>(), kSteps},
-    {"snapshot.keep", "", "snapshots", "number of newest complete snapshots to keep",
-     At<&Job::snapshot_keep>(), kSnapshots},
-    {"snapshot.best", "--snapshot-best", "",
-     "also store evaluated versions, and keep the one with the best test accuracy",
-     At<&Job::snapshot_best>()},
-    {"verify.every", "--verify-every", "micro-batches",
+     "less memory, more traffic, the same result"},
+    {At<&Job::snapshot_every>(), "snapshot.every", "--snapshot-every", "steps",
+     "steps between snapshots of the job; 0: only at its end", kSteps},
+    {At<&Job::snapshot_keep>(), "snapshot.keep", "", "snapshots",
+     "number of newest complete snapshots to keep", kSnapshots},
+    {At<&Job::snapshot_best>(), "snapshot.best", "--snapshot-best", "",
+     "also store evaluated versions, and keep the one with the best test accuracy"},
+    {At<&Job::verify_every>(), "verify.every", "--verify-every", "micro-batches",
      "two workers compute one of this many micro-batches, and the results are compared; 0: none",
-     At<&Job::verify_every>(), kSteps},
+     kSteps},
     // Of [run]: the processes, and what they compute and speak with.
-    {"run.strategy", "--strategy", "",
+    {At<&Job::strategy>(), "run.strategy", "--strategy", "",
      "what makes the next version: parameter servers, the workers by allreduce, or one process "
-     "(--serial)",
-     At<&Job::strategy>()},
-    {"run.allreduce", "", "",
+     "(--serial)"},
+    {At<&Job::allreduce>(), "run.allreduce", "", "",
      "algorithm of --strategy allreduce; auto: NCCL if each worker has its own GPU, else gloo, by "
-     "ring if a step's gradients have 2 MiB or more",
-     At<&Job::allreduce>()},
-    {"run.workers", "--workers", "processes", "worker processes: they compute gradients",
-     At<&Job::workers>(), kThreads},
-    {"run.servers", "--servers", "processes", "server processes: they hold the parameters",
-     At<&Job::servers>(), kThreads},
-    {"run.replicas", "--replicas", "servers",
-     "servers that hold each shard; with 2, a server's death loses nothing", At<&Job::replicas>(),
-     kReplicas},
-    {"run.device", "--device", "",
+     "ring if a step's gradients have 2 MiB or more"},
+    {At<&Job::workers>(), "run.workers", "--workers", "processes",
+     "worker processes: they compute gradients", kThreads},
+    {At<&Job::servers>(), "run.servers", "--servers", "processes",
+     "server processes: they hold the parameters", kThreads},
+    {At<&Job::replicas>(), "run.replicas", "--replicas", "servers",
+     "servers that hold each shard; with 2, a server's death loses nothing", kReplicas},
+    {At<&Job::device>(), "run.device", "--device", "",
      "where workers compute: auto (one GPU per worker, if there are any), cpu, cuda, or cuda:N for "
-     "one GPU",
-     At<&Job::device>()},
-    {"run.threads", "--threads", "per worker", "computing threads of each worker; one on a GPU",
-     At<&Job::threads>(), kThreads},
-    {"run.reader_threads", "--reader-threads", "per worker",
-     "threads of each worker that read and decode samples ahead", At<&Job::reader_threads>(),
-     kThreads},
-    {"run.data_cache", "--data-cache", "folder",
+     "one GPU"},
+    {At<&Job::threads>(), "run.threads", "--threads", "per worker",
+     "computing threads of each worker; one on a GPU", kThreads},
+    {At<&Job::reader_threads>(), "run.reader_threads", "--reader-threads", "per worker",
+     "threads of each worker that read and decode samples ahead", kThreads},
+    {At<&Job::data_cache>(), "run.data_cache", "--data-cache", "folder",
      "where workers keep decoded and resized photographs, at most 256 GiB per split; empty: "
-     "nowhere",
-     At<&Job::data_cache>()},
-    {"run.lanes", "", "per server", "serving threads of each server; 0: by cores",
-     At<&Job::lanes>(), kLanes},
-    {"run.transport", "--transport", "",
+     "nowhere"},
+    {At<&Job::lanes>(), "run.lanes", "", "per server",
+     "serving threads of each server; 0: by cores", kLanes},
+    {Among<&Job::transport>({"auto", "tcp", "ipc", "shm"}), "run.transport", "--transport", "",
      "transport of gradients and parameters: shm (memory that processes of one host share), auto "
-     "(shm if possible), tcp, or ipc (Unix sockets between the processes of pando train)",
-     At<&Job::transport>(), kAny, OneOf({"auto", "tcp", "ipc", "shm"})},
-    {"run.host_sum", "--host-sum", "",
+     "(shm if possible), tcp, or ipc (Unix sockets between the processes of pando train)"},
+    {At<&Job::host_sum>(), "run.host_sum", "--host-sum", "",
      "sum the gradients of one host's workers on the host, so that one copy leaves it: auto (for "
-     "shards whose server is on another host), always, never",
-     At<&Job::host_sum>()},
+     "shards whose server is on another host), always, never"},
     // Of [run]: what the run leaves, and its timers.
-    {"run.name", "", "", "the run's name; empty: MODEL-DATA-TIME", At<&Job::name>()},
-    {"run.dir", "--run-dir", "folder", "the run's folder; empty: runs/NAME", At<&Job::run_dir>()},
-    {"run.log_every", "", "steps", "steps between rows of metrics.csv", At<&Job::log_every_steps>(),
+    {At<&Job::name>(), "run.name", "", "", "the run's name; empty: MODEL-DATA-TIME"},
+    {At<&Job::run_dir>(), "run.dir", "--run-dir", "folder", "the run's folder; empty: runs/NAME"},
+    {At<&Job::log_every_steps>(), "run.log_every", "", "steps", "steps between rows of metrics.csv",
      kAtLeastOne},
-    {"run.timeline", "--timeline", "file",
+    {At<&Job::timeline>(),
+     "run.timeline",
+     "--timeline",
+     "file",
      "trace of all processes to write, for Perfetto or chrome://tracing; empty: none",
-     At<&Job::timeline>(), kAny, Alias("--timeline-filename")},  // Horovod's
-    {"run.timeline_steps", "--timeline-steps", "steps",
-     "steps to record: A:B is A to B - 1; empty: all, until a process has written 256 MiB",
-     At<&Job::timeline_steps>()},
-    {"run.heartbeat_ms", "", "ms", "time between heartbeats of a process", At<&Job::heartbeat_ms>(),
+     {},
+     "--timeline-filename"},  // Horovod's
+    {At<&Job::timeline_steps>(), "run.timeline_steps", "--timeline-steps", "steps",
+     "steps to record: A:B is A to B - 1; empty: all, until a process has written 256 MiB"},
+    {At<&Job::heartbeat_ms>(), "run.heartbeat_ms", "", "ms", "time between heartbeats of a process",
      kMilliseconds},
-    {"run.lease_ms", "", "ms", "silence after which a process is declared dead",
-     At<&Job::lease_ms>(), kMilliseconds},
-    {"run.start_timeout_ms", "", "ms", "time to wait for all processes at the start",
-     At<&Job::start_timeout_ms>(), kMilliseconds},
-    {"run.scheduler_timeout_ms", "", "ms",
-     "silence of the scheduler after which servers and workers leave",
-     At<&Job::scheduler_timeout_ms>(), kMilliseconds}};
-
-std::vector<JobKey> MakeKeys() {
-  std::vector<JobKey> keys;
-  for (const KeyRow& row : kRows) keys.push_back(KeyFor(row));
-  return keys;
-}
+    {At<&Job::lease_ms>(), "run.lease_ms", "", "ms",
+     "silence after which a process is declared dead", kMilliseconds},
+    {At<&Job::start_timeout_ms>(), "run.start_timeout_ms", "", "ms",
+     "time to wait for all processes at the start", kMilliseconds},
+    {At<&Job::scheduler_timeout_ms>(), "run.scheduler_timeout_ms", "", "ms",
+     "silence of the scheduler after which servers and workers leave", kMilliseconds}};
 
 }  // namespace
 
-const std::vector<JobKey>& JobKeys() {
-  static const std::vector<JobKey> keys = MakeKeys();
-  return keys;
-}
+const std::vector<JobKey>& JobKeys() { return kKeys; }
 
 const JobKey* FindJobKey(std::string_view name) {
-  for (const JobKey& key : JobKeys()) {
-    if (key.name == name) return &key;
-  }
-  return nullptr;
+  const auto at = std::ranges::find(JobKeys(), name, &JobKey::name);
+  return at == JobKeys().end() ? nullptr : &*at;
 }
 
 std::string SuggestJobKey(std::string_view wrong) {

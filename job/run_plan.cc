@@ -2,16 +2,24 @@
 
 #include <fmt/format.h>
 
-#include <memory>
+#include <utility>
 
 #include "common/text.h"
-#include "data/dataset.h"
 #include "job/batch_check.h"
 
 namespace pando {
 namespace {
 
 constexpr uint32_t kMicroBatchRowsMax = 16;
+constexpr const char* kSynthetic = "synthetic-digits";
+
+std::string FindFolder(const std::string& name) {
+  for (const char* parent : {"data/", "../shared/data/"}) {
+    const std::string folder = FindDataFolder(name, parent);
+    if (!folder.empty()) return folder;
+  }
+  return "";
+}
 
 std::string TensorTable(const TensorLayout& layout) {
   std::string text;
@@ -42,41 +50,53 @@ std::string MicroBatchTable(const Job& job, const StepPlan& plan) {
 
 }  // namespace
 
-StepPlan MakeStepPlan(const Job& job, uint64_t train_sample_count) {
-  return StepPlan({.sample_count = train_sample_count,
-                   .global_batch = job.global_batch,
-                   .micro_batch_count = job.micro_batches,
-                   .last_batch = job.last_batch,
-                   .step_count = job.steps,
-                   .epoch_count = job.epochs});
+std::string ChooseData(JobDraft* draft) {
+  if (!draft->job().data_path.empty()) return "";
+  const std::string name = draft->job().dataset;
+  const std::string folder = name == kSynthetic ? "" : FindFolder(name);
+  if (!folder.empty()) {
+    draft->SetDefault("data.path", folder);
+    return fmt::format("training on {} from {}", name, folder);
+  }
+  if (draft->IsGiven("data.name")) return "";
+  draft->SetDefault("data.name", kSynthetic);
+  return fmt::format(
+      "no {} in data/{} or ../shared/data/{}: training on synthetic-digits, drawn by pando itself "
+      "(--data FOLDER takes {} from elsewhere)",
+      name, name, name, name);
 }
 
-Result<RunPlan> MakeRunPlan(const Job& job) {
-  Result<std::unique_ptr<DataSet>> data = OpenDataSet(job);
+Result<OpenedJob> OpenedJob::Open(const Job& job, DataWarning warn) {
+  Result<std::unique_ptr<DataSet>> data = OpenDataSet(job, std::move(warn));
   if (!data.ok()) return data.status();
   Result<Model> model = Model::Create(job, (*data)->shape(), (*data)->class_count());
   if (!model.ok()) return model.status();
-  const uint64_t train_samples = (*data)->sample_count(Split::kTrain);
-  const StepPlan steps = MakeStepPlan(job, train_samples);
-  if (Status s = CheckMicroBatches(job, *model, steps); !s.ok()) return s;
-  return RunPlan{.model = std::move(*model),
-                 .steps = steps,
-                 .train_samples = train_samples,
-                 .test_samples = (*data)->sample_count(Split::kTest)};
+  JobPlan plan(job, (*data)->facts(), model->layout());
+  return OpenedJob{*std::move(data), *std::move(model), std::move(plan)};
 }
 
-std::string RunPlanText(const Job& job, const RunPlan& plan) {
-  const TensorLayout& layout = plan.model.layout();
-  const ShardPlan shards(layout);
+Result<OpenedJob> MakeRunPlan(const Job& job) {
+  Result<OpenedJob> opened = OpenedJob::Open(job);
+  if (!opened.ok()) return opened;
+  if (Status s = CheckMicroBatches(job, opened->model, opened->plan.steps); !s.ok()) return s;
+  opened->data.reset();
+  return opened;
+}
+
+std::string RunPlanText(const OpenedJob& planned) {
+  const JobPlan& plan = planned.plan;
+  const Job& job = plan.job;
+  const TensorLayout& layout = plan.layout;
+  const uint32_t shard_count = plan.shards.shard_count();
   std::string text = "\n# The plan\n";
   text += fmt::format("# {} on {}: {} training samples, {} test samples\n", job.model, job.dataset,
-                      plan.train_samples, plan.test_samples);
+                      plan.data.train_samples, plan.data.test_samples);
   text += fmt::format("# {} steps of {} samples, {} steps per epoch\n", plan.steps.step_count(),
                       job.global_batch, plan.steps.steps_per_epoch());
-  text += fmt::format(
-      "# {} parameters, {}, in {} shards of about {} over {} servers\n", layout.parameter_count(),
-      BytesText(layout.float_count() * sizeof(float)), shards.shard_count(),
-      BytesText(layout.float_count() * sizeof(float) / shards.shard_count()), job.servers);
+  text += fmt::format("# {} parameters, {}, in {} shards of about {} over {} servers\n",
+                      layout.parameter_count(), BytesText(layout.float_count() * sizeof(float)),
+                      shard_count, BytesText(layout.float_count() * sizeof(float) / shard_count),
+                      job.servers);
   text += "# tensors:\n" + TensorTable(layout);
   text += fmt::format("# {} micro-batches per step, shared by {} workers (threads of each: {}):\n",
                       job.micro_batches, job.workers, job.threads);

@@ -1,30 +1,37 @@
-// RunPlan: what a job comes to on its data: how many steps, tensors, shards and bytes. `pando
-// train` makes it before it starts anything, so that bad input is one clear line, and prints it for
-// --dry-run.
+// The data of a job, and what the job comes to on them: how many steps, tensors, shards and bytes.
 #pragma once
 
+#include <memory>
 #include <string>
 
 #include "common/status.h"
+#include "data/dataset.h"
+#include "job/job_file.h"
 #include "models/network.h"
-#include "plan/job.h"
-#include "plan/step_plan.h"
+#include "plan/job_plan.h"
 
 namespace pando {
 
-struct RunPlan {
+// Without data.name and data.path: MNIST where data/mnist or ../shared/data/mnist holds it, else
+// synthetic-digits. With a name alone: its folder in those places. Returns a notice for people, or
+// nothing where all was given.
+std::string ChooseData(JobDraft* draft);
+
+// A job with its data set opened and its model built. The commands that compute in their own
+// process need it.
+struct OpenedJob {
+  std::unique_ptr<DataSet> data;
   Model model;
-  StepPlan steps;
-  uint64_t train_samples = 0;
-  uint64_t test_samples = 0;
+  JobPlan plan;
+  static Result<OpenedJob> Open(const Job& job, DataWarning warn = nullptr);
 };
 
-// Opens the data set and builds the model; they and the micro-batches fit one another.
-Result<RunPlan> MakeRunPlan(const Job& job);
-// For people; every line starts with '#', so that job and plan together are still a job file.
-std::string RunPlanText(const Job& job, const RunPlan& plan);
-
-// How to cut the job's data into steps.
-StepPlan MakeStepPlan(const Job& job, uint64_t train_sample_count);
+// Opens the data set and builds the model; they and the micro-batches fit one another. The data set
+// is closed again. `pando train` calls it before it starts anything, so that bad input is one clear
+// line.
+Result<OpenedJob> MakeRunPlan(const Job& job);
+// Of --dry-run, for people. Every line starts with '#', so that job and plan together are still a
+// job file.
+std::string RunPlanText(const OpenedJob& planned);
 
 }  // namespace pando

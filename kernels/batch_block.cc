@@ -14,13 +14,13 @@ size_t RoundUp(size_t size_bytes) {
 }
 
 template <class T>
-size_t BytesOf(const std::vector<T>& values) {
+size_t CountBytes(const std::vector<T>& values) {
   return values.size() * sizeof(T);
 }
 
 template <class T>
 void Put(const std::vector<T>& values, std::byte* to) {
-  if (!values.empty()) std::memcpy(to, values.data(), BytesOf(values));
+  if (!values.empty()) std::memcpy(to, values.data(), CountBytes(values));
 }
 
 }  // namespace
@@ -30,9 +30,9 @@ BatchBlock::BatchBlock(const Batch& batch)
       has_bytes_(!batch.bytes.empty()),
       has_moves_(!batch.moves.empty()),
       labels_at_(has_bytes_ ? RoundUp(256 * sizeof(float) * batch.shape.channels) : 0),
-      moves_at_(labels_at_ + RoundUp(BytesOf(batch.labels))),
-      samples_at_(moves_at_ + RoundUp(BytesOf(batch.moves))),
-      size_bytes_(samples_at_ + BytesOf(batch.bytes) + BytesOf(batch.values)) {}
+      moves_at_(labels_at_ + RoundUp(CountBytes(batch.labels))),
+      samples_at_(moves_at_ + RoundUp(CountBytes(batch.moves))),
+      size_bytes_(samples_at_ + CountBytes(batch.bytes) + CountBytes(batch.values)) {}
 
 void BatchBlock::Fill(const Batch& batch, std::byte* block) const {
   if (has_bytes_) Put(MakeByteValues(batch), block);

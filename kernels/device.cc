@@ -19,8 +19,6 @@ std::byte* AllocateOnHost(size_t size_bytes) {
   return static_cast<std::byte*>(memory);
 }
 
-bool IsCuda(Device device) { return device.kind == DeviceKind::kCuda; }
-
 }  // namespace
 
 const char* InstructionSet() {
@@ -36,66 +34,59 @@ const char* InstructionSet() {
 }
 
 void UseOnThisThread(Device device) {
-  if constexpr (kHasCuda) {
-    if (IsCuda(device)) cuda::UseOnThisThread(*device.cuda);
-  }
+  Dispatch(
+      device, [] {}, [](auto& gpu) { cuda::UseOnThisThread(gpu); });
 }
 
-DeviceRoom RoomOf(Device device) {
-  PANDO_CHECK(IsCuda(device));
-  if constexpr (kHasCuda) return cuda::RoomOf(*device.cuda);
-  return {};
+DeviceRoom ReadRoom(Device device) {
+  PANDO_CHECK(device.kind == DeviceKind::kCuda);
+  return Dispatch(
+      device, [] { return DeviceRoom(); }, [](auto& gpu) { return cuda::ReadRoom(gpu); });
 }
 
 FloatBuffer DeviceFloats(Device device, size_t float_count) {
-  if constexpr (kHasCuda) {
-    if (IsCuda(device)) return {cuda::AllocateFloats(*device.cuda, float_count), float_count};
-  }
-  return FloatBuffer(float_count);
+  return Dispatch(
+      device, [&] { return FloatBuffer(float_count); },
+      [&](auto& gpu) { return FloatBuffer(cuda::AllocateFloats(gpu, float_count), float_count); });
 }
 
 FloatBuffer PinnedFloats(Device device, size_t float_count) {
-  if constexpr (kHasCuda) {
-    if (IsCuda(device)) return {cuda::AllocatePinnedFloats(*device.cuda, float_count), float_count};
-  }
-  return FloatBuffer(float_count);
+  return Dispatch(
+      device, [&] { return FloatBuffer(float_count); },
+      [&](auto& gpu) {
+        return FloatBuffer(cuda::AllocatePinnedFloats(gpu, float_count), float_count);
+      });
 }
 
 size_t ElementBytes(ElementType type) { return type == ElementType::kFloat32 ? 4 : 2; }
 
 DeviceMemory::DeviceMemory(Device device, size_t size_bytes)
-    : memory_(nullptr, Free{device}), size_bytes_(size_bytes) {
-  if constexpr (kHasCuda) {
-    if (IsCuda(device)) memory_.reset(cuda::Allocate(*device.cuda, size_bytes));
-  }
-  if (!IsCuda(device)) memory_.reset(AllocateOnHost(size_bytes));
-}
+    : memory_(Dispatch(
+                  device, [&] { return AllocateOnHost(size_bytes); },
+                  [&](auto& gpu) { return cuda::Allocate(gpu, size_bytes); }),
+              Free{device}),
+      size_bytes_(size_bytes) {}
 
 void DeviceMemory::Free::operator()(std::byte* memory) const {
-  if constexpr (kHasCuda) {
-    if (IsCuda(device)) return cuda::Free(*device.cuda, memory);
-  }
-  std::free(memory);
+  Dispatch(
+      device, [&] { std::free(memory); }, [&](auto& gpu) { cuda::Free(gpu, memory); });
 }
 
 void Upload(Device device, std::span<const std::byte> host, void* to) {
-  if constexpr (kHasCuda) {
-    if (IsCuda(device)) return cuda::Upload(*device.cuda, host, to);
-  }
-  std::memcpy(to, host.data(), host.size());
+  Dispatch(
+      device, [&] { std::memcpy(to, host.data(), host.size()); },
+      [&](auto& gpu) { cuda::Upload(gpu, host, to); });
 }
 
 void Download(Device device, const void* from, std::span<std::byte> host) {
-  if constexpr (kHasCuda) {
-    if (IsCuda(device)) return cuda::Download(*device.cuda, from, host);
-  }
-  std::memcpy(host.data(), from, host.size());
+  Dispatch(
+      device, [&] { std::memcpy(host.data(), from, host.size()); },
+      [&](auto& gpu) { cuda::Download(gpu, from, host); });
 }
 
 void Synchronize(Device device) {
-  if constexpr (kHasCuda) {
-    if (IsCuda(device)) cuda::Synchronize(*device.cuda);
-  }
+  Dispatch(
+      device, [] {}, [](auto& gpu) { cuda::Synchronize(gpu); });
 }
 
 }  // namespace pando

@@ -1,6 +1,6 @@
 // Device: a place for arrays and kernels. Networks and tests open one, allocate on it and pass it
 // to every operation of kernels/ops.h, which switches on its kind once. So a launch costs no
-// virtual call, and a new device is a new case in ops.cc and device.cc.
+// virtual call, and a new device is a new case in Dispatch (kernels/cuda/cuda_ops.h).
 #pragma once
 
 #include <cstddef>
@@ -73,7 +73,7 @@ struct DeviceRoom {
   uint64_t free_bytes = 0;
   uint64_t total_bytes = 0;
 };
-DeviceRoom RoomOf(Device device);  // REQUIRES: a GPU
+DeviceRoom ReadRoom(Device device);  // REQUIRES: a GPU
 
 // Memory of a device, aligned to 256 bytes, never paged out on a GPU. Its initial content is
 // undefined.

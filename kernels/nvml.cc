@@ -24,38 +24,26 @@ using NvmlName = std::array<char, 96>;  // NVML_DEVICE_NAME_V2_BUFFER_SIZE
 
 }  // namespace
 
-struct Nvml::Api {
-  int (*init)() = nullptr;
-  int (*shutdown)() = nullptr;
-  int (*driver_version)(char*, unsigned) = nullptr;
-  int (*count)(unsigned*) = nullptr;
-  int (*handle)(unsigned, NvmlDevice*) = nullptr;
-  int (*handle_at)(const char*, NvmlDevice*) = nullptr;
-  int (*name)(NvmlDevice, char*, unsigned) = nullptr;
-  int (*memory)(NvmlDevice, NvmlMemory*) = nullptr;
-  int (*utilisation)(NvmlDevice, NvmlUtilization*) = nullptr;
-  int (*capability)(NvmlDevice, int*, int*) = nullptr;
+struct Nvml::Api : RuntimeLibrary {
+  int (*init)() = Find("nvmlInit_v2");
+  int (*shutdown)() = Find("nvmlShutdown");
+  int (*driver_version)(char*, unsigned) = Find("nvmlSystemGetDriverVersion");
+  int (*count)(unsigned*) = Find("nvmlDeviceGetCount_v2");
+  int (*handle)(unsigned, NvmlDevice*) = Find("nvmlDeviceGetHandleByIndex_v2");
+  int (*handle_at)(const char*, NvmlDevice*) = Find("nvmlDeviceGetHandleByPciBusId_v2");
+  int (*name)(NvmlDevice, char*, unsigned) = Find("nvmlDeviceGetName");
+  int (*memory)(NvmlDevice, NvmlMemory*) = Find("nvmlDeviceGetMemoryInfo");
+  int (*utilisation)(NvmlDevice, NvmlUtilization*) = Find("nvmlDeviceGetUtilizationRates");
+  int (*capability)(NvmlDevice, int*, int*) = Find("nvmlDeviceGetCudaComputeCapability");
 
   GpuState Read(NvmlDevice device) const;
 };
 
 Result<Nvml> Nvml::Open() {
-  const Result<RuntimeLibrary> library = RuntimeLibrary::Load({"libnvidia-ml.so.1"});
+  Result<RuntimeLibrary> library = RuntimeLibrary::Load({"libnvidia-ml.so.1"});
   if (!library.ok()) return library.status();
-  auto api = std::make_unique<Api>();
-  const auto find = [&](const char* name, auto** function) {
-    return library->Find(name, function).ok();
-  };
-  const bool is_whole = find("nvmlInit_v2", &api->init) && find("nvmlShutdown", &api->shutdown) &&
-                        find("nvmlSystemGetDriverVersion", &api->driver_version) &&
-                        find("nvmlDeviceGetCount_v2", &api->count) &&
-                        find("nvmlDeviceGetHandleByIndex_v2", &api->handle) &&
-                        find("nvmlDeviceGetHandleByPciBusId_v2", &api->handle_at) &&
-                        find("nvmlDeviceGetName", &api->name) &&
-                        find("nvmlDeviceGetMemoryInfo", &api->memory) &&
-                        find("nvmlDeviceGetUtilizationRates", &api->utilisation) &&
-                        find("nvmlDeviceGetCudaComputeCapability", &api->capability);
-  if (!is_whole || api->init() != 0) {
+  auto api = std::make_unique<Api>(*std::move(library));
+  if (!api->status().ok() || api->init() != 0) {
     return NotFound("libnvidia-ml.so.1 is installed but does not work: check nvidia-smi");
   }
   return Nvml(std::move(api));

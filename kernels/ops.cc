@@ -10,26 +10,23 @@
 namespace pando {
 namespace {
 
-// The only place that switches on the device. In a build without CUDA `on_cuda` is never
-// instantiated, so that nothing of kernels/cuda is linked.
-template <class OnCpu, class OnCuda>
-auto Dispatch(Device device, const OnCpu& on_cpu, const OnCuda& on_cuda) {
-  if constexpr (kHasCuda) {
-    if (device.kind == DeviceKind::kCuda) return on_cuda(*device.cuda);
-  }
-  PANDO_CHECK(device.kind == DeviceKind::kCpu);
-  return on_cpu();
-}
-
-// The type of activations on the CPU.
-const float* Floats(const void* elements) { return static_cast<const float*>(elements); }
-float* Floats(void* elements) { return static_cast<float*>(elements); }
-
 // The arguments differ in the type that their pointers point to alone.
 template <template <class> class ArgsOf>
 ArgsOf<float> Floats(const ArgsOf<void>& args) {
   return std::bit_cast<ArgsOf<float>>(args);
 }
+
+template <class Result, class... Parameters, class... Arguments>
+Result CallOnCpu(Result (*operation)(Parameters...), const Arguments&... arguments) {
+  return operation(static_cast<Parameters>(arguments)...);
+}
+
+// Calls cpu::Name or cuda::Name, in a function with a `device`. The CPU's version takes elements as
+// floats. A macro because a build without CUDA must not name cuda::Name.
+#define PANDO_CALL(Name, ...)                                    \
+  return Dispatch(                                               \
+      device, [&] { return CallOnCpu(cpu::Name, __VA_ARGS__); }, \
+      [&](auto& gpu) { return cuda::Name(gpu, __VA_ARGS__); })
 
 // What an operation asks of its arguments besides samples and a valid spec.
 template <class Spec, class Args>
@@ -115,80 +112,40 @@ PANDO_OPERATIONS_WITH_SCRATCH(PANDO_DISPATCH)
 #undef PANDO_DISPATCH
 
 size_t BatchNormScratchBytes(Device device, const BatchNormSpec& spec) {
-  return Dispatch(
-      device, [&] { return cpu::BatchNormScratchBytes(spec); },
-      [&](auto& gpu) { return cuda::BatchNormScratchBytes(gpu, spec); });
+  PANDO_CALL(BatchNormScratchBytes, spec);
 }
 
-void ReluForward(Device device, size_t count, const void* x, void* y) {
-  return Dispatch(
-      device, [&] { return cpu::ReluForward(count, Floats(x), Floats(y)); },
-      [&](auto& gpu) { return cuda::ReluForward(gpu, count, x, y); });
+void ActivationForward(Device device, size_t count, const void* x, Activation activation, void* y) {
+  PANDO_CALL(ActivationForward, count, x, activation, y);
 }
 
-void ReluBackward(Device device, size_t count, const void* y, const void* dy, void* dx) {
-  return Dispatch(
-      device, [&] { return cpu::ReluBackward(count, Floats(y), Floats(dy), Floats(dx)); },
-      [&](auto& gpu) { return cuda::ReluBackward(gpu, count, y, dy, dx); });
-}
-
-void Relu6Forward(Device device, size_t count, const void* x, void* y) {
-  return Dispatch(
-      device, [&] { return cpu::Relu6Forward(count, Floats(x), Floats(y)); },
-      [&](auto& gpu) { return cuda::Relu6Forward(gpu, count, x, y); });
-}
-
-void Relu6Backward(Device device, size_t count, const void* y, const void* dy, void* dx) {
-  return Dispatch(
-      device, [&] { return cpu::Relu6Backward(count, Floats(y), Floats(dy), Floats(dx)); },
-      [&](auto& gpu) { return cuda::Relu6Backward(gpu, count, y, dy, dx); });
+void ActivationBackward(Device device, size_t count, const void* y, Activation activation,
+                        const void* dy, void* dx) {
+  PANDO_CALL(ActivationBackward, count, y, activation, dy, dx);
 }
 
 void AddForward(Device device, size_t count, const void* a, const void* b, Activation activation,
                 void* y) {
-  return Dispatch(
-      device, [&] { return cpu::AddForward(count, Floats(a), Floats(b), activation, Floats(y)); },
-      [&](auto& gpu) { return cuda::AddForward(gpu, count, a, b, activation, y); });
-}
-
-void AddBackward(Device device, size_t count, const void* y, Activation activation, const void* dy,
-                 void* dx) {
-  return Dispatch(
-      device,
-      [&] { return cpu::AddBackward(count, Floats(y), activation, Floats(dy), Floats(dx)); },
-      [&](auto& gpu) { return cuda::AddBackward(gpu, count, y, activation, dy, dx); });
+  PANDO_CALL(AddForward, count, a, b, activation, y);
 }
 
 void AddInPlace(Device device, size_t count, const void* x, void* y) {
-  return Dispatch(
-      device, [&] { return cpu::AddInPlace(count, Floats(x), Floats(y)); },
-      [&](auto& gpu) { return cuda::AddInPlace(gpu, count, x, y); });
+  PANDO_CALL(AddInPlace, count, x, y);
 }
 
 void Multiply(Device device, size_t count, const void* x, const float* factor, void* y) {
-  return Dispatch(
-      device, [&] { return cpu::Multiply(count, Floats(x), factor, Floats(y)); },
-      [&](auto& gpu) { return cuda::Multiply(gpu, count, x, factor, y); });
+  PANDO_CALL(Multiply, count, x, factor, y);
 }
 
 void MultiplyChannels(Device device, uint32_t sample_count, const SampleShape& shape, const void* x,
                       const float* factor, void* y) {
-  return Dispatch(
-      device,
-      [&] { return cpu::MultiplyChannels(sample_count, shape, Floats(x), factor, Floats(y)); },
-      [&](auto& gpu) { return cuda::MultiplyChannels(gpu, sample_count, shape, x, factor, y); });
+  PANDO_CALL(MultiplyChannels, sample_count, shape, x, factor, y);
 }
 
-void Copy(Device device, size_t count, const void* x, void* y) {
-  return Dispatch(
-      device, [&] { return cpu::Copy(count, Floats(x), Floats(y)); },
-      [&](auto& gpu) { return cuda::Copy(gpu, count, x, y); });
-}
+void Copy(Device device, size_t count, const void* x, void* y) { PANDO_CALL(Copy, count, x, y); }
 
 void ScaleFloats(Device device, size_t count, const float* x, float factor, float* y) {
-  return Dispatch(
-      device, [&] { return cpu::ScaleFloats(count, x, factor, y); },
-      [&](auto& gpu) { return cuda::ScaleFloats(gpu, count, x, factor, y); });
+  PANDO_CALL(ScaleFloats, count, x, factor, y);
 }
 
 void ScaleFloatsInPlace(Device device, size_t count, const float* factor, float* x) {
@@ -198,9 +155,7 @@ void ScaleFloatsInPlace(Device device, size_t count, const float* factor, float*
 }
 
 void AddFloats(Device device, size_t count, const float* x, float* y) {
-  return Dispatch(
-      device, [&] { return cpu::AddFloats(count, x, y); },
-      [&](auto& gpu) { return cuda::AddFloats(gpu, count, x, y); });
+  PANDO_CALL(AddFloats, count, x, y);
 }
 
 void DropoutFactors(Device device, PhiloxKey key, const PassNumbers* numbers, float probability,
@@ -216,64 +171,37 @@ void DropoutFactors(Device device, PhiloxKey key, const PassNumbers* numbers, fl
 void MaxPoolForward(Device device, const Pool2dSpec& spec, uint32_t sample_count, const void* x,
                     void* y, int32_t* argmax) {
   CheckPool2d(spec);
-  return Dispatch(
-      device, [&] { return cpu::MaxPoolForward(spec, sample_count, Floats(x), Floats(y), argmax); },
-      [&](auto& gpu) { return cuda::MaxPoolForward(gpu, spec, sample_count, x, y, argmax); });
+  PANDO_CALL(MaxPoolForward, spec, sample_count, x, y, argmax);
 }
 
 void MaxPoolBackward(Device device, const Pool2dSpec& spec, uint32_t sample_count,
                      const int32_t* argmax, const void* dy, void* dx) {
   CheckPool2d(spec);
-  return Dispatch(
-      device,
-      [&] { return cpu::MaxPoolBackward(spec, sample_count, argmax, Floats(dy), Floats(dx)); },
-      [&](auto& gpu) { return cuda::MaxPoolBackward(gpu, spec, sample_count, argmax, dy, dx); });
+  PANDO_CALL(MaxPoolBackward, spec, sample_count, argmax, dy, dx);
 }
 
 void AveragePoolForward(Device device, const Pool2dSpec& spec, uint32_t sample_count, const void* x,
                         void* y) {
   CheckPool2d(spec);
-  return Dispatch(
-      device, [&] { return cpu::AveragePoolForward(spec, sample_count, Floats(x), Floats(y)); },
-      [&](auto& gpu) { return cuda::AveragePoolForward(gpu, spec, sample_count, x, y); });
+  PANDO_CALL(AveragePoolForward, spec, sample_count, x, y);
 }
 
 void AveragePoolBackward(Device device, const Pool2dSpec& spec, uint32_t sample_count,
                          const void* dy, void* dx) {
   CheckPool2d(spec);
-  return Dispatch(
-      device, [&] { return cpu::AveragePoolBackward(spec, sample_count, Floats(dy), Floats(dx)); },
-      [&](auto& gpu) { return cuda::AveragePoolBackward(gpu, spec, sample_count, dy, dx); });
+  PANDO_CALL(AveragePoolBackward, spec, sample_count, dy, dx);
 }
 
 void AdaptiveAveragePoolForward(Device device, const AdaptivePool2dSpec& spec,
                                 uint32_t sample_count, const void* x, void* y) {
   CheckAdaptivePool2d(spec);
-  return Dispatch(
-      device,
-      [&] { return cpu::AdaptiveAveragePoolForward(spec, sample_count, Floats(x), Floats(y)); },
-      [&](auto& gpu) { return cuda::AdaptiveAveragePoolForward(gpu, spec, sample_count, x, y); });
+  PANDO_CALL(AdaptiveAveragePoolForward, spec, sample_count, x, y);
 }
 
 void AdaptiveAveragePoolBackward(Device device, const AdaptivePool2dSpec& spec,
                                  uint32_t sample_count, const void* dy, void* dx) {
   CheckAdaptivePool2d(spec);
-  return Dispatch(
-      device,
-      [&] { return cpu::AdaptiveAveragePoolBackward(spec, sample_count, Floats(dy), Floats(dx)); },
-      [&](auto& gpu) {
-        return cuda::AdaptiveAveragePoolBackward(gpu, spec, sample_count, dy, dx);
-      });
-}
-
-void GlobalAveragePoolForward(Device device, uint32_t sample_count, const SampleShape& shape,
-                              const void* x, void* y) {
-  AdaptiveAveragePoolForward(device, {.input = shape}, sample_count, x, y);
-}
-
-void GlobalAveragePoolBackward(Device device, uint32_t sample_count, const SampleShape& shape,
-                               const void* dy, void* dx) {
-  AdaptiveAveragePoolBackward(device, {.input = shape}, sample_count, dy, dx);
+  PANDO_CALL(AdaptiveAveragePoolBackward, spec, sample_count, dy, dx);
 }
 
 void ImportBatch(Device device, const DeviceBatch& batch, uint32_t channels, void* x,
@@ -282,9 +210,7 @@ void ImportBatch(Device device, const DeviceBatch& batch, uint32_t channels, voi
   PANDO_CHECK((batch.bytes == nullptr) != (batch.values == nullptr));
   PANDO_CHECK((batch.bytes == nullptr) == (batch.byte_values == nullptr));
   PANDO_CHECK(batch.moves == nullptr || batch.bytes != nullptr);
-  return Dispatch(
-      device, [&] { return cpu::ImportBatch(batch, channels, Floats(x), labels); },
-      [&](auto& gpu) { return cuda::ImportBatch(gpu, batch, channels, x, labels); });
+  PANDO_CALL(ImportBatch, batch, channels, x, labels);
 }
 
 void ImportBatch(Device device, const Batch& batch, uint32_t channels, void* x, int32_t* labels) {
@@ -320,22 +246,18 @@ std::vector<float> MakeByteValues(const Batch& batch) {
 
 void ExportFloats(Device device, size_t count, const void* x, float* host) {
   return Dispatch(
-      device, [&] { return cpu::Copy(count, Floats(x), host); },
+      device, [&] { return CallOnCpu(cpu::Copy, count, x, host); },
       [&](auto& gpu) { return cuda::ExportFloats(gpu, count, x, host); });
 }
 
 void FlattenForward(Device device, uint32_t sample_count, const SampleShape& shape, const void* x,
                     void* y) {
-  return Dispatch(
-      device, [&] { return cpu::FlattenForward(sample_count, shape, Floats(x), Floats(y)); },
-      [&](auto& gpu) { return cuda::FlattenForward(gpu, sample_count, shape, x, y); });
+  PANDO_CALL(FlattenForward, sample_count, shape, x, y);
 }
 
 void FlattenBackward(Device device, uint32_t sample_count, const SampleShape& shape, const void* dy,
                      void* dx) {
-  return Dispatch(
-      device, [&] { return cpu::FlattenBackward(sample_count, shape, Floats(dy), Floats(dx)); },
-      [&](auto& gpu) { return cuda::FlattenBackward(gpu, sample_count, shape, dy, dx); });
+  PANDO_CALL(FlattenBackward, sample_count, shape, dy, dx);
 }
 
 size_t CrossEntropyScratchBytes(Device device, uint32_t sample_count_max) {

@@ -257,22 +257,15 @@ void GroupNormBackward(Device device, const GroupNormSpec& spec, const GroupNorm
 
 // --------------------------------------------------------------------------------- element-wise
 
-// y = max(x, 0).  May work in place.
-void ReluForward(Device device, size_t count, const void* x, void* y);
-// dx = y > 0 ? dy : 0.  May work in place.
-void ReluBackward(Device device, size_t count, const void* y, const void* dy, void* dx);
+// y = activation(x).  May work in place.
+void ActivationForward(Device device, size_t count, const void* x, Activation activation, void* y);
+// dx = dy if the activation passes it, else 0. dx may be dy. Without an activation y is not read.
+void ActivationBackward(Device device, size_t count, const void* y, Activation activation,
+                        const void* dy, void* dx);
 
-// y = min(max(x, 0), 6).  May work in place.
-void Relu6Forward(Device device, size_t count, const void* x, void* y);
-// dx = 0 < y < 6 ? dy : 0.  May work in place.
-void Relu6Backward(Device device, size_t count, const void* y, const void* dy, void* dx);
-
-// y = activation(a + b); y may be a or b.
+// y = activation(a + b); y may be a or b. Its gradient, for both a and b, is ActivationBackward's.
 void AddForward(Device device, size_t count, const void* a, const void* b, Activation activation,
                 void* y);
-// dx = dy if the activation passes it, else 0: the gradient of both a and b. dx may be dy.
-void AddBackward(Device device, size_t count, const void* y, Activation activation, const void* dy,
-                 void* dx);
 
 // y += x: sums the gradients of an array that several layers read.
 void AddInPlace(Device device, size_t count, const void* x, void* y);
@@ -326,7 +319,8 @@ void AveragePoolBackward(Device device, const Pool2dSpec& spec, uint32_t sample_
                          const void* dy, void* dx);
 
 // Averages over out_height x out_width windows of almost equal size, as in PyTorch: window i of n
-// over `size` pixels is [i · size / n, ceil((i + 1) · size / n)). They may overlap.
+// over `size` pixels is [i · size / n, ceil((i + 1) · size / n)). They may overlap. One window is
+// the global average.
 struct AdaptivePool2dSpec {
   SampleShape input;
   uint32_t out_height = 1;
@@ -338,11 +332,6 @@ void AdaptiveAveragePoolForward(Device device, const AdaptivePool2dSpec& spec,
                                 uint32_t sample_count, const void* x, void* y);
 void AdaptiveAveragePoolBackward(Device device, const AdaptivePool2dSpec& spec,
                                  uint32_t sample_count, const void* dy, void* dx);
-// To one pixel.  x: [samples, shape]; y: [samples, 1, 1, channels].
-void GlobalAveragePoolForward(Device device, uint32_t sample_count, const SampleShape& shape,
-                              const void* x, void* y);
-void GlobalAveragePoolBackward(Device device, uint32_t sample_count, const SampleShape& shape,
-                               const void* dy, void* dx);
 
 // ------------------------------------------------------------------------- in and out of a network
 

@@ -22,11 +22,12 @@ Result<RuntimeLibrary> RuntimeLibrary::Load(std::initializer_list<const char*> n
                   *names.begin(), why));
 }
 
-Status RuntimeLibrary::FindAddress(const char* function, void** address) const {
-  *address = dlsym(handle_, function);
-  if (*address != nullptr) return Status();
-  return NotFound(
-      fmt::format("{} has no function {}: this pando needs another version", name_, function));
+RuntimeLibrary::Function RuntimeLibrary::Find(const char* name) {
+  void* address = dlsym(handle_, name);
+  if (address == nullptr && status_.ok())
+    status_ = NotFound(
+        fmt::format("{} has no function {}: this pando needs another version", name_, name));
+  return {address};
 }
 
 }  // namespace pando

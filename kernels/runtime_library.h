@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <initializer_list>
 #include <string>
+#include <utility>
 
 #include "common/status.h"
 
@@ -14,25 +15,40 @@ namespace pando {
 
 class RuntimeLibrary {
  public:
+  struct Function {
+    template <class F>
+    operator F*() const {
+      return reinterpret_cast<F*>(address);
+    }
+    void* address;
+  };
   // The first of these names that the loader finds.  kNotFound: none; the error says why.
   static Result<RuntimeLibrary> Load(std::initializer_list<const char*> names);
 
-  // Sets *function to the library's function of this name.  kNotFound: it is another version.
-  template <class F>
-  Status Find(const char* name, F** function) const {
-    void* found = nullptr;
-    Status status = FindAddress(name, &found);
-    *function = reinterpret_cast<F*>(found);
-    return status;
-  }
+  // The library's function of this name, as the type of function that it is assigned to.
+  Function Find(const char* name);
+  // kNotFound: it is another version, which lacks a function that was searched.
+  const Status& status() const { return status_; }
 
  private:
   RuntimeLibrary(std::string name, void* handle) : name_(std::move(name)), handle_(handle) {}
-  Status FindAddress(const char* function, void** address) const;
 
   std::string name_;
   void* handle_;
+  Status status_;
 };
+
+// The functions of a library. `Functions` derives from RuntimeLibrary and finds them:
+//   decltype(cudnnCreate)* Create = Find("cudnnCreate");
+// kNotFound: the library is missing, or has another version.
+template <class Functions>
+Result<Functions> LoadFunctions(std::initializer_list<const char*> names) {
+  Result<RuntimeLibrary> library = RuntimeLibrary::Load(names);
+  if (!library.ok()) return library.status();
+  Functions functions{*std::move(library)};
+  if (!functions.status().ok()) return functions.status();
+  return functions;
+}
 
 // A library's version as text, of major · 10000 + minor · 100 + patch.
 std::string Dotted(size_t version);

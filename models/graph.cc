@@ -8,8 +8,7 @@
 #include <span>
 #include <utility>
 
-#include "common/nearest_name.h"
-#include "common/printable.h"
+#include "common/text.h"
 #include "models/network.h"
 
 namespace pando {
@@ -88,17 +87,16 @@ Result<std::vector<int>> FindInputs(const std::string& model, const std::vector<
 }
 
 Status CheckSamples(const std::string& model, const SampleShape& input, uint32_t class_count) {
-  if (input.height == 0 || input.width == 0 || input.channels == 0 || class_count == 0) {
-    return InvalidArgument(
-        fmt::format("model {}: the data set has samples of {} (height x width x channels) and {} "
-                    "classes; none of these may be 0",
-                    model, ShapeText(input), class_count));
-  }
-  if (IsWithinValuesMax(input)) return Status();
+  const bool is_empty =
+      input.height == 0 || input.width == 0 || input.channels == 0 || class_count == 0;
+  if (!is_empty && IsWithinValuesMax(input)) return Status();
+  const std::string fault =
+      is_empty ? fmt::format(" and {} classes; none of these may be 0", class_count)
+               : fmt::format(", and {} values is the most a sample may have; choose smaller ones",
+                             kValuesMax);
   return InvalidArgument(
-      fmt::format("model {}: the data set has samples of {} (height x width x channels), and {} "
-                  "values is the most a sample may have; choose smaller ones",
-                  model, ShapeText(input), kValuesMax));
+      fmt::format("model {}: the data set has samples of {} (height x width x channels){}", model,
+                  ShapeText(input), fault));
 }
 
 // The size of a flat vector that has `floats` floats after these tensors are added, each on a
@@ -185,6 +183,15 @@ Result<Graph> Graph::Build(const std::string& model, const std::vector<LayerSpec
   tensors.push_back(metrics);
   graph.layout_ = TensorLayout(std::move(tensors));
   return graph;
+}
+
+ModelCost CountCost(const Graph& graph) {
+  ModelCost cost;
+  for (const Layer& layer : graph.layers()) {
+    cost.forward_flops += ForwardFlops(layer);
+    cost.backward_flops += BackwardFlops(layer);
+  }
+  return cost;
 }
 
 }  // namespace pando

@@ -37,4 +37,10 @@ class Graph {
   TensorLayout layout_;
 };
 
+struct ModelCost {  // sums over layers; for `pando model` and benchmarks
+  uint64_t forward_flops = 0;
+  uint64_t backward_flops = 0;
+};
+ModelCost CountCost(const Graph& graph);
+
 }  // namespace pando

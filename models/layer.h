@@ -130,10 +130,9 @@ struct LayerRules {
 };
 
 extern const LayerRules kConv2dRules, kLinearRules;                          // layers/product.cc
-extern const LayerRules kBatchNormRules;                                     // layers/batch_norm.cc
-extern const LayerRules kGroupNormRules;                                     // layers/group_norm.cc
+extern const LayerRules kBatchNormRules, kGroupNormRules;                    // layers/norm.cc
 extern const LayerRules kReluRules, kRelu6Rules, kAddRules, kFlattenRules;   // layers/pointwise.cc
-extern const LayerRules kDropoutRules, kDropout2dRules;                      // layers/dropout.cc
+extern const LayerRules kDropoutRules, kDropout2dRules;                      // layers/pointwise.cc
 extern const LayerRules kMaxPool2dRules, kAveragePool2dRules;                // layers/pool.cc
 extern const LayerRules kGlobalAveragePoolRules, kAdaptiveAveragePoolRules;  // layers/pool.cc
 
@@ -184,5 +183,10 @@ Result<SampleShape> SlidingShape(const std::string& model, const LayerSpec& spec
 // The shape that leaves the layer; kInvalidArgument when its inputs or options do not fit.
 Result<SampleShape> OutputShape(const std::string& model, const LayerSpec& spec,
                                 std::span<const SampleShape> inputs);
+
+// Floating-point operations of one sample; a multiply-add is two.
+uint64_t ForwardFlops(const Layer& layer);
+// For gradients of weights and of the input; the latter only if something before it is trained.
+uint64_t BackwardFlops(const Layer& layer);
 
 }  // namespace pando

@@ -17,29 +17,30 @@
 #include "common/batch.h"
 #include "common/ids.h"
 #include "common/status.h"
-#include "kernels/device.h"
-#include "models/memory_plan.h"
+#include "models/network_plan.h"
 #include "plan/job.h"
 #include "plan/tensor_layout.h"
 
 namespace pando {
 
-class Graph;               // models/graph.h
-struct CrossEntropyScore;  // kernels/ops.h, and so the next
-struct DeviceBatch;
+// The graph of a job's model on the job's data. `pando model` shows it without computing.
+// `data`: the shape of the data set's samples. The graph's input has its height and width. If the
+// model is for pictures of three channels and the data have one, it has three (ImportBatch repeats
+// the channel).
+// kInvalidArgument if the model is unknown (names the nearest), its file is invalid (names the
+// line), or it does not fit the data (names the layer and both shapes).
+Result<Graph> BuildModelGraph(const Job& job, SampleShape data, uint32_t class_count);
 
 class Model {
  public:
   // The largest model: 4,096 shards of 4 MiB, far fewer than a message's limit.
   static constexpr uint64_t kBytesMax = uint64_t{16} << 30;
 
-  // `data`: the shape of the data set's samples. Pictures of one channel are repeated for a model
-  // of three. kInvalidArgument if the model is unknown (names the nearest), does not fit the
-  // samples' shape (names the layer and both shapes) or is larger than kBytesMax.
+  // The errors are those of BuildModelGraph.
   static Result<Model> Create(const Job& job, SampleShape data, uint32_t class_count);
 
   // Every tensor, in model order, the metric tensor last.
-  const TensorLayout& layout() const;
+  const TensorLayout& layout() const { return graph_->layout(); }
   const Graph& graph() const { return *graph_; }
   float label_smoothing() const { return label_smoothing_; }
   bool is_checkpointed() const { return is_checkpointed_; }
@@ -52,12 +53,6 @@ class Model {
   bool is_checkpointed_;
 };
 
-enum class Mode : uint8_t {
-  kTrain,
-  kTrainWithoutDropout,  // to compare gradients with PyTorch's
-  kEvaluate,             // no dropout, running statistics, no backward
-};
-
 // Identifies a micro-batch: dropout's random numbers are a function of it (P37).
 struct MicroBatchName {
   uint64_t seed = 0;
@@ -68,11 +63,7 @@ struct MicroBatchName {
   float loss_scale = 1;
 };
 
-struct BatchScore {  // sums over the batch's samples
-  double loss_sum = 0;
-  uint32_t correct_count = 0;
-  uint32_t top5_count = 0;
-};
+using BatchScore = CrossEntropyScore;  // sums over the batch's samples
 
 // The largest number of samples of a batch.
 struct SampleCounts {
@@ -93,24 +84,18 @@ class Network {
   Network(const Model& model, SampleCounts samples, Device device = {});
   Network(const Model& model, uint32_t sample_count_max, Device device = {})
       : Network(model, SampleCounts{sample_count_max, sample_count_max}, device) {}
-  ~Network();
-  Network(Network&&) noexcept;
 
   static NetworkMemory PlanMemory(const Model& model, SampleCounts samples, Device device = {});
 
-  uint32_t layer_count() const;
+  uint32_t layer_count() const { return static_cast<uint32_t>(stages_.size()); }
   // Names of the graph's layers that are computed together as this one: "conv1 pool1 relu1".
-  const std::string& LayerNames(uint32_t layer) const;
+  const std::string& LayerNames(uint32_t layer) const { return stages_[layer].layers; }
   // The tensors whose gradients a layer makes in backward, statistics included (the tree averages
   // the batch's statistics): a contiguous run [first, last) of layout indices, empty for layers
   // without tensors. Layers in order cover all tensors except the metric tensor.
-  struct TensorRun {
-    size_t first = 0;
-    size_t last = 0;
-  };
-  TensorRun LayerTensors(uint32_t layer) const;
+  TensorRun LayerTensors(uint32_t layer) const { return stages_[layer].tensors; }
   // The part of LayerTensors that a training forward reads: all except statistics, which are last.
-  TensorRun TrainingTensors(uint32_t layer) const;
+  TensorRun TrainingTensors(uint32_t layer) const { return stages_[layer].parameters; }
   // The parameters that Backward reads.
   TensorRun BackwardTensors(uint32_t layer) const;
 
@@ -128,10 +113,12 @@ class Network {
   BatchScore Score() const;
   // The same sums in the device's memory, for callers that do not wait here. Valid until the
   // forward after the next SetBatch.
-  const CrossEntropyScore* device_score() const;
+  const CrossEntropyScore* device_score() const { return score_.data(); }
   // Writes the sum of the losses and the number of correct samples to the device's memory, as
   // floats.
-  void WriteScore(float* loss_and_correct) const;
+  void WriteScore(float* loss_and_correct) const {
+    ScoreToFloats(pass_.device, score_.data(), loss_and_correct);
+  }
   // For each sample the class with the greatest output, the lowest of equal ones.
   // REQUIRES: the last layer's forward was the last call, except for Score.
   std::vector<uint32_t> Predictions() const;
@@ -142,8 +129,45 @@ class Network {
   void Backward(uint32_t layer, const float* parameters, float* gradients);
 
  private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
+  // A device's memory for a number of T.
+  template <class T>
+  class DeviceArray {
+   public:
+    DeviceArray(Device device, size_t count) : memory_(device, count * sizeof(T)) {}
+    T* data() const { return reinterpret_cast<T*>(memory_.data()); }
+
+   private:
+    DeviceMemory memory_;
+  };
+
+  bool has_loss_scale() const { return pass_.device.element == ElementType::kFloat16; }
+  void ScoreBatch(const void* logits);
+  void ForwardStage(size_t stage, const ForwardBuffers& buffers, const float* parameters);
+  void AddGradients(size_t stage, const BackwardBuffers& buffers);
+
+  // The plan of the current pass. Both plans share the memory.
+  const NetworkPlan& plan() const {
+    return pass_.mode == Mode::kEvaluate ? evaluation_ : training_;
+  }
+  std::byte* Bytes(size_t buffer) const;
+  std::span<std::byte> Span(size_t buffer) const;
+
+  SampleCounts samples_;
+  SampleShape input_;
+  float label_smoothing_;
+  Pass pass_;
+  std::vector<StagePlan> stages_;
+  NetworkPlan evaluation_;
+  NetworkPlan training_;
+  DeviceMemory memory_;
+  DeviceArray<int32_t> labels_;
+  DeviceArray<PassNumbers> numbers_;
+  DeviceArray<CrossEntropyScore> score_;
+  DeviceMemory score_scratch_;
+  // Stages whose forward is done; in backward, stages whose backward is not done. Any other order
+  // would read memory that has been reused.
+  size_t open_count_ = 0;
+  enum class Phase : uint8_t { kNoBatch, kForward, kScored, kBackward } phase_ = Phase::kNoBatch;
 };
 
 }  // namespace pando

@@ -12,8 +12,7 @@
 #include <variant>
 #include <vector>
 
-#include "common/nearest_name.h"
-#include "common/printable.h"
+#include "common/text.h"
 
 namespace pando {
 namespace {
@@ -21,12 +20,6 @@ namespace {
 constexpr size_t kLayersMax = 2000;
 constexpr size_t kNameBytesMax = 200;
 constexpr const char* kClasses = "classes";
-
-std::string Joined(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
-  return text;
-}
 
 std::string NodeText(const toml::node& node) {
   std::ostringstream text;
@@ -44,21 +37,17 @@ class TableReader {
   bool Has(const char* key) const { return table_.contains(key); }
 
   std::string Text(const char* key) {
-    const toml::node* node = Require(key);
-    if (node == nullptr) return "";
-    if (auto text = node->value_exact<std::string>(); text) return *text;
-    Expected(key, *node, "a text");
-    return "";
+    std::string text;
+    if (const toml::node* node = Require(key); node != nullptr) {
+      Set(key, *node, node->value_exact<std::string>(), "a text", &text);
+    }
+    return text;
   }
 
   void Count(const char* key, uint32_t min, uint32_t max, uint32_t* out) {
-    const toml::node* node = Take(key);
-    if (node == nullptr) return;
-    const auto value = node->value_exact<int64_t>();
-    if (value && *value >= min && *value <= max) {
-      *out = static_cast<uint32_t>(*value);
-    } else {
-      Expected(key, *node, fmt::format("a whole number, at least {} and at most {}", min, max));
+    if (const toml::node* node = Take(key); node != nullptr) {
+      Set(key, *node, WholeNumber(*node, min, max),
+          fmt::format("a whole number, at least {} and at most {}", min, max), out);
     }
   }
 
@@ -66,38 +55,23 @@ class TableReader {
   void Units(const char* key, uint32_t class_count, uint32_t* out) {
     const toml::node* node = Require(key);
     if (node == nullptr) return;
-    if (node->value_exact<std::string>() == kClasses) {
-      *out = class_count;
-      return;
-    }
-    const auto value = node->value_exact<int64_t>();
-    if (value && *value >= 1 && *value <= kUnitsMax) {
-      *out = static_cast<uint32_t>(*value);
-    } else {
-      Expected(
-          key, *node,
-          fmt::format("\"{}\" or a whole number, at least 1 and at most {}", kClasses, kUnitsMax));
-    }
+    const bool is_classes = node->value_exact<std::string>() == kClasses;
+    Set(key, *node, is_classes ? class_count : WholeNumber(*node, 1, kUnitsMax),
+        fmt::format("\"{}\" or a whole number, at least 1 and at most {}", kClasses, kUnitsMax),
+        out);
   }
 
   void Real(const char* key, float* out) {
     const toml::node* node = Take(key);
     if (node == nullptr) return;
-    const auto value = node->is_boolean() ? std::nullopt : node->value<double>();
-    if (value && std::abs(*value) <= std::numeric_limits<float>::max()) {
-      *out = static_cast<float>(*value);
-    } else {
-      Expected(key, *node, "a finite number");
-    }
+    auto value = node->is_boolean() ? std::nullopt : node->value<double>();
+    if (value && !(std::abs(*value) <= std::numeric_limits<float>::max())) value.reset();
+    Set(key, *node, value, "a finite number", out);
   }
 
   void Flag(const char* key, bool* out) {
-    const toml::node* node = Take(key);
-    if (node == nullptr) return;
-    if (auto value = node->value_exact<bool>(); value) {
-      *out = *value;
-    } else {
-      Expected(key, *node, "true or false");
+    if (const toml::node* node = Take(key); node != nullptr) {
+      Set(key, *node, node->value_exact<bool>(), "true or false", out);
     }
   }
 
@@ -117,7 +91,7 @@ class TableReader {
 
   // The index of the text among `choices`.
   size_t Choice(const char* key, const std::vector<std::string>& choices, const std::string& text) {
-    const auto at = std::find(choices.begin(), choices.end(), text);
+    const auto at = std::ranges::find(choices, text);
     if (at != choices.end()) return static_cast<size_t>(at - choices.begin());
     std::string hint = DidYouMean(text, choices);
     if (hint.empty()) hint = "it is one of " + Joined(choices);
@@ -155,6 +129,16 @@ class TableReader {
   }
 
  private:
+  static std::optional<int64_t> WholeNumber(const toml::node& node, uint32_t min, uint32_t max) {
+    const auto value = node.value_exact<int64_t>();
+    return value && *value >= min && *value <= max ? value : std::nullopt;
+  }
+  template <class From, class To>
+  void Set(const char* key, const toml::node& node, const std::optional<From>& value,
+           const std::string& wanted, To* out) {
+    if (!value) return Expected(key, node, wanted);
+    *out = static_cast<To>(*value);
+  }
   void Expected(const char* key, const toml::node& node, const std::string& wanted) {
     Fail(node, fmt::format("{} must be {}, got {}", key, wanted, NodeText(node)));
   }
@@ -168,9 +152,8 @@ class TableReader {
 
 void ReadInit(TableReader& reader, const char* key, WeightInit* out) {
   if (reader.Take(key) == nullptr) return;
-  constexpr WeightInit kInits[] = {WeightInit::kUniformFanIn, WeightInit::kKaimingNormalFanOut,
-                                   WeightInit::kNormal};
-  *out = kInits[reader.Choice(key, {"uniform", "kaiming_normal", "normal"}, reader.Text(key))];
+  const std::vector<std::string> names{"uniform", "kaiming_normal", "normal"};  // of WeightInit
+  *out = static_cast<WeightInit>(reader.Choice(key, names, reader.Text(key)));
 }
 
 void ReadKey(TableReader& reader, const LayerKey& key, uint32_t class_count, LayerSpec* spec) {
@@ -246,8 +229,6 @@ Result<Architecture> ReadNetwork(const toml::table& root, const std::string& fil
 }
 
 }  // namespace
-
-bool IsNetworkFile(const std::string& model) { return model.ends_with(kNetworkFileSuffix); }
 
 Result<Architecture> ParseNetworkFile(std::string_view text, const std::string& file_name,
                                       uint32_t class_count) {

@@ -11,7 +11,7 @@ namespace pando {
 
 // A model's name with this ending is a file's path.
 inline constexpr std::string_view kNetworkFileSuffix = ".toml";
-bool IsNetworkFile(const std::string& model);
+inline bool IsNetworkFile(const std::string& model) { return model.ends_with(kNetworkFileSuffix); }
 
 // The network of `text`. It ends in class_count outputs if the file says "classes".
 // kInvalidArgument: names the file, the line, the layer and what was expected. Graph::Build checks

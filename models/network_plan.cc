@@ -1,29 +1,91 @@
 #include "models/network_plan.h"
 
 #include <algorithm>
+#include <numeric>
 #include <optional>
 #include <utility>
 
 #include "common/check.h"
 
 namespace pando {
+
+std::vector<BytesByUse> MemoryPlan::LiveBytes() const {
+  std::vector<BytesByUse> begun(events.size() + 1), ended(events.size() + 1);
+  for (const PlannedBuffer& buffer : buffers) {
+    const auto use = static_cast<size_t>(buffer.use);
+    begun[buffer.first_event][use] += buffer.bytes;
+    ended[buffer.last_event + 1][use] += buffer.bytes;
+  }
+  std::vector<BytesByUse> live(events.size());
+  BytesByUse bytes{};
+  for (size_t event = 0; event < events.size(); ++event) {
+    for (size_t use = 0; use < kBufferUseCount; ++use) {
+      bytes[use] += begun[event][use] - ended[event][use];
+    }
+    live[event] = bytes;
+  }
+  return live;
+}
+
+uint64_t MemoryPlan::PeakLiveBytes() const {
+  uint64_t peak = 0;
+  for (const BytesByUse& bytes : LiveBytes()) {
+    peak = std::max(peak, std::accumulate(bytes.begin(), bytes.end(), uint64_t{0}));
+  }
+  return peak;
+}
+
+namespace {
+
+uint64_t Aligned(uint64_t bytes) {
+  return (bytes + kBufferAlignmentBytes - 1) / kBufferAlignmentBytes * kBufferAlignmentBytes;
+}
+
+// The lowest offset at which `buffer` overlaps none of `placed` that are needed at the same time.
+uint64_t LowestOffset(const PlannedBuffer& buffer,
+                      const std::vector<const PlannedBuffer*>& placed) {
+  uint64_t offset = 0;
+  for (const PlannedBuffer* other : placed) {  // by offset
+    const bool is_apart =
+        other->last_event < buffer.first_event || buffer.last_event < other->first_event;
+    if (is_apart || other->offset + other->bytes <= offset) continue;
+    if (offset + buffer.bytes <= other->offset) break;
+    offset = Aligned(other->offset + other->bytes);
+  }
+  return offset;
+}
+
+}  // namespace
+
+void PlaceBuffers(MemoryPlan* plan) {
+  std::vector<PlannedBuffer*> order;
+  for (PlannedBuffer& buffer : plan->buffers) order.push_back(&buffer);
+  std::ranges::stable_sort(
+      order, [](const PlannedBuffer* a, const PlannedBuffer* b) { return a->bytes > b->bytes; });
+  std::vector<const PlannedBuffer*> placed;
+  plan->allocated_bytes = 0;
+  for (PlannedBuffer* buffer : order) {
+    buffer->offset = LowestOffset(*buffer, placed);
+    const auto at = std::ranges::upper_bound(placed, buffer->offset, {},
+                                             [](const PlannedBuffer* p) { return p->offset; });
+    placed.insert(at, buffer);
+    plan->allocated_bytes =
+        std::max(plan->allocated_bytes, Aligned(buffer->offset + buffer->bytes));
+  }
+}
+
 namespace {
 
 class Planner {
  public:
-  Planner(const std::vector<StagePlan>& stages, SampleShape input, uint32_t sample_count,
-          ElementType element)
-      : stages_(stages),
-        input_(input),
-        sample_count_(sample_count),
-        element_bytes_(ElementBytes(element)) {
-    plan_.forward.resize(stages.size());
-    plan_.again.resize(stages.size());
-    plan_.backward.resize(stages.size());
-    plan_.has_backward.resize(stages.size());
-    plan_.made_again.resize(stages.size());
-    segment_end_.assign(stages.size(), kNoBuffer);
-    is_dropped_.resize(stages.size());
+  explicit Planner(const PlanRequest& request) : request_(request), stages_(request.stages) {
+    plan_.forward.resize(stages_.size());
+    plan_.again.resize(stages_.size());
+    plan_.backward.resize(stages_.size());
+    plan_.has_backward.resize(stages_.size());
+    plan_.made_again.resize(stages_.size());
+    segment_end_.assign(stages_.size(), kNoBuffer);
+    is_dropped_.resize(stages_.size());
   }
 
   NetworkPlan Evaluation() {
@@ -78,9 +140,14 @@ class Planner {
     return plan_.memory.buffers.size() - 1;
   }
   size_t MakeArray(BufferUse use, const SampleShape& shape) {
-    return Make(use, (shape.size() * sample_count_ + kSlackElements) * element_bytes_);
+    const size_t element_count = shape.size() * request_.sample_count + kSlackElements;
+    return Make(use, element_count * ElementBytes(request_.device.element));
   }
-  const SampleShape& FindShape(int value) const { return value < 0 ? input_ : stages_[value].out; }
+
+  size_t MakeScratch(const StagePlan& stage) {
+    return Make(BufferUse::kScratch,
+                stage.stage->scratch_bytes(request_.device, request_.sample_count));
+  }
 
   MemoryEvent& BeginEvent(size_t stage, bool is_backward) {
     event_ = plan_.memory.events.size();
@@ -88,34 +155,34 @@ class Planner {
         MemoryEvent{.is_backward = is_backward, .layers = stages_[stage].layers});
   }
 
-  // The place of a stage's output for backward.
-  size_t Held(int value) const {
+  // The place of a stage's output in forward, or in backward.
+  size_t Held(int value, bool is_backward) const {
     if (value < 0) return plan_.input;
-    return is_dropped_[value] ? plan_.again[value].y : plan_.forward[value].y;
+    return is_backward && is_dropped_[value] ? plan_.again[value].y : plan_.forward[value].y;
   }
 
   // ---- events ---------------------------------------------------------------------------------
 
   void PlanForward() {
     BeginEvent(0, false);
-    plan_.input = MakeArray(BufferUse::kActivation, input_);
+    plan_.input = MakeArray(BufferUse::kActivation, request_.input);
     for (size_t i = 0; i < stages_.size(); ++i) {
       if (i > 0) BeginEvent(i, false);
-      ForwardBuffers& buffers = plan_.forward[i];
-      for (size_t k = 0; k < stages_[i].inputs.size(); ++k) {
-        const int input = stages_[i].inputs[k];
-        buffers.x[k] = Need(input < 0 ? plan_.input : plan_.forward[input].y);
-      }
-      MakeOutputs(i, &buffers);
+      PlanStage(i, false);
     }
     plan_.score_gradient = MakeArray(BufferUse::kActivationGradient, stages_.back().out);
   }
 
-  void MakeOutputs(size_t i, ForwardBuffers* buffers) {
-    const Stage& stage = *stages_[i].stage;
-    buffers->y = MakeArray(BufferUse::kActivation, stages_[i].out);
-    buffers->kept = Make(BufferUse::kKept, stage.kept_bytes(sample_count_));
-    buffers->scratch = Make(BufferUse::kScratch, stage.scratch_bytes(sample_count_));
+  // The buffers of a stage in forward, or computed again.
+  void PlanStage(size_t i, bool is_again) {
+    const StagePlan& stage = stages_[i];
+    ForwardBuffers& buffers = is_again ? plan_.again[i] : plan_.forward[i];
+    for (size_t k = 0; k < stage.inputs.size(); ++k) {
+      buffers.x[k] = Need(Held(stage.inputs[k], is_again));
+    }
+    buffers.y = MakeArray(BufferUse::kActivation, stage.out);
+    buffers.kept = Make(BufferUse::kKept, stage.stage->kept_bytes(request_.sample_count));
+    buffers.scratch = MakeScratch(stage);
   }
 
   // Plans the dropped outputs of the segment that ends with this stage.
@@ -125,11 +192,7 @@ class Planner {
     for (size_t i = first; i < last; ++i) {
       if (!is_dropped_[i]) continue;
       BeginEvent(i, true).is_again = true;
-      ForwardBuffers& buffers = plan_.again[i];
-      for (size_t k = 0; k < stages_[i].inputs.size(); ++k) {
-        buffers.x[k] = Need(Held(stages_[i].inputs[k]));
-      }
-      MakeOutputs(i, &buffers);
+      PlanStage(i, true);
       plan_.made_again[last].push_back(i);
     }
   }
@@ -140,11 +203,11 @@ class Planner {
     const StagePlan& stage = stages_[i];
     const StageTraits traits = stage.stage->traits();
     BackwardBuffers& buffers = plan_.backward[i];
-    if (traits.reads_input) buffers.x = Need(Held(stage.inputs[0]));
-    if (traits.reads_output) buffers.y = Need(Held(static_cast<int>(i)));
+    if (traits.reads_input) buffers.x = Need(Held(stage.inputs[0], true));
+    if (traits.reads_output) buffers.y = Need(Held(static_cast<int>(i), true));
     const ForwardBuffers& made = is_dropped_[i] ? plan_.again[i] : plan_.forward[i];
     buffers.kept = Need(made.kept);
-    buffers.scratch = Make(BufferUse::kScratch, stage.stage->scratch_bytes(sample_count_));
+    buffers.scratch = MakeScratch(stage);
     buffers.dy = Need(gradients_[i]);
     const std::optional<size_t> in_dy = InputInDy(i, traits);
     for (size_t k = 0; k < stage.inputs.size(); ++k) {
@@ -165,7 +228,7 @@ class Planner {
   void PlanGradient(int value, bool is_in_dy, size_t k, BackwardBuffers* buffers) {
     size_t& gradient = gradients_[value];
     buffers->dx[k] =
-        is_in_dy ? buffers->dy : MakeArray(BufferUse::kActivationGradient, FindShape(value));
+        is_in_dy ? buffers->dy : MakeArray(BufferUse::kActivationGradient, stages_[value].out);
     if (gradient == kNoBuffer) {
       gradient = buffers->dx[k];
     } else {
@@ -178,10 +241,8 @@ class Planner {
     return std::move(plan_);
   }
 
+  const PlanRequest& request_;
   const std::vector<StagePlan>& stages_;
-  SampleShape input_;
-  uint32_t sample_count_;
-  size_t element_bytes_;
   NetworkPlan plan_;
   std::vector<size_t> segment_end_;  // by stage; kNoBuffer: in none
   std::vector<bool> is_dropped_;     // by stage: its output
@@ -191,10 +252,8 @@ class Planner {
 
 }  // namespace
 
-NetworkPlan PlanTraining(const std::vector<StagePlan>& stages, SampleShape input,
-                         uint32_t sample_count, std::span<const StageRun> segments,
-                         ElementType element) {
-  return Planner(stages, input, sample_count, element).Training(segments);
+NetworkPlan PlanTraining(const PlanRequest& request, std::span<const StageRun> segments) {
+  return Planner(request).Training(segments);
 }
 
 namespace {
@@ -240,26 +299,20 @@ uint64_t FlopsAgain(const std::vector<StagePlan>& stages, const NetworkPlan& pla
 
 }  // namespace
 
-NetworkPlan PlanCheckpointed(const std::vector<StagePlan>& stages, SampleShape input,
-                             uint32_t sample_count, uint64_t evaluation_bytes,
-                             ElementType element) {
-  const std::vector<bool> is_cut = FindCuts(stages);
-  const auto cost_of = [&](const NetworkPlan& plan) {
+NetworkPlan PlanCheckpointed(const PlanRequest& request, uint64_t evaluation_bytes) {
+  const std::vector<bool> is_cut = FindCuts(request.stages);
+  const auto cost = [&](const NetworkPlan& plan) {
     return std::pair(std::max(plan.memory.allocated_bytes, evaluation_bytes),
-                     FlopsAgain(stages, plan));
+                     FlopsAgain(request.stages, plan));
   };
-  NetworkPlan best = PlanTraining(stages, input, sample_count, {}, element);
+  NetworkPlan best = PlanTraining(request, {});
   for (size_t count = 2; count <= kSegmentsMax; ++count) {
-    NetworkPlan plan =
-        PlanTraining(stages, input, sample_count, CutSegments(stages, is_cut, count), element);
-    if (cost_of(plan) < cost_of(best)) best = std::move(plan);
+    NetworkPlan plan = PlanTraining(request, CutSegments(request.stages, is_cut, count));
+    if (cost(plan) < cost(best)) best = std::move(plan);
   }
   return best;
 }
 
-NetworkPlan PlanEvaluation(const std::vector<StagePlan>& stages, SampleShape input,
-                           uint32_t sample_count, ElementType element) {
-  return Planner(stages, input, sample_count, element).Evaluation();
-}
+NetworkPlan PlanEvaluation(const PlanRequest& request) { return Planner(request).Evaluation(); }
 
 }  // namespace pando

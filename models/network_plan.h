@@ -1,5 +1,6 @@
-// NetworkPlan: the events of one pass through a network's stages, and the buffers of each event's
-// arrays. Made once per network; models/network.cc runs it.
+// NetworkPlan: the events of one pass through a network's stages, the buffers of each event's
+// arrays, and their places in memory. Made once per network; models/network.cc runs it and `pando
+// model` shows its memory.
 //
 // An activation is needed from the stage that makes it to the last stage that reads it, forward or
 // backward. If several stages read an activation, its gradient is the sum of theirs, the last
@@ -7,14 +8,62 @@
 // backward.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
-#include "models/memory_plan.h"
+#include "common/text.h"
 #include "models/stage.h"
 
 namespace pando {
+
+// ---------------------------------------------------------------------------------------- memory
+
+enum class BufferUse : uint8_t {
+  kActivation,          // outputs of layers, until their last reader is done
+  kActivationGradient,  // on its way from a layer to the layers before it
+  kKept,                // other data for backward: places of maxima, dropout's factors
+  kScratch,             // of one operation
+};
+template <>
+inline constexpr auto kEnumNames<BufferUse> = std::to_array({"activations", "activation_gradients",
+                                                             "kept", "scratch"});
+inline constexpr size_t kBufferUseCount = kEnumNames<BufferUse>.size();
+using BytesByUse = std::array<uint64_t, kBufferUseCount>;
+
+struct PlannedBuffer {
+  BufferUse use = BufferUse::kActivation;
+  uint64_t bytes = 0;
+  // Its content is needed during events [first, last].
+  size_t first_event = 0;
+  size_t last_event = 0;
+  uint64_t offset = 0;  // bytes; buffers needed at the same time do not overlap
+};
+
+struct MemoryEvent {
+  bool is_backward = false;
+  std::string layers;     // "conv1 relu1"
+  bool is_again = false;  // a stage of forward that backward computes again
+};
+
+struct MemoryPlan {
+  std::vector<MemoryEvent>
+      events;  // forward in order, then backward in reverse, with recomputed stages
+  std::vector<PlannedBuffer> buffers;
+  uint64_t allocated_bytes = 0;  // all buffers of one network
+
+  std::vector<BytesByUse> LiveBytes() const;  // by event: the buffers that it needs
+  uint64_t PeakLiveBytes() const;             // the maximum over events
+};
+
+// Gives every buffer its offset, a multiple of kBufferAlignmentBytes, and sets allocated_bytes to
+// the end of the last one. The largest buffers come first, each at the lowest free offset.
+inline constexpr uint64_t kBufferAlignmentBytes = 64;
+void PlaceBuffers(MemoryPlan* plan);
+
+// ---------------------------------------------------------------------------------------- events
 
 inline constexpr size_t kNoBuffer = SIZE_MAX;
 
@@ -51,18 +100,21 @@ struct NetworkPlan {
   std::vector<std::vector<size_t>> made_again;  // by stage: stages to recompute before its backward
 };
 
-// For up to sample_count samples of `input`, in elements of the device's type. `segments`: separate
-// runs of stages, in order, whose inner activations are dropped and made again.
-NetworkPlan PlanTraining(const std::vector<StagePlan>& stages, SampleShape input,
-                         uint32_t sample_count, std::span<const StageRun> segments,
-                         ElementType element = ElementType::kFloat32);
+// A network for up to sample_count samples of `input`.
+struct PlanRequest {
+  const std::vector<StagePlan>& stages;
+  SampleShape input;
+  uint32_t sample_count = 1;
+  Device device = {};
+};
+
+// `segments`: separate runs of stages, in order, whose inner activations are dropped and made
+// again.
+NetworkPlan PlanTraining(const PlanRequest& request, std::span<const StageRun> segments);
 // Chooses the segments that need the least memory, with cuts only where a single activation passes.
 // Of equal choices it takes the one that computes least again. Less than evaluation_bytes is no
 // gain, because evaluation needs them anyway.
-NetworkPlan PlanCheckpointed(const std::vector<StagePlan>& stages, SampleShape input,
-                             uint32_t sample_count, uint64_t evaluation_bytes,
-                             ElementType element = ElementType::kFloat32);
-NetworkPlan PlanEvaluation(const std::vector<StagePlan>& stages, SampleShape input,
-                           uint32_t sample_count, ElementType element = ElementType::kFloat32);
+NetworkPlan PlanCheckpointed(const PlanRequest& request, uint64_t evaluation_bytes);
+NetworkPlan PlanEvaluation(const PlanRequest& request);
 
 }  // namespace pando

@@ -12,9 +12,14 @@
 
 #include "kernels/ops.h"
 #include "models/graph.h"
-#include "models/network.h"
 
 namespace pando {
+
+enum class Mode : uint8_t {
+  kTrain,
+  kTrainWithoutDropout,  // to compare gradients with PyTorch's
+  kEvaluate,             // no dropout, running statistics, no backward
+};
 
 // One micro-batch on its way through the network.
 struct Pass {
@@ -64,20 +69,26 @@ class Stage {
   // REQUIRES: a training pass.
   virtual void Backward(const Pass& pass, const StageBackward& args) const = 0;
   virtual size_t kept_bytes(uint32_t) const { return 0; }  // for a number of samples
-  virtual size_t scratch_bytes(uint32_t) const { return 0; }
+  virtual size_t scratch_bytes(Device, uint32_t) const { return 0; }
+};
+
+struct TensorRun {  // [first, last) of the layout's tensors
+  size_t first = 0;
+  size_t last = 0;
 };
 
 struct StagePlan {
   std::unique_ptr<Stage> stage;
   std::vector<int> inputs;  // the stages that make them; kGraphInput: the network's input
   SampleShape out;
-  Network::TensorRun tensors;
-  Network::TensorRun parameters;  // the tensors that are not statistics
-  uint64_t forward_flops = 0;     // for one sample
-  std::string layers;             // their names, for people: "conv1 pool1 relu1"
+  TensorRun tensors;
+  TensorRun parameters;         // the tensors that are not statistics
+  ShardRange parameter_floats;  // their place in the flat vector
+  uint64_t forward_flops = 0;   // for one sample
+  std::string layers;           // their names, for people: "conv1 pool1 relu1"
 };
 
 // Cuts the graph's layers into stages, in the order of layers.
-std::vector<StagePlan> PlanStages(const Graph& graph, Device device);
+std::vector<StagePlan> PlanStages(const Graph& graph);
 
 }  // namespace pando

@@ -3,12 +3,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "models/model_cost.h"
-
 namespace pando {
 
-StageBuilder::StageBuilder(const Graph& graph, Device device)
-    : graph_(graph), device_(device), reader_counts_(graph.layers().size()) {
+StageBuilder::StageBuilder(const Graph& graph)
+    : graph_(graph), reader_counts_(graph.layers().size()) {
   for (const Layer& layer : layers()) {
     for (int input : layer.inputs) {
       if (input != kGraphInput) ++reader_counts_[input];
@@ -35,9 +33,18 @@ StagePlan StageBuilder::BuildNext() {
   if (residual_) plan.inputs.push_back(StageFor(*residual_));
   plan.out = layers()[next_ - 1].out;
   plan.tensors = {layer.first_tensor, layer.last_tensor};
-  plan.parameters = FindParameters(plan.tensors);
-  plan.layers = CollectNames(first);
-  for (size_t i = first; i < next_; ++i) plan.forward_flops += ForwardFlops(layers()[i]);
+  plan.parameters = plan.tensors;
+  const std::vector<TensorSpec>& tensors = graph_.layout().specs();
+  size_t& last = plan.parameters.last;  // statistics come after parameters
+  while (last > layer.first_tensor && tensors[last - 1].kind == TensorKind::kStatistic) --last;
+  if (last > layer.first_tensor) {
+    plan.parameter_floats = {graph_.layout().offset(layer.first_tensor),
+                             graph_.layout().offset(last)};
+  }
+  for (size_t i = first; i < next_; ++i) {
+    plan.layers += (i > first ? " " : "") + layers()[i].spec.name;
+    plan.forward_flops += ForwardFlops(layers()[i]);
+  }
   return plan;
 }
 
@@ -45,22 +52,13 @@ int StageBuilder::StageFor(int layer) const {
   return layer == kGraphInput ? kGraphInput : stage_of_layer_[layer];
 }
 
-// Names of the layers from `first` to the next one that is in no stage.
-std::string StageBuilder::CollectNames(size_t first) const {
-  std::string names = layers()[first].spec.name;
-  for (size_t i = first + 1; i < next_; ++i) names += " " + layers()[i].spec.name;
-  return names;
-}
-
-// Statistics come after parameters.
-Network::TensorRun StageBuilder::FindParameters(Network::TensorRun run) const {
-  const std::vector<TensorSpec>& specs = graph_.layout().specs();
-  while (run.last > run.first && specs[run.last - 1].kind == TensorKind::kStatistic) --run.last;
-  return run;
-}
-
-size_t StageBuilder::Offset(const Layer& layer, size_t tensor) const {
-  return graph_.layout().offset(layer.first_tensor + tensor);
+TensorPlaces StageBuilder::FindTensors(const Layer& layer) const {
+  TensorPlaces at;
+  size_t* const places[] = {&at.weight, &at.bias, &at.mean, &at.variance};
+  const size_t count = layer.last_tensor - layer.first_tensor;
+  for (size_t i = 0; i < count; ++i) *places[i] = graph_.layout().offset(layer.first_tensor + i);
+  at.has_bias = count > 1;
+  return at;
 }
 
 const Layer* StageBuilder::Joiner() const {
@@ -87,8 +85,6 @@ bool StageBuilder::JoinAdd() {
   return true;
 }
 
-std::vector<StagePlan> PlanStages(const Graph& graph, Device device) {
-  return StageBuilder(graph, device).Build();
-}
+std::vector<StagePlan> PlanStages(const Graph& graph) { return StageBuilder(graph).Build(); }
 
 }  // namespace pando

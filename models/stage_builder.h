@@ -6,22 +6,25 @@
 #include <cstddef>
 #include <memory>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "models/stage.h"
 
 namespace pando {
 
+// The places of a layer's tensors in the flat vector, in its order.
+struct TensorPlaces {
+  size_t weight = 0, bias = 0, mean = 0, variance = 0;
+  bool has_bias = false;
+};
+
 class StageBuilder {
  public:
-  StageBuilder(const Graph& graph, Device device);
+  explicit StageBuilder(const Graph& graph);
   std::vector<StagePlan> Build();
 
   // ---- for make_stage, whose layer is the last that was taken -----------------------------------
-  Device device() const { return device_; }
-  // The place of the layer's n-th tensor in the flat vector.
-  size_t Offset(const Layer& layer, size_t tensor) const;
+  TensorPlaces FindTensors(const Layer& layer) const;
   // The layer that may join: it reads the one before and is its only reader. Null: none.
   const Layer* Joiner() const;
   // Takes Joiner() into the stage.
@@ -35,11 +38,8 @@ class StageBuilder {
   const std::vector<Layer>& layers() const { return graph_.layers(); }
   StagePlan BuildNext();
   int StageFor(int layer) const;
-  std::string CollectNames(size_t first) const;
-  Network::TensorRun FindParameters(Network::TensorRun run) const;
 
   const Graph& graph_;
-  Device device_;
   std::vector<int> reader_counts_;   // of each layer's output
   std::vector<int> stage_of_layer_;  // for layers in a stage
   size_t next_ = 0;                  // layer not yet in a stage

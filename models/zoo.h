@@ -23,6 +23,8 @@ struct ZooModel {
   // Its usual input. It takes others, and Graph::Build reports those that do not fit.
   SampleShape input;
   uint32_t class_count;
+  // For its name, which has the family's options. Null: the job has options too.
+  std::vector<LayerSpec> (*layers)(const std::string& name, uint32_t class_count);
 };
 const std::vector<ZooModel>& ZooModels();
 std::vector<std::string> ZooNames();

@@ -1,54 +1,49 @@
-// Layers as the zoo's files write them, and the model families with separate files. Called by
-// models/zoo.cc.
+// Layers as the zoo writes them, and the families of zoo_residual.cc. Called by models/zoo.cc.
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "models/graph.h"
 
 namespace pando::zoo {
 
-LayerSpec Conv(std::string name, uint32_t out, uint32_t kernel, uint32_t padding = 0);
-LayerSpec Linear(std::string name, uint32_t out);
-LayerSpec MaxPool(std::string name, uint32_t window = 2, uint32_t stride = 2, uint32_t padding = 0);
-LayerSpec Dropout(std::string name, float probability);
-LayerSpec Flatten();
-LayerSpec Plain(LayerKind kind, std::string name);  // of a kind without options
-LayerSpec Add(std::string name, std::string a, std::string b);
+// Of a kind without options.
+inline LayerSpec Plain(LayerKind kind, std::string name) {
+  return {.kind = kind, .name = std::move(name)};
+}
+inline LayerSpec Relu(std::string name) { return Plain(LayerKind::kRelu, std::move(name)); }
 
-// A convolution before batch norm, as torchvision's: no bias, Kaiming's normal weights, and padding
-// that keeps a picture's size at stride 1.
-struct BareConv {
-  uint32_t out = 0;
-  uint32_t kernel = 1;  // odd
-  uint32_t stride = 1;
-  uint32_t groups = 1;
-};
-LayerSpec Conv(std::string name, const BareConv& conv);
+inline LayerSpec Conv(std::string name, uint32_t out, uint32_t kernel, uint32_t padding = 0) {
+  return {.kind = LayerKind::kConv2d,
+          .name = std::move(name),
+          .out_units = out,
+          .window = kernel,
+          .padding = padding};
+}
 
-// torchvision's `resnetN`; is_small: a 3 x 3 stem without pool, for pictures of about 32 x 32.
-struct ResNetOptions {
-  uint32_t depth = 18;  // 18, 34, 50, 101
-  bool is_small = false;
-  uint32_t class_count = 1000;
-};
-std::vector<LayerSpec> ResNet(const ResNetOptions& options);
+inline LayerSpec Linear(std::string name, uint32_t out) {
+  return {.kind = LayerKind::kLinear, .name = std::move(name), .out_units = out};
+}
 
-// torchvision's `vgg16` and `vgg16_bn`; is_small: two hidden layers of 512 behind the convolutions,
-// for 32 x 32 pictures.
-struct Vgg16Options {
-  bool has_batch_norm = false;
-  bool is_small = false;
-  uint32_t class_count = 1000;
-};
-std::vector<LayerSpec> Vgg16(const Vgg16Options& options);
+inline LayerSpec MaxPool(std::string name, uint32_t window = 2, uint32_t stride = 2,
+                         uint32_t padding = 0) {
+  return {.kind = LayerKind::kMaxPool2d,
+          .name = std::move(name),
+          .window = window,
+          .stride = stride,
+          .padding = padding};
+}
 
-// torchvision's `mobilenet_v2`; is_small: the stem and the second stage keep a picture's size.
-struct MobileNetV2Options {
-  bool is_small = false;
-  uint32_t class_count = 1000;
-};
-std::vector<LayerSpec> MobileNetV2(const MobileNetV2Options& options);
+inline LayerSpec Dropout(std::string name, float probability) {
+  return {.kind = LayerKind::kDropout, .name = std::move(name), .probability = probability};
+}
+
+// By name: torchvision's `resnetN`; with "-cifar" a 3 x 3 stem without pool, for pictures of about
+// 32 x 32.
+std::vector<LayerSpec> ResNet(const std::string& name, uint32_t class_count);
+// torchvision's `mobilenet_v2`; with "-small" the stem and the second stage keep a picture's size.
+std::vector<LayerSpec> MobileNetV2(const std::string& name, uint32_t class_count);
 
 }  // namespace pando::zoo

@@ -5,16 +5,18 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <memory>
-#include <optional>
 #include <string_view>
 
 #include <fmt/format.h>
+
+#include "common/descriptor.h"
+#include "common/text.h"
 
 namespace pando {
 namespace {
@@ -32,17 +34,15 @@ Status BadEndpoint(const std::string& text, const std::string& why) {
                   text, why));
 }
 
-std::optional<uint16_t> ParsePort(std::string_view text) {
-  if (text == "*") return 0;
-  uint16_t port = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), port);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return port;
-}
-
 bool IsHostCharacter(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
          c == '-' || c == '_';
+}
+
+std::string AddressText(const sockaddr_in& address) {
+  std::array<char, INET_ADDRSTRLEN> text;
+  PANDO_CHECK(inet_ntop(AF_INET, &address.sin_addr, text.data(), text.size()) != nullptr);
+  return text.data();
 }
 
 Result<Endpoint> ParseTcp(const std::string& text) {
@@ -52,12 +52,10 @@ Result<Endpoint> ParseTcp(const std::string& text) {
   if (colon == std::string::npos) return BadEndpoint(text, "the port is missing");
   Endpoint endpoint{.kind = Endpoint::Kind::kTcp, .host = rest.substr(0, colon)};
   if (endpoint.host.empty()) return BadEndpoint(text, "the host is missing");
-  if (endpoint.host != "*") {
-    for (char c : endpoint.host) {
-      if (!IsHostCharacter(c)) return BadEndpoint(text, "the host is not a name or IPv4 address");
-    }
-  }
-  const std::optional<uint16_t> port = ParsePort(std::string_view(rest).substr(colon + 1));
+  if (endpoint.host != "*" && !std::ranges::all_of(endpoint.host, IsHostCharacter))
+    return BadEndpoint(text, "the host is not a name or IPv4 address");
+  const std::string_view port_text = std::string_view(rest).substr(colon + 1);
+  const auto port = port_text == "*" ? 0 : ParseNumber<uint16_t>(port_text);
   if (!port) return BadEndpoint(text, "the port is not a number from 0 to 65535");
   endpoint.port = *port;
   return endpoint;
@@ -111,10 +109,7 @@ Result<std::string> ResolveHost(const std::string& host) {
                                 gai_strerror(error)));
   }
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(found, freeaddrinfo);
-  char text[INET_ADDRSTRLEN];
-  const auto* address = reinterpret_cast<const sockaddr_in*>(found->ai_addr);
-  PANDO_CHECK(inet_ntop(AF_INET, &address->sin_addr, text, sizeof(text)) != nullptr);
-  return std::string(text);
+  return AddressText(*reinterpret_cast<const sockaddr_in*>(found->ai_addr));
 }
 
 Result<bool> IsLocal(const Endpoint& endpoint) {
@@ -144,20 +139,16 @@ Result<std::string> LocalAddressTowards(const Endpoint& peer) {
   address.sin_family = AF_INET;
   address.sin_port = htons(peer.port != 0 ? peer.port : kDiscardPort);
   PANDO_CHECK(inet_pton(AF_INET, host->c_str(), &address.sin_addr) == 1);
-  const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  if (fd < 0) return Unavailable(fmt::format("no UDP socket: {}", std::strerror(errno)));
+  const UniqueFd fd(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (!fd.is_open()) return Unavailable(fmt::format("no UDP socket: {}", std::strerror(errno)));
   socklen_t size = sizeof(address);
-  const bool found = connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0 &&
-                     getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0;
-  const int error = errno;
-  close(fd);
-  if (!found) {
-    return Unavailable(
-        fmt::format("this machine has no route to {}: {}", peer.host, std::strerror(error)));
+  auto* generic = reinterpret_cast<sockaddr*>(&address);
+  if (connect(fd.get(), generic, sizeof(address)) == 0 &&
+      getsockname(fd.get(), generic, &size) == 0) {
+    return AddressText(address);
   }
-  char text[INET_ADDRSTRLEN];
-  PANDO_CHECK(inet_ntop(AF_INET, &address.sin_addr, text, sizeof(text)) != nullptr);
-  return std::string(text);
+  return Unavailable(
+      fmt::format("this machine has no route to {}: {}", peer.host, std::strerror(errno)));
 }
 
 Result<std::string> AdvertisedEndpoint(const std::string& bound, const Endpoint& peer) {

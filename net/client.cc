@@ -5,58 +5,33 @@
 #include <fmt/format.h>
 
 #include "common/clock.h"
-#include "net/incarnation.h"
+#include "common/system.h"
 
 namespace pando {
 namespace {
 
-const PeerId kWhoeverLeads{kSchedulerNode, Incarnation(), 0};
+const PeerId kAnyScheduler{kSchedulerNode, Incarnation(), 0};
 // Repeated requests that wait while the scheduler is away. Further ones are dropped and become due
 // again.
 constexpr int kQueuedRequestsMax = 64;
-
-template <class T>
-constexpr size_t kIndexOf = Message(std::in_place_type<T>).index();
-
-uint64_t FaultNumber(const Message& message) {
-  if (const auto* note = std::get_if<FaultNote>(&message)) return note->number;
-  if (const auto* ack = std::get_if<FaultNoteAck>(&message)) return ack->number;
-  return 0;
-}
-
-// The request that `message` answers, by its index in Message.
-std::optional<size_t> AnsweredRequest(const Message& message) {
-  if (std::holds_alternative<StatusReport>(message)) return kIndexOf<StatusRequest>;
-  if (std::holds_alternative<CommandReply>(message)) return kIndexOf<Command>;
-  if (std::holds_alternative<FaultNoteAck>(message)) return kIndexOf<FaultNote>;
-  return std::nullopt;
-}
 
 bool IsInterim(const Message& answer) {
   const auto* reply = std::get_if<CommandReply>(&answer);
   return reply != nullptr && reply->outcome == CommandOutcome::kAccepted;
 }
 
-// The answer that closes the request, or the last answer before the deadline.
-Result<Message> RequestAnswer(ZmqContext& context, const std::string& endpoint, Message request,
-                              Micros deadline) {
-  std::string last_warning;
-  SchedulerClient client(
-      context, {.on_warning = [&](const std::string& text) { last_warning = "; " + text; }});
-  if (Status s = client.Dial(endpoint); !s.ok()) return s;
-  PANDO_CHECK(client.Ask(std::move(request)));
-  std::optional<Message> last;
-  while (client.open_count() > 0 && SteadyNow() < deadline) {
-    client.Wait(deadline);
-    if (std::optional<Message> answer = client.Poll()) last = std::move(answer);
-  }
-  if (last) return *std::move(last);
-  return Unavailable(fmt::format(
-      "no scheduler answered at {}{}: check the address, and that the run has not ended", endpoint,
-      last_warning));
-}
-
 }  // namespace
+
+// The key of a request, or of the request that an answer closes.
+std::optional<SchedulerClient::Key> SchedulerClient::KeyFor(const Message& message) {
+  if (HoldsAny<StatusRequest, StatusReport>(message)) return Key{Kind::kStatus, 0};
+  if (HoldsAny<Command, CommandReply>(message)) return Key{Kind::kCommand, 0};
+  if (const auto* note = std::get_if<FaultNote>(&message))
+    return Key{Kind::kFaultNote, note->number};
+  if (const auto* ack = std::get_if<FaultNoteAck>(&message))
+    return Key{Kind::kFaultNote, ack->number};
+  return std::nullopt;
+}
 
 SchedulerClient::SchedulerClient(ZmqContext& context, Options options)
     : options_(std::move(options)),
@@ -67,14 +42,12 @@ SchedulerClient::SchedulerClient(ZmqContext& context, Options options)
                   .on_warning = options_.on_warning}) {}
 
 Status SchedulerClient::Dial(const std::string& endpoint) {
-  return transport_.Dial(kWhoeverLeads, endpoint);
+  return transport_.Dial(kAnyScheduler, endpoint);
 }
 
 bool SchedulerClient::Ask(Message request) {
-  const size_t kind = request.index();
-  PANDO_CHECK(kind == kIndexOf<StatusRequest> || kind == kIndexOf<Command> ||
-              kind == kIndexOf<FaultNote>);
-  const Key key{kind, FaultNumber(request)};
+  PANDO_CHECK((HoldsAny<StatusRequest, Command, FaultNote>(request)));
+  const Key key = *KeyFor(request);
   if (open_.size() >= kOpenRequestsMax && !open_.contains(key)) return false;
   Send(request);
   open_.insert_or_assign(key, Open{std::move(request), SteadyNow() + options_.repeat_interval});
@@ -109,14 +82,13 @@ void SchedulerClient::RepeatDue(Micros now) {
 }
 
 void SchedulerClient::Send(const Message& request) {
-  transport_.Send({.sender = self_, .receiver = kWhoeverLeads, .message = request});
+  transport_.Send({.sender = self_, .receiver = kAnyScheduler, .message = request});
 }
 
 // Whether it answers an open request.
 bool SchedulerClient::Close(const Message& answer) {
-  const std::optional<size_t> request = AnsweredRequest(answer);
-  if (!request) return false;
-  const auto it = open_.find({*request, FaultNumber(answer)});
+  if (!HoldsAny<StatusReport, CommandReply, FaultNoteAck>(answer)) return false;
+  const auto it = open_.find(*KeyFor(answer));
   if (it == open_.end()) return false;
   if (!IsInterim(answer)) open_.erase(it);
   return true;
@@ -124,9 +96,19 @@ bool SchedulerClient::Close(const Message& answer) {
 
 Result<std::string> RequestStatus(ZmqContext& context, const std::string& endpoint,
                                   Micros deadline) {
-  Result<Message> answer = RequestAnswer(context, endpoint, StatusRequest{}, deadline);
-  if (!answer.ok()) return answer.status();
-  return std::get<StatusReport>(*std::move(answer)).json;
+  std::string last_warning;
+  SchedulerClient client(
+      context, {.on_warning = [&](const std::string& text) { last_warning = "; " + text; }});
+  if (Status s = client.Dial(endpoint); !s.ok()) return s;
+  PANDO_CHECK(client.Ask(StatusRequest{}));
+  while (SteadyNow() < deadline) {
+    client.Wait(deadline);
+    if (std::optional<Message> answer = client.Poll())
+      return std::get<StatusReport>(*std::move(answer)).json;
+  }
+  return Unavailable(fmt::format(
+      "no scheduler answered at {}{}: check the address, and that the run has not ended", endpoint,
+      last_warning));
 }
 
 }  // namespace pando

@@ -57,12 +57,13 @@ class SchedulerClient {
   size_t open_count() const { return open_.size(); }
 
  private:
-  // By index in Message and, for fault notes, number.
-  using Key = std::pair<size_t, uint64_t>;
+  enum class Kind { kStatus, kCommand, kFaultNote };
+  using Key = std::pair<Kind, uint64_t>;  // and the number of a fault note
   struct Open {
     Message request;
     Micros due{0};
   };
+  static std::optional<Key> KeyFor(const Message& message);
   void Send(const Message& request);
   void RepeatDue(Micros now);
   bool Close(const Message& answer);

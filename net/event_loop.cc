@@ -1,7 +1,6 @@
 #include "net/event_loop.h"
 
 #include <algorithm>
-#include <set>
 
 #include <fmt/format.h>
 
@@ -31,25 +30,19 @@ Micros NextTurn(const ProtocolCore& core, const LoopOptions& options) {
   return next;
 }
 
-// Lanes that hold a shard. A backup may be the primary of the next view.
-std::set<PeerId> LanesInUse(const View& view) {
-  std::set<PeerId> lanes;
+// The lanes to which `self` sends (DialView). A backup may be the primary of the next view.
+std::set<PeerId> FindWanted(Role role, const PeerId& self, const View& view,
+                            PrimariesTalk primaries_talk) {
+  std::set<PeerId> wanted, primaries;
   for (const ShardPlacement& shard : view.shards) {
-    if (shard.primary.node != kUnknownNode) lanes.insert(shard.primary);
-    lanes.insert(shard.in_sync_backups.begin(), shard.in_sync_backups.end());
-    for (const SyncingBackup& syncing : shard.syncing_backups) lanes.insert(syncing.peer);
+    if (shard.primary.node != kUnknownNode) primaries.insert(shard.primary);
+    if (role != Role::kWorker && shard.primary != self) continue;
+    wanted.insert(shard.in_sync_backups.begin(), shard.in_sync_backups.end());
+    for (const SyncingBackup& syncing : shard.syncing_backups) wanted.insert(syncing.peer);
   }
-  return lanes;
-}
-
-std::set<PeerId> FindBackups(const PeerId& primary, const View& view) {
-  std::set<PeerId> backups;
-  for (const ShardPlacement& shard : view.shards) {
-    if (shard.primary != primary) continue;
-    backups.insert(shard.in_sync_backups.begin(), shard.in_sync_backups.end());
-    for (const SyncingBackup& syncing : shard.syncing_backups) backups.insert(syncing.peer);
-  }
-  return backups;
+  const bool is_talker = primaries_talk == PrimariesTalk::kYes && primaries.erase(self) != 0;
+  if (role == Role::kWorker || is_talker) wanted.merge(primaries);
+  return wanted;
 }
 
 Status DialLane(Transport& transport, const PeerId& lane, const View& view) {
@@ -60,15 +53,6 @@ Status DialLane(Transport& transport, const PeerId& lane, const View& view) {
   }
   return InvalidArgument(fmt::format("the view names lane {} of node {} without its endpoint",
                                      lane.lane, lane.node.value()));
-}
-
-// The lanes of the other primaries, if `self` is a primary.
-std::set<PeerId> OtherPrimaries(const PeerId& self, const View& view) {
-  std::set<PeerId> lanes;
-  for (const ShardPlacement& shard : view.shards) {
-    if (shard.primary.node != kUnknownNode) lanes.insert(shard.primary);
-  }
-  return lanes.erase(self) != 0 ? lanes : std::set<PeerId>();
 }
 
 }  // namespace
@@ -89,8 +73,7 @@ LoopEnd RunLoop(ProtocolCore& core, Transport& transport, const LoopOptions& opt
 
 Status DialView(Transport& transport, Role role, const PeerId& self, const View& view,
                 PrimariesTalk primaries_talk, const std::set<PeerId>& others) {
-  std::set<PeerId> wanted = role == Role::kWorker ? LanesInUse(view) : FindBackups(self, view);
-  if (primaries_talk == PrimariesTalk::kYes) wanted.merge(OtherPrimaries(self, view));
+  const std::set<PeerId> wanted = FindWanted(role, self, view, primaries_talk);
   Status first_error;
   for (const PeerId& peer : wanted) {
     Status s = DialLane(transport, peer, view);

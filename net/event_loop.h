@@ -7,7 +7,7 @@
 #include <set>
 #include <vector>
 
-#include "common/event_fd.h"
+#include "common/descriptor.h"
 #include "net/transport.h"
 #include "proto/core.h"
 

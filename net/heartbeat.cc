@@ -28,8 +28,8 @@ HeartbeatSender::~HeartbeatSender() {
 
 Status HeartbeatSender::Start() {
   PANDO_CHECK(!thread_.joinable());
-  const PeerId whoever{kSchedulerNode, Incarnation(), 0};
-  if (Status s = transport_.Dial(whoever, options_.scheduler_endpoint); !s.ok()) return s;
+  const PeerId scheduler{kSchedulerNode, Incarnation(), 0};
+  if (Status s = transport_.Dial(scheduler, options_.scheduler_endpoint); !s.ok()) return s;
   answered_at_ = SteadyNow();
   thread_ = std::thread([this] { Run(); });
   return Status();
@@ -57,17 +57,11 @@ void HeartbeatSender::Run() {
 
 Envelope HeartbeatSender::Compose(Micros now) {
   const std::lock_guard lock(mutex_);
-  Heartbeat heartbeat{.activity = state_.activity,
-                      .step = state_.step,
-                      .waiting_for = state_.waiting_for,
-                      .micro_batch_us = state_.micro_batch_us,
-                      .data_stall_us = state_.data_stall_us,
-                      .exposed_sync_us = state_.exposed_sync_us,
-                      .gpu_memory_bytes = state_.gpu_memory_bytes,
-                      .gpu_percent = state_.gpu_percent,
-                      .tcp_lines = state_.lines.tcp,
-                      .ipc_lines = state_.lines.ipc,
-                      .shm_lines = state_.lines.shm};
+  Heartbeat heartbeat = state_.content;
+  heartbeat.tcp_lines = state_.lines.tcp;
+  heartbeat.ipc_lines = state_.lines.ipc;
+  heartbeat.shm_lines = state_.lines.shm;
+  heartbeat.waiting_ms = 0;
   if (state_.waiting_since && *state_.waiting_since < now) {
     const auto waited = now - *state_.waiting_since;
     heartbeat.waiting_ms = static_cast<uint64_t>(waited / std::chrono::milliseconds(1));

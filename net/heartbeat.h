@@ -19,15 +19,8 @@ struct HeartbeatState {
   PeerId scheduler{kSchedulerNode, {}, 0};  // the current one; incarnation 0: any
   uint32_t generation = 0;
   ViewId view;
-  Activity activity = Activity::kStarting;
-  Step step;
-  PeerId waiting_for;                   // kWaitingForParameters
-  std::optional<Micros> waiting_since;  // when that wait began
-  uint64_t micro_batch_us = 0;          // recent time of a micro-batch; 0: not known
-  uint64_t data_stall_us = 0;           // waits for samples so far
-  uint64_t exposed_sync_us = 0;         // mean wait for parameters so far
-  uint64_t gpu_memory_bytes = 0;        // used on the worker's GPU; 0: none
-  uint32_t gpu_percent = 0;             // share of time with a running kernel
+  Heartbeat content;                    // except what follows
+  std::optional<Micros> waiting_since;  // when the wait for parameters began
   Transport::LineCounts lines = {};     // of dialed connections
 };
 

@@ -2,7 +2,6 @@
 
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -13,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "common/clock.h"
+#include "common/descriptor.h"
 #include "net/address.h"
 
 namespace pando {
@@ -27,9 +27,7 @@ constexpr size_t kWarnedPeersMax = 64;
 constexpr Micros kWaitMax = std::chrono::hours(1);
 
 Channel ChannelFor(const Message& message) {
-  const bool is_heartbeat =
-      std::holds_alternative<Heartbeat>(message) || std::holds_alternative<HeartbeatAck>(message);
-  return is_heartbeat ? Channel::kHeartbeat : Channel::kData;
+  return HoldsAny<Heartbeat, HeartbeatAck>(message) ? Channel::kHeartbeat : Channel::kData;
 }
 
 // ZeroMQ would silently take a path from a living process.
@@ -37,11 +35,9 @@ bool IsTaken(const std::string& path) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   std::memcpy(address.sun_path, path.data(), path.size());
-  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (fd < 0) return false;
-  const bool is_taken = connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0;
-  close(fd);
-  return is_taken;
+  const UniqueFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  return fd.is_open() &&
+         connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0;
 }
 
 // Names the connection that `peer` opened for messages of this kind.
@@ -208,27 +204,19 @@ void Transport::Send(const Envelope& envelope) {
     routing_id = RoutingId(DialerFor(envelope.receiver, envelope.message), self_);
   }
   Frames frames = Encode(envelope);
-  if (links_ != nullptr) {
-    const SharedLinks::Line link{MakeLinkPeer(envelope.receiver), line->peer.has_value()};
-    links_->Share(link, &frames);
-    if (links_->Send(link, frames)) {
+  if (SharedLink* link = FindLink({MakeLinkPeer(envelope.receiver), line->peer.has_value()})) {
+    link->Share(&frames);
+    if (link->Send(frames)) {
       ++counters_.sent;
       ++counters_.sent_by_link;
       return;
     }
   }
   line->is_drained = false;
-  switch (line->socket.Send(routing_id, frames)) {
-    case ZmqSocket::Sent::kYes:
-      ++counters_.sent;
-      return;
-    case ZmqSocket::Sent::kUnroutable:
-      ++counters_.unroutable;
-      return;
-    case ZmqSocket::Sent::kQueueFull:
-      ++counters_.queue_full;
-      return;
-  }
+  const ZmqSocket::Sent sent = line->socket.Send(routing_id, frames);
+  if (sent == ZmqSocket::Sent::kYes) ++counters_.sent;
+  if (sent == ZmqSocket::Sent::kUnroutable) ++counters_.unroutable;
+  if (sent == ZmqSocket::Sent::kQueueFull) ++counters_.queue_full;
 }
 
 // Links and ZeroMQ lines take turns.

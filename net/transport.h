@@ -3,7 +3,7 @@
 // is lost (P10).
 //
 // A party that is dialed binds one ROUTER. A party that dials has a DEALER per peer, whose routing
-// id names the dialer (net/zmq/routing_id.h).
+// id names the dialer (net/zmq/zmq_socket.h).
 //
 // It drops a message whose claimed sender does not match the routing id of its connection; one that
 // claims to come from the scheduler but arrived on another connection than the one dialed to the
@@ -23,12 +23,10 @@
 #include <set>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "common/status.h"
 #include "net/shm/shared_links.h"
-#include "net/zmq/routing_id.h"
 #include "net/zmq/zmq_context.h"
 #include "net/zmq/zmq_socket.h"
 #include "proto/messages.h"
@@ -158,7 +156,9 @@ class Transport {
   bool ReceiveByLink(Envelope* envelope);
   bool Accept(const Line& line, ZmqSocket::Received& received, Envelope* envelope);
   void Warn(const Line& line, const ZmqSocket::Received& received, const std::string& why);
-  bool LinksWith(const PeerId& peer) const;
+  SharedLink* FindLink(const SharedLinks::Line& line) const {
+    return links_ == nullptr ? nullptr : links_->Find(line);
+  }
   void Link(Line& line);
   void LinkAgain();
   void NoteSharing();

@@ -15,6 +15,11 @@ std::optional<LinkPeer> ToLinkPeer(const std::optional<Dialer>& dialer) {
   return LinkPeer(dialer->incarnation, dialer->lane);
 }
 
+bool Shares(const SharedLinks& links, const PeerId& dialed) {
+  const SharedLink* link = links.Find({MakeLinkPeer(dialed), true});
+  return link != nullptr && link->shares();
+}
+
 }  // namespace
 
 Status Transport::ShareMemory(SharedMemory options) {
@@ -28,13 +33,11 @@ Status Transport::ShareMemory(SharedMemory options) {
   return Status();
 }
 
-// The scheduler is never on the data path.
-bool Transport::LinksWith(const PeerId& peer) const {
-  return links_ != nullptr && peer.node != kSchedulerNode && peer.incarnation != Incarnation();
-}
-
 void Transport::Link(Line& line) {
-  if (!line.peer || !LinksWith(*line.peer)) return;
+  // The scheduler is never on the data path.
+  if (links_ == nullptr || !line.peer || line.peer->node == kSchedulerNode ||
+      line.peer->incarnation == Incarnation())
+    return;
   const Status linked = links_->Connect(MakeLinkPeer(self_), MakeLinkPeer(*line.peer));
   // The link exists or may exist later (LinkAgain), or its peer shared memory before and has
   // restarted.
@@ -52,7 +55,7 @@ void Transport::NoteUnshared(const std::string& peer, const std::string& why) {
 // Records which links share memory by now, and which ended before they did.
 void Transport::NoteSharing() {
   for (auto& [peer, line] : lines_) {
-    if (peer && links_->shares({MakeLinkPeer(*peer), true})) line.has_shared = true;
+    if (peer && Shares(*links_, *peer)) line.has_shared = true;
   }
   for (const SharedLinks::Refusal& refusal : links_->TakeRefusals()) {
     if (!refusal.line.is_dialed) NoteUnshared("a peer that dialed us", refusal.why);
@@ -72,7 +75,7 @@ void Transport::LinkAgain() {
   link_again_at_ = now + options_.link_again;
   const std::vector<LinkPeer> connected = links_->connected();
   for (auto& [peer, line] : lines_) {
-    if (!peer || !LinksWith(*peer) || !line.unshared.empty()) continue;
+    if (!peer || !line.unshared.empty()) continue;
     if (std::ranges::find(connected, MakeLinkPeer(*peer)) == connected.end()) Link(line);
   }
 }
@@ -82,9 +85,9 @@ void Transport::LinkAgain() {
 bool Transport::Restore(const Line& line, ZmqSocket::Received* received) {
   const std::optional<LinkPeer> peer =
       line.peer ? MakeLinkPeer(*line.peer) : ToLinkPeer(ParseRoutingId(received->routing_id));
-  auto restored = SharedLink::Restored::kOvertaken;
-  if (links_ != nullptr && peer)
-    restored = links_->Restore({*peer, line.peer.has_value()}, &received->frames);
+  SharedLink* link = peer ? FindLink({*peer, line.peer.has_value()}) : nullptr;
+  const auto restored =
+      link != nullptr ? link->Restore(&received->frames) : SharedLink::Restored::kOvertaken;
   if (restored == SharedLink::Restored::kWhole) return true;
   const bool is_corrupt = restored == SharedLink::Restored::kCorrupt;
   ++(is_corrupt ? counters_.undecodable : counters_.overtaken);
@@ -127,7 +130,7 @@ Transport::LineCounts Transport::CountLines() const {
   LineCounts counts;
   for (const auto& [peer, line] : lines_) {
     if (!peer || peer->node == kSchedulerNode) continue;
-    if (links_ != nullptr && links_->shares({MakeLinkPeer(*peer), true}))
+    if (links_ != nullptr && Shares(*links_, *peer))
       ++counts.shm;
     else
       ++(line.endpoint.starts_with("ipc:") ? counts.ipc : counts.tcp);

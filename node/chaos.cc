@@ -2,16 +2,22 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <sstream>
 #include <utility>
 
-#include "common/nearest_name.h"
 #include "common/text.h"
 
 namespace pando {
 namespace {
 
 using Words = std::vector<std::string>;
+
+// How the names of the processes begin, by ChaosTarget.
+constexpr auto kNamePrefixes =
+    std::to_array({"worker-", "server-", "scheduler", "worker-", "server-", ""});
 
 // How soon to look again for a target that was not there.
 constexpr Micros kAbsentRetry = std::chrono::milliseconds(50);
@@ -25,16 +31,8 @@ constexpr double kRandomSecondsMin = 0.2;
 constexpr double kRandomSecondsMax = 3;
 
 Words SplitWords(std::string_view text) {
-  Words words(1);
-  for (char c : text) {
-    if (c != ' ' && c != '\t' && c != '\n') {
-      words.back() += c;
-    } else if (!words.back().empty()) {
-      words.emplace_back();
-    }
-  }
-  if (words.back().empty()) words.pop_back();
-  return words;
+  std::istringstream stream{std::string(text)};
+  return {std::istream_iterator<std::string>(stream), {}};
 }
 
 std::optional<Micros> ParseDuration(std::string_view text) {
@@ -57,7 +55,7 @@ class EntryParser {
   Result<ChaosEntry> Parse() {
     ChaosEntry entry{.text = fmt::format("{}", fmt::join(words_, " "))};
     for (auto part : {&EntryParser::ParseAction, &EntryParser::ParseTarget,
-                      &EntryParser::ParseDurationOf, &EntryParser::ParseWhen}) {
+                      &EntryParser::ParseLength, &EntryParser::ParseWhen}) {
       if (Status s = (this->*part)(&entry); !s.ok()) return s;
     }
     if (at_ < words_.size()) return Error(fmt::format("nothing is expected after '{}'", Last()));
@@ -75,7 +73,7 @@ class EntryParser {
   const std::string& Last() const { return words_[at_ - 1]; }
 
   // The index of the next word among `known`.
-  Result<size_t> OneOf(const char* what, const Words& known) {
+  Result<size_t> MatchWord(const char* what, const Words& known) {
     const auto found = std::ranges::find(known, Word());
     if (found != known.end()) {
       ++at_;
@@ -89,7 +87,7 @@ class EntryParser {
 
   template <class E>
   Status TakeName(const char* what, E* value) {
-    const Result<size_t> index = OneOf(what, {kEnumNames<E>.begin(), kEnumNames<E>.end()});
+    const Result<size_t> index = MatchWord(what, {kEnumNames<E>.begin(), kEnumNames<E>.end()});
     if (index.ok()) *value = static_cast<E>(*index);
     return index.ok() ? Status() : index.status();
   }
@@ -111,7 +109,7 @@ class EntryParser {
                              EnumName(entry->target), *entry->index, count));
   }
 
-  Status ParseDurationOf(ChaosEntry* entry) {
+  Status ParseLength(ChaosEntry* entry) {
     const std::optional<Micros> duration = ParseDuration(Word());
     if (entry->action == ChaosAction::kKill) {
       if (duration)
@@ -128,7 +126,7 @@ class EntryParser {
   }
 
   Status ParseWhen(ChaosEntry* entry) {
-    Result<size_t> when = OneOf("time", {"at", "every"});
+    Result<size_t> when = MatchWord("time", {"at", "every"});
     if (!when.ok()) return when.status();
     if (*when == 0) return ParseStep(entry);
     const std::optional<Micros> interval = ParseDuration(Word());
@@ -139,7 +137,7 @@ class EntryParser {
   }
 
   Status ParseStep(ChaosEntry* entry) {
-    Result<size_t> unit = OneOf("time", {"step"});
+    Result<size_t> unit = MatchWord("time", {"step"});
     if (!unit.ok()) return unit.status();
     const std::optional<uint64_t> step = ParseNumber<uint64_t>(Word());
     if (!step) return Error("'at step' needs a number");
@@ -178,14 +176,10 @@ Result<RandomChaos> ParseRandom(const std::string& text) {
   return RandomChaos{*seed, *mean};
 }
 
-std::string ProcessName(std::string_view role, uint32_t index) {
-  return fmt::format("{}-{}", role, index);
-}
-
 }  // namespace
 
 Result<ChaosPlan> ParseChaos(std::string_view text, const ChaosField& field) {
-  ChaosPlan plan;
+  ChaosPlan plan{.field = field};
   for (size_t at = 0; at <= text.size();) {
     const size_t end = std::min(text.find(';', at), text.size());
     const std::string part(text.substr(at, end - at));
@@ -207,8 +201,7 @@ Result<ChaosPlan> ParseChaos(std::string_view text, const ChaosField& field) {
   return plan;
 }
 
-ChaosSchedule::ChaosSchedule(ChaosPlan plan, const ChaosField& field)
-    : field_(field), random_(plan.random) {
+ChaosSchedule::ChaosSchedule(ChaosPlan plan) : field_(plan.field), random_(plan.random) {
   for (ChaosEntry& entry : plan.entries) {
     const Micros due_at = entry.interval;
     pending_.push_back({.entry = std::move(entry), .due_at = due_at});
@@ -224,7 +217,7 @@ std::vector<ChaosAct> ChaosSchedule::Due(Micros now, Step step,
   for (Pending& pending : pending_) {
     if (!IsDue(pending, now, step)) continue;
     const ChaosEntry& entry = pending.entry;
-    const Names names = Targets(entry, running);
+    const Names names = FindTargets(entry, running);
     for (const std::string& name : names) acts.push_back({entry.action, name, entry.duration});
     pending.has_come |= !names.empty();
     pending.due_at = now + (names.empty() ? kAbsentRetry : entry.interval);
@@ -257,41 +250,28 @@ std::vector<std::string> ChaosSchedule::Unmet() const {
   return unmet;
 }
 
-ChaosSchedule::Names ChaosSchedule::Targets(const ChaosEntry& entry,
-                                            const std::set<std::string>& running) {
-  const auto run_with = [&](std::string_view prefix) {
-    Names names;
-    for (const std::string& name : running) {
-      if (name.starts_with(prefix)) names.push_back(name);
-    }
-    return names;
-  };
-  switch (entry.target) {
-    case ChaosTarget::kScheduler:
-      return run_with("scheduler");
-    case ChaosTarget::kWorkers:
-      return run_with("worker-");
-    case ChaosTarget::kServers:
-      return run_with("server-");
-    case ChaosTarget::kAll:
-      return run_with("");
-    case ChaosTarget::kWorker:
-      if (!entry.index) return InTurn("worker", field_.worker_count, &worker_turn_, running);
-      break;
-    case ChaosTarget::kServer:
-      if (!entry.index) return InTurn("server", field_.server_count, &server_turn_, running);
-      break;
+ChaosSchedule::Names ChaosSchedule::FindTargets(const ChaosEntry& entry,
+                                                const std::set<std::string>& running) {
+  const std::string_view prefix = kNamePrefixes[static_cast<size_t>(entry.target)];
+  if (entry.index) {
+    const std::string name = fmt::format("{}{}", prefix, *entry.index);
+    return running.contains(name) ? Names{name} : Names{};
   }
-  const std::string name =
-      ProcessName(entry.target == ChaosTarget::kWorker ? "worker" : "server", *entry.index);
-  return running.contains(name) ? Names{name} : Names{};
+  if (entry.target == ChaosTarget::kWorker)
+    return InTurn(prefix, field_.worker_count, &worker_turn_, running);
+  if (entry.target == ChaosTarget::kServer)
+    return InTurn(prefix, field_.server_count, &server_turn_, running);
+  Names names;
+  std::ranges::copy_if(running, std::back_inserter(names),
+                       [&](const std::string& name) { return name.starts_with(prefix); });
+  return names;
 }
 
 // The next one in turn that runs.
-ChaosSchedule::Names ChaosSchedule::InTurn(const std::string& role, uint32_t count, uint32_t* turn,
+ChaosSchedule::Names ChaosSchedule::InTurn(std::string_view prefix, uint32_t count, uint32_t* turn,
                                            const std::set<std::string>& running) const {
   for (uint32_t i = 0; i < count; ++i) {
-    const std::string name = ProcessName(role, (*turn + i) % count);
+    const std::string name = fmt::format("{}{}", prefix, (*turn + i) % count);
     if (!running.contains(name)) continue;
     *turn = (*turn + i + 1) % count;
     return {name};
@@ -320,14 +300,14 @@ std::optional<ChaosAct> ChaosSchedule::Draw(const std::set<std::string>& running
     act.duration = Micros(static_cast<int64_t>(seconds * 1e6));
   }
   Names names{"scheduler"};
-  const auto pick = [&](const char* role_name, uint32_t count) {
+  const auto pick = [&](const char* prefix, uint32_t count) {
     uint32_t turn = static_cast<uint32_t>(which * count);
-    names = InTurn(role_name, count, &turn, running);
+    names = InTurn(prefix, count, &turn, running);
   };
   if (role < kRandomWorkerShare) {
-    pick("worker", field_.worker_count);
+    pick("worker-", field_.worker_count);
   } else if (role < kRandomWorkerShare + kRandomServerShare) {
-    pick("server", field_.server_count);
+    pick("server-", field_.server_count);
   }
   if (names.empty() || !running.contains(names[0])) return std::nullopt;
   act.process = names[0];

@@ -7,7 +7,7 @@
 //   target   = ("worker" | "server") [N] | "scheduler" | "workers" | "servers" | "all"
 //   duration = "2s", "250ms", "1.5s", "3m"
 //
-// ParseChaos reads it, ChaosSchedule says when what is due; node/local_run does it.
+// ParseChaos reads it, ChaosSchedule says when a fault is due, node/local_run injects it.
 #pragma once
 
 #include <array>
@@ -56,18 +56,18 @@ struct RandomChaos {
   uint64_t seed = 0;
   Micros mean_interval = std::chrono::seconds(2);
 };
-struct ChaosPlan {
-  std::vector<ChaosEntry> entries;
-  std::optional<RandomChaos> random;
-  bool is_empty() const { return entries.empty() && !random; }
-};
-
-// The run that chaos comes over.
+// The run that gets the faults.
 struct ChaosField {
   uint32_t worker_count = 0;
   uint32_t server_count = 0;
   uint64_t step_count = 0;
   uint64_t first_step = 0;  // a run that is resumed goes on from here
+};
+struct ChaosPlan {
+  std::vector<ChaosEntry> entries;
+  std::optional<RandomChaos> random;
+  ChaosField field;
+  bool is_empty() const { return entries.empty() && !random; }
 };
 // Errors name the entry: an unknown word, a target that the run does not have, a step past its end
 // or behind it.
@@ -83,7 +83,7 @@ struct ChaosAct {
 // Threads: none.
 class ChaosSchedule {
  public:
-  ChaosSchedule(ChaosPlan plan, const ChaosField& field);
+  explicit ChaosSchedule(ChaosPlan plan);
 
   // What is due. `now`: since the job began; `step`: the lowest incomplete one; `running`: names of
   // the processes that run. An entry whose target is being restarted waits for it.
@@ -102,8 +102,8 @@ class ChaosSchedule {
   using Names = std::vector<std::string>;
 
   bool IsDue(const Pending& pending, Micros now, Step step) const;
-  Names Targets(const ChaosEntry& entry, const std::set<std::string>& running);
-  Names InTurn(const std::string& role, uint32_t count, uint32_t* turn,
+  Names FindTargets(const ChaosEntry& entry, const std::set<std::string>& running);
+  Names InTurn(std::string_view prefix, uint32_t count, uint32_t* turn,
                const std::set<std::string>& running) const;
   void DrawGap();
   std::optional<ChaosAct> Draw(const std::set<std::string>& running);

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "kernels/nvml.h"
 
@@ -13,10 +14,21 @@ namespace pando {
 class GpuMonitor {
  public:
   // `bus_id`: OpenedGpu::bus_id; empty, or without a driver that can be asked: all is 0.
-  explicit GpuMonitor(std::string bus_id);
-  const GpuState& Read();
+  explicit GpuMonitor(std::string bus_id) : bus_id_(std::move(bus_id)) {
+    if (bus_id_.empty()) return;
+    Result<Nvml> nvml = Nvml::Open();
+    if (nvml.ok()) nvml_.emplace(*std::move(nvml));
+  }
+  const GpuState& Read() {
+    const auto now = std::chrono::steady_clock::now();
+    if (!nvml_ || now < read_at_ + kReadInterval) return state_;
+    read_at_ = now;
+    return state_ = nvml_->ReadGpu(bus_id_).value_or(GpuState{});
+  }
 
  private:
+  static constexpr std::chrono::seconds kReadInterval{1};
+
   std::string bus_id_;
   std::optional<Nvml> nvml_;
   GpuState state_;

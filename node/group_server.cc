@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "common/float_env.h"
+#include "common/system.h"
 #include "net/address.h"
-#include "net/incarnation.h"
+#include "node/log.h"
 
 namespace pando {
 namespace {
@@ -16,7 +16,7 @@ namespace {
 constexpr std::chrono::seconds kEndMax{1};
 
 // Where the lane listens: on this machine's way to the scheduler. Workers on other machines dial
-// it, which whoever let the scheduler be reached from there has asked for.
+// it: a scheduler that they can reach was started with --insecure.
 Result<std::string> OwnEndpoint(const std::string& scheduler_endpoint) {
   Result<Endpoint> endpoint = ParsePeerEndpoint(scheduler_endpoint);
   if (!endpoint.ok()) return endpoint.status();
@@ -31,20 +31,19 @@ Result<std::string> OwnEndpoint(const std::string& scheduler_endpoint) {
   return endpoint->ToString();
 }
 
-void Warn(const std::string& text) { spdlog::warn("{}", text); }
-
 }  // namespace
 
-GroupServer::GroupServer(const Parts& parts, Callbacks callbacks)
-    : parts_(parts),
+GroupServer::GroupServer(const WorkerParts& worker, Callbacks callbacks)
+    : worker_(worker),
       callbacks_(std::move(callbacks)),
       incarnation_(NewIncarnation()),
-      transport_(parts.context, {kUnknownNode, incarnation_, 0},
-                 {.insecure = true, .on_warning = Warn}),
-      track_(parts.timeline == nullptr ? nullptr : &parts.timeline->OpenTrack("lane 0")),
-      shown_(parts.plan.shards.shard_count()) {
+      transport_(worker.context, {kUnknownNode, incarnation_, 0},
+                 {.insecure = true, .on_warning = LogWarning}),
+      track_(worker.trainer.timeline ? &worker.trainer.timeline->OpenTrack("lane 0") : nullptr),
+      shown_(worker.trainer.plan.shards.shard_count()) {
   if (track_ == nullptr) return;
-  probe_.emplace(*parts.timeline, *track_, parts.timeline->OpenTrack("lane 0 replicates"));
+  Timeline& timeline = *worker.trainer.timeline;
+  probe_.emplace(timeline, *track_, timeline.OpenTrack("lane 0 replicates"));
 }
 
 GroupServer::~GroupServer() {
@@ -52,43 +51,35 @@ GroupServer::~GroupServer() {
   if (thread_.joinable()) thread_.join();
 }
 
-Result<GroupServer::Joined> GroupServer::Join(const Parts& parts, Callbacks callbacks) {
-  std::unique_ptr<GroupServer> server(new GroupServer(parts, std::move(callbacks)));
-  Result<std::optional<MembershipEnd>> end = server->Register();
-  if (!end.ok()) return end.status();
-  if (*end) return Joined(**end);
-  if (Status s = server->Start(); !s.ok()) return s;
-  return Joined(std::move(server));
-}
-
-Result<std::optional<MembershipEnd>> GroupServer::Register() {
-  Result<std::string> wanted = OwnEndpoint(parts_.scheduler_endpoint);
-  if (!wanted.ok()) return wanted.status();
-  Result<std::string> bound = transport_.Bind(*wanted);
-  if (!bound.ok()) return bound.status();
-  Status dialed = transport_.Dial({kSchedulerNode, {}, 0}, parts_.scheduler_endpoint);
-  if (!dialed.ok()) return dialed;
-  pando::Register registration = DescribeProcess(Role::kServer, /*wanted_rank=*/0);
-  registration.lane_endpoints = {*bound};
-  Result<JoinOutcome> joined =
-      JoinRun(transport_, incarnation_, registration, parts_.scheduler_endpoint,
-              parts_.start_timeout_ms, parts_.shutdown);
+Result<std::optional<MembershipEnd>> GroupServer::Start() {
+  Result<JoinOutcome> joined = Register();
   if (!joined.ok()) return joined.status();
   if (const auto* end = std::get_if<MembershipEnd>(&*joined)) return std::optional(*end);
   membership_ = std::get<Membership>(*std::move(joined));
+  if (Status s = Serve(); !s.ok()) return s;
   return std::optional<MembershipEnd>();
 }
 
-Status GroupServer::Start() {
+Result<JoinOutcome> GroupServer::Register() {
+  Result<std::string> wanted = OwnEndpoint(worker_.scheduler_endpoint);
+  if (!wanted.ok()) return wanted.status();
+  Result<std::string> bound = transport_.Bind(*wanted);
+  if (!bound.ok()) return bound.status();
+  Status dialed = transport_.Dial({kSchedulerNode, {}, 0}, worker_.scheduler_endpoint);
+  if (!dialed.ok()) return dialed;
+  pando::Register registration = DescribeProcess(Role::kServer, /*wanted_rank=*/0);
+  registration.lane_endpoints = {*bound};
+  return JoinRun(transport_, incarnation_, registration, worker_.scheduler_endpoint,
+                 worker_.start_timeout_ms, worker_.shutdown);
+}
+
+Status GroupServer::Serve() {
   const Job& job = membership_.job;
   heartbeat_ = std::make_unique<HeartbeatSender>(
-      parts_.context,
-      HeartbeatSender::Options{.self = membership_.self,
-                               .scheduler_endpoint = parts_.scheduler_endpoint,
-                               .interval = std::chrono::milliseconds(job.heartbeat_ms)},
+      worker_.context, HeartbeatOptions(membership_, worker_.scheduler_endpoint),
       HeartbeatState{.job = membership_.job_id,
                      .scheduler = membership_.scheduler,
-                     .activity = Activity::kServing});
+                     .content = {.activity = Activity::kServing}});
   if (Status s = heartbeat_->Start(); !s.ok()) return s;
   store_ = std::make_unique<SnapshotStore>(SnapshotStore::Options{
       .folder = membership_.snapshot_dir, .process = incarnation_, .job = membership_.job_id});
@@ -98,8 +89,8 @@ Status GroupServer::Start() {
                     .kind = "server",
                     .lease = std::chrono::milliseconds(job.lease_ms),
                     .probe = probe_ ? &*probe_ : nullptr},
-      parts_.plan, *snapshots_, timed_outbox_);
-  thread_ = std::thread([this] { Serve(); });
+      worker_.trainer.plan, *snapshots_, timed_outbox_);
+  thread_ = std::thread([this] { RunLane(); });
   return Status();
 }
 
@@ -127,7 +118,7 @@ void GroupServer::AwaitEnd() { ended_.get_future().wait_for(kEndMax); }
 
 // ---- the lane's thread --------------------------------------------------------------------------
 
-void GroupServer::Serve() {
+void GroupServer::RunLane() {
   SetFloatEnvironment();
   const auto take_events = [this](Micros now) {
     for (SnapshotEvent& event : snapshots_->TakeEvents())
@@ -137,12 +128,12 @@ void GroupServer::Serve() {
     for (const Task& task : tasks_.Drain()) task(now);
   };
   const auto tell = [this](Micros) {
-    heartbeat_->Update({.job = membership_.job_id,
-                        .scheduler = lane_->scheduler(),
-                        .generation = lane_->view().generation,
-                        .view = lane_->view().id,
-                        .activity = Activity::kServing,
-                        .step = StepReading(lane_->committed())});
+    heartbeat_->Update(
+        {.job = membership_.job_id,
+         .scheduler = lane_->scheduler(),
+         .generation = lane_->view().generation,
+         .view = lane_->view().id,
+         .content = {.activity = Activity::kServing, .step = StepReading(lane_->committed())}});
   };
   RunLoop(*lane_, transport_,
           {.stop = &stop_,
@@ -157,20 +148,20 @@ void GroupServer::Serve() {
 void GroupServer::Take(Micros now, const GradientExchange::Sums& sums) {
   Push push;
   for (uint32_t s = sums.shards.first; s < sums.shards.last; ++s) {
-    const ShardRange& range = parts_.plan.shards.range(ShardId(s));
+    const ShardRange& range = worker_.trainer.plan.shards.range(ShardId(s));
     push.items.push_back({ShardId(s), sums.step, MicroBatchTree::kRoot,
                           ToBlob(sums.flat, range.first, range.size())});
   }
   lane_->OnMessage(now, {.job = membership_.job_id,
                          .generation = lane_->view().generation,
                          .view = lane_->view().id,
-                         .sender = parts_.worker.self,
+                         .sender = worker_.membership.self,
                          .receiver = membership_.self,
                          .message = std::move(push)});
 }
 
 void GroupServer::Send(Envelope envelope) {
-  const bool is_to_own_worker = envelope.receiver == parts_.worker.self;
+  const bool is_to_own_worker = envelope.receiver == worker_.membership.self;
   const auto* params = std::get_if<Params>(&envelope.message);
   if (!is_to_own_worker || params == nullptr) return network_.Send(std::move(envelope));
   for (const ParamsItem& item : params->items) {
@@ -179,7 +170,7 @@ void GroupServer::Send(Envelope envelope) {
     shown = item.version;
     callbacks_.on_version(item);
   }
-  callbacks_.on_params(std::move(envelope));
+  callbacks_.on_params(envelope);
 }
 
 std::vector<std::vector<float>> GroupServer::CopyStates() const {

@@ -13,17 +13,11 @@
 #include "common/hash.h"
 #include "net/address.h"
 #include "proto/assignment.h"
-#include "worker/allreduce/gloo_group.h"
-#include "worker/allreduce/gpu_group.h"
 
 namespace pando {
 namespace {
 
 constexpr std::chrono::seconds kLetGoMax{2};
-
-uint32_t CountWorkers(const View& view) {
-  return static_cast<uint32_t>(std::ranges::count(view.nodes, Role::kWorker, &NodeInfo::role));
-}
 
 }  // namespace
 
@@ -45,10 +39,10 @@ GroupWorker::GroupWorker(const WorkerParts& parts)
                   LocalUpdate::Timed{parts.trainer.timeline, parts.trainer.protocol});
 }
 
-// The exchange first: it calls what the others do. Then what remains, from the last to the first.
+// The exchange first: it calls the others. Then the rest, from the last to the first.
 GroupWorker::~GroupWorker() {
   is_ending_ = true;
-  news_.Close();
+  tasks_.Close();
   exchange_.Stop();
 }
 
@@ -58,8 +52,8 @@ Result<MembershipEnd> GroupWorker::Run(const Tell& tell) {
   if (*ended) return **ended;
   NodeWatch watch(parts_.shutdown, parts_.heartbeat, parts_.membership,
                   [&](Micros now) { session_.Leave(now); });
-  const auto take_news = [&](Micros now) {
-    for (News& news : news_.Drain()) std::visit([&](auto& n) { OnNews(now, n); }, news);
+  const auto take_tasks = [&](Micros now) {
+    for (const Task& task : tasks_.Drain()) task(now);
   };
   Status dialed;
   const auto dial = [&](const View& view) {
@@ -68,21 +62,17 @@ Result<MembershipEnd> GroupWorker::Run(const Tell& tell) {
   };
   RunLoop(session_, parts_.transport,
           {.local = {watch.Source(),
-                     {news_.fd(), take_news},
+                     {tasks_.fd(), take_tasks},
                      {-1, [&](Micros now) { tell(session_, trainer_, now); }}},
            .enters = [&](const Envelope& envelope) { return session_.WillEnter(envelope); },
            .on_view = dial,
            .is_finished =
                [&] { return session_.finished() || !dialed.ok() || !watch.verdict().ok(); }});
   is_ending_ = true;
-  news_.Close();
+  tasks_.Close();
   if (server_ != nullptr && session_.finished()) server_->AwaitEnd();
   LetGo();
-  if (!dialed.ok()) return dialed;
-  if (!watch.verdict().ok()) return watch.verdict();
-  const Lifecycle& life = session_.lifecycle();
-  if (life.refusal() && life.failure()) return Internal(life.failure()->text);
-  return EndOf(life.stop(), life.refusal(), watch.is_leaving());
+  return ConcludeWork(dialed, watch, session_.lifecycle());
 }
 
 // A peer that died while the group was connecting may be one that gloo waits for without end.
@@ -95,19 +85,20 @@ void GroupWorker::LetGo() {
 
 Result<std::optional<MembershipEnd>> GroupWorker::StartServer() {
   if (!leads()) return std::optional<MembershipEnd>();
-  Result<GroupServer::Joined> joined =
-      GroupServer::Join({parts_.context, parts_.scheduler_endpoint, parts_.start_timeout_ms,
-                         parts_.membership, plan_, parts_.shutdown, parts_.trainer.timeline},
-                        {.on_version =
-                             [this](const ParamsItem& item) {
-                               trainer_.parameters().Put(item.shard, item.version, item.payload);
-                               Report(Made{item.shard, item.version});
-                             },
-                         .on_params = [this](Envelope envelope) { Report(std::move(envelope)); }});
-  if (!joined.ok()) return joined.status();
-  if (const auto* end = std::get_if<MembershipEnd>(&*joined)) return std::optional(*end);
-  server_ = std::move(std::get<std::unique_ptr<GroupServer>>(*joined));
-  return std::optional<MembershipEnd>();
+  GroupServer::Callbacks callbacks{
+      .on_version =
+          [this](const ParamsItem& item) {
+            trainer_.parameters().Put(item.shard, item.version, item.payload);
+            Post([this, shard = item.shard, version = item.version](Micros now) {
+              session_.OnMade(now, shard, version);
+            });
+          },
+      .on_params =
+          [this](const Envelope& envelope) {
+            Post([this, envelope](Micros now) { session_.OnMessage(now, envelope); });
+          }};
+  server_ = std::make_unique<GroupServer>(parts_, std::move(callbacks));
+  return server_->Start();
 }
 
 // ---- the computing threads ----------------------------------------------------------------------
@@ -115,7 +106,9 @@ Result<std::optional<MembershipEnd>> GroupWorker::StartServer() {
 void GroupWorker::OnCompute(ComputeTicket ticket, ComputeEvent event) {
   if (const auto* gradient = std::get_if<GradientReady>(&event))
     return exchange_.Add(gradient->step, gradient->node, gradient->shard, gradient->payload);
-  Report(ComputeNews{ticket, std::move(event)});
+  Post([this, ticket, event = std::move(event)](Micros now) {
+    if (trainer_.IsCurrent(ticket, event)) session_.OnComputeEvent(now, event);
+  });
 }
 
 // ---- the exchange's thread ----------------------------------------------------------------------
@@ -138,19 +131,17 @@ Result<std::unique_ptr<AllreduceGroup>> GroupWorker::Connect() {
                         .connect_timeout = timeout},
                        is_ending_);
   const Device device = parts_.trainer.device;
-  if (!group.ok() || !MayUseGpus()) return group;  // a rank without a GPU is asked, too
+  // An algorithm by name is gloo's. A rank without a GPU is asked, too.
+  const bool may_use_gpus = group_size_ > 1 && plan_.job.allreduce == AllreduceAlgorithm::kAuto;
+  if (!group.ok() || !may_use_gpus) return group;
   Result<JoinedGpus> gpus =
-      JoinGpus({device, rank, group_size_, timeout}, *std::move(group), is_ending_);
+      JoinGpus({.device = device, .rank = rank, .size = group_size_, .timeout = timeout},
+               *std::move(group), is_ending_);
   if (!gpus.ok()) return gpus.status();
   if (gpus->refusal.empty()) spdlog::info("gradients are summed by NCCL");
   if (!gpus->refusal.empty() && device.kind == DeviceKind::kCuda)
     spdlog::info("gradients are summed by gloo: {}", gpus->refusal);
   return std::move(gpus->group);
-}
-
-// An algorithm by name is gloo's.
-bool GroupWorker::MayUseGpus() const {
-  return group_size_ > 1 && plan_.job.allreduce == AllreduceAlgorithm::kAuto;
 }
 
 // A restored optimizer's state is in rank 0's lane.
@@ -171,13 +162,22 @@ Status GroupWorker::Prepare(AllreduceGroup& group) {
 
 void GroupWorker::OnSums(GradientSums sums) {
   if (leads()) return server_->HandOver(sums);
-  Report(std::move(sums));
+  Post([this, sums = std::move(sums)](Micros now) { ApplySums(now, sums); });
+}
+
+void GroupWorker::OnAgreed(Version version) {
+  Post([this, version](Micros now) { session_.OnAgreed(now, version); });
+}
+
+void GroupWorker::OnFailed(Status failure) {
+  Post([this, failure = std::move(failure)](Micros now) { session_.OnBroken(now, failure); });
 }
 
 // ---- the protocol thread ------------------------------------------------------------------------
 
 void GroupWorker::Begin(const View& view) {
-  group_size_ = CountWorkers(view);
+  const auto worker_count = std::ranges::count(view.nodes, Role::kWorker, &NodeInfo::role);
+  group_size_ = static_cast<uint32_t>(worker_count);
   first_ = view.restore.version;
   const std::filesystem::path run_dir =
       std::filesystem::path(parts_.membership.snapshot_dir).parent_path();
@@ -194,16 +194,11 @@ void GroupWorker::OnVersion(Version version) {
   exchange_.SetWhole(version);
   if (!exchange_.IsCompared(version)) return;
   const auto values = trainer_.parameters().Open(version);
-  PANDO_CHECK(values.ok());  // nobody sums on before the ranks have compared it
+  PANDO_CHECK(values.ok());  // no rank sums the next step before all have compared it
   exchange_.SetHash(version, Hash64(std::as_bytes((*values)->span())));
 }
 
-void GroupWorker::OnNews(Micros now, ComputeNews& news) {
-  if (trainer_.IsCurrent(news.ticket, news.event))
-    session_.OnComputeEvent(now, std::move(news.event));
-}
-
-void GroupWorker::OnNews(Micros now, GradientSums& sums) {
+void GroupWorker::ApplySums(Micros now, const GradientSums& sums) {
   const auto on_made = [&](Step step, ShardId shard, const SharedBuffer&) {
     trainer_.parameters().Arrived(shard, VersionMadeBy(step));
     session_.OnMade(now, shard, VersionMadeBy(step));

@@ -15,7 +15,8 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <variant>
+#include <tuple>
+#include <utility>
 
 #include "common/mailbox.h"
 #include "node/group_server.h"
@@ -39,25 +40,14 @@ class GroupWorker : private GroupPort, private ExchangePort {
   Result<MembershipEnd> Run(const Tell& tell);
 
  private:
-  struct ComputeNews {
-    ComputeTicket ticket;
-    ComputeEvent event;
-  };
-  struct Made {
-    ShardId shard;
-    Version version;
-  };
-  struct Agreed {
-    Version version;
-  };
-  using News = std::variant<ComputeNews, GradientSums, Made, Agreed, Envelope, Status /*broken*/>;
+  using Task = std::function<void(Micros now)>;
 
   // ExchangePort
   Result<std::unique_ptr<AllreduceGroup>> Connect() override;
   Status Prepare(AllreduceGroup& group) override;
   void OnSums(GradientSums sums) override;
-  void OnAgreed(Version version) override { Report(Agreed{version}); }
-  void OnFailed(Status failure) override { Report(std::move(failure)); }
+  void OnAgreed(Version version) override;
+  void OnFailed(Status failure) override;
   // GroupPort
   void Begin(const View& view) override;
   void OnVersion(Version version) override;
@@ -65,19 +55,13 @@ class GroupWorker : private GroupPort, private ExchangePort {
   Result<std::optional<MembershipEnd>> StartServer();
   void LetGo();
   void OnCompute(ComputeTicket ticket, ComputeEvent event);
-  bool MayUseGpus() const;
-  void OnNews(Micros now, ComputeNews& news);
-  void OnNews(Micros now, GradientSums& sums);
-  void OnNews(Micros now, Made& made) { session_.OnMade(now, made.shard, made.version); }
-  void OnNews(Micros now, Agreed& agreed) { session_.OnAgreed(now, agreed.version); }
-  void OnNews(Micros now, Envelope& envelope) { session_.OnMessage(now, envelope); }
-  void OnNews(Micros now, Status& failure) { session_.OnBroken(now, failure); }
-  void Report(News news) { std::ignore = news_.Push(std::move(news)); }
+  void ApplySums(Micros now, const GradientSums& sums);
+  void Post(Task task) { std::ignore = tasks_.Push(std::move(task)); }
   bool leads() const { return parts_.membership.rank == 0; }
 
   const WorkerParts parts_;
   const JobPlan& plan_;
-  Mailbox<News> news_;
+  Mailbox<Task> tasks_;  // for the protocol thread
   std::atomic<bool> is_ending_ = false;
   std::string group_folder_;  // set by Begin, before the exchange's thread reads them
   uint32_t group_size_ = 1;

@@ -1,4 +1,4 @@
-#include "node/local_run.h"
+// `pando train` and `pando resume`: the processes of a run on one machine.
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -18,8 +18,10 @@
 #include "common/clock.h"
 #include "common/exit_codes.h"
 #include "job/device_choice.h"
+#include "node/processes.h"
 #include "node/scheduler_link.h"
 #include "node/shutdown.h"
+#include "run/run_folder.h"
 
 namespace pando {
 namespace {
@@ -53,18 +55,12 @@ class SocketFolder {
 constexpr Micros kChaosPollInterval = std::chrono::milliseconds(10);
 
 // `offset` after `since`, on the clock that the processes are waited for with.
-Clock::time_point DeadlineOf(Micros since, Micros offset) {
+Clock::time_point ToDeadline(Micros since, Micros offset) {
   return offset == kNever ? Clock::time_point::max() : Clock::time_point(since + offset);
 }
 
-ChaosField FieldOf(const LocalRunArgs& args) {
-  return {.worker_count = args.job.workers,
-          .server_count = args.job.strategy == Strategy::kAllreduce ? 0 : args.job.servers,
-          .step_count = args.step_count};
-}
-
-// Over all lives of a group: what one has not come to comes in the next. Time in which no life goes
-// on does not count, or all that fell due meanwhile would come at once.
+// Over all lives of a group: a fault that is not due in one life may come in the next. Time between
+// lives does not count: otherwise all faults of that time would come at once.
 struct RunChaos {
   ChaosSchedule schedule;
   Micros past{0};  // how long earlier lives went on
@@ -83,7 +79,10 @@ class LocalRun {
       : args_(args),
         chaos_(chaos),
         supervisor_({.restarts_max = args.restarts_max,
-                     .on_fault = [this](FaultNote note) { Tell(std::move(note)); },
+                     .on_fault =
+                         [this](FaultNote note) {
+                           if (link_) link_->Tell(std::move(note));
+                         },
                      .on_exit = [this](const ProcessExit& exit) { OnExit(exit); },
                      .may_restart = [this](const ProcessExit& exit) { return MayRestart(exit); },
                      .on_restart = [](const ProcessExit& exit) { OnRestart(exit); }}) {}
@@ -101,8 +100,6 @@ class LocalRun {
   void AwaitEnd();
   void BringChaos();
   void Stop();
-  void AwaitExits(Clock::time_point deadline);
-  void Tell(FaultNote note);
   void OnExit(const ProcessExit& exit);
   bool MayRestart(const ProcessExit& exit) const;
   static void OnRestart(const ProcessExit& exit);
@@ -121,6 +118,7 @@ class LocalRun {
   bool IsGroup() const { return args_.job.strategy == Strategy::kAllreduce; }
 
   const LocalRunArgs& args_;
+  const RunFolder folder_{RunFolder::Open(args_.job.run_dir)};
   RunChaos& chaos_;
   std::optional<Micros> chaos_since_;  // where its time counts from
   ShutdownSignal shutdown_;
@@ -181,9 +179,9 @@ Status LocalRun::StartScheduler() {
 ProcessSpec LocalRun::SchedulerSpec(const std::string& bind) const {
   ProcessSpec spec{.name = kScheduler,
                    .title = kScheduler,
-                   .args = {"scheduler", args_.folder.JobPath(), "--bind", bind,
-                            "--prepared-run-dir", args_.folder.path()},
-                   .log_path = args_.folder.LogPath(kScheduler),
+                   .args = {"scheduler", folder_.JobPath(), "--bind", bind, "--prepared-run-dir",
+                            folder_.path()},
+                   .log_path = folder_.LogPath(kScheduler),
                    .keeps_stderr = true,
                    .program = args_.program};
   if (args_.is_verbose) spec.args.push_back("-v");
@@ -197,7 +195,7 @@ Status LocalRun::AwaitEndpoint() {
   while (!IsOver() && !endpoint_.ends_with('\n')) {
     if (!supervisor_.Wait(deadline, fds)) {
       return Unavailable(fmt::format("the scheduler did not listen within {} ms; its log is {}",
-                                     args_.job.start_timeout_ms, args_.folder.LogPath(kScheduler)));
+                                     args_.job.start_timeout_ms, folder_.LogPath(kScheduler)));
     }
     shutdown_.Take();
     std::array<char, 256> bytes{};
@@ -208,7 +206,7 @@ Status LocalRun::AwaitEndpoint() {
   return Status();
 }
 
-// Its later lives of the scheduler listen where the first did, so that everybody finds them.
+// Later lives of the scheduler listen where the first did, so that the others find them.
 Status LocalRun::Link() {
   ProcessSpec spec = SchedulerSpec(endpoint_);
   spec.args.insert(spec.args.end(), {"--endpoint-file", "/dev/null"});
@@ -237,14 +235,14 @@ Status LocalRun::StartNodes() {
 }
 
 Status LocalRun::StartNode(Role role, uint32_t rank, const std::vector<std::string>& extra) {
-  const char* word = role == Role::kServer ? "server" : "worker";
+  const char* word = EnumName(role);
   const std::string name = fmt::format("{}-{}", word, rank);
   ProcessSpec spec{
       .name = name,
       .title = fmt::format("{} {}", word, rank),
       .args = {word, "--join", endpoint_, "--rank", fmt::format("{}", rank), "--start-timeout",
                fmt::format("{}", args_.job.start_timeout_ms / 1000.0)},
-      .log_path = args_.folder.LogPath(name),
+      .log_path = folder_.LogPath(name),
       .program = args_.program};
   spec.args.insert(spec.args.end(), extra.begin(), extra.end());
   if (args_.is_verbose) spec.args.push_back("-v");
@@ -254,7 +252,7 @@ Status LocalRun::StartNode(Role role, uint32_t rank, const std::vector<std::stri
 void LocalRun::AwaitEnd() {
   while (!IsOver()) {
     const std::array fds{shutdown_.fd(), link_->fd()};
-    supervisor_.Wait(chaos_since_ ? DeadlineOf(*chaos_since_, chaos_.schedule.NextDeadline())
+    supervisor_.Wait(chaos_since_ ? ToDeadline(*chaos_since_, chaos_.schedule.NextDeadline())
                                   : Clock::time_point::max(),
                      fds);
     shutdown_.Take();
@@ -273,10 +271,6 @@ void LocalRun::BringChaos() {
        chaos_.schedule.Due(now - *chaos_since_, progress.step, supervisor_.Running())) {
     supervisor_.Inject(act);
   }
-}
-
-void LocalRun::Tell(FaultNote note) {
-  if (link_) link_->Tell(std::move(note));
 }
 
 void LocalRun::OnExit(const ProcessExit& exit) {
@@ -312,7 +306,7 @@ void LocalRun::Stop() {
   is_stopping_ = true;
   supervisor_.Retire();
   if (has_ended_well) {
-    AwaitExits(Clock::now() + kLeaveGrace);
+    supervisor_.AwaitExits(shutdown_, Clock::now() + kLeaveGrace);
   } else {
     // The scheduler tells the others: told directly, they would look to it like the culprits.
     if (supervisor_.Running().contains(kScheduler)) {
@@ -321,17 +315,9 @@ void LocalRun::Stop() {
       // One signal asks them to hand their work over first; a second one ends them.
       for (const int signal : {SIGINT, SIGTERM}) supervisor_.SignalAll(signal);
     }
-    AwaitExits(Clock::now() + kStopGrace);
+    supervisor_.AwaitExits(shutdown_, Clock::now() + kStopGrace);
   }
   supervisor_.KillAll();
-}
-
-// Until all have left; another Ctrl-C ends the wait.
-void LocalRun::AwaitExits(Clock::time_point deadline) {
-  const std::array fds{shutdown_.fd()};
-  while (supervisor_.running_count() > 0) {
-    if (!supervisor_.Wait(deadline, fds) || shutdown_.Take() != 0) return;
-  }
 }
 
 // The process that ended the run by its own end, and not because it was asked to.
@@ -345,8 +331,8 @@ const ProcessExit* LocalRun::RootCause() const {
 
 // The scheduler has written the summary where it could; only this process knows how it all ended.
 int LocalRun::Conclude() {
-  Result<Summary> written = args_.folder.ReadSummary();
-  Summary summary = written.ok() ? *written : SummaryOf(args_.job);
+  Result<Summary> written = folder_.ReadSummary();
+  Summary summary = written.ok() ? *written : MakeSummary(args_.job);
   if (!supervisor_.start_status().ok()) failure_ = supervisor_.start_status();
   // A worker that died after the end took nothing with it.
   if (IsGroup() && HasCompleted() && written.ok()) return ConcludeCompleted();
@@ -356,7 +342,7 @@ int LocalRun::Conclude() {
     fmt::print(stderr, "pando: {}\n", failure_->message());
     summary.status = kStatusFailed;
     summary.failure = failure_->message();
-    return Write(summary, ExitCodeOf(*failure_));
+    return Write(summary, ExitCodeFor(*failure_));
   }
   if (HasCompleted() && written.ok()) return ConcludeCompleted();
   if (!HasCompleted()) {
@@ -398,7 +384,7 @@ int LocalRun::ConcludeCompleted() const {
 }
 
 int LocalRun::Write(const Summary& summary, int exit_code) const {
-  if (Status s = args_.folder.WriteSummary(summary); !s.ok())
+  if (Status s = folder_.WriteSummary(summary); !s.ok())
     fmt::print(stderr, "pando: {}\n", s.message());
   return exit_code;
 }
@@ -408,12 +394,12 @@ int LocalRun::Write(const Summary& summary, int exit_code) const {
 // Restarts a group that has lost a member, as `pando resume` would.
 int RunLocal(const LocalRunArgs& args) {
   LocalRunArgs life = args;
-  RunChaos chaos{.schedule = ChaosSchedule(args.chaos, FieldOf(args))};
+  RunChaos chaos{.schedule = ChaosSchedule(args.chaos)};
   for (uint32_t restarts_left = args.group_restarts;; --restarts_left) {
     LocalRun run(life, chaos);
     const int exit_code = run.Run();
     std::error_code ignored;  // where the workers told each other their addresses
-    std::filesystem::remove_all(args.folder.GroupPath(), ignored);
+    std::filesystem::remove_all(RunFolder::Open(args.job.run_dir).GroupPath(), ignored);
     if (!run.has_lost_member() || restarts_left == 0) return exit_code;
     if (Result<RunFolder> reopened = RunFolder::Reopen(args.job); !reopened.ok()) {
       fmt::print(stderr, "pando: {}\n", reopened.status().message());

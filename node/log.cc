@@ -9,6 +9,8 @@
 #include <memory>
 #include <vector>
 
+#include "common/exit_codes.h"
+
 namespace pando {
 namespace {
 
@@ -44,6 +46,14 @@ void SetUpLog(const LogOptions& options) {
   logger->set_level(options.is_verbose ? spdlog::level::debug : spdlog::level::info);
   logger->flush_on(spdlog::level::debug);
   spdlog::set_default_logger(std::move(logger));
+}
+
+void LogWarning(const std::string& text) { spdlog::warn("{}", text); }
+
+int ExitWith(const Status& status) {
+  if (status.ok()) return kExitCompleted;
+  spdlog::error("{}", status.message());
+  return ExitCodeFor(status);
 }
 
 }  // namespace pando

@@ -3,6 +3,8 @@
 
 #include <string>
 
+#include "common/status.h"
+
 namespace pando {
 
 struct LogOptions {
@@ -13,5 +15,11 @@ struct LogOptions {
 
 // Call first thing; again when the process learns its rank. Lines are flushed one by one.
 void SetUpLog(const LogOptions& options);
+
+// For callbacks that get warnings.
+void LogWarning(const std::string& text);
+
+// How a process ends: logs the failure, if there is one, and returns the exit code.
+int ExitWith(const Status& status);
 
 }  // namespace pando

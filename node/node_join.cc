@@ -8,7 +8,7 @@
 #include <algorithm>
 
 #include "common/clock.h"
-#include "common/host_name.h"
+#include "common/system.h"
 #include "job/job_file.h"
 
 namespace pando {
@@ -25,18 +25,20 @@ Status StoppedBy(int signal) {
   return Interrupted(fmt::format("stopped by {}", signal == SIGINT ? "Ctrl-C" : "a signal"));
 }
 
-Result<JoinOutcome> MembershipOf(const JoinCore& join) {
-  const Welcome& welcome = *join.welcome();
-  Result<Job> job = ParseJobText(welcome.job_toml, "the scheduler's job");
+Result<JoinOutcome> ReadWelcome(const JoinCore& join) {
+  Result<Job> job = ParseJobText(join.welcome()->job_toml, "the scheduler's job");
   if (!job.ok()) return job.status();
-  return JoinOutcome(Membership{.self = join.self(0),
-                                .scheduler = join.scheduler(),
-                                .job_id = join.job(),
-                                .rank = welcome.rank,
-                                .job = *std::move(job),
-                                .job_toml = welcome.job_toml,
-                                .data = welcome.data,
-                                .snapshot_dir = welcome.snapshot_dir});
+  return JoinOutcome(
+      Membership{*join.welcome(), join.self(0), join.scheduler(), join.job(), *std::move(job)});
+}
+
+Status StartSharing(Transport& transport, bool is_required) {
+  Result<std::shared_ptr<SharedPool>> pool = SharedPool::Create();
+  if (!pool.ok()) return pool.status();
+  return transport.ShareMemory(
+      {.pool = *std::move(pool),
+       .is_required = is_required,
+       .on_note = [](const std::string& text) { spdlog::info("{}", text); }});
 }
 
 }  // namespace
@@ -67,10 +69,11 @@ Result<JoinOutcome> JoinRun(Transport& transport, Incarnation self, const Regist
     return join.has_answer() || shutdown.first_signal() != 0 || SteadyNow() >= deadline;
   };
   RunLoop(join, transport, {.local = {{shutdown.fd(), watch}}, .is_finished = is_over});
-  if (join.welcome()) return MembershipOf(join);
+  if (join.welcome()) return ReadWelcome(join);
   if (join.refused()) {
     const Stop stop{StopReason::kFailed, join.refused()->reason};
-    Result<MembershipEnd> end = EndOf(stop, join.refused()->kind, /*is_leaving=*/false);
+    Result<MembershipEnd> end =
+        ConcludeMembership(stop, join.refused()->kind, /*is_leaving=*/false);
     if (!end.ok()) return end.status();
     return JoinOutcome(*end);
   }
@@ -81,8 +84,30 @@ Result<JoinOutcome> JoinRun(Transport& transport, Incarnation self, const Regist
                   scheduler_endpoint, timeout_ms / 1000.0));
 }
 
-Result<Model> ModelOf(const Membership& membership) {
+Result<Model> CreateModel(const Membership& membership) {
   return Model::Create(membership.job, membership.data.shape, membership.data.class_count);
+}
+
+HeartbeatSender::Options HeartbeatOptions(const Membership& membership,
+                                          const std::string& endpoint) {
+  return {.self = membership.self,
+          .scheduler_endpoint = endpoint,
+          .interval = std::chrono::milliseconds(membership.job.heartbeat_ms)};
+}
+
+Result<BufferSource> ShareMemory(const Job& job, Transport& transport) {
+  const bool is_required = job.transport == "shm";
+  if (job.transport != "auto" && !is_required) return BufferSource();
+  if (transport.shared_pool() == nullptr) {
+    const Status status = StartSharing(transport, is_required);
+    if (!status.ok() && is_required) {
+      return Unavailable(
+          fmt::format("run.transport is shm: {}; use --transport auto", status.message()));
+    }
+    if (!status.ok()) spdlog::info("{}; payloads go as bytes", status.message());
+    if (!status.ok()) return BufferSource();
+  }
+  return transport.shared_pool()->source();
 }
 
 void TellScheduler(Transport& transport, const Membership& membership, uint32_t generation,
@@ -94,8 +119,9 @@ void TellScheduler(Transport& transport, const Membership& membership, uint32_t 
                   .message = Failure{failure.message(), FailureKind::kMachine}});
 }
 
-Result<MembershipEnd> EndOf(const Stop& stop, const std::optional<RefusalKind>& refusal,
-                            bool is_leaving) {
+Result<MembershipEnd> ConcludeMembership(const Stop& stop,
+                                         const std::optional<RefusalKind>& refusal,
+                                         bool is_leaving) {
   if (refusal == RefusalKind::kNotThisOne)
     return InvalidArgument("the scheduler refused: " + stop.text);
   if (refusal == RefusalKind::kGivenUp && !is_leaving) {

@@ -8,6 +8,7 @@
 #include <utility>
 #include <variant>
 
+#include "common/float_buffer.h"
 #include "models/network.h"
 #include "net/event_loop.h"
 #include "net/heartbeat.h"
@@ -18,19 +19,22 @@
 namespace pando {
 
 // What the scheduler said when it welcomed this process.
-struct Membership {
+struct Membership : Welcome {
   PeerId self;  // lane 0
   PeerId scheduler;
   JobId job_id;
-  uint32_t rank = 0;
   Job job;
-  std::string job_toml;
-  DataFacts data;
-  std::string snapshot_dir;
 };
 
-// The model and plan that the scheduler's facts describe.
-Result<Model> ModelOf(const Membership& membership);
+// The model that the scheduler's facts describe.
+Result<Model> CreateModel(const Membership& membership);
+// Of the sender that tells the scheduler at `endpoint` that this process lives.
+HeartbeatSender::Options HeartbeatOptions(const Membership& membership,
+                                          const std::string& endpoint);
+// Makes a transport share memory with its host's other processes, as run.transport says (P42).
+// Returns where to allocate payloads, or an error if the job requires shared memory and this host
+// has none. May be called again, after the process has joined again.
+Result<BufferSource> ShareMemory(const Job& job, Transport& transport);
 // Tells the scheduler of a failure of this machine, so that it knows this cause. `generation` is
 // the view's; 0: there is none yet.
 void TellScheduler(Transport& transport, const Membership& membership, uint32_t generation,
@@ -47,8 +51,9 @@ enum class MembershipEnd {
 
 // And what the log says of it. `refusal`: how the scheduler refused, if it did.  kInvalidArgument
 // where this process does not fit.
-Result<MembershipEnd> EndOf(const Stop& stop, const std::optional<RefusalKind>& refusal,
-                            bool is_leaving);
+Result<MembershipEnd> ConcludeMembership(const Stop& stop,
+                                         const std::optional<RefusalKind>& refusal,
+                                         bool is_leaving);
 
 // Registers through `transport`, which has dialed the scheduler, and waits for its answer. Logs
 // what it waits for. A membership that never began can end too: the run was over, or the welcome

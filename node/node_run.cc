@@ -1,4 +1,4 @@
-#include "node/node_run.h"
+// `pando node`: the processes of one machine of a cluster.
 
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
@@ -13,6 +13,7 @@
 
 #include "common/exit_codes.h"
 #include "job/device_choice.h"
+#include "node/processes.h"
 #include "node/scheduler_link.h"
 #include "node/shutdown.h"
 
@@ -70,7 +71,7 @@ int NodeRun::Run() {
   const bool was_cut_short = supervisor_.running_count() > 0;
   supervisor_.KillAll();
   if (!status.ok()) spdlog::error("{}", status.message());
-  if (!status.ok()) return ExitCodeOf(status);
+  if (!status.ok()) return ExitCodeFor(status);
   if (supervisor_.root_cause()) {
     fmt::print(stderr, "\n{}", RootCauseText(*supervisor_.root_cause()));
     return kExitFailed;
@@ -89,8 +90,8 @@ Status NodeRun::StartAll() {
   Result<DeviceChoice> choice = ParseDevice("--device", args_.device);
   if (!choice.ok()) return choice.status();
   const uint32_t gpu_count = CountGpus(*choice);
-  const WorkerShare share =
-      ShareOf(args_, std::thread::hardware_concurrency(), GpusFor(*choice, gpu_count));
+  const NodeWorkers share =
+      ChooseShare(args_, std::thread::hardware_concurrency(), GpusFor(*choice, gpu_count));
   spdlog::info("starting {} servers and {} workers{}, for the scheduler at {}", args_.server_count,
                share.worker_count,
                share.threads == 0 ? "" : fmt::format(" of {} threads", share.threads), args_.join);
@@ -113,7 +114,7 @@ Status NodeRun::StartAll() {
 }
 
 Status NodeRun::Start(Role role, uint32_t index, const std::vector<std::string>& extra) {
-  const char* word = role == Role::kServer ? "server" : "worker";
+  const char* word = EnumName(role);
   const std::string name = fmt::format("{}-{}", word, index);
   ProcessSpec spec{
       .name = name,
@@ -121,8 +122,7 @@ Status NodeRun::Start(Role role, uint32_t index, const std::vector<std::string>&
       .args = {word, "--join", args_.join, "--start-timeout",
                fmt::format("{}", args_.start_timeout_ms / 1000.0)},
       .log_path = args_.log_dir.empty() ? "" : fmt::format("{}/{}.log", args_.log_dir, name),
-      .keeps_stderr = args_.log_dir.empty(),
-      .program = args_.program};
+      .keeps_stderr = args_.log_dir.empty()};
   spec.args.insert(spec.args.end(), extra.begin(), extra.end());
   if (args_.is_verbose) spec.args.push_back("-v");
   return supervisor_.Start(spec, role);
@@ -143,13 +143,9 @@ void NodeRun::AwaitEnd() {
 
 // Until all have handed their work over; another signal ends the wait.
 void NodeRun::Drain() {
-  const std::array fds{shutdown_.fd()};
   supervisor_.Retire();
   supervisor_.SignalAll(SIGTERM);
-  while (supervisor_.running_count() > 0) {
-    supervisor_.Wait(Clock::time_point::max(), fds);
-    if (shutdown_.Take() != 0) return;
-  }
+  supervisor_.AwaitExits(shutdown_);
 }
 
 void NodeRun::OnExit(const ProcessExit& exit) {
@@ -175,7 +171,7 @@ bool NodeRun::MayRestart(const ProcessExit& exit) const {
 
 }  // namespace
 
-WorkerShare ShareOf(const NodeArgs& args, uint32_t core_count, uint32_t gpu_count) {
+NodeWorkers ChooseShare(const NodeArgs& args, uint32_t core_count, uint32_t gpu_count) {
   const uint32_t cores = std::max(core_count, 1u);
   if (args.worker_count) return {*args.worker_count, args.threads};
   if (gpu_count > 0) return {gpu_count, args.threads};

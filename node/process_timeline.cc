@@ -4,11 +4,14 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <utility>
 #include <variant>
 
-#include "common/host_name.h"
+#include "common/clock.h"
+#include "common/system.h"
 
 namespace pando {
 namespace {
@@ -17,6 +20,22 @@ int64_t Nanoseconds(Micros time) { return std::chrono::nanoseconds(time).count()
 
 // Replications that were never committed, of a demoted primary: the oldest are forgotten.
 constexpr size_t kReplicatingMax = 4096;
+
+constexpr int kRoundsPerMeasure = 8;
+constexpr Micros kMeasureInterval = std::chrono::seconds(10);  // clocks drift some 0.1 ms meanwhile
+// A round trip that takes so long tells nothing; the scheduler is away.
+constexpr Micros kRoundTripMax = std::chrono::seconds(1);
+
+// What a status report says the time is there; none where it does not.
+std::optional<int64_t> ClockIn(const Message& answer) {
+  const auto* report = std::get_if<StatusReport>(&answer);
+  if (report == nullptr) return std::nullopt;
+  const auto status = nlohmann::json::parse(report->json, nullptr, /*allow_exceptions=*/false);
+  if (!status.is_object() || !status.contains("clock_us")) return std::nullopt;
+  const auto& clock_us = status["clock_us"];
+  if (!clock_us.is_number_integer()) return std::nullopt;
+  return 1000 * clock_us.get<int64_t>();
+}
 
 }  // namespace
 
@@ -34,8 +53,12 @@ std::unique_ptr<Timeline> OpenTimeline(const Job& job, const std::string& folder
   return nullptr;
 }
 
-std::string TimelineFolderOf(const std::string& snapshot_dir) {
-  return (std::filesystem::path(snapshot_dir).parent_path() / "timeline").string();
+std::unique_ptr<Timeline> OpenTimeline(const Membership& membership, Role role) {
+  const std::filesystem::path folder =
+      std::filesystem::path(membership.snapshot_dir).parent_path() / "timeline";
+  return OpenTimeline(membership.job, folder.string(),
+                      fmt::format("{} {}", EnumName(role), membership.rank),
+                      membership.self.incarnation.value());
 }
 
 void WarnOfLost(const Timeline* timeline) {
@@ -67,19 +90,19 @@ void TimelineOutbox::Send(Envelope envelope) {
 // Nothing of other messages.
 TimelineNameId TimelineOutbox::TakeItems(const Message& message) {
   items_.clear();
+  const auto take = [this](const auto& item, Step step) {
+    items_.push_back({item.shard, step, item.payload.size_bytes()});
+  };
   if (const auto* push = std::get_if<Push>(&message)) {
-    for (const PushItem& item : push->items)
-      items_.push_back({item.shard, item.step, item.payload.size_bytes()});
+    for (const PushItem& item : push->items) take(item, item.step);
     return push_;
   }
   if (const auto* params = std::get_if<Params>(&message)) {
-    for (const ParamsItem& item : params->items)
-      items_.push_back({item.shard, StepReading(item.version), item.payload.size_bytes()});
+    for (const ParamsItem& item : params->items) take(item, StepReading(item.version));
     return reply_;
   }
   if (const auto* root = std::get_if<Root>(&message)) {
-    for (const RootItem& item : root->items)
-      items_.push_back({item.shard, item.step, item.payload.size_bytes()});
+    for (const RootItem& item : root->items) take(item, item.step);
   }
   return replicate_;
 }
@@ -107,9 +130,9 @@ TimelineLaneProbe::TimelineLaneProbe(Timeline& timeline, TimelineTrack& track,
     : timeline_(timeline),
       track_(track),
       replicating_(replicating),
-      aggregate_(timeline.Name({"aggregate", "aggregate", "shard"})),
-      update_(timeline.Name({"update", "update", "shard"})),
-      commit_(timeline.Name({"commit", "commit", "shard"})),
+      work_names_{timeline.Name({"aggregate", "aggregate", "shard"}),
+                  timeline.Name({"update", "update", "shard"}),
+                  timeline.Name({"commit", "commit", "shard"})},
       replication_(timeline.Name({"root to commit", "replicate", "shard"})) {}
 
 void TimelineLaneProbe::Begin(LaneWork work, ShardId shard, Step step) {
@@ -121,10 +144,8 @@ void TimelineLaneProbe::Begin(LaneWork work, ShardId shard, Step step) {
 
 void TimelineLaneProbe::End() {
   if (!timeline_.Wants(step_)) return;
-  const TimelineNameId name = work_ == LaneWork::kAggregate ? aggregate_
-                              : work_ == LaneWork::kUpdate  ? update_
-                                                            : commit_;
-  track_.AddSpan(name, begin_ns_, TimelineNow(), step_, shard_.value());
+  track_.AddSpan(work_names_[static_cast<size_t>(work_)], begin_ns_, TimelineNow(), step_,
+                 shard_.value());
 }
 
 void TimelineLaneProbe::OnReplicating(ShardId shard, Step step) {
@@ -197,6 +218,77 @@ void TimelineOfRun::OnFault(const FaultRecord& fault) {
   mark(known.detected_ms, fault.detected_ms, "fault noticed", " by " + fault.detected_by);
   mark(known.recovered_ms, fault.recovered_ms, "fault recovered", "");
   known = fault;
+}
+
+// ---- the scheduler's clock ----------------------------------------------------------------------
+
+ClockProbe::ClockProbe(ZmqContext& context, std::string scheduler_endpoint, Timeline* timeline)
+    : context_(context), endpoint_(std::move(scheduler_endpoint)), timeline_(timeline) {
+  if (timeline == nullptr) return;
+  track_ = &timeline->OpenTrack("clock");
+  name_ = timeline->Name({"ahead", "clock", "round_trip_us"});
+  thread_ = std::thread([this] { Main(); });
+}
+
+ClockProbe::~ClockProbe() {
+  stop_.Request();
+  if (thread_.joinable()) thread_.join();
+}
+
+// What a connection was not answered in time is never taken for the answer to a later question:
+// that goes through another one.
+void ClockProbe::Main() {
+  while (!stop_.is_requested()) {
+    SchedulerClient client(context_, {.repeat_interval = 2 * kRoundTripMax, .on_warning = {}});
+    if (!client.Dial(endpoint_).ok()) return;
+    MeasureOften(client);
+  }
+}
+
+void ClockProbe::MeasureOften(SchedulerClient& client) {
+  while (Measure(client)) {
+    if (!Pause(client, SteadyNow() + kMeasureInterval)) return;
+  }
+}
+
+bool ClockProbe::Measure(SchedulerClient& client) {
+  Reading best;
+  for (int round = 0; round < kRoundsPerMeasure; ++round) {
+    if (!Ask(client, &best)) return false;
+  }
+  track_->Add({.begin_ns = best.at_ns,
+               .duration_ns = best.ahead_ns,
+               .name = name_.value(),
+               .number = static_cast<uint32_t>(best.round_trip_ns / 1000),
+               .kind = TimelineKind::kClock});
+  return true;
+}
+
+bool ClockProbe::Ask(SchedulerClient& client, Reading* best) {
+  const std::array fds{stop_.fd()};
+  const Micros deadline = SteadyNow() + kRoundTripMax;
+  const int64_t asked_ns = TimelineNow();
+  if (!client.Ask(StatusRequest{})) return false;
+  while (!stop_.is_requested() && SteadyNow() < deadline) {
+    client.Wait(deadline, fds);
+    const std::optional<Message> answer = client.Poll();
+    const int64_t now_ns = TimelineNow();
+    const std::optional<int64_t> clock_ns = answer ? ClockIn(*answer) : std::nullopt;
+    if (!clock_ns) continue;
+    const Reading reading{.at_ns = asked_ns + (now_ns - asked_ns) / 2,
+                          .ahead_ns = *clock_ns - (asked_ns + (now_ns - asked_ns) / 2),
+                          .round_trip_ns = now_ns - asked_ns};
+    if (reading.round_trip_ns < best->round_trip_ns) *best = reading;
+    return true;
+  }
+  return false;
+}
+
+// False if it is over.
+bool ClockProbe::Pause(SchedulerClient& client, Micros until) {
+  const std::array fds{stop_.fd()};
+  while (!stop_.is_requested() && SteadyNow() < until) client.Wait(until, fds);
+  return !stop_.is_requested();
 }
 
 }  // namespace pando

@@ -1,20 +1,24 @@
 // ProcessTimeline: what a process of a run notes of itself in RUN_DIR/timeline, where the job asks
-// for a timeline: the file, what passes through a core's outbox, what a lane is at, and what the
-// scheduler tells its observer. Used by the processes.
+// for a timeline: the file, what passes through a core's outbox, what a lane does, what the
+// scheduler tells its observer, and the scheduler's clock. Used by the processes.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "common/timeline.h"
+#include "net/client.h"
+#include "net/event_loop.h"
+#include "node/node_join.h"
 #include "plan/job.h"
 #include "proto/outbox.h"
-#include "scheduler/journal.h"
-#include "scheduler/run_observer.h"
+#include "scheduler/journaled_outbox.h"
 #include "server/lane_probe.h"
 
 namespace pando {
@@ -24,8 +28,8 @@ namespace pando {
 // machine.
 std::unique_ptr<Timeline> OpenTimeline(const Job& job, const std::string& folder,
                                        const std::string& process, uint64_t incarnation);
-// Where a server or worker keeps it: beside the snapshots.
-std::string TimelineFolderOf(const std::string& snapshot_dir);
+// That of a server or worker: beside the snapshots.
+std::unique_ptr<Timeline> OpenTimeline(const Membership& membership, Role role);
 // Says, once the process is done, that the file could not take all.
 void WarnOfLost(const Timeline* timeline);
 
@@ -69,7 +73,8 @@ class TimelineLaneProbe : public LaneProbe {
   const Timeline& timeline_;
   TimelineTrack& track_;
   TimelineTrack& replicating_;
-  TimelineNameId aggregate_, update_, commit_, replication_;
+  const std::array<TimelineNameId, 3> work_names_;  // by LaneWork
+  const TimelineNameId replication_;
   LaneWork work_{};
   ShardId shard_;
   Step step_;
@@ -98,6 +103,39 @@ class TimelineOfRun {
   Step next_;  // the lowest step that is not over
   std::optional<Micros> step_began_;
   std::map<uint64_t, FaultRecord> faults_;  // as they were marked
+};
+
+// ClockProbe measures now and then how far the scheduler's clock is ahead of ours, into the
+// timeline of a process, so that those of several machines can be laid beside each other
+// (run/timeline_trace). It asks for the run's status, which says what time it is there: of several
+// round trips the shortest counts, and is wrong by half of it at most.
+// Threads: starts one, if there is a timeline. Owns: a connection to the scheduler.
+class ClockProbe {
+ public:
+  // `context` and `timeline`, which may be null, outlive it.
+  ClockProbe(ZmqContext& context, std::string scheduler_endpoint, Timeline* timeline);
+  ~ClockProbe();
+  ClockProbe(const ClockProbe&) = delete;
+
+ private:
+  struct Reading {
+    int64_t at_ns = 0;  // of our clock, in the middle
+    int64_t ahead_ns = 0;
+    int64_t round_trip_ns = INT64_MAX;
+  };
+  void Main();
+  void MeasureOften(SchedulerClient& client);
+  bool Measure(SchedulerClient& client);
+  bool Ask(SchedulerClient& client, Reading* best);
+  bool Pause(SchedulerClient& client, Micros until);
+
+  ZmqContext& context_;
+  const std::string endpoint_;
+  Timeline* const timeline_;
+  StopFlag stop_;
+  TimelineTrack* track_ = nullptr;
+  TimelineNameId name_;
+  std::thread thread_;
 };
 
 }  // namespace pando

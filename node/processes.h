@@ -6,8 +6,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
+#include "node/chaos.h"
+#include "node/supervisor.h"
 #include "plan/job.h"
 #include "proto/messages.h"
 
@@ -29,9 +32,9 @@ struct SchedulerArgs {
 int RunScheduler(const SchedulerArgs& args);
 
 struct ServerArgs {
-  std::string join;    // the scheduler's endpoint
-  std::string bind;    // "tcp://HOST:0", or "ipc://PREFIX": lane i binds PREFIX-i
-  uint32_t lanes = 0;  // 0: by cores
+  std::string join;                        // the scheduler's endpoint
+  std::string bind = "tcp://127.0.0.1:0";  // or "ipc://PREFIX": lane i binds PREFIX-i
+  uint32_t lanes = 0;                      // 0: by cores
   uint32_t wanted_rank = kAnyRank;
   bool insecure = false;
   uint32_t start_timeout_ms = 60000;  // without an answer it gives up (kExitUnreached)
@@ -51,19 +54,56 @@ struct WorkerArgs {
 };
 int RunWorker(const WorkerArgs& args);
 
-struct StatusArgs {
-  std::string join;
-  bool json = false;  // the scheduler's own JSON instead of a table
-  uint32_t start_timeout_ms = 5000;
+// `pando train` without --serial, and `pando resume`: scheduler, servers and workers as processes
+// of this machine, kept running until the run ends.
+struct LocalRunArgs {
+  Job job;                  // resolved and valid; job.run_dir is its run folder
+  bool is_resumed = false;  // the folder holds a run that goes on
+  ChaosPlan chaos;
+  uint32_t restarts_max = kRestartsMaxDefault;
+  uint32_t group_restarts = 0;  // with allreduce: from the last snapshot, after a death
+  bool is_verbose = false;
+  std::string program = "/proc/self/exe";  // what runs as scheduler, server and worker
 };
-// Asks a running scheduler for its members; prints the answer to standard output.
-int RunStatus(const StatusArgs& args);
 
-struct SerialArgs {
-  Job job;              // resolved and valid; job.device says where
-  std::string run_dir;  // an existing run folder with job.toml
+// Returns an exit code. The run folder then has a summary in every case; with kExitFenced it is
+// that of another scheduler, which leads the run there.
+int RunLocal(const LocalRunArgs& args);
+
+// `pando node`: the servers and workers of one machine of a cluster, kept running until the run
+// ends or the machine is asked to give them up.
+struct NodeArgs {
+  std::string join;                        // the scheduler's endpoint
+  std::string bind = "tcp://127.0.0.1:0";  // of the servers; "ipc://PREFIX": server i's is PREFIX-i
+  bool insecure = false;
+  uint32_t server_count = 1;
+  std::optional<uint32_t> worker_count;  // none: by GPUs, or by cores
+  std::string device = "auto";           // of the workers: auto, cpu, cuda or cuda:N
+  uint32_t threads = 0;                  // per worker; 0: by cores, or as the job says
+  uint32_t lanes = 0;                    // per server; 0: by cores
+  std::string data_path;                 // where this machine has the data; empty: as the job says
+  std::string data_cache;                // and keeps decoded photographs; empty: as the job says
+  std::string log_dir;                   // a log for each process; empty: standard error
+  uint32_t restarts_max = kRestartsMaxDefault;
+  uint32_t start_timeout_ms = 60000;
+  bool is_verbose = false;
 };
+
+// How many workers, and with how many threads each.
+struct NodeWorkers {
+  uint32_t worker_count = 0;
+  uint32_t threads = 0;  // 0: as the job says
+};
+// Automatic: a worker for each GPU. On the CPU a worker for every 8 cores, or one for each
+// `threads` cores where that is given; the cores are shared out, and a worker computes its
+// micro-batches side by side. `gpu_count`: of those the workers may use.
+NodeWorkers ChooseShare(const NodeArgs& args, uint32_t core_count, uint32_t gpu_count);
+
+// Returns an exit code. SIGINT and SIGTERM drain the processes, a second one kills them.
+int RunNode(const NodeArgs& args);
+
 // The same job in this process: the reference of invariant I5. Writes the same run folder.
-int RunSerial(const SerialArgs& args);
+// REQUIRES: `job` is resolved and valid, and job.run_dir an existing run folder with job.toml.
+int RunSerial(const Job& job);
 
 }  // namespace pando

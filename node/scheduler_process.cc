@@ -10,19 +10,17 @@
 
 #include "common/clock.h"
 #include "common/exit_codes.h"
-#include "common/float_env.h"
-#include "common/time_slice.h"
+#include "common/system.h"
 #include "data/dataset.h"
 #include "job/batch_check.h"
 #include "job/job_file.h"
-#include "models/network.h"
+#include "job/run_plan.h"
 #include "net/event_loop.h"
-#include "net/incarnation.h"
-#include "net/zmq/isolation.h"
+#include "net/zmq/zmq_context.h"
+#include "node/log.h"
 #include "node/process_timeline.h"
 #include "node/processes.h"
 #include "node/shutdown.h"
-#include "run/run_lock.h"
 #include "run/run_recorder.h"
 #include "run/run_weights.h"
 #include "run/snapshot_folder.h"
@@ -34,16 +32,13 @@ namespace {
 
 constexpr Micros kWaitingNoteInterval = std::chrono::seconds(3);
 
-Result<JobPlan> PlanOf(const Job& job) {
+Result<JobPlan> MakePlan(const Job& job) {
   Job without_cache = job;  // no sample is read here
   without_cache.data_cache.clear();
-  Result<std::unique_ptr<DataSet>> data =
-      OpenDataSet(without_cache, [](const std::string& text) { spdlog::warn("{}", text); });
-  if (!data.ok()) return data.status();
-  Result<Model> model = Model::Create(job, (*data)->shape(), (*data)->class_count());
-  if (!model.ok()) return model.status();
-  JobPlan plan(job, FactsOf(**data), model->layout());
-  if (Status s = CheckMicroBatches(job, *model, plan.steps); !s.ok()) return s;
+  Result<OpenedJob> opened = OpenedJob::Open(without_cache, LogWarning);
+  if (!opened.ok()) return opened.status();
+  JobPlan plan(job, opened->plan.data, opened->plan.layout);
+  if (Status s = CheckMicroBatches(job, opened->model, plan.steps); !s.ok()) return s;
   return plan;
 }
 
@@ -141,13 +136,19 @@ class SchedulerProcess : public RunObserver {
   void OnEvent(Micros now, const RunEvent& event) override;
   void OnStepMetrics(Micros now, const StepMetrics& metrics) override;
   void OnEvaluation(Micros now, const EvaluationSummary& summary) override;
-  void OnEvaluationsDropped(Micros now, Version last_good) override;
+  void OnEvaluationsDropped(Micros /*now*/, Version last_good) override {
+    DropEvaluations(last_good, &recorder_.summary());
+  }
   void OnFault(Micros now, const FaultRecord& fault) override;
-  Status OnSnapshotRipe(Micros now, const SnapshotManifest& manifest) override;
+  Status OnSnapshotRipe(Micros /*now*/, const SnapshotManifest& manifest) override {
+    return snapshots_.CheckFiles(manifest);
+  }
   void OnSnapshot(Micros now, const SnapshotManifest& manifest) override;
   void OnSnapshotDropped(Micros now, const SnapshotManifest& manifest) override;
   void OnSnapshotForgotten(Micros now, const SnapshotRef& snapshot) override;
-  Status OnFinalWeights(Micros now, Version version, const FloatBuffer& flat) override;
+  Status OnFinalWeights(Micros /*now*/, Version version, const FloatBuffer& flat) override {
+    return recorder_.OnWeights(version, flat.span());
+  }
 
  private:
   Status Lead();
@@ -223,13 +224,12 @@ void SchedulerProcess::KeepBestWeights() {
 }
 
 Status SchedulerProcess::Lead() {
-  const auto warn = [](const std::string& text) { spdlog::warn("{}", text); };
   const auto disconnected = [this](Incarnation peer) {
     if (scheduler_) scheduler_->OnDisconnect(SteadyNow(), peer);
   };
   Transport transport(
       context_, {kSchedulerNode, parts_.incarnation, 0},
-      {.insecure = args_.insecure, .on_warning = warn, .on_disconnect = disconnected});
+      {.insecure = args_.insecure, .on_warning = LogWarning, .on_disconnect = disconnected});
   Result<std::string> endpoint = transport.Bind(args_.bind);
   if (!endpoint.ok()) return BadBind(endpoint.status());
   if (Status s = TellEndpoint(*endpoint); !s.ok()) return s;
@@ -326,17 +326,9 @@ void SchedulerProcess::OnEvaluation(Micros now, const EvaluationSummary& summary
   recorder_.OnEvaluation(summary);
 }
 
-void SchedulerProcess::OnEvaluationsDropped(Micros, Version last_good) {
-  recorder_.OnEvaluationsDropped(last_good);
-}
-
 void SchedulerProcess::OnFault(Micros, const FaultRecord& fault) {
   timeline_.OnFault(fault);
   recorder_.OnFault(fault);
-}
-
-Status SchedulerProcess::OnSnapshotRipe(Micros, const SnapshotManifest& manifest) {
-  return snapshots_.CheckFiles(manifest);
 }
 
 void SchedulerProcess::OnSnapshot(Micros, const SnapshotManifest& manifest) {
@@ -361,38 +353,30 @@ void SchedulerProcess::OnSnapshotForgotten(Micros, const SnapshotRef& snapshot) 
   recorder_.OnSnapshotDropped(snapshot);
 }
 
-Status SchedulerProcess::OnFinalWeights(Micros, Version version, const FloatBuffer& flat) {
-  return recorder_.OnWeights(version, flat.span());
-}
-
 }  // namespace
 
 int RunScheduler(const SchedulerArgs& args) {
-  const auto report = [](const Status& status) {
-    spdlog::error("{}", status.message());
-    return ExitCodeOf(status);
-  };
-  Result<JobPlan> plan = PlanOf(args.job);
-  if (!plan.ok()) return report(plan.status());
+  Result<JobPlan> plan = MakePlan(args.job);
+  if (!plan.ok()) return ExitWith(plan.status());
   ShutdownSignal shutdown;
   const RunFolder folder = RunFolder::Open(args.run_dir);
   Result<RunLock> lock = RunLock::Acquire(args.run_dir);
   if (!lock.ok()) {
-    report(lock.status());
+    ExitWith(lock.status());
     return kExitFenced;
   }
   const Incarnation incarnation = NewIncarnation();
   Result<SqliteJournal> journal = SqliteJournal::Open(folder.JournalPath(), incarnation.value());
-  if (!journal.ok()) return report(journal.status());
+  if (!journal.ok()) return ExitWith(journal.status());
   Result<std::optional<SchedulerState>> state = ReadState(*journal, shutdown);
-  if (!state.ok()) return report(state.status());
+  if (!state.ok()) return ExitWith(state.status());
   if (*state) {
-    if (Status s = CheckState(**state, *plan, folder.JournalPath()); !s.ok()) return report(s);
+    if (Status s = CheckState(**state, *plan, folder.JournalPath()); !s.ok()) return ExitWith(s);
   }
   const auto gap = args.is_resumed ? EventsFile::Gap::kIsLeftOut : EventsFile::Gap::kCounts;
   Result<RunRecorder> recorder = *state ? RunRecorder::Reopen(*plan, folder, **state, gap)
                                         : RunRecorder::Create(*plan, folder);
-  if (!recorder.ok()) return report(recorder.status());
+  if (!recorder.ok()) return ExitWith(recorder.status());
   const SchedulerParts parts{args, *plan, incarnation, *state, *journal, *recorder, shutdown};
   return SchedulerProcess(parts).Run();
 }

@@ -5,11 +5,12 @@
 #include <utility>
 
 #include "common/exit_codes.h"
-#include "common/float_env.h"
+#include "common/system.h"
 #include "job/batch_check.h"
 #include "job/device_choice.h"
-#include "net/incarnation.h"
+#include "job/run_plan.h"
 #include "node/gpu_monitor.h"
+#include "node/log.h"
 #include "node/process_timeline.h"
 #include "node/processes.h"
 #include "node/shutdown.h"
@@ -58,33 +59,22 @@ Outcome Train(const Job& job, const DataSet& data, const Model& model, const Ope
   return {recorder.OnWeights(result->version, result->parameters->span()), result->was_interrupted};
 }
 
-int Report(const Status& status) {
-  spdlog::error("{}", status.message());
-  return ExitCodeOf(status);
-}
-
 }  // namespace
 
-int RunSerial(const SerialArgs& args) {
+int RunSerial(const Job& job) {
   SetFloatEnvironment();
-  Result<std::unique_ptr<DataSet>> data =
-      OpenDataSet(args.job, [](const std::string& text) { spdlog::warn("{}", text); });
-  if (!data.ok()) return Report(data.status());
-  Result<Model> model = Model::Create(args.job, (*data)->shape(), (*data)->class_count());
-  if (!model.ok()) return Report(model.status());
-  const JobPlan plan(args.job, FactsOf(**data), model->layout());
-  Result<DeviceChoice> choice = ParseDevice("--device", args.job.device);
-  if (!choice.ok()) return Report(choice.status());
-  Result<OpenedDevice> device = OpenDevice(*choice, args.job);
-  if (!device.ok()) return Report(device.status());
-  const Status has_room = CheckMemoryOf(device->device(), plan, *model);
-  if (!has_room.ok()) return Report(has_room);
-  Result<RunRecorder> recorder = RunRecorder::Create(plan, RunFolder::Open(args.run_dir));
-  if (!recorder.ok()) return Report(recorder.status());
+  Result<OpenedJob> opened = OpenedJob::Open(job, LogWarning);
+  if (!opened.ok()) return ExitWith(opened.status());
+  Result<OpenedDevice> device = OpenDevice(job.device, job);
+  if (!device.ok()) return ExitWith(device.status());
+  const Status has_room = CheckDeviceMemory(device->device(), opened->plan, opened->model);
+  if (!has_room.ok()) return ExitWith(has_room);
+  Result<RunRecorder> recorder = RunRecorder::Create(opened->plan, RunFolder::Open(job.run_dir));
+  if (!recorder.ok()) return ExitWith(recorder.status());
   recorder->summary().workers = recorder->summary().servers = 0;
-  if (args.job.optimizer.ema_decay > 0)
+  if (job.optimizer.ema_decay > 0)
     spdlog::warn("--serial writes no averaged weights (optimizer.ema_decay): servers keep them");
-  const Outcome outcome = Train(args.job, **data, *model, *device, *recorder);
+  const Outcome outcome = Train(job, *opened->data, opened->model, *device, *recorder);
   return recorder->Conclude(outcome.was_interrupted ? kStatusInterrupted : kStatusCompleted,
                             outcome.status);
 }

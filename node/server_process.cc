@@ -10,19 +10,14 @@
 #include <thread>
 #include <utility>
 
-#include "common/allocation.h"
 #include "common/exit_codes.h"
-#include "common/float_env.h"
-#include "common/time_slice.h"
+#include "common/system.h"
 #include "net/address.h"
-#include "net/incarnation.h"
-#include "net/zmq/isolation.h"
-#include "node/clock_probe.h"
+#include "net/zmq/zmq_context.h"
 #include "node/log.h"
 #include "node/node_join.h"
 #include "node/process_timeline.h"
 #include "node/processes.h"
-#include "node/shared_memory.h"
 #include "run/snapshot_store.h"
 #include "server/lane.h"
 
@@ -35,7 +30,7 @@ constexpr uint32_t kDefaultLanesMax = 8;
 // How long the other lanes may take to hear of the end that lane 0 has heard of.
 constexpr auto kLaneEndMax = std::chrono::seconds(1);
 
-uint32_t LaneCountOf(const ServerArgs& args) {
+uint32_t ChooseLaneCount(const ServerArgs& args) {
   if (args.lanes != 0) return args.lanes;
   return std::clamp(std::thread::hardware_concurrency() / kCoresPerLane, 1u, kDefaultLanesMax);
 }
@@ -55,13 +50,13 @@ Result<std::string> LaneEndpoint(const std::string& bind, uint32_t lane) {
   return endpoint->ToString();
 }
 
-HeartbeatState HeartbeatOf(JobId job, const Lane& lane, const Transport& transport) {
+HeartbeatState MakeHeartbeat(JobId job, const Lane& lane, const Transport& transport) {
   return {.job = job,
           .scheduler = lane.scheduler(),
           .generation = lane.view().generation,
           .view = lane.view().id,
-          .activity = Activity::kServing,
-          .step = lane.is_primary_of_any() ? StepReading(lane.committed()) : Step(0),
+          .content = {.activity = Activity::kServing,
+                      .step = lane.is_primary_of_any() ? StepReading(lane.committed()) : Step(0)},
           .lines = transport.CountLines()};
 }
 
@@ -109,7 +104,7 @@ class ServerProcess {
   Result<MembershipEnd> Serve(const Membership& membership);
   Result<MembershipEnd> RunLanes(const Membership& membership, HeartbeatSender& heartbeat,
                                  const Seats& seats);
-  LoopOptions OptionsOf(const Membership& membership, Seat& seat, StopFlag& broken) const;
+  LoopOptions MakeOptions(const Membership& membership, Seat& seat, StopFlag& broken) const;
 
   const ServerArgs& args_;
   ShutdownSignal shutdown_;
@@ -124,15 +119,14 @@ class ServerProcess {
 Status ServerProcess::BindLanes() {
   Result<Endpoint> scheduler = ParsePeerEndpoint(args_.join);
   if (!scheduler.ok()) return scheduler.status();
-  const uint32_t lane_count = LaneCountOf(args_);
+  const uint32_t lane_count = ChooseLaneCount(args_);
   // The last lane has the highest port; one that is too high shows before anything is bound.
   Result<std::string> highest = LaneEndpoint(args_.bind, lane_count - 1);
   if (!highest.ok()) return BadBind(highest.status());
   for (uint32_t i = 0; i < lane_count; ++i) {
     const PeerId self{kUnknownNode, incarnation_, static_cast<uint16_t>(i)};
-    const auto warn = [](const std::string& text) { spdlog::warn("{}", text); };
     transports_.push_back(std::make_unique<Transport>(
-        context_, self, Transport::Options{.insecure = args_.insecure, .on_warning = warn}));
+        context_, self, Transport::Options{.insecure = args_.insecure, .on_warning = LogWarning}));
     Result<std::string> wanted = LaneEndpoint(args_.bind, i);
     if (!wanted.ok()) return wanted.status();
     Result<std::string> bound = transports_[i]->Bind(*wanted);
@@ -178,22 +172,17 @@ Result<MembershipEnd> ServerProcess::Live() {
 }
 
 Result<MembershipEnd> ServerProcess::Serve(const Membership& membership) {
-  Result<Model> model = ModelOf(membership);
+  Result<Model> model = CreateModel(membership);
   if (!model.ok()) return model.status();
   const JobPlan plan(membership.job, membership.data, model->layout());
-  HeartbeatSender heartbeat(context_,
-                            {.self = membership.self,
-                             .scheduler_endpoint = args_.join,
-                             .interval = std::chrono::milliseconds(membership.job.heartbeat_ms)},
+  HeartbeatSender heartbeat(context_, HeartbeatOptions(membership, args_.join),
                             {.job = membership.job_id,
                              .scheduler = membership.scheduler,
-                             .activity = Activity::kServing});
+                             .content = {.activity = Activity::kServing}});
   if (Status s = heartbeat.Start(); !s.ok()) return s;
   SnapshotStore store(
       {.folder = membership.snapshot_dir, .process = incarnation_, .job = membership.job_id});
-  const std::unique_ptr<Timeline> timeline =
-      OpenTimeline(membership.job, TimelineFolderOf(membership.snapshot_dir),
-                   fmt::format("server {}", membership.rank), incarnation_.value());
+  const std::unique_ptr<Timeline> timeline = OpenTimeline(membership, Role::kServer);
   const ClockProbe clock(context_, args_.join, timeline.get());
   Seats seats;
   for (uint16_t i = 0; i < transports_.size(); ++i) {
@@ -217,8 +206,8 @@ Result<MembershipEnd> ServerProcess::Serve(const Membership& membership) {
 }
 
 // What every lane's loop does; lane 0's does more.
-LoopOptions ServerProcess::OptionsOf(const Membership& membership, Seat& seat,
-                                     StopFlag& broken) const {
+LoopOptions ServerProcess::MakeOptions(const Membership& membership, Seat& seat,
+                                       StopFlag& broken) const {
   const bool has_partials = HasPartials(membership.job.optimizer);
   const auto primaries_talk = has_partials ? PrimariesTalk::kYes : PrimariesTalk::kNo;
   const auto judge = [&membership, &seat, &broken](const Status& dialed, uint32_t generation) {
@@ -258,7 +247,7 @@ Result<MembershipEnd> ServerProcess::RunLanes(const Membership& membership,
   StopFlag broken;  // for lane 0, when a lane cannot go on
   std::vector<std::future<void>> others;
   for (size_t i = 1; i < seats.size(); ++i) {
-    LoopOptions options = OptionsOf(membership, *seats[i], broken);
+    LoopOptions options = MakeOptions(membership, *seats[i], broken);
     options.stop = &stop;
     others.push_back(std::async(std::launch::async, [options, &seat = *seats[i]] {
       SetFloatEnvironment();
@@ -267,10 +256,10 @@ Result<MembershipEnd> ServerProcess::RunLanes(const Membership& membership,
   }
   Lane& first = seats[0]->lane;
   const auto tell = [&](Micros) {
-    heartbeat.Update(HeartbeatOf(membership.job_id, first, seats[0]->transport));
+    heartbeat.Update(MakeHeartbeat(membership.job_id, first, seats[0]->transport));
   };
   NodeWatch watch(shutdown_, heartbeat, membership, [&](Micros now) { first.StartLeaving(now); });
-  LoopOptions options = OptionsOf(membership, *seats[0], broken);
+  LoopOptions options = MakeOptions(membership, *seats[0], broken);
   options.stop = &broken;
   options.local.push_back(watch.Source());
   options.local.push_back({-1, tell});
@@ -286,16 +275,11 @@ Result<MembershipEnd> ServerProcess::RunLanes(const Membership& membership,
     if (!seat->dialed.ok()) return seat->dialed;
   }
   if (!watch.verdict().ok()) return watch.verdict();
-  return EndOf(first.stop(), first.refusal(), watch.is_leaving());
+  return ConcludeMembership(first.stop(), first.refusal(), watch.is_leaving());
 }
 
 }  // namespace
 
-int RunServer(const ServerArgs& args) {
-  const Status status = ServerProcess(args).Run();
-  if (status.ok()) return kExitCompleted;
-  spdlog::error("{}", status.message());
-  return ExitCodeOf(status);
-}
+int RunServer(const ServerArgs& args) { return ExitWith(ServerProcess(args).Run()); }
 
 }  // namespace pando

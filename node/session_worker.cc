@@ -1,12 +1,29 @@
 #include "node/session_worker.h"
 
+#include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
-#include <set>
+#include <string>
 #include <tuple>
 #include <utility>
 
 namespace pando {
+namespace {
+
+std::string RelayEndpoint(const PeerId& relay) {
+  return fmt::format("ipc://@pando-relay-{:016x}", relay.incarnation.value());
+}
+
+}  // namespace
+
+Result<MembershipEnd> ConcludeWork(const Status& dialed, const NodeWatch& watch,
+                                   const Lifecycle& life) {
+  if (!dialed.ok()) return dialed;
+  if (!watch.verdict().ok()) return watch.verdict();
+  // This process would fail again at once. Its launcher may restart it after a pause.
+  if (life.refusal() && life.failure()) return Internal(life.failure()->text);
+  return ConcludeMembership(life.stop(), life.refusal(), watch.is_leaving());
+}
 
 void ComputeNewsBox::Push(News news) {
   const auto* gradient = std::get_if<GradientReady>(&news.event);
@@ -14,6 +31,44 @@ void ComputeNewsBox::Push(News news) {
   const bool is_little = gradient != nullptr && (unseen_bytes_ += bytes) < PushSender::kFlushBytes;
   if (!is_little) unseen_bytes_ = 0;
   std::ignore = mailbox_.Push(std::move(news), is_little ? Wake::kLater : Wake::kNow);
+}
+
+void HostLines::Open(const PeerId& self) {
+  const Result<std::string> bound = transport_.Bind(RelayEndpoint(self));
+  is_bound_ = bound.ok();
+  if (!is_bound_)
+    spdlog::info("cannot sum for other workers of this host: {}", bound.status().message());
+}
+
+void HostLines::Tell(bool is_given_up) {
+  const PeerId before = std::exchange(given_up_, is_given_up ? relay_ : PeerId());
+  if (before == given_up_) return;
+  if (is_given_up)
+    spdlog::info("node {} does not answer; pushing gradients to the servers", relay_.node.value());
+  else if (before == relay_)
+    spdlog::info("node {} answers; giving gradients to it again", relay_.node.value());
+}
+
+void HostLines::Close() {
+  if (std::exchange(is_bound_, false)) transport_.Unbind();
+  relay_ = given_up_ = PeerId();
+}
+
+std::set<PeerId> HostLines::Connect(const HostGroup& group, const PeerId& self) {
+  const bool is_news = std::exchange(relay_, group.relay) != group.relay;
+  if (!group.has_relay()) return {};
+  if (group.relay == self) {
+    if (is_news)
+      spdlog::info("summing the gradients of this host's {} workers", group.workers.size());
+    return {};
+  }
+  if (is_news) {
+    spdlog::info("giving gradients to node {}, a worker of this host, which sums them",
+                 group.relay.node.value());
+  }
+  const Status dialed = transport_.Dial(group.relay, RelayEndpoint(group.relay));
+  if (!dialed.ok()) spdlog::info("cannot reach it: {}", dialed.message());
+  return dialed.ok() ? std::set{group.relay} : std::set<PeerId>();
 }
 
 SessionWorker::SessionWorker(const WorkerParts& parts, HostLines& host_lines)
@@ -52,12 +107,7 @@ Result<MembershipEnd> SessionWorker::Run(const Tell& tell) {
                [&] { return session_.finished() || !dialed_.ok() || !watch.verdict().ok(); }});
   news_.mailbox().Close();
   LogTraffic();
-  if (!dialed_.ok()) return dialed_;
-  if (!watch.verdict().ok()) return watch.verdict();
-  // This process would fail again at once. Its launcher may restart it after a pause.
-  const Lifecycle& life = session_.lifecycle();
-  if (life.refusal() && life.failure()) return Internal(life.failure()->text);
-  return EndOf(life.stop(), life.refusal(), watch.is_leaving());
+  return ConcludeWork(dialed_, watch, session_.lifecycle());
 }
 
 void SessionWorker::TakeNews(Micros now) {

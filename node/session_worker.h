@@ -5,11 +5,12 @@
 
 #include <atomic>
 #include <functional>
+#include <set>
 
 #include "common/mailbox.h"
-#include "node/host_lines.h"
 #include "node/node_join.h"
 #include "node/process_timeline.h"
+#include "proto/assignment.h"
 #include "train/trainer.h"
 #include "worker/session.h"
 
@@ -29,6 +30,10 @@ struct WorkerParts {
   Ready ready;
 };
 
+// How a worker's loop ended. `dialed`: why a peer cannot be reached, if so.
+Result<MembershipEnd> ConcludeWork(const Status& dialed, const NodeWatch& watch,
+                                   const Lifecycle& life);
+
 // Events on their way from the computing threads to the protocol thread. Gradients wake it only
 // once they are worth a message. The end of a call always wakes it, and follows the call's
 // gradients, so none of them waits for ever.
@@ -44,6 +49,30 @@ class ComputeNewsBox {
  private:
   std::atomic<size_t> unseen_bytes_ = 0;
   Mailbox<News> mailbox_;
+};
+
+// HostLines: the connections of one host's workers to the one that sums for them (P6a): a Unix
+// socket in the abstract namespace, which only this host's processes reach. Threads: that of the
+// transport.
+class HostLines {
+ public:
+  explicit HostLines(Transport& transport) : transport_(transport) {}  // outlives it
+
+  // Lets the workers of this host connect, before a view can name this one as their relay. If that
+  // fails they push separately.
+  void Open(const PeerId& self);
+  // Call before the process becomes another incarnation.
+  void Close();
+  // Connects to the group's relay, if this process is not the relay. Returns the peers.
+  std::set<PeerId> Connect(const HostGroup& group, const PeerId& self);
+  // Logs that the relay does not answer, and that it answers again.
+  void Tell(bool is_given_up);
+
+ private:
+  Transport& transport_;
+  PeerId relay_;  // of the newest group
+  bool is_bound_ = false;
+  PeerId given_up_;  // of the relays
 };
 
 class SessionWorker {

@@ -3,18 +3,19 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <csignal>
 #include <utility>
 
 #include "common/exit_codes.h"
-#include "common/host_name.h"
+#include "common/system.h"
 
 namespace pando {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-uint64_t MicrosOf(ProcessGroup::TimePoint time) {
+uint64_t CountMicros(ProcessGroup::TimePoint time) {
   return static_cast<uint64_t>(
       std::chrono::duration_cast<std::chrono::microseconds>(time.time_since_epoch()).count());
 }
@@ -48,6 +49,13 @@ bool Supervisor::Wait(TimePoint deadline, std::span<const int> fds) {
   const bool has_happened = group_.Wait(std::min(deadline, NextDue()), fds);
   RunDue(Clock::now());
   return has_happened || Clock::now() < deadline;
+}
+
+void Supervisor::AwaitExits(ShutdownSignal& shutdown, TimePoint deadline) {
+  const std::array fds{shutdown.fd()};
+  while (running_count() > 0) {
+    if (!Wait(deadline, fds) || shutdown.Take() != 0) return;
+  }
 }
 
 Supervisor::TimePoint Supervisor::NextDue() const {
@@ -105,15 +113,15 @@ void Supervisor::Bury(const ProcessExit& exit) {
 
 void Supervisor::TellDeath(const Kept& kept, const ProcessExit& exit) {
   if (!options_.on_fault) return;
-  FaultNote note = NoteOf(kept, exit.pid);
+  FaultNote note = MakeNote(kept, exit.pid);
   note.action = kept.killed_us != 0 ? EnumName(ChaosAction::kKill) : "exit";
   note.injected_us = kept.killed_us;
-  note.exited_us = MicrosOf(Clock::now());
+  note.exited_us = CountMicros(Clock::now());
   note.text = ExitText(exit);
   options_.on_fault(std::move(note));
 }
 
-FaultNote Supervisor::NoteOf(const Kept& kept, pid_t pid) const {
+FaultNote Supervisor::MakeNote(const Kept& kept, pid_t pid) const {
   return {.role = kept.role,
           .host = HostName(),
           .process_id = static_cast<uint32_t>(pid),
@@ -127,13 +135,13 @@ void Supervisor::Inject(const ChaosAct& act) {
   Kept& kept = it->second;
   const TimePoint now = Clock::now();
   if (act.action == ChaosAction::kKill) {
-    kept.killed_us = MicrosOf(now);  // told with its end, in a moment
+    kept.killed_us = CountMicros(now);  // told with its end, in a moment
     group_.Signal(act.process, SIGKILL);
     return;
   }
-  FaultNote note = NoteOf(kept, *pid);
+  FaultNote note = MakeNote(kept, *pid);
   note.action = EnumName(act.action);
-  note.injected_us = MicrosOf(now);
+  note.injected_us = CountMicros(now);
   const auto ms = std::chrono::ceil<std::chrono::milliseconds>(act.duration);
   note.text = fmt::format("for {} ms", ms.count());
   if (act.action == ChaosAction::kStop) {

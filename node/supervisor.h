@@ -11,6 +11,7 @@
 
 #include "node/chaos.h"
 #include "node/launcher.h"
+#include "node/shutdown.h"
 #include "proto/messages.h"
 
 namespace pando {
@@ -70,6 +71,8 @@ class Supervisor {
 
   // ProcessGroup::Wait; restarts the processes whose pause is over.
   bool Wait(TimePoint deadline, std::span<const int> fds = {});
+  // Waits until all processes have exited, the deadline passes, or a signal asks to end the wait.
+  void AwaitExits(ShutdownSignal& shutdown, TimePoint deadline = TimePoint::max());
   // Injects a fault and reports it. A stopped process continues after the act's duration.
   void Inject(const ChaosAct& act);
   // From here on no process restarts, no exit is a failure, and stopped processes continue.
@@ -99,7 +102,7 @@ class Supervisor {
   void OnExit(const ProcessExit& exit);
   void Bury(const ProcessExit& exit);
   void TellDeath(const Kept& kept, const ProcessExit& exit);
-  FaultNote NoteOf(const Kept& kept, pid_t pid) const;
+  FaultNote MakeNote(const Kept& kept, pid_t pid) const;
   void RunDue(TimePoint now);
   TimePoint NextDue() const;
 

@@ -7,69 +7,40 @@
 #include <optional>
 #include <utility>
 
-#include "common/allocation.h"
 #include "common/exit_codes.h"
-#include "common/float_env.h"
-#include "common/time_slice.h"
+#include "common/system.h"
 #include "job/batch_check.h"
 #include "job/device_choice.h"
-#include "net/incarnation.h"
-#include "net/zmq/isolation.h"
-#include "node/clock_probe.h"
+#include "net/zmq/zmq_context.h"
 #include "node/gpu_monitor.h"
 #include "node/group_worker.h"
-#include "node/host_lines.h"
 #include "node/log.h"
 #include "node/node_join.h"
 #include "node/process_timeline.h"
 #include "node/processes.h"
 #include "node/session_worker.h"
-#include "node/shared_memory.h"
 #include "train/bit_flip.h"
 #include "train/probe.h"
 
 namespace pando {
 namespace {
 
-// Says when this worker learns of a commit: what is known of steps while no scheduler writes
-// metrics (pando bench recovery).
-class CommitLog {
- public:
-  void Tell(Version known, Micros now) {
-    if (known == known_) return;
-    known_ = known;
-    spdlog::debug("version {} committed, at {} us", known.value(), now.count());
-  }
-
- private:
-  Version known_;
-};
-
 template <class AnySession>  // a session, or a group's
 HeartbeatState MakeHeartbeat(JobId job, const AnySession& session, const Trainer& trainer,
                              const GpuState& gpu, const Transport& transport, Micros now) {
-  const Heartbeat activity = session.CurrentActivity(now);
-  const Micros waited = std::chrono::milliseconds(activity.waiting_ms);
+  Heartbeat content = session.CurrentActivity(now);
+  content.micro_batch_us = trainer.micro_batch_us();
+  content.data_stall_us = trainer.data_stall_us();
+  content.exposed_sync_us = trainer.exposed_sync_us();
+  content.gpu_memory_bytes = gpu.memory_used_bytes;
+  content.gpu_percent = gpu.utilisation_percent;
   return {.job = job,
           .scheduler = session.scheduler(),
           .generation = session.view().generation,
           .view = session.view().id,
-          .activity = activity.activity,
-          .step = activity.step,
-          .waiting_for = activity.waiting_for,
-          .waiting_since = now - waited,
-          .micro_batch_us = trainer.micro_batch_us(),
-          .data_stall_us = trainer.data_stall_us(),
-          .exposed_sync_us = trainer.exposed_sync_us(),
-          .gpu_memory_bytes = gpu.memory_used_bytes,
-          .gpu_percent = gpu.utilisation_percent,
+          .content = content,
+          .waiting_since = now - std::chrono::milliseconds(content.waiting_ms),
           .lines = transport.CountLines()};
-}
-
-std::unique_ptr<Timeline> OpenWorkerTimeline(const Membership& membership) {
-  return OpenTimeline(membership.job, TimelineFolderOf(membership.snapshot_dir),
-                      fmt::format("worker {}", membership.rank),
-                      membership.self.incarnation.value());
 }
 
 class WorkerProcess {
@@ -100,9 +71,7 @@ class WorkerProcess {
   IsolationSignal isolation_{context_};
   Incarnation incarnation_ = NewIncarnation();
   uint32_t wanted_rank_;
-  Transport transport_{context_,
-                       {kUnknownNode, incarnation_, 0},
-                       {.on_warning = [](const std::string& text) { spdlog::warn("{}", text); }}};
+  Transport transport_{context_, {kUnknownNode, incarnation_, 0}, {.on_warning = LogWarning}};
   HostLines host_lines_{transport_};
   std::string prepared_for_;            // the job's text
   std::unique_ptr<Prepared> prepared_;  // kept when the process joins again
@@ -137,12 +106,9 @@ Result<MembershipEnd> WorkerProcess::Live() {
   return Work(membership);
 }
 
-// What goes wrong here is told to the scheduler, so that it knows this cause.
+// A failure here is reported to the scheduler, so that it knows this cause.
 Result<MembershipEnd> WorkerProcess::Work(Membership& membership) {
-  HeartbeatSender heartbeat(context_,
-                            {.self = membership.self,
-                             .scheduler_endpoint = args_.join,
-                             .interval = std::chrono::milliseconds(membership.job.heartbeat_ms)},
+  HeartbeatSender heartbeat(context_, HeartbeatOptions(membership, args_.join),
                             {.job = membership.job_id, .scheduler = membership.scheduler});
   if (Status s = heartbeat.Start(); !s.ok()) return s;
   if (!args_.data_path.empty()) membership.job.data_path = args_.data_path;
@@ -164,19 +130,16 @@ Status WorkerProcess::PrepareFor(const Membership& membership) {
 }
 
 Result<WorkerProcess::Prepared> WorkerProcess::Prepare(const Membership& membership) const {
-  Result<std::unique_ptr<DataSet>> data =
-      OpenDataSet(membership.job, [](const std::string& text) { spdlog::warn("{}", text); });
+  Result<std::unique_ptr<DataSet>> data = OpenDataSet(membership.job, LogWarning);
   if (!data.ok()) return data.status();
   if (Status s = CheckData(membership, **data); !s.ok()) return s;
-  Result<Model> model = ModelOf(membership);
+  Result<Model> model = CreateModel(membership);
   if (!model.ok()) return model.status();
   JobPlan plan(membership.job, membership.data, model->layout());
-  Result<DeviceChoice> choice = ParseDevice("--device", args_.device);
-  if (!choice.ok()) return choice.status();
-  Result<OpenedDevice> device = OpenDevice(*choice, membership.job);
+  Result<OpenedDevice> device = OpenDevice(args_.device, membership.job);
   if (!device.ok()) return device.status();
-  const uint64_t gpu_free_bytes = device->gpu ? RoomOf(device->device()).free_bytes : 0;
-  const Status has_room = CheckMemoryOf(device->device(), plan, *model);
+  const uint64_t gpu_free_bytes = device->gpu ? ReadRoom(device->device()).free_bytes : 0;
+  const Status has_room = CheckDeviceMemory(device->device(), plan, *model);
   if (!has_room.ok()) return has_room;
   Result<uint64_t> probe = ProbeHash(plan, *model, **data, device->device());
   if (!probe.ok()) return probe.status();
@@ -210,7 +173,7 @@ Result<MembershipEnd> WorkerProcess::Train(const Membership& membership,
     TellScheduler(transport_, membership, 0, buffers.status());
     return buffers.status();
   }
-  const std::unique_ptr<Timeline> timeline = OpenWorkerTimeline(membership);
+  const std::unique_ptr<Timeline> timeline = OpenTimeline(membership, Role::kWorker);
   const ClockProbe clock(context_, args_.join, timeline.get());
   const WorkerParts parts{
       .context = context_,
@@ -233,11 +196,14 @@ Result<MembershipEnd> WorkerProcess::Train(const Membership& membership,
                 .data_fingerprint = prepared_->data->fingerprint()}};
   const std::optional<OpenedGpu>& gpu = prepared_->device.gpu;
   GpuMonitor gpu_monitor(gpu ? gpu->bus_id() : "");
-  CommitLog commits;
+  Version known;  // to be committed
   const auto tell = [&](const auto& session, const Trainer& trainer, Micros now) {
     heartbeat.Update(
         MakeHeartbeat(membership.job_id, session, trainer, gpu_monitor.Read(), transport_, now));
-    commits.Tell(session.known_everywhere(), now);
+    if (session.known_everywhere() == known) return;
+    known = session.known_everywhere();
+    // All that is known of steps while no scheduler writes metrics (pando bench recovery).
+    spdlog::debug("version {} committed, at {} us", known.value(), now.count());
   };
   if (!has_servers) {
     Result<MembershipEnd> end = GroupWorker(parts).Run(tell);
@@ -256,18 +222,13 @@ void WorkerProcess::LogGpuMemory() const {
   const Device device = prepared_->device.device();
   const GpuMemoryPlan planned = PlanGpuMemory(device, prepared_->plan, prepared_->model,
                                               prepared_->plan.steps.micro_batch_samples_max());
-  const uint64_t free_bytes = RoomOf(device).free_bytes;
+  const uint64_t free_bytes = ReadRoom(device).free_bytes;
   spdlog::info("GPU memory: planned {} bytes, took {}", planned.total(),
                prepared_->gpu_free_bytes - std::min(free_bytes, prepared_->gpu_free_bytes));
 }
 
 }  // namespace
 
-int RunWorker(const WorkerArgs& args) {
-  const Status status = WorkerProcess(args).Run();
-  if (status.ok()) return kExitCompleted;
-  spdlog::error("{}", status.message());
-  return ExitCodeOf(status);
-}
+int RunWorker(const WorkerArgs& args) { return ExitWith(WorkerProcess(args).Run()); }
 
 }  // namespace pando

@@ -51,56 +51,40 @@ void ApplyMetric(const Slice& s) {
   for (size_t i = 0; i < s.count; ++i) s.parameters_out[i] = s.gradient[i] * s.gradient_scale;
 }
 
-// The values that the loops read from options and scalars, each rounded to float once.
+// The values that the loops read from options and scalars, each rounded to float once. Products and
+// quotients of scalars are computed in double, as in PyTorch. IEEE 754 makes them exact functions
+// of their inputs on every machine, like the float ones (P36).
 struct Coefficients {
-  float lr;
-  bool couples_decay;     // a test, not a zero factor: g + 0·p would lose the sign of g = −0
-  float weight_decay;     // coupled: added to the gradient; LAMB: to the direction
-  float clip_value;       // infinite: none
-  float gradient_factor;  // clipping by norm; 1: none
-  float ratio;            // LARS, LAMB: trust ratio
-  // SGD
-  bool is_first_step;
-  bool nesterov;
-  float momentum;  // and Adam's beta1
-  float one_minus_dampening;
-  // Adam, AdamW
-  float one_minus_beta1;
-  float beta2;
-  float one_minus_beta2;
-  float eps;
-  float step_size;  // lr / bias_correction1
-  float bias_correction1;
-  float bias_correction2_sqrt;
-  float parameter_decay;  // decoupled: factor of the parameter
-};
-
-// Products and quotients of scalars are computed in double, as in PyTorch. IEEE 754 makes them
-// exact functions of their inputs on every machine, like the float ones (P36).
-Coefficients MakeCoefficients(const OptimizerOptions& o, const Optimizer::Update& u) {
-  const double lr = u.scalars.lr;
+  const OptimizerOptions& o;
+  const Optimizer::Update& u;
+  const double exact_lr = u.scalars.lr;
   const bool decouples_decay = o.kind == OptimizerKind::kAdamW || o.kind == OptimizerKind::kLamb;
-  return {
-      .lr = u.scalars.lr,
-      .couples_decay = !decouples_decay && o.weight_decay != 0.0,
-      .weight_decay = static_cast<float>(o.weight_decay),
-      .clip_value = o.clip_value > 0.0 ? static_cast<float>(o.clip_value) : INFINITY,
-      .gradient_factor = u.factors.empty() ? 1.0f : u.factors[0],
-      .ratio = 1.0f,
-      .is_first_step = u.is_first_step,
-      .nesterov = o.nesterov,
-      .momentum = u.scalars.momentum,
-      .one_minus_dampening = static_cast<float>(1.0 - o.dampening),
-      .one_minus_beta1 = 1.0f - u.scalars.momentum,
-      .beta2 = static_cast<float>(o.beta2),
-      .one_minus_beta2 = static_cast<float>(1.0 - o.beta2),
-      .eps = static_cast<float>(o.eps),
-      .step_size = static_cast<float>(lr / u.scalars.bias_correction1),
-      .bias_correction1 = u.scalars.bias_correction1,
-      .bias_correction2_sqrt = u.scalars.bias_correction2_sqrt,
-      .parameter_decay = decouples_decay ? static_cast<float>(1.0 - lr * o.weight_decay) : 1.0f,
-  };
-}
+
+  float lr = u.scalars.lr;
+  // A test, not a zero factor: g + 0·p would lose the sign of g = −0.
+  bool couples_decay = !decouples_decay && o.weight_decay != 0.0;
+  // Coupled: added to the gradient; LAMB: to the direction.
+  float weight_decay = static_cast<float>(o.weight_decay);
+  float clip_value = o.clip_value > 0.0 ? static_cast<float>(o.clip_value) : INFINITY;
+  float gradient_factor = u.factors.empty() ? 1.0f : u.factors[0];  // clipping by norm
+  float ratio = 1.0f;                                               // LARS, LAMB: trust ratio
+  // SGD
+  bool is_first_step = u.is_first_step;
+  bool nesterov = o.nesterov;
+  float momentum = u.scalars.momentum;  // and Adam's beta1
+  float one_minus_dampening = static_cast<float>(1.0 - o.dampening);
+  // Adam, AdamW
+  float one_minus_beta1 = 1.0f - u.scalars.momentum;
+  float beta2 = static_cast<float>(o.beta2);
+  float one_minus_beta2 = static_cast<float>(1.0 - o.beta2);
+  float eps = static_cast<float>(o.eps);
+  float step_size = static_cast<float>(exact_lr / u.scalars.bias_correction1);
+  float bias_correction1 = u.scalars.bias_correction1;
+  float bias_correction2_sqrt = u.scalars.bias_correction2_sqrt;
+  // Decoupled: factor of the parameter.
+  float parameter_decay =
+      decouples_decay ? static_cast<float>(1.0 - exact_lr * o.weight_decay) : 1.0f;
+};
 
 // torch.nn.utils.clip_grad_value_; NaN stays NaN.
 inline float Clip(float g, float limit) {
@@ -334,7 +318,8 @@ size_t Optimizer::partial_count(ShardRange range) const {
 void Optimizer::MakePartials(const Update& u, std::span<float> partials) const {
   PANDO_CHECK(has_partials() && partials.size() == partial_count(u.range));
   PANDO_CHECK(u.factors.empty());
-  Coefficients c = MakeCoefficients(options_, Counted(u));
+  const Update counted = Counted(u);
+  Coefficients c{options_, counted};
   c.couples_decay = false;
   double gradient_squares = 0;
   size_t at = 1;
@@ -446,7 +431,7 @@ void Optimizer::Apply(const Update& u) const {
   if (IsSkipped(u)) return Skip(u);
 
   const Update counted = Counted(u);
-  const Coefficients decaying = MakeCoefficients(options_, counted);
+  const Coefficients decaying{options_, counted};
   Coefficients excluded = decaying;
   excluded.couples_decay = false;
   excluded.parameter_decay = 1.0f;

@@ -14,33 +14,19 @@ double AnnealCosine(double start, double end, double progress) {
   return end + (start - end) / 2.0 * (std::cos(std::numbers::pi * progress) + 1.0);
 }
 
-// torch's OneCycleLR, two phases: the place of a step within the rise or the fall.
-struct CyclePoint {
-  bool rises;
-  double progress;  // 0..1 within its phase
+// torch's OneCycleLR, two phases: the value rises, or falls, from `start` to `peak`, then goes to
+// `end`.
+struct Cycle {
+  double start, peak, end;
 };
 
-CyclePoint LocateInCycle(double pct_start, uint64_t step, uint64_t step_count) {
+double ValueInCycle(const Cycle& cycle, double pct_start, uint64_t step, uint64_t step_count) {
   const double peak = pct_start * static_cast<double>(step_count) - 1.0;
   const double last = static_cast<double>(step_count) - 1.0;
   const auto at = static_cast<double>(step);
+  if (at > peak) return AnnealCosine(cycle.peak, cycle.end, (at - peak) / (last - peak));
   // A peak at step 0 has no rise; torch divides by zero there.
-  if (at <= peak) return {true, peak > 0.0 ? at / peak : 1.0};
-  return {false, (at - peak) / (last - peak)};
-}
-
-double OneCycleRate(const ScheduleOptions& s, double max_lr, uint64_t step, uint64_t step_count) {
-  const double start_lr = max_lr / s.div_factor;
-  const double end_lr = start_lr / s.final_div_factor;
-  const CyclePoint point = LocateInCycle(s.pct_start, step, step_count);
-  return point.rises ? AnnealCosine(start_lr, max_lr, point.progress)
-                     : AnnealCosine(max_lr, end_lr, point.progress);
-}
-
-double OneCycleMomentum(const ScheduleOptions& s, uint64_t step, uint64_t step_count) {
-  const CyclePoint point = LocateInCycle(s.pct_start, step, step_count);
-  return point.rises ? AnnealCosine(s.max_momentum, s.base_momentum, point.progress)
-                     : AnnealCosine(s.base_momentum, s.max_momentum, point.progress);
+  return AnnealCosine(cycle.start, cycle.peak, peak > 0.0 ? at / peak : 1.0);
 }
 
 // LinearLR and PolynomialLR: 0 at the first step, 1 after total_iters.
@@ -58,12 +44,14 @@ double KindRate(const ScheduleOptions& s, double lr, uint64_t step, uint64_t ste
       const uint64_t decays = s.step_size == 0 ? 0 : step / s.step_size;
       return lr * std::pow(s.gamma, static_cast<double>(decays));
     }
-    case ScheduleKind::kCosine:  // CosineAnnealingLR with T_max = step_count: ends just above
-                                 // min_lr
+    case ScheduleKind::kCosine:
+      // CosineAnnealingLR with T_max = step_count: ends just above min_lr
       return AnnealCosine(lr, s.min_lr,
                           static_cast<double>(step) / static_cast<double>(step_count));
-    case ScheduleKind::kOneCycle:
-      return OneCycleRate(s, lr, step, step_count);
+    case ScheduleKind::kOneCycle: {
+      const double start = lr / s.div_factor;
+      return ValueInCycle({start, lr, start / s.final_div_factor}, s.pct_start, step, step_count);
+    }
     case ScheduleKind::kMultiStep: {
       const auto decays = std::ranges::count_if(s.milestones, [&](auto m) { return m <= step; });
       return lr * std::pow(s.gamma, static_cast<double>(decays));
@@ -143,7 +131,8 @@ double Schedule::Momentum(uint64_t step) const {
   const bool cycles = schedule_.kind == ScheduleKind::kOneCycle && schedule_.cycle_momentum;
   if (!cycles || (is_sgd && fixed == 0.0)) return fixed;
   const KindPoint point = AfterWarmup(schedule_, step, step_count_);
-  return OneCycleMomentum(schedule_, point.step, point.step_count);
+  return ValueInCycle({schedule_.max_momentum, schedule_.base_momentum, schedule_.max_momentum},
+                      schedule_.pct_start, point.step, point.step_count);
 }
 
 }  // namespace pando

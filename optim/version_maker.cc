@@ -1,10 +1,97 @@
 #include "optim/version_maker.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "common/check.h"
 
 namespace pando {
+namespace {
+
+// torch.nn.utils.clip_grad_norm_ adds it to the denominator.
+constexpr double kClipEps = 1e-6;
+
+double Square(float x) { return static_cast<double>(x) * static_cast<double>(x); }
+
+}  // namespace
+
+PartialPlan::PartialPlan(const OptimizerOptions& options, const TensorLayout& layout,
+                         const ShardPlan& shards)
+    : options_(options) {
+  const Optimizer optimizer(options, layout);
+  if (!optimizer.has_partials()) return;
+  const uint32_t shard_count = shards.shard_count();
+  const ShardPlan::Run all{0, shard_count};
+  adapted_.resize(shard_count);
+  for (uint32_t s = 0; s < shard_count; ++s)
+    needs_.push_back(options.clip_norm > 0 || options.loss_scale.is_on ? all
+                                                                       : ShardPlan::Run{s, s + 1});
+  for (size_t i = 0; i < layout.tensor_count(); ++i) {
+    const TensorSpec& spec = layout.specs()[i];
+    ShardPlan::Run& run = covering_.emplace_back();
+    if (!IsAdapted(options, spec)) continue;
+    run = shards.Covering(layout.offset(i), layout.offset(i) + spec.size());
+    for (uint32_t s = run.first; s < run.last; ++s) {
+      adapted_[s].push_back(i);
+      needs_[s] = {std::min(needs_[s].first, run.first), std::max(needs_[s].last, run.last)};
+    }
+  }
+}
+
+std::optional<std::vector<float>> PartialPlan::Combine(ShardId shard,
+                                                       const FindPartials& partials) const {
+  const ShardPlan::Run needs = Needs(shard);
+  for (uint32_t s = needs.first; s < needs.last; ++s) {
+    if (partials(ShardId(s)).empty()) return std::nullopt;
+  }
+  double clip_factor = 1.0;
+  // A NaN norm does not change the gradient: its loss ends the run.
+  if (options_.clip_norm > 0)
+    clip_factor = std::min(1.0, options_.clip_norm / (GradientNorm(needs, partials) + kClipEps));
+  std::vector<float> factors{static_cast<float>(clip_factor)};
+  for (size_t tensor : adapted_[shard.value()])
+    factors.push_back(TrustRatio(tensor, clip_factor, partials));
+  if (options_.loss_scale.is_on) factors.push_back(AreFinite(needs, partials) ? 1.0f : 0.0f);
+  return factors;
+}
+
+bool PartialPlan::AreFinite(ShardPlan::Run shards, const FindPartials& partials) const {
+  for (uint32_t s = shards.first; s < shards.last; ++s) {
+    if (partials(ShardId(s)).back() != 1.0f) return false;
+  }
+  return true;
+}
+
+double PartialPlan::GradientNorm(ShardPlan::Run shards, const FindPartials& partials) const {
+  double sum = Square(partials(ShardId(shards.first))[0]);
+  for (uint32_t s = shards.first + 1; s < shards.last; ++s) sum += Square(partials(ShardId(s))[0]);
+  return std::sqrt(sum);
+}
+
+// The trust ratio. LARS (You et al. 2017, equation 6): η‖w‖ / (‖g‖ + β‖w‖). LAMB (You et al. 2020,
+// algorithm 2): ‖w‖ / ‖r + λw‖, at most trust_ratio_max: if a layer's gradient becomes zero, r
+// fades and the ratio would keep it moving at full speed. 1 if a norm is zero.
+float PartialPlan::TrustRatio(size_t tensor, double clip_factor,
+                              const FindPartials& partials) const {
+  double weight_squares = 0;
+  double update_squares = 0;
+  const ShardPlan::Run run = covering_[tensor];
+  for (uint32_t s = run.first; s < run.last; ++s) {
+    const auto at = std::ranges::lower_bound(adapted_[s], tensor);
+    const auto slot = static_cast<size_t>(1 + 2 * (at - adapted_[s].begin()));
+    weight_squares += Square(partials(ShardId(s))[slot]);
+    update_squares += Square(partials(ShardId(s))[slot + 1]);
+  }
+  const double weight = std::sqrt(weight_squares);
+  const double update = clip_factor * std::sqrt(update_squares);
+  if (!(weight > 0.0 && update > 0.0)) return 1.0f;
+  if (options_.kind == OptimizerKind::kLamb)
+    return static_cast<float>(std::min(weight / update, options_.trust_ratio_max));
+  return static_cast<float>(options_.trust_coefficient * weight /
+                            (update + options_.weight_decay * weight));
+}
+
+// ---- the version --------------------------------------------------------------------------------
 
 Optimizer::Update VersionMaker::ToUpdate(const Inputs& inputs) const {
   return {.range = range(inputs.shard),

@@ -3,11 +3,15 @@
 // Equal inputs give equal times.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <tuple>
+#include <map>
+#include <utility>
 #include <vector>
+
+#include "common/check.h"
 
 namespace pando {
 
@@ -18,7 +22,10 @@ class LinkSimulation {
 
   double now_ms() const { return now_ms_; }
   // REQUIRES: ms >= now_ms().
-  void At(double ms, Action action);
+  void At(double ms, Action action) {
+    PANDO_CHECK(ms >= now_ms_);
+    events_.emplace(ms, std::move(action));
+  }
 
   struct Task {
     size_t link = 0;
@@ -26,7 +33,11 @@ class LinkSimulation {
     uint32_t rank = 0;  // waiting tasks: the lowest goes first, equal ones in order
   };
   // Calls `on_start` when the link starts the task, which then occupies it for service_ms.
-  void Use(const Task& task, Action on_start);
+  void Use(const Task& task, Action on_start) {
+    Link& link = links_[task.link];
+    if (!link.is_busy) return Begin(task.link, task.service_ms, on_start);
+    link.waiting.emplace(task.rank, Waiting{task.service_ms, std::move(on_start)});
+  }
 
   // Bytes that leave by one link and arrive by another at the same time, without storage in
   // between.
@@ -36,40 +47,53 @@ class LinkSimulation {
     double latency_ms = 0;
   };
   // Calls `on_arrival` when the last byte has arrived.
-  void Send(const Transfer& transfer, Action on_arrival);
+  void Send(const Transfer& transfer, Action on_arrival) {
+    Use(transfer.out, [this, transfer, on_arrival = std::move(on_arrival)] {
+      const double sent_ms = now_ms_ + transfer.out.service_ms + transfer.latency_ms;
+      At(now_ms_ + transfer.latency_ms, [this, in = transfer.in, sent_ms, on_arrival] {
+        Use(in, [this, in_ms = in.service_ms, sent_ms, on_arrival] {
+          At(std::max(sent_ms, now_ms_ + in_ms), on_arrival);
+        });
+      });
+    });
+  }
 
   // Until there is nothing left to do.
-  void Run();
+  void Run() {
+    while (!events_.empty()) {
+      const auto event = events_.extract(events_.begin());
+      now_ms_ = event.key();
+      event.mapped()();
+    }
+  }
 
  private:
-  // The first has the lowest rank or time; equal ones stay in order.
-  template <class Key>
-  struct Entry {
-    Key key;
-    uint64_t number = 0;
+  // Entries with equal keys stay in order.
+  struct Waiting {
     double service_ms = 0;
-    Action action;
-    bool operator>(const Entry& other) const {
-      return std::tie(key, number) > std::tie(other.key, other.number);
-    }
+    Action on_start;
   };
-  template <class Key>
-  using Heap = std::vector<Entry<Key>>;
   struct Link {
     bool is_busy = false;
-    Heap<uint32_t> waiting;  // key: rank
+    std::multimap<uint32_t, Waiting> waiting;  // by rank
   };
 
-  template <class Key>
-  static void Put(Heap<Key>& heap, Entry<Key> entry);
-  template <class Key>
-  static Entry<Key> Take(Heap<Key>& heap);
-  void Begin(size_t link, double service_ms, const Action& on_start);
-  void OnFree(size_t link);
+  void Begin(size_t link, double service_ms, const Action& on_start) {
+    links_[link].is_busy = true;
+    At(now_ms_ + service_ms, [this, link] { OnFree(link); });
+    on_start();
+  }
+
+  void OnFree(size_t link) {
+    auto& waiting = links_[link].waiting;
+    links_[link].is_busy = false;
+    if (waiting.empty()) return;
+    const Waiting next = std::move(waiting.extract(waiting.begin()).mapped());
+    Begin(link, next.service_ms, next.on_start);
+  }
 
   double now_ms_ = 0;
-  uint64_t entry_count_ = 0;
-  Heap<double> events_;  // key: time
+  std::multimap<double, Action> events_;  // by time
   std::vector<Link> links_;
 };
 

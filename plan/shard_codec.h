@@ -47,7 +47,6 @@ class ShardCodec {
   size_t encoded_bytes() const { return encoded_bytes_; }  // a multiple of 8
   // REQUIRES for all: `floats` has float_count() floats, and `encoded` has encoded_bytes() bytes
   // and is aligned to 4.
-  // to 4.
   void Encode(std::span<const float> floats, std::span<std::byte> encoded) const;
   void Decode(std::span<const std::byte> encoded, std::span<float> floats) const;
   // floats += the decoded values.
@@ -91,13 +90,13 @@ class PayloadPlan {
   // on earlier ones of the same worker.
   bool has_feedback() const;
   // Null if the shard travels as floats.
-  const ShardCodec* CodecOf(ShardId shard) const {
+  const ShardCodec* codec(ShardId shard) const {
     return is_exact() ? nullptr : &codecs_[shard.value()];
   }
   size_t PayloadBytes(ShardId shard) const;
   // Floats in a vector of all encoded shards, and the offset of a shard in it.
   size_t float_count() const { return offsets_.back(); }
-  size_t OffsetOf(ShardId shard) const { return offsets_[shard.value()]; }
+  size_t offset(ShardId shard) const { return offsets_[shard.value()]; }
 
  private:
   PayloadCodec codec_;

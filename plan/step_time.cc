@@ -119,16 +119,15 @@ StepTime ParameterServerStep(const StepWork& work, const Cluster& cluster, Serve
     for (const StepShard& shard : work.shards)
       ready_ms.back().push_back(timeline.ReadyMs(shard.layer, micro_batch));
   }
-  ServerExchange exchange(work, cluster, place);
-  const std::vector<double> arrivals_ms = exchange.Run(ready_ms);
+  const ExchangeTimes exchange = SimulateServers(work, cluster, place, ready_ms);
   std::vector<double> earliest_ms(work.layers.size(), 0.0);
   for (size_t i = 0; i < work.shards.size(); ++i) {
     double& layer_ms = earliest_ms[work.shards[i].layer];
-    layer_ms = std::max(layer_ms, arrivals_ms[i]);
+    layer_ms = std::max(layer_ms, exchange.arrivals_ms[i]);
   }
   return {.step_ms = timeline.ForwardEndMs(earliest_ms),
           .alone_ms = ComputeMs(work) + work.optimizer_ms,
-          .link_ms = exchange.BusiestLinkMs()};
+          .link_ms = exchange.busiest_link_ms};
 }
 
 StepTime RingStep(const StepWork& work, const Cluster& cluster, const BucketLimits& limits) {

@@ -1,11 +1,12 @@
-// Which worker computes what, by the view (P17, P18, P41). Used by the worker's session.
+// Which worker computes what, and which workers sum on their host, by the view (P6a, P17, P18,
+// P41). Used by the worker's session, and by its process, which dials the host's relay.
 #pragma once
 
 #include <algorithm>
 #include <utility>
 #include <vector>
 
-#include "plan/step_plan.h"
+#include "plan/job_plan.h"
 #include "proto/messages.h"
 
 namespace pando {
@@ -53,5 +54,22 @@ inline NodeId FindVerifier(const View& view, Step step, MicroBatch m) {
   if (at == owners.end() || owners.size() < 2) return kUnknownNode;
   return at + 1 == owners.end() ? owners.front().second : (at + 1)->second;
 }
+
+// The workers of one host that sum there before anything leaves it (P6a).
+struct HostGroup {
+  PeerId relay;                 // gets the other workers' sums; kUnknownNode: there is none
+  std::vector<NodeId> workers;  // those that own micro-batches, the relay first; at least two
+  std::vector<bool> sums;       // by shard: whether it is summed on the host
+
+  bool has_relay() const { return relay.node != kUnknownNode; }
+};
+
+// The group of this worker; its relay is the host's worker of the lowest rank. There is no relay if
+// the worker owns nothing, is the only owner, or every shard's primary is on this host.
+HostGroup HostGroupFor(const View& view, const PeerId& self, const JobPlan& plan);
+
+// The nodes of a step that the host must give, if all of its workers give theirs.
+std::vector<TreeNode> NodesOfHost(const HostGroup& group, const View& view, Step step,
+                                  const MicroBatchTree& tree);
 
 }  // namespace pando

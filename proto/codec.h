@@ -15,6 +15,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "common/blob.h"
@@ -42,5 +43,8 @@ Frames Encode(const Envelope& envelope);
 // kCorrupt with the reason for anything that is not a valid message. Payloads of the result are
 // inside the frames and keep them alive.
 Result<Envelope> Decode(const Frames& frames);
+
+// The version of Cap'n Proto that the codec was built with: "0.9.2".
+std::string CapnpVersion();
 
 }  // namespace pando

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
-#include <functional>
 #include <memory>
 
 #include "common/check.h"
@@ -23,21 +22,18 @@ class FrameIndex {
  public:
   explicit FrameIndex(const Frames& frames) {
     for (const Blob& frame : frames) by_address_.push_back(&frame);
-    std::sort(by_address_.begin(), by_address_.end(), [](const Blob* a, const Blob* b) {
-      return std::less<>()(a->bytes().data(), b->bytes().data());
-    });
+    std::ranges::sort(by_address_, {}, Address);
   }
   Blob PayloadAt(std::span<const std::byte> bytes) const {
     if (bytes.empty()) return Blob();
-    auto after = std::upper_bound(by_address_.begin(), by_address_.end(), bytes.data(),
-                                  [](const std::byte* address, const Blob* frame) {
-                                    return std::less<>()(address, frame->bytes().data());
-                                  });
+    const auto after = std::ranges::upper_bound(by_address_, bytes.data(), {}, Address);
     PANDO_CHECK(after != by_address_.begin());
     return Blob(bytes, (*std::prev(after))->keep_alive());
   }
 
  private:
+  static const std::byte* Address(const Blob* frame) { return frame->bytes().data(); }
+
   std::vector<const Blob*> by_address_;
 };
 
@@ -77,10 +73,7 @@ class Reading {
  public:
   Reading(ReadContext& context, Wire wire) : context_(context), wire_(wire) {}
 
-  template <class Field, class T, class... Limits>
-  void operator()(const Field& field, T& to, const Limits&... limits) {
-    Take(field.get(wire_), to, limits...);
-  }
+  void operator()(const auto&... fields) { (TakeField(fields), ...); }
   void Payload(Blob& to) { to = context_.Payload(wire_.getPayload()); }
   void Check(bool is_sound, const char* wrong) {
     if (!is_sound) context_.Fail(wrong);
@@ -90,6 +83,10 @@ class Reading {
   }
 
  private:
+  void TakeField(const auto& field) {
+    std::apply([&](const auto&... limits) { Take(field.get(wire_), field.member, limits...); },
+               field.limits);
+  }
   template <class T>
   requires std::is_arithmetic_v<T>
   void Take(T value, T& to) { to = value; }
@@ -111,19 +108,19 @@ class Reading {
     const bool is_known = value != kUnknownNode.value();
     to = is_known ? NodeId(context_.AtMost("node id", value, kNodesMax - 1)) : kUnknownNode;
   }
-  void Take(uint32_t value, ShardId& to) {
-    to = ShardId(context_.AtMost("shard id", value, kShardsMax - 1));
-  }
+  void Take(uint32_t value, ShardId& to) { TakeId(value, to, {"shard id", kShardsMax - 1}); }
   void Take(uint32_t value, MicroBatch& to) {
-    to = MicroBatch(context_.AtMost("micro-batch", value, kMicroBatchesMax - 1));
+    TakeId(value, to, {"micro-batch", kMicroBatchesMax - 1});
   }
   void Take(uint32_t value, TreeNode& to, uint32_t min) {
     if (value < min) context_.Fail("tree node 0 does not exist");
-    to = TreeNode(context_.AtMost("tree node", value, kTreeNodesMax - 1));
+    TakeId(value, to, {"tree node", kTreeNodesMax - 1});
   }
-  void Take(uint64_t value, Step& to) { to = Step(context_.AtMost("step", value, kStepMax)); }
-  void Take(uint64_t value, Version& to) {
-    to = Version(context_.AtMost("version", value, kStepMax));
+  void Take(uint64_t value, Step& to) { TakeId(value, to, {"step", kStepMax}); }
+  void Take(uint64_t value, Version& to) { TakeId(value, to, {"version", kStepMax}); }
+  template <class Id>
+  void TakeId(typename Id::rep value, Id& to, const Limit& limit) {
+    to = Id(context_.AtMost(limit.what, value, limit.max));
   }
   template <class List, class T, class... Limits>
   void Take(List list, std::vector<T>& to, const Limit& count, const Limits&... limits) {

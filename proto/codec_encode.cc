@@ -1,5 +1,7 @@
+#include <capnp/common.h>
 #include <capnp/message.h>
 #include <capnp/orphan.h>
+#include <fmt/format.h>
 
 #include <memory>
 #include <string>
@@ -38,18 +40,7 @@ class Writing {
  public:
   Writing(WriteContext& context, Wire wire) : context_(context), wire_(wire) {}
 
-  template <class Field, class T, class... Limits>
-  void operator()(const Field& field, T& from, const Limits&...) {
-    if constexpr (HasPlainValue<T>()) {
-      using Value = decltype(field.get(wire_));
-      field.set(wire_, static_cast<Value>(PlainValue(from)));
-    } else if constexpr (std::is_same_v<T, std::string>) {
-      field.set(wire_, ToKj(from));
-    } else {
-      auto part = InitPart(field, from);
-      Put(part, from);
-    }
-  }
+  void operator()(const auto&... fields) { (PutField(fields, fields.member), ...); }
   void Payload(Blob& payload) {
     if (!CanBeSegment(payload.bytes())) {
       wire_.setPayload(ToKj(payload.bytes()));
@@ -71,6 +62,17 @@ class Writing {
   static auto PlainValue(const T& from) {
     if constexpr (std::is_class_v<T>) return from.value();
     if constexpr (!std::is_class_v<T>) return from;
+  }
+  template <class Field, class T>
+  void PutField(const Field& field, T& from) {
+    if constexpr (HasPlainValue<T>()) {
+      using Value = decltype(field.get(wire_));
+      field.set(wire_, static_cast<Value>(PlainValue(from)));
+    } else if constexpr (std::is_same_v<T, std::string>) {
+      field.set(wire_, ToKj(from));
+    } else {
+      Put(InitPart(field, from), from);
+    }
   }
   template <class Field, class T>
   auto InitPart(const Field& field, const std::vector<T>& list) {
@@ -147,6 +149,10 @@ unsigned FirstSegmentWords(const Message& message) {
 }
 
 }  // namespace
+
+std::string CapnpVersion() {
+  return fmt::format("{}.{}.{}", CAPNP_VERSION_MAJOR, CAPNP_VERSION_MINOR, CAPNP_VERSION_MICRO);
+}
 
 Frames Encode(const Envelope& envelope) {
   auto builder = std::make_shared<capnp::MallocMessageBuilder>(FirstSegmentWords(envelope.message));

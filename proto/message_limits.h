@@ -5,6 +5,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <utility>
+#include <vector>
 
 namespace pando {
 
@@ -35,5 +37,26 @@ inline constexpr uint64_t kImageFloatsMax =
 // Frames of one message: one per payload, and the builder's own segments.
 inline constexpr size_t kFramesPerMessageMax = 2 * kItemsPerMessageMax;
 inline constexpr size_t kFrameBytesMax = kPayloadBytesMax;
+
+// ZeroMQ delivers whole messages: with one large message the receiver could not start before its
+// last byte arrives. With several, the replies begin while the rest is still being sent. So a
+// message is closed at this size of its payloads: 256 KiB to 1 MiB were best on loopback.
+inline constexpr size_t kMessageBytes = 1 << 20;
+
+// The items in messages, in order; none is empty.
+template <class Item>
+std::vector<std::vector<Item>> InMessages(std::vector<Item> items) {
+  std::vector<std::vector<Item>> messages;
+  size_t bytes = kMessageBytes;
+  for (Item& item : items) {
+    if (bytes >= kMessageBytes || messages.back().size() == kItemsPerMessageMax) {
+      messages.emplace_back();
+      bytes = 0;
+    }
+    bytes += item.payload.size_bytes();
+    messages.back().push_back(std::move(item));
+  }
+  return messages;
+}
 
 }  // namespace pando

@@ -1,7 +1,7 @@
 // The messages between scheduler, server lanes and workers, as plain structs. The protocol cores
 // see only these; proto/codec turns them into frames and back. A payload is a Blob. Outgoing, it is
-// the gradient buffer itself; incoming, it is inside the received frame. It is never copied. Rules
-// (P...) and invariants (I...) are in docs/protocol.md.
+// the gradient buffer itself; incoming, it is inside the received frame. proto/codec.h says when it
+// is copied. Rules (P...) and invariants (I...) are in docs/protocol.md.
 #pragma once
 
 #include <compare>
@@ -30,6 +30,12 @@ struct PeerId {
   Incarnation incarnation;  // 0 as a receiver: any (only for Register and clients)
   uint16_t lane = 0;
   auto operator<=>(const PeerId&) const = default;
+};
+
+// A message that is a list of equal parts.
+template <class Item>
+struct ListOf {
+  std::vector<Item> items;
 };
 
 struct ViewId {
@@ -180,20 +186,16 @@ struct PushItem {
   TreeNode node;  // canonical
   Blob payload;   // a sum over the node's samples, unscaled: floats, or encoded (P34)
 };
-struct Push {
-  std::vector<PushItem> items;
-};
+using Push = ListOf<PushItem>;
 
-// Worker or collector -> lane: exactly this version of each shard (I4), for a start or an
-// evaluation.
+// Worker or scheduler -> lane: exactly this version of each shard (I4), where no push asks for it:
+// at a start, with layer residency, for an evaluation, for the final weights.
 struct PullItem {
   ShardId shard;
   Version version;
   ParamsForm form = ParamsForm::kExact;
 };
-struct Pull {
-  std::vector<PullItem> items;
-};
+using Pull = ListOf<PullItem>;
 
 // Lane -> worker: committed versions, whole.
 struct ParamsItem {
@@ -202,9 +204,7 @@ struct ParamsItem {
   Blob payload;
   ParamsForm form = ParamsForm::kExact;
 };
-struct Params {
-  std::vector<ParamsItem> items;
-};
+using Params = ListOf<ParamsItem>;
 
 // Lane -> worker: the state of a shard if there is no version to send (P10).
 enum class PushOutcome : uint8_t {
@@ -219,9 +219,7 @@ struct PushReplyItem {
   PushOutcome outcome = PushOutcome::kPending;
   Version current;  // kBehind
 };
-struct PushReply {
-  std::vector<PushReplyItem> items;
-};
+using PushReply = ListOf<PushReplyItem>;
 
 // Worker -> every primary's lane on each new view (P17); repeated until answered.
 struct Question {
@@ -260,9 +258,7 @@ struct RootAckItem {
   Version version;
   uint64_t hash = 0;  // of the record, optimizer state included
 };
-struct RootAck {
-  std::vector<RootAckItem> items;
-};
+using RootAck = ListOf<RootAckItem>;
 
 // P16. Primary's lane -> lanes of the primaries whose updates need these values: once when the
 // shard's root is complete, then in answer to a PartialsPull, at once, with the available values.
@@ -271,17 +267,13 @@ struct PartialsItem {
   Step step;
   std::vector<float> values;  // Optimizer::MakePartials
 };
-struct Partials {
-  std::vector<PartialsItem> items;
-};
+using Partials = ListOf<PartialsItem>;
 // Repeated until the values arrive.
 struct PartialsPullItem {
   ShardId shard;
   Step step;
 };
-struct PartialsPull {
-  std::vector<PartialsPullItem> items;
-};
+using PartialsPull = ListOf<PartialsPullItem>;
 
 // P20. Source -> newcomer: a piece of a shard's frozen image. The image has the kept versions'
 // parameters, ascending, then the newest version's optimizer state.
@@ -308,9 +300,7 @@ struct SyncedItem {
   PeerId newcomer;
   ViewId pair;
 };
-struct Synced {
-  std::vector<SyncedItem> items;
-};
+using Synced = ListOf<SyncedItem>;
 
 // Primary's lane -> scheduler, repeated until a new generation: replicas made different versions
 // (P8).
@@ -338,16 +328,12 @@ struct SnapshotStoredItem {
   std::string file;     // within the snapshot folder
   std::string failure;  // why it could not be stored; empty: it is stored
 };
-struct SnapshotStored {
-  std::vector<SnapshotStoredItem> items;
-};
+using SnapshotStored = ListOf<SnapshotStoredItem>;
 struct SnapshotAckItem {
   ShardId shard;
   Version version;
 };
-struct SnapshotAck {
-  std::vector<SnapshotAckItem> items;
-};
+using SnapshotAck = ListOf<SnapshotAckItem>;
 // Scheduler -> lane, repeated until acknowledged: store this version too, besides the due ones.
 struct SnapshotAt {
   Version version;
@@ -458,9 +444,7 @@ struct GradientHash {
   uint64_t hash = 0;  // of the whole gradient, in flat order; 0: there is none, the sender came too
                       // late to compute it
 };
-struct GradientHashes {
-  std::vector<GradientHash> items;  // ascending by (step, micro-batch)
-};
+using GradientHashes = ListOf<GradientHash>;  // ascending by (step, micro-batch)
 struct GradientHashesAck {
   Step below;  // reports of steps below are known or not needed any more
 };
@@ -509,6 +493,12 @@ using Message =
                  Divergence, PeerSilent, SnapshotStored, SnapshotAck, SnapshotAt, SnapshotAtAck,
                  Leave, GradientHashes, GradientHashesAck, Command, CommandReply, FaultNote,
                  FaultNoteAck, RestoreFailed, Partials, PartialsPull>;
+
+// Whether a message is of one of these types. For the rules of message admission.
+template <class... Ms>
+bool HoldsAny(const Message& message) {
+  return (std::holds_alternative<Ms>(message) || ...);
+}
 
 // The envelope of every message. The codec adds and checks the protocol's version number.
 struct Envelope {

@@ -1,7 +1,7 @@
 // How a protocol core sends its messages.
 #pragma once
 
-#include "common/micros.h"
+#include "common/clock.h"
 #include "proto/messages.h"
 
 namespace pando {

@@ -312,7 +312,7 @@ struct RootAck {                   # backup -> primary
 struct PartialsItem {              # set by the primary (P16)
   shard @0 :UInt32;                # shard id
   step @1 :UInt64;
-  values @2 :List(Float32);        # norms, layout in optim/partials.h
+  values @2 :List(Float32);        # norms, layout in optim/version_maker.h
 }
 
 struct Partials {                  # primary's lane -> primary's lane

@@ -1,16 +1,14 @@
 #include "proto/view_member.h"
 
-#include "proto/is_one_of.h"
-
 namespace pando {
 namespace {
 
 constexpr Micros kHintInterval = std::chrono::milliseconds(100);
 
 bool IsSchedulersWord(const Message& message) {
-  return IsOneOf<Welcome, Refused, HeartbeatAck, SnapshotAck, SnapshotAt, Scalars, ProgressAck,
-                 Evaluate, ReleasePin, Stop, StatusReport, GradientHashesAck, CommandReply,
-                 FaultNoteAck>(message);
+  return HoldsAny<Welcome, Refused, HeartbeatAck, SnapshotAck, SnapshotAt, Scalars, ProgressAck,
+                  Evaluate, ReleasePin, Stop, StatusReport, GradientHashesAck, CommandReply,
+                  FaultNoteAck>(message);
 }
 
 }  // namespace
@@ -38,7 +36,7 @@ bool ViewMember::IsHeard(const Envelope& envelope) const {
 
 bool ViewMember::IsOfOurTime(const Envelope& envelope) const {
   if (envelope.sender.node == kSchedulerNode) return IsOfOurScheduler(envelope);
-  const bool is_news = IsOneOf<ViewUpdate>(envelope.message);
+  const bool is_news = HoldsAny<ViewUpdate>(envelope.message);
   return is_news ? envelope.generation >= view_.generation
                  : envelope.generation == view_.generation;
 }
@@ -46,8 +44,8 @@ bool ViewMember::IsOfOurTime(const Envelope& envelope) const {
 // A scheduler incarnation that is not known yet may send three messages: a view; that it no longer
 // has this node in a view; and, unless it is an earlier one, that the run is over.
 bool ViewMember::IsOfOurScheduler(const Envelope& envelope) const {
-  if (IsOneOf<ViewUpdate, Refused>(envelope.message)) return true;
-  const bool is_end = IsOneOf<Stop>(envelope.message);
+  if (HoldsAny<ViewUpdate, Refused>(envelope.message)) return true;
+  const bool is_end = HoldsAny<Stop>(envelope.message);
   if (envelope.sender.incarnation != identity_.scheduler.incarnation)
     return is_end && envelope.view >= view_.id;
   return is_end || envelope.generation == view_.generation;

@@ -26,6 +26,7 @@ class ViewMember {
   const PeerId& scheduler() const { return identity_.scheduler; }
   const View& view() const { return view_; }
   bool has_view() const { return view_.id.number != 0; }
+  bool is_in_view() const { return members_.contains(identity_.self.incarnation); }
 
   void Send(const PeerId& to, Message message) {
     outbox_.Send({.job = identity_.job,

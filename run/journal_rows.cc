@@ -3,143 +3,345 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <charconv>
+#include <concepts>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <type_traits>
-#include <utility>
+
+#include "common/hash.h"
 
 namespace pando {
 namespace {
 
 using Json = nlohmann::json;
 
-enum TableIndex : size_t { kMeta, kViews, kMembers, kSnapshots, kEvaluations, kFaults };
+template <class T, class U>
+concept Is = std::same_as<std::remove_const_t<T>, U>;
 
-// clang-format off
-const std::array<JournalTable, 6>& Tables() {
-  static const std::array<JournalTable, 6> tables{{
-    {"meta", {"key", "value"}, 1},
-    {"views", {"term", "number", "generation", "restore_generation", "restore_version", "nodes",
-               "shards", "owners"}, 2},
-    {"members", {"node", "incarnation", "role", "rank", "host", "process_id", "endpoints",
-                 "is_ready", "kind", "probe_hash", "data_fingerprint", "is_draining"}, 1},
-    {"snapshots", {"generation", "version", "shards"}, 2},
-    {"evaluations", {"version", "sample_count", "correct_count", "loss_sum", "top5_count",
-                     "classes", "confusion"}, 1},
-    {"faults", {"id", "action", "target", "host", "process_id", "step", "injected_ms",
-                "detected_ms", "detected_by", "recovered_ms"}, 1},
-  }};
-  return tables;
+// A hash, an incarnation or a job's id: stored as hex digits.
+template <class T>
+struct Hex {
+  T& value;
+};
+// In ms since the job began, < 0: unknown, stored as NULL.
+template <class T>
+struct Time {
+  T& ms;
+};
+
+// ---- what the tables hold: one walk over the fields serves names, writing and reading -----------
+
+void ForEachColumn(Is<View> auto& view, auto&& column) {
+  column("term", view.id.term);
+  column("number", view.id.number);
+  column("generation", view.generation);
+  column("restore_generation", view.restore.generation);
+  column("restore_version", view.restore.version);
+  column("nodes", view.nodes);
+  column("shards", view.shards);
+  column("owners", view.owners);
 }
-// clang-format on
 
-const std::array kRoleNames{"scheduler", "server", "worker", "client"};
+void ForEachColumn(Is<MemberRecord> auto& member, auto&& column) {
+  column("node", member.peer.node);
+  column("incarnation", Hex{member.peer.incarnation});
+  column("role", member.registration.role);
+  column("rank", member.rank);
+  column("host", member.registration.host);
+  column("process_id", member.registration.process_id);
+  column("endpoints", member.registration.lane_endpoints);
+  column("is_ready", member.is_ready);
+  column("kind", member.ready.kind);
+  column("probe_hash", Hex{member.ready.probe_hash});
+  column("data_fingerprint", Hex{member.ready.data_fingerprint});
+  column("is_draining", member.is_draining);
+}
 
-std::string HexOf(uint64_t value) { return fmt::format("{:016x}", value); }
+void ForEachColumn(Is<SnapshotManifest> auto& manifest, auto&& column) {
+  column("generation", manifest.snapshot.generation);
+  column("version", manifest.snapshot.version);
+  column("shards", manifest.shards);
+}
 
-// Throws nlohmann's exceptions alone, as all that reads JSON here; RowReader catches them.
-uint64_t HexIn(const Json& json) {
-  const auto text = json.get<std::string>();
-  uint64_t value = 0;
-  const char* const last = text.data() + text.size();
-  const auto [end, error] = std::from_chars(text.data(), last, value, 16);
-  if (error != std::errc{} || end != last) {
-    throw Json::other_error::create(501, "'" + text + "' is no hex number", &json);
+void ForEachColumn(Is<EvaluationSummary> auto& evaluation, auto&& column) {
+  column("version", evaluation.version);
+  column("sample_count", evaluation.sample_count);
+  column("correct_count", evaluation.correct_count);
+  column("loss_sum", evaluation.loss_sum);
+  column("top5_count", evaluation.top5_count);
+  column("classes", evaluation.classes);
+  column("confusion", evaluation.confusion);
+}
+
+void ForEachColumn(Is<FaultRecord> auto& fault, auto&& column) {
+  column("id", fault.id);
+  column("action", fault.action);
+  column("target", fault.target);
+  column("host", fault.host);
+  column("process_id", fault.process_id);
+  column("step", fault.step);
+  column("injected_ms", Time{fault.injected_ms});
+  column("detected_ms", Time{fault.detected_ms});
+  column("detected_by", fault.detected_by);
+  column("recovered_ms", Time{fault.recovered_ms});
+}
+
+// Rows of "meta": key and value.
+void ForEachMetaRow(Is<SchedulerState> auto& state, auto&& row) {
+  row("agreed_count", state.verification.agreed_count);
+  row("given_up", state.given_up);
+  row("is_finished", state.is_finished);
+  row("job", Hex{state.job});
+  row("next_node", state.next_node);
+  row("open_dispute", state.verification.open_dispute);
+  row("settled_below", state.verification.settled_below);
+  row("term", state.term);
+  row("unverified_count", state.verification.unverified_count);
+}
+
+// ---- what the JSON in columns holds: parts with names make an object, others a list -------------
+
+void ForEachPart(Is<PeerId> auto& peer, auto&& part) {
+  part(peer.node);
+  part(Hex{peer.incarnation});
+  part(peer.lane);
+}
+
+void ForEachPart(Is<NodeInfo> auto& node, auto&& part) {
+  part("node", node.node);
+  part("incarnation", Hex{node.incarnation});
+  part("role", node.role);
+  part("rank", node.rank);
+  part("host", node.host);
+  part("endpoints", node.lane_endpoints);
+  part("probe_hash", Hex{node.probe_hash});
+}
+
+void ForEachPart(Is<SyncingBackup> auto& backup, auto&& part) {
+  part(backup.peer);
+  part(backup.since.term);
+  part(backup.since.number);
+}
+
+void ForEachPart(Is<ShardPlacement> auto& placement, auto&& part) {
+  part(placement.primary);
+  part(placement.in_sync_backups);
+  part(placement.syncing_backups);
+}
+
+void ForEachPart(Is<MicroBatchOwner> auto& owner, auto&& part) {
+  part(owner.worker);
+  part(owner.first_step);
+  part(owner.previous);
+}
+
+void ForEachPart(Is<StoredShard> auto& shard, auto&& part) {
+  part(Hex{shard.hash});
+  part(shard.file);
+}
+
+void ForEachPart(Is<ClassScore> auto& score, auto&& part) {
+  part(score.sample_count);
+  part(score.correct_count);
+}
+
+void ForEachPart(Is<Opinion> auto& opinion, auto&& part) {
+  part("worker", opinion.worker);
+  part("name", opinion.name);
+  part("probe_hash", Hex{opinion.probe_hash});
+  part("hash", Hex{opinion.hash});
+}
+
+void ForEachPart(Is<Dispute> auto& dispute, auto&& part) {
+  part("generation", dispute.generation);
+  part("step", dispute.step);
+  part("micro_batch", dispute.micro_batch);
+  part("first", dispute.first);
+  part("second", dispute.second);
+}
+
+void ForEachPart(Is<GivenUpSnapshots> auto& given_up, auto&& part) {
+  part("below", given_up.below);
+  part("versions", given_up.versions);
+}
+
+// ---- values as JSON, and back -------------------------------------------------------------------
+
+uint64_t Number(uint64_t number) { return number; }
+template <class Tag>
+uint64_t Number(StrongId<Tag, uint64_t> id) {
+  return id.value();
+}
+
+template <class T>
+Json ToJson(const T& value);
+
+Json ToJson(NodeId node) { return node == kUnknownNode ? -1 : int64_t{node.value()}; }
+Json ToJson(Role role) { return EnumName(role); }
+template <class Tag, class Rep>
+Json ToJson(StrongId<Tag, Rep> id) {
+  return id.value();
+}
+template <class T>
+Json ToJson(Hex<T> hex) {
+  return HexText(Number(hex.value));
+}
+template <class T>
+Json ToJson(const std::vector<T>& items) {
+  Json list = Json::array();
+  for (const T& item : items) list.push_back(ToJson(item));
+  return list;
+}
+template <class T>
+Json ToJson(const std::optional<T>& value) {
+  return value ? ToJson(*value) : Json();
+}
+
+struct JsonWriter {
+  Json& json;
+  void operator()(const auto& part) const { json.push_back(ToJson(part)); }
+  void operator()(const char* name, const auto& part) const { json[name] = ToJson(part); }
+};
+template <class T>
+Json ToJson(const T& value) {
+  Json json;
+  if constexpr (requires { ForEachPart(value, JsonWriter{json}); }) {
+    ForEachPart(value, JsonWriter{json});
+  } else {
+    json = value;
   }
-  return value;
+  return json;
 }
 
-SqlValue TextOf(const Json& json) {
+// These throw nlohmann's exceptions alone; RowReader catches them.
+template <class T>
+void FromJson(const Json& json, T& value);
+
+void FromJson(const Json& json, NodeId& node) {
+  const auto number = json.get<int64_t>();
+  node = number < 0 ? kUnknownNode : NodeId(static_cast<uint32_t>(number));
+}
+void FromJson(const Json& json, Role& role) {  // of a node in a view
+  role = json == EnumName(Role::kServer) ? Role::kServer : Role::kWorker;
+}
+template <class Tag, class Rep>
+void FromJson(const Json& json, StrongId<Tag, Rep>& id) {
+  id = StrongId<Tag, Rep>(json.get<Rep>());
+}
+template <class T>
+void FromJson(const Json& json, Hex<T> hex) {
+  const auto text = json.get<std::string>();
+  const std::optional<uint64_t> number = ParseHex(text);
+  if (!number) throw Json::other_error::create(501, "'" + text + "' is no hex number", &json);
+  hex.value = T(*number);
+}
+template <class T>
+void FromJson(const Json& json, std::vector<T>& items) {
+  items.clear();
+  for (const Json& item : json) FromJson(item, items.emplace_back());
+}
+template <class T>
+void FromJson(const Json& json, std::optional<T>& value) {
+  value.reset();
+  if (!json.is_null()) FromJson(json, value.emplace());
+}
+
+struct JsonReader {
+  const Json& json;
+  size_t at = 0;
+  void operator()(auto&& part) { FromJson(json.at(at++), part); }
+  void operator()(const char* name, auto&& part) { FromJson(json.at(name), part); }
+};
+template <class T>
+void FromJson(const Json& json, T& value) {
+  if constexpr (requires { ForEachPart(value, JsonReader{json}); }) {
+    ForEachPart(value, JsonReader{json});
+  } else {
+    json.get_to(value);
+  }
+}
+
+// ---- values as SQLite has them, and back --------------------------------------------------------
+
+template <class T>
+SqlValue ToSql(Time<T> time) {
+  if (time.ms < 0) return std::monostate();
+  return time.ms;
+}
+template <class T>
+SqlValue ToSql(const T& value) {
+  const Json json = ToJson(value);
+  if (json.is_string()) return json.get<std::string>();
+  if (json.is_number_float()) return json.get<double>();  // NULL to SQLite if it is not a number
+  if (json.is_number()) return json.get<int64_t>();
+  if (json.is_boolean()) return int64_t{json.get<bool>()};
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
-template <class Id>
-int64_t NumberOf(Id id) {
-  return static_cast<int64_t>(id.value());
-}
-int64_t NodeNumber(NodeId node) { return node == kUnknownNode ? -1 : NumberOf(node); }
-NodeId NodeIn(int64_t number) {
-  return number < 0 ? kUnknownNode : NodeId(static_cast<uint32_t>(number));
-}
-
-// Times in ms since the job began.
-SqlValue TimeOf(double ms) {
-  if (ms < 0) return std::monostate();
-  return ms;
 }
 
 // Takes a row's values in the order of the columns; the first that does not fit is the status.
 class RowReader {
  public:
-  RowReader(const SqlRow& row, TableIndex table) : row_(row), columns_(Tables()[table].columns) {}
-
-  template <class T>
-  void Take(T* out) {
-    if constexpr (std::is_same_v<T, std::string>) {
-      if (const auto* text = Next<std::string>("a text")) *out = *text;
-    } else if constexpr (std::is_same_v<T, double>) {
-      const auto* real = Next<double>("a number");
-      if (real != nullptr) *out = *real;
-    } else {
-      const auto* number = Next<int64_t>("a whole number");
-      if (number == nullptr) return;
-      if (*number < 0 || static_cast<uint64_t>(*number) > std::numeric_limits<T>::max()) {
-        return Fail(fmt::format("{} is out of range", *number));
-      }
-      *out = static_cast<T>(*number);
-    }
+  explicit RowReader(const SqlRow& row) : row_(row) {}
+  void operator()(const char* column, auto&& value) {
+    PANDO_CHECK(at_ < row_.size());
+    column_ = column;
+    Read(row_[at_++], value);
   }
-  template <class Tag, class Rep>
-  void Take(StrongId<Tag, Rep>* out) {
-    Rep value{};
-    Take(&value);
-    *out = StrongId<Tag, Rep>(value);
-  }
-  // NULL is `none`.
-  void TakeOptional(double none, double* out) {
-    if (at_ < row_.size() && std::holds_alternative<std::monostate>(row_[at_])) {
-      *out = none;
-      ++at_;
-    } else {
-      Take(out);
-    }
-  }
-  void TakeHex(uint64_t* out) {
-    TakeParsed([&](const std::string& text) { *out = HexIn(Json(text)); });
-  }
-  // `read` takes the parsed JSON and may throw its exceptions.
-  template <class Read>
-  void TakeJson(Read read) {
-    TakeParsed([&](const std::string& text) { read(Json::parse(text)); });
-  }
-  void TakeRole(Role* out) {
-    std::string name;
-    Take(&name);
-    for (size_t i = 0; i < kRoleNames.size(); ++i) {
-      if (name == kRoleNames[i]) {
-        *out = static_cast<Role>(i);
-        return;
-      }
-    }
-    Fail("'" + name + "' is no role");
-  }
-  Status status() const { return status_; }
+  const Status& status() const { return status_; }
 
  private:
   void Fail(const std::string& text) {
-    if (status_.ok()) status_ = Corrupt(fmt::format("column {}: {}", columns_[at_ - 1], text));
+    if (status_.ok()) status_ = Corrupt(fmt::format("column {}: {}", column_, text));
   }
   template <class T>
-  const T* Next(const char* expected) {
-    PANDO_CHECK(at_ < columns_.size() && row_.size() == columns_.size());
-    const T* value = std::get_if<T>(&row_[at_++]);
+  const T* Expect(const SqlValue& from, const char* expected) {
+    const T* value = std::get_if<T>(&from);
     if (value == nullptr) Fail(fmt::format("expected {}", expected));
     return value;
   }
-  template <class Parse>
-  void TakeParsed(Parse parse) {
-    const auto* text = Next<std::string>("a text");
+  void Read(const SqlValue& from, std::string& text) {
+    if (const auto* found = Expect<std::string>(from, "a text")) text = *found;
+  }
+  // NULL is `none`.
+  void ReadReal(const SqlValue& from, double none, double& real) {
+    const bool is_null = std::holds_alternative<std::monostate>(from);
+    const double* found = is_null ? &none : Expect<double>(from, "a number");
+    if (found != nullptr) real = *found;
+  }
+  void Read(const SqlValue& from, double& real) {
+    ReadReal(from, std::numeric_limits<double>::quiet_NaN(), real);
+  }
+  void Read(const SqlValue& from, Time<double> time) { ReadReal(from, -1, time.ms); }
+  template <std::integral T>
+  void Read(const SqlValue& from, T& number) {
+    const auto* found = Expect<int64_t>(from, "a whole number");
+    if (found == nullptr) return;
+    if (*found < 0 || static_cast<uint64_t>(*found) > std::numeric_limits<T>::max())
+      return Fail(fmt::format("{} is out of range", *found));
+    number = static_cast<T>(*found);
+  }
+  template <class Tag, class Rep>
+  void Read(const SqlValue& from, StrongId<Tag, Rep>& id) {
+    Rep number{};
+    Read(from, number);
+    id = StrongId<Tag, Rep>(number);
+  }
+  void Read(const SqlValue& from, Role& role) {
+    std::string name;
+    Read(from, name);
+    const std::optional<Role> found = ParseEnum<Role>(name);
+    if (!found) return Fail("'" + name + "' is no role");
+    role = *found;
+  }
+  template <class T>
+  void Read(const SqlValue& from, Hex<T> hex) {
+    ReadParsed(from, [&](const std::string& text) { FromJson(Json(text), hex); });
+  }
+  template <class T>
+  void Read(const SqlValue& from, T& value) {
+    ReadParsed(from, [&](const std::string& text) { FromJson(Json::parse(text), value); });
+  }
+  void ReadParsed(const SqlValue& from, auto parse) {
+    const auto* text = Expect<std::string>(from, "a text");
     if (text == nullptr) return;
     try {
       parse(*text);
@@ -149,324 +351,98 @@ class RowReader {
   }
 
   const SqlRow& row_;
-  const std::vector<const char*>& columns_;
+  const char* column_ = "";
   size_t at_ = 0;
   Status status_;
 };
 
-}  // namespace
+// ---- rows ---------------------------------------------------------------------------------------
 
-std::span<const JournalTable> JournalTables() { return Tables(); }
-
-// ---- views
-// ---------------------------------------------------------------------------------------
-
-namespace {
-
-// [node, incarnation, lane].
-Json JsonOf(const PeerId& peer) {
-  return {NodeNumber(peer.node), HexOf(peer.incarnation.value()), peer.lane};
-}
-PeerId PeerIn(const Json& json) {
-  return {NodeIn(json.at(0)), Incarnation(HexIn(json.at(1))), json.at(2).get<uint16_t>()};
+template <class Record>
+std::vector<std::string> ColumnsFor() {
+  std::vector<std::string> columns;
+  const Record record{};
+  ForEachColumn(record, [&](const char* name, const auto&) { columns.emplace_back(name); });
+  return columns;
 }
 
-Json JsonOf(const NodeInfo& node) {
-  return {{"node", NodeNumber(node.node)},
-          {"incarnation", HexOf(node.incarnation.value())},
-          {"role", kRoleNames[static_cast<size_t>(node.role)]},
-          {"rank", node.rank},
-          {"host", node.host},
-          {"endpoints", node.lane_endpoints},
-          {"probe_hash", HexOf(node.probe_hash)}};
-}
-NodeInfo NodeInfoIn(const Json& json) {
-  NodeInfo node{.node = NodeIn(json.at("node")),
-                .incarnation = Incarnation(HexIn(json.at("incarnation"))),
-                .role = json.at("role") == "server" ? Role::kServer : Role::kWorker,
-                .rank = json.at("rank").get<uint32_t>(),
-                .host = json.at("host").get<std::string>()};
-  json.at("endpoints").get_to(node.lane_endpoints);
-  node.probe_hash = HexIn(json.at("probe_hash"));
-  return node;
+template <class Record>
+SqlRow RowFor(const Record& record) {
+  SqlRow row;
+  ForEachColumn(record, [&](const char*, const auto& value) { row.push_back(ToSql(value)); });
+  return row;
 }
 
-// [primary, [in-sync backup, ...], [[syncing backup, term, number], ...]].
-Json JsonOf(const ShardPlacement& placement) {
-  Json in_sync = Json::array();
-  for (const PeerId& peer : placement.in_sync_backups) in_sync.push_back(JsonOf(peer));
-  Json syncing = Json::array();
-  for (const SyncingBackup& backup : placement.syncing_backups) {
-    syncing.push_back({JsonOf(backup.peer), backup.since.term, backup.since.number});
-  }
-  return Json::array({JsonOf(placement.primary), in_sync, syncing});
-}
-ShardPlacement PlacementIn(const Json& json) {
-  ShardPlacement placement{.primary = PeerIn(json.at(0))};
-  for (const Json& peer : json.at(1)) placement.in_sync_backups.push_back(PeerIn(peer));
-  for (const Json& backup : json.at(2)) {
-    placement.syncing_backups.push_back(
-        {PeerIn(backup.at(0)), {backup.at(1).get<uint64_t>(), backup.at(2).get<uint64_t>()}});
-  }
-  return placement;
+template <class Record>
+std::vector<SqlRow> RowsFor(const std::vector<Record>& records) {
+  std::vector<SqlRow> rows;
+  for (const Record& record : records) rows.push_back(RowFor(record));
+  return rows;
 }
 
-// [worker, first step, previous worker].
-Json JsonOf(const MicroBatchOwner& owner) {
-  return {NodeNumber(owner.worker), owner.first_step.value(), NodeNumber(owner.previous)};
-}
-MicroBatchOwner OwnerIn(const Json& json) {
-  return {NodeIn(json.at(0)), Step(json.at(1).get<uint64_t>()), NodeIn(json.at(2))};
-}
-
-template <class T>
-SqlValue ListText(const std::vector<T>& items) {
-  Json list = Json::array();
-  for (const T& item : items) list.push_back(JsonOf(item));
-  return TextOf(list);
+std::vector<SqlRow> MetaRows(const SchedulerState& state) {
+  std::vector<SqlRow> rows;
+  ForEachMetaRow(state, [&](const char* key, const auto& value) {
+    rows.push_back({key, ToSql(value)});
+  });
+  return rows;
 }
 
-// A reader of a list whose elements `read` makes.
-template <class T, class Read>
-auto ListReader(Read read, std::vector<T>* out) {
-  return [read, out](const Json& list) {
-    out->clear();
-    for (const Json& item : list) out->push_back(read(item));
-  };
-}
-
-}  // namespace
-
-SqlRow RowOf(const View& view) {
-  return {static_cast<int64_t>(view.id.term),
-          static_cast<int64_t>(view.id.number),
-          int64_t{view.generation},
-          int64_t{view.restore.generation},
-          NumberOf(view.restore.version),
-          ListText(view.nodes),
-          ListText(view.shards),
-          ListText(view.owners)};
-}
-
-Status ReadRow(const SqlRow& row, View* view) {
-  RowReader reader(row, kViews);
-  reader.Take(&view->id.term);
-  reader.Take(&view->id.number);
-  reader.Take(&view->generation);
-  reader.Take(&view->restore.generation);
-  reader.Take(&view->restore.version);
-  reader.TakeJson(ListReader(NodeInfoIn, &view->nodes));
-  reader.TakeJson(ListReader(PlacementIn, &view->shards));
-  reader.TakeJson(ListReader(OwnerIn, &view->owners));
+Status ReadRow(const SqlRow& row, auto& record) {
+  RowReader reader(row);
+  ForEachColumn(record, reader);
   return reader.status();
 }
 
-// ---- members, snapshots, evaluations, faults
-// -----------------------------------------------------
-
-SqlRow RowOf(const MemberRecord& member) {
-  const Register& registration = member.registration;
-  return {NodeNumber(member.peer.node),
-          HexOf(member.peer.incarnation.value()),
-          std::string(kRoleNames[static_cast<size_t>(registration.role)]),
-          int64_t{member.rank},
-          registration.host,
-          int64_t{registration.process_id},
-          TextOf(registration.lane_endpoints),
-          int64_t{member.is_ready},
-          member.ready.kind,
-          HexOf(member.ready.probe_hash),
-          HexOf(member.ready.data_fingerprint),
-          int64_t{member.is_draining}};
-}
-
-Status ReadRow(const SqlRow& row, MemberRecord* member) {
-  Register& registration = member->registration;
-  uint64_t incarnation = 0;
-  RowReader reader(row, kMembers);
-  reader.Take(&member->peer.node);
-  reader.TakeHex(&incarnation);
-  reader.TakeRole(&registration.role);
-  reader.Take(&member->rank);
-  reader.Take(&registration.host);
-  reader.Take(&registration.process_id);
-  reader.TakeJson([&](const Json& list) { list.get_to(registration.lane_endpoints); });
-  reader.Take(&member->is_ready);
-  reader.Take(&member->ready.kind);
-  reader.TakeHex(&member->ready.probe_hash);
-  reader.TakeHex(&member->ready.data_fingerprint);
-  reader.Take(&member->is_draining);
-  member->peer.incarnation = Incarnation(incarnation);
-  return reader.status();
-}
-
-SqlRow RowOf(const SnapshotManifest& manifest) {
-  Json shards = Json::array();
-  for (const StoredShard& shard : manifest.shards) {
-    shards.push_back(Json::array({HexOf(shard.hash), shard.file}));
-  }
-  return {int64_t{manifest.snapshot.generation}, NumberOf(manifest.snapshot.version),
-          TextOf(shards)};
-}
-
-Status ReadRow(const SqlRow& row, SnapshotManifest* manifest) {
-  RowReader reader(row, kSnapshots);
-  reader.Take(&manifest->snapshot.generation);
-  reader.Take(&manifest->snapshot.version);
-  reader.TakeJson(ListReader(
-      [](const Json& json) {
-        return StoredShard{HexIn(json.at(0)), json.at(1).get<std::string>()};
-      },
-      &manifest->shards));
-  return reader.status();
-}
-
-// A sum that is not a number is NULL to SQLite. Classes are [samples, correct].
-SqlRow RowOf(const EvaluationSummary& evaluation) {
-  Json classes = Json::array();
-  for (const ClassScore& score : evaluation.classes)
-    classes.push_back(Json::array({score.sample_count, score.correct_count}));
-  return {NumberOf(evaluation.version),
-          static_cast<int64_t>(evaluation.sample_count),
-          static_cast<int64_t>(evaluation.correct_count),
-          evaluation.loss_sum,
-          static_cast<int64_t>(evaluation.top5_count),
-          TextOf(classes),
-          TextOf(Json(evaluation.confusion))};
-}
-
-Status ReadRow(const SqlRow& row, EvaluationSummary* evaluation) {
-  RowReader reader(row, kEvaluations);
-  reader.Take(&evaluation->version);
-  reader.Take(&evaluation->sample_count);
-  reader.Take(&evaluation->correct_count);
-  reader.TakeOptional(std::numeric_limits<double>::quiet_NaN(), &evaluation->loss_sum);
-  reader.Take(&evaluation->top5_count);
-  reader.TakeJson(ListReader(
-      [](const Json& json) {
-        return ClassScore{json.at(0).get<uint64_t>(), json.at(1).get<uint64_t>()};
-      },
-      &evaluation->classes));
-  reader.TakeJson([&](const Json& list) { list.get_to(evaluation->confusion); });
-  return reader.status();
-}
-
-SqlRow RowOf(const FaultRecord& fault) {
-  return {static_cast<int64_t>(fault.id),
-          fault.action,
-          fault.target,
-          fault.host,
-          int64_t{fault.process_id},
-          NumberOf(fault.step),
-          TimeOf(fault.injected_ms),
-          TimeOf(fault.detected_ms),
-          fault.detected_by,
-          TimeOf(fault.recovered_ms)};
-}
-
-Status ReadRow(const SqlRow& row, FaultRecord* fault) {
-  RowReader reader(row, kFaults);
-  reader.Take(&fault->id);
-  reader.Take(&fault->action);
-  reader.Take(&fault->target);
-  reader.Take(&fault->host);
-  reader.Take(&fault->process_id);
-  reader.Take(&fault->step);
-  reader.TakeOptional(-1, &fault->injected_ms);
-  reader.TakeOptional(-1, &fault->detected_ms);
-  reader.Take(&fault->detected_by);
-  reader.TakeOptional(-1, &fault->recovered_ms);
-  return reader.status();
-}
-
-// ---- verification
-// --------------------------------------------------------------------------------
-
-namespace {
-
-Json JsonOf(const Opinion& opinion) {
-  return {{"worker", NodeNumber(opinion.worker)},
-          {"name", opinion.name},
-          {"probe_hash", HexOf(opinion.probe_hash)},
-          {"hash", HexOf(opinion.hash)}};
-}
-Opinion OpinionIn(const Json& json) {
-  return {NodeIn(json.at("worker")), json.at("name").get<std::string>(),
-          HexIn(json.at("probe_hash")), HexIn(json.at("hash"))};
-}
-
-// null, or an object.
-Json JsonOf(const std::optional<Dispute>& dispute) {
-  if (!dispute) return Json();
-  return {{"generation", dispute->generation},
-          {"step", dispute->step.value()},
-          {"micro_batch", dispute->micro_batch.value()},
-          {"first", JsonOf(dispute->first)},
-          {"second", JsonOf(dispute->second)}};
-}
-std::optional<Dispute> DisputeIn(const Json& json) {
-  if (json.is_null()) return std::nullopt;
-  return Dispute{json.at("generation").get<uint32_t>(), Step(json.at("step").get<uint64_t>()),
-                 MicroBatch(json.at("micro_batch").get<uint32_t>()), OpinionIn(json.at("first")),
-                 OpinionIn(json.at("second"))};
-}
-
-Json JsonOf(const GivenUpSnapshots& given_up) {
-  Json versions = Json::array();
-  for (const Version version : given_up.versions) versions.push_back(version.value());
-  return {{"below", given_up.below.value()}, {"versions", std::move(versions)}};
-}
-GivenUpSnapshots GivenUpIn(const Json& json) {
-  GivenUpSnapshots given_up{.below = Version(json.at("below").get<uint64_t>()), .versions = {}};
-  for (const Json& version : json.at("versions"))
-    given_up.versions.push_back(Version(version.get<uint64_t>()));
-  return given_up;
-}
-
-}  // namespace
-
-// ---- meta
-// ----------------------------------------------------------------------------------------
-
-std::vector<SqlRow> MetaRowsOf(const SchedulerState& state) {
-  const VerificationState& verification = state.verification;
-  return {{"agreed_count", static_cast<int64_t>(verification.agreed_count)},
-          {"given_up", TextOf(JsonOf(state.given_up))},
-          {"is_finished", int64_t{state.is_finished}},
-          {"job", HexOf(state.job.value())},
-          {"next_node", int64_t{state.next_node}},
-          {"open_dispute", TextOf(JsonOf(verification.open_dispute))},
-          {"settled_below", NumberOf(verification.settled_below)},
-          {"term", static_cast<int64_t>(state.term)},
-          {"unverified_count", static_cast<int64_t>(verification.unverified_count)}};
-}
-
-Status ReadMetaRow(const SqlRow& row, SchedulerState* state) {
+Status ReadMetaRow(const SqlRow& row, SchedulerState& state) {
   std::string key;
-  uint64_t job = 0;
-  RowReader reader(row, kMeta);
-  reader.Take(&key);
-  if (key == "job") {
-    reader.TakeHex(&job);
-    state->job = JobId(job);
-  } else if (key == "term") {
-    reader.Take(&state->term);
-  } else if (key == "next_node") {
-    reader.Take(&state->next_node);
-  } else if (key == "is_finished") {
-    reader.Take(&state->is_finished);
-  } else if (key == "given_up") {
-    reader.TakeJson([&](const Json& json) { state->given_up = GivenUpIn(json); });
-  } else if (key == "agreed_count") {
-    reader.Take(&state->verification.agreed_count);
-  } else if (key == "unverified_count") {
-    reader.Take(&state->verification.unverified_count);
-  } else if (key == "settled_below") {
-    reader.Take(&state->verification.settled_below);
-  } else if (key == "open_dispute") {
-    reader.TakeJson([&](const Json& json) { state->verification.open_dispute = DisputeIn(json); });
-  }
+  RowReader reader(row);
+  reader("key", key);
+  ForEachMetaRow(state, [&](const char* name, auto&& value) {
+    if (name == key) reader("value", value);
+  });
   return reader.status();
+}
+
+Status ReadRow(const std::string& table, const SqlRow& row, SchedulerState& state) {
+  if (table == "meta") return ReadMetaRow(row, state);
+  if (table == "views") return ReadRow(row, state.view);
+  if (table == "members") return ReadRow(row, state.members.emplace_back());
+  if (table == "snapshots") return ReadRow(row, state.snapshots.emplace_back());
+  if (table == "evaluations") return ReadRow(row, state.evaluations.emplace_back());
+  return ReadRow(row, state.faults.emplace_back());
+}
+
+}  // namespace
+
+std::span<const JournalTable> JournalTables() {
+  static const std::array<JournalTable, 6> tables{{
+      {"meta", {"key", "value"}, 1},
+      {"views", ColumnsFor<View>(), 2},
+      {"members", ColumnsFor<MemberRecord>(), 1},
+      {"snapshots", ColumnsFor<SnapshotManifest>(), 2},
+      {"evaluations", ColumnsFor<EvaluationSummary>(), 1},
+      {"faults", ColumnsFor<FaultRecord>(), 1},
+  }};
+  return tables;
+}
+
+std::map<std::string, std::vector<SqlRow>> MakeRows(const SchedulerState& state) {
+  return {{"meta", MetaRows(state)},
+          {"members", RowsFor(state.members)},
+          {"snapshots", RowsFor(state.snapshots)},
+          {"evaluations", RowsFor(state.evaluations)},
+          {"faults", RowsFor(state.faults)}};
+}
+
+SqlRow MakeRow(const View& view) { return RowFor(view); }
+
+Status ReadRows(const std::string& table, std::span<const SqlRow> rows, SchedulerState* state) {
+  for (const SqlRow& row : rows) {
+    Status s = ReadRow(table, row, *state);
+    if (!s.ok()) return Corrupt(fmt::format("table {}, {}", table, s.message()));
+  }
+  return Status();
 }
 
 }  // namespace pando

@@ -2,6 +2,7 @@
 // written as 16 hex digits, lists as JSON.
 #pragma once
 
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -13,25 +14,16 @@ namespace pando {
 
 struct JournalTable {
   const char* name;
-  std::vector<const char*> columns;
+  std::vector<std::string> columns;
   size_t key_count;  // the first columns name the row
 };
-std::span<const JournalTable> JournalTables();
+std::span<const JournalTable> JournalTables();  // "meta" first
 
-SqlRow RowOf(const View& view);
-SqlRow RowOf(const MemberRecord& member);
-SqlRow RowOf(const SnapshotManifest& manifest);
-SqlRow RowOf(const EvaluationSummary& evaluation);
-SqlRow RowOf(const FaultRecord& fault);
-// Of "meta"; the leader is not part of the state.
-std::vector<SqlRow> MetaRowsOf(const SchedulerState& state);
+// By table. The leader is not part of the state, and the view's row is made separately.
+std::map<std::string, std::vector<SqlRow>> MakeRows(const SchedulerState& state);
+SqlRow MakeRow(const View& view);
 
-// Errors say column and value, not the table.
-Status ReadRow(const SqlRow& row, View* view);
-Status ReadRow(const SqlRow& row, MemberRecord* member);
-Status ReadRow(const SqlRow& row, SnapshotManifest* manifest);
-Status ReadRow(const SqlRow& row, EvaluationSummary* evaluation);
-Status ReadRow(const SqlRow& row, FaultRecord* fault);
-Status ReadMetaRow(const SqlRow& row, SchedulerState* state);
+// Adds a table's rows to the state; of views the last one counts. Errors say table and column.
+Status ReadRows(const std::string& table, std::span<const SqlRow> rows, SchedulerState* state);
 
 }  // namespace pando

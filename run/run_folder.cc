@@ -1,21 +1,26 @@
 #include "run/run_folder.h"
 
+#include <fcntl.h>
 #include <fmt/chrono.h>
 #include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <charconv>
 #include <cstdio>
 #include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <system_error>
 
+#include "common/system.h"
 #include "job/job_file.h"
 #include "models/network_file.h"
-#include "run/run_lock.h"
 #include "run/snapshot_file.h"
 
 namespace pando {
@@ -36,30 +41,6 @@ constexpr std::array kOwnFiles{"job.toml",
                                "job.toml.tmp",
                                "final.safetensors.tmp",
                                "best.safetensors.tmp"};
-constexpr std::string_view kMetricsHeading =
-    "step,epoch,loss,accuracy,lr,images_per_second,elapsed_seconds,data_stall_ms,gpu_memory_mb,"
-    "gpu_percent,exposed_sync_ms";
-constexpr size_t kMetricsColumns = 11;
-// Of earlier releases: how many of the columns they had.
-constexpr size_t kColumnsWithGpus = 10;
-constexpr std::array<size_t, 2> kFewerColumns{8, kColumnsWithGpus};
-
-// The heading of the first `column_count` columns.
-std::string_view HeadingOf(size_t column_count) {
-  size_t end = 0;
-  for (size_t i = 0; i < column_count; ++i) end = kMetricsHeading.find(',', end + 1);
-  return kMetricsHeading.substr(0, end);
-}
-
-// Of a heading; none if it is not one of ours.
-std::optional<size_t> ColumnsOf(std::string_view heading) {
-  if (heading == kMetricsHeading) return kMetricsColumns;
-  for (size_t count : kFewerColumns) {
-    if (heading == HeadingOf(count)) return count;
-  }
-  return std::nullopt;
-}
-
 // Removes what earlier runs wrote, and nothing else.
 void RemoveOwnFiles(const fs::path& folder) {
   std::error_code ignored;  // what cannot be removed shows when it is written
@@ -70,9 +51,8 @@ void RemoveOwnFiles(const fs::path& folder) {
   for (const fs::directory_entry& entry : fs::directory_iterator(folder / "timeline", ignored)) {
     if (entry.path().extension() == ".bin") fs::remove(entry.path(), ignored);
   }
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder / "snapshots", ignored)) {
-    if (SnapshotOfFile(entry.path().filename().string())) fs::remove(entry.path(), ignored);
-  }
+  for (const auto& [path, snapshot] : FindSnapshotFiles(folder / "snapshots"))
+    fs::remove(path, ignored);
 }
 
 Status CheckFree(const std::string& path, bool is_forced) {
@@ -125,6 +105,25 @@ void ResolveRunNames(std::chrono::system_clock::time_point now, Job* job) {
   for (int i = 2; !is_named && fs::exists(job->run_dir, ignored); ++i) {
     job->run_dir = fmt::format("runs/{}-{}", job->name, i);
   }
+}
+
+Result<RunLock> RunLock::Acquire(const std::string& run_dir) {
+  const std::string path = run_dir + "/.lock";
+  UniqueFd fd(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  if (!fd.is_open()) return FileError("open", path, errno);
+  if (flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK) return FileError("lock", path, errno);
+    std::array<char, 256> holder{};
+    const bool is_known = pread(fd.get(), holder.data(), holder.size() - 1, 0) > 0;
+    return AlreadyExists(fmt::format(
+        "the run in {} is led by {} already; stop that one first, or take another --run-dir",
+        run_dir, is_known ? holder.data() : "another scheduler"));
+  }
+  // For the error of a process that finds the folder locked. The lock does not need it, and holds
+  // on a full disk.
+  const std::string text = fmt::format("process {} on {}", getpid(), HostName());
+  if (ftruncate(fd.get(), 0) == 0) (void)!pwrite(fd.get(), text.data(), text.size(), 0);
+  return RunLock(std::move(fd));
 }
 
 Result<RunFolder> RunFolder::Create(const Job& job, bool is_forced) {
@@ -180,35 +179,84 @@ Result<Summary> RunFolder::ReadSummary() const {
   return SummaryFromJson(*text, SummaryPath());
 }
 
+// ---- rows that a full disk does not take --------------------------------------------------------
+
+Status PatientRows::Append(std::string row) {
+  if (held_bytes_ + row.size() > kHeldBytesMax) {
+    Status status = Flush();
+    if (!status.ok()) {
+      ++lost_count_;
+      return status;
+    }
+  }
+  held_bytes_ += row.size();
+  held_.push_back(std::move(row));
+  return Flush();
+}
+
+Status PatientRows::Flush() {
+  while (!held_.empty()) {
+    if (Status s = file_.Append(held_.front()); !s.ok()) return s;
+    held_bytes_ -= held_.front().size();
+    held_.pop_front();
+  }
+  return Status();
+}
+
+Status PatientRows::Sync() {
+  if (Status s = Flush(); !s.ok()) return s;
+  return file_.Sync();
+}
+
 // ---- metrics.csv --------------------------------------------------------------------------------
 
 namespace {
 
+// What follows "step".
+struct MetricsColumn {
+  const char* name;
+  double MetricsRow::*value;
+  const char* format;
+};
+constexpr std::array<MetricsColumn, 10> kMetricsColumns{{
+    {"epoch", &MetricsRow::epoch, "{:.6g}"},
+    {"loss", &MetricsRow::loss, "{:.9g}"},
+    {"accuracy", &MetricsRow::accuracy, "{:.9g}"},
+    {"lr", &MetricsRow::lr, "{:.7g}"},
+    {"images_per_second", &MetricsRow::images_per_second, "{:.6g}"},
+    {"elapsed_seconds", &MetricsRow::elapsed_seconds, "{:.3f}"},
+    {"data_stall_ms", &MetricsRow::data_stall_ms, "{:.3f}"},
+    {"gpu_memory_mb", &MetricsRow::gpu_memory_mb, "{:.1f}"},
+    {"gpu_percent", &MetricsRow::gpu_percent, "{:.1f}"},
+    {"exposed_sync_ms", &MetricsRow::exposed_sync_ms, "{:.3f}"},
+}};
+// How many of them a file has: all, or as many as earlier releases had.
+constexpr std::array<size_t, 3> kColumnCounts{kMetricsColumns.size(), 7, 9};
+
+std::string MetricsHeading(size_t column_count) {
+  std::string heading = "step";
+  for (size_t i = 0; i < column_count; ++i) heading.append(",").append(kMetricsColumns[i].name);
+  return heading;
+}
+
+// None if the heading is not one of ours.
+std::optional<size_t> CountColumns(std::string_view heading) {
+  const auto count = std::ranges::find(kColumnCounts, heading, MetricsHeading);
+  return count == kColumnCounts.end() ? std::nullopt : std::optional(*count);
+}
+
 std::optional<MetricsRow> ParseMetricsRow(std::string_view text) {
   MetricsRow row;
-  std::array<double, kMetricsColumns - 1> reals{};
-  const char* at = text.data();
   const char* const last = text.data() + text.size();
-  std::from_chars_result end = std::from_chars(at, last, row.step);
-  const auto may_end_before = [](size_t real) {  // the step is a column too
-    return std::ranges::find(kFewerColumns, real + 1) != kFewerColumns.end();
-  };
-  for (size_t i = 0; i < reals.size() && (end.ptr != last || !may_end_before(i)); ++i) {
-    if (end.ec != std::errc{} || end.ptr == last || *end.ptr != ',') return std::nullopt;
-    end = std::from_chars(end.ptr + 1, last, reals[i]);
+  std::from_chars_result end = std::from_chars(text.data(), last, row.step);
+  size_t count = 0;
+  for (; count < kMetricsColumns.size() && end.ptr != last; ++count) {
+    if (end.ec != std::errc{} || *end.ptr != ',') return std::nullopt;
+    end = std::from_chars(end.ptr + 1, last, row.*kMetricsColumns[count].value);
   }
-  if (end.ec != std::errc{} || end.ptr != last) return std::nullopt;
-  return MetricsRow{.step = row.step,
-                    .epoch = reals[0],
-                    .loss = reals[1],
-                    .accuracy = reals[2],
-                    .lr = reals[3],
-                    .images_per_second = reals[4],
-                    .elapsed_seconds = reals[5],
-                    .data_stall_ms = reals[6],
-                    .gpu_memory_mb = reals[7],
-                    .gpu_percent = reals[8],
-                    .exposed_sync_ms = reals[9]};
+  const bool is_whole = end.ec == std::errc{} && end.ptr == last &&
+                        std::ranges::find(kColumnCounts, count) != kColumnCounts.end();
+  return is_whole ? std::optional(row) : std::nullopt;
 }
 
 }  // namespace
@@ -216,8 +264,8 @@ std::optional<MetricsRow> ParseMetricsRow(std::string_view text) {
 Result<MetricsFile> MetricsFile::Create(const RunFolder& folder) {
   Result<RowFile> file = RowFile::Create(folder.MetricsPath());
   if (!file.ok()) return file.status();
-  MetricsFile metrics(std::move(*file), kMetricsColumns);
-  if (Status s = metrics.rows_.Append(fmt::format("{}\n", kMetricsHeading)); !s.ok()) return s;
+  MetricsFile metrics(std::move(*file), kMetricsColumns.size());
+  if (Status s = metrics.AppendHeading(); !s.ok()) return s;
   return metrics;
 }
 
@@ -226,23 +274,22 @@ Result<MetricsFile> MetricsFile::Reopen(const RunFolder& folder, std::optional<M
   std::string heading;
   std::getline(std::ifstream(folder.MetricsPath()) >> std::ws, heading);
   const auto is_sound = [](std::string_view text) {
-    return ColumnsOf(text) || ParseMetricsRow(text).has_value();
+    return CountColumns(text) || ParseMetricsRow(text);
   };
   Result<RowFile> file = RowFile::Reopen(folder.MetricsPath(), is_sound, &row);
   if (!file.ok()) return file.status();
-  MetricsFile metrics(std::move(*file), ColumnsOf(heading).value_or(kMetricsColumns));
-  if (row.empty()) (void)metrics.rows_.Append(fmt::format("{}\n", kMetricsHeading));  // or held
+  MetricsFile metrics(std::move(*file), CountColumns(heading).value_or(kMetricsColumns.size()));
+  if (row.empty()) (void)metrics.AppendHeading();  // or held
   *last = ParseMetricsRow(row);
   return metrics;
 }
 
+Status MetricsFile::AppendHeading() { return rows_.Append(MetricsHeading(column_count_) + "\n"); }
+
 Status MetricsFile::Append(const MetricsRow& row) {
-  std::string text = fmt::format("{},{:.6g},{:.9g},{:.9g},{:.7g},{:.6g},{:.3f},{:.3f}", row.step,
-                                 row.epoch, row.loss, row.accuracy, row.lr, row.images_per_second,
-                                 row.elapsed_seconds, row.data_stall_ms);
-  if (column_count_ >= kColumnsWithGpus)
-    text += fmt::format(",{:.1f},{:.1f}", row.gpu_memory_mb, row.gpu_percent);
-  if (column_count_ >= kMetricsColumns) text += fmt::format(",{:.3f}", row.exposed_sync_ms);
+  std::string text = fmt::format("{}", row.step);
+  for (const MetricsColumn& column : std::span(kMetricsColumns).first(column_count_))
+    text += "," + fmt::format(fmt::runtime(column.format), row.*column.value);
   return rows_.Append(text + "\n");
 }
 
@@ -255,7 +302,7 @@ struct EventTime {
   std::chrono::milliseconds elapsed{0};
 };
 
-std::optional<EventTime> TimeOfEvent(std::string_view line) {
+std::optional<EventTime> ReadEventTime(std::string_view line) {
   const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object() || !json.contains("time") || !json.contains("elapsed_ms"))
     return std::nullopt;
@@ -275,11 +322,11 @@ Result<EventsFile> EventsFile::Create(const RunFolder& folder) {
 
 Result<EventsFile> EventsFile::Reopen(const RunFolder& folder, Gap gap) {
   std::string line;
-  const auto is_sound = [](std::string_view text) { return TimeOfEvent(text).has_value(); };
+  const auto is_sound = [](std::string_view text) { return ReadEventTime(text).has_value(); };
   Result<RowFile> file = RowFile::Reopen(folder.EventsPath(), is_sound, &line);
   if (!file.ok()) return file.status();
   EventsFile events(std::move(*file));
-  const std::optional<EventTime> last = TimeOfEvent(line);
+  const std::optional<EventTime> last = ReadEventTime(line);
   if (!last) return events;
   events.start_ -= last->elapsed;
   const auto since = std::chrono::system_clock::now() - last->at;

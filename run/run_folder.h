@@ -14,16 +14,18 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "common/atomic_file.h"
 #include "common/status.h"
 #include "plan/job.h"
-#include "run/patient_rows.h"
 #include "run/summary.h"
 
 namespace pando {
@@ -69,6 +71,18 @@ class RunFolder {
   std::string path_;
 };
 
+// RunLock: one scheduler at a time keeps a run folder (P25). The lock goes with its process,
+// however that ends. Held by the scheduler process; asked for before a folder is emptied.
+class RunLock {
+ public:
+  // kAlreadyExists names the holder: process and machine.
+  static Result<RunLock> Acquire(const std::string& run_dir);
+
+ private:
+  explicit RunLock(UniqueFd fd) : fd_(std::move(fd)) {}
+  UniqueFd fd_;
+};
+
 struct MetricsRow {
   uint64_t step = 0;  // the step's index: 0 is the first
   double epoch = 0;   // passes over the data after this step, with their fraction
@@ -84,6 +98,28 @@ struct MetricsRow {
                                // parameters, on average
 };
 
+// PatientRows appends rows to a file, and holds those that a full disk does not take until it does.
+// Threads: none.
+class PatientRows {
+ public:
+  static constexpr size_t kHeldBytesMax = 16 << 20;  // 200,000 rows of metrics
+  explicit PatientRows(RowFile file) : file_(std::move(file)) {}
+
+  // Rows come into the file in the order of the calls. Not ok: some are held, or lost, beyond
+  // kHeldBytesMax; the next call tries again.
+  Status Append(std::string row);
+  Status Flush();
+  Status Sync();  // all of them outlive the machine, too
+  uint64_t held_count() const { return held_.size(); }
+  uint64_t lost_count() const { return lost_count_; }
+
+ private:
+  RowFile file_;
+  std::deque<std::string> held_;
+  size_t held_bytes_ = 0;
+  uint64_t lost_count_ = 0;
+};
+
 // MetricsFile writes metrics.csv, each row at once: a row that was appended outlives its process.
 // What a full disk does not take is held and tried again with every row (PatientRows).
 class MetricsFile {
@@ -97,8 +133,10 @@ class MetricsFile {
  private:
   MetricsFile(RowFile file, size_t column_count)
       : rows_(std::move(file)), column_count_(column_count) {}
+  Status AppendHeading();
   PatientRows rows_;
-  size_t column_count_;  // fewer in files of earlier releases, which go on as they are
+  // After the step. Files of earlier releases have fewer, and go on as they are.
+  size_t column_count_;
 };
 
 // EventsFile writes events.jsonl: {"time", "elapsed_ms", "event", "details"} per line; held on a

@@ -15,15 +15,6 @@ namespace {
 
 constexpr const char* kRollbackEvent = "rollback";
 
-// The confusion matrix, by label.
-std::vector<std::vector<uint64_t>> RowsOf(const EvaluationSummary& evaluation) {
-  std::vector<std::vector<uint64_t>> rows;
-  const auto width = static_cast<ptrdiff_t>(evaluation.classes.size());
-  for (auto at = evaluation.confusion.begin(); at != evaluation.confusion.end(); at += width)
-    rows.emplace_back(at, at + width);
-  return rows;
-}
-
 // "98.50 %", and where five classes are not all of them "98.50 % (top 5: 99.90 %)".
 std::string AccuracyText(const EvaluationSummary& evaluation) {
   std::string text = fmt::format("{:.2f} %", 100 * evaluation.accuracy());
@@ -40,7 +31,7 @@ RunRecorder::RunRecorder(const JobPlan& plan, RunFolder folder, MetricsFile metr
       folder_(std::move(folder)),
       metrics_(std::move(metrics)),
       events_(std::move(events)),
-      summary_(SummaryOf(plan.job)) {
+      summary_(MakeSummary(plan.job)) {
   summary_.run_dir = folder_.path();
   summary_.parameter_count = plan.layout.parameter_count();
 }
@@ -74,9 +65,10 @@ void RunRecorder::TakeOver(const SchedulerState& state, const std::optional<Metr
     summary_.epochs = last_row->epoch;
     summary_.train_loss = last_row->loss;
     summary_.images_per_second = last_row->images_per_second;
-    past_ = PastOf(*last_row);
+    past_ = PastBefore(*last_row);
   }
-  for (const EvaluationSummary& evaluation : state.evaluations) TakeResult(evaluation);
+  for (const EvaluationSummary& evaluation : state.evaluations)
+    AddEvaluation(evaluation, &summary_);
   for (const SnapshotManifest& manifest : state.snapshots) OnSnapshot(manifest.snapshot);
   summary_.faults = state.faults;
   summary_.generation = state.view.generation;
@@ -89,7 +81,7 @@ void RunRecorder::TakeOver(const SchedulerState& state, const std::optional<Metr
 }
 
 // Training went on after the last row, and without a scheduler, as long as the run's clock did.
-RunRecorder::Past RunRecorder::PastOf(const MetricsRow& last_row) const {
+RunRecorder::Past RunRecorder::PastBefore(const MetricsRow& last_row) const {
   Past past;
   for (Step step; step < next_row_; step = NextStep(step))
     past.sample_count += plan_->steps.SampleCount(step);
@@ -162,54 +154,9 @@ double RunRecorder::DataStallShare() const {
   return seconds <= 0 ? 0 : summary_.data_stall_seconds / (seconds * static_cast<double>(threads));
 }
 
-// A version that is evaluated again, after a rollback, has the same result.
-void RunRecorder::TakeResult(const EvaluationSummary& evaluation) {
-  if (evaluation.sample_count == 0) return;
-  const auto same = [&](const EvaluationSummary& known) {
-    return known.version == evaluation.version;
-  };
-  std::erase_if(summary_.evaluations, same);
-  summary_.evaluations.push_back(evaluation);
-  summary_.evaluations.back().DropDetails();
-  std::ranges::sort(summary_.evaluations, {}, &EvaluationSummary::version);
-  SetLastResult(evaluation);
-  SetBestResult();
-}
-
-void RunRecorder::SetLastResult(const EvaluationSummary& evaluation) {
-  summary_.test_accuracy = evaluation.accuracy();
-  summary_.test_top5_accuracy = evaluation.top5_accuracy();
-  summary_.test_loss = evaluation.loss_sum / static_cast<double>(evaluation.sample_count);
-  summary_.classes = evaluation.classes;
-  summary_.confusion_matrix = RowsOf(evaluation);
-}
-
-void RunRecorder::SetBestResult() {
-  const auto best =
-      std::ranges::max_element(summary_.evaluations, {}, &EvaluationSummary::accuracy);
-  summary_.best_test_accuracy = best->accuracy();
-  summary_.best_step = best->version.value();
-}
-
-// Of those that are left no details are known.
-void RunRecorder::OnEvaluationsDropped(Version last_good) {
-  std::erase_if(summary_.evaluations, [&](const EvaluationSummary& evaluation) {
-    return evaluation.version > last_good;
-  });
-  if (!summary_.evaluations.empty()) {
-    SetLastResult(summary_.evaluations.back());
-    return SetBestResult();
-  }
-  summary_.test_accuracy = summary_.test_top5_accuracy = summary_.test_loss = std::nullopt;
-  summary_.best_test_accuracy = std::nullopt;
-  summary_.best_step = std::nullopt;
-  summary_.classes.clear();
-  summary_.confusion_matrix.clear();
-}
-
 void RunRecorder::OnEvaluation(const EvaluationSummary& evaluation) {
   if (evaluation.sample_count == 0) return;
-  TakeResult(evaluation);
+  AddEvaluation(evaluation, &summary_);
   progress_.Note(fmt::format("step {}: test accuracy {}, test loss {:.4f}",
                              evaluation.version.value(), AccuracyText(evaluation),
                              *summary_.test_loss));
@@ -295,7 +242,7 @@ int RunRecorder::Conclude(const char* status, const Status& failure) {
     spdlog::error("{}", s.message());
     return kExitFailed;
   }
-  if (!first.ok()) return ExitCodeOf(first);
+  if (!first.ok()) return ExitCodeFor(first);
   return summary_.status == kStatusInterrupted ? kExitInterrupted : kExitCompleted;
 }
 

@@ -48,8 +48,6 @@ class RunRecorder {
     gpu_percent_ = percent;
   }
   void OnEvaluation(const EvaluationSummary& evaluation);
-  // The results of all versions above `last_good` do not count any more.
-  void OnEvaluationsDropped(Version last_good);
   // A new fault, or one of which more is known; its id says which.
   void OnFault(const FaultRecord& fault);
   void OnSnapshot(const SnapshotRef& snapshot);
@@ -65,7 +63,7 @@ class RunRecorder {
   // What was recorded of steps outlives the machine, too: before a snapshot counts as complete,
   // since a resumption begins there.
   void SyncRows() { Heed(metrics_.rows().Sync()); }
-  // For what only the caller knows (workers, images_per_second).
+  // For what only the caller knows (workers, images_per_second), and DropEvaluations.
   Summary& summary() { return summary_; }
 
   // Writes the summary and returns the exit code. `failure`: why the run failed, if it did.
@@ -74,11 +72,8 @@ class RunRecorder {
  private:
   RunRecorder(const JobPlan& plan, RunFolder folder, MetricsFile metrics, EventsFile events);
   void TakeOver(const SchedulerState& state, const std::optional<MetricsRow>& last_row);
-  void TakeResult(const EvaluationSummary& evaluation);
-  void SetLastResult(const EvaluationSummary& evaluation);
-  void SetBestResult();
   void EndWith(Version version);
-  Past PastOf(const MetricsRow& last_row) const;
+  Past PastBefore(const MetricsRow& last_row) const;
   void Heed(const Status& rows);
   uint64_t MissingRows();
   double ElapsedSeconds() const;

@@ -27,7 +27,7 @@ std::string StepsText(const RunFolder& folder, const std::vector<SnapshotManifes
 }
 
 // The last of the job, or of an early stop.
-Version FinalVersionOf(const RunFolder& folder, const JobPlan& plan) {
+Version FinalVersion(const RunFolder& folder, const JobPlan& plan) {
   Result<Summary> summary = folder.ReadSummary();
   const bool is_known = summary.ok() && summary->stopped_early;
   return is_known ? Version(summary->steps) : plan.steps.final_version();
@@ -75,8 +75,8 @@ Result<std::optional<SnapshotManifest>> SnapshotBefore(const RunFolder& folder, 
 
 namespace {
 
-Result<RunWeights> ReadSnapshotOf(const RunFolder& folder, const JobPlan& plan,
-                                  std::optional<uint64_t> step, bool is_averaged) {
+Result<RunWeights> ReadSnapshotWeights(const RunFolder& folder, const JobPlan& plan,
+                                       std::optional<uint64_t> step, bool is_averaged) {
   Result<SnapshotManifest> manifest = ChooseSnapshot(folder, step);
   if (!manifest.ok()) return manifest.status();
   const Optimizer optimizer(plan.job.optimizer, plan.layout);
@@ -102,14 +102,14 @@ Result<RunWeights> ReadFinalOrSnapshot(const RunFolder& folder, const JobPlan& p
   const bool is_final = !step || Version(*step) == final_version;
   if (has_final && is_final)
     return ReadNamed(folder.WeightsPath(), "final weights", final_version, plan);
-  return ReadSnapshotOf(folder, plan, step, /*is_averaged=*/false);
+  return ReadSnapshotWeights(folder, plan, step, /*is_averaged=*/false);
 }
 
 }  // namespace
 
 Result<RunWeights> ReadRunWeights(const RunFolder& folder, const JobPlan& plan,
                                   std::optional<uint64_t> step) {
-  return ReadFinalOrSnapshot(folder, plan, step, FinalVersionOf(folder, plan));
+  return ReadFinalOrSnapshot(folder, plan, step, FinalVersion(folder, plan));
 }
 
 Result<RunWeights> ReadAveragedWeights(const RunFolder& folder, const JobPlan& plan,
@@ -118,7 +118,7 @@ Result<RunWeights> ReadAveragedWeights(const RunFolder& folder, const JobPlan& p
     return InvalidArgument(fmt::format(
         "{} has no averaged weights: its job has optimizer.ema_decay = 0", folder.path()));
   }
-  return ReadSnapshotOf(folder, plan, step, /*is_averaged=*/true);
+  return ReadSnapshotWeights(folder, plan, step, /*is_averaged=*/true);
 }
 
 Result<RunWeights> ReadBestWeights(const RunFolder& folder, const JobPlan& plan) {

@@ -10,12 +10,15 @@
 #include <cerrno>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <tuple>
 #include <utility>
 
 #include "common/hash.h"
 
 namespace pando {
 namespace {
+
+using Json = nlohmann::json;
 
 static_assert(std::endian::native == std::endian::little, "the format is little-endian");
 
@@ -64,6 +67,12 @@ namespace {
 
 constexpr int kFileEnds = -1;  // no error number
 
+// What follows the header.
+struct DataExtent {
+  uint64_t first_byte = 0;
+  uint64_t bytes = 0;
+};
+
 // Returns the error number, 0 if all was read, or kFileEnds.
 int ReadAll(int fd, uint64_t at, std::span<std::byte> out) {
   while (!out.empty()) {
@@ -87,98 +96,80 @@ Status ReadFailed(const std::string& path, uint64_t at, int error) {
   return Unavailable(fmt::format("cannot read {} at byte {}: {}", path, at, std::strerror(error)));
 }
 
-// One tensor of the header. Errors say what was expected, not where.
-class TensorReader {
- public:
-  // `data_bytes`: of everything after the header.
-  TensorReader(const nlohmann::json& json, uint64_t data_bytes)
-      : json_(json), data_bytes_(data_bytes) {}
+// The readers of the header say what was expected, not where.
 
-  Status Read() {
-    if (!json_.is_object()) return Corrupt("expected an object");
-    if (Status s = ReadType(); !s.ok()) return s;
-    if (Status s = ReadShape(); !s.ok()) return s;
-    return ReadOffsets();
-  }
-  SafetensorsFile::Tensor tensor;
-  uint64_t first = 0;  // within the data
-  uint64_t last = 0;
+// Null if the object has none.
+const Json& Member(const Json& json, const char* name) {
+  static const Json kNone;
+  const auto at = json.find(name);
+  return at == json.end() ? kNone : *at;
+}
 
- private:
-  const nlohmann::json* Member(const char* name) const {
-    const auto at = json_.find(name);
-    return at == json_.end() ? nullptr : &*at;
+Status ReadShape(const Json& shape, SafetensorsFile::Tensor* tensor) {
+  if (!shape.is_array()) return Corrupt("expected a list as shape");
+  tensor->float_count = 1;
+  for (const Json& dimension : shape) {
+    if (!dimension.is_number_unsigned()) return Corrupt("expected whole numbers in shape");
+    const auto size = dimension.get<uint64_t>();
+    if (size != 0 && tensor->float_count > kFloatCountMax / size)
+      return Corrupt("shape has more elements than any file");
+    tensor->shape.push_back(size);
+    tensor->float_count *= size;
   }
-  Status ReadType() const {
-    const nlohmann::json* type = Member("dtype");
-    if (type == nullptr || *type != "F32")
-      return Corrupt("dtype is not \"F32\", the only one that Pando supports");
-    return Status();
-  }
-  Status ReadShape() {
-    const nlohmann::json* shape = Member("shape");
-    if (shape == nullptr || !shape->is_array()) return Corrupt("expected a list as shape");
-    tensor.float_count = 1;
-    for (const nlohmann::json& dimension : *shape) {
-      if (!dimension.is_number_unsigned()) return Corrupt("expected whole numbers in shape");
-      const auto size = dimension.get<uint64_t>();
-      if (size != 0 && tensor.float_count > kFloatCountMax / size) {
-        return Corrupt("shape has more elements than any file");
-      }
-      tensor.shape.push_back(size);
-      tensor.float_count *= size;
-    }
-    return Status();
-  }
-  Status ReadOffsets() {
-    const nlohmann::json* offsets = Member("data_offsets");
-    const bool is_pair = offsets != nullptr && offsets->is_array() && offsets->size() == 2 &&
-                         (*offsets)[0].is_number_unsigned() && (*offsets)[1].is_number_unsigned();
-    if (!is_pair) return Corrupt("expected two whole numbers as data_offsets");
-    first = (*offsets)[0].get<uint64_t>();
-    last = (*offsets)[1].get<uint64_t>();
-    if (first > last || last > data_bytes_) {
-      return Corrupt(
-          fmt::format("data_offsets [{}, {}] are not within the {} bytes after the header", first,
-                      last, data_bytes_));
-    }
-    if (last - first != tensor.float_count * sizeof(float)) {
-      return Corrupt(fmt::format("data_offsets hold {} bytes, expected {} for this shape",
-                                 last - first, tensor.float_count * sizeof(float)));
-    }
-    return Status();
-  }
+  return Status();
+}
 
-  const nlohmann::json& json_;
-  const uint64_t data_bytes_;
-};
+Status ReadOffsets(const Json& offsets, const DataExtent& data, SafetensorsFile::Tensor* tensor) {
+  const auto is_number = [](const Json& offset) { return offset.is_number_unsigned(); };
+  if (!offsets.is_array() || offsets.size() != 2 || !std::ranges::all_of(offsets, is_number))
+    return Corrupt("expected two whole numbers as data_offsets");
+  const auto first = offsets[0].get<uint64_t>();
+  const auto last = offsets[1].get<uint64_t>();
+  if (first > last || last > data.bytes) {
+    return Corrupt(fmt::format("data_offsets [{}, {}] are not within the {} bytes after the header",
+                               first, last, data.bytes));
+  }
+  if (last - first != tensor->float_count * sizeof(float)) {
+    return Corrupt(fmt::format("data_offsets hold {} bytes, expected {} for this shape",
+                               last - first, tensor->float_count * sizeof(float)));
+  }
+  tensor->first_byte = data.first_byte + first;
+  return Status();
+}
 
-struct Extent {
-  uint64_t first = 0;
-  uint64_t last = 0;
-  std::string name;
-  auto operator<=>(const Extent&) const = default;
-};
+Status ReadTensor(const Json& json, const DataExtent& data, SafetensorsFile::Tensor* tensor) {
+  if (!json.is_object()) return Corrupt("expected an object");
+  if (Member(json, "dtype") != "F32")
+    return Corrupt("dtype is not \"F32\", the only one that Pando supports");
+  if (Status s = ReadShape(Member(json, "shape"), tensor); !s.ok()) return s;
+  return ReadOffsets(Member(json, "data_offsets"), data, tensor);
+}
 
 // Every byte after the header belongs to exactly one tensor.
-Status CheckCoverage(std::vector<Extent> extents, uint64_t data_bytes) {
+Status CheckCoverage(const std::map<std::string, SafetensorsFile::Tensor>& tensors,
+                     const DataExtent& data) {
+  std::vector<std::tuple<uint64_t, uint64_t, std::string>> extents;
+  for (const auto& [name, tensor] : tensors) {
+    const uint64_t first = tensor.first_byte - data.first_byte;
+    extents.emplace_back(first, first + tensor.float_count * sizeof(float), name);
+  }
   std::ranges::sort(extents);
   uint64_t end = 0;
-  for (const Extent& extent : extents) {
-    if (extent.first != end) {
+  for (const auto& [first, last, name] : extents) {
+    if (first != end) {
       return Corrupt(
           fmt::format("tensor '{}' begins at byte {} after the header, expected {}: "
                       "tensors overlap or leave a gap",
-                      extent.name, extent.first, end));
+                      name, first, end));
     }
-    end = extent.last;
+    end = last;
   }
-  if (end == data_bytes) return Status();
-  return Corrupt(fmt::format("{} bytes after the header, expected {}", data_bytes, end));
+  if (end == data.bytes) return Status();
+  return Corrupt(fmt::format("{} bytes after the header, expected {}", data.bytes, end));
 }
 
-Status ReadMetadata(const nlohmann::json& json, SafetensorsMetadata* metadata) {
-  const auto is_text = [](const nlohmann::json& value) { return value.is_string(); };
+Status ReadMetadata(const Json& json, SafetensorsMetadata* metadata) {
+  const auto is_text = [](const Json& value) { return value.is_string(); };
   if (!json.is_object() || !std::ranges::all_of(json, is_text)) {
     return Corrupt("expected an object of texts");
   }
@@ -218,26 +209,20 @@ Status SafetensorsFile::ReadHeader() {
   std::string text(header_bytes, '\0');
   error = ReadAll(fd_.get(), kPrefixBytes, std::as_writable_bytes(std::span(text)));
   if (error != 0) return ReadFailed(path_, kPrefixBytes, error);
-  nlohmann::json json;
+  Json json;
   try {
-    json = nlohmann::json::parse(text);
-  } catch (const nlohmann::json::exception& problem) {
+    json = Json::parse(text);
+  } catch (const Json::exception& problem) {
     return Bad(path_, fmt::format("byte 8: the header is not JSON: {}", problem.what()));
   }
   if (!json.is_object()) return Bad(path_, "byte 8: the header is not a JSON object");
-  const uint64_t data_first = kPrefixBytes + header_bytes;
-  std::vector<Extent> extents;
+  const DataExtent data{kPrefixBytes + header_bytes, file_bytes - kPrefixBytes - header_bytes};
   for (const auto& [name, value] : json.items()) {
-    const bool is_metadata = name == kMetadataName;
-    TensorReader reader(value, file_bytes - data_first);
-    Status s = is_metadata ? ReadMetadata(value, &metadata_) : reader.Read();
+    Status s = name == kMetadataName ? ReadMetadata(value, &metadata_)
+                                     : ReadTensor(value, data, &tensors_[name]);
     if (!s.ok()) return Bad(path_, fmt::format("header, '{}': {}", name, s.message()));
-    if (is_metadata) continue;
-    extents.push_back({reader.first, reader.last, name});
-    reader.tensor.first_byte = data_first + reader.first;
-    tensors_.emplace(name, std::move(reader.tensor));
   }
-  Status covered = CheckCoverage(std::move(extents), file_bytes - data_first);
+  Status covered = CheckCoverage(tensors_, data);
   return covered.ok() ? covered : Bad(path_, covered.message());
 }
 
@@ -255,11 +240,11 @@ bool IsExported(const TensorSpec& spec) { return spec.kind != TensorKind::kMetri
 
 // The tensor's values within the flat vector, without padding.
 template <class Float>
-std::span<Float> ValuesOf(const TensorLayout& layout, size_t i, std::span<Float> flat) {
+std::span<Float> ValuesIn(const TensorLayout& layout, size_t i, std::span<Float> flat) {
   return flat.subspan(layout.offset(i), layout.specs()[i].size());
 }
 
-std::string ShapeText(const std::vector<uint64_t>& shape) { return nlohmann::json(shape).dump(); }
+std::string ShapeText(const std::vector<uint64_t>& shape) { return Json(shape).dump(); }
 
 }  // namespace
 
@@ -267,7 +252,7 @@ std::string WeightsHash(const TensorLayout& layout, std::span<const float> flat)
   PANDO_CHECK(flat.size() == layout.float_count());
   Hash128 hash;
   for (size_t i = 0; i < layout.tensor_count(); ++i) {
-    if (IsExported(layout.specs()[i])) hash.Update(std::as_bytes(ValuesOf(layout, i, flat)));
+    if (IsExported(layout.specs()[i])) hash.Update(std::as_bytes(ValuesIn(layout, i, flat)));
   }
   return hash.Hex();
 }
@@ -278,7 +263,7 @@ Status WriteWeights(const std::string& path, const TensorLayout& layout,
   std::vector<NamedTensor> tensors;
   for (size_t i = 0; i < layout.tensor_count(); ++i) {
     const TensorSpec& spec = layout.specs()[i];
-    if (IsExported(spec)) tensors.push_back({spec.name, spec.shape, ValuesOf(layout, i, flat)});
+    if (IsExported(spec)) tensors.push_back({spec.name, spec.shape, ValuesIn(layout, i, flat)});
   }
   return WriteSafetensors(path, {{"format", "pt"}}, tensors);
 }
@@ -300,7 +285,7 @@ Result<FloatBuffer> ReadWeights(const std::string& path, const TensorLayout& lay
                                          path, spec.name, ShapeText(tensor->second.shape),
                                          ShapeText(spec.shape)));
     }
-    Status s = file->Read(tensor->second, ValuesOf(layout, i, flat.span()));
+    Status s = file->Read(tensor->second, ValuesIn(layout, i, flat.span()));
     if (!s.ok()) return s;
   }
   for (const auto& [name, tensor] : file->tensors()) {

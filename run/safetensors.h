@@ -4,7 +4,6 @@
 // error names the file, the place and what was expected there.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <span>
@@ -18,8 +17,7 @@
 
 namespace pando {
 
-// ---- writing
-// -------------------------------------------------------------------------------------
+// ---- writing ------------------------------------------------------------------------------------
 
 struct NamedTensor {
   std::string name;
@@ -32,8 +30,7 @@ using SafetensorsMetadata = std::map<std::string, std::string>;
 Status WriteSafetensors(const std::string& path, const SafetensorsMetadata& metadata,
                         std::span<const NamedTensor> tensors);
 
-// ---- reading
-// -------------------------------------------------------------------------------------
+// ---- reading ------------------------------------------------------------------------------------
 
 class SafetensorsFile {
  public:
@@ -64,8 +61,7 @@ class SafetensorsFile {
   std::map<std::string, Tensor> tensors_;
 };
 
-// ---- a model's weights
-// ---------------------------------------------------------------------------
+// ---- a model's weights --------------------------------------------------------------------------
 
 // xxh3-128, canonical hex, over the fp32 bytes of all tensors in model order.
 // REQUIRES: flat.size() == layout.float_count().

@@ -1,18 +1,18 @@
 #include "run/serial_trainer.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <deque>
 #include <mutex>
-#include <optional>
 #include <utility>
 #include <variant>
-#include <vector>
 
-#include "plan/job_plan.h"
-#include "run/serial_servers.h"
+#include "common/mailbox.h"
+#include "plan/tensor_init.h"
+#include "server/aggregator.h"
 #include "train/evaluation_pass.h"
+#include "train/local_update.h"
 #include "train/trainer.h"
 
 namespace pando {
@@ -20,71 +20,142 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// What computing threads report to the thread of Run. Threads: any.
-class SerialNews {
+// What computing threads report to the thread of Run.
+using News = std::variant<StepMetrics, EvaluationResult, ComputeFailed>;
+
+// ---- the servers' part --------------------------------------------------------------------------
+
+// SerialServers does the servers' part of a serial run: it sums a step's gradients, makes the next
+// version of each shard, and gives it to the trainer. The computing thread that completes a shard's
+// sum updates the shard, so most updates are made while backward still runs.
+// Threads: Take any; the rest as SerialTrainer's Run. Owns: the optimizer's state, and versions
+// while their encoded form is what the trainer reads.
+class SerialServers {
  public:
-  explicit SerialNews(const JobPlan& plan) : plan_(plan) {}
+  // All outlive it. `parameters` is the trainer's. `news` gets the metrics of each step.
+  SerialServers(const JobPlan& plan, ParameterStore& parameters, Mailbox<News>& news);
 
-  // ---- computing threads ----
-  // One more shard of version step + 1 is made.
-  void OnMade(Step step, const FloatBuffer& next);
-  void OnEvaluation(const EvaluationResult& result);
-  void OnFailed(const Status& failure);
+  // Makes the first version: from the seed, or from these parameters and states by shard.
+  void StartFromSeed();
+  void StartFrom(Version version, const FloatBuffer& parameters,
+                 std::span<const SharedBuffer> states);
+  // A gradient of the trainer: the sum over a step, or where gradients are encoded one leaf of it.
+  void Take(const GradientReady& gradient);
 
-  // ---- the thread of Run ----
-  // Block until there is one, or a failure.
-  Result<StepMetrics> AwaitStep(Step step);
-  Result<EvaluationResult> AwaitEvaluation();
+  // REQUIRES: the version is whole and one of the newest two.
+  std::shared_ptr<const FloatBuffer> Open(Version version) { return *versions().Open(version); }
+  // By shard, of the newest version.
+  std::vector<FloatBuffer>& states() { return update_.states(); }
+  const Schedule& schedule() const { return update_.schedule(); }
 
  private:
+  // P34. Encoded gradients come one by one.
+  struct Summed {
+    Summed(size_t float_count, const ShardCodec* codec) : leaves(float_count, codec) {}
+    std::mutex mutex;  // guards:
+    std::optional<Step> step;
+    Aggregator leaves;  // of this step
+  };
+  ParameterStore& versions() { return encoded_from_ ? *encoded_from_ : parameters_; }
+  std::optional<Blob> Sum(const GradientReady& leaf);
+  void CountMade(Step step, const FloatBuffer& next);
+  void Show(ShardId shard, Version version, const SharedBuffer& values);
+
   const JobPlan& plan_;
-  std::mutex mutex_;  // guards all below
-  std::condition_variable changed_;
-  uint32_t made_shard_count_ = 0;           // of the next version
-  std::deque<StepMetrics> finished_steps_;  // not yet taken
-  std::optional<EvaluationResult> evaluation_;
-  Status failure_;
+  ParameterStore& parameters_;
+  Mailbox<News>& news_;
+  std::atomic<uint64_t> made_shard_count_ = 0;  // of all versions after the first
+  HeldBytes held_bytes_;
+  // Where versions are made if the trainer reads their encoded form (P34); otherwise they are made
+  // in the trainer's store.
+  std::optional<ParameterStore> encoded_from_;
+  LocalUpdate update_;
+  std::deque<Summed> summed_;  // by shard; empty if gradients are not encoded
 };
 
-void SerialNews::OnMade(Step step, const FloatBuffer& next) {
-  std::lock_guard lock(mutex_);
-  if (++made_shard_count_ < plan_.shards.shard_count()) return;
-  made_shard_count_ = 0;
+std::optional<ParameterStore> MakeStore(const JobPlan& plan, HeldBytes& held_bytes) {
+  if (plan.pulls.is_exact()) return std::nullopt;
+  return std::optional<ParameterStore>(std::in_place, plan.shards,
+                                       ParameterStore::Options{kTrainingVersionsKept}, held_bytes);
+}
+
+SerialServers::SerialServers(const JobPlan& plan, ParameterStore& parameters, Mailbox<News>& news)
+    : plan_(plan),
+      parameters_(parameters),
+      news_(news),
+      encoded_from_(MakeStore(plan, held_bytes_)),
+      update_(plan, versions(), LocalUpdate::Timed{}) {
+  for (uint32_t s = 0; s < plan.shards.shard_count() && !plan.pushes.is_exact(); ++s)
+    summed_.emplace_back(plan.shards.range(ShardId(s)).size(), plan.pushes.codec(ShardId(s)));
+}
+
+void SerialServers::StartFromSeed() {
+  const SharedBuffer values = versions().Writable(Version(0));
+  for (uint32_t s = 0; s < plan_.shards.shard_count(); ++s) {
+    const ShardRange& range = plan_.shards.range(ShardId(s));
+    InitRange(plan_.layout, plan_.job.seed, range,
+              values->span().subspan(range.first, range.size()));
+    Show(ShardId(s), Version(0), values);
+  }
+}
+
+void SerialServers::StartFrom(Version version, const FloatBuffer& parameters,
+                              std::span<const SharedBuffer> states) {
+  const SharedBuffer values = versions().Writable(version);
+  std::ranges::copy(parameters.span(), values->data());
+  for (uint32_t s = 0; s < plan_.shards.shard_count(); ++s) {
+    FloatBuffer& state = update_.states()[s];
+    PANDO_CHECK(states[s]->size() == state.size());
+    std::ranges::copy(states[s]->span(), state.data());
+    Show(ShardId(s), version, values);
+  }
+}
+
+void SerialServers::Take(const GradientReady& gradient) {
+  const std::optional<Blob> root = summed_.empty() ? gradient.payload : Sum(gradient);
+  if (!root) return;
+  update_.Apply({gradient.step, gradient.shard, *root},
+                [this](Step step, ShardId shard, const SharedBuffer& next) {
+                  CountMade(step, *next);
+                  Show(shard, VersionMadeBy(step), next);
+                });
+}
+
+// The root, if this was the last leaf of the step. A step reads what the step before it made of all
+// its leaves, so leaves of two steps never mix.
+std::optional<Blob> SerialServers::Sum(const GradientReady& leaf) {
+  Summed& summed = summed_[leaf.shard.value()];
+  std::lock_guard lock(summed.mutex);
+  if (summed.step != leaf.step) {
+    PANDO_CHECK(!summed.step || (*summed.step < leaf.step && summed.leaves.is_complete()));
+    summed.leaves.Begin(plan_.steps.Tree(leaf.step));
+  }
+  summed.step = leaf.step;
+  summed.leaves.Add(leaf.node, leaf.payload);
+  if (!summed.leaves.is_complete()) return std::nullopt;
+  return summed.leaves.root();
+}
+
+// `next` holds one more shard of version step + 1. No gradient of the next step exists before it
+// holds all of them.
+void SerialServers::CountMade(Step step, const FloatBuffer& next) {
+  if (++made_shard_count_ % plan_.shards.shard_count() != 0) return;
   const float* metrics = next.data() + plan_.layout.offset(plan_.layout.tensor_count() - 1);
-  finished_steps_.push_back(
-      {.step = step, .loss = metrics[kMetricLoss], .accuracy = metrics[kMetricCorrect]});
-  changed_.notify_all();
+  (void)news_.Push(
+      StepMetrics{.step = step, .loss = metrics[kMetricLoss], .accuracy = metrics[kMetricCorrect]});
 }
 
-void SerialNews::OnEvaluation(const EvaluationResult& result) {
-  std::lock_guard lock(mutex_);
-  evaluation_ = result;
-  changed_.notify_all();
+void SerialServers::Show(ShardId shard, Version version, const SharedBuffer& values) {
+  versions().Arrived(shard, version);
+  if (!encoded_from_) return;
+  const ShardRange& range = plan_.shards.range(shard);
+  const auto encoded = std::make_shared<FloatBuffer>(plan_.pulls.PayloadBytes(shard) / 4);
+  plan_.pulls.codec(shard)->Encode(values->span().subspan(range.first, range.size()),
+                                   std::as_writable_bytes(encoded->span()));
+  parameters_.Put(shard, version, ToBlob(encoded));
 }
 
-// Bad data is a failure of the run, as with a scheduler, and not of the command's arguments.
-void SerialNews::OnFailed(const Status& failure) {
-  std::lock_guard lock(mutex_);
-  failure_ = failure.code() == StatusCode::kCorrupt ? Internal(failure.message()) : failure;
-  changed_.notify_all();
-}
-
-Result<StepMetrics> SerialNews::AwaitStep(Step step) {
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return !finished_steps_.empty() || !failure_.ok(); });
-  if (!failure_.ok()) return failure_;
-  const StepMetrics metrics = finished_steps_.front();
-  finished_steps_.pop_front();
-  PANDO_CHECK(metrics.step == step);
-  return metrics;
-}
-
-Result<EvaluationResult> SerialNews::AwaitEvaluation() {
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return evaluation_.has_value() || !failure_.ok(); });
-  if (!failure_.ok()) return failure_;
-  return *std::exchange(evaluation_, std::nullopt);
-}
+// ---- the other parts ----------------------------------------------------------------------------
 
 // Plays every part at once: what the session, the servers and the scheduler do in a distributed
 // run.
@@ -108,6 +179,8 @@ class SerialTrainer {
   void FinishStep(const StepMetrics& metrics, double seconds);
   Status Evaluate(Version version);
   void KeepBest(Version version);
+  template <class T>
+  Result<T> Await();
   void OnEvent(const ComputeEvent& event);
 
   const JobPlan plan_;
@@ -117,7 +190,7 @@ class SerialTrainer {
   SerialResult result_;
   std::vector<EvaluationSummary> evaluations_;
   uint64_t handed_out_count_ = 0;
-  SerialNews news_;
+  Mailbox<News> news_;
   std::optional<SerialServers> servers_;
   Trainer trainer_;  // last: its threads use all of the above
 };
@@ -125,18 +198,16 @@ class SerialTrainer {
 SerialTrainer::SerialTrainer(const Job& job, const DataSet& data, const Model& model,
                              const SerialCallbacks& callbacks, const SerialStretch& stretch,
                              Device device)
-    : plan_(job, FactsOf(data), model.layout()),
+    : plan_(job, data.facts(), model.layout()),
       callbacks_(callbacks),
       stretch_(stretch),
       last_(stretch.last.value_or(plan_.steps.final_version())),
       handed_out_count_(stretch.first.value()),
-      news_(plan_),
       trainer_({plan_, model, data, device, callbacks.timeline},
                device.kind == DeviceKind::kCpu ? job.threads : 1,
                [this](ComputeTicket, const ComputeEvent& event) { OnEvent(event); }) {
   result_.version = stretch.first;
-  servers_.emplace(plan_, trainer_.parameters(),
-                   [this](Step step, const FloatBuffer& next) { news_.OnMade(step, next); });
+  servers_.emplace(plan_, trainer_.parameters(), news_);
   if (stretch.parameters == nullptr) {
     servers_->StartFromSeed();
   } else {
@@ -145,7 +216,7 @@ SerialTrainer::SerialTrainer(const Job& job, const DataSet& data, const Model& m
 }
 
 Result<SerialResult> SerialTrainer::Run() {
-  if (Status failure = MakeAllVersions(); !failure.ok()) return failure;
+  if (Status s = MakeAllVersions(); !s.ok()) return s;
   result_.states = std::move(servers_->states());
   result_.parameters = servers_->Open(result_.version);
   result_.waiting_seconds = static_cast<double>(trainer_.parameters().waited_us()) * 1e-6;
@@ -158,8 +229,9 @@ Status SerialTrainer::MakeAllVersions() {
     const Clock::time_point start = Clock::now();
     if (!result_.was_interrupted) HandOutSteps();
     if (result_.version.value() == handed_out_count_) break;
-    Result<StepMetrics> metrics = news_.AwaitStep(StepReading(result_.version));
+    Result<StepMetrics> metrics = Await<StepMetrics>();
     if (!metrics.ok()) return metrics.status();
+    PANDO_CHECK(metrics->step == StepReading(result_.version));
     FinishStep(*metrics, std::chrono::duration<double>(Clock::now() - start).count());
     if (!IsEvaluated(result_.version) || result_.was_interrupted) continue;
     if (Status s = Evaluate(result_.version); !s.ok()) return s;
@@ -190,6 +262,20 @@ void SerialTrainer::FinishStep(const StepMetrics& metrics, double seconds) {
   if (callbacks_.interrupted && callbacks_.interrupted()) result_.was_interrupted = true;
 }
 
+// The next news of this kind, or a failure. Bad data is a failure of the run, as with a scheduler,
+// and not of the command's arguments.
+template <class T>
+Result<T> SerialTrainer::Await() {
+  while (true) {
+    const News news = *news_.Pop();
+    if (const auto* awaited = std::get_if<T>(&news)) return *awaited;
+    const auto* failed = std::get_if<ComputeFailed>(&news);
+    if (failed == nullptr) continue;
+    const Status& failure = failed->status;
+    return failure.code() == StatusCode::kCorrupt ? Internal(failure.message()) : failure;
+  }
+}
+
 Status SerialTrainer::Evaluate(Version version) {
   std::shared_ptr<const FloatBuffer> values = servers_->Open(version);
   for (uint32_t s = 0; s < plan_.shards.shard_count(); ++s) {
@@ -198,7 +284,7 @@ Status SerialTrainer::Evaluate(Version version) {
     trainer_.EvaluationParametersArrived(ShardId(s), version, blob);
   }
   trainer_.EvaluateSlice({.version = version, .last_sample = plan_.data.test_samples});
-  Result<EvaluationResult> evaluated = news_.AwaitEvaluation();
+  Result<EvaluationResult> evaluated = Await<EvaluationResult>();
   if (!evaluated.ok()) return evaluated.status();
   EvaluationSummary& summary = evaluations_.emplace_back(EvaluationSummary{.version = version});
   AddSlice(*evaluated, plan_.data.class_count, &summary);
@@ -218,12 +304,12 @@ void SerialTrainer::KeepBest(Version version) {
   result_.best_version = version;
 }
 
-// On the trainer's threads. Other events do not concern a serial run: it has no other process to
+// On a computing thread. Other events do not concern a serial run: it has no other process to
 // compare hashes with, and all parameters are resident.
 void SerialTrainer::OnEvent(const ComputeEvent& event) {
   if (const auto* gradient = std::get_if<GradientReady>(&event)) servers_->Take(*gradient);
-  if (const auto* result = std::get_if<EvaluationResult>(&event)) news_.OnEvaluation(*result);
-  if (const auto* failed = std::get_if<ComputeFailed>(&event)) news_.OnFailed(failed->status);
+  if (const auto* result = std::get_if<EvaluationResult>(&event)) (void)news_.Push(*result);
+  if (const auto* failed = std::get_if<ComputeFailed>(&event)) (void)news_.Push(*failed);
 }
 
 }  // namespace

@@ -2,20 +2,21 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
-#include <vector>
 
 #include "common/hash.h"
 
 namespace pando {
+
+namespace fs = std::filesystem;
+
 namespace {
 
 // "shard.17.state".
-std::string KeyOf(ShardId shard, const char* what) {
+std::string KeyFor(ShardId shard, const char* what) {
   return fmt::format("shard.{}.{}", shard.value(), what);
 }
-
-std::string HashText(uint64_t hash) { return fmt::format("{:016x}", hash); }
 
 // The number after `*text`'s first character, which has to be `mark`; both are taken off the text.
 std::optional<uint64_t> TakeNumber(char mark, std::string_view* text) {
@@ -48,18 +49,29 @@ std::optional<SnapshotRef> SnapshotOfFile(std::string_view file_name) {
   return SnapshotRef{static_cast<uint32_t>(*generation), Version(*version)};
 }
 
+std::vector<std::pair<fs::path, SnapshotRef>> FindSnapshotFiles(const std::string& folder) {
+  std::vector<std::pair<fs::path, SnapshotRef>> files;
+  std::error_code ignored;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
+    if (const auto snapshot = SnapshotOfFile(entry.path().filename().string()))
+      files.emplace_back(entry.path(), *snapshot);
+  }
+  std::ranges::sort(files);
+  return files;
+}
+
 Status WriteSnapshotFile(const std::string& path, JobId job, const SnapshotRef& snapshot,
                          std::span<const StoreRequest> records) {
-  SafetensorsMetadata metadata{{"job", HashText(job.value())},
+  SafetensorsMetadata metadata{{"job", HexText(job.value())},
                                {"generation", fmt::format("{}", snapshot.generation)},
                                {"version", fmt::format("{}", snapshot.version.value())}};
   std::vector<NamedTensor> tensors;
   for (const StoreRequest& record : records) {
-    metadata[KeyOf(record.shard, "hash")] = HashText(record.hash);
+    metadata[KeyFor(record.shard, "hash")] = HexText(record.hash);
     const auto add = [&](const char* what, const SharedBuffer& buffer) {
       std::span<const float> values;
       if (buffer != nullptr) values = std::as_const(*buffer).span();
-      tensors.push_back({KeyOf(record.shard, what), {values.size()}, values});
+      tensors.push_back({KeyFor(record.shard, what), {values.size()}, values});
     };
     add("parameters", record.parameters);
     add("state", record.state);
@@ -69,11 +81,11 @@ Status WriteSnapshotFile(const std::string& path, JobId job, const SnapshotRef& 
 
 bool IsOfJob(const SafetensorsFile& file, JobId job) {
   const auto found = file.metadata().find("job");
-  return found != file.metadata().end() && found->second == HashText(job.value());
+  return found != file.metadata().end() && found->second == HexText(job.value());
 }
 
 bool HoldsShard(const SafetensorsFile& file, ShardId shard) {
-  return file.tensors().contains(KeyOf(shard, "parameters"));
+  return file.tensors().contains(KeyFor(shard, "parameters"));
 }
 
 // ---- reading ------------------------------------------------------------------------------------
@@ -108,12 +120,12 @@ Result<StoredRecord> ReadRecord(const SafetensorsFile& file, const LoadRequest& 
   Status names = CheckMetadata(file, "generation", fmt::format("{}", generation));
   if (names.ok()) names = CheckMetadata(file, "version", fmt::format("{}", version.value()));
   if (!names.ok()) return names;
-  auto parameters = ReadValues(file, KeyOf(wanted.shard, "parameters"), wanted.parameter_floats);
+  auto parameters = ReadValues(file, KeyFor(wanted.shard, "parameters"), wanted.parameter_floats);
   if (!parameters.ok()) return parameters.status();
-  auto state = ReadValues(file, KeyOf(wanted.shard, "state"), wanted.state_floats);
+  auto state = ReadValues(file, KeyFor(wanted.shard, "state"), wanted.state_floats);
   if (!state.ok()) return state.status();
   const uint64_t hash = RecordHash(version, (*parameters)->span(), (*state)->span());
-  Status s = CheckMetadata(file, KeyOf(wanted.shard, "hash"), HashText(hash));
+  Status s = CheckMetadata(file, KeyFor(wanted.shard, "hash"), HexText(hash));
   if (!s.ok()) return Corrupt(s.message() + ": its bytes have changed since they were stored");
   return StoredRecord{*std::move(parameters), *std::move(state), hash};
 }

@@ -11,10 +11,13 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "run/safetensors.h"
 #include "server/snapshot_port.h"
@@ -26,6 +29,9 @@ std::string SnapshotName(const SnapshotRef& snapshot);
 std::string SnapshotFileName(const SnapshotRef& snapshot, Incarnation process, uint64_t number);
 // The snapshot that a file, its temporary or a manifest belongs to; none for other files.
 std::optional<SnapshotRef> SnapshotOfFile(std::string_view file_name);
+// These files in the folder, in the order of their names. None if the folder cannot be read.
+std::vector<std::pair<std::filesystem::path, SnapshotRef>> FindSnapshotFiles(
+    const std::string& folder);
 
 // REQUIRES: `records` are of this snapshot, each shard once.
 Status WriteSnapshotFile(const std::string& path, JobId job, const SnapshotRef& snapshot,

@@ -3,13 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <utility>
 
 #include "common/atomic_file.h"
+#include "common/hash.h"
 #include "job/job_file.h"
 #include "run/snapshot_file.h"
 
@@ -17,14 +16,6 @@ namespace pando {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::vector<fs::path> FilesIn(const std::string& folder) {
-  std::vector<fs::path> paths;
-  std::error_code ignored;  // a folder that cannot be read holds nothing
-  for (const auto& entry : fs::directory_iterator(folder, ignored)) paths.push_back(entry.path());
-  std::ranges::sort(paths);
-  return paths;
-}
 
 void Remove(const fs::path& path) {
   std::error_code ignored;  // what cannot be removed only takes space
@@ -49,9 +40,8 @@ Result<SnapshotManifest> ReadManifest(const std::string& path);
 SnapshotFolder::SnapshotFolder(std::string path, std::span<const SnapshotManifest> complete)
     : path_(std::move(path)) {
   for (const SnapshotManifest& manifest : complete) complete_[manifest.snapshot] = manifest;
-  for (const fs::path& file : FilesIn(path_)) {
-    if (file.extension() != kUnreadableSuffix || !SnapshotOfFile(file.filename().string()))
-      continue;
+  for (const auto& [file, snapshot] : FindSnapshotFiles(path_)) {
+    if (file.extension() != kUnreadableSuffix) continue;
     left_.insert(file.filename());
     if (Result<SnapshotManifest> left = ReadManifest(file); left.ok()) Leave(*left);
   }
@@ -99,7 +89,7 @@ Status SnapshotFolder::WriteManifest(const SnapshotManifest& manifest) const {
   json["step"] = manifest.snapshot.version.value();
   json["shards"] = nlohmann::ordered_json::array();
   for (const StoredShard& shard : manifest.shards) {
-    json["shards"].push_back({{"hash", fmt::format("{:016x}", shard.hash)}, {"file", shard.file}});
+    json["shards"].push_back({{"hash", HexText(shard.hash)}, {"file", shard.file}});
   }
   const auto replace = nlohmann::json::error_handler_t::replace;
   return WriteFileAtomically(ManifestPath(manifest.snapshot),
@@ -124,13 +114,22 @@ void SnapshotFolder::OnDropped(const SnapshotManifest& dropped) {
   }
   std::set<std::string> named;
   for (const StoredShard& shard : dropped.shards) named.insert(shard.file);
+  RemoveUnwanted([&](const std::string& name, const SnapshotRef& snapshot) {
+    const bool is_leftover = !complete_.empty() && snapshot < complete_.begin()->first;
+    return is_leftover || (snapshot == dropped.snapshot && named.contains(name));
+  });
+}
+
+void SnapshotFolder::OnEnd() {
+  RemoveUnwanted([](const std::string&, const SnapshotRef&) { return true; });
+}
+
+void SnapshotFolder::RemoveUnwanted(
+    const std::function<bool(const std::string& name, const SnapshotRef& snapshot)>& may_go) {
   const std::set<std::string> wanted = WantedNames();
-  for (const fs::path& path : FilesIn(path_)) {
+  for (const auto& [path, snapshot] : FindSnapshotFiles(path_)) {
     const std::string name = path.filename();
-    const std::optional<SnapshotRef> snapshot = SnapshotOfFile(name);
-    if (!snapshot || wanted.contains(name)) continue;
-    const bool is_leftover = !complete_.empty() && *snapshot < complete_.begin()->first;
-    if (is_leftover || (*snapshot == dropped.snapshot && named.contains(name))) Remove(path);
+    if (!wanted.contains(name) && may_go(name, snapshot)) Remove(path);
   }
 }
 
@@ -141,14 +140,6 @@ std::set<std::string> SnapshotFolder::WantedNames() const {
     for (const StoredShard& shard : manifest.shards) names.insert(shard.file);
   }
   return names;
-}
-
-void SnapshotFolder::OnEnd() {
-  const std::set<std::string> wanted = WantedNames();
-  for (const fs::path& path : FilesIn(path_)) {
-    const std::string name = path.filename();
-    if (SnapshotOfFile(name) && !wanted.contains(name)) Remove(path);
-  }
 }
 
 // ---- reading ------------------------------------------------------------------------------------
@@ -166,10 +157,9 @@ Result<SnapshotManifest> ReadManifest(const std::string& path) {
     for (const auto& entry : json.at("shards")) {
       StoredShard& shard = manifest.shards.emplace_back();
       const auto hash = entry.at("hash").get<std::string>();
-      const auto end = std::from_chars(hash.data(), hash.data() + hash.size(), shard.hash, 16);
-      if (end.ec != std::errc{} || end.ptr != hash.data() + hash.size()) {
-        return Corrupt(fmt::format("{}: '{}' is not a hash", path, hash));
-      }
+      const std::optional<uint64_t> number = ParseHex(hash);
+      if (!number) return Corrupt(fmt::format("{}: '{}' is not a hash", path, hash));
+      shard.hash = *number;
       entry.at("file").get_to(shard.file);
       if (SnapshotOfFile(shard.file) != manifest.snapshot ||
           shard.file.find('/') != std::string::npos) {
@@ -186,8 +176,8 @@ Result<SnapshotManifest> ReadManifest(const std::string& path) {
 
 Result<std::vector<SnapshotManifest>> ReadManifests(const std::string& folder) {
   std::vector<SnapshotManifest> manifests;
-  for (const fs::path& path : FilesIn(folder)) {
-    if (path.extension() != ".json" || !SnapshotOfFile(path.filename().string())) continue;
+  for (const auto& [path, snapshot] : FindSnapshotFiles(folder)) {
+    if (path.extension() != ".json") continue;
     Result<SnapshotManifest> manifest = ReadManifest(path.string());
     if (!manifest.ok()) return manifest.status();
     manifests.push_back(*std::move(manifest));
@@ -223,8 +213,8 @@ Result<SnapshotImage> ReadSnapshot(const std::string& folder, const SnapshotMani
                                    .state_floats = optimizer.state_floats(range)});
     if (!record.ok()) return record.status();
     if (record->hash != hash) {
-      return Corrupt(fmt::format("{}/{}: shard {} has hash {:016x}, and the manifest says {:016x}",
-                                 folder, name, s, record->hash, hash));
+      return Corrupt(fmt::format("{}/{}: shard {} has hash {}, and the manifest says {}", folder,
+                                 name, s, HexText(record->hash), HexText(hash)));
     }
     std::ranges::copy(record->parameters->span(), image.parameters.data() + range.first);
     image.states.push_back(std::move(record->state));

@@ -7,6 +7,7 @@
 //   {"generation": 0, "step": 500, "shards": [{"hash": "16 hex digits", "file": "g000-..."}, ...]}
 #pragma once
 
+#include <functional>
 #include <map>
 #include <set>
 #include <span>
@@ -48,6 +49,9 @@ class SnapshotFolder {
   Status WriteManifest(const SnapshotManifest& manifest) const;
   void Leave(const SnapshotManifest& manifest);
   std::set<std::string> WantedNames() const;
+  // Of files that no complete snapshot names.
+  void RemoveUnwanted(
+      const std::function<bool(const std::string& name, const SnapshotRef& snapshot)>& may_go);
 
   std::string path_;
   std::map<SnapshotRef, SnapshotManifest> complete_;

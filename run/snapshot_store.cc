@@ -2,13 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <optional>
 #include <utility>
 
-#include "common/time_slice.h"
+#include "common/system.h"
 #include "run/safetensors.h"
 #include "run/snapshot_file.h"
 
@@ -29,26 +28,14 @@ std::string AdviceFor(const std::string& folder) {
   return "; every server has to reach the run folder under this path (a shared folder)";
 }
 
-// The snapshot's files, in the order of their names.
-std::vector<std::string> FilesOf(const std::string& folder, const SnapshotRef& snapshot) {
-  std::vector<std::string> paths;
-  std::error_code ignored;  // a folder that cannot be read holds no files
-  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
-    const std::filesystem::path& path = entry.path();
-    if (path.extension() != ".safetensors") continue;
-    if (SnapshotOfFile(path.filename().string()) == snapshot) paths.push_back(path.string());
-  }
-  std::ranges::sort(paths);
-  return paths;
-}
-
 // The files of one restore, each opened once. Those of other jobs in the folder are none of them.
 class SnapshotReader {
  public:
   SnapshotReader(std::string folder, JobId job, const SnapshotRef& snapshot)
       : folder_(std::move(folder)) {
-    for (std::string& path : FilesOf(folder_, snapshot)) {
-      Result<SafetensorsFile> file = SafetensorsFile::Open(std::move(path));
+    for (const auto& [path, owner] : FindSnapshotFiles(folder_)) {
+      if (owner != snapshot || path.extension() != ".safetensors") continue;
+      Result<SafetensorsFile> file = SafetensorsFile::Open(path);
       if (!file.ok() || IsOfJob(*file, job)) files_.push_back(std::move(file));
     }
   }
@@ -107,25 +94,17 @@ void SnapshotStore::Run() {
   TakeBatchTimeSlices();
   while (std::optional<Queued> first = queue_.Pop()) {
     if (queue_.is_closed()) return;
-    std::vector<Queued> stores;
+    std::deque<Queued> requests = queue_.Drain();
+    requests.push_front(*std::move(first));
+    std::map<SnapshotRef, std::vector<Queued>> stores;
     std::vector<Queued> loads;
-    const auto sort_in = [&](Queued queued) {
-      const bool is_store = std::holds_alternative<StoreRequest>(queued.request);
-      (is_store ? stores : loads).push_back(std::move(queued));
-    };
-    sort_in(*std::move(first));
-    for (Queued& queued : queue_.Drain()) sort_in(std::move(queued));
+    for (Queued& queued : requests) {
+      const auto* store = std::get_if<StoreRequest>(&queued.request);
+      (store ? stores[store->snapshot] : loads).push_back(std::move(queued));
+    }
     LoadAll(loads);  // lanes wait for these
-    StoreAll(std::move(stores));
+    for (const auto& [snapshot, records] : stores) StoreFile(snapshot, records);
   }
-}
-
-void SnapshotStore::StoreAll(std::vector<Queued> stores) {
-  std::map<SnapshotRef, std::vector<Queued>> files;
-  for (Queued& queued : stores) {
-    files[std::get<StoreRequest>(queued.request).snapshot].push_back(std::move(queued));
-  }
-  for (const auto& [snapshot, records] : files) StoreFile(snapshot, records);
 }
 
 void SnapshotStore::StoreFile(const SnapshotRef& snapshot, const std::vector<Queued>& stores) {
@@ -151,13 +130,8 @@ void SnapshotStore::LoadAll(const std::vector<Queued>& loads) {
   std::map<SnapshotRef, SnapshotReader> readers;
   for (const Queued& queued : loads) {
     const auto& request = std::get<LoadRequest>(queued.request);
-    auto reader = readers.find(request.snapshot);
-    if (reader == readers.end()) {
-      reader = readers
-                   .emplace(request.snapshot,
-                            SnapshotReader(options_.folder, options_.job, request.snapshot))
-                   .first;
-    }
+    const auto [reader, is_new] =
+        readers.try_emplace(request.snapshot, options_.folder, options_.job, request.snapshot);
     RecordLoaded loaded{request.snapshot, request.shard, Status(), nullptr, nullptr};
     Result<StoredRecord> record = reader->second.Read(request);
     if (record.ok()) {

@@ -60,7 +60,6 @@ class SnapshotStore {
 
  private:
   void Run();
-  void StoreAll(std::vector<Queued> stores);
   void StoreFile(const SnapshotRef& snapshot, const std::vector<Queued>& stores);
   void LoadAll(const std::vector<Queued>& loads);
 

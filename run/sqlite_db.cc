@@ -26,7 +26,7 @@ struct Binder {
   }
 };
 
-SqlValue ColumnOf(sqlite3_stmt* statement, int column) {
+SqlValue ReadColumn(sqlite3_stmt* statement, int column) {
   switch (sqlite3_column_type(statement, column)) {
     case SQLITE_INTEGER:
       return int64_t{sqlite3_column_int64(statement, column)};
@@ -87,7 +87,7 @@ Result<std::vector<SqlRow>> SqliteDb::Query(const std::string& sql,
   int step = sqlite3_step(raw);
   for (; step == SQLITE_ROW; step = sqlite3_step(raw)) {
     SqlRow row;
-    for (int c = 0; c < sqlite3_column_count(raw); ++c) row.push_back(ColumnOf(raw, c));
+    for (int c = 0; c < sqlite3_column_count(raw); ++c) row.push_back(ReadColumn(raw, c));
     rows.push_back(std::move(row));
   }
   if (step != SQLITE_DONE) return Error();

@@ -4,47 +4,36 @@
 
 #include <utility>
 
-#include "run/journal_rows.h"
+#include "common/hash.h"
+#include "common/text.h"
 
 namespace pando {
 namespace {
 
-const JournalTable& TableNamed(const std::string& name) {
-  for (const JournalTable& table : JournalTables()) {
-    if (name == table.name) return table;
-  }
-  PANDO_CHECK(false);
-  return JournalTables()[0];
-}
+const JournalTable& MetaTable() { return JournalTables().front(); }
 
-std::string ColumnList(const JournalTable& table, size_t count) {
-  std::string text;
-  for (size_t i = 0; i < count; ++i)
-    text += fmt::format("{}{}", i == 0 ? "" : ", ", table.columns[i]);
-  return text;
+std::string KeyColumns(const JournalTable& table) {
+  const auto first = table.columns.begin();
+  return Joined(std::vector(first, first + static_cast<ptrdiff_t>(table.key_count)));
 }
 
 std::string CreateStatement(const JournalTable& table) {
   return fmt::format("CREATE TABLE IF NOT EXISTS {} ({}, PRIMARY KEY ({})) WITHOUT ROWID;",
-                     table.name, ColumnList(table, table.columns.size()),
-                     ColumnList(table, table.key_count));
+                     table.name, Joined(table.columns), KeyColumns(table));
 }
 
 std::string InsertStatement(const JournalTable& table) {
-  std::string marks;
-  for (size_t i = 0; i < table.columns.size(); ++i) marks += i == 0 ? "?" : ", ?";
-  return fmt::format("INSERT OR REPLACE INTO {} VALUES ({})", table.name, marks);
+  const std::vector<std::string> marks(table.columns.size(), "?");
+  return fmt::format("INSERT OR REPLACE INTO {} VALUES ({})", table.name, Joined(marks));
 }
 
 std::string DeleteStatement(const JournalTable& table) {
-  std::string condition;
-  for (size_t i = 0; i < table.key_count; ++i) {
-    condition += fmt::format("{}{} = ?", i == 0 ? "" : " AND ", table.columns[i]);
-  }
-  return fmt::format("DELETE FROM {} WHERE {}", table.name, condition);
+  const std::vector<std::string> marks(table.key_count, "?");
+  return fmt::format("DELETE FROM {} WHERE ({}) = ({})", table.name, KeyColumns(table),
+                     Joined(marks));
 }
 
-SqlRow KeyOf(const JournalTable& table, const SqlRow& row) {
+SqlRow KeyFor(const JournalTable& table, const SqlRow& row) {
   return {row.begin(), row.begin() + static_cast<ptrdiff_t>(table.key_count)};
 }
 
@@ -53,8 +42,7 @@ Status Explained(const std::string& path, const Status& status) {
   if (status.code() != StatusCode::kCorrupt) return status;
   return Corrupt(
       fmt::format("{} is damaged: {}; the run cannot continue from it. `pando export` still reads "
-                  "the snapshots; "
-                  "--force starts the run from the beginning",
+                  "the snapshots; --force starts the run from the beginning",
                   path, status.message()));
 }
 
@@ -78,8 +66,7 @@ Status SqliteJournal::SetUp() {
   if (schema != 0 && schema != kSchemaVersion && schema != kSchemaWithPictures) {
     return InvalidArgument(
         fmt::format("{} has the tables of another release of Pando (schema {}, and this one has "
-                    "{}); continue with "
-                    "that release",
+                    "{}); continue with that release",
                     db_.path(), schema, kSchemaVersion));
   }
   Result<std::vector<SqlRow>> check = db_.Query("PRAGMA quick_check(1)");
@@ -109,151 +96,112 @@ Status SqliteJournal::MigratePictures() {
                     "continue with the release that began the run, or start a new run",
                     db_.path()));
   }
-  return db_.Execute(fmt::format(
-      "BEGIN IMMEDIATE; DELETE FROM meta WHERE key = 'bad_pictures'; PRAGMA user_version = {}; "
-      "COMMIT;",
-      kSchemaVersion));
+  const Status s = Transact([&] {
+    return db_.Execute(fmt::format(
+        "DELETE FROM meta WHERE key = 'bad_pictures'; PRAGMA user_version = {};", kSchemaVersion));
+  });
+  // A full disk must not keep a run's file shut: the next start migrates it.
+  return s.code() == StatusCode::kNoSpace ? Status() : s;
 }
 
 // ---- reading ------------------------------------------------------------------------------------
 
-Result<std::vector<SqlRow>> SqliteJournal::ReadTable(const std::string& name) {
-  const JournalTable& table = TableNamed(name);
-  return db_.Query(fmt::format("SELECT {} FROM {} ORDER BY {}",
-                               ColumnList(table, table.columns.size()), table.name,
-                               ColumnList(table, table.key_count)));
-}
-
-namespace {
-
-// All rows of a table, in the order of its key.
-template <class T>
-Status ReadRows(const std::string& table, const Result<std::vector<SqlRow>>& rows,
-                std::vector<T>* out) {
-  if (!rows.ok()) return rows.status();
-  for (const SqlRow& row : *rows) {
-    Status s = ReadRow(row, &out->emplace_back());
-    if (!s.ok()) return Corrupt(fmt::format("table {}, {}", table, s.message()));
-  }
-  return Status();
-}
-
-}  // namespace
-
 Result<std::optional<SchedulerState>> SqliteJournal::ReadState() {
-  if (Status s = db_.Execute("BEGIN IMMEDIATE"); !s.ok()) return Explained(db_.path(), s);
-  Result<std::optional<SchedulerState>> state = ReadTables();
-  if (state.ok() && state->has_value()) {
-    const SqlRow row{"leader", fmt::format("{:016x}", leader_)};
-    Result<std::vector<SqlRow>> done = db_.Query(InsertStatement(TableNamed("meta")), row);
-    if (!done.ok()) state = Explained(db_.path(), done.status());
-  }
-  if (Status s = db_.Execute(state.ok() ? "COMMIT" : "ROLLBACK"); state.ok() && !s.ok())
-    return Explained(db_.path(), s);
-  has_taken_lead_ = state.ok() && state->has_value();
+  std::optional<SchedulerState> state;
+  const Status s = Transact([&] { return TakeLead(&state); });
+  has_taken_lead_ = s.ok() && state.has_value();
+  if (!s.ok()) return Explained(db_.path(), s);
   return state;
 }
 
-Result<std::optional<SchedulerState>> SqliteJournal::ReadTables() {
-  SchedulerState state;
-  std::vector<View> views;
-  Result<std::vector<SqlRow>> meta = ReadTable("meta");
-  if (!meta.ok()) return Explained(db_.path(), meta.status());
-  if (meta->empty()) return std::optional<SchedulerState>();
-  for (const SqlRow& row : *meta) {
-    Status s = ReadMetaRow(row, &state);
-    if (!s.ok()) return Explained(db_.path(), Corrupt("table meta, " + s.message()));
+Status SqliteJournal::TakeLead(std::optional<SchedulerState>* state) {
+  SchedulerState read;
+  for (const JournalTable& table : JournalTables()) {
+    Result<std::vector<SqlRow>> rows = ReadTable(table);
+    if (!rows.ok()) return rows.status();
+    if (&table == &MetaTable() && rows->empty()) return Status();
+    if (Status s = ReadRows(table.name, *rows, &read); !s.ok()) return s;
   }
-  for (const Status& s : {ReadRows("views", ReadTable("views"), &views),
-                          ReadRows("members", ReadTable("members"), &state.members),
-                          ReadRows("snapshots", ReadTable("snapshots"), &state.snapshots),
-                          ReadRows("evaluations", ReadTable("evaluations"), &state.evaluations),
-                          ReadRows("faults", ReadTable("faults"), &state.faults)}) {
-    if (!s.ok()) return Explained(db_.path(), s);
-  }
-  if (!views.empty()) state.view = std::move(views.back());
-  return std::optional<SchedulerState>(std::move(state));
+  *state = std::move(read);
+  return db_.Query(InsertStatement(MetaTable()), LeaderRow()).status();
 }
+
+// In the order of its key.
+Result<std::vector<SqlRow>> SqliteJournal::ReadTable(const JournalTable& table) {
+  return db_.Query(fmt::format("SELECT {} FROM {} ORDER BY {}", Joined(table.columns), table.name,
+                               KeyColumns(table)));
+}
+
+SqlRow SqliteJournal::LeaderRow() const { return {"leader", HexText(leader_)}; }
 
 // ---- writing ------------------------------------------------------------------------------------
 
 Status SqliteJournal::Commit(const SchedulerState& state) {
   if (is_fenced()) return fence_;
-  Status status = Write(state);
-  if (!status.ok()) (void)db_.Execute("ROLLBACK");  // of a transaction that may not have begun
-  return status;
+  Tables tables = KeyedRows(state);
+  const Status s = Transact([&] { return Write(state.term, tables); });
+  if (s.ok()) written_ = std::move(tables);
+  return s;
 }
 
-Status SqliteJournal::CheckLeader(const SchedulerState& state) {
-  Result<std::vector<SqlRow>> rows = ReadTable("meta");
-  if (!rows.ok()) return rows.status();
-  int64_t term = 0;
-  std::string leader;
-  for (const SqlRow& row : *rows) {
-    const auto* key = std::get_if<std::string>(&row[0]);
-    if (key == nullptr) continue;
-    if (const auto* number = std::get_if<int64_t>(&row[1]); number && *key == "term")
-      term = *number;
-    if (const auto* text = std::get_if<std::string>(&row[1]); text && *key == "leader")
-      leader = *text;
+Status SqliteJournal::Transact(const std::function<Status()>& change) {
+  Status s = db_.Execute("BEGIN IMMEDIATE");
+  if (s.ok()) s = change();
+  if (s.ok()) s = db_.Execute("COMMIT");
+  if (!s.ok()) (void)db_.Execute("ROLLBACK");  // of a transaction that may not have begun
+  return s;
+}
+
+Status SqliteJournal::Write(uint64_t term, const Tables& tables) {
+  if (Status s = CheckLeader(term); !s.ok()) return s;
+  for (const JournalTable& table : JournalTables()) {
+    if (Status s = WriteChanges(table, tables.at(table.name)); !s.ok()) return s;
   }
-  const auto ours = static_cast<int64_t>(state.term);
-  const bool is_led_by_us = leader == fmt::format("{:016x}", leader_);
-  const bool is_other = term > ours || (!is_led_by_us && (term == ours || has_taken_lead_));
+  return Status();
+}
+
+Status SqliteJournal::CheckLeader(uint64_t term) {
+  Result<std::vector<SqlRow>> rows = ReadTable(MetaTable());
+  if (!rows.ok()) return rows.status();
+  std::map<SqlValue, SqlValue> meta;
+  for (const SqlRow& row : *rows) meta.emplace(row[0], row[1]);
+  const auto* stored = std::get_if<int64_t>(&meta["term"]);
+  const int64_t led = stored == nullptr ? 0 : *stored;
+  const auto ours = static_cast<int64_t>(term);
+  const bool is_led_by_us = meta["leader"] == LeaderRow().back();
+  const bool is_other = led > ours || (!is_led_by_us && (led == ours || has_taken_lead_));
   if (rows->empty() || !is_other) return Status();
   fence_ = Unavailable(fmt::format(
       "{}: another scheduler leads this run (term {}, and this one had {}); this one leaves",
-      db_.path(), term, ours));
+      db_.path(), led, ours));
   return fence_;
 }
 
-SqliteJournal::Tables SqliteJournal::TablesOf(const SchedulerState& state) const {
-  Tables tables;
-  const auto add = [&](const char* name, SqlRow row) {
-    SqlRow key = KeyOf(TableNamed(name), row);
-    tables[name].emplace(std::move(key), std::move(row));
-  };
-  for (SqlRow& row : MetaRowsOf(state)) add("meta", std::move(row));
-  add("meta", {"leader", fmt::format("{:016x}", leader_)});
-  for (const MemberRecord& member : state.members) add("members", RowOf(member));
-  for (const SnapshotManifest& manifest : state.snapshots) add("snapshots", RowOf(manifest));
-  for (const EvaluationSummary& evaluation : state.evaluations) {
-    add("evaluations", RowOf(evaluation));
-  }
-  for (const FaultRecord& fault : state.faults) add("faults", RowOf(fault));
+SqliteJournal::Tables SqliteJournal::KeyedRows(const SchedulerState& state) const {
+  std::map<std::string, std::vector<SqlRow>> rows = MakeRows(state);
+  rows["meta"].push_back(LeaderRow());
   // A view never changes; its row is large, so it is made once.
   const SqlRow view_key{static_cast<int64_t>(state.view.id.term),
                         static_cast<int64_t>(state.view.id.number)};
   const auto views = written_.find("views");
-  if (views != written_.end() && views->second.contains(view_key)) {
-    tables["views"] = views->second;
-  } else if (state.view.id != ViewId{}) {
-    add("views", RowOf(state.view));
+  const bool is_written = views != written_.end() && views->second.contains(view_key);
+  if (!is_written && state.view.id != ViewId{}) rows["views"].push_back(MakeRow(state.view));
+  Tables tables;
+  for (const JournalTable& table : JournalTables()) {
+    Rows& keyed = tables[table.name];
+    for (SqlRow& row : rows[table.name]) keyed.emplace(KeyFor(table, row), std::move(row));
   }
+  if (is_written) tables["views"] = views->second;
   return tables;
 }
 
-Status SqliteJournal::Write(const SchedulerState& state) {
-  if (Status s = db_.Execute("BEGIN IMMEDIATE"); !s.ok()) return s;
-  if (Status s = CheckLeader(state); !s.ok()) return s;
-  Tables tables = TablesOf(state);
-  for (const JournalTable& table : JournalTables()) {
-    if (Status s = WriteChanges(table.name, tables[table.name]); !s.ok()) return s;
-  }
-  if (Status s = db_.Execute("COMMIT"); !s.ok()) return s;
-  written_ = std::move(tables);
-  return Status();
-}
-
 // Views are added and only the oldest go; of other tables, rows that are no more go as well.
-Status SqliteJournal::WriteChanges(const std::string& name, const Rows& rows) {
-  const JournalTable& table = TableNamed(name);
-  const bool is_history = name == "views";
+Status SqliteJournal::WriteChanges(const JournalTable& table, const Rows& rows) {
+  const bool is_history = table.name == std::string_view("views");
   if (written_.empty() && !is_history) {  // the first commit of this life
-    if (Status s = db_.Execute("DELETE FROM " + name); !s.ok()) return s;
+    if (Status s = db_.Execute(fmt::format("DELETE FROM {}", table.name)); !s.ok()) return s;
   }
-  const auto known = written_.find(name);
-  const Rows before = known == written_.end() ? Rows() : known->second;
+  const Rows before = written_.empty() ? Rows() : written_.at(table.name);
   bool has_added = false;
   for (const auto& [key, row] : before) {
     if (is_history || rows.contains(key)) continue;

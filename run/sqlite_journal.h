@@ -14,12 +14,13 @@
 // the higher term, or the first to write it, can commit.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
-#include "run/sqlite_db.h"
-#include "scheduler/journal.h"
+#include "run/journal_rows.h"
 
 namespace pando {
 
@@ -42,18 +43,21 @@ class SqliteJournal : public Journal {
   bool is_fenced() const { return !fence_.ok(); }  // another scheduler leads
 
  private:
-  using Rows = std::map<SqlRow, SqlRow>;  // by key: all columns
-  using Tables = std::map<std::string, Rows>;
+  using Rows = std::map<SqlRow, SqlRow>;       // by key: all columns
+  using Tables = std::map<std::string, Rows>;  // every table
 
   SqliteJournal(SqliteDb db, uint64_t leader) : db_(std::move(db)), leader_(leader) {}
   Status SetUp();
   Status MigratePictures();
-  Result<std::optional<SchedulerState>> ReadTables();
-  Status CheckLeader(const SchedulerState& state);
-  Status Write(const SchedulerState& state);
-  Status WriteChanges(const std::string& table, const Rows& rows);
-  Tables TablesOf(const SchedulerState& state) const;
-  Result<std::vector<SqlRow>> ReadTable(const std::string& table);
+  // All of the change or nothing, with the file locked meanwhile.
+  Status Transact(const std::function<Status()>& change);
+  Status TakeLead(std::optional<SchedulerState>* state);
+  Status CheckLeader(uint64_t term);
+  Status Write(uint64_t term, const Tables& tables);
+  Status WriteChanges(const JournalTable& table, const Rows& rows);
+  Tables KeyedRows(const SchedulerState& state) const;
+  SqlRow LeaderRow() const;
+  Result<std::vector<SqlRow>> ReadTable(const JournalTable& table);
 
   SqliteDb db_;
   uint64_t leader_;

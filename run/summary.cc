@@ -2,12 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <limits>
 #include <nlohmann/json.hpp>
 
 #include "common/hash.h"
-#include "common/host_name.h"
-#include "common/version.h"
+#include "common/system.h"
 #include "job/device_choice.h"
 #include "job/job_file.h"
 
@@ -155,7 +155,7 @@ struct FieldReader {
 
 }  // namespace
 
-Summary SummaryOf(const Job& job) {
+Summary MakeSummary(const Job& job) {
   Summary summary;
   summary.workers = job.workers;
   summary.servers = job.servers;
@@ -169,12 +169,65 @@ Summary SummaryOf(const Job& job) {
   summary.is_reproducible = !job.allow_nondeterministic && !has_feedback;
   summary.dataset = job.dataset;
   summary.model = job.model;
-  summary.job_hash = fmt::format("{:016x}", Hash64(JobIdentityText(job)));
+  summary.job_hash = HexText(Hash64(JobIdentityText(job)));
   summary.hostname = HostName();
   summary.pando_version = PandoVersion();
   summary.run_dir = job.run_dir;
   return summary;
 }
+
+// ---- evaluations --------------------------------------------------------------------------------
+
+namespace {
+
+// The confusion matrix, by label.
+std::vector<std::vector<uint64_t>> ConfusionRows(const EvaluationSummary& evaluation) {
+  std::vector<std::vector<uint64_t>> rows;
+  const auto width = static_cast<ptrdiff_t>(evaluation.classes.size());
+  for (auto at = evaluation.confusion.begin(); at != evaluation.confusion.end(); at += width)
+    rows.emplace_back(at, at + width);
+  return rows;
+}
+
+void SetResults(const EvaluationSummary& last, Summary* summary) {
+  summary->test_accuracy = last.accuracy();
+  summary->test_top5_accuracy = last.top5_accuracy();
+  summary->test_loss = last.loss_sum / static_cast<double>(last.sample_count);
+  summary->classes = last.classes;
+  summary->confusion_matrix = ConfusionRows(last);
+  const auto best =
+      std::ranges::max_element(summary->evaluations, {}, &EvaluationSummary::accuracy);
+  summary->best_test_accuracy = best->accuracy();
+  summary->best_step = best->version.value();
+}
+
+}  // namespace
+
+void AddEvaluation(const EvaluationSummary& evaluation, Summary* summary) {
+  if (evaluation.sample_count == 0) return;
+  std::erase_if(summary->evaluations, [&](const EvaluationSummary& known) {
+    return known.version == evaluation.version;
+  });
+  summary->evaluations.push_back(evaluation);
+  summary->evaluations.back().DropDetails();
+  std::ranges::sort(summary->evaluations, {}, &EvaluationSummary::version);
+  SetResults(evaluation, summary);
+}
+
+// Of those that are left no details are known.
+void DropEvaluations(Version last_good, Summary* summary) {
+  std::erase_if(summary->evaluations, [&](const EvaluationSummary& evaluation) {
+    return evaluation.version > last_good;
+  });
+  if (!summary->evaluations.empty()) return SetResults(summary->evaluations.back(), summary);
+  summary->test_accuracy = summary->test_top5_accuracy = summary->test_loss = std::nullopt;
+  summary->best_test_accuracy = std::nullopt;
+  summary->best_step = std::nullopt;
+  summary->classes.clear();
+  summary->confusion_matrix.clear();
+}
+
+// ---- the file -----------------------------------------------------------------------------------
 
 std::string FaultJson(const FaultRecord& fault) {
   return Json(fault).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);

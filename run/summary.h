@@ -66,7 +66,12 @@ struct Summary {
 };
 
 // The fields that a job determines. The caller fills in status, results and durations.
-Summary SummaryOf(const Job& job);
+Summary MakeSummary(const Job& job);
+
+// The newest result. A version that is evaluated again, after a rollback, has the same result.
+void AddEvaluation(const EvaluationSummary& evaluation, Summary* summary);
+// The results of all versions above `last_good` do not count any more.
+void DropEvaluations(Version last_good, Summary* summary);
 
 std::string FaultJson(const FaultRecord& fault);  // as in the summary, on one line
 std::string ToJson(const Summary& summary);       // one object, indented, a newline at the end

@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "common/atomic_file.h"
-#include "common/version.h"
+#include "common/system.h"
 #include "train/step_timeline.h"
 
 namespace pando {
@@ -23,9 +23,9 @@ namespace fs = std::filesystem;
 constexpr size_t kBufferBytes = 1 << 20;
 constexpr const char* kExtension = ".bin";
 
-// As JSON; invalid UTF-8 is replaced.
-std::string Quoted(const std::string& text) {
-  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+// Invalid UTF-8 is replaced.
+std::string JsonText(const nlohmann::ordered_json& json) {
+  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 // Nanoseconds as the format's microseconds.
@@ -38,7 +38,7 @@ std::string Microseconds(int64_t ns) {
 
 // ---- which files --------------------------------------------------------------------------------
 
-Result<std::vector<std::string>> FilesOf(const std::vector<std::string>& sources) {
+Result<std::vector<std::string>> FindFiles(const std::vector<std::string>& sources) {
   std::vector<std::string> files;
   for (const std::string& source : sources) {
     std::error_code error;
@@ -63,38 +63,9 @@ Result<std::vector<std::string>> FilesOf(const std::vector<std::string>& sources
   return files;
 }
 
-// ---- the processes' lives, in the order of the trace --------------------------------------------
+// ---- the processes' lives -----------------------------------------------------------------------
 
-struct Life {
-  std::string path;
-  std::string name;  // "worker 1", later lives "worker 1, life 2"
-  std::string detail;
-  TimelineHead head;
-  TimelineClock clock;
-};
-
-int RankOfRole(const std::string& process) {
-  if (process.starts_with("scheduler")) return 0;
-  return process.starts_with("server") ? 1 : 2;
-}
-
-bool IsScheduler(const TimelineFile& file) { return file.process == "scheduler"; }
-
-// The scheduler that a process measured its clock beside: the newest that was there before it.
-const TimelineFile& ReferenceOf(const TimelineFile& file, std::span<const TimelineFile> files) {
-  // Where none was, the first of the later ones.
-  const auto rank = [&](const TimelineFile& other) {
-    const bool is_before = other.head.unix_ns <= file.head.unix_ns;
-    return std::pair(is_before, is_before ? other.head.unix_ns : -other.head.unix_ns);
-  };
-  const TimelineFile* best = nullptr;
-  for (const TimelineFile& other : files) {
-    if (IsScheduler(other) && (best == nullptr || rank(other) > rank(*best))) best = &other;
-  }
-  return best == nullptr ? files.front() : *best;
-}
-
-// When on the trace's clock.
+// A period of time. Without anything it ends before it begins.
 struct Extent {
   int64_t begin_ns = INT64_MAX;
   int64_t end_ns = INT64_MIN;
@@ -103,6 +74,35 @@ struct Extent {
     end_ns = std::max(end_ns, end);
   }
 };
+
+struct Life {
+  TimelineFile file;                   // without its spans
+  Extent spans, marks;                 // on the file's clock
+  std::string name;                    // "worker 1", later lives "worker 1, life 2"
+  std::optional<TimelineClock> clock;  // known once all files are
+};
+
+int RoleRank(const std::string& process) {
+  if (process.starts_with("scheduler")) return 0;
+  return process.starts_with("server") ? 1 : 2;
+}
+
+bool IsScheduler(const TimelineFile& file) { return file.process == "scheduler"; }
+
+// The scheduler that a process measured its clock beside: the newest that was there before it.
+const TimelineFile& ReferenceFor(const TimelineFile& file, const std::vector<Life>& lives) {
+  // Where none was, the first of the later ones.
+  const auto rank = [&](const TimelineFile& other) {
+    const bool is_before = other.head.unix_ns <= file.head.unix_ns;
+    return std::pair(is_before, is_before ? other.head.unix_ns : -other.head.unix_ns);
+  };
+  const TimelineFile* best = nullptr;
+  for (const Life& life : lives) {
+    const bool is_better = best == nullptr || rank(life.file) > rank(*best);
+    if (IsScheduler(life.file) && is_better) best = &life.file;
+  }
+  return best == nullptr ? lives.front().file : *best;
+}
 
 bool IsSpan(const TimelineRecord& record) {
   return record.kind == TimelineKind::kSpan || record.kind == TimelineKind::kFlow;
@@ -125,8 +125,7 @@ TimelineClock::TimelineClock(const TimelineFile& file, const TimelineFile& sched
     }
   }
   std::ranges::sort(samples_, {}, &Sample::at_ns);
-  if (!samples_.empty()) source_ = Source::kMeasured;
-  if (samples_.empty() && !is_same) source_ = Source::kTimeOfDay;
+  is_by_time_of_day_ = samples_.empty() && !is_same;
   if (samples_.empty()) samples_.push_back({0, is_same ? 0 : AheadByTimeOfDay(file, scheduler)});
   if (scheduler.boot == origin.boot) return;
   for (Sample& sample : samples_) sample.ahead_ns += AheadByTimeOfDay(scheduler, origin);
@@ -178,9 +177,8 @@ class TraceWriter {
  public:
   TraceWriter(AtomicFile file, Extent extent, bool is_bounded)
       : file_(std::move(file)), extent_(extent), is_bounded_(is_bounded) {}
-  void Begin() { text_ = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":["; }
   Status AddLife(size_t pid, const Life& life, const TimelineFile& file);
-  Status End(const TraceSummary& summary);
+  Status End(const std::vector<std::string>& warnings);
   uint64_t span_count() const { return span_count_; }
 
  private:
@@ -195,7 +193,7 @@ class TraceWriter {
   Row& RowFor(const std::string& track, int64_t begin_ns, std::vector<Row>* rows);
   void AddSpan(size_t tid, int64_t begin_ns, const TimelineRecord& record,
                const TimelineFile& file);
-  void AddMark(int64_t at_ns, const std::string& name, const std::string& text, char scope);
+  void AddMark(int64_t at_ns, const std::string& name, const std::string& text);
   void AddMetadata(size_t tid, const char* what, const std::string& value);
   void AddExposedSync(const TimelineFile& file, const TimelineClock& clock);
   void Separate();
@@ -205,7 +203,7 @@ class TraceWriter {
   AtomicFile file_;
   const Extent extent_;
   const bool is_bounded_;  // of some steps alone: marks of other times are left out
-  std::string text_;
+  std::string text_ = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[";
   bool has_events_ = false;
   size_t pid_ = 0;
   size_t last_tid_ = 0;
@@ -233,18 +231,19 @@ void TraceWriter::AddMetadata(size_t tid, const char* what, const std::string& v
 Status TraceWriter::AddLife(size_t pid, const Life& life, const TimelineFile& file) {
   pid_ = pid;
   last_tid_ = 0;
-  AddMetadata(0, "process_name", "\"name\":" + Quoted(life.name));
-  AddMetadata(0, "process_labels", "\"labels\":" + Quoted(life.detail));
+  AddMetadata(0, "process_name", "\"name\":" + JsonText(life.name));
+  const std::string label = fmt::format("process {} on {}", file.head.process_id, file.host);
+  AddMetadata(0, "process_labels", "\"labels\":" + JsonText(label));
   AddMetadata(0, "process_sort_index", fmt::format("\"sort_index\":{}", pid));
   heads_.clear();
   for (const TimelineName& name : file.names) {
-    heads_.push_back(fmt::format("\"name\":{},\"cat\":{},\"args\":{{", Quoted(name.text),
-                                 Quoted(name.category)));
+    heads_.push_back(fmt::format("\"name\":{},\"cat\":{},\"args\":{{", JsonText(name.text),
+                                 JsonText(name.category)));
   }
   for (const TimelineTrackRecords& track : file.tracks) {
-    if (Status s = AddTrack(track, file, life.clock); !s.ok()) return s;
+    if (Status s = AddTrack(track, file, *life.clock); !s.ok()) return s;
   }
-  AddExposedSync(file, life.clock);
+  AddExposedSync(file, *life.clock);
   return Flush();
 }
 
@@ -271,7 +270,7 @@ Status TraceWriter::AddTrack(const TimelineTrackRecords& track, const TimelineFi
   for (const TimelineRecord& record : records) {
     const int64_t begin_ns = clock.ToReference(record.begin_ns);
     if (record.kind == TimelineKind::kMark)
-      AddMark(begin_ns, file.names[record.name].text, file.names[record.number].text, 'g');
+      AddMark(begin_ns, file.names[record.name].text, file.names[record.number].text);
     if (!IsSpan(record)) continue;
     Row& row = RowFor(track.name, begin_ns, &rows);
     row.end_ns = begin_ns + record.duration_ns;
@@ -289,7 +288,7 @@ TraceWriter::Row& TraceWriter::RowFor(const std::string& track, int64_t begin_ns
   }
   const size_t tid = ++last_tid_;
   const std::string name = rows->empty() ? track : fmt::format("{} ({})", track, rows->size() + 1);
-  AddMetadata(tid, "thread_name", "\"name\":" + Quoted(name));
+  AddMetadata(tid, "thread_name", "\"name\":" + JsonText(name));
   AddMetadata(tid, "thread_sort_index", fmt::format("\"sort_index\":{}", tid));
   return rows->emplace_back(Row{.tid = tid});
 }
@@ -302,166 +301,129 @@ void TraceWriter::AddSpan(size_t tid, int64_t begin_ns, const TimelineRecord& re
   text_ += fmt::format("{{\"ph\":\"X\",\"pid\":{},\"tid\":{},\"ts\":{},\"dur\":{},{}\"step\":{}",
                        pid_, tid, Time(begin_ns), Microseconds(record.duration_ns),
                        heads_[record.name], record.step);
-  if (!number.empty()) text_ += fmt::format(",{}:{}", Quoted(number), record.number);
+  if (!number.empty()) text_ += fmt::format(",{}:{}", JsonText(number), record.number);
   text_ += "}}";
 }
 
-void TraceWriter::AddMark(int64_t at_ns, const std::string& name, const std::string& text,
-                          char scope) {
+void TraceWriter::AddMark(int64_t at_ns, const std::string& name, const std::string& text) {
   if (is_bounded_ && (at_ns < extent_.begin_ns || at_ns > extent_.end_ns)) return;
   Separate();
   text_ += fmt::format(
-      "{{\"ph\":\"i\",\"s\":\"{}\",\"pid\":{},\"tid\":0,\"ts\":{},\"name\":{},\"cat\":\"run\","
+      "{{\"ph\":\"i\",\"s\":\"g\",\"pid\":{},\"tid\":0,\"ts\":{},\"name\":{},\"cat\":\"run\","
       "\"args\":{{\"text\":{}}}}}",
-      scope, pid_, Time(at_ns), Quoted(name), Quoted(text));
+      pid_, Time(at_ns), JsonText(name), JsonText(text));
 }
 
-Status TraceWriter::End(const TraceSummary& summary) {
-  std::string warnings;
-  for (const std::string& warning : summary.warnings)
-    warnings += (warnings.empty() ? "" : ",") + Quoted(warning);
-  text_ += fmt::format("\n],\"otherData\":{{\"made_by\":{},\"warnings\":[{}]}}}}\n",
-                       Quoted(fmt::format("pando {}", PandoVersion())), warnings);
+Status TraceWriter::End(const std::vector<std::string>& warnings) {
+  const nlohmann::ordered_json other{{"made_by", fmt::format("pando {}", PandoVersion())},
+                                     {"warnings", warnings}};
+  text_ += "\n],\"otherData\":" + JsonText(other) + "}\n";
   if (Status s = Flush(); !s.ok()) return s;
   return file_.Commit();
 }
 
 // ---- two passes over the files: where and when; then what ---------------------------------------
 
-class Trace {
- public:
-  Status Look(const std::vector<std::string>& paths);
-  Result<TraceSummary> Write(const std::string& path);
-
- private:
-  Status LookAt(const std::string& path);
-  void Place();
-  void Name();
-  void Warn(const TimelineFile& file, const TimelineClock& clock);
-  Extent WholeExtent() const;
-
-  std::vector<TimelineFile> files_;  // without their spans
-  struct Extents {
-    Extent spans, marks;
-  };
-  std::vector<Extents> extents_;  // by file, on its own clock
-  std::vector<Life> lives_;       // by file; then in the order of the trace
-  Extent extent_;
-  bool is_bounded_ = false;
-  TraceSummary summary_;
-};
-
-Status Trace::Look(const std::vector<std::string>& paths) {
-  for (const std::string& path : paths) {
-    if (Status s = LookAt(path); !s.ok()) return s;
-  }
-  Place();
-  extent_ = WholeExtent();
-  Name();
-  return Status();
-}
-
-Status Trace::LookAt(const std::string& path) {
+Result<Life> ReadLife(const std::string& path) {
   Result<TimelineFile> file = ReadTimelineFile(path);
   if (!file.ok()) return file.status();
-  Extents extents;
-  for (TimelineTrackRecords& track : file->tracks) {
+  Life life{.file = *std::move(file)};
+  life.name = life.file.process;
+  for (TimelineTrackRecords& track : life.file.tracks) {
     for (const TimelineRecord& record : track.records) {
       const int64_t end_ns = record.begin_ns + record.duration_ns;
-      if (IsSpan(record)) extents.spans.Add(record.begin_ns, end_ns);
-      if (record.kind == TimelineKind::kMark) extents.marks.Add(record.begin_ns, end_ns);
+      if (IsSpan(record)) life.spans.Add(record.begin_ns, end_ns);
+      if (record.kind == TimelineKind::kMark) life.marks.Add(record.begin_ns, end_ns);
     }
     std::erase_if(track.records, [](const auto& r) { return r.kind != TimelineKind::kClock; });
   }
-  const TimelineHead& head = file->head;
-  is_bounded_ = is_bounded_ || head.first_step != 0 || head.last_step != UINT64_MAX;
-  extents_.push_back(extents);
-  files_.push_back(*std::move(file));
-  return Status();
+  return life;
 }
 
-void Trace::Place() {
-  const TimelineFile* origin = &files_.front();
-  for (const TimelineFile& file : files_) {
-    const bool is_earlier = file.head.unix_ns < origin->head.unix_ns || !IsScheduler(*origin);
-    if (IsScheduler(file) && is_earlier) origin = &file;
+void PlaceOnOneClock(std::vector<Life>* lives) {
+  const TimelineFile* origin = &lives->front().file;
+  for (const Life& life : *lives) {
+    const bool is_earlier = life.file.head.unix_ns < origin->head.unix_ns || !IsScheduler(*origin);
+    if (IsScheduler(life.file) && is_earlier) origin = &life.file;
   }
-  for (const TimelineFile& file : files_) {
-    const TimelineClock clock(file, ReferenceOf(file, files_), *origin);
-    lives_.push_back({.path = file.path,
-                      .name = file.process,
-                      .detail = fmt::format("process {} on {}", file.head.process_id, file.host),
-                      .head = file.head,
-                      .clock = clock});
-    Warn(file, clock);
-  }
+  for (Life& life : *lives)
+    life.clock = TimelineClock(life.file, ReferenceFor(life.file, *lives), *origin);
 }
 
-void Trace::Warn(const TimelineFile& file, const TimelineClock& clock) {
-  if (file.head.lost_count > 0) {
-    summary_.warnings.push_back(
-        fmt::format("{} ({}) lacks its last {} spans: its file or disk was full", file.process,
-                    file.path, file.head.lost_count));
+std::vector<std::string> Warnings(const std::vector<Life>& lives) {
+  std::vector<std::string> warnings;
+  for (const Life& life : lives) {
+    const TimelineFile& file = life.file;
+    if (file.head.lost_count > 0) {
+      warnings.push_back(fmt::format("{} ({}) lacks its last {} spans: its file or disk was full",
+                                     file.process, file.path, file.head.lost_count));
+    }
+    if (life.clock->is_by_time_of_day()) {
+      warnings.push_back(fmt::format(
+          "{} on {} is placed by its time of day: it has not measured the scheduler's clock",
+          file.process, file.host));
+    }
   }
-  if (clock.source() == TimelineClock::Source::kTimeOfDay) {
-    summary_.warnings.push_back(fmt::format(
-        "{} on {} is placed by its time of day: it has not measured the scheduler's clock",
-        file.process, file.host));
-  }
-}
-
-Extent Trace::WholeExtent() const {
-  Extent whole;
-  for (size_t i = 0; i < lives_.size(); ++i) {
-    const auto add = [&](const Extent& extent) {
-      if (extent.begin_ns > extent.end_ns) return;  // nothing
-      const TimelineClock& clock = lives_[i].clock;
-      whole.Add(clock.ToReference(extent.begin_ns), clock.ToReference(extent.end_ns));
-    };
-    add(extents_[i].spans);
-    if (!is_bounded_) add(extents_[i].marks);
-  }
-  return whole.begin_ns > whole.end_ns ? Extent{0, 0} : whole;
+  return warnings;
 }
 
 // By role, by rank, by time; a process that was started again has several lives.
-void Trace::Name() {
-  const auto began = [](const Life& life) { return life.clock.ToReference(life.head.steady_ns); };
-  std::ranges::sort(lives_, [&](const Life& a, const Life& b) {
-    return std::tuple(RankOfRole(a.name), a.name.size(), a.name, began(a)) <
-           std::tuple(RankOfRole(b.name), b.name.size(), b.name, began(b));
-  });
+void SortAndName(std::vector<Life>* lives) {
+  const auto place = [](const Life& life) {
+    return std::tuple(RoleRank(life.name), life.name.size(), life.name,
+                      life.clock->ToReference(life.file.head.steady_ns));
+  };
+  std::ranges::sort(*lives, {}, place);
   std::map<std::string, int> counts;
-  for (Life& life : lives_) {
+  for (Life& life : *lives) {
     const int count = ++counts[life.name];
     if (count > 1) life.name += fmt::format(", life {}", count);
   }
 }
 
-Result<TraceSummary> Trace::Write(const std::string& path) {
-  Result<AtomicFile> out = AtomicFile::Create(path);
-  if (!out.ok()) return out.status();
-  TraceWriter writer(*std::move(out), extent_, is_bounded_);
-  writer.Begin();
-  for (size_t i = 0; i < lives_.size(); ++i) {
-    Result<TimelineFile> file = ReadTimelineFile(lives_[i].path);
-    if (!file.ok()) return file.status();
-    if (Status s = writer.AddLife(i + 1, lives_[i], *file); !s.ok()) return s;
+bool IsBounded(const Life& life) {
+  return life.file.head.first_step != 0 || life.file.head.last_step != UINT64_MAX;
+}
+
+Extent WholeExtent(const std::vector<Life>& lives, bool is_bounded) {
+  Extent whole;
+  for (const Life& life : lives) {
+    const auto add = [&](const Extent& extent) {
+      if (extent.begin_ns > extent.end_ns) return;  // nothing
+      whole.Add(life.clock->ToReference(extent.begin_ns), life.clock->ToReference(extent.end_ns));
+    };
+    add(life.spans);
+    if (!is_bounded) add(life.marks);
   }
-  summary_.process_count = lives_.size();
-  summary_.span_count = writer.span_count();
-  if (Status s = writer.End(summary_); !s.ok()) return s;
-  return std::move(summary_);
+  return whole.begin_ns > whole.end_ns ? Extent{0, 0} : whole;
 }
 
 }  // namespace
 
 Result<TraceSummary> WriteTrace(const std::vector<std::string>& sources, const std::string& path) {
-  Result<std::vector<std::string>> files = FilesOf(sources);
+  Result<std::vector<std::string>> files = FindFiles(sources);
   if (!files.ok()) return files.status();
-  Trace trace;
-  if (Status s = trace.Look(*files); !s.ok()) return s;
-  return trace.Write(path);
+  std::vector<Life> lives;
+  for (const std::string& file : *files) {
+    Result<Life> life = ReadLife(file);
+    if (!life.ok()) return life.status();
+    lives.push_back(*std::move(life));
+  }
+  PlaceOnOneClock(&lives);
+  TraceSummary summary{.process_count = lives.size(), .warnings = Warnings(lives)};
+  SortAndName(&lives);
+  const bool is_bounded = std::ranges::any_of(lives, IsBounded);
+  Result<AtomicFile> out = AtomicFile::Create(path);
+  if (!out.ok()) return out.status();
+  TraceWriter writer(*std::move(out), WholeExtent(lives, is_bounded), is_bounded);
+  for (size_t i = 0; i < lives.size(); ++i) {
+    Result<TimelineFile> file = ReadTimelineFile(lives[i].file.path);
+    if (!file.ok()) return file.status();
+    if (Status s = writer.AddLife(i + 1, lives[i], *file); !s.ok()) return s;
+  }
+  summary.span_count = writer.span_count();
+  if (Status s = writer.End(summary.warnings); !s.ok()) return s;
+  return summary;
 }
 
 }  // namespace pando

@@ -17,19 +17,18 @@ namespace pando {
 // goes by the time of day.
 class TimelineClock {
  public:
-  enum class Source : uint8_t { kSame, kMeasured, kTimeOfDay };
   // `scheduler`: that of the file's time; `origin`: whose clock is the trace's.
   TimelineClock(const TimelineFile& file, const TimelineFile& scheduler,
                 const TimelineFile& origin);
   int64_t ToReference(int64_t at_ns) const;
-  Source source() const { return source_; }
+  bool is_by_time_of_day() const { return is_by_time_of_day_; }
 
  private:
   struct Sample {
     int64_t at_ns = 0;
     int64_t ahead_ns = 0;
   };
-  Source source_ = Source::kSame;
+  bool is_by_time_of_day_ = false;
   std::vector<Sample> samples_;  // ascending; at least one
 };
 

@@ -1,5 +1,7 @@
 #include "scheduler/commands.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -7,6 +9,12 @@ namespace pando {
 namespace {
 
 constexpr size_t kCommandsMax = 256;  // remembered, for clients that repeat them
+// How far ahead the version lies: every shard must get the request before it comes to the version.
+// Doubled when a shard has passed it.
+constexpr Micros kLead = std::chrono::milliseconds(300);
+constexpr uint32_t kAttemptsMax = 6;
+// How long the shards have to store the version, beside twice the lead.
+constexpr Micros kStoreTime = std::chrono::seconds(5);
 
 }  // namespace
 
@@ -14,29 +22,28 @@ constexpr size_t kCommandsMax = 256;  // remembered, for clients that repeat the
 
 void Commands::OnCommand(Micros now, const PeerId& from, const Command& command) {
   const auto known = pending_.find(from.incarnation);
-  if (known != pending_.end())
-    return parts_.outbox.Send(from, CommandReply{known->second.outcome, known->second.text});
+  if (known != pending_.end()) return run_.outbox.Send(from, known->second.reply);
   if (pending_.size() == kCommandsMax) {
     const auto is_over = [](const auto& entry) {
-      return entry.second.outcome != CommandOutcome::kAccepted;
+      return entry.second.reply.outcome != CommandOutcome::kAccepted;
     };
     if (std::erase_if(pending_, is_over) == 0)
-      return parts_.outbox.Send(
+      return run_.outbox.Send(
           from, CommandReply{CommandOutcome::kRefused, "too many commands are under way"});
   }
   Pending& pending = pending_[from.incarnation];
   pending.command = command;
   Execute(now, pending);
-  parts_.outbox.Send(from, CommandReply{pending.outcome, pending.text});
+  run_.outbox.Send(from, pending.reply);
 }
 
 void Commands::Execute(Micros now, Pending& pending) {
-  if (parts_.phase.is_ending())
+  if (run_.phase.is_ending())
     return Conclude(pending, CommandOutcome::kRefused, "the run is ending");
   switch (pending.command.kind) {
     case CommandKind::kStop:
       Conclude(pending, CommandOutcome::kDone, "the run stops");
-      return parts_.phase.End(now, StopReason::kInterrupted, "stopped by command");
+      return run_.phase.End(now, StopReason::kInterrupted, "stopped by command");
     case CommandKind::kSnapshot:
       return ExecuteSnapshot(now, pending);
     case CommandKind::kDrain:
@@ -45,13 +52,13 @@ void Commands::Execute(Micros now, Pending& pending) {
 }
 
 void Commands::ExecuteSnapshot(Micros now, Pending& pending) {
-  if (!parts_.snapshots.has_store() || !parts_.phase.is_running())
+  if (!snapshots_.has_store() || !run_.phase.is_running())
     return Conclude(pending, CommandOutcome::kRefused, "the run has nothing to store yet");
-  pending.text = "version " + std::to_string(requests_.Ask(now).value());
+  pending.reply.text = fmt::format("version {}", requests_.Ask(now).value());
 }
 
 void Commands::ExecuteDrain(Micros now, Pending& pending) {
-  const Member* member = parts_.membership.members().FindNamed(pending.command.target);
+  const Member* member = run_.members().FindNamed(pending.command.target);
   if (member == nullptr) {
     return Conclude(pending, CommandOutcome::kRefused,
                     "there is no " + pending.command.target + "; pando status lists the processes");
@@ -59,14 +66,13 @@ void Commands::ExecuteDrain(Micros now, Pending& pending) {
   const std::string reason = ReasonNotToDrain(*member);
   if (!reason.empty()) return Conclude(pending, CommandOutcome::kRefused, reason);
   pending.drained = member->peer.incarnation;
-  pending.text = member->Name() + " hands its work over";
+  pending.reply.text = member->Name() + " hands its work over";
   Drain(now, *member);
 }
 
 void Commands::Conclude(Pending& pending, CommandOutcome outcome, std::string text) {
-  if (pending.outcome != CommandOutcome::kAccepted) return;
-  pending.outcome = outcome;
-  pending.text = std::move(text);
+  if (pending.reply.outcome != CommandOutcome::kAccepted) return;
+  pending.reply = {outcome, std::move(text)};
 }
 
 void Commands::ConcludeSnapshots(Micros now) {
@@ -81,52 +87,50 @@ void Commands::ConcludeSnapshots(Micros now) {
 // ---- drains ------------------------------------------------------------------------------------
 
 std::string Commands::ReasonNotToDrain(const Member& member) const {
-  if (plan_.job.strategy == Strategy::kAllreduce)
+  if (run_.IsGroup())
     return "allreduce cannot go on without " + member.Name() + "; pando stop ends the run";
-  if (member.role() != Role::kServer || !parts_.phase.is_running()) return "";
-  for (const auto& [node, other] : parts_.membership.members().all()) {
-    const bool stays = &other != &member && other.role() == Role::kServer && other.takes_part() &&
-                       !other.is_draining;
-    if (stays) return "";
+  if (member.role() != Role::kServer || !run_.phase.is_running()) return "";
+  for (const Member* other : run_.members().TakingPart(Role::kServer)) {
+    if (other != &member && !other->is_draining) return "";
   }
   return member.Name() + " is the last server; add another first";
 }
 
 void Commands::OnLeave(Micros now, const PeerId& from) {
-  const Member& member = *parts_.membership.members().Find(from.incarnation);
-  if (member.is_draining || parts_.phase.is_ending()) return;
+  const Member& member = run_.Sender(from);
+  if (member.is_draining || run_.phase.is_ending()) return;
   const std::string reason = ReasonNotToDrain(member);
   if (reason.empty()) return Drain(now, member);
   if (refused_.insert(member.peer.node).second)
-    parts_.outbox.Tell(now, "drain-refused", member.Name(), reason, /*is_notable=*/true);
+    run_.outbox.TellNotable(now, "drain-refused", member.Name(), "{}", reason);
 }
 
 void Commands::Drain(Micros now, const Member& member) {
   if (member.is_draining) return;
-  parts_.membership.MarkDraining(member.peer.node);
-  parts_.evaluations.ReleaseSlices(member.peer.node);
-  parts_.outbox.Tell(now, "draining", member.Name(),
-                     member.Name() + " hands over its work, then it leaves", true);
-  parts_.views.RequestView(now);
+  run_.membership.MarkDraining(member.peer.node);
+  evaluations_.ReleaseSlices(member.peer.node);
+  run_.outbox.TellNotable(now, "draining", member.Name(), "{} hands over its work, then it leaves",
+                          member.Name());
+  run_.views.RequestView(now);
 }
 
 // A worker leaves when every gradient of it is replied, a server when no shard names it.
 void Commands::StopDrained(Micros now) {
-  const bool is_running = parts_.phase.is_running();
-  if (parts_.rollback.is_pending() || parts_.phase.is_ending()) return;
-  if (is_running && !parts_.views.HasAnnounced()) return;
-  const View& view = parts_.views.view();
-  for (const auto& [node, member] : parts_.membership.members().all()) {
+  const bool is_running = run_.phase.is_running();
+  if (run_.rollback.is_pending() || run_.phase.is_ending()) return;
+  if (is_running && !run_.views.HasAnnounced()) return;
+  const View& view = run_.view();
+  for (const auto& [node, member] : run_.members().all()) {
     if (!member.is_draining || member.is_leaving) continue;
     const bool is_named =
         is_running && member.is_ready &&
         (member.role() == Role::kServer ? HasReplicaOn(view, node)
-                                        : HasWorkFor(view, node, parts_.progress.committed()));
+                                        : HasWorkFor(view, node, run_.progress.committed()));
     if (is_named) continue;
-    parts_.membership.MarkLeaving(node);
-    parts_.outbox.RepeatAt(now);
-    parts_.outbox.Tell(now, "drained", member.Name(), member.Name() + " has no work left", true);
-    parts_.views.RequestView(now);
+    run_.membership.MarkLeaving(node);
+    run_.outbox.RepeatAt(now);
+    run_.outbox.TellNotable(now, "drained", member.Name(), "{} has no work left", member.Name());
+    run_.views.RequestView(now);
   }
 }
 
@@ -136,6 +140,53 @@ void Commands::Forget(const Member& member) {
     if (pending.drained == member.peer.incarnation)
       Conclude(pending, CommandOutcome::kDone, member.Name() + " has left");
   }
+}
+
+// ---- requests for snapshots --------------------------------------------------------------------
+
+Version SnapshotRequests::Ask(Micros now) {
+  if (!request_) Ask(now, 1);
+  return request_->version;
+}
+
+void SnapshotRequests::Ask(Micros now, uint32_t attempt) {
+  const Micros lead = kLead * (1 << (attempt - 1));
+  const uint64_t ahead = run_.progress.committed().value() + 1 + run_.progress.StepsWithin(lead);
+  const Version version(std::min(ahead, run_.progress.ScalarsEnd().value()));
+  request_ = Request{version, attempt, now + 2 * lead + kStoreTime};
+  run_.outbox.RepeatAt(now);
+}
+
+std::optional<CommandReply> SnapshotRequests::TakeResult(Micros now) {
+  if (!request_) return std::nullopt;
+  const Version version = request_->version;
+  const std::string name = fmt::format("version {}", version.value());
+  if (snapshots_.ledger().IsComplete(version)) {
+    request_.reset();
+    return CommandReply{CommandOutcome::kDone, name};
+  }
+  const bool was_missed = now >= request_->patience_until && run_.progress.committed() > version &&
+                          !run_.plan.IsSnapshotDue(version);
+  if (!snapshots_.ledger().IsGivenUp(version) && !was_missed) return std::nullopt;
+  if (request_->attempts == kAttemptsMax) {
+    request_.reset();
+    return CommandReply{CommandOutcome::kRefused,
+                        "the servers could not store " + name + "; the scheduler's events say why"};
+  }
+  snapshots_.ledger().GiveUp(version);
+  Ask(now, request_->attempts + 1);
+  return std::nullopt;
+}
+
+void SnapshotRequests::RepeatTo(const PeerId& lane) {
+  if (!request_ || run_.plan.IsSnapshotDue(request_->version)) return;
+  if (acked_.Newest(lane) < request_->version)
+    run_.outbox.Send(lane, SnapshotAt{request_->version});
+}
+
+void SnapshotRequests::StartGeneration(Micros now) {
+  acked_.Clear();
+  if (request_) Ask(now, 1);
 }
 
 }  // namespace pando

@@ -3,32 +3,53 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 
 #include "scheduler/evaluations.h"
-#include "scheduler/members/membership.h"
-#include "scheduler/rollback.h"
-#include "scheduler/snapshot_requests.h"
+#include "scheduler/snapshots.h"
 
 namespace pando {
 
+// SnapshotRequests asks all lanes to store one more version, as a person commands.
+class SnapshotRequests {
+ public:
+  // Both outlive this.
+  SnapshotRequests(RunFacts& run, Snapshots& snapshots) : run_(run), snapshots_(snapshots) {}
+
+  // Asks for a version, unless one is asked for already.  Returns the version.
+  Version Ask(Micros now);
+  // What came of the request, once. If a shard has passed the version, a later one is asked for.
+  std::optional<CommandReply> TakeResult(Micros now);
+
+  void OnSnapshotAtAck(const PeerId& from, const SnapshotAtAck& ack) {
+    acked_.OnAck(from, ack.version);
+  }
+  void RepeatTo(const PeerId& lane);
+  // Lanes forget what they were asked for.
+  void StartGeneration(Micros now);
+  void Forget(const Member& member) { acked_.Forget(member.peer.incarnation); }
+
+ private:
+  struct Request {
+    Version version;
+    uint32_t attempts = 0;
+    Micros patience_until{0};
+  };
+  void Ask(Micros now, uint32_t attempt);
+
+  RunFacts& run_;
+  Snapshots& snapshots_;
+  std::optional<Request> request_;
+  LaneAcks<Version> acked_;
+};
+
 class Commands {
  public:
-  struct Parts {  // all outlive this
-    RunMembers& membership;
-    ViewLedger& views;
-    RunPhase& phase;
-    const Rollback& rollback;
-    const RunProgress& progress;
-    EvaluationRounds& evaluations;
-    Snapshots& snapshots;
-    JournaledOutbox& outbox;
-  };
-  Commands(const JobPlan& plan, const Parts& parts)
-      : plan_(plan),
-        parts_(parts),
-        requests_(plan, parts.progress, parts.snapshots, parts.outbox) {}
+  // All outlive this.
+  Commands(RunFacts& run, EvaluationRounds& evaluations, Snapshots& snapshots)
+      : run_(run), evaluations_(evaluations), snapshots_(snapshots), requests_(run, snapshots) {}
 
   void OnCommand(Micros now, const PeerId& from, const Command& command);
   // A signal asked the sender to leave.
@@ -44,8 +65,7 @@ class Commands {
  private:
   struct Pending {
     Command command;
-    CommandOutcome outcome = CommandOutcome::kAccepted;
-    std::string text;
+    CommandReply reply;
     Incarnation drained;  // kDrain
   };
   void Execute(Micros now, Pending& pending);
@@ -55,8 +75,9 @@ class Commands {
   std::string ReasonNotToDrain(const Member& member) const;
   void Drain(Micros now, const Member& member);
 
-  const JobPlan& plan_;
-  const Parts parts_;
+  RunFacts& run_;
+  EvaluationRounds& evaluations_;
+  Snapshots& snapshots_;
   SnapshotRequests requests_;
   std::map<Incarnation, Pending> pending_;  // by client
   std::set<NodeId> refused_;                // members that know why they cannot leave

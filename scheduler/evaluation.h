@@ -1,13 +1,15 @@
 // Evaluations: the results of a version on the test set, summed over its slices (P31). Used by the
-// scheduler core and the serial trainer. Threads: none; pure functions.
+// scheduler core and the serial trainer. Threads: none.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
-#include "plan/job.h"
+#include "plan/job_plan.h"
 #include "proto/messages.h"
 
 namespace pando {
@@ -56,5 +58,48 @@ std::vector<Version> BestFirst(std::span<const EvaluationSummary> evaluations);
 bool IsSound(const EvaluationResult& result, uint32_t class_count);
 // Adds the next slice.  REQUIRES: IsSound(slice, class_count).
 void AddSlice(const EvaluationResult& slice, uint32_t class_count, EvaluationSummary* sum);
+
+// EvaluationHistory keeps the run's evaluations and decides with which version the run ends (P32).
+// The decision follows from the results alone: every life of the scheduler, and the serial trainer,
+// decide alike. Threads: none.
+class EvaluationHistory {
+ public:
+  // `evaluations`: of earlier lives of the scheduler, ascending. `plan` outlives the history.
+  EvaluationHistory(const JobPlan& plan, std::vector<EvaluationSummary> evaluations)
+      : plan_(plan), all_(std::move(evaluations)) {
+    Decide();
+  }
+
+  void Add(EvaluationSummary summary) {
+    if (!all_.empty()) all_.back().DropDetails();
+    all_.push_back(std::move(summary));
+    Decide();
+  }
+  // A wrong gradient made the versions above `last_good` (P41).  Returns how many were dropped.
+  size_t DropAfter(Version last_good) {
+    const size_t dropped = std::erase_if(
+        all_, [&](const EvaluationSummary& evaluation) { return evaluation.version > last_good; });
+    Decide();
+    return dropped;
+  }
+
+  const std::vector<EvaluationSummary>& all() const { return all_; }
+  // The newest version that is evaluated.
+  Version evaluated() const { return all_.empty() ? Version(0) : all_.back().version; }
+  // The version that the run ends with, as far as is known: an early stop makes it a lower one.
+  Version final_version() const { return final_version_; }
+  bool is_over() const { return evaluated() == final_version_; }
+  // The version to evaluate next.
+  Version NextDue() const { return plan_.NextEvaluation(evaluated()); }
+
+ private:
+  void Decide() {
+    final_version_ = StopVersion(plan_.job, all_).value_or(plan_.steps.final_version());
+  }
+
+  const JobPlan& plan_;
+  std::vector<EvaluationSummary> all_;
+  Version final_version_;
+};
 
 }  // namespace pando

@@ -5,16 +5,16 @@
 namespace pando {
 
 bool EvaluationRounds::StartDue(Micros now) {
-  if (running_ || parts_.rollback.is_pending()) return false;
-  const EvaluationHistory& history = parts_.history;
-  const Version committed = parts_.progress.committed();
+  if (running_ || run_.rollback.is_pending()) return false;
+  const EvaluationHistory& history = run_.history;
+  const Version committed = run_.progress.committed();
   // All is evaluated: before a rollback, or in an earlier life of the scheduler.
   if (history.is_over()) return committed == history.final_version();
   const Version due = history.NextDue();
   if (committed < due) return false;
   running_ = Running{due, {}};
-  parts_.phase.OnEvaluationStarted(now);
-  const uint64_t sample_count = plan_.data.test_samples;
+  run_.phase.OnEvaluationStarted(now);
+  const uint64_t sample_count = run_.plan.data.test_samples;
   for (uint64_t first = 0; first < sample_count; first += kEvaluationSliceSamples) {
     const auto index = static_cast<uint32_t>(running_->slices.size());
     const uint64_t last = std::min(first + kEvaluationSliceSamples, sample_count);
@@ -25,8 +25,8 @@ bool EvaluationRounds::StartDue(Micros now) {
 
 // Each worker has one slice at a time, so faster workers take more.
 void EvaluationRounds::HandOutSlices() {
-  if (!running_ || !parts_.views.HasAnnounced()) return;
-  for (const Member* worker : parts_.members.Workers()) {
+  if (!running_ || !run_.views.HasAnnounced()) return;
+  for (const Member* worker : run_.members().Workers()) {
     if (worker->is_draining) continue;
     const NodeId node = worker->peer.node;
     const auto is_busy = [&](const Slice& slice) { return slice.worker == node && !slice.result; };
@@ -39,8 +39,8 @@ void EvaluationRounds::HandOutSlices() {
 }
 
 void EvaluationRounds::SendSlice(const PeerId& worker, const Slice& slice) {
-  parts_.outbox.Send(
-      worker, Evaluate{running_->version, slice.index, slice.first_sample, slice.last_sample});
+  run_.outbox.Send(worker,
+                   Evaluate{running_->version, slice.index, slice.first_sample, slice.last_sample});
 }
 
 bool EvaluationRounds::OnEvaluationResult(Micros now, const EvaluationResult& result) {
@@ -48,7 +48,7 @@ bool EvaluationRounds::OnEvaluationResult(Micros now, const EvaluationResult& re
   if (result.slice >= running_->slices.size()) return false;
   Slice& slice = running_->slices[result.slice];
   if (result.sample_count != slice.last_sample - slice.first_sample || slice.result) return false;
-  if (!IsSound(result, plan_.data.class_count)) return false;
+  if (!IsSound(result, run_.plan.data.class_count)) return false;
   slice.result = result;
   const bool all =
       std::ranges::all_of(running_->slices, [](const Slice& s) { return s.result.has_value(); });
@@ -58,37 +58,34 @@ bool EvaluationRounds::OnEvaluationResult(Micros now, const EvaluationResult& re
 bool EvaluationRounds::Finish(Micros now) {
   EvaluationSummary summary{.version = running_->version};
   for (const Slice& slice : running_->slices)
-    AddSlice(*slice.result, plan_.data.class_count, &summary);
-  parts_.phase.OnEvaluationDone(now);
+    AddSlice(*slice.result, run_.plan.data.class_count, &summary);
+  run_.phase.OnEvaluationDone(now);
   running_.reset();
-  parts_.history.Add(summary);
+  run_.history.Add(summary);
   // P25: the decision is in the journal, as the results are, before any process gets it.
-  if (!parts_.outbox.Commit()) return false;
-  parts_.observer.OnEvaluation(now, summary);
-  parts_.outbox.RepeatAt(now);  // release the pins
+  if (!run_.outbox.Commit()) return false;
+  run_.observer.OnEvaluation(now, summary);
+  run_.outbox.RepeatAt(now);  // release the pins
   TellDecision(now);
-  return parts_.history.is_over();
+  return run_.history.is_over();
 }
 
 // P32: the run stops early, or more steps may be made.
 void EvaluationRounds::TellDecision(Micros now) {
-  if (plan_.job.early_stop_patience == 0) return;
-  const EvaluationHistory& history = parts_.history;
+  if (run_.plan.job.early_stop_patience == 0) return;
+  const EvaluationHistory& history = run_.history;
   const Version last = history.final_version();
-  if (last != plan_.steps.final_version()) {
-    const std::string best = std::to_string(BestFirst(history.all()).front().value());
-    return parts_.outbox.Tell(now, "early-stop", "",
-                              "the run ends with version " + std::to_string(last.value()) + ": " +
-                                  std::to_string(plan_.job.early_stop_patience) +
-                                  " evaluations have not improved the test accuracy of version " +
-                                  best,
-                              /*is_notable=*/true);
+  if (last != run_.plan.steps.final_version()) {
+    return run_.outbox.TellNotable(
+        now, "early-stop", "",
+        "the run ends with version {}: {} evaluations have not improved the test "
+        "accuracy of version {}",
+        last.value(), run_.plan.job.early_stop_patience, BestFirst(history.all()).front().value());
   }
   const Step next = StepReading(history.evaluated());
   const Step first(next.value() - next.value() % kScalarsPerBlock);
-  for (const auto& [node, member] : parts_.members.all()) {
-    if (member.role() != Role::kServer || !member.takes_part()) continue;
-    for (const PeerId& lane : member.Peers()) parts_.progress.SendScalars(lane, first);
+  for (const Member* server : run_.members().TakingPart(Role::kServer)) {
+    for (const PeerId& lane : server->Peers()) run_.progress.SendScalars(lane, first);
   }
 }
 
@@ -105,27 +102,27 @@ void EvaluationRounds::Forget(const Member& member) {
 }
 
 void EvaluationRounds::RepeatTo(const PeerId& lane) {
-  const Version evaluated = parts_.history.evaluated();
-  if (released_.Newest(lane) < evaluated) parts_.outbox.Send(lane, ReleasePin{evaluated});
+  const Version evaluated = run_.history.evaluated();
+  if (released_.Newest(lane) < evaluated) run_.outbox.Send(lane, ReleasePin{evaluated});
 }
 
 void EvaluationRounds::RepeatSlices() {
   if (!running_) return;
   for (const Slice& slice : running_->slices) {
     if (slice.result || slice.worker == kUnknownNode) continue;
-    SendSlice(parts_.members.Find(slice.worker)->peer, slice);
+    SendSlice(run_.members().Find(slice.worker)->peer, slice);
   }
 }
 
 void EvaluationRounds::StartGeneration() {
   running_.reset();
-  parts_.phase.OnEvaluationLost();
+  run_.phase.OnEvaluationLost();
 }
 
 size_t EvaluationRounds::DropAfter(Micros now, Version last_good) {
-  const size_t dropped = parts_.history.DropAfter(last_good);
+  const size_t dropped = run_.history.DropAfter(last_good);
   if (running_ && running_->version > last_good) {
-    parts_.phase.OnEvaluationDone(now);
+    run_.phase.OnEvaluationDone(now);
     running_.reset();
   }
   return dropped;

@@ -6,30 +6,13 @@
 #include <optional>
 #include <vector>
 
-#include "scheduler/journaled_outbox.h"
-#include "scheduler/ledgers/evaluation_history.h"
-#include "scheduler/ledgers/view_ledger.h"
-#include "scheduler/members/lane_acks.h"
-#include "scheduler/members/member.h"
-#include "scheduler/rollback.h"
-#include "scheduler/run_phase.h"
-#include "scheduler/run_progress.h"
+#include "scheduler/run_facts.h"
 
 namespace pando {
 
 class EvaluationRounds {
  public:
-  struct Parts {  // all outlive this
-    const Members& members;
-    const ViewLedger& views;
-    const Rollback& rollback;
-    EvaluationHistory& history;
-    RunProgress& progress;
-    RunPhase& phase;
-    RunObserver& observer;
-    JournaledOutbox& outbox;
-  };
-  EvaluationRounds(const JobPlan& plan, const Parts& parts) : plan_(plan), parts_(parts) {}
+  explicit EvaluationRounds(RunFacts& run) : run_(run) {}  // `run` outlives this
 
   // Starts the evaluation that is due.  Returns true if none is to come and the run's last version
   // is committed.
@@ -69,8 +52,7 @@ class EvaluationRounds {
   bool Finish(Micros now);
   void TellDecision(Micros now);
 
-  const JobPlan& plan_;
-  const Parts parts_;
+  RunFacts& run_;
   std::optional<Running> running_;
   LaneAcks<Version> released_;  // under the view
 };

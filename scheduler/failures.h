@@ -5,22 +5,14 @@
 #include <optional>
 #include <string>
 
-#include "scheduler/members/membership.h"
+#include "scheduler/run_facts.h"
 
 namespace pando {
 
 class Failures {
  public:
-  struct Parts {  // all outlive this
-    RunMembers& membership;
-    ViewLedger& views;
-    RunPhase& phase;
-    const RunProgress& progress;
-    FaultLedger& faults;
-    RunObserver& observer;
-    JournaledOutbox& outbox;
-  };
-  Failures(const JobPlan& plan, const Parts& parts) : plan_(plan), parts_(parts) {}
+  // `run` outlives this.
+  explicit Failures(RunFacts& run) : run_(run) {}
 
   void OnFailure(Micros now, const Envelope& envelope, const Failure& failure);
   // A supervisor reports a fault that it made, or a process that ended: the fastest of notices.
@@ -35,8 +27,7 @@ class Failures {
   };
   bool ConcernsAll(const Member& member);
 
-  const JobPlan& plan_;
-  const Parts parts_;
+  RunFacts& run_;
   std::optional<Trouble> trouble_;  // the last
 };
 

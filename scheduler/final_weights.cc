@@ -21,44 +21,44 @@ constexpr Micros kKeepPatience = std::chrono::minutes(30);
 }  // namespace
 
 void FinalWeights::StartCollecting(Micros now) {
-  parts_.phase.StartCollecting(now);
+  run_.phase.StartCollecting(now);
   collecting_since_ = now;
   unkept_since_.reset();
-  weights_.emplace(plan_.layout.float_count());
-  collected_.assign(plan_.shards.shard_count(), false);
+  weights_.emplace(run_.plan.layout.float_count());
+  collected_.assign(run_.plan.shards.shard_count(), false);
   silence_max_ = kRetryFirst;
   AskForMissing(now);
 }
 
 void FinalWeights::Repeat(Micros now) {
-  if (!parts_.phase.is_collecting() || now < again_at_) return;
+  if (!run_.phase.is_collecting() || now < again_at_) return;
   silence_max_ = std::min(2 * silence_max_, kRetryMax);
   AskForMissing(now);
 }
 
 void FinalWeights::AskForMissing(Micros now) {
-  if (parts_.rollback.is_pending()) return;
+  if (run_.rollback.is_pending()) return;
   std::map<PeerId, Pull> pulls;
   uint32_t asked = 0;
   for (pulled_end_ = 0; pulled_end_ < collected_.size() && asked < kPulledAtOnce; ++pulled_end_) {
     if (collected_[pulled_end_]) continue;
-    const PeerId& primary = parts_.view.shards[pulled_end_].primary;
-    pulls[primary].items.push_back({ShardId(pulled_end_), parts_.history.final_version()});
+    const PeerId& primary = run_.view().shards[pulled_end_].primary;
+    pulls[primary].items.push_back({ShardId(pulled_end_), run_.history.final_version()});
     ++asked;
   }
-  for (auto& [lane, pull] : pulls) parts_.outbox.Send(lane, std::move(pull));
+  for (auto& [lane, pull] : pulls) run_.outbox.Send(lane, std::move(pull));
   again_at_ = now + silence_max_;
 }
 
 void FinalWeights::OnParams(Micros now, const Params& params) {
-  if (!parts_.phase.is_collecting() || parts_.rollback.is_pending()) return;
+  if (!run_.phase.is_collecting() || run_.rollback.is_pending()) return;
   silence_max_ = kRetryFirst;
   again_at_ = now + silence_max_;
   for (const ParamsItem& item : params.items) {
     const uint32_t i = item.shard.value();
     if (i >= collected_.size() || collected_[i]) continue;
-    if (item.version != parts_.history.final_version()) continue;
-    const ShardRange& range = plan_.shards.range(item.shard);
+    if (item.version != run_.history.final_version()) continue;
+    const ShardRange& range = run_.plan.shards.range(item.shard);
     if (item.form != ParamsForm::kExact || item.payload.floats().size() != range.size()) continue;
     std::ranges::copy(item.payload.floats(), weights_->data() + range.first);
     collected_[i] = true;
@@ -68,34 +68,32 @@ void FinalWeights::OnParams(Micros now, const Params& params) {
 }
 
 void FinalWeights::Tick(Micros now) {
-  if (!parts_.phase.is_collecting()) return;
+  if (!run_.phase.is_collecting()) return;
   const bool has_all = std::ranges::find(collected_, false) == collected_.end();
-  if (parts_.rollback.is_pending() || !has_all || !parts_.verification.IsSettled()) return;
-  if (!unkept_since_ && !parts_.snapshots.IsFinalSettled(now, collecting_since_)) return;
+  if (run_.rollback.is_pending() || !has_all || !verification_.IsSettled()) return;
+  if (!unkept_since_ && !snapshots_.IsFinalSettled(now, collecting_since_)) return;
   if (!AreKept(now)) return;
   weights_.reset();
-  parts_.faults.RecoverAll(now);
-  parts_.phase.SetCompleted();
-  if (!parts_.outbox.Commit()) return;
-  parts_.phase.End(now, StopReason::kCompleted, "completed");
+  run_.faults.Recover(now);
+  run_.phase.SetCompleted();
+  if (!run_.outbox.Commit()) return;
+  run_.phase.End(now, StopReason::kCompleted, "completed");
 }
 
 // The servers hold the last version meanwhile. If the journal has the run's end, its weights are
 // kept.
 bool FinalWeights::AreKept(Micros now) {
   if (unkept_since_ && now < keep_at_) return false;
-  const Status kept =
-      parts_.observer.OnFinalWeights(now, parts_.history.final_version(), *weights_);
+  const Status kept = run_.observer.OnFinalWeights(now, run_.history.final_version(), *weights_);
   if (kept.ok()) return true;
   keep_at_ = now + kKeepRetry;
   if (!unkept_since_) {
     unkept_since_ = now;
-    parts_.outbox.Tell(now, "weights-failed", "",
-                       kept.message() + ": the run waits until they can be written",
-                       /*is_notable=*/true);
+    run_.outbox.TellNotable(now, "weights-failed", "",
+                            "{}: the run waits until they can be written", kept.message());
   }
   if (now - *unkept_since_ >= kKeepPatience)
-    parts_.phase.End(now, StopReason::kFailed, kept.message() + "; the run can be resumed");
+    run_.phase.End(now, StopReason::kFailed, kept.message() + "; the run can be resumed");
   return false;
 }
 

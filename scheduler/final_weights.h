@@ -6,25 +6,15 @@
 #include <vector>
 
 #include "common/float_buffer.h"
-#include "scheduler/snapshots.h"
 #include "scheduler/verification.h"
 
 namespace pando {
 
 class FinalWeights {
  public:
-  struct Parts {  // all outlive this
-    const View& view;
-    const Rollback& rollback;
-    const EvaluationHistory& history;
-    const GradientComparison& verification;
-    Snapshots& snapshots;
-    FaultLedger& faults;
-    RunPhase& phase;
-    RunObserver& observer;
-    JournaledOutbox& outbox;
-  };
-  FinalWeights(const JobPlan& plan, const Parts& parts) : plan_(plan), parts_(parts) {}
+  // All outlive this.
+  FinalWeights(RunFacts& run, const GradientComparison& verification, Snapshots& snapshots)
+      : run_(run), verification_(verification), snapshots_(snapshots) {}
 
   // The run's last version is committed and evaluated.
   void StartCollecting(Micros now);
@@ -43,8 +33,9 @@ class FinalWeights {
   void AskForMissing(Micros now);
   bool AreKept(Micros now);
 
-  const JobPlan& plan_;
-  const Parts parts_;
+  RunFacts& run_;
+  const GradientComparison& verification_;
+  Snapshots& snapshots_;
   std::optional<FloatBuffer> weights_;  // the flat parameter vector
   std::vector<bool> collected_;         // by shard
   uint32_t pulled_end_ = 0;             // shards below it are collected or asked for

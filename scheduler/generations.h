@@ -7,20 +7,15 @@
 #include <string>
 #include <vector>
 
-#include "scheduler/snapshot_requests.h"
+#include "scheduler/commands.h"
 #include "scheduler/view_maker.h"
 
 namespace pando {
 
 class Generations {
  public:
-  struct Parts {  // all outlive this
-    const RunMembers& membership;
-    ViewLedger& views;
-    RunPhase& phase;
-    Rollback& rollback;
+  struct Parts {
     Silences& silences;
-    RunProgress& progress;
     EvaluationRounds& evaluations;
     Snapshots& snapshots;
     SnapshotRequests& requests;
@@ -28,10 +23,9 @@ class Generations {
     OwnerPlan& owners;
     FinalWeights& final_weights;
     ViewMaker& view_maker;
-    FaultLedger& faults;
-    JournaledOutbox& outbox;
   };
-  Generations(const JobPlan& plan, const Parts& parts) : plan_(plan), parts_(parts) {}
+  // All outlive this.
+  Generations(RunFacts& run, const Parts& parts) : run_(run), parts_(parts) {}
 
   // A member is ready: the run begins if it was the last one missing, else a view adds it.
   void OnMemberReady(Micros now);
@@ -56,7 +50,7 @@ class Generations {
   std::vector<PlacementServer> RestoringServers(Micros now, const SnapshotRef& restore);
   bool HaveAllFailed() const;
 
-  const JobPlan& plan_;
+  RunFacts& run_;
   const Parts parts_;
   Unreadable unreadable_;
 };

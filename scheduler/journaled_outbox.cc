@@ -30,11 +30,6 @@ void JournaledOutbox::Send(const PeerId& to, Message message) {
                        .message = std::move(message)});
 }
 
-void JournaledOutbox::Tell(Micros now, const char* name, const std::string& node,
-                           const std::string& text, bool is_notable) {
-  observer_.OnEvent(now, {name, node, text, is_notable});
-}
-
 bool JournaledOutbox::Commit() {
   if (fenced()) return false;
   status_ = journal_.Commit(state_.State());

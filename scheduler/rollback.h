@@ -5,19 +5,17 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 
-#include "scheduler/journaled_outbox.h"
-#include "scheduler/ledgers/view_ledger.h"
 #include "scheduler/members/member.h"
-#include "scheduler/run_phase.h"
 
 namespace pando {
 
+struct RunFacts;
+
 class Rollback {
  public:
-  // All outlive the rollback.
-  Rollback(const Members& members, JournaledOutbox& outbox, RunPhase& phase, ViewLedger& views)
-      : members_(members), outbox_(outbox), phase_(phase), views_(views) {}
+  explicit Rollback(RunFacts& run) : run_(run) {}  // `run` outlives this
 
   bool is_pending() const { return pending_.has_value(); }
   // No effect if a rollback is pending already.
@@ -39,10 +37,7 @@ class Rollback {
     Micros since{0};
     Micros not_before{0};
   };
-  const Members& members_;
-  JournaledOutbox& outbox_;
-  RunPhase& phase_;
-  ViewLedger& views_;
+  RunFacts& run_;
   std::optional<Pending> pending_;
   uint32_t divergence_count_ = 0;
 };

@@ -3,24 +3,18 @@
 #include <algorithm>
 
 #include "common/mutation.h"
+#include "scheduler/run_facts.h"
 
 namespace pando {
 
-RunProgress::RunProgress(const JobPlan& plan, const View& view, const EvaluationHistory& history,
-                         Step next_row, FaultLedger& faults, RunObserver& observer,
-                         JournaledOutbox& outbox)
-    : plan_(plan),
-      view_(view),
-      history_(history),
-      faults_(faults),
-      observer_(observer),
-      outbox_(outbox),
-      schedule_(plan.job.optimizer, plan.job.schedule, plan.steps.step_count()),
-      committed_(view.restore.version),
+RunProgress::RunProgress(RunFacts& run, Step next_row)
+    : run_(run),
+      schedule_(run.plan.job.optimizer, run.plan.job.schedule, run.plan.steps.step_count()),
+      committed_(run.view().restore.version),
       next_row_(next_row) {}
 
 bool RunProgress::OnProgress(Micros now, const Envelope& envelope, const Progress& progress) {
-  const bool is_of_view = envelope.view == view_.id;
+  const bool is_of_view = envelope.view == run_.view().id;
   bool have_all_reported = false;
   if (is_of_view && primary_lanes_.contains(envelope.sender)) {
     Version& committed = lane_committed_[envelope.sender];
@@ -31,23 +25,24 @@ bool RunProgress::OnProgress(Micros now, const Envelope& envelope, const Progres
   // server.
   if (!progress.rows.empty()) next_row_ = std::max(next_row_, progress.rows.front().step);
   for (const StepMetrics& row : progress.rows) {
-    if (row.step != next_row_ || row.step.value() >= plan_.steps.step_count()) continue;
-    observer_.OnStepMetrics(now, row);
+    if (row.step != next_row_ || row.step.value() >= run_.plan.steps.step_count()) continue;
+    run_.observer.OnStepMetrics(now, row);
     next_row_ = NextStep(next_row_);
   }
   // A report of another view is not acknowledged: the lane repeats it under the next view.
-  outbox_.Send(envelope.sender,
-               ProgressAck{is_of_view ? progress.committed : Version(0), next_row_});
+  run_.outbox.Send(envelope.sender,
+                   ProgressAck{is_of_view ? progress.committed : Version(0), next_row_});
   return have_all_reported;
 }
 
 bool RunProgress::LearnCommitted(Micros now) {
   if (lane_committed_.size() != primary_lanes_.size()) return false;
-  Version lowest = plan_.steps.final_version();
+  Version lowest = run_.plan.steps.final_version();
   for (const auto& [lane, version] : lane_committed_) lowest = std::min(lowest, version);
   committed_ = std::max(committed_, lowest);
   pace_.OnCommitted(now, committed_);
-  faults_.OnProgress(now, view_.id, committed_, committed_ == history_.final_version());
+  run_.faults.OnProgress(now, run_.view().id, committed_,
+                         committed_ == run_.history.final_version());
   return true;
 }
 
@@ -57,22 +52,24 @@ void RunProgress::OnScalarsRequest(const PeerId& from, const ScalarsRequest& req
 }
 
 Version RunProgress::ScalarsEnd() const {
-  const bool is_open = plan_.job.early_stop_patience == 0 || Mutated(Mutation::kNoDecisionBarrier);
-  if (is_open) return plan_.steps.final_version();
-  return std::min(history_.final_version(), history_.NextDue());
+  const bool is_open =
+      run_.plan.job.early_stop_patience == 0 || Mutated(Mutation::kNoDecisionBarrier);
+  if (is_open) return run_.plan.steps.final_version();
+  return std::min(run_.history.final_version(), run_.history.NextDue());
 }
 
 void RunProgress::SendScalars(const PeerId& lane, Step first) {
   const uint64_t end = ScalarsEnd().value();
   if (first.value() >= end) return;
   const uint64_t count = std::min(kScalarsPerBlock, end - first.value());
-  outbox_.Send(lane, Scalars{first, schedule_.Block(first, count)});
+  run_.outbox.Send(lane, Scalars{first, schedule_.Block(first, count)});
 }
 
 void RunProgress::OnView() {
   primary_lanes_.clear();
   lane_committed_.clear();
-  for (const ShardPlacement& placement : view_.shards) primary_lanes_.insert(placement.primary);
+  for (const ShardPlacement& placement : run_.view().shards)
+    primary_lanes_.insert(placement.primary);
 }
 
 void RunProgress::StartGeneration(Version restored) {

@@ -2,22 +2,47 @@
 // lanes the scalars of the steps that may be made. Part of the scheduler core. Threads: none.
 #pragma once
 
+#include <cmath>
 #include <map>
 #include <set>
 
 #include "optim/schedule.h"
-#include "scheduler/journaled_outbox.h"
-#include "scheduler/ledgers/evaluation_history.h"
-#include "scheduler/ledgers/fault_ledger.h"
-#include "scheduler/ledgers/step_pace.h"
+#include "proto/outbox.h"
 
 namespace pando {
 
+struct RunFacts;
+
+// How many steps the run makes in a given time, as the lanes report: names a step that is a little
+// ahead.
+class StepPace {
+ public:
+  void OnCommitted(Micros now, Version committed) {
+    const Micros since = now - at_;
+    if (at_ != Micros(0) && since < kInterval) return;
+    if (at_ != Micros(0) && committed >= committed_) {
+      const double steps = static_cast<double>(committed.value() - committed_.value());
+      steps_per_us_ = (steps_per_us_ + steps / static_cast<double>(since.count())) / 2;
+    }
+    at_ = now;
+    committed_ = committed;
+  }
+  // At least 1.
+  uint64_t StepsWithin(Micros time) const {
+    return 1 + static_cast<uint64_t>(std::ceil(steps_per_us_ * static_cast<double>(time.count())));
+  }
+
+ private:
+  static constexpr Micros kInterval = std::chrono::milliseconds(50);
+  Micros at_{0};
+  Version committed_;
+  double steps_per_us_ = 0;
+};
+
 class RunProgress {
  public:
-  // `next_row`: OnStepMetrics continues from here. All references outlive this.
-  RunProgress(const JobPlan& plan, const View& view, const EvaluationHistory& history,
-              Step next_row, FaultLedger& faults, RunObserver& observer, JournaledOutbox& outbox);
+  // `next_row`: OnStepMetrics continues from here. `run` outlives this.
+  RunProgress(RunFacts& run, Step next_row);
 
   // Returns true if every primary's lane has reported under the view.
   bool OnProgress(Micros now, const Envelope& envelope, const Progress& progress);
@@ -47,12 +72,7 @@ class RunProgress {
  private:
   bool LearnCommitted(Micros now);
 
-  const JobPlan& plan_;
-  const View& view_;
-  const EvaluationHistory& history_;
-  FaultLedger& faults_;
-  RunObserver& observer_;
-  JournaledOutbox& outbox_;
+  RunFacts& run_;
   const Schedule schedule_;
   std::set<PeerId> primary_lanes_;            // of the view
   std::map<PeerId, Version> lane_committed_;  // of the lanes that have reported under the view

@@ -4,21 +4,20 @@
 #include <utility>
 
 #include "proto/dispatch.h"
-#include "proto/is_one_of.h"
-#include "scheduler/status_json.h"
+#include "proto/messages.h"
 
 namespace pando {
 namespace {
 
 // Messages of processes that are not members yet, or never will be.
 bool IsOpenToAll(const Message& message) {
-  return IsOneOf<Register, StatusRequest, Command, FaultNote>(message);
+  return HoldsAny<Register, StatusRequest, Command, FaultNote>(message);
 }
 
 // Messages about versions, which another generation may have made again (P21).
 bool IsOfGeneration(const Message& message) {
-  return IsOneOf<Progress, Synced, Divergence, PeerSilent, SnapshotStored, SnapshotAtAck,
-                 EvaluationResult, PinReleased, Params, GradientHashes, RestoreFailed>(message);
+  return HoldsAny<Progress, Synced, Divergence, PeerSilent, SnapshotStored, SnapshotAtAck,
+                  EvaluationResult, PinReleased, Params, GradientHashes, RestoreFailed>(message);
 }
 
 using SchedulerIgnores =
@@ -31,59 +30,38 @@ using SchedulerIgnores =
 
 Scheduler::Scheduler(const Options& options, const JobPlan& plan, Journal& journal,
                      RunObserver& observer, Outbox& outbox)
-    : plan_(plan),
-      views_(options.state),
-      outbox_({options.self, options.job}, views_.view(), *this, journal, observer, outbox),
-      phase_(outbox_, options.stop_grace, options.state && options.state->is_finished),
-      faults_(options.started_at,
-              options.state ? options.state->faults : std::vector<FaultRecord>()),
-      history_(plan, options.state ? options.state->evaluations : std::vector<EvaluationSummary>()),
-      progress_(plan, views_.view(), history_, options.next_row, faults_, observer, outbox_),
-      membership_({options.job_toml, options.snapshot_dir, options.is_fresh}, plan, options.state,
-                  {outbox_, phase_, views_, faults_, progress_, *this}),
-      rollback_(membership_.members(), outbox_, phase_, views_),
-      silences_(plan, {membership_, phase_, rollback_, outbox_, views_}),
-      evaluations_(plan, {membership_.members(), views_, rollback_, history_, progress_, phase_,
-                          observer, outbox_}),
-      snapshots_(plan, !options.snapshot_dir.empty(), options.state,
-                 {membership_.members(), views_.view(), phase_, rollback_, progress_, history_,
-                  observer, outbox_}),
-      verification_(plan, options.state,
-                    {membership_, views_, phase_, rollback_, progress_, history_, evaluations_,
-                     snapshots_, observer, outbox_}),
-      owners_(plan,
-              {membership_.members(), views_, rollback_, silences_, progress_, verification_}),
-      commands_(plan, {membership_, views_, phase_, rollback_, progress_, evaluations_, snapshots_,
-                       outbox_}),
-      final_weights_(plan, {views_.view(), rollback_, history_, verification_, snapshots_, faults_,
-                            phase_, observer, outbox_}),
-      view_maker_(plan, {membership_, views_, phase_, rollback_, silences_, owners_, progress_,
-                         evaluations_, final_weights_, faults_, outbox_}),
-      generations_(plan, {membership_, views_, phase_, rollback_, silences_, progress_,
-                          evaluations_, snapshots_, commands_.requests(), verification_, owners_,
-                          final_weights_, view_maker_, faults_, outbox_}),
-      failures_(plan, {membership_, views_, phase_, progress_, faults_, observer, outbox_}) {
+    : run_(options, plan, journal, observer, outbox, *this, *this),
+      silences_(run_),
+      evaluations_(run_),
+      snapshots_(run_, options),
+      verification_(run_, options.state, evaluations_, snapshots_),
+      owners_(run_, silences_, verification_),
+      commands_(run_, evaluations_, snapshots_),
+      final_weights_(run_, verification_, snapshots_),
+      view_maker_(run_, silences_, owners_, evaluations_, final_weights_),
+      generations_(run_, {silences_, evaluations_, snapshots_, commands_.requests(), verification_,
+                          owners_, final_weights_, view_maker_}),
+      failures_(run_) {
   const bool was_training = options.state && !options.is_fresh && view().id.number != 0;
   if (!was_training) return;
-  phase_.Resume();
+  run_.phase.Resume();
   owners_.Resume();
-  progress_.OnView();
+  run_.progress.OnView();
 }
 
 // The first call that knows the time. A scheduler that starts again lets every member report before
 // it sends a view (P26); a member that is silent for a lease is dead.
 void Scheduler::Begin(Micros now) {
-  if (!membership_.Begin(now)) return;
-  phase_.StartClock(now);
-  if (phase_.is_completed()) return End(now, StopReason::kCompleted, "completed");
-  if (!phase_.is_training()) return;
-  progress_.OnRestart();
-  faults_.OnDetected(now, {.target = "scheduler"}, "exit", "exit", progress_.StepReached());
-  views_.RequestView(now);
-  outbox_.Tell(now, "scheduler-restarted", "",
-               "the scheduler has restarted, in term " + std::to_string(views_.term()) + ", with " +
-                   std::to_string(membership_.members().all().size()) + " processes",
-               /*is_notable=*/true);
+  if (!run_.membership.Begin(now)) return;
+  run_.phase.StartClock(now);
+  if (run_.phase.is_completed()) return End(now, StopReason::kCompleted, "completed");
+  if (!run_.phase.is_training()) return;
+  run_.progress.OnRestart();
+  run_.faults.OnDetected(now, {.target = "scheduler"}, "exit", "exit", run_.progress.StepReached());
+  run_.views.RequestView(now);
+  run_.outbox.TellNotable(now, "scheduler-restarted", "",
+                          "the scheduler has restarted, in term {}, with {} processes",
+                          run_.views.term(), run_.members().all().size());
   verification_.OnRestart(now);
 }
 
@@ -98,13 +76,13 @@ void Scheduler::OnMessage(Micros now, const Envelope& envelope) {
 bool Scheduler::IsForUs(Micros now, const Envelope& envelope) {
   if (IsOpenToAll(envelope.message)) {
     const Incarnation wanted = envelope.receiver.incarnation;
-    return wanted == Incarnation(0) || wanted == outbox_.self().incarnation;
+    return wanted == Incarnation(0) || wanted == run_.outbox.self().incarnation;
   }
-  if (envelope.receiver.node != kSchedulerNode || envelope.job != outbox_.job()) return false;
-  const Member* member = membership_.OnHeard(now, envelope);
+  if (envelope.receiver.node != kSchedulerNode || envelope.job != run_.outbox.job()) return false;
+  const Member* member = run_.membership.OnHeard(now, envelope);
   if (member == nullptr) return false;
-  if (phase_.is_running() && !views_.IsOurs(envelope.view, envelope.generation)) {
-    rollback_.OnNewsBeyond(now, *member, envelope.view, envelope.generation);
+  if (run_.phase.is_running() && !run_.views.IsOurs(envelope.view, envelope.generation)) {
+    run_.rollback.OnNewsBeyond(now, *member, envelope.view, envelope.generation);
     return false;
   }
   return envelope.generation == view().generation || !IsOfGeneration(envelope.message);
@@ -115,15 +93,15 @@ void Scheduler::Route(Micros now, const Envelope& envelope) {
   Dispatch(
       envelope.message, SchedulerIgnores(),
       // Members.
-      [&](const Register& m) { membership_.OnRegister(now, from, m); },
+      [&](const Register& m) { run_.membership.OnRegister(now, from, m); },
       [&](const Ready& m) {
-        if (membership_.OnReady(now, from, m)) generations_.OnMemberReady(now);
+        if (run_.membership.OnReady(now, from, m)) generations_.OnMemberReady(now);
       },
       [&](const Heartbeat& m) {
-        membership_.OnHeartbeat(from, m);
-        owners_.OnHeartbeat(membership_.members().Find(from.incarnation)->peer.node, m);
+        run_.membership.OnHeartbeat(from, m);
+        owners_.OnHeartbeat(run_.Sender(from).peer.node, m);
       },
-      [&](const Bye&) { membership_.OnBye(from); },
+      [&](const Bye&) { run_.membership.OnBye(from); },
       [&](const Leave&) { commands_.OnLeave(now, from); },
       [&](const Failure& m) { failures_.OnFailure(now, envelope, m); },
       [&](const FaultNote& m) { failures_.OnFaultNote(now, from, m); },
@@ -131,12 +109,12 @@ void Scheduler::Route(Micros now, const Envelope& envelope) {
       // Views.
       [&](const ViewAck& m) { view_maker_.OnViewAck(now, envelope, m); },
       [&](const Synced& m) { view_maker_.OnSynced(now, from, m); },
-      [&](const Divergence& m) { rollback_.OnDivergence(now, from, m); },
+      [&](const Divergence& m) { run_.rollback.OnDivergence(now, from, m); },
       [&](const RestoreFailed& m) { generations_.OnRestoreFailed(now, from, m); },
       // Steps.
-      [&](const ScalarsRequest& m) { progress_.OnScalarsRequest(from, m); },
+      [&](const ScalarsRequest& m) { run_.progress.OnScalarsRequest(from, m); },
       [&](const Progress& m) {
-        if (progress_.OnProgress(now, envelope, m)) generations_.OnCommitted(committed());
+        if (run_.progress.OnProgress(now, envelope, m)) generations_.OnCommitted(committed());
       },
       [&](const GradientHashes& m) { verification_.OnGradientHashes(now, from, m); },
       // Results.
@@ -148,7 +126,7 @@ void Scheduler::Route(Micros now, const Envelope& envelope) {
       [&](const SnapshotAtAck& m) { commands_.requests().OnSnapshotAtAck(from, m); },
       [&](const Params& m) { final_weights_.OnParams(now, m); },
       // People.
-      [&](const StatusRequest&) { outbox_.Send(from, StatusReport{StatusJson(now)}); },
+      [&](const StatusRequest&) { run_.outbox.Send(from, StatusReport{StatusJson(now)}); },
       [&](const Command& m) { commands_.OnCommand(now, from, m); });
 }
 
@@ -157,9 +135,9 @@ void Scheduler::Route(Micros now, const Envelope& envelope) {
 void Scheduler::Tick(Micros now) {
   if (finished() || fenced()) return;
   Begin(now);
-  membership_.Tick(now);
+  run_.membership.Tick(now);
   commands_.StopDrained(now);
-  if (phase_.is_running()) {
+  if (run_.phase.is_running()) {
     owners_.Tick(now);
     generations_.Tick(now);
     view_maker_.Tick(now);
@@ -167,24 +145,25 @@ void Scheduler::Tick(Micros now) {
     snapshots_.Tick(now, verification_.settled_below());
     commands_.ConcludeSnapshots(now);
   }
-  if (phase_.is_training()) {
+  if (run_.phase.is_training()) {
     if (evaluations_.StartDue(now)) final_weights_.StartCollecting(now);
     evaluations_.HandOutSlices();
   }
   final_weights_.Tick(now);
-  if (outbox_.TakeRepeat(now)) RepeatUnanswered(now);
-  phase_.FinishWhenLeft(now, membership_.members().all().empty());
+  if (run_.outbox.TakeRepeat(now)) RepeatUnanswered(now);
+  run_.phase.FinishWhenLeft(now, run_.members().all().empty());
   failures_.ReportFaults(now);
-  outbox_.Flush(now);
+  run_.outbox.Flush(now);
   if (!fenced()) snapshots_.ReportDropped(now);
 }
 
 void Scheduler::RepeatUnanswered(Micros now) {
-  if (phase_.is_ending()) return membership_.RepeatStop();
-  for (const auto& [node, member] : membership_.members().all()) {
-    const bool has_view = phase_.is_running() && member.takes_part() && views_.HasAnnounced();
+  if (run_.phase.is_ending()) return run_.membership.RepeatStop();
+  for (const auto& [node, member] : run_.members().all()) {
+    const bool has_view =
+        run_.phase.is_running() && member.takes_part() && run_.views.HasAnnounced();
     for (const PeerId& lane : member.Peers()) {
-      if (membership_.RepeatDrained(member, lane) || !has_view) continue;
+      if (run_.membership.RepeatDrained(member, lane) || !has_view) continue;
       view_maker_.RepeatTo(lane);
       if (member.role() != Role::kServer) continue;
       evaluations_.RepeatTo(lane);
@@ -197,24 +176,24 @@ void Scheduler::RepeatUnanswered(Micros now) {
 
 Micros Scheduler::NextDeadline() const {
   if (finished() || fenced()) return kNever;
-  return std::min({outbox_.repeat_at(), membership_.NextDeadline(), view_maker_.NextDeadline(),
-                   phase_.NextDeadline()});
+  return std::min({run_.outbox.repeat_at(), run_.membership.NextDeadline(),
+                   view_maker_.NextDeadline(), run_.phase.NextDeadline()});
 }
 
 // ---- what several parts know -------------------------------------------------------------------
 
 SchedulerState Scheduler::State() const {
-  return {.job = outbox_.job(),
-          .term = views_.term(),
-          .next_node = membership_.next_node(),
+  return {.job = run_.outbox.job(),
+          .term = run_.views.term(),
+          .next_node = run_.membership.next_node(),
           .view = view(),
-          .members = membership_.members().Records(),
+          .members = run_.members().Records(),
           .snapshots = snapshots_.ledger().complete(),
           .given_up = snapshots_.ledger().given_up(),
-          .evaluations = history_.all(),
-          .faults = faults_.records(),
+          .evaluations = run_.history.all(),
+          .faults = run_.faults.records(),
           .verification = verification_.State(),
-          .is_finished = phase_.is_completed()};
+          .is_finished = run_.phase.is_completed()};
 }
 
 void Scheduler::OnForget(const Member& member) {
@@ -224,11 +203,6 @@ void Scheduler::OnForget(const Member& member) {
   owners_.Forget(member.peer.node);
   commands_.requests().Forget(member);
   view_maker_.Forget(member);
-}
-
-std::string Scheduler::StatusJson(Micros now) const {
-  return pando::StatusJson(now, {plan_, phase_, views_, membership_, progress_, history_,
-                                 verification_, snapshots_, owners_, view_maker_, faults_});
 }
 
 }  // namespace pando

@@ -8,11 +8,12 @@
 // clang-format off
 //   part                                    | owns
 //   ----------------------------------------+-------------------------------------------------------
-//   ViewLedger, JournaledOutbox, RunPhase,  | the view; what is sent; the phase; faults; results:
-//   FaultLedger, EvaluationHistory          | facts that many parts use
-//   RunProgress                             | committed versions, scalars
-//   RunMembers                              | members and their leases
-//   Rollback                                | whether a rollback is pending
+//   RunFacts                                | what many parts use:
+//   - ViewLedger, JournaledOutbox, RunPhase | the view; what is sent; the phase
+//   - FaultLedger, EvaluationHistory        | faults; results
+//   - RunProgress                           | committed versions, scalars
+//   - RunMembers                            | members and their leases
+//   - Rollback                              | whether a rollback is pending
 //   Silences                                | pairs of members that do not hear each other
 //   EvaluationRounds                        | slices of the test set
 //   Snapshots                               | stored versions
@@ -32,7 +33,6 @@
 // Threads: none. Events go to the RunObserver, in order.
 #pragma once
 
-#include <optional>
 #include <string>
 
 #include "proto/core.h"
@@ -44,18 +44,7 @@ namespace pando {
 
 class Scheduler : public ProtocolCore, private JournaledState, private MembershipObserver {
  public:
-  struct Options {
-    PeerId self;
-    JobId job;
-    std::string job_toml;
-    std::string snapshot_dir;             // sent to every node; empty: the run stores no snapshots
-    Micros started_at{0};                 // when the job began, on the machine's steady clock
-    Step next_row;                        // OnStepMetrics continues from here
-    std::optional<SchedulerState> state;  // of the journal, if there is one
-    bool is_fresh = false;  // with a state: all nodes are new, and a new generation begins from the
-                            // last snapshot (`pando resume`)
-    Micros stop_grace = std::chrono::milliseconds(500);
-  };
+  using Options = SchedulerOptions;
   using Phase = SchedulerPhase;
 
   // `plan`, `journal`, `observer` and `outbox` outlive the scheduler.
@@ -67,36 +56,37 @@ class Scheduler : public ProtocolCore, private JournaledState, private Membershi
   Micros NextDeadline() const override;
   // The connection of a process broke: it is dead unless a message of it comes soon.
   void OnDisconnect(Micros now, Incarnation incarnation) {
-    membership_.OnDisconnect(now, incarnation);
+    run_.membership.OnDisconnect(now, incarnation);
   }
   // Ends the run early: Ctrl-C, or nodes are missing. No effect on a run that is ending.
   void End(Micros now, StopReason reason, std::string text) {
-    phase_.End(now, reason, std::move(text));
+    run_.phase.End(now, reason, std::move(text));
   }
 
-  Phase phase() const { return phase_.phase(); }
-  bool finished() const { return phase_.is_finished(); }
+  Phase phase() const { return run_.phase.phase(); }
+  bool finished() const { return run_.phase.is_finished(); }
   // The journal refuses; for example another scheduler leads the run. The process must leave and
   // send nothing more.
-  bool fenced() const { return outbox_.fenced(); }
-  const Status& journal_status() const { return outbox_.status(); }
+  bool fenced() const { return run_.outbox.fenced(); }
+  const Status& journal_status() const { return run_.outbox.status(); }
   // How the run ended.  REQUIRES: phase() >= kStopping.
-  const Stop& stop() const { return phase_.stop(); }
+  const Stop& stop() const { return run_.phase.stop(); }
   // Whether a group ended because it lost a member, which it cannot go on without.
-  bool has_lost_member() const { return phase_.has_lost_member(); }
-  const View& view() const { return views_.view(); }
-  Version committed() const { return progress_.committed(); }
+  bool has_lost_member() const { return run_.phase.has_lost_member(); }
+  const View& view() const { return run_.view(); }
+  Version committed() const { return run_.progress.committed(); }
   // The version that the run ends with, as far as is known: an early stop makes it a lower one.
-  Version final_version() const { return history_.final_version(); }
+  Version final_version() const { return run_.history.final_version(); }
   // Time in which steps were made: from the first view on, evaluations left out.
-  Micros TrainingTime(Micros now) const { return phase_.TrainingTime(now); }
+  Micros TrainingTime(Micros now) const { return run_.phase.TrainingTime(now); }
   // "2 of 3 workers, 1 of 2 servers": what kGathering waits for.
-  std::string MissingText() const { return membership_.MissingText(); }
+  std::string MissingText() const { return run_.membership.MissingText(); }
   // What the run cannot continue without: "no worker"; empty if it continues.
   std::string WaitingText() const { return view_maker_.WaitingText(); }
+  // The answer to `pando status`: the run's phase, progress, members and faults.
   std::string StatusJson(Micros now) const;
   VerificationState verification() const { return verification_.State(); }
-  const RunMembers& membership() const { return membership_; }
+  const RunMembers& membership() const { return run_.membership; }
 
  private:
   void Begin(Micros now);
@@ -105,19 +95,11 @@ class Scheduler : public ProtocolCore, private JournaledState, private Membershi
   void RepeatUnanswered(Micros now);
 
   SchedulerState State() const override;
-  void OnJournaled() override { snapshots_.OnJournaled(); }
+  void OnJournaled() override { snapshots_.ledger().OnJournaled(); }
   void OnWelcome(Micros now, const Member& member) override { silences_.OnWelcome(now, member); }
   void OnForget(const Member& member) override;
 
-  const JobPlan& plan_;
-  ViewLedger views_;
-  JournaledOutbox outbox_;
-  RunPhase phase_;
-  FaultLedger faults_;
-  EvaluationHistory history_;
-  RunProgress progress_;
-  RunMembers membership_;
-  Rollback rollback_;
+  RunFacts run_;
   Silences silences_;
   EvaluationRounds evaluations_;
   Snapshots snapshots_;

@@ -1,5 +1,7 @@
 #include "scheduler/silences.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 namespace pando {
@@ -12,21 +14,21 @@ constexpr Micros kAvoidTime = std::chrono::seconds(5);
 // If the scheduler does not hear the peer either, the peer's own lease decides: it is long where a
 // death is expensive (P28). After a pause of this process nothing is known yet (P27).
 void Silences::OnPeerSilent(Micros now, const PeerId& from, const PeerSilent& silent) {
-  const Members& members = parts_.membership.members();
+  const Members& members = run_.members();
   const Member& reporter = *members.Find(from.incarnation);
   const Member* peer = members.Find(silent.peer.incarnation);
-  if (peer == nullptr || !parts_.phase.is_running() || parts_.rollback.is_pending()) return;
-  const std::string text = reporter.Name() + " has received nothing from " + peer->Name() +
-                           " for " + std::to_string(silent.silent_ms) + " ms";
+  if (peer == nullptr || !run_.phase.is_running() || run_.rollback.is_pending()) return;
+  const std::string text = fmt::format("{} has received nothing from {} for {} ms", reporter.Name(),
+                                       peer->Name(), silent.silent_ms);
   const bool is_worker_silent = peer->role() == Role::kWorker;
   const bool is_reporter_worker = reporter.role() == Role::kWorker;
   const bool is_between_servers = !is_worker_silent && !is_reporter_worker;
-  const bool is_needed = is_between_servers && HasPartials(plan_.job.optimizer) &&
-                         LeadsShards(parts_.views.view(), peer->peer.node);
+  const bool is_needed = is_between_servers && HasPartials(run_.plan.job.optimizer) &&
+                         LeadsShards(run_.view(), peer->peer.node);
   if (is_between_servers && !is_needed) return OnSilentBackup(now, reporter, *peer, text);
-  if (parts_.membership.leases().IsUnheard(now, peer->peer.node)) return;
+  if (run_.membership.leases().IsUnheard(now, peer->peer.node)) return;
   if (!is_needed && is_worker_silent == is_reporter_worker) return;
-  parts_.outbox.Tell(now, "silent", peer->Name(), text, /*is_notable=*/true);
+  run_.outbox.TellNotable(now, "silent", peer->Name(), "{}", text);
   if (is_worker_silent) return OnSilentPair(now, *peer, reporter);
   OnSilentPair(now, reporter, *peer);
 }
@@ -34,20 +36,14 @@ void Silences::OnPeerSilent(Micros now, const PeerId& from, const PeerSilent& si
 // The backup goes, unless the primary needs its values (P14 to P16).
 void Silences::OnSilentBackup(Micros now, const Member& primary, const Member& backup,
                               const std::string& text) {
-  bool is_backup = false;
-  for (const ShardPlacement& placement : parts_.views.view().shards) {
-    if (placement.primary.node != primary.peer.node) continue;
-    const auto is_it = [&](const PeerId& peer) { return peer.node == backup.peer.node; };
-    is_backup |= std::ranges::any_of(placement.in_sync_backups, is_it);
-    is_backup |= std::ranges::any_of(placement.syncing_backups,
-                                     [&](const auto& s) { return is_it(s.peer); });
-  }
+  const bool is_backup = std::ranges::any_of(run_.view().shards, [&](const ShardPlacement& shard) {
+    return shard.primary.node == primary.peer.node && HasBackupOn(shard, backup.peer.node);
+  });
   if (!is_backup || !silent_backups_.insert({primary.peer.node, backup.peer.node}).second) return;
   avoided_until_[backup.peer.node] = now + kAvoidTime;
-  parts_.outbox.Tell(now, "silent", backup.Name(),
-                     text + "; " + backup.Name() + " is no longer its backup",
-                     /*is_notable=*/true);
-  parts_.views.RequestView(now);
+  run_.outbox.TellNotable(now, "silent", backup.Name(), "{}; {} is no longer its backup", text,
+                          backup.Name());
+  run_.views.RequestView(now);
 }
 
 // The server goes if others do not hear it either, or if there are no others and it is not the
@@ -60,16 +56,15 @@ void Silences::OnSilentPair(Micros now, const Member& reporter, const Member& se
   Silence& silence = silences[{registration.host, registration.process_id}];
   silence = {now, silence.count + 1};
   const Role role = reporter.role();
-  const uint32_t reporters =
-      parts_.membership.members().CountReady(role) - (role == Role::kServer ? 1 : 0);
+  const size_t reporters = run_.members().CountReady(role) - (role == Role::kServer ? 1 : 0);
   const bool is_server = reporters <= 1 ? silence.count >= 2 || silences.size() >= 2
                                         : silences.size() >= 2 && 2 * silences.size() >= reporters;
-  parts_.membership.OnDeath(now, is_server ? server.peer.node : reporter.peer.node, "silence",
-                            "lease");
+  run_.membership.OnDeath(now, is_server ? server.peer.node : reporter.peer.node, "silence",
+                          "lease");
 }
 
 Micros Silences::Memory() const {
-  return kAvoidTime + 4 * std::chrono::milliseconds(plan_.job.lease_ms);
+  return kAvoidTime + 4 * std::chrono::milliseconds(run_.plan.job.lease_ms);
 }
 
 void Silences::OnWelcome(Micros now, const Member& member) {
@@ -98,7 +93,7 @@ std::set<NodeId> Silences::Avoided(Micros now) const {
 
 void Silences::RequestViews(Micros now) {
   for (const auto& [node, until] : avoided_until_) {
-    if (now < until) parts_.views.RequestView(until);
+    if (now < until) run_.views.RequestView(until);
   }
 }
 

@@ -15,21 +15,13 @@
 #include <string>
 #include <utility>
 
-#include "scheduler/members/membership.h"
-#include "scheduler/rollback.h"
+#include "scheduler/run_facts.h"
 
 namespace pando {
 
 class Silences {
  public:
-  struct Parts {  // all outlive this
-    RunMembers& membership;
-    const RunPhase& phase;
-    const Rollback& rollback;
-    JournaledOutbox& outbox;
-    ViewLedger& views;
-  };
-  Silences(const JobPlan& plan, const Parts& parts) : plan_(plan), parts_(parts) {}
+  explicit Silences(RunFacts& run) : run_(run) {}  // `run` outlives this
 
   void OnPeerSilent(Micros now, const PeerId& from, const PeerSilent& silent);
   // A process that did not hear some server twice, and joins again, is avoided for a while.
@@ -57,8 +49,7 @@ class Silences {
   Micros Memory() const;
   bool IsOftenSilent(Micros now, const Register& registration) const;
 
-  const JobPlan& plan_;
-  const Parts parts_;
+  RunFacts& run_;
   // By server, of workers' processes: they join again under other names.
   std::map<NodeId, std::map<Process, Silence>> silences_;
   std::set<std::pair<NodeId, NodeId>> silent_backups_;  // primary's server, backup's

@@ -1,20 +1,23 @@
-#include "scheduler/status_json.h"
-
+// The answer to `pando status`: Scheduler::StatusJson.
 #include <algorithm>
 #include <array>
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "scheduler/scheduler.h"
+
 namespace pando {
 namespace {
+
+using Json = nlohmann::ordered_json;
 
 // The newest faults: a client that asks and does not read must not use much memory. The summary has
 // them all.
 constexpr size_t kFaultsShownMax = 32;
 
 // Host names come from the wire: bytes that are not UTF-8 are replaced.
-std::string DumpText(const nlohmann::ordered_json& json) {
-  return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+std::string DumpText(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 const char* HealthText(const Member& member, bool is_suspected) {
@@ -24,13 +27,11 @@ const char* HealthText(const Member& member, bool is_suspected) {
   return member.is_ready ? "ready" : "starting";
 }
 
-nlohmann::ordered_json TimeJson(double ms) {
-  return ms < 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(ms);
-}
+Json TimeJson(double ms) { return ms < 0 ? Json() : Json(ms); }
 
 // As in the summary.
-nlohmann::ordered_json FaultJson(const FaultRecord& fault) {
-  nlohmann::ordered_json entry;
+Json FaultJson(const FaultRecord& fault) {
+  Json entry;
   entry["action"] = fault.action;
   entry["target"] = fault.target;
   entry["step"] = fault.step.value();
@@ -43,9 +44,9 @@ nlohmann::ordered_json FaultJson(const FaultRecord& fault) {
 }
 
 // The entries that every role has.
-nlohmann::ordered_json MemberJson(const Member& member, const Leases& leases, Micros now) {
+Json MemberJson(const Member& member, const Leases& leases, Micros now) {
   const NodeId node = member.peer.node;
-  nlohmann::ordered_json entry;
+  Json entry;
   entry["name"] = member.Name();
   entry["role"] = EnumName(member.role());
   entry["rank"] = member.rank;
@@ -82,115 +83,112 @@ std::string LateNames(const Members& members, Step step) {
   return names.empty() ? "the sum" : names;
 }
 
-bool IsGroup(const StatusParts& parts) { return parts.plan.job.strategy == Strategy::kAllreduce; }
-
 // A worker's share of the work, and its speed and waits.
-void AddComputing(const StatusParts& parts, const Member& member, nlohmann::ordered_json* entry) {
+void AddComputing(const RunFacts& run, const OwnerPlan& owners, const Member& member, Json& entry) {
   const Heartbeat& heartbeat = member.heartbeat;
-  (*entry)["micro_batches"] =
-      std::ranges::count(parts.views.view().owners, member.peer.node, &MicroBatchOwner::worker);
-  (*entry)["micro_batch_us"] = parts.owners.micro_batch_us(member.peer.node);
-  (*entry)["data_stall_us"] = heartbeat.data_stall_us;
-  (*entry)["exposed_sync_us"] = heartbeat.exposed_sync_us;
+  entry["micro_batches"] =
+      std::ranges::count(run.view().owners, member.peer.node, &MicroBatchOwner::worker);
+  entry["micro_batch_us"] = owners.micro_batch_us(member.peer.node);
+  entry["data_stall_us"] = heartbeat.data_stall_us;
+  entry["exposed_sync_us"] = heartbeat.exposed_sync_us;
   if (heartbeat.gpu_memory_bytes == 0) return;
-  (*entry)["gpu_memory_bytes"] = heartbeat.gpu_memory_bytes;
-  (*entry)["gpu_percent"] = heartbeat.gpu_percent;
+  entry["gpu_memory_bytes"] = heartbeat.gpu_memory_bytes;
+  entry["gpu_percent"] = heartbeat.gpu_percent;
 }
 
 // A member's connections, by what carries the payloads.
-void AddLines(const StatusParts& parts, const Member& member, nlohmann::ordered_json* entry) {
+void AddLines(const RunFacts& run, const Member& member, Json& entry) {
   const Heartbeat& heartbeat = member.heartbeat;
-  if (IsGroup(parts)) {  // the one to rank 0's lane carries no gradients
-    const uint32_t peers = member.role() == Role::kWorker ? parts.plan.job.workers - 1 : 0;
-    if (parts.phase.is_running() && peers > 0) (*entry)["lines"] = {{"group", peers}};
+  if (run.IsGroup()) {  // the one to rank 0's lane carries no gradients
+    const uint32_t peers = member.role() == Role::kWorker ? run.plan.job.workers - 1 : 0;
+    if (run.phase.is_running() && peers > 0) entry["lines"] = {{"group", peers}};
   } else if (heartbeat.tcp_lines + heartbeat.ipc_lines + heartbeat.shm_lines > 0) {
-    (*entry)["lines"] = {
+    entry["lines"] = {
         {"tcp", heartbeat.tcp_lines}, {"ipc", heartbeat.ipc_lines}, {"shm", heartbeat.shm_lines}};
   }
 }
 
 // What a member waits for.
-void AddWaiting(const StatusParts& parts, const Member& member, nlohmann::ordered_json* entry) {
+void AddWaiting(const RunFacts& run, const Member& member, Json& entry) {
   const Heartbeat& heartbeat = member.heartbeat;
   if (heartbeat.activity != Activity::kWaitingForParameters) return;
-  const Members& members = parts.membership.members();
+  const Members& members = run.members();
   const Member* owing = members.Find(heartbeat.waiting_for.node);
-  if (owing != nullptr) (*entry)["waiting_for"] = owing->Name();
-  if (IsGroup(parts)) (*entry)["waiting_for"] = LateNames(members, heartbeat.step);
-  (*entry)["waiting_ms"] = heartbeat.waiting_ms;
+  if (owing != nullptr) entry["waiting_for"] = owing->Name();
+  if (run.IsGroup()) entry["waiting_for"] = LateNames(members, heartbeat.step);
+  entry["waiting_ms"] = heartbeat.waiting_ms;
 }
 
-nlohmann::ordered_json NodesJson(const StatusParts& parts, Micros now) {
-  nlohmann::ordered_json nodes = nlohmann::ordered_json::array();
-  const auto replicas = ReplicaCounts(parts.views.view());
-  for (const auto& [node, member] : parts.membership.members().all()) {
-    nlohmann::ordered_json entry = MemberJson(member, parts.membership.leases(), now);
+Json NodesJson(Micros now, const RunFacts& run, const OwnerPlan& owners) {
+  Json nodes = Json::array();
+  const auto replicas = ReplicaCounts(run.view());
+  for (const auto& [node, member] : run.members().all()) {
+    Json entry = MemberJson(member, run.membership.leases(), now);
     if (const auto it = replicas.find(node); it != replicas.end()) {
       entry["primaries"] = it->second[0];
       entry["backups"] = it->second[1];
       entry["syncing"] = it->second[2];
     }
-    if (member.role() == Role::kWorker) AddComputing(parts, member, &entry);
-    AddLines(parts, member, &entry);
-    AddWaiting(parts, member, &entry);
+    if (member.role() == Role::kWorker) AddComputing(run, owners, member, entry);
+    AddLines(run, member, entry);
+    AddWaiting(run, member, entry);
     nodes.push_back(std::move(entry));
   }
   return nodes;
 }
 
 // What the run has made: verified micro-batches, evaluations, snapshots.
-void AddResults(const StatusParts& parts, nlohmann::ordered_json* status) {
-  if (parts.plan.job.verify_every != 0) {  // micro-batches (P41)
-    const VerificationState verification = parts.verification.State();
-    (*status)["verification"] = {{"agreed", verification.agreed_count},
-                                 {"unverified", verification.unverified_count}};
+void AddResults(const RunFacts& run, const VerificationState& verification,
+                const std::vector<SnapshotManifest>& snapshots, Json& status) {
+  if (run.plan.job.verify_every != 0) {  // micro-batches (P41)
+    status["verification"] = {{"agreed", verification.agreed_count},
+                              {"unverified", verification.unverified_count}};
   }
-  const std::vector<EvaluationSummary>& evaluations = parts.history.all();
+  const std::vector<EvaluationSummary>& evaluations = run.history.all();
   if (!evaluations.empty() && evaluations.back().sample_count != 0) {  // the newest
     const EvaluationSummary& newest = evaluations.back();
-    (*status)["evaluation"] = {{"version", newest.version.value()},
-                               {"accuracy", newest.accuracy()},
-                               {"top5_accuracy", newest.top5_accuracy()}};
+    status["evaluation"] = {{"version", newest.version.value()},
+                            {"accuracy", newest.accuracy()},
+                            {"top5_accuracy", newest.top5_accuracy()}};
   }
-  (*status)["snapshots"] = nlohmann::ordered_json::array();
-  for (const SnapshotManifest& manifest : parts.snapshots.ledger().complete()) {
-    (*status)["snapshots"].push_back({{"generation", manifest.snapshot.generation},
-                                      {"version", manifest.snapshot.version.value()}});
+  status["snapshots"] = Json::array();
+  for (const SnapshotManifest& manifest : snapshots) {
+    status["snapshots"].push_back({{"generation", manifest.snapshot.generation},
+                                   {"version", manifest.snapshot.version.value()}});
   }
 }
 
-void AddFaults(const StatusParts& parts, nlohmann::ordered_json* status) {
-  (*status)["faults"] = nlohmann::ordered_json::array();
-  const std::vector<FaultRecord> faults = parts.faults.records();
+void AddFaults(const FaultLedger& ledger, Json& status) {
+  status["faults"] = Json::array();
+  const std::vector<FaultRecord> faults = ledger.records();
   const size_t shown = std::min(faults.size(), kFaultsShownMax);
   for (size_t i = faults.size() - shown; i < faults.size(); ++i)
-    (*status)["faults"].push_back(FaultJson(faults[i]));
-  (*status)["fault_count"] = faults.size();
+    status["faults"].push_back(FaultJson(faults[i]));
+  status["fault_count"] = faults.size();
 }
 
 }  // namespace
 
-std::string StatusJson(Micros now, const StatusParts& parts) {
-  nlohmann::ordered_json status;
-  status["phase"] = EnumName(parts.phase.phase());
-  const std::string waiting = parts.view_maker.WaitingText();
-  if (parts.phase.is_gathering()) {
-    status["waiting_for"] = parts.membership.MissingText();
+std::string Scheduler::StatusJson(Micros now) const {
+  Json status;
+  status["phase"] = EnumName(run_.phase.phase());
+  const std::string waiting = WaitingText();
+  if (run_.phase.is_gathering()) {
+    status["waiting_for"] = MissingText();
   } else if (!waiting.empty()) {
     status["waiting_for"] = waiting;
   }
-  const View& view = parts.views.view();
-  status["clock_us"] = now.count();  // of this machine's steady clock: node/clock_probe
-  status["step"] = parts.progress.committed().value();
-  status["step_count"] = parts.history.final_version().value();
-  status["term"] = parts.views.term();
-  status["view"] = view.id.number;
-  status["generation"] = view.generation;
-  status["model"] = parts.plan.job.model;
-  status["dataset"] = parts.plan.job.dataset;
-  status["nodes"] = NodesJson(parts, now);
-  AddResults(parts, &status);
-  AddFaults(parts, &status);
+  status["clock_us"] = now.count();  // of this machine's steady clock: node/process_timeline
+  status["step"] = committed().value();
+  status["step_count"] = final_version().value();
+  status["term"] = run_.views.term();
+  status["view"] = view().id.number;
+  status["generation"] = view().generation;
+  status["model"] = run_.plan.job.model;
+  status["dataset"] = run_.plan.job.dataset;
+  status["nodes"] = NodesJson(now, run_, owners_);
+  AddResults(run_, verification_.State(), snapshots_.ledger().complete(), status);
+  AddFaults(run_.faults, status);
   return DumpText(status);
 }
 

@@ -8,29 +8,15 @@
 
 #include "scheduler/evaluations.h"
 #include "scheduler/ledgers/verify_ledger.h"
-#include "scheduler/members/membership.h"
-#include "scheduler/rollback.h"
 #include "scheduler/snapshots.h"
 
 namespace pando {
 
 class GradientComparison {
  public:
-  struct Parts {  // all outlive this
-    RunMembers& membership;
-    ViewLedger& views;
-    RunPhase& phase;
-    Rollback& rollback;
-    const RunProgress& progress;
-    const EvaluationHistory& history;
-    EvaluationRounds& evaluations;
-    Snapshots& snapshots;
-    RunObserver& observer;
-    JournaledOutbox& outbox;
-  };
-  // `state`: what the journal has, if there is one.
-  GradientComparison(const JobPlan& plan, const std::optional<SchedulerState>& state,
-                     const Parts& parts);
+  // `state`: what the journal has, if there is one. The references outlive this.
+  GradientComparison(RunFacts& run, const std::optional<SchedulerState>& state,
+                     EvaluationRounds& evaluations, Snapshots& snapshots);
 
   void OnGradientHashes(Micros now, const PeerId& from, const GradientHashes& hashes);
   void Tick(Micros now);
@@ -59,8 +45,9 @@ class GradientComparison {
   void Judge(Micros now, NodeId judge, const GradientHash& report);
   void Expel(Micros now, const Opinion& wrong, const Dispute& dispute);
 
-  const JobPlan& plan_;
-  const Parts parts_;
+  RunFacts& run_;
+  EvaluationRounds& evaluations_;
+  Snapshots& snapshots_;
   VerifyLedger ledger_;
   std::optional<Dispute> dispute_;
   uint32_t dispute_count_ = 0;

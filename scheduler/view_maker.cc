@@ -40,36 +40,33 @@ void ViewMaker::Tick(Micros now) {
 
 Micros ViewMaker::NextDeadline() const {
   const bool may_make =
-      parts_.phase.is_running() && !parts_.rollback.is_pending() && parts_.membership.HasHeardAll();
-  return may_make ? parts_.views.due_at() : kNever;
+      run_.phase.is_running() && !run_.rollback.is_pending() && run_.membership.HasHeardAll();
+  return may_make ? run_.views.due_at() : kNever;
 }
 
-void ViewMaker::RequestViewForGroup(Micros now) { parts_.views.RequestView(now + kGatherTime); }
+void ViewMaker::RequestViewForGroup(Micros now) { run_.views.RequestView(now + kGatherTime); }
 
 void ViewMaker::Make(Micros now) {
-  const View& view = parts_.views.view();
-  const Members& members = parts_.membership.members();
-  parts_.views.DropRequest();
+  const View& view = run_.view();
+  const Members& members = run_.members();
+  run_.views.DropRequest();
   View next = view;
-  next.id = parts_.views.NextId();
-  next.nodes.clear();
-  for (const auto& [node, member] : members.all()) {
-    if (member.takes_part()) next.nodes.push_back(member.Info());
-  }
-  parts_.silences.RequestViews(now);
+  next.id = run_.views.NextId();
+  next.nodes = members.NodeInfos();
+  silences_.RequestViews(now);
   AddSynced(next);
-  parts_.silences.ApplyTo(next);
-  const std::vector<PlacementServer> servers = members.Servers(parts_.silences.Avoided(now));
-  if (!DropLostReplicas(plan_.shards, servers, next.id, next.shards))
-    return parts_.rollback.Plan(now, "no server in sync is left of some shard");
-  const MoveOptions moves{plan_.job.replicas, next.id, kTransferFloatsMax};
-  if (MoveShards(plan_.shards, servers, moves, next.shards))
-    parts_.views.RequestView(now + kMoveInterval);
-  next.owners = parts_.owners.NextOwners(now);
+  silences_.ApplyTo(next);
+  const std::vector<PlacementServer> servers = members.Servers(silences_.Avoided(now));
+  if (!DropLostReplicas(run_.plan.shards, servers, next.id, next.shards))
+    return run_.rollback.Plan(now, "no server in sync is left of some shard");
+  const MoveOptions moves{run_.plan.job.replicas, next.id, kTransferFloatsMax};
+  if (MoveShards(run_.plan.shards, servers, moves, next.shards))
+    run_.views.RequestView(now + kMoveInterval);
+  next.owners = owners_.NextOwners(now);
   const bool is_same = AreSame(next.nodes, view.nodes) && AreSame(next.shards, view.shards) &&
                        AreSame(next.owners, view.owners);
-  if (!is_same || !parts_.views.HasAnnounced()) return Publish(now, std::move(next));
-  parts_.faults.OnView(view.id);  // the lost members had no work
+  if (!is_same || !run_.views.HasAnnounced()) return Publish(now, std::move(next));
+  run_.faults.OnView(view.id);  // the lost members had no work
 }
 
 // Newcomers that their primaries have reported in sync since the last view.
@@ -87,7 +84,7 @@ void ViewMaker::AddSynced(View& next) {
 }
 
 void ViewMaker::OnSynced(Micros now, const PeerId& from, const Synced& synced) {
-  const View& view = parts_.views.view();
+  const View& view = run_.view();
   for (const SyncedItem& item : synced.items) {
     if (item.shard.value() >= view.shards.size()) continue;
     const ShardPlacement& placement = view.shards[item.shard.value()];
@@ -104,69 +101,66 @@ void ViewMaker::OnSynced(Micros now, const PeerId& from, const Synced& synced) {
 // ---- publishing views --------------------------------------------------------------------------
 
 void ViewMaker::Publish(Micros now, View next) {
-  const bool had_worker = parts_.views.view().owners.empty() || WaitingText().empty();
-  parts_.views.Publish(std::move(next));
-  parts_.outbox.MarkChanged();
-  parts_.final_weights.OnView(now);
-  parts_.progress.OnView();
-  parts_.evaluations.OnView();
-  parts_.owners.OnView(now);
-  const View& view = parts_.views.view();
-  parts_.faults.OnView(view.id);
-  parts_.outbox.RepeatAt(now);
-  uint32_t syncing = 0;
-  for (const ShardPlacement& placement : view.shards)
-    syncing += static_cast<uint32_t>(placement.syncing_backups.size());
-  const Members& members = parts_.membership.members();
-  parts_.outbox.Tell(now, "view", "",
-                     "view " + std::to_string(view.id.number) + ": " +
-                         std::to_string(members.CountReady(Role::kWorker)) + " workers, " +
-                         std::to_string(members.CountReady(Role::kServer)) + " servers, " +
-                         std::to_string(view.shards.size()) + " shards, " +
-                         std::to_string(syncing) + " replicas syncing");
+  const bool had_worker = run_.view().owners.empty() || WaitingText().empty();
+  run_.views.Publish(std::move(next));
+  run_.outbox.MarkChanged();
+  final_weights_.OnView(now);
+  run_.progress.OnView();
+  evaluations_.OnView();
+  owners_.OnView(now);
+  const View& view = run_.view();
+  run_.faults.OnView(view.id);
+  run_.outbox.RepeatAt(now);
+  size_t syncing = 0;
+  for (const ShardPlacement& placement : view.shards) syncing += placement.syncing_backups.size();
+  const Members& members = run_.members();
+  run_.outbox.Tell(now, "view", "",
+                   "view {}: {} workers, {} servers, {} shards, {} replicas syncing",
+                   view.id.number, members.CountReady(Role::kWorker),
+                   members.CountReady(Role::kServer), view.shards.size(), syncing);
   const std::string waiting = WaitingText();
   if (had_worker && !waiting.empty())
-    parts_.outbox.Tell(now, "waiting", "", "the job waits: " + waiting, true);
+    run_.outbox.TellNotable(now, "waiting", "", "the job waits: {}", waiting);
 }
 
 void ViewMaker::RepeatTo(const PeerId& lane) {
-  const View& view = parts_.views.view();
-  if (acked_.Newest(lane) < view.id) parts_.outbox.Send(lane, ViewUpdate{view});
+  const View& view = run_.view();
+  if (acked_.Newest(lane) < view.id) run_.outbox.Send(lane, ViewUpdate{view});
 }
 
 void ViewMaker::OnViewAck(Micros now, const Envelope& envelope, const ViewAck& ack) {
   const PeerId& from = envelope.sender;
-  const Member& member = *parts_.membership.members().Find(from.incarnation);
-  if (parts_.phase.is_running() && !parts_.views.IsOurs(ack.id, ack.generation))
-    return parts_.rollback.OnNewsBeyond(now, member, ack.id, ack.generation);
+  const Member& member = run_.Sender(from);
+  if (run_.phase.is_running() && !run_.views.IsOurs(ack.id, ack.generation))
+    return run_.rollback.OnNewsBeyond(now, member, ack.id, ack.generation);
   // A member that answers an earlier life of the scheduler has the view from another member, and
   // does not know this life yet.
-  if (envelope.receiver.incarnation != parts_.outbox.self().incarnation) return;
+  if (envelope.receiver.incarnation != run_.outbox.self().incarnation) return;
   acked_.OnAck(from, ack.id);
-  if (HaveAllAcked()) parts_.faults.Recover(now, "scheduler");
+  if (HaveAllAcked()) run_.faults.Recover(now, "scheduler");
 }
 
 // Whether every lane has a view of this life of the scheduler.
 bool ViewMaker::HaveAllAcked() const {
-  for (const auto& [node, member] : parts_.membership.members().all()) {
+  for (const auto& [node, member] : run_.members().all()) {
     if (!member.takes_part()) continue;
     for (const PeerId& lane : member.Peers()) {
-      if (acked_.Newest(lane).term != parts_.views.term()) return false;
+      if (acked_.Newest(lane).term != run_.views.term()) return false;
     }
   }
   return true;
 }
 
 std::string ViewMaker::WaitingText() const {
-  if (parts_.phase.is_gathering()) return "for " + parts_.membership.MissingText();
-  if (parts_.rollback.is_pending()) {
-    const bool has_server = parts_.membership.members().CountReady(Role::kServer) != 0;
+  if (run_.phase.is_gathering()) return "for " + run_.membership.MissingText();
+  if (run_.rollback.is_pending()) {
+    const bool has_server = run_.members().CountReady(Role::kServer) != 0;
     return has_server ? "restoring the last snapshot" : "no server";
   }
-  const bool has_worker = std::ranges::any_of(
-      parts_.views.view().owners,
-      [](const MicroBatchOwner& owner) { return owner.worker != kUnknownNode; });
-  return parts_.phase.is_running() && !has_worker ? "no worker" : "";
+  const bool has_worker = std::ranges::any_of(run_.view().owners, [](const MicroBatchOwner& owner) {
+    return owner.worker != kUnknownNode;
+  });
+  return run_.phase.is_running() && !has_worker ? "no worker" : "";
 }
 
 }  // namespace pando

@@ -1,6 +1,6 @@
 // ViewMaker makes and publishes views: which processes take part, where the shards are, and which
-// worker computes what (P17, P24). It repeats each view until every lane has acknowledged it. Part
-// of the scheduler core. Threads: none.
+// worker computes what (P17, P24). It repeats each view until every lane and worker has
+// acknowledged it. Part of the scheduler core. Threads: none.
 #pragma once
 
 #include <set>
@@ -8,9 +8,7 @@
 #include <utility>
 
 #include "scheduler/final_weights.h"
-#include "scheduler/members/lane_acks.h"
 #include "scheduler/placement/owner_plan.h"
-#include "scheduler/silences.h"
 
 namespace pando {
 
@@ -19,20 +17,14 @@ class ViewMaker {
   // The least time between two views that move shards, unless a report arrives.
   static constexpr Micros kMoveInterval = std::chrono::milliseconds(200);
 
-  struct Parts {  // all outlive this
-    const RunMembers& membership;
-    ViewLedger& views;
-    const RunPhase& phase;
-    Rollback& rollback;
-    Silences& silences;
-    OwnerPlan& owners;
-    RunProgress& progress;
-    EvaluationRounds& evaluations;
-    FinalWeights& final_weights;
-    FaultLedger& faults;
-    JournaledOutbox& outbox;
-  };
-  ViewMaker(const JobPlan& plan, const Parts& parts) : plan_(plan), parts_(parts) {}
+  // All outlive this.
+  ViewMaker(RunFacts& run, Silences& silences, OwnerPlan& owners, EvaluationRounds& evaluations,
+            FinalWeights& final_weights)
+      : run_(run),
+        silences_(silences),
+        owners_(owners),
+        evaluations_(evaluations),
+        final_weights_(final_weights) {}
 
   // Makes the view that is due.
   void Tick(Micros now);
@@ -56,10 +48,13 @@ class ViewMaker {
   void AddSynced(View& next);
   bool HaveAllAcked() const;
 
-  const JobPlan& plan_;
-  const Parts parts_;
-  std::set<std::pair<uint32_t, SyncingBackup>>
-      synced_;  // shard, newcomer: in sync, says its source
+  RunFacts& run_;
+  Silences& silences_;
+  OwnerPlan& owners_;
+  EvaluationRounds& evaluations_;
+  FinalWeights& final_weights_;
+  // Shard, newcomer: in sync, says its source.
+  std::set<std::pair<uint32_t, SyncingBackup>> synced_;
   LaneAcks<ViewId> acked_;
 };
 

@@ -2,27 +2,17 @@
 
 #include <utility>
 
-#include "common/add_floats.h"
 #include "common/check.h"
+#include "common/float_buffer.h"
 #include "common/mutation.h"
 
 namespace pando {
-
-void Aggregator::Begin(const MicroBatchTree& tree) {
-  tree_ = tree;
-  sums_.clear();
-  right_half_.reset();
-}
 
 bool Aggregator::HoldsAncestorOrSelf(TreeNode node) const {
   for (;; node = tree_.Parent(node)) {
     if (sums_.contains(node)) return true;
     if (node == MicroBatchTree::kRoot) return false;
   }
-}
-
-void Aggregator::DropDescendants(TreeNode node) {
-  std::erase_if(sums_, [&](const auto& held) { return tree_.IsAncestor(node, held.first); });
 }
 
 Aggregator::Sum Aggregator::Merge(const Sum& left, const Sum& right) {
@@ -97,8 +87,6 @@ bool Aggregator::AddInArrivalOrder(TreeNode node, const Blob& payload) {
   sums_.emplace(all ? MicroBatchTree::kRoot : kRunningSum, std::move(sum));
   return true;
 }
-
-bool Aggregator::is_complete() const { return sums_.contains(MicroBatchTree::kRoot); }
 
 const Blob& Aggregator::root() {
   const auto it = sums_.find(MicroBatchTree::kRoot);

@@ -24,13 +24,17 @@ class Aggregator {
       : pool_(float_count, buffers), float_count_(float_count), codec_(codec) {}
 
   // Forgets everything and waits for the contributions of a step with this tree.
-  void Begin(const MicroBatchTree& tree);
+  void Begin(const MicroBatchTree& tree) {
+    tree_ = tree;
+    sums_.clear();
+    right_half_.reset();
+  }
 
   // REQUIRES: IsCanonical(node) in the tree; the payload is of the shard's size as it is sent.
   // False if the node, or an ancestor of it, is held already: it is the same bits and is dropped.
   bool Add(TreeNode node, const Blob& payload);
 
-  bool is_complete() const;
+  bool is_complete() const { return sums_.contains(MicroBatchTree::kRoot); }
   // Makes the last addition.  REQUIRES: is_complete().  The sum over all samples of the step,
   // unscaled. A copy of the blob keeps the bytes after the step, for repeats (P8, P22).
   const Blob& root();
@@ -51,7 +55,9 @@ class Aggregator {
     SharedBuffer own;  // set once this is a sum of ours, which may be added into
   };
   bool HoldsAncestorOrSelf(TreeNode node) const;
-  void DropDescendants(TreeNode node);
+  void DropDescendants(TreeNode node) {
+    std::erase_if(sums_, [&](const auto& held) { return tree_.IsAncestor(node, held.first); });
+  }
   Sum Merge(const Sum& left, const Sum& right);
   Sum Decoded(TreeNode* node, const Blob& payload);
   bool AddInArrivalOrder(TreeNode node, const Blob& payload);  // Mutation::kSumInArrivalOrder

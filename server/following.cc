@@ -2,14 +2,10 @@
 
 #include <utility>
 
-#include "common/mutation.h"
-
 namespace pando {
 
-// P13: roots count between equal views only.
 void Following::OnRoot(const Envelope& envelope, const Root& root) {
-  const bool counts = envelope.view == member_.view().id || Mutated(Mutation::kUnequalViews);
-  if (!counts) return;
+  if (!CountsFor(envelope)) return;
   for (const RootItem& item : root.items) OnRootItem(envelope.sender, item);
   const Replica* metric = replicas_.Find(plan_.metric_shard());
   if (metric != nullptr && metric->primary() == envelope.sender)
@@ -30,11 +26,6 @@ void Following::OnRootItem(const PeerId& from, const RootItem& item) {
   const bool is_known =
       followed != Shard::Followed::kHeld && shard.records().KnownHash(made).has_value();
   Acknowledge(*replica, is_known ? made : shard.newest());
-}
-
-Shard::Followed Following::Follow(Shard& shard, const RootItem& item) {
-  const ProbedWork work(probe_, LaneWork::kUpdate, item.shard, item.step);
-  return shard.Follow({item.step, item.scalars, item.payload, item.factors});
 }
 
 void Following::Acknowledge(const Replica& replica, Version version) {
@@ -74,11 +65,6 @@ void Following::EnterView(const Replicas::Changes& changes) {
     const Replica* replica = replicas_.Find(entry.first);
     return replica == nullptr || !replica->pair();
   });
-}
-
-void Following::Tick() {
-  for (auto& [peer, ack] : acks_out_) member_.Send(peer, std::move(ack));
-  acks_out_.clear();
 }
 
 }  // namespace pando

@@ -6,26 +6,18 @@
 
 #include <map>
 
-#include "proto/view_member.h"
 #include "server/lane_probe.h"
-#include "server/progress_report.h"
-#include "server/replicas.h"
 #include "server/shard_snapshots.h"
 #include "server/transfer.h"
 
 namespace pando {
 
-class Following {
+class Following : LanePart {
  public:
-  // All outlive the part; `probe` may be null.
-  Following(ViewMember& member, Replicas& replicas, const JobPlan& plan,
-            const ShardSnapshots& snapshots, ProgressReport& progress, LaneProbe* probe)
-      : member_(member),
-        replicas_(replicas),
-        plan_(plan),
-        snapshots_(snapshots),
-        progress_(progress),
-        probe_(probe) {}
+  // All outlive it; `probe` may be null.
+  Following(const LanePart& part, const ShardSnapshots& snapshots, ProgressReport& progress,
+            LaneProbe* probe)
+      : LanePart(part), snapshots_(snapshots), progress_(progress), probe_(probe) {}
 
   void OnRoot(const Envelope& envelope, const Root& root);
   void OnChunk(const Envelope& envelope, const Chunk& chunk);
@@ -34,16 +26,20 @@ class Following {
 
   void EnterView(const Replicas::Changes& changes);
   void Clear() { incoming_.clear(); }  // a new generation begins
-  void Tick();                         // sends the acknowledgements
+  // Sends the acknowledgements.
+  void Tick() {
+    for (auto& [peer, ack] : acks_out_) member_.Send(peer, std::move(ack));
+    acks_out_.clear();
+  }
 
  private:
   void OnRootItem(const PeerId& from, const RootItem& item);
-  Shard::Followed Follow(Shard& shard, const RootItem& item);
+  Shard::Followed Follow(Shard& shard, const RootItem& item) {
+    const ProbedWork work(probe_, LaneWork::kUpdate, item.shard, item.step);
+    return shard.Follow({item.step, item.scalars, item.payload, item.factors});
+  }
   void Acknowledge(const Replica& replica, Version version);
 
-  ViewMember& member_;
-  Replicas& replicas_;
-  const JobPlan& plan_;
   const ShardSnapshots& snapshots_;
   ProgressReport& progress_;
   LaneProbe* const probe_;

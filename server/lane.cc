@@ -13,13 +13,13 @@ Lane::Lane(const Options& options, const JobPlan& plan, SnapshotPort& snapshots,
       replicas_(member_, plan, maker_, options.buffers),
       early_(member_),
       life_(member_, options.kind),
-      replies_(member_, replicas_, early_, plan),
+      replies_({member_, replicas_, plan}, early_),
       scalars_(member_, replicas_, plan),
       progress_(member_, replicas_, plan),
-      snapshots_(member_, replicas_, plan, snapshots, report_clock_),
-      norms_(member_, replicas_, plan, maker_, options.lease),
-      replication_(member_, replicas_, plan, options.lease, progress_, report_clock_),
-      following_(member_, replicas_, plan, snapshots_, progress_, options.probe),
+      snapshots_({member_, replicas_, plan}, snapshots, report_clock_),
+      norms_({member_, replicas_, plan}, maker_, options.lease),
+      replication_({member_, replicas_, plan}, options.lease, progress_, report_clock_),
+      following_({member_, replicas_, plan}, snapshots_, progress_, options.probe),
       steps_(plan, {replicas_, scalars_, norms_, replication_, snapshots_, progress_, replies_,
                     options.probe}),
       reports_(member_, report_clock_, {&replication_, &snapshots_}) {}
@@ -54,8 +54,16 @@ void Lane::Route(Micros now, const Envelope& from) {
         scalars_.OnScalars(scalars);
         steps_.AdvanceAll(now);
       },
-      [&](const ProgressAck& ack) { OnProgressAck(now, from, ack); },
-      [&](const ReleasePin& release) { OnReleasePin(now, from, release); },
+      [&](const ProgressAck& ack) {
+        // A newcomer may be reported once the scheduler knows the rows before its image.
+        if (progress_.OnProgressAck(from, ack)) report_clock_.Hasten(now);
+      },
+      [&](const ReleasePin& release) {
+        replicas_.ReleasePins(release.version);
+        steps_.AdvanceAll(now);
+        following_.OnReleasePin();
+        member_.Send(from.sender, PinReleased{release.version});
+      },
       [&](const SnapshotAt& at) { snapshots_.OnSnapshotAt(now, from, at); },
       [&](const SnapshotAck& ack) { snapshots_.OnSnapshotAck(ack); },
       [&](const Stop& stop) { life_.OnStop(from, stop); },
@@ -65,18 +73,6 @@ void Lane::Route(Micros now, const Envelope& from) {
 void Lane::OnSnapshotEvent(Micros now, SnapshotEvent event) {
   const std::optional<ShardId> restored = snapshots_.OnEvent(now, std::move(event));
   if (restored) steps_.OnRestored(now, *restored);
-}
-
-// A newcomer may be reported once the scheduler knows the rows before its image.
-void Lane::OnProgressAck(Micros now, const Envelope& envelope, const ProgressAck& ack) {
-  if (progress_.OnProgressAck(envelope, ack)) report_clock_.Hasten(now);
-}
-
-void Lane::OnReleasePin(Micros now, const Envelope& envelope, const ReleasePin& release) {
-  replicas_.ReleasePins(release.version);
-  steps_.AdvanceAll(now);
-  following_.OnReleasePin();
-  member_.Send(envelope.sender, PinReleased{release.version});
 }
 
 // ---- views -------------------------------------------------------------------------------------
@@ -98,7 +94,7 @@ void Lane::EnterView(Micros now) {
   for (const Envelope& envelope : early_.Take()) OnMessage(now, envelope);
 }
 
-// P21.
+// P21: a lane discards all state when it enters a newer generation.
 void Lane::EnterGeneration() {
   generation_ = view().generation;
   if (Mutated(Mutation::kNoGeneration)) return;

@@ -44,17 +44,7 @@
 #include <string>
 
 #include "proto/core.h"
-#include "server/early_messages.h"
 #include "server/following.h"
-#include "server/lane_life.h"
-#include "server/norms.h"
-#include "server/progress_report.h"
-#include "server/replicas.h"
-#include "server/replication.h"
-#include "server/replies.h"
-#include "server/reports.h"
-#include "server/scalar_blocks.h"
-#include "server/shard_snapshots.h"
 #include "server/shard_steps.h"
 
 namespace pando {
@@ -97,8 +87,6 @@ class Lane : public ProtocolCore {
  private:
   void Route(Micros now, const Envelope& envelope);
   void OnViewUpdate(Micros now, const Envelope& envelope, const ViewUpdate& update);
-  void OnProgressAck(Micros now, const Envelope& envelope, const ProgressAck& ack);
-  void OnReleasePin(Micros now, const Envelope& envelope, const ReleasePin& release);
   void EnterView(Micros now);
   void EnterGeneration();
 

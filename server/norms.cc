@@ -97,12 +97,6 @@ void Norms::EnterView(Micros now) {
   }
 }
 
-void Norms::Tick(Micros now) {
-  SendGathered(now);
-  while (auto silent = silence_.TakeDue(now)) member_.SendToScheduler(*silent);  // P23
-  if (awaits_others_ && now >= pull_at_) PullMissing(now);
-}
-
 void Norms::SendGathered(Micros now) {
   const auto made = [](const Shard& shard) {
     return shard.has_partials() ? VersionMadeBy(shard.step()) : shard.newest();
@@ -133,12 +127,6 @@ void Norms::PullMissing(Micros now) {
     member_.Send(peer, std::move(pull));
     silence_.Expect(now, peer);
   }
-}
-
-Micros Norms::NextDeadline() const {
-  if (has_news_) return Micros(0);
-  const Micros pull_at = awaits_others_ ? pull_at_ : kNever;
-  return std::min({held_until_.value_or(kNever), pull_at, silence_.NextDeadline()});
 }
 
 }  // namespace pando

@@ -16,12 +16,11 @@
 
 namespace pando {
 
-class Norms {
+class Norms : LanePart {
  public:
-  // All outlive the part.
-  Norms(ViewMember& member, Replicas& replicas, const JobPlan& plan, const VersionMaker& maker,
-        Micros lease)
-      : member_(member), replicas_(replicas), plan_(plan), maker_(maker), silence_(2 * lease) {}
+  // `maker` outlives it.
+  Norms(const LanePart& part, const VersionMaker& maker, Micros lease)
+      : LanePart(part), maker_(maker), silence_(2 * lease) {}
 
   void OnPartials(const Envelope& envelope, const Partials& partials);
   void OnPartialsPull(const Envelope& envelope, const PartialsPull& pull);
@@ -34,8 +33,16 @@ class Norms {
 
   void EnterView(Micros now);
   void Clear() { others_.clear(); }  // a new generation begins
-  void Tick(Micros now);
-  Micros NextDeadline() const;
+  void Tick(Micros now) {
+    SendGathered(now);
+    while (auto silent = silence_.TakeDue(now)) member_.SendToScheduler(*silent);  // P23
+    if (awaits_others_ && now >= pull_at_) PullMissing(now);
+  }
+  Micros NextDeadline() const {
+    if (has_news_) return Micros(0);
+    const Micros pull_at = awaits_others_ ? pull_at_ : kNever;
+    return std::min({held_until_.value_or(kNever), pull_at, silence_.NextDeadline()});
+  }
 
  private:
   std::span<const float> Find(ShardId shard, Step step) const;
@@ -47,9 +54,6 @@ class Norms {
   void SendGathered(Micros now);
   void PullMissing(Micros now);
 
-  ViewMember& member_;
-  Replicas& replicas_;
-  const JobPlan& plan_;
   const VersionMaker& maker_;
   std::map<std::pair<Step, ShardId>, std::vector<float>> others_;
   bool has_news_ = false;

@@ -1,7 +1,5 @@
 #include "server/replicas.h"
 
-#include <ranges>
-
 #include "server/transfer.h"
 
 namespace pando {
@@ -41,9 +39,7 @@ void Replicas::Assume(ShardId id, const ShardPlacement& placement, Changes* chan
 
 void Replicas::AssumePrimary(Replica& replica, Changes* changes) {
   const bool was_primary = replica.is_primary();
-  replica.role_ = ReplicaRole::kPrimary;
-  replica.primary_ = member_.self();
-  replica.pair_.reset();
+  replica.Become(ReplicaRole::kPrimary, member_.self(), std::nullopt);
   if (!replica.shard.has_data()) return StartFromSeed(replica);
   if (was_primary) return;
   replica.shard.StartLeading();
@@ -52,9 +48,7 @@ void Replicas::AssumePrimary(Replica& replica, Changes* changes) {
 
 void Replicas::AssumeBackup(Replica& replica, const PeerId& primary) {
   if (replica.is_primary()) replica.shard.StopLeading();
-  replica.role_ = ReplicaRole::kBackup;
-  replica.primary_ = primary;
-  replica.pair_.reset();
+  replica.Become(ReplicaRole::kBackup, primary, std::nullopt);
   if (!replica.shard.has_data()) StartFromSeed(replica);
 }
 
@@ -64,9 +58,7 @@ void Replicas::AssumeSyncing(Replica& replica, const PeerId& primary, ViewId sin
   const bool is_same = replica.role_ == ReplicaRole::kSyncing && replica.pair_ &&
                        replica.primary_ == primary && IsSamePair(*replica.pair_, since);
   if (is_same) return;
-  replica.role_ = ReplicaRole::kSyncing;
-  replica.primary_ = primary;
-  replica.pair_ = since;
+  replica.Become(ReplicaRole::kSyncing, primary, since);
   replica.shard.Clear();
   changes->emptied.push_back(replica.shard.id());
 }
@@ -78,42 +70,7 @@ void Replicas::StartFromSeed(Replica& replica) {
   Restored(replica.shard.id());
 }
 
-void Replicas::Restored(ShardId shard) {
-  Replica& replica = replicas_.at(shard);
-  if (replica.is_primary()) replica.shard.StartLeading();
-}
-
-void Replicas::Clear() {
-  replicas_.clear();
-  released_ = Version(0);
-}
-
-void Replicas::ReleasePins(Version version) {
-  released_ = std::max(released_, version);
-  for (auto& [id, replica] : replicas_) replica.shard.records().ReleasePin(version);
-}
-
 // ---- facts -------------------------------------------------------------------------------------
-
-const Replica* Replicas::Find(ShardId shard) const {
-  const auto it = replicas_.find(shard);
-  return it == replicas_.end() ? nullptr : &it->second;
-}
-
-Replica* Replicas::Find(ShardId shard) {
-  const auto it = replicas_.find(shard);
-  return it == replicas_.end() ? nullptr : &it->second;
-}
-
-const Shard* Replicas::FindPrimary(ShardId shard) const {
-  const Replica* replica = Find(shard);
-  return replica != nullptr && replica->is_primary() ? &replica->shard : nullptr;
-}
-
-Shard* Replicas::FindPrimary(ShardId shard) {
-  Replica* replica = Find(shard);
-  return replica != nullptr && replica->is_primary() ? &replica->shard : nullptr;
-}
 
 Version Replicas::committed() const {
   Version lowest = plan_.steps.final_version();
@@ -145,16 +102,6 @@ Step Replicas::highest_step() const {
     if (replica.shard.has_data()) highest = std::max(highest, replica.shard.newest());
   }
   return StepReading(highest);
-}
-
-bool Replicas::is_primary_of_any() const {
-  return std::ranges::any_of(replicas_ | std::views::values, &Replica::is_primary);
-}
-
-bool Replicas::is_restoring() const {
-  return std::ranges::any_of(replicas_ | std::views::values, [](const Replica& replica) {
-    return replica.is_primary() && !replica.shard.has_data();
-  });
 }
 
 }  // namespace pando

@@ -2,7 +2,7 @@
 // lane's parts read roles here and work on the shards.
 //
 // clang-format off
-//   role     | in the view                 | becomes it                    | what is kept
+//   role     | in the view                 | how it gets there             | what is kept
 //   ---------+-----------------------------+-------------------------------+-----------------------
 //   primary  | primary                     | restored, or promoted: its    | backups (Replication),
 //            |                             | uncommitted root is resent    | waiting workers (Replies)
@@ -20,8 +20,10 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <ranges>
 #include <vector>
 
+#include "common/mutation.h"
 #include "proto/view_member.h"
 #include "server/shard.h"
 
@@ -45,6 +47,12 @@ class Replica {
 
  private:
   friend class Replicas;
+  void Become(ReplicaRole role, const PeerId& primary, std::optional<ViewId> pair) {
+    role_ = role;
+    primary_ = primary;
+    pair_ = pair;
+  }
+
   ReplicaRole role_ = ReplicaRole::kSyncing;
   PeerId primary_;
   std::optional<ViewId> pair_;
@@ -67,19 +75,39 @@ class Replicas {
   // their data at once; other replicas in sync that have none wait for Restored().
   Changes EnterView();
   // Drops everything: all of it is of an older generation (P21).
-  void Clear();
+  void Clear() {
+    replicas_.clear();
+    released_ = Version(0);
+  }
   // A replica in sync has its data now: a primary starts to lead.
-  void Restored(ShardId shard);
+  void Restored(ShardId shard) {
+    Replica& replica = replicas_.at(shard);
+    if (replica.is_primary()) replica.shard.StartLeading();
+  }
   // No evaluation needs versions up to this one any more (P31).
-  void ReleasePins(Version version);
+  void ReleasePins(Version version) {
+    released_ = std::max(released_, version);
+    for (auto& [id, replica] : replicas_) replica.shard.records().ReleasePin(version);
+  }
 
   const std::map<ShardId, Replica>& all() const { return replicas_; }
   std::map<ShardId, Replica>& all() { return replicas_; }
-  const Replica* Find(ShardId shard) const;
-  Replica* Find(ShardId shard);
+  const Replica* Find(ShardId shard) const {
+    const auto it = replicas_.find(shard);
+    return it == replicas_.end() ? nullptr : &it->second;
+  }
+  Replica* Find(ShardId shard) {
+    return const_cast<Replica*>(static_cast<const Replicas*>(this)->Find(shard));
+  }
   // Null unless the lane is the shard's primary.
-  Shard* FindPrimary(ShardId shard);
-  const Shard* FindPrimary(ShardId shard) const;
+  Shard* FindPrimary(ShardId shard) {
+    Replica* replica = Find(shard);
+    return replica != nullptr && replica->is_primary() ? &replica->shard : nullptr;
+  }
+  const Shard* FindPrimary(ShardId shard) const {
+    const Replica* replica = Find(shard);
+    return replica != nullptr && replica->is_primary() ? &replica->shard : nullptr;
+  }
 
   // Every shard whose primary the lane is has committed it; the final version if there is none.
   Version committed() const;
@@ -87,9 +115,15 @@ class Replicas {
   // have to wait for a scheduler that is away (P28).
   Step lowest_step() const;
   Step highest_step() const;
-  bool is_primary_of_any() const;
+  bool is_primary_of_any() const {
+    return std::ranges::any_of(replicas_ | std::views::values, &Replica::is_primary);
+  }
   // Whether a primary is still without data.
-  bool is_restoring() const;
+  bool is_restoring() const {
+    return std::ranges::any_of(replicas_ | std::views::values, [](const Replica& replica) {
+      return replica.is_primary() && !replica.shard.has_data();
+    });
+  }
   // Whether the lane's primaries differ in this version of theirs.
   template <class VersionIn>
   bool VersionsDiffer(VersionIn version_in) const {
@@ -116,6 +150,23 @@ class Replicas {
   const BufferSource buffers_;
   std::map<ShardId, Replica> replicas_;
   Version released_;  // versions up to here need no pin (P31)
+};
+
+// What every part of a lane works on. All of it outlives the part.
+class LanePart {
+ public:
+  LanePart(ViewMember& member, Replicas& replicas, const JobPlan& plan)
+      : member_(member), replicas_(replicas), plan_(plan) {}
+
+ protected:
+  // P13: roots and their acknowledgements count between equal views only.
+  bool CountsFor(const Envelope& envelope) const {
+    return envelope.view == member_.view().id || Mutated(Mutation::kUnequalViews);
+  }
+
+  ViewMember& member_;
+  Replicas& replicas_;
+  const JobPlan& plan_;
 };
 
 }  // namespace pando

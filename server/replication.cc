@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "common/mutation.h"
-#include "proto/message_parts.h"
+#include "proto/message_limits.h"
 #include "server/lane_limits.h"
 
 namespace pando {
@@ -56,22 +56,6 @@ Replication::Backups Replication::InView(const ShardPlacement& placement, Backup
   return backups;
 }
 
-void Replication::OnRestored(Micros now, Shard& shard) {
-  for (Backup& backup : backups_[shard.id()]) backup.acked = shard.committed();
-  StartImages(now, shard);
-}
-
-void Replication::Clear() {
-  backups_.clear();
-  committable_.clear();
-  divergences_.clear();
-}
-
-bool Replication::HasBackups(ShardId shard) const {
-  const auto it = backups_.find(shard);
-  return it != backups_.end() && !it->second.empty();
-}
-
 Replication::Backup* Replication::Find(ShardId shard, const PeerId& peer) {
   const auto of_shard = backups_.find(shard);
   if (of_shard == backups_.end()) return nullptr;
@@ -80,12 +64,6 @@ Replication::Backup* Replication::Find(ShardId shard, const PeerId& peer) {
 }
 
 // ---- roots -------------------------------------------------------------------------------------
-
-void Replication::GatherSealedRoot(Micros now, const Shard& shard) {
-  for (Backup& backup : backups_[shard.id()]) {
-    if (backup.TakesRoots()) GatherRoots(now, shard, backup, shard.newest());
-  }
-}
 
 void Replication::GatherRoots(Micros now, const Shard& shard, Backup& backup, Version after) {
   for (const StepRoot* root : shard.RootsAfter(after)) {
@@ -113,16 +91,6 @@ void Replication::SendRoots(Micros now) {
       member_.Send(peer, Root{std::move(items), has_rows ? progress_.known_row() : Step(0)});
   }
   roots_out_.clear();
-}
-
-void Replication::DropRoots(Shard& shard) const {
-  const auto it = backups_.find(shard.id());
-  const auto is_syncing = [](const Backup& backup) { return backup.pair.has_value(); };
-  if (it == backups_.end() || std::ranges::none_of(it->second, is_syncing)) shard.ForgetRoots();
-}
-
-bool Replication::CountsFor(const Envelope& envelope) const {
-  return envelope.view == member_.view().id || Mutated(Mutation::kUnequalViews);  // P13
 }
 
 void Replication::OnRootAck(Micros now, const Envelope& envelope, const RootAck& ack) {
@@ -241,12 +209,6 @@ void Replication::ReportSilent(const PeerId& peer, Micros silence) {
   }
 }
 
-bool Replication::AddReports(std::vector<Message>* reports) const {
-  const bool has_synced = AddSynced(reports);
-  for (const auto& [key, divergence] : divergences_) reports->push_back(divergence);
-  return has_synced || !divergences_.empty();
-}
-
 // P24. The metric shard's newcomer has rows only of the versions after its image: it is reported
 // once the scheduler knows the others.
 bool Replication::AddSynced(std::vector<Message>* reports) const {
@@ -265,6 +227,40 @@ bool Replication::AddSynced(std::vector<Message>* reports) const {
   }
   if (!synced.items.empty()) reports->push_back(std::move(synced));
   return has_any;
+}
+
+// ---- the clock ---------------------------------------------------------------------------------
+
+void BackupClock::Expect(Micros now, Debt& debt) {
+  if (!debt.since) {
+    debt.since = now;
+    debt.repeat_interval = kRootRetryFirst;
+  }
+  debt.repeat_at = now + debt.repeat_interval;
+  next_repeat_at_ = std::min(next_repeat_at_, debt.repeat_at);
+}
+
+// Over a slow link other roots are acknowledged before this one: what is under way is not repeated.
+bool BackupClock::IsRepeatDue(Micros now, const PeerId& backup, bool sends_roots, Debt& debt) {
+  const auto acknowledged = acknowledged_at_.find(backup);
+  if (acknowledged != acknowledged_at_.end() && sends_roots)
+    debt.repeat_at = std::max(debt.repeat_at, acknowledged->second + debt.repeat_interval);
+  const bool is_due = now >= debt.repeat_at;
+  if (is_due) {
+    debt.repeat_interval = std::min(2 * debt.repeat_interval, kRootRetryMax);
+    debt.repeat_at = now + debt.repeat_interval;
+  }
+  next_repeat_at_ = std::min(next_repeat_at_, debt.repeat_at);
+  return is_due;
+}
+
+std::optional<Micros> BackupClock::SilenceOver(Micros now, const PeerId& backup,
+                                               const Debt& debt) const {
+  const auto heard = heard_at_.find(backup);
+  const Micros since =
+      heard == heard_at_.end() ? *debt.since : std::max(*debt.since, heard->second);
+  if (now - since < 2 * lease_) return std::nullopt;
+  return now - since;
 }
 
 }  // namespace pando

@@ -22,55 +22,110 @@
 #include <utility>
 #include <vector>
 
-#include "proto/view_member.h"
-#include "server/backup_clock.h"
-#include "server/progress_report.h"
-#include "server/replicas.h"
-#include "server/reports.h"
+#include "server/reporting.h"
 #include "server/transfer.h"
 
 namespace pando {
 
-class Replication : public ReportSource {
+// Says when a primary repeats what a backup has not answered (P10), and which backups are silent
+// (P23). Replication keeps one debt for each backup of each shard.
+class BackupClock {
  public:
-  // All outlive the part.
-  Replication(ViewMember& member, Replicas& replicas, const JobPlan& plan, Micros lease,
-              const ProgressReport& progress, ReportClock& report_clock)
-      : member_(member),
-        replicas_(replicas),
-        plan_(plan),
-        progress_(progress),
-        report_clock_(report_clock),
-        clock_(lease) {}
+  // What one backup of one shard owes.
+  struct Debt {
+    std::optional<Micros> since;  // it has not answered all that it was sent; none: it has
+    Micros repeat_at = kNever;
+    Micros repeat_interval{0};
+  };
+
+  explicit BackupClock(Micros lease) : lease_(lease) {}
+
+  void EnterView(Micros now) {
+    heard_at_.clear();
+    acknowledged_at_.clear();
+    next_repeat_at_ = now;
+  }
+  void OnAnswer(const PeerId& backup, Micros now) { heard_at_[backup] = now; }
+  void OnRootAck(const PeerId& backup, Micros now) {
+    heard_at_[backup] = acknowledged_at_[backup] = now;
+  }
+  // The backup was sent something that it answers.
+  void Expect(Micros now, Debt& debt);
+
+  bool IsDue(Micros now) const { return now >= next_repeat_at_; }
+  // A round over all debts: StartRound(), then IsRepeatDue() for each debt.
+  void StartRound() { next_repeat_at_ = kNever; }
+  // Whether to repeat now. `sends_roots`: the debt is of roots, not of an image.
+  bool IsRepeatDue(Micros now, const PeerId& backup, bool sends_roots, Debt& debt);
+  // How long the backup has been silent, if that is too long.  REQUIRES: debt.since.
+  std::optional<Micros> SilenceOver(Micros now, const PeerId& backup, const Debt& debt) const;
+  Micros NextDeadline() const { return next_repeat_at_; }
+
+ private:
+  const Micros lease_;
+  Micros next_repeat_at_ = kNever;
+  std::map<PeerId, Micros> heard_at_;         // backups: when they last answered
+  std::map<PeerId, Micros> acknowledged_at_;  // a root
+};
+
+class Replication : public ReportSource, LanePart {
+ public:
+  // All outlive it.
+  Replication(const LanePart& part, Micros lease, const ProgressReport& progress,
+              ReportClock& report_clock)
+      : LanePart(part), progress_(progress), report_clock_(report_clock), clock_(lease) {}
 
   void OnRootAck(Micros now, const Envelope& envelope, const RootAck& ack);
   void OnChunkAck(Micros now, const Envelope& envelope, const ChunkAck& ack);
 
-  bool HasBackups(ShardId shard) const;
+  bool HasBackups(ShardId shard) const {
+    const auto it = backups_.find(shard);
+    return it != backups_.end() && !it->second.empty();
+  }
   // The root that shard has sealed, to the backups that take roots.
-  void GatherSealedRoot(Micros now, const Shard& shard);
+  void GatherSealedRoot(Micros now, const Shard& shard) {
+    for (Backup& backup : backups_[shard.id()]) {
+      if (backup.TakesRoots()) GatherRoots(now, shard, backup, shard.newest());
+    }
+  }
   // Sends what is gathered, or holds it a little longer. Before the versions are made of it, so
   // that all replicas make them at the same time.
   void SendRoots(Micros now);
-  // P8: whether enough backups have acknowledged the newest version.
+  // P8: whether all required backups have acknowledged the newest version.
   bool MayCommit(const Shard& shard) const;
   // Shards that may be committed now: there is a new version, or one waits for fewer backups.
   std::set<ShardId> TakeCommittable() { return std::exchange(committable_, {}); }
   void NoteMade(ShardId shard) { committable_.insert(shard); }
   // The newest version is committed: its root is kept only for newcomers.
-  void DropRoots(Shard& shard) const;
+  void DropRoots(Shard& shard) const {
+    const auto it = backups_.find(shard.id());
+    const auto is_syncing = [](const Backup& backup) { return backup.pair.has_value(); };
+    if (it == backups_.end() || std::ranges::none_of(it->second, is_syncing)) shard.ForgetRoots();
+  }
   // Starts the image transfers that have not begun, unless a version is uncommitted.
   void StartImages(Micros now, Shard& shard);
   // A primary has its data now.
-  void OnRestored(Micros now, Shard& shard);
+  void OnRestored(Micros now, Shard& shard) {
+    for (Backup& backup : backups_[shard.id()]) backup.acked = shard.committed();
+    StartImages(now, shard);
+  }
 
   void EnterView(Micros now);
-  void Clear();           // a new generation begins
+  // A new generation begins.
+  void Clear() {
+    backups_.clear();
+    committable_.clear();
+    divergences_.clear();
+  }
   void Tick(Micros now);  // repeats
   Micros NextDeadline() const {
     return std::min(clock_.NextDeadline(), roots_held_until_.value_or(kNever));
   }
-  bool AddReports(std::vector<Message>* reports) const override;
+  bool AddReports(std::vector<Message>* reports) const override {
+    const bool has_synced = AddSynced(reports);
+    for (const auto& [key, divergence] : divergences_) reports->push_back(divergence);
+    return has_synced || !divergences_.empty();
+  }
 
  private:
   struct Backup {
@@ -86,7 +141,6 @@ class Replication : public ReportSource {
 
   static Backups InView(const ShardPlacement& placement, Backups known, Version committed);
   Backup* Find(ShardId shard, const PeerId& peer);
-  bool CountsFor(const Envelope& envelope) const;
   void GatherRoots(Micros now, const Shard& shard, Backup& backup, Version after);
   void OnAcked(Micros now, Backup& backup, const RootAckItem& item);
   void NoteCaughtUp(Micros now, const Shard& shard, Backup& backup);
@@ -95,9 +149,6 @@ class Replication : public ReportSource {
   void ReportSilent(const PeerId& peer, Micros silence);
   bool AddSynced(std::vector<Message>* reports) const;
 
-  ViewMember& member_;
-  Replicas& replicas_;
-  const JobPlan& plan_;
   const ProgressReport& progress_;
   ReportClock& report_clock_;
   BackupClock clock_;

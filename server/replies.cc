@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "common/mutation.h"
-#include "proto/message_parts.h"
+#include "proto/message_limits.h"
 #include "server/lane_limits.h"
 
 namespace pando {
@@ -26,7 +26,7 @@ void Replies::OnPull(const Envelope& envelope, const Pull& pull) {
     if (shard == nullptr || item.version > plan_.steps.final_version()) continue;
     Answer(envelope.sender, *shard, {kPulled, item.version, item.form}, /*says_pending=*/true);
   }
-  if (!others.items.empty()) AnswerNotPrimary(envelope, std::move(others));
+  AnswerNotPrimary(envelope, std::move(others));
 }
 
 void Replies::OnQuestion(Micros now, const Envelope& envelope, const Question& question) {
@@ -44,15 +44,13 @@ void Replies::OnQuestion(Micros now, const Envelope& envelope, const Question& q
   member_.Send(envelope.sender, std::move(answer));
 }
 
-void Replies::AnswerPush(const PeerId& peer, Shard& shard, const PushItem& item,
-                         bool says_pending) {
-  Answer(peer, shard, {item.node, VersionMadeBy(item.step), plan_.training_form()}, says_pending);
-}
-
 // P9, P10: a committed version that is kept, or why there is none. A fresh push gets no Pending:
 // its reply follows by itself, and if it was lost the worker asks. While a shard is being restored
-// every version is to come.
+// every version counts as not made yet.
 void Replies::Answer(const PeerId& peer, Shard& shard, const Wanted& wanted, bool says_pending) {
+  const auto reply = [&](PushOutcome outcome, Version current) {
+    replies_out_[peer].items.push_back({shard.id(), wanted.version, wanted.node, outcome, current});
+  };
   if (std::optional<Blob> payload = shard.records().Show(wanted.version, wanted.form)) {
     auto& items = params_out_[peer].items;
     const auto is_same = [&](const ParamsItem& item) {
@@ -61,32 +59,16 @@ void Replies::Answer(const PeerId& peer, Shard& shard, const Wanted& wanted, boo
     if (std::ranges::none_of(items, is_same))
       items.push_back({shard.id(), wanted.version, *std::move(payload), wanted.form});
   } else if (shard.records().IsGone(wanted.version)) {
-    if (Mutated(Mutation::kNoBehind)) return;
-    replies_out_[peer].items.push_back({.shard = shard.id(),
-                                        .version = wanted.version,
-                                        .node = wanted.node,
-                                        .outcome = PushOutcome::kBehind,
-                                        .current = shard.committed()});
+    if (!Mutated(Mutation::kNoBehind)) reply(PushOutcome::kBehind, shard.committed());
   } else {
     waiting_[shard.id()][{peer.incarnation, wanted.form}] = {peer, wanted.version};
-    if (!says_pending) return;
-    replies_out_[peer].items.push_back({.shard = shard.id(),
-                                        .version = wanted.version,
-                                        .node = wanted.node,
-                                        .outcome = PushOutcome::kPending});
+    if (says_pending) reply(PushOutcome::kPending, {});
   }
 }
 
-void Replies::AnswerNotPrimary(const Envelope& envelope, Push others) {
-  AnswerItemsNotPrimary(envelope, std::move(others));
-}
-
-void Replies::AnswerNotPrimary(const Envelope& envelope, Pull others) {
-  AnswerItemsNotPrimary(envelope, std::move(others));
-}
-
 template <class M>
-void Replies::AnswerItemsNotPrimary(const Envelope& envelope, M others) {
+void Replies::AnswerNotPrimary(const Envelope& envelope, M others) {
+  if (others.items.empty()) return;
   if (envelope.view > member_.view().id) {
     Envelope early = envelope;
     early.message = std::move(others);
@@ -99,6 +81,7 @@ void Replies::AnswerItemsNotPrimary(const Envelope& envelope, M others) {
                                                    .outcome = PushOutcome::kNotPrimary});
   }
 }
+template void Replies::AnswerNotPrimary(const Envelope& envelope, Push others);
 
 void Replies::ReplyToWaiting(Shard& shard) {
   const auto of_shard = waiting_.find(shard.id());
@@ -111,17 +94,6 @@ void Replies::ReplyToWaiting(Shard& shard) {
     params_out_[peer].items.push_back({shard.id(), version, *std::move(payload), form});
     return true;
   });
-}
-
-void Replies::EnterView() {
-  std::erase_if(waiting_,
-                [&](const auto& entry) { return replicas_.FindPrimary(entry.first) == nullptr; });
-}
-
-void Replies::Clear() {
-  waiting_.clear();
-  replies_out_.clear();
-  params_out_.clear();
 }
 
 void Replies::Tick(Micros now) {

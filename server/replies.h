@@ -7,33 +7,77 @@
 #include <map>
 #include <optional>
 #include <utility>
+#include <variant>
+#include <vector>
 
-#include "proto/view_member.h"
-#include "server/early_messages.h"
+#include "common/mutation.h"
 #include "server/replicas.h"
 
 namespace pando {
 
-class Replies {
+// Keeps messages of views that the lane has not entered yet, and gives them back once it has. The
+// lane decides which ones; Replies adds what workers ask of a primary. Owns: at most kEarlyMax
+// messages.
+class EarlyMessages {
  public:
-  // All outlive the part.
-  Replies(ViewMember& member, Replicas& replicas, EarlyMessages& early, const JobPlan& plan)
-      : member_(member), replicas_(replicas), early_(early), plan_(plan) {}
+  static constexpr size_t kEarlyMax = 256;
+
+  explicit EarlyMessages(const ViewMember& member) : member_(member) {}
+
+  // What replicas say, and questions. Pushes and pulls of a newer view are early only where the
+  // lane is not the primary (Replies).
+  bool IsEarly(const Envelope& envelope) const {
+    if (envelope.view <= member_.view().id) return false;
+    const Message& m = envelope.message;
+    if (std::holds_alternative<Root>(m)) return !Mutated(Mutation::kUnequalViews);
+    return std::holds_alternative<Chunk>(m) || std::holds_alternative<Question>(m);
+  }
+  void Keep(Envelope envelope) {
+    if (messages_.size() < kEarlyMax) messages_.push_back(std::move(envelope));
+  }
+  // All that is kept, except what the view has passed. Some of it may still be early.
+  std::vector<Envelope> Take() {
+    std::vector<Envelope> kept = std::exchange(messages_, {});
+    std::erase_if(kept, [&](const Envelope& envelope) {
+      return envelope.generation != member_.view().generation || envelope.view < member_.view().id;
+    });
+    return kept;
+  }
+
+ private:
+  const ViewMember& member_;
+  std::vector<Envelope> messages_;
+};
+
+class Replies : LanePart {
+ public:
+  // `early` outlives it.
+  Replies(const LanePart& part, EarlyMessages& early) : LanePart(part), early_(early) {}
 
   void OnPull(const Envelope& envelope, const Pull& pull);
   // Shards that are being restored are left out of the answer.
   void OnQuestion(Micros now, const Envelope& envelope, const Question& question);
   // The version that a taken push makes, now or once it is committed.
-  void AnswerPush(const PeerId& peer, Shard& shard, const PushItem& item, bool says_pending);
+  void AnswerPush(const PeerId& peer, Shard& shard, const PushItem& item, bool says_pending) {
+    Answer(peer, shard, {item.node, VersionMadeBy(item.step), plan_.training_form()}, says_pending);
+  }
   // Of shards whose primary is another lane: NotPrimary, unless the sender's view is newer than
   // ours. Then the message waits for that view.
-  void AnswerNotPrimary(const Envelope& envelope, Push others);
-  void AnswerNotPrimary(const Envelope& envelope, Pull others);
+  template <class M>  // Push or Pull
+  void AnswerNotPrimary(const Envelope& envelope, M others);
   // The shard has a version more to show.
   void ReplyToWaiting(Shard& shard);
 
-  void EnterView();
-  void Clear();  // a new generation begins
+  void EnterView() {
+    std::erase_if(waiting_,
+                  [&](const auto& entry) { return replicas_.FindPrimary(entry.first) == nullptr; });
+  }
+  // A new generation begins.
+  void Clear() {
+    waiting_.clear();
+    replies_out_.clear();
+    params_out_.clear();
+  }
   void Tick(Micros now);
   Micros NextDeadline() const { return params_held_until_.value_or(kNever); }
 
@@ -48,14 +92,9 @@ class Replies {
     Version version;
   };
   void Answer(const PeerId& peer, Shard& shard, const Wanted& wanted, bool says_pending);
-  template <class M>
-  void AnswerItemsNotPrimary(const Envelope& envelope, M others);
   void SendTo(PeerId peer);
 
-  ViewMember& member_;
-  Replicas& replicas_;
   EarlyMessages& early_;
-  const JobPlan& plan_;
   std::map<ShardId, std::map<std::pair<Incarnation, ParamsForm>, Waiting>> waiting_;
   // Gathered until Tick, or a little longer.
   std::map<PeerId, PushReply> replies_out_;

@@ -14,18 +14,7 @@ Shard::Shard(ShardId id, const JobPlan& plan, const VersionMaker& maker,
       plan_(plan),
       maker_(maker),
       records_(id, plan, maker.state_floats(id), buffers),
-      aggregator_(plan.shards.range(id).size(), plan.pushes.CodecOf(id), buffers) {}
-
-void Shard::Install(std::vector<VersionRecord> records) {
-  Clear();
-  records_.Install(std::move(records));
-}
-
-void Shard::Clear() {
-  records_.Clear();
-  StopLeading();
-  ForgetRoots();
-}
+      aggregator_(plan.shards.range(id).size(), plan.pushes.codec(id), buffers) {}
 
 // ---- the next version --------------------------------------------------------------------------
 
@@ -56,32 +45,12 @@ void Shard::Make(const StepRoot& root, const Blob& right_half) {
 
 void Shard::StartLeading() {
   PANDO_CHECK(has_data());
-  partials_.clear();
-  held_root_.reset();
-  sealed_.reset();
+  StopLeading();  // nothing of an earlier lead is left
   if (Mutated(Mutation::kNoRootResend)) {
     records_.Commit();
     ForgetRoots();
   }
   BeginStep();
-}
-
-void Shard::StopLeading() {
-  partials_.clear();
-  held_root_.reset();
-  sealed_.reset();
-  aggregator_.Begin(MicroBatchTree({}));
-}
-
-void Shard::BeginStep() {
-  const bool is_last = newest() == plan_.steps.final_version();
-  aggregator_.Begin(is_last ? MicroBatchTree({}) : plan_.steps.Tree(step()));
-}
-
-// While the newest version is not committed, the step before it lacks nothing.
-std::vector<TreeNode> Shard::held_nodes() const {
-  if (newest() > committed()) return {MicroBatchTree::kRoot};
-  return aggregator_.held_nodes();
 }
 
 // P4: a contribution to a step proves that the version it reads is committed. A promoted replica
@@ -93,11 +62,6 @@ Shard::Taken Shard::Add(const PushItem& item) {
   if (!aggregator_.tree().IsCanonical(item.node)) return Taken::kRefused;
   if (aggregator_.is_complete()) return Taken::kDuplicate;
   return aggregator_.Add(item.node, item.payload) ? Taken::kNew : Taken::kDuplicate;
-}
-
-bool Shard::is_ready() const {
-  return has_data() && !is_sealed() && committed() == newest() && aggregator_.is_complete() &&
-         !records_.PinIsInTheWay();
 }
 
 void Shard::MakePartials(const StepScalars& scalars) {
@@ -119,13 +83,6 @@ const StepRoot& Shard::Seal(const StepScalars& scalars, std::vector<float> facto
   return sealed_.emplace(StepRoot{step(), scalars, aggregator_.root(), std::move(factors)});
 }
 
-void Shard::MakeSealed() {
-  Make(*sealed_);
-  records_.HashNewest();
-  previous_root_ = std::exchange(newest_root_, std::exchange(sealed_, std::nullopt));
-  BeginStep();
-}
-
 void Shard::MakeAlone(const StepScalars& scalars, std::vector<float> factors) {
   PANDO_CHECK(is_ready());
   if (maker_.has_partials()) aggregator_.root();  // partial values need the whole sum
@@ -143,11 +100,6 @@ std::vector<const StepRoot*> Shard::RootsAfter(Version version) const {
     if (root->has_value() && VersionMadeBy((*root)->step) > version) roots.push_back(&**root);
   }
   return roots;
-}
-
-void Shard::ForgetRoots() {
-  newest_root_.reset();
-  previous_root_.reset();
 }
 
 // ---- backup ------------------------------------------------------------------------------------
@@ -169,12 +121,6 @@ Shard::Followed Shard::Follow(const StepRoot& root) {
   previous_root_.reset();
   held_root_.reset();
   return Followed::kMade;
-}
-
-bool Shard::FollowHeld() {
-  if (!held_root_) return false;
-  const StepRoot root = *held_root_;
-  return Follow(root) == Followed::kMade;
 }
 
 }  // namespace pando

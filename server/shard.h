@@ -68,17 +68,33 @@ class Shard {
   Version newest() const { return records_.newest_version(); }
   Version committed() const { return records_.committed(); }
   // As ShardRecords::Install, in place of all that is held.
-  void Install(std::vector<VersionRecord> records);
-  void Clear();
+  void Install(std::vector<VersionRecord> records) {
+    Clear();
+    records_.Install(std::move(records));
+  }
+  void Clear() {
+    records_.Clear();
+    StopLeading();
+    ForgetRoots();
+  }
 
   // ---- primary ---------------------------------------------------------------------------------
   // From now on contributions are collected here, or not here any more.  REQUIRES: has_data().
   void StartLeading();
-  void StopLeading();
+  void StopLeading() {
+    partials_.clear();
+    held_root_.reset();
+    sealed_.reset();
+    aggregator_.Begin(MicroBatchTree({}));
+  }
   // The step whose contributions are being collected.
   Step step() const { return StepReading(newest()); }
   // Nodes held of the step that reads committed().
-  std::vector<TreeNode> held_nodes() const;
+  // If the newest version is not committed yet, that step is complete: the root is held.
+  std::vector<TreeNode> held_nodes() const {
+    if (newest() > committed()) return {MicroBatchTree::kRoot};
+    return aggregator_.held_nodes();
+  }
 
   enum class Taken : uint8_t {
     kNew,        // held now
@@ -87,7 +103,10 @@ class Shard {
   };
   Taken Add(const PushItem& item);
   // Whether the next version lacks nothing except its scalars.
-  bool is_ready() const;
+  bool is_ready() const {
+    return has_data() && !is_sealed() && committed() == newest() && aggregator_.is_complete() &&
+           !records_.PinIsInTheWay();
+  }
   bool is_sealed() const { return sealed_.has_value(); }
   // Makes the partial values of step().  REQUIRES: is_ready().
   void MakePartials(const StepScalars& scalars);
@@ -98,12 +117,21 @@ class Shard {
   // The step's root, which goes to backups before the record is made of it.  REQUIRES: is_ready();
   // factors are what the optimizer wants.
   const StepRoot& Seal(const StepScalars& scalars, std::vector<float> factors = {});
-  void MakeSealed();  // REQUIRES: is_sealed()
+  // REQUIRES: is_sealed()
+  void MakeSealed() {
+    Make(*sealed_);
+    records_.HashNewest();
+    previous_root_ = std::exchange(newest_root_, std::exchange(sealed_, std::nullopt));
+    BeginStep();
+  }
   // Seals and makes at once, where there are no backups: root and hash are not needed afterwards.
   void MakeAlone(const StepScalars& scalars, std::vector<float> factors);
   // Roots that make versions after this one, ascending.
   std::vector<const StepRoot*> RootsAfter(Version version) const;
-  void ForgetRoots();
+  void ForgetRoots() {
+    newest_root_.reset();
+    previous_root_.reset();
+  }
 
   // ---- backup ----------------------------------------------------------------------------------
   enum class Followed : uint8_t {
@@ -114,12 +142,19 @@ class Shard {
   };
   Followed Follow(const StepRoot& root);
   // Makes what was held, if it can be made now; whether it was.
-  bool FollowHeld();
+  bool FollowHeld() {
+    if (!held_root_) return false;
+    const StepRoot root = *held_root_;
+    return Follow(root) == Followed::kMade;
+  }
 
  private:
   VersionMaker::Inputs InputsFor(const Blob& gradient, const StepScalars& scalars) const;
   void Make(const StepRoot& root, const Blob& right_half = {});
-  void BeginStep();
+  void BeginStep() {
+    const bool is_last = newest() == plan_.steps.final_version();
+    aggregator_.Begin(is_last ? MicroBatchTree({}) : plan_.steps.Tree(step()));
+  }
 
   const ShardId id_;
   const JobPlan& plan_;

@@ -53,11 +53,6 @@ void ShardRecords::Clear() {
   committed_ = Version(0);
 }
 
-const VersionRecord& ShardRecords::ShareNewest() {
-  is_state_shared_ = true;
-  return newest_;
-}
-
 std::vector<VersionRecord> ShardRecords::ShareKept() {
   PANDO_CHECK(has_data() && committed_ == newest_.version);
   is_state_shared_ = true;
@@ -73,12 +68,6 @@ uint64_t ShardRecords::NewestHash() const {
   return RecordHash(newest_.version, newest_.parameters->span(), newest_.state->span());
 }
 
-std::optional<uint64_t> ShardRecords::KnownHash(Version version) const {
-  if (version == newest_.version) return newest_.hash;
-  if (previous_ && version == previous_->version) return previous_->hash;
-  return std::nullopt;
-}
-
 const VersionRecord* ShardRecords::Find(Version version) const {
   if (version > committed_ && !Mutated(Mutation::kShowUncommitted)) return nullptr;  // P9
   if (has_data() && version == newest_.version) return &newest_;
@@ -90,7 +79,7 @@ const VersionRecord* ShardRecords::Find(Version version) const {
 std::optional<Blob> ShardRecords::Show(Version version, ParamsForm form) {
   const VersionRecord* record = Find(version);
   if (record == nullptr) return std::nullopt;
-  const ShardCodec* codec = plan_.pulls.CodecOf(id_);
+  const ShardCodec* codec = plan_.pulls.codec(id_);
   if (codec == nullptr || form == ParamsForm::kExact) return ToBlob(record->parameters);
   if (record->encoded == nullptr) {
     record->encoded = encoded_pool_.Take();
@@ -100,16 +89,6 @@ std::optional<Blob> ShardRecords::Show(Version version, ParamsForm form) {
 }
 
 // ---- the next version --------------------------------------------------------------------------
-
-void ShardRecords::ReleasePin(Version version) {
-  released_ = std::max(released_, version);
-  if (pinned_ && pinned_->version <= released_) pinned_.reset();
-}
-
-bool ShardRecords::PinIsInTheWay() const {
-  return pinned_ && previous_ && plan_.IsEvaluationDue(previous_->version) &&
-         previous_->version > released_;
-}
 
 // P4: the contributions to step t prove that version t is committed everywhere, so no worker will
 // ask for t − 1 again. It goes first, and its memory is the next version's.
@@ -126,12 +105,6 @@ VersionRecord ShardRecords::StartNext() {
   DropPrevious();
   return {VersionMadeBy(StepReading(newest_.version)), parameter_pool_.Take(),
           is_state_shared_ ? state_pool_.Take() : newest_.state, std::nullopt};
-}
-
-void ShardRecords::FinishNext(VersionRecord next) {
-  newest_.state.reset();
-  is_state_shared_ = false;
-  previous_ = std::exchange(newest_, std::move(next));
 }
 
 }  // namespace pando

@@ -44,7 +44,10 @@ class ShardRecords {
   Version committed() const { return committed_; }
   void Commit() { committed_ = newest_.version; }
   // The newest record, to keep and to read on any thread: for a snapshot.
-  const VersionRecord& ShareNewest();
+  const VersionRecord& ShareNewest() {
+    is_state_shared_ = true;
+    return newest_;
+  }
   // All records kept, ascending: a transfer's image (P20).  REQUIRES: the newest is committed.
   std::vector<VersionRecord> ShareKept();
 
@@ -52,7 +55,11 @@ class ShardRecords {
   uint64_t NewestHash() const;
   void HashNewest() { newest_.hash = NewestHash(); }
   // Of a record that is kept, if it is known.
-  std::optional<uint64_t> KnownHash(Version version) const;
+  std::optional<uint64_t> KnownHash(Version version) const {
+    if (version == newest_.version) return newest_.hash;
+    if (previous_ && version == previous_->version) return previous_->hash;
+    return std::nullopt;
+  }
   // The record of exactly this version (I4), if it is kept and committed.
   const VersionRecord* Find(Version version) const;
   // Its parameters, as a worker is shown them.
@@ -62,15 +69,25 @@ class ShardRecords {
 
   // ---- the next version ------------------------------------------------------------------------
   // No evaluation needs versions up to this one any more (P31).
-  void ReleasePin(Version version);
+  void ReleasePin(Version version) {
+    released_ = std::max(released_, version);
+    if (pinned_ && pinned_->version <= released_) pinned_.reset();
+  }
   // Whether the next record has to wait for a ReleasePin: it drops the previous version, which is
   // due for evaluation and would have to be pinned, and there is one pin (section 12).
-  bool PinIsInTheWay() const;
+  bool PinIsInTheWay() const {
+    return pinned_ && previous_ && plan_.IsEvaluationDue(previous_->version) &&
+           previous_->version > released_;
+  }
   // A record for the next version, whose floats are the caller's to write. Its state may be that of
   // the newest record, to be updated in place. Drops the previous version, or pins it.
   VersionRecord StartNext();
   // The next version is made: it is the newest from now on.
-  void FinishNext(VersionRecord next);
+  void FinishNext(VersionRecord next) {
+    newest_.state.reset();
+    is_state_shared_ = false;
+    previous_ = std::exchange(newest_, std::move(next));
+  }
 
  private:
   void DropPrevious();

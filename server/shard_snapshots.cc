@@ -52,10 +52,6 @@ void ShardSnapshots::ReportStored(Micros now, SnapshotStoredItem item) {
   clock_.SpeakSoon(now);
 }
 
-void ShardSnapshots::OnSnapshotAck(const SnapshotAck& ack) {
-  for (const SnapshotAckItem& item : ack.items) stored_.erase({item.version, item.shard});
-}
-
 // The scheduler asks for ascending versions, so an older one is a duplicate.
 void ShardSnapshots::OnSnapshotAt(Micros now, const Envelope& envelope, const SnapshotAt& at) {
   member_.Send(envelope.sender, SnapshotAtAck{at.version});
@@ -104,12 +100,6 @@ void ShardSnapshots::Load(const Shard& shard) {
               .state_floats = shard.records().state_floats()});
 }
 
-std::optional<ShardId> ShardSnapshots::OnEvent(Micros now, SnapshotEvent event) {
-  if (auto* loaded = std::get_if<RecordLoaded>(&event)) return OnLoaded(now, std::move(*loaded));
-  OnStored(now, std::get<RecordStored>(event));
-  return std::nullopt;
-}
-
 std::optional<ShardId> ShardSnapshots::OnLoaded(Micros now, RecordLoaded loaded) {
   const ShardId id = loaded.shard;
   const SnapshotRef& restore = member_.view().restore;
@@ -128,15 +118,15 @@ std::optional<ShardId> ShardSnapshots::OnLoaded(Micros now, RecordLoaded loaded)
 
 Status ShardSnapshots::Install(Shard& shard, RecordLoaded loaded) const {
   if (!loaded.status.ok()) return std::move(loaded.status);
+  const ShardRecords& records = shard.records();
   const size_t parameters = loaded.parameters == nullptr ? 0 : loaded.parameters->size();
   const size_t state = loaded.state == nullptr ? 0 : loaded.state->size();
-  if (parameters != shard.records().parameter_floats() || state != shard.records().state_floats()) {
+  if (parameters != records.parameter_floats() || state != records.state_floats()) {
     return Corrupt("snapshot of version " + std::to_string(loaded.snapshot.version.value()) +
                    ": shard " + std::to_string(shard.id().value()) + " has " +
                    std::to_string(parameters) + " + " + std::to_string(state) +
-                   " floats, and the model wants " +
-                   std::to_string(shard.records().parameter_floats()) + " + " +
-                   std::to_string(shard.records().state_floats()));
+                   " floats, and the model wants " + std::to_string(records.parameter_floats()) +
+                   " + " + std::to_string(records.state_floats()));
   }
   shard.Install({{loaded.snapshot.version, std::move(loaded.parameters), std::move(loaded.state),
                   std::nullopt}});

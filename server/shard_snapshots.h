@@ -11,22 +11,27 @@
 
 #include "proto/view_member.h"
 #include "server/replicas.h"
-#include "server/reports.h"
+#include "server/reporting.h"
 #include "server/snapshot_port.h"
 
 namespace pando {
 
-class ShardSnapshots : public ReportSource {
+class ShardSnapshots : public ReportSource, LanePart {
  public:
-  // All outlive the part.
-  ShardSnapshots(ViewMember& member, Replicas& replicas, const JobPlan& plan, SnapshotPort& port,
-                 ReportClock& clock)
-      : member_(member), replicas_(replicas), plan_(plan), port_(port), clock_(clock) {}
+  // All outlive it.
+  ShardSnapshots(const LanePart& part, SnapshotPort& port, ReportClock& clock)
+      : LanePart(part), port_(port), clock_(clock) {}
 
   void OnSnapshotAt(Micros now, const Envelope& envelope, const SnapshotAt& at);
-  void OnSnapshotAck(const SnapshotAck& ack);
+  void OnSnapshotAck(const SnapshotAck& ack) {
+    for (const SnapshotAckItem& item : ack.items) stored_.erase({item.version, item.shard});
+  }
   // What the port answers. Returns the shard that has its data from now on, if there is one.
-  std::optional<ShardId> OnEvent(Micros now, SnapshotEvent event);
+  std::optional<ShardId> OnEvent(Micros now, SnapshotEvent event) {
+    if (auto* loaded = std::get_if<RecordLoaded>(&event)) return OnLoaded(now, std::move(*loaded));
+    OnStored(now, std::get<RecordStored>(event));
+    return std::nullopt;
+  }
   // Stores the newest version if it is committed and due.
   void StoreIfDue(Micros now, Shard& shard);
   bool IsLoading(ShardId shard) const { return loading_.contains(shard); }
@@ -44,9 +49,6 @@ class ShardSnapshots : public ReportSource {
   void Load(const Shard& shard);
   void ReportStored(Micros now, SnapshotStoredItem item);
 
-  ViewMember& member_;
-  Replicas& replicas_;
-  const JobPlan& plan_;
   SnapshotPort& port_;
   ReportClock& clock_;
   std::set<ShardId> loading_;

@@ -19,25 +19,7 @@ void ShardSteps::OnPush(Micros now, const Envelope& envelope, const Push& push) 
     const bool says_pending = taken == Shard::Taken::kDuplicate || !plan_.pushes.is_exact();
     parts_.replies.AnswerPush(envelope.sender, *shard, item, says_pending);
   }
-  if (!others.items.empty()) parts_.replies.AnswerNotPrimary(envelope, std::move(others));
-}
-
-Shard::Taken ShardSteps::Add(Shard& shard, const PushItem& item) {
-  const ProbedWork work(parts_.probe, LaneWork::kAggregate, item.shard, item.step);
-  return shard.Add(item);
-}
-
-void ShardSteps::AdvanceAll(Micros now) {
-  for (auto& [id, replica] : parts_.replicas.all()) {
-    if (replica.is_primary()) TryAdvance(now, replica.shard);
-  }
-}
-
-void ShardSteps::AdvanceByNorms(Micros now) {
-  if (!parts_.norms.TakeNews()) return;
-  for (auto& [id, replica] : parts_.replicas.all()) {
-    if (replica.is_primary() && replica.shard.has_partials()) TryAdvance(now, replica.shard);
-  }
+  parts_.replies.AnswerNotPrimary(envelope, std::move(others));
 }
 
 // Without backups the record is made and committed on the spot. With them the root goes out first,

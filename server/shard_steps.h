@@ -3,21 +3,18 @@
 //
 //   tree complete, scalars and factors known | without backups: made and committed at once
 //                                            | with backups: sealed; its root goes out, it is made
-//                                            | in Tick, and committed once enough have acknowledged
+//                                            | in Tick, and committed once all required ones have
+//                                            | acknowledged it
 //
 // Threads: none. Owns: which shards are sealed.
 #pragma once
 
 #include <set>
 
-#include "proto/view_member.h"
 #include "server/lane_probe.h"
 #include "server/norms.h"
-#include "server/progress_report.h"
-#include "server/replicas.h"
 #include "server/replication.h"
 #include "server/replies.h"
-#include "server/scalar_blocks.h"
 #include "server/shard_snapshots.h"
 
 namespace pando {
@@ -39,9 +36,18 @@ class ShardSteps {
 
   void OnPush(Micros now, const Envelope& envelope, const Push& push);
   // New scalars are known, or a pin is released: each may have held up a version.
-  void AdvanceAll(Micros now);
+  void AdvanceAll(Micros now) {
+    for (auto& [id, replica] : parts_.replicas.all()) {
+      if (replica.is_primary()) TryAdvance(now, replica.shard);
+    }
+  }
   // New values of other shards may be known.
-  void AdvanceByNorms(Micros now);
+  void AdvanceByNorms(Micros now) {
+    if (!parts_.norms.TakeNews()) return;
+    for (auto& [id, replica] : parts_.replicas.all()) {
+      if (replica.is_primary() && replica.shard.has_partials()) TryAdvance(now, replica.shard);
+    }
+  }
   // A replica has its data now.
   void OnRestored(Micros now, ShardId shard);
   // Makes what is sealed. A view that replaces ours has to wait for this: the versions are of the
@@ -51,7 +57,10 @@ class ShardSteps {
   Micros NextDeadline() const { return sealed_.empty() ? kNever : Micros(0); }
 
  private:
-  Shard::Taken Add(Shard& shard, const PushItem& item);
+  Shard::Taken Add(Shard& shard, const PushItem& item) {
+    const ProbedWork work(parts_.probe, LaneWork::kAggregate, item.shard, item.step);
+    return shard.Add(item);
+  }
   void TryAdvance(Micros now, Shard& shard);
   template <class Make>
   void MakeNext(Shard& shard, const Make& make);

@@ -71,11 +71,6 @@ IncomingTransfer::IncomingTransfer(const Chunk& first, const Sizes& sizes)
   pieces_.push_back(records_.back().state->span());
 }
 
-bool IncomingTransfer::Includes(const Chunk& chunk) const {
-  return chunk.shard == shard_ && IsSamePair(chunk.pair, pair_) && chunk.versions == versions_ &&
-         chunk.image_floats == image_floats_;
-}
-
 void IncomingTransfer::Take(const Chunk& chunk) {
   PANDO_CHECK(Includes(chunk));
   std::span<const float> floats = chunk.payload.floats();

@@ -70,7 +70,10 @@ class IncomingTransfer {
   IncomingTransfer(const Chunk& first, const Sizes& sizes);
 
   // Whether the chunk is of this image.
-  bool Includes(const Chunk& chunk) const;
+  bool Includes(const Chunk& chunk) const {
+    return chunk.shard == shard_ && IsSamePair(chunk.pair, pair_) && chunk.versions == versions_ &&
+           chunk.image_floats == image_floats_;
+  }
   // REQUIRES: Includes(chunk).
   void Take(const Chunk& chunk);
   ChunkAck Ack() const { return {shard_, pair_, versions_.back(), taken_floats_}; }

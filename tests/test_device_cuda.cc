@@ -7,7 +7,7 @@
 #include <cstdio>
 #include <optional>
 
-#include "kernels/cuda/check.h"
+#include "kernels/cuda/runtime.h"
 #include "tests/test_device.h"
 
 namespace pando {

@@ -68,12 +68,10 @@ class ComputeTickets {
 using ComputeSink = std::function<void(ComputeTicket ticket, ComputeEvent event)>;
 
 struct ComputeCall {
-  ComputeCall(ComputeTicket ticket_in, ComputeTicket lasting_ticket_in, Step step_in)
-      : ticket(ticket_in), lasting_ticket(lasting_ticket_in), step(step_in) {}
   const ComputeTicket ticket;
   const ComputeTicket lasting_ticket;  // of events that outlive Abandon
   const Step step;
-  std::optional<TreeSum> sum;  // none: a verification (P41)
+  std::optional<TreeSum> sum = {};  // none: a verification (P41)
   std::atomic<bool> abandoned = false;
   std::atomic<size_t> unfinished_count = 0;  // micro-batches
 };

@@ -4,8 +4,8 @@
 #include <string>
 #include <utility>
 
-#include "common/float_env.h"
-#include "common/time_slice.h"
+#include "common/system.h"
+#include "kernels/batch_block.h"
 
 namespace pando {
 namespace {
@@ -30,6 +30,23 @@ SampleCounts NetworkSamples(const JobPlan& plan) {
           .evaluation = kEvaluationChunkSamples};
 }
 
+constexpr uint32_t kReadAheadPerThread = 2;      // micro-batches: the bound of what waits in memory
+constexpr uint64_t kEvaluationVersionsKept = 1;  // P31: one pin at a time
+
+BufferPool::Make PinnedFor(Device device) {
+  return [device](size_t count) { return PinnedFloats(device, count); };
+}
+
+BufferSource GradientsFor(const TrainerParts& parts) {
+  if (parts.device.kind == DeviceKind::kCpu) return parts.buffers;
+  return {.make = [device = parts.device](size_t count) { return DeviceFloats(device, count); }};
+}
+
+BatchSource::Finish FinishFor(Device device) {
+  if (device.kind == DeviceKind::kCpu) return {};
+  return [device](Batch* batch) { PinBatch(device, batch); };
+}
+
 // Joins one micro-batch's pass to its call: gradients go to the trainer's sink as events.
 class CallPort : public GradientSink, public PassControl {
  public:
@@ -43,7 +60,8 @@ class CallPort : public GradientSink, public PassControl {
   bool IsInterrupted() const override {
     return queue_.is_stopping() || call_.abandoned || queue_.has_chunks();
   }
-  // Shards that have left may count. If the micro-batch is hashed, it is hashed to its end (P41).
+  // Abandoned work stops. But shards of it that have left may be part of the update, so a verified
+  // micro-batch is computed to its end for its hash (P41).
   bool IsAbandoned(bool is_partly_out) const override {
     return queue_.is_stopping() || (call_.abandoned && !(is_partly_out && is_hashed_));
   }
@@ -69,20 +87,40 @@ void MicroBatchTime::Add(std::chrono::nanoseconds time) {
                     : average + (std::min(sample, kTimeOutlier * average) - average) / kTimeMemory;
 }
 
-ComputeThread::ComputeThread(const Parts& parts, uint32_t index)
-    : parts_(parts),
-      timeline_(parts.timeline, "compute " + std::to_string(index)),
-      network_(parts.model, NetworkSamples(parts.plan), UsedOnThisThread(parts.device)),
-      pass_(network_, parts.device,
-            {parts.plan, parts.batches, parts.parameters, parts.gradients, parts.host_gradients,
-             parts.encoded_gradients, parts.feedback, timeline_,
-             [&queue = parts.queue] { return queue.NextBatch(); }}),
-      evaluation_pass_(parts.plan, network_, parts.device) {
+TrainerState::TrainerState(const TrainerParts& parts_in, uint32_t thread_count, ComputeSink sink_in,
+                           ParameterResidency residency)
+    : parts(parts_in),
+      sink(std::move(sink_in)),
+      batches(parts.data, parts.plan.steps, parts.plan.job.seed,
+              /*prefetch_max=*/kReadAheadPerThread * thread_count, parts.plan.job.reader_threads,
+              FinishFor(parts.device)),
+      parameters(parts.plan.shards,
+                 {kTrainingVersionsKept, residency, PinnedFor(parts.device), &parts.plan.pulls},
+                 held_bytes),
+      evaluation_parameters(parts.plan.shards,
+                            {kEvaluationVersionsKept, residency, PinnedFor(parts.device)},
+                            held_bytes),
+      gradients(parts.plan.layout.float_count(), GradientsFor(parts)),
+      host_gradients(parts.plan.layout.float_count(), PinnedFor(parts.device)),
+      encoded_gradients(parts.plan.pushes.float_count(), parts.buffers),
+      feedback(parts.plan),
+      queue(parts.plan.steps, kReadAheadPerThread * thread_count, batches, parameters) {}
+
+ComputeThread::ComputeThread(TrainerState& trainer, uint32_t index)
+    : trainer_(trainer),
+      timeline_(trainer.parts.timeline, "compute " + std::to_string(index)),
+      network_(trainer.parts.model, NetworkSamples(trainer.parts.plan),
+               UsedOnThisThread(trainer.parts.device)),
+      pass_(network_, trainer.parts.device,
+            {trainer.parts.plan, trainer.batches, trainer.parameters, trainer.gradients,
+             trainer.host_gradients, trainer.encoded_gradients, trainer.feedback, timeline_,
+             [&queue = trainer.queue] { return queue.NextBatch(); }}),
+      evaluation_pass_(trainer.parts.plan, network_, trainer.parts.device) {
   timeline_.NameLayers(network_);
 }
 
 void ComputeThread::Run() {
-  while (std::optional<ComputeTask> task = parts_.queue.Take()) {
+  while (std::optional<ComputeTask> task = trainer_.queue.Take()) {
     std::visit([this](auto& t) { RunTask(t); }, *task);
     timeline_.Did(What::kFinish);
   }
@@ -94,9 +132,9 @@ void ComputeThread::RunTask(MicroBatchTask& task) {
   ComputeCall& call = *task.call;
   timeline_.Begin(call.step, task.micro_batch.value());
   timeline_.Did(What::kAwaitWork);
-  const bool is_hashed = parts_.plan.IsVerified(call.step, task.micro_batch);
+  const bool is_hashed = trainer_.parts.plan.IsVerified(call.step, task.micro_batch);
   uint64_t hash = 0;
-  CallPort port(call, is_hashed, parts_.queue, parts_.sink);
+  CallPort port(call, is_hashed, trainer_.queue, trainer_.sink);
   Status status = pass_.Run({.step = call.step,
                              .micro_batch = task.micro_batch,
                              .sum = call.sum ? &*call.sum : nullptr,
@@ -104,7 +142,7 @@ void ComputeThread::RunTask(MicroBatchTask& task) {
                              .sink = port,
                              .control = port});
   if (hash != 0)
-    parts_.sink(call.lasting_ticket, GradientHashed{call.step, task.micro_batch, hash});
+    trainer_.sink(call.lasting_ticket, GradientHashed{call.step, task.micro_batch, hash});
   Finish(task, std::move(status));
 }
 
@@ -113,20 +151,21 @@ void ComputeThread::Finish(MicroBatchTask& task, Status status) {
   if (call.abandoned) return;
   if (status.code() == StatusCode::kInterrupted) return GiveBack(task);
   if (!status.ok()) {
-    if (!parts_.queue.AbandonFailed(call)) return;
-    return parts_.sink(call.sum ? call.ticket : call.lasting_ticket,
-                       ComputeFailed{std::move(status)});
+    if (!trainer_.queue.AbandonFailed(call)) return;
+    return trainer_.sink(call.sum ? call.ticket : call.lasting_ticket,
+                         ComputeFailed{std::move(status)});
   }
-  parts_.time.Add(pass_.computing_time());
-  parts_.queue.ReadAhead();
-  if (--call.unfinished_count == 0 && call.sum) parts_.sink(call.ticket, StepComputed{call.step});
+  trainer_.time.Add(pass_.computing_time());
+  trainer_.queue.ReadAhead();
+  if (--call.unfinished_count == 0 && call.sum) trainer_.sink(call.ticket, StepComputed{call.step});
 }
 
 // If the version is superseded, the sum is not needed any more. A verification reports a hash of 0.
 void ComputeThread::GiveBack(const MicroBatchTask& task) {
   const ComputeCall& call = *task.call;
-  if (!parts_.parameters.IsSuperseded(VersionReadBy(call.step))) return parts_.queue.GiveBack(task);
-  if (!call.sum) parts_.sink(call.lasting_ticket, GradientHashed{call.step, task.micro_batch, 0});
+  if (!trainer_.parameters.IsSuperseded(VersionReadBy(call.step)))
+    return trainer_.queue.GiveBack(task);
+  if (!call.sum) trainer_.sink(call.lasting_ticket, GradientHashed{call.step, task.micro_batch, 0});
 }
 
 // ---- evaluation ---------------------------------------------------------------------------------
@@ -137,28 +176,28 @@ void ComputeThread::RunTask(ChunkTask& task) {
   timeline_.Begin(StepReading(evaluation.request.version), static_cast<uint32_t>(task.chunk));
   timeline_.Did(What::kAwaitWork);
   const auto [first, last] = evaluation.SamplesOfChunk(task.chunk);
-  auto batch = parts_.batches.TakeTest(first, last);
+  auto batch = trainer_.batches.TakeTest(first, last);
   timeline_.Did(What::kAwaitSamples);
-  parts_.queue.ReadChunksAhead();
-  if (!batch.ok()) return parts_.sink(evaluation.ticket, ComputeFailed{batch.status()});
+  trainer_.queue.ReadChunksAhead();
+  if (!batch.ok()) return trainer_.sink(evaluation.ticket, ComputeFailed{batch.status()});
   Result<ChunkScore> score = Score(evaluation, **batch);
   timeline_.Did(What::kEvaluate);
   if (score.status().code() == StatusCode::kInterrupted) return;
-  if (!score.ok()) return parts_.sink(evaluation.ticket, ComputeFailed{score.status()});
+  if (!score.ok()) return trainer_.sink(evaluation.ticket, ComputeFailed{score.status()});
   evaluation.scores[task.chunk] = *std::move(score);
   if (--evaluation.unfinished_count > 0) return;
-  parts_.sink(evaluation.ticket, CombineScores(evaluation.request, evaluation.scores));
+  trainer_.sink(evaluation.ticket, CombineScores(evaluation.request, evaluation.scores));
 }
 
 Result<ChunkScore> ComputeThread::Score(const SliceEvaluation& evaluation, const Batch& batch) {
   if (evaluation.parameters != nullptr)
     return evaluation_pass_.Run(batch, {evaluation.number, evaluation.parameters->data(), {}});
   const Version version = evaluation.request.version;
-  const auto interrupted = [&] { return parts_.queue.is_stopping() || evaluation.abandoned; };
-  auto parameters = parts_.evaluation_parameters.HoldVersion(version, interrupted);
+  const auto interrupted = [&] { return trainer_.queue.is_stopping() || evaluation.abandoned; };
+  auto parameters = trainer_.evaluation_parameters.HoldVersion(version, interrupted);
   if (!parameters.ok()) return parameters.status();
   const auto fetch = [&](const std::vector<ShardId>& shards) {
-    parts_.sink(evaluation.ticket, ParametersWanted{ParameterUse::kEvaluation, version, shards});
+    trainer_.sink(evaluation.ticket, ParametersWanted{ParameterUse::kEvaluation, version, shards});
   };
   const auto await = [&](const LayerReads& reads) {
     return parameters->Advance(reads.now, reads.next, interrupted, fetch);

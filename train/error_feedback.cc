@@ -26,7 +26,7 @@ void ErrorFeedback::Encode(Step step, MicroBatch m, ShardId shard, std::span<con
   if (!of_step || NextStep(*of_step) != step) std::ranges::fill(sum, 0.0f);
   of_step = step;
   for (size_t i = 0; i < sum.size(); ++i) sum[i] += gradient[i];
-  const ShardCodec& codec = *plan_.pushes.CodecOf(shard);
+  const ShardCodec& codec = *plan_.pushes.codec(shard);
   codec.Encode(sum, encoded);
   lost->sent.resize(sum.size());
   codec.Decode(encoded, lost->sent);

@@ -1,29 +1,10 @@
 #include "train/evaluation_pass.h"
 
 #include <algorithm>
-#include <tuple>
+#include <map>
 #include <utility>
 
 namespace pando {
-namespace {
-
-// Ascending, each pair of classes once.
-std::vector<ConfusionCount> Merged(std::vector<ConfusionCount> counts) {
-  std::ranges::sort(counts, {}, [](const auto& c) { return std::tie(c.label, c.predicted); });
-  std::vector<ConfusionCount> merged;
-  for (const ConfusionCount& c : counts) {
-    const bool is_same =
-        !merged.empty() && merged.back().label == c.label && merged.back().predicted == c.predicted;
-    if (is_same) {
-      merged.back().count += c.count;
-    } else {
-      merged.push_back(c);
-    }
-  }
-  return merged;
-}
-
-}  // namespace
 
 Result<ChunkScore> EvaluateChunk(Network& network, const Batch& batch, const float* parameters,
                                  const std::function<Status(uint32_t layer)>& await) {
@@ -44,6 +25,7 @@ Result<ChunkScore> EvaluateChunk(Network& network, const Batch& batch, const flo
 EvaluationResult CombineScores(const Evaluate& request, const std::vector<ChunkScore>& chunks) {
   EvaluationResult result{.version = request.version, .slice = request.slice};
   result.sample_count = request.last_sample - request.first_sample;
+  std::map<std::pair<uint32_t, uint32_t>, uint32_t> confusion;  // by label and prediction
   constexpr size_t kChunksPerSlice = kEvaluationSliceSamples / kEvaluationChunkSamples;
   for (size_t first = 0; first < chunks.size(); first += kChunksPerSlice) {
     double slice_loss = 0;
@@ -53,12 +35,12 @@ EvaluationResult CombineScores(const Evaluate& request, const std::vector<ChunkS
       result.correct_count += chunk.sums.correct_count;
       result.top5_count += chunk.sums.top5_count;
       slice_loss += chunk.sums.loss_sum;
-      result.confusion.insert(result.confusion.end(), chunk.confusion.begin(),
-                              chunk.confusion.end());
+      for (const ConfusionCount& c : chunk.confusion) confusion[{c.label, c.predicted}] += c.count;
     }
     result.loss_sum += slice_loss;
   }
-  result.confusion = Merged(std::move(result.confusion));
+  for (const auto& [classes, count] : confusion)
+    result.confusion.push_back({classes.first, classes.second, count});
   return result;
 }
 

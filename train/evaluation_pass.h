@@ -15,7 +15,7 @@
 #include "proto/message_limits.h"
 #include "proto/messages.h"
 #include "train/gpu/input_copies.h"
-#include "train/pass_plan.h"
+#include "train/pass_parameters.h"
 
 namespace pando {
 

@@ -7,7 +7,6 @@
 #include <functional>
 #include <map>
 #include <mutex>
-#include <span>
 #include <vector>
 
 #include "common/blob.h"

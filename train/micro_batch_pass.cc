@@ -91,13 +91,13 @@ void MicroBatchPass::OnGradient(TreeNode node, ShardId shard, Blob sum) {
   const PayloadPlan& pushes = context_.plan.pushes;
   if (pushes.is_exact()) return work_->sink.OnGradient(node, shard, std::move(sum));
   if (encoded_ == nullptr) encoded_ = context_.encoded.Take();
-  const size_t first = pushes.OffsetOf(shard);
+  const size_t first = pushes.offset(shard);
   const size_t count = pushes.PayloadBytes(shard) / sizeof(float);
   const auto encoded = std::as_writable_bytes(encoded_->span().subspan(first, count));
   if (pushes.has_feedback()) {
     context_.feedback.Encode(work_->step, work_->micro_batch, shard, sum.floats(), encoded);
   } else {
-    pushes.CodecOf(shard)->Encode(sum.floats(), encoded);
+    pushes.codec(shard)->Encode(sum.floats(), encoded);
   }
   work_->sink.OnGradient(node, shard, ToBlob(encoded_, first, count));
 }

@@ -1,6 +1,6 @@
 // MicroBatchPass computes one micro-batch: samples in, gradients out, shard by shard. Start reading
-// Pando here: Run names everything that a worker does around the network. Called by the trainer's
-// threads, one MicroBatchPass each.
+// Pando here: Run is what a worker computes between receiving parameters and sending gradients.
+// Called by the trainer's threads, one MicroBatchPass each.
 #pragma once
 
 #include <chrono>
@@ -18,7 +18,6 @@
 #include "train/parameter_store.h"
 #include "train/pass_launcher.h"
 #include "train/pass_parameters.h"
-#include "train/pass_plan.h"
 #include "train/step_timeline.h"
 #include "train/tree_sum.h"
 

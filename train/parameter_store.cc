@@ -41,7 +41,7 @@ ParameterStore::ParameterStore(const ShardPlan& shards, const Options& options,
 void ParameterStore::Put(ShardId shard, Version version, const Blob& payload) {
   const ShardRange& range = shards_.range(shard);
   const uint32_t s = shard.value();
-  const ShardCodec* codec = options_.payloads ? options_.payloads->CodecOf(shard) : nullptr;
+  const ShardCodec* codec = options_.payloads ? options_.payloads->codec(shard) : nullptr;
   PANDO_CHECK(codec != nullptr || payload.floats().size() == range.size());
   std::shared_ptr<VersionBuffer> buffer;
   {

@@ -16,7 +16,6 @@
 #include "models/network.h"
 #include "plan/job_plan.h"
 #include "train/pass_parameters.h"
-#include "train/pass_plan.h"
 #include "train/step_timeline.h"
 #include "train/tree_sum.h"
 

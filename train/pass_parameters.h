@@ -1,10 +1,11 @@
-// PassParameters: the parameters that one pass reads, as they arrive. Made by MicroBatchPass for
-// each pass; the launchers wait here before each layer.
-// Threads: one computing thread. Owns: the hold on the version.
+// Which shards each layer of a pass reads, and which are final after it; and PassParameters, the
+// parameters that one pass reads, as they arrive. Made by MicroBatchPass; the launchers wait here
+// before each layer.
 #pragma once
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <span>
 #include <utility>
@@ -12,11 +13,43 @@
 
 #include "common/batch.h"
 #include "common/status.h"
+#include "models/network.h"
+#include "plan/job_plan.h"
 #include "train/parameter_store.h"
-#include "train/pass_plan.h"
 #include "train/step_timeline.h"
 
 namespace pando {
+
+// ---- the plan of a pass: pure functions of the job's plan and the network -----------------------
+
+// Layers take turns: forward from the first to the last, then backward from the last to the first.
+// What a pass reads in one of them:
+struct LayerReads {
+  ShardPlan::Run now;   // in this turn
+  ShardPlan::Run next;  // in the next turn that reads any; fetched meanwhile
+};
+// By turn.
+std::vector<LayerReads> PlanTrainingReads(const JobPlan& plan, const Network& network);
+std::vector<LayerReads> PlanEvaluationReads(const JobPlan& plan, const Network& network);
+// The turn of a layer's backward. The turn of its forward is the layer's number.
+inline size_t BackwardTurn(const Network& network, uint32_t layer) {
+  return 2 * size_t{network.layer_count()} - 1 - layer;
+}
+
+// Backward through these layers, from `last` down to `first`, makes the shards of `ready` final:
+// they begin in these layers and may reach into later ones.
+struct BackwardPart {
+  uint32_t first = 0;
+  uint32_t last = 0;
+  ShardPlan::Run ready;
+};
+// In the order of backward. Every layer is in one part.
+std::vector<BackwardPart> PlanBackwardParts(const JobPlan& plan, const Network& network);
+
+// The shards that hold the metric tensor alone: final as soon as the batch is scored.
+ShardPlan::Run MetricShards(const JobPlan& plan);
+
+// ---- its parameters -----------------------------------------------------------------------------
 
 // What a pass asks of the call that wants it. Threads: as GradientSink; IsInterrupted and
 // IsAbandoned may be called with the parameter store locked.
@@ -32,6 +65,7 @@ class PassControl {
   virtual void FetchParameters(const std::vector<ShardId>& shards) = 0;
 };
 
+// Threads: one computing thread. Owns: the hold on the version.
 class PassParameters {
  public:
   // `reads`: by turn, from PlanTrainingReads. All references outlive it.

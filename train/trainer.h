@@ -14,38 +14,52 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
+#include <memory>
 #include <thread>
 #include <vector>
 
-#include "common/float_buffer.h"
 #include "common/timeline.h"
-#include "data/batch_source.h"
-#include "data/dataset.h"
-#include "models/network.h"
-#include "plan/job_plan.h"
 #include "train/compute_call.h"
 #include "train/compute_port.h"
 #include "train/compute_thread.h"
-#include "train/error_feedback.h"
-#include "train/evaluations.h"
 #include "train/parameter_store.h"
-#include "train/task_queue.h"
 
 namespace pando {
+
+// Evaluations starts the evaluation of test slices once their parameters are here. Used by the
+// trainer; its threads compute the chunks.
+// Threads: the protocol thread.
+class Evaluations {
+ public:
+  // All references outlive it. `parameters`: those that are evaluated.
+  Evaluations(ParameterStore& parameters, const ComputeTickets& tickets, TaskQueue& queue,
+              const ComputeSink& sink)
+      : parameters_(parameters), tickets_(tickets), queue_(queue), sink_(sink) {}
+
+  // These three as in ComputePort.
+  void EvaluateSlice(const Evaluate& request);
+  void ParametersArrived(ShardId shard, Version version, const Blob& payload);
+  void ParametersGone(Version version);
+  // Drops everything, also what threads are at work on.
+  void Forget();
+
+ private:
+  void StartWhole();
+  void Start(const Evaluate& request);
+
+  ParameterStore& parameters_;
+  const ComputeTickets& tickets_;
+  TaskQueue& queue_;
+  const ComputeSink& sink_;
+  std::vector<Evaluate> unstarted_;  // of one version
+  std::vector<std::weak_ptr<SliceEvaluation>> running_;
+  uint64_t started_count_ = 0;
+};
 
 class Trainer : public ComputePort {
  public:
   using Sink = ComputeSink;
-  struct Parts {  // all outlive the trainer
-    const JobPlan& plan;
-    const Model& model;
-    const DataSet& data;
-    Device device = {};
-    Timeline* timeline = nullptr;       // null: none is kept
-    TimelineTrack* protocol = nullptr;  // of the protocol thread
-    BufferSource buffers = {};          // of gradients that travel from this machine's memory
-  };
+  using Parts = TrainerParts;
   // REQUIRES: with a GPU one thread, and no other user of the GPU meanwhile.
   Trainer(const Parts& parts, uint32_t thread_count, Sink sink,
           ParameterResidency residency = ParameterResidency::kAll);
@@ -73,29 +87,19 @@ class Trainer : public ComputePort {
   uint64_t exposed_sync_us() const;
 
   // The most bytes of parameters held at a time so far, evaluation's included. Any thread.
-  uint64_t parameter_bytes_peak() const { return held_bytes_.peak(); }
+  uint64_t parameter_bytes_peak() const { return state_.held_bytes.peak(); }
 
   // For the serial trainer, which makes new parameters in place.
-  ParameterStore& parameters() { return parameters_; }
+  ParameterStore& parameters() { return state_.parameters; }
   // Flat vectors that gradients have needed so far: the high-water mark of section 12 (I6).
-  size_t gradient_buffers_made() const { return gradients_.made_count(); }
+  size_t gradient_buffers_made() const { return state_.gradients.made_count(); }
 
  private:
   TimelineSpan PullSpan(ShardId shard, Version version) const;
 
-  const Parts parts_;
-  const Sink sink_;
+  TrainerState state_;
   TimelineNameId pull_;  // of spans on the protocol thread's track
-  BatchSource batches_;
-  HeldBytes held_bytes_;
-  ParameterStore parameters_;
-  BufferPool gradients_;
-  BufferPool host_gradients_;
-  BufferPool encoded_gradients_;
-  ErrorFeedback feedback_;
-  MicroBatchTime time_;
   ComputeTickets tickets_;
-  TaskQueue queue_;
   Evaluations evaluations_;
   std::vector<std::thread> threads_;  // last: they use all of the above
 };

@@ -20,9 +20,9 @@
 
 namespace pando {
 
-// The one way of a finished gradient. A sum goes from TreeSum through the launcher (a GPU's sums
-// are copied to the host there) and MicroBatchPass (which encodes it) to the trainer's call. Each
-// of them is a sink of the one before. Threads: called on the computing thread.
+// Takes complete sums. TreeSum gives a sum to the launcher (which copies a GPU's sums to the host),
+// the launcher to MicroBatchPass (which encodes it), and that to CallPort (compute_thread.cc).
+// Threads: called on the computing thread.
 class GradientSink {
  public:
   virtual ~GradientSink() = default;

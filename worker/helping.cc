@@ -1,26 +1,10 @@
 #include "worker/helping.h"
 
-#include <algorithm>
-#include <optional>
 #include <utility>
 
 #include "common/mutation.h"
 
 namespace pando {
-
-void Helping::EnterView() {
-  clock_.Disturb();
-  Rest();
-}
-
-void Helping::OnVersions(Micros now) {
-  if (clock_.OnVersion(now, versions_.everywhere())) Rest();
-}
-
-void Helping::Rest() {
-  is_helping_ = false;
-  help_at_ = kNever;
-}
 
 // A member, with no step in the works, while there are some to come.
 bool Helping::IsIdle() const {
@@ -57,10 +41,6 @@ void Helping::Tick(Micros now) {
   questions_.Ask(now);
 }
 
-Micros Helping::NextDeadline() const {
-  return !questions_.is_open() && IsWaiting() ? help_at_ : kNever;
-}
-
 // One micro-batch for each computing thread at a time, asked for again each time: what the
 // straggler sends meanwhile, or another helper, is not computed here.
 void Helping::OnAnswered(Micros now) {
@@ -91,19 +71,16 @@ std::vector<MicroBatch> Helping::Missing(Step step) const {
 
 // Where this worker begins among `count` missing micro-batches: apart from other helpers.
 size_t Helping::Offset(size_t count) const {
-  size_t worker_count = 0;
-  size_t lower_rank_count = 0;
-  uint32_t our_rank = 0;
   const auto& nodes = member_.view().nodes;
-  for (const NodeInfo& node : nodes) {
-    if (node.node == member_.self().node) our_rank = node.rank;
-  }
-  for (const NodeInfo& node : nodes) {
-    if (node.role != Role::kWorker) continue;
-    ++worker_count;
-    if (node.rank < our_rank) ++lower_rank_count;
-  }
-  return worker_count == 0 ? 0 : lower_rank_count * count / worker_count;
+  const auto self = std::ranges::find(nodes, member_.self().node, &NodeInfo::node);
+  const uint32_t our_rank = self == nodes.end() ? 0 : self->rank;
+  const auto worker_count = std::ranges::count(nodes, Role::kWorker, &NodeInfo::role);
+  const auto lower_rank_count = std::ranges::count_if(nodes, [&](const NodeInfo& node) {
+    return node.role == Role::kWorker && node.rank < our_rank;
+  });
+  return worker_count == 0
+             ? 0
+             : static_cast<size_t>(lower_rank_count) * count / static_cast<size_t>(worker_count);
 }
 
 }  // namespace pando

@@ -8,37 +8,72 @@
 // Threads: none.
 #pragma once
 
+#include <algorithm>
+#include <optional>
 #include <vector>
 
-#include "plan/job_plan.h"
-#include "proto/view_member.h"
-#include "worker/committed_versions.h"
-#include "worker/lifecycle.h"
 #include "worker/questions.h"
-#include "worker/step_clock.h"
-#include "worker/steps.h"
+#include "worker/worker_core.h"
 
 namespace pando {
 
-class Helping {
+// How long a step usually takes, and so how long a worker that has nothing to do waits before it
+// computes what others owe.
+class StepClock {
+ public:
+  static constexpr int kPatienceSteps = 3;
+  static constexpr Micros kPatienceMin = std::chrono::milliseconds(100);
+  static constexpr int kMemorySteps = 8;  // that the usual time looks back
+
+  // Every shard is now known to have committed this version.  True if that is news. A worker that
+  // looks now and then sees several steps at once.
+  bool OnVersion(Micros now, Version version) {
+    if (version_ == version) return false;
+    if (version_ && version > *version_ && !is_disturbed_)
+      Take((now - since_) / static_cast<int64_t>(version.value() - version_->value()));
+    is_disturbed_ = !version_;  // the step under way was met in its middle
+    version_ = version;
+    since_ = now;
+    return true;
+  }
+  // The step under way is no measure of others: a new view, a worker that needed help.
+  void Disturb() { is_disturbed_ = true; }
+
+  // None before one step has been measured.
+  std::optional<Micros> usual() const { return usual_; }
+  // How long to wait for others; none before one step has been measured.
+  std::optional<Micros> patience() const {
+    if (!usual_) return std::nullopt;
+    return std::max(kPatienceSteps * *usual_, kPatienceMin);
+  }
+
+ private:
+  void Take(Micros time) { usual_ = usual_ ? *usual_ + (time - *usual_) / kMemorySteps : time; }
+
+  std::optional<Version> version_;
+  Micros since_{0};
+  bool is_disturbed_ = false;
+  std::optional<Micros> usual_;
+};
+
+class Helping : SessionPart {
  public:
   // All outlive it.
-  Helping(const JobPlan& plan, const ViewMember& member, const Lifecycle& lifecycle,
-          const CommittedVersions& versions, Steps& steps, Questions& questions)
-      : plan_(plan),
-        member_(member),
-        lifecycle_(lifecycle),
-        versions_(versions),
-        steps_(steps),
-        questions_(questions) {}
+  Helping(const SessionPart& part, const Lifecycle& lifecycle, Steps& steps, Questions& questions)
+      : SessionPart(part), lifecycle_(lifecycle), steps_(steps), questions_(questions) {}
 
-  void EnterView();
+  void EnterView() {
+    clock_.Disturb();
+    Rest();
+  }
   // The versions that are known everywhere may have changed.
-  void OnVersions(Micros now);
+  void OnVersions(Micros now) {
+    if (clock_.OnVersion(now, versions_.everywhere())) Rest();
+  }
   // All primaries have answered.
   void OnAnswered(Micros now);
   void Tick(Micros now);
-  Micros NextDeadline() const;
+  Micros NextDeadline() const { return !questions_.is_open() && IsWaiting() ? help_at_ : kNever; }
 
   // How long a step usually takes.
   const StepClock& clock() const { return clock_; }
@@ -47,14 +82,14 @@ class Helping {
   bool MayHelp() const;
   bool IsIdle() const;
   bool IsWaiting() const;
-  void Rest();
+  void Rest() {
+    is_helping_ = false;
+    help_at_ = kNever;
+  }
   std::vector<MicroBatch> Missing(Step step) const;
   size_t Offset(size_t count) const;
 
-  const JobPlan& plan_;
-  const ViewMember& member_;
   const Lifecycle& lifecycle_;
-  const CommittedVersions& versions_;
   Steps& steps_;
   Questions& questions_;
   StepClock clock_;

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "common/mutation.h"
-#include "proto/message_parts.h"
+#include "proto/message_limits.h"
 
 namespace pando {
 namespace {
@@ -12,25 +12,6 @@ namespace {
 constexpr Version kNoVersion(UINT64_MAX);
 
 }  // namespace
-
-LaneRequests::LaneRequests(const JobPlan& plan, CommittedVersions& versions,
-                           UnrepliedGradients& gradients, Parameters& parameters, Lanes& lanes)
-    : plan_(plan),
-      versions_(versions),
-      gradients_(gradients),
-      parameters_(parameters),
-      lanes_(lanes),
-      asks_(versions.shard_count()) {}
-
-void LaneRequests::EnterView(Micros now) {
-  for (Ask& ask : asks_) {
-    ask.at = now;
-    ask.newest = Version(0);
-  }
-  debts_.clear();  // a lane that was silent may not be the one that is asked now
-}
-
-void LaneRequests::Forget() { std::ranges::fill(asks_, Ask{}); }
 
 // A lane that has the version already sends it only on request, and the last question about another
 // version is no reason to wait.
@@ -44,32 +25,8 @@ void LaneRequests::OnStepBegun(Step step) {
   }
 }
 
-void LaneRequests::Expect(Micros now, const PeerId& lane) {
-  Debt& debt = debts_[lane];
-  debt.interval = kRetryFirst;
-  debt.question_at = now + debt.interval;
-}
-
-void LaneRequests::OnAsked(Micros now, ShardId shard, Version version) {
-  Ask& ask = asks_[shard.value()];
-  ask.at = kNever;
-  ask.asked_at = now;
-  ask.newest = std::max(ask.newest, version);
-}
-
-void LaneRequests::OnNotPrimary(Micros now, ShardId shard) {
-  Ask& ask = asks_[shard.value()];
-  ask.at = std::min(ask.at, now + kNotPrimaryRetry);
-  parameters_.AskSoon(shard, now + kNotPrimaryRetry);
-}
-
-void LaneRequests::Tick(Micros now) {
-  QuestionSilentLanes(now);
-  AskWhatIsDue(now);
-}
-
 Micros LaneRequests::NextDeadline() const {
-  Micros deadline = parameters_.NextDeadline();
+  Micros deadline = parameters_.wanted().NextDeadline();
   for (const auto& [lane, debt] : debts_) deadline = std::min(deadline, debt.question_at);
   for (uint32_t s = 0; s < asks_.size(); ++s) {
     const ShardId shard(s);
@@ -125,7 +82,7 @@ void LaneRequests::SendQuestion(Micros now, const PeerId& lane) {
   Debt& debt = debts_[lane];
   if (debt.asked_from == kNever) debt.asked_from = now;
   const Micros under_way(BytesUnderWay(lane) / kSlowestBytesPerMicro);
-  lanes_.Ask(now + under_way, lane, Question{lanes_.view_id()});
+  lanes_.Ask(now + under_way, lane, Question{member_.view().id});
 }
 
 size_t LaneRequests::BytesUnderWay(const PeerId& lane) const {
@@ -144,23 +101,23 @@ size_t LaneRequests::BytesUnderWay(const PeerId& lane) const {
 // What we compute with comes before what a relay waits for (P6a).
 void LaneRequests::AskWhatIsDue(Micros now) {
   Pushes pushes;
-  Pulls pulls;
+  std::vector<PullItem> pulls;
   for (uint32_t s = 0; s < asks_.size(); ++s) Gather(now, ShardId(s), &pushes, &pulls);
-  for (const WantedShards::Key& key : parameters_.TakeDue(now)) {
+  for (const WantedShards::Key& key : parameters_.wanted().TakeDue(now)) {
     const bool is_for_training = key.use == ParameterUse::kTraining;
     const ParamsForm form = is_for_training ? plan_.training_form() : ParamsForm::kExact;
-    pulls[lanes_.primary(key.shard)].items.push_back({key.shard, key.version, form});
+    pulls.push_back({key.shard, key.version, form});
   }
   for (auto& [lane, all] : pushes) {
     for (auto& items : InMessages(std::move(all.items)))
       lanes_.Ask(now, lane, Push{std::move(items)});
   }
-  for (auto& [lane, pull] : pulls) lanes_.Ask(now, lane, std::move(pull));
+  lanes_.AskFor(now, pulls);
 }
 
 // Asks for versions that no push requests. Repeats pushes that a lane refused because it was not
 // primary, and pushes that were lost.
-void LaneRequests::Gather(Micros now, ShardId shard, Pushes* pushes, Pulls* pulls) {
+void LaneRequests::Gather(Micros now, ShardId shard, Pushes* pushes, std::vector<PullItem>* pulls) {
   const Ask& ask = asks_[shard.value()];
   std::optional<Version> wanted = parameters_.VersionToPull(shard);
   if (now < ask.at && !(wanted && *wanted > ask.newest)) return;
@@ -175,7 +132,7 @@ void LaneRequests::Gather(Micros now, ShardId shard, Pushes* pushes, Pulls* pull
     (*pushes)[lane].items.push_back({shard, gradient.step, gradient.node, gradient.payload});
     has_repeated = true;
   }
-  if (wanted) (*pulls)[lane].items.push_back({shard, *wanted, plan_.training_form()});
+  if (wanted) pulls->push_back({shard, *wanted, plan_.training_form()});
   if (!wanted && !has_repeated) return;
   OnAsked(now, shard, wanted.value_or(Version(0)));
   Expect(now, lane);

@@ -1,5 +1,6 @@
-// LaneRequests: what is asked of the servers' lanes beside fresh pushes: versions that no push of
-// ours asks for, and in a new view, or after a loss, everything again (P10).
+// Lanes: the servers' lanes as the session speaks to them. LaneRequests: what is asked of them
+// beside fresh pushes: versions that no push of ours asks for, and in a new view, or after a loss,
+// everything again (P10).
 //
 // Over a slow link a step's gradients take seconds, and their replies as long: repeated on a timer,
 // they would be all that it carries. So a silent lane is asked what it holds (P17's question). Its
@@ -10,17 +11,56 @@
 
 #include <map>
 #include <optional>
+#include <utility>
 #include <vector>
 
-#include "plan/job_plan.h"
-#include "worker/committed_versions.h"
-#include "worker/lanes.h"
+#include "proto/silence.h"
 #include "worker/parameters.h"
-#include "worker/unreplied_gradients.h"
 
 namespace pando {
 
-class LaneRequests {
+// Which lane is a shard's primary, and which ones owe an answer for so long that the scheduler has
+// to know (P23).
+class Lanes {
+ public:
+  // A lane that owes an answer for `patience` is reported. `member` outlives it.
+  Lanes(Micros patience, ViewMember& member) : member_(member), silence_(patience) {}
+
+  // A shard may have no primary for a while; its node is then kUnknownNode. A new view names one.
+  const PeerId& primary(ShardId shard) const {
+    return member_.view().shards[shard.value()].primary;
+  }
+  // Sends nothing where there is no primary.
+  void Send(const PeerId& lane, Message message) {
+    if (lane.node != kUnknownNode) member_.Send(lane, std::move(message));
+  }
+  // The same for what a lane answers at once, if only with Pending, from `expected_from` on. A
+  // fresh push is not answered at once: its answer is a version.
+  void Ask(Micros expected_from, const PeerId& lane, Message message) {
+    if (lane.node != kUnknownNode) silence_.Expect(expected_from, lane);
+    Send(lane, std::move(message));
+  }
+  // Asks the shards' primaries for these.
+  void AskFor(Micros now, const std::vector<PullItem>& items) {
+    std::map<PeerId, Pull> pulls;
+    for (const PullItem& item : items) pulls[primary(item.shard)].items.push_back(item);
+    for (auto& [lane, pull] : pulls) Ask(now, lane, std::move(pull));
+  }
+  void HintView(Micros now, const PeerId& lane) { member_.HintView(now, lane); }
+
+  void OnHeard(const PeerId& lane) { silence_.OnHeard(lane); }
+  void EnterView() { silence_.Clear(); }
+  void Tick(Micros now) {
+    while (auto silent = silence_.TakeDue(now)) member_.SendToScheduler(*silent);
+  }
+  Micros NextDeadline() const { return silence_.NextDeadline(); }
+
+ private:
+  ViewMember& member_;
+  Silence silence_;
+};
+
+class LaneRequests : SessionPart {
  public:
   static constexpr Micros kRetryFirst = std::chrono::milliseconds(500);
   static constexpr Micros kRetryMax = std::chrono::seconds(4);
@@ -30,26 +70,48 @@ class LaneRequests {
   static constexpr size_t kSlowestBytesPerMicro = 4;
 
   // All outlive it.
-  LaneRequests(const JobPlan& plan, CommittedVersions& versions, UnrepliedGradients& gradients,
-               Parameters& parameters, Lanes& lanes);
+  LaneRequests(const SessionPart& part, Parameters& parameters, Lanes& lanes)
+      : SessionPart(part), parameters_(parameters), lanes_(lanes), asks_(versions_.shard_count()) {}
 
-  void EnterView(Micros now);
-  void Forget();
+  void EnterView(Micros now) {
+    for (Ask& ask : asks_) {
+      ask.at = now;
+      ask.newest = Version(0);
+    }
+    debts_.clear();  // a lane that was silent may not be the one that is asked now
+  }
+  void Forget() { std::ranges::fill(asks_, Ask{}); }
   // What is lacking of this shard is asked for at once.
   void OnCommitted(ShardId shard) { asks_[shard.value()].at = Micros(0); }
   // The step is in the works: what compute lacks of its parameters is asked for at once.
   void OnStepBegun(Step step);
   // The lane was sent something that asks for data, or they come.
-  void Expect(Micros now, const PeerId& lane);
+  void Expect(Micros now, const PeerId& lane) {
+    Debt& debt = debts_[lane];
+    debt.interval = kRetryFirst;
+    debt.question_at = now + debt.interval;
+  }
   // The shard's lane was asked for this version.
-  void OnAsked(Micros now, ShardId shard, Version version);
-  void OnNotPrimary(Micros now, ShardId shard);
+  void OnAsked(Micros now, ShardId shard, Version version) {
+    Ask& ask = asks_[shard.value()];
+    ask.at = kNever;
+    ask.asked_at = now;
+    ask.newest = std::max(ask.newest, version);
+  }
+  void OnNotPrimary(Micros now, ShardId shard) {
+    Ask& ask = asks_[shard.value()];
+    ask.at = std::min(ask.at, now + kNotPrimaryRetry);
+    parameters_.wanted().AskSoon(shard, now + kNotPrimaryRetry);
+  }
   // True if the answer was waited for: what was lost is known.
   bool OnAnswer(const PeerId& lane, const Answer& answer);
   // Asks a lane what it holds.
   void SendQuestion(Micros now, const PeerId& lane);
 
-  void Tick(Micros now);
+  void Tick(Micros now) {
+    QuestionSilentLanes(now);
+    AskWhatIsDue(now);
+  }
   Micros NextDeadline() const;
 
   // When the shard's lane was last asked, by a push or a pull.
@@ -68,18 +130,14 @@ class LaneRequests {
     Micros asked_from = kNever;  // the first question that is not answered; kNever: there is none
   };
   using Pushes = std::map<PeerId, Push>;
-  using Pulls = std::map<PeerId, Pull>;
 
   void FindLost(const AnswerItem& item);
   void QuestionSilentLanes(Micros now);
   bool Owes(const PeerId& lane) const;
   size_t BytesUnderWay(const PeerId& lane) const;
   void AskWhatIsDue(Micros now);
-  void Gather(Micros now, ShardId shard, Pushes* pushes, Pulls* pulls);
+  void Gather(Micros now, ShardId shard, Pushes* pushes, std::vector<PullItem>* pulls);
 
-  const JobPlan& plan_;
-  CommittedVersions& versions_;
-  UnrepliedGradients& gradients_;
   Parameters& parameters_;
   Lanes& lanes_;
   std::vector<Ask> asks_;  // by shard

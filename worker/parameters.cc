@@ -9,14 +9,11 @@ constexpr std::array<Version, 2> kNothing{Version(UINT64_MAX), Version(UINT64_MA
 
 }  // namespace
 
-Parameters::Parameters(const JobPlan& plan, const CommittedVersions& versions, const Steps& steps,
-                       const UnrepliedGradients& gradients, ComputePort& compute)
-    : plan_(plan),
-      versions_(versions),
+Parameters::Parameters(const SessionPart& part, const Steps& steps)
+    : SessionPart(part),
       steps_(steps),
-      gradients_(gradients),
-      compute_(compute),
-      held_(versions.shard_count(), kNothing) {}
+      held_(versions_.shard_count(), kNothing),
+      wanted_(versions_) {}
 
 bool Parameters::IsSound(const ParamsItem& item) const {
   if (!versions_.HasShard(item.shard)) return false;
@@ -24,11 +21,6 @@ bool Parameters::IsSound(const ParamsItem& item) const {
                            ? plan_.pulls.PayloadBytes(item.shard)
                            : plan_.shards.range(item.shard).size() * sizeof(float);
   return item.payload.size_bytes() == bytes;
-}
-
-void Parameters::OnParams(const ParamsItem& item) {
-  pulled_bytes_ += item.payload.size_bytes();
-  is_layered() ? HandOverWanted(item) : HandOverNeeded(item);
 }
 
 void Parameters::HandOverNeeded(const ParamsItem& item) {
@@ -48,31 +40,9 @@ void Parameters::HandOverWanted(const ParamsItem& item) {
     compute_.EvaluationParametersArrived(item.shard, item.version, item.payload);
 }
 
-void Parameters::OnParametersWanted(const ParametersWanted& wanted) {
-  for (ShardId shard : wanted.shards) wanted_.Add({wanted.use, wanted.version, shard});
-}
-
-void Parameters::OnGone(ParameterUse use, Version version) {
-  if (!is_layered()) return;
-  wanted_.RemoveUpTo(use, version);
-  compute_.ParametersGone(use, version);
-}
-
 void Parameters::Forget() {
   std::ranges::fill(held_, kNothing);
   wanted_.Clear();
-}
-
-bool Parameters::HasVersion(ShardId shard, Version version) const {
-  if (is_layered()) return version <= versions_.known(shard);
-  return held_[shard.value()][version.value() % 2] == version;
-}
-
-bool Parameters::HasWhole(Version version) const {
-  for (uint32_t s = 0; s < held_.size(); ++s) {
-    if (!HasVersion(ShardId(s), version)) return false;
-  }
-  return true;
 }
 
 std::optional<Version> Parameters::VersionToPull(ShardId shard) const {
@@ -88,20 +58,25 @@ std::optional<Version> Parameters::VersionToPull(ShardId shard) const {
   return std::nullopt;
 }
 
-// A version that is not known to be committed comes by our push for it, or is pulled for the
-// barrier.
-bool Parameters::IsPulledAsWanted(const WantedShards::Key& key) const {
-  return key.use == ParameterUse::kEvaluation || key.version <= versions_.known(key.shard);
+// ---- with layer residency ----------------------------------------------------------------------
+
+std::vector<WantedShards::Key> WantedShards::TakeDue(Micros now) {
+  std::vector<Key> due;
+  for (auto& [key, ask] : asks_) {
+    if (now < ask.at || !IsPulledAsWanted(key)) continue;
+    due.push_back(key);
+    ask.interval = std::clamp(2 * ask.interval, kRetryFirst, kRetryMax);
+    ask.at = now + ask.interval;
+  }
+  return due;
 }
 
-std::vector<WantedShards::Key> Parameters::TakeDue(Micros now) {
-  return wanted_.TakeDue(now,
-                         [this](const WantedShards::Key& key) { return IsPulledAsWanted(key); });
-}
-
-Micros Parameters::NextDeadline() const {
-  return wanted_.NextDeadline(
-      [this](const WantedShards::Key& key) { return IsPulledAsWanted(key); });
+Micros WantedShards::NextDeadline() const {
+  Micros deadline = kNever;
+  for (const auto& [key, ask] : asks_) {
+    if (IsPulledAsWanted(key)) deadline = std::min(deadline, ask.at);
+  }
+  return deadline;
 }
 
 }  // namespace pando

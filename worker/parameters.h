@@ -1,8 +1,8 @@
 // Parameters: which versions of the shards compute has, and which it still needs. With layer
 // residency compute gets only what it wants, when it wants it: in forward, in backward and in
-// evaluation. What a push brings back, or is pulled to learn of a commit, and nothing wants, is
-// dropped. A version stays with the servers while its step lacks anything of ours; the step of one
-// that is Behind is over, and so is the work that wants it.
+// evaluation. Parameters that arrive without a request are dropped; they only show that the version
+// is committed. Servers keep a version while its step lacks this worker's part. If a lane answers
+// Behind, the step is complete without that part, and the work is dropped (P11).
 // Used by the session. Threads: none. Invariants I4.
 #pragma once
 
@@ -11,59 +11,120 @@
 #include <optional>
 #include <vector>
 
-#include "plan/job_plan.h"
-#include "train/compute_port.h"
-#include "worker/committed_versions.h"
 #include "worker/steps.h"
 #include "worker/unreplied_gradients.h"
-#include "worker/wanted_shards.h"
 
 namespace pando {
 
-class Parameters {
+// The shards that computing threads have asked for (layer residency), until they arrive or are
+// gone, and when to ask for them again. A shard is asked for even if the work that wants it is
+// abandoned meanwhile: then it arrives and is dropped.
+class WantedShards {
  public:
-  // All outlive it.
-  Parameters(const JobPlan& plan, const CommittedVersions& versions, const Steps& steps,
-             const UnrepliedGradients& gradients, ComputePort& compute);
+  static constexpr Micros kRetryFirst = std::chrono::milliseconds(500);
+  static constexpr Micros kRetryMax = std::chrono::seconds(4);
+  struct Key {
+    ParameterUse use;
+    Version version;
+    ShardId shard;
+    auto operator<=>(const Key&) const = default;
+  };
+
+  // `versions` outlives it.
+  explicit WantedShards(const CommittedVersions& versions) : versions_(versions) {}
+
+  // Due at once, unless it is wanted already.
+  void Add(const Key& key) { asks_.try_emplace(key); }
+  // It has arrived.  False if it was not wanted.
+  bool Remove(const Key& key) { return asks_.erase(key) == 1; }
+  // What is wanted of this version and older ones will not come.
+  void RemoveUpTo(ParameterUse use, Version version) {
+    std::erase_if(asks_, [&](const auto& entry) {
+      return entry.first.use == use && entry.first.version <= version;
+    });
+  }
+  void Clear() { asks_.clear(); }
+  // Another lane may lead the shards now.
+  void AskAgain() {
+    for (auto& [key, ask] : asks_) ask = {};
+  }
+  void AskSoon(ShardId shard, Micros at) {
+    for (auto& [key, ask] : asks_) {
+      if (key.shard == shard) ask.at = std::min(ask.at, at);
+    }
+  }
+
+  // What is to be asked for now, in this order; asked for again after a while.
+  std::vector<Key> TakeDue(Micros now);
+  Micros NextDeadline() const;
+  size_t size() const { return asks_.size(); }
+
+ private:
+  struct Ask {
+    Micros at{0};
+    Micros interval{0};
+  };
+  // A version that is not known to be committed comes by our push for it, or is pulled for the
+  // barrier.
+  bool IsPulledAsWanted(const Key& key) const {
+    return key.use == ParameterUse::kEvaluation || key.version <= versions_.known(key.shard);
+  }
+
+  const CommittedVersions& versions_;
+  std::map<Key, Ask> asks_;
+};
+
+class Parameters : SessionPart {
+ public:
+  // `steps` outlives it.
+  Parameters(const SessionPart& part, const Steps& steps);
 
   // Whether it names a shard and has the size of its values. Others are dropped.
   bool IsSound(const ParamsItem& item) const;
   // Hands the values to compute if it needs them.  REQUIRES: IsSound(item).
-  void OnParams(const ParamsItem& item);
-  void OnParametersWanted(const ParametersWanted& wanted);
+  void OnParams(const ParamsItem& item) {
+    pulled_bytes_ += item.payload.size_bytes();
+    is_layered() ? HandOverWanted(item) : HandOverNeeded(item);
+  }
+  void OnParametersWanted(const ParametersWanted& wanted) {
+    for (ShardId shard : wanted.shards) wanted_.Add({wanted.use, wanted.version, shard});
+  }
   // With layer residency: this version, or an older one, does not arrive any more.
-  void OnGone(ParameterUse use, Version version);
-  void EnterView() { wanted_.AskAnew(); }
+  void OnGone(ParameterUse use, Version version) {
+    if (!is_layered()) return;
+    wanted_.RemoveUpTo(use, version);
+    compute_.ParametersGone(use, version);
+  }
   void Forget();
 
   bool is_layered() const { return plan_.job.parameter_residency == ParameterResidency::kLayer; }
   // Whether compute has this, or, with layer residency, can have it when it wants it.
-  bool HasVersion(ShardId shard, Version version) const;
-  bool HasWhole(Version version) const;
+  bool HasVersion(ShardId shard, Version version) const {
+    if (is_layered()) return version <= versions_.known(shard);
+    return held_[shard.value()][version.value() % 2] == version;
+  }
+  bool HasWhole(Version version) const {
+    for (uint32_t s = 0; s < held_.size(); ++s) {
+      if (!HasVersion(ShardId(s), version)) return false;
+    }
+    return true;
+  }
   // The version that compute needs of this shard and that no push of ours asks for. A push asks for
   // the version it helps to make, so nothing is pulled while ours are still to come.
   std::optional<Version> VersionToPull(ShardId shard) const;
 
-  // With layer residency: what is wanted and due, in the order in which to ask for it.
-  std::vector<WantedShards::Key> TakeDue(Micros now);
-  Micros NextDeadline() const;
-  void AskSoon(ShardId shard, Micros at) { wanted_.AskSoon(shard, at); }
-
-  size_t wanted_count() const { return wanted_.size(); }
+  // With layer residency: what compute asked for.
+  WantedShards& wanted() { return wanted_; }
+  const WantedShards& wanted() const { return wanted_; }
   uint64_t pulled_bytes() const { return pulled_bytes_; }
 
  private:
   void HandOverNeeded(const ParamsItem& item);
   void HandOverWanted(const ParamsItem& item);
-  bool IsPulledAsWanted(const WantedShards::Key& key) const;
 
-  const JobPlan& plan_;
-  const CommittedVersions& versions_;
   const Steps& steps_;
-  const UnrepliedGradients& gradients_;
-  ComputePort& compute_;
   std::vector<std::array<Version, 2>> held_;  // by compute: by shard, and by the version's parity
-  WantedShards wanted_;                       // with layer residency
+  WantedShards wanted_;
   uint64_t pulled_bytes_ = 0;
 };
 

@@ -3,14 +3,15 @@
 #include <algorithm>
 
 #include "common/mutation.h"
-#include "proto/message_parts.h"
+#include "proto/message_limits.h"
 
 namespace pando {
 
-PushSender::PushSender(const Parts& parts, size_t window_bytes)
-    : parts_(parts),
+PushSender::PushSender(const SessionPart& part, const Parts& parts, size_t window_bytes)
+    : SessionPart(part),
+      parts_(parts),
       // Where the update needs a value of all shards (P14), none is committed before all are in.
-      window_(HasPartials(parts.plan.job.optimizer) ? SIZE_MAX : window_bytes) {}
+      window_(HasPartials(plan_.job.optimizer) ? SIZE_MAX : window_bytes) {}
 
 void PushSender::EnterView(const View& view) {
   window_.Clear();
@@ -18,7 +19,7 @@ void PushSender::EnterView(const View& view) {
   for (uint32_t s = 0; s < view.shards.size(); ++s) {
     const PeerId& lane = view.shards[s].primary;
     ++shard_counts_[lane];
-    window_.Add(lane, parts_.plan.pushes.PayloadBytes(ShardId(s)));
+    window_.Add(lane, plan_.pushes.PayloadBytes(ShardId(s)));
   }
   const size_t given_count = parts_.giver.shard_count();
   if (given_count > 0) shard_counts_[parts_.giver.relay()] = given_count;
@@ -26,15 +27,11 @@ void PushSender::EnterView(const View& view) {
 
 void PushSender::Tick(Micros now) {
   parts_.relay.BeginLook();
-  if (!parts_.gradients.HasUnsent()) return window_.Rest();
+  if (!gradients_.HasUnsent()) return window_.Rest();
   for (auto& [key, parcel] : Gather(now)) {
     const auto& [receiver, step] = key;
     if (IsWorthSending(receiver, step, parcel)) Send(now, receiver, step, std::move(parcel));
   }
-}
-
-Micros PushSender::NextDeadline() const {
-  return std::min(window_.NextDeadline(), parts_.relay.NextDeadline());
 }
 
 // ---- what may go -------------------------------------------------------------------------------
@@ -43,26 +40,27 @@ Micros PushSender::NextDeadline() const {
 // first, and once it is over from the front, which the next forward reads first.
 PushSender::Parcels PushSender::Gather(Micros now) {
   Parcels parcels;
-  const Step step_to_make = parts_.versions.lowest_incomplete();
+  const Step step_to_make = versions_.lowest_incomplete();
   const Version lacking = VersionMadeBy(step_to_make);
   const size_t gradients_of_ours = parts_.steps.GradientsOfEachShard(step_to_make);
-  const uint32_t shard_count = static_cast<uint32_t>(parts_.versions.shard_count());
+  const uint32_t shard_count = static_cast<uint32_t>(versions_.shard_count());
   std::vector<bool> are_gathered(shard_count);
   const auto look_at = [&](uint32_t s) {
     const ShardId id(s);
     if (!are_gathered[s]) are_gathered[s] = GatherShard(now, id, &parcels);
-    if (parts_.versions.known(id) >= lacking) return;
+    if (versions_.known(id) >= lacking) return;
     const bool is_all_here = parts_.relay.Sums(id)
                                  ? IsAllHere(id, step_to_make)
-                                 : parts_.gradients.shard(id).size() >= gradients_of_ours;
-    window_.Pass(parts_.lanes.primary(id), id, parts_.plan.pushes.PayloadBytes(id), is_all_here);
+                                 : gradients_.shard(id).size() >= gradients_of_ours;
+    window_.Pass(parts_.lanes.primary(id), id, plan_.pushes.PayloadBytes(id), is_all_here);
   };
-  window_.Begin(now, lacking, WindowPatience());
+  // A lane may wait for another worker for a quarter of a step while it carries nothing of ours.
+  window_.Begin(now, lacking, Patience(4));
   if (parts_.steps.IsComputed(step_to_make)) {
-    window_.FromFirst();
+    window_.From(PushWindow::kFirst);
     for (uint32_t s = 0; s < shard_count; ++s) look_at(s);
   }
-  window_.FromLast();
+  window_.From(PushWindow::kLast);
   for (uint32_t s = shard_count; s-- > 0;) look_at(s);
   window_.End();
   return parcels;
@@ -72,12 +70,15 @@ PushSender::Parcels PushSender::Gather(Micros now) {
 bool PushSender::GatherShard(Micros now, ShardId shard, Parcels* parcels) {
   const bool is_given = parts_.giver.Gives(shard);
   const PeerId& receiver = is_given ? parts_.giver.relay() : parts_.lanes.primary(shard);
-  const std::vector<UnrepliedGradient>& gradients = parts_.gradients.shard(shard);
+  const std::vector<UnrepliedGradient>& gradients = gradients_.shard(shard);
   bool has_gathered = false;
   for (size_t i = 0; i < gradients.size(); ++i) {
     const UnrepliedGradient& gradient = gradients[i];
     if (!gradient.is_unsent() || !IsBarrierOpen(gradient.step)) continue;
-    if (!is_given && !MaySend(now, shard, gradient, receiver)) continue;
+    // A sum waits for those of the host's other workers for a step (P6a).
+    const bool may_leave = is_given || (parts_.relay.MayLeave(now, shard, gradient, Patience(1)) &&
+                                        window_.Admits(receiver));
+    if (!may_leave) continue;
     Parcel& parcel = (*parcels)[{receiver, gradient.step}];
     parcel.items.push_back({shard, gradient.step, gradient.node, gradient.payload});
     parcel.bytes += gradient.payload.size_bytes();
@@ -90,13 +91,7 @@ bool PushSender::GatherShard(Micros now, ShardId shard, Parcels* parcels) {
 
 // P4: nothing of step t + 1 is sent before version t + 1 of every shard is known to be committed.
 bool PushSender::IsBarrierOpen(Step step) const {
-  return VersionReadBy(step) <= parts_.versions.everywhere() || Mutated(Mutation::kNoBarrier);
-}
-
-// Whether the lane's window admits it, and it waits for no other worker of the host.
-bool PushSender::MaySend(Micros now, ShardId shard, const UnrepliedGradient& gradient,
-                         const PeerId& lane) {
-  return parts_.relay.MayLeave(now, shard, gradient, HostPatience()) && window_.Admits(lane);
+  return VersionReadBy(step) <= versions_.everywhere() || Mutated(Mutation::kNoBarrier);
 }
 
 // On a relay: whether all that is ours of the step is here, to be pushed or in a sum with others'
@@ -104,9 +99,9 @@ bool PushSender::MaySend(Micros now, ShardId shard, const UnrepliedGradient& gra
 bool PushSender::IsAllHere(ShardId shard, Step step) const {
   const Steps::Work* work = parts_.steps.Find(step);
   if (work == nullptr) return true;
-  const MicroBatchTree tree = parts_.plan.steps.Tree(step);
+  const MicroBatchTree tree = plan_.steps.Tree(step);
   return std::ranges::all_of(work->issued, [&](MicroBatch m) {
-    return std::ranges::any_of(parts_.gradients.shard(shard), [&](const auto& gradient) {
+    return std::ranges::any_of(gradients_.shard(shard), [&](const auto& gradient) {
       if (gradient.step != step) return false;
       const MicroBatchRange range = tree.Range(gradient.node);
       return m.value() >= range.first && m.value() < range.last;
@@ -114,17 +109,11 @@ bool PushSender::IsAllHere(ShardId shard, Step step) const {
   });
 }
 
-// The part of a step for which a lane may wait for another worker while it carries nothing of ours;
-// over before that worker gets help.
-Micros PushSender::WindowPatience() const {
+// A part of the usual step. It is over before a late worker gets help, which begins after three
+// steps.
+Micros PushSender::Patience(int64_t divisor) const {
   const Micros usual = parts_.clock.usual().value_or(Micros::max());
-  return std::min(usual / 4, PushWindow::kPatienceMax);
-}
-
-// The part of a step for which a sum waits for those of the host's other workers (P6a). Help begins
-// after three steps.
-Micros PushSender::HostPatience() const {
-  return std::min(parts_.clock.usual().value_or(Micros::max()), PushWindow::kPatienceMax);
+  return std::min(usual / divisor, PushWindow::kPatienceMax);
 }
 
 // ---- sending -----------------------------------------------------------------------------------
@@ -139,23 +128,19 @@ bool PushSender::IsWorthSending(const PeerId& receiver, Step step, const Parcel&
 void PushSender::Send(Micros now, const PeerId& receiver, Step step, Parcel parcel) {
   const bool is_given = parts_.giver.IsOurRelay(receiver);
   for (const auto& [shard, index] : parcel.gradients) {
-    parts_.gradients.MarkSent(shard, index, is_given ? Delivery::kGiven : Delivery::kPushed);
+    gradients_.MarkSent(shard, index, is_given ? Delivery::kGiven : Delivery::kPushed);
     parts_.requests.OnAsked(now, shard, VersionMadeBy(step));
   }
-  Count(now, receiver, step, parcel.bytes);
+  if (is_given) {
+    parts_.giver.OnGiven(now);
+    bytes_.given += parcel.bytes;
+  } else {
+    parts_.requests.Expect(now, receiver);
+    bytes_.pushed += parcel.bytes;
+    if (!parts_.steps.IsComputed(step)) bytes_.early += parcel.bytes;
+  }
   for (auto& items : InMessages(std::move(parcel.items)))
     parts_.lanes.Send(receiver, Push{std::move(items)});
-}
-
-void PushSender::Count(Micros now, const PeerId& receiver, Step step, size_t bytes) {
-  if (parts_.giver.IsOurRelay(receiver)) {
-    parts_.giver.OnGiven(now);
-    bytes_.given += bytes;
-    return;
-  }
-  parts_.requests.Expect(now, receiver);
-  bytes_.pushed += bytes;
-  if (!parts_.steps.IsComputed(step)) bytes_.early += bytes;
 }
 
 }  // namespace pando

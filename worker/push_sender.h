@@ -2,26 +2,20 @@
 // shards' lanes, or to the host's relay (P6a). Used by the session. Threads: none.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <set>
 #include <utility>
 #include <vector>
 
-#include "plan/job_plan.h"
-#include "worker/committed_versions.h"
-#include "worker/host_giver.h"
-#include "worker/host_relay.h"
-#include "worker/lane_requests.h"
-#include "worker/lanes.h"
+#include "worker/helping.h"
+#include "worker/host_sums.h"
 #include "worker/push_window.h"
-#include "worker/step_clock.h"
-#include "worker/steps.h"
-#include "worker/unreplied_gradients.h"
 
 namespace pando {
 
-class PushSender {
+class PushSender : SessionPart {
  public:
   // Small shards wait for company before they are sent, so that a lane gets few messages (P6): for
   // the lane's other shards, or for this many bytes. Fewer bytes are not worth waking the protocol
@@ -30,11 +24,8 @@ class PushSender {
   static constexpr size_t kFlushBytes = 128 << 10;
 
   struct Parts {  // all outlive it
-    const JobPlan& plan;
-    const CommittedVersions& versions;
     const Steps& steps;
     const StepClock& clock;
-    UnrepliedGradients& gradients;
     HostGiver& giver;
     HostRelay& relay;
     LaneRequests& requests;
@@ -46,38 +37,33 @@ class PushSender {
     uint64_t given = 0;  // to the host's relay, which pushes them with its own (P6a)
   };
   // `window_bytes`: of a lane.
-  PushSender(const Parts& parts, size_t window_bytes);
+  PushSender(const SessionPart& part, const Parts& parts, size_t window_bytes);
 
   void EnterView(const View& view);
   // Sends what may go.
   void Tick(Micros now);
-  Micros NextDeadline() const;
+  Micros NextDeadline() const {
+    return std::min(window_.NextDeadline(), parts_.relay.NextDeadline());
+  }
 
   const Bytes& bytes() const { return bytes_; }
 
  private:
-  struct Gradient {  // in UnrepliedGradients
-    ShardId shard;
-    size_t index = 0;
-  };
   struct Parcel {  // what a flush has for a lane, or the host's relay, of a step
     std::vector<PushItem> items;
     size_t bytes = 0;
     std::set<ShardId> shards;
-    std::vector<Gradient> gradients;
+    std::vector<std::pair<ShardId, size_t>> gradients;  // in UnrepliedGradients: their indices
   };
   using Parcels = std::map<std::pair<PeerId, Step>, Parcel>;
 
   bool IsBarrierOpen(Step step) const;
   bool IsAllHere(ShardId shard, Step step) const;
-  Micros WindowPatience() const;
-  Micros HostPatience() const;
+  Micros Patience(int64_t divisor) const;
   Parcels Gather(Micros now);
   bool GatherShard(Micros now, ShardId shard, Parcels* parcels);
-  bool MaySend(Micros now, ShardId shard, const UnrepliedGradient& gradient, const PeerId& lane);
   bool IsWorthSending(const PeerId& receiver, Step step, const Parcel& parcel) const;
   void Send(Micros now, const PeerId& receiver, Step step, Parcel parcel);
-  void Count(Micros now, const PeerId& receiver, Step step, size_t bytes);
 
   const Parts parts_;
   PushWindow window_;

@@ -3,19 +3,21 @@
 // shards lack the other workers': nothing is committed, the servers' links carry nothing out, and
 // the last replies begin when the last gradients are in. Over 1 Gbit/s a step of VGG-16 with 4
 // workers and 4 servers takes 5.6 s, and took 6.0 s without windows.
-// It begins at the last shard of the lane that lacks its version, in the order in which backward
-// finishes gradients, and every worker sends what it has of that shard: so none waits for another's
-// window. Once backward is over it begins at the first one, which the next forward reads first, and
-// the rest gets what the link has left (priority as in P3: Jayarajan et al., MLSys 2019,
-// arXiv:1905.03960); the last shard goes then as well, for a worker whose backward goes on has its
-// window there. A lane whose windows do not move for a while waits for a worker that is late, and
-// may be sent all of the step meanwhile; so may one that waits for this worker.
+// While backward runs, a lane's window begins at its last shard that lacks the version, because
+// backward finishes the last shards first. Every worker sends what it has of that shard, so no
+// worker waits for another's window. When backward is over, the window begins at the first such
+// shard, which the next forward reads first (Jayarajan et al., Priority-based Parameter
+// Propagation, MLSys 2019, arXiv:1905.03960). The last shard may still be sent then, because
+// workers that still compute have their window there. If the windows of a lane do not move for a
+// while, the lane waits for a late worker, or for this one: then all of the step may be sent to it.
 // Called by PushSender. Threads: none.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <map>
+#include <utility>
 
 #include "common/ids.h"
 #include "proto/outbox.h"
@@ -30,6 +32,7 @@ class PushWindow {
   static constexpr size_t kBytesMax = size_t{16} << 20;
   static constexpr size_t kShareOfLane = 8;
   static constexpr Micros kPatienceMax = std::chrono::seconds(1);
+  enum Edge : uint8_t { kFirst, kLast };  // where a look begins
 
   // `bytes_max`: of a window; SIZE_MAX: without end.  REQUIRES: some bytes.
   explicit PushWindow(size_t bytes_max) : bytes_max_(bytes_max) {}
@@ -39,27 +42,69 @@ class PushWindow {
   void Clear() { lanes_.clear(); }
   void Add(const PeerId& lane, size_t bytes) { lanes_[lane].all_bytes += bytes; }
 
-  // One look at all shards: Begin; if all of the step is computed FromFirst, and from the first
+  // One look at all shards: Begin; if all of the step is computed From(kFirst), and from the first
   // shard to the last, for each that lacks the version, Admits, as often as there is something to
-  // push, and Pass; FromLast, and the same from the last to the first; End.
+  // push, and Pass; From(kLast), and the same from the last to the first; End.
   // `patience`: how long a window may stay where it is.
-  void Begin(Micros now, Version lacking, Micros patience);
-  void FromFirst();
-  void FromLast();
+  void Begin(Micros now, Version lacking, Micros patience) {
+    now_ = now;
+    patience_ = patience;
+    is_computed_ = false;
+    const bool is_another_step = std::exchange(lacking_, lacking) != lacking;
+    for (auto& [peer, lane] : lanes_) {
+      lane.is_held_up = false;
+      if (is_another_step) lane.open_at = kNever;
+    }
+  }
+  void From(Edge edge) {
+    edge_ = edge;
+    if (edge == kFirst) is_computed_ = true;
+    for (auto& [peer, lane] : lanes_) {
+      lane.passed_bytes = 0;
+      lane.is_waiting_for_us = false;
+    }
+  }
   // Whether the gradients that are here of the shard that comes next may be pushed to this lane.
-  bool Admits(const PeerId& lane);
+  bool Admits(const PeerId& peer) {
+    Lane& lane = lanes_[peer];
+    if (lane.passed_bytes < Room(lane) || lane.is_waiting_for_us || lane.open_to == lacking_)
+      return true;
+    if (lane.open_at == kNever) lane.open_at = now_ + patience_;
+    lane.is_held_up = now_ < lane.open_at;
+    if (!lane.is_held_up) lane.open_to = lacking_;
+    return !lane.is_held_up;
+  }
   // `bytes`: of its gradient. `is_all_here`: all that this worker gives of it; if not, it is this
   // worker that others may be waiting for.
-  void Pass(const PeerId& lane, ShardId shard, size_t bytes, bool is_all_here);
-  void End();
+  void Pass(const PeerId& peer, ShardId shard, size_t bytes, bool is_all_here) {
+    Lane& lane = lanes_[peer];
+    if (lane.passed_bytes == 0) {
+      if (lane.begins_at[edge_] != shard)
+        lane.open_at = lane.is_held_up ? now_ + patience_ : kNever;
+      lane.begins_at[edge_] = shard;
+      lane.is_waiting_for_us = !is_all_here;
+    }
+    lane.passed_bytes += bytes;
+  }
+  void End() {
+    for (auto& [peer, lane] : lanes_) {
+      if (!lane.is_held_up) lane.open_at = kNever;
+    }
+  }
   // In place of a look: there is nothing to push.
-  void Rest();
+  void Rest() {
+    for (auto& [peer, lane] : lanes_) lane.open_at = kNever;
+  }
 
   // When to look again at the latest.
-  Micros NextDeadline() const;
+  Micros NextDeadline() const {
+    Micros deadline = kNever;
+    for (const auto& [peer, lane] : lanes_) deadline = std::min(deadline, lane.open_at);
+    return deadline;
+  }
 
  private:
-  enum Edge : uint8_t { kFirst, kLast };  // where a look begins
+  static constexpr size_t kOneShard = 1;  // in bytes: the first shard goes even if it is larger
   struct Lane {
     size_t all_bytes = 0;              // of its gradients
     std::array<ShardId, 2> begins_at;  // the windows, by Edge; of this look, or of the last one
@@ -70,8 +115,12 @@ class PushWindow {
     Version open_to;                   // all of the step that makes this version may go
   };
 
-  void From(Edge edge);
-  size_t Room(const Lane& lane) const;
+  // How many bytes may be passed before what comes next is held up.
+  size_t Room(const Lane& lane) const {
+    if (bytes_max_ == SIZE_MAX) return SIZE_MAX;
+    if (is_computed_ && edge_ == kLast) return kOneShard;
+    return std::min(bytes_max_, std::clamp(lane.all_bytes / kShareOfLane, kBytesMin, kBytesMax));
+  }
 
   const size_t bytes_max_;
   Edge edge_ = kLast;         // of this look

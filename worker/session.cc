@@ -1,62 +1,40 @@
 #include "worker/session.h"
 
 #include <algorithm>
-#include <map>
 #include <utility>
 
 #include "common/mutation.h"
-#include "proto/dispatch.h"
 
 namespace pando {
-namespace {
-
-using SessionIgnores =
-    Ignored<Register, Welcome, Ready, Heartbeat, HeartbeatAck, ViewAck, Pull, ScalarsRequest,
-            Scalars, Progress, ProgressAck, EvaluationResult, ReleasePin, PinReleased, Bye, Failure,
-            StatusRequest, StatusReport, Root, RootAck, Chunk, ChunkAck, Synced, Divergence,
-            PeerSilent, SnapshotStored, SnapshotAck, SnapshotAt, SnapshotAtAck, Leave,
-            GradientHashes, Command, CommandReply, FaultNote, FaultNoteAck, RestoreFailed, Partials,
-            PartialsPull>;
-
-bool HasShards(const View& view, const JobPlan& plan) {
-  return view.shards.size() == plan.shards.shard_count();
-}
-
-}  // namespace
 
 Session::Session(const Options& options, const JobPlan& plan, ComputePort& compute, Outbox& outbox)
-    : plan_(plan),
-      compute_(compute),
-      member_(options.identity, outbox),
-      lifecycle_(options.ready, compute, member_),
+    : WorkerCore(options.identity, options.ready, plan, compute, outbox),
       lanes_(2 * std::chrono::milliseconds(plan.job.lease_ms), member_),
       versions_(plan.shards.shard_count(), *this),
       gradients_(plan.steps, plan.shards.shard_count()),
-      steps_(plan, member_, versions_, compute, *this),
-      parameters_(plan, versions_, steps_, gradients_, compute),
-      requests_(plan, versions_, gradients_, parameters_, lanes_),
+      shared_(plan, member_, versions_, gradients_, compute),
+      steps_(shared_, *this),
+      parameters_(shared_, steps_),
+      requests_(shared_, parameters_, lanes_),
       questions_(member_, lanes_, requests_),
-      helping_(plan, member_, lifecycle_, versions_, steps_, questions_),
-      giver_(member_, versions_, gradients_, requests_),
-      relay_(plan, options.sum_buffers, member_, versions_, gradients_),
-      sender_({.plan = plan,
-               .versions = versions_,
-               .steps = steps_,
+      helping_(shared_, lifecycle_, steps_, questions_),
+      giver_(shared_, requests_),
+      relay_(shared_, options.sum_buffers),
+      sender_(shared_,
+              {.steps = steps_,
                .clock = helping_.clock(),
-               .gradients = gradients_,
                .giver = giver_,
                .relay = relay_,
                .requests = requests_,
                .lanes = lanes_},
               options.push_window_bytes),
-      verification_(plan, member_, versions_, steps_, parameters_, compute),
-      evaluation_pulls_(parameters_, lanes_),
+      verification_(shared_, steps_, parameters_),
       evaluation_({.test_samples = plan.data.test_samples,
                    .shard_count = plan.shards.shard_count(),
                    .retry_max = LaneRequests::kRetryMax,
                    .put_off = LaneRequests::kRetryFirst,
                    .is_layered = parameters_.is_layered()},
-                  compute, member_, evaluation_pulls_) {}
+                  compute, member_, *this) {}
 
 // ---- what comes in -----------------------------------------------------------------------------
 
@@ -65,7 +43,7 @@ void Session::OnMessage(Micros now, const Envelope& envelope) {
   const PeerId& from = envelope.sender;
   lanes_.OnHeard(from);
   Dispatch(
-      envelope.message, SessionIgnores(),
+      envelope.message, WorkerIgnores(),
       [&](const ViewUpdate& update) { OnViewUpdate(now, from, update); },
       [&](const Push& push) {
         if (relay_.OnPush(from, push)) Advance(now);
@@ -99,30 +77,18 @@ void Session::OnComputeEvent(Micros now, ComputeEvent event) {
              event);
 }
 
-// A lane or the host's relay has sent data: expect the next data later.
-void Session::OnData(Micros now, const PeerId& from) {
-  giver_.IsOurRelay(from) ? giver_.OnParams(now) : requests_.Expect(now, from);
-}
-
 // ---- views -------------------------------------------------------------------------------------
-
-bool Session::WillEnter(const Envelope& envelope) const {
-  if (!member_.WillEnter(envelope)) return false;
-  return HasShards(std::get<ViewUpdate>(envelope.message).view, plan_);
-}
 
 void Session::OnViewUpdate(Micros now, const PeerId& from, const ViewUpdate& update) {
   const uint32_t generation = member_.view().generation;
-  if (!HasShards(update.view, plan_) || !member_.Enter(from, update.view)) return;
+  if (!HasShards(update.view) || !member_.Enter(from, update.view)) return;
   const View& view = member_.view();
   if (view.generation != generation) Forget();
-  lifecycle_.SetMember(std::ranges::any_of(view.nodes, [&](const NodeInfo& node) {
-    return node.incarnation == member_.self().incarnation;
-  }));
+  lifecycle_.SetMember(member_.is_in_view());
   const HostGroup group = HostGroupFor(view, member_.self(), plan_);
   lanes_.EnterView();
   gradients_.EnterView();
-  parameters_.EnterView();
+  parameters_.wanted().AskAgain();
   requests_.EnterView(now);
   giver_.EnterView(group);
   relay_.EnterView(group);
@@ -172,17 +138,6 @@ void Session::Advance(Micros now) {
   helping_.OnVersions(now);
   steps_.Advance();
   verification_.Advance(now);
-}
-
-void Session::OnCommitted(ShardId shard, Version version) {
-  gradients_.OnCommitted(shard, version);
-  relay_.OnCommitted(shard, version);
-  requests_.OnCommitted(shard);
-}
-
-void Session::OnStepsAbandoned(Step from) {
-  gradients_.DropFrom(from);
-  relay_.RestoreGifts();
 }
 
 void Session::OnGradientReady(GradientReady& ready) {

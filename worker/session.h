@@ -42,30 +42,13 @@
 // Threads: none. Invariants I1, I4, I6.
 #pragma once
 
-#include "common/float_buffer.h"
-#include "plan/job_plan.h"
-#include "proto/core.h"
-#include "proto/view_member.h"
-#include "train/compute_port.h"
-#include "worker/committed_versions.h"
 #include "worker/evaluation.h"
-#include "worker/evaluation_pulls.h"
-#include "worker/helping.h"
-#include "worker/host_giver.h"
-#include "worker/host_relay.h"
-#include "worker/lane_requests.h"
-#include "worker/lanes.h"
-#include "worker/lifecycle.h"
-#include "worker/parameters.h"
 #include "worker/push_sender.h"
-#include "worker/questions.h"
-#include "worker/steps.h"
-#include "worker/unreplied_gradients.h"
 #include "worker/verification.h"
 
 namespace pando {
 
-class Session : public ProtocolCore, private CommitListener, private WorkListener {
+class Session : public WorkerCore, private SessionListener, private EvaluationPort {
  public:
   struct Options {
     ViewMember::Identity identity;
@@ -80,18 +63,7 @@ class Session : public ProtocolCore, private CommitListener, private WorkListene
   void Tick(Micros now) override;
   Micros NextDeadline() const override;
   void OnComputeEvent(Micros now, ComputeEvent event);
-  // This process was asked to leave: repeats Leave until the scheduler stops it. It works on
-  // meanwhile.
-  void Leave(Micros now) { lifecycle_.Leave(now); }
 
-  bool finished() const { return lifecycle_.finished(); }
-  // How the run ended, or why it cannot go on.
-  const Lifecycle& lifecycle() const { return lifecycle_; }
-  // The scheduler of today, and the view: what heartbeats are addressed to and say.
-  const PeerId& scheduler() const { return member_.scheduler(); }
-  const View& view() const { return member_.view(); }
-  // Whether this message brings a view that the session will enter: its members are dialed first.
-  bool WillEnter(const Envelope& envelope) const;
   // What the heartbeat should say.
   Heartbeat CurrentActivity(Micros now) const;
   // Version that every shard is known to have committed.
@@ -108,23 +80,36 @@ class Session : public ProtocolCore, private CommitListener, private WorkListene
   void OnPushReply(Micros now, const ViewId& lanes_view, const PushReply& reply);
   void OnBehind(Micros now, const PushReplyItem& item);
   void OnAnswer(Micros now, const PeerId& from, const Answer& answer);
-  void OnData(Micros now, const PeerId& from);
+  // A lane or the host's relay has sent data: expect the next data later.
+  void OnData(Micros now, const PeerId& from) {
+    giver_.IsOurRelay(from) ? giver_.OnParams(now) : requests_.Expect(now, from);
+  }
   void OnGradientReady(GradientReady& ready);
 
-  void OnCommitted(ShardId shard, Version version) override;
+  void OnCommitted(ShardId shard, Version version) override {
+    gradients_.OnCommitted(shard, version);
+    relay_.OnCommitted(shard, version);
+    requests_.OnCommitted(shard);
+  }
   void OnStepBegun(Step step) override { requests_.OnStepBegun(step); }
-  void OnStepsAbandoned(Step from) override;
+  void OnStepsAbandoned(Step from) override {
+    gradients_.DropFrom(from);
+    relay_.RestoreGifts();
+  }
+
+  void Pull(Micros now, const std::vector<PullItem>& items) override { lanes_.AskFor(now, items); }
+  void OnCalledOff(Version version) override {
+    parameters_.OnGone(ParameterUse::kEvaluation, version);
+  }
+  bool MayReport(const EvaluationResult&) const override { return true; }
 
   void Forget();
   void Advance(Micros now);
 
-  const JobPlan& plan_;
-  ComputePort& compute_;
-  ViewMember member_;
-  Lifecycle lifecycle_;
   Lanes lanes_;
   CommittedVersions versions_;
   UnrepliedGradients gradients_;
+  const SessionPart shared_;
   Steps steps_;
   Parameters parameters_;
   LaneRequests requests_;
@@ -134,7 +119,6 @@ class Session : public ProtocolCore, private CommitListener, private WorkListene
   HostRelay relay_;
   PushSender sender_;
   Verification verification_;
-  EvaluationPulls evaluation_pulls_;
   Evaluation evaluation_;
 };
 

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "common/mutation.h"
-#include "proto/assignment.h"
 
 namespace pando {
 
@@ -14,33 +13,6 @@ const Steps::Work* Steps::Find(Step step) const {
 }
 
 Steps::Work* Steps::Find(Step step) { return const_cast<Work*>(std::as_const(*this).Find(step)); }
-
-bool Steps::IsComputed(Step step) const {
-  const Work* work = Find(step);
-  return work == nullptr || work->open_calls == 0;
-}
-
-bool Steps::IsIssued(Step step, MicroBatch m) const {
-  const Work* work = Find(step);
-  return work != nullptr && work->issued.contains(m);
-}
-
-size_t Steps::GradientsOfEachShard(Step step) const {
-  const Work* work = Find(step);
-  if (work == nullptr) return 0;
-  return plan_.NodesToPush(step, {work->issued.begin(), work->issued.end()}).size();
-}
-
-void Steps::OnStepComputed(Micros now, const StepComputed& done) {
-  if (Work* work = Find(done.step); work != nullptr && work->open_calls > 0) --work->open_calls;
-  waiting_since_ = now;
-}
-
-void Steps::Forget() {
-  works_.clear();
-  next_ = Step(0);
-  has_started_ = false;
-}
 
 // ---- progress ----------------------------------------------------------------------------------
 
@@ -78,10 +50,6 @@ bool Steps::IsAssignedFrom(Step step) const {
   return std::ranges::any_of(member_.view().owners, [&](const MicroBatchOwner& owner) {
     return owner.worker == self || (owner.previous == self && owner.first_step > step);
   });
-}
-
-std::vector<MicroBatch> Steps::Assigned(Step step) const {
-  return AssignedTo(member_.view(), member_.self().node, step, plan_.steps.Tree(step));
 }
 
 void Steps::Issue(Step step, std::vector<MicroBatch> micro_batches) {
@@ -144,11 +112,6 @@ void Steps::ExtendLaterWork(Step lowest) {
     std::erase_if(added, [&](MicroBatch m) { return work.issued.contains(m); });
     if (!added.empty()) Issue(work.step, std::move(added));
   }
-}
-
-void Steps::Help(Step step, std::vector<MicroBatch> micro_batches) {
-  ComputeMissing(step, std::move(micro_batches));
-  next_ = std::max(next_, NextStep(step));
 }
 
 }  // namespace pando

@@ -4,11 +4,15 @@
 // (I6).
 #pragma once
 
+#include <algorithm>
 #include <optional>
+#include <ranges>
+#include <utility>
 #include <vector>
 
 #include "common/blob.h"
 #include "common/ids.h"
+#include "common/mutation.h"
 #include "plan/step_plan.h"
 #include "proto/messages.h"
 
@@ -37,28 +41,67 @@ class UnrepliedGradients {
   const std::vector<UnrepliedGradient>& shard(ShardId shard) const {
     return shards_[shard.value()];
   }
-  size_t count() const;
-  bool HasUnsent() const;
-  bool HasPushed(ShardId shard) const;
-  bool HasGiven(ShardId shard) const;
+  size_t count() const {
+    size_t count = 0;
+    for (const auto& gradients : shards_) count += gradients.size();
+    return count;
+  }
+  bool HasUnsent() const {
+    return std::ranges::any_of(shards_ | std::views::join, &UnrepliedGradient::is_unsent);
+  }
+  bool HasPushed(ShardId id) const {
+    return std::ranges::any_of(shard(id), &UnrepliedGradient::is_pushed);
+  }
+  bool HasGiven(ShardId id) const {
+    return std::ranges::any_of(shard(id), &UnrepliedGradient::is_given);
+  }
   // Whether a push of ours asks for this version, now or later.
-  bool AsksFor(ShardId shard, Version version) const;
-  size_t given_bytes() const;
+  bool AsksFor(ShardId id, Version version) const {
+    return std::ranges::any_of(shard(id), [&](const UnrepliedGradient& gradient) {
+      return VersionMadeBy(gradient.step) == version;
+    });
+  }
+  size_t given_bytes() const {
+    size_t bytes = 0;
+    for (const UnrepliedGradient& gradient : shards_ | std::views::join)
+      bytes += gradient.is_given() ? gradient.payload.size_bytes() : 0;
+    return bytes;
+  }
 
-  void Add(ShardId shard, UnrepliedGradient gradient);
-  void OnCommitted(ShardId shard, Version version);
+  void Add(ShardId id, UnrepliedGradient gradient) {
+    shards_[id.value()].push_back(std::move(gradient));
+  }
+  void OnCommitted(ShardId id, Version version) {
+    std::erase_if(shards_[id.value()], [&](const UnrepliedGradient& gradient) {
+      return VersionMadeBy(gradient.step) <= version;
+    });
+  }
   // Steps from this one on were abandoned.
-  void DropFrom(Step step);
-  void Clear();
+  void DropFrom(Step step) {
+    for (auto& gradients : shards_)
+      std::erase_if(gradients, [&](const auto& gradient) { return gradient.step >= step; });
+  }
+  void Clear() { shards_.assign(shards_.size(), {}); }
 
   // ---- delivery --------------------------------------------------------------------------------
-  void MarkSent(ShardId shard, size_t index, Delivery delivery);
+  void MarkSent(ShardId id, size_t index, Delivery delivery) {
+    shards_[id.value()][index].delivery = delivery;
+  }
   // The lane holds it: the answer to a push was Pending.
-  void MarkHeld(ShardId shard, TreeNode node, Version version);
+  void MarkHeld(ShardId id, TreeNode node, Version version) {
+    for (UnrepliedGradient& gradient : shards_[id.value()]) {
+      if (gradient.node == node && VersionMadeBy(gradient.step) == version) gradient.is_held = true;
+    }
+  }
   // Another lane may be the primary now: all is sent again.
   void EnterView();
   // The relay was given up: what it was given goes to the lanes.
-  void TakeBackGiven();
+  void TakeBackGiven() {
+    if (Mutated(Mutation::kGiveOnce)) return;
+    for (UnrepliedGradient& gradient : shards_ | std::views::join) {
+      if (gradient.is_given()) gradient.delivery = Delivery::kUnsent;
+    }
+  }
   // What a lane that was asked does not hold was lost, and is sent again (P10). True if it holds
   // any.
   bool JudgePushed(const AnswerItem& item);
@@ -67,11 +110,21 @@ class UnrepliedGradients {
 
   // ---- sums ------------------------------------------------------------------------------------
   // Whether a gradient here is of this node, or contains it.
-  bool Contains(ShardId shard, Step step, TreeNode node) const;
+  bool Contains(ShardId id, Step step, TreeNode node) const {
+    const MicroBatchTree tree = steps_.Tree(step);
+    return std::ranges::any_of(shard(id), [&](const UnrepliedGradient& other) {
+      return other.step == step && (other.node == node || tree.IsAncestor(other.node, node));
+    });
+  }
   // Takes the payload of an unsent gradient out.
   std::optional<Blob> TakeUnsent(ShardId shard, Step step, TreeNode node);
   // Drops the unsent gradients that this node contains.
-  void DropUnsentBelow(ShardId shard, Step step, TreeNode node);
+  void DropUnsentBelow(ShardId id, Step step, TreeNode node) {
+    const MicroBatchTree tree = steps_.Tree(step);
+    std::erase_if(shards_[id.value()], [&](const UnrepliedGradient& other) {
+      return other.step == step && other.is_unsent() && tree.IsAncestor(node, other.node);
+    });
+  }
 
  private:
   const StepPlan& steps_;

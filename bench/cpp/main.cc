@@ -16,9 +16,10 @@
 namespace pando::bench {
 namespace {
 
-int Fail(const Status& status) {
+int Finish(const Status& status) {  // an exit code
+  if (status.ok()) return kExitCompleted;
   fmt::print(stderr, "{}\n", status.message());
-  return ExitCodeOf(status);
+  return ExitCodeFor(status);
 }
 
 void AddLoad(CLI::App& command, Load* load) {
@@ -46,9 +47,8 @@ std::function<int()> AddTrial(CLI::App& app) {
     options->load.shares_memory = options->kind == "pando-shm";
     ShutdownSignal shutdown;  // before any thread
     const Result<std::string> figures = RunTrial(*options, shutdown);
-    if (!figures.ok()) return Fail(figures.status());
-    fmt::print("{}\n", *figures);
-    return kExitCompleted;
+    if (figures.ok()) fmt::print("{}\n", *figures);
+    return Finish(figures.status());
   };
 }
 
@@ -60,10 +60,23 @@ std::function<int()> AddLayers(CLI::App& app) {
   const auto batch = std::make_shared<uint32_t>(32);
   command.add_option("--model", *models)->required();
   command.add_option("--batch", *batch);
-  return [models, batch] {
-    const Status s = RunLayers(*models, *batch);
-    return s.ok() ? kExitCompleted : Fail(s);
-  };
+  return [models, batch] { return Finish(RunLayers(*models, *batch)); };
+}
+
+Status RunPeer(const PeerArgs& args) {
+  const Result<SharedCounters> counters = SharedCounters::Open(args.counters_fd);
+  if (!counters.ok()) return counters.status();
+  if (std::max(args.slot, args.server_slot) >= counters->slot_count())
+    return InvalidArgument("the counters have no such slot");
+  CounterSlot& ours = counters->slot(args.slot);
+  const CounterSlot& server = counters->slot(args.server_slot);
+  if (args.kind == "pando-server") return RunPandoServer(args);
+  if (args.kind == "pando-worker") return RunPandoWorker(args, ours);
+  if (args.kind == "zmq-server") return RunZmqServer(args, ours);
+  if (args.kind == "zmq-client") return RunZmqClient(args, ours, server);
+  if (args.kind == "tcp-server") return RunTcpServer(args, ours);
+  if (args.kind == "tcp-client") return RunTcpClient(args, ours, server);
+  return InvalidArgument(fmt::format("no peer is called '{}'", args.kind));
 }
 
 std::function<int()> AddPeer(CLI::App& app) {
@@ -78,7 +91,7 @@ std::function<int()> AddPeer(CLI::App& app) {
   command.add_option("--endpoint", args->endpoint);
   command.add_flag("--shm", args->load.shares_memory);
   AddLoad(command, &args->load);
-  return [args] { return RunPeer(*args); };
+  return [args] { return Finish(RunPeer(*args)); };
 }
 
 int Main(int argc, char** argv) {

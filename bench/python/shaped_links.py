@@ -13,8 +13,8 @@ taken away at the end.
   hosts     the same 553 MB among 4 workers on 2 hosts and 2 servers on others: gradients summed on each host first
             (--host-sum auto) beside each worker pushing for itself, in turns.
 
-A step's time is the median over steps but the first six, from metrics.csv. Everything that is compared is measured once a
-round, and every other round goes backwards.
+A step's time is the median over steps but the first six, from metrics.csv. Everything that is compared is measured once
+a round, and every other round goes backwards.
 """
 import argparse
 import contextlib
@@ -163,8 +163,8 @@ def measure(args, flags, workers, servers, rate, strategy, workers_per_host=1):
 
 
 def alone(args, flags, at_once):
-    """The median milliseconds of a step, and of its update alone, of `at_once` trainings of one micro-batch a step, side
-    by side, without any exchange."""
+    """The median milliseconds of a step, and of its update alone, of `at_once` trainings of one micro-batch a step,
+    side by side, without any exchange."""
     with tempfile.TemporaryDirectory() as folder:
         runs = []
         for i in range(at_once):
@@ -220,7 +220,8 @@ def exchange(args):
     flags = EXCHANGE + batch_flags(4, 4, args.steps)
     computing, _ = alone(args, EXCHANGE + batch_flags(1, 1, args.steps), 4)
     print(f"computing and update, 4 at once, alone: {computing:.0f} ms a step")
-    kinds = {"servers, fp32": (flags, "ps"), "servers, bf16": (flags + ["--codec", "bf16", "--pull-codec", "bf16"], "ps"),
+    kinds = {"servers, fp32": (flags, "ps"),
+             "servers, bf16": (flags + ["--codec", "bf16", "--pull-codec", "bf16"], "ps"),
              "gloo's ring": (flags + ["--set", "run.allreduce=ring"], "allreduce")}
     times = in_turns(args, kinds, lambda kind: measure(args, kinds[kind][0], 4, 4, args.rate, kinds[kind][1]))
     ring = statistics.median(times["gloo's ring"])
@@ -237,7 +238,8 @@ def predicted(args, model, samples, rate, workers, servers, step_ms, update_ms):
     done = subprocess.run(
         [args.pando, "plan", "--model", model, "--classes", "1000", "--input", "32x32x3", "--workers", str(workers),
          "--servers", str(servers), "--replicas", "1", "--bandwidth", bandwidth, "--step-ms",
-         f"{step_ms - update_ms:.2f}", "--optimizer-ms", f"{update_ms:.2f}", "--batch", str(samples), "--json"], check=True, capture_output=True, text=True)
+         f"{step_ms - update_ms:.2f}", "--optimizer-ms", f"{update_ms:.2f}", "--batch", str(samples), "--json"],
+        check=True, capture_output=True, text=True)
     return {p["strategy"]: p["step_ms"] for p in json.loads(done.stdout)["predictions"]}
 
 

@@ -1,7 +1,6 @@
 // Activations within other operations, chosen outside their loops.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 
 #include "kernels/cpu/simd.h"
@@ -22,10 +21,11 @@ void WithActivation(Activation activation, F&& f) {
   }
 }
 
-template <Activation kActivation>
-inline float Activate(float x) {
-  if constexpr (kActivation != Activation::kNone) x = std::max(x, 0.0f);
-  if constexpr (kActivation == Activation::kRelu6) x = std::min(x, 6.0f);
+// Of a float, or of each lane of a vector. NaN stays.
+template <Activation kActivation, class T>
+inline T Activate(T x) {
+  if constexpr (kActivation != Activation::kNone) x = x < 0.0f ? T{} : x;
+  if constexpr (kActivation == Activation::kRelu6) x = x > 6.0f ? T{} + 6.0f : x;
   return x;
 }
 
@@ -35,13 +35,6 @@ inline bool Passes(const float* y, size_t i) {
   if constexpr (kActivation == Activation::kNone) return true;
   if constexpr (kActivation == Activation::kRelu) return y[i] > 0.0f;
   return y[i] > 0.0f && y[i] < 6.0f;
-}
-
-template <Activation kActivation>
-inline Vec Activate(Vec x) {
-  if constexpr (kActivation != Activation::kNone) x = x < 0.0f ? Vec{} : x;  // NaN stays
-  if constexpr (kActivation == Activation::kRelu6) x = x > 6.0f ? Vec{} + 6.0f : x;
-  return x;
 }
 
 // The gradient at y[at] and later if it passes, else 0. Without an activation y is not read.

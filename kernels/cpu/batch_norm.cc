@@ -16,41 +16,6 @@ namespace {
 
 constexpr size_t kBlockPixels = 64;
 
-struct Scratch {   // [channels, up to whole vectors] each
-  float* centers;  // of the current block: near its mean
-  float* sums;     // of deviations from the centers, or of gradients
-  float* squares;  // of deviations, or gradients · deviations
-  double* means;   // of all blocks so far, or their sums
-  double* deviations;
-  float* factor;
-  float* offset;
-  float* slope;
-};
-
-Scratch Carve(size_t channels, ScratchCarver& carver) {
-  const size_t padded = RoundUpToLanes(channels);
-  Scratch s{};
-  s.centers = carver.Take<float>(padded);
-  s.sums = carver.Take<float>(padded);
-  s.squares = carver.Take<float>(padded);
-  s.means = carver.Take<double>(padded);
-  s.deviations = carver.Take<double>(padded);
-  s.factor = carver.Take<float>(padded);
-  s.offset = carver.Take<float>(padded);
-  s.slope = carver.Take<float>(padded);
-  return s;
-}
-
-struct Pixels {
-  size_t count, channels;
-};
-
-Pixels MakePixels(const BatchNormSpec& spec, size_t sample_count) {
-  return {sample_count * spec.shape.height * spec.shape.width, spec.shape.channels};
-}
-
-// ------------------------------------------------------------------------------------ statistics
-
 // Independent sums that are added to in turn: an addition takes four cycles.
 constexpr size_t kChains = 4;
 
@@ -67,6 +32,39 @@ struct Sum {
     return total;
   }
 };
+
+// Arrays of channels, up to whole vectors.
+struct Scratch {
+  size_t channels;
+  ScratchCarver carver = {};
+  size_t padded = RoundUpToLanes(channels);
+  float* centers = carver.Take<float>(padded);  // of the current block: near its mean
+  float* sums = carver.Take<float>(padded);     // of deviations from there, or of gradients
+  float* squares = carver.Take<float>(padded);  // of deviations, or gradients · deviations
+  double* means = carver.Take<double>(padded);  // of all blocks so far, or their sums
+  double* deviations = carver.Take<double>(padded);
+  float* factor = carver.Take<float>(padded);
+  float* offset = carver.Take<float>(padded);
+  float* slope = carver.Take<float>(padded);
+
+  template <size_t kVecs>
+  void StoreSums(size_t channel, const Sum<kVecs>& of_values, const Sum<kVecs>& of_products) const {
+    for (size_t v = 0; v < kVecs; ++v) {
+      Store(sums + channel + v * kLanes, of_values.Total(v));
+      Store(squares + channel + v * kLanes, of_products.Total(v));
+    }
+  }
+};
+
+struct Pixels {
+  size_t count, channels;
+};
+
+Pixels MakePixels(const BatchNormSpec& spec, size_t sample_count) {
+  return {sample_count * spec.shape.height * spec.shape.width, spec.shape.channels};
+}
+
+// ------------------------------------------------------------------------------------ statistics
 
 // Calls f(chain, pixel) for each of the block's pixels.
 template <size_t kVecs, class F>
@@ -98,21 +96,24 @@ void SumBlock(const Scratch& s, const Pixels& block, size_t channel, const float
       squares.chains[i][v] += deviation * deviation;
     }
   });
-  for (size_t v = 0; v < kVecs; ++v) {
-    Store(s.centers + channel + v * kLanes, centers[v]);
-    Store(s.sums + channel + v * kLanes, deviations.Total(v));
-    Store(s.squares + channel + v * kLanes, squares.Total(v));
-  }
+  for (size_t v = 0; v < kVecs; ++v) Store(s.centers + channel + v * kLanes, centers[v]);
+  s.StoreSums(channel, deviations, squares);
 }
 
-// Calls f.template operator()<vectors>(first channel) for all channels.
-template <class F>
-void ForEachVectors(size_t channels, F&& f) {
-  const size_t padded = RoundUpToLanes(channels);
-  size_t c = 0;
-  for (; c + 4 * kLanes <= padded; c += 4 * kLanes) f.template operator()<4>(c);
-  for (; c + 2 * kLanes <= padded; c += 2 * kLanes) f.template operator()<2>(c);
-  for (; c < padded; c += kLanes) f.template operator()<1>(c);
+// Clears the totals. For each block of pixels, calls f.template operator()<vectors>(block, first
+// pixel, first channel) for all channels, then join(block, first pixel).
+template <class F, class Join>
+void ForEachBlock(const Scratch& s, const Pixels& all, F&& f, Join&& join) {
+  std::fill_n(s.means, all.channels, 0.0);
+  std::fill_n(s.deviations, all.channels, 0.0);
+  for (size_t first = 0; first < all.count; first += kBlockPixels) {
+    const Pixels block{std::min(kBlockPixels, all.count - first), all.channels};
+    size_t c = 0;
+    for (; c + 4 * kLanes <= s.padded; c += 4 * kLanes) f.template operator()<4>(block, first, c);
+    for (; c + 2 * kLanes <= s.padded; c += 2 * kLanes) f.template operator()<2>(block, first, c);
+    for (; c < s.padded; c += kLanes) f.template operator()<1>(block, first, c);
+    join(block, first);
+  }
 }
 
 // Joins the block with the `before` pixels before it.
@@ -129,15 +130,12 @@ void JoinBlock(const Scratch& s, const Pixels& block, size_t before) {
 }
 
 void ComputeStatistics(const Scratch& s, const Pixels& all, const float* x) {
-  std::fill_n(s.means, all.channels, 0.0);
-  std::fill_n(s.deviations, all.channels, 0.0);
-  for (size_t first = 0; first < all.count; first += kBlockPixels) {
-    const Pixels block{std::min(kBlockPixels, all.count - first), all.channels};
-    ForEachVectors(all.channels, [&]<size_t kVecs>(size_t channel) {
-      SumBlock<kVecs>(s, block, channel, x + first * all.channels);
-    });
-    JoinBlock(s, block, first);
-  }
+  ForEachBlock(
+      s, all,
+      [&]<size_t kVecs>(const Pixels& block, size_t first, size_t channel) {
+        SumBlock<kVecs>(s, block, channel, x + first * all.channels);
+      },
+      [&](const Pixels& block, size_t first) { JoinBlock(s, block, first); });
 }
 
 // ---------------------------------------------------------------------------------- element-wise
@@ -184,27 +182,23 @@ void SumGradients(const Scratch& s, const Pixels& block, size_t channel,
       products.chains[i][v] += gradient * (Load(args.x + at) - means[v]);
     }
   });
-  for (size_t v = 0; v < kVecs; ++v) {
-    Store(s.sums + channel + v * kLanes, gradients.Total(v));
-    Store(s.squares + channel + v * kLanes, products.Total(v));
-  }
+  s.StoreSums(channel, gradients, products);
 }
 
 template <Activation kActivation>
 void SumGradients(const Scratch& s, const Pixels& all, const BatchNormBackwardArgs& args) {
-  std::fill_n(s.means, all.channels, 0.0);
-  std::fill_n(s.deviations, all.channels, 0.0);
   std::copy_n(args.mean, all.channels, s.centers);
-  for (size_t first = 0; first < all.count; first += kBlockPixels) {
-    const Pixels block{std::min(kBlockPixels, all.count - first), all.channels};
-    ForEachVectors(all.channels, [&]<size_t kVecs>(size_t channel) {
-      SumGradients<kActivation, kVecs>(s, block, channel, args, first * all.channels);
-    });
-    for (size_t c = 0; c < all.channels; ++c) {
-      s.means[c] += s.sums[c];
-      s.deviations[c] += s.squares[c];
-    }
-  }
+  ForEachBlock(
+      s, all,
+      [&]<size_t kVecs>(const Pixels& block, size_t first, size_t channel) {
+        SumGradients<kActivation, kVecs>(s, block, channel, args, first * all.channels);
+      },
+      [&](const Pixels&, size_t) {
+        for (size_t c = 0; c < all.channels; ++c) {
+          s.means[c] += s.sums[c];
+          s.deviations[c] += s.squares[c];
+        }
+      });
 }
 
 // dx = weight · inverse_std · (dy − dbias / n − (x − mean) · inverse_std · dweight / n) and
@@ -234,16 +228,13 @@ void ComputeDataGradients(const Scratch& s, const Pixels& all, const BatchNormBa
 }  // namespace
 
 size_t BatchNormScratchBytes(const BatchNormSpec& spec) {
-  ScratchCarver counter;
-  Carve(spec.shape.channels, counter);
-  return counter.used_bytes();
+  return Scratch{spec.shape.channels}.carver.used_bytes();
 }
 
 void BatchNormForward(const BatchNormSpec& spec, const BatchNormForwardArgs& args,
                       std::span<std::byte> scratch) {
   const Pixels all = MakePixels(spec, args.sample_count);
-  ScratchCarver carver(scratch);
-  const Scratch s = Carve(all.channels, carver);
+  const Scratch s{all.channels, ScratchCarver(scratch)};
   ComputeStatistics(s, all, args.x);
   const auto n = static_cast<double>(all.count);
   for (size_t c = 0; c < all.channels; ++c) {
@@ -261,8 +252,7 @@ void BatchNormForward(const BatchNormSpec& spec, const BatchNormForwardArgs& arg
 void BatchNormInference(const BatchNormSpec& spec, const BatchNormInferenceArgs& args,
                         std::span<std::byte> scratch) {
   const Pixels all = MakePixels(spec, args.sample_count);
-  ScratchCarver carver(scratch);
-  const Scratch s = Carve(all.channels, carver);
+  const Scratch s{all.channels, ScratchCarver(scratch)};
   for (size_t c = 0; c < all.channels; ++c) {
     const double factor =
         args.weight[c] / std::sqrt(static_cast<double>(args.variance[c]) + spec.eps);
@@ -275,8 +265,7 @@ void BatchNormInference(const BatchNormSpec& spec, const BatchNormInferenceArgs&
 void BatchNormBackward(const BatchNormSpec& spec, const BatchNormBackwardArgs& args,
                        std::span<std::byte> scratch) {
   const Pixels all = MakePixels(spec, args.sample_count);
-  ScratchCarver carver(scratch);
-  const Scratch s = Carve(all.channels, carver);
+  const Scratch s{all.channels, ScratchCarver(scratch)};
   WithActivation(spec.activation, [&]<Activation kActivation>() {
     SumGradients<kActivation>(s, all, args);
     if (args.dx == nullptr && args.dresidual == nullptr) return;

@@ -20,56 +20,25 @@ bool NeedsSums(const Conv2dSpec& spec, const float* channel_scale) {
   return spec.max_pool || spec.relu || channel_scale != nullptr;
 }
 
-size_t PlainScratchBytes(const Conv2dSpec& spec, size_t sample_count_max) {
-  switch (ChooseConvPath(spec)) {
-    case ConvPath::kWinograd:
-      return WinogradScratchBytes(spec, sample_count_max);
-    case ConvPath::kMatrix:
-      return MatrixScratchBytes(spec);
-    case ConvPath::kDepthwise3:
-      return Depthwise3ScratchBytes(spec);
-    case ConvPath::kDepthwise:
-      return DepthwiseScratchBytes(spec);
-    case ConvPath::kGrouped:
-    case ConvPath::kSmall:
-      return 0;
+// Null: the small-network path. Depends on the spec alone, so that every worker computes the same
+// bits (P39).
+const PlainPath* ChoosePlainPath(const Conv2dSpec& spec) {
+  const SampleShape out = spec.conv_output();
+  if (spec.groups > 1) {
+    const bool is_depthwise =
+        spec.groups == spec.input.channels && spec.out_channels == spec.input.channels;
+    if (!is_depthwise) return &kGroupedPath;
+    const bool is_depthwise3 = spec.kernel == 3 && spec.padding == 1 && spec.stride <= 2;
+    return is_depthwise3 ? &kDepthwise3Path : &kDepthwisePath;
   }
-  PANDO_CHECK(false);
-}
-
-void ForwardPlain(const Conv2dSpec& spec, const PlainForward& args, std::span<std::byte> scratch) {
-  switch (ChooseConvPath(spec)) {
-    case ConvPath::kWinograd:
-      return WinogradForward(spec, args, scratch);
-    case ConvPath::kMatrix:
-      return MatrixForward(spec, args, scratch);
-    case ConvPath::kDepthwise3:
-      return Depthwise3Forward(spec, args, scratch);
-    case ConvPath::kDepthwise:
-      return DepthwiseForward(spec, args, scratch);
-    case ConvPath::kGrouped:
-      return GroupedForward(spec, args);
-    case ConvPath::kSmall:
-      PANDO_CHECK(false);
-  }
-}
-
-void BackwardPlain(const Conv2dSpec& spec, const PlainBackward& args,
-                   std::span<std::byte> scratch) {
-  switch (ChooseConvPath(spec)) {
-    case ConvPath::kWinograd:
-      return WinogradBackward(spec, args, scratch);
-    case ConvPath::kMatrix:
-      return MatrixBackward(spec, args, scratch);
-    case ConvPath::kDepthwise3:
-      return Depthwise3Backward(spec, args, scratch);
-    case ConvPath::kDepthwise:
-      return DepthwiseBackward(spec, args, scratch);
-    case ConvPath::kGrouped:
-      return GroupedBackward(spec, args);
-    case ConvPath::kSmall:
-      PANDO_CHECK(false);
-  }
+  // Fewer channels leave vectors empty. Small networks have a pool after each convolution, so most
+  // gradients are zero.
+  const bool is_first_of_large = spec.out_channels >= 32 && !spec.max_pool;
+  if (spec.out_channels < 16 || (spec.input.channels < 16 && !is_first_of_large)) return nullptr;
+  // With smaller images most of a tile is wasted.
+  const bool is_winograd = spec.kernel == 3 && spec.stride == 1 && spec.padding <= 2 &&
+                           spec.input.channels >= 16 && std::min(out.height, out.width) >= 3;
+  return is_winograd ? &kWinogradPath : &kMatrixPath;
 }
 
 // Calls f(sample, first float of the convolution's output, first float of the result) for each
@@ -88,19 +57,6 @@ void ForEachPixel(const Conv2dSpec& spec, size_t sample_count, F&& f) {
   }
 }
 
-// Operations on a sum before it is stored; null ones are omitted.
-struct Finish {
-  const float* bias;
-  const float* scale;  // of the sample
-  bool relu;
-
-  Vec operator()(Vec sum, size_t c, size_t rest) const {
-    if (bias != nullptr) sum += LoadPart(bias + c, rest);
-    if (scale != nullptr) sum *= LoadPart(scale + c, rest);
-    return relu ? Activate<Activation::kRelu>(sum) : sum;
-  }
-};
-
 const float* SampleScale(const float* channel_scale, size_t sample, size_t channels) {
   return channel_scale == nullptr ? nullptr : channel_scale + sample * channels;
 }
@@ -110,8 +66,9 @@ void FinishForward(const Conv2dSpec& spec, const Conv2dForwardArgs& args, const 
   const size_t channels = spec.out_channels, row = spec.conv_output().width * channels;
   const size_t window[4] = {0, channels, row, row + channels};
   ForEachPixel(spec, args.sample_count, [&](size_t s, size_t from, size_t to) {
-    const Finish finish{args.bias, SampleScale(args.channel_scale, s, channels), spec.relu};
+    const float* scale = SampleScale(args.channel_scale, s, channels);
     for (size_t c = 0; c < channels; c += kLanes) {
+      const size_t rest = channels - c;
       Vec largest = Load(sums + from + c);
       if (spec.max_pool) {
         IntVec where{};
@@ -121,9 +78,12 @@ void FinishForward(const Conv2dSpec& spec, const Conv2dForwardArgs& args, const 
           largest = greater ? sum : largest;
           where = greater ? IntVec{} + i : where;
         }
-        StorePart(args.argmax + to + c, where, channels - c);
+        StorePart(args.argmax + to + c, where, rest);
       }
-      StorePart(args.y + to + c, finish(largest, c, channels - c), channels - c);
+      Vec y = largest;
+      if (args.bias != nullptr) y += LoadPart(args.bias + c, rest);
+      if (scale != nullptr) y *= LoadPart(scale + c, rest);
+      StorePart(args.y + to + c, spec.relu ? Activate<Activation::kRelu>(y) : y, rest);
     }
   });
 }
@@ -162,50 +122,31 @@ void SumPixels(size_t pixels, size_t channels, const float* gradients, float* db
 
 }  // namespace
 
-ConvPath ChooseConvPath(const Conv2dSpec& spec) {
-  if (spec.groups > 1) {
-    const bool is_depthwise =
-        spec.groups == spec.input.channels && spec.out_channels == spec.input.channels;
-    if (!is_depthwise) return ConvPath::kGrouped;
-    return IsDepthwise3(spec) ? ConvPath::kDepthwise3 : ConvPath::kDepthwise;
-  }
-  // Fewer channels leave vectors empty. Small networks have a pool after each convolution, so most
-  // gradients are zero.
-  const bool is_first_of_large = spec.out_channels >= 32 && !spec.max_pool;
-  if (spec.out_channels < 16 || (spec.input.channels < 16 && !is_first_of_large)) {
-    return ConvPath::kSmall;
-  }
-  // With smaller images most of a tile is wasted.
-  const SampleShape out = spec.conv_output();
-  const bool is_winograd = spec.kernel == 3 && spec.stride == 1 && spec.padding <= 2 &&
-                           spec.input.channels >= 16 && std::min(out.height, out.width) >= 3;
-  return is_winograd ? ConvPath::kWinograd : ConvPath::kMatrix;
-}
-
 size_t Conv2dScratchBytes(const Conv2dSpec& spec, uint32_t sample_count_max) {
-  if (ChooseConvPath(spec) == ConvPath::kSmall) {
+  const PlainPath* plain = ChoosePlainPath(spec);
+  if (plain == nullptr) {
     return std::max(SmallConvForwardScratchBytes(spec), SmallConvBackwardScratchBytes(spec));
   }
   ScratchCarver counter;
   counter.Take<float>(SumFloats(spec, sample_count_max));
-  return counter.used_bytes() + PlainScratchBytes(spec, sample_count_max);
+  return counter.used_bytes() + plain->scratch_bytes(spec, sample_count_max);
 }
 
 void Conv2dForward(const Conv2dSpec& spec, const Conv2dForwardArgs& args,
                    std::span<std::byte> scratch) {
-  if (ChooseConvPath(spec) == ConvPath::kSmall) return SmallConvForward(spec, args, scratch);
+  const PlainPath* plain = ChoosePlainPath(spec);
+  if (plain == nullptr) return SmallConvForward(spec, args, scratch);
   ScratchCarver carver(scratch);
   float* const pooled_from = carver.Take<float>(SumFloats(spec, args.sample_count));
   float* const sums = spec.max_pool ? pooled_from : args.y;
-  ForwardPlain(spec,
-               {.sample_count = args.sample_count, .x = args.x, .weight = args.weight, .y = sums},
-               carver.rest());
+  plain->forward(spec, {args.sample_count, args.x, args.weight, sums}, carver.rest());
   if (NeedsSums(spec, args.channel_scale) || args.bias != nullptr) FinishForward(spec, args, sums);
 }
 
 void Conv2dBackward(const Conv2dSpec& spec, const Conv2dBackwardArgs& args,
                     std::span<std::byte> scratch) {
-  if (ChooseConvPath(spec) == ConvPath::kSmall) return SmallConvBackward(spec, args, scratch);
+  const PlainPath* plain = ChoosePlainPath(spec);
+  if (plain == nullptr) return SmallConvBackward(spec, args, scratch);
   ScratchCarver carver(scratch);
   float* const gradients = carver.Take<float>(SumFloats(spec, args.sample_count));
   const float* dy = args.dy;
@@ -217,14 +158,8 @@ void Conv2dBackward(const Conv2dSpec& spec, const Conv2dBackwardArgs& args,
     const SampleShape conv = spec.conv_output();
     SumPixels(args.sample_count * conv.height * conv.width, conv.channels, dy, args.dbias);
   }
-  BackwardPlain(spec,
-                {.sample_count = args.sample_count,
-                 .x = args.x,
-                 .weight = args.weight,
-                 .dy = dy,
-                 .dx = args.dx,
-                 .dweight = args.dweight},
-                carver.rest());
+  plain->backward(spec, {args.sample_count, args.x, args.weight, dy, args.dx, args.dweight},
+                  carver.rest());
 }
 
 }  // namespace pando::cpu

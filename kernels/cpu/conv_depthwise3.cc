@@ -14,29 +14,25 @@ namespace {
 constexpr size_t kTaps = 9;
 
 struct Scratch {
-  float* weight;   // [taps][padded channels]
-  float* dweight;  // the same
-  float* zeros;    // a row outside of the image
+  const Conv2dSpec& spec;
+  ScratchCarver carver = {};
+  size_t padded = RoundUpToLanes(spec.input.channels);
+  float* weight = carver.Take<float>(kTaps * padded);  // [taps][padded channels]
+  float* dweight = carver.Take<float>(kTaps * padded);
+  size_t zero_count = size_t{spec.input.width} * spec.input.channels + kSlackElements;
+  float* zeros = carver.Take<float>(zero_count);  // a row outside of the image
 };
 
-Scratch Carve(const Conv2dSpec& spec, ScratchCarver& carver) {
-  const size_t channels = RoundUpToLanes(spec.input.channels);
-  Scratch s{};
-  s.weight = carver.Take<float>(kTaps * channels);
-  s.dweight = carver.Take<float>(kTaps * channels);
-  s.zeros = carver.Take<float>(spec.input.width * spec.input.channels + kSlackElements);
-  return s;
-}
-
 // [channels][taps] to [taps][padded channels]. Rotated by 180 degrees: tap i from 8 − i.
-void PackWeights(const Conv2dSpec& spec, const float* weight, bool is_turned, const Scratch& s) {
-  const size_t channels = spec.input.channels, padded = RoundUpToLanes(channels);
+void PackWeights(const Scratch& s, const float* weight, bool is_turned) {
+  const size_t channels = s.spec.input.channels;
   for (size_t t = 0; t < kTaps; ++t) {
     const size_t from = is_turned ? kTaps - 1 - t : t;
-    for (size_t c = 0; c < channels; ++c) s.weight[t * padded + c] = weight[c * kTaps + from];
-    std::fill(s.weight + t * padded + channels, s.weight + (t + 1) * padded, 0.0f);
+    float* const packed = s.weight + t * s.padded;
+    for (size_t c = 0; c < channels; ++c) packed[c] = weight[c * kTaps + from];
+    std::fill(packed + channels, packed + s.padded, 0.0f);
   }
-  std::fill_n(s.zeros, spec.input.width * spec.input.channels + kSlackElements, 0.0f);
+  std::fill_n(s.zeros, s.zero_count, 0.0f);
 }
 
 struct Taps {
@@ -115,15 +111,15 @@ inline void PrefetchPart(const float* next, size_t channel, size_t pixels) {
 }
 
 // y = x convolved with s.weight.
-void ConvolveRows(const Conv2dSpec& spec, const Scratch& s, size_t sample_count, const float* x,
-                  float* y) {
+void ConvolveRows(const Scratch& s, size_t sample_count, const float* x, float* y) {
+  const Conv2dSpec& spec = s.spec;
   const SampleShape in = spec.input, out = spec.conv_output();
   const size_t channels = in.channels, out_row = size_t{out.width} * channels;
   for (size_t row = 0; row < sample_count * out.height; ++row, y += out_row) {
     const Rows rows =
         RowsAround(in, x + row / out.height * in.size(), row % out.height * spec.stride, s.zeros);
     ForEachVector(channels, [&](size_t c, size_t lanes) {
-      const Taps taps = LoadTaps(s.weight + c, RoundUpToLanes(channels));
+      const Taps taps = LoadTaps(s.weight + c, s.padded);
       const Walk walk{in.width, out.width, channels, lanes};
       const Rows from{rows[0] + c, rows[1] + c, rows[2] + c};
       PrefetchPart(rows[2] + spec.stride * in.width * channels, c, in.width * spec.stride);
@@ -161,9 +157,8 @@ void BackwardRow2(const Walk& w, const Reaching& a, const Reaching& b, const Tap
   }
 }
 
-void SpreadRows(const Conv2dSpec& spec, const Scratch& s, size_t sample_count, const float* dy,
-                float* dx) {
-  const SampleShape in = spec.input, out = spec.conv_output();
+void SpreadRows(const Scratch& s, size_t sample_count, const float* dy, float* dx) {
+  const SampleShape in = s.spec.input, out = s.spec.conv_output();
   const size_t channels = in.channels, out_row = size_t{out.width} * channels;
   for (size_t row = 0; row < sample_count * in.height; ++row) {
     const float* image = dy + row / in.height * out.size();
@@ -172,7 +167,7 @@ void SpreadRows(const Conv2dSpec& spec, const Scratch& s, size_t sample_count, c
     const Reaching a{image + y / 2 * out_row, is_odd ? 2u : 1u};
     const Reaching b{is_odd && below < out.height ? image + below * out_row : s.zeros, 0};
     ForEachVector(channels, [&](size_t c, size_t lanes) {
-      const Taps taps = LoadTaps(s.weight + c, RoundUpToLanes(channels));
+      const Taps taps = LoadTaps(s.weight + c, s.padded);
       PrefetchPart(b.dy + out_row, c, out.width);
       PrefetchPart(dx + (row + 1) * in.width * channels, c, in.width);
       BackwardRow2({in.width, out.width, channels, lanes}, {a.dy + c, a.ky}, {b.dy + c, b.ky}, taps,
@@ -214,61 +209,54 @@ void AddRow2(const Walk& w, const Rows& rows, const float* dy, Taps& sums) {
   }
 }
 
-void AddSample(const Conv2dSpec& spec, const Scratch& s, const float* x, const float* dy) {
-  const SampleShape in = spec.input, out = spec.conv_output();
-  const size_t channels = in.channels, padded = RoundUpToLanes(channels);
+void AddSample(const Scratch& s, const float* x, const float* dy) {
+  const SampleShape in = s.spec.input, out = s.spec.conv_output();
+  const size_t channels = in.channels, stride = s.spec.stride;
   ForEachVector(channels, [&](size_t c, size_t lanes) {
-    Taps sums = LoadTaps(s.dweight + c, padded);
+    Taps sums = LoadTaps(s.dweight + c, s.padded);
     PrefetchPart(x + in.size(), c, in.height * in.width);
     PrefetchPart(dy + out.size(), c, out.height * out.width);
     const Walk walk{in.width, out.width, channels, lanes};
     for (size_t y = 0; y < out.height; ++y) {
-      const Rows rows = RowsAround(in, x, y * spec.stride, s.zeros);
+      const Rows rows = RowsAround(in, x, y * stride, s.zeros);
       const Rows from{rows[0] + c, rows[1] + c, rows[2] + c};
       const float* gradients = dy + y * out.width * channels + c;
-      spec.stride == 1 ? AddRow1(walk, from, gradients, sums)
-                       : AddRow2(walk, from, gradients, sums);
+      stride == 1 ? AddRow1(walk, from, gradients, sums) : AddRow2(walk, from, gradients, sums);
     }
-    for (size_t t = 0; t < kTaps; ++t) Store(s.dweight + t * padded + c, sums.v[t / 3][t % 3]);
+    for (size_t t = 0; t < kTaps; ++t) Store(s.dweight + t * s.padded + c, sums.v[t / 3][t % 3]);
   });
-}
-
-}  // namespace
-
-bool IsDepthwise3(const Conv2dSpec& spec) {
-  return spec.kernel == 3 && spec.padding == 1 && spec.stride <= 2;
-}
-
-size_t Depthwise3ScratchBytes(const Conv2dSpec& spec) {
-  ScratchCarver counter;
-  Carve(spec, counter);
-  return counter.used_bytes();
 }
 
 void Depthwise3Forward(const Conv2dSpec& spec, const PlainForward& args,
                        std::span<std::byte> scratch) {
-  ScratchCarver carver(scratch);
-  const Scratch s = Carve(spec, carver);
-  PackWeights(spec, args.weight, false, s);
-  ConvolveRows(spec, s, args.sample_count, args.x, args.y);
+  const Scratch s{spec, ScratchCarver(scratch)};
+  PackWeights(s, args.weight, false);
+  ConvolveRows(s, args.sample_count, args.x, args.y);
 }
 
 void Depthwise3Backward(const Conv2dSpec& spec, const PlainBackward& args,
                         std::span<std::byte> scratch) {
-  const size_t channels = spec.input.channels, padded = RoundUpToLanes(channels);
-  ScratchCarver carver(scratch);
-  const Scratch s = Carve(spec, carver);
-  PackWeights(spec, args.weight, spec.stride == 1, s);
-  std::fill_n(s.dweight, kTaps * padded, 0.0f);
+  const size_t channels = spec.input.channels;
+  const Scratch s{spec, ScratchCarver(scratch)};
+  PackWeights(s, args.weight, spec.stride == 1);
+  std::fill_n(s.dweight, kTaps * s.padded, 0.0f);
   for (size_t i = 0; i < args.sample_count; ++i) {
-    AddSample(spec, s, args.x + i * spec.input.size(), args.dy + i * spec.conv_output().size());
+    AddSample(s, args.x + i * spec.input.size(), args.dy + i * spec.conv_output().size());
   }
   for (size_t t = 0; t < kTaps; ++t) {
-    for (size_t c = 0; c < channels; ++c) args.dweight[c * kTaps + t] = s.dweight[t * padded + c];
+    for (size_t c = 0; c < channels; ++c) args.dweight[c * kTaps + t] = s.dweight[t * s.padded + c];
   }
   if (args.dx == nullptr) return;
-  spec.stride == 1 ? ConvolveRows(spec, s, args.sample_count, args.dy, args.dx)
-                   : SpreadRows(spec, s, args.sample_count, args.dy, args.dx);
+  spec.stride == 1 ? ConvolveRows(s, args.sample_count, args.dy, args.dx)
+                   : SpreadRows(s, args.sample_count, args.dy, args.dx);
 }
+
+}  // namespace
+
+const PlainPath kDepthwise3Path{.forward = Depthwise3Forward,
+                                .backward = Depthwise3Backward,
+                                .scratch_bytes = [](const Conv2dSpec& spec, size_t) {
+                                  return Scratch{spec}.carver.used_bytes();
+                                }};
 
 }  // namespace pando::cpu

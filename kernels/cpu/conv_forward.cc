@@ -2,7 +2,6 @@
 // of the 2x2 pool, or pixels in a row) times as many channel vectors as fit into registers. Each
 // step loads those vectors of weights once and multiplies them with each pixel's broadcast.
 #include <array>
-#include <utility>
 
 #include "kernels/cpu/conv_geometry.h"
 #include "kernels/cpu/conv_paths.h"
@@ -17,19 +16,14 @@ constexpr size_t kTilePixelsMax = 8;
 // 4 x 3 sums + 3 weights + 1 broadcast fill 16 registers; 4 x 5 + 5 + 1 stay within 32.
 constexpr size_t kTileVecsMax = kRegisters == 32 ? 5 : 3;
 
-struct ForwardScratch {
-  float* weight;  // [piece][kernel rows][run][vecs of the piece · kLanes]
-  float* bias;    // [out_channels_padded]
-  float* image;   // one padded image
+struct Scratch {
+  const ConvGeometry& g;
+  ScratchCarver carver = {};
+  // [piece][kernel rows][run][vecs of the piece · kLanes]
+  float* weight = carver.Take<float>(g.out_channels_padded * g.kernel * g.run);
+  float* bias = carver.Take<float>(g.out_channels_padded);
+  float* image = carver.Take<float>(g.padding == 0 ? 0 : g.image + kSlackElements);  // padded
 };
-
-ForwardScratch Carve(const ConvGeometry& g, ScratchCarver& carver) {
-  ForwardScratch s{};
-  s.weight = carver.Take<float>(g.out_channels_padded * g.kernel * g.run);
-  s.bias = carver.Take<float>(g.out_channels_padded);
-  s.image = carver.Take<float>(g.padding == 0 ? 0 : g.image + kSlackElements);
-  return s;
-}
 
 // [out, in, kh, kw] to [piece][kh][kw][in][channels of the piece]; channels past the last are zero.
 void PackWeights(const ConvGeometry& g, const float* weight, float* packed) {
@@ -64,35 +58,23 @@ inline Vec Finish(const TileOutput& out, Vec sum, size_t channel) {
   return sum;
 }
 
-template <size_t kPixels, size_t kVecs>
-inline void StorePooled(const TileOutput& out, const Vec (&sums)[kPixels][kVecs]) {
-  for (size_t cell = 0; cell < kPixels / 4; ++cell) {
-    if (cell == out.pixel_count) return;
-    for (size_t v = 0; v < kVecs; ++v) {
-      Vec largest = sums[4 * cell][v];
-      IntVec where{};
-      for (int32_t p = 1; p < 4; ++p) {
-        const Vec sum = sums[4 * cell + p][v];
-        const IntVec greater = sum > largest;
-        largest = greater ? sum : largest;
-        where = greater ? IntVec{} + p : where;
-      }
-      const size_t channel = v * kLanes;
-      const size_t at = cell * out.pixel_floats + channel;
-      StorePart(out.y + at, Finish(out, largest, channel), out.channel_count - channel);
-      StorePart(out.argmax + at, where, out.channel_count - channel);
-    }
-  }
-}
-
-template <size_t kPixels, size_t kVecs>
-inline void StorePixels(const TileOutput& out, const Vec (&sums)[kPixels][kVecs]) {
-  for (size_t p = 0; p < kPixels; ++p) {
+template <bool kPool, size_t kPixels, size_t kVecs>
+inline void StoreTile(const TileOutput& out, const Vec (&sums)[kPixels][kVecs]) {
+  constexpr int32_t kWindow = kPool ? 4 : 1;
+  for (size_t p = 0; p < kPixels / kWindow; ++p) {
     if (p == out.pixel_count) return;
     for (size_t v = 0; v < kVecs; ++v) {
-      const size_t channel = v * kLanes;
-      StorePart(out.y + p * out.pixel_floats + channel, Finish(out, sums[p][v], channel),
-                out.channel_count - channel);
+      Vec largest = sums[kWindow * p][v];
+      IntVec where{};
+      for (int32_t i = 1; i < kWindow; ++i) {
+        const Vec sum = sums[kWindow * p + i][v];
+        const IntVec greater = sum > largest;
+        largest = greater ? sum : largest;
+        where = greater ? IntVec{} + i : where;
+      }
+      const size_t channel = v * kLanes, at = p * out.pixel_floats + channel;
+      StorePart(out.y + at, Finish(out, largest, channel), out.channel_count - channel);
+      if constexpr (kPool) StorePart(out.argmax + at, where, out.channel_count - channel);
     }
   }
 }
@@ -126,26 +108,19 @@ void ComputeTile(const TileInput& in, const TileOutput& out) {
       }
     }
   }
-  if constexpr (kPool) {
-    StorePooled(out, sums);
-  } else {
-    StorePixels(out, sums);
-  }
+  StoreTile<kPool>(out, sums);
 }
 
 using TileFunction = void (*)(const TileInput&, const TileOutput&);
 
-template <size_t kRun, bool kPool, size_t... kIndex>
-TileFunction ChooseTile(size_t vecs, std::index_sequence<kIndex...>) {
-  static constexpr TileFunction kTable[] = {ComputeTile<kIndex + 1, kRun, kPool>...};
-  return kTable[vecs - 1];
-}
+template <size_t kRun, bool kPool>
+constexpr auto kComputeTile = MakeTable<kTileVecsMax>([]<size_t kVec>() -> TileFunction {
+  return ComputeTile<kVec + 1, kRun, kPool>;
+});
 
 TileFunction ChooseTile(const ConvGeometry& g, size_t vecs) {
-  constexpr auto kAll = std::make_index_sequence<kTileVecsMax>();
-  if (g.pool == 2)
-    return g.run == 5 ? ChooseTile<5, true>(vecs, kAll) : ChooseTile<0, true>(vecs, kAll);
-  return g.run == 5 ? ChooseTile<5, false>(vecs, kAll) : ChooseTile<0, false>(vecs, kAll);
+  if (g.pool == 2) return (g.run == 5 ? kComputeTile<5, true> : kComputeTile<0, true>)[vecs - 1];
+  return (g.run == 5 ? kComputeTile<5, false> : kComputeTile<0, false>)[vecs - 1];
 }
 
 using TileOffsets = std::array<size_t, kTilePixelsMax>;
@@ -189,9 +164,8 @@ void ComputeImage(const ConvGeometry& g, size_t vecs, const float* image, TileIn
 
 void SmallConvForward(const Conv2dSpec& spec, const Conv2dForwardArgs& args,
                       std::span<std::byte> scratch) {
-  const ConvGeometry g(spec);
-  ScratchCarver carver(scratch);
-  const ForwardScratch s = Carve(g, carver);
+  const ConvGeometry g{spec};
+  const Scratch s{g, ScratchCarver(scratch)};
   PackWeights(g, args.weight, s.weight);
   std::fill_n(s.bias, g.out_channels_padded, 0.0f);
   if (args.bias != nullptr) std::copy_n(args.bias, g.out_channels, s.bias);
@@ -224,9 +198,7 @@ void SmallConvForward(const Conv2dSpec& spec, const Conv2dForwardArgs& args,
 }
 
 size_t SmallConvForwardScratchBytes(const Conv2dSpec& spec) {
-  ScratchCarver counter;
-  Carve(ConvGeometry(spec), counter);
-  return counter.used_bytes();
+  return Scratch{{spec}}.carver.used_bytes();
 }
 
 }  // namespace pando::cpu

@@ -14,33 +14,18 @@
 namespace pando::cpu {
 
 struct ConvGeometry {
-  explicit ConvGeometry(const Conv2dSpec& spec)
-      : channels(spec.input.channels),
-        height(spec.input.height),
-        width(spec.input.width),
-        padding(spec.padding),
-        kernel(spec.kernel),
-        stride(spec.stride),
-        pool(spec.max_pool ? 2 : 1),
-        run(kernel * channels),
-        row((width + 2 * padding) * channels),
-        image((height + 2 * padding) * row),
-        unpadded_image(spec.input.size()),
-        out_channels(spec.out_channels),
-        out_channels_padded(RoundUpToLanes(out_channels)),
-        out_height(spec.output().height),
-        out_width(spec.output().width),
-        cells(out_height * out_width) {}
-
-  size_t channels, height, width, padding;
-  size_t kernel, stride, pool;
-  size_t run;    // floats under one row of the kernel
-  size_t row;    // floats of a row of the padded image
-  size_t image;  // floats of the padded image
-  size_t unpadded_image;
-  size_t out_channels, out_channels_padded;
-  size_t out_height, out_width;
-  size_t cells;  // output pixels, after the pool
+  const Conv2dSpec& spec;
+  SampleShape in = spec.input, out = spec.output();  // the output: after the pool
+  size_t channels = in.channels, height = in.height, width = in.width;
+  size_t kernel = spec.kernel, stride = spec.stride, padding = spec.padding;
+  size_t pool = spec.max_pool ? 2 : 1;
+  size_t run = kernel * channels;                 // floats under one row of the kernel
+  size_t row = (width + 2 * padding) * channels;  // floats of a row of the padded image
+  size_t image = (height + 2 * padding) * row;    // floats of the padded image
+  size_t unpadded_image = in.size();
+  size_t out_channels = spec.out_channels, out_channels_padded = RoundUpToLanes(out_channels);
+  size_t out_height = out.height, out_width = out.width;
+  size_t cells = out_height * out_width;  // output pixels
 
   // First float of the pixels under the kernel for output pixel (y, x), in the upper left of its
   // pool window.

@@ -2,70 +2,66 @@
 // has one, so this is simple, not fast.
 #include <algorithm>
 
-#include "kernels/cpu/conv_geometry.h"
 #include "kernels/cpu/conv_paths.h"
 
 namespace pando::cpu {
 namespace {
 
-// One multiplication of the definition: sums[out] += x[in] · weight[weight].
-struct Product {
-  size_t out, in, weight;
-};
-
-// Calls f for each product of one sample and one output pixel, without those in the padding.
+// Calls f(place in y, in x, in the weights) for each multiplication y += x · weight of an output
+// pixel of the samples. Omits those in the padding.
 template <class F>
-void ForEachProduct(const Conv2dSpec& spec, size_t y, size_t x, F&& f) {
-  const size_t kernel = spec.kernel, in_channels = spec.input.channels / spec.groups;
+void ForEachProductAt(const Conv2dSpec& spec, size_t pixel, F&& f) {
+  const SampleShape in = spec.input, out = spec.conv_output();
+  const size_t taps = size_t{spec.kernel} * spec.kernel;
+  const size_t group_inputs = in.channels / spec.groups;
   const size_t group_outputs = spec.out_channels / spec.groups;
-  const size_t pixel = y * spec.conv_output().width + x;
-  for (size_t tap = 0; tap < kernel * kernel; ++tap) {
-    const size_t in_y = y * spec.stride + tap / kernel - spec.padding;  // wraps outside
-    const size_t in_x = x * spec.stride + tap % kernel - spec.padding;
-    if (in_y >= spec.input.height || in_x >= spec.input.width) continue;
-    const size_t in_pixel = (in_y * spec.input.width + in_x) * spec.input.channels;
+  const size_t sample = pixel / (out.height * out.width);
+  for (size_t tap = 0; tap < taps; ++tap) {
+    // They wrap outside.
+    const size_t y =
+        pixel / out.width % out.height * spec.stride + tap / spec.kernel - spec.padding;
+    const size_t x = pixel % out.width * spec.stride + tap % spec.kernel - spec.padding;
+    if (y >= in.height || x >= in.width) continue;
+    const size_t in_pixel = sample * in.size() + (y * in.width + x) * in.channels;
     for (size_t o = 0; o < spec.out_channels; ++o) {
-      const size_t first_in = in_pixel + o / group_outputs * in_channels;
-      for (size_t c = 0; c < in_channels; ++c) {
-        f(Product{.out = pixel * spec.out_channels + o,
-                  .in = first_in + c,
-                  .weight = (o * in_channels + c) * kernel * kernel + tap});
+      for (size_t c = 0; c < group_inputs; ++c) {
+        f(pixel * spec.out_channels + o, in_pixel + o / group_outputs * group_inputs + c,
+          (o * group_inputs + c) * taps + tap);
       }
     }
   }
 }
 
-// Calls f(product) with places in the arrays of all samples.
 template <class F>
 void ForEachProduct(const Conv2dSpec& spec, size_t sample_count, F&& f) {
   const SampleShape out = spec.conv_output();
-  for (size_t s = 0; s < sample_count; ++s) {
-    for (size_t y = 0; y < out.height; ++y) {
-      for (size_t x = 0; x < out.width; ++x) {
-        ForEachProduct(spec, y, x, [&](Product p) {
-          f(Product{s * out.size() + p.out, s * spec.input.size() + p.in, p.weight});
-        });
-      }
-    }
-  }
+  const size_t pixels = sample_count * out.height * out.width;
+  for (size_t pixel = 0; pixel < pixels; ++pixel) ForEachProductAt(spec, pixel, f);
+}
+
+void GroupedForward(const Conv2dSpec& spec, const PlainForward& args, std::span<std::byte>) {
+  std::fill_n(args.y, args.sample_count * spec.conv_output().size(), 0.0f);
+  ForEachProduct(spec, args.sample_count, [&](size_t y, size_t x, size_t weight) {
+    args.y[y] += args.x[x] * args.weight[weight];
+  });
+}
+
+void GroupedBackward(const Conv2dSpec& spec, const PlainBackward& args, std::span<std::byte>) {
+  std::fill_n(args.dweight, spec.weight_size(), 0.0f);
+  ForEachProduct(spec, args.sample_count, [&](size_t y, size_t x, size_t weight) {
+    args.dweight[weight] += args.x[x] * args.dy[y];
+  });
+  if (args.dx == nullptr) return;
+  std::fill_n(args.dx, args.sample_count * spec.input.size(), 0.0f);
+  ForEachProduct(spec, args.sample_count, [&](size_t y, size_t x, size_t weight) {
+    args.dx[x] += args.weight[weight] * args.dy[y];
+  });
 }
 
 }  // namespace
 
-void GroupedForward(const Conv2dSpec& spec, const PlainForward& args) {
-  std::fill_n(args.y, args.sample_count * spec.conv_output().size(), 0.0f);
-  ForEachProduct(spec, args.sample_count,
-                 [&](Product p) { args.y[p.out] += args.x[p.in] * args.weight[p.weight]; });
-}
-
-void GroupedBackward(const Conv2dSpec& spec, const PlainBackward& args) {
-  std::fill_n(args.dweight, spec.weight_size(), 0.0f);
-  ForEachProduct(spec, args.sample_count,
-                 [&](Product p) { args.dweight[p.weight] += args.x[p.in] * args.dy[p.out]; });
-  if (args.dx == nullptr) return;
-  std::fill_n(args.dx, args.sample_count * spec.input.size(), 0.0f);
-  ForEachProduct(spec, args.sample_count,
-                 [&](Product p) { args.dx[p.in] += args.weight[p.weight] * args.dy[p.out]; });
-}
+const PlainPath kGroupedPath{.forward = GroupedForward,
+                             .backward = GroupedBackward,
+                             .scratch_bytes = [](const Conv2dSpec&, size_t) { return size_t{0}; }};
 
 }  // namespace pando::cpu

@@ -8,7 +8,7 @@
 #include <algorithm>
 
 #include "kernels/cpu/conv_paths.h"
-#include "kernels/cpu/gemm_tile.h"
+#include "kernels/cpu/gemm.h"
 #include "kernels/cpu/scratch.h"
 #include "kernels/cpu/transpose.h"
 
@@ -31,53 +31,36 @@ constexpr size_t kPieceChannels = 128;
 constexpr size_t kPieceRows = 4 * kTileRows;
 
 struct Geometry {
-  explicit Geometry(const Conv2dSpec& conv)
-      : spec(conv),
-        to(spec.conv_output()),
-        channels(spec.input.channels),
-        taps(size_t{spec.kernel} * spec.kernel),
-        depth(taps * channels),
-        out(spec.out_channels),
-        is_pixels(spec.kernel == 1 && spec.stride == 1 && spec.padding == 0),
-        row(is_pixels ? channels : RoundUpToLanes(depth) + kLanes),
-        gradient_row(RoundUpToLanes(depth)),
-        has_few_weights(depth * out <= kFewWeights),
-        block_pixels(std::max(kBlockPixelsMin, has_few_weights
-                                                   ? kFewWeightsBlockFloats / (row + out)
-                                                   : kBlockFloats / row)) {}
+  const Conv2dSpec& spec;
+  SampleShape to = spec.conv_output();
+  size_t channels = spec.input.channels, out = spec.out_channels;
+  size_t taps = size_t{spec.kernel} * spec.kernel, depth = taps * channels;
+  bool is_pixels = spec.kernel == 1 && spec.stride == 1 && spec.padding == 0;
+  // From one pixel's row to the next; never a power of two for copies.
+  size_t row = is_pixels ? channels : RoundUpToLanes(depth) + kLanes;
+  size_t gradient_row = RoundUpToLanes(depth);
+  bool has_few_weights = depth * out <= kFewWeights;
+  size_t block_pixels = std::max(
+      kBlockPixelsMin, has_few_weights ? kFewWeightsBlockFloats / (row + out) : kBlockFloats / row);
 
   size_t PixelCount(size_t sample_count) const { return sample_count * to.height * to.width; }
   bool IsOneBlock(size_t sample_count) const { return PixelCount(sample_count) <= block_pixels; }
-
-  const Conv2dSpec& spec;
-  SampleShape to;
-  size_t channels, taps, depth, out;
-  bool is_pixels;
-  size_t row;  // from one pixel's row to the next; never a power of two for copies
-  size_t gradient_row;
-  bool has_few_weights;
-  size_t block_pixels;
 };
 
 struct Scratch {
-  float* rows;     // [pixels of a block][row]
-  float* weight;   // packed, for one of the products: all, or a piece
-  float* dweight;  // [out][gradient_row], or a piece's first rows
-  float* kernels;  // of one output channel: [depth]
-  float* dy;       // of a block and some output channels: [pixels of a block][kPieceRows]
+  const Geometry& g;
+  ScratchCarver carver = {};
+  // [pixels of a block][row]
+  float* rows = carver.Take<float>(g.is_pixels ? 0 : g.block_pixels * g.row + kSlackElements);
+  // Packed, for one of the products: all weights, or a piece.
+  float* weight = carver.Take<float>(std::max(
+      {g.depth * RoundUpToLanes(g.out), g.out* RoundUpToLanes(g.depth),
+       g.has_few_weights ? 0 : g.taps* std::min(kPieceChannels, g.out) * kTileVecs* kLanes}));
+  float* dweight = carver.Take<float>(g.out * g.gradient_row);  // or a piece's first rows
+  float* kernels = carver.Take<float>(g.depth);                 // of one output channel
+  // Of a block and some output channels: [pixels of a block][kPieceRows].
+  float* dy = carver.Take<float>(g.has_few_weights ? 0 : g.block_pixels * kPieceRows);
 };
-
-Scratch Carve(const Geometry& g, ScratchCarver& carver) {
-  Scratch s{};
-  s.rows = carver.Take<float>(g.is_pixels ? 0 : g.block_pixels * g.row + kSlackElements);
-  s.weight = carver.Take<float>(std::max(
-      {g.depth * RoundUpToLanes(g.out), g.out * RoundUpToLanes(g.depth),
-       g.has_few_weights ? 0 : g.taps * std::min(kPieceChannels, g.out) * kTileVecs * kLanes}));
-  s.dweight = carver.Take<float>(g.out * g.gradient_row);
-  s.kernels = carver.Take<float>(g.depth);
-  s.dy = carver.Take<float>(g.has_few_weights ? 0 : g.block_pixels * kPieceRows);
-  return s;
-}
 
 // ----------------------------------------------------------------------------------------- rows
 
@@ -137,13 +120,6 @@ void AddRows(const Geometry& g, const Scratch& s, size_t first, size_t count, fl
 
 // -------------------------------------------------------------------------------------- weights
 
-// Calls f(first column, columns) for each panel of a matrix's columns.
-template <class F>
-void ForEachPanel(size_t cols, F&& f) {
-  ForEvenPieces(RoundUpToLanes(cols) / kLanes, kTileVecs,
-                [&](size_t vec, size_t vecs) { f(vec * kLanes, vecs * kLanes); });
-}
-
 // Some of the weights, with all their taps: a panel's lanes and a part of its product's depth.
 struct Piece {
   size_t lane, lanes;   // output channels forward, input channels backward; may exceed the last
@@ -153,15 +129,12 @@ struct Piece {
 // [out][channels][taps] to [taps][count of the channels][lanes of out].
 void PackForward(const Geometry& g, const float* weight, const Piece& p, float* packed) {
   for (size_t lane = 0; lane < p.lanes; lane += kLanes) {
+    const size_t out = p.lane + lane;
     size_t tap = 0, channel = 0;
     for (size_t i = 0; i < p.count * g.taps; i += kLanes) {
-      const size_t at = p.first * g.taps + i;
+      const size_t at = out * g.depth + p.first * g.taps + i;
       Vec block[kLanes];
-      for (size_t o = 0; o < kLanes; ++o) {
-        const size_t out = p.lane + lane + o;
-        block[o] = out < g.out ? LoadPart(weight + out * g.depth + at, g.depth - at) : Vec{};
-      }
-      Transpose(block);
+      LoadTransposed(weight + at, g.depth, g.out - out, g.out * g.depth - at, block);
       for (size_t j = 0; j < std::min<size_t>(kLanes, p.count * g.taps - i); ++j) {
         Store(packed + (tap * p.count + channel) * p.lanes + lane, block[j]);
         if (++tap < g.taps) continue;
@@ -222,74 +195,42 @@ void UnpackGradients(const Geometry& g, const float* dweight, size_t first, size
 
 // ------------------------------------------------------------------------------------- products
 
-// c[rows, cols] = a[rows, depth] · b[depth, cols], b in panels.
-struct Product {
-  size_t rows, cols, depth;
-  const float* a;
-  size_t a_row;
-  const float* b;
-  float* c;
-  size_t c_row;
-};
-
-void Multiply(const Product& m) {
-  ForEachPanel(m.cols, [&](size_t first, size_t lanes) {
-    for (size_t k = 0; k < m.depth; k += kDepthBlock) {
-      ForEvenPieces(m.rows, kTileRows, [&](size_t row, size_t rows) {
-        ComputeGemmTile(rows, lanes / kLanes,
-                        {.depth = std::min(kDepthBlock, m.depth - k),
-                         .a = m.a + row * m.a_row + k,
-                         .a_row_stride = m.a_row,
-                         .a_col_stride = 1,
-                         .b = m.b + first * m.depth + k * lanes,
-                         .b_row_stride = lanes,
-                         .c = m.c + row * m.c_row + first,
-                         .c_row_stride = m.c_row,
-                         .cols = std::min(lanes, m.cols - first),
-                         .continues = k > 0});
-      });
+// c = a · b for all columns, b in panels.
+void MultiplyPacked(const GemmPanel& all) {
+  ForEachPanel(all.cols, [&](size_t first, size_t lanes) {
+    for (size_t k = 0; k < all.depth; k += kDepthBlock) {
+      MultiplyPanel({.rows = all.rows,
+                     .vecs = lanes / kLanes,
+                     .depth = std::min(kDepthBlock, all.depth - k),
+                     .a = {all.a.data + k, all.a.row_stride},
+                     .b = {all.b.data + first * all.depth + k * lanes, lanes},
+                     .c = all.c + first,
+                     .c_row_stride = all.c_row_stride,
+                     .cols = std::min(lanes, all.cols - first),
+                     .continues = k > 0});
     }
   });
 }
 
-// The contribution of a block of pixels to dweight's rows of some output channels.
-struct Gradients {
-  size_t count;     // of the channels
-  const float* dy;  // of the first one: [pixels][dy_row]
-  size_t dy_row;
-  const float* rows;  // [pixels][row]
-  size_t pixels;
-  float* dweight;  // of the first one
-  bool continues;
-};
-
-// dweight (+)= dyᵀ · rows
-void AddGradients(const Geometry& g, const Gradients& m) {
+// dweight (+)= dyᵀ · rows for all columns, of a block of pixels and some output channels.
+void AddGradients(const Geometry& g, const GemmPanel& all) {
   ForEachPanel(g.depth, [&](size_t lane, size_t lanes) {
-    ForEvenPieces(m.count, kTileRows, [&](size_t o, size_t tile_rows) {
-      ComputeGemmTile(tile_rows, lanes / kLanes,
-                      {.depth = m.pixels,
-                       .a = m.dy + o,
-                       .a_row_stride = 1,
-                       .a_col_stride = m.dy_row,
-                       .b = m.rows + lane,
-                       .b_row_stride = g.row,
-                       .c = m.dweight + o * g.gradient_row + lane,
-                       .c_row_stride = g.gradient_row,
-                       .cols = lanes,
-                       .continues = m.continues});
-    });
+    GemmPanel panel = all;
+    panel.vecs = lanes / kLanes;
+    panel.b.data += lane;
+    panel.c += lane;
+    panel.cols = lanes;
+    MultiplyPanel(panel);
   });
 }
 
 // The same for a piece, whose dy is copied together first: in place, the floats of one channel
 // share few lines of the first cache.
-void AddGradientsOfPiece(const Geometry& g, const Scratch& s, Gradients m) {
-  for (size_t i = 0; i < m.pixels; ++i)
-    std::copy_n(m.dy + i * m.dy_row, m.count, s.dy + i * m.count);
-  m.dy = s.dy;
-  m.dy_row = m.count;
-  AddGradients(g, m);
+void AddGradientsOfPiece(const Geometry& g, const Scratch& s, GemmPanel all) {
+  for (size_t i = 0; i < all.depth; ++i)
+    std::copy_n(all.a.data + i * all.a.col_stride, all.rows, s.dy + i * all.rows);
+  all.a = {s.dy, 1, all.rows};
+  AddGradients(g, all);
 }
 
 // Calls f(first, count) for each block of pixels.
@@ -299,35 +240,6 @@ void ForEachBlock(const Geometry& g, size_t sample_count, F&& f) {
 }
 
 // --------------------------------------------------------------------------- products in pieces
-
-// c[rows, lanes of the piece] (+)= a[rows, count of the piece] · packed, for one tap.
-struct PieceProduct {
-  const Piece& piece;
-  size_t rows;
-  const float* a;
-  size_t a_row;
-  const float* packed;
-  float* c;
-  size_t c_row;
-  size_t cols;  // existing ones
-  bool continues;
-};
-
-void MultiplyPiece(const PieceProduct& m) {
-  ForEvenPieces(m.rows, kTileRows, [&](size_t row, size_t rows) {
-    ComputeGemmTile(rows, m.piece.lanes / kLanes,
-                    {.depth = m.piece.count,
-                     .a = m.a + row * m.a_row,
-                     .a_row_stride = m.a_row,
-                     .a_col_stride = 1,
-                     .b = m.packed,
-                     .b_row_stride = m.piece.lanes,
-                     .c = m.c + row * m.c_row,
-                     .c_row_stride = m.c_row,
-                     .cols = m.cols,
-                     .continues = m.continues});
-  });
-}
 
 // Calls f(piece) for each panel of `lane_count` channels and each part of `depth_count`.
 template <class F>
@@ -354,33 +266,17 @@ void ForwardInPieces(const Geometry& g, const Scratch& s, const PlainForward& ar
     ForEachPiece(g.out, g.channels, [&](const Piece& piece) {
       if (is_one_block) pack(piece);
       for (size_t tap = 0; tap < g.taps; ++tap) {
-        MultiplyPiece({.piece = piece,
-                       .rows = count,
-                       .a = rows + tap * g.channels + piece.first,
-                       .a_row = g.row,
-                       .packed = packed(piece) + tap * piece.count * piece.lanes,
+        MultiplyPanel({.rows = count,
+                       .vecs = piece.lanes / kLanes,
+                       .depth = piece.count,
+                       .a = {rows + tap * g.channels + piece.first, g.row},
+                       .b = {packed(piece) + tap * piece.count * piece.lanes, piece.lanes},
                        .c = args.y + first * g.out + piece.lane,
-                       .c_row = g.out,
+                       .c_row_stride = g.out,
                        .cols = std::min(piece.lanes, g.out - piece.lane),
                        .continues = piece.first > 0 || tap > 0});
       }
     });
-  });
-}
-
-void WeightGradientInPieces(const Geometry& g, const Scratch& s, const PlainBackward& args) {
-  const size_t pixels = g.PixelCount(args.sample_count);
-  const float* rows = Rows(g, s, args.x, 0, pixels);
-  ForEvenPieces(g.out, kPieceRows, [&](size_t first, size_t count) {
-    AddGradientsOfPiece(g, s,
-                        {.count = count,
-                         .dy = args.dy + first,
-                         .dy_row = g.out,
-                         .rows = rows,
-                         .pixels = pixels,
-                         .dweight = s.dweight,
-                         .continues = false});
-    UnpackGradients(g, s.dweight, first, count, args.dweight);
   });
 }
 
@@ -390,13 +286,13 @@ void DataGradientInPieces(const Geometry& g, const Scratch& s, const PlainBackwa
   ForEachPiece(g.channels, g.out, [&](const Piece& piece) {
     PackBackwardPiece(g, args.weight, piece, s.kernels, s.weight);
     for (size_t tap = 0; tap < g.taps; ++tap) {
-      MultiplyPiece({.piece = piece,
-                     .rows = pixels,
-                     .a = args.dy + piece.first,
-                     .a_row = g.out,
-                     .packed = s.weight + tap * piece.count * piece.lanes,
+      MultiplyPanel({.rows = pixels,
+                     .vecs = piece.lanes / kLanes,
+                     .depth = piece.count,
+                     .a = {args.dy + piece.first, g.out},
+                     .b = {s.weight + tap * piece.count * piece.lanes, piece.lanes},
                      .c = drows + tap * g.channels + piece.lane,
-                     .c_row = g.row,
+                     .c_row_stride = g.row,
                      .cols = std::min(piece.lanes, g.channels - piece.lane),
                      .continues = piece.first > 0});
     }
@@ -406,70 +302,60 @@ void DataGradientInPieces(const Geometry& g, const Scratch& s, const PlainBackwa
   AddRows(g, s, 0, pixels, args.dx);
 }
 
-}  // namespace
-
-size_t MatrixScratchBytes(const Conv2dSpec& spec) {
-  ScratchCarver counter;
-  Carve(Geometry(spec), counter);
-  return counter.used_bytes();
-}
-
 void MatrixForward(const Conv2dSpec& spec, const PlainForward& args, std::span<std::byte> scratch) {
-  const Geometry g(spec);
-  ScratchCarver carver(scratch);
-  const Scratch s = Carve(g, carver);
+  const Geometry g{spec};
+  const Scratch s{g, ScratchCarver(scratch)};
   if (!g.has_few_weights) return ForwardInPieces(g, s, args);
   ForEachPanel(g.out, [&](size_t lane, size_t lanes) {
     PackForward(g, args.weight, {lane, lanes, 0, g.channels}, s.weight + lane * g.depth);
   });
   ForEachBlock(g, args.sample_count, [&](size_t first, size_t count) {
-    Multiply({.rows = count,
-              .cols = g.out,
-              .depth = g.depth,
-              .a = Rows(g, s, args.x, first, count),
-              .a_row = g.row,
-              .b = s.weight,
-              .c = args.y + first * g.out,
-              .c_row = g.out});
+    MultiplyPacked({.rows = count,
+                    .depth = g.depth,
+                    .a = {Rows(g, s, args.x, first, count), g.row},
+                    .b = {s.weight},
+                    .c = args.y + first * g.out,
+                    .c_row_stride = g.out,
+                    .cols = g.out});
   });
 }
 
 void MatrixBackward(const Conv2dSpec& spec, const PlainBackward& args,
                     std::span<std::byte> scratch) {
-  const Geometry g(spec);
-  ScratchCarver carver(scratch);
-  const Scratch s = Carve(g, carver);
-  if (!g.has_few_weights && g.IsOneBlock(args.sample_count)) {
-    WeightGradientInPieces(g, s, args);
-    if (args.dx != nullptr) DataGradientInPieces(g, s, args);
-    return;
-  }
+  const Geometry g{spec};
+  const Scratch s{g, ScratchCarver(scratch)};
+  const bool is_in_pieces = !g.has_few_weights && g.IsOneBlock(args.sample_count);
   auto add_gradients = [&](size_t first, size_t count) {
-    const Gradients all{.count = g.out,
-                        .dy = args.dy + first * g.out,
-                        .dy_row = g.out,
-                        .rows = Rows(g, s, args.x, first, count),
-                        .pixels = count,
-                        .dweight = s.dweight,
+    const GemmPanel all{.rows = g.out,
+                        .depth = count,
+                        .a = {args.dy + first * g.out, 1, g.out},
+                        .b = {Rows(g, s, args.x, first, count), g.row},
+                        .c = s.dweight,
+                        .c_row_stride = g.gradient_row,
                         .continues = first > 0};
     if (g.has_few_weights) return AddGradients(g, all);
     ForEvenPieces(g.out, kPieceRows, [&](size_t o, size_t outs) {
-      Gradients piece = all;
-      piece.count = outs;
-      piece.dy += o;
-      piece.dweight += o * g.gradient_row;
+      GemmPanel piece = all;
+      piece.rows = outs;
+      piece.a.data += o;
+      if (!is_in_pieces) piece.c += o * g.gradient_row;
       AddGradientsOfPiece(g, s, piece);
+      if (is_in_pieces) UnpackGradients(g, s.dweight, o, outs, args.dweight);
     });
   };
+  if (is_in_pieces) {
+    add_gradients(0, g.PixelCount(args.sample_count));
+    if (args.dx != nullptr) DataGradientInPieces(g, s, args);
+    return;
+  }
   auto compute_data = [&](size_t first, size_t count) {
-    Multiply({.rows = count,
-              .cols = g.depth,
-              .depth = g.out,
-              .a = args.dy + first * g.out,
-              .a_row = g.out,
-              .b = s.weight,
-              .c = g.is_pixels ? args.dx + first * g.row : s.rows,
-              .c_row = g.row});
+    MultiplyPacked({.rows = count,
+                    .depth = g.out,
+                    .a = {args.dy + first * g.out, g.out},
+                    .b = {s.weight},
+                    .c = g.is_pixels ? args.dx + first * g.row : s.rows,
+                    .c_row_stride = g.row,
+                    .cols = g.depth});
     if (!g.is_pixels) AddRows(g, s, first, count, args.dx);
   };
   if (args.dx != nullptr) {
@@ -484,5 +370,14 @@ void MatrixBackward(const Conv2dSpec& spec, const PlainBackward& args,
   UnpackGradients(g, s.dweight, 0, g.out, args.dweight);
   if (args.dx != nullptr && !is_fused) ForEachBlock(g, args.sample_count, compute_data);
 }
+
+}  // namespace
+
+const PlainPath kMatrixPath{.forward = MatrixForward,
+                            .backward = MatrixBackward,
+                            .scratch_bytes = [](const Conv2dSpec& spec, size_t) {
+                              const Geometry g{spec};
+                              return Scratch{g}.carver.used_bytes();
+                            }};
 
 }  // namespace pando::cpu

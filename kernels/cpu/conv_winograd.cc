@@ -9,7 +9,7 @@
 #include <array>
 
 #include "kernels/cpu/conv_paths.h"
-#include "kernels/cpu/gemm_tile.h"
+#include "kernels/cpu/gemm.h"
 #include "kernels/cpu/scratch.h"
 #include "kernels/cpu/transpose.h"
 #include "kernels/cpu/winograd.h"
@@ -39,39 +39,25 @@ constexpr size_t kOneBlockFloats = 3 << 19;
 
 // Lengths of an array of transformed tiles: [kPoints][tiles of a block][row].
 struct Transformed {
-  explicit Transformed(size_t channel_count)
-      : channels(channel_count),
-        vecs(RoundUpToLanes(channels) / kLanes),
-        panels((vecs + kPanelVecs - 1) / kPanelVecs),
-        row((vecs + 1) * kLanes) {}
+  size_t channels;
+  size_t vecs = RoundUpToLanes(channels) / kLanes;
+  size_t panels = (vecs + kPanelVecs - 1) / kPanelVecs;
+  size_t row = (vecs + 1) * kLanes;  // not a power of two: tiles would share cache lines
   size_t point(size_t tiles) const { return tiles * row + kLanes; }
-  size_t channels, vecs, panels;
-  size_t row;  // not a power of two: tiles would share cache lines
 };
 
 // A convolution from one sequence of images to another, and its tiles.
 struct Convolution {
-  Convolution(const SampleShape& from_shape, const SampleShape& to_shape, size_t padding_pixels,
-              size_t sample_count)
-      : from(from_shape),
-        to(to_shape),
-        padding(padding_pixels),
-        rows((to.height + kOut - 1) / kOut),
-        cols((to.width + kOut - 1) / kOut),
-        in(from.channels),
-        out(to.channels),
-        tiles(sample_count * rows * cols),
-        is_one_block(kPoints * tiles * (in.row + out.row) <= 2 * kOneBlockFloats),
-        block_tiles(is_one_block ? tiles
-                                 : std::max(kBlockTilesMin, kBlockFloats / kPoints / in.row)) {}
-
   SampleShape from, to;
   size_t padding;
-  size_t rows, cols;  // of tiles, in one image
-  Transformed in, out;
-  size_t tiles;  // of all samples
-  bool is_one_block;
-  size_t block_tiles;
+  size_t sample_count;
+  // Of tiles, in one image.
+  size_t rows = (to.height + kOut - 1) / kOut, cols = (to.width + kOut - 1) / kOut;
+  Transformed in{from.channels}, out{to.channels};
+  size_t tiles = sample_count * rows * cols;  // of all samples
+  bool is_one_block = kPoints * tiles * (in.row + out.row) <= 2 * kOneBlockFloats;
+  size_t block_tiles =
+      is_one_block ? tiles : std::max(kBlockTilesMin, kBlockFloats / kPoints / in.row);
 };
 
 Convolution MakeForward(const Conv2dSpec& spec, size_t sample_count) {
@@ -84,39 +70,34 @@ Convolution MakeDataGradient(const Conv2dSpec& spec, size_t sample_count) {
 // Floats of one panel of kernels: [kPoints][depth][lanes of the panel].
 size_t KernelPoint(size_t depth) { return depth * kPanelLanes + kLanes; }
 
-struct Scratch {
-  float* in;        // transformed inputs of a block
-  float* out;       // transformed output gradients of a block
-  float* products;  // transformed outputs of a block and a panel: [kPoints][tiles][kPanelRow]
-  float* kernels;   // transformed kernels or their gradients: a panel, or all
-  float* zeros;     // a pixel outside
-};
-
+// Floats of one panel of products: [kPoints][tiles][kPanelRow].
 size_t PanelPoint(size_t tiles) { return tiles * kPanelRow + kLanes; }
 
-Scratch CarveConvolve(const Convolution& c, ScratchCarver& carver) {
-  Scratch s{};
-  s.in = carver.Take<float>(kPoints * c.in.point(c.block_tiles));
-  s.products = carver.Take<float>(kPoints * PanelPoint(c.block_tiles));
-  s.kernels = carver.Take<float>(kPoints * (c.is_one_block
-                                                ? KernelPoint(std::min(kDepthBlock, c.in.channels))
-                                                : c.out.panels * KernelPoint(c.in.channels)));
-  s.zeros = carver.Take<float>(c.in.row);
-  if (s.zeros != nullptr) std::fill_n(s.zeros, c.in.row, 0.0f);
-  return s;
+size_t KernelFloats(const Convolution& c) {
+  return kPoints * (c.is_one_block ? KernelPoint(std::min(kDepthBlock, c.in.channels))
+                                   : c.out.panels * KernelPoint(c.in.channels));
 }
 
-Scratch CarveGradient(const Convolution& c, ScratchCarver& carver) {
-  Scratch s{};
-  s.in = carver.Take<float>(kPoints * c.in.point(c.block_tiles));
-  s.out = carver.Take<float>(kPoints * c.out.point(c.block_tiles));
+size_t KernelGradientFloats(const Convolution& c) {
   const size_t row_blocks = (c.out.channels + kGradientRows - 1) / kGradientRows;
-  s.kernels = carver.Take<float>((c.is_one_block ? 1 : row_blocks * c.in.panels) * kPoints *
-                                 KernelPoint(kGradientRows));
-  s.zeros = carver.Take<float>(std::max(c.in.row, c.out.row));
-  if (s.zeros != nullptr) std::fill_n(s.zeros, std::max(c.in.row, c.out.row), 0.0f);
-  return s;
+  return (c.is_one_block ? 1 : row_blocks * c.in.panels) * kPoints * KernelPoint(kGradientRows);
 }
+
+// Of a convolution, or of its kernels' gradients.
+struct Scratch {
+  const Convolution& c;
+  bool is_gradient;
+  ScratchCarver carver = {};
+  // Transformed inputs, output gradients, and outputs (of a panel), all of a block of tiles.
+  float* in = carver.Take<float>(kPoints * c.in.point(c.block_tiles));
+  float* out = carver.Take<float>(is_gradient ? kPoints * c.out.point(c.block_tiles) : 0);
+  float* products = carver.Take<float>(is_gradient ? 0 : kPoints * PanelPoint(c.block_tiles));
+  // Transformed kernels or their gradients: a panel, or all.
+  float* kernels = carver.Take<float>(is_gradient ? KernelGradientFloats(c) : KernelFloats(c));
+  // A pixel outside.
+  size_t zero_count = is_gradient ? std::max(c.in.row, c.out.row) : c.in.row;
+  float* zeros = carver.Take<float>(zero_count);
+};
 
 // Part of an array's channels, in vectors: one panel.
 struct Panel {
@@ -213,21 +194,18 @@ void TransformOutputs(const Convolution& c, const Scratch& s, const Panel& panel
       float* const corner =
           image + (at.y * c.to.width + at.x) * c.to.channels + (panel.first + v) * kLanes;
       const size_t pixel = c.to.channels, row = c.to.width * pixel;
+      const auto transform = [load](auto&& store) {
+        winograd::TransformTile<kTile, kOut>(load, store, winograd::TransformOutput);
+      };
       if (rows == kOut && cols == kOut && lanes >= kLanes) {
-        winograd::TransformTile<kTile, kOut>(
-            load,
-            [corner, row, pixel](size_t j, size_t k, Vec value) {
-              Store(corner + j * row + k * pixel, value);
-            },
-            winograd::TransformOutput);
-        continue;
+        transform([corner, row, pixel](size_t j, size_t k, Vec value) {
+          Store(corner + j * row + k * pixel, value);
+        });
+      } else {
+        transform([&](size_t j, size_t k, Vec value) {
+          if (j < rows && k < cols) StorePart(corner + j * row + k * pixel, value, lanes);
+        });
       }
-      winograd::TransformTile<kTile, kOut>(
-          load,
-          [&](size_t j, size_t k, Vec value) {
-            if (j < rows && k < cols) StorePart(corner + j * row + k * pixel, value, lanes);
-          },
-          winograd::TransformOutput);
     }
   });
 }
@@ -247,11 +225,7 @@ Kernel LoadKernel(const KernelLayout& layout, const float* weight, size_t lanes,
   Kernel kernel;
   for (size_t first = 0; first < kTaps; first += kLanes) {
     Vec rows[kLanes];
-    for (size_t lane = 0; lane < kLanes; ++lane) {
-      const size_t at = lane * layout.lane_stride + first;
-      rows[lane] = lane < lanes ? LoadPart(weight + at, rest - at) : Vec{};
-    }
-    Transpose(rows);
+    LoadTransposed(weight + first, layout.lane_stride, lanes, rest - first, rows);
     for (size_t t = first; t < std::min<size_t>(kTaps, first + kLanes); ++t) {
       kernel[layout.is_turned ? kTaps - 1 - t : t] = rows[t - first];
     }
@@ -338,77 +312,58 @@ void UnpackKernelGradients(const Convolution& c, const GradientBlock& b, float* 
 void MultiplyKernels(const Convolution& c, const Scratch& s, const Panel& panel, const Depth& depth,
                      const float* kernels, size_t tiles) {
   for (size_t p = 0; p < kPoints; ++p) {
-    ForEvenPieces(tiles, kTileRows, [&](size_t row, size_t rows) {
-      ComputeGemmTile(rows, panel.vecs,
-                      {.depth = depth.count,
-                       .a = s.in + p * c.in.point(tiles) + row * c.in.row + depth.first,
-                       .a_row_stride = c.in.row,
-                       .a_col_stride = 1,
-                       .b = kernels + p * KernelPoint(depth.count),
-                       .b_row_stride = panel.vecs * kLanes,
-                       .c = s.products + p * PanelPoint(tiles) + row * kPanelRow,
-                       .c_row_stride = kPanelRow,
-                       .cols = panel.vecs * kLanes,
-                       .continues = depth.first > 0});
-    });
+    MultiplyPanel({.rows = tiles,
+                   .vecs = panel.vecs,
+                   .depth = depth.count,
+                   .a = {s.in + p * c.in.point(tiles) + depth.first, c.in.row},
+                   .b = {kernels + p * KernelPoint(depth.count), panel.vecs * kLanes},
+                   .c = s.products + p * PanelPoint(tiles),
+                   .c_row_stride = kPanelRow,
+                   .cols = panel.vecs * kLanes,
+                   .continues = depth.first > 0});
   }
 }
 
 void AddKernelGradients(const Convolution& c, const Scratch& s, const GradientBlock& b,
                         size_t tiles, bool continues) {
   for (size_t p = 0; p < kPoints; ++p) {
-    ForEvenPieces(b.rows, kTileRows, [&](size_t row, size_t rows) {
-      ComputeGemmTile(
-          rows, b.panel.vecs,
-          {.depth = tiles,
-           .a = s.out + p * c.out.point(tiles) + b.row + row,
-           .a_row_stride = 1,
-           .a_col_stride = c.out.row,
-           .b = s.in + p * c.in.point(tiles) + b.panel.first * kLanes,
-           .b_row_stride = c.in.row,
-           .c = b.dkernels + p * KernelPoint(kGradientRows) + row * b.panel.vecs * kLanes,
-           .c_row_stride = b.panel.vecs * kLanes,
-           .cols = b.panel.vecs * kLanes,
-           .continues = continues});
-    });
+    MultiplyPanel({.rows = b.rows,
+                   .vecs = b.panel.vecs,
+                   .depth = tiles,
+                   .a = {s.out + p * c.out.point(tiles) + b.row, 1, c.out.row},
+                   .b = {s.in + p * c.in.point(tiles) + b.panel.first * kLanes, c.in.row},
+                   .c = b.dkernels + p * KernelPoint(kGradientRows),
+                   .c_row_stride = b.panel.vecs * kLanes,
+                   .cols = b.panel.vecs * kLanes,
+                   .continues = continues});
   }
 }
 
-// y = x convolved with the kernels, which are transformed once and kept.
-void ConvolveInBlocks(const Convolution& c, const Scratch& s, const KernelLayout& layout,
-                      const float* weight, const float* x, float* y) {
-  const Depth all{0, c.in.channels};
-  const size_t panel_floats = kPoints * KernelPoint(all.count);
-  ForEachPanel(c.out, [&](const Panel& panel) {
-    PackKernels(c, layout, panel, all, weight, s.kernels + panel.index * panel_floats);
-  });
+// y = x convolved with the kernels, which are transformed once and kept. If there are more kernels
+// than pixels, a part of them is transformed at a time.
+void Convolve(const Convolution& c, const KernelLayout& layout, const float* weight, const float* x,
+              float* y, std::span<std::byte> scratch) {
+  const Scratch s{c, false, ScratchCarver(scratch)};
+  std::fill_n(s.zeros, s.zero_count, 0.0f);
+  const size_t panel_floats = c.is_one_block ? 0 : kPoints * KernelPoint(c.in.channels);
+  const auto pack = [&](const Panel& panel, const Depth& depth) {
+    PackKernels(c, layout, panel, depth, weight, s.kernels + panel.index * panel_floats);
+  };
+  if (!c.is_one_block) {
+    ForEachPanel(c.out, [&](const Panel& panel) { pack(panel, {0, c.in.channels}); });
+  }
+  const size_t depth_block = c.is_one_block ? kDepthBlock : c.in.channels;
   ForEvenPieces(c.tiles, c.block_tiles, [&](size_t first, size_t count) {
     TransformInputs(c, s, x, first, count);
     ForEachPanel(c.out, [&](const Panel& panel) {
-      MultiplyKernels(c, s, panel, all, s.kernels + panel.index * panel_floats, count);
+      for (size_t k = 0; k < c.in.channels; k += depth_block) {
+        const Depth depth{k, std::min(depth_block, c.in.channels - k)};
+        if (c.is_one_block) pack(panel, depth);
+        MultiplyKernels(c, s, panel, depth, s.kernels + panel.index * panel_floats, count);
+      }
       TransformOutputs(c, s, panel, first, count, y);
     });
   });
-}
-
-// The same if there are more kernels than pixels: a part of them at a time.
-void ConvolveInOneBlock(const Convolution& c, const Scratch& s, const KernelLayout& layout,
-                        const float* weight, const float* x, float* y) {
-  TransformInputs(c, s, x, 0, c.tiles);
-  ForEachPanel(c.out, [&](const Panel& panel) {
-    for (size_t k = 0; k < c.in.channels; k += kDepthBlock) {
-      const Depth depth{k, std::min(kDepthBlock, c.in.channels - k)};
-      PackKernels(c, layout, panel, depth, weight, s.kernels);
-      MultiplyKernels(c, s, panel, depth, s.kernels, c.tiles);
-    }
-    TransformOutputs(c, s, panel, 0, c.tiles, y);
-  });
-}
-
-void Convolve(const Convolution& c, const Scratch& s, const KernelLayout& layout,
-              const float* weight, const float* x, float* y) {
-  c.is_one_block ? ConvolveInOneBlock(c, s, layout, weight, x, y)
-                 : ConvolveInBlocks(c, s, layout, weight, x, y);
 }
 
 // Calls f(block) for all of the kernels' gradients.
@@ -423,7 +378,10 @@ void ForEachGradientBlock(const Convolution& c, const Scratch& s, F&& f) {
   });
 }
 
-void ComputeKernelGradients(const Convolution& c, const Scratch& s, const PlainBackward& args) {
+void ComputeKernelGradients(const Convolution& c, const PlainBackward& args,
+                            std::span<std::byte> scratch) {
+  const Scratch s{c, true, ScratchCarver(scratch)};
+  std::fill_n(s.zeros, s.zero_count, 0.0f);
   ForEvenPieces(c.tiles, c.block_tiles, [&](size_t first, size_t count) {
     TransformInputs(c, s, args.x, first, count);
     TransformOutputGradients(c, s, args.dy, first, count);
@@ -434,39 +392,37 @@ void ComputeKernelGradients(const Convolution& c, const Scratch& s, const PlainB
   });
 }
 
-}  // namespace
+void WinogradForward(const Conv2dSpec& spec, const PlainForward& args,
+                     std::span<std::byte> scratch) {
+  const Convolution c = MakeForward(spec, args.sample_count);
+  Convolve(c, {kTaps, kTaps * c.in.channels, false}, args.weight, args.x, args.y, scratch);
+}
+
+void WinogradBackward(const Conv2dSpec& spec, const PlainBackward& args,
+                      std::span<std::byte> scratch) {
+  ComputeKernelGradients(MakeForward(spec, args.sample_count), args, scratch);
+  if (args.dx == nullptr) return;
+  const Convolution c = MakeDataGradient(spec, args.sample_count);
+  Convolve(c, {kTaps * c.out.channels, kTaps, true}, args.weight, args.dy, args.dx, scratch);
+}
 
 size_t WinogradScratchBytes(const Conv2dSpec& spec, size_t sample_count_max) {
   size_t bytes = 0;
   // Fewer samples may fit into one block when more do not.
   for (size_t n = 1; n <= sample_count_max; ++n) {
-    ScratchCarver forward, data_gradient, gradient;
-    CarveConvolve(MakeForward(spec, n), forward);
-    CarveConvolve(MakeDataGradient(spec, n), data_gradient);
-    CarveGradient(MakeForward(spec, n), gradient);
-    bytes =
-        std::max({bytes, forward.used_bytes(), data_gradient.used_bytes(), gradient.used_bytes()});
+    const Convolution forward = MakeForward(spec, n), data_gradient = MakeDataGradient(spec, n);
+    for (const Scratch& s :
+         {Scratch{forward, false}, Scratch{data_gradient, false}, Scratch{forward, true}}) {
+      bytes = std::max(bytes, s.carver.used_bytes());
+    }
   }
   return bytes;
 }
 
-void WinogradForward(const Conv2dSpec& spec, const PlainForward& args,
-                     std::span<std::byte> scratch) {
-  const Convolution c = MakeForward(spec, args.sample_count);
-  ScratchCarver carver(scratch);
-  Convolve(c, CarveConvolve(c, carver), {kTaps, kTaps * c.in.channels, false}, args.weight, args.x,
-           args.y);
-}
+}  // namespace
 
-void WinogradBackward(const Conv2dSpec& spec, const PlainBackward& args,
-                      std::span<std::byte> scratch) {
-  const Convolution forward = MakeForward(spec, args.sample_count);
-  ScratchCarver gradient_carver(scratch), data_carver(scratch);
-  ComputeKernelGradients(forward, CarveGradient(forward, gradient_carver), args);
-  if (args.dx == nullptr) return;
-  const Convolution c = MakeDataGradient(spec, args.sample_count);
-  Convolve(c, CarveConvolve(c, data_carver), {kTaps * c.out.channels, kTaps, true}, args.weight,
-           args.dy, args.dx);
-}
+const PlainPath kWinogradPath{.forward = WinogradForward,
+                              .backward = WinogradBackward,
+                              .scratch_bytes = WinogradScratchBytes};
 
 }  // namespace pando::cpu

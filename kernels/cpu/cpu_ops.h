@@ -18,12 +18,10 @@ PANDO_OPERATIONS_WITH_SCRATCH(PANDO_DECLARE)
 #undef PANDO_DECLARE
 size_t BatchNormScratchBytes(const BatchNormSpec& spec);
 
-void ReluForward(size_t count, const float* x, float* y);
-void ReluBackward(size_t count, const float* y, const float* dy, float* dx);
-void Relu6Forward(size_t count, const float* x, float* y);
-void Relu6Backward(size_t count, const float* y, const float* dy, float* dx);
+void ActivationForward(size_t count, const float* x, Activation activation, float* y);
+void ActivationBackward(size_t count, const float* y, Activation activation, const float* dy,
+                        float* dx);
 void AddForward(size_t count, const float* a, const float* b, Activation activation, float* y);
-void AddBackward(size_t count, const float* y, Activation activation, const float* dy, float* dx);
 void AddInPlace(size_t count, const float* x, float* y);
 void Multiply(size_t count, const float* x, const float* factor, float* y);
 void MultiplyChannels(uint32_t sample_count, const SampleShape& shape, const float* x,

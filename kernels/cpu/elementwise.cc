@@ -8,20 +8,10 @@
 
 namespace pando::cpu {
 
-void ReluForward(size_t count, const float* x, float* y) {
-  for (size_t i = 0; i < count; ++i) y[i] = std::max(x[i], 0.0f);
-}
-
-void ReluBackward(size_t count, const float* y, const float* dy, float* dx) {
-  for (size_t i = 0; i < count; ++i) dx[i] = y[i] > 0.0f ? dy[i] : 0.0f;
-}
-
-void Relu6Forward(size_t count, const float* x, float* y) {
-  for (size_t i = 0; i < count; ++i) y[i] = std::min(std::max(x[i], 0.0f), 6.0f);
-}
-
-void Relu6Backward(size_t count, const float* y, const float* dy, float* dx) {
-  for (size_t i = 0; i < count; ++i) dx[i] = y[i] > 0.0f && y[i] < 6.0f ? dy[i] : 0.0f;
+void ActivationForward(size_t count, const float* x, Activation activation, float* y) {
+  WithActivation(activation, [&]<Activation kActivation>() {
+    for (size_t i = 0; i < count; ++i) y[i] = Activate<kActivation>(x[i]);
+  });
 }
 
 void AddForward(size_t count, const float* a, const float* b, Activation activation, float* y) {
@@ -30,7 +20,8 @@ void AddForward(size_t count, const float* a, const float* b, Activation activat
   });
 }
 
-void AddBackward(size_t count, const float* y, Activation activation, const float* dy, float* dx) {
+void ActivationBackward(size_t count, const float* y, Activation activation, const float* dy,
+                        float* dx) {
   WithActivation(activation, [&]<Activation kActivation>() {
     for (size_t i = 0; i < count; ++i) dx[i] = Passes<kActivation>(y, i) ? dy[i] : 0.0f;
   });

@@ -2,34 +2,62 @@
 
 #include <algorithm>
 
-#include "kernels/cpu/gemm_tile.h"
-
 namespace pando::cpu {
 namespace {
+
+// ----------------------------------------------------------------------------------------- tiles
+
+template <size_t kVecs>
+inline Vec LoadSum(const GemmPanel& t, const float* c, size_t v) {
+  return t.cols >= kVecs * kLanes ? Load(c + v * kLanes)
+                                  : LoadPart(c + v * kLanes, t.cols - v * kLanes);
+}
+
+template <size_t kRows, size_t kVecs>
+void ComputeTile(const GemmPanel& t) {
+  Vec sums[kRows][kVecs];
+  for (size_t r = 0; r < kRows; ++r) {
+    for (size_t v = 0; v < kVecs; ++v) {
+      sums[r][v] = t.continues ? LoadSum<kVecs>(t, t.c + r * t.c_row_stride, v) : Vec{};
+    }
+  }
+  const float *a = t.a.data, *b = t.b.data;
+  for (size_t k = 0; k < t.depth; ++k, a += t.a.col_stride, b += t.b.row_stride) {
+    Vec columns[kVecs];
+    for (size_t v = 0; v < kVecs; ++v) columns[v] = InRegister(Load(b + v * kLanes));
+    for (size_t r = 0; r < kRows; ++r) {
+      const Vec element = Broadcast(a[r * t.a.row_stride]);
+      for (size_t v = 0; v < kVecs; ++v) sums[r][v] += element * columns[v];
+    }
+  }
+  for (size_t r = 0; r < kRows; ++r) {
+    for (size_t v = 0; v < kVecs; ++v) {
+      StorePart(t.c + r * t.c_row_stride + v * kLanes, sums[r][v], t.cols - v * kLanes);
+    }
+  }
+}
+
+using TileFunction = void (*)(const GemmPanel&);
+
+constexpr auto kComputeTile = MakeTable<kTileVecs>([]<size_t kVecs>() {  // [vecs − 1][rows − 1]
+  return MakeTable<kTileRows>(
+      []<size_t kRows>() -> TileFunction { return ComputeTile<kRows + 1, kVecs + 1>; });
+});
+
+// ---------------------------------------------------------------------------------------- blocks
 
 struct Block {  // of the depth and of the columns
   size_t first_depth, depth;
   size_t first_col, cols;
 };
 
-// Calls f(first column, existing columns, vectors) for each panel of the block, one tile wide.
-template <class F>
-void ForEachPanel(const Block& block, F&& f) {
-  ForEvenPieces(RoundUpToLanes(block.cols) / kLanes, kTileVecs, [&](size_t vec, size_t vecs) {
-    const size_t col = vec * kLanes;
-    f(col, std::min(vecs * kLanes, block.cols - col), vecs);
-  });
+inline void CopyRow(const float* from, size_t cols, size_t lanes, float* to) {
+  for (size_t c = 0; c < lanes; c += kLanes) Store(to + c, LoadPart(from + c, cols - c));
 }
 
-inline void CopyRow(const float* from, size_t cols, size_t vecs, float* to) {
-  for (size_t v = 0; v < vecs; ++v) {
-    Store(to + v * kLanes, LoadPart(from + v * kLanes, cols - v * kLanes));
-  }
-}
-
-inline void GatherRow(const float* from, size_t stride, size_t cols, size_t vecs, float* to) {
+inline void GatherRow(const float* from, size_t stride, size_t cols, size_t lanes, float* to) {
   for (size_t c = 0; c < cols; ++c) to[c] = from[c * stride];
-  std::fill(to + cols, to + vecs * kLanes, 0.0f);
+  std::fill(to + cols, to + lanes, 0.0f);
 }
 
 // To [panel][depth][columns of the panel]; columns past the last are zero. Row by row, so that a
@@ -37,11 +65,12 @@ inline void GatherRow(const float* from, size_t stride, size_t cols, size_t vecs
 void Pack(const GemmOperand& b, const Block& block, float* packed) {
   const float* row = b.data + block.first_depth * b.row_stride + block.first_col * b.col_stride;
   for (size_t k = 0; k < block.depth; ++k, row += b.row_stride) {
-    ForEachPanel(block, [&](size_t col, size_t cols, size_t vecs) {
-      float* to = packed + col * block.depth + k * vecs * kLanes;
+    ForEachPanel(block.cols, [&](size_t col, size_t lanes) {
+      float* to = packed + col * block.depth + k * lanes;
       const float* from = row + col * b.col_stride;
-      b.col_stride == 1 ? CopyRow(from, cols, vecs, to)
-                        : GatherRow(from, b.col_stride, cols, vecs, to);
+      const size_t cols = std::min(lanes, block.cols - col);
+      b.col_stride == 1 ? CopyRow(from, cols, lanes, to)
+                        : GatherRow(from, b.col_stride, cols, lanes, to);
     });
   }
 }
@@ -49,23 +78,29 @@ void Pack(const GemmOperand& b, const Block& block, float* packed) {
 // All rows of the block: a few rows of a at a time, along the whole width of the block.
 void ComputeBlock(const Gemm& g, const Block& block, const float* packed) {
   ForEvenPieces(g.rows, kTileRows, [&](size_t row, size_t rows) {
-    ForEachPanel(block, [&](size_t col, size_t cols, size_t vecs) {
-      ComputeGemmTile(rows, vecs,
-                      {.depth = block.depth,
-                       .a = g.a.data + row * g.a.row_stride + block.first_depth * g.a.col_stride,
-                       .a_row_stride = g.a.row_stride,
-                       .a_col_stride = g.a.col_stride,
-                       .b = packed + col * block.depth,
-                       .b_row_stride = vecs * kLanes,
-                       .c = g.c + row * g.cols + block.first_col + col,
-                       .c_row_stride = g.cols,
-                       .cols = cols,
-                       .continues = block.first_depth > 0});
+    const float* a = g.a.data + row * g.a.row_stride + block.first_depth * g.a.col_stride;
+    ForEachPanel(block.cols, [&](size_t col, size_t lanes) {
+      kComputeTile[lanes / kLanes - 1][rows - 1]({.depth = block.depth,
+                                                  .a = {a, g.a.row_stride, g.a.col_stride},
+                                                  .b = {packed + col * block.depth, lanes},
+                                                  .c = g.c + row * g.cols + block.first_col + col,
+                                                  .c_row_stride = g.cols,
+                                                  .cols = std::min(lanes, block.cols - col),
+                                                  .continues = block.first_depth > 0});
     });
   });
 }
 
 }  // namespace
+
+void MultiplyPanel(const GemmPanel& panel) {
+  ForEvenPieces(panel.rows, kTileRows, [&](size_t row, size_t rows) {
+    GemmPanel tile = panel;
+    tile.a.data += row * panel.a.row_stride;
+    tile.c += row * panel.c_row_stride;
+    kComputeTile[panel.vecs - 1][rows - 1](tile);
+  });
+}
 
 void Multiply(const Gemm& g, float* scratch) {
   const size_t col_block = kGemmScratchFloats / g.depth_block;

@@ -1,8 +1,11 @@
-// Matrix product on the calling thread. Designed for a layer's weights, which are read once from
-// memory without copying, and for the few dozen samples of a micro-batch.
+// Matrix products on the calling thread. MultiplyPanel is the inner loop of every one. Multiply is
+// designed for a layer's weights, which are read once from memory without copying, and for the few
+// dozen samples of a micro-batch.
 #pragma once
 
 #include <cstddef>
+
+#include "kernels/cpu/simd.h"
 
 namespace pando::cpu {
 
@@ -11,6 +14,33 @@ struct GemmOperand {  // a matrix with any strides
   size_t row_stride = 0;
   size_t col_stride = 1;
 };
+
+// Sums of a tile, in registers: 6 x 4 sums + 4 of b + 1 broadcast of a within 32 registers, 4 x 3 +
+// 3 + 1 within 16.
+inline constexpr size_t kTileRows = kRegisters == 32 ? 6 : 4;
+inline constexpr size_t kTileVecs = kRegisters == 32 ? 4 : 3;
+
+// c[row, col] (+)= Σ over depth of a[row, k] · b[k, col], in order of k: one chain of fused
+// multiply-adds per element, for any number of rows and columns. The columns are one tile wide.
+struct GemmPanel {
+  size_t rows = 0;
+  size_t vecs = 0;  // of columns: 1 to kTileVecs
+  size_t depth = 0;
+  GemmOperand a;
+  GemmOperand b;  // col_stride is 1; whole vectors are read
+  float* c = nullptr;
+  size_t c_row_stride = 0;
+  size_t cols = 0;         // existing ones: the others are not written
+  bool continues = false;  // c has the sums of the depth before
+};
+void MultiplyPanel(const GemmPanel& panel);
+
+// Calls f(first column, columns) for each panel of a matrix's columns, in whole vectors.
+template <class F>
+void ForEachPanel(size_t cols, F&& f) {
+  ForEvenPieces(RoundUpToLanes(cols) / kLanes, kTileVecs,
+                [&](size_t vec, size_t vecs) { f(vec * kLanes, vecs * kLanes); });
+}
 
 // c[rows, cols] = a[rows, depth] · b[depth, cols]. Each sum goes through depth in order, as one
 // chain of fused multiply-adds for any blocking. So an element depends on its row of a and column

@@ -15,43 +15,36 @@ namespace {
 constexpr size_t kBlockPixels = 64;
 
 struct Sample {
-  size_t pixels, channels, groups;
+  const GroupNormSpec& spec;
+  size_t pixels = size_t{spec.shape.height} * spec.shape.width;
+  size_t channels = spec.shape.channels, groups = spec.groups;
 
   size_t size() const { return pixels * channels; }
   size_t group_channels() const { return channels / groups; }
   double group_size() const { return static_cast<double>(pixels * group_channels()); }
 };
 
-Sample MakeSample(const GroupNormSpec& spec) {
-  return {size_t{spec.shape.height} * spec.shape.width, spec.shape.channels, spec.groups};
-}
-
-struct Scratch {  // [channels] each
-  float* block_a;
-  float* block_b;
-  double* total_a;
-  double* total_b;
-  double* dweight;
-  double* dbias;
-  float* centers;
-  float* factor;
-  float* slope;
-  float* offset;
+struct Scratch {
+  size_t channels;
+  ScratchCarver carver = {};
+  float* block_a = carver.Take<float>(channels);
+  float* block_b = carver.Take<float>(channels);
+  double* total_a = carver.Take<double>(channels);
+  double* total_b = carver.Take<double>(channels);
+  double* dweight = carver.Take<double>(channels);
+  double* dbias = carver.Take<double>(channels);
+  float* centers = carver.Take<float>(channels);
+  float* factor = carver.Take<float>(channels);
+  float* slope = carver.Take<float>(channels);
+  float* offset = carver.Take<float>(channels);
 };
 
-Scratch Carve(size_t channels, ScratchCarver& carver) {
-  Scratch s{};
-  s.block_a = carver.Take<float>(channels);
-  s.block_b = carver.Take<float>(channels);
-  s.total_a = carver.Take<double>(channels);
-  s.total_b = carver.Take<double>(channels);
-  s.dweight = carver.Take<double>(channels);
-  s.dbias = carver.Take<double>(channels);
-  s.centers = carver.Take<float>(channels);
-  s.factor = carver.Take<float>(channels);
-  s.slope = carver.Take<float>(channels);
-  s.offset = carver.Take<float>(channels);
-  return s;
+// Calls f(float at, channel) for pixels [first, last).
+template <class F>
+void ForEachFloat(const Sample& sample, size_t first, size_t last, F&& f) {
+  for (size_t p = first; p < last; ++p) {
+    for (size_t c = 0; c < sample.channels; ++c) f(p * sample.channels + c, c);
+  }
 }
 
 // total_a and total_b of each channel: the sums over the pixels of the two values that
@@ -64,11 +57,8 @@ void SumPixels(const Sample& sample, const Scratch& s, F&& f) {
     const size_t last = std::min(first + kBlockPixels, sample.pixels);
     std::fill_n(s.block_a, sample.channels, 0.0f);
     std::fill_n(s.block_b, sample.channels, 0.0f);
-    for (size_t p = first; p < last; ++p) {
-      for (size_t c = 0; c < sample.channels; ++c) {
-        f(p * sample.channels + c, c, s.block_a[c], s.block_b[c]);
-      }
-    }
+    ForEachFloat(sample, first, last,
+                 [&](size_t at, size_t c) { f(at, c, s.block_a[c], s.block_b[c]); });
     for (size_t c = 0; c < sample.channels; ++c) {
       s.total_a[c] += s.block_a[c];
       s.total_b[c] += s.block_b[c];
@@ -98,15 +88,6 @@ Statistics JoinChannels(const Sample& sample, const Scratch& s, size_t group) {
   return joined;
 }
 
-void NormaliseSample(const Sample& sample, const Scratch& s, const float* x, float* y) {
-  for (size_t p = 0; p < sample.pixels; ++p) {
-    for (size_t c = 0; c < sample.channels; ++c) {
-      const size_t at = p * sample.channels + c;
-      y[at] = x[at] * s.factor[c] + s.offset[c];
-    }
-  }
-}
-
 // From the sums of a sample's gradients (total_a), and of their products with the deviations from
 // the mean (total_b): what they add to the gradients of weight and bias, and the terms of
 // dx = factor · dy + slope · (x − mean) + offset.
@@ -131,29 +112,16 @@ void JoinGradients(const Sample& sample, const Scratch& s, const GroupNormBackwa
   }
 }
 
-void ComputeDataGradients(const Sample& sample, const Scratch& s, const float* x, const float* dy,
-                          float* dx) {
-  for (size_t p = 0; p < sample.pixels; ++p) {
-    for (size_t c = 0; c < sample.channels; ++c) {
-      const size_t at = p * sample.channels + c;
-      dx[at] = dy[at] * s.factor[c] + ((x[at] - s.centers[c]) * s.slope[c] + s.offset[c]);
-    }
-  }
-}
-
 }  // namespace
 
 size_t GroupNormScratchBytes(const GroupNormSpec& spec, uint32_t) {
-  ScratchCarver counter;
-  Carve(spec.shape.channels, counter);
-  return counter.used_bytes();
+  return Scratch{spec.shape.channels}.carver.used_bytes();
 }
 
 void GroupNormForward(const GroupNormSpec& spec, const GroupNormForwardArgs& args,
                       std::span<std::byte> scratch) {
-  const Sample sample = MakeSample(spec);
-  ScratchCarver carver(scratch);
-  const Scratch s = Carve(sample.channels, carver);
+  const Sample sample{spec};
+  const Scratch s{sample.channels, ScratchCarver(scratch)};
   for (size_t i = 0; i < args.sample_count; ++i) {
     const float* x = args.x + i * sample.size();
     std::copy_n(x, sample.channels, s.centers);
@@ -175,15 +143,16 @@ void GroupNormForward(const GroupNormSpec& spec, const GroupNormForwardArgs& arg
         s.offset[c] = static_cast<float>(args.bias[c] - statistics.mean * factor);
       }
     }
-    NormaliseSample(sample, s, x, args.y + i * sample.size());
+    float* y = args.y + i * sample.size();
+    ForEachFloat(sample, 0, sample.pixels,
+                 [&](size_t at, size_t c) { y[at] = x[at] * s.factor[c] + s.offset[c]; });
   }
 }
 
 void GroupNormBackward(const GroupNormSpec& spec, const GroupNormBackwardArgs& args,
                        std::span<std::byte> scratch) {
-  const Sample sample = MakeSample(spec);
-  ScratchCarver carver(scratch);
-  const Scratch s = Carve(sample.channels, carver);
+  const Sample sample{spec};
+  const Scratch s{sample.channels, ScratchCarver(scratch)};
   std::fill_n(s.dweight, sample.channels, 0.0);
   std::fill_n(s.dbias, sample.channels, 0.0);
   for (size_t i = 0; i < args.sample_count; ++i) {
@@ -199,7 +168,11 @@ void GroupNormBackward(const GroupNormSpec& spec, const GroupNormBackwardArgs& a
     for (size_t group = 0; group < sample.groups; ++group) {
       JoinGradients(sample, s, args, group, i * sample.groups + group);
     }
-    if (args.dx != nullptr) ComputeDataGradients(sample, s, x, dy, args.dx + i * sample.size());
+    if (args.dx == nullptr) continue;
+    float* dx = args.dx + i * sample.size();
+    ForEachFloat(sample, 0, sample.pixels, [&](size_t at, size_t c) {
+      dx[at] = dy[at] * s.factor[c] + ((x[at] - s.centers[c]) * s.slope[c] + s.offset[c]);
+    });
   }
   for (size_t c = 0; c < sample.channels; ++c) {
     args.dbias[c] = static_cast<float>(s.dbias[c]);

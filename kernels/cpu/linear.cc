@@ -11,16 +11,11 @@ namespace {
 constexpr size_t kForwardDepth = 512, kBackwardDepth = 128;
 
 struct Scratch {
-  float* gemm;
-  float* y;  // forward's [out, samples]
+  size_t out, samples;
+  ScratchCarver carver = {};
+  float* gemm = carver.Take<float>(kGemmScratchFloats);
+  float* y = carver.Take<float>(out * samples);  // forward's [out, samples]
 };
-
-Scratch Carve(const LinearSpec& spec, size_t samples, ScratchCarver& carver) {
-  Scratch s{};
-  s.gemm = carver.Take<float>(kGemmScratchFloats);
-  s.y = carver.Take<float>(spec.out_features * samples);
-  return s;
-}
 
 // Back to [samples, features], with bias and relu.
 void TransposeOut(const LinearSpec& spec, size_t samples, const float* sums, const float* bias,
@@ -44,16 +39,13 @@ void SumRows(size_t rows, size_t cols, const float* x, float* sums) {
 }  // namespace
 
 size_t LinearScratchBytes(const LinearSpec& spec, uint32_t sample_count_max) {
-  ScratchCarver counter;
-  Carve(spec, sample_count_max, counter);
-  return counter.used_bytes();
+  return Scratch{spec.out_features, sample_count_max}.carver.used_bytes();
 }
 
 void LinearForward(const LinearSpec& spec, const LinearForwardArgs& args,
                    std::span<std::byte> scratch) {
   const size_t n = args.sample_count, in = spec.in_features, out = spec.out_features;
-  ScratchCarver carver(scratch);
-  const Scratch s = Carve(spec, n, carver);
+  const Scratch s{out, n, ScratchCarver(scratch)};
   // Transposed, yᵀ = weight · xᵀ: samples are in vector lanes, and weights are read once, without
   // copying.
   Multiply({.rows = out,
@@ -70,9 +62,8 @@ void LinearForward(const LinearSpec& spec, const LinearForwardArgs& args,
 void LinearBackward(const LinearSpec& spec, const LinearBackwardArgs& args,
                     std::span<std::byte> scratch) {
   const size_t n = args.sample_count, in = spec.in_features, out = spec.out_features;
-  ScratchCarver carver(scratch);
-  const Scratch s = Carve(spec, n, carver);
-  if (spec.relu) ReluBackward(n * out, args.y, args.dy, args.dy);
+  const Scratch s{out, n, ScratchCarver(scratch)};
+  if (spec.relu) ActivationBackward(n * out, args.y, Activation::kRelu, args.dy, args.dy);
   if (args.dbias != nullptr) SumRows(n, out, args.dy, args.dbias);
   Multiply({.rows = out,  // dweight = dyᵀ · x
             .cols = in,

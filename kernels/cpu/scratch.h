@@ -1,5 +1,9 @@
 // ScratchCarver cuts one block of scratch memory into arrays, each on a separate cache line.
 // Without a block it counts the bytes needed, so that size and use agree.
+//
+// An operation's Scratch is a struct with the lengths, the carver, and arrays that take their part:
+//   float* sums = carver.Take<float>(channels);
+// Scratch{channels, ScratchCarver(memory)} has the arrays, Scratch{channels}.carver the bytes.
 #pragma once
 
 #include <cstddef>

@@ -2,9 +2,11 @@
 // serves every instruction set; -ffp-contract=fast makes a * b + c one instruction.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 namespace pando::cpu {
 
@@ -91,6 +93,15 @@ inline void ForEvenPieces(size_t n, size_t max, F&& f) {
     f(first, size);
     first += size;
   }
+}
+
+// The array of f<0>(), f<1>(), ... f<kCount − 1>(): one function for each number of registers.
+template <size_t kCount, class F>
+constexpr auto MakeTable(F f) {
+  return [f]<size_t... kIndex>(std::index_sequence<kIndex...>) {
+    return std::array{f.template operator()<kIndex>()...};
+  }
+  (std::make_index_sequence<kCount>());
 }
 
 }  // namespace pando::cpu

@@ -25,17 +25,23 @@ inline void Transpose(Vec (&rows)[kLanes]) {
   if constexpr (kHalf > 1) Transpose<kHalf / 2>(rows);
 }
 
+// The transpose of one vector from each of `rows` rows, which begin `stride` floats apart; zeros
+// for rows that do not exist. `rest` floats remain from the first row's vector on.
+inline void LoadTransposed(const float* from, size_t stride, size_t rows, size_t rest,
+                           Vec (&block)[kLanes]) {
+  for (size_t i = 0; i < kLanes; ++i) {
+    block[i] = i < rows ? LoadPart(from + i * stride, rest - i * stride) : Vec{};
+  }
+  Transpose(block);
+}
+
 // to[cols, rows] = from[rows, cols]ᵀ for few rows. The result is put together a few columns at a
 // time and stored as whole vectors, because many partial stores would wait for its lines.
 // REQUIRES: rows <= kLanes.
 inline void TransposeFewRows(size_t rows, size_t cols, const float* from, float* to) {
   for (size_t c = 0; c < cols; c += kLanes) {
     Vec block[kLanes];
-    for (size_t i = 0; i < kLanes; ++i) {
-      const size_t at = i * cols + c;
-      block[i] = i < rows ? LoadPart(from + at, rows * cols - at) : Vec{};
-    }
-    Transpose(block);
+    LoadTransposed(from + c, cols, rows, rows * cols - c, block);
     float together[kLanes * kLanes];
     for (size_t i = 0; i < kLanes; ++i) Store(together + i * rows, block[i]);
     const size_t count = std::min<size_t>(kLanes, cols - c) * rows;
@@ -50,12 +56,9 @@ inline void TransposeMatrix(size_t rows, size_t cols, const float* from, float* 
   if (rows <= kLanes) return TransposeFewRows(rows, cols, from, to);
   for (size_t r = 0; r < rows; r += kLanes) {
     for (size_t c = 0; c < cols; c += kLanes) {
+      const size_t at = r * cols + c;
       Vec block[kLanes];
-      for (size_t i = 0; i < kLanes; ++i) {
-        const size_t at = (r + i) * cols + c;
-        block[i] = r + i < rows ? LoadPart(from + at, rows * cols - at) : Vec{};
-      }
-      Transpose(block);
+      LoadTransposed(from + at, cols, rows - r, rows * cols - at, block);
       for (size_t i = 0; i < std::min<size_t>(kLanes, cols - c); ++i) {
         StorePart(to + (c + i) * rows + r, block[i], rows - r);
       }

@@ -19,24 +19,21 @@ inline constexpr float kScale0 = 1 / (kA2 * kB2);
 inline constexpr float kScaleA = 1 / (2 * kA2 * (kA2 - kB2));
 inline constexpr float kScaleB = 1 / (2 * kB2 * (kB2 - kA2));
 
-struct Row6 {
-  Vec v[kTile];
+template <size_t kSize>
+struct Row {
+  Vec v[kSize];
 };
 
 // Bᵀ d
-inline Row6 TransformInput(const Vec (&d)[kTile]) {
+inline Row<kTile> TransformInput(const Vec (&d)[kTile]) {
   const Vec even_a = d[4] - kB2 * d[2], odd_a = kA * (d[3] - kB2 * d[1]);
   const Vec even_b = d[4] - kA2 * d[2], odd_b = kB * (d[3] - kA2 * d[1]);
   return {{kA2 * kB2 * d[0] - (kA2 + kB2) * d[2] + d[4], even_a + odd_a, even_a - odd_a,
            even_b + odd_b, even_b - odd_b, kA2 * kB2 * d[1] - (kA2 + kB2) * d[3] + d[5]}};
 }
 
-struct Row4 {
-  Vec v[kOut];
-};
-
 // Aᵀ m
-inline Row4 TransformOutput(const Vec (&m)[kTile]) {
+inline Row<kOut> TransformOutput(const Vec (&m)[kTile]) {
   const Vec sum_a = m[1] + m[2], difference_a = m[1] - m[2];
   const Vec sum_b = m[3] + m[4], difference_b = m[3] - m[4];
   return {{m[0] + sum_a + sum_b, kA * difference_a + kB * difference_b, kA2 * sum_a + kB2 * sum_b,
@@ -44,25 +41,21 @@ inline Row4 TransformOutput(const Vec (&m)[kTile]) {
 }
 
 // A dy
-inline Row6 TransformOutputGradient(const Vec (&y)[kOut]) {
+inline Row<kTile> TransformOutputGradient(const Vec (&y)[kOut]) {
   const Vec even_a = y[0] + kA2 * y[2], odd_a = kA * y[1] + kA3 * y[3];
   const Vec even_b = y[0] + kB2 * y[2], odd_b = kB * y[1] + kB3 * y[3];
   return {{y[0], even_a + odd_a, even_a - odd_a, even_b + odd_b, even_b - odd_b, y[3]}};
 }
 
 // G g
-inline Row6 TransformKernel(const Vec (&g)[kKernel]) {
+inline Row<kTile> TransformKernel(const Vec (&g)[kKernel]) {
   const Vec even_a = kScaleA * (g[0] + kA2 * g[2]), odd_a = kScaleA * kA * g[1];
   const Vec even_b = kScaleB * (g[0] + kB2 * g[2]), odd_b = kScaleB * kB * g[1];
   return {{kScale0 * g[0], even_a + odd_a, even_a - odd_a, even_b + odd_b, even_b - odd_b, g[2]}};
 }
 
-struct Row3 {
-  Vec v[kKernel];
-};
-
 // Gᵀ m
-inline Row3 TransformKernelGradient(const Vec (&m)[kTile]) {
+inline Row<kKernel> TransformKernelGradient(const Vec (&m)[kTile]) {
   const Vec sum_a = kScaleA * (m[1] + m[2]), difference_a = kScaleA * (m[1] - m[2]);
   const Vec sum_b = kScaleB * (m[3] + m[4]), difference_b = kScaleB * (m[3] - m[4]);
   return {{kScale0 * m[0] + sum_a + sum_b, kA * difference_a + kB * difference_b,

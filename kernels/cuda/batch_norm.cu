@@ -33,80 +33,76 @@ template <class T, int kWidth>
 struct Deviations {
   const T* x;
   uint32_t channels;
+  float center[kWidth] = {};
 
-  struct Terms {
-    const T* x;
-    uint32_t channels;
-    float center[kWidth];
-    __device__ void Add(size_t pixel, float (&sums)[2][kWidth]) const {
-      float values[kWidth];
-      LoadFloats<kWidth>(x + pixel * channels, values);
-      for (int i = 0; i < kWidth; ++i) {
-        const float deviation = values[i] - center[i];
-        sums[0][i] += deviation;
-        sums[1][i] += deviation * deviation;
-      }
+  __device__ void Begin(uint32_t channel) {
+    x += channel;
+    LoadFloats<kWidth>(x, center);
+  }
+  __device__ void Add(size_t pixel, float (&sums)[2][kWidth]) const {
+    float values[kWidth];
+    LoadFloats<kWidth>(x + pixel * channels, values);
+    for (int i = 0; i < kWidth; ++i) {
+      const float deviation = values[i] - center[i];
+      sums[0][i] += deviation;
+      sums[1][i] += deviation * deviation;
     }
-  };
-  __device__ Terms Begin(uint32_t channel) const {
-    Terms terms{x + channel, channels, {}};
-    LoadFloats<kWidth>(x + channel, terms.center);
-    return terms;
   }
 };
 
 template <class T>
 struct FinishStatistics {
-  const T* x;
+  BatchNormForwardArgsOf<T> args;
   double pixels;
   double eps;
-  const float* weight;
-  const float* bias;
-  float* mean;
-  float* inverse_std;
-  float* variance;
   Scratch scratch;
 
   __device__ void operator()(uint32_t c, const double (&totals)[2]) const {
     const double from_center = totals[0] / pixels;
-    const double exact_mean = ToFloat(x[c]) + from_center;
+    const double exact_mean = ToFloat(args.x[c]) + from_center;
     const double rounded = totals[1] - totals[0] * from_center;
     const double squares = rounded < 0.0 ? 0.0 : rounded;  // NaN stays
     const double exact_inverse_std = 1.0 / sqrt(squares / pixels + eps);
-    const double factor = exact_inverse_std * weight[c];
-    mean[c] = static_cast<float>(exact_mean);
-    inverse_std[c] = static_cast<float>(exact_inverse_std);
-    variance[c] = pixels == 1.0 ? 0.0f : static_cast<float>(squares / (pixels - 1.0));
+    const double factor = exact_inverse_std * args.weight[c];
+    args.mean[c] = static_cast<float>(exact_mean);
+    args.inverse_std[c] = static_cast<float>(exact_inverse_std);
+    args.variance[c] = pixels == 1.0 ? 0.0f : static_cast<float>(squares / (pixels - 1.0));
     scratch.factor[c] = static_cast<float>(factor);
-    scratch.offset[c] = static_cast<float>(bias[c] - exact_mean * factor);
+    scratch.offset[c] = static_cast<float>(args.bias[c] - exact_mean * factor);
   }
 };
 
-__global__ void FactorsOfGivenStatistics(uint32_t channels, double eps, const float* weight,
-                                         const float* bias, const float* mean,
-                                         const float* variance, Scratch scratch) {
+__global__ void FactorsOfGivenStatistics(uint32_t channels, double eps, BatchNormInferenceArgs args,
+                                         Scratch scratch) {
   const uint32_t c = blockIdx.x * blockDim.x + threadIdx.x;
   if (c >= channels) return;
-  const double factor = weight[c] / sqrt(variance[c] + eps);
+  const double factor = args.weight[c] / sqrt(args.variance[c] + eps);
   scratch.factor[c] = static_cast<float>(factor);
-  scratch.offset[c] = static_cast<float>(bias[c] - mean[c] * factor);
+  scratch.offset[c] = static_cast<float>(args.bias[c] - args.mean[c] * factor);
 }
 
 // -------------------------------------------------------------------------------------- the result
+
+// Calls f with the position of the thread's channels in each of its pixels.
+template <class F>
+__device__ void ForPixels(const ColumnShape& shape, uint32_t channel, F f) {
+  const size_t step = size_t{gridDim.x} * blockDim.y;
+  for (size_t pixel = size_t{blockIdx.x} * blockDim.y + threadIdx.y; pixel < shape.pixels;
+       pixel += step) {
+    f(pixel * shape.channels + channel);
+  }
+}
 
 // y = activation(x · factor + offset + residual)
 template <class T, int kWidth>
 __global__ void Normalise(ColumnShape shape, Scratch scratch, const T* x, const T* residual,
                           Activation activation, T* y) {
-  const uint32_t channel = (blockIdx.y * blockDim.x + threadIdx.x) * kWidth;
+  const uint32_t channel = ThreadChannel<kWidth>();
   if (channel >= shape.channels) return;
   float factor[kWidth], offset[kWidth];
   LoadFloats<kWidth>(scratch.factor + channel, factor);
   LoadFloats<kWidth>(scratch.offset + channel, offset);
-  const size_t step = size_t{gridDim.x} * blockDim.y;
-  for (size_t pixel = size_t{blockIdx.x} * blockDim.y + threadIdx.y; pixel < shape.pixels;
-       pixel += step) {
-    const size_t at = pixel * shape.channels + channel;
+  ForPixels(shape, channel, [&](size_t at) {
     float values[kWidth], others[kWidth] = {};
     LoadFloats<kWidth>(x + at, values);
     if (residual != nullptr) LoadFloats<kWidth>(residual + at, others);
@@ -114,7 +110,7 @@ __global__ void Normalise(ColumnShape shape, Scratch scratch, const T* x, const 
       values[i] = Activate(activation, values[i] * factor[i] + offset[i] + others[i]);
     }
     StoreFloats<kWidth>(values, y + at);
-  }
+  });
 }
 
 // Every thread has pixels enough to pay for its factors.
@@ -124,14 +120,14 @@ ColumnShape PlanResult(CudaDevice& gpu, size_t pixels, uint32_t channels, int wi
                      kBlocksPerMultiprocessor * gpu.multiprocessor_count());
 }
 
-template <class T>
-void LaunchNormalise(CudaDevice& gpu, const BatchNormSpec& spec, size_t pixels,
-                     const Scratch& scratch, const void* x, const void* residual, void* y) {
-  WithWidth<T>(spec.shape.channels, [&]<int kWidth>() {
-    const ColumnShape shape = PlanResult(gpu, pixels, spec.shape.channels, kWidth);
-    Launch(gpu, shape.grid_size, shape.block_size, Normalise<T, kWidth>, shape, scratch,
-           static_cast<const T*>(x), static_cast<const T*>(residual), spec.activation,
-           static_cast<T*>(y));
+template <class Args>
+void LaunchNormalise(CudaDevice& gpu, const BatchNormSpec& spec, const Args& args,
+                     const Scratch& scratch) {
+  WithPacks(gpu.element(), spec.shape.channels, [&]<class T, int kWidth>() {
+    const ColumnShape shape =
+        PlanResult(gpu, PixelCount(spec, args.sample_count), spec.shape.channels, kWidth);
+    Launch(gpu, shape.grid_size, shape.block_size, Normalise<T, kWidth>, shape, scratch, args.x,
+           args.residual, spec.activation, args.y);
   });
 }
 
@@ -140,50 +136,45 @@ void LaunchNormalise(CudaDevice& gpu, const BatchNormSpec& spec, size_t pixels,
 // Sums of the gradients that the activation let through, and of their products with the deviations.
 template <class T, int kWidth>
 struct Gradients {
-  const T* x;
-  const T* y;
-  const T* dy;
-  const float* mean;
+  BatchNormBackwardArgsOf<T> args;
   Activation activation;
   uint32_t channels;
+  uint32_t channel = 0;
+  float mean[kWidth] = {};
 
-  struct Terms {
-    const Gradients& all;
-    uint32_t channel;
-    float mean[kWidth];
-    __device__ void Add(size_t pixel, float (&sums)[2][kWidth]) const {
-      const size_t at = pixel * all.channels + channel;
-      float values[kWidth], results[kWidth] = {}, gradients[kWidth];
-      LoadFloats<kWidth>(all.x + at, values);
-      LoadFloats<kWidth>(all.dy + at, gradients);
-      if (all.activation != Activation::kNone) LoadFloats<kWidth>(all.y + at, results);
-      for (int i = 0; i < kWidth; ++i) {
-        const float gradient = PassGradient(all.activation, results[i], gradients[i]);
-        sums[0][i] += gradient;
-        sums[1][i] += gradient * (values[i] - mean[i]);
-      }
+  __device__ void Begin(uint32_t first_channel) {
+    channel = first_channel;
+    LoadFloats<kWidth>(args.mean + channel, mean);
+  }
+  __device__ void Load(size_t at, float (&values)[kWidth], float (&gradients)[kWidth]) const {
+    float results[kWidth] = {};
+    LoadFloats<kWidth>(args.x + at, values);
+    LoadFloats<kWidth>(args.dy + at, gradients);
+    if (activation != Activation::kNone) LoadFloats<kWidth>(args.y + at, results);
+    for (int i = 0; i < kWidth; ++i) {
+      gradients[i] = PassGradient(activation, results[i], gradients[i]);
     }
-  };
-  __device__ Terms Begin(uint32_t channel) const {
-    Terms terms{*this, channel, {}};
-    LoadFloats<kWidth>(mean + channel, terms.mean);
-    return terms;
+  }
+  __device__ void Add(size_t pixel, float (&sums)[2][kWidth]) const {
+    float values[kWidth], gradients[kWidth];
+    Load(pixel * channels + channel, values, gradients);
+    for (int i = 0; i < kWidth; ++i) {
+      sums[0][i] += gradients[i];
+      sums[1][i] += gradients[i] * (values[i] - mean[i]);
+    }
   }
 };
 
 // dx = weight · inverse_std · (dy − dbias / n − (x − mean) · inverse_std · dweight / n)
 struct FinishGradients {
+  BatchNormBackwardArgs args;
   double pixels;
-  const float* weight;
-  const float* inverse_std;
-  float* dweight;
-  float* dbias;
   Scratch scratch;
 
   __device__ void operator()(uint32_t c, const double (&totals)[2]) const {
-    const double deviation = inverse_std[c], factor = weight[c] * deviation;
-    dbias[c] = static_cast<float>(totals[0]);
-    dweight[c] = static_cast<float>(totals[1] * deviation);
+    const double deviation = args.inverse_std[c], factor = args.weight[c] * deviation;
+    args.dbias[c] = static_cast<float>(totals[0]);
+    args.dweight[c] = static_cast<float>(totals[1] * deviation);
     scratch.factor[c] = static_cast<float>(factor);
     scratch.slope[c] = static_cast<float>(-factor * deviation * deviation * totals[1] / pixels);
     scratch.offset[c] = static_cast<float>(-factor * totals[0] / pixels);
@@ -191,51 +182,23 @@ struct FinishGradients {
 };
 
 template <class T, int kWidth>
-__global__ void DataGradients(ColumnShape shape, Scratch scratch, Gradients<T, kWidth> in, T* dx,
-                              T* dresidual) {
-  const uint32_t channel = (blockIdx.y * blockDim.x + threadIdx.x) * kWidth;
+__global__ void DataGradients(ColumnShape shape, Scratch scratch, Gradients<T, kWidth> in) {
+  const uint32_t channel = ThreadChannel<kWidth>();
   if (channel >= shape.channels) return;
-  float factor[kWidth], offset[kWidth], slope[kWidth], mean[kWidth];
+  float factor[kWidth], offset[kWidth], slope[kWidth];
   LoadFloats<kWidth>(scratch.factor + channel, factor);
   LoadFloats<kWidth>(scratch.offset + channel, offset);
   LoadFloats<kWidth>(scratch.slope + channel, slope);
-  LoadFloats<kWidth>(in.mean + channel, mean);
-  const size_t step = size_t{gridDim.x} * blockDim.y;
-  for (size_t pixel = size_t{blockIdx.x} * blockDim.y + threadIdx.y; pixel < shape.pixels;
-       pixel += step) {
-    const size_t at = pixel * shape.channels + channel;
-    float values[kWidth], results[kWidth] = {}, gradients[kWidth];
-    LoadFloats<kWidth>(in.x + at, values);
-    LoadFloats<kWidth>(in.dy + at, gradients);
-    if (in.activation != Activation::kNone) LoadFloats<kWidth>(in.y + at, results);
+  in.Begin(channel);
+  ForPixels(shape, channel, [&](size_t at) {
+    float values[kWidth], gradients[kWidth];
+    in.Load(at, values, gradients);
     for (int i = 0; i < kWidth; ++i) {
-      gradients[i] = PassGradient(in.activation, results[i], gradients[i]);
-      values[i] = gradients[i] * factor[i] + ((values[i] - mean[i]) * slope[i] + offset[i]);
+      values[i] = gradients[i] * factor[i] + ((values[i] - in.mean[i]) * slope[i] + offset[i]);
     }
-    if (dx != nullptr) StoreFloats<kWidth>(values, dx + at);
-    if (dresidual != nullptr) StoreFloats<kWidth>(gradients, dresidual + at);
-  }
-}
-
-template <class T, int kWidth>
-void Backward(CudaDevice& gpu, const BatchNormSpec& spec, const BatchNormBackwardArgs& args,
-              const Scratch& scratch) {
-  const size_t pixels = PixelCount(spec, args.sample_count);
-  const uint32_t channels = spec.shape.channels;
-  const Gradients<T, kWidth> gradients{static_cast<const T*>(args.x),
-                                       static_cast<const T*>(args.y),
-                                       static_cast<const T*>(args.dy),
-                                       args.mean,
-                                       spec.activation,
-                                       channels};
-  SumColumns<2, kWidth>(gpu, pixels, channels, gradients,
-                        FinishGradients{static_cast<double>(pixels), args.weight, args.inverse_std,
-                                        args.dweight, args.dbias, scratch},
-                        scratch.run_sums);
-  if (args.dx == nullptr && args.dresidual == nullptr) return;
-  const ColumnShape shape = PlanResult(gpu, pixels, channels, kWidth);
-  Launch(gpu, shape.grid_size, shape.block_size, DataGradients<T, kWidth>, shape, scratch,
-         gradients, static_cast<T*>(args.dx), static_cast<T*>(args.dresidual));
+    if (in.args.dx != nullptr) StoreFloats<kWidth>(values, in.args.dx + at);
+    if (in.args.dresidual != nullptr) StoreFloats<kWidth>(gradients, in.args.dresidual + at);
+  });
 }
 
 }  // namespace
@@ -252,36 +215,38 @@ void BatchNormForward(CudaDevice& gpu, const BatchNormSpec& spec, const BatchNor
   const Scratch scratch = Carve(spec, scratch_bytes);
   const size_t pixels = PixelCount(spec, args.sample_count);
   const uint32_t channels = spec.shape.channels;
-  WithElement(gpu.element(), [&]<class T>() {
-    const auto* x = static_cast<const T*>(args.x);
-    WithWidth<T>(channels, [&]<int kWidth>() {
-      SumColumns<2, kWidth>(
-          gpu, pixels, channels, Deviations<T, kWidth>{x, channels},
-          FinishStatistics<T>{x, static_cast<double>(pixels), spec.eps, args.weight, args.bias,
-                              args.mean, args.inverse_std, args.variance, scratch},
-          scratch.run_sums);
-    });
-    LaunchNormalise<T>(gpu, spec, pixels, scratch, args.x, args.residual, args.y);
+  WithPacks(gpu.element(), channels, [&]<class T, int kWidth>() {
+    const BatchNormForwardArgsOf<T> typed = Typed<T>(args);
+    SumColumns<2, kWidth>(
+        gpu, pixels, channels, Deviations<T, kWidth>{typed.x, channels},
+        FinishStatistics<T>{typed, static_cast<double>(pixels), spec.eps, scratch},
+        scratch.run_sums);
   });
+  LaunchNormalise(gpu, spec, args, scratch);
 }
 
 void BatchNormInference(CudaDevice& gpu, const BatchNormSpec& spec,
                         const BatchNormInferenceArgs& args, std::span<std::byte> scratch_bytes) {
   const Scratch scratch = Carve(spec, scratch_bytes);
   Launch(gpu, dim3(DivideUp(spec.shape.channels, kMapThreads)), dim3(kMapThreads),
-         FactorsOfGivenStatistics, spec.shape.channels, static_cast<double>(spec.eps), args.weight,
-         args.bias, args.mean, args.variance, scratch);
-  WithElement(gpu.element(), [&]<class T>() {
-    LaunchNormalise<T>(gpu, spec, PixelCount(spec, args.sample_count), scratch, args.x,
-                       args.residual, args.y);
-  });
+         FactorsOfGivenStatistics, spec.shape.channels, spec.eps, args, scratch);
+  LaunchNormalise(gpu, spec, args, scratch);
 }
 
 void BatchNormBackward(CudaDevice& gpu, const BatchNormSpec& spec,
-                       const BatchNormBackwardArgs& args, std::span<std::byte> scratch) {
-  WithElement(gpu.element(), [&]<class T>() {
-    WithWidth<T>(spec.shape.channels,
-                 [&]<int kWidth>() { Backward<T, kWidth>(gpu, spec, args, Carve(spec, scratch)); });
+                       const BatchNormBackwardArgs& args, std::span<std::byte> scratch_bytes) {
+  const Scratch scratch = Carve(spec, scratch_bytes);
+  const size_t pixels = PixelCount(spec, args.sample_count);
+  const uint32_t channels = spec.shape.channels;
+  WithPacks(gpu.element(), channels, [&]<class T, int kWidth>() {
+    const Gradients<T, kWidth> gradients{Typed<T>(args), spec.activation, channels};
+    SumColumns<2, kWidth>(gpu, pixels, channels, gradients,
+                          FinishGradients{args, static_cast<double>(pixels), scratch},
+                          scratch.run_sums);
+    if (args.dx == nullptr && args.dresidual == nullptr) return;
+    const ColumnShape shape = PlanResult(gpu, pixels, channels, kWidth);
+    Launch(gpu, shape.grid_size, shape.block_size, DataGradients<T, kWidth>, shape, scratch,
+           gradients);
   });
 }
 

@@ -1,6 +1,8 @@
 // Source: NVIDIA's cuDNN documentation, "Graph API: the backend".
 #include "kernels/cuda/conv_library.h"
 
+#include <cudnn.h>
+
 #include <algorithm>
 #include <array>
 #include <map>
@@ -8,16 +10,12 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/cuda/check.h"
-#include "kernels/cuda/cudnn_api.h"
+#include "kernels/cuda/runtime.h"
+#include "kernels/runtime_library.h"
 
 // As PANDO_CUDA_CHECK, for cuDNN's calls, in scopes that have `api`.
-#define PANDO_CUDNN_CHECK(call)                                                               \
-  do {                                                                                        \
-    const cudnnStatus_t pando_status = (call);                                                \
-    if (pando_status != CUDNN_STATUS_SUCCESS)                                                 \
-      ::pando::cuda::CudaFailed(#call, api.GetErrorString(pando_status), __FILE__, __LINE__); \
-  } while (false)
+#define PANDO_CUDNN_CHECK(call) \
+  PANDO_STATUS_CHECK(call, #call, CUDNN_STATUS_SUCCESS, api.GetErrorString)
 
 namespace pando::cuda {
 namespace {
@@ -29,6 +27,23 @@ constexpr int64_t kAlignmentBytes = 16;
 
 using Dims = std::array<int64_t, 4>;
 using Pair = std::array<int64_t, 2>;
+
+struct CudnnApi : RuntimeLibrary {
+  decltype(cudnnGetVersion)* GetVersion = Find("cudnnGetVersion");
+  decltype(cudnnCreate)* Create = Find("cudnnCreate");
+  decltype(cudnnDestroy)* Destroy = Find("cudnnDestroy");
+  decltype(cudnnSetStream)* SetStream = Find("cudnnSetStream");
+  decltype(cudnnGetErrorString)* GetErrorString = Find("cudnnGetErrorString");
+  decltype(cudnnBackendCreateDescriptor)* CreateDescriptor = Find("cudnnBackendCreateDescriptor");
+  decltype(cudnnBackendDestroyDescriptor)* DestroyDescriptor =
+      Find("cudnnBackendDestroyDescriptor");
+  decltype(cudnnBackendSetAttribute)* SetAttribute = Find("cudnnBackendSetAttribute");
+  decltype(cudnnBackendGetAttribute)* GetAttribute = Find("cudnnBackendGetAttribute");
+  decltype(cudnnBackendFinalize)* Finalize = Find("cudnnBackendFinalize");
+  decltype(cudnnBackendExecute)* Execute = Find("cudnnBackendExecute");
+};
+
+Result<CudnnApi> LoadCudnn() { return LoadFunctions<CudnnApi>({"libcudnn.so.9"}); }
 
 class Descriptor {
  public:
@@ -75,15 +90,8 @@ class Descriptor {
 };
 
 cudnnDataType_t DataType(ElementType element) {
-  switch (element) {
-    case ElementType::kBfloat16:
-      return CUDNN_DATA_BFLOAT16;
-    case ElementType::kFloat16:
-      return CUDNN_DATA_HALF;
-    case ElementType::kFloat32:
-      break;
-  }
-  return CUDNN_DATA_FLOAT;
+  constexpr std::array kTypes{CUDNN_DATA_FLOAT, CUDNN_DATA_BFLOAT16, CUDNN_DATA_HALF};
+  return kTypes.at(static_cast<size_t>(element));
 }
 
 // ------------------------------------------------------------------------------ a problem's graph
@@ -101,9 +109,8 @@ Descriptor MakeTensor(const CudnnApi& api, int64_t id, ElementType element, cons
   return tensor;
 }
 
-Descriptor MakeConvolution(const CudnnApi& api, const ConvProblem& problem) {
-  const Pair ones{1, 1}, strides{problem.stride, problem.stride},
-      paddings{problem.padding, problem.padding};
+Descriptor MakeConvolution(const CudnnApi& api, const Conv2dSpec& spec) {
+  const Pair ones{1, 1}, strides{spec.stride, spec.stride}, paddings{spec.padding, spec.padding};
   Descriptor convolution(api, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
   convolution.SetOne(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, int64_t{2});
   convolution.SetOne(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, CUDNN_DATA_FLOAT);
@@ -122,34 +129,24 @@ struct OperationNames {
   cudnnBackendAttributeName_t x, w, y, convolution, alpha, beta;
 };
 
-OperationNames OperationNamesFor(ConvPass pass) {
-  switch (pass) {
-    case ConvPass::kDataGradient:
-      return {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA};
-    case ConvPass::kWeightGradient:
-      return {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA};
-    case ConvPass::kForward:
-      break;
+// cuDNN's names differ between the passes in these parts alone.
+#define PANDO_OPERATION_NAMES(type, prefix, x, w, y)           \
+  {                                                            \
+    CUDNN_BACKEND_OPERATION_CONVOLUTION_##type##_DESCRIPTOR,   \
+        CUDNN_ATTR_OPERATION_CONVOLUTION_##prefix##_##x,       \
+        CUDNN_ATTR_OPERATION_CONVOLUTION_##prefix##_##w,       \
+        CUDNN_ATTR_OPERATION_CONVOLUTION_##prefix##_##y,       \
+        CUDNN_ATTR_OPERATION_CONVOLUTION_##prefix##_CONV_DESC, \
+        CUDNN_ATTR_OPERATION_CONVOLUTION_##prefix##_ALPHA,     \
+        CUDNN_ATTR_OPERATION_CONVOLUTION_##prefix##_BETA       \
   }
-  return {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
-          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
-          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
-          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
-          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
-          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
-          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA};
+
+OperationNames OperationNamesFor(ConvPass pass) {
+  constexpr std::array<OperationNames, 3> kNames{
+      {PANDO_OPERATION_NAMES(FORWARD, FORWARD, X, W, Y),
+       PANDO_OPERATION_NAMES(BACKWARD_DATA, BWD_DATA, DX, W, DY),
+       PANDO_OPERATION_NAMES(BACKWARD_FILTER, BWD_FILTER, X, DW, DY)}};
+  return kNames.at(static_cast<size_t>(pass));
 }
 
 struct Graph {
@@ -160,19 +157,15 @@ struct Graph {
 // None: cuDNN does not support such a convolution.
 std::optional<Graph> MakeGraph(const CudnnApi& api, const ConvProblem& problem, ElementType element,
                                cudnnHandle_t handle) {
-  const auto side = [&](uint32_t in) {
-    return int64_t{(in + 2 * problem.padding - problem.kernel) / problem.stride + 1};
-  };
-  const SampleShape& in = problem.input;
+  const Conv2dSpec& spec = problem.spec;
+  const SampleShape in = spec.input, out = spec.conv_output();
   const Descriptor x =
       MakeTensor(api, kXId, element, {problem.sample_count, in.channels, in.height, in.width});
   const Descriptor w = MakeTensor(
-      api, kWId, element,
-      {problem.out_channels, in.channels / problem.groups, problem.kernel, problem.kernel});
+      api, kWId, element, {spec.out_channels, in.channels / spec.groups, spec.kernel, spec.kernel});
   const Descriptor y =
-      MakeTensor(api, kYId, element,
-                 {problem.sample_count, problem.out_channels, side(in.height), side(in.width)});
-  const Descriptor convolution = MakeConvolution(api, problem);
+      MakeTensor(api, kYId, element, {problem.sample_count, out.channels, out.height, out.width});
+  const Descriptor convolution = MakeConvolution(api, spec);
   const OperationNames names = OperationNamesFor(problem.pass);
   Descriptor operation(api, names.type);
   operation.SetChild(names.x, x);
@@ -263,8 +256,9 @@ std::optional<Descriptor> FindPlan(const CudnnApi& api, const ConvProblem& probl
 }
 
 auto ProblemKey(const ConvProblem& p) {
-  return std::tuple(p.pass, p.input.height, p.input.width, p.input.channels, p.out_channels,
-                    p.kernel, p.stride, p.padding, p.groups, p.sample_count);
+  const Conv2dSpec& s = p.spec;
+  return std::tuple(p.pass, s.input.height, s.input.width, s.input.channels, s.out_channels,
+                    s.kernel, s.stride, s.padding, s.groups, p.sample_count);
 }
 
 }  // namespace

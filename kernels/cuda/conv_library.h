@@ -22,12 +22,7 @@ enum class ConvPass : uint8_t { kForward, kDataGradient, kWeightGradient };
 // groups], y [samples, conv_output].
 struct ConvProblem {
   ConvPass pass = ConvPass::kForward;
-  SampleShape input;
-  uint32_t out_channels = 1;
-  uint32_t kernel = 1;
-  uint32_t stride = 1;
-  uint32_t padding = 0;
-  uint32_t groups = 1;
+  Conv2dSpec spec;  // the convolution alone
   uint32_t sample_count = 1;
 };
 

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "kernels/cuda/cuda_device.h"
-#include "kernels/cuda/event.h"
 
 namespace pando {
 

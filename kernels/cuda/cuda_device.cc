@@ -26,12 +26,26 @@ namespace {
 
 // There was room when the job was checked; another process has taken it since.
 [[noreturn]] void NoRoom(CudaDevice& gpu, size_t size_bytes) {
-  const DeviceRoom room = RoomOf(gpu);
+  const DeviceRoom room = ReadRoom(gpu);
   const std::string text = fmt::format(
       "{} bytes more are needed of GPU {}, and {} of {} are free: another process uses it, perhaps "
       "another worker of this job. Start fewer there, or raise train.micro_batches",
       size_bytes, gpu.index(), room.free_bytes, room.total_bytes);
   CudaFailed("cudaMalloc", text.c_str(), __FILE__, __LINE__);
+}
+
+// For any thread.
+std::function<void(float*)> MakeDeleter(CudaDevice& gpu, cudaError_t (*free)(void*)) {
+  return [free, index = gpu.index()](float* memory) {
+    PANDO_CUDA_CHECK(cudaSetDevice(index));
+    PANDO_CUDA_CHECK(free(memory));
+  };
+}
+
+uint32_t MultiprocessorCount(int index) {
+  int count = 0;
+  PANDO_CUDA_CHECK(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, index));
+  return static_cast<uint32_t>(count);
 }
 
 }  // namespace
@@ -61,7 +75,7 @@ void Synchronize(CudaDevice& gpu) { PANDO_CUDA_CHECK(cudaStreamSynchronize(gpu.s
 
 void UseOnThisThread(CudaDevice& gpu) { PANDO_CUDA_CHECK(cudaSetDevice(gpu.index())); }
 
-DeviceRoom RoomOf(CudaDevice& gpu) {
+DeviceRoom ReadRoom(CudaDevice& gpu) {
   UseOnThisThread(gpu);
   size_t free_bytes = 0, total_bytes = 0;
   PANDO_CUDA_CHECK(cudaMemGetInfo(&free_bytes, &total_bytes));
@@ -72,38 +86,22 @@ FloatBuffer::Memory AllocateFloats(CudaDevice& gpu, size_t float_count) {
   auto* floats = reinterpret_cast<float*>(Allocate(gpu, float_count * sizeof(float)));
   PANDO_CUDA_CHECK(cudaMemsetAsync(floats, 0, float_count * sizeof(float), gpu.stream()));
   Synchronize(gpu);
-  return {floats, [index = gpu.index()](float* p) {
-            PANDO_CUDA_CHECK(cudaSetDevice(index));  // any thread
-            PANDO_CUDA_CHECK(cudaFree(p));
-          }};
+  return {floats, MakeDeleter(gpu, cudaFree)};
 }
 
 FloatBuffer::Memory AllocatePinnedFloats(CudaDevice& gpu, size_t float_count) {
   UseOnThisThread(gpu);
   void* floats = nullptr;
   PANDO_CUDA_CHECK(cudaMallocHost(&floats, float_count * sizeof(float)));
-  return {static_cast<float*>(floats), [index = gpu.index()](float* p) {
-            PANDO_CUDA_CHECK(cudaSetDevice(index));  // any thread
-            PANDO_CUDA_CHECK(cudaFreeHost(p));
-          }};
+  return {static_cast<float*>(floats), MakeDeleter(gpu, cudaFreeHost)};
 }
 
 }  // namespace cuda
 
-namespace {
-
-uint32_t MultiprocessorCount(int index) {
-  int count = 0;
-  PANDO_CUDA_CHECK(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, index));
-  return static_cast<uint32_t>(count);
-}
-
-}  // namespace
-
 CudaDevice::CudaDevice(const CudaOptions& options, Parts parts)
     : options_(options),
       parts_(std::move(parts)),
-      multiprocessor_count_(MultiprocessorCount(options.index)),
+      multiprocessor_count_(cuda::MultiprocessorCount(options.index)),
       staging_(stream()) {}
 
 std::string CudaDevice::description() const {
@@ -167,6 +165,35 @@ std::string OpenedGpu::bus_id() const {
   PANDO_CUDA_CHECK(
       cudaDeviceGetPCIBusId(text.data(), static_cast<int>(text.size()), gpu_->index()));
   return text.data();
+}
+
+// ---- launches recorded as a CUDA graph ----------------------------------------------------------
+
+// Programming guide, 3.2.8.7.3, "Creating a graph using stream capture".
+struct LaunchGraph::Recording {
+  cudaStream_t stream = nullptr;
+  cudaGraphExec_t graph = nullptr;
+
+  ~Recording() { PANDO_CUDA_CHECK(cudaGraphExecDestroy(graph)); }
+};
+
+LaunchGraph::LaunchGraph(Device device, const std::function<void()>& launches)
+    : recording_(std::make_unique<Recording>()) {
+  recording_->stream = device.cuda->stream();
+  // Other threads continue to free and allocate.
+  PANDO_CUDA_CHECK(cudaStreamBeginCapture(recording_->stream, cudaStreamCaptureModeThreadLocal));
+  launches();
+  cudaGraph_t graph = nullptr;
+  PANDO_CUDA_CHECK(cudaStreamEndCapture(recording_->stream, &graph));
+  PANDO_CUDA_CHECK(cudaGraphInstantiate(&recording_->graph, graph, 0));
+  PANDO_CUDA_CHECK(cudaGraphDestroy(graph));
+}
+
+LaunchGraph::~LaunchGraph() = default;
+LaunchGraph::LaunchGraph(LaunchGraph&&) noexcept = default;
+
+void LaunchGraph::Launch() const {
+  PANDO_CUDA_CHECK(cudaGraphLaunch(recording_->graph, recording_->stream));
 }
 
 }  // namespace pando

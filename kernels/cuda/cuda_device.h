@@ -12,11 +12,10 @@
 #include <utility>
 
 #include "common/status.h"
-#include "kernels/cuda/check.h"
 #include "kernels/cuda/conv_library.h"
 #include "kernels/cuda/matrix_library.h"
+#include "kernels/cuda/runtime.h"
 #include "kernels/cuda/staging.h"
-#include "kernels/cuda/stream.h"
 #include "kernels/device.h"
 
 namespace pando {
@@ -52,7 +51,8 @@ class CudaDevice {
 
 namespace cuda {
 
-// Launches on the device's stream. The arguments become the kernel's parameters.
+// Launches on the device's stream. The arguments become the kernel's parameters: elements may be
+// given as `void`.
 template <class... Parameters, class... Arguments>
 void Launch(CudaDevice& gpu, dim3 grid_size, dim3 block_size, void (*kernel)(Parameters...),
             Arguments&&... arguments) {

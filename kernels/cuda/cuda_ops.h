@@ -3,6 +3,7 @@
 // It includes nothing of CUDA: a build without CUDA compiles this header and links none of these.
 #pragma once
 
+#include "common/check.h"
 #include "kernels/ops.h"
 
 #ifndef PANDO_CUDA
@@ -13,77 +14,77 @@ namespace pando {
 
 inline constexpr bool kHasCuda = PANDO_CUDA;  // of this build
 
+// The only place that switches on the device. In a build without CUDA `on_cuda` is never
+// instantiated, so that nothing of kernels/cuda is linked.
+template <class OnCpu, class OnCuda>
+auto Dispatch(Device device, const OnCpu& on_cpu, const OnCuda& on_cuda) {
+  if constexpr (kHasCuda) {
+    if (device.kind == DeviceKind::kCuda) return on_cuda(*device.cuda);
+  }
+  PANDO_CHECK(device.kind == DeviceKind::kCpu);
+  return on_cpu();
+}
+
 }  // namespace pando
 
 namespace pando::cuda {
 
+// An operation's type, with the GPU in the place of the device.
+template <class Operation>
+struct OnGpuType;
+template <class Result, class... Parameters>
+struct OnGpuType<Result(Device, Parameters...)> {
+  using Type = Result(CudaDevice& gpu, Parameters...);
+};
+template <class Operation>
+using OnGpu = typename OnGpuType<Operation>::Type;
+
 std::byte* Allocate(CudaDevice& gpu, size_t size_bytes);
 void Free(CudaDevice& gpu, std::byte* memory);
-void Upload(CudaDevice& gpu, std::span<const std::byte> host, void* to);
-void Download(CudaDevice& gpu, const void* from, std::span<std::byte> host);
-void Synchronize(CudaDevice& gpu);
-void UseOnThisThread(CudaDevice& gpu);
-DeviceRoom RoomOf(CudaDevice& gpu);
 FloatBuffer::Memory AllocateFloats(CudaDevice& gpu, size_t float_count);
 FloatBuffer::Memory AllocatePinnedFloats(CudaDevice& gpu, size_t float_count);
+OnGpu<decltype(pando::Upload)> Upload;
+OnGpu<decltype(pando::Download)> Download;
+OnGpu<decltype(pando::Synchronize)> Synchronize;
+OnGpu<decltype(pando::UseOnThisThread)> UseOnThisThread;
+OnGpu<decltype(pando::ReadRoom)> ReadRoom;
 
-#define PANDO_DECLARE(Name, Spec)                                      \
-  void Name(CudaDevice& gpu, const Spec& spec, const Name##Args& args, \
-            std::span<std::byte> scratch);
+#define PANDO_DECLARE(Name, Spec) OnGpu<decltype(pando::Name)> Name;
 PANDO_OPERATIONS(PANDO_DECLARE)
 #undef PANDO_DECLARE
+OnGpu<decltype(pando::Conv2dScratchBytes)> Conv2dScratchBytes;
+OnGpu<decltype(pando::LinearScratchBytes)> LinearScratchBytes;
+OnGpu<decltype(pando::BatchNormScratchBytes)> BatchNormScratchBytes;
+OnGpu<decltype(pando::GroupNormScratchBytes)> GroupNormScratchBytes;
 
-#define PANDO_DECLARE(Operation)                                               \
-  size_t Operation##ScratchBytes(CudaDevice& gpu, const Operation##Spec& spec, \
-                                 uint32_t sample_count_max);
-PANDO_OPERATIONS_WITH_SCRATCH(PANDO_DECLARE)
-#undef PANDO_DECLARE
-size_t BatchNormScratchBytes(CudaDevice& gpu, const BatchNormSpec& spec);
+OnGpu<decltype(pando::ActivationForward)> ActivationForward;
+OnGpu<decltype(pando::ActivationBackward)> ActivationBackward;
+OnGpu<decltype(pando::AddForward)> AddForward;
+OnGpu<decltype(pando::AddInPlace)> AddInPlace;
+OnGpu<decltype(pando::Multiply)> Multiply;
+OnGpu<decltype(pando::MultiplyChannels)> MultiplyChannels;
+OnGpu<decltype(pando::Copy)> Copy;
+OnGpu<decltype(pando::ScaleFloats)> ScaleFloats;
+OnGpu<decltype(pando::ScaleFloatsInPlace)> ScaleFloatsInPlace;
+OnGpu<decltype(pando::AddFloats)> AddFloats;
+OnGpu<decltype(pando::DropoutFactors)> DropoutFactors;
 
-void ReluForward(CudaDevice& gpu, size_t count, const void* x, void* y);
-void ReluBackward(CudaDevice& gpu, size_t count, const void* y, const void* dy, void* dx);
-void Relu6Forward(CudaDevice& gpu, size_t count, const void* x, void* y);
-void Relu6Backward(CudaDevice& gpu, size_t count, const void* y, const void* dy, void* dx);
-void AddForward(CudaDevice& gpu, size_t count, const void* a, const void* b, Activation activation,
-                void* y);
-void AddBackward(CudaDevice& gpu, size_t count, const void* y, Activation activation,
-                 const void* dy, void* dx);
-void AddInPlace(CudaDevice& gpu, size_t count, const void* x, void* y);
-void Multiply(CudaDevice& gpu, size_t count, const void* x, const float* factor, void* y);
-void MultiplyChannels(CudaDevice& gpu, uint32_t sample_count, const SampleShape& shape,
-                      const void* x, const float* factor, void* y);
-void Copy(CudaDevice& gpu, size_t count, const void* x, void* y);
-void ScaleFloats(CudaDevice& gpu, size_t count, const float* x, float factor, float* y);
-void ScaleFloatsInPlace(CudaDevice& gpu, size_t count, const float* factor, float* x);
-void AddFloats(CudaDevice& gpu, size_t count, const float* x, float* y);
-void DropoutFactors(CudaDevice& gpu, PhiloxKey key, const PassNumbers* numbers, float probability,
-                    size_t count, float* factor);
-
-void MaxPoolForward(CudaDevice& gpu, const Pool2dSpec& spec, uint32_t sample_count, const void* x,
-                    void* y, int32_t* argmax);
-void MaxPoolBackward(CudaDevice& gpu, const Pool2dSpec& spec, uint32_t sample_count,
-                     const int32_t* argmax, const void* dy, void* dx);
-void AveragePoolForward(CudaDevice& gpu, const Pool2dSpec& spec, uint32_t sample_count,
-                        const void* x, void* y);
-void AveragePoolBackward(CudaDevice& gpu, const Pool2dSpec& spec, uint32_t sample_count,
-                         const void* dy, void* dx);
-void AdaptiveAveragePoolForward(CudaDevice& gpu, const AdaptivePool2dSpec& spec,
-                                uint32_t sample_count, const void* x, void* y);
-void AdaptiveAveragePoolBackward(CudaDevice& gpu, const AdaptivePool2dSpec& spec,
-                                 uint32_t sample_count, const void* dy, void* dx);
+OnGpu<decltype(pando::MaxPoolForward)> MaxPoolForward;
+OnGpu<decltype(pando::MaxPoolBackward)> MaxPoolBackward;
+OnGpu<decltype(pando::AveragePoolForward)> AveragePoolForward;
+OnGpu<decltype(pando::AveragePoolBackward)> AveragePoolBackward;
+OnGpu<decltype(pando::AdaptiveAveragePoolForward)> AdaptiveAveragePoolForward;
+OnGpu<decltype(pando::AdaptiveAveragePoolBackward)> AdaptiveAveragePoolBackward;
 
 // From the host's memory, in the order of launches. Valid for launches before the next upload.
 DeviceBatch UploadBatch(CudaDevice& gpu, const DeviceBatch& host);
 void ImportBatch(CudaDevice& gpu, const DeviceBatch& batch, uint32_t channels, void* x,
                  int32_t* labels);
-void ExportFloats(CudaDevice& gpu, size_t count, const void* x, float* host);
-void FlattenForward(CudaDevice& gpu, uint32_t sample_count, const SampleShape& shape, const void* x,
-                    void* y);
-void FlattenBackward(CudaDevice& gpu, uint32_t sample_count, const SampleShape& shape,
-                     const void* dy, void* dx);
-size_t CrossEntropyScratchBytes(CudaDevice& gpu, uint32_t sample_count_max);
-void SoftmaxCrossEntropy(CudaDevice& gpu, const CrossEntropyArgs& args,
-                         std::span<std::byte> scratch);
-void ScoreToFloats(CudaDevice& gpu, const CrossEntropyScore* score, float* loss_and_correct);
+OnGpu<decltype(pando::ExportFloats)> ExportFloats;
+OnGpu<decltype(pando::FlattenForward)> FlattenForward;
+OnGpu<decltype(pando::FlattenBackward)> FlattenBackward;
+OnGpu<decltype(pando::CrossEntropyScratchBytes)> CrossEntropyScratchBytes;
+OnGpu<decltype(pando::SoftmaxCrossEntropy)> SoftmaxCrossEntropy;
+OnGpu<decltype(pando::ScoreToFloats)> ScoreToFloats;
 
 }  // namespace pando::cuda

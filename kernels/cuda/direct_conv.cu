@@ -1,139 +1,94 @@
-#include "kernels/cuda/direct_conv.h"
-
+#include "kernels/cuda/cuda_device.h"
 #include "kernels/cuda/element.h"
 #include "kernels/cuda/map.h"
+#include "kernels/cuda/own_conv.h"
 
 namespace pando::cuda {
 namespace {
 
-struct Geometry {
-  uint32_t samples;
-  uint32_t in_height, in_width, in_channels;
-  uint32_t out_height, out_width, out_channels;
-  uint32_t kernel, stride, padding;
-  uint32_t group_in, group_out;  // channels of a group
-};
-
-Geometry MakeGeometry(const ConvProblem& p) {
-  const auto side = [&](uint32_t in) { return (in + 2 * p.padding - p.kernel) / p.stride + 1; };
-  return {p.sample_count,
-          p.input.height,
-          p.input.width,
-          p.input.channels,
-          side(p.input.height),
-          side(p.input.width),
-          p.out_channels,
-          p.kernel,
-          p.stride,
-          p.padding,
-          p.input.channels / p.groups,
-          p.out_channels / p.groups};
-}
-
-template <class T>
-__global__ void Forward(Geometry g, const T* x, const T* w, T* y) {
-  const size_t count = size_t{g.samples} * g.out_height * g.out_width * g.out_channels;
+// One thread per element of the result.
+template <class T, bool kBackward>
+__global__ void Gather(ConvGeometry g, size_t count, const T* from, const T* w, T* to) {
+  const SampleShape source = kBackward ? g.out : g.in, result = kBackward ? g.in : g.out;
+  const uint32_t group_in = g.in.channels / g.spec.groups,
+                 group_source = source.channels / g.spec.groups,
+                 group_result = result.channels / g.spec.groups;
   const size_t step = size_t{gridDim.x} * blockDim.x;
   for (size_t i = ThreadIndex(); i < count; i += step) {
-    const auto out = static_cast<uint32_t>(i % g.out_channels);
-    const size_t pixel = i / g.out_channels, row = pixel / g.out_width;
-    const auto out_x = static_cast<uint32_t>(pixel % g.out_width);
-    const auto out_y = static_cast<uint32_t>(row % g.out_height);
-    const uint32_t first = out / g.group_out * g.group_in;
+    const auto channel = static_cast<uint32_t>(i % result.channels);
+    const size_t pixel = i / result.channels, row = pixel / result.width;
+    const auto x = static_cast<uint32_t>(pixel % result.width);
+    const auto y = static_cast<uint32_t>(row % result.height);
+    const uint32_t first = channel / group_result * group_source;
     float sum = 0;
-    for (uint32_t ky = 0; ky < g.kernel; ++ky) {
-      for (uint32_t kx = 0; kx < g.kernel; ++kx) {
-        const uint32_t in_y = out_y * g.stride + ky - g.padding;  // wraps where outside
-        const uint32_t in_x = out_x * g.stride + kx - g.padding;
-        if (in_y >= g.in_height || in_x >= g.in_width) continue;
-        const T* from =
-            x + ((row / g.out_height * g.in_height + in_y) * g.in_width + in_x) * g.in_channels +
-            first;
-        const T* weights = w + ((size_t{out} * g.kernel + ky) * g.kernel + kx) * g.group_in;
-        for (uint32_t c = 0; c < g.group_in; ++c) sum += ToFloat(from[c]) * ToFloat(weights[c]);
-      }
-    }
-    y[i] = FromFloat<T>(sum);
-  }
-}
-
-template <class T>
-__global__ void DataGradient(Geometry g, const T* dy, const T* w, T* dx) {
-  const size_t count = size_t{g.samples} * g.in_height * g.in_width * g.in_channels;
-  const size_t step = size_t{gridDim.x} * blockDim.x;
-  for (size_t i = ThreadIndex(); i < count; i += step) {
-    const auto channel = static_cast<uint32_t>(i % g.in_channels);
-    const size_t pixel = i / g.in_channels, row = pixel / g.in_width;
-    const auto in_x = static_cast<uint32_t>(pixel % g.in_width);
-    const auto in_y = static_cast<uint32_t>(row % g.in_height);
-    const uint32_t first = channel / g.group_in * g.group_out;
-    float sum = 0;
-    for (uint32_t ky = 0; ky < g.kernel; ++ky) {
-      for (uint32_t kx = 0; kx < g.kernel; ++kx) {
-        const uint32_t from_y = in_y + g.padding - ky;  // wraps outside; the next one too
-        const uint32_t from_x = in_x + g.padding - kx;
-        if (from_y % g.stride != 0 || from_y / g.stride >= g.out_height) continue;
-        if (from_x % g.stride != 0 || from_x / g.stride >= g.out_width) continue;
-        const T* from = dy + ((row / g.in_height * g.out_height + from_y / g.stride) * g.out_width +
-                              from_x / g.stride) *
-                                 g.out_channels;
-        for (uint32_t o = first; o < first + g.group_out; ++o) {
+    for (uint32_t ky = 0; ky < g.spec.kernel; ++ky) {
+      for (uint32_t kx = 0; kx < g.spec.kernel; ++kx) {
+        const uint32_t source_y = FindSource<kBackward>(g, y, ky);
+        const uint32_t source_x = FindSource<kBackward>(g, x, kx);
+        if (source_y >= source.height || source_x >= source.width) continue;
+        const size_t sample = row / result.height;
+        const T* values = from + ((sample * source.height + source_y) * source.width + source_x) *
+                                     source.channels;
+        for (uint32_t c = first; c < first + group_source; ++c) {
+          const uint32_t out = kBackward ? c : channel, in = kBackward ? channel : c;
           const size_t weight =
-              ((size_t{o} * g.kernel + ky) * g.kernel + kx) * g.group_in + channel % g.group_in;
-          sum += ToFloat(from[o]) * ToFloat(w[weight]);
+              ((size_t{out} * g.spec.kernel + ky) * g.spec.kernel + kx) * group_in + in % group_in;
+          sum += ToFloat(values[c]) * ToFloat(w[weight]);
         }
       }
     }
-    dx[i] = FromFloat<T>(sum);
+    to[i] = FromFloat<T>(sum);
   }
 }
 
 // One thread per weight. fp64: the sum over all pixels of all samples is one chain.
 template <class T>
-__global__ void WeightGradient(Geometry g, const T* x, const T* dy, T* dw) {
-  const uint32_t taps = g.kernel * g.kernel;
+__global__ void WeightGradient(ConvGeometry g, uint32_t sample_count, const T* x, const T* dy,
+                               T* dw) {
+  const uint32_t taps = g.spec.kernel * g.spec.kernel;
+  const uint32_t group_in = g.in.channels / g.spec.groups,
+                 group_out = g.out.channels / g.spec.groups;
   const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
-  if (i >= g.out_channels * taps * g.group_in) return;
-  const uint32_t tap = i / g.group_in % taps, out = i / g.group_in / taps;
-  const uint32_t channel = out / g.group_out * g.group_in + i % g.group_in;
+  if (i >= g.out.channels * taps * group_in) return;
+  const uint32_t tap = i / group_in % taps, out = i / group_in / taps;
+  const uint32_t channel = out / group_out * group_in + i % group_in;
   double sum = 0;
-  for (uint32_t row = 0; row < g.samples * g.out_height; ++row) {
-    const uint32_t in_y = row % g.out_height * g.stride + tap / g.kernel - g.padding;
-    if (in_y >= g.in_height) continue;  // wrapped: outside; the next one too
-    for (uint32_t out_x = 0; out_x < g.out_width; ++out_x) {
-      const uint32_t in_x = out_x * g.stride + tap % g.kernel - g.padding;
-      if (in_x >= g.in_width) continue;
-      const size_t from = (size_t{row / g.out_height} * g.in_height + in_y) * g.in_width + in_x;
-      const size_t to = size_t{row} * g.out_width + out_x;
-      sum += ToFloat(x[from * g.in_channels + channel]) * ToFloat(dy[to * g.out_channels + out]);
+  for (uint32_t row = 0; row < sample_count * g.out.height; ++row) {
+    const uint32_t in_y = FindSource<false>(g, row % g.out.height, tap / g.spec.kernel);
+    if (in_y >= g.in.height) continue;
+    for (uint32_t out_x = 0; out_x < g.out.width; ++out_x) {
+      const uint32_t in_x = FindSource<false>(g, out_x, tap % g.spec.kernel);
+      if (in_x >= g.in.width) continue;
+      const size_t from = (size_t{row / g.out.height} * g.in.height + in_y) * g.in.width + in_x;
+      const size_t to = size_t{row} * g.out.width + out_x;
+      sum += ToFloat(x[from * g.in.channels + channel]) * ToFloat(dy[to * g.out.channels + out]);
     }
   }
   dw[i] = FromFloat<T>(static_cast<float>(sum));
 }
 
 template <class T>
-void Convolve(CudaDevice& gpu, const Geometry& g, ConvPass pass, T* x, T* w, T* y) {
-  const size_t in = size_t{g.samples} * g.in_height * g.in_width * g.in_channels;
-  const size_t out = size_t{g.samples} * g.out_height * g.out_width * g.out_channels;
-  const uint32_t weights = g.out_channels * g.kernel * g.kernel * g.group_in;
-  switch (pass) {
+void Convolve(CudaDevice& gpu, const ConvProblem& problem, const ConvArrays& arrays) {
+  const ConvGeometry g(problem.spec);
+  const size_t in = g.in.size() * problem.sample_count, out = g.out.size() * problem.sample_count;
+  const dim3 threads(kMapThreads);
+  switch (problem.pass) {
     case ConvPass::kForward:
-      return Launch(gpu, GridSize(gpu, out, 1), dim3(kMapThreads), Forward<T>, g, x, w, y);
+      return Launch(gpu, GridSize(gpu, out, 1), threads, Gather<T, false>, g, out, arrays.x,
+                    arrays.w, arrays.y);
     case ConvPass::kDataGradient:
-      return Launch(gpu, GridSize(gpu, in, 1), dim3(kMapThreads), DataGradient<T>, g, y, w, x);
+      return Launch(gpu, GridSize(gpu, in, 1), threads, Gather<T, true>, g, in, arrays.y, arrays.w,
+                    arrays.x);
     case ConvPass::kWeightGradient:
-      return Launch(gpu, dim3(DivideUp(weights, kMapThreads)), dim3(kMapThreads), WeightGradient<T>,
-                    g, x, y, w);
+      return Launch(gpu, dim3(DivideUp(problem.spec.weight_size(), kMapThreads)), threads,
+                    WeightGradient<T>, g, problem.sample_count, arrays.x, arrays.y, arrays.w);
   }
 }
 
 }  // namespace
 
 void DirectConvolve(CudaDevice& gpu, const ConvProblem& problem, const ConvArrays& arrays) {
-  WithElement(gpu.element(), [&]<class T>() {
-    Convolve(gpu, MakeGeometry(problem), problem.pass, static_cast<T*>(arrays.x),
-             static_cast<T*>(arrays.w), static_cast<T*>(arrays.y));
-  });
+  WithElement(gpu.element(), [&]<class T>() { Convolve<T>(gpu, problem, arrays); });
 }
 
 }  // namespace pando::cuda

@@ -5,8 +5,10 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "common/check.h"
 #include "kernels/ops.h"
@@ -21,18 +23,14 @@ __device__ inline float ToFloat(Bfloat16 x) { return __bfloat162float(x); }
 __device__ inline float ToFloat(Float16 x) { return __half2float(x); }
 
 template <class T>
-__device__ T FromFloat(float x);
-template <>
-__device__ inline float FromFloat<float>(float x) {
-  return x;
-}
-template <>
-__device__ inline Bfloat16 FromFloat<Bfloat16>(float x) {
-  return __float2bfloat16(x);
-}
-template <>
-__device__ inline Float16 FromFloat<Float16>(float x) {
-  return __float2half(x);
+__device__ T FromFloat(float x) {
+  if constexpr (std::is_same_v<T, Bfloat16>) {
+    return __float2bfloat16(x);
+  } else if constexpr (std::is_same_v<T, Float16>) {
+    return __float2half(x);
+  } else {
+    return x;
+  }
 }
 
 // kWidth elements that one instruction loads or stores.
@@ -120,6 +118,20 @@ void WithElement(ElementType type, F&& f) {
       return f.template operator()<Float16>();
   }
   PANDO_CHECK(false);
+}
+
+// An operation's arguments, whose elements have this type.
+template <class T, template <class> class ArgsOf>
+ArgsOf<T> Typed(const ArgsOf<void>& args) {
+  return std::bit_cast<ArgsOf<T>>(args);
+}
+
+// Calls f.template operator()<T, kWidth>() with both.
+template <class F>
+void WithPacks(ElementType type, uint32_t channels, F&& f) {
+  WithElement(type, [&]<class T>() {
+    WithWidth<T>(channels, [&]<int kWidth>() { f.template operator()<T, kWidth>(); });
+  });
 }
 
 }  // namespace pando::cuda

@@ -1,41 +1,30 @@
 #include "kernels/gpu_sum.h"
 
 #include <fmt/format.h>
+#include <nccl.h>
 
 #include <chrono>
 #include <cstring>
-#include <initializer_list>
 #include <thread>
 #include <utility>
 
 #include "kernels/cuda/cuda_device.h"
-#include "kernels/cuda/event.h"
-#include "kernels/cuda/nccl_api.h"
-#include "kernels/cuda/stream.h"
 #include "kernels/runtime_library.h"
 
 namespace pando {
-namespace cuda {
-
-Result<NcclApi> LoadNccl() {
-  const Result<RuntimeLibrary> library = RuntimeLibrary::Load({"libnccl.so.2"});
-  if (!library.ok()) return library.status();
-  NcclApi api;
-  for (const Status& found : {library->Find("ncclGetUniqueId", &api.GetUniqueId),
-                              library->Find("ncclCommInitRankConfig", &api.CommInitRankConfig),
-                              library->Find("ncclCommGetAsyncError", &api.CommGetAsyncError),
-                              library->Find("ncclCommAbort", &api.CommAbort),
-                              library->Find("ncclAllReduce", &api.AllReduce),
-                              library->Find("ncclGetErrorString", &api.GetErrorString),
-                              library->Find("ncclGetLastError", &api.GetLastError)}) {
-    if (!found.ok()) return found;
-  }
-  return api;
-}
-
-}  // namespace cuda
-
 namespace {
+
+struct NcclApi : RuntimeLibrary {
+  decltype(ncclGetUniqueId)* GetUniqueId = Find("ncclGetUniqueId");
+  decltype(ncclCommInitRankConfig)* CommInitRankConfig = Find("ncclCommInitRankConfig");
+  decltype(ncclCommGetAsyncError)* CommGetAsyncError = Find("ncclCommGetAsyncError");
+  decltype(ncclCommAbort)* CommAbort = Find("ncclCommAbort");
+  decltype(ncclAllReduce)* AllReduce = Find("ncclAllReduce");
+  decltype(ncclGetErrorString)* GetErrorString = Find("ncclGetErrorString");
+  decltype(ncclGetLastError)* GetLastError = Find("ncclGetLastError");
+};
+
+Result<NcclApi> LoadNccl() { return LoadFunctions<NcclApi>({"libnccl.so.2"}); }
 
 // NCCL cannot wake a waiting thread; a bucket takes milliseconds.
 constexpr std::chrono::microseconds kPoll{50};
@@ -46,7 +35,7 @@ static_assert(sizeof(ncclUniqueId) == sizeof(GpuSum::GroupName));
 }  // namespace
 
 struct GpuSum::Impl {
-  Impl(const cuda::NcclApi& api, Device of) : nccl(api), device(of) {}
+  Impl(const NcclApi& api, Device of) : nccl(api), device(of) {}
   ~Impl() {
     if (group != nullptr) nccl.CommAbort(group);  // peers may be gone: it does not wait for them
   }
@@ -57,6 +46,11 @@ struct GpuSum::Impl {
                                    more == nullptr || *more == 0 ? "" : ": ",
                                    more == nullptr ? "" : more));
   }
+  ncclResult_t AskState() const {
+    ncclResult_t state = ncclSuccess;
+    const ncclResult_t asked = nccl.CommGetAsyncError(group, &state);
+    return asked == ncclSuccess ? state : asked;
+  }
   // Waits until NCCL has finished its operation.
   Status AwaitGroup(const char* what, ncclResult_t result, const std::atomic<bool>& is_cancelled,
                     Clock::time_point deadline = Clock::time_point::max()) {
@@ -64,8 +58,7 @@ struct GpuSum::Impl {
       if (is_cancelled) return Unavailable("NCCL: called off");
       if (Clock::now() >= deadline) return Unavailable("NCCL: not all workers have joined in time");
       std::this_thread::sleep_for(kPoll);
-      const ncclResult_t asked = nccl.CommGetAsyncError(group, &result);
-      if (asked != ncclSuccess) result = asked;
+      result = AskState();
     }
     return result == ncclSuccess ? Status() : Failed(what, result);
   }
@@ -74,9 +67,7 @@ struct GpuSum::Impl {
     done.Record(stream.get());
     while (!done.IsPast()) {
       if (is_cancelled) return Unavailable("NCCL: called off");
-      ncclResult_t state = ncclSuccess;
-      const ncclResult_t asked = nccl.CommGetAsyncError(group, &state);
-      if (asked != ncclSuccess) return Failed("summing gradients failed", asked);
+      const ncclResult_t state = AskState();
       if (state != ncclSuccess && state != ncclInProgress)
         return Failed("summing gradients failed", state);
       std::this_thread::sleep_for(kPoll);
@@ -84,7 +75,7 @@ struct GpuSum::Impl {
     return Status();
   }
 
-  const cuda::NcclApi nccl;
+  const NcclApi nccl;
   const Device device;
   ncclComm_t group = nullptr;
   cuda::Stream stream;
@@ -92,10 +83,10 @@ struct GpuSum::Impl {
   DeviceMemory memory;  // for the array that is summed
 };
 
-Status GpuSum::Check() { return cuda::LoadNccl().status(); }
+Status GpuSum::Check() { return LoadNccl().status(); }
 
 Result<GpuSum::GroupName> GpuSum::NewName() {
-  const Result<cuda::NcclApi> nccl = cuda::LoadNccl();
+  const Result<NcclApi> nccl = LoadNccl();
   if (!nccl.ok()) return nccl.status();
   ncclUniqueId id;
   const ncclResult_t made = nccl->GetUniqueId(&id);
@@ -108,7 +99,7 @@ Result<GpuSum::GroupName> GpuSum::NewName() {
 
 Result<std::unique_ptr<GpuSum>> GpuSum::Join(const Member& member,
                                              const std::atomic<bool>& is_cancelled) {
-  const Result<cuda::NcclApi> nccl = cuda::LoadNccl();
+  const Result<NcclApi> nccl = LoadNccl();
   if (!nccl.ok()) return nccl.status();
   UseOnThisThread(member.device);
   auto impl = std::make_unique<Impl>(*nccl, member.device);

@@ -15,6 +15,10 @@ struct Sizes {
   __host__ __device__ size_t sample_size() const { return size_t{pixels} * channels; }
   __host__ __device__ uint32_t group_channels() const { return channels / groups; }
   __device__ double group_size() const { return static_cast<double>(pixels) * group_channels(); }
+  // Of [samples, groups]: where the sample's group is that has this channel.
+  __device__ size_t Row(size_t sample, uint32_t channel) const {
+    return sample * groups + channel / group_channels();
+  }
 };
 
 Sizes MakeSizes(const GroupNormSpec& spec, uint32_t sample_count) {
@@ -86,16 +90,13 @@ struct Deviations {
 // Gradients, and their products with the deviations from the group's mean.
 template <class T>
 struct Gradients {
-  const T* x;
-  const T* dy;
-  const float* mean;
+  GroupNormBackwardArgsOf<T> args;
   Sizes sizes;
   __device__ void operator()(size_t at, uint32_t sample, uint32_t channel, float& gradients,
                              float& products) const {
-    const float gradient = ToFloat(dy[at]);
-    const size_t row = size_t{sample} * sizes.groups + channel / sizes.group_channels();
+    const float gradient = ToFloat(args.dy[at]);
     gradients += gradient;
-    products += gradient * (ToFloat(x[at]) - mean[row]);
+    products += gradient * (ToFloat(args.x[at]) - args.mean[sizes.Row(sample, channel)]);
   }
 };
 
@@ -103,13 +104,13 @@ struct Gradients {
 
 // One thread per sample and group: the group's mean and deviation from those of its channels.
 template <class T>
-__global__ void JoinChannels(Sizes sizes, const T* x, double eps, const double* sums, float* mean,
-                             float* inverse_std) {
+__global__ void JoinChannels(Sizes sizes, GroupNormForwardArgsOf<T> args, double eps,
+                             const double* sums) {
   const size_t row = ThreadIndex();
   if (row >= size_t{sizes.samples} * sizes.groups) return;
   const size_t sample = row / sizes.groups;
   const uint32_t first = (row % sizes.groups) * sizes.group_channels();
-  const T* centers = x + sample * sizes.sample_size() + first;
+  const T* centers = args.x + sample * sizes.sample_size() + first;
   const double* of = sums + (sample * sizes.channels + first) * 2;
   double group_mean = 0.0, squares = 0.0;
   for (uint32_t c = 0; c < sizes.group_channels(); ++c) {
@@ -122,13 +123,12 @@ __global__ void JoinChannels(Sizes sizes, const T* x, double eps, const double* 
     const double within = of[2 * c + 1] - of[2 * c] * from_center;
     squares += (within < 0.0 ? 0.0 : within) + apart * apart * sizes.pixels;  // NaN stays
   }
-  mean[row] = static_cast<float>(group_mean);
-  inverse_std[row] = static_cast<float>(1.0 / sqrt(squares / sizes.group_size() + eps));
+  args.mean[row] = static_cast<float>(group_mean);
+  args.inverse_std[row] = static_cast<float>(1.0 / sqrt(squares / sizes.group_size() + eps));
 }
 
 // One thread per sample and group: the terms of dx that all of the group's elements share.
-__global__ void JoinGradients(Sizes sizes, const float* weight, const float* inverse_std,
-                              Scratch scratch) {
+__global__ void JoinGradients(Sizes sizes, GroupNormBackwardArgs args, Scratch scratch) {
   const size_t row = ThreadIndex();
   if (row >= size_t{sizes.samples} * sizes.groups) return;
   const size_t sample = row / sizes.groups;
@@ -136,59 +136,59 @@ __global__ void JoinGradients(Sizes sizes, const float* weight, const float* inv
   const double* of = scratch.sums + (sample * sizes.channels + first) * 2;
   double gradients = 0.0, products = 0.0;
   for (uint32_t c = 0; c < sizes.group_channels(); ++c) {
-    gradients += weight[first + c] * of[2 * c];
-    products += weight[first + c] * of[2 * c + 1];
+    gradients += args.weight[first + c] * of[2 * c];
+    products += args.weight[first + c] * of[2 * c + 1];
   }
-  const double deviation = inverse_std[row];
+  const double deviation = args.inverse_std[row];
   scratch.slope[row] =
       static_cast<float>(-deviation * deviation * deviation * products / sizes.group_size());
   scratch.offset[row] = static_cast<float>(-deviation * gradients / sizes.group_size());
 }
 
 // One thread per channel: the gradients of weight and bias, over all samples in their order.
-__global__ void AddSamples(Sizes sizes, const double* sums, const float* inverse_std,
-                           float* dweight, float* dbias) {
+__global__ void AddSamples(Sizes sizes, GroupNormBackwardArgs args, const double* sums) {
   const uint32_t channel = static_cast<uint32_t>(ThreadIndex());
   if (channel >= sizes.channels) return;
   double gradients = 0.0, products = 0.0;
   for (size_t sample = 0; sample < sizes.samples; ++sample) {
     const double* of = sums + (sample * sizes.channels + channel) * 2;
     gradients += of[0];
-    products += of[1] * inverse_std[sample * sizes.groups + channel / sizes.group_channels()];
+    products += of[1] * args.inverse_std[sizes.Row(sample, channel)];
   }
-  dbias[channel] = static_cast<float>(gradients);
-  dweight[channel] = static_cast<float>(products);
+  args.dbias[channel] = static_cast<float>(gradients);
+  args.dweight[channel] = static_cast<float>(products);
 }
 
 dim3 OneEach(size_t count) { return dim3(DivideUp(count, kMapThreads)); }
 
 // ------------------------------------------------------------------------------------- the result
 
-template <class T>
-__global__ void Normalise(Sizes sizes, const T* x, const float* weight, const float* bias,
-                          const float* mean, const float* inverse_std, T* y) {
+// Calls f(i, channel, row) for the elements of this thread.
+template <class F>
+__device__ void ForElements(const Sizes& sizes, F f) {
   const size_t count = sizes.samples * sizes.sample_size();
   const size_t step = size_t{gridDim.x} * blockDim.x;
   for (size_t i = ThreadIndex(); i < count; i += step) {
     const uint32_t channel = i % sizes.channels;
-    const size_t row = i / sizes.sample_size() * sizes.groups + channel / sizes.group_channels();
-    const float normal = (ToFloat(x[i]) - mean[row]) * inverse_std[row];
-    y[i] = FromFloat<T>(normal * weight[channel] + bias[channel]);
+    f(i, channel, sizes.Row(i / sizes.sample_size(), channel));
   }
 }
 
 template <class T>
-__global__ void DataGradients(Sizes sizes, Gradients<T> in, const float* weight,
-                              const float* inverse_std, Scratch scratch, T* dx) {
-  const size_t count = sizes.samples * sizes.sample_size();
-  const size_t step = size_t{gridDim.x} * blockDim.x;
-  for (size_t i = ThreadIndex(); i < count; i += step) {
-    const uint32_t channel = i % sizes.channels;
-    const size_t row = i / sizes.sample_size() * sizes.groups + channel / sizes.group_channels();
-    const float deviation = ToFloat(in.x[i]) - in.mean[row];
-    dx[i] = FromFloat<T>(ToFloat(in.dy[i]) * weight[channel] * inverse_std[row] +
-                         (deviation * scratch.slope[row] + scratch.offset[row]));
-  }
+__global__ void Normalise(Sizes sizes, GroupNormForwardArgsOf<T> args) {
+  ForElements(sizes, [&](size_t i, uint32_t channel, size_t row) {
+    const float normal = (ToFloat(args.x[i]) - args.mean[row]) * args.inverse_std[row];
+    args.y[i] = FromFloat<T>(normal * args.weight[channel] + args.bias[channel]);
+  });
+}
+
+template <class T>
+__global__ void DataGradients(Sizes sizes, GroupNormBackwardArgsOf<T> args, Scratch scratch) {
+  ForElements(sizes, [&](size_t i, uint32_t channel, size_t row) {
+    const float deviation = ToFloat(args.x[i]) - args.mean[row];
+    args.dx[i] = FromFloat<T>(ToFloat(args.dy[i]) * args.weight[channel] * args.inverse_std[row] +
+                              (deviation * scratch.slope[row] + scratch.offset[row]));
+  });
 }
 
 }  // namespace
@@ -203,14 +203,12 @@ void GroupNormForward(CudaDevice& gpu, const GroupNormSpec& spec, const GroupNor
   const Sizes sizes = MakeSizes(spec, args.sample_count);
   const Scratch scratch = Carve(sizes, scratch_bytes);
   WithElement(gpu.element(), [&]<class T>() {
-    const auto* x = static_cast<const T*>(args.x);
-    LaunchSums(gpu, sizes, Deviations<T>{x, sizes}, scratch);
+    const GroupNormForwardArgsOf<T> typed = Typed<T>(args);
+    LaunchSums(gpu, sizes, Deviations<T>{typed.x, sizes}, scratch);
     Launch(gpu, OneEach(size_t{sizes.samples} * sizes.groups), dim3(kMapThreads), JoinChannels<T>,
-           sizes, x, static_cast<double>(spec.eps), static_cast<const double*>(scratch.sums),
-           args.mean, args.inverse_std);
+           sizes, typed, spec.eps, scratch.sums);
     Launch(gpu, GridSize(gpu, sizes.samples * sizes.sample_size(), 1), dim3(kMapThreads),
-           Normalise<T>, sizes, x, args.weight, args.bias, static_cast<const float*>(args.mean),
-           static_cast<const float*>(args.inverse_std), static_cast<T*>(args.y));
+           Normalise<T>, sizes, typed);
   });
 }
 
@@ -219,17 +217,14 @@ void GroupNormBackward(CudaDevice& gpu, const GroupNormSpec& spec,
   const Sizes sizes = MakeSizes(spec, args.sample_count);
   const Scratch scratch = Carve(sizes, scratch_bytes);
   WithElement(gpu.element(), [&]<class T>() {
-    const Gradients<T> gradients{static_cast<const T*>(args.x), static_cast<const T*>(args.dy),
-                                 args.mean, sizes};
-    LaunchSums(gpu, sizes, gradients, scratch);
-    Launch(gpu, OneEach(sizes.channels), dim3(kMapThreads), AddSamples, sizes,
-           static_cast<const double*>(scratch.sums), args.inverse_std, args.dweight, args.dbias);
+    const GroupNormBackwardArgsOf<T> typed = Typed<T>(args);
+    LaunchSums(gpu, sizes, Gradients<T>{typed, sizes}, scratch);
+    Launch(gpu, OneEach(sizes.channels), dim3(kMapThreads), AddSamples, sizes, args, scratch.sums);
     if (args.dx == nullptr) return;
     Launch(gpu, OneEach(size_t{sizes.samples} * sizes.groups), dim3(kMapThreads), JoinGradients,
-           sizes, args.weight, args.inverse_std, scratch);
+           sizes, args, scratch);
     Launch(gpu, GridSize(gpu, sizes.samples * sizes.sample_size(), 1), dim3(kMapThreads),
-           DataGradients<T>, sizes, gradients, args.weight, args.inverse_std, scratch,
-           static_cast<T*>(args.dx));
+           DataGradients<T>, sizes, typed, scratch);
   });
 }
 

@@ -1,5 +1,6 @@
 #include "kernels/cuda/layout.h"
 
+#include <algorithm>
 #include <span>
 #include <vector>
 
@@ -10,7 +11,7 @@
 namespace pando::cuda {
 namespace {
 
-struct Same {
+struct KeepOne {
   __device__ float operator()(const float (&x)[1]) const { return x[0]; }
 };
 
@@ -41,19 +42,17 @@ __global__ void TransposeKernel(uint32_t rows, uint32_t columns, uint32_t batch_
 }
 
 template <class In, class Out>
-void Transpose(CudaDevice& gpu, uint32_t batch_count, uint32_t rows, uint32_t columns, const In* x,
-               Out* y) {
-  constexpr uint32_t kGridDepthMax = 65535;
-  Launch(gpu,
-         dim3(DivideUp(columns, kTile), DivideUp(rows, kTile),
-              batch_count < kGridDepthMax ? batch_count : kGridDepthMax),
-         dim3(kTile, kTileRows), TransposeKernel<In, Out>, rows, columns, batch_count, x, y);
+void Transpose(CudaDevice& gpu, uint32_t batch_count, uint32_t rows, uint32_t columns,
+               const void* x, void* y) {
+  const uint32_t depth = std::min(batch_count, 65535u);  // the most that a grid has
+  Launch(gpu, dim3(DivideUp(columns, kTile), DivideUp(rows, kTile), depth), dim3(kTile, kTileRows),
+         TransposeKernel<In, Out>, rows, columns, batch_count, x, y);
 }
 
 template <class In, class Out>
 void Convert(CudaDevice& gpu, size_t count, const In* x, Out* y) {
-  if (IsAligned(x) && IsAligned(y)) return Map(gpu, count, Inputs<In, 1>{x}, y, Same());
-  MapUnaligned<1>(gpu, count, Inputs<In, 1>{x}, y, Same());
+  if (IsAligned(x) && IsAligned(y)) return Map<kPackWidth<float>>(gpu, count, KeepOne(), y, x);
+  Map<1>(gpu, count, KeepOne(), y, x);
 }
 
 // Filters have so few taps that a tile of the transposition would be mostly empty. A block handles
@@ -214,7 +213,7 @@ __global__ void CopyValues(size_t count, uint32_t copies, const float* values, T
 }
 
 template <class T>
-void ImportSamples(CudaDevice& gpu, const DeviceBatch& batch, uint32_t channels, T* x) {
+void ImportSamples(CudaDevice& gpu, const DeviceBatch& batch, uint32_t channels, void* x) {
   const uint32_t copies = channels / batch.shape.channels;
   const size_t count = batch.sample_count * batch.shape.size();
   if (batch.moves != nullptr) {
@@ -245,44 +244,43 @@ void ToFloats(CudaDevice& gpu, size_t count, const void* x, float* y) {
   WithElement(gpu.element(), [&]<class T>() { Convert(gpu, count, static_cast<const T*>(x), y); });
 }
 
-void FilterToElements(CudaDevice& gpu, uint32_t out, uint32_t channels, uint32_t taps,
-                      const float* x, void* y) {
-  if (taps == 1 || channels == 1) return ToElements(gpu, size_t{out} * channels * taps, x, y);
+void FilterToElements(CudaDevice& gpu, const Conv2dSpec& spec, const float* x, void* y) {
+  const uint32_t out = spec.out_channels, channels = spec.input.channels / spec.groups,
+                 taps = spec.kernel * spec.kernel;
+  if (taps == 1 || channels == 1) return ToElements(gpu, spec.weight_size(), x, y);
   WithElement(gpu.element(), [&]<class T>() {
-    if (taps > kFilterTaps) return Transpose(gpu, out, channels, taps, x, static_cast<T*>(y));
+    if (taps > kFilterTaps) return Transpose<float, T>(gpu, out, channels, taps, x, y);
     Launch(gpu, dim3(out, DivideUp(channels, kFilterChannels)), dim3(kMapThreads), TapsOutside<T>,
-           channels, taps, x, static_cast<T*>(y));
+           channels, taps, x, y);
   });
 }
 
-void FilterToFloats(CudaDevice& gpu, uint32_t out, uint32_t channels, uint32_t taps, const void* x,
-                    float* y) {
-  if (taps == 1 || channels == 1) return ToFloats(gpu, size_t{out} * channels * taps, x, y);
+void FilterToFloats(CudaDevice& gpu, const Conv2dSpec& spec, const void* x, float* y) {
+  const uint32_t out = spec.out_channels, channels = spec.input.channels / spec.groups,
+                 taps = spec.kernel * spec.kernel;
+  if (taps == 1 || channels == 1) return ToFloats(gpu, spec.weight_size(), x, y);
   WithElement(gpu.element(), [&]<class T>() {
-    const auto* from = static_cast<const T*>(x);
-    if (taps > kFilterTaps) return Transpose(gpu, out, taps, channels, from, y);
+    if (taps > kFilterTaps) return Transpose<T, float>(gpu, out, taps, channels, x, y);
     Launch(gpu, dim3(out, DivideUp(channels, kFilterChannels)), dim3(kMapThreads), TapsInside<T>,
-           channels, taps, from, y);
+           channels, taps, x, y);
   });
 }
 
 void TransposeFloats(CudaDevice& gpu, uint32_t rows, uint32_t columns, const float* x, float* y) {
-  Transpose(gpu, 1, rows, columns, x, y);
+  Transpose<float, float>(gpu, 1, rows, columns, x, y);
 }
 
 void FlattenForward(CudaDevice& gpu, uint32_t sample_count, const SampleShape& shape, const void* x,
                     void* y) {
   WithElement(gpu.element(), [&]<class T>() {
-    Transpose(gpu, sample_count, shape.height * shape.width, shape.channels,
-              static_cast<const T*>(x), static_cast<T*>(y));
+    Transpose<T, T>(gpu, sample_count, shape.height * shape.width, shape.channels, x, y);
   });
 }
 
 void FlattenBackward(CudaDevice& gpu, uint32_t sample_count, const SampleShape& shape,
                      const void* dy, void* dx) {
   WithElement(gpu.element(), [&]<class T>() {
-    Transpose(gpu, sample_count, shape.channels, shape.height * shape.width,
-              static_cast<const T*>(dy), static_cast<T*>(dx));
+    Transpose<T, T>(gpu, sample_count, shape.channels, shape.height * shape.width, dy, dx);
   });
 }
 
@@ -301,8 +299,7 @@ void ImportBatch(CudaDevice& gpu, const DeviceBatch& batch, uint32_t channels, v
                  int32_t* labels) {
   PANDO_CUDA_CHECK(cudaMemcpyAsync(labels, batch.labels, batch.sample_count * sizeof(int32_t),
                                    cudaMemcpyDeviceToDevice, gpu.stream()));
-  WithElement(gpu.element(),
-              [&]<class T>() { ImportSamples(gpu, batch, channels, static_cast<T*>(x)); });
+  WithElement(gpu.element(), [&]<class T>() { ImportSamples<T>(gpu, batch, channels, x); });
 }
 
 void ExportFloats(CudaDevice& gpu, size_t count, const void* x, float* host) {

@@ -1,24 +1,24 @@
-// Linear layers on the GPU: cuBLASLt's products, with bias and relu in forward.
+// Linear layers on the GPU: cuBLASLt's products, with bias and relu in forward; and the sums for
+// gradients of biases.
 #include "kernels/cuda/cuda_device.h"
 #include "kernels/cuda/cuda_ops.h"
-#include "kernels/cuda/depthwise.h"
 #include "kernels/cuda/element.h"
 #include "kernels/cuda/layout.h"
 #include "kernels/cuda/map.h"
 #include "kernels/cuda/reduce.h"
-#include "kernels/cuda/scratch.h"
 
 namespace pando::cuda {
 namespace {
 
 struct Scratch {
-  std::byte* weight;    // elements; the next array too
-  std::byte* bias;      // [out]
-  std::byte* run_sums;  // for dbias
-  std::byte* dweight;   // floats, if the gradient's array is not aligned as the library needs
+  void* weight;    // elements; the next array too
+  void* bias;      // [out]
+  void* run_sums;  // for dbias
+  void* dweight;   // floats, if the gradient's array is not aligned as the library needs
+  size_t used_bytes;
 };
 
-Scratch Carve(CudaDevice& gpu, const LinearSpec& spec, ScratchCarver& carver) {
+Scratch Carve(CudaDevice& gpu, const LinearSpec& spec, ScratchCarver carver) {
   const size_t element = ElementBytes(gpu.element());
   const size_t weights = size_t{spec.in_features} * spec.out_features;
   Scratch s{};
@@ -26,6 +26,7 @@ Scratch Carve(CudaDevice& gpu, const LinearSpec& spec, ScratchCarver& carver) {
   s.bias = carver.Take(spec.out_features * element);
   s.run_sums = carver.Take(RunSumsBytes(spec.out_features, kPackWidth<Bfloat16>, 1));
   s.dweight = carver.Take(weights * sizeof(float));
+  s.used_bytes = carver.used_bytes();
   return s;
 }
 
@@ -34,18 +35,37 @@ void WeightToElements(CudaDevice& gpu, const LinearSpec& spec, const float* weig
   ToElements(gpu, size_t{spec.in_features} * spec.out_features, weight, s.weight);
 }
 
+template <class T, int kWidth>
+struct Elements {
+  const T* x;
+  uint32_t channels;
+
+  __device__ void Begin(uint32_t channel) { x += channel; }
+  __device__ void Add(size_t pixel, float (&sums)[1][kWidth]) const {
+    float values[kWidth];
+    LoadFloats<kWidth>(x + pixel * channels, values);
+    for (int k = 0; k < kWidth; ++k) sums[0][k] += values[k];
+  }
+};
+
 }  // namespace
 
+void SumElements(CudaDevice& gpu, size_t pixels, uint32_t channels, const void* x, float* sums,
+                 void* run_sums) {
+  WithPacks(gpu.element(), channels, [&]<class T, int kWidth>() {
+    SumColumns<1, kWidth>(gpu, pixels, channels,
+                          Elements<T, kWidth>{static_cast<const T*>(x), channels},
+                          StoreTotals<1>{sums, channels}, static_cast<float*>(run_sums));
+  });
+}
+
 size_t LinearScratchBytes(CudaDevice& gpu, const LinearSpec& spec, uint32_t) {
-  ScratchCarver counter;
-  Carve(gpu, spec, counter);
-  return counter.used_bytes();
+  return Carve(gpu, spec, {}).used_bytes;
 }
 
 void LinearForward(CudaDevice& gpu, const LinearSpec& spec, const LinearForwardArgs& args,
                    std::span<std::byte> scratch) {
-  ScratchCarver carver(scratch);
-  const Scratch s = Carve(gpu, spec, carver);
+  const Scratch s = Carve(gpu, spec, scratch);
   WeightToElements(gpu, spec, args.weight, s);
   if (args.bias != nullptr) ToElements(gpu, spec.out_features, args.bias, s.bias);
   gpu.matrices().Run({.rows = args.sample_count,
@@ -59,21 +79,19 @@ void LinearForward(CudaDevice& gpu, const LinearSpec& spec, const LinearForwardA
 
 void LinearBackward(CudaDevice& gpu, const LinearSpec& spec, const LinearBackwardArgs& args,
                     std::span<std::byte> scratch) {
-  ScratchCarver carver(scratch);
-  const Scratch s = Carve(gpu, spec, carver);
+  const Scratch s = Carve(gpu, spec, scratch);
   const size_t outputs = size_t{args.sample_count} * spec.out_features;
-  if (spec.relu) ReluBackward(gpu, outputs, args.y, args.dy, args.dy);
+  if (spec.relu) ActivationBackward(gpu, outputs, args.y, Activation::kRelu, args.dy, args.dy);
   if (args.dbias != nullptr) {
     SumElements(gpu, args.sample_count, spec.out_features, args.dy, args.dbias, s.run_sums);
   }
-  void* const dweight =
-      IsAligned(args.dweight) ? args.dweight : reinterpret_cast<float*>(s.dweight);
+  void* const dweight = IsAligned(args.dweight) ? args.dweight : s.dweight;
   gpu.matrices().Run({.rows = spec.out_features,  // dweight = dyᵀ · x
                       .cols = spec.in_features,
                       .depth = args.sample_count,
                       .a_transposed = true,
                       .is_float = true},
-                     {.a = args.dy, .b = args.x, .bias = nullptr, .c = dweight});
+                     {.a = args.dy, .b = args.x, .c = dweight});
   const size_t weights = size_t{spec.in_features} * spec.out_features;
   if (dweight != args.dweight) {
     PANDO_CUDA_CHECK(cudaMemcpyAsync(args.dweight, dweight, weights * sizeof(float),
@@ -84,7 +102,7 @@ void LinearBackward(CudaDevice& gpu, const LinearSpec& spec, const LinearBackwar
   gpu.matrices().Run({.rows = args.sample_count,  // dx = dy · weight
                       .cols = spec.in_features,
                       .depth = spec.out_features},
-                     {.a = args.dy, .b = s.weight, .bias = nullptr, .c = args.dx});
+                     {.a = args.dy, .b = s.weight, .c = args.dx});
 }
 
 }  // namespace pando::cuda

@@ -74,33 +74,31 @@ __global__ void ScoreSamples(uint32_t sample_count, uint32_t classes, float labe
 
 constexpr uint32_t kAddThreads = 256;
 
+struct Totals {  // as CrossEntropyScore
+  double loss;
+  uint32_t correct, top5;
+  __device__ void Add(const Totals& more) {
+    loss += more.loss;
+    correct += more.correct;
+    top5 += more.top5;
+  }
+};
+
 // One block.
 __global__ void AddScores(uint32_t sample_count, const SampleScore* scores,
                           CrossEntropyScore* total) {
-  __shared__ double losses[kAddThreads];
-  __shared__ uint32_t corrects[kAddThreads];
-  __shared__ uint32_t top5s[kAddThreads];
-  double loss = 0;
-  uint32_t correct = 0, top5 = 0;
+  __shared__ Totals totals[kAddThreads];
+  Totals& own = totals[threadIdx.x];
+  own = {};
   for (uint32_t s = threadIdx.x; s < sample_count; s += kAddThreads) {
-    loss += scores[s].loss;
-    correct += scores[s].classes_ahead == 0;
-    top5 += scores[s].classes_ahead < 5;
+    const uint32_t ahead = scores[s].classes_ahead;
+    own.Add({scores[s].loss, ahead == 0, ahead < 5});
   }
-  losses[threadIdx.x] = loss;
-  corrects[threadIdx.x] = correct;
-  top5s[threadIdx.x] = top5;
   for (uint32_t half = kAddThreads / 2; half > 0; half /= 2) {
     __syncthreads();
-    if (threadIdx.x >= half) continue;
-    losses[threadIdx.x] += losses[threadIdx.x + half];
-    corrects[threadIdx.x] += corrects[threadIdx.x + half];
-    top5s[threadIdx.x] += top5s[threadIdx.x + half];
+    if (threadIdx.x < half) own.Add(totals[threadIdx.x + half]);
   }
-  if (threadIdx.x != 0) return;
-  total->loss_sum = losses[0];
-  total->correct_count = corrects[0];
-  total->top5_count = top5s[0];
+  if (threadIdx.x == 0) *total = {own.loss, own.correct, own.top5};
 }
 
 __global__ void ScoreToFloatsKernel(const CrossEntropyScore* score, float* loss_and_correct) {
@@ -124,12 +122,10 @@ void SoftmaxCrossEntropy(CudaDevice& gpu, const CrossEntropyArgs& args,
   WithElement(gpu.element(), [&]<class T>() {
     Launch(gpu, dim3(DivideUp(args.sample_count, kSamplesPerBlock)), dim3(kWarp, kSamplesPerBlock),
            ScoreSamples<T>, args.sample_count, args.class_count, 1.0f - args.label_smoothing,
-           args.label_smoothing / static_cast<float>(args.class_count),
-           static_cast<const T*>(args.logits), args.labels, args.gradient_scale,
-           static_cast<T*>(args.dlogits), scores);
+           args.label_smoothing / static_cast<float>(args.class_count), args.logits, args.labels,
+           args.gradient_scale, args.dlogits, scores);
   });
-  Launch(gpu, dim3(1), dim3(kAddThreads), AddScores, args.sample_count,
-         static_cast<const SampleScore*>(scores), args.score);
+  Launch(gpu, dim3(1), dim3(kAddThreads), AddScores, args.sample_count, scores, args.score);
 }
 
 }  // namespace pando::cuda

@@ -1,21 +1,18 @@
 // Source: NVIDIA's cuBLAS documentation, "Using the cuBLASLt API".
 #include "kernels/cuda/matrix_library.h"
 
+#include <cublasLt.h>
+
 #include <array>
 #include <map>
-#include <tuple>
 
 #include "common/check.h"
-#include "kernels/cuda/check.h"
-#include "kernels/cuda/cublas_api.h"
+#include "kernels/cuda/runtime.h"
+#include "kernels/runtime_library.h"
 
 // As PANDO_CUDA_CHECK, for cuBLASLt's calls, in scopes that have `api`.
-#define PANDO_CUBLAS_CHECK(call)                                                               \
-  do {                                                                                         \
-    const cublasStatus_t pando_status = (call);                                                \
-    if (pando_status != CUBLAS_STATUS_SUCCESS)                                                 \
-      ::pando::cuda::CudaFailed(#call, api.GetStatusString(pando_status), __FILE__, __LINE__); \
-  } while (false)
+#define PANDO_CUBLAS_CHECK(call) \
+  PANDO_STATUS_CHECK(call, #call, CUBLAS_STATUS_SUCCESS, api.GetStatusString)
 
 namespace pando::cuda {
 namespace {
@@ -23,16 +20,35 @@ namespace {
 constexpr size_t kWorkspaceBytes = size_t{32} << 20;  // NVIDIA's advice for Hopper
 constexpr uint32_t kAlignmentBytes = 16;
 
+struct CublasApi : RuntimeLibrary {
+  decltype(cublasLtGetVersion)* GetVersion = Find("cublasLtGetVersion");
+  decltype(cublasLtCreate)* Create = Find("cublasLtCreate");
+  decltype(cublasLtDestroy)* Destroy = Find("cublasLtDestroy");
+  decltype(cublasLtGetStatusString)* GetStatusString = Find("cublasLtGetStatusString");
+  decltype(cublasLtMatrixLayoutCreate)* LayoutCreate = Find("cublasLtMatrixLayoutCreate");
+  decltype(cublasLtMatrixLayoutDestroy)* LayoutDestroy = Find("cublasLtMatrixLayoutDestroy");
+  decltype(cublasLtMatmulDescCreate)* DescCreate = Find("cublasLtMatmulDescCreate");
+  decltype(cublasLtMatmulDescDestroy)* DescDestroy = Find("cublasLtMatmulDescDestroy");
+  decltype(cublasLtMatmulDescSetAttribute)* DescSetAttribute =
+      Find("cublasLtMatmulDescSetAttribute");
+  decltype(cublasLtMatmulPreferenceCreate)* PreferenceCreate =
+      Find("cublasLtMatmulPreferenceCreate");
+  decltype(cublasLtMatmulPreferenceDestroy)* PreferenceDestroy =
+      Find("cublasLtMatmulPreferenceDestroy");
+  decltype(cublasLtMatmulPreferenceSetAttribute)* PreferenceSetAttribute =
+      Find("cublasLtMatmulPreferenceSetAttribute");
+  decltype(cublasLtMatmulAlgoGetHeuristic)* AlgoGetHeuristic =
+      Find("cublasLtMatmulAlgoGetHeuristic");
+  decltype(cublasLtMatmul)* Matmul = Find("cublasLtMatmul");
+};
+
+Result<CublasApi> LoadCublas() {
+  return LoadFunctions<CublasApi>({"libcublasLt.so.13", "libcublasLt.so.12"});
+}
+
 cudaDataType_t DataType(ElementType element) {
-  switch (element) {
-    case ElementType::kBfloat16:
-      return CUDA_R_16BF;
-    case ElementType::kFloat16:
-      return CUDA_R_16F;
-    case ElementType::kFloat32:
-      break;
-  }
-  return CUDA_R_32F;
+  constexpr std::array kTypes{CUDA_R_32F, CUDA_R_16BF, CUDA_R_16F};
+  return kTypes.at(static_cast<size_t>(element));
 }
 
 cublasLtMatrixLayout_t MakeLayout(const CublasApi& api, cudaDataType_t type, uint64_t rows,
@@ -117,11 +133,6 @@ void Destroy(const CublasApi& api, const Plan& plan) {
   PANDO_CUBLAS_CHECK(api.DescDestroy(plan.operation));
 }
 
-auto ProductKey(const Product& p) {
-  return std::tuple(p.rows, p.cols, p.depth, p.a_transposed, p.b_transposed, p.is_float, p.has_bias,
-                    p.has_relu);
-}
-
 }  // namespace
 
 struct MatrixLibrary::Impl {
@@ -131,7 +142,7 @@ struct MatrixLibrary::Impl {
     PANDO_CUDA_CHECK(cudaMalloc(&workspace, kWorkspaceBytes));
   }
   ~Impl() {
-    for (const auto& [key, plan] : plans) Destroy(api, plan);
+    for (const auto& [product, plan] : plans) Destroy(api, plan);
     PANDO_CUDA_CHECK(cudaFree(workspace));
     PANDO_CUBLAS_CHECK(api.Destroy(handle));
   }
@@ -141,7 +152,7 @@ struct MatrixLibrary::Impl {
   const cudaStream_t stream;
   cublasLtHandle_t handle = nullptr;
   void* workspace = nullptr;
-  std::map<decltype(ProductKey({})), Plan> plans;
+  std::map<Product, Plan> plans;
 };
 
 Result<std::unique_ptr<MatrixLibrary>> MatrixLibrary::Open(const CudaOptions& options,
@@ -160,10 +171,10 @@ MatrixLibrary::~MatrixLibrary() = default;
 
 void MatrixLibrary::Run(const Product& product, const ProductArrays& arrays) {
   const CublasApi& api = impl_->api;
-  auto it = impl_->plans.find(ProductKey(product));
+  auto it = impl_->plans.find(product);
   if (it == impl_->plans.end()) {
     const Plan plan = MakePlan(api, impl_->handle, impl_->options, product);
-    it = impl_->plans.emplace(ProductKey(product), plan).first;
+    it = impl_->plans.emplace(product, plan).first;
   }
   const Plan& plan = it->second;
   if (product.has_bias) {

@@ -5,6 +5,7 @@
 
 #include <cuda_runtime.h>
 
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -25,6 +26,7 @@ struct Product {
   bool is_float = false;      // c has floats, else elements
   bool has_bias = false;      // elements, [cols], added to each row
   bool has_relu = false;      // then negative values become 0
+  auto operator<=>(const Product&) const = default;
 };
 
 struct ProductArrays {

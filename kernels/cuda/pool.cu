@@ -46,6 +46,9 @@ struct Windows {
   Axis columns;
   uint32_t channels;
   float fixed_scale;  // 1 / pixels of a window; 0: the actual number
+
+  __device__ uint32_t in_size() const { return rows.size * columns.size * channels; }
+  __device__ uint32_t out_size() const { return rows.count * columns.count * channels; }
   __device__ float Scale(const Range& y, const Range& x) const {
     if (fixed_scale != 0.0f) return fixed_scale;
     return 1.0f / static_cast<float>((y.last - y.first) * (x.last - x.first));
@@ -66,153 +69,99 @@ Windows<AdaptiveWindows> MakeWindows(const AdaptivePool2dSpec& spec) {
           0.0f};
 }
 
-// The i-th place of [height, width, columns], with columns of kWidth channels each.
+// What a thread makes of the block row's sample: kWidth channels of one pixel of the result.
 struct Place {
+  uint32_t index;  // of the first one's element
   uint32_t y, x, channel;
 };
 template <int kWidth>
-__device__ Place FindPlace(uint32_t i, uint32_t width, uint32_t channels) {
-  const uint32_t columns = channels / kWidth;
-  return {i / columns / width, i / columns % width, i % columns * kWidth};
+__device__ Place FindPlace(uint32_t width, uint32_t channels) {
+  const uint32_t index = IndexInSample() * kWidth, pixel = index / channels;
+  return {index, pixel / width, pixel % width, index % channels};
 }
 
-// One block row per sample; one thread has kWidth channels of a pixel of the result.
+// Calls f(y, x) for each pixel, row by row.
+template <class F>
+__device__ void ForEach(Range rows, Range columns, F f) {
+  for (uint32_t y = rows.first; y < rows.last; ++y) {
+    for (uint32_t x = columns.first; x < columns.last; ++x) f(y, x);
+  }
+}
+
 template <class T, int kWidth>
 __global__ void MaxForward(Windows<FixedWindows> windows, const T* x, T* y, int32_t* argmax) {
-  const uint32_t in_size = windows.rows.size * windows.columns.size * windows.channels;
-  const uint32_t out_size = windows.rows.count * windows.columns.count * windows.channels;
-  x += size_t{blockIdx.y} * in_size;
-  y += size_t{blockIdx.y} * out_size;
-  argmax += size_t{blockIdx.y} * out_size;
-  for (uint32_t i = blockIdx.x * blockDim.x + threadIdx.x; i < out_size / kWidth;
-       i += gridDim.x * blockDim.x) {
-    const Place at = FindPlace<kWidth>(i, windows.columns.count, windows.channels);
-    const Range rows = windows.rows.Pixels(at.y), columns = windows.columns.Pixels(at.x);
-    float largest[kWidth] = {};
-    Pack<int32_t, kWidth> where;
-    for (int k = 0; k < kWidth; ++k) where.at[k] = -1;
-    for (uint32_t py = rows.first; py < rows.last; ++py) {
-      for (uint32_t px = columns.first; px < columns.last; ++px) {
-        const uint32_t pixel = py * windows.columns.size + px;
-        float values[kWidth];
-        LoadFloats<kWidth>(x + pixel * windows.channels + at.channel, values);
-        for (int k = 0; k < kWidth; ++k) {
-          if (where.at[k] >= 0 && !(values[k] > largest[k])) continue;
-          largest[k] = values[k];
-          where.at[k] = static_cast<int32_t>(pixel);
-        }
-      }
+  const Place at = FindPlace<kWidth>(windows.columns.count, windows.channels);
+  if (at.index >= windows.out_size()) return;
+  x += size_t{blockIdx.y} * windows.in_size() + at.channel;
+  const size_t to = size_t{blockIdx.y} * windows.out_size() + at.index;
+  float largest[kWidth] = {};
+  Pack<int32_t, kWidth> where;
+  for (int k = 0; k < kWidth; ++k) where.at[k] = -1;
+  ForEach(windows.rows.Pixels(at.y), windows.columns.Pixels(at.x), [&](uint32_t py, uint32_t px) {
+    const uint32_t pixel = py * windows.columns.size + px;
+    float values[kWidth];
+    LoadFloats<kWidth>(x + pixel * windows.channels, values);
+    for (int k = 0; k < kWidth; ++k) {
+      if (where.at[k] >= 0 && !(values[k] > largest[k])) continue;
+      largest[k] = values[k];
+      where.at[k] = static_cast<int32_t>(pixel);
     }
-    StoreFloats<kWidth>(largest, y + i * kWidth);
-    StorePack(where, argmax + i * kWidth);
-  }
+  });
+  StoreFloats<kWidth>(largest, y + to);
+  StorePack(where, argmax + to);
 }
 
 template <class T, int kWidth>
 __global__ void MaxBackward(Windows<FixedWindows> windows, const int32_t* argmax, const T* dy,
                             T* dx) {
-  const uint32_t in_size = windows.rows.size * windows.columns.size * windows.channels;
-  const uint32_t out_size = windows.rows.count * windows.columns.count * windows.channels;
-  dx += size_t{blockIdx.y} * in_size;
-  dy += size_t{blockIdx.y} * out_size;
-  argmax += size_t{blockIdx.y} * out_size;
-  for (uint32_t i = blockIdx.x * blockDim.x + threadIdx.x; i < in_size / kWidth;
-       i += gridDim.x * blockDim.x) {
-    const Place at = FindPlace<kWidth>(i, windows.columns.size, windows.channels);
-    const Range rows = windows.rows.Windows(at.y), columns = windows.columns.Windows(at.x);
-    const auto self = static_cast<int32_t>(at.y * windows.columns.size + at.x);
-    float sums[kWidth] = {};
-    for (uint32_t wy = rows.first; wy < rows.last; ++wy) {
-      for (uint32_t wx = columns.first; wx < columns.last; ++wx) {
-        const uint32_t from = (wy * windows.columns.count + wx) * windows.channels + at.channel;
-        float values[kWidth];
-        LoadFloats<kWidth>(dy + from, values);
-        const Pack<int32_t, kWidth> chosen = LoadPack<kWidth>(argmax + from);
-        for (int k = 0; k < kWidth; ++k) {
-          if (chosen.at[k] == self) sums[k] += values[k];
-        }
-      }
+  const Place at = FindPlace<kWidth>(windows.columns.size, windows.channels);
+  if (at.index >= windows.in_size()) return;
+  const size_t first = size_t{blockIdx.y} * windows.out_size() + at.channel;
+  const auto self = static_cast<int32_t>(at.y * windows.columns.size + at.x);
+  float sums[kWidth] = {};
+  ForEach(windows.rows.Windows(at.y), windows.columns.Windows(at.x), [&](uint32_t wy, uint32_t wx) {
+    const uint32_t window = (wy * windows.columns.count + wx) * windows.channels;
+    float values[kWidth];
+    LoadFloats<kWidth>(dy + first + window, values);
+    const Pack<int32_t, kWidth> chosen = LoadPack<kWidth>(argmax + first + window);
+    for (int k = 0; k < kWidth; ++k) {
+      if (chosen.at[k] == self) sums[k] += values[k];
     }
-    StoreFloats<kWidth>(sums, dx + i * kWidth);
-  }
-}
-
-template <class T, int kWidth, class Axis>
-__global__ void AverageForward(Windows<Axis> windows, const T* x, T* y) {
-  const uint32_t in_size = windows.rows.size * windows.columns.size * windows.channels;
-  const uint32_t out_size = windows.rows.count * windows.columns.count * windows.channels;
-  x += size_t{blockIdx.y} * in_size;
-  y += size_t{blockIdx.y} * out_size;
-  for (uint32_t i = blockIdx.x * blockDim.x + threadIdx.x; i < out_size / kWidth;
-       i += gridDim.x * blockDim.x) {
-    const Place at = FindPlace<kWidth>(i, windows.columns.count, windows.channels);
-    const Range rows = windows.rows.Pixels(at.y), columns = windows.columns.Pixels(at.x);
-    float sums[kWidth] = {};
-    for (uint32_t py = rows.first; py < rows.last; ++py) {
-      for (uint32_t px = columns.first; px < columns.last; ++px) {
-        float values[kWidth];
-        LoadFloats<kWidth>(x + (py * windows.columns.size + px) * windows.channels + at.channel,
-                           values);
-        for (int k = 0; k < kWidth; ++k) sums[k] += values[k];
-      }
-    }
-    const float scale = windows.Scale(rows, columns);
-    for (int k = 0; k < kWidth; ++k) sums[k] *= scale;
-    StoreFloats<kWidth>(sums, y + i * kWidth);
-  }
-}
-
-template <class T, int kWidth, class Axis>
-__global__ void AverageBackward(Windows<Axis> windows, const T* dy, T* dx) {
-  const uint32_t in_size = windows.rows.size * windows.columns.size * windows.channels;
-  const uint32_t out_size = windows.rows.count * windows.columns.count * windows.channels;
-  dx += size_t{blockIdx.y} * in_size;
-  dy += size_t{blockIdx.y} * out_size;
-  for (uint32_t i = blockIdx.x * blockDim.x + threadIdx.x; i < in_size / kWidth;
-       i += gridDim.x * blockDim.x) {
-    const Place at = FindPlace<kWidth>(i, windows.columns.size, windows.channels);
-    const Range rows = windows.rows.Windows(at.y), columns = windows.columns.Windows(at.x);
-    float sums[kWidth] = {};
-    for (uint32_t wy = rows.first; wy < rows.last; ++wy) {
-      for (uint32_t wx = columns.first; wx < columns.last; ++wx) {
-        const float scale = windows.Scale(windows.rows.Pixels(wy), windows.columns.Pixels(wx));
-        float values[kWidth];
-        LoadFloats<kWidth>(dy + (wy * windows.columns.count + wx) * windows.channels + at.channel,
-                           values);
-        for (int k = 0; k < kWidth; ++k) sums[k] += values[k] * scale;
-      }
-    }
-    StoreFloats<kWidth>(sums, dx + i * kWidth);
-  }
-}
-
-// Calls f.template operator()<T, kWidth>().
-template <class F>
-void WithPacks(CudaDevice& gpu, uint32_t channels, F&& f) {
-  WithElement(gpu.element(), [&]<class T>() {
-    WithWidth<T>(channels, [&]<int kWidth>() { f.template operator()<T, kWidth>(); });
   });
+  StoreFloats<kWidth>(sums, dx + size_t{blockIdx.y} * windows.in_size() + at.index);
 }
 
-template <class Spec>
-void LaunchAverageForward(CudaDevice& gpu, const Spec& spec, uint32_t sample_count, const void* x,
-                          void* y) {
-  WithPacks(gpu, spec.input.channels, [&]<class T, int kWidth>() {
-    const auto windows = MakeWindows(spec);
-    Launch(gpu, SampleGrid(spec.output().size(), kWidth, sample_count), dim3(kMapThreads),
-           AverageForward<T, kWidth, decltype(windows.rows)>, windows, static_cast<const T*>(x),
-           static_cast<T*>(y));
+// A window's average of its pixels; or backward a pixel's part of its windows' gradients.
+template <class T, int kWidth, bool kBackward, class Axis>
+__global__ void Average(Windows<Axis> windows, const T* from, T* to) {
+  const Axis &rows = windows.rows, &columns = windows.columns;
+  const uint32_t in_size = windows.in_size(), out_size = windows.out_size();
+  const Place at = FindPlace<kWidth>(kBackward ? columns.size : columns.count, windows.channels);
+  if (at.index >= (kBackward ? in_size : out_size)) return;
+  from += size_t{blockIdx.y} * (kBackward ? out_size : in_size) + at.channel;
+  const Range from_rows = kBackward ? rows.Windows(at.y) : rows.Pixels(at.y);
+  const Range from_columns = kBackward ? columns.Windows(at.x) : columns.Pixels(at.x);
+  const uint32_t from_width = kBackward ? columns.count : columns.size;
+  float sums[kWidth] = {};
+  ForEach(from_rows, from_columns, [&](uint32_t y, uint32_t x) {
+    float values[kWidth];
+    LoadFloats<kWidth>(from + (y * from_width + x) * windows.channels, values);
+    const float scale = kBackward ? windows.Scale(rows.Pixels(y), columns.Pixels(x)) : 1.0f;
+    for (int k = 0; k < kWidth; ++k) sums[k] += values[k] * scale;
   });
+  const float scale = kBackward ? 1.0f : windows.Scale(from_rows, from_columns);
+  for (int k = 0; k < kWidth; ++k) sums[k] *= scale;
+  StoreFloats<kWidth>(sums, to + size_t{blockIdx.y} * (kBackward ? in_size : out_size) + at.index);
 }
 
-template <class Spec>
-void LaunchAverageBackward(CudaDevice& gpu, const Spec& spec, uint32_t sample_count, const void* dy,
-                           void* dx) {
-  WithPacks(gpu, spec.input.channels, [&]<class T, int kWidth>() {
-    const auto windows = MakeWindows(spec);
-    Launch(gpu, SampleGrid(spec.input.size(), kWidth, sample_count), dim3(kMapThreads),
-           AverageBackward<T, kWidth, decltype(windows.rows)>, windows, static_cast<const T*>(dy),
-           static_cast<T*>(dx));
+template <bool kBackward, class Spec>
+void LaunchAverage(CudaDevice& gpu, const Spec& spec, uint32_t sample_count, const void* from,
+                   void* to) {
+  const auto windows = MakeWindows(spec);
+  const size_t size = kBackward ? spec.input.size() : spec.output().size();
+  WithPacks(gpu.element(), spec.input.channels, [&]<class T, int kWidth>() {
+    Launch(gpu, SampleGrid(size, kWidth, sample_count), dim3(kMapThreads),
+           Average<T, kWidth, kBackward, decltype(windows.rows)>, windows, from, to);
   });
 }
 
@@ -220,37 +169,35 @@ void LaunchAverageBackward(CudaDevice& gpu, const Spec& spec, uint32_t sample_co
 
 void MaxPoolForward(CudaDevice& gpu, const Pool2dSpec& spec, uint32_t sample_count, const void* x,
                     void* y, int32_t* argmax) {
-  WithPacks(gpu, spec.input.channels, [&]<class T, int kWidth>() {
+  WithPacks(gpu.element(), spec.input.channels, [&]<class T, int kWidth>() {
     Launch(gpu, SampleGrid(spec.output().size(), kWidth, sample_count), dim3(kMapThreads),
-           MaxForward<T, kWidth>, MakeWindows(spec), static_cast<const T*>(x), static_cast<T*>(y),
-           argmax);
+           MaxForward<T, kWidth>, MakeWindows(spec), x, y, argmax);
   });
 }
 
 void MaxPoolBackward(CudaDevice& gpu, const Pool2dSpec& spec, uint32_t sample_count,
                      const int32_t* argmax, const void* dy, void* dx) {
-  WithPacks(gpu, spec.input.channels, [&]<class T, int kWidth>() {
+  WithPacks(gpu.element(), spec.input.channels, [&]<class T, int kWidth>() {
     Launch(gpu, SampleGrid(spec.input.size(), kWidth, sample_count), dim3(kMapThreads),
-           MaxBackward<T, kWidth>, MakeWindows(spec), argmax, static_cast<const T*>(dy),
-           static_cast<T*>(dx));
+           MaxBackward<T, kWidth>, MakeWindows(spec), argmax, dy, dx);
   });
 }
 
 void AveragePoolForward(CudaDevice& gpu, const Pool2dSpec& spec, uint32_t sample_count,
                         const void* x, void* y) {
-  LaunchAverageForward(gpu, spec, sample_count, x, y);
+  LaunchAverage<false>(gpu, spec, sample_count, x, y);
 }
 void AveragePoolBackward(CudaDevice& gpu, const Pool2dSpec& spec, uint32_t sample_count,
                          const void* dy, void* dx) {
-  LaunchAverageBackward(gpu, spec, sample_count, dy, dx);
+  LaunchAverage<true>(gpu, spec, sample_count, dy, dx);
 }
 void AdaptiveAveragePoolForward(CudaDevice& gpu, const AdaptivePool2dSpec& spec,
                                 uint32_t sample_count, const void* x, void* y) {
-  LaunchAverageForward(gpu, spec, sample_count, x, y);
+  LaunchAverage<false>(gpu, spec, sample_count, x, y);
 }
 void AdaptiveAveragePoolBackward(CudaDevice& gpu, const AdaptivePool2dSpec& spec,
                                  uint32_t sample_count, const void* dy, void* dx) {
-  LaunchAverageBackward(gpu, spec, sample_count, dy, dx);
+  LaunchAverage<true>(gpu, spec, sample_count, dy, dx);
 }
 
 }  // namespace pando::cuda

@@ -56,21 +56,24 @@ inline size_t RunSumsBytes(uint32_t channels, int width, int sum_count) {
   return runs * static_cast<size_t>(sum_count) * channels * sizeof(float);
 }
 
-// `terms` is made for a thread's channels and called for every pixel:
-//   F::Terms terms = f.Begin(channel);  terms.Add(pixel, sums);   float sums[kSums][kWidth]
+// The first of the thread's channels.
+template <int kWidth>
+__device__ uint32_t ThreadChannel() {
+  return (blockIdx.y * blockDim.x + threadIdx.x) * kWidth;
+}
+
+// Each thread has its own `f`, which it begins with its channels and calls for every pixel:
+//   f.Begin(channel);  f.Add(pixel, sums);   float sums[kSums][kWidth]
 template <int kSums, int kWidth, class F>
 __global__ void SumRuns(ColumnShape shape, F f, float* run_sums) {
-  const uint32_t channel = (blockIdx.y * blockDim.x + threadIdx.x) * kWidth;
+  const uint32_t channel = ThreadChannel<kWidth>();
   const bool has_channel = channel < shape.channels;
   float sums[kSums][kWidth] = {};
   if (has_channel) {
-    auto terms = f.Begin(channel);
+    f.Begin(channel);
     const size_t first = blockIdx.x * shape.run_pixels;
-    const size_t last =
-        first + shape.run_pixels < shape.pixels ? first + shape.run_pixels : shape.pixels;
-    for (size_t pixel = first + threadIdx.y; pixel < last; pixel += blockDim.y) {
-      terms.Add(pixel, sums);
-    }
+    const size_t last = min(first + shape.run_pixels, shape.pixels);
+    for (size_t pixel = first + threadIdx.y; pixel < last; pixel += blockDim.y) f.Add(pixel, sums);
   }
   __shared__ float shared[kColumnThreads][kWidth];
   const uint32_t self = threadIdx.y * blockDim.x + threadIdx.x;
@@ -119,13 +122,31 @@ __global__ void AddRuns(uint32_t channels, uint32_t run_count, const float* run_
   if (threadIdx.y == 0 && channel < channels) f(channel, totals);
 }
 
+// finish(channel, totals) for every channel, with the sums of what `terms` adds.
 template <int kSums, int kWidth, class F, class G>
 void SumColumns(CudaDevice& gpu, size_t pixels, uint32_t channels, const F& terms, const G& finish,
                 float* run_sums) {
   const ColumnShape shape = PlanColumns(pixels, channels, kWidth);
   Launch(gpu, shape.grid_size, shape.block_size, SumRuns<kSums, kWidth, F>, shape, terms, run_sums);
   Launch(gpu, dim3(DivideUp(channels, kTotalsAcross)), dim3(kTotalsAcross, kTotalsDown),
-         AddRuns<kSums, G>, channels, shape.run_count, static_cast<const float*>(run_sums), finish);
+         AddRuns<kSums, G>, channels, shape.run_count, run_sums, finish);
 }
+
+// A finish that stores the sums.
+template <int kSums>
+struct StoreTotals {
+  float* to;  // [sum, channel]
+  uint32_t channels;
+  __device__ void operator()(uint32_t channel, const double (&totals)[kSums]) const {
+    for (int s = 0; s < kSums; ++s) {
+      to[size_t{channels} * s + channel] = static_cast<float>(totals[s]);
+    }
+  }
+};
+
+// sums[c] of elements [pixels, channels], as for a bias's gradient. run_sums: RunSumsBytes() for
+// one sum.  In linear.cu.
+void SumElements(CudaDevice& gpu, size_t pixels, uint32_t channels, const void* x, float* sums,
+                 void* run_sums);
 
 }  // namespace pando::cuda

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "kernels/cuda/check.h"
-
 namespace pando::cuda {
 
 Staging::Staging(cudaStream_t stream) : stream_(stream) {}

@@ -10,7 +10,7 @@
 #include <cstddef>
 #include <span>
 
-#include "kernels/cuda/event.h"
+#include "kernels/cuda/runtime.h"
 
 namespace pando::cuda {
 

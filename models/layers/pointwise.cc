@@ -1,6 +1,8 @@
-// Layers that compute each element alone: activations, addition; and flattening, which moves them.
+// Layers that compute each element alone: activations, addition, dropout (of single elements and of
+// whole channels); and flattening, which moves them.
 #include <fmt/format.h>
 
+#include "models/layers/support.h"
 #include "models/stage_builder.h"
 
 namespace pando {
@@ -33,7 +35,7 @@ class AddStage : public Stage {
  private:
   void PassOn(const Pass& pass, const StageBackward& a, void* dx) const {
     if (dx == nullptr || (dx == a.dy && activation_ == Activation::kNone)) return;
-    AddBackward(pass.device, shape_.size() * pass.sample_count, a.y, activation_, a.dy, dx);
+    ActivationBackward(pass.device, shape_.size() * pass.sample_count, a.y, activation_, a.dy, dx);
   }
 
   SampleShape shape_;
@@ -50,15 +52,12 @@ class ActivationStage : public Stage {
       : shape_(shape), activation_(activation) {}
   StageTraits traits() const override { return {.reads_output = true, .may_be_dy = {true}}; }
   void Forward(const Pass& pass, const StageForward& a) const override {
-    const size_t count = shape_.size() * pass.sample_count;
-    activation_ == Activation::kRelu ? ReluForward(pass.device, count, a.x[0], a.y)
-                                     : Relu6Forward(pass.device, count, a.x[0], a.y);
+    ActivationForward(pass.device, shape_.size() * pass.sample_count, a.x[0], activation_, a.y);
   }
   void Backward(const Pass& pass, const StageBackward& a) const override {
     if (a.dx[0] == nullptr) return;
-    const size_t count = shape_.size() * pass.sample_count;
-    activation_ == Activation::kRelu ? ReluBackward(pass.device, count, a.y, a.dy, a.dx[0])
-                                     : Relu6Backward(pass.device, count, a.y, a.dy, a.dx[0]);
+    ActivationBackward(pass.device, shape_.size() * pass.sample_count, a.y, activation_, a.dy,
+                       a.dx[0]);
   }
 
  private:
@@ -68,6 +67,44 @@ class ActivationStage : public Stage {
 
 std::unique_ptr<Stage> MakeActivation(StageBuilder&, const Layer& layer) {
   return std::make_unique<ActivationStage>(layer.out, RulesFor(layer.spec.kind).activation);
+}
+
+constexpr LayerKey kDropoutKeys[] = {{"p", &LayerSpec::probability}};
+
+class DropoutStage : public Stage {
+ public:
+  DropoutStage(const LayerSpec& spec, SampleShape shape)
+      : shape_(shape),
+        per_channel_(spec.kind == LayerKind::kDropout2d),
+        dropout_(spec, per_channel_ ? shape.channels : shape.size()) {}
+  StageTraits traits() const override { return {}; }
+  void Forward(const Pass& pass, const StageForward& a) const override {
+    dropout_.Draw(pass, Floats(a.kept));
+    Scale(pass, a.x[0], Floats(a.kept), a.y);
+  }
+  void Backward(const Pass& pass, const StageBackward& a) const override {
+    if (a.dx[0] != nullptr) Scale(pass, a.dy, Floats(a.kept), a.dx[0]);
+  }
+  size_t kept_bytes(uint32_t sample_count) const override { return dropout_.bytes(sample_count); }
+
+ private:
+  void Scale(const Pass& pass, const void* x, const float* factors, void* y) const {
+    const size_t count = shape_.size() * pass.sample_count;
+    if (!dropout_.IsActive(pass)) {
+      Copy(pass.device, count, x, y);
+    } else if (per_channel_) {
+      MultiplyChannels(pass.device, pass.sample_count, shape_, x, factors, y);
+    } else {
+      Multiply(pass.device, count, x, factors, y);
+    }
+  }
+  SampleShape shape_;
+  bool per_channel_;
+  DropoutMask dropout_;
+};
+
+std::unique_ptr<Stage> MakeDropout(StageBuilder&, const Layer& layer) {
+  return std::make_unique<DropoutStage>(layer.spec, layer.in);
 }
 
 Result<SampleShape> FlattenShape(const std::string&, const LayerSpec&,
@@ -105,6 +142,10 @@ const LayerRules kRelu6Rules{
     .name = "ReLU6", .activation = Activation::kRelu6, .make_stage = MakeActivation};
 const LayerRules kAddRules{
     .name = "Add", .input_count = 2, .output_shape = AddShape, .make_stage = MakeAdd};
+const LayerRules kDropoutRules{
+    .name = "Dropout", .keys = kDropoutKeys, .file_probability = 0.5f, .make_stage = MakeDropout};
+const LayerRules kDropout2dRules{
+    .name = "Dropout2d", .keys = kDropoutKeys, .file_probability = 0.5f, .make_stage = MakeDropout};
 const LayerRules kFlattenRules{.name = "Flatten",
                                .output_shape = FlattenShape,
                                .forward_flops = NoFlops,

@@ -26,10 +26,6 @@ std::string FindAveragePoolFault(const LayerSpec& spec) {
   return spec.padding > 0 ? "is an average pool, which takes no padding" : "";
 }
 
-std::string FindNoOutput(const LayerSpec& spec) {
-  return spec.out_units == 0 ? "has an output of size 0; give it at least 1" : "";
-}
-
 Result<SampleShape> WindowShape(const std::string& model, const LayerSpec& spec,
                                 std::span<const SampleShape> inputs) {
   return SlidingShape(model, spec, inputs[0], inputs[0].channels);
@@ -79,52 +75,21 @@ class MaxPoolStage : public Stage {
   Pool2dSpec spec_;
 };
 
+// Its backward reads nothing of its forward.
+template <class Spec, auto kForward, auto kBackward>
 class AveragePoolStage : public Stage {
  public:
-  explicit AveragePoolStage(const Pool2dSpec& spec) : spec_(spec) {}
+  explicit AveragePoolStage(const Spec& spec) : spec_(spec) {}
   StageTraits traits() const override { return {}; }
   void Forward(const Pass& pass, const StageForward& a) const override {
-    AveragePoolForward(pass.device, spec_, pass.sample_count, a.x[0], a.y);
+    kForward(pass.device, spec_, pass.sample_count, a.x[0], a.y);
   }
   void Backward(const Pass& pass, const StageBackward& a) const override {
-    if (a.dx[0] == nullptr) return;
-    AveragePoolBackward(pass.device, spec_, pass.sample_count, a.dy, a.dx[0]);
+    if (a.dx[0] != nullptr) kBackward(pass.device, spec_, pass.sample_count, a.dy, a.dx[0]);
   }
 
  private:
-  Pool2dSpec spec_;
-};
-
-class AdaptiveAveragePoolStage : public Stage {
- public:
-  explicit AdaptiveAveragePoolStage(const AdaptivePool2dSpec& spec) : spec_(spec) {}
-  StageTraits traits() const override { return {}; }
-  void Forward(const Pass& pass, const StageForward& a) const override {
-    AdaptiveAveragePoolForward(pass.device, spec_, pass.sample_count, a.x[0], a.y);
-  }
-  void Backward(const Pass& pass, const StageBackward& a) const override {
-    if (a.dx[0] == nullptr) return;
-    AdaptiveAveragePoolBackward(pass.device, spec_, pass.sample_count, a.dy, a.dx[0]);
-  }
-
- private:
-  AdaptivePool2dSpec spec_;
-};
-
-class GlobalAveragePoolStage : public Stage {
- public:
-  explicit GlobalAveragePoolStage(SampleShape shape) : shape_(shape) {}
-  StageTraits traits() const override { return {}; }
-  void Forward(const Pass& pass, const StageForward& a) const override {
-    GlobalAveragePoolForward(pass.device, pass.sample_count, shape_, a.x[0], a.y);
-  }
-  void Backward(const Pass& pass, const StageBackward& a) const override {
-    if (a.dx[0] == nullptr) return;
-    GlobalAveragePoolBackward(pass.device, pass.sample_count, shape_, a.dy, a.dx[0]);
-  }
-
- private:
-  SampleShape shape_;
+  Spec spec_;
 };
 
 std::unique_ptr<Stage> MakeMaxPool(StageBuilder&, const Layer& layer) {
@@ -132,15 +97,15 @@ std::unique_ptr<Stage> MakeMaxPool(StageBuilder&, const Layer& layer) {
 }
 
 std::unique_ptr<Stage> MakeAveragePool(StageBuilder&, const Layer& layer) {
-  return std::make_unique<AveragePoolStage>(PoolSpec(layer));
+  using Made = AveragePoolStage<Pool2dSpec, AveragePoolForward, AveragePoolBackward>;
+  return std::make_unique<Made>(PoolSpec(layer));
 }
 
-std::unique_ptr<Stage> MakeGlobalAveragePool(StageBuilder&, const Layer& layer) {
-  return std::make_unique<GlobalAveragePoolStage>(layer.in);
-}
-
+// The global pool too: to 1 x 1.
 std::unique_ptr<Stage> MakeAdaptiveAveragePool(StageBuilder&, const Layer& layer) {
-  return std::make_unique<AdaptiveAveragePoolStage>(AdaptivePool2dSpec{
+  using Made =
+      AveragePoolStage<AdaptivePool2dSpec, AdaptiveAveragePoolForward, AdaptiveAveragePoolBackward>;
+  return std::make_unique<Made>(AdaptivePool2dSpec{
       .input = layer.in, .out_height = layer.out.height, .out_width = layer.out.width});
 }
 
@@ -161,7 +126,7 @@ const LayerRules kAveragePool2dRules{.name = "AvgPool2d",
 const LayerRules kGlobalAveragePoolRules{.name = "GlobalAvgPool2d",
                                          .output_shape = GlobalShape,
                                          .forward_flops = CountInputs,
-                                         .make_stage = MakeGlobalAveragePool};
+                                         .make_stage = MakeAdaptiveAveragePool};
 const LayerRules kAdaptiveAveragePoolRules{.name = "AdaptiveAvgPool2d",
                                            .keys = kAdaptivePoolKeys,
                                            .find_fault = FindNoOutput,

@@ -11,19 +11,6 @@
 namespace pando {
 namespace {
 
-// The places of a layer's tensors in the flat vector.
-struct WeightAndBias {
-  size_t weight = 0;
-  size_t bias = 0;
-  bool has_bias = true;
-};
-
-WeightAndBias FindTensors(const StageBuilder& builder, const Layer& layer) {
-  WeightAndBias at{.weight = builder.Offset(layer, 0), .has_bias = layer.spec.bias};
-  if (at.has_bias) at.bias = builder.Offset(layer, 1);
-  return at;
-}
-
 // ---------------------------------------------------------------------------------------- tensors
 
 // Elements of a weight that contribute to one output or, for fan-out as PyTorch counts it, that one
@@ -61,10 +48,6 @@ void AppendWeightAndBias(const LayerSpec& spec, const SampleShape& in,
   }
   tensors->push_back(std::move(weight));
   if (spec.bias) tensors->push_back(std::move(bias));
-}
-
-std::string FindNoOutput(const LayerSpec& spec) {
-  return spec.out_units == 0 ? "has an output of size 0; give it at least 1" : "";
 }
 
 constexpr auto kUnits = LayerKey::Rule::kUnits;
@@ -106,9 +89,8 @@ uint64_t ConvFlops(const Layer& layer) {
 // With the dropout2d (null: none), 2x2 max pool and relu after it.
 class ConvStage : public Stage {
  public:
-  ConvStage(const Conv2dSpec& spec, const WeightAndBias& at, Device device,
-            const LayerSpec* dropout2d)
-      : spec_(spec), at_(at), device_(device) {
+  ConvStage(const Conv2dSpec& spec, const TensorPlaces& at, const LayerSpec* dropout2d)
+      : spec_(spec), at_(at) {
     spec_.has_channel_scale = dropout2d != nullptr;
     if (dropout2d != nullptr) dropout_.emplace(*dropout2d, spec.out_channels);
   }
@@ -147,8 +129,8 @@ class ConvStage : public Stage {
         spec_.max_pool ? FloatBytes(spec_.output().size() * sample_count) : 0;
     return FactorBytes(sample_count) + argmax_bytes;
   }
-  size_t scratch_bytes(uint32_t sample_count) const override {
-    return Conv2dScratchBytes(device_, spec_, sample_count);
+  size_t scratch_bytes(Device device, uint32_t sample_count) const override {
+    return Conv2dScratchBytes(device, spec_, sample_count);
   }
 
  private:
@@ -164,8 +146,7 @@ class ConvStage : public Stage {
   }
 
   Conv2dSpec spec_;
-  WeightAndBias at_;
-  Device device_;
+  TensorPlaces at_;
   std::optional<DropoutMask> dropout_;
 };
 
@@ -196,8 +177,7 @@ std::unique_ptr<Stage> MakeConv(StageBuilder& builder, const Layer& layer) {
     }
     builder.Join();
   }
-  return std::make_unique<ConvStage>(spec, FindTensors(builder, layer), builder.device(),
-                                     dropout2d);
+  return std::make_unique<ConvStage>(spec, builder.FindTensors(layer), dropout2d);
 }
 
 // ----------------------------------------------------------------------------------------- linear
@@ -219,8 +199,7 @@ uint64_t LinearFlops(const Layer& layer) {
 
 class LinearStage : public Stage {
  public:
-  LinearStage(const LinearSpec& spec, const WeightAndBias& at, Device device)
-      : spec_(spec), at_(at), device_(device) {}
+  LinearStage(const LinearSpec& spec, const TensorPlaces& at) : spec_(spec), at_(at) {}
   StageTraits traits() const override { return {.reads_input = true, .reads_output = spec_.relu}; }
   void Forward(const Pass& pass, const StageForward& a) const override {
     LinearForward(pass.device, spec_,
@@ -243,14 +222,13 @@ class LinearStage : public Stage {
                     .dbias = at_.has_bias ? a.gradients + at_.bias : nullptr},
                    a.scratch);
   }
-  size_t scratch_bytes(uint32_t sample_count) const override {
-    return LinearScratchBytes(device_, spec_, sample_count);
+  size_t scratch_bytes(Device device, uint32_t sample_count) const override {
+    return LinearScratchBytes(device, spec_, sample_count);
   }
 
  private:
   LinearSpec spec_;
-  WeightAndBias at_;
-  Device device_;
+  TensorPlaces at_;
 };
 
 std::unique_ptr<Stage> MakeLinear(StageBuilder& builder, const Layer& layer) {
@@ -260,7 +238,7 @@ std::unique_ptr<Stage> MakeLinear(StageBuilder& builder, const Layer& layer) {
     spec.relu = true;
     builder.Join();
   }
-  return std::make_unique<LinearStage>(spec, FindTensors(builder, layer), builder.device());
+  return std::make_unique<LinearStage>(spec, builder.FindTensors(layer));
 }
 
 }  // namespace

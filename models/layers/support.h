@@ -19,6 +19,11 @@ inline size_t FloatBytes(size_t count) {
   return (count + kSlackElements + kLineFloats - 1) / kLineFloats * kLineFloats * sizeof(float);
 }
 
+// Of layers whose output size is an option.
+inline std::string FindNoOutput(const LayerSpec& spec) {
+  return spec.out_units == 0 ? "has an output of size 0; give it at least 1" : "";
+}
+
 // A dropout layer's factors; there are none in evaluation.
 class DropoutMask {
  public:

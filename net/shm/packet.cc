@@ -39,9 +39,7 @@ bool SendPacket(int fd, const Frames& frames) {
     parts[1 + i] = {const_cast<std::byte*>(frames[i].bytes().data()), size};
     bytes += size;
   }
-  msghdr message{};
-  message.msg_iov = parts.data();
-  message.msg_iovlen = 1 + frames.size();
+  const msghdr message{.msg_iov = parts.data(), .msg_iovlen = 1 + frames.size()};
   return sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT) == static_cast<ssize_t>(bytes);
 }
 

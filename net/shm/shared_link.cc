@@ -154,9 +154,7 @@ Result<std::unique_ptr<SharedLink>> SharedLink::Accept(int listening_fd,
 bool SharedLink::SendControl(const Control& control, int descriptor) {
   iovec bytes{const_cast<Control*>(&control), sizeof(control)};
   alignas(cmsghdr) char space[CMSG_SPACE(sizeof(int))] = {};
-  msghdr message{};
-  message.msg_iov = &bytes;
-  message.msg_iovlen = 1;
+  msghdr message{.msg_iov = &bytes, .msg_iovlen = 1};
   if (descriptor >= 0) {
     message.msg_control = space;
     message.msg_controllen = sizeof(space);
@@ -195,11 +193,10 @@ bool SharedLink::ReceiveOne() {
   const auto words = std::make_shared_for_overwrite<uint64_t[]>((room + 7) / sizeof(uint64_t));
   iovec bytes{words.get(), room};
   alignas(cmsghdr) char space[CMSG_SPACE(sizeof(int))] = {};
-  msghdr message{};
-  message.msg_iov = &bytes;
-  message.msg_iovlen = 1;
-  message.msg_control = space;
-  message.msg_controllen = CMSG_LEN(sizeof(int));  // sizeof(space) has room for two
+  msghdr message{.msg_iov = &bytes,
+                 .msg_iovlen = 1,
+                 .msg_control = space,
+                 .msg_controllen = CMSG_LEN(sizeof(int))};  // sizeof(space) has room for two
   if (recvmsg(fd(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC) != static_cast<ssize_t>(room))
     return true;
   UniqueFd descriptor;

@@ -1,7 +1,6 @@
 #include "net/shm/shared_links.h"
 
 #include <algorithm>
-#include <utility>
 
 namespace pando {
 
@@ -26,15 +25,21 @@ void SharedLinks::HangUp(const LinkPeer& peer) {
   if (!line.empty()) Retire(std::move(line.mapped()));
 }
 
-void SharedLinks::HangUpAccepted() {
+// Retires the links for which is_over(line, link) is true.
+template <class IsOver>
+void SharedLinks::RetireIf(IsOver is_over) {
   for (auto it = lines_.begin(); it != lines_.end();) {
-    if (it->first.is_dialed) {
+    if (!is_over(it->first, *it->second)) {
       ++it;
     } else {
       Retire(std::move(it->second));
       it = lines_.erase(it);
     }
   }
+}
+
+void SharedLinks::HangUpAccepted() {
+  RetireIf([](const Line& line, const SharedLink&) { return !line.is_dialed; });
   for (auto& link : std::exchange(unnamed_, {})) Retire(std::move(link));
 }
 
@@ -53,11 +58,6 @@ SharedLink* SharedLinks::Find(const Line& line) const {
   return it == lines_.end() ? nullptr : it->second.get();
 }
 
-bool SharedLinks::Send(const Line& line, const Frames& message) {
-  SharedLink* link = Find(line);
-  return link != nullptr && link->Send(message);
-}
-
 // The links take turns.
 bool SharedLinks::Take(Line* line, Frames* message) {
   auto it = lines_.upper_bound(taken_);
@@ -72,20 +72,6 @@ bool SharedLinks::Take(Line* line, Frames* message) {
 
 bool SharedLinks::has_message() const {
   return std::ranges::any_of(lines_, [](const auto& line) { return line.second->has_message(); });
-}
-
-void SharedLinks::Share(const Line& line, Frames* frames) {
-  if (SharedLink* link = Find(line)) link->Share(frames);
-}
-
-SharedLink::Restored SharedLinks::Restore(const Line& line, Frames* frames) {
-  SharedLink* link = Find(line);
-  return link == nullptr ? SharedLink::Restored::kOvertaken : link->Restore(frames);
-}
-
-bool SharedLinks::shares(const Line& line) const {
-  const SharedLink* link = Find(line);
-  return link != nullptr && link->shares();
 }
 
 std::vector<LinkPeer> SharedLinks::connected() const {
@@ -118,15 +104,11 @@ bool SharedLinks::Receive(std::span<const pollfd> polled) {
   for (auto& link : retired_) receive(*link);
   if (is_dialed) Admit();
   NameAdmitted();
-  for (auto it = lines_.begin(); it != lines_.end();) {
-    if (it->second->is_usable() || it->second->has_message()) {
-      ++it;
-    } else {
-      NoteRefusal(it->first, *it->second);
-      Retire(std::move(it->second));
-      it = lines_.erase(it);
-    }
-  }
+  RetireIf([&](const Line& line, const SharedLink& link) {
+    if (link.is_usable() || link.has_message()) return false;
+    NoteRefusal(line, link);
+    return true;
+  });
   std::erase_if(retired_, [](const auto& link) { return link->is_closed(); });
   return true;
 }

@@ -8,17 +8,14 @@
 
 #include <poll.h>
 
-#include <functional>
 #include <map>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "net/shm/shared_link.h"
-#include "proto/outbox.h"
 
 namespace pando {
 
@@ -44,15 +41,11 @@ class SharedLinks {
     bool is_dialed = false;
     auto operator<=>(const Line&) const = default;
   };
-  // Never blocks. False: the message must use ZeroMQ.
-  bool Send(const Line& line, const Frames& message);
+  SharedLink* Find(const Line& line) const;  // null: there is none
   // The next message and its line; false: there is none.
   bool Take(Line* line, Frames* message);
   bool has_message() const;
 
-  void Share(const Line& line, Frames* frames);
-  SharedLink::Restored Restore(const Line& line, Frames* frames);
-  bool shares(const Line& line) const;
   std::vector<LinkPeer> connected() const;
 
   // AppendFds appends the descriptors to poll for reading. The function below is called with them
@@ -68,10 +61,11 @@ class SharedLinks {
   std::vector<Refusal> TakeRefusals() { return std::exchange(refusals_, {}); }
 
  private:
-  SharedLink* Find(const Line& line) const;
   void Admit();
   void NameAdmitted();
   void Retire(std::unique_ptr<SharedLink> link);
+  template <class IsOver>
+  void RetireIf(IsOver is_over);
   void NoteRefusal(const Line& line, const SharedLink& link);
   size_t link_count() const { return lines_.size() + unnamed_.size() + retired_.size(); }
 

@@ -1,14 +1,30 @@
 #include "net/shm/shared_pool.h"
 
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
-#include <utility>
+
+#include <fmt/format.h>
 
 #include "common/check.h"
 #include "common/mutation.h"
+#include "proto/codec.h"
 
 namespace pando {
 namespace {
+
+constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+
+Status NoSegment(const char* what) {
+  return Unavailable(fmt::format("no shared memory: {}: {}", what, std::strerror(errno)));
+}
 
 // A slot begins at a page, so that no two slots share a page. It has room for a buffer's padding.
 constexpr size_t kPageBytes = 4096;
@@ -18,6 +34,49 @@ size_t CapacityFor(size_t float_count) {
 }
 
 }  // namespace
+
+// ---- segments -----------------------------------------------------------------------------------
+
+Result<SharedSegment> SharedSegment::Create(size_t data_bytes) {
+  const size_t size_bytes = kSharedWordsBytes + data_bytes;
+  UniqueFd fd(memfd_create("pando", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!fd.is_open()) return NoSegment("memfd_create");
+  if (ftruncate(fd.get(), static_cast<off_t>(size_bytes)) != 0) return NoSegment("ftruncate");
+  if (fcntl(fd.get(), F_ADD_SEALS, kSeals) != 0) return NoSegment("F_ADD_SEALS");
+  Mapping base = MapWhole(fd.get(), size_bytes);
+  if (base == nullptr) return NoSegment("mmap");
+  return SharedSegment(std::move(fd), std::move(base));
+}
+
+Result<SharedSegment> SharedSegment::Map(UniqueFd fd, uint64_t size_bytes) {
+  struct stat facts {};
+  const int seals = fcntl(fd.get(), F_GET_SEALS);
+  if (seals < 0 || (seals & kSeals) != kSeals) return Corrupt("a segment that is not sealed");
+  struct statfs system {};
+  if (fstat(fd.get(), &facts) != 0 || fstatfs(fd.get(), &system) != 0) return NoSegment("fstat");
+  // A read of huge pages can fault.
+  if (system.f_type != TMPFS_MAGIC) return Corrupt("a segment that is not ordinary memory");
+  const bool is_size = size_bytes > kSharedWordsBytes && size_bytes <= kSharedSegmentBytesMax &&
+                       static_cast<uint64_t>(facts.st_size) == size_bytes;
+  if (!is_size) {
+    return Corrupt(fmt::format("a segment of {} bytes instead of {}", facts.st_size, size_bytes));
+  }
+  Mapping base = MapWhole(fd.get(), size_bytes);
+  if (base == nullptr) return NoSegment("mmap");
+  if (mprotect(base.get() + kSharedWordsBytes, size_bytes - kSharedWordsBytes, PROT_READ) != 0)
+    return NoSegment("mprotect");
+  return SharedSegment(UniqueFd(), std::move(base));
+}
+
+// Readers write words, so the mapping is writable.
+SharedSegment::Mapping SharedSegment::MapWhole(int fd, size_t size_bytes) {
+  void* base = mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  return Mapping(base == MAP_FAILED ? nullptr : static_cast<std::byte*>(base), {size_bytes});
+}
+
+void SharedSegment::Unmap::operator()(std::byte* base) const { munmap(base, size_bytes); }
+
+// ---- the pool -----------------------------------------------------------------------------------
 
 Result<std::shared_ptr<SharedPool>> SharedPool::Create(Sizes sizes) {
   Result<SharedSegment> first = SharedSegment::Create(sizes.segment_bytes);
@@ -33,7 +92,7 @@ BufferSource SharedPool::source() {
           .renew = [pool = shared_from_this()](const FloatBuffer& b) { return pool->Renew(b); }};
 }
 
-// ---- slots --------------------------------------------------------------------------------------
+// ---- the pool's slots ---------------------------------------------------------------------------
 
 FloatBuffer SharedPool::Make(size_t float_count) {
   if (float_count * sizeof(float) < sizes_.slot_bytes_min) return FloatBuffer(float_count);
@@ -124,7 +183,7 @@ SharedPool::Slots::const_iterator SharedPool::SlotAt(const std::byte* address) c
   return std::prev(after);
 }
 
-// ---- readers ------------------------------------------------------------------------------------
+// ---- the pool's readers -------------------------------------------------------------------------
 
 std::optional<uint32_t> SharedPool::AddReader() {
   std::lock_guard lock(mutex_);
@@ -176,6 +235,86 @@ bool SharedPool::Offer(const SharedReference& reference, uint32_t reader) {
   uint64_t seen = kNothingOffered;
   if (word.compare_exchange_strong(seen, offered, std::memory_order_acq_rel)) return true;
   return seen == offered || seen == HeldWord(reference.sequence);
+}
+
+// ---- reading ------------------------------------------------------------------------------------
+
+// One segment. Two blobs of one slot share its word; the last one to go gives it back.
+class SharedReader::Mapping {
+ public:
+  Mapping(SharedSegment memory, uint32_t reader, std::shared_ptr<const void> while_reading)
+      : memory_(std::move(memory)), reader_(reader), while_reading_(std::move(while_reading)) {}
+
+  bool Has(const SharedReference& r) const {
+    return r.slot < kSharedSlotsMax && r.offset_bytes >= kSharedWordsBytes &&
+           r.offset_bytes % kWordBytes == 0 &&  // frames are aligned; encoded shards are not
+           r.offset_bytes <= memory_.size_bytes() &&
+           r.size_bytes <= memory_.size_bytes() - r.offset_bytes;
+  }
+  std::span<const std::byte> NamedBytes(const SharedReference& r) const {
+    return {memory_.base() + r.offset_bytes, r.size_bytes};
+  }
+  bool Take(uint32_t slot, uint64_t sequence) {
+    std::lock_guard lock(mutex_);
+    const auto held = holds_.find(slot);
+    if (held != holds_.end()) {
+      if (held->second.sequence != sequence) return false;
+      ++held->second.count;
+      return true;
+    }
+    uint64_t offered = OfferedWord(sequence);
+    if (Mutated(Mutation::kNoSequenceCheck)) offered = memory_.word(slot, reader_).load();
+    const bool is_ours =
+        memory_.word(slot, reader_)
+            .compare_exchange_strong(offered, HeldWord(sequence), std::memory_order_acq_rel);
+    if (is_ours) holds_.emplace(slot, Held{sequence, 1});
+    return is_ours;
+  }
+  void GiveBack(uint32_t slot) {  // any thread
+    std::lock_guard lock(mutex_);
+    const auto held = holds_.find(slot);
+    if (--held->second.count > 0) return;
+    memory_.word(slot, reader_)
+        .store(OfferedWord(held->second.sequence), std::memory_order_release);
+    holds_.erase(held);
+  }
+
+ private:
+  struct Held {
+    uint64_t sequence;
+    size_t count;
+  };
+  const SharedSegment memory_;
+  const uint32_t reader_;
+  const std::shared_ptr<const void> while_reading_;
+  std::mutex mutex_;  // guards holds_
+  std::map<uint32_t, Held> holds_;
+};
+
+Status SharedReader::Map(uint32_t segment, UniqueFd fd, uint64_t size_bytes, uint32_t reader) {
+  if (segment != mappings_.size() || segment >= SharedPool::kSegmentsMax) {
+    return Corrupt(fmt::format("segment {} follows {}", segment, mappings_.size()));
+  }
+  if (reader >= kSharedReadersMax) return Corrupt(fmt::format("reader {} of a segment", reader));
+  Result<SharedSegment> memory = SharedSegment::Map(std::move(fd), size_bytes);
+  if (!memory.ok()) return memory.status();
+  mappings_.push_back(std::make_shared<Mapping>(*std::move(memory), reader, while_reading_));
+  return Status();
+}
+
+Result<Blob> SharedReader::Open(const SharedReference& reference) {
+  // Named by a link that existed before this one.
+  if (reference.segment >= mappings_.size()) return Unavailable("overtaken");
+  if (!mappings_[reference.segment]->Has(reference)) {
+    return Corrupt(fmt::format("{} bytes at {} of segment {}, which has no such bytes",
+                               reference.size_bytes, reference.offset_bytes, reference.segment));
+  }
+  std::shared_ptr<Mapping> mapping = mappings_[reference.segment];
+  if (!mapping->Take(reference.slot, reference.sequence)) return Unavailable("overtaken");
+  const std::span<const std::byte> bytes = mapping->NamedBytes(reference);
+  auto hold = std::shared_ptr<const void>(
+      bytes.data(), [mapping, slot = reference.slot](const void*) { mapping->GiveBack(slot); });
+  return Blob(bytes, std::move(hold));
 }
 
 }  // namespace pando

@@ -1,16 +1,31 @@
 #include "net/zmq/zmq_context.h"
 
+#include <fmt/format.h>
 #include <zmq.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <csignal>
 
 #include "common/check.h"
-#include "common/clock.h"
 
 namespace pando {
 namespace {
 
 constexpr int kSocketsMax = 16384;  // a worker has one per server lane
+
+// A signal handler gets only the signal, so its target must be static.
+std::atomic<ZmqContext*> isolated_context = nullptr;
+static_assert(std::atomic<ZmqContext*>::is_always_lock_free);
+static_assert(std::atomic<Micros>::is_always_lock_free);
+
+// Async-signal-safe: atomics and clock_gettime.
+void Isolate(int, siginfo_t* info, void*) {
+  ZmqContext* context = isolated_context;
+  if (context == nullptr || info->si_code != SI_QUEUE) return;
+  const int duration_ms = std::max(info->si_value.sival_int, 0);
+  context->IsolateUntil(SteadyNow() + std::chrono::milliseconds(duration_ms));
+}
 
 }  // namespace
 
@@ -27,6 +42,25 @@ bool ZmqContext::is_isolated() const {
 
 ZmqContext::~ZmqContext() {
   while (zmq_ctx_term(handle_) != 0) PANDO_CHECK(errno == EINTR);
+}
+
+IsolationSignal::IsolationSignal(ZmqContext& context) {
+  PANDO_CHECK(isolated_context.exchange(&context) == nullptr);
+  struct sigaction action {};
+  action.sa_sigaction = Isolate;
+  action.sa_flags = SA_SIGINFO | SA_RESTART;
+  PANDO_CHECK(sigaction(SIGUSR2, &action, nullptr) == 0);
+}
+
+IsolationSignal::~IsolationSignal() {
+  PANDO_CHECK(signal(SIGUSR2, SIG_IGN) != SIG_ERR);
+  isolated_context = nullptr;
+}
+
+std::string ZmqVersion() {
+  int major = 0, minor = 0, patch = 0;
+  zmq_version(&major, &minor, &patch);
+  return fmt::format("{}.{}.{}", major, minor, patch);
 }
 
 }  // namespace pando

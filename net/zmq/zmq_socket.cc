@@ -4,7 +4,6 @@
 
 #include <cerrno>
 #include <cstring>
-#include <memory>
 #include <utility>
 
 #include <fmt/format.h>
@@ -28,8 +27,12 @@ constexpr int kPingTimeoutMs = 10000;  // long: leases judge processes, this jud
 constexpr int kBacklog = 1024;         // a whole job may dial at once
 constexpr int64_t kMessageBytesMax = kFrameBytesMax;  // a peer that announces more is dropped
 
+void SetBytes(void* socket, int option, const void* value, size_t size) {
+  PANDO_CHECK(zmq_setsockopt(socket, option, value, size) == 0);
+}
+
 void SetInt(void* socket, int option, int value) {
-  PANDO_CHECK(zmq_setsockopt(socket, option, &value, sizeof(value)) == 0);
+  SetBytes(socket, option, &value, sizeof(value));
 }
 
 void SetOptions(void* socket, const ZmqSocket::Options& options) {
@@ -50,14 +53,12 @@ void SetOptions(void* socket, const ZmqSocket::Options& options) {
   SetInt(socket, ZMQ_BACKLOG, kBacklog);
   SetInt(socket, ZMQ_IPV6, 0);
   SetInt(socket, ZMQ_IMMEDIATE, 0);
-  PANDO_CHECK(zmq_setsockopt(socket, ZMQ_MAXMSGSIZE, &kMessageBytesMax, sizeof(kMessageBytesMax)) ==
-              0);
+  SetBytes(socket, ZMQ_MAXMSGSIZE, &kMessageBytesMax, sizeof(kMessageBytesMax));
   if (is_router) {
     SetInt(socket, ZMQ_ROUTER_MANDATORY, 1);
     SetInt(socket, ZMQ_ROUTER_HANDOVER, 1);
   } else {
-    PANDO_CHECK(zmq_setsockopt(socket, ZMQ_ROUTING_ID, options.routing_id.data(),
-                               options.routing_id.size()) == 0);
+    SetBytes(socket, ZMQ_ROUTING_ID, options.routing_id.data(), options.routing_id.size());
   }
 }
 
@@ -69,11 +70,12 @@ int Uninterrupted(Call call) {
   return result;
 }
 
-int ReadFd(void* socket) {
-  int fd = -1;
-  size_t size = sizeof(fd);
-  PANDO_CHECK(zmq_getsockopt(socket, ZMQ_FD, &fd, &size) == 0);
-  return fd;
+int GetInt(void* socket, int option) {
+  int value = -1;
+  size_t size = sizeof(value);
+  const auto get = [&] { return zmq_getsockopt(socket, option, &value, &size); };
+  PANDO_CHECK(Uninterrupted(get) == 0);
+  return value;
 }
 
 Status BindError(const std::string& endpoint, int error) {
@@ -126,13 +128,51 @@ struct ReceivedPart {
   ReceivedPart(const ReceivedPart&) = delete;
   ReceivedPart& operator=(const ReceivedPart&) = delete;
 
+  // False if there is none; with ZMQ_DONTWAIT at once.
+  bool ReceiveFrom(void* socket, int flags) {
+    return Uninterrupted([&] { return zmq_msg_recv(&part, socket, flags); }) >= 0;
+  }
   std::span<const std::byte> bytes() {
     return {static_cast<const std::byte*>(zmq_msg_data(&part)), zmq_msg_size(&part)};
   }
   zmq_msg_t part;
 };
 
+constexpr size_t kIncarnationAt = 1;
+constexpr size_t kLaneAt = kIncarnationAt + sizeof(uint64_t);
+constexpr size_t kDialedAt = kLaneAt + sizeof(uint16_t);
+constexpr size_t kRoutingIdBytes = kDialedAt + sizeof(uint64_t);
+
+template <typename T>
+void Append(T value, std::string* bytes) {
+  for (size_t i = 0; i < sizeof(T); ++i) *bytes += static_cast<char>(value >> (8 * i) & 0xff);
+}
+
+template <typename T>
+T ValueAt(size_t begin, std::string_view bytes) {
+  uint64_t value = 0;
+  for (size_t i = 0; i < sizeof(T); ++i) {
+    value |= uint64_t{static_cast<unsigned char>(bytes[begin + i])} << (8 * i);
+  }
+  return static_cast<T>(value);
+}
+
 }  // namespace
+
+std::string RoutingId(const Dialer& dialer, const PeerId& dialed) {
+  std::string id(1, static_cast<char>(dialer.channel));
+  Append(dialer.incarnation.value(), &id);
+  Append(dialer.lane, &id);
+  Append(dialed.node == kSchedulerNode ? 0 : dialed.incarnation.value(), &id);
+  return id;
+}
+
+std::optional<Dialer> ParseRoutingId(std::string_view routing_id) {
+  if (routing_id.size() != kRoutingIdBytes) return std::nullopt;
+  return Dialer{static_cast<Channel>(routing_id[0]),
+                Incarnation(ValueAt<uint64_t>(kIncarnationAt, routing_id)),
+                ValueAt<uint16_t>(kLaneAt, routing_id)};
+}
 
 void ZmqSocket::Close::operator()(void* handle) const { PANDO_CHECK(zmq_close(handle) == 0); }
 
@@ -141,7 +181,7 @@ Result<ZmqSocket> ZmqSocket::Create(ZmqContext& context, const Options& options)
       zmq_socket(context.handle(), options.kind == Kind::kRouter ? ZMQ_ROUTER : ZMQ_DEALER);
   if (handle == nullptr) return OutOfSockets();
   SetOptions(handle, options);
-  return ZmqSocket(handle, options.kind, ReadFd(handle));
+  return ZmqSocket(handle, options.kind, GetInt(handle, ZMQ_FD));
 }
 
 Result<std::string> ZmqSocket::Bind(const std::string& endpoint) {
@@ -157,13 +197,7 @@ Status ZmqSocket::Connect(const std::string& endpoint) {
   return InvalidArgument(fmt::format("cannot dial {}: {}", endpoint, zmq_strerror(errno)));
 }
 
-bool ZmqSocket::has_message() const {
-  int events = 0;
-  size_t size = sizeof(events);
-  const auto ask = [&] { return zmq_getsockopt(handle(), ZMQ_EVENTS, &events, &size); };
-  PANDO_CHECK(Uninterrupted(ask) == 0);
-  return (events & ZMQ_POLLIN) != 0;
-}
+bool ZmqSocket::has_message() const { return (GetInt(handle(), ZMQ_EVENTS) & ZMQ_POLLIN) != 0; }
 
 ZmqSocket::Sent ZmqSocket::Send(const std::string& routing_id, const Frames& frames) {
   const auto send_id = [&] {
@@ -194,8 +228,7 @@ bool ZmqSocket::Receive(Received* received) {
   while (true) {
     auto part = std::make_shared<ReceivedPart>();
     // Only the first part can be missing: ZeroMQ delivers messages whole.
-    const auto receive = [&] { return zmq_msg_recv(&part->part, handle(), ZMQ_DONTWAIT); };
-    if (Uninterrupted(receive) < 0) return false;
+    if (!part->ReceiveFrom(handle(), ZMQ_DONTWAIT)) return false;
     const bool is_last = zmq_msg_more(&part->part) == 0;
     if (is_last && is_monitored_) received->connection_fd = zmq_msg_get(&part->part, ZMQ_SRCFD);
     const auto bytes = part->bytes();
@@ -214,7 +247,8 @@ Result<std::unique_ptr<ZmqMonitor>> ZmqMonitor::Create(ZmqContext& context, ZmqS
   const std::string name = fmt::format("inproc://monitor-{}", socket.handle());
   void* handle = zmq_socket(context.handle(), ZMQ_PAIR);
   if (handle == nullptr) return OutOfSockets();
-  std::unique_ptr<ZmqMonitor> monitor(new ZmqMonitor(socket.handle(), handle, ReadFd(handle)));
+  std::unique_ptr<ZmqMonitor> monitor(
+      new ZmqMonitor(socket.handle(), handle, GetInt(handle, ZMQ_FD)));
   SetInt(handle, ZMQ_LINGER, 0);
   SetInt(handle, ZMQ_RCVHWM, 0);  // otherwise ZeroMQ's thread would wait for us to read
   if (zmq_socket_monitor(socket.handle(), name.c_str(), ZMQ_EVENT_DISCONNECTED) != 0) {
@@ -232,8 +266,7 @@ ZmqMonitor::~ZmqMonitor() { PANDO_CHECK(zmq_socket_monitor(monitored_, nullptr, 
 // endpoint.
 bool ZmqMonitor::Receive(int* connection_fd) {
   ReceivedPart event;
-  const auto receive = [&] { return zmq_msg_recv(&event.part, handle(), ZMQ_DONTWAIT); };
-  if (Uninterrupted(receive) < 0) return false;
+  if (!event.ReceiveFrom(handle(), ZMQ_DONTWAIT)) return false;
   constexpr size_t kValueOffset = 2;
   const auto bytes = event.bytes();
   PANDO_CHECK(bytes.size() == kValueOffset + sizeof(int32_t));
@@ -241,8 +274,7 @@ bool ZmqMonitor::Receive(int* connection_fd) {
   std::memcpy(&value, bytes.data() + kValueOffset, sizeof(value));
   *connection_fd = value;
   ReceivedPart endpoint;
-  const auto receive_endpoint = [&] { return zmq_msg_recv(&endpoint.part, handle(), 0); };
-  PANDO_CHECK(Uninterrupted(receive_endpoint) >= 0);
+  PANDO_CHECK(endpoint.ReceiveFrom(handle(), 0));
   return true;
 }
 

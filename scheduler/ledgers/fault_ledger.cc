@@ -11,6 +11,11 @@ namespace {
 // complete when the fault came.
 constexpr uint64_t kStepsToRecover = 2;
 
+bool IsSameProcess(const FaultRecord& record, const FaultLedger::Subject& subject) {
+  return subject.process_id != 0 && record.host == subject.host &&
+         record.process_id == subject.process_id;
+}
+
 }  // namespace
 
 FaultLedger::FaultLedger(Micros started_at, std::vector<FaultRecord> records)
@@ -28,25 +33,21 @@ double FaultLedger::Ms(Micros time) const {
 FaultLedger::Entry* FaultLedger::Find(const Subject& subject) {
   for (auto it = entries_.rbegin(); it != entries_.rend(); ++it) {
     const FaultRecord& record = it->record;
-    const bool is_same_process = subject.process_id != 0 && record.host == subject.host &&
-                                 record.process_id == subject.process_id;
     const bool is_same_name =
         record.target == subject.target &&
         (subject.process_id == 0 ? !it->is_recovered() : record.process_id == 0);
-    if (is_same_process || is_same_name) return &*it;
+    if (IsSameProcess(record, subject) || is_same_name) return &*it;
   }
   return nullptr;
 }
 
 FaultLedger::Entry& FaultLedger::Open(const Subject& subject, Step step) {
   if (entries_.size() == kRecordsMax) entries_.erase(entries_.begin());
-  Entry entry;
-  entry.record.id = next_id_++;
-  entry.record.target = subject.target;
-  entry.record.host = subject.host;
-  entry.record.process_id = subject.process_id;
-  entry.record.step = step;
-  entries_.push_back(std::move(entry));
+  entries_.push_back({.record = {.id = next_id_++,
+                                 .target = subject.target,
+                                 .host = subject.host,
+                                 .process_id = subject.process_id,
+                                 .step = step}});
   return entries_.back();
 }
 
@@ -57,10 +58,8 @@ FaultLedger::Entry* FaultLedger::FindNoted(const Subject& subject, const FaultNo
   if (newest == nullptr || note.action == "exit" || note.injected_us == 0) return newest;
   const double injected_ms = Ms(Micros(note.injected_us));
   for (Entry& entry : entries_) {
-    const bool is_same_process = subject.process_id != 0 &&
-                                 entry.record.process_id == subject.process_id &&
-                                 entry.record.host == subject.host;
-    if (is_same_process && entry.record.injected_ms == injected_ms) return &entry;
+    if (IsSameProcess(entry.record, subject) && entry.record.injected_ms == injected_ms)
+      return &entry;
   }
   const bool is_another = newest->record.injected_ms >= 0 ||
                           (newest->is_recovered() && injected_ms > newest->record.recovered_ms);
@@ -101,8 +100,7 @@ void FaultLedger::OnDetected(Micros now, const Subject& subject, const std::stri
 
 void FaultLedger::OnView(ViewId view) {
   for (Entry& entry : entries_) {
-    if (entry.is_detected() && !entry.is_recovered() && !entry.answered_by)
-      entry.answered_by = view;
+    if (entry.is_open() && !entry.answered_by) entry.answered_by = view;
   }
 }
 
@@ -126,14 +124,8 @@ void FaultLedger::SetRecovered(Micros now, Entry& entry) {
 
 void FaultLedger::Recover(Micros now, const std::string& target) {
   for (Entry& entry : entries_) {
-    if (entry.record.target == target && entry.is_detected() && !entry.is_recovered())
+    if (entry.is_open() && (target.empty() || entry.record.target == target))
       SetRecovered(now, entry);
-  }
-}
-
-void FaultLedger::RecoverAll(Micros now) {
-  for (Entry& entry : entries_) {
-    if (entry.is_detected() && !entry.is_recovered()) SetRecovered(now, entry);
   }
 }
 

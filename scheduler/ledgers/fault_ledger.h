@@ -34,8 +34,8 @@ class FaultLedger {
   // there is no later version.
   void OnProgress(Micros now, ViewId view, Version committed, bool is_last);
   void OnRollback();  // committed starts again from an earlier version
-  void Recover(Micros now, const std::string& target);
-  void RecoverAll(Micros now);  // the detected ones
+  // The run has recovered from the detected faults of this target; of all if it is empty.
+  void Recover(Micros now, const std::string& target = "");
 
   // Copies of those that have changed since the last call, in order of their ids.
   std::vector<FaultRecord> TakeChanged();
@@ -49,6 +49,7 @@ class FaultLedger {
     bool has_changed = false;
     bool is_detected() const { return record.detected_ms >= 0; }
     bool is_recovered() const { return record.recovered_ms >= 0; }
+    bool is_open() const { return is_detected() && !is_recovered(); }
   };
   // The newest of the same process, or of the same name where the process is not known.
   Entry* Find(const Subject& subject);

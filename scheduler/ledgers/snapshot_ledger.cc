@@ -7,6 +7,13 @@
 #include "common/check.h"
 
 namespace pando {
+namespace {
+
+bool IsRipe(const std::vector<std::optional<StoredShard>>& shards) {
+  return std::ranges::all_of(shards, [](const auto& stored) { return stored.has_value(); });
+}
+
+}  // namespace
 
 SnapshotLedger::SnapshotLedger(const Options& options, uint32_t generation, SnapshotRef origin,
                                std::vector<SnapshotManifest> complete,
@@ -42,22 +49,15 @@ SnapshotLedger::Taken SnapshotLedger::OnStored(const SnapshotStoredItem& item) {
 
 std::optional<Version> SnapshotLedger::Ripe() const {
   for (const auto& [version, pending] : pending_) {
-    const bool all =
-        std::ranges::all_of(pending, [](const auto& stored) { return stored.has_value(); });
-    if (all) return version;
+    if (IsRipe(pending)) return version;
   }
   return std::nullopt;
 }
 
 SnapshotManifest SnapshotLedger::MakeManifest(Version version) const {
   const auto ripe = pending_.find(version);
-  PANDO_CHECK(ripe != pending_.end());
-  SnapshotManifest manifest{.snapshot = {generation_, version}, .shards = {}};
-  for (const std::optional<StoredShard>& stored : ripe->second) {
-    PANDO_CHECK(stored.has_value());
-    manifest.shards.push_back(*stored);
-  }
-  return manifest;
+  PANDO_CHECK(ripe != pending_.end() && IsRipe(ripe->second));
+  return Named(version, ripe->second);
 }
 
 const SnapshotManifest& SnapshotLedger::Complete(Version version) {

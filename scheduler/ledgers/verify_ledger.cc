@@ -36,8 +36,8 @@ std::optional<Dispute> VerifyLedger::OnReport(Step step, MicroBatch micro_batch,
 
 void VerifyLedger::Agree(Entry& entry) {
   if (std::exchange(entry.is_agreed, true)) return;
-  ++agreed_count_;
-  if (std::exchange(entry.is_unverified, false)) --unverified_count_;
+  ++state_.agreed_count;
+  if (std::exchange(entry.is_unverified, false)) --state_.unverified_count;
 }
 
 void VerifyLedger::Settle(Step step, MicroBatch micro_batch, bool is_agreed) {
@@ -77,13 +77,13 @@ void VerifyLedger::Count(Step step) {
     if (!plan_.IsVerified(step, m)) continue;
     const auto it = entries_.find({step, m});
     if (it == entries_.end() ? step < counted_from_ : it->second.is_agreed) continue;
-    ++unverified_count_;
+    ++state_.unverified_count;
     if (it != entries_.end()) it->second.is_unverified = true;
   }
 }
 
 void VerifyLedger::Advance(Micros now, Version committed, const WorkerCounts& workers) {
-  if (has_resumed_ && committed > VersionReadBy(below_)) {
+  if (has_resumed_ && committed > VersionReadBy(state_.settled_below)) {
     counted_from_ = StepReading(committed);
     has_resumed_ = false;
   }
@@ -92,32 +92,27 @@ void VerifyLedger::Advance(Micros now, Version committed, const WorkerCounts& wo
   while (history_.size() > 1 && now - history_[1].first >= kPatience) history_.pop_front();
   const bool is_old = now - history_.front().first >= kPatience;
   const Version given_up = is_old ? history_.front().second : Version(0);
-  for (; VersionReadBy(below_) < committed; below_ = NextStep(below_)) {
-    if (VersionReadBy(below_) >= given_up && !IsSettled(below_, workers)) break;
-    Count(below_);
+  for (; VersionReadBy(state_.settled_below) < committed;
+       state_.settled_below = NextStep(state_.settled_below)) {
+    if (VersionReadBy(state_.settled_below) >= given_up &&
+        !IsSettled(state_.settled_below, workers))
+      break;
+    Count(state_.settled_below);
   }
-  kept_from_ = std::max(kept_from_, std::min(below_, StepReading(given_up)));
+  kept_from_ = std::max(kept_from_, std::min(state_.settled_below, StepReading(given_up)));
   entries_.erase(entries_.begin(), entries_.lower_bound({kept_from_, MicroBatch(0)}));
 }
 
 void VerifyLedger::StartGeneration(Step first) {
   entries_.clear();
   history_.clear();
-  below_ = kept_from_ = first;
+  state_.settled_below = kept_from_ = first;
   has_resumed_ = false;
 }
 
-VerificationState VerifyLedger::State() const {
-  return {.settled_below = below_,
-          .agreed_count = agreed_count_,
-          .unverified_count = unverified_count_,
-          .open_dispute = {}};
-}
-
 void VerifyLedger::Resume(const VerificationState& state) {
-  below_ = kept_from_ = counted_from_ = state.settled_below;
-  agreed_count_ = state.agreed_count;
-  unverified_count_ = state.unverified_count;
+  state_ = state;
+  kept_from_ = counted_from_ = state.settled_below;
   has_resumed_ = true;
 }
 

@@ -39,11 +39,11 @@ class VerifyLedger {
   using WorkerCounts = std::map<uint64_t, uint32_t>;  // by probe hash
   void Advance(Micros now, Version committed, const WorkerCounts& workers);
   // Steps below are settled.
-  Step settled_below() const { return below_; }
+  Step settled_below() const { return state_.settled_below; }
   void StartGeneration(Step first);
 
   // For the journal; the dispute is the caller's.
-  VerificationState State() const;
+  const VerificationState& state() const { return state_; }
   // Continues from an earlier life's state.  REQUIRES: nothing has been reported yet.
   void Resume(const VerificationState& state);
 
@@ -62,11 +62,9 @@ class VerifyLedger {
 
   const JobPlan& plan_;
   std::map<std::pair<Step, MicroBatch>, Entry> entries_;  // of steps from kept_from_ on
-  Step below_;
-  Step kept_from_;                                  // <= below_
+  VerificationState state_;
+  Step kept_from_;                                  // <= state_.settled_below
   std::deque<std::pair<Micros, Version>> history_;  // when each version was committed, lately
-  uint64_t agreed_count_ = 0;
-  uint64_t unverified_count_ = 0;
   // Missing reports of steps below this one do not count: an earlier life may have settled them.
   Step counted_from_;
   bool has_resumed_ = false;  // and does not know yet what is committed

@@ -39,12 +39,15 @@ void ViewLedger::ReplaceIncarnation(const PeerId& before, Incarnation incarnatio
   }
 }
 
+bool HasBackupOn(const ShardPlacement& placement, NodeId server) {
+  return std::ranges::count(placement.in_sync_backups, server, &PeerId::node) != 0 ||
+         std::ranges::any_of(placement.syncing_backups,
+                             [&](const SyncingBackup& s) { return s.peer.node == server; });
+}
+
 bool HasReplicaOn(const View& view, NodeId server) {
-  const auto is_it = [&](const PeerId& peer) { return peer.node == server; };
   return std::ranges::any_of(view.shards, [&](const ShardPlacement& placement) {
-    return is_it(placement.primary) || std::ranges::any_of(placement.in_sync_backups, is_it) ||
-           std::ranges::any_of(placement.syncing_backups,
-                               [&](const auto& s) { return is_it(s.peer); });
+    return placement.primary.node == server || HasBackupOn(placement, server);
   });
 }
 

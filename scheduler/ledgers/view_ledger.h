@@ -44,6 +44,7 @@ class ViewLedger {
   std::optional<Micros> due_at_;
 };
 
+bool HasBackupOn(const ShardPlacement& placement, NodeId server);
 // Whether the view gives the server a replica of some shard.
 bool HasReplicaOn(const View& view, NodeId server);
 // Whether the server is the primary of some shard.

@@ -1,9 +1,11 @@
-#include "scheduler/members/admission.h"
+// Which processes may join the run: RunMembers::ReasonToRefuse and its parts.
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <string_view>
 
 #include "proto/message_limits.h"
+#include "scheduler/run_facts.h"
 
 namespace pando {
 namespace {
@@ -22,71 +24,66 @@ bool IsDialable(std::string_view endpoint) {
   if (!endpoint.starts_with(kTcp) || colon <= kTcp.size()) return false;
   const std::string_view host = endpoint.substr(kTcp.size(), colon - kTcp.size());
   const std::string_view port = endpoint.substr(colon + 1);
-  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
-  const auto is_of_host = [&](char c) {
+  const auto is_of_host = [](char c) {
     const char lower = static_cast<char>(c | 0x20);
-    return (lower >= 'a' && lower <= 'z') || is_digit(c) || c == '.' || c == '-' || c == '_';
+    return (lower >= 'a' && lower <= 'z') || (c >= '0' && c <= '9') || c == '.' || c == '-' ||
+           c == '_';
   };
-  uint32_t port_value = 0;
-  for (char c : port.substr(0, 5)) port_value = 10 * port_value + static_cast<uint32_t>(c - '0');
   return std::ranges::all_of(host, is_of_host) && host != "0.0.0.0" && port.size() <= 5 &&
-         std::ranges::all_of(port, is_digit) && port_value >= 1 && port_value <= UINT16_MAX;
+         ParseNumber<uint16_t>(port).value_or(0) >= 1;
 }
 
 std::string ReasonNotToDial(const Register& registration) {
   for (const std::string& endpoint : registration.lane_endpoints) {
     if (endpoint.size() > kEndpointBytesMax)
-      return "a lane's endpoint has " + std::to_string(endpoint.size()) + " bytes; at most " +
-             std::to_string(kEndpointBytesMax) + " were expected";
+      return fmt::format("a lane's endpoint has {} bytes; at most {} were expected",
+                         endpoint.size(), kEndpointBytesMax);
     if (!IsDialable(endpoint))
       return "a lane's endpoint is '" + endpoint + "'; expected tcp://HOST:PORT or ipc://PATH";
   }
   return "";
 }
 
-// An allreduce group has the same members from its beginning to its end. Its one server is the
-// process of worker 0.
-std::string ReasonNotInGroup(const Register& registration, const AdmissionState& state) {
-  const auto is_of_process = [&](const auto& entry) {
-    const Register& other = entry.second.registration;
-    return other.role == Role::kWorker && other.host == registration.host &&
-           other.process_id == registration.process_id;
-  };
-  const bool has_worker = std::ranges::any_of(state.members.all(), is_of_process);
-  if (registration.role == Role::kServer && has_worker && !state.phase.is_running()) return "";
-  const std::string what = "the run's strategy is allreduce: ";
-  if (registration.role == Role::kServer)
-    return what + "it has no servers; run it with --strategy ps to have servers";
-  const auto is_worker = [](const auto& entry) { return entry.second.role() == Role::kWorker; };
-  const auto count = std::ranges::count_if(state.members.all(), is_worker);
-  const uint32_t wanted = state.job.workers;
-  if (state.phase.is_running() || count >= wanted)
-    return what + "its " + std::to_string(wanted) +
-           " workers are the group, and no other can join it; run it with --strategy ps for that";
-  if (registration.wanted_rank != kAnyRank && registration.wanted_rank >= wanted)
-    return what + "its workers have ranks 0 to " + std::to_string(wanted - 1);
-  return "";
-}
-
 }  // namespace
 
-std::string ReasonToRefuse(const Register& registration, const AdmissionState& state) {
-  if (state.phase.is_ending()) return "the run is over";
+std::string RunMembers::ReasonToRefuse(const Register& registration) const {
+  if (run_.phase.is_ending()) return "the run is over";
   const bool is_server = registration.role == Role::kServer;
   if (is_server != !registration.lane_endpoints.empty() ||
       registration.lane_endpoints.size() > kLanesMax)
-    return "a server registers 1 to " + std::to_string(kLanesMax) + " lanes, a worker none";
+    return fmt::format("a server registers 1 to {} lanes, a worker none", kLanesMax);
   // The journal and every view keep the registration.
   if (registration.host.size() > kHostBytesMax)
-    return "a host name has " + std::to_string(registration.host.size()) + " bytes; at most " +
-           std::to_string(kHostBytesMax) + " were expected";
+    return fmt::format("a host name has {} bytes; at most {} were expected",
+                       registration.host.size(), kHostBytesMax);
   if (std::string reason = ReasonNotToDial(registration); !reason.empty()) return reason;
-  if (state.job.strategy == Strategy::kAllreduce) {
-    if (std::string reason = ReasonNotInGroup(registration, state); !reason.empty()) return reason;
-  }
-  if (state.next_node < kNodesMax) return "";
-  return "the run has seen " + std::to_string(kNodesMax - 1) +
-         " processes, the most that it can name; start it again";
+  if (std::string reason = ReasonNotInGroup(registration); !reason.empty()) return reason;
+  if (next_node_ < kNodesMax) return "";
+  return fmt::format("the run has seen {} processes, the most that it can name; start it again",
+                     kNodesMax - 1);
+}
+
+// An allreduce group has the same members from its beginning to its end. Its one server is the
+// process of worker 0.
+std::string RunMembers::ReasonNotInGroup(const Register& registration) const {
+  if (!run_.IsGroup()) return "";
+  const bool has_begun = run_.phase.is_running();
+  const bool is_server = registration.role == Role::kServer;
+  const Member* worker =
+      members_.FindProcess(Role::kWorker, registration.host, registration.process_id);
+  if (is_server && worker != nullptr && !has_begun) return "";
+  const std::string what = "the run's strategy is allreduce: ";
+  if (is_server) return what + "it has no servers; run it with --strategy ps to have servers";
+  const auto is_worker = [](const auto& entry) { return entry.second.role() == Role::kWorker; };
+  const uint32_t wanted = run_.plan.job.workers;
+  if (has_begun || std::ranges::count_if(members_.all(), is_worker) >= wanted)
+    return what + fmt::format(
+                      "its {} workers are the group, and no other can join it; run it "
+                      "with --strategy ps for that",
+                      wanted);
+  if (registration.wanted_rank != kAnyRank && registration.wanted_rank >= wanted)
+    return what + fmt::format("its workers have ranks 0 to {}", wanted - 1);
+  return "";
 }
 
 }  // namespace pando

@@ -1,18 +1,21 @@
 #include "scheduler/members/member.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <ranges>
 
 #include "proto/message_limits.h"
 
 namespace pando {
 
-std::string Member::Name() const {
-  return std::string(EnumName(role())) + " " + std::to_string(rank);
-}
+std::string Member::Name() const { return fmt::format("{} {}", EnumName(role()), rank); }
 
 std::string Member::Where() const {
-  return "process " + std::to_string(registration.process_id) + " on " + registration.host;
+  return fmt::format("process {} on {}", registration.process_id, registration.host);
 }
+
+std::string Member::Description() const { return fmt::format("{} ({})", Name(), Where()); }
 
 std::vector<PeerId> Member::Peers() const {
   std::vector<PeerId> peers;
@@ -21,31 +24,6 @@ std::vector<PeerId> Member::Peers() const {
     peers.push_back({peer.node, peer.incarnation, static_cast<uint16_t>(lane)});
   }
   return peers;
-}
-
-NodeInfo Member::Info() const {
-  return {.node = peer.node,
-          .incarnation = peer.incarnation,
-          .role = role(),
-          .rank = rank,
-          .host = registration.host,
-          .lane_endpoints = registration.lane_endpoints,
-          .probe_hash = ready.probe_hash};
-}
-
-MemberRecord Member::Record() const {
-  return {peer, registration, rank, is_ready, ready, is_draining};
-}
-
-Member Member::From(const MemberRecord& record) {
-  Member member;
-  member.peer = record.peer;
-  member.registration = record.registration;
-  member.rank = record.rank;
-  member.is_ready = record.is_ready;
-  member.ready = record.ready;
-  member.is_draining = record.is_draining;
-  return member;
 }
 
 Member* Members::Find(NodeId node) {
@@ -58,31 +36,29 @@ const Member* Members::Find(NodeId node) const {
   return it == members_.end() ? nullptr : &it->second;
 }
 
+template <class Predicate>
+const Member* Members::FindIf(Predicate is_it) const {
+  const auto it = std::ranges::find_if(members_, is_it, &std::pair<const NodeId, Member>::second);
+  return it == members_.end() ? nullptr : &it->second;
+}
+
 const Member* Members::Find(Incarnation incarnation) const {
-  for (const auto& [node, member] : members_) {
-    if (member.peer.incarnation == incarnation) return &member;
-  }
-  return nullptr;
+  return FindIf([&](const Member& member) { return member.peer.incarnation == incarnation; });
 }
 
 const Member* Members::FindProcess(Role role, const std::string& host, uint32_t process_id) const {
   if (process_id == 0) return nullptr;
-  for (const auto& [node, member] : members_) {
+  return FindIf([&](const Member& member) {
     const Register& registration = member.registration;
-    if (registration.role == role && registration.host == host &&
-        registration.process_id == process_id)
-      return &member;
-  }
-  return nullptr;
+    return registration.role == role && registration.host == host &&
+           registration.process_id == process_id;
+  });
 }
 
 const Member* Members::FindNamed(const std::string& name) const {
   std::string spaced = name;
   std::ranges::replace(spaced, '-', ' ');
-  for (const auto& [node, member] : members_) {
-    if (member.Name() == spaced) return &member;
-  }
-  return nullptr;
+  return FindIf([&](const Member& member) { return member.Name() == spaced; });
 }
 
 Member& Members::Add(Member member) {
@@ -101,23 +77,36 @@ uint32_t Members::FreeRank(Role role, uint32_t wanted) const {
   return rank;
 }
 
-uint32_t Members::CountReady(Role role) const {
-  return static_cast<uint32_t>(std::ranges::count_if(members_, [&](const auto& entry) {
-    return entry.second.role() == role && entry.second.takes_part();
-  }));
+std::vector<const Member*> Members::TakingPart(Role role) const {
+  std::vector<const Member*> ready;
+  for (const auto& [node, member] : members_) {
+    if (member.role() == role && member.takes_part()) ready.push_back(&member);
+  }
+  return ready;
 }
 
 std::vector<MemberRecord> Members::Records() const {
-  std::vector<MemberRecord> records;
-  for (const auto& [node, member] : members_) records.push_back(member.Record());
-  return records;
+  const auto members = std::views::values(members_);
+  return {members.begin(), members.end()};
+}
+
+std::vector<NodeInfo> Members::NodeInfos() const {
+  std::vector<NodeInfo> infos;
+  for (const auto& [node, member] : members_) {
+    if (!member.takes_part()) continue;
+    infos.push_back({.node = node,
+                     .incarnation = member.peer.incarnation,
+                     .role = member.role(),
+                     .rank = member.rank,
+                     .host = member.registration.host,
+                     .lane_endpoints = member.registration.lane_endpoints,
+                     .probe_hash = member.ready.probe_hash});
+  }
+  return infos;
 }
 
 std::vector<const Member*> Members::Workers() const {
-  std::vector<const Member*> workers;
-  for (const auto& [node, member] : members_) {
-    if (member.role() == Role::kWorker && member.takes_part()) workers.push_back(&member);
-  }
+  std::vector<const Member*> workers = TakingPart(Role::kWorker);
   std::ranges::stable_sort(workers, {}, &Member::rank);
   return workers;
 }
@@ -125,13 +114,12 @@ std::vector<const Member*> Members::Workers() const {
 // If all are draining, all stay: the job needs a server.
 std::vector<PlacementServer> Members::Servers(const std::set<NodeId>& avoided) const {
   std::vector<PlacementServer> servers;
-  for (const auto& [node, member] : members_) {
-    if (member.role() != Role::kServer || !member.takes_part()) continue;
-    servers.push_back({.peer = member.peer,
-                       .host = member.registration.host,
-                       .lane_count = static_cast<uint16_t>(member.Peers().size()),
-                       .is_leaving = member.is_draining,
-                       .takes_more = !avoided.contains(node)});
+  for (const Member* server : TakingPart(Role::kServer)) {
+    servers.push_back({.peer = server->peer,
+                       .host = server->registration.host,
+                       .lane_count = static_cast<uint16_t>(server->Peers().size()),
+                       .is_leaving = server->is_draining,
+                       .takes_more = !avoided.contains(server->peer.node)});
   }
   const bool all = std::ranges::all_of(servers, &PlacementServer::is_leaving);
   if (all) std::ranges::for_each(servers, [](PlacementServer& s) { s.is_leaving = false; });

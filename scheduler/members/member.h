@@ -2,9 +2,11 @@
 // RunMembers alone changes them; the other parts of the scheduler core read them. Threads: none.
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "proto/outbox.h"
@@ -13,13 +15,9 @@
 
 namespace pando {
 
-struct Member {
-  PeerId peer;  // lane 0
-  Register registration;
-  uint32_t rank = 0;
-  bool is_ready = false;
-  Ready ready;
-  bool is_draining = false;       // others take its work over
+struct Member : MemberRecord {
+  explicit Member(MemberRecord record) : MemberRecord(std::move(record)) {}
+
   bool is_leaving = false;        // it has no work left, and has to stop
   Heartbeat heartbeat;            // the last
   std::set<uint16_t> left_lanes;  // said Bye
@@ -30,10 +28,8 @@ struct Member {
   bool takes_part() const { return is_ready && !is_leaving; }
   std::string Name() const;           // "worker 1"
   std::string Where() const;          // "process 123 on host"
+  std::string Description() const;    // "worker 1 (process 123 on host)"
   std::vector<PeerId> Peers() const;  // a server's lanes, or the worker
-  NodeInfo Info() const;
-  MemberRecord Record() const;
-  static Member From(const MemberRecord& record);
 };
 
 class Members {
@@ -49,14 +45,42 @@ class Members {
   void Remove(NodeId node) { members_.erase(node); }
   // `wanted`, or the lowest free rank if that is taken or not a rank.
   uint32_t FreeRank(Role role, uint32_t wanted) const;
-  uint32_t CountReady(Role role) const;
   std::vector<MemberRecord> Records() const;
-  // Those that take part. Workers by rank, servers by node; `avoided` ones get no new work.
+  // Those that take part. Workers by rank, others by node; `avoided` servers get no new work.
+  std::vector<NodeInfo> NodeInfos() const;
+  std::vector<const Member*> TakingPart(Role role) const;
+  size_t CountReady(Role role) const { return TakingPart(role).size(); }
   std::vector<const Member*> Workers() const;
   std::vector<PlacementServer> Servers(const std::set<NodeId>& avoided) const;
 
  private:
+  template <class Predicate>
+  const Member* FindIf(Predicate is_it) const;
+
   std::map<NodeId, Member> members_;
+};
+
+// LaneAcks keeps the newest value that each lane has acknowledged: a view, a version. Used by
+// the parts that repeat a message until it is acknowledged. Threads: none.
+template <class T>
+class LaneAcks {
+ public:
+  void OnAck(const PeerId& lane, const T& value) {
+    T& acked = acked_[{lane.incarnation, lane.lane}];
+    acked = std::max(acked, value);
+  }
+  // T() if the lane has acknowledged nothing.
+  T Newest(const PeerId& lane) const {
+    const auto it = acked_.find({lane.incarnation, lane.lane});
+    return it == acked_.end() ? T() : it->second;
+  }
+  void Forget(Incarnation process) {
+    std::erase_if(acked_, [&](const auto& entry) { return entry.first.first == process; });
+  }
+  void Clear() { acked_.clear(); }
+
+ private:
+  std::map<std::pair<Incarnation, uint16_t>, T> acked_;
 };
 
 }  // namespace pando

@@ -2,22 +2,67 @@
 // their leases and their ids. Part of the scheduler core. Threads: none.
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
 #include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
-#include "plan/job_plan.h"
-#include "scheduler/journaled_outbox.h"
-#include "scheduler/ledgers/fault_ledger.h"
-#include "scheduler/ledgers/view_ledger.h"
 #include "scheduler/members/leases.h"
 #include "scheduler/members/member.h"
-#include "scheduler/members/worker_use.h"
-#include "scheduler/run_phase.h"
-#include "scheduler/run_progress.h"
 
 namespace pando {
+
+struct RunFacts;
+struct SchedulerOptions;
+
+// WorkerUse sums up the workers' waits since this life of the scheduler began, as their heartbeats
+// say. RunMembers owns it; the run's recorder reads it.
+class WorkerUse {
+ public:
+  // `has_past`: an earlier life of the scheduler has counted the waits before a worker's first
+  // heartbeat to this one.
+  explicit WorkerUse(bool has_past) : has_past_(has_past) {}
+
+  void OnHeartbeat(const Heartbeat& before, const Heartbeat& heartbeat, size_t worker_count) {
+    if (has_past_ && before.data_stall_us + before.exposed_sync_us == 0) return;
+    const auto since = [](uint64_t now, uint64_t then) { return now > then ? now - then : 0; };
+    data_stall_us_ += since(heartbeat.data_stall_us, before.data_stall_us);
+    exposed_sync_us_ += since(heartbeat.exposed_sync_us, before.exposed_sync_us) /
+                        std::max<size_t>(1, worker_count);
+  }
+
+  // All workers' threads together, waiting for samples.
+  uint64_t data_stall_us() const { return data_stall_us_; }
+  // One worker's thread, waiting for parameters, on average.
+  uint64_t exposed_sync_us() const { return exposed_sync_us_; }
+
+ private:
+  const bool has_past_;
+  uint64_t data_stall_us_ = 0;
+  uint64_t exposed_sync_us_ = 0;
+};
+
+// Of the workers' GPUs, as their last heartbeats say: the most memory in use on one, and the mean
+// share of time with a kernel at work. Zeros if no worker has one.
+struct GpuUse {
+  uint64_t memory_bytes = 0;
+  double percent = 0;
+};
+inline GpuUse SumGpuUse(const Members& members) {
+  GpuUse use;
+  uint32_t gpu_count = 0;
+  for (const auto& [node, member] : members.all()) {
+    const Heartbeat& heartbeat = member.heartbeat;
+    if (heartbeat.gpu_memory_bytes == 0) continue;
+    use.memory_bytes = std::max(use.memory_bytes, heartbeat.gpu_memory_bytes);
+    use.percent += heartbeat.gpu_percent;
+    ++gpu_count;
+  }
+  if (gpu_count > 0) use.percent /= gpu_count;
+  return use;
+}
 
 // Other parts keep data about each member. The scheduler's dispatcher implements it.
 class MembershipObserver {
@@ -30,22 +75,8 @@ class MembershipObserver {
 
 class RunMembers {
  public:
-  struct Options {
-    std::string job_toml;
-    std::string snapshot_dir;  // sent to every node
-    bool is_fresh = false;     // a resumed run: the members of earlier lives are gone
-  };
-  struct Parts {  // all outlive the membership
-    JournaledOutbox& outbox;
-    RunPhase& phase;
-    ViewLedger& views;
-    FaultLedger& faults;
-    const RunProgress& progress;
-    MembershipObserver& observer;
-  };
-  // `state`: what the journal has, if there is one.
-  RunMembers(Options options, const JobPlan& plan, const std::optional<SchedulerState>& state,
-             const Parts& parts);
+  // `run` and `observer` outlive this.
+  RunMembers(RunFacts& run, const SchedulerOptions& options, MembershipObserver& observer);
   RunMembers(const RunMembers&) = delete;
 
   // The first call that knows the time.  Returns false if it is not the first.
@@ -88,17 +119,20 @@ class RunMembers {
   std::string MissingText() const;
 
  private:
+  // Why the process cannot join, for people; empty if it can.
+  std::string ReasonToRefuse(const Register& registration) const;
+  std::string ReasonNotInGroup(const Register& registration) const;
   const Member& FindOrAdd(Micros now, const PeerId& from, const Register& registration);
   bool ReadsSameData(Micros now, const PeerId& from, const Member& member, const Ready& ready);
   void CompareKinds(Micros now, const Member& newcomer);
   Micros LeaseFor(NodeId node) const;
   void EndGroup(Micros now, const Member& lost, const std::string& action);
   void RefuseGivenUp(const PeerId& to);
-  bool IsGroup() const { return plan_.job.strategy == Strategy::kAllreduce; }
 
-  const Options options_;
-  const JobPlan& plan_;
-  const Parts parts_;
+  RunFacts& run_;
+  MembershipObserver& observer_;
+  const std::string job_toml_;
+  const std::string snapshot_dir_;
   Members members_;
   Leases leases_;
   WorkerUse use_;

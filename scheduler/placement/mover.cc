@@ -1,11 +1,14 @@
-#include "scheduler/placement/mover.h"
-
+// The moves of placement: which servers should hold each shard, and which moves are possible now.
 #include <algorithm>
+#include <functional>
+#include <map>
 #include <numeric>
+#include <optional>
 #include <set>
 #include <string>
 
 #include "common/check.h"
+#include "scheduler/placement/placement.h"
 
 namespace pando {
 
@@ -13,12 +16,6 @@ namespace {
 
 // With more shards than this the primaries are even enough without a search of all pairs.
 constexpr size_t kPairedShardsMax = 512;
-
-size_t LargestShard(const ShardPlan& plan) {
-  size_t largest = 0;
-  for (const ShardRange& range : plan.ranges()) largest = std::max(largest, range.size());
-  return largest;
-}
 
 // Every shift makes it smaller, so shifting ends.
 double Unevenness(const std::vector<size_t>& floats) {
@@ -33,6 +30,388 @@ std::vector<PeerId> InSync(const ShardPlacement& placement) {
   std::ranges::copy(placement.in_sync_backups, std::back_inserter(replicas));
   return replicas;
 }
+
+// Mover finds out which servers should hold each shard, changing as little as it can, and makes
+// those moves towards it that can be made now.
+class Mover {
+ public:
+  Mover(const ShardPlan& plan, const std::vector<PlacementServer>& servers,
+        const MoveOptions& options, std::vector<ShardPlacement>& placements)
+      : plan_(plan),
+        servers_(servers),
+        options_(options),
+        placements_(placements),
+        largest_(std::ranges::max(plan.ranges(), {}, &ShardRange::size).size()),
+        wanted_(placements.size()),
+        floats_(servers.size()),
+        primaries_(servers.size()) {
+    std::set<std::string> hosts;
+    for (size_t i = 0; i < servers.size(); ++i) {
+      index_[servers[i].peer.node] = i;
+      if (Stays(i)) hosts.insert(servers[i].host);
+    }
+    host_count_ = hosts.size();
+  }
+
+  bool Move() {
+    TakeStock();
+    for (size_t shard = 0; shard < wanted_.size(); ++shard) TrimShard(shard);
+    for (uint32_t shard : LargestFirst(plan_)) SpreadShard(shard);
+    for (uint32_t shard : LargestFirst(plan_)) FillShard(shard);
+    // Each shift evens out two servers, so this ends. The bound is a second guard.
+    for (size_t i = 0; i < wanted_.size() * options_.replicas && EvenOut(); ++i) {
+    }
+    const bool has_removed = RemoveReplicas();
+    const bool has_added = AddReplicas();
+    if (has_removed || has_added) return true;
+    const bool is_syncing = std::ranges::any_of(
+        placements_, [](const ShardPlacement& p) { return !p.syncing_backups.empty(); });
+    return !is_syncing && EvenOutPrimaries();
+  }
+
+ private:
+  static constexpr size_t kNoServer = SIZE_MAX;
+  using Holders = std::vector<size_t>;  // indices of servers
+
+  size_t ShardFloats(size_t shard) const { return plan_.ranges()[shard].size(); }
+  bool Stays(size_t server) const { return !servers_[server].is_leaving; }
+  size_t ServerIndex(const PeerId& peer) const {
+    const auto it = index_.find(peer.node);
+    return it == index_.end() ? kNoServer : it->second;
+  }
+
+  void TakeStock() {
+    for (size_t shard = 0; shard < placements_.size(); ++shard) {
+      const ShardPlacement& placement = placements_[shard];
+      std::vector<PeerId> all = InSync(placement);
+      for (const SyncingBackup& syncing : placement.syncing_backups) all.push_back(syncing.peer);
+      for (const PeerId& peer : all) {
+        const size_t server = ServerIndex(peer);
+        PANDO_CHECK(server != kNoServer);
+        lane_floats_[peer] += ShardFloats(shard);
+        if (!Stays(server)) continue;
+        wanted_[shard].push_back(server);
+        floats_[server] += ShardFloats(shard);
+      }
+      primaries_[ServerIndex(placement.primary)] += ShardFloats(shard);
+    }
+  }
+
+  // Removes surplus holders: first one of a host that has two, then the fullest server.
+  void TrimShard(size_t shard) {
+    Holders& holders = wanted_[shard];
+    while (holders.size() > options_.replicas) {
+      const auto goes_first = [&](size_t a, size_t b) {
+        const bool a_shares = SharesHost(a, holders, a);
+        const bool b_shares = SharesHost(b, holders, b);
+        if (a_shares != b_shares) return b_shares;
+        if (IsNewcomer(shard, a) != IsNewcomer(shard, b)) return IsNewcomer(shard, a);
+        return floats_[a] < floats_[b];
+      };
+      const auto fullest = std::ranges::max_element(holders, goes_first);
+      floats_[*fullest] -= ShardFloats(shard);
+      holders.erase(fullest);
+    }
+  }
+
+  bool HasData(size_t shard, size_t server) const {
+    return std::ranges::any_of(InSync(placements_[shard]),
+                               [&](const PeerId& peer) { return ServerIndex(peer) == server; });
+  }
+
+  bool IsNewcomer(size_t shard, size_t server) const {
+    return std::ranges::any_of(placements_[shard].syncing_backups,
+                               [&](const auto& s) { return ServerIndex(s.peer) == server; });
+  }
+
+  // If two holders are on one host, a newcomer, or else the fuller one, makes room for a host that
+  // has none.
+  void SpreadShard(size_t shard) {
+    Holders& holders = wanted_[shard];
+    while (CountHosts(holders) < std::min(holders.size(), host_count_)) {
+      Holders crowded = holders;
+      std::erase_if(crowded, [&](size_t server) { return !SharesHost(server, holders, server); });
+      const size_t gone = *std::ranges::max_element(crowded, [&](size_t a, size_t b) {
+        if (IsNewcomer(shard, a) != IsNewcomer(shard, b)) return IsNewcomer(shard, b);
+        return floats_[a] < floats_[b];
+      });
+      const size_t instead = EmptiestFor(holders, gone);
+      if (instead == kNoServer) return;  // no server there takes shards now
+      std::ranges::replace(holders, gone, instead);
+      floats_[gone] -= ShardFloats(shard);
+      floats_[instead] += ShardFloats(shard);
+    }
+  }
+
+  bool SharesHost(size_t server, const Holders& holders, size_t instead_of = kNoServer) const {
+    return std::ranges::any_of(holders, [&](size_t other) {
+      return other != instead_of && servers_[other].host == servers_[server].host;
+    });
+  }
+
+  size_t CountHosts(const Holders& holders, size_t instead_of = kNoServer) const {
+    size_t count = 0;
+    for (auto it = holders.begin(); it != holders.end(); ++it) {
+      const auto is_on_it = [&](size_t other) {
+        return other != instead_of && servers_[other].host == servers_[*it].host;
+      };
+      count += *it != instead_of && std::none_of(holders.begin(), it, is_on_it);
+    }
+    return count;
+  }
+
+  // Whether a server could hold a shard with the other `holders`, except `instead_of`. Two holders
+  // are on one host only if every host has one.
+  bool MayHold(size_t server, const Holders& holders, size_t instead_of) const {
+    if (!Stays(server) || !servers_[server].takes_more) return false;
+    if (std::ranges::find(holders, server) != holders.end()) return false;
+    return !SharesHost(server, holders, instead_of) ||
+           CountHosts(holders, instead_of) == host_count_;
+  }
+
+  size_t EmptiestFor(const Holders& holders, size_t instead_of) const {
+    size_t best = kNoServer;
+    for (size_t server = 0; server < servers_.size(); ++server) {
+      if (!MayHold(server, holders, instead_of)) continue;
+      if (best == kNoServer || floats_[server] < floats_[best]) best = server;
+    }
+    return best;
+  }
+
+  void FillShard(size_t shard) {
+    Holders& holders = wanted_[shard];
+    while (holders.size() < options_.replicas) {
+      const size_t best = EmptiestFor(holders, kNoServer);
+      if (best == kNoServer) return;
+      holders.push_back(best);
+      floats_[best] += ShardFloats(shard);
+    }
+  }
+
+  // The pairs of servers that stay and differ by more than a shard, the most different pair first.
+  std::vector<std::pair<size_t, size_t>> UnevenPairs(const std::vector<size_t>& floats) const {
+    std::vector<std::pair<size_t, size_t>> pairs;
+    for (size_t from = 0; from < servers_.size(); ++from) {
+      for (size_t to = 0; to < servers_.size(); ++to) {
+        const bool is_uneven = floats[from] > floats[to] + largest_;
+        if (Stays(from) && Stays(to) && is_uneven) pairs.emplace_back(from, to);
+      }
+    }
+    std::ranges::stable_sort(pairs, std::ranges::greater(), [&](const auto& pair) {
+      return floats[pair.first] - floats[pair.second];
+    });
+    return pairs;
+  }
+
+  // Shifts one shard from a fuller server to an emptier one, the most different pair first.
+  bool EvenOut() {
+    for (const auto& [from, to] : UnevenPairs(floats_)) {
+      const std::optional<size_t> shard = ShardToShift(from, to);
+      if (!shard) continue;
+      std::ranges::replace(wanted_[*shard], from, to);
+      floats_[from] -= ShardFloats(*shard);
+      floats_[to] += ShardFloats(*shard);
+      return true;
+    }
+    return false;
+  }
+
+  // A shard that is not there yet, if there is one; else one of about half the difference.
+  std::optional<size_t> ShardToShift(size_t from, size_t to) const {
+    const size_t half = (floats_[from] - floats_[to]) / 2;
+    std::optional<size_t> best;
+    size_t best_cost = 0;
+    for (size_t shard = 0; shard < wanted_.size(); ++shard) {
+      if (std::ranges::find(wanted_[shard], from) == wanted_[shard].end()) continue;
+      if (!MayHold(to, wanted_[shard], from)) continue;
+      const size_t size = ShardFloats(shard);
+      const size_t distance = size > half ? size - half : half - size;
+      const size_t cost = distance + (HasData(shard, from) ? plan_.ranges().back().last : 0);
+      if (!best || cost < best_cost) {
+        best = shard;
+        best_cost = cost;
+      }
+    }
+    return best;
+  }
+
+  // The emptiest of the server's lanes.
+  PeerId LaneFor(size_t server) const {
+    std::vector<PeerId> lanes;
+    for (uint16_t lane = 0; lane < servers_[server].lane_count; ++lane)
+      lanes.push_back(OnLane(servers_[server].peer, lane));
+    return *std::ranges::min_element(lanes, {}, [&](const PeerId& lane) {
+      const auto it = lane_floats_.find(lane);
+      return it == lane_floats_.end() ? 0 : it->second;
+    });
+  }
+
+  // Shards with the fewest replicas first.
+  bool AddReplicas() {
+    std::vector<size_t> in_transfer(servers_.size());
+    std::vector<size_t> order(wanted_.size());
+    std::iota(order.begin(), order.end(), 0);
+    for (size_t shard = 0; shard < placements_.size(); ++shard) {
+      for (const SyncingBackup& syncing : placements_[shard].syncing_backups)
+        in_transfer[ServerIndex(syncing.peer)] += ShardFloats(shard);
+    }
+    std::ranges::stable_sort(order, [&](size_t a, size_t b) {
+      return placements_[a].in_sync_backups.size() < placements_[b].in_sync_backups.size();
+    });
+    bool has_added = false;
+    for (size_t shard : order) {
+      ShardPlacement& placement = placements_[shard];
+      for (size_t server : wanted_[shard]) {
+        if (IsNewcomer(shard, server) || HasData(shard, server)) continue;
+        size_t& floats = in_transfer[server];
+        if (floats != 0 && floats + ShardFloats(shard) > options_.transfer_floats_max) continue;
+        floats += ShardFloats(shard);
+        const PeerId lane = LaneFor(server);
+        lane_floats_[lane] += ShardFloats(shard);
+        placement.syncing_backups.push_back({lane, options_.next});
+        has_added = true;
+      }
+    }
+    return has_added;
+  }
+
+  bool RemoveReplicas() {
+    bool has_removed = false;
+    for (size_t shard = 0; shard < placements_.size(); ++shard) has_removed |= Settle(shard);
+    return has_removed;
+  }
+
+  // Drops a shard's unwanted replicas: newcomers at once, others when all wanted ones are in sync.
+  bool Settle(size_t shard) {
+    ShardPlacement& placement = placements_[shard];
+    const Holders& wanted = wanted_[shard];
+    const auto is_wanted = [&](const PeerId& peer) {
+      return std::ranges::find(wanted, ServerIndex(peer)) != wanted.end();
+    };
+    const auto is_unwanted = [&](const PeerId& peer) { return !is_wanted(peer); };
+    bool has_removed = std::erase_if(placement.syncing_backups,
+                                     [&](const auto& s) { return is_unwanted(s.peer); }) != 0;
+    const std::vector<PeerId> in_sync = InSync(placement);
+    const auto wanted_in_sync = static_cast<size_t>(std::ranges::count_if(in_sync, is_wanted));
+    if (wanted.empty() || wanted_in_sync != wanted.size()) return has_removed;
+    if (is_unwanted(placement.primary)) {
+      std::vector<PeerId> heirs = placement.in_sync_backups;
+      std::erase_if(heirs, is_unwanted);
+      const PeerId heir = *std::ranges::min_element(
+          heirs, {}, [&](const PeerId& peer) { return primaries_[ServerIndex(peer)]; });
+      primaries_[ServerIndex(placement.primary)] -= ShardFloats(shard);
+      primaries_[ServerIndex(heir)] += ShardFloats(shard);
+      Promote(placement, heir, options_.next);
+      has_removed = true;
+    }
+    has_removed |= std::erase_if(placement.in_sync_backups, is_unwanted) != 0;
+    return has_removed;
+  }
+
+  // Promotes backups if servers are primary of more than others by more than a shard: from the
+  // fullest server to an emptier one, over servers in between if needed.
+  bool EvenOutPrimaries() {
+    bool has_moved = false;
+    for (size_t i = 0; i < wanted_.size(); ++i) {
+      const auto pairs = UnevenPairs(primaries_);
+      const bool has_shifted =
+          std::ranges::any_of(
+              pairs, [&](const auto& pair) { return ShiftPrimary(pair.first, pair.second); }) ||
+          (!pairs.empty() && ShiftTwoPrimaries());
+      if (!has_shifted) return has_moved;
+      has_moved = true;
+    }
+    return has_moved;
+  }
+
+  // A shortest path of promotions, breadth first: shard by shard from a primary to one of its
+  // backups. Servers in between keep their floats, except the difference of two shards.
+  bool ShiftPrimary(size_t from, size_t to) {
+    struct Hop {
+      size_t shard = 0;
+      size_t server = 0;  // that was its primary
+    };
+    std::map<size_t, Hop> reached{{from, {}}};
+    std::vector<size_t> queue{from};
+    for (size_t i = 0; i < queue.size() && !reached.contains(to); ++i) {
+      for (size_t shard = 0; shard < placements_.size(); ++shard) {
+        if (ServerIndex(placements_[shard].primary) != queue[i]) continue;
+        for (const PeerId& backup : placements_[shard].in_sync_backups) {
+          const size_t server = ServerIndex(backup);
+          if (!Stays(server) || !reached.try_emplace(server, Hop{shard, queue[i]}).second) continue;
+          queue.push_back(server);
+        }
+      }
+    }
+    if (!reached.contains(to)) return false;
+    std::vector<size_t> after = primaries_;
+    for (size_t server = to; server != from; server = reached[server].server) {
+      after[reached[server].server] -= ShardFloats(reached[server].shard);
+      after[server] += ShardFloats(reached[server].shard);
+    }
+    if (Unevenness(after) >= Unevenness(primaries_)) return false;
+    primaries_ = after;
+    for (size_t server = to; server != from; server = reached[server].server)
+      GiveLead(reached[server].shard, server);
+    return true;
+  }
+
+  // If no shortest path evens anything out: any two promotions that do, the second from where the
+  // first leads. They may exchange two shards of different size.
+  bool ShiftTwoPrimaries() {
+    if (placements_.size() > kPairedShardsMax) return false;
+    for (size_t a = 0; a < placements_.size(); ++a) {
+      for (const PeerId& heir : std::vector(placements_[a].in_sync_backups)) {
+        if (Stays(ServerIndex(heir)) && ShiftAfter(a, ServerIndex(heir))) return true;
+      }
+    }
+    return false;
+  }
+
+  // Looks for a second promotion, after that of `first` to `via`, and makes both if they even out.
+  bool ShiftAfter(size_t first, size_t via) {
+    const size_t from = ServerIndex(placements_[first].primary);
+    for (size_t second = 0; second < placements_.size(); ++second) {
+      if (second == first || ServerIndex(placements_[second].primary) != via) continue;
+      for (const PeerId& heir : placements_[second].in_sync_backups) {
+        const size_t to = ServerIndex(heir);
+        std::vector<size_t> after = primaries_;
+        after[from] -= ShardFloats(first);
+        after[via] += ShardFloats(first);
+        after[via] -= ShardFloats(second);
+        after[to] += ShardFloats(second);
+        if (!Stays(to) || Unevenness(after) >= Unevenness(primaries_)) continue;
+        primaries_ = after;
+        GiveLead(first, via);
+        GiveLead(second, to);
+        return true;
+      }
+    }
+    return false;
+  }
+
+  // The primary becomes a backup.  REQUIRES: an in-sync backup is on the server.
+  void GiveLead(size_t shard, size_t server) {
+    ShardPlacement& placement = placements_[shard];
+    const PeerId before = placement.primary;
+    const auto heir = std::ranges::find_if(
+        placement.in_sync_backups, [&](const PeerId& peer) { return ServerIndex(peer) == server; });
+    Promote(placement, PeerId(*heir), options_.next);
+    placement.in_sync_backups.push_back(before);
+  }
+
+  const ShardPlan& plan_;
+  const std::vector<PlacementServer>& servers_;
+  const MoveOptions& options_;
+  std::vector<ShardPlacement>& placements_;
+  const size_t largest_;
+  std::map<NodeId, size_t> index_;
+  size_t host_count_ = 0;          // of servers that stay
+  std::vector<Holders> wanted_;    // by shard
+  std::vector<size_t> floats_;     // by server: of the shards that it should hold
+  std::vector<size_t> primaries_;  // by server: floats of the shards that it is primary of
+  std::map<PeerId, size_t> lane_floats_;
+};
 
 }  // namespace
 
@@ -52,373 +431,14 @@ void Promote(ShardPlacement& placement, PeerId backup, ViewId next) {
   for (SyncingBackup& syncing : placement.syncing_backups) syncing.since = next;
 }
 
-Mover::Mover(const ShardPlan& plan, const std::vector<PlacementServer>& servers,
-             const MoveOptions& options, std::vector<ShardPlacement>& placements)
-    : plan_(plan),
-      servers_(servers),
-      options_(options),
-      placements_(placements),
-      largest_(LargestShard(plan)),
-      wanted_(placements.size()),
-      floats_(servers.size()),
-      primaries_(servers.size()) {
-  std::set<std::string> hosts;
-  for (size_t i = 0; i < servers.size(); ++i) {
-    index_[servers[i].peer.node] = i;
-    if (Stays(i)) hosts.insert(servers[i].host);
-  }
-  host_count_ = hosts.size();
-}
-
-size_t Mover::ServerIndex(const PeerId& peer) const {
-  const auto it = index_.find(peer.node);
-  return it == index_.end() ? kNobody : it->second;
-}
-
-bool Mover::Move() {
-  TakeStock();
-  for (size_t shard = 0; shard < wanted_.size(); ++shard) TrimShard(shard);
-  for (uint32_t shard : LargestFirst(plan_)) SpreadShard(shard);
-  for (uint32_t shard : LargestFirst(plan_)) FillShard(shard);
-  // Each shift evens out two servers, so this ends. The bound is a second guard.
-  for (size_t i = 0; i < wanted_.size() * options_.replicas && EvenOut(); ++i) {
-  }
-  const bool has_removed = RemoveReplicas();
-  const bool has_added = AddReplicas();
-  if (has_removed || has_added) return true;
-  const bool is_syncing = std::ranges::any_of(
-      placements_, [](const ShardPlacement& p) { return !p.syncing_backups.empty(); });
-  return !is_syncing && EvenOutPrimaries();
-}
-
-void Mover::TakeStock() {
-  for (size_t shard = 0; shard < placements_.size(); ++shard) {
-    const ShardPlacement& placement = placements_[shard];
-    std::vector<PeerId> all = InSync(placement);
-    for (const SyncingBackup& syncing : placement.syncing_backups) all.push_back(syncing.peer);
-    for (const PeerId& peer : all) {
-      const size_t server = ServerIndex(peer);
-      PANDO_CHECK(server != kNobody);
-      lane_floats_[peer] += ShardFloats(shard);
-      if (!Stays(server)) continue;
-      wanted_[shard].push_back(server);
-      floats_[server] += ShardFloats(shard);
-    }
-    primaries_[ServerIndex(placement.primary)] += ShardFloats(shard);
-  }
-}
-
-// Removes surplus holders: first one of a host that has two, then the fullest server.
-void Mover::TrimShard(size_t shard) {
-  Holders& holders = wanted_[shard];
-  while (holders.size() > options_.replicas) {
-    const auto goes_first = [&](size_t a, size_t b) {
-      const bool a_shares = SharesHost(a, holders, a);
-      const bool b_shares = SharesHost(b, holders, b);
-      if (a_shares != b_shares) return b_shares;
-      if (IsNewcomer(shard, a) != IsNewcomer(shard, b)) return IsNewcomer(shard, a);
-      return floats_[a] < floats_[b];
-    };
-    const auto fullest = std::ranges::max_element(holders, goes_first);
-    floats_[*fullest] -= ShardFloats(shard);
-    holders.erase(fullest);
-  }
-}
-
-bool Mover::IsNewcomer(size_t shard, size_t server) const {
-  return std::ranges::any_of(placements_[shard].syncing_backups,
-                             [&](const auto& s) { return ServerIndex(s.peer) == server; });
-}
-
-// If two holders are on one host, a newcomer, or else the fuller one, makes room for a host that
-// has none.
-void Mover::SpreadShard(size_t shard) {
-  Holders& holders = wanted_[shard];
-  while (CountHosts(holders) < std::min(holders.size(), host_count_)) {
-    Holders crowded = holders;
-    std::erase_if(crowded, [&](size_t server) { return !SharesHost(server, holders, server); });
-    const size_t gone = *std::ranges::max_element(crowded, [&](size_t a, size_t b) {
-      if (IsNewcomer(shard, a) != IsNewcomer(shard, b)) return IsNewcomer(shard, b);
-      return floats_[a] < floats_[b];
-    });
-    const size_t instead = EmptiestFor(holders, gone);
-    if (instead == kNobody) return;  // no server there takes shards now
-    std::ranges::replace(holders, gone, instead);
-    floats_[gone] -= ShardFloats(shard);
-    floats_[instead] += ShardFloats(shard);
-  }
-}
-
-bool Mover::SharesHost(size_t server, const Holders& holders, size_t instead_of) const {
-  return std::ranges::any_of(holders, [&](size_t other) {
-    return other != instead_of && servers_[other].host == servers_[server].host;
-  });
-}
-
-size_t Mover::CountHosts(const Holders& holders, size_t instead_of) const {
-  size_t count = 0;
-  for (auto it = holders.begin(); it != holders.end(); ++it) {
-    const auto is_on_it = [&](size_t other) {
-      return other != instead_of && servers_[other].host == servers_[*it].host;
-    };
-    count += *it != instead_of && std::none_of(holders.begin(), it, is_on_it);
-  }
-  return count;
-}
-
-// Whether a server could hold a shard with the other `holders`, except `instead_of`. Two holders
-// are on one host only if every host has one.
-bool Mover::MayHold(size_t server, const Holders& holders, size_t instead_of) const {
-  if (!Stays(server) || !servers_[server].takes_more) return false;
-  if (std::ranges::find(holders, server) != holders.end()) return false;
-  return !SharesHost(server, holders, instead_of) || CountHosts(holders, instead_of) == host_count_;
-}
-
-size_t Mover::EmptiestFor(const Holders& holders, size_t instead_of) const {
-  size_t best = kNobody;
-  for (size_t server = 0; server < servers_.size(); ++server) {
-    if (!MayHold(server, holders, instead_of)) continue;
-    if (best == kNobody || floats_[server] < floats_[best]) best = server;
-  }
-  return best;
-}
-
-void Mover::FillShard(size_t shard) {
-  Holders& holders = wanted_[shard];
-  while (holders.size() < options_.replicas) {
-    const size_t best = EmptiestFor(holders, kNobody);
-    if (best == kNobody) return;
-    holders.push_back(best);
-    floats_[best] += ShardFloats(shard);
-  }
-}
-
-// Shifts one shard from a fuller server to an emptier one, the most different pair first.
-bool Mover::EvenOut() {
-  std::vector<std::pair<size_t, size_t>> pairs;
-  for (size_t from = 0; from < servers_.size(); ++from) {
-    for (size_t to = 0; to < servers_.size(); ++to) {
-      if (Stays(from) && floats_[from] > floats_[to] + largest_) pairs.emplace_back(from, to);
-    }
-  }
-  std::ranges::stable_sort(pairs, [&](const auto& a, const auto& b) {
-    return floats_[a.first] - floats_[a.second] > floats_[b.first] - floats_[b.second];
-  });
-  for (const auto& [from, to] : pairs) {
-    const std::optional<size_t> shard = ShardToShift(from, to);
-    if (!shard) continue;
-    std::ranges::replace(wanted_[*shard], from, to);
-    floats_[from] -= ShardFloats(*shard);
-    floats_[to] += ShardFloats(*shard);
-    return true;
-  }
-  return false;
-}
-
-// A shard that is not there yet, if there is one; else one of about half the difference.
-std::optional<size_t> Mover::ShardToShift(size_t from, size_t to) const {
-  const size_t half = (floats_[from] - floats_[to]) / 2;
-  std::optional<size_t> best;
-  size_t best_cost = 0;
-  for (size_t shard = 0; shard < wanted_.size(); ++shard) {
-    if (std::ranges::find(wanted_[shard], from) == wanted_[shard].end()) continue;
-    if (!MayHold(to, wanted_[shard], from)) continue;
-    const auto is_there = [&](const PeerId& peer) { return ServerIndex(peer) == from; };
-    const bool has_data = std::ranges::any_of(InSync(placements_[shard]), is_there);
-    const size_t size = ShardFloats(shard);
-    const size_t distance = size > half ? size - half : half - size;
-    const size_t cost = distance + (has_data ? plan_.ranges().back().last : 0);
-    if (!best || cost < best_cost) {
-      best = shard;
-      best_cost = cost;
-    }
-  }
-  return best;
-}
-
-// The emptiest of the server's lanes.
-PeerId Mover::LaneFor(size_t server) const {
-  PeerId best = servers_[server].peer;
-  size_t least = SIZE_MAX;
-  for (uint16_t lane = 0; lane < servers_[server].lane_count; ++lane) {
-    PeerId peer = servers_[server].peer;
-    peer.lane = lane;
-    const auto it = lane_floats_.find(peer);
-    const size_t floats = it == lane_floats_.end() ? 0 : it->second;
-    if (floats >= least) continue;
-    least = floats;
-    best = peer;
-  }
-  return best;
-}
-
-// Shards with the fewest replicas first.
-bool Mover::AddReplicas() {
-  std::vector<size_t> in_transfer(servers_.size());
-  std::vector<size_t> order(wanted_.size());
-  std::iota(order.begin(), order.end(), 0);
-  for (size_t shard = 0; shard < placements_.size(); ++shard) {
-    for (const SyncingBackup& syncing : placements_[shard].syncing_backups)
-      in_transfer[ServerIndex(syncing.peer)] += ShardFloats(shard);
-  }
-  std::ranges::stable_sort(order, [&](size_t a, size_t b) {
-    return placements_[a].in_sync_backups.size() < placements_[b].in_sync_backups.size();
-  });
-  bool has_added = false;
-  for (size_t shard : order) {
-    ShardPlacement& placement = placements_[shard];
-    for (size_t server : wanted_[shard]) {
-      const auto is_there = [&](const PeerId& peer) { return ServerIndex(peer) == server; };
-      const bool is_syncing = std::ranges::any_of(
-          placement.syncing_backups, [&](const SyncingBackup& s) { return is_there(s.peer); });
-      if (is_syncing || std::ranges::any_of(InSync(placement), is_there)) continue;
-      size_t& floats = in_transfer[server];
-      if (floats != 0 && floats + ShardFloats(shard) > options_.transfer_floats_max) continue;
-      floats += ShardFloats(shard);
-      const PeerId lane = LaneFor(server);
-      lane_floats_[lane] += ShardFloats(shard);
-      placement.syncing_backups.push_back({lane, options_.next});
-      has_added = true;
-    }
-  }
-  return has_added;
-}
-
-bool Mover::RemoveReplicas() {
-  bool has_removed = false;
-  for (size_t shard = 0; shard < placements_.size(); ++shard) has_removed |= Settle(shard);
-  return has_removed;
-}
-
-// Drops a shard's unwanted replicas: newcomers at once, others when all wanted ones are in sync.
-bool Mover::Settle(size_t shard) {
-  ShardPlacement& placement = placements_[shard];
-  const Holders& wanted = wanted_[shard];
-  const auto is_wanted = [&](const PeerId& peer) {
-    return std::ranges::find(wanted, ServerIndex(peer)) != wanted.end();
-  };
-  const auto is_unwanted = [&](const PeerId& peer) { return !is_wanted(peer); };
-  bool has_removed = std::erase_if(placement.syncing_backups,
-                                   [&](const auto& s) { return is_unwanted(s.peer); }) != 0;
-  const std::vector<PeerId> in_sync = InSync(placement);
-  const auto wanted_in_sync = static_cast<size_t>(std::ranges::count_if(in_sync, is_wanted));
-  if (wanted.empty() || wanted_in_sync != wanted.size()) return has_removed;
-  if (is_unwanted(placement.primary)) {
-    std::vector<PeerId> heirs = placement.in_sync_backups;
-    std::erase_if(heirs, is_unwanted);
-    const PeerId heir = *std::ranges::min_element(
-        heirs, {}, [&](const PeerId& peer) { return primaries_[ServerIndex(peer)]; });
-    primaries_[ServerIndex(placement.primary)] -= ShardFloats(shard);
-    primaries_[ServerIndex(heir)] += ShardFloats(shard);
-    Promote(placement, heir, options_.next);
-    has_removed = true;
-  }
-  has_removed |= std::erase_if(placement.in_sync_backups, is_unwanted) != 0;
-  return has_removed;
-}
-
-// Promotes backups if servers are primary of more than others by more than a shard: from the
-// fullest server to an emptier one, over servers in between if needed.
-bool Mover::EvenOutPrimaries() {
-  bool has_moved = false;
-  for (size_t i = 0; i < wanted_.size(); ++i) {
-    bool has_shifted = false;
-    std::vector<std::pair<size_t, size_t>> pairs;
-    for (size_t from = 0; from < servers_.size(); ++from) {
-      for (size_t to = 0; to < servers_.size(); ++to) {
-        const bool is_uneven = primaries_[from] > primaries_[to] + largest_;
-        if (Stays(from) && Stays(to) && is_uneven) pairs.emplace_back(from, to);
-      }
-    }
-    std::ranges::stable_sort(pairs, [&](const auto& a, const auto& b) {
-      return primaries_[a.first] - primaries_[a.second] >
-             primaries_[b.first] - primaries_[b.second];
-    });
-    for (const auto& [from, to] : pairs) {
-      has_shifted = ShiftPrimary(from, to);
-      if (has_shifted) break;
-    }
-    if (!pairs.empty() && !has_shifted) has_shifted = ShiftTwoPrimaries();
-    if (!has_shifted) return has_moved;
-    has_moved = true;
-  }
-  return has_moved;
-}
-
-// A shortest path of promotions, breadth first: shard by shard from a primary to one of its
-// backups. Servers in between keep their floats, except the difference of two shards.
-bool Mover::ShiftPrimary(size_t from, size_t to) {
-  struct Hop {
-    size_t shard = 0;
-    size_t server = 0;  // that was its primary
-  };
-  std::map<size_t, Hop> reached{{from, {}}};
-  std::vector<size_t> queue{from};
-  for (size_t i = 0; i < queue.size() && !reached.contains(to); ++i) {
-    for (size_t shard = 0; shard < placements_.size(); ++shard) {
-      if (ServerIndex(placements_[shard].primary) != queue[i]) continue;
-      for (const PeerId& backup : placements_[shard].in_sync_backups) {
-        const size_t server = ServerIndex(backup);
-        if (!Stays(server) || !reached.try_emplace(server, Hop{shard, queue[i]}).second) continue;
-        queue.push_back(server);
-      }
-    }
-  }
-  if (!reached.contains(to)) return false;
-  std::vector<size_t> after = primaries_;
-  for (size_t server = to; server != from; server = reached[server].server) {
-    after[reached[server].server] -= ShardFloats(reached[server].shard);
-    after[server] += ShardFloats(reached[server].shard);
-  }
-  if (Unevenness(after) >= Unevenness(primaries_)) return false;
-  primaries_ = after;
-  for (size_t server = to; server != from; server = reached[server].server)
-    GiveLead(reached[server].shard, server);
-  return true;
-}
-
-// If no shortest path evens anything out: any two promotions that do, the second from where the
-// first leads. They may exchange two shards of different size.
-bool Mover::ShiftTwoPrimaries() {
-  if (placements_.size() > kPairedShardsMax) return false;
-  for (size_t a = 0; a < placements_.size(); ++a) {
-    for (const PeerId& heir : std::vector(placements_[a].in_sync_backups)) {
-      if (Stays(ServerIndex(heir)) && ShiftAfter(a, ServerIndex(heir))) return true;
-    }
-  }
-  return false;
-}
-
-// Looks for a second promotion, after that of `first` to `via`, and makes both if they even out.
-bool Mover::ShiftAfter(size_t first, size_t via) {
-  const size_t from = ServerIndex(placements_[first].primary);
-  for (size_t second = 0; second < placements_.size(); ++second) {
-    if (second == first || ServerIndex(placements_[second].primary) != via) continue;
-    for (const PeerId& heir : placements_[second].in_sync_backups) {
-      const size_t to = ServerIndex(heir);
-      std::vector<size_t> after = primaries_;
-      after[from] -= ShardFloats(first);
-      after[via] += ShardFloats(first);
-      after[via] -= ShardFloats(second);
-      after[to] += ShardFloats(second);
-      if (!Stays(to) || Unevenness(after) >= Unevenness(primaries_)) continue;
-      primaries_ = after;
-      GiveLead(first, via);
-      GiveLead(second, to);
-      return true;
-    }
-  }
-  return false;
-}
-
-// The primary becomes a backup.  REQUIRES: an in-sync backup is on the server.
-void Mover::GiveLead(size_t shard, size_t server) {
-  ShardPlacement& placement = placements_[shard];
-  const PeerId before = placement.primary;
-  const auto heir = std::ranges::find_if(
-      placement.in_sync_backups, [&](const PeerId& peer) { return ServerIndex(peer) == server; });
-  Promote(placement, PeerId(*heir), options_.next);
-  placement.in_sync_backups.push_back(before);
+bool MoveShards(const ShardPlan& plan, const std::vector<PlacementServer>& servers,
+                const MoveOptions& options, std::vector<ShardPlacement>& placements) {
+  const auto staying =
+      std::ranges::count_if(servers, [](const PlacementServer& s) { return !s.is_leaving; });
+  PANDO_CHECK(staying > 0);
+  MoveOptions possible = options;
+  possible.replicas = std::min(options.replicas, static_cast<uint32_t>(staying));
+  return Mover(plan, servers, possible, placements).Move();
 }
 
 }  // namespace pando

@@ -37,17 +37,16 @@ std::set<NodeId> CollectNodes(const std::vector<WorkerSpeed>& speeds) {
 }  // namespace
 
 void OwnerPlan::Resume() {
-  for (const MicroBatchOwner& owner : parts_.views.view().owners)
-    shared_among_.insert(owner.worker);
+  for (const MicroBatchOwner& owner : run_.view().owners) shared_among_.insert(owner.worker);
 }
 
 // The workers that take work: all but the avoided ones, or these too if there is no other. In the
 // order of their ranks, but grouped by host: so what a host computes is few subtrees (P6a).
 std::vector<WorkerSpeed> OwnerPlan::Speeds(Micros now) const {
-  const std::set<NodeId> all_avoided = parts_.silences.Avoided(now);
+  const std::set<NodeId> all_avoided = silences_.Avoided(now);
   std::vector<WorkerSpeed> speeds;
   std::vector<WorkerSpeed> avoided;
-  for (const Member* worker : GroupByHost(parts_.members.Workers())) {
+  for (const Member* worker : GroupByHost(run_.members().Workers())) {
     if (worker->is_draining) continue;
     const NodeId node = worker->peer.node;
     const auto idle = idle_since_.find(node);
@@ -63,31 +62,31 @@ uint64_t OwnerPlan::micro_batch_us(NodeId worker) const {
   return it == speeds_.end() ? 0 : it->second.micro_batch_us();
 }
 
-std::vector<NodeId> OwnerPlan::ShareAnew(const std::vector<WorkerSpeed>& speeds) const {
-  const uint32_t count = plan_.job.micro_batches;
+std::vector<NodeId> OwnerPlan::ShareAll(const std::vector<WorkerSpeed>& speeds) const {
+  const uint32_t count = run_.plan.job.micro_batches;
   return SpreadInRuns(ShareMicroBatches(count, speeds), speeds, count);
 }
 
 std::vector<MicroBatchOwner> OwnerPlan::NextOwners(Micros now) {
-  const std::vector<MicroBatchOwner>& before = parts_.views.view().owners;
+  const std::vector<MicroBatchOwner>& before = run_.view().owners;
   const std::vector<WorkerSpeed> speeds = Speeds(now);
   std::vector<NodeId> workers;
   for (const MicroBatchOwner& owner : before) workers.push_back(owner.worker);
   std::set<NodeId> among = CollectNodes(speeds);
-  const bool has_dispute = parts_.verification.has_dispute();
+  const bool has_dispute = verification_.has_dispute();
   const bool is_as_before = among == shared_among_ && had_judge_ == has_dispute;
   shared_among_ = std::move(among);
-  if (!is_as_before || has_speed_gain_) workers = ShareAnew(speeds);
+  if (!is_as_before || has_speed_gain_) workers = ShareAll(speeds);
   has_speed_gain_ = false;
   had_judge_ = has_dispute;
-  parts_.verification.AppointJudge(workers);
+  verification_.AppointJudge(workers);
   const auto is_living = [&](NodeId node) {
-    const Member* member = parts_.members.Find(node);
+    const Member* member = run_.members().Find(node);
     return member != nullptr && member->takes_part();
   };
   // Hand-overs take place at a step that the run will reach when a joiner is ready for it.
-  const Version committed = parts_.progress.committed();
-  const Step ahead(committed.value() + 1 + parts_.progress.StepsWithin(kHandOverTime));
+  const Version committed = run_.progress.committed();
+  const Step ahead(committed.value() + 1 + run_.progress.StepsWithin(kHandOverTime));
   return HandOverTo(
       workers, before,
       {.is_living = is_living, .lowest = StepReading(committed), .first_step = ahead});
@@ -95,9 +94,9 @@ std::vector<MicroBatchOwner> OwnerPlan::NextOwners(Micros now) {
 
 std::vector<MicroBatchOwner> OwnerPlan::FirstOwners(Micros now) {
   const std::vector<WorkerSpeed> speeds = Speeds(now);
-  std::vector<NodeId> workers = ShareAnew(speeds);
+  std::vector<NodeId> workers = ShareAll(speeds);
   shared_among_ = CollectNodes(speeds);
-  parts_.verification.AppointJudge(workers);
+  verification_.AppointJudge(workers);
   std::vector<MicroBatchOwner> owners;
   for (NodeId worker : workers) owners.push_back({.worker = worker});
   return owners;
@@ -106,7 +105,7 @@ std::vector<MicroBatchOwner> OwnerPlan::FirstOwners(Micros now) {
 // What a step takes, exchange included; at least so long if none was over since the last look.
 // Unknown at the first look, and at the first one after a rollback.
 std::optional<Micros> OwnerPlan::MeasureStep(Micros now) {
-  const Version committed = parts_.progress.committed();
+  const Version committed = run_.progress.committed();
   const Micros since = now - measured_at_;
   const bool is_first = !measured_ || committed < *measured_;
   if (!is_first && committed == *measured_) return step_time_ = std::max(step_time_, since);
@@ -121,8 +120,7 @@ std::optional<Micros> OwnerPlan::MeasureStep(Micros now) {
 }
 
 void OwnerPlan::Tick(Micros now) {
-  const bool is_group = plan_.job.strategy == Strategy::kAllreduce;
-  if (parts_.views.view().owners.empty() || parts_.rollback.is_pending() || is_group) return;
+  if (run_.view().owners.empty() || run_.rollback.is_pending() || run_.IsGroup()) return;
   if (look_at_ == Micros(0)) look_at_ = now + kSpeedInterval;  // all have reported by then
   if (now < look_at_) return;
   look_at_ = now + kSpeedInterval;
@@ -130,20 +128,20 @@ void OwnerPlan::Tick(Micros now) {
   const std::vector<WorkerSpeed> speeds = Speeds(now);
   if (speeds.empty() || !IsWorthAView(speeds, step_time)) return;
   has_speed_gain_ = true;
-  parts_.views.RequestView(now);
+  run_.views.RequestView(now);
 }
 
 // Whether an idle worker is on trial, or computing would gain more than a sixth of its time and the
 // step a tenth of its time.
 bool OwnerPlan::IsWorthAView(const std::vector<WorkerSpeed>& speeds,
                              std::optional<Micros> step_time) const {
-  const std::vector<MicroBatchOwner>& owners = parts_.views.view().owners;
+  const std::vector<MicroBatchOwner>& owners = run_.view().owners;
   std::vector<uint32_t> shares;
   for (const WorkerSpeed& speed : speeds) {
     shares.push_back(
         static_cast<uint32_t>(std::ranges::count(owners, speed.worker, &MicroBatchOwner::worker)));
   }
-  const auto best = ShareMicroBatches(plan_.job.micro_batches, speeds);
+  const auto best = ShareMicroBatches(run_.plan.job.micro_batches, speeds);
   for (size_t i = 0; i < speeds.size(); ++i) {
     if (speeds[i].is_on_trial && shares[i] == 0 && best[i] != 0) return true;
   }
@@ -154,8 +152,8 @@ bool OwnerPlan::IsWorthAView(const std::vector<WorkerSpeed>& speeds,
 }
 
 void OwnerPlan::OnView(Micros now) {
-  const std::vector<MicroBatchOwner>& owners = parts_.views.view().owners;
-  for (const auto& [node, member] : parts_.members.all()) {
+  const std::vector<MicroBatchOwner>& owners = run_.view().owners;
+  for (const auto& [node, member] : run_.members().all()) {
     const bool is_idle = std::ranges::find(owners, node, &MicroBatchOwner::worker) == owners.end();
     if (is_idle) {
       idle_since_.try_emplace(node, now);

@@ -11,8 +11,6 @@
 #include <vector>
 
 #include "scheduler/placement/assignment.h"
-#include "scheduler/rollback.h"
-#include "scheduler/run_progress.h"
 #include "scheduler/silences.h"
 #include "scheduler/verification.h"
 
@@ -20,16 +18,12 @@ namespace pando {
 
 class OwnerPlan {
  public:
-  struct Parts {  // all outlive this
-    const Members& members;
-    ViewLedger& views;
-    const Rollback& rollback;
-    const Silences& silences;
-    const RunProgress& progress;
-    const GradientComparison& verification;
-  };
-  OwnerPlan(const JobPlan& plan, const Parts& parts)
-      : plan_(plan), parts_(parts), had_judge_(parts.verification.has_dispute()) {}
+  // All outlive this.
+  OwnerPlan(RunFacts& run, const Silences& silences, const GradientComparison& verification)
+      : run_(run),
+        silences_(silences),
+        verification_(verification),
+        had_judge_(verification.has_dispute()) {}
 
   // An earlier life of the scheduler has made the view.
   void Resume();
@@ -52,12 +46,13 @@ class OwnerPlan {
 
  private:
   std::vector<WorkerSpeed> Speeds(Micros now) const;
-  std::vector<NodeId> ShareAnew(const std::vector<WorkerSpeed>& speeds) const;
+  std::vector<NodeId> ShareAll(const std::vector<WorkerSpeed>& speeds) const;
   std::optional<Micros> MeasureStep(Micros now);
   bool IsWorthAView(const std::vector<WorkerSpeed>& speeds, std::optional<Micros> step_time) const;
 
-  const JobPlan& plan_;
-  const Parts parts_;
+  RunFacts& run_;
+  const Silences& silences_;
+  const GradientComparison& verification_;
   std::map<NodeId, SpeedMeter> speeds_;
   std::map<NodeId, Micros> idle_since_;  // members that own no micro-batch
   Micros look_at_{0};                    // when speeds are considered next

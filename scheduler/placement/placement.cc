@@ -6,7 +6,6 @@
 
 #include "common/check.h"
 #include "common/mutation.h"
-#include "scheduler/placement/mover.h"
 
 namespace pando {
 
@@ -51,19 +50,15 @@ std::vector<ShardPlacement> PlaceInRuns(const ShardPlan& plan,
                                         const std::vector<PlacementServer>& ring,
                                         uint32_t replicas) {
   const size_t total = plan.ranges().back().last;
-  const auto lane_of = [](const PlacementServer& server, size_t lane) {
-    PeerId peer = server.peer;
-    peer.lane = static_cast<uint16_t>(lane % server.lane_count);
-    return peer;
-  };
   std::vector<ShardPlacement> placements;
   for (const ShardRange& range : plan.ranges()) {
     const size_t middle = (range.first + range.size() / 2) * ring.size();
     const size_t first = middle / total;
     const size_t lane = middle % total * ring[first].lane_count / total;
-    ShardPlacement placement{.primary = lane_of(ring[first], lane)};
+    ShardPlacement placement{.primary = OnLane(ring[first].peer, lane)};
     for (size_t backup : BackupsInRing(ring, first, replicas - 1))
-      placement.in_sync_backups.push_back(lane_of(ring[backup], lane));
+      placement.in_sync_backups.push_back(
+          OnLane(ring[backup].peer, lane % ring[backup].lane_count));
     placements.push_back(std::move(placement));
   }
   return placements;
@@ -84,8 +79,7 @@ std::vector<ShardPlacement> PlaceEvenly(const ShardPlan& plan,
     const auto lane = std::ranges::min_element(lanes) - lanes.begin();
     floats[server] += size;
     lanes[lane] += size;
-    placements[shard].primary = ring[server].peer;
-    placements[shard].primary.lane = static_cast<uint16_t>(lane);
+    placements[shard].primary = OnLane(ring[server].peer, static_cast<size_t>(lane));
   }
   return placements;
 }
@@ -119,10 +113,7 @@ bool DropLostReplicas(const ShardPlan& plan, const std::vector<PlacementServer>&
                       ViewId next, std::vector<ShardPlacement>& placements) {
   std::map<PeerId, const PlacementServer*> living;
   for (const PlacementServer& server : servers) living[server.peer] = &server;
-  const auto server_of = [](PeerId peer) {
-    peer.lane = 0;
-    return peer;
-  };
+  const auto server_of = [](const PeerId& peer) { return OnLane(peer, 0); };
   const auto is_lost = [&](const PeerId& peer) { return !living.contains(server_of(peer)); };
   std::map<PeerId, size_t> primary_floats;
   for (size_t shard = 0; shard < placements.size(); ++shard)
@@ -148,16 +139,6 @@ bool DropLostReplicas(const ShardPlan& plan, const std::vector<PlacementServer>&
     Promote(placement, heir, next);
   }
   return true;
-}
-
-bool MoveShards(const ShardPlan& plan, const std::vector<PlacementServer>& servers,
-                const MoveOptions& options, std::vector<ShardPlacement>& placements) {
-  const auto staying =
-      std::ranges::count_if(servers, [](const PlacementServer& s) { return !s.is_leaving; });
-  PANDO_CHECK(staying > 0);
-  MoveOptions possible = options;
-  possible.replicas = std::min(options.replicas, static_cast<uint32_t>(staying));
-  return Mover(plan, servers, possible, placements).Move();
 }
 
 }  // namespace pando

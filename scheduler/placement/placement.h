@@ -27,6 +27,11 @@ struct PlacementServer {
   bool takes_more = true;   // false: gets nothing new for now
 };
 
+inline PeerId OnLane(PeerId server, size_t lane) {
+  server.lane = static_cast<uint16_t>(lane);
+  return server;
+}
+
 // Places all shards, with all replicas in sync: for version 0 and for a restored snapshot. The
 // number of messages bounds the steps of a small model, so it is cut into one run of shards per
 // lane. REQUIRES: some server is not leaving.
@@ -49,5 +54,10 @@ struct MoveOptions {
 // REQUIRES: every replica is on one of `servers`.
 bool MoveShards(const ShardPlan& plan, const std::vector<PlacementServer>& servers,
                 const MoveOptions& options, std::vector<ShardPlacement>& placements);
+
+// What MoveShards and the others share: shards by size, and a new primary. A backup in sync becomes
+// the primary; what is syncing starts over from the new source (P24).
+std::vector<uint32_t> LargestFirst(const ShardPlan& plan);
+void Promote(ShardPlacement& placement, PeerId backup, ViewId next);
 
 }  // namespace pando

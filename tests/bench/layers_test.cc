@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "bench/cpp/kernels/fma_peak.h"
-#include "bench/cpp/kernels/layer_times.h"
+#include "bench/cpp/kernels/layers.h"
 
 namespace pando::bench {
 namespace {

@@ -67,7 +67,7 @@ Json Measured(const Json& point, const std::string& metric) {
   return {};
 }
 
-double MedianOf(const Json& point, const std::string& metric) {
+double FindMedian(const Json& point, const std::string& metric) {
   const Json m = Measured(point, metric);
   return m.is_null() ? 0.0 : m["p50"].get<double>();
 }
@@ -149,12 +149,12 @@ TEST_CASE("a quick run measures every way, leaves its files, and makes a report"
   for (const Json& point : set["points"]) {
     const std::string name = point["name"];
     CAPTURE(name);
-    CHECK(MedianOf(point, "throughput") > 0.0);
+    CHECK(FindMedian(point, "throughput") > 0.0);
     if (Measured(point, "messages").is_null()) continue;
-    CHECK(MedianOf(point, "messages") > 0.0);
-    CHECK(MedianOf(point, "latency p50") > 0.0);
-    CHECK(MedianOf(point, "latency p99") >= MedianOf(point, "latency p50"));
-    CHECK(MedianOf(point, "processor time") > 0.0);
+    CHECK(FindMedian(point, "messages") > 0.0);
+    CHECK(FindMedian(point, "latency p50") > 0.0);
+    CHECK(FindMedian(point, "latency p99") >= FindMedian(point, "latency p50"));
+    CHECK(FindMedian(point, "processor time") > 0.0);
   }
   const Outcome report = Run("report " + out);
   CHECK(report.exit_code == 0);
@@ -175,7 +175,7 @@ TEST_CASE("a quick step measures every exchange beside a local update") {
   for (const Json& point : set["points"]) {
     const std::string name = point["name"];
     CAPTURE(name);
-    CHECK(MedianOf(point, "images/s") > 0.0);
+    CHECK(FindMedian(point, "images/s") > 0.0);
     const bool is_local = name.ends_with("local update");
     CHECK((Measured(point, "exposed synchronisation").is_null()) == is_local);
   }
@@ -195,25 +195,25 @@ TEST_CASE("a quick recovery hurts each role, and a group without a worker begins
   for (const Json& point : set["points"]) {
     const std::string name = point["name"];
     CAPTURE(name);
-    CHECK(MedianOf(point, "time to the goal") > 0.0);
+    CHECK(FindMedian(point, "time to the goal") > 0.0);
     if (name.ends_with("undisturbed")) continue;
     CHECK(!Measured(point, "lost").is_null());
-    CHECK(MedianOf(point, "next commit") > 0.0);
-    if (name == "ps, worker killed") CHECK(MedianOf(point, "noticed") < 1000.0);
+    CHECK(FindMedian(point, "next commit") > 0.0);
+    if (name == "ps, worker killed") CHECK(FindMedian(point, "noticed") < 1000.0);
     // By its lease alone, of a second, of which the last sign of life may be 250 ms old.
-    if (name == "ps, worker stopped") CHECK(MedianOf(point, "noticed") > 500.0);
+    if (name == "ps, worker stopped") CHECK(FindMedian(point, "noticed") > 500.0);
   }
   CHECK(Run("report " + out).exit_code == 0);
   for (const char* plot : {"recovery-next-commit.svg", "recovery-lost.svg"})
     CHECK(std::filesystem::exists(out + "/" + plot));
   // New processes, a new group, and 20 steps again.
   const double begun_again_ms =
-      MedianOf(PointNamed(set, "allreduce, worker killed"), "next commit");
+      FindMedian(PointNamed(set, "allreduce, worker killed"), "next commit");
   CHECK(begun_again_ms > 100.0);
   // By a lease of a second first.
-  CHECK(MedianOf(PointNamed(set, "allreduce, worker stopped"), "next commit") > 500.0);
+  CHECK(FindMedian(PointNamed(set, "allreduce, worker stopped"), "next commit") > 500.0);
   // The group goes on without it.
-  CHECK(MedianOf(PointNamed(set, "allreduce, scheduler killed"), "next commit") < begun_again_ms);
+  CHECK(FindMedian(PointNamed(set, "allreduce, scheduler killed"), "next commit") < begun_again_ms);
 }
 
 TEST_CASE("a quick scaling compares two workers with one, weak and strong") {
@@ -227,9 +227,9 @@ TEST_CASE("a quick scaling compares two workers with one, weak and strong") {
   for (const Json& point : set["points"]) {
     const std::string name = point["name"];
     CAPTURE(name);
-    CHECK(MedianOf(point, "images/s") > 0.0);
-    CHECK(MedianOf(point, "efficiency") > 0.0);
-    if (Has(name, "1 worker")) CHECK(MedianOf(point, "efficiency") == 1.0);
+    CHECK(FindMedian(point, "images/s") > 0.0);
+    CHECK(FindMedian(point, "efficiency") > 0.0);
+    if (Has(name, "1 worker")) CHECK(FindMedian(point, "efficiency") == 1.0);
   }
   CHECK(Run("report " + out).exit_code == 0);
   CHECK(std::filesystem::exists(out + "/scaling-mnist-cnn.svg"));
@@ -242,7 +242,7 @@ TEST_CASE("quick kernels measure the ceilings and every layer") {
   CAPTURE(run.text);
   REQUIRE(run.exit_code == 0);
   const Json set = ResultIn(out + "/kernels.json");
-  CHECK(MedianOf(PointNamed(set, "memcpy"), "rate") > 0.0);
+  CHECK(FindMedian(PointNamed(set, "memcpy"), "rate") > 0.0);
   CHECK(Measured(PointNamed(set, "fused multiply-adds"), "rate")["samples"].size() == 2);
   CHECK(set["points"].size() > 2 + 1 + 4);  // two convolutions and two linear layers
   CHECK(set["tables"].size() == 2);

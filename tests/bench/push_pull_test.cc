@@ -8,7 +8,6 @@
 
 #include "bench/cpp/push_pull/counters.h"
 #include "bench/cpp/push_pull/load_generator.h"
-#include "bench/cpp/push_pull/memory_ceilings.h"
 #include "bench/cpp/push_pull/stand_in_scheduler.h"
 #include "bench/cpp/push_pull/trial.h"
 #include "server/lane.h"
@@ -37,7 +36,7 @@ class Cluster {
  public:
   explicit Cluster(const Load& load)
       : load_(load),
-        plan_(PlanOf(load)),
+        plan_(MakePlan(load)),
         counters_(std::move(*SharedCounters::Create(load.workers))),
         scheduler_(load, plan_, kScheduler, mail_) {
     for (uint32_t i = 0; i < load.servers + load.workers; ++i) Join(i);
@@ -93,7 +92,7 @@ class Cluster {
 
 TEST_CASE("shards have just the size that was asked for, the metric tensor within the last") {
   for (const uint64_t bytes : {uint64_t{128}, uint64_t{4096}, uint64_t{1} << 20}) {
-    const JobPlan plan = PlanOf({.shard_bytes = bytes, .shards_per_server = 3, .servers = 2});
+    const JobPlan plan = MakePlan({.shard_bytes = bytes, .shards_per_server = 3, .servers = 2});
     REQUIRE(plan.shards.shard_count() == 6);
     for (const ShardRange& range : plan.shards.ranges()) CHECK(range.size() * 4 == bytes);
     CHECK(plan.metric_shard() == ShardId(5));
@@ -149,7 +148,8 @@ TEST_CASE("counters are shared, and the newest latencies are kept") {
   counters->slot(1).payload_bytes = 7;
   CHECK(again->slot(1).payload_bytes == 7);
   CHECK(again->slot(0).payload_bytes == 0);
-  for (uint64_t i = 0; i < kLatenciesMax + 10; ++i) counters->slot(0).NoteLatency(1000 * i);
+  for (uint64_t i = 0; i < kLatenciesMax + 10; ++i)
+    counters->slot(0).NoteReply(0, std::chrono::microseconds(i));
   const std::vector<double> latencies_us = LatenciesSince(again->slot(0), 0);
   REQUIRE(latencies_us.size() == kLatenciesMax);
   CHECK(latencies_us.front() == doctest::Approx(10.0));
@@ -158,7 +158,9 @@ TEST_CASE("counters are shared, and the newest latencies are kept") {
 }
 
 TEST_CASE("memory's ceilings are measured, and are of this world") {
-  for (const double figure : {MemcpyGbPerS(4096, 2, 0.01), AddGbPerS(4096, 2, 0.01)}) {
+  const Load load{.shard_bytes = 4096, .shards_per_server = 2};
+  for (const MemoryOperation operation : {MemoryOperation::kCopy, MemoryOperation::kAdd}) {
+    const double figure = MemoryGbPerS(operation, load, 0.01);
     CHECK(figure > 0.1);
     CHECK(figure < 10'000);
   }

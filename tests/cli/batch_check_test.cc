@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "common/exit_codes.h"
-#include "job/run_plan.h"
 #include "tests/cli/pando_program.h"
 
 namespace pando {
@@ -22,9 +21,13 @@ Job ResNet(uint64_t global_batch, uint32_t micro_batches) {
   return job;
 }
 
+StepPlan MakeSteps(const Job& job, const Model& model, uint64_t sample_count) {
+  return JobPlan(job, {.train_samples = sample_count}, model.layout()).steps;
+}
+
 Status Check(const Job& job) {
   const Model model = *Model::Create(job, {28, 28, 1}, 10);
-  return CheckMicroBatches(job, model, MakeStepPlan(job, kSamples));
+  return CheckMicroBatches(job, model, MakeSteps(job, model, kSamples));
 }
 
 TEST_CASE("batch norm over one pixel of one sample is refused with its layer, step and keys") {
@@ -58,7 +61,7 @@ TEST_CASE("batch norm over more pixels takes single samples") {
 TEST_CASE("activations that this machine has no room for are refused with their size") {
   const Job job = ResNet(20, 10);
   const Model model = *Model::Create(job, {28, 28, 1}, 10);
-  const StepPlan steps = MakeStepPlan(job, kSamples);
+  const StepPlan steps = MakeSteps(job, model, kSamples);
   CHECK(CheckMemory(job, model, steps, MachineMemoryBytes()).ok());
   const Status status = CheckMemory(job, model, steps, 200'000);
   CHECK(status.code() == StatusCode::kInvalidArgument);
@@ -82,7 +85,7 @@ TEST_CASE("a batch whose size wraps is refused like any that is too large") {
   Result<Model> model = Model::Create(job, {28, 28, 1}, 10);
   REQUIRE_MESSAGE(model.ok(), model.status().message());
   const Status status =
-      CheckMemory(job, *model, MakeStepPlan(job, job.global_batch), MachineMemoryBytes());
+      CheckMemory(job, *model, MakeSteps(job, *model, job.global_batch), MachineMemoryBytes());
   CHECK(status.code() == StatusCode::kInvalidArgument);
 }
 

@@ -216,7 +216,7 @@ class Mirror {
   std::thread thread_;
 };
 
-std::string LabelsOf(const std::string& folder) {
+std::string ReadLabels(const std::string& folder) {
   return Read(folder + "/train-labels-idx1-ubyte.gz");
 }
 
@@ -238,7 +238,7 @@ TEST_CASE("a fetch goes on where a connection broke, with or without a length") 
     CHECK(Contains(fetched.status.message(), "20000 of 28881 bytes are kept"));
     CHECK(Contains(server.requests()[1], "Range: bytes=" + std::to_string(images.size() - 6000)));
     CHECK(Fetch("mnist", temp.path(), server.url()).status.code() == StatusCode::kUnavailable);
-    CHECK(LabelsOf(temp.path()) == LabelsOf(original));
+    CHECK(ReadLabels(temp.path()) == ReadLabels(original));
   }
 }
 
@@ -247,11 +247,11 @@ TEST_CASE("where the mirror takes no ranges a file is fetched from its beginning
   if (mirror.empty()) return;
   TempFolder temp;
   const std::string original = mirror.substr(7);
-  Write(temp.path() + "/train-labels-idx1-ubyte.gz.part", LabelsOf(original).substr(0, 1000));
+  Write(temp.path() + "/train-labels-idx1-ubyte.gz.part", ReadLabels(original).substr(0, 1000));
   Mirror server(original, {.takes_ranges = false});
   const Status status = Fetch("mnist", temp.path(), server.url()).status;
   REQUIRE_MESSAGE(status.ok(), status.message());
-  CHECK(LabelsOf(temp.path()) == LabelsOf(original));
+  CHECK(ReadLabels(temp.path()) == ReadLabels(original));
 }
 
 TEST_CASE("what cannot be fetched is named with what can") {

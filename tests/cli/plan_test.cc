@@ -3,12 +3,11 @@
 
 #include <nlohmann/json.hpp>
 
-#include "cli/bandwidth.h"
+#include "cli/plan_input.h"
 #include "cli/plan_report.h"
-#include "cli/plan_work.h"
 #include "common/exit_codes.h"
-#include "models/model_cost.h"
-#include "models/model_graph.h"
+#include "models/graph.h"
+#include "models/network.h"
 #include "models/zoo.h"
 #include "plan/tensor_layout.h"
 #include "tests/cli/pando_program.h"
@@ -26,7 +25,7 @@ std::vector<std::string> With(std::vector<std::string> args, const std::vector<s
   return args;
 }
 
-nlohmann::json PlanOf(const std::vector<std::string>& args) {
+nlohmann::json MustPlan(const std::vector<std::string>& args) {
   const Outcome outcome = Pando(With(args, {"--json"}));
   CAPTURE(outcome.output);
   REQUIRE(outcome.exit_code == kExitCompleted);
@@ -41,7 +40,7 @@ void CheckUsageError(const std::vector<std::string>& args, const std::string& ex
   CHECK(outcome.output.find('\n') == outcome.output.size() - 1);
 }
 
-Graph GraphOf(const std::string& name) {
+Graph BuildZooGraph(const std::string& name) {
   Job job;
   job.model = name;
   const ZooModel& model = *FindZooModel(name);
@@ -77,15 +76,15 @@ TEST_CASE("what is no bandwidth is refused with what was expected") {
 }
 
 TEST_CASE("a model's work is its FLOPs' share of the time, and its job's shards") {
-  const Graph graph = GraphOf("vgg16");
-  const StepWork work = WorkOf(graph, 300);
+  const Graph graph = BuildZooGraph("vgg16");
+  const StepWork work = MakeWork(graph, 300);
   REQUIRE(work.layers.size() == graph.layers().size());
   CHECK(ComputeMs(work) == doctest::Approx(300));
   CHECK(GradientBytes(work) == graph.layout().float_count() * sizeof(float));
   CHECK(work.shards.size() == ShardPlan(graph.layout()).shard_count());
   uint64_t bytes = 0;
   for (const StepLayer& layer : work.layers) bytes += layer.bytes;
-  CHECK(GradientBytes(work) - bytes == 64);  // the metrics, on a line of their own
+  CHECK(GradientBytes(work) - bytes == 64);  // the metrics, on a separate line
   // conv1_1 has no gradient of its input to make; fc1, of 411 MB, is cut into most of the shards.
   CHECK(work.layers[0].backward_ms == doctest::Approx(work.layers[0].forward_ms));
   size_t fc1 = 0;
@@ -100,12 +99,12 @@ TEST_CASE("a model's work is its FLOPs' share of the time, and its job's shards"
 }
 
 TEST_CASE("a count of parameters is spread evenly, a third of its time forward") {
-  const StepWork work = WorkOf(1'000'000, 30);
+  const StepWork work = MakeWork(1'000'000, 30);
   CHECK(work.shards.size() == 64);
   CHECK(GradientBytes(work) == 4'000'000);
   CHECK(ComputeMs(work) == doctest::Approx(30));
   CHECK(work.layers[5].backward_ms == doctest::Approx(2 * work.layers[5].forward_ms));
-  CHECK(WorkOf(1, 30).shards.size() == 1);
+  CHECK(MakeWork(1, 30).shards.size() == 1);
 }
 
 TEST_CASE("a plan says all three strategies, the best of them, and how many servers to buy") {
@@ -129,7 +128,7 @@ TEST_CASE("the last shard's way is said where it is a good part of a step") {
 }
 
 TEST_CASE("JSON has the closed forms of what links carry") {
-  const nlohmann::json plan = PlanOf(kPlan);
+  const nlohmann::json plan = MustPlan(kPlan);
   const double model_ms = plan["gradient_bytes"].get<double>() / 12.5e6 * 1000;
   REQUIRE(plan["predictions"].size() == 3);
   CHECK(plan["predictions"][0]["strategy"] == "ps-own-hosts");
@@ -147,26 +146,26 @@ TEST_CASE("JSON has the closed forms of what links carry") {
   CHECK(plan["servers_to_buy"]["tried_max"] == 4);
 }
 
-TEST_CASE("images a second are another way to say a step, and what a batch is told for") {
+TEST_CASE("images a second are another way to say a step, and need a batch") {
   const std::vector<std::string> plan{"plan",        "--parameters", "1000",    "--workers", "2",
                                       "--bandwidth", "1000TB/s",     "--batch", "64"};
-  const nlohmann::json by_images = PlanOf(With(plan, {"--images-per-second", "128"}));
+  const nlohmann::json by_images = MustPlan(With(plan, {"--images-per-second", "128"}));
   CHECK(by_images["alone_ms"].get<double>() == doctest::Approx(500));
   CHECK(by_images["predictions"][2]["images_per_second"].get<double>() == doctest::Approx(256));
-  CHECK(by_images == PlanOf(With(plan, {"--step-ms", "500"})));
+  CHECK(by_images == MustPlan(With(plan, {"--step-ms", "500"})));
 }
 
 TEST_CASE("without a number of servers there are as many as are worth having") {
   std::vector<std::string> plan = kPlan;
   plan.erase(plan.begin() + 5, plan.begin() + 7);
-  const nlohmann::json json = PlanOf(plan);
+  const nlohmann::json json = MustPlan(plan);
   CHECK(json["predictions"][0]["servers"] == json["servers_to_buy"]["enough"]);
 }
 
 TEST_CASE("workers of one host share its link, and a sum there is one copy") {
   const std::vector<std::string> pairs = With(kPlan, {"--workers-per-host", "2"});
-  const nlohmann::json apart = PlanOf(pairs);
-  const nlohmann::json summed = PlanOf(With(pairs, {"--host-sum"}));
+  const nlohmann::json apart = MustPlan(pairs);
+  const nlohmann::json summed = MustPlan(With(pairs, {"--host-sum"}));
   CHECK(apart["worker_hosts"] == 2);
   CHECK(apart["predictions"][0]["link_ms"].get<double>() ==
         doctest::Approx(2 * summed["predictions"][0]["link_ms"].get<double>()));
@@ -175,9 +174,9 @@ TEST_CASE("workers of one host share its link, and a sum there is one copy") {
 
 TEST_CASE("micro-batches that are no subtree are said and counted") {
   const std::vector<std::string> odd = With(kPlan, {"--micro-batches", "6"});
-  CHECK(PlanOf(odd)["pushes_per_shard"] == 2);
+  CHECK(MustPlan(odd)["pushes_per_shard"] == 2);
   CHECK(Pando(odd).output.find("--micro-batches") != std::string::npos);
-  CHECK(PlanOf(With(kPlan, {"--micro-batches", "8"}))["pushes_per_shard"] == 1);
+  CHECK(MustPlan(With(kPlan, {"--micro-batches", "8"}))["pushes_per_shard"] == 1);
 }
 
 TEST_CASE("a network's file is planned for like a model of the zoo") {
@@ -188,8 +187,9 @@ TEST_CASE("a network's file is planned for like a model of the zoo") {
                               "[[layer]]\nname = \"fc\"\ntype = \"Linear\"\n"
                               "out_features = \"classes\"\n")
               .ok());
-  const nlohmann::json plan = PlanOf({"plan", "--model", path, "--input", "4x4x1", "--classes", "3",
-                                      "--workers", "2", "--bandwidth", "1Gbit", "--step-ms", "1"});
+  const nlohmann::json plan =
+      MustPlan({"plan", "--model", path, "--input", "4x4x1", "--classes", "3", "--workers", "2",
+                "--bandwidth", "1Gbit", "--step-ms", "1"});
   CHECK(plan["parameters"] == 4 * 4 * 3 + 3);
 }
 

@@ -4,7 +4,7 @@
 #include <filesystem>
 
 #include "common/exit_codes.h"
-#include "common/version.h"
+#include "common/system.h"
 #include "job/job_file.h"
 #include "tests/cli/pando_program.h"
 #include "tests/temp_folder.h"

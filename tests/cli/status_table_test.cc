@@ -9,7 +9,7 @@
 namespace pando {
 namespace {
 
-std::vector<std::string> LinesOf(const std::string& text) {
+std::vector<std::string> SplitLines(const std::string& text) {
   std::vector<std::string> lines;
   std::istringstream stream(text);
   for (std::string line; std::getline(stream, line);) lines.push_back(line);
@@ -35,7 +35,7 @@ TEST_CASE("the time since a node's last message is in one column, for any connec
         StatusTable(AnswerWith(node(widest) + "," + node(kinds[2])));
     REQUIRE(table);
     CAPTURE(*table);
-    const std::vector<std::string> lines = LinesOf(*table);
+    const std::vector<std::string> lines = SplitLines(*table);
     REQUIRE(lines.size() == 4);
     const size_t heard = lines[1].find("HEARD");
     for (size_t i : {2, 3}) CHECK(lines[i].substr(heard) == "12 ms ago");
@@ -51,7 +51,7 @@ TEST_CASE("a long wait and its reason move no other column") {
       R"("waiting_ms":123456,"lines":{"tcp":1},"silent_ms":12})";
   const std::string computes = R"({"name":"worker 1","activity":"computing","silent_ms":7})";
   const std::string text = StatusTable(AnswerWith(waits + "," + computes)).value();
-  const std::vector<std::string> lines = LinesOf(text);
+  const std::vector<std::string> lines = SplitLines(text);
   REQUIRE(lines.size() == 4);
   const size_t heard = lines[1].find("HEARD");
   CHECK(lines[2].find(" from server 12 for 123456 ms tcp 1 12 ms ago") != std::string::npos);
@@ -60,7 +60,7 @@ TEST_CASE("a long wait and its reason move no other column") {
 }
 
 TEST_CASE("a run without members has a heading alone") {
-  const std::vector<std::string> lines = LinesOf(StatusTable(AnswerWith("")).value());
+  const std::vector<std::string> lines = SplitLines(StatusTable(AnswerWith("")).value());
   REQUIRE(lines.size() == 2);
   CHECK(lines[0] == "mlp on mnist: training, step 7 of 9, view 3");
   CHECK(lines[1].ends_with("LINES HEARD"));

@@ -10,9 +10,9 @@
 #include <nlohmann/json.hpp>
 
 #include "common/exit_codes.h"
-#include "common/float_env.h"
 #include "common/hash.h"
-#include "job/opened_job.h"
+#include "common/system.h"
+#include "job/run_plan.h"
 #include "run/run_folder.h"
 #include "run/run_weights.h"
 #include "run/serial_trainer.h"
@@ -134,7 +134,7 @@ TEST_CASE("the best version that has a snapshot is written, and exported") {
   CHECK(**best == Version(6));  // of version 5 there is no snapshot
   Outcome outcome = Pando({"export", run.path, run.Out(), "--best"});
   CHECK(outcome.exit_code == kExitUsage);  // the run has no summary yet
-  Summary summary = SummaryOf(run.job);
+  Summary summary = MakeSummary(run.job);
   REQUIRE(run.folder.WriteSummary(summary).ok());
   outcome = Pando({"export", run.path, run.Out(), "--best"});
   CHECK(outcome.exit_code == kExitUsage);

@@ -1,4 +1,4 @@
-#include "common/allocation.h"
+#include "common/system.h"
 
 #include <doctest/doctest.h>
 #include <sys/resource.h>

@@ -20,10 +20,10 @@ bool IsReadable(int fd, int timeout_ms = 0) {
 TEST_CASE("items come out in order and the descriptor says whether there are any") {
   Mailbox<std::unique_ptr<int>> mailbox;
   CHECK(!IsReadable(mailbox.fd()));
-  CHECK(!mailbox.TryPop());
+  CHECK(!mailbox.Pop({}));
   for (int i = 0; i < 3; ++i) CHECK(mailbox.Push(std::make_unique<int>(i)));
   CHECK(IsReadable(mailbox.fd()));
-  CHECK(**mailbox.TryPop() == 0);
+  CHECK(**mailbox.Pop({}) == 0);
   CHECK(IsReadable(mailbox.fd()));
   CHECK(mailbox.Drain().size() == 2);
   CHECK(!IsReadable(mailbox.fd()));
@@ -40,7 +40,7 @@ TEST_CASE("an item that may wait wakes no thread, and comes out with the next th
   CHECK(mailbox.Drain() == std::deque<int>{1, 2, 3});
   CHECK(!IsReadable(mailbox.fd()));
   CHECK(mailbox.Push(4, Wake::kLater));
-  CHECK(mailbox.TryPop() == 4);  // a taker that looks finds it
+  CHECK(mailbox.Pop({}) == 4);  // a taker that looks finds it
   CHECK(!IsReadable(mailbox.fd()));
 }
 
@@ -49,10 +49,10 @@ TEST_CASE("a full mailbox refuses and takes again once there is room") {
   CHECK(mailbox.Push(1));
   CHECK(mailbox.Push(2));
   CHECK(!mailbox.Push(3));
-  CHECK(mailbox.TryPop() == 1);
+  CHECK(mailbox.Pop({}) == 1);
   CHECK(mailbox.Push(4));
-  CHECK(mailbox.TryPop() == 2);
-  CHECK(mailbox.TryPop() == 4);
+  CHECK(mailbox.Pop({}) == 2);
+  CHECK(mailbox.Pop({}) == 4);
 }
 
 TEST_CASE("waiting ends at the deadline") {

@@ -1,4 +1,4 @@
-#include "common/nearest_name.h"
+#include "common/text.h"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "common/printable.h"
+#include "common/text.h"
 
 #include <doctest/doctest.h>
 

@@ -1,7 +1,6 @@
 // In place of NVIDIA's libraries: cuDNN has no engine for anything, so that kernels/cuda's own
 // convolutions are tested, and products follow their definition.
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <condition_variable>
 #include <cstring>
@@ -34,13 +33,10 @@ bool ConvLibrary::Run(const ConvProblem&, const ConvArrays&) { return false; }
 struct MatrixLibrary::Impl {
   ElementType element;
   cudaStream_t stream;
-  std::set<std::array<uint32_t, 8>> planned;  // cuBLASLt makes a plan for each, which may allocate
+  std::set<Product> planned;  // cuBLASLt makes a plan for each, which may allocate
 
   void Plan(const Product& p) {
-    const bool is_new = planned
-                            .insert({p.rows, p.cols, p.depth, p.a_transposed, p.b_transposed,
-                                     p.is_float, p.has_bias, p.has_relu})
-                            .second;
+    const bool is_new = planned.insert(p).second;
     PANDO_CHECK(!is_new || !cuda_on_host::IsCapturing());
   }
 };
@@ -68,10 +64,6 @@ float Entry(const Product& p, const ProductArrays& arrays, size_t row, size_t co
   if (p.has_bias) sum += ToFloat(static_cast<const T*>(arrays.bias)[col]);
   return p.has_relu && sum < 0.0f ? 0.0f : sum;
 }
-
-}  // namespace
-
-namespace {
 
 template <class T>
 void Multiply(const Product& p, const ProductArrays& arrays) {

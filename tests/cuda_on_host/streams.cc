@@ -60,14 +60,14 @@ Machine& TheMachine() {
   return *machine;
 }
 
-uint64_t NumberOf(const char* variable, uint64_t otherwise) {
+uint64_t ReadNumber(const char* variable, uint64_t otherwise) {
   const char* text = std::getenv(variable);
   return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
 }
 
 // 0 to 3.
 uint32_t Draw() {
-  static const auto seed = static_cast<uint32_t>(NumberOf("CUDA_ON_HOST_SEED", 1));
+  static const auto seed = static_cast<uint32_t>(ReadNumber("CUDA_ON_HOST_SEED", 1));
   const uint64_t n = TheMachine().draw_count++;
   const PhiloxBlock block =
       pando::Philox4x32({static_cast<uint32_t>(n), static_cast<uint32_t>(n >> 32), seed, 0}, {});
@@ -130,7 +130,7 @@ void cuda_on_host::Enqueue(cudaStream_t stream, std::function<void()> work) {
 
 cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total_bytes) {
   std::lock_guard lock(mutex);
-  *total_bytes = NumberOf("CUDA_ON_HOST_MEMORY_MB", 2048) << 20;
+  *total_bytes = ReadNumber("CUDA_ON_HOST_MEMORY_MB", 2048) << 20;
   *free_bytes = *total_bytes - std::min(*total_bytes, TheMachine().allocated_bytes);
   return cudaSuccess;
 }
@@ -202,7 +202,7 @@ cudaError_t cudaMemsetAsync(void* to, int byte, size_t size_bytes, cudaStream_t 
 // ---- streams and events -------------------------------------------------------------------------
 
 cudaError_t cudaGetDeviceCount(int* count) {
-  *count = static_cast<int>(NumberOf("CUDA_ON_HOST_GPUS", 1));
+  *count = static_cast<int>(ReadNumber("CUDA_ON_HOST_GPUS", 1));
   return cudaSuccess;
 }
 

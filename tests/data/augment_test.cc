@@ -111,7 +111,7 @@ PictureSet SmallSet(const Job& job) {
                      .normalisation = {{0.0f}, {1.0f}},
                      .train = {pixels, Bytes(100, 3)},
                      .test = {pixels, Bytes(100, 3)}},
-                    MakeTransform(job));
+                    job);
 }
 
 Bytes ReadEpoch(const PictureSet& data, uint64_t epoch, const std::vector<uint64_t>& indices) {

@@ -1,4 +1,4 @@
-#include "data/cifar.h"
+#include "data/kinds.h"
 
 #include <doctest/doctest.h>
 #include <zlib.h>
@@ -176,7 +176,7 @@ TEST_CASE("CIFAR-10 is read as it was published") {
   Job job;
   job.dataset = "cifar10";
   if (root != nullptr) job.data_path = std::string(root) + "/cifar-10-batches-bin";
-  if (!HoldsCifar(job.data_path, CifarKind::kCifar10)) {
+  if (!HoldsCifar10(job.data_path)) {
     MESSAGE("SKIPPED: PANDO_TEST_DATA does not hold cifar-10-batches-bin");
     return;
   }

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <string>
 
+#include "data/kinds.h"
 #include "data/picture_set.h"
 #include "tests/data/check_message.h"
 #include "tests/data/idx_files.h"

@@ -1,4 +1,4 @@
-#include "data/idx.h"
+#include "data/kinds.h"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "data/image_folder.h"
+#include "data/kinds.h"
 
 #include <doctest/doctest.h>
 #include <turbojpeg.h>
@@ -9,6 +9,7 @@
 #include <numeric>
 #include <set>
 
+#include "data/picture_file.h"
 #include "tests/data/check_message.h"
 #include "tests/data/idx_files.h"
 #include "tests/file_size_limit.h"

@@ -1,5 +1,3 @@
-#include "data/synthetic_digits.h"
-
 #include <doctest/doctest.h>
 
 #include <array>
@@ -8,56 +6,53 @@
 #include <set>
 #include <string>
 
-#include "data/dataset.h"
+#include "data/kinds.h"
 
 namespace pando {
 namespace {
 
-constexpr size_t kPixels = DigitPainter::kSide * DigitPainter::kSide;
+constexpr size_t kPixels = kDigitSide * kDigitSide;
 using Picture = std::array<uint8_t, kPixels>;
 
-Picture Draw(const DigitPainter& painter, Split split, uint64_t index) {
+Picture Draw(Split split, uint64_t index) {
   Picture picture{};
-  painter.Draw(split, index, picture);
+  DrawDigit(split, index, picture);
   return picture;
 }
 
-TEST_CASE("the same index is the same picture for any painter and any order") {
-  const DigitPainter one, other;
-  const Picture third = Draw(one, Split::kTrain, 3);
-  Draw(other, Split::kTrain, 99);
-  CHECK(Draw(other, Split::kTrain, 3) == third);
+TEST_CASE("the same index is the same picture in any order") {
+  const Picture third = Draw(Split::kTrain, 3);
+  Draw(Split::kTrain, 99);
+  CHECK(Draw(Split::kTrain, 3) == third);
   const uint64_t far = std::numeric_limits<uint64_t>::max();
-  CHECK(Draw(one, Split::kTest, far) == Draw(other, Split::kTest, far));
+  CHECK(Draw(Split::kTest, far) == Draw(Split::kTest, far));
 }
 
 TEST_CASE("another index or another split is another picture") {
-  const DigitPainter painter;
   std::set<Picture> seen;
   for (uint64_t i = 0; i < 200; ++i) {
-    CHECK(seen.insert(Draw(painter, Split::kTrain, i)).second);
-    CHECK(seen.insert(Draw(painter, Split::kTest, i)).second);
+    CHECK(seen.insert(Draw(Split::kTrain, i)).second);
+    CHECK(seen.insert(Draw(Split::kTest, i)).second);
   }
   // Beyond 32 bits the index counts too.
-  CHECK(seen.insert(Draw(painter, Split::kTrain, uint64_t{1} << 32)).second);
+  CHECK(seen.insert(Draw(Split::kTrain, uint64_t{1} << 32)).second);
 }
 
 TEST_CASE("each ten pictures in a row hold every digit once") {
   for (uint64_t start : {0u, 10u, 59990u}) {
     std::set<int> digits;
-    for (uint64_t i = start; i < start + 10; ++i) digits.insert(DigitPainter::Label(i));
-    CHECK(digits.size() == DigitPainter::kClassCount);
+    for (uint64_t i = start; i < start + 10; ++i) digits.insert(DigitLabel(i));
+    CHECK(digits.size() == 10);
     CHECK(*digits.rbegin() == 9);
   }
 }
 
 TEST_CASE("every picture has ink in its middle and little at its rim") {
-  const DigitPainter painter;
   for (uint64_t i = 0; i < 500; ++i) {
-    const Picture picture = Draw(painter, Split::kTrain, i);
+    const Picture picture = Draw(Split::kTrain, i);
     int bright_inside = 0, bright_rim = 0;
     for (size_t p = 0; p < kPixels; ++p) {
-      const size_t x = p % DigitPainter::kSide, y = p / DigitPainter::kSide;
+      const size_t x = p % kDigitSide, y = p / kDigitSide;
       const bool rim = x == 0 || y == 0 || x == 27 || y == 27;
       if (picture[p] >= 100) ++(rim ? bright_rim : bright_inside);
     }
@@ -72,16 +67,14 @@ TEST_CASE("every picture has ink in its middle and little at its rim") {
 TEST_CASE("digits of a class are similar, but mean pictures do not classify them all") {
   constexpr uint64_t kTrain = 2000, kTest = 500;
   constexpr double kLearnable = 0.35, kNotTrivial = 0.75;  // measured: 0.486
-  const DigitPainter painter;
   std::array<std::array<double, kPixels>, 10> means{};
   for (uint64_t i = 0; i < kTrain; ++i) {
-    const Picture picture = Draw(painter, Split::kTrain, i);
-    for (size_t p = 0; p < kPixels; ++p)
-      means[DigitPainter::Label(i)][p] += picture[p] * 10.0 / kTrain;
+    const Picture picture = Draw(Split::kTrain, i);
+    for (size_t p = 0; p < kPixels; ++p) means[DigitLabel(i)][p] += picture[p] * 10.0 / kTrain;
   }
   uint64_t right = 0;
   for (uint64_t i = 0; i < kTest; ++i) {
-    const Picture picture = Draw(painter, Split::kTest, i);
+    const Picture picture = Draw(Split::kTest, i);
     int nearest = 0;
     double nearest_distance = std::numeric_limits<double>::max();
     for (int digit = 0; digit < 10; ++digit) {
@@ -93,7 +86,7 @@ TEST_CASE("digits of a class are similar, but mean pictures do not classify them
       if (distance < nearest_distance) nearest = digit;
       nearest_distance = std::min(nearest_distance, distance);
     }
-    right += nearest == DigitPainter::Label(i) ? 1 : 0;
+    right += nearest == DigitLabel(i) ? 1 : 0;
   }
   const double accuracy = double(right) / kTest;
   INFO("accuracy of the nearest mean: ", accuracy);
@@ -116,7 +109,7 @@ TEST_CASE("the data set is the painter's pictures, normalised by their mean and 
   for (size_t i = 0; i < indices.size(); ++i) indices[i] = i;
   Batch batch;
   REQUIRE((*data)->Read(Split::kTrain, indices, &batch).ok());
-  const Picture last = Draw(DigitPainter(), Split::kTrain, 5999);
+  const Picture last = Draw(Split::kTrain, 5999);
   CHECK(std::equal(last.begin(), last.end(), batch.bytes.end() - kPixels));
   CHECK(batch.labels[5999] == 9);
   double sum = 0, square_sum = 0;

@@ -1,4 +1,4 @@
-#include "data/table_set.h"
+#include "data/dataset.h"
 
 #include <doctest/doctest.h>
 

@@ -31,7 +31,7 @@ Run Train(const Args& job) {
   CHECK(household.Living().empty());
   CHECK_FALSE(std::filesystem::exists(household.run_dir() + "/group"));
   return {SummaryIn(household.run_dir()), TrainingColumnsIn(household.run_dir()),
-          BytesOf(household.run_dir() + "/final.safetensors")};
+          ReadBytes(household.run_dir() + "/final.safetensors")};
 }
 
 void CheckSameResult(const Run& run, const Run& other) {
@@ -202,15 +202,15 @@ TEST_CASE("a run goes on under another strategy") {
   }
 }
 
-// As its log calls it: ranks go by who registers first.
-std::string NameOf(const Process& worker) {
+// As its log calls it: ranks follow the order of registration.
+std::string LoggedName(const Process& worker) {
   const std::string log = worker.err();
   const size_t at = log.find("[worker ");
   REQUIRE(at != std::string::npos);
   return log.substr(at + 1, log.find(']', at) - at - 1);
 }
 
-TEST_CASE("a group by hand: nobody else joins, nobody is drained, a stopped worker is named") {
+TEST_CASE("a group by hand: no other worker joins, none is drained, a stopped worker is named") {
   JobByHand job(0, 2, LongJob(100'000, kAllreduce) + Args{"--set", "run.lease_ms=2000"});
   job.AwaitSteps(20);
   const auto said = [&](const Args& args) {
@@ -222,7 +222,7 @@ TEST_CASE("a group by hand: nobody else joins, nobody is drained, a stopped work
   CHECK(Contains(said({"worker"}), "no other can join"));
   CHECK(Contains(said({"server"}), "no servers"));
   CHECK(Contains(said({"drain", "worker 1"}), "cannot go on without worker 1"));
-  const std::string stopped = NameOf(*job.workers[1]);
+  const std::string stopped = LoggedName(*job.workers[1]);
   job.workers[1]->Signal(SIGSTOP);
   job.scheduler->Await();
   CHECK(job.scheduler->exit_code() == kExitMemberLost);

@@ -267,8 +267,8 @@ struct WaitingScheduler {
                      temp.File("endpoint"), "--run-dir", temp.File("run"), "--servers", "1",
                      "--workers", "1"} +
                     job) {
-    REQUIRE(Becomes([&] { return BytesOf(temp.File("endpoint")).ends_with('\n'); }));
-    endpoint = BytesOf(temp.File("endpoint"));
+    REQUIRE(Becomes([&] { return ReadBytes(temp.File("endpoint")).ends_with('\n'); }));
+    endpoint = ReadBytes(temp.File("endpoint"));
     endpoint.pop_back();
   }
   TempFolder temp;

@@ -8,8 +8,8 @@ Every way to lose or gain a process that docs/testing.md lists, done to the MNIS
 fault that was made must have been detected and got over before the end, as its summary's `faults` say; of the stops
 and partitions of --chaos random, those that were long enough to be noticed. Prints one line for each and exits 1 if
 any failed. With each codec a worker and a server die, and the weights are those of --serial with it; 1-bit and top-k
-come as far as that (P34). Takes 20 minutes or so; CI runs the short form, fault_test. With shm the model is a perceptron whose
-shards are large enough to be shared.
+come as far as that (P34). Takes 20 minutes or so; CI runs the short form, fault_test. With shm the model is a
+perceptron whose shards are large enough to be shared.
 
 --kills N kills workers and servers in one run until N are dead, and counts the segments of shared memory (P42) that
 its processes have mapped meanwhile: as many at the end as at the beginning, and none, nor a file in /dev/shm,
@@ -43,8 +43,8 @@ CASES = [
     ("one replica, server killed", "kill server 0 at step 700", 1, ["--replicas", "1"]),
 ]
 
-# With a codec the weights are those of the serial run with it, even if processes die. 1-bit and top-k are the exceptions
-# (P34): their accuracy must reach that of the serial run.
+# With a codec the weights are those of the serial run with it, even if processes die. 1-bit and top-k are the
+# exceptions (P34): their accuracy must reach that of the serial run.
 CODECS = [
     ["--codec", "fp16"], ["--codec", "bf16", "--pull-codec", "bf16"], ["--codec", "int8", "--pull-codec", "fp16"],
     ["--pull-codec", "int8"], ["--codec", "1-bit"], ["--codec", "top-k"]]
@@ -57,10 +57,12 @@ class Matrix:
         self.args, self.folder = args, folder
         # Of the kills, a run long enough for all of them.
         steps = str(args.kills * args.steps_per_kill)
-        self.length = ["--steps", steps, "--set", "eval.every_epochs=0"] if args.kills else ["--epochs", str(args.epochs)]
+        by_steps = ["--steps", steps, "--set", "eval.every_epochs=0"]
+        self.length = by_steps if args.kills else ["--epochs", str(args.epochs)]
         model = ["mlp", "--set", "model.hidden=384"] if args.transport == "shm" else ["mnist-cnn"]
-        self.job = ["--transport", args.transport, "--model", *model, "--dataset", "mnist", "--data", args.data, *self.length,
-                    "--global-batch", "128", "--micro-batches", "8", "--optimizer", "adam", "--lr", "0.001"]
+        self.job = ["--transport", args.transport, "--model", *model, "--dataset", "mnist", "--data", args.data,
+                    *self.length, "--global-batch", "128", "--micro-batches", "8", "--optimizer", "adam",
+                    "--lr", "0.001"]
         self.failures = 0
         self.silence_count, self.unnoticed_count = 0, 0  # stops and partitions of the random runs
         self.expected = ""
@@ -86,14 +88,16 @@ class Matrix:
             problems.append(f"{len(faults)} faults of {fault_count}")
         # Random stops and partitions may be too short for a lease, or the scheduler's, which has no lease.
         unnoticed = [f for f in faults if is_random and f["action"] != "kill" and f["detected_ms"] is None]
-        problems += [f"not detected and recovered: {f}" for f in faults if f["recovered_ms"] is None and f not in unnoticed]
+        problems += [f"not detected and recovered: {f}" for f in faults
+                     if f["recovered_ms"] is None and f not in unnoticed]
         if is_random:
             self.silence_count += sum(f["action"] != "kill" for f in faults)
             self.unnoticed_count += len(unnoticed)
         worst = max((f["recovered_ms"] - f["detected_ms"] for f in faults if f["recovered_ms"] is not None), default=0)
         self.failures += bool(problems)
         print(f"{'FAIL' if problems else 'ok':<5}{name:<34}{seconds:6.1f} s, {len(summary.get('faults', []))} faults, "
-              f"{summary.get('rollbacks')} rollbacks, longest recovery {worst:.0f} ms {'; '.join(problems)}", flush=True)
+              f"{summary.get('rollbacks')} rollbacks, longest recovery {worst:.0f} ms "
+              f"{'; '.join(problems)}", flush=True)
         return summary
 
     def run(self, name, extra, fault_count=0, is_random=False, accuracy_min=0.0):
@@ -286,7 +290,8 @@ def main():
             matrix.join_and_drain()
         for seed in range(1, args.seeds + 1):
             matrix.run(f"random:{seed}", [*processes, "--chaos", f"random:{seed}"], fault_count=1, is_random=True)
-        print(f"{matrix.unnoticed_count} of {matrix.silence_count} random stops and partitions were too short to be noticed")
+        print(f"{matrix.unnoticed_count} of {matrix.silence_count} random stops and partitions were too short "
+              "to be noticed")
         if 0 < matrix.silence_count == matrix.unnoticed_count:
             matrix.failures += 1
     print(f"{matrix.failures} failed; every other run without a codec ended with {matrix.expected}")

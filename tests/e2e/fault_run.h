@@ -32,13 +32,13 @@ inline Args TransportOfFaults() {
   return Args{"--transport", transport} + (std::string(transport) == "shm" ? large : Args());
 }
 
-inline Args JobOf(uint64_t steps, uint32_t workers, uint32_t servers, const Args& more = {}) {
+inline Args FaultJob(uint64_t steps, uint32_t workers, uint32_t servers, const Args& more = {}) {
   return LongJob(steps, Args{"--workers", std::to_string(workers), "--servers",
                              std::to_string(servers), "--snapshot-every", "50"} +
                             TransportOfFaults() + more);
 }
 inline Args FaultJob(uint32_t workers, uint32_t servers, const Args& more = {}) {
-  return JobOf(kFaultSteps, workers, servers, more);
+  return FaultJob(kFaultSteps, workers, servers, more);
 }
 
 // The hash of JobOf's job, for any processes; `more` has the settings that change the result.
@@ -49,7 +49,7 @@ inline std::string SerialHash(uint64_t steps = kFaultSteps, const Args& more = {
   TempFolder temp;
   const std::string run_dir = temp.path() + "/run";
   Process train(temp.path(), "serial",
-                Args{"train", "--serial", "--run-dir", run_dir} + JobOf(steps, 1, 1, more));
+                Args{"train", "--serial", "--run-dir", run_dir} + FaultJob(steps, 1, 1, more));
   train.Await();
   REQUIRE_MESSAGE(train.exit_code() == kExitCompleted, train.err());
   hash = SummaryIn(run_dir).weights_hash;
@@ -71,7 +71,7 @@ class Household {
     for (const auto& entry : std::filesystem::directory_iterator("/proc", ignored)) {
       const pid_t pid = std::atoi(entry.path().filename().c_str());
       if (pid == 0 || pid == getpid() || IsGone(pid)) continue;
-      const std::string environment = BytesOf(entry.path() / "environ");
+      const std::string environment = ReadBytes(entry.path() / "environ");
       if (Contains(environment, std::string(kMark) + "=" + temp_.path())) living.push_back(pid);
     }
     return living;

@@ -73,9 +73,9 @@ TEST_CASE("the relay of a host is killed and stopped, and so are its givers (P6a
       TrainUnder("kill worker 0 at step 50; kill server 0 at step 150; kill worker 1 at step 250",
                  FaultJob(3, 3, on_host)),
       3);
-  CheckFaults(
-      TrainUnder("stop worker 0 3s at step 50", JobOf(kSilenceSteps, 3, 2, on_host), kSilenceSteps),
-      1);
+  CheckFaults(TrainUnder("stop worker 0 3s at step 50", FaultJob(kSilenceSteps, 3, 2, on_host),
+                         kSilenceSteps),
+              1);
 }
 
 TEST_CASE("workers and servers are killed, and another is stopped, while layers are pulled") {
@@ -87,9 +87,9 @@ TEST_CASE("workers and servers are killed, and another is stopped, while layers 
   const Summary summary =
       TrainUnder("kill server at step 130", FaultJob(2, 2, layers + Args{"--replicas", "1"}));
   CHECK(summary.rollbacks == 1);
-  CheckFaults(
-      TrainUnder("stop worker 0 3s at step 50", JobOf(kSilenceSteps, 3, 2, layers), kSilenceSteps),
-      1);
+  CheckFaults(TrainUnder("stop worker 0 3s at step 50", FaultJob(kSilenceSteps, 3, 2, layers),
+                         kSilenceSteps),
+              1);
 }
 
 TEST_CASE("servers are killed whose values others wait for (P16)") {
@@ -109,11 +109,11 @@ TEST_CASE("a worker and a server are killed under each codec of gradients and pa
                                  {"--pull-codec", "int8"}};
   for (const Args& codec : codecs) {
     const std::string chaos = "kill worker at step 40; kill server at step 120";
-    CheckFaults(TrainUnder(chaos, JobOf(kCodecSteps, 2, 2), kCodecSteps, codec), 2);
+    CheckFaults(TrainUnder(chaos, FaultJob(kCodecSteps, 2, 2), kCodecSteps, codec), 2);
   }
   const Args rolled_back{"--codec", "int8", "--pull-codec", "bf16"};
   const Summary summary =
-      TrainUnder("kill server at step 130", JobOf(kCodecSteps, 2, 2, {"--replicas", "1"}),
+      TrainUnder("kill server at step 130", FaultJob(kCodecSteps, 2, 2, {"--replicas", "1"}),
                  kCodecSteps, rolled_back);
   CHECK(summary.rollbacks == 1);
 }
@@ -124,11 +124,11 @@ TEST_CASE("under 1-bit and top-k a server's death changes nothing, a worker's li
     const Args feature{"--codec", codec};
     // No micro-batch changes its worker where there is but one.
     const Summary calm =
-        TrainUnder("kill server at step 120", JobOf(kCodecSteps, 1, 2), kCodecSteps, feature);
+        TrainUnder("kill server at step 120", FaultJob(kCodecSteps, 1, 2), kCodecSteps, feature);
     CheckFaults(calm, 1);
     CHECK_FALSE(calm.is_reproducible);
     const Summary summary = CompleteUnder("kill worker at step 40; kill server at step 120",
-                                          JobOf(kCodecSteps, 2, 2, feature), kCodecSteps);
+                                          FaultJob(kCodecSteps, 2, 2, feature), kCodecSteps);
     CheckFaults(summary, 2);
     MESSAGE("test accuracy " << calm.test_accuracy.value() << ", with a dead worker "
                              << summary.test_accuracy.value());
@@ -176,7 +176,7 @@ TEST_CASE("everything is killed at once, and starts again by itself") {
 TEST_CASE("a worker is stopped for three leases, another is cut off for as long") {
   const Summary summary =
       TrainUnder("stop worker 0 3s at step 50; partition worker 1 3s at step 700",
-                 JobOf(kSilenceSteps, 3, 2), kSilenceSteps);
+                 FaultJob(kSilenceSteps, 3, 2), kSilenceSteps);
   CheckFaults(summary, 2);
   for (const FaultRecord& fault : summary.faults) CHECK(fault.detected_by == "lease");
 }
@@ -225,15 +225,15 @@ TEST_CASE("after a power cut a run by hand goes on under a scheduler with --resu
   }
   const std::string endpoint_file = temp.path() + "/endpoint";
   const auto bind = [&](const std::string& name) {
-    return BindOf(TransportOfFaults(), temp.path(), name);
+    return ChooseBind(TransportOfFaults(), temp.path(), name);
   };
   Process scheduler(temp.path(), "scheduler",
                     {"scheduler", run_dir + "/job.toml", "--resume", "--workers", "1", "--servers",
                      "1", "--bind", bind("scheduler"), "--endpoint-file", endpoint_file});
   REQUIRE(
-      Becomes([&] { return BytesOf(endpoint_file).ends_with('\n') || !scheduler.is_running(); }));
+      Becomes([&] { return ReadBytes(endpoint_file).ends_with('\n') || !scheduler.is_running(); }));
   INFO(scheduler.err());
-  std::string endpoint = BytesOf(endpoint_file);
+  std::string endpoint = ReadBytes(endpoint_file);
   REQUIRE(endpoint.ends_with('\n'));
   endpoint.pop_back();
   Process server(temp.path(), "server", {"server", "--join", endpoint, "--bind", bind("server")});
@@ -305,9 +305,9 @@ TEST_CASE("a machine's node leaves no orphans when it is killed, and drains when
 TEST_CASE("kills about an early stop's decision leave it as it was (P32)") {
   // A primary lost before it stored abandons that snapshot (P29): no server is killed where the
   // best version is made.
-  const Args decides = JobOf(kFaultSteps, 2, 2,
-                             {"--eval-every-steps", "40", "--early-stop-patience", "2",
-                              "--early-stop-min-delta", "0.02", "--snapshot-best", "true"});
+  const Args decides = FaultJob(kFaultSteps, 2, 2,
+                                {"--eval-every-steps", "40", "--early-stop-patience", "2",
+                                 "--early-stop-min-delta", "0.02", "--snapshot-best", "true"});
   TempFolder temp;
   const std::string serial_dir = temp.path() + "/serial";
   Process serial(temp.path(), "serial",
@@ -340,8 +340,8 @@ TEST_CASE("kills about an early stop's decision leave it as it was (P32)") {
     CHECK(summary.steps == expected.steps);
     CHECK(summary.stopped_early);
     CHECK(summary.best_weights_step == expected.best_weights_step);
-    CHECK(BytesOf(household.run_dir() + "/best.safetensors") ==
-          BytesOf(serial_dir + "/best.safetensors"));
+    CHECK(ReadBytes(household.run_dir() + "/best.safetensors") ==
+          ReadBytes(serial_dir + "/best.safetensors"));
     CHECK(RowCountIn(household.run_dir()) == expected.steps);
   }
 }

@@ -1,5 +1,5 @@
-// Workers on a GPU: the weights are the same bits, whoever computes them and whoever is killed, and
-// errors of devices say what to do. Runs on a GPU, and on the host in its place
+// Workers on a GPU: the weights are the same bits on any worker and after any kill, and errors of
+// devices say what to do. Runs on a GPU, and on the host in its place
 // (tests/cuda_on_host). Exits with 77 where PANDO_NEEDS_GPU is set and there is no GPU.
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
@@ -28,7 +28,7 @@ Summary Train(const Args& args) {
   return SummaryIn(run_dir);
 }
 
-std::string ErrorOf(const Args& args) {
+std::string FailureText(const Args& args) {
   TempFolder temp;
   Process train(temp.path(), "train", Args{"train", "--run-dir", temp.path() + "/run"} + args);
   train.Await();
@@ -74,15 +74,15 @@ TEST_CASE("workers on a GPU that sum without servers make the same weights") {
 }
 #endif
 
-TEST_CASE("a GPU that is not there and precisions that are not a CPU's are errors that say so") {
-  CHECK(Contains(ErrorOf(GpuJob({"--device", "cuda:97", "--serial"})), "there is no GPU 97"));
-  CHECK(Contains(ErrorOf(GpuJob({"--device", "gpu"})), "expected auto, cpu, cuda, or cuda:N"));
-  CHECK(Contains(ErrorOf(GpuJob({"--device", "cpu", "--precision", "bf16", "--serial"})),
+TEST_CASE("a GPU that is not there and precisions that are not a CPU's are errors that name them") {
+  CHECK(Contains(FailureText(GpuJob({"--device", "cuda:97", "--serial"})), "there is no GPU 97"));
+  CHECK(Contains(FailureText(GpuJob({"--device", "gpu"})), "expected auto, cpu, cuda, or cuda:N"));
+  CHECK(Contains(FailureText(GpuJob({"--device", "cpu", "--precision", "bf16", "--serial"})),
                  "train.precision is bf16, which only GPUs support"));
 }
 
 TEST_CASE("a job that the GPU has no room for says what it takes and what would fit") {
-  const std::string error = ErrorOf(GpuJob(  // some 200 GB of activations
+  const std::string error = FailureText(GpuJob(  // some 200 GB of activations
       {"--global-batch", "1923", "--micro-batches", "1", "--model", "resnet50", "--set",
        "data.resize=224", "--serial"}));
   CAPTURE(error);
@@ -99,7 +99,7 @@ TEST_CASE("a worker takes of its GPU what was planned") {
                             "--workers", "1", "--servers", "1"}));
   train.Await();
   REQUIRE_MESSAGE(train.exit_code() == kExitCompleted, train.err());
-  const std::string log = BytesOf(run_dir + "/logs/worker-0.log");
+  const std::string log = ReadBytes(run_dir + "/logs/worker-0.log");
   const size_t at = log.find("GPU memory: planned ");
   REQUIRE(at != std::string::npos);
   unsigned long long planned = 0;

@@ -39,8 +39,8 @@ Run Train(const Args& more) {
                   "standard output is not one JSON object: " << train.out());
   Run run{SummaryIn(run_dir),
           TrainingColumnsIn(run_dir),
-          BytesOf(run_dir + "/final.safetensors"),
-          BytesOf(run_dir + "/best.safetensors"),
+          ReadBytes(run_dir + "/final.safetensors"),
+          ReadBytes(run_dir + "/best.safetensors"),
           {}};
   if (std::ranges::find(more, "--ema-decay") != more.end())
     run.average = AverageIn(temp.path(), run_dir);
@@ -87,7 +87,7 @@ struct Form {
 
 const Args kLayerResidency{"--set", "worker.parameter_residency=layer"};
 
-Args ArgsOf(const Form& form) {
+Args HashArgs(const Form& form) {
   return {"--workers",   std::to_string(form.workers),
           "--servers",   std::to_string(form.servers),
           "--threads",   std::to_string(form.threads),
@@ -109,7 +109,7 @@ TEST_CASE("weights, metrics and accuracy are the serial run's for any workers, s
     CAPTURE(form.servers);
     CAPTURE(form.threads);
     CAPTURE(form.transport);
-    const Run run = Train(ArgsOf(form));
+    const Run run = Train(HashArgs(form));
     CheckCompleted(run, 8, 1);
     CHECK(run.summary.workers == form.workers);
     CHECK(run.summary.servers == form.servers);
@@ -126,10 +126,10 @@ TEST_CASE("gradients that workers sum on their host first (P6a) make the serial 
   for (const Form& form : kForms) {
     CAPTURE(form.workers);
     CAPTURE(form.transport);
-    CheckSameResult(Train(on_host + ArgsOf(form)), serial);
+    CheckSameResult(Train(on_host + HashArgs(form)), serial);
   }
   const Args clipped = on_host + Args{"--clip-norm", "0.5"};
-  CheckSameResult(Train(clipped + kLayerResidency + ArgsOf({3, 2, 1, "tcp"})),
+  CheckSameResult(Train(clipped + kLayerResidency + HashArgs({3, 2, 1, "tcp"})),
                   Train(Args{"--serial"} + clipped));
 }
 
@@ -152,9 +152,9 @@ TEST_CASE("what servers do with a gradient, and how it travels, gives the serial
     const Run serial = Train(Args{"--serial"} + feature);
     CHECK(serial.summary.weights_hash != plain.summary.weights_hash);
     CheckSameResult(Train(Args{"--serial", "--threads", "2"} + feature), serial);
-    CheckSameResult(Train(feature + ArgsOf({3, 2, 1, "tcp", "2"})), serial);
-    CheckSameResult(Train(feature + ArgsOf({2, 1, 2, "ipc"})), serial);
-    CheckSameResult(Train(feature + ArgsOf({3, 2, 1, "shm", "2"})), serial);
+    CheckSameResult(Train(feature + HashArgs({3, 2, 1, "tcp", "2"})), serial);
+    CheckSameResult(Train(feature + HashArgs({2, 1, 2, "ipc"})), serial);
+    CheckSameResult(Train(feature + HashArgs({3, 2, 1, "shm", "2"})), serial);
   }
 }
 
@@ -164,14 +164,15 @@ TEST_CASE("large payloads are the same bits over tcp, ipc and shared memory") {
   const Run serial = Train(Args{"--serial"} + large);
   for (const char* transport : {"tcp", "ipc", "shm"}) {
     CAPTURE(transport);
-    CheckSameResult(Train(large + ArgsOf({2, 2, 2, transport})), serial);
-    CheckSameResult(Train(large + Args{"--replicas", "1"} + ArgsOf({1, 1, 1, transport})), serial);
+    CheckSameResult(Train(large + HashArgs({2, 2, 2, transport})), serial);
+    CheckSameResult(Train(large + Args{"--replicas", "1"} + HashArgs({1, 1, 1, transport})),
+                    serial);
   }
   const Args layers{"--set", "worker.parameter_residency=layer"};
-  CheckSameResult(Train(large + layers + ArgsOf({3, 2, 1, "shm", "2"})), serial);
+  CheckSameResult(Train(large + layers + HashArgs({3, 2, 1, "shm", "2"})), serial);
   const Args encoded{"--codec", "bf16", "--pull-codec", "fp16"};
   const Run encoded_serial = Train(Args{"--serial"} + large + encoded);
-  CheckSameResult(Train(large + encoded + ArgsOf({2, 2, 1, "shm"})), encoded_serial);
+  CheckSameResult(Train(large + encoded + HashArgs({2, 2, 1, "shm"})), encoded_serial);
 }
 
 TEST_CASE("each of an optimizer's options has its say") {
@@ -187,10 +188,10 @@ TEST_CASE("each of an optimizer's options has its say") {
 
 TEST_CASE("the average of the weights is the same for any workers and servers") {
   const Args job{"--ema-decay", "0.5"};
-  const Run one = Train(job + ArgsOf({1, 1, 1, "tcp"}));
+  const Run one = Train(job + HashArgs({1, 1, 1, "tcp"}));
   CHECK(one.average.size() == one.weights.size());
   CHECK(one.average != one.weights);
-  const Run many = Train(job + ArgsOf({3, 2, 2, "ipc", "2"}));
+  const Run many = Train(job + HashArgs({3, 2, 2, "ipc", "2"}));
   CheckSameResult(many, one);
   CHECK(many.average == one.average);
 }
@@ -201,11 +202,11 @@ TEST_CASE(
   const Run six = Train({"--serial", "--micro-batches", "6"});
   CheckCompleted(six, 6, 1);
   CHECK(six.summary.weights_hash != eight.summary.weights_hash);
-  CheckSameResult(Train(Args{"--micro-batches", "6"} + ArgsOf({5, 2, 1, "tcp"})), six);
+  CheckSameResult(Train(Args{"--micro-batches", "6"} + HashArgs({5, 2, 1, "tcp"})), six);
   const Run seeded = Train({"--serial", "--seed", "2"});
   CheckCompleted(seeded, 8, 2);
   CHECK(seeded.summary.weights_hash != eight.summary.weights_hash);
-  CheckSameResult(Train(Args{"--seed", "2"} + ArgsOf({3, 1, 1, "ipc"})), seeded);
+  CheckSameResult(Train(Args{"--seed", "2"} + HashArgs({3, 1, 1, "ipc"})), seeded);
 }
 
 TEST_CASE("batch norm, smoothed labels and activations computed again: the serial run's weights") {
@@ -215,10 +216,10 @@ TEST_CASE("batch norm, smoothed labels and activations computed again: the seria
   CHECK(serial.summary.status == kStatusCompleted);
   CheckSameResult(Train(Args{"--serial", "--threads", "2"} + residual), serial);
   for (const Form& form : {Form{2, 2, 1, "tcp"}, Form{3, 2, 2, "ipc"}}) {
-    CheckSameResult(Train(ArgsOf(form) + residual), serial);
+    CheckSameResult(Train(HashArgs(form) + residual), serial);
   }
-  CheckSameResult(Train(ArgsOf({2, 2, 2, "tcp"}) + residual + kLayerResidency), serial);
-  const Run checkpointed = Train(ArgsOf({2, 1, 1, "ipc"}) + residual +
+  CheckSameResult(Train(HashArgs({2, 2, 2, "tcp"}) + residual + kLayerResidency), serial);
+  const Run checkpointed = Train(HashArgs({2, 1, 1, "ipc"}) + residual +
                                  Args{"--set", "train.activation_checkpointing=true"});
   CHECK(checkpointed.summary.weights_hash == serial.summary.weights_hash);
   CHECK(checkpointed.rows == serial.rows);
@@ -237,10 +238,10 @@ TEST_CASE("workers that hold a layer at a time give the serial run's weights") {
   const Run serial = Train(Args{"--serial"} + wide);
   CheckSameResult(Train(Args{"--serial"} + wide + kLayerResidency), serial);  // it ignores it
   for (const Form& form : {Form{1, 1, 1, "ipc"}, Form{2, 2, 1, "tcp"}, Form{3, 2, 2, "ipc", "2"}})
-    CheckSameResult(Train(ArgsOf(form) + wide + kLayerResidency), serial);
+    CheckSameResult(Train(HashArgs(form) + wide + kLayerResidency), serial);
   for (const Args& feature :
        {Args{"--verify-every", "2"}, Args{"--set", "train.activation_checkpointing=true"}}) {
-    const Run run = Train(ArgsOf({2, 2, 1, "tcp"}) + wide + kLayerResidency + feature);
+    const Run run = Train(HashArgs({2, 2, 1, "tcp"}) + wide + kLayerResidency + feature);
     CHECK(run.weights == serial.weights);
     CHECK(run.rows == serial.rows);
   }
@@ -281,7 +282,7 @@ TEST_CASE("evaluations by steps end the run with the same version, and keep the 
   CHECK(serial.summary.steps % 9 == 0);
   CHECK(serial.summary.best_weights_step == serial.summary.best_step);
   for (const Form& form : {Form{3, 2, 1, "tcp"}, Form{1, 1, 2, "ipc"}}) {
-    const Run run = Train(decides + ArgsOf(form));
+    const Run run = Train(decides + HashArgs(form));
     CheckSameResult(run, serial);
     CHECK(run.summary.stopped_early);
     CHECK(run.summary.steps == serial.summary.steps);

@@ -7,7 +7,7 @@
 
 #include "common/clock.h"
 #include "common/exit_codes.h"
-#include "net/incarnation.h"
+#include "common/system.h"
 #include "net/transport.h"
 #include "tests/e2e/job_by_hand.h"
 #include "tests/net/raw_peers.h"
@@ -31,7 +31,7 @@ RawDealer::Options As(std::string routing_id) {
 }
 
 // Of one that dials the scheduler.
-std::string RoutingIdOf(char channel, const PeerId& peer) {
+std::string RoutingIdFor(char channel, const PeerId& peer) {
   return RoutingId({static_cast<Channel>(channel), peer.incarnation, peer.lane},
                    {kSchedulerNode, Incarnation(), 0});
 }
@@ -99,8 +99,8 @@ void SendForgeries(ZmqContext& context, const std::string& endpoint, const Envel
                    std::mt19937_64& random) {
   const PeerId stranger{NodeId(1), NewIncarnation(), 0};
   for (const char channel : {'d', 'h'}) {
-    const RawDealer dealer(context, endpoint, As(RoutingIdOf(channel, stranger)));
-    const RawDealer as_scheduler(context, endpoint, As(RoutingIdOf(channel, report.sender)));
+    const RawDealer dealer(context, endpoint, As(RoutingIdFor(channel, stranger)));
+    const RawDealer as_scheduler(context, endpoint, As(RoutingIdFor(channel, report.sender)));
     for (Envelope forged : SampleEnvelopes()) {
       forged.job = report.job;
       forged.generation = report.generation;
@@ -123,14 +123,14 @@ void SendForgeries(ZmqContext& context, const std::string& endpoint, const Envel
 std::unique_ptr<RawDealer> Flood(ZmqContext& context, const std::string& endpoint,
                                  const Envelope& report) {
   const PeerId asker{kUnknownNode, NewIncarnation(), 0};
-  auto dealer = std::make_unique<RawDealer>(context, endpoint, As(RoutingIdOf('d', asker)));
+  auto dealer = std::make_unique<RawDealer>(context, endpoint, As(RoutingIdFor('d', asker)));
   const RawMessage question =
       ToRaw({.sender = asker, .receiver = report.sender, .message = StatusRequest{}});
   for (int i = 0; i < 100'000 && dealer->Send(question); ++i) {
   }
   for (int i = 0; i < 300; ++i) {
     const PeerId many{kUnknownNode, NewIncarnation(), 0};
-    const RawDealer newcomer(context, endpoint, As(RoutingIdOf('d', many)));
+    const RawDealer newcomer(context, endpoint, As(RoutingIdFor('d', many)));
     const std::string name(1000, 'x');
     const Register server{.role = i % 2 == 0 ? Role::kServer : Role::kWorker,
                           .host = name,
@@ -189,7 +189,7 @@ TEST_CASE("strangers at every port change nothing") {
   }
   CHECK(RowCountIn(job.run_dir) == kSteps);
   // No process was reported silent: a stranger cannot close a connection.
-  CHECK(!Contains(BytesOf(job.run_dir + "/events.jsonl"), "silent"));
+  CHECK(!Contains(ReadBytes(job.run_dir + "/events.jsonl"), "silent"));
   CHECK(SummaryIn(job.run_dir).weights_hash == SummaryIn(temp.path() + "/serial").weights_hash);
 }
 

@@ -66,13 +66,13 @@ TEST_CASE(
 
 TEST_CASE("a run that is led is not resumed, and its folder stays as it is") {
   TrainingRun run;
-  const std::string job = BytesOf(run.run_dir + "/job.toml");
+  const std::string job = ReadBytes(run.run_dir + "/job.toml");
   Process resume(run.temp.path(), "resume", {"resume", run.run_dir, "--workers", "1"});
   resume.Await();
   CHECK(resume.exit_code() == kExitUsage);
   CHECK(Contains(resume.err(), "is led by process "));
-  CHECK(BytesOf(run.run_dir + "/job.toml") == job);
-  CHECK(BytesOf(run.run_dir + "/summary.json").empty());
+  CHECK(ReadBytes(run.run_dir + "/job.toml") == job);
+  CHECK(ReadBytes(run.run_dir + "/summary.json").empty());
   REQUIRE(Becomes([&, rows = RowCountIn(run.run_dir)] { return RowCountIn(run.run_dir) > rows; }));
 }
 

@@ -17,7 +17,7 @@ namespace pando {
 
 // Where a process started by hand listens: by the job's --transport, as those that pando train
 // starts. Shared memory is used besides any connection.
-inline std::string BindOf(const Args& job, const std::string& folder, const std::string& name) {
+inline std::string ChooseBind(const Args& job, const std::string& folder, const std::string& name) {
   const auto flag = std::ranges::find(job, "--transport");
   const bool is_ipc = flag != job.end() && *std::next(flag) == "ipc";
   return is_ipc ? "ipc://" + folder + "/" + name + ".ipc" : "tcp://127.0.0.1:0";
@@ -34,10 +34,10 @@ class JobByHand {
                "--run-dir", run_dir,  "--workers",       std::to_string(worker_count)};
     if (server_count > 0) flags = flags + Args{"--servers", std::to_string(server_count)};
     scheduler = Start("scheduler", flags + job);
-    const auto is_listening = [&] { return BytesOf(endpoint_file).ends_with('\n'); };
+    const auto is_listening = [&] { return ReadBytes(endpoint_file).ends_with('\n'); };
     REQUIRE(Becomes([&] { return is_listening() || !scheduler->is_running(); }));
     REQUIRE_MESSAGE(is_listening(), scheduler->err());
-    endpoint = BytesOf(endpoint_file);
+    endpoint = ReadBytes(endpoint_file);
     endpoint.pop_back();
     for (uint32_t i = 0; i < server_count; ++i) {
       const std::string name = "server-" + std::to_string(i);
@@ -49,7 +49,7 @@ class JobByHand {
     }
   }
 
-  std::string Bind(const std::string& name) const { return BindOf(job_, temp.path(), name); }
+  std::string Bind(const std::string& name) const { return ChooseBind(job_, temp.path(), name); }
 
   void AwaitSteps(size_t count) {
     REQUIRE_MESSAGE(

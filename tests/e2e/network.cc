@@ -89,11 +89,11 @@ HostId TestNetwork::AddHost() {
   MustRun(
       fmt::format("nsenter --net=/proc/{0}/ns/net sh -c 'ip link set lo up &&"
                   "ip addr add {1}/24 dev eth0 && ip link set eth0 up'",
-                  Holder(host), AddressOf(host)));
+                  Holder(host), HostAddress(host)));
   return host;
 }
 
-std::string TestNetwork::AddressOf(HostId host) const {
+std::string TestNetwork::HostAddress(HostId host) const {
   return fmt::format("10.77.0.{}", host.index + 1);
 }
 
@@ -119,12 +119,12 @@ void TestNetwork::PlugIn(HostId host) {
 void TestNetwork::LoseFrames(HostId from, HostId to) {
   MustRun(fmt::format(
       "nsenter --net=/proc/{}/ns/net ip neigh replace {} lladdr {} dev eth0 nud permanent",
-      Holder(from), AddressOf(to), kNobodysAddress));
+      Holder(from), HostAddress(to), kNobodysAddress));
 }
 
 void TestNetwork::StopLosing(HostId from, HostId to) {
   MustRun(fmt::format("nsenter --net=/proc/{}/ns/net ip neigh del {} dev eth0", Holder(from),
-                      AddressOf(to)));
+                      HostAddress(to)));
 }
 
 }  // namespace pando

@@ -29,7 +29,7 @@ class TestNetwork {
   TestNetwork& operator=(const TestNetwork&) = delete;
 
   HostId AddHost();
-  std::string AddressOf(HostId host) const;  // "10.77.0.1"
+  std::string HostAddress(HostId host) const;  // "10.77.0.1"
   // What runs a process on the host: Process's `through`.
   Args Through(HostId host) const;
 

@@ -57,13 +57,13 @@ struct SpreadJob {
     for (HostId* host : {&scheduler_host, &server_hosts[0], &server_hosts[1], &worker_hosts[0]})
       *host = network.AddHost();
     worker_hosts[1] = is_one_worker_host ? worker_hosts[0] : network.AddHost();
-    const std::string endpoint = "tcp://" + network.AddressOf(scheduler_host) + ":7070";
+    const std::string endpoint = "tcp://" + network.HostAddress(scheduler_host) + ":7070";
     scheduler = Start(scheduler_host, "scheduler",
                       Args{"scheduler", "--bind", endpoint, "--insecure", "--run-dir", run_dir,
                            "--servers", "2", "--workers", "2"} +
                           LongJob(kSteps));
     for (int i = 0; i < 2; ++i) {
-      const std::string bind = "tcp://" + network.AddressOf(server_hosts[i]) + ":0";
+      const std::string bind = "tcp://" + network.HostAddress(server_hosts[i]) + ":0";
       nodes.push_back(Start(server_hosts[i], "server-" + std::to_string(i),
                             {"server", "--join", endpoint, "--bind", bind, "--insecure"}));
     }
@@ -107,7 +107,7 @@ struct SpreadJob {
   bool HasSaid(const std::string& event) const {
     return Contains(Events(), R"("event":")" + event + '"');
   }
-  std::string Events() const { return BytesOf(run_dir + "/events.jsonl"); }
+  std::string Events() const { return ReadBytes(run_dir + "/events.jsonl"); }
 
   std::unique_ptr<Process> Start(HostId host, const std::string& name, const Args& args) {
     return std::make_unique<Process>(temp.path(), name, args, network.Through(host));

@@ -48,7 +48,7 @@ struct ProcessState {
   char state = 'X';
   pid_t parent = 0;
 };
-ProcessState StateOf(pid_t pid) {
+ProcessState ReadState(pid_t pid) {
   const std::string text = ReadAll("/proc/" + std::to_string(pid) + "/stat");
   ProcessState state;
   const size_t name_end = text.rfind(')');
@@ -161,7 +161,7 @@ std::map<std::string, std::vector<pid_t>> ChildrenByRole(pid_t parent) {
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator("/proc", ignored)) {
     const pid_t pid = std::atoi(entry.path().filename().c_str());
-    if (pid == 0 || StateOf(pid).parent != parent) continue;
+    if (pid == 0 || ReadState(pid).parent != parent) continue;
     const std::string words = ReadAll(entry.path() / "cmdline");  // each ends with a NUL
     const size_t role = words.find('\0') + 1;
     if (role < words.size()) children[words.c_str() + role].push_back(pid);
@@ -170,7 +170,7 @@ std::map<std::string, std::vector<pid_t>> ChildrenByRole(pid_t parent) {
 }
 
 bool IsGone(pid_t pid) {
-  const char state = StateOf(pid).state;
+  const char state = ReadState(pid).state;
   return state == 'X' || state == 'Z';
 }
 

@@ -45,7 +45,7 @@ std::string AverageIn(const std::string& folder, const std::string& run_dir) {
   Process exporting(folder, "export", {"export", run_dir, path, "--ema"});
   exporting.Await();
   REQUIRE_MESSAGE(exporting.exit_code() == kExitCompleted, exporting.err());
-  return BytesOf(path);
+  return ReadBytes(path);
 }
 
 Summary SummaryIn(const std::string& run_dir) {
@@ -54,7 +54,7 @@ Summary SummaryIn(const std::string& run_dir) {
   return *std::move(summary);
 }
 
-std::string BytesOf(const std::string& path) {
+std::string ReadBytes(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::ostringstream bytes;
   bytes << file.rdbuf();
@@ -63,7 +63,7 @@ std::string BytesOf(const std::string& path) {
 
 std::vector<std::string> RowsIn(const std::string& run_dir) {
   std::vector<std::string> rows;
-  std::istringstream text(BytesOf(RunFolder::Open(run_dir).MetricsPath()));
+  std::istringstream text(ReadBytes(RunFolder::Open(run_dir).MetricsPath()));
   for (std::string row; std::getline(text, row);) rows.push_back(row);
   if (!rows.empty()) rows.erase(rows.begin());
   return rows;

@@ -21,7 +21,7 @@ Args LongJob(uint64_t steps, const Args& more = {});
 Args operator+(Args left, const Args& right);
 
 Summary SummaryIn(const std::string& run_dir);                // fails the test where there is none
-std::string BytesOf(const std::string& path);                 // of a whole file
+std::string ReadBytes(const std::string& path);               // of a whole file
 std::vector<std::string> RowsIn(const std::string& run_dir);  // of metrics.csv, without the heading
 // The bytes that `pando export --ema` writes, in `folder`.
 std::string AverageIn(const std::string& folder, const std::string& run_dir);

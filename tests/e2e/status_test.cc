@@ -45,7 +45,7 @@ class Run {
   bool FindEndpoint() {
     const std::vector<pid_t> workers = ChildrenByRole(train_.pid())["worker"];
     for (const pid_t pid : workers) {
-      std::istringstream words(BytesOf("/proc/" + std::to_string(pid) + "/cmdline"));
+      std::istringstream words(ReadBytes("/proc/" + std::to_string(pid) + "/cmdline"));
       for (std::string word; std::getline(words, word, '\0');) {
         if (word == "--join") std::getline(words, endpoint_, '\0');
       }

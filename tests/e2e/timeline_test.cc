@@ -161,7 +161,7 @@ TEST_CASE("a run's trace has every process, a killed one's part, faults, views a
   Process timeline(household.path(), "timeline", {"timeline", household.run_dir(), "--out", again});
   timeline.Await();
   REQUIRE(timeline.exit_code() == kExitCompleted);
-  CHECK(BytesOf(again) == BytesOf(path));
+  CHECK(ReadBytes(again) == ReadBytes(path));
   size_t measured = 0;
   for (const auto& entry : std::filesystem::directory_iterator(household.run_dir() + "/timeline")) {
     Result<TimelineFile> file = ReadTimelineFile(entry.path().string());

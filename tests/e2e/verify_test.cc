@@ -43,7 +43,7 @@ bool FindsWorker(uint32_t rank, Step step) {
                                          << summary.unverified_micro_batches << " not");
   CHECK(summary.verified_micro_batches > 0);
   if (summary.rollbacks == 0) return false;
-  const std::string events = BytesOf(household.run_dir() + "/events.jsonl");
+  const std::string events = ReadBytes(household.run_dir() + "/events.jsonl");
   CHECK(Contains(events, fmt::format("have computed different gradients of micro-batch {} of step "
                                      "{}",
                                      kFlipped.value(), step.value())));

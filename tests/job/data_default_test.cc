@@ -1,4 +1,4 @@
-#include "job/data_default.h"
+#include "job/run_plan.h"
 
 #include <doctest/doctest.h>
 

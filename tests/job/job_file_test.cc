@@ -10,7 +10,7 @@ namespace {
 
 using Override = JobDraft::Override;
 
-std::string ErrorOf(const std::string& toml) {
+std::string ErrorFor(const std::string& toml) {
   Result<Job> job = ParseJobText(toml, "job.toml");
   REQUIRE_FALSE(job.ok());
   CHECK(job.status().code() == StatusCode::kInvalidArgument);
@@ -142,18 +142,18 @@ TEST_CASE("the smallest and largest seeds survive") {
 }
 
 TEST_CASE("unknown names are errors with their line and the nearest name") {
-  CHECK(ErrorOf("[train]\nsteps = 3\nglobal_bach = 64\n") ==
+  CHECK(ErrorFor("[train]\nsteps = 3\nglobal_bach = 64\n") ==
         "job.toml:3: unknown key 'train.global_bach'; did you mean 'train.global_batch'?");
-  CHECK(ErrorOf("\n[trian]\nsteps = 3\n") ==
+  CHECK(ErrorFor("\n[trian]\nsteps = 3\n") ==
         "job.toml:2: unknown section [trian]; did you mean 'train'?");
-  CHECK(ErrorOf("lr = 0.1\n") == "job.toml:1: unknown key 'lr'; did you mean 'optimizer.lr'?");
-  CHECK(Contains(ErrorOf("[train]\nxyzzy = 1\n"), "docs/job-file.md"));
-  CHECK(ErrorOf("[optimizer]\n\ntype = \"adma\"\n") ==
+  CHECK(ErrorFor("lr = 0.1\n") == "job.toml:1: unknown key 'lr'; did you mean 'optimizer.lr'?");
+  CHECK(Contains(ErrorFor("[train]\nxyzzy = 1\n"), "docs/job-file.md"));
+  CHECK(ErrorFor("[optimizer]\n\ntype = \"adma\"\n") ==
         "job.toml:3: optimizer.type must be one of sgd, adam, adamw, lars, lamb, got \"adma\"; did "
         "you mean "
         "'adam'?");
-  CHECK(Contains(ErrorOf("[model]\nname = \"mnist-cn\"\n"), "did you mean 'mnist-cnn'?"));
-  CHECK(Contains(ErrorOf("[optimizer.deep]\nlr = 1.0\n"), "unknown key 'optimizer.deep'"));
+  CHECK(Contains(ErrorFor("[model]\nname = \"mnist-cn\"\n"), "did you mean 'mnist-cnn'?"));
+  CHECK(Contains(ErrorFor("[optimizer.deep]\nlr = 1.0\n"), "unknown key 'optimizer.deep'"));
 }
 
 TEST_CASE("the key for replaced pictures, in an older run folder, is ignored with a warning") {
@@ -166,71 +166,71 @@ TEST_CASE("the key for replaced pictures, in an older run folder, is ignored wit
 }
 
 TEST_CASE("what is no TOML says where") {
-  CHECK(Contains(ErrorOf("[train]\nsteps = \n"), "job.toml:2: not valid TOML"));
-  CHECK(Contains(ErrorOf("[train]\nsteps = 1\nsteps = 2\n"), "job.toml:3: not valid TOML"));
+  CHECK(Contains(ErrorFor("[train]\nsteps = \n"), "job.toml:2: not valid TOML"));
+  CHECK(Contains(ErrorFor("[train]\nsteps = 1\nsteps = 2\n"), "job.toml:3: not valid TOML"));
 }
 
 TEST_CASE("values of the wrong type or out of range are errors") {
-  CHECK(ErrorOf("[train]\nsteps = \"3\"\n") ==
+  CHECK(ErrorFor("[train]\nsteps = \"3\"\n") ==
         "job.toml:2: train.steps must be a whole number from 0 to 1000000000000, got '3'");
-  CHECK(Contains(ErrorOf("[train]\nglobal_batch = 0\n"), "from 1 to"));
-  CHECK(Contains(ErrorOf("[train]\nglobal_batch = -1\n"), "got -1"));
-  CHECK(Contains(ErrorOf("[train]\nglobal_batch = 1.5\n"), "whole number"));
-  CHECK(Contains(ErrorOf("[train]\nmicro_batches = 0\n"), "train.micro_batches"));
-  CHECK(Contains(ErrorOf("[train]\nglobal_batch = 65537\nmicro_batches = 65537\n"), "to 65536"));
-  CHECK(Contains(ErrorOf("[train]\nsteps = 1000000000001\n"), "to 1000000000000"));
-  CHECK(Contains(ErrorOf("[train]\nepochs = 1e20\n"), "to 1000000"));
-  CHECK(Contains(ErrorOf("[eval]\nevery_epochs = 1000001\n"), "to 1000000"));
-  CHECK(Contains(ErrorOf("[optimizer]\nlr = 0\n"), "optimizer.lr must be a number > 0"));
-  CHECK(Contains(ErrorOf("[optimizer]\nlr = nan\n"), "optimizer.lr"));
-  CHECK(Contains(ErrorOf("[optimizer]\nlr = inf\n"), "optimizer.lr"));
-  CHECK(Contains(ErrorOf("[optimizer]\nmomentum = 1.0\n"), "≥ 0 and < 1"));
-  CHECK(Contains(ErrorOf("[optimizer]\nweight_decay = -0.1\n"), "optimizer.weight_decay"));
-  CHECK(Contains(ErrorOf("[optimizer]\nnesterov = 1\n"), "true or false"));
-  CHECK(Contains(ErrorOf("[optimizer]\nclip_value = -1.0\n"), "optimizer.clip_value"));
-  CHECK(Contains(ErrorOf("[schedule]\nmilestones = [3, -1]\n"), "schedule.milestones"));
-  CHECK(Contains(ErrorOf("[schedule]\npct_start = 1.0\n"), "> 0 and < 1"));
-  CHECK(Contains(ErrorOf("[model]\nhidden = [128, 0]\n"), "model.hidden"));
-  CHECK(Contains(ErrorOf("[model]\nhidden = [128, \"x\"]\n"), "model.hidden"));
-  CHECK(Contains(ErrorOf("[run]\nthreads = 0\n"), "run.threads"));
-  CHECK(Contains(ErrorOf("[run]\nworkers = 0\n"), "run.workers"));
-  CHECK(Contains(ErrorOf("[run]\nreplicas = 3\n"), "from 1 to 2"));
-  CHECK(Contains(ErrorOf("[snapshot]\nkeep = 0\n"), "snapshot.keep"));
-  CHECK(Contains(ErrorOf("[snapshot]\nevery = -1\n"), "snapshot.every"));
-  CHECK(Contains(ErrorOf("[verify]\nevery = 0.5\n"), "whole number"));
-  CHECK(Contains(ErrorOf("[run]\ntransport = \"udp\"\n"), "auto, tcp, ipc, shm"));
+  CHECK(Contains(ErrorFor("[train]\nglobal_batch = 0\n"), "from 1 to"));
+  CHECK(Contains(ErrorFor("[train]\nglobal_batch = -1\n"), "got -1"));
+  CHECK(Contains(ErrorFor("[train]\nglobal_batch = 1.5\n"), "whole number"));
+  CHECK(Contains(ErrorFor("[train]\nmicro_batches = 0\n"), "train.micro_batches"));
+  CHECK(Contains(ErrorFor("[train]\nglobal_batch = 65537\nmicro_batches = 65537\n"), "to 65536"));
+  CHECK(Contains(ErrorFor("[train]\nsteps = 1000000000001\n"), "to 1000000000000"));
+  CHECK(Contains(ErrorFor("[train]\nepochs = 1e20\n"), "to 1000000"));
+  CHECK(Contains(ErrorFor("[eval]\nevery_epochs = 1000001\n"), "to 1000000"));
+  CHECK(Contains(ErrorFor("[optimizer]\nlr = 0\n"), "optimizer.lr must be a number > 0"));
+  CHECK(Contains(ErrorFor("[optimizer]\nlr = nan\n"), "optimizer.lr"));
+  CHECK(Contains(ErrorFor("[optimizer]\nlr = inf\n"), "optimizer.lr"));
+  CHECK(Contains(ErrorFor("[optimizer]\nmomentum = 1.0\n"), "≥ 0 and < 1"));
+  CHECK(Contains(ErrorFor("[optimizer]\nweight_decay = -0.1\n"), "optimizer.weight_decay"));
+  CHECK(Contains(ErrorFor("[optimizer]\nnesterov = 1\n"), "true or false"));
+  CHECK(Contains(ErrorFor("[optimizer]\nclip_value = -1.0\n"), "optimizer.clip_value"));
+  CHECK(Contains(ErrorFor("[schedule]\nmilestones = [3, -1]\n"), "schedule.milestones"));
+  CHECK(Contains(ErrorFor("[schedule]\npct_start = 1.0\n"), "> 0 and < 1"));
+  CHECK(Contains(ErrorFor("[model]\nhidden = [128, 0]\n"), "model.hidden"));
+  CHECK(Contains(ErrorFor("[model]\nhidden = [128, \"x\"]\n"), "model.hidden"));
+  CHECK(Contains(ErrorFor("[run]\nthreads = 0\n"), "run.threads"));
+  CHECK(Contains(ErrorFor("[run]\nworkers = 0\n"), "run.workers"));
+  CHECK(Contains(ErrorFor("[run]\nreplicas = 3\n"), "from 1 to 2"));
+  CHECK(Contains(ErrorFor("[snapshot]\nkeep = 0\n"), "snapshot.keep"));
+  CHECK(Contains(ErrorFor("[snapshot]\nevery = -1\n"), "snapshot.every"));
+  CHECK(Contains(ErrorFor("[verify]\nevery = 0.5\n"), "whole number"));
+  CHECK(Contains(ErrorFor("[run]\ntransport = \"udp\"\n"), "auto, tcp, ipc, shm"));
 }
 
 TEST_CASE("values that do not fit each other name both and where they stand") {
-  CHECK(ErrorOf("[train]\nglobal_batch = 4\nmicro_batches = 8\n")
+  CHECK(ErrorFor("[train]\nglobal_batch = 4\nmicro_batches = 8\n")
             .starts_with("train.micro_batches = 8 (job.toml:3) does not fit train.global_batch = 4 "
                          "(job.toml:2)"));
-  CHECK(Contains(ErrorOf("[train]\nsteps = 3\nepochs = 1\n"), "both say how long the run is"));
+  CHECK(Contains(ErrorFor("[train]\nsteps = 3\nepochs = 1\n"), "both say how long the run is"));
   CHECK(
-      Contains(ErrorOf("[eval]\nevery_steps = 3\nevery_epochs = 1\n"),
+      Contains(ErrorFor("[eval]\nevery_steps = 3\nevery_epochs = 1\n"),
                "eval.every_steps = 3 (job.toml:2) and eval.every_epochs = 1 (job.toml:3) both say "
                "how often the run is evaluated"));
-  CHECK(Contains(ErrorOf("[train]\nsteps = 0\nepochs = 0\n"), "nothing to train"));
-  CHECK(Contains(ErrorOf("[train]\nepochs = 0\n"), "nothing to train"));
-  CHECK(Contains(ErrorOf("[run]\nlease_ms = 500\n"), "run.heartbeat_ms = 250 (the default)"));
-  CHECK(Contains(ErrorOf("[optimizer]\nnesterov = true\n"), "optimizer.momentum = 0.0"));
-  CHECK(Contains(ErrorOf("[optimizer]\nnesterov = true\nmomentum = 0.9\ndampening = 0.1\n"),
+  CHECK(Contains(ErrorFor("[train]\nsteps = 0\nepochs = 0\n"), "nothing to train"));
+  CHECK(Contains(ErrorFor("[train]\nepochs = 0\n"), "nothing to train"));
+  CHECK(Contains(ErrorFor("[run]\nlease_ms = 500\n"), "run.heartbeat_ms = 250 (the default)"));
+  CHECK(Contains(ErrorFor("[optimizer]\nnesterov = true\n"), "optimizer.momentum = 0.0"));
+  CHECK(Contains(ErrorFor("[optimizer]\nnesterov = true\nmomentum = 0.9\ndampening = 0.1\n"),
                  "optimizer.dampening = 0.1"));
-  CHECK(Contains(ErrorOf("[optimizer]\nclip_value = 1.0\nclip_norm = 2.0\n"),
+  CHECK(Contains(ErrorFor("[optimizer]\nclip_value = 1.0\nclip_norm = 2.0\n"),
                  "both clip the gradient"));
-  CHECK(Contains(ErrorOf("[optimizer]\ntype = \"lamb\"\nclip_norm = 2.0\n"),
+  CHECK(Contains(ErrorFor("[optimizer]\ntype = \"lamb\"\nclip_norm = 2.0\n"),
                  "does not go with optimizer.type = \"lamb\" (job.toml:2)"));
-  CHECK(Contains(ErrorOf("[optimizer]\ntype = \"lars\"\nmomentum = 0.9\nnesterov = true\n"),
+  CHECK(Contains(ErrorFor("[optimizer]\ntype = \"lars\"\nmomentum = 0.9\nnesterov = true\n"),
                  "has plain momentum"));
-  CHECK(Contains(ErrorOf("[optimizer]\ntrust_coefficient = 0.1\n"), "read by lars alone"));
-  CHECK(Contains(ErrorOf("[optimizer]\ntrust_ratio_max = 1.0\n"), "read by lamb alone"));
-  CHECK(Contains(ErrorOf("[schedule]\ntype = \"step\"\n"), "schedule.step_size"));
-  CHECK(Contains(ErrorOf("[schedule]\ntype = \"multi-step\"\n"), "schedule.milestones"));
-  CHECK(Contains(ErrorOf("[schedule]\ntype = \"exponential\"\n"), "schedule.gamma"));
-  CHECK(Contains(ErrorOf("[schedule]\ntype = \"cosine\"\nmin_lr = 0.5\n"), "above optimizer.lr"));
-  CHECK(Contains(ErrorOf("[eval]\nevery_epochs = 0\nearly_stop_patience = 2\n"),
+  CHECK(Contains(ErrorFor("[optimizer]\ntrust_coefficient = 0.1\n"), "read by lars alone"));
+  CHECK(Contains(ErrorFor("[optimizer]\ntrust_ratio_max = 1.0\n"), "read by lamb alone"));
+  CHECK(Contains(ErrorFor("[schedule]\ntype = \"step\"\n"), "schedule.step_size"));
+  CHECK(Contains(ErrorFor("[schedule]\ntype = \"multi-step\"\n"), "schedule.milestones"));
+  CHECK(Contains(ErrorFor("[schedule]\ntype = \"exponential\"\n"), "schedule.gamma"));
+  CHECK(Contains(ErrorFor("[schedule]\ntype = \"cosine\"\nmin_lr = 0.5\n"), "above optimizer.lr"));
+  CHECK(Contains(ErrorFor("[eval]\nevery_epochs = 0\nearly_stop_patience = 2\n"),
                  "needs evaluations during the run"));
-  CHECK(Contains(ErrorOf("[schedule]\ntype = \"one-cycle\"\nbase_momentum = 0.97\n"),
+  CHECK(Contains(ErrorFor("[schedule]\ntype = \"one-cycle\"\nbase_momentum = 0.97\n"),
                  "schedule.max_momentum"));
 }
 

@@ -205,7 +205,7 @@ TEST_CASE("pools, additions, layouts and the loss of small elements are those of
     AveragePoolForward(d, spec, kSamples, x, average);
     AddForward(d, in, x, other, Activation::kRelu6, sum);
     FlattenForward(d, kSamples, spec.input, x, flat);
-    GlobalAveragePoolForward(d, kSamples, spec.input, x, global);
+    AdaptiveAveragePoolForward(d, {.input = spec.input}, kSamples, x, global);
     SoftmaxCrossEntropy(d,
                         {.sample_count = kSamples,
                          .class_count = 12,

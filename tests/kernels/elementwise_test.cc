@@ -13,8 +13,8 @@ TEST_CASE("relu passes what is positive, and its gradient") {
     Doubles x = RandomDoubles(count, 1);
     const Doubles dy = RandomDoubles(count, 2);
     Floats in = ToFloats(x), grad = ToFloats(dy), y = Poisoned(count), dx = Poisoned(count);
-    ReluForward(TestDevice(), count, in.data(), y.data());
-    ReluBackward(TestDevice(), count, y.data(), grad.data(), dx.data());
+    ActivationForward(TestDevice(), count, in.data(), Activation::kRelu, y.data());
+    ActivationBackward(TestDevice(), count, y.data(), Activation::kRelu, grad.data(), dx.data());
     auto forward = [&] {
       Doubles out;
       for (double v : x) out.push_back(std::max(v, 0.0));
@@ -28,7 +28,7 @@ TEST_CASE("relu passes what is positive, and its gradient") {
 
 TEST_CASE("relu has gradient 0 at 0") {
   Floats y = ToFloats({0.0, -0.0, 1.0}), dy = ToFloats({5, 5, 5}), dx = Poisoned(3);
-  ReluBackward(TestDevice(), 3, y.data(), dy.data(), dx.data());
+  ActivationBackward(TestDevice(), 3, y.data(), Activation::kRelu, dy.data(), dx.data());
   CHECK(dx.data()[0] == 0.0f);
   CHECK(dx.data()[1] == 0.0f);
   CHECK(dx.data()[2] == 5.0f);
@@ -40,8 +40,8 @@ TEST_CASE("relu6 passes what lies between 0 and 6, and its gradient") {
     for (double& v : x) v *= 12;
     const Doubles dy = RandomDoubles(count, 2);
     Floats in = ToFloats(x), grad = ToFloats(dy), y = Poisoned(count), dx = Poisoned(count);
-    Relu6Forward(TestDevice(), count, in.data(), y.data());
-    Relu6Backward(TestDevice(), count, y.data(), grad.data(), dx.data());
+    ActivationForward(TestDevice(), count, in.data(), Activation::kRelu6, y.data());
+    ActivationBackward(TestDevice(), count, y.data(), Activation::kRelu6, grad.data(), dx.data());
     auto forward = [&] {
       Doubles out;
       for (double v : x) out.push_back(std::clamp(v, 0.0, 6.0));
@@ -72,13 +72,13 @@ TEST_CASE("an addition with its activation, and its gradient, also in place") {
     Floats first = ToFloats(a), second = ToFloats(b), grad = ToFloats(dy), y = Poisoned(kCount),
            dx = Poisoned(kCount);
     AddForward(TestDevice(), kCount, first.data(), second.data(), activation, y.data());
-    AddBackward(TestDevice(), kCount, y.data(), activation, grad.data(), dx.data());
+    ActivationBackward(TestDevice(), kCount, y.data(), activation, grad.data(), dx.data());
     CHECK(RelativeError(y.data(), forward()) < kTol);
     auto loss = [&] { return DotProduct(forward(), dy); };
     CHECK(FiniteDifferenceError(a, loss, dx.data()) < kTol);
     CHECK(FiniteDifferenceError(b, loss, dx.data()) < kTol);
     AddForward(TestDevice(), kCount, first.data(), second.data(), activation, first.data());
-    AddBackward(TestDevice(), kCount, y.data(), activation, grad.data(), grad.data());
+    ActivationBackward(TestDevice(), kCount, y.data(), activation, grad.data(), grad.data());
     CHECK(SameBits(first.data(), y.data(), kCount));
     CHECK(SameBits(grad.data(), dx.data(), kCount));
   }
@@ -86,7 +86,7 @@ TEST_CASE("an addition with its activation, and its gradient, also in place") {
 
 TEST_CASE("an addition without activation needs no result for its gradient") {
   Floats dy = ToFloats({1, -2}), dx = Poisoned(2);
-  AddBackward(TestDevice(), 2, nullptr, Activation::kNone, dy.data(), dx.data());
+  ActivationBackward(TestDevice(), 2, nullptr, Activation::kNone, dy.data(), dx.data());
   CHECK(dx.data()[0] == 1.0f);
   CHECK(dx.data()[1] == -2.0f);
 }

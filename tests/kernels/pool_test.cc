@@ -138,11 +138,11 @@ TEST_CASE("an adaptive pool to the input's own size changes nothing") {
 TEST_CASE("global average pool is the mean of each channel") {
   const SampleShape shape{3, 2, 2};
   Floats x = ToFloats({0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}), y = Poisoned(2), dx = Poisoned(12);
-  GlobalAveragePoolForward(TestDevice(), 1, shape, x.data(), y.data());
+  AdaptiveAveragePoolForward(TestDevice(), {.input = shape}, 1, x.data(), y.data());
   CHECK(y.data()[0] == doctest::Approx(5.0));
   CHECK(y.data()[1] == doctest::Approx(6.0));
   Floats dy = ToFloats({6, 12});
-  GlobalAveragePoolBackward(TestDevice(), 1, shape, dy.data(), dx.data());
+  AdaptiveAveragePoolBackward(TestDevice(), {.input = shape}, 1, dy.data(), dx.data());
   for (size_t i = 0; i < 12; ++i) CHECK(dx.data()[i] == doctest::Approx(i % 2 == 0 ? 1.0 : 2.0));
 }
 
@@ -152,8 +152,8 @@ TEST_CASE("global average pool and its gradient are those of the adaptive pool's
     Doubles x = RandomDoubles(3 * shape.size(), 5);
     const Doubles dy = RandomDoubles(3 * shape.channels, 6);
     Floats in = ToFloats(x), grad = ToFloats(dy), y = Poisoned(dy.size()), dx = Poisoned(x.size());
-    GlobalAveragePoolForward(TestDevice(), 3, shape, in.data(), y.data());
-    GlobalAveragePoolBackward(TestDevice(), 3, shape, grad.data(), dx.data());
+    AdaptiveAveragePoolForward(TestDevice(), {.input = shape}, 3, in.data(), y.data());
+    AdaptiveAveragePoolBackward(TestDevice(), {.input = shape}, 3, grad.data(), dx.data());
     CHECK(RelativeError(y.data(), AdaptivelyPooled(spec, 3, x)) < kTol);
     CHECK(FiniteDifferenceError(
               x, [&] { return DotProduct(AdaptivelyPooled(spec, 3, x), dy); }, dx.data()) < kTol);

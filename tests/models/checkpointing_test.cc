@@ -132,7 +132,7 @@ TEST_CASE("a checkpointed layer's backward reads the parameters that it says and
   ForwardAll(network, parameters.data());
   size_t wide_count = 0;
   for (uint32_t l = network.layer_count(); l-- > 0;) {
-    const Network::TensorRun run = network.BackwardTensors(l);
+    const TensorRun run = network.BackwardTensors(l);
     wide_count += run.first < network.TrainingTensors(l).first;
     std::fill_n(poisoned.data(), poisoned.size(), kPoison);
     const size_t first = layout.offset(run.first), last = layout.offset(run.last);

@@ -1,9 +1,8 @@
-#include "models/model_cost.h"
+#include "models/graph.h"
 
 #include <algorithm>
 
 #include "kernels/ops.h"
-#include "models/model_graph.h"
 #include "models/zoo.h"
 #include "tests/models/support.h"
 

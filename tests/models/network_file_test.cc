@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "models/model_graph.h"
 #include "tests/models/support.h"
 
 namespace pando {

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <fstream>
 
-#include "models/model_graph.h"
 #include "models/zoo.h"
 #include "tests/models/support.h"
 
@@ -45,21 +44,20 @@ TEST_CASE("buffers that are needed at the same time lie apart, and little room i
   for (const char* name : {"mnist-cnn", "resnet18-cifar", "resnet50", "mobilenet-v2", "vgg16-bn"}) {
     CAPTURE(name);
     const SampleShape input = FindZooModel(name)->input;
-    const std::vector<StagePlan> stages = PlanStages(MakeGraph(name, input), Device{});
+    const std::vector<StagePlan> stages = PlanStages(MakeGraph(name, input));
     const SampleShape entrance = MakeGraph(name, input).input();
-    const NetworkPlan training = PlanTraining(stages, entrance, 4, {});
+    const NetworkPlan training = PlanTraining({stages, entrance, 4}, {});
     CheckApart(training.memory);
     CHECK(static_cast<double>(training.memory.allocated_bytes) <=
           static_cast<double>(training.memory.PeakLiveBytes()) * (1 + kLostShareMax));
-    const NetworkPlan evaluation = PlanEvaluation(stages, entrance, 4);
+    const NetworkPlan evaluation = PlanEvaluation({stages, entrance, 4});
     CheckApart(evaluation.memory);
     CHECK(evaluation.memory.allocated_bytes < training.memory.allocated_bytes);
   }
 }
 
 TEST_CASE("layers that one operation computes are one stage") {
-  const std::vector<StagePlan> resnet =
-      PlanStages(MakeGraph("resnet18-cifar", {32, 32, 3}), Device{});
+  const std::vector<StagePlan> resnet = PlanStages(MakeGraph("resnet18-cifar", {32, 32, 3}));
   std::vector<std::string> names;
   for (const StagePlan& stage : resnet) names.push_back(stage.layers);
   const auto has = [&](const std::string& name) { return std::ranges::count(names, name) == 1; };
@@ -68,8 +66,7 @@ TEST_CASE("layers that one operation computes are one stage") {
   CHECK(has("layer1.0.bn2 layer1.0.add layer1.0.relu"));
   CHECK(has("layer2.0.bn2"));  // the shortcut's batch norm comes between it and the addition
   CHECK(has("layer2.0.downsample.1 layer2.0.add layer2.0.relu"));
-  const std::vector<StagePlan> mobile =
-      PlanStages(MakeGraph("mobilenet-v2-small", {32, 32, 3}), Device{});
+  const std::vector<StagePlan> mobile = PlanStages(MakeGraph("mobilenet-v2-small", {32, 32, 3}));
   names.clear();
   for (const StagePlan& stage : mobile) names.push_back(stage.layers);
   CHECK(has("features.3.conv.0.1 features.3.conv.0.2"));
@@ -79,7 +76,7 @@ TEST_CASE("layers that one operation computes are one stage") {
 TEST_CASE("an activation that others read too is not lost in a stage") {
   const Model model = MakeGoldenNetwork("residual.toml");
   std::vector<std::string> names;
-  for (const StagePlan& stage : PlanStages(model.graph(), Device{})) names.push_back(stage.layers);
+  for (const StagePlan& stage : PlanStages(model.graph())) names.push_back(stage.layers);
   const std::vector<std::string> tail{"conv7", "bn7 add3", "add4 relu7", "windows",
                                       "pairs", "mean",     "fc1 relu8",  "fc2"};
   REQUIRE(names.size() > tail.size());
@@ -88,19 +85,19 @@ TEST_CASE("an activation that others read too is not lost in a stage") {
 
 TEST_CASE("the network's input gets no gradient, nor does what nothing trained makes") {
   const Model model = MakeModel("resnet18-cifar", {32, 32, 3});
-  const std::vector<StagePlan> stages = PlanStages(model.graph(), Device{});
-  const NetworkPlan plan = PlanTraining(stages, {32, 32, 3}, 2, {});
+  const std::vector<StagePlan> stages = PlanStages(model.graph());
+  const NetworkPlan plan = PlanTraining({stages, {32, 32, 3}, 2}, {});
   CHECK(plan.backward[0].dx[0] == kNoBuffer);
   const Model mlp = MakeModel("mlp");
-  const std::vector<StagePlan> flat = PlanStages(mlp.graph(), Device{});
-  const NetworkPlan mlp_plan = PlanTraining(flat, {28, 28, 1}, 2, {});
+  const std::vector<StagePlan> flat = PlanStages(mlp.graph());
+  const NetworkPlan mlp_plan = PlanTraining({flat, {28, 28, 1}, 2}, {});
   CHECK_FALSE(mlp_plan.has_backward[0]);  // flatten
   CHECK(mlp_plan.backward[1].dx[0] == kNoBuffer);
 }
 
 TEST_CASE("what is read behind a segment is not dropped, and what is made again lies apart") {
   const Model model = MakeGoldenNetwork("residual.toml");
-  const std::vector<StagePlan> stages = PlanStages(model.graph(), Device{});
+  const std::vector<StagePlan> stages = PlanStages(model.graph());
   const auto stage_of = [&](const std::string& layers) {
     const auto at = std::ranges::find(stages, layers, &StagePlan::layers);
     REQUIRE(at != stages.end());
@@ -111,7 +108,7 @@ TEST_CASE("what is read behind a segment is not dropped, and what is made again 
   const size_t again = stage_of("conv3"), last = stage_of("bn3 relu3");
   REQUIRE(stage_of("down") > last);
   const StageRun segment{first, last + 1};
-  const NetworkPlan plan = PlanTraining(stages, {28, 28, 1}, 3, {&segment, 1});
+  const NetworkPlan plan = PlanTraining({stages, {28, 28, 1}, 3}, {&segment, 1});
   CHECK(plan.made_again[last] == std::vector<size_t>{first, again});
   CHECK(plan.again[kept].y == kNoBuffer);
   CHECK(plan.forward[kept].y != kNoBuffer);
@@ -132,7 +129,7 @@ TEST_CASE("checkpointed plans lie apart too") {
     CAPTURE(name);
     const Graph graph = MakeGraph(name, FindZooModel(name)->input);
     const NetworkPlan plan =
-        PlanCheckpointed(PlanStages(graph, Device{}), graph.input(), 4, /*evaluation_bytes=*/0);
+        PlanCheckpointed({PlanStages(graph), graph.input(), 4}, /*evaluation_bytes=*/0);
     CHECK(std::ranges::any_of(plan.memory.events, &MemoryEvent::is_again));
     CheckApart(plan.memory);
   }

@@ -44,7 +44,7 @@ TEST_CASE("layers cover all tensors but the metric tensor, in order, once") {
     const Network network(model, 2);
     size_t next = 0;
     for (uint32_t layer = 0; layer < network.layer_count(); ++layer) {
-      const Network::TensorRun run = network.LayerTensors(layer);
+      const TensorRun run = network.LayerTensors(layer);
       CHECK(run.first == next);
       CHECK(run.last >= run.first);
       next = run.last;
@@ -65,7 +65,7 @@ TEST_CASE("a layer's backward writes its own tensors, all of them, and nothing e
     ForwardAll(network, parameters.data());
     for (uint32_t layer = network.layer_count(); layer-- > 0;) {
       network.Backward(layer, parameters.data(), gradients.data());
-      const Network::TensorRun run = network.LayerTensors(layer);
+      const TensorRun run = network.LayerTensors(layer);
       for (size_t t = 0; t < run.first; ++t) CHECK(std::isnan(gradients.data()[layout.offset(t)]));
       for (size_t t = run.first; t < layout.tensor_count() - 1; ++t) {
         CHECK(std::memcmp(gradients.data() + layout.offset(t), expected.data() + layout.offset(t),
@@ -85,7 +85,7 @@ TEST_CASE("a layer reads its own parameters and no others") {
   const FloatBuffer expected = Gradients(network, model, NoiseBatch(3), Name(0));
   auto only = [&](uint32_t layer) {
     std::fill_n(poisoned.data(), poisoned.size(), kPoison);
-    const Network::TensorRun run = network.LayerTensors(layer);
+    const TensorRun run = network.LayerTensors(layer);
     const size_t first = layout.offset(run.first), last = layout.offset(run.last);
     std::copy(parameters.data() + first, parameters.data() + last, poisoned.data() + first);
     return poisoned.data();

@@ -117,8 +117,8 @@ TEST_CASE("training reads no running statistic, and the trainer need not wait fo
   CHECK(std::memcmp(gradients.data(), expected.data(), gradients.size() * sizeof(float)) == 0);
   size_t statistic_count = 0;
   for (uint32_t layer = 0; layer < network.layer_count(); ++layer) {
-    const Network::TensorRun all = network.LayerTensors(layer);
-    const Network::TensorRun read = network.TrainingTensors(layer);
+    const TensorRun all = network.LayerTensors(layer);
+    const TensorRun read = network.TrainingTensors(layer);
     CHECK(read.first == all.first);
     for (size_t t = all.first; t < all.last; ++t) {
       CHECK((layout.specs()[t].kind == TensorKind::kStatistic) == (t >= read.last));

@@ -17,7 +17,7 @@ constexpr double kGradientTol = 2e-4;
 // roundings, whose size is that of the weight's gradient, the tensor before.
 constexpr double kZeroNorm = 1e-9;
 
-Model ModelOf(const NetworkGolden& golden) {
+Model MakeGoldenModel(const NetworkGolden& golden) {
   Job job;
   job.model = golden.model;
   job.label_smoothing = golden.label_smoothing;
@@ -27,7 +27,7 @@ Model ModelOf(const NetworkGolden& golden) {
   return *std::move(model);
 }
 
-Batch BatchOf(const NetworkGolden& golden) {
+Batch MakeGoldenBatch(const NetworkGolden& golden) {
   std::vector<uint64_t> indices(golden.sample_count);
   std::iota(indices.begin(), indices.end(), 0);
   return GoldenBatch(golden, indices);
@@ -58,15 +58,15 @@ TEST_CASE("whole models' losses and gradients equal PyTorch's") {
   for (const nlohmann::json& j : ReadNetworkGoldens("network_goldens.json")) {
     const NetworkGolden golden = ReadNetworkGolden(j);
     CAPTURE(golden.model);
-    const Model model = ModelOf(golden);
+    const Model model = MakeGoldenModel(golden);
     const FloatsOnDevice parameters(GoldenParameters(golden, model.layout()));
     const FloatsOnDevice written(FloatBuffer(model.layout().float_count()));
     Network network(model, golden.sample_count, TestDevice());
 
-    network.SetBatch(BatchOf(golden), {}, Mode::kTrainWithoutDropout);
+    network.SetBatch(MakeGoldenBatch(golden), {}, Mode::kTrainWithoutDropout);
     const BatchScore trained = ForwardAll(network, parameters.data());
     BackwardAll(network, parameters.data(), written.data());
-    network.SetBatch(BatchOf(golden), {}, Mode::kEvaluate);
+    network.SetBatch(MakeGoldenBatch(golden), {}, Mode::kEvaluate);
     const BatchScore evaluated = ForwardAll(network, parameters.data());
 
     CHECK(trained.loss_sum == doctest::Approx(j.at("loss").get<double>()).epsilon(kLossTol));

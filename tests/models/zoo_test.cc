@@ -6,7 +6,6 @@
 #include <map>
 #include <sstream>
 
-#include "models/model_graph.h"
 #include "tests/models/support.h"
 
 namespace pando {

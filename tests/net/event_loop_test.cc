@@ -244,12 +244,11 @@ TEST_CASE("heartbeats arrive while every other thread of the process is busy") {
   const Result<std::string> bound = scheduler.Bind(kAnyTcpPort);
   REQUIRE(bound.ok());
   const PeerId self = NewPeer(4);
-  HeartbeatState state{.job = JobId(8),
-                       .generation = 3,
-                       .view = {1, 2},
-                       .activity = Activity::kComputing,
-                       .step = Step(5),
-                       .micro_batch_us = 1500};
+  HeartbeatState state{
+      .job = JobId(8),
+      .generation = 3,
+      .view = {1, 2},
+      .content = {.activity = Activity::kComputing, .step = Step(5), .micro_batch_us = 1500}};
   HeartbeatSender sender(
       context,
       {.self = self, .scheduler_endpoint = *bound, .interval = std::chrono::milliseconds(5)},
@@ -267,8 +266,8 @@ TEST_CASE("heartbeats arrive while every other thread of the process is busy") {
     CHECK(std::get<Heartbeat>(envelope.message).step == Step(5));
   }
   state.scheduler = scheduler_peer;  // as it is once a view has named it
-  state.activity = Activity::kWaitingForParameters;
-  state.waiting_for = NewPeer(1, 2);
+  state.content.activity = Activity::kWaitingForParameters;
+  state.content.waiting_for = NewPeer(1, 2);
   state.waiting_since = SteadyNow() - std::chrono::milliseconds(700);
   sender.Update(state);
   Heartbeat heartbeat;
@@ -279,7 +278,7 @@ TEST_CASE("heartbeats arrive while every other thread of the process is busy") {
     heartbeat = std::get<Heartbeat>(envelope.message);
   }
   CHECK(receiver == scheduler_peer);
-  CHECK(heartbeat.waiting_for == state.waiting_for);
+  CHECK(heartbeat.waiting_for == state.content.waiting_for);
   CHECK(heartbeat.waiting_ms >= 700);
 }
 

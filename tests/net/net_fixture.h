@@ -12,7 +12,7 @@
 #include <doctest/doctest.h>
 
 #include "common/clock.h"
-#include "net/incarnation.h"
+#include "common/system.h"
 #include "net/transport.h"
 
 namespace pando {

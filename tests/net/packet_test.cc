@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "common/unique_fd.h"
+#include "common/descriptor.h"
 
 namespace pando {
 namespace {

@@ -19,7 +19,7 @@ ChaosPlan Parsed(std::string_view text) {
   return *plan;
 }
 
-std::string ErrorOf(std::string_view text) {
+std::string ParseError(std::string_view text) {
   Result<ChaosPlan> plan = ParseChaos(text, kField);
   REQUIRE_FALSE(plan.ok());
   return plan.status().message();
@@ -59,33 +59,33 @@ TEST_CASE("random chaos has a seed and may have a mean interval") {
 }
 
 TEST_CASE("a wrong word is named, with the nearest right one") {
-  CHECK(ErrorOf("kil worker at step 1") ==
+  CHECK(ParseError("kil worker at step 1") ==
         "--chaos 'kil worker at step 1': unknown action 'kil'; did you mean 'kill'?");
-  CHECK(ErrorOf("kill wroker at step 1").ends_with("did you mean 'worker' or 'workers'?"));
-  CHECK(ErrorOf("kill worker at stpe 1").ends_with("did you mean 'step'?"));
-  CHECK(ErrorOf("kill worker evry 1s").ends_with("did you mean 'every'?"));
-  CHECK(ErrorOf("kill").find("the target is missing") != std::string::npos);
-  CHECK(ErrorOf("kill worker").find("the time is missing") != std::string::npos);
-  CHECK(ErrorOf("kill worker at step").ends_with("'at step' needs a number"));
-  CHECK(ErrorOf("kill worker at step -1").ends_with("'at step' needs a number"));
-  CHECK(ErrorOf("kill worker at step 1 2").ends_with("nothing is expected after '1'"));
-  CHECK(ErrorOf("kill worker 2s at step 1").find("takes no duration") != std::string::npos);
-  CHECK(ErrorOf("stop worker at step 1").find("needs a duration") != std::string::npos);
-  CHECK(ErrorOf("stop worker 0s at step 1").find("needs a duration") != std::string::npos);
-  CHECK(ErrorOf("stop worker 61m at step 1").find("needs a duration") != std::string::npos);
-  CHECK(ErrorOf("kill worker every 3").find("needs a duration") != std::string::npos);
-  CHECK(ErrorOf("kill scheduler 1 at step 1").ends_with("'scheduler' takes no number"));
-  CHECK(ErrorOf("random:x").find("random:SEED") != std::string::npos);
-  CHECK(ErrorOf("random:1:x").find("random:SEED") != std::string::npos);
-  CHECK(ErrorOf(" ; ").ends_with("the text is empty"));
+  CHECK(ParseError("kill wroker at step 1").ends_with("did you mean 'worker' or 'workers'?"));
+  CHECK(ParseError("kill worker at stpe 1").ends_with("did you mean 'step'?"));
+  CHECK(ParseError("kill worker evry 1s").ends_with("did you mean 'every'?"));
+  CHECK(ParseError("kill").find("the target is missing") != std::string::npos);
+  CHECK(ParseError("kill worker").find("the time is missing") != std::string::npos);
+  CHECK(ParseError("kill worker at step").ends_with("'at step' needs a number"));
+  CHECK(ParseError("kill worker at step -1").ends_with("'at step' needs a number"));
+  CHECK(ParseError("kill worker at step 1 2").ends_with("nothing is expected after '1'"));
+  CHECK(ParseError("kill worker 2s at step 1").find("takes no duration") != std::string::npos);
+  CHECK(ParseError("stop worker at step 1").find("needs a duration") != std::string::npos);
+  CHECK(ParseError("stop worker 0s at step 1").find("needs a duration") != std::string::npos);
+  CHECK(ParseError("stop worker 61m at step 1").find("needs a duration") != std::string::npos);
+  CHECK(ParseError("kill worker every 3").find("needs a duration") != std::string::npos);
+  CHECK(ParseError("kill scheduler 1 at step 1").ends_with("'scheduler' takes no number"));
+  CHECK(ParseError("random:x").find("random:SEED") != std::string::npos);
+  CHECK(ParseError("random:1:x").find("random:SEED") != std::string::npos);
+  CHECK(ParseError(" ; ").ends_with("the text is empty"));
 }
 
 TEST_CASE("a target that the run does not have and a step past its end are errors") {
-  CHECK(ErrorOf("kill worker 3 at step 1")
+  CHECK(ParseError("kill worker 3 at step 1")
             .ends_with("there is no worker 3: the run has 3, counted from 0"));
-  CHECK(ErrorOf("kill server 2 every 1s").find("there is no server 2") != std::string::npos);
-  CHECK(
-      ErrorOf("kill worker at step 1000").ends_with("the job has 1000 steps, the last one is 999"));
+  CHECK(ParseError("kill server 2 every 1s").find("there is no server 2") != std::string::npos);
+  CHECK(ParseError("kill worker at step 1000")
+            .ends_with("the job has 1000 steps, the last one is 999"));
   Parsed("kill worker at step 999");
 }
 
@@ -99,7 +99,7 @@ TEST_CASE("a step behind a run that is resumed is an error") {
 }
 
 TEST_CASE("a step's entry comes due once, when the step is reached or passed") {
-  ChaosSchedule schedule(Parsed("kill worker 1 at step 100; stop server 1s at step 300"), kField);
+  ChaosSchedule schedule(Parsed("kill worker 1 at step 100; stop server 1s at step 300"));
   CHECK(schedule.NextDeadline() == kNever);
   CHECK(schedule.Due(1s, Step(99), kAllRun).empty());
   CHECK(Text(schedule.Due(2s, Step(103), kAllRun)) == "kill worker-1");
@@ -110,7 +110,7 @@ TEST_CASE("a step's entry comes due once, when the step is reached or passed") {
 }
 
 TEST_CASE("an entry whose target is being restarted waits for it") {
-  ChaosSchedule schedule(Parsed("kill worker 1 at step 100"), kField);
+  ChaosSchedule schedule(Parsed("kill worker 1 at step 100"));
   std::set<std::string> without = kAllRun;
   without.erase("worker-1");
   CHECK(schedule.Due(1s, Step(100), without).empty());
@@ -119,7 +119,7 @@ TEST_CASE("an entry whose target is being restarted waits for it") {
 }
 
 TEST_CASE("an entry of an interval whose target is away is looked at again a moment later") {
-  ChaosSchedule schedule(Parsed("kill worker 1 every 3s"), kField);
+  ChaosSchedule schedule(Parsed("kill worker 1 every 3s"));
   std::set<std::string> without = kAllRun;
   without.erase("worker-1");
   CHECK(schedule.Due(3s, Step(0), without).empty());
@@ -131,7 +131,7 @@ TEST_CASE("an entry of an interval whose target is away is looked at again a mom
 }
 
 TEST_CASE("without an index each one's turn comes, the dead are passed over") {
-  ChaosSchedule schedule(Parsed("kill worker every 3s"), kField);
+  ChaosSchedule schedule(Parsed("kill worker every 3s"));
   CHECK(schedule.NextDeadline() == 3s);
   CHECK(schedule.Due(2s, Step(0), kAllRun).empty());
   CHECK(Text(schedule.Due(3s, Step(0), kAllRun)) == "kill worker-0");
@@ -143,14 +143,14 @@ TEST_CASE("without an index each one's turn comes, the dead are passed over") {
 }
 
 TEST_CASE("groups are all that run of them") {
-  ChaosSchedule schedule(Parsed("kill servers at step 1; kill all at step 2"), kField);
+  ChaosSchedule schedule(Parsed("kill servers at step 1; kill all at step 2"));
   CHECK(Text(schedule.Due(1s, Step(1), kAllRun)) == "kill server-0, kill server-1");
   CHECK(schedule.Due(2s, Step(2), kAllRun).size() == kAllRun.size());
 }
 
 TEST_CASE("random chaos is the seed's alone, of every kind and role, as often as asked") {
   const auto story = [](const char* text) {
-    ChaosSchedule schedule(Parsed(text), kField);
+    ChaosSchedule schedule(Parsed(text));
     std::string told;
     for (Micros now{0}; now < 1000s; now = schedule.NextDeadline()) {
       told += Text(schedule.Due(now, Step(0), kAllRun)) + "\n";

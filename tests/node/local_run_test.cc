@@ -1,5 +1,3 @@
-#include "node/local_run.h"
-
 #include <doctest/doctest.h>
 
 #include <chrono>
@@ -8,6 +6,8 @@
 
 #include "common/exit_codes.h"
 #include "job/job_file.h"
+#include "node/processes.h"
+#include "run/run_folder.h"
 #include "tests/temp_folder.h"
 
 namespace pando {
@@ -37,8 +37,7 @@ Outcome Run(const char* fake, const std::string& transport = "tcp") {
   sigset_t before;
   sigprocmask(SIG_SETMASK, nullptr, &before);
   const auto start = Clock::now();
-  const int exit_code =
-      RunLocal({.job = job, .folder = *folder, .restarts_max = 1, .program = program});
+  const int exit_code = RunLocal({.job = job, .restarts_max = 1, .program = program});
   const auto took = Clock::now() - start;
   sigprocmask(SIG_SETMASK, &before, nullptr);
   Result<Summary> summary = folder->ReadSummary();

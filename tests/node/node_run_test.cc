@@ -1,13 +1,13 @@
-#include "node/node_run.h"
-
 #include <doctest/doctest.h>
+
+#include "node/processes.h"
 
 namespace pando {
 namespace {
 
 TEST_CASE("automatic workers share the cores out") {
   const auto share = [](uint32_t cores, uint32_t threads) {
-    const WorkerShare s = ShareOf({.threads = threads}, cores, 0);
+    const NodeWorkers s = ChooseShare({.threads = threads}, cores, 0);
     return std::pair(s.worker_count, s.threads);
   };
   using Share = std::pair<uint32_t, uint32_t>;
@@ -21,16 +21,16 @@ TEST_CASE("automatic workers share the cores out") {
 }
 
 TEST_CASE("a number of workers that was asked for is what is started") {
-  const WorkerShare share = ShareOf({.worker_count = 3}, 64, 8);
+  const NodeWorkers share = ChooseShare({.worker_count = 3}, 64, 8);
   CHECK(share.worker_count == 3);
   CHECK(share.threads == 0);  // as the job says
-  CHECK(ShareOf({.worker_count = 0}, 64, 0).worker_count == 0);
+  CHECK(ChooseShare({.worker_count = 0}, 64, 0).worker_count == 0);
 }
 
 TEST_CASE("a node with GPUs starts a worker for each, unless a number is given") {
-  CHECK(ShareOf({}, 64, 4).worker_count == 4);
-  CHECK(ShareOf({}, 2, 8).worker_count == 8);
-  CHECK(ShareOf({.worker_count = 2}, 64, 4).worker_count == 2);
+  CHECK(ChooseShare({}, 64, 4).worker_count == 4);
+  CHECK(ChooseShare({}, 2, 8).worker_count == 8);
+  CHECK(ChooseShare({.worker_count = 2}, 64, 4).worker_count == 2);
 }
 
 }  // namespace

@@ -24,7 +24,7 @@ struct Household {
                     .on_fault = [this](FaultNote note) { notes.push_back(std::move(note)); },
                     .on_exit = [this](const ProcessExit& exit) { exits.push_back(exit); },
                     .may_restart = [this](const ProcessExit&) { return may_restart; }}) {}
-  ProcessSpec SpecOf(const std::string& name, const std::string& script) {
+  ProcessSpec ShellSpec(const std::string& name, const std::string& script) {
     return {.name = name,
             .title = name,
             .args = {"-c", script},
@@ -32,7 +32,7 @@ struct Household {
             .program = "/bin/sh"};
   }
   void Start(const std::string& name, const std::string& script) {
-    REQUIRE(supervisor.Start(SpecOf(name, script), Role::kWorker).ok());
+    REQUIRE(supervisor.Start(ShellSpec(name, script), Role::kWorker).ok());
   }
   template <class Condition>
   void Await(Condition condition) {
@@ -43,11 +43,11 @@ struct Household {
     REQUIRE(condition());
   }
   std::string LogPath(const std::string& name) { return temp.path() + "/" + name + ".log"; }
-  std::string LogOf(const std::string& name) {
+  std::string ReadLog(const std::string& name) {
     Result<std::string> text = ReadTextFile(LogPath(name));
     return text.ok() ? *text : "";
   }
-  pid_t PidOf(const std::string& name) { return std::atoi(LogOf(name).c_str()); }
+  pid_t ReadPid(const std::string& name) { return std::atoi(ReadLog(name).c_str()); }
 
   TempFolder temp;
   bool may_restart = true;
@@ -96,11 +96,11 @@ TEST_CASE("after the last restart there is none, and what does not count is not 
 TEST_CASE("a killed process is reported at once and started again with current arguments") {
   Household household;
   household.Start("worker-0", "echo $$; exec sleep 600");
-  household.Await([&] { return household.PidOf("worker-0") != 0; });
-  household.supervisor.SetSpec(household.SpecOf("worker-0", "echo again; exec sleep 600"));
-  const pid_t pid = household.PidOf("worker-0");
+  household.Await([&] { return household.ReadPid("worker-0") != 0; });
+  household.supervisor.SetSpec(household.ShellSpec("worker-0", "echo again; exec sleep 600"));
+  const pid_t pid = household.ReadPid("worker-0");
   kill(pid, SIGKILL);
-  household.Await([&] { return household.LogOf("worker-0").ends_with("again\n"); });
+  household.Await([&] { return household.ReadLog("worker-0").ends_with("again\n"); });
   REQUIRE(household.notes.size() == 1);
   const FaultNote& note = household.notes[0];
   CHECK(note.action == "exit");
@@ -126,7 +126,7 @@ TEST_CASE("an end that is as good as a clean one is no root cause and is not tol
   Household household;
   Supervisor supervisor({.on_fault = [&](FaultNote note) { notes.push_back(std::move(note)); },
                          .has_left = [](const ProcessExit& exit) { return exit.exit_code == 3; }});
-  REQUIRE(supervisor.Start(household.SpecOf("worker-0", "exit 3"), Role::kWorker).ok());
+  REQUIRE(supervisor.Start(household.ShellSpec("worker-0", "exit 3"), Role::kWorker).ok());
   const auto deadline = Clock::now() + kDeadline;
   while (supervisor.kept_count() > 0 && Clock::now() < deadline) supervisor.Wait(deadline);
   CHECK(supervisor.kept_count() == 0);
@@ -164,7 +164,7 @@ TEST_CASE("an injected kill is reported with its time, and may happen more often
 }
 
 // "T" while it is stopped: field 3 of /proc/PID/stat.
-char StateOf(pid_t pid) {
+char ReadState(pid_t pid) {
   Result<std::string> text = ReadTextFile("/proc/" + std::to_string(pid) + "/stat");
   return text.ok() ? text->at(text->rfind(')') + 2) : 'X';
 }
@@ -172,12 +172,12 @@ char StateOf(pid_t pid) {
 TEST_CASE("a process that is stopped goes on after the time asked for") {
   Household household;
   household.Start("worker-0", "echo $$; exec sleep 600");
-  household.Await([&] { return household.PidOf("worker-0") != 0; });
-  const pid_t pid = household.PidOf("worker-0");
+  household.Await([&] { return household.ReadPid("worker-0") != 0; });
+  const pid_t pid = household.ReadPid("worker-0");
   household.supervisor.Inject(
       {.action = ChaosAction::kStop, .process = "worker-0", .duration = 300ms});
-  household.Await([&] { return StateOf(pid) == 'T'; });
-  household.Await([&] { return StateOf(pid) != 'T'; });
+  household.Await([&] { return ReadState(pid) == 'T'; });
+  household.Await([&] { return ReadState(pid) != 'T'; });
   REQUIRE(household.notes.size() == 1);
   CHECK(household.notes[0].action == "stop");
   CHECK(household.notes[0].exited_us == 0);
@@ -187,7 +187,7 @@ TEST_CASE("once retired, nothing is started again and what is stopped goes on") 
   Household household;
   household.Start("worker-0", "echo $$; exec sleep 600");
   household.Start("worker-1", "exit 3");
-  household.Await([&] { return household.PidOf("worker-0") != 0 && !household.exits.empty(); });
+  household.Await([&] { return household.ReadPid("worker-0") != 0 && !household.exits.empty(); });
   household.supervisor.Inject(
       {.action = ChaosAction::kStop, .process = "worker-0", .duration = 60s});
   household.supervisor.Retire();

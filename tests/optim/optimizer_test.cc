@@ -7,7 +7,7 @@
 #include <cmath>
 #include <functional>
 
-#include "optim/partials.h"
+#include "optim/version_maker.h"
 #include "tests/golden/optimizer_goldens.h"
 
 namespace pando {

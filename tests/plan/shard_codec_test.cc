@@ -209,13 +209,13 @@ TEST_CASE("a plan says where each encoded shard lies, and nothing of floats") {
   REQUIRE(shards.shard_count() >= 2);
   const PayloadPlan exact({PayloadCodec::kFp32}, layout, shards);
   CHECK(exact.is_exact());
-  CHECK(exact.CodecOf(ShardId(0)) == nullptr);
+  CHECK(exact.codec(ShardId(0)) == nullptr);
   CHECK(exact.PayloadBytes(ShardId(0)) == shards.range(ShardId(0)).size() * 4);
   CHECK(exact.float_count() == layout.float_count());
   const PayloadPlan bf16({PayloadCodec::kBf16}, layout, shards);
   CHECK_FALSE(bf16.is_exact());
-  CHECK(bf16.PayloadBytes(ShardId(0)) == bf16.CodecOf(ShardId(0))->encoded_bytes());
-  CHECK(bf16.OffsetOf(ShardId(1)) * 4 == bf16.PayloadBytes(ShardId(0)));
+  CHECK(bf16.PayloadBytes(ShardId(0)) == bf16.codec(ShardId(0))->encoded_bytes());
+  CHECK(bf16.offset(ShardId(1)) * 4 == bf16.PayloadBytes(ShardId(0)));
 }
 
 }  // namespace

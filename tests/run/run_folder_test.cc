@@ -12,7 +12,6 @@
 #include <set>
 
 #include "job/job_file.h"
-#include "run/run_lock.h"
 #include "tests/file_size_limit.h"
 #include "tests/temp_folder.h"
 
@@ -270,7 +269,7 @@ TEST_CASE("a row that a full disk cuts short leaves nothing, and the next one be
 }
 
 // Milliseconds since the run's start.
-int64_t ElapsedOf(const EventsFile& events) {
+int64_t ElapsedMs(const EventsFile& events) {
   const auto elapsed = std::chrono::steady_clock::now() - events.start();
   return std::chrono::duration_cast<std::chrono::milliseconds>(elapsed).count();
 }
@@ -285,12 +284,12 @@ TEST_CASE("time without a scheduler counts, time without a run does not") {
   constexpr int64_t kSlackMs = 30'000;  // of a busy machine
   Result<EventsFile> restarted = EventsFile::Reopen(folder, EventsFile::Gap::kCounts);
   REQUIRE(restarted.ok());
-  CHECK(ElapsedOf(*restarted) >= 64'000);
-  CHECK(ElapsedOf(*restarted) < 65'000 + kSlackMs);
+  CHECK(ElapsedMs(*restarted) >= 64'000);
+  CHECK(ElapsedMs(*restarted) < 65'000 + kSlackMs);
   Result<EventsFile> resumed = EventsFile::Reopen(folder, EventsFile::Gap::kIsLeftOut);
   REQUIRE(resumed.ok());
-  CHECK(ElapsedOf(*resumed) >= 5'000);
-  CHECK(ElapsedOf(*resumed) < 5'000 + kSlackMs);
+  CHECK(ElapsedMs(*resumed) >= 5'000);
+  CHECK(ElapsedMs(*resumed) < 5'000 + kSlackMs);
   REQUIRE(resumed->Append("resumed", {}).ok());
   CHECK(CountEvents(folder, "rollback") == 1);
   CHECK(CountEvents(folder, "resumed") == 1);
@@ -327,7 +326,7 @@ TEST_CASE("the summary has every promised key and survives reading") {
   TempFolder temp;
   const RunFolder folder = RunFolder::Open(temp.path());
   const Job job;
-  Summary summary = SummaryOf(job);
+  Summary summary = MakeSummary(job);
   summary.status = kStatusCompleted;
   summary.weights_hash = "99aa06d3014798d86001c324468d497f";
   summary.test_accuracy = 0.9866;

@@ -123,13 +123,13 @@ TEST_CASE("results that are withdrawn are neither the last nor the best") {
   recorder.OnEvaluation({Version(2), 100, 80, 20, 90});
   recorder.OnEvaluation({Version(4), 100, 95, 10, 99, {{40, 40}, {60, 55}}, {40, 0, 5, 55}});
   CHECK(recorder.summary().best_step == 4);
-  recorder.OnEvaluationsDropped(Version(3));
+  DropEvaluations(Version(3), &recorder.summary());
   CHECK(recorder.summary().evaluations.size() == 1);
   CHECK(recorder.summary().best_step == 2);
   CHECK(recorder.summary().best_test_accuracy == 0.8);
   CHECK(recorder.summary().test_accuracy == 0.8);
   CHECK(recorder.summary().confusion_matrix.empty());
-  recorder.OnEvaluationsDropped(Version(0));
+  DropEvaluations(Version(0), &recorder.summary());
   CHECK_FALSE(recorder.summary().best_step);
   CHECK_FALSE(recorder.summary().test_accuracy);
   CHECK_FALSE(recorder.summary().test_loss);
@@ -202,7 +202,7 @@ TEST_CASE("only a journal of the same job and without an end is gone on with") {
   Job other = job;
   other.seed = 9;
   CHECK_FALSE(RunFolder::HoldsUnfinished(other));
-  Summary summary = SummaryOf(job);
+  Summary summary = MakeSummary(job);
   REQUIRE(folder->WriteSummary(summary).ok());
   CHECK(RunFolder::HoldsUnfinished(job));
   summary.status = kStatusCompleted;

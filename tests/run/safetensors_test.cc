@@ -62,7 +62,7 @@ for name, t in header.items():
 print(len(data) - 8 - size)
 )";
 
-std::string OutputOf(const std::string& command) {
+std::string Output(const std::string& command) {
   FILE* pipe = popen(command.c_str(), "r");
   REQUIRE(pipe != nullptr);
   std::string output;
@@ -82,7 +82,7 @@ TEST_CASE("Python reads the exported weights back") {
   const TensorLayout layout = HandMadeLayout();
   REQUIRE(WriteWeights(path, layout, HandMadeWeights(layout, 7.0f)).ok());
   std::ofstream(reader) << kReader;
-  CHECK(OutputOf("python3 " + reader + " " + path) ==
+  CHECK(Output("python3 " + reader + " " + path) ==
         "fc.weight F32 [1, 3] 1.0 -2.5 3.25\n"
         "bn.running_mean F32 [3] 0.5 -0.0 4.0\n"
         "24\n");
@@ -125,14 +125,14 @@ TEST_CASE("weights of another model are refused by the tensor's name") {
 // ---- files that are not what they claim
 // ----------------------------------------------------------
 
-std::string FileOf(const std::string& header, size_t data_bytes) {
+std::string FileBytes(const std::string& header, size_t data_bytes) {
   const uint64_t size = header.size();
   std::string bytes(reinterpret_cast<const char*>(&size), sizeof size);
   return bytes + header + std::string(data_bytes, '\1');
 }
 
 // Opens the bytes as a file; the error without the file's name, or "" and every tensor was read.
-std::string ErrorOf(const TempFolder& temp, const std::string& bytes) {
+std::string OpenError(const TempFolder& temp, const std::string& bytes) {
   const std::string path = temp.path() + "/f";
   std::ofstream(path, std::ios::binary) << bytes;
   const auto message = [&](const Status& status) {
@@ -151,28 +151,29 @@ std::string ErrorOf(const TempFolder& temp, const std::string& bytes) {
 
 TEST_CASE("the smallest files are read: no tensors, an empty tensor, a scalar") {
   TempFolder temp;
-  CHECK(ErrorOf(temp, FileOf("{}", 0)) == "");
-  CHECK(ErrorOf(temp, FileOf(R"({"a": {"dtype": "F32", "shape": [3, 0], "data_offsets": [0, 0]}})",
-                             0)) == "");
-  CHECK(ErrorOf(temp, FileOf(R"({"a": {"dtype": "F32", "shape": [], "data_offsets": [0, 4]}})",
-                             4)) == "");
+  CHECK(OpenError(temp, FileBytes("{}", 0)) == "");
+  CHECK(OpenError(temp,
+                  FileBytes(R"({"a": {"dtype": "F32", "shape": [3, 0], "data_offsets": [0, 0]}})",
+                            0)) == "");
+  CHECK(OpenError(temp, FileBytes(R"({"a": {"dtype": "F32", "shape": [], "data_offsets": [0, 4]}})",
+                                  4)) == "");
 }
 
 TEST_CASE("each wrong header is one error that says the place and what was expected") {
   TempFolder temp;
-  CHECK(ErrorOf(temp, "") == "0 bytes, too short for a safetensors file");
+  CHECK(OpenError(temp, "") == "0 bytes, too short for a safetensors file");
   CHECK(
-      ErrorOf(temp, std::string(8, '\xff'))
+      OpenError(temp, std::string(8, '\xff'))
           .starts_with("byte 0: the header is said to have 18446744073709551615 bytes, expected at "
                        "most 0"));
-  CHECK(ErrorOf(temp, FileOf("[]", 0)) == "byte 8: the header is not a JSON object");
-  CHECK(ErrorOf(temp, FileOf("{\"a\": ", 0)).starts_with("byte 8: the header is not JSON: "));
-  CHECK(ErrorOf(temp, FileOf(R"({"__metadata__": {"a": 1}})", 0)) ==
+  CHECK(OpenError(temp, FileBytes("[]", 0)) == "byte 8: the header is not a JSON object");
+  CHECK(OpenError(temp, FileBytes("{\"a\": ", 0)).starts_with("byte 8: the header is not JSON: "));
+  CHECK(OpenError(temp, FileBytes(R"({"__metadata__": {"a": 1}})", 0)) ==
         "header, '__metadata__': expected an object of texts");
   const auto tensor = [&](const char* type, const char* shape, const char* offsets) {
-    return ErrorOf(temp, FileOf(std::string(R"({"a": {"dtype": )") + type + R"(, "shape": )" +
-                                    shape + R"(, "data_offsets": )" + offsets + "}}",
-                                16));
+    return OpenError(temp, FileBytes(std::string(R"({"a": {"dtype": )") + type + R"(, "shape": )" +
+                                         shape + R"(, "data_offsets": )" + offsets + "}}",
+                                     16));
   };
   CHECK(tensor("\"F32\"", "[4]", "[0, 16]") == "");
   CHECK(tensor("\"F16\"", "[8]", "[0, 16]").starts_with("header, 'a': dtype is not \"F32\""));
@@ -190,10 +191,11 @@ TEST_CASE("each wrong header is one error that says the place and what was expec
   CHECK(tensor("\"F32\"", "[3]", "[0, 12]") == "16 bytes after the header, expected 12");
   CHECK(tensor("\"F32\"", "[3]", "[4, 16]") ==
         "tensor 'a' begins at byte 4 after the header, expected 0: tensors overlap or leave a gap");
-  CHECK(ErrorOf(temp, FileOf(R"({"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]},)"
-                             R"("b": {"dtype": "F32", "shape": [2], "data_offsets": [4, 12]}})",
-                             12))
-            .starts_with("tensor 'b' begins at byte 4 after the header, expected 8"));
+  CHECK(
+      OpenError(temp, FileBytes(R"({"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]},)"
+                                R"("b": {"dtype": "F32", "shape": [2], "data_offsets": [4, 12]}})",
+                                12))
+          .starts_with("tensor 'b' begins at byte 4 after the header, expected 8"));
 }
 
 TEST_CASE("what is no file is an error") {
@@ -210,7 +212,7 @@ TEST_CASE("cut and changed bytes of a file are errors or other values, never a c
   std::ifstream file(path, std::ios::binary);
   const std::string whole((std::istreambuf_iterator<char>(file)), {});
   for (size_t size = 0; size < whole.size(); ++size) {
-    CHECK(ErrorOf(temp, whole.substr(0, size)) != "");
+    CHECK(OpenError(temp, whole.substr(0, size)) != "");
   }
   constexpr uint32_t kMutations = 4000;
   for (uint32_t i = 0; i < kMutations; ++i) {
@@ -220,7 +222,7 @@ TEST_CASE("cut and changed bytes of a file are errors or other values, never a c
     if (draw[2] % 2 == 0)
       changed.insert(draw[3] % changed.size(), 1, static_cast<char>(draw[2] >> 8));
     CAPTURE(i);
-    ErrorOf(temp, changed);
+    OpenError(temp, changed);
   }
 }
 

@@ -26,20 +26,20 @@ namespace fs = std::filesystem;
 constexpr Incarnation kProcess{0xabc};
 constexpr SnapshotRef kAt500{2, Version(500)};
 
-SharedBuffer BufferOf(size_t float_count, float first) {
+SharedBuffer MakeBuffer(size_t float_count, float first) {
   auto buffer = std::make_shared<FloatBuffer>(float_count);
   for (float& value : buffer->span()) value = first++;
   return buffer;
 }
 
-StoreRequest RecordOf(uint32_t shard, SnapshotRef snapshot = kAt500) {
-  StoreRequest request{snapshot, ShardId(shard), 0, BufferOf(48 + 16 * shard, 1.5f),
-                       BufferOf(96 + 32 * shard, -3.0f)};
+StoreRequest MakeRecord(uint32_t shard, SnapshotRef snapshot = kAt500) {
+  StoreRequest request{snapshot, ShardId(shard), 0, MakeBuffer(48 + 16 * shard, 1.5f),
+                       MakeBuffer(96 + 32 * shard, -3.0f)};
   request.hash = RecordHash(snapshot.version, request.parameters->span(), request.state->span());
   return request;
 }
 
-LoadRequest LoadOf(const StoreRequest& stored) {
+LoadRequest MakeLoad(const StoreRequest& stored) {
   return {stored.snapshot, stored.shard, stored.parameters->size(), stored.state->size()};
 }
 
@@ -96,7 +96,7 @@ bool IsEqual(const FloatBuffer& a, const FloatBuffer& b) {
 TEST_CASE("a record comes back bit for bit, from another process's store") {
   TempFolder temp;
   const std::string folder = temp.path();
-  const StoreRequest record = RecordOf(17);
+  const StoreRequest record = MakeRecord(17);
   {
     Disk disk(folder);
     const RecordStored stored = disk.Store(record);
@@ -108,7 +108,7 @@ TEST_CASE("a record comes back bit for bit, from another process's store") {
     CHECK(NamesIn(folder) == std::vector{stored.file});
   }
   Disk disk(folder);
-  const RecordLoaded loaded = disk.Load(LoadOf(record));
+  const RecordLoaded loaded = disk.Load(MakeLoad(record));
   REQUIRE_MESSAGE(loaded.status.ok(), loaded.status.message());
   CHECK(loaded.snapshot == kAt500);
   CHECK(loaded.shard == ShardId(17));
@@ -119,7 +119,7 @@ TEST_CASE("a record comes back bit for bit, from another process's store") {
 TEST_CASE("an optimizer without state stores and restores none") {
   TempFolder temp;
   Disk disk(temp.path());
-  StoreRequest record = RecordOf(0);
+  StoreRequest record = MakeRecord(0);
   record.state = nullptr;
   record.hash = RecordHash(kAt500.version, record.parameters->span(), {});
   CHECK(disk.Store(record).status.ok());
@@ -134,8 +134,8 @@ TEST_CASE("every request has one event, and records stored together share files"
   Disk disk(temp.path());
   constexpr uint32_t kShards = 60;
   const SnapshotRef next{2, Version(1000)};
-  for (uint32_t s = 0; s < kShards; ++s) disk.port.Store(RecordOf(s));
-  for (uint32_t s = 0; s < kShards; ++s) disk.port.Store(RecordOf(s, next));
+  for (uint32_t s = 0; s < kShards; ++s) disk.port.Store(MakeRecord(s));
+  for (uint32_t s = 0; s < kShards; ++s) disk.port.Store(MakeRecord(s, next));
   std::set<std::pair<SnapshotRef, ShardId>> seen;
   std::set<std::string> files;
   for (const RecordStored& stored : disk.Await<RecordStored>(2 * kShards)) {
@@ -145,7 +145,7 @@ TEST_CASE("every request has one event, and records stored together share files"
     files.insert(stored.file);
   }
   CHECK(NamesIn(temp.path()) == std::vector(files.begin(), files.end()));
-  for (uint32_t s = 0; s < kShards; ++s) disk.port.Load(LoadOf(RecordOf(s, next)));
+  for (uint32_t s = 0; s < kShards; ++s) disk.port.Load(MakeLoad(MakeRecord(s, next)));
   for (const RecordLoaded& loaded : disk.Await<RecordLoaded>(kShards)) {
     CHECK_MESSAGE(loaded.status.ok(), loaded.status.message());
   }
@@ -173,12 +173,12 @@ TEST_CASE("a folder that is not there, or is none, fails the record and names th
   std::ofstream(temp.path() + "/file") << "x";
   for (const std::string& folder : {temp.path() + "/none/snapshots", temp.path() + "/file"}) {
     Disk disk(folder);
-    const RecordStored stored = disk.Store(RecordOf(3));
+    const RecordStored stored = disk.Store(MakeRecord(3));
     REQUIRE_FALSE(stored.status.ok());
     CHECK(stored.file == "");
     CHECK(Contains(stored.status.message(), "cannot create " + folder + "/g002-v000000500-"));
     CHECK(Contains(stored.status.message(), "a shared folder"));
-    const RecordLoaded loaded = disk.Load(LoadOf(RecordOf(3)));
+    const RecordLoaded loaded = disk.Load(MakeLoad(MakeRecord(3)));
     CHECK(Contains(loaded.status.message(), folder));
   }
 }
@@ -191,10 +191,10 @@ TEST_CASE("an unwritable folder fails the record, and the next one is stored whe
   TempFolder temp;
   Disk disk(temp.path());
   fs::permissions(temp.path(), fs::perms::owner_read | fs::perms::owner_exec);
-  const RecordStored stored = disk.Store(RecordOf(3));
+  const RecordStored stored = disk.Store(MakeRecord(3));
   CHECK(Contains(stored.status.message(), "Permission denied"));
   fs::permissions(temp.path(), fs::perms::owner_all);
-  CHECK(disk.Store(RecordOf(3)).status.ok());
+  CHECK(disk.Store(MakeRecord(3)).status.ok());
 }
 
 TEST_CASE("a disk that fills in mid-file fails the record and leaves no file") {
@@ -206,35 +206,35 @@ TEST_CASE("a disk that fills in mid-file fails the record and leaves no file") {
   // The header fits, and then the first bytes of the tensors do: a short write, then an error.
   const rlimit tight{512, before.rlim_max};
   REQUIRE(setrlimit(RLIMIT_FSIZE, &tight) == 0);
-  const RecordStored stored = disk.Store(RecordOf(3));
+  const RecordStored stored = disk.Store(MakeRecord(3));
   REQUIRE(setrlimit(RLIMIT_FSIZE, &before) == 0);
   std::signal(SIGXFSZ, handler);
   CHECK(Contains(stored.status.message(), "cannot write " + temp.path() + "/g002-v000000500-"));
   CHECK(NamesIn(temp.path()).empty());
-  CHECK(disk.Store(RecordOf(3)).status.ok());
+  CHECK(disk.Store(MakeRecord(3)).status.ok());
   CHECK(NamesIn(temp.path()).size() == 1);
 }
 
 TEST_CASE("a folder is not made: it would be on this machine alone") {
   TempFolder temp;
   Disk disk(temp.path() + "/snapshots");
-  CHECK(Contains(disk.Store(RecordOf(3)).status.message(), "a shared folder"));
+  CHECK(Contains(disk.Store(MakeRecord(3)).status.message(), "a shared folder"));
   CHECK(NamesIn(temp.path()).empty());
 }
 
 TEST_CASE("another job's files in the folder are not read") {
   TempFolder temp;
-  const StoreRequest record = RecordOf(3);
+  const StoreRequest record = MakeRecord(3);
   REQUIRE(Disk(temp.path()).Store(record).status.ok());
   Disk other(temp.path(), JobId(78), SnapshotStore::kQueuedRequestsMax);
-  CHECK(other.Load(LoadOf(record)).status.code() == StatusCode::kNotFound);
+  CHECK(other.Load(MakeLoad(record)).status.code() == StatusCode::kNotFound);
 }
 
 TEST_CASE("a queue that is full fails the request at once") {
   TempFolder temp;
   Disk disk(temp.path(), /*queued_requests_max=*/0);
-  CHECK(Contains(disk.Store(RecordOf(3)).status.message(), "snapshot.every"));
-  CHECK(Contains(disk.Load(LoadOf(RecordOf(3))).status.message(), temp.path()));
+  CHECK(Contains(disk.Store(MakeRecord(3)).status.message(), "snapshot.every"));
+  CHECK(Contains(disk.Load(MakeLoad(MakeRecord(3))).status.message(), temp.path()));
 }
 
 // ---- files that are not what they claim
@@ -243,11 +243,11 @@ TEST_CASE("a queue that is full fails the request at once") {
 TEST_CASE("a record of another generation, version, size or shard is not taken") {
   TempFolder temp;
   Disk disk(temp.path());
-  const StoreRequest record = RecordOf(3);
+  const StoreRequest record = MakeRecord(3);
   const RecordStored stored = disk.Store(record);
   REQUIRE(stored.status.ok());
   const auto error = [&](auto change) {
-    LoadRequest wanted = LoadOf(record);
+    LoadRequest wanted = MakeLoad(record);
     change(wanted);
     const RecordLoaded loaded = disk.Load(wanted);
     CHECK(loaded.parameters == nullptr);
@@ -268,7 +268,7 @@ TEST_CASE("a record of another generation, version, size or shard is not taken")
 TEST_CASE("a changed byte in any place is an error that names the file, or harmless") {
   TempFolder temp;
   Disk disk(temp.path());
-  const StoreRequest record = RecordOf(0);
+  const StoreRequest record = MakeRecord(0);
   const std::string path = temp.path() + "/" + disk.Store(record).file;
   std::ifstream file(path, std::ios::binary);
   const std::string whole((std::istreambuf_iterator<char>(file)), {});
@@ -279,7 +279,7 @@ TEST_CASE("a changed byte in any place is an error that names the file, or harml
     char& byte = changed[draw[0] % changed.size()];
     byte = static_cast<char>(byte ^ (1 << draw[1] % 8));
     std::ofstream(path, std::ios::binary) << changed;
-    const RecordLoaded loaded = disk.Load(LoadOf(record));
+    const RecordLoaded loaded = disk.Load(MakeLoad(record));
     refused_count += !loaded.status.ok();
     CAPTURE(loaded.status.message());
     if (loaded.status.ok()) {
@@ -295,11 +295,11 @@ TEST_CASE("a changed byte in any place is an error that names the file, or harml
 TEST_CASE("a sound copy of a shard is found behind a broken one") {
   TempFolder temp;
   Disk disk(temp.path());
-  const StoreRequest record = RecordOf(3);
+  const StoreRequest record = MakeRecord(3);
   const std::string first = disk.Store(record).file;
   REQUIRE(disk.Store(record).status.ok());
   fs::resize_file(temp.path() + "/" + first, 300);
-  CHECK(disk.Load(LoadOf(record)).status.ok());
+  CHECK(disk.Load(MakeLoad(record)).status.ok());
 }
 
 }  // namespace

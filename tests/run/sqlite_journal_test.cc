@@ -83,13 +83,10 @@ SchedulerState SmallState() {
 }
 
 // Rows are what a state comes to; the tables themselves are compared here, not the code's structs.
-std::vector<SqlRow> RowsOf(const SchedulerState& state) {
-  std::vector<SqlRow> rows = MetaRowsOf(state);
-  rows.push_back(RowOf(state.view));
-  for (const auto& member : state.members) rows.push_back(RowOf(member));
-  for (const auto& manifest : state.snapshots) rows.push_back(RowOf(manifest));
-  for (const auto& evaluation : state.evaluations) rows.push_back(RowOf(evaluation));
-  for (const auto& fault : state.faults) rows.push_back(RowOf(fault));
+std::vector<SqlRow> AllRows(const SchedulerState& state) {
+  std::vector<SqlRow> rows{MakeRow(state.view)};
+  for (const auto& [table, added] : MakeRows(state))
+    rows.insert(rows.end(), added.begin(), added.end());
   return rows;
 }
 
@@ -115,7 +112,7 @@ TEST_CASE("a new file has no state, and an empty state survives") {
   SqliteJournal journal = file.Open();
   CHECK_FALSE(journal.ReadState()->has_value());
   REQUIRE(journal.Commit(SchedulerState{}).ok());
-  CHECK(RowsOf(file.Read()) == RowsOf(SchedulerState{}));
+  CHECK(AllRows(file.Read()) == AllRows(SchedulerState{}));
 }
 
 TEST_CASE("every field survives, the largest numbers and unknown times included") {
@@ -123,7 +120,7 @@ TEST_CASE("every field survives, the largest numbers and unknown times included"
   const SchedulerState state = SmallState();
   REQUIRE(file.Open().Commit(state).ok());
   const SchedulerState read = file.Read();
-  CHECK(RowsOf(read) == RowsOf(state));
+  CHECK(AllRows(read) == AllRows(state));
   CHECK(read.job == state.job);
   CHECK(read.view.id == ViewId{3, 42});
   CHECK(read.view.restore == SnapshotRef{1, Version(500)});
@@ -176,10 +173,10 @@ TEST_CASE("commits follow each other: rows come, change and go, and the newest v
   state.faults[1].recovered_ms = 9;
   state.is_finished = true;
   REQUIRE(journal.Commit(state).ok());
-  CHECK(RowsOf(file.Read()) == RowsOf(state));
+  CHECK(AllRows(file.Read()) == AllRows(state));
   state.faults.clear();
   REQUIRE(journal.Commit(state).ok());
-  CHECK(RowsOf(file.Read()) == RowsOf(state));
+  CHECK(AllRows(file.Read()) == AllRows(state));
 }
 
 TEST_CASE(
@@ -193,7 +190,7 @@ TEST_CASE(
   state.members.clear();
   state.faults.clear();
   REQUIRE(file.Open(2).Commit(state).ok());
-  CHECK(RowsOf(file.Read()) == RowsOf(state));
+  CHECK(AllRows(file.Read()) == AllRows(state));
 }
 
 TEST_CASE("old views go, the newest stay") {

@@ -66,7 +66,7 @@ class Run {
   TraceSummary summary_;
 };
 
-std::vector<Json> EventsOf(const Json& trace, const std::string& phase) {
+std::vector<Json> FindEvents(const Json& trace, const std::string& phase) {
   std::vector<Json> events;
   for (const Json& event : trace.at("traceEvents")) {
     if (event.at("ph") == phase) events.push_back(event);
@@ -77,7 +77,7 @@ std::vector<Json> EventsOf(const Json& trace, const std::string& phase) {
 // Names of processes in the order of the trace.
 std::vector<std::string> ProcessesIn(const Json& trace) {
   std::vector<std::string> names;
-  for (const Json& event : EventsOf(trace, "M")) {
+  for (const Json& event : FindEvents(trace, "M")) {
     if (event.at("name") == "process_name") names.push_back(event.at("args").at("name"));
   }
   return names;
@@ -85,7 +85,7 @@ std::vector<std::string> ProcessesIn(const Json& trace) {
 
 void CheckNoOverlaps(const Json& trace) {
   std::map<std::pair<int, int>, double> end;
-  for (const Json& event : EventsOf(trace, "X")) {
+  for (const Json& event : FindEvents(trace, "X")) {
     double& last = end[{event.at("pid"), event.at("tid")}];
     CHECK(event.at("ts").get<double>() >= last);
     last = event.at("ts").get<double>() + event.at("dur").get<double>();
@@ -102,7 +102,7 @@ TEST_CASE("a span has its name, times, step and number, for any bytes of the nam
     track.AddSpan(odd, 5'000'004'000, 5'000'004'001, Step(13), 0);
   }
   const Json trace = run.Trace();
-  const std::vector<Json> spans = EventsOf(trace, "X");
+  const std::vector<Json> spans = FindEvents(trace, "X");
   REQUIRE(spans.size() == 2);
   CHECK(run.summary().span_count == 2);
   CHECK(run.summary().process_count == 1);
@@ -133,9 +133,9 @@ TEST_CASE("spans that overlap are never on one row") {
   }
   const Json trace = run.Trace();
   CheckNoOverlaps(trace);
-  CHECK(EventsOf(trace, "X").size() == 9);
+  CHECK(FindEvents(trace, "X").size() == 9);
   std::vector<std::string> rows;
-  for (const Json& event : EventsOf(trace, "M")) {
+  for (const Json& event : FindEvents(trace, "M")) {
     if (event.at("name") == "thread_name") rows.push_back(event.at("args").at("name"));
   }
   CHECK(rows == std::vector<std::string>{"lane 0", "lane 0 (2)", "lane 0 (3)"});
@@ -161,7 +161,7 @@ TEST_CASE("a worker's exposed synchronisation is a counter: waits for parameters
     one.AddSpan(wait, 41'000'000, 49'000'000, Step(4), 0);  // computes nothing
     timeline->OpenTrack("compute 2").AddSpan(compute, 60'000'000, 61'000'000, Step(6), 0);
   }
-  const std::vector<Json> counters = EventsOf(run.Trace(), "C");
+  const std::vector<Json> counters = FindEvents(run.Trace(), "C");
   REQUIRE(counters.size() == 3);
   for (const Json& counter : counters) CHECK(counter.at("name") == "exposed_sync_ms");
   CHECK(counters[0].at("ts").get<double>() == 0);
@@ -205,7 +205,7 @@ TEST_CASE("clocks of other machines are laid beside the scheduler's, drift inclu
   }
   run.Put("scheduler-0000000000000001.bin", {.boot = "a"});
   run.Put("worker-0-0000000000000002.bin", {.boot = "b", .unix_ns = 1});
-  const std::vector<Json> spans = EventsOf(run.Trace(), "X");
+  const std::vector<Json> spans = FindEvents(run.Trace(), "X");
   REQUIRE(spans.size() == 4);
   CHECK(spans[1].at("ts").get<double>() == doctest::Approx(95e6).epsilon(1e-12));
   CHECK(spans[2].at("ts").get<double>() == doctest::Approx(110e6 + 1).epsilon(1e-12));
@@ -222,7 +222,7 @@ TEST_CASE("a machine without clock measurements uses the time of day, and the tr
   // Half past nine on both: the worker's steady clock is 7 us behind.
   run.Put("scheduler-0000000000000001.bin", {.boot = "a", .steady_ns = 9000, .unix_ns = 50'000});
   run.Put("worker-0-0000000000000001.bin", {.boot = "b", .steady_ns = 2000, .unix_ns = 50'000});
-  const std::vector<Json> spans = EventsOf(run.Trace(), "X");
+  const std::vector<Json> spans = FindEvents(run.Trace(), "X");
   REQUIRE(spans.size() == 2);
   CHECK(spans[0].at("ts").get<double>() == 0);
   CHECK(spans[1].at("ts").get<double>() == doctest::Approx(7));
@@ -245,7 +245,7 @@ TEST_CASE("after a reboot, each part of a run is placed beside its own scheduler
   run.Put("worker-0-0000000000000001.bin", before);
   run.Put("worker-0-0000000000000002.bin", after);
   std::vector<double> begins;
-  for (const Json& span : EventsOf(run.Trace(), "X")) begins.push_back(span.at("ts"));
+  for (const Json& span : FindEvents(run.Trace(), "X")) begins.push_back(span.at("ts"));
   CHECK(begins == std::vector<double>{0, 80, 0, 80});
   CHECK(run.summary().warnings.empty());
 }
@@ -264,7 +264,7 @@ TEST_CASE("marks are the whole run's; of bounded steps those beside them are lef
                    .kind = TimelineKind::kMark});
       }
     }
-    const std::vector<Json> marks = EventsOf(run.Trace(), "i");
+    const std::vector<Json> marks = FindEvents(run.Trace(), "i");
     REQUIRE(marks.size() == (is_bounded ? 1 : 3));
     const Json& middle = marks[is_bounded ? 0 : 1];
     CHECK(middle.at("name") == "view");

@@ -11,11 +11,11 @@ const PeerId kTo{NodeId(7), Incarnation(7), 0};
 
 TEST_CASE("messages leave when the state is in the journal, in order and not before (P25)") {
   PartsFixture f;
-  f.outbox.Send(kTo, HeartbeatAck{});
-  f.outbox.Send(kTo, Stop{});
+  f.run.outbox.Send(kTo, HeartbeatAck{});
+  f.run.outbox.Send(kTo, Stop{});
   CHECK(f.recorder.sent.empty());
   CHECK_FALSE(f.journal.state);
-  f.outbox.Flush(f.now);
+  f.run.outbox.Flush(f.now);
   CHECK(f.journal.state);
   REQUIRE(f.recorder.sent.size() == 2);
   CHECK(std::holds_alternative<HeartbeatAck>(f.recorder.sent[0].message));
@@ -24,34 +24,34 @@ TEST_CASE("messages leave when the state is in the journal, in order and not bef
 
 TEST_CASE("the journal is written only if the state has changed") {
   PartsFixture f;
-  f.outbox.Flush(f.now);
-  f.outbox.Flush(f.now);
+  f.run.outbox.Flush(f.now);
+  f.run.outbox.Flush(f.now);
   CHECK(f.journaled_count == 1);
-  f.outbox.MarkChanged();
-  f.outbox.Flush(f.now);
+  f.run.outbox.MarkChanged();
+  f.run.outbox.Flush(f.now);
   CHECK(f.journaled_count == 2);
 }
 
 TEST_CASE("no message leaves once the journal refuses (P26)") {
   PartsFixture f;
   f.journal.refuses = true;
-  f.outbox.Send(kTo, HeartbeatAck{});
-  f.outbox.Flush(f.now);
-  CHECK(f.outbox.fenced());
+  f.run.outbox.Send(kTo, HeartbeatAck{});
+  f.run.outbox.Flush(f.now);
+  CHECK(f.run.outbox.fenced());
   CHECK(f.recorder.sent.empty());
   CHECK(f.journaled_count == 0);
   f.journal.refuses = false;
-  CHECK_FALSE(f.outbox.Commit());
+  CHECK_FALSE(f.run.outbox.Commit());
 }
 
 TEST_CASE("unanswered messages are repeated after an interval, or at once if asked") {
   PartsFixture f;
-  f.outbox.RepeatAt(f.now);
-  CHECK(f.outbox.TakeRepeat(f.now));
-  CHECK_FALSE(f.outbox.TakeRepeat(f.now));
-  f.outbox.RepeatAt(f.now);
-  CHECK(f.outbox.TakeRepeat(f.now));
-  CHECK(f.outbox.TakeRepeat(f.outbox.repeat_at()));
+  f.run.outbox.RepeatAt(f.now);
+  CHECK(f.run.outbox.TakeRepeat(f.now));
+  CHECK_FALSE(f.run.outbox.TakeRepeat(f.now));
+  f.run.outbox.RepeatAt(f.now);
+  CHECK(f.run.outbox.TakeRepeat(f.now));
+  CHECK(f.run.outbox.TakeRepeat(f.run.outbox.repeat_at()));
 }
 
 }  // namespace

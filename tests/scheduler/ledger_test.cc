@@ -344,8 +344,8 @@ TEST_CASE("workers of different kinds are not compared, nor waited for (P40)") {
   CHECK(ledger.settled_below() == Step(0));
   ledger.Advance(At(1), Version(1), kTwoKinds);
   CHECK(ledger.settled_below() == Step(1));
-  CHECK(ledger.State().agreed_count == 0);
-  CHECK(ledger.State().unverified_count == 4);
+  CHECK(ledger.state().agreed_count == 0);
+  CHECK(ledger.state().unverified_count == 4);
 }
 
 TEST_CASE(
@@ -356,11 +356,11 @@ TEST_CASE(
   for (uint32_t m = 0; m < 2; ++m) Report(ledger, 2, 0, m, 5);
   for (uint32_t m = 2; m < 4; ++m) Report(ledger, 2, 0, m, 0);
   ledger.Advance(At(0), Version(1), kPair);
-  CHECK(ledger.State().agreed_count == 2);
-  CHECK(ledger.State().unverified_count == 2);
+  CHECK(ledger.state().agreed_count == 2);
+  CHECK(ledger.state().unverified_count == 2);
   Report(ledger, 3, 0, 3, 5);
-  CHECK(ledger.State().agreed_count == 3);
-  CHECK(ledger.State().unverified_count == 1);
+  CHECK(ledger.state().agreed_count == 3);
+  CHECK(ledger.state().unverified_count == 1);
 }
 
 TEST_CASE("a ledger that goes on does not count what an earlier life may have settled") {
@@ -372,8 +372,8 @@ TEST_CASE("a ledger that goes on does not count what an earlier life may have se
   Report(ledger, 1, 7, 0, 5);
   ledger.Advance(At(2200), Version(9), kPair);
   CHECK(ledger.settled_below() == Step(8));
-  CHECK(ledger.State().agreed_count == 10);
-  CHECK(ledger.State().unverified_count == 3);
+  CHECK(ledger.state().agreed_count == 10);
+  CHECK(ledger.state().unverified_count == 3);
 }
 
 }  // namespace

@@ -6,8 +6,6 @@
 #include <vector>
 
 #include "scheduler/evaluations.h"
-#include "scheduler/members/membership.h"
-#include "scheduler/rollback.h"
 #include "scheduler/silences.h"
 #include "scheduler/snapshots.h"
 #include "scheduler/verification.h"
@@ -19,26 +17,14 @@ class PartsFixture : public JournaledState, public MembershipObserver {
  public:
   explicit PartsFixture(JobPlan plan_in = MakePlan(2, 2))
       : plan(std::move(plan_in)),
-        views(std::nullopt),
-        outbox({self, kJob}, views.view(), *this, journal, recorder, recorder),
-        phase(outbox, milliseconds(500), /*is_completed=*/false),
-        faults(Micros(0), {}),
-        history(plan, {}),
-        progress(plan, views.view(), history, Step(0), faults, recorder, outbox),
-        membership({.job_toml = "toml"}, plan, std::nullopt,
-                   {outbox, phase, views, faults, progress, *this}),
-        rollback(membership.members(), outbox, phase, views),
-        silences(plan, {membership, phase, rollback, outbox, views}),
-        evaluations(plan, {membership.members(), views, rollback, history, progress, phase,
-                           recorder, outbox}),
-        snapshots(plan, /*has_store=*/true, std::nullopt,
-                  {membership.members(), views.view(), phase, rollback, progress, history, recorder,
-                   outbox}),
-        verification(plan, std::nullopt,
-                     {membership, views, phase, rollback, progress, history, evaluations, snapshots,
-                      recorder, outbox}) {
-    membership.Begin(now);
-    phase.StartClock(now);
+        run({.self = self, .job = kJob, .job_toml = "toml", .snapshot_dir = "/snapshots"}, plan,
+            journal, recorder, recorder, *this, *this),
+        silences(run),
+        evaluations(run),
+        snapshots(run, {.snapshot_dir = "/snapshots"}),
+        verification(run, std::nullopt, evaluations, snapshots) {
+    run.membership.Begin(now);
+    run.phase.StartClock(now);
   }
 
   // A member that takes part; servers have incarnations from 10, workers from 20.
@@ -46,9 +32,9 @@ class PartsFixture : public JournaledState, public MembershipObserver {
     Register registration{
         .role = role, .host = host, .process_id = static_cast<uint32_t>(100 + who)};
     if (role == Role::kServer) registration.lane_endpoints = {"tcp://127.0.0.1:1"};
-    membership.OnRegister(now, {kUnknownNode, Incarnation(who), 0}, registration);
-    const PeerId peer = membership.members().Find(Incarnation(who))->peer;
-    membership.OnReady(now, peer, {.data_fingerprint = plan.data.fingerprint});
+    run.membership.OnRegister(now, {kUnknownNode, Incarnation(who), 0}, registration);
+    const PeerId peer = run.members().Find(Incarnation(who))->peer;
+    run.membership.OnReady(now, peer, {.data_fingerprint = plan.data.fingerprint});
     return peer;
   }
   // The job's members, and a view that gives all shards to server 10 and all work to worker 20.
@@ -57,29 +43,28 @@ class PartsFixture : public JournaledState, public MembershipObserver {
     Add(11, Role::kServer);
     worker = Add(20, Role::kWorker);
     Add(21, Role::kWorker);
-    phase.StartTraining(now);
+    run.phase.StartTraining(now);
     PublishView();
   }
   void PublishView() {
-    View view{.id = views.NextId(), .generation = views.view().generation};
-    for (const auto& [node, member] : membership.members().all())
-      view.nodes.push_back(member.Info());
+    View view{.id = run.views.NextId(), .generation = run.view().generation};
+    view.nodes = run.members().NodeInfos();
     view.shards.assign(plan.shards.shard_count(), ShardPlacement{.primary = server});
     view.owners.assign(plan.job.micro_batches, MicroBatchOwner{.worker = worker.node});
-    views.Publish(std::move(view));
-    progress.OnView();
+    run.views.Publish(std::move(view));
+    run.progress.OnView();
     evaluations.OnView();
   }
   // The server's lane reports this version under the view.
   bool Commit(uint64_t version) {
-    return progress.OnProgress(now,
-                               {.view = views.view().id, .sender = server, .message = Progress{}},
-                               Progress{Version(version), {}});
+    return run.progress.OnProgress(now,
+                                   {.view = run.view().id, .sender = server, .message = Progress{}},
+                                   Progress{Version(version), {}});
   }
   // What was sent to this process since the last call.
   template <class M>
   std::vector<M> SentTo(const PeerId& to) {
-    outbox.Flush(now);
+    run.outbox.Flush(now);
     std::vector<M> messages;
     for (; sent_count < recorder.sent.size(); ++sent_count) {
       const Envelope& envelope = recorder.sent[sent_count];
@@ -90,7 +75,7 @@ class PartsFixture : public JournaledState, public MembershipObserver {
   }
 
   SchedulerState State() const override {
-    return {.job = kJob, .term = views.term(), .view = views.view()};
+    return {.job = kJob, .term = run.views.term(), .view = run.view()};
   }
   void OnJournaled() override { ++journaled_count; }
   void OnWelcome(Micros at, const Member& member) override { silences.OnWelcome(at, member); }
@@ -112,14 +97,7 @@ class PartsFixture : public JournaledState, public MembershipObserver {
   size_t sent_count = 0;
   std::vector<std::string> forgotten;
 
-  ViewLedger views;
-  JournaledOutbox outbox;
-  RunPhase phase;
-  FaultLedger faults;
-  EvaluationHistory history;
-  RunProgress progress;
-  RunMembers membership;
-  Rollback rollback;
+  RunFacts run;
   Silences silences;
   EvaluationRounds evaluations;
   Snapshots snapshots;

@@ -13,23 +13,23 @@ namespace {
 TEST_CASE("a new incarnation of a process is the death of its old one (P19)") {
   PartsFixture f;
   const PeerId old = f.Add(20, Role::kWorker);
-  f.membership.OnRegister(f.now, {kUnknownNode, Incarnation(30), 0},
-                          {.role = Role::kWorker, .host = "h", .process_id = 120});
+  f.run.membership.OnRegister(f.now, {kUnknownNode, Incarnation(30), 0},
+                              {.role = Role::kWorker, .host = "h", .process_id = 120});
   CHECK(f.forgotten == std::vector<std::string>{"worker 0"});
   CHECK(f.recorder.HasEvent("dead"));
-  const Member* member = f.membership.members().Find(Incarnation(30));
+  const Member* member = f.run.members().Find(Incarnation(30));
   REQUIRE(member != nullptr);
   CHECK(member->peer.node != old.node);
   CHECK(member->rank == 0);
-  CHECK(f.views.due_at() == f.now);
+  CHECK(f.run.views.due_at() == f.now);
 }
 
 TEST_CASE("a process whose lease expired is refused, and never welcomed again") {
   PartsFixture f;
   const PeerId worker = f.Add(20, Role::kWorker);
-  f.membership.OnDeath(f.now, worker.node, "silence", "lease");
-  CHECK(f.membership.OnHeard(f.now, {.sender = worker, .message = Heartbeat{}}) == nullptr);
-  f.membership.OnRegister(f.now, worker, {.role = Role::kWorker, .host = "h"});
+  f.run.membership.OnDeath(f.now, worker.node, "silence", "lease");
+  CHECK(f.run.membership.OnHeard(f.now, {.sender = worker, .message = Heartbeat{}}) == nullptr);
+  f.run.membership.OnRegister(f.now, worker, {.role = Role::kWorker, .host = "h"});
   const auto refusals = f.SentTo<Refused>(worker);
   REQUIRE(refusals.size() == 2);
   CHECK(refusals[0].kind == RefusalKind::kGivenUp);
@@ -41,7 +41,7 @@ TEST_CASE("the members of an earlier life are known, and not all heard until eac
   const PeerId worker{NodeId(4), Incarnation(20), 0};
   SchedulerState state{.next_node = 5};
   state.members.push_back({.peer = worker, .registration = {.host = "h"}, .is_ready = true});
-  RunMembers membership({}, f.plan, state, {f.outbox, f.phase, f.views, f.faults, f.progress, f});
+  RunMembers membership(f.run, {.state = state}, f);
   CHECK(membership.Begin(f.now));
   CHECK_FALSE(membership.Begin(f.now));
   CHECK_FALSE(membership.HasHeardAll());
@@ -54,11 +54,11 @@ TEST_CASE(
     "only a member that is asked to leave is removed by its Bye, once all its lanes said it") {
   PartsFixture f;
   const PeerId worker = f.Add(20, Role::kWorker);
-  f.membership.OnBye(worker);
+  f.run.membership.OnBye(worker);
   CHECK(f.forgotten.empty());
-  f.membership.MarkLeaving(worker.node);
-  CHECK(f.membership.RepeatDrained(*f.membership.members().Find(worker.node), worker));
-  f.membership.OnBye(worker);
+  f.run.membership.MarkLeaving(worker.node);
+  CHECK(f.run.membership.RepeatDrained(*f.run.members().Find(worker.node), worker));
+  f.run.membership.OnBye(worker);
   CHECK(f.forgotten.size() == 1);
   CHECK(f.SentTo<Stop>(worker).size() == 1);
 }
@@ -68,7 +68,7 @@ TEST_CASE(
 TEST_CASE("the first worker that does not hear a server goes, with the second the server goes") {
   PartsFixture f;
   f.StartTraining();
-  const PeerId second = f.membership.members().Find(Incarnation(21))->peer;
+  const PeerId second = f.run.members().Find(Incarnation(21))->peer;
   f.silences.OnPeerSilent(f.now, f.worker, {f.server, 2000});
   CHECK(f.forgotten == std::vector<std::string>{"worker 0"});
   f.silences.OnPeerSilent(f.now, second, {f.server, 2000});
@@ -78,28 +78,25 @@ TEST_CASE("the first worker that does not hear a server goes, with the second th
 TEST_CASE("a backup that its primary does not hear loses the shards and is avoided for a while") {
   PartsFixture f;
   f.StartTraining();
-  const PeerId backup = f.membership.members().Find(Incarnation(11))->peer;
-  View view = f.views.view();
+  const PeerId backup = f.run.members().Find(Incarnation(11))->peer;
+  View view = f.run.view();
   view.shards[0].in_sync_backups = {backup};
-  f.views.Publish(view);
+  f.run.views.Publish(view);
   f.silences.OnPeerSilent(f.now, f.server, {backup, 2000});
   CHECK(f.forgotten.empty());
   CHECK(f.silences.Avoided(f.now) == std::set{backup.node});
   f.silences.ApplyTo(view);
   CHECK(view.shards[0].in_sync_backups.empty());
-  f.views.DropRequest();
+  f.run.views.DropRequest();
   f.silences.RequestViews(f.now);
-  CHECK(f.views.due_at() == f.now + std::chrono::seconds(5));
-  CHECK(f.silences.Avoided(f.views.due_at()).empty());
+  CHECK(f.run.views.due_at() == f.now + std::chrono::seconds(5));
+  CHECK(f.silences.Avoided(f.run.views.due_at()).empty());
 }
 
 // ---- Failures ----------------------------------------------------------------------------------
 
 struct FailureFixture : PartsFixture {
-  FailureFixture()
-      : failures(plan, {membership, views, phase, progress, faults, recorder, outbox}) {
-    StartTraining();
-  }
+  FailureFixture() : failures(run) { StartTraining(); }
   void Fail(const PeerId& member, FailureKind kind) {
     failures.OnFailure(now, {.sender = member}, {"boom", kind});
   }
@@ -112,22 +109,22 @@ TEST_CASE("a failure of one machine gives the member up; if it follows the work,
   const PeerId right = f.Add(23, Role::kWorker, "right");
   f.Fail(left, FailureKind::kMachine);
   CHECK(f.forgotten == std::vector<std::string>{"worker 2"});
-  CHECK(f.phase.is_running());
+  CHECK(f.run.phase.is_running());
   SUBCASE("before a step is made") {
     f.Fail(right, FailureKind::kMachine);
-    CHECK(f.phase.is_ending());
+    CHECK(f.run.phase.is_ending());
   }
   SUBCASE("after a step is made") {
     f.Commit(1);
     f.Fail(right, FailureKind::kMachine);
-    CHECK(f.phase.is_running());
+    CHECK(f.run.phase.is_running());
   }
 }
 
 TEST_CASE("a failure of the training ends the run") {
   FailureFixture f;
   f.Fail(f.worker, FailureKind::kTraining);
-  CHECK(f.phase.stop().text == "worker 0 on h: boom");
+  CHECK(f.run.phase.stop().text == "worker 0 on h: boom");
 }
 
 TEST_CASE("a supervisor's note of an exit is a death, and is acknowledged") {
@@ -146,11 +143,7 @@ TEST_CASE("a supervisor's note of an exit is a death, and is acknowledged") {
 // ---- Commands ----------------------------------------------------------------------------------
 
 struct CommandFixture : PartsFixture {
-  CommandFixture()
-      : commands(plan,
-                 {membership, views, phase, rollback, progress, evaluations, snapshots, outbox}) {
-    StartTraining();
-  }
+  CommandFixture() : commands(run, evaluations, snapshots) { StartTraining(); }
   CommandReply Ask(uint64_t client, CommandKind kind, const std::string& target = "") {
     const PeerId from{kUnknownNode, Incarnation(client), 0};
     commands.OnCommand(now, from, {kind, target});
@@ -168,15 +161,15 @@ TEST_CASE("a drained worker leaves when no view names it, and then the command i
   CommandFixture f;
   CHECK(f.Ask(99, CommandKind::kDrain, "worker 0").outcome == CommandOutcome::kAccepted);
   const PeerId drained = f.worker;
-  const Member& member = *f.membership.members().Find(drained.node);
+  const Member& member = *f.run.members().Find(drained.node);
   f.commands.StopDrained(f.now);
   CHECK(member.is_draining);
   CHECK_FALSE(member.is_leaving);
-  f.worker = f.membership.members().Find(Incarnation(21))->peer;
+  f.worker = f.run.members().Find(Incarnation(21))->peer;
   f.PublishView();
   f.commands.StopDrained(f.now);
   CHECK(member.is_leaving);
-  f.membership.Forget(drained.node);
+  f.run.membership.Forget(drained.node);
   CHECK(f.Ask(99, CommandKind::kDrain, "worker 0").outcome == CommandOutcome::kDone);
 }
 
@@ -190,7 +183,7 @@ TEST_CASE("the last server is not drained, nor is a member that is not there") {
 TEST_CASE("a command to stop ends the run once, and later ones are refused") {
   CommandFixture f;
   CHECK(f.Ask(98, CommandKind::kStop).outcome == CommandOutcome::kDone);
-  CHECK(f.phase.stop().reason == StopReason::kInterrupted);
+  CHECK(f.run.phase.stop().reason == StopReason::kInterrupted);
   CHECK(f.Ask(99, CommandKind::kSnapshot).outcome == CommandOutcome::kRefused);
 }
 
@@ -198,7 +191,7 @@ TEST_CASE("a command for a snapshot is concluded when the version is given up of
   CommandFixture f;
   const CommandReply reply = f.Ask(99, CommandKind::kSnapshot);
   CHECK(reply.outcome == CommandOutcome::kAccepted);
-  f.snapshots.GiveUp(f.commands.requests().Ask(f.now));
+  f.snapshots.ledger().GiveUp(f.commands.requests().Ask(f.now));
   for (int attempt = 0; attempt < 6; ++attempt) f.commands.ConcludeSnapshots(f.now);
   CHECK(f.Ask(99, CommandKind::kSnapshot).outcome == CommandOutcome::kRefused);
 }

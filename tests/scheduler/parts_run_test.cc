@@ -25,38 +25,38 @@ EvaluationResult ResultFor(const Evaluate& slice) {
 TEST_CASE("the run has committed what its slowest primary has") {
   PartsFixture f;
   f.StartTraining();
-  const PeerId second = f.membership.members().Find(Incarnation(11))->peer;
-  View view = f.views.view();
-  view.id = f.views.NextId();
+  const PeerId second = f.run.members().Find(Incarnation(11))->peer;
+  View view = f.run.view();
+  view.id = f.run.views.NextId();
   view.shards[0].primary = second;
-  f.views.Publish(view);
-  f.progress.OnView();
+  f.run.views.Publish(view);
+  f.run.progress.OnView();
   CHECK_FALSE(f.Commit(7));
-  CHECK(f.progress.committed() == Version(0));
+  CHECK(f.run.progress.committed() == Version(0));
   f.server = second;
   CHECK(f.Commit(5));
-  CHECK(f.progress.committed() == Version(5));
+  CHECK(f.run.progress.committed() == Version(5));
 }
 
 TEST_CASE("a report of another view counts for nothing, and is not acknowledged") {
   PartsFixture f;
   f.StartTraining();
   f.SentTo<ProgressAck>(f.server);
-  f.progress.OnProgress(f.now, {.view = {1, 99}, .sender = f.server}, {Version(7), {}});
+  f.run.progress.OnProgress(f.now, {.view = {1, 99}, .sender = f.server}, {Version(7), {}});
   const auto acks = f.SentTo<ProgressAck>(f.server);
   REQUIRE(acks.size() == 1);
   CHECK(acks[0].committed == Version(0));
-  CHECK(f.progress.committed() == Version(0));
+  CHECK(f.run.progress.committed() == Version(0));
 }
 
 TEST_CASE("each row is reported once, in order") {
   PartsFixture f;
   f.StartTraining();
-  const Envelope envelope{.view = f.views.view().id, .sender = f.server};
-  f.progress.OnProgress(f.now, envelope, {Version(2), {{.step = Step(0)}, {.step = Step(1)}}});
-  f.progress.OnProgress(f.now, envelope, {Version(3), {{.step = Step(1)}, {.step = Step(2)}}});
+  const Envelope envelope{.view = f.run.view().id, .sender = f.server};
+  f.run.progress.OnProgress(f.now, envelope, {Version(2), {{.step = Step(0)}, {.step = Step(1)}}});
+  f.run.progress.OnProgress(f.now, envelope, {Version(3), {{.step = Step(1)}, {.step = Step(2)}}});
   CHECK(f.recorder.rows == std::vector{Step(0), Step(1), Step(2)});
-  CHECK(f.progress.next_row() == Step(3));
+  CHECK(f.run.progress.next_row() == Step(3));
 }
 
 TEST_CASE("with early stopping no scalars are sent beyond the next evaluation (P32)") {
@@ -64,8 +64,8 @@ TEST_CASE("with early stopping no scalars are sent beyond the next evaluation (P
   plan.job.early_stop_patience = 2;
   PartsFixture f(plan);
   f.StartTraining();
-  f.progress.OnScalarsRequest(f.server, {Step(0)});
-  f.progress.OnScalarsRequest(f.server, {Step(1)});  // not the first of a block
+  f.run.progress.OnScalarsRequest(f.server, {Step(0)});
+  f.run.progress.OnScalarsRequest(f.server, {Step(1)});  // not the first of a block
   const auto scalars = f.SentTo<Scalars>(f.server);
   REQUIRE(scalars.size() == 1);
   CHECK(scalars[0].steps.size() == 500);
@@ -76,7 +76,7 @@ TEST_CASE("with early stopping no scalars are sent beyond the next evaluation (P
 TEST_CASE("a slice goes to another worker when its worker is gone, and to one worker only") {
   PartsFixture f(EvaluatingPlan());
   f.StartTraining();
-  const PeerId other = f.membership.members().Find(Incarnation(21))->peer;
+  const PeerId other = f.run.members().Find(Incarnation(21))->peer;
   f.Commit(499);
   CHECK_FALSE(f.evaluations.StartDue(f.now));
   f.evaluations.HandOutSlices();
@@ -86,7 +86,7 @@ TEST_CASE("a slice goes to another worker when its worker is gone, and to one wo
   f.evaluations.HandOutSlices();
   f.evaluations.HandOutSlices();
   CHECK(f.SentTo<Evaluate>(f.worker).size() == 1);
-  f.membership.Forget(f.worker.node);
+  f.run.membership.Forget(f.worker.node);
   f.evaluations.HandOutSlices();
   CHECK(f.SentTo<Evaluate>(other).size() == 1);
 }
@@ -106,7 +106,7 @@ TEST_CASE("a result is in the journal before it is reported; the last one ends t
     unsound.confusion = {};
     CHECK_FALSE(f.evaluations.OnEvaluationResult(f.now, unsound));
     is_over = f.evaluations.OnEvaluationResult(f.now, ResultFor(slices[0]));
-    CHECK(f.history.evaluated() == Version(version));
+    CHECK(f.run.history.evaluated() == Version(version));
   }
   CHECK(is_over);
   CHECK(f.journaled_count >= 2);
@@ -116,7 +116,7 @@ TEST_CASE("a result is in the journal before it is reported; the last one ends t
 TEST_CASE("a pin's release is repeated until it is acknowledged, and again under the next view") {
   PartsFixture f;
   f.StartTraining();
-  f.history.Add({.version = Version(10)});
+  f.run.history.Add({.version = Version(10)});
   f.evaluations.RepeatTo(f.server);
   CHECK(f.SentTo<ReleasePin>(f.server).size() == 1);
   f.evaluations.OnPinReleased(f.server, {Version(10)});
@@ -130,11 +130,7 @@ TEST_CASE("a pin's release is repeated until it is acknowledged, and again under
 // ---- FinalWeights ------------------------------------------------------------------------------
 
 struct FinalFixture : PartsFixture {
-  FinalFixture()
-      : final_weights(plan, {views.view(), rollback, history, verification, snapshots, faults,
-                             phase, recorder, outbox}) {
-    StartTraining();
-  }
+  FinalFixture() : final_weights(run, verification, snapshots) { StartTraining(); }
   void Answer(const Pull& pull) {
     for (const PullItem& item : pull.items) {
       const size_t size = plan.shards.range(item.shard).size();
@@ -149,16 +145,16 @@ struct FinalFixture : PartsFixture {
 TEST_CASE("the run is completed when all shards are here and servers store no snapshot") {
   FinalFixture f;
   f.final_weights.StartCollecting(f.now);
-  CHECK(f.phase.is_collecting());
+  CHECK(f.run.phase.is_collecting());
   for (const Pull& pull : f.SentTo<Pull>(f.server)) f.Answer(pull);
   f.final_weights.Tick(f.now);
-  CHECK(f.phase.is_collecting());  // the final snapshot may still come
+  CHECK(f.run.phase.is_collecting());  // the final snapshot may still come
   f.now += std::chrono::seconds(31);
   f.final_weights.Tick(f.now);
   CHECK(f.recorder.HasEvent("snapshot-failed"));
   CHECK(f.recorder.final_version == Version(1000));
-  CHECK(f.phase.is_completed());
-  CHECK(f.phase.stop().reason == StopReason::kCompleted);
+  CHECK(f.run.phase.is_completed());
+  CHECK(f.run.phase.stop().reason == StopReason::kCompleted);
 }
 
 TEST_CASE("missing shards are pulled again after a silence, later each time") {
@@ -184,11 +180,11 @@ TEST_CASE("weights that cannot be written are tried again for half an hour") {
   CHECK(f.recorder.HasEvent("weights-failed"));
   f.now += std::chrono::minutes(29);
   f.final_weights.Tick(f.now);
-  CHECK(f.phase.is_collecting());
+  CHECK(f.run.phase.is_collecting());
   f.now += std::chrono::minutes(1);
   f.final_weights.Tick(f.now);
-  CHECK(f.phase.stop().reason == StopReason::kFailed);
-  CHECK_FALSE(f.phase.is_completed());
+  CHECK(f.run.phase.stop().reason == StopReason::kFailed);
+  CHECK_FALSE(f.run.phase.is_completed());
 }
 
 }  // namespace

@@ -2,7 +2,7 @@
 // GradientComparison, Rollback.
 #include <doctest/doctest.h>
 
-#include "scheduler/snapshot_requests.h"
+#include "scheduler/commands.h"
 #include "tests/scheduler/parts_fixture.h"
 
 namespace pando {
@@ -24,7 +24,7 @@ void StoreAll(PartsFixture& f, uint64_t version, const std::string& failure = ""
 void ReportRows(PartsFixture& f, uint64_t count) {
   Progress progress;
   for (uint64_t step = 0; step < count; ++step) progress.rows.push_back({.step = Step(step)});
-  f.progress.OnProgress(f.now, {.view = f.views.view().id, .sender = f.server}, progress);
+  f.run.progress.OnProgress(f.now, {.view = f.run.view().id, .sender = f.server}, progress);
 }
 
 // ---- Snapshots ---------------------------------------------------------------------------------
@@ -57,7 +57,7 @@ TEST_CASE("of many snapshots that fail in a row the first is reported") {
 // ---- SnapshotRequests --------------------------------------------------------------------------
 
 struct RequestFixture : PartsFixture {
-  RequestFixture() : requests(plan, progress, snapshots, outbox) { StartTraining(); }
+  RequestFixture() : requests(run, snapshots) { StartTraining(); }
   SnapshotRequests requests;
 };
 
@@ -88,7 +88,7 @@ TEST_CASE("a request is done when the version is complete, and refused after sev
     CHECK(f.requests.TakeResult(f.now)->outcome == CommandOutcome::kDone);
   }
   SUBCASE("given up each time") {
-    f.snapshots.GiveUp(version);
+    f.snapshots.ledger().GiveUp(version);
     for (int attempt = 1; attempt < 6; ++attempt) CHECK_FALSE(f.requests.TakeResult(f.now));
     CHECK(f.requests.TakeResult(f.now)->outcome == CommandOutcome::kRefused);
   }
@@ -100,76 +100,76 @@ TEST_CASE("a request is done when the version is complete, and refused after sev
 TEST_CASE("two workers that differ make the run begin again; a third tells which was wrong") {
   PartsFixture f(VerifyingPlan());
   f.StartTraining();
-  const PeerId second = f.membership.members().Find(Incarnation(21))->peer;
+  const PeerId second = f.run.members().Find(Incarnation(21))->peer;
   const PeerId third = f.Add(22, Role::kWorker);
   f.Commit(7);
   f.verification.OnGradientHashes(f.now, f.worker, {{{Step(6), MicroBatch(3), 5}}});
   CHECK_FALSE(f.verification.has_dispute());
   f.verification.OnGradientHashes(f.now, second, {{{Step(6), MicroBatch(3), 6}}});
   REQUIRE(f.verification.has_dispute());
-  CHECK(f.rollback.is_pending());
+  CHECK(f.run.rollback.is_pending());
   CHECK(f.journal.state);
   CHECK(f.verification.RestoreBound() == Version(6));
   std::vector<NodeId> workers(8, f.worker.node);
   workers[7] = third.node;
   f.verification.AppointJudge(workers);
   CHECK(workers[3] == third.node);
-  f.rollback.Take();
+  f.run.rollback.Take();
   f.verification.OnGradientHashes(f.now, third, {{{Step(6), MicroBatch(3), 5}}});
   CHECK_FALSE(f.verification.has_dispute());
-  CHECK(f.membership.members().Find(second.node)->is_leaving);
-  CHECK_FALSE(f.membership.members().Find(f.worker.node)->is_leaving);
+  CHECK(f.run.members().Find(second.node)->is_leaving);
+  CHECK_FALSE(f.run.members().Find(f.worker.node)->is_leaving);
 }
 
 // ---- Rollback ----------------------------------------------------------------------------------
 
 TEST_CASE("a rollback waits a moment for the servers that the job wants, and needs one") {
   PartsFixture f;
-  CHECK_FALSE(f.rollback.IsPossible(f.now, 2));  // none is pending
-  f.rollback.Plan(f.now, "first");
-  f.rollback.Plan(f.now, "second");
+  CHECK_FALSE(f.run.rollback.IsPossible(f.now, 2));  // none is pending
+  f.run.rollback.Plan(f.now, "first");
+  f.run.rollback.Plan(f.now, "second");
   const Micros later = f.now + std::chrono::seconds(1);
-  CHECK_FALSE(f.rollback.IsPossible(later, 2));
+  CHECK_FALSE(f.run.rollback.IsPossible(later, 2));
   f.Add(10, Role::kServer);
-  CHECK_FALSE(f.rollback.IsPossible(f.now, 2));
-  CHECK(f.rollback.IsPossible(f.now, 1));
-  CHECK(f.rollback.IsPossible(later, 2));
-  f.rollback.DelayUntil(later + Micros(1));
-  CHECK_FALSE(f.rollback.IsPossible(later, 2));
-  CHECK(f.rollback.Take() == "first");
-  CHECK_FALSE(f.rollback.is_pending());
+  CHECK_FALSE(f.run.rollback.IsPossible(f.now, 2));
+  CHECK(f.run.rollback.IsPossible(f.now, 1));
+  CHECK(f.run.rollback.IsPossible(later, 2));
+  f.run.rollback.DelayUntil(later + Micros(1));
+  CHECK_FALSE(f.run.rollback.IsPossible(later, 2));
+  CHECK(f.run.rollback.Take() == "first");
+  CHECK_FALSE(f.run.rollback.is_pending());
 }
 
 TEST_CASE("replicas that keep diverging end the run; only the primary's report counts (P8)") {
   PartsFixture f;
   f.StartTraining();
-  const PeerId backup = f.membership.members().Find(Incarnation(11))->peer;
+  const PeerId backup = f.run.members().Find(Incarnation(11))->peer;
   const Divergence divergence{.shard = ShardId(0), .version = Version(1), .backup = backup};
-  f.rollback.OnDivergence(f.now, backup, divergence);
-  CHECK_FALSE(f.rollback.is_pending());
+  f.run.rollback.OnDivergence(f.now, backup, divergence);
+  CHECK_FALSE(f.run.rollback.is_pending());
   for (int i = 0; i < 3; ++i) {
-    f.rollback.OnDivergence(f.now, f.server, divergence);
-    REQUIRE(f.rollback.is_pending());
-    f.rollback.Take();
+    f.run.rollback.OnDivergence(f.now, f.server, divergence);
+    REQUIRE(f.run.rollback.is_pending());
+    f.run.rollback.Take();
   }
-  f.rollback.OnDivergence(f.now, f.server, divergence);
-  CHECK(f.phase.stop().reason == StopReason::kFailed);
+  f.run.rollback.OnDivergence(f.now, f.server, divergence);
+  CHECK(f.run.phase.stop().reason == StopReason::kFailed);
 }
 
 TEST_CASE("a view that the journal does not know makes the run begin again, if it leads (P26)") {
   PartsFixture f;
   f.StartTraining();
-  const Member& member = *f.membership.members().Find(f.worker.node);
+  const Member& member = *f.run.members().Find(f.worker.node);
   SUBCASE("the journal takes our term") {
-    f.rollback.OnNewsBeyond(f.now, member, {5, 1}, 3);
-    CHECK(f.rollback.is_pending());
+    f.run.rollback.OnNewsBeyond(f.now, member, {5, 1}, 3);
+    CHECK(f.run.rollback.is_pending());
     CHECK(f.journal.state->term == 6);
   }
   SUBCASE("another scheduler leads") {
     f.journal.refuses = true;
-    f.rollback.OnNewsBeyond(f.now, member, {5, 1}, 3);
-    CHECK_FALSE(f.rollback.is_pending());
-    CHECK(f.outbox.fenced());
+    f.run.rollback.OnNewsBeyond(f.now, member, {5, 1}, 3);
+    CHECK_FALSE(f.run.rollback.is_pending());
+    CHECK(f.run.outbox.fenced());
   }
 }
 

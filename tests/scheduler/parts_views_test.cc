@@ -12,16 +12,12 @@ using std::chrono::seconds;
 
 struct ViewsFixture : PartsFixture {
   ViewsFixture()
-      : owners(plan, {membership.members(), views, rollback, silences, progress, verification}),
-        commands(plan,
-                 {membership, views, phase, rollback, progress, evaluations, snapshots, outbox}),
-        final_weights(plan, {views.view(), rollback, history, verification, snapshots, faults,
-                             phase, recorder, outbox}),
-        view_maker(plan, {membership, views, phase, rollback, silences, owners, progress,
-                          evaluations, final_weights, faults, outbox}),
-        generations(plan, {membership, views, phase, rollback, silences, progress, evaluations,
-                           snapshots, commands.requests(), verification, owners, final_weights,
-                           view_maker, faults, outbox}) {}
+      : owners(run, silences, verification),
+        commands(run, evaluations, snapshots),
+        final_weights(run, verification, snapshots),
+        view_maker(run, silences, owners, evaluations, final_weights),
+        generations(run, {silences, evaluations, snapshots, commands.requests(), verification,
+                          owners, final_weights, view_maker}) {}
   // All of the job's members are ready.
   void Start() {
     server = Add(10, Role::kServer);
@@ -32,7 +28,7 @@ struct ViewsFixture : PartsFixture {
   }
   uint32_t CountShares(const PeerId& of) const {
     return static_cast<uint32_t>(
-        std::ranges::count(views.view().owners, of.node, &MicroBatchOwner::worker));
+        std::ranges::count(run.view().owners, of.node, &MicroBatchOwner::worker));
   }
   OwnerPlan owners;
   Commands commands;
@@ -48,8 +44,7 @@ TEST_CASE("workers share evenly, and keep their shares while the workers stay") 
   f.Start();
   CHECK(f.CountShares(f.worker) == 4);
   f.owners.OnHeartbeat(f.worker.node, {.micro_batch_us = 1000});
-  f.owners.OnHeartbeat(f.membership.members().Find(Incarnation(21))->peer.node,
-                       {.micro_batch_us = 9000});
+  f.owners.OnHeartbeat(f.run.members().Find(Incarnation(21))->peer.node, {.micro_batch_us = 9000});
   for (const MicroBatchOwner& owner : f.owners.NextOwners(f.now))
     CHECK(owner.previous == kUnknownNode);
 }
@@ -57,21 +52,21 @@ TEST_CASE("workers share evenly, and keep their shares while the workers stay") 
 TEST_CASE("a view is requested when other shares would make a step clearly faster") {
   ViewsFixture f;
   f.Start();
-  f.views.DropRequest();
-  const NodeId slow = f.membership.members().Find(Incarnation(21))->peer.node;
+  f.run.views.DropRequest();
+  const NodeId slow = f.run.members().Find(Incarnation(21))->peer.node;
   f.owners.OnHeartbeat(f.worker.node, {.micro_batch_us = 100'000});
   f.owners.OnHeartbeat(slow, {.micro_batch_us = 400'000});
   f.owners.Tick(f.now);
   f.owners.Tick(f.now + seconds(5));  // measures from here on
-  CHECK(f.views.due_at() == kNever);
+  CHECK(f.run.views.due_at() == kNever);
   std::set<PeerId> primaries;
-  for (const ShardPlacement& placement : f.views.view().shards) primaries.insert(placement.primary);
+  for (const ShardPlacement& placement : f.run.view().shards) primaries.insert(placement.primary);
   for (const PeerId& primary : primaries) {
     f.server = primary;
     f.Commit(5);
   }
   f.owners.Tick(f.now + seconds(10));
-  CHECK(f.views.due_at() == f.now + seconds(10));
+  CHECK(f.run.views.due_at() == f.now + seconds(10));
   uint32_t shares_of_slow = 0;
   for (const MicroBatchOwner& owner : f.owners.NextOwners(f.now + seconds(10)))
     shares_of_slow += owner.worker == slow;
@@ -85,26 +80,26 @@ TEST_CASE("a view is repeated until it is acknowledged, and made only if somethi
   f.Start();
   f.view_maker.RepeatTo(f.worker);
   CHECK(f.SentTo<ViewUpdate>(f.worker).size() == 1);
-  const ViewId id = f.views.view().id;
+  const ViewId id = f.run.view().id;
   f.view_maker.OnViewAck(f.now, {.sender = f.worker, .receiver = f.self}, {id, 0});
   f.view_maker.RepeatTo(f.worker);
   CHECK(f.SentTo<ViewUpdate>(f.worker).empty());
-  f.views.RequestView(f.now);
+  f.run.views.RequestView(f.now);
   f.view_maker.Tick(f.now);
-  CHECK(f.views.view().id == id);
+  CHECK(f.run.view().id == id);
   f.Add(22, Role::kWorker);
-  f.views.RequestView(f.now);
+  f.run.views.RequestView(f.now);
   f.view_maker.Tick(f.now);
-  CHECK(f.views.view().id > id);
-  CHECK(f.views.view().nodes.size() == 5);
+  CHECK(f.run.view().id > id);
+  CHECK(f.run.view().nodes.size() == 5);
 }
 
 TEST_CASE("no view is made while a rollback is pending") {
   ViewsFixture f;
   f.Start();
-  f.views.RequestView(f.now);
+  f.run.views.RequestView(f.now);
   CHECK(f.view_maker.NextDeadline() == f.now);
-  f.rollback.Plan(f.now, "a test");
+  f.run.rollback.Plan(f.now, "a test");
   CHECK(f.view_maker.NextDeadline() == kNever);
   CHECK(f.view_maker.WaitingText() == "restoring the last snapshot");
 }
@@ -112,11 +107,11 @@ TEST_CASE("no view is made while a rollback is pending") {
 TEST_CASE("a shard without a server in sync makes the run begin again") {
   ViewsFixture f;
   f.Start();
-  f.membership.Forget(f.membership.members().Find(Incarnation(10))->peer.node);
-  f.membership.Forget(f.membership.members().Find(Incarnation(11))->peer.node);
-  f.views.RequestView(f.now);
+  f.run.membership.Forget(f.run.members().Find(Incarnation(10))->peer.node);
+  f.run.membership.Forget(f.run.members().Find(Incarnation(11))->peer.node);
+  f.run.views.RequestView(f.now);
   f.view_maker.Tick(f.now);
-  CHECK(f.rollback.is_pending());
+  CHECK(f.run.rollback.is_pending());
   CHECK(f.view_maker.WaitingText() == "no server");
 }
 
@@ -126,25 +121,25 @@ TEST_CASE("the first generation begins when the last of the job's nodes is ready
   ViewsFixture f;
   f.Add(10, Role::kServer);
   f.generations.OnMemberReady(f.now);
-  CHECK(f.phase.is_gathering());
+  CHECK(f.run.phase.is_gathering());
   CHECK(f.view_maker.WaitingText() == "for 1 of 2 servers, 0 of 2 workers");
   f.Start();
-  CHECK(f.phase.is_training());
-  CHECK(f.views.view().id.number == 1);
-  CHECK(f.views.view().generation == 0);
+  CHECK(f.run.phase.is_training());
+  CHECK(f.run.view().id.number == 1);
+  CHECK(f.run.view().generation == 0);
 }
 
 TEST_CASE("a rollback begins a higher generation and trains again") {
   ViewsFixture f;
   f.Start();
-  f.phase.StartCollecting(f.now);
-  f.rollback.Plan(f.now, "a test");
+  f.run.phase.StartCollecting(f.now);
+  f.run.rollback.Plan(f.now, "a test");
   f.generations.Tick(f.now);
-  CHECK(f.phase.is_training());
-  CHECK(f.views.view().generation == 1);
-  CHECK(f.views.view().restore == SnapshotRef{});
+  CHECK(f.run.phase.is_training());
+  CHECK(f.run.view().generation == 1);
+  CHECK(f.run.view().restore == SnapshotRef{});
   CHECK(f.recorder.HasEvent("rollback"));
-  CHECK_FALSE(f.rollback.is_pending());
+  CHECK_FALSE(f.run.rollback.is_pending());
 }
 
 }  // namespace

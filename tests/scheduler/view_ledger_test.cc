@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-#include "scheduler/members/lane_acks.h"
+#include "scheduler/members/member.h"
 
 namespace pando {
 namespace {

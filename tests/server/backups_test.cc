@@ -80,7 +80,7 @@ struct Primary : PartFixture {
   }
   ReportClock clock;
   ProgressReport progress{member, replicas, plan};
-  Replication replication{member, replicas, plan, kLease, progress, clock};
+  Replication replication{{member, replicas, plan}, kLease, progress, clock};
 };
 
 TEST_CASE("a version may be committed once every backup in sync has the same") {
@@ -183,9 +183,9 @@ struct Backup : PartFixture {
   }
   MemorySnapshots port;
   ReportClock clock;
-  ShardSnapshots snapshots{member, replicas, plan, port, clock};
+  ShardSnapshots snapshots{{member, replicas, plan}, port, clock};
   ProgressReport progress{member, replicas, plan};
-  Following following{member, replicas, plan, snapshots, progress, nullptr};
+  Following following{{member, replicas, plan}, snapshots, progress, nullptr};
 };
 
 TEST_CASE("a backup makes the version of its primary's root, and acknowledges repeats") {

@@ -33,7 +33,7 @@ struct Fixture : PartFixture {
   void Give(uint64_t step, std::vector<float> values) {
     norms.OnPartials(From(Server(2)), {{{ShardId(1), Step(step), std::move(values)}}});
   }
-  Norms norms{member, replicas, plan, maker, kLease};
+  Norms norms{{member, replicas, plan}, maker, kLease};
 };
 
 TEST_CASE("a shard's own values are sent, and others' are pulled until they are known (P16)") {

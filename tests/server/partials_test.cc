@@ -1,4 +1,4 @@
-#include "optim/partials.h"
+#include "optim/version_maker.h"
 
 #include <doctest/doctest.h>
 

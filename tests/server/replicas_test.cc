@@ -1,6 +1,6 @@
 #include "server/replicas.h"
 
-#include "server/early_messages.h"
+#include "server/replies.h"
 #include "tests/server/part_fixture.h"
 
 namespace pando {

@@ -16,7 +16,7 @@ struct Fixture : PartFixture {
     replies.OnPull(From(kWorker), {{{ShardId(shard), Version(version)}}});
   }
   EarlyMessages early{member};
-  Replies replies{member, replicas, early, plan};
+  Replies replies{{member, replicas, plan}, early};
 };
 
 TEST_CASE("a committed version is shown, once for equal pulls") {

@@ -1,10 +1,6 @@
 // What a lane tells the scheduler: scalars it asks for, progress, reports, and its life.
-#include "server/reports.h"
+#include "server/reporting.h"
 
-#include "server/lane_life.h"
-#include "server/lane_limits.h"
-#include "server/progress_report.h"
-#include "server/scalar_blocks.h"
 #include "tests/server/part_fixture.h"
 
 namespace pando {

@@ -28,7 +28,7 @@ struct Fixture : PartFixture {
   }
   MemorySnapshots port;
   ReportClock clock;
-  ShardSnapshots snapshots{member, replicas, plan, port, clock};
+  ShardSnapshots snapshots{{member, replicas, plan}, port, clock};
 };
 
 TEST_CASE("a due version is stored, and reported until it is acknowledged") {

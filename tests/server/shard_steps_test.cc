@@ -25,12 +25,12 @@ struct Fixture : PartFixture {
   MemorySnapshots port;
   ReportClock clock;
   EarlyMessages early{member};
-  Replies replies{member, replicas, early, plan};
+  Replies replies{{member, replicas, plan}, early};
   ScalarBlocks scalars{member, replicas, plan};
   ProgressReport progress{member, replicas, plan};
-  ShardSnapshots snapshots{member, replicas, plan, port, clock};
-  Norms norms{member, replicas, plan, maker, kLease};
-  Replication replication{member, replicas, plan, kLease, progress, clock};
+  ShardSnapshots snapshots{{member, replicas, plan}, port, clock};
+  Norms norms{{member, replicas, plan}, maker, kLease};
+  Replication replication{{member, replicas, plan}, kLease, progress, clock};
   ShardSteps steps{plan,
                    {replicas, scalars, norms, replication, snapshots, progress, replies, nullptr}};
 };

@@ -26,15 +26,15 @@ Blob Sent(const PayloadPlan& payloads, ShardId shard, std::span<const float> flo
   if (payloads.is_exact()) {
     std::ranges::copy(floats, sent->data());
   } else {
-    payloads.CodecOf(shard)->Encode(floats, std::as_writable_bytes(sent->span()));
+    payloads.codec(shard)->Encode(floats, std::as_writable_bytes(sent->span()));
   }
   return ToBlob(sent);
 }
 
 std::vector<float> Received(const PayloadPlan& payloads, ShardId shard, const Blob& payload) {
   if (payloads.is_exact()) return {payload.floats().begin(), payload.floats().end()};
-  std::vector<float> floats(payloads.CodecOf(shard)->float_count());
-  payloads.CodecOf(shard)->Decode(payload.bytes(), floats);
+  std::vector<float> floats(payloads.codec(shard)->float_count());
+  payloads.codec(shard)->Decode(payload.bytes(), floats);
   return floats;
 }
 

@@ -9,8 +9,8 @@
 
 #include "common/blob.h"
 #include "common/float_buffer.h"
-#include "optim/partials.h"
 #include "optim/schedule.h"
+#include "optim/version_maker.h"
 #include "plan/job_plan.h"
 #include "proto/messages.h"
 

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "net/shm/shared_pool.h"
-#include "net/shm/shared_reader.h"
 #include "proto/messages.h"
 
 namespace pando::sim {

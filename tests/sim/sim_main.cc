@@ -20,8 +20,8 @@
 #include <string_view>
 #include <vector>
 
-#include "common/float_env.h"
 #include "common/mutation.h"
+#include "common/system.h"
 #include "tests/sim/cluster.h"
 #include "tests/sim/mutations.h"
 #include "tests/sim/scenarios.h"

@@ -26,7 +26,7 @@ class Fixture {
     std::vector<std::byte> encoded(plan_.pushes.PayloadBytes(ShardId(0)));
     feedback_.Encode(Step(step), m, ShardId(0), gradient, encoded);
     std::vector<float> read(gradient.size());
-    plan_.pushes.CodecOf(ShardId(0))->Decode(encoded, read);
+    plan_.pushes.codec(ShardId(0))->Decode(encoded, read);
     CHECK(read.back() == 4711);
     return {read[0], read[1]};
   }

@@ -25,7 +25,7 @@ TEST_CASE("a thousand steps take no more of the GPU's memory than a hundred") {
   const auto result = TrainSerially(job, test.data, test.model,
                                     {.on_step =
                                          [&](const SerialStep& step) {
-                                           const uint64_t now = RoomOf(TestDevice()).free_bytes;
+                                           const uint64_t now = ReadRoom(TestDevice()).free_bytes;
                                            if (step.metrics.step == Step(100)) free_at_100 = now;
                                            free_at_end = now;
                                          }},

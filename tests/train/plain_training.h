@@ -5,7 +5,7 @@
 #include <functional>
 #include <vector>
 
-#include "common/float_env.h"
+#include "common/system.h"
 #include "data/batch_source.h"
 #include "data/dataset.h"
 #include "models/network.h"
@@ -22,7 +22,7 @@ inline std::vector<float> TrainPlainly(const Job& job, const DataSet& data, cons
                                        std::vector<float> parameters, Step first = Step(0),
                                        Mode mode = Mode::kTrain) {
   SetFloatEnvironment();
-  const JobPlan plan(job, FactsOf(data), model.layout());
+  const JobPlan plan(job, data.facts(), model.layout());
   const TensorLayout& layout = plan.layout;
   const Optimizer optimizer(job.optimizer, layout);
   const Schedule schedule(job.optimizer, job.schedule, plan.steps.step_count());

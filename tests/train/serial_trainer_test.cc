@@ -152,7 +152,7 @@ TEST_CASE("gradient memory stays bounded over thousands of steps (I6)") {
     REQUIRE(result.ok());
     MESSAGE(thread_count << " threads: " << result->gradient_buffers << " gradient buffers");
     CHECK(result->gradient_buffers <=
-          thread_count * (3 + 1));  // log2 N + 1 each, PROTOCOL section 12
+          thread_count * (3 + 1));  // log2 N + 1 each, docs/protocol.md, section 12
   }
 }
 

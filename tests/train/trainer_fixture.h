@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "common/float_env.h"
 #include "common/philox.h"
+#include "common/system.h"
 #include "data/batch_source.h"
 #include "data/dataset.h"
 #include "models/network.h"

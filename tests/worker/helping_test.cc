@@ -13,7 +13,7 @@ struct Waiting : PartsFixture {
   Waiting()
       : lifecycle({}, compute, member),
         questions(member, lanes, requests),
-        helping(plan, member, lifecycle, versions, steps, questions) {
+        helping(shared, lifecycle, steps, questions) {
     Start();
     lifecycle.SetMember(true);
     for (uint64_t version = 0; version < 4; ++version) {
@@ -69,7 +69,7 @@ TEST_CASE("encoded gradients with feedback are never computed for others (P34)")
   PartsFixture f(job);
   Lifecycle lifecycle({}, f.compute, f.member);
   Questions questions(f.member, f.lanes, f.requests);
-  Helping helping(f.plan, f.member, lifecycle, f.versions, f.steps, questions);
+  Helping helping(f.shared, lifecycle, f.steps, questions);
   f.Start();
   f.steps.OnStepComputed(kMs, {Step(0)});
   helping.Tick(60'000 * kMs);

@@ -1,4 +1,4 @@
-#include "worker/host_giver.h"
+#include "worker/host_sums.h"
 
 #include "tests/worker/parts_fixture.h"
 
@@ -9,7 +9,7 @@ constexpr PeerId kRelay{kWorkers[1], Incarnation(101), 0};
 
 // Gives shard 0 to another worker of its host; the gradients of step 0 were given at kMs.
 struct Giver : PartsFixture {
-  Giver() : giver(member, versions, gradients, requests) {
+  Giver() : giver(shared, requests) {
     Enter();
     giver.EnterView(Group());
     gradients.Add(ShardId(0), Gradient(0, 0));

@@ -1,4 +1,4 @@
-#include "worker/host_relay.h"
+#include "worker/host_sums.h"
 
 #include "tests/worker/parts_fixture.h"
 
@@ -12,7 +12,7 @@ constexpr TreeNode kOfOther{7};
 constexpr ShardId kShard{0};
 
 struct Relay : PartsFixture {
-  Relay() : PartsFixture(HostJob()), relay(plan, {}, member, versions, gradients) {
+  Relay() : PartsFixture(HostJob()), relay(shared, {}) {
     Enter();
     relay.EnterView(
         {.relay = kSelf, .workers = {kWorkers[0], kWorkers[1], kWorkers[2]}, .sums = {true, true}});

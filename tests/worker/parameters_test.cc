@@ -53,21 +53,21 @@ TEST_CASE("with layer residency compute gets what it wants, and nothing else") {
   f.parameters.OnParams(f.Params(0, 0));
   CHECK(f.compute.parameters.empty());
   f.parameters.OnParametersWanted({ParameterUse::kTraining, Version(0), {ShardId(0)}});
-  CHECK(f.parameters.TakeDue(kMs).size() == 1);
-  CHECK(f.parameters.TakeDue(2 * kMs).empty());
+  CHECK(f.parameters.wanted().TakeDue(kMs).size() == 1);
+  CHECK(f.parameters.wanted().TakeDue(2 * kMs).empty());
   f.parameters.OnParams(f.Params(0, 0));
   CHECK(f.compute.parameters == Versions{Version(0)});
-  CHECK(f.parameters.wanted_count() == 0);
+  CHECK(f.parameters.wanted().size() == 0);
 }
 
 TEST_CASE("a wanted version that is not known to be committed comes by a push") {
   PartsFixture f(LayeredJob());
   f.Start();
   f.parameters.OnParametersWanted({ParameterUse::kTraining, Version(1), {ShardId(0)}});
-  CHECK(f.parameters.TakeDue(kMs).empty());
-  CHECK(f.parameters.NextDeadline() == kNever);
+  CHECK(f.parameters.wanted().TakeDue(kMs).empty());
+  CHECK(f.parameters.wanted().NextDeadline() == kNever);
   f.Commit(1);
-  CHECK(f.parameters.TakeDue(kMs).size() == 1);
+  CHECK(f.parameters.wanted().TakeDue(kMs).size() == 1);
 }
 
 TEST_CASE("a version that is gone is wanted no more, and compute learns it") {
@@ -75,7 +75,7 @@ TEST_CASE("a version that is gone is wanted no more, and compute learns it") {
   f.parameters.OnParametersWanted({ParameterUse::kTraining, Version(3), {ShardId(0)}});
   f.parameters.OnParametersWanted({ParameterUse::kEvaluation, Version(3), {ShardId(0)}});
   f.parameters.OnGone(ParameterUse::kTraining, Version(3));
-  CHECK(f.parameters.wanted_count() == 1);
+  CHECK(f.parameters.wanted().size() == 1);
   CHECK(f.compute.gone == Versions{Version(3)});
   f.parameters.OnGone(ParameterUse::kEvaluation, Version(3));
   CHECK(f.compute.evaluation_gone == Versions{Version(3)});

@@ -14,12 +14,7 @@
 #include "proto/view_member.h"
 #include "tests/train/micro_batches.h"
 #include "tests/worker/compute_log.h"
-#include "worker/committed_versions.h"
 #include "worker/lane_requests.h"
-#include "worker/lanes.h"
-#include "worker/parameters.h"
-#include "worker/steps.h"
-#include "worker/unreplied_gradients.h"
 
 namespace pando {
 
@@ -27,7 +22,7 @@ inline constexpr Micros kMs = std::chrono::milliseconds(1);
 inline constexpr PeerId kSelf{kWorkers[0], Incarnation(100), 0};
 inline constexpr TreeNode kOurs{2};  // micro-batches 0-3 of 8
 
-class PartsFixture : private Outbox, private CommitListener, private WorkListener {
+class PartsFixture : private Outbox, private SessionListener {
  public:
   static Job SmallJob() {
     Job job;
@@ -42,10 +37,10 @@ class PartsFixture : private Outbox, private CommitListener, private WorkListene
         member({kSelf, kScheduler, JobId(7)}, *this),
         versions(plan.shards.shard_count(), *this),
         gradients(plan.steps, plan.shards.shard_count()),
-        steps(plan, member, versions, compute, *this),
-        parameters(plan, versions, steps, gradients, compute),
+        steps(shared, *this),
+        parameters(shared, steps),
         lanes(2 * std::chrono::milliseconds(plan.job.lease_ms), member),
-        requests(plan, versions, gradients, parameters, lanes) {
+        requests(shared, parameters, lanes) {
     REQUIRE(plan.shards.shard_count() == 2);
   }
 
@@ -118,6 +113,7 @@ class PartsFixture : private Outbox, private CommitListener, private WorkListene
   ViewMember member;
   CommittedVersions versions;
   UnrepliedGradients gradients;
+  const SessionPart shared{plan, member, versions, gradients, compute};
   Steps steps;
   Parameters parameters;
   Lanes lanes;

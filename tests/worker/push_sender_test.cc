@@ -8,13 +8,11 @@ namespace {
 // Steps 0 and 1 are in the works.
 struct Sender : PartsFixture {
   explicit Sender(size_t window_bytes = PushWindow::kBytesMax)
-      : giver(member, versions, gradients, requests),
-        relay(plan, {}, member, versions, gradients),
-        sender({.plan = plan,
-                .versions = versions,
-                .steps = steps,
+      : giver(shared, requests),
+        relay(shared, {}),
+        sender(shared,
+               {.steps = steps,
                 .clock = clock,
-                .gradients = gradients,
                 .giver = giver,
                 .relay = relay,
                 .requests = requests,

@@ -18,7 +18,7 @@ using Shards = std::vector<uint32_t>;
 // the version.
 void LookFromLast(PushWindow& window, const PeerId& lane, uint32_t first, uint32_t last,
                   Shards* admitted) {
-  window.FromLast();
+  window.From(PushWindow::kLast);
   for (uint32_t shard = last + 1; shard-- > first;) {
     if (window.Admits(lane)) admitted->push_back(shard);
     window.Pass(lane, ShardId(shard), kShardBytes, true);
@@ -26,7 +26,7 @@ void LookFromLast(PushWindow& window, const PeerId& lane, uint32_t first, uint32
 }
 
 void LookFromFirst(PushWindow& window, uint32_t first, uint32_t last, Shards* admitted) {
-  window.FromFirst();
+  window.From(PushWindow::kFirst);
   for (uint32_t shard = first; shard <= last; ++shard) {
     if (window.Admits(kLane)) admitted->push_back(shard);
     window.Pass(kLane, ShardId(shard), kShardBytes, true);
@@ -98,7 +98,7 @@ TEST_CASE("what another step's window has waited does not count") {
 TEST_CASE("a lane that waits for this worker is sent all that there is") {
   PushWindow window(kShardBytes);
   window.Begin(Micros(0), Version(1), PushWindow::kPatienceMax);
-  window.FromLast();
+  window.From(PushWindow::kLast);
   window.Pass(kLane, ShardId(3), kShardBytes, false);
   CHECK(window.Admits(kLane));
   window.Pass(kLane, ShardId(2), kShardBytes, true);
@@ -141,7 +141,7 @@ TEST_CASE("a window has room for an eighth of the lane's gradients, within bound
     PushWindow window(PushWindow::kBytesMax);
     window.Add(kLane, all * kMiB);
     window.Begin(Micros(0), Version(1), PushWindow::kPatienceMax);
-    window.FromLast();
+    window.From(PushWindow::kLast);
     window.Pass(kLane, ShardId(9), room * kMiB - 1, true);
     CHECK(window.Admits(kLane));
     window.Pass(kLane, ShardId(8), 1, true);

@@ -62,7 +62,7 @@ TEST_CASE("nothing is pulled before it is wanted, and then that alone") {
   CHECK(f.TakePulls() == Pulls{{kLaneB, 1, 0}});
   f.GiveParams(1, 0);
   CHECK(f.compute.parameters == std::vector<Version>{Version(0)});
-  CHECK(f.session.parameters().wanted_count() == 0);
+  CHECK(f.session.parameters().wanted().size() == 0);
   f.Wait(3000 * kMs);
   CHECK(f.TakePulls().empty());
 }
@@ -175,7 +175,7 @@ TEST_CASE("a version that is behind is wanted no more, and its work is abandoned
   f.DropSent();
   f.AnswerBehind(0, 0, 2);
   CHECK(f.compute.gone == std::vector<Version>{Version(0)});
-  CHECK(f.session.parameters().wanted_count() == 0);
+  CHECK(f.session.parameters().wanted().size() == 0);
   CHECK(f.Take<Question>().size() == 2);
   CHECK(f.compute.abandoned == std::vector<Step>{Step(0)});
   f.AnswerAll(2);
@@ -184,7 +184,7 @@ TEST_CASE("a version that is behind is wanted no more, and its work is abandoned
   f.Want(0, 1);
   CHECK(f.TakePulls() == Pulls{{kLaneB, 1, 0}});
   f.AnswerBehind(1, 0, 2);
-  CHECK(f.session.parameters().wanted_count() == 0);
+  CHECK(f.session.parameters().wanted().size() == 0);
   CHECK(f.Take<Question>().empty());
 }
 
@@ -194,7 +194,7 @@ TEST_CASE("a step is over when its version is gone, also where the last evaluati
   f.Want(0, 0, kTraining);
   f.AnswerBehind(0, 0, 2);
   CHECK(f.session.known_everywhere() == Version(1));
-  CHECK(f.session.parameters().wanted_count() == 0);
+  CHECK(f.session.parameters().wanted().size() == 0);
 }
 
 TEST_CASE("another version to evaluate calls the former one off") {
@@ -203,7 +203,7 @@ TEST_CASE("another version to evaluate calls the former one off") {
   f.Want(0, 0, kEvaluation);
   f.Receive(kScheduler, Evaluate{.version = Version(1), .slice = 3});
   CHECK(f.compute.evaluation_gone == std::vector<Version>{Version(0)});
-  CHECK(f.session.parameters().wanted_count() == 0);
+  CHECK(f.session.parameters().wanted().size() == 0);
 }
 
 TEST_CASE("a new generation wants nothing (P21)") {
@@ -214,7 +214,7 @@ TEST_CASE("a new generation wants nothing (P21)") {
   view.generation = 1;
   f.DropSent();
   f.Enter(view);
-  CHECK(f.session.parameters().wanted_count() == 0);
+  CHECK(f.session.parameters().wanted().size() == 0);
   f.AnswerAll(0);
   f.Wait(3000 * kMs);
   CHECK(f.TakePulls().empty());
@@ -247,7 +247,7 @@ TEST_CASE(
   f.DropSent();
   f.AnswerBehind(0, 0, 2);
   CHECK(f.compute.evaluation_gone == std::vector<Version>{Version(0)});
-  CHECK(f.session.parameters().wanted_count() == 0);
+  CHECK(f.session.parameters().wanted().size() == 0);
   CHECK(f.Take<Question>().empty());
   CHECK(f.session.CurrentActivity(f.now).activity != Activity::kEvaluating);
   f.Receive(kScheduler, request);

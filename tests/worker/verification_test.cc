@@ -8,11 +8,7 @@ namespace {
 using Calls = std::vector<ComputeLog::Call>;
 
 struct Verifier : PartsFixture {
-  Verifier()
-      : PartsFixture(VerifiedJob()),
-        verification(plan, member, versions, steps, parameters, compute) {
-    Start();
-  }
+  Verifier() : PartsFixture(VerifiedJob()), verification(shared, steps, parameters) { Start(); }
   static Job VerifiedJob() {
     Job job = SmallJob();
     job.verify_every = 1;

@@ -29,11 +29,7 @@ constexpr size_t kScoreFloats = sizeof(CrossEntropyScore) / sizeof(float);
 class GpuLauncher : public PassLauncher {
  public:
   GpuLauncher(const LauncherParts& parts, NextBatch next_batch)
-      : network_(parts.network),
-        timeline_(parts.timeline),
-        shards_(parts.plan.shards),
-        host_gradients_(parts.host_gradients),
-        results_(parts.results),
+      : parts_(parts),
         next_batch_(std::move(next_batch)),
         batches_(parts.device),
         uploads_(parts.device),
@@ -44,27 +40,27 @@ class GpuLauncher : public PassLauncher {
   Status Forward(const std::shared_ptr<const Batch>& batch, MicroBatchName name,
                  PassParameters& parameters) override {
     Begin(batch, name, parameters);
-    for (uint32_t layer = 0; layer < network_.layer_count(); ++layer) {
+    for (uint32_t layer = 0; layer < parts_.network.layer_count(); ++layer) {
       if (Status s = BringParameters(layer, parameters); !s.ok()) return s;
-      network_.Forward(layer, parameters_.values());
-      timeline_.DidForward(layer);
+      parts_.network.Forward(layer, parameters_.values());
+      parts_.timeline.DidForward(layer);
     }
     return {};
   }
 
   Status Score(float* metrics) override {
     SendScore();
-    network_.WriteScore(metrics);
+    parts_.network.WriteScore(metrics);
     return {};
   }
 
   Status Backward(const BackwardPart& part, PassParameters& parameters, float* gradients) override {
     if (Status s = Poll(); !s.ok()) return s;
     for (uint32_t layer = part.last + 1; layer-- > part.first;) {
-      const size_t turn = BackwardTurn(network_, layer);
+      const size_t turn = BackwardTurn(parts_.network, layer);
       if (Status s = BringParameters(turn, parameters); !s.ok()) return s;
-      network_.Backward(layer, parameters_.values(), gradients);
-      timeline_.DidBackward(layer);
+      parts_.network.Backward(layer, parameters_.values(), gradients);
+      parts_.timeline.DidBackward(layer);
     }
     return {};
   }
@@ -89,8 +85,7 @@ class GpuLauncher : public PassLauncher {
   Status Poll();
   const float* parameter_values() const { return parameters_.values(); }
 
-  Network& network_;
-  StepTimeline& timeline_;
+  const LauncherParts parts_;
 
  private:
   struct Sum {
@@ -107,9 +102,6 @@ class GpuLauncher : public PassLauncher {
   Status Report();
   Status ReportScore();
 
-  const ShardPlan& shards_;
-  BufferPool& host_gradients_;
-  PassResults& results_;
   const NextBatch next_batch_;
   BatchUpload batches_;
   CopyQueue uploads_;
@@ -123,8 +115,8 @@ class GpuLauncher : public PassLauncher {
 
 void GpuLauncher::Begin(const std::shared_ptr<const Batch>& batch, MicroBatchName name,
                         const PassParameters& parameters) {
-  batches_.SetIn(network_, batch, name);
-  timeline_.Did(StepTimeline::What::kPrepare);
+  batches_.SetIn(parts_.network, batch, name);
+  parts_.timeline.Did(StepTimeline::What::kPrepare);
   parameters_.Follow(parameters.serial(), parameters.values());
 }
 
@@ -138,17 +130,17 @@ Status GpuLauncher::BringParameters(size_t turn, PassParameters& parameters) {
 
 void GpuLauncher::SendScore() {
   downloads_.AwaitLaunched();
-  downloads_.ToHost(network_.device_score(), std::as_writable_bytes(score_.span()));
+  downloads_.ToHost(parts_.network.device_score(), std::as_writable_bytes(score_.span()));
   sent_.push_back({downloads_.Mark(), {}});
 }
 
 // The GPU's vectors stay taken until they have been read.
 void GpuLauncher::SendSums() {
   if (queued_.empty()) return;
-  if (host_ == nullptr) host_ = host_gradients_.Take();
+  if (host_ == nullptr) host_ = parts_.host_gradients.Take();
   downloads_.AwaitLaunched();
   for (const Sum& sum : queued_) {
-    const ShardRange& range = shards_.range(sum.shard);
+    const ShardRange& range = parts_.plan.shards.range(sum.shard);
     downloads_.ToHost(sum.floats.floats().data(),
                       std::as_writable_bytes(host_->span().subspan(range.first, range.size())));
   }
@@ -168,17 +160,17 @@ Status GpuLauncher::Report() {
   sent_.pop_front();
   if (arrival.sums.empty()) return ReportScore();
   for (const Sum& sum : arrival.sums) {
-    const ShardRange& range = shards_.range(sum.shard);
-    results_.OnGradient(sum.node, sum.shard, ToBlob(host_, range.first, range.size()));
+    const ShardRange& range = parts_.plan.shards.range(sum.shard);
+    parts_.results.OnGradient(sum.node, sum.shard, ToBlob(host_, range.first, range.size()));
   }
   return {};
 }
 
 Status GpuLauncher::ReportScore() {
   const auto& score = *reinterpret_cast<const CrossEntropyScore*>(score_.data());
-  return results_.OnScore({.loss_sum = score.loss_sum,
-                           .correct_count = score.correct_count,
-                           .top5_count = score.top5_count});
+  return parts_.results.OnScore({.loss_sum = score.loss_sum,
+                                 .correct_count = score.correct_count,
+                                 .top5_count = score.top5_count});
 }
 
 // The next pass's samples are brought in behind this pass's launches, while we wait for its
@@ -203,7 +195,7 @@ Status GpuLauncher::AwaitAll(const PassParameters& parameters) {
     downloads_.Await(sent_.front().ticket);
     status = Report();
   }
-  timeline_.Did(StepTimeline::What::kAwaitDevice);
+  parts_.timeline.Did(StepTimeline::What::kAwaitDevice);
   return status;
 }
 
@@ -233,7 +225,6 @@ class PassRecordings {
   std::set<uint32_t> known_counts_;  // sample counts of which a whole pass was launched
   std::map<Name, Parts> passes_;
   Parts* pass_ = nullptr;  // the current one; null: launched directly
-  bool is_recording_ = false;
   uint32_t sample_count_ = 0;
   size_t next_part_ = 0;
 };
@@ -243,12 +234,11 @@ void PassRecordings::Begin(uint32_t sample_count, const float* gradients) {
   pass_ = nullptr;
   sample_count_ = sample_count;
   if (!known_counts_.contains(sample_count)) return;
-  const auto found = passes_.find({sample_count, gradients});
-  if (found == passes_.end() && passes_.size() == kPassesMax) return;
-  pass_ = found == passes_.end() ? &passes_[{sample_count, gradients}] : &found->second;
+  const Name name{sample_count, gradients};
+  if (!passes_.contains(name) && passes_.size() == kPassesMax) return;
+  pass_ = &passes_[name];
   // A pass that failed while it was recorded is recorded again.
-  is_recording_ = pass_->size() < part_count_;
-  if (is_recording_) pass_->clear();
+  if (pass_->size() < part_count_) pass_->clear();
 }
 
 void PassRecordings::Launch(const std::function<void()>& launches) {
@@ -259,7 +249,7 @@ void PassRecordings::Launch(const std::function<void()>& launches) {
     if (next_part_ == part_count_) known_counts_.insert(sample_count_);
     return;
   }
-  if (is_recording_) pass_->emplace_back(device_, launches);
+  if (part == pass_->size()) pass_->emplace_back(device_, launches);
   (*pass_)[part].Launch();
 }
 
@@ -275,7 +265,7 @@ class RecordedLauncher : public GpuLauncher {
                  PassParameters& parameters) override {
     Begin(batch, name, parameters);
     sample_count_ = batch->sample_count();
-    for (uint32_t layer = 0; layer < network_.layer_count(); ++layer) {
+    for (uint32_t layer = 0; layer < parts_.network.layer_count(); ++layer) {
       if (Status s = BringParameters(layer, parameters); !s.ok()) return s;
     }
     return {};
@@ -284,11 +274,11 @@ class RecordedLauncher : public GpuLauncher {
   Status Score(float* metrics) override {
     recordings_.Begin(sample_count_, metrics);
     recordings_.Launch([&] {
-      for (uint32_t layer = 0; layer < network_.layer_count(); ++layer)
-        network_.Forward(layer, parameter_values());
-      network_.WriteScore(metrics);
+      for (uint32_t layer = 0; layer < parts_.network.layer_count(); ++layer)
+        parts_.network.Forward(layer, parameter_values());
+      parts_.network.WriteScore(metrics);
     });
-    timeline_.Did(StepTimeline::What::kForward);
+    parts_.timeline.Did(StepTimeline::What::kForward);
     SendScore();
     return {};
   }
@@ -298,9 +288,9 @@ class RecordedLauncher : public GpuLauncher {
     if (Status s = parameters.CheckWanted(); !s.ok()) return s;
     recordings_.Launch([&] {
       for (uint32_t layer = part.last + 1; layer-- > part.first;)
-        network_.Backward(layer, parameter_values(), gradients);
+        parts_.network.Backward(layer, parameter_values(), gradients);
     });
-    timeline_.Did(StepTimeline::What::kBackward);
+    parts_.timeline.Did(StepTimeline::What::kBackward);
     return {};
   }
 

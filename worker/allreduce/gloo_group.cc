@@ -1,5 +1,3 @@
-#include "worker/allreduce/gloo_group.h"
-
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <gloo/allreduce.h>
@@ -25,11 +23,13 @@
 
 #include "common/atomic_file.h"
 #include "common/check.h"
+#include "worker/allreduce/allreduce_group.h"
 
 namespace pando {
 namespace {
 
 using gloo::transport::tcp::Address;
+using Peers = std::map<int, std::string>;  // where they listen, by rank
 
 // gloo has no wait without a timeout. A rank that evaluates, or computes a large batch, may take
 // its time. If a rank is gone, the scheduler, whose leases are short, stops those that wait for it.
@@ -86,8 +86,7 @@ class Mesh : public gloo::rendezvous::Context {
 // The sockets of the mesh: accepted where this rank listens, or dialed to where a peer does. gloo
 // wakes a thread that waits for a peer when the peer hangs up, and not when we close our end from
 // another thread. With copies of the sockets we can shut them down ourselves.
-std::vector<UniqueFd> FindSockets(const std::string& ours,
-                                  const std::map<int, std::string>& peers) {
+std::vector<UniqueFd> FindSockets(const std::string& ours, const Peers& peers) {
   std::vector<UniqueFd> sockets;
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", ignored)) {
@@ -125,14 +124,21 @@ void BlockBrokenPipes() {
   PANDO_CHECK(pthread_sigmask(SIG_BLOCK, &signals, nullptr) == 0);
 }
 
-// What gloo throws becomes a status here; nothing of it leaves this file.
+// What gloo throws becomes a status here; nothing of it leaves this file. gloo names a peer by an
+// address. Where that is the one that it listens at we know its rank; a peer that dialed us has
+// another one.
 template <class Call>
-Status Caught(const char* what, Call call) {
+Status Caught(const char* what, const Peers& peers, Call call) {
   try {
     call();
     return Status();
   } catch (const std::exception& error) {
-    return Unavailable(fmt::format("allreduce: {}: {}", what, Describe(error)));
+    const std::string text = fmt::format("allreduce: {}: {}", what, Describe(error));
+    for (const auto& [rank, peer] : peers) {
+      if (text.find(peer) != std::string::npos)
+        return Unavailable(fmt::format("{} (worker {})", text, rank));
+    }
+    return Unavailable(text);
   }
 }
 
@@ -154,13 +160,13 @@ class GlooGroup : public AllreduceGroup {
 
   Status Sum(std::span<float> values) override {
     if (context_->size == 1 || values.empty()) return Status();
-    return Named("summing gradients failed",
-                 [&] { is_ring_ ? SumByRing(values) : SumByHalves(values); });
+    return Caught("summing gradients failed", peers_,
+                  [&] { is_ring_ ? SumByRing(values) : SumByHalves(values); });
   }
 
   Status Broadcast(std::span<std::byte> bytes) override {
     if (context_->size == 1 || bytes.empty()) return Status();
-    return Named("rank 0's word did not come", [&] {
+    return Caught("rank 0's word did not come", peers_, [&] {
       gloo::BroadcastOptions options(context_);
       options.setOutput(reinterpret_cast<uint8_t*>(bytes.data()), bytes.size());
       options.setRoot(0);
@@ -177,18 +183,6 @@ class GlooGroup : public AllreduceGroup {
 
  private:
   using Halving = gloo::AllreduceHalvingDoubling<float>;
-
-  // gloo names a peer by an address. Where that is the one that it listens at we know better; a
-  // peer that dialed us goes by another one.
-  template <class Call>
-  Status Named(const char* what, Call call) {
-    const Status status = Caught(what, std::move(call));
-    for (const auto& [rank, peer] : peers_) {
-      if (status.ok() || status.message().find(peer) == std::string::npos) continue;
-      return Unavailable(fmt::format("{} (worker {})", status.message(), rank));
-    }
-    return status;
-  }
 
   void SumByRing(std::span<float> values) {
     gloo::AllreduceOptions options(context_);
@@ -215,8 +209,8 @@ class GlooGroup : public AllreduceGroup {
   std::mutex closing_;  // guards is_closed_
   bool is_closed_ = false;
   const std::shared_ptr<Mesh> context_;
-  std::map<int, std::string> peers_;  // where they listen, by rank
-  std::vector<UniqueFd> sockets_;     // copies of the descriptors, to hang up
+  Peers peers_;
+  std::vector<UniqueFd> sockets_;  // copies of the descriptors, to hang up
   uint32_t tag_ = 0;
   std::map<std::pair<float*, size_t>, std::unique_ptr<Halving>> halvings_;
 };
@@ -232,7 +226,7 @@ Result<std::unique_ptr<AllreduceGroup>> ConnectGlooGroup(const GlooOptions& opti
   if (error) return Unavailable(fmt::format("cannot make {}: {}", options.folder, error.message()));
   BlockBrokenPipes();
   std::unique_ptr<AllreduceGroup> group;
-  const Status connected = Caught("the workers could not connect", [&] {
+  const Status connected = Caught("the workers could not connect", {}, [&] {
     auto device = gloo::transport::tcp::CreateDevice(options.address.c_str());
     auto mesh =
         std::make_shared<Mesh>(static_cast<int>(options.rank), static_cast<int>(options.size));

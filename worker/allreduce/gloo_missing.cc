@@ -1,5 +1,5 @@
 // Stands in for gloo_group.cc where the library is not installed.
-#include "worker/allreduce/gloo_group.h"
+#include "worker/allreduce/allreduce_group.h"
 
 namespace pando {
 

@@ -1,9 +1,6 @@
-#include "worker/allreduce/gpu_group.h"
-
-#include <span>
 #include <utility>
 
-#include "kernels/gpu_sum.h"
+#include "worker/allreduce/allreduce_group.h"
 
 namespace pando {
 namespace {
@@ -39,32 +36,28 @@ class GpuGroup : public AllreduceGroup {
 
 }  // namespace
 
-Result<JoinedGpus> JoinGpus(const GpuGroupOptions& options, std::unique_ptr<AllreduceGroup> below,
+Result<JoinedGpus> JoinGpus(GpuSum::Member member, std::unique_ptr<AllreduceGroup> below,
                             const std::atomic<bool>& is_cancelled) {
   auto group = std::make_unique<GpuGroup>(std::move(below));
   std::string refusal;
   const auto all_say = [&](const Status& ours) {
     refusal = ours.ok() ? "another worker cannot" : ours.message();
-    return group->AllSay(ours.ok(), options.size, is_cancelled);
+    return group->AllSay(ours.ok(), member.size, is_cancelled);
   };
-  const bool has_gpu = options.device.kind == DeviceKind::kCuda;
+  const bool has_gpu = member.device.kind == DeviceKind::kCuda;
   const Result<bool> can = all_say(has_gpu ? GpuSum::Check() : NotFound("a CPU computes"));
   if (!can.ok()) return can.status();
   if (!*can) return JoinedGpus{std::move(group), refusal};
 
   Result<GpuSum::GroupName> name = GpuSum::GroupName{};
-  if (options.rank == 0) name = GpuSum::NewName();
+  if (member.rank == 0) name = GpuSum::NewName();
   const Result<bool> is_named = all_say(name.status());
   if (!is_named.ok()) return is_named.status();
   if (!*is_named) return JoinedGpus{std::move(group), refusal};
   if (Status s = group->Broadcast(std::as_writable_bytes(std::span(*name))); !s.ok()) return s;
 
-  Result<std::unique_ptr<GpuSum>> gpus = GpuSum::Join({.device = options.device,
-                                                       .group = *name,
-                                                       .rank = options.rank,
-                                                       .size = options.size,
-                                                       .timeout = options.connect_timeout},
-                                                      is_cancelled);
+  member.group = *name;
+  Result<std::unique_ptr<GpuSum>> gpus = GpuSum::Join(member, is_cancelled);
   const Result<bool> has_joined = all_say(gpus.status());
   if (!has_joined.ok()) return has_joined.status();
   if (!*has_joined) return JoinedGpus{std::move(group), refusal};

@@ -1,10 +1,12 @@
 #include "worker/allreduce/gradient_exchange.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
 #include "common/check.h"
-#include "common/float_env.h"
+#include "common/system.h"
 
 namespace pando {
 
@@ -14,8 +16,10 @@ GradientExchange::GradientExchange(const JobPlan& plan, uint32_t rank, ExchangeP
       rank_(rank),
       port_(port),
       buckets_(PlanBuckets(plan.shards)),
-      timeline_(timeline, buckets_),
+      track_(timeline, "exchange"),
+      names_{.sums = std::vector<TimelineNameId>(buckets_.size())},
       bucket_of_(plan.shards.shard_count()) {
+  if (timeline != nullptr) NameSpans(*timeline);
   for (size_t b = 0; b < buckets_.size(); ++b) {
     for (uint32_t s = buckets_[b].shards.first; s < buckets_[b].shards.last; ++s) bucket_of_[s] = b;
   }
@@ -29,6 +33,16 @@ GradientExchange::GradientExchange(const JobPlan& plan, uint32_t rank, ExchangeP
 
 GradientExchange::~GradientExchange() { Stop(); }
 
+void GradientExchange::NameSpans(Timeline& timeline) {
+  names_.await_version = timeline.Name({"wait for the version", "wait", ""});
+  names_.compare = timeline.Name({"compare weights", "allreduce", ""});
+  names_.await_gradients = timeline.Name({"wait for gradients", "wait", "bucket"});
+  names_.hand_over = timeline.Name({"hand sums over", "push", "bucket"});
+  for (size_t b = 0; b < buckets_.size(); ++b)
+    names_.sums[b] =
+        timeline.Name({fmt::format("allreduce of bucket {}", b), "allreduce", "bytes"});
+}
+
 void GradientExchange::Begin(Step first, std::function<size_t(Step)> node_count) {
   PANDO_CHECK(!thread_.joinable());
   first_ = first;
@@ -36,11 +50,6 @@ void GradientExchange::Begin(Step first, std::function<size_t(Step)> node_count)
   has_ended_ = false;
   whole_ = VersionReadBy(first);
   thread_ = std::thread([this] { Run(); });
-}
-
-void GradientExchange::Stop() {
-  RequestStop();
-  if (thread_.joinable()) thread_.join();
 }
 
 bool GradientExchange::StopWithin(std::chrono::milliseconds patience) {
@@ -51,13 +60,6 @@ bool GradientExchange::StopWithin(std::chrono::milliseconds patience) {
   }
   Stop();
   return true;
-}
-
-void GradientExchange::RequestStop() {
-  const std::lock_guard lock(mutex_);
-  is_stopping_ = true;
-  if (group_ != nullptr) group_->Close();
-  changed_.notify_all();
 }
 
 // ---- what the computing threads bring -----------------------------------------------------------
@@ -100,31 +102,15 @@ void GradientExchange::Add(Step step, TreeNode node, ShardId shard, const Blob& 
   if (--StateFor(step).missing_counts[bucket_of_[shard.value()]] == 0) changed_.notify_all();
 }
 
-void GradientExchange::SetWhole(Version version) {
-  const std::lock_guard lock(mutex_);
-  whole_ = version;
-  changed_.notify_all();
-}
-
-void GradientExchange::SetHash(Version version, uint64_t hash) {
-  const std::lock_guard lock(mutex_);
-  hashes_[version] = hash;
-  changed_.notify_all();
-}
-
-bool GradientExchange::IsCompared(Version version) const {
-  return plan_.IsEvaluationDue(version) && version > VersionReadBy(first_);
-}
-
 // ---- the exchange's thread ----------------------------------------------------------------------
 
 void GradientExchange::Run() {
   SetFloatEnvironment();
   Status status = Work();
-  const std::lock_guard lock(mutex_);
-  if (!status.ok() && !is_stopping_) port_.OnFailed(std::move(status));
-  has_ended_ = true;
-  changed_.notify_all();
+  Change([&] {
+    if (!status.ok() && !is_stopping_) port_.OnFailed(std::move(status));
+    has_ended_ = true;
+  });
 }
 
 Status GradientExchange::Work() {
@@ -138,7 +124,7 @@ Status GradientExchange::Work() {
   }
   if (Status s = port_.Prepare(group); !s.ok()) return s;
   for (Step step = first_; step.value() < plan_.steps.step_count(); step = NextStep(step)) {
-    timeline_.Begin(step);
+    track_.Begin(step);
     if (Status s = Compare(group, VersionReadBy(step)); !s.ok()) return s;
     if (Status s = SumStep(group, step); !s.ok()) return s;
   }
@@ -148,57 +134,59 @@ Status GradientExchange::Work() {
 Status GradientExchange::Compare(AllreduceGroup& group, Version version) {
   if (!IsCompared(version)) return Status();
   uint64_t ours = 0;
-  {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return is_stopping_ || hashes_.contains(version); });
-    if (is_stopping_) return Interrupted("stopped");
-    ours = hashes_.extract(version).mapped();
-  }
-  timeline_.DidAwaitVersion();
+  const auto take_ours = [&] {
+    const auto hash = hashes_.extract(version);
+    if (!hash.empty()) ours = hash.mapped();
+    return !hash.empty();
+  };
+  if (!Await(take_ours)) return Interrupted("stopped");
+  track_.Did(names_.await_version, 0);
   uint64_t theirs = ours;
   if (Status s = group.Broadcast(std::as_writable_bytes(std::span(&theirs, 1))); !s.ok()) return s;
   if (theirs != ours) {
-    return Internal("allreduce: rank " + std::to_string(rank_) +
-                    " and rank 0 hold different weights of "
-                    "version " +
-                    std::to_string(version.value()) +
-                    ": one of these machines computes wrongly, or they run different builds");
+    return Internal(fmt::format(
+        "allreduce: rank {} and rank 0 hold different weights of version {}: one of these machines "
+        "computes wrongly, or they run different builds",
+        rank_, version.value()));
   }
   port_.OnAgreed(version);
-  timeline_.DidCompare();
+  track_.Did(names_.compare, 0);
   return Status();
 }
 
 Status GradientExchange::SumStep(AllreduceGroup& group, Step step) {
-  if (!AwaitFlat(step)) return Interrupted("stopped");
-  timeline_.DidAwaitVersion();
+  // Until the sums of two steps ago are not used any more. A rank that computes has waited for that
+  // by its forward; a rank without a share of the step has not.
+  if (!Await([&] { return whole_.value() + 1 >= step.value(); })) return Interrupted("stopped");
+  track_.Did(names_.await_version, 0);
   for (size_t b = 0; b < buckets_.size(); ++b) {
-    if (!AwaitBucket(step, b)) return Interrupted("stopped");
-    timeline_.DidAwaitGradients(b);
+    const auto is_full = [&] { return StateFor(step).missing_counts[b] == 0; };
+    if (!Await(is_full)) return Interrupted("stopped");
+    track_.Did(names_.await_gradients, static_cast<uint32_t>(b));
     const ShardRange& floats = buckets_[b].floats;
     Status s = group.Sum(std::span(FlatFor(step) + floats.first, floats.size()));
     if (!s.ok()) return s;
-    timeline_.DidSum(b);
+    const size_t bytes = floats.size() * sizeof(float);
+    track_.Did(names_.sums[b], static_cast<uint32_t>(std::min<size_t>(bytes, UINT32_MAX)));
     port_.OnSums({step, buckets_[b].shards, flats_[step.value() % flats_.size()]});
-    timeline_.DidHandOver(b);
+    track_.Did(names_.hand_over, static_cast<uint32_t>(b));
   }
   return Status();
 }
 
-// Until the sums of two steps ago are not used any more. A rank that computes has waited for that
-// by its forward; a rank without a share of the step has not. False when stopping.
-bool GradientExchange::AwaitFlat(Step step) {
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return is_stopping_ || whole_.value() + 1 >= step.value(); });
-  return !is_stopping_;
-}
+// ---- buckets -----------------------------------------------------------------------------------
 
-// False when stopping.
-bool GradientExchange::AwaitBucket(Step step, size_t bucket) {
-  std::unique_lock lock(mutex_);
-  StepState& state = StateFor(step);
-  changed_.wait(lock, [&] { return is_stopping_ || state.missing_counts[bucket] == 0; });
-  return !is_stopping_;
+std::vector<Bucket> PlanBuckets(const ShardPlan& shards) {
+  std::vector<Bucket> buckets;
+  uint32_t last = shards.shard_count();
+  for (uint32_t s = shards.shard_count(); s-- > 0;) {
+    const ShardRange floats{shards.range(ShardId(s)).first, shards.range(ShardId(last - 1)).last};
+    const size_t wanted = buckets.empty() ? kFirstBucketBytes : kBucketBytes;
+    if (floats.size() * sizeof(float) < wanted && s > 0) continue;
+    buckets.push_back({{s, last}, floats});
+    last = s;
+  }
+  return buckets;
 }
 
 }  // namespace pando

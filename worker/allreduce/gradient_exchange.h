@@ -24,13 +24,27 @@
 
 #include "common/blob.h"
 #include "common/float_buffer.h"
+#include "common/timeline.h"
 #include "kernels/device.h"
 #include "plan/job_plan.h"
 #include "worker/allreduce/allreduce_group.h"
-#include "worker/allreduce/bucket_plan.h"
-#include "worker/allreduce/exchange_timeline.h"
 
 namespace pando {
+
+// DDP's sizes (torch/nn/parallel/distributed.py): the first bucket is small, so that the exchange
+// begins early.
+inline constexpr size_t kFirstBucketBytes = size_t{1} << 20;
+inline constexpr size_t kBucketBytes = size_t{25} << 20;
+
+struct Bucket {
+  ShardPlan::Run shards;
+  ShardRange floats;  // of the flat vector: those of the shards, which are neighbours
+};
+
+// Which shards travel together, as PyTorch's DDP does it: from the last shard to the first, in the
+// order in which backward makes them final, so a bucket leaves while the layers before it are
+// computed. A bucket is full once it has its bytes.
+std::vector<Bucket> PlanBuckets(const ShardPlan& shards);
 
 // Sums of a run of shards over all micro-batches of the step, unscaled.
 struct GradientSums {
@@ -72,14 +86,23 @@ class GradientExchange {
   void Add(Step step, TreeNode node, ShardId shard, const Blob& sum);
 
   // This rank holds the version whole, so it has done with the sums that made it; in order.
-  void SetWhole(Version version);
+  void SetWhole(Version version) {
+    Change([&] { whole_ = version; });
+  }
   // This rank's hash of a version that is due for evaluation, or the last one: the ranks compare
   // theirs before they sum anything of the step that reads it.
-  void SetHash(Version version, uint64_t hash);
-  bool IsCompared(Version version) const;
+  void SetHash(Version version, uint64_t hash) {
+    Change([&] { hashes_[version] = hash; });
+  }
+  bool IsCompared(Version version) const {
+    return plan_.IsEvaluationDue(version) && version > VersionReadBy(first_);
+  }
 
   // Ends the thread, also while it waits. Idempotent.
-  void Stop();
+  void Stop() {
+    RequestStop();
+    if (thread_.joinable()) thread_.join();
+  }
   // The same, but gives up after a while: connecting cannot be called off at every point. False if
   // so; the process had better end then.
   bool StopWithin(std::chrono::milliseconds patience);
@@ -87,19 +110,41 @@ class GradientExchange {
   const std::vector<Bucket>& buckets() const { return buckets_; }
 
  private:
+  struct Names {  // of what is on the track
+    TimelineNameId await_version, compare, await_gradients, hand_over;
+    std::vector<TimelineNameId> sums;  // by bucket
+  };
   struct StepState {
     std::optional<Step> step;
     size_t node_count = 0;
     std::vector<std::map<TreeNode, Blob>> parts;  // by shard
     std::vector<uint32_t> missing_counts;         // shards, by bucket
   };
-  void RequestStop();
+  void RequestStop() {
+    Change([&] {
+      is_stopping_ = true;
+      if (group_ != nullptr) group_->Close();
+    });
+  }
+  // Makes a change that a thread may wait for.
+  template <class MakeChange>
+  void Change(const MakeChange& make_change) {
+    const std::lock_guard lock(mutex_);
+    make_change();
+    changed_.notify_all();
+  }
+  void NameSpans(Timeline& timeline);
   void Run();
   Status Work();
   Status Compare(AllreduceGroup& group, Version version);
   Status SumStep(AllreduceGroup& group, Step step);
-  bool AwaitFlat(Step step);
-  bool AwaitBucket(Step step, size_t bucket);
+  // Waits until this is met, which is asked with the mutex held. False when stopping.
+  template <class IsMet>
+  bool Await(const IsMet& is_met) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return is_stopping_ || is_met(); });
+    return !is_stopping_;
+  }
   StepState& StateFor(Step step);  // REQUIRES: mutex_ held
   float* FlatFor(Step step) { return flats_[step.value() % flats_.size()]->data(); }
 
@@ -107,7 +152,8 @@ class GradientExchange {
   const uint32_t rank_;
   ExchangePort& port_;
   const std::vector<Bucket> buckets_;
-  ExchangeTimeline timeline_;          // of the thread
+  GaplessTrack track_;  // of the thread: sums, and what it waits for between them
+  Names names_;
   std::vector<size_t> bucket_of_;      // by shard
   std::array<SharedBuffer, 2> flats_;  // by a step's parity
   Step first_;

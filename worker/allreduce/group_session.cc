@@ -3,40 +3,19 @@
 #include <algorithm>
 #include <utility>
 
-#include "proto/dispatch.h"
+#include "common/check.h"
+#include "proto/assignment.h"
 
 namespace pando {
 namespace {
 
 constexpr Micros kPullRetry = std::chrono::milliseconds(500);
-using GroupSessionIgnores =
-    Ignored<Register, Welcome, Ready, Heartbeat, HeartbeatAck, ViewAck, Push, Pull, PushReply,
-            Question, Answer, ScalarsRequest, Scalars, Progress, ProgressAck, EvaluationResult,
-            ReleasePin, PinReleased, Bye, Failure, StatusRequest, StatusReport, Root, RootAck,
-            Chunk, ChunkAck, Synced, Divergence, PeerSilent, SnapshotStored, SnapshotAck,
-            SnapshotAt, SnapshotAtAck, Leave, GradientHashes, GradientHashesAck, Command,
-            CommandReply, FaultNote, FaultNoteAck, RestoreFailed, Partials, PartialsPull>;
-
-bool HasAll(const std::vector<bool>& arrived) {
-  return std::ranges::find(arrived, false) == arrived.end();
-}
-
-bool AreSame(const MicroBatchOwner& a, const MicroBatchOwner& b) { return a.worker == b.worker; }
-bool AreSame(const ShardPlacement& a, const ShardPlacement& b) { return a.primary == b.primary; }
-template <class T>
-bool AreSame(const std::vector<T>& a, const std::vector<T>& b) {
-  return std::ranges::equal(a, b, [](const T& x, const T& y) { return AreSame(x, y); });
-}
-
 }  // namespace
 
 GroupSession::GroupSession(const Options& options, const JobPlan& plan, ComputePort& compute,
                            GroupPort& port, Outbox& outbox)
-    : plan_(plan),
-      compute_(compute),
+    : WorkerCore(options.identity, options.ready, plan, compute, outbox),
       port_(port),
-      member_(options.identity, outbox),
-      lifecycle_(options.ready, compute, member_),
       steps_(plan, member_, group_, compute),
       evaluation_(
           {.test_samples = plan.data.test_samples, .shard_count = plan.shards.shard_count()},
@@ -49,7 +28,8 @@ void GroupSession::OnMessage(Micros now, const Envelope& envelope) {
   if (finished() || !member_.Admit(now, envelope)) return;
   const PeerId& from = envelope.sender;
   Dispatch(
-      envelope.message, GroupSessionIgnores(),
+      envelope.message, WorkerIgnores(),
+      Ignored<Push, PushReply, Question, Answer, GradientHashesAck>(),
       [&](const ViewUpdate& update) { OnViewUpdate(now, from, update); },
       [&](const Params& params) { OnParams(now, params); },
       [&](const Evaluate& request) {
@@ -64,7 +44,10 @@ void GroupSession::OnComputeEvent(Micros now, ComputeEvent event) {
   std::visit(Overloaded{
                  [&](const StepComputed&) { steps_.OnStepComputed(now); },
                  [&](const EvaluationResult& result) { evaluation_.OnEvaluationResult(result); },
-                 [&](const ComputeFailed& failed) { OnComputeFailed(now, failed); },
+                 [&](const ComputeFailed& failed) {
+                   lifecycle_.OnComputeFailed(failed);
+                   lifecycle_.ReportAt(now);
+                 },
                  // Gradients go to the exchange; the rest is not asked for.
                  [](const GradientReady&) {},
                  [](const GradientHashed&) {},
@@ -75,24 +58,15 @@ void GroupSession::OnComputeEvent(Micros now, ComputeEvent event) {
 
 // ---- the view ----------------------------------------------------------------------------------
 
-bool GroupSession::WillEnter(const Envelope& envelope) const {
-  if (!member_.WillEnter(envelope)) return false;
-  return std::get<ViewUpdate>(envelope.message).view.shards.size() == arrived_.size();
-}
-
 void GroupSession::OnViewUpdate(Micros now, const PeerId& from, const ViewUpdate& update) {
-  if (update.view.shards.size() != arrived_.size() || !member_.Enter(from, update.view)) return;
+  if (!HasShards(update.view) || !member_.Enter(from, update.view)) return;
   if (!group_) return JoinGroup(now);
   if (!IsSameGroup()) OnBroken(now, Unavailable("allreduce: the group of workers has changed"));
 }
 
 void GroupSession::JoinGroup(Micros now) {
-  const View& view = member_.view();
-  const auto is_self = [&](const NodeInfo& node) {
-    return node.incarnation == member_.self().incarnation;
-  };
-  if (std::ranges::none_of(view.nodes, is_self)) return;
-  group_ = view;
+  if (!member_.is_in_view()) return;
+  group_ = member_.view();
   lifecycle_.SetMember(true);
   steps_.Join();
   agreed_ = first_version();
@@ -102,8 +76,11 @@ void GroupSession::JoinGroup(Micros now) {
 // A scheduler that is started again names the same group in its own view.
 bool GroupSession::IsSameGroup() const {
   const View& view = member_.view();
-  return view.generation == group_->generation && AreSame(view.owners, group_->owners) &&
-         AreSame(view.shards, group_->shards);
+  return view.generation == group_->generation &&
+         std::ranges::equal(view.owners, group_->owners, {}, &MicroBatchOwner::worker,
+                            &MicroBatchOwner::worker) &&
+         std::ranges::equal(view.shards, group_->shards, {}, &ShardPlacement::primary,
+                            &ShardPlacement::primary);
 }
 
 // ---- steps -------------------------------------------------------------------------------------
@@ -119,34 +96,14 @@ void GroupSession::OnParams(Micros now, const Params& params) {
       compute_.ParametersArrived(item.shard, item.version, item.payload);
     }
   }
-  if (!group_ || has_begun_ || !HasAll(arrived_)) return;
+  if (!group_ || has_begun_ || std::ranges::count(arrived_, false) > 0) return;
   has_begun_ = true;
   steps_.OnBegun(now);
   port_.Begin(*group_);
   steps_.Advance();
 }
 
-void GroupSession::OnMade(Micros now, ShardId shard, Version version) {
-  if (finished() || !has_begun_ || !steps_.OnMade(now, shard, version)) return;
-  port_.OnVersion(version);
-  steps_.Advance();
-}
-
 // ---- evaluation (P31) --------------------------------------------------------------------------
-
-void GroupSession::OnAgreed(Micros, Version version) {
-  agreed_ = std::max(agreed_, version);
-  evaluation_.Report();
-}
-
-// So a run cannot end whose ranks have come to differ.
-bool GroupSession::MayReport(const EvaluationResult& result) const {
-  return result.version <= agreed_;
-}
-
-void GroupSession::Pull(Micros, const std::vector<PullItem>& items) {
-  member_.Send(group_->shards.front().primary, pando::Pull{items});
-}
 
 // ---- the end -----------------------------------------------------------------------------------
 
@@ -156,16 +113,6 @@ void GroupSession::OnBroken(Micros now, const Status& failure) {
     return Fail(now, {failure.message(), FailureKind::kTraining});
   broken_ = failure.message();
   broken_told_at_ = now + 2 * std::chrono::milliseconds(plan_.job.lease_ms);
-}
-
-void GroupSession::OnComputeFailed(Micros now, const ComputeFailed& failed) {
-  lifecycle_.OnComputeFailed(failed);
-  lifecycle_.ReportAt(now);
-}
-
-void GroupSession::Fail(Micros now, Failure failure) {
-  lifecycle_.Fail(std::move(failure));
-  lifecycle_.ReportAt(now);
 }
 
 // ---- the clock ---------------------------------------------------------------------------------
@@ -214,6 +161,35 @@ Heartbeat GroupSession::CurrentActivity(Micros now) const {
     heartbeat.activity = Activity::kComputing;
   }
   return heartbeat;
+}
+
+// ---- GroupSteps --------------------------------------------------------------------------------
+
+void GroupSteps::Advance() {
+  const Step end(std::min(whole_.value() + kInHandMax, plan_.steps.step_count()));
+  for (; next_ < end; next_ = NextStep(next_)) {
+    std::vector<MicroBatch> share =
+        AssignedTo(*group_, member_.self().node, next_, plan_.steps.Tree(next_));
+    if (share.empty()) continue;  // a short batch has none for us
+    ++open_calls_;
+    compute_.Compute(next_, std::move(share));
+  }
+}
+
+void GroupSteps::OnStepComputed(Micros now) {
+  PANDO_CHECK(open_calls_ > 0);
+  --open_calls_;
+  waiting_since_ = now;
+}
+
+bool GroupSteps::OnMade(Micros now, ShardId shard, Version version) {
+  Version& made = made_[shard.value()];
+  PANDO_CHECK(version == VersionMadeBy(StepReading(made)));
+  made = version;
+  if (*std::ranges::min_element(made_) != version) return false;
+  whole_ = version;
+  waiting_since_ = now;
+  return true;
 }
 
 }  // namespace pando

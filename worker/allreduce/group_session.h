@@ -23,15 +23,11 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "plan/job_plan.h"
-#include "proto/core.h"
-#include "proto/view_member.h"
-#include "train/compute_port.h"
-#include "worker/allreduce/group_steps.h"
 #include "worker/evaluation.h"
-#include "worker/lifecycle.h"
+#include "worker/worker_core.h"
 
 namespace pando {
 
@@ -47,7 +43,55 @@ class GroupPort {
   virtual void OnVersion(Version version) = 0;
 };
 
-class GroupSession : public ProtocolCore, private EvaluationPort {
+// Which steps a worker of a group has handed to compute, and which versions compute has.
+class GroupSteps {
+ public:
+  // Steps handed out beyond the last whole version: threads that are done with one step begin the
+  // next, layer by layer.
+  static constexpr uint64_t kInHandMax = 2;
+
+  // `group`: none before the worker has joined. All outlive it.
+  GroupSteps(const JobPlan& plan, const ViewMember& member, const std::optional<View>& group,
+             ComputePort& compute)
+      : plan_(plan),
+        member_(member),
+        group_(group),
+        compute_(compute),
+        made_(plan.shards.shard_count()) {}
+
+  // The group begins from its first version.
+  void Join() {
+    whole_ = group_->restore.version;
+    std::ranges::fill(made_, whole_);
+    next_ = StepReading(whole_);
+  }
+  // Hands out the steps that may be in hand.
+  void Advance();
+  void OnStepComputed(Micros now);
+  // Compute has the first version whole.
+  void OnBegun(Micros now) { waiting_since_ = now; }
+  // This shard of a version is with compute; once each, in order. True if the version is whole now.
+  bool OnMade(Micros now, ShardId shard, Version version);
+
+  // The version that compute has whole.
+  Version whole() const { return whole_; }
+  // Whether the lowest step's work is done here.
+  bool is_waiting() const { return open_calls_ < next_.value() - whole_.value(); }
+  Micros waiting_since() const { return waiting_since_; }
+
+ private:
+  const JobPlan& plan_;
+  const ViewMember& member_;
+  const std::optional<View>& group_;
+  ComputePort& compute_;
+  std::vector<Version> made_;  // by shard
+  Version whole_;
+  Step next_;  // to hand to compute
+  uint32_t open_calls_ = 0;
+  Micros waiting_since_{0};
+};
+
+class GroupSession : public WorkerCore, private EvaluationPort {
  public:
   struct Options {
     ViewMember::Identity identity;
@@ -62,20 +106,19 @@ class GroupSession : public ProtocolCore, private EvaluationPort {
   Micros NextDeadline() const override;
   void OnComputeEvent(Micros now, ComputeEvent event);
   // This shard of a version is with compute; once each, in order.
-  void OnMade(Micros now, ShardId shard, Version version);
+  void OnMade(Micros now, ShardId shard, Version version) {
+    if (finished() || !has_begun_ || !steps_.OnMade(now, shard, version)) return;
+    port_.OnVersion(version);
+    steps_.Advance();
+  }
   // All ranks have the same weights of this version.
-  void OnAgreed(Micros now, Version version);
+  void OnAgreed(Micros, Version version) {
+    agreed_ = std::max(agreed_, version);
+    evaluation_.Report();
+  }
   // The exchange has failed. kInternal: the run's own trouble, told at once.
   void OnBroken(Micros now, const Status& failure);
-  // This process was asked to leave: repeats Leave until the scheduler stops it.
-  void Leave(Micros now) { lifecycle_.Leave(now); }
 
-  bool finished() const { return lifecycle_.finished(); }
-  // How the run ended, or why it cannot go on.
-  const Lifecycle& lifecycle() const { return lifecycle_; }
-  const PeerId& scheduler() const { return member_.scheduler(); }
-  const View& view() const { return member_.view(); }
-  bool WillEnter(const Envelope& envelope) const;
   Heartbeat CurrentActivity(Micros now) const;
   // Version that compute holds whole.
   Version known_everywhere() const { return steps_.whole(); }
@@ -83,23 +126,26 @@ class GroupSession : public ProtocolCore, private EvaluationPort {
  private:
   void OnViewUpdate(Micros now, const PeerId& from, const ViewUpdate& update);
   void OnParams(Micros now, const Params& params);
-  void OnComputeFailed(Micros now, const ComputeFailed& failed);
 
-  void Pull(Micros now, const std::vector<PullItem>& items) override;
+  void Pull(Micros, const std::vector<PullItem>& items) override {
+    member_.Send(group_->shards.front().primary, pando::Pull{items});
+  }
   void OnCalledOff(Version) override {}
-  bool MayReport(const EvaluationResult& result) const override;
+  // So a run cannot end whose ranks have come to differ.
+  bool MayReport(const EvaluationResult& result) const override {
+    return result.version <= agreed_;
+  }
 
   void JoinGroup(Micros now);
   bool IsSameGroup() const;
   void PullStart(Micros now);
-  void Fail(Micros now, Failure failure);
+  void Fail(Micros now, Failure failure) {
+    lifecycle_.Fail(std::move(failure));
+    lifecycle_.ReportAt(now);
+  }
   Version first_version() const { return group_->restore.version; }
 
-  const JobPlan& plan_;
-  ComputePort& compute_;
   GroupPort& port_;
-  ViewMember member_;
-  Lifecycle lifecycle_;
   std::optional<View> group_;  // the first view that had us
   GroupSteps steps_;
   Evaluation evaluation_;

@@ -4,15 +4,16 @@
 //
 //   decode_bench FOLDER_OF_JPEGS [SECONDS]
 #include <fmt/format.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
+#include <numeric>
 #include <vector>
 
+#include "bench/cpp/kernels/fma_peak.h"
 #include "data/dataset.h"
 #include "data/picture_file.h"
 
@@ -20,13 +21,6 @@ namespace pando {
 namespace {
 
 namespace fs = std::filesystem;
-
-// Processor time of this thread: what others do on the machine counts little.
-double ThreadSeconds() {
-  timespec t{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
-}
 
 constexpr int kRounds = 7;
 
@@ -103,7 +97,7 @@ Rate MeasureReading(const std::string& root, size_t picture_count, double second
   auto data = OpenDataSet(job);
   PANDO_CHECK(data.ok());
   std::vector<uint64_t> indices(picture_count);
-  for (size_t i = 0; i < indices.size(); ++i) indices[i] = i;
+  std::iota(indices.begin(), indices.end(), uint64_t{0});
   Batch batch;
   uint64_t epoch = 0;
   return Measure(seconds, picture_count,

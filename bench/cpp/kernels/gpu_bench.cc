@@ -24,23 +24,23 @@ constexpr int kSkipped = 77;
 constexpr size_t kArrayBytes = size_t{256} << 20;  // of each array of the bandwidth rows
 
 // Of one call: the least of several rounds, each long enough for the clock.
-double SecondsOf(Device device, const std::function<void()>& call) {
+double MeasureSeconds(Device device, const std::function<void()>& call) {
   using Clock = std::chrono::steady_clock;
   constexpr double kRoundSeconds = 0.05;
   constexpr int kRounds = 5;
-  const auto seconds_of = [&](int count) {
+  const auto time_calls = [&](int count) {
     Synchronize(device);
     const auto start = Clock::now();
     for (int i = 0; i < count; ++i) call();
     Synchronize(device);
     return std::chrono::duration<double>(Clock::now() - start).count();
   };
-  seconds_of(3);  // plans, caches, clocks
-  const double once = seconds_of(1);
+  time_calls(3);  // plans, caches, clocks
+  const double once = time_calls(1);
   const int count = 1 + static_cast<int>(kRoundSeconds / once);
   double least = once;
   for (int round = 0; round < kRounds; ++round) {
-    least = std::min(least, seconds_of(count) / count);
+    least = std::min(least, time_calls(count) / count);
   }
   return least;
 }
@@ -77,22 +77,26 @@ class GpuBench {
     return {memory.data(), size_bytes};
   }
 
+  double Bytes(size_t elements) const {
+    return static_cast<double>(elements * ElementBytes(device_.element));
+  }
+
   // `bytes`: read and written by one call.
   void Bandwidth(const std::string& name, double bytes, const std::function<void()>& call) {
-    const double rate = bytes / SecondsOf(device_, call);
+    const double rate = bytes / MeasureSeconds(device_, call);
     std::printf("%-34s %8.0f GB/s   %5.2f of copy\n", name.c_str(), rate / 1e9, rate / copy_rate_);
   }
 
   void MeasureLimits() {
     const size_t count = kArrayBytes / ElementBytes(device_.element);
     void *x = Array(count), *y = Array(count);
-    copy_rate_ = 2.0 * kArrayBytes / SecondsOf(device_, [&] { Copy(device_, count, x, y); });
+    copy_rate_ = 2.0 * kArrayBytes / MeasureSeconds(device_, [&] { Copy(device_, count, x, y); });
     std::printf("%-34s %8.0f GB/s\n", "copy", copy_rate_ / 1e9);
     constexpr uint32_t kSide = 8192;
     const LinearSpec spec{kSide, kSide};
     float* weight = Floats(size_t{kSide} * kSide);
     const auto scratch = Scratch(LinearScratchBytes(device_, spec, kSide));
-    const double seconds = SecondsOf(device_, [&] {
+    const double seconds = MeasureSeconds(device_, [&] {
       LinearForward(device_, spec, {kSide, x, weight, nullptr, y}, scratch);
     });
     matrix_rate_ = 2.0 * kSide * kSide * kSide / seconds;
@@ -118,11 +122,10 @@ class GpuBench {
     DeviceBatch moved = there;
     moved.moves = reinterpret_cast<PictureMove*>(moves.data());
     auto* labels_out = reinterpret_cast<int32_t*>(labels.data()) + kSamples;
-    Bandwidth("pictures, normalised",
-              static_cast<double>(count * (1 + ElementBytes(device_.element))),
+    const double array = static_cast<double>(count) + Bytes(count);
+    Bandwidth("pictures, normalised", array,
               [&] { ImportBatch(device_, there, shape.channels, x, labels_out); });
-    Bandwidth("pictures, moved and normalised",
-              static_cast<double>(count * (1 + ElementBytes(device_.element))),
+    Bandwidth("pictures, moved and normalised", array,
               [&] { ImportBatch(device_, moved, shape.channels, x, labels_out); });
     arrays_.clear();
   }
@@ -131,8 +134,10 @@ class GpuBench {
     const size_t count = kArrayBytes / ElementBytes(device_.element);
     void *x = Array(count), *y = Array(count), *z = Array(count);
     const double array = kArrayBytes;
-    Bandwidth("relu", 2 * array, [&] { ReluForward(device_, count, x, y); });
-    Bandwidth("relu, backward", 3 * array, [&] { ReluBackward(device_, count, x, y, z); });
+    Bandwidth("relu", 2 * array,
+              [&] { ActivationForward(device_, count, x, Activation::kRelu, y); });
+    Bandwidth("relu, backward", 3 * array,
+              [&] { ActivationBackward(device_, count, x, Activation::kRelu, y, z); });
     Bandwidth("add + relu", 3 * array,
               [&] { AddForward(device_, count, x, y, Activation::kRelu, z); });
     float* factors = Floats(count);
@@ -150,7 +155,7 @@ class GpuBench {
           static_cast<uint32_t>(kArrayBytes / ElementBytes(device_.element) / shape.size());
       const BatchNormSpec spec{shape, 1e-5f, Activation::kRelu};
       const size_t count = shape.size() * n;
-      const double array = static_cast<double>(count * ElementBytes(device_.element));
+      const double array = Bytes(count);
       void *x = Array(count), *y = Array(count), *dy = Array(count), *r = Array(count);
       float *w = Floats(shape.channels), *b = Floats(shape.channels), *m = Floats(shape.channels),
             *s = Floats(shape.channels), *v = Floats(shape.channels), *dw = Floats(shape.channels),
@@ -171,11 +176,10 @@ class GpuBench {
     constexpr uint32_t kSamples = 128;
     const Pool2dSpec spec{{112, 112, 64}, 3, 2, 1};
     const size_t in = spec.input.size() * kSamples, out = spec.output().size() * kSamples;
-    const auto element = static_cast<double>(ElementBytes(device_.element));
     void *x = Array(in), *y = Array(out);
     const auto argmax = Scratch(out * sizeof(int32_t));
     auto* where = reinterpret_cast<int32_t*>(argmax.data());
-    const double bytes = static_cast<double>(in + out) * element + static_cast<double>(out) * 4;
+    const double bytes = Bytes(in + out) + static_cast<double>(argmax.size());
     Bandwidth("max pool 3x3 / 2", bytes,
               [&] { MaxPoolForward(device_, spec, kSamples, x, y, where); });
     Bandwidth("max pool 3x3 / 2, backward", bytes,
@@ -189,35 +193,29 @@ class GpuBench {
     const SampleShape shape{7, 7, 2048};
     const size_t in = shape.size() * kSamples, out = size_t{shape.channels} * kSamples;
     void *x = Array(in), *y = Array(out);
-    const double bytes = static_cast<double>((in + out) * ElementBytes(device_.element));
+    const double bytes = Bytes(in + out);
     Bandwidth("global average pool", bytes,
-              [&] { GlobalAveragePoolForward(device_, kSamples, shape, x, y); });
+              [&] { AdaptiveAveragePoolForward(device_, {.input = shape}, kSamples, x, y); });
     Bandwidth("global average pool, backward", bytes,
-              [&] { GlobalAveragePoolBackward(device_, kSamples, shape, y, x); });
+              [&] { AdaptiveAveragePoolBackward(device_, {.input = shape}, kSamples, y, x); });
     arrays_.clear();
   }
 
   void RunConvolutions() {
-    struct Row {
-      const char* name;
-      Conv2dSpec spec;
-      uint32_t samples;
-    };
-    const Row rows[] = {{"conv 3x3, 64 at 56", {{56, 56, 64}, 64, 3, 1, 1}, 256},
-                        {"conv 1x1, 256 to 64 at 56", {{56, 56, 256}, 64, 1}, 256},
-                        {"conv 3x3, 512 at 7", {{7, 7, 512}, 512, 3, 1, 1}, 256},
-                        {"conv 7x7 / 2, 3 to 64 at 224", {{224, 224, 3}, 64, 7, 2, 3}, 128}};
-    for (const Row& row : rows) RunConvolution(row.name, row.spec, row.samples, false);
+    RunConvolution("conv 3x3, 64 at 56", {{56, 56, 64}, 64, 3, 1, 1}, 256);
+    RunConvolution("conv 1x1, 256 to 64 at 56", {{56, 56, 256}, 64, 1}, 256);
+    RunConvolution("conv 3x3, 512 at 7", {{7, 7, 512}, 512, 3, 1, 1}, 256);
+    RunConvolution("conv 7x7 / 2, 3 to 64 at 224", {{224, 224, 3}, 64, 7, 2, 3}, 128);
     Conv2dSpec depthwise{{112, 112, 32}, 32, 3, 1, 1};
     depthwise.groups = 32;
-    RunConvolution("depthwise 3x3, 32 at 112", depthwise, 256, true);
+    RunConvolution("depthwise 3x3, 32 at 112", depthwise, 256);
     depthwise = {{56, 56, 144}, 144, 3, 2, 1};
     depthwise.groups = 144;
-    RunConvolution("depthwise 3x3 / 2, 144 at 56", depthwise, 256, true);
+    RunConvolution("depthwise 3x3 / 2, 144 at 56", depthwise, 256);
   }
 
-  void RunConvolution(const std::string& name, const Conv2dSpec& spec, uint32_t n,
-                      bool is_memory_bound) {
+  // A convolution in groups is bound by memory.
+  void RunConvolution(const std::string& name, const Conv2dSpec& spec, uint32_t n) {
     const size_t in = spec.input.size() * n, out = spec.output().size() * n;
     void *x = Array(in), *y = Array(out), *dx = Array(in);
     float *w = Floats(spec.weight_size()), *dw = Floats(spec.weight_size());
@@ -228,10 +226,9 @@ class GpuBench {
     const auto backward = [&] {
       Conv2dBackward(device_, spec, {n, x, w, nullptr, y, nullptr, y, dx, dw, nullptr}, scratch);
     };
-    if (is_memory_bound) {
-      const double element = static_cast<double>(ElementBytes(device_.element));
-      Bandwidth(name, static_cast<double>(in + out) * element, forward);
-      Bandwidth(name + ", backward", static_cast<double>(2 * in + 2 * out) * element, backward);
+    if (spec.groups > 1) {
+      Bandwidth(name, Bytes(in + out), forward);
+      Bandwidth(name + ", backward", Bytes(2 * in + 2 * out), backward);
     } else {
       const double flops =
           2.0 * static_cast<double>(out) * spec.input.channels * spec.kernel * spec.kernel;
@@ -242,7 +239,7 @@ class GpuBench {
   }
 
   void Rate(const std::string& name, double flops, const std::function<void()>& call) {
-    const double rate = flops / SecondsOf(device_, call);
+    const double rate = flops / MeasureSeconds(device_, call);
     std::printf("%-34s %8.1f TFLOP/s %5.2f of the product's\n", name.c_str(), rate / 1e12,
                 rate / matrix_rate_);
   }
@@ -273,7 +270,7 @@ class GpuBench {
                 .bytes = std::vector<uint8_t>(shape.size() * n, 100),
                 .values = {},
                 .labels = std::vector<int32_t>(n, 1)};
-    const double seconds = SecondsOf(device_, [&] {
+    const double seconds = MeasureSeconds(device_, [&] {
       network.SetBatch(batch, {}, Mode::kTrain);
       for (uint32_t i = 0; i < network.layer_count(); ++i) network.Forward(i, parameters);
       for (uint32_t i = network.layer_count(); i-- > 0;) network.Backward(i, parameters, gradients);
@@ -288,7 +285,7 @@ class GpuBench {
   std::vector<DeviceMemory> arrays_;
 };
 
-ElementType ElementOf(const char* name) {
+ElementType ParseElement(const char* name) {
   if (std::strcmp(name, "float") == 0) return ElementType::kFloat32;
   return std::strcmp(name, "half") == 0 ? ElementType::kFloat16 : ElementType::kBfloat16;
 }
@@ -299,7 +296,7 @@ ElementType ElementOf(const char* name) {
 int main(int argc, char** argv) {
   const char* element = argc > 1 ? argv[1] : "bfloat16";
   pando::Result<pando::OpenedGpu> gpu =
-      pando::OpenCuda({.element = pando::ElementOf(element), .allow_tf32 = true});
+      pando::OpenCuda({.element = pando::ParseElement(element), .allow_tf32 = true});
   if (!gpu.ok()) {
     std::printf("skipped: %s\n", gpu.status().message().c_str());
     return pando::kSkipped;

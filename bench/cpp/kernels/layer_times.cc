@@ -1,15 +1,15 @@
-#include "bench/cpp/kernels/layer_times.h"
-
 #include <fmt/format.h>
 
+#include <Eigen/Core>
 #include <algorithm>
 #include <sstream>
 
 #include "bench/cpp/kernels/fma_peak.h"
+#include "bench/cpp/kernels/layers.h"
 #include "common/check.h"
-#include "common/float_env.h"
+#include "common/system.h"
 #include "kernels/ops.h"
-#include "models/model_cost.h"
+#include "models/graph.h"
 #include "models/stage.h"
 #include "models/zoo.h"
 #include "plan/job.h"
@@ -18,22 +18,20 @@
 namespace pando::bench {
 namespace {
 
-const Layer& LayerNamed(const Graph& graph, const std::string& name) {
-  const auto layer =
-      std::ranges::find(graph.layers(), name, [](const Layer& l) { return l.spec.name; });
-  PANDO_CHECK(layer != graph.layers().end());
-  return *layer;
-}
-
-std::vector<const Layer*> LayersOf(const Graph& graph, const StagePlan& stage) {
+std::vector<const Layer*> FindLayers(const Graph& graph, const StagePlan& stage) {
   std::vector<const Layer*> layers;
   std::istringstream names(stage.layers);
-  for (std::string name; names >> name;) layers.push_back(&LayerNamed(graph, name));
+  for (std::string name; names >> name;) {
+    const auto layer =
+        std::ranges::find(graph.layers(), name, [](const Layer& l) { return l.spec.name; });
+    PANDO_CHECK(layer != graph.layers().end());
+    layers.push_back(&*layer);
+  }
   return layers;
 }
 
 // Layers that are computed differently have different names.
-std::string KindOf(const Layer& layer) {
+std::string KindName(const Layer& layer) {
   const LayerSpec& spec = layer.spec;
   if (spec.kind != LayerKind::kConv2d) return LayerKindName(spec.kind);
   const bool is_depthwise = spec.groups > 1 && spec.groups == layer.in.channels;
@@ -42,7 +40,7 @@ std::string KindOf(const Layer& layer) {
 }
 
 // None for a layer that is no product; a depthwise convolution is one in name alone.
-MatrixProduct ProductOf(const Layer& layer, uint32_t batch) {
+MatrixProduct MakeProduct(const Layer& layer, uint32_t batch) {
   const LayerSpec& spec = layer.spec;
   if (spec.kind == LayerKind::kLinear) {
     return {.rows = batch,
@@ -57,12 +55,12 @@ MatrixProduct ProductOf(const Layer& layer, uint32_t batch) {
           .count = batch};
 }
 
-LayerWork WorkOf(const Graph& graph, const std::vector<StagePlan>& stages, const StagePlan& stage,
-                 uint32_t batch) {
-  const std::vector<const Layer*> layers = LayersOf(graph, stage);
+LayerWork CountWork(const Graph& graph, const std::vector<StagePlan>& stages,
+                    const StagePlan& stage, uint32_t batch) {
+  const std::vector<const Layer*> layers = FindLayers(graph, stage);
   LayerWork work{.names = stage.layers,
-                 .kind = KindOf(*layers.front()),
-                 .product = ProductOf(*layers.front(), batch)};
+                 .kind = KindName(*layers.front()),
+                 .product = MakeProduct(*layers.front(), batch)};
   for (const Layer* layer : layers) {
     work.forward_flops += static_cast<double>(batch * ForwardFlops(*layer));
     work.backward_flops += static_cast<double>(batch * BackwardFlops(*layer));
@@ -83,6 +81,20 @@ LayerWork WorkOf(const Graph& graph, const std::vector<StagePlan>& stages, const
 
 }  // namespace
 
+double EigenSeconds(const MatrixProduct& product) {
+  // Rows are contiguous, as ours are.
+  using Matrix = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+  const Matrix a = Matrix::Constant(product.rows, product.inner, 0.5f);
+  const Matrix b = Matrix::Constant(product.inner, product.columns, 0.25f);
+  Matrix c = Matrix::Zero(product.rows, product.columns);
+  const double start = ThreadSeconds();
+  for (int64_t i = 0; i < product.count; ++i) {
+    c.noalias() = a * b;
+    asm volatile("" ::: "memory");  // the compiler must not see that each product is the same
+  }
+  return ThreadSeconds() - start;
+}
+
 Result<LayerTimer> LayerTimer::Create(const std::string& model, uint32_t batch) {
   const ZooModel* known = FindZooModel(model);
   if (known == nullptr) {
@@ -102,8 +114,8 @@ LayerTimer::LayerTimer(const Model& model, SampleShape input, uint32_t batch)
       gradients_(model.layout().float_count() + kSlackElements),
       network_(model, batch) {
   const Graph& graph = model.graph();
-  const std::vector<StagePlan> stages = PlanStages(graph, {});
-  for (const StagePlan& stage : stages) work_.push_back(WorkOf(graph, stages, stage, batch));
+  const std::vector<StagePlan> stages = PlanStages(graph);
+  for (const StagePlan& stage : stages) work_.push_back(CountWork(graph, stages, stage, batch));
   PANDO_CHECK(work_.size() == network_.layer_count());
   const size_t float_count = model.layout().float_count();
   InitRange(model.layout(), /*seed=*/1, {0, float_count}, parameters_.span().first(float_count));

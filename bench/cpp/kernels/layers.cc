@@ -8,9 +8,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "bench/cpp/kernels/eigen_product.h"
 #include "bench/cpp/kernels/fma_peak.h"
-#include "bench/cpp/kernels/layer_times.h"
 
 namespace pando::bench {
 namespace {

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <thread>
 #include <utility>
 
 namespace pando::bench {
@@ -19,11 +20,17 @@ Status CannotShare() {
 
 }  // namespace
 
-void CounterSlot::NoteLatency(uint64_t ns) {
+void CounterSlot::NoteReply(uint64_t bytes, std::chrono::nanoseconds latency) {
+  payload_bytes.fetch_add(2 * bytes, std::memory_order_relaxed);
   const uint64_t index = latency_count.load(std::memory_order_relaxed);
-  latency_ns[index % kLatenciesMax].store(static_cast<uint32_t>(std::min<uint64_t>(ns, UINT32_MAX)),
-                                          std::memory_order_relaxed);
+  const auto ns = std::min<uint64_t>(static_cast<uint64_t>(latency.count()), UINT32_MAX);
+  latency_ns[index % kLatenciesMax].store(static_cast<uint32_t>(ns), std::memory_order_relaxed);
   latency_count.store(index + 1, std::memory_order_release);
+}
+
+uint32_t CounterSlot::WaitForPort() const {
+  while (port == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  return port;
 }
 
 Result<SharedCounters> SharedCounters::Create(size_t slot_count) {
@@ -45,13 +52,8 @@ Result<SharedCounters> SharedCounters::Open(int fd_in) {
                         bytes / sizeof(CounterSlot));
 }
 
-SharedCounters::SharedCounters(SharedCounters&& other) noexcept
-    : fd_(std::move(other.fd_)),
-      slots_(std::exchange(other.slots_, nullptr)),
-      slot_count_(other.slot_count_) {}
-
-SharedCounters::~SharedCounters() {
-  if (slots_ != nullptr) munmap(slots_, slot_count_ * sizeof(CounterSlot));
+void SharedCounters::Unmap::operator()(CounterSlot* slots) const {
+  munmap(slots, slot_count * sizeof(CounterSlot));
 }
 
 std::vector<double> LatenciesSince(const CounterSlot& slot, uint64_t first) {

@@ -5,11 +5,13 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
-#include "common/atomic_file.h"
+#include "common/descriptor.h"
 #include "common/status.h"
 
 namespace pando::bench {
@@ -24,7 +26,9 @@ struct alignas(64) CounterSlot {
   std::atomic<uint32_t> port;           // where the process listens; 0: not yet
   std::array<std::atomic<uint32_t>, kLatenciesMax> latency_ns;
 
-  void NoteLatency(uint64_t ns);
+  // A reply of as many bytes as the push.
+  void NoteReply(uint64_t bytes, std::chrono::nanoseconds latency);
+  uint32_t WaitForPort() const;
 };
 
 class SharedCounters {
@@ -32,20 +36,21 @@ class SharedCounters {
   static Result<SharedCounters> Create(size_t slot_count);  // zeros
   // Of a descriptor that this process inherited.
   static Result<SharedCounters> Open(int fd);
-  SharedCounters(SharedCounters&& other) noexcept;
-  ~SharedCounters();
 
   int fd() const { return fd_.get(); }
   CounterSlot& slot(size_t i) const { return slots_[i]; }
-  size_t slot_count() const { return slot_count_; }
+  size_t slot_count() const { return slots_.get_deleter().slot_count; }
 
  private:
+  struct Unmap {
+    size_t slot_count = 0;
+    void operator()(CounterSlot* slots) const;
+  };
   SharedCounters(UniqueFd fd, CounterSlot* slots, size_t slot_count)
-      : fd_(std::move(fd)), slots_(slots), slot_count_(slot_count) {}
+      : fd_(std::move(fd)), slots_(slots, Unmap{slot_count}) {}
 
   UniqueFd fd_;
-  CounterSlot* slots_;
-  size_t slot_count_;
+  std::unique_ptr<CounterSlot[], Unmap> slots_;
 };
 
 // Those noted from the `first`-th on, as far as they are still there, in microseconds.

@@ -10,7 +10,7 @@ namespace {
 constexpr uint64_t kEndlessSteps = uint64_t{1} << 40;
 
 // The last shard ends with the metric tensor, as every model does.
-TensorLayout LayoutOf(const Load& load) {
+TensorLayout MakeLayout(const Load& load) {
   const uint64_t shard_floats = load.shard_bytes / sizeof(float);
   PANDO_CHECK(shard_floats % TensorLayout::kAlignFloats == 0 &&
               shard_floats > TensorLayout::kAlignFloats);
@@ -25,7 +25,7 @@ TensorLayout LayoutOf(const Load& load) {
   return TensorLayout(std::move(specs));
 }
 
-Job JobOf(const Load& load) {
+Job MakeJob(const Load& load) {
   Job job;
   job.steps = kEndlessSteps;
   job.global_batch = job.micro_batches = load.workers;
@@ -41,8 +41,8 @@ Job JobOf(const Load& load) {
 
 }  // namespace
 
-JobPlan PlanOf(const Load& load) {
-  JobPlan plan(JobOf(load), DataFacts{.train_samples = load.workers}, LayoutOf(load));
+JobPlan MakePlan(const Load& load) {
+  JobPlan plan(MakeJob(load), DataFacts{.train_samples = load.workers}, MakeLayout(load));
   plan.shards = ShardPlan(plan.layout, load.shard_bytes);
   plan.pushes = plan.pulls = PayloadPlan({}, plan.layout, plan.shards);
   PANDO_CHECK(plan.shards.shard_count() == load.shards_per_server * load.servers);

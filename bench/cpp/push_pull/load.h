@@ -24,6 +24,6 @@ inline constexpr float kAddedPerStep = -1.0f;
 
 // Shards of exactly shard_bytes; one micro-batch and sample for each worker; SGD. It has no end
 // that could be reached, no evaluation and no snapshot before it.
-JobPlan PlanOf(const Load& load);
+JobPlan MakePlan(const Load& load);
 
 }  // namespace pando::bench

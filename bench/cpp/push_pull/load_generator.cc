@@ -54,7 +54,10 @@ void LoadGenerator::OnParams(const Params& params) {
   for (const ParamsItem& item : params.items) {
     if (item.shard.value() < shards_.size()) OnArrived(item, now);
   }
-  if (load_.has_barrier && waiting_count_ == shards_.size()) OpenBarrier();
+  // P4: version t + 1 of every shard is known to be committed.
+  if (!load_.has_barrier || waiting_count_ != shards_.size()) return;
+  for (ShardState& shard : shards_) shard.is_ready = true;
+  waiting_count_ = 0;
 }
 
 // A reply that came twice, for a push that was repeated, is of a version that we are past.
@@ -67,22 +70,11 @@ void LoadGenerator::OnArrived(const ParamsItem& item, Clock::time_point now) {
               std::abs(item.payload.floats()[0] - expected) <= kSumTolerance * std::abs(expected));
   if (load_.copies)
     std::memcpy(shard.copy->data(), item.payload.bytes().data(), item.payload.size_bytes());
-  counters_.payload_bytes.fetch_add(2 * load_.shard_bytes, std::memory_order_relaxed);
-  counters_.NoteLatency(static_cast<uint64_t>(
-      std::chrono::duration_cast<std::chrono::nanoseconds>(now - shard.sent_at).count()));
+  counters_.NoteReply(load_.shard_bytes, now - shard.sent_at);
   shard.ask_at = kNever;
   shard.step = NextStep(shard.step);
-  if (load_.has_barrier) {
-    ++waiting_count_;
-  } else {
-    shard.is_ready = true;
-  }
-}
-
-// P4: version t + 1 of every shard is known to be committed.
-void LoadGenerator::OpenBarrier() {
-  for (ShardState& shard : shards_) shard.is_ready = true;
-  waiting_count_ = 0;
+  shard.is_ready = !load_.has_barrier;
+  ++waiting_count_;
 }
 
 void LoadGenerator::Tick(Micros now) {
@@ -96,7 +88,7 @@ void LoadGenerator::Tick(Micros now) {
   RepeatUnanswered(now);
 }
 
-PushItem LoadGenerator::ItemOf(ShardId id) const {
+PushItem LoadGenerator::MakeItem(ShardId id) const {
   const ShardState& shard = shards_[id.value()];
   return {id, shard.step, node_, shard.gradient};
 }
@@ -113,7 +105,7 @@ void LoadGenerator::FlushPushes(Micros now) {
     repeat_at_ = std::min(repeat_at_, shard.ask_at);
     const PeerId& lane = member_.view().shards[i].primary;
     Push& push = parcels[lane];
-    push.items.push_back(ItemOf(ShardId(i)));
+    push.items.push_back(MakeItem(ShardId(i)));
     if (push.items.size() * load_.shard_bytes >= PushSender::kFlushBytes)
       SendPush(lane, std::exchange(push, {}));
   }
@@ -133,7 +125,7 @@ void LoadGenerator::RepeatUnanswered(Micros now) {
   repeat_at_ = kNever;
   for (uint32_t i = 0; i < shards_.size(); ++i) {
     if (now >= shards_[i].ask_at) {
-      SendPush(member_.view().shards[i].primary, Push{{ItemOf(ShardId(i))}});
+      SendPush(member_.view().shards[i].primary, Push{{MakeItem(ShardId(i))}});
       shards_[i].ask_at = now + kDataRetry;
     }
     repeat_at_ = std::min(repeat_at_, shards_[i].ask_at);

@@ -43,11 +43,10 @@ class LoadGenerator : public ProtocolCore {
 
   void OnParams(const Params& params);
   void OnArrived(const ParamsItem& item, Clock::time_point now);
-  void OpenBarrier();
   void FlushPushes(Micros now);
   void SendPush(const PeerId& lane, Push push);
   void RepeatUnanswered(Micros now);
-  PushItem ItemOf(ShardId id) const;
+  PushItem MakeItem(ShardId id) const;
 
   const Load load_;
   const JobPlan& plan_;
@@ -55,7 +54,7 @@ class LoadGenerator : public ProtocolCore {
   CounterSlot& counters_;
   TreeNode node_;
   std::vector<ShardState> shards_;
-  uint32_t waiting_count_ = 0;  // with the barrier: shards whose step is complete
+  uint32_t waiting_count_ = 0;  // shards whose step is complete, since the barrier opened
   Micros control_at_{0};
   Micros repeat_at_ = kNever;
 };

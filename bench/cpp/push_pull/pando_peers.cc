@@ -3,13 +3,14 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <functional>
+#include <optional>
+
 #include "bench/cpp/push_pull/load_generator.h"
 #include "bench/cpp/push_pull/peers.h"
-#include "common/allocation.h"
-#include "common/float_env.h"
+#include "common/system.h"
 #include "net/event_loop.h"
 #include "net/heartbeat.h"
-#include "net/incarnation.h"
 #include "proto/join.h"
 #include "run/snapshot_store.h"
 #include "server/lane.h"
@@ -17,104 +18,99 @@
 namespace pando::bench {
 namespace {
 
-// Registers until the scheduler answers, without a limit: the parent process watches the time.
-ViewMember::Identity Join(Transport& transport, Incarnation self, Register registration) {
-  TransportOutbox outbox(transport);
-  JoinCore join(self, std::move(registration), outbox);
-  RunLoop(join, transport, {.is_finished = [&] { return join.has_answer(); }});
-  return {join.self(0), join.scheduler(), join.job()};
-}
+// What a server and a worker have in common: a connection to the scheduler and a seat in its view.
+class Peer {
+ public:
+  Peer(const PeerArgs& args, Role role) : args_(args), role_(role) {}
 
-Register Registration(Role role, uint32_t rank) {
-  return {.role = role,
-          .host = "localhost",
-          .process_id = static_cast<uint32_t>(getpid()),
-          .wanted_rank = rank};
-}
+  // Registers until the scheduler answers, without a limit: the parent process watches the time.
+  Status Join() {
+    Register registration{.role = role_,
+                          .host = "localhost",
+                          .process_id = static_cast<uint32_t>(getpid()),
+                          .wanted_rank = args_.rank};
+    if (role_ == Role::kServer) {
+      const Result<std::string> bound = transport_.Bind(args_.endpoint);
+      if (!bound.ok()) return bound.status();
+      registration.lane_endpoints = {*bound};
+    }
+    if (Status s = transport_.Dial({kSchedulerNode, {}, 0}, args_.join); !s.ok()) return s;
+    JoinCore join(incarnation_, std::move(registration), outbox_);
+    RunLoop(join, transport_, {.is_finished = [&] { return join.has_answer(); }});
+    identity_ = {join.self(0), join.scheduler(), join.job()};
+    const HeartbeatState state{.job = identity_.job, .scheduler = identity_.scheduler};
+    heartbeat_.emplace(context_, HeartbeatSender::Options{identity_.self, args_.join}, state);
+    if (Status s = heartbeat_->Start(); !s.ok()) return s;
+    return args_.load.shares_memory ? ShareMemory() : Status();
+  }
 
-HeartbeatState StateOf(const ViewMember::Identity& identity) {
-  return {.job = identity.job, .scheduler = identity.scheduler};
-}
+  // Until `is_finished`, or until a peer cannot be dialed.
+  template <class Core>
+  Status Run(Core& core, const std::function<bool()>& is_finished) {
+    Status dialed;
+    RunLoop(
+        core, transport_,
+        {.enters = [&](const Envelope& envelope) { return core.WillEnter(envelope); },
+         .on_view =
+             [&](const View& view) { dialed = DialView(transport_, role_, identity_.self, view); },
+         .is_finished = [&] { return is_finished() || !dialed.ok(); }});
+    return dialed;
+  }
 
-// Where what travels is made, once the transport shares memory.
-Result<BufferSource> SourceFor(const Load& load, Transport& transport) {
-  if (!load.shares_memory) return BufferSource();
-  Result<std::shared_ptr<SharedPool>> pool = SharedPool::Create();
-  if (!pool.ok()) return pool.status();
-  if (Status s = transport.ShareMemory({.pool = *pool, .is_required = true, .on_note = {}});
-      !s.ok())
-    return s;
-  return (*pool)->source();
-}
+  Incarnation incarnation() const { return incarnation_; }
+  const ViewMember::Identity& identity() const { return identity_; }
+  Outbox& outbox() { return outbox_; }
+  const Status& sharing_failure() const { return transport_.sharing_failure(); }
+  // Where what travels is made.
+  const BufferSource& buffers() const { return buffers_; }
 
-Transport::Options Warning() {
-  return {.on_warning = [](const std::string& text) { fmt::print(stderr, "{}\n", text); }};
-}
+ private:
+  Status ShareMemory() {
+    Result<std::shared_ptr<SharedPool>> pool = SharedPool::Create();
+    if (!pool.ok()) return pool.status();
+    buffers_ = (*pool)->source();
+    return transport_.ShareMemory({.pool = *pool, .is_required = true, .on_note = {}});
+  }
+
+  const PeerArgs& args_;
+  const Role role_;
+  const Incarnation incarnation_ = NewIncarnation();
+  ZmqContext context_;
+  Transport transport_{
+      context_, {kUnknownNode, incarnation_, 0}, {.on_warning = [](const std::string& text) {
+        fmt::print(stderr, "{}\n", text);
+      }}};
+  TransportOutbox outbox_{transport_};
+  ViewMember::Identity identity_;
+  std::optional<HeartbeatSender> heartbeat_;
+  BufferSource buffers_;
+};
 
 }  // namespace
 
 Status RunPandoServer(const PeerArgs& args) {
   SetFloatEnvironment();
   KeepFreedMemory();
-  ZmqContext context;
-  const Incarnation incarnation = NewIncarnation();
-  Transport transport(context, {kUnknownNode, incarnation, 0}, Warning());
-  const Result<std::string> bound = transport.Bind(args.endpoint);
-  if (!bound.ok()) return bound.status();
-  if (Status s = transport.Dial({kSchedulerNode, {}, 0}, args.join); !s.ok()) return s;
-  Register registration = Registration(Role::kServer, args.rank);
-  registration.lane_endpoints = {*bound};
-  const ViewMember::Identity identity = Join(transport, incarnation, std::move(registration));
-
-  const JobPlan plan = PlanOf(args.load);
-  HeartbeatSender heartbeat(context, {.self = identity.self, .scheduler_endpoint = args.join},
-                            StateOf(identity));
-  if (Status s = heartbeat.Start(); !s.ok()) return s;
-  SnapshotStore store({.folder = "", .process = incarnation, .job = identity.job});
+  Peer peer(args, Role::kServer);
+  if (Status s = peer.Join(); !s.ok()) return s;
+  const JobPlan plan = MakePlan(args.load);
+  SnapshotStore store({.folder = "", .process = peer.incarnation(), .job = peer.identity().job});
   SnapshotStore::Port snapshots(store);
-  TransportOutbox outbox(transport);
-  Result<BufferSource> buffers = SourceFor(args.load, transport);
-  if (!buffers.ok()) return buffers.status();
-  Lane lane({.identity = identity, .kind = "server", .buffers = *std::move(buffers)}, plan,
-            snapshots, outbox);
-  Status dialed;
-  RunLoop(lane, transport,
-          {.enters = [&](const Envelope& envelope) { return lane.WillEnter(envelope); },
-           .on_view =
-               [&](const View& view) {
-                 dialed = DialView(transport, Role::kServer, lane.self(), view);
-               },
-           .is_finished = [&] { return lane.finished() || !dialed.ok(); }});
-  return dialed;
+  Lane lane({.identity = peer.identity(), .kind = "server", .buffers = peer.buffers()}, plan,
+            snapshots, peer.outbox());
+  return peer.Run(lane, [&] { return lane.finished(); });
 }
 
 Status RunPandoWorker(const PeerArgs& args, CounterSlot& counters) {
   SetFloatEnvironment();
   KeepFreedMemory();
-  ZmqContext context;
-  const Incarnation incarnation = NewIncarnation();
-  Transport transport(context, {kUnknownNode, incarnation, 0}, Warning());
-  if (Status s = transport.Dial({kSchedulerNode, {}, 0}, args.join); !s.ok()) return s;
-  const ViewMember::Identity identity =
-      Join(transport, incarnation, Registration(Role::kWorker, args.rank));
-
-  const JobPlan plan = PlanOf(args.load);
-  HeartbeatSender heartbeat(context, {.self = identity.self, .scheduler_endpoint = args.join},
-                            StateOf(identity));
-  if (Status s = heartbeat.Start(); !s.ok()) return s;
-  TransportOutbox outbox(transport);
-  Result<BufferSource> buffers = SourceFor(args.load, transport);
-  if (!buffers.ok()) return buffers.status();
-  LoadGenerator load(args.load, identity, args.rank, plan, counters, outbox, *buffers);
-  Status dialed;
-  RunLoop(load, transport,
-          {.enters = [&](const Envelope& envelope) { return load.WillEnter(envelope); },
-           .on_view =
-               [&](const View& view) {
-                 dialed = DialView(transport, Role::kWorker, identity.self, view);
-               },
-           .is_finished = [&] { return !dialed.ok() || !transport.sharing_failure().ok(); }});
-  return dialed.ok() ? transport.sharing_failure() : dialed;
+  Peer peer(args, Role::kWorker);
+  if (Status s = peer.Join(); !s.ok()) return s;
+  const JobPlan plan = MakePlan(args.load);
+  LoadGenerator load(args.load, peer.identity(), args.rank, plan, counters, peer.outbox(),
+                     peer.buffers());
+  const Status dialed = peer.Run(load, [&] { return !peer.sharing_failure().ok(); });
+  return dialed.ok() ? peer.sharing_failure() : dialed;
 }
 
 }  // namespace pando::bench

@@ -32,9 +32,4 @@ Status RunZmqClient(const PeerArgs& args, CounterSlot& counters, const CounterSl
 Status RunTcpServer(const PeerArgs& args, CounterSlot& counters);
 Status RunTcpClient(const PeerArgs& args, CounterSlot& counters, const CounterSlot& server);
 
-// The port that a raw server has written to its slot.
-uint32_t WaitForPort(const CounterSlot& server);
-
-int RunPeer(const PeerArgs& args);  // an exit code
-
 }  // namespace pando::bench

@@ -13,7 +13,22 @@ constexpr Micros kViewRetry = std::chrono::milliseconds(200);
 }  // namespace
 
 void StandInScheduler::OnMessage(Micros now, const Envelope& envelope) {
-  std::visit([&](const auto& message) { OnMessageOf(envelope, message); }, envelope.message);
+  const PeerId& from = envelope.sender;
+  if (const auto* registration = std::get_if<Register>(&envelope.message)) {
+    OnRegister(from, *registration);
+  } else if (std::holds_alternative<Ready>(envelope.message)) {
+    OnReady(from.incarnation);
+  } else if (std::holds_alternative<ViewAck>(envelope.message)) {
+    const auto it = members_.find(from.incarnation);
+    if (it != members_.end()) it->second.has_view = true;
+  } else if (const auto* request = std::get_if<ScalarsRequest>(&envelope.message)) {
+    OnScalarsRequest(from, request->first);
+  } else if (const auto* progress = std::get_if<Progress>(&envelope.message)) {
+    const Step next = progress->rows.empty() ? Step(0) : NextStep(progress->rows.back().step);
+    Send(from, ProgressAck{progress->committed, next});
+  } else if (std::holds_alternative<Heartbeat>(envelope.message)) {
+    Send(from, HeartbeatAck{});
+  }
   if (view_.id.number != 0 && view_at_ == kNever &&
       !std::ranges::all_of(members_ | std::views::values, &Member::has_view)) {
     view_at_ = now;
@@ -29,29 +44,28 @@ void StandInScheduler::Send(const PeerId& to, Message message) {
                 .message = std::move(message)});
 }
 
-void StandInScheduler::OnMessageOf(const Envelope& envelope, const Register& registration) {
-  const Incarnation incarnation = envelope.sender.incarnation;
+void StandInScheduler::OnRegister(const PeerId& from, const Register& registration) {
   const NodeId node(static_cast<uint32_t>(members_.size()) + 1);
-  auto [it, is_new] = members_.try_emplace(incarnation);
+  auto [it, is_new] = members_.try_emplace(from.incarnation);
   Member& member = it->second;
   if (is_new) {
     member.info = {.node = node,
-                   .incarnation = incarnation,
+                   .incarnation = from.incarnation,
                    .role = registration.role,
                    .rank = registration.wanted_rank,
                    .host = registration.host,
                    .lane_endpoints = registration.lane_endpoints};
-    member.peer = {node, incarnation, 0};
+    member.peer = {node, from.incarnation, 0};
   }
-  Send(envelope.sender, Welcome{.node = member.info.node,
-                                .rank = member.info.rank,
-                                .job_toml = "",
-                                .data = plan_.data,
-                                .snapshot_dir = ""});
+  Send(from, Welcome{.node = member.info.node,
+                     .rank = member.info.rank,
+                     .job_toml = "",
+                     .data = plan_.data,
+                     .snapshot_dir = ""});
 }
 
-void StandInScheduler::OnMessageOf(const Envelope& envelope, const Ready&) {
-  const auto it = members_.find(envelope.sender.incarnation);
+void StandInScheduler::OnReady(Incarnation from) {
+  const auto it = members_.find(from);
   if (it == members_.end()) return;
   it->second.is_ready = true;
   const auto ready_count =
@@ -78,25 +92,10 @@ void StandInScheduler::MakeView() {
   }
 }
 
-void StandInScheduler::OnMessageOf(const Envelope& envelope, const ViewAck&) {
-  const auto it = members_.find(envelope.sender.incarnation);
-  if (it != members_.end()) it->second.has_view = true;
-}
-
-void StandInScheduler::OnMessageOf(const Envelope& envelope, const ScalarsRequest& request) {
+void StandInScheduler::OnScalarsRequest(const PeerId& from, Step first) {
   const StepScalars scalars{.lr = static_cast<float>(plan_.job.optimizer.lr),
                             .momentum = static_cast<float>(plan_.job.optimizer.momentum)};
-  Send(envelope.sender,
-       Scalars{request.first, std::vector<StepScalars>(kScalarsPerBlock, scalars)});
-}
-
-void StandInScheduler::OnMessageOf(const Envelope& envelope, const Progress& progress) {
-  const Step next = progress.rows.empty() ? Step(0) : NextStep(progress.rows.back().step);
-  Send(envelope.sender, ProgressAck{progress.committed, next});
-}
-
-void StandInScheduler::OnMessageOf(const Envelope& envelope, const Heartbeat&) {
-  Send(envelope.sender, HeartbeatAck{});
+  Send(from, Scalars{first, std::vector<StepScalars>(kScalarsPerBlock, scalars)});
 }
 
 void StandInScheduler::Tick(Micros now) {

@@ -28,16 +28,10 @@ class StandInScheduler : public ProtocolCore {
     bool is_ready = false;
     bool has_view = false;
   };
-  void OnMessageOf(const Envelope& envelope, const Register& registration);
-  void OnMessageOf(const Envelope& envelope, const Ready& ready);
-  void OnMessageOf(const Envelope& envelope, const ViewAck& ack);
-  void OnMessageOf(const Envelope& envelope, const ScalarsRequest& request);
-  void OnMessageOf(const Envelope& envelope, const Progress& progress);
-  void OnMessageOf(const Envelope& envelope, const Heartbeat& heartbeat);
-  template <class Other>
-  void OnMessageOf(const Envelope&, const Other&) {}
-
+  void OnRegister(const PeerId& from, const Register& registration);
+  void OnReady(Incarnation from);
   void MakeView();
+  void OnScalarsRequest(const PeerId& from, Step first);
   void Send(const PeerId& to, Message message);
 
   const Load load_;

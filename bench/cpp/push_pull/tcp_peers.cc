@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "bench/cpp/push_pull/peers.h"
-#include "common/atomic_file.h"
+#include "common/descriptor.h"
 
 namespace pando::bench {
 namespace {
@@ -102,7 +102,7 @@ Status RunTcpServer(const PeerArgs& args, CounterSlot& counters) {
 }
 
 Status RunTcpClient(const PeerArgs& args, CounterSlot& counters, const CounterSlot& server) {
-  const sockaddr_in address = Loopback(static_cast<uint16_t>(WaitForPort(server)));
+  const sockaddr_in address = Loopback(static_cast<uint16_t>(server.WaitForPort()));
   const UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0)
     return SocketError("dial the server");
@@ -116,10 +116,8 @@ Status RunTcpClient(const PeerArgs& args, CounterSlot& counters, const CounterSl
   });
   std::vector<char> reply(args.load.shard_bytes);
   while (ReceiveAll(fd.get(), &reply)) {
-    const auto latency = std::chrono::nanoseconds(window.Leave());
     counters.message_count.fetch_add(2, std::memory_order_relaxed);
-    counters.payload_bytes.fetch_add(2 * args.load.shard_bytes, std::memory_order_relaxed);
-    counters.NoteLatency(static_cast<uint64_t>(latency.count()));
+    counters.NoteReply(args.load.shard_bytes, window.Leave());
   }
   _exit(1);  // the server has gone: the sender may wait for ever
 }

@@ -6,17 +6,17 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstring>
 #include <filesystem>
-#include <optional>
 #include <thread>
 #include <utility>
 
 #include "bench/cpp/push_pull/counters.h"
-#include "bench/cpp/push_pull/memory_ceilings.h"
 #include "bench/cpp/push_pull/stand_in_scheduler.h"
 #include "common/check.h"
+#include "common/float_buffer.h"
+#include "common/system.h"
 #include "net/event_loop.h"
-#include "net/incarnation.h"
 #include "node/launcher.h"
 
 namespace pando::bench {
@@ -24,14 +24,14 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr auto kAnswerMax = std::chrono::seconds(30);
-constexpr auto kLookInterval = std::chrono::milliseconds(2);
+constexpr double kLookIntervalS = 0.002;
 constexpr double kGiga = 1e9;
 
 // The stand-in's loop on a separate thread.
 class SchedulerThread {
  public:
   SchedulerThread(const Load& load, std::string endpoint)
-      : plan_(PlanOf(load)), core_(load, plan_, self_, outbox_), endpoint_(std::move(endpoint)) {}
+      : plan_(MakePlan(load)), core_(load, plan_, self_, outbox_), endpoint_(std::move(endpoint)) {}
   ~SchedulerThread() {
     stop_.Request();
     if (thread_.joinable()) thread_.join();
@@ -58,7 +58,7 @@ class SchedulerThread {
 };
 
 // Processor time of a child that has not been reaped, in seconds.
-double CpuSecondsOf(pid_t pid) {
+double ReadCpuSeconds(pid_t pid) {
   clockid_t clock;
   timespec time{};
   if (clock_getcpuclockid(pid, &clock) != 0 || clock_gettime(clock, &time) != 0) return 0.0;
@@ -66,10 +66,10 @@ double CpuSecondsOf(pid_t pid) {
 }
 
 std::vector<std::string> LoadWords(const Load& load) {
-  std::vector<std::string> words{"--bytes",   fmt::format("{}", load.shard_bytes),
-                                 "--shards",  fmt::format("{}", load.shards_per_server),
-                                 "--servers", fmt::format("{}", load.servers),
-                                 "--workers", fmt::format("{}", load.workers)};
+  std::vector<std::string> words{"--bytes",   std::to_string(load.shard_bytes),
+                                 "--shards",  std::to_string(load.shards_per_server),
+                                 "--servers", std::to_string(load.servers),
+                                 "--workers", std::to_string(load.workers)};
   if (load.has_momentum) words.push_back("--momentum");
   if (load.has_barrier) words.push_back("--barrier");
   if (load.copies) words.push_back("--copy");
@@ -82,6 +82,12 @@ std::vector<std::string> With(std::vector<std::string> words,
   words.insert(words.end(), more.begin(), more.end());
   return words;
 }
+
+struct PeerSpec {
+  std::string name;
+  std::vector<std::string> args;  // after the slot
+  bool counts = false;            // its slot has payload and latencies
+};
 
 // The processes of one trial and what they have counted.
 class Peers {
@@ -97,18 +103,22 @@ class Peers {
   Peers(SharedCounters counters, ShutdownSignal& shutdown)
       : counters_(std::move(counters)), shutdown_(shutdown) {}
 
-  Status Start(const std::string& name, size_t slot, const std::vector<std::string>& args,
-               const std::string& log_path) {
-    const std::vector<std::string> head{"peer", "--counters", fmt::format("{}", counters_.fd()),
-                                        "--slot", fmt::format("{}", slot)};
-    names_.push_back(name);
-    return group_.Start({.name = name,
-                         .title = name,
-                         .args = With(head, args),
-                         .log_path = log_path,
+  // Its slot is the next one.
+  Status Start(const PeerSpec& spec, const std::string& folder) {
+    const std::string log = fmt::format("{}/{}.log", folder, spec.name);
+    std::error_code ignored;
+    std::filesystem::remove(log, ignored);
+    const size_t slot = names_.size();
+    names_.push_back(spec.name);
+    if (spec.counts) counting_.push_back(slot);
+    const std::vector<std::string> head{"peer", "--counters", std::to_string(counters_.fd()),
+                                        "--slot", std::to_string(slot)};
+    return group_.Start({.name = spec.name,
+                         .title = spec.name,
+                         .args = With(head, spec.args),
+                         .log_path = log,
                          .inherited_fd = counters_.fd()});
   }
-  void Counts(size_t slot) { counting_.push_back(slot); }
 
   // Until everybody that counts has had an answer since then: a machine that is busy with other
   // work may take longer than the window of a measurement.
@@ -121,12 +131,14 @@ class Peers {
       if (answered == counting_.size()) return Status();
       if (Clock::now() >= deadline)
         return Unavailable("nothing was answered within 30 s; is the machine overloaded?");
-      if (Status s = Sleep(Clock::now() + kLookInterval); !s.ok()) return s;
+      if (Status s = Sleep(kLookIntervalS); !s.ok()) return s;
     }
   }
 
   // Children that end meanwhile, and signals, are errors.
-  Status Sleep(Clock::time_point until) {
+  Status Sleep(double seconds) {
+    const auto until = Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                                          std::chrono::duration<double>(seconds));
     const int signals[] = {shutdown_.fd()};
     do {
       group_.Wait(until, signals);
@@ -144,7 +156,7 @@ class Peers {
       reading.latency_counts.push_back(counters_.slot(slot).latency_count);
     }
     for (const std::string& name : names_)
-      reading.cpu_s += CpuSecondsOf(group_.Pid(name).value_or(0));
+      reading.cpu_s += ReadCpuSeconds(group_.Pid(name).value_or(0));
     return reading;
   }
 
@@ -182,32 +194,18 @@ class Peers {
   Status failure_;
 };
 
-struct PeerSpec {
-  std::string name;
-  std::vector<std::string> args;  // after the slot
-  bool counts = false;            // its slot has payload and latencies
-};
-
 Result<std::string> Measure(const TrialOptions& options, const std::vector<PeerSpec>& specs,
                             ShutdownSignal& shutdown) {
   Result<SharedCounters> counters = SharedCounters::Create(specs.size());
   if (!counters.ok()) return counters.status();
   Peers peers(*std::move(counters), shutdown);
-  for (size_t slot = 0; slot < specs.size(); ++slot) {
-    const std::string log = fmt::format("{}/{}.log", options.folder, specs[slot].name);
-    std::error_code ignored;
-    std::filesystem::remove(log, ignored);
-    if (Status s = peers.Start(specs[slot].name, slot, specs[slot].args, log); !s.ok()) return s;
-    if (specs[slot].counts) peers.Counts(slot);
+  for (const PeerSpec& spec : specs) {
+    if (Status s = peers.Start(spec, options.folder); !s.ok()) return s;
   }
   if (Status s = peers.WaitForAnswers(peers.Read()); !s.ok()) return s;
-  const auto after = [](double seconds) {
-    return Clock::now() +
-           std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
-  };
-  if (Status s = peers.Sleep(after(options.warm_up_s)); !s.ok()) return s;
+  if (Status s = peers.Sleep(options.warm_up_s); !s.ok()) return s;
   const Peers::Reading start = peers.Read();
-  if (Status s = peers.Sleep(after(options.window_s)); !s.ok()) return s;
+  if (Status s = peers.Sleep(options.window_s); !s.ok()) return s;
   if (Status s = peers.WaitForAnswers(start); !s.ok()) return s;
   return peers.FiguresSince(start);
 }
@@ -220,7 +218,7 @@ Result<std::string> RunPando(const TrialOptions& options, ShutdownSignal& shutdo
   const std::vector<std::string> common = With(LoadWords(load), {"--join", join});
   std::vector<PeerSpec> peers;
   for (uint32_t i = 0; i < load.servers; ++i) {
-    const std::string rank = fmt::format("{}", i);
+    const std::string rank = std::to_string(i);
     const std::string endpoint = options.kind == "pando-tcp"
                                      ? "tcp://127.0.0.1:0"
                                      : fmt::format("ipc://{}/server-{}", options.folder, i);
@@ -228,7 +226,7 @@ Result<std::string> RunPando(const TrialOptions& options, ShutdownSignal& shutdo
                                                      "--endpoint", endpoint})});
   }
   for (uint32_t i = 0; i < load.workers; ++i) {
-    const std::string rank = fmt::format("{}", i);
+    const std::string rank = std::to_string(i);
     peers.push_back(
         {"worker-" + rank, With(common, {"--kind", "pando-worker", "--rank", rank}), true});
   }
@@ -261,10 +259,35 @@ double Quantile(const std::vector<double>& ascending, double share) {
 Result<std::string> RunTrial(const TrialOptions& options, ShutdownSignal& shutdown) {
   if (options.kind.starts_with("pando-")) return RunPando(options, shutdown);
   if (options.kind != "memcpy" && options.kind != "add") return RunRaw(options, shutdown);
-  const auto measure = options.kind == "add" ? AddGbPerS : MemcpyGbPerS;
-  const Load& load = options.load;
+  const auto operation = options.kind == "add" ? MemoryOperation::kAdd : MemoryOperation::kCopy;
   return fmt::format(R"({{"gb_per_s":{}}})",
-                     measure(load.shard_bytes, load.shards_per_server, options.window_s));
+                     MemoryGbPerS(operation, options.load, options.window_s));
+}
+
+// Looks at the clock once for each turn over all buffers.
+double MemoryGbPerS(MemoryOperation operation, const Load& load, double seconds) {
+  const size_t count = load.shard_bytes / sizeof(float);
+  std::vector<FloatBuffer> a, b;
+  for (uint32_t i = 0; i < load.shards_per_server; ++i) {
+    a.emplace_back(count);
+    b.emplace_back(count);
+  }
+  const Clock::time_point start = Clock::now();
+  double elapsed = 0.0;
+  uint64_t operations = 0;
+  do {
+    for (uint32_t i = 0; i < load.shards_per_server; ++i) {
+      if (operation == MemoryOperation::kCopy) {
+        std::memcpy(a[i].data(), b[i].data(), load.shard_bytes);
+      } else {
+        AddSpans(a[i].data(), a[i].span(), b[i].span());
+      }
+    }
+    asm volatile("" ::: "memory");  // the compiler must not see that it is not read
+    operations += load.shards_per_server;
+    elapsed = std::chrono::duration<double>(Clock::now() - start).count();
+  } while (elapsed < seconds);
+  return 2e-9 * static_cast<double>(load.shard_bytes) * static_cast<double>(operations) / elapsed;
 }
 
 }  // namespace pando::bench

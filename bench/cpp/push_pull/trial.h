@@ -25,6 +25,12 @@ struct TrialOptions {
 // outlives the call. `shutdown` outlives it.
 Result<std::string> RunTrial(const TrialOptions& options, ShutdownSignal& shutdown);
 
+// What one core's memory allows at most: memcpy, or a += b of floats. GB/s, one thread, over as
+// many buffers as shards are in flight. Counted as push-pull counts: the bytes that come (b, the
+// source) and those that are there afterwards (a, the copy), 2 × shard_bytes an operation.
+enum class MemoryOperation : uint8_t { kCopy, kAdd };
+double MemoryGbPerS(MemoryOperation operation, const Load& load, double seconds);
+
 // `share` of the values, ascending, are at or below it: linear between two of them.
 // REQUIRES: `ascending` is not empty.
 double Quantile(const std::vector<double>& ascending, double share);

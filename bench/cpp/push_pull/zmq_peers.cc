@@ -92,7 +92,7 @@ Status RunZmqServer(const PeerArgs& args, CounterSlot& counters) {
 }
 
 Status RunZmqClient(const PeerArgs& args, CounterSlot& counters, const CounterSlot& server) {
-  const uint32_t port = WaitForPort(server);
+  const uint32_t port = server.WaitForPort();
   const bool is_tcp = args.endpoint.starts_with("tcp://");
   ZmqContext context;
   Socket socket(context, ZMQ_DEALER);
@@ -110,11 +110,9 @@ Status RunZmqClient(const PeerArgs& args, CounterSlot& counters, const CounterSl
     socket.Receive(&reply);
     PANDO_CHECK(zmq_msg_size(&reply) == args.load.shard_bytes);
     zmq_msg_close(&reply);
-    const auto latency = Clock::now() - sent_at.front();
-    sent_at.pop_front();
     counters.message_count.fetch_add(2, std::memory_order_relaxed);
-    counters.payload_bytes.fetch_add(2 * args.load.shard_bytes, std::memory_order_relaxed);
-    counters.NoteLatency(static_cast<uint64_t>(std::chrono::nanoseconds(latency).count()));
+    counters.NoteReply(args.load.shard_bytes, Clock::now() - sent_at.front());
+    sent_at.pop_front();
     push(i);
   }
 }

@@ -1,4 +1,4 @@
-"""The papers' experiments as this machine can bear them: workloads, numbers of workers, and what is scaled by how much."""
+"""The papers' experiments, scaled to this machine: workloads, numbers of workers, and what is scaled by how much."""
 from dataclasses import dataclass, replace
 from pathlib import Path
 import sys
@@ -23,7 +23,8 @@ class Experiment:
 MNIST_RESNET50 = Workload(name="mnist-resnet50", title="MNIST, ResNet-50", model="resnet50-cifar", dataset="mnist",
                           channels=3, side=SIDE, batch=32, steps=30, test_limit=500, warm_up=4)
 FASHION_MOBILENET = Workload(name="fashion-mobilenet", title="Fashion-MNIST, MobileNetV2", model="mobilenet-v2-small",
-                             dataset="fashion-mnist", channels=3, side=SIDE, batch=32, steps=80, test_limit=2000, warm_up=8)
+                             dataset="fashion-mnist", channels=3, side=SIDE, batch=32, steps=80, test_limit=2000,
+                             warm_up=8)
 VGG16 = Workload(name="vgg16", title="VGG-16, 100 classes, Adam", model="vgg16", dataset="cifar100", classes=CLASSES,
                  channels=3, batch=64, steps=16, lr=0.0001, test_limit=500, warm_up=3)
 ELASTIC = replace(MNIST_CNN, name="mnist-cnn-elastic", title="the MNIST CNN, batch 128 over two workers", batch=64,
@@ -36,8 +37,8 @@ RESNET101 = Workload(name="resnet101", title="ResNet-101, 4 activation checkpoin
 
 SMALL_PICTURES = Experiment(
     "small-pictures", "MNIST with ResNet-50, Fashion-MNIST with MobileNetV2, batch 32 per worker, 1 and 2 workers",
-    "pictures of 32 x 32 instead of 224 x 224 (49 times fewer pixels), so the networks have their stems and strides for "
-    "small pictures; 30 and 80 steps instead of epochs of 1,875",
+    "pictures of 32 x 32 instead of 224 x 224 (49 times fewer pixels), so the networks have their stems and strides "
+    "for small pictures; 30 and 80 steps instead of epochs of 1,875",
     [(workload, workers) for workload in (MNIST_RESNET50, FASHION_MOBILENET) for workers in (1, 2)])
 VGG = Experiment(
     "vgg16", "VGG-16 with 100 classes, Adam, 64 per worker, weak scaling",
@@ -49,13 +50,14 @@ ELASTICITY = Experiment(
     "elastic", "The MNIST CNN, batch 128, 30 epochs: workers that join and leave against a fixed number",
     "one worker joins one after a third of the run, and loses it after two thirds: 2 workers at most", [(ELASTIC, 2)])
 CIFAR = Experiment(
-    "cifar-cnn", "The CIFAR CNN, Adam with betas 0.8 and 0.999, weight decay 3e-7, gradients clipped at norm 1, batch 16",
+    "cifar-cnn",
+    "The CIFAR CNN, Adam with betas 0.8 and 0.999, weight decay 3e-7, gradients clipped at norm 1, batch 16",
     "3 epochs instead of 30; two workers of 8 samples each", [(CIFAR_CNN, 2)])
 RESNET = Experiment(
     "resnet101", "ResNet-101 with 4 activation checkpoints, 1, 2 and 4 workers: time, and memory by kind",
-    "pictures of 32 x 32 with a stem for small pictures instead of 224 x 224 (49 times fewer pixels), batch 8 per worker, "
-    "10 steps; 4 workers share 2 cores. Pando chooses the checkpoints itself; the peers keep what enters each of the four "
-    "stages",
+    "pictures of 32 x 32 with a stem for small pictures instead of 224 x 224 (49 times fewer pixels), batch 8 per "
+    "worker, 10 steps; 4 workers share 2 cores. Pando chooses the checkpoints itself; the peers keep what enters each "
+    "of the four stages",
     [(RESNET101, workers) for workers in (1, 2, 4)])
 
 EXPERIMENTS = {e.name: e for e in (SMALL_PICTURES, VGG, ELASTICITY, CIFAR, RESNET)}

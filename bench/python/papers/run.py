@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """run.py EXPERIMENT [--quick] [--out FOLDER] [--venvs FOLDER] [--systems A,B] [--rounds N] [--steps N] ...
 
-The experiments of the papers, Pando beside the peers that install (bench/python/peers/run.py setup), each scaled down by what
-it says where two cores demand it:
+The experiments of the papers, Pando beside the peers that install (bench/python/peers/run.py setup), each scaled
+down by what it says where two cores demand it:
 
   small-pictures   MNIST + ResNet-50 and Fashion-MNIST + MobileNetV2, batch 32 per worker, 1 and 2 workers
   vgg16            VGG-16 with 100 classes, Adam, 64 per worker, weak scaling
@@ -95,10 +95,11 @@ def speeds_table(experiment: Experiment, rows: List[Row]) -> Table:
     for row in rows:
         p = row.point
         lines.append([row.workload.title, str(row.workers), row.system.title, p.cell(*s.IMAGES), efficiency(row, rows),
-                      p.cell(*s.EPOCH), p.cell(*s.ACCURACY, 4), p.cell(*s.WORKER_MEMORY, 0), p.cell(*s.TOTAL_MEMORY, 0)])
+                      p.cell(*s.EPOCH), p.cell(*s.ACCURACY, 4), p.cell(*s.WORKER_MEMORY, 0),
+                      p.cell(*s.TOTAL_MEMORY, 0)])
     steps = ", ".join(f"{w.steps} of {w.title}" for w in dict.fromkeys(w for w, _ in experiment.cases))
-    note = (f"p50 (min-max) of interleaved rounds. Scaled: {experiment.scaled}. Steps: {steps}. Efficiency: of weak scaling, "
-            "beside one worker. Memory of a worker: the most that was resident; in all: shared pages once.")
+    note = (f"p50 (min-max) of interleaved rounds. Scaled: {experiment.scaled}. Steps: {steps}. Efficiency: of weak "
+            "scaling, beside one worker. Memory of a worker: the most that was resident; in all: shared pages once.")
     return Table(f"{experiment.title}: speed and memory", header, lines, note + reasons(rows))
 
 
@@ -110,11 +111,11 @@ def reasons(rows: List[Row]) -> str:
 def kinds_table(rows: List[Row]) -> Table:
     lines = [[str(row.workers), row.system.title, *(row.point.cell(f"memory: {kind}", "MiB", 0) for kind in KINDS)]
              for row in rows]
-    note = ("MiB of one worker over one step. Peers: tensors counted after forward and backward, activations as the most "
-            "that autograd kept at once, counted on the way; other: live tensors besides (buckets, flat copies, pictures). "
-            "torchft's activations are not counted: a step outside its protocol cannot be made. Pando: what the plan of "
-            "one computing thread allocates (pando model --memory-timeline), other: gradients of activations and scratch; its "
-            "optimizer's state is on the servers (with allreduce, in each worker).")
+    note = ("MiB of one worker over one step. Peers: tensors counted after forward and backward, activations as the "
+            "most that autograd kept at once, counted on the way; other: live tensors besides (buckets, flat copies, "
+            "pictures). torchft's activations are not counted: a step outside its protocol cannot be made. Pando: what "
+            "the plan of one computing thread allocates (pando model --memory-timeline), other: gradients of "
+            "activations and scratch; its optimizer's state is on the servers (with allreduce, in each worker).")
     return Table("Memory by kind", ["workers", "system", *KINDS], lines, note)
 
 
@@ -139,9 +140,9 @@ def elastic_table(experiment: Experiment, fixed: List[Row], moving: List[Row]) -
     lines = [[a.system.title, *(row.point.cell(*metric, digits) for metric, digits in
                                 ((RUN_TIME, 1), (s.ACCURACY, 4), (s.IMAGES, 0)) for row in (a, b))]
              for a, b in zip(fixed, moving)]
-    note = (f"{workload.steps} steps of {workload.batch * workers} samples. Scaled: {experiment.scaled}. Fixed: 2 workers from "
-            "beginning to end. From the first step's end to the last one's. Peers count samples: with one worker their "
-            "step is half as large; Pando's is the same step" + weights_said(fixed + moving))
+    note = (f"{workload.steps} steps of {workload.batch * workers} samples. Scaled: {experiment.scaled}. Fixed: 2 "
+            "workers from beginning to end. From the first step's end to the last one's. Peers count samples: with one "
+            "worker their step is half as large; Pando's is the same step" + weights_said(fixed + moving))
     return Table(experiment.title, header, lines, note + reasons(fixed + moving))
 
 

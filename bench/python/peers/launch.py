@@ -152,7 +152,8 @@ def judged(watch: Watch, codes: List[Optional[int]]) -> Outcome:
     elif out.progress.last() < target:
         out.reason = f"ended after {out.progress.last()} of {target} samples: {said(run)}"
     elif undone:
-        out.reason = f"ended before all was done to it that was due: {len(undone)} of {len(watch.events)} events are left"
+        out.reason = ("ended before all was done to it that was due: "
+                      f"{len(undone)} of {len(watch.events)} events are left")
     return out
 
 

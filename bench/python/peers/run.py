@@ -5,8 +5,8 @@ Pando beside the systems that people train with: the same model, batch and data 
 Train, DeepSpeed (ZeRO 1, 2, 3) and Horovod, two workers of one thread each. `setup` makes their virtual environments
 (PyPI; some 10 GB, and half an hour, of which Horovod's build takes ten minutes). `run` measures, in turns: images/s,
 seconds per epoch, accuracy, memory, and what a worker killed with -9 costs. Leaves peers.json, which `pando bench
-report` reads and plots, and peers.md. A system that does not install or run is in the table, with the reason. Images/s and
-seconds need an idle machine.
+report` reads and plots, and peers.md. A system that does not install or run is in the table, with the reason. Images/s
+and seconds need an idle machine.
 """
 import argparse
 import os
@@ -82,8 +82,8 @@ def speeds_table(workload: Workload, rows: List[Row], args) -> Table:
         ratio = f"{s.median(p, s.IMAGES) / best:.2f}" if best and s.median(p, s.IMAGES) else "-"
         lines.append([row.system.title, p.parameters["version"], p.cell(*s.IMAGES), ratio, p.cell(*s.EPOCH),
                       p.cell(*s.ACCURACY, 4), p.cell(*s.WORKER_MEMORY, 0), p.cell(*s.TOTAL_MEMORY, 0)])
-    note = (f"p50 (min-max) of interleaved rounds. {args.workers} workers of one thread, {workload.batch} samples each a step, "
-            f"{workload.steps} steps, the first {workload.warm_up} of which do not count. An epoch is "
+    note = (f"p50 (min-max) of interleaved rounds. {args.workers} workers of one thread, {workload.batch} samples each "
+            f"a step, {workload.steps} steps, the first {workload.warm_up} of which do not count. An epoch is "
             f"{TRAIN_SAMPLES[workload.dataset]} samples at that speed. Accuracy after these steps on "
             f"{workload.test_limit or 10000} test pictures. Of a worker: the most resident memory (VmHWM); in all: "
             "the most of all processes at once, shared pages once (PSS, every 0.5 s).")
@@ -92,9 +92,10 @@ def speeds_table(workload: Workload, rows: List[Row], args) -> Table:
 
 def deaths_table(workload: Workload, rows: List[Row]) -> Table:
     lines = [[row.system.title, row.point.cell(*s.LOST, 2), row.point.cell(*s.TO_PROGRESS, 2)] for row in rows]
-    note = (f"A worker is killed with -9 at step {workload.kill_at} of {workload.steps}; snapshots (checkpoints, commits) "
-            f"every {workload.snapshot_every} steps. Lost: the delay at the last step, counted in samples, beside the run "
-            "without a death in the same round. New progress: the first samples beyond those learnt when it was killed.")
+    note = (f"A worker is killed with -9 at step {workload.kill_at} of {workload.steps}; snapshots "
+            f"(checkpoints, commits) every {workload.snapshot_every} steps. Lost: the delay at the last step, counted "
+            "in samples, beside the run without a death in the same round. New progress: the first samples beyond "
+            "those learnt when it was killed.")
     return Table(f"{workload.title}: a worker killed", ["system", "s lost at an equal later step", "s to new progress"],
                  lines, note + reasons(rows, "death_reason"))
 
@@ -117,7 +118,8 @@ def run(args) -> int:
         args.rounds, workloads = 1, [s.quick(w, QUICK_STEPS[w.name]) for w in workloads]
     session = s.Session.of(args, SYSTEMS)
     s.check_data(session.place, workloads)
-    options: Dict[str, str] = {"rounds": str(args.rounds), "workers": str(args.workers), "quick": str(args.quick).lower()}
+    options: Dict[str, str] = {"rounds": str(args.rounds), "workers": str(args.workers),
+                               "quick": str(args.quick).lower()}
     results = ResultSet("peers", "Pando beside the systems that people train with", options, [], [])
     for workload in workloads:
         points, tables, plots = results.points, results.tables, results.plots  # of the workloads before
@@ -141,7 +143,8 @@ def main() -> int:
     parser.add_argument("--workloads", default=",".join(WORKLOADS), help="between commas [%(default)s]")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--no-deaths", action="store_true", help="kill no worker")
-    parser.add_argument("--python", default=sys.executable, help="with setup: makes the environments; needs its headers")
+    parser.add_argument("--python", default=sys.executable,
+                        help="with setup: makes the environments; needs its headers")
     args = parser.parse_args()
     unknown = [name for name in args.workloads.split(",") if name not in WORKLOADS]
     if unknown:

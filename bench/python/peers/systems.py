@@ -82,7 +82,7 @@ class System:
         return dict(enumerate(workers))
 
     def result(self, run: Run) -> Tuple[int, int, dict]:
-        """(correct, tested) of the test set, and the memory by kind that the first worker saw. Zeros: it did not end."""
+        """(correct, tested) of the test set, and the first worker's memory by kind. Zeros: it did not end."""
         if self.is_pando():
             path = run.folder / "run/summary.json"
             evaluations = json.loads(path.read_text())["evaluations"] if path.exists() else []
@@ -101,7 +101,8 @@ class System:
         if gpus < self.gpus_min:
             return f"needs {self.gpus_min} GPUs, one for each worker; found {gpus}"
         if self.is_pando():
-            return None if Path(place.pando).exists() else f"{place.pando} is not there: build it, or name it by --pando"
+            missing = f"{place.pando} is not there: build it, or name it by --pando"
+            return None if Path(place.pando).exists() else missing
         return None if venvs.version_of(place.venvs, self.module) else venvs.reason_of(place.venvs, self.module)
 
 
@@ -158,9 +159,9 @@ def torchft(run: Run, place: Place, job: Path) -> List[Command]:
     """A lighthouse and a torchrun for each replica group. Silence counts as death after 1 s, as Pando's lease."""
     port = free_port()
     (run.folder / "lighthouse").write_text(f"http://127.0.0.1:{port}")
-    words = [str(place.venvs / venvs.TORCH / "bin/torchft_lighthouse"), "--min_replicas", "1", "--quorum_tick_ms", "100",
-             "--join_timeout_ms", "1000" if run.is_elastic else "60000", "--heartbeat_timeout_ms", "1000", "--bind",
-             f"127.0.0.1:{port}"]
+    words = [str(place.venvs / venvs.TORCH / "bin/torchft_lighthouse"), "--min_replicas", "1",
+             "--quorum_tick_ms", "100", "--join_timeout_ms", "1000" if run.is_elastic else "60000",
+             "--heartbeat_timeout_ms", "1000", "--bind", f"127.0.0.1:{port}"]
     lighthouse = Command(words, venvs.environment_of(place.venvs, venvs.TORCH), is_background=True)
     return [lighthouse, *(torchft_group(run, place, job, group) for group in range(run.workers_at_start()))]
 

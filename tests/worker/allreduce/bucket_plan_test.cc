@@ -1,4 +1,4 @@
-#include "worker/allreduce/bucket_plan.h"
+#include "worker/allreduce/gradient_exchange.h"
 
 #include <doctest/doctest.h>
 

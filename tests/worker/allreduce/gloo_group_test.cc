@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "tests/temp_folder.h"
-#include "worker/allreduce/gloo_group.h"
+#include "worker/allreduce/allreduce_group.h"
 
 namespace pando {
 namespace {

@@ -1,6 +1,6 @@
 // Which group sums, and what it sums: ranks are threads, and NCCL is the host's (libraries.cc in
 // tests/cuda_on_host).
-#include "worker/allreduce/gpu_group.h"
+#include "worker/allreduce/allreduce_group.h"
 
 #include <doctest/doctest.h>
 

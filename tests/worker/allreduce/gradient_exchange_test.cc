@@ -169,7 +169,7 @@ TEST_CASE("what ranks bring in pieces is summed over all, step after step") {
   for (Rank* rank : {&first, &second}) {
     CHECK(Rank::Next(rank->agreed) == Version(2));  // due for evaluation
     CHECK(Rank::Next(rank->agreed) == Version(3));  // the last
-    CHECK(rank->failed.TryPop() == std::nullopt);
+    CHECK(rank->failed.Pop({}) == std::nullopt);
   }
 }
 
@@ -231,7 +231,7 @@ TEST_CASE("a group's failure is reported once, and an exchange that is stopped r
     stopped.exchange.Begin(Step(0), [](Step) { return 1; });
     stopped.AddAll(plan, Step(0), 1, 5);
     stopped.exchange.Stop();
-    CHECK(stopped.failed.TryPop() == std::nullopt);
+    CHECK(stopped.failed.Pop({}) == std::nullopt);
   }
 }
 
@@ -248,7 +248,7 @@ TEST_CASE("an exchange that cannot be stopped is given up, and stops when it can
   CHECK_FALSE(rank.exchange.StopWithin(milliseconds(10)));
   peer.set_value();
   CHECK(rank.exchange.StopWithin(kPatience));
-  CHECK(rank.failed.TryPop() == std::nullopt);
+  CHECK(rank.failed.Pop({}) == std::nullopt);
 }
 
 }  // namespace

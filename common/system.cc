@@ -1,0 +1,89 @@
+#include "common/system.h"
+
+#include <malloc.h>
+#include <sched.h>
+#include <sys/random.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#if defined(__SSE2__)
+#include <immintrin.h>
+#endif
+
+#include <array>
+#include <cerrno>
+#include <tuple>
+
+#include "common/check.h"
+
+namespace pando {
+namespace {
+
+// Larger blocks are mapped anyway: 32 MiB is glibc's maximum here. Setting it also stops glibc from
+// moving both thresholds.
+constexpr int kMappedFromBytes = 32 << 20;
+constexpr int kKeptBytesMax = 1 << 30;  // in each of malloc's arenas
+
+constexpr uint64_t kShortNs = 100'000;  // Linux's minimum
+constexpr uint64_t kUsualNs = 0;        // the system's default
+
+// The kernel's struct sched_attr, first version. C libraries before glibc 2.41 do not declare it.
+struct SchedAttr {
+  uint32_t size;
+  uint32_t policy;
+  uint64_t flags;
+  int32_t nice;
+  uint32_t priority;
+  uint64_t runtime_ns;  // of ordinary threads: the slice
+  uint64_t deadline_ns;
+  uint64_t period_ns;
+};
+
+// Errors are ignored: this affects speed alone.
+void SetSlice(uint64_t slice_ns, uint32_t policy) {
+  constexpr pid_t kThisThread = 0;
+  constexpr unsigned kNoFlags = 0;
+  SchedAttr attr{};
+  if (syscall(SYS_sched_getattr, kThisThread, &attr, sizeof(attr), kNoFlags) != 0) return;
+  if (attr.policy != SCHED_OTHER) return;  // the user has chosen a policy (chrt)
+  attr.policy = policy;
+  attr.runtime_ns = slice_ns;
+  std::ignore = syscall(SYS_sched_setattr, kThisThread, &attr, kNoFlags);
+}
+
+}  // namespace
+
+void KeepFreedMemory() {
+  // A sanitizer's malloc ignores options, which does no harm.
+  std::ignore = mallopt(M_MMAP_THRESHOLD, kMappedFromBytes);
+  std::ignore = mallopt(M_TRIM_THRESHOLD, kKeptBytesMax);
+}
+
+void SetFloatEnvironment() {
+#if defined(__SSE2__)
+  constexpr unsigned kFlushToZero = 0x8000;       // FTZ: results
+  constexpr unsigned kDenormalsAreZero = 0x0040;  // DAZ: operands
+  _mm_setcsr(_mm_getcsr() | kFlushToZero | kDenormalsAreZero);
+#endif
+}
+
+void TakeShortTimeSlices() { SetSlice(kShortNs, SCHED_OTHER); }
+void TakeBatchTimeSlices() { SetSlice(kUsualNs, SCHED_BATCH); }
+
+Incarnation NewIncarnation() {
+  uint64_t value = 0;
+  while (value == 0) {
+    const ssize_t bytes_read = getrandom(&value, sizeof(value), 0);
+    PANDO_CHECK(bytes_read == sizeof(value) || errno == EINTR);
+  }
+  return Incarnation(value);
+}
+
+std::string HostName() {
+  std::array<char, 256> name{};
+  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown";
+}
+
+const char* PandoVersion() { return PANDO_VERSION; }
+
+}  // namespace pando

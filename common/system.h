@@ -1,0 +1,39 @@
+// What processes and threads ask of the operating system: memory, floating-point mode, time slices,
+// random ids, and the machine's name.
+#pragma once
+
+#include <string>
+
+#include "common/ids.h"
+
+namespace pando {
+
+// Server and worker processes call this first. ZeroMQ allocates each received frame. malloc would
+// map it and give it back each time, and the kernel would zero and fault in every page: 80,000
+// faults per second with shards of 1 MiB over TCP, a fifth to a third of all processor time. After
+// this call freed memory is kept for the next frame, up to the peak in use.
+void KeepFreedMemory();
+
+// Flushes denormals to zero, on input and output (P35). Each thread that computes calls this first.
+void SetFloatEnvironment();
+
+// How long a thread may keep a processor that other threads wait for.
+//
+// Protocol and I/O threads need a processor for microseconds, and a step waits for them. Computing
+// threads need it for seconds. Linux (6.12 and later, EEVDF) runs a thread that requests a short
+// time slice as soon as it wakes, at the same share of the processor. This starves no thread and
+// needs no privilege. Older kernels ignore it.
+// For the calling thread, and threads that it starts from now on.
+void TakeShortTimeSlices();
+// The system's usual slices, as a batch thread (SCHED_BATCH): when it wakes it waits for a
+// processor and does not take one from a thread that handles a message.
+void TakeBatchTimeSlices();
+
+// The random id of a process life (P19), from the operating system's generator; never 0.
+Incarnation NewIncarnation();
+
+std::string HostName();  // "unknown" where the system does not say
+
+const char* PandoVersion();
+
+}  // namespace pando

@@ -1,8 +1,0 @@
-// The program's version, from meson.build.
-#pragma once
-
-namespace pando {
-
-const char* PandoVersion();
-
-}  // namespace pando

@@ -1,0 +1,202 @@
+#include "worker/host_sums.h"
+
+#include <set>
+
+#include "common/float_buffer.h"
+
+namespace pando {
+
+// ---- the giver ---------------------------------------------------------------------------------
+
+void HostGiver::EnterView(const HostGroup& group) {
+  const bool is_same_relay = group.has_relay() && group.relay == group_.relay;
+  group_ = group;
+  has_relay_ = group.has_relay() && group.relay != member_.self();
+  has_given_up_ = has_given_up_ && is_same_relay;
+  ask_at_ = has_given_up_ ? Micros(0) : kNever;
+  asked_since_.reset();
+}
+
+bool HostGiver::OnAnswer(Micros now, const Answer& answer) {
+  has_given_up_ = false;
+  ask_at_ = now + kQuiet;
+  const std::optional<Micros> asked_at = std::exchange(asked_since_, std::nullopt);
+  if (!asked_at || answer.view != member_.view().id) return false;
+  for (const AnswerItem& item : answer.items) {
+    if (!versions_.HasShard(item.shard)) continue;
+    const bool is_judged = requests_.asked_at(item.shard) + kQuiet <= *asked_at;
+    versions_.Learn(item.shard, item.version);
+    if (is_judged) gradients_.JudgeGiven(item);
+  }
+  return true;
+}
+
+void HostGiver::Tick(Micros now) {
+  if (now < ask_at_) return;
+  if (has_given_up_) {
+    ask_at_ = now + kAskGivenUp;
+    return member_.Send(group_.relay, Question{member_.view().id});
+  }
+  const size_t owed_bytes = gradients_.given_bytes();
+  if (owed_bytes == 0) {
+    ask_at_ = kNever;
+    asked_since_.reset();
+    return;
+  }
+  if (!asked_since_) asked_since_ = now;
+  const Micros patience = kPatience + Micros(owed_bytes / kSlowestBytesPerMicro);
+  if (now - *asked_since_ >= patience) return GiveUp(now);
+  ask_at_ = now + kAskAgain;
+  member_.Send(group_.relay, Question{member_.view().id});
+}
+
+void HostGiver::GiveUp(Micros now) {
+  has_given_up_ = true;
+  ask_at_ = now + kAskGivenUp;
+  gradients_.TakeBackGiven();
+}
+
+// ---- the relay: gifts --------------------------------------------------------------------------
+
+void HostRelay::EnterView(const HostGroup& group) {
+  group_ = group;
+  is_relay_ = group_.has_relay() && group_.relay == member_.self();
+  view_ = is_relay_ ? member_.view() : View();
+  last_gave_.clear();
+  nodes_step_.reset();
+  look_again_at_ = kNever;
+  for (ShardState& shard : shards_) shard.leaves_at = kNever;
+}
+
+bool HostRelay::IsSound(const PushItem& item) const {
+  if (!versions_.HasShard(item.shard) || item.step.value() >= plan_.steps.step_count())
+    return false;
+  if (item.payload.size_bytes() != plan_.pushes.PayloadBytes(item.shard)) return false;
+  const MicroBatchTree tree = plan_.steps.Tree(item.step);
+  return item.node.value() < tree.node_bound() && tree.IsCanonical(item.node);
+}
+
+bool HostRelay::OnPush(const PeerId& from, const Push& push) {
+  if (!plan_.may_sum_on_host()) return false;
+  for (const PushItem& item : push.items) {
+    if (!IsSound(item) || VersionMadeBy(item.step) <= versions_.known(item.shard)) continue;
+    versions_.LearnAll(VersionReadBy(item.step));
+    if (!Keep(item.shard, {from, item.step, item.node, item.payload})) continue;
+    Add(item.shard, {.step = item.step, .node = item.node, .payload = item.payload});
+  }
+  return true;
+}
+
+// False: there are as many as can be.
+bool HostRelay::Keep(ShardId shard, Gift gift) {
+  Step& last = last_gave_.try_emplace(gift.giver.node, gift.step).first->second;
+  last = std::max(last, gift.step);
+  std::vector<Gift>& gifts = shards_[shard.value()].gifts;
+  size_t count = 0;  // of this giver
+  for (const Gift& other : gifts) {
+    if (other.giver != gift.giver) continue;
+    if (other.step == gift.step && other.node == gift.node) return true;
+    ++count;
+  }
+  if (count >= kGiftsPerMicroBatchMax * plan_.job.micro_batches) return false;
+  gifts.push_back(std::move(gift));
+  return true;
+}
+
+void HostRelay::RestoreGifts() {
+  for (uint32_t s = 0; s < shards_.size(); ++s) {
+    for (const Gift& gift : shards_[s].gifts) {
+      if (VersionMadeBy(gift.step) > versions_.known(ShardId(s)))
+        Add(ShardId(s), {.step = gift.step, .node = gift.node, .payload = gift.payload});
+    }
+  }
+}
+
+void HostRelay::OnQuestion(const PeerId& from, const Question& question) {
+  if (!plan_.may_sum_on_host()) return;
+  Answer answer{.view = question.view, .items = {}};
+  for (uint32_t s = 0; s < shards_.size(); ++s) {
+    AnswerItem item{ShardId(s), versions_.known(ShardId(s)), {}};
+    for (const Gift& gift : shards_[s].gifts) {
+      const bool is_theirs = gift.giver == from && gift.step == StepReading(item.version);
+      if (is_theirs) item.nodes.push_back(gift.node);
+    }
+    answer.items.push_back(std::move(item));
+  }
+  member_.Send(from, std::move(answer));
+}
+
+void HostRelay::OnCommitted(ShardId shard, Version version) {
+  ShardState& state = shards_[shard.value()];
+  state.leaves_at = kNever;
+  std::erase_if(state.gifts, [&](const Gift& gift) { return VersionMadeBy(gift.step) < version; });
+  for (Gift& gift : state.gifts) {
+    if (VersionMadeBy(gift.step) == version) gift.payload = Blob();
+  }
+}
+
+void HostRelay::OnParams(const ParamsItem& item, Replies* replies) {
+  if (item.form != plan_.training_form()) return;
+  std::set<PeerId> told;
+  std::erase_if(shards_[item.shard.value()].gifts, [&](const Gift& gift) {
+    if (VersionMadeBy(gift.step) > item.version) return false;
+    const bool is_wanted = VersionMadeBy(gift.step) == item.version;
+    if (is_wanted && told.insert(gift.giver).second) (*replies)[gift.giver].items.push_back(item);
+    return true;
+  });
+}
+
+// ---- the relay: sums ---------------------------------------------------------------------------
+
+void HostRelay::Add(ShardId shard, UnrepliedGradient gradient) {
+  const Step step = gradient.step;
+  if (gradients_.Contains(shard, step, gradient.node)) return;
+  const MicroBatchTree tree = plan_.steps.Tree(step);
+  while (gradient.node != MicroBatchTree::kRoot) {
+    const std::optional<Blob> sibling =
+        gradients_.TakeUnsent(shard, step, tree.Sibling(gradient.node));
+    if (!sibling) break;
+    const bool is_left = tree.IsLeft(gradient.node);
+    gradient.payload =
+        Sum(shard, is_left ? gradient.payload : *sibling, is_left ? *sibling : gradient.payload);
+    gradient.node = tree.Parent(gradient.node);
+  }
+  gradients_.DropUnsentBelow(shard, step, gradient.node);
+  gradients_.Add(shard, std::move(gradient));
+}
+
+// left + right, the gradients of two siblings.
+Blob HostRelay::Sum(ShardId shard, const Blob& left, const Blob& right) {
+  std::optional<BufferPool>& pool = shards_[shard.value()].pool;
+  if (!pool) pool.emplace(plan_.shards.range(shard).size(), buffers_);
+  const SharedBuffer sum = pool->Take();
+  AddSpans(sum->data(), left.floats(), right.floats());
+  return ToBlob(sum);
+}
+
+bool HostRelay::MayLeave(Micros now, ShardId shard, const UnrepliedGradient& sum, Micros patience) {
+  if (!Sums(shard) || !WaitsForOthers(sum.step, sum.node)) return true;
+  Micros& leaves_at = shards_[shard.value()].leaves_at;
+  if (leaves_at == kNever) leaves_at = now + patience;
+  if (now >= leaves_at) return true;
+  look_again_at_ = std::min(look_again_at_, leaves_at);
+  return false;
+}
+
+// Whether it is a part of what the givers, and we, have to give.
+bool HostRelay::WaitsForOthers(Step step, TreeNode node) {
+  const MicroBatchTree tree = plan_.steps.Tree(step);
+  if (nodes_step_ != step) {
+    HostGroup givers = group_;
+    std::erase_if(givers.workers, [&](NodeId worker) {
+      const auto last = last_gave_.find(worker);
+      const bool gives = last != last_gave_.end() && NextStep(last->second) >= step;
+      return worker != group_.relay.node && !gives;
+    });
+    nodes_ = NodesOfHost(givers, view_, step, tree);
+    nodes_step_ = step;
+  }
+  return std::ranges::any_of(nodes_, [&](TreeNode ours) { return tree.IsAncestor(ours, node); });
+}
+
+}  // namespace pando
