@@ -11,7 +11,6 @@
 #include "plan/job_plan.h"
 #include "proto/core.h"
 #include "proto/dispatch.h"
-#include "proto/message_limits.h"
 #include "proto/view_member.h"
 #include "train/compute_port.h"
 
