@@ -17,7 +17,7 @@ class RuntimeLibrary {
  public:
   struct Function {
     template <class F>
-    operator F*() const {
+    operator F*() const {  // NOLINT(google-explicit-constructor): converted where it is assigned
       return reinterpret_cast<F*>(address);
     }
     void* address;

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Sets up, builds and runs every test. The last line is "N passed, N failed", test cases counted;
 # the exit status is that of the tests.
-#   tools/test.sh [--no-setup]              all suites, then unit and sim under ASan and UBSan
+#   tools/test.sh [--no-setup]              all suites
 #   tools/test.sh [--no-setup] --sanitize   unit and sim under ASan and UBSan, threads under TSan
 set -euo pipefail
 # shellcheck source=lib.sh
@@ -80,9 +80,10 @@ round() { "$@" || reports+=("broken:$*"); }
 
 [ "$setup" = no ] || "$root/tools/setup.sh"
 export UBSAN_OPTIONS="halt_on_error=1:print_stacktrace=1"  # by default it reports and goes on
-[ "$sanitizers_only" = yes ] || round test_release
-round test_sanitized build-asan address,undefined unit sim
-if [ "$sanitizers_only" = yes ]; then
+if [ "$sanitizers_only" = no ]; then
+  round test_release
+else
+  round test_sanitized build-asan address,undefined unit sim
   # g++ 12's TSan cannot start where newer kernels put memory at random.
   if setarch -R true 2>/dev/null; then runner=(setarch -R); fi
   export TSAN_OPTIONS="suppressions=$root/tools/tsan.supp halt_on_error=1 second_deadlock_stack=1"
