@@ -153,7 +153,7 @@ std::vector<std::string> DataSetNames() {
   return names;
 }
 
-OpenedDataSet OpenDataSet(const Job& job, DataWarning warn) {
+OpenedDataSet OpenDataSet(const Job& job, const DataWarning& warn) {
   if (Status s = CheckPictureKeys(job); !s.ok()) return s;
   const Kind* kind = FindKind(job.dataset);
   if (kind == nullptr) return UnknownDataSet(job.dataset);

@@ -55,7 +55,7 @@ using DataWarning = std::function<void(const std::string& text)>;
 
 // Opens the data set of job.dataset and job.data_path. Errors name the file, the place and what was
 // expected.
-OpenedDataSet OpenDataSet(const Job& job, DataWarning warn = nullptr);
+OpenedDataSet OpenDataSet(const Job& job, const DataWarning& warn = nullptr);
 std::vector<std::string> DataSetNames();
 
 // Whether the files of the data set with this name are in `folder` itself, or in the archive's

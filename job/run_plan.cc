@@ -66,8 +66,8 @@ std::string ChooseData(JobDraft* draft) {
       name, name, name, name);
 }
 
-Result<OpenedJob> OpenedJob::Open(const Job& job, DataWarning warn) {
-  Result<std::unique_ptr<DataSet>> data = OpenDataSet(job, std::move(warn));
+Result<OpenedJob> OpenedJob::Open(const Job& job, const DataWarning& warn) {
+  Result<std::unique_ptr<DataSet>> data = OpenDataSet(job, warn);
   if (!data.ok()) return data.status();
   Result<Model> model = Model::Create(job, (*data)->shape(), (*data)->class_count());
   if (!model.ok()) return model.status();

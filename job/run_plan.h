@@ -23,7 +23,7 @@ struct OpenedJob {
   std::unique_ptr<DataSet> data;
   Model model;
   JobPlan plan;
-  static Result<OpenedJob> Open(const Job& job, DataWarning warn = nullptr);
+  static Result<OpenedJob> Open(const Job& job, const DataWarning& warn = nullptr);
 };
 
 // Opens the data set and builds the model; they and the micro-batches fit one another. The data set

@@ -26,7 +26,7 @@ GroupWorker::GroupWorker(const WorkerParts& parts)
       plan_(parts.trainer.plan),
       exchange_(plan_, parts.membership.rank, *this, parts.trainer.device, parts.trainer.timeline),
       trainer_(parts.trainer, parts.thread_count,
-               [this](ComputeTicket ticket, ComputeEvent event) {
+               [this](ComputeTicket ticket, ComputeEvent event) {  // NOLINT: moved
                  OnCompute(ticket, std::move(event));
                }),
       outbox_(parts.transport),
@@ -103,7 +103,7 @@ Result<std::optional<MembershipEnd>> GroupWorker::StartServer() {
 
 // ---- the computing threads ----------------------------------------------------------------------
 
-void GroupWorker::OnCompute(ComputeTicket ticket, ComputeEvent event) {
+void GroupWorker::OnCompute(ComputeTicket ticket, ComputeEvent event) {  // NOLINT: moved
   if (const auto* gradient = std::get_if<GradientReady>(&event))
     return exchange_.Add(gradient->step, gradient->node, gradient->shard, gradient->payload);
   Post([this, ticket, event = std::move(event)](Micros now) {

@@ -56,7 +56,7 @@ class GroupWorker : private GroupPort, private ExchangePort {
   void LetGo();
   void OnCompute(ComputeTicket ticket, ComputeEvent event);
   void ApplySums(Micros now, const GradientSums& sums);
-  void Post(Task task) { std::ignore = tasks_.Push(std::move(task)); }
+  void Post(Task task) { std::ignore = tasks_.Push(std::move(task)); }  // NOLINT: moved
   bool leads() const { return parts_.membership.rank == 0; }
 
   const WorkerParts parts_;

@@ -48,7 +48,7 @@ Status Explained(const std::string& path, const Status& status) {
 
 }  // namespace
 
-Result<SqliteJournal> SqliteJournal::Open(std::string path, uint64_t leader) {
+Result<SqliteJournal> SqliteJournal::Open(const std::string& path, uint64_t leader) {
   Result<SqliteDb> db = SqliteDb::Open(path);
   if (!db.ok()) return db.status();
   SqliteJournal journal(*std::move(db), leader);

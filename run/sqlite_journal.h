@@ -32,7 +32,7 @@ class SqliteJournal : public Journal {
   static constexpr int kBusyTimeoutMs = 5000;  // of another process's transaction: people's sqlite3
 
   // Opens or creates the file. `leader` names this life of the scheduler: its incarnation.
-  static Result<SqliteJournal> Open(std::string path, uint64_t leader);
+  static Result<SqliteJournal> Open(const std::string& path, uint64_t leader);
 
   // None if nothing was ever committed. Takes the lead: the previous leader cannot commit any
   // more, so nothing is added after the read.

@@ -32,7 +32,7 @@ class EarlyMessages {
     if (std::holds_alternative<Root>(m)) return !Mutated(Mutation::kUnequalViews);
     return std::holds_alternative<Chunk>(m) || std::holds_alternative<Question>(m);
   }
-  void Keep(Envelope envelope) {
+  void Keep(Envelope envelope) {  // NOLINT: moved
     if (messages_.size() < kEarlyMax) messages_.push_back(std::move(envelope));
   }
   // All that is kept, except what the view has passed. Some of it may still be early.

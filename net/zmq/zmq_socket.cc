@@ -118,7 +118,7 @@ void Refer(zmq_msg_t* part, const Blob& frame) {
   void* bytes = const_cast<std::byte*>(frame.bytes().data());
   PANDO_CHECK(zmq_msg_init_data(part, bytes, frame.size_bytes(), ReleaseKeepAlive, owner.get()) ==
               0);
-  owner.release();  // owned by ReleaseKeepAlive from now on
+  owner.release();  // NOLINT: owned by ReleaseKeepAlive from now on
 }
 
 // A received part. Stays where it is: short parts lie within zmq_msg_t itself.

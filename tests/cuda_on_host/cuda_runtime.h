@@ -28,6 +28,7 @@ using std::min;
 
 // ---- kernels ------------------------------------------------------------------------------------
 
+// NOLINTBEGIN(readability-identifier-naming,google-explicit-constructor): NVIDIA's names
 struct uint3 {
   unsigned x = 0, y = 0, z = 0;
 };
@@ -160,3 +161,4 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(
       });
   return cudaSuccess;
 }
+// NOLINTEND(readability-identifier-naming,google-explicit-constructor)

@@ -139,7 +139,7 @@ class GroupSession : public WorkerCore, private EvaluationPort {
   void JoinGroup(Micros now);
   bool IsSameGroup() const;
   void PullStart(Micros now);
-  void Fail(Micros now, Failure failure) {
+  void Fail(Micros now, Failure failure) {  // NOLINT: moved
     lifecycle_.Fail(std::move(failure));
     lifecycle_.ReportAt(now);
   }
