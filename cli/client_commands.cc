@@ -8,6 +8,7 @@
 #include "cli/commands.h"
 #include "common/clock.h"
 #include "common/exit_codes.h"
+#include "net/address.h"
 #include "net/client.h"
 
 namespace pando {
@@ -46,9 +47,10 @@ int Order(const ClientOptions& options, CommandKind kind) {
   }
   if (said.empty()) {
     return Report(
-        Unavailable(fmt::format("no scheduler answered at {} within {} s: check the address, and "
-                                "that the run has not ended",
-                                options.join, options.timeout_seconds)));
+        Unavailable(fmt::format("no scheduler answered at {} within {} s: {}", options.join,
+                                options.timeout_seconds,
+                                ExplainSilence(options.join, "check the address, and that the run "
+                                                             "has not ended"))));
   }
   return Report(Unavailable(
       fmt::format("not done within {} s (the scheduler continues): {}; raise --timeout to "

@@ -103,6 +103,8 @@ void AddMovedDataOption(CLI::App& command, std::string* data_path);
 Status CheckEndpoint(const std::string& flag, const std::string& endpoint);
 // And only on loopback, unless `is_insecure`.
 Status CheckBind(const std::string& endpoint, bool is_insecure);
+// The address on which servers listen that join there; empty: chosen by ServerArgs::bind's rule.
+Status CheckServing(const std::string& join, const std::string& bind, bool is_insecure);
 
 // One line on standard error; returns the exit code of the status.
 int Report(const Status& status);

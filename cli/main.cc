@@ -1,15 +1,18 @@
 // pando: the command line. Parses the subcommand and its options, and runs it.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <exception>
 #include <map>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "cli/commands.h"
 #include "common/exit_codes.h"
+#include "common/out_of_memory.h"
 #include "common/system.h"
 #include "common/text.h"
 
@@ -42,9 +45,9 @@ int ReportUnknown(const CLI::App& app) {
   const CLI::App& place = chosen.empty() ? app : *chosen.front();
   const std::vector<std::string> unknown = place.remaining();
   std::string word = unknown.empty() ? "" : unknown.front();
-  for (auto at = unknown.rbegin(); at != unknown.rend(); ++at) {
-    if (at->starts_with("-")) word = *at;
-  }
+  const auto flag = std::ranges::find_if(
+      unknown, [](const std::string& text) { return text.starts_with("-"); });
+  if (!chosen.empty() && flag != unknown.end()) word = *flag;
   const bool is_flag = word.starts_with("-");
   const char* what = is_flag ? "flag" : chosen.empty() ? "command" : "argument";
   const std::string typed = word.substr(0, word.find('='));
@@ -68,7 +71,7 @@ int PrintHelp(CLI::App& app, const std::string& topic) {
     fmt::print(stderr, "pando: no help on '{}'; see pando --help\n", topic);
     return kExitUsage;
   }
-  fmt::print("{}", command->help(topic.empty() ? "pando" : "pando " + topic));
+  fmt::print("{}", command->help(topic.empty() ? "" : "pando"));
   return kExitCompleted;
 }
 
@@ -117,5 +120,11 @@ int Main(int argc, char** argv) {
 int main(int argc, char** argv) {
   // A file that would grow beyond `ulimit -f` is an error where it is written, not a death.
   std::signal(SIGXFSZ, SIG_IGN);
-  return pando::Main(argc, argv);
+  pando::EndWhenOutOfMemory();
+  try {
+    return pando::Main(argc, argv);
+  } catch (const std::system_error& error) {
+    if (error.code() != std::errc::resource_unavailable_try_again) throw;
+    pando::EndOutOfMemory(0, "another thread");
+  }
 }

@@ -65,7 +65,7 @@ int Schedule(const SchedulerOptions& options) {
 
 int Serve(const ServerArgs& args) {
   if (Status s = CheckEndpoint("--join", args.join); !s.ok()) return Report(s);
-  if (Status s = CheckBind(args.bind, args.insecure); !s.ok()) return Report(s);
+  if (Status s = CheckServing(args.join, args.bind, args.insecure); !s.ok()) return Report(s);
   SetUpLog({.process = "server", .is_verbose = args.is_verbose});
   return RunServer(args);
 }
@@ -80,7 +80,9 @@ int Work(const WorkerArgs& args) {
 
 int KeepNode(const NodeArgs& args, const std::string& workers) {
   if (Status s = CheckEndpoint("--join", args.join); !s.ok()) return Report(s);
-  if (Status s = CheckBind(args.bind, args.insecure); !s.ok()) return Report(s);
+  if (args.server_count > 0) {
+    if (Status s = CheckServing(args.join, args.bind, args.insecure); !s.ok()) return Report(s);
+  }
   SetUpLog({.process = "node", .is_verbose = args.is_verbose});
   if (auto device = ParseDevice("--device", args.device); !device.ok())
     return Report(device.status());
@@ -154,7 +156,7 @@ Subcommand AddServerCommand(CLI::App& app) {
       app, "server",
       "Joins a run as a parameter server: sums gradients, runs the optimizer, sends parameters.",
       "Example:\n"
-      "  pando server --join tcp://10.0.0.1:7070 --bind tcp://10.0.0.2:0 --insecure\n");
+      "  pando server --join tcp://10.0.0.1:7070 --insecure\n");
   AddJoinOption(command, &args->join);
   AddBindOptions(command, "its lanes listen; port 0: any free one each", &args->bind,
                  &args->insecure);
@@ -196,7 +198,7 @@ Subcommand AddNodeCommand(CLI::App& app) {
       "workers that join a run,\n"
       "restarts those that die, and drains them on SIGTERM or Ctrl-C.",
       "Example:\n"
-      "  pando node --join tcp://10.0.0.1:7070 --bind tcp://10.0.0.2:0 --insecure\n");
+      "  pando node --join tcp://10.0.0.1:7070 --insecure\n");
   AddJoinOption(command, &args->join);
   AddOption(command, "--servers N", &args->server_count,
             fmt::format("server processes [{}]", args->server_count), CLI::Range(0, 1024));

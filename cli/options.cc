@@ -165,7 +165,8 @@ void AddJoinOption(CLI::App& command, std::string* endpoint) {
 }
 
 void AddBindOptions(CLI::App& command, const std::string& what, std::string* bind, bool* insecure) {
-  AddOption(command, "--bind ENDPOINT", bind, fmt::format("where {} [{}]", what, *bind));
+  AddOption(command, "--bind ENDPOINT", bind, fmt::format("where {} [{}]", what,
+                        bind->empty() ? "this machine's address on the way to --join" : *bind));
   command.add_flag("--insecure", *insecure, "allow --bind beyond this machine, without encryption");
 }
 
@@ -213,6 +214,25 @@ Status CheckBind(const std::string& endpoint, bool is_insecure) {
                   "can join or disturb the run; give --insecure if the network is private, or "
                   "bind tcp://127.0.0.1:PORT",
                   endpoint));
+}
+
+Status CheckServing(const std::string& join, const std::string& bind, bool is_insecure) {
+  const bool is_elsewhere = !IsLoopback(join);
+  if (bind.empty()) {
+    if (is_insecure || !is_elsewhere) return Status();
+    return InvalidArgument(
+        fmt::format("--join {} is reached over the network, so servers listen there too, and any "
+                    "program that reaches them can disturb the run; give --insecure if the network "
+                    "is private",
+                    join));
+  }
+  if (Status s = CheckBind(bind, is_insecure); !s.ok()) return s;
+  if (!is_elsewhere || !IsLoopback(bind)) return Status();
+  return InvalidArgument(
+      fmt::format("--bind {} cannot be reached by the run's processes on other machines, and --join "
+                  "{} is one for them; leave --bind out, or give --bind tcp://ADDRESS:0 with this "
+                  "machine's address, and --insecure",
+                  bind, join));
 }
 
 int Report(const Status& status) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "cli/plan_input.h"
@@ -59,6 +60,9 @@ std::string ClusterLines(const Cluster& cluster) {
   return text;
 }
 
+// In tenths, as the table shows it.
+double WithoutMinusZero(double ms) { return std::abs(ms) < 0.05 ? 0.0 : ms; }
+
 std::string Table(const Plan& plan) {
   const bool has_batch = plan.input.batch > 0;
   std::string text =
@@ -67,7 +71,7 @@ std::string Table(const Plan& plan) {
   for (const Prediction& p : plan.predictions) {
     text += fmt::format("{:<34}{:>6} {:>10.1f} {:>10.1f}% {:>11.1f} {:>10.1f}{}\n", p.name,
                         p.host_count, p.time.step_ms, 100 * p.time.efficiency(),
-                        p.time.exposed_ms(), p.time.link_ms,
+                        WithoutMinusZero(p.time.exposed_ms()), p.time.link_ms,
                         has_batch ? fmt::format(" {:>11.0f}", ImagesPerSecond(plan.input, p)) : "");
   }
   return text;

@@ -59,8 +59,11 @@ Result<ChaosPlan> MakeChaosPlan(const RunOptions& options, const Job& job, const
                                 uint64_t first_step) {
   if (options.chaos.empty()) return ChaosPlan{};
   const uint32_t server_count = job.strategy == Strategy::kAllreduce ? 0 : job.servers;
-  return ParseChaos(options.chaos,
-                    {job.workers, server_count, opened.plan.steps.step_count(), first_step});
+  Result<ChaosPlan> plan = ParseChaos(
+      options.chaos, {job.workers, server_count, opened.plan.steps.step_count(), first_step});
+  const bool is_drawn = plan.ok() && plan->random && options.chaos.find("random:") == std::string::npos;
+  if (is_drawn) fmt::print(stderr, "pando: the same faults again: --chaos random:{}\n", plan->random->seed);
+  return plan;
 }
 
 // The last words of a run.
@@ -78,6 +81,10 @@ void PrintSummary(const RunOptions& options, const Summary& summary, const RunFo
         "codec 1-bit or top-k)";
   if (!summary.failure.empty()) line += ": " + summary.failure;
   fmt::print(stderr, "{}\npando: summary in {}\n", line, folder.SummaryPath());
+  if (summary.status != kStatusCompleted && summary.steps > 0) {
+    fmt::print(stderr, "pando: continue with: pando resume {} (from step {})\n", folder.path(),
+               summary.snapshots.empty() ? 0 : summary.snapshots.back().version.value());
+  }
   if (options.is_json) fmt::print("{}", ToJson(summary));
 }
 
@@ -166,7 +173,7 @@ Result<Job> ReadJob(const RunOptions& options, const RunFolder& folder) {
   if (!job.ok()) return job;
   job->run_dir = folder.path();
   if (Status s = CheckSupervision(options, *job); !s.ok()) return s;
-  // A single process stores no snapshots: the run begins again, with servers.
+  // The run goes on with servers.
   if (job->strategy == Strategy::kSingle) job->strategy = Strategy::kParameterServers;
   return job;
 }

@@ -40,7 +40,8 @@ int Export(const ExportOptions& options) {
                                    : ReadRunWeights(folder, opened->plan, options.step);
   if (!weights.ok()) return Report(weights.status());
   const TensorLayout& layout = opened->plan.layout;
-  if (Status s = WriteWeights(options.output, layout, weights->flat.span()); !s.ok())
+  const SafetensorsMetadata metadata = WeightsMetadata(*job, weights->version);
+  if (Status s = WriteWeights(options.output, layout, weights->flat.span(), metadata); !s.ok())
     return Report(s);
   fmt::print("{}: {} after {} steps, weights_hash {}\n", options.output, weights->name,
              weights->version.value(), WeightsHash(layout, std::as_const(weights->flat).span()));

@@ -11,12 +11,13 @@ inline constexpr int kExitUsage = 2;          // a flag, key, file, folder or po
 inline constexpr int kExitUnreached = 3;      // a peer was not reached, or start_timeout_ms passed
 inline constexpr int kExitFenced = 4;         // a scheduler found that another one leads its run
 inline constexpr int kExitMemberLost = 5;     // a scheduler's group (allreduce) has lost a member
+inline constexpr int kExitOutOfMemory = 6;    // no memory for what the job takes
 inline constexpr int kExitInterrupted = 130;  // Ctrl-C or SIGTERM, as in shells: 128 + SIGINT
 
 inline constexpr const char* kExitCodesHelp =
     "Exit codes: 0 completed, 1 failed, 2 bad flag, key or input, 3 peer not reached in time,\n"
     "4 another scheduler leads the run, 5 a scheduler whose allreduce group has lost a worker,\n"
-    "130 interrupted.";
+    "6 out of memory, 130 interrupted.";
 
 // The exit code of a command that stops on `status`.  REQUIRES: !status.ok().
 inline int ExitCodeFor(const Status& status) {

@@ -5,7 +5,7 @@
 #include <iterator>
 #include <utility>
 
-#include "common/check.h"
+#include "common/out_of_memory.h"
 
 namespace pando {
 
@@ -14,7 +14,7 @@ FloatBuffer::FloatBuffer(size_t float_count) : size_(float_count) {
   size_t rounded = (bytes / kAlignmentBytes + 1) * kAlignmentBytes;
   data_ = Memory(static_cast<float*>(std::aligned_alloc(kAlignmentBytes, rounded)),
                  [](float* p) { std::free(p); });
-  PANDO_CHECK(data_ != nullptr);
+  if (data_ == nullptr) EndOutOfMemory(rounded, "a buffer of weights, gradients or activations");
   std::memset(data_.get(), 0, rounded);
 }
 

@@ -1,6 +1,8 @@
 #include "net/address.h"
 
 #include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -131,6 +133,18 @@ Status CheckExposure(const Endpoint& endpoint, bool insecure) {
                   endpoint.ToString()));
 }
 
+std::string OwnAddress() {
+  ifaddrs* first = nullptr;
+  if (getifaddrs(&first) != 0) return kLoopbackAddress;
+  const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(first, freeifaddrs);
+  for (const ifaddrs* at = first; at != nullptr; at = at->ifa_next) {
+    const bool is_up = (at->ifa_flags & IFF_UP) != 0 && (at->ifa_flags & IFF_LOOPBACK) == 0;
+    if (is_up && at->ifa_addr != nullptr && at->ifa_addr->sa_family == AF_INET)
+      return AddressText(*reinterpret_cast<const sockaddr_in*>(at->ifa_addr));
+  }
+  return kLoopbackAddress;
+}
+
 Result<std::string> LocalAddressTowards(const Endpoint& peer) {
   if (peer.kind == Endpoint::Kind::kIpc || peer.is_wildcard()) return std::string(kLoopbackAddress);
   const Result<std::string> host = ResolveHost(peer.host);
@@ -157,8 +171,15 @@ Result<std::string> AdvertisedEndpoint(const std::string& bound, const Endpoint&
   if (!endpoint->is_wildcard()) return bound;
   Result<std::string> address = LocalAddressTowards(peer);
   if (!address.ok()) return address.status();
-  endpoint->host = *std::move(address);
+  endpoint->host = *address == kLoopbackAddress ? OwnAddress() : *address;
   return endpoint->ToString();
+}
+
+std::string ExplainSilence(const std::string& endpoint, const std::string& otherwise) {
+  const Result<Endpoint> parsed = ParseEndpoint(endpoint);
+  if (!parsed.ok() || parsed->kind == Endpoint::Kind::kIpc) return otherwise;
+  const Result<std::string> address = ResolveHost(parsed->host);
+  return address.ok() ? otherwise : address.status().message();
 }
 
 }  // namespace pando

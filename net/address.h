@@ -36,11 +36,19 @@ Result<bool> IsLocal(const Endpoint& endpoint);
 // are neither encrypted nor authenticated.
 Status CheckExposure(const Endpoint& endpoint, bool insecure);
 
+// The first IPv4 address of this machine that other machines may reach; 127.0.0.1 if it has none.
+std::string OwnAddress();
+
 // This machine's address on the route to `peer` (no packet is sent). A process that can reach
 // `peer` can reach this address too. 127.0.0.1 for a local peer.
 Result<std::string> LocalAddressTowards(const Endpoint& peer);
 
-// The endpoint that other processes can dial: a wildcard host becomes LocalAddressTowards(peer).
+// The endpoint that other processes can dial: a wildcard host becomes LocalAddressTowards(peer), or
+// OwnAddress() where the peer is on this machine, since others need not be.
 Result<std::string> AdvertisedEndpoint(const std::string& bound, const Endpoint& peer);
+
+// What to look at if nobody answers at the endpoint: "the host 'x' has no IPv4 address (...): check
+// its name" where that is so, else `otherwise`.  Blocks while the name is looked up.
+std::string ExplainSilence(const std::string& endpoint, const std::string& otherwise);
 
 }  // namespace pando

@@ -6,6 +6,7 @@
 
 #include "common/clock.h"
 #include "common/system.h"
+#include "net/address.h"
 
 namespace pando {
 namespace {
@@ -107,8 +108,8 @@ Result<std::string> RequestStatus(ZmqContext& context, const std::string& endpoi
       return std::get<StatusReport>(*std::move(answer)).json;
   }
   return Unavailable(fmt::format(
-      "no scheduler answered at {}{}: check the address, and that the run has not ended", endpoint,
-      last_warning));
+      "no scheduler answered at {}{}: {}", endpoint, last_warning,
+      ExplainSilence(endpoint, "check the address, and that the run has not ended")));
 }
 
 }  // namespace pando

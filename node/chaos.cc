@@ -8,6 +8,7 @@
 #include <sstream>
 #include <utility>
 
+#include "common/system.h"
 #include "common/text.h"
 
 namespace pando {
@@ -160,8 +161,10 @@ class EntryParser {
   size_t at_ = 0;  // the next word
 };
 
-// "random:7" or "random:7:5s".
+// "random", "random:7" or "random:7:5s".
 Result<RandomChaos> ParseRandom(const std::string& text) {
+  constexpr uint64_t kDrawnSeedMax = 1'000'000'000;  // to be typed again
+  if (text == "random") return RandomChaos{.seed = NewIncarnation().value() % kDrawnSeedMax};
   const size_t seed_at = text.find(':') + 1;
   const size_t seed_end = std::min(text.find(':', seed_at), text.size());
   const std::optional<uint64_t> seed =
@@ -186,7 +189,7 @@ Result<ChaosPlan> ParseChaos(std::string_view text, const ChaosField& field) {
     at = end + 1;
     const Words words = SplitWords(part);
     if (words.empty()) continue;
-    if (words.size() == 1 && words[0].starts_with("random:")) {
+    if (words.size() == 1 && (words[0] == "random" || words[0].starts_with("random:"))) {
       Result<RandomChaos> random = ParseRandom(words[0]);
       if (!random.ok()) return random.status();
       if (plan.random) return InvalidArgument("--chaos: 'random' is given twice");

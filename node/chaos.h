@@ -2,7 +2,8 @@
 // entries between semicolons:
 //
 //   entry    = action target [duration] ("at step" N | "every" duration)
-//            | "random:" SEED [":" duration]          every 2 s on average, or so often
+//            | "random" [":" SEED [":" duration]]     every 2 s on average, or so often; the seed
+//                                                     is drawn if none is given
 //   action   = "kill" | "stop" | "partition"          the last two need a duration
 //   target   = ("worker" | "server") [N] | "scheduler" | "workers" | "servers" | "all"
 //   duration = "2s", "250ms", "1.5s", "3m"
@@ -29,7 +30,8 @@ namespace pando {
 inline constexpr const char* kChaosHelp =
     "--chaos takes entries between semicolons:\n"
     "  kill TARGET WHEN | stop TARGET DURATION WHEN | partition TARGET DURATION WHEN\n"
-    "  random:SEED | random:SEED:DURATION    a fault every 2 s, or every DURATION, on average\n"
+    "  random | random:SEED | random:SEED:DURATION    a fault every 2 s, or DURATION, on average;\n"
+    "            without a seed one is drawn and printed\n"
     "  TARGET    worker | worker N | server | server N | scheduler | workers | servers | all\n"
     "  WHEN      at step N | every DURATION\n"
     "  DURATION  250ms, 1.5s, 3m; at most an hour\n";

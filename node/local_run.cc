@@ -17,11 +17,14 @@
 
 #include "common/clock.h"
 #include "common/exit_codes.h"
+#include "common/system.h"
 #include "job/device_choice.h"
+#include "job/run_plan.h"
 #include "node/processes.h"
 #include "node/scheduler_link.h"
 #include "node/shutdown.h"
-#include "run/run_folder.h"
+#include "run/run_recorder.h"
+#include "run/sqlite_journal.h"
 
 namespace pando {
 namespace {
@@ -31,6 +34,8 @@ using Clock = std::chrono::steady_clock;
 constexpr const char* kScheduler = "scheduler";
 // From the request to stop until the rest is killed: a second on the user's watch, with a margin.
 constexpr std::chrono::milliseconds kStopGrace{800};
+// The scheduler of a run that has begun first stores a snapshot: LastSnapshot::kPatience, and more.
+constexpr std::chrono::milliseconds kSnapshotGrace{10'000};
 // For servers and workers to leave once the scheduler has ended the run.
 constexpr std::chrono::milliseconds kLeaveGrace{2000};
 
@@ -107,6 +112,7 @@ class LocalRun {
   int Conclude();
   int ConcludeFailed(const ProcessExit& root_cause, Summary summary) const;
   int ConcludeCompleted() const;
+  Summary SummaryOfFiles() const;
   int Write(const Summary& summary, int exit_code) const;
   std::string BindEndpoint(const std::string& name) const;
   bool HasBegun() const { return link_ && link_->progress().has_begun; }
@@ -311,6 +317,7 @@ void LocalRun::Stop() {
     // The scheduler tells the others: told directly, they would look to it like the culprits.
     if (supervisor_.Running().contains(kScheduler)) {
       supervisor_.Signal(kScheduler, SIGTERM);
+      if (HasBegun()) supervisor_.AwaitExits(shutdown_, Clock::now() + kSnapshotGrace, kScheduler);
     } else {
       // One signal asks them to hand their work over first; a second one ends them.
       for (const int signal : {SIGINT, SIGTERM}) supervisor_.SignalAll(signal);
@@ -332,7 +339,7 @@ const ProcessExit* LocalRun::RootCause() const {
 // The scheduler has written the summary where it could; only this process knows how it all ended.
 int LocalRun::Conclude() {
   Result<Summary> written = folder_.ReadSummary();
-  Summary summary = written.ok() ? *written : MakeSummary(args_.job);
+  Summary summary = written.ok() ? *written : SummaryOfFiles();
   if (!supervisor_.start_status().ok()) failure_ = supervisor_.start_status();
   // A worker that died after the end took nothing with it.
   if (IsGroup() && HasCompleted() && written.ok()) return ConcludeCompleted();
@@ -351,6 +358,21 @@ int LocalRun::Conclude() {
   }
   summary.failure = fmt::format("the scheduler left no summary: {}", written.status().message());
   return Write(summary, kExitFailed);
+}
+
+// A scheduler that was killed wrote no summary, but rows and a journal.
+Summary LocalRun::SummaryOfFiles() const {
+  const Summary nothing = MakeSummary(args_.job);
+  Result<OpenedJob> opened = OpenedJob::Open(args_.job);
+  if (!opened.ok()) return nothing;
+  Result<SqliteJournal> journal =
+      SqliteJournal::Open(folder_.JournalPath(), NewIncarnation().value());
+  if (!journal.ok()) return nothing;
+  Result<std::optional<SchedulerState>> state = journal->ReadState();
+  if (!state.ok() || !*state) return nothing;
+  Result<RunRecorder> recorder =
+      RunRecorder::Reopen(opened->plan, folder_, **state, EventsFile::Gap::kCounts);
+  return recorder.ok() ? recorder->summary() : nothing;
 }
 
 int LocalRun::ConcludeFailed(const ProcessExit& root_cause, Summary summary) const {

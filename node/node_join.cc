@@ -10,6 +10,7 @@
 #include "common/clock.h"
 #include "common/system.h"
 #include "job/job_file.h"
+#include "net/address.h"
 
 namespace pando {
 namespace {
@@ -79,9 +80,10 @@ Result<JoinOutcome> JoinRun(Transport& transport, Incarnation self, const Regist
   }
   if (shutdown.first_signal() != 0) return StoppedBy(shutdown.first_signal());
   return Unavailable(
-      fmt::format("no scheduler answered at {} within {} s; is it running there, and is "
-                  "--join the endpoint that it printed?",
-                  scheduler_endpoint, timeout_ms / 1000.0));
+      fmt::format("no scheduler answered at {} within {} s; {}", scheduler_endpoint,
+                  timeout_ms / 1000.0,
+                  ExplainSilence(scheduler_endpoint, "is it running there, and is --join the "
+                                                     "endpoint that it printed?")));
 }
 
 Result<Model> CreateModel(const Membership& membership) {

@@ -97,9 +97,10 @@ Status NodeRun::StartAll() {
                share.threads == 0 ? "" : fmt::format(" of {} threads", share.threads), args_.join);
   const bool is_ipc = args_.bind.starts_with("ipc://");
   for (uint32_t i = 0; i < args_.server_count; ++i) {
-    std::vector<std::string> extra{"--bind",
-                                   is_ipc ? fmt::format("{}-{}", args_.bind, i) : args_.bind,
-                                   "--lanes", fmt::format("{}", args_.lanes)};
+    std::vector<std::string> extra{"--lanes", fmt::format("{}", args_.lanes)};
+    if (!args_.bind.empty())
+      extra.insert(extra.end(),
+                   {"--bind", is_ipc ? fmt::format("{}-{}", args_.bind, i) : args_.bind});
     if (args_.insecure) extra.emplace_back("--insecure");
     if (Status s = Start(Role::kServer, i, extra); !s.ok()) return s;
   }
@@ -118,7 +119,7 @@ Status NodeRun::Start(Role role, uint32_t index, const std::vector<std::string>&
   const std::string name = fmt::format("{}-{}", word, index);
   ProcessSpec spec{
       .name = name,
-      .title = fmt::format("{} {}", word, index),
+      .title = fmt::format("local {} {}", word, index),  // the scheduler numbers those of all
       .args = {word, "--join", args_.join, "--start-timeout",
                fmt::format("{}", args_.start_timeout_ms / 1000.0)},
       .log_path = args_.log_dir.empty() ? "" : fmt::format("{}/{}.log", args_.log_dir, name),

@@ -186,16 +186,33 @@ void TimelineOfRun::Mark(int64_t at_ns, const std::string& name, const std::stri
 void TimelineOfRun::OnEvent(Micros now, const RunEvent& event) {
   if (track_ == nullptr) return;
   Mark(Nanoseconds(now), event.name, event.text);
-  if (event.name == "training" || event.name == "resumed" || event.name == "rollback")
-    step_began_ = now;
+  if (event.name != "training" && event.name != "resumed" && event.name != "rollback") return;
+  AddSteps();
+  step_began_ = now;
 }
 
-// Told when the row arrives: of several that arrive together the first has all of the time.
 void TimelineOfRun::OnStep(Micros now, Step step) {
   if (track_ == nullptr) return;
-  const Micros began = std::exchange(step_began_, now).value_or(now);
+  if (now != reported_at_) AddSteps();
+  reported_at_ = now;
+  reported_.push_back(step);
   next_ = NextStep(step);
-  if (timeline_->Wants(step)) track_->AddSpan(step_, Nanoseconds(began), Nanoseconds(now), step, 0);
+}
+
+// Servers report their progress now and then: steps that arrive together share the time since the
+// report before equally.
+void TimelineOfRun::AddSteps() {
+  if (reported_.empty()) return;
+  const int64_t began = Nanoseconds(step_began_.value_or(reported_at_));
+  const int64_t span = Nanoseconds(reported_at_) - began;
+  const auto count = static_cast<int64_t>(reported_.size());
+  for (int64_t i = 0; i < count; ++i) {
+    const Step step = reported_[static_cast<size_t>(i)];
+    if (timeline_->Wants(step))
+      track_->AddSpan(step_, began + i * span / count, began + (i + 1) * span / count, step, 0);
+  }
+  step_began_ = reported_at_;
+  reported_.clear();
 }
 
 void TimelineOfRun::OnEvaluation(Micros now, const EvaluationSummary& summary) {

@@ -88,6 +88,8 @@ class TimelineOfRun {
  public:
   // `timeline` may be null, and outlives it otherwise. `start`: where a fault's times count from.
   TimelineOfRun(Timeline* timeline, Micros start);
+  ~TimelineOfRun() { AddSteps(); }
+  TimelineOfRun(const TimelineOfRun&) = delete;
   void OnEvent(Micros now, const RunEvent& event);
   void OnStep(Micros now, Step step);
   void OnEvaluation(Micros now, const EvaluationSummary& summary);
@@ -95,6 +97,7 @@ class TimelineOfRun {
 
  private:
   void Mark(int64_t at_ns, const std::string& name, const std::string& text);
+  void AddSteps();
 
   Timeline* const timeline_;
   const Micros start_;
@@ -102,6 +105,8 @@ class TimelineOfRun {
   TimelineNameId step_;
   Step next_;  // the lowest step that is not over
   std::optional<Micros> step_began_;
+  std::vector<Step> reported_;  // at reported_at_, not in the track yet
+  Micros reported_at_{0};
   std::map<uint64_t, FaultRecord> faults_;  // as they were marked
 };
 

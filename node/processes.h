@@ -33,7 +33,9 @@ int RunScheduler(const SchedulerArgs& args);
 
 struct ServerArgs {
   std::string join;                        // the scheduler's endpoint
-  std::string bind = "tcp://127.0.0.1:0";  // or "ipc://PREFIX": lane i binds PREFIX-i
+  // Or "ipc://PREFIX": lane i binds PREFIX-i. Empty: a free port of this machine's address on the
+  // way to the scheduler.
+  std::string bind;
   uint32_t lanes = 0;                      // 0: by cores
   uint32_t wanted_rank = kAnyRank;
   bool insecure = false;
@@ -74,7 +76,7 @@ int RunLocal(const LocalRunArgs& args);
 // ends or the machine is asked to give them up.
 struct NodeArgs {
   std::string join;                        // the scheduler's endpoint
-  std::string bind = "tcp://127.0.0.1:0";  // of the servers; "ipc://PREFIX": server i's is PREFIX-i
+  std::string bind;                        // as ServerArgs; "ipc://PREFIX": server i's is PREFIX-i
   bool insecure = false;
   uint32_t server_count = 1;
   std::optional<uint32_t> worker_count;  // none: by GPUs, or by cores

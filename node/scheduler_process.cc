@@ -15,6 +15,7 @@
 #include "job/batch_check.h"
 #include "job/job_file.h"
 #include "job/run_plan.h"
+#include "net/address.h"
 #include "net/event_loop.h"
 #include "net/zmq/zmq_context.h"
 #include "node/log.h"
@@ -268,8 +269,9 @@ Scheduler::Options SchedulerProcess::CoreOptions() const {
 Status SchedulerProcess::TellEndpoint(const std::string& endpoint) const {
   spdlog::debug("listening on {}", endpoint);
   if (args_.endpoint_file.empty()) {
-    recorder_.Note(
-        fmt::format("listening on {}; join with: pando server --join {}", endpoint, endpoint));
+    Result<std::string> peers = AdvertisedEndpoint(endpoint, Endpoint{.host = "127.0.0.1"});
+    recorder_.Note(fmt::format("listening on {}; join with: pando server --join {}", endpoint,
+                               peers.ok() ? *peers : endpoint));
     return Status();
   }
   std::ofstream file(args_.endpoint_file);

@@ -1,13 +1,17 @@
 // `pando train --serial`: the job in this process, with the same run folder.
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "common/exit_codes.h"
+#include "common/hash.h"
 #include "common/system.h"
 #include "job/batch_check.h"
 #include "job/device_choice.h"
+#include "job/job_file.h"
 #include "job/run_plan.h"
 #include "node/gpu_monitor.h"
 #include "node/log.h"
@@ -16,6 +20,9 @@
 #include "node/shutdown.h"
 #include "run/run_recorder.h"
 #include "run/serial_trainer.h"
+#include "run/snapshot_file.h"
+#include "run/snapshot_folder.h"
+#include "run/sqlite_journal.h"
 
 namespace pando {
 namespace {
@@ -25,13 +32,51 @@ double ImagesPerSecond(const SerialStep& step) {
   return static_cast<double>(step.sample_count) / step.training_seconds;
 }
 
+// What `pando resume` goes on from: a snapshot of the last version, and the journal that names it,
+// as a scheduler would leave them.
+Status KeepForResume(const SerialResult& result, const JobPlan& plan, RunRecorder& recorder) {
+  const RunFolder folder = RunFolder::Open(plan.job.run_dir);
+  const Incarnation process = NewIncarnation();
+  const SnapshotRef snapshot{0, result.version};
+  SchedulerState state{.job = MakeJobId(plan.job, process.value()),
+                       .term = 1,
+                       .evaluations = recorder.summary().evaluations};
+  SnapshotManifest& manifest = state.snapshots.emplace_back(SnapshotManifest{snapshot, {}});
+  const std::string file = SnapshotFileName(snapshot, process, 0);
+  std::vector<StoreRequest> records;
+  const auto copy = [](std::span<const float> values) {
+    auto copied = std::make_shared<FloatBuffer>(values.size());
+    std::ranges::copy(values, copied->data());
+    return copied;
+  };
+  for (uint32_t s = 0; s < plan.shards.shard_count(); ++s) {
+    const ShardRange& range = plan.shards.range(ShardId(s));
+    StoreRequest& record = records.emplace_back(
+        StoreRequest{.snapshot = snapshot,
+                     .shard = ShardId(s),
+                     .parameters = copy(result.parameters->span().subspan(range.first, range.size())),
+                     .state = copy(result.states[s].span())});
+    record.hash = RecordHash(snapshot.version, record.parameters->span(), record.state->span());
+    manifest.shards.push_back({record.hash, file});
+  }
+  const std::string path = folder.SnapshotsPath() + "/" + file;
+  if (Status s = WriteSnapshotFile(path, state.job, snapshot, records); !s.ok()) return s;
+  if (Status s = SnapshotFolder(folder.SnapshotsPath(), {}).OnComplete(manifest); !s.ok()) return s;
+  Result<SqliteJournal> journal = SqliteJournal::Open(folder.JournalPath(), process.value());
+  if (!journal.ok()) return journal.status();
+  if (auto before = journal->ReadState(); !before.ok()) return before.status();
+  if (Status s = journal->Commit(state); !s.ok()) return s;
+  recorder.OnSnapshot(snapshot);
+  return Status();
+}
+
 struct Outcome {
   Status status;
   bool was_interrupted = false;
 };
 
-Outcome Train(const Job& job, const DataSet& data, const Model& model, const OpenedDevice& device,
-              RunRecorder& recorder) {
+Outcome Train(const OpenedJob& opened, const OpenedDevice& device, RunRecorder& recorder) {
+  const Job& job = opened.plan.job;
   ShutdownSignal shutdown;
   GpuMonitor gpu_monitor(device.gpu ? device.gpu->bus_id() : "");
   const std::unique_ptr<Timeline> timeline = OpenTimeline(
@@ -48,7 +93,7 @@ Outcome Train(const Job& job, const DataSet& data, const Model& model, const Ope
       .on_evaluation = [&](const EvaluationSummary& summary) { recorder.OnEvaluation(summary); },
       .timeline = timeline.get(),
       .interrupted = [&] { return shutdown.Take() != 0 || shutdown.first_signal() != 0; }};
-  Result<SerialResult> result = TrainSerially(job, data, model, callbacks, {}, device.device());
+  Result<SerialResult> result = TrainSerially(job, *opened.data, opened.model, callbacks, {}, device.device());
   WarnOfLost(timeline.get());
   if (!result.ok()) return {result.status()};
   recorder.summary().images_per_second = ImagesPerSecond(result->last_step);
@@ -56,7 +101,11 @@ Outcome Train(const Job& job, const DataSet& data, const Model& model, const Ope
     Status s = recorder.OnBestWeights(result->best_version, result->best_parameters->span());
     if (!s.ok()) return {s};
   }
-  return {recorder.OnWeights(result->version, result->parameters->span()), result->was_interrupted};
+  if (!result->was_interrupted)
+    return {recorder.OnWeights(result->version, result->parameters->span())};
+  // Servers keep the averaged weights in their state, and a single process has none.
+  if (job.optimizer.ema_decay > 0) return {Status(), true};
+  return {KeepForResume(*result, opened.plan, recorder), true};
 }
 
 }  // namespace
@@ -74,7 +123,7 @@ int RunSerial(const Job& job) {
   recorder->summary().workers = recorder->summary().servers = 0;
   if (job.optimizer.ema_decay > 0)
     spdlog::warn("--serial writes no averaged weights (optimizer.ema_decay): servers keep them");
-  const Outcome outcome = Train(job, *opened->data, opened->model, *device, *recorder);
+  const Outcome outcome = Train(*opened, *device, *recorder);
   return recorder->Conclude(outcome.was_interrupted ? kStatusInterrupted : kStatusCompleted,
                             outcome.status);
 }

@@ -1,5 +1,6 @@
 // `pando server`: one process, several lanes, each a thread with its own sockets and shards.
 #include <fmt/format.h>
+#include <poll.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 #include <thread>
 #include <utility>
 
+#include "common/clock.h"
 #include "common/exit_codes.h"
 #include "common/system.h"
 #include "net/address.h"
@@ -99,6 +101,7 @@ class ServerProcess {
 
  private:
   using Seats = std::vector<std::unique_ptr<Seat>>;
+  Result<std::string> AddressTowards(const Endpoint& scheduler);
   Status BindLanes();
   Result<MembershipEnd> Live();
   Result<MembershipEnd> Serve(const Membership& membership);
@@ -116,18 +119,37 @@ class ServerProcess {
   std::vector<std::string> endpoints_;                  // by lane, as told to others
 };
 
+// The name may be known only once the scheduler's machine is there.
+Result<std::string> ServerProcess::AddressTowards(const Endpoint& scheduler) {
+  constexpr int kRetryMs = 500;
+  const Micros deadline = SteadyNow() + std::chrono::milliseconds(args_.start_timeout_ms);
+  while (true) {
+    Result<std::string> address = LocalAddressTowards(scheduler);
+    if (address.ok() || SteadyNow() >= deadline) return address;
+    spdlog::info("waiting: {}", address.status().message());
+    pollfd signalled{shutdown_.fd(), POLLIN, 0};
+    if (poll(&signalled, 1, kRetryMs) != 0) return Interrupted(address.status().message());
+  }
+}
+
 Status ServerProcess::BindLanes() {
   Result<Endpoint> scheduler = ParsePeerEndpoint(args_.join);
   if (!scheduler.ok()) return scheduler.status();
+  std::string bind = args_.bind;
+  if (bind.empty()) {
+    Result<std::string> address = AddressTowards(*scheduler);
+    if (!address.ok()) return address.status();
+    bind = fmt::format("tcp://{}:0", *address);
+  }
   const uint32_t lane_count = ChooseLaneCount(args_);
   // The last lane has the highest port; one that is too high shows before anything is bound.
-  Result<std::string> highest = LaneEndpoint(args_.bind, lane_count - 1);
+  Result<std::string> highest = LaneEndpoint(bind, lane_count - 1);
   if (!highest.ok()) return BadBind(highest.status());
   for (uint32_t i = 0; i < lane_count; ++i) {
     const PeerId self{kUnknownNode, incarnation_, static_cast<uint16_t>(i)};
     transports_.push_back(std::make_unique<Transport>(
         context_, self, Transport::Options{.insecure = args_.insecure, .on_warning = LogWarning}));
-    Result<std::string> wanted = LaneEndpoint(args_.bind, i);
+    Result<std::string> wanted = LaneEndpoint(bind, i);
     if (!wanted.ok()) return wanted.status();
     Result<std::string> bound = transports_[i]->Bind(*wanted);
     if (!bound.ok()) return BadBind(bound.status());

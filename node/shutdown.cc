@@ -22,8 +22,13 @@ ShutdownSignal::ShutdownSignal() {
 int ShutdownSignal::Take() {
   signalfd_siginfo info;
   if (read(fd_.get(), &info, sizeof info) != sizeof info) return 0;
+  const auto now = std::chrono::steady_clock::now();
   const int signal = static_cast<int>(info.ssi_signo);
-  if (first_signal_ == 0) first_signal_ = signal;
+  if (signal == first_signal_ && now - first_at_ < kOneRequest) return 0;
+  if (first_signal_ == 0) {
+    first_signal_ = signal;
+    first_at_ = now;
+  }
   return signal;
 }
 

@@ -2,6 +2,8 @@
 // process leaves by its own rules instead of where it happens to stand.
 #pragma once
 
+#include <chrono>
+
 #include "common/atomic_file.h"
 
 namespace pando {
@@ -13,7 +15,9 @@ class ShutdownSignal {
   ShutdownSignal();
   // Readable while a signal waits to be taken.
   int fd() const { return fd_.get(); }
-  // Takes one signal: its number, or 0 if none waits. Never blocks.
+  // Takes one signal: its number, or 0 if none waits. Never blocks. The first one again within
+  // kOneRequest is the same request: `timeout` signals the process, and then its group.
+  static constexpr std::chrono::milliseconds kOneRequest{100};
   int Take();
   // The first signal taken; 0 before any.
   int first_signal() const { return first_signal_; }
@@ -21,6 +25,7 @@ class ShutdownSignal {
  private:
   UniqueFd fd_;
   int first_signal_ = 0;
+  std::chrono::steady_clock::time_point first_at_;
 };
 
 }  // namespace pando

@@ -51,9 +51,9 @@ bool Supervisor::Wait(TimePoint deadline, std::span<const int> fds) {
   return has_happened || Clock::now() < deadline;
 }
 
-void Supervisor::AwaitExits(ShutdownSignal& shutdown, TimePoint deadline) {
+void Supervisor::AwaitExits(ShutdownSignal& shutdown, TimePoint deadline, const std::string& name) {
   const std::array fds{shutdown.fd()};
-  while (running_count() > 0) {
+  while (name.empty() ? running_count() > 0 : group_.IsRunning(name)) {
     if (!Wait(deadline, fds) || shutdown.Take() != 0) return;
   }
 }

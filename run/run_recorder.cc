@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "common/exit_codes.h"
-#include "run/safetensors.h"
+#include "run/run_weights.h"
 
 namespace pando {
 namespace {
@@ -65,6 +65,7 @@ void RunRecorder::TakeOver(const SchedulerState& state, const std::optional<Metr
     summary_.epochs = last_row->epoch;
     summary_.train_loss = last_row->loss;
     summary_.images_per_second = last_row->images_per_second;
+    summary_.wall_seconds = last_row->elapsed_seconds;  // until it concludes
     past_ = PastBefore(*last_row);
   }
   for (const EvaluationSummary& evaluation : state.evaluations)
@@ -203,7 +204,8 @@ void RunRecorder::OnEvent(const std::string& name, const std::string& node,
 Status RunRecorder::OnWeights(Version version, std::span<const float> flat) {
   summary_.weights_hash = WeightsHash(plan_->layout, flat);
   EndWith(version);
-  return WriteWeights(folder_.WeightsPath(), plan_->layout, flat);
+  return WriteWeights(folder_.WeightsPath(), plan_->layout, flat,
+                      WeightsMetadata(plan_->job, version));
 }
 
 // Ctrl-C is no early stop.
@@ -215,7 +217,8 @@ void RunRecorder::EndWith(Version version) {
 
 Status RunRecorder::OnBestWeights(Version version, std::span<const float> flat) {
   summary_.best_weights_step = version.value();
-  return WriteWeights(folder_.BestWeightsPath(), plan_->layout, flat);
+  return WriteWeights(folder_.BestWeightsPath(), plan_->layout, flat,
+                      WeightsMetadata(plan_->job, version));
 }
 
 // Rows that a full disk never took.

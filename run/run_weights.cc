@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <set>
 #include <utility>
 
+#include "common/system.h"
 #include "common/text.h"
 #include "job/job_file.h"
 #include "optim/optimizer.h"
@@ -15,6 +15,8 @@
 
 namespace pando {
 namespace {
+
+constexpr const char* kStepKey = "step";
 
 // "the snapshots in runs/a/snapshots are of steps 500, 1000".
 std::string StepsText(const RunFolder& folder, const std::vector<SnapshotManifest>& manifests) {
@@ -40,7 +42,30 @@ Result<RunWeights> ReadNamed(const std::string& path, const char* name, Version 
   return RunWeights{name, version, *std::move(flat)};
 }
 
+// The version of final.safetensors. None where there is no such file. A file without a step is of a
+// run that has completed.
+std::optional<Version> VersionOfFinal(const RunFolder& folder, Version final_version) {
+  Result<SafetensorsFile> file = SafetensorsFile::Open(folder.WeightsPath());
+  if (file.status().code() == StatusCode::kNotFound) return std::nullopt;
+  if (!file.ok()) return final_version;  // reading it says what is wrong
+  const auto step = file->metadata().find(kStepKey);
+  if (step != file->metadata().end()) {
+    const auto number = ParseNumber<uint64_t>(step->second);
+    return number ? std::optional(Version(*number)) : std::nullopt;
+  }
+  Result<Summary> summary = folder.ReadSummary();
+  const bool has_completed = !summary.ok() || summary->status != kStatusInterrupted;
+  return has_completed ? std::optional(final_version) : std::nullopt;
+}
+
 }  // namespace
+
+SafetensorsMetadata WeightsMetadata(const Job& job, Version version) {
+  return {{kStepKey, fmt::format("{}", version.value())},
+          {"model", job.model},
+          {"dataset", job.dataset},
+          {"pando_version", PandoVersion()}};
+}
 
 Result<Job> JobOfRun(const RunFolder& folder, const std::string& data_path) {
   Result<Job> job = ReadJobFile(folder.JobPath());
@@ -97,10 +122,8 @@ Result<RunWeights> ReadSnapshotWeights(const RunFolder& folder, const JobPlan& p
 
 Result<RunWeights> ReadFinalOrSnapshot(const RunFolder& folder, const JobPlan& plan,
                                        std::optional<uint64_t> step, Version final_version) {
-  std::error_code ignored;  // reading says what is wrong
-  const bool has_final = std::filesystem::exists(folder.WeightsPath(), ignored);
   const bool is_final = !step || Version(*step) == final_version;
-  if (has_final && is_final)
+  if (is_final && VersionOfFinal(folder, final_version) == final_version)
     return ReadNamed(folder.WeightsPath(), "final weights", final_version, plan);
   return ReadSnapshotWeights(folder, plan, step, /*is_averaged=*/false);
 }
@@ -142,7 +165,8 @@ Result<std::optional<Version>> WriteBestWeights(const RunFolder& folder, const J
     Result<RunWeights> weights = ReadFinalOrSnapshot(folder, plan, version.value(), final_version);
     if (weights.ok()) {
       const FloatBuffer& flat = weights->flat;
-      Status s = WriteWeights(folder.BestWeightsPath(), plan.layout, flat.span());
+      Status s = WriteWeights(folder.BestWeightsPath(), plan.layout, flat.span(),
+                              WeightsMetadata(plan.job, version));
       if (!s.ok()) return s;
       return std::optional(version);
     }

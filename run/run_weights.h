@@ -11,6 +11,7 @@
 #include "common/status.h"
 #include "plan/job_plan.h"
 #include "run/run_folder.h"
+#include "run/safetensors.h"
 #include "run/snapshot_folder.h"
 
 namespace pando {
@@ -30,6 +31,9 @@ Result<RunWeights> ReadRunWeights(const RunFolder& folder, const JobPlan& plan,
 // snapshot, which a completed run has of its end.
 Result<RunWeights> ReadAveragedWeights(const RunFolder& folder, const JobPlan& plan,
                                        std::optional<uint64_t> step);
+
+// What the files of a run's weights say of themselves: model, data set, step.
+SafetensorsMetadata WeightsMetadata(const Job& job, Version version);
 
 // What the run kept as its best (snapshot.best).  kNotFound says that it did not, or has not ended.
 Result<RunWeights> ReadBestWeights(const RunFolder& folder, const JobPlan& plan);

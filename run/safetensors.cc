@@ -258,14 +258,16 @@ std::string WeightsHash(const TensorLayout& layout, std::span<const float> flat)
 }
 
 Status WriteWeights(const std::string& path, const TensorLayout& layout,
-                    std::span<const float> flat) {
+                    std::span<const float> flat, const SafetensorsMetadata& metadata) {
   PANDO_CHECK(flat.size() == layout.float_count());
   std::vector<NamedTensor> tensors;
   for (size_t i = 0; i < layout.tensor_count(); ++i) {
     const TensorSpec& spec = layout.specs()[i];
     if (IsExported(spec)) tensors.push_back({spec.name, spec.shape, ValuesIn(layout, i, flat)});
   }
-  return WriteSafetensors(path, {{"format", "pt"}}, tensors);
+  SafetensorsMetadata all{{"format", "pt"}};
+  all.insert(metadata.begin(), metadata.end());
+  return WriteSafetensors(path, all, tensors);
 }
 
 Result<FloatBuffer> ReadWeights(const std::string& path, const TensorLayout& layout) {

@@ -67,9 +67,9 @@ class SafetensorsFile {
 // REQUIRES: flat.size() == layout.float_count().
 std::string WeightsHash(const TensorLayout& layout, std::span<const float> flat);
 
-// REQUIRES: as above.
+// `metadata` joins what PyTorch's readers expect.  REQUIRES: as above.
 Status WriteWeights(const std::string& path, const TensorLayout& layout,
-                    std::span<const float> flat);
+                    std::span<const float> flat, const SafetensorsMetadata& metadata = {});
 
 // The flat vector of a file that holds exactly the layout's tensors; metrics and padding are zero.
 Result<FloatBuffer> ReadWeights(const std::string& path, const TensorLayout& layout);

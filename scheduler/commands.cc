@@ -9,12 +9,6 @@ namespace pando {
 namespace {
 
 constexpr size_t kCommandsMax = 256;  // remembered, for clients that repeat them
-// How far ahead the version lies: every shard must get the request before it comes to the version.
-// Doubled when a shard has passed it.
-constexpr Micros kLead = std::chrono::milliseconds(300);
-constexpr uint32_t kAttemptsMax = 6;
-// How long the shards have to store the version, beside twice the lead.
-constexpr Micros kStoreTime = std::chrono::seconds(5);
 
 }  // namespace
 
@@ -42,8 +36,8 @@ void Commands::Execute(Micros now, Pending& pending) {
     return Conclude(pending, CommandOutcome::kRefused, "the run is ending");
   switch (pending.command.kind) {
     case CommandKind::kStop:
-      Conclude(pending, CommandOutcome::kDone, "the run stops");
-      return run_.phase.End(now, StopReason::kInterrupted, "stopped by command");
+      Conclude(pending, CommandOutcome::kDone, "the run stores a snapshot and stops");
+      return last_snapshot_.End(now, StopReason::kInterrupted, "stopped by command");
     case CommandKind::kSnapshot:
       return ExecuteSnapshot(now, pending);
     case CommandKind::kDrain:
@@ -52,7 +46,7 @@ void Commands::Execute(Micros now, Pending& pending) {
 }
 
 void Commands::ExecuteSnapshot(Micros now, Pending& pending) {
-  if (!snapshots_.has_store() || !run_.phase.is_running())
+  if (!requests_.HasStore())
     return Conclude(pending, CommandOutcome::kRefused, "the run has nothing to store yet");
   pending.reply.text = fmt::format("version {}", requests_.Ask(now).value());
 }
@@ -140,53 +134,6 @@ void Commands::Forget(const Member& member) {
     if (pending.drained == member.peer.incarnation)
       Conclude(pending, CommandOutcome::kDone, member.Name() + " has left");
   }
-}
-
-// ---- requests for snapshots --------------------------------------------------------------------
-
-Version SnapshotRequests::Ask(Micros now) {
-  if (!request_) Ask(now, 1);
-  return request_->version;
-}
-
-void SnapshotRequests::Ask(Micros now, uint32_t attempt) {
-  const Micros lead = kLead * (1 << (attempt - 1));
-  const uint64_t ahead = run_.progress.committed().value() + 1 + run_.progress.StepsWithin(lead);
-  const Version version(std::min(ahead, run_.progress.ScalarsEnd().value()));
-  request_ = Request{version, attempt, now + 2 * lead + kStoreTime};
-  run_.outbox.RepeatAt(now);
-}
-
-std::optional<CommandReply> SnapshotRequests::TakeResult(Micros now) {
-  if (!request_) return std::nullopt;
-  const Version version = request_->version;
-  const std::string name = fmt::format("version {}", version.value());
-  if (snapshots_.ledger().IsComplete(version)) {
-    request_.reset();
-    return CommandReply{CommandOutcome::kDone, name};
-  }
-  const bool was_missed = now >= request_->patience_until && run_.progress.committed() > version &&
-                          !run_.plan.IsSnapshotDue(version);
-  if (!snapshots_.ledger().IsGivenUp(version) && !was_missed) return std::nullopt;
-  if (request_->attempts == kAttemptsMax) {
-    request_.reset();
-    return CommandReply{CommandOutcome::kRefused,
-                        "the servers could not store " + name + "; the scheduler's events say why"};
-  }
-  snapshots_.ledger().GiveUp(version);
-  Ask(now, request_->attempts + 1);
-  return std::nullopt;
-}
-
-void SnapshotRequests::RepeatTo(const PeerId& lane) {
-  if (!request_ || run_.plan.IsSnapshotDue(request_->version)) return;
-  if (acked_.Newest(lane) < request_->version)
-    run_.outbox.Send(lane, SnapshotAt{request_->version});
-}
-
-void SnapshotRequests::StartGeneration(Micros now) {
-  acked_.Clear();
-  if (request_) Ask(now, 1);
 }
 
 }  // namespace pando

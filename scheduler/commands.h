@@ -8,48 +8,16 @@
 #include <string>
 
 #include "scheduler/evaluations.h"
-#include "scheduler/snapshots.h"
+#include "scheduler/snapshot_requests.h"
 
 namespace pando {
-
-// SnapshotRequests asks all lanes to store one more version, as a person commands.
-class SnapshotRequests {
- public:
-  // Both outlive this.
-  SnapshotRequests(RunFacts& run, Snapshots& snapshots) : run_(run), snapshots_(snapshots) {}
-
-  // Asks for a version, unless one is asked for already.  Returns the version.
-  Version Ask(Micros now);
-  // What came of the request, once. If a shard has passed the version, a later one is asked for.
-  std::optional<CommandReply> TakeResult(Micros now);
-
-  void OnSnapshotAtAck(const PeerId& from, const SnapshotAtAck& ack) {
-    acked_.OnAck(from, ack.version);
-  }
-  void RepeatTo(const PeerId& lane);
-  // Lanes forget what they were asked for.
-  void StartGeneration(Micros now);
-  void Forget(const Member& member) { acked_.Forget(member.peer.incarnation); }
-
- private:
-  struct Request {
-    Version version;
-    uint32_t attempts = 0;
-    Micros patience_until{0};
-  };
-  void Ask(Micros now, uint32_t attempt);
-
-  RunFacts& run_;
-  Snapshots& snapshots_;
-  std::optional<Request> request_;
-  LaneAcks<Version> acked_;
-};
 
 class Commands {
  public:
   // All outlive this.
-  Commands(RunFacts& run, EvaluationRounds& evaluations, Snapshots& snapshots)
-      : run_(run), evaluations_(evaluations), snapshots_(snapshots), requests_(run, snapshots) {}
+  Commands(RunFacts& run, EvaluationRounds& evaluations, SnapshotRequests& requests,
+           LastSnapshot& last_snapshot)
+      : run_(run), evaluations_(evaluations), requests_(requests), last_snapshot_(last_snapshot) {}
 
   void OnCommand(Micros now, const PeerId& from, const Command& command);
   // A signal asked the sender to leave.
@@ -59,8 +27,6 @@ class Commands {
   // Concludes the commands for a snapshot once it is stored, or cannot be.
   void ConcludeSnapshots(Micros now);
   void Forget(const Member& member);
-
-  SnapshotRequests& requests() { return requests_; }
 
  private:
   struct Pending {
@@ -77,8 +43,8 @@ class Commands {
 
   RunFacts& run_;
   EvaluationRounds& evaluations_;
-  Snapshots& snapshots_;
-  SnapshotRequests requests_;
+  SnapshotRequests& requests_;
+  LastSnapshot& last_snapshot_;
   std::map<Incarnation, Pending> pending_;  // by client
   std::set<NodeId> refused_;                // members that know why they cannot leave
 };

@@ -25,7 +25,7 @@ void Failures::OnFailure(Micros now, const Envelope& envelope, const Failure& fa
     return run_.membership.OnDeath(now, member.peer.node, "failure", "exit");
   }
   if (!run_.phase.is_ending()) run_.outbox.Tell(now, "failed", member.Name(), "{}", failure.text);
-  run_.phase.End(now, StopReason::kFailed, text);
+  last_snapshot_.End(now, StopReason::kFailed, text);
 }
 
 // If the same failure occurs again on another machine before the run makes a step, the work causes

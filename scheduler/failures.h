@@ -5,14 +5,14 @@
 #include <optional>
 #include <string>
 
-#include "scheduler/run_facts.h"
+#include "scheduler/snapshot_requests.h"
 
 namespace pando {
 
 class Failures {
  public:
-  // `run` outlives this.
-  explicit Failures(RunFacts& run) : run_(run) {}
+  // Both outlive this.
+  Failures(RunFacts& run, LastSnapshot& last_snapshot) : run_(run), last_snapshot_(last_snapshot) {}
 
   void OnFailure(Micros now, const Envelope& envelope, const Failure& failure);
   // A supervisor reports a fault that it made, or a process that ended: the fastest of notices.
@@ -28,6 +28,7 @@ class Failures {
   bool ConcernsAll(const Member& member);
 
   RunFacts& run_;
+  LastSnapshot& last_snapshot_;
   std::optional<Trouble> trouble_;  // the last
 };
 

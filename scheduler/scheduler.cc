@@ -36,12 +36,14 @@ Scheduler::Scheduler(const Options& options, const JobPlan& plan, Journal& journ
       snapshots_(run_, options),
       verification_(run_, options.state, evaluations_, snapshots_),
       owners_(run_, silences_, verification_),
-      commands_(run_, evaluations_, snapshots_),
+      requests_(run_, snapshots_),
+      last_snapshot_(run_, snapshots_, requests_),
+      commands_(run_, evaluations_, requests_, last_snapshot_),
       final_weights_(run_, verification_, snapshots_),
       view_maker_(run_, silences_, owners_, evaluations_, final_weights_),
-      generations_(run_, {silences_, evaluations_, snapshots_, commands_.requests(), verification_,
-                          owners_, final_weights_, view_maker_}),
-      failures_(run_) {
+      generations_(run_, {silences_, evaluations_, snapshots_, requests_, verification_, owners_,
+                          final_weights_, view_maker_}),
+      failures_(run_, last_snapshot_) {
   const bool was_training = options.state && !options.is_fresh && view().id.number != 0;
   if (!was_training) return;
   run_.phase.Resume();
@@ -54,7 +56,7 @@ Scheduler::Scheduler(const Options& options, const JobPlan& plan, Journal& journ
 void Scheduler::Begin(Micros now) {
   if (!run_.membership.Begin(now)) return;
   run_.phase.StartClock(now);
-  if (run_.phase.is_completed()) return End(now, StopReason::kCompleted, "completed");
+  if (run_.phase.is_completed()) return run_.phase.End(now, StopReason::kCompleted, "completed");
   if (!run_.phase.is_training()) return;
   run_.progress.OnRestart();
   run_.faults.OnDetected(now, {.target = "scheduler"}, "exit", "exit", run_.progress.StepReached());
@@ -123,7 +125,7 @@ void Scheduler::Route(Micros now, const Envelope& envelope) {
       },
       [&](const PinReleased& m) { evaluations_.OnPinReleased(from, m); },
       [&](const SnapshotStored& m) { snapshots_.OnSnapshotStored(now, from, m); },
-      [&](const SnapshotAtAck& m) { commands_.requests().OnSnapshotAtAck(from, m); },
+      [&](const SnapshotAtAck& m) { requests_.OnSnapshotAtAck(from, m); },
       [&](const Params& m) { final_weights_.OnParams(now, m); },
       // People.
       [&](const StatusRequest&) { run_.outbox.Send(from, StatusReport{StatusJson(now)}); },
@@ -144,6 +146,7 @@ void Scheduler::Tick(Micros now) {
     verification_.Tick(now);
     snapshots_.Tick(now, verification_.settled_below());
     commands_.ConcludeSnapshots(now);
+    last_snapshot_.Tick(now);
   }
   if (run_.phase.is_training()) {
     if (evaluations_.StartDue(now)) final_weights_.StartCollecting(now);
@@ -167,7 +170,7 @@ void Scheduler::RepeatUnanswered(Micros now) {
       view_maker_.RepeatTo(lane);
       if (member.role() != Role::kServer) continue;
       evaluations_.RepeatTo(lane);
-      commands_.requests().RepeatTo(lane);
+      requests_.RepeatTo(lane);
     }
   }
   final_weights_.Repeat(now);
@@ -177,7 +180,8 @@ void Scheduler::RepeatUnanswered(Micros now) {
 Micros Scheduler::NextDeadline() const {
   if (finished() || fenced()) return kNever;
   return std::min({run_.outbox.repeat_at(), run_.membership.NextDeadline(),
-                   view_maker_.NextDeadline(), run_.phase.NextDeadline()});
+                   view_maker_.NextDeadline(), last_snapshot_.NextDeadline(),
+                   run_.phase.NextDeadline()});
 }
 
 // ---- what several parts know -------------------------------------------------------------------
@@ -201,7 +205,7 @@ void Scheduler::OnForget(const Member& member) {
   commands_.Forget(member);
   evaluations_.Forget(member);
   owners_.Forget(member.peer.node);
-  commands_.requests().Forget(member);
+  requests_.Forget(member);
   view_maker_.Forget(member);
 }
 

@@ -19,6 +19,7 @@
 //   Snapshots                               | stored versions
 //   GradientComparison                      | gradients that are computed twice
 //   OwnerPlan                               | speeds, and the owners of micro-batches
+//   SnapshotRequests, LastSnapshot          | snapshots asked for; how the run ends early
 //   Commands                                | commands of people, drains
 //   FinalWeights                            | the collection of the final weights
 //   ViewMaker                               | reports for the next view, acknowledgements of this one
@@ -58,9 +59,10 @@ class Scheduler : public ProtocolCore, private JournaledState, private Membershi
   void OnDisconnect(Micros now, Incarnation incarnation) {
     run_.membership.OnDisconnect(now, incarnation);
   }
-  // Ends the run early: Ctrl-C, or nodes are missing. No effect on a run that is ending.
+  // Ends the run early: Ctrl-C, or nodes are missing. Stores a snapshot first, if steps were made,
+  // unless it is asked again. No effect on a run that is ending.
   void End(Micros now, StopReason reason, std::string text) {
-    run_.phase.End(now, reason, std::move(text));
+    last_snapshot_.End(now, reason, std::move(text));
   }
 
   Phase phase() const { return run_.phase.phase(); }
@@ -105,6 +107,8 @@ class Scheduler : public ProtocolCore, private JournaledState, private Membershi
   Snapshots snapshots_;
   GradientComparison verification_;
   OwnerPlan owners_;
+  SnapshotRequests requests_;
+  LastSnapshot last_snapshot_;
   Commands commands_;
   FinalWeights final_weights_;
   ViewMaker view_maker_;

@@ -11,6 +11,11 @@ namespace {
 // complete when the fault came.
 constexpr uint64_t kStepsToRecover = 2;
 
+// A process that ends does not end because it was stopped or cut off for a while, unnoticed.
+bool IsEndUnexplainedBy(const FaultRecord& newest) {
+  return newest.detected_ms < 0 && (newest.action == "stop" || newest.action == "partition");
+}
+
 bool IsSameProcess(const FaultRecord& record, const FaultLedger::Subject& subject) {
   return subject.process_id != 0 && record.host == subject.host &&
          record.process_id == subject.process_id;
@@ -55,6 +60,8 @@ FaultLedger::Entry& FaultLedger::Open(const Subject& subject, Step step) {
 // because of the fault before. Notes are repeated, also after later ones.
 FaultLedger::Entry* FaultLedger::FindNoted(const Subject& subject, const FaultNote& note) {
   Entry* newest = Find(subject);
+  if (newest != nullptr && note.action == "exit" && IsEndUnexplainedBy(newest->record))
+    return nullptr;
   if (newest == nullptr || note.action == "exit" || note.injected_us == 0) return newest;
   const double injected_ms = Ms(Micros(note.injected_us));
   for (Entry& entry : entries_) {
@@ -90,7 +97,9 @@ void FaultLedger::OnNote(Micros now, const Subject& subject, const FaultNote& no
 void FaultLedger::OnDetected(Micros now, const Subject& subject, const std::string& action,
                              const std::string& detected_by, Step step) {
   Entry* entry = Find(subject);
-  if (entry == nullptr || entry->is_recovered()) entry = &Open(subject, step);
+  if (entry == nullptr || entry->is_recovered() ||
+      (detected_by == "exit" && IsEndUnexplainedBy(entry->record)))
+    entry = &Open(subject, step);
   if (entry->is_detected()) return;
   if (entry->record.action.empty()) entry->record.action = action;
   entry->record.detected_ms = Ms(now);

@@ -14,6 +14,10 @@ constexpr size_t kHostBytesMax = 253;  // RFC 1035
 // "tcp://", a host name, the port; an ipc path has 107 bytes at most.
 constexpr size_t kEndpointBytesMax = 300;
 
+bool IsOfOneMachine(const std::string& endpoint) {
+  return endpoint.starts_with("ipc://") || endpoint.starts_with("tcp://127.");
+}
+
 // Rejects endpoints that no peer can connect to: "tcp://HOST:PORT" without wildcards, and
 // "ipc://PATH", are accepted.
 bool IsDialable(std::string_view endpoint) {
@@ -57,10 +61,30 @@ std::string RunMembers::ReasonToRefuse(const Register& registration) const {
     return fmt::format("a host name has {} bytes; at most {} were expected",
                        registration.host.size(), kHostBytesMax);
   if (std::string reason = ReasonNotToDial(registration); !reason.empty()) return reason;
+  if (std::string reason = ReasonOutOfReach(registration); !reason.empty()) return reason;
   if (std::string reason = ReasonNotInGroup(registration); !reason.empty()) return reason;
   if (next_node_ < kNodesMax) return "";
   return fmt::format("the run has seen {} processes, the most that it can name; start it again",
                      kNodesMax - 1);
+}
+
+// A server that listens for its own machine alone cannot serve members of other machines.
+std::string RunMembers::ReasonOutOfReach(const Register& registration) const {
+  const auto reason = [](const Register& server, const std::string& other) -> std::string {
+    const auto at = std::ranges::find_if(server.lane_endpoints, IsOfOneMachine);
+    if (at == server.lane_endpoints.end()) return "";
+    return fmt::format(
+        "the server on {} listens on {}, which {} cannot reach; start it with --insecure and "
+        "without --bind, or with an address that both can reach",
+        server.host, *at, other);
+  };
+  for (const auto& [node, member] : members_.all()) {
+    const Register& other = member.registration;
+    if (other.host == registration.host) continue;
+    if (std::string text = reason(registration, other.host); !text.empty()) return text;
+    if (std::string text = reason(other, registration.host); !text.empty()) return text;
+  }
+  return "";
 }
 
 // An allreduce group has the same members from its beginning to its end. Its one server is the

@@ -220,5 +220,12 @@ TEST_CASE("a plan's bad flags are one line that says what was expected") {
   CheckUsageError(With(model, {"--step-ms", "0"}), "expected a number from 1e-06");
 }
 
+TEST_CASE("no time of the table is below zero for rounding alone") {
+  const Outcome outcome = Pando({"plan", "--model", "lenet5", "--workers", "1", "--bandwidth",
+                                 "100Gbit", "--step-ms", "10"});
+  CHECK(outcome.exit_code == kExitCompleted);
+  CHECK(outcome.output.find(" -0.0 ") == std::string::npos);
+}
+
 }  // namespace
 }  // namespace pando

@@ -127,5 +127,25 @@ TEST_CASE("an existing run is not overwritten") {
   CheckUsageError(Tiny({"--run-dir", temp.path()}), "--force");
 }
 
+TEST_CASE("an unknown command is named, whatever flags follow it") {
+  CheckUsageError({"trian", "--epochs", "3"}, "unknown command 'trian'; did you mean 'train'?");
+  CHECK(Pando({"help", "plan"}).output.find("pando plan plan") == std::string::npos);
+}
+
+TEST_CASE("a host that is not known is called that") {
+  const Outcome outcome =
+      Pando({"status", "--join", "tcp://no-such-host.invalid:7070", "--start-timeout", "0.2"});
+  CHECK(outcome.exit_code == kExitUnreached);
+  CHECK(outcome.output.find("the host 'no-such-host.invalid' has no IPv4 address") !=
+        std::string::npos);
+}
+
+TEST_CASE("servers that other machines could not reach are not started") {
+  const std::string join = "tcp://10.77.0.1:7070";
+  CheckUsageError({"node", "--join", join}, "give --insecure if the network is private");
+  CheckUsageError({"server", "--join", join, "--bind", "tcp://127.0.0.1:0"},
+                  "cannot be reached by the run's processes on other machines");
+}
+
 }  // namespace
 }  // namespace pando

@@ -259,6 +259,25 @@ TEST_CASE("a loss that is not a number ends the run and names step and micro-bat
   }
 }
 
+TEST_CASE("a process that gets no memory says how much it wanted for what, and is not restarted") {
+  for (const Args& form : {Args{}, Args{"--serial"}}) {
+    TempFolder temp;
+    Process train(temp.path(), "train",
+                  Args{"train", "--model", "mlp", "--set", "model.hidden=[9000,9000]", "--dataset", "synthetic-digits", "--set",
+                       "data.synthetic_train_samples=64", "--set", "data.synthetic_test_samples=10",
+                       "--global-batch", "8", "--steps", "2", "--run-dir", temp.File("run")} +
+                      form,
+                  {"prlimit", "--as=700000000"});
+    train.Await(2 * kEventDeadline);
+    INFO(train.err());
+    CHECK(train.exit_code() != kExitCompleted);
+    CHECK(Contains(train.err(), "out of memory: no "));
+    CHECK(Contains(train.err(), "of the 700.0 MB that ulimit -v allows"));
+    CHECK_FALSE(Contains(train.err(), "internal error"));
+    CHECK_FALSE(Contains(train.err(), "restart"));
+  }
+}
+
 // A scheduler that waits for a server and a worker, and where it listens.
 struct WaitingScheduler {
   explicit WaitingScheduler(const Args& job)

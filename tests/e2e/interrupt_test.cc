@@ -2,8 +2,10 @@
 #include <doctest/doctest.h>
 
 #include <csignal>
+#include <filesystem>
 
 #include "common/exit_codes.h"
+#include "tests/e2e/fault_run.h"
 #include "tests/e2e/job_by_hand.h"
 
 namespace pando {
@@ -196,11 +198,62 @@ TEST_CASE("by hand, Ctrl-C or SIGHUP has a worker or server leave, a second one 
   // The last server may not leave. A second signal ends it, and the run waits for another.
   job.servers[1]->Signal(SIGINT);
   REQUIRE(Becomes([&] { return Contains(job.servers[1]->err(), "leaving"); }));
-  job.servers[1]->Signal(SIGINT);
+  job.servers[1]->Signal(SIGTERM);
   job.servers[1]->Await();
   CHECK(job.servers[1]->exit_code() == kExitInterrupted);
   CHECK(job.scheduler->is_running());
   CHECK(job.workers[1]->is_running());
+}
+
+TEST_CASE("an interrupted run keeps what it has made: it is resumed with few steps repeated") {
+  constexpr uint64_t kSteps = 1500;
+  const Args no_snapshots_due{"--snapshot-every", "100000"};
+  for (const bool is_serial : {false, true}) {
+    CAPTURE(is_serial);
+    TempFolder temp;
+    const std::string run_dir = temp.path() + "/run";
+    const Args mode = is_serial ? Args{"--serial"} : Args{};
+    Process train(temp.path(), "train",
+                  Args{"train", "--run-dir", run_dir} + mode + LongJob(kSteps, no_snapshots_due));
+    REQUIRE(Becomes([&] { return RowCountIn(run_dir) >= 50; }));
+    train.Signal(SIGTERM);
+    train.Signal(SIGTERM);  // as `timeout` does
+    train.Await();
+    INFO(train.err());
+    REQUIRE(train.exit_code() == kExitInterrupted);
+    const Summary summary = SummaryIn(run_dir);
+    REQUIRE(summary.snapshots.size() == 1);
+    const uint64_t kept = summary.snapshots[0].version.value();
+    CHECK(kept >= 50);
+    CHECK(summary.steps <= kept + 50);
+    CHECK(Contains(train.err(), "continue with: pando resume " + run_dir));
+    CHECK_FALSE(std::filesystem::exists(run_dir + "/final.safetensors"));
+    Process exported(temp.path(), "export", {"export", run_dir, temp.path() + "/out.safetensors"});
+    exported.Await();
+    CHECK(Contains(exported.out(), "snapshot g000-v"));
+    Process resume(temp.path(), "resume", {"resume", run_dir});
+    resume.Await();
+    INFO(resume.err());
+    REQUIRE(resume.exit_code() == kExitCompleted);
+    CHECK(SummaryIn(run_dir).weights_hash == SerialHash(kSteps));
+  }
+}
+
+TEST_CASE("a run whose scheduler is killed while it ends says what the files say") {
+  TrainingRun run({"--snapshot-every", "20"});
+  REQUIRE(Becomes([&] { return RowCountIn(run.run_dir) >= 60; }));
+  const pid_t scheduler = run.children["scheduler"][0];
+  kill(scheduler, SIGSTOP);
+  run.train.Signal(SIGTERM);
+  REQUIRE(Becomes([&] {
+    run.train.Signal(SIGINT);  // does not wait for the scheduler
+    return !run.train.is_running();
+  }));
+  CHECK(run.train.exit_code() == kExitInterrupted);
+  const Summary summary = SummaryIn(run.run_dir);
+  CHECK(summary.status == kStatusInterrupted);
+  CHECK(summary.steps >= 60);
+  CHECK_FALSE(summary.snapshots.empty());
 }
 
 }  // namespace

@@ -145,6 +145,7 @@ TEST_CASE("a run's trace has every process, a killed one's part, faults, views a
           std::set<std::string>{"root to commit"});
   }
   CHECK(steps.size() == 580);
+  for (const Span& step : steps) CHECK(step.end_us > step.begin_us);
   for (const auto& [process, tracks] : trace.tracks) {
     for (const auto& [track, spans] : tracks) {
       for (const Span& span : spans) CHECK((span.step >= 10 && span.step < 590));

@@ -170,5 +170,15 @@ TEST_CASE("random chaos is the seed's alone, of every kind and role, as often as
   CHECK(count < 600);
 }
 
+TEST_CASE("random faults without a seed get one that can be given again") {
+  const ChaosField field{2, 2, 100, 0};
+  Result<ChaosPlan> drawn = ParseChaos("random", field);
+  REQUIRE(drawn.ok());
+  REQUIRE(drawn->random);
+  Result<ChaosPlan> again = ParseChaos("random:" + std::to_string(drawn->random->seed), field);
+  REQUIRE(again.ok());
+  CHECK(again->random->seed == drawn->random->seed);
+}
+
 }  // namespace
 }  // namespace pando

@@ -24,6 +24,8 @@ TEST_CASE("signals wait at the descriptor and are taken one by one") {
   kill(getpid(), SIGTERM);
   CHECK(IsReadable(shutdown.fd()));
   CHECK(shutdown.Take() == SIGTERM);
+  kill(getpid(), SIGTERM);  // of the same request
+  CHECK(shutdown.Take() == 0);
   kill(getpid(), SIGINT);
   CHECK(shutdown.Take() == SIGINT);
   CHECK(shutdown.Take() == 0);

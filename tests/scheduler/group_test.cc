@@ -19,7 +19,7 @@ struct Group : Fixture {
     From(who, Register{.role = Role::kServer,
                        .host = "h",
                        .process_id = static_cast<uint32_t>(100 + worker),
-                       .lane_endpoints = {"tcp://127.0.0.1:1"}});
+                       .lane_endpoints = {"tcp://10.0.0.1:1"}});
   }
   void StartGroup() {
     for (uint64_t i = 0; i < plan.job.workers; ++i) Join(20 + i, Role::kWorker);

@@ -94,6 +94,28 @@ TEST_CASE("a process fails again before its first fault is noticed") {
   CHECK(ledger.records()[1].detected_ms == 300);
 }
 
+TEST_CASE("a process that ends was not ended by a stop or partition that nobody noticed") {
+  FaultLedger ledger(kStart, {});
+  SUBCASE("a worker that crashes") {
+    ledger.OnNote(At(100), kWorker, Note("partition", 100, -1), Step(10));
+    ledger.OnNote(At(900), kWorker, Note("exit", -1, 899), Step(90));
+    ledger.OnNote(At(910), kWorker, Note("exit", -1, 899), Step(90));  // repeated
+    REQUIRE(ledger.records().size() == 2);
+    CHECK(ledger.records()[1].action == "exit");
+  }
+  SUBCASE("a scheduler that is killed, and whose next life knows it before the note comes") {
+    const FaultLedger::Subject scheduler{"scheduler", "h", 99};
+    ledger.OnNote(At(100), scheduler, Note("partition", 100, -1), Step(10));
+    ledger.OnDetected(At(920), {.target = "scheduler"}, "exit", "exit", Step(90));
+    ledger.OnNote(At(930), scheduler, Note("kill", 890, 891), Step(90));
+    REQUIRE(ledger.records().size() == 2);
+    CHECK(ledger.records()[1].action == "kill");
+  }
+  CHECK(ledger.records()[0].action == "partition");
+  CHECK(ledger.records()[0].detected_ms < 0);
+  CHECK(ledger.records()[1].detected_by == "exit");
+}
+
 TEST_CASE("recovered is two steps after everybody has entered the answering view") {
   FaultLedger ledger(kStart, {});
   ledger.OnDetected(At(10), kWorker, "exit", "exit", Step(6));

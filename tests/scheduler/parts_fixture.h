@@ -31,7 +31,7 @@ class PartsFixture : public JournaledState, public MembershipObserver {
   PeerId Add(uint64_t who, Role role, const std::string& host = "h") {
     Register registration{
         .role = role, .host = host, .process_id = static_cast<uint32_t>(100 + who)};
-    if (role == Role::kServer) registration.lane_endpoints = {"tcp://127.0.0.1:1"};
+    if (role == Role::kServer) registration.lane_endpoints = {"tcp://10.0.0.1:1"};
     run.membership.OnRegister(now, {kUnknownNode, Incarnation(who), 0}, registration);
     const PeerId peer = run.members().Find(Incarnation(who))->peer;
     run.membership.OnReady(now, peer, {.data_fingerprint = plan.data.fingerprint});

@@ -93,13 +93,33 @@ TEST_CASE("a backup that its primary does not hear loses the shards and is avoid
   CHECK(f.silences.Avoided(f.run.views.due_at()).empty());
 }
 
+TEST_CASE("a server that listens for its own machine is not joined with members of another") {
+  PartsFixture f;
+  const auto register_as = [&](uint64_t who, Role role, const char* host, const char* endpoint) {
+    const PeerId from{kUnknownNode, Incarnation(who), 0};
+    Register registration{.role = role, .host = host, .process_id = static_cast<uint32_t>(who)};
+    if (role == Role::kServer) registration.lane_endpoints = {endpoint};
+    f.run.membership.OnRegister(f.now, from, registration);
+    const auto refused = f.SentTo<Refused>(from);
+    return refused.empty() ? std::string() : refused[0].reason;
+  };
+  CHECK(register_as(10, Role::kServer, "left", "tcp://127.0.0.1:4000").empty());
+  CHECK(register_as(20, Role::kWorker, "left", "").empty());
+  CHECK(register_as(21, Role::kWorker, "right", "") ==
+        "the server on left listens on tcp://127.0.0.1:4000, which right cannot reach; start it "
+        "with --insecure and without --bind, or with an address that both can reach");
+  CHECK(register_as(11, Role::kServer, "right", "ipc:///tmp/x").starts_with("the server on right"));
+}
+
 // ---- Failures ----------------------------------------------------------------------------------
 
 struct FailureFixture : PartsFixture {
-  FailureFixture() : failures(run) { StartTraining(); }
+  FailureFixture() : failures(run, last_snapshot) { StartTraining(); }
   void Fail(const PeerId& member, FailureKind kind) {
     failures.OnFailure(now, {.sender = member}, {"boom", kind});
   }
+  SnapshotRequests requests{run, snapshots};
+  LastSnapshot last_snapshot{run, snapshots, requests};
   Failures failures;
 };
 
@@ -143,7 +163,7 @@ TEST_CASE("a supervisor's note of an exit is a death, and is acknowledged") {
 // ---- Commands ----------------------------------------------------------------------------------
 
 struct CommandFixture : PartsFixture {
-  CommandFixture() : commands(run, evaluations, snapshots) { StartTraining(); }
+  CommandFixture() : commands(run, evaluations, requests, last_snapshot) { StartTraining(); }
   CommandReply Ask(uint64_t client, CommandKind kind, const std::string& target = "") {
     const PeerId from{kUnknownNode, Incarnation(client), 0};
     commands.OnCommand(now, from, {kind, target});
@@ -154,6 +174,8 @@ struct CommandFixture : PartsFixture {
     PartsFixture::OnForget(member);
     commands.Forget(member);
   }
+  SnapshotRequests requests{run, snapshots};
+  LastSnapshot last_snapshot{run, snapshots, requests};
   Commands commands;
 };
 
@@ -191,7 +213,7 @@ TEST_CASE("a command for a snapshot is concluded when the version is given up of
   CommandFixture f;
   const CommandReply reply = f.Ask(99, CommandKind::kSnapshot);
   CHECK(reply.outcome == CommandOutcome::kAccepted);
-  f.snapshots.ledger().GiveUp(f.commands.requests().Ask(f.now));
+  f.snapshots.ledger().GiveUp(f.requests.Ask(f.now));
   for (int attempt = 0; attempt < 6; ++attempt) f.commands.ConcludeSnapshots(f.now);
   CHECK(f.Ask(99, CommandKind::kSnapshot).outcome == CommandOutcome::kRefused);
 }

@@ -2,7 +2,7 @@
 // GradientComparison, Rollback.
 #include <doctest/doctest.h>
 
-#include "scheduler/commands.h"
+#include "scheduler/snapshot_requests.h"
 #include "tests/scheduler/parts_fixture.h"
 
 namespace pando {

@@ -1,7 +1,6 @@
 // The parts that make views, each alone: OwnerPlan, ViewMaker, Generations.
 #include <doctest/doctest.h>
 
-#include "scheduler/commands.h"
 #include "scheduler/generations.h"
 #include "tests/scheduler/parts_fixture.h"
 
@@ -13,10 +12,10 @@ using std::chrono::seconds;
 struct ViewsFixture : PartsFixture {
   ViewsFixture()
       : owners(run, silences, verification),
-        commands(run, evaluations, snapshots),
+        requests(run, snapshots),
         final_weights(run, verification, snapshots),
         view_maker(run, silences, owners, evaluations, final_weights),
-        generations(run, {silences, evaluations, snapshots, commands.requests(), verification,
+        generations(run, {silences, evaluations, snapshots, requests, verification,
                           owners, final_weights, view_maker}) {}
   // All of the job's members are ready.
   void Start() {
@@ -31,7 +30,7 @@ struct ViewsFixture : PartsFixture {
         std::ranges::count(run.view().owners, of.node, &MicroBatchOwner::worker));
   }
   OwnerPlan owners;
-  Commands commands;
+  SnapshotRequests requests;
   FinalWeights final_weights;
   ViewMaker view_maker;
   Generations generations;

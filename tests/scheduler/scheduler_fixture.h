@@ -131,7 +131,7 @@ class Fixture {
   void Join(uint64_t who, Role role, const std::string& host = "h") {
     Register registration{
         .role = role, .host = host, .process_id = static_cast<uint32_t>(100 + who)};
-    if (role == Role::kServer) registration.lane_endpoints = {"tcp://127.0.0.1:1"};
+    if (role == Role::kServer) registration.lane_endpoints = {"tcp://10.0.0.1:1"};
     From(who, registration);
   }
   void BeReady(uint64_t who) { From(who, Ready{.data_fingerprint = 42}); }

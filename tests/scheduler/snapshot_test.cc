@@ -268,5 +268,52 @@ TEST_CASE("a stop by command ends the run as Ctrl-C does") {
   CHECK(f.scheduler->stop().reason == StopReason::kInterrupted);
 }
 
+TEST_CASE("an interrupted run ends once where it stands is stored") {
+  StoringFixture f;
+  f.StartAll();
+  f.MakeTo(13);
+  f.scheduler->End(f.now, StopReason::kInterrupted, "interrupted");
+  f.Tick();
+  CHECK(f.recorder.HasEvent("last-snapshot"));
+  CHECK(f.scheduler->phase() == Scheduler::Phase::kTraining);
+  SUBCASE("the servers store the version asked for") {
+    const PeerId lane = f.scheduler->view().shards[0].primary;
+    const auto* asked = f.recorder.LastTo<SnapshotAt>(lane.incarnation);
+    REQUIRE(asked != nullptr);
+    const uint64_t version = asked->version.value();
+    CHECK(version > 13);
+    f.MakeTo(version);
+    f.Store(version);
+    CHECK(f.recorder.snapshots.back() == SnapshotRef{0, Version(version)});
+  }
+  SUBCASE("a second signal") { f.scheduler->End(f.now, StopReason::kInterrupted, "interrupted"); }
+  SUBCASE("the servers do not answer") {
+    f.now += LastSnapshot::kPatience;
+    f.Tick();
+  }
+  CHECK(f.scheduler->phase() == Scheduler::Phase::kStopping);
+  CHECK(f.scheduler->stop().reason == StopReason::kInterrupted);
+}
+
+TEST_CASE("a failed run stores the version that it stands at, as no later one may come") {
+  StoringFixture f;
+  f.StartAll();
+  f.MakeTo(13);
+  f.From(20, Failure{"loss is not a number"});
+  CHECK(f.scheduler->phase() == Scheduler::Phase::kTraining);
+  f.Store(13);
+  CHECK(f.recorder.snapshots == std::vector{SnapshotRef{0, Version(13)}});
+  CHECK(f.scheduler->stop().text.find("loss is not a number") != std::string::npos);
+}
+
+TEST_CASE("a run without news since its last snapshot ends at once") {
+  StoringFixture f;
+  f.StartAll();
+  f.MakeTo(10);
+  f.Store(10);
+  f.scheduler->End(f.now, StopReason::kInterrupted, "interrupted");
+  CHECK(f.scheduler->phase() == Scheduler::Phase::kStopping);
+}
+
 }  // namespace
 }  // namespace pando

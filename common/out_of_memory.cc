@@ -1,0 +1,57 @@
+#include "common/out_of_memory.h"
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <tuple>
+
+#include "common/exit_codes.h"
+
+namespace pando {
+namespace {
+
+constexpr double kMegabyte = 1e6;
+
+// Without streams, which allocate: the address space in use, in pages, is the file's first number.
+double AddressSpaceMegabytes() {
+  std::array<char, 64> text{};
+  FILE* file = std::fopen("/proc/self/statm", "r");
+  if (file == nullptr) return 0;
+  const char* line = std::fgets(text.data(), text.size(), file);
+  std::fclose(file);
+  const double pages = line == nullptr ? 0 : std::strtod(line, nullptr);
+  return pages * static_cast<double>(sysconf(_SC_PAGESIZE)) / kMegabyte;
+}
+
+}  // namespace
+
+void EndOutOfMemory(size_t bytes, const char* what) {
+  std::array<char, 64> wanted{};
+  if (bytes > 0)
+    std::snprintf(wanted.data(), wanted.size(), "%.1f MB for ", static_cast<double>(bytes) / kMegabyte);
+  rlimit limit{};
+  std::array<char, 64> allowed{};
+  if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
+    std::snprintf(allowed.data(), allowed.size(), " of the %.1f MB that ulimit -v allows",
+                  static_cast<double>(limit.rlim_cur) / kMegabyte);
+  }
+  std::array<char, 512> text{};
+  std::snprintf(text.data(), text.size(),
+                "pando: out of memory: no %s%s; the process has %.1f MB%s. Less is taken with more "
+                "--micro-batches, fewer --threads, a smaller --global-batch, or "
+                "train.activation_checkpointing=true; pando plan shows the model's sizes\n",
+                wanted.data(), what, AddressSpaceMegabytes(), allowed.data());
+  std::ignore = write(STDERR_FILENO, text.data(), std::strlen(text.data()));
+  _exit(kExitOutOfMemory);
+}
+
+void EndWhenOutOfMemory() {
+  std::set_new_handler([] { EndOutOfMemory(0, "room for another object"); });
+}
+
+}  // namespace pando

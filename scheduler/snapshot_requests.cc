@@ -1,0 +1,103 @@
+#include "scheduler/snapshot_requests.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace pando {
+namespace {
+
+// How far ahead the version lies: every shard must get the request before it comes to the version.
+// Doubled when a shard has passed it.
+constexpr Micros kLead = std::chrono::milliseconds(300);
+constexpr uint32_t kAttemptsMax = 6;
+// How long the shards have to store the version, beside twice the lead.
+constexpr Micros kStoreTime = std::chrono::seconds(5);
+
+}  // namespace
+
+Version SnapshotRequests::Ask(Micros now) {
+  if (!request_) Ask(now, 1);
+  return request_->version;
+}
+
+Version SnapshotRequests::AskFor(Micros now, Version committed) {
+  if (!request_) request_ = Request{committed, 0, now + kStoreTime};
+  run_.outbox.RepeatAt(now);
+  return request_->version;
+}
+
+void SnapshotRequests::Ask(Micros now, uint32_t attempt) {
+  const Micros lead = kLead * (1 << (attempt - 1));
+  const uint64_t ahead = run_.progress.committed().value() + 1 + run_.progress.StepsWithin(lead);
+  const Version version(std::min(ahead, run_.progress.ScalarsEnd().value()));
+  request_ = Request{version, attempt, now + 2 * lead + kStoreTime};
+  run_.outbox.RepeatAt(now);
+}
+
+std::optional<CommandReply> SnapshotRequests::TakeResult(Micros now) {
+  if (!request_) return std::nullopt;
+  const Version version = request_->version;
+  const std::string name = fmt::format("version {}", version.value());
+  if (snapshots_.ledger().IsComplete(version)) {
+    request_.reset();
+    return CommandReply{CommandOutcome::kDone, name};
+  }
+  const bool was_missed = now >= request_->patience_until && run_.progress.committed() > version &&
+                          !run_.plan.IsSnapshotDue(version);
+  if (!snapshots_.ledger().IsGivenUp(version) && !was_missed) return std::nullopt;
+  if (request_->attempts == kAttemptsMax) {
+    request_.reset();
+    return CommandReply{CommandOutcome::kRefused,
+                        "the servers could not store " + name + "; the scheduler's events say why"};
+  }
+  snapshots_.ledger().GiveUp(version);
+  Ask(now, request_->attempts + 1);
+  return std::nullopt;
+}
+
+void SnapshotRequests::RepeatTo(const PeerId& lane) {
+  if (!request_ || run_.plan.IsSnapshotDue(request_->version)) return;
+  if (acked_.Newest(lane) < request_->version)
+    run_.outbox.Send(lane, SnapshotAt{request_->version});
+}
+
+void SnapshotRequests::StartGeneration(Micros now) {
+  acked_.Clear();
+  if (request_) Ask(now, 1);
+}
+
+// ---- the end of a run --------------------------------------------------------------------------
+
+void LastSnapshot::End(Micros now, StopReason reason, std::string text) {
+  if (pending_ && reason == StopReason::kFailed) return;  // the first reason counts
+  if (pending_ || !HasNews()) return run_.phase.End(now, reason, std::move(text));
+  // After a failure the run may make no further step.
+  const Version version = reason == StopReason::kFailed
+                              ? requests_.AskFor(now, run_.progress.committed())
+                              : requests_.Ask(now);
+  run_.outbox.TellNotable(now, "last-snapshot", "",
+                          "{}: storing a snapshot of step {} first; another signal ends the run "
+                          "without it",
+                          text, version.value());
+  pending_ = {{reason, std::move(text)}, now + kPatience};
+}
+
+void LastSnapshot::Tick(Micros now) {
+  if (pending_ && !run_.phase.is_training()) pending_.reset();  // its last version came first
+  if (!pending_ || (requests_.is_open() && now < pending_->patience_until)) return;
+  run_.phase.End(now, pending_->stop.reason, std::move(pending_->stop.text));
+  pending_.reset();
+}
+
+// Whether steps were made that no snapshot has. A group's members store what is due and no more.
+bool LastSnapshot::HasNews() const {
+  if (!run_.phase.is_training() || !snapshots_.has_store() || run_.IsGroup()) return false;
+  const Version committed = run_.progress.committed();
+  if (committed <= run_.view().restore.version) return false;
+  const auto& complete = snapshots_.ledger().complete();
+  return complete.empty() || complete.back().snapshot.version < committed;
+}
+
+}  // namespace pando
