@@ -17,17 +17,18 @@ namespace {
 constexpr double kTimeoutDefaultSeconds = 60;
 
 struct ClientOptions {
-  std::string join;
-  std::string target;
+  RunAddress run;
+  std::string target;  // of drain; with a folder, the word after it
   double timeout_seconds = kTimeoutDefaultSeconds;
 };
 
 // Shows each thing that the scheduler says until it has done it.
 int Order(const ClientOptions& options, CommandKind kind) {
-  if (Status s = CheckEndpoint("--join", options.join); !s.ok()) return Report(s);
+  const Result<std::string> endpoint = FindEndpoint(options.run);
+  if (!endpoint.ok()) return Report(endpoint.status());
   ZmqContext context;
   SchedulerClient client(context, {});
-  if (Status s = client.Dial(options.join); !s.ok()) return Report(s);
+  if (Status s = client.Dial(*endpoint); !s.ok()) return Report(s);
   const Micros deadline = SteadyNow() + Micros(static_cast<int64_t>(options.timeout_seconds * 1e6));
   const bool is_sent = client.Ask(Command{.kind = kind, .target = options.target});
   PANDO_CHECK(is_sent);
@@ -47,9 +48,9 @@ int Order(const ClientOptions& options, CommandKind kind) {
   }
   if (said.empty()) {
     return Report(
-        Unavailable(fmt::format("no scheduler answered at {} within {} s: {}", options.join,
+        Unavailable(fmt::format("no scheduler answered at {} within {} s: {}", *endpoint,
                                 options.timeout_seconds,
-                                ExplainSilence(options.join, "check the address, and that the run "
+                                ExplainSilence(*endpoint, "check the address, and that the run "
                                                              "has not ended"))));
   }
   return Report(Unavailable(
@@ -64,16 +65,21 @@ Subcommand AddOrderCommand(CLI::App& app, CommandKind kind, const char* name,
   auto options = std::make_shared<ClientOptions>();
   CLI::App& command =
       DeclareCommand(app, name, description,
-                     fmt::format("Example:\n  pando {} --join tcp://127.0.0.1:7070\n", example));
-  AddJoinOption(command, &options->join);
+                     fmt::format("Example:\n  pando {}\n", example));
   AddOption(command, "--timeout SECONDS", &options->timeout_seconds,
             fmt::format("seconds to wait until it is done [{:g}]", kTimeoutDefaultSeconds),
             CLI::Range(0.001, 86400.0));
-  if (kind == CommandKind::kDrain) {
-    AddOption(command, "NODE", &options->target, "as pando status names it: worker-1, server-0")
-        ->required();
-  }
-  return [options, kind] { return Order(*options, kind); };
+  AddRunAddress(command, &options->run);
+  if (kind != CommandKind::kDrain) return [options, kind] { return Order(*options, kind); };
+  AddOption(command, "NODE", &options->target, "as pando status names it: worker-1, server-0");
+  return [options, kind] {
+    // With --join the one word is the node.
+    if (!options->run.join.empty() && options->target.empty())
+      options->target.swap(options->run.run_dir);
+    if (options->target.empty())
+      return Report(InvalidArgument("give the process to drain: pando drain RUN_DIR worker-1"));
+    return Order(*options, kind);
+  };
 }
 
 }  // namespace
@@ -82,18 +88,19 @@ Subcommand AddDrainCommand(CLI::App& app) {
   return AddOrderCommand(
       app, CommandKind::kDrain, "drain",
       "Takes a worker or server out of a run: others take over its work, then it leaves.",
-      "drain worker-1");
+      "drain runs/first worker-1");
 }
 
 Subcommand AddSnapshotCommand(CLI::App& app) {
   return AddOrderCommand(app, CommandKind::kSnapshot, "snapshot",
                          "Stores a snapshot of a run now, in addition to those of snapshot.every.",
-                         "snapshot");
+                         "snapshot runs/first");
 }
 
 Subcommand AddStopCommand(CLI::App& app) {
   return AddOrderCommand(app, CommandKind::kStop, "stop",
-                         "Ends a run early, as Ctrl-C does; pando resume continues it.", "stop");
+                         "Ends a run early, as Ctrl-C does; pando resume continues it.",
+                         "stop runs/first");
 }
 
 }  // namespace pando

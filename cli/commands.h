@@ -93,6 +93,15 @@ Result<Graph> BuildGraph(const ModelChoice& choice, const Job& job);
 
 void AddVerboseOption(CLI::App& command, bool* is_verbose);
 void AddJoinOption(CLI::App& command, std::string* endpoint);
+
+// The run that a command is for: its folder, or where its scheduler listens.
+struct RunAddress {
+  std::string run_dir;
+  std::string join;
+};
+void AddRunAddress(CLI::App& command, RunAddress* address);
+// The scheduler's endpoint; an error that says what to give where the address has none or two.
+Result<std::string> FindEndpoint(const RunAddress& address);
 // `what`: "its lanes listen".
 void AddBindOptions(CLI::App& command, const std::string& what, std::string* bind, bool* insecure);
 void AddStartTimeoutOption(CLI::App& command, uint32_t* start_timeout_ms);

@@ -94,22 +94,23 @@ int KeepNode(const NodeArgs& args, const std::string& workers) {
 }
 
 struct StatusOptions {
-  std::string join;
+  RunAddress run;
   bool is_json = false;  // the scheduler's own JSON instead of a table
   uint32_t timeout_ms = 5000;
 };
 
 int ShowStatus(const StatusOptions& options) {
-  if (Status s = CheckEndpoint("--join", options.join); !s.ok()) return Report(s);
+  const Result<std::string> endpoint = FindEndpoint(options.run);
+  if (!endpoint.ok()) return Report(endpoint.status());
   SetUpLog({.process = "status"});
   ZmqContext context;
   const Micros deadline = SteadyNow() + std::chrono::milliseconds(options.timeout_ms);
-  const Result<std::string> answer = RequestStatus(context, options.join, deadline);
+  const Result<std::string> answer = RequestStatus(context, *endpoint, deadline);
   if (!answer.ok()) return ExitWith(answer.status());
   const std::optional<std::string> table = StatusTable(*answer);
   if (!table) {
     spdlog::error("the answer from {} is not a status; is it another version of pando?",
-                  options.join);
+                  *endpoint);
     return kExitFailed;
   }
   fmt::print("{}", options.is_json ? *answer + "\n" : *table);
@@ -229,8 +230,9 @@ Subcommand AddStatusCommand(CLI::App& app) {
   auto options = std::make_shared<StatusOptions>();
   CLI::App& command =
       DeclareCommand(app, "status", "Lists the processes of a run and what each one is doing.",
-                     "Example:\n  pando status --join tcp://127.0.0.1:7070\n");
-  AddJoinOption(command, &options->join);
+                     "Examples:\n  pando status runs/first\n"
+                     "  pando status --join tcp://127.0.0.1:7070\n");
+  AddRunAddress(command, &options->run);
   command.add_flag("--json", options->is_json, "as JSON");
   AddStartTimeoutOption(command, &options->timeout_ms);
   return [options] { return ShowStatus(*options); };

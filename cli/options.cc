@@ -164,6 +164,26 @@ void AddJoinOption(CLI::App& command, std::string* endpoint) {
       ->required();
 }
 
+void AddRunAddress(CLI::App& command, RunAddress* address) {
+  AddOption(command, "RUN_DIR", &address->run_dir, "the run's folder, or --join");
+  AddOption(command, "--join ENDPOINT", &address->join,
+            "where the scheduler listens, if the folder is not here");
+}
+
+Result<std::string> FindEndpoint(const RunAddress& address) {
+  if (address.run_dir.empty() == address.join.empty())
+    return InvalidArgument("give the run's folder, or --join ENDPOINT, and not both");
+  if (!address.join.empty()) {
+    Status s = CheckEndpoint("--join", address.join);
+    return s.ok() ? Result<std::string>(address.join) : s;
+  }
+  Result<std::string> endpoint = RunFolder::Open(address.run_dir).ReadEndpoint();
+  if (endpoint.ok()) return endpoint;
+  return NotFound(fmt::format("{} holds no run that a scheduler has led ({}); pando train and "
+                              "pando scheduler print their run's folder",
+                              address.run_dir, endpoint.status().message()));
+}
+
 void AddBindOptions(CLI::App& command, const std::string& what, std::string* bind, bool* insecure) {
   AddOption(command, "--bind ENDPOINT", bind, fmt::format("where {} [{}]", what,
                         bind->empty() ? "this machine's address on the way to --join" : *bind));

@@ -152,6 +152,9 @@ int Train(RunOptions options) {
   if (!folder.ok()) return Report(folder.status());
   options.run.job = *job;
   options.run.chaos = *std::move(chaos);
+  if (is_serial)
+    fmt::print(stderr, "pando: training {} on {}, in this process, in {}\n", job->model,
+               job->dataset, folder->path());
   const int exit_code = is_serial ? RunSerial(*job) : RunLocal(options.run);
   return Conclude(options, *job, *folder, exit_code);
 }

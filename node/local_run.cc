@@ -208,7 +208,13 @@ Status LocalRun::AwaitEndpoint() {
     const ssize_t count = read(endpoint_pipe_.get(), bytes.data(), bytes.size());
     if (count > 0) endpoint_.append(bytes.data(), static_cast<size_t>(count));
   }
-  if (endpoint_.ends_with('\n')) endpoint_.pop_back();
+  if (!endpoint_.ends_with('\n')) return Status();
+  endpoint_.pop_back();
+  const Job& job = args_.job;
+  const std::string servers = IsGroup() ? "allreduce" : fmt::format("{} servers", job.servers);
+  fmt::print(stderr, "pando: {} {} on {}, {} workers, {}, in {}; scheduler at {}\n",
+             args_.is_resumed ? "resuming" : "training", job.model, job.dataset, job.workers,
+             servers, folder_.path(), endpoint_);
   return Status();
 }
 

@@ -268,10 +268,14 @@ Scheduler::Options SchedulerProcess::CoreOptions() const {
 
 Status SchedulerProcess::TellEndpoint(const std::string& endpoint) const {
   spdlog::debug("listening on {}", endpoint);
+  const Result<std::string> advertised =
+      AdvertisedEndpoint(endpoint, Endpoint{.host = "127.0.0.1"});
+  const std::string& reached = advertised.ok() ? *advertised : endpoint;
+  if (Status s = RunFolder::Open(args_.run_dir).WriteEndpoint(reached); !s.ok())
+    recorder_.Note(s.message());  // commands take --join
   if (args_.endpoint_file.empty()) {
-    Result<std::string> peers = AdvertisedEndpoint(endpoint, Endpoint{.host = "127.0.0.1"});
-    recorder_.Note(fmt::format("listening on {}; join with: pando server --join {}", endpoint,
-                               peers.ok() ? *peers : endpoint));
+    recorder_.Note(
+        fmt::format("listening on {}; join with: pando server --join {}", endpoint, reached));
     return Status();
   }
   std::ofstream file(args_.endpoint_file);

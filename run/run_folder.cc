@@ -34,6 +34,7 @@ constexpr std::array kOwnFiles{"job.toml",
                                "summary.json",
                                "final.safetensors",
                                "best.safetensors",
+                               "endpoint",
                                "scheduler.db",
                                "scheduler.db-wal",
                                "scheduler.db-shm",
@@ -167,6 +168,16 @@ bool RunFolder::HoldsUnfinished(const Job& job) {
 
 std::string RunFolder::LogPath(std::string_view process_name) const {
   return fmt::format("{}/logs/{}.log", path_, process_name);
+}
+
+Status RunFolder::WriteEndpoint(const std::string& endpoint) const {
+  return WriteFileAtomically(EndpointPath(), endpoint + "\n");
+}
+
+Result<std::string> RunFolder::ReadEndpoint() const {
+  Result<std::string> text = ReadTextFile(EndpointPath());
+  if (text.ok()) text->erase(text->find_last_not_of('\n') + 1);
+  return text;
 }
 
 Status RunFolder::WriteSummary(const Summary& summary) const {

@@ -8,6 +8,7 @@
 //   best.safetensors   those of the best test accuracy (snapshot.best)
 //   snapshots/         what a run restores lost shards from (run/snapshot_folder)
 //   timeline/          what each process did, and when (run.timeline; node/process_timeline)
+//   endpoint           where the scheduler listens, or last did: commands take the folder instead
 //   scheduler.db       what a scheduler that is started again goes on from; .lock: it is alive
 // `pando train` and `pando scheduler` create it; the scheduler process and the serial trainer fill
 // it.
@@ -63,6 +64,11 @@ class RunFolder {
   std::string TimelinePath() const { return path_ + "/timeline"; }
   std::string JournalPath() const { return path_ + "/scheduler.db"; }
 
+  std::string EndpointPath() const { return path_ + "/endpoint"; }
+
+  Status WriteEndpoint(const std::string& endpoint) const;
+  // kNotFound where no scheduler ever listened for this run.
+  Result<std::string> ReadEndpoint() const;
   Status WriteSummary(const Summary& summary) const;
   Result<Summary> ReadSummary() const;
 

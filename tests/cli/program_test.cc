@@ -147,5 +147,13 @@ TEST_CASE("servers that other machines could not reach are not started") {
                   "cannot be reached by the run's processes on other machines");
 }
 
+TEST_CASE("a command for a run takes its folder or its endpoint") {
+  TempFolder temp;
+  CheckUsageError({"status"}, "give the run's folder, or --join ENDPOINT");
+  CheckUsageError({"stop", temp.path()}, "holds no run that a scheduler has led");
+  CheckUsageError({"drain", temp.path()}, "give the process to drain");
+  CheckUsageError({"snapshot", temp.path(), "--join", "tcp://127.0.0.1:7070"}, "and not both");
+}
+
 }  // namespace
 }  // namespace pando

@@ -34,7 +34,7 @@ class Run {
   }
 
   std::string Status(const Args& flags = {}) {
-    Process status(temp_.path(), "status", Args{"status", "--join", endpoint_} + flags);
+    Process status(temp_.path(), "status", Args{"status", temp_.path() + "/run"} + flags);
     status.Await();
     REQUIRE_MESSAGE(status.exit_code() == kExitCompleted, status.err());
     return status.out();

@@ -273,7 +273,7 @@ TEST_CASE("an interrupted run ends once where it stands is stored") {
   f.StartAll();
   f.MakeTo(13);
   f.scheduler->End(f.now, StopReason::kInterrupted, "interrupted");
-  f.Tick();
+  f.scheduler->Tick(f.now);
   CHECK(f.recorder.HasEvent("last-snapshot"));
   CHECK(f.scheduler->phase() == Scheduler::Phase::kTraining);
   SUBCASE("the servers store the version asked for") {
@@ -289,7 +289,7 @@ TEST_CASE("an interrupted run ends once where it stands is stored") {
   SUBCASE("a second signal") { f.scheduler->End(f.now, StopReason::kInterrupted, "interrupted"); }
   SUBCASE("the servers do not answer") {
     f.now += LastSnapshot::kPatience;
-    f.Tick();
+    f.scheduler->Tick(f.now);
   }
   CHECK(f.scheduler->phase() == Scheduler::Phase::kStopping);
   CHECK(f.scheduler->stop().reason == StopReason::kInterrupted);
