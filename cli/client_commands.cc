@@ -22,11 +22,11 @@ struct ClientOptions {
 };
 
 // Shows each thing that the scheduler says until it has done it.
-int Order(const ClientOptions& options, CommandKind kind) {
-  if (Status s = CheckEndpoint("--join", options.join); !s.ok()) return Report(s);
+Result<int> Order(const ClientOptions& options, CommandKind kind) {
+  PANDO_RETURN_IF_ERROR(CheckEndpoint("--join", options.join));
   ZmqContext context;
   SchedulerClient client(context, {});
-  if (Status s = client.Dial(options.join); !s.ok()) return Report(s);
+  PANDO_RETURN_IF_ERROR(client.Dial(options.join));
   const Micros deadline = SteadyNow() + Micros(static_cast<int64_t>(options.timeout_seconds * 1e6));
   const bool is_sent = client.Ask(Command{.kind = kind, .target = options.target});
   PANDO_CHECK(is_sent);
@@ -35,7 +35,7 @@ int Order(const ClientOptions& options, CommandKind kind) {
     while (std::optional<Message> answer = client.Poll()) {
       const auto* reply = std::get_if<CommandReply>(&*answer);
       if (reply == nullptr) continue;
-      if (reply->outcome == CommandOutcome::kRefused) return Report(InvalidArgument(reply->text));
+      if (reply->outcome == CommandOutcome::kRefused) return InvalidArgument(reply->text);
       if (reply->outcome == CommandOutcome::kDone) {
         fmt::print("{}\n", reply->text);
         return kExitCompleted;
@@ -45,15 +45,15 @@ int Order(const ClientOptions& options, CommandKind kind) {
     client.Wait(deadline);
   }
   if (said.empty()) {
-    return Report(
-        Unavailable(fmt::format("no scheduler answered at {} within {} s: check the address, and "
-                                "that the run has not ended",
-                                options.join, options.timeout_seconds)));
+    return Unavailable(
+        fmt::format("no scheduler answered at {} within {} s: check the address, and "
+                    "that the run has not ended",
+                    options.join, options.timeout_seconds));
   }
-  return Report(Unavailable(
+  return Unavailable(
       fmt::format("not done within {} s (the scheduler continues): {}; raise --timeout to "
                   "wait longer",
-                  options.timeout_seconds, said)));
+                  options.timeout_seconds, said));
 }
 
 // `example`: the words after "pando".

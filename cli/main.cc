@@ -108,7 +108,8 @@ int Main(int argc, char** argv) {
     fmt::print(stderr, "{}", app.help());
     return kExitUsage;
   }
-  return commands.at(app.get_subcommands().front()->get_name())();
+  const Result<int> exit_code = commands.at(app.get_subcommands().front()->get_name())();
+  return exit_code.ok() ? *exit_code : Report(exit_code.status());
 }
 
 }  // namespace

@@ -43,51 +43,47 @@ Result<RunFolder> MakeFolder(const SchedulerOptions& options, const Job& job) {
   return RunFolder::Create(job, options.is_forced);
 }
 
-int Schedule(const SchedulerOptions& options) {
+Result<int> Schedule(const SchedulerOptions& options) {
   SchedulerArgs args = options.args;
-  if (Status s = CheckBind(args.bind, args.insecure); !s.ok()) return Report(s);
-  Result<Job> job = ResolveJob(options.source);
-  if (!job.ok()) return Report(job.status());
+  PANDO_RETURN_IF_ERROR(CheckBind(args.bind, args.insecure));
+  PANDO_ASSIGN_OR_RETURN(Job job, ResolveJob(options.source));
   if (options.prepared_run_dir.empty()) {
-    if (Status s = CheckTimelinePath(*job); !s.ok()) return Report(s);
+    PANDO_RETURN_IF_ERROR(CheckTimelinePath(job));
   }
-  Result<RunFolder> folder = MakeFolder(options, *job);
-  if (!folder.ok()) return Report(folder.status());
+  PANDO_ASSIGN_OR_RETURN(RunFolder folder, MakeFolder(options, job));
   SetUpLog({.process = "scheduler",
             .is_verbose = options.is_verbose,
-            .file = folder->LogPath("scheduler")});
-  args.job = *job;
-  args.run_dir = folder->path();
+            .file = folder.LogPath("scheduler")});
+  args.job = job;
+  args.run_dir = folder.path();
   const int exit_code = RunScheduler(args);
   const bool is_ours = options.prepared_run_dir.empty() && exit_code != kExitFenced;
-  return is_ours ? ConcludeTimeline(*job, *folder, exit_code) : exit_code;
+  return is_ours ? ConcludeTimeline(job, folder, exit_code) : exit_code;
 }
 
-int Serve(const ServerArgs& args) {
-  if (Status s = CheckEndpoint("--join", args.join); !s.ok()) return Report(s);
-  if (Status s = CheckBind(args.bind, args.insecure); !s.ok()) return Report(s);
+Result<int> Serve(const ServerArgs& args) {
+  PANDO_RETURN_IF_ERROR(CheckEndpoint("--join", args.join));
+  PANDO_RETURN_IF_ERROR(CheckBind(args.bind, args.insecure));
   SetUpLog({.process = "server", .is_verbose = args.is_verbose});
   return RunServer(args);
 }
 
-int Work(const WorkerArgs& args) {
-  if (Status s = CheckEndpoint("--join", args.join); !s.ok()) return Report(s);
-  if (auto device = ParseDevice("--device", args.device); !device.ok())
-    return Report(device.status());
+Result<int> Work(const WorkerArgs& args) {
+  PANDO_RETURN_IF_ERROR(CheckEndpoint("--join", args.join));
+  PANDO_RETURN_IF_ERROR(ParseDevice("--device", args.device).status());
   SetUpLog({.process = "worker", .is_verbose = args.is_verbose});
   return RunWorker(args);
 }
 
-int KeepNode(const NodeArgs& args, const std::string& workers) {
-  if (Status s = CheckEndpoint("--join", args.join); !s.ok()) return Report(s);
-  if (Status s = CheckBind(args.bind, args.insecure); !s.ok()) return Report(s);
+Result<int> KeepNode(const NodeArgs& args, const std::string& workers) {
+  PANDO_RETURN_IF_ERROR(CheckEndpoint("--join", args.join));
+  PANDO_RETURN_IF_ERROR(CheckBind(args.bind, args.insecure));
   SetUpLog({.process = "node", .is_verbose = args.is_verbose});
-  if (auto device = ParseDevice("--device", args.device); !device.ok())
-    return Report(device.status());
+  PANDO_RETURN_IF_ERROR(ParseDevice("--device", args.device).status());
   NodeArgs counted = args;
   if (workers != "auto") counted.worker_count = static_cast<uint32_t>(std::stoul(workers));
   if (counted.server_count == 0 && counted.worker_count == 0u)
-    return Report(InvalidArgument("--servers 0 --workers 0 starts no process; give at least one"));
+    return InvalidArgument("--servers 0 --workers 0 starts no process; give at least one");
   return RunNode(counted);
 }
 
@@ -97,8 +93,8 @@ struct StatusOptions {
   uint32_t timeout_ms = 5000;
 };
 
-int ShowStatus(const StatusOptions& options) {
-  if (Status s = CheckEndpoint("--join", options.join); !s.ok()) return Report(s);
+Result<int> ShowStatus(const StatusOptions& options) {
+  PANDO_RETURN_IF_ERROR(CheckEndpoint("--join", options.join));
   SetUpLog({.process = "status"});
   ZmqContext context;
   const Micros deadline = SteadyNow() + std::chrono::milliseconds(options.timeout_ms);

@@ -139,18 +139,16 @@ void PrintWarnings(const JobDraft& draft) {
 Result<Job> ResolveJob(const JobSource& source) {
   JobDraft draft;
   if (!source.job_path.empty()) {
-    Result<std::string> text = ReadTextFile(source.job_path);
-    if (!text.ok()) return text.status();
-    if (Status s = draft.AddToml(*text, source.job_path); !s.ok()) return s;
+    PANDO_ASSIGN_OR_RETURN(std::string text, ReadTextFile(source.job_path));
+    PANDO_RETURN_IF_ERROR(draft.AddToml(text, source.job_path));
   }
   PrintWarnings(draft);
-  if (Status s = draft.AddOverrides(source.overrides); !s.ok()) return s;
+  PANDO_RETURN_IF_ERROR(draft.AddOverrides(source.overrides));
   const std::string notice = ChooseData(&draft);
   if (!notice.empty()) fmt::print(stderr, "pando: {}\n", notice);
-  Result<Job> job = draft.Finish();
-  if (!job.ok()) return job;
-  if (Status s = LoadNetwork(&*job); !s.ok()) return s;
-  ResolveRunNames(std::chrono::system_clock::now(), &*job);
+  PANDO_ASSIGN_OR_RETURN(Job job, draft.Finish());
+  PANDO_RETURN_IF_ERROR(LoadNetwork(&job));
+  ResolveRunNames(std::chrono::system_clock::now(), &job);
   return job;
 }
 
@@ -206,7 +204,7 @@ Status CheckEndpoint(const std::string& flag, const std::string& endpoint) {
 }
 
 Status CheckBind(const std::string& endpoint, bool is_insecure) {
-  if (Status s = CheckEndpoint("--bind", endpoint); !s.ok()) return s;
+  PANDO_RETURN_IF_ERROR(CheckEndpoint("--bind", endpoint));
   if (is_insecure || IsLoopback(endpoint)) return Status();
   return InvalidArgument(
       fmt::format("--bind {} can be reached from other machines, and any program that reaches it "

@@ -82,10 +82,9 @@ Result<SerialResult> Replay(const OpenedJob& job, const std::optional<SnapshotIm
         "the run's gradients contained errors of earlier ones (train.codec is 1-bit or top-k), and "
         "snapshots do not store them: there is nothing to compare with");
   }
-  Result<OpenedDevice> device = OpenDevice(job.plan.job.device, job.plan.job);
-  if (!device.ok()) return device.status();
+  PANDO_ASSIGN_OR_RETURN(OpenedDevice device, OpenDevice(job.plan.job.device, job.plan.job));
   fmt::print(stderr, "pando: computing on {}; workers of another kind compute other bits\n",
-             device->kind);
+             device.kind);
   ShutdownSignal shutdown;
   const SerialCallbacks callbacks{
       .interrupted = [&] { return shutdown.Take() != 0 || shutdown.first_signal() != 0; }};
@@ -95,7 +94,7 @@ Result<SerialResult> Replay(const OpenedJob& job, const std::optional<SnapshotIm
     stretch.states = from->states;
   }
   Result<SerialResult> result =
-      TrainSerially(job.plan.job, *job.data, job.model, callbacks, stretch, device->device());
+      TrainSerially(job.plan.job, *job.data, job.model, callbacks, stretch, device.device());
   if (result.ok() && result->was_interrupted) return Interrupted("interrupted");
   return result;
 }
@@ -104,28 +103,26 @@ Result<std::string> Compare(const VerifyOptions& options, const RunFolder& folde
                             const OpenedJob& job) {
   const JobPlan& plan = job.plan;
   const Optimizer optimizer(plan.job.optimizer, plan.layout);
-  Result<SnapshotManifest> wanted = ChooseSnapshot(folder, options.step);
-  if (!wanted.ok()) return wanted.status();
-  Result<std::optional<SnapshotManifest>> before = SnapshotBefore(folder, wanted->snapshot.version);
-  if (!before.ok()) return before.status();
-  Result<SnapshotImage> stored = ReadSnapshot(folder.SnapshotsPath(), *wanted, plan, optimizer);
-  if (!stored.ok()) return stored.status();
+  PANDO_ASSIGN_OR_RETURN(SnapshotManifest wanted, ChooseSnapshot(folder, options.step));
+  PANDO_ASSIGN_OR_RETURN(std::optional<SnapshotManifest> before,
+                         SnapshotBefore(folder, wanted.snapshot.version));
+  PANDO_ASSIGN_OR_RETURN(SnapshotImage stored,
+                         ReadSnapshot(folder.SnapshotsPath(), wanted, plan, optimizer));
   std::optional<SnapshotImage> from;
-  if (*before) {
-    Result<SnapshotImage> image = ReadSnapshot(folder.SnapshotsPath(), **before, plan, optimizer);
-    if (!image.ok()) return image.status();
-    from = *std::move(image);
+  if (before) {
+    PANDO_ASSIGN_OR_RETURN(SnapshotImage image,
+                           ReadSnapshot(folder.SnapshotsPath(), *before, plan, optimizer));
+    from = std::move(image);
   }
-  const Version first = *before ? (*before)->snapshot.version : Version(0);
-  const Version last = wanted->snapshot.version;
+  const Version first = before ? before.snapshot.version : Version(0);
+  const Version last = wanted.snapshot.version;
   fmt::print(stderr, "pando: computing steps {} to {} again\n", first.value(), last.value() - 1);
-  Result<SerialResult> again = Replay(job, from, first, last);
-  if (!again.ok()) return again.status();
+  PANDO_ASSIGN_OR_RETURN(SerialResult again, Replay(job, from, first, last));
   std::string difference =
-      FirstDifference(plan, std::as_const(stored->parameters).span(), again->parameters->span());
-  if (difference.empty()) difference = FirstStateDifference(plan, stored->states, again->states);
-  const std::string name = SnapshotName(wanted->snapshot);
-  const std::string since = *before ? SnapshotName((*before)->snapshot) : "the start";
+      FirstDifference(plan, std::as_const(stored.parameters).span(), again.parameters->span());
+  if (difference.empty()) difference = FirstStateDifference(plan, stored.states, again.states);
+  const std::string name = SnapshotName(wanted.snapshot);
+  const std::string since = before ? SnapshotName(before.snapshot) : "the start";
   if (difference.empty()) {
     fmt::print("{}: every bit follows from {}\n", name, since);
   } else {
@@ -134,17 +131,14 @@ Result<std::string> Compare(const VerifyOptions& options, const RunFolder& folde
   return difference;
 }
 
-int Verify(const VerifyOptions& options) {
+Result<int> Verify(const VerifyOptions& options) {
   SetUpLog({.process = "verify"});
   SetFloatEnvironment();
   const RunFolder folder = RunFolder::Open(options.run_dir);
-  Result<Job> job = JobOfRun(folder, options.data_path);
-  if (!job.ok()) return Report(job.status());
-  Result<OpenedJob> opened = OpenedJob::Open(*job);
-  if (!opened.ok()) return Report(opened.status());
-  Result<std::string> difference = Compare(options, folder, *opened);
-  if (!difference.ok()) return Report(difference.status());
-  return difference->empty() ? kExitCompleted : kExitFailed;
+  PANDO_ASSIGN_OR_RETURN(Job job, JobOfRun(folder, options.data_path));
+  PANDO_ASSIGN_OR_RETURN(OpenedJob opened, OpenedJob::Open(job));
+  PANDO_ASSIGN_OR_RETURN(std::string difference, Compare(options, folder, opened));
+  return difference.empty() ? kExitCompleted : kExitFailed;
 }
 
 }  // namespace

@@ -27,23 +27,20 @@ struct ExportOptions {
   bool is_best = false;
 };
 
-int Export(const ExportOptions& options) {
+Result<int> Export(const ExportOptions& options) {
   SetUpLog({.process = "export"});
   const RunFolder folder = RunFolder::Open(options.run_dir);
-  Result<Job> job = JobOfRun(folder, options.data_path);
-  if (!job.ok()) return Report(job.status());
-  Result<OpenedJob> opened = OpenedJob::Open(*job);
-  if (!opened.ok()) return Report(opened.status());
-  Result<RunWeights> weights = options.is_best ? ReadBestWeights(folder, opened->plan)
-                               : options.is_averaged
-                                   ? ReadAveragedWeights(folder, opened->plan, options.step)
-                                   : ReadRunWeights(folder, opened->plan, options.step);
-  if (!weights.ok()) return Report(weights.status());
-  const TensorLayout& layout = opened->plan.layout;
-  if (Status s = WriteWeights(options.output, layout, weights->flat.span()); !s.ok())
-    return Report(s);
-  fmt::print("{}: {} after {} steps, weights_hash {}\n", options.output, weights->name,
-             weights->version.value(), WeightsHash(layout, std::as_const(weights->flat).span()));
+  PANDO_ASSIGN_OR_RETURN(Job job, JobOfRun(folder, options.data_path));
+  PANDO_ASSIGN_OR_RETURN(OpenedJob opened, OpenedJob::Open(job));
+  PANDO_ASSIGN_OR_RETURN(RunWeights weights,
+                         options.is_best ? ReadBestWeights(folder, opened.plan)
+                         : options.is_averaged
+                             ? ReadAveragedWeights(folder, opened.plan, options.step)
+                             : ReadRunWeights(folder, opened.plan, options.step));
+  const TensorLayout& layout = opened.plan.layout;
+  PANDO_RETURN_IF_ERROR(WriteWeights(options.output, layout, weights.flat.span()));
+  fmt::print("{}: {} after {} steps, weights_hash {}\n", options.output, weights.name,
+             weights.version.value(), WeightsHash(layout, std::as_const(weights.flat).span()));
   return kExitCompleted;
 }
 
@@ -76,9 +73,8 @@ Result<RunWeights> ReadEvaluated(const EvaluateOptions& options, bool is_folder,
   const RunFolder folder = RunFolder::Open(options.path);
   if (is_folder && options.is_averaged) return ReadAveragedWeights(folder, plan, options.step);
   if (is_folder) return ReadRunWeights(folder, plan, options.step);
-  Result<FloatBuffer> flat = ReadWeights(options.path, plan.layout);
-  if (!flat.ok()) return flat.status();
-  return RunWeights{options.path, Version(0), *std::move(flat)};
+  PANDO_ASSIGN_OR_RETURN(FloatBuffer flat, ReadWeights(options.path, plan.layout));
+  return RunWeights{options.path, Version(0), std::move(flat)};
 }
 
 // By class, and what its samples were taken for most often otherwise.
@@ -130,34 +126,29 @@ void PrintEvaluation(const EvaluateOptions& options, const RunWeights& weights,
   fmt::print("{}\n", json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 
-int Measure(const EvaluateOptions& options) {
+Result<int> Measure(const EvaluateOptions& options) {
   SetUpLog({.process = "evaluate"});
   SetFloatEnvironment();
   std::error_code ignored;  // what cannot be looked at is no folder
   const bool is_folder = std::filesystem::is_directory(options.path, ignored);
   if (!is_folder && (options.step || options.is_averaged)) {
-    return Report(
-        InvalidArgument(fmt::format("{} chooses from the snapshots of a run folder, and {} is none",
-                                    options.step ? "--step" : "--ema", options.path)));
+    return InvalidArgument(
+        fmt::format("{} chooses from the snapshots of a run folder, and {} is none",
+                    options.step ? "--step" : "--ema", options.path));
   }
   if (!is_folder) {  // before anything is said of its data
-    Result<SafetensorsFile> file = SafetensorsFile::Open(options.path);
-    if (!file.ok()) return Report(file.status());
+    PANDO_ASSIGN_OR_RETURN(SafetensorsFile file, SafetensorsFile::Open(options.path));
   }
-  Result<Job> job = FindJob(options, is_folder);
-  if (!job.ok()) return Report(job.status());
-  Result<OpenedJob> opened = OpenedJob::Open(*job);
-  if (!opened.ok()) return Report(opened.status());
-  if (opened->plan.data.test_samples == 0)
-    return Report(InvalidArgument(fmt::format("{} has no test samples", job->dataset)));
-  Result<RunWeights> weights = ReadEvaluated(options, is_folder, opened->plan);
-  if (!weights.ok()) return Report(weights.status());
-  Result<OpenedDevice> device = OpenDevice(job->device, *job);
-  if (!device.ok()) return Report(device.status());
-  Result<EvaluationSummary> summary =
-      EvaluateSerially(opened->plan, *opened->data, opened->model, weights->flat, device->device());
-  if (!summary.ok()) return Report(summary.status());
-  PrintEvaluation(options, *weights, opened->plan.layout, *summary);
+  PANDO_ASSIGN_OR_RETURN(Job job, FindJob(options, is_folder));
+  PANDO_ASSIGN_OR_RETURN(OpenedJob opened, OpenedJob::Open(job));
+  if (opened.plan.data.test_samples == 0)
+    return InvalidArgument(fmt::format("{} has no test samples", job.dataset));
+  PANDO_ASSIGN_OR_RETURN(RunWeights weights, ReadEvaluated(options, is_folder, opened.plan));
+  PANDO_ASSIGN_OR_RETURN(OpenedDevice device, OpenDevice(job.device, job));
+  PANDO_ASSIGN_OR_RETURN(
+      EvaluationSummary summary,
+      EvaluateSerially(opened.plan, *opened.data, opened.model, weights.flat, device.device()));
+  PrintEvaluation(options, weights, opened.plan.layout, summary);
   return kExitCompleted;
 }
 

@@ -18,17 +18,15 @@ constexpr std::chrono::seconds kEndMax{1};
 // Where the lane listens: on this machine's way to the scheduler. Workers on other machines dial
 // it: a scheduler that they can reach was started with --insecure.
 Result<std::string> OwnEndpoint(const std::string& scheduler_endpoint) {
-  Result<Endpoint> endpoint = ParsePeerEndpoint(scheduler_endpoint);
-  if (!endpoint.ok()) return endpoint.status();
-  if (endpoint->kind == Endpoint::Kind::kIpc) {
-    endpoint->path += "-group";
-    return endpoint->ToString();
+  PANDO_ASSIGN_OR_RETURN(Endpoint endpoint, ParsePeerEndpoint(scheduler_endpoint));
+  if (endpoint.kind == Endpoint::Kind::kIpc) {
+    endpoint.path += "-group";
+    return endpoint.ToString();
   }
-  Result<std::string> address = LocalAddressTowards(*endpoint);
-  if (!address.ok()) return address.status();
-  endpoint->host = *std::move(address);
-  endpoint->port = 0;
-  return endpoint->ToString();
+  PANDO_ASSIGN_OR_RETURN(std::string address, LocalAddressTowards(endpoint));
+  endpoint.host = std::move(address);
+  endpoint.port = 0;
+  return endpoint.ToString();
 }
 
 }  // namespace
@@ -52,23 +50,19 @@ GroupServer::~GroupServer() {
 }
 
 Result<std::optional<MembershipEnd>> GroupServer::Start() {
-  Result<JoinOutcome> joined = Register();
-  if (!joined.ok()) return joined.status();
-  if (const auto* end = std::get_if<MembershipEnd>(&*joined)) return std::optional(*end);
-  membership_ = std::get<Membership>(*std::move(joined));
-  if (Status s = Serve(); !s.ok()) return s;
+  PANDO_ASSIGN_OR_RETURN(JoinOutcome joined, Register());
+  if (const auto* end = std::get_if<MembershipEnd>(&joined)) return std::optional(*end);
+  membership_ = std::get<Membership>(std::move(joined));
+  PANDO_RETURN_IF_ERROR(Serve());
   return std::optional<MembershipEnd>();
 }
 
 Result<JoinOutcome> GroupServer::Register() {
-  Result<std::string> wanted = OwnEndpoint(worker_.scheduler_endpoint);
-  if (!wanted.ok()) return wanted.status();
-  Result<std::string> bound = transport_.Bind(*wanted);
-  if (!bound.ok()) return bound.status();
-  Status dialed = transport_.Dial({kSchedulerNode, {}, 0}, worker_.scheduler_endpoint);
-  if (!dialed.ok()) return dialed;
+  PANDO_ASSIGN_OR_RETURN(std::string wanted, OwnEndpoint(worker_.scheduler_endpoint));
+  PANDO_ASSIGN_OR_RETURN(std::string bound, transport_.Bind(wanted));
+  PANDO_RETURN_IF_ERROR(transport_.Dial({kSchedulerNode, {}, 0}, worker_.scheduler_endpoint));
   pando::Register registration = DescribeProcess(Role::kServer, /*wanted_rank=*/0);
-  registration.lane_endpoints = {*bound};
+  registration.lane_endpoints = {bound};
   return JoinRun(transport_, incarnation_, registration, worker_.scheduler_endpoint,
                  worker_.start_timeout_ms, worker_.shutdown);
 }
@@ -80,7 +74,7 @@ Status GroupServer::Serve() {
       HeartbeatState{.job = membership_.job_id,
                      .scheduler = membership_.scheduler,
                      .content = {.activity = Activity::kServing}});
-  if (Status s = heartbeat_->Start(); !s.ok()) return s;
+  PANDO_RETURN_IF_ERROR(heartbeat_->Start());
   store_ = std::make_unique<SnapshotStore>(SnapshotStore::Options{
       .folder = membership_.snapshot_dir, .process = incarnation_, .job = membership_.job_id});
   snapshots_ = std::make_unique<SnapshotStore::Port>(*store_);

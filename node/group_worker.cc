@@ -47,9 +47,8 @@ GroupWorker::~GroupWorker() {
 }
 
 Result<MembershipEnd> GroupWorker::Run(const Tell& tell) {
-  Result<std::optional<MembershipEnd>> ended = StartServer();
-  if (!ended.ok()) return ended.status();
-  if (*ended) return **ended;
+  PANDO_ASSIGN_OR_RETURN(std::optional<MembershipEnd> ended, StartServer());
+  if (ended) return *ended;
   NodeWatch watch(parts_.shutdown, parts_.heartbeat, parts_.membership,
                   [&](Micros now) { session_.Leave(now); });
   const auto take_tasks = [&](Micros now) {
@@ -114,17 +113,15 @@ void GroupWorker::OnCompute(ComputeTicket ticket, ComputeEvent event) {  // NOLI
 // ---- the exchange's thread ----------------------------------------------------------------------
 
 Result<std::unique_ptr<AllreduceGroup>> GroupWorker::Connect() {
-  Result<Endpoint> scheduler = ParsePeerEndpoint(parts_.scheduler_endpoint);
-  if (!scheduler.ok()) return scheduler.status();
-  Result<std::string> address = LocalAddressTowards(*scheduler);
-  if (!address.ok()) return address.status();
+  PANDO_ASSIGN_OR_RETURN(Endpoint scheduler, ParsePeerEndpoint(parts_.scheduler_endpoint));
+  PANDO_ASSIGN_OR_RETURN(std::string address, LocalAddressTowards(scheduler));
   const uint32_t rank = parts_.membership.rank;
   const std::chrono::milliseconds timeout(parts_.start_timeout_ms);
-  spdlog::info("rank {} of {}, over gloo at {}", rank, group_size_, *address);
+  spdlog::info("rank {} of {}, over gloo at {}", rank, group_size_, address);
   Result<std::unique_ptr<AllreduceGroup>> group =
       ConnectGlooGroup({.rank = rank,
                         .size = group_size_,
-                        .address = *address,
+                        .address = address,
                         .folder = group_folder_,
                         .algorithm = plan_.job.allreduce,
                         .step_bytes = plan_.layout.float_count() * sizeof(float),
@@ -134,14 +131,14 @@ Result<std::unique_ptr<AllreduceGroup>> GroupWorker::Connect() {
   // An algorithm by name is gloo's. A rank without a GPU is asked, too.
   const bool may_use_gpus = group_size_ > 1 && plan_.job.allreduce == AllreduceAlgorithm::kAuto;
   if (!group.ok() || !may_use_gpus) return group;
-  Result<JoinedGpus> gpus =
+  PANDO_ASSIGN_OR_RETURN(
+      JoinedGpus gpus,
       JoinGpus({.device = device, .rank = rank, .size = group_size_, .timeout = timeout},
-               *std::move(group), is_ending_);
-  if (!gpus.ok()) return gpus.status();
-  if (gpus->refusal.empty()) spdlog::info("gradients are summed by NCCL");
-  if (!gpus->refusal.empty() && device.kind == DeviceKind::kCuda)
-    spdlog::info("gradients are summed by gloo: {}", gpus->refusal);
-  return std::move(gpus->group);
+               *std::move(group), is_ending_));
+  if (gpus.refusal.empty()) spdlog::info("gradients are summed by NCCL");
+  if (!gpus.refusal.empty() && device.kind == DeviceKind::kCuda)
+    spdlog::info("gradients are summed by gloo: {}", gpus.refusal);
+  return std::move(gpus.group);
 }
 
 // A restored optimizer's state is in rank 0's lane.
@@ -155,7 +152,7 @@ Status GroupWorker::Prepare(AllreduceGroup& group) {
   }
   if (states.size() != plan_.shards.shard_count()) return Interrupted("the lane has ended");
   for (const std::span<float> state : states) {
-    if (Status s = group.Broadcast(std::as_writable_bytes(state)); !s.ok()) return s;
+    PANDO_RETURN_IF_ERROR(group.Broadcast(std::as_writable_bytes(state)));
   }
   return Status();
 }

@@ -59,24 +59,23 @@ Outcome Train(const Job& job, const DataSet& data, const Model& model, const Ope
   return {recorder.OnWeights(result->version, result->parameters->span()), result->was_interrupted};
 }
 
-}  // namespace
-
-int RunSerial(const Job& job) {
+Result<int> TrainAlone(const Job& job) {
   SetFloatEnvironment();
-  Result<OpenedJob> opened = OpenedJob::Open(job, LogWarning);
-  if (!opened.ok()) return ExitWith(opened.status());
-  Result<OpenedDevice> device = OpenDevice(job.device, job);
-  if (!device.ok()) return ExitWith(device.status());
-  const Status has_room = CheckDeviceMemory(device->device(), opened->plan, opened->model);
-  if (!has_room.ok()) return ExitWith(has_room);
-  Result<RunRecorder> recorder = RunRecorder::Create(opened->plan, RunFolder::Open(job.run_dir));
-  if (!recorder.ok()) return ExitWith(recorder.status());
-  recorder->summary().workers = recorder->summary().servers = 0;
+  PANDO_ASSIGN_OR_RETURN(OpenedJob opened, OpenedJob::Open(job, LogWarning));
+  PANDO_ASSIGN_OR_RETURN(OpenedDevice device, OpenDevice(job.device, job));
+  PANDO_RETURN_IF_ERROR(CheckDeviceMemory(device.device(), opened.plan, opened.model));
+  PANDO_ASSIGN_OR_RETURN(RunRecorder recorder,
+                         RunRecorder::Create(opened.plan, RunFolder::Open(job.run_dir)));
+  recorder.summary().workers = recorder.summary().servers = 0;
   if (job.optimizer.ema_decay > 0)
     spdlog::warn("--serial writes no averaged weights (optimizer.ema_decay): servers keep them");
-  const Outcome outcome = Train(job, *opened->data, opened->model, *device, *recorder);
-  return recorder->Conclude(outcome.was_interrupted ? kStatusInterrupted : kStatusCompleted,
-                            outcome.status);
+  const Outcome outcome = Train(job, *opened.data, opened.model, device, recorder);
+  return recorder.Conclude(outcome.was_interrupted ? kStatusInterrupted : kStatusCompleted,
+                           outcome.status);
 }
+
+}  // namespace
+
+int RunSerial(const Job& job) { return ExitWith(TrainAlone(job)); }
 
 }  // namespace pando

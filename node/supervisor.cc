@@ -36,7 +36,7 @@ Supervisor::Supervisor(Options options)
     : options_(std::move(options)), group_([this](const ProcessExit& exit) { OnExit(exit); }) {}
 
 Status Supervisor::Start(const ProcessSpec& spec, Role role) {
-  if (Status s = group_.Start(spec); !s.ok()) return s;
+  PANDO_RETURN_IF_ERROR(group_.Start(spec));
   Kept kept{.spec = spec, .role = role, .policy = RestartPolicy(options_.restarts_max)};
   kept.policy.OnStart(Clock::now());
   kept_.insert_or_assign(spec.name, std::move(kept));

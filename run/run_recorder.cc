@@ -37,21 +37,17 @@ RunRecorder::RunRecorder(const JobPlan& plan, RunFolder folder, MetricsFile metr
 }
 
 Result<RunRecorder> RunRecorder::Create(const JobPlan& plan, RunFolder folder) {
-  Result<MetricsFile> metrics = MetricsFile::Create(folder);
-  if (!metrics.ok()) return metrics.status();
-  Result<EventsFile> events = EventsFile::Create(folder);
-  if (!events.ok()) return events.status();
-  return RunRecorder(plan, std::move(folder), std::move(*metrics), std::move(*events));
+  PANDO_ASSIGN_OR_RETURN(MetricsFile metrics, MetricsFile::Create(folder));
+  PANDO_ASSIGN_OR_RETURN(EventsFile events, EventsFile::Create(folder));
+  return RunRecorder(plan, std::move(folder), std::move(metrics), std::move(events));
 }
 
 Result<RunRecorder> RunRecorder::Reopen(const JobPlan& plan, RunFolder folder,
                                         const SchedulerState& state, EventsFile::Gap gap) {
   std::optional<MetricsRow> last_row;
-  Result<MetricsFile> metrics = MetricsFile::Reopen(folder, &last_row);
-  if (!metrics.ok()) return metrics.status();
-  Result<EventsFile> events = EventsFile::Reopen(folder, gap);
-  if (!events.ok()) return events.status();
-  RunRecorder recorder(plan, std::move(folder), std::move(*metrics), std::move(*events));
+  PANDO_ASSIGN_OR_RETURN(MetricsFile metrics, MetricsFile::Reopen(folder, &last_row));
+  PANDO_ASSIGN_OR_RETURN(EventsFile events, EventsFile::Reopen(folder, gap));
+  RunRecorder recorder(plan, std::move(folder), std::move(metrics), std::move(events));
   recorder.TakeOver(state, last_row);
   return recorder;
 }

@@ -49,9 +49,8 @@ Status Explained(const std::string& path, const Status& status) {
 }  // namespace
 
 Result<SqliteJournal> SqliteJournal::Open(const std::string& path, uint64_t leader) {
-  Result<SqliteDb> db = SqliteDb::Open(path);
-  if (!db.ok()) return db.status();
-  SqliteJournal journal(*std::move(db), leader);
+  PANDO_ASSIGN_OR_RETURN(SqliteDb db, SqliteDb::Open(path));
+  SqliteJournal journal(std::move(db), leader);
   Status s = journal.SetUp();
   if (!s.ok()) return Explained(path, s);
   return journal;
@@ -60,18 +59,16 @@ Result<SqliteJournal> SqliteJournal::Open(const std::string& path, uint64_t lead
 Status SqliteJournal::SetUp() {
   Status s = db_.Execute(fmt::format("PRAGMA busy_timeout = {};", kBusyTimeoutMs));
   if (!s.ok()) return s;
-  Result<std::vector<SqlRow>> version = db_.Query("PRAGMA user_version");
-  if (!version.ok()) return version.status();
-  const int64_t schema = std::get<int64_t>((*version)[0][0]);
+  PANDO_ASSIGN_OR_RETURN(std::vector<SqlRow> version, db_.Query("PRAGMA user_version"));
+  const int64_t schema = std::get<int64_t>(version[0][0]);
   if (schema != 0 && schema != kSchemaVersion && schema != kSchemaWithPictures) {
     return InvalidArgument(
         fmt::format("{} has the tables of another release of Pando (schema {}, and this one has "
                     "{}); continue with that release",
                     db_.path(), schema, kSchemaVersion));
   }
-  Result<std::vector<SqlRow>> check = db_.Query("PRAGMA quick_check(1)");
-  if (!check.ok()) return check.status();
-  const auto* verdict = std::get_if<std::string>(&(*check)[0][0]);
+  PANDO_ASSIGN_OR_RETURN(std::vector<SqlRow> check, db_.Query("PRAGMA quick_check(1)"));
+  const auto* verdict = std::get_if<std::string>(&check[0][0]);
   if (verdict == nullptr || *verdict != "ok") {
     return Corrupt(verdict == nullptr ? "quick_check" : *verdict);
   }
@@ -86,10 +83,10 @@ Status SqliteJournal::SetUp() {
 
 // Schema 3 counted pictures that were replaced because they could not be decoded.
 Status SqliteJournal::MigratePictures() {
-  Result<std::vector<SqlRow>> rows =
-      db_.Query("SELECT 1 FROM meta WHERE key = 'bad_pictures' AND value <> '[]'");
-  if (!rows.ok()) return rows.status();
-  if (!rows->empty()) {
+  PANDO_ASSIGN_OR_RETURN(
+      std::vector<SqlRow> rows,
+      db_.Query("SELECT 1 FROM meta WHERE key = 'bad_pictures' AND value <> '[]'"));
+  if (!rows.empty()) {
     return InvalidArgument(
         fmt::format("{}: this run replaced pictures that cannot be decoded, and this release "
                     "leaves such pictures out instead (data.skip), which gives other weights; "
@@ -117,10 +114,9 @@ Result<std::optional<SchedulerState>> SqliteJournal::ReadState() {
 Status SqliteJournal::TakeLead(std::optional<SchedulerState>* state) {
   SchedulerState read;
   for (const JournalTable& table : JournalTables()) {
-    Result<std::vector<SqlRow>> rows = ReadTable(table);
-    if (!rows.ok()) return rows.status();
-    if (&table == &MetaTable() && rows->empty()) return Status();
-    if (Status s = ReadRows(table.name, *rows, &read); !s.ok()) return s;
+    PANDO_ASSIGN_OR_RETURN(std::vector<SqlRow> rows, ReadTable(table));
+    if (&table == &MetaTable() && rows.empty()) return Status();
+    PANDO_RETURN_IF_ERROR(ReadRows(table.name, rows, &read));
   }
   *state = std::move(read);
   return db_.Query(InsertStatement(MetaTable()), LeaderRow()).status();
@@ -153,24 +149,23 @@ Status SqliteJournal::Transact(const std::function<Status()>& change) {
 }
 
 Status SqliteJournal::Write(uint64_t term, const Tables& tables) {
-  if (Status s = CheckLeader(term); !s.ok()) return s;
+  PANDO_RETURN_IF_ERROR(CheckLeader(term));
   for (const JournalTable& table : JournalTables()) {
-    if (Status s = WriteChanges(table, tables.at(table.name)); !s.ok()) return s;
+    PANDO_RETURN_IF_ERROR(WriteChanges(table, tables.at(table.name)));
   }
   return Status();
 }
 
 Status SqliteJournal::CheckLeader(uint64_t term) {
-  Result<std::vector<SqlRow>> rows = ReadTable(MetaTable());
-  if (!rows.ok()) return rows.status();
+  PANDO_ASSIGN_OR_RETURN(std::vector<SqlRow> rows, ReadTable(MetaTable()));
   std::map<SqlValue, SqlValue> meta;
-  for (const SqlRow& row : *rows) meta.emplace(row[0], row[1]);
+  for (const SqlRow& row : rows) meta.emplace(row[0], row[1]);
   const auto* stored = std::get_if<int64_t>(&meta["term"]);
   const int64_t led = stored == nullptr ? 0 : *stored;
   const auto ours = static_cast<int64_t>(term);
   const bool is_led_by_us = meta["leader"] == LeaderRow().back();
   const bool is_other = led > ours || (!is_led_by_us && (led == ours || has_taken_lead_));
-  if (rows->empty() || !is_other) return Status();
+  if (rows.empty() || !is_other) return Status();
   fence_ = Unavailable(fmt::format(
       "{}: another scheduler leads this run (term {}, and this one had {}); this one leaves",
       db_.path(), led, ours));
@@ -199,7 +194,7 @@ SqliteJournal::Tables SqliteJournal::KeyedRows(const SchedulerState& state) cons
 Status SqliteJournal::WriteChanges(const JournalTable& table, const Rows& rows) {
   const bool is_history = table.name == std::string_view("views");
   if (written_.empty() && !is_history) {  // the first commit of this life
-    if (Status s = db_.Execute(fmt::format("DELETE FROM {}", table.name)); !s.ok()) return s;
+    PANDO_RETURN_IF_ERROR(db_.Execute(fmt::format("DELETE FROM {}", table.name)));
   }
   const Rows before = written_.empty() ? Rows() : written_.at(table.name);
   bool has_added = false;
