@@ -1,11 +1,12 @@
-// The subcommands that start the processes of a run by hand, or look at them: scheduler, server,
-// worker, node, status.
+// The subcommands that start the processes of a run by hand, look at them, or ask them to do
+// something: scheduler, server, worker, node, status, drain, snapshot, stop.
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
 #include <cstdio>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "cli/commands.h"
 #include "cli/status_table.h"
@@ -115,6 +116,69 @@ void AddDataOptions(CLI::App& command, std::string* data_path, std::string* data
             "folder of the data set on this machine, if it is not the job's");
   AddOption(command, "--data-cache FOLDER", data_cache,
             "folder of decoded photographs on this machine, if it is not the job's");
+}
+
+// ---- drain, snapshot, stop: ask a running scheduler ---------------------------------------------
+
+constexpr double kTimeoutDefaultSeconds = 60;
+
+struct ClientOptions {
+  std::string join;
+  std::string target;
+  double timeout_seconds = kTimeoutDefaultSeconds;
+};
+
+// Shows each thing that the scheduler says until it has done it.
+Result<int> Order(const ClientOptions& options, CommandKind kind) {
+  PANDO_RETURN_IF_ERROR(CheckEndpoint("--join", options.join));
+  ZmqContext context;
+  SchedulerClient client(context, {});
+  PANDO_RETURN_IF_ERROR(client.Dial(options.join));
+  const Micros deadline = SteadyNow() + Micros(static_cast<int64_t>(options.timeout_seconds * 1e6));
+  const bool is_sent = client.Ask(Command{.kind = kind, .target = options.target});
+  PANDO_CHECK(is_sent);
+  std::string said;
+  while (SteadyNow() < deadline) {
+    while (std::optional<Message> answer = client.Poll()) {
+      const auto* reply = std::get_if<CommandReply>(&*answer);
+      if (reply == nullptr) continue;
+      if (reply->outcome == CommandOutcome::kRefused) return InvalidArgument(reply->text);
+      if (reply->outcome == CommandOutcome::kDone) {
+        fmt::print("{}\n", reply->text);
+        return kExitCompleted;
+      }
+      if (std::exchange(said, reply->text) != reply->text) fmt::print(stderr, "{}\n", said);
+    }
+    client.Wait(deadline);
+  }
+  if (said.empty()) {
+    return Unavailable(
+        fmt::format("no scheduler answered at {} within {} s: check the address, and "
+                    "that the run has not ended",
+                    options.join, options.timeout_seconds));
+  }
+  return Unavailable(
+      fmt::format("not done within {} s (the scheduler continues): {}; raise --timeout to "
+                  "wait longer",
+                  options.timeout_seconds, said));
+}
+
+// `example`: the words after "pando".
+Subcommand AddOrderCommand(CLI::App& app, CommandKind kind, const char* name,
+                           const char* description, const char* example) {
+  auto options = std::make_shared<ClientOptions>();
+  CLI::App& command =
+      DeclareCommand(app, name, description,
+                     fmt::format("Example:\n  pando {} --join tcp://127.0.0.1:7070\n", example));
+  AddJoinOption(command, &options->join);
+  AddOption(command, "--timeout SECONDS", &options->timeout_seconds,
+            fmt::format("seconds to wait until it is done [{:g}]", kTimeoutDefaultSeconds),
+            CLI::Range(0.001, 86400.0));
+  if (kind == CommandKind::kDrain) {
+    AddOption(command, "NODE", &options->target, "as pando status names it: worker-1, server-0")
+        ->required();
+  }
+  return [options, kind] { return Order(*options, kind); };
 }
 
 }  // namespace
@@ -228,6 +292,24 @@ Subcommand AddStatusCommand(CLI::App& app) {
   command.add_flag("--json", options->is_json, "as JSON");
   AddStartTimeoutOption(command, &options->timeout_ms);
   return [options] { return ShowStatus(*options); };
+}
+
+Subcommand AddDrainCommand(CLI::App& app) {
+  return AddOrderCommand(
+      app, CommandKind::kDrain, "drain",
+      "Takes a worker or server out of a run: others take over its work, then it leaves.",
+      "drain worker-1");
+}
+
+Subcommand AddSnapshotCommand(CLI::App& app) {
+  return AddOrderCommand(app, CommandKind::kSnapshot, "snapshot",
+                         "Stores a snapshot of a run now, in addition to those of snapshot.every.",
+                         "snapshot");
+}
+
+Subcommand AddStopCommand(CLI::App& app) {
+  return AddOrderCommand(app, CommandKind::kStop, "stop",
+                         "Ends a run early, as Ctrl-C does; pando resume continues it.", "stop");
 }
 
 }  // namespace pando

@@ -7,7 +7,6 @@
 #include <optional>
 
 #include "cli/commands.h"
-#include "cli/plan_input.h"
 #include "cli/plan_report.h"
 #include "common/exit_codes.h"
 #include "common/text.h"

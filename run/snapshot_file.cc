@@ -124,7 +124,7 @@ Result<StoredRecord> ReadRecord(const SafetensorsFile& file, const LoadRequest& 
                                                      wanted.parameter_floats));
   PANDO_ASSIGN_OR_RETURN(auto state,
                          ReadValues(file, KeyFor(wanted.shard, "state"), wanted.state_floats));
-  const uint64_t hash = RecordHash(version, parameters.span(), state.span());
+  const uint64_t hash = RecordHash(version, parameters->span(), state->span());
   Status s = CheckMetadata(file, KeyFor(wanted.shard, "hash"), HexText(hash));
   if (!s.ok()) return Corrupt(s.message() + ": its bytes have changed since they were stored");
   return StoredRecord{std::move(parameters), std::move(state), hash};

@@ -3,7 +3,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "cli/plan_input.h"
 #include "cli/plan_report.h"
 #include "common/exit_codes.h"
 #include "models/graph.h"
