@@ -311,9 +311,8 @@ Status FetchDataSet(const FetchOptions& options) {
   if (error) return FileError("cannot make", options.folder, error.value());
   curl_global_init(CURL_GLOBAL_DEFAULT);
   const std::string base = options.mirror.empty() ? publication->base_url : options.mirror;
-  for (const PublishedFile& file : publication->files) {
+  for (const PublishedFile& file : publication->files)
     PANDO_RETURN_IF_ERROR(FetchFile(options, base, file));
-  }
   if (!publication->is_archive()) return Status();
   return Unpack(options, options.folder + "/" + publication->files[0].name);
 }

@@ -48,9 +48,7 @@ Result<int> Schedule(const SchedulerOptions& options) {
   SchedulerArgs args = options.args;
   PANDO_RETURN_IF_ERROR(CheckBind(args.bind, args.insecure));
   PANDO_ASSIGN_OR_RETURN(Job job, ResolveJob(options.source));
-  if (options.prepared_run_dir.empty()) {
-    PANDO_RETURN_IF_ERROR(CheckTimelinePath(job));
-  }
+  if (options.prepared_run_dir.empty()) PANDO_RETURN_IF_ERROR(CheckTimelinePath(job));
   PANDO_ASSIGN_OR_RETURN(RunFolder folder, MakeFolder(options, job));
   SetUpLog({.process = "scheduler",
             .is_verbose = options.is_verbose,

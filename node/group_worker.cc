@@ -314,9 +314,8 @@ Status GroupWorker::Prepare(AllreduceGroup& group) {
     for (FloatBuffer& state : update_->states()) states.push_back(state.span());
   }
   if (states.size() != plan_.shards.shard_count()) return Interrupted("the lane has ended");
-  for (const std::span<float> state : states) {
+  for (const std::span<float> state : states)
     PANDO_RETURN_IF_ERROR(group.Broadcast(std::as_writable_bytes(state)));
-  }
   return Status();
 }
 

@@ -38,8 +38,8 @@ namespace pando {
 // In a run without servers (run.strategy "allreduce"), GroupServer is the one server that the
 // scheduler sees: a lane in rank 0's worker process, which gets whole sums instead of pushes. It
 // makes rank 0's versions of them, and with these does all that servers do for a run: metrics,
-// evaluation, snapshots, restoring, the final weights. Threads: its
-// lane's own, and its snapshot store's and heartbeat's. Owns: the lane.
+// evaluation, snapshots, restoring, the final weights. Threads: its lane's own, and its
+// snapshot store's and heartbeat's. Owns: the lane.
 class GroupServer : private Outbox {
  public:
   // Called on the lane's thread.

@@ -151,9 +151,8 @@ Result<int> ServerProcess::Run() {
 
 // From the registration of one incarnation to its end.
 Result<MembershipEnd> ServerProcess::Live() {
-  for (const auto& transport : transports_) {
+  for (const auto& transport : transports_)
     PANDO_RETURN_IF_ERROR(transport->Dial({kSchedulerNode, {}, 0}, args_.join));
-  }
   Register registration = DescribeProcess(Role::kServer, wanted_rank_);
   registration.lane_endpoints = endpoints_;
   PANDO_ASSIGN_OR_RETURN(JoinOutcome joined,

@@ -54,9 +54,8 @@ Status WriteSafetensors(const std::string& path, const SafetensorsMetadata& meta
   const uint64_t header_bytes = header.size();
   PANDO_RETURN_IF_ERROR(file.Write(std::as_bytes(std::span(&header_bytes, 1))));
   PANDO_RETURN_IF_ERROR(file.Write(std::as_bytes(std::span(header))));
-  for (const NamedTensor& tensor : tensors) {
+  for (const NamedTensor& tensor : tensors)
     PANDO_RETURN_IF_ERROR(file.Write(std::as_bytes(tensor.values)));
-  }
   return file.Commit();
 }
 

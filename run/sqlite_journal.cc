@@ -239,9 +239,8 @@ Status SqliteJournal::Transact(const std::function<Status()>& change) {
 
 Status SqliteJournal::Write(uint64_t term, const Tables& tables) {
   PANDO_RETURN_IF_ERROR(CheckLeader(term));
-  for (const JournalTable& table : JournalTables()) {
+  for (const JournalTable& table : JournalTables())
     PANDO_RETURN_IF_ERROR(WriteChanges(table, tables.at(table.name)));
-  }
   return Status();
 }
 

@@ -240,9 +240,8 @@ Status TraceWriter::AddLife(size_t pid, const Life& life, const TimelineFile& fi
     heads_.push_back(fmt::format("\"name\":{},\"cat\":{},\"args\":{{", JsonText(name.text),
                                  JsonText(name.category)));
   }
-  for (const TimelineTrackRecords& track : file.tracks) {
+  for (const TimelineTrackRecords& track : file.tracks)
     PANDO_RETURN_IF_ERROR(AddTrack(track, file, *life.clock));
-  }
   AddExposedSync(file, *life.clock);
   return Flush();
 }

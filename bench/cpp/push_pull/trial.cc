@@ -17,7 +17,7 @@
 #include "common/float_buffer.h"
 #include "common/system.h"
 #include "net/event_loop.h"
-#include "node/launcher.h"
+#include "node/supervisor.h"
 
 namespace pando::bench {
 namespace {
