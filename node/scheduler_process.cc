@@ -352,7 +352,7 @@ void SchedulerProcess::OnSnapshotForgotten(Micros, const SnapshotRef& snapshot) 
   recorder_.OnSnapshotDropped(snapshot);
 }
 
-Result<int> Schedule(const SchedulerArgs& args) {
+Result<int> LeadRun(const SchedulerArgs& args) {
   PANDO_ASSIGN_OR_RETURN(JobPlan plan, MakePlan(args.job));
   ShutdownSignal shutdown;
   const RunFolder folder = RunFolder::Open(args.run_dir);
@@ -376,6 +376,6 @@ Result<int> Schedule(const SchedulerArgs& args) {
 
 }  // namespace
 
-int RunScheduler(const SchedulerArgs& args) { return ExitWith(Schedule(args)); }
+int RunScheduler(const SchedulerArgs& args) { return ExitWith(LeadRun(args)); }
 
 }  // namespace pando
