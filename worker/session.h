@@ -42,9 +42,9 @@
 // Threads: none. Invariants I1, I4, I6.
 #pragma once
 
-#include "worker/evaluation.h"
 #include "worker/push_sender.h"
 #include "worker/verification.h"
+#include "worker/worker_core.h"
 
 namespace pando {
 

@@ -1,4 +1,3 @@
-#include "worker/unreplied_gradients.h"
 
 #include "worker/session_part.h"
 
