@@ -12,7 +12,7 @@
 
 #include "kernels/cpu/conv_geometry.h"
 #include "kernels/cpu/conv_paths.h"
-#include "kernels/cpu/scratch.h"
+#include "kernels/scratch.h"
 
 namespace pando::cpu {
 namespace {

@@ -51,21 +51,25 @@ void ScaleFloats(size_t count, const float* x, float factor, float* y) {
   for (size_t i = 0; i < count; ++i) y[i] = x[i] * factor;
 }
 
+void ScaleFloatsInPlace(size_t count, const float* factor, float* x) {
+  ScaleFloats(count, x, *factor, x);
+}
+
 void AddFloats(size_t count, const float* x, float* y) {
   const float* __restrict from = x;
   float* __restrict sum = y;
   for (size_t i = 0; i < count; ++i) sum[i] += from[i];
 }
 
-void DropoutFactors(PhiloxKey key, const PassNumbers& numbers, float probability, size_t count,
+void DropoutFactors(PhiloxKey key, const PassNumbers* numbers, float probability, size_t count,
                     float* factor) {
   constexpr size_t kPerBlock = 8;
   const auto threshold = static_cast<uint32_t>(std::lround(probability * 65536.0f));
   const float keep_scale = 1.0f / (1.0f - probability);
   for (size_t first = 0; first < count; first += kPerBlock) {
     const PhiloxBlock block =
-        Philox4x32({static_cast<uint32_t>(first / kPerBlock), static_cast<uint32_t>(numbers.step),
-                    static_cast<uint32_t>(numbers.step >> 32), numbers.micro_batch},
+        Philox4x32({static_cast<uint32_t>(first / kPerBlock), static_cast<uint32_t>(numbers->step),
+                    static_cast<uint32_t>(numbers->step >> 32), numbers->micro_batch},
                    key);
     const size_t last = std::min(count, first + kPerBlock);
     for (size_t i = first; i < last; ++i) {
@@ -89,7 +93,9 @@ size_t ClassesAhead(std::span<const float> logits, size_t label) {
 
 }  // namespace
 
-void SoftmaxCrossEntropy(const CrossEntropyArgs& args) {
+size_t CrossEntropyScratchBytes(uint32_t) { return 0; }
+
+void SoftmaxCrossEntropy(const CrossEntropyArgs& args, std::span<std::byte>) {
   const size_t class_count = args.class_count;
   const auto* logits = static_cast<const float*>(args.logits);
   auto* dlogits = static_cast<float*>(args.dlogits);
@@ -117,6 +123,11 @@ void SoftmaxCrossEntropy(const CrossEntropyArgs& args) {
     score.top5_count += ahead < 5;
   }
   *args.score = score;
+}
+
+void ScoreToFloats(const CrossEntropyScore* score, float* loss_and_correct) {
+  loss_and_correct[0] = static_cast<float>(score->loss_sum);
+  loss_and_correct[1] = static_cast<float>(score->correct_count);
 }
 
 }  // namespace pando::cpu

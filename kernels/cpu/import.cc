@@ -64,20 +64,13 @@ void ImportBatch(const DeviceBatch& batch, uint32_t channels, float* x, int32_t*
     x = std::fill_n(x, channels, batch.byte_values[batch.bytes[i]]);
 }
 
-void FlattenForward(uint32_t sample_count, const SampleShape& shape, const float* x, float* y) {
-  const size_t pixels = size_t{shape.height} * shape.width;
-  for (size_t s = 0; s < sample_count; ++s, x += shape.size()) {
-    for (size_t c = 0; c < shape.channels; ++c) {
-      for (size_t p = 0; p < pixels; ++p) *y++ = x[p * shape.channels + c];
-    }
-  }
-}
+void ExportFloats(size_t count, const float* x, float* host) { Copy(count, x, host); }
 
-void FlattenBackward(uint32_t sample_count, const SampleShape& shape, const float* dy, float* dx) {
-  const size_t pixels = size_t{shape.height} * shape.width;
-  for (size_t s = 0; s < sample_count; ++s, dx += shape.size()) {
-    for (size_t c = 0; c < shape.channels; ++c) {
-      for (size_t p = 0; p < pixels; ++p) dx[p * shape.channels + c] = *dy++;
+void TransposeSamples(uint32_t sample_count, uint32_t rows, uint32_t columns, const float* x,
+                      float* y) {
+  for (size_t s = 0; s < sample_count; ++s, x += size_t{rows} * columns) {
+    for (size_t c = 0; c < columns; ++c) {
+      for (size_t r = 0; r < rows; ++r) *y++ = x[r * columns + c];
     }
   }
 }

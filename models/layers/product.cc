@@ -5,7 +5,6 @@
 #include <cmath>
 #include <optional>
 
-#include "models/layers/support.h"
 #include "models/stage_builder.h"
 
 namespace pando {

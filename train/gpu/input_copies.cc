@@ -4,7 +4,7 @@
 #include <span>
 
 #include "common/check.h"
-#include "kernels/batch_block.h"
+#include "kernels/ops.h"
 
 namespace pando {
 
