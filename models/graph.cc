@@ -6,12 +6,11 @@
 #include <cmath>
 #include <map>
 #include <optional>
-#include <span>
 #include <utility>
 
 #include "common/text.h"
 #include "models/network.h"
-#include "models/network_file.h"
+#include "models/zoo.h"
 
 namespace pando {
 namespace {

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "common/float_buffer.h"
+#include "common/status.h"
 #include "common/timeline.h"
 #include "data/batch_source.h"
 #include "data/dataset.h"
@@ -175,5 +176,10 @@ class Trainer : public ComputePort {
   Evaluations evaluations_;
   std::vector<std::thread> threads_;  // last: they use all of the above
 };
+
+// The probe by which a worker proves its kind (P40): the hash of the gradient of micro-batch 0 of
+// step 0 at version 0, cut to kProbeSamplesMax samples.
+Result<uint64_t> ProbeHash(const JobPlan& plan, const Model& model, const DataSet& data,
+                           Device device = {});
 
 }  // namespace pando

@@ -1,16 +1,15 @@
 // Convolutions with groups on the CPU: depthwise ones, and any others.
 #include <algorithm>
 
-#include "kernels/cpu/conv_geometry.h"
 #include "kernels/cpu/conv_paths.h"
-#include "kernels/cpu/transpose.h"
+#include "kernels/cpu/gemm.h"
 #include "kernels/scratch.h"
 
 namespace pando::cpu {
 namespace {
 
 // ---- depthwise: vector lanes are channels; each output pixel is a sum over the kernel's taps of
-// the pixels under them, in the padded image ----
+// the pixels under them, in the padded image
 
 struct Scratch {
   const ConvGeometry& g;
@@ -82,18 +81,7 @@ void DepthwiseBackward(const Conv2dSpec& spec, const PlainBackward& args,
   TransposeMatrix(s.taps, g.channels, s.dweight, args.dweight);
 }
 
-}  // namespace
-
-const PlainPath kDepthwisePath{.forward = DepthwiseForward,
-                               .backward = DepthwiseBackward,
-                               .scratch_bytes = [](const Conv2dSpec& spec, size_t) {
-                                 return Scratch{{spec}}.carver.used_bytes();
-                               }};
-
-// ---- other groups, by definition: no network of the zoo has them, so this is simple, not fast
-// ----
-
-namespace {
+// ---- other groups, by definition; no network of the zoo has them, so this is simple, not fast
 
 // Calls f(place in y, in x, in the weights) for each multiplication y += x · weight of an output
 // pixel of the samples. Omits those in the padding.
@@ -147,6 +135,12 @@ void GroupedBackward(const Conv2dSpec& spec, const PlainBackward& args, std::spa
 }
 
 }  // namespace
+
+const PlainPath kDepthwisePath{.forward = DepthwiseForward,
+                               .backward = DepthwiseBackward,
+                               .scratch_bytes = [](const Conv2dSpec& spec, size_t) {
+                                 return Scratch{{spec}}.carver.used_bytes();
+                               }};
 
 const PlainPath kGroupedPath{.forward = GroupedForward,
                              .backward = GroupedBackward,

@@ -3,8 +3,8 @@
 // and relu in one pass.
 #include "kernels/cuda/cuda_device.h"
 #include "kernels/cuda/cuda_ops.h"
-#include "kernels/cuda/element.h"
 #include "kernels/cuda/layout.h"
+#include "kernels/cuda/map.h"
 #include "kernels/cuda/own_conv.h"
 #include "kernels/cuda/reduce.h"
 

@@ -8,11 +8,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
-#include <utility>
 #include <vector>
 
 #include "kernels/cuda/cuda_ops.h"
-#include "kernels/device.h"
 #include "kernels/runtime_library.h"
 
 #ifndef PANDO_GPU_ARCH_MIN  // the oldest compute capability that kernels were compiled for: 75

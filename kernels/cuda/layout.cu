@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "kernels/cuda/cuda_ops.h"
-#include "kernels/cuda/element.h"
 #include "kernels/cuda/map.h"
 
 namespace pando::cuda {

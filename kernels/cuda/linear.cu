@@ -2,7 +2,6 @@
 // gradients of biases.
 #include "kernels/cuda/cuda_device.h"
 #include "kernels/cuda/cuda_ops.h"
-#include "kernels/cuda/element.h"
 #include "kernels/cuda/layout.h"
 #include "kernels/cuda/map.h"
 #include "kernels/cuda/reduce.h"

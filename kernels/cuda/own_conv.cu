@@ -1,5 +1,4 @@
 #include "kernels/cuda/cuda_device.h"
-#include "kernels/cuda/element.h"
 #include "kernels/cuda/layout.h"
 #include "kernels/cuda/map.h"
 #include "kernels/cuda/own_conv.h"

@@ -10,8 +10,6 @@
 namespace pando {
 namespace {
 
-// ---------------------------------------------------------------------------------------- tensors
-
 // Elements of a weight that contribute to one output or, for fan-out as PyTorch counts it, that one
 // input contributes to; groups do not divide the latter.
 double FanIn(const std::vector<uint64_t>& weight) {

@@ -8,8 +8,6 @@
 
 namespace pando {
 
-// ---- samples ------------------------------------------------------------------------------------
-
 void BatchUpload::Bring(const std::shared_ptr<const Batch>& batch) {
   if (batch == batch_) return;
   PANDO_CHECK(batch->pinned != nullptr);
@@ -33,8 +31,6 @@ void BatchUpload::SetIn(Network& network, const std::shared_ptr<const Batch>& ba
   network.SetBatch(*batch, name, Mode::kTrain, &there);
   copies_.AwaitLaunched();
 }
-
-// ---- parameters ---------------------------------------------------------------------------------
 
 ParameterCopy::ParameterCopy(Device device, const ShardPlan& shards, CopyQueue& copies)
     : device_(device), shards_(shards), copies_(copies), has_shard_(shards.shard_count()) {}
