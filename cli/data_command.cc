@@ -13,7 +13,7 @@
 #include "common/exit_codes.h"
 #include "common/text.h"
 #include "data/dataset.h"
-#include "data/skip_list.h"
+#include "data/picture_list.h"
 
 namespace pando {
 namespace {

@@ -2,26 +2,33 @@
 // shorter side, is resized to side x side pixels (224, or data.resize). Training pictures are read
 // in the same way, unless data.augment says "crop": then a part of random size and place is drawn
 // for each epoch.
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <optional>
+#include <span>
+#include <string>
 #include <utility>
+#include <vector>
 
+#include "common/atomic_file.h"
 #include "common/check.h"
 #include "common/hash.h"
+#include "common/status.h"
 #include "common/text.h"
 #include "data/augment.h"
 #include "data/kinds.h"
-#include "data/picture_cache.h"
 #include "data/picture_file.h"
 #include "data/picture_list.h"
-#include "data/skip_list.h"
 
 namespace pando {
 namespace {
@@ -78,6 +85,76 @@ Status CheckHead(const std::string& path) {
   const auto got = static_cast<size_t>(stream.gcount());
   return CheckPictureHead({reinterpret_cast<const uint8_t*>(head.data()), got});
 }
+
+// PictureCache: a file of decoded and resized pictures of one size, so that they are decoded once
+// and not in every epoch. It has what random augmentation does not change. Several processes may
+// read and write one file. A slot has the hash of its pixels, so a slot that is empty or being
+// written is recognised.
+//
+//   file: at most kFileBytesMax; slots of picture_bytes pixels and 8 bytes of their hash, by
+//   picture index; sparse
+//
+// Threads: any, at once.
+class PictureCache {
+ public:
+  // Makes the folder and the file if they do not exist.
+  static Result<PictureCache> Open(const std::string& folder, const std::string& file_name,
+                                   size_t picture_bytes) {
+    std::error_code error;
+    std::filesystem::create_directories(folder, error);
+    const std::string path = folder + "/" + file_name;
+    UniqueFd fd(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+    if (fd.is_open()) return PictureCache(std::move(fd), picture_bytes);
+    return NotFound(
+        fmt::format("{}: cannot be opened for run.data_cache: {}; pictures are decoded again in "
+                    "every epoch",
+                    path, std::strerror(errno)));
+  }
+  PictureCache(PictureCache&& other) noexcept
+      : fd_(std::move(other.fd_)), picture_bytes_(other.picture_bytes_) {}
+
+  // Returns whether the picture was there. REQUIRES: pixels.size() == picture_bytes.
+  bool Read(uint64_t index, std::span<uint8_t> pixels) const {
+    PANDO_CHECK(pixels.size() == picture_bytes_);
+    if (!HasRoomFor(index)) return false;
+    std::vector<uint8_t> slot(picture_bytes_ + kHashBytes);
+    const ssize_t got =
+        pread(fd_.get(), slot.data(), slot.size(), static_cast<off_t>(index * slot.size()));
+    if (got != static_cast<ssize_t>(slot.size())) return false;
+    uint64_t hash = 0;
+    std::memcpy(&hash, &slot[picture_bytes_], kHashBytes);
+    if (hash != Hash64(std::as_bytes(std::span(slot.data(), picture_bytes_)))) return false;
+    std::memcpy(pixels.data(), slot.data(), picture_bytes_);
+    return true;
+  }
+  // Keeps it if there is room. After a failure nothing more is written.
+  void Write(uint64_t index, std::span<const uint8_t> pixels) {
+    PANDO_CHECK(pixels.size() == picture_bytes_);
+    if (is_full_ || !HasRoomFor(index)) return;
+    std::vector<uint8_t> slot(picture_bytes_ + kHashBytes);
+    std::memcpy(slot.data(), pixels.data(), picture_bytes_);
+    const uint64_t hash = Hash64(std::as_bytes(pixels));
+    std::memcpy(&slot[picture_bytes_], &hash, kHashBytes);
+    const ssize_t put =
+        pwrite(fd_.get(), slot.data(), slot.size(), static_cast<off_t>(index * slot.size()));
+    if (put != static_cast<ssize_t>(slot.size())) is_full_ = true;
+  }
+
+ private:
+  // Further pictures are decoded in every epoch. ImageNet at 224 pixels fits.
+  static constexpr uint64_t kFileBytesMax = uint64_t{256} << 30;
+  static constexpr size_t kHashBytes = sizeof(uint64_t);
+
+  PictureCache(UniqueFd fd, size_t picture_bytes)
+      : fd_(std::move(fd)), picture_bytes_(picture_bytes) {}
+  bool HasRoomFor(uint64_t index) const {
+    return index < kFileBytesMax / (picture_bytes_ + kHashBytes);
+  }
+
+  UniqueFd fd_;
+  size_t picture_bytes_;
+  std::atomic<bool> is_full_ = false;
+};
 
 class ImageFolder final : public DataSet {
  public:

@@ -13,7 +13,7 @@
 #include "common/hash.h"
 #include "common/text.h"
 #include "common/timeline.h"
-#include "models/network_file.h"
+#include "models/zoo.h"
 
 namespace pando {
 namespace {

@@ -2,11 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <utility>
 
 #include "common/check.h"
-#include "models/network_file.h"
 #include "models/zoo.h"
 
 namespace pando {
@@ -22,6 +20,12 @@ Result<SampleShape> EntranceShape(const std::string& model, const Architecture& 
       "model {}: takes pictures of {} channels, or of 1, which is repeated, but the data "
       "have {} (height x width x channels); choose another model or other data",
       model, wanted, ShapeText(data)));
+}
+
+// `evaluation_bytes`: what evaluation needs of the same memory.
+NetworkPlan MakePlan(const Model& model, const PlanRequest& request, uint64_t evaluation_bytes) {
+  return model.is_checkpointed() ? PlanCheckpointed(request, evaluation_bytes)
+                                 : PlanTraining(request, {});
 }
 
 }  // namespace
@@ -46,18 +50,6 @@ Model::Model(const Job& job, std::shared_ptr<const Graph> graph)
     : graph_(std::move(graph)),
       label_smoothing_(static_cast<float>(job.label_smoothing)),
       is_checkpointed_(job.activation_checkpointing) {}
-
-std::vector<std::string> Model::Names() { return ZooNames(); }
-
-namespace {
-
-// `evaluation_bytes`: what evaluation needs of the same memory.
-NetworkPlan MakePlan(const Model& model, const PlanRequest& request, uint64_t evaluation_bytes) {
-  return model.is_checkpointed() ? PlanCheckpointed(request, evaluation_bytes)
-                                 : PlanTraining(request, {});
-}
-
-}  // namespace
 
 Network::Network(const Model& model, SampleCounts counts, Device device)
     : samples_(counts),

@@ -20,7 +20,7 @@
 #include "node/processes.h"
 #include "node/session_worker.h"
 #include "train/bit_flip.h"
-#include "train/probe.h"
+#include "train/trainer.h"
 
 namespace pando {
 namespace {

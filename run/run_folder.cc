@@ -20,7 +20,7 @@
 
 #include "common/system.h"
 #include "job/job_file.h"
-#include "models/network_file.h"
+#include "models/zoo.h"
 #include "run/snapshot_file.h"
 
 namespace pando {

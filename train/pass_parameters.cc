@@ -71,8 +71,6 @@ std::vector<LayerReads> PlanEvaluationReads(const JobPlan& plan, const Network& 
   return WithNext(std::move(reads));
 }
 
-// ---- the parameters -----------------------------------------------------------------------------
-
 // Without layer residency forward has waited for all that backward reads.
 Status PassParameters::Await(size_t turn) {
   if (Status s = CheckWanted(); !s.ok()) return s;

@@ -1,5 +1,5 @@
 // Source: NVIDIA's cuDNN documentation, "Graph API: the backend".
-#include "kernels/cuda/conv_library.h"
+#include "kernels/cuda/libraries.h"
 
 #include <cudnn.h>
 

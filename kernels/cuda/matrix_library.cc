@@ -1,5 +1,5 @@
 // Source: NVIDIA's cuBLAS documentation, "Using the cuBLASLt API".
-#include "kernels/cuda/matrix_library.h"
+#include "kernels/cuda/libraries.h"
 
 #include <cublasLt.h>
 

@@ -7,7 +7,7 @@
 
 #include "common/check.h"
 #include "common/float_buffer.h"
-#include "kernels/copy_queue.h"
+#include "kernels/device.h"
 #include "kernels/ops.h"
 #include "train/gpu/input_copies.h"
 #include "train/pass_launcher.h"

@@ -62,8 +62,6 @@ bool GradientExchange::StopWithin(std::chrono::milliseconds patience) {
   return true;
 }
 
-// ---- what the computing threads bring -----------------------------------------------------------
-
 // The first call for a step begins it: a contribution, or the exchange's thread.
 GradientExchange::StepState& GradientExchange::StateFor(Step step) {
   StepState& state = states_[step.value() % states_.size()];
@@ -173,8 +171,6 @@ Status GradientExchange::SumStep(AllreduceGroup& group, Step step) {
   }
   return Status();
 }
-
-// ---- buckets -----------------------------------------------------------------------------------
 
 std::vector<Bucket> PlanBuckets(const ShardPlan& shards) {
   std::vector<Bucket> buckets;
