@@ -166,8 +166,8 @@ class ImageFolder final : public DataSet {
 
   // Checks the files. Call it first.
   Status Open(const Job& job, const DataWarning& warn) {
-    if (Status s = CheckHeads(); !s.ok()) return s;
-    if (Status s = MakeFingerprint(); !s.ok()) return s;
+    PANDO_RETURN_IF_ERROR(CheckHeads());
+    PANDO_RETURN_IF_ERROR(MakeFingerprint());
     if (job.data_cache.empty()) return Status();
     const Status s = OpenCaches(job.data_cache);
     if (!s.ok() && warn) warn(s.message());
@@ -286,9 +286,8 @@ class ImageFolder final : public DataSet {
     for (Split split : {Split::kTrain, Split::kTest}) {
       const std::string name =
           fmt::format("{:016x}-{}.pictures", key, split == Split::kTrain ? "train" : "test");
-      Result<PictureCache> cache = PictureCache::Open(folder, name, shape().size());
-      if (!cache.ok()) return cache.status();
-      caches_[static_cast<size_t>(split)].emplace(*std::move(cache));
+      PANDO_ASSIGN_OR_RETURN(PictureCache cache, PictureCache::Open(folder, name, shape().size()));
+      caches_[static_cast<size_t>(split)].emplace(std::move(cache));
     }
     return Status();
   }
@@ -301,7 +300,7 @@ class ImageFolder final : public DataSet {
     for (size_t i = 0; i < indices.size(); ++i) {
       Wanted wanted{split, indices[i], std::nullopt};
       if (epoch) wanted.drawn = {*epoch, indices[i]};
-      if (Status s = ReadOne(scratch, wanted, i, batch); !s.ok()) return s;
+      PANDO_RETURN_IF_ERROR(ReadOne(scratch, wanted, i, batch));
       if (epoch && augmenter_.flips())
         batch->moves.push_back({.is_flipped = augmenter_.IsFlipped(*wanted.drawn)});
     }
@@ -335,16 +334,13 @@ class ImageFolder final : public DataSet {
   // Decodes the file and resizes a part of it.
   Status Decode(const std::string& path, std::optional<Augmenter::Name> crop, Scratch& scratch,
                 std::span<uint8_t> out) const {
-    Result<std::vector<uint8_t>> bytes = ReadFileBytes(path);
-    if (!bytes.ok()) return bytes.status();
-    Result<PictureSize> size = ReadPictureSize(*bytes);
-    if (!size.ok()) return size.status();
-    const PictureBox box = crop ? augmenter_.DrawBox(*crop, size->height, size->width)
-                                : MiddleBox(size->height, size->width);
-    Status s = DecodePicture(*bytes, ChooseShrink(box, side_), &scratch.picture);
-    if (!s.ok()) return s;
+    PANDO_ASSIGN_OR_RETURN(std::vector<uint8_t> bytes, ReadFileBytes(path));
+    PANDO_ASSIGN_OR_RETURN(PictureSize size, ReadPictureSize(bytes));
+    const PictureBox box = crop ? augmenter_.DrawBox(*crop, size.height, size.width)
+                                : MiddleBox(size.height, size.width);
+    PANDO_RETURN_IF_ERROR(DecodePicture(bytes, ChooseShrink(box, side_), &scratch.picture));
     const PictureView view = scratch.picture.view();
-    scratch.resampler.Resize(view, Shrunk(box, *size, view), side_, side_, out.data());
+    scratch.resampler.Resize(view, Shrunk(box, size, view), side_, side_, out.data());
     return Status();
   }
 
@@ -359,14 +355,13 @@ class ImageFolder final : public DataSet {
 }  // namespace
 
 OpenedDataSet OpenImageFolder(const Job& job, const DataWarning& warn) {
-  Result<PictureList> list = ListPictures(job.data_path);
-  if (!list.ok()) return list.status();
+  PANDO_ASSIGN_OR_RETURN(PictureList list, ListPictures(job.data_path));
   if (!job.skip_list.empty()) {
     const std::string path = SkipListPath(job.skip_list, job.data_path);
-    if (Status s = LeaveOut(path, &*list); !s.ok()) return s;
+    PANDO_RETURN_IF_ERROR(LeaveOut(path, &list));
   }
-  auto data = std::make_unique<ImageFolder>(job, *std::move(list));
-  if (Status s = data->Open(job, warn); !s.ok()) return s;
+  auto data = std::make_unique<ImageFolder>(job, std::move(list));
+  PANDO_RETURN_IF_ERROR(data->Open(job, warn));
   return OpenedDataSet(std::move(data));
 }
 

@@ -68,27 +68,25 @@ Status ListClass(const std::string& folder, int32_t label, std::vector<PictureFi
 }
 
 Status ListTrain(PictureList* list) {
-  Result<std::vector<std::string>> names = FoldersIn(list->train_folder);
-  if (!names.ok()) return names.status();
-  list->class_names = *std::move(names);
+  PANDO_ASSIGN_OR_RETURN(std::vector<std::string> names, FoldersIn(list->train_folder));
+  list->class_names = std::move(names);
   if (list->class_names.size() < 2) {
     return NotFound(fmt::format("{}: holds {} class folder{}, a classifier needs two or more; {}",
                                 list->train_folder, list->class_names.size(),
                                 list->class_names.size() == 1 ? "" : "s", kLayout));
   }
   for (size_t label = 0; label < list->class_names.size(); ++label) {
-    Status s = ListClass(list->train_folder + "/" + list->class_names[label],
-                         static_cast<int32_t>(label), &list->train, &list->ignored_files);
-    if (!s.ok()) return s;
+    PANDO_RETURN_IF_ERROR(ListClass(list->train_folder + "/" + list->class_names[label],
+                                    static_cast<int32_t>(label), &list->train,
+                                    &list->ignored_files));
   }
   return Status();
 }
 
 Status ListTest(PictureList* list) {
-  Result<std::vector<std::string>> names = FoldersIn(list->test_folder);
-  if (!names.ok()) return names.status();
+  PANDO_ASSIGN_OR_RETURN(std::vector<std::string> names, FoldersIn(list->test_folder));
   const std::vector<std::string>& known = list->class_names;
-  for (const std::string& name : *names) {
+  for (const std::string& name : names) {
     const auto at = std::lower_bound(known.begin(), known.end(), name);
     if (at == known.end() || *at != name) {
       const std::string question = DidYouMean(name, known);
@@ -97,9 +95,9 @@ Status ListTest(PictureList* list) {
                       list->test_folder, name, name, list->train_folder,
                       question.empty() ? "" : "; ", question));
     }
-    Status s = ListClass(list->test_folder + "/" + name, static_cast<int32_t>(at - known.begin()),
-                         &list->test, &list->ignored_files);
-    if (!s.ok()) return s;
+    PANDO_RETURN_IF_ERROR(ListClass(list->test_folder + "/" + name,
+                                    static_cast<int32_t>(at - known.begin()), &list->test,
+                                    &list->ignored_files));
   }
   if (!list->test.empty()) return Status();
   return NotFound(fmt::format("{}: holds no class folder; {}", list->test_folder, kLayout));
@@ -136,8 +134,8 @@ Result<PictureList> ListPictures(const std::string& root) {
     return NotFound(fmt::format("{}: holds no folder 'train'; {}", root, kLayout));
   if (list.test_folder.empty())
     return NotFound(fmt::format("{}: holds no folder 'val' or 'test'; {}", root, kLayout));
-  if (Status s = ListTrain(&list); !s.ok()) return s;
-  if (Status s = ListTest(&list); !s.ok()) return s;
+  PANDO_RETURN_IF_ERROR(ListTrain(&list));
+  PANDO_RETURN_IF_ERROR(ListTest(&list));
   return list;
 }
 
@@ -166,11 +164,10 @@ std::string PictureName(const PictureList& list, Split split, const PictureFile&
 namespace {
 
 Status Decode(const std::string& path) {
-  Result<std::vector<uint8_t>> bytes = ReadFileBytes(path);
-  if (!bytes.ok()) return bytes.status();
-  if (Result<PictureSize> size = ReadPictureSize(*bytes); !size.ok()) return size.status();
+  PANDO_ASSIGN_OR_RETURN(std::vector<uint8_t> bytes, ReadFileBytes(path));
+  if (Result<PictureSize> size = ReadPictureSize(bytes); !size.ok()) return size.status();
   DecodedPicture picture;
-  return DecodePicture(*bytes, 1, &picture);
+  return DecodePicture(bytes, 1, &picture);
 }
 
 // The names in a skip list, with their lines.

@@ -91,11 +91,11 @@ class CsvReader {
     if (!NextLine(file)) {
       return Corrupt(fmt::format("{}: is empty, expected a line of column names", path_));
     }
-    if (Status s = TakeHeader(); !s.ok()) return s;
+    PANDO_RETURN_IF_ERROR(TakeHeader());
     rows_.path = path_;
     while (NextLine(file)) {
       if (line_.empty()) continue;
-      if (Status s = TakeRow(); !s.ok()) return s;
+      PANDO_RETURN_IF_ERROR(TakeRow());
     }
     if (rows_.row_count() > 0) return std::move(rows_);
     return Corrupt(fmt::format("{}: has no rows below its header", path_));
@@ -228,12 +228,10 @@ SplitRows SplitTable(const CsvRows& whole) {
 }
 
 Result<SplitRows> ReadTables(const TablePaths& paths, const CsvColumns& columns) {
-  Result<CsvRows> train = CsvReader(paths.train, columns).Read();
-  if (!train.ok()) return train.status();
-  if (paths.test.empty()) return SplitTable(*train);
-  Result<CsvRows> test = CsvReader(paths.test, columns).Read();
-  if (!test.ok()) return test.status();
-  return SplitRows{*std::move(train), *std::move(test)};
+  PANDO_ASSIGN_OR_RETURN(CsvRows train, CsvReader(paths.train, columns).Read());
+  if (paths.test.empty()) return SplitTable(train);
+  PANDO_ASSIGN_OR_RETURN(CsvRows test, CsvReader(paths.test, columns).Read());
+  return SplitRows{std::move(train), std::move(test)};
 }
 
 Result<std::vector<std::string>> ListClasses(const CsvRows& train) {
@@ -365,22 +363,17 @@ class TableSet final : public DataSet {
 }  // namespace
 
 OpenedDataSet OpenSdss(const Job& job, const DataWarning&) {
-  Result<TablePaths> paths = FindTables(job.data_path);
-  if (!paths.ok()) return paths.status();
+  PANDO_ASSIGN_OR_RETURN(TablePaths paths, FindTables(job.data_path));
   CsvColumns columns{job.columns, kClassColumn};
   if (job.columns.empty()) columns.numbers.assign(kColumns.begin(), kColumns.end());
-  Result<SplitRows> rows = ReadTables(*paths, columns);
-  if (!rows.ok()) return rows.status();
-  Result<std::vector<std::string>> names = ListClasses(rows->train);
-  if (!names.ok()) return names.status();
-  const Standard fit = FitStandard(rows->train, columns.numbers.size());
-  Result<Rows> train = MakeRows(rows->train, *names, fit);
-  if (!train.ok()) return train.status();
-  Result<Rows> test = MakeRows(rows->test, *names, fit);
-  if (!test.ok()) return test.status();
+  PANDO_ASSIGN_OR_RETURN(SplitRows rows, ReadTables(paths, columns));
+  PANDO_ASSIGN_OR_RETURN(std::vector<std::string> names, ListClasses(rows.train));
+  const Standard fit = FitStandard(rows.train, columns.numbers.size());
+  PANDO_ASSIGN_OR_RETURN(Rows train, MakeRows(rows.train, names, fit));
+  PANDO_ASSIGN_OR_RETURN(Rows test, MakeRows(rows.test, names, fit));
   return OpenedDataSet(std::make_unique<TableSet>(static_cast<uint32_t>(columns.numbers.size()),
-                                                  *std::move(names), *std::move(train),
-                                                  *std::move(test), MomentsText(columns, fit)));
+                                                  std::move(names), std::move(train),
+                                                  std::move(test), MomentsText(columns, fit)));
 }
 
 bool HoldsTable(const std::string& folder) {

@@ -239,10 +239,9 @@ Status CheckAllRead(const std::string& model, const std::vector<Layer>& layers) 
 
 Result<Graph> Graph::Build(const std::string& model, const std::vector<LayerSpec>& specs,
                            SampleShape input, uint32_t class_count) {
-  if (Status s = CheckSamples(model, input, class_count); !s.ok()) return s;
+  PANDO_RETURN_IF_ERROR(CheckSamples(model, input, class_count));
   if (specs.empty()) return InvalidArgument(fmt::format("model {} has no layers", model));
-  Result<LayerIndex> index = IndexLayers(model, specs);
-  if (!index.ok()) return index.status();
+  PANDO_ASSIGN_OR_RETURN(LayerIndex index, IndexLayers(model, specs));
   Graph graph;
   graph.input_ = input;
   graph.class_count_ = class_count;
@@ -250,12 +249,11 @@ Result<Graph> Graph::Build(const std::string& model, const std::vector<LayerSpec
   const TensorSpec metrics = MetricTensorSpec();
   std::optional<uint64_t> floats = FloatsWith(0, {&metrics, 1});
   for (size_t i = 0; i < specs.size(); ++i) {
-    Result<std::vector<int>> inputs = FindInputs(model, specs, *index, static_cast<int>(i));
-    if (!inputs.ok()) return inputs.status();
+    PANDO_ASSIGN_OR_RETURN(std::vector<int> inputs,
+                           FindInputs(model, specs, index, static_cast<int>(i)));
     std::vector<SampleShape> shapes;
-    for (int from : *inputs) shapes.push_back(graph.FindShape(from));
-    Result<SampleShape> out = OutputShape(model, specs[i], shapes);
-    if (!out.ok()) return out.status();
+    for (int from : inputs) shapes.push_back(graph.FindShape(from));
+    PANDO_ASSIGN_OR_RETURN(SampleShape out, OutputShape(model, specs[i], shapes));
     const size_t first_tensor = tensors.size();
     if (const auto append = RulesFor(specs[i].kind).append_tensors; append != nullptr) {
       append(specs[i], shapes[0], &tensors);
@@ -263,12 +261,12 @@ Result<Graph> Graph::Build(const std::string& model, const std::vector<LayerSpec
     floats = FloatsWith(*floats, std::span(tensors).subspan(first_tensor));
     if (!floats) return TooLarge(model, specs[i], tensors[first_tensor]);
     const bool has_input_gradient = std::ranges::any_of(
-        *inputs, [&](int from) { return from != kGraphInput && graph.layers_[from].has_backward; });
+        inputs, [&](int from) { return from != kGraphInput && graph.layers_[from].has_backward; });
     const bool has_backward = has_input_gradient || tensors.size() > first_tensor;
-    graph.layers_.push_back({specs[i], *std::move(inputs), shapes[0], *out, first_tensor,
+    graph.layers_.push_back({specs[i], std::move(inputs), shapes[0], out, first_tensor,
                              tensors.size(), has_backward, has_input_gradient});
   }
-  if (Status s = CheckAllRead(model, graph.layers_); !s.ok()) return s;
+  PANDO_RETURN_IF_ERROR(CheckAllRead(model, graph.layers_));
   const SampleShape scores{1, 1, class_count};
   if (const SampleShape last = graph.layers_.back().out; last != scores) {
     return LayerError(model, specs.back(),

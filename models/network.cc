@@ -31,19 +31,17 @@ NetworkPlan MakePlan(const Model& model, const PlanRequest& request, uint64_t ev
 }  // namespace
 
 Result<Graph> BuildModelGraph(const Job& job, SampleShape data, uint32_t class_count) {
-  Result<Architecture> architecture = IsNetworkFile(job.model)
-                                          ? ParseNetworkFile(job.network, job.model, class_count)
-                                          : ZooArchitecture(job, class_count);
-  if (!architecture.ok()) return architecture.status();
-  Result<SampleShape> entrance = EntranceShape(job.model, *architecture, data);
-  if (!entrance.ok()) return entrance.status();
-  return Graph::Build(job.model, architecture->layers, *entrance, class_count);
+  PANDO_ASSIGN_OR_RETURN(Architecture architecture,
+                         IsNetworkFile(job.model)
+                             ? ParseNetworkFile(job.network, job.model, class_count)
+                             : ZooArchitecture(job, class_count));
+  PANDO_ASSIGN_OR_RETURN(SampleShape entrance, EntranceShape(job.model, architecture, data));
+  return Graph::Build(job.model, architecture.layers, entrance, class_count);
 }
 
 Result<Model> Model::Create(const Job& job, SampleShape data, uint32_t class_count) {
-  Result<Graph> graph = BuildModelGraph(job, data, class_count);
-  if (!graph.ok()) return graph.status();
-  return Model(job, std::make_shared<const Graph>(*std::move(graph)));
+  PANDO_ASSIGN_OR_RETURN(Graph graph, BuildModelGraph(job, data, class_count));
+  return Model(job, std::make_shared<const Graph>(std::move(graph)));
 }
 
 Model::Model(const Job& job, std::shared_ptr<const Graph> graph)

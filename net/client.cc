@@ -99,7 +99,7 @@ Result<std::string> RequestStatus(ZmqContext& context, const std::string& endpoi
   std::string last_warning;
   SchedulerClient client(
       context, {.on_warning = [&](const std::string& text) { last_warning = "; " + text; }});
-  if (Status s = client.Dial(endpoint); !s.ok()) return s;
+  PANDO_RETURN_IF_ERROR(client.Dial(endpoint));
   PANDO_CHECK(client.Ask(StatusRequest{}));
   while (SteadyNow() < deadline) {
     client.Wait(deadline);

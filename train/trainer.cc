@@ -336,15 +336,15 @@ Result<ChunkScore> ComputeThread::Score(const SliceEvaluation& evaluation, const
     return evaluation_pass_.Run(batch, {evaluation.number, evaluation.parameters->data(), {}});
   const Version version = evaluation.request.version;
   const auto interrupted = [&] { return trainer_.queue.is_stopping() || evaluation.abandoned; };
-  auto parameters = trainer_.evaluation_parameters.HoldVersion(version, interrupted);
-  if (!parameters.ok()) return parameters.status();
+  PANDO_ASSIGN_OR_RETURN(auto parameters,
+                         trainer_.evaluation_parameters.HoldVersion(version, interrupted));
   const auto fetch = [&](const std::vector<ShardId>& shards) {
     trainer_.sink(evaluation.ticket, ParametersWanted{ParameterUse::kEvaluation, version, shards});
   };
   const auto await = [&](const LayerReads& reads) {
-    return parameters->Advance(reads.now, reads.next, interrupted, fetch);
+    return parameters.Advance(reads.now, reads.next, interrupted, fetch);
   };
-  return evaluation_pass_.Run(batch, {parameters->serial(), parameters->values(), await});
+  return evaluation_pass_.Run(batch, {parameters.serial(), parameters.values(), await});
 }
 
 constexpr uint64_t kProbeSamplesMax = 4;  // enough for every kernel, cheap for every model
@@ -357,7 +357,7 @@ Result<uint64_t> ProbeHash(const JobPlan& plan, const Model& model, const DataSe
   std::vector<uint64_t> indices;
   for (uint64_t i = 0; i < count; ++i) indices.push_back(permutation.At(i));
   Batch batch;
-  if (Status s = data.Read(Split::kTrain, indices, &batch); !s.ok()) return s;
+  PANDO_RETURN_IF_ERROR(data.Read(Split::kTrain, indices, &batch));
   const size_t size = model.layout().float_count();
   FloatBuffer host(size);
   FloatBuffer parameters = DeviceFloats(device, size), gradients = DeviceFloats(device, size);

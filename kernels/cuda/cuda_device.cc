@@ -200,13 +200,10 @@ Result<OpenedGpu> OpenCuda(const CudaOptions& options) {
                     PANDO_GPU_ARCH_MIN, properties.major, properties.minor));
   }
   cuda::Stream stream;
-  auto convolutions = cuda::ConvLibrary::Open(options, stream.get());
-  if (!convolutions.ok()) return convolutions.status();
-  auto matrices = cuda::MatrixLibrary::Open(options, stream.get());
-  if (!matrices.ok()) return matrices.status();
+  PANDO_ASSIGN_OR_RETURN(auto convolutions, cuda::ConvLibrary::Open(options, stream.get()));
+  PANDO_ASSIGN_OR_RETURN(auto matrices, cuda::MatrixLibrary::Open(options, stream.get()));
   return OpenedGpu(std::make_unique<CudaDevice>(
-      options,
-      CudaDevice::Parts{std::move(stream), *std::move(convolutions), *std::move(matrices)}));
+      options, CudaDevice::Parts{std::move(stream), std::move(convolutions), std::move(matrices)}));
 }
 
 OpenedGpu::OpenedGpu(std::unique_ptr<CudaDevice> gpu) : gpu_(std::move(gpu)) {}
