@@ -13,8 +13,8 @@
 
 namespace pando {
 
-// Returns an exit code.
-using Subcommand = std::function<int()>;
+// Returns an exit code, or a failure, which main reports.
+using Subcommand = std::function<Result<int>()>;
 
 Subcommand AddTrainCommand(CLI::App& app);
 Subcommand AddSchedulerCommand(CLI::App& app);

@@ -13,7 +13,7 @@
 #include "common/exit_codes.h"
 #include "common/text.h"
 #include "data/dataset.h"
-#include "data/skip_list.h"
+#include "data/picture_list.h"
 
 namespace pando {
 namespace {
@@ -36,17 +36,14 @@ Result<Job> MakeJob(const InspectOptions& options) {
       options.path));
 }
 
-int Inspect(const InspectOptions& options) {
-  const Result<Job> job = MakeJob(options);
-  if (!job.ok()) return Report(job.status());
+Result<int> Inspect(const InspectOptions& options) {
+  PANDO_ASSIGN_OR_RETURN(const Job job, MakeJob(options));
   const auto warn = [](const std::string& text) { fmt::print(stderr, "pando: {}\n", text); };
-  Result<std::unique_ptr<DataSet>> data = OpenDataSet(*job, warn);
-  if (!data.ok()) return Report(data.status());
-  Result<std::string> text = DescribeData(**data);
-  if (!text.ok()) return Report(text.status());
-  fmt::print("{}: {}\n{}", options.path, job->dataset, *text);
-  if (options.sheet.empty() || !HoldsPictures(**data)) return kExitCompleted;
-  if (Status s = WriteContactSheet(**data, options.sheet); !s.ok()) return Report(s);
+  PANDO_ASSIGN_OR_RETURN(std::unique_ptr<DataSet> data, OpenDataSet(job, warn));
+  PANDO_ASSIGN_OR_RETURN(std::string text, DescribeData(*data));
+  fmt::print("{}: {}\n{}", options.path, job.dataset, text);
+  if (options.sheet.empty() || !HoldsPictures(*data)) return kExitCompleted;
+  PANDO_RETURN_IF_ERROR(WriteContactSheet(*data, options.sheet));
   fmt::print("contact sheet: {}\n", options.sheet);
   return kExitCompleted;
 }
@@ -76,32 +73,31 @@ Status WriteSkipList(const CheckOptions& options, const std::string& path,
   return WriteFileAtomically(path, text);
 }
 
-int Check(const CheckOptions& options) {
-  Result<PictureList> list = ListPictures(options.path);
-  if (!list.ok()) return Report(list.status());
-  const uint64_t all = list->train.size() + list->test.size();
-  Result<std::vector<BadPicture>> bad =
-      FindBadPictures(*list, options.threads, [&](uint64_t done) { TellProgress(done, all); });
-  if (!bad.ok()) return Report(bad.status());
-  for (const BadPicture& picture : *bad) fmt::print("{}: {}\n", picture.name, picture.reason);
-  if (bad->empty()) {
+Result<int> Check(const CheckOptions& options) {
+  PANDO_ASSIGN_OR_RETURN(PictureList list, ListPictures(options.path));
+  const uint64_t all = list.train.size() + list.test.size();
+  const auto tell = [&](uint64_t done) { TellProgress(done, all); };
+  PANDO_ASSIGN_OR_RETURN(const std::vector<BadPicture> bad,
+                         FindBadPictures(list, options.threads, tell));
+  for (const BadPicture& picture : bad) fmt::print("{}: {}\n", picture.name, picture.reason);
+  if (bad.empty()) {
     fmt::print("{}: all {} pictures can be decoded; no skip list is needed\n", options.path, all);
     return kExitCompleted;
   }
   const std::string path =
       options.out.empty() ? SkipListPath(kSkipListDefault, options.path) : options.out;
-  if (Status s = WriteSkipList(options, path, SkipListText(*bad)); !s.ok()) return Report(s);
+  PANDO_RETURN_IF_ERROR(WriteSkipList(options, path, SkipListText(bad)));
   fmt::print("{}: {} of {} pictures cannot be decoded; train without them: --set data.skip={}\n",
-             options.path, bad->size(), all,
+             options.path, bad.size(), all,
              options.out.empty() ? kSkipListDefault
                                  : std::filesystem::absolute(path).lexically_normal().string());
   return kExitFailed;
 }
 
-int Fetch(FetchOptions options) {
+Result<int> Fetch(FetchOptions options) {
   if (options.folder.empty()) options.folder = "data/" + options.name;
   options.tell = [](const std::string& line) { fmt::print(stderr, "pando: {}\n", line); };
-  if (Status s = FetchDataSet(options); !s.ok()) return Report(s);
+  PANDO_RETURN_IF_ERROR(FetchDataSet(options));
   fmt::print("{}\n", options.folder);
   return kExitCompleted;
 }

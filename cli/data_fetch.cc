@@ -182,12 +182,11 @@ Status Download(const std::string& url, const std::string& part, const Published
     const uint64_t before = FileSize(part);
     if (before == wanted.bytes) return Status();
     if (before > wanted.bytes) fs::remove(part, ignored);
-    Result<Try> last = Transfer(url, part);
-    if (!last.ok()) return last.status();
-    if (last->is_all || FileSize(part) >= wanted.bytes) return Status();
-    message = last->code == CURLE_OK ? "the connection ended early" : last->message;
+    PANDO_ASSIGN_OR_RETURN(Try last, Transfer(url, part));
+    if (last.is_all || FileSize(part) >= wanted.bytes) return Status();
+    message = last.code == CURLE_OK ? "the connection ended early" : last.message;
     const bool cannot_resume =
-        last->code == CURLE_RANGE_ERROR || last->code == CURLE_BAD_DOWNLOAD_RESUME;
+        last.code == CURLE_RANGE_ERROR || last.code == CURLE_BAD_DOWNLOAD_RESUME;
     if (cannot_resume) fs::remove(part, ignored);
     if (!cannot_resume && FileSize(part) <= before) break;
   }
@@ -210,17 +209,16 @@ Status FetchFile(const FetchOptions& options, const std::string& base_url,
   options.tell(
       kept == 0 ? fmt::format("fetching {} ({} bytes)", url, wanted.bytes)
                 : fmt::format("fetching {} ({} bytes, from byte {} on)", url, wanted.bytes, kept));
-  if (Status s = Download(url, part, wanted); !s.ok()) return s;
-  Result<std::string> hash = Sha256OfFile(part);
-  if (!hash.ok()) return hash.status();
+  PANDO_RETURN_IF_ERROR(Download(url, part, wanted));
+  PANDO_ASSIGN_OR_RETURN(std::string hash, Sha256OfFile(part));
   std::error_code error;
-  if (*hash != wanted.sha256) {
+  if (hash != wanted.sha256) {
     const uint64_t size = FileSize(part);
     fs::remove(part, error);
     return Corrupt(fmt::format(
         "{}: {} bytes with sha256 {}, expected {} bytes with {}; removed: this is not the "
         "published file, try again or another --mirror",
-        url, size, *hash, wanted.bytes, wanted.sha256));
+        url, size, hash, wanted.bytes, wanted.sha256));
   }
   fs::rename(part, path, error);
   return error ? FileError("cannot write", path, error.value()) : Status();
@@ -240,7 +238,7 @@ bool IsUnpacked(const Publication& publication, const std::string& folder) {
 
 Status Unpack(const FetchOptions& options, const std::string& archive) {
   options.tell("unpacking " + archive);
-  if (Status s = UnpackArchive(archive, options.folder); !s.ok()) return s;
+  PANDO_RETURN_IF_ERROR(UnpackArchive(archive, options.folder));
   std::error_code ignored;  // an archive that stays is harmless
   fs::remove(archive, ignored);
   return Status();
@@ -254,15 +252,13 @@ bool LeadsOut(const fs::path& name) {
 Status UnpackFile(archive* reader, const fs::path& path, const Status& cut) {
   std::error_code error;
   fs::create_directories(path.parent_path(), error);
-  Result<AtomicFile> file = AtomicFile::Create(path.string());
-  if (!file.ok()) return file.status();
+  PANDO_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create(path.string()));
   std::vector<std::byte> piece(size_t{1} << 20);
   while (const la_ssize_t size = archive_read_data(reader, piece.data(), piece.size())) {
     if (size < 0) return cut;
-    Status s = file->Write(std::span(piece).first(static_cast<size_t>(size)));
-    if (!s.ok()) return s;
+    PANDO_RETURN_IF_ERROR(file.Write(std::span(piece).first(static_cast<size_t>(size))));
   }
-  return file->Commit();
+  return file.Commit();
 }
 
 }  // namespace
@@ -286,8 +282,7 @@ Status UnpackArchive(const std::string& path, const std::string& folder) {
     }
     const bool is_link = archive_entry_hardlink(entry) != nullptr;
     if (is_link || archive_entry_filetype(entry) != AE_IFREG) continue;
-    Status s = UnpackFile(reader.get(), fs::path(folder) / name, cut);
-    if (!s.ok()) return s;
+    PANDO_RETURN_IF_ERROR(UnpackFile(reader.get(), fs::path(folder) / name, cut));
   }
   return result == ARCHIVE_EOF ? Status() : cut;
 }
@@ -316,9 +311,8 @@ Status FetchDataSet(const FetchOptions& options) {
   if (error) return FileError("cannot make", options.folder, error.value());
   curl_global_init(CURL_GLOBAL_DEFAULT);
   const std::string base = options.mirror.empty() ? publication->base_url : options.mirror;
-  for (const PublishedFile& file : publication->files) {
-    if (Status s = FetchFile(options, base, file); !s.ok()) return s;
-  }
+  for (const PublishedFile& file : publication->files)
+    PANDO_RETURN_IF_ERROR(FetchFile(options, base, file));
   if (!publication->is_archive()) return Status();
   return Unpack(options, options.folder + "/" + publication->files[0].name);
 }

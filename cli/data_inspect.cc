@@ -23,9 +23,8 @@ using Counts = std::vector<uint64_t>;  // by class
 Result<Counts> CountClasses(const DataSet& data, Split split) {
   Counts counts(data.class_count());
   for (uint64_t i = 0; i < data.sample_count(split); ++i) {
-    Result<int32_t> label = data.Label(split, i);
-    if (!label.ok()) return label.status();
-    ++counts[static_cast<size_t>(*label)];
+    PANDO_ASSIGN_OR_RETURN(int32_t label, data.Label(split, i));
+    ++counts[static_cast<size_t>(label)];
   }
   return counts;
 }
@@ -56,7 +55,7 @@ Result<Moments> Measure(const DataSet& data) {
     std::vector<uint64_t> indices;
     for (uint64_t i = first; i < std::min(first + kMeasuredAtOnce, wanted); ++i)
       indices.push_back(i * all / wanted);
-    if (Status s = data.Read(Split::kTrain, indices, &batch); !s.ok()) return s;
+    PANDO_RETURN_IF_ERROR(data.Read(Split::kTrain, indices, &batch));
     for (size_t i = 0; i < batch.bytes.size(); ++i) {
       const double value = batch.bytes[i] / 255.0;
       moments.sum[i % shape.channels] += value;
@@ -68,19 +67,18 @@ Result<Moments> Measure(const DataSet& data) {
 }
 
 Result<std::string> MomentsText(const DataSet& data) {
-  Result<Moments> moments = Measure(data);
-  if (!moments.ok()) return moments.status();
+  PANDO_ASSIGN_OR_RETURN(Moments moments, Measure(data));
   const double count =
-      static_cast<double>(moments->picture_count) * data.shape().height * data.shape().width;
+      static_cast<double>(moments.picture_count) * data.shape().height * data.shape().width;
   std::string mean, deviation;
-  for (size_t c = 0; c < moments->sum.size(); ++c) {
-    const double m = moments->sum[c] / count;
+  for (size_t c = 0; c < moments.sum.size(); ++c) {
+    const double m = moments.sum[c] / count;
     mean += fmt::format(" {:.4f}", m);
     deviation +=
-        fmt::format(" {:.4f}", std::sqrt(std::max(0.0, moments->squares[c] / count - m * m)));
+        fmt::format(" {:.4f}", std::sqrt(std::max(0.0, moments.squares[c] / count - m * m)));
   }
   return fmt::format("mean{}, deviation{} (of byte / 255, {} training pictures)\n", mean, deviation,
-                     moments->picture_count);
+                     moments.picture_count);
 }
 
 // The first training samples of each of the first classes.
@@ -88,9 +86,8 @@ Result<std::vector<std::vector<uint64_t>>> SheetRows(const DataSet& data) {
   std::vector<std::vector<uint64_t>> rows(std::min<size_t>(data.class_count(), kSheetRowsMax));
   size_t missing = rows.size() * kSheetColumns;
   for (uint64_t i = 0; i < data.sample_count(Split::kTrain) && missing > 0; ++i) {
-    Result<int32_t> label = data.Label(Split::kTrain, i);
-    if (!label.ok()) return label.status();
-    const auto row = static_cast<size_t>(*label);
+    PANDO_ASSIGN_OR_RETURN(int32_t label, data.Label(Split::kTrain, i));
+    const auto row = static_cast<size_t>(label);
     if (row >= rows.size() || rows[row].size() == kSheetColumns) continue;
     rows[row].push_back(i);
     --missing;
@@ -106,10 +103,8 @@ bool HoldsPictures(const DataSet& data) {
 
 Result<std::string> DescribeData(const DataSet& data) {
   const SampleShape shape = data.shape();
-  const Result<Counts> train = CountClasses(data, Split::kTrain);
-  if (!train.ok()) return train.status();
-  const Result<Counts> test = CountClasses(data, Split::kTest);
-  if (!test.ok()) return test.status();
+  PANDO_ASSIGN_OR_RETURN(const Counts train, CountClasses(data, Split::kTrain));
+  PANDO_ASSIGN_OR_RETURN(const Counts test, CountClasses(data, Split::kTest));
   std::string text = fmt::format("{} training samples, {} test samples, {} classes\n",
                                  data.sample_count(Split::kTrain), data.sample_count(Split::kTest),
                                  data.class_count());
@@ -119,28 +114,26 @@ Result<std::string> DescribeData(const DataSet& data) {
                         shape.channels)
           : fmt::format("rows of {} columns, standardised by the training rows\n", shape.channels);
   text += fmt::format("fingerprint {:016x}\n", data.fingerprint());
-  text += ClassTable(data, *train, *test);
+  text += ClassTable(data, train, test);
   for (const std::string& remark : data.remarks()) text += remark + "\n";
   if (!HoldsPictures(data)) return text;
-  Result<std::string> moments = MomentsText(data);
-  if (!moments.ok()) return moments.status();
-  return text + *moments;
+  PANDO_ASSIGN_OR_RETURN(std::string moments, MomentsText(data));
+  return text + moments;
 }
 
 Status WriteContactSheet(const DataSet& data, const std::string& path) {
-  const auto rows = SheetRows(data);
-  if (!rows.ok()) return rows.status();
+  PANDO_ASSIGN_OR_RETURN(const auto rows, SheetRows(data));
   const SampleShape shape = data.shape();
   const uint32_t height = std::min(shape.height, kCellSideMax);
   const uint32_t width = std::min(shape.width, kCellSideMax);
   const size_t row_bytes = kSheetColumns * width * shape.channels;
-  std::vector<uint8_t> sheet(rows->size() * height * row_bytes);
+  std::vector<uint8_t> sheet(rows.size() * height * row_bytes);
   std::vector<uint8_t> cell(size_t{height} * width * shape.channels);
   Resampler resampler;
   Batch batch;
-  for (size_t row = 0; row < rows->size(); ++row) {
-    const std::vector<uint64_t>& indices = (*rows)[row];
-    if (Status s = data.Read(Split::kTrain, indices, &batch); !s.ok()) return s;
+  for (size_t row = 0; row < rows.size(); ++row) {
+    const std::vector<uint64_t>& indices = rows[row];
+    PANDO_RETURN_IF_ERROR(data.Read(Split::kTrain, indices, &batch));
     for (size_t column = 0; column < indices.size(); ++column) {
       const PictureView picture{&batch.bytes[column * shape.size()], shape.height, shape.width,
                                 shape.channels};
@@ -152,7 +145,7 @@ Status WriteContactSheet(const DataSet& data, const std::string& path) {
       }
     }
   }
-  return WritePng(path, {sheet.data(), static_cast<uint32_t>(rows->size() * height),
+  return WritePng(path, {sheet.data(), static_cast<uint32_t>(rows.size() * height),
                          static_cast<uint32_t>(kSheetColumns * width), shape.channels});
 }
 

@@ -26,7 +26,7 @@
 #include "kernels/runtime_library.h"
 #include "net/zmq/zmq_context.h"
 #include "proto/codec.h"
-#include "run/sqlite_db.h"
+#include "run/sqlite_journal.h"
 
 namespace pando {
 namespace {

@@ -45,8 +45,8 @@ int ReportUnknown(const CLI::App& app) {
   const CLI::App& place = chosen.empty() ? app : *chosen.front();
   const std::vector<std::string> unknown = place.remaining();
   std::string word = unknown.empty() ? "" : unknown.front();
-  const auto flag = std::ranges::find_if(
-      unknown, [](const std::string& text) { return text.starts_with("-"); });
+  const auto flag =
+      std::ranges::find_if(unknown, [](const std::string& text) { return text.starts_with("-"); });
   if (!chosen.empty() && flag != unknown.end()) word = *flag;
   const bool is_flag = word.starts_with("-");
   const char* what = is_flag ? "flag" : chosen.empty() ? "command" : "argument";
@@ -111,7 +111,8 @@ int Main(int argc, char** argv) {
     fmt::print(stderr, "{}", app.help());
     return kExitUsage;
   }
-  return commands.at(app.get_subcommands().front()->get_name())();
+  const Result<int> exit_code = commands.at(app.get_subcommands().front()->get_name())();
+  return exit_code.ok() ? *exit_code : Report(exit_code.status());
 }
 
 }  // namespace

@@ -50,11 +50,10 @@ struct ModelOptions {
 
 // The CPU, unless a GPU is asked for: none is started for its own sake.
 Result<OpenedDevice> OpenAskedDevice(const Job& job) {
-  Result<DeviceChoice> choice = ParseDevice("--device", job.device);
-  if (!choice.ok()) return choice.status();
+  PANDO_ASSIGN_OR_RETURN(DeviceChoice choice, ParseDevice("--device", job.device));
   using enum DeviceChoice::Kind;
-  if (choice->kind == kAuto || choice->kind == kCpu) return OpenedDevice();  // of any precision
-  return OpenDevice(*choice, job);
+  if (choice.kind == kAuto || choice.kind == kCpu) return OpenedDevice();  // of any precision
+  return OpenDevice(choice, job);
 }
 
 // As a worker's computing thread has it.
@@ -63,24 +62,22 @@ struct Memory {
   std::optional<GpuMemoryPlan> gpu;
 };
 Result<Memory> PlanMemory(Job job, const Graph& graph, uint32_t batch) {
-  Result<Model> model = Model::Create(job, graph.input(), graph.class_count());
-  if (!model.ok()) return model.status();
-  const Result<OpenedDevice> device = OpenAskedDevice(job);
-  if (!device.ok()) return device.status();
+  PANDO_ASSIGN_OR_RETURN(Model model, Model::Create(job, graph.input(), graph.class_count()));
+  PANDO_ASSIGN_OR_RETURN(const OpenedDevice device, OpenAskedDevice(job));
   Memory memory{
-      Network::PlanMemory(*model, {.training = batch, .evaluation = kEvaluationChunkSamples},
-                          device->device()),
+      Network::PlanMemory(model, {.training = batch, .evaluation = kEvaluationChunkSamples},
+                          device.device()),
       std::nullopt};
-  if (!device->gpu) return memory;
+  if (!device.gpu) return memory;
   job.global_batch = uint64_t{batch} * job.micro_batches;
   const JobPlan plan(job,
                      {.train_samples = job.global_batch,
                       .test_samples = 1,
                       .shape = graph.input(),
                       .class_count = graph.class_count()},
-                     model->layout());
-  if (Status s = CheckGpuSamples(device->device(), plan, *model, batch); !s.ok()) return s;
-  memory.gpu = PlanGpuMemory(device->device(), plan, *model, batch);
+                     model.layout());
+  PANDO_RETURN_IF_ERROR(CheckGpuSamples(device.device(), plan, model, batch));
+  memory.gpu = PlanGpuMemory(device.device(), plan, model, batch);
   return memory;
 }
 
@@ -98,24 +95,20 @@ Status WriteTimeline(const ModelOptions& options, const Job& job, const Graph& g
   return status;
 }
 
-int ShowModel(const ModelOptions& options) {
-  Result<Job> job = MakeJob(options.model, "MODEL");
-  if (!job.ok()) return Report(job.status());
-  Result<Graph> graph = BuildGraph(options.model, *job);
-  if (!graph.ok()) return Report(graph.status());
-  Result<Memory> memory = PlanMemory(*job, *graph, options.batch);
-  if (!memory.ok()) return Report(memory.status());
+Result<int> ShowModel(const ModelOptions& options) {
+  PANDO_ASSIGN_OR_RETURN(Job job, MakeJob(options.model, "MODEL"));
+  PANDO_ASSIGN_OR_RETURN(Graph graph, BuildGraph(options.model, job));
+  PANDO_ASSIGN_OR_RETURN(Memory memory, PlanMemory(job, graph, options.batch));
   if (options.is_summary || options.timeline_path.empty()) {
-    fmt::print("{}", SummaryText({.job = *job,
-                                  .graph = *graph,
+    fmt::print("{}", SummaryText({.job = job,
+                                  .graph = graph,
                                   .batch = options.batch,
                                   .evaluation_samples = kEvaluationChunkSamples,
-                                  .memory = memory->network,
-                                  .gpu = memory->gpu ? &*memory->gpu : nullptr}));
+                                  .memory = memory.network,
+                                  .gpu = memory.gpu ? &*memory.gpu : nullptr}));
   }
   if (options.timeline_path.empty()) return kExitCompleted;
-  if (Status s = WriteTimeline(options, *job, *graph, memory->network.training); !s.ok())
-    return Report(s);
+  PANDO_RETURN_IF_ERROR(WriteTimeline(options, job, graph, memory.network.training));
   return kExitCompleted;
 }
 
@@ -133,10 +126,9 @@ Result<Job> MakeJob(const ModelChoice& choice, const std::string& where) {
   std::vector<JobDraft::Override> overrides{
       {.key = "model.name", .text = choice.name, .where = where}};
   overrides.insert(overrides.end(), choice.source.overrides.begin(), choice.source.overrides.end());
-  if (Status s = draft.AddOverrides(overrides); !s.ok()) return s;
-  Result<Job> job = draft.Finish();
-  if (!job.ok()) return job;
-  if (Status s = LoadNetwork(&*job); !s.ok()) return s;
+  PANDO_RETURN_IF_ERROR(draft.AddOverrides(overrides));
+  PANDO_ASSIGN_OR_RETURN(Job job, draft.Finish());
+  PANDO_RETURN_IF_ERROR(LoadNetwork(&job));
   return job;
 }
 
@@ -145,9 +137,7 @@ Result<Graph> BuildGraph(const ModelChoice& choice, const Job& job) {
   SampleShape shape = zoo_model != nullptr ? zoo_model->input : SampleShape{32, 32, 3};
   uint32_t class_count = zoo_model != nullptr ? zoo_model->class_count : 10;
   if (!choice.input.empty()) {
-    Result<SampleShape> given = ParseShape(choice.input);
-    if (!given.ok()) return given.status();
-    shape = *given;
+    PANDO_ASSIGN_OR_RETURN(shape, ParseShape(choice.input));
   }
   if (choice.class_count > 0) class_count = choice.class_count;
   return BuildModelGraph(job, shape, class_count);

@@ -1,17 +1,19 @@
-// The subcommands that start the processes of a run by hand, or look at them: scheduler, server,
-// worker, node, status.
+// The subcommands that start the processes of a run by hand, look at them, or ask them to do
+// something: scheduler, server, worker, node, status, drain, snapshot, stop.
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
 #include <cstdio>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "cli/commands.h"
 #include "cli/status_table.h"
 #include "common/clock.h"
 #include "common/exit_codes.h"
 #include "job/device_choice.h"
+#include "net/address.h"
 #include "net/client.h"
 #include "node/log.h"
 #include "node/processes.h"
@@ -43,53 +45,46 @@ Result<RunFolder> MakeFolder(const SchedulerOptions& options, const Job& job) {
   return RunFolder::Create(job, options.is_forced);
 }
 
-int Schedule(const SchedulerOptions& options) {
+Result<int> Schedule(const SchedulerOptions& options) {
   SchedulerArgs args = options.args;
-  if (Status s = CheckBind(args.bind, args.insecure); !s.ok()) return Report(s);
-  Result<Job> job = ResolveJob(options.source);
-  if (!job.ok()) return Report(job.status());
-  if (options.prepared_run_dir.empty()) {
-    if (Status s = CheckTimelinePath(*job); !s.ok()) return Report(s);
-  }
-  Result<RunFolder> folder = MakeFolder(options, *job);
-  if (!folder.ok()) return Report(folder.status());
+  PANDO_RETURN_IF_ERROR(CheckBind(args.bind, args.insecure));
+  PANDO_ASSIGN_OR_RETURN(Job job, ResolveJob(options.source));
+  if (options.prepared_run_dir.empty()) PANDO_RETURN_IF_ERROR(CheckTimelinePath(job));
+  PANDO_ASSIGN_OR_RETURN(RunFolder folder, MakeFolder(options, job));
   SetUpLog({.process = "scheduler",
             .is_verbose = options.is_verbose,
-            .file = folder->LogPath("scheduler")});
-  args.job = *job;
-  args.run_dir = folder->path();
+            .file = folder.LogPath("scheduler")});
+  args.job = job;
+  args.run_dir = folder.path();
   const int exit_code = RunScheduler(args);
   const bool is_ours = options.prepared_run_dir.empty() && exit_code != kExitFenced;
-  return is_ours ? ConcludeTimeline(*job, *folder, exit_code) : exit_code;
+  return is_ours ? ConcludeTimeline(job, folder, exit_code) : exit_code;
 }
 
-int Serve(const ServerArgs& args) {
-  if (Status s = CheckEndpoint("--join", args.join); !s.ok()) return Report(s);
-  if (Status s = CheckServing(args.join, args.bind, args.insecure); !s.ok()) return Report(s);
+Result<int> Serve(const ServerArgs& args) {
+  PANDO_RETURN_IF_ERROR(CheckEndpoint("--join", args.join));
+  PANDO_RETURN_IF_ERROR(CheckServing(args.join, args.bind, args.insecure));
   SetUpLog({.process = "server", .is_verbose = args.is_verbose});
   return RunServer(args);
 }
 
-int Work(const WorkerArgs& args) {
-  if (Status s = CheckEndpoint("--join", args.join); !s.ok()) return Report(s);
-  if (auto device = ParseDevice("--device", args.device); !device.ok())
-    return Report(device.status());
+Result<int> Work(const WorkerArgs& args) {
+  PANDO_RETURN_IF_ERROR(CheckEndpoint("--join", args.join));
+  PANDO_RETURN_IF_ERROR(ParseDevice("--device", args.device).status());
   SetUpLog({.process = "worker", .is_verbose = args.is_verbose});
   return RunWorker(args);
 }
 
-int KeepNode(const NodeArgs& args, const std::string& workers) {
-  if (Status s = CheckEndpoint("--join", args.join); !s.ok()) return Report(s);
-  if (args.server_count > 0) {
-    if (Status s = CheckServing(args.join, args.bind, args.insecure); !s.ok()) return Report(s);
-  }
+Result<int> KeepNode(const NodeArgs& args, const std::string& workers) {
+  PANDO_RETURN_IF_ERROR(CheckEndpoint("--join", args.join));
+  if (args.server_count > 0)
+    PANDO_RETURN_IF_ERROR(CheckServing(args.join, args.bind, args.insecure));
   SetUpLog({.process = "node", .is_verbose = args.is_verbose});
-  if (auto device = ParseDevice("--device", args.device); !device.ok())
-    return Report(device.status());
+  PANDO_RETURN_IF_ERROR(ParseDevice("--device", args.device).status());
   NodeArgs counted = args;
   if (workers != "auto") counted.worker_count = static_cast<uint32_t>(std::stoul(workers));
   if (counted.server_count == 0 && counted.worker_count == 0u)
-    return Report(InvalidArgument("--servers 0 --workers 0 starts no process; give at least one"));
+    return InvalidArgument("--servers 0 --workers 0 starts no process; give at least one");
   return RunNode(counted);
 }
 
@@ -99,18 +94,16 @@ struct StatusOptions {
   uint32_t timeout_ms = 5000;
 };
 
-int ShowStatus(const StatusOptions& options) {
-  const Result<std::string> endpoint = FindEndpoint(options.run);
-  if (!endpoint.ok()) return Report(endpoint.status());
+Result<int> ShowStatus(const StatusOptions& options) {
+  PANDO_ASSIGN_OR_RETURN(const std::string endpoint, FindEndpoint(options.run));
   SetUpLog({.process = "status"});
   ZmqContext context;
   const Micros deadline = SteadyNow() + std::chrono::milliseconds(options.timeout_ms);
-  const Result<std::string> answer = RequestStatus(context, *endpoint, deadline);
+  const Result<std::string> answer = RequestStatus(context, endpoint, deadline);
   if (!answer.ok()) return ExitWith(answer.status());
   const std::optional<std::string> table = StatusTable(*answer);
   if (!table) {
-    spdlog::error("the answer from {} is not a status; is it another version of pando?",
-                  *endpoint);
+    spdlog::error("the answer from {} is not a status; is it another version of pando?", endpoint);
     return kExitFailed;
   }
   fmt::print("{}", options.is_json ? *answer + "\n" : *table);
@@ -122,6 +115,72 @@ void AddDataOptions(CLI::App& command, std::string* data_path, std::string* data
             "folder of the data set on this machine, if it is not the job's");
   AddOption(command, "--data-cache FOLDER", data_cache,
             "folder of decoded photographs on this machine, if it is not the job's");
+}
+
+// ---- drain, snapshot, stop: ask a running scheduler ---------------------------------------------
+
+constexpr double kTimeoutDefaultSeconds = 60;
+
+struct ClientOptions {
+  RunAddress run;
+  std::string target;  // of drain; with a folder, the word after it
+  double timeout_seconds = kTimeoutDefaultSeconds;
+};
+
+// Shows each thing that the scheduler says until it has done it.
+Result<int> Order(const ClientOptions& options, CommandKind kind) {
+  PANDO_ASSIGN_OR_RETURN(const std::string endpoint, FindEndpoint(options.run));
+  ZmqContext context;
+  SchedulerClient client(context, {});
+  PANDO_RETURN_IF_ERROR(client.Dial(endpoint));
+  const Micros deadline = SteadyNow() + Micros(static_cast<int64_t>(options.timeout_seconds * 1e6));
+  const bool is_sent = client.Ask(Command{.kind = kind, .target = options.target});
+  PANDO_CHECK(is_sent);
+  std::string said;
+  while (SteadyNow() < deadline) {
+    while (std::optional<Message> answer = client.Poll()) {
+      const auto* reply = std::get_if<CommandReply>(&*answer);
+      if (reply == nullptr) continue;
+      if (reply->outcome == CommandOutcome::kRefused) return InvalidArgument(reply->text);
+      if (reply->outcome == CommandOutcome::kDone) {
+        fmt::print("{}\n", reply->text);
+        return kExitCompleted;
+      }
+      if (std::exchange(said, reply->text) != reply->text) fmt::print(stderr, "{}\n", said);
+    }
+    client.Wait(deadline);
+  }
+  if (said.empty()) {
+    return Unavailable(fmt::format(
+        "no scheduler answered at {} within {} s: {}", endpoint, options.timeout_seconds,
+        ExplainSilence(endpoint, "check the address, and that the run has not ended")));
+  }
+  return Unavailable(
+      fmt::format("not done within {} s (the scheduler continues): {}; raise --timeout to "
+                  "wait longer",
+                  options.timeout_seconds, said));
+}
+
+// `example`: the words after "pando".
+Subcommand AddOrderCommand(CLI::App& app, CommandKind kind, const char* name,
+                           const char* description, const char* example) {
+  auto options = std::make_shared<ClientOptions>();
+  CLI::App& command =
+      DeclareCommand(app, name, description, fmt::format("Example:\n  pando {}\n", example));
+  AddOption(command, "--timeout SECONDS", &options->timeout_seconds,
+            fmt::format("seconds to wait until it is done [{:g}]", kTimeoutDefaultSeconds),
+            CLI::Range(0.001, 86400.0));
+  AddRunAddress(command, &options->run);
+  if (kind != CommandKind::kDrain) return [options, kind] { return Order(*options, kind); };
+  AddOption(command, "NODE", &options->target, "as pando status names it: worker-1, server-0");
+  return [options, kind]() -> Result<int> {
+    // With --join the one word is the process.
+    if (!options->run.join.empty() && options->target.empty())
+      options->target.swap(options->run.run_dir);
+    if (options->target.empty())
+      return InvalidArgument("give the process to drain: pando drain RUN_DIR worker-1");
+    return Order(*options, kind);
+  };
 }
 
 }  // namespace
@@ -193,13 +252,13 @@ Subcommand AddWorkerCommand(CLI::App& app) {
 Subcommand AddNodeCommand(CLI::App& app) {
   auto args = std::make_shared<NodeArgs>();
   auto workers = std::make_shared<std::string>("auto");
-  CLI::App& command = DeclareCommand(
-      app, "node",
-      "Runs the processes of one machine of a cluster: starts servers and "
-      "workers that join a run,\n"
-      "restarts those that die, and drains them on SIGTERM or Ctrl-C.",
-      "Example:\n"
-      "  pando node --join tcp://10.0.0.1:7070 --insecure\n");
+  CLI::App& command =
+      DeclareCommand(app, "node",
+                     "Runs the processes of one machine of a cluster: starts servers and "
+                     "workers that join a run,\n"
+                     "restarts those that die, and drains them on SIGTERM or Ctrl-C.",
+                     "Example:\n"
+                     "  pando node --join tcp://10.0.0.1:7070 --insecure\n");
   AddJoinOption(command, &args->join);
   AddOption(command, "--servers N", &args->server_count,
             fmt::format("server processes [{}]", args->server_count), CLI::Range(0, 1024));
@@ -236,6 +295,25 @@ Subcommand AddStatusCommand(CLI::App& app) {
   command.add_flag("--json", options->is_json, "as JSON");
   AddStartTimeoutOption(command, &options->timeout_ms);
   return [options] { return ShowStatus(*options); };
+}
+
+Subcommand AddDrainCommand(CLI::App& app) {
+  return AddOrderCommand(
+      app, CommandKind::kDrain, "drain",
+      "Takes a worker or server out of a run: others take over its work, then it leaves.",
+      "drain runs/first worker-1");
+}
+
+Subcommand AddSnapshotCommand(CLI::App& app) {
+  return AddOrderCommand(app, CommandKind::kSnapshot, "snapshot",
+                         "Stores a snapshot of a run now, in addition to those of snapshot.every.",
+                         "snapshot runs/first");
+}
+
+Subcommand AddStopCommand(CLI::App& app) {
+  return AddOrderCommand(app, CommandKind::kStop, "stop",
+                         "Ends a run early, as Ctrl-C does; pando resume continues it.",
+                         "stop runs/first");
 }
 
 }  // namespace pando

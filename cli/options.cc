@@ -139,18 +139,16 @@ void PrintWarnings(const JobDraft& draft) {
 Result<Job> ResolveJob(const JobSource& source) {
   JobDraft draft;
   if (!source.job_path.empty()) {
-    Result<std::string> text = ReadTextFile(source.job_path);
-    if (!text.ok()) return text.status();
-    if (Status s = draft.AddToml(*text, source.job_path); !s.ok()) return s;
+    PANDO_ASSIGN_OR_RETURN(std::string text, ReadTextFile(source.job_path));
+    PANDO_RETURN_IF_ERROR(draft.AddToml(text, source.job_path));
   }
   PrintWarnings(draft);
-  if (Status s = draft.AddOverrides(source.overrides); !s.ok()) return s;
+  PANDO_RETURN_IF_ERROR(draft.AddOverrides(source.overrides));
   const std::string notice = ChooseData(&draft);
   if (!notice.empty()) fmt::print(stderr, "pando: {}\n", notice);
-  Result<Job> job = draft.Finish();
-  if (!job.ok()) return job;
-  if (Status s = LoadNetwork(&*job); !s.ok()) return s;
-  ResolveRunNames(std::chrono::system_clock::now(), &*job);
+  PANDO_ASSIGN_OR_RETURN(Job job, draft.Finish());
+  PANDO_RETURN_IF_ERROR(LoadNetwork(&job));
+  ResolveRunNames(std::chrono::system_clock::now(), &job);
   return job;
 }
 
@@ -179,13 +177,15 @@ Result<std::string> FindEndpoint(const RunAddress& address) {
   }
   Result<std::string> endpoint = RunFolder::Open(address.run_dir).ReadEndpoint();
   if (endpoint.ok()) return endpoint;
-  return NotFound(fmt::format("{} holds no run that a scheduler has led ({}); pando train and "
-                              "pando scheduler print their run's folder",
-                              address.run_dir, endpoint.status().message()));
+  return NotFound(
+      fmt::format("{} holds no run that a scheduler has led ({}); pando train and "
+                  "pando scheduler print their run's folder",
+                  address.run_dir, endpoint.status().message()));
 }
 
 void AddBindOptions(CLI::App& command, const std::string& what, std::string* bind, bool* insecure) {
-  AddOption(command, "--bind ENDPOINT", bind, fmt::format("where {} [{}]", what,
+  AddOption(command, "--bind ENDPOINT", bind,
+            fmt::format("where {} [{}]", what,
                         bind->empty() ? "this machine's address on the way to --join" : *bind));
   command.add_flag("--insecure", *insecure, "allow --bind beyond this machine, without encryption");
 }
@@ -227,7 +227,7 @@ Status CheckEndpoint(const std::string& flag, const std::string& endpoint) {
 }
 
 Status CheckBind(const std::string& endpoint, bool is_insecure) {
-  if (Status s = CheckEndpoint("--bind", endpoint); !s.ok()) return s;
+  PANDO_RETURN_IF_ERROR(CheckEndpoint("--bind", endpoint));
   if (is_insecure || IsLoopback(endpoint)) return Status();
   return InvalidArgument(
       fmt::format("--bind {} can be reached from other machines, and any program that reaches it "
@@ -246,13 +246,13 @@ Status CheckServing(const std::string& join, const std::string& bind, bool is_in
                     "is private",
                     join));
   }
-  if (Status s = CheckBind(bind, is_insecure); !s.ok()) return s;
+  PANDO_RETURN_IF_ERROR(CheckBind(bind, is_insecure));
   if (!is_elsewhere || !IsLoopback(bind)) return Status();
-  return InvalidArgument(
-      fmt::format("--bind {} cannot be reached by the run's processes on other machines, and --join "
-                  "{} is one for them; leave --bind out, or give --bind tcp://ADDRESS:0 with this "
-                  "machine's address, and --insecure",
-                  bind, join));
+  return InvalidArgument(fmt::format(
+      "--bind {} cannot be reached by the run's processes on other machines, and --join "
+      "{} is one for them; leave --bind out, or give --bind tcp://ADDRESS:0 with this "
+      "machine's address, and --insecure",
+      bind, join));
 }
 
 int Report(const Status& status) {

@@ -7,7 +7,6 @@
 #include <optional>
 
 #include "cli/commands.h"
-#include "cli/plan_input.h"
 #include "cli/plan_report.h"
 #include "common/exit_codes.h"
 #include "common/text.h"
@@ -74,13 +73,11 @@ Status FillModel(const PlanOptions& options, PlanInput* input) {
     input->work = MakeWork(input->parameter_count, compute_ms);
     return {};
   }
-  Result<Job> job = MakeJob(options.model, "--model");
-  if (!job.ok()) return job.status();
-  Result<Graph> graph = BuildGraph(options.model, *job);
-  if (!graph.ok()) return graph.status();
+  PANDO_ASSIGN_OR_RETURN(Job job, MakeJob(options.model, "--model"));
+  PANDO_ASSIGN_OR_RETURN(Graph graph, BuildGraph(options.model, job));
   input->model = options.model.name;
-  input->parameter_count = graph->layout().parameter_count();
-  input->work = MakeWork(*graph, compute_ms);
+  input->parameter_count = graph.layout().parameter_count();
+  input->work = MakeWork(graph, compute_ms);
   return {};
 }
 
@@ -105,29 +102,27 @@ Status CheckSize(const PlanInput& input) {
 }
 
 Result<PlanInput> MakeInput(const PlanOptions& options) {
-  if (Status s = CheckOptions(options); !s.ok()) return s;
-  Result<double> bytes_per_second = ParseBandwidth("--bandwidth", options.bandwidth);
-  if (!bytes_per_second.ok()) return bytes_per_second.status();
+  PANDO_RETURN_IF_ERROR(CheckOptions(options));
+  PANDO_ASSIGN_OR_RETURN(double bytes_per_second, ParseBandwidth("--bandwidth", options.bandwidth));
   PlanInput input = options.input;
-  if (Status s = FillModel(options, &input); !s.ok()) return s;
+  PANDO_RETURN_IF_ERROR(FillModel(options, &input));
   input.work.optimizer_ms = options.optimizer_ms;
   const auto bucket_bytes = static_cast<uint64_t>(std::ldexp(options.bucket_cap_mb, 20));
   input.buckets = {.first_bytes = std::min(BucketLimits{}.first_bytes, bucket_bytes),
                    .bytes = bucket_bytes};
   Cluster& cluster = input.cluster;
-  cluster.bytes_per_ms = *bytes_per_second / 1000;
+  cluster.bytes_per_ms = bytes_per_second / 1000;
   cluster.latency_ms = options.latency_us / 1000;
   cluster.order = options.send_order == "ready" ? SendOrder::kAsReady : SendOrder::kAsForwardWants;
   cluster.share =
       FindBusiest(cluster, options.micro_batches > 0 ? options.micro_batches : cluster.workers);
-  if (Status s = CheckSize(input); !s.ok()) return s;
+  PANDO_RETURN_IF_ERROR(CheckSize(input));
   return input;
 }
 
-int ShowPlan(const PlanOptions& options) {
-  Result<PlanInput> input = MakeInput(options);
-  if (!input.ok()) return Report(input.status());
-  const Plan plan = MakePlan(*std::move(input));
+Result<int> ShowPlan(const PlanOptions& options) {
+  PANDO_ASSIGN_OR_RETURN(PlanInput input, MakeInput(options));
+  const Plan plan = MakePlan(std::move(input));
   fmt::print("{}", options.is_json ? PlanJson(plan) : PlanText(plan));
   return kExitCompleted;
 }

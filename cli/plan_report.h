@@ -1,13 +1,36 @@
-// What `pando plan` predicts, as text and as JSON.
+// What `pando plan` is asked for: the work of a step, from a model's graph or from a count of
+// parameters, and how fast a network is, as people write it: "25Gbit", "100Mbit/s", "3GB/s". And
+// what it predicts, as text and as JSON.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "common/status.h"
+#include "models/graph.h"
 #include "plan/step_time.h"
 
 namespace pando {
+
+// Bounds of what is planned for: of a step's transfers, which are simulated one by one.
+inline constexpr uint64_t kPlanParametersMax = 4'000'000'000;
+
+// The layers of a graph; compute_ms is divided among them as their FLOPs are. Shards are the job's
+// (P5).
+StepWork MakeWork(const Graph& graph, double compute_ms);
+
+// Of a model of which only the size is known: parameters and FLOPs spread evenly over it, backward
+// twice as long as forward.
+StepWork MakeWork(uint64_t parameter_count, double compute_ms);
+
+// Bytes a second, above 0. k, M, G and T are powers of 1000, and m, g, t are the same (tc writes
+// mbit); bits are "bit", "bit/s" or "bps", bytes "B" or "B/s". kInvalidArgument: names the flag,
+// the text and what was expected.
+Result<double> ParseBandwidth(const std::string& flag, const std::string& text);
+
+// "25 Gbit/s".
+std::string BandwidthText(double bytes_per_second);
 
 // A further server that saves less of a step than this is not worth its machine.
 inline constexpr double kLeastGain = 0.02;

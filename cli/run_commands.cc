@@ -61,8 +61,10 @@ Result<ChaosPlan> MakeChaosPlan(const RunOptions& options, const Job& job, const
   const uint32_t server_count = job.strategy == Strategy::kAllreduce ? 0 : job.servers;
   Result<ChaosPlan> plan = ParseChaos(
       options.chaos, {job.workers, server_count, opened.plan.steps.step_count(), first_step});
-  const bool is_drawn = plan.ok() && plan->random && options.chaos.find("random:") == std::string::npos;
-  if (is_drawn) fmt::print(stderr, "pando: the same faults again: --chaos random:{}\n", plan->random->seed);
+  const bool is_drawn =
+      plan.ok() && plan->random && options.chaos.find("random:") == std::string::npos;
+  if (is_drawn)
+    fmt::print(stderr, "pando: the same faults again: --chaos random:{}\n", plan->random->seed);
   return plan;
 }
 
@@ -88,9 +90,10 @@ void PrintSummary(const RunOptions& options, const Summary& summary, const RunFo
   if (options.is_json) fmt::print("{}", ToJson(summary));
 }
 
-int Conclude(const RunOptions& options, const Job& job, const RunFolder& folder, int exit_code) {
+Result<int> Conclude(const RunOptions& options, const Job& job, const RunFolder& folder,
+                     int exit_code) {
   Result<Summary> summary = folder.ReadSummary();
-  if (!summary.ok()) return exit_code == kExitCompleted ? Report(summary.status()) : exit_code;
+  if (!summary.ok()) return exit_code == kExitCompleted ? summary.status() : Result<int>(exit_code);
   PrintSummary(options, *summary, folder);
   return ConcludeTimeline(job, folder, exit_code);
 }
@@ -126,37 +129,32 @@ Status CheckStrategy(const RunOptions& options, const Job& job) {
   return CheckSupervision(options, job);
 }
 
-int Train(RunOptions options) {
+Result<int> Train(RunOptions options) {
   SetUpLog({.process = "train", .is_verbose = options.run.is_verbose});
-  Result<Job> job = ResolveJob(options.source);
-  if (!job.ok()) return Report(job.status());
-  if (Status s = CheckStrategy(options, *job); !s.ok()) return Report(s);
-  const bool is_serial = options.is_serial || job->strategy == Strategy::kSingle;
+  PANDO_ASSIGN_OR_RETURN(Job job, ResolveJob(options.source));
+  PANDO_RETURN_IF_ERROR(CheckStrategy(options, job));
+  const bool is_serial = options.is_serial || job.strategy == Strategy::kSingle;
   // The data set is closed again before anything is measured.
-  Result<OpenedJob> opened = MakeRunPlan(*job);
-  if (!opened.ok()) return Report(opened.status());
+  PANDO_ASSIGN_OR_RETURN(OpenedJob opened, MakeRunPlan(job));
   if (is_serial && !options.chaos.empty()) {
-    return Report(
-        InvalidArgument("--chaos needs processes to kill, and --serial has none; drop one"));
+    return InvalidArgument("--chaos needs processes to kill, and --serial has none; drop one");
   }
-  Result<ChaosPlan> chaos = MakeChaosPlan(options, *job, *opened, /*first_step=*/0);
-  if (!chaos.ok()) return Report(chaos.status());
-  if (Status s = CheckTimelinePath(*job); !s.ok()) return Report(s);
+  PANDO_ASSIGN_OR_RETURN(ChaosPlan chaos, MakeChaosPlan(options, job, opened, /*first_step=*/0));
+  PANDO_RETURN_IF_ERROR(CheckTimelinePath(job));
   if (options.is_dry_run) {
-    fmt::print("{}{}", WriteJobText(*job), RunPlanText(*opened));
+    fmt::print("{}{}", WriteJobText(job), RunPlanText(opened));
     return kExitCompleted;
   }
-  if (Status s = CheckMachine(*job, opened->model, opened->plan.steps); !s.ok()) return Report(s);
-  if (!is_serial) WarnOfIdleWorkers(*job);
-  Result<RunFolder> folder = RunFolder::Create(*job, options.is_forced);
-  if (!folder.ok()) return Report(folder.status());
-  options.run.job = *job;
-  options.run.chaos = *std::move(chaos);
+  PANDO_RETURN_IF_ERROR(CheckMachine(job, opened.model, opened.plan.steps));
+  if (!is_serial) WarnOfIdleWorkers(job);
+  PANDO_ASSIGN_OR_RETURN(RunFolder folder, RunFolder::Create(job, options.is_forced));
+  options.run.job = job;
+  options.run.chaos = std::move(chaos);
   if (is_serial)
-    fmt::print(stderr, "pando: training {} on {}, in this process, in {}\n", job->model,
-               job->dataset, folder->path());
-  const int exit_code = is_serial ? RunSerial(*job) : RunLocal(options.run);
-  return Conclude(options, *job, *folder, exit_code);
+    fmt::print(stderr, "pando: training {} on {}, in this process, in {}\n", job.model, job.dataset,
+               folder.path());
+  const int exit_code = is_serial ? RunSerial(job) : RunLocal(options.run);
+  return Conclude(options, job, folder, exit_code);
 }
 
 // ---- resume -------------------------------------------------------------------------------------
@@ -169,15 +167,14 @@ Result<Job> ReadJob(const RunOptions& options, const RunFolder& folder) {
     return NotFound(fmt::format("{} holds no run ({}); give the run folder of a pando train",
                                 folder.path(), text.status().message()));
   }
-  if (Status s = draft.AddToml(*text, folder.JobPath()); !s.ok()) return s;
+  PANDO_RETURN_IF_ERROR(draft.AddToml(*text, folder.JobPath()));
   PrintWarnings(draft);
-  if (Status s = draft.AddOverrides(options.source.overrides); !s.ok()) return s;
-  Result<Job> job = draft.Finish();
-  if (!job.ok()) return job;
-  job->run_dir = folder.path();
-  if (Status s = CheckSupervision(options, *job); !s.ok()) return s;
+  PANDO_RETURN_IF_ERROR(draft.AddOverrides(options.source.overrides));
+  PANDO_ASSIGN_OR_RETURN(Job job, draft.Finish());
+  job.run_dir = folder.path();
+  PANDO_RETURN_IF_ERROR(CheckSupervision(options, job));
   // The run goes on with servers.
-  if (job->strategy == Strategy::kSingle) job->strategy = Strategy::kParameterServers;
+  if (job.strategy == Strategy::kSingle) job.strategy = Strategy::kParameterServers;
   return job;
 }
 
@@ -187,11 +184,10 @@ uint64_t FindFirstStep(const RunFolder& folder) {
   return newest.ok() ? newest->snapshot.version.value() : 0;
 }
 
-int Resume(RunOptions options) {
+Result<int> Resume(RunOptions options) {
   SetUpLog({.process = "resume", .is_verbose = options.run.is_verbose});
   const RunFolder folder = RunFolder::Open(options.run.job.run_dir);
-  Result<Job> job = ReadJob(options, folder);
-  if (!job.ok()) return Report(job.status());
+  PANDO_ASSIGN_OR_RETURN(Job job, ReadJob(options, folder));
   Result<Summary> before = folder.ReadSummary();
   if (before.ok() && before->status == kStatusCompleted) {
     fmt::print(stderr, "pando: the run in {} is finished; there is nothing to resume\n",
@@ -199,19 +195,17 @@ int Resume(RunOptions options) {
     PrintSummary(options, *before, folder);
     return kExitCompleted;
   }
-  Result<OpenedJob> opened = MakeRunPlan(*job);
-  if (!opened.ok()) return Report(opened.status());
-  if (Status s = CheckTimelinePath(*job); !s.ok()) return Report(s);
-  if (Status s = CheckMachine(*job, opened->model, opened->plan.steps); !s.ok()) return Report(s);
-  Result<ChaosPlan> chaos = MakeChaosPlan(options, *job, *opened, FindFirstStep(folder));
-  if (!chaos.ok()) return Report(chaos.status());
-  if (Result<RunFolder> reopened = RunFolder::Reopen(*job); !reopened.ok())
-    return Report(reopened.status());
-  options.run.job = *job;
-  options.run.chaos = *std::move(chaos);
+  PANDO_ASSIGN_OR_RETURN(OpenedJob opened, MakeRunPlan(job));
+  PANDO_RETURN_IF_ERROR(CheckTimelinePath(job));
+  PANDO_RETURN_IF_ERROR(CheckMachine(job, opened.model, opened.plan.steps));
+  PANDO_ASSIGN_OR_RETURN(ChaosPlan chaos,
+                         MakeChaosPlan(options, job, opened, FindFirstStep(folder)));
+  PANDO_RETURN_IF_ERROR(RunFolder::Reopen(job).status());
+  options.run.job = job;
+  options.run.chaos = std::move(chaos);
   options.run.is_resumed = true;
   const int exit_code = RunLocal(options.run);
-  return exit_code == kExitFenced ? exit_code : Conclude(options, *job, folder, exit_code);
+  return exit_code == kExitFenced ? exit_code : Conclude(options, job, folder, exit_code);
 }
 
 }  // namespace

@@ -40,12 +40,11 @@ constexpr const char* kNotes =
 }  // namespace
 
 Status MakeTrace(const std::vector<std::string>& sources, const std::string& path) {
-  Result<TraceSummary> trace = WriteTrace(sources, path);
-  if (!trace.ok()) return trace.status();
-  for (const std::string& warning : trace->warnings)
+  PANDO_ASSIGN_OR_RETURN(TraceSummary trace, WriteTrace(sources, path));
+  for (const std::string& warning : trace.warnings)
     fmt::print(stderr, "pando: timeline: {}\n", warning);
-  fmt::print(stderr, "pando: timeline of {} processes, {} spans, in {}\n", trace->process_count,
-             trace->span_count, path);
+  fmt::print(stderr, "pando: timeline of {} processes, {} spans, in {}\n", trace.process_count,
+             trace.span_count, path);
   return Status();
 }
 
@@ -82,7 +81,7 @@ Subcommand AddTimelineCommand(CLI::App& app) {
   AddOption(command, "--out FILE", &options->out, "the trace to write")->required();
   return [options] {
     const Status made = MakeTrace(options->sources, options->out);
-    return made.ok() ? kExitCompleted : Report(made);
+    return made.ok() ? Result<int>(kExitCompleted) : made;
   };
 }
 

@@ -73,10 +73,9 @@ Status AtomicFile::Commit() {
 }
 
 Status WriteFileAtomically(const std::string& path, std::string_view text) {
-  Result<AtomicFile> file = AtomicFile::Create(path);
-  if (!file.ok()) return file.status();
-  if (Status s = file->Write(std::as_bytes(std::span(text))); !s.ok()) return s;
-  return file->Commit();
+  PANDO_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create(path));
+  PANDO_RETURN_IF_ERROR(file.Write(std::as_bytes(std::span(text))));
+  return file.Commit();
 }
 
 Result<RowFile> RowFile::Create(std::string path) {
@@ -107,9 +106,8 @@ Result<RowFile> RowFile::Reopen(std::string path,
   struct stat info {};
   if (!fd.is_open() || fstat(fd.get(), &info) != 0) return FileError("open", path, errno);
   const auto file_bytes = static_cast<size_t>(info.st_size);
-  Result<std::string> tail = ReadTail(fd.get(), path, file_bytes);
-  if (!tail.ok()) return tail.status();
-  std::string_view rest = *tail;
+  PANDO_ASSIGN_OR_RETURN(std::string tail, ReadTail(fd.get(), path, file_bytes));
+  std::string_view rest = tail;
   last->clear();
   for (size_t end = rest.rfind('\n'); end != std::string_view::npos; end = rest.rfind('\n')) {
     const std::string_view before = rest.substr(0, end);
@@ -122,7 +120,7 @@ Result<RowFile> RowFile::Reopen(std::string path,
     rest = before.substr(0, before.size() - row.size());
   }
   if (last->empty()) rest = {};
-  const size_t sound_bytes = file_bytes - tail->size() + rest.size();
+  const size_t sound_bytes = file_bytes - tail.size() + rest.size();
   if (sound_bytes != file_bytes && ftruncate(fd.get(), static_cast<off_t>(sound_bytes)) != 0) {
     return FileError("cut", path, errno);
   }

@@ -46,7 +46,7 @@ struct Batch {
   std::vector<PictureMove> moves;  // [sample], applied when the batch is imported; empty: none
   const Normalisation* normalisation = nullptr;  // of the pictures; owned by the data set
   std::vector<int32_t> labels;                   // [sample], class index
-  SharedBuffer pinned;  // samples and labels, for a GPU's copies (kernels/batch_block)
+  SharedBuffer pinned;  // samples and labels, for a GPU's copies (kernels/ops)
   uint32_t sample_count() const { return static_cast<uint32_t>(labels.size()); }
 };
 

@@ -33,7 +33,8 @@ double AddressSpaceMegabytes() {
 void EndOutOfMemory(size_t bytes, const char* what) {
   std::array<char, 64> wanted{};
   if (bytes > 0)
-    std::snprintf(wanted.data(), wanted.size(), "%.1f MB for ", static_cast<double>(bytes) / kMegabyte);
+    std::snprintf(wanted.data(), wanted.size(), "%.1f MB for ",
+                  static_cast<double>(bytes) / kMegabyte);
   rlimit limit{};
   std::array<char, 64> allowed{};
   if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {

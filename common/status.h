@@ -72,3 +72,22 @@ class [[nodiscard]] Result {
 };
 
 }  // namespace pando
+
+// Macros, because they return from the function that they stand in.
+//
+// Returns the failure of `expression`, a Status, if it is one.
+#define PANDO_RETURN_IF_ERROR(...)                                                             \
+  do {                                                                                         \
+    if (::pando::Status pando_status = (__VA_ARGS__); !pando_status.ok()) return pando_status; \
+  } while (false)
+
+// Declares `variable`, "Job job" or "const auto job", as the value of `expression`, a Result.
+// Returns the result's status if it is a failure. A type with a comma needs `auto`.
+#define PANDO_ASSIGN_OR_RETURN(variable, ...) \
+  PANDO_ASSIGN_OR_RETURN_LINE(PANDO_CONCATENATE(pando_result_, __LINE__), variable, __VA_ARGS__)
+#define PANDO_ASSIGN_OR_RETURN_LINE(result, variable, ...) \
+  auto result = (__VA_ARGS__);                             \
+  if (!result.ok()) return result.status();                \
+  variable = *std::move(result)
+#define PANDO_CONCATENATE(a, b) PANDO_CONCATENATE_EXPANDED(a, b)
+#define PANDO_CONCATENATE_EXPANDED(a, b) a##b

@@ -82,9 +82,9 @@ class Reader {
 };
 
 Result<TimelineFile> Reader::Read() {
-  if (Status s = ReadHead(); !s.ok()) return s;
+  PANDO_RETURN_IF_ERROR(ReadHead());
   for (size_t chunk = 0; chunk < file_.head.chunk_count; ++chunk) {
-    if (Status s = ReadChunk(chunk); !s.ok()) return s;
+    PANDO_RETURN_IF_ERROR(ReadChunk(chunk));
   }
   return std::move(file_);
 }
@@ -126,7 +126,7 @@ Status Reader::ReadChunk(size_t chunk) {
   for (size_t i = 0; i < head.record_count; ++i) {
     const size_t place = offset + sizeof(TimelineChunkHead) + i * sizeof(TimelineRecord);
     records.push_back(At<TimelineRecord>(bytes_, place));
-    if (Status s = CheckRecord(records.back(), place); !s.ok()) return s;
+    PANDO_RETURN_IF_ERROR(CheckRecord(records.back(), place));
   }
   return Status();
 }

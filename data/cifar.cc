@@ -143,7 +143,7 @@ Status AppendFile(const std::string& path, const Format& format, Pictures* pictu
           "download it again",
           path, r * record_bytes + got, r, record_bytes));
     }
-    if (Status s = AppendRecord(path, r, record.data(), format, pictures); !s.ok()) return s;
+    PANDO_RETURN_IF_ERROR(AppendRecord(path, r, record.data(), format, pictures));
   }
 }
 
@@ -173,23 +173,22 @@ Status CheckCounts(const std::string& folder, const Format& format,
 }
 
 OpenedDataSet Open(const Job& job, const Format& format) {
-  Result<std::string> folder = FindFiles(job.data_path, format);
-  if (!folder.ok()) return folder.status();
+  PANDO_ASSIGN_OR_RETURN(std::string folder, FindFiles(job.data_path, format));
   PictureSet::Parts parts{.shape = {kSide, kSide, kChannels},
                           .class_count = format.class_count,
-                          .class_names = ReadNames(*folder + "/" + format.names_file, format),
+                          .class_names = ReadNames(folder + "/" + format.names_file, format),
                           .normalisation = format.normalisation,
                           .train = {},
                           .test = {}};
   std::vector<uint64_t> counts;
   for (const std::string& name : format.train_files) {
     const uint64_t before = parts.train.labels.size();
-    if (Status s = AppendFile(*folder + "/" + name, format, &parts.train); !s.ok()) return s;
+    PANDO_RETURN_IF_ERROR(AppendFile(folder + "/" + name, format, &parts.train));
     counts.push_back(parts.train.labels.size() - before);
   }
-  const std::string test_path = *folder + "/" + format.test_file;
-  if (Status s = AppendFile(test_path, format, &parts.test); !s.ok()) return s;
-  Status even = CheckCounts(*folder, format, counts, parts.test.labels.size());
+  const std::string test_path = folder + "/" + format.test_file;
+  PANDO_RETURN_IF_ERROR(AppendFile(test_path, format, &parts.test));
+  Status even = CheckCounts(folder, format, counts, parts.test.labels.size());
   if (!even.ok()) return even;
   return OpenedDataSet(std::make_unique<PictureSet>(std::move(parts), job));
 }

@@ -124,7 +124,7 @@ std::vector<std::string> DataSet::class_names() const {
 
 Status DataSet::ReadAugmented(uint64_t epoch, std::span<const uint64_t> indices,
                               Batch* batch) const {
-  if (Status s = Read(Split::kTrain, indices, batch); !s.ok()) return s;
+  PANDO_RETURN_IF_ERROR(Read(Split::kTrain, indices, batch));
   const Augmenter* random = augmenter();
   if (random == nullptr || !(random->crops() || random->flips())) return Status();
   for (const uint64_t sample : indices)
@@ -135,7 +135,7 @@ Status DataSet::ReadAugmented(uint64_t epoch, std::span<const uint64_t> indices,
 
 Result<int32_t> DataSet::Label(Split split, uint64_t index) const {
   Batch batch;
-  if (Status s = Read(split, std::span(&index, 1), &batch); !s.ok()) return s;
+  PANDO_RETURN_IF_ERROR(Read(split, std::span(&index, 1), &batch));
   return batch.labels[0];
 }
 
@@ -154,7 +154,7 @@ std::vector<std::string> DataSetNames() {
 }
 
 OpenedDataSet OpenDataSet(const Job& job, const DataWarning& warn) {
-  if (Status s = CheckPictureKeys(job); !s.ok()) return s;
+  PANDO_RETURN_IF_ERROR(CheckPictureKeys(job));
   const Kind* kind = FindKind(job.dataset);
   if (kind == nullptr) return UnknownDataSet(job.dataset);
   OpenedDataSet whole = kind->open(job, warn);

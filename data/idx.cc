@@ -66,7 +66,7 @@ Status CheckCompression(const std::string& path) {
 class IdxFile {
  public:
   static Result<IdxFile> Open(const std::string& path) {
-    if (Status s = CheckCompression(path); !s.ok()) return s;
+    PANDO_RETURN_IF_ERROR(CheckCompression(path));
     gzFile file = gzopen(path.c_str(), "rb");
     if (file == nullptr) {
       return NotFound(fmt::format("{}: cannot be opened: {}", path, std::strerror(errno)));
@@ -77,7 +77,7 @@ class IdxFile {
 
   Result<uint32_t> ReadNumber() {
     std::array<uint8_t, 4> b{};
-    if (Status s = ReadExactly(b.data(), b.size(), offset_ + b.size()); !s.ok()) return s;
+    PANDO_RETURN_IF_ERROR(ReadExactly(b.data(), b.size(), offset_ + b.size()));
     return uint32_t{b[0]} << 24 | uint32_t{b[1]} << 16 | uint32_t{b[2]} << 8 | b[3];
   }
 
@@ -103,10 +103,9 @@ class IdxFile {
     while (bytes.size() < size) {
       const size_t old_size = bytes.size();
       bytes.resize(old_size + std::min<uint64_t>(size - old_size, kChunkBytes));
-      Status s = ReadExactly(bytes.data() + old_size, bytes.size() - old_size, end);
-      if (!s.ok()) return s;
+      PANDO_RETURN_IF_ERROR(ReadExactly(bytes.data() + old_size, bytes.size() - old_size, end));
     }
-    if (Status s = ExpectEnd(); !s.ok()) return s;
+    PANDO_RETURN_IF_ERROR(ExpectEnd());
     return bytes;
   }
 
@@ -128,7 +127,7 @@ class IdxFile {
     const int got = gzread(file_.get(), out, static_cast<unsigned>(size));
     offset_ += static_cast<uint64_t>(std::max(got, 0));
     if (got == static_cast<int>(size)) return Status();
-    if (Status s = Damage(); !s.ok()) return s;
+    PANDO_RETURN_IF_ERROR(Damage());
     return Wrong(fmt::format("the file is truncated here, expected at least {} bytes", end),
                  offset_);
   }
@@ -139,7 +138,7 @@ class IdxFile {
     if (gzread(file_.get(), &extra, 1) == 1) {
       return Wrong("more bytes follow where the header says that the file ends", offset_);
     }
-    if (Status s = Damage(); !s.ok()) return s;
+    PANDO_RETURN_IF_ERROR(Damage());
     int code = Z_OK;
     gzerror(file_.get(), &code);
     if (code == Z_OK) return Status();
@@ -248,28 +247,25 @@ struct IdxSplit {
 };
 
 Result<IdxSplit> ReadSplit(const std::string& folder, const char* split, const Kind& kind) {
-  Result<std::string> images_path = RequireFile(folder, split, kImages, kind);
-  if (!images_path.ok()) return images_path.status();
-  Result<std::string> labels_path = RequireFile(folder, split, kLabels, kind);
-  if (!labels_path.ok()) return labels_path.status();
-  Result<IdxPictures> images = ReadIdxPictures(*images_path);
-  if (!images.ok()) return images.status();
-  auto labels = ReadIdxLabels(*labels_path, kClassCount);
+  PANDO_ASSIGN_OR_RETURN(std::string images_path, RequireFile(folder, split, kImages, kind));
+  PANDO_ASSIGN_OR_RETURN(std::string labels_path, RequireFile(folder, split, kLabels, kind));
+  PANDO_ASSIGN_OR_RETURN(IdxPictures images, ReadIdxPictures(images_path));
+  auto labels = ReadIdxLabels(labels_path, kClassCount);
   if (!labels.ok()) return labels.status();
-  if (images->count != labels->size()) {
+  if (images.count != labels->size()) {
     return Corrupt(fmt::format(
         "{} holds {} pictures but {} holds {} labels, expected as many of each (counts at byte 4); "
         "the two are not from one data set: download both again",
-        *images_path, images->count, *labels_path, labels->size()));
+        images_path, images.count, labels_path, labels->size()));
   }
-  return IdxSplit{{images->height, images->width, 1},
-                  {std::move(images->pixels), std::move(*labels)},
-                  *images_path};
+  return IdxSplit{{images.height, images.width, 1},
+                  {std::move(images.pixels), std::move(*labels)},
+                  images_path};
 }
 
 OpenedDataSet Open(const Job& job, const Kind& kind) {
   const std::string& folder = job.data_path;
-  if (Status s = CheckFolder(folder, kind); !s.ok()) return s;
+  PANDO_RETURN_IF_ERROR(CheckFolder(folder, kind));
   Result<IdxSplit> train = ReadSplit(folder, "train", kind);
   if (!train.ok()) return train.status();
   Result<IdxSplit> test = ReadSplit(folder, "t10k", kind);
@@ -315,34 +311,28 @@ bool HoldsIdxFiles(const std::string& folder) {
 }
 
 Result<IdxPictures> ReadIdxPictures(const std::string& path) {
-  Result<IdxFile> file = IdxFile::Open(path);
-  if (!file.ok()) return file.status();
-  if (Status s = file->ExpectMagic(kPicturesMagic, "pictures"); !s.ok()) return s;
-  Result<uint32_t> count = ReadCount(*file, "pictures");
-  if (!count.ok()) return count.status();
-  Result<uint32_t> height = ReadSide(*file, "the height");
-  if (!height.ok()) return height.status();
-  Result<uint32_t> width = ReadSide(*file, "the width");
-  if (!width.ok()) return width.status();
-  Result<std::vector<uint8_t>> pixels = file->ReadRest(uint64_t{*count} * *height * *width);
-  if (!pixels.ok()) return pixels.status();
-  return IdxPictures{*count, *height, *width, std::move(*pixels)};
+  PANDO_ASSIGN_OR_RETURN(IdxFile file, IdxFile::Open(path));
+  PANDO_RETURN_IF_ERROR(file.ExpectMagic(kPicturesMagic, "pictures"));
+  PANDO_ASSIGN_OR_RETURN(uint32_t count, ReadCount(file, "pictures"));
+  PANDO_ASSIGN_OR_RETURN(uint32_t height, ReadSide(file, "the height"));
+  PANDO_ASSIGN_OR_RETURN(uint32_t width, ReadSide(file, "the width"));
+  PANDO_ASSIGN_OR_RETURN(std::vector<uint8_t> pixels,
+                         file.ReadRest(uint64_t{count} * height * width));
+  return IdxPictures{count, height, width, std::move(pixels)};
 }
 
 Result<std::vector<uint8_t>> ReadIdxLabels(const std::string& path, uint32_t class_count) {
-  Result<IdxFile> file = IdxFile::Open(path);
-  if (!file.ok()) return file.status();
-  if (Status s = file->ExpectMagic(kLabelsMagic, "labels"); !s.ok()) return s;
-  Result<uint32_t> count = ReadCount(*file, "labels");
-  if (!count.ok()) return count.status();
-  const uint64_t first_label = file->offset();
-  Result<std::vector<uint8_t>> labels = file->ReadRest(*count);
+  PANDO_ASSIGN_OR_RETURN(IdxFile file, IdxFile::Open(path));
+  PANDO_RETURN_IF_ERROR(file.ExpectMagic(kLabelsMagic, "labels"));
+  PANDO_ASSIGN_OR_RETURN(uint32_t count, ReadCount(file, "labels"));
+  const uint64_t first_label = file.offset();
+  Result<std::vector<uint8_t>> labels = file.ReadRest(count);
   if (!labels.ok()) return labels.status();
   auto wrong = std::find_if(labels->begin(), labels->end(),
                             [&](uint8_t label) { return label >= class_count; });
   if (wrong != labels->end()) {
     const auto index = static_cast<uint64_t>(wrong - labels->begin());
-    return file->Wrong(
+    return file.Wrong(
         fmt::format("label {} is {}, expected 0 to {}", index, *wrong, class_count - 1),
         first_label + index);
   }

@@ -2,26 +2,33 @@
 // shorter side, is resized to side x side pixels (224, or data.resize). Training pictures are read
 // in the same way, unless data.augment says "crop": then a part of random size and place is drawn
 // for each epoch.
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <optional>
+#include <span>
+#include <string>
 #include <utility>
+#include <vector>
 
+#include "common/atomic_file.h"
 #include "common/check.h"
 #include "common/hash.h"
+#include "common/status.h"
 #include "common/text.h"
 #include "data/augment.h"
 #include "data/kinds.h"
-#include "data/picture_cache.h"
 #include "data/picture_file.h"
 #include "data/picture_list.h"
-#include "data/skip_list.h"
 
 namespace pando {
 namespace {
@@ -79,6 +86,76 @@ Status CheckHead(const std::string& path) {
   return CheckPictureHead({reinterpret_cast<const uint8_t*>(head.data()), got});
 }
 
+// PictureCache: a file of decoded and resized pictures of one size, so that they are decoded once
+// and not in every epoch. It has what random augmentation does not change. Several processes may
+// read and write one file. A slot has the hash of its pixels, so a slot that is empty or being
+// written is recognised.
+//
+//   file: at most kFileBytesMax; slots of picture_bytes pixels and 8 bytes of their hash, by
+//   picture index; sparse
+//
+// Threads: any, at once.
+class PictureCache {
+ public:
+  // Makes the folder and the file if they do not exist.
+  static Result<PictureCache> Open(const std::string& folder, const std::string& file_name,
+                                   size_t picture_bytes) {
+    std::error_code error;
+    std::filesystem::create_directories(folder, error);
+    const std::string path = folder + "/" + file_name;
+    UniqueFd fd(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+    if (fd.is_open()) return PictureCache(std::move(fd), picture_bytes);
+    return NotFound(
+        fmt::format("{}: cannot be opened for run.data_cache: {}; pictures are decoded again in "
+                    "every epoch",
+                    path, std::strerror(errno)));
+  }
+  PictureCache(PictureCache&& other) noexcept
+      : fd_(std::move(other.fd_)), picture_bytes_(other.picture_bytes_) {}
+
+  // Returns whether the picture was there. REQUIRES: pixels.size() == picture_bytes.
+  bool Read(uint64_t index, std::span<uint8_t> pixels) const {
+    PANDO_CHECK(pixels.size() == picture_bytes_);
+    if (!HasRoomFor(index)) return false;
+    std::vector<uint8_t> slot(picture_bytes_ + kHashBytes);
+    const ssize_t got =
+        pread(fd_.get(), slot.data(), slot.size(), static_cast<off_t>(index * slot.size()));
+    if (got != static_cast<ssize_t>(slot.size())) return false;
+    uint64_t hash = 0;
+    std::memcpy(&hash, &slot[picture_bytes_], kHashBytes);
+    if (hash != Hash64(std::as_bytes(std::span(slot.data(), picture_bytes_)))) return false;
+    std::memcpy(pixels.data(), slot.data(), picture_bytes_);
+    return true;
+  }
+  // Keeps it if there is room. After a failure nothing more is written.
+  void Write(uint64_t index, std::span<const uint8_t> pixels) {
+    PANDO_CHECK(pixels.size() == picture_bytes_);
+    if (is_full_ || !HasRoomFor(index)) return;
+    std::vector<uint8_t> slot(picture_bytes_ + kHashBytes);
+    std::memcpy(slot.data(), pixels.data(), picture_bytes_);
+    const uint64_t hash = Hash64(std::as_bytes(pixels));
+    std::memcpy(&slot[picture_bytes_], &hash, kHashBytes);
+    const ssize_t put =
+        pwrite(fd_.get(), slot.data(), slot.size(), static_cast<off_t>(index * slot.size()));
+    if (put != static_cast<ssize_t>(slot.size())) is_full_ = true;
+  }
+
+ private:
+  // Further pictures are decoded in every epoch. ImageNet at 224 pixels fits.
+  static constexpr uint64_t kFileBytesMax = uint64_t{256} << 30;
+  static constexpr size_t kHashBytes = sizeof(uint64_t);
+
+  PictureCache(UniqueFd fd, size_t picture_bytes)
+      : fd_(std::move(fd)), picture_bytes_(picture_bytes) {}
+  bool HasRoomFor(uint64_t index) const {
+    return index < kFileBytesMax / (picture_bytes_ + kHashBytes);
+  }
+
+  UniqueFd fd_;
+  size_t picture_bytes_;
+  std::atomic<bool> is_full_ = false;
+};
+
 class ImageFolder final : public DataSet {
  public:
   ImageFolder(const Job& job, PictureList list)
@@ -89,8 +166,8 @@ class ImageFolder final : public DataSet {
 
   // Checks the files. Call it first.
   Status Open(const Job& job, const DataWarning& warn) {
-    if (Status s = CheckHeads(); !s.ok()) return s;
-    if (Status s = MakeFingerprint(); !s.ok()) return s;
+    PANDO_RETURN_IF_ERROR(CheckHeads());
+    PANDO_RETURN_IF_ERROR(MakeFingerprint());
     if (job.data_cache.empty()) return Status();
     const Status s = OpenCaches(job.data_cache);
     if (!s.ok() && warn) warn(s.message());
@@ -209,9 +286,8 @@ class ImageFolder final : public DataSet {
     for (Split split : {Split::kTrain, Split::kTest}) {
       const std::string name =
           fmt::format("{:016x}-{}.pictures", key, split == Split::kTrain ? "train" : "test");
-      Result<PictureCache> cache = PictureCache::Open(folder, name, shape().size());
-      if (!cache.ok()) return cache.status();
-      caches_[static_cast<size_t>(split)].emplace(*std::move(cache));
+      PANDO_ASSIGN_OR_RETURN(PictureCache cache, PictureCache::Open(folder, name, shape().size()));
+      caches_[static_cast<size_t>(split)].emplace(std::move(cache));
     }
     return Status();
   }
@@ -224,7 +300,7 @@ class ImageFolder final : public DataSet {
     for (size_t i = 0; i < indices.size(); ++i) {
       Wanted wanted{split, indices[i], std::nullopt};
       if (epoch) wanted.drawn = {*epoch, indices[i]};
-      if (Status s = ReadOne(scratch, wanted, i, batch); !s.ok()) return s;
+      PANDO_RETURN_IF_ERROR(ReadOne(scratch, wanted, i, batch));
       if (epoch && augmenter_.flips())
         batch->moves.push_back({.is_flipped = augmenter_.IsFlipped(*wanted.drawn)});
     }
@@ -258,16 +334,13 @@ class ImageFolder final : public DataSet {
   // Decodes the file and resizes a part of it.
   Status Decode(const std::string& path, std::optional<Augmenter::Name> crop, Scratch& scratch,
                 std::span<uint8_t> out) const {
-    Result<std::vector<uint8_t>> bytes = ReadFileBytes(path);
-    if (!bytes.ok()) return bytes.status();
-    Result<PictureSize> size = ReadPictureSize(*bytes);
-    if (!size.ok()) return size.status();
-    const PictureBox box = crop ? augmenter_.DrawBox(*crop, size->height, size->width)
-                                : MiddleBox(size->height, size->width);
-    Status s = DecodePicture(*bytes, ChooseShrink(box, side_), &scratch.picture);
-    if (!s.ok()) return s;
+    PANDO_ASSIGN_OR_RETURN(std::vector<uint8_t> bytes, ReadFileBytes(path));
+    PANDO_ASSIGN_OR_RETURN(PictureSize size, ReadPictureSize(bytes));
+    const PictureBox box = crop ? augmenter_.DrawBox(*crop, size.height, size.width)
+                                : MiddleBox(size.height, size.width);
+    PANDO_RETURN_IF_ERROR(DecodePicture(bytes, ChooseShrink(box, side_), &scratch.picture));
     const PictureView view = scratch.picture.view();
-    scratch.resampler.Resize(view, Shrunk(box, *size, view), side_, side_, out.data());
+    scratch.resampler.Resize(view, Shrunk(box, size, view), side_, side_, out.data());
     return Status();
   }
 
@@ -282,14 +355,13 @@ class ImageFolder final : public DataSet {
 }  // namespace
 
 OpenedDataSet OpenImageFolder(const Job& job, const DataWarning& warn) {
-  Result<PictureList> list = ListPictures(job.data_path);
-  if (!list.ok()) return list.status();
+  PANDO_ASSIGN_OR_RETURN(PictureList list, ListPictures(job.data_path));
   if (!job.skip_list.empty()) {
     const std::string path = SkipListPath(job.skip_list, job.data_path);
-    if (Status s = LeaveOut(path, &*list); !s.ok()) return s;
+    PANDO_RETURN_IF_ERROR(LeaveOut(path, &list));
   }
-  auto data = std::make_unique<ImageFolder>(job, *std::move(list));
-  if (Status s = data->Open(job, warn); !s.ok()) return s;
+  auto data = std::make_unique<ImageFolder>(job, std::move(list));
+  PANDO_RETURN_IF_ERROR(data->Open(job, warn));
   return OpenedDataSet(std::move(data));
 }
 

@@ -95,7 +95,7 @@ class JpegDecoder {
     picture->height = static_cast<uint32_t>(height_);
     const size_t pixel_count = size_t{picture->width} * picture->height;
     std::vector<uint8_t> inks(pixel_count * 4);
-    if (Status s = Decompress(width_, height_, TJPF_CMYK, inks.data()); !s.ok()) return s;
+    PANDO_RETURN_IF_ERROR(Decompress(width_, height_, TJPF_CMYK, inks.data()));
     picture->pixels.resize(pixel_count * 3);
     for (size_t p = 0; p < pixel_count; ++p) {
       for (size_t c = 0; c < 3; ++c)
@@ -208,24 +208,23 @@ Status CheckSize(const PictureSize& size) {
 }  // namespace
 
 Result<PictureSize> ReadPictureSize(std::span<const uint8_t> bytes) {
-  if (Status s = CheckPictureHead(bytes); !s.ok()) return s;
+  PANDO_RETURN_IF_ERROR(CheckPictureHead(bytes));
   Result<PictureSize> size = IsPng(bytes) ? ReadPngSize(bytes) : JpegDecoder(bytes).ReadHead();
   if (!size.ok()) return size;
-  if (Status s = CheckSize(*size); !s.ok()) return s;
+  PANDO_RETURN_IF_ERROR(CheckSize(*size));
   return size;
 }
 
 Status DecodePicture(std::span<const uint8_t> bytes, uint32_t shrink, DecodedPicture* picture) {
   PANDO_CHECK(shrink == 1 || shrink == 2 || shrink == 4 || shrink == 8);
-  if (Status s = CheckPictureHead(bytes); !s.ok()) return s;
+  PANDO_RETURN_IF_ERROR(CheckPictureHead(bytes));
   if (IsPng(bytes)) {
     if (Result<PictureSize> size = ReadPictureSize(bytes); !size.ok()) return size.status();
     return DecodePng(bytes, picture);
   }
   JpegDecoder decoder(bytes);
-  Result<PictureSize> size = decoder.ReadHead();
-  if (!size.ok()) return size.status();
-  if (Status s = CheckSize(*size); !s.ok()) return s;
+  PANDO_ASSIGN_OR_RETURN(PictureSize size, decoder.ReadHead());
+  PANDO_RETURN_IF_ERROR(CheckSize(size));
   return decoder.Decode(shrink, picture);
 }
 

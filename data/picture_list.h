@@ -1,9 +1,10 @@
 // The files of an image folder: ROOT/train/CLASS/*.jpg and ROOT/val/CLASS/*.jpg (or test),
-// ImageNet's layout. Called by image_folder.cc. Lists are sorted bytewise, so that every machine
-// numbers classes and pictures alike (P38).
+// ImageNet's layout. Called by image_folder.cc and `pando data check`. Lists are sorted bytewise,
+// so that every machine numbers classes and pictures alike (P38).
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -25,7 +26,7 @@ struct PictureList {
   std::vector<PictureFile> train;
   std::vector<PictureFile> test;
   uint64_t ignored_files = 0;  // with other file endings
-  uint64_t skipped_files = 0;  // left out by a skip list (skip_list.h)
+  uint64_t skipped_files = 0;  // left out by a skip list (LeaveOut)
 };
 
 // Errors: no such folder, no split, fewer than two classes, a class without pictures, a class of
@@ -35,5 +36,30 @@ Result<PictureList> ListPictures(const std::string& root);
 std::string PicturePath(const PictureList& list, Split split, const PictureFile& file);
 // "train/ants/1.jpg": one line of UTF-8, the same on every machine, of at most 512 bytes.
 std::string PictureName(const PictureList& list, Split split, const PictureFile& file);
+
+// ---- pictures that cannot be decoded ------------------------------------------------------------
+// `pando data check` finds them, and a skip list (data.skip) leaves them out of a run. It has one
+// picture per line: its name in the data set's folder, a tab, and the reason, which is for people.
+// Lines that start with # are comments.
+
+inline constexpr const char* kSkipListDefault = "skip.txt";  // in the data set's folder
+
+struct BadPicture {
+  std::string name;  // PictureName's
+  std::string reason;
+};
+
+// Decodes every picture of the list on `thread_count` threads; returns those that cannot be
+// decoded, in the list's order. kUnavailable: a file cannot be read. `on_progress` gets the number
+// of pictures done, on any thread.
+Result<std::vector<BadPicture>> FindBadPictures(const PictureList& list, uint32_t thread_count,
+                                                const std::function<void(uint64_t)>& on_progress);
+std::string SkipListText(const std::vector<BadPicture>& pictures);
+
+// Where job.skip_list is: a relative path starts at the data set's folder.
+std::string SkipListPath(const std::string& skip_list, const std::string& data_path);
+// Removes the pictures that the file at `path` names. Errors: no such file, a line that names no
+// picture of the list, a class or a split of which no picture is left.
+Status LeaveOut(const std::string& path, PictureList* list);
 
 }  // namespace pando

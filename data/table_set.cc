@@ -9,14 +9,20 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cmath>
+#include <cstdint>
+#include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "common/check.h"
 #include "common/hash.h"
+#include "common/status.h"
 #include "common/text.h"
-#include "data/csv.h"
 #include "data/kinds.h"
 #include "data/permutation.h"
 
@@ -30,6 +36,138 @@ constexpr uint64_t kSplitSeed = 0;
 constexpr const char* kClassColumn = "class";
 // Five magnitudes and the redshift, the same in DR14 and DR17.
 constexpr auto kColumns = std::to_array({"u", "g", "r", "i", "z", "redshift"});
+
+// ---- a CSV file --------------------------------------------------------------------------------
+
+struct CsvColumns {
+  std::vector<std::string> numbers;
+  std::string word;
+};
+
+struct CsvRows {
+  std::string path;
+  std::vector<double> numbers;  // [row, column], finite
+  std::vector<std::string> words;
+  std::vector<uint64_t> lines;  // line of each row in the file; the header is line 1
+  size_t row_count() const { return words.size(); }
+};
+
+// "a,"b ""c"", d",e" -> a | b "c", d | e. Blanks around a field are not part of it.
+std::vector<std::string> SplitLine(const std::string& line) {
+  std::vector<std::string> fields(1);
+  bool is_quoted = false;
+  for (size_t i = 0; i < line.size(); ++i) {
+    const char c = line[i];
+    if (c == '"' && is_quoted && i + 1 < line.size() && line[i + 1] == '"') {
+      fields.back() += line[++i];
+    } else if (c == '"') {
+      is_quoted = !is_quoted;
+    } else if (c == ',' && !is_quoted) {
+      fields.emplace_back();
+    } else {
+      fields.back() += c;
+    }
+  }
+  for (std::string& field : fields) {
+    const size_t first = std::min(field.find_first_not_of(" \t"), field.size());
+    const size_t last = field.find_last_not_of(" \t");
+    field = field.substr(first, last + 1 - first);
+  }
+  return fields;
+}
+
+// Reads chosen columns of a CSV file with a header, found by name: numbers, and one column of
+// words. Errors name the file, the line, the column and what was expected. Fields may be quoted;
+// lines end with LF or CRLF.
+class CsvReader {
+ public:
+  CsvReader(const std::string& path, const CsvColumns& columns) : path_(path), columns_(columns) {}
+
+  Result<CsvRows> Read() {
+    std::ifstream file(path_, std::ios::binary);
+    if (!file) {
+      return NotFound(fmt::format("{}: cannot be opened: {}", path_, std::strerror(errno)));
+    }
+    if (!NextLine(file)) {
+      return Corrupt(fmt::format("{}: is empty, expected a line of column names", path_));
+    }
+    PANDO_RETURN_IF_ERROR(TakeHeader());
+    rows_.path = path_;
+    while (NextLine(file)) {
+      if (line_.empty()) continue;
+      PANDO_RETURN_IF_ERROR(TakeRow());
+    }
+    if (rows_.row_count() > 0) return std::move(rows_);
+    return Corrupt(fmt::format("{}: has no rows below its header", path_));
+  }
+
+ private:
+  bool NextLine(std::ifstream& file) {
+    if (!std::getline(file, line_)) return false;
+    if (!line_.empty() && line_.back() == '\r') line_.pop_back();
+    ++line_number_;
+    return true;
+  }
+
+  Status TakeHeader() {
+    constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+    if (line_.starts_with(kByteOrderMark)) line_.erase(0, kByteOrderMark.size());
+    header_ = SplitLine(line_);
+    std::vector<std::string> wanted = columns_.numbers;
+    wanted.push_back(columns_.word);
+    for (const std::string& name : wanted) {
+      const auto at = std::find(header_.begin(), header_.end(), name);
+      if (at == header_.end()) return MissingColumn(name);
+      places_.push_back(static_cast<size_t>(at - header_.begin()));
+    }
+    return Status();
+  }
+
+  Status MissingColumn(const std::string& name) const {
+    const std::string question = DidYouMean(name, header_);
+    return Corrupt(
+        fmt::format("{}: line 1: has no column '{}', only {}{}{}; name the columns with "
+                    "data.columns",
+                    path_, name, Joined(header_), question.empty() ? "" : "; ", question));
+  }
+
+  Status TakeRow() {
+    const std::vector<std::string> fields = SplitLine(line_);
+    if (fields.size() != header_.size()) {
+      return Corrupt(
+          fmt::format("{}: line {}: {} fields, expected {} as in the header; the file "
+                      "may be cut off",
+                      path_, line_number_, fields.size(), header_.size()));
+    }
+    for (size_t c = 0; c < columns_.numbers.size(); ++c) {
+      const std::string& text = fields[places_[c]];
+      const std::optional<double> number = ParseNumber<double>(text);
+      if (!number || !std::isfinite(*number)) {
+        return Corrupt(fmt::format("{}: line {}: column '{}' holds '{}', expected a number", path_,
+                                   line_number_, columns_.numbers[c], text));
+      }
+      rows_.numbers.push_back(*number);
+    }
+    const std::string& word = fields[places_.back()];
+    if (word.empty()) {
+      return Corrupt(
+          fmt::format("{}: line {}: column '{}' is empty", path_, line_number_, columns_.word));
+    }
+    rows_.words.push_back(word);
+    rows_.lines.push_back(line_number_);
+    return Status();
+  }
+
+  const std::string path_;
+  const CsvColumns& columns_;
+  std::string line_;
+  uint64_t line_number_ = 0;
+  std::vector<std::string> header_;
+  std::vector<size_t> places_;  // of the wanted columns; the last one has the words
+  CsvRows rows_;
+};
+
+// ---- the tables --------------------------------------------------------------------------------
 
 struct TablePaths {
   std::string train;
@@ -90,12 +228,10 @@ SplitRows SplitTable(const CsvRows& whole) {
 }
 
 Result<SplitRows> ReadTables(const TablePaths& paths, const CsvColumns& columns) {
-  Result<CsvRows> train = ReadCsv(paths.train, columns);
-  if (!train.ok()) return train.status();
-  if (paths.test.empty()) return SplitTable(*train);
-  Result<CsvRows> test = ReadCsv(paths.test, columns);
-  if (!test.ok()) return test.status();
-  return SplitRows{*std::move(train), *std::move(test)};
+  PANDO_ASSIGN_OR_RETURN(CsvRows train, CsvReader(paths.train, columns).Read());
+  if (paths.test.empty()) return SplitTable(train);
+  PANDO_ASSIGN_OR_RETURN(CsvRows test, CsvReader(paths.test, columns).Read());
+  return SplitRows{std::move(train), std::move(test)};
 }
 
 Result<std::vector<std::string>> ListClasses(const CsvRows& train) {
@@ -227,22 +363,17 @@ class TableSet final : public DataSet {
 }  // namespace
 
 OpenedDataSet OpenSdss(const Job& job, const DataWarning&) {
-  Result<TablePaths> paths = FindTables(job.data_path);
-  if (!paths.ok()) return paths.status();
+  PANDO_ASSIGN_OR_RETURN(TablePaths paths, FindTables(job.data_path));
   CsvColumns columns{job.columns, kClassColumn};
   if (job.columns.empty()) columns.numbers.assign(kColumns.begin(), kColumns.end());
-  Result<SplitRows> rows = ReadTables(*paths, columns);
-  if (!rows.ok()) return rows.status();
-  Result<std::vector<std::string>> names = ListClasses(rows->train);
-  if (!names.ok()) return names.status();
-  const Standard fit = FitStandard(rows->train, columns.numbers.size());
-  Result<Rows> train = MakeRows(rows->train, *names, fit);
-  if (!train.ok()) return train.status();
-  Result<Rows> test = MakeRows(rows->test, *names, fit);
-  if (!test.ok()) return test.status();
+  PANDO_ASSIGN_OR_RETURN(SplitRows rows, ReadTables(paths, columns));
+  PANDO_ASSIGN_OR_RETURN(std::vector<std::string> names, ListClasses(rows.train));
+  const Standard fit = FitStandard(rows.train, columns.numbers.size());
+  PANDO_ASSIGN_OR_RETURN(Rows train, MakeRows(rows.train, names, fit));
+  PANDO_ASSIGN_OR_RETURN(Rows test, MakeRows(rows.test, names, fit));
   return OpenedDataSet(std::make_unique<TableSet>(static_cast<uint32_t>(columns.numbers.size()),
-                                                  *std::move(names), *std::move(train),
-                                                  *std::move(test), MomentsText(columns, fit)));
+                                                  std::move(names), std::move(train),
+                                                  std::move(test), MomentsText(columns, fit)));
 }
 
 bool HoldsTable(const std::string& folder) {

@@ -139,7 +139,7 @@ Status CheckDeviceMemory(Device device, const JobPlan& plan, const Model& model)
   if (device.kind == DeviceKind::kCpu)
     return CheckMemory(plan.job, model, plan.steps, MachineMemoryBytes());
   const uint64_t samples = plan.steps.micro_batch_samples_max();
-  if (Status s = CheckGpuSamples(device, plan, model, samples); !s.ok()) return s;
+  PANDO_RETURN_IF_ERROR(CheckGpuSamples(device, plan, model, samples));
   const uint64_t free_bytes = ReadRoom(device).free_bytes;
   const GpuMemoryPlan needed = PlanGpuMemory(device, plan, model, samples);
   if (needed.total() <= free_bytes) return Status();

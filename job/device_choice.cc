@@ -26,7 +26,7 @@ Status CheckCpuPrecision(const Job& job) {
 }
 
 Result<OpenedDevice> OpenCpu(const Job& job) {
-  if (Status s = CheckCpuPrecision(job); !s.ok()) return s;
+  PANDO_RETURN_IF_ERROR(CheckCpuPrecision(job));
   return OpenedDevice{.gpu = std::nullopt,
                       .kind = fmt::format("cpu, {}, pando {}", InstructionSet(), PandoVersion())};
 }
@@ -66,15 +66,14 @@ std::string DeviceOfWorker(const DeviceChoice& choice, uint32_t gpu_count, uint3
 }
 
 Status CheckMachine(const Job& job, const Model& model, const StepPlan& steps) {
-  Result<DeviceChoice> choice = ParseDevice("--device", job.device);
-  if (!choice.ok()) return choice.status();
-  const uint32_t gpu_count = CountGpus(*choice);
-  if (!IsGpuMeant(*choice, gpu_count)) {
-    if (Status s = CheckCpuPrecision(job); !s.ok()) return s;
+  PANDO_ASSIGN_OR_RETURN(DeviceChoice choice, ParseDevice("--device", job.device));
+  const uint32_t gpu_count = CountGpus(choice);
+  if (!IsGpuMeant(choice, gpu_count)) {
+    PANDO_RETURN_IF_ERROR(CheckCpuPrecision(job));
     return CheckMemory(job, model, steps, MachineMemoryBytes());
   }
-  if (choice->gpu < gpu_count) return Status();
-  return OpenCuda({.index = static_cast<int>(choice->gpu)}).status();  // says why not
+  if (choice.gpu < gpu_count) return Status();
+  return OpenCuda({.index = static_cast<int>(choice.gpu)}).status();  // says why not
 }
 
 Result<OpenedDevice> OpenDevice(const DeviceChoice& choice, const Job& job) {

@@ -13,7 +13,7 @@
 #include "common/hash.h"
 #include "common/text.h"
 #include "common/timeline.h"
-#include "models/network_file.h"
+#include "models/zoo.h"
 
 namespace pando {
 namespace {
@@ -174,7 +174,7 @@ Status JobDraft::AddToml(std::string_view text, std::string file_name) {
         return InvalidArgument(fmt::format("{}: {} must be {}, got {}", where, name,
                                            ExpectedValue(*key), NodeText(node)));
       }
-      if (Status s = Set(*key, *value, where); !s.ok()) return s;
+      PANDO_RETURN_IF_ERROR(Set(*key, *value, where));
     }
   }
   return EndSource();
@@ -186,7 +186,7 @@ Status JobDraft::AddOverrides(const std::vector<Override>& overrides) {
     if (key == nullptr) return UnknownKey(item.where, item.key);
     Result<JobValue> value = ParseJobValue(*key, item.text);
     if (!value.ok()) return InvalidArgument(item.where + ": " + value.status().message());
-    if (Status s = Set(*key, *value, item.where); !s.ok()) return s;
+    PANDO_RETURN_IF_ERROR(Set(*key, *value, item.where));
   }
   return EndSource();
 }
@@ -334,7 +334,7 @@ std::vector<JobDraft::Rule> JobDraft::StrategyRules() const {
 
 Result<Job> ParseJobText(std::string_view text, const std::string& file_name) {
   JobDraft draft;
-  if (Status s = draft.AddToml(text, file_name); !s.ok()) return s;
+  PANDO_RETURN_IF_ERROR(draft.AddToml(text, file_name));
   return draft.Finish();
 }
 
@@ -347,21 +347,19 @@ Result<std::string> ReadTextFile(const std::string& path) {
 }
 
 Result<Job> ReadJobFile(const std::string& path) {
-  Result<std::string> text = ReadTextFile(path);
-  if (!text.ok()) return text.status();
-  return ParseJobText(*text, path);
+  PANDO_ASSIGN_OR_RETURN(std::string text, ReadTextFile(path));
+  return ParseJobText(text, path);
 }
 
 Status LoadNetwork(Job* job) {
   constexpr size_t kNetworkBytesMax = 1 << 20;
   if (!IsNetworkFile(job->model) || !job->network.empty()) return Status();
-  Result<std::string> text = ReadTextFile(job->model);
-  if (!text.ok()) return text.status();
-  if (text->empty() || text->size() > kNetworkBytesMax) {
+  PANDO_ASSIGN_OR_RETURN(std::string text, ReadTextFile(job->model));
+  if (text.empty() || text.size() > kNetworkBytesMax) {
     return InvalidArgument(fmt::format("{}: has {} bytes, and a network's file has 1 to {}",
-                                       job->model, text->size(), kNetworkBytesMax));
+                                       job->model, text.size(), kNetworkBytesMax));
   }
-  job->network = *std::move(text);
+  job->network = std::move(text);
   return Status();
 }
 

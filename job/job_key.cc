@@ -147,7 +147,7 @@ Result<JobValue> ParseJobValue(const JobKey& key, std::string_view text) {
     return InvalidArgument(
         fmt::format("{} must be {}, got '{}'", key.name, ExpectedValue(key), text));
   }
-  if (Status s = CheckJobValue(key, *value); !s.ok()) return s;
+  PANDO_RETURN_IF_ERROR(CheckJobValue(key, *value));
   return *std::move(value);
 }
 

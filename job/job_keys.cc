@@ -10,8 +10,7 @@
 #include "common/text.h"
 #include "data/dataset.h"
 #include "job/job_key.h"
-#include "models/network.h"
-#include "models/network_file.h"
+#include "models/zoo.h"
 #include "proto/message_limits.h"
 
 namespace pando {
@@ -131,7 +130,7 @@ using S = ScheduleOptions;
 // Every key, in the order of the file.
 const std::vector<JobKey> kKeys = {
     // [model] and [data].
-    {Among<&Job::model>(Model::Names(), kNetworkFileSuffix), "model.name", "--model", "",
+    {Among<&Job::model>(ZooNames(), kNetworkFileSuffix), "model.name", "--model", "",
      "the network to train"},
     {At<&Job::network>(), "model.network", "", "",
      "text of the network file that model.name names; empty: read from that file "

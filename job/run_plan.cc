@@ -67,18 +67,16 @@ std::string ChooseData(JobDraft* draft) {
 }
 
 Result<OpenedJob> OpenedJob::Open(const Job& job, const DataWarning& warn) {
-  Result<std::unique_ptr<DataSet>> data = OpenDataSet(job, warn);
-  if (!data.ok()) return data.status();
-  Result<Model> model = Model::Create(job, (*data)->shape(), (*data)->class_count());
-  if (!model.ok()) return model.status();
-  JobPlan plan(job, (*data)->facts(), model->layout());
-  return OpenedJob{*std::move(data), *std::move(model), std::move(plan)};
+  PANDO_ASSIGN_OR_RETURN(std::unique_ptr<DataSet> data, OpenDataSet(job, warn));
+  PANDO_ASSIGN_OR_RETURN(Model model, Model::Create(job, (data)->shape(), (data)->class_count()));
+  JobPlan plan(job, (data)->facts(), model.layout());
+  return OpenedJob{std::move(data), std::move(model), std::move(plan)};
 }
 
 Result<OpenedJob> MakeRunPlan(const Job& job) {
   Result<OpenedJob> opened = OpenedJob::Open(job);
   if (!opened.ok()) return opened;
-  if (Status s = CheckMicroBatches(job, opened->model, opened->plan.steps); !s.ok()) return s;
+  PANDO_RETURN_IF_ERROR(CheckMicroBatches(job, opened->model, opened->plan.steps));
   opened->data.reset();
   return opened;
 }

@@ -40,9 +40,8 @@ struct Nvml::Api : RuntimeLibrary {
 };
 
 Result<Nvml> Nvml::Open() {
-  Result<RuntimeLibrary> library = RuntimeLibrary::Load({"libnvidia-ml.so.1"});
-  if (!library.ok()) return library.status();
-  auto api = std::make_unique<Api>(*std::move(library));
+  PANDO_ASSIGN_OR_RETURN(RuntimeLibrary library, RuntimeLibrary::Load({"libnvidia-ml.so.1"}));
+  auto api = std::make_unique<Api>(std::move(library));
   if (!api->status().ok() || api->init() != 0) {
     return NotFound("libnvidia-ml.so.1 is installed but does not work: check nvidia-smi");
   }

@@ -1,7 +1,11 @@
 // Launchers: each checks its shapes and calls the device's version.
 #include "kernels/ops.h"
 
+#include <algorithm>
 #include <bit>
+#include <cstring>
+#include <memory>
+#include <type_traits>
 
 #include "common/check.h"
 #include "kernels/cpu/cpu_ops.h"
@@ -10,19 +14,23 @@
 namespace pando {
 namespace {
 
-// The arguments differ in the type that their pointers point to alone.
-template <template <class> class ArgsOf>
-ArgsOf<float> Floats(const ArgsOf<void>& args) {
-  return std::bit_cast<ArgsOf<float>>(args);
+// The argument of an operation as the CPU's version takes it: its elements are floats.
+template <class Parameter, class Argument>
+std::remove_cvref_t<Parameter> ForCpu(const Argument& argument) {
+  if constexpr (requires { static_cast<Parameter>(argument); }) {
+    return static_cast<Parameter>(argument);
+  } else {
+    return std::bit_cast<std::remove_cvref_t<Parameter>>(argument);
+  }
 }
 
 template <class Result, class... Parameters, class... Arguments>
 Result CallOnCpu(Result (*operation)(Parameters...), const Arguments&... arguments) {
-  return operation(static_cast<Parameters>(arguments)...);
+  return operation(ForCpu<Parameters>(arguments)...);
 }
 
-// Calls cpu::Name or cuda::Name, in a function with a `device`. The CPU's version takes elements as
-// floats. A macro because a build without CUDA must not name cuda::Name.
+// Calls cpu::Name or cuda::Name, in a function with a `device`. A macro because a build without
+// CUDA must not name cuda::Name.
 #define PANDO_CALL(Name, ...)                                    \
   return Dispatch(                                               \
       device, [&] { return CallOnCpu(cpu::Name, __VA_ARGS__); }, \
@@ -52,6 +60,22 @@ void CheckPool2d(const Pool2dSpec& spec) {
 
 void CheckAdaptivePool2d(const AdaptivePool2dSpec& spec) {
   PANDO_CHECK(spec.input.size() > 0 && spec.out_height > 0 && spec.out_width > 0);
+}
+
+constexpr size_t kAlignmentBytes = 256;  // as cudaMalloc's
+
+size_t RoundUp(size_t size_bytes) {
+  return (size_bytes + kAlignmentBytes - 1) / kAlignmentBytes * kAlignmentBytes;
+}
+
+template <class T>
+size_t CountBytes(const std::vector<T>& values) {
+  return values.size() * sizeof(T);
+}
+
+template <class T>
+void Put(const std::vector<T>& values, std::byte* to) {
+  if (!values.empty()) std::memcpy(to, values.data(), CountBytes(values));
 }
 
 }  // namespace
@@ -88,25 +112,21 @@ SampleShape AdaptivePool2dSpec::output() const {
   return {.height = out_height, .width = out_width, .channels = input.channels};
 }
 
-#define PANDO_DISPATCH(Name, Spec)                                        \
-  void Name(Device device, const Spec& spec, const Name##Args& args,      \
-            std::span<std::byte> scratch) {                               \
-    PANDO_CHECK(spec.IsValid() && args.sample_count > 0);                 \
-    CheckArgs(spec, args);                                                \
-    return Dispatch(                                                      \
-        device, [&] { return cpu::Name(spec, Floats(args), scratch); },   \
-        [&](auto& gpu) { return cuda::Name(gpu, spec, args, scratch); }); \
+#define PANDO_DISPATCH(Name, Spec)                                   \
+  void Name(Device device, const Spec& spec, const Name##Args& args, \
+            std::span<std::byte> scratch) {                          \
+    PANDO_CHECK(spec.IsValid() && args.sample_count > 0);            \
+    CheckArgs(spec, args);                                           \
+    PANDO_CALL(Name, spec, args, scratch);                           \
   }
-PANDO_OPERATIONS(PANDO_DISPATCH)
+PANDO_OPERATIONS_WITH_ARGS(PANDO_DISPATCH)
 #undef PANDO_DISPATCH
 
-#define PANDO_DISPATCH(Operation)                                                               \
-  size_t Operation##ScratchBytes(Device device, const Operation##Spec& spec,                    \
-                                 uint32_t sample_count_max) {                                   \
-    PANDO_CHECK(spec.IsValid());                                                                \
-    return Dispatch(                                                                            \
-        device, [&] { return cpu::Operation##ScratchBytes(spec, sample_count_max); },           \
-        [&](auto& gpu) { return cuda::Operation##ScratchBytes(gpu, spec, sample_count_max); }); \
+#define PANDO_DISPATCH(Operation)                                            \
+  size_t Operation##ScratchBytes(Device device, const Operation##Spec& spec, \
+                                 uint32_t sample_count_max) {                \
+    PANDO_CHECK(spec.IsValid());                                             \
+    PANDO_CALL(Operation##ScratchBytes, spec, sample_count_max);             \
   }
 PANDO_OPERATIONS_WITH_SCRATCH(PANDO_DISPATCH)
 #undef PANDO_DISPATCH
@@ -149,9 +169,7 @@ void ScaleFloats(Device device, size_t count, const float* x, float factor, floa
 }
 
 void ScaleFloatsInPlace(Device device, size_t count, const float* factor, float* x) {
-  return Dispatch(
-      device, [&] { return cpu::ScaleFloats(count, x, *factor, x); },
-      [&](auto& gpu) { return cuda::ScaleFloatsInPlace(gpu, count, factor, x); });
+  PANDO_CALL(ScaleFloatsInPlace, count, factor, x);
 }
 
 void AddFloats(Device device, size_t count, const float* x, float* y) {
@@ -161,11 +179,7 @@ void AddFloats(Device device, size_t count, const float* x, float* y) {
 void DropoutFactors(Device device, PhiloxKey key, const PassNumbers* numbers, float probability,
                     size_t count, float* factor) {
   PANDO_CHECK(probability >= 0.0f && probability < 1.0f);
-  return Dispatch(
-      device, [&] { return cpu::DropoutFactors(key, *numbers, probability, count, factor); },
-      [&](auto& gpu) {
-        return cuda::DropoutFactors(gpu, key, numbers, probability, count, factor);
-      });
+  PANDO_CALL(DropoutFactors, key, numbers, probability, count, factor);
 }
 
 void MaxPoolForward(Device device, const Pool2dSpec& spec, uint32_t sample_count, const void* x,
@@ -245,44 +259,67 @@ std::vector<float> MakeByteValues(const Batch& batch) {
 }
 
 void ExportFloats(Device device, size_t count, const void* x, float* host) {
-  return Dispatch(
-      device, [&] { return CallOnCpu(cpu::Copy, count, x, host); },
-      [&](auto& gpu) { return cuda::ExportFloats(gpu, count, x, host); });
+  PANDO_CALL(ExportFloats, count, x, host);
 }
 
-void FlattenForward(Device device, uint32_t sample_count, const SampleShape& shape, const void* x,
-                    void* y) {
-  PANDO_CALL(FlattenForward, sample_count, shape, x, y);
-}
-
-void FlattenBackward(Device device, uint32_t sample_count, const SampleShape& shape, const void* dy,
-                     void* dx) {
-  PANDO_CALL(FlattenBackward, sample_count, shape, dy, dx);
+void TransposeSamples(Device device, uint32_t sample_count, uint32_t rows, uint32_t columns,
+                      const void* x, void* y) {
+  PANDO_CALL(TransposeSamples, sample_count, rows, columns, x, y);
 }
 
 size_t CrossEntropyScratchBytes(Device device, uint32_t sample_count_max) {
-  return Dispatch(
-      device, [&] { return size_t{0}; },
-      [&](auto& gpu) { return cuda::CrossEntropyScratchBytes(gpu, sample_count_max); });
+  PANDO_CALL(CrossEntropyScratchBytes, sample_count_max);
 }
 
 void SoftmaxCrossEntropy(Device device, const CrossEntropyArgs& args,
                          std::span<std::byte> scratch) {
   PANDO_CHECK(args.label_smoothing >= 0.0f && args.label_smoothing <= 1.0f);
   PANDO_CHECK(args.class_count > 0);
-  return Dispatch(
-      device, [&] { return cpu::SoftmaxCrossEntropy(args); },
-      [&](auto& gpu) { return cuda::SoftmaxCrossEntropy(gpu, args, scratch); });
+  PANDO_CALL(SoftmaxCrossEntropy, args, scratch);
 }
 
 void ScoreToFloats(Device device, const CrossEntropyScore* score, float* loss_and_correct) {
-  return Dispatch(
-      device,
-      [&] {
-        loss_and_correct[0] = static_cast<float>(score->loss_sum);
-        loss_and_correct[1] = static_cast<float>(score->correct_count);
-      },
-      [&](auto& gpu) { return cuda::ScoreToFloats(gpu, score, loss_and_correct); });
+  PANDO_CALL(ScoreToFloats, score, loss_and_correct);
+}
+
+// ---- a batch in one block ----------------------------------------------------------------------
+
+BatchBlock::BatchBlock(const Batch& batch)
+    : batch_{.shape = batch.shape, .sample_count = batch.sample_count()},
+      has_bytes_(!batch.bytes.empty()),
+      has_moves_(!batch.moves.empty()),
+      labels_at_(has_bytes_ ? RoundUp(256 * sizeof(float) * batch.shape.channels) : 0),
+      moves_at_(labels_at_ + RoundUp(CountBytes(batch.labels))),
+      samples_at_(moves_at_ + RoundUp(CountBytes(batch.moves))),
+      size_bytes_(samples_at_ + CountBytes(batch.bytes) + CountBytes(batch.values)) {}
+
+void BatchBlock::Fill(const Batch& batch, std::byte* block) const {
+  if (has_bytes_) Put(MakeByteValues(batch), block);
+  Put(batch.labels, block + labels_at_);
+  Put(batch.moves, block + moves_at_);
+  Put(batch.bytes, block + samples_at_);
+  Put(batch.values, block + samples_at_);
+}
+
+DeviceBatch BatchBlock::At(const std::byte* block) const {
+  DeviceBatch at = batch_;
+  at.labels = reinterpret_cast<const int32_t*>(block + labels_at_);
+  if (has_bytes_) {
+    at.byte_values = reinterpret_cast<const float*>(block);
+    if (has_moves_) at.moves = reinterpret_cast<const PictureMove*>(block + moves_at_);
+    at.bytes = reinterpret_cast<const uint8_t*>(block + samples_at_);
+  } else {
+    at.values = reinterpret_cast<const float*>(block + samples_at_);
+  }
+  return at;
+}
+
+void PinBatch(Device device, Batch* batch) {
+  const BatchBlock block(*batch);
+  const size_t floats = (block.size_bytes() + sizeof(float) - 1) / sizeof(float);
+  if (batch->pinned == nullptr || batch->pinned->size() < floats)
+    batch->pinned = std::make_shared<FloatBuffer>(PinnedFloats(device, floats));
+  block.Fill(*batch, reinterpret_cast<std::byte*>(batch->pinned->data()));
 }
 
 }  // namespace pando

@@ -238,23 +238,6 @@ void GroupNormForward(Device device, const GroupNormSpec& spec, const GroupNormF
 void GroupNormBackward(Device device, const GroupNormSpec& spec, const GroupNormBackwardArgs& args,
                        std::span<std::byte> scratch);
 
-// ------------------------------------------------------------------------------ lists of the above
-
-// The operations that take (device, spec, args, scratch), and those whose scratch depends on the
-// samples. The launchers (ops.cc) and the devices' declarations (cpu/cpu_ops.h, cuda/cuda_ops.h)
-// are made from these lists: a new operation is declared in this file, and written once per device.
-#define PANDO_OPERATIONS(X)            \
-  X(Conv2dForward, Conv2dSpec)         \
-  X(Conv2dBackward, Conv2dSpec)        \
-  X(LinearForward, LinearSpec)         \
-  X(LinearBackward, LinearSpec)        \
-  X(BatchNormForward, BatchNormSpec)   \
-  X(BatchNormInference, BatchNormSpec) \
-  X(BatchNormBackward, BatchNormSpec)  \
-  X(GroupNormForward, GroupNormSpec)   \
-  X(GroupNormBackward, GroupNormSpec)
-#define PANDO_OPERATIONS_WITH_SCRATCH(X) X(Conv2d) X(Linear) X(GroupNorm)
-
 // --------------------------------------------------------------------------------- element-wise
 
 // y = activation(x).  May work in place.
@@ -355,14 +338,38 @@ void ImportBatch(Device device, const Batch& batch, uint32_t channels, void* x, 
 // DeviceBatch::byte_values of the batch, in PyTorch's order of operations: ToTensor's division,
 // then Normalize. Empty for tables.
 std::vector<float> MakeByteValues(const Batch& batch);
+// The layout of a batch in one block of memory, so that one copy brings it to a GPU. The worker's
+// readers fill blocks of pinned memory that the GPU fetches while it computes.
+//
+//   values of the pictures' bytes, by channel | labels | moves of pictures | pictures, or values
+//
+// Each part starts at a multiple of 256 bytes.
+class BatchBlock {
+ public:
+  // For batches like this one, whose content is not read.
+  explicit BatchBlock(const Batch& batch);
+  size_t size_bytes() const { return size_bytes_; }
+  // REQUIRES: `block` has size_bytes().
+  void Fill(const Batch& batch, std::byte* block) const;
+  DeviceBatch At(const std::byte* block) const;
+
+ private:
+  DeviceBatch batch_;  // without the arrays
+  bool has_bytes_, has_moves_;
+  size_t labels_at_, moves_at_, samples_at_;
+  size_t size_bytes_;
+};
+
+// Fills batch->pinned, and reuses it if it is large enough. Any thread.
+void PinBatch(Device device, Batch* batch);
+
 // Elements as floats in the host's memory. Waits for earlier launches.
 void ExportFloats(Device device, size_t count, const void* x, float* host);
 
-// PyTorch flattens channels first.  x: [samples, shape]; y: [samples, channels · height · width].
-void FlattenForward(Device device, uint32_t sample_count, const SampleShape& shape, const void* x,
-                    void* y);
-void FlattenBackward(Device device, uint32_t sample_count, const SampleShape& shape, const void* dy,
-                     void* dx);
+// y[s, column, row] = x[s, row, column]: PyTorch flattens channels first, so [pixels, channels]
+// becomes [channels, pixels]; and backward the other way.
+void TransposeSamples(Device device, uint32_t sample_count, uint32_t rows, uint32_t columns,
+                      const void* x, void* y);
 
 // A class is ahead of another if its logit is greater, or equal and its index smaller.
 struct CrossEntropyScore {
@@ -387,5 +394,31 @@ size_t CrossEntropyScratchBytes(Device device, uint32_t sample_count_max);
 void SoftmaxCrossEntropy(Device device, const CrossEntropyArgs& args, std::span<std::byte> scratch);
 // The sum of losses and the count of correct samples, as floats.  loss_and_correct: out, [2].
 void ScoreToFloats(Device device, const CrossEntropyScore* score, float* loss_and_correct);
+
+// ------------------------------------------------------------------------------ lists of the above
+
+// The launchers (ops.cc) and the devices' declarations (cpu/cpu_ops.h, cuda/cuda_ops.h) are made
+// from these lists: a new operation is declared in this file, and written once per device. First
+// those that take (device, spec, args, scratch), and those whose scratch depends on the samples.
+#define PANDO_OPERATIONS_WITH_ARGS(X)  \
+  X(Conv2dForward, Conv2dSpec)         \
+  X(Conv2dBackward, Conv2dSpec)        \
+  X(LinearForward, LinearSpec)         \
+  X(LinearBackward, LinearSpec)        \
+  X(BatchNormForward, BatchNormSpec)   \
+  X(BatchNormInference, BatchNormSpec) \
+  X(BatchNormBackward, BatchNormSpec)  \
+  X(GroupNormForward, GroupNormSpec)   \
+  X(GroupNormBackward, GroupNormSpec)
+#define PANDO_OPERATIONS_WITH_SCRATCH(X) X(Conv2d) X(Linear) X(GroupNorm)
+// clang-format off
+#define PANDO_OTHER_OPERATIONS(X)                                                                \
+  X(BatchNormScratchBytes) X(ActivationForward) X(ActivationBackward) X(AddForward)              \
+  X(AddInPlace) X(Multiply) X(MultiplyChannels) X(Copy) X(ScaleFloats) X(ScaleFloatsInPlace)     \
+  X(AddFloats) X(DropoutFactors) X(MaxPoolForward) X(MaxPoolBackward) X(AveragePoolForward)      \
+  X(AveragePoolBackward) X(AdaptiveAveragePoolForward) X(AdaptiveAveragePoolBackward)            \
+  X(ExportFloats) X(TransposeSamples) X(CrossEntropyScratchBytes) X(SoftmaxCrossEntropy)         \
+  X(ScoreToFloats)
+// clang-format on
 
 }  // namespace pando

@@ -43,9 +43,8 @@ class RuntimeLibrary {
 // kNotFound: the library is missing, or has another version.
 template <class Functions>
 Result<Functions> LoadFunctions(std::initializer_list<const char*> names) {
-  Result<RuntimeLibrary> library = RuntimeLibrary::Load(names);
-  if (!library.ok()) return library.status();
-  Functions functions{*std::move(library)};
+  PANDO_ASSIGN_OR_RETURN(RuntimeLibrary library, RuntimeLibrary::Load(names));
+  Functions functions{std::move(library)};
   if (!functions.status().ok()) return functions.status();
   return functions;
 }

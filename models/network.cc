@@ -2,11 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <utility>
 
 #include "common/check.h"
-#include "models/network_file.h"
 #include "models/zoo.h"
 
 namespace pando {
@@ -24,33 +22,6 @@ Result<SampleShape> EntranceShape(const std::string& model, const Architecture& 
       model, wanted, ShapeText(data)));
 }
 
-}  // namespace
-
-Result<Graph> BuildModelGraph(const Job& job, SampleShape data, uint32_t class_count) {
-  Result<Architecture> architecture = IsNetworkFile(job.model)
-                                          ? ParseNetworkFile(job.network, job.model, class_count)
-                                          : ZooArchitecture(job, class_count);
-  if (!architecture.ok()) return architecture.status();
-  Result<SampleShape> entrance = EntranceShape(job.model, *architecture, data);
-  if (!entrance.ok()) return entrance.status();
-  return Graph::Build(job.model, architecture->layers, *entrance, class_count);
-}
-
-Result<Model> Model::Create(const Job& job, SampleShape data, uint32_t class_count) {
-  Result<Graph> graph = BuildModelGraph(job, data, class_count);
-  if (!graph.ok()) return graph.status();
-  return Model(job, std::make_shared<const Graph>(*std::move(graph)));
-}
-
-Model::Model(const Job& job, std::shared_ptr<const Graph> graph)
-    : graph_(std::move(graph)),
-      label_smoothing_(static_cast<float>(job.label_smoothing)),
-      is_checkpointed_(job.activation_checkpointing) {}
-
-std::vector<std::string> Model::Names() { return ZooNames(); }
-
-namespace {
-
 // `evaluation_bytes`: what evaluation needs of the same memory.
 NetworkPlan MakePlan(const Model& model, const PlanRequest& request, uint64_t evaluation_bytes) {
   return model.is_checkpointed() ? PlanCheckpointed(request, evaluation_bytes)
@@ -58,6 +29,25 @@ NetworkPlan MakePlan(const Model& model, const PlanRequest& request, uint64_t ev
 }
 
 }  // namespace
+
+Result<Graph> BuildModelGraph(const Job& job, SampleShape data, uint32_t class_count) {
+  PANDO_ASSIGN_OR_RETURN(Architecture architecture,
+                         IsNetworkFile(job.model)
+                             ? ParseNetworkFile(job.network, job.model, class_count)
+                             : ZooArchitecture(job, class_count));
+  PANDO_ASSIGN_OR_RETURN(SampleShape entrance, EntranceShape(job.model, architecture, data));
+  return Graph::Build(job.model, architecture.layers, entrance, class_count);
+}
+
+Result<Model> Model::Create(const Job& job, SampleShape data, uint32_t class_count) {
+  PANDO_ASSIGN_OR_RETURN(Graph graph, BuildModelGraph(job, data, class_count));
+  return Model(job, std::make_shared<const Graph>(std::move(graph)));
+}
+
+Model::Model(const Job& job, std::shared_ptr<const Graph> graph)
+    : graph_(std::move(graph)),
+      label_smoothing_(static_cast<float>(job.label_smoothing)),
+      is_checkpointed_(job.activation_checkpointing) {}
 
 Network::Network(const Model& model, SampleCounts counts, Device device)
     : samples_(counts),

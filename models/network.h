@@ -44,7 +44,6 @@ class Model {
   const Graph& graph() const { return *graph_; }
   float label_smoothing() const { return label_smoothing_; }
   bool is_checkpointed() const { return is_checkpointed_; }
-  static std::vector<std::string> Names();
 
  private:
   Model(const Job& job, std::shared_ptr<const Graph> graph);

@@ -1,4 +1,4 @@
-#include "models/network_file.h"
+#include "models/zoo.h"
 
 #include <fmt/format.h>
 #include <toml++/toml.h>
@@ -198,7 +198,7 @@ Result<LayerSpec> ReadLayer(const toml::table& table, const std::string& file_na
   const LayerRules& rules = RulesFor(spec.kind);
   spec.probability = rules.file_probability;
   for (const LayerKey& key : rules.keys) ReadKey(reader, key, class_count, &spec);
-  if (Status s = reader.Finish(); !s.ok()) return s;
+  PANDO_RETURN_IF_ERROR(reader.Finish());
   return spec;
 }
 
@@ -208,7 +208,7 @@ Result<Architecture> ReadNetwork(const toml::table& root, const std::string& fil
   Architecture architecture;
   reader.Count("channels", 1, kUnitsMax, &architecture.channels);
   const toml::node* node = reader.Take("layer");
-  if (Status s = reader.Finish(); !s.ok()) return s;
+  PANDO_RETURN_IF_ERROR(reader.Finish());
   const toml::array* layers = node == nullptr ? nullptr : node->as_array();
   if (layers == nullptr || layers->empty() || layers->size() > kLayersMax) {
     return InvalidArgument(fmt::format(
@@ -220,10 +220,9 @@ Result<Architecture> ReadNetwork(const toml::table& root, const std::string& fil
       return InvalidArgument(fmt::format("{}:{}: a layer is a table, [[layer]]", file_name,
                                          element.source().begin.line));
     }
-    Result<LayerSpec> spec =
-        ReadLayer(*element.as_table(), file_name, architecture.layers.size() + 1, class_count);
-    if (!spec.ok()) return spec.status();
-    architecture.layers.push_back(*std::move(spec));
+    PANDO_ASSIGN_OR_RETURN(LayerSpec spec, ReadLayer(*element.as_table(), file_name,
+                                                     architecture.layers.size() + 1, class_count));
+    architecture.layers.push_back(std::move(spec));
   }
   return architecture;
 }

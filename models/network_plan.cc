@@ -107,8 +107,6 @@ class Planner {
   }
 
  private:
-  // ---- which activations are dropped ------------------------------------------------------------
-
   // The outputs of the run that no stage behind the segment reads; so the last one's is kept.
   void Drop(StageRun run) {
     for (size_t i = run.first; i + 1 < run.last; ++i) is_dropped_[i] = true;
@@ -126,8 +124,6 @@ class Planner {
     return std::ranges::any_of(plan.inputs,
                                [&](int input) { return input >= 0 && plan_.has_backward[input]; });
   }
-
-  // ---- buffers --------------------------------------------------------------------------------
 
   // Needed in the current event. The first event that needs it makes it.
   size_t Need(size_t buffer) {

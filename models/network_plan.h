@@ -19,8 +19,6 @@
 
 namespace pando {
 
-// ---------------------------------------------------------------------------------------- memory
-
 enum class BufferUse : uint8_t {
   kActivation,          // outputs of layers, until their last reader is done
   kActivationGradient,  // on its way from a layer to the layers before it
@@ -62,8 +60,6 @@ struct MemoryPlan {
 // the end of the last one. The largest buffers come first, each at the lowest free offset.
 inline constexpr uint64_t kBufferAlignmentBytes = 64;
 void PlaceBuffers(MemoryPlan* plan);
-
-// ---------------------------------------------------------------------------------------- events
 
 inline constexpr size_t kNoBuffer = SIZE_MAX;
 

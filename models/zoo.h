@@ -1,8 +1,10 @@
-// The models that come with the program, as lists of layers. Names, counts and initialisation of
-// their tensors are torchvision's if it has the model (tests/golden/torchvision.txt).
+// The models that come with the program, and those of users' files, as lists of layers. Names,
+// counts and initialisation of their tensors are torchvision's if it has the model
+// (tests/golden/torchvision.txt).
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/status.h"
@@ -34,5 +36,17 @@ const ZooModel* FindZooModel(const std::string& name);
 // The layers of job.model, ending in class_count outputs. kInvalidArgument if there is no such
 // model (names the nearest), or if its options cannot work.
 Result<Architecture> ZooArchitecture(const Job& job, uint32_t class_count);
+
+// ---- networks that users write in TOML (docs/networks.md), where a job's model is a file
+
+// A model's name with this ending is a file's path.
+inline constexpr std::string_view kNetworkFileSuffix = ".toml";
+inline bool IsNetworkFile(const std::string& model) { return model.ends_with(kNetworkFileSuffix); }
+
+// The network of `text`. It ends in class_count outputs if the file says "classes".
+// kInvalidArgument: names the file, the line, the layer and what was expected. Graph::Build checks
+// whether layers fit one another.
+Result<Architecture> ParseNetworkFile(std::string_view text, const std::string& file_name,
+                                      uint32_t class_count);
 
 }  // namespace pando

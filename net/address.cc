@@ -117,16 +117,14 @@ Result<std::string> ResolveHost(const std::string& host) {
 Result<bool> IsLocal(const Endpoint& endpoint) {
   if (endpoint.kind == Endpoint::Kind::kIpc) return true;
   if (endpoint.is_wildcard()) return false;
-  const Result<std::string> address = ResolveHost(endpoint.host);
-  if (!address.ok()) return address.status();
-  return address->starts_with("127.");
+  PANDO_ASSIGN_OR_RETURN(const std::string address, ResolveHost(endpoint.host));
+  return address.starts_with("127.");
 }
 
 Status CheckExposure(const Endpoint& endpoint, bool insecure) {
   if (insecure) return Status();
-  const Result<bool> is_local = IsLocal(endpoint);
-  if (!is_local.ok()) return is_local.status();
-  if (*is_local) return Status();
+  PANDO_ASSIGN_OR_RETURN(const bool is_local, IsLocal(endpoint));
+  if (is_local) return Status();
   return InvalidArgument(
       fmt::format("{} can be reached from other machines, and messages are neither encrypted nor "
                   "authenticated: pass --insecure if the network is trusted, or bind 127.0.0.1",
@@ -166,13 +164,11 @@ Result<std::string> LocalAddressTowards(const Endpoint& peer) {
 }
 
 Result<std::string> AdvertisedEndpoint(const std::string& bound, const Endpoint& peer) {
-  Result<Endpoint> endpoint = ParseEndpoint(bound);
-  if (!endpoint.ok()) return endpoint.status();
-  if (!endpoint->is_wildcard()) return bound;
-  Result<std::string> address = LocalAddressTowards(peer);
-  if (!address.ok()) return address.status();
-  endpoint->host = *address == kLoopbackAddress ? OwnAddress() : *address;
-  return endpoint->ToString();
+  PANDO_ASSIGN_OR_RETURN(Endpoint endpoint, ParseEndpoint(bound));
+  if (!endpoint.is_wildcard()) return bound;
+  PANDO_ASSIGN_OR_RETURN(std::string address, LocalAddressTowards(peer));
+  endpoint.host = address == kLoopbackAddress ? OwnAddress() : address;
+  return endpoint.ToString();
 }
 
 std::string ExplainSilence(const std::string& endpoint, const std::string& otherwise) {

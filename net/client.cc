@@ -100,16 +100,16 @@ Result<std::string> RequestStatus(ZmqContext& context, const std::string& endpoi
   std::string last_warning;
   SchedulerClient client(
       context, {.on_warning = [&](const std::string& text) { last_warning = "; " + text; }});
-  if (Status s = client.Dial(endpoint); !s.ok()) return s;
+  PANDO_RETURN_IF_ERROR(client.Dial(endpoint));
   PANDO_CHECK(client.Ask(StatusRequest{}));
   while (SteadyNow() < deadline) {
     client.Wait(deadline);
     if (std::optional<Message> answer = client.Poll())
       return std::get<StatusReport>(*std::move(answer)).json;
   }
-  return Unavailable(fmt::format(
-      "no scheduler answered at {}{}: {}", endpoint, last_warning,
-      ExplainSilence(endpoint, "check the address, and that the run has not ended")));
+  return Unavailable(
+      fmt::format("no scheduler answered at {}{}: {}", endpoint, last_warning,
+                  ExplainSilence(endpoint, "check the address, and that the run has not ended")));
 }
 
 }  // namespace pando

@@ -29,7 +29,7 @@ HeartbeatSender::~HeartbeatSender() {
 Status HeartbeatSender::Start() {
   PANDO_CHECK(!thread_.joinable());
   const PeerId scheduler{kSchedulerNode, Incarnation(), 0};
-  if (Status s = transport_.Dial(scheduler, options_.scheduler_endpoint); !s.ok()) return s;
+  PANDO_RETURN_IF_ERROR(transport_.Dial(scheduler, options_.scheduler_endpoint));
   answered_at_ = SteadyNow();
   thread_ = std::thread([this] { Run(); });
   return Status();

@@ -66,9 +66,8 @@ std::string Hex(const std::string& bytes) {
 }  // namespace
 
 Status ConnectionWatch::Start(ZmqContext& context, ZmqSocket& router, OnDisconnect on_disconnect) {
-  Result<std::unique_ptr<ZmqMonitor>> monitor = ZmqMonitor::Create(context, router);
-  if (!monitor.ok()) return monitor.status();
-  monitor_ = *std::move(monitor);
+  PANDO_ASSIGN_OR_RETURN(std::unique_ptr<ZmqMonitor> monitor, ZmqMonitor::Create(context, router));
+  monitor_ = std::move(monitor);
   on_disconnect_ = std::move(on_disconnect);
   TellDisconnects();  // there is none: from now on its descriptor reports them
   return Status();
@@ -94,29 +93,28 @@ Transport::Transport(ZmqContext& context, PeerId self, Options options)
 
 Result<std::string> Transport::Bind(const std::string& endpoint) {
   PANDO_CHECK(!lines_.contains(std::nullopt));
-  Result<Endpoint> parsed = ParseEndpoint(endpoint);
-  if (!parsed.ok()) return parsed.status();
-  if (Status s = CheckExposure(*parsed, options_.insecure); !s.ok()) return s;
-  if (parsed->kind == Endpoint::Kind::kIpc && IsTaken(parsed->path)) {
+  PANDO_ASSIGN_OR_RETURN(Endpoint parsed, ParseEndpoint(endpoint));
+  PANDO_RETURN_IF_ERROR(CheckExposure(parsed, options_.insecure));
+  if (parsed.kind == Endpoint::Kind::kIpc && IsTaken(parsed.path)) {
     return Unavailable(
         fmt::format("cannot bind {}: another process uses it; stop that one, or "
                     "choose another path",
                     endpoint));
   }
-  if (parsed->kind == Endpoint::Kind::kTcp && !parsed->is_wildcard()) {
-    Result<std::string> address = ResolveHost(parsed->host);  // ZeroMQ binds addresses, not names
+  if (parsed.kind == Endpoint::Kind::kTcp && !parsed.is_wildcard()) {
+    Result<std::string> address = ResolveHost(parsed.host);  // ZeroMQ binds addresses, not names
     if (!address.ok()) return address.status();
-    parsed->host = *std::move(address);
+    parsed.host = *std::move(address);
   }
-  Result<ZmqSocket> socket = ZmqSocket::Create(
-      context_, {.kind = ZmqSocket::Kind::kRouter, .linger_ms = options_.linger_ms});
-  if (!socket.ok()) return socket.status();
-  Result<std::string> bound = socket->Bind(parsed->ToString());
+  PANDO_ASSIGN_OR_RETURN(ZmqSocket socket,
+                         ZmqSocket::Create(context_, {.kind = ZmqSocket::Kind::kRouter,
+                                                      .linger_ms = options_.linger_ms}));
+  Result<std::string> bound = socket.Bind(parsed.ToString());
   if (!bound.ok()) return bound;
   if (options_.on_disconnect) {
-    if (Status s = watch_.Start(context_, *socket, options_.on_disconnect); !s.ok()) return s;
+    PANDO_RETURN_IF_ERROR(watch_.Start(context_, socket, options_.on_disconnect));
   }
-  lines_.emplace(std::nullopt, Line{*std::move(socket), std::nullopt, *bound});
+  lines_.emplace(std::nullopt, Line{std::move(socket), std::nullopt, *bound});
   if (links_ != nullptr) {
     if (Status s = links_->Listen(MakeLinkPeer(self_)); !s.ok()) {
       Unbind();
@@ -147,7 +145,7 @@ Status Transport::Dial(PeerId peer, const std::string& endpoint) {
                  .linger_ms = options_.linger_ms,
                  .queued_messages_max = options_.queued_messages_max});
   if (!socket.ok()) return socket.status();
-  if (Status s = socket->Connect(parsed->ToString()); !s.ok()) return s;
+  PANDO_RETURN_IF_ERROR(socket->Connect(parsed->ToString()));
   const Result<bool> is_local = IsLocal(*parsed);
   const auto line = lines_.emplace(peer, Line{.socket = *std::move(socket),
                                               .peer = peer,

@@ -26,7 +26,7 @@ Status Transport::ShareMemory(SharedMemory options) {
   PANDO_CHECK(links_ == nullptr);
   auto links = std::make_unique<SharedLinks>(options.pool);
   if (lines_.contains(std::nullopt)) {
-    if (Status s = links->Listen(MakeLinkPeer(self_)); !s.ok()) return s;
+    PANDO_RETURN_IF_ERROR(links->Listen(MakeLinkPeer(self_)));
   }
   links_ = std::move(links);
   shared_memory_ = std::move(options);

@@ -57,7 +57,7 @@ class EntryParser {
     ChaosEntry entry{.text = fmt::format("{}", fmt::join(words_, " "))};
     for (auto part : {&EntryParser::ParseAction, &EntryParser::ParseTarget,
                       &EntryParser::ParseLength, &EntryParser::ParseWhen}) {
-      if (Status s = (this->*part)(&entry); !s.ok()) return s;
+      PANDO_RETURN_IF_ERROR((this->*part)(&entry));
     }
     if (at_ < words_.size()) return Error(fmt::format("nothing is expected after '{}'", Last()));
     return entry;
@@ -96,7 +96,7 @@ class EntryParser {
   Status ParseAction(ChaosEntry* entry) { return TakeName("action", &entry->action); }
 
   Status ParseTarget(ChaosEntry* entry) {
-    if (Status s = TakeName("target", &entry->target); !s.ok()) return s;
+    PANDO_RETURN_IF_ERROR(TakeName("target", &entry->target));
     const bool is_one =
         entry->target == ChaosTarget::kWorker || entry->target == ChaosTarget::kServer;
     entry->index = ParseNumber<uint32_t>(Word());
@@ -127,9 +127,8 @@ class EntryParser {
   }
 
   Status ParseWhen(ChaosEntry* entry) {
-    Result<size_t> when = MatchWord("time", {"at", "every"});
-    if (!when.ok()) return when.status();
-    if (*when == 0) return ParseStep(entry);
+    PANDO_ASSIGN_OR_RETURN(size_t when, MatchWord("time", {"at", "every"}));
+    if (when == 0) return ParseStep(entry);
     const std::optional<Micros> interval = ParseDuration(Word());
     if (!interval) return Error("'every' needs a duration up to an hour: 3s, 500ms");
     entry->interval = *interval;
@@ -138,8 +137,7 @@ class EntryParser {
   }
 
   Status ParseStep(ChaosEntry* entry) {
-    Result<size_t> unit = MatchWord("time", {"step"});
-    if (!unit.ok()) return unit.status();
+    PANDO_RETURN_IF_ERROR(MatchWord("time", {"step"}).status());
     const std::optional<uint64_t> step = ParseNumber<uint64_t>(Word());
     if (!step) return Error("'at step' needs a number");
     if (*step >= field_.step_count) {
@@ -190,15 +188,13 @@ Result<ChaosPlan> ParseChaos(std::string_view text, const ChaosField& field) {
     const Words words = SplitWords(part);
     if (words.empty()) continue;
     if (words.size() == 1 && (words[0] == "random" || words[0].starts_with("random:"))) {
-      Result<RandomChaos> random = ParseRandom(words[0]);
-      if (!random.ok()) return random.status();
+      PANDO_ASSIGN_OR_RETURN(RandomChaos random, ParseRandom(words[0]));
       if (plan.random) return InvalidArgument("--chaos: 'random' is given twice");
-      plan.random = *random;
+      plan.random = random;
       continue;
     }
-    Result<ChaosEntry> entry = EntryParser(part, field).Parse();
-    if (!entry.ok()) return entry.status();
-    plan.entries.push_back(*std::move(entry));
+    PANDO_ASSIGN_OR_RETURN(ChaosEntry entry, EntryParser(part, field).Parse());
+    plan.entries.push_back(std::move(entry));
   }
   if (plan.is_empty()) return InvalidArgument("--chaos: the text is empty");
   return plan;

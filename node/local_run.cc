@@ -231,17 +231,15 @@ Status LocalRun::Link() {
 Status LocalRun::StartNodes() {
   const uint32_t server_count = IsGroup() ? 0 : args_.job.servers;
   for (uint32_t rank = 0; rank < server_count; ++rank) {
-    Status s = StartNode(Role::kServer, rank,
-                         {"--bind", BindEndpoint(fmt::format("server-{}", rank)), "--lanes",
-                          fmt::format("{}", args_.job.lanes)});
-    if (!s.ok()) return s;
+    PANDO_RETURN_IF_ERROR(StartNode(Role::kServer, rank,
+                                    {"--bind", BindEndpoint(fmt::format("server-{}", rank)),
+                                     "--lanes", fmt::format("{}", args_.job.lanes)}));
   }
-  Result<DeviceChoice> choice = ParseDevice("--device", args_.job.device);
-  if (!choice.ok()) return choice.status();
-  const uint32_t gpu_count = CountGpus(*choice);
+  PANDO_ASSIGN_OR_RETURN(DeviceChoice choice, ParseDevice("--device", args_.job.device));
+  const uint32_t gpu_count = CountGpus(choice);
   for (uint32_t rank = 0; rank < args_.job.workers; ++rank) {
-    const std::string device = DeviceOfWorker(*choice, gpu_count, rank);
-    if (Status s = StartNode(Role::kWorker, rank, {"--device", device}); !s.ok()) return s;
+    const std::string device = DeviceOfWorker(choice, gpu_count, rank);
+    PANDO_RETURN_IF_ERROR(StartNode(Role::kWorker, rank, {"--device", device}));
   }
   return Status();
 }

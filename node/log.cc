@@ -50,10 +50,10 @@ void SetUpLog(const LogOptions& options) {
 
 void LogWarning(const std::string& text) { spdlog::warn("{}", text); }
 
-int ExitWith(const Status& status) {
-  if (status.ok()) return kExitCompleted;
-  spdlog::error("{}", status.message());
-  return ExitCodeFor(status);
+int ExitWith(const Result<int>& exit_code) {
+  if (exit_code.ok()) return *exit_code;
+  spdlog::error("{}", exit_code.status().message());
+  return ExitCodeFor(exit_code.status());
 }
 
 }  // namespace pando

@@ -19,7 +19,7 @@ void SetUpLog(const LogOptions& options);
 // For callbacks that get warnings.
 void LogWarning(const std::string& text);
 
-// How a process ends: logs the failure, if there is one, and returns the exit code.
-int ExitWith(const Status& status);
+// How a process ends: logs the failure, if it is one, and returns the exit code.
+int ExitWith(const Result<int>& exit_code);
 
 }  // namespace pando

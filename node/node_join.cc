@@ -27,19 +27,17 @@ Status StoppedBy(int signal) {
 }
 
 Result<JoinOutcome> ReadWelcome(const JoinCore& join) {
-  Result<Job> job = ParseJobText(join.welcome()->job_toml, "the scheduler's job");
-  if (!job.ok()) return job.status();
+  PANDO_ASSIGN_OR_RETURN(Job job, ParseJobText(join.welcome()->job_toml, "the scheduler's job"));
   return JoinOutcome(
-      Membership{*join.welcome(), join.self(0), join.scheduler(), join.job(), *std::move(job)});
+      Membership{*join.welcome(), join.self(0), join.scheduler(), join.job(), std::move(job)});
 }
 
 Status StartSharing(Transport& transport, bool is_required) {
-  Result<std::shared_ptr<SharedPool>> pool = SharedPool::Create();
-  if (!pool.ok()) return pool.status();
+  PANDO_ASSIGN_OR_RETURN(std::shared_ptr<SharedPool> pool, SharedPool::Create());
   return transport.ShareMemory(
-      {.pool = *std::move(pool),
-       .is_required = is_required,
-       .on_note = [](const std::string& text) { spdlog::info("{}", text); }});
+      {.pool = std::move(pool), .is_required = is_required, .on_note = [](const std::string& text) {
+         spdlog::info("{}", text);
+       }});
 }
 
 }  // namespace
@@ -73,17 +71,16 @@ Result<JoinOutcome> JoinRun(Transport& transport, Incarnation self, const Regist
   if (join.welcome()) return ReadWelcome(join);
   if (join.refused()) {
     const Stop stop{StopReason::kFailed, join.refused()->reason};
-    Result<MembershipEnd> end =
-        ConcludeMembership(stop, join.refused()->kind, /*is_leaving=*/false);
-    if (!end.ok()) return end.status();
-    return JoinOutcome(*end);
+    PANDO_ASSIGN_OR_RETURN(MembershipEnd end,
+                           ConcludeMembership(stop, join.refused()->kind, /*is_leaving=*/false));
+    return JoinOutcome(end);
   }
   if (shutdown.first_signal() != 0) return StoppedBy(shutdown.first_signal());
-  return Unavailable(
-      fmt::format("no scheduler answered at {} within {} s; {}", scheduler_endpoint,
-                  timeout_ms / 1000.0,
-                  ExplainSilence(scheduler_endpoint, "is it running there, and is --join the "
-                                                     "endpoint that it printed?")));
+  return Unavailable(fmt::format("no scheduler answered at {} within {} s; {}", scheduler_endpoint,
+                                 timeout_ms / 1000.0,
+                                 ExplainSilence(scheduler_endpoint,
+                                                "is it running there, and is --join the "
+                                                "endpoint that it printed?")));
 }
 
 Result<Model> CreateModel(const Membership& membership) {

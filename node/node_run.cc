@@ -87,11 +87,10 @@ Status NodeRun::StartAll() {
     std::filesystem::create_directories(args_.log_dir, error);
     if (error) return FileError("create", args_.log_dir, error.value());
   }
-  Result<DeviceChoice> choice = ParseDevice("--device", args_.device);
-  if (!choice.ok()) return choice.status();
-  const uint32_t gpu_count = CountGpus(*choice);
+  PANDO_ASSIGN_OR_RETURN(DeviceChoice choice, ParseDevice("--device", args_.device));
+  const uint32_t gpu_count = CountGpus(choice);
   const NodeWorkers share =
-      ChooseShare(args_, std::thread::hardware_concurrency(), GpusFor(*choice, gpu_count));
+      ChooseShare(args_, std::thread::hardware_concurrency(), GpusFor(choice, gpu_count));
   spdlog::info("starting {} servers and {} workers{}, for the scheduler at {}", args_.server_count,
                share.worker_count,
                share.threads == 0 ? "" : fmt::format(" of {} threads", share.threads), args_.join);
@@ -102,14 +101,14 @@ Status NodeRun::StartAll() {
       extra.insert(extra.end(),
                    {"--bind", is_ipc ? fmt::format("{}-{}", args_.bind, i) : args_.bind});
     if (args_.insecure) extra.emplace_back("--insecure");
-    if (Status s = Start(Role::kServer, i, extra); !s.ok()) return s;
+    PANDO_RETURN_IF_ERROR(Start(Role::kServer, i, extra));
   }
   for (uint32_t i = 0; i < share.worker_count; ++i) {
     std::vector<std::string> extra{"--threads", fmt::format("{}", share.threads), "--device",
-                                   DeviceOfWorker(*choice, gpu_count, i)};
+                                   DeviceOfWorker(choice, gpu_count, i)};
     if (!args_.data_path.empty()) extra.insert(extra.end(), {"--data", args_.data_path});
     if (!args_.data_cache.empty()) extra.insert(extra.end(), {"--data-cache", args_.data_cache});
-    if (Status s = Start(Role::kWorker, i, extra); !s.ok()) return s;
+    PANDO_RETURN_IF_ERROR(Start(Role::kWorker, i, extra));
   }
   return Status();
 }

@@ -32,11 +32,11 @@ struct SchedulerArgs {
 int RunScheduler(const SchedulerArgs& args);
 
 struct ServerArgs {
-  std::string join;                        // the scheduler's endpoint
+  std::string join;  // the scheduler's endpoint
   // Or "ipc://PREFIX": lane i binds PREFIX-i. Empty: a free port of this machine's address on the
   // way to the scheduler.
   std::string bind;
-  uint32_t lanes = 0;                      // 0: by cores
+  uint32_t lanes = 0;  // 0: by cores
   uint32_t wanted_rank = kAnyRank;
   bool insecure = false;
   uint32_t start_timeout_ms = 60000;  // without an answer it gives up (kExitUnreached)
@@ -75,8 +75,8 @@ int RunLocal(const LocalRunArgs& args);
 // `pando node`: the servers and workers of one machine of a cluster, kept running until the run
 // ends or the machine is asked to give them up.
 struct NodeArgs {
-  std::string join;                        // the scheduler's endpoint
-  std::string bind;                        // as ServerArgs; "ipc://PREFIX": server i's is PREFIX-i
+  std::string join;  // the scheduler's endpoint
+  std::string bind;  // as ServerArgs; "ipc://PREFIX": server i's is PREFIX-i
   bool insecure = false;
   uint32_t server_count = 1;
   std::optional<uint32_t> worker_count;  // none: by GPUs, or by cores

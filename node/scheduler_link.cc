@@ -23,7 +23,7 @@ SchedulerLink::~SchedulerLink() {
 }
 
 Status SchedulerLink::Start() {
-  if (Status s = client_.Dial(endpoint_); !s.ok()) return s;
+  PANDO_RETURN_IF_ERROR(client_.Dial(endpoint_));
   thread_ = std::thread([this] { Run(); });
   return Status();
 }

@@ -36,10 +36,9 @@ constexpr Micros kWaitingNoteInterval = std::chrono::seconds(3);
 Result<JobPlan> MakePlan(const Job& job) {
   Job without_cache = job;  // no sample is read here
   without_cache.data_cache.clear();
-  Result<OpenedJob> opened = OpenedJob::Open(without_cache, LogWarning);
-  if (!opened.ok()) return opened.status();
-  JobPlan plan(job, opened->plan.data, opened->plan.layout);
-  if (Status s = CheckMicroBatches(job, opened->model, plan.steps); !s.ok()) return s;
+  PANDO_ASSIGN_OR_RETURN(OpenedJob opened, OpenedJob::Open(without_cache, LogWarning));
+  JobPlan plan(job, opened.plan.data, opened.plan.layout);
+  PANDO_RETURN_IF_ERROR(CheckMicroBatches(job, opened.model, plan.steps));
   return plan;
 }
 
@@ -233,7 +232,7 @@ Status SchedulerProcess::Lead() {
       {.insecure = args_.insecure, .on_warning = LogWarning, .on_disconnect = disconnected});
   Result<std::string> endpoint = transport.Bind(args_.bind);
   if (!endpoint.ok()) return BadBind(endpoint.status());
-  if (Status s = TellEndpoint(*endpoint); !s.ok()) return s;
+  PANDO_RETURN_IF_ERROR(TellEndpoint(*endpoint));
   WarnOfManifest(snapshots_.WriteMissingManifests());
   TransportOutbox outbox(transport);
   scheduler_ = std::make_unique<Scheduler>(CoreOptions(), plan_, journal_, *this, outbox);
@@ -359,11 +358,8 @@ void SchedulerProcess::OnSnapshotForgotten(Micros, const SnapshotRef& snapshot) 
   recorder_.OnSnapshotDropped(snapshot);
 }
 
-}  // namespace
-
-int RunScheduler(const SchedulerArgs& args) {
-  Result<JobPlan> plan = MakePlan(args.job);
-  if (!plan.ok()) return ExitWith(plan.status());
+Result<int> LeadRun(const SchedulerArgs& args) {
+  PANDO_ASSIGN_OR_RETURN(JobPlan plan, MakePlan(args.job));
   ShutdownSignal shutdown;
   const RunFolder folder = RunFolder::Open(args.run_dir);
   Result<RunLock> lock = RunLock::Acquire(args.run_dir);
@@ -372,19 +368,20 @@ int RunScheduler(const SchedulerArgs& args) {
     return kExitFenced;
   }
   const Incarnation incarnation = NewIncarnation();
-  Result<SqliteJournal> journal = SqliteJournal::Open(folder.JournalPath(), incarnation.value());
-  if (!journal.ok()) return ExitWith(journal.status());
-  Result<std::optional<SchedulerState>> state = ReadState(*journal, shutdown);
-  if (!state.ok()) return ExitWith(state.status());
-  if (*state) {
-    if (Status s = CheckState(**state, *plan, folder.JournalPath()); !s.ok()) return ExitWith(s);
-  }
+  PANDO_ASSIGN_OR_RETURN(SqliteJournal journal,
+                         SqliteJournal::Open(folder.JournalPath(), incarnation.value()));
+  PANDO_ASSIGN_OR_RETURN(std::optional<SchedulerState> state, ReadState(journal, shutdown));
+  if (state) PANDO_RETURN_IF_ERROR(CheckState(*state, plan, folder.JournalPath()));
   const auto gap = args.is_resumed ? EventsFile::Gap::kIsLeftOut : EventsFile::Gap::kCounts;
-  Result<RunRecorder> recorder = *state ? RunRecorder::Reopen(*plan, folder, **state, gap)
-                                        : RunRecorder::Create(*plan, folder);
-  if (!recorder.ok()) return ExitWith(recorder.status());
-  const SchedulerParts parts{args, *plan, incarnation, *state, *journal, *recorder, shutdown};
+  PANDO_ASSIGN_OR_RETURN(RunRecorder recorder, state
+                                                   ? RunRecorder::Reopen(plan, folder, *state, gap)
+                                                   : RunRecorder::Create(plan, folder));
+  const SchedulerParts parts{args, plan, incarnation, state, journal, recorder, shutdown};
   return SchedulerProcess(parts).Run();
 }
+
+}  // namespace
+
+int RunScheduler(const SchedulerArgs& args) { return ExitWith(LeadRun(args)); }
 
 }  // namespace pando

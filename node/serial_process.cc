@@ -51,21 +51,21 @@ Status KeepForResume(const SerialResult& result, const JobPlan& plan, RunRecorde
   };
   for (uint32_t s = 0; s < plan.shards.shard_count(); ++s) {
     const ShardRange& range = plan.shards.range(ShardId(s));
-    StoreRequest& record = records.emplace_back(
-        StoreRequest{.snapshot = snapshot,
-                     .shard = ShardId(s),
-                     .parameters = copy(result.parameters->span().subspan(range.first, range.size())),
-                     .state = copy(result.states[s].span())});
+    StoreRequest& record = records.emplace_back(StoreRequest{
+        .snapshot = snapshot,
+        .shard = ShardId(s),
+        .parameters = copy(result.parameters->span().subspan(range.first, range.size())),
+        .state = copy(result.states[s].span())});
     record.hash = RecordHash(snapshot.version, record.parameters->span(), record.state->span());
     manifest.shards.push_back({record.hash, file});
   }
   const std::string path = folder.SnapshotsPath() + "/" + file;
-  if (Status s = WriteSnapshotFile(path, state.job, snapshot, records); !s.ok()) return s;
-  if (Status s = SnapshotFolder(folder.SnapshotsPath(), {}).OnComplete(manifest); !s.ok()) return s;
-  Result<SqliteJournal> journal = SqliteJournal::Open(folder.JournalPath(), process.value());
-  if (!journal.ok()) return journal.status();
-  if (auto before = journal->ReadState(); !before.ok()) return before.status();
-  if (Status s = journal->Commit(state); !s.ok()) return s;
+  PANDO_RETURN_IF_ERROR(WriteSnapshotFile(path, state.job, snapshot, records));
+  PANDO_RETURN_IF_ERROR(SnapshotFolder(folder.SnapshotsPath(), {}).OnComplete(manifest));
+  PANDO_ASSIGN_OR_RETURN(SqliteJournal journal,
+                         SqliteJournal::Open(folder.JournalPath(), process.value()));
+  if (auto before = journal.ReadState(); !before.ok()) return before.status();
+  PANDO_RETURN_IF_ERROR(journal.Commit(state));
   recorder.OnSnapshot(snapshot);
   return Status();
 }
@@ -93,7 +93,8 @@ Outcome Train(const OpenedJob& opened, const OpenedDevice& device, RunRecorder& 
       .on_evaluation = [&](const EvaluationSummary& summary) { recorder.OnEvaluation(summary); },
       .timeline = timeline.get(),
       .interrupted = [&] { return shutdown.Take() != 0 || shutdown.first_signal() != 0; }};
-  Result<SerialResult> result = TrainSerially(job, *opened.data, opened.model, callbacks, {}, device.device());
+  Result<SerialResult> result =
+      TrainSerially(job, *opened.data, opened.model, callbacks, {}, device.device());
   WarnOfLost(timeline.get());
   if (!result.ok()) return {result.status()};
   recorder.summary().images_per_second = ImagesPerSecond(result->last_step);
@@ -108,24 +109,23 @@ Outcome Train(const OpenedJob& opened, const OpenedDevice& device, RunRecorder& 
   return {KeepForResume(*result, opened.plan, recorder), true};
 }
 
-}  // namespace
-
-int RunSerial(const Job& job) {
+Result<int> TrainAlone(const Job& job) {
   SetFloatEnvironment();
-  Result<OpenedJob> opened = OpenedJob::Open(job, LogWarning);
-  if (!opened.ok()) return ExitWith(opened.status());
-  Result<OpenedDevice> device = OpenDevice(job.device, job);
-  if (!device.ok()) return ExitWith(device.status());
-  const Status has_room = CheckDeviceMemory(device->device(), opened->plan, opened->model);
-  if (!has_room.ok()) return ExitWith(has_room);
-  Result<RunRecorder> recorder = RunRecorder::Create(opened->plan, RunFolder::Open(job.run_dir));
-  if (!recorder.ok()) return ExitWith(recorder.status());
-  recorder->summary().workers = recorder->summary().servers = 0;
+  PANDO_ASSIGN_OR_RETURN(OpenedJob opened, OpenedJob::Open(job, LogWarning));
+  PANDO_ASSIGN_OR_RETURN(OpenedDevice device, OpenDevice(job.device, job));
+  PANDO_RETURN_IF_ERROR(CheckDeviceMemory(device.device(), opened.plan, opened.model));
+  PANDO_ASSIGN_OR_RETURN(RunRecorder recorder,
+                         RunRecorder::Create(opened.plan, RunFolder::Open(job.run_dir)));
+  recorder.summary().workers = recorder.summary().servers = 0;
   if (job.optimizer.ema_decay > 0)
     spdlog::warn("--serial writes no averaged weights (optimizer.ema_decay): servers keep them");
-  const Outcome outcome = Train(*opened, *device, *recorder);
-  return recorder->Conclude(outcome.was_interrupted ? kStatusInterrupted : kStatusCompleted,
-                            outcome.status);
+  const Outcome outcome = Train(opened, device, recorder);
+  return recorder.Conclude(outcome.was_interrupted ? kStatusInterrupted : kStatusCompleted,
+                           outcome.status);
 }
+
+}  // namespace
+
+int RunSerial(const Job& job) { return ExitWith(TrainAlone(job)); }
 
 }  // namespace pando

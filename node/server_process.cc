@@ -39,17 +39,16 @@ uint32_t ChooseLaneCount(const ServerArgs& args) {
 
 // Where lane `lane` listens: each lane has its own port or path.
 Result<std::string> LaneEndpoint(const std::string& bind, uint32_t lane) {
-  Result<Endpoint> endpoint = ParseEndpoint(bind);
-  if (!endpoint.ok()) return endpoint.status();
-  if (endpoint->kind == Endpoint::Kind::kIpc) endpoint->path += fmt::format("-{}", lane);
-  if (endpoint->port + lane > UINT16_MAX) {
+  PANDO_ASSIGN_OR_RETURN(Endpoint endpoint, ParseEndpoint(bind));
+  if (endpoint.kind == Endpoint::Kind::kIpc) endpoint.path += fmt::format("-{}", lane);
+  if (endpoint.port + lane > UINT16_MAX) {
     return InvalidArgument(fmt::format(
         "--bind {}: lane {} would listen on port {}, and the last port is {}; bind a lower "
         "port, or port 0 for any free ones",
-        bind, lane, endpoint->port + lane, UINT16_MAX));
+        bind, lane, endpoint.port + lane, UINT16_MAX));
   }
-  if (endpoint->port != 0) endpoint->port = static_cast<uint16_t>(endpoint->port + lane);
-  return endpoint->ToString();
+  if (endpoint.port != 0) endpoint.port = static_cast<uint16_t>(endpoint.port + lane);
+  return endpoint.ToString();
 }
 
 HeartbeatState MakeHeartbeat(JobId job, const Lane& lane, const Transport& transport) {
@@ -97,7 +96,7 @@ struct Seat {
 class ServerProcess {
  public:
   explicit ServerProcess(const ServerArgs& args) : args_(args), wanted_rank_(args.wanted_rank) {}
-  Status Run();
+  Result<int> Run();
 
  private:
   using Seats = std::vector<std::unique_ptr<Seat>>;
@@ -133,13 +132,11 @@ Result<std::string> ServerProcess::AddressTowards(const Endpoint& scheduler) {
 }
 
 Status ServerProcess::BindLanes() {
-  Result<Endpoint> scheduler = ParsePeerEndpoint(args_.join);
-  if (!scheduler.ok()) return scheduler.status();
+  PANDO_ASSIGN_OR_RETURN(Endpoint scheduler, ParsePeerEndpoint(args_.join));
   std::string bind = args_.bind;
   if (bind.empty()) {
-    Result<std::string> address = AddressTowards(*scheduler);
-    if (!address.ok()) return address.status();
-    bind = fmt::format("tcp://{}:0", *address);
+    PANDO_ASSIGN_OR_RETURN(std::string address, AddressTowards(scheduler));
+    bind = fmt::format("tcp://{}:0", address);
   }
   const uint32_t lane_count = ChooseLaneCount(args_);
   // The last lane has the highest port; one that is too high shows before anything is bound.
@@ -149,26 +146,23 @@ Status ServerProcess::BindLanes() {
     const PeerId self{kUnknownNode, incarnation_, static_cast<uint16_t>(i)};
     transports_.push_back(std::make_unique<Transport>(
         context_, self, Transport::Options{.insecure = args_.insecure, .on_warning = LogWarning}));
-    Result<std::string> wanted = LaneEndpoint(bind, i);
-    if (!wanted.ok()) return wanted.status();
-    Result<std::string> bound = transports_[i]->Bind(*wanted);
+    PANDO_ASSIGN_OR_RETURN(std::string wanted, LaneEndpoint(bind, i));
+    Result<std::string> bound = transports_[i]->Bind(wanted);
     if (!bound.ok()) return BadBind(bound.status());
-    Result<std::string> advertised = AdvertisedEndpoint(*bound, *scheduler);
-    if (!advertised.ok()) return advertised.status();
-    endpoints_.push_back(*advertised);
+    PANDO_ASSIGN_OR_RETURN(std::string advertised, AdvertisedEndpoint(*bound, scheduler));
+    endpoints_.push_back(advertised);
   }
   return Status();
 }
 
-Status ServerProcess::Run() {
+Result<int> ServerProcess::Run() {
   SetFloatEnvironment();
   TakeShortTimeSlices();  // this thread, ZeroMQ's and those that speak
   KeepFreedMemory();
-  if (Status s = BindLanes(); !s.ok()) return s;
+  PANDO_RETURN_IF_ERROR(BindLanes());
   while (true) {
-    Result<MembershipEnd> end = Live();
-    if (!end.ok()) return end.status();
-    if (*end == MembershipEnd::kStopped) return Status();
+    PANDO_ASSIGN_OR_RETURN(MembershipEnd end, Live());
+    if (end == MembershipEnd::kStopped) return kExitCompleted;
     incarnation_ = NewIncarnation();
     for (uint16_t i = 0; i < transports_.size(); ++i) {
       transports_[i]->SpeakAs({kUnknownNode, incarnation_, i});
@@ -178,30 +172,28 @@ Status ServerProcess::Run() {
 
 // From the registration of one incarnation to its end.
 Result<MembershipEnd> ServerProcess::Live() {
-  for (const auto& transport : transports_) {
-    if (Status s = transport->Dial({kSchedulerNode, {}, 0}, args_.join); !s.ok()) return s;
-  }
+  for (const auto& transport : transports_)
+    PANDO_RETURN_IF_ERROR(transport->Dial({kSchedulerNode, {}, 0}, args_.join));
   Register registration = DescribeProcess(Role::kServer, wanted_rank_);
   registration.lane_endpoints = endpoints_;
-  Result<JoinOutcome> joined = JoinRun(*transports_[0], incarnation_, registration, args_.join,
-                                       args_.start_timeout_ms, shutdown_);
-  if (!joined.ok()) return joined.status();
-  if (const auto* end = std::get_if<MembershipEnd>(&*joined)) return *end;
-  const auto& membership = std::get<Membership>(*joined);
+  PANDO_ASSIGN_OR_RETURN(JoinOutcome joined,
+                         JoinRun(*transports_[0], incarnation_, registration, args_.join,
+                                 args_.start_timeout_ms, shutdown_));
+  if (const auto* end = std::get_if<MembershipEnd>(&joined)) return *end;
+  const auto& membership = std::get<Membership>(joined);
   wanted_rank_ = membership.rank;  // to keep the name in another life
   SetUpLog({.process = fmt::format("server {}", membership.rank), .is_verbose = args_.is_verbose});
   return Serve(membership);
 }
 
 Result<MembershipEnd> ServerProcess::Serve(const Membership& membership) {
-  Result<Model> model = CreateModel(membership);
-  if (!model.ok()) return model.status();
-  const JobPlan plan(membership.job, membership.data, model->layout());
+  PANDO_ASSIGN_OR_RETURN(Model model, CreateModel(membership));
+  const JobPlan plan(membership.job, membership.data, model.layout());
   HeartbeatSender heartbeat(context_, HeartbeatOptions(membership, args_.join),
                             {.job = membership.job_id,
                              .scheduler = membership.scheduler,
                              .content = {.activity = Activity::kServing}});
-  if (Status s = heartbeat.Start(); !s.ok()) return s;
+  PANDO_RETURN_IF_ERROR(heartbeat.Start());
   SnapshotStore store(
       {.folder = membership.snapshot_dir, .process = incarnation_, .job = membership.job_id});
   const std::unique_ptr<Timeline> timeline = OpenTimeline(membership, Role::kServer);

@@ -1,20 +1,93 @@
 // Supervisor keeps processes of this machine running: it restarts a dead process after a back-off,
-// and reports the death at once. `pando train` and `pando node` use it.
+// and reports the death at once. `pando train` and `pando node` use it, over
+// ProcessGroup.
 #pragma once
 
+#include <sys/types.h>
+
+#include <chrono>
 #include <functional>
 #include <map>
 #include <optional>
 #include <set>
 #include <span>
 #include <string>
+#include <vector>
 
+#include "common/atomic_file.h"
+#include "common/status.h"
 #include "node/chaos.h"
-#include "node/launcher.h"
 #include "node/shutdown.h"
 #include "proto/messages.h"
 
 namespace pando {
+
+struct ProcessSpec {
+  std::string name;               // "worker-1": unique in its group; names the log
+  std::string title;              // "worker 1", for people
+  std::vector<std::string> args;  // after the program's name
+  std::string log_path;           // standard output and error are appended to it; empty: dropped
+  bool keeps_stderr = false;      // standard error stays this process's (the progress line)
+  std::string program = "/proc/self/exe";
+  int inherited_fd = -1;  // stays open in the child, under the same number
+};
+
+struct ProcessExit {
+  ProcessSpec spec;
+  pid_t pid = 0;
+  int exit_code = 0;  // where signal is 0
+  int signal = 0;     // that ended it
+  std::chrono::system_clock::time_point time;
+  bool is_clean() const { return signal == 0 && exit_code == 0; }
+};
+
+// ProcessGroup: child processes of this machine that belong together. Children die with their
+// parent, even after SIGKILL, and an exit is noticed at once.
+// Threads: one, and it must live as long as the group: the kernel ties children to their parent
+// *thread*. Owns: the children; the destructor kills and reaps what is left.
+class ProcessGroup {
+ public:
+  using OnExit = std::function<void(const ProcessExit&)>;
+  using TimePoint = std::chrono::steady_clock::time_point;
+
+  // `on_exit` is called from Wait, once per child; it may call Start (a restart) and Signal.
+  explicit ProcessGroup(OnExit on_exit);
+  ProcessGroup(const ProcessGroup&) = delete;
+  ~ProcessGroup();
+
+  Status Start(const ProcessSpec& spec);
+  size_t running_count() const { return children_.size(); }
+  bool IsRunning(const std::string& name) const;
+  std::optional<pid_t> Pid(const std::string& name) const;
+
+  // Waits until children exit, one of `fds` (-1: none) can be read, or the deadline. Returns
+  // whether anything happened before the deadline. Callbacks run before it returns.
+  bool Wait(TimePoint deadline, std::span<const int> fds = {});
+
+  void Signal(const std::string& name, int signal);  // nothing where it has exited
+  void SignalAll(int signal);
+  // Kills what runs and waits for it; callbacks run.
+  void KillAll();
+
+ private:
+  struct Child {
+    ProcessSpec spec;
+    pid_t pid = 0;
+    UniqueFd pid_fd;  // readable once it has exited
+  };
+  void Reap(const Child& child);
+
+  OnExit on_exit_;
+  std::vector<Child> children_;
+};
+
+// "exit code 3" or "signal 9 (SIGKILL)".
+std::string ExitText(const ProcessExit& exit);
+// The block for the terminal that names the process that failed first, and how, with the end of its
+// log.
+std::string RootCauseText(const ProcessExit& exit);
+// The last lines of a file; empty where it cannot be read.
+std::vector<std::string> LogTail(const std::string& path, size_t line_count_max);
 
 inline constexpr uint32_t kRestartsMaxDefault = 30;
 
@@ -71,8 +144,8 @@ class Supervisor {
 
   // ProcessGroup::Wait; restarts the processes whose pause is over.
   bool Wait(TimePoint deadline, std::span<const int> fds = {});
-  // Waits until all processes have exited, or the one of this name, the deadline passes, or a signal
-  // asks to end the wait.
+  // Waits until all processes have exited, or the one of this name, the deadline passes, or a
+  // signal asks to end the wait.
   void AwaitExits(ShutdownSignal& shutdown, TimePoint deadline = TimePoint::max(),
                   const std::string& name = "");
   // Injects a fault and reports it. A stopped process continues after the act's duration.

@@ -20,7 +20,7 @@
 #include "node/processes.h"
 #include "node/session_worker.h"
 #include "train/bit_flip.h"
-#include "train/probe.h"
+#include "train/trainer.h"
 
 namespace pando {
 namespace {
@@ -46,7 +46,7 @@ HeartbeatState MakeHeartbeat(JobId job, const AnySession& session, const Trainer
 class WorkerProcess {
  public:
   explicit WorkerProcess(const WorkerArgs& args) : args_(args), wanted_rank_(args.wanted_rank) {}
-  Status Run();
+  Result<int> Run();
 
  private:
   struct Prepared {  // what the job's work takes on this machine
@@ -77,14 +77,13 @@ class WorkerProcess {
   std::unique_ptr<Prepared> prepared_;  // kept when the process joins again
 };
 
-Status WorkerProcess::Run() {
+Result<int> WorkerProcess::Run() {
   SetFloatEnvironment();
   TakeShortTimeSlices();  // this thread, ZeroMQ's and those that speak
   KeepFreedMemory();
   while (true) {
-    Result<MembershipEnd> end = Live();
-    if (!end.ok()) return end.status();
-    if (*end == MembershipEnd::kStopped) return Status();
+    PANDO_ASSIGN_OR_RETURN(MembershipEnd end, Live());
+    if (end == MembershipEnd::kStopped) return kExitCompleted;
     incarnation_ = NewIncarnation();
     host_lines_.Close();
     transport_.SpeakAs({kUnknownNode, incarnation_, 0});
@@ -93,13 +92,13 @@ Status WorkerProcess::Run() {
 
 // From the registration of one incarnation to its end.
 Result<MembershipEnd> WorkerProcess::Live() {
-  if (Status s = transport_.Dial({kSchedulerNode, {}, 0}, args_.join); !s.ok()) return s;
-  Result<JoinOutcome> joined =
+  PANDO_RETURN_IF_ERROR(transport_.Dial({kSchedulerNode, {}, 0}, args_.join));
+  PANDO_ASSIGN_OR_RETURN(
+      JoinOutcome joined,
       JoinRun(transport_, incarnation_, DescribeProcess(Role::kWorker, wanted_rank_), args_.join,
-              args_.start_timeout_ms, shutdown_);
-  if (!joined.ok()) return joined.status();
-  if (const auto* end = std::get_if<MembershipEnd>(&*joined)) return *end;
-  auto& membership = std::get<Membership>(*joined);
+              args_.start_timeout_ms, shutdown_));
+  if (const auto* end = std::get_if<MembershipEnd>(&joined)) return *end;
+  auto& membership = std::get<Membership>(joined);
   wanted_rank_ = membership.rank;  // to keep the name in another life
   SetUpLog({.process = fmt::format("worker {}", membership.rank), .is_verbose = args_.is_verbose});
   ArmBitFlip(membership.rank);
@@ -110,7 +109,7 @@ Result<MembershipEnd> WorkerProcess::Live() {
 Result<MembershipEnd> WorkerProcess::Work(Membership& membership) {
   HeartbeatSender heartbeat(context_, HeartbeatOptions(membership, args_.join),
                             {.job = membership.job_id, .scheduler = membership.scheduler});
-  if (Status s = heartbeat.Start(); !s.ok()) return s;
+  PANDO_RETURN_IF_ERROR(heartbeat.Start());
   if (!args_.data_path.empty()) membership.job.data_path = args_.data_path;
   if (!args_.data_cache.empty()) membership.job.data_cache = args_.data_cache;
   if (args_.threads != 0) membership.job.threads = args_.threads;
@@ -122,30 +121,24 @@ Result<MembershipEnd> WorkerProcess::Work(Membership& membership) {
 
 Status WorkerProcess::PrepareFor(const Membership& membership) {
   if (prepared_ && prepared_for_ == membership.job_toml) return Status();
-  Result<Prepared> prepared = Prepare(membership);
-  if (!prepared.ok()) return prepared.status();
-  prepared_ = std::make_unique<Prepared>(*std::move(prepared));
+  PANDO_ASSIGN_OR_RETURN(Prepared prepared, Prepare(membership));
+  prepared_ = std::make_unique<Prepared>(std::move(prepared));
   prepared_for_ = membership.job_toml;
   return Status();
 }
 
 Result<WorkerProcess::Prepared> WorkerProcess::Prepare(const Membership& membership) const {
-  Result<std::unique_ptr<DataSet>> data = OpenDataSet(membership.job, LogWarning);
-  if (!data.ok()) return data.status();
-  if (Status s = CheckData(membership, **data); !s.ok()) return s;
-  Result<Model> model = CreateModel(membership);
-  if (!model.ok()) return model.status();
-  JobPlan plan(membership.job, membership.data, model->layout());
-  Result<OpenedDevice> device = OpenDevice(args_.device, membership.job);
-  if (!device.ok()) return device.status();
-  const uint64_t gpu_free_bytes = device->gpu ? ReadRoom(device->device()).free_bytes : 0;
-  const Status has_room = CheckDeviceMemory(device->device(), plan, *model);
-  if (!has_room.ok()) return has_room;
-  Result<uint64_t> probe = ProbeHash(plan, *model, **data, device->device());
-  if (!probe.ok()) return probe.status();
-  spdlog::info("computes on {}", device->kind);
-  return Prepared{*std::move(device), *std::move(data), *std::move(model),
-                  std::move(plan),    *probe,           gpu_free_bytes};
+  PANDO_ASSIGN_OR_RETURN(std::unique_ptr<DataSet> data, OpenDataSet(membership.job, LogWarning));
+  PANDO_RETURN_IF_ERROR(CheckData(membership, *data));
+  PANDO_ASSIGN_OR_RETURN(Model model, CreateModel(membership));
+  JobPlan plan(membership.job, membership.data, model.layout());
+  PANDO_ASSIGN_OR_RETURN(OpenedDevice device, OpenDevice(args_.device, membership.job));
+  const uint64_t gpu_free_bytes = device.gpu ? ReadRoom(device.device()).free_bytes : 0;
+  PANDO_RETURN_IF_ERROR(CheckDeviceMemory(device.device(), plan, model));
+  PANDO_ASSIGN_OR_RETURN(uint64_t probe, ProbeHash(plan, model, *data, device.device()));
+  spdlog::info("computes on {}", device.kind);
+  return Prepared{std::move(device), std::move(data), std::move(model),
+                  std::move(plan),   probe,           gpu_free_bytes};
 }
 
 // P38. The scheduler looks too; here the files can be named.

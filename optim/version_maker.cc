@@ -91,8 +91,6 @@ float PartialPlan::TrustRatio(size_t tensor, double clip_factor,
                             (update + options_.weight_decay * weight));
 }
 
-// ---- the version --------------------------------------------------------------------------------
-
 Optimizer::Update VersionMaker::ToUpdate(const Inputs& inputs) const {
   return {.range = range(inputs.shard),
           .parameters = inputs.parameters,

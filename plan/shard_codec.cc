@@ -1,13 +1,197 @@
 #include "plan/shard_codec.h"
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <cstring>
+#include <limits>
+#include <vector>
+
+#if defined(__F16C__)
+#include <immintrin.h>
+#endif
 
 #include "common/check.h"
-#include "plan/run_codec.h"
 
 namespace pando {
 namespace {
+
+// How each codec encodes a run of floats: heads, which are floats, and codes.
+//
+// Each has HeadFloats(n) and CodeBytes(n), the sizes for n floats; Encode(x, n, heads, codes); and
+// Read(heads, codes, n, to, take), which calls take(to[i], value) for each encoded float. All
+// floats are encoded, except in TopKRun.
+
+constexpr size_t kCodecBlockFloats = 256;
+size_t CodecBlocks(size_t n) { return (n + kCodecBlockFloats - 1) / kCodecBlockFloats; }
+
+// A magnitude's bits: the order of the bits is the order of the magnitudes, and values that are not
+// finite are the largest.
+uint32_t MagnitudeBits(float x) { return std::bit_cast<uint32_t>(x) & 0x7fffffff; }
+
+struct Bf16Run {
+  static size_t HeadFloats(size_t) { return 0; }
+  static size_t CodeBytes(size_t n) { return 2 * n; }
+  static uint16_t Code(float x) {
+    const auto bits = std::bit_cast<uint32_t>(x);
+    const uint32_t rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+    const uint32_t nan = (bits >> 16) | 0x40;  // stays NaN for any lower half
+    return static_cast<uint16_t>(MagnitudeBits(x) > 0x7f800000 ? nan : rounded);
+  }
+  static void Encode(const float* x, size_t n, float*, std::byte* codes) {
+    std::transform(x, x + n, reinterpret_cast<uint16_t*>(codes), Code);
+  }
+  template <class Take>
+  static void Read(const float*, const std::byte* codes, size_t n, float* to, const Take& take) {
+    const auto* halves = reinterpret_cast<const uint16_t*>(codes);
+    for (size_t i = 0; i < n; ++i) take(to[i], std::bit_cast<float>(uint32_t{halves[i]} << 16));
+  }
+};
+
+// Eight at a time if the CPU can: g++ 12 does not vectorise such loops. The bits are the same.
+struct Fp16Run {
+  static size_t HeadFloats(size_t) { return 0; }
+  static size_t CodeBytes(size_t n) { return 2 * n; }
+  static void Encode(const float* x, size_t n, float*, std::byte* codes) {
+    auto* halves = reinterpret_cast<uint16_t*>(codes);
+    size_t i = 0;
+#if defined(__F16C__)
+    for (; i + 8 <= n; i += 8) {
+      const __m128i eight = _mm256_cvtps_ph(_mm256_loadu_ps(x + i), _MM_FROUND_TO_NEAREST_INT);
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(halves + i), eight);
+    }
+#endif
+    for (; i < n; ++i) halves[i] = std::bit_cast<uint16_t>(static_cast<_Float16>(x[i]));
+  }
+  static void ToFloats(const uint16_t* halves, size_t n, float* x) {
+    size_t i = 0;
+#if defined(__F16C__)
+    for (; i + 8 <= n; i += 8) {
+      const __m128i eight = _mm_loadu_si128(reinterpret_cast<const __m128i*>(halves + i));
+      _mm256_storeu_ps(x + i, _mm256_cvtph_ps(eight));
+    }
+#endif
+    for (; i < n; ++i) x[i] = static_cast<float>(std::bit_cast<_Float16>(halves[i]));
+  }
+  template <class Take>
+  static void Read(const float*, const std::byte* codes, size_t n, float* to, const Take& take) {
+    const auto* halves = reinterpret_cast<const uint16_t*>(codes);
+    float block[kCodecBlockFloats];
+    for (size_t first = 0; first < n; first += kCodecBlockFloats) {
+      const size_t count = std::min(kCodecBlockFloats, n - first);
+      ToFloats(halves + first, count, block);
+      for (size_t i = 0; i < count; ++i) take(to[first + i], block[i]);
+    }
+  }
+};
+
+// Each block has a scale: the largest magnitude / 127.
+struct Int8Run {
+  static constexpr float kCodeMax = 127.0f;
+  // Below it 127 / x or x / 127 is not a normal float: such a block becomes zeros.
+  static constexpr float kSmallestScaled = 1e-35f;
+  static size_t HeadFloats(size_t n) { return CodecBlocks(n); }
+  static size_t CodeBytes(size_t n) { return n; }
+  static float EncodeBlock(const float* x, size_t n, int8_t* codes) {
+    uint32_t bits = 0;
+    for (size_t i = 0; i < n; ++i) bits = std::max(bits, MagnitudeBits(x[i]));
+    const auto largest = std::bit_cast<float>(bits);
+    if (!(largest >= kSmallestScaled && std::isfinite(largest))) {
+      std::fill_n(codes, n, int8_t{0});
+      return std::isfinite(largest) ? 0.0f : std::numeric_limits<float>::quiet_NaN();
+    }
+    const float inverse = kCodeMax / largest;
+    for (size_t i = 0; i < n; ++i)
+      codes[i] = static_cast<int8_t>(std::min(kCodeMax, std::rint(x[i] * inverse)));
+    return largest / kCodeMax;
+  }
+  static void Encode(const float* x, size_t n, float* heads, std::byte* codes) {
+    for (size_t first = 0; first < n; first += kCodecBlockFloats) {
+      *heads++ = EncodeBlock(x + first, std::min(kCodecBlockFloats, n - first),
+                             reinterpret_cast<int8_t*>(codes) + first);
+    }
+  }
+  template <class Take>
+  static void Read(const float* heads, const std::byte* codes, size_t n, float* to,
+                   const Take& take) {
+    const auto* bytes = reinterpret_cast<const int8_t*>(codes);
+    for (size_t first = 0; first < n; first += kCodecBlockFloats, ++heads) {
+      const size_t last = std::min(first + kCodecBlockFloats, n);
+      for (size_t i = first; i < last; ++i) take(to[i], *heads * static_cast<float>(bytes[i]));
+    }
+  }
+};
+
+// Each block has two values: the mean of the values below 0 and that of the others. A bit selects
+// one.
+struct OneBitRun {
+  static size_t HeadFloats(size_t n) { return 2 * CodecBlocks(n); }
+  static size_t CodeBytes(size_t n) { return (n + 7) / 8; }
+  static void Encode(const float* x, size_t n, float* heads, std::byte* codes) {
+    std::fill_n(codes, CodeBytes(n), std::byte{0});
+    for (size_t first = 0; first < n; first += kCodecBlockFloats, heads += 2) {
+      const size_t last = std::min(first + kCodecBlockFloats, n);
+      float sums[2] = {0, 0};
+      size_t counts[2] = {0, 0};
+      for (size_t i = first; i < last; ++i) {
+        const size_t side = x[i] < 0 ? 0 : 1;
+        sums[side] += x[i];
+        ++counts[side];
+        codes[i / 8] |= static_cast<std::byte>(side << (i % 8));
+      }
+      for (size_t side : {0, 1})
+        heads[side] = counts[side] == 0 ? 0 : sums[side] / static_cast<float>(counts[side]);
+    }
+  }
+  template <class Take>
+  static void Read(const float* heads, const std::byte* codes, size_t n, float* to,
+                   const Take& take) {
+    for (size_t i = 0; i < n; ++i) {
+      const auto side = static_cast<size_t>((codes[i / 8] >> (i % 8)) & std::byte{1});
+      take(to[i], heads[2 * (i / kCodecBlockFloats) + side]);
+    }
+  }
+};
+
+// The values of the largest magnitudes, ascending by place, and their places; of equal ones the
+// first.
+struct TopKRun {
+  double share = 0.01;
+  size_t Count(size_t n) const {
+    const auto count = static_cast<size_t>(std::ceil(static_cast<double>(n) * share));
+    return std::clamp<size_t>(count, 1, n);
+  }
+  size_t HeadFloats(size_t n) const { return Count(n); }
+  size_t CodeBytes(size_t n) const { return Count(n) * sizeof(uint32_t); }
+  void Encode(const float* x, size_t n, float* heads, std::byte* codes) const {
+    const size_t count = Count(n);
+    std::vector<uint32_t> magnitudes(n);
+    std::transform(x, x + n, magnitudes.begin(), MagnitudeBits);
+    const auto nth = magnitudes.begin() + static_cast<ptrdiff_t>(count - 1);
+    std::nth_element(magnitudes.begin(), nth, magnitudes.end(), std::greater<>());
+    const uint32_t least = *nth;
+    const auto above = static_cast<size_t>(std::ranges::count_if(
+        magnitudes.begin(), nth, [least](uint32_t magnitude) { return magnitude > least; }));
+    size_t equals_left = count - above;
+    auto* places = reinterpret_cast<uint32_t*>(codes);
+    for (size_t i = 0; i < n; ++i) {
+      const uint32_t magnitude = MagnitudeBits(x[i]);
+      if (magnitude < least || (magnitude == least && equals_left == 0)) continue;
+      if (magnitude == least) --equals_left;
+      *heads++ = x[i];
+      *places++ = static_cast<uint32_t>(i);
+    }
+  }
+  template <class Take>
+  void Read(const float* heads, const std::byte* codes, size_t n, float* to,
+            const Take& take) const {
+    const auto* places = reinterpret_cast<const uint32_t*>(codes);
+    for (size_t i = 0; i < Count(n); ++i) {
+      const uint32_t place = places[i];
+      if (place < n) take(to[place], heads[i]);  // else the peer made a mistake
+    }
+  }
+};
 
 // Calls `use` with the run codec of the options.
 template <class Use>

@@ -236,7 +236,7 @@ Result<Envelope> DecodeAligned(const Frames& frames) {
 }  // namespace
 
 Result<Envelope> Decode(const Frames& frames) {
-  if (Status s = CheckFrames(frames); !s.ok()) return s;
+  PANDO_RETURN_IF_ERROR(CheckFrames(frames));
   try {
     return DecodeAligned(Aligned(frames));
   } catch (const kj::Exception& e) {

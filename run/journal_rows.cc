@@ -1,4 +1,4 @@
-#include "run/journal_rows.h"
+#include "run/sqlite_journal.h"
 
 #include <fmt/format.h>
 

@@ -20,7 +20,7 @@
 
 #include "common/system.h"
 #include "job/job_file.h"
-#include "models/network_file.h"
+#include "models/zoo.h"
 #include "run/snapshot_file.h"
 
 namespace pando {
@@ -130,29 +130,27 @@ Result<RunLock> RunLock::Acquire(const std::string& run_dir) {
 Result<RunFolder> RunFolder::Create(const Job& job, bool is_forced) {
   const std::string& path = job.run_dir;
   PANDO_CHECK(!path.empty());
-  if (Status s = CheckFree(path, is_forced); !s.ok()) return s;
+  PANDO_RETURN_IF_ERROR(CheckFree(path, is_forced));
   std::error_code error;
   RunFolder folder(path);
   fs::create_directories(path + "/logs", error);
   if (!error) fs::create_directories(folder.SnapshotsPath(), error);
   if (error) return FileError("create run folder", path, error.value());
   {
-    Result<RunLock> lock = RunLock::Acquire(path);
-    if (!lock.ok()) return lock.status();
+    PANDO_ASSIGN_OR_RETURN(RunLock lock, RunLock::Acquire(path));
     RemoveOwnFiles(path);
   }
-  if (Status s = WriteFileAtomically(folder.JobPath(), WriteJobText(job)); !s.ok()) return s;
+  PANDO_RETURN_IF_ERROR(WriteFileAtomically(folder.JobPath(), WriteJobText(job)));
   return folder;
 }
 
 Result<RunFolder> RunFolder::Reopen(const Job& job) {
   RunFolder folder(job.run_dir);
-  Result<RunLock> lock = RunLock::Acquire(folder.path());
-  if (!lock.ok()) return lock.status();
+  PANDO_ASSIGN_OR_RETURN(RunLock lock, RunLock::Acquire(folder.path()));
   std::error_code error;
   fs::remove(folder.SummaryPath(), error);
   if (error) return FileError("remove", folder.SummaryPath(), error.value());
-  if (Status s = WriteFileAtomically(folder.JobPath(), WriteJobText(job)); !s.ok()) return s;
+  PANDO_RETURN_IF_ERROR(WriteFileAtomically(folder.JobPath(), WriteJobText(job)));
   return folder;
 }
 
@@ -185,9 +183,8 @@ Status RunFolder::WriteSummary(const Summary& summary) const {
 }
 
 Result<Summary> RunFolder::ReadSummary() const {
-  Result<std::string> text = ReadTextFile(SummaryPath());
-  if (!text.ok()) return text.status();
-  return SummaryFromJson(*text, SummaryPath());
+  PANDO_ASSIGN_OR_RETURN(std::string text, ReadTextFile(SummaryPath()));
+  return SummaryFromJson(text, SummaryPath());
 }
 
 // ---- rows that a full disk does not take --------------------------------------------------------
@@ -207,7 +204,7 @@ Status PatientRows::Append(std::string row) {
 
 Status PatientRows::Flush() {
   while (!held_.empty()) {
-    if (Status s = file_.Append(held_.front()); !s.ok()) return s;
+    PANDO_RETURN_IF_ERROR(file_.Append(held_.front()));
     held_bytes_ -= held_.front().size();
     held_.pop_front();
   }
@@ -215,7 +212,7 @@ Status PatientRows::Flush() {
 }
 
 Status PatientRows::Sync() {
-  if (Status s = Flush(); !s.ok()) return s;
+  PANDO_RETURN_IF_ERROR(Flush());
   return file_.Sync();
 }
 
@@ -273,10 +270,9 @@ std::optional<MetricsRow> ParseMetricsRow(std::string_view text) {
 }  // namespace
 
 Result<MetricsFile> MetricsFile::Create(const RunFolder& folder) {
-  Result<RowFile> file = RowFile::Create(folder.MetricsPath());
-  if (!file.ok()) return file.status();
-  MetricsFile metrics(std::move(*file), kMetricsColumns.size());
-  if (Status s = metrics.AppendHeading(); !s.ok()) return s;
+  PANDO_ASSIGN_OR_RETURN(RowFile file, RowFile::Create(folder.MetricsPath()));
+  MetricsFile metrics(std::move(file), kMetricsColumns.size());
+  PANDO_RETURN_IF_ERROR(metrics.AppendHeading());
   return metrics;
 }
 
@@ -287,9 +283,8 @@ Result<MetricsFile> MetricsFile::Reopen(const RunFolder& folder, std::optional<M
   const auto is_sound = [](std::string_view text) {
     return CountColumns(text) || ParseMetricsRow(text);
   };
-  Result<RowFile> file = RowFile::Reopen(folder.MetricsPath(), is_sound, &row);
-  if (!file.ok()) return file.status();
-  MetricsFile metrics(std::move(*file), CountColumns(heading).value_or(kMetricsColumns.size()));
+  PANDO_ASSIGN_OR_RETURN(RowFile file, RowFile::Reopen(folder.MetricsPath(), is_sound, &row));
+  MetricsFile metrics(std::move(file), CountColumns(heading).value_or(kMetricsColumns.size()));
   if (row.empty()) (void)metrics.AppendHeading();  // or held
   *last = ParseMetricsRow(row);
   return metrics;
@@ -326,17 +321,15 @@ std::optional<EventTime> ReadEventTime(std::string_view line) {
 }  // namespace
 
 Result<EventsFile> EventsFile::Create(const RunFolder& folder) {
-  Result<RowFile> file = RowFile::Create(folder.EventsPath());
-  if (!file.ok()) return file.status();
-  return EventsFile(std::move(*file));
+  PANDO_ASSIGN_OR_RETURN(RowFile file, RowFile::Create(folder.EventsPath()));
+  return EventsFile(std::move(file));
 }
 
 Result<EventsFile> EventsFile::Reopen(const RunFolder& folder, Gap gap) {
   std::string line;
   const auto is_sound = [](std::string_view text) { return ReadEventTime(text).has_value(); };
-  Result<RowFile> file = RowFile::Reopen(folder.EventsPath(), is_sound, &line);
-  if (!file.ok()) return file.status();
-  EventsFile events(std::move(*file));
+  PANDO_ASSIGN_OR_RETURN(RowFile file, RowFile::Reopen(folder.EventsPath(), is_sound, &line));
+  EventsFile events(std::move(file));
   const std::optional<EventTime> last = ReadEventTime(line);
   if (!last) return events;
   events.start_ -= last->elapsed;

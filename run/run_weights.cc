@@ -37,9 +37,8 @@ Version FinalVersion(const RunFolder& folder, const JobPlan& plan) {
 
 Result<RunWeights> ReadNamed(const std::string& path, const char* name, Version version,
                              const JobPlan& plan) {
-  Result<FloatBuffer> flat = ReadWeights(path, plan.layout);
-  if (!flat.ok()) return flat.status();
-  return RunWeights{name, version, *std::move(flat)};
+  PANDO_ASSIGN_OR_RETURN(FloatBuffer flat, ReadWeights(path, plan.layout));
+  return RunWeights{name, version, std::move(flat)};
 }
 
 // The version of final.safetensors. None where there is no such file. A file without a step is of a
@@ -78,20 +77,20 @@ Result<Job> JobOfRun(const RunFolder& folder, const std::string& data_path) {
 }
 
 Result<SnapshotManifest> ChooseSnapshot(const RunFolder& folder, std::optional<uint64_t> step) {
-  Result<std::vector<SnapshotManifest>> manifests = ReadManifests(folder.SnapshotsPath());
-  if (!manifests.ok()) return manifests.status();
-  for (auto it = manifests->rbegin(); it != manifests->rend(); ++it) {
+  PANDO_ASSIGN_OR_RETURN(std::vector<SnapshotManifest> manifests,
+                         ReadManifests(folder.SnapshotsPath()));
+  for (auto it = manifests.rbegin(); it != manifests.rend(); ++it) {
     if (!step || it->snapshot.version == Version(*step)) return *it;
   }
   return NotFound(fmt::format("{}{}", step ? fmt::format("no snapshot of step {}: ", *step) : "",
-                              StepsText(folder, *manifests)));
+                              StepsText(folder, manifests)));
 }
 
 Result<std::optional<SnapshotManifest>> SnapshotBefore(const RunFolder& folder, Version version) {
-  Result<std::vector<SnapshotManifest>> manifests = ReadManifests(folder.SnapshotsPath());
-  if (!manifests.ok()) return manifests.status();
+  PANDO_ASSIGN_OR_RETURN(std::vector<SnapshotManifest> manifests,
+                         ReadManifests(folder.SnapshotsPath()));
   std::optional<SnapshotManifest> before;
-  for (SnapshotManifest& manifest : *manifests) {
+  for (SnapshotManifest& manifest : manifests) {
     const bool is_nearer = !before || manifest.snapshot.version >= before->snapshot.version;
     if (manifest.snapshot.version < version && is_nearer) before = std::move(manifest);
   }
@@ -102,22 +101,21 @@ namespace {
 
 Result<RunWeights> ReadSnapshotWeights(const RunFolder& folder, const JobPlan& plan,
                                        std::optional<uint64_t> step, bool is_averaged) {
-  Result<SnapshotManifest> manifest = ChooseSnapshot(folder, step);
-  if (!manifest.ok()) return manifest.status();
+  PANDO_ASSIGN_OR_RETURN(SnapshotManifest manifest, ChooseSnapshot(folder, step));
   const Optimizer optimizer(plan.job.optimizer, plan.layout);
-  Result<SnapshotImage> image = ReadSnapshot(folder.SnapshotsPath(), *manifest, plan, optimizer);
-  if (!image.ok()) return image.status();
-  const std::string name = "snapshot " + SnapshotName(manifest->snapshot);
-  const Version version = manifest->snapshot.version;
-  if (!is_averaged) return RunWeights{name, version, std::move(image->parameters)};
+  PANDO_ASSIGN_OR_RETURN(SnapshotImage image,
+                         ReadSnapshot(folder.SnapshotsPath(), manifest, plan, optimizer));
+  const std::string name = "snapshot " + SnapshotName(manifest.snapshot);
+  const Version version = manifest.snapshot.version;
+  if (!is_averaged) return RunWeights{name, version, std::move(image.parameters)};
   for (uint32_t s = 0; s < plan.shards.shard_count(); ++s) {
     const ShardRange& range = plan.shards.range(ShardId(s));
-    const auto average = std::as_const(*image->states[s])
+    const auto average = std::as_const(*image.states[s])
                              .span()
                              .subspan((optimizer.state_count() - 1) * range.size(), range.size());
-    std::ranges::copy(average, image->parameters.data() + range.first);
+    std::ranges::copy(average, image.parameters.data() + range.first);
   }
-  return RunWeights{"averaged weights of " + name, version, std::move(image->parameters)};
+  return RunWeights{"averaged weights of " + name, version, std::move(image.parameters)};
 }
 
 Result<RunWeights> ReadFinalOrSnapshot(const RunFolder& folder, const JobPlan& plan,
@@ -145,15 +143,14 @@ Result<RunWeights> ReadAveragedWeights(const RunFolder& folder, const JobPlan& p
 }
 
 Result<RunWeights> ReadBestWeights(const RunFolder& folder, const JobPlan& plan) {
-  Result<Summary> summary = folder.ReadSummary();
-  if (!summary.ok()) return summary.status();
-  if (!summary->best_weights_step) {
+  PANDO_ASSIGN_OR_RETURN(Summary summary, folder.ReadSummary());
+  if (!summary.best_weights_step) {
     return NotFound(fmt::format(
         "the run in {} kept no best version; it takes snapshot.best = true in its job, and a test "
         "set",
         folder.path()));
   }
-  return ReadNamed(folder.BestWeightsPath(), "best weights", Version(*summary->best_weights_step),
+  return ReadNamed(folder.BestWeightsPath(), "best weights", Version(*summary.best_weights_step),
                    plan);
 }
 
@@ -165,9 +162,8 @@ Result<std::optional<Version>> WriteBestWeights(const RunFolder& folder, const J
     Result<RunWeights> weights = ReadFinalOrSnapshot(folder, plan, version.value(), final_version);
     if (weights.ok()) {
       const FloatBuffer& flat = weights->flat;
-      Status s = WriteWeights(folder.BestWeightsPath(), plan.layout, flat.span(),
-                              WeightsMetadata(plan.job, version));
-      if (!s.ok()) return s;
+      PANDO_RETURN_IF_ERROR(WriteWeights(folder.BestWeightsPath(), plan.layout, flat.span(),
+                                         WeightsMetadata(plan.job, version)));
       return std::optional(version);
     }
     if (failure.ok()) failure = weights.status();

@@ -49,16 +49,14 @@ std::string Header(const SafetensorsMetadata& metadata, std::span<const NamedTen
 
 Status WriteSafetensors(const std::string& path, const SafetensorsMetadata& metadata,
                         std::span<const NamedTensor> tensors) {
-  Result<AtomicFile> file = AtomicFile::Create(path);
-  if (!file.ok()) return file.status();
+  PANDO_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create(path));
   const std::string header = Header(metadata, tensors);
   const uint64_t header_bytes = header.size();
-  if (Status s = file->Write(std::as_bytes(std::span(&header_bytes, 1))); !s.ok()) return s;
-  if (Status s = file->Write(std::as_bytes(std::span(header))); !s.ok()) return s;
-  for (const NamedTensor& tensor : tensors) {
-    if (Status s = file->Write(std::as_bytes(tensor.values)); !s.ok()) return s;
-  }
-  return file->Commit();
+  PANDO_RETURN_IF_ERROR(file.Write(std::as_bytes(std::span(&header_bytes, 1))));
+  PANDO_RETURN_IF_ERROR(file.Write(std::as_bytes(std::span(header))));
+  for (const NamedTensor& tensor : tensors)
+    PANDO_RETURN_IF_ERROR(file.Write(std::as_bytes(tensor.values)));
+  return file.Commit();
 }
 
 // ---- reading -----------------------------------------------------------------------------------
@@ -141,7 +139,7 @@ Status ReadTensor(const Json& json, const DataExtent& data, SafetensorsFile::Ten
   if (!json.is_object()) return Corrupt("expected an object");
   if (Member(json, "dtype") != "F32")
     return Corrupt("dtype is not \"F32\", the only one that Pando supports");
-  if (Status s = ReadShape(Member(json, "shape"), tensor); !s.ok()) return s;
+  PANDO_RETURN_IF_ERROR(ReadShape(Member(json, "shape"), tensor));
   return ReadOffsets(Member(json, "data_offsets"), data, tensor);
 }
 
@@ -185,7 +183,7 @@ Result<SafetensorsFile> SafetensorsFile::Open(std::string path) {
     return NotFound(fmt::format("cannot open {}: {}", path, std::strerror(errno)));
   }
   SafetensorsFile file(std::move(path), std::move(fd));
-  if (Status s = file.ReadHeader(); !s.ok()) return s;
+  PANDO_RETURN_IF_ERROR(file.ReadHeader());
   return file;
 }
 
@@ -271,14 +269,13 @@ Status WriteWeights(const std::string& path, const TensorLayout& layout,
 }
 
 Result<FloatBuffer> ReadWeights(const std::string& path, const TensorLayout& layout) {
-  Result<SafetensorsFile> file = SafetensorsFile::Open(path);
-  if (!file.ok()) return file.status();
+  PANDO_ASSIGN_OR_RETURN(SafetensorsFile file, SafetensorsFile::Open(path));
   FloatBuffer flat(layout.float_count());
   for (size_t i = 0; i < layout.tensor_count(); ++i) {
     const TensorSpec& spec = layout.specs()[i];
     if (!IsExported(spec)) continue;
-    const auto tensor = file->tensors().find(spec.name);
-    if (tensor == file->tensors().end()) {
+    const auto tensor = file.tensors().find(spec.name);
+    if (tensor == file.tensors().end()) {
       return InvalidArgument(
           fmt::format("{} has no tensor '{}', which the model has", path, spec.name));
     }
@@ -287,10 +284,9 @@ Result<FloatBuffer> ReadWeights(const std::string& path, const TensorLayout& lay
                                          path, spec.name, ShapeText(tensor->second.shape),
                                          ShapeText(spec.shape)));
     }
-    Status s = file->Read(tensor->second, ValuesIn(layout, i, flat.span()));
-    if (!s.ok()) return s;
+    PANDO_RETURN_IF_ERROR(file.Read(tensor->second, ValuesIn(layout, i, flat.span())));
   }
-  for (const auto& [name, tensor] : file->tensors()) {
+  for (const auto& [name, tensor] : file.tensors()) {
     if (layout.Find(name) != layout.tensor_count()) continue;
     return InvalidArgument(fmt::format("{}: the model has no tensor '{}'", path, name));
   }

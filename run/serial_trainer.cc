@@ -216,7 +216,7 @@ SerialTrainer::SerialTrainer(const Job& job, const DataSet& data, const Model& m
 }
 
 Result<SerialResult> SerialTrainer::Run() {
-  if (Status s = MakeAllVersions(); !s.ok()) return s;
+  PANDO_RETURN_IF_ERROR(MakeAllVersions());
   result_.states = std::move(servers_->states());
   result_.parameters = servers_->Open(result_.version);
   result_.waiting_seconds = static_cast<double>(trainer_.parameters().waited_us()) * 1e-6;
@@ -229,12 +229,11 @@ Status SerialTrainer::MakeAllVersions() {
     const Clock::time_point start = Clock::now();
     if (!result_.was_interrupted) HandOutSteps();
     if (result_.version.value() == handed_out_count_) break;
-    Result<StepMetrics> metrics = Await<StepMetrics>();
-    if (!metrics.ok()) return metrics.status();
-    PANDO_CHECK(metrics->step == StepReading(result_.version));
-    FinishStep(*metrics, std::chrono::duration<double>(Clock::now() - start).count());
+    PANDO_ASSIGN_OR_RETURN(StepMetrics metrics, Await<StepMetrics>());
+    PANDO_CHECK(metrics.step == StepReading(result_.version));
+    FinishStep(metrics, std::chrono::duration<double>(Clock::now() - start).count());
     if (!IsEvaluated(result_.version) || result_.was_interrupted) continue;
-    if (Status s = Evaluate(result_.version); !s.ok()) return s;
+    PANDO_RETURN_IF_ERROR(Evaluate(result_.version));
   }
   return {};
 }
@@ -284,10 +283,9 @@ Status SerialTrainer::Evaluate(Version version) {
     trainer_.EvaluationParametersArrived(ShardId(s), version, blob);
   }
   trainer_.EvaluateSlice({.version = version, .last_sample = plan_.data.test_samples});
-  Result<EvaluationResult> evaluated = Await<EvaluationResult>();
-  if (!evaluated.ok()) return evaluated.status();
+  PANDO_ASSIGN_OR_RETURN(EvaluationResult evaluated, Await<EvaluationResult>());
   EvaluationSummary& summary = evaluations_.emplace_back(EvaluationSummary{.version = version});
-  AddSlice(*evaluated, plan_.data.class_count, &summary);
+  AddSlice(evaluated, plan_.data.class_count, &summary);
   if (callbacks_.on_evaluation) callbacks_.on_evaluation(summary);
   result_.last_evaluation = summary;
   summary.DropDetails();
@@ -331,10 +329,9 @@ Result<EvaluationSummary> EvaluateSerially(const JobPlan& plan, const DataSet& d
   Batch batch;
   for (uint64_t at = 0; at < plan.data.test_samples; at += kEvaluationChunkSamples) {
     const uint64_t last = std::min(at + kEvaluationChunkSamples, plan.data.test_samples);
-    if (Status s = ReadTestSamples(data, at, last, &batch); !s.ok()) return s;
-    Result<ChunkScore> score = EvaluateChunk(network, batch, values.data());
-    if (!score.ok()) return score.status();
-    chunks.push_back(*std::move(score));
+    PANDO_RETURN_IF_ERROR(ReadTestSamples(data, at, last, &batch));
+    PANDO_ASSIGN_OR_RETURN(ChunkScore score, EvaluateChunk(network, batch, values.data()));
+    chunks.push_back(std::move(score));
   }
   const EvaluationResult result = CombineScores({.last_sample = plan.data.test_samples}, chunks);
   EvaluationSummary summary;

@@ -109,7 +109,7 @@ Result<SharedBuffer> ReadValues(const SafetensorsFile& file, const std::string& 
                                file.path(), key, tensor->second.float_count, float_count));
   }
   auto values = std::make_shared<FloatBuffer>(float_count);
-  if (Status s = file.Read(tensor->second, values->span()); !s.ok()) return s;
+  PANDO_RETURN_IF_ERROR(file.Read(tensor->second, values->span()));
   return values;
 }
 
@@ -120,14 +120,14 @@ Result<StoredRecord> ReadRecord(const SafetensorsFile& file, const LoadRequest& 
   Status names = CheckMetadata(file, "generation", fmt::format("{}", generation));
   if (names.ok()) names = CheckMetadata(file, "version", fmt::format("{}", version.value()));
   if (!names.ok()) return names;
-  auto parameters = ReadValues(file, KeyFor(wanted.shard, "parameters"), wanted.parameter_floats);
-  if (!parameters.ok()) return parameters.status();
-  auto state = ReadValues(file, KeyFor(wanted.shard, "state"), wanted.state_floats);
-  if (!state.ok()) return state.status();
-  const uint64_t hash = RecordHash(version, (*parameters)->span(), (*state)->span());
+  PANDO_ASSIGN_OR_RETURN(auto parameters, ReadValues(file, KeyFor(wanted.shard, "parameters"),
+                                                     wanted.parameter_floats));
+  PANDO_ASSIGN_OR_RETURN(auto state,
+                         ReadValues(file, KeyFor(wanted.shard, "state"), wanted.state_floats));
+  const uint64_t hash = RecordHash(version, parameters->span(), state->span());
   Status s = CheckMetadata(file, KeyFor(wanted.shard, "hash"), HexText(hash));
   if (!s.ok()) return Corrupt(s.message() + ": its bytes have changed since they were stored");
-  return StoredRecord{*std::move(parameters), *std::move(state), hash};
+  return StoredRecord{std::move(parameters), std::move(state), hash};
 }
 
 }  // namespace pando

@@ -100,7 +100,7 @@ Status SnapshotFolder::WriteMissingManifests() const {
   for (const auto& [snapshot, manifest] : complete_) {
     std::error_code ignored;  // writing says what is wrong
     if (fs::exists(ManifestPath(snapshot), ignored)) continue;
-    if (Status s = WriteManifest(manifest); !s.ok()) return s;
+    PANDO_RETURN_IF_ERROR(WriteManifest(manifest));
   }
   return Status();
 }
@@ -147,11 +147,10 @@ std::set<std::string> SnapshotFolder::WantedNames() const {
 namespace {
 
 Result<SnapshotManifest> ReadManifest(const std::string& path) {
-  Result<std::string> text = ReadTextFile(path);
-  if (!text.ok()) return text.status();
+  PANDO_ASSIGN_OR_RETURN(std::string text, ReadTextFile(path));
   SnapshotManifest manifest;
   try {
-    const auto json = nlohmann::json::parse(*text);
+    const auto json = nlohmann::json::parse(text);
     json.at("generation").get_to(manifest.snapshot.generation);
     manifest.snapshot.version = Version(json.at("step").get<uint64_t>());
     for (const auto& entry : json.at("shards")) {
@@ -178,9 +177,8 @@ Result<std::vector<SnapshotManifest>> ReadManifests(const std::string& folder) {
   std::vector<SnapshotManifest> manifests;
   for (const auto& [path, snapshot] : FindSnapshotFiles(folder)) {
     if (path.extension() != ".json") continue;
-    Result<SnapshotManifest> manifest = ReadManifest(path.string());
-    if (!manifest.ok()) return manifest.status();
-    manifests.push_back(*std::move(manifest));
+    PANDO_ASSIGN_OR_RETURN(SnapshotManifest manifest, ReadManifest(path.string()));
+    manifests.push_back(std::move(manifest));
   }
   std::ranges::sort(manifests, {}, &SnapshotManifest::snapshot);
   return manifests;
@@ -206,18 +204,18 @@ Result<SnapshotImage> ReadSnapshot(const std::string& folder, const SnapshotMani
     if (!HoldsShard(*file->second, ShardId(s))) {
       return Corrupt(fmt::format("{}/{}: shard {} is missing", folder, name, s));
     }
-    Result<StoredRecord> record =
+    PANDO_ASSIGN_OR_RETURN(
+        StoredRecord record,
         ReadRecord(*file->second, {.snapshot = manifest.snapshot,
                                    .shard = ShardId(s),
                                    .parameter_floats = range.size(),
-                                   .state_floats = optimizer.state_floats(range)});
-    if (!record.ok()) return record.status();
-    if (record->hash != hash) {
+                                   .state_floats = optimizer.state_floats(range)}));
+    if (record.hash != hash) {
       return Corrupt(fmt::format("{}/{}: shard {} has hash {}, and the manifest says {}", folder,
-                                 name, s, HexText(record->hash), HexText(hash)));
+                                 name, s, HexText(record.hash), HexText(hash)));
     }
-    std::ranges::copy(record->parameters->span(), image.parameters.data() + range.first);
-    image.states.push_back(std::move(record->state));
+    std::ranges::copy(record.parameters->span(), image.parameters.data() + range.first);
+    image.states.push_back(std::move(record.state));
   }
   return image;
 }

@@ -1,7 +1,9 @@
 #include "run/sqlite_journal.h"
 
 #include <fmt/format.h>
+#include <sqlite3.h>
 
+#include <cerrno>
 #include <utility>
 
 #include "common/hash.h"
@@ -9,6 +11,39 @@
 
 namespace pando {
 namespace {
+
+struct Finalize {
+  void operator()(sqlite3_stmt* statement) const { sqlite3_finalize(statement); }
+};
+using Statement = std::unique_ptr<sqlite3_stmt, Finalize>;
+
+struct Binder {
+  sqlite3_stmt* statement;
+  int index;  // from 1
+  int operator()(std::monostate) const { return sqlite3_bind_null(statement, index); }
+  int operator()(int64_t value) const { return sqlite3_bind_int64(statement, index, value); }
+  int operator()(double value) const { return sqlite3_bind_double(statement, index, value); }
+  int operator()(const std::string& value) const {
+    return sqlite3_bind_text64(statement, index, value.data(), value.size(), SQLITE_TRANSIENT,
+                               SQLITE_UTF8);
+  }
+};
+
+SqlValue ReadColumn(sqlite3_stmt* statement, int column) {
+  switch (sqlite3_column_type(statement, column)) {
+    case SQLITE_INTEGER:
+      return int64_t{sqlite3_column_int64(statement, column)};
+    case SQLITE_FLOAT:
+      return sqlite3_column_double(statement, column);
+    case SQLITE_NULL:
+      return std::monostate();
+    default: {
+      const void* bytes = sqlite3_column_blob(statement, column);
+      const auto size = static_cast<size_t>(sqlite3_column_bytes(statement, column));
+      return bytes == nullptr ? std::string() : std::string(static_cast<const char*>(bytes), size);
+    }
+  }
+}
 
 const JournalTable& MetaTable() { return JournalTables().front(); }
 
@@ -48,10 +83,63 @@ Status Explained(const std::string& path, const Status& status) {
 
 }  // namespace
 
+void SqliteDb::Close::operator()(sqlite3* db) const { sqlite3_close(db); }
+
+Status SqliteDb::Error() const {
+  const int code = sqlite3_errcode(db_.get());
+  const std::string text = fmt::format("{}: {}", path_, sqlite3_errmsg(db_.get()));
+  if (code == SQLITE_CORRUPT || code == SQLITE_NOTADB) return Corrupt(text);
+  const int system = sqlite3_system_errno(db_.get());
+  const bool is_io = code == SQLITE_IOERR || code == SQLITE_CANTOPEN;
+  if (code == SQLITE_FULL || (is_io && (system == ENOSPC || system == EDQUOT)))
+    return NoSpace(text + "; free some space");
+  return Unavailable(text);
+}
+
+Result<SqliteDb> SqliteDb::Open(std::string path) {
+  SqliteDb db(std::move(path));
+  sqlite3* raw = nullptr;
+  const int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX;
+  const int code = sqlite3_open_v2(db.path_.c_str(), &raw, flags, nullptr);
+  db.db_.reset(raw);
+  if (code != SQLITE_OK) return db.Error();
+  return db;
+}
+
+Status SqliteDb::Execute(const std::string& sql) {
+  const int code = sqlite3_exec(db_.get(), sql.c_str(), nullptr, nullptr, nullptr);
+  return code == SQLITE_OK ? Status() : Error();
+}
+
+Result<std::vector<SqlRow>> SqliteDb::Query(const std::string& sql,
+                                            std::span<const SqlValue> values) {
+  sqlite3_stmt* raw = nullptr;
+  const int code =
+      sqlite3_prepare_v2(db_.get(), sql.data(), static_cast<int>(sql.size()), &raw, nullptr);
+  const Statement statement(raw);
+  if (code != SQLITE_OK) return Error();
+  for (size_t i = 0; i < values.size(); ++i) {
+    const Binder binder{raw, static_cast<int>(i) + 1};
+    if (std::visit(binder, values[i]) != SQLITE_OK) return Error();
+  }
+  std::vector<SqlRow> rows;
+  int step = sqlite3_step(raw);
+  for (; step == SQLITE_ROW; step = sqlite3_step(raw)) {
+    SqlRow row;
+    for (int c = 0; c < sqlite3_column_count(raw); ++c) row.push_back(ReadColumn(raw, c));
+    rows.push_back(std::move(row));
+  }
+  if (step != SQLITE_DONE) return Error();
+  return rows;
+}
+
+std::string SqliteVersion() { return sqlite3_libversion(); }
+
+// ---- the journal --------------------------------------------------------------------------------
+
 Result<SqliteJournal> SqliteJournal::Open(const std::string& path, uint64_t leader) {
-  Result<SqliteDb> db = SqliteDb::Open(path);
-  if (!db.ok()) return db.status();
-  SqliteJournal journal(*std::move(db), leader);
+  PANDO_ASSIGN_OR_RETURN(SqliteDb db, SqliteDb::Open(path));
+  SqliteJournal journal(std::move(db), leader);
   Status s = journal.SetUp();
   if (!s.ok()) return Explained(path, s);
   return journal;
@@ -60,18 +148,16 @@ Result<SqliteJournal> SqliteJournal::Open(const std::string& path, uint64_t lead
 Status SqliteJournal::SetUp() {
   Status s = db_.Execute(fmt::format("PRAGMA busy_timeout = {};", kBusyTimeoutMs));
   if (!s.ok()) return s;
-  Result<std::vector<SqlRow>> version = db_.Query("PRAGMA user_version");
-  if (!version.ok()) return version.status();
-  const int64_t schema = std::get<int64_t>((*version)[0][0]);
+  PANDO_ASSIGN_OR_RETURN(std::vector<SqlRow> version, db_.Query("PRAGMA user_version"));
+  const int64_t schema = std::get<int64_t>(version[0][0]);
   if (schema != 0 && schema != kSchemaVersion && schema != kSchemaWithPictures) {
     return InvalidArgument(
         fmt::format("{} has the tables of another release of Pando (schema {}, and this one has "
                     "{}); continue with that release",
                     db_.path(), schema, kSchemaVersion));
   }
-  Result<std::vector<SqlRow>> check = db_.Query("PRAGMA quick_check(1)");
-  if (!check.ok()) return check.status();
-  const auto* verdict = std::get_if<std::string>(&(*check)[0][0]);
+  PANDO_ASSIGN_OR_RETURN(std::vector<SqlRow> check, db_.Query("PRAGMA quick_check(1)"));
+  const auto* verdict = std::get_if<std::string>(&check[0][0]);
   if (verdict == nullptr || *verdict != "ok") {
     return Corrupt(verdict == nullptr ? "quick_check" : *verdict);
   }
@@ -86,10 +172,10 @@ Status SqliteJournal::SetUp() {
 
 // Schema 3 counted pictures that were replaced because they could not be decoded.
 Status SqliteJournal::MigratePictures() {
-  Result<std::vector<SqlRow>> rows =
-      db_.Query("SELECT 1 FROM meta WHERE key = 'bad_pictures' AND value <> '[]'");
-  if (!rows.ok()) return rows.status();
-  if (!rows->empty()) {
+  PANDO_ASSIGN_OR_RETURN(
+      std::vector<SqlRow> rows,
+      db_.Query("SELECT 1 FROM meta WHERE key = 'bad_pictures' AND value <> '[]'"));
+  if (!rows.empty()) {
     return InvalidArgument(
         fmt::format("{}: this run replaced pictures that cannot be decoded, and this release "
                     "leaves such pictures out instead (data.skip), which gives other weights; "
@@ -117,10 +203,9 @@ Result<std::optional<SchedulerState>> SqliteJournal::ReadState() {
 Status SqliteJournal::TakeLead(std::optional<SchedulerState>* state) {
   SchedulerState read;
   for (const JournalTable& table : JournalTables()) {
-    Result<std::vector<SqlRow>> rows = ReadTable(table);
-    if (!rows.ok()) return rows.status();
-    if (&table == &MetaTable() && rows->empty()) return Status();
-    if (Status s = ReadRows(table.name, *rows, &read); !s.ok()) return s;
+    PANDO_ASSIGN_OR_RETURN(std::vector<SqlRow> rows, ReadTable(table));
+    if (&table == &MetaTable() && rows.empty()) return Status();
+    PANDO_RETURN_IF_ERROR(ReadRows(table.name, rows, &read));
   }
   *state = std::move(read);
   return db_.Query(InsertStatement(MetaTable()), LeaderRow()).status();
@@ -153,24 +238,22 @@ Status SqliteJournal::Transact(const std::function<Status()>& change) {
 }
 
 Status SqliteJournal::Write(uint64_t term, const Tables& tables) {
-  if (Status s = CheckLeader(term); !s.ok()) return s;
-  for (const JournalTable& table : JournalTables()) {
-    if (Status s = WriteChanges(table, tables.at(table.name)); !s.ok()) return s;
-  }
+  PANDO_RETURN_IF_ERROR(CheckLeader(term));
+  for (const JournalTable& table : JournalTables())
+    PANDO_RETURN_IF_ERROR(WriteChanges(table, tables.at(table.name)));
   return Status();
 }
 
 Status SqliteJournal::CheckLeader(uint64_t term) {
-  Result<std::vector<SqlRow>> rows = ReadTable(MetaTable());
-  if (!rows.ok()) return rows.status();
+  PANDO_ASSIGN_OR_RETURN(std::vector<SqlRow> rows, ReadTable(MetaTable()));
   std::map<SqlValue, SqlValue> meta;
-  for (const SqlRow& row : *rows) meta.emplace(row[0], row[1]);
+  for (const SqlRow& row : rows) meta.emplace(row[0], row[1]);
   const auto* stored = std::get_if<int64_t>(&meta["term"]);
   const int64_t led = stored == nullptr ? 0 : *stored;
   const auto ours = static_cast<int64_t>(term);
   const bool is_led_by_us = meta["leader"] == LeaderRow().back();
   const bool is_other = led > ours || (!is_led_by_us && (led == ours || has_taken_lead_));
-  if (rows->empty() || !is_other) return Status();
+  if (rows.empty() || !is_other) return Status();
   fence_ = Unavailable(fmt::format(
       "{}: another scheduler leads this run (term {}, and this one had {}); this one leaves",
       db_.path(), led, ours));
@@ -199,7 +282,7 @@ SqliteJournal::Tables SqliteJournal::KeyedRows(const SchedulerState& state) cons
 Status SqliteJournal::WriteChanges(const JournalTable& table, const Rows& rows) {
   const bool is_history = table.name == std::string_view("views");
   if (written_.empty() && !is_history) {  // the first commit of this life
-    if (Status s = db_.Execute(fmt::format("DELETE FROM {}", table.name)); !s.ok()) return s;
+    PANDO_RETURN_IF_ERROR(db_.Execute(fmt::format("DELETE FROM {}", table.name)));
   }
   const Rows before = written_.empty() ? Rows() : written_.at(table.name);
   bool has_added = false;

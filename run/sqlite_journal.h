@@ -14,15 +14,72 @@
 // the higher term, or the first to write it, can commit.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <variant>
 #include <vector>
 
-#include "run/journal_rows.h"
+#include "common/status.h"
+#include "scheduler/journal.h"
+
+struct sqlite3;
 
 namespace pando {
+
+// ---- SQLite's C interface with an owner and values ----------------------------------------------
+
+// NULL is monostate.
+using SqlValue = std::variant<std::monostate, int64_t, double, std::string>;
+using SqlRow = std::vector<SqlValue>;
+
+// Threads: none. Errors name the file and what SQLite says.
+class SqliteDb {
+ public:
+  // Opens or creates the file.
+  static Result<SqliteDb> Open(std::string path);
+
+  const std::string& path() const { return path_; }
+  // One or more statements without results.
+  Status Execute(const std::string& sql);
+  // One statement; `values` are bound to its ?s in order. Returns all rows.
+  Result<std::vector<SqlRow>> Query(const std::string& sql, std::span<const SqlValue> values = {});
+
+ private:
+  struct Close {
+    void operator()(sqlite3* db) const;
+  };
+  explicit SqliteDb(std::string path) : path_(std::move(path)) {}
+  Status Error() const;
+
+  std::string path_;
+  std::unique_ptr<sqlite3, Close> db_;
+};
+
+std::string SqliteVersion();  // "3.40.1", for `pando doctor`
+
+// ---- the scheduler's state as rows, and back (journal_rows.cc) ----------------------------------
+
+// Numbers above 63 bits are written as 16 hex digits, lists as JSON.
+struct JournalTable {
+  const char* name;
+  std::vector<std::string> columns;
+  size_t key_count;  // the first columns name the row
+};
+std::span<const JournalTable> JournalTables();  // "meta" first
+
+// By table. The leader is not part of the state, and the view's row is made separately.
+std::map<std::string, std::vector<SqlRow>> MakeRows(const SchedulerState& state);
+SqlRow MakeRow(const View& view);
+
+// Adds a table's rows to the state; of views the last one counts. Errors say table and column.
+Status ReadRows(const std::string& table, std::span<const SqlRow> rows, SchedulerState* state);
+
+// ---- the journal --------------------------------------------------------------------------------
 
 class SqliteJournal : public Journal {
  public:

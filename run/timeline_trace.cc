@@ -240,9 +240,8 @@ Status TraceWriter::AddLife(size_t pid, const Life& life, const TimelineFile& fi
     heads_.push_back(fmt::format("\"name\":{},\"cat\":{},\"args\":{{", JsonText(name.text),
                                  JsonText(name.category)));
   }
-  for (const TimelineTrackRecords& track : file.tracks) {
-    if (Status s = AddTrack(track, file, *life.clock); !s.ok()) return s;
-  }
+  for (const TimelineTrackRecords& track : file.tracks)
+    PANDO_RETURN_IF_ERROR(AddTrack(track, file, *life.clock));
   AddExposedSync(file, *life.clock);
   return Flush();
 }
@@ -276,7 +275,7 @@ Status TraceWriter::AddTrack(const TimelineTrackRecords& track, const TimelineFi
     row.end_ns = begin_ns + record.duration_ns;
     AddSpan(row.tid, begin_ns, record, file);
     if (text_.size() < kBufferBytes) continue;
-    if (Status s = Flush(); !s.ok()) return s;
+    PANDO_RETURN_IF_ERROR(Flush());
   }
   return Flush();
 }
@@ -318,16 +317,15 @@ Status TraceWriter::End(const std::vector<std::string>& warnings) {
   const nlohmann::ordered_json other{{"made_by", fmt::format("pando {}", PandoVersion())},
                                      {"warnings", warnings}};
   text_ += "\n],\"otherData\":" + JsonText(other) + "}\n";
-  if (Status s = Flush(); !s.ok()) return s;
+  PANDO_RETURN_IF_ERROR(Flush());
   return file_.Commit();
 }
 
 // ---- two passes over the files: where and when; then what ---------------------------------------
 
 Result<Life> ReadLife(const std::string& path) {
-  Result<TimelineFile> file = ReadTimelineFile(path);
-  if (!file.ok()) return file.status();
-  Life life{.file = *std::move(file)};
+  PANDO_ASSIGN_OR_RETURN(TimelineFile file, ReadTimelineFile(path));
+  Life life{.file = std::move(file)};
   life.name = life.file.process;
   for (TimelineTrackRecords& track : life.file.tracks) {
     for (const TimelineRecord& record : track.records) {
@@ -401,28 +399,24 @@ Extent WholeExtent(const std::vector<Life>& lives, bool is_bounded) {
 }  // namespace
 
 Result<TraceSummary> WriteTrace(const std::vector<std::string>& sources, const std::string& path) {
-  Result<std::vector<std::string>> files = FindFiles(sources);
-  if (!files.ok()) return files.status();
+  PANDO_ASSIGN_OR_RETURN(std::vector<std::string> files, FindFiles(sources));
   std::vector<Life> lives;
-  for (const std::string& file : *files) {
-    Result<Life> life = ReadLife(file);
-    if (!life.ok()) return life.status();
-    lives.push_back(*std::move(life));
+  for (const std::string& file : files) {
+    PANDO_ASSIGN_OR_RETURN(Life life, ReadLife(file));
+    lives.push_back(std::move(life));
   }
   PlaceOnOneClock(&lives);
   TraceSummary summary{.process_count = lives.size(), .warnings = Warnings(lives)};
   SortAndName(&lives);
   const bool is_bounded = std::ranges::any_of(lives, IsBounded);
-  Result<AtomicFile> out = AtomicFile::Create(path);
-  if (!out.ok()) return out.status();
-  TraceWriter writer(*std::move(out), WholeExtent(lives, is_bounded), is_bounded);
+  PANDO_ASSIGN_OR_RETURN(AtomicFile out, AtomicFile::Create(path));
+  TraceWriter writer(std::move(out), WholeExtent(lives, is_bounded), is_bounded);
   for (size_t i = 0; i < lives.size(); ++i) {
-    Result<TimelineFile> file = ReadTimelineFile(lives[i].file.path);
-    if (!file.ok()) return file.status();
-    if (Status s = writer.AddLife(i + 1, lives[i], *file); !s.ok()) return s;
+    PANDO_ASSIGN_OR_RETURN(TimelineFile file, ReadTimelineFile(lives[i].file.path));
+    PANDO_RETURN_IF_ERROR(writer.AddLife(i + 1, lives[i], file));
   }
   summary.span_count = writer.span_count();
-  if (Status s = writer.End(summary.warnings); !s.ok()) return s;
+  PANDO_RETURN_IF_ERROR(writer.End(summary.warnings));
   return summary;
 }
 

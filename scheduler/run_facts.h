@@ -11,8 +11,6 @@
 #include "scheduler/ledgers/fault_ledger.h"
 #include "scheduler/ledgers/view_ledger.h"
 #include "scheduler/members/membership.h"
-#include "scheduler/rollback.h"
-#include "scheduler/run_phase.h"
 #include "scheduler/run_progress.h"
 
 namespace pando {

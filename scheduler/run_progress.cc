@@ -1,11 +1,115 @@
 #include "scheduler/run_progress.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <utility>
 
 #include "common/mutation.h"
 #include "scheduler/run_facts.h"
 
 namespace pando {
+namespace {
+
+// A rollback waits this long for the servers that the job wants: a supervisor may be about to start
+// one again.
+constexpr Micros kRestartGrace = std::chrono::seconds(1);
+// A rollback does not repair two machines that keep making different versions.
+constexpr uint32_t kDivergencesMax = 3;
+
+}  // namespace
+
+void Rollback::Plan(Micros now, const std::string& reason) {
+  if (pending_) return;
+  pending_ = Pending{reason, now};
+  run_.outbox.TellNotable(now, "lost", "", "{}: the run restarts from its last snapshot", reason);
+}
+
+bool Rollback::IsPossible(Micros now, uint32_t wanted) const {
+  if (!pending_) return false;
+  const size_t servers = run_.members().CountReady(Role::kServer);
+  const bool has_waited = now - pending_->since >= kRestartGrace;
+  if (servers == 0 || (servers < wanted && !has_waited)) return false;
+  return now >= pending_->not_before;
+}
+
+// Either the journal's end was lost with a disk, or another scheduler leads the run. In the second
+// case the journal refuses us here.
+void Rollback::OnNewsBeyond(Micros now, const Member& member, ViewId id, uint32_t generation) {
+  run_.views.OnNewsBeyond(id, generation);
+  if (pending_ || !run_.outbox.Commit()) return;
+  run_.outbox.TellNotable(now, "journal-behind", member.Name(),
+                          "{} has a view that is not in the journal", member.Name());
+  Plan(now, "the journal had lost its last views");
+}
+
+// P8: two replicas cannot say which of them is wrong.
+void Rollback::OnDivergence(Micros now, const PeerId& from, const Divergence& divergence) {
+  const View& view = run_.view();
+  const uint32_t shard = divergence.shard.value();
+  if (pending_ || !run_.phase.is_running() || shard >= view.shards.size()) return;
+  if (view.shards[shard].primary != from) return;
+  const Member* backup = run_.members().Find(divergence.backup.incarnation);
+  if (backup == nullptr) return;
+  const std::string text =
+      fmt::format("{} and {} have made different versions {} of shard {}", run_.Sender(from).Name(),
+                  backup->Name(), divergence.version.value(), shard);
+  run_.outbox.TellNotable(now, "divergence", backup->Name(), "{}", text);
+  if (++divergence_count_ > kDivergencesMax)
+    return run_.phase.End(now, StopReason::kFailed,
+                          text + " again; test the memory of these machines");
+  Plan(now, text);
+}
+
+void RunPhase::StartTraining(Micros now) {
+  phase_ = SchedulerPhase::kTraining;
+  training_since_ = now;
+}
+
+void RunPhase::StartCollecting(Micros now) {
+  phase_ = SchedulerPhase::kCollecting;
+  if (!training_time_) training_time_ = TrainingTime(now);
+}
+
+void RunPhase::TrainAgain() {
+  phase_ = SchedulerPhase::kTraining;
+  training_time_.reset();
+}
+
+void RunPhase::End(Micros now, StopReason reason, std::string text) {
+  if (is_ending()) return;
+  if (!training_time_) training_time_ = TrainingTime(now);
+  phase_ = SchedulerPhase::kStopping;
+  stop_ = Stop{reason, std::move(text)};
+  stop_at_ = now;
+  outbox_.RepeatAt(now);  // sends it
+}
+
+void RunPhase::EndForLostMember(Micros now, std::string text) {
+  has_lost_member_ = true;
+  End(now, StopReason::kFailed, std::move(text));
+}
+
+void RunPhase::FinishWhenLeft(Micros now, bool have_all_left) {
+  if (phase_ != SchedulerPhase::kStopping) return;
+  if (have_all_left || now - stop_at_ >= stop_grace_) phase_ = SchedulerPhase::kFinished;
+}
+
+Micros RunPhase::NextDeadline() const {
+  return phase_ == SchedulerPhase::kStopping ? stop_at_ + stop_grace_ : kNever;
+}
+
+Micros RunPhase::TrainingTime(Micros now) const {
+  if (is_gathering()) return Micros(0);
+  if (training_time_) return *training_time_;
+  const Micros evaluating = evaluating_since_ ? now - *evaluating_since_ : Micros(0);
+  return now - training_since_ - evaluation_time_ - evaluating;
+}
+
+void RunPhase::OnEvaluationDone(Micros now) {
+  evaluation_time_ += now - *evaluating_since_;
+  evaluating_since_.reset();
+}
 
 RunProgress::RunProgress(RunFacts& run, Step next_row)
     : run_(run),

@@ -1,17 +1,131 @@
-// RunProgress knows which version all shards have committed, and how fast the run is. It sends the
-// lanes the scalars of the steps that may be made. Part of the scheduler core. Threads: none.
+// How far the run is: RunPhase, RunProgress, and Rollback, which makes it go back. Part of the
+// scheduler core. Threads: none.
 #pragma once
 
 #include <cmath>
 #include <map>
+#include <optional>
 #include <set>
+#include <string>
+#include <utility>
 
+#include "common/text.h"
 #include "optim/schedule.h"
 #include "proto/outbox.h"
+#include "scheduler/journaled_outbox.h"
+#include "scheduler/members/member.h"
 
 namespace pando {
 
 struct RunFacts;
+
+// Rollback keeps why the run must begin again from a snapshot, until ViewMaker does that (P21).
+// While a rollback is pending no view is made and nothing is evaluated or stored.
+class Rollback {
+ public:
+  explicit Rollback(RunFacts& run) : run_(run) {}  // `run` outlives this
+
+  bool is_pending() const { return pending_.has_value(); }
+  // No effect if a rollback is pending already.
+  void Plan(Micros now, const std::string& reason);
+  // REQUIRES: is_pending().
+  void DelayUntil(Micros at) { pending_->not_before = at; }
+  // Whether there are servers to begin on. `wanted`: the job's number of servers.
+  bool IsPossible(Micros now, uint32_t wanted) const;
+  // No rollback is pending any more.  Returns its reason.
+  std::string Take() { return std::exchange(pending_, std::nullopt)->reason; }
+
+  // P26. A member has a view that the journal does not know.
+  void OnNewsBeyond(Micros now, const Member& member, ViewId id, uint32_t generation);
+  void OnDivergence(Micros now, const PeerId& from, const Divergence& divergence);
+
+ private:
+  struct Pending {
+    std::string reason;
+    Micros since{0};
+    Micros not_before{0};
+  };
+  RunFacts& run_;
+  std::optional<Pending> pending_;
+  uint32_t divergence_count_ = 0;
+};
+
+// RunPhase is the scheduler's phase, how the run ends, and the time in which steps were made. The
+// parts of the scheduler read it; any of them may end the run.
+//
+// clang-format off
+//   phase       | entered when                          | what the scheduler does
+//   ------------+---------------------------------------+-----------------------------------------
+//   kGathering  | start of a run, or of its resumption  | welcomes nodes until all that the job
+//               |                                       | wants are ready
+//   kTraining   | all are ready; the journal has a view | scalars, progress, evaluations, leases,
+//               |                                       | views as nodes come and go, rollbacks
+//   kCollecting | version n committed and evaluated     | pulls the final weights, waits for the
+//               |                                       | final snapshot; a rollback trains again
+//   kStopping   | both are here, or a failure, or End() | sends Stop until every member said Bye,
+//               |                                       | or for stop_grace
+//   kFinished   | all have left                         | -
+// clang-format on
+enum class SchedulerPhase : uint8_t { kGathering, kTraining, kCollecting, kStopping, kFinished };
+template <>
+inline constexpr auto kEnumNames<SchedulerPhase> =
+    std::to_array({"gathering", "training", "collecting weights", "stopping", "finished"});
+
+class RunPhase {
+ public:
+  // `is_completed`: an earlier life of the scheduler has completed the run (P33).
+  RunPhase(JournaledOutbox& outbox, Micros stop_grace, bool is_completed)
+      : outbox_(outbox), stop_grace_(stop_grace), is_completed_(is_completed) {}
+
+  SchedulerPhase phase() const { return phase_; }
+  bool is_gathering() const { return phase_ == SchedulerPhase::kGathering; }
+  bool is_training() const { return phase_ == SchedulerPhase::kTraining; }
+  bool is_collecting() const { return phase_ == SchedulerPhase::kCollecting; }
+  bool is_running() const { return is_training() || is_collecting(); }
+  bool is_ending() const { return phase_ >= SchedulerPhase::kStopping; }
+  bool is_finished() const { return phase_ == SchedulerPhase::kFinished; }
+
+  // Another life of the scheduler had begun to train.
+  void Resume() { phase_ = SchedulerPhase::kTraining; }
+  void StartTraining(Micros now);
+  void StartCollecting(Micros now);
+  void TrainAgain();  // after a rollback
+  // Ends the run. No effect on a run that is ending.
+  void End(Micros now, StopReason reason, std::string text);
+  // The same for a group, which cannot go on without the member that it has lost.
+  void EndForLostMember(Micros now, std::string text);
+  // Finishes an ending run once every member has left, or has had the time to.
+  void FinishWhenLeft(Micros now, bool have_all_left);
+
+  // P33: the final weights are kept. The journal keeps this.
+  bool is_completed() const { return is_completed_; }
+  void SetCompleted() { is_completed_ = true; }
+  // REQUIRES: is_ending().
+  const Stop& stop() const { return *stop_; }
+  bool has_lost_member() const { return has_lost_member_; }
+  // When kStopping ends at the latest; kNever in other phases.
+  Micros NextDeadline() const;
+
+  // Time in which steps were made: from the first view on, evaluations left out.
+  Micros TrainingTime(Micros now) const;
+  void StartClock(Micros now) { training_since_ = now; }
+  void OnEvaluationStarted(Micros now) { evaluating_since_ = now; }
+  void OnEvaluationDone(Micros now);
+  void OnEvaluationLost() { evaluating_since_.reset(); }  // its time counts as training
+
+ private:
+  JournaledOutbox& outbox_;
+  const Micros stop_grace_;
+  SchedulerPhase phase_ = SchedulerPhase::kGathering;
+  bool is_completed_;
+  std::optional<Stop> stop_;
+  bool has_lost_member_ = false;
+  Micros stop_at_{0};  // when kStopping began
+  Micros training_since_{0};
+  Micros evaluation_time_{0};  // of evaluations that are done
+  std::optional<Micros> evaluating_since_;
+  std::optional<Micros> training_time_;  // fixed while the run ends
+};
 
 // How many steps the run makes in a given time, as the lanes report: names a step that is a little
 // ahead.
@@ -39,6 +153,8 @@ class StepPace {
   double steps_per_us_ = 0;
 };
 
+// RunProgress knows which version all shards have committed, and how fast the run is. It sends the
+// lanes the scalars of the steps that may be made.
 class RunProgress {
  public:
   // `next_row`: OnStepMetrics continues from here. `run` outlives this.

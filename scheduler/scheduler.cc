@@ -40,9 +40,8 @@ Scheduler::Scheduler(const Options& options, const JobPlan& plan, Journal& journ
       last_snapshot_(run_, snapshots_, requests_),
       commands_(run_, evaluations_, requests_, last_snapshot_),
       final_weights_(run_, verification_, snapshots_),
-      view_maker_(run_, silences_, owners_, evaluations_, final_weights_),
-      generations_(run_, {silences_, evaluations_, snapshots_, requests_, verification_, owners_,
-                          final_weights_, view_maker_}),
+      view_maker_(run_, {silences_, evaluations_, snapshots_, requests_, verification_, owners_,
+                         final_weights_}),
       failures_(run_, last_snapshot_) {
   const bool was_training = options.state && !options.is_fresh && view().id.number != 0;
   if (!was_training) return;
@@ -97,7 +96,7 @@ void Scheduler::Route(Micros now, const Envelope& envelope) {
       // Members.
       [&](const Register& m) { run_.membership.OnRegister(now, from, m); },
       [&](const Ready& m) {
-        if (run_.membership.OnReady(now, from, m)) generations_.OnMemberReady(now);
+        if (run_.membership.OnReady(now, from, m)) view_maker_.OnMemberReady(now);
       },
       [&](const Heartbeat& m) {
         run_.membership.OnHeartbeat(from, m);
@@ -112,11 +111,11 @@ void Scheduler::Route(Micros now, const Envelope& envelope) {
       [&](const ViewAck& m) { view_maker_.OnViewAck(now, envelope, m); },
       [&](const Synced& m) { view_maker_.OnSynced(now, from, m); },
       [&](const Divergence& m) { run_.rollback.OnDivergence(now, from, m); },
-      [&](const RestoreFailed& m) { generations_.OnRestoreFailed(now, from, m); },
+      [&](const RestoreFailed& m) { view_maker_.OnRestoreFailed(now, from, m); },
       // Steps.
       [&](const ScalarsRequest& m) { run_.progress.OnScalarsRequest(from, m); },
       [&](const Progress& m) {
-        if (run_.progress.OnProgress(now, envelope, m)) generations_.OnCommitted(committed());
+        if (run_.progress.OnProgress(now, envelope, m)) view_maker_.OnCommitted(committed());
       },
       [&](const GradientHashes& m) { verification_.OnGradientHashes(now, from, m); },
       // Results.
@@ -141,7 +140,6 @@ void Scheduler::Tick(Micros now) {
   commands_.StopDrained(now);
   if (run_.phase.is_running()) {
     owners_.Tick(now);
-    generations_.Tick(now);
     view_maker_.Tick(now);
     verification_.Tick(now);
     snapshots_.Tick(now, verification_.settled_below());

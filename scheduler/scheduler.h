@@ -22,8 +22,8 @@
 //   SnapshotRequests, LastSnapshot          | snapshots asked for; how the run ends early
 //   Commands                                | commands of people, drains
 //   FinalWeights                            | the collection of the final weights
-//   ViewMaker                               | reports for the next view, acknowledgements of this one
-//   Generations                             | snapshots that servers could not read
+//   ViewMaker                               | reports for the next view, acknowledgements of this
+//                                           | one, snapshots that servers could not read
 //   Failures                                | reports of trouble
 // clang-format on
 //
@@ -39,7 +39,7 @@
 #include "proto/core.h"
 #include "scheduler/commands.h"
 #include "scheduler/failures.h"
-#include "scheduler/generations.h"
+#include "scheduler/view_maker.h"
 
 namespace pando {
 
@@ -112,7 +112,6 @@ class Scheduler : public ProtocolCore, private JournaledState, private Membershi
   Commands commands_;
   FinalWeights final_weights_;
   ViewMaker view_maker_;
-  Generations generations_;
   Failures failures_;
 };
 

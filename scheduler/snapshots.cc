@@ -2,15 +2,204 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
+
+#include "common/check.h"
 
 namespace pando {
 namespace {
+
+bool IsRipe(const std::vector<std::optional<StoredShard>>& shards) {
+  return std::ranges::all_of(shards, [](const auto& stored) { return stored.has_value(); });
+}
 
 // Servers that report nothing about the final version for so long have no store.
 constexpr Micros kFinalSnapshotPatience = std::chrono::seconds(30);
 
 }  // namespace
+
+SnapshotLedger::SnapshotLedger(const Options& options, uint32_t generation, SnapshotRef origin,
+                               std::vector<SnapshotManifest> complete,
+                               const GivenUpSnapshots& given_up)
+    : options_(options),
+      generation_(generation),
+      origin_(origin),
+      complete_(std::move(complete)),
+      given_up_(given_up.versions.begin(), given_up.versions.end()),
+      given_up_below_(given_up.below) {}
+
+SnapshotLedger::Taken SnapshotLedger::OnStored(const SnapshotStoredItem& item) {
+  const bool is_complete = IsComplete(item.version);
+  if (is_complete || IsGivenUpForGood(item.version)) {
+    if (!item.file.empty() && !IsWanted(item.file)) {
+      Pending alone(options_.shard_count);
+      alone[item.shard.value()] = StoredShard{item.hash, item.file};
+      dropped_for_good_.push_back(Named(item.version, alone));
+    }
+    return is_complete ? Taken::kComplete : Taken::kGivenUp;
+  }
+  if (IsGivenUp(item.version)) return Taken::kGivenUp;  // it comes again until it is for good
+  if (!item.failure.empty()) {
+    GiveUp(item.version);
+    return Taken::kGivenUp;
+  }
+  Pending& pending = pending_[item.version];
+  pending.resize(options_.shard_count);
+  std::optional<StoredShard>& stored = pending[item.shard.value()];
+  if (!stored) stored = StoredShard{item.hash, item.file};
+  return Taken::kPending;
+}
+
+std::optional<Version> SnapshotLedger::Ripe() const {
+  for (const auto& [version, pending] : pending_) {
+    if (IsRipe(pending)) return version;
+  }
+  return std::nullopt;
+}
+
+SnapshotManifest SnapshotLedger::MakeManifest(Version version) const {
+  const auto ripe = pending_.find(version);
+  PANDO_CHECK(ripe != pending_.end() && IsRipe(ripe->second));
+  return Named(version, ripe->second);
+}
+
+const SnapshotManifest& SnapshotLedger::Complete(Version version) {
+  SnapshotManifest manifest = MakeManifest(version);
+  pending_.erase(version);
+  while (!pending_.empty() && pending_.begin()->first < version) GiveUp(pending_.begin()->first);
+  const auto at = std::ranges::upper_bound(complete_, version, {},
+                                           [](const auto& m) { return m.snapshot.version; });
+  return *complete_.insert(at, std::move(manifest));
+}
+
+void SnapshotLedger::Prune(Version next_evaluation, const std::vector<Version>& best_first) {
+  const SnapshotRef needed = RestorePoint(next_evaluation);
+  const auto is_stored = [&](Version version) {
+    return std::ranges::any_of(complete_,
+                               [&](const auto& m) { return m.snapshot.version == version; });
+  };
+  const auto best = std::ranges::find_if(best_first, is_stored);
+  bool has_best = best == best_first.end();
+  const bool has_own = std::ranges::any_of(
+      complete_, [&](const auto& m) { return m.snapshot.generation == generation_; });
+  std::vector<SnapshotManifest> kept;
+  std::set<Version> newest;
+  for (auto it = complete_.rbegin(); it != complete_.rend(); ++it) {
+    const SnapshotRef& snapshot = it->snapshot;
+    const bool is_origin = !has_own && snapshot == origin_;  // P30
+    const bool is_newest = newest.size() < options_.keep && newest.insert(snapshot.version).second;
+    const bool is_best = !has_best && snapshot.version == *best;
+    has_best |= is_best;
+    if (is_newest || is_origin || is_best || snapshot == needed) {
+      kept.push_back(std::move(*it));
+    } else {
+      dropped_.push_back(std::move(*it));
+    }
+  }
+  std::ranges::reverse(kept);
+  complete_ = std::move(kept);
+}
+
+void SnapshotLedger::GiveUp(Version version) {
+  unsaved_.insert(version);
+  if (version >= given_up_below_) given_up_.insert(version);
+  while (given_up_.size() > kGivenUpNamedMax) {
+    given_up_below_ = Version(given_up_.begin()->value() + 1);
+    given_up_.erase(given_up_.begin());
+  }
+  DropPending(version);
+  while (!pending_.empty() && pending_.begin()->first < given_up_below_)
+    DropPending(pending_.begin()->first);
+}
+
+void SnapshotLedger::DropPending(Version version) {
+  const auto it = pending_.find(version);
+  if (it == pending_.end()) return;
+  dropped_.push_back(Named(version, it->second));
+  pending_.erase(it);
+}
+
+void SnapshotLedger::DiscardAfter(Version version) {
+  std::erase_if(complete_, [&](const SnapshotManifest& manifest) {
+    const bool is_later = manifest.snapshot.version > version;
+    if (is_later) dropped_.push_back(manifest);
+    return is_later;
+  });
+}
+
+void SnapshotLedger::Forget(SnapshotRef unreadable) {
+  std::erase_if(complete_, [&](const auto& m) { return m.snapshot == unreadable; });
+}
+
+SnapshotManifest SnapshotLedger::Named(Version version, const Pending& pending) const {
+  SnapshotManifest manifest{.snapshot = {generation_, version}, .shards = {}};
+  for (const std::optional<StoredShard>& stored : pending)
+    manifest.shards.push_back(stored.value_or(StoredShard{}));
+  return manifest;
+}
+
+// A file holds what a process had to store of one version: several shards.
+bool SnapshotLedger::IsWanted(const std::string& file) const {
+  for (const SnapshotManifest& manifest : complete_) {
+    if (std::ranges::find(manifest.shards, file, &StoredShard::file) != manifest.shards.end())
+      return true;
+  }
+  return false;
+}
+
+bool SnapshotLedger::IsComplete(Version version) const {
+  return std::ranges::any_of(complete_, [&](const SnapshotManifest& manifest) {
+    const SnapshotRef& snapshot = manifest.snapshot;
+    const bool is_ours = snapshot.generation == generation_ || snapshot == origin_;
+    return is_ours && snapshot.version == version;
+  });
+}
+
+// What was complete once and is not kept any more counts as given up too.
+bool SnapshotLedger::IsGivenUp(Version version) const {
+  if (version < given_up_below_ || given_up_.contains(version)) return true;
+  return !IsComplete(version) && std::ranges::any_of(complete_, [&](const auto& manifest) {
+    return manifest.snapshot.generation == generation_ && manifest.snapshot.version > version;
+  });
+}
+
+bool SnapshotLedger::IsKnown(Version version) const {
+  return pending_.contains(version) || IsGivenUp(version) || IsComplete(version);
+}
+
+SnapshotRef SnapshotLedger::RestorePoint(Version at_most) const {
+  for (auto it = complete_.rbegin(); it != complete_.rend(); ++it) {
+    if (it->snapshot.version <= at_most) return it->snapshot;
+  }
+  return {};
+}
+
+void SnapshotLedger::StartGeneration(uint32_t generation, SnapshotRef origin) {
+  while (!pending_.empty()) GiveUp(pending_.begin()->first);
+  given_up_.clear();
+  given_up_below_ = Version(0);
+  generation_ = generation;
+  origin_ = origin;
+}
+
+GivenUpSnapshots SnapshotLedger::given_up() const {
+  return {given_up_below_, {given_up_.begin(), given_up_.end()}};
+}
+
+void SnapshotLedger::OnJournaled() {
+  unsaved_.clear();
+  std::ranges::move(std::exchange(dropped_, {}), std::back_inserter(dropped_for_good_));
+}
+
+bool SnapshotLedger::IsGivenUpForGood(Version version) const {
+  return IsGivenUp(version) && !unsaved_.contains(version);
+}
+
+std::vector<SnapshotManifest> SnapshotLedger::TakeDropped() {
+  return std::exchange(dropped_for_good_, {});
+}
 
 Snapshots::Snapshots(RunFacts& run, const SchedulerOptions& options)
     : run_(run),

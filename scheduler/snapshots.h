@@ -2,13 +2,96 @@
 // scheduler core. Threads: none.
 #pragma once
 
+#include <cstdint>
+#include <map>
 #include <optional>
+#include <set>
 #include <string>
+#include <vector>
 
-#include "scheduler/ledgers/snapshot_ledger.h"
+#include "scheduler/journal.h"
 #include "scheduler/run_facts.h"
 
 namespace pando {
+
+// SnapshotLedger: which shard has stored which version, which snapshots are complete and which are
+// kept.
+//
+// clang-format off
+//   a version's snapshot | entered when                                | a shard's report
+//   ---------------------+---------------------------------------------+--------------------------
+//   pending              | a shard has stored it                       | kept, not acknowledged
+//   complete             | all have, and the scheduler completes it    | acknowledged
+//   given up             | a shard cannot store it, or a newer one is  | acknowledged and its file
+//                        | complete                                    | dropped once journaled
+// clang-format on
+class SnapshotLedger {
+ public:
+  struct Options {
+    uint32_t shard_count = 0;
+    uint32_t keep = 2;  // complete ones, besides the best and those that a rollback may need
+  };
+  // `origin`: the snapshot that this generation began from. `complete` and `given_up`: of earlier
+  // lives.
+  SnapshotLedger(const Options& options, uint32_t generation, SnapshotRef origin,
+                 std::vector<SnapshotManifest> complete, const GivenUpSnapshots& given_up);
+
+  enum class Taken { kPending, kComplete, kGivenUp };
+  // Returns the state of the version now. A failure gives the version up.
+  Taken OnStored(const SnapshotStoredItem& item);
+  // The lowest version that every shard has stored and that is not complete yet.
+  std::optional<Version> Ripe() const;
+  // REQUIRES: version == *Ripe().
+  SnapshotManifest MakeManifest(Version version) const;
+  const SnapshotManifest& Complete(Version version);
+  // Drops the snapshots that are not needed. `next_evaluation`: a snapshot that is not beyond it is
+  // needed. The first of `best_first` that has a snapshot is kept.
+  void Prune(Version next_evaluation, const std::vector<Version>& best_first = {});
+  void GiveUp(Version version);
+  void DiscardAfter(Version version);   // a wrong gradient made later ones
+  void Forget(SnapshotRef unreadable);  // without dropping its files
+  // In this generation, or this generation began from it.
+  bool IsComplete(Version version) const;
+  bool IsGivenUp(Version version) const;
+  // Whether a shard has reported this version.
+  bool IsKnown(Version version) const;
+  // The snapshot to begin again from: the newest complete one that is not beyond `at_most`; version
+  // 0 always is one.
+  SnapshotRef RestorePoint(Version at_most) const;
+  void StartGeneration(uint32_t generation, SnapshotRef origin);
+
+  const std::vector<SnapshotManifest>& complete() const { return complete_; }
+  GivenUpSnapshots given_up() const;
+  // The journal has given_up() and complete(). Giving up does not write the journal: a full disk,
+  // which gives up many versions, would make the run wait for it.
+  void OnJournaled();
+  // Whether the journal knows that this version is given up.
+  bool IsGivenUpForGood(Version version) const;
+  // The snapshots whose files are not needed any more, since the last call. The journal
+  // has dropped them: else another life of the scheduler might complete a snapshot that this one
+  // gave up.
+  std::vector<SnapshotManifest> TakeDropped();
+
+ private:
+  using Pending = std::vector<std::optional<StoredShard>>;
+  bool IsWanted(const std::string& file) const;
+  void DropPending(Version version);
+  // The shards of this generation's version that are stored.
+  SnapshotManifest Named(Version version, const Pending& pending) const;
+
+  Options options_;
+  uint32_t generation_;
+  SnapshotRef origin_;
+  std::vector<SnapshotManifest> complete_;  // ascending by (version, generation)
+  std::map<Version, Pending> pending_;      // of this generation
+  // Of this generation: the newest ones by name, and all below a mark.
+  static constexpr size_t kGivenUpNamedMax = 64;
+  std::set<Version> given_up_;
+  Version given_up_below_;
+  std::set<Version> unsaved_;              // given up, and the journal does not know
+  std::vector<SnapshotManifest> dropped_;  // the journal does not know
+  std::vector<SnapshotManifest> dropped_for_good_;
+};
 
 class Snapshots {
  public:

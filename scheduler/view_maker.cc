@@ -1,5 +1,7 @@
 #include "scheduler/view_maker.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -9,6 +11,8 @@
 namespace pando {
 namespace {
 
+// The least time between two views that move shards, unless a report arrives.
+constexpr Micros kMoveInterval = std::chrono::milliseconds(200);
 constexpr Micros kGatherTime = std::chrono::milliseconds(5);
 // Images in transfer to one newcomer at a time. An image has two versions and optimizer state, up
 // to five times the shard's parameters.
@@ -30,11 +34,133 @@ bool AreSame(const std::vector<T>& a, const std::vector<T>& b) {
   return std::ranges::equal(a, b, [](const T& x, const T& y) { return IsSame(x, y); });
 }
 
+// A snapshot that no server can read, though none says that it is damaged, is tried so often.
+constexpr uint32_t kRestoreRoundsMax = 3;
+constexpr Micros kRestoreRetry = std::chrono::seconds(1);
+
 }  // namespace
+
+// ---- generations --------------------------------------------------------------------------------
+
+void ViewMaker::OnMemberReady(Micros now) {
+  if (run_.phase.is_gathering()) StartWhenComplete(now);
+  if (run_.phase.is_running()) RequestViewForGroup(now);
+}
+
+void ViewMaker::StartWhenComplete(Micros now) {
+  const Members& members = run_.members();
+  if (members.CountReady(Role::kServer) < run_.plan.job.servers) return;
+  if (members.CountReady(Role::kWorker) < run_.plan.job.workers) return;
+  run_.phase.StartTraining(now);
+  StartGeneration(now);
+  const uint64_t steps = run_.plan.steps.step_count();
+  run_.outbox.Tell(now, "training", "", "all processes are ready; {} steps", steps);
+  const View& view = run_.view();
+  if (view.generation == 0) return;
+  run_.outbox.TellNotable(
+      now, "resumed", "", "{}",
+      view.restore == SnapshotRef{}
+          ? "the run has no snapshot and restarts at step 0"
+          : fmt::format("the run continues from the snapshot of version {} of {}",
+                        view.restore.version.value(), steps));
+}
+
+void ViewMaker::RollBack(Micros now) {
+  const std::string reason = run_.rollback.Take();
+  run_.phase.TrainAgain();
+  StartGeneration(now);
+  const View& view = run_.view();
+  run_.outbox.TellNotable(now, "rollback", "", "generation {} begins from version {} ({})",
+                          view.generation, view.restore.version.value(), reason);
+}
+
+void ViewMaker::StartGeneration(Micros now) {
+  View next = FirstView(now);
+  const SnapshotRef restore = next.restore;
+  run_.progress.StartGeneration(restore.version);
+  parts_.verification.StartGeneration(StepReading(restore.version));
+  parts_.snapshots.ledger().StartGeneration(next.generation, restore);
+  synced_.clear();
+  parts_.silences.StartGeneration();
+  run_.views.DropRequest();
+  parts_.evaluations.StartGeneration();
+  parts_.requests.StartGeneration(now);
+  parts_.final_weights.StartGeneration();
+  run_.faults.OnRollback();
+  // Members that are avoided now get work again later.
+  run_.views.RequestView(now + kMoveInterval);
+  Publish(now, std::move(next));
+}
+
+// The first view of all, or the first after a rollback.
+View ViewMaker::FirstView(Micros now) {
+  View next{.id = run_.views.NextId()};
+  const bool is_first = run_.view().shards.empty();
+  if (!is_first) {
+    next.generation = run_.views.NextGeneration();
+    next.restore = parts_.snapshots.ledger().RestorePoint(parts_.verification.RestoreBound());
+  }
+  next.nodes = run_.members().NodeInfos();
+  next.shards =
+      PlaceShards(run_.plan.shards, RestoringServers(now, next.restore), run_.plan.job.replicas);
+  next.owners = parts_.owners.FirstOwners(now);
+  return next;
+}
+
+// ---- snapshots that cannot be read -------------------------------------------------------------
+
+void ViewMaker::OnRestoreFailed(Micros now, const PeerId& from, const RestoreFailed& failed) {
+  const SnapshotRef restore = run_.view().restore;
+  if (!run_.phase.is_running() || failed.snapshot != restore || restore == SnapshotRef{}) return;
+  const Member& server = run_.Sender(from);
+  if (unreadable_.snapshot != restore) unreadable_ = {.snapshot = restore};
+  if (!unreadable_.servers.insert(server.peer.node).second) return;  // repeated
+  const std::string text =
+      fmt::format("{} on {} cannot restore version {}: {}", server.Name(), server.registration.host,
+                  restore.version.value(), failed.text);
+  const bool has_other = !HaveAllFailed();
+  if (!has_other) ++unreadable_.rounds;
+  const bool is_lost = failed.is_corrupt || unreadable_.rounds >= kRestoreRoundsMax;
+  if (is_lost) {
+    run_.outbox.TellNotable(now, "snapshot-unreadable", server.Name(),
+                            "{}; it will not be used again, and its files are left as they are",
+                            text);
+    parts_.snapshots.Forget(now, restore);
+  } else {
+    run_.outbox.TellNotable(now, "restore-failed", server.Name(), "{}", text);
+  }
+  run_.rollback.Plan(now, text);
+  if (!is_lost && !has_other) run_.rollback.DelayUntil(now + kRestoreRetry);
+}
+
+void ViewMaker::OnCommitted(Version committed) {
+  if (committed > run_.view().restore.version) unreadable_ = {};
+}
+
+bool ViewMaker::HaveAllFailed() const {
+  const std::vector<PlacementServer> servers = run_.members().Servers({});
+  return std::ranges::all_of(servers, [&](const PlacementServer& server) {
+    return server.is_leaving || unreadable_.servers.contains(server.peer.node);
+  });
+}
+
+// The servers that get the shards when a generation begins from `restore`: those that have not
+// failed to read it, or all of them once more if all have failed.
+std::vector<PlacementServer> ViewMaker::RestoringServers(Micros now, const SnapshotRef& restore) {
+  std::vector<PlacementServer> servers = run_.members().Servers(parts_.silences.Avoided(now));
+  if (unreadable_.snapshot != restore) return servers;
+  if (HaveAllFailed()) unreadable_.servers.clear();
+  std::erase_if(servers, [&](const PlacementServer& server) {
+    return unreadable_.servers.contains(server.peer.node);
+  });
+  return servers;
+}
 
 // ---- making views ------------------------------------------------------------------------------
 
 void ViewMaker::Tick(Micros now) {
+  const bool has_servers = run_.rollback.IsPossible(now, run_.plan.job.servers);
+  if (run_.membership.HasHeardAll() && has_servers) RollBack(now);
   if (now >= NextDeadline()) Make(now);
 }
 
@@ -44,6 +170,7 @@ Micros ViewMaker::NextDeadline() const {
   return may_make ? run_.views.due_at() : kNever;
 }
 
+// Joiners and newcomers in sync come in groups: one view for all of them.
 void ViewMaker::RequestViewForGroup(Micros now) { run_.views.RequestView(now + kGatherTime); }
 
 void ViewMaker::Make(Micros now) {
@@ -53,16 +180,16 @@ void ViewMaker::Make(Micros now) {
   View next = view;
   next.id = run_.views.NextId();
   next.nodes = members.NodeInfos();
-  silences_.RequestViews(now);
+  parts_.silences.RequestViews(now);
   AddSynced(next);
-  silences_.ApplyTo(next);
-  const std::vector<PlacementServer> servers = members.Servers(silences_.Avoided(now));
+  parts_.silences.ApplyTo(next);
+  const std::vector<PlacementServer> servers = members.Servers(parts_.silences.Avoided(now));
   if (!DropLostReplicas(run_.plan.shards, servers, next.id, next.shards))
     return run_.rollback.Plan(now, "no server in sync is left of some shard");
   const MoveOptions moves{run_.plan.job.replicas, next.id, kTransferFloatsMax};
   if (MoveShards(run_.plan.shards, servers, moves, next.shards))
     run_.views.RequestView(now + kMoveInterval);
-  next.owners = owners_.NextOwners(now);
+  next.owners = parts_.owners.NextOwners(now);
   const bool is_same = AreSame(next.nodes, view.nodes) && AreSame(next.shards, view.shards) &&
                        AreSame(next.owners, view.owners);
   if (!is_same || !run_.views.HasAnnounced()) return Publish(now, std::move(next));
@@ -104,10 +231,10 @@ void ViewMaker::Publish(Micros now, View next) {
   const bool had_worker = run_.view().owners.empty() || WaitingText().empty();
   run_.views.Publish(std::move(next));
   run_.outbox.MarkChanged();
-  final_weights_.OnView(now);
+  parts_.final_weights.OnView(now);
   run_.progress.OnView();
-  evaluations_.OnView();
-  owners_.OnView(now);
+  parts_.evaluations.OnView();
+  parts_.owners.OnView(now);
   const View& view = run_.view();
   run_.faults.OnView(view.id);
   run_.outbox.RepeatAt(now);

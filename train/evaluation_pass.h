@@ -9,7 +9,7 @@
 
 #include "common/batch.h"
 #include "common/status.h"
-#include "kernels/copy_queue.h"
+#include "kernels/device.h"
 #include "models/network.h"
 #include "plan/job_plan.h"
 #include "proto/message_limits.h"

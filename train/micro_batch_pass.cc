@@ -17,6 +17,57 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using What = StepTimeline::What;
 
+// The host's memory is the device's.
+class HostLauncher : public PassLauncher {
+ public:
+  explicit HostLauncher(const LauncherParts& parts)
+      : network_(parts.network), timeline_(parts.timeline), results_(parts.results) {}
+
+  Status Forward(const std::shared_ptr<const Batch>& batch, MicroBatchName name,
+                 PassParameters& parameters) override {
+    network_.SetBatch(*batch, name, Mode::kTrain);
+    timeline_.Did(StepTimeline::What::kPrepare);
+    for (uint32_t layer = 0; layer < network_.layer_count(); ++layer) {
+      PANDO_RETURN_IF_ERROR(parameters.Await(layer));
+      network_.Forward(layer, parameters.values());
+      timeline_.DidForward(layer);
+    }
+    return {};
+  }
+
+  Status Score(float* metrics) override {
+    PANDO_RETURN_IF_ERROR(results_.OnScore(network_.Score()));
+    network_.WriteScore(metrics);
+    return {};
+  }
+
+  Status Backward(const BackwardPart& part, PassParameters& parameters, float* gradients) override {
+    for (uint32_t layer = part.last + 1; layer-- > part.first;) {
+      PANDO_RETURN_IF_ERROR(parameters.Await(BackwardTurn(network_, layer)));
+      network_.Backward(layer, parameters.values(), gradients);
+      timeline_.DidBackward(layer);
+    }
+    return {};
+  }
+
+  void OnGradient(TreeNode node, ShardId shard, Blob sum) override {
+    results_.OnGradient(node, shard, std::move(sum));
+  }
+
+  Status Finish(const PassParameters&, Status computed) override { return computed; }
+
+ private:
+  Network& network_;
+  StepTimeline& timeline_;
+  PassResults& results_;
+};
+
+std::unique_ptr<PassLauncher> MakePassLauncher(const LauncherParts& parts, bool is_layered,
+                                               NextBatch next_batch) {
+  if (parts.device.kind == DeviceKind::kCpu) return std::make_unique<HostLauncher>(parts);
+  return MakeGpuLauncher(parts, is_layered, std::move(next_batch));
+}
+
 }  // namespace
 
 MicroBatchPass::MicroBatchPass(Network& network, Device device, const Context& context)
@@ -35,11 +86,10 @@ Status MicroBatchPass::Run(const Work& work) {
   auto hold = context_.parameters.HoldVersion(VersionReadBy(work.step),
                                               [&] { return work.control.IsAbandoned(false); });
   if (!hold.ok()) return hold.status();
-  auto batch = context_.batches.Take(work.step, work.micro_batch);
-  if (!batch.ok()) return batch.status();
+  PANDO_ASSIGN_OR_RETURN(auto batch, context_.batches.Take(work.step, work.micro_batch));
   context_.timeline.Did(What::kAwaitSamples);
   work_ = &work;
-  batch_ = *batch;
+  batch_ = batch;
   PassParameters parameters(*std::move(hold), context_.parameters.is_layered(), reads_,
                             work.control, context_.timeline);
   const Status computed = launcher_->Finish(parameters, Compute(parameters));
@@ -53,13 +103,12 @@ Status MicroBatchPass::Run(const Work& work) {
 }
 
 Status MicroBatchPass::Compute(PassParameters& parameters) {
-  Result<float> scale = LossScaleFor(parameters);
-  if (!scale.ok()) return scale.status();
-  const MicroBatchName name{context_.plan.job.seed, work_->step, work_->micro_batch, *scale};
-  if (Status s = launcher_->Forward(batch_, name, parameters); !s.ok()) return s;
+  PANDO_ASSIGN_OR_RETURN(float scale, LossScaleFor(parameters));
+  const MicroBatchName name{context_.plan.job.seed, work_->step, work_->micro_batch, scale};
+  PANDO_RETURN_IF_ERROR(launcher_->Forward(batch_, name, parameters));
   // Not earlier: a forward that waits for parameters needs no gradient vector.
   const SharedBuffer gradients = context_.gradients.Take();
-  if (Status s = launcher_->Score(gradients->data() + MetricsAt()); !s.ok()) return s;
+  PANDO_RETURN_IF_ERROR(launcher_->Score(gradients->data() + MetricsAt()));
   context_.timeline.Did(What::kScore);
   HandOver(metric_shards_, gradients);
   if (work_->sum != nullptr) parameters.SetPartlyOut();
@@ -70,7 +119,7 @@ Status MicroBatchPass::Compute(PassParameters& parameters) {
 // the layers' parameters are fetched a second time; a GPU has kept them.
 Status MicroBatchPass::Backward(PassParameters& parameters, const SharedBuffer& gradients) {
   for (const BackwardPart& part : parts_) {
-    if (Status s = launcher_->Backward(part, parameters, gradients->data()); !s.ok()) return s;
+    PANDO_RETURN_IF_ERROR(launcher_->Backward(part, parameters, gradients->data()));
     HandOver(part.ready, gradients);
   }
   return {};
@@ -119,7 +168,7 @@ Status MicroBatchPass::OnScore(const BatchScore& score) {
 Result<float> MicroBatchPass::LossScaleFor(PassParameters& parameters) {
   const LossScaleOptions& options = context_.plan.job.optimizer.loss_scale;
   if (!options.is_on) return 1.0f;
-  if (Status s = parameters.AwaitShard(context_.plan.metric_shard()); !s.ok()) return s;
+  PANDO_RETURN_IF_ERROR(parameters.AwaitShard(context_.plan.metric_shard()));
   const LossScale now =
       ReadLossScale(options, {parameters.values() + MetricsAt(), kMetricSlotCount});
   if (now.hysteresis > 0 || options.loss_scale > 0) return now.scale;

@@ -1,7 +1,7 @@
 // PassLauncher runs one micro-batch's layers on a device. MicroBatchPass decides the order; the
 // launcher decides how a layer gets to the device and how results get back. There are three:
 //
-//   HostLauncher      the CPU: each call computes before it returns
+//   HostLauncher      the CPU: each call computes before it returns (micro_batch_pass.cc)
 //   GpuLauncher       a GPU, layer by layer: calls return when the work is launched
 //   RecordedLauncher  a GPU and a small network: launches are recorded once (LaunchGraph) and then
 //                     repeated, since launching short kernels one by one takes longer than running
@@ -60,10 +60,7 @@ struct LauncherParts {
 // brought in while the pass before it computes.
 using NextBatch = std::function<std::shared_ptr<const Batch>()>;
 
-// `is_layered`: parameters come and go layer by layer.
-std::unique_ptr<PassLauncher> MakePassLauncher(const LauncherParts& parts, bool is_layered,
-                                               NextBatch next_batch);
-// The same for a GPU alone (train/gpu/gpu_launchers.cc).
+// For a GPU (train/gpu/gpu_launchers.cc). `is_layered`: parameters come and go layer by layer.
 std::unique_ptr<PassLauncher> MakeGpuLauncher(const LauncherParts& parts, bool is_layered,
                                               NextBatch next_batch);
 

@@ -71,11 +71,9 @@ std::vector<LayerReads> PlanEvaluationReads(const JobPlan& plan, const Network& 
   return WithNext(std::move(reads));
 }
 
-// ---- the parameters -----------------------------------------------------------------------------
-
 // Without layer residency forward has waited for all that backward reads.
 Status PassParameters::Await(size_t turn) {
-  if (Status s = CheckWanted(); !s.ok()) return s;
+  PANDO_RETURN_IF_ERROR(CheckWanted());
   const LayerReads& reads = reads_[turn];
   if (turn < reads_.size() / 2)
     return Advance(reads.now, reads.next, [this] { return control_.IsInterrupted(); });

@@ -1,7 +1,5 @@
 #include "train/task_queue.h"
 
-#include <algorithm>
-
 namespace pando {
 
 TaskQueue::TaskQueue(const StepPlan& steps, size_t read_ahead_max, BatchSource& batches,

@@ -1,8 +1,15 @@
 #include "train/trainer.h"
 
+#include <algorithm>
+#include <string>
 #include <utility>
 
 #include "common/check.h"
+#include "common/hash.h"
+#include "common/system.h"
+#include "data/permutation.h"
+#include "kernels/ops.h"
+#include "plan/tensor_init.h"
 
 namespace pando {
 
@@ -141,6 +148,230 @@ void Evaluations::Start(const Evaluate& request) {
   std::erase_if(running_, [](const auto& other) { return other.expired(); });
   running_.push_back(evaluation);
   queue_.Push(evaluation);
+}
+
+namespace {
+
+using What = StepTimeline::What;
+
+constexpr int64_t kTimeMemory = 8;  // micro-batches that the average time looks back
+// A process that was stopped, or lost its core for a while, is not slow. So one micro-batch counts
+// as at most this many times the average.
+constexpr int64_t kTimeOutlier = 4;
+
+// Switches the calling thread to the device, before anything is allocated on it.
+Device UsedOnThisThread(Device device) {
+  SetFloatEnvironment();
+  if (device.kind == DeviceKind::kCpu) TakeBatchTimeSlices();
+  UseOnThisThread(device);
+  return device;
+}
+
+SampleCounts NetworkSamples(const JobPlan& plan) {
+  return {.training = static_cast<uint32_t>(plan.steps.micro_batch_samples_max()),
+          .evaluation = kEvaluationChunkSamples};
+}
+
+constexpr uint32_t kReadAheadPerThread = 2;      // micro-batches: the bound of what waits in memory
+constexpr uint64_t kEvaluationVersionsKept = 1;  // P31: one pin at a time
+
+BufferPool::Make PinnedFor(Device device) {
+  return [device](size_t count) { return PinnedFloats(device, count); };
+}
+
+BufferSource GradientsFor(const TrainerParts& parts) {
+  if (parts.device.kind == DeviceKind::kCpu) return parts.buffers;
+  return {.make = [device = parts.device](size_t count) { return DeviceFloats(device, count); }};
+}
+
+BatchSource::Finish FinishFor(Device device) {
+  if (device.kind == DeviceKind::kCpu) return {};
+  return [device](Batch* batch) { PinBatch(device, batch); };
+}
+
+// Joins one micro-batch's pass to its call: gradients go to the trainer's sink as events.
+class CallPort : public GradientSink, public PassControl {
+ public:
+  CallPort(const ComputeCall& call, bool is_hashed, const TaskQueue& queue, const ComputeSink& sink)
+      : call_(call), is_hashed_(is_hashed), queue_(queue), sink_(sink) {}
+
+  void OnGradient(TreeNode node, ShardId shard, Blob sum) override {
+    sink_(call_.ticket, GradientReady{call_.step, node, shard, std::move(sum)});
+  }
+  // A wait also ends for evaluation, because the parameters may wait for a pin (P31).
+  bool IsInterrupted() const override {
+    return queue_.is_stopping() || call_.abandoned || queue_.has_chunks();
+  }
+  // Abandoned work stops. But shards of it that have left may be part of the update, so a verified
+  // micro-batch is computed to its end for its hash (P41).
+  bool IsAbandoned(bool is_partly_out) const override {
+    return queue_.is_stopping() || (call_.abandoned && !(is_partly_out && is_hashed_));
+  }
+  void FetchParameters(const std::vector<ShardId>& shards) override {
+    sink_(call_.lasting_ticket,
+          ParametersWanted{ParameterUse::kTraining, VersionReadBy(call_.step), shards});
+  }
+
+ private:
+  const ComputeCall& call_;
+  const bool is_hashed_;
+  const TaskQueue& queue_;
+  const ComputeSink& sink_;
+};
+
+}  // namespace
+
+void MicroBatchTime::Add(std::chrono::nanoseconds time) {
+  const int64_t average = average_ns_;
+  const int64_t sample = std::max<int64_t>(1, time.count());
+  average_ns_ = average == 0
+                    ? sample
+                    : average + (std::min(sample, kTimeOutlier * average) - average) / kTimeMemory;
+}
+
+TrainerState::TrainerState(const TrainerParts& parts_in, uint32_t thread_count, ComputeSink sink_in,
+                           ParameterResidency residency)
+    : parts(parts_in),
+      sink(std::move(sink_in)),
+      batches(parts.data, parts.plan.steps, parts.plan.job.seed,
+              /*prefetch_max=*/kReadAheadPerThread * thread_count, parts.plan.job.reader_threads,
+              FinishFor(parts.device)),
+      parameters(parts.plan.shards,
+                 {kTrainingVersionsKept, residency, PinnedFor(parts.device), &parts.plan.pulls},
+                 held_bytes),
+      evaluation_parameters(parts.plan.shards,
+                            {kEvaluationVersionsKept, residency, PinnedFor(parts.device)},
+                            held_bytes),
+      gradients(parts.plan.layout.float_count(), GradientsFor(parts)),
+      host_gradients(parts.plan.layout.float_count(), PinnedFor(parts.device)),
+      encoded_gradients(parts.plan.pushes.float_count(), parts.buffers),
+      feedback(parts.plan),
+      queue(parts.plan.steps, kReadAheadPerThread * thread_count, batches, parameters) {}
+
+ComputeThread::ComputeThread(TrainerState& trainer, uint32_t index)
+    : trainer_(trainer),
+      timeline_(trainer.parts.timeline, "compute " + std::to_string(index)),
+      network_(trainer.parts.model, NetworkSamples(trainer.parts.plan),
+               UsedOnThisThread(trainer.parts.device)),
+      pass_(network_, trainer.parts.device,
+            {trainer.parts.plan, trainer.batches, trainer.parameters, trainer.gradients,
+             trainer.host_gradients, trainer.encoded_gradients, trainer.feedback, timeline_,
+             [&queue = trainer.queue] { return queue.NextBatch(); }}),
+      evaluation_pass_(trainer.parts.plan, network_, trainer.parts.device) {
+  timeline_.NameLayers(network_);
+}
+
+void ComputeThread::Run() {
+  while (std::optional<ComputeTask> task = trainer_.queue.Take()) {
+    std::visit([this](auto& t) { RunTask(t); }, *task);
+    timeline_.Did(What::kFinish);
+  }
+}
+
+// ---- micro-batches ------------------------------------------------------------------------------
+
+void ComputeThread::RunTask(MicroBatchTask& task) {
+  ComputeCall& call = *task.call;
+  timeline_.Begin(call.step, task.micro_batch.value());
+  timeline_.Did(What::kAwaitWork);
+  const bool is_hashed = trainer_.parts.plan.IsVerified(call.step, task.micro_batch);
+  uint64_t hash = 0;
+  CallPort port(call, is_hashed, trainer_.queue, trainer_.sink);
+  Status status = pass_.Run({.step = call.step,
+                             .micro_batch = task.micro_batch,
+                             .sum = call.sum ? &*call.sum : nullptr,
+                             .hash = is_hashed ? &hash : nullptr,
+                             .sink = port,
+                             .control = port});
+  if (hash != 0)
+    trainer_.sink(call.lasting_ticket, GradientHashed{call.step, task.micro_batch, hash});
+  Finish(task, std::move(status));
+}
+
+void ComputeThread::Finish(MicroBatchTask& task, Status status) {
+  ComputeCall& call = *task.call;
+  if (call.abandoned) return;
+  if (status.code() == StatusCode::kInterrupted) return GiveBack(task);
+  if (!status.ok()) {
+    if (!trainer_.queue.AbandonFailed(call)) return;
+    return trainer_.sink(call.sum ? call.ticket : call.lasting_ticket,
+                         ComputeFailed{std::move(status)});
+  }
+  trainer_.time.Add(pass_.computing_time());
+  trainer_.queue.ReadAhead();
+  if (--call.unfinished_count == 0 && call.sum) trainer_.sink(call.ticket, StepComputed{call.step});
+}
+
+// If the version is superseded, the sum is not needed any more. A verification reports a hash of 0.
+void ComputeThread::GiveBack(const MicroBatchTask& task) {
+  const ComputeCall& call = *task.call;
+  if (!trainer_.parameters.IsSuperseded(VersionReadBy(call.step)))
+    return trainer_.queue.GiveBack(task);
+  if (!call.sum) trainer_.sink(call.lasting_ticket, GradientHashed{call.step, task.micro_batch, 0});
+}
+
+// ---- evaluation ---------------------------------------------------------------------------------
+
+void ComputeThread::RunTask(ChunkTask& task) {
+  SliceEvaluation& evaluation = *task.evaluation;
+  if (evaluation.abandoned) return;
+  timeline_.Begin(StepReading(evaluation.request.version), static_cast<uint32_t>(task.chunk));
+  timeline_.Did(What::kAwaitWork);
+  const auto [first, last] = evaluation.SamplesOfChunk(task.chunk);
+  auto batch = trainer_.batches.TakeTest(first, last);
+  timeline_.Did(What::kAwaitSamples);
+  trainer_.queue.ReadChunksAhead();
+  if (!batch.ok()) return trainer_.sink(evaluation.ticket, ComputeFailed{batch.status()});
+  Result<ChunkScore> score = Score(evaluation, **batch);
+  timeline_.Did(What::kEvaluate);
+  if (score.status().code() == StatusCode::kInterrupted) return;
+  if (!score.ok()) return trainer_.sink(evaluation.ticket, ComputeFailed{score.status()});
+  evaluation.scores[task.chunk] = *std::move(score);
+  if (--evaluation.unfinished_count > 0) return;
+  trainer_.sink(evaluation.ticket, CombineScores(evaluation.request, evaluation.scores));
+}
+
+Result<ChunkScore> ComputeThread::Score(const SliceEvaluation& evaluation, const Batch& batch) {
+  if (evaluation.parameters != nullptr)
+    return evaluation_pass_.Run(batch, {evaluation.number, evaluation.parameters->data(), {}});
+  const Version version = evaluation.request.version;
+  const auto interrupted = [&] { return trainer_.queue.is_stopping() || evaluation.abandoned; };
+  PANDO_ASSIGN_OR_RETURN(auto parameters,
+                         trainer_.evaluation_parameters.HoldVersion(version, interrupted));
+  const auto fetch = [&](const std::vector<ShardId>& shards) {
+    trainer_.sink(evaluation.ticket, ParametersWanted{ParameterUse::kEvaluation, version, shards});
+  };
+  const auto await = [&](const LayerReads& reads) {
+    return parameters.Advance(reads.now, reads.next, interrupted, fetch);
+  };
+  return evaluation_pass_.Run(batch, {parameters.serial(), parameters.values(), await});
+}
+
+constexpr uint64_t kProbeSamplesMax = 4;  // enough for every kernel, cheap for every model
+
+Result<uint64_t> ProbeHash(const JobPlan& plan, const Model& model, const DataSet& data,
+                           Device device) {
+  const uint64_t count =
+      std::min({kProbeSamplesMax, plan.steps.micro_batch_samples_max(), plan.data.train_samples});
+  const Permutation permutation(plan.data.train_samples, plan.job.seed, 0);
+  std::vector<uint64_t> indices;
+  for (uint64_t i = 0; i < count; ++i) indices.push_back(permutation.At(i));
+  Batch batch;
+  PANDO_RETURN_IF_ERROR(data.Read(Split::kTrain, indices, &batch));
+  const size_t size = model.layout().float_count();
+  FloatBuffer host(size);
+  FloatBuffer parameters = DeviceFloats(device, size), gradients = DeviceFloats(device, size);
+  InitRange(model.layout(), plan.job.seed, {0, size}, host.span());
+  Upload(device, std::as_bytes(host.span()), parameters.data());
+  Network network(model, static_cast<uint32_t>(count), device);
+  network.SetBatch(batch, {.seed = plan.job.seed}, Mode::kTrain);
+  for (uint32_t layer = 0; layer < network.layer_count(); ++layer)
+    network.Forward(layer, parameters.data());
+  for (uint32_t layer = network.layer_count(); layer-- > 0;) {
+    network.Backward(layer, parameters.data(), gradients.data());
+  }
+  Download(device, gradients.data(), std::as_writable_bytes(host.span()));
+  return Hash64(std::as_bytes(host.span()));
 }
 
 }  // namespace pando

@@ -13,18 +13,91 @@
 // Invariants: I5 (no thread count, order or interruption changes a bit of what is emitted).
 #pragma once
 
+#include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <thread>
 #include <vector>
 
+#include "common/float_buffer.h"
+#include "common/status.h"
 #include "common/timeline.h"
-#include "train/compute_call.h"
+#include "data/batch_source.h"
+#include "data/dataset.h"
+#include "models/network.h"
+#include "plan/job_plan.h"
 #include "train/compute_port.h"
-#include "train/compute_thread.h"
+#include "train/error_feedback.h"
+#include "train/evaluation_pass.h"
+#include "train/micro_batch_pass.h"
 #include "train/parameter_store.h"
+#include "train/task_queue.h"
 
 namespace pando {
+
+// How long one thread takes for a micro-batch: an average that forgets. Threads: any.
+class MicroBatchTime {
+ public:
+  // Two threads at once may lose one of the two times, which does no harm to an average.
+  void Add(std::chrono::nanoseconds time);
+  int64_t average_ns() const { return average_ns_; }  // 0 before the first
+
+ private:
+  std::atomic<int64_t> average_ns_ = 0;
+};
+
+struct TrainerParts {  // all outlive the trainer
+  const JobPlan& plan;
+  const Model& model;
+  const DataSet& data;
+  Device device = {};
+  Timeline* timeline = nullptr;       // null: none is kept
+  TimelineTrack* protocol = nullptr;  // of the protocol thread
+  BufferSource buffers = {};          // of gradients that travel from this machine's memory
+};
+
+// What all of the trainer's threads share.
+struct TrainerState {
+  TrainerState(const TrainerParts& parts_in, uint32_t thread_count, ComputeSink sink_in,
+               ParameterResidency residency);
+
+  const TrainerParts parts;
+  const ComputeSink sink;
+  BatchSource batches;
+  HeldBytes held_bytes;
+  ParameterStore parameters;
+  ParameterStore evaluation_parameters;
+  BufferPool gradients;
+  BufferPool host_gradients;
+  BufferPool encoded_gradients;
+  ErrorFeedback feedback;
+  MicroBatchTime time;
+  TaskQueue queue;
+};
+
+// One computing thread of the trainer: it takes tasks from the queue, runs them on its own network
+// and reports what comes of them.
+// Threads: its own. Owns: a network with its activation memory.
+class ComputeThread {
+ public:
+  // Both on the thread itself. `index`: of the thread.
+  ComputeThread(TrainerState& trainer, uint32_t index);
+  void Run();  // until the queue stops
+
+ private:
+  void RunTask(MicroBatchTask& task);
+  void RunTask(ChunkTask& task);
+  void Finish(MicroBatchTask& task, Status status);
+  void GiveBack(const MicroBatchTask& task);
+  Result<ChunkScore> Score(const SliceEvaluation& evaluation, const Batch& batch);
+
+  TrainerState& trainer_;
+  StepTimeline timeline_;
+  Network network_;
+  MicroBatchPass pass_;
+  EvaluationPass evaluation_pass_;
+};
 
 // Evaluations starts the evaluation of test slices once their parameters are here. Used by the
 // trainer; its threads compute the chunks.
@@ -103,5 +176,10 @@ class Trainer : public ComputePort {
   Evaluations evaluations_;
   std::vector<std::thread> threads_;  // last: they use all of the above
 };
+
+// The probe by which a worker proves its kind (P40): the hash of the gradient of micro-batch 0 of
+// step 0 at version 0, cut to kProbeSamplesMax samples.
+Result<uint64_t> ProbeHash(const JobPlan& plan, const Model& model, const DataSet& data,
+                           Device device = {});
 
 }  // namespace pando

@@ -21,7 +21,7 @@
 namespace pando {
 
 // Takes complete sums. TreeSum gives a sum to the launcher (which copies a GPU's sums to the host),
-// the launcher to MicroBatchPass (which encodes it), and that to CallPort (compute_thread.cc).
+// the launcher to MicroBatchPass (which encodes it), and that to CallPort (trainer.cc).
 // Threads: called on the computing thread.
 class GradientSink {
  public:

@@ -2,8 +2,6 @@
 
 #include <set>
 
-#include "common/float_buffer.h"
-
 namespace pando {
 
 // ---- the giver ---------------------------------------------------------------------------------

@@ -1,7 +1,6 @@
 #include "worker/lane_requests.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "common/mutation.h"
 #include "proto/message_limits.h"
@@ -36,8 +35,6 @@ Micros LaneRequests::NextDeadline() const {
   }
   return deadline;
 }
-
-// ---- what was lost -----------------------------------------------------------------------------
 
 bool LaneRequests::OnAnswer(const PeerId& lane, const Answer& answer) {
   const Micros asked_from = std::exchange(debts_[lane].asked_from, kNever);
@@ -95,8 +92,6 @@ size_t LaneRequests::BytesUnderWay(const PeerId& lane) const {
   }
   return bytes;
 }
-
-// ---- what is due -------------------------------------------------------------------------------
 
 // What we compute with comes before what a relay waits for (P6a).
 void LaneRequests::AskWhatIsDue(Micros now) {

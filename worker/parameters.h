@@ -11,8 +11,8 @@
 #include <optional>
 #include <vector>
 
+#include "worker/session_part.h"
 #include "worker/steps.h"
-#include "worker/unreplied_gradients.h"
 
 namespace pando {
 

@@ -1,7 +1,5 @@
 #include "worker/push_sender.h"
 
-#include <algorithm>
-
 #include "common/mutation.h"
 #include "proto/message_limits.h"
 
@@ -33,8 +31,6 @@ void PushSender::Tick(Micros now) {
     if (IsWorthSending(receiver, step, parcel)) Send(now, receiver, step, std::move(parcel));
   }
 }
-
-// ---- what may go -------------------------------------------------------------------------------
 
 // The unsent pushes that may go, by receiver: from the back of the model, which backward finishes
 // first, and once it is over from the front, which the next forward reads first.
@@ -115,8 +111,6 @@ Micros PushSender::Patience(int64_t divisor) const {
   const Micros usual = parts_.clock.usual().value_or(Micros::max());
   return std::min(usual / divisor, PushWindow::kPatienceMax);
 }
-
-// ---- sending -----------------------------------------------------------------------------------
 
 // A parcel is sent when it has all shards of the receiver, or enough bytes, or when no company can
 // come.

@@ -1,7 +1,6 @@
 #include "worker/session.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "common/mutation.h"
 

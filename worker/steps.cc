@@ -14,8 +14,6 @@ const Steps::Work* Steps::Find(Step step) const {
 
 Steps::Work* Steps::Find(Step step) { return const_cast<Work*>(std::as_const(*this).Find(step)); }
 
-// ---- progress ----------------------------------------------------------------------------------
-
 void Steps::Advance() {
   if (!has_started_) return;
   DropCommitted();
@@ -64,8 +62,6 @@ void Steps::Issue(Step step, std::vector<MicroBatch> micro_batches) {
   ++work->open_calls;
   compute_.Compute(step, std::move(micro_batches));
 }
-
-// ---- what is missing (P12, P17) ----------------------------------------------------------------
 
 void Steps::OnAnswered(const ShardAnswers& answers) {
   const Step lowest = versions_.lowest_incomplete();

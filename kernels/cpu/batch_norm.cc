@@ -9,7 +9,7 @@
 
 #include "kernels/cpu/activation.h"
 #include "kernels/cpu/cpu_ops.h"
-#include "kernels/cpu/scratch.h"
+#include "kernels/scratch.h"
 
 namespace pando::cpu {
 namespace {

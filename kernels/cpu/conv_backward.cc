@@ -10,9 +10,8 @@
 // way. Every list is in order (sample, cell, channel), and so is every sum.
 #include <bit>
 
-#include "kernels/cpu/conv_geometry.h"
 #include "kernels/cpu/conv_paths.h"
-#include "kernels/cpu/scratch.h"
+#include "kernels/scratch.h"
 
 namespace pando::cpu {
 namespace {
@@ -73,8 +72,6 @@ struct Scratch {
 [[gnu::noinline]] Scratch MakeScratch(const BackwardGeometry& g, std::span<std::byte> memory) {
   return Scratch{g, ScratchCarver(memory)};
 }
-
-// ------------------------------------------------------------------------------------- layouts
 
 // Calls f(row of the kernels, float in the row) for each of PyTorch's weights, in order.
 template <class F>

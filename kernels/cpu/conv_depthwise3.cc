@@ -5,8 +5,8 @@
 #include <array>
 
 #include "kernels/cpu/conv_paths.h"
-#include "kernels/cpu/scratch.h"
 #include "kernels/cpu/simd.h"
+#include "kernels/scratch.h"
 
 namespace pando::cpu {
 namespace {

@@ -3,9 +3,8 @@
 // step loads those vectors of weights once and multiplies them with each pixel's broadcast.
 #include <array>
 
-#include "kernels/cpu/conv_geometry.h"
 #include "kernels/cpu/conv_paths.h"
-#include "kernels/cpu/scratch.h"
+#include "kernels/scratch.h"
 
 namespace pando::cpu {
 namespace {

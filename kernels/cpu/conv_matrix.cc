@@ -9,8 +9,7 @@
 
 #include "kernels/cpu/conv_paths.h"
 #include "kernels/cpu/gemm.h"
-#include "kernels/cpu/scratch.h"
-#include "kernels/cpu/transpose.h"
+#include "kernels/scratch.h"
 
 namespace pando::cpu {
 namespace {

@@ -5,9 +5,62 @@
 // pool and relu, which conv.cc does before and after them.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
+
 #include "kernels/cpu/cpu_ops.h"
+#include "kernels/cpu/simd.h"
+#include "kernels/ops.h"
 
 namespace pando::cpu {
+
+// ConvGeometry: the lengths and strides that the CPU's convolution kernels share.
+//
+// Images are [height, width, channels], so the pixels under one row of the kernel are one run of
+// kernel · channels floats. The kernels work on such runs. With padding they work on a copy of the
+// image with a border of zeros, so that no run has an edge case.
+struct ConvGeometry {
+  const Conv2dSpec& spec;
+  SampleShape in = spec.input, out = spec.output();  // the output: after the pool
+  size_t channels = in.channels, height = in.height, width = in.width;
+  size_t kernel = spec.kernel, stride = spec.stride, padding = spec.padding;
+  size_t pool = spec.max_pool ? 2 : 1;
+  size_t run = kernel * channels;                 // floats under one row of the kernel
+  size_t row = (width + 2 * padding) * channels;  // floats of a row of the padded image
+  size_t image = (height + 2 * padding) * row;    // floats of the padded image
+  size_t unpadded_image = in.size();
+  size_t out_channels = spec.out_channels, out_channels_padded = RoundUpToLanes(out_channels);
+  size_t out_height = out.height, out_width = out.width;
+  size_t cells = out_height * out_width;  // output pixels
+
+  // First float of the pixels under the kernel for output pixel (y, x), in the upper left of its
+  // pool window.
+  size_t CellOffset(size_t y, size_t x) const {
+    return y * pool * stride * row + x * pool * stride * channels;
+  }
+};
+
+// Copies one image into the middle of a padded one; writes the whole border.
+inline void PadImage(const ConvGeometry& g, const float* x, float* padded) {
+  const size_t border = g.padding * g.channels;
+  const size_t inner = g.width * g.channels;
+  std::fill_n(padded, g.padding * g.row, 0.0f);
+  std::fill_n(padded + g.image - g.padding * g.row, g.padding * g.row, 0.0f);
+  for (size_t y = 0; y < g.height; ++y) {
+    float* to = padded + (y + g.padding) * g.row;
+    std::fill_n(to, border, 0.0f);
+    std::copy_n(x + y * inner, inner, to + border);
+    std::fill_n(to + border + inner, border, 0.0f);
+  }
+}
+
+// The inverse: copies the middle out.
+inline void UnpadImage(const ConvGeometry& g, const float* padded, float* x) {
+  const size_t inner = g.width * g.channels;
+  for (size_t y = 0; y < g.height; ++y) {
+    std::copy_n(padded + (y + g.padding) * g.row + g.padding * g.channels, inner, x + y * inner);
+  }
+}
 
 void SmallConvForward(const Conv2dSpec& spec, const Conv2dForwardArgs& args,
                       std::span<std::byte> scratch);

@@ -1,4 +1,4 @@
-// 3x3 convolutions of stride 1 with Winograd's F(4x4, 3x3) (winograd.h): a quarter of the
+// 3x3 convolutions of stride 1 with Winograd's F(4x4, 3x3): a quarter of the
 // multiplications, as 36 matrix products, one for each point of the transforms:
 //   forward:          outputs[tiles, out] = inputs[tiles, in] · kernels[in, out]
 //   data gradient:    the same, with the output's gradient and the kernels rotated by 180 degrees
@@ -10,17 +10,89 @@
 
 #include "kernels/cpu/conv_paths.h"
 #include "kernels/cpu/gemm.h"
-#include "kernels/cpu/scratch.h"
-#include "kernels/cpu/transpose.h"
-#include "kernels/cpu/winograd.h"
+#include "kernels/scratch.h"
 
 namespace pando::cpu {
 namespace {
 
-using winograd::kKernel;
-using winograd::kOut;
-using winograd::kPoints;
-using winograd::kTile;
+// ---- the transforms ----------------------------------------------------------------------------
+// The transforms of Winograd's F(4x4, 3x3): 4x4 outputs of a 3x3 convolution from 6x6 inputs with
+// 36 multiplications instead of 144. With input tile d, kernel g and output tile y:
+//   y = Aᵀ [ (G g Gᵀ) ⊙ (Bᵀ d B) ] A      and, the adjoint of it in g:
+//   dg = Gᵀ [ (A dy Aᵀ) ⊙ (Bᵀ d B) ] G
+// The polynomials are evaluated at 0, ±5/8, ±3/2 and infinity. Their powers stay nearer to 1 than
+// those of the usual 0, ±1, ±2: a third of the rounding error.
+
+constexpr size_t kTile = 6, kOut = 4, kKernel = 3, kPoints = kTile * kTile;
+
+constexpr float kA = 5.0f / 8, kB = 3.0f / 2;  // exact, and so are their squares
+constexpr float kA2 = kA * kA, kB2 = kB * kB, kA3 = kA2 * kA, kB3 = kB2 * kB;
+// The inverse products of a point's distances from the others.
+constexpr float kScale0 = 1 / (kA2 * kB2);
+constexpr float kScaleA = 1 / (2 * kA2 * (kA2 - kB2));
+constexpr float kScaleB = 1 / (2 * kB2 * (kB2 - kA2));
+
+template <size_t kSize>
+struct Row {
+  Vec v[kSize];
+};
+
+// Bᵀ d
+Row<kTile> TransformInput(const Vec (&d)[kTile]) {
+  const Vec even_a = d[4] - kB2 * d[2], odd_a = kA * (d[3] - kB2 * d[1]);
+  const Vec even_b = d[4] - kA2 * d[2], odd_b = kB * (d[3] - kA2 * d[1]);
+  return {{kA2 * kB2 * d[0] - (kA2 + kB2) * d[2] + d[4], even_a + odd_a, even_a - odd_a,
+           even_b + odd_b, even_b - odd_b, kA2 * kB2 * d[1] - (kA2 + kB2) * d[3] + d[5]}};
+}
+
+// Aᵀ m
+Row<kOut> TransformOutput(const Vec (&m)[kTile]) {
+  const Vec sum_a = m[1] + m[2], difference_a = m[1] - m[2];
+  const Vec sum_b = m[3] + m[4], difference_b = m[3] - m[4];
+  return {{m[0] + sum_a + sum_b, kA * difference_a + kB * difference_b, kA2 * sum_a + kB2 * sum_b,
+           kA3 * difference_a + kB3 * difference_b + m[5]}};
+}
+
+// A dy
+Row<kTile> TransformOutputGradient(const Vec (&y)[kOut]) {
+  const Vec even_a = y[0] + kA2 * y[2], odd_a = kA * y[1] + kA3 * y[3];
+  const Vec even_b = y[0] + kB2 * y[2], odd_b = kB * y[1] + kB3 * y[3];
+  return {{y[0], even_a + odd_a, even_a - odd_a, even_b + odd_b, even_b - odd_b, y[3]}};
+}
+
+// G g
+Row<kTile> TransformKernel(const Vec (&g)[kKernel]) {
+  const Vec even_a = kScaleA * (g[0] + kA2 * g[2]), odd_a = kScaleA * kA * g[1];
+  const Vec even_b = kScaleB * (g[0] + kB2 * g[2]), odd_b = kScaleB * kB * g[1];
+  return {{kScale0 * g[0], even_a + odd_a, even_a - odd_a, even_b + odd_b, even_b - odd_b, g[2]}};
+}
+
+// Gᵀ m
+Row<kKernel> TransformKernelGradient(const Vec (&m)[kTile]) {
+  const Vec sum_a = kScaleA * (m[1] + m[2]), difference_a = kScaleA * (m[1] - m[2]);
+  const Vec sum_b = kScaleB * (m[3] + m[4]), difference_b = kScaleB * (m[3] - m[4]);
+  return {{kScale0 * m[0] + sum_a + sum_b, kA * difference_a + kB * difference_b,
+           kA2 * sum_a + kB2 * sum_b + m[5]}};
+}
+
+// out = T in Tᵀ, where `transform` multiplies T with a column; in(y, x) loads, out(y, x, v) stores.
+template <size_t kFrom, size_t kTo, class In, class Out, class Transform>
+inline void TransformTile(In&& in, Out&& out, Transform&& transform) {
+  Vec half[kTo][kFrom];
+  for (size_t x = 0; x < kFrom; ++x) {
+    Vec column[kFrom];
+    for (size_t y = 0; y < kFrom; ++y) column[y] = in(y, x);
+    const auto result = transform(column);
+    for (size_t y = 0; y < kTo; ++y) half[y][x] = result.v[y];
+  }
+  for (size_t y = 0; y < kTo; ++y) {
+    const auto result = transform(half[y]);
+    for (size_t x = 0; x < kTo; ++x) out(y, x, result.v[x]);
+  }
+}
+
+// ---- products of tiles -------------------------------------------------------------------------
+
 constexpr size_t kTaps = kKernel * kKernel;
 
 // Channels of a product's columns, as wide as its tiles of registers.
@@ -152,7 +224,7 @@ template <size_t kSide, class Transform>
 void TransformPixels(const TilePixels<kSide>& pixels, size_t channels, size_t point, float* to,
                      Transform&& transform) {
   for (size_t c = 0; c < channels; c += kLanes) {
-    winograd::TransformTile<kSide, kTile>(
+    TransformTile<kSide, kTile>(
         [&pixels, c](size_t i, size_t j) { return Load(pixels[i][j] + c); },
         [to, point, c](size_t i, size_t j, Vec v) { Store(to + (i * kTile + j) * point + c, v); },
         transform);
@@ -164,8 +236,7 @@ void TransformInputs(const Convolution& c, const Scratch& s, const float* x, siz
   ForEachTile(c, first, count, [&](size_t i, const TilePlace& at) {
     const auto pixels = PixelsAt<kTile>(c.from, x + at.sample * c.from.size(), at.y - c.padding,
                                         at.x - c.padding, s.zeros);
-    TransformPixels(pixels, c.in.channels, c.in.point(count), s.in + i * c.in.row,
-                    winograd::TransformInput);
+    TransformPixels(pixels, c.in.channels, c.in.point(count), s.in + i * c.in.row, TransformInput);
   });
 }
 
@@ -174,7 +245,7 @@ void TransformOutputGradients(const Convolution& c, const Scratch& s, const floa
   ForEachTile(c, first, count, [&](size_t i, const TilePlace& at) {
     const auto pixels = PixelsAt<kOut>(c.to, dy + at.sample * c.to.size(), at.y, at.x, s.zeros);
     TransformPixels(pixels, c.out.channels, c.out.point(count), s.out + i * c.out.row,
-                    winograd::TransformOutputGradient);
+                    TransformOutputGradient);
   });
 }
 
@@ -195,7 +266,7 @@ void TransformOutputs(const Convolution& c, const Scratch& s, const Panel& panel
           image + (at.y * c.to.width + at.x) * c.to.channels + (panel.first + v) * kLanes;
       const size_t pixel = c.to.channels, row = c.to.width * pixel;
       const auto transform = [load](auto&& store) {
-        winograd::TransformTile<kTile, kOut>(load, store, winograd::TransformOutput);
+        TransformTile<kTile, kOut>(load, store, TransformOutput);
       };
       if (rows == kOut && cols == kOut && lanes >= kLanes) {
         transform([corner, row, pixel](size_t j, size_t k, Vec value) {
@@ -265,10 +336,10 @@ void PackKernels(const Convolution& c, const KernelLayout& layout, const Panel& 
     const size_t at = (depth.first + k) * layout.depth_stride + lane * layout.lane_stride;
     const Kernel kernel = LoadKernel(layout, weight + at, c.out.channels - lane, size - at);
     float* to = packed + (k * panel.vecs + v) * kLanes;
-    winograd::TransformTile<kKernel, kTile>(
+    TransformTile<kKernel, kTile>(
         [&](size_t i, size_t j) { return kernel[i * kKernel + j]; },
         [to, point](size_t i, size_t j, Vec value) { Store(to + (i * kTile + j) * point, value); },
-        winograd::TransformKernel);
+        TransformKernel);
   };
   // In the order of the weights in memory.
   if (layout.lane_stride < layout.depth_stride) {
@@ -296,10 +367,10 @@ void UnpackKernelGradients(const Convolution& c, const GradientBlock& b, float* 
       const size_t channel = (b.panel.first + v) * kLanes;
       const float* from = b.dkernels + (o * b.panel.vecs + v) * kLanes;
       Kernel kernel;
-      winograd::TransformTile<kTile, kKernel>(
+      TransformTile<kTile, kKernel>(
           [from, point](size_t i, size_t j) { return Load(from + (i * kTile + j) * point); },
           [&](size_t i, size_t j, Vec value) { kernel[i * kKernel + j] = value; },
-          winograd::TransformKernelGradient);
+          TransformKernelGradient);
       StoreKernels(kernel, c.in.channels - channel,
                    dweight + ((b.row + o) * c.in.channels + channel) * kTaps);
     }

@@ -6,46 +6,41 @@
 
 namespace pando::cpu {
 
-#define PANDO_DECLARE(Name, Spec)         \
-  using Name##Args = Name##ArgsOf<float>; \
-  void Name(const Spec& spec, const Name##Args& args, std::span<std::byte> scratch);
-PANDO_OPERATIONS(PANDO_DECLARE)
-#undef PANDO_DECLARE
+// An operation's type without the device. Elements are floats here.
+template <class T>
+struct OnCpuArgument {
+  using Type = T;
+};
+template <>
+struct OnCpuArgument<void*> {
+  using Type = float*;
+};
+template <>
+struct OnCpuArgument<const void*> {
+  using Type = const float*;
+};
+template <template <class> class ArgsOf>
+struct OnCpuArgument<const ArgsOf<void>&> {
+  using Type = const ArgsOf<float>&;
+};
+template <class Operation>
+struct OnCpuType;
+template <class Result, class... Parameters>
+struct OnCpuType<Result(Device, Parameters...)> {
+  using Type = Result(typename OnCpuArgument<Parameters>::Type...);
+};
 
+#define PANDO_DECLARE(Name, ...) OnCpuType<decltype(pando::Name)>::Type Name;
+PANDO_OPERATIONS_WITH_ARGS(PANDO_DECLARE)
+PANDO_OTHER_OPERATIONS(PANDO_DECLARE)
+#undef PANDO_DECLARE
 #define PANDO_DECLARE(Operation) \
-  size_t Operation##ScratchBytes(const Operation##Spec& spec, uint32_t sample_count_max);
+  OnCpuType<decltype(pando::Operation##ScratchBytes)>::Type Operation##ScratchBytes;
 PANDO_OPERATIONS_WITH_SCRATCH(PANDO_DECLARE)
 #undef PANDO_DECLARE
-size_t BatchNormScratchBytes(const BatchNormSpec& spec);
-
-void ActivationForward(size_t count, const float* x, Activation activation, float* y);
-void ActivationBackward(size_t count, const float* y, Activation activation, const float* dy,
-                        float* dx);
-void AddForward(size_t count, const float* a, const float* b, Activation activation, float* y);
-void AddInPlace(size_t count, const float* x, float* y);
-void Multiply(size_t count, const float* x, const float* factor, float* y);
-void MultiplyChannels(uint32_t sample_count, const SampleShape& shape, const float* x,
-                      const float* factor, float* y);
-void Copy(size_t count, const float* x, float* y);
-void ScaleFloats(size_t count, const float* x, float factor, float* y);
-void AddFloats(size_t count, const float* x, float* y);
-void DropoutFactors(PhiloxKey key, const PassNumbers& numbers, float probability, size_t count,
-                    float* factor);
-
-void MaxPoolForward(const Pool2dSpec& spec, uint32_t sample_count, const float* x, float* y,
-                    int32_t* argmax);
-void MaxPoolBackward(const Pool2dSpec& spec, uint32_t sample_count, const int32_t* argmax,
-                     const float* dy, float* dx);
-void AveragePoolForward(const Pool2dSpec& spec, uint32_t sample_count, const float* x, float* y);
-void AveragePoolBackward(const Pool2dSpec& spec, uint32_t sample_count, const float* dy, float* dx);
-void AdaptiveAveragePoolForward(const AdaptivePool2dSpec& spec, uint32_t sample_count,
-                                const float* x, float* y);
-void AdaptiveAveragePoolBackward(const AdaptivePool2dSpec& spec, uint32_t sample_count,
-                                 const float* dy, float* dx);
-
+#define PANDO_DECLARE(Name, ...) using Name##Args = Name##ArgsOf<float>;
+PANDO_OPERATIONS_WITH_ARGS(PANDO_DECLARE)
+#undef PANDO_DECLARE
 void ImportBatch(const DeviceBatch& batch, uint32_t channels, float* x, int32_t* labels);
-void FlattenForward(uint32_t sample_count, const SampleShape& shape, const float* x, float* y);
-void FlattenBackward(uint32_t sample_count, const SampleShape& shape, const float* dy, float* dx);
-void SoftmaxCrossEntropy(const CrossEntropyArgs& args);
 
 }  // namespace pando::cpu

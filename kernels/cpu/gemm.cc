@@ -1,11 +1,7 @@
 #include "kernels/cpu/gemm.h"
 
-#include <algorithm>
-
 namespace pando::cpu {
 namespace {
-
-// ----------------------------------------------------------------------------------------- tiles
 
 template <size_t kVecs>
 inline Vec LoadSum(const GemmPanel& t, const float* c, size_t v) {
@@ -43,8 +39,6 @@ constexpr auto kComputeTile = MakeTable<kTileVecs>([]<size_t kVecs>() {  // [vec
   return MakeTable<kTileRows>(
       []<size_t kRows>() -> TileFunction { return ComputeTile<kRows + 1, kVecs + 1>; });
 });
-
-// ---------------------------------------------------------------------------------------- blocks
 
 struct Block {  // of the depth and of the columns
   size_t first_depth, depth;

@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "kernels/cpu/cpu_ops.h"
-#include "kernels/cpu/scratch.h"
+#include "kernels/scratch.h"
 
 namespace pando::cpu {
 namespace {

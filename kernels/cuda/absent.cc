@@ -1,6 +1,5 @@
 // A build without CUDA: no GPU can be opened.
 #include "common/check.h"
-#include "kernels/copy_queue.h"
 #include "kernels/device.h"
 
 namespace pando {

@@ -3,7 +3,7 @@
 // channel's first value (so a large mean costs the variance no digits), then the result.
 #include "kernels/cuda/cuda_device.h"
 #include "kernels/cuda/cuda_ops.h"
-#include "kernels/cuda/element.h"
+#include "kernels/cuda/map.h"
 #include "kernels/cuda/reduce.h"
 
 namespace pando::cuda {

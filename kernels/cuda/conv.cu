@@ -3,8 +3,8 @@
 // and relu in one pass.
 #include "kernels/cuda/cuda_device.h"
 #include "kernels/cuda/cuda_ops.h"
-#include "kernels/cuda/element.h"
 #include "kernels/cuda/layout.h"
+#include "kernels/cuda/map.h"
 #include "kernels/cuda/own_conv.h"
 #include "kernels/cuda/reduce.h"
 
@@ -22,28 +22,23 @@ bool HasEpilogue(const Conv2dSpec& spec, bool has_scale) {
 }
 
 struct Scratch {
-  void* weight;    // elements, [out, taps, channels / groups]
-  void* dweight;   // the same for its gradient
-  void* sums;      // elements: forward the result before pooling, backward its gradient
-  void* run_sums;  // for dbias
-  std::span<std::byte> depthwise;
-  size_t used_bytes;
+  CudaDevice& gpu;
+  const Conv2dSpec& spec;
+  uint32_t sample_count;
+  ScratchCarver carver = {};
+  size_t element = ElementBytes(gpu.element());
+  size_t depthwise_bytes = DepthwiseScratchBytes(gpu, spec);
+  bool has_sums = HasEpilogue(spec, spec.has_channel_scale);
+  // Elements, [out, taps, channels / groups].
+  void* weight = carver.Take<std::byte>(spec.weight_size() * element);
+  void* dweight = carver.Take<std::byte>(spec.weight_size() * element);
+  // Elements: forward the result before pooling, backward its gradient.
+  void* sums =
+      carver.Take<std::byte>(has_sums ? spec.conv_output().size() * sample_count * element : 0);
+  void* run_sums =  // for dbias
+      carver.Take<std::byte>(RunSumsBytes(spec.out_channels, kPackWidth<Bfloat16>, 1));
+  std::span<std::byte> depthwise = {carver.Take<std::byte>(depthwise_bytes), depthwise_bytes};
 };
-
-Scratch Carve(CudaDevice& gpu, const Conv2dSpec& spec, uint32_t sample_count,
-              ScratchCarver carver) {
-  const size_t element = ElementBytes(gpu.element());
-  const size_t depthwise = DepthwiseScratchBytes(gpu, spec);
-  Scratch s{};
-  s.weight = carver.Take(spec.weight_size() * element);
-  s.dweight = carver.Take(spec.weight_size() * element);
-  const bool has_sums = HasEpilogue(spec, spec.has_channel_scale);
-  s.sums = carver.Take(has_sums ? spec.conv_output().size() * sample_count * element : 0);
-  s.run_sums = carver.Take(RunSumsBytes(spec.out_channels, kPackWidth<Bfloat16>, 1));
-  s.depthwise = {carver.Take<std::byte>(depthwise), depthwise};
-  s.used_bytes = carver.used_bytes();
-  return s;
-}
 
 // ------------------------------------------------------------------------ what follows
 
@@ -127,12 +122,12 @@ size_t Conv2dScratchBytes(CudaDevice& gpu, const Conv2dSpec& spec, uint32_t samp
   for (ConvPass pass : {ConvPass::kForward, ConvPass::kDataGradient, ConvPass::kWeightGradient}) {
     if (!IsDepthwise(spec)) gpu.convolutions().Prepare({pass, spec, sample_count_max});
   }
-  return Carve(gpu, spec, sample_count_max, {}).used_bytes;
+  return Scratch{gpu, spec, sample_count_max}.carver.used_bytes();
 }
 
 void Conv2dForward(CudaDevice& gpu, const Conv2dSpec& spec, const Conv2dForwardArgs& args,
                    std::span<std::byte> scratch) {
-  const Scratch s = Carve(gpu, spec, args.sample_count, scratch);
+  const Scratch s{gpu, spec, args.sample_count, ScratchCarver(scratch)};
   void* const sums = spec.max_pool ? s.sums : args.y;
   if (IsDepthwise(spec)) {
     DepthwiseForward(gpu, spec, args, sums, s.depthwise);
@@ -150,7 +145,7 @@ void Conv2dForward(CudaDevice& gpu, const Conv2dSpec& spec, const Conv2dForwardA
 
 void Conv2dBackward(CudaDevice& gpu, const Conv2dSpec& spec, const Conv2dBackwardArgs& args,
                     std::span<std::byte> scratch) {
-  const Scratch s = Carve(gpu, spec, args.sample_count, scratch);
+  const Scratch s{gpu, spec, args.sample_count, ScratchCarver(scratch)};
   const void* dsums = args.dy;
   if (HasEpilogue(spec, args.channel_scale != nullptr)) {
     dsums = s.sums;

@@ -1,5 +1,5 @@
 // Source: NVIDIA's cuDNN documentation, "Graph API: the backend".
-#include "kernels/cuda/conv_library.h"
+#include "kernels/cuda/libraries.h"
 
 #include <cudnn.h>
 
@@ -293,9 +293,8 @@ struct ConvLibrary::Impl {
 
 Result<std::unique_ptr<ConvLibrary>> ConvLibrary::Open(const CudaOptions& options,
                                                        cudaStream_t stream) {
-  const Result<CudnnApi> api = LoadCudnn();
-  if (!api.ok()) return api.status();
-  return std::make_unique<ConvLibrary>(std::make_unique<Impl>(*api, options, stream));
+  PANDO_ASSIGN_OR_RETURN(const CudnnApi api, LoadCudnn());
+  return std::make_unique<ConvLibrary>(std::make_unique<Impl>(api, options, stream));
 }
 
 ConvLibrary::ConvLibrary(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

@@ -2,9 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <vector>
 
 #include "kernels/cuda/cuda_ops.h"
 #include "kernels/runtime_library.h"
@@ -15,6 +19,7 @@
 #endif
 
 namespace pando {
+
 namespace cuda {
 
 void CudaFailed(const char* call, const char* what, const char* file, int line) {
@@ -96,6 +101,56 @@ FloatBuffer::Memory AllocatePinnedFloats(CudaDevice& gpu, size_t float_count) {
   return {static_cast<float*>(floats), MakeDeleter(gpu, cudaFreeHost)};
 }
 
+// ---- the way of the host's arrays ---------------------------------------------------------------
+
+Staging::Staging(cudaStream_t stream) : stream_(stream) {}
+
+Staging::~Staging() {
+  for (Slot& slot : slots_) {
+    slot.is_free.Await();
+    if (slot.pinned != nullptr) PANDO_CUDA_CHECK(cudaFreeHost(slot.pinned));
+  }
+  for (Array& array : arrays_) PANDO_CUDA_CHECK(cudaFree(array.data));
+}
+
+Staging::Slot& Staging::NextSlot(size_t size_bytes) {
+  Slot& slot = slots_[next_slot_];
+  next_slot_ = (next_slot_ + 1) % kSlots;
+  slot.is_free.Await();
+  if (slot.size_bytes < size_bytes) {
+    if (slot.pinned != nullptr) PANDO_CUDA_CHECK(cudaFreeHost(slot.pinned));
+    PANDO_CUDA_CHECK(cudaMallocHost(reinterpret_cast<void**>(&slot.pinned), size_bytes));
+    slot.size_bytes = size_bytes;
+  }
+  return slot;
+}
+
+void Staging::Upload(std::span<const std::byte> host, void* to) {
+  for (auto* out = static_cast<std::byte*>(to); !host.empty();) {
+    const std::span<const std::byte> piece = host.first(std::min(host.size(), kPieceBytes));
+    Slot& slot = NextSlot(piece.size());
+    std::memcpy(slot.pinned, piece.data(), piece.size());
+    PANDO_CUDA_CHECK(
+        cudaMemcpyAsync(out, slot.pinned, piece.size(), cudaMemcpyHostToDevice, stream_));
+    slot.is_free.Record(stream_);
+    host = host.subspan(piece.size());
+    out += piece.size();
+  }
+}
+
+// The array is written in the stream's order: after its earlier readers.
+const void* Staging::Upload(std::span<const std::byte> host) {
+  Array& array = arrays_[next_array_];
+  next_array_ = (next_array_ + 1) % kArrays;
+  if (array.size_bytes < host.size()) {
+    PANDO_CUDA_CHECK(cudaFree(array.data));
+    PANDO_CUDA_CHECK(cudaMalloc(reinterpret_cast<void**>(&array.data), host.size()));
+    array.size_bytes = host.size();
+  }
+  Upload(host, array.data);
+  return array.data;
+}
+
 }  // namespace cuda
 
 CudaDevice::CudaDevice(const CudaOptions& options, Parts parts)
@@ -145,13 +200,10 @@ Result<OpenedGpu> OpenCuda(const CudaOptions& options) {
                     PANDO_GPU_ARCH_MIN, properties.major, properties.minor));
   }
   cuda::Stream stream;
-  auto convolutions = cuda::ConvLibrary::Open(options, stream.get());
-  if (!convolutions.ok()) return convolutions.status();
-  auto matrices = cuda::MatrixLibrary::Open(options, stream.get());
-  if (!matrices.ok()) return matrices.status();
+  PANDO_ASSIGN_OR_RETURN(auto convolutions, cuda::ConvLibrary::Open(options, stream.get()));
+  PANDO_ASSIGN_OR_RETURN(auto matrices, cuda::MatrixLibrary::Open(options, stream.get()));
   return OpenedGpu(std::make_unique<CudaDevice>(
-      options,
-      CudaDevice::Parts{std::move(stream), *std::move(convolutions), *std::move(matrices)}));
+      options, CudaDevice::Parts{std::move(stream), std::move(convolutions), std::move(matrices)}));
 }
 
 OpenedGpu::OpenedGpu(std::unique_ptr<CudaDevice> gpu) : gpu_(std::move(gpu)) {}
@@ -194,6 +246,70 @@ LaunchGraph::LaunchGraph(LaunchGraph&&) noexcept = default;
 
 void LaunchGraph::Launch() const {
   PANDO_CUDA_CHECK(cudaGraphLaunch(recording_->graph, recording_->stream));
+}
+
+struct CopyQueue::Impl {
+  explicit Impl(CudaDevice& device) : gpu(device) {}
+
+  CudaDevice& gpu;
+  cuda::Stream stream;
+  cuda::Event launched;
+  cuda::Event copied;
+  Ticket last_ticket = 0;
+  Ticket done_ticket = 0;
+  std::deque<cuda::Event> marks;  // of the tickets above done_ticket, in order
+  std::vector<cuda::Event> free_events;
+};
+
+CopyQueue::CopyQueue(Device device) : impl_(std::make_unique<Impl>(*device.cuda)) {}
+CopyQueue::~CopyQueue() {
+  if (impl_ != nullptr) PANDO_CUDA_CHECK(cudaStreamSynchronize(impl_->stream.get()));
+}
+CopyQueue::CopyQueue(CopyQueue&&) noexcept = default;
+
+void CopyQueue::ToDevice(std::span<const std::byte> host, void* to) {
+  PANDO_CUDA_CHECK(
+      cudaMemcpyAsync(to, host.data(), host.size(), cudaMemcpyHostToDevice, impl_->stream.get()));
+}
+
+void CopyQueue::ToHost(const void* from, std::span<std::byte> host) {
+  PANDO_CUDA_CHECK(
+      cudaMemcpyAsync(host.data(), from, host.size(), cudaMemcpyDeviceToHost, impl_->stream.get()));
+}
+
+void CopyQueue::AwaitLaunched() {
+  impl_->launched.Record(impl_->gpu.stream());
+  impl_->launched.HoldBack(impl_->stream.get());
+}
+
+void CopyQueue::HoldLaunches() {
+  impl_->copied.Record(impl_->stream.get());
+  impl_->copied.HoldBack(impl_->gpu.stream());
+}
+
+CopyQueue::Ticket CopyQueue::Mark() {
+  Impl& queue = *impl_;
+  if (queue.free_events.empty()) queue.free_events.emplace_back();
+  queue.marks.push_back(std::move(queue.free_events.back()));
+  queue.free_events.pop_back();
+  queue.marks.back().Record(queue.stream.get());
+  return ++queue.last_ticket;
+}
+
+bool CopyQueue::IsDone(Ticket ticket) {
+  Impl& queue = *impl_;
+  while (queue.done_ticket < ticket && queue.marks.front().IsPast()) {
+    queue.free_events.push_back(std::move(queue.marks.front()));
+    queue.marks.pop_front();
+    ++queue.done_ticket;
+  }
+  return queue.done_ticket >= ticket;
+}
+
+void CopyQueue::Await(Ticket ticket) {
+  if (IsDone(ticket)) return;
+  impl_->marks[ticket - impl_->done_ticket - 1].Await();
+  PANDO_CHECK(IsDone(ticket));
 }
 
 }  // namespace pando

@@ -12,10 +12,8 @@
 #include <utility>
 
 #include "common/status.h"
-#include "kernels/cuda/conv_library.h"
-#include "kernels/cuda/matrix_library.h"
+#include "kernels/cuda/libraries.h"
 #include "kernels/cuda/runtime.h"
-#include "kernels/cuda/staging.h"
 #include "kernels/device.h"
 
 namespace pando {

@@ -49,42 +49,17 @@ OnGpu<decltype(pando::Synchronize)> Synchronize;
 OnGpu<decltype(pando::UseOnThisThread)> UseOnThisThread;
 OnGpu<decltype(pando::ReadRoom)> ReadRoom;
 
-#define PANDO_DECLARE(Name, Spec) OnGpu<decltype(pando::Name)> Name;
-PANDO_OPERATIONS(PANDO_DECLARE)
+#define PANDO_DECLARE(Name, ...) OnGpu<decltype(pando::Name)> Name;
+PANDO_OPERATIONS_WITH_ARGS(PANDO_DECLARE)
+PANDO_OTHER_OPERATIONS(PANDO_DECLARE)
 #undef PANDO_DECLARE
-OnGpu<decltype(pando::Conv2dScratchBytes)> Conv2dScratchBytes;
-OnGpu<decltype(pando::LinearScratchBytes)> LinearScratchBytes;
-OnGpu<decltype(pando::BatchNormScratchBytes)> BatchNormScratchBytes;
-OnGpu<decltype(pando::GroupNormScratchBytes)> GroupNormScratchBytes;
-
-OnGpu<decltype(pando::ActivationForward)> ActivationForward;
-OnGpu<decltype(pando::ActivationBackward)> ActivationBackward;
-OnGpu<decltype(pando::AddForward)> AddForward;
-OnGpu<decltype(pando::AddInPlace)> AddInPlace;
-OnGpu<decltype(pando::Multiply)> Multiply;
-OnGpu<decltype(pando::MultiplyChannels)> MultiplyChannels;
-OnGpu<decltype(pando::Copy)> Copy;
-OnGpu<decltype(pando::ScaleFloats)> ScaleFloats;
-OnGpu<decltype(pando::ScaleFloatsInPlace)> ScaleFloatsInPlace;
-OnGpu<decltype(pando::AddFloats)> AddFloats;
-OnGpu<decltype(pando::DropoutFactors)> DropoutFactors;
-
-OnGpu<decltype(pando::MaxPoolForward)> MaxPoolForward;
-OnGpu<decltype(pando::MaxPoolBackward)> MaxPoolBackward;
-OnGpu<decltype(pando::AveragePoolForward)> AveragePoolForward;
-OnGpu<decltype(pando::AveragePoolBackward)> AveragePoolBackward;
-OnGpu<decltype(pando::AdaptiveAveragePoolForward)> AdaptiveAveragePoolForward;
-OnGpu<decltype(pando::AdaptiveAveragePoolBackward)> AdaptiveAveragePoolBackward;
-
+#define PANDO_DECLARE(Operation) \
+  OnGpu<decltype(pando::Operation##ScratchBytes)> Operation##ScratchBytes;
+PANDO_OPERATIONS_WITH_SCRATCH(PANDO_DECLARE)
+#undef PANDO_DECLARE
 // From the host's memory, in the order of launches. Valid for launches before the next upload.
 DeviceBatch UploadBatch(CudaDevice& gpu, const DeviceBatch& host);
 void ImportBatch(CudaDevice& gpu, const DeviceBatch& batch, uint32_t channels, void* x,
                  int32_t* labels);
-OnGpu<decltype(pando::ExportFloats)> ExportFloats;
-OnGpu<decltype(pando::FlattenForward)> FlattenForward;
-OnGpu<decltype(pando::FlattenBackward)> FlattenBackward;
-OnGpu<decltype(pando::CrossEntropyScratchBytes)> CrossEntropyScratchBytes;
-OnGpu<decltype(pando::SoftmaxCrossEntropy)> SoftmaxCrossEntropy;
-OnGpu<decltype(pando::ScoreToFloats)> ScoreToFloats;
 
 }  // namespace pando::cuda

@@ -1,7 +1,6 @@
 // Operations on separate elements: bound by memory, so each thread moves 16 bytes at a time.
 #include "kernels/cuda/cuda_device.h"
 #include "kernels/cuda/cuda_ops.h"
-#include "kernels/cuda/element.h"
 #include "kernels/cuda/map.h"
 
 namespace pando::cuda {

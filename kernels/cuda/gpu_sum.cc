@@ -86,12 +86,11 @@ struct GpuSum::Impl {
 Status GpuSum::Check() { return LoadNccl().status(); }
 
 Result<GpuSum::GroupName> GpuSum::NewName() {
-  const Result<NcclApi> nccl = LoadNccl();
-  if (!nccl.ok()) return nccl.status();
+  PANDO_ASSIGN_OR_RETURN(const NcclApi nccl, LoadNccl());
   ncclUniqueId id;
-  const ncclResult_t made = nccl->GetUniqueId(&id);
+  const ncclResult_t made = nccl.GetUniqueId(&id);
   if (made != ncclSuccess)
-    return Unavailable(fmt::format("NCCL: no name for the group: {}", nccl->GetErrorString(made)));
+    return Unavailable(fmt::format("NCCL: no name for the group: {}", nccl.GetErrorString(made)));
   GroupName name;
   std::memcpy(name.data(), &id, sizeof(id));
   return name;

@@ -3,7 +3,6 @@
 // joins those of its channels, in fp64; then the result, element by element.
 #include "kernels/cuda/cuda_device.h"
 #include "kernels/cuda/cuda_ops.h"
-#include "kernels/cuda/element.h"
 #include "kernels/cuda/map.h"
 
 namespace pando::cuda {

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "kernels/cuda/cuda_ops.h"
-#include "kernels/cuda/element.h"
 #include "kernels/cuda/map.h"
 
 namespace pando::cuda {
@@ -270,18 +269,10 @@ void TransposeFloats(CudaDevice& gpu, uint32_t rows, uint32_t columns, const flo
   Transpose<float, float>(gpu, 1, rows, columns, x, y);
 }
 
-void FlattenForward(CudaDevice& gpu, uint32_t sample_count, const SampleShape& shape, const void* x,
-                    void* y) {
-  WithElement(gpu.element(), [&]<class T>() {
-    Transpose<T, T>(gpu, sample_count, shape.height * shape.width, shape.channels, x, y);
-  });
-}
-
-void FlattenBackward(CudaDevice& gpu, uint32_t sample_count, const SampleShape& shape,
-                     const void* dy, void* dx) {
-  WithElement(gpu.element(), [&]<class T>() {
-    Transpose<T, T>(gpu, sample_count, shape.channels, shape.height * shape.width, dy, dx);
-  });
+void TransposeSamples(CudaDevice& gpu, uint32_t sample_count, uint32_t rows, uint32_t columns,
+                      const void* x, void* y) {
+  WithElement(gpu.element(),
+              [&]<class T>() { Transpose<T, T>(gpu, sample_count, rows, columns, x, y); });
 }
 
 DeviceBatch UploadBatch(CudaDevice& gpu, const DeviceBatch& host) {

@@ -1,40 +1,14 @@
-// Parts of a scratch area, and conversion between layouts and element types on the GPU.
+// Conversion between layouts and element types on the GPU.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
 
-#include "common/check.h"
 #include "kernels/cuda/cuda_device.h"
 #include "kernels/ops.h"
+#include "kernels/scratch.h"
 
 namespace pando::cuda {
-
-// Cuts a scratch area into arrays aligned to 256 bytes; or, without an area, counts the bytes that
-// they need.
-class ScratchCarver {
- public:
-  ScratchCarver() = default;  // counts
-  ScratchCarver(std::span<std::byte> scratch) : scratch_(scratch), is_counting_(false) {}
-
-  // Null if it counts.
-  template <class T = void>
-  T* Take(size_t size_bytes) {
-    const size_t first = used_bytes_;
-    used_bytes_ += (size_bytes + kAlignmentBytes - 1) / kAlignmentBytes * kAlignmentBytes;
-    if (is_counting_) return nullptr;
-    PANDO_CHECK(first + size_bytes <= scratch_.size());
-    return reinterpret_cast<T*>(scratch_.data() + first);
-  }
-  size_t used_bytes() const { return used_bytes_; }
-
- private:
-  static constexpr size_t kAlignmentBytes = 256;
-  std::span<std::byte> scratch_;
-  bool is_counting_ = true;
-  size_t used_bytes_ = 0;
-};
 
 // Converts floats at any address to elements, and elements to floats.
 void ToElements(CudaDevice& gpu, size_t count, const float* x, void* y);

@@ -2,7 +2,6 @@
 // gradients of biases.
 #include "kernels/cuda/cuda_device.h"
 #include "kernels/cuda/cuda_ops.h"
-#include "kernels/cuda/element.h"
 #include "kernels/cuda/layout.h"
 #include "kernels/cuda/map.h"
 #include "kernels/cuda/reduce.h"
@@ -11,29 +10,18 @@ namespace pando::cuda {
 namespace {
 
 struct Scratch {
-  void* weight;    // elements; the next array too
-  void* bias;      // [out]
-  void* run_sums;  // for dbias
-  void* dweight;   // floats, if the gradient's array is not aligned as the library needs
-  size_t used_bytes;
+  CudaDevice& gpu;
+  const LinearSpec& spec;
+  ScratchCarver carver = {};
+  size_t element = ElementBytes(gpu.element());
+  size_t weights = size_t{spec.in_features} * spec.out_features;
+  void* weight = carver.Take<std::byte>(weights * element);  // elements; the next array too
+  void* bias = carver.Take<std::byte>(spec.out_features * element);
+  void* run_sums =  // for dbias
+      carver.Take<std::byte>(RunSumsBytes(spec.out_features, kPackWidth<Bfloat16>, 1));
+  // If the gradient's array is not aligned as the library needs.
+  void* dweight = carver.Take<float>(weights);
 };
-
-Scratch Carve(CudaDevice& gpu, const LinearSpec& spec, ScratchCarver carver) {
-  const size_t element = ElementBytes(gpu.element());
-  const size_t weights = size_t{spec.in_features} * spec.out_features;
-  Scratch s{};
-  s.weight = carver.Take(weights * element);
-  s.bias = carver.Take(spec.out_features * element);
-  s.run_sums = carver.Take(RunSumsBytes(spec.out_features, kPackWidth<Bfloat16>, 1));
-  s.dweight = carver.Take(weights * sizeof(float));
-  s.used_bytes = carver.used_bytes();
-  return s;
-}
-
-void WeightToElements(CudaDevice& gpu, const LinearSpec& spec, const float* weight,
-                      const Scratch& s) {
-  ToElements(gpu, size_t{spec.in_features} * spec.out_features, weight, s.weight);
-}
 
 template <class T, int kWidth>
 struct Elements {
@@ -60,13 +48,13 @@ void SumElements(CudaDevice& gpu, size_t pixels, uint32_t channels, const void* 
 }
 
 size_t LinearScratchBytes(CudaDevice& gpu, const LinearSpec& spec, uint32_t) {
-  return Carve(gpu, spec, {}).used_bytes;
+  return Scratch{gpu, spec}.carver.used_bytes();
 }
 
 void LinearForward(CudaDevice& gpu, const LinearSpec& spec, const LinearForwardArgs& args,
                    std::span<std::byte> scratch) {
-  const Scratch s = Carve(gpu, spec, scratch);
-  WeightToElements(gpu, spec, args.weight, s);
+  const Scratch s{gpu, spec, ScratchCarver(scratch)};
+  ToElements(gpu, s.weights, args.weight, s.weight);
   if (args.bias != nullptr) ToElements(gpu, spec.out_features, args.bias, s.bias);
   gpu.matrices().Run({.rows = args.sample_count,
                       .cols = spec.out_features,
@@ -79,7 +67,7 @@ void LinearForward(CudaDevice& gpu, const LinearSpec& spec, const LinearForwardA
 
 void LinearBackward(CudaDevice& gpu, const LinearSpec& spec, const LinearBackwardArgs& args,
                     std::span<std::byte> scratch) {
-  const Scratch s = Carve(gpu, spec, scratch);
+  const Scratch s{gpu, spec, ScratchCarver(scratch)};
   const size_t outputs = size_t{args.sample_count} * spec.out_features;
   if (spec.relu) ActivationBackward(gpu, outputs, args.y, Activation::kRelu, args.dy, args.dy);
   if (args.dbias != nullptr) {
@@ -92,13 +80,12 @@ void LinearBackward(CudaDevice& gpu, const LinearSpec& spec, const LinearBackwar
                       .a_transposed = true,
                       .is_float = true},
                      {.a = args.dy, .b = args.x, .c = dweight});
-  const size_t weights = size_t{spec.in_features} * spec.out_features;
   if (dweight != args.dweight) {
-    PANDO_CUDA_CHECK(cudaMemcpyAsync(args.dweight, dweight, weights * sizeof(float),
+    PANDO_CUDA_CHECK(cudaMemcpyAsync(args.dweight, dweight, s.weights * sizeof(float),
                                      cudaMemcpyDeviceToDevice, gpu.stream()));
   }
   if (args.dx == nullptr) return;
-  WeightToElements(gpu, spec, args.weight, s);
+  ToElements(gpu, s.weights, args.weight, s.weight);
   gpu.matrices().Run({.rows = args.sample_count,  // dx = dy · weight
                       .cols = spec.in_features,
                       .depth = spec.out_features},

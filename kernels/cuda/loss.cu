@@ -1,7 +1,6 @@
 // Softmax cross-entropy on the GPU: a warp computes one sample, and one block adds the samples.
 #include "kernels/cuda/cuda_device.h"
 #include "kernels/cuda/cuda_ops.h"
-#include "kernels/cuda/element.h"
 #include "kernels/cuda/map.h"
 
 namespace pando::cuda {

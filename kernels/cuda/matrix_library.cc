@@ -1,5 +1,5 @@
 // Source: NVIDIA's cuBLAS documentation, "Using the cuBLASLt API".
-#include "kernels/cuda/matrix_library.h"
+#include "kernels/cuda/libraries.h"
 
 #include <cublasLt.h>
 
@@ -157,9 +157,8 @@ struct MatrixLibrary::Impl {
 
 Result<std::unique_ptr<MatrixLibrary>> MatrixLibrary::Open(const CudaOptions& options,
                                                            cudaStream_t stream) {
-  const Result<CublasApi> api = LoadCublas();
-  if (!api.ok()) return api.status();
-  return std::make_unique<MatrixLibrary>(std::make_unique<Impl>(*api, options, stream));
+  PANDO_ASSIGN_OR_RETURN(const CublasApi api, LoadCublas());
+  return std::make_unique<MatrixLibrary>(std::make_unique<Impl>(api, options, stream));
 }
 
 MatrixLibrary::MatrixLibrary(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

@@ -9,7 +9,6 @@
 #include <cstdint>
 
 #include "kernels/cuda/cuda_device.h"
-#include "kernels/cuda/element.h"
 #include "kernels/cuda/map.h"
 
 namespace pando::cuda {

@@ -2,7 +2,6 @@
 // normalises each sample's groups of channels alone, in training and evaluation.
 #include <fmt/format.h>
 
-#include "models/layers/support.h"
 #include "models/stage_builder.h"
 
 namespace pando {

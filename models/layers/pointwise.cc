@@ -2,7 +2,6 @@
 // whole channels); and flattening, which moves them.
 #include <fmt/format.h>
 
-#include "models/layers/support.h"
 #include "models/stage_builder.h"
 
 namespace pando {
@@ -119,14 +118,16 @@ class FlattenStage : public Stage {
   explicit FlattenStage(SampleShape shape) : shape_(shape) {}
   StageTraits traits() const override { return {}; }
   void Forward(const Pass& pass, const StageForward& a) const override {
-    FlattenForward(pass.device, pass.sample_count, shape_, a.x[0], a.y);
+    TransposeSamples(pass.device, pass.sample_count, pixels(), shape_.channels, a.x[0], a.y);
   }
   void Backward(const Pass& pass, const StageBackward& a) const override {
     if (a.dx[0] == nullptr) return;
-    FlattenBackward(pass.device, pass.sample_count, shape_, a.dy, a.dx[0]);
+    TransposeSamples(pass.device, pass.sample_count, shape_.channels, pixels(), a.dy, a.dx[0]);
   }
 
  private:
+  uint32_t pixels() const { return shape_.height * shape_.width; }
+
   SampleShape shape_;
 };
 

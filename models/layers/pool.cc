@@ -1,7 +1,6 @@
 // Pools: the largest or the average value of a window.
 #include <fmt/format.h>
 
-#include "models/layers/support.h"
 #include "models/stage_builder.h"
 
 namespace pando {

@@ -5,13 +5,10 @@
 #include <cmath>
 #include <optional>
 
-#include "models/layers/support.h"
 #include "models/stage_builder.h"
 
 namespace pando {
 namespace {
-
-// ---------------------------------------------------------------------------------------- tensors
 
 // Elements of a weight that contribute to one output or, for fan-out as PyTorch counts it, that one
 // input contributes to; groups do not divide the latter.

@@ -5,18 +5,16 @@
 namespace pando {
 
 Status SharedLinks::Listen(const LinkPeer& self) {
-  Result<UniqueFd> listener = SharedLink::Listen(self);
-  if (!listener.ok()) return listener.status();
-  listener_ = *std::move(listener);
+  PANDO_ASSIGN_OR_RETURN(UniqueFd listener, SharedLink::Listen(self));
+  listener_ = std::move(listener);
   return Status();
 }
 
 Status SharedLinks::Connect(const LinkPeer& self, const LinkPeer& peer) {
   if (lines_.contains({peer, true})) return Status();
   if (link_count() >= kLinksMax) return Unavailable("the limit of links is reached");
-  Result<std::unique_ptr<SharedLink>> link = SharedLink::Connect(self, peer, pool_);
-  if (!link.ok()) return link.status();
-  lines_.emplace(Line{peer, true}, *std::move(link));
+  PANDO_ASSIGN_OR_RETURN(std::unique_ptr<SharedLink> link, SharedLink::Connect(self, peer, pool_));
+  lines_.emplace(Line{peer, true}, std::move(link));
   return Status();
 }
 

@@ -79,11 +79,10 @@ void SharedSegment::Unmap::operator()(std::byte* base) const { munmap(base, size
 // ---- the pool -----------------------------------------------------------------------------------
 
 Result<std::shared_ptr<SharedPool>> SharedPool::Create(Sizes sizes) {
-  Result<SharedSegment> first = SharedSegment::Create(sizes.segment_bytes);
-  if (!first.ok()) return first.status();
+  PANDO_ASSIGN_OR_RETURN(SharedSegment first, SharedSegment::Create(sizes.segment_bytes));
   std::shared_ptr<SharedPool> pool(new SharedPool(sizes));
   pool->segments_.reserve(kSegmentsMax);
-  pool->segments_.push_back({*std::move(first)});
+  pool->segments_.push_back({std::move(first)});
   return pool;
 }
 
@@ -296,9 +295,8 @@ Status SharedReader::Map(uint32_t segment, UniqueFd fd, uint64_t size_bytes, uin
     return Corrupt(fmt::format("segment {} follows {}", segment, mappings_.size()));
   }
   if (reader >= kSharedReadersMax) return Corrupt(fmt::format("reader {} of a segment", reader));
-  Result<SharedSegment> memory = SharedSegment::Map(std::move(fd), size_bytes);
-  if (!memory.ok()) return memory.status();
-  mappings_.push_back(std::make_shared<Mapping>(*std::move(memory), reader, while_reading_));
+  PANDO_ASSIGN_OR_RETURN(SharedSegment memory, SharedSegment::Map(std::move(fd), size_bytes));
+  mappings_.push_back(std::make_shared<Mapping>(std::move(memory), reader, while_reading_));
   return Status();
 }
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "job/job_file.h"
-#include "node/launcher.h"
+#include "node/supervisor.h"
 #include "tests/temp_folder.h"
 
 namespace pando {

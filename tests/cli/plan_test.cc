@@ -3,7 +3,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "cli/plan_input.h"
 #include "cli/plan_report.h"
 #include "common/exit_codes.h"
 #include "models/graph.h"
@@ -221,8 +220,8 @@ TEST_CASE("a plan's bad flags are one line that says what was expected") {
 }
 
 TEST_CASE("no time of the table is below zero for rounding alone") {
-  const Outcome outcome = Pando({"plan", "--model", "lenet5", "--workers", "1", "--bandwidth",
-                                 "100Gbit", "--step-ms", "10"});
+  const Outcome outcome = Pando(
+      {"plan", "--model", "lenet5", "--workers", "1", "--bandwidth", "100Gbit", "--step-ms", "10"});
   CHECK(outcome.exit_code == kExitCompleted);
   CHECK(outcome.output.find(" -0.0 ") == std::string::npos);
 }

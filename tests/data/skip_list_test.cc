@@ -1,4 +1,4 @@
-#include "data/skip_list.h"
+#include "data/picture_list.h"
 
 #include <doctest/doctest.h>
 

@@ -263,9 +263,10 @@ TEST_CASE("a process that gets no memory says how much it wanted for what, and i
   for (const Args& form : {Args{}, Args{"--serial"}}) {
     TempFolder temp;
     Process train(temp.path(), "train",
-                  Args{"train", "--model", "mlp", "--set", "model.hidden=[9000,9000]", "--dataset", "synthetic-digits", "--set",
-                       "data.synthetic_train_samples=64", "--set", "data.synthetic_test_samples=10",
-                       "--global-batch", "8", "--steps", "2", "--run-dir", temp.File("run")} +
+                  Args{"train", "--model", "mlp", "--set", "model.hidden=[9000,9000]", "--dataset",
+                       "synthetic-digits", "--set", "data.synthetic_train_samples=64", "--set",
+                       "data.synthetic_test_samples=10", "--global-batch", "8", "--steps", "2",
+                       "--run-dir", temp.File("run")} +
                       form,
                   {"prlimit", "--as=700000000"});
     train.Await(2 * kEventDeadline);

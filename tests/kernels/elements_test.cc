@@ -204,7 +204,8 @@ TEST_CASE("pools, additions, layouts and the loss of small elements are those of
     MaxPoolForward(d, spec, kSamples, x, largest, argmax);
     AveragePoolForward(d, spec, kSamples, x, average);
     AddForward(d, in, x, other, Activation::kRelu6, sum);
-    FlattenForward(d, kSamples, spec.input, x, flat);
+    TransposeSamples(d, kSamples, spec.input.height * spec.input.width, spec.input.channels, x,
+                     flat);
     AdaptiveAveragePoolForward(d, {.input = spec.input}, kSamples, x, global);
     SoftmaxCrossEntropy(d,
                         {.sample_count = kSamples,

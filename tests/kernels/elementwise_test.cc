@@ -1,6 +1,6 @@
 #include <set>
 
-#include "kernels/batch_block.h"
+#include "kernels/ops.h"
 #include "tests/kernels/support.h"
 
 namespace pando {
@@ -427,20 +427,19 @@ TEST_CASE("pinned memory that is large enough is used again") {
 }
 
 TEST_CASE("flatten puts channels first, and back") {
-  const SampleShape shape{2, 2, 3};
   Doubles x(24);
   for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<double>(i);
   Floats in = ToFloats(x), y = Poisoned(24), back = Poisoned(24);
-  FlattenForward(TestDevice(), 2, shape, in.data(), y.data());
+  TransposeSamples(TestDevice(), 2, 4, 3, in.data(), y.data());
   CHECK(RelativeError(y.data(), {0,  3,  6,  9,  1,  4,  7,  10, 2,  5,  8,  11,  //
                                  12, 15, 18, 21, 13, 16, 19, 22, 14, 17, 20, 23}) == 0.0);
-  FlattenBackward(TestDevice(), 2, shape, y.data(), back.data());
+  TransposeSamples(TestDevice(), 2, 3, 4, y.data(), back.data());
   CHECK(RelativeError(back.data(), x) == 0.0);
 }
 
 TEST_CASE("flatten's gradient equals finite differences on odd shapes") {
   const SampleShape shape{3, 5, 7};
-  const size_t pixels = 15, channels = 7;
+  const uint32_t pixels = 15, channels = 7;
   Doubles x = RandomDoubles(2 * shape.size(), 1);
   const Doubles dy = RandomDoubles(x.size(), 2);
   auto loss = [&] {  // [sample, pixel, channel] against [sample, channel, pixel]
@@ -452,7 +451,7 @@ TEST_CASE("flatten's gradient equals finite differences on odd shapes") {
     return sum;
   };
   Floats grad = ToFloats(dy), dx = Poisoned(x.size());
-  FlattenBackward(TestDevice(), 2, shape, grad.data(), dx.data());
+  TransposeSamples(TestDevice(), 2, channels, pixels, grad.data(), dx.data());
   CHECK(FiniteDifferenceError(x, loss, dx.data()) < kTol);
 }
 

@@ -1,4 +1,4 @@
-#include "models/network_file.h"
+#include "models/zoo.h"
 
 #include <algorithm>
 

@@ -3,7 +3,7 @@
 #include <chrono>
 #include <cstdio>
 
-#include "node/launcher.h"
+#include "node/supervisor.h"
 
 int main(int argc, char** argv) {
   if (argc != 2) return 2;

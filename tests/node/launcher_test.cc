@@ -1,4 +1,4 @@
-#include "node/launcher.h"
+#include "node/supervisor.h"
 
 #include <doctest/doctest.h>
 #include <poll.h>

@@ -1,4 +1,4 @@
-#include "run/progress.h"
+#include "run/run_recorder.h"
 
 #include <doctest/doctest.h>
 #include <unistd.h>

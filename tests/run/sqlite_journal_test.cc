@@ -12,7 +12,6 @@
 #include <limits>
 #include <memory>
 
-#include "run/journal_rows.h"
 #include "tests/temp_folder.h"
 
 namespace pando {

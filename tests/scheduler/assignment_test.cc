@@ -1,4 +1,4 @@
-#include "scheduler/placement/assignment.h"
+#include "scheduler/placement/owner_plan.h"
 
 #include <doctest/doctest.h>
 

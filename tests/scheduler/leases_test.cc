@@ -1,4 +1,4 @@
-#include "scheduler/members/leases.h"
+#include "scheduler/members/membership.h"
 
 #include <doctest/doctest.h>
 

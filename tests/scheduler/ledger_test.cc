@@ -2,8 +2,8 @@
 #include <doctest/doctest.h>
 
 #include "scheduler/ledgers/fault_ledger.h"
-#include "scheduler/ledgers/snapshot_ledger.h"
-#include "scheduler/ledgers/verify_ledger.h"
+#include "scheduler/snapshots.h"
+#include "scheduler/verification.h"
 
 namespace pando {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "scheduler/evaluations.h"
-#include "scheduler/silences.h"
+#include "scheduler/failures.h"
 #include "scheduler/snapshots.h"
 #include "scheduler/verification.h"
 #include "tests/scheduler/scheduler_fixture.h"

@@ -1,7 +1,7 @@
-// The parts that make views, each alone: OwnerPlan, ViewMaker, Generations.
+// The parts that make views, each alone: OwnerPlan, ViewMaker.
 #include <doctest/doctest.h>
 
-#include "scheduler/generations.h"
+#include "scheduler/view_maker.h"
 #include "tests/scheduler/parts_fixture.h"
 
 namespace pando {
@@ -14,16 +14,15 @@ struct ViewsFixture : PartsFixture {
       : owners(run, silences, verification),
         requests(run, snapshots),
         final_weights(run, verification, snapshots),
-        view_maker(run, silences, owners, evaluations, final_weights),
-        generations(run, {silences, evaluations, snapshots, requests, verification,
-                          owners, final_weights, view_maker}) {}
+        view_maker(run, {silences, evaluations, snapshots, requests, verification, owners,
+                         final_weights}) {}
   // All of the job's members are ready.
   void Start() {
     server = Add(10, Role::kServer);
     Add(11, Role::kServer);
     worker = Add(20, Role::kWorker);
     Add(21, Role::kWorker);
-    generations.OnMemberReady(now);
+    view_maker.OnMemberReady(now);
   }
   uint32_t CountShares(const PeerId& of) const {
     return static_cast<uint32_t>(
@@ -33,7 +32,6 @@ struct ViewsFixture : PartsFixture {
   SnapshotRequests requests;
   FinalWeights final_weights;
   ViewMaker view_maker;
-  Generations generations;
 };
 
 // ---- OwnerPlan ---------------------------------------------------------------------------------
@@ -114,12 +112,10 @@ TEST_CASE("a shard without a server in sync makes the run begin again") {
   CHECK(f.view_maker.WaitingText() == "no server");
 }
 
-// ---- Generations -------------------------------------------------------------------------------
-
 TEST_CASE("the first generation begins when the last of the job's nodes is ready") {
   ViewsFixture f;
   f.Add(10, Role::kServer);
-  f.generations.OnMemberReady(f.now);
+  f.view_maker.OnMemberReady(f.now);
   CHECK(f.run.phase.is_gathering());
   CHECK(f.view_maker.WaitingText() == "for 1 of 2 servers, 0 of 2 workers");
   f.Start();
@@ -133,7 +129,7 @@ TEST_CASE("a rollback begins a higher generation and trains again") {
   f.Start();
   f.run.phase.StartCollecting(f.now);
   f.run.rollback.Plan(f.now, "a test");
-  f.generations.Tick(f.now);
+  f.view_maker.Tick(f.now);
   CHECK(f.run.phase.is_training());
   CHECK(f.run.view().generation == 1);
   CHECK(f.run.view().restore == SnapshotRef{});

@@ -1,4 +1,4 @@
-#include "scheduler/run_phase.h"
+#include "scheduler/run_progress.h"
 
 #include <doctest/doctest.h>
 

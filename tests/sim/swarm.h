@@ -11,7 +11,7 @@
 #include "plan/job_plan.h"
 #include "tests/sim/network.h"
 #include "tests/sim/world.h"
-#include "worker/push_window.h"
+#include "worker/push_sender.h"
 
 namespace pando::sim {
 

@@ -1,4 +1,4 @@
-#include "train/compute_call.h"
+#include "train/task_queue.h"
 
 #include <doctest/doctest.h>
 

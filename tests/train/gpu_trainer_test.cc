@@ -3,8 +3,7 @@
 
 #include <cmath>
 
-#include "kernels/batch_block.h"
-#include "kernels/copy_queue.h"
+#include "kernels/device.h"
 #include "kernels/ops.h"
 #include "run/serial_trainer.h"
 #include "tests/train/trainer_fixture.h"

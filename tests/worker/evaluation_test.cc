@@ -1,4 +1,4 @@
-#include "worker/evaluation.h"
+#include "worker/worker_core.h"
 
 #include "tests/worker/parts_fixture.h"
 

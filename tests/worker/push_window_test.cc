@@ -1,4 +1,4 @@
-#include "worker/push_window.h"
+#include "worker/push_sender.h"
 
 #include <doctest/doctest.h>
 

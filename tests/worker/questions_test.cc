@@ -1,4 +1,4 @@
-#include "worker/questions.h"
+#include "worker/helping.h"
 
 #include "tests/worker/parts_fixture.h"
 

@@ -1,4 +1,4 @@
-#include "worker/verification.h"
+#include "worker/session.h"
 
 #include "tests/worker/parts_fixture.h"
 

@@ -7,7 +7,7 @@
 
 #include "common/check.h"
 #include "common/float_buffer.h"
-#include "kernels/copy_queue.h"
+#include "kernels/device.h"
 #include "kernels/ops.h"
 #include "train/gpu/input_copies.h"
 #include "train/pass_launcher.h"
@@ -41,7 +41,7 @@ class GpuLauncher : public PassLauncher {
                  PassParameters& parameters) override {
     Begin(batch, name, parameters);
     for (uint32_t layer = 0; layer < parts_.network.layer_count(); ++layer) {
-      if (Status s = BringParameters(layer, parameters); !s.ok()) return s;
+      PANDO_RETURN_IF_ERROR(BringParameters(layer, parameters));
       parts_.network.Forward(layer, parameters_.values());
       parts_.timeline.DidForward(layer);
     }
@@ -55,10 +55,10 @@ class GpuLauncher : public PassLauncher {
   }
 
   Status Backward(const BackwardPart& part, PassParameters& parameters, float* gradients) override {
-    if (Status s = Poll(); !s.ok()) return s;
+    PANDO_RETURN_IF_ERROR(Poll());
     for (uint32_t layer = part.last + 1; layer-- > part.first;) {
       const size_t turn = BackwardTurn(parts_.network, layer);
-      if (Status s = BringParameters(turn, parameters); !s.ok()) return s;
+      PANDO_RETURN_IF_ERROR(BringParameters(turn, parameters));
       parts_.network.Backward(layer, parameters_.values(), gradients);
       parts_.timeline.DidBackward(layer);
     }
@@ -123,7 +123,7 @@ void GpuLauncher::Begin(const std::shared_ptr<const Batch>& batch, MicroBatchNam
 Status GpuLauncher::BringParameters(size_t turn, PassParameters& parameters) {
   const ShardPlan::Run shards = parameters.ReadsAt(turn);
   if (parameters_.Has(shards)) return parameters.CheckWanted();
-  if (Status s = parameters.Await(turn); !s.ok()) return s;
+  PANDO_RETURN_IF_ERROR(parameters.Await(turn));
   parameters_.Bring(shards);
   return {};
 }
@@ -150,7 +150,7 @@ void GpuLauncher::SendSums() {
 Status GpuLauncher::Poll() {
   SendSums();
   while (!sent_.empty() && downloads_.IsDone(sent_.front().ticket)) {
-    if (Status s = Report(); !s.ok()) return s;
+    PANDO_RETURN_IF_ERROR(Report());
   }
   return {};
 }
@@ -266,7 +266,7 @@ class RecordedLauncher : public GpuLauncher {
     Begin(batch, name, parameters);
     sample_count_ = batch->sample_count();
     for (uint32_t layer = 0; layer < parts_.network.layer_count(); ++layer) {
-      if (Status s = BringParameters(layer, parameters); !s.ok()) return s;
+      PANDO_RETURN_IF_ERROR(BringParameters(layer, parameters));
     }
     return {};
   }
@@ -284,8 +284,8 @@ class RecordedLauncher : public GpuLauncher {
   }
 
   Status Backward(const BackwardPart& part, PassParameters& parameters, float* gradients) override {
-    if (Status s = Poll(); !s.ok()) return s;
-    if (Status s = parameters.CheckWanted(); !s.ok()) return s;
+    PANDO_RETURN_IF_ERROR(Poll());
+    PANDO_RETURN_IF_ERROR(parameters.CheckWanted());
     recordings_.Launch([&] {
       for (uint32_t layer = part.last + 1; layer-- > part.first;)
         parts_.network.Backward(layer, parameter_values(), gradients);

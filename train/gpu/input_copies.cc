@@ -4,11 +4,9 @@
 #include <span>
 
 #include "common/check.h"
-#include "kernels/batch_block.h"
+#include "kernels/ops.h"
 
 namespace pando {
-
-// ---- samples ------------------------------------------------------------------------------------
 
 void BatchUpload::Bring(const std::shared_ptr<const Batch>& batch) {
   if (batch == batch_) return;
@@ -33,8 +31,6 @@ void BatchUpload::SetIn(Network& network, const std::shared_ptr<const Batch>& ba
   network.SetBatch(*batch, name, Mode::kTrain, &there);
   copies_.AwaitLaunched();
 }
-
-// ---- parameters ---------------------------------------------------------------------------------
 
 ParameterCopy::ParameterCopy(Device device, const ShardPlan& shards, CopyQueue& copies)
     : device_(device), shards_(shards), copies_(copies), has_shard_(shards.shard_count()) {}

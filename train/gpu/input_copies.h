@@ -9,7 +9,6 @@
 
 #include "common/batch.h"
 #include "common/float_buffer.h"
-#include "kernels/copy_queue.h"
 #include "kernels/device.h"
 #include "models/network.h"
 #include "plan/tensor_layout.h"

@@ -14,7 +14,7 @@ class GpuGroup : public AllreduceGroup {
   Result<bool> AllSay(bool ours, uint32_t size, const std::atomic<bool>& is_cancelled) {
     if (is_cancelled) return Interrupted("called off");
     *said_ = ours ? 1 : 0;
-    if (Status s = below_->Sum(std::span(said_.get(), 1)); !s.ok()) return s;
+    PANDO_RETURN_IF_ERROR(below_->Sum(std::span(said_.get(), 1)));
     return *said_ == static_cast<float>(size);
   }
 
@@ -54,7 +54,7 @@ Result<JoinedGpus> JoinGpus(GpuSum::Member member, std::unique_ptr<AllreduceGrou
   const Result<bool> is_named = all_say(name.status());
   if (!is_named.ok()) return is_named.status();
   if (!*is_named) return JoinedGpus{std::move(group), refusal};
-  if (Status s = group->Broadcast(std::as_writable_bytes(std::span(*name))); !s.ok()) return s;
+  PANDO_RETURN_IF_ERROR(group->Broadcast(std::as_writable_bytes(std::span(*name))));
 
   member.group = *name;
   Result<std::unique_ptr<GpuSum>> gpus = GpuSum::Join(member, is_cancelled);

@@ -62,8 +62,6 @@ bool GradientExchange::StopWithin(std::chrono::milliseconds patience) {
   return true;
 }
 
-// ---- what the computing threads bring -----------------------------------------------------------
-
 // The first call for a step begins it: a contribution, or the exchange's thread.
 GradientExchange::StepState& GradientExchange::StateFor(Step step) {
   StepState& state = states_[step.value() % states_.size()];
@@ -114,19 +112,18 @@ void GradientExchange::Run() {
 }
 
 Status GradientExchange::Work() {
-  Result<std::unique_ptr<AllreduceGroup>> connected = port_.Connect();
-  if (!connected.ok()) return connected.status();
-  AllreduceGroup& group = **connected;
+  PANDO_ASSIGN_OR_RETURN(std::unique_ptr<AllreduceGroup> connected, port_.Connect());
+  AllreduceGroup& group = *connected;
   {
     const std::lock_guard lock(mutex_);
     if (is_stopping_) return Interrupted("stopped");
-    group_ = *std::move(connected);
+    group_ = std::move(connected);
   }
-  if (Status s = port_.Prepare(group); !s.ok()) return s;
+  PANDO_RETURN_IF_ERROR(port_.Prepare(group));
   for (Step step = first_; step.value() < plan_.steps.step_count(); step = NextStep(step)) {
     track_.Begin(step);
-    if (Status s = Compare(group, VersionReadBy(step)); !s.ok()) return s;
-    if (Status s = SumStep(group, step); !s.ok()) return s;
+    PANDO_RETURN_IF_ERROR(Compare(group, VersionReadBy(step)));
+    PANDO_RETURN_IF_ERROR(SumStep(group, step));
   }
   return Compare(group, plan_.steps.final_version());
 }
@@ -142,7 +139,7 @@ Status GradientExchange::Compare(AllreduceGroup& group, Version version) {
   if (!Await(take_ours)) return Interrupted("stopped");
   track_.Did(names_.await_version, 0);
   uint64_t theirs = ours;
-  if (Status s = group.Broadcast(std::as_writable_bytes(std::span(&theirs, 1))); !s.ok()) return s;
+  PANDO_RETURN_IF_ERROR(group.Broadcast(std::as_writable_bytes(std::span(&theirs, 1))));
   if (theirs != ours) {
     return Internal(fmt::format(
         "allreduce: rank {} and rank 0 hold different weights of version {}: one of these machines "
@@ -164,8 +161,7 @@ Status GradientExchange::SumStep(AllreduceGroup& group, Step step) {
     if (!Await(is_full)) return Interrupted("stopped");
     track_.Did(names_.await_gradients, static_cast<uint32_t>(b));
     const ShardRange& floats = buckets_[b].floats;
-    Status s = group.Sum(std::span(FlatFor(step) + floats.first, floats.size()));
-    if (!s.ok()) return s;
+    PANDO_RETURN_IF_ERROR(group.Sum(std::span(FlatFor(step) + floats.first, floats.size())));
     const size_t bytes = floats.size() * sizeof(float);
     track_.Did(names_.sums[b], static_cast<uint32_t>(std::min<size_t>(bytes, UINT32_MAX)));
     port_.OnSums({step, buckets_[b].shards, flats_[step.value() % flats_.size()]});
@@ -173,8 +169,6 @@ Status GradientExchange::SumStep(AllreduceGroup& group, Step step) {
   }
   return Status();
 }
-
-// ---- buckets -----------------------------------------------------------------------------------
 
 std::vector<Bucket> PlanBuckets(const ShardPlan& shards) {
   std::vector<Bucket> buckets;

@@ -1,7 +1,6 @@
 #include "worker/allreduce/group_session.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "common/check.h"
 #include "proto/assignment.h"
@@ -21,8 +20,6 @@ GroupSession::GroupSession(const Options& options, const JobPlan& plan, ComputeP
           {.test_samples = plan.data.test_samples, .shard_count = plan.shards.shard_count()},
           compute, member_, *this),
       arrived_(plan.shards.shard_count()) {}
-
-// ---- what comes in -----------------------------------------------------------------------------
 
 void GroupSession::OnMessage(Micros now, const Envelope& envelope) {
   if (finished() || !member_.Admit(now, envelope)) return;
@@ -56,8 +53,6 @@ void GroupSession::OnComputeEvent(Micros now, ComputeEvent event) {
              event);
 }
 
-// ---- the view ----------------------------------------------------------------------------------
-
 void GroupSession::OnViewUpdate(Micros now, const PeerId& from, const ViewUpdate& update) {
   if (!HasShards(update.view) || !member_.Enter(from, update.view)) return;
   if (!group_) return JoinGroup(now);
@@ -83,8 +78,6 @@ bool GroupSession::IsSameGroup() const {
                             &ShardPlacement::primary);
 }
 
-// ---- steps -------------------------------------------------------------------------------------
-
 void GroupSession::OnParams(Micros now, const Params& params) {
   for (const ParamsItem& item : params.items) {
     const uint32_t s = item.shard.value();
@@ -102,10 +95,6 @@ void GroupSession::OnParams(Micros now, const Params& params) {
   port_.Begin(*group_);
   steps_.Advance();
 }
-
-// ---- evaluation (P31) --------------------------------------------------------------------------
-
-// ---- the end -----------------------------------------------------------------------------------
 
 void GroupSession::OnBroken(Micros now, const Status& failure) {
   if (finished() || lifecycle_.failure() || broken_) return;
@@ -162,8 +151,6 @@ Heartbeat GroupSession::CurrentActivity(Micros now) const {
   }
   return heartbeat;
 }
-
-// ---- GroupSteps --------------------------------------------------------------------------------
 
 void GroupSteps::Advance() {
   const Step end(std::min(whole_.value() + kInHandMax, plan_.steps.step_count()));

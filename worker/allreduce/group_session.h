@@ -26,7 +26,6 @@
 #include <utility>
 #include <vector>
 
-#include "worker/evaluation.h"
 #include "worker/worker_core.h"
 
 namespace pando {

@@ -103,10 +103,9 @@ Result<LayerTimer> LayerTimer::Create(const std::string& model, uint32_t batch) 
   }
   Job job;
   job.model = model;
-  Result<Model> made = Model::Create(job, known->input, known->class_count);
-  if (!made.ok()) return made.status();
+  PANDO_ASSIGN_OR_RETURN(Model made, Model::Create(job, known->input, known->class_count));
   SetFloatEnvironment();
-  return LayerTimer(*made, known->input, batch);
+  return LayerTimer(made, known->input, batch);
 }
 
 LayerTimer::LayerTimer(const Model& model, SampleShape input, uint32_t batch)

@@ -68,9 +68,8 @@ Json PassJson(LayerTimer& timer) {
 Status RunLayers(const std::vector<std::string>& models, uint32_t batch) {
   std::map<std::string, LayerTimer> timers;
   for (const std::string& model : models) {
-    Result<LayerTimer> timer = LayerTimer::Create(model, batch);
-    if (!timer.ok()) return timer.status();
-    timers.emplace(model, *std::move(timer)).first->second.Pass();  // touches all memory
+    PANDO_ASSIGN_OR_RETURN(LayerTimer timer, LayerTimer::Create(model, batch));
+    timers.emplace(model, std::move(timer)).first->second.Pass();  // touches all memory
   }
   constexpr std::string_view kWork = "work ";
   for (std::string line; std::getline(std::cin, line);) {

@@ -30,17 +30,16 @@ class Peer {
                           .process_id = static_cast<uint32_t>(getpid()),
                           .wanted_rank = args_.rank};
     if (role_ == Role::kServer) {
-      const Result<std::string> bound = transport_.Bind(args_.endpoint);
-      if (!bound.ok()) return bound.status();
-      registration.lane_endpoints = {*bound};
+      PANDO_ASSIGN_OR_RETURN(const std::string bound, transport_.Bind(args_.endpoint));
+      registration.lane_endpoints = {bound};
     }
-    if (Status s = transport_.Dial({kSchedulerNode, {}, 0}, args_.join); !s.ok()) return s;
+    PANDO_RETURN_IF_ERROR(transport_.Dial({kSchedulerNode, {}, 0}, args_.join));
     JoinCore join(incarnation_, std::move(registration), outbox_);
     RunLoop(join, transport_, {.is_finished = [&] { return join.has_answer(); }});
     identity_ = {join.self(0), join.scheduler(), join.job()};
     const HeartbeatState state{.job = identity_.job, .scheduler = identity_.scheduler};
     heartbeat_.emplace(context_, HeartbeatSender::Options{identity_.self, args_.join}, state);
-    if (Status s = heartbeat_->Start(); !s.ok()) return s;
+    PANDO_RETURN_IF_ERROR(heartbeat_->Start());
     return args_.load.shares_memory ? ShareMemory() : Status();
   }
 
@@ -92,7 +91,7 @@ Status RunPandoServer(const PeerArgs& args) {
   SetFloatEnvironment();
   KeepFreedMemory();
   Peer peer(args, Role::kServer);
-  if (Status s = peer.Join(); !s.ok()) return s;
+  PANDO_RETURN_IF_ERROR(peer.Join());
   const JobPlan plan = MakePlan(args.load);
   SnapshotStore store({.folder = "", .process = peer.incarnation(), .job = peer.identity().job});
   SnapshotStore::Port snapshots(store);
@@ -105,7 +104,7 @@ Status RunPandoWorker(const PeerArgs& args, CounterSlot& counters) {
   SetFloatEnvironment();
   KeepFreedMemory();
   Peer peer(args, Role::kWorker);
-  if (Status s = peer.Join(); !s.ok()) return s;
+  PANDO_RETURN_IF_ERROR(peer.Join());
   const JobPlan plan = MakePlan(args.load);
   LoadGenerator load(args.load, peer.identity(), args.rank, plan, counters, peer.outbox(),
                      peer.buffers());

@@ -17,7 +17,7 @@
 #include "common/float_buffer.h"
 #include "common/system.h"
 #include "net/event_loop.h"
-#include "node/launcher.h"
+#include "node/supervisor.h"
 
 namespace pando::bench {
 namespace {
@@ -39,8 +39,7 @@ class SchedulerThread {
   SchedulerThread(const SchedulerThread&) = delete;
 
   Status Start() {
-    const Result<std::string> bound = transport_.Bind(endpoint_);
-    if (!bound.ok()) return bound.status();
+    PANDO_ASSIGN_OR_RETURN(const std::string bound, transport_.Bind(endpoint_));
     thread_ = std::thread([this] { RunLoop(core_, transport_, {.stop = &stop_}); });
     return Status();
   }
@@ -131,7 +130,7 @@ class Peers {
       if (answered == counting_.size()) return Status();
       if (Clock::now() >= deadline)
         return Unavailable("nothing was answered within 30 s; is the machine overloaded?");
-      if (Status s = Sleep(kLookIntervalS); !s.ok()) return s;
+      PANDO_RETURN_IF_ERROR(Sleep(kLookIntervalS));
     }
   }
 
@@ -196,17 +195,16 @@ class Peers {
 
 Result<std::string> Measure(const TrialOptions& options, const std::vector<PeerSpec>& specs,
                             ShutdownSignal& shutdown) {
-  Result<SharedCounters> counters = SharedCounters::Create(specs.size());
-  if (!counters.ok()) return counters.status();
-  Peers peers(*std::move(counters), shutdown);
+  PANDO_ASSIGN_OR_RETURN(SharedCounters counters, SharedCounters::Create(specs.size()));
+  Peers peers(std::move(counters), shutdown);
   for (const PeerSpec& spec : specs) {
-    if (Status s = peers.Start(spec, options.folder); !s.ok()) return s;
+    PANDO_RETURN_IF_ERROR(peers.Start(spec, options.folder));
   }
-  if (Status s = peers.WaitForAnswers(peers.Read()); !s.ok()) return s;
-  if (Status s = peers.Sleep(options.warm_up_s); !s.ok()) return s;
+  PANDO_RETURN_IF_ERROR(peers.WaitForAnswers(peers.Read()));
+  PANDO_RETURN_IF_ERROR(peers.Sleep(options.warm_up_s));
   const Peers::Reading start = peers.Read();
-  if (Status s = peers.Sleep(options.window_s); !s.ok()) return s;
-  if (Status s = peers.WaitForAnswers(start); !s.ok()) return s;
+  PANDO_RETURN_IF_ERROR(peers.Sleep(options.window_s));
+  PANDO_RETURN_IF_ERROR(peers.WaitForAnswers(start));
   return peers.FiguresSince(start);
 }
 
@@ -214,7 +212,7 @@ Result<std::string> RunPando(const TrialOptions& options, ShutdownSignal& shutdo
   const Load& load = options.load;
   const std::string join = fmt::format("ipc://{}/scheduler", options.folder);
   SchedulerThread scheduler(load, join);
-  if (Status s = scheduler.Start(); !s.ok()) return s;
+  PANDO_RETURN_IF_ERROR(scheduler.Start());
   const std::vector<std::string> common = With(LoadWords(load), {"--join", join});
   std::vector<PeerSpec> peers;
   for (uint32_t i = 0; i < load.servers; ++i) {

@@ -74,11 +74,10 @@ std::vector<FloatBuffer> Buffers(const Load& load) {
 Status RunZmqServer(const PeerArgs& args, CounterSlot& counters) {
   ZmqContext context;
   Socket socket(context, ZMQ_ROUTER);
-  if (Status s = socket.Bind(args.endpoint); !s.ok()) return s;
-  const Result<Endpoint> bound = ParseEndpoint(socket.endpoint());
-  if (!bound.ok()) return bound.status();
+  PANDO_RETURN_IF_ERROR(socket.Bind(args.endpoint));
+  PANDO_ASSIGN_OR_RETURN(const Endpoint bound, ParseEndpoint(socket.endpoint()));
   // Where there is no port, any number says that we listen.
-  counters.port = bound->kind == Endpoint::Kind::kTcp ? bound->port : 1;
+  counters.port = bound.kind == Endpoint::Kind::kTcp ? bound.port : 1;
   const std::vector<FloatBuffer> buffers = Buffers(args.load);
   for (size_t i = 0;; ++i) {
     zmq_msg_t id, payload;

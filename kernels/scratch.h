@@ -1,4 +1,4 @@
-// ScratchCarver cuts one block of scratch memory into arrays, each on a separate cache line.
+// ScratchCarver cuts one block of scratch memory into arrays, each on separate lines of its device.
 // Without a block it counts the bytes needed, so that size and use agree.
 //
 // An operation's Scratch is a struct with the lengths, the carver, and arrays that take their part:
@@ -11,12 +11,13 @@
 
 #include "common/check.h"
 
-namespace pando::cpu {
+namespace pando {
 
-class ScratchCarver {
+template <size_t kLineBytes>
+class AlignedCarver {
  public:
-  ScratchCarver() = default;  // counts only
-  explicit ScratchCarver(std::span<std::byte> memory)
+  AlignedCarver() = default;  // counts only
+  explicit AlignedCarver(std::span<std::byte> memory)
       : base_(memory.data()), capacity_bytes_(memory.size()) {}
 
   template <class T>
@@ -32,10 +33,16 @@ class ScratchCarver {
   std::span<std::byte> rest() const { return {base_ + used_bytes_, capacity_bytes_ - used_bytes_}; }
 
  private:
-  static constexpr size_t kLineBytes = 64;
   std::byte* base_ = nullptr;
   size_t capacity_bytes_ = 0;
   size_t used_bytes_ = 0;
 };
 
-}  // namespace pando::cpu
+namespace cpu {
+using ScratchCarver = AlignedCarver<64>;
+}  // namespace cpu
+namespace cuda {
+using ScratchCarver = AlignedCarver<256>;
+}  // namespace cuda
+
+}  // namespace pando

@@ -1,0 +1,106 @@
+// NVIDIA's libraries as the kernels call them: cuDNN (ConvLibrary) and cuBLASLt (MatrixLibrary).
+// Threads: one at a time. Each owns its handle, plans and a workspace.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "common/status.h"
+#include "kernels/device.h"
+#include "kernels/ops.h"
+
+namespace pando::cuda {
+
+enum class ConvPass : uint8_t { kForward, kDataGradient, kWeightGradient };
+
+// Arrays hold elements: x [samples, height, width, channels], w [out, kernel, kernel, channels /
+// groups], y [samples, conv_output].
+struct ConvProblem {
+  ConvPass pass = ConvPass::kForward;
+  Conv2dSpec spec;  // the convolution alone
+  uint32_t sample_count = 1;
+};
+
+// The pass's result, one of the three, is written: y, x or w.
+struct ConvArrays {
+  void* x = nullptr;
+  void* w = nullptr;
+  void* y = nullptr;
+};
+
+// cuDNN's convolutions, through its graph API, with a plan for each problem, made once and kept.
+// The engine is cuDNN's first choice among the deterministic ones (P39), so that machines with the
+// same GPU and version agree. Used by conv.cu.
+class ConvLibrary {
+ public:
+  struct Impl;
+  explicit ConvLibrary(std::unique_ptr<Impl> impl);  // of Open
+  // kNotFound: cuDNN is missing, or has another version.  `stream` outlives it.
+  static Result<std::unique_ptr<ConvLibrary>> Open(const CudaOptions& options, cudaStream_t stream);
+  static bool IsThere();  // whether it can be loaded
+  ~ConvLibrary();
+  ConvLibrary(const ConvLibrary&) = delete;
+  ConvLibrary& operator=(const ConvLibrary&) = delete;
+
+  size_t version() const;  // major · 10000 + minor · 100 + patch
+
+  // Makes the problem's plan, unless it exists. This may take long and wait for the GPU. False:
+  // cuDNN has no engine for it that may be used.
+  bool Prepare(const ConvProblem& problem);
+  // Prepares the problem if necessary. False: there is no engine, and nothing is done.
+  // REQUIRES: the arrays are aligned to 16 bytes.
+  bool Run(const ConvProblem& problem, const ConvArrays& arrays);
+
+ private:
+  std::unique_ptr<Impl> impl_;
+};
+
+// c = a · b, all row-major: a [rows, depth], b [depth, cols], c [rows, cols]. a or b may be
+// transposed. a and b have elements.
+struct Product {
+  uint32_t rows = 0;
+  uint32_t cols = 0;
+  uint32_t depth = 0;
+  bool a_transposed = false;  // stored as [depth, rows]
+  bool b_transposed = false;  // stored as [cols, depth]
+  bool is_float = false;      // c has floats, else elements
+  bool has_bias = false;      // elements, [cols], added to each row
+  bool has_relu = false;      // then negative values become 0
+  auto operator<=>(const Product&) const = default;
+};
+
+struct ProductArrays {
+  const void* a = nullptr;
+  const void* b = nullptr;
+  const void* bias = nullptr;
+  void* c = nullptr;
+};
+
+// cuBLASLt's matrix products, with bias and relu. The algorithm is cuBLASLt's first choice among
+// those that add in a fixed order (P39). Used by linear.cu.
+class MatrixLibrary {
+ public:
+  struct Impl;
+  explicit MatrixLibrary(std::unique_ptr<Impl> impl);  // of Open
+  // kNotFound: cuBLASLt is missing, or has another version.  `stream` outlives it.
+  static Result<std::unique_ptr<MatrixLibrary>> Open(const CudaOptions& options,
+                                                     cudaStream_t stream);
+  static bool IsThere();  // whether it can be loaded
+  ~MatrixLibrary();
+  MatrixLibrary(const MatrixLibrary&) = delete;
+  MatrixLibrary& operator=(const MatrixLibrary&) = delete;
+
+  size_t version() const;  // major · 10000 + minor · 100 + patch
+
+  // REQUIRES: the arrays are aligned to 16 bytes.
+  void Run(const Product& product, const ProductArrays& arrays);
+
+ private:
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace pando::cuda
