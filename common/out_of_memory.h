@@ -1,4 +1,4 @@
-// What a process does that gets no more memory: it says so and ends. Computing threads cannot go on
+// What a process does that gets no more memory: it prints why, and ends. Computing threads cannot go on
 // without their buffers, and an error that passes through them would need memory itself.
 #pragma once
 

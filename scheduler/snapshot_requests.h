@@ -17,7 +17,7 @@ class SnapshotRequests {
 
   // Asks for a version, unless one is asked for already.  Returns the version.
   Version Ask(Micros now);
-  // The same, but for `committed`, which all shards have. A later one follows if it is too late.
+  // The same, first for `committed`, which all shards have. If a shard has passed it, a later one.
   Version AskFor(Micros now, Version committed);
   bool is_open() const { return request_.has_value(); }
   bool HasStore() const { return snapshots_.has_store() && run_.phase.is_running(); }

@@ -59,6 +59,25 @@ std::string ReasonNotToDial(const Register& registration) {
   return "";
 }
 
+// A server that listens for its own machine alone cannot serve members of other machines.
+std::string ReasonOutOfReach(const Register& registration, const Members& members) {
+  const auto reason = [](const Register& server, const std::string& other) -> std::string {
+    const auto at = std::ranges::find_if(server.lane_endpoints, IsOfOneMachine);
+    if (at == server.lane_endpoints.end()) return "";
+    return fmt::format(
+        "the server on {} listens on {}, which {} cannot reach; start it with --insecure and "
+        "without --bind, or with an address that both can reach",
+        server.host, *at, other);
+  };
+  for (const auto& [node, member] : members.all()) {
+    const Register& other = member.registration;
+    if (other.host == registration.host) continue;
+    if (std::string text = reason(registration, other.host); !text.empty()) return text;
+    if (std::string text = reason(other, registration.host); !text.empty()) return text;
+  }
+  return "";
+}
+
 }  // namespace
 
 void Leases::Begin(Micros now) {
@@ -377,30 +396,11 @@ std::string RunMembers::ReasonToRefuse(const Register& registration) const {
     return fmt::format("a host name has {} bytes; at most {} were expected",
                        registration.host.size(), kHostBytesMax);
   if (std::string reason = ReasonNotToDial(registration); !reason.empty()) return reason;
-  if (std::string reason = ReasonOutOfReach(registration); !reason.empty()) return reason;
+  if (std::string reason = ReasonOutOfReach(registration, members_); !reason.empty()) return reason;
   if (std::string reason = ReasonNotInGroup(registration); !reason.empty()) return reason;
   if (next_node_ < kNodesMax) return "";
   return fmt::format("the run has seen {} processes, the most that it can name; start it again",
                      kNodesMax - 1);
-}
-
-// A server that listens for its own machine alone cannot serve members of other machines.
-std::string RunMembers::ReasonOutOfReach(const Register& registration) const {
-  const auto reason = [](const Register& server, const std::string& other) -> std::string {
-    const auto at = std::ranges::find_if(server.lane_endpoints, IsOfOneMachine);
-    if (at == server.lane_endpoints.end()) return "";
-    return fmt::format(
-        "the server on {} listens on {}, which {} cannot reach; start it with --insecure and "
-        "without --bind, or with an address that both can reach",
-        server.host, *at, other);
-  };
-  for (const auto& [node, member] : members_.all()) {
-    const Register& other = member.registration;
-    if (other.host == registration.host) continue;
-    if (std::string text = reason(registration, other.host); !text.empty()) return text;
-    if (std::string text = reason(other, registration.host); !text.empty()) return text;
-  }
-  return "";
 }
 
 // An allreduce group has the same members from its beginning to its end. Its one server is the

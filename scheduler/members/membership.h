@@ -179,7 +179,6 @@ class RunMembers {
  private:
   // Why the process cannot join, for people; empty if it can.
   std::string ReasonToRefuse(const Register& registration) const;
-  std::string ReasonOutOfReach(const Register& registration) const;
   std::string ReasonNotInGroup(const Register& registration) const;
   const Member& FindOrAdd(Micros now, const PeerId& from, const Register& registration);
   bool ReadsSameData(Micros now, const PeerId& from, const Member& member, const Ready& ready);

@@ -127,7 +127,7 @@ TEST_CASE("an existing run is not overwritten") {
   CheckUsageError(Tiny({"--run-dir", temp.path()}), "--force");
 }
 
-TEST_CASE("an unknown command is named, whatever flags follow it") {
+TEST_CASE("an unknown command is named, not the flags after it") {
   CheckUsageError({"trian", "--epochs", "3"}, "unknown command 'trian'; did you mean 'train'?");
   CHECK(Pando({"help", "plan"}).output.find("pando plan plan") == std::string::npos);
 }

@@ -94,7 +94,7 @@ TEST_CASE("a process fails again before its first fault is noticed") {
   CHECK(ledger.records()[1].detected_ms == 300);
 }
 
-TEST_CASE("a process that ends was not ended by a stop or partition that nobody noticed") {
+TEST_CASE("a process that ends was not ended by an unnoticed stop or partition") {
   FaultLedger ledger(kStart, {});
   SUBCASE("a worker that crashes") {
     ledger.OnNote(At(100), kWorker, Note("partition", 100, -1), Step(10));
