@@ -52,6 +52,7 @@ void EndOutOfMemory(size_t bytes, const char* what) {
 }
 
 void EndWhenOutOfMemory() {
+  SetOnNoMemory([](size_t bytes, const char* what) { EndOutOfMemory(bytes, what); });
   std::set_new_handler([] { EndOutOfMemory(0, "room for another object"); });
 }
 

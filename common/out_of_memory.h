@@ -1,5 +1,5 @@
-// What a process does that gets no more memory: it prints why, and ends. Computing threads cannot go on
-// without their buffers, and an error that passes through them would need memory itself.
+// What a process does that gets no more memory: it prints why, and ends. Computing threads cannot
+// go on without their buffers, and an error that passes through them would need memory itself.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,13 @@ namespace pando {
 // Threads: any.
 [[noreturn]] void EndOutOfMemory(size_t bytes, const char* what);
 
-// From now on `new` ends the process so, on every thread.
+// From now on `new` and FloatBuffer end the process so, on every thread. Called by main.
 void EndWhenOutOfMemory();
+
+// What FloatBuffer calls where it gets no memory; a bug's end without it. Defined beside
+// FloatBuffer: the protocol's cores use that, and ask the system for nothing. Set it before any
+// thread starts.
+using OnNoMemory = void (*)(size_t bytes, const char* what);
+void SetOnNoMemory(OnNoMemory handler);
 
 }  // namespace pando

@@ -47,8 +47,8 @@ Result<std::string> LocalAddressTowards(const Endpoint& peer);
 // OwnAddress() where the peer is on this machine, since others need not be.
 Result<std::string> AdvertisedEndpoint(const std::string& bound, const Endpoint& peer);
 
-// What to look at if no process answers at the endpoint: "the host 'x' has no IPv4 address (...): check
-// its name" where that is so, else `otherwise`.  Blocks while the name is looked up.
+// What to look at if no process answers at the endpoint: "the host 'x' has no IPv4 address (...):
+// check its name" where that is so, else `otherwise`.  Blocks while the name is looked up.
 std::string ExplainSilence(const std::string& endpoint, const std::string& otherwise);
 
 }  // namespace pando

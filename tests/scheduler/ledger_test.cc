@@ -245,7 +245,7 @@ TEST_CASE("the newest are kept, and one from which the next evaluation can be re
 
 TEST_CASE("the best version that has a snapshot is kept until a better one has") {
   SnapshotLedger ledger({2, 1}, 0, {}, {}, {});
-  const auto prune = [&](std::vector<Version> best_first) {
+  const auto prune = [&](const std::vector<Version>& best_first) {
     ledger.Prune(Version(1000), best_first);
     std::vector<Version> kept;
     for (const auto& manifest : ledger.complete()) kept.push_back(manifest.snapshot.version);
