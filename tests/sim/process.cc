@@ -85,7 +85,7 @@ void Process::Join() {
   loops_.BeginLife();
   Register registration{.role = seat_.role, .host = seat_.host, .process_id = seat_.process_id};
   for (uint16_t lane = 0; seat_.role == Role::kServer && lane < seat_.lane_count; ++lane) {
-    registration.lane_endpoints.push_back("ipc://lane-" + std::to_string(lane));
+    registration.lane_endpoints.push_back("tcp://server:" + std::to_string(1 + lane));
   }
   Loop& loop = loops_.Add(is_stopped());
   auto core = std::make_unique<JoinCore>(self_.incarnation, registration, loop.outbox());
