@@ -17,7 +17,7 @@ namespace pando {
 namespace {
 
 // Long enough that the attack ends while training goes on.
-constexpr uint64_t kSteps = 1200;
+constexpr uint64_t kSteps = 2400;
 // What the attack may cost a process: what one endpoint's queues can hold of it at once (a frame of
 // 8 MiB, 150 registrations of 256 KiB), and the allocator's slack.
 constexpr uint64_t kMemoryGrowthMax = 64 << 20;
