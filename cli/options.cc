@@ -172,8 +172,8 @@ Result<std::string> FindEndpoint(const RunAddress& address) {
   if (address.run_dir.empty() == address.join.empty())
     return InvalidArgument("give the run's folder, or --join ENDPOINT, and not both");
   if (!address.join.empty()) {
-    Status s = CheckEndpoint("--join", address.join);
-    return s.ok() ? Result<std::string>(address.join) : s;
+    PANDO_RETURN_IF_ERROR(CheckEndpoint("--join", address.join));
+    return address.join;
   }
   Result<std::string> endpoint = RunFolder::Open(address.run_dir).ReadEndpoint();
   if (endpoint.ok()) return endpoint;

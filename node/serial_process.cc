@@ -64,7 +64,7 @@ Status KeepForResume(const SerialResult& result, const JobPlan& plan, RunRecorde
   PANDO_RETURN_IF_ERROR(SnapshotFolder(folder.SnapshotsPath(), {}).OnComplete(manifest));
   PANDO_ASSIGN_OR_RETURN(SqliteJournal journal,
                          SqliteJournal::Open(folder.JournalPath(), process.value()));
-  if (auto before = journal.ReadState(); !before.ok()) return before.status();
+  PANDO_RETURN_IF_ERROR(journal.ReadState().status());
   PANDO_RETURN_IF_ERROR(journal.Commit(state));
   recorder.OnSnapshot(snapshot);
   return Status();
