@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "job/job_file.h"
+#include "job/run_plan.h"
 #include "models/graph.h"
+#include "run/initial_weights.h"
 #include "run/run_folder.h"
 
 namespace pando {
@@ -75,6 +77,9 @@ void AddCostOptions(CLI::App& command, JobSource* source);
 // Reads the job, chooses the data if no key does, and fills in name and folder. Notices go to
 // standard error.
 Result<Job> ResolveJob(const JobSource& source);
+// The weights that a run starts from, where its job names a file; fills in their hash. Says which
+// of them are drawn from the seed.
+Result<std::optional<InitialWeights>> FindInitialWeights(const OpenedJob& opened, Job* job);
 void PrintWarnings(const JobDraft& draft);  // prints its warnings to standard error
 
 // Which model a command is about, and for what samples and classes: of the commands that show or

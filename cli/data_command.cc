@@ -108,6 +108,7 @@ Subcommand AddDataCommand(CLI::App& app) {
   CLI::App& command =
       DeclareCommand(app, "data", "Looks at data sets and downloads them.",
                      "Examples:\n  pando data fetch cifar10\n  pando data inspect data/cifar10\n"
+                     "  pando data inspect penguins.csv --label species\n"
                      "  pando data check photographs\n");
   command.require_subcommand(1);
 
@@ -119,6 +120,10 @@ Subcommand AddDataCommand(CLI::App& app) {
   AddOption(inspect, "DIR", &inspected->path, "the folder, or a table's file")->required();
   AddOption(inspect, "--dataset NAME", &inspected->job.dataset,
             "the data set, if the files do not show it: " + Joined(DataSetNames()));
+  AddOption(inspect, "--label COLUMN", &inspected->job.label, "a csv's column of classes");
+  AddOption(inspect, "--columns COLUMN,COLUMN", &inspected->job.columns,
+            "a table's columns; all but the label")
+      ->delimiter(',');
   AddOption(inspect, "--resize N", &inspected->job.resize, "side that pictures are resized to");
   AddOption(inspect, "--skip FILE", &inspected->job.skip_list,
             "skip list of an image folder (pando data check)");

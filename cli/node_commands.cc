@@ -30,19 +30,37 @@ struct SchedulerOptions {
   bool is_verbose = false;
 };
 
+// The weights that a run starts from are kept in its folder; the file may be gone.
+void TakeInitHash(Job* job) {
+  if (job->init.empty()) return;
+  const Result<Job> begun = ReadJobFile(RunFolder::Open(job->run_dir).JobPath());
+  if (begun.ok() && begun->init == job->init) job->init_hash = begun->init_hash;
+}
+
+Result<RunFolder> MakeNewFolder(bool is_forced, Job* job) {
+  if (job->init.empty()) return RunFolder::Create(*job, is_forced);
+  PANDO_ASSIGN_OR_RETURN(OpenedJob opened, MakeRunPlan(*job));
+  PANDO_ASSIGN_OR_RETURN(std::optional<InitialWeights> initial, FindInitialWeights(opened, job));
+  PANDO_ASSIGN_OR_RETURN(RunFolder folder, RunFolder::Create(*job, is_forced));
+  PANDO_RETURN_IF_ERROR(KeepInitialWeights(*initial, folder, opened.plan));
+  return folder;
+}
+
 // A scheduler that a user restarts continues its run.
-Result<RunFolder> MakeFolder(const SchedulerOptions& options, const Job& job) {
+Result<RunFolder> MakeFolder(const SchedulerOptions& options, Job* job) {
   if (!options.prepared_run_dir.empty()) return RunFolder::Open(options.prepared_run_dir);
-  if (options.args.is_resumed) {
-    if (RunFolder::HoldsUnfinished(job)) return RunFolder::Reopen(job);
-    return NotFound(fmt::format(
-        "{} holds no unfinished run of this job; give the job file of a run folder", job.run_dir));
+  Job begun = *job;
+  TakeInitHash(&begun);
+  const bool is_unfinished = RunFolder::HoldsUnfinished(begun);
+  if (is_unfinished && (options.args.is_resumed || !options.is_forced)) {
+    *job = begun;
+    if (options.args.is_resumed) return RunFolder::Reopen(*job);
+    fmt::print(stderr, "pando: continuing the run in {}\n", job->run_dir);
+    return RunFolder::Open(job->run_dir);
   }
-  if (!options.is_forced && RunFolder::HoldsUnfinished(job)) {
-    fmt::print(stderr, "pando: continuing the run in {}\n", job.run_dir);
-    return RunFolder::Open(job.run_dir);
-  }
-  return RunFolder::Create(job, options.is_forced);
+  if (!options.args.is_resumed) return MakeNewFolder(options.is_forced, job);
+  return NotFound(fmt::format(
+      "{} holds no unfinished run of this job; give the job file of a run folder", job->run_dir));
 }
 
 Result<int> Schedule(const SchedulerOptions& options) {
@@ -50,7 +68,7 @@ Result<int> Schedule(const SchedulerOptions& options) {
   PANDO_RETURN_IF_ERROR(CheckBind(args.bind, args.insecure));
   PANDO_ASSIGN_OR_RETURN(Job job, ResolveJob(options.source));
   if (options.prepared_run_dir.empty()) PANDO_RETURN_IF_ERROR(CheckTimelinePath(job));
-  PANDO_ASSIGN_OR_RETURN(RunFolder folder, MakeFolder(options, job));
+  PANDO_ASSIGN_OR_RETURN(RunFolder folder, MakeFolder(options, &job));
   SetUpLog({.process = "scheduler",
             .is_verbose = options.is_verbose,
             .file = folder.LogPath("scheduler")});

@@ -124,11 +124,14 @@ void AddCostOptions(CLI::App& command, JobSource* source) {
 
 void AddResumeOptions(CLI::App& command, JobSource* source) {
   AddKeyFlags(command, source, IsForResume);
+  AddSetOption(command, source);
 }
 
 void AddModelOptions(CLI::App& command, JobSource* source) {
   AddKeyFlags(command, source, [](const JobKey& key) {
-    return key.section() == "model" || key.section() == "data";
+    const bool is_of_model = key.section() == "model" || key.section() == "data";
+    const bool is_of_training = key.name == "data.limit" || key.name.starts_with("model.init");
+    return is_of_model && !is_of_training;
   });
 }
 
@@ -150,6 +153,26 @@ Result<Job> ResolveJob(const JobSource& source) {
   PANDO_RETURN_IF_ERROR(LoadNetwork(&job));
   ResolveRunNames(std::chrono::system_clock::now(), &job);
   return job;
+}
+
+Result<std::optional<InitialWeights>> FindInitialWeights(const OpenedJob& opened, Job* job) {
+  if (job->init.empty() && !job->init_hash.empty()) {
+    return InvalidArgument(
+        "model.init_hash names weights, and model.init no file; give the file, or leave both out");
+  }
+  if (job->init.empty()) return std::optional<InitialWeights>();
+  PANDO_ASSIGN_OR_RETURN(InitialWeights weights, LoadInitialWeights(*job, opened.plan.layout));
+  if (!job->init_hash.empty() && job->init_hash != weights.hash) {
+    return InvalidArgument(
+        fmt::format("{} gives weights with the hash {}, and model.init_hash is {}; give the file "
+                    "of that hash, or leave model.init_hash out",
+                    job->init, weights.hash, job->init_hash));
+  }
+  job->init_hash = weights.hash;
+  fmt::print(stderr, "pando: starting from the weights in {}\n", job->init);
+  if (!weights.drawn.empty())
+    fmt::print(stderr, "pando: drawn from the seed: {}\n", Joined(weights.drawn));
+  return std::optional(std::move(weights));
 }
 
 void AddVerboseOption(CLI::App& command, bool* is_verbose) {

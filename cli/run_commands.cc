@@ -42,7 +42,7 @@ constexpr const char* kTrainNotes =
 
 constexpr const char* kResumeNotes =
     "Example:\n"
-    "  pando resume runs/first --workers 1 --servers 1\n\n"
+    "  pando resume runs/first --workers 1 --servers 1 --set snapshot.every=100\n\n"
     "On several machines start the scheduler by hand instead, with --resume.\n\n";
 
 // ---- what both do -------------------------------------------------------------------------------
@@ -141,6 +141,7 @@ Result<int> Train(RunOptions options) {
   }
   PANDO_ASSIGN_OR_RETURN(ChaosPlan chaos, MakeChaosPlan(options, job, opened, /*first_step=*/0));
   PANDO_RETURN_IF_ERROR(CheckTimelinePath(job));
+  PANDO_ASSIGN_OR_RETURN(std::optional<InitialWeights> initial, FindInitialWeights(opened, &job));
   if (options.is_dry_run) {
     fmt::print("{}{}", WriteJobText(job), RunPlanText(opened));
     return kExitCompleted;
@@ -148,6 +149,8 @@ Result<int> Train(RunOptions options) {
   PANDO_RETURN_IF_ERROR(CheckMachine(job, opened.model, opened.plan.steps));
   if (!is_serial) WarnOfIdleWorkers(job);
   PANDO_ASSIGN_OR_RETURN(RunFolder folder, RunFolder::Create(job, options.is_forced));
+  if (initial) PANDO_RETURN_IF_ERROR(KeepInitialWeights(*initial, folder, opened.plan));
+  initial.reset();
   options.run.job = job;
   options.run.chaos = std::move(chaos);
   if (is_serial)
@@ -159,6 +162,22 @@ Result<int> Train(RunOptions options) {
 
 // ---- resume -------------------------------------------------------------------------------------
 
+// Data may have been moved. All other keys that decide the weights stay.
+Status CheckForResume(const std::vector<JobDraft::Override>& overrides) {
+  for (const JobDraft::Override& override : overrides) {
+    const JobKey* key = FindJobKey(override.key);
+    if (key == nullptr || key->name == "data.path") continue;
+    const bool is_fixed = key->name.starts_with("model.init") || key->name == "run.dir" ||
+                          key->name == "run.name" || IsIdentityKey(*key);
+    if (!is_fixed) continue;
+    return InvalidArgument(
+        fmt::format("{}: {} is part of what the run is, and a resumed run goes on as it began; "
+                    "start another run with pando train",
+                    override.where, override.key));
+  }
+  return Status();
+}
+
 // The folder's job, with what the flags change of it. The folder may have been moved.
 Result<Job> ReadJob(const RunOptions& options, const RunFolder& folder) {
   JobDraft draft;
@@ -169,6 +188,7 @@ Result<Job> ReadJob(const RunOptions& options, const RunFolder& folder) {
   }
   PANDO_RETURN_IF_ERROR(draft.AddToml(*text, folder.JobPath()));
   PrintWarnings(draft);
+  PANDO_RETURN_IF_ERROR(CheckForResume(options.source.overrides));
   PANDO_RETURN_IF_ERROR(draft.AddOverrides(options.source.overrides));
   PANDO_ASSIGN_OR_RETURN(Job job, draft.Finish());
   job.run_dir = folder.path();

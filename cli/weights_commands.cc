@@ -1,6 +1,7 @@
 // The subcommands that read what a run left: export, evaluate, verify.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <filesystem>
 #include <memory>
@@ -15,6 +16,7 @@
 #include "node/log.h"
 #include "node/shutdown.h"
 #include "optim/optimizer.h"
+#include "run/initial_weights.h"
 #include "run/run_weights.h"
 #include "run/safetensors.h"
 #include "run/serial_trainer.h"
@@ -44,7 +46,7 @@ Result<int> Export(const ExportOptions& options) {
                              : ReadRunWeights(folder, opened.plan, options.step));
   const TensorLayout& layout = opened.plan.layout;
   PANDO_RETURN_IF_ERROR(WriteWeights(options.output, layout, weights.flat.span(),
-                                     WeightsMetadata(job, weights.version)));
+                                     WeightsMetadata(opened.plan, weights.version)));
   fmt::print("{}: {} after {} steps, weights_hash {}\n", options.output, weights.name,
              weights.version.value(), WeightsHash(layout, std::as_const(weights.flat).span()));
   return kExitCompleted;
@@ -84,13 +86,16 @@ Result<RunWeights> ReadEvaluated(const EvaluateOptions& options, bool is_folder,
 }
 
 // By class, and what its samples were taken for most often otherwise.
-std::string ClassTable(const EvaluationSummary& summary) {
-  std::string text = fmt::format("{:>6} {:>8} {:>9}  {}\n", "CLASS", "SAMPLES", "ACCURACY",
+std::string ClassTable(const EvaluationSummary& summary, const std::vector<std::string>& names) {
+  size_t width = std::string_view("CLASS").size();
+  for (const std::string& name : names) width = std::max(width, name.size());
+  std::string text = fmt::format("{:>{}} {:>8} {:>9}  {}\n", "CLASS", width, "SAMPLES", "ACCURACY",
                                  "MOST OFTEN TAKEN FOR");
   const size_t class_count = summary.classes.size();
   for (size_t c = 0; c < class_count; ++c) {
     const ClassScore& score = summary.classes[c];
-    text += fmt::format("{:>6} {:>8} {:>7.2f} %  ", c, score.sample_count, 100 * score.accuracy());
+    text += fmt::format("{:>{}} {:>8} {:>7.2f} %  ", names[c], width, score.sample_count,
+                        100 * score.accuracy());
     size_t other = c;
     uint64_t count = 0;
     for (size_t p = 0; p < class_count && !summary.confusion.empty(); ++p) {
@@ -99,13 +104,15 @@ std::string ClassTable(const EvaluationSummary& summary) {
       other = p;
       count = here;
     }
-    text += count == 0 ? "\n" : fmt::format("{} ({} samples)\n", other, count);
+    text += count == 0 ? "\n" : fmt::format("{} ({} samples)\n", names[other], count);
   }
   return text;
 }
 
 void PrintEvaluation(const EvaluateOptions& options, const RunWeights& weights,
-                     const TensorLayout& layout, const EvaluationSummary& summary) {
+                     const OpenedJob& opened, const EvaluationSummary& summary) {
+  const TensorLayout& layout = opened.plan.layout;
+  const std::vector<std::string> names = opened.data->class_names();
   const double loss = summary.loss_sum / static_cast<double>(summary.sample_count);
   const std::string hash = WeightsHash(layout, std::as_const(weights.flat).span());
   if (!options.is_json) {
@@ -114,12 +121,15 @@ void PrintEvaluation(const EvaluateOptions& options, const RunWeights& weights,
         "{}\n",
         weights.name, 100 * summary.accuracy(), 100 * summary.top5_accuracy(), loss,
         summary.sample_count, hash);
-    if (options.lists_classes) fmt::print("{}", ClassTable(summary));
+    if (options.lists_classes) fmt::print("{}", ClassTable(summary, names));
     return;
   }
   nlohmann::ordered_json classes = nlohmann::ordered_json::array();
-  for (const ClassScore& score : summary.classes)
-    classes.push_back({{"samples", score.sample_count}, {"correct", score.correct_count}});
+  for (size_t c = 0; c < summary.classes.size(); ++c) {
+    const ClassScore& score = summary.classes[c];
+    classes.push_back(
+        {{"name", names[c]}, {"samples", score.sample_count}, {"correct", score.correct_count}});
+  }
   const nlohmann::ordered_json json{{"weights", weights.name},
                                     {"weights_hash", hash},
                                     {"test_accuracy", summary.accuracy()},
@@ -154,7 +164,7 @@ Result<int> Measure(const EvaluateOptions& options) {
   PANDO_ASSIGN_OR_RETURN(
       EvaluationSummary summary,
       EvaluateSerially(opened.plan, *opened.data, opened.model, weights.flat, device.device()));
-  PrintEvaluation(options, weights, opened.plan.layout, summary);
+  PrintEvaluation(options, weights, opened, summary);
   return kExitCompleted;
 }
 
@@ -210,8 +220,8 @@ std::string FirstStateDifference(const JobPlan& plan, std::span<const SharedBuff
   return "";
 }
 
-Result<SerialResult> Replay(const OpenedJob& job, const std::optional<SnapshotImage>& from,
-                            Version first, Version last) {
+Result<SerialResult> Replay(const OpenedJob& job, const RunFolder& folder,
+                            const std::optional<SnapshotImage>& from, Version first, Version last) {
   if (job.plan.job.allow_nondeterministic) {
     return InvalidArgument(
         "the run allowed algorithms whose bits differ from run to run "
@@ -229,6 +239,8 @@ Result<SerialResult> Replay(const OpenedJob& job, const std::optional<SnapshotIm
   const SerialCallbacks callbacks{
       .interrupted = [&] { return shutdown.Take() != 0 || shutdown.first_signal() != 0; }};
   SerialStretch stretch{.first = first, .last = last, .is_evaluated = false};
+  PANDO_ASSIGN_OR_RETURN(stretch.initial,
+                         ReadInitialWeights(folder.path(), job.plan.job, job.plan.layout));
   if (from) {
     stretch.parameters = &from->parameters;
     stretch.states = from->states;
@@ -257,7 +269,7 @@ Result<std::string> Compare(const VerifyOptions& options, const RunFolder& folde
   const Version first = before ? before->snapshot.version : Version(0);
   const Version last = wanted.snapshot.version;
   fmt::print(stderr, "pando: computing steps {} to {} again\n", first.value(), last.value() - 1);
-  PANDO_ASSIGN_OR_RETURN(SerialResult again, Replay(job, from, first, last));
+  PANDO_ASSIGN_OR_RETURN(SerialResult again, Replay(job, folder, from, first, last));
   std::string difference =
       FirstDifference(plan, std::as_const(stored.parameters).span(), again.parameters->span());
   if (difference.empty()) difference = FirstStateDifference(plan, stored.states, again.states);
@@ -320,6 +332,15 @@ Subcommand AddEvaluateCommand(CLI::App& app) {
   AddOption(command, "--job JOB.toml", &options->source.job_path,
             "the job file that says model and data");
   AddModelOptions(command, &options->source);
+  const auto limit = [options](const std::string& text) {
+    options->source.overrides.push_back(
+        {.key = "data.test_limit", .text = text, .where = "--limit"});
+  };
+  command
+      .add_option_function<std::string>("--limit", limit,
+                                        "test samples, a subset drawn from the seed; 0: all")
+      ->type_name("N")
+      ->group("Model and data");
   AddOption(command, "--step N", &options->step, "the snapshot of this step of the run");
   command.add_flag("--ema", options->is_averaged,
                    "the average of the weights (optimizer.ema_decay) in the run's newest snapshot");

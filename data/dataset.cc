@@ -6,6 +6,7 @@
 #include <array>
 #include <filesystem>
 #include <limits>
+#include <utility>
 
 #include "common/check.h"
 #include "common/hash.h"
@@ -30,6 +31,7 @@ constexpr Kind kKinds[] = {
     {"cifar10", OpenCifar10, HoldsCifar10, kCifar10Folder},
     {"cifar100", OpenCifar100, HoldsCifar100, kCifar100Folder},
     {"sdss", OpenSdss, HoldsTable},
+    {"csv", OpenCsv, HoldsTable},
     {"imagefolder", OpenImageFolder, HoldsPictureFolders},
     {"synthetic-digits", OpenSyntheticDigits},
     {"synthetic-imagenet", OpenSyntheticImageNet},
@@ -47,16 +49,23 @@ Status UnknownDataSet(const std::string& name) {
                                      question.empty() ? "" : " ", Joined(known)));
 }
 
-// A table has no pictures, and only a folder has a file for each.
-Status CheckPictureKeys(const Job& job) {
+// A table has no pictures and pictures have no columns, and only a folder has a file for each.
+Status CheckKeys(const Job& job) {
   if (!job.skip_list.empty() && job.dataset != "imagefolder") {
     return InvalidArgument(fmt::format(
         "data.skip names pictures of an imagefolder, and the data set is {}; leave it out",
         job.dataset));
   }
-  if (job.dataset != "sdss" || (job.resize == 0 && job.augment.empty())) return Status();
+  const bool is_table = job.dataset == "sdss" || job.dataset == "csv";
+  if (!is_table && (!job.label.empty() || !job.columns.empty())) {
+    return InvalidArgument(
+        fmt::format("{} is for tables, and {} has pictures; leave it out, or give --dataset csv",
+                    job.label.empty() ? "data.columns" : "data.label", job.dataset));
+  }
+  if (!is_table || (job.resize == 0 && job.augment.empty())) return Status();
   const char* key = job.resize != 0 ? "data.resize" : "data.augment";
-  return InvalidArgument(fmt::format("{} is for pictures, and sdss is a table; leave it out", key));
+  return InvalidArgument(
+      fmt::format("{} is for pictures, and {} is a table; leave it out", key, job.dataset));
 }
 
 // The shuffle that chooses samples differs from each epoch's shuffle.
@@ -77,6 +86,7 @@ class Subset final : public DataSet {
   uint32_t class_count() const override { return whole_->class_count(); }
   std::vector<std::string> class_names() const override { return whole_->class_names(); }
   std::vector<std::string> remarks() const override { return whole_->remarks(); }
+  Preprocessing preprocessing() const override { return whole_->preprocessing(); }
   uint64_t sample_count(Split split) const override { return counts_[static_cast<size_t>(split)]; }
   uint64_t fingerprint() const override {
     const std::array<uint64_t, 3> numbers{counts_[0], counts_[1], seed_};
@@ -140,11 +150,14 @@ Result<int32_t> DataSet::Label(Split split, uint64_t index) const {
 }
 
 DataFacts DataSet::facts() const {
+  Preprocessing inputs = preprocessing();
+  inputs.class_names = class_names();
   return {.train_samples = sample_count(Split::kTrain),
           .test_samples = sample_count(Split::kTest),
           .shape = shape(),
           .class_count = class_count(),
-          .fingerprint = fingerprint()};
+          .fingerprint = fingerprint(),
+          .preprocessing = std::move(inputs)};
 }
 
 std::vector<std::string> DataSetNames() {
@@ -154,7 +167,7 @@ std::vector<std::string> DataSetNames() {
 }
 
 OpenedDataSet OpenDataSet(const Job& job, const DataWarning& warn) {
-  PANDO_RETURN_IF_ERROR(CheckPictureKeys(job));
+  PANDO_RETURN_IF_ERROR(CheckKeys(job));
   const Kind* kind = FindKind(job.dataset);
   if (kind == nullptr) return UnknownDataSet(job.dataset);
   OpenedDataSet whole = kind->open(job, warn);
@@ -182,12 +195,14 @@ void PreparePictures(const SampleShape& shape, const Normalisation& normalisatio
 std::string GuessDataSet(const std::string& path) {
   // The files of MNIST and Fashion-MNIST have the same names.
   const std::string idx = path.find("fashion") == std::string::npos ? "mnist" : "fashion-mnist";
-  for (const std::string& name : {std::string("cifar10"), std::string("cifar100"), idx,
-                                  std::string("imagefolder"), std::string("sdss")}) {
+  for (const std::string& name :
+       {std::string("cifar10"), std::string("cifar100"), idx, std::string("imagefolder")}) {
     if (HoldsDataSet(name, path)) return name;
   }
   std::error_code ignored;
-  return path.ends_with(".csv") && std::filesystem::is_regular_file(path, ignored) ? "sdss" : "";
+  const bool is_file = path.ends_with(".csv") && std::filesystem::is_regular_file(path, ignored);
+  if (!is_file && !HoldsTable(path)) return "";
+  return IsSdss(path) ? "sdss" : "csv";
 }
 
 std::string FindDataFolder(const std::string& name, const std::string& parent) {

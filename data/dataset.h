@@ -30,6 +30,8 @@ class DataSet {
   // Further facts for people, one per line (`pando data inspect`).
   virtual std::vector<std::string> remarks() const { return {}; }
   virtual uint64_t sample_count(Split split) const = 0;
+  // Its class names are filled in by facts().
+  virtual Preprocessing preprocessing() const { return {}; }
   // P38: counts, sizes and a hash of a sample; equal on every worker of a job.
   virtual uint64_t fingerprint() const = 0;
   // The class of a sample, if possible without reading the rest of it.

@@ -190,6 +190,10 @@ class ImageFolder final : public DataSet {
     return remarks;
   }
   uint64_t sample_count(Split split) const override { return files(split).size(); }
+  Preprocessing preprocessing() const override {
+    const Normalisation& normalisation = ImageNetNormalisation();
+    return {.mean = normalisation.mean, .deviation = normalisation.stddev};
+  }
   uint64_t fingerprint() const override { return fingerprint_; }
   Result<int32_t> Label(Split split, uint64_t index) const override {
     return files(split)[index].label;

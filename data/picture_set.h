@@ -35,6 +35,9 @@ class PictureSet final : public DataSet {
   uint32_t class_count() const override { return parts_.class_count; }
   std::vector<std::string> class_names() const override;
   uint64_t sample_count(Split split) const override { return pictures(split).labels.size(); }
+  Preprocessing preprocessing() const override {
+    return {.mean = parts_.normalisation.mean, .deviation = parts_.normalisation.stddev};
+  }
   uint64_t fingerprint() const override { return fingerprint_; }
   Result<int32_t> Label(Split split, uint64_t index) const override {
     return int32_t{pictures(split).labels[index]};

@@ -259,6 +259,9 @@ class SyntheticImageNet final : public DataSet {
   uint64_t sample_count(Split split) const override {
     return split == Split::kTrain ? train_count_ : test_count_;
   }
+  Preprocessing preprocessing() const override {
+    return {.mean = HalfGray().mean, .deviation = HalfGray().stddev};
+  }
   uint64_t fingerprint() const override {
     const std::array<uint64_t, 3> sizes{side_, train_count_, test_count_};
     return Hash64(std::as_bytes(std::span(sizes)), Hash64("synthetic-imagenet"));

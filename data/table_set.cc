@@ -1,20 +1,20 @@
-// Rows of numbers, each with a class, in memory: the Sloan Digital Sky Survey's catalogue (`sdss`).
+// Rows of numbers and categories, each with a class, in memory: CSV files (`csv`), among them the
+// Sloan Digital Sky Survey's catalogue (`sdss`).
 //
-// One CSV file is split here: every fifth row of a fixed shuffle is a test sample for any seed of
-// the job. A folder with train.csv and test.csv is split already. Classes are those of the training
-// rows, sorted bytewise. Columns are standardised with the training rows' mean and deviation.
-// Identifiers of an observation (objid, specobjid, plate, mjd, fiberid, run, ...) are omitted by
-// default: a plate has spectra of one class, so they leak the class.
+// One file is split here: data.test_share of the rows, by a fixed shuffle, are test samples for any
+// seed of the job. A folder with train.csv and test.csv is split already. Classes and categories
+// are those of the training rows. Columns of numbers are standardised with the training rows' mean
+// and deviation; a category becomes one input per value, which is 0 or 1.
+// Identifiers of an observation of sdss (objid, specobjid, plate, mjd, fiberid, run, ...) are
+// omitted by default: a plate has spectra of one class, so they leak the class.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cmath>
 #include <cstdint>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,6 +23,7 @@
 #include "common/hash.h"
 #include "common/status.h"
 #include "common/text.h"
+#include "data/csv_file.h"
 #include "data/kinds.h"
 #include "data/permutation.h"
 
@@ -31,143 +32,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr uint64_t kTestShare = 5;  // one row in five is held out
 constexpr uint64_t kSplitSeed = 0;
-constexpr const char* kClassColumn = "class";
+constexpr size_t kCategoriesMax = 1000;
+constexpr size_t kClassesMax = 10'000;
+constexpr size_t kBytesMax = size_t{64} << 30;  // of a split's inputs
+constexpr const char* kSdssLabel = "class";
 // Five magnitudes and the redshift, the same in DR14 and DR17.
-constexpr auto kColumns = std::to_array({"u", "g", "r", "i", "z", "redshift"});
+constexpr auto kSdssColumns = std::to_array({"u", "g", "r", "i", "z", "redshift"});
 
-// ---- a CSV file --------------------------------------------------------------------------------
-
-struct CsvColumns {
-  std::vector<std::string> numbers;
-  std::string word;
-};
-
-struct CsvRows {
-  std::string path;
-  std::vector<double> numbers;  // [row, column], finite
-  std::vector<std::string> words;
-  std::vector<uint64_t> lines;  // line of each row in the file; the header is line 1
-  size_t row_count() const { return words.size(); }
-};
-
-// "a,"b ""c"", d",e" -> a | b "c", d | e. Blanks around a field are not part of it.
-std::vector<std::string> SplitLine(const std::string& line) {
-  std::vector<std::string> fields(1);
-  bool is_quoted = false;
-  for (size_t i = 0; i < line.size(); ++i) {
-    const char c = line[i];
-    if (c == '"' && is_quoted && i + 1 < line.size() && line[i + 1] == '"') {
-      fields.back() += line[++i];
-    } else if (c == '"') {
-      is_quoted = !is_quoted;
-    } else if (c == ',' && !is_quoted) {
-      fields.emplace_back();
-    } else {
-      fields.back() += c;
-    }
-  }
-  for (std::string& field : fields) {
-    const size_t first = std::min(field.find_first_not_of(" \t"), field.size());
-    const size_t last = field.find_last_not_of(" \t");
-    field = field.substr(first, last + 1 - first);
-  }
-  return fields;
-}
-
-// Reads chosen columns of a CSV file with a header, found by name: numbers, and one column of
-// words. Errors name the file, the line, the column and what was expected. Fields may be quoted;
-// lines end with LF or CRLF.
-class CsvReader {
- public:
-  CsvReader(const std::string& path, const CsvColumns& columns) : path_(path), columns_(columns) {}
-
-  Result<CsvRows> Read() {
-    std::ifstream file(path_, std::ios::binary);
-    if (!file) {
-      return NotFound(fmt::format("{}: cannot be opened: {}", path_, std::strerror(errno)));
-    }
-    if (!NextLine(file)) {
-      return Corrupt(fmt::format("{}: is empty, expected a line of column names", path_));
-    }
-    PANDO_RETURN_IF_ERROR(TakeHeader());
-    rows_.path = path_;
-    while (NextLine(file)) {
-      if (line_.empty()) continue;
-      PANDO_RETURN_IF_ERROR(TakeRow());
-    }
-    if (rows_.row_count() > 0) return std::move(rows_);
-    return Corrupt(fmt::format("{}: has no rows below its header", path_));
-  }
-
- private:
-  bool NextLine(std::ifstream& file) {
-    if (!std::getline(file, line_)) return false;
-    if (!line_.empty() && line_.back() == '\r') line_.pop_back();
-    ++line_number_;
-    return true;
-  }
-
-  Status TakeHeader() {
-    constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
-    if (line_.starts_with(kByteOrderMark)) line_.erase(0, kByteOrderMark.size());
-    header_ = SplitLine(line_);
-    std::vector<std::string> wanted = columns_.numbers;
-    wanted.push_back(columns_.word);
-    for (const std::string& name : wanted) {
-      const auto at = std::find(header_.begin(), header_.end(), name);
-      if (at == header_.end()) return MissingColumn(name);
-      places_.push_back(static_cast<size_t>(at - header_.begin()));
-    }
-    return Status();
-  }
-
-  Status MissingColumn(const std::string& name) const {
-    const std::string question = DidYouMean(name, header_);
-    return Corrupt(
-        fmt::format("{}: line 1: has no column '{}', only {}{}{}; name the columns with "
-                    "data.columns",
-                    path_, name, Joined(header_), question.empty() ? "" : "; ", question));
-  }
-
-  Status TakeRow() {
-    const std::vector<std::string> fields = SplitLine(line_);
-    if (fields.size() != header_.size()) {
-      return Corrupt(
-          fmt::format("{}: line {}: {} fields, expected {} as in the header; the file "
-                      "may be cut off",
-                      path_, line_number_, fields.size(), header_.size()));
-    }
-    for (size_t c = 0; c < columns_.numbers.size(); ++c) {
-      const std::string& text = fields[places_[c]];
-      const std::optional<double> number = ParseNumber<double>(text);
-      if (!number || !std::isfinite(*number)) {
-        return Corrupt(fmt::format("{}: line {}: column '{}' holds '{}', expected a number", path_,
-                                   line_number_, columns_.numbers[c], text));
-      }
-      rows_.numbers.push_back(*number);
-    }
-    const std::string& word = fields[places_.back()];
-    if (word.empty()) {
-      return Corrupt(
-          fmt::format("{}: line {}: column '{}' is empty", path_, line_number_, columns_.word));
-    }
-    rows_.words.push_back(word);
-    rows_.lines.push_back(line_number_);
-    return Status();
-  }
-
-  const std::string path_;
-  const CsvColumns& columns_;
-  std::string line_;
-  uint64_t line_number_ = 0;
-  std::vector<std::string> header_;
-  std::vector<size_t> places_;  // of the wanted columns; the last one has the words
-  CsvRows rows_;
-};
-
-// ---- the tables --------------------------------------------------------------------------------
+// ---- where the rows are
+// --------------------------------------------------------------------------
 
 struct TablePaths {
   std::string train;
@@ -185,10 +59,10 @@ std::vector<std::string> CsvFilesIn(const std::string& folder) {
   return paths;
 }
 
-Result<TablePaths> FindTables(const std::string& path) {
+Result<TablePaths> FindTables(const std::string& path, const std::string& dataset) {
   const char* what = "data.path (--data) must be a CSV file, or the folder of one";
   std::error_code ignored;
-  if (path.empty()) return InvalidArgument(fmt::format("no file given for sdss: {}", what));
+  if (path.empty()) return InvalidArgument(fmt::format("no file given for {}: {}", dataset, what));
   if (fs::is_regular_file(path, ignored)) return TablePaths{path, ""};
   if (!fs::is_directory(path, ignored))
     return NotFound(fmt::format("{}: no such file or folder; {}", path, what));
@@ -212,105 +86,212 @@ void AppendRow(const CsvRows& from, size_t row, CsvRows* to) {
   const size_t columns = from.numbers.size() / from.row_count();
   const auto first = from.numbers.begin() + static_cast<std::ptrdiff_t>(row * columns);
   to->numbers.insert(to->numbers.end(), first, first + static_cast<std::ptrdiff_t>(columns));
-  to->words.push_back(from.words[row]);
+  to->words.resize(from.words.size());
+  for (size_t c = 0; c < from.words.size(); ++c) to->words[c].push_back(from.words[c][row]);
+  to->labels.push_back(from.labels[row]);
   to->lines.push_back(from.lines[row]);
 }
 
-SplitRows SplitTable(const CsvRows& whole) {
+SplitRows SplitTable(const CsvRows& whole, double test_share) {
+  constexpr uint64_t kWhole = 1'000'000;
+  const auto share = static_cast<uint64_t>(std::llround(test_share * kWhole));
   SplitRows result;
   result.train.path = result.test.path = whole.path;
   const Permutation shuffle(whole.row_count(), kSplitSeed, 0);
   for (size_t row = 0; row < whole.row_count(); ++row) {
-    const bool is_test = shuffle.At(row) % kTestShare == 0;
+    const bool is_test = shuffle.At(row) * share % kWhole < share;
     AppendRow(whole, row, is_test ? &result.test : &result.train);
   }
   return result;
 }
 
-Result<SplitRows> ReadTables(const TablePaths& paths, const CsvColumns& columns) {
-  PANDO_ASSIGN_OR_RETURN(CsvRows train, CsvReader(paths.train, columns).Read());
-  if (paths.test.empty()) return SplitTable(train);
-  PANDO_ASSIGN_OR_RETURN(CsvRows test, CsvReader(paths.test, columns).Read());
+Result<SplitRows> ReadTables(const TablePaths& paths, const CsvColumns& columns,
+                             double test_share) {
+  PANDO_ASSIGN_OR_RETURN(CsvRows train, ReadCsv(paths.train, columns));
+  if (paths.test.empty()) return SplitTable(train, test_share);
+  PANDO_ASSIGN_OR_RETURN(CsvRows test, ReadCsv(paths.test, columns));
   return SplitRows{std::move(train), std::move(test)};
 }
 
+// ---- how rows become samples
+// ---------------------------------------------------------------------
+
+// Each once, by number where all are numbers, else bytewise.
+std::vector<std::string> ListValues(std::vector<std::string> words) {
+  std::ranges::sort(words);
+  words.erase(std::unique(words.begin(), words.end()), words.end());
+  const auto number = [](const std::string& word) { return ParseNumber<uint64_t>(word); };
+  const auto is_number = [&](const std::string& word) { return number(word).has_value(); };
+  if (std::ranges::all_of(words, is_number)) std::ranges::stable_sort(words, {}, number);
+  return words;
+}
+
 Result<std::vector<std::string>> ListClasses(const CsvRows& train) {
-  std::vector<std::string> names = train.words;
-  std::sort(names.begin(), names.end());
-  names.erase(std::unique(names.begin(), names.end()), names.end());
+  std::vector<std::string> names = ListValues(train.labels);
+  if (names.size() > kClassesMax) {
+    return Corrupt(
+        fmt::format("{}: the label has {} different values, and a classifier has at most {} "
+                    "classes; is it a number to be predicted? Pando trains classifiers alone",
+                    train.path, names.size(), kClassesMax));
+  }
   if (names.size() >= 2) return names;
   return Corrupt(
       fmt::format("{}: all training rows are of one class, {}; a classifier needs two or more",
                   train.path, names.empty() ? "none" : names[0]));
 }
 
-struct Standard {  // by column
-  std::vector<double> mean;
-  std::vector<double> deviation;
+// A column of the table, as the network sees it.
+struct Feature {
+  std::string name;
+  size_t place = 0;  // among the columns of numbers, or of words
+  double mean = 0;   // of numbers, in the training rows
+  double deviation = 1;
+  std::vector<std::string> categories;  // of words; empty for numbers
 };
 
 // Sums in the order of rows. A column without variance is left at 0.
-Standard FitStandard(const CsvRows& rows, size_t columns) {
-  Standard fit{std::vector<double>(columns), std::vector<double>(columns)};
+void FitNumbers(const CsvRows& rows, Feature* feature) {
   const auto count = static_cast<double>(rows.row_count());
-  for (size_t i = 0; i < rows.numbers.size(); ++i) fit.mean[i % columns] += rows.numbers[i];
-  for (double& mean : fit.mean) mean /= count;
-  for (size_t i = 0; i < rows.numbers.size(); ++i) {
-    const double away = rows.numbers[i] - fit.mean[i % columns];
-    fit.deviation[i % columns] += away * away;
+  const size_t columns = rows.numbers.size() / rows.row_count();
+  for (size_t i = feature->place; i < rows.numbers.size(); i += columns)
+    feature->mean += rows.numbers[i];
+  feature->mean /= count;
+  double squares = 0;
+  for (size_t i = feature->place; i < rows.numbers.size(); i += columns) {
+    const double away = rows.numbers[i] - feature->mean;
+    squares += away * away;
   }
-  for (double& deviation : fit.deviation) {
-    deviation = deviation > 0 ? std::sqrt(deviation / count) : 1.0;
+  const double deviation = std::sqrt(squares / count);
+  // Sums of equal numbers round.
+  feature->deviation = deviation > 1e-12 * std::abs(feature->mean) ? deviation : 1.0;
+}
+
+Status FitCategories(const CsvRows& rows, Feature* feature) {
+  feature->categories = ListValues(rows.words[feature->place]);
+  if (feature->categories.size() <= kCategoriesMax) return Status();
+  return Corrupt(
+      fmt::format("{}: column '{}' holds {} different texts, and a category has at most {}; leave "
+                  "the column out (data.columns)",
+                  rows.path, feature->name, feature->categories.size(), kCategoriesMax));
+}
+
+// In the order of `names`. Moments are rounded to floats, which the weights' metadata have; those
+// of sdss are not, to keep its runs' bits.
+Result<std::vector<Feature>> FitFeatures(const CsvRows& train, const CsvColumns& columns,
+                                         const std::vector<std::string>& names, bool is_rounded) {
+  std::vector<Feature> features;
+  for (const std::string& name : names) {
+    Feature& feature = features.emplace_back(Feature{.name = name});
+    const auto number = std::ranges::find(columns.numbers, name);
+    if (number != columns.numbers.end()) {
+      feature.place = static_cast<size_t>(number - columns.numbers.begin());
+      FitNumbers(train, &feature);
+      if (!is_rounded) continue;
+      feature.mean = static_cast<float>(feature.mean);
+      feature.deviation = static_cast<float>(feature.deviation);
+    } else {
+      const auto word = std::ranges::find(columns.words, name);
+      feature.place = static_cast<size_t>(word - columns.words.begin());
+      PANDO_RETURN_IF_ERROR(FitCategories(train, &feature));
+    }
   }
-  return fit;
+  return features;
 }
 
 struct Rows {                 // one split
-  std::vector<float> values;  // [row, column], standardised
+  std::vector<float> values;  // [row, input]
   std::vector<int32_t> labels;
 };
 
+std::map<std::string, size_t> MakeIndex(const std::vector<std::string>& values) {
+  std::map<std::string, size_t> index;
+  for (size_t i = 0; i < values.size(); ++i) index[values[i]] = i;
+  return index;
+}
+
+// A category that no training row has is 0 in all its inputs.
 Result<Rows> MakeRows(const CsvRows& rows, const std::vector<std::string>& names,
-                      const Standard& fit) {
+                      const std::vector<Feature>& features) {
   Rows result;
+  const std::map<std::string, size_t> classes = MakeIndex(names);
+  std::vector<std::map<std::string, size_t>> categories;
+  size_t input_count = 0;
+  for (const Feature& f : features) {
+    categories.push_back(MakeIndex(f.categories));
+    input_count += std::max<size_t>(f.categories.size(), 1);
+  }
+  if (rows.row_count() > kBytesMax / sizeof(float) / input_count) {
+    return InvalidArgument(
+        fmt::format("{}: {} rows of {} inputs do not fit into memory; choose fewer columns "
+                    "(data.columns): each value of a category is an input",
+                    rows.path, rows.row_count(), input_count));
+  }
+  result.values.resize(rows.row_count() * input_count);
+  float* value = result.values.data();
+  const size_t number_columns = rows.row_count() == 0 ? 0 : rows.numbers.size() / rows.row_count();
   for (size_t row = 0; row < rows.row_count(); ++row) {
-    const auto at = std::lower_bound(names.begin(), names.end(), rows.words[row]);
-    if (at == names.end() || *at != rows.words[row]) {
+    const std::string& word = rows.labels[row];
+    const auto at = classes.find(word);
+    if (at == classes.end()) {
       return Corrupt(
           fmt::format("{}: line {}: unknown class '{}' in the test split; the training "
                       "rows know {}",
-                      rows.path, rows.lines[row], rows.words[row], Joined(names)));
+                      rows.path, rows.lines[row], word, Joined(names)));
     }
-    result.labels.push_back(static_cast<int32_t>(at - names.begin()));
-  }
-  const size_t columns = fit.mean.size();
-  for (size_t i = 0; i < rows.numbers.size(); ++i) {
-    const size_t c = i % columns;
-    result.values.push_back(static_cast<float>((rows.numbers[i] - fit.mean[c]) / fit.deviation[c]));
+    result.labels.push_back(static_cast<int32_t>(at->second));
+    for (size_t i = 0; i < features.size(); ++i) {
+      const Feature& f = features[i];
+      if (f.categories.empty()) {
+        const double number = rows.numbers[row * number_columns + f.place];
+        *value++ = static_cast<float>((number - f.mean) / f.deviation);
+        continue;
+      }
+      const auto known = categories[i].find(rows.words[f.place][row]);
+      if (known != categories[i].end()) value[known->second] = 1.0f;
+      value += f.categories.size();
+    }
   }
   return result;
 }
 
-// Before standardisation.
-std::vector<std::string> MomentsText(const CsvColumns& columns, const Standard& fit) {
+std::vector<std::string> FeaturesText(const std::vector<Feature>& features) {
   std::vector<std::string> lines;
-  for (size_t c = 0; c < columns.numbers.size(); ++c) {
-    lines.push_back(fmt::format("column {}: mean {:.6g}, deviation {:.6g} (of the training rows)",
-                                columns.numbers[c], fit.mean[c], fit.deviation[c]));
+  for (const Feature& f : features) {
+    lines.push_back(
+        f.categories.empty()
+            ? fmt::format("column {}: mean {:.6g}, deviation {:.6g} (of the training "
+                          "rows)",
+                          f.name, f.mean, f.deviation)
+            : fmt::format("column {}: one input each for {}", f.name, Joined(f.categories)));
   }
   return lines;
 }
 
+Preprocessing InputsFor(const std::vector<Feature>& features) {
+  Preprocessing inputs;
+  const auto add = [&](std::string name, double mean, double deviation) {
+    inputs.columns.push_back(std::move(name));
+    inputs.mean.push_back(static_cast<float>(mean));
+    inputs.deviation.push_back(static_cast<float>(deviation));
+  };
+  for (const Feature& f : features) {
+    if (f.categories.empty()) add(f.name, f.mean, f.deviation);
+    for (const std::string& category : f.categories) add(f.name + "=" + category, 0, 1);
+  }
+  return inputs;
+}
+
 class TableSet final : public DataSet {
  public:
-  // REQUIRES: each split has `columns` values for each label, and labels below the class count.
-  TableSet(uint32_t columns, std::vector<std::string> class_names, Rows train, Rows test,
-           std::vector<std::string> remarks)
-      : columns_(columns),
+  // REQUIRES: each split has a value per input for each label, and labels below the class count.
+  TableSet(const std::vector<Feature>& features, std::vector<std::string> class_names, Rows train,
+           Rows test)
+      : preprocessing_(InputsFor(features)),
+        columns_(static_cast<uint32_t>(preprocessing_.columns.size())),
         class_names_(std::move(class_names)),
         train_(std::move(train)),
         test_(std::move(test)),
-        remarks_(std::move(remarks)) {
+        remarks_(FeaturesText(features)) {
     for (const Rows* split : {&train_, &test_}) {
       PANDO_CHECK(split->values.size() == split->labels.size() * columns_);
     }
@@ -321,6 +302,7 @@ class TableSet final : public DataSet {
   std::vector<std::string> class_names() const override { return class_names_; }
   std::vector<std::string> remarks() const override { return remarks_; }
   uint64_t sample_count(Split split) const override { return rows(split).labels.size(); }
+  Preprocessing preprocessing() const override { return preprocessing_; }
   uint64_t fingerprint() const override { return fingerprint_; }
   Status Read(Split split, std::span<const uint64_t> indices, Batch* batch) const override {
     const Rows& source = rows(split);
@@ -352,6 +334,7 @@ class TableSet final : public DataSet {
     return hash;
   }
 
+  const Preprocessing preprocessing_;
   const uint32_t columns_;
   const std::vector<std::string> class_names_;
   const Rows train_;
@@ -360,25 +343,69 @@ class TableSet final : public DataSet {
   const uint64_t fingerprint_ = MakeFingerprint();
 };
 
+OpenedDataSet OpenTables(const Job& job, const TablePaths& paths, const CsvColumns& columns,
+                         const std::vector<std::string>& names) {
+  PANDO_ASSIGN_OR_RETURN(SplitRows rows, ReadTables(paths, columns, job.test_share));
+  PANDO_ASSIGN_OR_RETURN(std::vector<std::string> classes, ListClasses(rows.train));
+  PANDO_ASSIGN_OR_RETURN(std::vector<Feature> features,
+                         FitFeatures(rows.train, columns, names, job.dataset != "sdss"));
+  PANDO_ASSIGN_OR_RETURN(Rows train, MakeRows(rows.train, classes, features));
+  PANDO_ASSIGN_OR_RETURN(Rows test, MakeRows(rows.test, classes, features));
+  return OpenedDataSet(
+      std::make_unique<TableSet>(features, std::move(classes), std::move(train), std::move(test)));
+}
+
 }  // namespace
 
 OpenedDataSet OpenSdss(const Job& job, const DataWarning&) {
-  PANDO_ASSIGN_OR_RETURN(TablePaths paths, FindTables(job.data_path));
-  CsvColumns columns{job.columns, kClassColumn};
-  if (job.columns.empty()) columns.numbers.assign(kColumns.begin(), kColumns.end());
-  PANDO_ASSIGN_OR_RETURN(SplitRows rows, ReadTables(paths, columns));
-  PANDO_ASSIGN_OR_RETURN(std::vector<std::string> names, ListClasses(rows.train));
-  const Standard fit = FitStandard(rows.train, columns.numbers.size());
-  PANDO_ASSIGN_OR_RETURN(Rows train, MakeRows(rows.train, names, fit));
-  PANDO_ASSIGN_OR_RETURN(Rows test, MakeRows(rows.test, names, fit));
-  return OpenedDataSet(std::make_unique<TableSet>(static_cast<uint32_t>(columns.numbers.size()),
-                                                  std::move(names), std::move(train),
-                                                  std::move(test), MomentsText(columns, fit)));
+  PANDO_ASSIGN_OR_RETURN(TablePaths paths, FindTables(job.data_path, job.dataset));
+  std::vector<std::string> names = job.columns;
+  if (names.empty()) names.assign(kSdssColumns.begin(), kSdssColumns.end());
+  const std::string label = job.label.empty() ? kSdssLabel : job.label;
+  return OpenTables(job, paths, {.numbers = names, .label = label}, names);
+}
+
+OpenedDataSet OpenCsv(const Job& job, const DataWarning&) {
+  PANDO_ASSIGN_OR_RETURN(TablePaths paths, FindTables(job.data_path, job.dataset));
+  PANDO_ASSIGN_OR_RETURN(CsvFile file, CsvFile::Open(paths.train));
+  if (job.label.empty()) {
+    return InvalidArgument(
+        fmt::format("{}: which column has the classes? name it with data.label (--label COLUMN); "
+                    "the columns are {}",
+                    paths.train, Joined(file.header())));
+  }
+  PANDO_RETURN_IF_ERROR(file.Find(job.label, "data.label").status());
+  std::vector<std::string> names = job.columns.empty() ? file.header() : job.columns;
+  if (job.columns.empty()) std::erase(names, job.label);
+  if (names.empty() || std::ranges::find(names, job.label) != names.end()) {
+    return InvalidArgument(
+        fmt::format("{}: data.columns must be columns other than the label '{}'; the columns are "
+                    "{}",
+                    paths.train, job.label, Joined(file.header())));
+  }
+  if (std::ranges::find(names, "") != names.end()) {
+    return InvalidArgument(
+        fmt::format("{}: a column has no name; is it an index? name the columns to learn from "
+                    "(data.columns)",
+                    paths.train));
+  }
+  PANDO_ASSIGN_OR_RETURN(CsvColumns columns, SortColumns(paths.train, names));
+  columns.label = job.label;
+  return OpenTables(job, paths, columns, names);
 }
 
 bool HoldsTable(const std::string& folder) {
   std::error_code ignored;
-  return fs::is_directory(folder, ignored) && FindTables(folder).ok();
+  return fs::is_directory(folder, ignored) && FindTables(folder, "csv").ok();
+}
+
+bool IsSdss(const std::string& path) {
+  const Result<TablePaths> paths = FindTables(path, "sdss");
+  if (!paths.ok()) return false;
+  const Result<CsvFile> file = CsvFile::Open(paths->train);
+  if (!file.ok()) return false;
+  const auto has = [&](const char* name) { return file->Find(name, "").ok(); };
+  return has(kSdssLabel) && std::ranges::all_of(kSdssColumns, has);
 }
 
 }  // namespace pando

@@ -74,14 +74,6 @@ Status UnknownSection(const std::string& where, std::string_view name) {
   return InvalidArgument(fmt::format("{}: unknown section [{}]; {}", where, Printable(name), hint));
 }
 
-// What says where, how and how safely to compute, and has no say in the result.
-bool IsIdentity(std::string_view section) {
-  return section != "run" && section != "snapshot" && section != "verify" && section != "worker";
-}
-
-// Says how a step is trained, and yet changes no bit: memory for time.
-constexpr const char* kCheckpointing = "train.activation_checkpointing";
-
 std::string WriteSections(const Job& given, bool identity_only) {
   Job job = given;
   if (job.steps > 0) job.epochs = 0;
@@ -89,7 +81,7 @@ std::string WriteSections(const Job& given, bool identity_only) {
   std::string text;
   std::string_view section;
   for (const JobKey& key : JobKeys()) {
-    if (identity_only && (!IsIdentity(key.section()) || key.name == kCheckpointing)) continue;
+    if (identity_only && !IsIdentityKey(key)) continue;
     if (key.section() != section) {
       text += fmt::format("{}[{}]\n", text.empty() ? "" : "\n", key.section());
       section = key.section();
@@ -364,6 +356,15 @@ Status LoadNetwork(Job* job) {
 }
 
 std::string WriteJobText(const Job& job) { return WriteSections(job, /*identity_only=*/false); }
+
+// Four sections say where, how and how safely to compute, and have no say in the result.
+bool IsIdentityKey(const JobKey& key) {
+  // Says how a step is trained, and yet changes no bit: memory for time.
+  if (key.name == "train.activation_checkpointing") return false;
+  if (key.name == "model.init" || key.name == "model.init_partial") return false;  // their hash is
+  const std::string_view section = key.section();
+  return section != "run" && section != "snapshot" && section != "verify" && section != "worker";
+}
 
 std::string JobIdentityText(const Job& job) { return WriteSections(job, /*identity_only=*/true); }
 

@@ -75,6 +75,7 @@ std::string WriteJobText(const Job& job);
 // The part of it that fixes the result: all but [worker], [snapshot], [verify] and [run] (P5), and
 // train.activation_checkpointing.
 std::string JobIdentityText(const Job& job);
+bool IsIdentityKey(const JobKey& key);
 // `run_salt` tells apart two runs of one job: random, drawn when a run starts.
 JobId MakeJobId(const Job& job, uint64_t run_salt);
 

@@ -17,16 +17,19 @@ bool IsInRange(const ValueRange& range, double value) {
   return !range.is_max_excluded || value != range.max;
 }
 
+std::string_view Trimmed(std::string_view text, std::string_view what) {
+  text.remove_prefix(std::min(text.find_first_not_of(what), text.size()));
+  return text.substr(0, text.find_last_not_of(what) + 1);
+}
+
 // Reads "crop,flip" or "[\"crop\", \"flip\"]"; "" is an empty list.
 std::vector<std::string> ParseTexts(std::string_view text) {
-  std::string bare;
-  for (char c : text) {
-    if (c != ' ' && c != '[' && c != ']' && c != '"') bare += c;
-  }
   std::vector<std::string> list;
-  for (std::string_view rest = bare; !rest.empty();) {
+  std::string_view rest = Trimmed(text, " ");
+  if (rest.starts_with('[') && rest.ends_with(']')) rest = rest.substr(1, rest.size() - 2);
+  while (!rest.empty()) {
     const size_t comma = std::min(rest.find(','), rest.size());
-    list.emplace_back(rest.substr(0, comma));
+    list.emplace_back(Trimmed(rest.substr(0, comma), " \""));
     rest.remove_prefix(std::min(comma + 1, rest.size()));
   }
   return list;

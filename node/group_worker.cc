@@ -228,21 +228,20 @@ Result<MembershipEnd> GroupWorker::Run(const Tell& tell) {
                      {-1, [&](Micros now) { tell(session_, trainer_, now); }}},
            .enters = [&](const Envelope& envelope) { return session_.WillEnter(envelope); },
            .on_view = dial,
-           .is_finished =
-               [&] { return session_.finished() || !dialed.ok() || !watch.verdict().ok(); }});
+           .is_finished = [&] { return session_.finished() || !dialed.ok() || watch.verdict(); }});
   is_ending_ = true;
   tasks_.Close();
   if (server_ != nullptr && session_.finished()) server_->AwaitEnd();
-  LetGo();
+  LetGo(watch.verdict().has_value());
   return ConcludeWork(dialed, watch, session_.lifecycle());
 }
 
 // A peer that died while the group was connecting may be one that gloo waits for without end.
-void GroupWorker::LetGo() {
+void GroupWorker::LetGo(bool has_verdict) {
   if (exchange_.StopWithin(kLetGoMax)) return;
   spdlog::warn("gloo still waits for a worker that is gone; the process ends without it");
   spdlog::shutdown();
-  std::_Exit(session_.finished() ? kExitCompleted : kExitFailed);
+  std::_Exit(session_.finished() || has_verdict ? kExitCompleted : kExitFailed);
 }
 
 Result<std::optional<MembershipEnd>> GroupWorker::StartServer() {

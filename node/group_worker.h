@@ -116,7 +116,7 @@ class GroupWorker : private GroupPort, private ExchangePort {
   void OnVersion(Version version) override;
 
   Result<std::optional<MembershipEnd>> StartServer();
-  void LetGo();
+  void LetGo(bool has_verdict);
   void OnCompute(ComputeTicket ticket, ComputeEvent event);
   void ApplySums(Micros now, const GradientSums& sums);
   void Post(Task task) { std::ignore = tasks_.Push(std::move(task)); }  // NOLINT: moved

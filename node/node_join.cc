@@ -6,11 +6,18 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <thread>
 
 #include "common/clock.h"
+#include "common/hash.h"
 #include "common/system.h"
 #include "job/job_file.h"
 #include "net/address.h"
+#include "run/initial_weights.h"
+#include "run/run_folder.h"
 
 namespace pando {
 namespace {
@@ -21,6 +28,7 @@ constexpr Micros kWaitingNoteInterval = std::chrono::seconds(3);
 constexpr int kSilentHeartbeats = 8;
 // A core that waits for nothing but messages has no deadline that would wake its loop.
 constexpr Micros kLookInterval = std::chrono::milliseconds(250);
+constexpr Micros kFolderInterval = std::chrono::seconds(1);
 
 Status StoppedBy(int signal) {
   return Interrupted(fmt::format("stopped by {}", signal == SIGINT ? "Ctrl-C" : "a signal"));
@@ -132,25 +140,55 @@ Result<MembershipEnd> ConcludeMembership(const Stop& stop,
   return MembershipEnd::kStopped;
 }
 
+std::string RunDirFor(const Membership& membership) {
+  return std::filesystem::path(membership.snapshot_dir).parent_path().string();
+}
+
+Status CheckRunFolder(const Membership& membership) {
+  const std::string& folder = membership.snapshot_dir;
+  const std::string job_path = RunFolder::Open(RunDirFor(membership)).JobPath();
+  std::string problem;
+  if (access(job_path.c_str(), R_OK) != 0) {
+    problem = fmt::format("{}: {}", job_path, std::strerror(errno));
+  } else if (access(folder.c_str(), R_OK | W_OK | X_OK) != 0) {
+    problem = fmt::format("{}: {}", folder, std::strerror(errno));
+  } else {
+    return Status();
+  }
+  const bool may_pass = errno != ENOENT && errno != ENOTDIR && errno != EACCES && errno != EROFS;
+  if (may_pass) return Unavailable("cannot reach the run's folder: " + problem);
+  return InvalidArgument(
+      fmt::format("a server stores snapshots in the run's folder, and on {} it cannot ({}); share "
+                  "the folder at this path, or start only workers here (--servers 0)",
+                  HostName(), problem));
+}
+
+Status ReadRunFolder(const Membership& membership, JobPlan* plan) {
+  PANDO_RETURN_IF_ERROR(CheckRunFolder(membership));
+  PANDO_ASSIGN_OR_RETURN(plan->initial,
+                         ReadInitialWeights(RunDirFor(membership), plan->job, plan->layout));
+  return Status();
+}
+
 LocalEvents NodeWatch::Source() {
   return {shutdown_.fd(), [this](Micros now) { Look(now); }, kLookInterval};
 }
 
 void NodeWatch::Look(Micros now) {
-  if (!verdict_.ok()) return;
-  LookAtSignals(now);
-  if (verdict_.ok()) LookAtScheduler(now);
+  if (!verdict_) LookAtSignals(now);
+  if (!verdict_) LookAtScheduler(now);
 }
 
 // Any signal concerns this process only: the run continues.
 void NodeWatch::LookAtSignals(Micros now) {
   while (const int signal = shutdown_.Take()) {
-    if (std::exchange(is_leaving_, true)) {
+    if (is_leaving()) {
       verdict_ = StoppedBy(signal);
       return;
     }
     spdlog::info(
         "leaving: others take over the work first; another signal ends the process at once");
+    leaving_since_ = now;
     leave_(now);
   }
 }
@@ -164,11 +202,44 @@ void NodeWatch::LookAtScheduler(Micros now) {
     spdlog::info("{}", is_alone_ ? "the scheduler does not answer; continuing without it"
                                  : "the scheduler answers again");
   }
-  if (silence <= silence_max) return;
-  verdict_ = Unavailable(
-      fmt::format("the scheduler has not answered for {} s: it was killed, or cannot be "
-                  "reached any more; look at its log",
-                  silence_max / std::chrono::seconds(1)));
+  if (is_alone_) LookAtFolder(now);
+  if (verdict_) return;
+  const Micros patience = std::max(kLeavePatience, 2 * heartbeat);
+  if (is_leaving() && silence > patience && now - *leaving_since_ > patience) {
+    verdict_ = Interrupted(
+        fmt::format("stopped by a signal; the scheduler has not answered for {} s, so its work is "
+                    "not reassigned yet",
+                    silence / std::chrono::seconds(1)));
+  } else if (silence > silence_max) {
+    verdict_ = Unavailable(
+        fmt::format("the scheduler has not answered for {} s: it was killed, or cannot be "
+                    "reached any more; look at its log",
+                    silence_max / std::chrono::seconds(1)));
+  }
+}
+
+// The summary is written when the run ends, and removed when it goes on.
+void NodeWatch::LookAtFolder(Micros now) {
+  if (folder_look_ && folder_look_->is_done) {
+    const std::string end = folder_look_->end;
+    folder_look_.reset();
+    if (end.empty()) return;
+    spdlog::info("the run has ended ({}), as its folder says", end);
+    verdict_ = MembershipEnd::kStopped;
+  } else if (!folder_look_ && now >= folder_at_) {
+    folder_at_ = now + kFolderInterval;
+    folder_look_ = std::make_shared<FolderLook>();
+    std::thread([look = folder_look_, run_dir = RunDirFor(membership_),
+                 run_id = HexText(membership_.job_id.value())] {
+      Read(run_dir, run_id, *look);
+    }).detach();
+  }
+}
+
+void NodeWatch::Read(const std::string& run_dir, const std::string& run_id, FolderLook& look) {
+  const Result<Summary> summary = RunFolder::Open(run_dir).ReadSummary();
+  if (summary.ok() && summary->run_id == run_id) look.end = summary->status;
+  look.is_done = true;
 }
 
 }  // namespace pando

@@ -2,7 +2,9 @@
 // scheduler has gone. Used by the server and the worker process.
 #pragma once
 
+#include <atomic>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -64,11 +66,22 @@ Result<JoinOutcome> JoinRun(Transport& transport, Incarnation self, const Regist
                             const std::string& scheduler_endpoint, uint32_t timeout_ms,
                             ShutdownSignal& shutdown);
 
+// Where this process finds the run's folder, as the scheduler names it.
+std::string RunDirFor(const Membership& membership);
+// A server stores snapshots in the run's folder and starts from them.  kInvalidArgument if it
+// cannot, which says what to do; kUnavailable if that may pass.
+Status CheckRunFolder(const Membership& membership);
+// Checks the folder, and reads what the run starts from into the plan.
+Status ReadRunFolder(const Membership& membership, JobPlan* plan);
+
 // NodeWatch attends to what a server or worker does by itself while it is a member: a signal asks
-// it to leave in order; a second one ends it at once, and so does a scheduler that has been silent
-// for run.scheduler_timeout_ms. Threads: that of the loop it is a source of.
+// it to leave in order; a second one ends it at once. While the scheduler is silent, a process that
+// is asked to leave waits for kLeavePatience only, one whose run has ended leaves, and
+// run.scheduler_timeout_ms ends all others. Threads: that of the loop it is a source of.
 class NodeWatch {
  public:
+  static constexpr Micros kLeavePatience = std::chrono::seconds(4);
+
   // `leave` makes the core send Leave to the scheduler; called once. All outlive the watch.
   NodeWatch(ShutdownSignal& shutdown, const HeartbeatSender& heartbeat,
             const Membership& membership, std::function<void(Micros now)> leave)
@@ -79,22 +92,31 @@ class NodeWatch {
 
   // A loop's local event source.
   LocalEvents Source();
-  // Why the node has to leave by itself; OK while it need not.
-  const Status& verdict() const { return verdict_; }
-  bool is_leaving() const { return is_leaving_; }
+  // How the membership ended without the scheduler's word; none while it goes on.
+  const std::optional<Result<MembershipEnd>>& verdict() const { return verdict_; }
+  bool is_leaving() const { return leaving_since_.has_value(); }
 
  private:
   void Look(Micros now);
   void LookAtSignals(Micros now);
   void LookAtScheduler(Micros now);
+  void LookAtFolder(Micros now);
+  // Reading may take long, on a folder of the network: a thread does it.
+  struct FolderLook {
+    std::atomic<bool> is_done = false;
+    std::string end;  // how the run has ended; empty: it has not, as far as the folder says
+  };
+  static void Read(const std::string& run_dir, const std::string& run_id, FolderLook& look);
 
   ShutdownSignal& shutdown_;
   const HeartbeatSender& heartbeat_;
   const Membership& membership_;
   const std::function<void(Micros now)> leave_;
-  bool is_leaving_ = false;
+  std::optional<Micros> leaving_since_;
   bool is_alone_ = false;  // the scheduler's silence has been noted
-  Status verdict_;
+  std::shared_ptr<FolderLook> folder_look_;
+  Micros folder_at_{0};  // when to look into the run's folder again
+  std::optional<Result<MembershipEnd>> verdict_;
 };
 
 }  // namespace pando

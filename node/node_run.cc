@@ -23,6 +23,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr uint32_t kCoresPerWorker = 8;
+// How long the node starts processes again that do not reach the scheduler.
+constexpr std::chrono::minutes kSchedulerPatience(10);
 
 // Owns: every process of this machine. Threads: the link's, beside its own.
 class NodeRun {
@@ -48,12 +50,15 @@ class NodeRun {
   void Drain();
   void OnExit(const ProcessExit& exit);
   bool HasLeft(const ProcessExit& exit) const;
-  bool MayRestart(const ProcessExit& exit) const;
+  bool MayRestart(const ProcessExit& exit);
+  bool MayComeBack(Clock::time_point now);
 
   const NodeArgs& args_;
   ShutdownSignal shutdown_;
   SchedulerLink link_;
   bool has_one_left_ = false;  // in order: the run is over, or was for that one
+  std::optional<Clock::time_point> unreached_since_;
+  Clock::time_point unreached_at_;
   Supervisor supervisor_;
 };
 
@@ -164,9 +169,19 @@ bool NodeRun::HasLeft(const ProcessExit& exit) const {
 
 // A bad flag and a refusal stay what they are, and so does a scheduler that never was there: the
 // process has waited for it. Once the run has begun it may come back.
-bool NodeRun::MayRestart(const ProcessExit& exit) const {
-  const bool is_unreached = exit.exit_code == kExitUnreached && link_.progress().has_begun;
-  return exit.signal != 0 || exit.exit_code == kExitFailed || is_unreached;
+bool NodeRun::MayRestart(const ProcessExit& exit) {
+  if (exit.signal != 0 || exit.exit_code == kExitFailed) return true;
+  return exit.exit_code == kExitUnreached && link_.progress().has_begun &&
+         MayComeBack(Clock::now());
+}
+
+// Processes that wait for an absent scheduler end one soon after another.
+bool NodeRun::MayComeBack(Clock::time_point now) {
+  const Clock::duration wait =
+      std::chrono::milliseconds(args_.start_timeout_ms) + RestartPolicy::kPauseMax;
+  if (!unreached_since_ || now - unreached_at_ > 2 * wait) unreached_since_ = now;
+  unreached_at_ = now;
+  return now - *unreached_since_ < std::max<Clock::duration>(kSchedulerPatience, 2 * wait);
 }
 
 }  // namespace

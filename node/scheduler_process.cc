@@ -10,6 +10,7 @@
 
 #include "common/clock.h"
 #include "common/exit_codes.h"
+#include "common/hash.h"
 #include "common/system.h"
 #include "data/dataset.h"
 #include "job/batch_check.h"
@@ -235,7 +236,9 @@ Status SchedulerProcess::Lead() {
   PANDO_RETURN_IF_ERROR(TellEndpoint(*endpoint));
   WarnOfManifest(snapshots_.WriteMissingManifests());
   TransportOutbox outbox(transport);
-  scheduler_ = std::make_unique<Scheduler>(CoreOptions(), plan_, journal_, *this, outbox);
+  const Scheduler::Options options = CoreOptions();
+  recorder_.summary().run_id = HexText(options.job.value());
+  scheduler_ = std::make_unique<Scheduler>(options, plan_, journal_, *this, outbox);
   gathering_since_ = SteadyNow();
   note_at_ = gathering_since_ + kWaitingNoteInterval;
   RunLoop(*scheduler_, transport,
@@ -367,6 +370,8 @@ Result<int> LeadRun(const SchedulerArgs& args) {
     ExitWith(lock.status());
     return kExitFenced;
   }
+  std::error_code ignored;  // of an earlier end; nodes must not read it as this one's
+  std::filesystem::remove(folder.SummaryPath(), ignored);
   const Incarnation incarnation = NewIncarnation();
   PANDO_ASSIGN_OR_RETURN(SqliteJournal journal,
                          SqliteJournal::Open(folder.JournalPath(), incarnation.value()));

@@ -18,6 +18,7 @@
 #include "node/process_timeline.h"
 #include "node/processes.h"
 #include "node/shutdown.h"
+#include "run/initial_weights.h"
 #include "run/run_recorder.h"
 #include "run/serial_trainer.h"
 #include "run/snapshot_file.h"
@@ -93,8 +94,11 @@ Outcome Train(const OpenedJob& opened, const OpenedDevice& device, RunRecorder& 
       .on_evaluation = [&](const EvaluationSummary& summary) { recorder.OnEvaluation(summary); },
       .timeline = timeline.get(),
       .interrupted = [&] { return shutdown.Take() != 0 || shutdown.first_signal() != 0; }};
-  Result<SerialResult> result =
-      TrainSerially(job, *opened.data, opened.model, callbacks, {}, device.device());
+  Result<std::shared_ptr<const FloatBuffer>> initial =
+      ReadInitialWeights(job.run_dir, job, opened.plan.layout);
+  if (!initial.ok()) return {initial.status()};
+  Result<SerialResult> result = TrainSerially(job, *opened.data, opened.model, callbacks,
+                                              {.initial = *initial}, device.device());
   WarnOfLost(timeline.get());
   if (!result.ok()) return {result.status()};
   recorder.summary().images_per_second = ImagesPerSecond(result->last_step);

@@ -187,13 +187,17 @@ Result<MembershipEnd> ServerProcess::Live() {
 }
 
 Result<MembershipEnd> ServerProcess::Serve(const Membership& membership) {
-  PANDO_ASSIGN_OR_RETURN(Model model, CreateModel(membership));
-  const JobPlan plan(membership.job, membership.data, model.layout());
   HeartbeatSender heartbeat(context_, HeartbeatOptions(membership, args_.join),
                             {.job = membership.job_id,
                              .scheduler = membership.scheduler,
                              .content = {.activity = Activity::kServing}});
   PANDO_RETURN_IF_ERROR(heartbeat.Start());
+  PANDO_ASSIGN_OR_RETURN(Model model, CreateModel(membership));
+  JobPlan plan(membership.job, membership.data, model.layout());
+  if (Status status = ReadRunFolder(membership, &plan); !status.ok()) {
+    TellScheduler(*transports_[0], membership, 0, status);
+    return status;
+  }
   SnapshotStore store(
       {.folder = membership.snapshot_dir, .process = incarnation_, .job = membership.job_id});
   const std::unique_ptr<Timeline> timeline = OpenTimeline(membership, Role::kServer);
@@ -277,18 +281,18 @@ Result<MembershipEnd> ServerProcess::RunLanes(const Membership& membership,
   options.stop = &broken;
   options.local.push_back(watch.Source());
   options.local.push_back({-1, tell});
-  options.is_finished = [&] { return first.finished() || !watch.verdict().ok(); };
+  options.is_finished = [&] { return first.finished() || watch.verdict(); };
   RunLoop(first, seats[0]->transport, options);
   const auto deadline = std::chrono::steady_clock::now() + kLaneEndMax;
   for (const std::future<void>& other : others) {
-    const bool may_end_itself = watch.verdict().ok() && !broken.is_requested();
+    const bool may_end_itself = !watch.verdict() && !broken.is_requested();
     if (!may_end_itself || other.wait_until(deadline) != std::future_status::ready) stop.Request();
   }
   others.clear();  // waits for the threads
   for (const auto& seat : seats) {
     if (!seat->dialed.ok()) return seat->dialed;
   }
-  if (!watch.verdict().ok()) return watch.verdict();
+  if (watch.verdict()) return *watch.verdict();
   return ConcludeMembership(first.stop(), first.refusal(), watch.is_leaving());
 }
 

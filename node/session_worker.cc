@@ -19,7 +19,7 @@ std::string RelayEndpoint(const PeerId& relay) {
 Result<MembershipEnd> ConcludeWork(const Status& dialed, const NodeWatch& watch,
                                    const Lifecycle& life) {
   if (!dialed.ok()) return dialed;
-  if (!watch.verdict().ok()) return watch.verdict();
+  if (watch.verdict()) return *watch.verdict();
   // This process would fail again at once. Its launcher may restart it after a pause.
   if (life.refusal() && life.failure()) return Internal(life.failure()->text);
   return ConcludeMembership(life.stop(), life.refusal(), watch.is_leaving());
@@ -103,8 +103,7 @@ Result<MembershipEnd> SessionWorker::Run(const Tell& tell) {
                      {-1, tell_all}},
            .enters = [this](const Envelope& envelope) { return session_.WillEnter(envelope); },
            .on_view = [this](const View& view) { Connect(view); },
-           .is_finished =
-               [&] { return session_.finished() || !dialed_.ok() || !watch.verdict().ok(); }});
+           .is_finished = [&] { return session_.finished() || !dialed_.ok() || watch.verdict(); }});
   news_.mailbox().Close();
   LogTraffic();
   return ConcludeWork(dialed_, watch, session_.lifecycle());

@@ -132,6 +132,8 @@ Result<WorkerProcess::Prepared> WorkerProcess::Prepare(const Membership& members
   PANDO_RETURN_IF_ERROR(CheckData(membership, *data));
   PANDO_ASSIGN_OR_RETURN(Model model, CreateModel(membership));
   JobPlan plan(membership.job, membership.data, model.layout());
+  if (plan.job.strategy == Strategy::kAllreduce)  // its rank 0 serves
+    PANDO_RETURN_IF_ERROR(ReadRunFolder(membership, &plan));
   PANDO_ASSIGN_OR_RETURN(OpenedDevice device, OpenDevice(args_.device, membership.job));
   const uint64_t gpu_free_bytes = device.gpu ? ReadRoom(device.device()).free_bytes : 0;
   PANDO_RETURN_IF_ERROR(CheckDeviceMemory(device.device(), plan, model));

@@ -144,10 +144,15 @@ struct Job {
   std::string model = "mnist-cnn";           // or the path of a network in TOML, with this text:
   std::string network;                       // model.network
   std::vector<uint64_t> mlp_hidden = {128};  // model.hidden: layer widths of "mlp"
+  std::string init;                          // file of the first version; empty: from the seed
+  bool init_partial = false;                 // what does not fit comes from the seed
+  std::string init_hash;                     // of the first version, once the file was read
   // [data]
   std::string dataset = "mnist";
   std::string data_path;             // folder; empty if the data set has none
   std::vector<std::string> columns;  // of a table; none: the data set's own choice
+  std::string label;                 // data.label: column of a table's classes
+  double test_share = 0.2;           // of a table's rows, where no file has the test rows
   std::vector<std::string> augment;  // "crop", "flip": drawn again in every epoch
   uint32_t resize = 0;               // side of the pictures; 0: unchanged
   uint64_t train_limit = 0;          // data.limit: samples of a seeded subset; 0: all

@@ -4,10 +4,13 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "common/batch.h"
+#include "common/float_buffer.h"
 #include "common/mutation.h"
 #include "common/philox.h"
 #include "plan/job.h"
@@ -17,13 +20,23 @@
 
 namespace pando {
 
+// How a stored sample becomes a network's input: value = (stored − mean) / deviation, by channel of
+// a picture (stored: byte / 255) or by input of a table.
+struct Preprocessing {
+  std::vector<float> mean;
+  std::vector<float> deviation;
+  std::vector<std::string> columns;  // of a table, one per input; empty for pictures
+  std::vector<std::string> class_names;
+};
+
 // The scheduler's facts about the data set. Every joiner gets them and compares its own.
 struct DataFacts {
   uint64_t train_samples = 1;
   uint64_t test_samples = 0;
   SampleShape shape;
   uint32_t class_count = 1;
-  uint64_t fingerprint = 0;  // P38
+  uint64_t fingerprint = 0;          // P38
+  Preprocessing preprocessing = {};  // known where the data set is open; not sent
 };
 
 // The test set is evaluated in slices of this many samples (P31). The loss is the sum of the
@@ -69,7 +82,7 @@ struct JobPlan {
     if (version == steps.final_version()) return true;
     return job.early_stop_patience != 0 && IsEvaluationDue(version);
   }
-  // Whether every shard stores this version (P29). Version 0 follows from the seed.
+  // Whether every shard stores this version (P29). Version 0 is known to all.
   bool IsSnapshotDue(Version version) const {
     if (MayBeFinal(version)) return true;
     if (job.snapshot_best && IsEvaluationDue(version)) return true;
@@ -119,6 +132,7 @@ struct JobPlan {
   PayloadPlan pushes;  // how gradients travel, and parameters for training
   PayloadPlan pulls;
   StepPlan steps;
+  std::shared_ptr<const FloatBuffer> initial;  // the flat vector of version 0; null: from the seed
 };
 
 }  // namespace pando

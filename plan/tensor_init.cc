@@ -92,4 +92,9 @@ void InitRange(const TensorLayout& layout, uint64_t seed, ShardRange range, std:
   }
 }
 
+void FillVersionZero(const JobPlan& plan, ShardRange range, std::span<float> out) {
+  if (plan.initial == nullptr) return InitRange(plan.layout, plan.job.seed, range, out);
+  std::ranges::copy(plan.initial->span().subspan(range.first, range.size()), out.begin());
+}
+
 }  // namespace pando

@@ -1,15 +1,20 @@
-// Version 0 of the parameters: a pure function of (seed, tensor). So servers make their shards of
-// it and nothing travels. It uses + − × ÷ √ only (P36), therefore it has its own logarithm.
+// Version 0 of the parameters: a pure function of (seed, tensor), unless the job starts from given
+// weights. So servers make their shards of it and nothing travels. It uses + − × ÷ √ only (P36),
+// therefore it has its own logarithm.
 #pragma once
 
 #include <cstdint>
 #include <span>
 
+#include "plan/job_plan.h"
 #include "plan/tensor_layout.h"
 
 namespace pando {
 
 // Fills floats [range.first, range.last) of the flat vector. REQUIRES: out.size() == range.size().
 void InitRange(const TensorLayout& layout, uint64_t seed, ShardRange range, std::span<float> out);
+
+// The same of a job's version 0: from the seed, or from the weights that it starts with.
+void FillVersionZero(const JobPlan& plan, ShardRange range, std::span<float> out);
 
 }  // namespace pando

@@ -41,7 +41,10 @@ constexpr std::array kOwnFiles{"job.toml",
                                "summary.json.tmp",
                                "job.toml.tmp",
                                "final.safetensors.tmp",
-                               "best.safetensors.tmp"};
+                               "best.safetensors.tmp",
+                               "init.safetensors",
+                               "init.safetensors.tmp",
+                               "metrics-before.csv"};
 // Removes what earlier runs wrote, and nothing else.
 void RemoveOwnFiles(const fs::path& folder) {
   std::error_code ignored;  // what cannot be removed shows when it is written
@@ -220,83 +223,129 @@ Status PatientRows::Sync() {
 
 namespace {
 
-// What follows "step".
+// What follows "step" in a step's row.
 struct MetricsColumn {
   const char* name;
   double MetricsRow::*value;
   const char* format;
 };
-constexpr std::array<MetricsColumn, 10> kMetricsColumns{{
+constexpr std::array<MetricsColumn, 12> kMetricsColumns{{
     {"epoch", &MetricsRow::epoch, "{:.6g}"},
     {"loss", &MetricsRow::loss, "{:.9g}"},
     {"accuracy", &MetricsRow::accuracy, "{:.9g}"},
     {"lr", &MetricsRow::lr, "{:.7g}"},
     {"images_per_second", &MetricsRow::images_per_second, "{:.6g}"},
+    {"images_per_second_mean", &MetricsRow::images_per_second_mean, "{:.6g}"},
     {"elapsed_seconds", &MetricsRow::elapsed_seconds, "{:.3f}"},
+    {"step_ms", &MetricsRow::step_ms, "{:.3f}"},
     {"data_stall_ms", &MetricsRow::data_stall_ms, "{:.3f}"},
+    {"exposed_sync_ms", &MetricsRow::exposed_sync_ms, "{:.3f}"},
     {"gpu_memory_mb", &MetricsRow::gpu_memory_mb, "{:.1f}"},
     {"gpu_percent", &MetricsRow::gpu_percent, "{:.1f}"},
-    {"exposed_sync_ms", &MetricsRow::exposed_sync_ms, "{:.3f}"},
 }};
-// How many of them a file has: all, or as many as earlier releases had.
-constexpr std::array<size_t, 3> kColumnCounts{kMetricsColumns.size(), 7, 9};
+constexpr const char* kEvaluationColumns = ",test_accuracy,test_loss";
 
-std::string MetricsHeading(size_t column_count) {
+std::string MetricsHeading() {
   std::string heading = "step";
-  for (size_t i = 0; i < column_count; ++i) heading.append(",").append(kMetricsColumns[i].name);
-  return heading;
+  for (const MetricsColumn& column : kMetricsColumns) heading.append(",").append(column.name);
+  return heading + kEvaluationColumns;
 }
 
-// None if the heading is not one of ours.
-std::optional<size_t> CountColumns(std::string_view heading) {
-  const auto count = std::ranges::find(kColumnCounts, heading, MetricsHeading);
-  return count == kColumnCounts.end() ? std::nullopt : std::optional(*count);
-}
+// What files of an earlier release begin with.
+constexpr std::string_view kEarlierHeading =
+    "step,epoch,loss,accuracy,lr,images_per_second,elapsed_seconds";
 
-std::optional<MetricsRow> ParseMetricsRow(std::string_view text) {
-  MetricsRow row;
-  const char* const last = text.data() + text.size();
-  std::from_chars_result end = std::from_chars(text.data(), last, row.step);
-  size_t count = 0;
-  for (; count < kMetricsColumns.size() && end.ptr != last; ++count) {
-    if (end.ec != std::errc{} || *end.ptr != ',') return std::nullopt;
-    end = std::from_chars(end.ptr + 1, last, row.*kMetricsColumns[count].value);
+// Reads numbers between commas. Returns what follows them; none if one is missing.
+std::optional<std::string_view> ParseNumbers(std::string_view text,
+                                             std::initializer_list<double*> numbers) {
+  const char* at = text.data();
+  const char* const last = at + text.size();
+  for (double* number : numbers) {
+    if (at != text.data() && (at == last || *at++ != ',')) return std::nullopt;
+    const std::from_chars_result end = std::from_chars(at, last, *number);
+    if (end.ec != std::errc{}) return std::nullopt;
+    at = end.ptr;
   }
-  const bool is_whole = end.ec == std::errc{} && end.ptr == last &&
-                        std::ranges::find(kColumnCounts, count) != kColumnCounts.end();
-  return is_whole ? std::optional(row) : std::nullopt;
+  return std::string_view(at, last);
+}
+
+// Of a step's row; none for the heading, for an evaluation's row, and for what is no whole row.
+std::optional<MetricsRow> ParseStepRow(std::string_view text) {
+  MetricsRow row;
+  double step = 0;
+  const auto rest = ParseNumbers(
+      text, {&step, &row.epoch, &row.loss, &row.accuracy, &row.lr, &row.images_per_second,
+             &row.images_per_second_mean, &row.elapsed_seconds, &row.step_ms, &row.data_stall_ms,
+             &row.exposed_sync_ms, &row.gpu_memory_mb, &row.gpu_percent});
+  row.step = static_cast<uint64_t>(step);
+  return rest && *rest == ",," ? std::optional(row) : std::nullopt;
+}
+
+bool IsMetricsRow(std::string_view text) {
+  const auto comma_count = std::ranges::count(text, ',');
+  return comma_count == static_cast<ptrdiff_t>(kMetricsColumns.size()) + 2;
+}
+
+// Its rows count steps from 0.
+std::optional<MetricsRow> ParseEarlierRow(std::string_view text) {
+  MetricsRow row;
+  double step = 0;
+  const auto rest = ParseNumbers(text, {&step, &row.epoch, &row.loss, &row.accuracy, &row.lr,
+                                        &row.images_per_second_mean, &row.elapsed_seconds});
+  row.step = static_cast<uint64_t>(step) + 1;
+  return rest && (rest->empty() || rest->starts_with(',')) ? std::optional(row) : std::nullopt;
 }
 
 }  // namespace
 
 Result<MetricsFile> MetricsFile::Create(const RunFolder& folder) {
   PANDO_ASSIGN_OR_RETURN(RowFile file, RowFile::Create(folder.MetricsPath()));
-  MetricsFile metrics(std::move(file), kMetricsColumns.size());
-  PANDO_RETURN_IF_ERROR(metrics.AppendHeading());
+  MetricsFile metrics(std::move(file));
+  PANDO_RETURN_IF_ERROR(metrics.rows_.Append(MetricsHeading() + "\n"));
   return metrics;
 }
 
-Result<MetricsFile> MetricsFile::Reopen(const RunFolder& folder, std::optional<MetricsRow>* last) {
+Result<MetricsFile> MetricsFile::Reopen(const RunFolder& folder, Last* last) {
+  const std::string path = folder.MetricsPath();
+  std::ifstream before(path);
+  std::string line;
+  std::string step_line;
+  std::getline(before >> std::ws, line);
+  const bool is_earlier = line.starts_with(kEarlierHeading);
+  *last = {};
+  while (std::getline(before, line) && !before.eof()) {  // a line without its end is torn
+    if (is_earlier || line.ends_with(",,")) {
+      step_line = line;
+    } else if (IsMetricsRow(line)) {
+      last->evaluated_step = ParseNumber<uint64_t>(line.substr(0, line.find(','))).value_or(0);
+    }
+  }
+  last->row = is_earlier ? ParseEarlierRow(step_line) : ParseStepRow(step_line);
+  if (is_earlier && rename(path.c_str(), (folder.path() + "/metrics-before.csv").c_str()) != 0)
+    return FileError("rename", path, errno);
   std::string row;
-  std::string heading;
-  std::getline(std::ifstream(folder.MetricsPath()) >> std::ws, heading);
-  const auto is_sound = [](std::string_view text) {
-    return CountColumns(text) || ParseMetricsRow(text);
-  };
-  PANDO_ASSIGN_OR_RETURN(RowFile file, RowFile::Reopen(folder.MetricsPath(), is_sound, &row));
-  MetricsFile metrics(std::move(file), CountColumns(heading).value_or(kMetricsColumns.size()));
-  if (row.empty()) (void)metrics.AppendHeading();  // or held
-  *last = ParseMetricsRow(row);
+  PANDO_ASSIGN_OR_RETURN(RowFile file, RowFile::Reopen(path, IsMetricsRow, &row));
+  MetricsFile metrics(std::move(file));
+  if (row.empty()) (void)metrics.rows_.Append(MetricsHeading() + "\n");  // or held
   return metrics;
 }
-
-Status MetricsFile::AppendHeading() { return rows_.Append(MetricsHeading(column_count_) + "\n"); }
 
 Status MetricsFile::Append(const MetricsRow& row) {
   std::string text = fmt::format("{}", row.step);
-  for (const MetricsColumn& column : std::span(kMetricsColumns).first(column_count_))
+  for (const MetricsColumn& column : kMetricsColumns)
     text += "," + fmt::format(fmt::runtime(column.format), row.*column.value);
-  return rows_.Append(text + "\n");
+  return rows_.Append(text + ",,\n");
+}
+
+Status MetricsFile::Append(const EvaluationRow& row) {
+  std::string text = fmt::format("{}", row.step);
+  for (const MetricsColumn& column : kMetricsColumns) {
+    text += ",";
+    if (column.value == &MetricsRow::epoch) text += fmt::format("{:.6g}", row.epoch);
+    if (column.value == &MetricsRow::elapsed_seconds)
+      text += fmt::format("{:.3f}", row.elapsed_seconds);
+  }
+  return rows_.Append(text + fmt::format(",{:.9g},{:.9g}\n", row.test_accuracy, row.test_loss));
 }
 
 // ---- events.jsonl -------------------------------------------------------------------------------

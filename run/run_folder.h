@@ -1,11 +1,12 @@
 // RunFolder: everything a run leaves behind, in one place (docs/job-file.md, [run]):
 //   job.toml           the job with every key filled in
 //   logs/NAME.log      standard output and error of each process
-//   metrics.csv        a row per run.log_every steps
+//   metrics.csv        a row per run.log_every steps, and per evaluation
 //   events.jsonl       what happened, one JSON object per line
 //   summary.json       the result, written last
 //   final.safetensors  the weights
 //   best.safetensors   those of the best test accuracy (snapshot.best)
+//   init.safetensors   those that the run started from (model.init)
 //   snapshots/         what a run restores lost shards from (run/snapshot_folder)
 //   timeline/          what each process did, and when (run.timeline; node/process_timeline)
 //   endpoint           where the scheduler listens, or last did: commands take the folder instead
@@ -89,19 +90,31 @@ class RunLock {
   UniqueFd fd_;
 };
 
+// A step's row of metrics.csv. docs/run-folder.md says what each column means. Those of a window
+// are means over its last second or more of training.
 struct MetricsRow {
-  uint64_t step = 0;  // the step's index: 0 is the first
-  double epoch = 0;   // passes over the data after this step, with their fraction
+  uint64_t step = 0;  // steps completed, this one included
+  double epoch = 0;   // passes over the data, with their fraction
   double loss = 0;
   double accuracy = 0;
   double lr = 0;
-  double images_per_second = 0;
+  double images_per_second = 0;  // of the window
+  double images_per_second_mean = 0;
   double elapsed_seconds = 0;  // since the run started
-  double data_stall_ms = 0;    // of a step since the last row: computing threads' waits for samples
+  double step_ms = 0;          // of the window
+  double data_stall_ms = 0;    // of the window, per step: computing threads' waits for samples
+  double exposed_sync_ms = 0;  // of the window, per step: a computing thread's wait for parameters
   double gpu_memory_mb = 0;    // in use on the fullest GPU of a worker, by all processes; 0: no GPU
   double gpu_percent = 0;      // of time, with a kernel at work: mean of the workers' GPUs
-  double exposed_sync_ms = 0;  // of a step since the last row: a computing thread's wait for
-                               // parameters, on average
+};
+
+// A row that has only these columns.
+struct EvaluationRow {
+  uint64_t step = 0;
+  double epoch = 0;
+  double elapsed_seconds = 0;
+  double test_accuracy = 0;
+  double test_loss = 0;
 };
 
 // PatientRows appends rows to a file, and holds those that a full disk does not take until it does.
@@ -131,18 +144,19 @@ class PatientRows {
 class MetricsFile {
  public:
   static Result<MetricsFile> Create(const RunFolder& folder);  // with its heading
-  // Goes on after the last whole row, which *last becomes if there is one.
-  static Result<MetricsFile> Reopen(const RunFolder& folder, std::optional<MetricsRow>* last);
+  struct Last {
+    std::optional<MetricsRow> row;  // of a step
+    uint64_t evaluated_step = 0;    // of the last evaluation's row; 0: there is none
+  };
+  // Goes on after the last whole row. A file with other columns is renamed to metrics-before.csv.
+  static Result<MetricsFile> Reopen(const RunFolder& folder, Last* last);
   Status Append(const MetricsRow& row);
+  Status Append(const EvaluationRow& row);
   PatientRows& rows() { return rows_; }
 
  private:
-  MetricsFile(RowFile file, size_t column_count)
-      : rows_(std::move(file)), column_count_(column_count) {}
-  Status AppendHeading();
+  explicit MetricsFile(RowFile file) : rows_(std::move(file)) {}
   PatientRows rows_;
-  // After the step. Files of earlier releases have fewer, and go on as they are.
-  size_t column_count_;
 };
 
 // EventsFile writes events.jsonl: {"time", "elapsed_ms", "event", "details"} per line; held on a

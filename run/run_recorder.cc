@@ -84,6 +84,10 @@ std::string AccuracyText(const EvaluationSummary& evaluation) {
   return text;
 }
 
+double EpochAfter(uint64_t step_count, const StepPlan& steps) {
+  return static_cast<double>(step_count) / static_cast<double>(steps.steps_per_epoch());
+}
+
 }  // namespace
 
 std::string ProgressText(const ProgressState& state, std::chrono::seconds left, bool has_epoch) {
@@ -165,9 +169,8 @@ RunRecorder::RunRecorder(const JobPlan& plan, RunFolder folder, MetricsFile metr
       folder_(std::move(folder)),
       metrics_(std::move(metrics)),
       events_(std::move(events)),
-      summary_(MakeSummary(plan.job)) {
+      summary_(MakeSummary(plan)) {
   summary_.run_dir = folder_.path();
-  summary_.parameter_count = plan.layout.parameter_count();
 }
 
 Result<RunRecorder> RunRecorder::Create(const JobPlan& plan, RunFolder folder) {
@@ -178,28 +181,34 @@ Result<RunRecorder> RunRecorder::Create(const JobPlan& plan, RunFolder folder) {
 
 Result<RunRecorder> RunRecorder::Reopen(const JobPlan& plan, RunFolder folder,
                                         const SchedulerState& state, EventsFile::Gap gap) {
-  std::optional<MetricsRow> last_row;
-  PANDO_ASSIGN_OR_RETURN(MetricsFile metrics, MetricsFile::Reopen(folder, &last_row));
+  MetricsFile::Last last;
+  PANDO_ASSIGN_OR_RETURN(MetricsFile metrics, MetricsFile::Reopen(folder, &last));
   PANDO_ASSIGN_OR_RETURN(EventsFile events, EventsFile::Reopen(folder, gap));
   RunRecorder recorder(plan, std::move(folder), std::move(metrics), std::move(events));
-  recorder.TakeOver(state, last_row);
+  recorder.TakeOver(state, last);
   return recorder;
 }
 
 // What an earlier life would have in its summary.
-void RunRecorder::TakeOver(const SchedulerState& state, const std::optional<MetricsRow>& last_row) {
+void RunRecorder::TakeOver(const SchedulerState& state, const MetricsFile::Last& last) {
+  const std::optional<MetricsRow>& last_row = last.row;
   if (last_row) {
-    next_row_ = Step(last_row->step + 1);
-    summary_.steps = waits_at_row_.steps = next_row_.value();
+    next_row_ = Step(last_row->step);
+    summary_.steps = window_start_.steps = next_row_.value();
     first_step_ = next_row_;
     summary_.epochs = last_row->epoch;
     summary_.train_loss = last_row->loss;
-    summary_.images_per_second = last_row->images_per_second;
+    summary_.images_per_second = last_row->images_per_second_mean;
     summary_.wall_seconds = last_row->elapsed_seconds;  // until it concludes
     past_ = PastBefore(*last_row);
+    window_start_.samples = static_cast<double>(past_.sample_count);
+    window_start_.training_seconds = past_.training_seconds;
   }
-  for (const EvaluationSummary& evaluation : state.evaluations)
+  for (const EvaluationSummary& evaluation : state.evaluations) {
     AddEvaluation(evaluation, &summary_);
+    // The journal has what an earlier life did not come to write.
+    if (evaluation.version.value() > last.evaluated_step) AppendEvaluation(evaluation);
+  }
   for (const SnapshotManifest& manifest : state.snapshots) OnSnapshot(manifest.snapshot);
   summary_.faults = state.faults;
   summary_.generation = state.view.generation;
@@ -216,8 +225,9 @@ RunRecorder::Past RunRecorder::PastBefore(const MetricsRow& last_row) const {
   Past past;
   for (Step step; step < next_row_; step = NextStep(step))
     past.sample_count += plan_->steps.SampleCount(step);
-  if (last_row.images_per_second > 0)
-    past.training_seconds = static_cast<double>(past.sample_count) / last_row.images_per_second;
+  if (last_row.images_per_second_mean > 0)
+    past.training_seconds =
+        static_cast<double>(past.sample_count) / last_row.images_per_second_mean;
   past.training_seconds += std::max(0.0, ElapsedSeconds() - last_row.elapsed_seconds);
   return past;
 }
@@ -236,8 +246,7 @@ void RunRecorder::Heed(const Status& rows) {
 
 void RunRecorder::OnStep(const StepMetrics& metrics, double lr, double images_per_second) {
   const uint64_t done = metrics.step.value() + 1;
-  const double epoch =
-      static_cast<double>(done) / static_cast<double>(plan_->steps.steps_per_epoch());
+  const double epoch = EpochAfter(done, plan_->steps);
   next_row_ = Step(done);
   sample_count_ += plan_->steps.SampleCount(metrics.step);
   summary_.steps = done;
@@ -252,29 +261,41 @@ void RunRecorder::OnStep(const StepMetrics& metrics, double lr, double images_pe
                     .exposed_sync_ms = 1000 * summary_.exposed_sync_seconds /
                                        static_cast<double>(done - first_step_.value())},
                    std::chrono::steady_clock::now());
+  const auto samples = static_cast<double>(past_.sample_count + sample_count_);
+  MoveWindow({.steps = done,
+              .samples = samples,
+              .training_seconds = images_per_second > 0 ? samples / images_per_second : 0,
+              .data_seconds = summary_.data_stall_seconds,
+              .sync_seconds = summary_.exposed_sync_seconds});
   if (done % plan_->job.log_every_steps != 0 && done != plan_->steps.step_count()) return;
-  Heed(metrics_.Append(WithWaits({.step = metrics.step.value(),
-                                  .epoch = epoch,
-                                  .loss = metrics.loss,
-                                  .accuracy = metrics.accuracy,
-                                  .lr = lr,
-                                  .images_per_second = images_per_second,
-                                  .elapsed_seconds = ElapsedSeconds(),
-                                  .gpu_memory_mb = gpu_memory_mb_,
-                                  .gpu_percent = gpu_percent_})));
+  MetricsRow row = window_;
+  row.step = done;
+  row.epoch = epoch;
+  row.loss = metrics.loss;
+  row.accuracy = metrics.accuracy;
+  row.lr = lr;
+  row.images_per_second_mean = images_per_second;
+  row.elapsed_seconds = ElapsedSeconds();
+  row.gpu_memory_mb = gpu_memory_mb_;
+  row.gpu_percent = gpu_percent_;
+  Heed(metrics_.Append(row));
 }
 
-// Of a step since the last row, on average; also of those that were left out.
-MetricsRow RunRecorder::WithWaits(MetricsRow row) {
-  const Waits now{.steps = row.step + 1,
-                  .data_seconds = summary_.data_stall_seconds,
-                  .sync_seconds = summary_.exposed_sync_seconds};
-  const Waits before = std::exchange(waits_at_row_, now);
-  if (now.steps <= before.steps) return row;
-  const double ms_per_step = 1000 / static_cast<double>(now.steps - before.steps);
-  row.data_stall_ms = ms_per_step * (now.data_seconds - before.data_seconds);
-  row.exposed_sync_ms = ms_per_step * (now.sync_seconds - before.sync_seconds);
-  return row;
+// Steps are reported in batches, and waits with the heartbeats: a window is longer than both.
+void RunRecorder::MoveWindow(const Totals& now) {
+  constexpr double kWindowSeconds = 1;
+  const Totals& start = window_start_;
+  const double seconds = now.training_seconds - start.training_seconds;
+  const bool is_whole = seconds >= kWindowSeconds;
+  if (seconds <= 0 || now.steps <= start.steps || (has_whole_window_ && !is_whole)) return;
+  const double ms_per_step = 1000 / static_cast<double>(now.steps - start.steps);
+  window_ = {.images_per_second = (now.samples - start.samples) / seconds,
+             .step_ms = ms_per_step * seconds,
+             .data_stall_ms = ms_per_step * (now.data_seconds - start.data_seconds),
+             .exposed_sync_ms = ms_per_step * (now.sync_seconds - start.sync_seconds)};
+  if (!is_whole) return;
+  has_whole_window_ = true;
+  window_start_ = now;
 }
 
 // Of the time that the computing threads had for training.
@@ -295,6 +316,18 @@ void RunRecorder::OnEvaluation(const EvaluationSummary& evaluation) {
                                      {"accuracy", *summary_.test_accuracy},
                                      {"top5_accuracy", *summary_.test_top5_accuracy},
                                      {"loss", *summary_.test_loss}}));
+  AppendEvaluation(evaluation);
+}
+
+void RunRecorder::AppendEvaluation(const EvaluationSummary& evaluation) {
+  if (evaluation.sample_count == 0) return;
+  const uint64_t step = evaluation.version.value();
+  Heed(metrics_.Append(EvaluationRow{
+      .step = step,
+      .epoch = EpochAfter(step, plan_->steps),
+      .elapsed_seconds = ElapsedSeconds(),
+      .test_accuracy = evaluation.accuracy(),
+      .test_loss = evaluation.loss_sum / static_cast<double>(evaluation.sample_count)}));
 }
 
 void RunRecorder::OnFault(const FaultRecord& fault) {
@@ -334,8 +367,7 @@ void RunRecorder::OnEvent(const std::string& name, const std::string& node,
 Status RunRecorder::OnWeights(Version version, std::span<const float> flat) {
   summary_.weights_hash = WeightsHash(plan_->layout, flat);
   EndWith(version);
-  return WriteWeights(folder_.WeightsPath(), plan_->layout, flat,
-                      WeightsMetadata(plan_->job, version));
+  return WriteWeights(folder_.WeightsPath(), plan_->layout, flat, WeightsMetadata(*plan_, version));
 }
 
 // Ctrl-C is no early stop.
@@ -348,7 +380,7 @@ void RunRecorder::EndWith(Version version) {
 Status RunRecorder::OnBestWeights(Version version, std::span<const float> flat) {
   summary_.best_weights_step = version.value();
   return WriteWeights(folder_.BestWeightsPath(), plan_->layout, flat,
-                      WeightsMetadata(plan_->job, version));
+                      WeightsMetadata(*plan_, version));
 }
 
 // Rows that a full disk never took.

@@ -90,7 +90,7 @@ class RunRecorder {
   };
   const Past& past() const { return past_; }
 
-  // Once per step, ascending. `images_per_second`: over the whole run so far.
+  // Once per step, ascending. `images_per_second`: the mean over the whole run so far.
   void OnStep(const StepMetrics& metrics, double lr, double images_per_second);
   // How long computing threads have waited for samples in this life, all together. Before OnStep.
   void OnDataStall(double seconds) { summary_.data_stall_seconds = seconds; }
@@ -125,18 +125,21 @@ class RunRecorder {
 
  private:
   RunRecorder(const JobPlan& plan, RunFolder folder, MetricsFile metrics, EventsFile events);
-  void TakeOver(const SchedulerState& state, const std::optional<MetricsRow>& last_row);
+  void TakeOver(const SchedulerState& state, const MetricsFile::Last& last);
+  void AppendEvaluation(const EvaluationSummary& evaluation);
   void EndWith(Version version);
   Past PastBefore(const MetricsRow& last_row) const;
   void Heed(const Status& rows);
   uint64_t MissingRows();
   double ElapsedSeconds() const;
-  struct Waits {  // so far
+  struct Totals {  // so far
     uint64_t steps = 0;
+    double samples = 0;
+    double training_seconds = 0;
     double data_seconds = 0;
     double sync_seconds = 0;
   };
-  MetricsRow WithWaits(MetricsRow row);
+  void MoveWindow(const Totals& now);
   double DataStallShare() const;
 
   const JobPlan* plan_;
@@ -148,8 +151,10 @@ class RunRecorder {
   Status weights_status_;      // of an earlier life's final weights
   bool has_held_ = false;      // rows
   uint64_t sample_count_ = 0;  // trained on in this life
-  Waits waits_at_row_;         // when a row was written last
-  Step first_step_;            // of this life
+  Totals window_start_;
+  bool has_whole_window_ = false;
+  MetricsRow window_;  // what rows say of the window
+  Step first_step_;    // of this life
   double gpu_memory_mb_ = 0;
   double gpu_percent_ = 0;
   Step next_row_;

@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
 
-#include "common/system.h"
 #include "common/text.h"
 #include "job/job_file.h"
 #include "optim/optimizer.h"
@@ -59,11 +59,23 @@ std::optional<Version> VersionOfFinal(const RunFolder& folder, Version final_ver
 
 }  // namespace
 
-SafetensorsMetadata WeightsMetadata(const Job& job, Version version) {
-  return {{kStepKey, fmt::format("{}", version.value())},
-          {"model", job.model},
-          {"dataset", job.dataset},
-          {"pando_version", PandoVersion()}};
+// Lists are JSON arrays: metadata are texts.
+SafetensorsMetadata WeightsMetadata(const JobPlan& plan, Version version) {
+  const Summary facts = MakeSummary(plan);
+  const Preprocessing& inputs = facts.preprocessing;
+  const auto list = [](const auto& values) {
+    return nlohmann::json(values).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  };
+  SafetensorsMetadata metadata{{kStepKey, fmt::format("{}", version.value())},
+                               {"model", facts.model},
+                               {"dataset", facts.dataset},
+                               {"input_shape", facts.input_shape},
+                               {"class_names", list(inputs.class_names)},
+                               {"pando_version", facts.pando_version}};
+  if (!inputs.mean.empty()) metadata["input_mean"] = list(ShortDoubles(inputs.mean));
+  if (!inputs.deviation.empty()) metadata["input_deviation"] = list(ShortDoubles(inputs.deviation));
+  if (!inputs.columns.empty()) metadata["input_columns"] = list(inputs.columns);
+  return metadata;
 }
 
 Result<Job> JobOfRun(const RunFolder& folder, const std::string& data_path) {
@@ -163,7 +175,7 @@ Result<std::optional<Version>> WriteBestWeights(const RunFolder& folder, const J
     if (weights.ok()) {
       const FloatBuffer& flat = weights->flat;
       PANDO_RETURN_IF_ERROR(WriteWeights(folder.BestWeightsPath(), plan.layout, flat.span(),
-                                         WeightsMetadata(plan.job, version)));
+                                         WeightsMetadata(plan, version)));
       return std::optional(version);
     }
     if (failure.ok()) failure = weights.status();

@@ -32,8 +32,9 @@ Result<RunWeights> ReadRunWeights(const RunFolder& folder, const JobPlan& plan,
 Result<RunWeights> ReadAveragedWeights(const RunFolder& folder, const JobPlan& plan,
                                        std::optional<uint64_t> step);
 
-// What the files of a run's weights say of themselves: model, data set, step.
-SafetensorsMetadata WeightsMetadata(const Job& job, Version version);
+// What the files of a run's weights say of themselves: step, model, data set, and how a sample
+// becomes an input (docs/data.md).
+SafetensorsMetadata WeightsMetadata(const JobPlan& plan, Version version);
 
 // What the run kept as its best (snapshot.best).  kNotFound says that it did not, or has not ended.
 Result<RunWeights> ReadBestWeights(const RunFolder& folder, const JobPlan& plan);

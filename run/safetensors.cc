@@ -6,8 +6,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <tuple>
@@ -94,6 +96,16 @@ Status ReadFailed(const std::string& path, uint64_t at, int error) {
   return Unavailable(fmt::format("cannot read {} at byte {}: {}", path, at, std::strerror(error)));
 }
 
+// IEEE 754's binary16. Exact.
+float FloatFromHalf(uint16_t half) {
+  const float sign = (half & 0x8000) != 0 ? -1.0f : 1.0f;
+  const int exponent = half >> 10 & 0x1f;
+  const int mantissa = half & 0x3ff;
+  if (exponent == 0x1f) return mantissa == 0 ? sign * INFINITY : NAN;
+  if (exponent == 0) return sign * std::ldexp(static_cast<float>(mantissa), -24);
+  return sign * std::ldexp(static_cast<float>(mantissa + 0x400), exponent - 25);
+}
+
 // The readers of the header say what was expected, not where.
 
 // Null if the object has none.
@@ -127,18 +139,44 @@ Status ReadOffsets(const Json& offsets, const DataExtent& data, SafetensorsFile:
     return Corrupt(fmt::format("data_offsets [{}, {}] are not within the {} bytes after the header",
                                first, last, data.bytes));
   }
-  if (last - first != tensor->float_count * sizeof(float)) {
+  if (last - first != tensor->bytes()) {
     return Corrupt(fmt::format("data_offsets hold {} bytes, expected {} for this shape",
-                               last - first, tensor->float_count * sizeof(float)));
+                               last - first, tensor->bytes()));
   }
   tensor->first_byte = data.first_byte + first;
   return Status();
 }
 
-Status ReadTensor(const Json& json, const DataExtent& data, SafetensorsFile::Tensor* tensor) {
+// The format's types, and the bytes of an element.
+struct ElementType {
+  std::string_view name;
+  uint64_t bytes;
+};
+constexpr auto kElementTypes = std::to_array<ElementType>({{"F32", 4},
+                                                           {"F16", 2},
+                                                           {"BF16", 2},
+                                                           {"F64", 8},
+                                                           {"I64", 8},
+                                                           {"I32", 4},
+                                                           {"I16", 2},
+                                                           {"I8", 1},
+                                                           {"U64", 8},
+                                                           {"U32", 4},
+                                                           {"U16", 2},
+                                                           {"F8_E4M3", 1},
+                                                           {"F8_E5M2", 1},
+                                                           {"U8", 1},
+                                                           {"BOOL", 1}});
+
+Status ReadTensor(const Json& json, const DataExtent& data, SafetensorsFile::Types types,
+                  SafetensorsFile::Tensor* tensor) {
   if (!json.is_object()) return Corrupt("expected an object");
-  if (Member(json, "dtype") != "F32")
+  const Json& dtype = Member(json, "dtype");
+  if (types == SafetensorsFile::Types::kFp32 && dtype != "F32")
     return Corrupt("dtype is not \"F32\", the only one that Pando supports");
+  if (dtype.is_string()) tensor->dtype = dtype.get<std::string>();
+  if (std::ranges::find(kElementTypes, tensor->dtype, &ElementType::name) == kElementTypes.end())
+    return Corrupt(fmt::format("dtype {} is none of the format", dtype.dump()));
   PANDO_RETURN_IF_ERROR(ReadShape(Member(json, "shape"), tensor));
   return ReadOffsets(Member(json, "data_offsets"), data, tensor);
 }
@@ -149,7 +187,7 @@ Status CheckCoverage(const std::map<std::string, SafetensorsFile::Tensor>& tenso
   std::vector<std::tuple<uint64_t, uint64_t, std::string>> extents;
   for (const auto& [name, tensor] : tensors) {
     const uint64_t first = tensor.first_byte - data.first_byte;
-    extents.emplace_back(first, first + tensor.float_count * sizeof(float), name);
+    extents.emplace_back(first, first + tensor.bytes(), name);
   }
   std::ranges::sort(extents);
   uint64_t end = 0;
@@ -177,17 +215,21 @@ Status ReadMetadata(const Json& json, SafetensorsMetadata* metadata) {
 
 }  // namespace
 
-Result<SafetensorsFile> SafetensorsFile::Open(std::string path) {
+uint64_t SafetensorsFile::Tensor::bytes() const {
+  return float_count * std::ranges::find(kElementTypes, dtype, &ElementType::name)->bytes;
+}
+
+Result<SafetensorsFile> SafetensorsFile::Open(std::string path, Types types) {
   UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!fd.is_open()) {
     return NotFound(fmt::format("cannot open {}: {}", path, std::strerror(errno)));
   }
   SafetensorsFile file(std::move(path), std::move(fd));
-  PANDO_RETURN_IF_ERROR(file.ReadHeader());
+  PANDO_RETURN_IF_ERROR(file.ReadHeader(types));
   return file;
 }
 
-Status SafetensorsFile::ReadHeader() {
+Status SafetensorsFile::ReadHeader(Types types) {
   struct stat info {};
   if (fstat(fd_.get(), &info) != 0) return ReadFailed(path_, 0, errno);
   if (!S_ISREG(info.st_mode)) return Bad(path_, "not a file");
@@ -217,7 +259,7 @@ Status SafetensorsFile::ReadHeader() {
   const DataExtent data{kPrefixBytes + header_bytes, file_bytes - kPrefixBytes - header_bytes};
   for (const auto& [name, value] : json.items()) {
     Status s = name == kMetadataName ? ReadMetadata(value, &metadata_)
-                                     : ReadTensor(value, data, &tensors_[name]);
+                                     : ReadTensor(value, data, types, &tensors_[name]);
     if (!s.ok()) return Bad(path_, fmt::format("header, '{}': {}", name, s.message()));
   }
   Status covered = CheckCoverage(tensors_, data);
@@ -226,8 +268,19 @@ Status SafetensorsFile::ReadHeader() {
 
 Status SafetensorsFile::Read(const Tensor& tensor, std::span<float> out) const {
   PANDO_CHECK(out.size() == tensor.float_count);
-  const int error = ReadAll(fd_.get(), tensor.first_byte, std::as_writable_bytes(out));
-  return error == 0 ? Status() : ReadFailed(path_, tensor.first_byte, error);
+  const bool is_half = tensor.dtype == "F16", is_bfloat = tensor.dtype == "BF16";
+  if (tensor.dtype != "F32" && !is_half && !is_bfloat) {
+    return InvalidArgument(
+        fmt::format("{}: a tensor is of type {}, expected F32, F16 or BF16", path_, tensor.dtype));
+  }
+  std::vector<uint16_t> halves(tensor.dtype == "F32" ? 0 : out.size());
+  const auto bytes =
+      halves.empty() ? std::as_writable_bytes(out) : std::as_writable_bytes(std::span(halves));
+  const int error = ReadAll(fd_.get(), tensor.first_byte, bytes);
+  if (error != 0) return ReadFailed(path_, tensor.first_byte, error);
+  for (size_t i = 0; i < halves.size(); ++i)
+    out[i] = is_half ? FloatFromHalf(halves[i]) : std::bit_cast<float>(uint32_t{halves[i]} << 16);
+  return Status();
 }
 
 // ---- a model's weights --------------------------------------------------------------------------

@@ -39,21 +39,25 @@ class SafetensorsFile {
     std::vector<uint64_t> shape;
     uint64_t float_count = 0;
     uint64_t first_byte = 0;  // within the file
+    std::string dtype;
+    uint64_t bytes() const;
   };
+  enum class Types : uint8_t { kFp32, kAll };
 
-  // Reads and checks the header: fp32 alone, sizes as shapes say, tensors one after another without
-  // gap or overlap up to the file's very end.
-  static Result<SafetensorsFile> Open(std::string path);
+  // Reads and checks the header: these types alone, sizes as shapes say, tensors one after another
+  // without gap or overlap up to the file's very end.
+  static Result<SafetensorsFile> Open(std::string path, Types types = Types::kFp32);
 
   const std::string& path() const { return path_; }
   const SafetensorsMetadata& metadata() const { return metadata_; }
   const std::map<std::string, Tensor>& tensors() const { return tensors_; }
+  // F16 and BF16 become floats; other types than these and F32 are kInvalidArgument.
   // REQUIRES: out.size() == tensor.float_count, and the tensor is of this file.
   Status Read(const Tensor& tensor, std::span<float> out) const;
 
  private:
   SafetensorsFile(std::string path, UniqueFd fd) : path_(std::move(path)), fd_(std::move(fd)) {}
-  Status ReadHeader();
+  Status ReadHeader(Types types);
 
   std::string path_;
   UniqueFd fd_;

@@ -35,8 +35,8 @@ class SerialServers {
   // All outlive it. `parameters` is the trainer's. `news` gets the metrics of each step.
   SerialServers(const JobPlan& plan, ParameterStore& parameters, Mailbox<News>& news);
 
-  // Makes the first version: from the seed, or from these parameters and states by shard.
-  void StartFromSeed();
+  // Makes the first version: version 0, or from these parameters and states by shard.
+  void StartAtZero();
   void StartFrom(Version version, const FloatBuffer& parameters,
                  std::span<const SharedBuffer> states);
   // A gradient of the trainer: the sum over a step, or where gradients are encoded one leaf of it.
@@ -89,12 +89,11 @@ SerialServers::SerialServers(const JobPlan& plan, ParameterStore& parameters, Ma
     summed_.emplace_back(plan.shards.range(ShardId(s)).size(), plan.pushes.codec(ShardId(s)));
 }
 
-void SerialServers::StartFromSeed() {
+void SerialServers::StartAtZero() {
   const SharedBuffer values = versions().Writable(Version(0));
   for (uint32_t s = 0; s < plan_.shards.shard_count(); ++s) {
     const ShardRange& range = plan_.shards.range(ShardId(s));
-    InitRange(plan_.layout, plan_.job.seed, range,
-              values->span().subspan(range.first, range.size()));
+    FillVersionZero(plan_, range, values->span().subspan(range.first, range.size()));
     Show(ShardId(s), Version(0), values);
   }
 }
@@ -195,10 +194,17 @@ class SerialTrainer {
   Trainer trainer_;  // last: its threads use all of the above
 };
 
+JobPlan MakePlan(const Job& job, const DataSet& data, const Model& model,
+                 const SerialStretch& stretch) {
+  JobPlan plan(job, data.facts(), model.layout());
+  plan.initial = stretch.initial;
+  return plan;
+}
+
 SerialTrainer::SerialTrainer(const Job& job, const DataSet& data, const Model& model,
                              const SerialCallbacks& callbacks, const SerialStretch& stretch,
                              Device device)
-    : plan_(job, data.facts(), model.layout()),
+    : plan_(MakePlan(job, data, model, stretch)),
       callbacks_(callbacks),
       stretch_(stretch),
       last_(stretch.last.value_or(plan_.steps.final_version())),
@@ -209,7 +215,7 @@ SerialTrainer::SerialTrainer(const Job& job, const DataSet& data, const Model& m
   result_.version = stretch.first;
   servers_.emplace(plan_, trainer_.parameters(), news_);
   if (stretch.parameters == nullptr) {
-    servers_->StartFromSeed();
+    servers_->StartAtZero();
   } else {
     servers_->StartFrom(stretch.first, *stretch.parameters, stretch.states);
   }

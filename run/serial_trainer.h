@@ -42,10 +42,11 @@ struct SerialCallbacks {
 // The part of the job to train, where that is not all of it.
 struct SerialStretch {
   Version first;                              // to begin from
-  const FloatBuffer* parameters = nullptr;    // the flat vector of `first`; null: from the seed
+  const FloatBuffer* parameters = nullptr;    // the flat vector of `first`; null: of version 0
   std::span<const SharedBuffer> states = {};  // by shard: optimizer state of `first`
   std::optional<Version> last;                // to end with; none: the job's end
   bool is_evaluated = true;
+  std::shared_ptr<const FloatBuffer> initial;  // JobPlan::initial
 };
 
 struct SerialResult {

@@ -8,6 +8,7 @@
 
 #include "common/hash.h"
 #include "common/system.h"
+#include "common/text.h"
 #include "job/device_choice.h"
 #include "job/job_file.h"
 
@@ -111,9 +112,15 @@ void ForEachField(S& s, Field field) {
   field("precision", s.precision);
   field("reproducible", s.is_reproducible);
   field("dataset", s.dataset);
+  field("input_shape", s.input_shape);
+  field("input_mean", s.preprocessing.mean);
+  field("input_deviation", s.preprocessing.deviation);
+  field("input_columns", s.preprocessing.columns);
+  field("class_names", s.preprocessing.class_names);
   field("model", s.model);
   field("parameter_count", s.parameter_count);
   field("job_hash", s.job_hash);
+  field("run_id", s.run_id);
   field("hostname", s.hostname);
   field("pando_version", s.pando_version);
   field("run_dir", s.run_dir);
@@ -131,6 +138,9 @@ void ForEachField(S& s, Field field) {
 
 struct FieldWriter {
   nlohmann::ordered_json& json;
+  void operator()(const char* name, const std::vector<float>& values) const {
+    json[name] = ShortDoubles(values);
+  }
   template <class T>
   void operator()(const char* name, const T& value) const {
     json[name] = value;
@@ -141,19 +151,26 @@ struct FieldWriter {
   }
 };
 
+// What a summary of another version does not have stays as it is.
 struct FieldReader {
   const nlohmann::ordered_json& json;
   template <class T>
   void operator()(const char* name, T& value) const {
-    json.at(name).get_to(value);
+    if (json.contains(name)) json.at(name).get_to(value);
   }
   template <class T>
   void operator()(const char* name, std::optional<T>& value) const {
-    if (!json.at(name).is_null()) value = json.at(name).get<T>();
+    if (json.contains(name) && !json.at(name).is_null()) value = json.at(name).get<T>();
   }
 };
 
 }  // namespace
+
+std::vector<double> ShortDoubles(const std::vector<float>& values) {
+  std::vector<double> result;
+  for (float value : values) result.push_back(*ParseNumber<double>(fmt::format("{}", value)));
+  return result;
+}
 
 Summary MakeSummary(const Job& job) {
   Summary summary;
@@ -173,6 +190,15 @@ Summary MakeSummary(const Job& job) {
   summary.hostname = HostName();
   summary.pando_version = PandoVersion();
   summary.run_dir = job.run_dir;
+  return summary;
+}
+
+Summary MakeSummary(const JobPlan& plan) {
+  Summary summary = MakeSummary(plan.job);
+  const SampleShape& shape = plan.data.shape;
+  summary.input_shape = fmt::format("{}x{}x{}", shape.height, shape.width, shape.channels);
+  summary.preprocessing = plan.data.preprocessing;
+  summary.parameter_count = plan.layout.parameter_count();
   return summary;
 }
 
@@ -244,6 +270,7 @@ Result<Summary> SummaryFromJson(const std::string& text, const std::string& file
   Summary summary;
   try {
     const auto json = nlohmann::ordered_json::parse(text);
+    (void)json.at("status");
     ForEachField(summary, FieldReader{json});
   } catch (const nlohmann::json::exception& error) {
     return Corrupt(fmt::format("{}: not a run's summary: {}", file_name, error.what()));

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "common/status.h"
-#include "plan/job.h"
+#include "plan/job_plan.h"
 #include "scheduler/journal.h"
 
 namespace pando {
@@ -45,9 +45,12 @@ struct Summary {
   bool is_reproducible = true;  // no: workers of several kinds, train.allow_nondeterministic, or
                                 // a codec of gradients that adds what earlier ones have lost
   std::string dataset;
+  std::string input_shape;      // "28x28x1": height, width, channels; a table has 1x1xinputs
+  Preprocessing preprocessing;  // with the names of the classes
   std::string model;
   uint64_t parameter_count = 0;
   std::string job_hash;  // of JobIdentityText, 16 hex digits
+  std::string run_id;    // of this run and its resumptions, 16 hex digits; empty: --serial
   std::string hostname;
   std::string pando_version;
   std::string run_dir;
@@ -67,11 +70,16 @@ struct Summary {
 
 // The fields that a job determines. The caller fills in status, results and durations.
 Summary MakeSummary(const Job& job);
+// And those that its data and model determine.
+Summary MakeSummary(const JobPlan& plan);
 
 // The newest result. A version that is evaluated again, after a rollback, has the same result.
 void AddEvaluation(const EvaluationSummary& evaluation, Summary* summary);
 // The results of all versions above `last_good` do not count any more.
 void DropEvaluations(Version last_good, Summary* summary);
+
+// For JSON, which has doubles: 0.4914f as 0.4914.
+std::vector<double> ShortDoubles(const std::vector<float>& values);
 
 std::string FaultJson(const FaultRecord& fault);  // as in the summary, on one line
 std::string ToJson(const Summary& summary);       // one object, indented, a newline at the end

@@ -40,7 +40,7 @@ void Replicas::Assume(ShardId id, const ShardPlacement& placement, Changes* chan
 void Replicas::AssumePrimary(Replica& replica, Changes* changes) {
   const bool was_primary = replica.is_primary();
   replica.Become(ReplicaRole::kPrimary, member_.self(), std::nullopt);
-  if (!replica.shard.has_data()) return StartFromSeed(replica);
+  if (!replica.shard.has_data()) return StartAtZero(replica);
   if (was_primary) return;
   replica.shard.StartLeading();
   changes->promoted.push_back(replica.shard.id());
@@ -49,7 +49,7 @@ void Replicas::AssumePrimary(Replica& replica, Changes* changes) {
 void Replicas::AssumeBackup(Replica& replica, const PeerId& primary) {
   if (replica.is_primary()) replica.shard.StopLeading();
   replica.Become(ReplicaRole::kBackup, primary, std::nullopt);
-  if (!replica.shard.has_data()) StartFromSeed(replica);
+  if (!replica.shard.has_data()) StartAtZero(replica);
 }
 
 // P24: a new primary or a new `since` is a new pair, and starts over.
@@ -63,10 +63,10 @@ void Replicas::AssumeSyncing(Replica& replica, const PeerId& primary, ViewId sin
   changes->emptied.push_back(replica.shard.id());
 }
 
-// Where the generation begins from the seed.
-void Replicas::StartFromSeed(Replica& replica) {
+// Where the generation begins with version 0.
+void Replicas::StartAtZero(Replica& replica) {
   if (member_.view().restore.version != Version(0)) return;
-  replica.shard.records().StartFromSeed();
+  replica.shard.records().StartAtZero();
   Restored(replica.shard.id());
 }
 

@@ -142,7 +142,7 @@ class Replicas {
   void AssumePrimary(Replica& replica, Changes* changes);
   void AssumeBackup(Replica& replica, const PeerId& primary);
   void AssumeSyncing(Replica& replica, const PeerId& primary, ViewId since, Changes* changes);
-  void StartFromSeed(Replica& replica);
+  void StartAtZero(Replica& replica);
 
   const ViewMember& member_;
   const JobPlan& plan_;

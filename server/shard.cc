@@ -140,9 +140,9 @@ ShardRecords::ShardRecords(ShardId id, const JobPlan& plan, size_t state_floats,
 
 // ---- data --------------------------------------------------------------------------------------
 
-void ShardRecords::StartFromSeed() {
+void ShardRecords::StartAtZero() {
   newest_ = {Version(0), parameter_pool_.Take(), state_pool_.Take(), std::nullopt};
-  InitRange(plan_.layout, plan_.job.seed, range_, newest_.parameters->span());
+  FillVersionZero(plan_, range_, newest_.parameters->span());
   std::ranges::fill(newest_.state->span(), 0.0f);
 }
 

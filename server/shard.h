@@ -68,7 +68,7 @@ class ShardRecords {
 
   // ---- data ------------------------------------------------------------------------------------
   bool has_data() const { return newest_.parameters != nullptr; }
-  void StartFromSeed();  // version 0
+  void StartAtZero();  // version 0
   // Records of committed versions, ascending: the newest with state, the one before it, a pinned
   // one.  REQUIRES: sizes as above; there is no data.
   void Install(std::vector<VersionRecord> records);

@@ -142,7 +142,7 @@ class Job:
 
 def step_times(run_dir):
     with open(f"{run_dir}/metrics.csv", encoding="utf-8") as file:
-        elapsed = [float(line["elapsed_seconds"]) for line in csv.DictReader(file)]
+        elapsed = [float(line["elapsed_seconds"]) for line in csv.DictReader(file) if line["loss"]]
     return [1000 * (now - before) for before, now in zip(elapsed, elapsed[1:])][WARM_UP_STEPS:]
 
 

@@ -15,6 +15,7 @@
 #include "job/run_plan.h"
 #include "run/run_folder.h"
 #include "run/run_weights.h"
+#include "run/safetensors.h"
 #include "run/serial_trainer.h"
 #include "run/snapshot_file.h"
 #include "run/snapshot_folder.h"
@@ -327,6 +328,81 @@ TEST_CASE("verify names the first tensor and element that differ, or the optimiz
   outcome = Pando({"verify", run.path, "--step", "6"});
   CHECK(outcome.exit_code == kExitFailed);
   CHECK(Contains(outcome.output, "optimizer state 0 of fc1.weight[2] is "));
+}
+
+// ---- a user's table, from the first run to a second one
+// ------------------------------------------
+
+struct OwnTable {
+  TempFolder temp;
+  std::string path = temp.path() + "/penguins.csv";
+  std::vector<std::string> flags{"--dataset", "csv", "--data",  path, "--label",  "species",
+                                 "--model",   "mlp", "--steps", "20", "--serial", "--global-batch",
+                                 "20"};
+  OwnTable() {
+    std::ofstream file(path);
+    file << "species,mass,island\n";
+    for (int n = 0; n < 100; ++n) {
+      const bool is_adelie = n % 3 == 0;
+      file << (is_adelie ? "Adelie," : "Gentoo,") << n % 7 + (is_adelie ? 0 : 10)
+           << (n % 2 == 0 ? ",Dream\n" : ",Biscoe\n");
+    }
+  }
+  std::string Run(const std::string& name) const { return temp.path() + "/" + name; }
+  Outcome Train(const std::string& name, const std::vector<std::string>& more = {}) const {
+    std::vector<std::string> args{"train", "--run-dir", Run(name)};
+    args.insert(args.end(), flags.begin(), flags.end());
+    args.insert(args.end(), more.begin(), more.end());
+    return Pando(args);
+  }
+};
+
+TEST_CASE("a table's weights and summary say how its columns become inputs, and name the classes") {
+  OwnTable table;
+  const Outcome trained = table.Train("first");
+  REQUIRE_MESSAGE(trained.exit_code == kExitCompleted, trained.output);
+  Result<SafetensorsFile> file = SafetensorsFile::Open(table.Run("first") + "/final.safetensors");
+  REQUIRE(file.ok());
+  CHECK(file->metadata().at("input_shape") == "1x1x3");
+  CHECK(file->metadata().at("input_columns") == R"(["mass","island=Biscoe","island=Dream"])");
+  CHECK(file->metadata().at("class_names") == R"(["Adelie","Gentoo"])");
+  const auto mean = nlohmann::json::parse(file->metadata().at("input_mean"));
+  CHECK(mean[0].get<double>() > 1);
+  CHECK(mean[1] == 0);
+  const auto summary = nlohmann::json::parse(*ReadTextFile(table.Run("first") + "/summary.json"));
+  CHECK(summary.at("class_names") == nlohmann::json({"Adelie", "Gentoo"}));
+  CHECK(summary.at("input_mean") == mean);
+  Outcome outcome = Pando({"evaluate", table.Run("first"), "--classes", "--limit", "10"});
+  CAPTURE(outcome.output);
+  CHECK(outcome.exit_code == kExitCompleted);
+  CHECK(Contains(outcome.output, " on 10 samples"));
+  CHECK(Contains(outcome.output, "\nAdelie "));
+}
+
+TEST_CASE("a run starts from the weights of another, and keeps them") {
+  OwnTable table;
+  REQUIRE(table.Train("first").exit_code == kExitCompleted);
+  const std::string weights = table.Run("first") + "/final.safetensors";
+  Outcome outcome = table.Train("second", {"--init", weights});
+  REQUIRE_MESSAGE(outcome.exit_code == kExitCompleted, outcome.output);
+  CHECK(Contains(outcome.output, "starting from the weights in " + weights));
+  CHECK(*ReadTextFile(table.Run("second") + "/final.safetensors") != *ReadTextFile(weights));
+  CHECK(fs::exists(table.Run("second") + "/init.safetensors"));
+  outcome = table.Train("third", {"--init", weights, "--set", "model.hidden=64"});
+  CHECK(outcome.exit_code == kExitUsage);
+  CHECK(Contains(outcome.output, "fc1.weight ([128, 3] in the file, [64, 3] in the model)"));
+  CHECK_FALSE(fs::exists(table.Run("third")));
+  outcome = table.Train("third",
+                        {"--init", weights, "--set", "model.hidden=64", "--init-partial", "true"});
+  CHECK(outcome.exit_code == kExitCompleted);
+  CHECK(Contains(outcome.output, "drawn from the seed: fc1.weight"));
+}
+
+TEST_CASE("a resumed run keeps what decides its weights") {
+  RunByHand run;
+  const Outcome outcome = Pando({"resume", run.path, "--set", "optimizer.lr=0.5"});
+  CHECK(outcome.exit_code == kExitUsage);
+  CHECK(Contains(outcome.output, "--set optimizer.lr=0.5: optimizer.lr is part of"));
 }
 
 // ---- an independent reader

@@ -153,6 +153,85 @@ TEST_CASE("where the table is must be clear") {
                {"no file given for sdss", "--data"});
 }
 
+struct OwnTable : TinyTable {
+  explicit OwnTable(const std::string& text) : TinyTable(text) {
+    job.dataset = "csv";
+    job.label = "species";
+  }
+};
+
+TEST_CASE("a user's table has numbers, categories and any share of test rows") {
+  std::string text = "body mass,island,species,note\n";
+  for (int n = 0; n < 12; ++n) {
+    text += std::to_string(n) + "," + (n % 3 == 0 ? "Dream" : "Biscoe") + "," +
+            (n % 2 == 0 ? "10" : "9") + ",x" + std::to_string(n) + "\n";
+  }
+  OwnTable tiny(text);
+  tiny.job.columns = {"island", "body mass"};
+  tiny.job.test_share = 0.25;
+  auto data = OpenDataSet(tiny.job);
+  REQUIRE_MESSAGE(data.ok(), data.status().message());
+  CHECK((*data)->shape() == SampleShape{1, 1, 3});
+  CHECK((*data)->class_names() == std::vector<std::string>{"9", "10"});
+  CHECK((*data)->sample_count(Split::kTrain) == 9);
+  CHECK((*data)->sample_count(Split::kTest) == 3);
+  const Preprocessing inputs = (*data)->facts().preprocessing;
+  CHECK(inputs.columns == std::vector<std::string>{"island=Biscoe", "island=Dream", "body mass"});
+  CHECK(inputs.mean[0] == 0);
+  CHECK(inputs.deviation[0] == 1);
+  CHECK(inputs.class_names == std::vector<std::string>{"9", "10"});
+  const Batch train = ReadAll(**data, Split::kTrain);
+  for (size_t row = 0; row < 9; ++row) {
+    const float* values = &train.values[row * 3];
+    const float mass = values[2] * inputs.deviation[2] + inputs.mean[2];
+    const bool is_dream = std::lround(mass) % 3 == 0;
+    CHECK(values[0] == (is_dream ? 0.0f : 1.0f));
+    CHECK(values[1] == (is_dream ? 1.0f : 0.0f));
+    CHECK(train.labels[row] == (std::lround(mass) % 2 == 0 ? 1 : 0));
+  }
+  tiny.job.columns = {};
+  CHECK((*OpenDataSet(tiny.job))->shape() == SampleShape{1, 1, 12});  // nine notes are categories
+}
+
+TEST_CASE("two files are two splits, and a category that only the test rows have is no input") {
+  OwnTable tiny("unused");
+  tiny.folder.Write("train.csv", Text("island,species\nDream,a\nBiscoe,b\n"));
+  tiny.folder.Write("test.csv", Text("island,species\nTorgersen,b\n"));
+  auto data = OpenDataSet(tiny.job);
+  REQUIRE_MESSAGE(data.ok(), data.status().message());
+  CHECK(ReadAll(**data, Split::kTrain).values == std::vector<float>{0, 1, 1, 0});
+  CHECK(ReadAll(**data, Split::kTest).values == std::vector<float>{0, 0});
+}
+
+TEST_CASE("a user's table says what it needs, and which of its fields is wrong") {
+  OwnTable tiny("mass,species\n1,a\n2,b\n3,a\nNA,b\n");
+  CheckMessage(
+      OpenDataSet(tiny.job).status(), StatusCode::kCorrupt,
+      {tiny.file(), "line 5", "column 'mass' holds 'NA', and a number in line 2", "data.columns"});
+  tiny.job.label = "";
+  CheckMessage(OpenDataSet(tiny.job).status(), StatusCode::kInvalidArgument,
+               {"--label", "mass, species"});
+  tiny.job.label = "specie";
+  CheckMessage(OpenDataSet(tiny.job).status(), StatusCode::kCorrupt,
+               {"no column 'specie'", "did you mean", "data.label"});
+  tiny.job.label = "species";
+  tiny.folder.Write("stars.csv", Text("mass,mass,species\n1,2,a\n"));
+  CheckMessage(OpenDataSet(tiny.job).status(), StatusCode::kCorrupt, {"2 columns 'mass'"});
+  tiny.folder.Write("stars.csv", Text(",mass,species\n0,2,a\n"));
+  CheckMessage(OpenDataSet(tiny.job).status(), StatusCode::kInvalidArgument,
+               {"a column has no name", "data.columns"});
+  tiny.folder.Write("stars.csv", Text("mass,species\n1,\"a\nb\"\n"));
+  CheckMessage(OpenDataSet(tiny.job).status(), StatusCode::kCorrupt,
+               {"line 2", "a quote is not closed"});
+  tiny.folder.Write("stars.csv", Text("mass,species\n1,a\n2,b\n"));
+  tiny.job.columns = {"species"};
+  CheckMessage(OpenDataSet(tiny.job).status(), StatusCode::kInvalidArgument,
+               {"other than the label"});
+  tiny.job.dataset = "synthetic-digits";
+  CheckMessage(OpenDataSet(tiny.job).status(), StatusCode::kInvalidArgument,
+               {"data.label", "is for tables"});
+}
+
 TEST_CASE("what is for pictures is refused for a table") {
   TinyTable tiny(Table(100));
   tiny.job.resize = 32;

@@ -47,7 +47,7 @@ Summary CompleteUnder(const std::string& chaos, const Args& job, uint64_t steps 
   CHECK(summary.status == kStatusCompleted);
   const std::vector<std::string> rows = RowsIn(household.run_dir());
   REQUIRE(rows.size() == steps);
-  for (size_t i = 0; i < rows.size(); ++i) CHECK(std::stoull(rows[i]) == i);
+  for (size_t i = 0; i < rows.size(); ++i) CHECK(std::stoull(rows[i]) == i + 1);
   return summary;
 }
 

@@ -133,6 +133,21 @@ TEST_CASE("gradients that workers sum on their host first (P6a) make the serial 
                   Train(Args{"--serial"} + clipped));
 }
 
+TEST_CASE("a run that starts from another's weights makes the serial run's weights") {
+  TempFolder temp;
+  Process first(temp.path(), "first",
+                Args{"train", "--serial", "--run-dir", temp.path() + "/first"} + TinyJob({}));
+  first.Await();
+  REQUIRE(first.exit_code() == kExitCompleted);
+  const Args start{"--init", temp.path() + "/first/final.safetensors", "--lr", "0.001"};
+  const Run serial = Train(Args{"--serial"} + start);
+  CHECK(serial.rows[0] != Train({"--serial", "--lr", "0.001"}).rows[0]);
+  CheckSameResult(Train(start + HashArgs({2, 2, 1, "tcp"})), serial);
+  CheckSameResult(
+      Train(start + HashArgs({3, 1, 1, "tcp"}) + Args{"--chaos", "kill server 0 at step 3"}),
+      serial);
+}
+
 TEST_CASE("what servers do with a gradient, and how it travels, gives the serial run's weights") {
   const std::vector<Args> features{
       {"--clip-norm", "0.5"},

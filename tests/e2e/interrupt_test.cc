@@ -108,6 +108,22 @@ TEST_CASE("a process that may not start again ends the run at once and is its ro
   }
 }
 
+TEST_CASE("servers and workers that are asked to leave do not wait for a scheduler that is gone") {
+  JobByHand job(2, 2, LongJob(kEndlessSteps));
+  job.AwaitSteps(5);
+  job.scheduler->Signal(SIGKILL);
+  job.scheduler->Await();
+  const auto start = TestClock::now();
+  for (Process* node : job.Nodes()) node->Signal(SIGTERM);
+  for (Process* node : job.Nodes()) {
+    node->Await();
+    const Seconds took = node->ended_at() - start;
+    MESSAGE("left after " << took.count() << " s");
+    CHECK(took < 5s + kLoadMargin);
+    CHECK_MESSAGE(node->exit_code() == kExitInterrupted, node->err());
+  }
+}
+
 // A process of a job by hand is killed or stopped; only the scheduler can notice. The others
 // go on, and so does the one that was stopped.
 void CheckNoticed(const std::string& name, int signal) {

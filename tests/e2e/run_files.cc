@@ -64,8 +64,9 @@ std::string ReadBytes(const std::string& path) {
 std::vector<std::string> RowsIn(const std::string& run_dir) {
   std::vector<std::string> rows;
   std::istringstream text(ReadBytes(RunFolder::Open(run_dir).MetricsPath()));
-  for (std::string row; std::getline(text, row);) rows.push_back(row);
-  if (!rows.empty()) rows.erase(rows.begin());
+  for (std::string row; std::getline(text, row);) {
+    if (row.ends_with(",,")) rows.push_back(row);
+  }
   return rows;
 }
 

@@ -22,7 +22,7 @@ Args operator+(Args left, const Args& right);
 
 Summary SummaryIn(const std::string& run_dir);                // fails the test where there is none
 std::string ReadBytes(const std::string& path);               // of a whole file
-std::vector<std::string> RowsIn(const std::string& run_dir);  // of metrics.csv, without the heading
+std::vector<std::string> RowsIn(const std::string& run_dir);  // of metrics.csv, those of steps
 // The bytes that `pando export --ema` writes, in `folder`.
 std::string AverageIn(const std::string& folder, const std::string& run_dir);
 size_t RowCountIn(const std::string& run_dir);  // 0 where there is no file yet

@@ -112,49 +112,63 @@ TEST_CASE("a run without a name is named after model, data and time") {
   CHECK(named.run_dir == "runs/mine");
 }
 
+const std::string kHeading =
+    "step,epoch,loss,accuracy,lr,images_per_second,images_per_second_mean,elapsed_seconds,step_ms,"
+    "data_stall_ms,exposed_sync_ms,gpu_memory_mb,gpu_percent,test_accuracy,test_loss\n";
+
 TEST_CASE("metrics are rows under their heading, there at once") {
   TempFolder temp;
   const RunFolder folder = RunFolder::Open(temp.path());
   Result<MetricsFile> metrics = MetricsFile::Create(folder);
   REQUIRE(metrics.ok());
   REQUIRE(metrics
-              ->Append({.step = 12,
-                        .epoch = 0.5,
-                        .loss = 0.25,
-                        .accuracy = 0.875,
-                        .lr = 0.01,
-                        .images_per_second = 31200.4,
-                        .elapsed_seconds = 1.5,
-                        .data_stall_ms = 0.25,
-                        .gpu_memory_mb = 5012.25,
-                        .gpu_percent = 97,
-                        .exposed_sync_ms = 0.125})
+              ->Append(MetricsRow{.step = 12,
+                                  .epoch = 0.5,
+                                  .loss = 0.25,
+                                  .accuracy = 0.875,
+                                  .lr = 0.01,
+                                  .images_per_second = 31200.4,
+                                  .images_per_second_mean = 30100,
+                                  .elapsed_seconds = 1.5,
+                                  .step_ms = 4.125,
+                                  .data_stall_ms = 0.25,
+                                  .exposed_sync_ms = 0.125,
+                                  .gpu_memory_mb = 5012.25,
+                                  .gpu_percent = 97})
+              .ok());
+  REQUIRE(metrics
+              ->Append(EvaluationRow{.step = 12,
+                                     .epoch = 0.5,
+                                     .elapsed_seconds = 1.625,
+                                     .test_accuracy = 0.75,
+                                     .test_loss = 1.5})
               .ok());
   CHECK(*ReadTextFile(folder.MetricsPath()) ==
-        "step,epoch,loss,accuracy,lr,images_per_second,elapsed_seconds,data_stall_ms,"
-        "gpu_memory_mb,gpu_percent,exposed_sync_ms\n"
-        "12,0.5,0.25,0.875,0.01,31200.4,1.500,0.250,5012.2,97.0,0.125\n");
+        kHeading +
+            "12,0.5,0.25,0.875,0.01,31200.4,30100,1.500,4.125,0.250,0.125,5012.2,97.0,,\n"
+            "12,0.5,,,,,,1.625,,,,,,0.75,1.5\n");
+  MetricsFile::Last last;
+  REQUIRE(MetricsFile::Reopen(folder, &last).ok());
+  REQUIRE(last.row);
+  CHECK(last.row->step == 12);
+  CHECK(last.row->images_per_second_mean == 30100);
+  CHECK(last.evaluated_step == 12);
 }
 
-TEST_CASE("metrics of releases with fewer columns go on with those") {
-  const std::string heading =
-      "step,epoch,loss,accuracy,lr,images_per_second,elapsed_seconds,data_stall_ms";
-  const std::pair<std::string, std::string> releases[] = {
-      {heading + "\n12,0.5,0.25,0.875,0.01,31200.4,1.500,0.250\n", "13,0,0,0,0,0,0.000,0.000\n"},
-      {heading + ",gpu_memory_mb,gpu_percent\n12,0.5,0.25,0.875,0.01,31200.4,1.500,0.250,0.0,0.0\n",
-       "13,0,0,0,0,0,0.000,0.000,0.0,97.0\n"}};
-  for (const auto& [before, added] : releases) {
-    TempFolder temp;
-    const RunFolder folder = RunFolder::Open(temp.path());
-    std::ofstream(folder.MetricsPath()) << before;
-    std::optional<MetricsRow> last;
-    auto metrics = MetricsFile::Reopen(folder, &last);
-    REQUIRE(metrics.ok());
-    REQUIRE(last);
-    CHECK(last->step == 12);
-    REQUIRE(metrics->Append({.step = 13, .gpu_percent = 97, .exposed_sync_ms = 1}).ok());
-    CHECK(*ReadTextFile(folder.MetricsPath()) == before + added);
-  }
+TEST_CASE("a file with other columns is kept beside the new one, and its last row counts") {
+  TempFolder temp;
+  const RunFolder folder = RunFolder::Open(temp.path());
+  const std::string before =
+      "step,epoch,loss,accuracy,lr,images_per_second,elapsed_seconds,data_stall_ms\n"
+      "11,0.5,0.25,0.875,0.01,31200.4,1.500,0.250\n";
+  std::ofstream(folder.MetricsPath()) << before << "12,0.";
+  MetricsFile::Last last;
+  REQUIRE(MetricsFile::Reopen(folder, &last).ok());
+  REQUIRE(last.row);
+  CHECK(last.row->step == 12);
+  CHECK(last.row->images_per_second_mean == 31200.4);
+  CHECK(*ReadTextFile(folder.MetricsPath()) == kHeading);
+  CHECK(*ReadTextFile(temp.path() + "/metrics-before.csv") == before + "12,0.");
 }
 
 TEST_CASE("events are one JSON object per line") {
@@ -188,23 +202,24 @@ void AppendText(const std::string& path, const std::string& text) {
 TEST_CASE("metrics go on after the last whole row, and what a crash left is cut") {
   TempFolder temp;
   const RunFolder folder = RunFolder::Open(temp.path());
-  REQUIRE(MetricsFile::Create(folder)->Append({.step = 11, .epoch = 0.5, .loss = 2.25}).ok());
+  REQUIRE(
+      MetricsFile::Create(folder)->Append(MetricsRow{.step = 11, .epoch = 0.5, .loss = 2.25}).ok());
   const std::string whole = *ReadTextFile(folder.MetricsPath());
   for (const std::string& torn :
        {std::string(), std::string("12,0.6,0.2"), std::string("12,0.6,0.2\n"), std::string("\n"),
         std::string("12,0.6,0.2,0.1,0.01,100,1.0,0.0x\n"), std::string(100, '\0')}) {
     AppendText(folder.MetricsPath(), torn);
-    std::optional<MetricsRow> last;
+    MetricsFile::Last last;
     REQUIRE(MetricsFile::Reopen(folder, &last).ok());
-    REQUIRE(last.has_value());
-    CHECK(last->step == 11);
-    CHECK(last->loss == 2.25);
+    REQUIRE(last.row.has_value());
+    CHECK(last.row->step == 11);
+    CHECK(last.row->loss == 2.25);
     CHECK(*ReadTextFile(folder.MetricsPath()) == whole);
   }
-  std::optional<MetricsRow> last;
-  REQUIRE(MetricsFile::Reopen(folder, &last)->Append({.step = 12}).ok());
+  MetricsFile::Last last;
+  REQUIRE(MetricsFile::Reopen(folder, &last)->Append(MetricsRow{.step = 12}).ok());
   REQUIRE(MetricsFile::Reopen(folder, &last).ok());
-  CHECK(last->step == 12);
+  CHECK(last.row->step == 12);
   CHECK(ReadTextFile(folder.MetricsPath())->starts_with(whole));
 }
 
@@ -212,12 +227,12 @@ TEST_CASE("metrics of a loss that is not finite are rows too") {
   TempFolder temp;
   const RunFolder folder = RunFolder::Open(temp.path());
   REQUIRE(MetricsFile::Create(folder)
-              ->Append({.step = 3, .loss = std::numeric_limits<double>::quiet_NaN()})
+              ->Append(MetricsRow{.step = 3, .loss = std::numeric_limits<double>::quiet_NaN()})
               .ok());
-  std::optional<MetricsRow> last;
+  MetricsFile::Last last;
   REQUIRE(MetricsFile::Reopen(folder, &last).ok());
-  REQUIRE(last.has_value());
-  CHECK(last->step == 3);
+  REQUIRE(last.row.has_value());
+  CHECK(last.row->step == 3);
 }
 
 TEST_CASE("metrics without a row, a heading or a file start with a heading") {
@@ -225,18 +240,16 @@ TEST_CASE("metrics without a row, a heading or a file start with a heading") {
   const RunFolder folder = RunFolder::Open(temp.path());
   for (const char* text : {"", "step,epo", "no such heading\n"}) {
     std::ofstream(folder.MetricsPath()) << text;
-    std::optional<MetricsRow> last;
-    REQUIRE(MetricsFile::Reopen(folder, &last)->Append({.step = 0}).ok());
-    CHECK_FALSE(last.has_value());
+    MetricsFile::Last last;
+    REQUIRE(MetricsFile::Reopen(folder, &last)->Append(MetricsRow{.step = 1}).ok());
+    CHECK_FALSE(last.row);
     CHECK(ReadTextFile(folder.MetricsPath())->starts_with("step,epoch,loss"));
     fs::remove(folder.MetricsPath());
   }
-  std::optional<MetricsRow> last;
+  MetricsFile::Last last;
   REQUIRE(MetricsFile::Reopen(folder, &last).ok());
   REQUIRE(MetricsFile::Reopen(folder, &last).ok());
-  CHECK(*ReadTextFile(folder.MetricsPath()) ==
-        "step,epoch,loss,accuracy,lr,images_per_second,elapsed_seconds,data_stall_ms,"
-        "gpu_memory_mb,gpu_percent,exposed_sync_ms\n");
+  CHECK(*ReadTextFile(folder.MetricsPath()) == kHeading);
 }
 
 TEST_CASE("the last row is found in a file longer than what is read at once") {

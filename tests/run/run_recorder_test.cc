@@ -41,8 +41,18 @@ struct Run {
   uint64_t RowCount() const {
     std::ifstream file(folder.MetricsPath());
     uint64_t count = 0;
-    for (std::string line; std::getline(file, line);) ++count;
-    return count - 1;
+    for (std::string line; std::getline(file, line);) count += line.ends_with(",,") ? 1 : 0;
+    return count;
+  }
+  std::vector<uint64_t> EvaluatedSteps() const {
+    std::ifstream file(folder.MetricsPath());
+    std::vector<uint64_t> steps;
+    std::string line;
+    std::getline(file, line);  // the heading
+    while (std::getline(file, line)) {
+      if (!line.ends_with(",,")) steps.push_back(std::stoull(line));
+    }
+    return steps;
   }
 };
 
@@ -81,6 +91,7 @@ TEST_CASE("a recorder that goes on has in its summary what earlier lives had") {
   CHECK(second.Conclude(kStatusInterrupted, Status()) == kExitInterrupted);
 
   CHECK(run.RowCount() == 6);
+  CHECK(run.EvaluatedSteps() == std::vector<uint64_t>{2, 4, 6});
   Result<Summary> summary = run.folder.ReadSummary();
   REQUIRE(summary.ok());
   CHECK(summary->steps == 6);
@@ -108,6 +119,23 @@ TEST_CASE("a recorder without rows begins at the first, for any journal") {
   CHECK(recorder.past().sample_count == 0);
   recorder.OnStep(At(0, 1), 0.1, 0);
   CHECK(run.RowCount() == 1);
+}
+
+TEST_CASE("rates are of the last second of training, however its steps were reported") {
+  Run run;
+  RunRecorder recorder = run.Create();
+  const auto window = [&](uint64_t step, double mean) {
+    recorder.OnStep(At(step, 1), 0.1, mean);
+    MetricsFile::Last last;
+    REQUIRE(MetricsFile::Reopen(run.folder, &last).ok());
+    return std::pair(last.row->images_per_second, last.row->step_ms);
+  };
+  using Rates = std::pair<double, double>;
+  CHECK(window(0, 400) == Rates{400, 250});      // 100 samples in 0.25 s
+  CHECK(window(1, 800) == Rates{800, 125});      // in the same report
+  CHECK(window(2, 300) == Rates{300, 333.333});  // a whole window: 1 s
+  CHECK(window(3, 400) == Rates{300, 333.333});  // at 1 s: too short
+  CHECK(window(4, 250) == Rates{200, 500});      // two steps in another second
 }
 
 TEST_CASE("a version that is evaluated again is listed once") {

@@ -25,7 +25,7 @@ class Fixture {
       : plan_(MakePlan(steps, eval_every_epochs, job)),
         maker_(plan_),
         shard_(ShardId(0), plan_, maker_) {
-    shard_.records().StartFromSeed();
+    shard_.records().StartAtZero();
     shard_.StartLeading();
   }
 

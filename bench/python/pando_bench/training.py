@@ -237,7 +237,7 @@ class LineTail:
 
 @dataclass
 class StepRow:
-    step: int
+    step: int  # steps completed
     elapsed_s: float
     exposed_sync_ms: float
 
@@ -257,6 +257,8 @@ class StepRows:
         if not self.heading:
             self.heading = fields
             return
+        if "loss" in self.heading and len(fields) == len(self.heading) and not fields[self.heading.index("loss")]:
+            return  # of an evaluation
         try:
             step, *times = [kind(fields[self.heading.index(name)]) for name, kind in self.COLUMNS.items()]
             if step < 0:

@@ -82,6 +82,6 @@ class PandoLog:
     def poll(self, progress: Progress) -> None:
         now = time.monotonic()
         rows = [line.split(",")[0] for line in self.tail.lines()]
-        steps = [int(step) + 1 for step in rows if step.isdigit()]
+        steps = [int(step) for step in rows if step.isdigit()]
         for step in steps:
             progress.add(step * self.global_batch, now)

@@ -1,0 +1,59 @@
+// A CSV file with a header, read by the names of its columns. Fields may be quoted; lines end with
+// LF or CRLF; empty lines are skipped. Errors name the file, the line, the column and what was
+// expected.
+#pragma once
+
+#include <cstdint>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "common/status.h"
+
+namespace pando {
+
+class CsvFile {
+ public:
+  // Reads the header.  kNotFound, kCorrupt.
+  static Result<CsvFile> Open(const std::string& path);
+
+  const std::string& path() const { return path_; }
+  const std::vector<std::string>& header() const { return header_; }
+  // Where a column is. The error suggests a name that is like it, and the key that says it.
+  Result<size_t> Find(const std::string& column, const char* key) const;
+  // The next row's fields, as many as the header has. Returns false at the end.
+  Result<bool> Next(std::vector<std::string>* fields);
+  uint64_t line() const { return line_; }  // of the last row; the header's is 1
+
+ private:
+  CsvFile(std::string path, std::ifstream file) : path_(std::move(path)), file_(std::move(file)) {}
+  Result<bool> ReadLine(std::string* line);
+  Result<std::vector<std::string>> Split(const std::string& line) const;
+
+  std::string path_;
+  std::ifstream file_;
+  uint64_t line_ = 0;
+  std::vector<std::string> header_;
+};
+
+struct CsvColumns {  // by name
+  std::vector<std::string> numbers;
+  std::vector<std::string> words;
+  std::string label;  // words, too
+};
+
+struct CsvRows {
+  std::string path;
+  std::vector<double> numbers;                  // [row, number column], finite
+  std::vector<std::vector<std::string>> words;  // [word column, row], none empty
+  std::vector<std::string> labels;
+  std::vector<uint64_t> lines;  // of each row in the file
+  size_t row_count() const { return lines.size(); }
+};
+Result<CsvRows> ReadCsv(const std::string& path, const CsvColumns& columns);
+
+// Which of these columns hold numbers, in all rows, and which hold words.  kCorrupt where one has
+// both.
+Result<CsvColumns> SortColumns(const std::string& path, const std::vector<std::string>& names);
+
+}  // namespace pando

@@ -1,0 +1,97 @@
+#include "run/initial_weights.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "common/text.h"
+#include "plan/tensor_init.h"
+#include "run/run_weights.h"
+#include "run/safetensors.h"
+
+namespace pando {
+namespace {
+
+std::string InitPath(const std::string& run_dir) { return run_dir + "/init.safetensors"; }
+
+// Why a tensor of the file is not the model's; empty if it is.
+std::string Misfit(const SafetensorsFile& file, const TensorSpec& spec) {
+  const auto tensor = file.tensors().find(spec.name);
+  if (tensor == file.tensors().end()) return spec.name + " (not in the file)";
+  const std::string& dtype = tensor->second.dtype;
+  if (dtype != "F32" && dtype != "F16" && dtype != "BF16")
+    return fmt::format("{} ({} in the file, expected F32, F16 or BF16)", spec.name, dtype);
+  if (tensor->second.shape == spec.shape) return "";
+  return fmt::format("{} ([{}] in the file, [{}] in the model)", spec.name,
+                     Joined(tensor->second.shape), Joined(spec.shape));
+}
+
+std::vector<std::string> UnknownTensors(const SafetensorsFile& file, const TensorLayout& layout) {
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : file.tensors()) {
+    const bool is_known = layout.Find(name) != layout.tensor_count();
+    if (!is_known && !name.ends_with("num_batches_tracked")) names.push_back(name);
+  }
+  return names;
+}
+
+}  // namespace
+
+Result<InitialWeights> LoadInitialWeights(const Job& job, const TensorLayout& layout) {
+  PANDO_ASSIGN_OR_RETURN(SafetensorsFile file,
+                         SafetensorsFile::Open(job.init, SafetensorsFile::Types::kAll));
+  InitialWeights weights{.flat = FloatBuffer(layout.float_count())};
+  InitRange(layout, job.seed, {0, layout.float_count()}, weights.flat.span());
+  size_t read_count = 0;
+  for (size_t i = 0; i < layout.tensor_count(); ++i) {
+    const TensorSpec& spec = layout.specs()[i];
+    if (spec.kind == TensorKind::kMetric) continue;
+    if (std::string misfit = Misfit(file, spec); !misfit.empty()) {
+      weights.drawn.push_back(std::move(misfit));
+      continue;
+    }
+    const std::span<float> values = weights.flat.span().subspan(layout.offset(i), spec.size());
+    PANDO_RETURN_IF_ERROR(file.Read(file.tensors().at(spec.name), values));
+    ++read_count;
+    if (!std::ranges::all_of(values, [](float value) { return std::isfinite(value); })) {
+      return InvalidArgument(
+          fmt::format("{}: tensor '{}' has a value that is not finite", job.init, spec.name));
+    }
+  }
+  const std::vector<std::string> unknown = UnknownTensors(file, layout);
+  const bool fits = weights.drawn.empty() && unknown.empty();
+  if (!fits && (!job.init_partial || read_count == 0)) {
+    std::string text = fmt::format("{} does not fit {}", job.init, job.model);
+    if (!weights.drawn.empty()) text += ": " + Joined(weights.drawn);
+    if (!unknown.empty()) text += "; the model has no " + Joined(unknown);
+    if (read_count > 0)
+      text += "; --init-partial true takes what fits, and draws the rest from the seed";
+    return InvalidArgument(text);
+  }
+  weights.hash = WeightsHash(layout, std::as_const(weights.flat).span());
+  return weights;
+}
+
+Status KeepInitialWeights(const InitialWeights& weights, const RunFolder& folder,
+                          const JobPlan& plan) {
+  return WriteWeights(InitPath(folder.path()), plan.layout, weights.flat.span(),
+                      WeightsMetadata(plan, Version(0)));
+}
+
+Result<std::shared_ptr<const FloatBuffer>> ReadInitialWeights(const std::string& run_dir,
+                                                              const Job& job,
+                                                              const TensorLayout& layout) {
+  if (job.init_hash.empty()) return std::shared_ptr<const FloatBuffer>();
+  const std::string path = InitPath(run_dir);
+  PANDO_ASSIGN_OR_RETURN(FloatBuffer flat, ReadWeights(path, layout));
+  const std::string hash = WeightsHash(layout, std::as_const(flat).span());
+  if (hash != job.init_hash) {
+    return Corrupt(fmt::format("{}: has the hash {}, and the job starts from weights with {}", path,
+                               hash, job.init_hash));
+  }
+  return std::make_shared<const FloatBuffer>(std::move(flat));
+}
+
+}  // namespace pando
