@@ -21,6 +21,7 @@ enum class Mutation {
   kAnnounceBeforeJournal,   // P25: views are announced before they are written
   kLeasesBeforeHeartbeats,  // P27: a late tick judges leases before it reads the queue
   kNoDecisionBarrier,       // P32: steps are made whose version a decision may exclude
+  kEndWithoutSnapshot,      // P33: a run that is stopped stores nothing first
   // In the servers:
   kShowUncommitted,     // P9: a lane shows a version before its backups have acknowledged it
   kCommitBeforeAck,     // P8: a primary commits without its backups' acknowledgements

@@ -29,7 +29,7 @@ namespace {
 // Cores that one lane is worth: summing and updating are bound by memory, not by arithmetic.
 constexpr uint32_t kCoresPerLane = 4;
 constexpr uint32_t kDefaultLanesMax = 8;
-// How long the other lanes may take to hear of the end that lane 0 has heard of.
+// How long the other lanes may take to hear of the end that one lane has heard of.
 constexpr auto kLaneEndMax = std::chrono::seconds(1);
 
 uint32_t ChooseLaneCount(const ServerArgs& args) {
@@ -276,16 +276,28 @@ Result<MembershipEnd> ServerProcess::RunLanes(const Membership& membership,
   const auto tell = [&](Micros) {
     heartbeat.Update(MakeHeartbeat(membership.job_id, first, seats[0]->transport));
   };
+  // A scheduler that dies while it ends the run may have told one lane alone.
+  std::optional<Micros> ended_at;
+  const auto look_at_lanes = [&](Micros now) {
+    const auto has_ended = [](const std::future<void>& other) {
+      return other.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+    };
+    if (!ended_at && std::ranges::any_of(others, has_ended)) ended_at = now;
+  };
   NodeWatch watch(shutdown_, heartbeat, membership, [&](Micros now) { first.StartLeaving(now); });
   LoopOptions options = MakeOptions(membership, *seats[0], broken);
   options.stop = &broken;
   options.local.push_back(watch.Source());
   options.local.push_back({-1, tell});
-  options.is_finished = [&] { return first.finished() || watch.verdict(); };
+  options.local.push_back({-1, look_at_lanes});
+  options.is_finished = [&] {
+    return first.finished() || watch.verdict() ||
+           (ended_at && SteadyNow() - *ended_at >= kLaneEndMax);
+  };
   RunLoop(first, seats[0]->transport, options);
   const auto deadline = std::chrono::steady_clock::now() + kLaneEndMax;
   for (const std::future<void>& other : others) {
-    const bool may_end_itself = !watch.verdict() && !broken.is_requested();
+    const bool may_end_itself = first.finished() && !broken.is_requested();
     if (!may_end_itself || other.wait_until(deadline) != std::future_status::ready) stop.Request();
   }
   others.clear();  // waits for the threads
@@ -293,7 +305,10 @@ Result<MembershipEnd> ServerProcess::RunLanes(const Membership& membership,
     if (!seat->dialed.ok()) return seat->dialed;
   }
   if (watch.verdict()) return *watch.verdict();
-  return ConcludeMembership(first.stop(), first.refusal(), watch.is_leaving());
+  const auto ended = std::ranges::find_if(
+      seats, [](const std::unique_ptr<Seat>& seat) { return seat->lane.finished(); });
+  const Lane& lane = (*ended)->lane;
+  return ConcludeMembership(lane.stop(), lane.refusal(), watch.is_leaving());
 }
 
 }  // namespace

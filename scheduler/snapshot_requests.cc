@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/mutation.h"
+
 namespace pando {
 namespace {
 
@@ -72,7 +74,8 @@ void SnapshotRequests::StartGeneration(Micros now) {
 
 void LastSnapshot::End(Micros now, StopReason reason, std::string text) {
   if (pending_ && reason == StopReason::kFailed) return;  // the first reason counts
-  if (pending_ || !HasNews()) return run_.phase.End(now, reason, std::move(text));
+  if (pending_ || !HasNews() || Mutated(Mutation::kEndWithoutSnapshot))
+    return run_.phase.End(now, reason, std::move(text));
   // After a failure the run may make no further step.
   const Version version = reason == StopReason::kFailed
                               ? requests_.AskFor(now, run_.progress.committed())

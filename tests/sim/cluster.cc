@@ -88,6 +88,7 @@ Outcome Cluster::Run() {
   Verdict& verdict = checker_.verdict();
   const SharedMemory& shared = network_.shared_memory();
   while (!verdict.failure() && !IsOver() && !wrong_bits_.is_unnoticed() && world_.Step()) {
+    WatchForStop();
     if (shared.is_torn()) verdict.Fail("P42: a reader has had other bytes than were sent");
     if (liveness_deadline_ != Micros(0) && world_.now() > liveness_deadline_) {
       verdict.Fail("I7: not finished in time (" + WhereItHangs() + ")");
@@ -104,6 +105,32 @@ Outcome Cluster::Run() {
           .message_count = network_.message_count(),
           .finished_at = world_.now(),
           .coverage = coverage_};
+}
+
+void Cluster::WatchForStop() {
+  Process* leader = population_.Leader();
+  if (leader == nullptr || leader->scheduler()->phase() >= Scheduler::Phase::kStopping) return;
+  if (stopping_.asked_at != Micros(0)) return;
+  stopping_.was_training = leader->scheduler()->phase() == Scheduler::Phase::kTraining;
+  stopping_.committed = leader->scheduler()->committed();
+  if (journal_.state()) stopping_.generation = journal_.state()->view.generation;
+}
+
+// P33: what was committed when the run was asked to stop is in a snapshot, or could not be stored
+// in time. A second command ends the run at once.
+void Cluster::CheckStop() {
+  coverage_.Note(Event::kStopped);
+  if (!stopping_.was_training || population_.stop_count() > 1) return;
+  const bool was_asked = stopping_.asked_at != Micros(0);
+  if (was_asked && world_.now() - stopping_.asked_at >= LastSnapshot::kPatience) return;
+  const SchedulerState& state = *journal_.state();
+  const bool may_fail = disk_.failed_count() + disk_.lost_count() > 0;
+  if (was_asked && (may_fail || state.view.generation != stopping_.generation)) return;
+  Version stored = state.view.restore.version;
+  for (const SnapshotManifest& manifest : state.snapshots)
+    stored = std::max(stored, manifest.snapshot.version);
+  if (stored < stopping_.committed)
+    checker_.verdict().Fail("P33: the run is stopped, and no snapshot has its last steps");
 }
 
 std::string Cluster::WhereItHangs() {
@@ -140,7 +167,9 @@ bool Cluster::OnSent(Envelope& envelope) {
 
 // ---- what the scheduler tells ------------------------------------------------------------------
 
-void Cluster::OnEvent(Micros, const RunEvent& event) {
+void Cluster::OnEvent(Micros now, const RunEvent& event) {
+  if (event.name == "last-snapshot") stopping_.asked_at = now;
+  if (event.name == "scheduler-restarted") stopping_ = {};
   stage_.Note("event " + event.name + " " + event.node + ": " + event.text);
 }
 
@@ -196,6 +225,12 @@ void Cluster::OnLeft(Process& process) {
   if (process.seat().role == Role::kScheduler) {
     if (process.scheduler()->fenced()) return;
     const Stop& stop = process.scheduler()->stop();
+    if (stop.reason == StopReason::kInterrupted && population_.stop_count() > 0) {
+      if (!population_.IsLeader(process)) return;
+      CheckStop();
+      stopping_ = {};
+      return world_.After(Micros(0), [this] { population_.PowerOff(); });
+    }
     if (stop.reason != StopReason::kCompleted)
       checker_.verdict().Fail("the job ended: " + stop.text);
     return;

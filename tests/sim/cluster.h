@@ -69,6 +69,8 @@ class Cluster : public RunObserver, public ProcessKeeper {
   bool OnSent(Envelope& envelope);
   void NoteDrawn(uint64_t seed) const;
   void Heal();
+  void WatchForStop();
+  void CheckStop();
   bool IsOver() const;
   std::string WhereItHangs();
 
@@ -87,6 +89,16 @@ class Cluster : public RunObserver, public ProcessKeeper {
   WrongBits wrong_bits_;
   Faults faults_;
   Micros liveness_deadline_{0};
+
+  // How a run is stopped (P33).
+  struct Stopping {
+    // Before its scheduler began to end it:
+    Version committed;
+    uint32_t generation = 0;
+    bool was_training = false;
+    Micros asked_at{0};  // for a last snapshot
+  };
+  Stopping stopping_;
 };
 
 }  // namespace pando::sim

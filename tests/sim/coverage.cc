@@ -42,7 +42,8 @@ constexpr std::array<const char*, kEventCount> kNames{"promotion",
                                                       "feedback gone",
                                                       "given to a relay",
                                                       "summed on a host",
-                                                      "relay asked"};
+                                                      "relay asked",
+                                                      "stopped"};
 
 template <size_t N>
 void AddOnce(std::array<uint64_t, N>& sums, const std::array<uint64_t, N>& seed) {

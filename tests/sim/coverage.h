@@ -51,6 +51,7 @@ enum class Event : uint8_t {
   kGiven,         // a gradient went to its host's relay
   kHostSum,       // ... which pushed more than it owns
   kRelayAsked,    // ... and was silent for a while
+  kStopped,       // a run was stopped, with its last steps in a snapshot
   kCount
 };
 inline constexpr size_t kEventCount = static_cast<size_t>(Event::kCount);

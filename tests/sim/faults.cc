@@ -147,6 +147,8 @@ void Faults::Do(FaultKind kind) {
       return population_.StartSecondScheduler(Duration(3000));
     case FaultKind::kPowerOff:
       return population_.PowerOff();
+    case FaultKind::kStop:
+      return population_.AskToStop();
     case FaultKind::kLateCopy:
       if (at_) stage_.network.RepeatLater(Duration(5000));
       return;

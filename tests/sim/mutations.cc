@@ -20,6 +20,7 @@ constexpr std::array kMutations{
     NamedMutation{"announce-before-journal", Mutation::kAnnounceBeforeJournal},
     NamedMutation{"leases-before-heartbeats", Mutation::kLeasesBeforeHeartbeats},
     NamedMutation{"no-decision-barrier", Mutation::kNoDecisionBarrier},
+    NamedMutation{"end-without-snapshot", Mutation::kEndWithoutSnapshot},
     NamedMutation{"show-uncommitted", Mutation::kShowUncommitted},
     NamedMutation{"commit-before-ack", Mutation::kCommitBeforeAck},
     NamedMutation{"unequal-views", Mutation::kUnequalViews},

@@ -192,6 +192,11 @@ void Population::AskToLeave(Process& process) {
   process.AskToLeave();
 }
 
+void Population::AskToStop() {
+  ++stop_count_;
+  desk_.Ask({.kind = CommandKind::kStop});
+}
+
 // The old one comes back and does not know that it has a successor.
 void Population::StartSecondScheduler(Micros pause) {
   Process* old = Leader();
@@ -204,6 +209,7 @@ void Population::StartSecondScheduler(Micros pause) {
 
 void Population::PowerOff() {
   ++power_epoch_;
+  stop_count_ = 0;
   for (uint32_t& count : starts_under_way_) count = 0;
   desk_.ForgetAll();
   commit_death_ = CommitPoint::kNone;

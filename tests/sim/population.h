@@ -51,6 +51,9 @@ class Population {
   void Drain(Process& process);
   void AskToLeave(Process& process);
   void AskForSnapshot() { desk_.Ask({.kind = CommandKind::kSnapshot}); }
+  void AskToStop();
+  // How often, since the run began or was resumed.
+  uint32_t stop_count() const { return stop_count_; }
   void StartSecondScheduler(Micros pause);
   void PowerOff();
   // No fault happens any more: the needed processes are restarted.
@@ -64,6 +67,7 @@ class Population {
     return FindProcess(parts_.processes, incarnation);
   }
   Process* Leader() const { return leader_ && leader_->is_alive() ? leader_ : nullptr; }
+  bool IsLeader(const Process& process) const { return &process == leader_; }
   bool HasLeaderLeft() const { return leader_ == nullptr || leader_->has_left(); }
   bool is_healed() const { return is_healed_; }
 
@@ -90,6 +94,7 @@ class Population {
   uint32_t starts_under_way_[3] = {0, 0, 0};  // by role: supervisors' back-offs
   Process* leader_ = nullptr;
   CommitPoint commit_death_ = CommitPoint::kNone;
+  uint32_t stop_count_ = 0;
   bool is_healed_ = false;
   bool is_powered_ = true;
 };

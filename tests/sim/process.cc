@@ -63,6 +63,9 @@ class Process::ObserverDoor : public RunObserver {
   Process& process_;
 };
 
+// As node/server_process.cc has it.
+constexpr Micros kLaneEndMax = std::chrono::seconds(1);
+
 Process::Process(const Seat& seat, const JobPlan& plan, const ProcessAround& around)
     : seat_(seat), plan_(plan), around_(around), loops_(around.world, around.network, seat.place) {}
 
@@ -123,9 +126,11 @@ void Process::BecomeMember(const JoinCore& join) {
 
 void Process::OnFinished(StopReason reason, bool all) {
   if (loops_.was_given_up()) return JoinAgain();
-  if (!all) return;
   left_by_ = reason;
-  Leave();
+  if (all) return Leave();
+  around_.world.After(kLaneEndMax, [this, life = life_] {
+    if (life == life_) Leave();
+  });
 }
 
 // Declared dead: the same process, another incarnation (P19).

@@ -16,12 +16,12 @@ constexpr std::array<const char*, kFaultKindCount> kFaultNames{
     "reset",        "slow-worker",      "disk-trouble",
     "join-worker",  "join-server",      "drain",
     "leave",        "snapshot-now",     "second-scheduler",
-    "power-off",    "late-copy"};
+    "power-off",    "late-copy",        "stop"};
 
 constexpr std::array<std::string_view, static_cast<size_t>(Focus::kCount)> kFocusNames{
     "none",       "calm",     "workers",   "servers",    "transfers", "rollbacks", "scheduler",
     "divergence", "flip",     "pauses",    "evaluation", "moves",     "echoes",    "handovers",
-    "silences",   "partials", "decisions", "shared",     "hosts"};
+    "silences",   "partials", "decisions", "shared",     "hosts",     "stops"};
 
 constexpr size_t kFirstDrawnKinds = static_cast<size_t>(FaultKind::kLateCopy);
 
@@ -86,6 +86,8 @@ void AllowFocus(Swarm& swarm, Chance& chance, Focus focus) {
     case Focus::kHosts:
       swarm.host_count = static_cast<uint32_t>(chance.Between(1, 2));
       return Allow(swarm, {kKillServer, kKillWorker, kPause, kJoinWorker, kReset, kLateCopy});
+    case Focus::kStops:
+      return Allow(swarm, {kStop, kKillServer, kKillWorker, kKillScheduler, kPause});
     case Focus::kPartials:
       return Allow(swarm, {kKillServer, kKillWorker, kPause, kJoinServer, kReset});
     case Focus::kSilences:
@@ -192,7 +194,7 @@ Swarm DrawSwarm(Chance& chance, Focus focus) {
   Chance later(Chance(chance).Next() + 1);  // what was added later changes nothing before it
   const double kind_share = chance.OneIn(0.1) ? 0.7 : 0.25;
   for (size_t i = 0; i < kFirstDrawnKinds; ++i) swarm.kinds[i] = chance.OneIn(kind_share);
-  for (size_t i = kFirstDrawnKinds; i < kFaultKindCount; ++i) {
+  for (size_t i = kFirstDrawnKinds; i < static_cast<size_t>(FaultKind::kStop); ++i) {
     swarm.kinds[i] = later.OneIn(kind_share);
   }
   swarm.fault_count = static_cast<uint32_t>(chance.Between(1, chance.OneIn(0.2) ? 20 : 6));
@@ -217,13 +219,15 @@ Swarm DrawSwarm(Chance& chance, Focus focus) {
   const bool is_narrow =  // kSilences: what it is for shows in few swarms
       focus != Focus::kSilences && window.OneIn(0.3);
   if (is_narrow) swarm.push_window_bytes = window.Between(1, 8000);
+  Chance stops(Chance(window).Next() + 1);
+  swarm.kinds[static_cast<size_t>(FaultKind::kStop)] = stops.OneIn(0.1);
   if (focus != Focus::kNone) AllowFocus(swarm, chance, focus);
   if (swarm.has_divergence || swarm.has_flip) {
     // The death of the replica with the right bits must not make the wrong ones valid.
     using enum FaultKind;
     for (FaultKind kind : {kKillServer, kKillSeveral, kKillAllServers, kKillScheduler, kPause,
                            kPartition, kOneWayPartition, kSecondScheduler, kPowerOff, kDrain,
-                           kLeave, kDiskTrouble, kKillAllWorkers}) {
+                           kLeave, kDiskTrouble, kKillAllWorkers, kStop}) {
       swarm.kinds[static_cast<size_t>(kind)] = false;
     }
     if (swarm.has_flip) {  // a pair whose partner is gone is never compared

@@ -36,6 +36,7 @@ enum class FaultKind : uint8_t {
   kSecondScheduler,  // the scheduler pauses, another starts on its folder, then both go on
   kPowerOff,         // everybody dies; resumed with other numbers
   kLateCopy,         // a message arrives a second time, seconds later
+  kStop,             // by a client's command; resumed with other numbers
   kCount
 };
 inline constexpr size_t kFaultKindCount = static_cast<size_t>(FaultKind::kCount);
@@ -62,6 +63,7 @@ enum class Focus : uint8_t {
   kDecisions,   // early stops, with any deaths
   kShared,      // payloads are read in place, with any deaths or delays
   kHosts,       // workers of one host sum there first, with any deaths or delays
+  kStops,       // the run is stopped and resumed, while processes die
   kCount
 };
 std::optional<Focus> FocusNamed(std::string_view name);
