@@ -120,6 +120,9 @@ Status CheckBind(const std::string& endpoint, bool is_insecure);
 // The address on which servers listen that join there; empty: chosen by ServerArgs::bind's rule.
 Status CheckServing(const std::string& join, const std::string& bind, bool is_insecure);
 
+// The last words of a run.
+void PrintSummary(const Summary& summary, const RunFolder& folder);
+
 // One line on standard error; returns the exit code of the status.
 int Report(const Status& status);
 

@@ -12,9 +12,11 @@
 #include "cli/status_table.h"
 #include "common/clock.h"
 #include "common/exit_codes.h"
+#include "common/system.h"
 #include "job/device_choice.h"
 #include "net/address.h"
 #include "net/client.h"
+#include "net/transport.h"
 #include "node/log.h"
 #include "node/processes.h"
 #include "run/run_folder.h"
@@ -63,11 +65,20 @@ Result<RunFolder> MakeFolder(const SchedulerOptions& options, Job* job) {
       "{} holds no unfinished run of this job; give the job file of a run folder", job->run_dir));
 }
 
+// Before a folder is made, or emptied.
+Status CheckCanListen(const std::string& bind) {
+  ZmqContext context;
+  Transport transport(context, {kSchedulerNode, NewIncarnation(), 0}, {.insecure = true});
+  const Result<std::string> bound = transport.Bind(bind);
+  return bound.ok() ? Status() : BadBind(bound.status());
+}
+
 Result<int> Schedule(const SchedulerOptions& options) {
   SchedulerArgs args = options.args;
   PANDO_RETURN_IF_ERROR(CheckBind(args.bind, args.insecure));
   PANDO_ASSIGN_OR_RETURN(Job job, ResolveJob(options.source));
   if (options.prepared_run_dir.empty()) PANDO_RETURN_IF_ERROR(CheckTimelinePath(job));
+  if (options.prepared_run_dir.empty()) PANDO_RETURN_IF_ERROR(CheckCanListen(args.bind));
   PANDO_ASSIGN_OR_RETURN(RunFolder folder, MakeFolder(options, &job));
   SetUpLog({.process = "scheduler",
             .is_verbose = options.is_verbose,
@@ -76,6 +87,8 @@ Result<int> Schedule(const SchedulerOptions& options) {
   args.run_dir = folder.path();
   const int exit_code = RunScheduler(args);
   const bool is_ours = options.prepared_run_dir.empty() && exit_code != kExitFenced;
+  if (const Result<Summary> summary = folder.ReadSummary(); is_ours && summary.ok())
+    PrintSummary(*summary, folder);
   return is_ours ? ConcludeTimeline(job, folder, exit_code) : exit_code;
 }
 

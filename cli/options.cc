@@ -4,12 +4,14 @@
 #include <array>
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
 
 #include "cli/commands.h"
 #include "common/exit_codes.h"
 #include "common/text.h"
 #include "job/run_plan.h"
 #include "run/run_folder.h"
+#include "train/micro_batch_pass.h"
 #include "worker/allreduce/allreduce_group.h"
 
 namespace pando {
@@ -64,12 +66,16 @@ JobDraft::Override ParseSet(const std::string& text) {
 void AddKeyFlags(CLI::App& command, JobSource* source, bool (*is_wanted)(const JobKey&)) {
   for (const JobKey& key : JobKeys()) {
     if (key.flag.empty() || !is_wanted(key)) continue;
-    auto add = [source, &key](const std::string& text) {
-      source->overrides.push_back({.key = key.name, .text = text, .where = key.flag});
+    const bool is_switch = key.kind == ValueKind::kBool;  // its name alone means true
+    auto add = [source, &key, is_switch](const std::string& text) {
+      const bool is_bare = is_switch && text.empty();
+      source->overrides.push_back(
+          {.key = key.name, .text = is_bare ? "true" : text, .where = key.flag});
     };
     const std::string names = key.flag + (key.flag_alias.empty() ? "" : "," + key.flag_alias);
     command.add_option_function<std::string>(names, add, Help(key))
         ->type_name(TypeName(key))
+        ->expected(is_switch ? 0 : 1, 1)
         ->group(GroupName(key.section()));
   }
 }
@@ -198,7 +204,14 @@ Result<std::string> FindEndpoint(const RunAddress& address) {
     PANDO_RETURN_IF_ERROR(CheckEndpoint("--join", address.join));
     return address.join;
   }
-  Result<std::string> endpoint = RunFolder::Open(address.run_dir).ReadEndpoint();
+  const RunFolder folder = RunFolder::Open(address.run_dir);
+  const Result<Summary> ended = folder.ReadSummary();
+  if (ended.ok()) {
+    return Unavailable(fmt::format("the run in {} has ended: {} after {} steps; {} says more",
+                                   folder.path(), ended->status, ended->steps,
+                                   folder.SummaryPath()));
+  }
+  Result<std::string> endpoint = folder.ReadEndpoint();
   if (endpoint.ok()) return endpoint;
   return NotFound(
       fmt::format("{} holds no run that a scheduler has led ({}); pando train and "
@@ -276,6 +289,34 @@ Status CheckServing(const std::string& join, const std::string& bind, bool is_in
       "{} is one for them; leave --bind out, or give --bind tcp://ADDRESS:0 with this "
       "machine's address, and --insecure",
       bind, join));
+}
+
+void PrintSummary(const Summary& summary, const RunFolder& folder) {
+  std::string line = fmt::format("pando: {} after {} steps", summary.status, summary.steps);
+  if (summary.test_accuracy)
+    line += fmt::format(", test accuracy {:.2f} %", 100 * *summary.test_accuracy);
+  if (summary.images_per_second > 0)
+    line += fmt::format(", {:.0f} images/s", summary.images_per_second);
+  if (summary.unverified_micro_batches > 0)
+    line += fmt::format(", {} micro-batches not verified", summary.unverified_micro_batches);
+  if (!summary.is_reproducible)
+    line +=
+        ", bits that need not come again (several kinds of workers, allow_nondeterministic, or "
+        "codec 1-bit or top-k)";
+  if (!summary.failure.empty()) line += ": " + summary.failure;
+  fmt::print(stderr, "{}\npando: summary in {}\n", line, folder.SummaryPath());
+  std::error_code ignored;  // a journal that cannot be looked at shows when it is read
+  if (summary.status == kStatusCompleted || !std::filesystem::exists(folder.JournalPath(), ignored))
+    return;
+  if (summary.failure.find(kDivergedText) != std::string::npos) {
+    fmt::print(stderr,
+               "pando: a resumed run would diverge again; start another one with other settings, "
+               "from a snapshot: pando export {} FILE --step N, pando train --init FILE\n",
+               folder.path());
+    return;
+  }
+  fmt::print(stderr, "pando: continue with: pando resume {} (from step {})\n", folder.path(),
+             summary.snapshots.empty() ? 0 : summary.snapshots.back().version.value());
 }
 
 int Report(const Status& status) {

@@ -68,33 +68,12 @@ Result<ChaosPlan> MakeChaosPlan(const RunOptions& options, const Job& job, const
   return plan;
 }
 
-// The last words of a run.
-void PrintSummary(const RunOptions& options, const Summary& summary, const RunFolder& folder) {
-  std::string line = fmt::format("pando: {} after {} steps", summary.status, summary.steps);
-  if (summary.test_accuracy)
-    line += fmt::format(", test accuracy {:.2f} %", 100 * *summary.test_accuracy);
-  if (summary.images_per_second > 0)
-    line += fmt::format(", {:.0f} images/s", summary.images_per_second);
-  if (summary.unverified_micro_batches > 0)
-    line += fmt::format(", {} micro-batches not verified", summary.unverified_micro_batches);
-  if (!summary.is_reproducible)
-    line +=
-        ", bits that need not come again (several kinds of workers, allow_nondeterministic, or "
-        "codec 1-bit or top-k)";
-  if (!summary.failure.empty()) line += ": " + summary.failure;
-  fmt::print(stderr, "{}\npando: summary in {}\n", line, folder.SummaryPath());
-  if (summary.status != kStatusCompleted && summary.steps > 0) {
-    fmt::print(stderr, "pando: continue with: pando resume {} (from step {})\n", folder.path(),
-               summary.snapshots.empty() ? 0 : summary.snapshots.back().version.value());
-  }
-  if (options.is_json) fmt::print("{}", ToJson(summary));
-}
-
 Result<int> Conclude(const RunOptions& options, const Job& job, const RunFolder& folder,
                      int exit_code) {
   Result<Summary> summary = folder.ReadSummary();
   if (!summary.ok()) return exit_code == kExitCompleted ? summary.status() : Result<int>(exit_code);
-  PrintSummary(options, *summary, folder);
+  PrintSummary(*summary, folder);
+  if (options.is_json) fmt::print("{}", ToJson(*summary));
   return ConcludeTimeline(job, folder, exit_code);
 }
 
@@ -114,6 +93,14 @@ void AddRunOptions(CLI::App& command, RunOptions* options) {
 }
 
 // ---- train --------------------------------------------------------------------------------------
+
+void WarnOfWarmup(const JobPlan& plan) {
+  if (plan.job.schedule.warmup_steps < plan.steps.step_count()) return;
+  fmt::print(stderr,
+             "pando: schedule.warmup_steps = {}, and the run has {} steps: it does not reach its "
+             "learning rate\n",
+             plan.job.schedule.warmup_steps, plan.steps.step_count());
+}
 
 void WarnOfIdleWorkers(const Job& job) {
   if (job.workers <= job.micro_batches) return;
@@ -148,6 +135,7 @@ Result<int> Train(RunOptions options) {
   }
   PANDO_RETURN_IF_ERROR(CheckMachine(job, opened.model, opened.plan.steps));
   if (!is_serial) WarnOfIdleWorkers(job);
+  WarnOfWarmup(opened.plan);
   PANDO_ASSIGN_OR_RETURN(RunFolder folder, RunFolder::Create(job, options.is_forced));
   if (initial) PANDO_RETURN_IF_ERROR(KeepInitialWeights(*initial, folder, opened.plan));
   initial.reset();
@@ -212,7 +200,8 @@ Result<int> Resume(RunOptions options) {
   if (before.ok() && before->status == kStatusCompleted) {
     fmt::print(stderr, "pando: the run in {} is finished; there is nothing to resume\n",
                folder.path());
-    PrintSummary(options, *before, folder);
+    PrintSummary(*before, folder);
+    if (options.is_json) fmt::print("{}", ToJson(*before));
     return kExitCompleted;
   }
   PANDO_ASSIGN_OR_RETURN(OpenedJob opened, MakeRunPlan(job));

@@ -31,6 +31,7 @@ constexpr const char* kNotes =
     "Its rows, of each life of each process:\n"
     "  worker     compute N: layers forward and backward, sums; waits for work, parameters, "
     "samples\n"
+    "             (take samples in); score: the loss; finish: what is left of a micro-batch\n"
     "             protocol: push, a shard's gradients leave; pull, its parameters are copied in\n"
     "             exposed_sync_ms: waits for parameters, of a computing thread and a step\n"
     "  server     lane N: aggregate, update, replicate, commit, reply; and from root to commit\n"

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -63,6 +64,20 @@ struct EvaluateOptions {
   bool lists_classes = false;
 };
 
+// What the file itself says of its model and data, below the flags.
+void UseMetadata(const SafetensorsMetadata& metadata, JobSource* source) {
+  std::vector<JobDraft::Override> said;
+  for (const auto& [name, key] :
+       {std::pair("model", "model.name"), std::pair("dataset", "data.name")}) {
+    const auto found = metadata.find(name);
+    const bool is_given = std::ranges::find(source->overrides, key, &JobDraft::Override::key) !=
+                          source->overrides.end();
+    if (found != metadata.end() && !is_given)
+      said.push_back({.key = key, .text = found->second, .where = "the file's metadata"});
+  }
+  source->overrides.insert(source->overrides.begin(), said.begin(), said.end());
+}
+
 // The job that says model and data: of the run, of the folder that the file lies in, or of the
 // options alone.
 Result<Job> FindJob(const EvaluateOptions& options, bool is_folder) {
@@ -71,8 +86,12 @@ Result<Job> FindJob(const EvaluateOptions& options, bool is_folder) {
   const std::string beside = RunFolder::Open(folder.empty() ? "." : folder.string()).JobPath();
   std::error_code ignored;  // reading it says what is wrong
   JobSource source = options.source;
-  if (source.job_path.empty() && (is_folder || fs::exists(beside, ignored)))
+  if (source.job_path.empty() && (is_folder || fs::exists(beside, ignored))) {
     source.job_path = beside;
+  } else if (source.job_path.empty()) {
+    PANDO_ASSIGN_OR_RETURN(SafetensorsFile file, SafetensorsFile::Open(options.path));
+    UseMetadata(file.metadata(), &source);
+  }
   return ResolveJob(source);
 }
 
@@ -165,7 +184,9 @@ Result<int> Measure(const EvaluateOptions& options) {
       EvaluationSummary summary,
       EvaluateSerially(opened.plan, *opened.data, opened.model, weights.flat, device.device()));
   PrintEvaluation(options, weights, opened, summary);
-  return kExitCompleted;
+  if (std::isfinite(summary.loss_sum)) return kExitCompleted;
+  return Internal(
+      fmt::format("{}: the test loss is not finite: training has diverged", weights.name));
 }
 
 // ---- verify: computes a stretch of a run again and compares (P41) -------------------------------

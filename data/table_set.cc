@@ -203,6 +203,16 @@ struct Rows {                 // one split
   std::vector<int32_t> labels;
 };
 
+std::string FirstOf(const std::vector<std::string>& names) {
+  constexpr size_t kShownMax = 10;
+  if (names.size() <= kShownMax) return Joined(names);
+  const std::vector<std::string> first(names.begin(), names.begin() + kShownMax);
+  return fmt::format(
+      "{} and {} more; is the label a number to be predicted? Pando trains "
+      "classifiers alone",
+      Joined(first), names.size() - kShownMax);
+}
+
 std::map<std::string, size_t> MakeIndex(const std::vector<std::string>& values) {
   std::map<std::string, size_t> index;
   for (size_t i = 0; i < values.size(); ++i) index[values[i]] = i;
@@ -236,7 +246,7 @@ Result<Rows> MakeRows(const CsvRows& rows, const std::vector<std::string>& names
       return Corrupt(
           fmt::format("{}: line {}: unknown class '{}' in the test split; the training "
                       "rows know {}",
-                      rows.path, rows.lines[row], word, Joined(names)));
+                      rows.path, rows.lines[row], word, FirstOf(names)));
     }
     result.labels.push_back(static_cast<int32_t>(at->second));
     for (size_t i = 0; i < features.size(); ++i) {

@@ -35,8 +35,8 @@ std::string TensorTable(const TensorLayout& layout) {
 // The samples of each micro-batch in a whole batch and in an epoch's last one.
 std::string MicroBatchTable(const Job& job, const StepPlan& plan) {
   const Step last_of_epoch(std::min(plan.steps_per_epoch(), plan.step_count()) - 1);
-  std::string text = fmt::format("#   {:>5} {:>14} {:>16}\n", "index", "samples",
-                                 fmt::format("in step {}", last_of_epoch.value()));
+  std::string text =
+      fmt::format("#   {:>5} {:>14} {:>16}\n", "index", "samples", "in the last step");
   for (uint32_t m = 0; m < std::min(job.micro_batches, kMicroBatchRowsMax); ++m) {
     text +=
         fmt::format("#   {:>5} {:>14} {:>16}\n", m, plan.Samples(Step(0), MicroBatch(m)).count(),

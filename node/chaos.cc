@@ -141,8 +141,7 @@ class EntryParser {
     const std::optional<uint64_t> step = ParseNumber<uint64_t>(Word());
     if (!step) return Error("'at step' needs a number");
     if (*step >= field_.step_count) {
-      return Error(fmt::format("the job has {} steps, the last one is {}", field_.step_count,
-                               field_.step_count - 1));
+      return Error(fmt::format("the job ends with step {}; give a lower step", field_.step_count));
     }
     if (*step < field_.first_step) {
       return Error(fmt::format("the run goes on from step {}; step {} is behind it",

@@ -79,7 +79,8 @@ int NodeRun::Run() {
   if (!status.ok()) return ExitCodeFor(status);
   if (supervisor_.root_cause()) {
     fmt::print(stderr, "\n{}", RootCauseText(*supervisor_.root_cause()));
-    return kExitFailed;
+    const bool is_unreached = supervisor_.root_cause()->exit_code == kExitUnreached;
+    return is_unreached ? kExitUnreached : kExitFailed;
   }
   if (is_asked && was_cut_short) return kExitInterrupted;
   spdlog::info("all processes of this machine have left");

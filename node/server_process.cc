@@ -121,11 +121,14 @@ class ServerProcess {
 // The name may be known only once the scheduler's machine is there.
 Result<std::string> ServerProcess::AddressTowards(const Endpoint& scheduler) {
   constexpr int kRetryMs = 500;
+  constexpr int kTriesPerNote = 10;
+  int tries = 0;
   const Micros deadline = SteadyNow() + std::chrono::milliseconds(args_.start_timeout_ms);
   while (true) {
     Result<std::string> address = LocalAddressTowards(scheduler);
-    if (address.ok() || SteadyNow() >= deadline) return address;
-    spdlog::info("waiting: {}", address.status().message());
+    if (address.ok()) return address;
+    if (SteadyNow() >= deadline) return Unavailable(address.status().message());
+    if (tries++ % kTriesPerNote == 0) spdlog::info("waiting: {}", address.status().message());
     pollfd signalled{shutdown_.fd(), POLLIN, 0};
     if (poll(&signalled, 1, kRetryMs) != 0) return Interrupted(address.status().message());
   }

@@ -67,6 +67,15 @@ Status CheckFree(const std::string& path, bool is_forced) {
     return AlreadyExists(fmt::format("{} is a file; give a folder with --run-dir", path));
   }
   if (is_forced || fs::is_empty(path, error)) return Status();
+  const RunFolder folder = RunFolder::Open(path);
+  const Result<Summary> summary = folder.ReadSummary();
+  const bool has_ended = summary.ok() && summary->status == kStatusCompleted;
+  if (fs::exists(folder.JournalPath(), error) && !has_ended) {
+    return AlreadyExists(
+        fmt::format("run folder {} holds a run that is not completed; pando resume {} continues "
+                    "it, --force overwrites it, --run-dir takes another",
+                    path, path));
+  }
   return AlreadyExists(fmt::format(
       "run folder {} exists already; --force overwrites its run, --run-dir takes another", path));
 }

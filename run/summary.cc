@@ -109,6 +109,8 @@ void ForEachField(S& s, Field field) {
   field("global_batch", s.global_batch);
   field("micro_batches", s.micro_batches);
   field("seed", s.seed);
+  field("optimizer", s.optimizer);
+  field("lr", s.lr);
   field("precision", s.precision);
   field("reproducible", s.is_reproducible);
   field("dataset", s.dataset);
@@ -175,11 +177,13 @@ std::vector<double> ShortDoubles(const std::vector<float>& values) {
 Summary MakeSummary(const Job& job) {
   Summary summary;
   summary.workers = job.workers;
-  summary.servers = job.servers;
+  summary.servers = job.strategy == Strategy::kAllreduce ? 0 : job.servers;
   summary.threads = job.threads;
   summary.global_batch = job.global_batch;
   summary.micro_batches = job.micro_batches;
   summary.seed = job.seed;
+  summary.optimizer = EnumName(job.optimizer.kind);
+  summary.lr = job.optimizer.lr;
   summary.precision = EnumName(job.precision);
   const bool has_feedback =
       job.push_codec == PayloadCodec::kOneBit || job.push_codec == PayloadCodec::kTopK;

@@ -41,6 +41,8 @@ struct Summary {
   uint64_t global_batch = 0;
   uint32_t micro_batches = 0;
   uint64_t seed = 0;
+  std::string optimizer;        // optimizer.type
+  double lr = 0;                // optimizer.lr: the highest of a schedule
   std::string precision;        // train.precision
   bool is_reproducible = true;  // no: workers of several kinds, train.allow_nondeterministic, or
                                 // a codec of gradients that adds what earlier ones have lost

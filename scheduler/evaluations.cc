@@ -78,9 +78,9 @@ void EvaluationRounds::TellDecision(Micros now) {
   if (last != run_.plan.steps.final_version()) {
     return run_.outbox.TellNotable(
         now, "early-stop", "",
-        "the run ends with version {}: {} evaluations have not improved the test "
-        "accuracy of version {}",
-        last.value(), run_.plan.job.early_stop_patience, BestFirst(history.all()).front().value());
+        "the run ends with version {}: {} evaluations in a row have not improved the best test "
+        "accuracy by more than {:g}",
+        last.value(), run_.plan.job.early_stop_patience, run_.plan.job.early_stop_min_delta);
   }
   const Step next = StepReading(history.evaluated());
   const Step first(next.value() - next.value() % kScalarsPerBlock);

@@ -19,7 +19,9 @@ constexpr Micros kStoreTime = std::chrono::seconds(5);
 
 }  // namespace
 
+// Without a worker no later version comes.
 Version SnapshotRequests::Ask(Micros now) {
+  if (run_.members().CountReady(Role::kWorker) == 0) return AskFor(now, run_.progress.committed());
   if (!request_) Ask(now, 1);
   return request_->version;
 }
@@ -45,6 +47,12 @@ std::optional<CommandReply> SnapshotRequests::TakeResult(Micros now) {
   if (snapshots_.ledger().IsComplete(version)) {
     request_.reset();
     return CommandReply{CommandOutcome::kDone, name};
+  }
+  // The version does not come: the last worker is gone, say.
+  if (now >= request_->patience_until && run_.progress.committed() < version) {
+    request_.reset();
+    AskFor(now, run_.progress.committed());
+    return std::nullopt;
   }
   const bool was_missed = now >= request_->patience_until && run_.progress.committed() > version &&
                           !run_.plan.IsSnapshotDue(version);

@@ -156,9 +156,9 @@ Status MicroBatchPass::OnScore(const BatchScore& score) {
   const Job& job = context_.plan.job;
   const bool may_overflow = job.push_codec == PayloadCodec::kFp16;
   return Internal(fmt::format(
-      "the loss is not a finite number in step {}, micro-batch {}: training has diverged. Try a "
+      "the loss is not a finite number in step {}, micro-batch {}: {}. Try a "
       "lower learning rate ([optimizer] lr is {:g}) or a warm-up ([schedule] warmup_steps){}",
-      work_->step.value(), work_->micro_batch.value(), job.optimizer.lr,
+      work_->step.value(), work_->micro_batch.value(), kDivergedText, job.optimizer.lr,
       may_overflow ? "; or sums of gradients exceed 65504, the most that train.codec fp16 holds: "
                      "try --codec bf16"
                    : ""));

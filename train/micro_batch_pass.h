@@ -23,6 +23,9 @@
 
 namespace pando {
 
+// In the failure of a run that would fail again if it were resumed.
+inline constexpr const char* kDivergedText = "training has diverged";
+
 // Threads: one at a time. Uses its context's parts together with other threads.
 class MicroBatchPass : private PassResults {
  public:
