@@ -57,7 +57,11 @@ Result<RunFolder> MakeFolder(const SchedulerOptions& options, Job* job) {
   if (is_unfinished && (options.args.is_resumed || !options.is_forced)) {
     *job = begun;
     if (options.args.is_resumed) return RunFolder::Reopen(*job);
-    fmt::print(stderr, "pando: continuing the run in {}\n", job->run_dir);
+    fmt::print(
+        stderr,
+        "pando: continuing the run in {} with the servers and workers that are left; if none "
+        "is, start the scheduler with --resume\n",
+        job->run_dir);
     return RunFolder::Open(job->run_dir);
   }
   if (!options.args.is_resumed) return MakeNewFolder(options.is_forced, job);
@@ -184,7 +188,10 @@ Result<int> Order(const ClientOptions& options, CommandKind kind) {
   if (said.empty()) {
     return Unavailable(fmt::format(
         "no scheduler answered at {} within {} s: {}", endpoint, options.timeout_seconds,
-        ExplainSilence(endpoint, "check the address, and that the run has not ended")));
+        ExplainSilence(endpoint, options.run.run_dir.empty()
+                                     ? "check the address, and that the run has not ended"
+                                     : "if all its processes are gone, pando resume " +
+                                           options.run.run_dir + " continues the run")));
   }
   return Unavailable(
       fmt::format("not done within {} s (the scheduler continues): {}; raise --timeout to "

@@ -100,8 +100,13 @@ Result<RunWeights> ReadEvaluated(const EvaluateOptions& options, bool is_folder,
   const RunFolder folder = RunFolder::Open(options.path);
   if (is_folder && options.is_averaged) return ReadAveragedWeights(folder, plan, options.step);
   if (is_folder) return ReadRunWeights(folder, plan, options.step);
-  PANDO_ASSIGN_OR_RETURN(FloatBuffer flat, ReadWeights(options.path, plan.layout));
-  return RunWeights{options.path, Version(0), std::move(flat)};
+  Result<FloatBuffer> flat = ReadWeights(options.path, plan.layout);
+  if (flat.status().code() == StatusCode::kInvalidArgument) {
+    return InvalidArgument(fmt::format("{} ({}); if it is of another job, give that with --job",
+                                       flat.status().message(), plan.job.model));
+  }
+  if (!flat.ok()) return flat.status();
+  return RunWeights{options.path, Version(0), *std::move(flat)};
 }
 
 // By class, and what its samples were taken for most often otherwise.
@@ -347,8 +352,8 @@ Subcommand AddEvaluateCommand(CLI::App& app) {
       "Examples:\n  pando evaluate runs/first\n"
       "  pando evaluate first.safetensors --model mnist-cnn --dataset mnist --data data/mnist\n");
   AddOption(command, "WEIGHTS RUN_DIR|FILE", &options->path,
-            "a run's folder, or a safetensors file; its model and data are those of the "
-            "job.toml beside it, of --job, or of the flags")
+            "a run's folder, or a safetensors file; its model and data are those of --job, of "
+            "the job.toml beside it, or of the flags and the file's metadata")
       ->required();
   AddOption(command, "--job JOB.toml", &options->source.job_path,
             "the job file that says model and data");

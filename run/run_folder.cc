@@ -22,6 +22,7 @@
 #include "job/job_file.h"
 #include "models/zoo.h"
 #include "run/snapshot_file.h"
+#include "train/micro_batch_pass.h"
 
 namespace pando {
 namespace {
@@ -69,7 +70,9 @@ Status CheckFree(const std::string& path, bool is_forced) {
   if (is_forced || fs::is_empty(path, error)) return Status();
   const RunFolder folder = RunFolder::Open(path);
   const Result<Summary> summary = folder.ReadSummary();
-  const bool has_ended = summary.ok() && summary->status == kStatusCompleted;
+  const bool has_ended =
+      summary.ok() && (summary->status == kStatusCompleted ||
+                       summary->failure.find(kDivergedText) != std::string::npos);
   if (fs::exists(folder.JournalPath(), error) && !has_ended) {
     return AlreadyExists(
         fmt::format("run folder {} holds a run that is not completed; pando resume {} continues "

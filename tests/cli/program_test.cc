@@ -127,6 +127,35 @@ TEST_CASE("an existing run is not overwritten") {
   CheckUsageError(Tiny({"--run-dir", temp.path()}), "--force");
 }
 
+TEST_CASE("a folder of a run that is not completed is said to be one that can go on") {
+  TempFolder temp;
+  REQUIRE(WriteFileAtomically(temp.path() + "/scheduler.db", "").ok());
+  CheckUsageError(Tiny({"--run-dir", temp.path()}), "pando resume " + temp.path());
+}
+
+TEST_CASE("a flag that is true or false needs no word") {
+  const Outcome outcome = Pando(Tiny({"--dry-run", "--snapshot-best", "--seed", "7"}));
+  CHECK(outcome.exit_code == kExitCompleted);
+  CHECK(outcome.output.find("\nbest = true\n") != std::string::npos);
+  CHECK(outcome.output.find("\nseed = 7\n") != std::string::npos);
+  CHECK(Pando(Tiny({"--dry-run", "--snapshot-best", "false"})).output.find("\nbest = false\n") !=
+        std::string::npos);
+}
+
+TEST_CASE("a scheduler that cannot listen leaves the folder as it is") {
+  TempFolder temp;
+  const std::string run = temp.path() + "/run";
+  std::vector<std::string> train = Tiny({"--serial", "--steps", "3", "--run-dir", run});
+  REQUIRE(Pando(train).exit_code == kExitCompleted);
+  CheckUsageError({"scheduler", "--force", "--run-dir", run, "--bind", "tcp://203.0.113.1:7070",
+                   "--insecure"},
+                  "this machine has no such address");
+  CHECK(std::filesystem::exists(run + "/final.safetensors"));
+  const Outcome stop = Pando({"stop", run});
+  CHECK(stop.exit_code == kExitUnreached);
+  CHECK(stop.output.find("has ended: completed after 3 steps") != std::string::npos);
+}
+
 TEST_CASE("an unknown command is named, not the flags after it") {
   CheckUsageError({"trian", "--epochs", "3"}, "unknown command 'trian'; did you mean 'train'?");
   CHECK(Pando({"help", "plan"}).output.find("pando plan plan") == std::string::npos);

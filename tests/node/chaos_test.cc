@@ -85,7 +85,7 @@ TEST_CASE("a target that the run does not have and a step past its end are error
             .ends_with("there is no worker 3: the run has 3, counted from 0"));
   CHECK(ParseError("kill server 2 every 1s").find("there is no server 2") != std::string::npos);
   CHECK(ParseError("kill worker at step 1000")
-            .ends_with("the job has 1000 steps, the last one is 999"));
+            .ends_with("the job ends with step 1000; give a lower step"));
   Parsed("kill worker at step 999");
 }
 

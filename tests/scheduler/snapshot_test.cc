@@ -268,6 +268,29 @@ TEST_CASE("a stop by command ends the run as Ctrl-C does") {
   CHECK(f.scheduler->stop().reason == StopReason::kInterrupted);
 }
 
+TEST_CASE("without a worker the version that is there is stored, as no later one comes") {
+  StoringFixture f;
+  f.StartAll();
+  f.MakeTo(13);
+  const PeerId lane = f.scheduler->view().shards[0].primary;
+  const auto asked = [&] { return f.recorder.LastTo<SnapshotAt>(lane.incarnation)->version; };
+  SUBCASE("the last one is gone") {
+    for (uint64_t who : {20, 21}) f.Exit(who, Role::kWorker);
+    f.From(901, Command{CommandKind::kSnapshot, ""});
+    f.scheduler->Tick(f.now);
+  }
+  SUBCASE("the last one goes before the version is made") {
+    f.From(901, Command{CommandKind::kSnapshot, ""});
+    f.scheduler->Tick(f.now);
+    CHECK(asked() > Version(13));
+    f.Wait(std::chrono::seconds(6));
+    f.scheduler->Tick(f.now);
+  }
+  CHECK(asked() == Version(13));
+  f.Store(13);
+  CHECK(f.recorder.snapshots.back() == SnapshotRef{0, Version(13)});
+}
+
 TEST_CASE("an interrupted run ends once where it stands is stored") {
   StoringFixture f;
   f.StartAll();
