@@ -203,7 +203,7 @@ struct Rows {                 // one split
   std::vector<int32_t> labels;
 };
 
-std::string FirstOf(const std::vector<std::string>& names) {
+std::string ListStart(const std::vector<std::string>& names) {
   constexpr size_t kShownMax = 10;
   if (names.size() <= kShownMax) return Joined(names);
   const std::vector<std::string> first(names.begin(), names.begin() + kShownMax);
@@ -246,7 +246,7 @@ Result<Rows> MakeRows(const CsvRows& rows, const std::vector<std::string>& names
       return Corrupt(
           fmt::format("{}: line {}: unknown class '{}' in the test split; the training "
                       "rows know {}",
-                      rows.path, rows.lines[row], word, FirstOf(names)));
+                      rows.path, rows.lines[row], word, ListStart(names)));
     }
     result.labels.push_back(static_cast<int32_t>(at->second));
     for (size_t i = 0; i < features.size(); ++i) {

@@ -147,9 +147,9 @@ TEST_CASE("a scheduler that cannot listen leaves the folder as it is") {
   const std::string run = temp.path() + "/run";
   std::vector<std::string> train = Tiny({"--serial", "--steps", "3", "--run-dir", run});
   REQUIRE(Pando(train).exit_code == kExitCompleted);
-  CheckUsageError({"scheduler", "--force", "--run-dir", run, "--bind", "tcp://203.0.113.1:7070",
-                   "--insecure"},
-                  "this machine has no such address");
+  CheckUsageError(
+      {"scheduler", "--force", "--run-dir", run, "--bind", "tcp://203.0.113.1:7070", "--insecure"},
+      "this machine has no such address");
   CHECK(std::filesystem::exists(run + "/final.safetensors"));
   const Outcome stop = Pando({"stop", run});
   CHECK(stop.exit_code == kExitUnreached);

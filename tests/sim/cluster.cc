@@ -118,13 +118,13 @@ void Cluster::WatchForStop() {
 
 // P33: what was committed when the run was asked to stop is in a snapshot, or could not be stored
 // in time. A second command ends the run at once.
-void Cluster::CheckStop() {
+void Cluster::CheckStop(uint32_t stops) {
   coverage_.Note(Event::kStopped);
-  if (!stopping_.was_training || population_.stop_count() > 1) return;
+  if (!stopping_.was_training || stops > 1) return;
   const bool was_asked = stopping_.asked_at != Micros(0);
   if (was_asked && world_.now() - stopping_.asked_at >= LastSnapshot::kPatience) return;
   const SchedulerState& state = *journal_.state();
-  const bool may_fail = disk_.failed_count() + disk_.lost_count() > 0;
+  const bool may_fail = stopping_.has_given_up || disk_.failed_count() + disk_.lost_count() > 0;
   if (was_asked && (may_fail || state.view.generation != stopping_.generation)) return;
   Version stored = state.view.restore.version;
   for (const SnapshotManifest& manifest : state.snapshots)
@@ -169,6 +169,7 @@ bool Cluster::OnSent(Envelope& envelope) {
 
 void Cluster::OnEvent(Micros now, const RunEvent& event) {
   if (event.name == "last-snapshot") stopping_.asked_at = now;
+  if (event.name == "snapshot-failed") stopping_.has_given_up = true;
   if (event.name == "scheduler-restarted") stopping_ = {};
   stage_.Note("event " + event.name + " " + event.node + ": " + event.text);
 }
@@ -225,9 +226,10 @@ void Cluster::OnLeft(Process& process) {
   if (process.seat().role == Role::kScheduler) {
     if (process.scheduler()->fenced()) return;
     const Stop& stop = process.scheduler()->stop();
-    if (stop.reason == StopReason::kInterrupted && population_.stop_count() > 0) {
-      if (!population_.IsLeader(process)) return;
-      CheckStop();
+    if (stop.reason == StopReason::kInterrupted) {
+      const uint32_t stops = population_.StopsAsked(process);
+      if (stops == 0) return;
+      CheckStop(stops);
       stopping_ = {};
       return world_.After(Micros(0), [this] { population_.PowerOff(); });
     }

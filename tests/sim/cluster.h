@@ -70,7 +70,7 @@ class Cluster : public RunObserver, public ProcessKeeper {
   void NoteDrawn(uint64_t seed) const;
   void Heal();
   void WatchForStop();
-  void CheckStop();
+  void CheckStop(uint32_t stops);
   bool IsOver() const;
   std::string WhereItHangs();
 
@@ -96,7 +96,8 @@ class Cluster : public RunObserver, public ProcessKeeper {
     Version committed;
     uint32_t generation = 0;
     bool was_training = false;
-    Micros asked_at{0};  // for a last snapshot
+    bool has_given_up = false;  // a snapshot: the disk is slow, or fails
+    Micros asked_at{0};         // for a last snapshot
   };
   Stopping stopping_;
 };

@@ -142,13 +142,13 @@ void Faults::Do(FaultKind kind) {
       }
       return;
     case FaultKind::kSnapshotNow:
-      return population_.AskForSnapshot();
+      return population_.Ask(CommandKind::kSnapshot);
     case FaultKind::kSecondScheduler:
       return population_.StartSecondScheduler(Duration(3000));
     case FaultKind::kPowerOff:
       return population_.PowerOff();
     case FaultKind::kStop:
-      return population_.AskToStop();
+      return population_.Ask(CommandKind::kStop);
     case FaultKind::kLateCopy:
       if (at_) stage_.network.RepeatLater(Duration(5000));
       return;

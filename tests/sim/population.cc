@@ -192,9 +192,9 @@ void Population::AskToLeave(Process& process) {
   process.AskToLeave();
 }
 
-void Population::AskToStop() {
-  ++stop_count_;
-  desk_.Ask({.kind = CommandKind::kStop});
+void Population::Ask(CommandKind kind) {
+  stop_count_ += kind == CommandKind::kStop ? 1 : 0;
+  desk_.Ask({.kind = kind});
 }
 
 // The old one comes back and does not know that it has a successor.

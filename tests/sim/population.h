@@ -50,10 +50,9 @@ class Population {
   void OnCommit(const Process& process, CommitPoint point);
   void Drain(Process& process);
   void AskToLeave(Process& process);
-  void AskForSnapshot() { desk_.Ask({.kind = CommandKind::kSnapshot}); }
-  void AskToStop();
-  // How often, since the run began or was resumed.
-  uint32_t stop_count() const { return stop_count_; }
+  void Ask(CommandKind kind);  // a client's command
+  // How often a client has, since the run began or was resumed; 0 if another process leads.
+  uint32_t StopsAsked(const Process& leader) const { return &leader == leader_ ? stop_count_ : 0; }
   void StartSecondScheduler(Micros pause);
   void PowerOff();
   // No fault happens any more: the needed processes are restarted.
@@ -67,7 +66,6 @@ class Population {
     return FindProcess(parts_.processes, incarnation);
   }
   Process* Leader() const { return leader_ && leader_->is_alive() ? leader_ : nullptr; }
-  bool IsLeader(const Process& process) const { return &process == leader_; }
   bool HasLeaderLeft() const { return leader_ == nullptr || leader_->has_left(); }
   bool is_healed() const { return is_healed_; }
 
