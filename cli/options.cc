@@ -11,7 +11,6 @@
 #include "common/text.h"
 #include "job/run_plan.h"
 #include "run/run_folder.h"
-#include "train/micro_batch_pass.h"
 #include "worker/allreduce/allreduce_group.h"
 
 namespace pando {
@@ -68,9 +67,8 @@ void AddKeyFlags(CLI::App& command, JobSource* source, bool (*is_wanted)(const J
     if (key.flag.empty() || !is_wanted(key)) continue;
     const bool is_switch = key.kind == ValueKind::kBool;  // its name alone means true
     auto add = [source, &key, is_switch](const std::string& text) {
-      const bool is_bare = is_switch && text.empty();
       source->overrides.push_back(
-          {.key = key.name, .text = is_bare ? "true" : text, .where = key.flag});
+          {.key = key.name, .text = is_switch && text.empty() ? "true" : text, .where = key.flag});
     };
     const std::string names = key.flag + (key.flag_alias.empty() ? "" : "," + key.flag_alias);
     command.add_option_function<std::string>(names, add, Help(key))
@@ -308,7 +306,7 @@ void PrintSummary(const Summary& summary, const RunFolder& folder) {
   std::error_code ignored;  // a journal that cannot be looked at shows when it is read
   if (summary.status == kStatusCompleted || !std::filesystem::exists(folder.JournalPath(), ignored))
     return;
-  if (summary.failure.find(kDivergedText) != std::string::npos) {
+  if (HasDiverged(summary)) {
     fmt::print(stderr,
                "pando: a resumed run would diverge again; start another one with other settings, "
                "from a snapshot: pando export {} FILE --step N, pando train --init FILE\n",

@@ -40,8 +40,7 @@ constexpr const char* kSdssLabel = "class";
 // Five magnitudes and the redshift, the same in DR14 and DR17.
 constexpr auto kSdssColumns = std::to_array({"u", "g", "r", "i", "z", "redshift"});
 
-// ---- where the rows are
-// --------------------------------------------------------------------------
+// ---- where the rows are ------------------------------------------------------------------------
 
 struct TablePaths {
   std::string train;
@@ -113,8 +112,7 @@ Result<SplitRows> ReadTables(const TablePaths& paths, const CsvColumns& columns,
   return SplitRows{std::move(train), std::move(test)};
 }
 
-// ---- how rows become samples
-// ---------------------------------------------------------------------
+// ---- how rows become samples -------------------------------------------------------------------
 
 // Each once, by number where all are numbers, else bytewise.
 std::vector<std::string> ListValues(std::vector<std::string> words) {
@@ -206,11 +204,10 @@ struct Rows {                 // one split
 std::string ListStart(const std::vector<std::string>& names) {
   constexpr size_t kShownMax = 10;
   if (names.size() <= kShownMax) return Joined(names);
-  const std::vector<std::string> first(names.begin(), names.begin() + kShownMax);
   return fmt::format(
       "{} and {} more; is the label a number to be predicted? Pando trains "
       "classifiers alone",
-      Joined(first), names.size() - kShownMax);
+      Joined(std::vector(names.begin(), names.begin() + kShownMax)), names.size() - kShownMax);
 }
 
 std::map<std::string, size_t> MakeIndex(const std::vector<std::string>& values) {

@@ -22,7 +22,6 @@
 #include "job/job_file.h"
 #include "models/zoo.h"
 #include "run/snapshot_file.h"
-#include "train/micro_batch_pass.h"
 
 namespace pando {
 namespace {
@@ -71,8 +70,7 @@ Status CheckFree(const std::string& path, bool is_forced) {
   const RunFolder folder = RunFolder::Open(path);
   const Result<Summary> summary = folder.ReadSummary();
   const bool has_ended =
-      summary.ok() && (summary->status == kStatusCompleted ||
-                       summary->failure.find(kDivergedText) != std::string::npos);
+      summary.ok() && (summary->status == kStatusCompleted || HasDiverged(*summary));
   if (fs::exists(folder.JournalPath(), error) && !has_ended) {
     return AlreadyExists(
         fmt::format("run folder {} holds a run that is not completed; pando resume {} continues "

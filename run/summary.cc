@@ -11,6 +11,7 @@
 #include "common/text.h"
 #include "job/device_choice.h"
 #include "job/job_file.h"
+#include "train/micro_batch_pass.h"
 
 namespace pando {
 
@@ -167,6 +168,10 @@ struct FieldReader {
 };
 
 }  // namespace
+
+bool HasDiverged(const Summary& summary) {
+  return summary.failure.find(kDivergedText) != std::string::npos;
+}
 
 std::vector<double> ShortDoubles(const std::vector<float>& values) {
   std::vector<double> result;

@@ -80,6 +80,8 @@ void AddEvaluation(const EvaluationSummary& evaluation, Summary* summary);
 // The results of all versions above `last_good` do not count any more.
 void DropEvaluations(Version last_good, Summary* summary);
 
+// Whether the run failed in a way that comes again if it is resumed.
+bool HasDiverged(const Summary& summary);
 // For JSON, which has doubles: 0.4914f as 0.4914.
 std::vector<double> ShortDoubles(const std::vector<float>& values);
 

@@ -330,8 +330,7 @@ TEST_CASE("verify names the first tensor and element that differ, or the optimiz
   CHECK(Contains(outcome.output, "optimizer state 0 of fc1.weight[2] is "));
 }
 
-// ---- a user's table, from the first run to a second one
-// ------------------------------------------
+// ---- a user's table, from the first run to a second one ----------------------------------------
 
 struct OwnTable {
   TempFolder temp;
