@@ -229,8 +229,9 @@ TEST_CASE("an interrupted run keeps what it has made: it is resumed with few ste
     TempFolder temp;
     const std::string run_dir = temp.path() + "/run";
     const Args mode = is_serial ? Args{"--serial"} : Args{};
-    Process train(temp.path(), "train",
-                  Args{"train", "--run-dir", run_dir} + mode + LongJob(kSteps, no_snapshots_due));
+    Process train(
+        temp.path(), "train",
+        Args{"train", "--run-dir", run_dir} + mode + FaultJob(kSteps, 2, 2, no_snapshots_due));
     REQUIRE(Becomes([&] { return RowCountIn(run_dir) >= 50; }));
     train.Signal(SIGTERM);
     train.Signal(SIGTERM);  // as `timeout` does
