@@ -164,6 +164,10 @@ Result<std::optional<InitialWeights>> FindInitialWeights(const OpenedJob& opened
     return InvalidArgument(
         "model.init_hash names weights, and model.init no file; give the file, or leave both out");
   }
+  if (job->init.empty() && job->init_partial) {
+    return InvalidArgument(
+        "model.init_partial (--init-partial) takes what fits of a file: give one with --init");
+  }
   if (job->init.empty()) return std::optional<InitialWeights>();
   PANDO_ASSIGN_OR_RETURN(InitialWeights weights, LoadInitialWeights(*job, opened.plan.layout));
   if (!job->init_hash.empty() && job->init_hash != weights.hash) {
@@ -176,6 +180,8 @@ Result<std::optional<InitialWeights>> FindInitialWeights(const OpenedJob& opened
   fmt::print(stderr, "pando: starting from the weights in {}\n", job->init);
   if (!weights.drawn.empty())
     fmt::print(stderr, "pando: drawn from the seed: {}\n", Joined(weights.drawn));
+  if (!weights.unused.empty())
+    fmt::print(stderr, "pando: not used of the file: {}\n", Joined(weights.unused));
   return std::optional(std::move(weights));
 }
 

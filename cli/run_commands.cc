@@ -13,6 +13,7 @@
 #include "node/processes.h"
 #include "run/run_folder.h"
 #include "run/run_weights.h"
+#include "run/sqlite_journal.h"
 #include "worker/allreduce/allreduce_group.h"
 
 namespace pando {
@@ -192,6 +193,22 @@ uint64_t FindFirstStep(const RunFolder& folder) {
   return newest.ok() ? newest->snapshot.version.value() : 0;
 }
 
+// Before the folder is changed. Without its journal a run would begin again, and remove the
+// snapshots as those of another run. Other trouble shows when the scheduler opens it.
+Status CheckJournal(const RunFolder& folder) {
+  const Status journal = SqliteJournal::Check(folder.JournalPath());
+  if (journal.code() == StatusCode::kCorrupt) return journal;
+  if (journal.code() != StatusCode::kNotFound) return Status();
+  const Result<SnapshotManifest> newest = ChooseSnapshot(folder, std::nullopt);
+  if (!newest.ok()) return Status();
+  return NotFound(fmt::format(
+      "{}, and {} has a snapshot of step {}: a run goes on from both. Bring it back; `pando export "
+      "{} FILE` reads the snapshot, and pando train --init FILE starts from it; pando train "
+      "--force "
+      "begins again",
+      journal.message(), folder.SnapshotsPath(), newest->snapshot.version.value(), folder.path()));
+}
+
 Result<int> Resume(RunOptions options) {
   SetUpLog({.process = "resume", .is_verbose = options.run.is_verbose});
   const RunFolder folder = RunFolder::Open(options.run.job.run_dir);
@@ -205,6 +222,8 @@ Result<int> Resume(RunOptions options) {
     return kExitCompleted;
   }
   PANDO_ASSIGN_OR_RETURN(OpenedJob opened, MakeRunPlan(job));
+  PANDO_RETURN_IF_ERROR(folder.CheckIdentity(job, opened.plan.data.fingerprint));
+  PANDO_RETURN_IF_ERROR(CheckJournal(folder));
   PANDO_RETURN_IF_ERROR(CheckTimelinePath(job));
   PANDO_RETURN_IF_ERROR(CheckMachine(job, opened.model, opened.plan.steps));
   PANDO_ASSIGN_OR_RETURN(ChaosPlan chaos,

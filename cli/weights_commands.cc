@@ -89,7 +89,8 @@ Result<Job> FindJob(const EvaluateOptions& options, bool is_folder) {
   if (source.job_path.empty() && (is_folder || fs::exists(beside, ignored))) {
     source.job_path = beside;
   } else if (source.job_path.empty()) {
-    PANDO_ASSIGN_OR_RETURN(SafetensorsFile file, SafetensorsFile::Open(options.path));
+    PANDO_ASSIGN_OR_RETURN(SafetensorsFile file,
+                           SafetensorsFile::Open(options.path, SafetensorsFile::Types::kAll));
     UseMetadata(file.metadata(), &source);
   }
   return ResolveJob(source);
@@ -141,10 +142,10 @@ void PrintEvaluation(const EvaluateOptions& options, const RunWeights& weights,
   const std::string hash = WeightsHash(layout, std::as_const(weights.flat).span());
   if (!options.is_json) {
     fmt::print(
-        "{}: test accuracy {:.2f} %, top 5 {:.2f} %, test loss {:.4f} on {} samples, weights_hash "
-        "{}\n",
-        weights.name, 100 * summary.accuracy(), 100 * summary.top5_accuracy(), loss,
-        summary.sample_count, hash);
+        "{} of {} on {}: test accuracy {:.2f} %, top 5 {:.2f} %, test loss {:.4f} on {} samples, "
+        "weights_hash {}\n",
+        weights.name, opened.plan.job.model, opened.plan.job.dataset, 100 * summary.accuracy(),
+        100 * summary.top5_accuracy(), loss, summary.sample_count, hash);
     if (options.lists_classes) fmt::print("{}", ClassTable(summary, names));
     return;
   }
@@ -177,7 +178,8 @@ Result<int> Measure(const EvaluateOptions& options) {
                     options.step ? "--step" : "--ema", options.path));
   }
   if (!is_folder) {  // before anything is said of its data
-    PANDO_ASSIGN_OR_RETURN(SafetensorsFile file, SafetensorsFile::Open(options.path));
+    PANDO_ASSIGN_OR_RETURN(SafetensorsFile file,
+                           SafetensorsFile::Open(options.path, SafetensorsFile::Types::kAll));
   }
   PANDO_ASSIGN_OR_RETURN(Job job, FindJob(options, is_folder));
   PANDO_ASSIGN_OR_RETURN(OpenedJob opened, OpenedJob::Open(job));

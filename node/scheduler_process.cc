@@ -370,6 +370,7 @@ Result<int> LeadRun(const SchedulerArgs& args) {
     ExitWith(lock.status());
     return kExitFenced;
   }
+  PANDO_RETURN_IF_ERROR(folder.KeepIdentity(plan.job, plan.data.fingerprint));
   std::error_code ignored;  // of an earlier end; nodes must not read it as this one's
   std::filesystem::remove(folder.SummaryPath(), ignored);
   const Incarnation incarnation = NewIncarnation();

@@ -118,8 +118,9 @@ Result<int> TrainAlone(const Job& job) {
   PANDO_ASSIGN_OR_RETURN(OpenedJob opened, OpenedJob::Open(job, LogWarning));
   PANDO_ASSIGN_OR_RETURN(OpenedDevice device, OpenDevice(job.device, job));
   PANDO_RETURN_IF_ERROR(CheckDeviceMemory(device.device(), opened.plan, opened.model));
-  PANDO_ASSIGN_OR_RETURN(RunRecorder recorder,
-                         RunRecorder::Create(opened.plan, RunFolder::Open(job.run_dir)));
+  const RunFolder folder = RunFolder::Open(job.run_dir);
+  PANDO_RETURN_IF_ERROR(folder.KeepIdentity(job, opened.plan.data.fingerprint));
+  PANDO_ASSIGN_OR_RETURN(RunRecorder recorder, RunRecorder::Create(opened.plan, folder));
   recorder.summary().workers = recorder.summary().servers = 0;
   if (job.optimizer.ema_decay > 0)
     spdlog::warn("--serial writes no averaged weights (optimizer.ema_decay): servers keep them");

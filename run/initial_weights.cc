@@ -32,9 +32,20 @@ std::vector<std::string> UnknownTensors(const SafetensorsFile& file, const Tenso
   std::vector<std::string> names;
   for (const auto& [name, tensor] : file.tensors()) {
     const bool is_known = layout.Find(name) != layout.tensor_count();
-    if (!is_known && !name.ends_with("num_batches_tracked")) names.push_back(name);
+    if (!is_known && !IsBatchCount(name)) names.push_back(name);
   }
   return names;
+}
+
+// The prefix that DataParallel or Lightning puts before all names, as "module."; else empty.
+std::string WrapperPrefix(const std::vector<std::string>& names, const TensorLayout& layout) {
+  if (names.empty()) return "";
+  const std::string prefix = names[0].substr(0, names[0].find('.') + 1);
+  const bool is_wrapper = !prefix.empty() && std::ranges::all_of(names, [&](const auto& name) {
+    return name.starts_with(prefix) &&
+           layout.Find(name.substr(prefix.size())) != layout.tensor_count();
+  });
+  return is_wrapper ? prefix : "";
 }
 
 }  // namespace
@@ -66,11 +77,18 @@ Result<InitialWeights> LoadInitialWeights(const Job& job, const TensorLayout& la
     std::string text = fmt::format("{} does not fit {}", job.init, job.model);
     if (!weights.drawn.empty()) text += ": " + Joined(weights.drawn);
     if (!unknown.empty()) text += "; the model has no " + Joined(unknown);
+    if (const std::string prefix = WrapperPrefix(unknown, layout); !prefix.empty())
+      text += fmt::format(
+          "; without '{0}' before them they fit: save the model in the wrapper "
+          "(model.{0}state_dict())",
+          prefix);
     if (read_count > 0)
       text += "; --init-partial true takes what fits, and draws the rest from the seed";
     return InvalidArgument(text);
   }
   weights.hash = WeightsHash(layout, std::as_const(weights.flat).span());
+  if (fits) PANDO_RETURN_IF_ERROR(CheckWeightsHash(file, weights.hash));
+  weights.unused = unknown;
   return weights;
 }
 

@@ -15,8 +15,9 @@ namespace pando {
 
 struct InitialWeights {
   FloatBuffer flat;
-  std::string hash;                // WeightsHash: model.init_hash
-  std::vector<std::string> drawn;  // tensors that the seed gives, and why
+  std::string hash;                 // WeightsHash: model.init_hash
+  std::vector<std::string> drawn;   // tensors that the seed gives, and why
+  std::vector<std::string> unused;  // of the file: the model has none of that name
 };
 
 // Reads the file that job.init names, with PyTorch's names: F32, F16 or BF16. Its counters of

@@ -14,8 +14,10 @@
 #include <ctime>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <span>
+#include <sstream>
 #include <system_error>
 
 #include "common/system.h"
@@ -28,23 +30,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::array kOwnFiles{"job.toml",
-                               "metrics.csv",
-                               "events.jsonl",
-                               "summary.json",
-                               "final.safetensors",
-                               "best.safetensors",
-                               "endpoint",
-                               "scheduler.db",
-                               "scheduler.db-wal",
-                               "scheduler.db-shm",
-                               "summary.json.tmp",
-                               "job.toml.tmp",
-                               "final.safetensors.tmp",
-                               "best.safetensors.tmp",
-                               "init.safetensors",
-                               "init.safetensors.tmp",
-                               "metrics-before.csv"};
+constexpr std::array kOwnFiles{
+    "job.toml",         "identity.toml",        "identity.toml.tmp",     "metrics.csv",
+    "events.jsonl",     "summary.json",         "final.safetensors",     "best.safetensors",
+    "endpoint",         "scheduler.db",         "scheduler.db-wal",      "scheduler.db-shm",
+    "summary.json.tmp", "job.toml.tmp",         "final.safetensors.tmp", "best.safetensors.tmp",
+    "init.safetensors", "init.safetensors.tmp", "metrics-before.csv"};
 // Removes what earlier runs wrote, and nothing else.
 void RemoveOwnFiles(const fs::path& folder) {
   std::error_code ignored;  // what cannot be removed shows when it is written
@@ -165,6 +156,61 @@ Result<RunFolder> RunFolder::Reopen(const Job& job) {
   if (error) return FileError("remove", folder.SummaryPath(), error.value());
   PANDO_RETURN_IF_ERROR(WriteFileAtomically(folder.JobPath(), WriteJobText(job)));
   return folder;
+}
+
+namespace {
+
+constexpr const char* kFingerprintKey = "data_fingerprint";
+
+std::string IdentityFileText(const Job& job, uint64_t data_fingerprint) {
+  return fmt::format("{} = \"{:016x}\"\n{}", kFingerprintKey, data_fingerprint,
+                     JobIdentityText(job));
+}
+
+// By key, with its section: the value as it is written.
+std::map<std::string, std::string> ReadAssignments(const std::string& text) {
+  std::map<std::string, std::string> values;
+  std::istringstream lines(text);
+  std::string section;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with('[')) section = line.substr(1, line.find(']') - 1) + ".";
+    const size_t equals = line.find(" = ");
+    if (equals == std::string::npos) continue;
+    values[section + line.substr(0, equals)] = line.substr(equals + 3);
+  }
+  return values;
+}
+
+}  // namespace
+
+Status RunFolder::CheckIdentity(const Job& job, uint64_t data_fingerprint) const {
+  std::error_code ignored;  // a file that cannot be looked at shows when it is read
+  if (!fs::exists(IdentityPath(), ignored) && !ignored) return Status();
+  const Result<std::string> text = ReadTextFile(IdentityPath());
+  if (!text.ok()) return text.status();
+  const std::map<std::string, std::string> then = ReadAssignments(*text);
+  for (const auto& [key, now] : ReadAssignments(IdentityFileText(job, data_fingerprint))) {
+    const auto began = then.find(key);
+    if (key == "data.path" || began == then.end() || began->second == now) continue;
+    if (key == kFingerprintKey) {
+      return InvalidArgument(fmt::format(
+          "{} at {} is not the data that the run in {} began with (fingerprint {} now, {} then); "
+          "give the folder of that with --data, or start another run with pando train",
+          job.dataset, job.data_path, path_, now, began->second));
+    }
+    return InvalidArgument(fmt::format(
+        "{} was changed after the run began: {} is {} there, and was {}. A resumed run goes on as "
+        "it began: change it back, or start another run with pando train",
+        JobPath(), key, now, began->second));
+  }
+  return Status();
+}
+
+Status RunFolder::KeepIdentity(const Job& job, uint64_t data_fingerprint) const {
+  PANDO_RETURN_IF_ERROR(CheckIdentity(job, data_fingerprint));
+  std::error_code ignored;  // a folder that cannot be looked at shows when it is written to
+  if (fs::exists(IdentityPath(), ignored)) return Status();
+  return WriteFileAtomically(IdentityPath(), IdentityFileText(job, data_fingerprint));
 }
 
 bool RunFolder::HoldsUnfinished(const Job& job) {

@@ -1,5 +1,6 @@
 // RunFolder: everything a run leaves behind, in one place (docs/job-file.md, [run]):
 //   job.toml           the job with every key filled in
+//   identity.toml      what decides the weights, as the run began: it goes on with nothing else
 //   logs/NAME.log      standard output and error of each process
 //   metrics.csv        a row per run.log_every steps, and per evaluation
 //   events.jsonl       what happened, one JSON object per line
@@ -53,6 +54,7 @@ class RunFolder {
 
   const std::string& path() const { return path_; }
   std::string JobPath() const { return path_ + "/job.toml"; }
+  std::string IdentityPath() const { return path_ + "/identity.toml"; }
   std::string LogPath(std::string_view process_name) const;
   std::string MetricsPath() const { return path_ + "/metrics.csv"; }
   std::string EventsPath() const { return path_ + "/events.jsonl"; }
@@ -67,6 +69,11 @@ class RunFolder {
 
   std::string EndpointPath() const { return path_ + "/endpoint"; }
 
+  // Whether a run goes on here with the job and the data that it began with. kInvalidArgument names
+  // the key that differs. The data may have moved. A run of an earlier release has no such file.
+  Status CheckIdentity(const Job& job, uint64_t data_fingerprint) const;
+  // The same, and the first caller writes it down.
+  Status KeepIdentity(const Job& job, uint64_t data_fingerprint) const;
   Status WriteEndpoint(const std::string& endpoint) const;
   // kNotFound where no scheduler ever listened for this run.
   Result<std::string> ReadEndpoint() const;

@@ -232,6 +232,8 @@ Result<SafetensorsFile> SafetensorsFile::Open(std::string path, Types types) {
 Status SafetensorsFile::ReadHeader(Types types) {
   struct stat info {};
   if (fstat(fd_.get(), &info) != 0) return ReadFailed(path_, 0, errno);
+  if (S_ISDIR(info.st_mode))
+    return Bad(path_, "a folder, expected a file; `pando export` writes one of a run's weights");
   if (!S_ISREG(info.st_mode)) return Bad(path_, "not a file");
   const auto file_bytes = static_cast<uint64_t>(info.st_size);
   uint64_t header_bytes = 0;
@@ -240,6 +242,12 @@ Status SafetensorsFile::ReadHeader(Types types) {
   int error = ReadAll(fd_.get(), 0, std::as_writable_bytes(std::span(&header_bytes, 1)));
   if (error != 0) return ReadFailed(path_, 0, error);
   const uint64_t bytes_max = std::min(kHeaderBytesMax, file_bytes - kPrefixBytes);
+  constexpr uint32_t kZip = 0x04034b50;  // "PK": what torch.save writes
+  if (static_cast<uint32_t>(header_bytes) == kZip) {
+    return Bad(path_,
+               "a file of torch.save, expected safetensors; in Python: "
+               "safetensors.torch.save_file(model.state_dict(), \"weights.safetensors\")");
+  }
   if (header_bytes > bytes_max) {
     return Bad(path_,
                fmt::format("byte 0: the header is said to have {} bytes, expected at most {}; "
@@ -287,6 +295,8 @@ Status SafetensorsFile::Read(const Tensor& tensor, std::span<float> out) const {
 
 namespace {
 
+constexpr const char* kHashKey = "weights_hash";
+
 bool IsExported(const TensorSpec& spec) { return spec.kind != TensorKind::kMetric; }
 
 // The tensor's values within the flat vector, without padding.
@@ -298,6 +308,8 @@ std::span<Float> ValuesIn(const TensorLayout& layout, size_t i, std::span<Float>
 std::string ShapeText(const std::vector<uint64_t>& shape) { return Json(shape).dump(); }
 
 }  // namespace
+
+bool IsBatchCount(std::string_view name) { return name.ends_with("num_batches_tracked"); }
 
 std::string WeightsHash(const TensorLayout& layout, std::span<const float> flat) {
   PANDO_CHECK(flat.size() == layout.float_count());
@@ -316,13 +328,24 @@ Status WriteWeights(const std::string& path, const TensorLayout& layout,
     const TensorSpec& spec = layout.specs()[i];
     if (IsExported(spec)) tensors.push_back({spec.name, spec.shape, ValuesIn(layout, i, flat)});
   }
-  SafetensorsMetadata all{{"format", "pt"}};
+  SafetensorsMetadata all{{"format", "pt"}, {kHashKey, WeightsHash(layout, flat)}};
   all.insert(metadata.begin(), metadata.end());
   return WriteSafetensors(path, all, tensors);
 }
 
+Status CheckWeightsHash(const SafetensorsFile& file, const std::string& hash) {
+  const auto named = file.metadata().find(kHashKey);
+  if (named == file.metadata().end() || named->second == hash) return Status();
+  return Corrupt(fmt::format(
+      "{}: its values have the hash {}, and its metadata say {}: it was damaged or changed after "
+      "it was written. Take another copy or a snapshot (--step); if the change is yours, write the "
+      "file without {} in its metadata",
+      file.path(), hash, named->second, kHashKey));
+}
+
 Result<FloatBuffer> ReadWeights(const std::string& path, const TensorLayout& layout) {
-  PANDO_ASSIGN_OR_RETURN(SafetensorsFile file, SafetensorsFile::Open(path));
+  PANDO_ASSIGN_OR_RETURN(SafetensorsFile file,
+                         SafetensorsFile::Open(path, SafetensorsFile::Types::kAll));
   FloatBuffer flat(layout.float_count());
   for (size_t i = 0; i < layout.tensor_count(); ++i) {
     const TensorSpec& spec = layout.specs()[i];
@@ -340,9 +363,10 @@ Result<FloatBuffer> ReadWeights(const std::string& path, const TensorLayout& lay
     PANDO_RETURN_IF_ERROR(file.Read(tensor->second, ValuesIn(layout, i, flat.span())));
   }
   for (const auto& [name, tensor] : file.tensors()) {
-    if (layout.Find(name) != layout.tensor_count()) continue;
+    if (layout.Find(name) != layout.tensor_count() || IsBatchCount(name)) continue;
     return InvalidArgument(fmt::format("{}: the model has no tensor '{}'", path, name));
   }
+  PANDO_RETURN_IF_ERROR(CheckWeightsHash(file, WeightsHash(layout, std::as_const(flat).span())));
   return flat;
 }
 

@@ -67,15 +67,23 @@ class SafetensorsFile {
 
 // ---- a model's weights --------------------------------------------------------------------------
 
+// PyTorch's batch norms count their batches, which changes no result.
+bool IsBatchCount(std::string_view name);
+
 // xxh3-128, canonical hex, over the fp32 bytes of all tensors in model order.
 // REQUIRES: flat.size() == layout.float_count().
 std::string WeightsHash(const TensorLayout& layout, std::span<const float> flat);
 
-// `metadata` joins what PyTorch's readers expect.  REQUIRES: as above.
+// `metadata` joins what PyTorch's readers expect, and the hash of the values.  REQUIRES: as above.
 Status WriteWeights(const std::string& path, const TensorLayout& layout,
                     std::span<const float> flat, const SafetensorsMetadata& metadata = {});
 
-// The flat vector of a file that holds exactly the layout's tensors; metrics and padding are zero.
+// kCorrupt: the file names another hash of its weights.
+Status CheckWeightsHash(const SafetensorsFile& file, const std::string& hash);
+
+// The flat vector of a file that holds the layout's tensors and no others except PyTorch's counts
+// of batches; metrics and padding are zero. F16 and BF16 become floats. kCorrupt: the values are
+// not those of the hash that the file names.
 Result<FloatBuffer> ReadWeights(const std::string& path, const TensorLayout& layout);
 
 }  // namespace pando

@@ -4,6 +4,7 @@
 #include <sqlite3.h>
 
 #include <cerrno>
+#include <filesystem>
 #include <utility>
 
 #include "common/hash.h"
@@ -72,6 +73,13 @@ SqlRow KeyFor(const JournalTable& table, const SqlRow& row) {
   return {row.begin(), row.begin() + static_cast<ptrdiff_t>(table.key_count)};
 }
 
+Status QuickCheck(SqliteDb& db) {
+  PANDO_ASSIGN_OR_RETURN(std::vector<SqlRow> check, db.Query("PRAGMA quick_check(1)"));
+  const auto* verdict = std::get_if<std::string>(&check[0][0]);
+  if (verdict != nullptr && *verdict == "ok") return Status();
+  return Corrupt(verdict == nullptr ? "quick_check" : *verdict);
+}
+
 // Says what to do where the file itself is the trouble.
 Status Explained(const std::string& path, const Status& status) {
   if (status.code() != StatusCode::kCorrupt) return status;
@@ -97,10 +105,17 @@ Status SqliteDb::Error() const {
 }
 
 Result<SqliteDb> SqliteDb::Open(std::string path) {
+  return Open(std::move(path), SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
+}
+
+Result<SqliteDb> SqliteDb::OpenToRead(std::string path) {
+  return Open(std::move(path), SQLITE_OPEN_READONLY);
+}
+
+Result<SqliteDb> SqliteDb::Open(std::string path, int flags) {
   SqliteDb db(std::move(path));
   sqlite3* raw = nullptr;
-  const int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX;
-  const int code = sqlite3_open_v2(db.path_.c_str(), &raw, flags, nullptr);
+  const int code = sqlite3_open_v2(db.path_.c_str(), &raw, flags | SQLITE_OPEN_NOMUTEX, nullptr);
   db.db_.reset(raw);
   if (code != SQLITE_OK) return db.Error();
   return db;
@@ -145,6 +160,17 @@ Result<SqliteJournal> SqliteJournal::Open(const std::string& path, uint64_t lead
   return journal;
 }
 
+Status SqliteJournal::Check(const std::string& path) {
+  std::error_code ignored;  // a file that cannot be looked at shows when it is opened
+  if (!std::filesystem::exists(path, ignored)) return NotFound(path + " is missing");
+  PANDO_ASSIGN_OR_RETURN(SqliteDb db, SqliteDb::OpenToRead(path));
+  if (const Status s = QuickCheck(db); !s.ok()) return Explained(path, s);
+  const auto rows = db.Query("SELECT count(*) FROM meta");
+  const auto* count = rows.ok() ? std::get_if<int64_t>(&(*rows)[0][0]) : nullptr;
+  if (count == nullptr || *count == 0) return NotFound(path + " is empty");
+  return Status();
+}
+
 Status SqliteJournal::SetUp() {
   Status s = db_.Execute(fmt::format("PRAGMA busy_timeout = {};", kBusyTimeoutMs));
   if (!s.ok()) return s;
@@ -156,11 +182,7 @@ Status SqliteJournal::SetUp() {
                     "{}); continue with that release",
                     db_.path(), schema, kSchemaVersion));
   }
-  PANDO_ASSIGN_OR_RETURN(std::vector<SqlRow> check, db_.Query("PRAGMA quick_check(1)"));
-  const auto* verdict = std::get_if<std::string>(&check[0][0]);
-  if (verdict == nullptr || *verdict != "ok") {
-    return Corrupt(verdict == nullptr ? "quick_check" : *verdict);
-  }
+  PANDO_RETURN_IF_ERROR(QuickCheck(db_));
   s = db_.Execute("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;");
   if (!s.ok() || schema == kSchemaVersion) return s;  // a full disk must not keep a run's file shut
   if (schema == kSchemaWithPictures) return MigratePictures();

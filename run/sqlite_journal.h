@@ -40,8 +40,9 @@ using SqlRow = std::vector<SqlValue>;
 // Threads: none. Errors name the file and what SQLite says.
 class SqliteDb {
  public:
-  // Opens or creates the file.
+  // Opens or creates the file; or opens it to read it, and changes nothing.
   static Result<SqliteDb> Open(std::string path);
+  static Result<SqliteDb> OpenToRead(std::string path);
 
   const std::string& path() const { return path_; }
   // One or more statements without results.
@@ -54,6 +55,7 @@ class SqliteDb {
     void operator()(sqlite3* db) const;
   };
   explicit SqliteDb(std::string path) : path_(std::move(path)) {}
+  static Result<SqliteDb> Open(std::string path, int flags);
   Status Error() const;
 
   std::string path_;
@@ -90,6 +92,10 @@ class SqliteJournal : public Journal {
 
   // Opens or creates the file. `leader` names this life of the scheduler: its incarnation.
   static Result<SqliteJournal> Open(const std::string& path, uint64_t leader);
+
+  // Whether a run can go on from the file; changes nothing. kNotFound: nothing was ever committed
+  // to it, or there is none. kCorrupt: it is damaged.
+  static Status Check(const std::string& path);
 
   // None if nothing was ever committed. Takes the lead: the previous leader cannot commit any
   // more, so nothing is added after the read.

@@ -12,6 +12,7 @@
 #include "common/exit_codes.h"
 #include "common/hash.h"
 #include "common/system.h"
+#include "job/job_file.h"
 #include "job/run_plan.h"
 #include "run/run_folder.h"
 #include "run/run_weights.h"
@@ -212,7 +213,7 @@ TEST_CASE("the average of the weights is exported and evaluated from a snapshot"
     CHECK(std::abs(read->data()[i] - average[i]) <= kEmaTolerance);
   CHECK_FALSE(WeightsHash(layout, std::as_const(*read).span()) == run.HashAt(6));
   outcome = Pando({"evaluate", run.path, "--ema"});
-  CHECK(Contains(outcome.output, "averaged weights of snapshot g000-v000000006: test accuracy"));
+  CHECK(Contains(outcome.output, "averaged weights of snapshot g000-v000000006 of "));
   outcome = Pando({"evaluate", run.Out(), "--ema"});
   CHECK(Contains(outcome.output, "--ema chooses from the snapshots of a run folder"));
 }
@@ -402,6 +403,43 @@ TEST_CASE("a resumed run keeps what decides its weights") {
   const Outcome outcome = Pando({"resume", run.path, "--set", "optimizer.lr=0.5"});
   CHECK(outcome.exit_code == kExitUsage);
   CHECK(Contains(outcome.output, "--set optimizer.lr=0.5: optimizer.lr is part of"));
+}
+
+TEST_CASE("a run whose folder was changed is not resumed, and stays as it is") {
+  RunByHand run;
+  REQUIRE(run.folder.KeepIdentity(run.job, run.opened.plan.data.fingerprint).ok());
+  Outcome outcome = Pando({"resume", run.path});
+  CHECK(outcome.exit_code == kExitUsage);
+  CHECK(Contains(outcome.output, "scheduler.db is missing"));
+  CHECK(Contains(outcome.output, "has a snapshot of step 6"));
+  std::ofstream(run.folder.JournalPath()) << "no database";
+  outcome = Pando({"resume", run.path});
+  CHECK(outcome.exit_code != kExitCompleted);
+  CHECK(Contains(outcome.output, "scheduler.db is damaged"));
+  CHECK_FALSE(Contains(outcome.output, "continue with"));
+  run.job.seed = 2;
+  std::ofstream(run.folder.JobPath()) << WriteJobText(run.job);
+  outcome = Pando({"resume", run.path});
+  CHECK(outcome.exit_code == kExitUsage);
+  CHECK(Contains(outcome.output, "train.seed is 2 there, and was 1"));
+  CHECK(ReadManifests(run.folder.SnapshotsPath())->size() == 2);
+}
+
+TEST_CASE("weights that were damaged are not evaluated or exported as the run's") {
+  RunByHand run;
+  REQUIRE(
+      WriteWeights(run.folder.WeightsPath(), run.opened.plan.layout, run.At(8).parameters->span())
+          .ok());
+  std::string bytes = *ReadTextFile(run.folder.WeightsPath());
+  bytes.back() = static_cast<char>(bytes.back() ^ 1);
+  std::ofstream(run.folder.WeightsPath(), std::ios::binary) << bytes;
+  for (const std::vector<std::string>& args :
+       {std::vector<std::string>{"evaluate", run.path}, {"export", run.path, run.Out()}}) {
+    const Outcome outcome = Pando(args);
+    CHECK(outcome.exit_code != kExitCompleted);
+    CHECK(Contains(outcome.output, "damaged or changed"));
+  }
+  CHECK_FALSE(fs::exists(run.Out()));
 }
 
 // ---- an independent reader

@@ -91,12 +91,23 @@ TEST_CASE("tensors that do not fit are named, and drawn only if that is wanted")
   const Result<InitialWeights> weights = LoadInitialWeights(start.job, start.layout);
   REQUIRE(weights.ok());
   CHECK(weights->drawn.size() == 2);
+  CHECK(weights->unused == std::vector<std::string>{"head.bias"});
   CHECK(start.Values(*weights, "conv.weight") == std::vector<float>{1, 2, 3, 4});
   std::vector<float> drawn(start.layout.float_count());
   InitRange(start.layout, start.job.seed, {0, drawn.size()}, drawn);
   CHECK(start.Values(*weights, "fc.weight")[0] ==
         drawn[start.layout.offset(start.layout.Find("fc.weight"))]);
   CHECK(start.Values(*weights, "fc.bias")[0] == 1);
+}
+
+TEST_CASE("the error about weights that were saved in a wrapper names the wrapper") {
+  Start start;
+  ForeignFile file;
+  file.Add<float>("module.conv.weight", "F32", {2, 2}, {1, 2, 3, 4});
+  file.Add<float>("module.fc.bias", "F32", {1}, {1});
+  file.Write(start.job.init);
+  CheckMessage(LoadInitialWeights(start.job, start.layout).status(), StatusCode::kInvalidArgument,
+               {"without 'module.' before them they fit", "model.module.state_dict()"});
 }
 
 TEST_CASE("weights that are useless are refused") {

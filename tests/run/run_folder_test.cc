@@ -12,6 +12,7 @@
 #include <set>
 
 #include "job/job_file.h"
+#include "tests/data/check_message.h"
 #include "tests/file_size_limit.h"
 #include "tests/temp_folder.h"
 
@@ -38,6 +39,26 @@ TEST_CASE("a run folder starts with the resolved job and a place for logs") {
   CHECK(fs::is_directory(folder->path() + "/logs"));
   CHECK(folder->LogPath("worker-1") == folder->path() + "/logs/worker-1.log");
   CHECK(*ReadTextFile(folder->JobPath()) == WriteJobText(job));
+}
+
+TEST_CASE("a run goes on with the job and the data that it began with, wherever the data are") {
+  constexpr uint64_t kFingerprint = 0x1234;
+  TempFolder temp;
+  Job job = JobIn(temp.path() + "/run");
+  const RunFolder folder = *RunFolder::Create(job, /*is_forced=*/false);
+  CHECK(folder.CheckIdentity(job, kFingerprint).ok());  // of an earlier release
+  REQUIRE(folder.KeepIdentity(job, kFingerprint).ok());
+  job.data_path = "/moved";
+  job.workers = 7;
+  CHECK(folder.KeepIdentity(job, kFingerprint).ok());
+  CheckMessage(
+      folder.CheckIdentity(job, 0x4321), StatusCode::kInvalidArgument,
+      {"mnist at /moved is not the data", "0000000000004321", "0000000000001234", "--data"});
+  job.optimizer.lr = 0.5;
+  CheckMessage(folder.KeepIdentity(job, kFingerprint), StatusCode::kInvalidArgument,
+               {folder.JobPath() + " was changed", "optimizer.lr is 0.5", "and was 0.01"});
+  REQUIRE(RunFolder::Create(job, /*is_forced=*/true).ok());
+  CHECK(folder.KeepIdentity(job, kFingerprint).ok());
 }
 
 TEST_CASE("an existing run folder is refused, and forced only its own files go") {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "common/philox.h"
+#include "job/job_file.h"
 #include "tests/temp_folder.h"
 
 namespace pando {
@@ -106,6 +107,20 @@ TEST_CASE("weights are read back bit for bit, metrics and padding as zeros") {
   CHECK(std::ranges::equal(std::as_bytes(read->span()), std::as_bytes(std::span(expected))));
 }
 
+TEST_CASE("weights that were changed after they were written are refused") {
+  TempFolder temp;
+  const std::string path = temp.path() + "/w.safetensors";
+  const TensorLayout layout = HandMadeLayout();
+  REQUIRE(WriteWeights(path, layout, HandMadeWeights(layout, 0)).ok());
+  std::string bytes = *ReadTextFile(path);
+  bytes.back() = static_cast<char>(bytes.back() ^ 1);
+  std::ofstream(path, std::ios::binary) << bytes;
+  const Status status = ReadWeights(path, layout).status();
+  CHECK(status.code() == StatusCode::kCorrupt);
+  CHECK(status.message().starts_with(path + ": its values have the hash "));
+  CHECK(status.message().find("damaged or changed") != std::string::npos);
+}
+
 TEST_CASE("weights of another model are refused by the tensor's name") {
   TempFolder temp;
   const std::string path = temp.path() + "/w.safetensors";
@@ -196,11 +211,14 @@ TEST_CASE("each wrong header is one error that says the place and what was expec
                                 R"("b": {"dtype": "F32", "shape": [2], "data_offsets": [4, 12]}})",
                                 12))
           .starts_with("tensor 'b' begins at byte 4 after the header, expected 8"));
+  CHECK(OpenError(temp, std::string("PK\3\4", 4) + std::string(60, '\0'))
+            .starts_with("a file of torch.save, expected safetensors; in Python: "));
 }
 
 TEST_CASE("what is no file is an error") {
   TempFolder temp;
-  CHECK(SafetensorsFile::Open(temp.path()).status().message() == temp.path() + ": not a file");
+  CHECK(SafetensorsFile::Open(temp.path()).status().message() ==
+        temp.path() + ": a folder, expected a file; `pando export` writes one of a run's weights");
   CHECK(SafetensorsFile::Open(temp.path() + "/none").status().code() == StatusCode::kNotFound);
 }
 
