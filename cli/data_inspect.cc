@@ -55,7 +55,7 @@ Result<Moments> Measure(const DataSet& data) {
     std::vector<uint64_t> indices;
     for (uint64_t i = first; i < std::min(first + kMeasuredAtOnce, wanted); ++i)
       indices.push_back(i * all / wanted);
-    PANDO_RETURN_IF_ERROR(data.Read(Split::kTrain, indices, &batch));
+    PANDO_RETURN_IF_ERROR(data.Read({Split::kTrain, indices}, &batch));
     for (size_t i = 0; i < batch.bytes.size(); ++i) {
       const double value = batch.bytes[i] / 255.0;
       moments.sum[i % shape.channels] += value;
@@ -133,7 +133,7 @@ Status WriteContactSheet(const DataSet& data, const std::string& path) {
   Batch batch;
   for (size_t row = 0; row < rows.size(); ++row) {
     const std::vector<uint64_t>& indices = rows[row];
-    PANDO_RETURN_IF_ERROR(data.Read(Split::kTrain, indices, &batch));
+    PANDO_RETURN_IF_ERROR(data.Read({Split::kTrain, indices}, &batch));
     for (size_t column = 0; column < indices.size(); ++column) {
       const PictureView picture{&batch.bytes[column * shape.size()], shape.height, shape.width,
                                 shape.channels};

@@ -46,18 +46,22 @@ Augmenter::Augmenter(const Job& job)
       flips_(std::ranges::count(job.augment, "flip") > 0),
       key_(MakePhiloxKey(job.seed, RandomPurpose::kAugment)) {}
 
+Augmenter Augmenter::WithoutCrops() const {
+  Augmenter result = *this;
+  result.crops_ = false;
+  return result;
+}
+
 PhiloxBlock Augmenter::Draw(Name name, uint32_t use) const {
   return Philox4x32({static_cast<uint32_t>(name.sample), static_cast<uint32_t>(name.sample >> 32),
                      static_cast<uint32_t>(name.epoch), use},
                     key_);
 }
 
-bool Augmenter::IsFlipped(Name name) const { return flips_ && Draw(name, kUseShift)[2] >> 31 != 0; }
-
 PictureMove Augmenter::DrawMove(Name name, uint32_t height, uint32_t width) const {
-  PictureMove move{.is_flipped = IsFlipped(name)};
-  if (!crops_) return move;
   const PhiloxBlock bits = Draw(name, kUseShift);
+  PictureMove move{.is_flipped = flips_ && bits[2] >> 31 != 0};
+  if (!crops_) return move;
   const auto draw = [](uint32_t b, uint32_t side) {
     const uint32_t rim = side / kRimShare;
     return static_cast<int16_t>(static_cast<int32_t>(UniformBelow(b, 2 * rim + 1)) -

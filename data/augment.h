@@ -17,6 +17,7 @@ class Augmenter {
  public:
   Augmenter() = default;  // draws nothing
   explicit Augmenter(const Job& job);
+  Augmenter WithoutCrops() const;
 
   struct Name {  // of a picture
     uint64_t epoch = 0;
@@ -24,7 +25,6 @@ class Augmenter {
   };
   bool crops() const { return crops_; }
   bool flips() const { return flips_; }
-  bool IsFlipped(Name name) const;
 
   // The crop of a picture with a black rim of an eighth of its sides (4 pixels for 32), and whether
   // it is flipped.

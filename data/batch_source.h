@@ -1,6 +1,7 @@
 // BatchSource gives the trainer the samples of (step, micro-batch) and those of the test split. Its
-// threads read ahead what the trainer announced. The samples are a pure function of the job, so
-// reading ahead does not change any result.
+// threads read ahead what the trainer announced, and share the samples of each batch: the batch
+// that is needed next is read by all of them. The samples are a pure function of the job, so
+// neither reading ahead nor the number of threads changes any result.
 #pragma once
 
 #include <atomic>
@@ -28,12 +29,12 @@ namespace pando {
 // Invariant: at most prefetch_max batches of either split wait, even if many hints are never taken.
 class BatchSource {
  public:
-  // Called with each training batch, on the thread that read it.
+  // Called with each training batch, on the thread that read the last of it.
   using Finish = std::function<void(Batch*)>;
   // `seed` is the job's. prefetch_max: 0 reads nothing ahead and starts no thread.
   BatchSource(const DataSet& data_set, const StepPlan& plan, uint64_t seed, uint32_t prefetch_max,
               uint32_t thread_count = 1, Finish finish = {});
-  ~BatchSource();  // waits for reads that have begun
+  ~BatchSource();  // waits for the samples that are being read
   BatchSource(const BatchSource&) = delete;
   BatchSource& operator=(const BatchSource&) = delete;
 
@@ -42,8 +43,9 @@ class BatchSource {
   // rollback); it then makes room. REQUIRES: m < the job's micro-batch count.
   void Expect(Step step, MicroBatch m);
 
-  // Returns the batch that was read ahead, or reads it now on the calling thread. A batch may be
-  // taken again. REQUIRES: m is present in the step's tree.
+  // Returns the batch that was read ahead. One that no thread has begun is read now, on the calling
+  // thread and those of the source. A batch may be taken again. If samples cannot be read, the
+  // error is that of the first of them. REQUIRES: m is present in the step's tree.
   Result<std::shared_ptr<const Batch>> Take(Step step, MicroBatch m);
 
   // The batch that Take would return at once; null if there is none. It still waits for Take.
@@ -67,11 +69,30 @@ class BatchSource {
     uint64_t last = 0;
     bool operator==(const Name&) const = default;
   };
+  // A batch that has been begun. Threads claim its parts, some samples each, in their order.
+  struct Reading {
+    explicit Reading(const Name& name_in) : name(name_in) {}
+    bool has_unclaimed() const { return !is_begun || claimed_count < part_count; }
+    BatchResult result() const;  // once done
+
+    const Name name;
+    // Written by the thread that begins it, then constant:
+    std::vector<uint64_t> indices;
+    std::shared_ptr<Batch> batch;
+    size_t part_samples = 0;
+    // Guarded by the source's mutex:
+    bool is_begun = false;
+    bool is_done = false;
+    size_t part_count = 0;  // 0 until the batch has been prepared
+    size_t claimed_count = 0;
+    size_t finished_count = 0;
+    size_t failed_part = 0;  // the first one that failed
+    Status error;            // of that part
+  };
   struct Entry {
     Name name;
-    uint64_t hinted_at_take = 0;        // take count of its split when the hint came
-    bool is_reading = false;            // only the reading thread may remove it
-    std::optional<BatchResult> result;  // set once read
+    uint64_t hinted_at_take = 0;       // take count of its split when the hint came
+    std::shared_ptr<Reading> reading;  // null: no thread has begun it
   };
   struct Shelf {  // guarded by its mutex: batches to reuse
     std::mutex mutex;
@@ -84,21 +105,27 @@ class BatchSource {
   BatchResult Take(const Name& name);
   void PrefetchLoop();
   std::deque<Entry>::iterator Find(const Name& name);
-  std::deque<Entry>::iterator FindUnread();
+  std::shared_ptr<Reading> NextReading();
   uint64_t& TakeCount(const Name& name) { return take_counts_[name.split == Split::kTest]; }
-  BatchResult ReadNow(const Name& name) const;
-  Status ReadTraining(const Name& name, Batch* batch) const;
+  // These two release the lock while they work.
+  void WorkOn(Reading& reading, std::unique_lock<std::mutex>& lock);
+  void ReadPart(Reading& reading, std::unique_lock<std::mutex>& lock);
+  Status Begin(Reading& reading) const;
+  Samples SamplesFor(const Reading& reading) const;
   std::shared_ptr<Batch> NewBatch() const;
 
   const DataSet& data_set_;
   const StepPlan plan_;
   const uint64_t seed_;
   const size_t prefetch_max_;
+  const size_t thread_count_;
   const Finish finish_;
   const std::shared_ptr<Shelf> shelf_;
 
   mutable std::mutex mutex_;  // guards the members up to stopping_
   std::condition_variable changed_;
+  // Batches that a thread waits for; they are read before all others.
+  std::vector<std::shared_ptr<Reading>> awaited_;
   std::deque<Entry> entries_;         // in the order of the hints
   uint64_t take_counts_[2] = {0, 0};  // by split
   bool stopping_ = false;

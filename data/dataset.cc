@@ -86,6 +86,8 @@ class Subset final : public DataSet {
   uint32_t class_count() const override { return whole_->class_count(); }
   std::vector<std::string> class_names() const override { return whole_->class_names(); }
   std::vector<std::string> remarks() const override { return whole_->remarks(); }
+  const Normalisation* normalisation() const override { return whole_->normalisation(); }
+  const Augmenter* augmenter() const override { return whole_->augmenter(); }
   Preprocessing preprocessing() const override { return whole_->preprocessing(); }
   uint64_t sample_count(Split split) const override { return counts_[static_cast<size_t>(split)]; }
   uint64_t fingerprint() const override {
@@ -95,12 +97,8 @@ class Subset final : public DataSet {
   Result<int32_t> Label(Split split, uint64_t index) const override {
     return whole_->Label(split, InWhole(split, std::span(&index, 1))[0]);
   }
-  Status Read(Split split, std::span<const uint64_t> indices, Batch* batch) const override {
-    return whole_->Read(split, InWhole(split, indices), batch);
-  }
-  Status ReadAugmented(uint64_t epoch, std::span<const uint64_t> indices,
-                       Batch* batch) const override {
-    return whole_->ReadAugmented(epoch, InWhole(Split::kTrain, indices), batch);
+  Status Fill(const Samples& part, size_t place, Batch* batch) const override {
+    return whole_->Fill({part.split, InWhole(part.split, part.indices), part.epoch}, place, batch);
   }
 
  private:
@@ -132,20 +130,41 @@ std::vector<std::string> DataSet::class_names() const {
   return names;
 }
 
-Status DataSet::ReadAugmented(uint64_t epoch, std::span<const uint64_t> indices,
-                              Batch* batch) const {
-  PANDO_RETURN_IF_ERROR(Read(Split::kTrain, indices, batch));
-  const Augmenter* random = augmenter();
-  if (random == nullptr || !(random->crops() || random->flips())) return Status();
-  for (const uint64_t sample : indices)
-    batch->moves.push_back(
-        random->DrawMove({epoch, sample}, batch->shape.height, batch->shape.width));
-  return Status();
+Preprocessing DataSet::preprocessing() const {
+  const Normalisation* pictures = normalisation();
+  if (pictures == nullptr) return {};
+  return {.mean = pictures->mean, .deviation = pictures->stddev};
+}
+
+Status DataSet::Read(const Samples& samples, Batch* batch) const {
+  Prepare(samples, batch);
+  return Fill(samples, 0, batch);
+}
+
+void DataSet::Prepare(const Samples& samples, Batch* batch) const {
+  const size_t count = samples.indices.size();
+  const Augmenter* random = samples.epoch ? augmenter() : nullptr;
+  const bool has_moves = random != nullptr && (random->crops() || random->flips());
+  batch->shape = shape();
+  batch->normalisation = normalisation();
+  const size_t size = count * batch->shape.size();
+  batch->bytes.resize(batch->normalisation == nullptr ? 0 : size);
+  batch->values.resize(batch->normalisation == nullptr ? size : 0);
+  batch->moves.resize(has_moves ? count : 0);
+  batch->labels.resize(count);
+}
+
+void DataSet::DrawMoves(const Samples& part, size_t place, Batch* batch) const {
+  if (batch->moves.empty()) return;
+  for (const uint64_t sample : part.indices) {
+    batch->moves[place++] =
+        augmenter()->DrawMove({*part.epoch, sample}, batch->shape.height, batch->shape.width);
+  }
 }
 
 Result<int32_t> DataSet::Label(Split split, uint64_t index) const {
   Batch batch;
-  PANDO_RETURN_IF_ERROR(Read(split, std::span(&index, 1), &batch));
+  PANDO_RETURN_IF_ERROR(Read({split, std::span(&index, 1)}, &batch));
   return batch.labels[0];
 }
 
@@ -180,16 +199,6 @@ bool HoldsDataSet(const std::string& name, const std::string& folder) {
   if (kind == nullptr || kind->is_in == nullptr) return false;
   if (kind->is_in(folder)) return true;
   return kind->archive_folder != nullptr && kind->is_in(folder + "/" + kind->archive_folder);
-}
-
-void PreparePictures(const SampleShape& shape, const Normalisation& normalisation, size_t count,
-                     Batch* batch) {
-  batch->shape = shape;
-  batch->normalisation = &normalisation;
-  batch->values.clear();
-  batch->moves.clear();
-  batch->bytes.resize(count * shape.size());
-  batch->labels.resize(count);
 }
 
 std::string GuessDataSet(const std::string& path) {

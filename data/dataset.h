@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -19,7 +20,16 @@ enum class Split : uint8_t { kTrain, kTest };
 
 class Augmenter;
 
-// Threads: Read may be called from several threads at once; a data set is immutable once opened.
+// Samples of one split, in the order of their batch.
+struct Samples {
+  Split split = Split::kTrain;
+  std::span<const uint64_t> indices;   // each below sample_count(split)
+  std::optional<uint64_t> epoch = {};  // of the augmentation of training samples (P37); none: as
+                                       // they are
+};
+
+// Threads: all functions may be called from several threads at once; a data set is immutable once
+// opened.
 class DataSet {
  public:
   virtual ~DataSet() = default;
@@ -30,24 +40,29 @@ class DataSet {
   // Further facts for people, one per line (`pando data inspect`).
   virtual std::vector<std::string> remarks() const { return {}; }
   virtual uint64_t sample_count(Split split) const = 0;
-  // Its class names are filled in by facts().
-  virtual Preprocessing preprocessing() const { return {}; }
+  // Of pictures; null: samples are rows of a table, which are ready as they are.
+  virtual const Normalisation* normalisation() const { return nullptr; }
+  // Draws how each training picture is moved once it is read; null: nothing is.
+  virtual const Augmenter* augmenter() const { return nullptr; }
+  // Its class names are filled in by facts(). By default the normalisation.
+  virtual Preprocessing preprocessing() const;
   // P38: counts, sizes and a hash of a sample; equal on every worker of a job.
   virtual uint64_t fingerprint() const = 0;
   // The class of a sample, if possible without reading the rest of it.
   // REQUIRES: index < sample_count(split).
   virtual Result<int32_t> Label(Split split, uint64_t index) const;
-  // Replaces `batch` by the samples with these indices, in this order.
-  // REQUIRES: indices < sample_count(split).
-  virtual Status Read(Split split, std::span<const uint64_t> indices, Batch* batch) const = 0;
-  // Training samples, with the augmentation of this epoch (P37): by default the augmenter's moves.
-  virtual Status ReadAugmented(uint64_t epoch, std::span<const uint64_t> indices,
-                               Batch* batch) const;
+  // Replaces `batch` by these samples.
+  Status Read(const Samples& samples, Batch* batch) const;
+  // The two halves of Read, for several threads that read one batch. Prepare makes room for all
+  // samples and clears the rest; Fill puts some of them there, part.indices[i] at place + i.
+  void Prepare(const Samples& samples, Batch* batch) const;
+  virtual Status Fill(const Samples& part, size_t place, Batch* batch) const = 0;
   // What a plan needs of the data. Only workers need the samples.
   DataFacts facts() const;
 
- private:
-  virtual const Augmenter* augmenter() const { return nullptr; }
+ protected:
+  // The augmenter's moves of these samples, where the batch has any.
+  void DrawMoves(const Samples& part, size_t place, Batch* batch) const;
 };
 
 using OpenedDataSet = Result<std::unique_ptr<DataSet>>;
@@ -63,9 +78,6 @@ std::vector<std::string> DataSetNames();
 // Whether the files of the data set with this name are in `folder` itself, or in the archive's
 // folder in it.
 bool HoldsDataSet(const std::string& name, const std::string& folder);
-// Makes room in `batch` for pictures as bytes, and clears the rest.
-void PreparePictures(const SampleShape& shape, const Normalisation& normalisation, size_t count,
-                     Batch* batch);
 // The data set whose files are at `path`, judged by file names; empty if it is unknown.
 std::string GuessDataSet(const std::string& path);
 // The first of the folders below `parent` that holds the data set with this name; empty if none

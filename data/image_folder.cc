@@ -162,7 +162,8 @@ class ImageFolder final : public DataSet {
       : list_(std::move(list)),
         root_(job.data_path),
         side_(job.resize == 0 ? kSideDefault : job.resize),
-        augmenter_(job) {}
+        augmenter_(job),
+        mover_(augmenter_.WithoutCrops()) {}
 
   // Checks the files. Call it first.
   Status Open(const Job& job, const DataWarning& warn) {
@@ -190,21 +191,22 @@ class ImageFolder final : public DataSet {
     return remarks;
   }
   uint64_t sample_count(Split split) const override { return files(split).size(); }
-  Preprocessing preprocessing() const override {
-    const Normalisation& normalisation = ImageNetNormalisation();
-    return {.mean = normalisation.mean, .deviation = normalisation.stddev};
-  }
+  const Normalisation* normalisation() const override { return &ImageNetNormalisation(); }
+  const Augmenter* augmenter() const override { return &mover_; }
   uint64_t fingerprint() const override { return fingerprint_; }
   Result<int32_t> Label(Split split, uint64_t index) const override {
     return files(split)[index].label;
   }
   // kCorrupt: a picture cannot be decoded. The error names it and says how to leave it out.
-  Status Read(Split split, std::span<const uint64_t> indices, Batch* batch) const override {
-    return ReadAll(split, std::nullopt, indices, batch);
-  }
-  Status ReadAugmented(uint64_t epoch, std::span<const uint64_t> indices,
-                       Batch* batch) const override {
-    return ReadAll(Split::kTrain, epoch, indices, batch);
+  Status Fill(const Samples& part, size_t place, Batch* batch) const override {
+    Scratch scratch;
+    DrawMoves(part, place, batch);
+    for (const uint64_t index : part.indices) {
+      Wanted wanted{part.split, index, std::nullopt};
+      if (part.epoch) wanted.drawn = {*part.epoch, index};
+      PANDO_RETURN_IF_ERROR(ReadOne(scratch, wanted, place++, batch));
+    }
+    return Status();
   }
 
  private:
@@ -296,21 +298,6 @@ class ImageFolder final : public DataSet {
     return Status();
   }
 
-  // `epoch`: of the augmentation.
-  Status ReadAll(Split split, std::optional<uint64_t> epoch, std::span<const uint64_t> indices,
-                 Batch* batch) const {
-    PreparePictures(shape(), ImageNetNormalisation(), indices.size(), batch);
-    Scratch scratch;
-    for (size_t i = 0; i < indices.size(); ++i) {
-      Wanted wanted{split, indices[i], std::nullopt};
-      if (epoch) wanted.drawn = {*epoch, indices[i]};
-      PANDO_RETURN_IF_ERROR(ReadOne(scratch, wanted, i, batch));
-      if (epoch && augmenter_.flips())
-        batch->moves.push_back({.is_flipped = augmenter_.IsFlipped(*wanted.drawn)});
-    }
-    return Status();
-  }
-
   Status ReadOne(Scratch& scratch, const Wanted& wanted, size_t position, Batch* batch) const {
     PANDO_CHECK(wanted.index < files(wanted.split).size());
     const PictureFile& file = files(wanted.split)[wanted.index];
@@ -351,7 +338,8 @@ class ImageFolder final : public DataSet {
   const PictureList list_;
   const std::string root_;
   const uint32_t side_;
-  const Augmenter augmenter_;
+  const Augmenter augmenter_;                      // crops are drawn as a picture is decoded,
+  const Augmenter mover_;                          // and flips once it has been
   mutable std::optional<PictureCache> caches_[2];  // by split
   uint64_t fingerprint_ = 0;
 };

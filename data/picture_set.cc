@@ -26,13 +26,12 @@ std::vector<std::string> PictureSet::class_names() const {
   return parts_.class_names.empty() ? DataSet::class_names() : parts_.class_names;
 }
 
-Status PictureSet::Read(Split split, std::span<const uint64_t> indices, Batch* batch) const {
-  const size_t picture_bytes = shape_.size();
-  PreparePictures(shape_, parts_.normalisation, indices.size(), batch);
+Status PictureSet::Fill(const Samples& part, size_t place, Batch* batch) const {
   Resampler resampler;
-  for (size_t i = 0; i < indices.size(); ++i) {
-    std::span<const uint8_t> picture = Picture(split, indices[i]);
-    uint8_t* out = batch->bytes.data() + i * picture_bytes;
+  DrawMoves(part, place, batch);
+  for (const uint64_t index : part.indices) {
+    std::span<const uint8_t> picture = Picture(part.split, index);
+    uint8_t* out = batch->bytes.data() + place * shape_.size();
     const SampleShape& raw = parts_.shape;
     if (raw == shape_) {
       std::copy(picture.begin(), picture.end(), out);
@@ -40,7 +39,7 @@ Status PictureSet::Read(Split split, std::span<const uint64_t> indices, Batch* b
       resampler.Resize({picture.data(), raw.height, raw.width, raw.channels},
                        {0, 0, raw.height, raw.width}, shape_.height, shape_.width, out);
     }
-    batch->labels[i] = pictures(split).labels[indices[i]];
+    batch->labels[place++] = pictures(part.split).labels[index];
   }
   return Status();
 }

@@ -35,17 +35,15 @@ class PictureSet final : public DataSet {
   uint32_t class_count() const override { return parts_.class_count; }
   std::vector<std::string> class_names() const override;
   uint64_t sample_count(Split split) const override { return pictures(split).labels.size(); }
-  Preprocessing preprocessing() const override {
-    return {.mean = parts_.normalisation.mean, .deviation = parts_.normalisation.stddev};
-  }
+  const Normalisation* normalisation() const override { return &parts_.normalisation; }
+  const Augmenter* augmenter() const override { return &augmenter_; }
   uint64_t fingerprint() const override { return fingerprint_; }
   Result<int32_t> Label(Split split, uint64_t index) const override {
     return int32_t{pictures(split).labels[index]};
   }
-  Status Read(Split split, std::span<const uint64_t> indices, Batch* batch) const override;
+  Status Fill(const Samples& part, size_t place, Batch* batch) const override;
 
  private:
-  const Augmenter* augmenter() const override { return &augmenter_; }
   const Pictures& pictures(Split split) const {
     return split == Split::kTrain ? parts_.train : parts_.test;
   }

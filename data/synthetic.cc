@@ -259,9 +259,9 @@ class SyntheticImageNet final : public DataSet {
   uint64_t sample_count(Split split) const override {
     return split == Split::kTrain ? train_count_ : test_count_;
   }
-  Preprocessing preprocessing() const override {
-    return {.mean = HalfGray().mean, .deviation = HalfGray().stddev};
-  }
+  const Normalisation* normalisation() const override { return &HalfGray(); }
+  // A crop is a shift here, so the parts outside of it are not drawn.
+  const Augmenter* augmenter() const override { return &augmenter_; }
   uint64_t fingerprint() const override {
     const std::array<uint64_t, 3> sizes{side_, train_count_, test_count_};
     return Hash64(std::as_bytes(std::span(sizes)), Hash64("synthetic-imagenet"));
@@ -269,21 +269,19 @@ class SyntheticImageNet final : public DataSet {
   Result<int32_t> Label(Split, uint64_t index) const override {
     return static_cast<int32_t>(index % kImageNetClasses);
   }
-  Status Read(Split split, std::span<const uint64_t> indices, Batch* batch) const override {
-    PreparePictures(shape(), HalfGray(), indices.size(), batch);
+  Status Fill(const Samples& part, size_t place, Batch* batch) const override {
     const size_t picture_bytes = shape().size();
-    for (size_t i = 0; i < indices.size(); ++i) {
-      PANDO_CHECK(indices[i] < sample_count(split));
-      Draw(split, indices[i], std::span(batch->bytes).subspan(i * picture_bytes, picture_bytes));
-      batch->labels[i] = static_cast<int32_t>(indices[i] % kImageNetClasses);
+    DrawMoves(part, place, batch);
+    for (const uint64_t index : part.indices) {
+      PANDO_CHECK(index < sample_count(part.split));
+      Draw(part.split, index,
+           std::span(batch->bytes).subspan(place * picture_bytes, picture_bytes));
+      batch->labels[place++] = static_cast<int32_t>(index % kImageNetClasses);
     }
     return Status();
   }
 
  private:
-  // A crop is a shift here, so the parts outside of it are not drawn.
-  const Augmenter* augmenter() const override { return &augmenter_; }
-
   // Half class, half noise.
   void Draw(Split split, uint64_t index, std::span<uint8_t> pixels) const {
     Patches colours;

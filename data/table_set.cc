@@ -311,17 +311,12 @@ class TableSet final : public DataSet {
   uint64_t sample_count(Split split) const override { return rows(split).labels.size(); }
   Preprocessing preprocessing() const override { return preprocessing_; }
   uint64_t fingerprint() const override { return fingerprint_; }
-  Status Read(Split split, std::span<const uint64_t> indices, Batch* batch) const override {
-    const Rows& source = rows(split);
-    batch->shape = shape();
-    batch->normalisation = nullptr;
-    batch->bytes.clear();
-    batch->values.resize(indices.size() * columns_);
-    batch->labels.resize(indices.size());
-    for (size_t i = 0; i < indices.size(); ++i) {
-      PANDO_CHECK(indices[i] < source.labels.size());
-      std::copy_n(&source.values[indices[i] * columns_], columns_, &batch->values[i * columns_]);
-      batch->labels[i] = source.labels[indices[i]];
+  Status Fill(const Samples& part, size_t place, Batch* batch) const override {
+    const Rows& source = rows(part.split);
+    for (const uint64_t index : part.indices) {
+      PANDO_CHECK(index < source.labels.size());
+      std::copy_n(&source.values[index * columns_], columns_, &batch->values[place * columns_]);
+      batch->labels[place++] = source.labels[index];
     }
     return Status();
   }

@@ -398,7 +398,7 @@ TEST_CASE("a contact sheet has a row for each class") {
   CHECK(sheet.width == 280);
   // Row 3, column 4 is the fifth picture of class 3: sample 43.
   Batch batch;
-  REQUIRE((*data)->Read(Split::kTrain, std::vector<uint64_t>{43}, &batch).ok());
+  REQUIRE((*data)->Read({Split::kTrain, std::vector<uint64_t>{43}}, &batch).ok());
   for (size_t y = 0; y < 28; ++y) {
     for (size_t x = 0; x < 28; ++x)
       REQUIRE(sheet.pixels[((3 * 28 + y) * 280 + 4 * 28 + x) * 3] == batch.bytes[y * 28 + x]);

@@ -116,7 +116,7 @@ PictureSet SmallSet(const Job& job) {
 
 Bytes ReadEpoch(const PictureSet& data, uint64_t epoch, const std::vector<uint64_t>& indices) {
   Batch batch;
-  REQUIRE(data.ReadAugmented(epoch, indices, &batch).ok());
+  REQUIRE(data.Read({Split::kTrain, indices, epoch}, &batch).ok());
   if (batch.moves.empty()) return batch.bytes;
   const size_t size = batch.shape.size();
   Bytes all;
@@ -148,9 +148,9 @@ TEST_CASE("without data.augment, and in the test split, pictures are as they lie
   Batch batch;
   const PictureSet plain = SmallSet(AugmentedJob({}));
   const PictureSet augmented = SmallSet(AugmentedJob({"crop", "flip"}));
-  REQUIRE(plain.Read(Split::kTest, std::vector<uint64_t>{1, 2}, &batch).ok());
+  REQUIRE(plain.Read({Split::kTest, std::vector<uint64_t>{1, 2}}, &batch).ok());
   const Bytes expected = batch.bytes;
-  REQUIRE(augmented.Read(Split::kTest, std::vector<uint64_t>{1, 2}, &batch).ok());
+  REQUIRE(augmented.Read({Split::kTest, std::vector<uint64_t>{1, 2}}, &batch).ok());
   CHECK(batch.bytes == expected);
   CHECK(batch.moves.empty());
   CHECK(ReadEpoch(plain, 3, {1, 2}) == expected);
@@ -159,9 +159,9 @@ TEST_CASE("without data.augment, and in the test split, pictures are as they lie
 TEST_CASE("a test batch read where a training batch was has none of its moves") {
   const PictureSet augmented = SmallSet(AugmentedJob({"flip"}));
   Batch batch;
-  REQUIRE(augmented.ReadAugmented(0, std::vector<uint64_t>{1, 2}, &batch).ok());
+  REQUIRE(augmented.Read({Split::kTrain, std::vector<uint64_t>{1, 2}, 0}, &batch).ok());
   CHECK(batch.moves.size() == 2);
-  REQUIRE(augmented.Read(Split::kTest, std::vector<uint64_t>{1}, &batch).ok());
+  REQUIRE(augmented.Read({Split::kTest, std::vector<uint64_t>{1}}, &batch).ok());
   CHECK(batch.moves.empty());
 }
 
@@ -171,7 +171,7 @@ TEST_CASE("data.resize changes the shape that a model sees") {
   const PictureSet data = SmallSet(job);
   CHECK(data.shape() == SampleShape{32, 32, 1});
   Batch batch;
-  REQUIRE(data.Read(Split::kTest, std::vector<uint64_t>{0, 99}, &batch).ok());
+  REQUIRE(data.Read({Split::kTest, std::vector<uint64_t>{0, 99}}, &batch).ok());
   CHECK(batch.shape == data.shape());
   CHECK(batch.bytes.size() == 2 * 32 * 32);
 }

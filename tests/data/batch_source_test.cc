@@ -15,17 +15,19 @@
 namespace pando {
 namespace {
 
-// Sample i is the one value i with label i % 10. It can fail and hold reads back on request.
+// Sample i begins with the value i and has label i % 10. It can fail and hold reads back on
+// request.
 class FakeData final : public DataSet {
  public:
-  explicit FakeData(uint64_t train_count) : train_count_(train_count) {}
-  SampleShape shape() const override { return {1, 1, 1}; }
+  explicit FakeData(uint64_t train_count, uint32_t values = 1)
+      : train_count_(train_count), values_(values) {}
+  SampleShape shape() const override { return {1, 1, values_}; }
   uint32_t class_count() const override { return 10; }
   uint64_t sample_count(Split split) const override {
     return split == Split::kTrain ? train_count_ : 7;
   }
   uint64_t fingerprint() const override { return 0; }
-  Status Read(Split, std::span<const uint64_t> indices, Batch* batch) const override {
+  Status Fill(const Samples& part, size_t place, Batch* batch) const override {
     {
       std::unique_lock lock(mutex_);
       ++read_count_;
@@ -33,15 +35,16 @@ class FakeData final : public DataSet {
       changed_.wait(lock, [this] { return !held_; });
     }
     if (fails_) return Corrupt("sample 3 is damaged");
-    batch->shape = shape();
-    batch->bytes.clear();
-    batch->values.assign(indices.begin(), indices.end());
-    batch->labels.clear();
-    for (uint64_t i : indices) batch->labels.push_back(static_cast<int32_t>(i % 10));
+    for (uint64_t i : part.indices) {
+      if (bad_.contains(i)) return Corrupt("sample " + std::to_string(i) + " is damaged");
+      batch->values[place * values_] = static_cast<float>(i);
+      batch->labels[place++] = static_cast<int32_t>(i % 10);
+    }
     return Status();
   }
 
   void set_fails(bool fails) { fails_ = fails; }
+  void set_bad(std::set<uint64_t> bad) { bad_ = std::move(bad); }
   void Hold(bool held) {
     std::lock_guard lock(mutex_);
     held_ = held;
@@ -58,7 +61,9 @@ class FakeData final : public DataSet {
 
  private:
   const uint64_t train_count_;
-  bool fails_ = false;        // set before any thread reads
+  const uint32_t values_;
+  bool fails_ = false;  // these two are set before any thread reads
+  std::set<uint64_t> bad_;
   mutable std::mutex mutex_;  // guards what follows
   mutable std::condition_variable changed_;
   mutable uint64_t read_count_ = 0;
@@ -187,6 +192,88 @@ TEST_CASE("several threads read ahead, and each batch once") {
   CHECK(data.read_count() == kPrefetchMax);
 }
 
+// So large that each sample is a separate part.
+constexpr uint32_t kLargeValues = 64 << 10;
+
+void CheckLargeTake(BatchSource& source, const StepPlan& plan, Step step, MicroBatch m) {
+  auto batch = source.Take(step, m);
+  REQUIRE(batch.ok());
+  const std::vector<float> expected = Expected(plan, step, m);
+  REQUIRE((*batch)->sample_count() == expected.size());
+  for (size_t i = 0; i < expected.size(); ++i) {
+    CHECK((*batch)->values[i * kLargeValues] == expected[i]);
+    CHECK((*batch)->labels[i] == static_cast<int32_t>(expected[i]) % 10);
+  }
+}
+
+TEST_CASE("all threads read the batch that is needed next, and each sample once") {
+  FakeData data(kSamples, kLargeValues);
+  const StepPlan plan = MakePlan();
+  BatchSource source(data, plan, kSeed, /*prefetch_max=*/2, /*thread_count=*/3);
+  data.Hold(true);
+  source.Expect(Step(0), MicroBatch(0));
+  data.WaitForReads(3);  // three samples at once
+  data.Hold(false);
+  CheckLargeTake(source, plan, Step(0), MicroBatch(0));
+  CHECK(data.read_count() == Expected(plan, Step(0), MicroBatch(0)).size());
+}
+
+TEST_CASE("threads join a taker whose batch has not been begun") {
+  FakeData data(kSamples, kLargeValues);
+  const StepPlan plan = MakePlan();
+  BatchSource source(data, plan, kSeed, /*prefetch_max=*/1, /*thread_count=*/2);
+  data.Hold(true);
+  std::thread taker([&] { CheckLargeTake(source, plan, Step(5), MicroBatch(2)); });
+  data.WaitForReads(3);  // the taker and both threads
+  data.Hold(false);
+  taker.join();
+}
+
+TEST_CASE("an awaited batch is read before older hints") {
+  FakeData data(kSamples, kLargeValues);
+  const StepPlan plan = MakePlan();
+  BatchSource source(data, plan, kSeed, /*prefetch_max=*/3, /*thread_count=*/1);
+  data.Hold(true);
+  source.Expect(Step(0), MicroBatch(0));
+  data.WaitForReads(1);
+  source.Expect(Step(0), MicroBatch(1));
+  source.Expect(Step(0), MicroBatch(2));
+  std::thread taker([&] { CheckLargeTake(source, plan, Step(0), MicroBatch(2)); });
+  data.WaitForReads(2);  // the taker reads itself, since the only thread is held back
+  data.Hold(false);
+  taker.join();
+  CheckLargeTake(source, plan, Step(0), MicroBatch(0));
+  CheckLargeTake(source, plan, Step(0), MicroBatch(1));
+}
+
+TEST_CASE("batches are the same for any number of threads") {
+  const StepPlan plan = MakePlan();
+  for (const uint32_t thread_count : {1u, 2u, 4u}) {
+    FakeData data(kSamples, kLargeValues);
+    BatchSource source(data, plan, kSeed, /*prefetch_max=*/4, thread_count);
+    for (Step step(0); step < Step(7); step = NextStep(step)) {
+      for (const MicroBatch m : plan.Tree(step).PresentLeaves()) source.Expect(step, m);
+      for (const MicroBatch m : plan.Tree(step).PresentLeaves())
+        CheckLargeTake(source, plan, step, m);
+    }
+  }
+}
+
+TEST_CASE("the first damaged sample of a batch is named, not the one that was found first") {
+  const StepPlan plan = MakePlan();
+  const std::vector<float> samples = Expected(plan, Step(0), MicroBatch(0));
+  REQUIRE(samples.size() == 5);
+  const auto first = static_cast<uint64_t>(samples[1]);
+  for (uint32_t round = 0; round < 50; ++round) {
+    FakeData data(kSamples, kLargeValues);
+    data.set_bad({first, static_cast<uint64_t>(samples[2]), static_cast<uint64_t>(samples[4])});
+    BatchSource source(data, plan, kSeed, /*prefetch_max=*/2, /*thread_count=*/3);
+    source.Expect(Step(0), MicroBatch(0));
+    const Status status = source.Take(Step(0), MicroBatch(0)).status();
+    CHECK(status.message() == "sample " + std::to_string(first) + " is damaged");
+  }
+}
+
 TEST_CASE("hints never taken make room for new ones once takes have passed them by") {
   constexpr uint32_t kPrefetchMax = 2;
   const FakeData data(kSamples);
@@ -200,7 +287,7 @@ TEST_CASE("hints never taken make room for new ones once takes have passed them 
     CheckTake(source, plan, Step(0), MicroBatch(taken));
   }
   CHECK(data.read_count() == 5);
-  while (data.read_count() < 7) {  // a hint is ignored while the oldest is still being read
+  while (data.read_count() < 7) {  // the older hints go one by one
     source.Expect(Step(1), MicroBatch(0));
     source.Expect(Step(1), MicroBatch(1));
     std::this_thread::yield();

@@ -51,7 +51,7 @@ TEST_CASE("CIFAR-10's planes become pixels, batch after batch") {
   CHECK((*data)->sample_count(Split::kTrain) == 10);
   CHECK((*data)->sample_count(Split::kTest) == 2);
   Batch batch;
-  REQUIRE((*data)->Read(Split::kTrain, std::vector<uint64_t>{3}, &batch).ok());
+  REQUIRE((*data)->Read({Split::kTrain, std::vector<uint64_t>{3}}, &batch).ok());
   CHECK(batch.labels == std::vector<int32_t>{3});
   for (size_t p = 0; p < kPictureBytes; p += 3) {
     REQUIRE(batch.bytes[p] == 1);
@@ -76,9 +76,9 @@ TEST_CASE("CIFAR-100's class is the fine label") {
   REQUIRE(data.ok());
   CHECK((*data)->class_count() == 100);
   Batch batch;
-  REQUIRE((*data)->Read(Split::kTrain, std::vector<uint64_t>{0}, &batch).ok());
+  REQUIRE((*data)->Read({Split::kTrain, std::vector<uint64_t>{0}}, &batch).ok());
   CHECK(batch.labels == std::vector<int32_t>{99});
-  REQUIRE((*data)->Read(Split::kTest, std::vector<uint64_t>{0}, &batch).ok());
+  REQUIRE((*data)->Read({Split::kTest, std::vector<uint64_t>{0}}, &batch).ok());
   CHECK(batch.labels == std::vector<int32_t>{42});
 }
 
@@ -157,7 +157,7 @@ TEST_CASE("a subset is drawn from the seed, without repeats, and is its own data
   CHECK((*data)->sample_count(Split::kTrain) == 4);
   CHECK((*data)->sample_count(Split::kTest) == 1);
   Batch batch;
-  REQUIRE((*data)->Read(Split::kTrain, std::vector<uint64_t>{0, 1, 2, 3}, &batch).ok());
+  REQUIRE((*data)->Read({Split::kTrain, std::vector<uint64_t>{0, 1, 2, 3}}, &batch).ok());
   std::set<std::pair<int, int>> seen;  // label and red value name a record
   for (size_t i = 0; i < 4; ++i) seen.insert({batch.labels[i], batch.bytes[i * kPictureBytes]});
   CHECK(seen.size() == 4);
@@ -189,7 +189,7 @@ TEST_CASE("CIFAR-10 is read as it was published") {
   std::vector<uint64_t> indices(50000);
   std::iota(indices.begin(), indices.end(), uint64_t{0});
   Batch batch;
-  REQUIRE((*data)->Read(Split::kTrain, indices, &batch).ok());
+  REQUIRE((*data)->Read({Split::kTrain, indices}, &batch).ok());
   CHECK(std::accumulate(batch.labels.begin(), batch.labels.end(), int64_t{0}) == 225000);
   CHECK(crc32_z(0, batch.bytes.data(), batch.bytes.size()) == 0x680a9ce0);
   CHECK(batch.labels[0] == 6);

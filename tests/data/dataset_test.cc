@@ -40,7 +40,7 @@ TEST_CASE("a data set hands out the samples asked for, in the order asked for") 
   CHECK(set.sample_count(Split::kTest) == 3);
   Batch batch;
   batch.values = {1.0f};  // left from another use
-  REQUIRE(set.Read(Split::kTrain, std::vector<uint64_t>{4, 0, 4}, &batch).ok());
+  REQUIRE(set.Read({Split::kTrain, std::vector<uint64_t>{4, 0, 4}}, &batch).ok());
   CHECK(batch.shape == set.shape());
   CHECK(batch.values.empty());
   CHECK(batch.labels == std::vector<int32_t>{9, 5, 9});
@@ -48,7 +48,7 @@ TEST_CASE("a data set hands out the samples asked for, in the order asked for") 
   REQUIRE(batch.normalisation != nullptr);
   CHECK(batch.normalisation->mean == std::vector<float>{0.1307f});
   CHECK(batch.normalisation->stddev == std::vector<float>{0.3081f});
-  REQUIRE(set.Read(Split::kTest, {}, &batch).ok());
+  REQUIRE(set.Read({Split::kTest, {}}, &batch).ok());
   CHECK(batch.sample_count() == 0);
   CHECK(batch.bytes.empty());
 }
@@ -59,7 +59,7 @@ TEST_CASE("Fashion-MNIST is normalised by its own constants") {
   auto data = OpenDataSet(tiny.job);
   REQUIRE(data.ok());
   Batch batch;
-  REQUIRE((*data)->Read(Split::kTest, std::vector<uint64_t>{1}, &batch).ok());
+  REQUIRE((*data)->Read({Split::kTest, std::vector<uint64_t>{1}}, &batch).ok());
   CHECK(batch.normalisation->mean == std::vector<float>{0.2860f});
   CHECK(batch.normalisation->stddev == std::vector<float>{0.3530f});
 }
@@ -167,7 +167,7 @@ Batch ReadAll(const DataSet& data, Split split) {
   std::vector<uint64_t> indices(data.sample_count(split));
   std::iota(indices.begin(), indices.end(), uint64_t{0});
   Batch batch;
-  REQUIRE(data.Read(split, indices, &batch).ok());
+  REQUIRE(data.Read({split, indices}, &batch).ok());
   return batch;
 }
 

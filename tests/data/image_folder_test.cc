@@ -77,7 +77,7 @@ Batch ReadSplit(const DataSet& data, Split split) {
   std::vector<uint64_t> indices(data.sample_count(split));
   std::iota(indices.begin(), indices.end(), uint64_t{0});
   Batch batch;
-  const Status status = data.Read(split, indices, &batch);
+  const Status status = data.Read({split, indices}, &batch);
   REQUIRE_MESSAGE(status.ok(), status.message());
   return batch;
 }
@@ -183,7 +183,7 @@ TEST_CASE("a JPEG without tables is not decoded by those of the picture before")
   auto data = tiny.Open();
   REQUIRE(data.ok());
   Batch batch;
-  CheckMessage((*data)->Read(Split::kTrain, std::vector<uint64_t>{0, 1}, &batch),
+  CheckMessage((*data)->Read({Split::kTrain, std::vector<uint64_t>{0, 1}}, &batch),
                StatusCode::kCorrupt, {"train/ants/1.jpg"});
 }
 
@@ -219,8 +219,8 @@ TEST_CASE("training pictures depend on seed, epoch and sample, not on the reader
   std::set<std::string> seen;
   for (uint64_t epoch = 0; epoch < 8; ++epoch) {
     Batch batch, again;
-    REQUIRE((*one)->ReadAugmented(epoch, std::vector<uint64_t>{0}, &batch).ok());
-    REQUIRE((*other)->ReadAugmented(epoch, std::vector<uint64_t>{5, 0}, &again).ok());
+    REQUIRE((*one)->Read({Split::kTrain, std::vector<uint64_t>{0}, epoch}, &batch).ok());
+    REQUIRE((*other)->Read({Split::kTrain, std::vector<uint64_t>{5, 0}, epoch}, &again).ok());
     CHECK(std::equal(batch.bytes.begin(), batch.bytes.end(), again.bytes.begin() + 16 * 16 * 3));
     CHECK(batch.moves[0].is_flipped == again.moves[1].is_flipped);
     seen.emplace(batch.bytes.begin(), batch.bytes.end());
@@ -249,8 +249,8 @@ TEST_CASE("a picture that cannot be decoded is an error that names it and says w
   auto data = tiny.Open();
   REQUIRE_MESSAGE(data.ok(), data.status().message());
   Batch batch;
-  CHECK((*data)->Read(Split::kTrain, std::vector<uint64_t>{0, 2}, &batch).ok());
-  CheckMessage((*data)->Read(Split::kTrain, std::vector<uint64_t>{0, 1}, &batch),
+  CHECK((*data)->Read({Split::kTrain, std::vector<uint64_t>{0, 2}}, &batch).ok());
+  CheckMessage((*data)->Read({Split::kTrain, std::vector<uint64_t>{0, 1}}, &batch),
                StatusCode::kCorrupt,
                {tiny.folder.path() + ": train/ants/1.jpg: ", "pando data check", "data.skip"});
 }
@@ -361,8 +361,8 @@ TEST_CASE("synthetic-imagenet draws the same pictures for everybody") {
   REQUIRE(data.ok());
   CHECK((*data)->class_count() == 1000);
   Batch one, two;
-  REQUIRE((*data)->Read(Split::kTrain, std::vector<uint64_t>{7, 4321}, &one).ok());
-  REQUIRE((*again)->Read(Split::kTrain, std::vector<uint64_t>{4321}, &two).ok());
+  REQUIRE((*data)->Read({Split::kTrain, std::vector<uint64_t>{7, 4321}}, &one).ok());
+  REQUIRE((*again)->Read({Split::kTrain, std::vector<uint64_t>{4321}}, &two).ok());
   CHECK(one.labels == std::vector<int32_t>{7, 321});
   CHECK(std::equal(two.bytes.begin(), two.bytes.end(), one.bytes.begin() + 64 * 64 * 3));
   CHECK((*data)->fingerprint() == (*again)->fingerprint());

@@ -108,7 +108,7 @@ TEST_CASE("the data set is the painter's pictures, normalised by their mean and 
   std::vector<uint64_t> indices(6000);
   for (size_t i = 0; i < indices.size(); ++i) indices[i] = i;
   Batch batch;
-  REQUIRE((*data)->Read(Split::kTrain, indices, &batch).ok());
+  REQUIRE((*data)->Read({Split::kTrain, indices}, &batch).ok());
   const Picture last = Draw(Split::kTrain, 5999);
   CHECK(std::equal(last.begin(), last.end(), batch.bytes.end() - kPixels));
   CHECK(batch.labels[5999] == 9);

@@ -42,7 +42,7 @@ Batch ReadAll(const DataSet& data, Split split) {
   std::vector<uint64_t> indices(data.sample_count(split));
   std::iota(indices.begin(), indices.end(), uint64_t{0});
   Batch batch;
-  REQUIRE(data.Read(split, indices, &batch).ok());
+  REQUIRE(data.Read({split, indices}, &batch).ok());
   return batch;
 }
 

@@ -24,8 +24,9 @@ class GoldenSet : public DataSet {
   uint32_t class_count() const override { return 10; }
   uint64_t sample_count(Split) const override { return golden_.sample_count; }
   uint64_t fingerprint() const override { return 1; }
-  Status Read(Split, std::span<const uint64_t> indices, Batch* batch) const override {
-    *batch = GoldenBatch(golden_, indices);
+  Status Fill(const Samples& part, size_t place, Batch* batch) const override {
+    PANDO_CHECK(place == 0);  // one thread reads whole batches
+    *batch = GoldenBatch(golden_, part.indices);
     return {};
   }
 

@@ -34,19 +34,17 @@ class NoiseSet : public DataSet {
   uint32_t class_count() const override { return kClassCount; }
   uint64_t sample_count(Split split) const override { return counts_[split == Split::kTest]; }
   uint64_t fingerprint() const override { return 1; }
-  Status Read(Split split, std::span<const uint64_t> indices, Batch* batch) const override {
-    *batch = {
-        .shape = shape_, .normalisation = &normalisation_, .pinned = std::move(batch->pinned)};
-    for (uint64_t index : indices) {
-      const size_t first = batch->bytes.size();
+  const Normalisation* normalisation() const override { return &normalisation_; }
+  Status Fill(const Samples& part, size_t place, Batch* batch) const override {
+    for (uint64_t index : part.indices) {
+      uint8_t* pixels = batch->bytes.data() + place * shape_.size();
       for (uint32_t i = 0; i < shape_.size(); ++i) {
         const auto word = static_cast<uint32_t>(index);
-        const PhiloxBlock block = Philox4x32({word, i, split == Split::kTest, 0}, {});
-        batch->bytes.push_back(static_cast<uint8_t>(block[0]));
+        const PhiloxBlock block = Philox4x32({word, i, part.split == Split::kTest, 0}, {});
+        pixels[i] = static_cast<uint8_t>(block[0]);
       }
-      auto pixels = batch->bytes.begin() + first;
-      batch->labels.push_back(
-          static_cast<int32_t>(std::max_element(pixels, pixels + kClassCount) - pixels));
+      batch->labels[place++] =
+          static_cast<int32_t>(std::max_element(pixels, pixels + kClassCount) - pixels);
     }
     return {};
   }

@@ -100,8 +100,9 @@ Rate MeasureReading(const std::string& root, size_t picture_count, double second
   std::iota(indices.begin(), indices.end(), uint64_t{0});
   Batch batch;
   uint64_t epoch = 0;
-  return Measure(seconds, picture_count,
-                 [&] { PANDO_CHECK((*data)->ReadAugmented(epoch++, indices, &batch).ok()); });
+  return Measure(seconds, picture_count, [&] {
+    PANDO_CHECK((*data)->Read({Split::kTrain, indices, epoch++}, &batch).ok());
+  });
 }
 
 int Main(int argc, char** argv) {
