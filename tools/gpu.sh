@@ -1,14 +1,19 @@
 #!/usr/bin/env bash
-# Everything that needs an NVIDIA GPU, in one call of less than ten minutes: the GPU tests, compute-sanitizer on the
-# small ones, the benchmark of kernels and networks, and PyTorch's figures beside it. One table at the end.
-#   tools/gpu.sh           on a machine with a GPU: builds, or takes what `bundle` left in .gpu/, and runs it all
-#   tools/gpu.sh accuracy  on a machine with a GPU: trains to the accuracies of the papers' networks (bench/python/accuracy.py
-#                          --gpu) on real data: 10 minutes and more; behind it what bench/python/accuracy.py takes, as --only
+# Everything that needs an NVIDIA GPU, in four calls of less than ten minutes each. A call prints each row as soon as it is
+# measured, keeps it in RESULTS/gpu-CALL.txt ($OUT, or .gpu-results), and ends with a table of what ran.
+#   tools/gpu.sh runs      does it run: doctor, kernels, networks, trainer
+#   tools/gpu.sh compute   gpu_bench on random data, and PyTorch in the same precisions, alone and with optimizer and upload
+#   tools/gpu.sh exchange  training: ResNet-50 in one process, with a worker and two servers, with --codec bf16; MNIST CNN.
+#                          Stalls for data and exposed exchange are printed
+#   tools/gpu.sh safety    processes killed on a GPU; memcheck and racecheck of our kernels
+#   tools/gpu.sh accuracy  trains to the accuracies of the papers' networks (bench/python/accuracy.py --gpu) on real data: 10
+#                          minutes and more; behind it what bench/python/accuracy.py takes, as --only
 #   tools/gpu.sh part N    puts the Nth part of those data (1 to 4; each fits a call of 64 MiB) into .gpu-data/, to be
 #                          carried there, where `tools/gpu.sh keep` takes it to where `accuracy` looks for it
 #   tools/gpu.sh bundle    on a machine with CUDA's toolkit and none: builds into .gpu/ the programs and the libraries
 #                          that they need, to be carried to one with a GPU beside this repository (CPUs from x86-64-v3)
-# The exit status is 1 where something failed, 77 where there is no GPU.
+# On a machine with a GPU the programs are built first, unless .gpu/ is there. The exit status is 1 where something failed,
+# 77 where there is no GPU.
 set -euo pipefail
 # shellcheck source=lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -44,15 +49,21 @@ make_bundle() {
 
 results=()
 failed=no
-# row NAME SECONDS COMMAND...: runs it and notes how it ended.
-row() { row_of_shell "$1" timeout "${@:2}"; }
+seconds_per_call=560  # what a call may take in all
+store=${OUT:-$root/.gpu-results}
 
-# row_of_shell NAME FUNCTION...: the same of what ends by itself.
-row_of_shell() {
-  local name=$1 status=0
-  shift
-  say "$name"
-  "$@" || status=$?
+# row NAME SECONDS COMMAND...: runs it, within what is left of the call, and notes how it ended. Each line is in the file
+# as soon as it is printed.
+row() {
+  local name=$1 limit=$2 left=$((seconds_per_call - SECONDS)) status=0
+  shift 2
+  if [ "$left" -lt 10 ]; then
+    results+=("not run  $name (no time left)")
+    failed=yes
+    return
+  fi
+  say "$name" 2>&1 | tee -a "$log" >&2
+  timeout -k 5 $((limit < left ? limit : left)) stdbuf -oL "$@" 2>&1 | tee -a "$log" || status=${PIPESTATUS[0]}
   case $status in
     0) results+=("ok       $name") ;;
     77) results+=("skipped  $name") ;;
@@ -60,16 +71,29 @@ row_of_shell() {
   esac
 }
 
-# through_servers MODEL DATASET BATCH STEPS [FLAG...]: training with one worker and two servers on this machine; the
-# images a second are in the last lines.
-through_servers() {
-  local folder status=0
+# With the libraries that pando needs. Python has its own, and must not get these.
+native() { row "$1" "$2" env LD_LIBRARY_PATH="$libraries" "${@:3}"; }
+python() { row "$1" "$2" env -u LD_LIBRARY_PATH python3 "${@:3}"; }
+
+# train NAME SECONDS MODEL DATASET BATCH STEPS FLAG...: images a second, and the shares of time that no computing hides.
+train() {
+  local folder
   folder=$(mktemp -d)
-  timeout 90 "$bundle/pando" train --model "$1" --dataset "$2" --global-batch "$3" --steps "$4" --micro-batches 1 --workers 1 \
-    --servers 2 --replicas 1 --device cuda --snapshot-every 0 --set eval.every_epochs=0 --set run.reader_threads=8 \
-    --run-dir "$folder/run" "${@:5}" || status=$?
+  native "$1" "$2" "$bundle/pando" train --model "$3" --dataset "$4" --global-batch "$5" --steps "$6" --micro-batches 1 \
+    --device cuda --snapshot-every 0 --set eval.every_epochs=0 --set "run.reader_threads=$(nproc)" --run-dir "$folder/run" \
+    "${@:7}"
+  [ ! -e "$folder/run/summary.json" ] || python "$1: figures" 20 - "$folder/run" "$5" <<'END'
+import csv, json, sys
+run, batch = sys.argv[1], int(sys.argv[2])
+rows = [row for row in csv.DictReader(open(f"{run}/metrics.csv")) if row["loss"]]
+warm, last = rows[len(rows) // 4], rows[-1]
+steps = int(last["step"]) - int(warm["step"])
+seconds = float(last["elapsed_seconds"]) - float(warm["elapsed_seconds"])
+print(f"  images/s after the first quarter of the steps: {steps * batch / seconds:.0f}")
+print(f"  ms a step {last['step_ms']}, without samples {last['data_stall_ms']}, without parameters {last['exposed_sync_ms']}")
+print(f"  weights_hash {json.load(open(f'{run}/summary.json'))['weights_hash']}")
+END
   rm -rf "$folder"
-  return $status
 }
 
 # Cuts what is not in this repository into pieces that may travel with it.
@@ -93,11 +117,18 @@ keep_part() {
   find "$data_there" -type f -exec ls -l {} + >&2
 }
 
+# Where cuDNN and cuBLAS are: in the bundle, the toolkit, or the wheels that PyTorch brings along.
 use_libraries() {
-  local built_in
+  local built_in wheels
   built_in=$(cat "$bundle/root")
   if [ ! -e "$built_in" ]; then mkdir -p "$(dirname "$built_in")" && ln -s "$root" "$built_in"; fi
-  export LD_LIBRARY_PATH=$bundle/lib:${CUDA_HOME:-/usr/local/cuda}/lib64${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+  wheels=$(env -u LD_LIBRARY_PATH python3 - <<'END' || true
+import glob, site, sys
+folders = site.getsitepackages() + [site.getusersitepackages()] + sys.path
+print(":".join(sorted({path for folder in folders for path in glob.glob(f"{folder}/nvidia/*/lib")})))
+END
+)
+  libraries=$bundle/lib:${CUDA_HOME:-/usr/local/cuda}/lib64${wheels:+:$wheels}${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 }
 
 require_gpu() {
@@ -115,31 +146,59 @@ build_here() {
   echo "$root" >"$bundle/root"
 }
 
-run_all() {
+call_runs() {
+  native "doctor" 60 "$bundle/pando" doctor
+  native "kernels on a GPU" 150 "$bundle/kernels_gpu_test"
+  native "networks on a GPU" 150 "$bundle/models_gpu_test"
+  native "trainer on a GPU" 150 "$bundle/trainer_gpu_test"
+}
+
+call_compute() {
+  local bench=$root/bench/python/pytorch_gpu.py
+  native "pando, bfloat16" 120 "$bundle/gpu_bench" bfloat16
+  python "PyTorch, bfloat16" 120 "$bench" --seconds 1 --precision bf16
+  native "pando, tf32" 90 "$bundle/gpu_bench" float
+  python "PyTorch, tf32" 100 "$bench" --seconds 1 --precision tf32 --models resnet50,mnist-cnn
+  python "PyTorch, bfloat16, with optimizer and upload" 120 "$bench" --seconds 1 --precision bf16 --train \
+    --models resnet50,mobilenet_v2,mnist-cnn
+}
+
+call_exchange() {
+  local resnet=(resnet50 synthetic-imagenet 256 40 --precision bf16) mnist=(mnist-cnn synthetic-digits 128 2000 --precision bf16)
+  local servers=(--workers 1 --servers 2 --replicas 1)
+  train "ResNet-50, one process" 100 "${resnet[@]}" --serial
+  train "ResNet-50, two servers" 100 "${resnet[@]}" "${servers[@]}"
+  train "ResNet-50, two servers, codec bf16" 100 "${resnet[@]}" "${servers[@]}" --codec bf16
+  train "MNIST CNN, one process" 40 "${mnist[@]}" --serial
+  train "MNIST CNN, two servers" 40 "${mnist[@]}" "${servers[@]}"
+}
+
+call_safety() {
   local sanitizer small="*on every shape*,*linear*,*cross-entropy*,*flatten*"
+  native "runs on a GPU" 240 env PANDO_PROGRAM="$bundle/pando" PANDO_NEEDS_GPU=1 "$bundle/e2e_gpu_test"
+  sanitizer=$(command -v compute-sanitizer || echo "${CUDA_HOME:-/usr/local/cuda}/bin/compute-sanitizer")
+  if [ ! -x "$sanitizer" ]; then
+    results+=("skipped  memcheck and racecheck (no compute-sanitizer here)")
+    return
+  fi
+  native "memcheck" 140 "$sanitizer" --tool memcheck --error-exitcode 1 "$bundle/kernels_gpu_test" -tc="$small"
+  native "racecheck" 140 "$sanitizer" --tool racecheck --error-exitcode 1 "$bundle/kernels_gpu_test" -tc="$small"
+}
+
+run_call() {
+  require_gpu
+  SECONDS=0
   build_here
   use_libraries
-  nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader || true
-  row "kernels on a GPU" 120 "$bundle/kernels_gpu_test"
-  row "models on a GPU" 120 "$bundle/models_gpu_test"
-  row "trainer on a GPU" 120 "$bundle/trainer_gpu_test"
-  row "runs on a GPU" 150 env PANDO_PROGRAM="$bundle/pando" "$bundle/e2e_gpu_test"
-  sanitizer=$(command -v compute-sanitizer || echo "${CUDA_HOME:-/usr/local/cuda}/bin/compute-sanitizer")
-  if [ -x "$sanitizer" ]; then
-    row "memcheck" 90 "$sanitizer" --tool memcheck --error-exitcode 1 "$bundle/kernels_gpu_test" -tc="$small"
-    row "racecheck" 90 "$sanitizer" --tool racecheck --error-exitcode 1 "$bundle/kernels_gpu_test" -tc="$small"
-  fi
-  row "benchmark, bfloat16" 120 "$bundle/gpu_bench" bfloat16
-  row "benchmark, float" 60 "$bundle/gpu_bench" float
-  row_of_shell "ResNet-50 through two servers" through_servers resnet50 synthetic-imagenet 256 40 --precision bf16
-  row_of_shell "MobileNetV2 through two servers" through_servers mobilenet-v2 synthetic-imagenet 256 40 --precision bf16
-  row_of_shell "MNIST CNN through two servers" through_servers mnist-cnn synthetic-digits 128 2000
-  row "PyTorch" 150 python3 "$root/bench/python/pytorch_gpu.py" --seconds 1
-  printf '%s\n' "${results[@]}"
+  mkdir -p "$store"
+  log=$store/gpu-$1.txt
+  nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader | tee "$log" || true
+  "call_$1"
+  printf '%s\n' "${results[@]}" | tee -a "$log"
   [ "$failed" = no ]
 }
 
-case ${1:-run} in
+case ${1:---help} in
   bundle) make_bundle ;;
   part) make_part "${2:-}" ;;
   keep) keep_part ;;
@@ -149,12 +208,9 @@ case ${1:-run} in
     use_libraries
     data=$data_there
     [ -d "$data" ] || data=$root/../shared/data
-    exec python3 "$root/bench/python/accuracy.py" --gpu --pando "$bundle/pando" --data "$data" "${@:2}"
+    LD_LIBRARY_PATH=$libraries exec python3 "$root/bench/python/accuracy.py" --gpu --pando "$bundle/pando" --data "$data" "${@:2}"
     ;;
-  run)
-    require_gpu
-    run_all
-    ;;
+  runs | compute | exchange | safety) run_call "$1" ;;
   -h | --help) sed -n '2,/^set/s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" ;;
   *) die "unknown command '$1': see tools/gpu.sh --help" ;;
 esac
