@@ -58,6 +58,18 @@ FloatBuffer PinnedFloats(Device device, size_t float_count) {
       });
 }
 
+std::shared_ptr<const void> PinHost(Device device, std::span<const std::byte> memory, HostPin how) {
+  return Dispatch(
+      device, [] { return std::shared_ptr<const void>(); },
+      [&](auto& gpu) { return cuda::PinHost(gpu, memory, how); });
+}
+
+bool IsPinned(Device device, std::span<const std::byte> memory) {
+  PANDO_CHECK(device.kind == DeviceKind::kCuda);
+  return Dispatch(
+      device, [] { return false; }, [&](auto& gpu) { return cuda::IsPinned(gpu, memory); });
+}
+
 size_t ElementBytes(ElementType type) { return type == ElementType::kFloat32 ? 4 : 2; }
 
 DeviceMemory::DeviceMemory(Device device, size_t size_bytes)

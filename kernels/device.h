@@ -105,6 +105,13 @@ void Synchronize(Device device);
 // can access directly. They may be freed on any thread.
 FloatBuffer DeviceFloats(Device device, size_t float_count);
 FloatBuffer PinnedFloats(Device device, size_t float_count);
+// Lets a GPU access memory of the host that is there already, until the result goes, on any thread.
+// Null: the driver refuses, and copies take the way of other memory, with the same result. The
+// memory shares no page with other pinned memory, and outlives the result.
+enum class HostPin : uint8_t { kReadWrite, kReadOnly };  // as the memory is mapped here
+std::shared_ptr<const void> PinHost(Device device, std::span<const std::byte> memory, HostPin how);
+// Whether the GPU accesses all of it directly.  REQUIRES: a GPU. Both: any thread.
+bool IsPinned(Device device, std::span<const std::byte> memory);
 
 // Launches that were recorded once, and are then launched as one. Most of the cost of a small
 // network's many short kernels is their launches. Threads: as Device. Owns: the recording.

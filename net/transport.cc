@@ -30,6 +30,15 @@ Channel ChannelFor(const Message& message) {
   return HoldsAny<Heartbeat, HeartbeatAck>(message) ? Channel::kHeartbeat : Channel::kData;
 }
 
+// Of the payloads that peers of one host may share.
+uint64_t ShareableBytes(const Frames& frames) {
+  uint64_t bytes = 0;
+  for (const Blob& frame : frames) {
+    if (frame.size_bytes() >= SharedPool::kSlotBytesMin) bytes += frame.size_bytes();
+  }
+  return bytes;
+}
+
 // ZeroMQ would silently take a path from a living process.
 bool IsTaken(const std::string& path) {
   sockaddr_un address{};
@@ -202,7 +211,8 @@ void Transport::Send(const Envelope& envelope) {
     routing_id = RoutingId(DialerFor(envelope.receiver, envelope.message), self_);
   }
   Frames frames = Encode(envelope);
-  if (SharedLink* link = FindLink({MakeLinkPeer(envelope.receiver), line->peer.has_value()})) {
+  SharedLink* link = FindLink({MakeLinkPeer(envelope.receiver), line->peer.has_value()});
+  if (link != nullptr) {
     link->Share(&frames);
     if (link->Send(frames)) {
       ++counters_.sent;
@@ -212,7 +222,10 @@ void Transport::Send(const Envelope& envelope) {
   }
   line->is_drained = false;
   const ZmqSocket::Sent sent = line->socket.Send(routing_id, frames);
-  if (sent == ZmqSocket::Sent::kYes) ++counters_.sent;
+  if (sent == ZmqSocket::Sent::kYes) {
+    ++counters_.sent;
+    if (line->is_local || link != nullptr) counters_.copied_on_host_bytes += ShareableBytes(frames);
+  }
   if (sent == ZmqSocket::Sent::kUnroutable) ++counters_.unroutable;
   if (sent == ZmqSocket::Sent::kQueueFull) ++counters_.queue_full;
 }
@@ -252,6 +265,7 @@ bool Transport::ReceiveFrom(Line& line, Envelope* envelope) {
       ++counters_.isolated;
       continue;
     }
+    if (line.is_local) counters_.copied_on_host_bytes += ShareableBytes(received.frames);
     if (Accept(line, received, envelope)) return true;
   }
   return false;

@@ -79,10 +79,14 @@ class Transport {
     uint64_t misattributed = 0;  // the claimed sender did not send it
     uint64_t isolated = 0;       // dropped because the context was isolated
     uint64_t overtaken = 0;      // its shared memory was rewritten or is unreadable
+    // Payloads of 16 KiB and more, which peers of one host could share, that went by ZeroMQ: sent
+    // to such peers, and received from those dialed.
+    uint64_t copied_on_host_bytes = 0;
   };
   struct SharedMemory {
     std::shared_ptr<SharedPool> pool;  // where payloads are made
     bool is_required = false;          // sharing_failure() reports a peer that shares none
+    OnMapped on_mapped = {};           // called on the transport's thread
     // Called with the reason for the first peer at a loopback or ipc endpoint that shares no
     // memory, and for the first that dialed us and cannot.
     std::function<void(const std::string& text)> on_note;

@@ -24,7 +24,7 @@ bool Shares(const SharedLinks& links, const PeerId& dialed) {
 
 Status Transport::ShareMemory(SharedMemory options) {
   PANDO_CHECK(links_ == nullptr);
-  auto links = std::make_unique<SharedLinks>(options.pool);
+  auto links = std::make_unique<SharedLinks>(SharedLink::End{options.pool, options.on_mapped});
   if (lines_.contains(std::nullopt)) {
     PANDO_RETURN_IF_ERROR(links->Listen(MakeLinkPeer(self_)));
   }

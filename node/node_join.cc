@@ -40,12 +40,13 @@ Result<JoinOutcome> ReadWelcome(const JoinCore& join) {
       Membership{*join.welcome(), join.self(0), join.scheduler(), join.job(), std::move(job)});
 }
 
-Status StartSharing(Transport& transport, bool is_required) {
+Status StartSharing(Transport& transport, bool is_required, OnMapped on_mapped) {
   PANDO_ASSIGN_OR_RETURN(std::shared_ptr<SharedPool> pool, SharedPool::Create());
   return transport.ShareMemory(
-      {.pool = std::move(pool), .is_required = is_required, .on_note = [](const std::string& text) {
-         spdlog::info("{}", text);
-       }});
+      {.pool = std::move(pool),
+       .is_required = is_required,
+       .on_mapped = std::move(on_mapped),
+       .on_note = [](const std::string& text) { spdlog::info("{}", text); }});
 }
 
 }  // namespace
@@ -102,11 +103,11 @@ HeartbeatSender::Options HeartbeatOptions(const Membership& membership,
           .interval = std::chrono::milliseconds(membership.job.heartbeat_ms)};
 }
 
-Result<BufferSource> ShareMemory(const Job& job, Transport& transport) {
+Result<BufferSource> ShareMemory(const Job& job, Transport& transport, OnMapped on_mapped) {
   const bool is_required = job.transport == "shm";
   if (job.transport != "auto" && !is_required) return BufferSource();
   if (transport.shared_pool() == nullptr) {
-    const Status status = StartSharing(transport, is_required);
+    const Status status = StartSharing(transport, is_required, std::move(on_mapped));
     if (!status.ok() && is_required) {
       return Unavailable(
           fmt::format("run.transport is shm: {}; use --transport auto", status.message()));

@@ -105,6 +105,7 @@ Result<MembershipEnd> SessionWorker::Run(const Tell& tell) {
            .on_view = [this](const View& view) { Connect(view); },
            .is_finished = [&] { return session_.finished() || !dialed_.ok() || watch.verdict(); }});
   news_.mailbox().Close();
+  trainer_.Stop();
   LogTraffic();
   return ConcludeWork(dialed_, watch, session_.lifecycle());
 }
@@ -135,9 +136,9 @@ void SessionWorker::LogTraffic() const {
   const PushSender::Bytes& sent = session_.sent_bytes();
   spdlog::info(
       "pushed {} bytes, {} of them while backward was going on; pulled {} bytes; held at most {} "
-      "bytes of parameters at a time",
+      "bytes of parameters at a time; payloads copied by ZeroMQ on this host: {} bytes",
       sent.pushed, sent.early, session_.parameters().pulled_bytes(),
-      trainer_.parameter_bytes_peak());
+      trainer_.parameter_bytes_peak(), parts_.transport.counters().copied_on_host_bytes);
   if (sent.given > 0) spdlog::info("gave {} bytes to be summed on this host", sent.given);
 }
 

@@ -83,6 +83,8 @@ class SessionWorker {
 
   // Works until the end.
   Result<MembershipEnd> Run(const Tell& tell);
+  // What was free on the GPU at the end of Run, while the worker still had its part; 0 on a CPU.
+  uint64_t gpu_free_bytes() const { return trainer_.gpu_free_bytes(); }
 
  private:
   void TakeNews(Micros now);

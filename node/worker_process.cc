@@ -63,7 +63,8 @@ class WorkerProcess {
   Result<Prepared> Prepare(const Membership& membership) const;
   Result<MembershipEnd> Train(const Membership& membership, HeartbeatSender& heartbeat);
   Status CheckData(const Membership& membership, const DataSet& data) const;
-  void LogGpuMemory() const;
+  OnMapped OnMappedForGpu() const;
+  void LogGpuMemory(uint64_t free_bytes) const;
 
   const WorkerArgs& args_;
   ShutdownSignal shutdown_;
@@ -135,9 +136,10 @@ Result<WorkerProcess::Prepared> WorkerProcess::Prepare(const Membership& members
   if (plan.job.strategy == Strategy::kAllreduce)  // its rank 0 serves
     PANDO_RETURN_IF_ERROR(ReadRunFolder(membership, &plan));
   PANDO_ASSIGN_OR_RETURN(OpenedDevice device, OpenDevice(args_.device, membership.job));
-  const uint64_t gpu_free_bytes = device.gpu ? ReadRoom(device.device()).free_bytes : 0;
   PANDO_RETURN_IF_ERROR(CheckDeviceMemory(device.device(), plan, model));
   PANDO_ASSIGN_OR_RETURN(uint64_t probe, ProbeHash(plan, model, *data, device.device()));
+  // Behind the probe, which makes NVIDIA's libraries load their kernels.
+  const uint64_t gpu_free_bytes = device.gpu ? ReadRoom(device.device()).free_bytes : 0;
   spdlog::info("computes on {}", device.kind);
   return Prepared{std::move(device), std::move(data), std::move(model),
                   std::move(plan),   probe,           gpu_free_bytes};
@@ -162,8 +164,8 @@ Result<MembershipEnd> WorkerProcess::Train(const Membership& membership,
                                            HeartbeatSender& heartbeat) {
   const JobPlan& plan = prepared_->plan;
   const bool has_servers = plan.job.strategy != Strategy::kAllreduce;
-  Result<BufferSource> buffers =
-      has_servers ? ShareMemory(plan.job, transport_) : Result<BufferSource>(BufferSource());
+  Result<BufferSource> buffers = has_servers ? ShareMemory(plan.job, transport_, OnMappedForGpu())
+                                             : Result<BufferSource>(BufferSource());
   if (!buffers.ok()) {
     TellScheduler(transport_, membership, 0, buffers.status());
     return buffers.status();
@@ -208,16 +210,23 @@ Result<MembershipEnd> WorkerProcess::Train(const Membership& membership,
   SessionWorker worker(parts, host_lines_);
   Result<MembershipEnd> end = worker.Run(tell);
   WarnOfLost(timeline.get());
-  if (gpu) LogGpuMemory();  // while the worker has it
+  if (gpu) LogGpuMemory(worker.gpu_free_bytes());
   return end;
 }
 
-// What NVIDIA's libraries take beside their handles, and other processes, count as ours.
-void WorkerProcess::LogGpuMemory() const {
+// The GPU reads parameters where the servers of its host have put them.
+OnMapped WorkerProcess::OnMappedForGpu() const {
+  if (!prepared_->device.gpu) return {};
+  return [this](std::span<const std::byte> memory) {
+    return prepared_ ? PinHost(prepared_->device.device(), memory, HostPin::kReadOnly) : nullptr;
+  };
+}
+
+// Kernels that NVIDIA's libraries load late, and other processes, count as ours.
+void WorkerProcess::LogGpuMemory(uint64_t free_bytes) const {
   const Device device = prepared_->device.device();
   const GpuMemoryPlan planned = PlanGpuMemory(device, prepared_->plan, prepared_->model,
                                               prepared_->plan.steps.micro_batch_samples_max());
-  const uint64_t free_bytes = ReadRoom(device).free_bytes;
   spdlog::info("GPU memory: planned {} bytes, took {}", planned.total(),
                prepared_->gpu_free_bytes - std::min(free_bytes, prepared_->gpu_free_bytes));
 }

@@ -21,8 +21,10 @@ Device TestDevice() { return opened->device(); }
 
 std::shared_ptr<void> AllocateForTest(size_t size_bytes) {
   void* memory = nullptr;
-  PANDO_CUDA_CHECK(cudaMallocHost(&memory, size_bytes + 1));  // of nothing there is none
-  return {memory, [](void* p) { PANDO_CUDA_CHECK(cudaFreeHost(p)); }};
+  // In the GPU's memory while kernels use it, and in the host's while tests do. Of nothing there is
+  // none.
+  PANDO_CUDA_CHECK(cudaMallocManaged(&memory, size_bytes + 1));
+  return {memory, [](void* p) { PANDO_CUDA_CHECK(cudaFree(p)); }};
 }
 
 }  // namespace pando

@@ -45,7 +45,8 @@ EvaluationResult CombineScores(const Evaluate& request, const std::vector<ChunkS
 }
 
 EvaluationPass::EvaluationPass(const JobPlan& plan, Network& network, Device device)
-    : network_(network),
+    : plan_(plan),
+      network_(network),
       reads_(PlanEvaluationReads(plan, network)),
       gpu_(device.kind == DeviceKind::kCpu ? nullptr
                                            : std::make_unique<GpuCopy>(device, plan.shards)) {}
@@ -59,7 +60,8 @@ Result<ChunkScore> EvaluationPass::Run(const Batch& batch, const Parameters& par
 
 Result<ChunkScore> EvaluationPass::RunOnGpu(const Batch& batch, const Parameters& parameters) {
   ParameterCopy& copy = gpu_->parameters;
-  copy.Follow(parameters.serial, parameters.host);
+  copy.Follow(parameters.serial,
+              [&](ShardId shard) { return parameters.host + plan_.shards.range(shard).first; });
   const auto await = [&](uint32_t layer) -> Status {
     const LayerReads& reads = reads_[layer];
     if (copy.Has(reads.now)) return {};

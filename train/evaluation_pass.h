@@ -63,6 +63,7 @@ class EvaluationPass {
   };
   Result<ChunkScore> RunOnGpu(const Batch& batch, const Parameters& parameters);
 
+  const JobPlan& plan_;
   Network& network_;
   const std::vector<LayerReads> reads_;  // by layer
   const std::unique_ptr<GpuCopy> gpu_;   // null on the CPU

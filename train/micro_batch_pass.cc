@@ -168,9 +168,11 @@ Status MicroBatchPass::OnScore(const BatchScore& score) {
 Result<float> MicroBatchPass::LossScaleFor(PassParameters& parameters) {
   const LossScaleOptions& options = context_.plan.job.optimizer.loss_scale;
   if (!options.is_on) return 1.0f;
-  PANDO_RETURN_IF_ERROR(parameters.AwaitShard(context_.plan.metric_shard()));
+  const ShardId shard = context_.plan.metric_shard();
+  PANDO_RETURN_IF_ERROR(parameters.AwaitShard(shard));
+  const size_t at = MetricsAt() - context_.plan.shards.range(shard).first;
   const LossScale now =
-      ReadLossScale(options, {parameters.values() + MetricsAt(), kMetricSlotCount});
+      ReadLossScale(options, {parameters.shard_values(shard) + at, kMetricSlotCount});
   if (now.hysteresis > 0 || options.loss_scale > 0) return now.scale;
   return Internal(fmt::format(
       "gradients overflow half floats at the smallest loss scale ({:g}, fp16.min_loss_scale) in "

@@ -17,7 +17,8 @@ void HeldBytes::Add(uint64_t bytes) {
 
 struct ParameterStore::VersionBuffer {
   uint64_t serial = 0;
-  SharedBuffer whole;                  // where all is resident
+  SharedBuffer whole;                  // where all is resident; null: nothing has been copied
+  std::vector<Blob> in_place;          // by shard: what is read where it lies; else empty
   std::unique_ptr<PagedFloats> pages;  // with layer residency
   std::vector<bool> has_shard;
   uint32_t missing_count = 0;
@@ -49,6 +50,11 @@ void ParameterStore::Put(ShardId shard, Version version, const Blob& payload) {
     if (IsTooOld(version)) return;
     buffer = FindOrMake(version);
     if (buffer->has_shard[s]) return;
+    if (options_.is_read_in_place && codec == nullptr && options_.is_read_in_place(payload)) {
+      buffer->in_place[s] = payload;
+      return MarkArrived(*buffer, shard, version);
+    }
+    if (!is_layered()) FindOrMakeWhole(*buffer);
     if (is_layered()) {
       if (buffer->asker_counts[s] == 0) return;
       ++buffer->asker_counts[s];  // until it has arrived, even if its readers release it
@@ -70,7 +76,7 @@ void ParameterStore::Put(ShardId shard, Version version, const Blob& payload) {
 SharedBuffer ParameterStore::Writable(Version version) {
   std::lock_guard lock(mutex_);
   PANDO_CHECK(!IsTooOld(version) && !is_layered());
-  return FindOrMake(version)->whole;
+  return FindOrMakeWhole(*FindOrMake(version));
 }
 
 void ParameterStore::Arrived(ShardId shard, Version version) {
@@ -127,17 +133,25 @@ const std::shared_ptr<ParameterStore::VersionBuffer>& ParameterStore::FindOrMake
   buffer->serial = ++last_serial_;
   buffer->has_shard.resize(shards_.shard_count());
   buffer->missing_count = shards_.shard_count();
-  const size_t float_count = shards_.ranges().back().last;
   if (is_layered()) {
-    buffer->pages = std::make_unique<PagedFloats>(float_count);
+    buffer->pages = std::make_unique<PagedFloats>(shards_.ranges().back().last);
     buffer->asker_counts.resize(shards_.shard_count());
     buffer->is_resident.resize(shards_.shard_count());
+  } else if (options_.is_read_in_place) {
+    buffer->in_place.resize(shards_.shard_count());
   } else {
-    const size_t made_before = pool_.made_count();
-    buffer->whole = pool_.Take();
-    held_bytes_.Add((pool_.made_count() - made_before) * float_count * sizeof(float));
+    FindOrMakeWhole(*buffer);
   }
   return buffer;
+}
+
+const SharedBuffer& ParameterStore::FindOrMakeWhole(VersionBuffer& buffer) {
+  if (buffer.whole != nullptr) return buffer.whole;
+  const size_t made_before = pool_.made_count();
+  buffer.whole = pool_.Take();
+  const uint64_t made_bytes = shards_.ranges().back().last * sizeof(float);
+  held_bytes_.Add((pool_.made_count() - made_before) * made_bytes);
+  return buffer.whole;
 }
 
 bool ParameterStore::IsTooOld(Version version) const {
@@ -168,7 +182,9 @@ Result<std::shared_ptr<const FloatBuffer>> ParameterStore::Open(Version version)
   std::lock_guard lock(mutex_);
   PANDO_CHECK(!is_layered());
   if (IsTooOld(version)) return Interrupted("the version has been superseded");
-  return std::shared_ptr<const FloatBuffer>(FindOrMake(version)->whole);
+  const std::vector<Blob>& in_place = FindOrMake(version)->in_place;
+  PANDO_CHECK(std::ranges::all_of(in_place, [](const Blob& b) { return b.size_bytes() == 0; }));
+  return std::shared_ptr<const FloatBuffer>(FindOrMakeWhole(*FindOrMake(version)));
 }
 
 ParameterStore::Hold::~Hold() {
@@ -181,6 +197,14 @@ ParameterStore::Hold::~Hold() {
 uint64_t ParameterStore::Hold::serial() const { return buffer_->serial; }
 
 const float* ParameterStore::Hold::values() const { return buffer_->data(); }
+
+// What has arrived does not change any more, so no lock is needed.
+const float* ParameterStore::Hold::shard_values(ShardId shard) const {
+  const std::vector<Blob>& in_place = buffer_->in_place;
+  if (!in_place.empty() && in_place[shard.value()].size_bytes() > 0)
+    return in_place[shard.value()].floats().data();
+  return buffer_->data() + store_->shards_.range(shard).first;
+}
 
 Status ParameterStore::Hold::Advance(Run now, Run next, const std::function<bool()>& interrupted,
                                      const Fetch& fetch) {

@@ -59,15 +59,18 @@ class ParameterStore {
     BufferPool::Make make = [](size_t count) {
       return FloatBuffer(count);
     };                                      // where all is resident
-    const PayloadPlan* payloads = nullptr;  // how what is put travels; null: as floats
+    const PayloadPlan* payloads = nullptr;  // of the shards that are put; null: floats
+    // Whether readers can read a payload of floats where it lies. It is kept then instead of
+    // copied, for as long as its version. None: all is copied. REQUIRES: all is resident.
+    std::function<bool(const Blob& payload)> is_read_in_place = {};
   };
   // `shards` and `held_bytes` outlive the store.
   ParameterStore(const ShardPlan& shards, const Options& options, HeldBytes& held_bytes);
 
   // ---- writer ----
-  // Copies one shard, or decodes it.  REQUIRES: the payload is as long as options.payloads say.
-  // Dropped when it is here already, its version is older than those kept, or, with layer
-  // residency, when no thread has asked for it.
+  // Copies one shard, or decodes it, or keeps it where it lies.  REQUIRES: the payload is as long
+  // as options.payloads say. Dropped when it is here already, its version is older than those kept,
+  // or, with layer residency, when no thread has asked for it.
   void Put(ShardId shard, Version version, const Blob& payload);
   // The same in two moves for a writer that makes the values in place: it writes the shard's floats
   // of the vector, then calls Arrived.  REQUIRES: all is resident; of Arrived: the version is kept,
@@ -97,8 +100,10 @@ class ParameterStore {
     // Identifies the buffer. It changes when another version is held, or the same version after
     // Clear.
     uint64_t serial() const;
-    // The flat vector, to be read where Advance has allowed it.
+    // The flat vector, to be read where Advance has allowed it.  REQUIRES: all is copied.
     const float* values() const;
+    // One shard's floats, to be read if Advance has allowed it.
+    const float* shard_values(ShardId shard) const;
     // Blocks until the shards of `now` are there. With layer residency asks for them and for those
     // of `next` first, and gives back all others. kInterrupted when they are not there and
     // `interrupted()` is true, or the version is superseded or cleared away. It is asked with the
@@ -119,7 +124,7 @@ class ParameterStore {
   // under the lock. Otherwise work dropped before Clear could hold a version of the new generation,
   // and its requests would be ignored.
   Result<Hold> HoldVersion(Version version, const std::function<bool()>& is_dropped = {});
-  // The flat vector of a version of which all is there.  REQUIRES: all is resident.
+  // The flat vector of a version of which all is there.  REQUIRES: all is resident, and copied.
   Result<std::shared_ptr<const FloatBuffer>> Open(Version version);
   // Lets every waiting thread ask `interrupted` again.
   void Wake();
@@ -146,6 +151,7 @@ class ParameterStore {
   bool IsGone(const std::shared_ptr<VersionBuffer>& buffer, Version version) const;
   void DropTooOld();
   void MarkArrived(VersionBuffer& buffer, ShardId shard, Version version);
+  const SharedBuffer& FindOrMakeWhole(VersionBuffer& buffer);
   std::vector<ShardId> Ask(VersionBuffer& buffer, Run shards);
   void Release(VersionBuffer& buffer, Run shards);
   void Drop(VersionBuffer& buffer, uint32_t shard);

@@ -23,10 +23,14 @@ Trainer::Trainer(const Parts& parts, uint32_t thread_count, Sink sink, Parameter
     threads_.emplace_back([this, i] { ComputeThread(state_, i).Run(); });
 }
 
-Trainer::~Trainer() {
+Trainer::~Trainer() { Stop(); }
+
+void Trainer::Stop() {
   state_.queue.Stop();
   state_.evaluation_parameters.Wake();
-  for (std::thread& thread : threads_) thread.join();
+  for (std::thread& thread : threads_) {
+    if (thread.joinable()) thread.join();
+  }
 }
 
 void Trainer::Compute(Step step, std::vector<MicroBatch> micro_batches) {
@@ -172,11 +176,51 @@ SampleCounts NetworkSamples(const JobPlan& plan) {
           .evaluation = kEvaluationChunkSamples};
 }
 
-constexpr uint32_t kReadAheadPerThread = 2;      // micro-batches: the bound of what waits in memory
+// Micro-batches read ahead for each computing thread: the bound of what waits in memory. A GPU
+// takes its next one the moment it is done, so a slow read must not be the last one.
+uint32_t ReadAheadPerThread(Device device) { return device.kind == DeviceKind::kCpu ? 2 : 4; }
 constexpr uint64_t kEvaluationVersionsKept = 1;  // P31: one pin at a time
 
 BufferPool::Make PinnedFor(Device device) {
   return [device](size_t count) { return PinnedFloats(device, count); };
+}
+
+// The same memory, which the GPU accesses directly where its driver allows that.
+FloatBuffer Pinned(Device device, FloatBuffer buffer) {
+  struct Kept {  // the pin goes first
+    FloatBuffer buffer;
+    std::shared_ptr<const void> pin;
+  };
+  const size_t size = buffer.size();
+  constexpr uintptr_t kPageBytes = 4096;
+  // A small one, or one for which shared memory had no room, has its pages in common with others.
+  if (reinterpret_cast<uintptr_t>(buffer.data()) % kPageBytes != 0) return buffer;
+  auto pin = PinHost(device, std::as_bytes(buffer.span()), HostPin::kReadWrite);
+  if (pin == nullptr) return buffer;
+  auto kept = std::make_shared<Kept>(Kept{std::move(buffer), std::move(pin)});
+  float* data = kept->buffer.data();
+  return FloatBuffer(FloatBuffer::Memory(data, [kept](float*) mutable { kept = nullptr; }), size);
+}
+
+// Where a GPU's gradients arrive: in memory that other processes of the host read, if there is any.
+BufferSource HostGradientsFor(const TrainerParts& parts) {
+  if (!parts.buffers.renew) return {.make = PinnedFor(parts.device), .renew = {}};
+  return {.make = [device = parts.device,
+                   make = parts.buffers.make](size_t count) { return Pinned(device, make(count)); },
+          .renew = parts.buffers.renew};
+}
+
+// Parameters of this host's servers are uploaded from where the servers have put them.
+ParameterStore::Options TrainingParameters(const TrainerParts& parts,
+                                           ParameterResidency residency) {
+  ParameterStore::Options options{kTrainingVersionsKept, residency, PinnedFor(parts.device),
+                                  &parts.plan.pulls};
+  if (parts.device.kind == DeviceKind::kCuda && residency == ParameterResidency::kAll) {
+    options.is_read_in_place = [device = parts.device](const Blob& payload) {
+      return IsPinned(device, payload.bytes());
+    };
+  }
+  return options;
 }
 
 BufferSource GradientsFor(const TrainerParts& parts) {
@@ -234,19 +278,18 @@ TrainerState::TrainerState(const TrainerParts& parts_in, uint32_t thread_count, 
     : parts(parts_in),
       sink(std::move(sink_in)),
       batches(parts.data, parts.plan.steps, parts.plan.job.seed,
-              /*prefetch_max=*/kReadAheadPerThread * thread_count, parts.plan.job.reader_threads,
-              FinishFor(parts.device)),
-      parameters(parts.plan.shards,
-                 {kTrainingVersionsKept, residency, PinnedFor(parts.device), &parts.plan.pulls},
-                 held_bytes),
+              /*prefetch_max=*/ReadAheadPerThread(parts.device) * thread_count,
+              parts.plan.job.reader_threads, FinishFor(parts.device)),
+      parameters(parts.plan.shards, TrainingParameters(parts, residency), held_bytes),
       evaluation_parameters(parts.plan.shards,
                             {kEvaluationVersionsKept, residency, PinnedFor(parts.device)},
                             held_bytes),
       gradients(parts.plan.layout.float_count(), GradientsFor(parts)),
-      host_gradients(parts.plan.layout.float_count(), PinnedFor(parts.device)),
+      host_gradients(parts.plan.layout.float_count(), HostGradientsFor(parts)),
       encoded_gradients(parts.plan.pushes.float_count(), parts.buffers),
       feedback(parts.plan),
-      queue(parts.plan.steps, kReadAheadPerThread * thread_count, batches, parameters) {}
+      queue(parts.plan.steps, ReadAheadPerThread(parts.device) * thread_count, batches,
+            parameters) {}
 
 ComputeThread::ComputeThread(TrainerState& trainer, uint32_t index)
     : trainer_(trainer),
@@ -266,6 +309,8 @@ void ComputeThread::Run() {
     std::visit([this](auto& t) { RunTask(t); }, *task);
     timeline_.Did(What::kFinish);
   }
+  const Device device = trainer_.parts.device;  // used by one thread at a time: by this one
+  if (device.kind == DeviceKind::kCuda) trainer_.gpu_free_bytes = ReadRoom(device).free_bytes;
 }
 
 // ---- micro-batches ------------------------------------------------------------------------------
@@ -357,7 +402,7 @@ Result<uint64_t> ProbeHash(const JobPlan& plan, const Model& model, const DataSe
   std::vector<uint64_t> indices;
   for (uint64_t i = 0; i < count; ++i) indices.push_back(permutation.At(i));
   Batch batch;
-  PANDO_RETURN_IF_ERROR(data.Read(Split::kTrain, indices, &batch));
+  PANDO_RETURN_IF_ERROR(data.Read({Split::kTrain, indices}, &batch));
   const size_t size = model.layout().float_count();
   FloatBuffer host(size);
   FloatBuffer parameters = DeviceFloats(device, size), gradients = DeviceFloats(device, size);

@@ -74,6 +74,7 @@ struct TrainerState {
   ErrorFeedback feedback;
   MicroBatchTime time;
   TaskQueue queue;
+  std::atomic<uint64_t> gpu_free_bytes = 0;
 };
 
 // One computing thread of the trainer: it takes tasks from the queue, runs them on its own network
@@ -136,7 +137,7 @@ class Trainer : public ComputePort {
   // REQUIRES: with a GPU one thread, and no other user of the GPU meanwhile.
   Trainer(const Parts& parts, uint32_t thread_count, Sink sink,
           ParameterResidency residency = ParameterResidency::kAll);
-  ~Trainer() override;  // stops at once: threads waiting for parameters or work return
+  ~Trainer() override;  // Stop
 
   void Compute(Step step, std::vector<MicroBatch> micro_batches) override;
   void Abandon(Step from) override;
@@ -161,6 +162,11 @@ class Trainer : public ComputePort {
 
   // The most bytes of parameters held at a time so far, evaluation's included. Any thread.
   uint64_t parameter_bytes_peak() const { return state_.held_bytes.peak(); }
+
+  // Stops at once: threads waiting for parameters or work return. After it, call only accessors.
+  void Stop();
+  // What was free on the GPU when its thread stopped, with all that it had still taken; 0 on a CPU.
+  uint64_t gpu_free_bytes() const { return state_.gpu_free_bytes; }
 
   // For the serial trainer, which makes new parameters in place.
   ParameterStore& parameters() { return state_.parameters; }

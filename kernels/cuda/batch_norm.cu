@@ -134,6 +134,8 @@ void LaunchNormalise(CudaDevice& gpu, const BatchNormSpec& spec, const Args& arg
 // ---------------------------------------------------------------------------------------- backward
 
 // Sums of the gradients that the activation let through, and of their products with the deviations.
+// Where these gradients are asked for anyway, as the residual's, the first kernel writes them, and
+// the second reads them alone, instead of dy and y again.
 template <class T, int kWidth>
 struct Gradients {
   BatchNormBackwardArgsOf<T> args;
@@ -157,7 +159,9 @@ struct Gradients {
   }
   __device__ void Add(size_t pixel, float (&sums)[2][kWidth]) const {
     float values[kWidth], gradients[kWidth];
-    Load(pixel * channels + channel, values, gradients);
+    const size_t at = pixel * channels + channel;
+    Load(at, values, gradients);
+    if (args.dresidual != nullptr) StoreFloats<kWidth>(gradients, args.dresidual + at);
     for (int i = 0; i < kWidth; ++i) {
       sums[0][i] += gradients[i];
       sums[1][i] += gradients[i] * (values[i] - mean[i]);
@@ -196,8 +200,7 @@ __global__ void DataGradients(ColumnShape shape, Scratch scratch, Gradients<T, k
     for (int i = 0; i < kWidth; ++i) {
       values[i] = gradients[i] * factor[i] + ((values[i] - in.mean[i]) * slope[i] + offset[i]);
     }
-    if (in.args.dx != nullptr) StoreFloats<kWidth>(values, in.args.dx + at);
-    if (in.args.dresidual != nullptr) StoreFloats<kWidth>(gradients, in.args.dresidual + at);
+    StoreFloats<kWidth>(values, in.args.dx + at);
   });
 }
 
@@ -239,11 +242,15 @@ void BatchNormBackward(CudaDevice& gpu, const BatchNormSpec& spec,
   const size_t pixels = PixelCount(spec, args.sample_count);
   const uint32_t channels = spec.shape.channels;
   WithPacks(gpu.element(), channels, [&]<class T, int kWidth>() {
-    const Gradients<T, kWidth> gradients{Typed<T>(args), spec.activation, channels};
+    Gradients<T, kWidth> gradients{Typed<T>(args), spec.activation, channels};
     SumColumns<2, kWidth>(gpu, pixels, channels, gradients,
                           FinishGradients{args, static_cast<double>(pixels), scratch},
                           scratch.run_sums);
-    if (args.dx == nullptr && args.dresidual == nullptr) return;
+    if (args.dx == nullptr) return;
+    if (args.dresidual != nullptr) {
+      gradients.args.dy = gradients.args.dresidual;
+      gradients.activation = Activation::kNone;
+    }
     const ColumnShape shape = PlanResult(gpu, pixels, channels, kWidth);
     Launch(gpu, shape.grid_size, shape.block_size, DataGradients<T, kWidth>, shape, scratch,
            gradients);

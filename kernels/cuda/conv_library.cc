@@ -76,9 +76,16 @@ class Descriptor {
   // Returns the number of values, and writes the first count_max of them to `values`.
   int64_t Get(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t count_max,
               void* values) const {
+    const std::optional<int64_t> count = TryGet(name, type, count_max, values);
+    PANDO_CHECK(count.has_value());
+    return *count;
+  }
+  // None: cuDNN cannot tell.
+  std::optional<int64_t> TryGet(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
+                                int64_t count_max, void* values) const {
     int64_t count = 0;
-    PANDO_CUDNN_CHECK(api.GetAttribute(descriptor_, name, type, count_max, &count, values));
-    return count;
+    const cudnnStatus_t got = api.GetAttribute(descriptor_, name, type, count_max, &count, values);
+    return got == CUDNN_STATUS_SUCCESS ? std::optional(count) : std::nullopt;
   }
   bool TryFinalize() { return api.Finalize(descriptor_) == CUDNN_STATUS_SUCCESS; }
   void Finalize() { PANDO_CUDNN_CHECK(api.Finalize(descriptor_)); }
@@ -184,7 +191,8 @@ std::optional<Graph> MakeGraph(const CudnnApi& api, const ConvProblem& problem, 
 
 // ------------------------------------------------------------------------------------- its engine
 
-// cuDNN's proposals, in its order of expected speed; those of the fallback last.
+// cuDNN's proposals, in its order of expected speed; those of the fallback last. A mode that fails
+// at any point has none: some fail only when they are asked for their results.
 std::vector<Descriptor> ProposeEngines(const Descriptor& graph) {
   std::vector<Descriptor> all;
   for (cudnnBackendHeurMode_t mode :
@@ -194,14 +202,16 @@ std::vector<Descriptor> ProposeEngines(const Descriptor& graph) {
     heuristic.SetOne(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, mode);
     if (!heuristic.TryFinalize()) continue;
     const auto get = [&](int64_t count_max, void* values) {
-      return heuristic.Get(CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, count_max,
-                           values);
+      return heuristic
+          .TryGet(CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, count_max, values)
+          .value_or(0);
     };
     std::vector<Descriptor> found;
     std::vector<cudnnBackendDescriptor_t> handles;
     for (int64_t i = get(0, nullptr); i > 0; --i) {
       handles.push_back(found.emplace_back(graph.api, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR).get());
     }
+    if (handles.empty()) continue;
     const int64_t count = get(static_cast<int64_t>(handles.size()), handles.data());
     for (int64_t i = 0; i < count; ++i) all.push_back(std::move(found[static_cast<size_t>(i)]));
   }
@@ -303,10 +313,6 @@ ConvLibrary::~ConvLibrary() = default;
 bool ConvLibrary::IsThere() { return LoadCudnn().ok(); }
 
 size_t ConvLibrary::version() const { return impl_->api.GetVersion(); }
-
-bool ConvLibrary::Prepare(const ConvProblem& problem) {
-  return impl_->FindPlanFor(problem) != nullptr;
-}
 
 bool ConvLibrary::Run(const ConvProblem& problem, const ConvArrays& arrays) {
   const Descriptor* plan = impl_->FindPlanFor(problem);

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <tuple>
 #include <vector>
 
 #include "kernels/cuda/cuda_ops.h"
@@ -99,6 +100,33 @@ FloatBuffer::Memory AllocatePinnedFloats(CudaDevice& gpu, size_t float_count) {
   void* floats = nullptr;
   PANDO_CUDA_CHECK(cudaMallocHost(&floats, float_count * sizeof(float)));
   return {static_cast<float*>(floats), MakeDeleter(gpu, cudaFreeHost)};
+}
+
+// A refusal is not an error of later calls.
+std::shared_ptr<const void> PinHost(CudaDevice& gpu, std::span<const std::byte> memory,
+                                    HostPin how) {
+  UseOnThisThread(gpu);
+  const unsigned flags =
+      cudaHostRegisterPortable | (how == HostPin::kReadOnly ? cudaHostRegisterReadOnly : 0u);
+  auto* floats = reinterpret_cast<float*>(const_cast<std::byte*>(memory.data()));
+  if (cudaHostRegister(floats, memory.size(), flags) != cudaSuccess) {
+    std::ignore = cudaGetLastError();
+    return nullptr;
+  }
+  return std::shared_ptr<float>(floats, MakeDeleter(gpu, cudaHostUnregister));
+}
+
+// Registered memory is one range, so both ends tell of all.
+bool IsPinned(CudaDevice& gpu, std::span<const std::byte> memory) {
+  if (memory.empty()) return false;
+  UseOnThisThread(gpu);
+  const auto is_pinned = [](const std::byte& at) {
+    cudaPointerAttributes attributes{};
+    const cudaError_t asked = cudaPointerGetAttributes(&attributes, &at);
+    if (asked != cudaSuccess) std::ignore = cudaGetLastError();
+    return asked == cudaSuccess && attributes.type == cudaMemoryTypeHost;
+  };
+  return is_pinned(memory.front()) && is_pinned(memory.back());
 }
 
 // ---- the way of the host's arrays ---------------------------------------------------------------

@@ -48,6 +48,8 @@ OnGpu<decltype(pando::Download)> Download;
 OnGpu<decltype(pando::Synchronize)> Synchronize;
 OnGpu<decltype(pando::UseOnThisThread)> UseOnThisThread;
 OnGpu<decltype(pando::ReadRoom)> ReadRoom;
+OnGpu<decltype(pando::PinHost)> PinHost;
+OnGpu<decltype(pando::IsPinned)> IsPinned;
 
 #define PANDO_DECLARE(Name, ...) OnGpu<decltype(pando::Name)> Name;
 PANDO_OPERATIONS_WITH_ARGS(PANDO_DECLARE)

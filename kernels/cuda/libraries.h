@@ -48,10 +48,8 @@ class ConvLibrary {
 
   size_t version() const;  // major · 10000 + minor · 100 + patch
 
-  // Makes the problem's plan, unless it exists. This may take long and wait for the GPU. False:
-  // cuDNN has no engine for it that may be used.
-  bool Prepare(const ConvProblem& problem);
-  // Prepares the problem if necessary. False: there is no engine, and nothing is done.
+  // Makes the problem's plan, unless it exists, which may take long and wait for the GPU. False:
+  // cuDNN has no engine for it that may be used, and nothing is done.
   // REQUIRES: the arrays are aligned to 16 bytes.
   bool Run(const ConvProblem& problem, const ConvArrays& arrays);
 

@@ -186,19 +186,29 @@ __global__ void DirectGather(ConvGeometry g, size_t count, const T* from, const 
   }
 }
 
-// One thread per weight. fp64: the sum over all pixels of all samples is one chain.
+// Threads of one weight, a power of two: more than one where there are few weights. It follows from
+// the shape alone, as the order of the additions does.
+uint32_t WeightLanes(const Conv2dSpec& spec) {
+  constexpr uint32_t kThreadsWanted = 1 << 12;
+  uint32_t lanes = 1;
+  while (2 * lanes <= kMapThreads && 2 * lanes * spec.weight_size() <= kThreadsWanted) lanes *= 2;
+  return lanes;
+}
+
+// Each thread sums every lanes-th row of the result, in fp64, and a weight's threads add as a tree.
 template <class T>
-__global__ void WeightGradient(ConvGeometry g, uint32_t sample_count, const T* x, const T* dy,
-                               T* dw) {
+__global__ void WeightGradient(ConvGeometry g, uint32_t sample_count, uint32_t lanes, const T* x,
+                               const T* dy, T* dw) {
   const uint32_t taps = g.spec.kernel * g.spec.kernel;
   const uint32_t group_in = g.in.channels / g.spec.groups,
                  group_out = g.out.channels / g.spec.groups;
-  const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
-  if (i >= g.out.channels * taps * group_in) return;
+  const uint32_t i = (blockIdx.x * blockDim.x + threadIdx.x) / lanes, lane = threadIdx.x % lanes;
+  const bool has_weight = i < g.out.channels * taps * group_in;
   const uint32_t tap = i / group_in % taps, out = i / group_in / taps;
   const uint32_t channel = out / group_out * group_in + i % group_in;
+  const uint32_t row_count = has_weight ? sample_count * g.out.height : 0;
   double sum = 0;
-  for (uint32_t row = 0; row < sample_count * g.out.height; ++row) {
+  for (uint32_t row = lane; row < row_count; row += lanes) {
     const uint32_t in_y = FindSource<false>(g, row % g.out.height, tap / g.spec.kernel);
     if (in_y >= g.in.height) continue;
     for (uint32_t out_x = 0; out_x < g.out.width; ++out_x) {
@@ -209,7 +219,14 @@ __global__ void WeightGradient(ConvGeometry g, uint32_t sample_count, const T* x
       sum += ToFloat(x[from * g.in.channels + channel]) * ToFloat(dy[to * g.out.channels + out]);
     }
   }
-  dw[i] = FromFloat<T>(static_cast<float>(sum));
+  __shared__ double sums[kMapThreads];
+  for (uint32_t half = lanes / 2; half > 0; half /= 2) {
+    sums[threadIdx.x] = sum;
+    __syncthreads();
+    if (lane < half) sum += sums[threadIdx.x + half];
+    __syncthreads();
+  }
+  if (has_weight && lane == 0) dw[i] = FromFloat<T>(static_cast<float>(sum));
 }
 
 template <class T>
@@ -224,9 +241,12 @@ void Convolve(CudaDevice& gpu, const ConvProblem& problem, const ConvArrays& arr
     case ConvPass::kDataGradient:
       return Launch(gpu, GridSize(gpu, in, 1), threads, DirectGather<T, true>, g, in, arrays.y,
                     arrays.w, arrays.x);
-    case ConvPass::kWeightGradient:
-      return Launch(gpu, dim3(DivideUp(problem.spec.weight_size(), kMapThreads)), threads,
-                    WeightGradient<T>, g, problem.sample_count, arrays.x, arrays.y, arrays.w);
+    case ConvPass::kWeightGradient: {
+      const uint32_t lanes = WeightLanes(problem.spec);
+      return Launch(gpu, dim3(DivideUp(problem.spec.weight_size() * lanes, kMapThreads)), threads,
+                    WeightGradient<T>, g, problem.sample_count, lanes, arrays.x, arrays.y,
+                    arrays.w);
+    }
   }
 }
 

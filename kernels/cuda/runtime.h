@@ -87,7 +87,7 @@ class Staging {
  private:
   static constexpr size_t kSlots = 8;
   static constexpr size_t kPieceBytes = size_t{16} << 20;
-  static constexpr size_t kArrays = 3;  // a batch: labels, bytes and their values
+  static constexpr size_t kArrays = 5;  // what a batch can have (UploadBatch)
   struct Slot {
     std::byte* pinned = nullptr;
     size_t size_bytes = 0;

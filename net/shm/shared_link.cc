@@ -96,10 +96,10 @@ struct SharedLink::Control {
 
 // ---- connecting ---------------------------------------------------------------------------------
 
-SharedLink::SharedLink(UniqueFd fd, std::shared_ptr<SharedPool> pool)
+SharedLink::SharedLink(UniqueFd fd, const End& end)
     : fd_(std::make_shared<UniqueFd>(std::move(fd))),
-      pool_(std::move(pool)),
-      reader_(std::make_unique<SharedReader>(std::make_shared<ReadingEnds>(fd_))) {}
+      pool_(end.pool),
+      reader_(std::make_unique<SharedReader>(std::make_shared<ReadingEnds>(fd_), end.on_mapped)) {}
 
 // A peer that has not closed the link may still read. Then its reader index is not used again.
 SharedLink::~SharedLink() {
@@ -118,7 +118,7 @@ Result<UniqueFd> SharedLink::Listen(const LinkPeer& self) {
 }
 
 Result<std::unique_ptr<SharedLink>> SharedLink::Connect(const LinkPeer& self, const LinkPeer& peer,
-                                                        std::shared_ptr<SharedPool> pool) {
+                                                        const End& end) {
   UniqueFd fd = UnixSocket();
   const UnixAddress name = LinkAddress(peer);
   if (!fd.is_open() ||
@@ -133,20 +133,19 @@ Result<std::unique_ptr<SharedLink>> SharedLink::Connect(const LinkPeer& self, co
             : std::strerror(errno));
   }
   if (!IsOfOurUser(fd.get())) return Unavailable("it belongs to another user");
-  std::unique_ptr<SharedLink> link(new SharedLink(std::move(fd), std::move(pool)));
+  std::unique_ptr<SharedLink> link(new SharedLink(std::move(fd), end));
   link->peer_ = peer;
   link->SendControl({.first = self.first.value(), .second = self.second, .third = kLayoutVersion});
   link->AnnounceSegments();
   return link;
 }
 
-Result<std::unique_ptr<SharedLink>> SharedLink::Accept(int listening_fd,
-                                                       std::shared_ptr<SharedPool> pool) {
+Result<std::unique_ptr<SharedLink>> SharedLink::Accept(int listening_fd, const End& end) {
   UniqueFd fd(accept4(listening_fd, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
   const bool is_over = errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
   if (!fd.is_open() && is_over) return Unavailable(std::strerror(errno));
   if (!fd.is_open() || !IsOfOurUser(fd.get())) return std::unique_ptr<SharedLink>();
-  return std::unique_ptr<SharedLink>(new SharedLink(std::move(fd), std::move(pool)));
+  return std::unique_ptr<SharedLink>(new SharedLink(std::move(fd), end));
 }
 
 // ---- control messages ---------------------------------------------------------------------------

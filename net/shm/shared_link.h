@@ -41,16 +41,19 @@ bool NamesSharedMemory(const Frames& frames);
 
 class SharedLink {
  public:
+  struct End {                         // of a link
+    std::shared_ptr<SharedPool> pool;  // what it shares; null: nothing
+    OnMapped on_mapped = {};
+  };
   // Listens on a name in the abstract namespace. Only this network namespace sees it, and it ends
-  // with the process. `pool` is what this end shares, and may be null.
+  // with the process.
   static Result<UniqueFd> Listen(const LinkPeer& self);
   // kInterrupted: a retry may succeed.
   static Result<std::unique_ptr<SharedLink>> Connect(const LinkPeer& self, const LinkPeer& peer,
-                                                     std::shared_ptr<SharedPool> pool);
+                                                     const End& end);
   // The next process that connects to the listening socket. Null: there is none, or it is a
   // stranger. kUnavailable: this process cannot get another descriptor.
-  static Result<std::unique_ptr<SharedLink>> Accept(int listening_fd,
-                                                    std::shared_ptr<SharedPool> pool);
+  static Result<std::unique_ptr<SharedLink>> Accept(int listening_fd, const End& end);
   ~SharedLink();
 
   int fd() const { return fd_->get(); }
@@ -82,7 +85,7 @@ class SharedLink {
 
  private:
   struct Control;
-  SharedLink(UniqueFd fd, std::shared_ptr<SharedPool> pool);
+  SharedLink(UniqueFd fd, const End& end);
   bool ReceiveOne();
   void OnControl(const Control& control, UniqueFd descriptor);
   void OnSegment(const Control& control, UniqueFd descriptor);

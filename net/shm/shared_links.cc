@@ -13,7 +13,7 @@ Status SharedLinks::Listen(const LinkPeer& self) {
 Status SharedLinks::Connect(const LinkPeer& self, const LinkPeer& peer) {
   if (lines_.contains({peer, true})) return Status();
   if (link_count() >= kLinksMax) return Unavailable("the limit of links is reached");
-  PANDO_ASSIGN_OR_RETURN(std::unique_ptr<SharedLink> link, SharedLink::Connect(self, peer, pool_));
+  PANDO_ASSIGN_OR_RETURN(std::unique_ptr<SharedLink> link, SharedLink::Connect(self, peer, end_));
   lines_.emplace(Line{peer, true}, std::move(link));
   return Status();
 }
@@ -119,7 +119,7 @@ void SharedLinks::NoteRefusal(const Line& line, const SharedLink& link) {
 
 void SharedLinks::Admit() {
   while (true) {
-    Result<std::unique_ptr<SharedLink>> link = SharedLink::Accept(listener_.get(), pool_);
+    Result<std::unique_ptr<SharedLink>> link = SharedLink::Accept(listener_.get(), end_);
     // Out of descriptors: a waiting connection would keep this loop awake. If it is refused, its
     // payloads travel as bytes.
     if (!link.ok()) return StopListening();

@@ -23,7 +23,7 @@ class SharedLinks {
  public:
   static constexpr size_t kLinksMax = 2 * kSharedReadersMax;  // further ones get bytes
 
-  explicit SharedLinks(std::shared_ptr<SharedPool> pool) : pool_(std::move(pool)) {}
+  explicit SharedLinks(SharedLink::End end) : end_(std::move(end)) {}
 
   // Lets peers connect under this name.
   Status Listen(const LinkPeer& self);
@@ -69,7 +69,7 @@ class SharedLinks {
   void NoteRefusal(const Line& line, const SharedLink& link);
   size_t link_count() const { return lines_.size() + unnamed_.size() + retired_.size(); }
 
-  const std::shared_ptr<SharedPool> pool_;
+  const SharedLink::End end_;
   UniqueFd listener_;
   std::map<Line, std::unique_ptr<SharedLink>> lines_;
   std::vector<std::unique_ptr<SharedLink>> unnamed_;  // accepted, and still without a hello

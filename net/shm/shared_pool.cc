@@ -241,8 +241,12 @@ bool SharedPool::Offer(const SharedReference& reference, uint32_t reader) {
 // One segment. Two blobs of one slot share its word; the last one to go gives it back.
 class SharedReader::Mapping {
  public:
-  Mapping(SharedSegment memory, uint32_t reader, std::shared_ptr<const void> while_reading)
-      : memory_(std::move(memory)), reader_(reader), while_reading_(std::move(while_reading)) {}
+  Mapping(SharedSegment memory, uint32_t reader, std::shared_ptr<const void> while_reading,
+          OnMapped on_mapped)
+      : memory_(std::move(memory)),
+        reader_(reader),
+        while_reading_(std::move(while_reading)),
+        on_mapped_(std::move(on_mapped)) {}
 
   bool Has(const SharedReference& r) const {
     return r.slot < kSharedSlotsMax && r.offset_bytes >= kSharedWordsBytes &&
@@ -252,6 +256,13 @@ class SharedReader::Mapping {
   }
   std::span<const std::byte> NamedBytes(const SharedReference& r) const {
     return {memory_.base() + r.offset_bytes, r.size_bytes};
+  }
+  // Whole pages, which no other slot shares; the rest of a segment may not exist yet.
+  void Report(const SharedReference& r) {
+    if (!on_mapped_ || r.offset_bytes % kPageBytes != 0 || reported_.contains(r.slot)) return;
+    const size_t pages = (r.size_bytes + kPageBytes - 1) / kPageBytes;
+    const size_t bytes = std::min(pages * kPageBytes, memory_.size_bytes() - r.offset_bytes);
+    reported_[r.slot] = on_mapped_({memory_.base() + r.offset_bytes, bytes});
   }
   bool Take(uint32_t slot, uint64_t sequence) {
     std::lock_guard lock(mutex_);
@@ -286,7 +297,9 @@ class SharedReader::Mapping {
   const SharedSegment memory_;
   const uint32_t reader_;
   const std::shared_ptr<const void> while_reading_;
-  std::mutex mutex_;  // guards holds_
+  const OnMapped on_mapped_;
+  std::map<uint32_t, std::shared_ptr<const void>> reported_;  // by slot; goes before memory_
+  std::mutex mutex_;                                          // guards holds_
   std::map<uint32_t, Held> holds_;
 };
 
@@ -296,7 +309,8 @@ Status SharedReader::Map(uint32_t segment, UniqueFd fd, uint64_t size_bytes, uin
   }
   if (reader >= kSharedReadersMax) return Corrupt(fmt::format("reader {} of a segment", reader));
   PANDO_ASSIGN_OR_RETURN(SharedSegment memory, SharedSegment::Map(std::move(fd), size_bytes));
-  mappings_.push_back(std::make_shared<Mapping>(std::move(memory), reader, while_reading_));
+  mappings_.push_back(
+      std::make_shared<Mapping>(std::move(memory), reader, while_reading_, on_mapped_));
   return Status();
 }
 
@@ -309,6 +323,7 @@ Result<Blob> SharedReader::Open(const SharedReference& reference) {
   }
   std::shared_ptr<Mapping> mapping = mappings_[reference.segment];
   if (!mapping->Take(reference.slot, reference.sequence)) return Unavailable("overtaken");
+  mapping->Report(reference);
   const std::span<const std::byte> bytes = mapping->NamedBytes(reference);
   auto hold = std::shared_ptr<const void>(
       bytes.data(), [mapping, slot = reference.slot](const void*) { mapping->GiveBack(slot); });

@@ -26,6 +26,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -169,6 +170,11 @@ class SharedPool : public std::enable_shared_from_this<SharedPool> {
   std::array<bool, kSharedReadersMax> is_reader_{};
 };
 
+// Called once for each slot of a peer, with its pages, when a payload at its beginning arrives;
+// this process can only read them. The result lives as long as the mapping; null: none. So a GPU's
+// driver registers the memory.
+using OnMapped = std::function<std::shared_ptr<const void>(std::span<const std::byte> memory)>;
+
 // SharedReader: the parts of a SharedPool that a peer of this host lets this process read. Used by
 // net/shm/shared_link alone. It trusts no peer. References are checked against the sealed size of
 // the segment, and a word is checked by taking it. Threads: one; its blobs may be released on any
@@ -176,8 +182,8 @@ class SharedPool : public std::enable_shared_from_this<SharedPool> {
 class SharedReader {
  public:
   // `while_reading` is kept until the reader and all its blobs are gone.
-  explicit SharedReader(std::shared_ptr<const void> while_reading)
-      : while_reading_(std::move(while_reading)) {}
+  explicit SharedReader(std::shared_ptr<const void> while_reading, OnMapped on_mapped = {})
+      : while_reading_(std::move(while_reading)), on_mapped_(std::move(on_mapped)) {}
 
   // Maps the peer's next segment, in which this process is `reader`. kCorrupt: it is not what the
   // peer described.
@@ -192,6 +198,7 @@ class SharedReader {
  private:
   class Mapping;
   std::shared_ptr<const void> while_reading_;
+  OnMapped on_mapped_;
   std::vector<std::shared_ptr<Mapping>> mappings_;  // by segment
 };
 

@@ -79,7 +79,12 @@ T __shfl_xor_sync(unsigned, T value, unsigned lane_mask) {
 
 // ---- the runtime --------------------------------------------------------------------------------
 
-enum cudaError_t { cudaSuccess = 0, cudaErrorMemoryAllocation = 2, cudaErrorNotReady = 600 };
+enum cudaError_t {
+  cudaSuccess = 0,
+  cudaErrorMemoryAllocation = 2,
+  cudaErrorNotReady = 600,
+  cudaErrorNotSupported = 801
+};
 inline const char* cudaGetErrorString(cudaError_t) { return "an error of the host in its place"; }
 inline cudaError_t cudaGetLastError() { return cudaSuccess; }
 
@@ -98,6 +103,15 @@ cudaError_t cudaMalloc(void** memory, size_t size_bytes);
 cudaError_t cudaFree(void* memory);
 cudaError_t cudaMallocHost(void** memory, size_t size_bytes);
 cudaError_t cudaFreeHost(void* memory);
+inline constexpr unsigned cudaHostRegisterPortable = 1, cudaHostRegisterReadOnly = 8;
+// Refuses read-only memory where CUDA_ON_HOST_READ_ONLY is 0, as some machines do.
+cudaError_t cudaHostRegister(void* memory, size_t size_bytes, unsigned flags);
+cudaError_t cudaHostUnregister(void* memory);
+enum cudaMemoryType { cudaMemoryTypeUnregistered, cudaMemoryTypeHost };
+struct cudaPointerAttributes {
+  cudaMemoryType type;
+};
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* memory);
 inline cudaError_t cudaMallocManaged(void** memory, size_t size_bytes) {
   return cudaMalloc(memory, size_bytes);
 }

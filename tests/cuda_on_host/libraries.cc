@@ -26,7 +26,6 @@ ConvLibrary::ConvLibrary(std::unique_ptr<Impl>) {}
 ConvLibrary::~ConvLibrary() = default;
 size_t ConvLibrary::version() const { return 0; }
 bool ConvLibrary::IsThere() { return true; }
-bool ConvLibrary::Prepare(const ConvProblem&) { return false; }
 bool ConvLibrary::Run(const ConvProblem&, const ConvArrays&) { return false; }
 
 struct MatrixLibrary::Impl {

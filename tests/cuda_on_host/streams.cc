@@ -179,6 +179,28 @@ cudaError_t cudaFreeHost(void* memory) {
   return cudaSuccess;
 }
 
+cudaError_t cudaHostRegister(void* memory, size_t size_bytes, unsigned flags) {
+  PANDO_CHECK(!is_capturing);
+  std::lock_guard lock(mutex);
+  if ((flags & cudaHostRegisterReadOnly) != 0 && ReadNumber("CUDA_ON_HOST_READ_ONLY", 1) == 0)
+    return cudaErrorNotSupported;
+  PANDO_CHECK(TheMachine().pinned.emplace(static_cast<std::byte*>(memory), size_bytes).second);
+  return cudaSuccess;
+}
+
+cudaError_t cudaHostUnregister(void* memory) {
+  std::lock_guard lock(mutex);
+  RunEverything();
+  PANDO_CHECK(TheMachine().pinned.erase(static_cast<std::byte*>(memory)) == 1);
+  return cudaSuccess;
+}
+
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* memory) {
+  std::lock_guard lock(mutex);
+  attributes->type = IsPinned(memory) ? cudaMemoryTypeHost : cudaMemoryTypeUnregistered;
+  return cudaSuccess;
+}
+
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t size_bytes, cudaMemcpyKind kind,
                             cudaStream_t stream) {
   std::lock_guard lock(mutex);

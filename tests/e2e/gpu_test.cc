@@ -90,6 +90,28 @@ TEST_CASE("a job that the GPU has no room for says what it takes and what would 
   CHECK(Contains(error, "samples would fit: set train.micro_batches to"));
 }
 
+// The servers of its host read its gradients in place, and it their parameters, with or without the
+// driver's help for memory that is only readable.
+TEST_CASE("a worker on a GPU copies nothing through ZeroMQ to servers of its host") {
+  const Args job = GpuJob({"--model", "mlp", "--set", "model.hidden=384"});
+  const Summary serial = Train(Args{"--serial"} + job);
+  for (const char* read_only : {"1", "0"}) {
+    setenv("CUDA_ON_HOST_READ_ONLY", read_only, 1);
+    TempFolder temp;
+    const std::string run_dir = temp.path() + "/run";
+    Process train(temp.path(), "train",
+                  Args{"train", "--run-dir", run_dir, "--transport", "shm"} + job +
+                      Args{"--workers", "1", "--servers", "2"});
+    train.Await();
+    REQUIRE_MESSAGE(train.exit_code() == kExitCompleted, train.err());
+    CHECK(SummaryIn(run_dir).weights_hash == serial.weights_hash);
+    const std::string log = ReadBytes(run_dir + "/logs/worker-0.log");
+    CAPTURE(log);
+    CHECK(Contains(log, "payloads copied by ZeroMQ on this host: 0 bytes"));
+  }
+  unsetenv("CUDA_ON_HOST_READ_ONLY");
+}
+
 TEST_CASE("a worker takes of its GPU what was planned") {
   TempFolder temp;
   const std::string run_dir = temp.path() + "/run";
@@ -108,7 +130,9 @@ TEST_CASE("a worker takes of its GPU what was planned") {
                       &took) == 2);
   MESSAGE("planned " << planned << " bytes, took " << took);
   CHECK(static_cast<double>(took) > 0.95 * static_cast<double>(planned));
-  CHECK(static_cast<double>(took) < 1.05 * static_cast<double>(planned));
+  // On a GPU kernels are loaded when they are first used.
+  const double loaded_late = std::getenv("PANDO_NEEDS_GPU") == nullptr ? 0 : 256e6;
+  CHECK(static_cast<double>(took) < 1.05 * static_cast<double>(planned) + loaded_late);
 }
 
 std::string ModelOn(const Args& args) {

@@ -172,7 +172,7 @@ TEST_CASE("what a killed reader held is free once the kernel has closed its conn
   REQUIRE(child >= 0);
   if (child == 0) {  // reads what it is sent until it is killed, or we are
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    auto link = SharedLink::Connect({NewIncarnation(), 0}, self, nullptr);
+    auto link = SharedLink::Connect({NewIncarnation(), 0}, self, {});
     if (!link.ok()) _exit(1);
     while (true) {
       (*link)->Receive();
@@ -184,7 +184,7 @@ TEST_CASE("what a killed reader held is free once the kernel has closed its conn
   const auto poll_link = [&] {
     REQUIRE(SteadyNow() < deadline);
     usleep(1000);
-    if (link == nullptr) link = *SharedLink::Accept(listener->get(), pool);
+    if (link == nullptr) link = *SharedLink::Accept(listener->get(), {pool});
     if (link != nullptr) link->Receive();
   };
   while (link == nullptr || !link->shares()) poll_link();

@@ -121,7 +121,8 @@ TEST_CASE("parameters that come over leave those alone that launched kernels sti
   FloatBuffer read[2] = {DeviceFloats(device, count), DeviceFloats(device, count)};
   for (int i = 0; i < 2; ++i) {
     std::ranges::fill(host[i].span(), static_cast<float>(i + 1));
-    copy.Follow(i, host[i].data());
+    copy.Follow(
+        i, [&](ShardId shard) { return host[i].data() + test.plan.shards.range(shard).first; });
     copy.Bring(all);
     ScaleFloats(device, count, copy.values(), 1, read[i].data());
   }

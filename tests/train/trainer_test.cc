@@ -374,7 +374,7 @@ TEST_CASE(
       f.trainer.Compute(Step(1), MicroBatches({0, 1, 2, 3}));
       if (chance % 3 == 0) f.trainer.Verify(Step(0), MicroBatch(chance >> 8 & 3));
       if (chance % 5 == 0) f.PutShards(1, 0, 1 + (chance >> 12) % f.test.plan.shards.shard_count());
-      for (uint32_t spin = chance >> 16 & 0x3ff; spin > 0; --spin) std::this_thread::yield();
+      for (uint32_t spin = chance >> 16 & 0xff; spin > 0; --spin) std::this_thread::yield();
       if (chance % 7 == 0) {
         f.trainer.Forget();
         f.PutVersion(0);

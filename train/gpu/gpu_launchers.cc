@@ -117,7 +117,8 @@ void GpuLauncher::Begin(const std::shared_ptr<const Batch>& batch, MicroBatchNam
                         const PassParameters& parameters) {
   batches_.SetIn(parts_.network, batch, name);
   parts_.timeline.Did(StepTimeline::What::kPrepare);
-  parameters_.Follow(parameters.serial(), parameters.values());
+  parameters_.Follow(parameters.serial(),
+                     [&parameters](ShardId shard) { return parameters.shard_values(shard); });
 }
 
 Status GpuLauncher::BringParameters(size_t turn, PassParameters& parameters) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <span>
+#include <utility>
 
 #include "common/check.h"
 #include "kernels/ops.h"
@@ -35,9 +36,9 @@ void BatchUpload::SetIn(Network& network, const std::shared_ptr<const Batch>& ba
 ParameterCopy::ParameterCopy(Device device, const ShardPlan& shards, CopyQueue& copies)
     : device_(device), shards_(shards), copies_(copies), has_shard_(shards.shard_count()) {}
 
-void ParameterCopy::Follow(uint64_t serial, const float* host) {
+void ParameterCopy::Follow(uint64_t serial, Source source) {
   if (values_.size() == 0) values_ = DeviceFloats(device_, shards_.ranges().back().last);
-  host_ = host;
+  source_ = std::move(source);
   if (serial_ == serial) return;
   serial_ = serial;
   has_shard_.assign(shards_.shard_count(), false);
@@ -61,11 +62,17 @@ void ParameterCopy::Bring(ShardPlan::Run shards) {
   copies_.HoldLaunches();
 }
 
-// Shards lie one behind the other.
+// On the GPU shards lie one behind the other. Those that do so on the host too come in one copy.
 void ParameterCopy::BringRun(ShardPlan::Run shards) {
-  const size_t first = shards_.range(ShardId(shards.first)).first;
-  const size_t last = shards_.range(ShardId(shards.last - 1)).last;
-  copies_.ToDevice(std::as_bytes(std::span(host_ + first, last - first)), values_.data() + first);
+  for (uint32_t s = shards.first; s < shards.last;) {
+    const float* host = source_(ShardId(s));
+    const size_t first = shards_.range(ShardId(s)).first;
+    size_t last = shards_.range(ShardId(s)).last;
+    while (++s < shards.last &&
+           source_(ShardId(s)) == host + (shards_.range(ShardId(s)).first - first))
+      last = shards_.range(ShardId(s)).last;
+    copies_.ToDevice(std::as_bytes(std::span(host, last - first)), values_.data() + first);
+  }
   std::fill(has_shard_.begin() + shards.first, has_shard_.begin() + shards.last, true);
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -45,9 +46,11 @@ class ParameterCopy {
   // `shards` and `copies` outlive it.
   ParameterCopy(Device device, const ShardPlan& shards, CopyQueue& copies);
 
-  // A copy of the flat vector at `host` from now on, which `serial` tells from others: what has
-  // come over of it before stays. What is launched already still reads the former one.
-  void Follow(uint64_t serial, const float* host);
+  // Where a shard's floats are on the host, once they are there.
+  using Source = std::function<const float*(ShardId shard)>;
+  // A copy of the parameters at `source` from now on, which `serial` tells from others: what has
+  // come over of them before stays. What is launched already still reads the former ones.
+  void Follow(uint64_t serial, Source source);
   bool Has(ShardPlan::Run shards) const;
   // These shards of it, which are there on the host: what is launched from now on reads them. The
   // host's memory, if it is pinned, stays as it is until that has run.
@@ -63,7 +66,7 @@ class ParameterCopy {
   CopyQueue& copies_;
   FloatBuffer values_;
   std::optional<uint64_t> serial_;
-  const float* host_ = nullptr;
+  Source source_;
   std::vector<bool> has_shard_;
 };
 

@@ -4,6 +4,7 @@
 // where there is no GPU. bench/python/pytorch_gpu.py prints PyTorch's images/s of the same
 // networks.
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "common/float_buffer.h"
+#include "common/philox.h"
 #include "kernels/ops.h"
 #include "models/network.h"
 #include "plan/tensor_init.h"
@@ -45,6 +47,24 @@ double MeasureSeconds(Device device, const std::function<void()>& call) {
   return least;
 }
 
+uint32_t Draw(size_t i) { return Philox4x32({static_cast<uint32_t>(i), 0, 0, 0}, {1, 2})[0]; }
+
+// Of numbers from -1 to 1, all bits of their mantissas drawn.
+std::vector<std::byte> RandomElements(ElementType type) {
+  constexpr size_t kCount = size_t{4} << 20;
+  const size_t size = ElementBytes(type);
+  std::vector<std::byte> bytes(kCount * size);
+  for (uint32_t i = 0; i < kCount; ++i) {
+    const uint32_t drawn = Draw(i);
+    const float value = 2 * UniformFloat(drawn) - 1;
+    uint32_t bits = std::bit_cast<uint32_t>(value);
+    if (type == ElementType::kBfloat16) bits >>= 16;
+    if (type == ElementType::kFloat16) bits = (drawn & 0x83ff) | 0x3800;  // 0.5 to 1, any sign
+    std::memcpy(&bytes[i * size], &bits, size);
+  }
+  return bytes;
+}
+
 class GpuBench {
  public:
   explicit GpuBench(Device device) : device_(device) {}
@@ -59,18 +79,24 @@ class GpuBench {
   }
 
  private:
+  // Random, since a GPU moves and multiplies zeros with less power, and so with higher clocks.
   void* Array(size_t count) {
-    DeviceMemory& memory =
-        arrays_.emplace_back(device_, (count + kSlackElements) * ElementBytes(device_.element));
-    const std::vector<std::byte> zeros(memory.size_bytes(), std::byte{0});
-    Upload(device_, zeros, memory.data());
+    const size_t bytes = (count + kSlackElements) * ElementBytes(device_.element);
+    DeviceMemory& memory = arrays_.emplace_back(device_, bytes);
+    Fill(memory, device_.element);
     return memory.data();
   }
   float* Floats(size_t count) {
-    const FloatBuffer host(count);
     DeviceMemory& memory = arrays_.emplace_back(device_, count * sizeof(float));
-    Upload(device_, std::as_bytes(host.span()), memory.data());
+    Fill(memory, ElementType::kFloat32);
     return reinterpret_cast<float*>(memory.data());
+  }
+  void Fill(const DeviceMemory& memory, ElementType type) {
+    const std::vector<std::byte> pattern = RandomElements(type);
+    for (size_t at = 0; at < memory.size_bytes(); at += pattern.size()) {
+      const size_t count = std::min(pattern.size(), memory.size_bytes() - at);
+      Upload(device_, std::span(pattern).first(count), memory.data() + at);
+    }
   }
   std::span<std::byte> Scratch(size_t size_bytes) {
     DeviceMemory& memory = arrays_.emplace_back(device_, size_bytes);
@@ -267,9 +293,11 @@ class GpuBench {
     Upload(device_, std::as_bytes(std::as_const(initial).span()), parameters);
     Network network(*model, SampleCounts{n, 1}, device_);
     Batch batch{.shape = shape,
-                .bytes = std::vector<uint8_t>(shape.size() * n, 100),
+                .bytes = std::vector<uint8_t>(shape.size() * n),
                 .values = {},
-                .labels = std::vector<int32_t>(n, 1)};
+                .labels = std::vector<int32_t>(n)};
+    for (size_t i = 0; i < batch.bytes.size(); ++i) batch.bytes[i] = static_cast<uint8_t>(Draw(i));
+    for (uint32_t i = 0; i < n; ++i) batch.labels[i] = static_cast<int32_t>(Draw(i) % classes);
     const double seconds = MeasureSeconds(device_, [&] {
       network.SetBatch(batch, {}, Mode::kTrain);
       for (uint32_t i = 0; i < network.layer_count(); ++i) network.Forward(i, parameters);
