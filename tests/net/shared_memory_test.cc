@@ -206,6 +206,37 @@ TEST_CASE("what a killed reader held is free once the kernel has closed its conn
   CHECK((a->data() == address || b->data() == address));
 }
 
+TEST_CASE("a slot's pages are reported when its first payload arrives, until the reader goes") {
+  constexpr size_t kFloats = 5000;  // five pages
+  const auto pool = *SharedPool::Create();
+  BufferSource source = pool->source();
+  const FloatBuffer buffer = source.make(kFloats);
+  std::vector<std::span<const std::byte>> reported;
+  std::weak_ptr<const void> kept;
+  {
+    SharedReader reader(nullptr, [&](std::span<const std::byte> memory) {
+      reported.push_back(memory);
+      auto result = std::make_shared<const int>(0);
+      kept = result;
+      return result;
+    });
+    const uint32_t index = *pool->AddReader();
+    const SharedPool::Facts facts = pool->segment(0);
+    REQUIRE(reader.Map(0, UniqueFd(dup(facts.fd)), facts.size_bytes, index).ok());
+    CHECK(reported.empty());
+    const SharedReference reference = *pool->Find(std::as_bytes(buffer.span()));
+    REQUIRE(pool->Offer(reference, index));
+    Result<Blob> blob = reader.Open(reference);
+    REQUIRE(blob.ok());
+    REQUIRE(reader.Open(reference).ok());
+    REQUIRE(reported.size() == 1);
+    CHECK(reported[0].data() == blob->bytes().data());
+    CHECK(reported[0].size() == 5 * 4096);
+    CHECK_FALSE(kept.expired());
+  }
+  CHECK(kept.expired());
+}
+
 // ---- what cannot be -----------------------------------------------------------------------------
 
 int MemoryFile(size_t bytes, int seals) {

@@ -40,6 +40,40 @@ struct Fixture {
   ParameterStore store{shards, {.versions_kept = 2}, held_bytes};
 };
 
+TEST_CASE("a shard that is read in place is kept as it is, for as long as its version") {
+  const ShardPlan shards(Layout());
+  HeldBytes held_bytes;
+  const float* in_place = nullptr;
+  ParameterStore store(
+      shards,
+      {.versions_kept = 1,
+       .is_read_in_place = [&](const Blob& blob) { return blob.floats().data() == in_place; }},
+      held_bytes);
+  std::weak_ptr<FloatBuffer> kept;
+  const auto put = [&](uint32_t shard, uint64_t version, bool is_in_place) {
+    auto buffer = std::make_shared<FloatBuffer>(shards.range(ShardId(shard)).size());
+    std::ranges::fill(buffer->span(), static_cast<float>(version));
+    if (is_in_place) {
+      in_place = buffer->data();
+      kept = buffer;
+    }
+    store.Put(ShardId(shard), Version(version), ToBlob(buffer));
+  };
+  put(0, 5, true);
+  put(1, 5, false);
+  {
+    auto hold = store.HoldVersion(Version(5));
+    REQUIRE(Await(*hold, {0, 2}).ok());
+    CHECK(hold->shard_values(ShardId(0)) == in_place);
+    CHECK(hold->shard_values(ShardId(1)) == hold->values() + 1600);
+    CHECK(hold->shard_values(ShardId(1))[0] == 5.0f);
+    put(0, 6, false);
+    put(1, 6, false);
+    CHECK_FALSE(kept.expired());  // held
+  }
+  CHECK(kept.expired());
+}
+
 // What a wait asks whether it is called off: so it has begun.
 class CallOff {
  public:
