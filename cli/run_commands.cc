@@ -204,8 +204,7 @@ Status CheckJournal(const RunFolder& folder) {
   return NotFound(fmt::format(
       "{}, and {} has a snapshot of step {}: a run goes on from both. Bring it back; `pando export "
       "{} FILE` reads the snapshot, and pando train --init FILE starts from it; pando train "
-      "--force "
-      "begins again",
+      "--force begins again",
       journal.message(), folder.SnapshotsPath(), newest->snapshot.version.value(), folder.path()));
 }
 
