@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstdint>
 
-struct __nv_bfloat16 {
+struct __nv_bfloat16 {  // NOLINT(readability-identifier-naming): NVIDIA's name
   uint16_t bits;
   explicit operator float() const { return std::bit_cast<float>(uint32_t{bits} << 16); }
 };

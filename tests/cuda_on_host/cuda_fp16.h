@@ -1,7 +1,7 @@
 // CUDA's half on the host.
 #pragma once
 
-struct __half {
+struct __half {  // NOLINT(readability-identifier-naming): NVIDIA's name
   _Float16 value;
   explicit operator float() const { return static_cast<float>(value); }
 };

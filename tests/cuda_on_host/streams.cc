@@ -67,10 +67,10 @@ uint64_t ReadNumber(const char* variable, uint64_t otherwise) {
 
 // 0 to 3.
 uint32_t Draw() {
-  static const auto seed = static_cast<uint32_t>(ReadNumber("CUDA_ON_HOST_SEED", 1));
+  static const auto kSeed = static_cast<uint32_t>(ReadNumber("CUDA_ON_HOST_SEED", 1));
   const uint64_t n = TheMachine().draw_count++;
   const PhiloxBlock block =
-      pando::Philox4x32({static_cast<uint32_t>(n), static_cast<uint32_t>(n >> 32), seed, 0}, {});
+      pando::Philox4x32({static_cast<uint32_t>(n), static_cast<uint32_t>(n >> 32), kSeed, 0}, {});
   return block[0] % 4;
 }
 

@@ -28,7 +28,7 @@ class Array {
   explicit Array(size_t count) : memory_(AllocateForTest(count * sizeof(T))), size_(count) {
     std::uninitialized_value_construct_n(static_cast<T*>(memory_.get()), count);
   }
-  Array(Array&&) = default;
+  Array(Array&&) noexcept = default;
   // Waits for the kernels that may be writing.
   T* data() const {
     Synchronize(TestDevice());

@@ -16,8 +16,8 @@ namespace pando {
 namespace {
 
 const TensorLayout& Layout() {  // two shards of 1,600 and 16 floats
-  static const TensorLayout layout({{.name = "w", .shape = {1600}}, MetricTensorSpec()});
-  return layout;
+  static const TensorLayout kLayout({{.name = "w", .shape = {1600}}, MetricTensorSpec()});
+  return kLayout;
 }
 
 using Run = ShardPlan::Run;
@@ -228,13 +228,13 @@ TEST_CASE("of a superseded version nothing is taken or waited for any more") {
 
 // Five shards whose boundaries lie within pages, and one of the metrics.
 const TensorLayout& PiecesLayout() {
-  static const TensorLayout layout({{.name = "a", .shape = {1040}},
+  static const TensorLayout kLayout({{.name = "a", .shape = {1040}},
                                     {.name = "b", .shape = {1040}},
                                     {.name = "c", .shape = {1040}},
                                     {.name = "d", .shape = {1040}},
                                     {.name = "e", .shape = {1040}},
                                     MetricTensorSpec()});
-  return layout;
+  return kLayout;
 }
 
 struct LayerFixture {
