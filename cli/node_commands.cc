@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <memory>
 #include <optional>
@@ -129,12 +131,20 @@ struct StatusOptions {
   uint32_t timeout_ms = 5000;
 };
 
+// What to try where no scheduler answers.
+std::string NextAfterSilence(const RunAddress& run) {
+  if (run.run_dir.empty()) return "check the address, and that the run has not ended";
+  return fmt::format("if all its processes are gone, pando resume {} continues the run",
+                     run.run_dir);
+}
+
 Result<int> ShowStatus(const StatusOptions& options) {
   PANDO_ASSIGN_OR_RETURN(const std::string endpoint, FindEndpoint(options.run));
   SetUpLog({.process = "status"});
   ZmqContext context;
   const Micros deadline = SteadyNow() + std::chrono::milliseconds(options.timeout_ms);
-  const Result<std::string> answer = RequestStatus(context, endpoint, deadline);
+  const Result<std::string> answer =
+      RequestStatus(context, endpoint, deadline, NextAfterSilence(options.run));
   if (!answer.ok()) return ExitWith(answer.status());
   const std::optional<std::string> table = StatusTable(*answer);
   if (!table) {
@@ -155,6 +165,7 @@ void AddDataOptions(CLI::App& command, std::string* data_path, std::string* data
 // ---- drain, snapshot, stop: ask a running scheduler ---------------------------------------------
 
 constexpr double kTimeoutDefaultSeconds = 60;
+constexpr std::chrono::seconds kSilenceMax{10};  // a scheduler that restarts takes less
 
 struct ClientOptions {
   RunAddress run;
@@ -168,11 +179,13 @@ Result<int> Order(const ClientOptions& options, CommandKind kind) {
   ZmqContext context;
   SchedulerClient client(context, {});
   PANDO_RETURN_IF_ERROR(client.Dial(endpoint));
-  const Micros deadline = SteadyNow() + Micros(static_cast<int64_t>(options.timeout_seconds * 1e6));
+  const Micros start = SteadyNow();
+  const Micros deadline = start + Micros(static_cast<int64_t>(options.timeout_seconds * 1e6));
+  const Micros answered_by = std::min<Micros>(deadline, start + kSilenceMax);
   const bool is_sent = client.Ask(Command{.kind = kind, .target = options.target});
   PANDO_CHECK(is_sent);
   std::string said;
-  while (SteadyNow() < deadline) {
+  while (SteadyNow() < (said.empty() ? answered_by : deadline)) {
     while (std::optional<Message> answer = client.Poll()) {
       const auto* reply = std::get_if<CommandReply>(&*answer);
       if (reply == nullptr) continue;
@@ -183,15 +196,12 @@ Result<int> Order(const ClientOptions& options, CommandKind kind) {
       }
       if (std::exchange(said, reply->text) != reply->text) fmt::print(stderr, "{}\n", said);
     }
-    client.Wait(deadline);
+    client.Wait(said.empty() ? answered_by : deadline);
   }
   if (said.empty()) {
-    return Unavailable(fmt::format(
-        "no scheduler answered at {} within {} s: {}", endpoint, options.timeout_seconds,
-        ExplainSilence(endpoint, options.run.run_dir.empty()
-                                     ? "check the address, and that the run has not ended"
-                                     : "if all its processes are gone, pando resume " +
-                                           options.run.run_dir + " continues the run")));
+    return Unavailable(fmt::format("no scheduler answered at {} within {:g} s: {}", endpoint,
+                                   std::chrono::duration<double>(answered_by - start).count(),
+                                   ExplainSilence(endpoint, NextAfterSilence(options.run))));
   }
   return Unavailable(
       fmt::format("not done within {} s (the scheduler continues): {}; raise --timeout to "

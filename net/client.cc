@@ -95,8 +95,8 @@ bool SchedulerClient::Close(const Message& answer) {
   return true;
 }
 
-Result<std::string> RequestStatus(ZmqContext& context, const std::string& endpoint,
-                                  Micros deadline) {
+Result<std::string> RequestStatus(ZmqContext& context, const std::string& endpoint, Micros deadline,
+                                  const std::string& next) {
   std::string last_warning;
   SchedulerClient client(
       context, {.on_warning = [&](const std::string& text) { last_warning = "; " + text; }});
@@ -107,9 +107,8 @@ Result<std::string> RequestStatus(ZmqContext& context, const std::string& endpoi
     if (std::optional<Message> answer = client.Poll())
       return std::get<StatusReport>(*std::move(answer)).json;
   }
-  return Unavailable(
-      fmt::format("no scheduler answered at {}{}: {}", endpoint, last_warning,
-                  ExplainSilence(endpoint, "check the address, and that the run has not ended")));
+  return Unavailable(fmt::format("no scheduler answered at {}{}: {}", endpoint, last_warning,
+                                 ExplainSilence(endpoint, next)));
 }
 
 }  // namespace pando

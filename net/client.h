@@ -75,8 +75,8 @@ class SchedulerClient {
 };
 
 // Asks the scheduler at `endpoint` for the run's status until it answers, and returns its JSON.
-// kUnavailable if there is no answer by `deadline` (common/clock.h).
-Result<std::string> RequestStatus(ZmqContext& context, const std::string& endpoint,
-                                  Micros deadline);
+// kUnavailable if there is no answer by `deadline` (common/clock.h); `next`: what to try then.
+Result<std::string> RequestStatus(ZmqContext& context, const std::string& endpoint, Micros deadline,
+                                  const std::string& next);
 
 }  // namespace pando

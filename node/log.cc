@@ -6,6 +6,8 @@
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <cstdio>
 #include <memory>
 #include <vector>
 
@@ -29,6 +31,12 @@ std::shared_ptr<spdlog::sinks::sink> FileSink(const std::string& file) {
   }
 }
 
+// A full disk, most likely: each message would fail.
+void TellOnce(const std::string& what) {
+  static std::atomic<bool> has_told = false;
+  if (!has_told.exchange(true)) std::fprintf(stderr, "the log lacks messages: %s\n", what.c_str());
+}
+
 }  // namespace
 
 void SetUpLog(const LogOptions& options) {
@@ -45,6 +53,7 @@ void SetUpLog(const LogOptions& options) {
   auto logger = std::make_shared<spdlog::logger>("pando", sinks.begin(), sinks.end());
   logger->set_level(options.is_verbose ? spdlog::level::debug : spdlog::level::info);
   logger->flush_on(spdlog::level::debug);
+  logger->set_error_handler(TellOnce);
   spdlog::set_default_logger(std::move(logger));
 }
 

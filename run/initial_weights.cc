@@ -37,6 +37,14 @@ std::vector<std::string> UnknownTensors(const SafetensorsFile& file, const Tenso
   return names;
 }
 
+std::string JoinedFirst(std::vector<std::string> names) {
+  constexpr size_t kNamesMax = 5;
+  if (names.size() <= kNamesMax) return Joined(names);
+  const size_t more = names.size() - kNamesMax;
+  names.resize(kNamesMax);
+  return fmt::format("{} and {} more", Joined(names), more);
+}
+
 // The prefix that DataParallel or Lightning puts before all names, as "module."; else empty.
 std::string WrapperPrefix(const std::vector<std::string>& names, const TensorLayout& layout) {
   if (names.empty()) return "";
@@ -75,8 +83,8 @@ Result<InitialWeights> LoadInitialWeights(const Job& job, const TensorLayout& la
   const bool fits = weights.drawn.empty() && unknown.empty();
   if (!fits && (!job.init_partial || read_count == 0)) {
     std::string text = fmt::format("{} does not fit {}", job.init, job.model);
-    if (!weights.drawn.empty()) text += ": " + Joined(weights.drawn);
-    if (!unknown.empty()) text += "; the model has no " + Joined(unknown);
+    if (!weights.drawn.empty()) text += ": " + JoinedFirst(weights.drawn);
+    if (!unknown.empty()) text += "; the model has no " + JoinedFirst(unknown);
     if (const std::string prefix = WrapperPrefix(unknown, layout); !prefix.empty())
       text += fmt::format(
           "; without '{0}' before them they fit: save the model in the wrapper "

@@ -292,12 +292,12 @@ TEST_CASE("a client gets the status, or an error if there is no answer") {
   ZmqContext context;
   EchoProcess process(context);
   const Result<std::string> status =
-      RequestStatus(context, process.endpoint, SteadyNow() + kTestDeadline);
+      RequestStatus(context, process.endpoint, SteadyNow() + kTestDeadline, "");
   REQUIRE(status.ok());
   CHECK(*status == "{}");
   process.Stop();
   const Result<std::string> nobody =
-      RequestStatus(context, process.endpoint, SteadyNow() + std::chrono::milliseconds(20));
+      RequestStatus(context, process.endpoint, SteadyNow() + std::chrono::milliseconds(20), "");
   REQUIRE(!nobody.ok());
   CHECK(nobody.status().code() == StatusCode::kUnavailable);
   CHECK(nobody.status().message().find(process.endpoint) != std::string::npos);
