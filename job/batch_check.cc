@@ -10,6 +10,7 @@
 #include "common/text.h"
 #include "models/graph.h"
 #include "train/evaluation_pass.h"
+#include "train/gpu/device_codec.h"
 
 namespace pando {
 namespace {
@@ -114,8 +115,13 @@ GpuMemoryPlan PlanGpuMemory(Device device, const JobPlan& plan, const Model& mod
   const bool is_evaluated = plan.data.test_samples > 0;
   const uint64_t sample_bytes =
       plan.data.shape.size() * (plan.data.shape.height == 1 ? sizeof(float) : 1) + sizeof(int32_t);
-  return {.parameters = flat * (is_evaluated ? 2 : 1),
-          .gradients = flat * GradientVectorsMax(CountMicroBatches(plan.job, samples)),
+  const auto encoded = [&](const PayloadPlan& payloads) {
+    return DeviceCodec::Codes(device, payloads) ? payloads.float_count() * sizeof(float) : 0;
+  };
+  uint64_t vectors = GradientVectorsMax(CountMicroBatches(plan.job, samples));
+  if (plan.job.strategy == Strategy::kAllreduce) vectors *= 2;  // sums stay until a bucket is full
+  return {.parameters = flat * (is_evaluated ? 2 : 1) + encoded(plan.pulls),
+          .gradients = flat * vectors + encoded(plan.pushes),
           .network = Network::PlanMemory(model,
                                          {.training = static_cast<uint32_t>(samples),
                                           .evaluation = kEvaluationChunkSamples},

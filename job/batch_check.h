@@ -26,8 +26,9 @@ uint64_t MachineMemoryBytes();  // this machine's
 // What a worker takes of a GPU's memory, beside what its context and NVIDIA's libraries take when
 // it is opened.
 struct GpuMemoryPlan {
-  uint64_t parameters = 0;  // copies of the version at work, and of the one evaluated
-  // As many flat vectors as the tree's sums take (docs/protocol.md, section 12).
+  // Copies of the version at work, and of the one evaluated; encoded ones where it decodes.
+  uint64_t parameters = 0;
+  // As many flat vectors as the tree's sums take (docs/protocol.md, section 12), and encoded ones.
   uint64_t gradients = 0;
   uint64_t network = 0;  // activations, their gradients, what else is kept, scratch
   uint64_t batches = 0;  // samples on their way into the network

@@ -1,5 +1,5 @@
 // GpuSum: sums arrays over several GPUs, each in a separate process (NCCL). Used by a group of
-// workers without servers. The arrays are in the host's memory, because the host updates
+// workers without servers. The sums come to the host's memory, because the host updates
 // parameters. Between GPUs they use the fastest path available. Threads: one; Close any. Owns: a
 // communicator, a stream, and GPU memory for one array.
 #pragma once
@@ -41,6 +41,10 @@ class GpuSum {
   // two ranks. Every rank makes the same calls. Fastest in pinned memory (PinnedFloats).
   // kUnavailable after NCCL has noticed that a rank is gone, or after Close.
   Status Sum(std::span<float> values);
+  // The same for values in this GPU's memory, final ones: pieces that lie one behind the other in
+  // `sums`, in the host's memory. A rank's call of either kind meets the others' of either kind.
+  using Pieces = std::span<const std::span<const float>>;
+  Status Sum(Pieces pieces, std::span<float> sums);
 
   // Ends the current call and all later ones.
   void Close() { is_closed_ = true; }

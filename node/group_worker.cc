@@ -184,11 +184,20 @@ std::vector<std::vector<float>> GroupServer::CopyStates() const {
   return states;
 }
 
+namespace {
+
+TrainerParts WithSumsStaying(TrainerParts parts) {
+  parts.sums_stay = true;
+  return parts;
+}
+
+}  // namespace
+
 GroupWorker::GroupWorker(const WorkerParts& parts)
     : parts_(parts),
       plan_(parts.trainer.plan),
       exchange_(plan_, parts.membership.rank, *this, parts.trainer.device, parts.trainer.timeline),
-      trainer_(parts.trainer, parts.thread_count,
+      trainer_(WithSumsStaying(parts.trainer), parts.thread_count,
                [this](ComputeTicket ticket, ComputeEvent event) {  // NOLINT: moved
                  OnCompute(ticket, std::move(event));
                }),

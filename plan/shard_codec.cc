@@ -264,6 +264,17 @@ void ShardCodec::Encode(std::span<const float> floats, std::span<std::byte> enco
   std::fill(encoded.begin() + static_cast<ptrdiff_t>(at.codes), encoded.end(), std::byte{0});
 }
 
+std::vector<ShardCodec::Section> ShardCodec::Sections() const {
+  std::vector<Section> all;
+  Place at = sections_;
+  for (const Run& run : runs_) {
+    all.push_back(
+        {run.first, run.count, run.is_exact, run.is_exact ? at.exact : at.heads, at.codes});
+    at = After(at, run);
+  }
+  return all;
+}
+
 template <class Take>
 void ShardCodec::Read(std::span<const std::byte> encoded, float* floats, const Take& take) const {
   PANDO_CHECK(encoded.size() == encoded_bytes_);

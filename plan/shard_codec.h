@@ -52,6 +52,17 @@ class ShardCodec {
   // floats += the decoded values.
   void AddDecoded(std::span<const std::byte> encoded, std::span<float> floats) const;
 
+  // Adjacent floats of the shard, and where they are in the encoded shard, for a GPU, which encodes
+  // and decodes them by itself (train/gpu/device_codec).
+  struct Section {
+    size_t first = 0;  // float of the shard
+    size_t count = 0;
+    bool is_exact = false;
+    size_t heads_at = 0;  // bytes; where is_exact, the floats are here
+    size_t codes_at = 0;
+  };
+  std::vector<Section> Sections() const;
+
  private:
   struct Run {  // floats of the shard with the same codec
     size_t first = 0;
@@ -84,6 +95,7 @@ class PayloadPlan {
  public:
   PayloadPlan(const PayloadOptions& options, const TensorLayout& layout, const ShardPlan& shards);
 
+  PayloadCodec kind() const { return codec_; }
   // Whether all payloads travel as floats.
   bool is_exact() const { return codecs_.empty(); }
   // Whether the loss must be added to the next gradient of the micro-batch. Then a payload depends
@@ -94,9 +106,12 @@ class PayloadPlan {
     return is_exact() ? nullptr : &codecs_[shard.value()];
   }
   size_t PayloadBytes(ShardId shard) const;
-  // Floats in a vector of all encoded shards, and the offset of a shard in it.
+  // Floats in a vector of all encoded shards, and the place of a shard in it.
   size_t float_count() const { return offsets_.back(); }
   size_t offset(ShardId shard) const { return offsets_[shard.value()]; }
+  ShardRange range(ShardId shard) const {
+    return {offsets_[shard.value()], offsets_[shard.value() + 1]};
+  }
 
  private:
   PayloadCodec codec_;

@@ -23,7 +23,7 @@ struct GradientReady {
   Step step;
   TreeNode node;
   ShardId shard;
-  Blob payload;
+  Blob payload;  // in the host's memory, except with TrainerParts::sums_stay
 };
 // Every gradient of one Compute call has been emitted; the last event of the call.
 struct StepComputed {

@@ -10,6 +10,7 @@
 #include "common/hash.h"
 #include "plan/loss_scale.h"
 #include "train/bit_flip.h"
+#include "train/gpu/device_codec.h"
 
 namespace pando {
 namespace {
@@ -77,7 +78,10 @@ MicroBatchPass::MicroBatchPass(Network& network, Device device, const Context& c
       parts_(PlanBackwardParts(context.plan, network)),
       metric_shards_(MetricShards(context.plan)),
       launcher_(MakePassLauncher(
-          {network, device, context.plan, context.host_gradients, context.timeline, *this},
+          {network, device, context.plan,
+           DeviceCodec::Codes(device, context.plan.pushes) ? context.encoded
+                                                           : context.host_gradients,
+           context.timeline, *this, context.sums_stay},
           context.parameters.is_layered(), context.next_batch)),
       shard_hashes_(context.plan.shards.shard_count()) {}
 
@@ -134,11 +138,12 @@ void MicroBatchPass::HandOver(ShardPlan::Run shards, const SharedBuffer& gradien
   context_.timeline.Did(What::kSum);
 }
 
-// From the launcher, in the host's memory. The encoded shards of a pass share one vector, since a
-// pass completes at most one sum of each.
+// From the launcher, in the host's memory; a GPU may have encoded it. The encoded shards of a pass
+// share one vector, since a pass completes at most one sum of each.
 void MicroBatchPass::OnGradient(TreeNode node, ShardId shard, Blob sum) {
   const PayloadPlan& pushes = context_.plan.pushes;
-  if (pushes.is_exact()) return work_->sink.OnGradient(node, shard, std::move(sum));
+  if (pushes.is_exact() || DeviceCodec::Codes(device_, pushes))
+    return work_->sink.OnGradient(node, shard, std::move(sum));
   if (encoded_ == nullptr) encoded_ = context_.encoded.Take();
   const size_t first = pushes.offset(shard);
   const size_t count = pushes.PayloadBytes(shard) / sizeof(float);
@@ -171,8 +176,8 @@ Result<float> MicroBatchPass::LossScaleFor(PassParameters& parameters) {
   const ShardId shard = context_.plan.metric_shard();
   PANDO_RETURN_IF_ERROR(parameters.AwaitShard(shard));
   const size_t at = MetricsAt() - context_.plan.shards.range(shard).first;
-  const LossScale now =
-      ReadLossScale(options, {parameters.shard_values(shard) + at, kMetricSlotCount});
+  const std::vector<float> values = parameters.ReadShard(shard);
+  const LossScale now = ReadLossScale(options, {values.data() + at, kMetricSlotCount});
   if (now.hysteresis > 0 || options.loss_scale > 0) return now.scale;
   return Internal(fmt::format(
       "gradients overflow half floats at the smallest loss scale ({:g}, fp16.min_loss_scale) in "

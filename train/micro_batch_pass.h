@@ -35,9 +35,10 @@ class MicroBatchPass : private PassResults {
     ParameterStore& parameters;
     BufferPool& gradients;       // flat vectors in the device's memory
     BufferPool& host_gradients;  // pinned ones; used with a GPU
-    BufferPool& encoded;         // vectors of all encoded shards (plan.pushes)
+    BufferPool& encoded;         // vectors of all encoded shards (plan.pushes); pinned with a GPU
     ErrorFeedback& feedback;
     StepTimeline& timeline;  // of the calling thread
+    bool sums_stay;          // TrainerParts
     // The batch that is most likely wanted next, if it has been read. Asked late in a pass.
     NextBatch next_batch = [] { return nullptr; };
   };

@@ -30,20 +30,28 @@ struct ParameterStore::VersionBuffer {
   float* data() { return whole != nullptr ? whole->data() : pages->data(); }
 };
 
+namespace {
+
+size_t FlatSize(const ShardPlan& shards, const ParameterStore::Options& options) {
+  return options.keeps_encoded ? options.payloads->float_count() : shards.ranges().back().last;
+}
+
+}  // namespace
+
 ParameterStore::ParameterStore(const ShardPlan& shards, const Options& options,
                                HeldBytes& held_bytes)
     : shards_(shards),
       options_(options),
       held_bytes_(held_bytes),
-      pool_(shards.ranges().back().last, options.make) {}
+      pool_(FlatSize(shards, options), options.make) {}
 
 // ---- writer -------------------------------------------------------------------------------------
 
 void ParameterStore::Put(ShardId shard, Version version, const Blob& payload) {
-  const ShardRange& range = shards_.range(shard);
+  const ShardRange place = Place(shard);
   const uint32_t s = shard.value();
-  const ShardCodec* codec = options_.payloads ? options_.payloads->codec(shard) : nullptr;
-  PANDO_CHECK(codec != nullptr || payload.floats().size() == range.size());
+  const ShardCodec* codec = options_.keeps_encoded ? nullptr : Codec(shard);
+  PANDO_CHECK(codec != nullptr || payload.floats().size() == place.size());
   std::shared_ptr<VersionBuffer> buffer;
   {
     std::lock_guard lock(mutex_);
@@ -62,7 +70,7 @@ void ParameterStore::Put(ShardId shard, Version version, const Blob& payload) {
       held_bytes_.Add(ShardBytes(s));
     }
   }
-  const std::span<float> to(buffer->data() + range.first, range.size());
+  const std::span<float> to(buffer->data() + place.first, place.size());
   if (codec != nullptr) {  // unlocked: no thread reads it yet
     codec->Decode(payload.bytes(), to);
   } else {
@@ -145,12 +153,15 @@ const std::shared_ptr<ParameterStore::VersionBuffer>& ParameterStore::FindOrMake
   return buffer;
 }
 
+ShardRange ParameterStore::Place(ShardId shard) const {
+  return options_.keeps_encoded ? options_.payloads->range(shard) : shards_.range(shard);
+}
+
 const SharedBuffer& ParameterStore::FindOrMakeWhole(VersionBuffer& buffer) {
   if (buffer.whole != nullptr) return buffer.whole;
   const size_t made_before = pool_.made_count();
   buffer.whole = pool_.Take();
-  const uint64_t made_bytes = shards_.ranges().back().last * sizeof(float);
-  held_bytes_.Add((pool_.made_count() - made_before) * made_bytes);
+  held_bytes_.Add((pool_.made_count() - made_before) * buffer.whole->size() * sizeof(float));
   return buffer.whole;
 }
 
@@ -199,11 +210,22 @@ uint64_t ParameterStore::Hold::serial() const { return buffer_->serial; }
 const float* ParameterStore::Hold::values() const { return buffer_->data(); }
 
 // What has arrived does not change any more, so no lock is needed.
-const float* ParameterStore::Hold::shard_values(ShardId shard) const {
+const float* ParameterStore::Hold::kept_shard(ShardId shard) const {
   const std::vector<Blob>& in_place = buffer_->in_place;
   if (!in_place.empty() && in_place[shard.value()].size_bytes() > 0)
     return in_place[shard.value()].floats().data();
-  return buffer_->data() + store_->shards_.range(shard).first;
+  return buffer_->data() + store_->Place(shard).first;
+}
+
+std::vector<float> ParameterStore::Hold::ReadShard(ShardId shard) const {
+  std::vector<float> floats(store_->shards_.range(shard).size());
+  const std::span kept(kept_shard(shard), store_->Place(shard).size());
+  if (store_->options_.keeps_encoded) {
+    store_->Codec(shard)->Decode(std::as_bytes(kept), floats);
+  } else {
+    std::ranges::copy(kept, floats.begin());
+  }
+  return floats;
 }
 
 Status ParameterStore::Hold::Advance(Run now, Run next, const std::function<bool()>& interrupted,

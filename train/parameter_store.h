@@ -60,21 +60,24 @@ class ParameterStore {
       return FloatBuffer(count);
     };                                      // where all is resident
     const PayloadPlan* payloads = nullptr;  // of the shards that are put; null: floats
-    // Whether readers can read a payload of floats where it lies. It is kept then instead of
-    // copied, for as long as its version. None: all is copied. REQUIRES: all is resident.
+    // Keep them as they travel instead of decoding them: readers do that. REQUIRES: all is
+    // resident.
+    bool keeps_encoded = false;
+    // Whether readers can read a payload that is kept where it lies. It is not copied then, but
+    // held for as long as its version. None: all is copied. REQUIRES: all is resident.
     std::function<bool(const Blob& payload)> is_read_in_place = {};
   };
   // `shards` and `held_bytes` outlive the store.
   ParameterStore(const ShardPlan& shards, const Options& options, HeldBytes& held_bytes);
 
   // ---- writer ----
-  // Copies one shard, or decodes it, or keeps it where it lies.  REQUIRES: the payload is as long
+  // Copies one shard, or decodes it, or holds it where it lies.  REQUIRES: the payload is as long
   // as options.payloads say. Dropped when it is here already, its version is older than those kept,
   // or, with layer residency, when no thread has asked for it.
   void Put(ShardId shard, Version version, const Blob& payload);
   // The same in two moves for a writer that makes the values in place: it writes the shard's floats
-  // of the vector, then calls Arrived.  REQUIRES: all is resident; of Arrived: the version is kept,
-  // the shard is new.
+  // of the vector, then calls Arrived.  REQUIRES: all is resident and floats; of Arrived: the
+  // version is kept, the shard is new.
   SharedBuffer Writable(Version version);
   void Arrived(ShardId shard, Version version);
   bool IsWhole(Version version) const;
@@ -100,10 +103,12 @@ class ParameterStore {
     // Identifies the buffer. It changes when another version is held, or the same version after
     // Clear.
     uint64_t serial() const;
-    // The flat vector, to be read where Advance has allowed it.  REQUIRES: all is copied.
+    // The flat vector, to be read where Advance has allowed it.  REQUIRES: all is copied floats.
     const float* values() const;
-    // One shard's floats, to be read if Advance has allowed it.
-    const float* shard_values(ShardId shard) const;
+    // One shard as it is kept, to be read if Advance has allowed it.
+    const float* kept_shard(ShardId shard) const;
+    // One shard's floats.  REQUIRES: Advance has allowed it.
+    std::vector<float> ReadShard(ShardId shard) const;
     // Blocks until the shards of `now` are there. With layer residency asks for them and for those
     // of `next` first, and gives back all others. kInterrupted when they are not there and
     // `interrupted()` is true, or the version is superseded or cleared away. It is asked with the
@@ -144,6 +149,10 @@ class ParameterStore {
   uint64_t ShardBytes(uint32_t shard) const {
     return shards_.range(ShardId(shard)).size() * sizeof(float);
   }
+  const ShardCodec* Codec(ShardId shard) const {
+    return options_.payloads != nullptr ? options_.payloads->codec(shard) : nullptr;
+  }
+  ShardRange Place(ShardId shard) const;  // in the flat vector
   // All REQUIRE: mutex_ held.
   const std::shared_ptr<VersionBuffer>& FindOrMake(
       Version version);  // REQUIRES: !IsTooOld(version)

@@ -21,7 +21,8 @@
 
 namespace pando {
 
-// What a pass hands back in the host's memory. Implemented by MicroBatchPass.
+// What a pass hands back: sums in the host's memory, encoded if the device encodes them
+// (train/gpu/device_codec), or final ones in the GPU's. Implemented by MicroBatchPass.
 class PassResults : public GradientSink {
  public:
   // The score of the batch, before any sum of gradients. A failure ends the pass.
@@ -52,9 +53,10 @@ struct LauncherParts {
   Network& network;
   Device device;
   const JobPlan& plan;
-  BufferPool& host_gradients;  // pinned flat vectors; used with a GPU
+  BufferPool& host_sums;  // pinned vectors: flat, or of all encoded shards; used with a GPU
   StepTimeline& timeline;
   PassResults& results;
+  bool sums_stay = false;  // they are handed back in the GPU's memory
 };
 // The batch that is most likely wanted next, if it has been read. With a GPU its samples are
 // brought in while the pass before it computes.

@@ -80,7 +80,8 @@ class PassParameters {
   // As ParameterStore::Hold.
   uint64_t serial() const { return hold_.serial(); }
   const float* values() const { return hold_.values(); }
-  const float* shard_values(ShardId shard) const { return hold_.shard_values(shard); }
+  const float* kept_shard(ShardId shard) const { return hold_.kept_shard(shard); }
+  std::vector<float> ReadShard(ShardId shard) const { return hold_.ReadShard(shard); }
   ShardPlan::Run ReadsAt(size_t turn) const { return reads_[turn].now; }
 
   // Blocks until the shards that `turn` reads are here. kInterrupted: the wait was called off or

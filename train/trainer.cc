@@ -10,6 +10,7 @@
 #include "data/permutation.h"
 #include "kernels/ops.h"
 #include "plan/tensor_init.h"
+#include "train/gpu/device_codec.h"
 
 namespace pando {
 
@@ -219,6 +220,7 @@ ParameterStore::Options TrainingParameters(const TrainerParts& parts,
     options.is_read_in_place = [device = parts.device](const Blob& payload) {
       return IsPinned(device, payload.bytes());
     };
+    options.keeps_encoded = DeviceCodec::Codes(parts.device, parts.plan.pulls);
   }
   return options;
 }
@@ -286,7 +288,9 @@ TrainerState::TrainerState(const TrainerParts& parts_in, uint32_t thread_count, 
                             held_bytes),
       gradients(parts.plan.layout.float_count(), GradientsFor(parts)),
       host_gradients(parts.plan.layout.float_count(), HostGradientsFor(parts)),
-      encoded_gradients(parts.plan.pushes.float_count(), parts.buffers),
+      encoded_gradients(parts.plan.pushes.float_count(), parts.device.kind == DeviceKind::kCpu
+                                                             ? parts.buffers
+                                                             : HostGradientsFor(parts)),
       feedback(parts.plan),
       queue(parts.plan.steps, ReadAheadPerThread(parts.device) * thread_count, batches,
             parameters) {}
@@ -299,7 +303,7 @@ ComputeThread::ComputeThread(TrainerState& trainer, uint32_t index)
       pass_(network_, trainer.parts.device,
             {trainer.parts.plan, trainer.batches, trainer.parameters, trainer.gradients,
              trainer.host_gradients, trainer.encoded_gradients, trainer.feedback, timeline_,
-             [&queue = trainer.queue] { return queue.NextBatch(); }}),
+             trainer.parts.sums_stay, [&queue = trainer.queue] { return queue.NextBatch(); }}),
       evaluation_pass_(trainer.parts.plan, network_, trainer.parts.device) {
   timeline_.NameLayers(network_);
 }

@@ -55,6 +55,7 @@ struct TrainerParts {  // all outlive the trainer
   Timeline* timeline = nullptr;       // null: none is kept
   TimelineTrack* protocol = nullptr;  // of the protocol thread
   BufferSource buffers = {};          // of gradients that travel from this machine's memory
+  bool sums_stay = false;             // emitted ones, in the GPU's memory, if a GPU computes
 };
 
 // What all of the trainer's threads share.

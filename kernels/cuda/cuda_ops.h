@@ -5,6 +5,7 @@
 
 #include "common/check.h"
 #include "kernels/ops.h"
+#include "kernels/payload_codec.h"
 
 #ifndef PANDO_CUDA
 #define PANDO_CUDA 0
@@ -50,6 +51,8 @@ OnGpu<decltype(pando::UseOnThisThread)> UseOnThisThread;
 OnGpu<decltype(pando::ReadRoom)> ReadRoom;
 OnGpu<decltype(pando::PinHost)> PinHost;
 OnGpu<decltype(pando::IsPinned)> IsPinned;
+OnGpu<decltype(pando::EncodeFloats)> EncodeFloats;
+OnGpu<decltype(pando::DecodeFloats)> DecodeFloats;
 
 #define PANDO_DECLARE(Name, ...) OnGpu<decltype(pando::Name)> Name;
 PANDO_OPERATIONS_WITH_ARGS(PANDO_DECLARE)

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstring>
+#include <functional>
 #include <thread>
 #include <utility>
 
@@ -75,6 +76,24 @@ struct GpuSum::Impl {
     return Status();
   }
 
+  // Sums what `bring` copies there, on the stream.
+  Status Sum(std::span<float> sums, const std::atomic<bool>& is_cancelled,
+             const std::function<void(float* there)>& bring) {
+    if (sums.empty()) return Status();
+    if (memory.size_bytes() < sums.size_bytes()) memory = DeviceMemory(device, sums.size_bytes());
+    auto* there = reinterpret_cast<float*>(memory.data());
+    bring(there);
+    const ncclResult_t begun =
+        nccl.AllReduce(there, there, sums.size(), ncclFloat32, ncclSum, group, stream.get());
+    Status summed = AwaitGroup("summing gradients failed", begun, is_cancelled);
+    if (summed.ok()) summed = AwaitStream(is_cancelled);
+    if (!summed.ok()) return summed;
+    PANDO_CUDA_CHECK(cudaMemcpyAsync(sums.data(), there, sums.size_bytes(), cudaMemcpyDeviceToHost,
+                                     stream.get()));
+    PANDO_CUDA_CHECK(cudaStreamSynchronize(stream.get()));
+    return Status();
+  }
+
   const NcclApi nccl;
   const Device device;
   ncclComm_t group = nullptr;
@@ -118,22 +137,20 @@ GpuSum::GpuSum(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 GpuSum::~GpuSum() = default;
 
 Status GpuSum::Sum(std::span<float> values) {
-  if (values.empty()) return Status();
-  Impl& sum = *impl_;
-  if (sum.memory.size_bytes() < values.size_bytes())
-    sum.memory = DeviceMemory(sum.device, values.size_bytes());
-  auto* there = reinterpret_cast<float*>(sum.memory.data());
-  PANDO_CUDA_CHECK(cudaMemcpyAsync(there, values.data(), values.size_bytes(),
-                                   cudaMemcpyHostToDevice, sum.stream.get()));
-  const ncclResult_t begun = sum.nccl.AllReduce(there, there, values.size(), ncclFloat32, ncclSum,
-                                                sum.group, sum.stream.get());
-  Status summed = sum.AwaitGroup("summing gradients failed", begun, is_closed_);
-  if (summed.ok()) summed = sum.AwaitStream(is_closed_);
-  if (!summed.ok()) return summed;
-  PANDO_CUDA_CHECK(cudaMemcpyAsync(values.data(), there, values.size_bytes(),
-                                   cudaMemcpyDeviceToHost, sum.stream.get()));
-  PANDO_CUDA_CHECK(cudaStreamSynchronize(sum.stream.get()));
-  return Status();
+  return impl_->Sum(values, is_closed_, [&](float* there) {
+    PANDO_CUDA_CHECK(cudaMemcpyAsync(there, values.data(), values.size_bytes(),
+                                     cudaMemcpyHostToDevice, impl_->stream.get()));
+  });
+}
+
+Status GpuSum::Sum(Pieces pieces, std::span<float> sums) {
+  return impl_->Sum(sums, is_closed_, [&](float* there) {
+    for (const std::span<const float> piece : pieces) {
+      PANDO_CUDA_CHECK(cudaMemcpyAsync(there, piece.data(), piece.size_bytes(),
+                                       cudaMemcpyDeviceToDevice, impl_->stream.get()));
+      there += piece.size();
+    }
+  });
 }
 
 }  // namespace pando

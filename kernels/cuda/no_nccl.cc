@@ -13,5 +13,6 @@ Result<std::unique_ptr<GpuSum>> GpuSum::Join(const Member&, const std::atomic<bo
 GpuSum::GpuSum(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 GpuSum::~GpuSum() = default;
 Status GpuSum::Sum(std::span<float>) { return Check(); }
+Status GpuSum::Sum(Pieces, std::span<float>) { return Check(); }
 
 }  // namespace pando

@@ -186,4 +186,12 @@ Status GpuSum::Sum(std::span<float> values) {
   return Status();
 }
 
+// A GPU's memory is the host's.
+Status GpuSum::Sum(Pieces pieces, std::span<float> sums) {
+  float* to = sums.data();
+  for (const std::span<const float> piece : pieces) to = std::ranges::copy(piece, to).out;
+  PANDO_CHECK(to == sums.data() + sums.size());
+  return Sum(sums);
+}
+
 }  // namespace pando

@@ -124,6 +124,26 @@ TEST_CASE("a worker on a GPU copies nothing through ZeroMQ to servers of its hos
   unsetenv("CUDA_ON_HOST_READ_ONLY");
 }
 
+// With layer residency parameters are decoded by the CPU.
+TEST_CASE(
+    "reading threads, GPUs of a host and where codecs run leave no trace in the weights (I5)") {
+  const Args job =
+      GpuJob({"--steps", "12", "--codec", "bf16", "--pull-codec", "fp16", "--micro-batches", "4"});
+  const Summary serial = Train(Args{"--serial"} + job);
+  const auto check = [&](const Args& more) {
+    const Summary run = Train(job + Args{"--servers", "2"} + more);
+    CHECK(run.weights_hash == serial.weights_hash);
+  };
+  for (const char* readers : {"1", "2", "4"})
+    check({"--workers", "1", "--reader-threads", readers});
+  check({"--workers", "2", "--set", "worker.parameter_residency=layer"});
+  for (const char* gpus : {"4", "1"}) {
+    setenv("CUDA_ON_HOST_GPUS", gpus, 1);
+    check({"--workers", "4"});
+  }
+  setenv("CUDA_ON_HOST_GPUS", "2", 1);  // tests/e2e/meson.build
+}
+
 TEST_CASE("a worker takes of its GPU what was planned") {
   TempFolder temp;
   const std::string run_dir = temp.path() + "/run";

@@ -1,12 +1,19 @@
 // What a trainer on a GPU must do beyond what one on the CPU does (the other tests run on both).
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <bit>
 #include <cmath>
+#include <functional>
+#include <map>
+#include <utility>
+#include <vector>
 
 #include "kernels/device.h"
 #include "kernels/ops.h"
 #include "run/serial_trainer.h"
 #include "tests/train/trainer_fixture.h"
+#include "train/gpu/device_codec.h"
 #include "train/gpu/input_copies.h"
 
 namespace pando {
@@ -83,6 +90,135 @@ TEST_CASE("floats are added as on the CPU, bit for bit, wherever they begin") {
     std::vector<float> got(kCount);
     Download(TestDevice(), b.data(), std::as_writable_bytes(std::span(got)));
     CHECK(got == expected);
+  }
+}
+
+constexpr PayloadCodec kCodedOnGpu[] = {PayloadCodec::kFp16, PayloadCodec::kBf16,
+                                        PayloadCodec::kInt8};
+
+// Numbers of every size; and blocks with what is not finite, with subnormal ones, with ties.
+std::vector<float> ManyFloats(size_t count) {
+  std::vector<float> floats(count);
+  for (uint32_t i = 0; i < count; ++i) {
+    const PhiloxBlock block = Philox4x32({i, 1, 0, 0}, {});
+    const uint32_t kind = i / 256 % 8;
+    floats[i] = std::ldexp(static_cast<float>(static_cast<int32_t>(block[0])),
+                           kind == 0 ? -170 : static_cast<int>(block[1] % (8 * kind)) - 45);
+    if (kind == 6) floats[i] = std::bit_cast<float>(block[0]);  // NaNs of all bits among them
+    if (kind == 7) floats[i] = static_cast<float>(static_cast<int32_t>(block[0]) >> 12 << 3);
+  }
+  if (count > 600) floats[600] = -0.0f;
+  return floats;
+}
+
+std::vector<uint32_t> BitsFor(std::span<const float> floats) {
+  std::vector<uint32_t> bits(floats.size());
+  std::ranges::transform(floats, bits.begin(), [](float x) { return std::bit_cast<uint32_t>(x); });
+  return bits;
+}
+
+TEST_CASE("a GPU encodes and decodes payloads to the CPU's bits, wherever shards are cut") {
+  SetFloatEnvironment();
+  const Device device = TestDevice();
+  const TensorLayout layout({{.name = "w", .shape = {4103}},
+                             {.name = "mean", .shape = {37}, .kind = TensorKind::kStatistic},
+                             {.name = "b", .shape = {301}},
+                             MetricTensorSpec()});
+  const std::vector<float> floats = ManyFloats(layout.float_count());
+  for (const uint64_t shard_bytes : {uint64_t{4000}, uint64_t{1} << 20}) {
+    const ShardPlan shards(layout, shard_bytes);
+    for (const PayloadCodec kind : kCodedOnGpu) {
+      CAPTURE(static_cast<int>(kind));
+      const PayloadPlan payloads({kind}, layout, shards);
+      const DeviceCodec codec(device, payloads, shards.shard_count());
+      FloatBuffer there = DeviceFloats(device, floats.size());
+      FloatBuffer encoded = DeviceFloats(device, payloads.float_count());
+      FloatBuffer decoded = DeviceFloats(device, floats.size());
+      Upload(device, std::as_bytes(std::span(floats)), there.data());
+      std::vector<float> expected(payloads.float_count()), expected_back(floats.size());
+      for (uint32_t s = 0; s < shards.shard_count(); ++s) {
+        const ShardRange& range = shards.range(ShardId(s));
+        codec.Encode(ShardId(s), there.data() + range.first, encoded.data());
+        codec.Decode(ShardId(s), encoded.data(), decoded.data() + range.first);
+        const ShardRange place = payloads.range(ShardId(s));
+        const std::span payload =
+            std::as_writable_bytes(std::span(expected).subspan(place.first, place.size()));
+        const ShardCodec& on_cpu = *payloads.codec(ShardId(s));
+        on_cpu.Encode(std::span(floats).subspan(range.first, range.size()), payload);
+        on_cpu.Decode(payload, std::span(expected_back).subspan(range.first, range.size()));
+      }
+      std::vector<float> got(expected.size()), back(floats.size());
+      Download(device, encoded.data(), std::as_writable_bytes(std::span(got)));
+      Download(device, decoded.data(), std::as_writable_bytes(std::span(back)));
+      CHECK(BitsFor(got) == BitsFor(expected));
+      CHECK(BitsFor(back) == BitsFor(expected_back));
+    }
+  }
+}
+
+// The payloads of a step, one for each (micro-batch, shard), in that order. `pulled`: how the
+// parameters come in.
+std::vector<Blob> PayloadsOfStep(const Job& job,
+                                 const std::function<Blob(const JobPlan&, uint32_t)>& pulled) {
+  const TestJob test(job);
+  EventLog log;
+  Trainer trainer({test.plan, test.model, test.data, TestDevice()}, 1, log.sink());
+  trainer.Compute(Step(0), MicroBatches({0, 1, 2, 3}));
+  for (uint32_t s = 0; s < test.plan.shards.shard_count(); ++s)
+    trainer.ParametersArrived(ShardId(s), Version(0), pulled(test.plan, s));
+  log.Await<StepComputed>(trainer);
+  std::map<std::pair<TreeNode, ShardId>, Blob> by_place;
+  for (const GradientReady& gradient : log.gradients)
+    by_place[{gradient.node, gradient.shard}] = gradient.payload;
+  std::vector<Blob> payloads;
+  for (auto& [place, payload] : by_place) payloads.push_back(payload);
+  return payloads;
+}
+
+TEST_CASE("what a GPU encodes and decodes makes the payloads that the CPU's codecs make") {
+  Job job = TestJob::SmallMlp();
+  const TestJob exact(job);
+  const SharedBuffer values = exact.Parameters();
+  for (const PayloadCodec kind : kCodedOnGpu) {
+    CAPTURE(static_cast<int>(kind));
+    job.push_codec = job.pull_codec = kind;
+    const TestJob coded(job);
+    const auto encoded = [&](const JobPlan& plan, uint32_t s) {
+      auto payload = std::make_shared<FloatBuffer>(coded.plan.pulls.PayloadBytes(ShardId(s)) / 4);
+      coded.plan.pulls.codec(ShardId(s))
+          ->Encode(ShardBlob(plan, values, s).floats(), std::as_writable_bytes(payload->span()));
+      return ToBlob(payload);
+    };
+    const auto decoded = [&](const JobPlan& plan, uint32_t s) {
+      auto floats = std::make_shared<FloatBuffer>(plan.shards.range(ShardId(s)).size());
+      coded.plan.pulls.codec(ShardId(s))->Decode(encoded(plan, s).bytes(), floats->span());
+      return ToBlob(floats);
+    };
+    Job pushing = job;
+    pushing.pull_codec = PayloadCodec::kFp32;  // the parameters are decoded by the CPU
+    const std::vector<Blob> by_gpu = PayloadsOfStep(job, encoded);
+    const std::vector<Blob> pulled_by_cpu = PayloadsOfStep(pushing, decoded);
+    REQUIRE(by_gpu.size() == pulled_by_cpu.size());
+    REQUIRE(by_gpu.size() == 4 * coded.plan.shards.shard_count());
+    for (size_t i = 0; i < by_gpu.size(); ++i)
+      CHECK(std::ranges::equal(by_gpu[i].bytes(), pulled_by_cpu[i].bytes()));
+    // Each micro-batch by hand, encoded by the CPU.
+    auto parameters = std::make_shared<FloatBuffer>(exact.plan.layout.float_count());
+    for (uint32_t s = 0; s < exact.plan.shards.shard_count(); ++s) {
+      const ShardRange& range = exact.plan.shards.range(ShardId(s));
+      std::ranges::copy(decoded(exact.plan, s).floats(), parameters->data() + range.first);
+    }
+    size_t at = 0;
+    for (uint32_t m = 0; m < 4; ++m) {
+      const std::vector<float> gradient = NaiveGradient(exact, Step(0), MicroBatch(m), *parameters);
+      for (uint32_t s = 0; s < exact.plan.shards.shard_count(); ++s) {
+        const ShardRange& range = exact.plan.shards.range(ShardId(s));
+        std::vector<std::byte> expected(coded.plan.pushes.PayloadBytes(ShardId(s)));
+        coded.plan.pushes.codec(ShardId(s))
+            ->Encode(std::span(gradient).subspan(range.first, range.size()), expected);
+        CHECK(std::ranges::equal(by_gpu[at++].bytes(), expected));
+      }
+    }
   }
 }
 

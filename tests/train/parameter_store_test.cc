@@ -64,9 +64,9 @@ TEST_CASE("a shard that is read in place is kept as it is, for as long as its ve
   {
     auto hold = store.HoldVersion(Version(5));
     REQUIRE(Await(*hold, {0, 2}).ok());
-    CHECK(hold->shard_values(ShardId(0)) == in_place);
-    CHECK(hold->shard_values(ShardId(1)) == hold->values() + 1600);
-    CHECK(hold->shard_values(ShardId(1))[0] == 5.0f);
+    CHECK(hold->kept_shard(ShardId(0)) == in_place);
+    CHECK(hold->kept_shard(ShardId(1)) == hold->values() + 1600);
+    CHECK(hold->kept_shard(ShardId(1))[0] == 5.0f);
     put(0, 6, false);
     put(1, 6, false);
     CHECK_FALSE(kept.expired());  // held
@@ -229,11 +229,11 @@ TEST_CASE("of a superseded version nothing is taken or waited for any more") {
 // Five shards whose boundaries lie within pages, and one of the metrics.
 const TensorLayout& PiecesLayout() {
   static const TensorLayout kLayout({{.name = "a", .shape = {1040}},
-                                    {.name = "b", .shape = {1040}},
-                                    {.name = "c", .shape = {1040}},
-                                    {.name = "d", .shape = {1040}},
-                                    {.name = "e", .shape = {1040}},
-                                    MetricTensorSpec()});
+                                     {.name = "b", .shape = {1040}},
+                                     {.name = "c", .shape = {1040}},
+                                     {.name = "d", .shape = {1040}},
+                                     {.name = "e", .shape = {1040}},
+                                     MetricTensorSpec()});
   return kLayout;
 }
 

@@ -1,5 +1,6 @@
 #include <deque>
 #include <map>
+#include <optional>
 #include <set>
 #include <span>
 #include <utility>
@@ -9,6 +10,7 @@
 #include "common/float_buffer.h"
 #include "kernels/device.h"
 #include "kernels/ops.h"
+#include "train/gpu/device_codec.h"
 #include "train/gpu/input_copies.h"
 #include "train/pass_launcher.h"
 
@@ -28,14 +30,20 @@ constexpr size_t kScoreFloats = sizeof(CrossEntropyScore) / sizeof(float);
 // Owns: copy streams, the GPU's copies of samples and parameters, and results on their way.
 class GpuLauncher : public PassLauncher {
  public:
-  GpuLauncher(const LauncherParts& parts, NextBatch next_batch)
+  GpuLauncher(const LauncherParts& parts, bool is_layered, NextBatch next_batch)
       : parts_(parts),
         next_batch_(std::move(next_batch)),
         batches_(parts.device),
         uploads_(parts.device),
         downloads_(parts.device),
-        parameters_(parts.device, parts.plan.shards, uploads_),
-        score_(PinnedFloats(parts.device, kScoreFloats)) {}
+        parameters_(parts.device, parts.plan.shards, uploads_,
+                    is_layered ? nullptr : &parts.plan.pulls),
+        score_(PinnedFloats(parts.device, kScoreFloats)) {
+    const PayloadPlan& pushes = parts.plan.pushes;
+    if (!DeviceCodec::Codes(parts.device, pushes)) return;
+    encoder_.emplace(parts.device, pushes, parts.plan.shards.shard_count());
+    encoded_ = DeviceFloats(parts.device, pushes.float_count());
+  }
 
   Status Forward(const std::shared_ptr<const Batch>& batch, MicroBatchName name,
                  PassParameters& parameters) override {
@@ -98,6 +106,7 @@ class GpuLauncher : public PassLauncher {
     std::vector<Sum> sums;  // empty: the score
   };
   void SendSums();
+  ShardRange PlaceFor(ShardId shard) const;  // in host_, and in encoded_
   Status AwaitAll(const PassParameters& parameters);
   Status Report();
   Status ReportScore();
@@ -107,8 +116,10 @@ class GpuLauncher : public PassLauncher {
   CopyQueue uploads_;
   CopyQueue downloads_;
   ParameterCopy parameters_;
-  FloatBuffer score_;         // pinned: the score arrives here
-  SharedBuffer host_;         // sums of this pass arrive here
+  FloatBuffer score_;  // pinned: the score arrives here
+  std::optional<DeviceCodec> encoder_;
+  FloatBuffer encoded_;       // on the GPU, where it encodes: sums of this pass
+  SharedBuffer host_;         // they arrive here
   std::vector<Sum> queued_;   // not sent yet
   std::deque<Arrival> sent_;  // in the order of sending
 };
@@ -118,7 +129,7 @@ void GpuLauncher::Begin(const std::shared_ptr<const Batch>& batch, MicroBatchNam
   batches_.SetIn(parts_.network, batch, name);
   parts_.timeline.Did(StepTimeline::What::kPrepare);
   parameters_.Follow(parameters.serial(),
-                     [&parameters](ShardId shard) { return parameters.shard_values(shard); });
+                     [&parameters](ShardId shard) { return parameters.kept_shard(shard); });
 }
 
 Status GpuLauncher::BringParameters(size_t turn, PassParameters& parameters) {
@@ -138,14 +149,26 @@ void GpuLauncher::SendScore() {
 // The GPU's vectors stay taken until they have been read.
 void GpuLauncher::SendSums() {
   if (queued_.empty()) return;
-  if (host_ == nullptr) host_ = parts_.host_gradients.Take();
+  if (parts_.sums_stay) {
+    downloads_.AwaitLaunched();
+    sent_.push_back({downloads_.Mark(), std::exchange(queued_, {})});
+    return;
+  }
+  if (host_ == nullptr) host_ = parts_.host_sums.Take();
+  for (const Sum& sum : queued_) {
+    if (encoder_) encoder_->Encode(sum.shard, sum.floats.floats().data(), encoded_.data());
+  }
   downloads_.AwaitLaunched();
   for (const Sum& sum : queued_) {
-    const ShardRange& range = parts_.plan.shards.range(sum.shard);
-    downloads_.ToHost(sum.floats.floats().data(),
-                      std::as_writable_bytes(host_->span().subspan(range.first, range.size())));
+    const ShardRange place = PlaceFor(sum.shard);
+    downloads_.ToHost(encoder_ ? encoded_.data() + place.first : sum.floats.floats().data(),
+                      std::as_writable_bytes(host_->span().subspan(place.first, place.size())));
   }
   sent_.push_back({downloads_.Mark(), std::exchange(queued_, {})});
+}
+
+ShardRange GpuLauncher::PlaceFor(ShardId shard) const {
+  return encoder_ ? parts_.plan.pushes.range(shard) : parts_.plan.shards.range(shard);
 }
 
 Status GpuLauncher::Poll() {
@@ -161,8 +184,10 @@ Status GpuLauncher::Report() {
   sent_.pop_front();
   if (arrival.sums.empty()) return ReportScore();
   for (const Sum& sum : arrival.sums) {
-    const ShardRange& range = parts_.plan.shards.range(sum.shard);
-    parts_.results.OnGradient(sum.node, sum.shard, ToBlob(host_, range.first, range.size()));
+    const ShardRange place = PlaceFor(sum.shard);
+    parts_.results.OnGradient(
+        sum.node, sum.shard,
+        parts_.sums_stay ? sum.floats : ToBlob(host_, place.first, place.size()));
   }
   return {};
 }
@@ -258,7 +283,7 @@ void PassRecordings::Launch(const std::function<void()>& launches) {
 class RecordedLauncher : public GpuLauncher {
  public:
   RecordedLauncher(const LauncherParts& parts, NextBatch next_batch)
-      : GpuLauncher(parts, std::move(next_batch)),
+      : GpuLauncher(parts, /*is_layered=*/false, std::move(next_batch)),
         recordings_(parts.device, 1 + PlanBackwardParts(parts.plan, parts.network).size()) {}
 
   // Waits for all parameters. Score launches the layers, because they are recorded with `metrics`.
@@ -305,7 +330,7 @@ class RecordedLauncher : public GpuLauncher {
 std::unique_ptr<PassLauncher> MakeGpuLauncher(const LauncherParts& parts, bool is_layered,
                                               NextBatch next_batch) {
   if (is_layered || parts.plan.layout.float_count() > kRecordedFloatsMax)
-    return std::make_unique<GpuLauncher>(parts, std::move(next_batch));
+    return std::make_unique<GpuLauncher>(parts, is_layered, std::move(next_batch));
   return std::make_unique<RecordedLauncher>(parts, std::move(next_batch));
 }
 

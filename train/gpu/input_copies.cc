@@ -33,11 +33,22 @@ void BatchUpload::SetIn(Network& network, const std::shared_ptr<const Batch>& ba
   copies_.AwaitLaunched();
 }
 
-ParameterCopy::ParameterCopy(Device device, const ShardPlan& shards, CopyQueue& copies)
-    : device_(device), shards_(shards), copies_(copies), has_shard_(shards.shard_count()) {}
+ParameterCopy::ParameterCopy(Device device, const ShardPlan& shards, CopyQueue& copies,
+                             const PayloadPlan* payloads)
+    : device_(device),
+      shards_(shards),
+      copies_(copies),
+      payloads_(payloads),
+      has_shard_(shards.shard_count()) {
+  if (payloads != nullptr && DeviceCodec::Codes(device, *payloads))
+    decoder_.emplace(device, *payloads, shards.shard_count());
+}
 
 void ParameterCopy::Follow(uint64_t serial, Source source) {
-  if (values_.size() == 0) values_ = DeviceFloats(device_, shards_.ranges().back().last);
+  if (values_.size() == 0) {
+    values_ = DeviceFloats(device_, shards_.ranges().back().last);
+    if (decoder_) encoded_ = DeviceFloats(device_, payloads_->float_count());
+  }
   source_ = std::move(source);
   if (serial_ == serial) return;
   serial_ = serial;
@@ -52,28 +63,39 @@ bool ParameterCopy::Has(ShardPlan::Run shards) const {
 
 void ParameterCopy::Bring(ShardPlan::Run shards) {
   if (Has(shards)) return;
+  std::vector<uint32_t> brought;
   for (uint32_t s = shards.first; s < shards.last;) {
     const auto begin = has_shard_.begin() + s;
     const auto end = std::find(begin, has_shard_.begin() + shards.last, !*begin);
     const auto next = static_cast<uint32_t>(end - has_shard_.begin());
     if (!*begin) BringRun({s, next});
-    s = next;
+    for (; s < next; ++s) {
+      if (!has_shard_[s]) brought.push_back(s);
+    }
   }
   copies_.HoldLaunches();
+  for (uint32_t s : brought) {
+    has_shard_[s] = true;
+    if (decoder_)
+      decoder_->Decode(ShardId(s), encoded_.data(),
+                       values_.data() + shards_.range(ShardId(s)).first);
+  }
 }
 
 // On the GPU shards lie one behind the other. Those that do so on the host too come in one copy.
 void ParameterCopy::BringRun(ShardPlan::Run shards) {
   for (uint32_t s = shards.first; s < shards.last;) {
     const float* host = source_(ShardId(s));
-    const size_t first = shards_.range(ShardId(s)).first;
-    size_t last = shards_.range(ShardId(s)).last;
-    while (++s < shards.last &&
-           source_(ShardId(s)) == host + (shards_.range(ShardId(s)).first - first))
-      last = shards_.range(ShardId(s)).last;
-    copies_.ToDevice(std::as_bytes(std::span(host, last - first)), values_.data() + first);
+    const size_t first = PlaceFor(s).first;
+    size_t last = PlaceFor(s).last;
+    while (++s < shards.last && source_(ShardId(s)) == host + (PlaceFor(s).first - first))
+      last = PlaceFor(s).last;
+    copies_.ToDevice(std::as_bytes(std::span(host, last - first)), arrived().data() + first);
   }
-  std::fill(has_shard_.begin() + shards.first, has_shard_.begin() + shards.last, true);
+}
+
+ShardRange ParameterCopy::PlaceFor(uint32_t shard) const {
+  return decoder_ ? payloads_->range(ShardId(shard)) : shards_.range(ShardId(shard));
 }
 
 }  // namespace pando

@@ -12,7 +12,9 @@
 #include "common/float_buffer.h"
 #include "kernels/device.h"
 #include "models/network.h"
+#include "plan/shard_codec.h"
 #include "plan/tensor_layout.h"
+#include "train/gpu/device_codec.h"
 
 namespace pando {
 
@@ -38,15 +40,17 @@ class BatchUpload {
   CopyQueue::Ticket on_its_way_ = 0;
 };
 
-// A GPU's copy of one version of the parameters, brought over shard by shard while kernels run.
-// Training and evaluation have one each.
-// Owns: a flat vector of the GPU's memory, from the first use on.
+// A GPU's copy of one version of the parameters, brought over shard by shard while kernels run, and
+// decoded there. Training and evaluation have one each.
+// Owns: a flat vector of the GPU's memory, and one of encoded shards, from the first use on.
 class ParameterCopy {
  public:
-  // `shards` and `copies` outlive it.
-  ParameterCopy(Device device, const ShardPlan& shards, CopyQueue& copies);
+  // All references outlive it. `payloads`: how the host has them, if the device codes these; null:
+  // as floats.
+  ParameterCopy(Device device, const ShardPlan& shards, CopyQueue& copies,
+                const PayloadPlan* payloads = nullptr);
 
-  // Where a shard's floats are on the host, once they are there.
+  // Where a shard is on the host, once it is there.
   using Source = std::function<const float*(ShardId shard)>;
   // A copy of the parameters at `source` from now on, which `serial` tells from others: what has
   // come over of them before stays. What is launched already still reads the former ones.
@@ -60,11 +64,16 @@ class ParameterCopy {
 
  private:
   void BringRun(ShardPlan::Run shards);
+  ShardRange PlaceFor(uint32_t shard) const;  // in arrived()
+  FloatBuffer& arrived() { return decoder_ ? encoded_ : values_; }
 
   const Device device_;
   const ShardPlan& shards_;
   CopyQueue& copies_;
+  const PayloadPlan* const payloads_;
+  std::optional<DeviceCodec> decoder_;
   FloatBuffer values_;
+  FloatBuffer encoded_;
   std::optional<uint64_t> serial_;
   Source source_;
   std::vector<bool> has_shard_;

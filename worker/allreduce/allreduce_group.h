@@ -27,6 +27,11 @@ class AllreduceGroup {
   // kUnavailable when a rank is gone, with what is known of it.
   virtual Status Sum(std::span<float> values) = 0;
 
+  // The same for values in the memory of this rank's GPU (GpuSum::Sum), where GPUs sum. Other ranks
+  // may call either.
+  virtual bool sums_on_gpus() const { return false; }
+  virtual Status SumOnGpus(GpuSum::Pieces pieces, std::span<float> sums);  // REQUIRES: they do
+
   // Replaces the bytes by rank 0's.
   virtual Status Broadcast(std::span<std::byte> bytes) = 0;
 

@@ -21,6 +21,10 @@ class GpuGroup : public AllreduceGroup {
   Status Sum(std::span<float> values) override {
     return gpus_ != nullptr ? gpus_->Sum(values) : below_->Sum(values);
   }
+  bool sums_on_gpus() const override { return gpus_ != nullptr; }
+  Status SumOnGpus(GpuSum::Pieces pieces, std::span<float> sums) override {
+    return gpus_->Sum(pieces, sums);
+  }
   Status Broadcast(std::span<std::byte> bytes) override { return below_->Broadcast(bytes); }
   void Close() override {
     if (gpus_ != nullptr) gpus_->Close();
@@ -35,6 +39,10 @@ class GpuGroup : public AllreduceGroup {
 };
 
 }  // namespace
+
+Status AllreduceGroup::SumOnGpus(GpuSum::Pieces, std::span<float>) {
+  return Internal("no GPUs sum in this group");
+}
 
 Result<JoinedGpus> JoinGpus(GpuSum::Member member, std::unique_ptr<AllreduceGroup> below,
                             const std::atomic<bool>& is_cancelled) {

@@ -14,6 +14,7 @@ GradientExchange::GradientExchange(const JobPlan& plan, uint32_t rank, ExchangeP
                                    Device device, Timeline* timeline)
     : plan_(plan),
       rank_(rank),
+      parts_{.device = device},
       port_(port),
       buckets_(PlanBuckets(plan.shards)),
       track_(timeline, "exchange"),
@@ -78,13 +79,17 @@ GradientExchange::StepState& GradientExchange::StateFor(Step step) {
 }
 
 void GradientExchange::Add(Step step, TreeNode node, ShardId shard, const Blob& sum) {
-  std::map<TreeNode, Blob> parts;
+  const auto count_one = [&] {
+    if (--StateFor(step).missing_counts[bucket_of_[shard.value()]] == 0) changed_.notify_all();
+  };
+  Parts parts;
   {
     const std::lock_guard lock(mutex_);
     StepState& state = StateFor(step);
-    std::map<TreeNode, Blob>& held = state.parts[shard.value()];
+    Parts& held = state.parts[shard.value()];
     held.emplace(node, sum);
     if (held.size() < state.node_count) return;
+    if (parts_.device.kind == DeviceKind::kCuda) return count_one();  // the thread takes them
     parts.swap(held);
   }
   float* out = FlatFor(step) + plan_.shards.range(shard).first;
@@ -97,13 +102,17 @@ void GradientExchange::Add(Step step, TreeNode node, ShardId shard, const Blob& 
     }
   }
   const std::lock_guard lock(mutex_);
-  if (--StateFor(step).missing_counts[bucket_of_[shard.value()]] == 0) changed_.notify_all();
+  count_one();
 }
 
 // ---- the exchange's thread ----------------------------------------------------------------------
 
 void GradientExchange::Run() {
   SetFloatEnvironment();
+  if (parts_.device.kind == DeviceKind::kCuda) {
+    UseOnThisThread(parts_.device);
+    parts_.downloads.emplace(parts_.device);
+  }
   Status status = Work();
   Change([&] {
     if (!status.ok() && !is_stopping_) port_.OnFailed(std::move(status));
@@ -161,13 +170,52 @@ Status GradientExchange::SumStep(AllreduceGroup& group, Step step) {
     if (!Await(is_full)) return Interrupted("stopped");
     track_.Did(names_.await_gradients, static_cast<uint32_t>(b));
     const ShardRange& floats = buckets_[b].floats;
-    PANDO_RETURN_IF_ERROR(group.Sum(std::span(FlatFor(step) + floats.first, floats.size())));
+    PANDO_RETURN_IF_ERROR(SumBucket(group, step, buckets_[b]));
     const size_t bytes = floats.size() * sizeof(float);
     track_.Did(names_.sums[b], static_cast<uint32_t>(std::min<size_t>(bytes, UINT32_MAX)));
     port_.OnSums({step, buckets_[b].shards, flats_[step.value() % flats_.size()]});
     track_.Did(names_.hand_over, static_cast<uint32_t>(b));
   }
   return Status();
+}
+
+// A rank without a share of the step has no parts, and zeros on the host.
+Status GradientExchange::SumBucket(AllreduceGroup& group, Step step, const Bucket& bucket) {
+  const std::span sums(FlatFor(step) + bucket.floats.first, bucket.floats.size());
+  if (parts_.device.kind == DeviceKind::kCpu) return group.Sum(sums);
+  std::vector<Parts> parts;
+  {
+    const std::lock_guard lock(mutex_);
+    for (uint32_t s = bucket.shards.first; s < bucket.shards.last; ++s)
+      parts.push_back(std::exchange(StateFor(step).parts[s], {}));
+  }
+  const bool is_whole = std::ranges::all_of(parts, [](const Parts& p) { return p.size() == 1; });
+  if (!is_whole || !group.sums_on_gpus()) {
+    BringToHost(parts, sums.data());
+    return group.Sum(sums);
+  }
+  std::vector<std::span<const float>> pieces;
+  for (const Parts& part : parts) pieces.push_back(part.begin()->second.floats());
+  return group.SumOnGpus(pieces, sums);
+}
+
+// `parts`: of adjacent shards, whose sums lie one behind the other at `to`.
+void GradientExchange::BringToHost(std::span<const Parts> parts, float* to) {
+  FloatBuffer more;
+  for (const Parts& of_shard : parts) {
+    for (auto part = of_shard.begin(); part != of_shard.end(); ++part) {
+      const std::span<const float> in = part->second.floats();
+      if (part != of_shard.begin() && more.size() < in.size())
+        more = PinnedFloats(parts_.device, in.size());
+      float* arrival = part == of_shard.begin() ? to : more.data();
+      parts_.downloads->ToHost(in.data(), std::as_writable_bytes(std::span(arrival, in.size())));
+      if (arrival == to) continue;
+      parts_.downloads->Await(parts_.downloads->Mark());
+      for (size_t i = 0; i < in.size(); ++i) to[i] += more.data()[i];
+    }
+    if (!of_shard.empty()) to += of_shard.begin()->second.floats().size();
+  }
+  parts_.downloads->Await(parts_.downloads->Mark());
 }
 
 std::vector<Bucket> PlanBuckets(const ShardPlan& shards) {

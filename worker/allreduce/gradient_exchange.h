@@ -7,6 +7,9 @@
 // has an aligned run, and there are two ranks, the sum is the tree's own: a + b. Sums over more
 // ranks are in the library's order, the same on every rank.
 //
+// A GPU's contributions stay in its memory until a bucket is full. GPUs that sum take them from
+// there, and only the sums come to the host; otherwise the thread brings them.
+//
 // Threads: Add and Hold any; Begin, Release, SetWhole and SetHash on one, the protocol thread.
 // Owns: two flat vectors of gradients, and its group.
 #pragma once
@@ -71,8 +74,8 @@ class ExchangePort {
 class GradientExchange {
  public:
   using Sums = GradientSums;
-  // `plan`, `port`, and `timeline` if it is not null, outlive the exchange. `device`: whose groups
-  // may sum what it adds, at its best speed.
+  // `plan`, `port`, and `timeline` if it is not null, outlive the exchange. `device`: in whose
+  // memory the contributions are; not the CPU's alone: TrainerParts::sums_stay.
   GradientExchange(const JobPlan& plan, uint32_t rank, ExchangePort& port, Device device = {},
                    Timeline* timeline = nullptr);
   ~GradientExchange();  // stops
@@ -114,11 +117,16 @@ class GradientExchange {
     TimelineNameId await_version, compare, await_gradients, hand_over;
     std::vector<TimelineNameId> sums;  // by bucket
   };
+  using Parts = std::map<TreeNode, Blob>;  // of a shard
+  struct PartsMemory {
+    Device device;
+    std::optional<CopyQueue> downloads;  // of the thread, from a GPU
+  };
   struct StepState {
     std::optional<Step> step;
     size_t node_count = 0;
-    std::vector<std::map<TreeNode, Blob>> parts;  // by shard
-    std::vector<uint32_t> missing_counts;         // shards, by bucket
+    std::vector<Parts> parts;              // by shard
+    std::vector<uint32_t> missing_counts;  // shards, by bucket
   };
   void RequestStop() {
     Change([&] {
@@ -138,6 +146,8 @@ class GradientExchange {
   Status Work();
   Status Compare(AllreduceGroup& group, Version version);
   Status SumStep(AllreduceGroup& group, Step step);
+  Status SumBucket(AllreduceGroup& group, Step step, const Bucket& bucket);
+  void BringToHost(std::span<const Parts> parts, float* to);
   // Waits until this is met, which is asked with the mutex held. False when stopping.
   template <class IsMet>
   bool Await(const IsMet& is_met) {
@@ -150,6 +160,7 @@ class GradientExchange {
 
   const JobPlan& plan_;
   const uint32_t rank_;
+  PartsMemory parts_;
   ExchangePort& port_;
   const std::vector<Bucket> buckets_;
   GaplessTrack track_;  // of the thread: sums, and what it waits for between them

@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include <array>
 #include <barrier>
 #include <cstring>
 #include <functional>
@@ -13,6 +14,8 @@
 #include <vector>
 
 #include "kernels/device.h"
+#include "kernels/ops.h"
+#include "tests/worker/allreduce/exchange_fixture.h"
 
 namespace pando {
 namespace {
@@ -94,6 +97,72 @@ TEST_CASE("where every rank has a GPU, GPUs sum and the rest goes by the group b
     CHECK(words[rank] == 7);
   }
   CHECK(table.sum_count == below_count);
+}
+
+TEST_CASE("GPUs sum what lies in their memory, and one may bring its values from the host") {
+  Table table;
+  std::vector<std::vector<float>> sums(kRanks, std::vector<float>(5));
+  WithRanks([&](uint32_t rank) {
+    Result<OpenedGpu> gpu = OpenCuda({});
+    Result<JoinedGpus> joined = JoinGpus({.device = gpu->device(), .rank = rank, .size = kRanks},
+                                         std::make_unique<TableGroup>(table, rank), kNotCancelled);
+    REQUIRE(joined.ok());
+    REQUIRE(joined->group->sums_on_gpus());
+    const std::vector<float> ours{1, 2, 3, 4, 5};
+    Status summed;
+    if (rank == 1) {
+      sums[rank] = ours;
+      summed = joined->group->Sum(sums[rank]);
+    } else {
+      FloatBuffer first = DeviceFloats(gpu->device(), 2), second = DeviceFloats(gpu->device(), 3);
+      Upload(gpu->device(), std::as_bytes(std::span(ours).first(2)), first.data());
+      Upload(gpu->device(), std::as_bytes(std::span(ours).last(3)), second.data());
+      Synchronize(gpu->device());
+      const std::vector<std::span<const float>> pieces{first.span(), second.span()};
+      summed = joined->group->SumOnGpus(pieces, sums[rank]);
+    }
+    CHECK(summed.ok());
+  });
+  for (const std::vector<float>& of_rank : sums)
+    CHECK(of_rank == std::vector<float>{3, 6, 9, 12, 15});
+}
+
+// Two ranks of two contributions each, or of one: NCCL takes those from the GPU's memory.
+TEST_CASE("an exchange sums what its GPU holds, by GPUs and by the host, to the same bits") {
+  const JobPlan plan = SmallPlan();
+  for (const bool by_gpus : {true, false}) {
+    CAPTURE(by_gpus);
+    Hub hub(2);
+    std::vector<OpenedGpu> gpus;
+    for (int i = 0; i < 2; ++i) gpus.push_back(*OpenCuda({}));
+    const auto group = [&](uint32_t rank) -> std::unique_ptr<AllreduceGroup> {
+      auto below = std::make_unique<HubGroup>(hub, rank);
+      if (!by_gpus) return below;
+      JoinedGpus joined = *JoinGpus({.device = gpus[rank].device(), .rank = rank, .size = 2},
+                                    std::move(below), kNotCancelled);
+      CHECK(joined.group->sums_on_gpus());
+      return std::move(joined.group);
+    };
+    Rank first(
+        plan, 0, [&] { return group(0); }, gpus[0].device());
+    Rank second(
+        plan, 1, [&] { return group(1); }, gpus[1].device());
+    first.exchange.Begin(Step(0), [](Step step) { return step == Step(0) ? 1 : 2; });
+    second.exchange.Begin(Step(0), [](Step step) { return step == Step(2) ? 0 : 1; });
+    for (uint64_t t = 0; t < 3; ++t) {
+      const Step step(t);
+      first.AddAll(plan, step, 5, 10);
+      if (t > 0) first.AddAll(plan, step, 4, 1);
+      if (t < 2) second.AddAll(plan, step, 3, 100);
+      const float sum = std::array<float, 3>{110, 111, 11}[t];
+      first.CheckStep(step, sum);
+      second.CheckStep(step, sum);
+      for (Rank* rank : {&first, &second}) {
+        rank->exchange.SetHash(Version(t + 1), 7);
+        rank->exchange.SetWhole(Version(t + 1));
+      }
+    }
+  }
 }
 
 TEST_CASE("one rank without a GPU, and all stay with the group below") {
