@@ -103,6 +103,16 @@ void Visit(auto io, Ready& m) {
   io(PANDO_WIRE(ProbeHash, m.probe_hash), PANDO_WIRE(DataFingerprint, m.data_fingerprint));
 }
 
+void Visit(auto io, EngineProposal& m) {
+  io(PANDO_WIRE(Kind, m.kind, Limit{"bytes of a worker kind", kNameBytesMax}));
+  io(PANDO_WIRE(Engines, m.engines, Limit{"bytes of engines", kEnginesBytesMax}));
+}
+
+void Visit(auto io, EngineDecision& m) {
+  io(PANDO_WIRE(Kind, m.kind, Limit{"bytes of a worker kind", kNameBytesMax}));
+  io(PANDO_WIRE(Engines, m.engines, Limit{"bytes of engines", kEnginesBytesMax}));
+}
+
 void Visit(auto io, Heartbeat& m) {
   io(PANDO_WIRE(Activity, m.activity, LastOf{"activity", Activity::kLeaving}));
   io(PANDO_WIRE(Step, m.step), PANDO_WIRE(WaitingFor, m.waiting_for),
@@ -393,6 +403,7 @@ void Visit(auto, Empty&) {}
 // clang-format off
 #define PANDO_WIRE_MESSAGES(X) \
   X(Register, REGISTER) X(Welcome, WELCOME) X(Refused, REFUSED) X(Ready, READY) \
+  X(EngineProposal, ENGINE_PROPOSAL) X(EngineDecision, ENGINE_DECISION) \
   X(Heartbeat, HEARTBEAT) X(HeartbeatAck, HEARTBEAT_ACK) X(ViewUpdate, VIEW_UPDATE) \
   X(ViewAck, VIEW_ACK) X(Push, PUSH) X(Pull, PULL) X(Params, PARAMS) X(PushReply, PUSH_REPLY) \
   X(Question, QUESTION) X(Answer, ANSWER) X(Root, ROOT) X(RootAck, ROOT_ACK) \

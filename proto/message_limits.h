@@ -29,6 +29,7 @@ inline constexpr size_t kNameBytesMax = 1024;          // host names, endpoints,
 inline constexpr size_t kPathBytesMax = 4096;          // folders; Linux's limit
 inline constexpr size_t kTextBytesMax = 64 * 1024;     // texts for people
 inline constexpr size_t kDocumentBytesMax = 16 << 20;  // job files, status reports
+inline constexpr size_t kEnginesBytesMax = 4 << 20;    // of one kind: 200 bytes per convolution
 inline constexpr size_t kPayloadBytesMax = 64 << 20;   // of one shard; the target is 4 MiB
 // A shard's image in a transfer: the kept versions, and at most as many buffers of state.
 inline constexpr uint64_t kImageFloatsMax =

@@ -80,6 +80,17 @@ struct Ready {
   uint64_t data_fingerprint = 0;  // worker: of its data set (P38)
 };
 
+// P39. Worker on a GPU -> scheduler, before Ready, repeated until answered.
+struct EngineProposal {
+  std::string kind;     // as in its Ready
+  std::string engines;  // measured by this worker (run/engine_file.h); empty: it has not measured
+};
+// Scheduler -> worker: the engines with which all workers of this kind compute.
+struct EngineDecision {
+  std::string kind;     // copied
+  std::string engines;  // empty: none are decided, the worker should measure and propose some
+};
+
 enum class Activity : uint8_t {
   kStarting,
   kIdle,
@@ -485,14 +496,13 @@ struct FaultNoteAck {
   uint64_t number = 0;
 };
 
-using Message =
-    std::variant<Register, Welcome, Refused, Ready, Heartbeat, HeartbeatAck, ViewUpdate, ViewAck,
-                 Push, Pull, Params, PushReply, Question, Answer, ScalarsRequest, Scalars, Progress,
-                 ProgressAck, Evaluate, EvaluationResult, ReleasePin, PinReleased, Stop, Bye,
-                 Failure, StatusRequest, StatusReport, Root, RootAck, Chunk, ChunkAck, Synced,
-                 Divergence, PeerSilent, SnapshotStored, SnapshotAck, SnapshotAt, SnapshotAtAck,
-                 Leave, GradientHashes, GradientHashesAck, Command, CommandReply, FaultNote,
-                 FaultNoteAck, RestoreFailed, Partials, PartialsPull>;
+using Message = std::variant<
+    Register, Welcome, Refused, Ready, Heartbeat, HeartbeatAck, ViewUpdate, ViewAck, Push, Pull,
+    Params, PushReply, Question, Answer, ScalarsRequest, Scalars, Progress, ProgressAck, Evaluate,
+    EvaluationResult, ReleasePin, PinReleased, Stop, Bye, Failure, StatusRequest, StatusReport,
+    Root, RootAck, Chunk, ChunkAck, Synced, Divergence, PeerSilent, SnapshotStored, SnapshotAck,
+    SnapshotAt, SnapshotAtAck, Leave, GradientHashes, GradientHashesAck, Command, CommandReply,
+    FaultNote, FaultNoteAck, RestoreFailed, Partials, PartialsPull, EngineProposal, EngineDecision>;
 
 // Whether a message is of one of these types. For the rules of message admission.
 template <class... Ms>

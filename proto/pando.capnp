@@ -79,6 +79,8 @@ struct Envelope {
     restoreFailed @51 :RestoreFailed;
     partials @52 :Partials;
     partialsPull @53 :PartialsPull;
+    engineProposal @54 :EngineProposal;
+    engineDecision @55 :EngineDecision;
   }
 }
 
@@ -132,6 +134,16 @@ struct Ready {                     # node -> scheduler; set by the node
   kind @0 :Text;                   # backend, instruction set, library versions (P40)
   probeHash @1 :UInt64;            # worker: gradient hash of a probe micro-batch (P40); server: unset
   dataFingerprint @2 :UInt64;      # worker: of its data set (P38); server: unset
+}
+
+struct EngineProposal {            # worker on a GPU -> scheduler (P39); set by the worker
+  kind @0 :Text;                   # as in its Ready
+  engines @1 :Text;                # measured by this worker, run/engine_file.h; empty: not measured
+}
+
+struct EngineDecision {            # scheduler -> worker
+  kind @0 :Text;                   # copied
+  engines @1 :Text;                # of all workers of this kind; empty: none are decided
 }
 
 enum Activity {

@@ -8,7 +8,7 @@ constexpr Micros kHintInterval = std::chrono::milliseconds(100);
 bool IsSchedulersWord(const Message& message) {
   return HoldsAny<Welcome, Refused, HeartbeatAck, SnapshotAck, SnapshotAt, Scalars, ProgressAck,
                   Evaluate, ReleasePin, Stop, StatusReport, GradientHashesAck, CommandReply,
-                  FaultNoteAck>(message);
+                  FaultNoteAck, EngineDecision>(message);
 }
 
 }  // namespace

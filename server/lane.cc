@@ -35,7 +35,7 @@ using LaneIgnores =
             ScalarsRequest, Progress, Evaluate, EvaluationResult, PinReleased, Bye, Failure,
             StatusRequest, StatusReport, Synced, Divergence, PeerSilent, SnapshotStored,
             SnapshotAtAck, Leave, GradientHashes, GradientHashesAck, Command, CommandReply,
-            FaultNote, FaultNoteAck, RestoreFailed>;
+            FaultNote, FaultNoteAck, RestoreFailed, EngineProposal, EngineDecision>;
 
 void Lane::Route(Micros now, const Envelope& from) {
   Dispatch(

@@ -23,7 +23,7 @@ using WorkerIgnores =
             StatusRequest, StatusReport, Root, RootAck, Chunk, ChunkAck, Synced, Divergence,
             PeerSilent, SnapshotStored, SnapshotAck, SnapshotAt, SnapshotAtAck, Leave,
             GradientHashes, Command, CommandReply, FaultNote, FaultNoteAck, RestoreFailed, Partials,
-            PartialsPull>;
+            PartialsPull, EngineProposal, EngineDecision>;
 
 // How a worker enters a run and leaves it. Repeats Ready, Failure and Leave, and keeps the
 // scheduler's Stop or Refused.

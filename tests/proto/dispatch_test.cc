@@ -27,7 +27,7 @@ using AllButFailureAndBye =
             StatusReport, Root, RootAck, Chunk, ChunkAck, Synced, Divergence, PeerSilent,
             SnapshotStored, SnapshotAck, SnapshotAt, SnapshotAtAck, Leave, GradientHashes,
             GradientHashesAck, Command, CommandReply, FaultNote, FaultNoteAck, RestoreFailed,
-            Partials, PartialsPull>;
+            Partials, PartialsPull, EngineProposal, EngineDecision>;
 
 TEST_CASE("a message reaches the handler of its type, and an ignored one reaches none") {
   std::string texts;
