@@ -14,14 +14,15 @@ enum class Mutation {
   kUninterruptibleWait,  // P12: a worker keeps waiting although work of the last step is missing
   kGiveOnce,             // P6a: only the host's relay pushes what it was given
   // In the scheduler:
-  kNoPreviousOwner,         // P18: a first step holds although its previous owner is gone
-  kNoIncarnations,          // P19: a new incarnation of a host and process is taken for the old one
-  kStaleReport,             // P24: a report of a newcomer in sync counts for any pair
-  kPromoteSyncing,          // P24: a replica that is not in sync is promoted
-  kAnnounceBeforeJournal,   // P25: views are announced before they are written
-  kLeasesBeforeHeartbeats,  // P27: a late tick judges leases before it reads the queue
-  kNoDecisionBarrier,       // P32: steps are made whose version a decision may exclude
-  kEndWithoutSnapshot,      // P33: a run that is stopped stores nothing first
+  kNoPreviousOwner,        // P18: a first step holds although its previous owner is gone
+  kNoIncarnations,         // P19: a new incarnation of a host and process is taken for the old one
+  kStaleReport,            // P24: a report of a newcomer in sync counts for any pair
+  kPromoteSyncing,         // P24: a replica that is not in sync is promoted
+  kAnnounceBeforeJournal,  // P25: views are announced before they are written
+  kAnnounceEnginesBeforeJournal,  // P39: engines are announced before they are written
+  kLeasesBeforeHeartbeats,        // P27: a late tick judges leases before it reads the queue
+  kNoDecisionBarrier,             // P32: steps are made whose version a decision may exclude
+  kEndWithoutSnapshot,            // P33: a run that is stopped stores nothing first
   // In the servers:
   kShowUncommitted,     // P9: a lane shows a version before its backups have acknowledged it
   kCommitBeforeAck,     // P8: a primary commits without its backups' acknowledgements

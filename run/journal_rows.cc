@@ -88,6 +88,7 @@ void ForEachColumn(Is<FaultRecord> auto& fault, auto&& column) {
 // Rows of "meta": key and value.
 void ForEachMetaRow(Is<SchedulerState> auto& state, auto&& row) {
   row("agreed_count", state.verification.agreed_count);
+  row("engines", state.engines);
   row("given_up", state.given_up);
   row("is_finished", state.is_finished);
   row("job", Hex{state.job});
@@ -157,6 +158,11 @@ void ForEachPart(Is<Dispute> auto& dispute, auto&& part) {
   part("micro_batch", dispute.micro_batch);
   part("first", dispute.first);
   part("second", dispute.second);
+}
+
+void ForEachPart(Is<KindEngines> auto& kind, auto&& part) {
+  part("kind", kind.kind);
+  part("engines", kind.engines);
 }
 
 void ForEachPart(Is<GivenUpSnapshots> auto& given_up, auto&& part) {

@@ -25,6 +25,7 @@ struct SchedulerOptions {
   std::optional<SchedulerState> state;  // of the journal, if there is one
   bool is_fresh = false;  // with a state: all nodes are new, and a new generation begins from the
                           // last snapshot (`pando resume`)
+  std::vector<KindEngines> engines = {};  // of the run folder; the state's count before them (P39)
   Micros stop_grace = std::chrono::milliseconds(500);
 };
 

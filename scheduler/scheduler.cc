@@ -24,7 +24,7 @@ using SchedulerIgnores =
     Ignored<Welcome, Refused, HeartbeatAck, ViewUpdate, Push, Pull, PushReply, Question, Answer,
             Scalars, ProgressAck, Evaluate, ReleasePin, Stop, StatusReport, Root, RootAck, Chunk,
             ChunkAck, SnapshotAck, SnapshotAt, GradientHashesAck, CommandReply, FaultNoteAck,
-            Partials, PartialsPull>;
+            Partials, PartialsPull, EngineDecision>;
 
 }  // namespace
 
@@ -42,7 +42,8 @@ Scheduler::Scheduler(const Options& options, const JobPlan& plan, Journal& journ
       final_weights_(run_, verification_, snapshots_),
       view_maker_(run_, {silences_, evaluations_, snapshots_, requests_, verification_, owners_,
                          final_weights_}),
-      failures_(run_, last_snapshot_) {
+      failures_(run_, last_snapshot_),
+      engines_(run_, options) {
   const bool was_training = options.state && !options.is_fresh && view().id.number != 0;
   if (!was_training) return;
   run_.phase.Resume();
@@ -102,6 +103,7 @@ void Scheduler::Route(Micros now, const Envelope& envelope) {
         run_.membership.OnHeartbeat(from, m);
         owners_.OnHeartbeat(run_.Sender(from).peer.node, m);
       },
+      [&](const EngineProposal& m) { engines_.OnProposal(now, from, m); },
       [&](const Bye&) { run_.membership.OnBye(from); },
       [&](const Leave&) { commands_.OnLeave(now, from); },
       [&](const Failure& m) { failures_.OnFailure(now, envelope, m); },
@@ -154,6 +156,7 @@ void Scheduler::Tick(Micros now) {
   if (run_.outbox.TakeRepeat(now)) RepeatUnanswered(now);
   run_.phase.FinishWhenLeft(now, run_.members().all().empty());
   failures_.ReportFaults(now);
+  engines_.Tick(now);
   run_.outbox.Flush(now);
   if (!fenced()) snapshots_.ReportDropped(now);
 }
@@ -195,6 +198,7 @@ SchedulerState Scheduler::State() const {
           .evaluations = run_.history.all(),
           .faults = run_.faults.records(),
           .verification = verification_.State(),
+          .engines = engines_.ForJournal(),
           .is_finished = run_.phase.is_completed()};
 }
 

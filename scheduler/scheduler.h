@@ -25,6 +25,7 @@
 //   ViewMaker                               | reports for the next view, acknowledgements of this
 //                                           | one, snapshots that servers could not read
 //   Failures                                | reports of trouble
+//   EngineDecisions                         | the engines of each kind of GPU worker
 // clang-format on
 //
 // Decisions are in the journal before any process hears of them (P25): OnMessage and Tick gather
@@ -38,6 +39,7 @@
 
 #include "proto/core.h"
 #include "scheduler/commands.h"
+#include "scheduler/engine_decisions.h"
 #include "scheduler/failures.h"
 #include "scheduler/view_maker.h"
 
@@ -113,6 +115,7 @@ class Scheduler : public ProtocolCore, private JournaledState, private Membershi
   FinalWeights final_weights_;
   ViewMaker view_maker_;
   Failures failures_;
+  EngineDecisions engines_;
 };
 
 }  // namespace pando
