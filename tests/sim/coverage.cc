@@ -43,7 +43,8 @@ constexpr std::array<const char*, kEventCount> kNames{"promotion",
                                                       "given to a relay",
                                                       "summed on a host",
                                                       "relay asked",
-                                                      "stopped"};
+                                                      "stopped",
+                                                      "engines of others"};
 
 template <size_t N>
 void AddOnce(std::array<uint64_t, N>& sums, const std::array<uint64_t, N>& seed) {

@@ -66,7 +66,9 @@ std::string MessageName(size_t kind) {
                                      "FaultNoteAck",
                                      "RestoreFailed",
                                      "Partials",
-                                     "PartialsPull"};
+                                     "PartialsPull",
+                                     "EngineProposal",
+                                     "EngineDecision"};
   static_assert(kNames.size() == kMessageKindCount);
   return kNames[kind];
 }

@@ -64,6 +64,7 @@ enum class Focus : uint8_t {
   kShared,      // payloads are read in place, with any deaths or delays
   kHosts,       // workers of one host sum there first, with any deaths or delays
   kStops,       // the run is stopped and resumed, while processes die
+  kEngines,     // GPU workers agree on engines, while schedulers and workers die
   kCount
 };
 std::optional<Focus> FocusNamed(std::string_view name);

@@ -106,6 +106,12 @@ std::string Of(const ViewUpdate& update) {
 }
 std::string Of(const ViewAck& ack) { return " v" + Text(ack.id) + " g" + Text(ack.generation); }
 std::string Of(const Question& question) { return " v" + Text(question.view); }
+std::string Of(const EngineProposal& proposal) {
+  return " " + proposal.kind + ": " + proposal.engines;
+}
+std::string Of(const EngineDecision& decision) {
+  return " " + decision.kind + ": " + decision.engines;
+}
 std::string Of(const Progress& progress) {
   std::string text = " =" + Text(progress.committed.value());
   if (!progress.rows.empty()) {

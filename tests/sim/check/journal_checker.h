@@ -2,8 +2,10 @@
 // P32). Part of Checker.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <set>
+#include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -28,6 +30,8 @@ class JournalChecker {
   explicit JournalChecker(const Parts& parts) : parts_(parts), plan_(parts.truth.plan()) {}
 
   void OnCommitted(const std::optional<SchedulerState>& before, const SchedulerState& after);
+  // A worker begins to compute with these engines.
+  void OnEngines(const KindEngines& engines, const std::optional<SchedulerState>& state);
   void OnSnapshotDropped(const SnapshotManifest& dropped, const SchedulerState& state);
   void NoteSynced(const Synced& synced);
   // What explains later rollbacks and departures.
@@ -55,6 +59,7 @@ class JournalChecker {
   std::set<SnapshotRef> manifests_;
   std::set<SnapshotRef> forgotten_;
   std::set<Version> evaluated_;
+  std::map<std::string, std::string> engines_;  // by kind: workers have computed with them
   bool has_divergence_ = false;
   bool has_failed_restore_ = false;  // since the last rollback: the next one has a cause
   bool is_resuming_ = false;
