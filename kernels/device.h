@@ -12,6 +12,7 @@
 
 #include "common/float_buffer.h"
 #include "common/status.h"
+#include "kernels/engines.h"
 
 namespace pando {
 
@@ -36,6 +37,7 @@ struct CudaOptions {
   ElementType element = ElementType::kFloat32;
   bool allow_tf32 = false;              // products of floats with a mantissa of 10 bits
   bool allow_nondeterministic = false;  // faster algorithms that may differ between runs
+  OnEngineNote on_engine = nullptr;     // of each convolution; called by the thread that computes
 };
 
 // A GPU in use.  Owns: its streams and handles. Threads: as Device.
@@ -48,6 +50,11 @@ class OpenedGpu {
   // "NVIDIA H200, compute capability 9.0, cuDNN 9.19.0, cuBLASLt 13.0.2": everything that
   // determines its bits.
   std::string description() const;
+  // P39. Convolutions that are run between these two calls are measured.
+  void StartMeasuringEngines();
+  EngineChoice TakeMeasuredEngines();
+  // Convolutions that are run from now on use these.
+  void UseEngines(const EngineChoice& choice);
   std::string bus_id() const;  // "0000:17:00.0": where it sits, for kernels/nvml
 
  private:

@@ -1,333 +1,168 @@
-// Source: NVIDIA's cuDNN documentation, "Graph API: the backend".
-#include "kernels/cuda/libraries.h"
-
-#include <cudnn.h>
+#include <cuda_runtime.h>
+#include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <map>
-#include <tuple>
-#include <utility>
-#include <vector>
+#include <chrono>
+#include <limits>
 
+#include "kernels/cuda/libraries.h"
 #include "kernels/cuda/runtime.h"
-#include "kernels/runtime_library.h"
-
-// As PANDO_CUDA_CHECK, for cuDNN's calls, in scopes that have `api`.
-#define PANDO_CUDNN_CHECK(call) \
-  PANDO_STATUS_CHECK(call, #call, CUDNN_STATUS_SUCCESS, api.GetErrorString)
 
 namespace pando::cuda {
 namespace {
 
-// The same for all problems, so that a plan follows from its problem alone (P39).
-constexpr size_t kWorkspaceBytes = size_t{256} << 20;
-constexpr int64_t kXId = 1, kWId = 2, kYId = 3;
-constexpr int64_t kAlignmentBytes = 16;
+// Of a problem, in the order of expected speed. The heuristics' first few are the fastest ones, and
+// each takes some milliseconds to measure.
+constexpr size_t kProposalsMax = 12;
+constexpr int kWarmRuns = 2;
+constexpr size_t kSamples = 5;     // the median counts
+constexpr int kRunsPerSample = 4;  // back to back, so that launching does not show
+// A proposal whose first run takes this many times the best one's is not measured further.
+constexpr double kHopeless = 2;
 
-using Dims = std::array<int64_t, 4>;
-using Pair = std::array<int64_t, 2>;
-
-struct CudnnApi : RuntimeLibrary {
-  decltype(cudnnGetVersion)* GetVersion = Find("cudnnGetVersion");
-  decltype(cudnnCreate)* Create = Find("cudnnCreate");
-  decltype(cudnnDestroy)* Destroy = Find("cudnnDestroy");
-  decltype(cudnnSetStream)* SetStream = Find("cudnnSetStream");
-  decltype(cudnnGetErrorString)* GetErrorString = Find("cudnnGetErrorString");
-  decltype(cudnnBackendCreateDescriptor)* CreateDescriptor = Find("cudnnBackendCreateDescriptor");
-  decltype(cudnnBackendDestroyDescriptor)* DestroyDescriptor =
-      Find("cudnnBackendDestroyDescriptor");
-  decltype(cudnnBackendSetAttribute)* SetAttribute = Find("cudnnBackendSetAttribute");
-  decltype(cudnnBackendGetAttribute)* GetAttribute = Find("cudnnBackendGetAttribute");
-  decltype(cudnnBackendFinalize)* Finalize = Find("cudnnBackendFinalize");
-  decltype(cudnnBackendExecute)* Execute = Find("cudnnBackendExecute");
-};
-
-Result<CudnnApi> LoadCudnn() { return LoadFunctions<CudnnApi>({"libcudnn.so.9"}); }
-
-class Descriptor {
- public:
-  Descriptor(const CudnnApi& cudnn, cudnnBackendDescriptorType_t type) : api(cudnn) {
-    PANDO_CUDNN_CHECK(api.CreateDescriptor(type, &descriptor_));
-  }
-  ~Descriptor() {
-    if (descriptor_ != nullptr) api.DestroyDescriptor(descriptor_);
-  }
-  Descriptor(Descriptor&& other) noexcept
-      : api(other.api), descriptor_(std::exchange(other.descriptor_, nullptr)) {}
-  Descriptor& operator=(Descriptor&&) = delete;
-
-  cudnnBackendDescriptor_t get() const { return descriptor_; }
-  void Set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t count,
-           const void* values) {
-    PANDO_CUDNN_CHECK(api.SetAttribute(descriptor_, name, type, count, values));
-  }
-  template <class T>
-  void SetOne(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, T value) {
-    Set(name, type, 1, &value);
-  }
-  void SetChild(cudnnBackendAttributeName_t name, const Descriptor& child) {
-    SetOne(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, child.get());
-  }
-  template <size_t N>
-  void SetInts(cudnnBackendAttributeName_t name, const std::array<int64_t, N>& values) {
-    Set(name, CUDNN_TYPE_INT64, N, values.data());
-  }
-  // Returns the number of values, and writes the first count_max of them to `values`.
-  int64_t Get(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t count_max,
-              void* values) const {
-    const std::optional<int64_t> count = TryGet(name, type, count_max, values);
-    PANDO_CHECK(count.has_value());
-    return *count;
-  }
-  // None: cuDNN cannot tell.
-  std::optional<int64_t> TryGet(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
-                                int64_t count_max, void* values) const {
-    int64_t count = 0;
-    const cudnnStatus_t got = api.GetAttribute(descriptor_, name, type, count_max, &count, values);
-    return got == CUDNN_STATUS_SUCCESS ? std::optional(count) : std::nullopt;
-  }
-  bool TryFinalize() { return api.Finalize(descriptor_) == CUDNN_STATUS_SUCCESS; }
-  void Finalize() { PANDO_CUDNN_CHECK(api.Finalize(descriptor_)); }
-
-  const CudnnApi& api;
-
- private:
-  cudnnBackendDescriptor_t descriptor_ = nullptr;
-};
-
-cudnnDataType_t DataType(ElementType element) {
-  constexpr std::array kTypes{CUDNN_DATA_FLOAT, CUDNN_DATA_BFLOAT16, CUDNN_DATA_HALF};
-  return kTypes.at(static_cast<size_t>(element));
-}
-
-// ------------------------------------------------------------------------------ a problem's graph
-
-// dims: samples or out, channels, height, width. Channels are adjacent.
-Descriptor MakeTensor(const CudnnApi& api, int64_t id, ElementType element, const Dims& dims) {
-  const auto [n, c, h, w] = dims;
-  Descriptor tensor(api, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
-  tensor.SetOne(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, DataType(element));
-  tensor.SetInts(CUDNN_ATTR_TENSOR_DIMENSIONS, dims);
-  tensor.SetInts(CUDNN_ATTR_TENSOR_STRIDES, Dims{c * h * w, 1, c * w, c});
-  tensor.SetOne(CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, id);
-  tensor.SetOne(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, kAlignmentBytes);
-  tensor.Finalize();
-  return tensor;
-}
-
-Descriptor MakeConvolution(const CudnnApi& api, const Conv2dSpec& spec) {
-  const Pair ones{1, 1}, strides{spec.stride, spec.stride}, paddings{spec.padding, spec.padding};
-  Descriptor convolution(api, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
-  convolution.SetOne(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, int64_t{2});
-  convolution.SetOne(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, CUDNN_DATA_FLOAT);
-  convolution.SetOne(CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE,
-                     CUDNN_CROSS_CORRELATION);
-  convolution.SetInts(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, paddings);
-  convolution.SetInts(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, paddings);
-  convolution.SetInts(CUDNN_ATTR_CONVOLUTION_DILATIONS, ones);
-  convolution.SetInts(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, strides);
-  convolution.Finalize();
-  return convolution;
-}
-
-struct OperationNames {
-  cudnnBackendDescriptorType_t type;
-  cudnnBackendAttributeName_t x, w, y, convolution, alpha, beta;
-};
-
-// cuDNN's names differ between the passes in these parts alone.
-#define PANDO_OPERATION_NAMES(type, prefix, x, w, y)           \
-  {                                                            \
-    CUDNN_BACKEND_OPERATION_CONVOLUTION_##type##_DESCRIPTOR,   \
-        CUDNN_ATTR_OPERATION_CONVOLUTION_##prefix##_##x,       \
-        CUDNN_ATTR_OPERATION_CONVOLUTION_##prefix##_##w,       \
-        CUDNN_ATTR_OPERATION_CONVOLUTION_##prefix##_##y,       \
-        CUDNN_ATTR_OPERATION_CONVOLUTION_##prefix##_CONV_DESC, \
-        CUDNN_ATTR_OPERATION_CONVOLUTION_##prefix##_ALPHA,     \
-        CUDNN_ATTR_OPERATION_CONVOLUTION_##prefix##_BETA       \
-  }
-
-OperationNames OperationNamesFor(ConvPass pass) {
-  constexpr std::array<OperationNames, 3> kNames{
-      {PANDO_OPERATION_NAMES(FORWARD, FORWARD, X, W, Y),
-       PANDO_OPERATION_NAMES(BACKWARD_DATA, BWD_DATA, DX, W, DY),
-       PANDO_OPERATION_NAMES(BACKWARD_FILTER, BWD_FILTER, X, DW, DY)}};
-  return kNames.at(static_cast<size_t>(pass));
-}
-
-struct Graph {
-  Descriptor operation;
-  Descriptor graph;  // of the operation alone
-};
-
-// None: cuDNN does not support such a convolution.
-std::optional<Graph> MakeGraph(const CudnnApi& api, const ConvProblem& problem, ElementType element,
-                               cudnnHandle_t handle) {
-  const Conv2dSpec& spec = problem.spec;
-  const SampleShape in = spec.input, out = spec.conv_output();
-  const Descriptor x =
-      MakeTensor(api, kXId, element, {problem.sample_count, in.channels, in.height, in.width});
-  const Descriptor w = MakeTensor(
-      api, kWId, element, {spec.out_channels, in.channels / spec.groups, spec.kernel, spec.kernel});
-  const Descriptor y =
-      MakeTensor(api, kYId, element, {problem.sample_count, out.channels, out.height, out.width});
-  const Descriptor convolution = MakeConvolution(api, spec);
-  const OperationNames names = OperationNamesFor(problem.pass);
-  Descriptor operation(api, names.type);
-  operation.SetChild(names.x, x);
-  operation.SetChild(names.w, w);
-  operation.SetChild(names.y, y);
-  operation.SetChild(names.convolution, convolution);
-  operation.SetOne(names.alpha, CUDNN_TYPE_FLOAT, 1.0f);
-  operation.SetOne(names.beta, CUDNN_TYPE_FLOAT, 0.0f);
-  if (!operation.TryFinalize()) return std::nullopt;
-  Descriptor graph(api, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
-  graph.SetOne(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, handle);
-  graph.SetChild(CUDNN_ATTR_OPERATIONGRAPH_OPS, operation);
-  if (!graph.TryFinalize()) return std::nullopt;
-  return Graph{std::move(operation), std::move(graph)};
-}
-
-// ------------------------------------------------------------------------------------- its engine
-
-// cuDNN's proposals, in its order of expected speed; those of the fallback last. A mode that fails
-// at any point has none: some fail only when they are asked for their results.
-std::vector<Descriptor> ProposeEngines(const Descriptor& graph) {
-  std::vector<Descriptor> all;
-  for (cudnnBackendHeurMode_t mode :
-       {CUDNN_HEUR_MODE_B, CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
-    Descriptor heuristic(graph.api, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
-    heuristic.SetChild(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
-    heuristic.SetOne(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, mode);
-    if (!heuristic.TryFinalize()) continue;
-    const auto get = [&](int64_t count_max, void* values) {
-      return heuristic
-          .TryGet(CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, count_max, values)
-          .value_or(0);
-    };
-    std::vector<Descriptor> found;
-    std::vector<cudnnBackendDescriptor_t> handles;
-    for (int64_t i = get(0, nullptr); i > 0; --i) {
-      handles.push_back(found.emplace_back(graph.api, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR).get());
-    }
-    if (handles.empty()) continue;
-    const int64_t count = get(static_cast<int64_t>(handles.size()), handles.data());
-    for (int64_t i = 0; i < count; ++i) all.push_back(std::move(found[static_cast<size_t>(i)]));
-  }
-  return all;
-}
-
-// Whether its bits are always the same (P35), and its precision is as requested.
-bool MayBeUsed(const Descriptor& configuration, const CudaOptions& options) {
-  Descriptor engine(configuration.api, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
-  cudnnBackendDescriptor_t handle = engine.get();
-  configuration.Get(CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &handle);
-  std::array<cudnnBackendNumericalNote_t, CUDNN_NUMERICAL_NOTE_TYPE_COUNT> notes{};
-  const int64_t count =
-      std::min<int64_t>(CUDNN_NUMERICAL_NOTE_TYPE_COUNT,  // a later version may have more notes
-                        engine.Get(CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
-                                   CUDNN_NUMERICAL_NOTE_TYPE_COUNT, notes.data()));
-  const auto has = [&](cudnnBackendNumericalNote_t note) {
-    return std::find(notes.begin(), notes.begin() + count, note) != notes.begin() + count;
-  };
-  if (!options.allow_nondeterministic && has(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC)) return false;
-  if (options.element != ElementType::kFloat32) return true;
-  if (has(CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS)) return false;  // to half: infinities
-  if (options.allow_tf32) return true;
-  return !has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE) && !has(CUDNN_NUMERICAL_NOTE_FFT) &&
-         !has(CUDNN_NUMERICAL_NOTE_WINOGRAD) &&
-         !has(CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION);
-}
-
-// None: not for this GPU, not for these shapes, or it needs a larger workspace.
-std::optional<Descriptor> MakePlan(const Descriptor& configuration, cudnnHandle_t handle) {
-  Descriptor plan(configuration.api, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
-  plan.SetOne(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, handle);
-  plan.SetChild(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration);
-  if (!plan.TryFinalize()) return std::nullopt;
-  int64_t workspace_bytes = 0;
-  plan.Get(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &workspace_bytes);
-  if (workspace_bytes > static_cast<int64_t>(kWorkspaceBytes)) return std::nullopt;
-  return plan;
-}
-
-// The first that may be used.
-std::optional<Descriptor> FindPlan(const CudnnApi& api, const ConvProblem& problem,
-                                   const CudaOptions& options, cudnnHandle_t handle) {
-  const std::optional<Graph> graph = MakeGraph(api, problem, options.element, handle);
-  if (!graph) return std::nullopt;
-  for (const Descriptor& configuration : ProposeEngines(graph->graph)) {
-    if (!MayBeUsed(configuration, options)) continue;
-    std::optional<Descriptor> plan = MakePlan(configuration, handle);
-    if (plan) return plan;
-  }
-  return std::nullopt;
-}
-
-auto ProblemKey(const ConvProblem& p) {
-  const Conv2dSpec& s = p.spec;
-  return std::tuple(p.pass, s.input.height, s.input.width, s.input.channels, s.out_channels,
-                    s.kernel, s.stride, s.padding, s.groups, p.sample_count);
+std::string EngineText(const ConvEngine& engine) {
+  std::string text = fmt::format("engine {}", engine.index);
+  for (const auto& [type, value] : engine.knobs) text += fmt::format(" {}={}", type, value);
+  return text + fmt::format(", {} bytes of workspace", engine.workspace_bytes);
 }
 
 }  // namespace
 
-struct ConvLibrary::Impl {
-  Impl(const CudnnApi& cudnn, const CudaOptions& o, cudaStream_t stream) : api(cudnn), options(o) {
-    PANDO_CUDNN_CHECK(api.Create(&handle));
-    PANDO_CUDNN_CHECK(api.SetStream(handle, stream));
-    PANDO_CUDA_CHECK(cudaMalloc(&workspace, kWorkspaceBytes));
-  }
-  ~Impl() {
-    plans.clear();
-    PANDO_CUDA_CHECK(cudaFree(workspace));
-    PANDO_CUDNN_CHECK(api.Destroy(handle));
-  }
+std::string ProblemText(const ConvProblem& p) {
+  constexpr std::array kPasses{"forward", "data gradient", "weight gradient"};
+  const Conv2dSpec& s = p.spec;
+  return fmt::format(
+      "{} of {} x {} x {} x {} to {} channels, kernel {}, stride {}, padding {}, groups {}",
+      kPasses.at(static_cast<size_t>(p.pass)), p.sample_count, s.input.height, s.input.width,
+      s.input.channels, s.out_channels, s.kernel, s.stride, s.padding, s.groups);
+}
 
-  // Null: there is no engine.
-  const Descriptor* FindPlanFor(const ConvProblem& problem) {
-    auto it = plans.find(ProblemKey(problem));
-    if (it == plans.end()) {
-      it = plans.emplace(ProblemKey(problem), FindPlan(api, problem, options, handle)).first;
-    }
-    return it->second ? &*it->second : nullptr;
-  }
+ConvLibrary::Key ConvLibrary::KeyFor(const ConvProblem& p) {
+  const Conv2dSpec& s = p.spec;
+  return {static_cast<uint32_t>(p.pass),
+          s.input.height,
+          s.input.width,
+          s.input.channels,
+          s.out_channels,
+          s.kernel,
+          s.stride,
+          s.padding,
+          s.groups,
+          p.sample_count};
+}
 
-  const CudnnApi api;
-  const CudaOptions options;
-  cudnnHandle_t handle = nullptr;
-  void* workspace = nullptr;
-  std::map<decltype(ProblemKey({})), std::optional<Descriptor>> plans;
-};
+ConvLibrary::ConvLibrary(std::unique_ptr<ConvPlanner> planner, cudaStream_t stream,
+                         OnEngineNote on_note)
+    : planner_(std::move(planner)), stream_(stream), on_note_(std::move(on_note)) {}
 
 Result<std::unique_ptr<ConvLibrary>> ConvLibrary::Open(const CudaOptions& options,
                                                        cudaStream_t stream) {
-  PANDO_ASSIGN_OR_RETURN(const CudnnApi api, LoadCudnn());
-  return std::make_unique<ConvLibrary>(std::make_unique<Impl>(api, options, stream));
+  PANDO_ASSIGN_OR_RETURN(std::unique_ptr<ConvPlanner> planner, OpenConvPlanner(options, stream));
+  return std::make_unique<ConvLibrary>(std::move(planner), stream, options.on_engine);
 }
 
-ConvLibrary::ConvLibrary(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-ConvLibrary::~ConvLibrary() = default;
-
-bool ConvLibrary::IsThere() { return LoadCudnn().ok(); }
-
-size_t ConvLibrary::version() const { return impl_->api.GetVersion(); }
-
 bool ConvLibrary::Run(const ConvProblem& problem, const ConvArrays& arrays) {
-  const Descriptor* plan = impl_->FindPlanFor(problem);
+  ConvPlan* plan = FindPlan(problem, arrays);
   if (plan == nullptr) return false;
-  const CudnnApi& api = impl_->api;
-  const std::array<int64_t, 3> ids{kXId, kWId, kYId};
-  const std::array<void*, 3> pointers{arrays.x, arrays.w, arrays.y};
-  Descriptor pack(api, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
-  pack.SetInts(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, ids);
-  pack.Set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, pointers.size(),
-           pointers.data());
-  pack.SetOne(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, impl_->workspace);
-  pack.Finalize();
-  PANDO_CUDNN_CHECK(api.Execute(impl_->handle, plan->get(), pack.get()));
+  plan->Run(arrays);
   return true;
+}
+
+ConvPlan* ConvLibrary::FindPlan(const ConvProblem& problem, const ConvArrays& arrays) {
+  const Key key = KeyFor(problem);
+  const auto found = plans_.find(key);
+  if (found != plans_.end()) return found->second.get();
+  const std::string name = ProblemText(problem);
+  return plans_.emplace(key, measured_ ? Measure(problem, name, arrays) : MakePlan(problem, name))
+      .first->second.get();
+}
+
+std::unique_ptr<ConvPlan> ConvLibrary::MakePlan(const ConvProblem& problem,
+                                                const std::string& name) {
+  const auto chosen = choice_.find(name);
+  std::unique_ptr<ConvPlan> plan;
+  if (chosen == choice_.end()) {
+    std::vector<std::unique_ptr<ConvPlan>> first = planner_->Propose(problem, 1);
+    if (!first.empty()) plan = std::move(first.front());
+    Note(name, plan.get(), "first of cuDNN's heuristics");
+    return plan;
+  }
+  plan = planner_->Make(problem, chosen->second);
+  if (plan == nullptr) {
+    const std::string text =
+        fmt::format("{}: {} was decided for this kind of GPU, and cannot be made here", name,
+                    EngineText(chosen->second));
+    CudaFailed("convolution", text.c_str(), __FILE__, __LINE__);
+  }
+  Note(name, plan.get(), chosen->second.reason);
+  return plan;
+}
+
+void ConvLibrary::Note(const std::string& name, const ConvPlan* plan,
+                       const std::string& reason) const {
+  if (!on_note_) return;
+  if (plan == nullptr)
+    return on_note_({.text = fmt::format("convolution, {}: cuDNN has no engine that may be used; "
+                                         "our own kernel computes it, slowly",
+                                         name),
+                     .is_fallback = true});
+  on_note_(
+      {.text = fmt::format("convolution, {}: {}, {}", name, EngineText(plan->engine()), reason)});
+}
+
+// ---- measuring ----------------------------------------------------------------------------------
+
+void ConvLibrary::StartMeasuring() {
+  plans_.clear();
+  measured_.emplace();
+}
+
+EngineChoice ConvLibrary::TakeMeasured() {
+  plans_.clear();
+  return *std::exchange(measured_, std::nullopt);
+}
+
+void ConvLibrary::Use(EngineChoice choice) {
+  plans_.clear();
+  choice_ = std::move(choice);
+}
+
+// The result is computed again and again, from the same arrays.
+std::unique_ptr<ConvPlan> ConvLibrary::Measure(const ConvProblem& problem, const std::string& name,
+                                               const ConvArrays& arrays) {
+  std::vector<std::unique_ptr<ConvPlan>> proposals = planner_->Propose(problem, kProposalsMax);
+  if (proposals.empty()) return nullptr;
+  size_t best = 0;
+  double best_ms = TimeMs(*proposals[0], arrays, std::numeric_limits<double>::infinity());
+  for (size_t i = 1; i < proposals.size(); ++i) {
+    const double ms = TimeMs(*proposals[i], arrays, kHopeless * best_ms);
+    if (ms >= best_ms) continue;
+    best = i;
+    best_ms = ms;
+  }
+  ConvEngine& engine = (*measured_)[name] = proposals[best]->engine();
+  engine.reason = fmt::format("measured {:.3f} ms, number {} of {} that cuDNN proposes", best_ms,
+                              best + 1, proposals.size());
+  return std::move(proposals[best]);
+}
+
+double ConvLibrary::TimeMs(ConvPlan& plan, const ConvArrays& arrays, double enough_ms) const {
+  TimeOnceMs(plan, arrays, kWarmRuns);
+  if (const double ms = TimeOnceMs(plan, arrays, 1); ms > enough_ms) return ms;
+  std::array<double, kSamples> times{};
+  for (double& ms : times) ms = TimeOnceMs(plan, arrays, kRunsPerSample);
+  std::ranges::sort(times);
+  return times[kSamples / 2];
+}
+
+// Of a run, on average.
+double ConvLibrary::TimeOnceMs(ConvPlan& plan, const ConvArrays& arrays, int run_count) const {
+  PANDO_CUDA_CHECK(cudaStreamSynchronize(stream_));
+  const auto start = std::chrono::steady_clock::now();
+  for (int i = 0; i < run_count; ++i) plan.Run(arrays);
+  PANDO_CUDA_CHECK(cudaStreamSynchronize(stream_));
+  const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
+  return took.count() / run_count;
 }
 
 }  // namespace pando::cuda

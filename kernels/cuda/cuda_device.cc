@@ -200,7 +200,7 @@ bool HasCuda() { return true; }
 uint32_t GpuCount() {
   int count = 0;
   if (cudaGetDeviceCount(&count) != cudaSuccess || count == 0) return 0;
-  const bool can_compute = cuda::ConvLibrary::IsThere() && cuda::MatrixLibrary::IsThere();
+  const bool can_compute = cuda::HasConvPlanner() && cuda::MatrixLibrary::IsThere();
   return can_compute ? static_cast<uint32_t>(count) : 0;
 }
 
@@ -239,6 +239,10 @@ OpenedGpu::~OpenedGpu() = default;
 OpenedGpu::OpenedGpu(OpenedGpu&&) noexcept = default;
 Device OpenedGpu::device() const { return gpu_->device(); }
 std::string OpenedGpu::description() const { return gpu_->description(); }
+
+void OpenedGpu::StartMeasuringEngines() { gpu_->convolutions().StartMeasuring(); }
+EngineChoice OpenedGpu::TakeMeasuredEngines() { return gpu_->convolutions().TakeMeasured(); }
+void OpenedGpu::UseEngines(const EngineChoice& choice) { gpu_->convolutions().Use(choice); }
 
 std::string OpenedGpu::bus_id() const {
   std::array<char, 32> text{};

@@ -4,13 +4,20 @@
 
 #include <cuda_runtime.h>
 
+#include <array>
 #include <compare>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "common/status.h"
 #include "kernels/device.h"
+#include "kernels/engines.h"
 #include "kernels/ops.h"
 
 namespace pando::cuda {
@@ -32,29 +39,83 @@ struct ConvArrays {
   void* y = nullptr;
 };
 
-// cuDNN's convolutions, through its graph API, with a plan for each problem, made once and kept.
-// The engine is cuDNN's first choice among the deterministic ones (P39), so that machines with the
-// same GPU and version agree. Used by conv.cu.
+// "forward of 32 x 28 x 28 x 1 to 10 channels, kernel 5, stride 1, padding 2, groups 1". With equal
+// texts, problems are equal.
+std::string ProblemText(const ConvProblem& problem);
+
+// A convolution that is ready to run, on the planner's stream.
+class ConvPlan {
+ public:
+  explicit ConvPlan(ConvEngine engine) : engine_(std::move(engine)) {}
+  virtual ~ConvPlan() = default;
+  // Without a reason.
+  const ConvEngine& engine() const { return engine_; }
+  // REQUIRES: the arrays are aligned to 16 bytes, and of the plan's problem.
+  virtual void Run(const ConvArrays& arrays) = 0;
+
+ private:
+  const ConvEngine engine_;
+};
+
+// Plans of a library of convolutions, cuDNN. Outlives its plans. Used by ConvLibrary.
+class ConvPlanner {
+ public:
+  virtual ~ConvPlanner() = default;
+  // major · 10000 + minor · 100 + patch
+  virtual size_t version() const = 0;
+  // Plans with different engines that may be used (P35), the one that it expects to be the fastest
+  // first. Empty: the library has none.
+  virtual std::vector<std::unique_ptr<ConvPlan>> Propose(const ConvProblem& problem,
+                                                         size_t count_max) = 0;
+  // A plan with just this engine. Null: it cannot be made here.
+  virtual std::unique_ptr<ConvPlan> Make(const ConvProblem& problem, const ConvEngine& engine) = 0;
+};
+
+// kNotFound: cuDNN is missing, or has another version.  `stream` outlives it.
+Result<std::unique_ptr<ConvPlanner>> OpenConvPlanner(const CudaOptions& options,
+                                                     cudaStream_t stream);
+bool HasConvPlanner();  // whether it can be loaded
+
+// Convolutions with a plan for each problem, made once and kept. Its engine is the one that was
+// chosen for the problem, otherwise the planner's first proposal (P39). Used by conv.cu.
 class ConvLibrary {
  public:
-  struct Impl;
-  explicit ConvLibrary(std::unique_ptr<Impl> impl);  // of Open
-  // kNotFound: cuDNN is missing, or has another version.  `stream` outlives it.
+  // `stream` is the planner's.
+  ConvLibrary(std::unique_ptr<ConvPlanner> planner, cudaStream_t stream, OnEngineNote on_note);
+  // With OpenConvPlanner, whose errors it returns.
   static Result<std::unique_ptr<ConvLibrary>> Open(const CudaOptions& options, cudaStream_t stream);
-  static bool IsThere();  // whether it can be loaded
-  ~ConvLibrary();
-  ConvLibrary(const ConvLibrary&) = delete;
-  ConvLibrary& operator=(const ConvLibrary&) = delete;
 
-  size_t version() const;  // major · 10000 + minor · 100 + patch
+  size_t version() const { return planner_->version(); }  // as the planner's
 
   // Makes the problem's plan, unless it exists, which may take long and wait for the GPU. False:
-  // cuDNN has no engine for it that may be used, and nothing is done.
+  // the library has no engine for it that may be used, and nothing is done.
   // REQUIRES: the arrays are aligned to 16 bytes.
   bool Run(const ConvProblem& problem, const ConvArrays& arrays);
 
+  // From now on each problem is measured when it is first run, with its arrays.
+  void StartMeasuring();
+  // Ends the measuring. Returns the fastest engine of each problem that was run since it began.
+  EngineChoice TakeMeasured();
+  // Problems that are run from now on use these engines.
+  void Use(EngineChoice choice);
+
  private:
-  std::unique_ptr<Impl> impl_;
+  ConvPlan* FindPlan(const ConvProblem& problem, const ConvArrays& arrays);
+  std::unique_ptr<ConvPlan> MakePlan(const ConvProblem& problem, const std::string& name);
+  std::unique_ptr<ConvPlan> Measure(const ConvProblem& problem, const std::string& name,
+                                    const ConvArrays& arrays);
+  double TimeMs(ConvPlan& plan, const ConvArrays& arrays, double enough_ms) const;
+  double TimeOnceMs(ConvPlan& plan, const ConvArrays& arrays, int run_count) const;
+  void Note(const std::string& name, const ConvPlan* plan, const std::string& reason) const;
+
+  const std::unique_ptr<ConvPlanner> planner_;
+  const cudaStream_t stream_;
+  const OnEngineNote on_note_;
+  using Key = std::array<uint32_t, 10>;  // of a problem
+  static Key KeyFor(const ConvProblem& problem);
+  std::map<Key, std::unique_ptr<ConvPlan>> plans_;  // null: there is no engine
+  EngineChoice choice_;
+  std::optional<EngineChoice> measured_;  // while it measures
 };
 
 // c = a · b, all row-major: a [rows, depth], b [depth, cols], c [rows, cols]. a or b may be

@@ -1,5 +1,4 @@
-// In place of NVIDIA's libraries: cuDNN has no engine for anything, so that kernels/cuda's own
-// convolutions are tested, and products follow their definition.
+// In place of cuBLASLt, whose products follow their definition, and NCCL.
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
@@ -16,17 +15,6 @@
 #include "kernels/gpu_sum.h"
 
 namespace pando::cuda {
-
-struct ConvLibrary::Impl {};
-
-Result<std::unique_ptr<ConvLibrary>> ConvLibrary::Open(const CudaOptions&, cudaStream_t) {
-  return std::make_unique<ConvLibrary>(nullptr);
-}
-ConvLibrary::ConvLibrary(std::unique_ptr<Impl>) {}
-ConvLibrary::~ConvLibrary() = default;
-size_t ConvLibrary::version() const { return 0; }
-bool ConvLibrary::IsThere() { return true; }
-bool ConvLibrary::Run(const ConvProblem&, const ConvArrays&) { return false; }
 
 struct MatrixLibrary::Impl {
   ElementType element;

@@ -1,0 +1,417 @@
+// Source: NVIDIA's cuDNN documentation, "Graph API: the backend".
+#include <cudnn.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "kernels/cuda/libraries.h"
+
+#include "kernels/cuda/runtime.h"
+#include "kernels/runtime_library.h"
+
+// As PANDO_CUDA_CHECK, for cuDNN's calls, in scopes that have `api`.
+#define PANDO_CUDNN_CHECK(call) \
+  PANDO_STATUS_CHECK(call, #call, CUDNN_STATUS_SUCCESS, api.GetErrorString)
+
+namespace pando::cuda {
+namespace {
+
+// The same for all problems, so that a plan follows from its problem alone (P39).
+constexpr size_t kWorkspaceBytes = size_t{256} << 20;
+constexpr int64_t kXId = 1, kWId = 2, kYId = 3;
+constexpr int64_t kAlignmentBytes = 16;
+
+using Dims = std::array<int64_t, 4>;
+using Pair = std::array<int64_t, 2>;
+
+struct CudnnApi : RuntimeLibrary {
+  decltype(cudnnGetVersion)* GetVersion = Find("cudnnGetVersion");
+  decltype(cudnnCreate)* Create = Find("cudnnCreate");
+  decltype(cudnnDestroy)* Destroy = Find("cudnnDestroy");
+  decltype(cudnnSetStream)* SetStream = Find("cudnnSetStream");
+  decltype(cudnnGetErrorString)* GetErrorString = Find("cudnnGetErrorString");
+  decltype(cudnnBackendCreateDescriptor)* CreateDescriptor = Find("cudnnBackendCreateDescriptor");
+  decltype(cudnnBackendDestroyDescriptor)* DestroyDescriptor =
+      Find("cudnnBackendDestroyDescriptor");
+  decltype(cudnnBackendSetAttribute)* SetAttribute = Find("cudnnBackendSetAttribute");
+  decltype(cudnnBackendGetAttribute)* GetAttribute = Find("cudnnBackendGetAttribute");
+  decltype(cudnnBackendFinalize)* Finalize = Find("cudnnBackendFinalize");
+  decltype(cudnnBackendExecute)* Execute = Find("cudnnBackendExecute");
+};
+
+Result<CudnnApi> LoadCudnn() { return LoadFunctions<CudnnApi>({"libcudnn.so.9"}); }
+
+class Descriptor {
+ public:
+  Descriptor(const CudnnApi& cudnn, cudnnBackendDescriptorType_t type) : api(cudnn) {
+    PANDO_CUDNN_CHECK(api.CreateDescriptor(type, &descriptor_));
+  }
+  ~Descriptor() {
+    if (descriptor_ != nullptr) api.DestroyDescriptor(descriptor_);
+  }
+  Descriptor(Descriptor&& other) noexcept
+      : api(other.api), descriptor_(std::exchange(other.descriptor_, nullptr)) {}
+  Descriptor& operator=(Descriptor&&) = delete;
+
+  cudnnBackendDescriptor_t get() const { return descriptor_; }
+  void Set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t count,
+           const void* values) {
+    PANDO_CUDNN_CHECK(api.SetAttribute(descriptor_, name, type, count, values));
+  }
+  // False: cuDNN refuses it.
+  bool TrySet(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t count,
+              const void* values) {
+    return api.SetAttribute(descriptor_, name, type, count, values) == CUDNN_STATUS_SUCCESS;
+  }
+  template <class T>
+  void SetOne(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, T value) {
+    Set(name, type, 1, &value);
+  }
+  void SetChild(cudnnBackendAttributeName_t name, const Descriptor& child) {
+    SetOne(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, child.get());
+  }
+  template <size_t N>
+  void SetInts(cudnnBackendAttributeName_t name, const std::array<int64_t, N>& values) {
+    Set(name, CUDNN_TYPE_INT64, N, values.data());
+  }
+  // Returns the number of values, and writes the first count_max of them to `values`.
+  int64_t Get(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t count_max,
+              void* values) const {
+    const std::optional<int64_t> count = TryGet(name, type, count_max, values);
+    PANDO_CHECK(count.has_value());
+    return *count;
+  }
+  // None: cuDNN cannot tell.
+  std::optional<int64_t> TryGet(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
+                                int64_t count_max, void* values) const {
+    int64_t count = 0;
+    const cudnnStatus_t got = api.GetAttribute(descriptor_, name, type, count_max, &count, values);
+    return got == CUDNN_STATUS_SUCCESS ? std::optional(count) : std::nullopt;
+  }
+  bool TryFinalize() { return api.Finalize(descriptor_) == CUDNN_STATUS_SUCCESS; }
+  void Finalize() { PANDO_CUDNN_CHECK(api.Finalize(descriptor_)); }
+
+  const CudnnApi& api;
+
+ private:
+  cudnnBackendDescriptor_t descriptor_ = nullptr;
+};
+
+cudnnDataType_t DataType(ElementType element) {
+  constexpr std::array kTypes{CUDNN_DATA_FLOAT, CUDNN_DATA_BFLOAT16, CUDNN_DATA_HALF};
+  return kTypes.at(static_cast<size_t>(element));
+}
+
+// ------------------------------------------------------------------------------ a problem's graph
+
+// dims: samples or out, channels, height, width. Channels are adjacent.
+Descriptor MakeTensor(const CudnnApi& api, int64_t id, ElementType element, const Dims& dims) {
+  const auto [n, c, h, w] = dims;
+  Descriptor tensor(api, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+  tensor.SetOne(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, DataType(element));
+  tensor.SetInts(CUDNN_ATTR_TENSOR_DIMENSIONS, dims);
+  tensor.SetInts(CUDNN_ATTR_TENSOR_STRIDES, Dims{c * h * w, 1, c * w, c});
+  tensor.SetOne(CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, id);
+  tensor.SetOne(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, kAlignmentBytes);
+  tensor.Finalize();
+  return tensor;
+}
+
+Descriptor MakeConvolution(const CudnnApi& api, const Conv2dSpec& spec) {
+  const Pair ones{1, 1}, strides{spec.stride, spec.stride}, paddings{spec.padding, spec.padding};
+  Descriptor convolution(api, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
+  convolution.SetOne(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, int64_t{2});
+  convolution.SetOne(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, CUDNN_DATA_FLOAT);
+  convolution.SetOne(CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE,
+                     CUDNN_CROSS_CORRELATION);
+  convolution.SetInts(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, paddings);
+  convolution.SetInts(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, paddings);
+  convolution.SetInts(CUDNN_ATTR_CONVOLUTION_DILATIONS, ones);
+  convolution.SetInts(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, strides);
+  convolution.Finalize();
+  return convolution;
+}
+
+struct OperationNames {
+  cudnnBackendDescriptorType_t type;
+  cudnnBackendAttributeName_t x, w, y, convolution, alpha, beta;
+};
+
+// cuDNN's names differ between the passes in these parts alone.
+#define PANDO_OPERATION_NAMES(type, prefix, x, w, y)           \
+  {                                                            \
+    CUDNN_BACKEND_OPERATION_CONVOLUTION_##type##_DESCRIPTOR,   \
+        CUDNN_ATTR_OPERATION_CONVOLUTION_##prefix##_##x,       \
+        CUDNN_ATTR_OPERATION_CONVOLUTION_##prefix##_##w,       \
+        CUDNN_ATTR_OPERATION_CONVOLUTION_##prefix##_##y,       \
+        CUDNN_ATTR_OPERATION_CONVOLUTION_##prefix##_CONV_DESC, \
+        CUDNN_ATTR_OPERATION_CONVOLUTION_##prefix##_ALPHA,     \
+        CUDNN_ATTR_OPERATION_CONVOLUTION_##prefix##_BETA       \
+  }
+
+OperationNames OperationNamesFor(ConvPass pass) {
+  constexpr std::array<OperationNames, 3> kNames{
+      {PANDO_OPERATION_NAMES(FORWARD, FORWARD, X, W, Y),
+       PANDO_OPERATION_NAMES(BACKWARD_DATA, BWD_DATA, DX, W, DY),
+       PANDO_OPERATION_NAMES(BACKWARD_FILTER, BWD_FILTER, X, DW, DY)}};
+  return kNames.at(static_cast<size_t>(pass));
+}
+
+struct Graph {
+  Descriptor operation;
+  Descriptor graph;  // of the operation alone
+};
+
+// None: cuDNN does not support such a convolution.
+std::optional<Graph> MakeGraph(const CudnnApi& api, const ConvProblem& problem, ElementType element,
+                               cudnnHandle_t handle) {
+  const Conv2dSpec& spec = problem.spec;
+  const SampleShape in = spec.input, out = spec.conv_output();
+  const Descriptor x =
+      MakeTensor(api, kXId, element, {problem.sample_count, in.channels, in.height, in.width});
+  const Descriptor w = MakeTensor(
+      api, kWId, element, {spec.out_channels, in.channels / spec.groups, spec.kernel, spec.kernel});
+  const Descriptor y =
+      MakeTensor(api, kYId, element, {problem.sample_count, out.channels, out.height, out.width});
+  const Descriptor convolution = MakeConvolution(api, spec);
+  const OperationNames names = OperationNamesFor(problem.pass);
+  Descriptor operation(api, names.type);
+  operation.SetChild(names.x, x);
+  operation.SetChild(names.w, w);
+  operation.SetChild(names.y, y);
+  operation.SetChild(names.convolution, convolution);
+  operation.SetOne(names.alpha, CUDNN_TYPE_FLOAT, 1.0f);
+  operation.SetOne(names.beta, CUDNN_TYPE_FLOAT, 0.0f);
+  if (!operation.TryFinalize()) return std::nullopt;
+  Descriptor graph(api, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
+  graph.SetOne(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, handle);
+  graph.SetChild(CUDNN_ATTR_OPERATIONGRAPH_OPS, operation);
+  if (!graph.TryFinalize()) return std::nullopt;
+  return Graph{std::move(operation), std::move(graph)};
+}
+
+// ------------------------------------------------------------------------------------- its engine
+
+// cuDNN's proposals, in its order of expected speed; those of the fallback last. A mode that fails
+// at any point has none: some fail only when they are asked for their results.
+std::vector<Descriptor> ProposeEngines(const Descriptor& graph) {
+  std::vector<Descriptor> all;
+  for (cudnnBackendHeurMode_t mode :
+       {CUDNN_HEUR_MODE_B, CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
+    Descriptor heuristic(graph.api, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
+    heuristic.SetChild(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
+    heuristic.SetOne(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, mode);
+    if (!heuristic.TryFinalize()) continue;
+    const auto get = [&](int64_t count_max, void* values) {
+      return heuristic
+          .TryGet(CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, count_max, values)
+          .value_or(0);
+    };
+    std::vector<Descriptor> found;
+    std::vector<cudnnBackendDescriptor_t> handles;
+    for (int64_t i = get(0, nullptr); i > 0; --i) {
+      handles.push_back(found.emplace_back(graph.api, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR).get());
+    }
+    if (handles.empty()) continue;
+    const int64_t count = get(static_cast<int64_t>(handles.size()), handles.data());
+    for (int64_t i = 0; i < count; ++i) all.push_back(std::move(found[static_cast<size_t>(i)]));
+  }
+  return all;
+}
+
+// Whether its bits are always the same (P35), and its precision is as requested.
+bool MayBeUsed(const Descriptor& configuration, const CudaOptions& options) {
+  Descriptor engine(configuration.api, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+  cudnnBackendDescriptor_t handle = engine.get();
+  configuration.Get(CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &handle);
+  std::array<cudnnBackendNumericalNote_t, CUDNN_NUMERICAL_NOTE_TYPE_COUNT> notes{};
+  const int64_t count =
+      std::min<int64_t>(CUDNN_NUMERICAL_NOTE_TYPE_COUNT,  // a later version may have more notes
+                        engine.Get(CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
+                                   CUDNN_NUMERICAL_NOTE_TYPE_COUNT, notes.data()));
+  const auto has = [&](cudnnBackendNumericalNote_t note) {
+    return std::find(notes.begin(), notes.begin() + count, note) != notes.begin() + count;
+  };
+  if (!options.allow_nondeterministic && has(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC)) return false;
+  if (options.element != ElementType::kFloat32) return true;
+  if (has(CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS)) return false;  // to half: infinities
+  if (options.allow_tf32) return true;
+  return !has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE) && !has(CUDNN_NUMERICAL_NOTE_FFT) &&
+         !has(CUDNN_NUMERICAL_NOTE_WINOGRAD) &&
+         !has(CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION);
+}
+
+// ---- plans
+
+// What describes the engine of a configuration; none: cuDNN cannot tell.
+std::optional<ConvEngine> Describe(const Descriptor& configuration) {
+  Descriptor engine(configuration.api, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+  cudnnBackendDescriptor_t handle = engine.get();
+  ConvEngine described;
+  if (!configuration.TryGet(CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
+                            &handle) ||
+      !engine.TryGet(CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &described.index))
+    return std::nullopt;
+  std::vector<Descriptor> choices;
+  std::vector<cudnnBackendDescriptor_t> handles;
+  for (int i = 0; i < CUDNN_KNOB_TYPE_COUNTS; ++i) {
+    handles.push_back(
+        choices.emplace_back(configuration.api, CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR).get());
+  }
+  const int64_t count = configuration
+                            .TryGet(CUDNN_ATTR_ENGINECFG_KNOB_CHOICES,
+                                    CUDNN_TYPE_BACKEND_DESCRIPTOR, CUDNN_KNOB_TYPE_COUNTS,
+                                    handles.data())
+                            .value_or(0);  // an engine without knobs
+  for (int64_t i = 0; i < std::min<int64_t>(count, CUDNN_KNOB_TYPE_COUNTS); ++i) {
+    const Descriptor& choice = choices[static_cast<size_t>(i)];
+    cudnnBackendKnobType_t type{};
+    int64_t value = 0;
+    if (!choice.TryGet(CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1, &type) ||
+        !choice.TryGet(CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, 1, &value))
+      return std::nullopt;
+    described.knobs[type] = value;
+  }
+  return described;
+}
+
+// The reverse: a configuration of this engine.
+std::optional<Descriptor> MakeConfiguration(const Descriptor& graph, const ConvEngine& wanted) {
+  const CudnnApi& api = graph.api;
+  Descriptor engine(api, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+  engine.SetChild(CUDNN_ATTR_ENGINE_OPERATION_GRAPH, graph);
+  if (!engine.TrySet(CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &wanted.index) ||
+      !engine.TryFinalize())
+    return std::nullopt;
+  std::vector<Descriptor> choices;
+  std::vector<cudnnBackendDescriptor_t> handles;
+  for (const auto& [type, value] : wanted.knobs) {
+    Descriptor& choice = choices.emplace_back(api, CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR);
+    const auto knob = static_cast<cudnnBackendKnobType_t>(type);
+    if (!choice.TrySet(CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1, &knob) ||
+        !choice.TrySet(CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, 1, &value) ||
+        !choice.TryFinalize())
+      return std::nullopt;
+    handles.push_back(choice.get());
+  }
+  Descriptor configuration(api, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
+  configuration.SetChild(CUDNN_ATTR_ENGINECFG_ENGINE, engine);
+  if (!handles.empty() &&
+      !configuration.TrySet(CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+                            static_cast<int64_t>(handles.size()), handles.data()))
+    return std::nullopt;
+  if (!configuration.TryFinalize()) return std::nullopt;
+  return configuration;
+}
+
+struct PlannerParts {  // what all plans use
+  const CudnnApi api;
+  const CudaOptions options;
+  cudnnHandle_t handle = nullptr;
+  void* workspace = nullptr;
+};
+
+class CudnnPlan : public ConvPlan {
+ public:
+  CudnnPlan(const PlannerParts& parts, Descriptor plan, ConvEngine engine)
+      : ConvPlan(std::move(engine)), parts_(parts), plan_(std::move(plan)) {}
+
+  void Run(const ConvArrays& arrays) override {
+    const CudnnApi& api = parts_.api;
+    const std::array<int64_t, 3> ids{kXId, kWId, kYId};
+    const std::array<void*, 3> pointers{arrays.x, arrays.w, arrays.y};
+    Descriptor pack(api, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
+    pack.SetInts(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, ids);
+    pack.Set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, pointers.size(),
+             pointers.data());
+    pack.SetOne(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, parts_.workspace);
+    pack.Finalize();
+    PANDO_CUDNN_CHECK(api.Execute(parts_.handle, plan_.get(), pack.get()));
+  }
+
+ private:
+  const PlannerParts& parts_;
+  const Descriptor plan_;
+};
+
+// Null: not for this GPU, not for these shapes, or it needs a larger workspace.
+std::unique_ptr<ConvPlan> MakePlan(const PlannerParts& parts, const Descriptor& configuration,
+                                   ConvEngine engine) {
+  Descriptor plan(configuration.api, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+  plan.SetOne(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, parts.handle);
+  plan.SetChild(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration);
+  if (!plan.TryFinalize()) return nullptr;
+  int64_t workspace_bytes = 0;
+  plan.Get(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &workspace_bytes);
+  if (workspace_bytes > static_cast<int64_t>(kWorkspaceBytes)) return nullptr;
+  engine.workspace_bytes = static_cast<uint64_t>(workspace_bytes);
+  return std::make_unique<CudnnPlan>(parts, std::move(plan), std::move(engine));
+}
+
+class CudnnPlanner : public ConvPlanner {
+ public:
+  CudnnPlanner(const CudnnApi& cudnn, const CudaOptions& options, cudaStream_t stream)
+      : parts_{cudnn, options} {
+    const CudnnApi& api = parts_.api;
+    PANDO_CUDNN_CHECK(api.Create(&parts_.handle));
+    PANDO_CUDNN_CHECK(api.SetStream(parts_.handle, stream));
+    PANDO_CUDA_CHECK(cudaMalloc(&parts_.workspace, kWorkspaceBytes));
+  }
+  ~CudnnPlanner() override {
+    const CudnnApi& api = parts_.api;
+    PANDO_CUDA_CHECK(cudaFree(parts_.workspace));
+    PANDO_CUDNN_CHECK(api.Destroy(parts_.handle));
+  }
+
+  size_t version() const override { return parts_.api.GetVersion(); }
+
+  // Some heuristics propose what others have proposed.
+  std::vector<std::unique_ptr<ConvPlan>> Propose(const ConvProblem& problem,
+                                                 size_t count_max) override {
+    std::vector<std::unique_ptr<ConvPlan>> plans;
+    const std::optional<Graph> graph =
+        MakeGraph(parts_.api, problem, parts_.options.element, parts_.handle);
+    if (!graph) return plans;
+    std::set<std::pair<int64_t, std::map<int64_t, int64_t>>> seen;
+    for (const Descriptor& configuration : ProposeEngines(graph->graph)) {
+      if (plans.size() == count_max) break;
+      if (!MayBeUsed(configuration, parts_.options)) continue;
+      const std::optional<ConvEngine> engine = Describe(configuration);
+      if (count_max > 1 && !engine) continue;  // it could not be made again
+      if (engine && !seen.emplace(engine->index, engine->knobs).second) continue;
+      std::unique_ptr<ConvPlan> plan =
+          MakePlan(parts_, configuration, engine.value_or(ConvEngine{.index = -1}));
+      if (plan != nullptr) plans.push_back(std::move(plan));
+    }
+    return plans;
+  }
+
+  std::unique_ptr<ConvPlan> Make(const ConvProblem& problem, const ConvEngine& engine) override {
+    const std::optional<Graph> graph =
+        MakeGraph(parts_.api, problem, parts_.options.element, parts_.handle);
+    if (!graph) return nullptr;
+    const std::optional<Descriptor> configuration = MakeConfiguration(graph->graph, engine);
+    if (!configuration) return nullptr;
+    return MakePlan(parts_, *configuration, {engine.index, engine.knobs});
+  }
+
+ private:
+  PlannerParts parts_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<ConvPlanner>> OpenConvPlanner(const CudaOptions& options,
+                                                     cudaStream_t stream) {
+  PANDO_ASSIGN_OR_RETURN(const CudnnApi api, LoadCudnn());
+  return std::unique_ptr<ConvPlanner>(std::make_unique<CudnnPlanner>(api, options, stream));
+}
+
+bool HasConvPlanner() { return LoadCudnn().ok(); }
+
+}  // namespace pando::cuda

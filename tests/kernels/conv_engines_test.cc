@@ -1,0 +1,161 @@
+// ConvLibrary over a planner of this test: which engine is chosen, kept and told of (P39).
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "kernels/cuda/libraries.h"
+#include "kernels/cuda/runtime.h"
+
+namespace pando::cuda {
+namespace {
+
+using std::chrono::milliseconds;
+
+struct Script {                     // what the planner has, and what was run
+  std::vector<milliseconds> times;  // of engines 0, 1, ...
+  std::vector<int64_t> runs;        // engines
+  std::vector<size_t> proposed;     // how many were asked for
+};
+
+class ScriptedPlan : public ConvPlan {
+ public:
+  ScriptedPlan(ConvEngine engine, Script& script) : ConvPlan(std::move(engine)), script_(script) {}
+  void Run(const ConvArrays&) override {
+    script_.runs.push_back(engine().index);
+    std::this_thread::sleep_for(script_.times.at(static_cast<size_t>(engine().index)));
+  }
+
+ private:
+  Script& script_;
+};
+
+class ScriptedPlanner : public ConvPlanner {
+ public:
+  explicit ScriptedPlanner(Script& script) : script_(script) {}
+  size_t version() const override { return 91900; }
+  std::vector<std::unique_ptr<ConvPlan>> Propose(const ConvProblem& problem,
+                                                 size_t count_max) override {
+    script_.proposed.push_back(count_max);
+    std::vector<std::unique_ptr<ConvPlan>> plans;
+    for (size_t i = 0; i < script_.times.size() && i < count_max; ++i)
+      plans.push_back(Make(problem, {.index = static_cast<int64_t>(i), .knobs = {{1, 2}}}));
+    return plans;
+  }
+  std::unique_ptr<ConvPlan> Make(const ConvProblem&, const ConvEngine& engine) override {
+    return std::make_unique<ScriptedPlan>(engine, script_);
+  }
+
+ private:
+  Script& script_;
+};
+
+struct LibraryFixture {
+  explicit LibraryFixture(std::vector<milliseconds> times) : script{.times = std::move(times)} {}
+  // The engine that computes the problem; -1: none.
+  int64_t Run(const ConvProblem& problem) {
+    script.runs.clear();
+    if (!library.Run(problem, {})) return -1;
+    CHECK(script.runs.size() == 1);
+    return script.runs.back();
+  }
+
+  Script script;
+  std::vector<EngineNote> notes;
+  Stream stream;
+  ConvLibrary library{std::make_unique<ScriptedPlanner>(script), stream.get(),
+                      [this](const EngineNote& note) { notes.push_back(note); }};
+};
+
+constexpr ConvProblem kForward{ConvPass::kForward, {.input = {28, 28, 1}, .out_channels = 10}, 32};
+constexpr ConvProblem kGradient{
+    ConvPass::kWeightGradient, {.input = {28, 28, 1}, .out_channels = 10}, 32};
+
+bool Contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+TEST_CASE("without measuring the first proposal computes, and no other is asked for") {
+  LibraryFixture f({milliseconds(5), milliseconds(0)});
+  CHECK(f.Run(kForward) == 0);
+  CHECK(f.Run(kForward) == 0);
+  CHECK(f.script.proposed == std::vector<size_t>{1});
+  REQUIRE(f.notes.size() == 1);
+  CHECK_FALSE(f.notes[0].is_fallback);
+  CHECK(Contains(f.notes[0].text, "forward of 32 x 28 x 28 x 1 to 10 channels"));
+  CHECK(Contains(f.notes[0].text, "engine 0 1=2, 0 bytes of workspace, first of cuDNN's"));
+}
+
+TEST_CASE("measured engines are the fastest of each problem, and no others are used afterwards") {
+  LibraryFixture f({milliseconds(6), milliseconds(2), milliseconds(20)});
+  f.library.StartMeasuring();
+  REQUIRE(f.library.Run(kForward, {}));
+  REQUIRE(f.library.Run(kForward, {}));  // measured once
+  CHECK(f.script.proposed.size() == 1);
+  REQUIRE(f.library.Run(kGradient, {}));
+  const EngineChoice measured = f.library.TakeMeasured();
+  REQUIRE(measured.size() == 2);
+  const ConvEngine& engine = measured.at(ProblemText(kForward));
+  CHECK(engine.index == 1);
+  CHECK(engine.knobs == std::map<int64_t, int64_t>{{1, 2}});
+  CHECK(Contains(engine.reason, "measured "));
+  CHECK(Contains(engine.reason, "number 2 of 3 that cuDNN proposes"));
+  CHECK(f.notes.empty());  // it has decided nothing yet
+  CHECK(f.Run(kForward) == 0);
+  f.library.Use(measured);
+  f.notes.clear();
+  CHECK(f.Run(kForward) == 1);
+  CHECK(f.Run(kForward) == 1);
+  REQUIRE(f.notes.size() == 1);
+  CHECK(Contains(f.notes[0].text, engine.reason));
+}
+
+TEST_CASE("engines that were decided elsewhere are used, and other problems follow the rule") {
+  LibraryFixture f({milliseconds(0), milliseconds(0), milliseconds(0)});
+  f.library.Use({{ProblemText(kForward), {.index = 2, .reason = "decided"}}});
+  CHECK(f.Run(kForward) == 2);
+  CHECK(f.Run(kGradient) == 0);
+  ConvProblem other = kForward;
+  other.sample_count = 31;
+  CHECK(f.Run(other) == 0);
+  f.library.Use({});
+  CHECK(f.Run(kForward) == 0);
+}
+
+TEST_CASE("a problem without an engine makes one note, a warning") {
+  LibraryFixture f({});
+  CHECK(f.Run(kForward) == -1);
+  CHECK(f.Run(kForward) == -1);
+  REQUIRE(f.notes.size() == 1);
+  CHECK(f.notes[0].is_fallback);
+  CHECK(Contains(f.notes[0].text, "cuDNN has no engine that may be used"));
+  f.library.StartMeasuring();
+  CHECK(f.Run(kForward) == -1);
+  CHECK(f.library.TakeMeasured().empty());
+  CHECK(f.notes.size() == 1);
+}
+
+TEST_CASE("problems that differ anywhere have different texts") {
+  std::vector<std::string> texts{ProblemText(kForward), ProblemText(kGradient)};
+  for (uint32_t Conv2dSpec::*member :
+       {&Conv2dSpec::out_channels, &Conv2dSpec::kernel, &Conv2dSpec::stride, &Conv2dSpec::padding,
+        &Conv2dSpec::groups}) {
+    ConvProblem changed = kForward;
+    ++(changed.spec.*member);
+    texts.push_back(ProblemText(changed));
+  }
+  for (uint32_t SampleShape::*member :
+       {&SampleShape::height, &SampleShape::width, &SampleShape::channels}) {
+    ConvProblem changed = kForward;
+    ++(changed.spec.input.*member);
+    texts.push_back(ProblemText(changed));
+  }
+  for (size_t i = 0; i < texts.size(); ++i) {
+    for (size_t k = 0; k < i; ++k) CHECK(texts[i] != texts[k]);
+  }
+}
+
+}  // namespace
+}  // namespace pando::cuda

@@ -1,0 +1,140 @@
+// kernels/cuda/cudnn.cc over a cuDNN that needs no GPU (fake_cudnn.cc), found by LD_LIBRARY_PATH.
+#include <cudnn.h>
+#include <dlfcn.h>
+#include <doctest/doctest.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "kernels/cuda/libraries.h"
+#include "kernels/cuda/runtime.h"
+#include "tests/kernels/fake_cudnn.h"
+
+// In place of CUDA's runtime, which is not linked.
+extern "C" {
+cudaError_t cudaMalloc(void** memory, size_t size_bytes) {
+  *memory = std::malloc(size_bytes);
+  return cudaSuccess;
+}
+cudaError_t cudaFree(void* memory) {
+  std::free(memory);
+  return cudaSuccess;
+}
+const char* cudaGetErrorString(cudaError_t) { return "an error of CUDA"; }
+}
+
+// In place of kernels/ops.cc: the library's stand-in does not look at shapes.
+pando::SampleShape pando::Conv2dSpec::conv_output() const { return input; }
+
+namespace pando::cuda {
+
+void CudaFailed(const char* call, const char* what, const char* file, int line) {
+  std::fprintf(stderr, "%s:%d: %s: %s\n", file, line, call, what);
+  std::abort();
+}
+
+namespace {
+
+using Failure = FakeCudnn::Failure;
+
+FakeCudnn& Fake() {
+  void* library = dlopen("libcudnn.so.9", RTLD_NOW);
+  REQUIRE_MESSAGE(library != nullptr, dlerror());
+  const auto get = reinterpret_cast<FakeCudnn* (*)()>(dlsym(library, "PandoFakeCudnn"));
+  const bool is_fake = get != nullptr;
+  REQUIRE_MESSAGE(is_fake, "this is not the fake cuDNN");
+  return *get();
+}
+
+struct PlannerFixture {
+  explicit PlannerFixture(const CudaOptions& options = {}) {
+    fake = {};
+    fake.proposals = {{CUDNN_HEUR_MODE_B, {{7, {{2, 1}, {24, 3}}}, {7, {{2, 2}}}}},
+                      {CUDNN_HEUR_MODE_A, {{9, {}}, {7, {{2, 2}}}}},
+                      {CUDNN_HEUR_MODE_FALLBACK, {{0, {}}}}};
+    Result<std::unique_ptr<ConvPlanner>> opened = OpenConvPlanner(options, nullptr);
+    REQUIRE_MESSAGE(opened.ok(), opened.status().message());
+    planner = *std::move(opened);
+  }
+  std::vector<FakeEngine> Proposals(size_t count_max = 100) {
+    std::vector<FakeEngine> engines;
+    for (const auto& plan : planner->Propose(problem, count_max))
+      engines.push_back({plan->engine().index, plan->engine().knobs});
+    return engines;
+  }
+
+  FakeCudnn& fake = Fake();
+  std::unique_ptr<ConvPlanner> planner;
+  const ConvProblem problem{ConvPass::kForward, {.input = {28, 28, 1}, .out_channels = 10}, 32};
+};
+
+const FakeEngine kFirst{7, {{2, 1}, {24, 3}}}, kSecond{7, {{2, 2}}}, kThird{9, {}}, kLast{0, {}};
+using Engines = std::vector<FakeEngine>;
+
+TEST_CASE("engines come in the order of cuDNN's heuristics, each once") {
+  PlannerFixture f;
+  CHECK(f.planner->version() == 91900);
+  CHECK(f.Proposals() == Engines{kFirst, kSecond, kThird, kLast});
+  CHECK(f.Proposals(1) == Engines{kFirst});
+}
+
+TEST_CASE("a heuristic that fails at any point has no engine, and the others have theirs") {
+  for (const Failure failure : {Failure::kFinalize, Failure::kCount, Failure::kResults}) {
+    PlannerFixture f;
+    f.fake.failures[CUDNN_HEUR_MODE_B] = failure;
+    CHECK(f.Proposals() == Engines{kThird, kSecond, kLast});
+    f.fake.failures[CUDNN_HEUR_MODE_A] = failure;
+    CHECK(f.Proposals() == Engines{kLast});
+    f.fake.failures[CUDNN_HEUR_MODE_FALLBACK] = failure;
+    CHECK(f.Proposals().empty());
+  }
+}
+
+TEST_CASE("engines without a plan, or with a workspace that is too large, are not proposed") {
+  PlannerFixture f;
+  f.fake.without_plan = {7};
+  f.fake.workspace_bytes = {{9, int64_t{1} << 40}, {0, 4096}};
+  CHECK(f.Proposals() == Engines{kLast});
+  CHECK(f.planner->Propose(f.problem, 1).front()->engine().workspace_bytes == 4096);
+}
+
+TEST_CASE("engines whose bits differ between runs, or that are less precise, are not used") {
+  PlannerFixture f;
+  f.fake.notes = {{7, {CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC}},
+                  {9, {CUDNN_NUMERICAL_NOTE_TENSOR_CORE}}};
+  CHECK(f.Proposals() == Engines{kLast});
+  PlannerFixture allowed({.allow_tf32 = true, .allow_nondeterministic = true});
+  allowed.fake.notes = {{7, {CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC}},
+                        {9, {CUDNN_NUMERICAL_NOTE_TENSOR_CORE}}};
+  CHECK(allowed.Proposals().size() == 4);
+}
+
+// So a worker, and a later run, use just the engine that another process has measured (P39).
+TEST_CASE("an engine is made again from its index and its knobs") {
+  PlannerFixture f;
+  f.fake.workspace_bytes[7] = 512;
+  const Engines engines{kFirst, kSecond, kThird, kLast};
+  for (const FakeEngine& engine : engines) {
+    const auto plan = f.planner->Make(f.problem, {engine.index, engine.knobs});
+    REQUIRE(plan != nullptr);
+    CHECK(plan->engine().index == engine.index);
+    CHECK(plan->engine().knobs == engine.knobs);
+    CHECK(plan->engine().workspace_bytes == (engine.index == 7 ? 512 : 0));
+    plan->Run({});
+  }
+  CHECK(f.fake.executed == engines);
+}
+
+TEST_CASE("an engine that this cuDNN does not have is not made") {
+  PlannerFixture f;
+  CHECK(f.planner->Make(f.problem, {.index = 5}) == nullptr);
+  CHECK(f.planner->Make(f.problem, {.index = 7, .knobs = {{2, 99}}}) == nullptr);
+  f.fake.without_plan = {7};
+  CHECK(f.planner->Make(f.problem, {.index = 7, .knobs = {{2, 2}}}) == nullptr);
+}
+
+}  // namespace
+}  // namespace pando::cuda
