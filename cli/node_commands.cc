@@ -21,6 +21,7 @@
 #include "net/transport.h"
 #include "node/log.h"
 #include "node/processes.h"
+#include "run/engine_file.h"
 #include "run/run_folder.h"
 
 namespace pando {
@@ -41,12 +42,19 @@ void TakeInitHash(Job* job) {
   if (begun.ok() && begun->init == job->init) job->init_hash = begun->init_hash;
 }
 
-Result<RunFolder> MakeNewFolder(bool is_forced, Job* job) {
+Result<RunFolder> MakeFolderWithWeights(bool is_forced, Job* job) {
   if (job->init.empty()) return RunFolder::Create(*job, is_forced);
   PANDO_ASSIGN_OR_RETURN(OpenedJob opened, MakeRunPlan(*job));
   PANDO_ASSIGN_OR_RETURN(std::optional<InitialWeights> initial, FindInitialWeights(opened, job));
   PANDO_ASSIGN_OR_RETURN(RunFolder folder, RunFolder::Create(*job, is_forced));
   PANDO_RETURN_IF_ERROR(KeepInitialWeights(*initial, folder, opened.plan));
+  return folder;
+}
+
+Result<RunFolder> MakeNewFolder(bool is_forced, Job* job) {
+  PANDO_ASSIGN_OR_RETURN(const std::vector<KindEngines> engines, ReadGivenEngines(*job));
+  PANDO_ASSIGN_OR_RETURN(RunFolder folder, MakeFolderWithWeights(is_forced, job));
+  if (!engines.empty()) PANDO_RETURN_IF_ERROR(WriteEnginesFile(folder.EnginesPath(), engines));
   return folder;
 }
 

@@ -11,6 +11,7 @@
 #include "job/run_plan.h"
 #include "node/log.h"
 #include "node/processes.h"
+#include "run/engine_file.h"
 #include "run/run_folder.h"
 #include "run/run_weights.h"
 #include "run/sqlite_journal.h"
@@ -130,6 +131,7 @@ Result<int> Train(RunOptions options) {
   PANDO_ASSIGN_OR_RETURN(ChaosPlan chaos, MakeChaosPlan(options, job, opened, /*first_step=*/0));
   PANDO_RETURN_IF_ERROR(CheckTimelinePath(job));
   PANDO_ASSIGN_OR_RETURN(std::optional<InitialWeights> initial, FindInitialWeights(opened, &job));
+  PANDO_ASSIGN_OR_RETURN(const std::vector<KindEngines> engines, ReadGivenEngines(job));
   if (options.is_dry_run) {
     fmt::print("{}{}", WriteJobText(job), RunPlanText(opened));
     return kExitCompleted;
@@ -140,6 +142,7 @@ Result<int> Train(RunOptions options) {
   PANDO_ASSIGN_OR_RETURN(RunFolder folder, RunFolder::Create(job, options.is_forced));
   if (initial) PANDO_RETURN_IF_ERROR(KeepInitialWeights(*initial, folder, opened.plan));
   initial.reset();
+  if (!engines.empty()) PANDO_RETURN_IF_ERROR(WriteEnginesFile(folder.EnginesPath(), engines));
   options.run.job = job;
   options.run.chaos = std::move(chaos);
   if (is_serial)

@@ -76,12 +76,14 @@ Status CheckMachine(const Job& job, const Model& model, const StepPlan& steps) {
   return OpenCuda({.index = static_cast<int>(choice.gpu)}).status();  // says why not
 }
 
-Result<OpenedDevice> OpenDevice(const DeviceChoice& choice, const Job& job) {
+Result<OpenedDevice> OpenDevice(const DeviceChoice& choice, const Job& job,
+                                const OnEngineNote& on_engine) {
   if (!IsGpuMeant(choice, CountGpus(choice))) return OpenCpu(job);
   Result<OpenedGpu> gpu = OpenCuda({.index = static_cast<int>(choice.gpu),
                                     .element = ElementFor(job.precision),
                                     .allow_tf32 = job.precision == Precision::kTf32,
-                                    .allow_nondeterministic = job.allow_nondeterministic});
+                                    .allow_nondeterministic = job.allow_nondeterministic,
+                                    .on_engine = on_engine});
   if (!gpu.ok()) return gpu.status();
   std::string kind =
       fmt::format("cuda, {}, {}{}, pando {}", gpu->description(), EnumName(job.precision),
@@ -89,9 +91,10 @@ Result<OpenedDevice> OpenDevice(const DeviceChoice& choice, const Job& job) {
   return OpenedDevice{.gpu = *std::move(gpu), .kind = std::move(kind)};
 }
 
-Result<OpenedDevice> OpenDevice(const std::string& device, const Job& job) {
+Result<OpenedDevice> OpenDevice(const std::string& device, const Job& job,
+                                const OnEngineNote& on_engine) {
   Result<DeviceChoice> choice = ParseDevice("--device", device);
-  return choice.ok() ? OpenDevice(*choice, job) : choice.status();
+  return choice.ok() ? OpenDevice(*choice, job, on_engine) : choice.status();
 }
 
 }  // namespace pando

@@ -38,8 +38,11 @@ struct OpenedDevice {
 };
 // For the calling thread. kNotFound: there is no such GPU. kInvalidArgument: the job's precision is
 // not for a CPU. Both say what to do.
-Result<OpenedDevice> OpenDevice(const DeviceChoice& choice, const Job& job);
-Result<OpenedDevice> OpenDevice(const std::string& device, const Job& job);  // as --device says it
+// `on_engine`: CudaOptions::on_engine.
+Result<OpenedDevice> OpenDevice(const DeviceChoice& choice, const Job& job,
+                                const OnEngineNote& on_engine = nullptr);
+Result<OpenedDevice> OpenDevice(const std::string& device, const Job& job,  // as --device says it
+                                const OnEngineNote& on_engine = nullptr);
 
 // Checks before the start that this machine can compute the job: the device, the precision, and on
 // the CPU its memory.

@@ -57,6 +57,10 @@ void SetUpLog(const LogOptions& options) {
   spdlog::set_default_logger(std::move(logger));
 }
 
+void LogEngine(const EngineNote& note) {
+  spdlog::log(note.is_fallback ? spdlog::level::warn : spdlog::level::info, "{}", note.text);
+}
+
 void LogWarning(const std::string& text) { spdlog::warn("{}", text); }
 
 int ExitWith(const Result<int>& exit_code) {

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "common/status.h"
+#include "kernels/engines.h"
 
 namespace pando {
 
@@ -18,6 +19,9 @@ void SetUpLog(const LogOptions& options);
 
 // For callbacks that get warnings.
 void LogWarning(const std::string& text);
+
+// For a worker's GPU: how it computes each convolution. A fallback is a warning.
+void LogEngine(const EngineNote& note);
 
 // How a process ends: logs the failure, if it is one, and returns the exit code.
 int ExitWith(const Result<int>& exit_code);

@@ -141,6 +141,36 @@ Result<MembershipEnd> ConcludeMembership(const Stop& stop,
   return MembershipEnd::kStopped;
 }
 
+// Messages wait while the engines are measured. The heartbeat's thread goes on.
+Result<EnginesOutcome> AgreeOnEngines(Transport& transport, const Membership& membership,
+                                      const std::string& kind, const HeartbeatSender& heartbeat,
+                                      ShutdownSignal& shutdown,
+                                      const std::function<Result<std::string>()>& measure) {
+  TransportOutbox outbox(transport);
+  EngineAgreement agreement({membership.self, membership.scheduler, membership.job_id}, kind,
+                            outbox);
+  NodeWatch watch(shutdown, heartbeat, membership, [&](Micros) { agreement.Leave(); });
+  const auto is_finished = [&] {
+    return agreement.is_asked_to_measure() || agreement.is_over() || watch.verdict();
+  };
+  const auto run = [&] {
+    RunLoop(agreement, transport, {.local = {watch.Source()}, .is_finished = is_finished});
+  };
+  run();
+  if (agreement.is_asked_to_measure() && !watch.verdict()) {
+    PANDO_ASSIGN_OR_RETURN(std::string measured, measure());
+    agreement.Propose(std::move(measured));
+    run();
+  }
+  if (agreement.engines()) return EnginesOutcome(*agreement.engines());
+  if (watch.verdict() && !watch.verdict()->ok()) return watch.verdict()->status();
+  if (watch.verdict()) return EnginesOutcome(**watch.verdict());
+  PANDO_ASSIGN_OR_RETURN(
+      MembershipEnd end,
+      ConcludeMembership(*agreement.end(), agreement.refusal(), agreement.is_leaving()));
+  return EnginesOutcome(end);
+}
+
 std::string RunDirFor(const Membership& membership) {
   return std::filesystem::path(membership.snapshot_dir).parent_path().string();
 }

@@ -16,6 +16,7 @@
 #include "net/heartbeat.h"
 #include "node/shutdown.h"
 #include "plan/job_plan.h"
+#include "proto/engine_agreement.h"
 #include "proto/join.h"
 
 namespace pando {
@@ -65,6 +66,14 @@ using JoinOutcome = std::variant<Membership, MembershipEnd>;
 Result<JoinOutcome> JoinRun(Transport& transport, Incarnation self, const Register& registration,
                             const std::string& scheduler_endpoint, uint32_t timeout_ms,
                             ShutdownSignal& shutdown);
+
+// The engines that the scheduler decided for workers of this kind (run/engine_file.h), or how the
+// membership ended. `measure` is called if none are decided; its result is proposed (P39).
+using EnginesOutcome = std::variant<std::string, MembershipEnd>;
+Result<EnginesOutcome> AgreeOnEngines(Transport& transport, const Membership& membership,
+                                      const std::string& kind, const HeartbeatSender& heartbeat,
+                                      ShutdownSignal& shutdown,
+                                      const std::function<Result<std::string>()>& measure);
 
 // Where this process finds the run's folder, as the scheduler names it.
 std::string RunDirFor(const Membership& membership);

@@ -23,6 +23,7 @@
 #include "node/process_timeline.h"
 #include "node/processes.h"
 #include "node/shutdown.h"
+#include "run/engine_file.h"
 #include "run/run_recorder.h"
 #include "run/run_weights.h"
 #include "run/snapshot_folder.h"
@@ -67,11 +68,13 @@ bool WaitToRetry(const ShutdownSignal& shutdown) {
 
 // PatientJournal waits while the disk is full, say, for as long as that takes: the run goes on
 // without its scheduler (P28). A snapshot is in the journal only after the rows of the steps before
-// it are on the disk, as far as that takes them.
+// it are on the disk, as far as that takes them. Engines that are in the journal are also kept as a
+// file, for the runs of others (P39).
 class PatientJournal : public Journal {
  public:
-  PatientJournal(SqliteJournal& journal, RunRecorder& recorder, const ShutdownSignal& shutdown)
-      : journal_(journal), recorder_(recorder), shutdown_(shutdown) {}
+  PatientJournal(SqliteJournal& journal, RunFolder folder, RunRecorder& recorder,
+                 const ShutdownSignal& shutdown)
+      : journal_(journal), folder_(std::move(folder)), recorder_(recorder), shutdown_(shutdown) {}
 
   Status Commit(const SchedulerState& state) override {
     if (!state.snapshots.empty() && state.snapshots.back().snapshot != newest_) {
@@ -81,6 +84,7 @@ class PatientJournal : public Journal {
     bool has_told = false;
     while (true) {
       Status status = journal_.Commit(state);
+      if (status.ok()) KeepEngines(state.engines);
       if (status.ok() || journal_.is_fenced()) return status;
       if (!std::exchange(has_told, true)) {
         recorder_.Note(fmt::format("the scheduler waits for its journal, training goes on: {}",
@@ -91,10 +95,20 @@ class PatientJournal : public Journal {
   }
 
  private:
+  // A file that cannot be written is written by the next life of the scheduler.
+  void KeepEngines(const std::vector<KindEngines>& engines) {
+    if (engines == kept_) return;
+    kept_ = engines;
+    const Status status = WriteEnginesFile(folder_.EnginesPath(), engines);
+    if (!status.ok()) recorder_.Note(status.message());
+  }
+
   SqliteJournal& journal_;
+  const RunFolder folder_;
   RunRecorder& recorder_;
   const ShutdownSignal& shutdown_;
   SnapshotRef newest_;
+  std::vector<KindEngines> kept_;  // in the file
 };
 
 // What earlier lives left. A scheduler that is killed while the disk is full comes back: it waits.
@@ -116,6 +130,7 @@ struct SchedulerParts {
   const JobPlan& plan;
   Incarnation incarnation;
   const std::optional<SchedulerState>& state;  // of earlier lives
+  const std::vector<KindEngines>& engines;     // of the run folder
   SqliteJournal& journal;
   RunRecorder& recorder;
   ShutdownSignal& shutdown;
@@ -174,7 +189,7 @@ class SchedulerProcess : public RunObserver {
   ShutdownSignal& shutdown_{parts_.shutdown};
   ZmqContext context_;
   IsolationSignal isolation_{context_};
-  PatientJournal journal_{parts_.journal, recorder_, shutdown_};
+  PatientJournal journal_{parts_.journal, RunFolder::Open(args_.run_dir), recorder_, shutdown_};
   std::unique_ptr<Scheduler> scheduler_;
   uint64_t sample_count_ = 0;  // trained on, in this life
   Micros gathering_since_{0};
@@ -265,7 +280,8 @@ Scheduler::Options SchedulerProcess::CoreOptions() const {
       .started_at = std::chrono::duration_cast<Micros>(start),
       .next_row = recorder_.next_row(),
       .state = parts_.state,
-      .is_fresh = args_.is_resumed};
+      .is_fresh = args_.is_resumed,
+      .engines = parts_.engines};
 }
 
 Status SchedulerProcess::TellEndpoint(const std::string& endpoint) const {
@@ -382,7 +398,8 @@ Result<int> LeadRun(const SchedulerArgs& args) {
   PANDO_ASSIGN_OR_RETURN(RunRecorder recorder, state
                                                    ? RunRecorder::Reopen(plan, folder, *state, gap)
                                                    : RunRecorder::Create(plan, folder));
-  const SchedulerParts parts{args, plan, incarnation, state, journal, recorder, shutdown};
+  PANDO_ASSIGN_OR_RETURN(const std::vector<KindEngines> engines, ReadKeptEngines(folder));
+  const SchedulerParts parts{args, plan, incarnation, state, engines, journal, recorder, shutdown};
   return SchedulerProcess(parts).Run();
 }
 

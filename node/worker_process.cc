@@ -19,7 +19,9 @@
 #include "node/process_timeline.h"
 #include "node/processes.h"
 #include "node/session_worker.h"
+#include "run/engine_file.h"
 #include "train/bit_flip.h"
+#include "train/probe.h"
 #include "train/trainer.h"
 
 namespace pando {
@@ -54,13 +56,18 @@ class WorkerProcess {
     std::unique_ptr<DataSet> data;
     Model model;
     JobPlan plan;
-    uint64_t probe_hash;
-    uint64_t gpu_free_bytes;  // when it was opened; 0 on a CPU
+    uint64_t probe_hash = 0;
+    uint64_t gpu_free_bytes = 0;  // when it was opened; 0 on a CPU
   };
   Result<MembershipEnd> Live();
   Result<MembershipEnd> Work(Membership& membership);
-  Status PrepareFor(const Membership& membership);
-  Result<Prepared> Prepare(const Membership& membership) const;
+  // An end, if the membership ended meanwhile.
+  Result<std::optional<MembershipEnd>> PrepareFor(const Membership& membership,
+                                                  const HeartbeatSender& heartbeat);
+  Result<Prepared> Open(const Membership& membership) const;
+  Result<std::optional<MembershipEnd>> TuneEngines(const Membership& membership,
+                                                   const HeartbeatSender& heartbeat,
+                                                   Prepared& prepared);
   Result<MembershipEnd> Train(const Membership& membership, HeartbeatSender& heartbeat);
   Status CheckData(const Membership& membership, const DataSet& data) const;
   OnMapped OnMappedForGpu() const;
@@ -114,35 +121,71 @@ Result<MembershipEnd> WorkerProcess::Work(Membership& membership) {
   if (!args_.data_path.empty()) membership.job.data_path = args_.data_path;
   if (!args_.data_cache.empty()) membership.job.data_cache = args_.data_cache;
   if (args_.threads != 0) membership.job.threads = args_.threads;
-  const Status prepared = PrepareFor(membership);
-  if (prepared.ok()) return Train(membership, heartbeat);
-  TellScheduler(transport_, membership, 0, prepared);
-  return prepared;
+  const Result<std::optional<MembershipEnd>> ended = PrepareFor(membership, heartbeat);
+  if (!ended.ok()) {
+    TellScheduler(transport_, membership, 0, ended.status());
+    return ended.status();
+  }
+  return *ended ? Result<MembershipEnd>(**ended) : Train(membership, heartbeat);
 }
 
-Status WorkerProcess::PrepareFor(const Membership& membership) {
-  if (prepared_ && prepared_for_ == membership.job_toml) return Status();
-  PANDO_ASSIGN_OR_RETURN(Prepared prepared, Prepare(membership));
+// Engines are agreed on in each membership: another run of the same job may have decided others.
+Result<std::optional<MembershipEnd>> WorkerProcess::PrepareFor(const Membership& membership,
+                                                               const HeartbeatSender& heartbeat) {
+  const bool is_prepared = prepared_ && prepared_for_ == membership.job_toml;
+  if (is_prepared && !membership.job.tune_engines) return std::optional<MembershipEnd>();
+  prepared_.reset();
+  PANDO_ASSIGN_OR_RETURN(Prepared prepared, Open(membership));
+  PANDO_ASSIGN_OR_RETURN(const std::optional<MembershipEnd> ended,
+                         TuneEngines(membership, heartbeat, prepared));
+  if (ended) return ended;
+  const Device device = prepared.device.device();
+  PANDO_ASSIGN_OR_RETURN(prepared.probe_hash,
+                         ProbeHash(prepared.plan, prepared.model, *prepared.data, device));
+  // Behind the probe, which makes NVIDIA's libraries load their kernels.
+  prepared.gpu_free_bytes = prepared.device.gpu ? ReadRoom(device).free_bytes : 0;
+  spdlog::info("computes on {}", prepared.device.kind);
   prepared_ = std::make_unique<Prepared>(std::move(prepared));
   prepared_for_ = membership.job_toml;
-  return Status();
+  return std::optional<MembershipEnd>();
 }
 
-Result<WorkerProcess::Prepared> WorkerProcess::Prepare(const Membership& membership) const {
+Result<WorkerProcess::Prepared> WorkerProcess::Open(const Membership& membership) const {
   PANDO_ASSIGN_OR_RETURN(std::unique_ptr<DataSet> data, OpenDataSet(membership.job, LogWarning));
   PANDO_RETURN_IF_ERROR(CheckData(membership, *data));
   PANDO_ASSIGN_OR_RETURN(Model model, CreateModel(membership));
   JobPlan plan(membership.job, membership.data, model.layout());
   if (plan.job.strategy == Strategy::kAllreduce)  // its rank 0 serves
     PANDO_RETURN_IF_ERROR(ReadRunFolder(membership, &plan));
-  PANDO_ASSIGN_OR_RETURN(OpenedDevice device, OpenDevice(args_.device, membership.job));
+  PANDO_ASSIGN_OR_RETURN(OpenedDevice device, OpenDevice(args_.device, membership.job, LogEngine));
   PANDO_RETURN_IF_ERROR(CheckDeviceMemory(device.device(), plan, model));
-  PANDO_ASSIGN_OR_RETURN(uint64_t probe, ProbeHash(plan, model, *data, device.device()));
-  // Behind the probe, which makes NVIDIA's libraries load their kernels.
-  const uint64_t gpu_free_bytes = device.gpu ? ReadRoom(device.device()).free_bytes : 0;
-  spdlog::info("computes on {}", device.kind);
-  return Prepared{std::move(device), std::move(data), std::move(model),
-                  std::move(plan),   probe,           gpu_free_bytes};
+  return Prepared{.device = std::move(device),
+                  .data = std::move(data),
+                  .model = std::move(model),
+                  .plan = std::move(plan)};
+}
+
+// P39: before anything is computed.
+Result<std::optional<MembershipEnd>> WorkerProcess::TuneEngines(const Membership& membership,
+                                                                const HeartbeatSender& heartbeat,
+                                                                Prepared& prepared) {
+  std::optional<OpenedGpu>& gpu = prepared.device.gpu;
+  if (!membership.job.tune_engines || !gpu) return std::optional<MembershipEnd>();
+  const auto measure = [&]() -> Result<std::string> {
+    spdlog::info("measures the engines of this kind of GPU");
+    PANDO_ASSIGN_OR_RETURN(const EngineChoice measured,
+                           MeasureEngines(prepared.plan, prepared.model, *prepared.data, *gpu));
+    return EnginesText(measured);
+  };
+  PANDO_ASSIGN_OR_RETURN(
+      const EnginesOutcome outcome,
+      AgreeOnEngines(transport_, membership, prepared.device.kind, heartbeat, shutdown_, measure));
+  if (const auto* end = std::get_if<MembershipEnd>(&outcome)) return std::optional(*end);
+  PANDO_ASSIGN_OR_RETURN(
+      const EngineChoice decided,
+      ParseEngines(std::get<std::string>(outcome), "the engines that the scheduler sent"));
+  gpu->UseEngines(decided);
+  return std::optional<MembershipEnd>();
 }
 
 // P38. The scheduler looks too; here the files can be named.

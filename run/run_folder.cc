@@ -35,7 +35,8 @@ constexpr std::array kOwnFiles{
     "events.jsonl",     "summary.json",         "final.safetensors",     "best.safetensors",
     "endpoint",         "scheduler.db",         "scheduler.db-wal",      "scheduler.db-shm",
     "summary.json.tmp", "job.toml.tmp",         "final.safetensors.tmp", "best.safetensors.tmp",
-    "init.safetensors", "init.safetensors.tmp", "metrics-before.csv"};
+    "init.safetensors", "init.safetensors.tmp", "metrics-before.csv",    "engines.json",
+    "engines.json.tmp"};
 // Removes what earlier runs wrote, and nothing else.
 void RemoveOwnFiles(const fs::path& folder) {
   std::error_code ignored;  // what cannot be removed shows when it is written

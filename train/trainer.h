@@ -184,9 +184,4 @@ class Trainer : public ComputePort {
   std::vector<std::thread> threads_;  // last: they use all of the above
 };
 
-// The probe by which a worker proves its kind (P40): the hash of the gradient of micro-batch 0 of
-// step 0 at version 0, cut to kProbeSamplesMax samples.
-Result<uint64_t> ProbeHash(const JobPlan& plan, const Model& model, const DataSet& data,
-                           Device device = {});
-
 }  // namespace pando
