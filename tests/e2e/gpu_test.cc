@@ -4,9 +4,13 @@
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
 
+#include <signal.h>
+
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
+#include <string>
 
 #include "kernels/device.h"
 #include "tests/e2e/fault_run.h"
@@ -161,6 +165,161 @@ TEST_CASE("a worker takes of its GPU what was planned") {
   // On a GPU kernels are loaded when they are first used.
   const double loaded_late = std::getenv("PANDO_NEEDS_GPU") == nullptr ? 0 : 256e6;
   CHECK(static_cast<double>(took) < 1.05 * static_cast<double>(planned) + loaded_late);
+}
+
+// ---- engines (P39) ------------------------------------------------------------------------------
+
+// Two engines with different bits, of which every other process that measures finds the second one
+// faster (tests/cuda_on_host/convolutions.cc).
+class TwoEngines {
+ public:
+  // `measurers`: a process that measures waits until this number of processes do.
+  explicit TwoEngines(const char* measurers = "1") {
+    setenv("CUDA_ON_HOST_ENGINES", folder_.path().c_str(), 1);
+    setenv("CUDA_ON_HOST_MEASURERS", measurers, 1);
+  }
+  ~TwoEngines() {
+    unsetenv("CUDA_ON_HOST_ENGINES");
+    unsetenv("CUDA_ON_HOST_MEASURERS");
+  }
+  // The next process finds the second engine faster, if it is the only one.
+  void PreferSecond() const { REQUIRE(WriteFileAtomically(folder_.path() + "/0", "").ok()); }
+  size_t measured_count() const {
+    size_t count = 0;
+    while (std::filesystem::exists(folder_.path() + "/" + std::to_string(count))) ++count;
+    return count;
+  }
+
+ private:
+  TempFolder folder_;
+};
+
+bool HasTwoEngines() {
+  if (std::getenv("PANDO_NEEDS_GPU") == nullptr) return true;
+  MESSAGE("skipped: what cuDNN measures on a GPU is not known before");
+  return false;
+}
+
+Args TunedJob(const Args& more = {}) {
+  return GpuJob(Args{"--steps", "24", "--global-batch", "8", "--tune-engines"} + more);
+}
+
+// In a folder that is looked at afterwards.
+struct Run {
+  explicit Run(const Args& args, const std::string& name = "run") {
+    Process train(temp.path(), name, Args{"train", "--run-dir", run_dir} + args);
+    train.Await();
+    REQUIRE_MESSAGE(train.exit_code() == kExitCompleted, train.err());
+  }
+  std::string hash() const { return SummaryIn(run_dir).weights_hash; }
+  std::string engines() const { return run_dir + "/engines.json"; }
+
+  TempFolder temp;
+  std::string run_dir = temp.path() + "/run";
+};
+
+TEST_CASE("workers that measure different engines compute with those of one") {
+  if (!HasTwoEngines()) return;
+  const TwoEngines two("2");
+  const Run run(TunedJob({"--workers", "2", "--servers", "1"}));
+  CHECK(two.measured_count() == 2);
+  const Summary serial = Train(Args{"--serial"} + TunedJob({"--engines", run.engines()}));
+  CHECK(serial.weights_hash == run.hash());
+  CHECK(two.measured_count() == 2);
+  for (const char* worker : {"0", "1"}) {
+    const std::string log = ReadBytes(run.run_dir + "/logs/worker-" + worker + ".log");
+    CAPTURE(log);
+    CHECK(Contains(log, "convolution, forward of 4 x 28 x 28 x 1"));
+    CHECK(Contains(log, "of 2 that cuDNN proposes"));
+    CHECK_FALSE(Contains(log, "our own kernel computes it"));
+  }
+  // The measurers 2 and 3 find different engines faster; the rule takes the first engine.
+  const std::string first = Train(Args{"--serial"} + TunedJob()).weights_hash;
+  const std::string second = Train(Args{"--serial"} + TunedJob()).weights_hash;
+  CHECK(two.measured_count() == 4);
+  CHECK(first != second);
+  CHECK((run.hash() == first) != (run.hash() == second));
+  CHECK(Train(Args{"--serial"} + GpuJob({"--steps", "24", "--global-batch", "8"})).weights_hash ==
+        first);
+}
+
+TEST_CASE("after kills and a resume a run goes on with the engines that were decided") {
+  if (!HasTwoEngines()) return;
+  const TwoEngines two("2");
+  const Args job =
+      TunedJob({"--steps", "90", "--workers", "2", "--servers", "1", "--snapshot-every", "10"});
+  TempFolder temp;
+  const std::string run_dir = temp.path() + "/run";
+  Process train(temp.path(), "train",
+                Args{"train", "--run-dir", run_dir} + job +
+                    Args{"--chaos",
+                         "kill scheduler at step 5; kill worker 0 at step 10; "
+                         "kill worker 1 at step 20"});
+  REQUIRE(Becomes([&] { return RowCountIn(run_dir) >= 40 || !train.is_running(); }));
+  train.Signal(SIGINT);
+  train.Await();
+  REQUIRE_MESSAGE(train.exit_code() == kExitInterrupted, train.err());
+  Process resume(temp.path(), "resume", Args{"resume", run_dir});
+  resume.Await();
+  REQUIRE_MESSAGE(resume.exit_code() == kExitCompleted, resume.err());
+  CHECK(two.measured_count() == 2);  // those of the start
+  const Summary serial =
+      Train(Args{"--serial"} + TunedJob({"--steps", "90", "--snapshot-every", "10", "--engines",
+                                         run_dir + "/engines.json"}));
+  CHECK(SummaryIn(run_dir).weights_hash == serial.weights_hash);
+  CHECK(SummaryIn(run_dir).faults.size() >= 3);
+}
+
+TEST_CASE("pando verify computes with the engines of the run") {
+  if (!HasTwoEngines()) return;
+  const TwoEngines two;
+  two.PreferSecond();
+  const Run run(TunedJob({"--workers", "1", "--servers", "1", "--snapshot-every", "8"}));
+  CHECK(two.measured_count() == 2);
+  CHECK(Contains(ReadBytes(run.engines()), "\"engine\": 1"));
+  Process verify(run.temp.path(), "verify", Args{"verify", run.run_dir, "--step", "16"});
+  verify.Await();
+  CHECK_MESSAGE(verify.exit_code() == kExitCompleted, verify.out() + verify.err());
+  CHECK(two.measured_count() == 2);
+}
+
+TEST_CASE("a serial run that is resumed with servers keeps its engines") {
+  if (!HasTwoEngines()) return;
+  const TwoEngines two;
+  two.PreferSecond();
+  TempFolder temp;
+  const std::string run_dir = temp.path() + "/run";
+  const Args job = TunedJob({"--steps", "90"});
+  Process train(temp.path(), "train", Args{"train", "--serial", "--run-dir", run_dir} + job);
+  REQUIRE(Becomes([&] { return RowCountIn(run_dir) >= 20 || !train.is_running(); }));
+  train.Signal(SIGINT);
+  train.Await();
+  REQUIRE_MESSAGE(train.exit_code() == kExitInterrupted, train.err());
+  Process resume(temp.path(), "resume", Args{"resume", run_dir, "--workers", "2"});
+  resume.Await();
+  REQUIRE_MESSAGE(resume.exit_code() == kExitCompleted, resume.err());
+  CHECK(two.measured_count() == 2);
+  const Summary serial =
+      Train(Args{"--serial"} + job + Args{"--engines", run_dir + "/engines.json"});
+  CHECK(SummaryIn(run_dir).weights_hash == serial.weights_hash);
+}
+
+#ifdef PANDO_HAS_GLOO
+TEST_CASE("workers without servers agree on engines") {
+  if (!HasTwoEngines()) return;
+  const TwoEngines two("2");
+  const Run run(TunedJob({"--workers", "2", "--strategy", "allreduce"}));
+  CHECK(two.measured_count() == 2);
+  const Summary serial = Train(Args{"--serial"} + TunedJob({"--engines", run.engines()}));
+  CHECK(serial.weights_hash == run.hash());
+}
+#endif
+
+TEST_CASE("a file of engines that does not fit is an error that names it") {
+  const std::string none = FailureText(TunedJob({"--engines", "/nowhere/engines.json"}));
+  CHECK(Contains(none, "/nowhere/engines.json"));
+  CHECK(Contains(FailureText(GpuJob({"--engines", "/nowhere/engines.json"})),
+                 "has no effect without"));
 }
 
 std::string ModelOn(const Args& args) {
