@@ -279,7 +279,8 @@ TEST_CASE("pando verify computes with the engines of the run") {
   CHECK(Contains(ReadBytes(run.engines()), "\"engine\": 1"));
   Process verify(run.temp.path(), "verify", Args{"verify", run.run_dir, "--step", "16"});
   verify.Await();
-  CHECK_MESSAGE(verify.exit_code() == kExitCompleted, verify.out() + verify.err());
+  const std::string said = verify.out() + verify.err();
+  CHECK_MESSAGE(verify.exit_code() == kExitCompleted, said);
   CHECK(two.measured_count() == 2);
 }
 
