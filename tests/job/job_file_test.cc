@@ -110,6 +110,7 @@ TEST_CASE("every key survives writing and reading") {
     CHECK(key.get(job) == value);
     // Keys that need company.
     if (key.name == "train.steps") job.epochs = 0;
+    if (key.name == "train.engines") job.tune_engines = true;
     if (key.name == "run.timeline_steps") job.timeline = "trace.json";
     if (key.name == "eval.every_steps") job.eval_every_epochs = 0;
     if (key.name == "optimizer.nesterov") job.optimizer.momentum = 0.9;
