@@ -162,6 +162,10 @@ TEST_CASE("an exchange sums what its GPU holds, by GPUs and by the host, to the 
         rank->exchange.SetWhole(Version(t + 1));
       }
     }
+    for (Rank* rank : {&first, &second}) {  // an exchange that ends early leaves the other waiting
+      CHECK(Rank::Next(rank->agreed) == Version(2));
+      CHECK(Rank::Next(rank->agreed) == Version(3));
+    }
   }
 }
 
