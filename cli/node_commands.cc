@@ -173,7 +173,7 @@ void AddDataOptions(CLI::App& command, std::string* data_path, std::string* data
 // ---- drain, snapshot, stop: ask a running scheduler ---------------------------------------------
 
 constexpr double kTimeoutDefaultSeconds = 60;
-constexpr std::chrono::seconds kSilenceMax{10};  // a scheduler that restarts takes less
+constexpr std::chrono::seconds kSilenceMax{10};  // unless --timeout is given
 
 struct ClientOptions {
   RunAddress run;
@@ -189,7 +189,8 @@ Result<int> Order(const ClientOptions& options, CommandKind kind) {
   PANDO_RETURN_IF_ERROR(client.Dial(endpoint));
   const Micros start = SteadyNow();
   const Micros deadline = start + Micros(static_cast<int64_t>(options.timeout_seconds * 1e6));
-  const Micros answered_by = std::min<Micros>(deadline, start + kSilenceMax);
+  const bool is_given = options.timeout_seconds != kTimeoutDefaultSeconds;
+  const Micros answered_by = is_given ? deadline : start + kSilenceMax;
   const bool is_sent = client.Ask(Command{.kind = kind, .target = options.target});
   PANDO_CHECK(is_sent);
   std::string said;

@@ -188,7 +188,8 @@ Result<int> Measure(const EvaluateOptions& options) {
     return InvalidArgument(fmt::format("{} has no test samples", job.dataset));
   PANDO_ASSIGN_OR_RETURN(RunWeights weights, ReadEvaluated(options, is_folder, opened.plan));
   PANDO_ASSIGN_OR_RETURN(OpenedDevice device, OpenDevice(job.device, job));
-  if (is_folder) PANDO_RETURN_IF_ERROR(UseKeptEngines(RunFolder::Open(options.path), device));
+  if (is_folder)
+    PANDO_RETURN_IF_ERROR(UseKeptEngines(RunFolder::Open(options.path), device, false));
   PANDO_ASSIGN_OR_RETURN(
       EvaluationSummary summary,
       EvaluateSerially(opened.plan, *opened.data, opened.model, weights.flat, device.device()));
@@ -265,7 +266,7 @@ Result<SerialResult> Replay(const OpenedJob& job, const RunFolder& folder,
   PANDO_ASSIGN_OR_RETURN(OpenedDevice device, OpenDevice(job.plan.job.device, job.plan.job));
   fmt::print(stderr, "pando: computing on {}; workers of another kind compute other bits\n",
              device.kind);
-  PANDO_RETURN_IF_ERROR(UseKeptEngines(folder, device));
+  PANDO_RETURN_IF_ERROR(UseKeptEngines(folder, device, job.plan.job.tune_engines));
   ShutdownSignal shutdown;
   const SerialCallbacks callbacks{
       .interrupted = [&] { return shutdown.Take() != 0 || shutdown.first_signal() != 0; }};

@@ -19,7 +19,7 @@ enum class Mutation {
   kStaleReport,            // P24: a report of a newcomer in sync counts for any pair
   kPromoteSyncing,         // P24: a replica that is not in sync is promoted
   kAnnounceBeforeJournal,  // P25: views are announced before they are written
-  kAnnounceEnginesBeforeJournal,  // P39: engines are announced before they are written
+  kAnnounceEnginesBeforeJournal,  // P39: engines are announced, and not written
   kLeasesBeforeHeartbeats,        // P27: a late tick judges leases before it reads the queue
   kNoDecisionBarrier,             // P32: steps are made whose version a decision may exclude
   kEndWithoutSnapshot,            // P33: a run that is stopped stores nothing first

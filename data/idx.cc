@@ -226,10 +226,11 @@ Result<std::string> RequireFile(const std::string& folder, const char* split, co
 
 Status CheckFolder(const std::string& folder, const Kind& kind) {
   if (folder.empty()) {
-    return InvalidArgument(
-        fmt::format("no folder given for {}: set data.path (--data) to the folder of its four idx "
-                    "files, or use --dataset synthetic-digits, which needs none",
-                    kind.title));
+    return InvalidArgument(fmt::format(
+        "no folder given for {}, and none is in data/ or ../shared/data/: set data.path (--data) "
+        "to the folder of its four idx files, download it with pando data fetch, or use "
+        "--dataset synthetic-digits, which needs none",
+        kind.title));
   }
   std::error_code error;
   if (fs::is_directory(folder, error)) return Status();

@@ -6,9 +6,11 @@
 #include <algorithm>
 #include <bit>
 #include <optional>
+#include <vector>
 
 #include "common/text.h"
 #include "models/graph.h"
+#include "plan/tree.h"
 #include "train/evaluation_pass.h"
 #include "train/gpu/device_codec.h"
 
@@ -42,6 +44,26 @@ uint64_t LargestOutputBytes(const Graph& graph, uint64_t samples) {
 // Vectors that are waiting for a sibling, and the one being made.
 uint64_t GradientVectorsMax(uint64_t micro_batches) {
   return static_cast<uint64_t>(std::bit_width(micro_batches - 1)) + 1;
+}
+
+// In a group a rank's sums stay until a bucket is full: all of its share but one, and what that one
+// takes while it is made.
+uint64_t GroupVectorsMax(uint32_t micro_batches, uint32_t ranks) {
+  const MicroBatchTree tree({.micro_batch_count = micro_batches, .sample_count = micro_batches});
+  uint64_t most = 1;
+  for (uint64_t rank = 0; rank < ranks; ++rank) {
+    std::vector<MicroBatch> share;
+    for (uint64_t m = micro_batches * rank / ranks; m < micro_batches * (rank + 1) / ranks; ++m)
+      share.push_back(MicroBatch(static_cast<uint32_t>(m)));
+    const std::vector<TreeNode> nodes = tree.Cover(share);
+    uint32_t largest = 0;
+    for (const TreeNode node : nodes) {
+      const MicroBatchRange range = tree.Range(node);
+      largest = std::max(largest, range.last - range.first);
+    }
+    if (largest > 0) most = std::max(most, nodes.size() - 1 + GradientVectorsMax(largest));
+  }
+  return most;
 }
 
 constexpr uint64_t kGpuSamplesMax = 65535;  // one row of a kernel's grid each
@@ -116,11 +138,16 @@ GpuMemoryPlan PlanGpuMemory(Device device, const JobPlan& plan, const Model& mod
   const uint64_t sample_bytes =
       plan.data.shape.size() * (plan.data.shape.height == 1 ? sizeof(float) : 1) + sizeof(int32_t);
   const auto encoded = [&](const PayloadPlan& payloads) {
-    return DeviceCodec::Codes(device, payloads) ? payloads.float_count() * sizeof(float) : 0;
+    return DeviceCodec::CanCode(device, payloads) ? payloads.float_count() * sizeof(float) : 0;
   };
-  uint64_t vectors = GradientVectorsMax(CountMicroBatches(plan.job, samples));
-  if (plan.job.strategy == Strategy::kAllreduce) vectors *= 2;  // sums stay until a bucket is full
-  return {.parameters = flat * (is_evaluated ? 2 : 1) + encoded(plan.pulls),
+  const bool is_as_given = samples == plan.steps.micro_batch_samples_max();
+  const auto micro_batches = static_cast<uint32_t>(
+      is_as_given ? plan.job.micro_batches : CountMicroBatches(plan.job, samples));
+  const bool is_group = plan.job.strategy == Strategy::kAllreduce;
+  const uint64_t vectors = is_group ? GroupVectorsMax(micro_batches, plan.job.workers)
+                                    : GradientVectorsMax(micro_batches);
+  const bool is_layered = plan.job.parameter_residency == ParameterResidency::kLayer;
+  return {.parameters = flat * (is_evaluated ? 2 : 1) + (is_layered ? 0 : encoded(plan.pulls)),
           .gradients = flat * vectors + encoded(plan.pushes),
           .network = Network::PlanMemory(model,
                                          {.training = static_cast<uint32_t>(samples),

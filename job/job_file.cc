@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <optional>
 #include <sstream>
@@ -334,6 +335,9 @@ Result<Job> ParseJobText(std::string_view text, const std::string& file_name) {
 }
 
 Result<std::string> ReadTextFile(const std::string& path) {
+  std::error_code ignored;  // shows when it is opened
+  if (std::filesystem::is_directory(path, ignored))
+    return InvalidArgument(path + " is a folder, and a file was expected");
   std::ifstream file(path, std::ios::binary);
   std::ostringstream text;
   if (file) text << file.rdbuf();

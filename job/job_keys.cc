@@ -196,8 +196,8 @@ const std::vector<JobKey> kKeys = {
     {At<&Job::allow_nondeterministic>(), "train.allow_nondeterministic", "--allow-nondeterministic",
      "", "allow faster GPU algorithms whose bits differ from run to run"},
     {At<&Job::tune_engines>(), "train.tune_engines", "--tune-engines", "",
-     "the first GPU worker of a kind measures cuDNN's engines for each convolution, and all of the "
-     "kind use the fastest; off: what cuDNN proposes first. CPUs ignore it"},
+     "GPU workers measure cuDNN's engines for each convolution, and all of a kind use the first "
+     "result; off: what cuDNN proposes first. CPUs ignore it"},
     {At<&Job::engines>(), "train.engines", "--engines", "file",
      "with train.tune_engines: engines.json of another run, instead of measuring; empty: none"},
     {At<&Job::push_codec>(), "train.codec", "--codec", "",

@@ -12,6 +12,7 @@
 #include "common/exit_codes.h"
 #include "common/hash.h"
 #include "common/system.h"
+#include "kernels/gpu_sum.h"
 #include "net/address.h"
 #include "node/log.h"
 #include "proto/assignment.h"
@@ -186,8 +187,17 @@ std::vector<std::vector<float>> GroupServer::CopyStates() const {
 
 namespace {
 
-TrainerParts WithSumsStaying(TrainerParts parts) {
-  parts.sums_stay = true;
+// Where sums wait for the exchange: in the GPU's memory if GPUs may sum. Otherwise they come to the
+// host while backward runs.
+Device SumsDevice(const TrainerParts& parts) {
+  const Job& job = parts.plan.job;
+  const bool may_sum = job.workers > 1 && job.allreduce == AllreduceAlgorithm::kAuto;
+  const bool is_gpu = parts.device.kind == DeviceKind::kCuda;
+  return is_gpu && may_sum && GpuSum::Check().ok() ? parts.device : Device{};
+}
+
+TrainerParts WithSumsThere(TrainerParts parts) {
+  parts.sums_stay = SumsDevice(parts).kind == DeviceKind::kCuda;
   return parts;
 }
 
@@ -196,8 +206,9 @@ TrainerParts WithSumsStaying(TrainerParts parts) {
 GroupWorker::GroupWorker(const WorkerParts& parts)
     : parts_(parts),
       plan_(parts.trainer.plan),
-      exchange_(plan_, parts.membership.rank, *this, parts.trainer.device, parts.trainer.timeline),
-      trainer_(WithSumsStaying(parts.trainer), parts.thread_count,
+      exchange_(plan_, parts.membership.rank, *this, SumsDevice(parts.trainer),
+                parts.trainer.timeline),
+      trainer_(WithSumsThere(parts.trainer), parts.thread_count,
                [this](ComputeTicket ticket, ComputeEvent event) {  // NOLINT: moved
                  OnCompute(ticket, std::move(event));
                }),

@@ -141,11 +141,9 @@ Result<MembershipEnd> ConcludeMembership(const Stop& stop,
   return MembershipEnd::kStopped;
 }
 
-// Messages wait while the engines are measured. The heartbeat's thread goes on.
 Result<EnginesOutcome> AgreeOnEngines(Transport& transport, const Membership& membership,
                                       const std::string& kind, const HeartbeatSender& heartbeat,
-                                      ShutdownSignal& shutdown,
-                                      const std::function<Result<std::string>()>& measure) {
+                                      ShutdownSignal& shutdown, const MeasureEngineText& measure) {
   TransportOutbox outbox(transport);
   EngineAgreement agreement({membership.self, membership.scheduler, membership.job_id}, kind,
                             outbox);
@@ -153,14 +151,20 @@ Result<EnginesOutcome> AgreeOnEngines(Transport& transport, const Membership& me
   const auto is_finished = [&] {
     return agreement.is_asked_to_measure() || agreement.is_over() || watch.verdict();
   };
-  const auto run = [&] {
-    RunLoop(agreement, transport, {.local = {watch.Source()}, .is_finished = is_finished});
+  const auto run = [&](const std::function<bool()>& until) {
+    RunLoop(agreement, transport, {.local = {watch.Source()}, .is_finished = until});
   };
-  run();
-  if (agreement.is_asked_to_measure() && !watch.verdict()) {
-    PANDO_ASSIGN_OR_RETURN(std::string measured, measure());
-    agreement.Propose(std::move(measured));
-    run();
+  const auto is_wanted = [&] { return agreement.is_asked_to_measure() && !watch.verdict(); };
+  run(is_finished);
+  if (is_wanted()) {
+    Result<std::string> measured = measure([&] {
+      transport.Wait(SteadyNow());
+      run([] { return true; });  // one turn
+      return !is_wanted();
+    });
+    if (is_wanted() && !measured.ok()) return measured.status();
+    if (is_wanted()) agreement.Propose(*std::move(measured));
+    run(is_finished);
   }
   if (agreement.engines()) return EnginesOutcome(*agreement.engines());
   if (watch.verdict() && !watch.verdict()->ok()) return watch.verdict()->status();
@@ -212,7 +216,9 @@ void NodeWatch::Look(Micros now) {
 
 // Any signal concerns this process only: the run continues.
 void NodeWatch::LookAtSignals(Micros now) {
-  while (const int signal = shutdown_.Take()) {
+  int signal = shutdown_.Take();
+  if (signal == 0 && !is_leaving()) signal = shutdown_.first_signal();  // of an earlier watch
+  for (; signal != 0; signal = shutdown_.Take()) {
     if (is_leaving()) {
       verdict_ = StoppedBy(signal);
       return;

@@ -68,12 +68,14 @@ Result<JoinOutcome> JoinRun(Transport& transport, Incarnation self, const Regist
                             ShutdownSignal& shutdown);
 
 // The engines that the scheduler decided for workers of this kind (run/engine_file.h), or how the
-// membership ended. `measure` is called if none are decided; its result is proposed (P39).
+// membership ended. `measure` is called if none are decided; its result is proposed (P39). It asks
+// `is_interrupted` now and then, and gives up if that is so.
 using EnginesOutcome = std::variant<std::string, MembershipEnd>;
+using MeasureEngineText =
+    std::function<Result<std::string>(const std::function<bool()>& is_interrupted)>;
 Result<EnginesOutcome> AgreeOnEngines(Transport& transport, const Membership& membership,
                                       const std::string& kind, const HeartbeatSender& heartbeat,
-                                      ShutdownSignal& shutdown,
-                                      const std::function<Result<std::string>()>& measure);
+                                      ShutdownSignal& shutdown, const MeasureEngineText& measure);
 
 // Where this process finds the run's folder, as the scheduler names it.
 std::string RunDirFor(const Membership& membership);

@@ -95,12 +95,15 @@ class PatientJournal : public Journal {
   }
 
  private:
-  // A file that cannot be written is written by the next life of the scheduler.
+  // A file that cannot be written now is written with a later commit.
   void KeepEngines(const std::vector<KindEngines>& engines) {
     if (engines == kept_) return;
-    kept_ = engines;
     const Status status = WriteEnginesFile(folder_.EnginesPath(), engines);
-    if (!status.ok()) recorder_.Note(status.message());
+    if (status.ok()) {
+      kept_ = engines;
+    } else if (!std::exchange(has_told_of_engines_, true)) {
+      recorder_.Note(status.message());
+    }
   }
 
   SqliteJournal& journal_;
@@ -109,6 +112,7 @@ class PatientJournal : public Journal {
   const ShutdownSignal& shutdown_;
   SnapshotRef newest_;
   std::vector<KindEngines> kept_;  // in the file
+  bool has_told_of_engines_ = false;
 };
 
 // What earlier lives left. A scheduler that is killed while the disk is full comes back: it waits.
@@ -281,7 +285,10 @@ Scheduler::Options SchedulerProcess::CoreOptions() const {
       .next_row = recorder_.next_row(),
       .state = parts_.state,
       .is_fresh = args_.is_resumed,
-      .engines = parts_.engines};
+      .engines = parts_.engines,
+      .check_engines = [](const KindEngines& proposal) {
+        return ParseEngines(proposal.engines, proposal.kind).status();
+      }};
 }
 
 Status SchedulerProcess::TellEndpoint(const std::string& endpoint) const {
@@ -307,6 +314,7 @@ Status SchedulerProcess::TellEndpoint(const std::string& endpoint) const {
 void SchedulerProcess::Watch(Micros now) {
   if (shutdown_.Take() != 0) scheduler_->End(now, StopReason::kInterrupted, "interrupted");
   if (scheduler_->phase() != Scheduler::Phase::kGathering) return;
+  if (scheduler_->IsMeasuring()) gathering_since_ = now;  // that takes its time
   const auto waited = now - gathering_since_;
   if (waited >= std::chrono::milliseconds(plan_.job.start_timeout_ms)) {
     has_timed_out_ = true;
@@ -377,6 +385,19 @@ void SchedulerProcess::OnSnapshotForgotten(Micros, const SnapshotRef& snapshot) 
   recorder_.OnSnapshotDropped(snapshot);
 }
 
+// The folder's engines. If the journal has some it has all, and a damaged file is written again.
+Result<std::vector<KindEngines>> ReadEngines(const Job& job, const RunFolder& folder,
+                                             const std::optional<SchedulerState>& state) {
+  if (state && !state->engines.empty()) return std::vector<KindEngines>();
+  PANDO_ASSIGN_OR_RETURN(std::vector<KindEngines> engines, ReadKeptEngines(folder));
+  if (!state && engines.empty() && !job.engines.empty())
+    return InvalidArgument(
+        fmt::format("{} is missing: the start of this run was cut off before train.engines were "
+                    "copied; start it again in another folder",
+                    folder.EnginesPath()));
+  return engines;
+}
+
 Result<int> LeadRun(const SchedulerArgs& args) {
   PANDO_ASSIGN_OR_RETURN(JobPlan plan, MakePlan(args.job));
   ShutdownSignal shutdown;
@@ -398,7 +419,8 @@ Result<int> LeadRun(const SchedulerArgs& args) {
   PANDO_ASSIGN_OR_RETURN(RunRecorder recorder, state
                                                    ? RunRecorder::Reopen(plan, folder, *state, gap)
                                                    : RunRecorder::Create(plan, folder));
-  PANDO_ASSIGN_OR_RETURN(const std::vector<KindEngines> engines, ReadKeptEngines(folder));
+  PANDO_ASSIGN_OR_RETURN(const std::vector<KindEngines> engines,
+                         ReadEngines(plan.job, folder, state));
   const SchedulerParts parts{args, plan, incarnation, state, engines, journal, recorder, shutdown};
   return SchedulerProcess(parts).Run();
 }

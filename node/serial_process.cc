@@ -41,9 +41,11 @@ Status KeepForResume(const SerialResult& result, const JobPlan& plan, RunRecorde
   const RunFolder folder = RunFolder::Open(plan.job.run_dir);
   const Incarnation process = NewIncarnation();
   const SnapshotRef snapshot{0, result.version};
+  PANDO_ASSIGN_OR_RETURN(std::vector<KindEngines> engines, ReadKeptEngines(folder));
   SchedulerState state{.job = MakeJobId(plan.job, process.value()),
                        .term = 1,
-                       .evaluations = recorder.summary().evaluations};
+                       .evaluations = recorder.summary().evaluations,
+                       .engines = std::move(engines)};
   SnapshotManifest& manifest = state.snapshots.emplace_back(SnapshotManifest{snapshot, {}});
   const std::string file = SnapshotFileName(snapshot, process, 0);
   std::vector<StoreRequest> records;
@@ -121,11 +123,13 @@ Status ChooseEngines(const OpenedJob& opened, const RunFolder& folder, OpenedDev
   PANDO_ASSIGN_OR_RETURN(const std::string kept, FindKeptEngines(folder, device.kind));
   if (kept.empty()) {
     spdlog::info("measures the engines of this kind of GPU");
-    PANDO_ASSIGN_OR_RETURN(const EngineChoice measured,
-                           MeasureEngines(opened.plan, opened.model, *opened.data, *device.gpu));
-    PANDO_RETURN_IF_ERROR(KeepEngines(folder, {device.kind, EnginesText(measured)}));
+    PANDO_ASSIGN_OR_RETURN(
+        const EngineChoice measured,
+        MeasureEngines(opened.plan, opened.model, *opened.data, *device.gpu, [] { return false; }));
+    PANDO_ASSIGN_OR_RETURN(std::string text, EnginesText(measured));
+    PANDO_RETURN_IF_ERROR(KeepEngines(folder, {device.kind, std::move(text)}));
   }
-  return UseKeptEngines(folder, device);
+  return UseKeptEngines(folder, device, true);
 }
 
 // The engines of all convolutions would fill the terminal: only with -v.

@@ -82,7 +82,7 @@ class WorkerProcess {
   Transport transport_{context_, {kUnknownNode, incarnation_, 0}, {.on_warning = LogWarning}};
   HostLines host_lines_{transport_};
   std::string prepared_for_;            // the job's text
-  std::unique_ptr<Prepared> prepared_;  // kept when the process joins again
+  std::unique_ptr<Prepared> prepared_;  // kept when the process joins again, unless it tunes
 };
 
 Result<int> WorkerProcess::Run() {
@@ -133,7 +133,8 @@ Result<MembershipEnd> WorkerProcess::Work(Membership& membership) {
 Result<std::optional<MembershipEnd>> WorkerProcess::PrepareFor(const Membership& membership,
                                                                const HeartbeatSender& heartbeat) {
   const bool is_prepared = prepared_ && prepared_for_ == membership.job_toml;
-  if (is_prepared && !membership.job.tune_engines) return std::optional<MembershipEnd>();
+  const bool tunes = membership.job.tune_engines && prepared_ && prepared_->device.gpu;
+  if (is_prepared && !tunes) return std::optional<MembershipEnd>();
   prepared_.reset();
   PANDO_ASSIGN_OR_RETURN(Prepared prepared, Open(membership));
   PANDO_ASSIGN_OR_RETURN(const std::optional<MembershipEnd> ended,
@@ -171,10 +172,11 @@ Result<std::optional<MembershipEnd>> WorkerProcess::TuneEngines(const Membership
                                                                 Prepared& prepared) {
   std::optional<OpenedGpu>& gpu = prepared.device.gpu;
   if (!membership.job.tune_engines || !gpu) return std::optional<MembershipEnd>();
-  const auto measure = [&]() -> Result<std::string> {
+  const auto measure = [&](const std::function<bool()>& is_interrupted) -> Result<std::string> {
     spdlog::info("measures the engines of this kind of GPU");
-    PANDO_ASSIGN_OR_RETURN(const EngineChoice measured,
-                           MeasureEngines(prepared.plan, prepared.model, *prepared.data, *gpu));
+    PANDO_ASSIGN_OR_RETURN(
+        const EngineChoice measured,
+        MeasureEngines(prepared.plan, prepared.model, *prepared.data, *gpu, is_interrupted));
     return EnginesText(measured);
   };
   PANDO_ASSIGN_OR_RETURN(

@@ -22,15 +22,18 @@ class EngineAgreement : public ProtocolCore {
       : identity_(identity), kind_(std::move(kind)), outbox_(outbox) {}
 
   // None are decided for this kind: measure, then call Propose.
-  bool is_asked_to_measure() const { return is_asked_to_measure_; }
+  bool is_asked_to_measure() const { return is_asked_to_measure_ && !is_over(); }
   // `engines` is not empty.
   void Propose(std::string engines) {
     proposal_ = std::move(engines);
     is_asked_to_measure_ = false;
     send_at_ = Micros(0);
   }
-  // The process was asked to leave. The scheduler answers with Stop.
-  void Leave() { is_leaving_ = true; }
+  // The process was asked to leave. The scheduler answers with Stop, or does not: a group goes on.
+  void Leave() {
+    is_leaving_ = true;
+    send_at_ = Micros(0);
+  }
 
   // The engines to compute with. None yet, or never: the membership ended.
   const std::optional<std::string>& engines() const { return engines_; }

@@ -9,6 +9,7 @@
 #include "common/atomic_file.h"
 #include "common/text.h"
 #include "job/job_file.h"
+#include "proto/message_limits.h"
 
 namespace pando {
 namespace {
@@ -40,6 +41,9 @@ Result<EngineChoice> FromJson(const Json& json, const std::string& where) {
     for (const auto& [problem, fields] : json.get<std::map<std::string, Json>>()) {
       at = fmt::format("{}: '{}'", where, problem);
       ConvEngine& engine = choice[problem];
+      if (!fields.at(kEngine).is_number_integer() || !fields.at(kWorkspace).is_number_unsigned())
+        return InvalidArgument(
+            fmt::format("{}: {} and {} must be whole numbers", at, kEngine, kWorkspace));
       engine.index = fields.at(kEngine).get<int64_t>();
       engine.workspace_bytes = fields.at(kWorkspace).get<uint64_t>();
       engine.reason = fields.at(kReason).get<std::string>();
@@ -59,7 +63,14 @@ Result<EngineChoice> FromJson(const Json& json, const std::string& where) {
 
 }  // namespace
 
-std::string EnginesText(const EngineChoice& choice) { return ToJson(choice).dump(); }
+Result<std::string> EnginesText(const EngineChoice& choice) {
+  std::string text = ToJson(choice).dump();
+  if (text.size() <= kEnginesBytesMax) return text;
+  return InvalidArgument(
+      fmt::format("the engines of {} convolutions take {} bytes; at most {} were expected; train "
+                  "without --tune-engines",
+                  choice.size(), text.size(), kEnginesBytesMax));
+}
 
 Result<EngineChoice> ParseEngines(std::string_view text, const std::string& where) {
   const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
@@ -74,8 +85,9 @@ Result<std::vector<KindEngines>> ReadEnginesFile(const std::string& path) {
     return InvalidArgument(path + ": expected a JSON object of engines by kind of GPU");
   std::vector<KindEngines> engines;
   for (const auto& [kind, choice] : json.items()) {
-    PANDO_RETURN_IF_ERROR(FromJson(choice, path).status());
-    engines.push_back({kind, choice.dump()});
+    PANDO_ASSIGN_OR_RETURN(const EngineChoice parsed, FromJson(choice, path + ": " + kind));
+    PANDO_ASSIGN_OR_RETURN(std::string one, EnginesText(parsed));
+    engines.push_back({kind, std::move(one)});
   }
   return engines;
 }
@@ -86,7 +98,8 @@ Status WriteEnginesFile(const std::string& path, const std::vector<KindEngines>&
     PANDO_ASSIGN_OR_RETURN(const EngineChoice choice, ParseEngines(entry.engines, entry.kind));
     json[entry.kind] = ToJson(choice);
   }
-  return WriteFileAtomically(path, json.dump(2) + "\n");
+  // A kind comes from a worker, and may be no UTF-8.
+  return WriteFileAtomically(path, json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
 Result<std::vector<KindEngines>> ReadGivenEngines(const Job& job) {
@@ -113,9 +126,13 @@ Result<std::string> FindKeptEngines(const RunFolder& folder, const std::string& 
   return found == kept.end() ? std::string() : found->engines;
 }
 
-Status UseKeptEngines(const RunFolder& folder, OpenedDevice& device) {
+Status UseKeptEngines(const RunFolder& folder, OpenedDevice& device, bool must) {
   if (!device.gpu) return Status();
   PANDO_ASSIGN_OR_RETURN(const std::string engines, FindKeptEngines(folder, device.kind));
+  if (engines.empty() && must)
+    return NotFound(
+        fmt::format("{} has no engines of '{}'; compute where the run's workers computed",
+                    folder.EnginesPath(), device.kind));
   if (engines.empty()) return Status();
   PANDO_ASSIGN_OR_RETURN(const EngineChoice choice, ParseEngines(engines, folder.EnginesPath()));
   device.gpu->UseEngines(choice);

@@ -18,14 +18,14 @@
 
 namespace pando {
 
-// One kind's.
-std::string EnginesText(const EngineChoice& choice);
+// One kind's.  kInvalidArgument: more than a message holds (kEnginesBytesMax).
+Result<std::string> EnginesText(const EngineChoice& choice);
 // kInvalidArgument says what is wrong; `where` names the source.
 Result<EngineChoice> ParseEngines(std::string_view text, const std::string& where);
 
 // kNotFound: there is no such file. kInvalidArgument names what is wrong in it.
 Result<std::vector<KindEngines>> ReadEnginesFile(const std::string& path);
-// Replaces the file at once. kInvalidArgument: the engines of a kind are no engines.
+// Replaces the file at once. kInvalidArgument: a kind's text cannot be parsed.
 Status WriteEnginesFile(const std::string& path, const std::vector<KindEngines>& engines);
 
 // What the file that job.engines names has; nothing if it names none.
@@ -37,6 +37,7 @@ Status KeepEngines(const RunFolder& folder, KindEngines engines);
 // What the folder has for this kind; empty: nothing.
 Result<std::string> FindKeptEngines(const RunFolder& folder, const std::string& kind);
 // The device computes as the run in the folder did, if that has decided engines for its kind.
-Status UseKeptEngines(const RunFolder& folder, OpenedDevice& device);
+// kNotFound: it has not, and it `must`.
+Status UseKeptEngines(const RunFolder& folder, OpenedDevice& device, bool must);
 
 }  // namespace pando

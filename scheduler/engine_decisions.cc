@@ -5,14 +5,9 @@
 #include "common/mutation.h"
 
 namespace pando {
-namespace {
 
-// P25 left out: how long a decision is announced before it is in the journal.
-constexpr Micros kLateJournal = std::chrono::milliseconds(100);
-
-}  // namespace
-
-EngineDecisions::EngineDecisions(RunFacts& run, const SchedulerOptions& options) : run_(run) {
+EngineDecisions::EngineDecisions(RunFacts& run, const SchedulerOptions& options)
+    : run_(run), check_(options.check_engines) {
   if (options.state) decided_ = options.state->engines;
   for (const KindEngines& of_folder : options.engines) {
     if (decided_.size() < kKindsMax && Find(of_folder.kind) == nullptr)
@@ -21,46 +16,41 @@ EngineDecisions::EngineDecisions(RunFacts& run, const SchedulerOptions& options)
   std::ranges::sort(decided_, {}, &KindEngines::kind);
 }
 
+// Only a worker that computes nothing yet has a say.
 void EngineDecisions::OnProposal(Micros now, const PeerId& from, const EngineProposal& proposal) {
-  if (Find(proposal.kind) == nullptr && !proposal.engines.empty() && !Decide(now, from, proposal))
-    return;
+  const Member& member = run_.Sender(from);
+  if (member.role() != Role::kWorker || member.is_ready || !run_.plan.job.tune_engines) return;
+  if (Find(proposal.kind) == nullptr) {
+    if (std::string reason = ReasonToRefuse(proposal); !reason.empty())
+      return run_.outbox.Send(from, Refused{std::move(reason)});
+    if (!proposal.engines.empty()) Decide(now, from, proposal);
+  }
   const KindEngines* decided = Find(proposal.kind);
+  if (decided == nullptr) asked_[from.incarnation] = proposal.kind;
   run_.outbox.Send(from, EngineDecision{proposal.kind, decided ? decided->engines : ""});
 }
 
-// Returns false if the worker is refused.
-bool EngineDecisions::Decide(Micros now, const PeerId& from, const EngineProposal& proposal) {
-  if (decided_.size() == kKindsMax) {
-    run_.outbox.Send(from, Refused{fmt::format("the run has GPU workers of {} kinds already, the "
-                                               "most that it can tell apart",
-                                               kKindsMax)});
-    return false;
-  }
+std::string EngineDecisions::ReasonToRefuse(const EngineProposal& proposal) const {
+  if (decided_.size() == kKindsMax)
+    return fmt::format(
+        "the run has GPU workers of {} kinds already, the most that it can tell apart", kKindsMax);
+  if (proposal.engines.empty() || !check_) return "";
+  return check_({proposal.kind, proposal.engines}).message();
+}
+
+void EngineDecisions::Decide(Micros now, const PeerId& from, const EngineProposal& proposal) {
   decided_.push_back({proposal.kind, proposal.engines});
   std::ranges::sort(decided_, {}, &KindEngines::kind);
   run_.outbox.Tell(now, "engines", run_.Sender(from).Name(),
                    "workers of the kind '{}' compute with the engines that this one has measured",
                    proposal.kind);
-  if (Mutated(Mutation::kAnnounceEnginesBeforeJournal)) {
-    held_back_ = proposal.kind;
-    written_at_ = now + kLateJournal;
-  } else {
-    run_.outbox.MarkChanged();
-  }
-  return true;
+  if (!Mutated(Mutation::kAnnounceEnginesBeforeJournal)) run_.outbox.MarkChanged();
 }
 
-void EngineDecisions::Tick(Micros now) {
-  if (!written_at_ || now < *written_at_) return;
-  written_at_.reset();
-  run_.outbox.MarkChanged();
-}
-
-std::vector<KindEngines> EngineDecisions::ForJournal() const {
-  std::vector<KindEngines> written = decided_;
-  if (written_at_)
-    std::erase_if(written, [&](const KindEngines& entry) { return entry.kind == held_back_; });
-  return written;
+bool EngineDecisions::IsMeasuring() const {
+  return std::ranges::any_of(asked_, [&](const auto& entry) {
+    return run_.members().Find(entry.first) != nullptr && Find(entry.second) == nullptr;
+  });
 }
 
 const KindEngines* EngineDecisions::Find(const std::string& kind) const {

@@ -3,7 +3,7 @@
 // none.
 #pragma once
 
-#include <optional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -20,22 +20,21 @@ class EngineDecisions {
   // Answers with what is decided for the worker's kind, which may be this proposal. The answer
   // leaves after the journal has it (P25).
   void OnProposal(Micros now, const PeerId& from, const EngineProposal& proposal);
-  void Tick(Micros now);
 
+  // Whether a member was asked to measure and has not proposed anything yet.
+  bool IsMeasuring() const;
   // By kind.
   const std::vector<KindEngines>& all() const { return decided_; }
-  // What the journal gets: all of them.
-  std::vector<KindEngines> ForJournal() const;
 
  private:
   const KindEngines* Find(const std::string& kind) const;
-  bool Decide(Micros now, const PeerId& from, const EngineProposal& proposal);
+  void Decide(Micros now, const PeerId& from, const EngineProposal& proposal);
+  std::string ReasonToRefuse(const EngineProposal& proposal) const;
 
   RunFacts& run_;
   std::vector<KindEngines> decided_;
-  // kAnnounceEnginesBeforeJournal: the kind that is not written yet, and when it is.
-  std::string held_back_;
-  std::optional<Micros> written_at_;
+  const CheckEngines check_;
+  std::map<Incarnation, std::string> asked_;  // to measure: members' kinds
 };
 
 }  // namespace pando

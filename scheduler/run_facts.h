@@ -15,6 +15,9 @@
 
 namespace pando {
 
+// Whether a worker's proposal can be read (run/engine_file.h).
+using CheckEngines = std::function<Status(const KindEngines&)>;
+
 struct SchedulerOptions {
   PeerId self;
   JobId job;
@@ -26,6 +29,7 @@ struct SchedulerOptions {
   bool is_fresh = false;  // with a state: all nodes are new, and a new generation begins from the
                           // last snapshot (`pando resume`)
   std::vector<KindEngines> engines = {};  // of the run folder; the state's count before them (P39)
+  CheckEngines check_engines = {};        // null: none is read here
   Micros stop_grace = std::chrono::milliseconds(500);
 };
 

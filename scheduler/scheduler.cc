@@ -156,7 +156,6 @@ void Scheduler::Tick(Micros now) {
   if (run_.outbox.TakeRepeat(now)) RepeatUnanswered(now);
   run_.phase.FinishWhenLeft(now, run_.members().all().empty());
   failures_.ReportFaults(now);
-  engines_.Tick(now);
   run_.outbox.Flush(now);
   if (!fenced()) snapshots_.ReportDropped(now);
 }
@@ -198,7 +197,7 @@ SchedulerState Scheduler::State() const {
           .evaluations = run_.history.all(),
           .faults = run_.faults.records(),
           .verification = verification_.State(),
-          .engines = engines_.ForJournal(),
+          .engines = engines_.all(),
           .is_finished = run_.phase.is_completed()};
 }
 

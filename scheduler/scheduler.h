@@ -83,6 +83,8 @@ class Scheduler : public ProtocolCore, private JournaledState, private Membershi
   Version final_version() const { return run_.history.final_version(); }
   // Time in which steps were made: from the first view on, evaluations left out.
   Micros TrainingTime(Micros now) const { return run_.phase.TrainingTime(now); }
+  // Whether a GPU worker measures engines, which may take minutes (P39).
+  bool IsMeasuring() const { return engines_.IsMeasuring(); }
   // "2 of 3 workers, 1 of 2 servers": what kGathering waits for.
   std::string MissingText() const { return run_.membership.MissingText(); }
   // What the run cannot continue without: "no worker"; empty if it continues.

@@ -79,8 +79,8 @@ MicroBatchPass::MicroBatchPass(Network& network, Device device, const Context& c
       metric_shards_(MetricShards(context.plan)),
       launcher_(MakePassLauncher(
           {network, device, context.plan,
-           DeviceCodec::Codes(device, context.plan.pushes) ? context.encoded
-                                                           : context.host_gradients,
+           DeviceCodec::CanCode(device, context.plan.pushes) ? context.encoded
+                                                             : context.host_gradients,
            context.timeline, *this, context.sums_stay},
           context.parameters.is_layered(), context.next_batch)),
       shard_hashes_(context.plan.shards.shard_count()) {}
@@ -138,11 +138,12 @@ void MicroBatchPass::HandOver(ShardPlan::Run shards, const SharedBuffer& gradien
   context_.timeline.Did(What::kSum);
 }
 
-// From the launcher, in the host's memory; a GPU may have encoded it. The encoded shards of a pass
+// From the launcher. A GPU may have encoded it. It is in the host's memory, except with
+// TrainerParts::sums_stay. The encoded shards of a pass
 // share one vector, since a pass completes at most one sum of each.
 void MicroBatchPass::OnGradient(TreeNode node, ShardId shard, Blob sum) {
   const PayloadPlan& pushes = context_.plan.pushes;
-  if (pushes.is_exact() || DeviceCodec::Codes(device_, pushes))
+  if (pushes.is_exact() || DeviceCodec::CanCode(device_, pushes))
     return work_->sink.OnGradient(node, shard, std::move(sum));
   if (encoded_ == nullptr) encoded_ = context_.encoded.Take();
   const size_t first = pushes.offset(shard);

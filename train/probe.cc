@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "common/hash.h"
@@ -23,8 +24,14 @@ uint64_t ProbeSampleCount(const JobPlan& plan) {
 // Passes with the parameters of version 0, over the first samples of epoch 0.
 class ProbePasses {
  public:
-  ProbePasses(const JobPlan& plan, const Model& model, const DataSet& data, Device device)
-      : plan_(plan), model_(model), data_(data), device_(device) {
+  ProbePasses(
+      const JobPlan& plan, const Model& model, const DataSet& data, Device device,
+      std::function<bool()> is_interrupted = [] { return false; })
+      : plan_(plan),
+        model_(model),
+        data_(data),
+        device_(device),
+        is_interrupted_(std::move(is_interrupted)) {
     InitRange(model.layout(), plan.job.seed, {0, host_.size()}, host_.span());
     Upload(device, std::as_bytes(host_.span()), parameters_.data());
   }
@@ -39,10 +46,14 @@ class ProbePasses {
     PANDO_RETURN_IF_ERROR(data_.Read({Split::kTrain, indices}, &batch));
     Network network(model_, static_cast<uint32_t>(sample_count), device_);
     network.SetBatch(batch, {.seed = plan_.job.seed}, Mode::kTrain);
-    for (uint32_t layer = 0; layer < network.layer_count(); ++layer)
+    for (uint32_t layer = 0; layer < network.layer_count(); ++layer) {
+      if (is_interrupted_()) return Interrupted("the probe was called off");
       network.Forward(layer, parameters_.data());
-    for (uint32_t layer = network.layer_count(); layer-- > 0;)
+    }
+    for (uint32_t layer = network.layer_count(); layer-- > 0;) {
+      if (is_interrupted_()) return Interrupted("the probe was called off");
       network.Backward(layer, parameters_.data(), gradients_.data());
+    }
     return Status();
   }
 
@@ -52,7 +63,8 @@ class ProbePasses {
     for (uint64_t i = 0; i < sample_count; ++i) indices.push_back(i);
     Batch batch;
     PANDO_RETURN_IF_ERROR(data_.Read({Split::kTest, indices}, &batch));
-    Network network(model_, static_cast<uint32_t>(sample_count), device_);
+    Network network(model_, {.training = 1, .evaluation = static_cast<uint32_t>(sample_count)},
+                    device_);
     return EvaluateChunk(network, batch, parameters_.data()).status();
   }
 
@@ -67,6 +79,7 @@ class ProbePasses {
   const Model& model_;
   const DataSet& data_;
   const Device device_;
+  const std::function<bool()> is_interrupted_;
   FloatBuffer host_{model_.layout().float_count()};
   FloatBuffer parameters_ = DeviceFloats(device_, host_.size());
   FloatBuffer gradients_ = DeviceFloats(device_, host_.size());
@@ -102,8 +115,8 @@ Result<uint64_t> ProbeHash(const JobPlan& plan, const Model& model, const DataSe
 }
 
 Result<EngineChoice> MeasureEngines(const JobPlan& plan, const Model& model, const DataSet& data,
-                                    OpenedGpu& gpu) {
-  ProbePasses passes(plan, model, data, gpu.device());
+                                    OpenedGpu& gpu, const std::function<bool()>& is_interrupted) {
+  ProbePasses passes(plan, model, data, gpu.device(), is_interrupted);
   std::set<uint64_t> training = MicroBatchSizes(plan);
   training.insert(ProbeSampleCount(plan));
   gpu.StartMeasuringEngines();

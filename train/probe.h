@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 
 #include "common/status.h"
 #include "data/dataset.h"
@@ -19,8 +20,9 @@ Result<uint64_t> ProbeHash(const JobPlan& plan, const Model& model, const DataSe
                            Device device = {});
 
 // Measures the engines of every convolution of the job, with its true shapes: of all sizes of
-// micro-batches, of evaluation, and of the probe. Takes seconds to minutes.
+// micro-batches, of evaluation, and of the probe. Takes seconds to minutes. kInterrupted: asked
+// between layers, `is_interrupted` was true.
 Result<EngineChoice> MeasureEngines(const JobPlan& plan, const Model& model, const DataSet& data,
-                                    OpenedGpu& gpu);
+                                    OpenedGpu& gpu, const std::function<bool()>& is_interrupted);
 
 }  // namespace pando

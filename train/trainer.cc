@@ -220,7 +220,7 @@ ParameterStore::Options TrainingParameters(const TrainerParts& parts,
     options.is_read_in_place = [device = parts.device](const Blob& payload) {
       return IsPinned(device, payload.bytes());
     };
-    options.keeps_encoded = DeviceCodec::Codes(parts.device, parts.plan.pulls);
+    options.keeps_encoded = DeviceCodec::CanCode(parts.device, parts.plan.pulls);
   }
   return options;
 }

@@ -20,8 +20,9 @@
 
 namespace pando {
 
-// Takes complete sums. TreeSum gives a sum to the launcher (which copies a GPU's sums to the host),
-// the launcher to MicroBatchPass (which encodes it), and that to CallPort (trainer.cc).
+// Takes complete sums. TreeSum gives a sum to the launcher (which encodes a GPU's sums there and
+// copies them to the host), the launcher to MicroBatchPass (which encodes what is not encoded yet),
+// and that to CallPort (trainer.cc).
 // Threads: called on the computing thread.
 class GradientSink {
  public:

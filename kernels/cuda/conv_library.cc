@@ -14,10 +14,12 @@ namespace {
 // Of a problem, in the order of expected speed. The heuristics' first few are the fastest ones, and
 // each takes some milliseconds to measure.
 constexpr size_t kProposalsMax = 12;
-constexpr int kWarmRuns = 2;
-constexpr size_t kSamples = 5;     // the median counts
-constexpr int kRunsPerSample = 4;  // back to back, so that launching does not show
-// A proposal whose first run takes this many times the best one's is not measured further.
+constexpr size_t kSamples = 5;  // the median counts
+// Runs of a sample are back to back and take about this long, so that its end is a small part.
+constexpr double kSampleMs = 1;
+constexpr double kRunsMax = 100;
+constexpr double kGain = 0.98;  // less is noise: the earlier proposal stays
+// A proposal whose second run takes this many times the best one's is not measured further.
 constexpr double kHopeless = 2;
 
 std::string EngineText(const ConvEngine& engine) {
@@ -52,8 +54,11 @@ ConvLibrary::Key ConvLibrary::KeyFor(const ConvProblem& p) {
 }
 
 ConvLibrary::ConvLibrary(std::unique_ptr<ConvPlanner> planner, cudaStream_t stream,
-                         OnEngineNote on_note)
-    : planner_(std::move(planner)), stream_(stream), on_note_(std::move(on_note)) {}
+                         OnEngineNote on_note, Clock clock)
+    : planner_(std::move(planner)),
+      stream_(stream),
+      on_note_(std::move(on_note)),
+      clock_(std::move(clock)) {}
 
 Result<std::unique_ptr<ConvLibrary>> ConvLibrary::Open(const CudaOptions& options,
                                                        cudaStream_t stream) {
@@ -131,12 +136,13 @@ void ConvLibrary::Use(EngineChoice choice) {
 std::unique_ptr<ConvPlan> ConvLibrary::Measure(const ConvProblem& problem, const std::string& name,
                                                const ConvArrays& arrays) {
   std::vector<std::unique_ptr<ConvPlan>> proposals = planner_->Propose(problem, kProposalsMax);
+  std::erase_if(proposals, [&](const auto& plan) { return !plan->TryRun(arrays); });
   if (proposals.empty()) return nullptr;
   size_t best = 0;
   double best_ms = TimeMs(*proposals[0], arrays, std::numeric_limits<double>::infinity());
   for (size_t i = 1; i < proposals.size(); ++i) {
     const double ms = TimeMs(*proposals[i], arrays, kHopeless * best_ms);
-    if (ms >= best_ms) continue;
+    if (ms >= kGain * best_ms) continue;
     best = i;
     best_ms = ms;
   }
@@ -147,10 +153,11 @@ std::unique_ptr<ConvPlan> ConvLibrary::Measure(const ConvProblem& problem, const
 }
 
 double ConvLibrary::TimeMs(ConvPlan& plan, const ConvArrays& arrays, double enough_ms) const {
-  TimeOnceMs(plan, arrays, kWarmRuns);
-  if (const double ms = TimeOnceMs(plan, arrays, 1); ms > enough_ms) return ms;
+  const double once_ms = TimeOnceMs(plan, arrays, 1);  // TryRun was the first run
+  if (once_ms > enough_ms) return once_ms;
+  const auto runs = static_cast<int>(std::clamp(kSampleMs / (once_ms + 1e-6), 1.0, kRunsMax));
   std::array<double, kSamples> times{};
-  for (double& ms : times) ms = TimeOnceMs(plan, arrays, kRunsPerSample);
+  for (double& ms : times) ms = TimeOnceMs(plan, arrays, runs);
   std::ranges::sort(times);
   return times[kSamples / 2];
 }
@@ -158,11 +165,15 @@ double ConvLibrary::TimeMs(ConvPlan& plan, const ConvArrays& arrays, double enou
 // Of a run, on average.
 double ConvLibrary::TimeOnceMs(ConvPlan& plan, const ConvArrays& arrays, int run_count) const {
   PANDO_CUDA_CHECK(cudaStreamSynchronize(stream_));
-  const auto start = std::chrono::steady_clock::now();
+  const double start = clock_();
   for (int i = 0; i < run_count; ++i) plan.Run(arrays);
   PANDO_CUDA_CHECK(cudaStreamSynchronize(stream_));
-  const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
-  return took.count() / run_count;
+  return (clock_() - start) / run_count;
+}
+
+double ConvLibrary::SteadyMs() {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration<double, std::milli>(now).count();
 }
 
 }  // namespace pando::cuda

@@ -321,7 +321,12 @@ class CudnnPlan : public ConvPlan {
   CudnnPlan(const PlannerParts& parts, Descriptor plan, ConvEngine engine)
       : ConvPlan(std::move(engine)), parts_(parts), plan_(std::move(plan)) {}
 
-  void Run(const ConvArrays& arrays) override {
+  void Run(const ConvArrays& arrays) override { PANDO_CUDNN_CHECK(Execute(arrays)); }
+
+  bool TryRun(const ConvArrays& arrays) override { return Execute(arrays) == CUDNN_STATUS_SUCCESS; }
+
+ private:
+  cudnnStatus_t Execute(const ConvArrays& arrays) const {
     const CudnnApi& api = parts_.api;
     const std::array<int64_t, 3> ids{kXId, kWId, kYId};
     const std::array<void*, 3> pointers{arrays.x, arrays.w, arrays.y};
@@ -331,10 +336,9 @@ class CudnnPlan : public ConvPlan {
              pointers.data());
     pack.SetOne(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, parts_.workspace);
     pack.Finalize();
-    PANDO_CUDNN_CHECK(api.Execute(parts_.handle, plan_.get(), pack.get()));
+    return api.Execute(parts_.handle, plan_.get(), pack.get());
   }
 
- private:
   const PlannerParts& parts_;
   const Descriptor plan_;
 };
@@ -382,10 +386,12 @@ class CudnnPlanner : public ConvPlanner {
       if (plans.size() == count_max) break;
       if (!MayBeUsed(configuration, parts_.options)) continue;
       const std::optional<ConvEngine> engine = Describe(configuration);
-      if (count_max > 1 && !engine) continue;  // it could not be made again
+      if (count_max > 1 && !engine) continue;
       if (engine && !seen.emplace(engine->index, engine->knobs).second) continue;
+      // What may be chosen is made as all will make it: some engines cannot be made again.
       std::unique_ptr<ConvPlan> plan =
-          MakePlan(parts_, configuration, engine.value_or(ConvEngine{.index = -1}));
+          count_max > 1 ? Remake(*graph, *engine)
+                        : MakePlan(parts_, configuration, engine.value_or(ConvEngine{.index = -1}));
       if (plan != nullptr) plans.push_back(std::move(plan));
     }
     return plans;
@@ -394,13 +400,16 @@ class CudnnPlanner : public ConvPlanner {
   std::unique_ptr<ConvPlan> Make(const ConvProblem& problem, const ConvEngine& engine) override {
     const std::optional<Graph> graph =
         MakeGraph(parts_.api, problem, parts_.options.element, parts_.handle);
-    if (!graph) return nullptr;
-    const std::optional<Descriptor> configuration = MakeConfiguration(graph->graph, engine);
-    if (!configuration) return nullptr;
-    return MakePlan(parts_, *configuration, {engine.index, engine.knobs});
+    return graph ? Remake(*graph, engine) : nullptr;
   }
 
  private:
+  std::unique_ptr<ConvPlan> Remake(const Graph& graph, const ConvEngine& engine) const {
+    const std::optional<Descriptor> configuration = MakeConfiguration(graph.graph, engine);
+    if (!configuration || !MayBeUsed(*configuration, parts_.options)) return nullptr;
+    return MakePlan(parts_, *configuration, {engine.index, engine.knobs});
+  }
+
   PlannerParts parts_;
 };
 

@@ -37,8 +37,12 @@ static_assert(sizeof(ncclUniqueId) == sizeof(GpuSum::GroupName));
 
 struct GpuSum::Impl {
   Impl(const NcclApi& api, Device of) : nccl(api), device(of) {}
-  ~Impl() {
-    if (group != nullptr) nccl.CommAbort(group);  // peers may be gone: it does not wait for them
+  ~Impl() { Abort(); }
+
+  // Ends what NCCL runs on the GPU, also if peers are gone. Freeing any of the GPU's memory would
+  // wait for it.
+  void Abort() {
+    if (group != nullptr) nccl.CommAbort(std::exchange(group, nullptr));
   }
 
   Status Failed(const char* what, ncclResult_t result) const {
@@ -80,6 +84,7 @@ struct GpuSum::Impl {
   Status Sum(std::span<float> sums, const std::atomic<bool>& is_cancelled,
              const std::function<void(float* there)>& bring) {
     if (sums.empty()) return Status();
+    if (group == nullptr) return Unavailable("NCCL: the group has ended");
     if (memory.size_bytes() < sums.size_bytes()) memory = DeviceMemory(device, sums.size_bytes());
     auto* there = reinterpret_cast<float*>(memory.data());
     bring(there);
@@ -87,7 +92,10 @@ struct GpuSum::Impl {
         nccl.AllReduce(there, there, sums.size(), ncclFloat32, ncclSum, group, stream.get());
     Status summed = AwaitGroup("summing gradients failed", begun, is_cancelled);
     if (summed.ok()) summed = AwaitStream(is_cancelled);
-    if (!summed.ok()) return summed;
+    if (!summed.ok()) {
+      Abort();
+      return summed;
+    }
     PANDO_CUDA_CHECK(cudaMemcpyAsync(sums.data(), there, sums.size_bytes(), cudaMemcpyDeviceToHost,
                                      stream.get()));
     PANDO_CUDA_CHECK(cudaStreamSynchronize(stream.get()));
@@ -145,11 +153,15 @@ Status GpuSum::Sum(std::span<float> values) {
 
 Status GpuSum::Sum(Pieces pieces, std::span<float> sums) {
   return impl_->Sum(sums, is_closed_, [&](float* there) {
+    size_t brought = 0;
     for (const std::span<const float> piece : pieces) {
       PANDO_CUDA_CHECK(cudaMemcpyAsync(there, piece.data(), piece.size_bytes(),
                                        cudaMemcpyDeviceToDevice, impl_->stream.get()));
+      brought += piece.size();
+      PANDO_CHECK(brought <= sums.size());
       there += piece.size();
     }
+    PANDO_CHECK(brought == sums.size());
   });
 }
 

@@ -52,6 +52,11 @@ class ConvPlan {
   const ConvEngine& engine() const { return engine_; }
   // REQUIRES: the arrays are aligned to 16 bytes, and of the plan's problem.
   virtual void Run(const ConvArrays& arrays) = 0;
+  // The same, while engines are measured. False: the library cannot run this one after all.
+  virtual bool TryRun(const ConvArrays& arrays) {
+    Run(arrays);
+    return true;
+  }
 
  private:
   const ConvEngine engine_;
@@ -81,7 +86,9 @@ bool HasConvPlanner();  // whether it can be loaded
 class ConvLibrary {
  public:
   // `stream` is the planner's.
-  ConvLibrary(std::unique_ptr<ConvPlanner> planner, cudaStream_t stream, OnEngineNote on_note);
+  using Clock = std::function<double()>;  // milliseconds
+  ConvLibrary(std::unique_ptr<ConvPlanner> planner, cudaStream_t stream, OnEngineNote on_note,
+              Clock clock = SteadyMs);
   // With OpenConvPlanner, whose errors it returns.
   static Result<std::unique_ptr<ConvLibrary>> Open(const CudaOptions& options, cudaStream_t stream);
 
@@ -95,6 +102,7 @@ class ConvLibrary {
   // From now on each problem is measured when it is first run, with its arrays.
   void StartMeasuring();
   // Ends the measuring. Returns the fastest engine of each problem that was run since it began.
+  // REQUIRES: StartMeasuring was called.
   EngineChoice TakeMeasured();
   // Problems that are run from now on use these engines.
   void Use(EngineChoice choice);
@@ -104,6 +112,7 @@ class ConvLibrary {
   std::unique_ptr<ConvPlan> MakePlan(const ConvProblem& problem, const std::string& name);
   std::unique_ptr<ConvPlan> Measure(const ConvProblem& problem, const std::string& name,
                                     const ConvArrays& arrays);
+  static double SteadyMs();
   double TimeMs(ConvPlan& plan, const ConvArrays& arrays, double enough_ms) const;
   double TimeOnceMs(ConvPlan& plan, const ConvArrays& arrays, int run_count) const;
   void Note(const std::string& name, const ConvPlan* plan, const std::string& reason) const;
@@ -111,6 +120,7 @@ class ConvLibrary {
   const std::unique_ptr<ConvPlanner> planner_;
   const cudaStream_t stream_;
   const OnEngineNote on_note_;
+  const Clock clock_;
   using Key = std::array<uint32_t, 10>;  // of a problem
   static Key KeyFor(const ConvProblem& problem);
   std::map<Key, std::unique_ptr<ConvPlan>> plans_;  // null: there is no engine

@@ -77,10 +77,16 @@ __global__ void EncodeInt8(size_t count, const float* floats, float* scales, int
   codes[i] = is_scaled ? static_cast<int8_t>(min(kCodeMax, rintf(x * inverse))) : int8_t{0};
 }
 
+// The product of a NaN has the NaN's bits on a CPU, and others on a GPU.
+__device__ float Scale(float scale, int8_t code) {
+  if (MagnitudeBits(scale) > kInfinityBits) return FromBits(Bits(scale) | 0x400000);
+  return scale * static_cast<float>(code);
+}
+
 __global__ void DecodeInt8(size_t count, const float* scales, const int8_t* codes, float* floats) {
   const size_t stride = size_t{gridDim.x} * blockDim.x;
   for (size_t i = ThreadIndex(); i < count; i += stride)
-    floats[i] = scales[i / kBlockFloats] * static_cast<float>(codes[i]);
+    floats[i] = Scale(scales[i / kBlockFloats], codes[i]);
 }
 
 void CopyFloats(CudaDevice& gpu, size_t count, const float* from, float* to) {

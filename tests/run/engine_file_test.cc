@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "common/atomic_file.h"
+#include "proto/message_limits.h"
 #include "tests/temp_folder.h"
 
 namespace pando {
@@ -27,7 +28,7 @@ bool Contains(const std::string& text, const std::string& part) {
 
 TEST_CASE("engines survive as text") {
   for (const EngineChoice& choice : {EngineChoice(), SomeEngines()}) {
-    const std::string text = EnginesText(choice);
+    const std::string text = *EnginesText(choice);
     CHECK_FALSE(text.empty());  // an empty text means that there are none
     const Result<EngineChoice> parsed = ParseEngines(text, "x");
     REQUIRE_MESSAGE(parsed.ok(), parsed.status().message());
@@ -44,7 +45,19 @@ TEST_CASE("the error of a broken text says where and what") {
   CHECK(Contains(ErrorFor("{\"a\": {\"engine\": 1, " + fields + "\"knobs\": {\"x\": 1}}}"),
                  "'x' is no number of a knob"));
   CHECK(Contains(ErrorFor("{\"a\": {\"engine\": 1, " + fields + "\"knobs\": [1]}}"), "'a'"));
+  for (const char* number : {"1.7", "true", "\"1\""})
+    CHECK(Contains(
+        ErrorFor("{\"a\": {\"engine\": " + std::string(number) + ", " + fields + "\"knobs\": {}}}"),
+        "whole numbers"));
   CHECK(Contains(ErrorFor("{\"a\": {" + fields + "\"knobs\": {}}}"), "engine"));
+}
+
+TEST_CASE("engines that no message holds are an error") {
+  ConvEngine engine;
+  engine.reason = std::string(kEnginesBytesMax, 'x');
+  const Result<std::string> text = EnginesText({{"a", engine}});
+  REQUIRE_FALSE(text.ok());
+  CHECK(Contains(text.status().message(), "--tune-engines"));
 }
 
 TEST_CASE("a run folder keeps the engines of each kind") {
@@ -52,7 +65,7 @@ TEST_CASE("a run folder keeps the engines of each kind") {
   const RunFolder folder = RunFolder::Open(temp.path());
   CHECK(ReadKeptEngines(folder)->empty());
   CHECK(FindKeptEngines(folder, "H200")->empty());
-  const KindEngines h200{"cuda, H200", EnginesText(SomeEngines())}, a100{"cuda, A100", "{}"};
+  const KindEngines h200{"cuda, H200", *EnginesText(SomeEngines())}, a100{"cuda, A100", "{}"};
   REQUIRE(KeepEngines(folder, h200).ok());
   REQUIRE(KeepEngines(folder, a100).ok());
   CHECK(*ReadKeptEngines(folder) == std::vector<KindEngines>{a100, h200});
@@ -69,8 +82,9 @@ TEST_CASE("a job takes the engines of the file that it names") {
   REQUIRE(WriteEnginesFile(job.engines, {{"H200", "{}"}}).ok());
   CHECK(*ReadGivenEngines(job) == std::vector<KindEngines>{{"H200", "{}"}});
   REQUIRE(WriteFileAtomically(job.engines, "{\"H200\": {\"forward\": 3}}").ok());
-  CHECK(Contains(ReadGivenEngines(job).status().message(), job.engines + ": 'forward'"));
+  CHECK(Contains(ReadGivenEngines(job).status().message(), job.engines + ": H200: 'forward'"));
   CHECK_FALSE(WriteEnginesFile(job.engines, {{"H200", "no engines"}}).ok());
+  CHECK(WriteEnginesFile(job.engines, {{"no UTF-8: \xff", "{}"}}).ok());
 }
 
 }  // namespace

@@ -10,8 +10,14 @@ namespace {
 
 constexpr uint64_t kWorker = 20, kOther = 21;
 
+JobPlan PlanThat(bool tunes) {
+  JobPlan plan = MakePlan(2, 2);
+  plan.job.tune_engines = tunes;
+  return plan;
+}
+
 struct EnginesFixture : Fixture {
-  EnginesFixture() {
+  explicit EnginesFixture(bool tunes = true) : Fixture(PlanThat(tunes)) {
     Join(kWorker, Role::kWorker);
     Join(kOther, Role::kWorker);
   }
@@ -90,11 +96,50 @@ TEST_CASE("a kind too many is refused, and the others stay") {
   EnginesFixture f;
   for (size_t i = 0; i < EngineDecisions::kKindsMax; ++i)
     CHECK(f.Ask(kWorker, "kind " + std::to_string(i), "e") == "e");
-  CHECK(f.Ask(kOther, "one more").empty());
-  CHECK(f.Ask(kOther, "one more", "e") == "-");
+  CHECK(f.Ask(kOther, "one more") == "-");  // before it measures
   CHECK(f.recorder.LastTo<Refused>(Incarnation(kOther)) != nullptr);
   CHECK(f.Ask(kOther, "kind 7") == "e");
   CHECK(f.journal.state->engines.size() == EngineDecisions::kKindsMax);
+}
+
+TEST_CASE("a proposal that cannot be read is refused, and decides nothing") {
+  EnginesFixture f;
+  const Scheduler::Options options{.self = f.self,
+                                   .job = Fixture::kJob,
+                                   .job_toml = "toml",
+                                   .check_engines = [](const KindEngines& proposal) {
+                                     return proposal.engines == "good" ? Status()
+                                                                       : InvalidArgument("bad");
+                                   }};
+  f.scheduler = std::make_unique<Scheduler>(options, f.plan, f.journal, f.recorder, f.recorder);
+  f.Join(kWorker, Role::kWorker);
+  CHECK(f.Ask(kWorker, "H200", "no engines") == "-");
+  REQUIRE(f.recorder.LastTo<Refused>(Incarnation(kWorker)) != nullptr);
+  CHECK(f.recorder.LastTo<Refused>(Incarnation(kWorker))->reason == "bad");
+  CHECK(f.Ask(kWorker, "H200", "good") == "good");
+}
+
+TEST_CASE("the run waits while a worker measures, until it has proposed or is gone") {
+  EnginesFixture f;
+  CHECK_FALSE(f.scheduler->IsMeasuring());
+  CHECK(f.Ask(kWorker, "H200").empty());
+  CHECK(f.Ask(kOther, "A100").empty());
+  CHECK(f.scheduler->IsMeasuring());
+  CHECK(f.Ask(kWorker, "H200", "of 20") == "of 20");
+  CHECK(f.scheduler->IsMeasuring());
+  f.Exit(kOther, Role::kWorker);
+  CHECK_FALSE(f.scheduler->IsMeasuring());
+}
+
+TEST_CASE("servers, ready workers and workers of other jobs decide nothing") {
+  EnginesFixture f;
+  f.Join(10, Role::kServer);
+  CHECK(f.Ask(10, "H200", "of a server") == "-");
+  f.BeReady(kOther);
+  CHECK(f.Ask(kOther, "H200", "too late") == "-");
+  CHECK(f.Ask(kWorker, "H200").empty());
+  EnginesFixture untuned(false);
+  CHECK(untuned.Ask(kWorker, "H200", "not wanted") == "-");
 }
 
 TEST_CASE("a stranger decides nothing") {

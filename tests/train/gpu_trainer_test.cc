@@ -103,7 +103,9 @@ std::vector<float> ManyFloats(size_t count) {
     const PhiloxBlock block = Philox4x32({i, 1, 0, 0}, {});
     const uint32_t kind = i / 256 % 8;
     floats[i] = std::ldexp(static_cast<float>(static_cast<int32_t>(block[0])),
-                           kind == 0 ? -170 : static_cast<int>(block[1] % (8 * kind)) - 45);
+                           static_cast<int>(block[1] % (8 * kind + 1)) - 45);
+    if (kind == 0) floats[i] = std::bit_cast<float>(block[0] & 0x807fffff);  // ldexp gives zeros
+    if (kind == 5) floats[i] = std::bit_cast<float>((block[0] & 0x800fffff) | 0x05400000);  // 1e-35
     if (kind == 6) floats[i] = std::bit_cast<float>(block[0]);  // NaNs of all bits among them
     if (kind == 7) floats[i] = static_cast<float>(static_cast<int32_t>(block[0]) >> 12 << 3);
   }

@@ -22,7 +22,7 @@ std::optional<FloatCode> CodeFor(PayloadCodec codec) {
 
 }  // namespace
 
-bool DeviceCodec::Codes(Device device, const PayloadPlan& payloads) {
+bool DeviceCodec::CanCode(Device device, const PayloadPlan& payloads) {
   return device.kind == DeviceKind::kCuda && CodeFor(payloads.kind()).has_value();
 }
 

@@ -15,9 +15,9 @@ class DeviceCodec {
  public:
   // Whether this device codes such payloads by itself. 1-bit and top-k are left to the CPU, where
   // their loss is kept (train/error_feedback).
-  static bool Codes(Device device, const PayloadPlan& payloads);
+  static bool CanCode(Device device, const PayloadPlan& payloads);
 
-  // REQUIRES: Codes(device, payloads). `payloads` outlives it.
+  // REQUIRES: CanCode(device, payloads). `payloads` outlives it.
   DeviceCodec(Device device, const PayloadPlan& payloads, uint32_t shard_count);
 
   // `encoded`: a vector of all encoded shards (PayloadPlan::offset) whose padding is zero;

@@ -40,7 +40,7 @@ class GpuLauncher : public PassLauncher {
                     is_layered ? nullptr : &parts.plan.pulls),
         score_(PinnedFloats(parts.device, kScoreFloats)) {
     const PayloadPlan& pushes = parts.plan.pushes;
-    if (!DeviceCodec::Codes(parts.device, pushes)) return;
+    if (!DeviceCodec::CanCode(parts.device, pushes)) return;
     encoder_.emplace(parts.device, pushes, parts.plan.shards.shard_count());
     encoded_ = DeviceFloats(parts.device, pushes.float_count());
   }

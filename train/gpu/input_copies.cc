@@ -40,7 +40,7 @@ ParameterCopy::ParameterCopy(Device device, const ShardPlan& shards, CopyQueue& 
       copies_(copies),
       payloads_(payloads),
       has_shard_(shards.shard_count()) {
-  if (payloads != nullptr && DeviceCodec::Codes(device, *payloads))
+  if (payloads != nullptr && DeviceCodec::CanCode(device, *payloads))
     decoder_.emplace(device, *payloads, shards.shard_count());
 }
 

@@ -201,7 +201,7 @@ Status GradientExchange::SumBucket(AllreduceGroup& group, Step step, const Bucke
 
 // `parts`: of adjacent shards, whose sums lie one behind the other at `to`.
 void GradientExchange::BringToHost(std::span<const Parts> parts, float* to) {
-  FloatBuffer more;
+  FloatBuffer& more = parts_.arrivals;
   for (const Parts& of_shard : parts) {
     for (auto part = of_shard.begin(); part != of_shard.end(); ++part) {
       const std::span<const float> in = part->second.floats();

@@ -7,10 +7,11 @@
 // has an aligned run, and there are two ranks, the sum is the tree's own: a + b. Sums over more
 // ranks are in the library's order, the same on every rank.
 //
-// A GPU's contributions stay in its memory until a bucket is full. GPUs that sum take them from
-// there, and only the sums come to the host; otherwise the thread brings them.
+// A GPU's contributions may stay in its memory until a bucket is full. If this rank has one of each
+// shard and GPUs sum, they take them from there. Otherwise the thread brings them to the host. In
+// both cases the sums come to the host.
 //
-// Threads: Add and Hold any; Begin, Release, SetWhole and SetHash on one, the protocol thread.
+// Threads: Add any; Begin, SetWhole and SetHash on one, the protocol thread.
 // Owns: two flat vectors of gradients, and its group.
 #pragma once
 
@@ -75,7 +76,7 @@ class GradientExchange {
  public:
   using Sums = GradientSums;
   // `plan`, `port`, and `timeline` if it is not null, outlive the exchange. `device`: in whose
-  // memory the contributions are; not the CPU's alone: TrainerParts::sums_stay.
+  // memory the contributions are. REQUIRES of a GPU: TrainerParts::sums_stay.
   GradientExchange(const JobPlan& plan, uint32_t rank, ExchangePort& port, Device device = {},
                    Timeline* timeline = nullptr);
   ~GradientExchange();  // stops
@@ -121,6 +122,7 @@ class GradientExchange {
   struct PartsMemory {
     Device device;
     std::optional<CopyQueue> downloads;  // of the thread, from a GPU
+    FloatBuffer arrivals;                // pinned: of a shard, to be added on the host
   };
   struct StepState {
     std::optional<Step> step;
