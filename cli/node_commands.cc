@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <memory>
 #include <optional>
+#include <thread>
 #include <utility>
 
 #include "cli/commands.h"
@@ -181,6 +182,19 @@ struct ClientOptions {
   double timeout_seconds = kTimeoutDefaultSeconds;
 };
 
+// Waits until no scheduler leads the run in the folder any more, so that it can be resumed.
+Result<int> AwaitEnd(const std::string& run_dir, Micros deadline) {
+  constexpr auto kLookInterval = std::chrono::milliseconds(50);
+  if (run_dir.empty()) return kExitCompleted;  // --join: the folder may be on another machine
+  while (SteadyNow() < deadline) {
+    const Result<RunLock> lock = RunLock::Acquire(run_dir);
+    if (lock.ok() || lock.status().code() != StatusCode::kAlreadyExists) return kExitCompleted;
+    std::this_thread::sleep_for(kLookInterval);
+  }
+  return Unavailable(
+      fmt::format("the run in {} has not ended yet; raise --timeout to wait longer", run_dir));
+}
+
 // Shows each thing that the scheduler says until it has done it.
 Result<int> Order(const ClientOptions& options, CommandKind kind) {
   PANDO_ASSIGN_OR_RETURN(const std::string endpoint, FindEndpoint(options.run));
@@ -201,6 +215,7 @@ Result<int> Order(const ClientOptions& options, CommandKind kind) {
       if (reply->outcome == CommandOutcome::kRefused) return InvalidArgument(reply->text);
       if (reply->outcome == CommandOutcome::kDone) {
         fmt::print("{}\n", reply->text);
+        if (kind == CommandKind::kStop) return AwaitEnd(options.run.run_dir, deadline);
         return kExitCompleted;
       }
       if (std::exchange(said, reply->text) != reply->text) fmt::print(stderr, "{}\n", said);

@@ -133,9 +133,12 @@ Result<RunWeights> ReadSnapshotWeights(const RunFolder& folder, const JobPlan& p
 Result<RunWeights> ReadFinalOrSnapshot(const RunFolder& folder, const JobPlan& plan,
                                        std::optional<uint64_t> step, Version final_version) {
   const bool is_final = !step || Version(*step) == final_version;
-  if (is_final && VersionOfFinal(folder, final_version) == final_version)
-    return ReadNamed(folder.WeightsPath(), "final weights", final_version, plan);
-  return ReadSnapshotWeights(folder, plan, step, /*is_averaged=*/false);
+  const auto read_snapshot = [&] { return ReadSnapshotWeights(folder, plan, step, false); };
+  if (!is_final || VersionOfFinal(folder, final_version) != final_version) return read_snapshot();
+  Result<RunWeights> final = ReadNamed(folder.WeightsPath(), "final weights", final_version, plan);
+  if (final.ok() || !step) return final;
+  Result<RunWeights> snapshot = read_snapshot();  // the file was damaged, say
+  return snapshot.ok() ? std::move(snapshot) : std::move(final);
 }
 
 }  // namespace

@@ -36,6 +36,8 @@ void Commands::Execute(Micros now, Pending& pending) {
     return Conclude(pending, CommandOutcome::kRefused, "the run is ending");
   switch (pending.command.kind) {
     case CommandKind::kStop:
+      if (last_snapshot_.is_pending())
+        return Conclude(pending, CommandOutcome::kDone, "the run is stopping already");
       Conclude(pending, CommandOutcome::kDone, "the run stores a snapshot and stops");
       return last_snapshot_.End(now, StopReason::kInterrupted, "stopped by command");
     case CommandKind::kSnapshot:

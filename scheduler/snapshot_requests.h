@@ -60,6 +60,7 @@ class LastSnapshot {
   // Ends the run once the snapshot is stored; at once if there is nothing new to store, or if an
   // interruption is repeated.
   void End(Micros now, StopReason reason, std::string text);
+  bool is_pending() const { return pending_.has_value(); }
   void Tick(Micros now);
   Micros NextDeadline() const { return pending_ ? pending_->patience_until : kNever; }
 

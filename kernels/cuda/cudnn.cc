@@ -321,7 +321,10 @@ class CudnnPlan : public ConvPlan {
   CudnnPlan(const PlannerParts& parts, Descriptor plan, ConvEngine engine)
       : ConvPlan(std::move(engine)), parts_(parts), plan_(std::move(plan)) {}
 
-  void Run(const ConvArrays& arrays) override { PANDO_CUDNN_CHECK(Execute(arrays)); }
+  void Run(const ConvArrays& arrays) override {
+    const CudnnApi& api = parts_.api;
+    PANDO_CUDNN_CHECK(Execute(arrays));
+  }
 
   bool TryRun(const ConvArrays& arrays) override { return Execute(arrays) == CUDNN_STATUS_SUCCESS; }
 

@@ -440,6 +440,9 @@ TEST_CASE("weights that were damaged are not evaluated or exported as the run's"
     CHECK(Contains(outcome.output, "damaged or changed"));
   }
   CHECK_FALSE(fs::exists(run.Out()));
+  run.Store(run.At(8), {0, Version(8)});
+  const Outcome named = Pando({"export", run.path, run.Out(), "--step", "8"});
+  CHECK_MESSAGE(named.exit_code == kExitCompleted, named.output);  // of the snapshot
 }
 
 // ---- an independent reader

@@ -291,6 +291,19 @@ TEST_CASE("without a worker the version that is there is stored, as no later one
   CHECK(f.recorder.snapshots.back() == SnapshotRef{0, Version(13)});
 }
 
+TEST_CASE("commands to stop do not end the run before its snapshot is stored") {
+  StoringFixture f;
+  f.StartAll();
+  f.MakeTo(13);
+  for (const uint64_t client : {900, 901}) {
+    f.From(client, Command{.kind = CommandKind::kStop});
+    const auto* reply = f.recorder.LastTo<CommandReply>(Incarnation(client));
+    REQUIRE(reply != nullptr);
+    CHECK(reply->outcome == CommandOutcome::kDone);
+    CHECK(f.scheduler->phase() == Scheduler::Phase::kTraining);
+  }
+}
+
 TEST_CASE("an interrupted run ends once where it stands is stored") {
   StoringFixture f;
   f.StartAll();
