@@ -93,6 +93,12 @@ Result<Job> FindJob(const EvaluateOptions& options, bool is_folder) {
     PANDO_ASSIGN_OR_RETURN(SafetensorsFile file,
                            SafetensorsFile::Open(options.path, SafetensorsFile::Types::kAll));
     UseMetadata(file.metadata(), &source);
+    if (std::ranges::find(source.overrides, "data.name", &JobDraft::Override::key) ==
+        source.overrides.end())
+      return InvalidArgument(
+          fmt::format("{} does not say on which data set it is to be measured: give --dataset (and "
+                      "--model), or --job",
+                      options.path));
   }
   return ResolveJob(source);
 }

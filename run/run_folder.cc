@@ -64,6 +64,7 @@ Status CheckFree(const std::string& path, bool is_forced) {
   const bool has_ended =
       summary.ok() && (summary->status == kStatusCompleted || HasDiverged(*summary));
   if (fs::exists(folder.JournalPath(), error) && !has_ended) {
+    PANDO_RETURN_IF_ERROR(RunLock::Acquire(path).status());  // a scheduler leads it
     return AlreadyExists(
         fmt::format("run folder {} holds a run that is not completed; pando resume {} continues "
                     "it, --force overwrites it, --run-dir takes another",

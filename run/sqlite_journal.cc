@@ -85,7 +85,7 @@ Status Explained(const std::string& path, const Status& status) {
   if (status.code() != StatusCode::kCorrupt) return status;
   return Corrupt(
       fmt::format("{} is damaged: {}; the run cannot continue from it. `pando export` still reads "
-                  "the snapshots; --force starts the run from the beginning",
+                  "the snapshots; pando train --force starts it from the beginning",
                   path, status.message()));
 }
 
