@@ -11,10 +11,8 @@
 #include <xxhash.h>
 #include <zlib.h>
 
-#include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <utility>
 
 #include "cli/commands.h"
 #include "common/atomic_file.h"

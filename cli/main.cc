@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
-#include <exception>
 #include <map>
 #include <string>
 #include <system_error>

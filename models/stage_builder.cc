@@ -1,7 +1,6 @@
 #include "models/stage_builder.h"
 
 #include <algorithm>
-#include <utility>
 
 namespace pando {
 

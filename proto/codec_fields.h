@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <functional>
 #include <tuple>
-#include <type_traits>
 
 #include "proto/message_limits.h"
 #include "proto/messages.h"

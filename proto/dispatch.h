@@ -41,9 +41,9 @@ inline constexpr bool kTakesAll<Handler, std::variant<Ms...>> =
 template <class Ignores, class... Handlers>
 void Dispatch(const Message& message, Ignores ignores, Handlers... handlers) {
   using All = Overloaded<Ignores, Handlers...>;
-  static_assert(kTakesAll<All, Message>,
+  static_assert(kTakesAll<All, MessageVariant>,
                 "a message type is neither handled nor ignored, or it is both");
-  if constexpr (kTakesAll<All, Message>)
+  if constexpr (kTakesAll<All, MessageVariant>)
     std::visit(All{std::move(ignores), std::move(handlers)...}, message);
 }
 

@@ -5,7 +5,6 @@
 //                               "workspace_bytes": 0, "reason": "measured 0.123 ms, ..."}, ...}}
 #pragma once
 
-#include <map>
 #include <string>
 #include <string_view>
 #include <vector>

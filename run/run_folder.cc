@@ -16,7 +16,6 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <span>
 #include <sstream>
 #include <system_error>
 

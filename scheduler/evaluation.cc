@@ -1,7 +1,6 @@
 #include "scheduler/evaluation.h"
 
 #include <algorithm>
-#include <functional>
 
 #include "common/check.h"
 

@@ -2,7 +2,6 @@
 // scheduler core and the serial trainer. Threads: none.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <span>

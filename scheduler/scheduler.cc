@@ -1,7 +1,6 @@
 #include "scheduler/scheduler.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "proto/dispatch.h"
 #include "proto/messages.h"

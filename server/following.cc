@@ -1,7 +1,5 @@
 #include "server/following.h"
 
-#include <utility>
-
 namespace pando {
 
 void Following::OnRoot(const Envelope& envelope, const Root& root) {

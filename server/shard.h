@@ -32,7 +32,6 @@
 // contributions.
 #pragma once
 
-#include <memory>
 #include <optional>
 #include <span>
 #include <vector>

@@ -7,9 +7,7 @@
 
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <string>
-#include <utility>
 
 #include "common/status.h"
 #include "kernels/cuda/libraries.h"

@@ -1,6 +1,5 @@
 // The moves of placement: which servers should hold each shard, and which moves are possible now.
 #include <algorithm>
-#include <functional>
 #include <map>
 #include <numeric>
 #include <optional>

@@ -32,7 +32,7 @@ struct NetworkOptions {
   double echo = 0;      // share of messages that come again when their receiver enters a new view
 };
 
-inline constexpr size_t kMessageKindCount = std::variant_size_v<Message>;
+inline constexpr size_t kMessageKindCount = std::variant_size_v<MessageVariant>;
 std::string MessageName(size_t kind);
 inline std::string MessageName(const Message& message) { return MessageName(message.index()); }
 

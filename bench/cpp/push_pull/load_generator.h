@@ -6,7 +6,6 @@
 #pragma once
 
 #include <chrono>
-#include <map>
 #include <vector>
 
 #include "bench/cpp/push_pull/counters.h"

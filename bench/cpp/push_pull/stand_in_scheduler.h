@@ -4,7 +4,6 @@
 #pragma once
 
 #include <map>
-#include <vector>
 
 #include "bench/cpp/push_pull/load.h"
 #include "proto/core.h"
