@@ -11,7 +11,6 @@
 
 #include "common/batch.h"
 #include "common/float_buffer.h"
-#include "common/mutation.h"
 #include "common/philox.h"
 #include "plan/job.h"
 #include "plan/shard_codec.h"
@@ -105,13 +104,7 @@ struct JobPlan {
   }
   // The nodes whose sums a worker pushes for these micro-batches: as few as possible or, if
   // gradients are encoded, each micro-batch (P34).
-  std::vector<TreeNode> NodesToPush(Step step, const std::vector<MicroBatch>& micro_batches) const {
-    const MicroBatchTree tree = steps.Tree(step);
-    if (pushes.is_exact() || Mutated(Mutation::kEncodeSums)) return tree.Cover(micro_batches);
-    std::vector<TreeNode> leaves;
-    for (MicroBatch m : micro_batches) leaves.push_back(tree.Leaf(m));
-    return leaves;
-  }
+  std::vector<TreeNode> NodesToPush(Step step, const std::vector<MicroBatch>& micro_batches) const;
   // Whether workers of one host may sum their gradients there (P6a): encoded gradients are summed
   // by servers only.
   bool may_sum_on_host() const {

@@ -1,5 +1,6 @@
 #include "server/replicas.h"
 
+#include "common/mutation.h"
 #include "server/transfer.h"
 
 namespace pando {
@@ -102,6 +103,10 @@ Step Replicas::highest_step() const {
     if (replica.shard.has_data()) highest = std::max(highest, replica.shard.newest());
   }
   return StepReading(highest);
+}
+
+bool LanePart::CountsFor(const Envelope& envelope) const {
+  return envelope.view == member_.view().id || Mutated(Mutation::kUnequalViews);
 }
 
 }  // namespace pando

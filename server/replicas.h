@@ -23,7 +23,6 @@
 #include <ranges>
 #include <vector>
 
-#include "common/mutation.h"
 #include "proto/view_member.h"
 #include "server/shard.h"
 
@@ -160,9 +159,7 @@ class LanePart {
 
  protected:
   // P13: roots and their acknowledgements count between equal views only.
-  bool CountsFor(const Envelope& envelope) const {
-    return envelope.view == member_.view().id || Mutated(Mutation::kUnequalViews);
-  }
+  bool CountsFor(const Envelope& envelope) const;
 
   ViewMember& member_;
   Replicas& replicas_;

@@ -1,6 +1,8 @@
 #include "server/replies.h"
 
 #include <algorithm>
+#include <utility>
+#include <variant>
 
 #include "common/mutation.h"
 #include "proto/message_limits.h"
@@ -17,6 +19,21 @@ TreeNode AskedFrom(const PushItem& item) { return item.node; }
 TreeNode AskedFrom(const PullItem&) { return kPulled; }
 
 }  // namespace
+
+bool EarlyMessages::IsEarly(const Envelope& envelope) const {
+  if (envelope.view <= member_.view().id) return false;
+  const Message& m = envelope.message;
+  if (std::holds_alternative<Root>(m)) return !Mutated(Mutation::kUnequalViews);
+  return std::holds_alternative<Chunk>(m) || std::holds_alternative<Question>(m);
+}
+
+std::vector<Envelope> EarlyMessages::Take() {
+  std::vector<Envelope> kept = std::exchange(messages_, {});
+  std::erase_if(kept, [&](const Envelope& envelope) {
+    return envelope.generation != member_.view().generation || envelope.view < member_.view().id;
+  });
+  return kept;
+}
 
 void Replies::OnPull(const Envelope& envelope, const Pull& pull) {
   Pull others;

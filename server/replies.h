@@ -7,10 +7,8 @@
 #include <map>
 #include <optional>
 #include <utility>
-#include <variant>
 #include <vector>
 
-#include "common/mutation.h"
 #include "server/replicas.h"
 
 namespace pando {
@@ -26,23 +24,12 @@ class EarlyMessages {
 
   // What replicas say, and questions. Pushes and pulls of a newer view are early only where the
   // lane is not the primary (Replies).
-  bool IsEarly(const Envelope& envelope) const {
-    if (envelope.view <= member_.view().id) return false;
-    const Message& m = envelope.message;
-    if (std::holds_alternative<Root>(m)) return !Mutated(Mutation::kUnequalViews);
-    return std::holds_alternative<Chunk>(m) || std::holds_alternative<Question>(m);
-  }
+  bool IsEarly(const Envelope& envelope) const;
   void Keep(Envelope envelope) {  // NOLINT: moved
     if (messages_.size() < kEarlyMax) messages_.push_back(std::move(envelope));
   }
   // All that is kept, except what the view has passed. Some of it may still be early.
-  std::vector<Envelope> Take() {
-    std::vector<Envelope> kept = std::exchange(messages_, {});
-    std::erase_if(kept, [&](const Envelope& envelope) {
-      return envelope.generation != member_.view().generation || envelope.view < member_.view().id;
-    });
-    return kept;
-  }
+  std::vector<Envelope> Take();
 
  private:
   const ViewMember& member_;

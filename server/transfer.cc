@@ -6,9 +6,12 @@
 #include <utility>
 
 #include "common/check.h"
+#include "common/mutation.h"
 #include "proto/message_limits.h"
 
 namespace pando {
+
+bool IsSamePair(ViewId a, ViewId b) { return a == b || Mutated(Mutation::kNoPairStamp); }
 
 OutgoingTransfer::OutgoingTransfer(ShardId shard, ViewId pair, std::vector<VersionRecord> records)
     : shard_(shard), pair_(pair) {

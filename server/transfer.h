@@ -17,10 +17,8 @@
 
 #include <optional>
 #include <span>
-#include <utility>
 #include <vector>
 
-#include "common/mutation.h"
 #include "proto/messages.h"
 #include "server/shard.h"
 
@@ -30,7 +28,7 @@ inline constexpr size_t kChunkFloats = (256 << 10) / sizeof(float);
 inline constexpr size_t kChunkWindowFloats = (1 << 20) / sizeof(float);
 
 // P24: whether two stamps are of one pair.
-inline bool IsSamePair(ViewId a, ViewId b) { return a == b || Mutated(Mutation::kNoPairStamp); }
+bool IsSamePair(ViewId a, ViewId b);
 
 class OutgoingTransfer {
  public:

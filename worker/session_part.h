@@ -12,7 +12,6 @@
 
 #include "common/blob.h"
 #include "common/ids.h"
-#include "common/mutation.h"
 #include "plan/job_plan.h"
 #include "plan/step_plan.h"
 #include "proto/messages.h"
@@ -183,20 +182,9 @@ class UnrepliedGradients {
     }
   }
   // Another lane may be the primary now: all is sent again.
-  void EnterView() {
-    for (UnrepliedGradient& gradient : shards_ | std::views::join) {
-      if (gradient.is_given() && Mutated(Mutation::kGiveOnce)) continue;
-      gradient.delivery = Delivery::kUnsent;
-      gradient.is_held = false;
-    }
-  }
+  void EnterView();
   // The relay was given up: what it was given goes to the lanes.
-  void TakeBackGiven() {
-    if (Mutated(Mutation::kGiveOnce)) return;
-    for (UnrepliedGradient& gradient : shards_ | std::views::join) {
-      if (gradient.is_given()) gradient.delivery = Delivery::kUnsent;
-    }
-  }
+  void TakeBackGiven();
   // What a lane that was asked does not hold was lost, and is sent again (P10). True if it holds
   // any.
   bool JudgePushed(const AnswerItem& item) {

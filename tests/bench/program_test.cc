@@ -14,6 +14,7 @@
 #include <string>
 #include <thread>
 
+#include "tests/deadline.h"
 #include "tests/temp_folder.h"
 
 namespace pando::bench {
@@ -269,7 +270,7 @@ void InterruptBench(const std::vector<std::string>& words, size_t process_count)
     _exit(127);
   }
   REQUIRE(pid > 0);
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  const auto deadline = std::chrono::steady_clock::now() + kEventDeadline;
   size_t seen = MarkedProcesses(mark);  // once: within its execve() a process shows no environment
   while (seen < process_count && std::chrono::steady_clock::now() < deadline) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));

@@ -17,6 +17,7 @@
 #include "common/atomic_file.h"
 #include "data/picture_file.h"
 #include "job/job_file.h"
+#include "tests/contains.h"
 #include "tests/file_size_limit.h"
 #include "tests/temp_folder.h"
 
@@ -24,10 +25,6 @@ namespace pando {
 namespace {
 
 namespace fs = std::filesystem;
-
-bool Contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 void Write(const std::string& path, const std::string& text) {
   fs::create_directories(fs::path(path).parent_path());

@@ -12,25 +12,14 @@
 #include "models/network.h"
 #include "models/zoo.h"
 #include "tests/cli/pando_program.h"
+#include "tests/contains.h"
 #include "tests/temp_folder.h"
 
 namespace pando {
 namespace {
 
-bool Contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 size_t LineCount(const std::string& text) {
   return static_cast<size_t>(std::count(text.begin(), text.end(), '\n'));
-}
-
-void CheckUsageError(const std::vector<std::string>& args, const std::string& expected) {
-  const Outcome outcome = Pando(args);
-  CAPTURE(outcome.output);
-  CHECK(outcome.exit_code == kExitUsage);
-  CHECK(Contains(outcome.output, expected));
-  CHECK(LineCount(outcome.output) == 1);
 }
 
 std::string NetworkOfDocs() {

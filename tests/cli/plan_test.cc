@@ -31,14 +31,6 @@ nlohmann::json MustPlan(const std::vector<std::string>& args) {
   return nlohmann::json::parse(outcome.output);
 }
 
-void CheckUsageError(const std::vector<std::string>& args, const std::string& expected) {
-  const Outcome outcome = Pando(args);
-  CAPTURE(outcome.output);
-  CHECK(outcome.exit_code == kExitUsage);
-  CHECK(outcome.output.find(expected) != std::string::npos);
-  CHECK(outcome.output.find('\n') == outcome.output.size() - 1);
-}
-
 Graph BuildZooGraph(const std::string& name) {
   Job job;
   job.model = name;

@@ -12,13 +12,6 @@
 namespace pando {
 namespace {
 
-void CheckUsageError(const std::vector<std::string>& args, const std::string& expected) {
-  const Outcome outcome = Pando(args);
-  CAPTURE(outcome.output);
-  CHECK(outcome.exit_code == kExitUsage);
-  CHECK(outcome.output.find(expected) != std::string::npos);
-}
-
 const std::vector<std::string> kTiny{"train",
                                      "--dataset",
                                      "synthetic-digits",
@@ -85,7 +78,8 @@ TEST_CASE("wrong words on the command line suggest the right ones") {
                   "did you mean 'optimizer.momentum'?");
   CheckUsageError({"train", "--set", "train.steps"}, "train.steps must be a whole number");
   CheckUsageError({"train", "--epochs", "1", "--steps", "1"}, "both say how long");
-  CheckUsageError({"train", "--micro-batches", "256"}, "does not fit train.global_batch = 128");
+  CheckUsageError({"train", "--micro-batches", "256"}, "does not fit train.global_batch = 128",
+                  /*earlier_lines_max=*/1);
   CheckUsageError({"train", "no-such-job.toml"}, "cannot read no-such-job.toml");
   CheckUsageError({"server"}, "--join");
   CheckUsageError({"server", "--join", "nowhere"}, "tcp://HOST:PORT");
@@ -149,7 +143,7 @@ TEST_CASE("a scheduler that cannot listen leaves the folder as it is") {
   REQUIRE(Pando(train).exit_code == kExitCompleted);
   CheckUsageError(
       {"scheduler", "--force", "--run-dir", run, "--bind", "tcp://203.0.113.1:7070", "--insecure"},
-      "this machine has no such address");
+      "this machine has no such address", /*earlier_lines_max=*/1);
   CHECK(std::filesystem::exists(run + "/final.safetensors"));
   const Outcome stop = Pando({"stop", run});
   CHECK(stop.exit_code == kExitUnreached);

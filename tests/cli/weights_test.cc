@@ -21,6 +21,7 @@
 #include "run/snapshot_file.h"
 #include "run/snapshot_folder.h"
 #include "tests/cli/pando_program.h"
+#include "tests/contains.h"
 #include "tests/temp_folder.h"
 
 namespace pando {
@@ -103,10 +104,6 @@ struct RunByHand {
   }
   std::string Out() const { return temp.path() + "/out.safetensors"; }
 };
-
-bool Contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 TEST_CASE("a run that has not ended exports its newest snapshot, or the one of a step") {
   RunByHand run;

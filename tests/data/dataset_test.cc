@@ -11,6 +11,7 @@
 #include "data/picture_set.h"
 #include "tests/data/check_message.h"
 #include "tests/data/idx_files.h"
+#include "tests/data/read_all.h"
 
 namespace pando {
 namespace {
@@ -161,14 +162,6 @@ std::unique_ptr<DataSet> OpenReal(const std::string& name) {
   auto data = OpenDataSet(job);
   REQUIRE_MESSAGE(data.ok(), data.status().message());
   return std::move(*data);
-}
-
-Batch ReadAll(const DataSet& data, Split split) {
-  std::vector<uint64_t> indices(data.sample_count(split));
-  std::iota(indices.begin(), indices.end(), uint64_t{0});
-  Batch batch;
-  REQUIRE(data.Read({split, indices}, &batch).ok());
-  return batch;
 }
 
 // Sums and CRCs were computed from the files by Python's gzip and zlib modules.

@@ -4,43 +4,15 @@
 #include <zlib.h>
 
 #include <cstdint>
-#include <filesystem>
-#include <fstream>
 #include <string>
 #include <vector>
 
 #include "common/check.h"
+#include "tests/temp_folder.h"
 
 namespace pando {
 
 using Bytes = std::vector<uint8_t>;
-
-class TempFolder {
- public:
-  TempFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "pando_data_XXXXXX").string();
-    PANDO_CHECK(mkdtemp(name.data()) != nullptr);
-    path_ = name;
-  }
-  ~TempFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  TempFolder(const TempFolder&) = delete;
-  TempFolder& operator=(const TempFolder&) = delete;
-
-  std::string path() const { return path_.string(); }
-  std::string File(const std::string& name) const { return (path_ / name).string(); }
-  std::string Write(const std::string& name, const Bytes& bytes) const {
-    std::ofstream file(path_ / name, std::ios::binary);
-    file.write(reinterpret_cast<const char*>(bytes.data()), std::streamsize(bytes.size()));
-    PANDO_CHECK(file.good());
-    return File(name);
-  }
-
- private:
-  std::filesystem::path path_;
-};
 
 inline void AppendNumber(Bytes& bytes, uint32_t number) {
   for (int shift = 24; shift >= 0; shift -= 8)

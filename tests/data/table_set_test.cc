@@ -8,6 +8,7 @@
 
 #include "tests/data/check_message.h"
 #include "tests/data/idx_files.h"
+#include "tests/data/read_all.h"
 
 namespace pando {
 namespace {
@@ -37,14 +38,6 @@ struct TinyTable {
   }
   std::string file() const { return folder.File("stars.csv"); }
 };
-
-Batch ReadAll(const DataSet& data, Split split) {
-  std::vector<uint64_t> indices(data.sample_count(split));
-  std::iota(indices.begin(), indices.end(), uint64_t{0});
-  Batch batch;
-  REQUIRE(data.Read({split, indices}, &batch).ok());
-  return batch;
-}
 
 TEST_CASE("a table is split by fifths, and standardised by its training rows") {
   TinyTable tiny(Table(100));

@@ -13,13 +13,13 @@ namespace {
 const Args kAllreduce{"--strategy", "allreduce"};
 const Args kTwoOfTwo{"--workers", "2", "--micro-batches", "2"};
 
-struct Run {
+struct GroupResult {
   Summary summary;
   std::vector<std::string> rows;
   std::string weights;
 };
 
-Run Train(const Args& job) {
+GroupResult TrainGroup(const Args& job) {
   Household household;
   Process train(
       household.path(), "train",
@@ -34,7 +34,7 @@ Run Train(const Args& job) {
           ReadBytes(household.run_dir() + "/final.safetensors")};
 }
 
-void CheckSameResult(const Run& run, const Run& other) {
+void CheckSameResult(const GroupResult& run, const GroupResult& other) {
   CHECK(run.summary.weights_hash == other.summary.weights_hash);
   CHECK(run.weights == other.weights);
   CHECK(run.rows == other.rows);
@@ -50,22 +50,22 @@ TEST_CASE("two workers with a micro-batch each make the servers' weights, metric
                                    {"--optimizer", "lars", "--lr", "1", "--momentum", "0.9"}};
   for (const Args& feature : features) {
     CAPTURE(feature);
-    const Run servers = Train(TinyJob(kTwoOfTwo + Args{"--strategy", "ps"} + feature));
+    const GroupResult servers = TrainGroup(TinyJob(kTwoOfTwo + Args{"--strategy", "ps"} + feature));
     CHECK(servers.rows.size() == kTinySteps);
-    CheckSameResult(Train(TinyJob(kTwoOfTwo + kAllreduce + feature)), servers);
+    CheckSameResult(TrainGroup(TinyJob(kTwoOfTwo + kAllreduce + feature)), servers);
     CheckSameResult(
-        Train(TinyJob(kTwoOfTwo + kAllreduce + feature +
-                      Args{"--threads", "2", "--set", "run.allreduce=halving-doubling"})),
+        TrainGroup(TinyJob(kTwoOfTwo + kAllreduce + feature +
+                           Args{"--threads", "2", "--set", "run.allreduce=halving-doubling"})),
         servers);
   }
 }
 
 TEST_CASE(
     "ranks with aligned halves of many micro-batches do so too, and one rank is the serial run") {
-  const Run serial = Train(TinyJob({"--strategy", "single"}));
-  CheckSameResult(Train(TinyJob({"--serial"})), serial);
-  CheckSameResult(Train(TinyJob(kAllreduce + Args{"--workers", "1"})), serial);
-  const Run two = Train(TinyJob(kAllreduce + Args{"--workers", "2"}));
+  const GroupResult serial = TrainGroup(TinyJob({"--strategy", "single"}));
+  CheckSameResult(TrainGroup(TinyJob({"--serial"})), serial);
+  CheckSameResult(TrainGroup(TinyJob(kAllreduce + Args{"--workers", "1"})), serial);
+  const GroupResult two = TrainGroup(TinyJob(kAllreduce + Args{"--workers", "2"}));
   CHECK(two.summary.job_hash == serial.summary.job_hash);
   // The last step's batch is short, and its tree leans to one side.
   CheckSameResult(two, serial);
@@ -74,9 +74,10 @@ TEST_CASE(
 TEST_CASE("three ranks agree among themselves, more ranks than micro-batches as well") {
   for (const Args& workers :
        {Args{"--workers", "3"}, Args{"--workers", "5", "--micro-batches", "3"}}) {
-    const Run run = Train(TinyJob(kAllreduce + workers));
+    const GroupResult run = TrainGroup(TinyJob(kAllreduce + workers));
     CHECK(run.summary.steps == kTinySteps);
-    CHECK(Train(TinyJob(kAllreduce + workers)).summary.weights_hash == run.summary.weights_hash);
+    CHECK(TrainGroup(TinyJob(kAllreduce + workers)).summary.weights_hash ==
+          run.summary.weights_hash);
   }
 }
 
@@ -114,7 +115,7 @@ TEST_CASE("a group is started again from its last snapshot, to the same weights"
   const Summary summary = SummaryIn(household.run_dir());
   CHECK(summary.status == kStatusCompleted);
   CHECK(summary.failure.empty());
-  CHECK(summary.weights_hash == Train(job + Args{"--strategy", "ps"}).summary.weights_hash);
+  CHECK(summary.weights_hash == TrainGroup(job + Args{"--strategy", "ps"}).summary.weights_hash);
   CHECK(RowCountIn(household.run_dir()) == kFaultSteps);
 }
 
@@ -184,7 +185,7 @@ TEST_CASE("a completed group is not started again for chaos that never came due"
 
 TEST_CASE("a run goes on under another strategy") {
   const Args job = LongJob(kFaultSteps, kTwoOfTwo + Args{"--snapshot-every", "50"});
-  const std::string hash = Train(job).summary.weights_hash;
+  const std::string hash = TrainGroup(job).summary.weights_hash;
   for (const char* first : {"allreduce", "ps"}) {
     const std::string second = first == std::string("ps") ? "allreduce" : "ps";
     Household household;

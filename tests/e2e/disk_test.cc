@@ -16,8 +16,7 @@
 namespace pando {
 namespace {
 
-constexpr int kSkipped = 77;  // what Meson takes for it
-constexpr size_t kStepsBefore = 20;
+constexpr size_t kStepsBeforeFull = 20;
 
 // A file system of 16 MiB, which a run folder with its snapshots takes a tenth of.
 class SmallDisk {
@@ -48,14 +47,14 @@ class SmallDisk {
 };
 
 // A run on the disk, and what fills that in its middle.
-struct Run {
+struct DiskRun {
   SmallDisk disk;
   Household household;  // its files are elsewhere
   std::string run_dir = disk.path() + "/run";
   Process train{household.path(), "train", Args{"train", "--run-dir", run_dir} + FaultJob(2, 2)};
 
   void FillInMidRun() {
-    REQUIRE(Becomes([&] { return RowCountIn(run_dir) >= kStepsBefore; }));
+    REQUIRE(Becomes([&] { return RowCountIn(run_dir) >= kStepsBeforeFull; }));
     disk.Fill();
     REQUIRE(Becomes([&] { return Contains(train.err(), "rows are held") || Waits(); }));
   }
@@ -78,7 +77,7 @@ struct Run {
 };
 
 TEST_CASE("a run on a full disk waits with its end and lacks nothing") {
-  Run run;
+  DiskRun run;
   run.FillInMidRun();
   REQUIRE(Becomes([&] { return run.Waits(); }));
   CHECK(run.End().missing_rows == 0);
@@ -86,7 +85,7 @@ TEST_CASE("a run on a full disk waits with its end and lacks nothing") {
 }
 
 TEST_CASE("a scheduler that is killed while the disk is full comes back") {
-  Run run;
+  DiskRun run;
   run.FillInMidRun();
   const pid_t before = ChildrenByRole(run.train.pid())["scheduler"].at(0);
   REQUIRE(kill(before, SIGKILL) == 0);

@@ -10,6 +10,7 @@
 #include "common/exit_codes.h"
 #include "tests/e2e/job_by_hand.h"
 #include "tests/e2e/run_files.h"
+#include "tests/golden/golden_path.h"
 #include "tests/temp_folder.h"
 
 namespace pando {
@@ -225,7 +226,7 @@ TEST_CASE(
 }
 
 TEST_CASE("batch norm, smoothed labels and activations computed again: the serial run's weights") {
-  const Args residual{"--set", "model.name=" PANDO_GOLDEN_DIR "/residual.toml", "--label-smoothing",
+  const Args residual{"--set", "model.name=" + GoldenPath("residual.toml"), "--label-smoothing",
                       "0.1"};
   const Run serial = Train(Args{"--serial"} + residual);
   CHECK(serial.summary.status == kStatusCompleted);

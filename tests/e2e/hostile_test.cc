@@ -17,7 +17,7 @@ namespace pando {
 namespace {
 
 // Long enough that the attack ends while training goes on.
-constexpr uint64_t kSteps = 2400;
+constexpr uint64_t kHostileSteps = 2400;
 // What the attack may cost a process: what one endpoint's queues can hold of it at once (a frame of
 // 8 MiB, 150 registrations of 256 KiB), and the allocator's slack.
 constexpr uint64_t kMemoryGrowthMax = 64 << 20;
@@ -142,12 +142,13 @@ std::unique_ptr<RawDealer> Flood(ZmqContext& context, const std::string& endpoin
 
 TEST_CASE("strangers at every port change nothing") {
   TempFolder temp;
-  Process serial(temp.path(), "serial",
-                 Args{"train", "--serial", "--run-dir", temp.path() + "/serial"} + LongJob(kSteps));
+  Process serial(
+      temp.path(), "serial",
+      Args{"train", "--serial", "--run-dir", temp.path() + "/serial"} + LongJob(kHostileSteps));
   serial.Await(std::chrono::minutes(4));
   REQUIRE(serial.exit_code() == kExitCompleted);
 
-  JobByHand job(2, 2, LongJob(kSteps, {"--set", "run.lease_ms=5000"}), {"--lanes", "2"});
+  JobByHand job(2, 2, LongJob(kHostileSteps, {"--set", "run.lease_ms=5000"}), {"--lanes", "2"});
   job.AwaitSteps(10);
   std::vector<std::string> endpoints = job.LaneEndpoints();
   REQUIRE(endpoints.size() == 4);
@@ -174,7 +175,7 @@ TEST_CASE("strangers at every port change nothing") {
   const size_t rows_at_end = RowCountIn(job.run_dir);
   MESSAGE("attacked for " << std::chrono::duration<double>(TestClock::now() - start).count()
                           << " s, until step " << rows_at_end);
-  CHECK(rows_at_end < kSteps);  // else the attack was not on a running job
+  CHECK(rows_at_end < kHostileSteps);  // else the attack was not on a running job
   job.scheduler->Await(std::chrono::minutes(4));
   CHECK_MESSAGE(job.scheduler->exit_code() == kExitCompleted, job.scheduler->err());
   for (Process* node : job.Nodes()) {
@@ -187,7 +188,7 @@ TEST_CASE("strangers at every port change nothing") {
                            << " MB after");
     CHECK(peak <= memory_before[i] + kMemoryGrowthMax);
   }
-  CHECK(RowCountIn(job.run_dir) == kSteps);
+  CHECK(RowCountIn(job.run_dir) == kHostileSteps);
   // No process was reported silent: a stranger cannot close a connection.
   CHECK(!Contains(ReadBytes(job.run_dir + "/events.jsonl"), "silent"));
   CHECK(SummaryIn(job.run_dir).weights_hash == SummaryIn(temp.path() + "/serial").weights_hash);

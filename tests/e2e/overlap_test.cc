@@ -17,7 +17,7 @@ struct PushedBytes {
 };
 
 // Of both workers over the whole run, as they say at its end.
-PushedBytes Train(const Args& args) {
+PushedBytes TrainCounted(const Args& args) {
   JobByHand job(1, 2, args + Args{"--set", "run.lease_ms=10000"});
   job.scheduler->Await(std::chrono::minutes(3));
   REQUIRE_MESSAGE(job.scheduler->exit_code() == kExitCompleted, job.scheduler->err());
@@ -43,7 +43,7 @@ constexpr uint64_t kOtherLinearBytes = (120 * 84 + 84 + 84 * 10 + 10) * sizeof(f
 
 TEST_CASE("LeNet-5 pushes its first linear layer before backward ends") {
   constexpr uint64_t kSteps = 100;
-  const PushedBytes pushed = Train(LongJob(kSteps, {"--model", "lenet5"}));
+  const PushedBytes pushed = TrainCounted(LongJob(kSteps, {"--model", "lenet5"}));
   // Each worker pushes one sum a step. The other linear layers alone would be 18 % of the bytes;
   // 51 % were early on a machine that three builds loaded.
   const uint64_t others = 2 * kSteps * kOtherLinearBytes;

@@ -42,13 +42,13 @@ struct Pictures {
   }
 };
 
-struct Run {
+struct PicturesRun {
   int exit_code = 0;
   Summary summary;
   std::string err;
 };
 
-Run Train(const Pictures& pictures, const Args& more) {
+PicturesRun Train(const Pictures& pictures, const Args& more) {
   TempFolder temp;
   const std::string run_dir = temp.path() + "/run";
   Process train(temp.path(), "train",
@@ -72,12 +72,12 @@ const std::vector<Args> kOnSeveral{kDistributed};
 TEST_CASE("photographs that are cropped, flipped, cached and read ahead give the serial weights") {
   const Pictures pictures(0);
   const Args augmented{"--set", "data.augment=[\"crop\", \"flip\"]"};
-  const Run serial = Train(pictures, kSerial + augmented);
+  const PicturesRun serial = Train(pictures, kSerial + augmented);
   REQUIRE(serial.exit_code == kExitCompleted);
   const std::string cache = pictures.temp.path() + "/cache";
   const Args reading{"--data-cache", cache, "--reader-threads", "3", "--threads", "2"};
   for (int round = 0; round < 2; ++round) {  // without what the cache holds, and with it
-    const Run run = Train(pictures, kDistributed + augmented + reading);
+    const PicturesRun run = Train(pictures, kDistributed + augmented + reading);
     REQUIRE(run.exit_code == kExitCompleted);
     CHECK(run.summary.weights_hash == serial.summary.weights_hash);
     CHECK(run.summary.test_loss == serial.summary.test_loss);
@@ -91,7 +91,7 @@ TEST_CASE("a picture that cannot be decoded ends the run with an error that name
   std::vector<Args> forms{kSerial};
   forms.insert(forms.end(), kOnSeveral.begin(), kOnSeveral.end());
   for (const Args& form : forms) {
-    const Run run = Train(pictures, form);
+    const PicturesRun run = Train(pictures, form);
     CHECK(run.exit_code == kExitFailed);
     CHECK(run.summary.status == kStatusFailed);
     for (const char* part :
@@ -109,10 +109,10 @@ TEST_CASE("without the pictures of the skip list the weights do not depend on th
   CHECK(Contains(check.out(), "train/ants/3.png: a PNG file that cannot be decoded"));
   CHECK(Contains(check.out(), "2 of 80 pictures cannot be decoded"));
   const Args skipping{"--set", "data.skip=skip.txt"};
-  const Run serial = Train(pictures, kSerial + skipping);
+  const PicturesRun serial = Train(pictures, kSerial + skipping);
   REQUIRE(serial.exit_code == kExitCompleted);
   for (const Args& form : kOnSeveral) {
-    const Run run = Train(pictures, form + skipping);
+    const PicturesRun run = Train(pictures, form + skipping);
     REQUIRE(run.exit_code == kExitCompleted);
     CHECK(run.summary.weights_hash == serial.summary.weights_hash);
   }

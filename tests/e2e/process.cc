@@ -177,10 +177,6 @@ bool IsGone(pid_t pid) {
 uint64_t PeakMemoryBytes(pid_t pid) { return StatusBytes(pid, "VmHWM:"); }
 uint64_t ResidentBytes(pid_t pid) { return StatusBytes(pid, "VmRSS:"); }
 
-bool Contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 uint64_t BytesAfter(const std::string& log, const std::string& word) {
   const size_t at = log.find(word);
   return at == std::string::npos ? 0 : std::strtoull(log.c_str() + at + word.size(), nullptr, 10);

@@ -11,14 +11,16 @@
 #include <vector>
 
 #include "common/atomic_file.h"
+#include "tests/contains.h"
+#include "tests/deadline.h"
 
 namespace pando {
 
 using TestClock = std::chrono::steady_clock;
 using Args = std::vector<std::string>;
 
-// Far beyond what any single event here takes, so that a loaded machine fails no test.
-inline constexpr std::chrono::seconds kEventDeadline{60};
+// The exit status of a test that cannot run here: Meson skips it.
+inline constexpr int kSkipped = 77;
 
 // The program under test: the environment variable PANDO_PROGRAM.
 std::string PandoProgram();
@@ -77,7 +79,6 @@ bool IsGone(pid_t pid);  // no such process any more, or only its exit status is
 uint64_t PeakMemoryBytes(pid_t pid);
 uint64_t ResidentBytes(pid_t pid);
 
-bool Contains(const std::string& text, const std::string& part);
 // The number that follows a worker's word in its log: "pushed 17 bytes"; 0 where there is none.
 uint64_t BytesAfter(const std::string& log, const std::string& word);
 

@@ -16,6 +16,7 @@ inline constexpr uint64_t kTinySteps = 16;
 Args TinyJob(const Args& more = {});
 // The same network and data, for as many steps as a test needs time.
 Args LongJob(uint64_t steps, const Args& more = {});
+inline constexpr uint64_t kEndlessSteps = 1'000'000;
 
 // A flag with a value that both have counts as `right` has it; --set adds up.
 Args operator+(Args left, const Args& right);

@@ -13,13 +13,12 @@
 namespace pando {
 namespace {
 
-constexpr uint64_t kEndlessSteps = 1'000'000;
 constexpr uint32_t kServers = 2;
 
 // `pando train`, and the endpoint for status requests.
-class Run {
+class StatusRun {
  public:
-  explicit Run(const std::string& transport)
+  explicit StatusRun(const std::string& transport)
       : train_(temp_.path(), "train",
                Args{"train", "--run-dir", temp_.path() + "/run", "--workers", "2", "--servers",
                     std::to_string(kServers), "--transport", transport, "--set", "run.lanes=1"} +
@@ -27,7 +26,7 @@ class Run {
     REQUIRE_MESSAGE(Becomes([&] { return FindEndpoint() || !train_.is_running(); }), train_.err());
     REQUIRE_MESSAGE(!endpoint_.empty(), train_.err());
   }
-  ~Run() {
+  ~StatusRun() {
     train_.Signal(SIGINT);
     train_.Await();
     CHECK(train_.exit_code() == kExitInterrupted);
@@ -79,7 +78,7 @@ void CheckLines(const std::string& transport, const std::string& kind) {
     json[kind] = count;
     return json;
   };
-  Run run(transport);
+  StatusRun run(transport);
   Json status;
   CHECK_MESSAGE(Becomes([&] {
                   status = Json::parse(run.Status({"--json"}));

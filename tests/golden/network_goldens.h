@@ -1,5 +1,5 @@
 // The numbers that make_network_goldens.py took from PyTorch, the formula of its parameters and
-// pictures, and digests of tensors. For tests that have PANDO_GOLDEN_DIR from the build.
+// pictures, and digests of tensors.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -15,6 +15,7 @@
 #include "common/batch.h"
 #include "common/float_buffer.h"
 #include "plan/tensor_layout.h"
+#include "tests/golden/golden_path.h"
 
 namespace pando {
 
@@ -94,8 +95,9 @@ inline double DigestError(const Digest& got, const GoldenDigest& expected, doubl
 }
 
 inline nlohmann::json ReadNetworkGoldens(const std::string& file_name) {
-  std::ifstream file(PANDO_GOLDEN_DIR "/" + file_name);
-  REQUIRE_MESSAGE(file.good(), "cannot read " << file_name);
+  const std::string path = GoldenPath(file_name);
+  std::ifstream file(path);
+  REQUIRE_MESSAGE(file.good(), "cannot read " << path);
   return nlohmann::json::parse(file);
 }
 

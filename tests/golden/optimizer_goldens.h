@@ -1,5 +1,5 @@
 // The numbers that make_optimizer_goldens.py took from PyTorch, for the tests of optimizer and
-// schedule. PANDO_GOLDEN_DIR is given by the build.
+// schedule.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -12,6 +12,7 @@
 
 #include "plan/job.h"
 #include "proto/messages.h"
+#include "tests/golden/golden_path.h"
 
 namespace pando {
 
@@ -78,7 +79,7 @@ inline ScheduleOptions ReadScheduleOptions(const nlohmann::json& j) {
 }
 
 inline OptimizerGoldens ReadOptimizerGoldens() {
-  const std::string path = PANDO_GOLDEN_DIR "/optimizer_goldens.json";
+  const std::string path = GoldenPath("optimizer_goldens.json");
   std::ifstream file(path);
   REQUIRE_MESSAGE(file.good(), "cannot read " << path);
   const nlohmann::json j = nlohmann::json::parse(file);

@@ -3,8 +3,9 @@
 namespace pando {
 namespace {
 
-constexpr double kForwardTol = 2e-6;   // a few roundings of fp32, measured below 5e-7
-constexpr double kBackwardTol = 1e-5;  // and sums over samples and pixels, measured below 2e-6
+constexpr double kBatchNormForwardTol = 2e-6;  // a few roundings of fp32, measured below 5e-7
+constexpr double kBatchNormBackwardTol =
+    1e-5;  // and sums over samples and pixels, measured below 2e-6
 
 struct BatchNormCase {
   BatchNormSpec spec;
@@ -12,7 +13,7 @@ struct BatchNormCase {
   bool has_residual;
 };
 
-std::vector<BatchNormCase> Cases() {
+std::vector<BatchNormCase> BatchNormCases() {
   std::vector<BatchNormCase> cases;
   for (Activation activation : {Activation::kNone, Activation::kRelu, Activation::kRelu6}) {
     for (bool has_residual : {false, true}) {
@@ -30,8 +31,8 @@ std::vector<BatchNormCase> Cases() {
 }
 
 // The definition, in double precision.
-struct Reference {
-  explicit Reference(const BatchNormCase& c)
+struct BatchNormReference {
+  explicit BatchNormReference(const BatchNormCase& c)
       : spec(c.spec),
         sample_count(c.sample_count),
         channels(spec.shape.channels),
@@ -91,8 +92,8 @@ struct Reference {
   Doubles x, weight, bias, residual, dy;
 };
 
-struct Computed {
-  explicit Computed(const Reference& r, int scratch_fill = 0xff)
+struct ComputedBatchNorm {
+  explicit ComputedBatchNorm(const BatchNormReference& r, int scratch_fill = 0xff)
       : x(ToFloats(r.x)),
         weight(ToFloats(r.weight)),
         bias(ToFloats(r.bias)),
@@ -122,7 +123,7 @@ struct Computed {
     std::memset(scratch.data(), scratch_fill, scratch.size() * sizeof(float));
     BatchNormBackward(TestDevice(), r.spec, Backward(r), bytes());
   }
-  BatchNormBackwardArgs Backward(const Reference& r) {
+  BatchNormBackwardArgs Backward(const BatchNormReference& r) {
     return {.sample_count = r.sample_count,
             .x = x.data(),
             .weight = weight.data(),
@@ -141,36 +142,39 @@ struct Computed {
 };
 
 TEST_CASE("batch norm and its statistics follow the definition") {
-  for (const BatchNormCase& c : Cases()) {
+  for (const BatchNormCase& c : BatchNormCases()) {
     CAPTURE(c.spec.shape.channels);
-    const Reference r(c);
-    const Computed computed(r);
-    CHECK(RelativeError(computed.y.data(), r.Forward()) < kForwardTol);
-    CHECK(RelativeError(computed.mean.data(), r.Means()) < kForwardTol);
-    CHECK(RelativeError(computed.inverse_std.data(), r.InverseStds()) < kForwardTol);
-    CHECK(RelativeError(computed.variance.data(), r.Variances(r.pixels - 1)) < kForwardTol);
+    const BatchNormReference r(c);
+    const ComputedBatchNorm computed(r);
+    CHECK(RelativeError(computed.y.data(), r.Forward()) < kBatchNormForwardTol);
+    CHECK(RelativeError(computed.mean.data(), r.Means()) < kBatchNormForwardTol);
+    CHECK(RelativeError(computed.inverse_std.data(), r.InverseStds()) < kBatchNormForwardTol);
+    CHECK(RelativeError(computed.variance.data(), r.Variances(r.pixels - 1)) <
+          kBatchNormForwardTol);
   }
 }
 
 TEST_CASE("batch norm's gradients equal finite differences") {
-  for (const BatchNormCase& c : Cases()) {
+  for (const BatchNormCase& c : BatchNormCases()) {
     CAPTURE(c.spec.shape.channels);
     CAPTURE(static_cast<int>(c.spec.activation));
-    Reference r(c);
-    const Computed computed(r);
+    BatchNormReference r(c);
+    const ComputedBatchNorm computed(r);
     auto loss = [&] { return DotProduct(r.Forward(), r.dy); };
-    if (r.pixels > 2) CHECK(FiniteDifferenceError(r.x, loss, computed.dx.data()) < kBackwardTol);
-    CHECK(FiniteDifferenceError(r.weight, loss, computed.dweight.data()) < kBackwardTol);
-    CHECK(FiniteDifferenceError(r.bias, loss, computed.dbias.data()) < kBackwardTol);
+    if (r.pixels > 2)
+      CHECK(FiniteDifferenceError(r.x, loss, computed.dx.data()) < kBatchNormBackwardTol);
+    CHECK(FiniteDifferenceError(r.weight, loss, computed.dweight.data()) < kBatchNormBackwardTol);
+    CHECK(FiniteDifferenceError(r.bias, loss, computed.dbias.data()) < kBatchNormBackwardTol);
     if (!c.has_residual) continue;
-    CHECK(FiniteDifferenceError(r.residual, loss, computed.dresidual.data()) < kBackwardTol);
+    CHECK(FiniteDifferenceError(r.residual, loss, computed.dresidual.data()) <
+          kBatchNormBackwardTol);
   }
 }
 
 TEST_CASE("batch norm does not depend on what was in its buffers and in its scratch") {
-  for (const BatchNormCase& c : Cases()) {
-    const Reference r(c);
-    const Computed a(r, 0xff), b(r, 0x3f);
+  for (const BatchNormCase& c : BatchNormCases()) {
+    const BatchNormReference r(c);
+    const ComputedBatchNorm a(r, 0xff), b(r, 0x3f);
     CHECK(SameBits(a.y.data(), b.y.data(), r.x.size()));
     CHECK(SameBits(a.dx.data(), b.dx.data(), r.x.size()));
     CHECK(SameBits(a.dweight.data(), b.dweight.data(), r.channels));
@@ -178,9 +182,9 @@ TEST_CASE("batch norm does not depend on what was in its buffers and in its scra
 }
 
 TEST_CASE("batch norm may write its gradients over those it was given") {
-  for (const BatchNormCase& c : Cases()) {
-    const Reference r(c);
-    Computed apart(r), over(r);
+  for (const BatchNormCase& c : BatchNormCases()) {
+    const BatchNormReference r(c);
+    ComputedBatchNorm apart(r), over(r);
     for (bool is_dx : {true, false}) {
       std::copy_n(ToFloats(r.dy).data(), r.dy.size(), over.dy.data());
       BatchNormBackwardArgs args = over.Backward(r);
@@ -195,8 +199,8 @@ TEST_CASE("batch norm may write its gradients over those it was given") {
 }
 
 TEST_CASE("batch norm may write its result over its input") {
-  const Reference r(Cases()[1]);
-  Computed computed(r);
+  const BatchNormReference r(BatchNormCases()[1]);
+  ComputedBatchNorm computed(r);
   BatchNormForward(TestDevice(), r.spec,
                    {.sample_count = r.sample_count,
                     .x = computed.x.data(),
@@ -211,25 +215,25 @@ TEST_CASE("batch norm may write its result over its input") {
 }
 
 TEST_CASE("batch norm keeps its digits where the mean is large") {
-  Reference r(Cases()[3]);
+  BatchNormReference r(BatchNormCases()[3]);
   for (double& v : r.x) v = static_cast<double>(static_cast<float>(v + 1000));
-  const Computed computed(r);
+  const ComputedBatchNorm computed(r);
   CHECK(RelativeError(computed.mean.data(), r.Means()) < 1e-7);
-  CHECK(RelativeError(computed.variance.data(), r.Variances(r.pixels - 1)) < kForwardTol);
+  CHECK(RelativeError(computed.variance.data(), r.Variances(r.pixels - 1)) < kBatchNormForwardTol);
   // x · factor + offset, as PyTorch computes it: of a result near 1, 1000 · 2^-24 · weight is lost.
   CHECK(RelativeError(computed.y.data(), r.Forward()) < 1e-4);
 }
 
 TEST_CASE("inference takes the statistics that it is given") {
-  for (const BatchNormCase& c : Cases()) {
-    const Reference r(c);
+  for (const BatchNormCase& c : BatchNormCases()) {
+    const BatchNormReference r(c);
     const Doubles mean = RandomDoubles(r.channels, 8);
     Doubles variance = RandomDoubles(r.channels, 9), inverse_std;
     for (double& v : variance) {
       v = v * v + 0.1;
       inverse_std.push_back(1 / std::sqrt(v + static_cast<double>(c.spec.eps)));
     }
-    Computed computed(r);
+    ComputedBatchNorm computed(r);
     Floats means = ToFloats(mean), variances = ToFloats(variance), y = Poisoned(r.x.size());
     BatchNormInference(TestDevice(), r.spec,
                        {.sample_count = r.sample_count,
@@ -241,14 +245,14 @@ TEST_CASE("inference takes the statistics that it is given") {
                         .residual = r.residual.empty() ? nullptr : computed.residual.data(),
                         .y = y.data()},
                        computed.bytes());
-    CHECK(RelativeError(y.data(), r.Forward(mean, inverse_std)) < kForwardTol);
+    CHECK(RelativeError(y.data(), r.Forward(mean, inverse_std)) < kBatchNormForwardTol);
   }
 }
 
 TEST_CASE("one value alone has no variance, and its result is the bias") {
   constexpr double kOneValueTol = 1e-4;  // fp32's rounding times 1 / sqrt(eps) = 316
-  const Reference r({{{1, 1, 3}}, 1, false});
-  const Computed computed(r);
+  const BatchNormReference r({{{1, 1, 3}}, 1, false});
+  const ComputedBatchNorm computed(r);
   for (size_t c = 0; c < 3; ++c) {
     CHECK(computed.variance.data()[c] == 0.0f);
     CHECK(std::abs(computed.y.data()[c] - r.bias[c]) < kOneValueTol);

@@ -3,8 +3,8 @@
 namespace pando {
 namespace {
 
-constexpr double kForwardTol = 2e-6;   // fp32, sums of up to 800 terms, measured 7e-7
-constexpr double kBackwardTol = 5e-6;  // fp32, sums over all pixels and samples, measured 7e-7
+constexpr double kConvForwardTol = 2e-6;   // fp32, sums of up to 800 terms, measured 7e-7
+constexpr double kConvBackwardTol = 5e-6;  // fp32, sums over all pixels and samples, measured 7e-7
 
 struct ConvCase {
   Conv2dSpec spec;
@@ -12,7 +12,7 @@ struct ConvCase {
   bool has_dropout = false;
 };
 
-std::vector<ConvCase> Cases() {
+std::vector<ConvCase> ConvCases() {
   auto spec = [](uint32_t h, uint32_t w, uint32_t c, uint32_t out, uint32_t kernel,
                  uint32_t stride = 1, uint32_t padding = 0, bool pool = false, bool relu = false) {
     return Conv2dSpec{{h, w, c}, out, kernel, stride, padding, pool, relu};
@@ -72,8 +72,8 @@ std::vector<ConvCase> Cases() {
 }
 
 // Convolution, bias, dropout2d, pool, relu, each as its definition says.
-struct Reference {
-  explicit Reference(const ConvCase& c)
+struct ConvReference {
+  explicit ConvReference(const ConvCase& c)
       : spec(c.spec),
         sample_count(c.sample_count),
         x(RandomDoubles(spec.input.size() * sample_count, 1)),
@@ -132,8 +132,8 @@ struct Reference {
 };
 
 // The kernels' results on a reference's inputs.
-struct Computed {
-  explicit Computed(const Reference& r, int scratch_fill = 0xff)
+struct ComputedConv {
+  explicit ComputedConv(const ConvReference& r, int scratch_fill = 0xff)
       : x(ToFloats(r.x)),
         weight(ToFloats(r.weight)),
         bias(ToFloats(r.bias)),
@@ -164,33 +164,34 @@ struct Computed {
 };
 
 TEST_CASE("convolution forward follows its definition on every shape") {
-  for (const ConvCase& c : Cases()) {
+  for (const ConvCase& c : ConvCases()) {
     CAPTURE(c.spec.input.height);
     CAPTURE(c.spec.input.channels);
     CAPTURE(c.spec.out_channels);
-    const Reference reference(c);
-    CHECK(RelativeError(Computed(reference).y.data(), reference.Forward()) < kForwardTol);
+    const ConvReference reference(c);
+    CHECK(RelativeError(ComputedConv(reference).y.data(), reference.Forward()) < kConvForwardTol);
   }
 }
 
 TEST_CASE("convolution gradients equal finite differences on every shape") {
-  for (const ConvCase& c : Cases()) {
+  for (const ConvCase& c : ConvCases()) {
     CAPTURE(c.spec.input.height);
     CAPTURE(c.spec.input.channels);
     CAPTURE(c.spec.out_channels);
-    Reference reference(c);
-    const Computed computed(reference);
+    ConvReference reference(c);
+    const ComputedConv computed(reference);
     auto loss = [&] { return DotProduct(reference.Forward(), reference.dy); };
-    CHECK(FiniteDifferenceError(reference.x, loss, computed.dx.data()) < kBackwardTol);
-    CHECK(FiniteDifferenceError(reference.weight, loss, computed.dweight.data()) < kBackwardTol);
-    CHECK(FiniteDifferenceError(reference.bias, loss, computed.dbias.data()) < kBackwardTol);
+    CHECK(FiniteDifferenceError(reference.x, loss, computed.dx.data()) < kConvBackwardTol);
+    CHECK(FiniteDifferenceError(reference.weight, loss, computed.dweight.data()) <
+          kConvBackwardTol);
+    CHECK(FiniteDifferenceError(reference.bias, loss, computed.dbias.data()) < kConvBackwardTol);
   }
 }
 
 TEST_CASE("convolution does not depend on what was in its buffers and in its scratch") {
-  for (const ConvCase& c : Cases()) {
-    const Reference reference(c);
-    const Computed a(reference, 0xff), b(reference, 0x3f);
+  for (const ConvCase& c : ConvCases()) {
+    const ConvReference reference(c);
+    const ComputedConv a(reference, 0xff), b(reference, 0x3f);
     CHECK(SameBits(a.y.data(), b.y.data(), reference.dy.size()));
     CHECK(SameBits(a.dx.data(), b.dx.data(), reference.x.size()));
     CHECK(SameBits(a.dweight.data(), b.dweight.data(), reference.weight.size()));
@@ -203,9 +204,9 @@ TEST_CASE("convolution does not depend on what was in its buffers and in its scr
 }
 
 TEST_CASE("a first layer's convolution makes the same weight gradients without a data gradient") {
-  const ConvCase c = Cases()[3];
-  const Reference r(c);
-  Computed computed(r);
+  const ConvCase c = ConvCases()[3];
+  const ConvReference r(c);
+  ComputedConv computed(r);
   Floats dweight = Poisoned(r.weight.size()), dbias = Poisoned(r.bias.size());
   Conv2dBackward(TestDevice(), r.spec,
                  {r.sample_count, computed.x.data(), computed.weight.data(), computed.scale.data(),
@@ -217,10 +218,10 @@ TEST_CASE("a first layer's convolution makes the same weight gradients without a
 }
 
 TEST_CASE("a convolution without a bias is one with a bias of zeros, and its gradient not wanted") {
-  for (const ConvCase& c : Cases()) {
-    Reference r(c);
+  for (const ConvCase& c : ConvCases()) {
+    ConvReference r(c);
     r.bias.assign(r.bias.size(), 0.0);
-    Computed computed(r);
+    ComputedConv computed(r);
     Floats y = Poisoned(r.dy.size()), dx = Poisoned(r.x.size()),
            dweight = Poisoned(r.weight.size());
     Array<int32_t> argmax(r.dy.size() + kSlackElements);
@@ -248,22 +249,22 @@ bool SameSamples(const float* alone, const float* beside, size_t count, double t
 }
 
 TEST_CASE("a sample's outputs do not depend on the samples beside it") {
-  for (const ConvCase& c : Cases()) {
+  for (const ConvCase& c : ConvCases()) {
     CAPTURE(c.spec.input.height);
     CAPTURE(c.spec.input.channels);
-    Reference all(c);
-    const Computed computed(all);
-    Reference last = all;
+    ConvReference all(c);
+    const ComputedConv computed(all);
+    ConvReference last = all;
     const size_t before = c.sample_count - 1;
     last.sample_count = 1;
     last.x.erase(last.x.begin(), last.x.begin() + before * all.spec.input.size());
     last.scale.erase(last.scale.begin(), last.scale.begin() + before * all.spec.out_channels);
     last.dy.erase(last.dy.begin(), last.dy.begin() + before * all.spec.output().size());
-    const Computed alone(last);
+    const ComputedConv alone(last);
     CHECK(SameSamples(alone.y.data(), computed.y.data() + before * all.spec.output().size(),
-                      last.dy.size(), kForwardTol));
+                      last.dy.size(), kConvForwardTol));
     CHECK(SameSamples(alone.dx.data(), computed.dx.data() + before * all.spec.input.size(),
-                      last.x.size(), kBackwardTol));
+                      last.x.size(), kConvBackwardTol));
   }
 }
 
@@ -273,17 +274,17 @@ TEST_CASE("a convolution of more than one block equals those of its samples") {
                                     {{{2, 2, 165}, 33, 5, 1, 2}, 17}};  // matrix, many weights
   for (const ConvCase& c : cases) {
     CAPTURE(c.spec.input.channels);
-    const Reference all(c);
-    const Computed computed(all);
+    const ConvReference all(c);
+    const ComputedConv computed(all);
     const size_t in = all.spec.input.size(), out = all.spec.output().size();
     Doubles dweight(all.weight.size(), 0.0);
     for (size_t s = 0; s < all.sample_count; ++s) {
-      Reference one({all.spec, 1});
+      ConvReference one({all.spec, 1});
       one.x.assign(all.x.begin() + s * in, all.x.begin() + (s + 1) * in);
       one.dy.assign(all.dy.begin() + s * out, all.dy.begin() + (s + 1) * out);
-      const Computed alone(one);
-      CHECK(SameSamples(alone.y.data(), computed.y.data() + s * out, out, kForwardTol));
-      CHECK(SameSamples(alone.dx.data(), computed.dx.data() + s * in, in, kBackwardTol));
+      const ComputedConv alone(one);
+      CHECK(SameSamples(alone.y.data(), computed.y.data() + s * out, out, kConvForwardTol));
+      CHECK(SameSamples(alone.dx.data(), computed.dx.data() + s * in, in, kConvBackwardTol));
       for (size_t i = 0; i < dweight.size(); ++i) {
         dweight[i] += static_cast<double>(alone.dweight.data()[i]);
       }

@@ -6,7 +6,7 @@
 namespace pando {
 namespace {
 
-constexpr double kTol = 1e-6;  // one or two roundings of fp32, measured 1.4e-7
+constexpr double kElementwiseTol = 1e-6;  // one or two roundings of fp32, measured 1.4e-7
 
 TEST_CASE("relu passes what is positive, and its gradient") {
   for (size_t count : {1u, 15u, 16u, 17u, 1000u}) {
@@ -22,7 +22,7 @@ TEST_CASE("relu passes what is positive, and its gradient") {
     };
     CHECK(RelativeError(y.data(), forward()) == 0.0);
     CHECK(FiniteDifferenceError(
-              x, [&] { return DotProduct(forward(), dy); }, dx.data()) < kTol);
+              x, [&] { return DotProduct(forward(), dy); }, dx.data()) < kElementwiseTol);
   }
 }
 
@@ -47,9 +47,9 @@ TEST_CASE("relu6 passes what lies between 0 and 6, and its gradient") {
       for (double v : x) out.push_back(std::clamp(v, 0.0, 6.0));
       return out;
     };
-    CHECK(RelativeError(y.data(), forward()) < kTol);
+    CHECK(RelativeError(y.data(), forward()) < kElementwiseTol);
     CHECK(FiniteDifferenceError(
-              x, [&] { return DotProduct(forward(), dy); }, dx.data()) < kTol);
+              x, [&] { return DotProduct(forward(), dy); }, dx.data()) < kElementwiseTol);
   }
 }
 
@@ -73,10 +73,10 @@ TEST_CASE("an addition with its activation, and its gradient, also in place") {
            dx = Poisoned(kCount);
     AddForward(TestDevice(), kCount, first.data(), second.data(), activation, y.data());
     ActivationBackward(TestDevice(), kCount, y.data(), activation, grad.data(), dx.data());
-    CHECK(RelativeError(y.data(), forward()) < kTol);
+    CHECK(RelativeError(y.data(), forward()) < kElementwiseTol);
     auto loss = [&] { return DotProduct(forward(), dy); };
-    CHECK(FiniteDifferenceError(a, loss, dx.data()) < kTol);
-    CHECK(FiniteDifferenceError(b, loss, dx.data()) < kTol);
+    CHECK(FiniteDifferenceError(a, loss, dx.data()) < kElementwiseTol);
+    CHECK(FiniteDifferenceError(b, loss, dx.data()) < kElementwiseTol);
     AddForward(TestDevice(), kCount, first.data(), second.data(), activation, first.data());
     ActivationBackward(TestDevice(), kCount, y.data(), activation, grad.data(), grad.data());
     CHECK(SameBits(first.data(), y.data(), kCount));
@@ -97,7 +97,7 @@ TEST_CASE("adding in place adds each element once") {
   AddInPlace(TestDevice(), 77, in.data(), sum.data());
   Doubles expected;
   for (size_t i = 0; i < 77; ++i) expected.push_back(x[i] + y[i]);
-  CHECK(RelativeError(sum.data(), expected) < kTol);
+  CHECK(RelativeError(sum.data(), expected) < kElementwiseTol);
 }
 
 TEST_CASE("channel factors reach every pixel of their channel and no other, forward and backward") {
@@ -115,9 +115,9 @@ TEST_CASE("channel factors reach every pixel of their channel and no other, forw
          dx = Poisoned(x.size());
   MultiplyChannels(TestDevice(), 2, shape, in.data(), f.data(), y.data());
   MultiplyChannels(TestDevice(), 2, shape, grad.data(), f.data(), dx.data());
-  CHECK(RelativeError(y.data(), forward()) < kTol);
+  CHECK(RelativeError(y.data(), forward()) < kElementwiseTol);
   CHECK(FiniteDifferenceError(
-            x, [&] { return DotProduct(forward(), dy); }, dx.data()) < kTol);
+            x, [&] { return DotProduct(forward(), dy); }, dx.data()) < kElementwiseTol);
 }
 
 TEST_CASE("factors multiply each element once, forward and backward") {
@@ -133,9 +133,9 @@ TEST_CASE("factors multiply each element once, forward and backward") {
            dx = Poisoned(count);
     Multiply(TestDevice(), count, in.data(), f.data(), y.data());
     Multiply(TestDevice(), count, grad.data(), f.data(), dx.data());
-    CHECK(RelativeError(y.data(), forward()) < kTol);
+    CHECK(RelativeError(y.data(), forward()) < kElementwiseTol);
     CHECK(FiniteDifferenceError(
-              x, [&] { return DotProduct(forward(), dy); }, dx.data()) < kTol);
+              x, [&] { return DotProduct(forward(), dy); }, dx.data()) < kElementwiseTol);
   }
 }
 
@@ -253,8 +253,9 @@ TEST_CASE("cross-entropy and its gradient follow the definition, summed over sam
         auto loss = [&] { return CrossEntropy(logits, labels, smoothing); };
         const Scored scored = Score(logits, labels, smoothing);
         CHECK(IsAllWritten(scored.gradient, logits.size()));
-        CHECK(scored.score.loss_sum == doctest::Approx(loss()).epsilon(kTol));
-        if (classes > 1) CHECK(FiniteDifferenceError(logits, loss, scored.gradient.data()) < kTol);
+        CHECK(scored.score.loss_sum == doctest::Approx(loss()).epsilon(kElementwiseTol));
+        if (classes > 1)
+          CHECK(FiniteDifferenceError(logits, loss, scored.gradient.data()) < kElementwiseTol);
       }
     }
   }
@@ -312,7 +313,7 @@ TEST_CASE("pictures are normalised per channel, tables are taken as they are") {
                          (0.2 - 0.25) / 2,
                          (0.4 - 0.5) / 0.5,
                          (0.8 - 0.25) / 2};
-  CHECK(RelativeError(x.data(), expected) < kTol);
+  CHECK(RelativeError(x.data(), expected) < kElementwiseTol);
 
   Batch table{.shape = {1, 1, 3}, .bytes = {}, .values = {1, 2, 3, 4, 5, 6}, .labels = {0, 1}};
   ImportBatch(TestDevice(), table, table.shape.channels, x.data(), labels.data());
@@ -452,7 +453,7 @@ TEST_CASE("flatten's gradient equals finite differences on odd shapes") {
   };
   Floats grad = ToFloats(dy), dx = Poisoned(x.size());
   TransposeSamples(TestDevice(), 2, channels, pixels, grad.data(), dx.data());
-  CHECK(FiniteDifferenceError(x, loss, dx.data()) < kTol);
+  CHECK(FiniteDifferenceError(x, loss, dx.data()) < kElementwiseTol);
 }
 
 }  // namespace

@@ -3,15 +3,15 @@
 namespace pando {
 namespace {
 
-constexpr double kForwardTol = 2e-6;   // a few roundings of fp32
-constexpr double kBackwardTol = 1e-5;  // and sums over pixels and samples
+constexpr double kGroupNormForwardTol = 2e-6;   // a few roundings of fp32
+constexpr double kGroupNormBackwardTol = 1e-5;  // and sums over pixels and samples
 
 struct GroupNormCase {
   GroupNormSpec spec;
   uint32_t sample_count;
 };
 
-std::vector<GroupNormCase> Cases() {
+std::vector<GroupNormCase> GroupNormCases() {
   return {
       {{{1, 1, 2}, 1}, 1},     // the fewest with a variance
       {{{3, 5, 6}, 6}, 3},     // one channel per group: instance norm
@@ -24,8 +24,8 @@ std::vector<GroupNormCase> Cases() {
 }
 
 // The definition, in double precision.
-struct Reference {
-  explicit Reference(const GroupNormCase& c)
+struct GroupNormReference {
+  explicit GroupNormReference(const GroupNormCase& c)
       : spec(c.spec),
         sample_count(c.sample_count),
         channels(spec.shape.channels),
@@ -71,8 +71,8 @@ struct Reference {
   Doubles x, weight, bias, dy;
 };
 
-struct Computed {
-  explicit Computed(const Reference& r, int scratch_fill = 0xff)
+struct ComputedGroupNorm {
+  explicit ComputedGroupNorm(const GroupNormReference& r, int scratch_fill = 0xff)
       : x(ToFloats(r.x)),
         weight(ToFloats(r.weight)),
         bias(ToFloats(r.bias)),
@@ -89,7 +89,7 @@ struct Computed {
     std::memset(scratch.data(), scratch_fill, scratch.size());
     GroupNormBackward(TestDevice(), r.spec, Backward(r), scratch.bytes());
   }
-  GroupNormForwardArgs Forward(const Reference& r) {
+  GroupNormForwardArgs Forward(const GroupNormReference& r) {
     return {.sample_count = r.sample_count,
             .x = x.data(),
             .weight = weight.data(),
@@ -98,7 +98,7 @@ struct Computed {
             .mean = mean.data(),
             .inverse_std = inverse_std.data()};
   }
-  GroupNormBackwardArgs Backward(const Reference& r) {
+  GroupNormBackwardArgs Backward(const GroupNormReference& r) {
     return {.sample_count = r.sample_count,
             .x = x.data(),
             .weight = weight.data(),
@@ -114,43 +114,43 @@ struct Computed {
 };
 
 TEST_CASE("group norm and its statistics follow the definition") {
-  for (const GroupNormCase& c : Cases()) {
+  for (const GroupNormCase& c : GroupNormCases()) {
     CAPTURE(c.spec.shape.channels);
-    const Reference r(c);
-    const Computed computed(r);
-    CHECK(RelativeError(computed.y.data(), r.Forward()) < kForwardTol);
-    CHECK(RelativeError(computed.mean.data(), r.Means()) < kForwardTol);
-    CHECK(RelativeError(computed.inverse_std.data(), r.InverseStds()) < kForwardTol);
+    const GroupNormReference r(c);
+    const ComputedGroupNorm computed(r);
+    CHECK(RelativeError(computed.y.data(), r.Forward()) < kGroupNormForwardTol);
+    CHECK(RelativeError(computed.mean.data(), r.Means()) < kGroupNormForwardTol);
+    CHECK(RelativeError(computed.inverse_std.data(), r.InverseStds()) < kGroupNormForwardTol);
   }
 }
 
 TEST_CASE("group norm's gradients equal finite differences") {
-  for (const GroupNormCase& c : Cases()) {
+  for (const GroupNormCase& c : GroupNormCases()) {
     CAPTURE(c.spec.shape.channels);
-    Reference r(c);
-    const Computed computed(r);
+    GroupNormReference r(c);
+    const ComputedGroupNorm computed(r);
     auto loss = [&] { return DotProduct(r.Forward(), r.dy); };
     // The gradient of two values is nearly 0: differences cannot check it.
     if (r.group_size() > 2) {
-      CHECK(FiniteDifferenceError(r.x, loss, computed.dx.data()) < kBackwardTol);
+      CHECK(FiniteDifferenceError(r.x, loss, computed.dx.data()) < kGroupNormBackwardTol);
     }
-    CHECK(FiniteDifferenceError(r.weight, loss, computed.dweight.data()) < kBackwardTol);
-    CHECK(FiniteDifferenceError(r.bias, loss, computed.dbias.data()) < kBackwardTol);
+    CHECK(FiniteDifferenceError(r.weight, loss, computed.dweight.data()) < kGroupNormBackwardTol);
+    CHECK(FiniteDifferenceError(r.bias, loss, computed.dbias.data()) < kGroupNormBackwardTol);
   }
 }
 
 TEST_CASE("group norm of a sample does not depend on the samples beside it") {
-  const Reference all(Cases()[4]);
-  Reference first({all.spec, 1});
+  const GroupNormReference all(GroupNormCases()[4]);
+  GroupNormReference first({all.spec, 1});
   first.x.assign(all.x.begin(), all.x.begin() + static_cast<ptrdiff_t>(first.x.size()));
-  const Computed a(all), b(first);
+  const ComputedGroupNorm a(all), b(first);
   CHECK(SameBits(a.y.data(), b.y.data(), first.x.size()));
 }
 
 TEST_CASE("group norm does not depend on what was in its buffers and in its scratch") {
-  for (const GroupNormCase& c : Cases()) {
-    const Reference r(c);
-    const Computed a(r, 0xff), b(r, 0x3f);
+  for (const GroupNormCase& c : GroupNormCases()) {
+    const GroupNormReference r(c);
+    const ComputedGroupNorm a(r, 0xff), b(r, 0x3f);
     CHECK(SameBits(a.y.data(), b.y.data(), r.x.size()));
     CHECK(SameBits(a.dx.data(), b.dx.data(), r.x.size()));
     CHECK(SameBits(a.dweight.data(), b.dweight.data(), r.channels));
@@ -160,9 +160,9 @@ TEST_CASE("group norm does not depend on what was in its buffers and in its scra
 }
 
 TEST_CASE("group norm may write its result over its input, and its gradients over those it gets") {
-  for (const GroupNormCase& c : Cases()) {
-    const Reference r(c);
-    Computed apart(r), over(r);
+  for (const GroupNormCase& c : GroupNormCases()) {
+    const GroupNormReference r(c);
+    ComputedGroupNorm apart(r), over(r);
     GroupNormBackwardArgs backward = over.Backward(r);
     backward.dx = over.dy.data();
     GroupNormBackward(TestDevice(), r.spec, backward, over.scratch.bytes());
@@ -175,11 +175,11 @@ TEST_CASE("group norm may write its result over its input, and its gradients ove
 }
 
 TEST_CASE("group norm keeps its digits where the mean is large") {
-  Reference r(Cases()[4]);
+  GroupNormReference r(GroupNormCases()[4]);
   for (double& v : r.x) v = static_cast<double>(static_cast<float>(v + 1000));
-  const Computed computed(r);
+  const ComputedGroupNorm computed(r);
   CHECK(RelativeError(computed.mean.data(), r.Means()) < 1e-7);
-  CHECK(RelativeError(computed.inverse_std.data(), r.InverseStds()) < kForwardTol);
+  CHECK(RelativeError(computed.inverse_std.data(), r.InverseStds()) < kGroupNormForwardTol);
 }
 
 }  // namespace

@@ -3,12 +3,12 @@
 namespace pando {
 namespace {
 
-constexpr double kForwardTol =
+constexpr double kLinearForwardTol =
     3e-6;  // fp32, sums of up to 1025 terms, measured 1e-6 with gradients
-constexpr double kBackwardTol = 3e-6;  // the same
+constexpr double kLinearBackwardTol = 3e-6;  // the same
 
-struct Reference {
-  Reference(LinearSpec s, uint32_t n)
+struct LinearReference {
+  LinearReference(LinearSpec s, uint32_t n)
       : spec(s),
         sample_count(n),
         x(RandomDoubles(size_t{n} * s.in_features, 1)),
@@ -34,8 +34,8 @@ struct Reference {
   Doubles x, weight, bias, dy;
 };
 
-std::vector<Reference> Cases() {
-  std::vector<Reference> cases;
+std::vector<LinearReference> LinearCases() {
+  std::vector<LinearReference> cases;
   for (uint32_t n : {1u, 2u, 15u, 16u, 17u, 64u}) {
     cases.emplace_back(LinearSpec{1, 1, false}, n);
     cases.emplace_back(LinearSpec{7, 3, true}, n);
@@ -48,7 +48,7 @@ std::vector<Reference> Cases() {
 }
 
 TEST_CASE("linear forward and gradients follow the definition on every shape") {
-  for (Reference& r : Cases()) {
+  for (LinearReference& r : LinearCases()) {
     CAPTURE(r.spec.in_features);
     CAPTURE(r.sample_count);
     Floats x = ToFloats(r.x), weight = ToFloats(r.weight), bias = ToFloats(r.bias);
@@ -59,21 +59,21 @@ TEST_CASE("linear forward and gradients follow the definition on every shape") {
     LinearForward(TestDevice(), r.spec,
                   {r.sample_count, x.data(), weight.data(), bias.data(), y.data()},
                   scratch.bytes());
-    CHECK(RelativeError(y.data(), r.Forward()) < kForwardTol);
+    CHECK(RelativeError(y.data(), r.Forward()) < kLinearForwardTol);
 
     LinearBackward(TestDevice(), r.spec,
                    {r.sample_count, x.data(), weight.data(), y.data(), dy.data(), dx.data(),
                     dweight.data(), dbias.data()},
                    scratch.bytes());
     auto loss = [&] { return DotProduct(r.Forward(), r.dy); };
-    CHECK(FiniteDifferenceError(r.x, loss, dx.data(), 20) < kBackwardTol);
-    CHECK(FiniteDifferenceError(r.weight, loss, dweight.data(), 20) < kBackwardTol);
-    CHECK(FiniteDifferenceError(r.bias, loss, dbias.data(), 20) < kBackwardTol);
+    CHECK(FiniteDifferenceError(r.x, loss, dx.data(), 20) < kLinearBackwardTol);
+    CHECK(FiniteDifferenceError(r.weight, loss, dweight.data(), 20) < kLinearBackwardTol);
+    CHECK(FiniteDifferenceError(r.bias, loss, dbias.data(), 20) < kLinearBackwardTol);
   }
 }
 
 TEST_CASE("linear results do not depend on where their arrays lie") {
-  const Reference r(LinearSpec{320, 50, true}, 16);
+  const LinearReference r(LinearSpec{320, 50, true}, 16);
   Floats x = ToFloats(r.x), bias = ToFloats(r.bias);
   Floats weight(r.weight.size() + 2 * kSlackElements);
   Floats first = Poisoned(r.dy.size()), other = Poisoned(r.dy.size());

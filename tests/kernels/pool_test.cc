@@ -3,9 +3,9 @@
 namespace pando {
 namespace {
 
-constexpr double kTol = 1e-6;  // sums of up to 25 terms in fp32, measured 2.1e-7
+constexpr double kPoolTol = 1e-6;  // sums of up to 25 terms in fp32, measured 2.1e-7
 
-std::vector<Pool2dSpec> Cases() {
+std::vector<Pool2dSpec> PoolCases() {
   return {{{1, 1, 1}, 1, 1},    {{2, 2, 1}, 2, 2},    {{24, 24, 10}, 2, 2},
           {{7, 5, 3}, 2, 2},    {{9, 9, 17}, 3, 2},   {{8, 6, 16}, 3, 3},
           {{5, 5, 2}, 5, 1},    {{9, 8, 5}, 3, 2, 1},  // ResNet's
@@ -36,7 +36,7 @@ Doubles Pooled(const Pool2dSpec& spec, size_t sample_count, const Doubles& x, F&
 }
 
 TEST_CASE("max pool and its gradient follow the definition") {
-  for (const Pool2dSpec& spec : Cases()) {
+  for (const Pool2dSpec& spec : PoolCases()) {
     for (uint32_t n : {1u, 3u}) {
       Doubles x = RandomDoubles(n * spec.input.size(), 5);
       const Doubles dy = RandomDoubles(n * spec.output().size(), 6);
@@ -51,13 +51,13 @@ TEST_CASE("max pool and its gradient follow the definition") {
       MaxPoolBackward(TestDevice(), spec, n, argmax.data(), grad.data(), dx.data());
       CHECK(RelativeError(y.data(), forward()) == 0.0);
       CHECK(FiniteDifferenceError(
-                x, [&] { return DotProduct(forward(), dy); }, dx.data()) < kTol);
+                x, [&] { return DotProduct(forward(), dy); }, dx.data()) < kPoolTol);
     }
   }
 }
 
 TEST_CASE("average pool and its gradient follow the definition") {
-  for (const Pool2dSpec& spec : Cases()) {
+  for (const Pool2dSpec& spec : PoolCases()) {
     Doubles x = RandomDoubles(2 * spec.input.size(), 5);
     const Doubles dy = RandomDoubles(2 * spec.output().size(), 6);
     auto forward = [&] {
@@ -70,9 +70,9 @@ TEST_CASE("average pool and its gradient follow the definition") {
     Floats in = ToFloats(x), grad = ToFloats(dy), y = Poisoned(dy.size()), dx = Poisoned(x.size());
     AveragePoolForward(TestDevice(), spec, 2, in.data(), y.data());
     AveragePoolBackward(TestDevice(), spec, 2, grad.data(), dx.data());
-    CHECK(RelativeError(y.data(), forward()) < kTol);
+    CHECK(RelativeError(y.data(), forward()) < kPoolTol);
     CHECK(FiniteDifferenceError(
-              x, [&] { return DotProduct(forward(), dy); }, dx.data()) < kTol);
+              x, [&] { return DotProduct(forward(), dy); }, dx.data()) < kPoolTol);
   }
 }
 
@@ -122,9 +122,10 @@ TEST_CASE("adaptive average pool and its gradient follow PyTorch's windows") {
     Floats in = ToFloats(x), grad = ToFloats(dy), y = Poisoned(dy.size()), dx = Poisoned(x.size());
     AdaptiveAveragePoolForward(TestDevice(), spec, 2, in.data(), y.data());
     AdaptiveAveragePoolBackward(TestDevice(), spec, 2, grad.data(), dx.data());
-    CHECK(RelativeError(y.data(), AdaptivelyPooled(spec, 2, x)) < kTol);
+    CHECK(RelativeError(y.data(), AdaptivelyPooled(spec, 2, x)) < kPoolTol);
     CHECK(FiniteDifferenceError(
-              x, [&] { return DotProduct(AdaptivelyPooled(spec, 2, x), dy); }, dx.data()) < kTol);
+              x, [&] { return DotProduct(AdaptivelyPooled(spec, 2, x), dy); }, dx.data()) <
+          kPoolTol);
   }
 }
 
@@ -154,9 +155,10 @@ TEST_CASE("global average pool and its gradient are those of the adaptive pool's
     Floats in = ToFloats(x), grad = ToFloats(dy), y = Poisoned(dy.size()), dx = Poisoned(x.size());
     AdaptiveAveragePoolForward(TestDevice(), {.input = shape}, 3, in.data(), y.data());
     AdaptiveAveragePoolBackward(TestDevice(), {.input = shape}, 3, grad.data(), dx.data());
-    CHECK(RelativeError(y.data(), AdaptivelyPooled(spec, 3, x)) < kTol);
+    CHECK(RelativeError(y.data(), AdaptivelyPooled(spec, 3, x)) < kPoolTol);
     CHECK(FiniteDifferenceError(
-              x, [&] { return DotProduct(AdaptivelyPooled(spec, 3, x), dy); }, dx.data()) < kTol);
+              x, [&] { return DotProduct(AdaptivelyPooled(spec, 3, x), dy); }, dx.data()) <
+          kPoolTol);
   }
 }
 

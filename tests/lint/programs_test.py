@@ -99,6 +99,16 @@ class TidyTest(LintTest):
         with self.assertRaisesRegex(programs.Skipped, "run `meson setup build`"):
             programs.check_tidy(self.project({}), "/nowhere", print)
 
+    def test_each_file_of_a_unit_has_an_entry(self):
+        project = self.project({"tests/a_test.cc": "", "tests/b_test.cc": "",
+                                "build/units/1.cc": '#include "tests/a_test.cc"\n#include "tests/b_test.cc"\n'})
+        database = project.root / "build" / "compile_commands.json"
+        entry = {"directory": str(database.parent), "file": "units/1.cc", "command": "c++ -o 1.o -c units/1.cc"}
+        database.write_text(json.dumps([entry]), encoding="utf-8")
+        compiled = programs.read_database(project, database)
+        self.assertEqual(list(compiled), ["tests/a_test.cc", "tests/b_test.cc"])
+        self.assertEqual(compiled["tests/b_test.cc"]["command"], f"c++ -o 1.o -c {project.root}/tests/b_test.cc")
+
     def test_a_header_is_checked_through_its_source_file(self):
         self.assertEqual(programs.choose_sources(["a/b.h", "a/b.cc", "c.py", "d.cc"]), ["a/b.cc", "d.cc"])
 

@@ -303,7 +303,7 @@ void EnterView(const Model& model, State* state, int server, int number, int sha
   }
 }
 
-void AddViews(const Model& model, const State& state, int server, Steps& steps) {
+void AddServerViews(const Model& model, const State& state, int server, Steps& steps) {
   const int newest = state.view_count - 1;
   const bool skips = model.configuration().skips_superseded_views;
   for (int number = state.servers[server].view + 1; number <= newest; ++number) {
@@ -332,7 +332,7 @@ void AddServerSteps(Model& model, const State& state, Steps& steps) {
       AddTransfer(primary, steps);
       AddStore(primary, steps);
     }
-    AddViews(model, state, server, steps);
+    AddServerViews(model, state, server, steps);
   }
 }
 

@@ -313,7 +313,7 @@ void EnterView(const Model& model, State* state, int w, int number) {
   if (worker.phase == kJoining || !c.Mutated(Mutation::kNoQuestion)) AskAll(c, &worker);
 }
 
-void AddViews(const Model& model, const State& state, int w, Steps& steps) {
+void AddWorkerViews(const Model& model, const State& state, int w, Steps& steps) {
   const Configuration& c = model.configuration();
   const Worker& worker = state.workers[w];
   const int newest = state.view_count - 1;
@@ -341,7 +341,7 @@ void AddWorkerSteps(Model& model, const State& state, Steps& steps) {
     const Worker& worker = state.workers[w];
     AddPushes(model, state, w, steps);
     if (!IsAlive(worker)) continue;
-    AddViews(model, state, w, steps);
+    AddWorkerViews(model, state, w, steps);
     for (int shard = 0; shard < model.configuration().shards; ++shard)
       AddAnswersOf(model, state, w, shard, steps);
     if (worker.phase == kJoining) continue;

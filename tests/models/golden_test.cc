@@ -47,7 +47,7 @@ class Reader {
 };
 
 std::vector<Golden> ReadGoldens() {
-  Reader in(PANDO_GOLDEN_DIR "/models.bin");
+  Reader in(GoldenPath("models.bin"));
   std::vector<Golden> goldens(in.Take<uint32_t>());
   for (Golden& golden : goldens) {
     golden.model = in.TakeString();

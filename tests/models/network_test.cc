@@ -11,8 +11,6 @@
 namespace pando {
 namespace {
 
-constexpr float kPoison = std::numeric_limits<float>::quiet_NaN();
-
 bool SameBits(const FloatBuffer& a, const FloatBuffer& b) {
   return std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }

@@ -9,8 +9,6 @@
 namespace pando {
 namespace {
 
-constexpr float kPoison = std::numeric_limits<float>::quiet_NaN();
-
 Model MakeNetwork(const std::string& text, SampleShape input, uint32_t class_count) {
   Job job;
   job.model = "test.toml";

@@ -5,6 +5,7 @@
 
 #include <fstream>
 #include <iterator>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -12,10 +13,13 @@
 #include "models/graph.h"
 #include "models/network.h"
 #include "plan/tensor_init.h"
+#include "tests/golden/golden_path.h"
 #include "tests/golden/network_goldens.h"
 #include "tests/test_device.h"
 
 namespace pando {
+
+inline constexpr float kPoison = std::numeric_limits<float>::quiet_NaN();
 
 inline Model MakeModel(const std::string& name, SampleShape input = {28, 28, 1},
                        uint32_t class_count = 10, std::vector<uint64_t> hidden = {128}) {
@@ -28,7 +32,7 @@ inline Model MakeModel(const std::string& name, SampleShape input = {28, 28, 1},
 }
 
 inline std::string ReadGoldenFile(const std::string& file_name) {
-  std::ifstream file(PANDO_GOLDEN_DIR "/" + file_name);
+  std::ifstream file(GoldenPath(file_name));
   REQUIRE_MESSAGE(file.good(), file_name);
   return {std::istreambuf_iterator<char>(file), {}};
 }

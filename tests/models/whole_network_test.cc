@@ -9,10 +9,10 @@ namespace pando {
 namespace {
 
 // fp32 against double, through up to 53 convolutions, relative.
-constexpr double kLossTol = 5e-6;
+constexpr double kNetworkLossTol = 5e-6;
 // Of a tensor's norm: sums over samples and pixels, of gradients that came through the layers above
 // and were divided by deviations there. Measured 3.6e-5 (ResNet-50), of the others 1.4e-5 at most.
-constexpr double kGradientTol = 2e-4;
+constexpr double kNetworkGradientTol = 2e-4;
 // A bias before a batch norm, with no relu between, changes nothing: its gradient is 0 except for
 // roundings, whose size is that of the weight's gradient, the tensor before.
 constexpr double kZeroNorm = 1e-9;
@@ -47,7 +47,7 @@ void CheckGradients(const NetworkGolden& golden, const TensorLayout& layout,
         DigestOf(tensor.size, [&](size_t i) { return static_cast<double>(gradient[i]); });
     const double norm = tensor.digest.norm < kZeroNorm ? norm_before : tensor.digest.norm;
     const double error = DigestError(digest, tensor, norm);
-    CHECK(error < kGradientTol);
+    CHECK(error < kNetworkGradientTol);
     largest = std::max(largest, error);
     norm_before = norm;
   }
@@ -69,10 +69,10 @@ TEST_CASE("whole models' losses and gradients equal PyTorch's") {
     network.SetBatch(MakeGoldenBatch(golden), {}, Mode::kEvaluate);
     const BatchScore evaluated = ForwardAll(network, parameters.data());
 
-    CHECK(trained.loss_sum == doctest::Approx(j.at("loss").get<double>()).epsilon(kLossTol));
+    CHECK(trained.loss_sum == doctest::Approx(j.at("loss").get<double>()).epsilon(kNetworkLossTol));
     CHECK(trained.correct_count == j.at("correct").get<uint32_t>());
     CHECK(evaluated.loss_sum ==
-          doctest::Approx(j.at("evaluated_loss").get<double>()).epsilon(kLossTol));
+          doctest::Approx(j.at("evaluated_loss").get<double>()).epsilon(kNetworkLossTol));
     CHECK(evaluated.correct_count == j.at("evaluated_correct").get<uint32_t>());
     CheckGradients(golden, model.layout(), written.Read());
   }

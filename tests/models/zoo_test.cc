@@ -70,7 +70,7 @@ std::vector<uint64_t> ParseShape(std::string text) {
 }
 
 std::vector<GoldenModel> ReadTorchvision() {
-  std::ifstream file(PANDO_GOLDEN_DIR "/torchvision.txt");
+  std::ifstream file(GoldenPath("torchvision.txt"));
   REQUIRE(file.good());
   std::vector<GoldenModel> models;
   for (std::string line; std::getline(file, line);) {

@@ -21,7 +21,7 @@ struct FakeScheduler {
 };
 
 Message MustPoll(SchedulerClient& client) {
-  const Micros deadline = SteadyNow() + kTestDeadline;
+  const Micros deadline = SteadyNow() + kEventDeadline;
   while (true) {
     if (std::optional<Message> answer = client.Poll()) return *std::move(answer);
     REQUIRE(SteadyNow() < deadline);

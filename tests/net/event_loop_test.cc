@@ -292,7 +292,7 @@ TEST_CASE("a client gets the status, or an error if there is no answer") {
   ZmqContext context;
   EchoProcess process(context);
   const Result<std::string> status =
-      RequestStatus(context, process.endpoint, SteadyNow() + kTestDeadline, "");
+      RequestStatus(context, process.endpoint, SteadyNow() + kEventDeadline, "");
   REQUIRE(status.ok());
   CHECK(*status == "{}");
   process.Stop();

@@ -55,7 +55,7 @@ std::unique_ptr<Transport> MustJoin(SharingPair& pair, const PeerId& peer) {
   auto joiner = std::make_unique<Transport>(pair.context, peer, Transport::Options{});
   REQUIRE(joiner->ShareMemory({.pool = MustCreatePool()}).ok());
   REQUIRE(joiner->Dial(pair.lane_peer, *pair.bound).ok());
-  const Micros deadline = SteadyNow() + kTestDeadline;
+  const Micros deadline = SteadyNow() + kEventDeadline;
   while (joiner->CountLines().shm == 0) {
     REQUIRE(SteadyNow() < deadline);
     pair.lane.Wait(SteadyNow() + std::chrono::milliseconds(1));
@@ -111,7 +111,7 @@ TEST_CASE("a segment that a full link could not confirm is confirmed later, and 
   for (int i = 0; i < sent_count; ++i) CHECK(Text(MustReceive(pair.worker)) == text);
   pair.lane.Send(TextFrom(pair.lane_peer, pair.worker_peer, "go on"));
   CHECK(Text(MustReceive(pair.worker)) == "go on");
-  const Micros deadline = SteadyNow() + kTestDeadline;
+  const Micros deadline = SteadyNow() + kEventDeadline;
   while (!pair.Names(pair.worker, pair.worker_peer, pair.lane, pair.lane_peer, 1, second)) {
     REQUIRE(SteadyNow() < deadline);
     pair.ReadLinks();
@@ -127,7 +127,7 @@ TEST_CASE("an isolated process neither sends nor receives by a link") {
   CHECK(pair.worker.counters().isolated == isolated + 1);
   pair.context.IsolateUntil(SteadyNow());
   pair.worker.Send(TextFrom(pair.worker_peer, pair.lane_peer, "not heard"));
-  pair.lane.Wait(SteadyNow() + kTestDeadline);
+  pair.lane.Wait(SteadyNow() + kEventDeadline);
   pair.context.IsolateUntil(kNever);
   Envelope envelope;
   CHECK_FALSE(pair.lane.Receive(&envelope));
@@ -186,7 +186,7 @@ TEST_CASE("a peer with false packets is disconnected and disturbs no other peer"
       REQUIRE(send(liar, said.data(), said.size(), 0) == static_cast<ssize_t>(said.size()));
     char bytes[64];
     ssize_t size = 1;
-    const Micros deadline = SteadyNow() + kTestDeadline;
+    const Micros deadline = SteadyNow() + kEventDeadline;
     while (size != 0) {  // until the lane has hung up: before, it tells of its segments
       REQUIRE(SteadyNow() < deadline);
       pair.lane.Wait(SteadyNow() + std::chrono::milliseconds(1));

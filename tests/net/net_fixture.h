@@ -14,11 +14,9 @@
 #include "common/clock.h"
 #include "common/system.h"
 #include "net/transport.h"
+#include "tests/deadline.h"
 
 namespace pando {
-
-// Far beyond what anything here takes, so that a loaded machine fails no test.
-inline constexpr Micros kTestDeadline = std::chrono::seconds(20);
 
 inline const char* const kAnyTcpPort = "tcp://127.0.0.1:0";
 
@@ -41,7 +39,7 @@ class ScratchFolder {
 
 // Waits for a message.  Fails the test if none comes.
 inline Envelope MustReceive(Transport& transport) {
-  const Micros deadline = SteadyNow() + kTestDeadline;
+  const Micros deadline = SteadyNow() + kEventDeadline;
   Envelope envelope;
   while (!transport.Receive(&envelope)) {
     REQUIRE(SteadyNow() < deadline);
@@ -52,7 +50,7 @@ inline Envelope MustReceive(Transport& transport) {
 
 // Reads `transport` until the condition holds; the messages go to waste.
 inline void MustBecome(Transport& transport, const std::function<bool()>& condition) {
-  const Micros deadline = SteadyNow() + kTestDeadline;
+  const Micros deadline = SteadyNow() + kEventDeadline;
   while (!condition()) {
     REQUIRE(SteadyNow() < deadline);
     Envelope ignored;
@@ -63,7 +61,7 @@ inline void MustBecome(Transport& transport, const std::function<bool()>& condit
 // Binds where another transport may have been bound: ZeroMQ lets go of an endpoint a moment after
 // its socket is closed.
 inline std::string MustBind(Transport& transport, const std::string& endpoint) {
-  const Micros deadline = SteadyNow() + kTestDeadline;
+  const Micros deadline = SteadyNow() + kEventDeadline;
   Result<std::string> bound = transport.Bind(endpoint);
   while (!bound.ok()) {
     REQUIRE_MESSAGE(SteadyNow() < deadline, bound.status().message());

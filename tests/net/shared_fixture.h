@@ -58,7 +58,7 @@ struct SharingPair {
   void MustLink() {
     worker.Send(TextFrom(worker_peer, lane_peer, "hello"));
     MustReceive(lane);
-    const Micros deadline = SteadyNow() + kTestDeadline;
+    const Micros deadline = SteadyNow() + kEventDeadline;
     while (worker.CountLines().shm == 0 || !Names(lane, lane_peer, worker, worker_peer, 0)) {
       REQUIRE(SteadyNow() < deadline);
       ReadLinks();

@@ -107,7 +107,7 @@ TEST_CASE("a party that is bound no more has no links but those that it dialed")
   SharingPair pair;
   pair.MustLink();
   pair.lane.Unbind();
-  const Micros deadline = SteadyNow() + kTestDeadline;
+  const Micros deadline = SteadyNow() + kEventDeadline;
   while (pair.worker.CountLines().shm != 0) {
     REQUIRE(SteadyNow() < deadline);
     pair.ReadLinks();
@@ -150,7 +150,7 @@ TEST_CASE("a hung up party's hold lasts until it lets go, and its index is used 
     return taken.back()->data() == address;
   };
   while (!is_taken_again()) REQUIRE(taken.size() < 8);
-  const Micros deadline = SteadyNow() + kTestDeadline;
+  const Micros deadline = SteadyNow() + kEventDeadline;
   for (size_t readers = 0; readers < kSharedReadersMax;) {
     REQUIRE(SteadyNow() < deadline);
     pair.lane.Wait(SteadyNow() + std::chrono::milliseconds(1));
@@ -180,7 +180,7 @@ TEST_CASE("what a killed reader held is free once the kernel has closed its conn
     }
   }
   std::unique_ptr<SharedLink> link;
-  const Micros deadline = SteadyNow() + kTestDeadline;
+  const Micros deadline = SteadyNow() + kEventDeadline;
   const auto poll_link = [&] {
     REQUIRE(SteadyNow() < deadline);
     usleep(1000);
@@ -353,7 +353,7 @@ TEST_CASE("a process with the maximum of readers refuses others, and both ends l
                             .on_note = [&](auto& text) { of_worker = text; }})
               .ok());
   REQUIRE(worker.Dial(lane_peer, *bound).ok());
-  const Micros deadline = SteadyNow() + kTestDeadline;
+  const Micros deadline = SteadyNow() + kEventDeadline;
   while (of_lane.empty() || of_worker.empty()) {
     REQUIRE(SteadyNow() < deadline);
     lane.Wait(SteadyNow() + std::chrono::milliseconds(1));
@@ -385,7 +385,7 @@ TEST_CASE("a peer that shared memory and died is no reason to say that none can 
   REQUIRE(worker.Dial(lane_peer, *bound).ok());
   worker.Send(TextFrom(worker_peer, lane_peer, "hello"));
   MustReceive(*lane);
-  const Micros deadline = SteadyNow() + kTestDeadline;
+  const Micros deadline = SteadyNow() + kEventDeadline;
   while (worker.CountLines().shm == 0) {
     REQUIRE(SteadyNow() < deadline);
     lane->Wait(SteadyNow() + std::chrono::milliseconds(1));

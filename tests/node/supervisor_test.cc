@@ -5,6 +5,7 @@
 #include <csignal>
 
 #include "job/job_file.h"
+#include "tests/deadline.h"
 #include "tests/temp_folder.h"
 
 namespace pando {
@@ -13,9 +14,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Death = RestartPolicy::Death;
 using namespace std::chrono_literals;
-
-// Longer than any step here takes on a loaded machine; reached only by a failure.
-constexpr auto kDeadline = 20s;
 
 // Children are shells that do as `script` says.
 struct Household {
@@ -36,7 +34,7 @@ struct Household {
   }
   template <class Condition>
   void Await(Condition condition) {
-    const auto deadline = Clock::now() + kDeadline;
+    const auto deadline = Clock::now() + kEventDeadline;
     while (!condition() && Clock::now() < deadline) {
       supervisor.Wait(std::min(deadline, Clock::now() + 5ms));
     }
@@ -127,7 +125,7 @@ TEST_CASE("an end that is as good as a clean one is no root cause and is not tol
   Supervisor supervisor({.on_fault = [&](FaultNote note) { notes.push_back(std::move(note)); },
                          .has_left = [](const ProcessExit& exit) { return exit.exit_code == 3; }});
   REQUIRE(supervisor.Start(household.ShellSpec("worker-0", "exit 3"), Role::kWorker).ok());
-  const auto deadline = Clock::now() + kDeadline;
+  const auto deadline = Clock::now() + kEventDeadline;
   while (supervisor.kept_count() > 0 && Clock::now() < deadline) supervisor.Wait(deadline);
   CHECK(supervisor.kept_count() == 0);
   CHECK_FALSE(supervisor.root_cause().has_value());

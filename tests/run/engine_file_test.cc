@@ -4,6 +4,7 @@
 
 #include "common/atomic_file.h"
 #include "proto/message_limits.h"
+#include "tests/contains.h"
 #include "tests/temp_folder.h"
 
 namespace pando {
@@ -20,10 +21,6 @@ std::string ErrorFor(const std::string& text) {
   REQUIRE_FALSE(parsed.ok());
   CHECK(parsed.status().code() == StatusCode::kInvalidArgument);
   return parsed.status().message();
-}
-
-bool Contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 TEST_CASE("engines survive as text") {

@@ -15,7 +15,7 @@ namespace pando {
 namespace {
 
 // 10 steps of 100 samples.
-struct Run {
+struct RecordedRun {
   TempFolder temp;
   RunFolder folder = RunFolder::Open(temp.path());
   JobPlan plan = Plan();
@@ -56,7 +56,7 @@ struct Run {
   }
 };
 
-StepMetrics At(uint64_t step, float loss) { return {.step = Step(step), .loss = loss}; }
+StepMetrics RowAt(uint64_t step, float loss) { return {.step = Step(step), .loss = loss}; }
 
 SchedulerState StateOfEarlierLife() {
   SchedulerState state;
@@ -69,10 +69,10 @@ SchedulerState StateOfEarlierLife() {
 }
 
 TEST_CASE("a recorder that goes on has in its summary what earlier lives had") {
-  Run run;
+  RecordedRun run;
   {
     RunRecorder first = run.Create();
-    for (uint64_t step = 0; step < 5; ++step) first.OnStep(At(step, 1.0f), 0.1, 1000);
+    for (uint64_t step = 0; step < 5; ++step) first.OnStep(RowAt(step, 1.0f), 0.1, 1000);
     first.OnEvent("rollback", "", "the run begins again");
   }  // killed: no summary
   const SchedulerState state = StateOfEarlierLife();
@@ -80,7 +80,7 @@ TEST_CASE("a recorder that goes on has in its summary what earlier lives had") {
   CHECK(second.next_row() == Step(5));
   CHECK(second.past().sample_count == 500);
   CHECK(second.past().training_seconds >= 0.5);
-  second.OnStep(At(5, 0.5f), 0.1, 1000);
+  second.OnStep(RowAt(5, 0.5f), 0.1, 1000);
   FaultRecord fault = state.faults[0];
   fault.recovered_ms = 9;
   second.OnFault(fault);
@@ -113,19 +113,19 @@ TEST_CASE("a recorder that goes on has in its summary what earlier lives had") {
 }
 
 TEST_CASE("a recorder without rows begins at the first, for any journal") {
-  Run run;
+  RecordedRun run;
   RunRecorder recorder = run.Reopen(SchedulerState{});
   CHECK(recorder.next_row() == Step(0));
   CHECK(recorder.past().sample_count == 0);
-  recorder.OnStep(At(0, 1), 0.1, 0);
+  recorder.OnStep(RowAt(0, 1), 0.1, 0);
   CHECK(run.RowCount() == 1);
 }
 
 TEST_CASE("rates are of the last second of training, however its steps were reported") {
-  Run run;
+  RecordedRun run;
   RunRecorder recorder = run.Create();
   const auto window = [&](uint64_t step, double mean) {
-    recorder.OnStep(At(step, 1), 0.1, mean);
+    recorder.OnStep(RowAt(step, 1), 0.1, mean);
     MetricsFile::Last last;
     REQUIRE(MetricsFile::Reopen(run.folder, &last).ok());
     return std::pair(last.row->images_per_second, last.row->step_ms);
@@ -139,14 +139,14 @@ TEST_CASE("rates are of the last second of training, however its steps were repo
 }
 
 TEST_CASE("a version that is evaluated again is listed once") {
-  Run run;
+  RecordedRun run;
   RunRecorder recorder = run.Reopen(StateOfEarlierLife());
   recorder.OnEvaluation({Version(4), 100, 80, 30});
   CHECK(recorder.summary().evaluations.size() == 2);
 }
 
 TEST_CASE("results that are withdrawn are neither the last nor the best") {
-  Run run;
+  RecordedRun run;
   RunRecorder recorder = run.Create();
   recorder.OnEvaluation({Version(2), 100, 80, 20, 90});
   recorder.OnEvaluation({Version(4), 100, 95, 10, 99, {{40, 40}, {60, 55}}, {40, 0, 5, 55}});
@@ -164,7 +164,7 @@ TEST_CASE("results that are withdrawn are neither the last nor the best") {
 }
 
 TEST_CASE("a run that ended before its summary was written names its weights") {
-  Run run;
+  RecordedRun run;
   run.Create();
   std::vector<float> flat(run.plan.layout.float_count());
   flat[1] = 3;
@@ -182,16 +182,16 @@ TEST_CASE("a run that ended before its summary was written names its weights") {
 }
 
 TEST_CASE("rows that a full disk does not take are held, and cost the run nothing") {
-  Run run;
+  RecordedRun run;
   RunRecorder recorder = run.Create();
-  recorder.OnStep(At(0, 1), 0.1, 1000);
+  recorder.OnStep(RowAt(0, 1), 0.1, 1000);
   {
     const FileSizeLimit limit(80);  // the heading and a piece of a row
-    for (uint64_t step = 1; step < 4; ++step) recorder.OnStep(At(step, 1), 0.1, 1000);
+    for (uint64_t step = 1; step < 4; ++step) recorder.OnStep(RowAt(step, 1), 0.1, 1000);
     recorder.OnEvent("snapshot-failed", "", "no space left on device");
     recorder.SyncRows();
   }
-  recorder.OnStep(At(4, 1), 0.1, 1000);
+  recorder.OnStep(RowAt(4, 1), 0.1, 1000);
   CHECK(recorder.Conclude(kStatusCompleted, Status()) == kExitCompleted);
   CHECK(run.RowCount() == 5);
   CHECK(run.folder.ReadSummary()->missing_rows == 0);

@@ -15,16 +15,18 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr Incarnation kProcess{1};
+constexpr Incarnation kFolderProcess{1};
 
-SnapshotRef At(uint64_t version, uint32_t generation = 0) { return {generation, Version(version)}; }
+SnapshotRef RefAt(uint64_t version, uint32_t generation = 0) {
+  return {generation, Version(version)};
+}
 
 // Shards' files in their order; each is made, with a byte in it.
 SnapshotManifest Made(const TempFolder& temp, SnapshotRef snapshot,
                       const std::vector<uint64_t>& numbers) {
   SnapshotManifest manifest{snapshot, {}};
   for (uint64_t number : numbers) {
-    manifest.shards.push_back({number, SnapshotFileName(snapshot, kProcess, number)});
+    manifest.shards.push_back({number, SnapshotFileName(snapshot, kFolderProcess, number)});
     std::ofstream(temp.path() + "/" + manifest.shards.back().file) << "x";
   }
   return manifest;
@@ -41,8 +43,8 @@ std::vector<std::string> NamesIn(const TempFolder& temp) {
 
 TEST_CASE("manifests are written, read back in order, and written again where one is missing") {
   TempFolder temp;
-  const SnapshotManifest old_one = Made(temp, At(1000), {0, 0, 3});
-  const SnapshotManifest new_one = Made(temp, At(500, 1), {UINT64_MAX});
+  const SnapshotManifest old_one = Made(temp, RefAt(1000), {0, 0, 3});
+  const SnapshotManifest new_one = Made(temp, RefAt(500, 1), {UINT64_MAX});
   SnapshotFolder folder(temp.path(), {});
   REQUIRE(folder.OnComplete(new_one).ok());
   REQUIRE(folder.OnComplete(old_one).ok());
@@ -52,22 +54,23 @@ TEST_CASE("manifests are written, read back in order, and written again where on
   Result<std::vector<SnapshotManifest>> read = ReadManifests(temp.path());
   REQUIRE_MESSAGE(read.ok(), read.status().message());
   REQUIRE(read->size() == 2);
-  CHECK((*read)[0].snapshot == At(1000));
+  CHECK((*read)[0].snapshot == RefAt(1000));
   CHECK((*read)[0].shards.size() == 3);
   CHECK((*read)[0].shards[2].file == old_one.shards[2].file);
-  CHECK((*read)[1].snapshot == At(500, 1));
+  CHECK((*read)[1].snapshot == RefAt(500, 1));
   CHECK((*read)[1].shards[0].hash == UINT64_MAX);
   CHECK(ReadManifests(temp.path() + "/none")->empty());
 }
 
 TEST_CASE("a dropped snapshot goes with its manifest, and what dead processes left of older ones") {
   TempFolder temp;
-  Made(temp, At(400), {7});  // no manifest names it
-  std::ofstream(temp.path() + "/" + SnapshotFileName(At(450), kProcess, 8) + ".tmp") << "x";
+  Made(temp, RefAt(400), {7});  // no manifest names it
+  std::ofstream(temp.path() + "/" + SnapshotFileName(RefAt(450), kFolderProcess, 8) + ".tmp")
+      << "x";
   std::ofstream(temp.path() + "/notes.txt") << "x";
-  const SnapshotManifest first = Made(temp, At(500), {0, 1});
-  const SnapshotManifest second = Made(temp, At(1000), {2, 2});
-  const SnapshotManifest pending = Made(temp, At(1500), {3});
+  const SnapshotManifest first = Made(temp, RefAt(500), {0, 1});
+  const SnapshotManifest second = Made(temp, RefAt(1000), {2, 2});
+  const SnapshotManifest pending = Made(temp, RefAt(1500), {3});
   SnapshotFolder folder(temp.path(), {});
   REQUIRE(folder.OnComplete(first).ok());
   REQUIRE(folder.OnComplete(second).ok());
@@ -78,35 +81,36 @@ TEST_CASE("a dropped snapshot goes with its manifest, and what dead processes le
 
 TEST_CASE("of a snapshot that was given up, or stored twice, only the named files go") {
   TempFolder temp;
-  const SnapshotManifest complete = Made(temp, At(1000), {0, 1});
-  const SnapshotManifest copy = Made(temp, At(1000), {2});
-  SnapshotManifest given_up = Made(temp, At(1500), {3, 4});
+  const SnapshotManifest complete = Made(temp, RefAt(1000), {0, 1});
+  const SnapshotManifest copy = Made(temp, RefAt(1000), {2});
+  SnapshotManifest given_up = Made(temp, RefAt(1500), {3, 4});
   SnapshotFolder folder(temp.path(), {});
   REQUIRE(folder.OnComplete(complete).ok());
-  folder.OnDropped({At(1000), {{}, copy.shards[0]}});
+  folder.OnDropped({RefAt(1000), {{}, copy.shards[0]}});
   given_up.shards[1] = {};
   folder.OnDropped(given_up);
-  CHECK(NamesIn(temp) == std::vector<std::string>{complete.shards[0].file, complete.shards[1].file,
-                                                  "g000-v000001000.json",
-                                                  SnapshotFileName(At(1500), kProcess, 4)});
+  CHECK(NamesIn(temp) ==
+        std::vector<std::string>{complete.shards[0].file, complete.shards[1].file,
+                                 "g000-v000001000.json",
+                                 SnapshotFileName(RefAt(1500), kFolderProcess, 4)});
   folder.OnEnd();
   CHECK(NamesIn(temp).size() == 3);
 }
 
 TEST_CASE("a forgotten snapshot's files are left as they are, by later lives too") {
   TempFolder temp;
-  const SnapshotManifest first = Made(temp, At(500), {0});
-  const SnapshotManifest second = Made(temp, At(1000), {1});
+  const SnapshotManifest first = Made(temp, RefAt(500), {0});
+  const SnapshotManifest second = Made(temp, RefAt(1000), {1});
   {
     SnapshotFolder folder(temp.path(), {});
     REQUIRE(folder.OnComplete(first).ok());
     REQUIRE(folder.OnComplete(second).ok());
-    folder.OnForgotten(At(500));
-    CHECK_FALSE(folder.IsComplete(At(500)));
+    folder.OnForgotten(RefAt(500));
+    CHECK_FALSE(folder.IsComplete(RefAt(500)));
   }
   const std::vector<SnapshotManifest> complete{second};
   SnapshotFolder later(temp.path(), complete);
-  later.OnDropped({At(400), {}});
+  later.OnDropped({RefAt(400), {}});
   later.OnEnd();
   CHECK(NamesIn(temp) == std::vector<std::string>{first.shards[0].file,
                                                   "g000-v000000500.unreadable",
@@ -116,10 +120,10 @@ TEST_CASE("a forgotten snapshot's files are left as they are, by later lives too
 
 TEST_CASE("a file that a server says it has stored is looked for") {
   TempFolder temp;
-  SnapshotManifest manifest = Made(temp, At(500), {0, 1});
+  SnapshotManifest manifest = Made(temp, RefAt(500), {0, 1});
   const SnapshotFolder folder(temp.path(), {});
   CHECK(folder.CheckFiles(manifest).ok());
-  manifest.shards[1].file = SnapshotFileName(At(500), kProcess, 2);
+  manifest.shards[1].file = SnapshotFileName(RefAt(500), kFolderProcess, 2);
   const Status missing = folder.CheckFiles(manifest);
   CHECK(missing.message().find(manifest.shards[1].file) != std::string::npos);
   CHECK(missing.message().find("a shared folder") != std::string::npos);
@@ -128,9 +132,10 @@ TEST_CASE("a file that a server says it has stored is looked for") {
 TEST_CASE("a file name from the wire reaches nothing but the snapshot's files") {
   TempFolder temp;
   std::ofstream(temp.path() + "/job.toml") << "x";
-  const SnapshotManifest other = Made(temp, At(1000), {0});
+  const SnapshotManifest other = Made(temp, RefAt(1000), {0});
   SnapshotFolder folder(temp.path(), {});
-  folder.OnDropped({At(500), {{0, "job.toml"}, {0, other.shards[0].file}, {0, "../x"}, {0, ""}}});
+  folder.OnDropped(
+      {RefAt(500), {{0, "job.toml"}, {0, other.shards[0].file}, {0, "../x"}, {0, ""}}});
   CHECK(NamesIn(temp).size() == 2);
 }
 
@@ -165,7 +170,7 @@ JobPlan SmallPlan() {
 
 // Every float of the flat vector is its index; each shard is in a separate file.
 SnapshotManifest Stored(const TempFolder& temp, const JobPlan& plan, uint32_t state_count) {
-  const SnapshotRef snapshot = At(7, 2);
+  const SnapshotRef snapshot = RefAt(7, 2);
   SnapshotManifest manifest{snapshot, {}};
   for (uint32_t s = 0; s < plan.shards.shard_count(); ++s) {
     const ShardRange& range = plan.shards.range(ShardId(s));
@@ -175,7 +180,7 @@ SnapshotManifest Stored(const TempFolder& temp, const JobPlan& plan, uint32_t st
       record.parameters->data()[i] = static_cast<float>(range.first + i);
     }
     record.hash = RecordHash(snapshot.version, record.parameters->span(), record.state->span());
-    manifest.shards.push_back({record.hash, SnapshotFileName(snapshot, kProcess, s)});
+    manifest.shards.push_back({record.hash, SnapshotFileName(snapshot, kFolderProcess, s)});
     REQUIRE(WriteSnapshotFile(temp.path() + "/" + manifest.shards[s].file, JobId(7), snapshot,
                               std::span(&record, 1))
                 .ok());

@@ -16,6 +16,8 @@
 #include "common/hash.h"
 #include "common/philox.h"
 #include "run/snapshot_file.h"
+#include "tests/contains.h"
+#include "tests/deadline.h"
 #include "tests/temp_folder.h"
 
 namespace pando {
@@ -56,11 +58,11 @@ struct Disk {
 
   template <class Event>
   std::vector<Event> Await(size_t count) {
-    constexpr int kDeadlineMs = 20000;
     std::vector<Event> events;
     while (events.size() < count) {
       pollfd ready{port.fd(), POLLIN, 0};
-      REQUIRE(poll(&ready, 1, kDeadlineMs) == 1);
+      REQUIRE(poll(&ready, 1,
+                   static_cast<int>(std::chrono::milliseconds(kEventDeadline).count())) == 1);
       for (SnapshotEvent& event : port.TakeEvents()) {
         events.push_back(std::get<Event>(std::move(event)));
       }
@@ -83,10 +85,6 @@ std::vector<std::string> NamesIn(const std::string& folder) {
   for (const auto& entry : fs::directory_iterator(folder)) names.push_back(entry.path().filename());
   std::ranges::sort(names);
   return names;
-}
-
-bool Contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 bool IsEqual(const FloatBuffer& a, const FloatBuffer& b) {

@@ -18,7 +18,7 @@ namespace {
 using Json = nlohmann::json;
 
 // A run folder with timelines whose heads say what the test wants.
-class Run {
+class TracedRun {
  public:
   struct Machine {
     std::string boot = "boot-a";
@@ -93,7 +93,7 @@ void CheckNoOverlaps(const Json& trace) {
 }
 
 TEST_CASE("a span has its name, times, step and number, for any bytes of the name") {
-  Run run;
+  TracedRun run;
   {
     auto timeline = run.Process("worker 0", 1);
     TimelineTrack& track = timeline->OpenTrack("compute \"0\"\\\n");
@@ -118,7 +118,7 @@ TEST_CASE("a span has its name, times, step and number, for any bytes of the nam
 }
 
 TEST_CASE("spans that overlap are never on one row") {
-  Run run;
+  TracedRun run;
   {
     auto timeline = run.Process("server 0", 1);
     TimelineTrack& track = timeline->OpenTrack("lane 0");
@@ -142,7 +142,7 @@ TEST_CASE("spans that overlap are never on one row") {
 }
 
 TEST_CASE("a worker's exposed synchronisation is a counter: waits for parameters, step by step") {
-  Run run;
+  TracedRun run;
   {
     auto timeline = run.Process("worker 0", 1);
     const auto wait = timeline->Name({"wait for parameters", "wait", "micro_batch"});
@@ -171,7 +171,7 @@ TEST_CASE("a worker's exposed synchronisation is a counter: waits for parameters
 }
 
 TEST_CASE("processes stand by role and rank, and one that was started again has several lives") {
-  Run run;
+  TracedRun run;
   for (const auto& [name, incarnation] : std::vector<std::pair<const char*, uint64_t>>{
            {"worker 10", 1}, {"worker 2", 9}, {"worker 2", 3}, {"server 0", 4}, {"scheduler", 5}}) {
     auto timeline = run.Process(name, incarnation);
@@ -187,7 +187,7 @@ TEST_CASE("processes stand by role and rank, and one that was started again has 
 }
 
 TEST_CASE("clocks of other machines are laid beside the scheduler's, drift included") {
-  Run run;
+  TracedRun run;
   constexpr int64_t kSecond = 1'000'000'000;
   {
     auto scheduler = run.Process("scheduler", 1);
@@ -214,7 +214,7 @@ TEST_CASE("clocks of other machines are laid beside the scheduler's, drift inclu
 }
 
 TEST_CASE("a machine without clock measurements uses the time of day, and the trace notes it") {
-  Run run;
+  TracedRun run;
   for (const char* name : {"scheduler", "worker 0"}) {
     auto timeline = run.Process(name, 1);
     timeline->OpenTrack("t").AddSpan({}, 1000, 2000, Step(0), 0);
@@ -231,15 +231,15 @@ TEST_CASE("a machine without clock measurements uses the time of day, and the tr
 }
 
 TEST_CASE("after a reboot, each part of a run is placed beside its own scheduler") {
-  Run run;
+  TracedRun run;
   for (const auto& [name, incarnation] : std::vector<std::pair<const char*, uint64_t>>{
            {"scheduler", 1}, {"scheduler", 2}, {"worker 0", 1}, {"worker 0", 2}}) {
     auto timeline = run.Process(name, incarnation);
     timeline->OpenTrack("t").AddSpan({}, 1000, 2000, Step(0), 0);
   }
   // The later scheduler's file comes first by name.
-  const Run::Machine before{.boot = "a", .steady_ns = 0, .unix_ns = 10'000};
-  const Run::Machine after{.boot = "b", .steady_ns = 0, .unix_ns = 90'000};
+  const TracedRun::Machine before{.boot = "a", .steady_ns = 0, .unix_ns = 10'000};
+  const TracedRun::Machine after{.boot = "b", .steady_ns = 0, .unix_ns = 90'000};
   run.Put("scheduler-0000000000000001.bin", after);
   run.Put("scheduler-0000000000000002.bin", before);
   run.Put("worker-0-0000000000000001.bin", before);
@@ -252,7 +252,7 @@ TEST_CASE("after a reboot, each part of a run is placed beside its own scheduler
 
 TEST_CASE("marks are the whole run's; of bounded steps those beside them are left out") {
   for (const bool is_bounded : {false, true}) {
-    Run run;
+    TracedRun run;
     {
       auto timeline = run.Process("scheduler", 1, is_bounded ? StepRange{3, 7} : StepRange{});
       TimelineTrack& track = timeline->OpenTrack("run");
@@ -275,7 +275,7 @@ TEST_CASE("marks are the whole run's; of bounded steps those beside them are lef
 }
 
 TEST_CASE("a trace says what it lacks") {
-  Run run;
+  TracedRun run;
   {
     auto timeline = run.Process("worker 0", 1, {}, kChunksOffset + kChunkBytes);
     TimelineTrack& track = timeline->OpenTrack("compute 0");
@@ -288,7 +288,7 @@ TEST_CASE("a trace says what it lacks") {
 }
 
 TEST_CASE("where there is no timeline, or only a part of one, there is no trace") {
-  Run run;
+  TracedRun run;
   const Status none = WriteTrace({run.folder()}, run.path()).status();
   CHECK(none.code() == StatusCode::kNotFound);
   CHECK(none.message().find("train with --timeline FILE") != std::string::npos);

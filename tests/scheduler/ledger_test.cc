@@ -11,7 +11,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr Micros kStart{1'000'000};
-const FaultLedger::Subject kWorker{"worker 1", "h", 7};
+const FaultLedger::Subject kSubject{"worker 1", "h", 7};
 
 Micros At(int ms) { return kStart + milliseconds(ms); }
 
@@ -44,9 +44,9 @@ TEST_CASE("however many snapshots are given up, few are remembered and all stay 
 
 TEST_CASE("an injected fault, its exit and its detection are one record") {
   FaultLedger ledger(kStart, {});
-  ledger.OnNote(At(10), kWorker, Note("kill", 9, -1), Step(5));
-  ledger.OnNote(At(12), kWorker, Note("exit", -1, 11), Step(6));
-  ledger.OnDetected(At(12), kWorker, "exit", "exit", Step(6));
+  ledger.OnNote(At(10), kSubject, Note("kill", 9, -1), Step(5));
+  ledger.OnNote(At(12), kSubject, Note("exit", -1, 11), Step(6));
+  ledger.OnDetected(At(12), kSubject, "exit", "exit", Step(6));
   REQUIRE(ledger.records().size() == 1);
   const FaultRecord record = ledger.records()[0];
   CHECK(record.action == "kill");
@@ -59,8 +59,8 @@ TEST_CASE("an injected fault, its exit and its detection are one record") {
 
 TEST_CASE("a note that comes after the lease has run out tells what it was") {
   FaultLedger ledger(kStart, {});
-  ledger.OnDetected(At(1000), kWorker, "silence", "lease", Step(6));
-  ledger.OnNote(At(1500), kWorker, Note("stop", 3, -1), Step(8));
+  ledger.OnDetected(At(1000), kSubject, "silence", "lease", Step(6));
+  ledger.OnNote(At(1500), kSubject, Note("stop", 3, -1), Step(8));
   REQUIRE(ledger.records().size() == 1);
   CHECK(ledger.records()[0].action == "stop");
   CHECK(ledger.records()[0].detected_ms == 1000);
@@ -70,8 +70,8 @@ TEST_CASE("a note that comes after the lease has run out tells what it was") {
 TEST_CASE("a process can be stopped again after it has recovered") {
   FaultLedger ledger(kStart, {});
   for (int at : {100, 500}) {
-    ledger.OnNote(At(at), kWorker, Note("stop", at, -1), Step(1));
-    ledger.OnDetected(At(at + 10), kWorker, "silence", "lease", Step(1));
+    ledger.OnNote(At(at), kSubject, Note("stop", at, -1), Step(1));
+    ledger.OnDetected(At(at + 10), kSubject, "silence", "lease", Step(1));
     ledger.OnView({1, 2});
     ledger.OnProgress(At(at + 20), {1, 2}, Version(3), true);
   }
@@ -81,9 +81,10 @@ TEST_CASE("a process can be stopped again after it has recovered") {
 
 TEST_CASE("a process fails again before its first fault is noticed") {
   FaultLedger ledger(kStart, {});
-  ledger.OnNote(At(100), kWorker, Note("stop", 100, -1), Step(10));
-  ledger.OnNote(At(300), kWorker, Note("kill", 299, 300), Step(30));
-  ledger.OnNote(At(310), kWorker, Note("stop", 100, -1), Step(31));  // its acknowledgement was lost
+  ledger.OnNote(At(100), kSubject, Note("stop", 100, -1), Step(10));
+  ledger.OnNote(At(300), kSubject, Note("kill", 299, 300), Step(30));
+  ledger.OnNote(At(310), kSubject, Note("stop", 100, -1),
+                Step(31));  // its acknowledgement was lost
   REQUIRE(ledger.records().size() == 2);
   CHECK(ledger.records()[0].action == "stop");
   CHECK(ledger.records()[0].injected_ms == 100);
@@ -97,9 +98,9 @@ TEST_CASE("a process fails again before its first fault is noticed") {
 TEST_CASE("a process that ends was not ended by an unnoticed stop or partition") {
   FaultLedger ledger(kStart, {});
   SUBCASE("a worker that crashes") {
-    ledger.OnNote(At(100), kWorker, Note("partition", 100, -1), Step(10));
-    ledger.OnNote(At(900), kWorker, Note("exit", -1, 899), Step(90));
-    ledger.OnNote(At(910), kWorker, Note("exit", -1, 899), Step(90));  // repeated
+    ledger.OnNote(At(100), kSubject, Note("partition", 100, -1), Step(10));
+    ledger.OnNote(At(900), kSubject, Note("exit", -1, 899), Step(90));
+    ledger.OnNote(At(910), kSubject, Note("exit", -1, 899), Step(90));  // repeated
     REQUIRE(ledger.records().size() == 2);
     CHECK(ledger.records()[1].action == "exit");
   }
@@ -118,7 +119,7 @@ TEST_CASE("a process that ends was not ended by an unnoticed stop or partition")
 
 TEST_CASE("recovered is two steps after everybody has entered the answering view") {
   FaultLedger ledger(kStart, {});
-  ledger.OnDetected(At(10), kWorker, "exit", "exit", Step(6));
+  ledger.OnDetected(At(10), kSubject, "exit", "exit", Step(6));
   ledger.OnProgress(At(11), {1, 1}, Version(9), false);
   ledger.OnView({1, 2});
   ledger.OnProgress(At(12), {1, 1}, Version(12), false);
@@ -132,7 +133,7 @@ TEST_CASE("recovered is two steps after everybody has entered the answering view
 
 TEST_CASE("a rollback counts its steps from where it begins") {
   FaultLedger ledger(kStart, {});
-  ledger.OnDetected(At(10), kWorker, "exit", "exit", Step(60));
+  ledger.OnDetected(At(10), kSubject, "exit", "exit", Step(60));
   ledger.OnView({1, 2});
   ledger.OnProgress(At(11), {1, 2}, Version(60), false);
   ledger.OnRollback();
@@ -159,9 +160,9 @@ TEST_CASE("a scheduler's fault is known by name until a note says which process 
 
 TEST_CASE("records of an earlier life keep their ids, and a repeated note finds them") {
   FaultLedger first(kStart, {});
-  first.OnNote(At(10), kWorker, Note("kill", 9, 10), Step(5));
+  first.OnNote(At(10), kSubject, Note("kill", 9, 10), Step(5));
   FaultLedger second(kStart, first.records());
-  second.OnNote(At(20), kWorker, Note("kill", 9, 10), Step(5));
+  second.OnNote(At(20), kSubject, Note("kill", 9, 10), Step(5));
   CHECK(second.records().size() == 1);
   second.OnDetected(At(30), {"worker 2", "h", 8}, "exit", "exit", Step(5));
   CHECK(second.records()[1].id == second.records()[0].id + 1);

@@ -147,9 +147,9 @@ class Lcg {
 };
 
 // A group of servers that grows and shrinks, and what it should cost.
-class Group {
+class ServerGroup {
  public:
-  Group(const ShardPlan& plan, uint32_t replicas) : plan_(plan), replicas_(replicas) {
+  ServerGroup(const ShardPlan& plan, uint32_t replicas) : plan_(plan), replicas_(replicas) {
     for (uint32_t i = 1; i <= 3; ++i) servers_.push_back(ServerNumber(i));
     placements_ = PlaceShards(plan, servers_, replicas);
   }
@@ -198,7 +198,7 @@ TEST_CASE("after any joins, leaves and deaths the rest is even, and little was m
   Lcg chance;
   for (uint32_t run = 0; run < 100; ++run) {
     const ShardPlan plan = PlanOfTensors(TensorSizes()[run % 4]);
-    Group group(plan, static_cast<uint32_t>(1 + chance.Below(2)));
+    ServerGroup group(plan, static_cast<uint32_t>(1 + chance.Below(2)));
     for (uint32_t change = 0; change < 20; ++change) {
       CAPTURE(run);
       CAPTURE(change);

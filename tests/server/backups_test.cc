@@ -7,14 +7,14 @@
 namespace pando {
 namespace {
 
-constexpr Micros kLease = std::chrono::seconds(1);
+constexpr Micros kBackupLease = std::chrono::seconds(1);
 
 // ---- the clock ---------------------------------------------------------------------------------
 
 constexpr PeerId kBackup{NodeId(2), Incarnation(1002), 0};
 
 TEST_CASE("an answer that is owed is repeated after longer and longer times") {
-  BackupClock clock(kLease);
+  BackupClock clock(kBackupLease);
   BackupClock::Debt debt;
   clock.Expect(Micros(0), debt);
   CHECK(clock.NextDeadline() == kRootRetryFirst);
@@ -30,7 +30,7 @@ TEST_CASE("an answer that is owed is repeated after longer and longer times") {
 }
 
 TEST_CASE("a root is not repeated while other roots are being acknowledged") {
-  BackupClock clock(kLease);
+  BackupClock clock(kBackupLease);
   BackupClock::Debt debt;
   clock.Expect(Micros(0), debt);
   clock.OnRootAck(kBackup, kRootRetryFirst / 2);
@@ -40,14 +40,14 @@ TEST_CASE("a root is not repeated while other roots are being acknowledged") {
 }
 
 TEST_CASE("a backup is silent when it has not answered for two leases") {
-  BackupClock clock(kLease);
+  BackupClock clock(kBackupLease);
   BackupClock::Debt debt;
   clock.Expect(Micros(0), debt);
-  CHECK_FALSE(clock.SilenceOver(2 * kLease - Micros(1), kBackup, debt));
-  CHECK(clock.SilenceOver(2 * kLease, kBackup, debt) == 2 * kLease);
-  clock.OnAnswer(kBackup, kLease);
-  CHECK_FALSE(clock.SilenceOver(2 * kLease, kBackup, debt));
-  CHECK(clock.SilenceOver(3 * kLease, kBackup, debt) == 2 * kLease);
+  CHECK_FALSE(clock.SilenceOver(2 * kBackupLease - Micros(1), kBackup, debt));
+  CHECK(clock.SilenceOver(2 * kBackupLease, kBackup, debt) == 2 * kBackupLease);
+  clock.OnAnswer(kBackup, kBackupLease);
+  CHECK_FALSE(clock.SilenceOver(2 * kBackupLease, kBackup, debt));
+  CHECK(clock.SilenceOver(3 * kBackupLease, kBackup, debt) == 2 * kBackupLease);
 }
 
 // ---- the primary -------------------------------------------------------------------------------
@@ -80,7 +80,7 @@ struct Primary : PartFixture {
   }
   ReportClock clock;
   ProgressReport progress{member, replicas, plan};
-  Replication replication{{member, replicas, plan}, kLease, progress, clock};
+  Replication replication{{member, replicas, plan}, kBackupLease, progress, clock};
 };
 
 TEST_CASE("a version may be committed once every backup in sync has the same") {
@@ -135,7 +135,7 @@ TEST_CASE("unanswered roots are repeated, and a silent backup is reported (P10, 
   f.replication.Tick(f.now);
   f.replication.SendRoots(f.now);
   CHECK(f.TakeSent<Root>().size() == 1);
-  f.now += 2 * kLease;
+  f.now += 2 * kBackupLease;
   f.replication.Tick(f.now);
   const auto silent = f.TakeSent<PeerSilent>();
   REQUIRE(silent.size() == 1);

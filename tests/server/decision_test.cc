@@ -28,7 +28,7 @@ size_t RequestCount(const LaneFixture& f) {
   return f.Heard<ScalarsRequest>(LaneFixture::kScheduler).size();
 }
 
-LaneFixture& Start(LaneFixture& f) {
+LaneFixture& StartAlone(LaneFixture& f) {
   f.Place(0, 1, {});
   f.Place(1, 1, {});
   f.Announce();
@@ -38,7 +38,7 @@ LaneFixture& Start(LaneFixture& f) {
 
 TEST_CASE("a lane makes what is decided, and goes on when more is") {
   LaneFixture f(1, DecidingJob());
-  Give(Start(f), 2);
+  Give(StartAlone(f), 2);
   const size_t asked = RequestCount(f);
   f.Wait(milliseconds(500));
   CHECK(RequestCount(f) == asked);  // there is no more before version 2
@@ -56,7 +56,7 @@ TEST_CASE("a lane makes what is decided, and goes on when more is") {
 
 TEST_CASE("in a new generation it is decided again") {
   LaneFixture f(1, DecidingJob());
-  Give(Start(f), 20);
+  Give(StartAlone(f), 20);
   PushBoth(f, 0);
   CHECK(f.shard(1).newest() == Version(1));
   f.view.generation = 1;
@@ -70,7 +70,7 @@ TEST_CASE("in a new generation it is decided again") {
 
 TEST_CASE("a version that the run may end with is stored") {
   LaneFixture f(1, DecidingJob());
-  Give(Start(f), 4);
+  Give(StartAlone(f), 4);
   for (uint64_t step : {0, 1, 2}) PushBoth(f, step);
   std::vector<Version> stored;
   for (const StoreRequest& store : f.snapshots[1].stores) {

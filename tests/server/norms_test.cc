@@ -6,17 +6,9 @@
 namespace pando {
 namespace {
 
-constexpr Micros kLease = std::chrono::seconds(1);
-
-Job ClippingJob() {
-  Job job = MakeJob(20);
-  job.optimizer.clip_norm = 2;
-  return job;
-}
-
 // Server 1 leads shard 0, whose update needs shard 1's value from server 2.
-struct Fixture : PartFixture {
-  Fixture() : PartFixture(ClippingJob()) {
+struct NormsFixture : PartFixture {
+  NormsFixture() : PartFixture(ClippingJob()) {
     Place(0, 1);
     Place(1, 2);
     Enter();
@@ -37,7 +29,7 @@ struct Fixture : PartFixture {
 };
 
 TEST_CASE("a shard's own values are sent, and others' are pulled until they are known (P16)") {
-  Fixture f;
+  NormsFixture f;
   CHECK_FALSE(f.Collect());
   f.norms.Tick(f.now);
   CHECK(f.TakeSent<Partials>().at(0).items.at(0).values.at(0) == 8.0f);
@@ -52,7 +44,7 @@ TEST_CASE("a shard's own values are sent, and others' are pulled until they are 
 }
 
 TEST_CASE("values of other sizes and of steps out of reach are not taken") {
-  Fixture f;
+  NormsFixture f;
   f.Give(2, {0.0f});
   f.Give(0, {});
   f.Give(0, {0.0f, 0.0f});
@@ -61,7 +53,7 @@ TEST_CASE("values of other sizes and of steps out of reach are not taken") {
 }
 
 TEST_CASE("a pull is answered at once, even without values") {
-  Fixture f;
+  NormsFixture f;
   f.norms.OnPartialsPull(f.From(PartFixture::Server(2)), {{{ShardId(0), Step(0)}}});
   CHECK(f.TakeSent<Partials>().at(0).items.empty());
   f.Collect();
@@ -70,7 +62,7 @@ TEST_CASE("a pull is answered at once, even without values") {
 }
 
 TEST_CASE("a lane that was asked and is silent is reported after two leases (P23)") {
-  Fixture f;
+  NormsFixture f;
   f.Collect();
   f.now += kRetryInterval;
   f.norms.Tick(f.now);
@@ -80,7 +72,7 @@ TEST_CASE("a lane that was asked and is silent is reported after two leases (P23
 }
 
 TEST_CASE("a new view's primaries get our values and are asked for theirs at once") {
-  Fixture f;
+  NormsFixture f;
   f.Collect();
   f.Place(1, 3);
   f.Enter();

@@ -13,6 +13,8 @@
 
 namespace pando {
 
+inline constexpr Micros kLease = std::chrono::seconds(1);
+
 class PartFixture : public Outbox {
  public:
   static constexpr JobId kJob{5};

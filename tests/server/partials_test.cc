@@ -166,12 +166,6 @@ TEST_CASE("without a gradient the ratio is 1") {
 // ---- lanes --------------------------------------------------------------------------------------
 
 // Two shards on two servers; gradients are of norm 8 in step 1.
-Job ClippingJob() {
-  Job job = MakeJob(20);
-  job.optimizer.clip_norm = 2;
-  return job;
-}
-
 // Each shard on a separate server, shard 1's backups on these; ready for gradients.
 struct Clipping : LaneFixture {
   explicit Clipping(uint32_t server_count, std::vector<uint32_t> backups = {})
@@ -200,11 +194,6 @@ struct Clipping : LaneFixture {
     Deliver();
   }
 };
-
-template <class M>
-bool Is(const Envelope& envelope) {
-  return std::holds_alternative<M>(envelope.message);
-}
 
 TEST_CASE("no version is made before every shard's root is complete, then it is clipped") {
   Clipping f(2);

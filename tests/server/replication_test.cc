@@ -8,11 +8,6 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-template <class M>
-bool Is(const Envelope& envelope) {
-  return std::holds_alternative<M>(envelope.message);
-}
-
 // A fixture whose shard 0 is on server 1, with these backups.
 LaneFixture& Start(LaneFixture& f, std::vector<uint32_t> backups) {
   f.Place(0, 1, std::move(backups));

@@ -6,8 +6,8 @@ namespace pando {
 namespace {
 
 // Server 1 leads shard 0, server 2 shard 1.
-struct Fixture : PartFixture {
-  Fixture() {
+struct RepliesFixture : PartFixture {
+  RepliesFixture() {
     Place(0, 1);
     Place(1, 2);
     Enter();
@@ -20,7 +20,7 @@ struct Fixture : PartFixture {
 };
 
 TEST_CASE("a committed version is shown, once for equal pulls") {
-  Fixture f;
+  RepliesFixture f;
   f.Pull(0, 0);
   f.Pull(0, 0);
   f.replies.Tick(f.now);
@@ -31,7 +31,7 @@ TEST_CASE("a committed version is shown, once for equal pulls") {
 }
 
 TEST_CASE("a pull of the next version is pending, and answered once it is committed") {
-  Fixture f;
+  RepliesFixture f;
   f.Pull(0, 1);
   f.replies.Tick(f.now);
   const auto replies = f.TakeSent<PushReply>();
@@ -47,7 +47,7 @@ TEST_CASE("a pull of the next version is pending, and answered once it is commit
 }
 
 TEST_CASE("a version that is gone is answered with the committed one") {
-  Fixture f;
+  RepliesFixture f;
   for (int i = 0; i < 3; ++i) f.MakeVersion(0);
   f.Pull(0, 0);
   f.replies.Tick(f.now);
@@ -58,7 +58,7 @@ TEST_CASE("a version that is gone is answered with the committed one") {
 }
 
 TEST_CASE("a shard of another lane: NotPrimary, or kept where the asker's view is newer") {
-  Fixture f;
+  RepliesFixture f;
   f.Pull(1, 0);
   f.replies.Tick(f.now);
   const auto replies = f.TakeSent<PushReply>();
@@ -74,7 +74,7 @@ TEST_CASE("a shard of another lane: NotPrimary, or kept where the asker's view i
 }
 
 TEST_CASE("workers do not wait for a shard that another lane leads now") {
-  Fixture f;
+  RepliesFixture f;
   f.Pull(0, 1);
   f.replies.Tick(f.now);
   f.Place(0, 2, {1});
@@ -89,7 +89,7 @@ TEST_CASE("workers do not wait for a shard that another lane leads now") {
 }
 
 TEST_CASE("only a question of our view is answered") {
-  Fixture f;
+  RepliesFixture f;
   f.replies.OnQuestion(f.now, f.From(PartFixture::kWorker), {{1, 2}});
   CHECK(f.TakeSent<Answer>().empty());
   f.replies.OnQuestion(f.now, f.From(PartFixture::kWorker), {{1, 1}});

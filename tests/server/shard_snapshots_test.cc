@@ -6,14 +6,8 @@
 namespace pando {
 namespace {
 
-Job SnapshotJob() {
-  Job job = MakeJob(20);
-  job.snapshot_every = 2;
-  return job;
-}
-
-struct Fixture : PartFixture {
-  Fixture() : PartFixture(SnapshotJob()) { Place(0, 1); }
+struct SnapshotsFixture : PartFixture {
+  SnapshotsFixture() : PartFixture(SnapshotJob()) { Place(0, 1); }
   void EnterAll() { snapshots.EnterView(now, Enter()); }
   void MakeAndStore(int versions) {
     for (int i = 0; i < versions; ++i) {
@@ -32,7 +26,7 @@ struct Fixture : PartFixture {
 };
 
 TEST_CASE("a due version is stored, and reported until it is acknowledged") {
-  Fixture f;
+  SnapshotsFixture f;
   f.EnterAll();
   f.MakeAndStore(2);
   REQUIRE(f.port.stores.size() == 1);
@@ -47,7 +41,7 @@ TEST_CASE("a due version is stored, and reported until it is acknowledged") {
 }
 
 TEST_CASE("a version that is due while too many are being written fails") {
-  Fixture f;
+  SnapshotsFixture f;
   f.EnterAll();
   f.MakeAndStore(6);
   CHECK(f.port.stores.size() == kStoresInFlightMax);
@@ -56,7 +50,7 @@ TEST_CASE("a version that is due while too many are being written fails") {
 }
 
 TEST_CASE("a version on demand is stored once, and fails where it is past") {
-  Fixture f;
+  SnapshotsFixture f;
   f.EnterAll();
   f.MakeAndStore(1);
   for (int i = 0; i < 2; ++i)
@@ -69,7 +63,7 @@ TEST_CASE("a version on demand is stored once, and fails where it is past") {
 }
 
 TEST_CASE("a replica in sync without data is loaded once, and has it then") {
-  Fixture f;
+  SnapshotsFixture f;
   f.view.restore = {0, Version(4)};
   f.EnterAll();
   f.EnterAll();
@@ -87,7 +81,7 @@ TEST_CASE("a replica in sync without data is loaded once, and has it then") {
 }
 
 TEST_CASE("a record that cannot be read, or of another size, is reported") {
-  Fixture f;
+  SnapshotsFixture f;
   f.view.restore = {0, Version(4)};
   f.EnterAll();
   RecordLoaded loaded{.snapshot = {0, Version(4)}, .status = Internal("no such file")};
@@ -100,7 +94,7 @@ TEST_CASE("a record that cannot be read, or of another size, is reported") {
 }
 
 TEST_CASE("a promoted replica stores what its old primary may not have stored") {
-  Fixture f;
+  SnapshotsFixture f;
   f.EnterAll();
   f.MakeVersion(0);
   f.MakeVersion(0);

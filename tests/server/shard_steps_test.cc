@@ -5,11 +5,9 @@
 namespace pando {
 namespace {
 
-constexpr Micros kLease = std::chrono::seconds(1);
-
 // Server 1 leads shard 0.
-struct Fixture : PartFixture {
-  explicit Fixture(const std::vector<uint32_t>& backups = {}) {
+struct StepsFixture : PartFixture {
+  explicit StepsFixture(const std::vector<uint32_t>& backups = {}) {
     Place(0, 1, backups);
     Enter();
     replication.EnterView(now);
@@ -36,7 +34,7 @@ struct Fixture : PartFixture {
 };
 
 TEST_CASE("without backups a version is committed with its last contribution") {
-  Fixture f;
+  StepsFixture f;
   f.GiveScalars();
   f.Push(0);
   CHECK(f.shard(0).committed() == Version(1));
@@ -46,7 +44,7 @@ TEST_CASE("without backups a version is committed with its last contribution") {
 }
 
 TEST_CASE("a complete step waits for its scalars") {
-  Fixture f;
+  StepsFixture f;
   f.Push(0);
   CHECK(f.shard(0).newest() == Version(0));
   f.GiveScalars();
@@ -54,7 +52,7 @@ TEST_CASE("a complete step waits for its scalars") {
 }
 
 TEST_CASE("with backups the root goes out before the version is made, then it waits for them") {
-  Fixture f({2});
+  StepsFixture f({2});
   f.GiveScalars();
   f.Push(0);
   CHECK(f.shard(0).is_sealed());
@@ -71,7 +69,7 @@ TEST_CASE("with backups the root goes out before the version is made, then it wa
 }
 
 TEST_CASE("a contribution that is held already is answered as pending, a mistaken one not at all") {
-  Fixture f;
+  StepsFixture f;
   f.Push(0);
   f.Push(0);
   f.Push(7);  // no worker can be there yet
@@ -83,7 +81,7 @@ TEST_CASE("a contribution that is held already is answered as pending, a mistake
 }
 
 TEST_CASE("a contribution to a shard of another lane is answered NotPrimary") {
-  Fixture f;
+  StepsFixture f;
   f.Push(0, 1);
   f.replies.Tick(f.now);
   CHECK(f.TakeSent<PushReply>().at(0).items.at(0).outcome == PushOutcome::kNotPrimary);

@@ -19,9 +19,9 @@ JobPlan MakePlan(uint64_t steps, uint64_t eval_every_epochs, Job job = {}) {
       TensorLayout({{.name = "w", .shape = {20}, .init = InitKind::kOne}, MetricTensorSpec()}));
 }
 
-class Fixture {
+class ShardFixture {
  public:
-  explicit Fixture(uint64_t steps = 8, uint64_t eval_every_epochs = 0, const Job& job = {})
+  explicit ShardFixture(uint64_t steps = 8, uint64_t eval_every_epochs = 0, const Job& job = {})
       : plan_(MakePlan(steps, eval_every_epochs, job)),
         maker_(plan_),
         shard_(ShardId(0), plan_, maker_) {
@@ -50,14 +50,14 @@ class Fixture {
 };
 
 TEST_CASE("version 0 is made from the seed alone and is committed") {
-  Fixture fixture;
+  ShardFixture fixture;
   CHECK(fixture.shard().committed() == Version(0));
   CHECK(fixture.shard().records().Find(Version(0))->parameters->data()[19] == 1.0f);
   CHECK(fixture.shard().records().Find(Version(0))->parameters->data()[20] == 0.0f);  // padding
 }
 
 TEST_CASE("a complete tree makes the next version with the true sample count") {
-  Fixture fixture;
+  ShardFixture fixture;
   fixture.MakeVersion(0);
   CHECK(fixture.shard().committed() == Version(1));
   CHECK(fixture.shard().records().Find(Version(1))->parameters->data()[0] ==
@@ -66,7 +66,7 @@ TEST_CASE("a complete tree makes the next version with the true sample count") {
 }
 
 TEST_CASE("two versions are kept, older ones are gone") {
-  Fixture fixture;
+  ShardFixture fixture;
   for (uint64_t step = 0; step < 3; ++step) fixture.MakeVersion(step);
   CHECK(fixture.shard().records().Find(Version(3)) != nullptr);
   CHECK(fixture.shard().records().Find(Version(2)) != nullptr);
@@ -78,7 +78,7 @@ TEST_CASE("two versions are kept, older ones are gone") {
 TEST_CASE("a version is shown as floats or by the job's codec, as asked for") {
   Job job;
   job.pull_codec = PayloadCodec::kBf16;
-  Fixture fixture(8, 0, job);
+  ShardFixture fixture(8, 0, job);
   fixture.MakeVersion(0);
   const auto exact = fixture.shard().records().Show(Version(1), ParamsForm::kExact);
   const auto encoded = fixture.shard().records().Show(Version(1), ParamsForm::kEncoded);
@@ -95,14 +95,14 @@ TEST_CASE("a version is shown as floats or by the job's codec, as asked for") {
 TEST_CASE("gradients are taken as long as the job's codec makes them") {
   Job job;
   job.push_codec = PayloadCodec::kInt8;
-  Fixture fixture(8, 0, job);
+  ShardFixture fixture(8, 0, job);
   const size_t encoded_floats = (16 * 4 + 4 + 32 + 7) / 8 * 8 / 4;
   CHECK(fixture.shard().Add(fixture.MakePush(0, 2, 0, 48)) == Shard::Taken::kRefused);
   CHECK(fixture.shard().Add(fixture.MakePush(0, 2, 0, encoded_floats)) == Shard::Taken::kNew);
 }
 
 TEST_CASE("a past step is a duplicate, a step that cannot be yet is refused") {
-  Fixture fixture;
+  ShardFixture fixture;
   fixture.MakeVersion(0);
   CHECK(fixture.shard().Add(fixture.MakePush(0, 2, 1)) == Shard::Taken::kDuplicate);
   CHECK(fixture.shard().Add(fixture.MakePush(2, 2, 1)) == Shard::Taken::kRefused);
@@ -111,7 +111,7 @@ TEST_CASE("a past step is a duplicate, a step that cannot be yet is refused") {
 }
 
 TEST_CASE("a node that the tree lacks and a payload of another size are refused") {
-  Fixture fixture;
+  ShardFixture fixture;
   for (uint32_t node : {0u, 4u, 7u, 4000000000u}) {
     CHECK(fixture.shard().Add(fixture.MakePush(0, node, 1)) == Shard::Taken::kRefused);
   }
@@ -120,13 +120,13 @@ TEST_CASE("a node that the tree lacks and a payload of another size are refused"
 }
 
 TEST_CASE("nothing is taken after the last step") {
-  Fixture fixture(1);
+  ShardFixture fixture(1);
   fixture.MakeVersion(0);
   CHECK(fixture.shard().Add(fixture.MakePush(1, 2, 1)) == Shard::Taken::kRefused);
 }
 
 TEST_CASE("a version due for evaluation is pinned until it is released") {
-  Fixture fixture(8, 2);  // versions 2, 4, 6, 8
+  ShardFixture fixture(8, 2);  // versions 2, 4, 6, 8
   for (uint64_t step = 0; step < 5; ++step) fixture.MakeVersion(step);
   CHECK(fixture.shard().records().Find(Version(2)) != nullptr);
   fixture.shard().records().ReleasePin(Version(2));
@@ -134,7 +134,7 @@ TEST_CASE("a version due for evaluation is pinned until it is released") {
 }
 
 TEST_CASE("with one pin taken a shard waits rather than drop a second version due") {
-  Fixture fixture(8, 2);
+  ShardFixture fixture(8, 2);
   for (uint64_t step = 0; step < 5; ++step) fixture.MakeVersion(step);
   CHECK(fixture.shard().committed() == Version(5));
   fixture.MakeVersion(5);  // would drop version 4 while version 2 is pinned

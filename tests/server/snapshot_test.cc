@@ -7,13 +7,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-Job SnapshotJob() {
-  Job job = MakeJob(20);
-  job.snapshot_every = 2;
-  return job;
-}
-
-void Start(LaneFixture& f, std::vector<uint32_t> backups = {}) {
+void StartStoring(LaneFixture& f, std::vector<uint32_t> backups = {}) {
   f.Place(0, 1, backups);
   f.Place(1, 1, backups);
   f.Announce();
@@ -34,7 +28,7 @@ RecordStored MakeOutcome(const StoreRequest& request, Status status = {}) {
 
 TEST_CASE("the primary, and no other replica, stores the due versions whole") {
   LaneFixture f(2, SnapshotJob());
-  Start(f, {2});
+  StartStoring(f, {2});
   Train(f, 1, 0, 3);
   REQUIRE(f.snapshots[1].stores.size() == 1);
   CHECK(f.snapshots[2].stores.empty());
@@ -47,7 +41,7 @@ TEST_CASE("the primary, and no other replica, stores the due versions whole") {
 
 TEST_CASE("a version that is not committed is not stored (P9)") {
   LaneFixture f(2, SnapshotJob());
-  Start(f, {2});
+  StartStoring(f, {2});
   Train(f, 1, 0, 1);
   f.PushStep(1, 1);
   f.Deliver([](const Envelope& e) { return std::holds_alternative<RootAck>(e.message); });
@@ -59,7 +53,7 @@ TEST_CASE("a version that is not committed is not stored (P9)") {
 
 TEST_CASE("what is stored is reported until the scheduler knows it") {
   LaneFixture f(1, SnapshotJob());
-  Start(f);
+  StartStoring(f);
   Train(f, 1, 0, 2);
   f.lane(1).OnSnapshotEvent(f.now, MakeOutcome(f.snapshots[1].stores[0]));
   f.Wait(milliseconds(500));
@@ -78,7 +72,7 @@ TEST_CASE("what is stored is reported until the scheduler knows it") {
 
 TEST_CASE("a failure to store is reported and training goes on") {
   LaneFixture f(1, SnapshotJob());
-  Start(f);
+  StartStoring(f);
   Train(f, 1, 0, 2);
   f.lane(1).OnSnapshotEvent(f.now,
                             MakeOutcome(f.snapshots[1].stores[0], Unavailable("the disk is full")));
@@ -92,7 +86,7 @@ TEST_CASE("a failure to store is reported and training goes on") {
 
 TEST_CASE("a slow disk costs snapshots, not memory; the last version is stored all the same") {
   LaneFixture f(1, SnapshotJob());
-  Start(f);
+  StartStoring(f);
   Train(f, 1, 0, 20);
   REQUIRE(f.snapshots[1].stores.size() == 3);  // 2, 4 and the final 20
   CHECK(f.snapshots[1].stores[1].snapshot.version == Version(4));
@@ -104,7 +98,7 @@ TEST_CASE("a slow disk costs snapshots, not memory; the last version is stored a
 
 TEST_CASE("a version asked for is stored by the primary at the time of its commit") {
   LaneFixture f(2);
-  Start(f, {2});
+  StartStoring(f, {2});
   for (uint32_t server : {1u, 2u})
     f.SendFrom(LaneFixture::kScheduler, server, SnapshotAt{Version(3)});
   f.Deliver();
@@ -122,7 +116,7 @@ TEST_CASE("a version asked for is stored by the primary at the time of its commi
 
 TEST_CASE("a version that is past when it is asked for is said to have failed, once") {
   LaneFixture f(1);
-  Start(f);
+  StartStoring(f);
   Train(f, 1, 0, 4);
   f.SendFrom(LaneFixture::kScheduler, 1, SnapshotAt{Version(3)});
   f.Wait(milliseconds(50));
@@ -134,7 +128,7 @@ TEST_CASE("a version that is past when it is asked for is said to have failed, o
 
 TEST_CASE("a late duplicate of a request for a snapshot does not spoil it") {
   LaneFixture f(1);
-  Start(f);
+  StartStoring(f);
   f.SendFrom(LaneFixture::kScheduler, 1, SnapshotAt{Version(1)});
   Train(f, 1, 0, 3);
   f.SendFrom(LaneFixture::kScheduler, 1, SnapshotAt{Version(1)});
@@ -145,7 +139,7 @@ TEST_CASE("a late duplicate of a request for a snapshot does not spoil it") {
 
 TEST_CASE("a promoted primary stores the due version that its predecessor may not have stored") {
   LaneFixture f(2, SnapshotJob());
-  Start(f, {2});
+  StartStoring(f, {2});
   Train(f, 1, 0, 2);
   f.Kill(1);
   f.Place(0, 2, {});
@@ -171,7 +165,7 @@ RecordLoaded Loaded(const LaneFixture& f, const StoreRequest& stored) {
 
 TEST_CASE("a generation begins from its snapshot and makes the same versions again") {
   LaneFixture f(2, SnapshotJob());
-  Start(f, {2});
+  StartStoring(f, {2});
   Train(f, 1, 0, 5);
   const uint64_t hash = f.shard(1).records().NewestHash();
   const StoreRequest stored = f.snapshots[1].stores[0];
@@ -192,7 +186,7 @@ TEST_CASE("a generation begins from its snapshot and makes the same versions aga
 
 TEST_CASE("pulls of a shard being restored are pending, and its lane reports no progress") {
   LaneFixture f(1, SnapshotJob());
-  Start(f);
+  StartStoring(f);
   Train(f, 1, 0, 5);
   const StoreRequest stored = f.snapshots[1].stores[0];
   RollBack(f, Version(2));
@@ -216,7 +210,7 @@ TEST_CASE("pulls of a shard being restored are pending, and its lane reports no 
 
 TEST_CASE("a backup that restores slowly is not silent") {
   LaneFixture f(2, SnapshotJob());
-  Start(f, {2});
+  StartStoring(f, {2});
   Train(f, 1, 0, 3);
   std::vector<StoreRequest> stored = f.snapshots[1].stores;
   RollBack(f, Version(2));
@@ -236,7 +230,7 @@ TEST_CASE("a backup that restores slowly is not silent") {
 
 TEST_CASE("a generation may begin from the seed") {
   LaneFixture f(2);
-  Start(f, {2});
+  StartStoring(f, {2});
   const uint64_t hash = f.shard(1).records().NewestHash();
   Train(f, 1, 0, 3);
   RollBack(f, Version(0));
@@ -248,7 +242,7 @@ TEST_CASE("a generation may begin from the seed") {
 
 TEST_CASE("messages of an older generation are not heard (P21)") {
   LaneFixture f(2);
-  Start(f, {2});
+  StartStoring(f, {2});
   Train(f, 1, 0, 2);
   f.PushStep(1, 2);
   std::vector<Envelope> old;
@@ -265,7 +259,7 @@ TEST_CASE("messages of an older generation are not heard (P21)") {
 
 TEST_CASE("what cannot be loaded is a failure, said until the scheduler answers") {
   LaneFixture f(1, SnapshotJob());
-  Start(f);
+  StartStoring(f);
   Train(f, 1, 0, 3);
   const StoreRequest stored = f.snapshots[1].stores[0];
   RollBack(f, Version(2));
@@ -288,7 +282,7 @@ TEST_CASE("what cannot be loaded is a failure, said until the scheduler answers"
 
 TEST_CASE("an outcome of an older generation changes nothing") {
   LaneFixture f(1, SnapshotJob());
-  Start(f);
+  StartStoring(f);
   Train(f, 1, 0, 3);
   const StoreRequest stored = f.snapshots[1].stores[0];
   RollBack(f, Version(2));

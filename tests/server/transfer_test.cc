@@ -9,25 +9,20 @@ namespace {
 
 using std::chrono::milliseconds;
 
-template <class M>
-bool Is(const Envelope& envelope) {
-  return std::holds_alternative<M>(envelope.message);
-}
-
 SharedBuffer Ramp(size_t floats, float first) {
   auto buffer = std::make_shared<FloatBuffer>(floats);
   for (size_t i = 0; i < floats; ++i) buffer->data()[i] = first + static_cast<float>(i);
   return buffer;
 }
 
-constexpr size_t kFloats = 3 * kChunkFloats + 5;
-constexpr IncomingTransfer::Sizes kSizes{kFloats, 2 * kFloats};
+constexpr size_t kShardFloats = 3 * kChunkFloats + 5;
+constexpr IncomingTransfer::Sizes kSizes{kShardFloats, 2 * kShardFloats};
 constexpr ViewId kPair{1, 7};
 
 OutgoingTransfer NewTransfer() {
   return OutgoingTransfer(ShardId(4), kPair,
-                          {{Version(8), Ramp(kFloats, 1), nullptr, {}},
-                           {Version(9), Ramp(kFloats, 2), Ramp(2 * kFloats, 3), {}}});
+                          {{Version(8), Ramp(kShardFloats, 1), nullptr, {}},
+                           {Version(9), Ramp(kShardFloats, 2), Ramp(2 * kShardFloats, 3), {}}});
 }
 
 TEST_CASE("an image arrives whole, even if messages are lost on the way") {
@@ -50,9 +45,9 @@ TEST_CASE("an image arrives whole, even if messages are lost on the way") {
   REQUIRE(newcomer->is_complete());
   const std::vector<VersionRecord> records = newcomer->TakeRecords();
   REQUIRE(records.size() == 2);
-  CHECK(std::ranges::equal(records[0].parameters->span(), Ramp(kFloats, 1)->span()));
-  CHECK(std::ranges::equal(records[1].parameters->span(), Ramp(kFloats, 2)->span()));
-  CHECK(std::ranges::equal(records[1].state->span(), Ramp(2 * kFloats, 3)->span()));
+  CHECK(std::ranges::equal(records[0].parameters->span(), Ramp(kShardFloats, 1)->span()));
+  CHECK(std::ranges::equal(records[1].parameters->span(), Ramp(kShardFloats, 2)->span()));
+  CHECK(std::ranges::equal(records[1].state->span(), Ramp(2 * kShardFloats, 3)->span()));
   CHECK(records[0].state == nullptr);
 }
 
@@ -64,7 +59,7 @@ TEST_CASE("no more than the window is unacknowledged") {
   CHECK(floats < kChunkWindowFloats + kChunkFloats);
   CHECK_FALSE(source.OnAck({ShardId(4), kPair, Version(8), 10}));  // of another image
   CHECK_FALSE(source.OnAck({ShardId(4), kPair, Version(9), 0}));
-  CHECK_FALSE(source.OnAck({ShardId(4), kPair, Version(9), 100 * kFloats}));
+  CHECK_FALSE(source.OnAck({ShardId(4), kPair, Version(9), 100 * kShardFloats}));
   CHECK(source.OnAck({ShardId(4), kPair, Version(9), kChunkFloats}));
   CHECK(source.Next().has_value());
 }
@@ -92,7 +87,7 @@ TEST_CASE("a chunk that cannot be of the shard is refused") {
 // ---- between lanes -----------------------------------------------------------------------------
 
 // Shard 0 on server 1, at version 3; server 2 is empty.
-void Start(LaneFixture& f, std::vector<uint32_t> backups = {}) {
+void StartTransfer(LaneFixture& f, std::vector<uint32_t> backups = {}) {
   f.Place(0, 1, std::move(backups));
   f.Place(1, 1, {});
   f.Announce();
@@ -115,7 +110,7 @@ bool IsReported(const LaneFixture& f, ViewId pair) {
 
 TEST_CASE("a newcomer gets both versions and the optimizer's state, and is reported") {
   LaneFixture f(2);
-  Start(f);
+  StartTransfer(f);
   const ViewId pair = f.NextViewId();
   f.Place(0, 1, {}, {{2, pair}});
   f.Announce();
@@ -141,7 +136,7 @@ TEST_CASE("a newcomer gets both versions and the optimizer's state, and is repor
 
 TEST_CASE("a primary requires a newcomer's acknowledgements before it reports it (P24)") {
   LaneFixture f(2);
-  Start(f);
+  StartTransfer(f);
   const ViewId pair = f.NextViewId();
   f.Place(0, 1, {}, {{2, pair}});
   f.Announce();
@@ -156,7 +151,7 @@ TEST_CASE("a primary requires a newcomer's acknowledgements before it reports it
 
 TEST_CASE("a primary makes at most two versions that a newcomer lacks (I6)") {
   LaneFixture f(2);
-  Start(f);
+  StartTransfer(f);
   const ViewId pair = f.NextViewId();
   f.Place(0, 1, {}, {{2, pair}});
   f.Announce();
@@ -176,7 +171,7 @@ TEST_CASE("a primary makes at most two versions that a newcomer lacks (I6)") {
 
 TEST_CASE("the image is frozen when the newest version is committed") {
   LaneFixture f(3);
-  Start(f, {3});
+  StartTransfer(f, {3});
   f.PushStep(1, 3);
   const auto no_acks = [](const Envelope& e) { return Is<RootAck>(e); };
   f.Deliver(no_acks);
@@ -193,7 +188,7 @@ TEST_CASE("the image is frozen when the newest version is committed") {
 
 TEST_CASE("lost chunks and acknowledgements are repeated, also across a view that keeps the pair") {
   LaneFixture f(2);
-  Start(f);
+  StartTransfer(f);
   const ViewId pair = f.NextViewId();
   f.Place(0, 1, {}, {{2, pair}});
   f.Announce();
@@ -207,7 +202,7 @@ TEST_CASE("lost chunks and acknowledgements are repeated, also across a view tha
 
 TEST_CASE("a new pair starts over, and chunks of the old one are not taken (P24)") {
   LaneFixture f(2);
-  Start(f);
+  StartTransfer(f);
   f.Place(0, 1, {}, {{2, f.NextViewId()}});
   f.Announce();
   std::vector<Envelope> old_chunks;
@@ -235,7 +230,7 @@ TEST_CASE("a new pair starts over, and chunks of the old one are not taken (P24)
 
 TEST_CASE("a replica that is synced again under a new pair forgets what it had") {
   LaneFixture f(2);
-  Start(f, {2});
+  StartTransfer(f, {2});
   f.Place(0, 1, {}, {{2, f.NextViewId()}});
   f.Announce({2});
   f.Deliver();
@@ -248,7 +243,7 @@ TEST_CASE("a replica that is synced again under a new pair forgets what it had")
 
 TEST_CASE("the metric shard's newcomer is reported once the scheduler knows the rows it lacks") {
   LaneFixture f(2);
-  Start(f);
+  StartTransfer(f);
   for (uint64_t step = 0; step < 3; ++step) {
     f.PushStep(1, step, 1);
     f.Deliver();
@@ -267,7 +262,7 @@ TEST_CASE("the metric shard's newcomer is reported once the scheduler knows the 
 
 TEST_CASE("a newcomer that stays silent is reported after two leases") {
   LaneFixture f(2);
-  Start(f);
+  StartTransfer(f);
   f.Place(0, 1, {}, {{2, f.NextViewId()}});
   f.Announce();
   f.Kill(2);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "plan/job_plan.h"
+#include "proto/messages.h"
 #include "server/snapshot_port.h"
 
 namespace pando {
@@ -35,6 +36,23 @@ inline Job MakeJob(uint64_t steps) {
   job.eval_every_epochs = 0;
   job.snapshot_every = 0;
   return job;
+}
+
+inline Job ClippingJob() {
+  Job job = MakeJob(20);
+  job.optimizer.clip_norm = 2;
+  return job;
+}
+
+inline Job SnapshotJob() {
+  Job job = MakeJob(20);
+  job.snapshot_every = 2;
+  return job;
+}
+
+template <class M>
+bool Is(const Envelope& envelope) {
+  return std::holds_alternative<M>(envelope.message);
 }
 
 }  // namespace pando

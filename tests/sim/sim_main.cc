@@ -5,7 +5,8 @@
 //   sim --seeds=2000 --jobs=2 --hashes   the same, with the trace hash of each seed
 //   sim --seed=7 --trace                 replays one seed and prints every message and fault
 //   sim --scenarios                      the seeds that once found a bug
-//   sim_mutated --seeds=1000 --mutation=no-barrier   looks for the seed that finds the mutation
+//   sim_mutated --seeds=1000 --mutation=no-barrier   looks for a seed that finds the mutation
+//   sim_mutated --seeds=1000 --mutation=no-barrier --known=14,31   tries these seeds first
 // --first=N begins at another seed; --focus=NAME directs the faults (tests/sim/swarm.h).
 #include <sys/wait.h>
 #include <unistd.h>
@@ -16,6 +17,7 @@
 #include <chrono>
 #include <cstdio>
 #include <optional>
+#include <ranges>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -42,6 +44,7 @@ struct Arguments {
   Focus focus = Focus::kNone;
   std::string_view focus_name = "none";
   std::optional<NamedMutation> mutation;
+  std::vector<uint64_t> known_seeds;  // that found the mutation before
 };
 
 // What a process that ran some seeds tells of them. Plain bytes: it goes through a pipe.
@@ -62,6 +65,15 @@ bool TakeNumber(std::string_view argument, std::string_view name, uint64_t* numb
 std::optional<std::string_view> TakeText(std::string_view argument, std::string_view name) {
   if (!argument.starts_with(name)) return std::nullopt;
   return argument.substr(name.size());
+}
+
+bool TakeNumbers(std::string_view argument, std::string_view name, std::vector<uint64_t>* numbers) {
+  if (!argument.starts_with(name)) return false;
+  argument.remove_prefix(name.size());
+  for (const auto part : argument | std::views::split(',')) {
+    if (!TakeNumber({part.begin(), part.end()}, "", &numbers->emplace_back())) return false;
+  }
+  return true;
 }
 
 bool TakeName(std::string_view argument, Arguments* arguments) {
@@ -91,6 +103,7 @@ std::optional<Arguments> Parse(int argc, char** argv) {
                           TakeNumber(argument, "--seeds=", &arguments.count) ||
                           TakeNumber(argument, "--first=", &arguments.first) ||
                           TakeNumber(argument, "--jobs=", &arguments.jobs) ||
+                          TakeNumbers(argument, "--known=", &arguments.known_seeds) ||
                           TakeName(argument, &arguments);
     if (is_known) continue;
     std::fprintf(stderr, "sim: unknown argument %s; see the head of tests/sim/sim_main.cc\n",
@@ -304,21 +317,23 @@ bool Passes(const Arguments& arguments, uint64_t seed, Mutation mutation, std::s
   return status == 0;
 }
 
-// 0 when some seed finds the mutation, and nothing without it.
+// 0 when some seed finds the mutation, and nothing without it. The known seeds come first: they
+// save the search, until a change of the cores changes what happens in each seed.
 int HuntMutation(const Arguments& arguments) {
-  for (uint64_t i = 0; i < arguments.count; ++i) {
-    const uint64_t seed = arguments.first + i;
+  std::vector<uint64_t> seeds = arguments.known_seeds;
+  for (uint64_t i = 0; i < arguments.count; ++i) seeds.push_back(arguments.first + i);
+  for (size_t i = 0; i < seeds.size(); ++i) {
     std::string failure;
     std::string unmutated;
-    if (Passes(arguments, seed, arguments.mutation->mutation, &failure)) continue;
-    if (!Passes(arguments, seed, Mutation::kNone, &unmutated)) {
-      std::printf("seed %lu fails without the mutation: %s\n", seed, unmutated.c_str());
+    if (Passes(arguments, seeds[i], arguments.mutation->mutation, &failure)) continue;
+    if (!Passes(arguments, seeds[i], Mutation::kNone, &unmutated)) {
+      std::printf("seed %lu fails without the mutation: %s\n", seeds[i], unmutated.c_str());
       return 1;
     }
-    std::printf("found after %lu seeds: %s\n", i + 1, failure.c_str());
+    std::printf("found by seed %lu, after %zu seeds: %s\n", seeds[i], i + 1, failure.c_str());
     return 0;
   }
-  std::printf("not found within %lu seeds\n", arguments.count);
+  std::printf("not found within %zu seeds\n", seeds.size());
   return 1;
 }
 #endif

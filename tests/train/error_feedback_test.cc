@@ -13,9 +13,9 @@ constexpr MicroBatch kSecond{1};
 constexpr MicroBatch kThird{2};
 
 // One shard of 16 weights, of which top-k sends one; the metrics have a separate shard or not.
-class Fixture {
+class FeedbackFixture {
  public:
-  Fixture() : plan_(MakePlan()), feedback_(plan_) {}
+  FeedbackFixture() : plan_(MakePlan()), feedback_(plan_) {}
 
   // What a server reads of the gradient.
   std::vector<float> Send(uint64_t step, MicroBatch m, float first, float second) {
@@ -49,7 +49,7 @@ class Fixture {
 using Two = std::vector<float>;
 
 TEST_CASE("what a gradient lost is added to the next one of the same micro-batch alone") {
-  Fixture f;
+  FeedbackFixture f;
   CHECK(f.Send(0, kFirst, 5, 3) == Two{5, 0});
   CHECK(f.Send(0, kSecond, 1, 2) == Two{0, 2});
   CHECK(f.Send(1, kFirst, 5, 3) == Two{0, 6});
@@ -59,21 +59,21 @@ TEST_CASE("what a gradient lost is added to the next one of the same micro-batch
 }
 
 TEST_CASE("a step that is computed again has lost nothing before") {
-  Fixture f;
+  FeedbackFixture f;
   f.Send(3, kFirst, 5, 3);
   CHECK(f.Send(3, kFirst, 1, 0) == Two{1, 0});
   CHECK(f.Send(4, kFirst, 0, 0) == Two{0, 0});
 }
 
 TEST_CASE("what was lost before another worker had the micro-batch is not added") {
-  Fixture f;
+  FeedbackFixture f;
   f.Send(3, kFirst, 5, 3);
   CHECK(f.Send(5, kFirst, 1, 0) == Two{1, 0});
   CHECK(f.Send(6, kFirst, 0, 0) == Two{0, 0});
 }
 
 TEST_CASE("micro-batches that others have now leave no memory behind") {
-  Fixture f;
+  FeedbackFixture f;
   f.Send(3, kFirst, 5, 3);
   f.Send(4, kSecond, 5, 3);
   f.Send(4, kFirst, 0, 0);
@@ -84,7 +84,7 @@ TEST_CASE("micro-batches that others have now leave no memory behind") {
 }
 
 TEST_CASE("after a rollback nothing is left of what was lost") {
-  Fixture f;
+  FeedbackFixture f;
   f.Send(3, kFirst, 5, 3);
   f.feedback().Forget();
   CHECK(f.Send(2, kFirst, 0, 1) == Two{0, 1});
@@ -92,7 +92,7 @@ TEST_CASE("after a rollback nothing is left of what was lost") {
 }
 
 TEST_CASE("an overflow is sent and not carried over") {
-  Fixture f;
+  FeedbackFixture f;
   const float inf = std::numeric_limits<float>::infinity();
   CHECK(f.Send(0, kFirst, inf, 2)[0] == inf);
   CHECK(f.Send(1, kFirst, 1, 0) == Two{0, 2});

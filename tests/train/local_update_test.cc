@@ -18,8 +18,8 @@ JobPlan MakePlan(const OptimizerOptions& options) {
   return JobPlan(job, data, TensorLayout({{.name = "w", .shape = {1024}}, MetricTensorSpec()}));
 }
 
-struct Training {
-  explicit Training(const OptimizerOptions& options)
+struct LocalTraining {
+  explicit LocalTraining(const OptimizerOptions& options)
       : plan(MakePlan(options)), store(plan.shards, {.versions_kept = 2}, held_bytes) {
     const SharedBuffer first = store.Writable(Version(0));
     std::ranges::fill(first->span(), 1.0f);
@@ -46,7 +46,7 @@ struct Training {
 };
 
 TEST_CASE("a shard whose update needs only its own gradient is made at once") {
-  Training training({.lr = 0.5});
+  LocalTraining training({.lr = 0.5});
   training.Apply(1, 0, 0.0f);
   CHECK(training.made == std::vector{ShardId(1)});
   training.Apply(0, 0, 0.5f);
@@ -56,7 +56,7 @@ TEST_CASE("a shard whose update needs only its own gradient is made at once") {
 }
 
 TEST_CASE("with clipping roots wait for the last norm, step after step") {
-  Training training({.lr = 0.5, .clip_norm = 2.0});
+  LocalTraining training({.lr = 0.5, .clip_norm = 2.0});
   const auto factor = static_cast<float>(2.0 / (8.0 + 1e-6));  // norm: 0.25 · √1024 = 8
   float expected = 1.0f;
   for (uint64_t step : {0u, 1u}) {
@@ -72,7 +72,7 @@ TEST_CASE("with clipping roots wait for the last norm, step after step") {
 }
 
 TEST_CASE("a step goes on from the state that a resumed run writes") {
-  Training training({.lr = 0.5, .momentum = 0.5});
+  LocalTraining training({.lr = 0.5, .momentum = 0.5});
   training.Apply(0, 0, 1.0f);
   training.Apply(1, 0, 0.0f);
   std::ranges::fill(training.update.states()[0].span(), 4.0f);

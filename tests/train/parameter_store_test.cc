@@ -26,7 +26,7 @@ Status Await(ParameterStore::Hold& hold, Run shards, bool interrupted = true) {
   return hold.Advance(shards, {}, [=] { return interrupted; }, {});
 }
 
-struct Fixture {
+struct StoreFixture {
   void Put(uint32_t shard, uint64_t version, float value) {
     SharedBuffer buffer = std::make_shared<FloatBuffer>(shards.range(ShardId(shard)).size());
     for (float& x : buffer->span()) x = value;
@@ -94,7 +94,7 @@ class CallOff {
 };
 
 TEST_CASE("a wait for shards that are there returns at once, interrupted or not") {
-  Fixture f;
+  StoreFixture f;
   f.Put(0, 5, 1.0f);
   auto hold = f.store.HoldVersion(Version(5));
   CHECK(Await(*hold, {0, 1}).ok());
@@ -110,7 +110,7 @@ TEST_CASE("a wait for shards that are there returns at once, interrupted or not"
 }
 
 TEST_CASE("cleared, a store ends its waits and takes lower versions again (P21)") {
-  Fixture f;
+  StoreFixture f;
   f.Put(0, 9, 1.0f);
   auto hold = f.store.HoldVersion(Version(9));
   std::thread waiter([&] {
@@ -126,7 +126,7 @@ TEST_CASE("cleared, a store ends its waits and takes lower versions again (P21)"
 }
 
 TEST_CASE("a waiting thread goes on when the last of its shards arrives") {
-  Fixture f;
+  StoreFixture f;
   auto hold = f.store.HoldVersion(Version(0));
   CallOff call_off;
   std::atomic<bool> done = false;
@@ -144,7 +144,7 @@ TEST_CASE("a waiting thread goes on when the last of its shards arrives") {
 }
 
 TEST_CASE("a wait for a version ends when the versions kept have gone past it") {
-  Fixture f;
+  StoreFixture f;
   auto hold = f.store.HoldVersion(Version(0));
   CallOff call_off;
   std::thread waiter([&] {
@@ -157,7 +157,7 @@ TEST_CASE("a wait for a version ends when the versions kept have gone past it") 
 }
 
 TEST_CASE("a waiting thread returns when it is called off") {
-  Fixture f;
+  StoreFixture f;
   auto hold = f.store.HoldVersion(Version(0));
   CallOff call_off;
   std::thread waiter([&] {
@@ -171,7 +171,7 @@ TEST_CASE("a waiting thread returns when it is called off") {
 }
 
 TEST_CASE("the two newest versions are kept, and a reader's hold stays whole") {
-  Fixture f;
+  StoreFixture f;
   f.Put(0, 0, 10.0f);
   auto hold = f.store.HoldVersion(Version(0));
   f.Put(0, 1, 11.0f);
@@ -185,7 +185,7 @@ TEST_CASE("the two newest versions are kept, and a reader's hold stays whole") {
 }
 
 TEST_CASE("late and repeated shards are dropped") {
-  Fixture f;
+  StoreFixture f;
   f.Put(0, 3, 1.0f);
   f.Put(0, 3, 2.0f);
   CHECK((*f.store.Open(Version(3)))->data()[0] == 1.0f);
@@ -194,7 +194,7 @@ TEST_CASE("late and repeated shards are dropped") {
 }
 
 TEST_CASE("opening a version ahead of time drops nothing") {
-  Fixture f;
+  StoreFixture f;
   f.Put(0, 0, 1.0f);
   CHECK(f.store.Open(Version(1)).ok());
   CHECK(f.store.Open(Version(2)).ok());
@@ -202,7 +202,7 @@ TEST_CASE("opening a version ahead of time drops nothing") {
 }
 
 TEST_CASE("the time spent waiting is counted, a shard that is there costs none") {
-  Fixture f;
+  StoreFixture f;
   f.Put(0, 0, 1.0f);
   auto hold = f.store.HoldVersion(Version(0));
   CHECK(Await(*hold, {0, 1}, /*interrupted=*/false).ok());
@@ -210,7 +210,7 @@ TEST_CASE("the time spent waiting is counted, a shard that is there costs none")
 }
 
 TEST_CASE("of a superseded version nothing is taken or waited for any more") {
-  Fixture f;
+  StoreFixture f;
   auto hold = f.store.HoldVersion(Version(3));
   f.store.Supersede(Version(3));
   CHECK(f.WaitForAll(*hold, /*interrupted=*/false).code() == StatusCode::kInterrupted);

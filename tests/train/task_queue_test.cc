@@ -9,7 +9,7 @@
 namespace pando {
 namespace {
 
-struct Fixture {
+struct QueueFixture {
   std::shared_ptr<ComputeCall> Push(uint64_t ticket, uint64_t step,
                                     std::initializer_list<uint32_t> micro_batches) {
     auto call = std::make_shared<ComputeCall>(ComputeTicket(ticket), ComputeTicket(0), Step(step));
@@ -37,7 +37,7 @@ struct Fixture {
 };
 
 TEST_CASE("micro-batches leave in the order of step, call and index") {
-  Fixture f;
+  QueueFixture f;
   f.Push(1, 3, {2});
   f.Push(2, 2, {1, 3});
   f.Push(3, 2, {0});
@@ -48,7 +48,7 @@ TEST_CASE("micro-batches leave in the order of step, call and index") {
 }
 
 TEST_CASE("chunks leave before micro-batches, until they are dropped") {
-  Fixture f;
+  QueueFixture f;
   f.Push(1, 0, {0});
   CHECK_FALSE(f.queue.has_chunks());
   f.PushChunks(3);
@@ -61,7 +61,7 @@ TEST_CASE("chunks leave before micro-batches, until they are dropped") {
 }
 
 TEST_CASE("abandoned calls leave the queue, and those at work are marked") {
-  Fixture f;
+  QueueFixture f;
   const auto at_work = f.Push(1, 0, {0, 1});
   const auto other = f.Push(2, 1, {0});
   f.TakeMicroBatch();
@@ -72,7 +72,7 @@ TEST_CASE("abandoned calls leave the queue, and those at work are marked") {
 }
 
 TEST_CASE("a task that is given back is taken again, unless its call was abandoned") {
-  Fixture f;
+  QueueFixture f;
   f.Push(1, 0, {0});
   f.Push(2, 1, {0});
   const auto task = std::get<MicroBatchTask>(*f.queue.Take());
@@ -84,7 +84,7 @@ TEST_CASE("a task that is given back is taken again, unless its call was abandon
 }
 
 TEST_CASE("the first failure of a call abandons it") {
-  Fixture f;
+  QueueFixture f;
   const auto call = f.Push(1, 0, {0, 1});
   f.Push(2, 1, {0});
   f.TakeMicroBatch();
@@ -94,7 +94,7 @@ TEST_CASE("the first failure of a call abandons it") {
 }
 
 TEST_CASE("a thread that waits for a task returns when the queue stops") {
-  Fixture f;
+  QueueFixture f;
   std::thread waiter([&] { CHECK_FALSE(f.queue.Take().has_value()); });
   f.queue.Stop();
   waiter.join();

@@ -11,6 +11,7 @@
 #include <thread>
 #include <utility>
 
+#include "tests/deadline.h"
 #include "tests/train/plain_port.h"
 #include "tests/train/trainer_fixture.h"
 
@@ -321,7 +322,6 @@ TEST_CASE("a verification goes on when work of its step is abandoned") {
 
 // A shard that has left may count, although its call is abandoned: the hash must tell of it.
 TEST_CASE("what is abandoned when shards of it have left is hashed to its end") {
-  constexpr auto kDeadline = std::chrono::seconds(30);
   TestJob test(VerifiedMlp());
   std::promise<void> has_left;
   std::promise<void> is_abandoned;
@@ -335,18 +335,18 @@ TEST_CASE("what is abandoned when shards of it have left is hashed to its end") 
                       hashed.set_value(*hash);
                     } else if (std::exchange(is_first, false)) {
                       has_left.set_value();
-                      is_abandoned.get_future().wait_for(kDeadline);
+                      is_abandoned.get_future().wait_for(kEventDeadline);
                     }
                   });
   SharedBuffer values = test.Parameters(0);
   for (uint32_t s = 0; s < test.plan.shards.shard_count(); ++s)
     trainer.ParametersArrived(ShardId(s), Version(0), ShardBlob(test.plan, values, s));
   trainer.Compute(Step(0), MicroBatches({2}));
-  REQUIRE(has_left.get_future().wait_for(kDeadline) == std::future_status::ready);
+  REQUIRE(has_left.get_future().wait_for(kEventDeadline) == std::future_status::ready);
   trainer.Abandon(Step(0));
   is_abandoned.set_value();
   auto result = hashed.get_future();
-  REQUIRE(result.wait_for(kDeadline) == std::future_status::ready);
+  REQUIRE(result.wait_for(kEventDeadline) == std::future_status::ready);
   const GradientHashed hash = result.get();
   CHECK(hash.hash != 0);
   CHECK(trainer.IsCurrent(*hash_ticket, hash));

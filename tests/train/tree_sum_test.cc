@@ -30,9 +30,9 @@ std::vector<float> NaiveSum(const MicroBatchTree& tree, TreeNode node,
   return sum;
 }
 
-class Fixture : private GradientSink {
+class SumFixture : private GradientSink {
  public:
-  Fixture(const MicroBatchTree& tree, const std::vector<MicroBatch>& assigned)
+  SumFixture(const MicroBatchTree& tree, const std::vector<MicroBatch>& assigned)
       : sum(tree, tree.Cover(assigned), shards) {
     std::mt19937 random(tree.shape().micro_batch_count);
     for (uint32_t m = 0; m < tree.shape().micro_batch_count; ++m) {
@@ -63,7 +63,7 @@ class Fixture : private GradientSink {
   }
 };
 
-void CheckEmitted(const Fixture& f, const MicroBatchTree& tree,
+void CheckEmitted(const SumFixture& f, const MicroBatchTree& tree,
                   const std::vector<MicroBatch>& assigned) {
   const std::vector<TreeNode> cover = tree.Cover(assigned);
   CHECK(f.emitted.size() == cover.size() * f.shards.shard_count());
@@ -91,7 +91,7 @@ TEST_CASE("tree sums equal the naive recursion for any assignment and order of a
       for (int round = 0; round < 8; ++round) {
         std::vector<MicroBatch> assigned =
             round == 0 ? tree.PresentLeaves() : RandomSubset(tree, random);
-        Fixture f(tree, assigned);
+        SumFixture f(tree, assigned);
         std::vector<std::pair<MicroBatch, uint32_t>> arrivals;
         for (MicroBatch m : assigned) {
           for (uint32_t s = 0; s < f.shards.shard_count(); ++s) arrivals.emplace_back(m, s);
@@ -106,7 +106,7 @@ TEST_CASE("tree sums equal the naive recursion for any assignment and order of a
 
 TEST_CASE("a shard is emitted as soon as all its leaves are there") {
   const MicroBatchTree tree({.micro_batch_count = 2, .sample_count = 2});
-  Fixture f(tree, tree.PresentLeaves());
+  SumFixture f(tree, tree.PresentLeaves());
   f.AddAll(MicroBatch(0), 1);
   CHECK(f.emitted.empty());
   f.AddAll(MicroBatch(1), 1);
@@ -116,7 +116,7 @@ TEST_CASE("a shard is emitted as soon as all its leaves are there") {
 
 TEST_CASE("a buffer goes back to the pool once its shards are merged") {
   const MicroBatchTree tree({.micro_batch_count = 2, .sample_count = 2});
-  Fixture f(tree, tree.PresentLeaves());
+  SumFixture f(tree, tree.PresentLeaves());
   const FloatBuffer* right = f.buffers[1].get();
   for (uint32_t m : {0, 1}) {
     for (uint32_t s = 0; s < f.shards.shard_count(); ++s) f.AddAll(MicroBatch(m), s);
@@ -129,7 +129,7 @@ TEST_CASE("a buffer goes back to the pool once its shards are merged") {
 TEST_CASE("threads that finish side by side make the same sums") {
   for (int round = 0; round < 50; ++round) {
     const MicroBatchTree tree({.micro_batch_count = 9, .sample_count = 9});
-    Fixture f(tree, tree.PresentLeaves());
+    SumFixture f(tree, tree.PresentLeaves());
     std::vector<std::thread> threads;
     for (uint32_t t = 0; t < 3; ++t) {
       threads.emplace_back([&f, t] {

@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "common/clock.h"
 #include "proto/messages.h"
 #include "train/compute_port.h"
 
@@ -14,6 +15,7 @@ inline constexpr PeerId kLaneA{NodeId(2), Incarnation(22), 0};  // of shards 0, 
 inline constexpr PeerId kLaneB{NodeId(3), Incarnation(33), 1};  // of shards 1, 3, ...
 inline constexpr PeerId kNewLane{NodeId(8), Incarnation(88), 0};
 inline constexpr PeerId kNobody{};
+inline constexpr Micros kMs = std::chrono::milliseconds(1);
 inline constexpr NodeId kWorkers[] = {NodeId(4), NodeId(5), NodeId(6)};  // by rank
 
 class ComputeLog : public ComputePort {

@@ -5,8 +5,8 @@
 namespace pando {
 namespace {
 
-constexpr Micros kStepTime = 50 * kMs;
-constexpr Micros kPatience = StepClock::kPatienceSteps * kStepTime;
+constexpr Micros kHelpStepTime = 50 * kMs;
+constexpr Micros kHelpPatience = StepClock::kPatienceSteps * kHelpStepTime;
 
 // At step 3, whose part of ours is done since `now`; steps have taken kStepTime.
 struct Waiting : PartsFixture {
@@ -21,7 +21,7 @@ struct Waiting : PartsFixture {
       helping.OnVersions(now);
       steps.Advance();
       steps.OnStepComputed(now, {Step(version)});
-      if (version < 3) now += kStepTime;
+      if (version < 3) now += kHelpStepTime;
     }
     compute.calls.clear();
     helping.Tick(now);
@@ -34,21 +34,21 @@ struct Waiting : PartsFixture {
 
 TEST_CASE("a worker that waits much longer than a step asks what is missing") {
   Waiting f;
-  CHECK(f.helping.clock().usual() == kStepTime);
-  CHECK(f.helping.NextDeadline() == f.now + kPatience);
-  f.helping.Tick(f.now + kPatience - kMs);
+  CHECK(f.helping.clock().usual() == kHelpStepTime);
+  CHECK(f.helping.NextDeadline() == f.now + kHelpPatience);
+  f.helping.Tick(f.now + kHelpPatience - kMs);
   CHECK_FALSE(f.questions.is_open());
-  f.helping.Tick(f.now + kPatience);
+  f.helping.Tick(f.now + kHelpPatience);
   CHECK(f.questions.is_open());
 }
 
 TEST_CASE("it computes a micro-batch that some shard lacks") {
   Waiting f;
-  f.helping.Tick(f.now + kPatience);
+  f.helping.Tick(f.now + kHelpPatience);
   for (const auto& [lane, shard] : {std::pair(kLaneA, 0u), std::pair(kLaneB, 1u)})
     f.questions.OnAnswer(f.now, lane,
                          {{1, 1}, {{ShardId(shard), Version(3), {kOurs, TreeNode(6)}}}});
-  f.helping.OnAnswered(f.now + kPatience);
+  f.helping.OnAnswered(f.now + kHelpPatience);
   REQUIRE(!f.compute.calls.empty());
   CHECK(f.compute.calls[0] == ComputeLog::Call{Step(3), MicroBatches({6})});
 }

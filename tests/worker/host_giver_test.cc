@@ -5,7 +5,7 @@
 namespace pando {
 namespace {
 
-constexpr PeerId kRelay{kWorkers[1], Incarnation(101), 0};
+constexpr PeerId kTheRelay{kWorkers[1], Incarnation(101), 0};
 
 // Gives shard 0 to another worker of its host; the gradients of step 0 were given at kMs.
 struct Giver : PartsFixture {
@@ -17,7 +17,7 @@ struct Giver : PartsFixture {
     giver.OnGiven(kMs);
   }
   static HostGroup Group() {
-    return {.relay = kRelay, .workers = {kRelay.node, kSelf.node}, .sums = {true, false}};
+    return {.relay = kTheRelay, .workers = {kTheRelay.node, kSelf.node}, .sums = {true, false}};
   }
   bool Answer(Micros now, const std::vector<TreeNode>& nodes) {
     return giver.OnAnswer(now, {{1, 1}, {{ShardId(0), Version(0), nodes}}});
@@ -30,7 +30,7 @@ TEST_CASE("shards that are summed on the host go to its relay (P6a)") {
   Giver f;
   CHECK(f.giver.Gives(ShardId(0)));
   CHECK_FALSE(f.giver.Gives(ShardId(1)));
-  CHECK(f.giver.IsOurRelay(kRelay));
+  CHECK(f.giver.IsOurRelay(kTheRelay));
   CHECK(f.giver.shard_count() == 1);
 }
 

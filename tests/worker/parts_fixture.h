@@ -18,7 +18,6 @@
 
 namespace pando {
 
-inline constexpr Micros kMs = std::chrono::milliseconds(1);
 inline constexpr PeerId kSelf{kWorkers[0], Incarnation(100), 0};
 inline constexpr TreeNode kOurs{2};  // micro-batches 0-3 of 8
 

@@ -5,13 +5,14 @@
 #include <utility>
 #include <vector>
 
+#include "tests/worker/compute_log.h"
+
 namespace pando {
 namespace {
 
 constexpr PeerId kLane{NodeId(2), Incarnation(22), 0};
 constexpr PeerId kOtherLane{NodeId(3), Incarnation(33), 0};
 constexpr size_t kShardBytes = 100;
-constexpr Micros kMs = std::chrono::milliseconds(1);
 using Shards = std::vector<uint32_t>;
 
 // One look from an end: which of a lane's shards `first` to `last` may be pushed, where those lack

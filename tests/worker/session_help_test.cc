@@ -11,7 +11,6 @@ namespace {
 using Call = ComputeLog::Call;
 using Calls = std::vector<Call>;
 
-constexpr Micros kMs = std::chrono::milliseconds(1);
 constexpr Micros kStepTime = 50 * kMs;
 constexpr Micros kPatience = 3 * kStepTime;
 

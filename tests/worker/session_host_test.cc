@@ -36,14 +36,14 @@ void Give(SessionFixture& f, const PeerId& giver, uint64_t step, TreeNode node, 
   f.Receive(giver, std::move(push));
 }
 
-struct Pushed {
+struct PushedSum {
   PeerId receiver;
   TreeNode node;
   float first = 0;
-  bool operator==(const Pushed&) const = default;
+  bool operator==(const PushedSum&) const = default;
 };
-std::vector<Pushed> TakePushed(SessionFixture& f) {
-  std::vector<Pushed> pushed;
+std::vector<PushedSum> TakePushed(SessionFixture& f) {
+  std::vector<PushedSum> pushed;
   for (const auto& [receiver, push] : f.Take<Push>()) {
     for (const PushItem& item : push.items)
       pushed.push_back({receiver, item.node, item.payload.floats().front()});
@@ -67,7 +67,7 @@ TEST_CASE("a giver sends nothing to the lanes, and takes parameters of the relay
   f.Start();
   f.DropSent();
   f.FinishCall(f.compute.calls.at(0));
-  CHECK(TakePushed(f) == std::vector<Pushed>(2, {kRelay, kOfGiver, 0}));
+  CHECK(TakePushed(f) == std::vector<PushedSum>(2, {kRelay, kOfGiver, 0}));
   CHECK(f.Take<Pull>().empty());
   CHECK(f.session.CurrentActivity(f.now).waiting_for == kRelay);
   f.GiveParamsFrom(kRelay, 1);
@@ -88,10 +88,10 @@ TEST_CASE("a relay that answers no question is given nothing until it answers on
   CHECK(questions[0].first == kRelay);
   CHECK(TakePushed(f).empty());
   f.Wait(HostGiver::kPatience + HostGiver::kAskAgain);
-  CHECK(TakePushed(f) == std::vector<Pushed>{{kLaneA, kOfGiver, 0}, {kLaneB, kOfGiver, 0}});
+  CHECK(TakePushed(f) == std::vector<PushedSum>{{kLaneA, kOfGiver, 0}, {kLaneB, kOfGiver, 0}});
   f.Enter(f.MakeView(2));
   f.AnswerAll(0);
-  CHECK(TakePushed(f) == std::vector<Pushed>{{kLaneA, kOfGiver, 0}, {kLaneB, kOfGiver, 0}});
+  CHECK(TakePushed(f) == std::vector<PushedSum>{{kLaneA, kOfGiver, 0}, {kLaneB, kOfGiver, 0}});
   CHECK(f.session.has_given_up_relay());
   const auto is_asked = [&] {
     const auto asked = f.Take<Question>();
@@ -104,7 +104,7 @@ TEST_CASE("a relay that answers no question is given nothing until it answers on
   CHECK(!f.session.has_given_up_relay());
   f.GiveParams(1);
   f.FinishCall(f.compute.calls.at(1));
-  CHECK(TakePushed(f) == std::vector<Pushed>(2, {kRelay, kOfGiver, 0}));
+  CHECK(TakePushed(f) == std::vector<PushedSum>(2, {kRelay, kOfGiver, 0}));
 }
 
 TEST_CASE("a question that was lost is no reason to give up later") {
@@ -140,7 +140,7 @@ TEST_CASE("what may have been under way is not given again, until it is asked ab
   CHECK(TakePushed(f).empty());
   f.Wait(HostGiver::kQuiet);
   answer_question();
-  CHECK(TakePushed(f) == std::vector<Pushed>(2, {kRelay, kOfGiver, 0}));
+  CHECK(TakePushed(f) == std::vector<PushedSum>(2, {kRelay, kOfGiver, 0}));
 }
 
 TEST_CASE("what a relay has lost is given again, and a version that it knows of is pulled") {
@@ -175,16 +175,16 @@ TEST_CASE("what a relay says of an earlier step is no word of this one") {
   f.DropSent();
   f.Receive(kRelay, Answer{f.session.view().id,
                            {{ShardId(0), Version(0), {kOfGiver}}, {ShardId(1), Version(1), {}}}});
-  CHECK(TakePushed(f) == std::vector<Pushed>(2, {kRelay, kOfGiver, 0}));
+  CHECK(TakePushed(f) == std::vector<PushedSum>(2, {kRelay, kOfGiver, 0}));
 }
 
 TEST_CASE("no worker is waited for that has not given, and what comes late goes for itself") {
   SessionFixture f(HostJob());
   f.Start();
   f.FinishCall(f.compute.calls.at(0));
-  CHECK(TakePushed(f) == std::vector<Pushed>{{kLaneA, kOfRelay, 0}, {kLaneB, kOfRelay, 0}});
+  CHECK(TakePushed(f) == std::vector<PushedSum>{{kLaneA, kOfRelay, 0}, {kLaneB, kOfRelay, 0}});
   Give(f, kGiver, 0, kOfGiver, 1);
-  CHECK(TakePushed(f) == std::vector<Pushed>{{kLaneA, kOfGiver, 1}, {kLaneB, kOfGiver, 1}});
+  CHECK(TakePushed(f) == std::vector<PushedSum>{{kLaneA, kOfGiver, 1}, {kLaneB, kOfGiver, 1}});
 }
 
 TEST_CASE("the relay pushes one sum of what its host has, and hands the parameters on") {
@@ -194,8 +194,8 @@ TEST_CASE("the relay pushes one sum of what its host has, and hands the paramete
   Give(f, kGiver, 1, kOfGiver, 1);
   CHECK(TakePushed(f).empty());
   f.FinishCall(f.compute.calls.at(1));
-  CHECK(TakePushed(f) == std::vector<Pushed>{{kLaneA, MicroBatchTree::kRoot, 3},
-                                             {kLaneB, MicroBatchTree::kRoot, 3}});
+  CHECK(TakePushed(f) == std::vector<PushedSum>{{kLaneA, MicroBatchTree::kRoot, 3},
+                                                {kLaneB, MicroBatchTree::kRoot, 3}});
   f.GiveParams(0, 2);
   const auto replies = f.Take<Params>();
   REQUIRE(replies.size() == 2);
@@ -210,7 +210,7 @@ TEST_CASE("a sum leaves without the others' part after a step") {
   f.FinishCall(f.compute.calls.at(1));
   CHECK(TakePushed(f).empty());
   f.Wait(PushWindow::kPatienceMax);
-  CHECK(TakePushed(f) == std::vector<Pushed>{{kLaneA, kOfRelay, 0}, {kLaneB, kOfRelay, 0}});
+  CHECK(TakePushed(f) == std::vector<PushedSum>{{kLaneA, kOfRelay, 0}, {kLaneB, kOfRelay, 0}});
   Give(f, kGiver, 1, kOfGiver, 1);
   Give(f, kOther, 1, kOfOther, 2);
   CHECK(TakePushed(f).size() == 4);
@@ -239,7 +239,7 @@ TEST_CASE("a relay that abandons a step still has what it was given of it") {
   other.items.push_back(MakeItem(f, 0, 3, kOfOther, 6));
   f.Receive(kOther, std::move(other));
   f.Wait(PushWindow::kPatienceMax);
-  CHECK(TakePushed(f) == std::vector<Pushed>{{kLaneA, kOfGiver, 5}, {kLaneA, kOfOther, 6}});
+  CHECK(TakePushed(f) == std::vector<PushedSum>{{kLaneA, kOfGiver, 5}, {kLaneA, kOfOther, 6}});
 }
 
 TEST_CASE("a sum takes the place of its parts, also one of an earlier relay") {
@@ -249,8 +249,8 @@ TEST_CASE("a sum takes the place of its parts, also one of an earlier relay") {
   Give(f, kOther, 1, kOfBoth, 4);  // of a relay that was
   CHECK(f.session.unreplied_count() == 2);
   f.FinishCall(f.compute.calls.at(1));
-  CHECK(TakePushed(f) == std::vector<Pushed>{{kLaneA, MicroBatchTree::kRoot, 4},
-                                             {kLaneB, MicroBatchTree::kRoot, 4}});
+  CHECK(TakePushed(f) == std::vector<PushedSum>{{kLaneA, MicroBatchTree::kRoot, 4},
+                                                {kLaneB, MicroBatchTree::kRoot, 4}});
 }
 
 TEST_CASE("nonsense is not summed") {

@@ -10,7 +10,6 @@ namespace {
 using Call = ComputeLog::Call;
 using Calls = std::vector<Call>;
 
-constexpr Micros kMs = std::chrono::milliseconds(1);
 constexpr auto kTraining = ParameterUse::kTraining;
 constexpr auto kEvaluation = ParameterUse::kEvaluation;
 

@@ -12,8 +12,6 @@ namespace {
 using Call = ComputeLog::Call;
 using Calls = std::vector<Call>;
 
-constexpr Micros kMs = std::chrono::milliseconds(1);
-
 TEST_CASE("a joiner asks every primary and starts at the lowest incomplete step (P18)") {
   SessionFixture f;
   CHECK(f.Take<Ready>().empty());

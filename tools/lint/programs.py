@@ -7,6 +7,7 @@ import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from findings import Finding
 
@@ -77,8 +78,10 @@ def check_tidy(project, build_folder, say):
     changed = changed_files(project)
     wanted = [path for path in choose_sources(changed) if path in compiled]
     deadline = time.monotonic() + TIDY_SECONDS
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        jobs = [pool.submit(run_tidy, project, tidy, compiled[path], build_folder, deadline) for path in wanted]
+    with TemporaryDirectory() as folder, ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        entries = [compiled[path] for path in wanted]
+        Path(folder, "compile_commands.json").write_text(json.dumps(entries), encoding="utf-8")
+        jobs = [pool.submit(run_tidy, project, tidy, entry["file"], folder, deadline) for entry in entries]
         results = [job.result() for job in jobs]
     late = [path for path, lines in zip(wanted, results) if lines is None]
     say(f"tidy: checked {len(wanted) - len(late)} of {len(wanted)} files of the last {TIDY_COMMITS} commits")
@@ -91,13 +94,23 @@ def check_tidy(project, build_folder, say):
 
 
 def read_database(project, database):
-    """path in the repository -> path as the database has it"""
+    """path in the repository -> its entry in the database. A unit of tests is an entry per included file."""
     compiled = {}
     for entry in json.loads(database.read_text(encoding="utf-8")):
         path = Path(entry["directory"], entry["file"]).resolve()
-        if path.is_relative_to(project.root):
-            compiled[str(path.relative_to(project.root))] = str(path)
+        sources = included_sources(project, path) if path.parent.name == "units" else [path]
+        for source in sources:
+            if source.is_relative_to(project.root):
+                command = entry["command"].replace(f" -c {entry['file']}", f" -c {source}")
+                compiled[str(source.relative_to(project.root))] = {
+                    "directory": entry["directory"], "file": str(source), "command": command}
     return compiled
+
+
+def included_sources(project, unit):
+    """The source files that tests/make_units.py joined."""
+    text = unit.read_text(encoding="utf-8")
+    return [project.root / name for name in re.findall(r'#include "([^"]+)"', text)]
 
 
 def changed_files(project):

@@ -1,0 +1,43 @@
+#!/usr/bin/env python3
+"""Writes the translation units in which Meson compiles the tests, and prints their paths for Meson.
+
+  make_units.py PROGRAM FILE...    FILEs are relative to the folder of the meson.build that calls, or absolute
+
+Most of the time of a test's compilation goes to the same headers, so up to 8 files are included into one
+unit. All paths are relative: then equal checkouts in different folders share ccache's objects.
+"""
+import os
+import sys
+from pathlib import Path
+
+UNIT_FILES_MAX = 8
+
+
+def split(names):
+    """As few units as possible, of nearly equal numbers of files."""
+    unit_count = -(-len(names) // UNIT_FILES_MAX)
+    bounds = [len(names) * i // unit_count for i in range(unit_count + 1)]
+    return [names[first:last] for first, last in zip(bounds, bounds[1:])]
+
+
+def write_if_changed(path, text):
+    """An unchanged unit is not compiled again."""
+    if not path.is_file() or path.read_text(encoding="utf-8") != text:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+
+def main(program, *names):
+    root, build, folder = (os.environ["MESON_" + name] for name in ("SOURCE_ROOT", "BUILD_ROOT", "SUBDIR"))
+    missing = [name for name in names if not Path(root, folder, name).is_file()]
+    if missing:
+        sys.exit(f"{folder}/meson.build: the source file {missing[0]} of {program} does not exist")
+    for number, unit in enumerate(split(names), 1):
+        path = Path(build, folder, "units", f"{program}_{number}.cc")
+        included = [os.path.relpath(Path(root, folder, name), root) for name in unit]
+        write_if_changed(path, "".join(f'#include "{name}"\n' for name in included))
+        print(os.path.relpath(path, Path(root, folder)))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
