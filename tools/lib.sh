@@ -2,6 +2,7 @@
 # shellcheck shell=bash
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 export LC_ALL=C.UTF-8  # always there; Meson wants UTF-8
+export CCACHE_BASEDIR=$root  # equal checkouts in other folders share the objects
 
 say() { printf '== %s\n' "$*" >&2; }
 die() {

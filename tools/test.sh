@@ -1,24 +1,43 @@
 #!/usr/bin/env bash
-# Sets up, builds and runs every test. The last line is "N passed, N failed", test cases counted;
-# the exit status is that of the tests.
-#   tools/test.sh [--no-setup]              all suites
-#   tools/test.sh [--no-setup] --sanitize   unit and sim under ASan and UBSan, threads under TSan
+# Sets up, builds and runs the tests. The last line is "N passed, N failed", test cases counted; the
+# exit status is that of the tests. docs/testing.md says what is in which tier, and how long it takes.
+#   tools/test.sh                what every change must pass, and one test of the rest, by the commit
+#   tools/test.sh --all          every test: also the suite "thorough"
+#   tools/test.sh --sanitize     unit and sim under ASan and UBSan, threads under TSan; with --all the
+#                                long ones too
+#   tools/test.sh --no-setup     ... without changing the system's packages
+#   tools/test.sh --tests-only   ... what is built: no set-up, no compilation
 set -euo pipefail
 # shellcheck source=lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-sanitizers_only=no
+all=no
+sanitize=no
 setup=yes
+builds=yes
 for flag in "$@"; do
   case $flag in
-    --sanitize) sanitizers_only=yes ;;
+    --all) all=yes ;;
+    --sanitize) sanitize=yes ;;
     --no-setup) setup=no ;;
+    --tests-only) setup=no builds=no ;;
     -h | --help) sed -n '2,/^set/s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 0 ;;
     *) die "unknown flag '$flag': see tools/test.sh --help" ;;
   esac
 done
 runner=()   # a command that runs the tests, where they need one
 reports=()  # what each round of tests left behind, for the summary
+spent=()    # "set-up=12": the seconds of each part
+commit=$(git -C "$root" rev-parse --quiet --verify HEAD 2>/dev/null || echo 0)
+
+# timed NAME COMMAND...: adds the command's seconds to those of the part.
+timed() {
+  local name=$1 started=$SECONDS status=0
+  shift
+  "$@" || status=$?
+  spent+=("$name=$((SECONDS - started))")
+  return $status
+}
 
 # test_targets FOLDER SUITE...: the programs that the suites need.
 test_targets() {
@@ -28,17 +47,31 @@ test_targets() {
     python3 "$root/tools/test_report.py" targets "$root/$folder" "$@"
 }
 
-# run_suites FOLDER TIMEOUT_MULTIPLIER [SUITE...]: all suites where none is named. Failures are
-# left to the summary.
-run_suites() {
-  local folder=$1 patience=$2 suite suites=()
+# run_tests FOLDER LOG [ARGUMENT OF "meson test"...]: failures are left to the summary.
+run_tests() {
+  local folder=$1 log=$2
   shift 2
-  for suite in "$@"; do suites+=(--suite "$suite"); done
+  rm -f "$root/$folder/meson-logs/$log.json"
+  reports+=("$root/$folder/meson-logs/$log.json")
+  "${runner[@]}" meson test -C "$root/$folder" --no-rebuild --logbase "$log" "$@" || true
+}
+
+# run_suites FOLDER TIMEOUT_MULTIPLIER [SUITE...]: all suites where none is named.
+run_suites() {
+  local folder=$1 patience=$2 suite arguments=()
+  shift 2
+  for suite in "$@"; do arguments+=(--suite "$suite"); done
+  [ $all = yes ] || arguments+=(--no-suite thorough)
   say "testing $folder/${*:+: suites $*}"
-  rm -f "$root/$folder/meson-logs/testlog.json"
-  reports+=("$root/$folder/meson-logs/testlog.json")
-  "${runner[@]}" meson test -C "$root/$folder" --no-rebuild --timeout-multiplier "$patience" \
-    "${suites[@]}" || true
+  timed test run_tests "$folder" testlog --timeout-multiplier "$patience" "${arguments[@]}"
+}
+
+# One test of the suite "thorough", which the commit's hash chooses: no other run of this tier has them.
+run_slice() {
+  local name
+  name=$(meson introspect "$root/build" --tests | python3 "$root/tools/test_report.py" slice "$commit")
+  say "testing build/: $name, the choice of commit ${commit:0:7} from the suite thorough"
+  timed test run_tests build slicelog "$name"
 }
 
 # Warnings are errors here alone: sanitizers add some that are false. -Wmaybe-uninitialized is one
@@ -46,41 +79,53 @@ run_suites() {
 # CUDA kernels are compiled for one architecture, which saves minutes: newer GPUs compile them when they
 # start.
 test_release() {
+  if [ $builds = yes ]; then
+    timed compile build_release || return
+  fi
+  run_suites build 2
+  [ $all = yes ] || run_slice
+}
+build_release() {
   configure build --buildtype=release -Dwerror=true -Dcpp_args=-Wno-error=maybe-uninitialized \
-    -Dgpu_archs=75 && compile build || return
-  run_suites build 1
+    -Dgpu_archs=75 && compile build
 }
 
 # Without -g the traces still name functions, and the build takes half the time.
 test_sanitized() {
+  local folder=$1 sanitizer=$2
+  shift 2
+  if [ $builds = yes ]; then
+    timed compile build_sanitized "$folder" "$sanitizer" "$@" || return
+  fi
+  run_suites "$folder" 10 "$@"
+}
+build_sanitized() {
   local folder=$1 sanitizer=$2 targets
   shift 2
   configure "$folder" --buildtype=plain -Doptimization=1 -Db_lundef=false -Dcuda=disabled \
     -Db_sanitize="$sanitizer" -Dcpp_args=-D_GLIBCXX_ASSERTIONS || return
   targets=$(test_targets "$folder" "$@") || return
-  if [ -z "$targets" ]; then
-    say "no tests in suites $*"
-    return
-  fi
+  [ -n "$targets" ] || { say "no tests in suites $*"; return; }
   # shellcheck disable=SC2086  # one word per target
-  compile "$folder" $targets || return
-  run_suites "$folder" 10 "$@"
+  compile "$folder" $targets
 }
 
 # What carries the payloads of the fault tests changes with the commits: tcp, ipc or shared memory,
 # by the commit's hash, which a shallow clone has too. PANDO_TEST_TRANSPORT chooses one.
 if [ -z "${PANDO_TEST_TRANSPORT:-}" ]; then
   transports=(tcp ipc shm)
-  commit=$(git -C "$root" rev-parse --quiet --verify HEAD 2>/dev/null || echo 0)
   export PANDO_TEST_TRANSPORT=${transports[16#${commit:0:7} % 3]}
 fi
 
 # A build that fails is a failure to be counted, not the end of the other rounds.
 round() { "$@" || reports+=("broken:$*"); }
 
-[ "$setup" = no ] || "$root/tools/setup.sh"
+[ "$setup" = no ] || timed set-up "$root/tools/setup.sh"
+CCACHE_STATSLOG=$(mktemp)
+export CCACHE_STATSLOG
+trap 'rm -f "$CCACHE_STATSLOG"' EXIT
 export UBSAN_OPTIONS="halt_on_error=1:print_stacktrace=1"  # by default it reports and goes on
-if [ "$sanitizers_only" = no ]; then
+if [ "$sanitize" = no ]; then
   round test_release
 else
   round test_sanitized build-asan address,undefined unit sim
@@ -89,4 +134,5 @@ else
   export TSAN_OPTIONS="suppressions=$root/tools/tsan.supp halt_on_error=1 second_deadlock_stack=1"
   round test_sanitized build-tsan thread threads
 fi
-python3 "$root/tools/test_report.py" summary "${reports[@]}"
+[ ! -s "$CCACHE_STATSLOG" ] || spent+=("$(ccache --show-log-stats | awk '/Hits:/ { print "ccache=" $2 "/" $4; exit }')")
+python3 "$root/tools/test_report.py" summary "${spent[@]}" "${reports[@]}"

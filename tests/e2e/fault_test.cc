@@ -67,7 +67,8 @@ TEST_CASE("a server is killed, and another once its shards have moved") {
   CheckFaults(TrainUnder("kill server 0 at step 50; kill server 1 at step 300", FaultJob(2, 3)), 2);
 }
 
-TEST_CASE("the relay of a host is killed and stopped, and so are its givers (P6a)") {
+TEST_CASE("the relay of a host is killed and stopped, and so are its givers (P6a)" *
+          doctest::test_suite("thorough 1")) {
   const Args on_host{"--host-sum", "always"};
   CheckFaults(
       TrainUnder("kill worker 0 at step 50; kill server 0 at step 150; kill worker 1 at step 250",
@@ -78,7 +79,8 @@ TEST_CASE("the relay of a host is killed and stopped, and so are its givers (P6a
               1);
 }
 
-TEST_CASE("workers and servers are killed, and another is stopped, while layers are pulled") {
+TEST_CASE("workers and servers are killed, and another is stopped, while layers are pulled" *
+          doctest::test_suite("thorough 2")) {
   const Args layers{"--set", "worker.parameter_residency=layer"};
   CheckFaults(
       TrainUnder("kill worker at step 50; kill server 0 at step 150; kill worker at step 250",
@@ -92,7 +94,8 @@ TEST_CASE("workers and servers are killed, and another is stopped, while layers 
               1);
 }
 
-TEST_CASE("servers are killed whose values others wait for (P16)") {
+TEST_CASE("servers are killed whose values others wait for (P16)" *
+          doctest::test_suite("thorough 1")) {
   const std::string chaos = "kill server 0 at step 50; kill server 1 at step 300";
   CheckFaults(TrainUnder(chaos, FaultJob(2, 3), kFaultSteps, {"--clip-norm", "0.5"}), 2);
   const Args lamb{"--optimizer", "lamb", "--weight-decay", "0.01"};
@@ -102,7 +105,8 @@ TEST_CASE("servers are killed whose values others wait for (P16)") {
   CHECK(summary.rollbacks == 1);
 }
 
-TEST_CASE("a worker and a server are killed under each codec of gradients and parameters (P34)") {
+TEST_CASE("a worker and a server are killed under each codec of gradients and parameters (P34)" *
+          doctest::test_suite("thorough 3")) {
   const std::vector<Args> codecs{{"--codec", "fp16"},
                                  {"--codec", "bf16", "--pull-codec", "bf16"},
                                  {"--codec", "int8", "--pull-codec", "fp16"},
@@ -118,7 +122,8 @@ TEST_CASE("a worker and a server are killed under each codec of gradients and pa
   CHECK(summary.rollbacks == 1);
 }
 
-TEST_CASE("under 1-bit and top-k a server's death changes nothing, a worker's little (P34)") {
+TEST_CASE("under 1-bit and top-k a server's death changes nothing, a worker's little (P34)" *
+          doctest::test_suite("thorough 3")) {
   for (const std::string codec : {"1-bit", "top-k"}) {
     CAPTURE(codec);
     const Args feature{"--codec", codec};
@@ -136,7 +141,8 @@ TEST_CASE("under 1-bit and top-k a server's death changes nothing, a worker's li
   }
 }
 
-TEST_CASE("the average of the weights outlives its servers, replicated or rolled back") {
+TEST_CASE("the average of the weights outlives its servers, replicated or rolled back" *
+          doctest::test_suite("thorough 3")) {
   const auto average_of = [](const Args& more) {
     Household household;
     Process train(household.path(), "train",
@@ -302,7 +308,8 @@ TEST_CASE("a machine's node leaves no orphans when it is killed, and drains when
   CHECK(SummaryIn(job.run_dir).weights_hash == SerialHash());
 }
 
-TEST_CASE("kills about an early stop's decision leave it as it was (P32)") {
+TEST_CASE("kills about an early stop's decision leave it as it was (P32)" *
+          doctest::test_suite("thorough 3")) {
   // A primary lost before it stored abandons that snapshot (P29): no server is killed where the
   // best version is made.
   const Args decides = FaultJob(kFaultSteps, 2, 2,

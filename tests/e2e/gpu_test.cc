@@ -50,7 +50,8 @@ uint64_t NumberAfter(const std::string& log, const std::string& text) {
   return std::strtoull(log.c_str() + at + text.size(), nullptr, 10);
 }
 
-TEST_CASE("one worker, two workers on one GPU and no server at all make the same weights (I5)") {
+TEST_CASE("one worker, two workers on one GPU and no server at all make the same weights (I5)" *
+          doctest::test_suite("thorough 1")) {
   const Args overflowing{"--precision", "fp16",
                          "--set",       "fp16.initial_scale_power=18",
                          "--set",       "fp16.hysteresis=1"};  // the first steps are skipped
@@ -68,7 +69,8 @@ TEST_CASE("one worker, two workers on one GPU and no server at all make the same
   }
 }
 
-TEST_CASE("a worker that is killed on its GPU leaves no trace in the weights") {
+TEST_CASE("a worker that is killed on its GPU leaves no trace in the weights" *
+          doctest::test_suite("thorough 1")) {
   const Args job = GpuJob({"--steps", "120"});
   const Summary serial = Train(Args{"--serial"} + job);
   const Summary run = Train(
@@ -80,7 +82,8 @@ TEST_CASE("a worker that is killed on its GPU leaves no trace in the weights") {
 
 #ifdef PANDO_HAS_GLOO
 // They share the GPU, or are in processes that know of each other by gloo alone, so gloo sums.
-TEST_CASE("workers on a GPU that sum without servers make the same weights") {
+TEST_CASE("workers on a GPU that sum without servers make the same weights" *
+          doctest::test_suite("thorough 1")) {
   const Args job = GpuJob();
   const Summary serial = Train(Args{"--serial"} + job);
   const Summary run = Train(job + Args{"--workers", "2", "--strategy", "allreduce"});
@@ -106,7 +109,8 @@ TEST_CASE("a job that the GPU has no room for says what it takes and what would 
 
 // The servers of its host read its gradients in place, and it their parameters, with or without the
 // driver's help for memory that is only readable.
-TEST_CASE("a worker on a GPU copies nothing through ZeroMQ to servers of its host") {
+TEST_CASE("a worker on a GPU copies nothing through ZeroMQ to servers of its host" *
+          doctest::test_suite("thorough 2")) {
   const Args job = GpuJob({"--model", "mlp", "--set", "model.hidden=384"});
   const Summary serial = Train(Args{"--serial"} + job);
   for (const char* read_only : {"1", "0"}) {
@@ -130,7 +134,8 @@ TEST_CASE("a worker on a GPU copies nothing through ZeroMQ to servers of its hos
 
 // With layer residency parameters are decoded by the CPU.
 TEST_CASE(
-    "reading threads, GPUs of a host and where codecs run leave no trace in the weights (I5)") {
+    "reading threads, GPUs of a host and where codecs run leave no trace in the weights (I5)" *
+    doctest::test_suite("thorough 2")) {
   const Args job =
       GpuJob({"--steps", "12", "--codec", "bf16", "--pull-codec", "fp16", "--micro-batches", "4"});
   const Summary serial = Train(Args{"--serial"} + job);
@@ -148,7 +153,7 @@ TEST_CASE(
   setenv("CUDA_ON_HOST_GPUS", "2", 1);  // tests/e2e/meson.build
 }
 
-TEST_CASE("a worker takes of its GPU what was planned") {
+TEST_CASE("a worker takes of its GPU what was planned" * doctest::test_suite("thorough 2")) {
   TempFolder temp;
   const std::string run_dir = temp.path() + "/run";
   Process train(temp.path(), "train",
@@ -218,7 +223,8 @@ struct Run {
   std::string run_dir = temp.path() + "/run";
 };
 
-TEST_CASE("workers that measure different engines compute with those of one") {
+TEST_CASE("workers that measure different engines compute with those of one" *
+          doctest::test_suite("thorough 3")) {
   if (!HasTwoEngines()) return;
   const TwoEngines two("2");
   const Run run(TunedJob({"--workers", "2", "--servers", "1"}));
@@ -243,7 +249,8 @@ TEST_CASE("workers that measure different engines compute with those of one") {
         first);
 }
 
-TEST_CASE("after kills and a resume a run goes on with the engines that were decided") {
+TEST_CASE("after kills and a resume a run goes on with the engines that were decided" *
+          doctest::test_suite("thorough 3")) {
   if (!HasTwoEngines()) return;
   const TwoEngines two("2");
   const Args job =
@@ -270,7 +277,7 @@ TEST_CASE("after kills and a resume a run goes on with the engines that were dec
   CHECK(SummaryIn(run_dir).faults.size() >= 3);
 }
 
-TEST_CASE("pando verify computes with the engines of the run") {
+TEST_CASE("pando verify computes with the engines of the run" * doctest::test_suite("thorough 4")) {
   if (!HasTwoEngines()) return;
   const TwoEngines two;
   two.PreferSecond();
@@ -284,7 +291,8 @@ TEST_CASE("pando verify computes with the engines of the run") {
   CHECK(two.measured_count() == 2);
 }
 
-TEST_CASE("a serial run that is resumed with servers keeps its engines") {
+TEST_CASE("a serial run that is resumed with servers keeps its engines" *
+          doctest::test_suite("thorough 4")) {
   if (!HasTwoEngines()) return;
   const TwoEngines two;
   two.PreferSecond();
@@ -306,7 +314,7 @@ TEST_CASE("a serial run that is resumed with servers keeps its engines") {
 }
 
 #ifdef PANDO_HAS_GLOO
-TEST_CASE("workers without servers agree on engines") {
+TEST_CASE("workers without servers agree on engines" * doctest::test_suite("thorough 4")) {
   if (!HasTwoEngines()) return;
   const TwoEngines two("2");
   const Run run(TunedJob({"--workers", "2", "--strategy", "allreduce"}));

@@ -134,7 +134,8 @@ TEST_CASE("gradients that workers sum on their host first (P6a) make the serial 
                   Train(Args{"--serial"} + clipped));
 }
 
-TEST_CASE("a run that starts from another's weights makes the serial run's weights") {
+TEST_CASE("a run that starts from another's weights makes the serial run's weights" *
+          doctest::test_suite("thorough 1")) {
   TempFolder temp;
   Process first(temp.path(), "first",
                 Args{"train", "--serial", "--run-dir", temp.path() + "/first"} + TinyJob({}));
@@ -149,7 +150,8 @@ TEST_CASE("a run that starts from another's weights makes the serial run's weigh
       serial);
 }
 
-TEST_CASE("what servers do with a gradient, and how it travels, gives the serial run's weights") {
+TEST_CASE("what servers do with a gradient, and how it travels, gives the serial run's weights" *
+          doctest::test_suite("thorough 1")) {
   const std::vector<Args> features{
       {"--clip-norm", "0.5"},
       {"--set", "optimizer.clip_value=0.01"},
@@ -191,7 +193,7 @@ TEST_CASE("large payloads are the same bits over tcp, ipc and shared memory") {
   CheckSameResult(Train(large + encoded + HashArgs({2, 2, 1, "shm"})), encoded_serial);
 }
 
-TEST_CASE("each of an optimizer's options has its say") {
+TEST_CASE("each of an optimizer's options has its say" * doctest::test_suite("thorough 1")) {
   const Args all{"--serial", "--optimizer", "adamw", "--weight-decay", "0.1", "--lr", "0.01"};
   const Args excluded{"--set", "optimizer.weight_decay_exclude_bias_and_norm=true"};
   const Args milestones{"--schedule", "multi-step", "--set", "schedule.milestones=3,5"};
@@ -202,7 +204,8 @@ TEST_CASE("each of an optimizer's options has its say") {
   CHECK(Train(all + excluded + later).summary.weights_hash != hash);
 }
 
-TEST_CASE("the average of the weights is the same for any workers and servers") {
+TEST_CASE("the average of the weights is the same for any workers and servers" *
+          doctest::test_suite("thorough 1")) {
   const Args job{"--ema-decay", "0.5"};
   const Run one = Train(job + HashArgs({1, 1, 1, "tcp"}));
   CHECK(one.average.size() == one.weights.size());
@@ -213,7 +216,8 @@ TEST_CASE("the average of the weights is the same for any workers and servers") 
 }
 
 TEST_CASE(
-    "another number of micro-batches or another seed gives other weights, the same everywhere") {
+    "another number of micro-batches or another seed gives other weights, the same everywhere" *
+    doctest::test_suite("thorough 1")) {
   const Run eight = Train({"--serial"});
   const Run six = Train({"--serial", "--micro-batches", "6"});
   CheckCompleted(six, 6, 1);
@@ -225,7 +229,8 @@ TEST_CASE(
   CheckSameResult(Train(Args{"--seed", "2"} + HashArgs({3, 1, 1, "ipc"})), seeded);
 }
 
-TEST_CASE("batch norm, smoothed labels and activations computed again: the serial run's weights") {
+TEST_CASE("batch norm, smoothed labels and activations computed again: the serial run's weights" *
+          doctest::test_suite("thorough 1")) {
   const Args residual{"--set", "model.name=" + GoldenPath("residual.toml"), "--label-smoothing",
                       "0.1"};
   const Run serial = Train(Args{"--serial"} + residual);
@@ -248,7 +253,8 @@ uint64_t HeldBytesIn(const std::string& text) {
   return std::stoull(text.substr(at + std::string("held at most ").size()));
 }
 
-TEST_CASE("workers that hold a layer at a time give the serial run's weights") {
+TEST_CASE("workers that hold a layer at a time give the serial run's weights" *
+          doctest::test_suite("thorough 1")) {
   const Args wide{"--model",        "mlp", "--set", "model.hidden=512,512,256,256,128",
                   "--global-batch", "480"};
   const Run serial = Train(Args{"--serial"} + wide);
@@ -281,7 +287,8 @@ TEST_CASE("a worker that holds a layer at a time holds two at most, and says how
   CHECK(layers < whole / 2);
 }
 
-TEST_CASE("evaluations by steps end the run with the same version, and keep the same best one") {
+TEST_CASE("evaluations by steps end the run with the same version, and keep the same best one" *
+          doctest::test_suite("thorough 1")) {
   const Args decides{"--epochs",
                      "8",
                      "--eval-every-steps",

@@ -100,7 +100,8 @@ TEST_CASE("a process that may not start again ends the run at once and is its ro
   }
 }
 
-TEST_CASE("servers and workers that are asked to leave do not wait for a scheduler that is gone") {
+TEST_CASE("servers and workers that are asked to leave do not wait for a scheduler that is gone" *
+          doctest::test_suite("thorough 1")) {
   JobByHand job(2, 2, LongJob(kEndlessSteps));
   job.AwaitSteps(5);
   job.scheduler->Signal(SIGKILL);
@@ -209,7 +210,8 @@ TEST_CASE("by hand, Ctrl-C or SIGHUP has a worker or server leave, a second one 
   CHECK(job.workers[1]->is_running());
 }
 
-TEST_CASE("an interrupted run keeps what it has made: it is resumed with few steps repeated") {
+TEST_CASE("an interrupted run keeps what it has made: it is resumed with few steps repeated" *
+          doctest::test_suite("thorough 1")) {
   constexpr uint64_t kSteps = 1500;
   const Args no_snapshots_due{"--snapshot-every", "100000"};
   for (const bool is_serial : {false, true}) {

@@ -70,7 +70,8 @@ void CheckServer(const std::string& optimizer, uint64_t states, uint32_t workers
   }
 }
 
-TEST_CASE("a server of 27 million parameters stays within the bound of section 12") {
+TEST_CASE("a server of 27 million parameters stays within the bound of section 12" *
+          doctest::test_suite("thorough 1")) {
   CheckServer("sgd", 1, 2);
   CheckServer("adam", 2, 1);
 }

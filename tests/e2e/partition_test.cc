@@ -141,7 +141,8 @@ void LoseFrames(const SpreadJob& job, HostId from, HostId to) {
   TheNetwork().StopLosing(from, to);
 }
 
-TEST_CASE("two workers of one host send servers elsewhere one copy of their gradients (P6a)") {
+TEST_CASE("two workers of one host send servers elsewhere one copy of their gradients (P6a)" *
+          doctest::test_suite("thorough 1")) {
   SpreadJob job(/*is_one_worker_host=*/true);
   job.CheckEnd();
   uint64_t pushed = 0, given = 0;
@@ -160,13 +161,15 @@ TEST_CASE("a worker that is cut off for 3 s does not change the weights") {
   job.CheckEnd();
 }
 
-TEST_CASE("a server that is cut off for 3 s does not change the weights") {
+TEST_CASE("a server that is cut off for 3 s does not change the weights" *
+          doctest::test_suite("thorough 1")) {
   SpreadJob job;
   CutOff(job.server_hosts[0], [&] { return job.HasGivenUp("server"); });
   job.CheckEnd();
 }
 
-TEST_CASE("a scheduler that is cut off for 3 s does not change the weights") {
+TEST_CASE("a scheduler that is cut off for 3 s does not change the weights" *
+          doctest::test_suite("thorough 2")) {
   SpreadJob job;
   CutOff(job.scheduler_host, [&] { return job.HasSaid("leases-suspended"); });
   CHECK_FALSE(job.HasGivenUp("worker"));
@@ -174,13 +177,15 @@ TEST_CASE("a scheduler that is cut off for 3 s does not change the weights") {
   job.CheckEnd();
 }
 
-TEST_CASE("what a server sends to one worker is lost for 3 s, and the weights do not change") {
+TEST_CASE("what a server sends to one worker is lost for 3 s, and the weights do not change" *
+          doctest::test_suite("thorough 2")) {
   SpreadJob job;
   LoseFrames(job, job.server_hosts[0], job.worker_hosts[0]);
   job.CheckEnd();
 }
 
-TEST_CASE("what a server sends to the other is lost for 3 s, and the weights do not change") {
+TEST_CASE("what a server sends to the other is lost for 3 s, and the weights do not change" *
+          doctest::test_suite("thorough 3")) {
   SpreadJob job;
   LoseFrames(job, job.server_hosts[0], job.server_hosts[1]);
   job.CheckEnd();

@@ -73,7 +73,7 @@ class TidyTest(LintTest):
         said = []
         findings = programs.check_tidy(project, build, said.append)
         self.assertEqual([(found.path, found.line) for found in findings], [("new.cc", 2)])
-        self.assertIn("checked 1 of 1 files", said[0])
+        self.assertIn("checked 1 of 1 new files", said[0])
 
     @needs("git")
     @needs("clang-tidy")
@@ -81,18 +81,26 @@ class TidyTest(LintTest):
         project = self.repository()
         build = self.add(project, "new.cc", "int a;\n")
         said = []
-        with mock.patch.object(programs, "TIDY_SECONDS", 0):
-            self.assertEqual(programs.check_tidy(project, build, said.append), [])
+        no_time = dict(programs.TIDY_ALL, seconds=0)
+        self.assertEqual(programs.check_tidy(project, build, said.append, no_time), [])
         self.assertIn("not checked within 0 s: 1 files, first new.cc", said[1])
+
+    @needs("git")
+    def test_files_that_are_not_committed_come_first(self):
+        project = self.repository()
+        self.add(project, "second.cc", "int a;\n")
+        (project.root / "new.cc").write_text("int b;\n", encoding="utf-8")
+        (project.root / "old.cc").write_text("int c;\n", encoding="utf-8")
+        self.assertEqual(programs.changed_files(project, 1), ["old.cc", "new.cc", "second.cc"])
 
     @needs("git")
     def test_the_oldest_commit_of_a_shallow_clone_changes_no_file(self):
         project = self.repository()
         self.add(project, "new.cc", "int a;\n")
         head = project.git("rev-parse", "HEAD").strip()
-        self.assertEqual(programs.changed_files(project), ["new.cc", ".clang-tidy", ".gitignore", "old.cc"])
+        self.assertEqual(programs.changed_files(project, 20), ["new.cc", ".clang-tidy", ".gitignore", "old.cc"])
         (project.root / ".git" / "shallow").write_text(head + "\n", encoding="utf-8")
-        self.assertEqual(programs.changed_files(project), [])
+        self.assertEqual(programs.changed_files(project, 20), [])
 
     @needs("clang-tidy")
     def test_a_missing_build_folder_says_what_to_run(self):

@@ -44,6 +44,8 @@ def parse_arguments(arguments):
         epilog=f"checks:\n{names}\n\n{EXCEPTIONS} lists the findings that are still allowed.")
     parser.add_argument("checks", nargs="*", metavar="CHECK", help="the checks to run; all without it")
     parser.add_argument("--build", metavar="FOLDER", help="build folder for tidy (default: build)")
+    parser.add_argument("--changed", action="store_true",
+                        help="tidy: only new files and those of the last commit, on one core")
     parser.add_argument("--report", action="store_true", help="print the figures beside their limits; exit 0")
     parser.add_argument("--fix", action="store_true", help="format the C++ files in place, then check")
     parser.add_argument("--shrink", action="store_true",
@@ -58,14 +60,14 @@ def parse_arguments(arguments):
     return parsed
 
 
-def run_checks(project, names, build_folder):
+def run_checks(project, names, build_folder, tidy_scope):
     """Returns the findings, the checks that ran and those that could not."""
     findings, ran, skipped = [], [], []
     for name in names:
         check, finding_names = CHECKS[name]
         try:
             if check is programs.check_tidy:
-                check = partial(check, build_folder=build_folder, say=say)
+                check = partial(check, build_folder=build_folder, say=say, scope=tidy_scope)
             findings += check(project)
             ran += finding_names
         except programs.Skipped as reason:
@@ -85,7 +87,8 @@ def main(arguments):
     if options.report or options.shrink or options.accept:
         names = [name for name in names if name != "tidy"]
     build_folder = Path(options.build) if options.build else project.root / "build"
-    findings, ran, skipped = run_checks(project, names, build_folder)
+    tidy_scope = programs.TIDY_CHANGED if options.changed else programs.TIDY_ALL
+    findings, ran, skipped = run_checks(project, names, build_folder, tidy_scope)
     if options.report:
         report.print_report(project, findings, exceptions)
         return 0
