@@ -60,7 +60,11 @@ absolute() {
   done
 }
 
-[ $setup = no ] || "$root/tools/setup.sh"
+if [ $setup = yes ]; then
+  say "step 1 of 3: Debian's packages that pando is built from (usually 1 minute)"
+  "$root/tools/setup.sh" build
+fi
+say "step 2 of 3: compiling pando (usually 8 minutes of one core, so 4 on two)"
 configure build --buildtype=release
 compile build cli/pando
 
@@ -78,6 +82,7 @@ by_default --workers 2
 by_default --servers 2
 by_default --run-dir "runs/demo-$(date +%Y%m%d-%H%M%S)-$$"
 
+say "step 3 of 3: training and faults (usually 1 minute)"
 say "pando train ${flags[*]}"
 build/cli/pando train "${flags[@]}"
 

@@ -1,24 +1,37 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that Pando needs to build and to run its tests. Lists them before it
-# installs them; does nothing if all are installed. For Debian 12.
+# Installs the Debian packages that Pando needs. Lists them before it installs them; does nothing if
+# all are installed. For Debian 12.
+#   tools/setup.sh [GROUP...]     all groups, or those named:
+#     build   what compiles and runs pando
+#     test    what the tests run besides
+#     lint    what tools/lint.sh runs
+#     plots   Matplotlib, for the plots of `pando bench report`
 set -euo pipefail
 # shellcheck source=lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-packages=(
-  g++ meson ninja-build pkg-config python3           # tools
-  libzmq3-dev libcapnp-dev capnproto      # messages
-  libcli11-dev libtomlplusplus-dev nlohmann-json3-dev libspdlog-dev libfmt-dev  # command line, files, logs
-  libxxhash-dev zlib1g-dev                           # hashes, compressed data sets
-  libturbojpeg0-dev libpng-dev                       # pictures in files
-  libcurl4-openssl-dev libssl-dev libarchive-dev     # pando data fetch
-  libsqlite3-dev                                     # the scheduler's journal
-  libgloo-dev                                        # --strategy allreduce
-  doctest-dev iproute2                               # tests; partitions
-  libeigen3-dev                                      # references of products in tests and benchmarks
-  python3-matplotlib                                 # plots of `pando bench report`
-  clang-format clang-tidy flake8 shellcheck git      # tools/lint.sh
-)
+declare -A groups
+groups[build]="
+  g++ meson ninja-build ccache pkg-config python3
+  libzmq3-dev libcapnp-dev capnproto
+  libcli11-dev libtomlplusplus-dev nlohmann-json3-dev libspdlog-dev libfmt-dev
+  libxxhash-dev zlib1g-dev libturbojpeg0-dev libpng-dev
+  libcurl4-openssl-dev libssl-dev libarchive-dev
+  libsqlite3-dev libgloo-dev
+  doctest-dev libeigen3-dev"
+groups[test]="git iproute2"
+groups[lint]="git clang-format clang-tidy flake8 shellcheck"
+groups[plots]="python3-matplotlib"
+
+case ${1:-} in -h | --help) sed -n '2,/^set/s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 0 ;; esac
+[ $# -gt 0 ] || set -- build test lint plots
+packages=()
+for group in "$@"; do
+  [ -n "${groups[$group]:-}" ] ||
+    die "unknown group '$group': expected build, test, lint or plots"
+  read -r -d '' -a more <<<"${groups[$group]}" || true
+  packages+=("${more[@]}")
+done
 
 installed_packages() {
   dpkg-query -W -f '${db:Status-Abbrev} ${binary:Package}\n' "${packages[@]}" 2>/dev/null |
