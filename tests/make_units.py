@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Writes the translation units in which Meson compiles the tests, and prints their paths for Meson.
 
-  make_units.py PROGRAM FILE...    FILEs are relative to the folder of the meson.build that calls, or absolute
+  make_units.py PROGRAM NAME...    NAMEs have no ".cc": Meson would configure again after each edit of a file
+                                   that it finds among the arguments. They are relative to the folder of the
+                                   meson.build that calls, or to the root.
 
 Most of the time of a test's compilation goes to the same headers, so up to 8 files are included into one
 unit. All paths are relative: then equal checkouts in different folders share ccache's objects.
@@ -20,6 +22,14 @@ def split(names):
     return [names[first:last] for first, last in zip(bounds, bounds[1:])]
 
 
+def find_source(root, folder, program, name):
+    """Relative to the root."""
+    for source in (os.path.normpath(os.path.join(folder, name)), name):
+        if Path(root, source).is_file():
+            return source
+    sys.exit(f"{folder}/meson.build: the source file {name} of {program} does not exist")
+
+
 def write_if_changed(path, text):
     """An unchanged unit is not compiled again."""
     if not path.is_file() or path.read_text(encoding="utf-8") != text:
@@ -29,13 +39,10 @@ def write_if_changed(path, text):
 
 def main(program, *names):
     root, build, folder = (os.environ["MESON_" + name] for name in ("SOURCE_ROOT", "BUILD_ROOT", "SUBDIR"))
-    missing = [name for name in names if not Path(root, folder, name).is_file()]
-    if missing:
-        sys.exit(f"{folder}/meson.build: the source file {missing[0]} of {program} does not exist")
-    for number, unit in enumerate(split(names), 1):
+    sources = [find_source(root, folder, program, name + ".cc") for name in names]
+    for number, unit in enumerate(split(sources), 1):
         path = Path(build, folder, "units", f"{program}_{number}.cc")
-        included = [os.path.relpath(Path(root, folder, name), root) for name in unit]
-        write_if_changed(path, "".join(f'#include "{name}"\n' for name in included))
+        write_if_changed(path, "".join(f'#include "{source}"\n' for source in unit))
         print(os.path.relpath(path, Path(root, folder)))
 
 

@@ -64,7 +64,7 @@ if [ $setup = yes ]; then
   say "step 1 of 3: Debian's packages that pando is built from (usually 1 minute)"
   "$root/tools/setup.sh" build
 fi
-say "step 2 of 3: compiling pando (usually 8 minutes of one core, so 4 on two)"
+say "step 2 of 3: compiling pando (usually 4 minutes on two cores)"
 configure build --buildtype=release
 compile build cli/pando
 

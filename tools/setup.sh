@@ -2,9 +2,9 @@
 # Installs the Debian packages that Pando needs. Lists them before it installs them; does nothing if
 # all are installed. For Debian 12.
 #   tools/setup.sh [GROUP...]     all groups, or those named:
-#     build   what compiles and runs pando
-#     test    what the tests run besides
-#     lint    what tools/lint.sh runs
+#     build   compilers and libraries, for pando and its tests
+#     test    programs that the tests need
+#     lint    programs that tools/lint.sh needs
 #     plots   Matplotlib, for the plots of `pando bench report`
 set -euo pipefail
 # shellcheck source=lib.sh

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # Sets up, builds and runs the tests. The last line is "N passed, N failed", test cases counted; the
 # exit status is that of the tests. docs/testing.md says what is in which tier, and how long it takes.
-#   tools/test.sh                what every change must pass, and one test of the rest, by the commit
+#   tools/test.sh                the tests that every change must pass, and one thorough test that the
+#                                commit's hash selects
 #   tools/test.sh --all          every test: also the suite "thorough"
 #   tools/test.sh --sanitize     unit and sim under ASan and UBSan, threads under TSan; with --all the
 #                                long ones too
 #   tools/test.sh --no-setup     ... without changing the system's packages
-#   tools/test.sh --tests-only   ... what is built: no set-up, no compilation
+#   tools/test.sh --tests-only   ... without set-up and compilation: the tests that are built
 set -euo pipefail
 # shellcheck source=lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -56,20 +57,21 @@ run_tests() {
   "${runner[@]}" meson test -C "$root/$folder" --no-rebuild --logbase "$log" "$@" || true
 }
 
-# run_suites FOLDER TIMEOUT_MULTIPLIER [SUITE...]: all suites where none is named.
+# run_suites FOLDER [SUITE...]: all suites where none is named.
 run_suites() {
-  local folder=$1 patience=$2 suite arguments=()
-  shift 2
+  local folder=$1 suite arguments=()
+  shift
+  [ -e "$root/$folder/build.ninja" ] || die "$folder/ is not built: run this without --tests-only first"
   for suite in "$@"; do arguments+=(--suite "$suite"); done
   [ $all = yes ] || arguments+=(--no-suite thorough)
   say "testing $folder/${*:+: suites $*}"
-  timed test run_tests "$folder" testlog --timeout-multiplier "$patience" "${arguments[@]}"
+  timed test run_tests "$folder" testlog "${arguments[@]}"
 }
 
-# One test of the suite "thorough", which the commit's hash chooses: no other run of this tier has them.
+# One test of the suite "thorough", which the commit's hash selects.
 run_slice() {
   local name
-  name=$(meson introspect "$root/build" --tests | python3 "$root/tools/test_report.py" slice "$commit")
+  name=$(meson introspect "$root/build" --tests | python3 "$root/tools/test_report.py" slice "$commit") || return
   say "testing build/: $name, the choice of commit ${commit:0:7} from the suite thorough"
   timed test run_tests build slicelog "$name"
 }
@@ -82,7 +84,7 @@ test_release() {
   if [ $builds = yes ]; then
     timed compile build_release || return
   fi
-  run_suites build 2
+  run_suites build
   [ $all = yes ] || run_slice
 }
 build_release() {
@@ -97,7 +99,7 @@ test_sanitized() {
   if [ $builds = yes ]; then
     timed compile build_sanitized "$folder" "$sanitizer" "$@" || return
   fi
-  run_suites "$folder" 10 "$@"
+  run_suites "$folder" "$@"
 }
 build_sanitized() {
   local folder=$1 sanitizer=$2 targets
@@ -105,7 +107,7 @@ build_sanitized() {
   configure "$folder" --buildtype=plain -Doptimization=1 -Db_lundef=false -Dcuda=disabled \
     -Db_sanitize="$sanitizer" -Dcpp_args=-D_GLIBCXX_ASSERTIONS || return
   targets=$(test_targets "$folder" "$@") || return
-  [ -n "$targets" ] || { say "no tests in suites $*"; return; }
+  [ -n "$targets" ] || { say "no tests in suites $*"; return 1; }
   # shellcheck disable=SC2086  # one word per target
   compile "$folder" $targets
 }
@@ -121,9 +123,11 @@ fi
 round() { "$@" || reports+=("broken:$*"); }
 
 [ "$setup" = no ] || timed set-up "$root/tools/setup.sh"
-CCACHE_STATSLOG=$(mktemp)
-export CCACHE_STATSLOG
-trap 'rm -f "$CCACHE_STATSLOG"' EXIT
+# Where the tests keep their files: what a killed test leaves is removed too. A short name, for the paths of
+# sockets.
+TMPDIR=$(mktemp -d "${TMPDIR:-/tmp}/pt.XXXX")
+export TMPDIR CCACHE_STATSLOG=$TMPDIR/ccache-stats
+trap 'rm -rf "$TMPDIR"' EXIT
 export UBSAN_OPTIONS="halt_on_error=1:print_stacktrace=1"  # by default it reports and goes on
 if [ "$sanitize" = no ]; then
   round test_release
@@ -134,5 +138,8 @@ else
   export TSAN_OPTIONS="suppressions=$root/tools/tsan.supp halt_on_error=1 second_deadlock_stack=1"
   round test_sanitized build-tsan thread threads
 fi
-[ ! -s "$CCACHE_STATSLOG" ] || spent+=("$(ccache --show-log-stats | awk '/Hits:/ { print "ccache=" $2 "/" $4; exit }')")
+if [ -s "$CCACHE_STATSLOG" ]; then
+  hits=$(ccache --show-log-stats | awk '/Hits:/ && !n++ { print "ccache=" $2 "/" $4 }') || true
+  [ -z "$hits" ] || spent+=("$hits")
+fi
 python3 "$root/tools/test_report.py" summary "${spent[@]}" "${reports[@]}"

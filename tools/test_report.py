@@ -18,8 +18,9 @@ from collections import Counter
 
 LOG_LINES_MAX = 300  # of each failed test: its last ones
 SLOWEST_SHOWN = 10
-MINUTES_MAX = 25  # a longer run is warned of
+MINUTES_MAX = 25  # a longer run prints a warning
 THOROUGH = "pando:thorough"
+UNSLICED = "pando:long"  # more than a minute: only for --all
 UNITTEST_TOTAL = re.compile(r"^Ran (\d+) tests? in ", re.MULTILINE)
 UNITTEST_FAILED = re.compile(r"\b(?:failures|errors)=(\d+)")
 UNITTEST_SKIPPED = re.compile(r"\bskipped=(\d+)")
@@ -43,7 +44,10 @@ def needed_targets(folder, suites, introspection):
 
 
 def choose_slice(commit, introspection):
-    names = sorted(test["name"] for test in introspection if THOROUGH in test["suite"])
+    names = sorted(test["name"] for test in introspection
+                   if THOROUGH in test["suite"] and UNSLICED not in test["suite"])
+    if not names:
+        sys.exit("error: no test is in suite thorough")
     return names[int(commit[:12], 16) % len(names)]
 
 
@@ -91,7 +95,7 @@ def print_failure(folder, test):
 
 
 def count_log(path):
-    """(tests, failures that are none of a test's), after printing why."""
+    """(tests, failures outside tests). Prints the reason of the latter."""
     if path.startswith("broken:"):
         print(f"\n---- could not build or run: {path.removeprefix('broken:')} ----")
         return [], 1

@@ -351,7 +351,7 @@ class RecoveryTest(unittest.TestCase):
                 )
 
             def found(role, rank):
-                deadline = time.monotonic() + 10  # until the children have executed their program
+                deadline = time.monotonic() + 120  # until the children have executed their program
                 pid = None
                 while pid is None and time.monotonic() < deadline:
                     pid = recovery.find_child(os.getpid(), role, rank)

@@ -45,7 +45,7 @@ inline Outcome Pando(const std::vector<std::string>& args) {
   return outcome;
 }
 
-// The exit code of bad usage, and these words. Lines before the error are of what happened earlier.
+// The exit code of bad usage, and these words. Earlier output may precede the error.
 inline void CheckUsageError(const std::vector<std::string>& args, const std::string& expected,
                             int earlier_lines_max = 0) {
   const Outcome outcome = Pando(args);

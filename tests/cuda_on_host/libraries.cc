@@ -121,7 +121,7 @@ Result<GpuSum::GroupName> GpuSum::NewName() {
 
 // As NCCL: all ranks have come, or none has joined.
 Result<std::unique_ptr<GpuSum>> GpuSum::Join(const Member& member, const std::atomic<bool>&) {
-  constexpr std::chrono::milliseconds kPatience{500};
+  constexpr std::chrono::milliseconds kPatience{3000};
   uint64_t name = 0;
   std::memcpy(&name, member.group.data(), sizeof(name));
   std::shared_ptr<Circle> circle;

@@ -16,8 +16,7 @@
 namespace pando {
 namespace {
 
-// Long enough that the attack ends while training goes on.
-// How much of everything strangers send, and to how long a job.
+// The size of an attack, and the steps of the attacked run.
 struct Attack {
   uint64_t steps;
   int garbage_connections;
@@ -26,7 +25,7 @@ struct Attack {
   int unread_requests;
   int registrations;
 };
-constexpr Attack kSmallAttack{.steps = 1000,
+constexpr Attack kSmallAttack{.steps = 1200,
                               .garbage_connections = 8,
                               .random_messages = 100,
                               .mutations_of_each = 6,
@@ -187,11 +186,14 @@ bool CheckUnderAttack(const Attack& attack) {
   std::vector<std::unique_ptr<RawDealer>> unread;
   const auto start = TestClock::now();
   for (const std::string& endpoint : endpoints) {
+    if (!job.scheduler->is_running()) break;
     SendGarbage(attack, endpoint, random);
     for (auto& connection : GreetHalfway(endpoint)) half_open.push_back(std::move(connection));
     SendRandomFrames(attack, RawDealer(context, endpoint, As("")), random);
     SendForgeries(attack, context, endpoint, report, random);
     unread.push_back(Flood(attack, context, endpoint, report));
+    for (Process* process : bound)
+      REQUIRE_MESSAGE((process->is_running() || !job.scheduler->is_running()), process->err());
     const size_t drained = RowCountIn(job.run_dir) + kStepsToDrain;
     REQUIRE(Becomes(
         [&] { return RowCountIn(job.run_dir) >= drained || !job.scheduler->is_running(); }));

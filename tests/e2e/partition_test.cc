@@ -25,7 +25,7 @@ constexpr size_t kStepsBefore = 50;
 
 // The hosts' network; one for all tests, since the program moves into it.
 TestNetwork& TheNetwork() {
-  static const std::unique_ptr<TestNetwork> network = [] {
+  static const std::unique_ptr<TestNetwork> kNetwork = [] {
     Result<std::unique_ptr<TestNetwork>> made = TestNetwork::Make();
     if (!made.ok()) {
       std::fprintf(stderr, "SKIPPED: partitions of real processes need network namespaces: %s\n",
@@ -34,11 +34,11 @@ TestNetwork& TheNetwork() {
     }
     return *std::move(made);
   }();
-  return *network;
+  return *kNetwork;
 }
 
 const std::string& UndisturbedHash() {
-  static const std::string hash = [] {
+  static const std::string kHash = [] {
     TempFolder temp;
     const std::string run_dir = temp.path() + "/run";
     Process serial(temp.path(), "serial",
@@ -47,7 +47,7 @@ const std::string& UndisturbedHash() {
     REQUIRE(serial.exit_code() == kExitCompleted);
     return SummaryIn(run_dir).weights_hash;
   }();
-  return hash;
+  return kHash;
 }
 
 // A scheduler, two servers and two workers, a host each, or one for both workers.
@@ -142,7 +142,7 @@ void LoseFrames(const SpreadJob& job, HostId from, HostId to) {
 }
 
 TEST_CASE("two workers of one host send servers elsewhere one copy of their gradients (P6a)" *
-          doctest::test_suite("thorough 1")) {
+          doctest::test_suite("thorough 2")) {
   SpreadJob job(/*is_one_worker_host=*/true);
   job.CheckEnd();
   uint64_t pushed = 0, given = 0;
@@ -168,8 +168,7 @@ TEST_CASE("a server that is cut off for 3 s does not change the weights" *
   job.CheckEnd();
 }
 
-TEST_CASE("a scheduler that is cut off for 3 s does not change the weights" *
-          doctest::test_suite("thorough 2")) {
+TEST_CASE("a scheduler that is cut off for 3 s does not change the weights") {
   SpreadJob job;
   CutOff(job.scheduler_host, [&] { return job.HasSaid("leases-suspended"); });
   CHECK_FALSE(job.HasGivenUp("worker"));
@@ -177,15 +176,14 @@ TEST_CASE("a scheduler that is cut off for 3 s does not change the weights" *
   job.CheckEnd();
 }
 
-TEST_CASE("what a server sends to one worker is lost for 3 s, and the weights do not change" *
-          doctest::test_suite("thorough 2")) {
+TEST_CASE("what a server sends to one worker is lost for 3 s, and the weights do not change") {
   SpreadJob job;
   LoseFrames(job, job.server_hosts[0], job.worker_hosts[0]);
   job.CheckEnd();
 }
 
 TEST_CASE("what a server sends to the other is lost for 3 s, and the weights do not change" *
-          doctest::test_suite("thorough 3")) {
+          doctest::test_suite("thorough 1")) {
   SpreadJob job;
   LoseFrames(job, job.server_hosts[0], job.server_hosts[1]);
   job.CheckEnd();

@@ -6,8 +6,8 @@
 
 namespace pando {
 
-// In the folder PANDO_GOLDEN_DIR, which `meson test` sets. Without it: for a test that is run by
-// hand in the repository's root.
+// In the folder PANDO_GOLDEN_DIR, which `meson test` sets. If it is not set, the path is relative
+// to the repository's root.
 inline std::string GoldenPath(const std::string& file_name) {
   const char* folder = std::getenv("PANDO_GOLDEN_DIR");
   return std::string(folder == nullptr ? "tests/golden" : folder) + "/" + file_name;

@@ -18,6 +18,7 @@
 #include "net/address.h"
 #include "net/zmq/zmq_context.h"
 #include "proto/codec.h"
+#include "tests/deadline.h"
 
 namespace pando {
 
@@ -44,7 +45,7 @@ class RawTcp {
  public:
   explicit RawTcp(const std::string& endpoint)
       : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    constexpr timeval kPatience{.tv_sec = 20, .tv_usec = 0};  // far beyond what an answer takes
+    constexpr timeval kPatience{.tv_sec = kEventDeadline.count(), .tv_usec = 0};
     const Result<Endpoint> parsed = ParseEndpoint(endpoint);
     REQUIRE(parsed.ok());
     sockaddr_in address{};

@@ -11,6 +11,7 @@
 #include "common/hash.h"
 #include "job/job_file.h"
 #include "run/run_folder.h"
+#include "tests/deadline.h"
 #include "tests/net/net_fixture.h"
 #include "tests/temp_folder.h"
 
@@ -117,7 +118,7 @@ TEST_CASE("a process that missed the end of its run finds it in the run's folder
   CHECK_FALSE(member.watch.verdict());
   summary.run_id = HexText(member.membership.job_id.value());
   REQUIRE(member.folder.WriteSummary(summary).ok());
-  const auto deadline = std::chrono::steady_clock::now() + 30s;
+  const auto deadline = std::chrono::steady_clock::now() + kEventDeadline;
   while (!member.watch.verdict() && std::chrono::steady_clock::now() < deadline) look(1);
   REQUIRE(member.watch.verdict());
   REQUIRE(member.watch.verdict()->ok());

@@ -18,12 +18,12 @@
 #include "common/mailbox.h"
 #include "kernels/device.h"
 #include "kernels/ops.h"
+#include "tests/deadline.h"
 #include "worker/allreduce/gradient_exchange.h"
 
 namespace pando {
 
-// Far beyond what anything here takes.
-inline constexpr std::chrono::milliseconds kPatience{20'000};
+inline constexpr std::chrono::milliseconds kPatience = kEventDeadline;
 
 inline JobPlan SmallPlan() {
   Job job;
