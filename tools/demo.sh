@@ -61,10 +61,10 @@ absolute() {
 }
 
 if [ $setup = yes ]; then
-  say "step 1 of 3: Debian's packages that pando is built from (usually 1 minute)"
+  say "step 1 of 3: Debian's packages that pando is built from (usually 2 minutes)"
   "$root/tools/setup.sh" build
 fi
-say "step 2 of 3: compiling pando (usually 4 minutes on two cores)"
+say "step 2 of 3: compiling pando (usually 5 minutes on two cores)"
 configure build --buildtype=release
 compile build cli/pando
 
