@@ -504,8 +504,8 @@ using MessageVariant = std::variant<
     SnapshotAt, SnapshotAtAck, Leave, GradientHashes, GradientHashesAck, Command, CommandReply,
     FaultNote, FaultNoteAck, RestoreFailed, Partials, PartialsPull, EngineProposal, EngineDecision>;
 
-// One message of any type. messages.cc has its special members: compiled in every file that copies
-// or drops a message, they took a third of the build.
+// One message of any type. messages.cc has its special members: compiled in each file that copies
+// or drops messages, they take a third of that file's compilation.
 struct Message : MessageVariant {
   using MessageVariant::MessageVariant;
   Message();
