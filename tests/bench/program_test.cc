@@ -14,6 +14,7 @@
 #include <string>
 #include <thread>
 
+#include "tests/contains.h"
 #include "tests/deadline.h"
 #include "tests/temp_folder.h"
 
@@ -36,17 +37,13 @@ Outcome Run(const std::string& arguments, const std::string& program = getenv("P
   return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, text};
 }
 
-bool Has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 // Processes that have this word in their environment.
 size_t MarkedProcesses(const std::string& mark) {
   size_t count = 0;
   for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
     std::ifstream file(entry.path() / "environ", std::ios::binary);
     const std::string environ{std::istreambuf_iterator<char>(file), {}};
-    count += Has(environ, mark);
+    count += Contains(environ, mark);
   }
   return count;
 }
@@ -85,11 +82,11 @@ TEST_CASE("help lists the benchmarks that there are") {
   const Outcome help = Run("--help");
   CHECK(help.exit_code == 0);
   for (const char* name : {"push-pull", "step", "recovery", "scaling", "kernels", "report"})
-    CHECK(Has(help.text, name));
-  CHECK(!Has(help.text, "\n    peer"));  // is for the benchmarks alone
+    CHECK(Contains(help.text, name));
+  CHECK(!Contains(help.text, "\n    peer"));  // is for the benchmarks alone
   const Outcome of_one = Run("push-pull --help");
   CHECK(of_one.exit_code == 0);
-  CHECK(Has(of_one.text, "--transport"));
+  CHECK(Contains(of_one.text, "--transport"));
 }
 
 TEST_CASE("without its scripts pando bench says how to build it") {
@@ -98,8 +95,8 @@ TEST_CASE("without its scripts pando bench says how to build it") {
   std::filesystem::copy_file(getenv("PANDO_PROGRAM"), alone);
   const Outcome outcome = Run("--help", alone);
   CHECK(outcome.exit_code == 2);
-  CHECK(Has(outcome.text, folder.path() + "/pando_bench: No such file"));
-  CHECK(Has(outcome.text, "ninja -C BUILD_FOLDER"));
+  CHECK(Contains(outcome.text, folder.path() + "/pando_bench: No such file"));
+  CHECK(Contains(outcome.text, "ninja -C BUILD_FOLDER"));
 }
 
 TEST_CASE("bad flags are one clear error and exit code 2") {
@@ -132,7 +129,7 @@ TEST_CASE("bad flags are one clear error and exit code 2") {
     const Outcome outcome = Run(arguments);
     CHECK(outcome.exit_code == 2);
     CAPTURE(outcome.text);
-    CHECK(Has(outcome.text, said));
+    CHECK(Contains(outcome.text, said));
   }
 }
 
@@ -228,7 +225,7 @@ TEST_CASE("a quick scaling compares two workers with one, weak and strong" *
     CAPTURE(name);
     CHECK(FindMedian(point, "images/s") > 0.0);
     CHECK(FindMedian(point, "efficiency") > 0.0);
-    if (Has(name, "1 worker")) CHECK(FindMedian(point, "efficiency") == 1.0);
+    if (Contains(name, "1 worker")) CHECK(FindMedian(point, "efficiency") == 1.0);
   }
   CHECK(Run("report " + out).exit_code == 0);
   CHECK(std::filesystem::exists(out + "/scaling-mnist-cnn.svg"));

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <thread>
 
+#include "tests/contains.h"
 #include "tests/temp_folder.h"
 
 namespace pando {
@@ -49,10 +50,6 @@ std::string ReadError(const std::string& path) {
   CHECK(status.code() == StatusCode::kCorrupt);
   CHECK(status.message().starts_with(path + ": "));
   return status.message();
-}
-
-bool Contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 TEST_CASE("a range of steps is A:B, either of which may be left out") {

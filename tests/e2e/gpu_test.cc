@@ -359,10 +359,9 @@ TEST_CASE("pando model shows what a worker takes of a GPU, where one is asked fo
 }  // namespace pando
 
 int main(int argc, char** argv) {
-  constexpr int kSkipped = 77;
   if (std::getenv("PANDO_NEEDS_GPU") != nullptr && pando::GpuCount() == 0) {
     std::printf("skipped: there is no GPU here\n");
-    return kSkipped;
+    return pando::kSkipped;
   }
   return doctest::Context(argc, argv).run();
 }

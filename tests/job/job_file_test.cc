@@ -5,6 +5,8 @@
 #include <cstdlib>
 #include <set>
 
+#include "tests/contains.h"
+
 namespace pando {
 namespace {
 
@@ -15,10 +17,6 @@ std::string ErrorFor(const std::string& toml) {
   REQUIRE_FALSE(job.ok());
   CHECK(job.status().code() == StatusCode::kInvalidArgument);
   return job.status().message();
-}
-
-bool Contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 // A value of the key that is not its default, and fits.

@@ -8,6 +8,7 @@
 
 #include "kernels/cuda/libraries.h"
 #include "kernels/cuda/runtime.h"
+#include "tests/contains.h"
 
 namespace pando::cuda {
 namespace {
@@ -79,10 +80,6 @@ struct LibraryFixture {
 constexpr ConvProblem kForward{ConvPass::kForward, {.input = {28, 28, 1}, .out_channels = 10}, 32};
 constexpr ConvProblem kGradient{
     ConvPass::kWeightGradient, {.input = {28, 28, 1}, .out_channels = 10}, 32};
-
-bool Contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 TEST_CASE("without measuring the first proposal computes, and no other is asked for") {
   LibraryFixture f({5, 0});

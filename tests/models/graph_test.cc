@@ -4,14 +4,11 @@
 #include <limits>
 
 #include "proto/message_limits.h"
+#include "tests/contains.h"
 #include "tests/models/support.h"
 
 namespace pando {
 namespace {
-
-bool Contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 TEST_CASE("tensors have PyTorch's names, shapes and initial bounds, and end with the metrics") {
   const Model model = MakeModel("mnist-cnn");

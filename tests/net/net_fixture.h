@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <functional>
 #include <string>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -19,6 +21,16 @@
 namespace pando {
 
 inline const char* const kAnyTcpPort = "tcp://127.0.0.1:0";
+
+inline Envelope MakePush(const PeerId& sender, const PeerId& receiver, Blob payload) {
+  Push push;
+  push.items.push_back({ShardId(1), Step(2), TreeNode(1), std::move(payload)});
+  return {.sender = sender, .receiver = receiver, .message = std::move(push)};
+}
+
+inline Blob Payload(const Envelope& envelope) {
+  return std::get<Push>(envelope.message).items.at(0).payload;
+}
 
 // A separate folder, removed at the end.
 class ScratchFolder {

@@ -20,16 +20,6 @@ inline std::shared_ptr<SharedPool> MustCreatePool(SharedPool::Sizes sizes = {}) 
   return *pool;
 }
 
-inline Envelope MakePush(const PeerId& sender, const PeerId& receiver, Blob payload) {
-  Push push;
-  push.items.push_back({ShardId(1), Step(2), TreeNode(1), std::move(payload)});
-  return {.sender = sender, .receiver = receiver, .message = std::move(push)};
-}
-
-inline Blob Payload(const Envelope& envelope) {
-  return std::get<Push>(envelope.message).items.at(0).payload;
-}
-
 inline void Fill(FloatBuffer& buffer, float first) {
   for (size_t i = 0; i < buffer.size(); ++i) buffer.data()[i] = first + static_cast<float>(i);
 }

@@ -15,16 +15,6 @@ namespace {
 
 constexpr size_t kMebibyteFloats = (1 << 20) / sizeof(float);
 
-Envelope MakeMebibytePush(const PeerId& sender, const PeerId& receiver, Blob payload) {
-  Push push;
-  push.items.push_back({ShardId(1), Step(2), TreeNode(1), std::move(payload)});
-  return {.sender = sender, .receiver = receiver, .message = std::move(push)};
-}
-
-const Blob& PayloadIn(const Envelope& envelope) {
-  return std::get<Push>(envelope.message).items.at(0).payload;
-}
-
 SharedBuffer Ramp(float first) {
   auto buffer = std::make_shared<FloatBuffer>(kMebibyteFloats);
   for (size_t i = 0; i < buffer->size(); ++i) buffer->data()[i] = first + static_cast<float>(i);
@@ -35,17 +25,17 @@ void CheckPayloadArrives(Transport& from, const PeerId& sender, Transport& to,
                          const PeerId& receiver) {
   SharedBuffer buffer = Ramp(0.5f);
   const std::weak_ptr<FloatBuffer> source = buffer;
-  from.Send(MakeMebibytePush(sender, receiver, ToBlob(std::move(buffer))));
+  from.Send(MakePush(sender, receiver, ToBlob(std::move(buffer))));
   Envelope received = MustReceive(to);
   CHECK(received.sender == sender);
   CHECK(received.receiver == receiver);
-  const auto floats = PayloadIn(received).floats();
+  const auto floats = Payload(received).floats();
   REQUIRE(floats.size() == kMebibyteFloats);
   CHECK(floats.front() == 0.5f);
   CHECK(floats.back() == 0.5f + static_cast<float>(kMebibyteFloats - 1));
   MustBecome(to, [&] { return source.expired(); });  // an I/O thread lets the buffer go
 
-  const std::weak_ptr<const void> frame = PayloadIn(received).keep_alive();
+  const std::weak_ptr<const void> frame = Payload(received).keep_alive();
   CHECK(!frame.expired());
   received = Envelope{};
   CHECK(frame.expired());
@@ -297,7 +287,7 @@ TEST_CASE(
   REQUIRE(worker.Dial(lane_peer, folder.Ipc("gone")).ok());
   auto buffer = std::make_shared<FloatBuffer>(kInlinePayloadBytes / sizeof(float));
   const std::weak_ptr<FloatBuffer> held = buffer;
-  Envelope envelope = MakeMebibytePush(worker_peer, lane_peer, ToBlob(std::move(buffer)));
+  Envelope envelope = MakePush(worker_peer, lane_peer, ToBlob(std::move(buffer)));
   for (int i = 0; i < 2 * kQueuedPerPeerMax; ++i) worker.Send(envelope);
   CHECK(worker.counters().sent <= kQueuedPerPeerMax);
   envelope.message = Bye{};

@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include "common/float_buffer.h"
+#include "tests/contains.h"
 #include "tests/proto/message_samples.h"
 
 namespace pando {
@@ -32,10 +33,6 @@ std::string DecodeError(const Envelope& envelope) {
   REQUIRE(!decoded.ok());
   CHECK(decoded.status().code() == StatusCode::kCorrupt);
   return decoded.status().message();
-}
-
-bool Contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 TEST_CASE("every message comes back as it left") {

@@ -1,6 +1,7 @@
 // The scheduler of a run without servers: which workers may join, and that a death is the end.
 #include <doctest/doctest.h>
 
+#include "tests/contains.h"
 #include "tests/scheduler/scheduler_fixture.h"
 
 namespace pando {
@@ -34,8 +35,6 @@ struct Group : Fixture {
   }
 };
 
-bool Has(const std::string& text, const char* part) { return text.find(part) != std::string::npos; }
-
 TEST_CASE("a group begins when all workers and worker 0's lane are there, with equal shares") {
   Group f;
   f.StartGroup();
@@ -48,15 +47,15 @@ TEST_CASE("a group begins when all workers and worker 0's lane are there, with e
 TEST_CASE("a group accepts no further worker, before or after it begins") {
   Group f;
   f.JoinServer(10, 20);  // before its worker
-  CHECK(Has(f.ReasonAgainst(10), "no servers"));
+  CHECK(Contains(f.ReasonAgainst(10), "no servers"));
   f.From(25, Register{.role = Role::kWorker, .host = "h", .wanted_rank = 2});
-  CHECK(Has(f.ReasonAgainst(25), "ranks 0 to 1"));
+  CHECK(Contains(f.ReasonAgainst(25), "ranks 0 to 1"));
   f.Join(20, Role::kWorker);
   f.Join(21, Role::kWorker);
   f.Join(22, Role::kWorker);
-  CHECK(Has(f.ReasonAgainst(22), "2 workers are the group"));
+  CHECK(Contains(f.ReasonAgainst(22), "2 workers are the group"));
   f.JoinServer(11, 99);
-  CHECK(Has(f.ReasonAgainst(11), "no servers"));
+  CHECK(Contains(f.ReasonAgainst(11), "no servers"));
   f.JoinServer(12, 20);
   CHECK(f.ReasonAgainst(12).empty());
   f.BeReady(12);
@@ -64,9 +63,9 @@ TEST_CASE("a group accepts no further worker, before or after it begins") {
   f.BeReady(21);
   f.Wait(milliseconds(10));
   f.Join(23, Role::kWorker);
-  CHECK(Has(f.ReasonAgainst(23), "no other can join"));
+  CHECK(Contains(f.ReasonAgainst(23), "no other can join"));
   f.JoinServer(13, 21);
-  CHECK(Has(f.ReasonAgainst(13), "no servers"));
+  CHECK(Contains(f.ReasonAgainst(13), "no servers"));
 }
 
 TEST_CASE("a worker's death ends the run, and the end names it") {
@@ -77,8 +76,8 @@ TEST_CASE("a worker's death ends the run, and the end names it") {
     f.Wait(milliseconds(1500), {21});
     REQUIRE(f.scheduler->phase() >= Scheduler::Phase::kStopping);
     CHECK(f.scheduler->stop().reason == StopReason::kFailed);
-    CHECK(Has(f.scheduler->stop().text, "worker 1"));
-    CHECK(Has(f.scheduler->stop().text, "--group-restarts"));
+    CHECK(Contains(f.scheduler->stop().text, "worker 1"));
+    CHECK(Contains(f.scheduler->stop().text, "--group-restarts"));
     CHECK(f.scheduler->has_lost_member());
   }
 }
@@ -88,7 +87,7 @@ TEST_CASE("the death of the lane is called by its process's name") {
   f.StartGroup();
   f.Exit(20, Role::kServer);  // the lane's process is worker 0's
   REQUIRE(f.scheduler->phase() >= Scheduler::Phase::kStopping);
-  CHECK(Has(f.scheduler->stop().text, "worker 0"));
+  CHECK(Contains(f.scheduler->stop().text, "worker 0"));
 }
 
 TEST_CASE("a worker that cannot go on ends the run with its own words") {
@@ -96,8 +95,8 @@ TEST_CASE("a worker that cannot go on ends the run with its own words") {
   f.StartGroup();
   f.From(22, Failure{"a disk broke", FailureKind::kMachine});
   REQUIRE(f.scheduler->phase() >= Scheduler::Phase::kStopping);
-  CHECK(Has(f.scheduler->stop().text, "worker 2"));
-  CHECK(Has(f.scheduler->stop().text, "a disk broke"));
+  CHECK(Contains(f.scheduler->stop().text, "worker 2"));
+  CHECK(Contains(f.scheduler->stop().text, "a disk broke"));
   CHECK_FALSE(f.scheduler->has_lost_member());
 }
 
@@ -108,10 +107,10 @@ TEST_CASE("status names the worker for which the others wait") {
   f.From(20, waits);
   f.From(21, Heartbeat{.activity = Activity::kComputing, .step = Step(7)});
   f.From(22, Heartbeat{.activity = Activity::kWaitingForParameters, .step = Step(6)});
-  CHECK(Has(f.scheduler->StatusJson(f.now), R"("waiting_for":"worker 1, worker 2")"));
+  CHECK(Contains(f.scheduler->StatusJson(f.now), R"("waiting_for":"worker 1, worker 2")"));
   f.From(21, waits);
   f.From(22, waits);
-  CHECK(Has(f.scheduler->StatusJson(f.now), R"("waiting_for":"the sum")"));
+  CHECK(Contains(f.scheduler->StatusJson(f.now), R"("waiting_for":"the sum")"));
 }
 
 TEST_CASE("the lines of a group's workers are those among themselves") {
@@ -120,8 +119,8 @@ TEST_CASE("the lines of a group's workers are those among themselves") {
   for (const uint64_t worker : {20, 21, 22}) f.From(worker, Heartbeat{.tcp_lines = 1});
   f.From(10, Heartbeat{.activity = Activity::kServing});
   const std::string status = f.scheduler->StatusJson(f.now);
-  CHECK(Has(status, R"("lines":{"group":2})"));
-  CHECK_FALSE(Has(status, R"("tcp":1)"));
+  CHECK(Contains(status, R"("lines":{"group":2})"));
+  CHECK_FALSE(Contains(status, R"("tcp":1)"));
 }
 
 TEST_CASE("no worker is drained from a group") {
@@ -131,7 +130,7 @@ TEST_CASE("no worker is drained from a group") {
   const CommandReply* reply = f.recorder.LastTo<CommandReply>(Incarnation(901));
   REQUIRE(reply != nullptr);
   CHECK(reply->outcome == CommandOutcome::kRefused);
-  CHECK(Has(reply->text, "cannot go on without worker 1"));
+  CHECK(Contains(reply->text, "cannot go on without worker 1"));
   f.From(21, Leave{});
   f.Wait(milliseconds(100));
   CHECK(f.recorder.HasEvent("drain-refused"));

@@ -16,7 +16,13 @@ inline constexpr PeerId kLaneB{NodeId(3), Incarnation(33), 1};  // of shards 1, 
 inline constexpr PeerId kNewLane{NodeId(8), Incarnation(88), 0};
 inline constexpr PeerId kNobody{};
 inline constexpr Micros kMs = std::chrono::milliseconds(1);
+inline constexpr Micros kStepTime = 50 * kMs;
 inline constexpr NodeId kWorkers[] = {NodeId(4), NodeId(5), NodeId(6)};  // by rank
+// The first worker's companions on its host, and their nodes of the tree.
+inline constexpr PeerId kGiver{kWorkers[1], Incarnation(101), 0};  // of micro-batches 4 and 5
+inline constexpr PeerId kOther{kWorkers[2], Incarnation(102), 0};  // 6 and 7
+inline constexpr TreeNode kOfGiver{6};
+inline constexpr TreeNode kOfOther{7};
 
 class ComputeLog : public ComputePort {
  public:

@@ -5,8 +5,7 @@
 namespace pando {
 namespace {
 
-constexpr Micros kHelpStepTime = 50 * kMs;
-constexpr Micros kHelpPatience = StepClock::kPatienceSteps * kHelpStepTime;
+constexpr Micros kHelpPatience = StepClock::kPatienceSteps * kStepTime;
 
 // At step 3, whose part of ours is done since `now`; steps have taken kStepTime.
 struct Waiting : PartsFixture {
@@ -21,7 +20,7 @@ struct Waiting : PartsFixture {
       helping.OnVersions(now);
       steps.Advance();
       steps.OnStepComputed(now, {Step(version)});
-      if (version < 3) now += kHelpStepTime;
+      if (version < 3) now += kStepTime;
     }
     compute.calls.clear();
     helping.Tick(now);
@@ -34,7 +33,7 @@ struct Waiting : PartsFixture {
 
 TEST_CASE("a worker that waits much longer than a step asks what is missing") {
   Waiting f;
-  CHECK(f.helping.clock().usual() == kHelpStepTime);
+  CHECK(f.helping.clock().usual() == kStepTime);
   CHECK(f.helping.NextDeadline() == f.now + kHelpPatience);
   f.helping.Tick(f.now + kHelpPatience - kMs);
   CHECK_FALSE(f.questions.is_open());

@@ -5,10 +5,6 @@
 namespace pando {
 namespace {
 
-constexpr PeerId kFirstGiver{kWorkers[1], Incarnation(101), 0};   // of micro-batches 4 and 5
-constexpr PeerId kSecondGiver{kWorkers[2], Incarnation(102), 0};  // 6 and 7
-constexpr TreeNode kOfFirst{6};
-constexpr TreeNode kOfSecond{7};
 constexpr ShardId kShard{0};
 
 struct Relay : PartsFixture {
@@ -38,47 +34,47 @@ struct Relay : PartsFixture {
 
 TEST_CASE("siblings become one sum, left + right, up to the root (I5)") {
   Relay f;
-  f.Give(kSecondGiver, 0, kOfSecond, 2);
+  f.Give(kOther, 0, kOfOther, 2);
   f.relay.Add(kShard, f.Gradient(0, 0, kOurs, 4));
   CHECK(f.gradients.shard(kShard).size() == 2);
-  f.Give(kFirstGiver, 0, kOfFirst, 1);
+  f.Give(kGiver, 0, kOfGiver, 1);
   CHECK(f.Only().node == MicroBatchTree::kRoot);
   CHECK(f.Only().payload.floats().front() == 7);
 }
 
 TEST_CASE("a gradient that a sum contains already is dropped (I1)") {
   Relay f;
-  f.Give(kSecondGiver, 0, TreeNode(3), 5);
-  f.Give(kFirstGiver, 0, kOfFirst, 1);
-  f.Give(kFirstGiver, 0, kOfFirst, 1);
+  f.Give(kOther, 0, TreeNode(3), 5);
+  f.Give(kGiver, 0, kOfGiver, 1);
+  f.Give(kGiver, 0, kOfGiver, 1);
   CHECK(f.Only().payload.floats().front() == 5);
 }
 
 TEST_CASE("a push proves that the version it was made with is committed everywhere (P4)") {
   Relay f;
-  f.Give(kFirstGiver, 3, kOfFirst, 1);
+  f.Give(kGiver, 3, kOfGiver, 1);
   CHECK(f.versions.everywhere() == Version(3));
 }
 
 TEST_CASE("a giver learns what the relay holds of its gradients") {
   Relay f;
-  f.Give(kFirstGiver, 0, kOfFirst, 1);
-  f.Give(kSecondGiver, 0, kOfSecond, 1);
-  f.relay.OnQuestion(kFirstGiver, {{1, 1}});
+  f.Give(kGiver, 0, kOfGiver, 1);
+  f.Give(kOther, 0, kOfOther, 1);
+  f.relay.OnQuestion(kGiver, {{1, 1}});
   const auto answers = f.Take<Answer>();
   REQUIRE(answers.size() == 1);
-  CHECK(answers[0].first == kFirstGiver);
-  CHECK(answers[0].second.items[0].nodes == std::vector{kOfFirst});
+  CHECK(answers[0].first == kGiver);
+  CHECK(answers[0].second.items[0].nodes == std::vector{kOfGiver});
 }
 
 TEST_CASE("parameters are handed to each giver of their step once") {
   Relay f;
-  f.Give(kFirstGiver, 0, kOfFirst, 1);
-  f.Give(kSecondGiver, 0, kOfSecond, 1);
+  f.Give(kGiver, 0, kOfGiver, 1);
+  f.Give(kOther, 0, kOfOther, 1);
   HostRelay::Replies replies;
   f.relay.OnParams(f.Params(0, 1), &replies);
   CHECK(replies.size() == 2);
-  CHECK(replies.at(kFirstGiver).items.size() == 1);
+  CHECK(replies.at(kGiver).items.size() == 1);
   replies.clear();
   f.relay.OnParams(f.Params(0, 1), &replies);
   CHECK(replies.empty());
@@ -87,15 +83,15 @@ TEST_CASE("parameters are handed to each giver of their step once") {
 TEST_CASE("gifts outlive the sums that they were a part of") {
   Relay f;
   f.relay.Add(kShard, f.Gradient(0, 0, TreeNode(2), 4));
-  f.Give(kFirstGiver, 0, kOfFirst, 1);
+  f.Give(kGiver, 0, kOfGiver, 1);
   f.gradients.Clear();
   f.relay.RestoreGifts();
-  CHECK(f.Only().node == kOfFirst);
+  CHECK(f.Only().node == kOfGiver);
 }
 
 TEST_CASE("a sum waits for workers that gave of the step before, but not for long") {
   Relay f;
-  f.Give(kFirstGiver, 0, kOfFirst, 1);
+  f.Give(kGiver, 0, kOfGiver, 1);
   CHECK_FALSE(f.MayLeave(kMs, TreeNode(12)));  // a part of what the giver has to give
   CHECK(f.relay.NextDeadline() == 11 * kMs);
   CHECK(f.MayLeave(11 * kMs, TreeNode(12)));

@@ -11,7 +11,6 @@ namespace {
 using Call = ComputeLog::Call;
 using Calls = std::vector<Call>;
 
-constexpr Micros kStepTime = 50 * kMs;
 constexpr Micros kPatience = 3 * kStepTime;
 
 // At step 4, whose part of ours is done; steps have taken kStepTime.

@@ -8,11 +8,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr PeerId kRelay{kWorkers[0], Incarnation(100), 0};
-constexpr PeerId kGiver{kWorkers[1], Incarnation(101), 0};  // of micro-batches 4 and 5
-constexpr PeerId kOther{kWorkers[2], Incarnation(102), 0};  // 6 and 7
 constexpr TreeNode kOfRelay{2};
-constexpr TreeNode kOfGiver{6};
-constexpr TreeNode kOfOther{7};
 constexpr TreeNode kOfBoth{3};
 
 Job HostJob() {
