@@ -129,7 +129,7 @@ inline FloatBuffer GoldenParameters(const NetworkGolden& golden, const TensorLay
   FloatBuffer parameters(layout.float_count());
   for (uint32_t t = 0; t + 1 < layout.tensor_count(); ++t) {
     const TensorSpec& spec = layout.specs()[t];
-    const auto fan_in = static_cast<double>(spec.size() / spec.shape[0]);
+    const auto fan_in = static_cast<double>(spec.size()) / static_cast<double>(spec.shape[0]);
     const double bound = spec.shape.size() > 1 ? std::sqrt(6 / fan_in) : 0.125;
     const double center = spec.init == InitKind::kOne ? 1 : 0;
     for (uint32_t i = 0; i < spec.size(); ++i) {
