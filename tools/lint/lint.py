@@ -4,6 +4,7 @@ import sys
 from functools import partial
 from pathlib import Path
 
+import history
 import layers
 import limits
 import phrases
@@ -26,6 +27,7 @@ CHECKS = {
     "docs": (limits.check_docs, ["docs"]),
     "names": (limits.check_names, ["names"]),
     "phrases": (phrases.check_phrases, ["phrases"]),
+    "history": (history.check_history, ["history"]),
     "python": (programs.check_python, ["python"]),
     "shell": (programs.check_shell, ["shell"]),
 }

@@ -1,0 +1,52 @@
+"""Checks the commits: each has a body, and one that raises a limit does nothing else."""
+import re
+import subprocess
+
+from findings import Finding
+from programs import Skipped
+
+# The commits after this one are checked.
+FIRST = "c3d51e8247bd46788535b19f992da6dddc33b3b9"
+LIMIT_FILES = ("tools/lint/exceptions.txt", "tools/lint/limits.py")
+EXCEPTION = re.compile(r"^(?P<name>[a-z]+ +\S+) +(?P<limit>\d+) ", re.MULTILINE)
+CONSTANT = re.compile(r"^(?P<name>\w+_MAX) = (?P<limit>[\d_]+)$", re.MULTILINE)
+
+
+def check_history(project, first=FIRST):
+    """Commits have a body; a limit rises in a commit that does nothing else."""
+    try:
+        if project.git("rev-parse", "--is-shallow-repository").strip() == "true":
+            raise Skipped("this clone is shallow: the commits are not here")
+        project.git("merge-base", "--is-ancestor", first, "HEAD")
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise Skipped(f"commit {first[:7]} is not in this history") from error
+    findings = []
+    for commit in project.git("rev-list", "--no-merges", "--reverse", f"{first}..HEAD").split():
+        subject = project.git("log", "-1", "--format=%h %s", commit).strip()
+        if not project.git("log", "-1", "--format=%b", commit).strip():
+            findings.append(Finding("history", ".", 1, f"commit {subject} has no body: say why it was made and how "
+                                    "it was tested (git commit --amend, git rebase)", commit))
+        raised = find_raised(project, commit)
+        changed = set(project.git("diff-tree", "-r", "--no-commit-id", "--name-only", commit).split())
+        if raised and changed - set(LIMIT_FILES):
+            findings.append(Finding("history", LIMIT_FILES[0], 1, f"commit {subject} raises {', '.join(raised)} and "
+                                    "changes other files: raise a limit in a commit that does nothing else, and name "
+                                    "the feature in its body", commit))
+    return findings
+
+
+def find_raised(project, commit):
+    """The limits that are higher after the commit, or new exceptions."""
+    before, after = (read_limits(project, revision) for revision in (f"{commit}^", commit))
+    return sorted(name for name, limit in after.items() if limit > before.get(name, 0))
+
+
+def read_limits(project, revision):
+    limits = {}
+    for path, pattern in zip(LIMIT_FILES, (EXCEPTION, CONSTANT)):
+        try:
+            text = project.git("show", f"{revision}:{path}")
+        except subprocess.CalledProcessError:
+            continue
+        limits.update({" ".join(found["name"].split()): int(found["limit"]) for found in pattern.finditer(text)})
+    return limits
