@@ -47,8 +47,8 @@ Status SchedulerClient::Dial(const std::string& endpoint) {
 }
 
 bool SchedulerClient::Ask(Message request) {
-  PANDO_CHECK((HoldsAny<StatusRequest, Command, FaultNote>(request)));
-  const Key key = *KeyFor(request);
+  PANDO_CHECK(RowFor(request).sender == Sender::kAnyone);
+  const Key key = KeyFor(request).value();
   if (open_.size() >= kOpenRequestsMax && !open_.contains(key)) return false;
   Send(request);
   open_.insert_or_assign(key, Open{std::move(request), SteadyNow() + options_.repeat_interval});
@@ -88,7 +88,7 @@ void SchedulerClient::Send(const Message& request) {
 
 // Whether it answers an open request.
 bool SchedulerClient::Close(const Message& answer) {
-  if (!HoldsAny<StatusReport, CommandReply, FaultNoteAck>(answer)) return false;
+  if (!HasCore(RowFor(answer).handlers, Core::kClient)) return false;
   const auto it = open_.find(*KeyFor(answer));
   if (it == open_.end()) return false;
   if (!IsInterim(answer)) open_.erase(it);

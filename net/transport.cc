@@ -26,10 +26,6 @@ constexpr int kDropsPerReceiveMax = 64;
 constexpr size_t kWarnedPeersMax = 64;
 constexpr Micros kWaitMax = std::chrono::hours(1);
 
-Channel ChannelFor(const Message& message) {
-  return HoldsAny<Heartbeat, HeartbeatAck>(message) ? Channel::kHeartbeat : Channel::kData;
-}
-
 // Of the payloads that peers of one host may share.
 uint64_t ShareableBytes(const Frames& frames) {
   uint64_t bytes = 0;
@@ -51,7 +47,7 @@ bool IsTaken(const std::string& path) {
 
 // Names the connection that `peer` opened for messages of this kind.
 Dialer DialerFor(const PeerId& peer, const Message& message) {
-  return {ChannelFor(message), peer.incarnation, peer.lane};
+  return {RowFor(message).channel, peer.incarnation, peer.lane};
 }
 
 // Whether `sender` may speak on the connection dialed to `peer`. Only the process that is dialed as

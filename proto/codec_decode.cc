@@ -145,10 +145,10 @@ T ReadStruct(ReadContext& context, Wire wire) {
 
 Message ReadMessage(ReadContext& context, wire::Envelope::Reader r) {
   switch (r.which()) {
-#define PANDO_READ(Name, CONSTANT) \
-  case wire::Envelope::CONSTANT:   \
+#define PANDO_READ(Name, CONSTANT, ...) \
+  case wire::Envelope::CONSTANT:        \
     return ReadStruct<Name>(context, r.get##Name());
-    PANDO_WIRE_MESSAGES(PANDO_READ)
+    PANDO_MESSAGES(PANDO_READ)
 #undef PANDO_READ
   }
   context.Fail(fmt::format("message kind {} is not known", static_cast<uint16_t>(r.which())));

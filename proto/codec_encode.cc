@@ -108,11 +108,11 @@ void WriteStruct(WriteContext& context, Wire wire, const T& from) {
   Visit(Writing<Wire>(context, wire), const_cast<T&>(from));  // Visit is shared with the reader
 }
 
-#define PANDO_WRITE(Name, CONSTANT)                                                    \
+#define PANDO_WRITE(Name, ...)                                                         \
   void WriteMessage(WriteContext& context, wire::Envelope::Builder w, const Name& m) { \
     WriteStruct(context, w.init##Name(), m);                                           \
   }
-PANDO_WIRE_MESSAGES(PANDO_WRITE)
+PANDO_MESSAGES(PANDO_WRITE)
 #undef PANDO_WRITE
 
 void WriteEnvelope(WriteContext& context, const Envelope& envelope) {

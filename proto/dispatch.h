@@ -1,12 +1,10 @@
 // Dispatch hands a message to the handler of its type. Every protocol core routes its messages with
-// it. A core lists the types that it ignores, so a forgotten handler does not compile:
+// it. The table (message_table.h) says which types a core handles; it ignores the others. A handler
+// that is forgotten, and one that the table does not name, do not compile:
 //
-//   using SchedulerIgnores = Ignored<Push, Pull, ...>;
-//   Dispatch(envelope.message, SchedulerIgnores(),
-//            [&](const Ready& ready) { members_.OnReady(now, from, ready); },
-//            [&](const Bye&) { members_.OnBye(from); }, ...);
-//
-// A type that is both handled and ignored does not compile either: the call is ambiguous.
+//   Dispatch<Core::kScheduler>(envelope.message,
+//                              [&](const Ready& ready) { members_.OnReady(now, from, ready); },
+//                              [&](const Bye&) { members_.OnBye(from); }, ...);
 #pragma once
 
 #include <type_traits>
@@ -17,34 +15,35 @@
 
 namespace pando {
 
-// The message types that a core ignores.
-template <class M>
-struct IgnoredType {
-  void operator()(const M&) const {}
-};
-template <class... Ms>
-struct Ignored : IgnoredType<Ms>... {
-  using IgnoredType<Ms>::operator()...;
-};
-
 template <class... Handlers>
 struct Overloaded : Handlers... {
   using Handlers::operator()...;
 };
 
-template <class Handler, class Variant>
-inline constexpr bool kTakesAll = false;
-template <class Handler, class... Ms>
-inline constexpr bool kTakesAll<Handler, std::variant<Ms...>> =
-    (std::is_invocable_v<Handler&, const Ms&> && ...);
+template <class M, class... Ms>
+constexpr const MessageRow& FindRow(std::type_identity<std::variant<Ms...>>) {
+  size_t index = 0;
+  (void)((!std::is_same_v<M, Ms> && ++index > 0) && ...);
+  return kMessageRows[index];
+}
 
-template <class Ignores, class... Handlers>
-void Dispatch(const Message& message, Ignores ignores, Handlers... handlers) {
-  using All = Overloaded<Ignores, Handlers...>;
-  static_assert(kTakesAll<All, MessageVariant>,
-                "a message type is neither handled nor ignored, or it is both");
-  if constexpr (kTakesAll<All, MessageVariant>)
-    std::visit(All{std::move(ignores), std::move(handlers)...}, message);
+// Whether Handlers takes M just if the table says that this core handles it.
+template <Core kCore, class M, class Handlers>
+inline constexpr bool kIsAsInTable =
+    std::is_invocable_v<const Handlers&, const M&> ==
+    HasCore(FindRow<M>(std::type_identity<MessageVariant>()).handlers, kCore);
+
+template <Core kCore, class... Handlers>
+void Dispatch(const Message& message, Handlers... handlers) {
+  using All = Overloaded<Handlers...>;
+  const All all{std::move(handlers)...};
+  std::visit(
+      [&]<class M>(const M& m) {
+        static_assert(kIsAsInTable<kCore, M, All>,
+                      "the core's handlers differ from the message's line in message_table.h");
+        if constexpr (std::is_invocable_v<const All&, const M&>) all(m);
+      },
+      message);
 }
 
 }  // namespace pando

@@ -4,6 +4,7 @@
 // is copied. Rules (P...) and invariants (I...) are in docs/protocol.md.
 #pragma once
 
+#include <array>
 #include <compare>
 #include <cstdint>
 #include <string>
@@ -14,6 +15,7 @@
 #include "common/ids.h"
 #include "common/text.h"
 #include "plan/job_plan.h"
+#include "proto/message_table.h"
 
 namespace pando {
 
@@ -496,13 +498,22 @@ struct FaultNoteAck {
   uint64_t number = 0;
 };
 
-using MessageVariant = std::variant<
-    Register, Welcome, Refused, Ready, Heartbeat, HeartbeatAck, ViewUpdate, ViewAck, Push, Pull,
-    Params, PushReply, Question, Answer, ScalarsRequest, Scalars, Progress, ProgressAck, Evaluate,
-    EvaluationResult, ReleasePin, PinReleased, Stop, Bye, Failure, StatusRequest, StatusReport,
-    Root, RootAck, Chunk, ChunkAck, Synced, Divergence, PeerSilent, SnapshotStored, SnapshotAck,
-    SnapshotAt, SnapshotAtAck, Leave, GradientHashes, GradientHashesAck, Command, CommandReply,
-    FaultNote, FaultNoteAck, RestoreFailed, Partials, PartialsPull, EngineProposal, EngineDecision>;
+template <class, class... Ms>
+using VariantWithoutFirst = std::variant<Ms...>;
+#define PANDO_AS_ITEM(Name, ...) , Name
+using MessageVariant = VariantWithoutFirst<void PANDO_MESSAGES(PANDO_AS_ITEM)>;
+#undef PANDO_AS_ITEM
+
+// By the message's index in the variant.
+inline constexpr auto kMessageRows = [] {
+  using enum Core;
+  using enum Sender;
+  using enum Generation;
+  using enum Channel;
+#define PANDO_AS_ROW(Name, CONSTANT, ...) MessageRow{#Name, __VA_ARGS__},
+  return std::to_array({PANDO_MESSAGES(PANDO_AS_ROW)});
+#undef PANDO_AS_ROW
+}();
 
 // One message of any type. messages.cc has its special members: compiled in each file that copies
 // or drops messages, they take a third of that file's compilation.
@@ -515,6 +526,8 @@ struct Message : MessageVariant {
   Message& operator=(Message&& other) noexcept;
   ~Message();
 };
+
+inline const MessageRow& RowFor(const Message& message) { return kMessageRows[message.index()]; }
 
 // Whether a message is of one of these types. For the rules of message admission.
 template <class... Ms>

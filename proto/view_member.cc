@@ -5,12 +5,6 @@ namespace {
 
 constexpr Micros kHintInterval = std::chrono::milliseconds(100);
 
-bool IsSchedulersWord(const Message& message) {
-  return HoldsAny<Welcome, Refused, HeartbeatAck, SnapshotAck, SnapshotAt, Scalars, ProgressAck,
-                  Evaluate, ReleasePin, Stop, StatusReport, GradientHashesAck, CommandReply,
-                  FaultNoteAck, EngineDecision>(message);
-}
-
 }  // namespace
 
 bool ViewMember::Admit(Micros now, const Envelope& envelope) {
@@ -31,7 +25,8 @@ bool ViewMember::IsHeard(const Envelope& envelope) const {
   if (envelope.job != identity_.job) return false;
   if (to.incarnation != identity_.self.incarnation || to.lane != identity_.self.lane) return false;
   if (envelope.sender.node == kSchedulerNode) return true;
-  return members_.contains(envelope.sender.incarnation) && !IsSchedulersWord(envelope.message);
+  return members_.contains(envelope.sender.incarnation) &&
+         RowFor(envelope.message).sender != Sender::kOnlyScheduler;
 }
 
 bool ViewMember::IsOfOurTime(const Envelope& envelope) const {

@@ -6,27 +6,6 @@
 #include "proto/messages.h"
 
 namespace pando {
-namespace {
-
-// Messages of processes that are not members yet, or never will be.
-bool IsOpenToAll(const Message& message) {
-  return HoldsAny<Register, StatusRequest, Command, FaultNote>(message);
-}
-
-// Messages about versions, which another generation may have made again (P21).
-bool IsOfGeneration(const Message& message) {
-  return HoldsAny<Progress, Synced, Divergence, PeerSilent, SnapshotStored, SnapshotAtAck,
-                  EvaluationResult, PinReleased, Params, GradientHashes, RestoreFailed>(message);
-}
-
-using SchedulerIgnores =
-    Ignored<Welcome, Refused, HeartbeatAck, ViewUpdate, Push, Pull, PushReply, Question, Answer,
-            Scalars, ProgressAck, Evaluate, ReleasePin, Stop, StatusReport, Root, RootAck, Chunk,
-            ChunkAck, SnapshotAck, SnapshotAt, GradientHashesAck, CommandReply, FaultNoteAck,
-            Partials, PartialsPull, EngineDecision>;
-
-}  // namespace
-
 Scheduler::Scheduler(const Options& options, const JobPlan& plan, Journal& journal,
                      RunObserver& observer, Outbox& outbox)
     : run_(options, plan, journal, observer, outbox, *this, *this),
@@ -75,7 +54,8 @@ void Scheduler::OnMessage(Micros now, const Envelope& envelope) {
 }
 
 bool Scheduler::IsForUs(Micros now, const Envelope& envelope) {
-  if (IsOpenToAll(envelope.message)) {
+  const MessageRow& row = RowFor(envelope.message);
+  if (row.sender == Sender::kAnyone) {
     const Incarnation wanted = envelope.receiver.incarnation;
     return wanted == Incarnation(0) || wanted == run_.outbox.self().incarnation;
   }
@@ -86,13 +66,13 @@ bool Scheduler::IsForUs(Micros now, const Envelope& envelope) {
     run_.rollback.OnNewsBeyond(now, *member, envelope.view, envelope.generation);
     return false;
   }
-  return envelope.generation == view().generation || !IsOfGeneration(envelope.message);
+  return row.generation == Generation::kAny || envelope.generation == view().generation;
 }
 
 void Scheduler::Route(Micros now, const Envelope& envelope) {
   const PeerId& from = envelope.sender;
-  Dispatch(
-      envelope.message, SchedulerIgnores(),
+  Dispatch<Core::kScheduler>(
+      envelope.message,
       // Members.
       [&](const Register& m) { run_.membership.OnRegister(now, from, m); },
       [&](const Ready& m) {

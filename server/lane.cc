@@ -30,17 +30,9 @@ void Lane::OnMessage(Micros now, const Envelope& envelope) {
   Route(now, envelope);
 }
 
-using LaneIgnores =
-    Ignored<Register, Welcome, Ready, Heartbeat, HeartbeatAck, ViewAck, Params, PushReply, Answer,
-            ScalarsRequest, Progress, Evaluate, EvaluationResult, PinReleased, Bye, Failure,
-            StatusRequest, StatusReport, Synced, Divergence, PeerSilent, SnapshotStored,
-            SnapshotAtAck, Leave, GradientHashes, GradientHashesAck, Command, CommandReply,
-            FaultNote, FaultNoteAck, RestoreFailed, EngineProposal, EngineDecision>;
-
 void Lane::Route(Micros now, const Envelope& from) {
-  Dispatch(
-      from.message, LaneIgnores(),
-      [&](const ViewUpdate& update) { OnViewUpdate(now, from, update); },
+  Dispatch<Core::kLane>(
+      from.message, [&](const ViewUpdate& update) { OnViewUpdate(now, from, update); },
       [&](const Push& push) { steps_.OnPush(now, from, push); },
       [&](const Pull& pull) { replies_.OnPull(from, pull); },
       [&](const Question& question) { replies_.OnQuestion(now, from, question); },

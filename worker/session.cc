@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/mutation.h"
+#include "proto/dispatch.h"
 
 namespace pando {
 
@@ -41,9 +42,8 @@ void Session::OnMessage(Micros now, const Envelope& envelope) {
   if (!member_.Admit(now, envelope)) return;
   const PeerId& from = envelope.sender;
   lanes_.OnHeard(from);
-  Dispatch(
-      envelope.message, WorkerIgnores(),
-      [&](const ViewUpdate& update) { OnViewUpdate(now, from, update); },
+  Dispatch<Core::kWorker>(
+      envelope.message, [&](const ViewUpdate& update) { OnViewUpdate(now, from, update); },
       [&](const Push& push) {
         if (relay_.OnPush(from, push)) Advance(now);
       },

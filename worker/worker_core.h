@@ -10,20 +10,10 @@
 
 #include "plan/job_plan.h"
 #include "proto/core.h"
-#include "proto/dispatch.h"
 #include "proto/view_member.h"
 #include "train/compute_port.h"
 
 namespace pando {
-
-// The messages that no worker takes.
-using WorkerIgnores =
-    Ignored<Register, Welcome, Ready, Heartbeat, HeartbeatAck, ViewAck, Pull, ScalarsRequest,
-            Scalars, Progress, ProgressAck, EvaluationResult, ReleasePin, PinReleased, Bye, Failure,
-            StatusRequest, StatusReport, Root, RootAck, Chunk, ChunkAck, Synced, Divergence,
-            PeerSilent, SnapshotStored, SnapshotAck, SnapshotAt, SnapshotAtAck, Leave,
-            GradientHashes, Command, CommandReply, FaultNote, FaultNoteAck, RestoreFailed, Partials,
-            PartialsPull, EngineProposal, EngineDecision>;
 
 // How a worker enters a run and leaves it. Repeats Ready, Failure and Leave, and keeps the
 // scheduler's Stop or Refused.

@@ -32,8 +32,6 @@ inline constexpr int kQueuedPerPeerMax = 1000;
 // Of two connections with one routing id ZeroMQ keeps the newer and leaves the other open and
 // silent. A connection to an earlier incarnation lingers and dials the endpoint again. The last
 // field keeps it from replacing the connection to this incarnation.
-enum class Channel : char { kData = 'd', kHeartbeat = 'h' };
-
 struct Dialer {
   Channel channel = Channel::kData;
   Incarnation incarnation;

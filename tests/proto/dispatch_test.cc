@@ -7,36 +7,39 @@
 namespace pando {
 namespace {
 
-using Small = std::variant<Bye, Leave, Failure>;
+constexpr auto kOnReport = [](const StatusReport&) {};
+constexpr auto kOnReply = [](const CommandReply&) {};
 
-TEST_CASE("a set of handlers that forgets a type is not complete") {
-  const auto on_failure = [](const Failure&) {};
-  CHECK(kTakesAll<Overloaded<Ignored<Bye, Leave>, decltype(on_failure)>, Small>);
-  CHECK_FALSE(kTakesAll<Overloaded<Ignored<Bye>, decltype(on_failure)>, Small>);
+// Whether Dispatch compiles with these handlers, and without those of the other messages.
+template <class M, class... Handlers>
+constexpr bool IsAsInTable(Handlers...) {
+  return kIsAsInTable<Core::kClient, M, Overloaded<Handlers...>>;
 }
 
-TEST_CASE("a type that is handled and ignored is an error") {
-  const auto on_failure = [](const Failure&) {};
-  CHECK_FALSE(kTakesAll<Overloaded<Ignored<Bye, Leave, Failure>, decltype(on_failure)>, Small>);
+TEST_CASE("a forgotten handler is an error") {
+  CHECK(IsAsInTable<StatusReport>(kOnReport, kOnReply));
+  CHECK_FALSE(IsAsInTable<StatusReport>(kOnReply));
 }
 
-using AllButFailureAndBye =
-    Ignored<Register, Welcome, Refused, Ready, Heartbeat, HeartbeatAck, ViewUpdate, ViewAck, Push,
-            Pull, Params, PushReply, Question, Answer, ScalarsRequest, Scalars, Progress,
-            ProgressAck, Evaluate, EvaluationResult, ReleasePin, PinReleased, Stop, StatusRequest,
-            StatusReport, Root, RootAck, Chunk, ChunkAck, Synced, Divergence, PeerSilent,
-            SnapshotStored, SnapshotAck, SnapshotAt, SnapshotAtAck, Leave, GradientHashes,
-            GradientHashesAck, Command, CommandReply, FaultNote, FaultNoteAck, RestoreFailed,
-            Partials, PartialsPull, EngineProposal, EngineDecision>;
+TEST_CASE("a handler of a message that its core ignores is an error") {
+  CHECK(IsAsInTable<Bye>(kOnReport));
+  CHECK_FALSE(IsAsInTable<Bye>(kOnReport, [](const Bye&) {}));
+}
 
 TEST_CASE("a message reaches the handler of its type, and an ignored one reaches none") {
   std::string texts;
-  for (const Message& message : {Message(Failure{"broken"}), Message(Leave{}), Message(Bye{})}) {
-    Dispatch(
-        message, AllButFailureAndBye(), [&](const Failure& failure) { texts += failure.text; },
-        [&](const Bye&) { texts += ", bye"; });
+  for (const Message& message :
+       {Message(StatusReport{"{}"}), Message(Leave{}), Message(FaultNoteAck{})}) {
+    Dispatch<Core::kClient>(
+        message, [&](const StatusReport& report) { texts += report.json; },
+        [&](const FaultNoteAck&) { texts += ", ack"; }, kOnReply);
   }
-  CHECK(texts == "broken, bye");
+  CHECK(texts == "{}, ack");
+}
+
+TEST_CASE("a message finds its row") {
+  CHECK(RowFor(Register{}).name == std::string("Register"));
+  CHECK(RowFor(FaultNoteAck{}).name == std::string("FaultNoteAck"));
 }
 
 }  // namespace

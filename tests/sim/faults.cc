@@ -63,7 +63,7 @@ void Faults::OnSent(const Envelope& envelope) {
     const FaultKind kind = waiting_[i].kind;
     waiting_.erase(waiting_.begin() + static_cast<long>(i));
     at_ = Envelope{.sender = envelope.sender, .receiver = envelope.receiver};
-    stage_.Note("at the next " + MessageName(envelope.message) + ":");
+    stage_.Note(std::string("at the next ") + RowFor(envelope.message).name + ":");
     Do(kind);
     at_.reset();
     return;

@@ -18,61 +18,6 @@ constexpr Micros kEchoDelayMax = std::chrono::microseconds(300);
 
 }  // namespace
 
-std::string MessageName(size_t kind) {
-  static constexpr std::array kNames{"Register",
-                                     "Welcome",
-                                     "Refused",
-                                     "Ready",
-                                     "Heartbeat",
-                                     "HeartbeatAck",
-                                     "ViewUpdate",
-                                     "ViewAck",
-                                     "Push",
-                                     "Pull",
-                                     "Params",
-                                     "PushReply",
-                                     "Question",
-                                     "Answer",
-                                     "ScalarsRequest",
-                                     "Scalars",
-                                     "Progress",
-                                     "ProgressAck",
-                                     "Evaluate",
-                                     "EvaluationResult",
-                                     "ReleasePin",
-                                     "PinReleased",
-                                     "Stop",
-                                     "Bye",
-                                     "Failure",
-                                     "StatusRequest",
-                                     "StatusReport",
-                                     "Root",
-                                     "RootAck",
-                                     "Chunk",
-                                     "ChunkAck",
-                                     "Synced",
-                                     "Divergence",
-                                     "PeerSilent",
-                                     "SnapshotStored",
-                                     "SnapshotAck",
-                                     "SnapshotAt",
-                                     "SnapshotAtAck",
-                                     "Leave",
-                                     "GradientHashes",
-                                     "GradientHashesAck",
-                                     "Command",
-                                     "CommandReply",
-                                     "FaultNote",
-                                     "FaultNoteAck",
-                                     "RestoreFailed",
-                                     "Partials",
-                                     "PartialsPull",
-                                     "EngineProposal",
-                                     "EngineDecision"};
-  static_assert(kNames.size() == kMessageKindCount);
-  return kNames[kind];
-}
-
 // The bytes as they were when they were sent: the sender may reuse its buffers afterwards. What is
 // named is read where it lies, when the message is here.
 struct Network::Parcel {
@@ -220,7 +165,7 @@ void Network::Trace(const Envelope& envelope) const {
   std::printf("%10ld us  %s -> %s  g%u v%lu.%lu  %s %s\n", long{world_.now().count()},
               name_of(envelope.sender).c_str(), name_of(envelope.receiver).c_str(),
               envelope.generation, envelope.view.term, envelope.view.number,
-              MessageName(envelope.message).c_str(), Detail(envelope.message).c_str());
+              RowFor(envelope.message).name, Detail(envelope.message).c_str());
 }
 
 }  // namespace pando::sim

@@ -33,8 +33,6 @@ struct NetworkOptions {
 };
 
 inline constexpr size_t kMessageKindCount = std::variant_size_v<MessageVariant>;
-std::string MessageName(size_t kind);
-inline std::string MessageName(const Message& message) { return MessageName(message.index()); }
 
 // Delivers messages, through the real codec, to the process with the receiver's incarnation
 // and lane. The scheduler's endpoint is an address: messages for node 0 go to the scheduler that

@@ -7,6 +7,7 @@ from pathlib import Path
 import history
 import layers
 import limits
+import messages
 import phrases
 import programs
 import report
@@ -20,6 +21,7 @@ CHECKS = {
     "format": (programs.check_format, ["format"]),
     "tidy": (programs.check_tidy, ["tidy"]),
     "layers": (layers.check_layers, ["layers"]),
+    "messages": (messages.check_messages, ["messages"]),
     "classes": (limits.check_classes, ["methods", "members"]),
     "functions": (limits.check_functions, ["functions"]),
     "files": (limits.check_files, ["files", "folders"]),

@@ -4,6 +4,7 @@
 
 #include "common/check.h"
 #include "proto/assignment.h"
+#include "proto/dispatch.h"
 
 namespace pando {
 namespace {
@@ -24,10 +25,8 @@ GroupSession::GroupSession(const Options& options, const JobPlan& plan, ComputeP
 void GroupSession::OnMessage(Micros now, const Envelope& envelope) {
   if (finished() || !member_.Admit(now, envelope)) return;
   const PeerId& from = envelope.sender;
-  Dispatch(
-      envelope.message, WorkerIgnores(),
-      Ignored<Push, PushReply, Question, Answer, GradientHashesAck>(),
-      [&](const ViewUpdate& update) { OnViewUpdate(now, from, update); },
+  Dispatch<Core::kGroup>(
+      envelope.message, [&](const ViewUpdate& update) { OnViewUpdate(now, from, update); },
       [&](const Params& params) { OnParams(now, params); },
       [&](const Evaluate& request) {
         if (group_) evaluation_.OnEvaluate(now, request);

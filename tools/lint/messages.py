@@ -1,0 +1,56 @@
+"""Checks that the table of messages in the code and the one in docs/protocol.md agree."""
+import re
+
+from findings import Finding
+
+TABLE = "proto/message_table.h"
+DOCUMENT = "docs/protocol.md"
+ROW = re.compile(r"^ *X\((?P<name>\w+), \w+, (?P<handlers>[\w| ]+), (?P<sender>\w+), \w+(?:, (?P<channel>\w+))?\)")
+# The document's word for a handler in the code.
+HANDLERS = {"kScheduler": "scheduler", "kLane": "lane", "kWorker": "worker", "kGroup": "worker",
+            "kJoiner": "node", "kClient": "client"}
+WORDS = {**{word: word for word in HANDLERS.values()}, "supervisor": "client"}
+STRANGERS = {"client", "supervisor"}
+
+
+def check_messages(project):
+    """The messages of proto/message_table.h are those of docs/protocol.md, between the same parties."""
+    if TABLE not in project.files:
+        return []
+    rows = {found["name"]: (line, found) for line, found in matches(project, TABLE, ROW)}
+    described = {}
+    for line, text in enumerate(project.text(DOCUMENT).splitlines(), 1):
+        cells = [cell.strip() for cell in text.split("|")]
+        if len(cells) == 5 and "→" in cells[2]:
+            for name in re.findall(r"`(\w+)`", cells[1]):
+                described[name] = (line, cells[2])
+    findings = [Finding("messages", TABLE, line, f"{name} is not in the messages table of {DOCUMENT}: add it", name)
+                for name, (line, _) in rows.items() if name not in described]
+    for name, (line, parties) in described.items():
+        problem = "is not a message" if name not in rows else find_problem(rows[name][1], parties)
+        if problem:
+            findings.append(Finding("messages", DOCUMENT, line, f"{name} {problem} by {TABLE}: change one of both",
+                                    name))
+    return findings
+
+
+def matches(project, path, pattern):
+    found = ((line, pattern.match(text)) for line, text in enumerate(project.text(path).splitlines(), 1))
+    return [(line, match) for line, match in found if match]
+
+
+def find_problem(row, parties):
+    """How `parties`, "sender → receiver; sender → receiver", differ from the row."""
+    senders = {part.split("→")[0].strip() for part in parties.split(";")}
+    receivers = set(re.findall(r"\w+?(?=s?\b)", " ".join(part.split("→")[1] for part in parties.split(";"))))
+    handlers = {HANDLERS[name] for name in re.findall(r"\w+", row["handlers"]) if name in HANDLERS}
+    named = {WORDS[word] for word in receivers & WORDS.keys()}
+    if handlers and named != handlers:
+        return f"is handled by {', '.join(sorted(handlers))}, and not by {', '.join(sorted(named))},"
+    if (senders == {"scheduler"}) != (row["sender"] == "kOnlyScheduler"):
+        return f"is accepted from other senders ({row['sender']})"
+    if senders & STRANGERS and row["sender"] != "kAnyone":
+        return f"is not accepted from a {', '.join(sorted(senders))}"
+    if ("heartbeat channel" in parties) != (row["channel"] == "kHeartbeat"):
+        return "travels on the other channel"
+    return None
