@@ -80,7 +80,6 @@ Result<Job> ResolveJob(const JobSource& source);
 // The weights that a run starts from, where its job names a file; fills in their hash. Says which
 // of them are drawn from the seed.
 Result<std::optional<InitialWeights>> FindInitialWeights(const OpenedJob& opened, Job* job);
-void PrintWarnings(const JobDraft& draft);  // prints its warnings to standard error
 
 // Which model a command is about, and for what samples and classes: of the commands that show or
 // judge models without training them.

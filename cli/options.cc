@@ -139,17 +139,12 @@ void AddModelOptions(CLI::App& command, JobSource* source) {
   });
 }
 
-void PrintWarnings(const JobDraft& draft) {
-  for (const std::string& warning : draft.warnings()) fmt::print(stderr, "pando: {}\n", warning);
-}
-
 Result<Job> ResolveJob(const JobSource& source) {
   JobDraft draft;
   if (!source.job_path.empty()) {
     PANDO_ASSIGN_OR_RETURN(std::string text, ReadTextFile(source.job_path));
     PANDO_RETURN_IF_ERROR(draft.AddToml(text, source.job_path));
   }
-  PrintWarnings(draft);
   PANDO_RETURN_IF_ERROR(draft.AddOverrides(source.overrides));
   const std::string notice = ChooseData(&draft);
   if (!notice.empty()) fmt::print(stderr, "pando: {}\n", notice);

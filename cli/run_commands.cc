@@ -179,7 +179,6 @@ Result<Job> ReadJob(const RunOptions& options, const RunFolder& folder) {
                                 folder.path(), text.status().message()));
   }
   PANDO_RETURN_IF_ERROR(draft.AddToml(*text, folder.JobPath()));
-  PrintWarnings(draft);
   PANDO_RETURN_IF_ERROR(CheckForResume(options.source.overrides));
   PANDO_RETURN_IF_ERROR(draft.AddOverrides(options.source.overrides));
   PANDO_ASSIGN_OR_RETURN(Job job, draft.Finish());

@@ -92,9 +92,6 @@ std::string WriteSections(const Job& given, bool identity_only) {
   return text;
 }
 
-// Run folders of earlier releases have it.
-constexpr std::string_view kBadPicturesMax = "data.bad_pictures_max";
-
 }  // namespace
 
 Status JobDraft::Set(const JobKey& key, const JobValue& value, std::string where) {
@@ -153,13 +150,6 @@ Status JobDraft::AddToml(std::string_view text, std::string file_name) {
     for (const auto& [leaf, node] : *section_node.as_table()) {
       const std::string name = fmt::format("{}.{}", section.str(), leaf.str());
       const std::string where = place(node.source());
-      if (name == kBadPicturesMax) {
-        warnings_.push_back(fmt::format(
-            "{}: {} is ignored: a picture that cannot be decoded is an error; `pando data check "
-            "FOLDER` writes a list of pictures to leave out (data.skip)",
-            where, name));
-        continue;
-      }
       const JobKey* key = FindJobKey(name);
       if (key == nullptr) return UnknownKey(where, name);
       std::optional<JobValue> value = ReadNode(key->kind, node);

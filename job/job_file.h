@@ -28,8 +28,6 @@ class JobDraft {
   };
   Status AddOverrides(const std::vector<Override>& overrides);  // all of them are one source
 
-  // What the sources say that has no effect, a line each.
-  const std::vector<std::string>& warnings() const { return warnings_; }
   bool IsGiven(const std::string& key) const { return where_.contains(key); }
   const Job& job() const { return job_; }  // as gathered so far, not checked
   // Set by the program if no source gives the key.  REQUIRES: the value fits the key.
@@ -57,8 +55,7 @@ class JobDraft {
 
   Job job_;
   std::map<std::string, std::string> where_;  // of every key that was given
-  std::vector<std::string> warnings_;
-  std::set<std::string> in_source_;  // keys given by the source being read
+  std::set<std::string> in_source_;           // keys given by the source being read
 };
 
 Result<Job> ParseJobText(std::string_view text, const std::string& file_name);

@@ -1,12 +1,13 @@
-// The fields of every message, visited once for reading and once for writing. `io` is the decoder's
-// or the encoder's view of one generated struct; io(PANDO_WIRE(Name, member, limits), ...) reads
-// the field `name` into the member with all checks, or writes it; then the fields after it. Fields
-// are written in this order, which decides where their bytes lie. Included by codec_decode.cc and
-// codec_encode.cc alone.
+// The fields of every message, visited for reading, for writing, and as JSON (run/journal_rows.cc).
+// `io` is the decoder's or the encoder's view of one generated struct, or of a JSON object;
+// io(PANDO_WIRE(Name, member, limits), ...) reads the field `name` into the member with all checks,
+// or writes it; then the fields after it. Fields are written in this order, which decides where
+// their bytes lie.
 #pragma once
 
 #include <algorithm>
 #include <functional>
+#include <string_view>
 #include <tuple>
 
 #include "proto/message_limits.h"
@@ -17,21 +18,28 @@ namespace pando {
 // A generated field: its accessors, the member that has its value, and the member's limits.
 template <class Get, class Set, class Init, class T, class... Limits>
 struct WireField {
+  std::string_view name;  // the member's
   Get get;
   Set set;
   Init init;
   T& member;
   std::tuple<Limits...> limits;
 };
+// `text`: "m.name" or "m.name, limits".
+constexpr std::string_view MemberName(std::string_view text) {
+  return text.substr(2, text.find(',') - 2);
+}
 template <class Get, class Set, class Init, class T, class... Limits>
-auto MakeWireField(Get get, Set set, Init init, T& member, Limits... limits) {
-  return WireField<Get, Set, Init, T, Limits...>{get, set, init, member, {limits...}};
+auto MakeWireField(const char* text, Get get, Set set, Init init, T& member, Limits... limits) {
+  return WireField<Get, Set, Init, T, Limits...>{MemberName(text), get,        set, init,
+                                                 member,           {limits...}};
 }
 // A macro because the field's name is part of the names of its accessors.
-#define PANDO_WIRE(Name, ...)                                           \
-  MakeWireField([](auto& r) { return r.get##Name(); },                  \
-                [](auto& w, const auto& value) { w.set##Name(value); }, \
-                [](auto& w, auto... count) { return w.init##Name(count...); }, __VA_ARGS__)
+#define PANDO_WIRE(Name, ...)                                 \
+  MakeWireField(                                              \
+      #__VA_ARGS__, [](auto& r) { return r.get##Name(); },    \
+      [](auto& w, const auto& value) { w.set##Name(value); }, \
+      [](auto& w, auto... count) { return w.init##Name(count...); }, __VA_ARGS__)
 
 // `what` names the value in errors.
 struct Limit {
@@ -396,27 +404,5 @@ void Visit(auto io, FaultNoteAck& m) { io(PANDO_WIRE(Number, m.number)); }
 template <class Empty>
 requires std::is_empty_v<Empty>
 void Visit(auto, Empty&) {}
-
-// ---- the union: X(message, its constant in Envelope::Which)
-
-// clang-format off
-#define PANDO_WIRE_MESSAGES(X) \
-  X(Register, REGISTER) X(Welcome, WELCOME) X(Refused, REFUSED) X(Ready, READY) \
-  X(EngineProposal, ENGINE_PROPOSAL) X(EngineDecision, ENGINE_DECISION) \
-  X(Heartbeat, HEARTBEAT) X(HeartbeatAck, HEARTBEAT_ACK) X(ViewUpdate, VIEW_UPDATE) \
-  X(ViewAck, VIEW_ACK) X(Push, PUSH) X(Pull, PULL) X(Params, PARAMS) X(PushReply, PUSH_REPLY) \
-  X(Question, QUESTION) X(Answer, ANSWER) X(Root, ROOT) X(RootAck, ROOT_ACK) \
-  X(Partials, PARTIALS) X(PartialsPull, PARTIALS_PULL) X(Chunk, CHUNK) X(ChunkAck, CHUNK_ACK) \
-  X(Synced, SYNCED) X(Divergence, DIVERGENCE) X(PeerSilent, PEER_SILENT) \
-  X(SnapshotStored, SNAPSHOT_STORED) X(SnapshotAck, SNAPSHOT_ACK) X(SnapshotAt, SNAPSHOT_AT) \
-  X(SnapshotAtAck, SNAPSHOT_AT_ACK) X(RestoreFailed, RESTORE_FAILED) \
-  X(ScalarsRequest, SCALARS_REQUEST) X(Scalars, SCALARS) X(Progress, PROGRESS) \
-  X(ProgressAck, PROGRESS_ACK) X(Evaluate, EVALUATE) X(EvaluationResult, EVALUATION_RESULT) \
-  X(ReleasePin, RELEASE_PIN) X(PinReleased, PIN_RELEASED) X(GradientHashes, GRADIENT_HASHES) \
-  X(GradientHashesAck, GRADIENT_HASHES_ACK) X(Stop, STOP) X(Bye, BYE) X(Leave, LEAVE) \
-  X(Failure, FAILURE) X(StatusRequest, STATUS_REQUEST) X(StatusReport, STATUS_REPORT) \
-  X(Command, COMMAND) X(CommandReply, COMMAND_REPLY) X(FaultNote, FAULT_NOTE) \
-  X(FaultNoteAck, FAULT_NOTE_ACK)
-// clang-format on
 
 }  // namespace pando

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/hash.h"
+#include "proto/codec_fields.h"
 
 namespace pando {
 namespace {
@@ -33,27 +34,17 @@ struct Time {
 void ForEachColumn(Is<View> auto& view, auto&& column) {
   column("term", view.id.term);
   column("number", view.id.number);
-  column("generation", view.generation);
-  column("restore_generation", view.restore.generation);
-  column("restore_version", view.restore.version);
-  column("nodes", view.nodes);
-  column("shards", view.shards);
-  column("owners", view.owners);
+  column("view", view);
 }
 
 void ForEachColumn(Is<MemberRecord> auto& member, auto&& column) {
   column("node", member.peer.node);
-  column("incarnation", Hex{member.peer.incarnation});
-  column("role", member.registration.role);
+  column("peer", member.peer);
   column("rank", member.rank);
-  column("host", member.registration.host);
-  column("process_id", member.registration.process_id);
-  column("endpoints", member.registration.lane_endpoints);
   column("is_ready", member.is_ready);
-  column("kind", member.ready.kind);
-  column("probe_hash", Hex{member.ready.probe_hash});
-  column("data_fingerprint", Hex{member.ready.data_fingerprint});
   column("is_draining", member.is_draining);
+  column("registration", member.registration);
+  column("ready", member.ready);
 }
 
 void ForEachColumn(Is<SnapshotManifest> auto& manifest, auto&& column) {
@@ -99,41 +90,8 @@ void ForEachMetaRow(Is<SchedulerState> auto& state, auto&& row) {
   row("unverified_count", state.verification.unverified_count);
 }
 
-// ---- what the JSON in columns holds: parts with names make an object, others a list -------------
-
-void ForEachPart(Is<PeerId> auto& peer, auto&& part) {
-  part(peer.node);
-  part(Hex{peer.incarnation});
-  part(peer.lane);
-}
-
-void ForEachPart(Is<NodeInfo> auto& node, auto&& part) {
-  part("node", node.node);
-  part("incarnation", Hex{node.incarnation});
-  part("role", node.role);
-  part("rank", node.rank);
-  part("host", node.host);
-  part("endpoints", node.lane_endpoints);
-  part("probe_hash", Hex{node.probe_hash});
-}
-
-void ForEachPart(Is<SyncingBackup> auto& backup, auto&& part) {
-  part(backup.peer);
-  part(backup.since.term);
-  part(backup.since.number);
-}
-
-void ForEachPart(Is<ShardPlacement> auto& placement, auto&& part) {
-  part(placement.primary);
-  part(placement.in_sync_backups);
-  part(placement.syncing_backups);
-}
-
-void ForEachPart(Is<MicroBatchOwner> auto& owner, auto&& part) {
-  part(owner.worker);
-  part(owner.first_step);
-  part(owner.previous);
-}
+// ---- what the JSON in columns holds: parts with names make an object, others a list. The parts of
+// messages are those of the wire (proto/codec_fields.h).
 
 void ForEachPart(Is<StoredShard> auto& shard, auto&& part) {
   part(Hex{shard.hash});
@@ -172,6 +130,12 @@ void ForEachPart(Is<GivenUpSnapshots> auto& given_up, auto&& part) {
 
 // ---- values as JSON, and back -------------------------------------------------------------------
 
+// A message, or a part of one.
+template <class T>
+concept IsWalked = requires(T& value) {
+  Visit([](const auto&...) {}, value);
+};
+
 uint64_t Number(uint64_t number) { return number; }
 template <class Tag>
 uint64_t Number(StrongId<Tag, uint64_t> id) {
@@ -207,11 +171,20 @@ struct JsonWriter {
   void operator()(const auto& part) const { json.push_back(ToJson(part)); }
   void operator()(const char* name, const auto& part) const { json[name] = ToJson(part); }
 };
+// `io` of the walk over a message.
+struct MessageWriter {
+  Json& json;
+  void operator()(const auto&... fields) {
+    ((json[std::string(fields.name)] = ToJson(fields.member)), ...);
+  }
+};
 template <class T>
 Json ToJson(const T& value) {
   Json json;
   if constexpr (requires { ForEachPart(value, JsonWriter{json}); }) {
     ForEachPart(value, JsonWriter{json});
+  } else if constexpr (IsWalked<T>) {
+    Visit(MessageWriter{json}, const_cast<T&>(value));  // Visit is shared with the reader
   } else {
     json = value;
   }
@@ -226,8 +199,11 @@ void FromJson(const Json& json, NodeId& node) {
   const auto number = json.get<int64_t>();
   node = number < 0 ? kUnknownNode : NodeId(static_cast<uint32_t>(number));
 }
-void FromJson(const Json& json, Role& role) {  // of a node in a view
-  role = json == EnumName(Role::kServer) ? Role::kServer : Role::kWorker;
+void FromJson(const Json& json, Role& role) {
+  const auto name = json.get<std::string>();
+  const std::optional<Role> found = ParseEnum<Role>(name);
+  if (!found) throw Json::other_error::create(501, "'" + name + "' is no role", &json);
+  role = *found;
 }
 template <class Tag, class Rep>
 void FromJson(const Json& json, StrongId<Tag, Rep>& id) {
@@ -257,10 +233,18 @@ struct JsonReader {
   void operator()(auto&& part) { FromJson(json.at(at++), part); }
   void operator()(const char* name, auto&& part) { FromJson(json.at(name), part); }
 };
+struct MessageReader {
+  const Json& json;
+  void operator()(const auto&... fields) {
+    (FromJson(json.at(std::string(fields.name)), fields.member), ...);
+  }
+};
 template <class T>
 void FromJson(const Json& json, T& value) {
   if constexpr (requires { ForEachPart(value, JsonReader{json}); }) {
     ForEachPart(value, JsonReader{json});
+  } else if constexpr (IsWalked<T>) {
+    Visit(MessageReader{json}, value);
   } else {
     json.get_to(value);
   }
@@ -330,13 +314,6 @@ class RowReader {
     Rep number{};
     Read(from, number);
     id = StrongId<Tag, Rep>(number);
-  }
-  void Read(const SqlValue& from, Role& role) {
-    std::string name;
-    Read(from, name);
-    const std::optional<Role> found = ParseEnum<Role>(name);
-    if (!found) return Fail("'" + name + "' is no role");
-    role = *found;
   }
   template <class T>
   void Read(const SqlValue& from, Hex<T> hex) {

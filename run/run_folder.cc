@@ -34,8 +34,7 @@ constexpr std::array kOwnFiles{
     "events.jsonl",     "summary.json",         "final.safetensors",     "best.safetensors",
     "endpoint",         "scheduler.db",         "scheduler.db-wal",      "scheduler.db-shm",
     "summary.json.tmp", "job.toml.tmp",         "final.safetensors.tmp", "best.safetensors.tmp",
-    "init.safetensors", "init.safetensors.tmp", "metrics-before.csv",    "engines.json",
-    "engines.json.tmp"};
+    "init.safetensors", "init.safetensors.tmp", "engines.json",          "engines.json.tmp"};
 // Removes what earlier runs wrote, and nothing else.
 void RemoveOwnFiles(const fs::path& folder) {
   std::error_code ignored;  // what cannot be removed shows when it is written
@@ -308,10 +307,6 @@ std::string MetricsHeading() {
   return heading + kEvaluationColumns;
 }
 
-// What files of an earlier release begin with.
-constexpr std::string_view kEarlierHeading =
-    "step,epoch,loss,accuracy,lr,images_per_second,elapsed_seconds";
-
 // Reads numbers between commas. Returns what follows them; none if one is missing.
 std::optional<std::string_view> ParseNumbers(std::string_view text,
                                              std::initializer_list<double*> numbers) {
@@ -343,16 +338,6 @@ bool IsMetricsRow(std::string_view text) {
   return comma_count == static_cast<ptrdiff_t>(kMetricsColumns.size()) + 2;
 }
 
-// Its rows count steps from 0.
-std::optional<MetricsRow> ParseEarlierRow(std::string_view text) {
-  MetricsRow row;
-  double step = 0;
-  const auto rest = ParseNumbers(text, {&step, &row.epoch, &row.loss, &row.accuracy, &row.lr,
-                                        &row.images_per_second_mean, &row.elapsed_seconds});
-  row.step = static_cast<uint64_t>(step) + 1;
-  return rest && (rest->empty() || rest->starts_with(',')) ? std::optional(row) : std::nullopt;
-}
-
 }  // namespace
 
 Result<MetricsFile> MetricsFile::Create(const RunFolder& folder) {
@@ -367,19 +352,15 @@ Result<MetricsFile> MetricsFile::Reopen(const RunFolder& folder, Last* last) {
   std::ifstream before(path);
   std::string line;
   std::string step_line;
-  std::getline(before >> std::ws, line);
-  const bool is_earlier = line.starts_with(kEarlierHeading);
   *last = {};
   while (std::getline(before, line) && !before.eof()) {  // a line without its end is torn
-    if (is_earlier || line.ends_with(",,")) {
+    if (line.ends_with(",,")) {
       step_line = line;
     } else if (IsMetricsRow(line)) {
       last->evaluated_step = ParseNumber<uint64_t>(line.substr(0, line.find(','))).value_or(0);
     }
   }
-  last->row = is_earlier ? ParseEarlierRow(step_line) : ParseStepRow(step_line);
-  if (is_earlier && rename(path.c_str(), (folder.path() + "/metrics-before.csv").c_str()) != 0)
-    return FileError("rename", path, errno);
+  last->row = ParseStepRow(step_line);
   std::string row;
   PANDO_ASSIGN_OR_RETURN(RowFile file, RowFile::Reopen(path, IsMetricsRow, &row));
   MetricsFile metrics(std::move(file));

@@ -158,7 +158,7 @@ class MetricsFile {
     std::optional<MetricsRow> row;  // of a step
     uint64_t evaluated_step = 0;    // of the last evaluation's row; 0: there is none
   };
-  // Goes on after the last whole row. A file with other columns is renamed to metrics-before.csv.
+  // Goes on after the last whole row.
   static Result<MetricsFile> Reopen(const RunFolder& folder, Last* last);
   Status Append(const MetricsRow& row);
   Status Append(const EvaluationRow& row);

@@ -176,7 +176,7 @@ Status SqliteJournal::SetUp() {
   if (!s.ok()) return s;
   PANDO_ASSIGN_OR_RETURN(std::vector<SqlRow> version, db_.Query("PRAGMA user_version"));
   const int64_t schema = std::get<int64_t>(version[0][0]);
-  if (schema != 0 && schema != kSchemaVersion && schema != kSchemaWithPictures) {
+  if (schema != 0 && schema != kSchemaVersion) {
     return InvalidArgument(
         fmt::format("{} has the tables of another release of Pando (schema {}, and this one has "
                     "{}); continue with that release",
@@ -185,31 +185,10 @@ Status SqliteJournal::SetUp() {
   PANDO_RETURN_IF_ERROR(QuickCheck(db_));
   s = db_.Execute("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;");
   if (!s.ok() || schema == kSchemaVersion) return s;  // a full disk must not keep a run's file shut
-  if (schema == kSchemaWithPictures) return MigratePictures();
   std::string sql = "BEGIN IMMEDIATE;";
   for (const JournalTable& table : JournalTables()) sql += CreateStatement(table);
   sql += fmt::format("PRAGMA user_version = {}; COMMIT;", kSchemaVersion);
   return db_.Execute(sql);
-}
-
-// Schema 3 counted pictures that were replaced because they could not be decoded.
-Status SqliteJournal::MigratePictures() {
-  PANDO_ASSIGN_OR_RETURN(
-      std::vector<SqlRow> rows,
-      db_.Query("SELECT 1 FROM meta WHERE key = 'bad_pictures' AND value <> '[]'"));
-  if (!rows.empty()) {
-    return InvalidArgument(
-        fmt::format("{}: this run replaced pictures that cannot be decoded, and this release "
-                    "leaves such pictures out instead (data.skip), which gives other weights; "
-                    "continue with the release that began the run, or start a new run",
-                    db_.path()));
-  }
-  const Status s = Transact([&] {
-    return db_.Execute(fmt::format(
-        "DELETE FROM meta WHERE key = 'bad_pictures'; PRAGMA user_version = {};", kSchemaVersion));
-  });
-  // A full disk must not keep a run's file shut: the next start migrates it.
-  return s.code() == StatusCode::kNoSpace ? Status() : s;
 }
 
 // ---- reading ------------------------------------------------------------------------------------

@@ -3,9 +3,10 @@
 // `sqlite3 RUN_DIR/scheduler.db 'select * from faults'`.
 //
 //   meta         key, value: job, term, leader, next_node, is_finished
-//   views        term, number, generation, restore_*, and nodes, shards, owners as JSON; the newest
-//                kViewsKept, of which the last is the one in force
-//   members      the processes that were welcome when it was last written
+//   views        term, number, and the view as JSON; the newest kViewsKept, of which the last is
+//   the
+//                one in force
+//   members      the processes that were welcome when it was last written; their messages as JSON
 //   snapshots    complete ones: generation, version, shards as JSON
 //   evaluations  by version
 //   faults       by id; times in ms since the job began, NULL where unknown
@@ -85,8 +86,7 @@ Status ReadRows(const std::string& table, std::span<const SqlRow> rows, Schedule
 
 class SqliteJournal : public Journal {
  public:
-  static constexpr int kSchemaVersion = 4;
-  static constexpr int kSchemaWithPictures = 3;  // is migrated
+  static constexpr int kSchemaVersion = 5;
   static constexpr int kViewsKept = 64;
   static constexpr int kBusyTimeoutMs = 5000;  // of another process's transaction: people's sqlite3
 
@@ -111,7 +111,6 @@ class SqliteJournal : public Journal {
 
   SqliteJournal(SqliteDb db, uint64_t leader) : db_(std::move(db)), leader_(leader) {}
   Status SetUp();
-  Status MigratePictures();
   // All of the change or nothing, with the file locked meanwhile.
   Status Transact(const std::function<Status()>& change);
   Status TakeLead(std::optional<SchedulerState>* state);

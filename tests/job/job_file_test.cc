@@ -155,15 +155,6 @@ TEST_CASE("unknown names are errors with their line and the nearest name") {
   CHECK(Contains(ErrorFor("[optimizer.deep]\nlr = 1.0\n"), "unknown key 'optimizer.deep'"));
 }
 
-TEST_CASE("the key for replaced pictures, in an older run folder, is ignored with a warning") {
-  JobDraft draft;
-  REQUIRE(draft.AddToml("[data]\nlimit = 7\nbad_pictures_max = 2\n", "job.toml").ok());
-  REQUIRE(draft.warnings().size() == 1);
-  for (const char* part : {"job.toml:3", "data.bad_pictures_max", "data.skip"})
-    CHECK(draft.warnings()[0].find(part) != std::string::npos);
-  CHECK(draft.Finish()->train_limit == 7);
-}
-
 TEST_CASE("what is no TOML says where") {
   CHECK(Contains(ErrorFor("[train]\nsteps = \n"), "job.toml:2: not valid TOML"));
   CHECK(Contains(ErrorFor("[train]\nsteps = 1\nsteps = 2\n"), "job.toml:3: not valid TOML"));

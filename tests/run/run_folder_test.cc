@@ -176,22 +176,6 @@ TEST_CASE("metrics are rows under their heading, there at once") {
   CHECK(last.evaluated_step == 12);
 }
 
-TEST_CASE("a file with other columns is kept beside the new one, and its last row counts") {
-  TempFolder temp;
-  const RunFolder folder = RunFolder::Open(temp.path());
-  const std::string before =
-      "step,epoch,loss,accuracy,lr,images_per_second,elapsed_seconds,data_stall_ms\n"
-      "11,0.5,0.25,0.875,0.01,31200.4,1.500,0.250\n";
-  std::ofstream(folder.MetricsPath()) << before << "12,0.";
-  MetricsFile::Last last;
-  REQUIRE(MetricsFile::Reopen(folder, &last).ok());
-  REQUIRE(last.row);
-  CHECK(last.row->step == 12);
-  CHECK(last.row->images_per_second_mean == 31200.4);
-  CHECK(*ReadTextFile(folder.MetricsPath()) == kHeading);
-  CHECK(*ReadTextFile(temp.path() + "/metrics-before.csv") == before + "12,0.");
-}
-
 TEST_CASE("events are one JSON object per line") {
   TempFolder temp;
   const RunFolder folder = RunFolder::Open(temp.path());

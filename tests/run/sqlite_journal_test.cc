@@ -281,46 +281,27 @@ TEST_CASE("a folder that is not there is named") {
 }
 
 TEST_CASE("tables of another release are refused and left alone") {
-  JournalFile file;
-  REQUIRE(SqliteDb::Open(file.path)->Execute("PRAGMA user_version = 99; CREATE TABLE t (x)").ok());
-  Result<SqliteJournal> journal = SqliteJournal::Open(file.path, kLeader);
-  REQUIRE_FALSE(journal.ok());
-  CHECK(journal.status().message().find("schema 99, and this one has 4") != std::string::npos);
-}
-
-// A file as the release before this one left it.
-void MakeSchema3(const std::string& path, const std::string& pictures) {
-  {
-    auto journal = SqliteJournal::Open(path, kLeader);
-    REQUIRE(journal.ok());
-    REQUIRE(journal->Commit(SmallState()).ok());
+  for (const std::string schema : {"4", "99"}) {
+    JournalFile file;
+    const std::string sql = "PRAGMA user_version = " + schema + "; CREATE TABLE t (x)";
+    REQUIRE(SqliteDb::Open(file.path)->Execute(sql).ok());
+    Result<SqliteJournal> journal = SqliteJournal::Open(file.path, kLeader);
+    REQUIRE_FALSE(journal.ok());
+    const std::string named = "schema " + schema + ", and this one has 5";
+    CHECK(journal.status().message().find(named) != std::string::npos);
   }
-  auto db = SqliteDb::Open(path);
-  REQUIRE(db->Execute("INSERT INTO meta VALUES ('bad_pictures', '" + pictures + "');" +
-                      "PRAGMA user_version = 3;")
-              .ok());
 }
 
-TEST_CASE("a file of the schema with replaced pictures is migrated") {
-  TempFolder temp;
-  const std::string path = temp.path() + "/scheduler.db";
-  MakeSchema3(path, "[]");
-  auto journal = SqliteJournal::Open(path, kLeader + 1);
-  REQUIRE_MESSAGE(journal.ok(), journal.status().message());
-  auto state = journal->ReadState();
-  REQUIRE_MESSAGE(state.ok(), state.status().message());
-  CHECK((*state)->term == SmallState().term);
-  CHECK(SqliteJournal::Open(path, kLeader + 2).ok());
-}
-
-TEST_CASE("a run that replaced pictures cannot be continued without them") {
-  TempFolder temp;
-  const std::string path = temp.path() + "/scheduler.db";
-  MakeSchema3(path, "[[\"train/a/1.jpg\", \"cut off\"]]");
-  const auto journal = SqliteJournal::Open(path, kLeader + 1);
-  REQUIRE_FALSE(journal.ok());
-  for (const char* part : {"scheduler.db", "data.skip", "continue with the release"})
-    CHECK(journal.status().message().find(part) != std::string::npos);
+TEST_CASE("people find a view by the names of its fields") {
+  JournalFile file;
+  REQUIRE(file.Open().Commit(SmallState()).ok());
+  const auto rows = SqliteDb::Open(file.path)->Query(
+      "SELECT json_extract(view, '$.shards[0].primary.node'), "
+      "json_extract(view, '$.nodes[0].lane_endpoints[0]'), json_extract(view, "
+      "'$.owners[1].worker'),"
+      " json_extract(registration, '$.role') FROM views, members WHERE node = 1");
+  REQUIRE(rows.ok());
+  CHECK(rows->at(0) == SqlRow{int64_t{1}, "tcp://127.0.0.1:1", int64_t{-1}, "server"});
 }
 
 TEST_CASE("a value that does not fit its column names table, column and file") {
@@ -341,12 +322,12 @@ TEST_CASE("a value that does not fit its column names table, column and file") {
       error("UPDATE faults SET step = 'x'").starts_with("table faults, column step: expected a "));
   CHECK(error("UPDATE members SET rank = -1")
             .starts_with("table members, column rank: -1 is out of range"));
-  CHECK(error("UPDATE members SET role = 'king'")
-            .starts_with("table members, column role: 'king' is no role"));
-  CHECK(error("UPDATE members SET incarnation = 'xyz'")
-            .starts_with("table members, column incarnation: "));
-  CHECK(error("UPDATE views SET shards = '[[1'").starts_with("table views, column shards: "));
-  CHECK(error("UPDATE views SET owners = '[[1]]'").starts_with("table views, column owners: "));
+  CHECK(error("UPDATE members SET registration = replace(registration, 'server', 'king')")
+            .starts_with("table members, column registration: "));
+  CHECK(error("UPDATE members SET peer = '{\"node\": 1}'")
+            .starts_with("table members, column peer: "));
+  CHECK(error("UPDATE views SET view = '[[1'").starts_with("table views, column view: "));
+  CHECK(error("UPDATE views SET view = '{\"id\": 1}'").starts_with("table views, column view: "));
   CHECK(error("UPDATE meta SET value = NULL WHERE key = 'term'")
             .starts_with("table meta, column value: expected a whole number"));
 }
