@@ -1,10 +1,8 @@
 #include "net/zmq/zmq_context.h"
 
 #include <fmt/format.h>
-#include <zmq.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <csignal>
 
 #include "common/check.h"
@@ -29,19 +27,15 @@ void Isolate(int, siginfo_t* info, void*) {
 
 }  // namespace
 
-ZmqContext::ZmqContext(int io_thread_count) : handle_(zmq_ctx_new()) {
-  PANDO_CHECK(handle_ != nullptr);
-  PANDO_CHECK(zmq_ctx_set(handle_, ZMQ_IO_THREADS, io_thread_count) == 0);
-  PANDO_CHECK(zmq_ctx_set(handle_, ZMQ_MAX_SOCKETS, kSocketsMax) == 0);
+// noexcept: an error is a bug, whose exception ends the process here.
+ZmqContext::ZmqContext(int io_thread_count) noexcept {
+  context_.set(zmq::ctxopt::io_threads, io_thread_count);
+  context_.set(zmq::ctxopt::max_sockets, kSocketsMax);
 }
 
 bool ZmqContext::is_isolated() const {
   const Micros until = isolated_until_.load(std::memory_order_relaxed);
   return until != Micros(0) && SteadyNow() < until;
-}
-
-ZmqContext::~ZmqContext() {
-  while (zmq_ctx_term(handle_) != 0) PANDO_CHECK(errno == EINTR);
 }
 
 IsolationSignal::IsolationSignal(ZmqContext& context) {
@@ -58,8 +52,7 @@ IsolationSignal::~IsolationSignal() {
 }
 
 std::string ZmqVersion() {
-  int major = 0, minor = 0, patch = 0;
-  zmq_version(&major, &minor, &patch);
+  const auto [major, minor, patch] = zmq::version();
   return fmt::format("{}.{}.{}", major, minor, patch);
 }
 

@@ -4,22 +4,20 @@
 
 #include <atomic>
 #include <string>
+#include <zmq.hpp>
 
 #include "common/clock.h"
 
 namespace pando {
 
-// One per process, made by main; it outlives every transport.
+// One per process, made by main; it outlives every transport. Its end waits until sent messages
+// have left, at most for the transports' linger.
 // Threads: any may make sockets from it.
 class ZmqContext {
  public:
-  explicit ZmqContext(int io_thread_count = 1);
-  // Waits until sent messages have left, at most for the transports' linger.
-  ~ZmqContext();
-  ZmqContext(const ZmqContext&) = delete;
-  ZmqContext& operator=(const ZmqContext&) = delete;
+  explicit ZmqContext(int io_thread_count = 1) noexcept;
 
-  void* handle() const { return handle_; }
+  zmq::context_t& zmq_context() { return context_; }
 
   // A partition, for tests and fault injection: until then (common/clock.h) this context's
   // transports drop what they would send and receive. A time in the past ends it. Any thread, and
@@ -28,7 +26,7 @@ class ZmqContext {
   bool is_isolated() const;
 
  private:
-  void* handle_;
+  zmq::context_t context_;
   std::atomic<Micros> isolated_until_{Micros(0)};
 };
 

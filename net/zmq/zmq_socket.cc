@@ -1,12 +1,11 @@
 #include "net/zmq/zmq_socket.h"
 
-#include <zmq.h>
+#include <fmt/format.h>
 
 #include <cerrno>
 #include <cstring>
+#include <span>
 #include <utility>
-
-#include <fmt/format.h>
 
 namespace pando {
 namespace {
@@ -27,54 +26,52 @@ constexpr int kPingTimeoutMs = 10000;  // long: leases judge processes, this jud
 constexpr int kBacklog = 1024;         // a whole job may dial at once
 constexpr int64_t kMessageBytesMax = kFrameBytesMax;  // a peer that announces more is dropped
 
-void SetBytes(void* socket, int option, const void* value, size_t size) {
-  PANDO_CHECK(zmq_setsockopt(socket, option, value, size) == 0);
-}
-
-void SetInt(void* socket, int option, int value) {
-  SetBytes(socket, option, &value, sizeof(value));
-}
-
-void SetOptions(void* socket, const ZmqSocket::Options& options) {
-  SetInt(socket, ZMQ_LINGER, options.linger_ms);
-  const bool is_router = options.kind == ZmqSocket::Kind::kRouter;
-  SetInt(socket, ZMQ_SNDHWM, options.queued_messages_max);
-  SetInt(socket, ZMQ_RCVHWM, kQueuedPerPeerMax);
-  SetInt(socket, ZMQ_RECONNECT_IVL, kReconnectMs);
-  SetInt(socket, ZMQ_RECONNECT_IVL_MAX, kReconnectMaxMs);
-  SetInt(socket, ZMQ_CONNECT_TIMEOUT, kDialMs);
-  // Only for connections that we dialed. For a peer that dialed us and does not read, the kernel
-  // must not end the connection under libzmq: it aborts where its input was held back
-  // ("!_io_error", libzmq #4841).
-  if (!is_router) SetInt(socket, ZMQ_TCP_MAXRT, kUnacknowledgedMs);
-  SetInt(socket, ZMQ_HANDSHAKE_IVL, kHandshakeMs);
-  SetInt(socket, ZMQ_HEARTBEAT_IVL, kPingIntervalMs);
-  SetInt(socket, ZMQ_HEARTBEAT_TIMEOUT, kPingTimeoutMs);
-  SetInt(socket, ZMQ_BACKLOG, kBacklog);
-  SetInt(socket, ZMQ_IPV6, 0);
-  SetInt(socket, ZMQ_IMMEDIATE, 0);
-  SetBytes(socket, ZMQ_MAXMSGSIZE, &kMessageBytesMax, sizeof(kMessageBytesMax));
-  if (is_router) {
-    SetInt(socket, ZMQ_ROUTER_MANDATORY, 1);
-    SetInt(socket, ZMQ_ROUTER_HANDOVER, 1);
-  } else {
-    SetBytes(socket, ZMQ_ROUTING_ID, options.routing_id.data(), options.routing_id.size());
+// Makes a call of cppzmq, whose exceptions end here. Returns the error's number, 0 without one. A
+// signal may end any call, in the middle of a message too; then it is repeated.
+template <class Call>
+int ErrorFrom(Call call) {
+  while (true) {
+    try {
+      call();
+      return 0;
+    } catch (const zmq::error_t& error) {
+      if (error.num() != EINTR) return error.num();
+    }
   }
 }
 
-// A signal may end any of ZeroMQ's calls, in the middle of a message too.
-template <class Call>
-int Uninterrupted(Call call) {
-  int result = call();
-  while (result < 0 && errno == EINTR) result = call();
-  return result;
+// noexcept: an error is a bug, whose exception ends the process here.
+void SetOptions(const ZmqSocket::Options& options, zmq::socket_t* socket) noexcept {
+  const bool is_router = options.kind == ZmqSocket::Kind::kRouter;
+  socket->set(zmq::sockopt::linger, options.linger_ms);
+  socket->set(zmq::sockopt::sndhwm, options.queued_messages_max);
+  socket->set(zmq::sockopt::rcvhwm, kQueuedPerPeerMax);
+  socket->set(zmq::sockopt::reconnect_ivl, kReconnectMs);
+  socket->set(zmq::sockopt::reconnect_ivl_max, kReconnectMaxMs);
+  socket->set(zmq::sockopt::connect_timeout, kDialMs);
+  // Only for connections that we dialed. For a peer that dialed us and does not read, the kernel
+  // must not end the connection under libzmq: it aborts where its input was held back
+  // ("!_io_error", libzmq #4841).
+  if (!is_router) socket->set(zmq::sockopt::tcp_maxrt, kUnacknowledgedMs);
+  socket->set(zmq::sockopt::handshake_ivl, kHandshakeMs);
+  socket->set(zmq::sockopt::heartbeat_ivl, kPingIntervalMs);
+  socket->set(zmq::sockopt::heartbeat_timeout, kPingTimeoutMs);
+  socket->set(zmq::sockopt::backlog, kBacklog);
+  socket->set(zmq::sockopt::ipv6, false);
+  socket->set(zmq::sockopt::immediate, false);
+  socket->set(zmq::sockopt::maxmsgsize, kMessageBytesMax);
+  if (is_router) {
+    socket->set(zmq::sockopt::router_mandatory, true);
+    socket->set(zmq::sockopt::router_handover, true);
+  } else {
+    socket->set(zmq::sockopt::routing_id, options.routing_id);
+  }
 }
 
-int GetInt(void* socket, int option) {
-  int value = -1;
-  size_t size = sizeof(value);
-  const auto get = [&] { return zmq_getsockopt(socket, option, &value, &size); };
-  PANDO_CHECK(Uninterrupted(get) == 0);
+template <class Option>
+auto Get(const zmq::socket_t& socket, Option option) {
+  decltype(socket.get(option)) value{};
+  PANDO_CHECK(ErrorFrom([&] { value = socket.get(option); }) == 0);
   return value;
 }
 
@@ -92,11 +89,18 @@ Status BindError(const std::string& endpoint, int error) {
       fmt::format("cannot bind {}: {}: {}", endpoint, zmq_strerror(error), what_to_do));
 }
 
-Status OutOfSockets() {
+Status OutOfSockets(int error) {
   return Unavailable(
       fmt::format("no further socket can be opened: {}; raise the limit of open files (ulimit -n) "
                   "or use fewer lanes",
-                  zmq_strerror(errno)));
+                  zmq_strerror(error)));
+}
+
+Result<zmq::socket_t> Open(ZmqContext& context, zmq::socket_type type) {
+  zmq::socket_t socket;
+  const auto open = [&] { socket = zmq::socket_t(context.zmq_context(), type); };
+  if (const int error = ErrorFrom(open); error != 0) return OutOfSockets(error);
+  return socket;
 }
 
 // Keeps a frame's bytes alive while ZeroMQ uses them.
@@ -107,36 +111,34 @@ void ReleaseKeepAlive(void*, void* hint) {
   const std::unique_ptr<KeepAlive> owner(static_cast<KeepAlive*>(hint));
 }
 
-// A message part that refers to the frame's bytes.
-void Refer(zmq_msg_t* part, const Blob& frame) {
-  if (frame.size_bytes() == 0) {
-    PANDO_CHECK(zmq_msg_init(part) == 0);
-    return;
-  }
+// A message part that refers to the frame's bytes. noexcept: an error means no memory.
+zmq::message_t Refer(const Blob& frame) noexcept {
+  if (frame.size_bytes() == 0) return {};
   auto owner = std::make_unique<KeepAlive>(frame.keep_alive());
-  // ZeroMQ takes a mutable pointer but only reads.
+  // ZeroMQ takes a mutable pointer but only reads. The owner is ReleaseKeepAlive's from now on.
   void* bytes = const_cast<std::byte*>(frame.bytes().data());
-  PANDO_CHECK(zmq_msg_init_data(part, bytes, frame.size_bytes(), ReleaseKeepAlive, owner.get()) ==
-              0);
-  owner.release();  // NOLINT: owned by ReleaseKeepAlive from now on
+  return {bytes, frame.size_bytes(), ReleaseKeepAlive, owner.release()};
 }
 
-// A received part. Stays where it is: short parts lie within zmq_msg_t itself.
-struct ReceivedPart {
-  ReceivedPart() { PANDO_CHECK(zmq_msg_init(&part) == 0); }
-  ~ReceivedPart() { zmq_msg_close(&part); }
-  ReceivedPart(const ReceivedPart&) = delete;
-  ReceivedPart& operator=(const ReceivedPart&) = delete;
+// Returns the error's number, 0 without one. Never blocks.
+int SendPart(zmq::message_t part, bool is_last, zmq::socket_t* socket) {
+  const auto more = is_last ? zmq::send_flags::none : zmq::send_flags::sndmore;
+  bool is_sent = false;
+  const auto send = [&] {
+    is_sent = socket->send(part, more | zmq::send_flags::dontwait).has_value();
+  };
+  const int error = ErrorFrom(send);
+  return error == 0 && !is_sent ? EAGAIN : error;
+}
 
-  // False if there is none; with ZMQ_DONTWAIT at once.
-  bool ReceiveFrom(void* socket, int flags) {
-    return Uninterrupted([&] { return zmq_msg_recv(&part, socket, flags); }) >= 0;
-  }
-  std::span<const std::byte> bytes() {
-    return {static_cast<const std::byte*>(zmq_msg_data(&part)), zmq_msg_size(&part)};
-  }
-  zmq_msg_t part;
-};
+// False if there is none. Never blocks.
+bool ReceivePart(zmq::socket_t& socket, zmq::message_t* part) {
+  bool is_received = false;
+  const auto receive = [&] {
+    is_received = socket.recv(*part, zmq::recv_flags::dontwait).has_value();
+  };
+  return ErrorFrom(receive) == 0 && is_received;
+}
 
 constexpr size_t kIncarnationAt = 1;
 constexpr size_t kLaneAt = kIncarnationAt + sizeof(uint64_t);
@@ -174,48 +176,40 @@ std::optional<Dialer> ParseRoutingId(std::string_view routing_id) {
                 ValueAt<uint16_t>(kLaneAt, routing_id)};
 }
 
-void ZmqSocket::Close::operator()(void* handle) const { PANDO_CHECK(zmq_close(handle) == 0); }
-
 Result<ZmqSocket> ZmqSocket::Create(ZmqContext& context, const Options& options) {
-  void* handle =
-      zmq_socket(context.handle(), options.kind == Kind::kRouter ? ZMQ_ROUTER : ZMQ_DEALER);
-  if (handle == nullptr) return OutOfSockets();
-  SetOptions(handle, options);
-  return ZmqSocket(handle, options.kind, GetInt(handle, ZMQ_FD));
+  const bool is_router = options.kind == Kind::kRouter;
+  const auto type = is_router ? zmq::socket_type::router : zmq::socket_type::dealer;
+  PANDO_ASSIGN_OR_RETURN(zmq::socket_t socket, Open(context, type));
+  SetOptions(options, &socket);
+  const int fd = Get(socket, zmq::sockopt::fd);
+  return ZmqSocket(std::move(socket), options.kind, fd);
 }
 
 Result<std::string> ZmqSocket::Bind(const std::string& endpoint) {
-  if (zmq_bind(handle(), endpoint.c_str()) != 0) return BindError(endpoint, errno);
-  char resolved[256];
-  size_t size = sizeof(resolved);
-  PANDO_CHECK(zmq_getsockopt(handle(), ZMQ_LAST_ENDPOINT, resolved, &size) == 0);
-  return std::string(resolved);
+  const int error = ErrorFrom([&] { socket_.bind(endpoint); });
+  if (error != 0) return BindError(endpoint, error);
+  return Get(socket_, zmq::sockopt::last_endpoint);
 }
 
 Status ZmqSocket::Connect(const std::string& endpoint) {
-  if (zmq_connect(handle(), endpoint.c_str()) == 0) return Status();
-  return InvalidArgument(fmt::format("cannot dial {}: {}", endpoint, zmq_strerror(errno)));
+  const int error = ErrorFrom([&] { socket_.connect(endpoint); });
+  if (error == 0) return Status();
+  return InvalidArgument(fmt::format("cannot dial {}: {}", endpoint, zmq_strerror(error)));
 }
 
-bool ZmqSocket::has_message() const { return (GetInt(handle(), ZMQ_EVENTS) & ZMQ_POLLIN) != 0; }
+bool ZmqSocket::has_message() const {
+  return (Get(socket_, zmq::sockopt::events) & ZMQ_POLLIN) != 0;
+}
 
 ZmqSocket::Sent ZmqSocket::Send(const std::string& routing_id, const Frames& frames) {
-  const auto send_id = [&] {
-    return zmq_send(handle(), routing_id.data(), routing_id.size(), ZMQ_SNDMORE | ZMQ_DONTWAIT);
-  };
-  if (kind_ == Kind::kRouter && Uninterrupted(send_id) < 0)
-    return errno == EAGAIN ? Sent::kQueueFull : Sent::kUnroutable;
+  if (kind_ == Kind::kRouter) {
+    const int error = SendPart(zmq::message_t(routing_id), false, &socket_);
+    if (error != 0) return error == EAGAIN ? Sent::kQueueFull : Sent::kUnroutable;
+  }
   for (size_t i = 0; i < frames.size(); ++i) {
-    zmq_msg_t part;
-    Refer(&part, frames[i]);
-    const int more = i + 1 < frames.size() ? ZMQ_SNDMORE : 0;
-    const auto send = [&] { return zmq_msg_send(&part, handle(), more | ZMQ_DONTWAIT); };
-    if (Uninterrupted(send) < 0) {
-      // Either this is the first part, or the connection ended in between: ZeroMQ then discards the
-      // message.
-      zmq_msg_close(&part);
-      return Sent::kQueueFull;
-    }
+    // Either this is the first part, or the connection ended in between: ZeroMQ then discards the
+    // message.
+    if (SendPart(Refer(frames[i]), i + 1 == frames.size(), &socket_) != 0) return Sent::kQueueFull;
   }
   return Sent::kYes;
 }
@@ -226,17 +220,19 @@ bool ZmqSocket::Receive(Received* received) {
   received->connection_fd = -1;
   bool expects_routing_id = kind_ == Kind::kRouter;
   while (true) {
-    auto part = std::make_shared<ReceivedPart>();
+    // Stays where it is: short parts lie within it.
+    auto part = std::make_shared<zmq::message_t>();
     // Only the first part can be missing: ZeroMQ delivers messages whole.
-    if (!part->ReceiveFrom(handle(), ZMQ_DONTWAIT)) return false;
-    const bool is_last = zmq_msg_more(&part->part) == 0;
-    if (is_last && is_monitored_) received->connection_fd = zmq_msg_get(&part->part, ZMQ_SRCFD);
-    const auto bytes = part->bytes();
+    if (!ReceivePart(socket_, part.get())) return false;
+    const bool is_last = !part->more();
+    // In C: message_t::get() throws if there is no descriptor (−1).
+    if (is_last && is_monitored_) received->connection_fd = zmq_msg_get(part->handle(), ZMQ_SRCFD);
+    const std::string_view text = part->to_string_view();
     if (expects_routing_id) {
-      received->routing_id.assign(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+      received->routing_id = text;
       expects_routing_id = false;
     } else if (received->frames.size() <= kFramesPerMessageMax) {
-      received->frames.emplace_back(bytes, std::move(part));
+      received->frames.emplace_back(std::as_bytes(std::span(text)), std::move(part));
     }
     if (is_last) return true;
   }
@@ -244,37 +240,38 @@ bool ZmqSocket::Receive(Received* received) {
 
 Result<std::unique_ptr<ZmqMonitor>> ZmqMonitor::Create(ZmqContext& context, ZmqSocket& socket) {
   // A pair of sockets within the process, named after the socket that lives longer.
-  const std::string name = fmt::format("inproc://monitor-{}", socket.handle());
-  void* handle = zmq_socket(context.handle(), ZMQ_PAIR);
-  if (handle == nullptr) return OutOfSockets();
-  std::unique_ptr<ZmqMonitor> monitor(
-      new ZmqMonitor(socket.handle(), handle, GetInt(handle, ZMQ_FD)));
-  SetInt(handle, ZMQ_LINGER, 0);
-  SetInt(handle, ZMQ_RCVHWM, 0);  // otherwise ZeroMQ's thread would wait for us to read
-  if (zmq_socket_monitor(socket.handle(), name.c_str(), ZMQ_EVENT_DISCONNECTED) != 0) {
-    return OutOfSockets();
+  const std::string name = fmt::format("inproc://monitor-{}", socket.socket_.handle());
+  PANDO_ASSIGN_OR_RETURN(zmq::socket_t events, Open(context, zmq::socket_type::pair));
+  const int fd = Get(events, zmq::sockopt::fd);
+  std::unique_ptr<ZmqMonitor> monitor(new ZmqMonitor(socket.socket_, std::move(events), fd));
+  if (zmq_socket_monitor(socket.socket_.handle(), name.c_str(), ZMQ_EVENT_DISCONNECTED) != 0) {
+    return OutOfSockets(zmq_errno());
   }
-  PANDO_CHECK(zmq_connect(handle, name.c_str()) == 0);
+  const auto connect = [&] {
+    monitor->events_.set(zmq::sockopt::linger, 0);
+    // Otherwise ZeroMQ's thread would wait for us to read.
+    monitor->events_.set(zmq::sockopt::rcvhwm, 0);
+    monitor->events_.connect(name);
+  };
+  PANDO_CHECK(ErrorFrom(connect) == 0);
   socket.is_monitored_ = true;
   return monitor;
 }
 
 // Ends the events first: an event that no socket reads would block ZeroMQ's thread.
-ZmqMonitor::~ZmqMonitor() { PANDO_CHECK(zmq_socket_monitor(monitored_, nullptr, 0) == 0); }
+ZmqMonitor::~ZmqMonitor() { PANDO_CHECK(zmq_socket_monitor(monitored_.handle(), nullptr, 0) == 0); }
 
 // An event is two frames: its number (16 bits) and value (32 bits, here the descriptor), then the
 // endpoint.
 bool ZmqMonitor::Receive(int* connection_fd) {
-  ReceivedPart event;
-  if (!event.ReceiveFrom(handle(), ZMQ_DONTWAIT)) return false;
+  zmq::message_t event, endpoint;
+  if (!ReceivePart(events_, &event)) return false;
   constexpr size_t kValueOffset = 2;
-  const auto bytes = event.bytes();
-  PANDO_CHECK(bytes.size() == kValueOffset + sizeof(int32_t));
+  PANDO_CHECK(event.size() == kValueOffset + sizeof(int32_t));
   int32_t value = 0;
-  std::memcpy(&value, bytes.data() + kValueOffset, sizeof(value));
+  std::memcpy(&value, event.data<char>() + kValueOffset, sizeof(value));
   *connection_fd = value;
-  ReceivedPart endpoint;
-  PANDO_CHECK(endpoint.ReceiveFrom(handle(), 0));
+  PANDO_CHECK(ReceivePart(events_, &endpoint));
   return true;
 }
 

@@ -9,6 +9,8 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <zmq.hpp>
 
 #include "common/status.h"
 #include "net/zmq/zmq_context.h"
@@ -79,20 +81,19 @@ class ZmqSocket {
   bool has_message() const;
 
  private:
-  struct Close {
-    void operator()(void* handle) const;
-  };
   friend class ZmqMonitor;
-  void* handle() const { return handle_.get(); }
-  ZmqSocket(void* handle, Kind kind, int fd) : handle_(handle), kind_(kind), fd_(fd) {}
+  ZmqSocket(zmq::socket_t socket, Kind kind, int fd)
+      : socket_(std::move(socket)), kind_(kind), fd_(fd) {}
 
-  std::unique_ptr<void, Close> handle_;
+  zmq::socket_t socket_;
   Kind kind_;
   int fd_;
   bool is_monitored_ = false;
 };
 
-// Threads: the socket's.
+// Starts and ends the events in C. cppzmq's monitor_t hides the socket that receives them: it has
+// no descriptor to wait for, its queue stays bounded, and a signal ends the process. Threads: the
+// socket's.
 class ZmqMonitor {
  public:
   // `socket` outlives the monitor.
@@ -111,12 +112,11 @@ class ZmqMonitor {
   int fd() const { return fd_; }
 
  private:
-  void* handle() const { return handle_.get(); }
-  ZmqMonitor(void* monitored, void* handle, int fd)
-      : monitored_(monitored), handle_(handle), fd_(fd) {}
+  ZmqMonitor(zmq::socket_ref monitored, zmq::socket_t events, int fd)
+      : monitored_(monitored), events_(std::move(events)), fd_(fd) {}
 
-  void* monitored_;
-  std::unique_ptr<void, ZmqSocket::Close> handle_;
+  zmq::socket_ref monitored_;
+  zmq::socket_t events_;
   int fd_;
 };
 

@@ -1,6 +1,4 @@
 // Peers that do not speak our protocol do not disturb those that do.
-#include <zmq.h>
-
 #include <cstring>
 #include <random>
 
@@ -99,25 +97,19 @@ TEST_CASE("mutated valid messages are dropped or attributed to their sender") {
 
 TEST_CASE("a stranger that binds where a peer was expected is not heard") {
   ZmqContext context;
-  void* router = zmq_socket(context.handle(), ZMQ_ROUTER);
-  REQUIRE(zmq_bind(router, "tcp://127.0.0.1:*") == 0);
-  char endpoint[256];
-  size_t size = sizeof(endpoint);
-  REQUIRE(zmq_getsockopt(router, ZMQ_LAST_ENDPOINT, endpoint, &size) == 0);
+  zmq::socket_t router(context.zmq_context(), zmq::socket_type::router);
+  router.set(zmq::sockopt::linger, 0);
+  router.bind("tcp://127.0.0.1:*");
   const PeerId worker_peer = NewPeer(2);
   const PeerId lane_peer = NewPeer(1);
   Transport worker(context, worker_peer, {.linger_ms = 0});
-  REQUIRE(worker.Dial(lane_peer, endpoint).ok());
+  REQUIRE(worker.Dial(lane_peer, router.get(zmq::sockopt::last_endpoint)).ok());
   worker.Send(TextFrom(worker_peer, lane_peer, "hello"));
-  char routing_id[256];
-  const int id_size = zmq_recv(router, routing_id, sizeof(routing_id), 0);
-  REQUIRE(id_size > 0);
-  zmq_send(router, routing_id, static_cast<size_t>(id_size), ZMQ_SNDMORE);
-  zmq_send(router, "nonsense", 8, 0);
+  zmq::message_t routing_id;
+  REQUIRE(router.recv(routing_id).has_value());
+  router.send(routing_id, zmq::send_flags::sndmore);
+  router.send(zmq::str_buffer("nonsense"), zmq::send_flags::none);
   MustBecome(worker, [&] { return worker.counters().undecodable == 1; });
-  const int linger = 0;
-  zmq_setsockopt(router, ZMQ_LINGER, &linger, sizeof(linger));
-  zmq_close(router);
 }
 
 }  // namespace

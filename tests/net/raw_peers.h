@@ -7,12 +7,12 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/time.h>
-#include <zmq.h>
 
 #include <cerrno>
 #include <random>
 #include <string>
 #include <vector>
+#include <zmq.hpp>
 
 #include "common/atomic_file.h"
 #include "net/address.h"
@@ -87,29 +87,26 @@ class RawDealer {
     std::string routing_id;
     int linger_ms = 0;  // how long what was sent outlives it
   };
-  RawDealer(const ZmqContext& context, const std::string& endpoint, const Options& options)
-      : socket_(zmq_socket(context.handle(), ZMQ_DEALER)) {
+  RawDealer(ZmqContext& context, const std::string& endpoint, const Options& options)
+      : socket_(context.zmq_context(), zmq::socket_type::dealer) {
     constexpr int kPatienceMs = 1000;
-    zmq_setsockopt(socket_, ZMQ_LINGER, &options.linger_ms, sizeof(options.linger_ms));
-    zmq_setsockopt(socket_, ZMQ_SNDTIMEO, &kPatienceMs, sizeof(kPatienceMs));
-    const std::string& id = options.routing_id;
-    if (!id.empty()) zmq_setsockopt(socket_, ZMQ_ROUTING_ID, id.data(), id.size());
-    REQUIRE(zmq_connect(socket_, endpoint.c_str()) == 0);
+    socket_.set(zmq::sockopt::linger, options.linger_ms);
+    socket_.set(zmq::sockopt::sndtimeo, kPatienceMs);
+    if (!options.routing_id.empty()) socket_.set(zmq::sockopt::routing_id, options.routing_id);
+    socket_.connect(endpoint);
   }
-  ~RawDealer() { zmq_close(socket_); }
-  RawDealer(const RawDealer&) = delete;
-  RawDealer& operator=(const RawDealer&) = delete;
   // False if the peer takes no more.
   bool Send(const RawMessage& message) const {
     for (size_t i = 0; i < message.size(); ++i) {
-      const int more = i + 1 < message.size() ? ZMQ_SNDMORE : 0;
-      if (zmq_send(socket_, message[i].data(), message[i].size(), more) < 0) return false;
+      const bool is_last = i + 1 == message.size();
+      const auto flags = is_last ? zmq::send_flags::none : zmq::send_flags::sndmore;
+      if (!socket_.send(zmq::buffer(message[i]), flags)) return false;
     }
     return true;
   }
 
  private:
-  void* socket_;
+  mutable zmq::socket_t socket_;
 };
 
 }  // namespace pando

@@ -21,7 +21,8 @@ using Clock = std::chrono::steady_clock;
 
 class Socket {
  public:
-  Socket(ZmqContext& context, int type) : handle_(zmq_socket(context.handle(), type)) {
+  Socket(ZmqContext& context, int type)
+      : handle_(zmq_socket(context.zmq_context().handle(), type)) {
     PANDO_CHECK(handle_ != nullptr);
   }
   ~Socket() { zmq_close(handle_); }
