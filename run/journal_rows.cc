@@ -18,7 +18,7 @@ using Json = nlohmann::json;
 template <class T, class U>
 concept Is = std::same_as<std::remove_const_t<T>, U>;
 
-// A hash, an incarnation or a job's id: stored as hex digits.
+// A job's id: stored as hex digits.
 template <class T>
 struct Hex {
   T& value;
@@ -90,57 +90,41 @@ void ForEachMetaRow(Is<SchedulerState> auto& state, auto&& row) {
   row("unverified_count", state.verification.unverified_count);
 }
 
-// ---- what the JSON in columns holds: parts with names make an object, others a list. The parts of
-// messages are those of the wire (proto/codec_fields.h).
+// ---- what the JSON in columns holds: objects with the members' names. Those of messages are
+// visited in proto/codec_fields.h.
 
-void ForEachPart(Is<StoredShard> auto& shard, auto&& part) {
-  part(Hex{shard.hash});
-  part(shard.file);
+template <class T>
+struct NamedField {
+  std::string_view name;
+  T& member;
+};
+#define PANDO_FIELD(member) NamedField(MemberName(#member), member)
+
+void Visit(auto io, StoredShard& m) { io(PANDO_FIELD(m.hash), PANDO_FIELD(m.file)); }
+
+void Visit(auto io, ClassScore& m) {
+  io(PANDO_FIELD(m.sample_count), PANDO_FIELD(m.correct_count));
 }
 
-void ForEachPart(Is<ClassScore> auto& score, auto&& part) {
-  part(score.sample_count);
-  part(score.correct_count);
+void Visit(auto io, Opinion& m) {
+  io(PANDO_FIELD(m.worker), PANDO_FIELD(m.name), PANDO_FIELD(m.probe_hash), PANDO_FIELD(m.hash));
 }
 
-void ForEachPart(Is<Opinion> auto& opinion, auto&& part) {
-  part("worker", opinion.worker);
-  part("name", opinion.name);
-  part("probe_hash", Hex{opinion.probe_hash});
-  part("hash", Hex{opinion.hash});
+void Visit(auto io, Dispute& m) {
+  io(PANDO_FIELD(m.generation), PANDO_FIELD(m.step), PANDO_FIELD(m.micro_batch),
+     PANDO_FIELD(m.first), PANDO_FIELD(m.second));
 }
 
-void ForEachPart(Is<Dispute> auto& dispute, auto&& part) {
-  part("generation", dispute.generation);
-  part("step", dispute.step);
-  part("micro_batch", dispute.micro_batch);
-  part("first", dispute.first);
-  part("second", dispute.second);
-}
+void Visit(auto io, KindEngines& m) { io(PANDO_FIELD(m.kind), PANDO_FIELD(m.engines)); }
 
-void ForEachPart(Is<KindEngines> auto& kind, auto&& part) {
-  part("kind", kind.kind);
-  part("engines", kind.engines);
-}
-
-void ForEachPart(Is<GivenUpSnapshots> auto& given_up, auto&& part) {
-  part("below", given_up.below);
-  part("versions", given_up.versions);
-}
+void Visit(auto io, GivenUpSnapshots& m) { io(PANDO_FIELD(m.below), PANDO_FIELD(m.versions)); }
 
 // ---- values as JSON, and back -------------------------------------------------------------------
 
-// A message, or a part of one.
 template <class T>
-concept IsWalked = requires(T& value) {
+concept HasFields = requires(T& value) {
   Visit([](const auto&...) {}, value);
 };
-
-uint64_t Number(uint64_t number) { return number; }
-template <class Tag>
-uint64_t Number(StrongId<Tag, uint64_t> id) {
-  return id.value();
-}
 
 template <class T>
 Json ToJson(const T& value);
@@ -153,7 +137,7 @@ Json ToJson(StrongId<Tag, Rep> id) {
 }
 template <class T>
 Json ToJson(Hex<T> hex) {
-  return HexText(Number(hex.value));
+  return HexText(hex.value.value());
 }
 template <class T>
 Json ToJson(const std::vector<T>& items) {
@@ -166,13 +150,7 @@ Json ToJson(const std::optional<T>& value) {
   return value ? ToJson(*value) : Json();
 }
 
-struct JsonWriter {
-  Json& json;
-  void operator()(const auto& part) const { json.push_back(ToJson(part)); }
-  void operator()(const char* name, const auto& part) const { json[name] = ToJson(part); }
-};
-// `io` of the walk over a message.
-struct MessageWriter {
+struct FieldWriter {
   Json& json;
   void operator()(const auto&... fields) {
     ((json[std::string(fields.name)] = ToJson(fields.member)), ...);
@@ -181,10 +159,8 @@ struct MessageWriter {
 template <class T>
 Json ToJson(const T& value) {
   Json json;
-  if constexpr (requires { ForEachPart(value, JsonWriter{json}); }) {
-    ForEachPart(value, JsonWriter{json});
-  } else if constexpr (IsWalked<T>) {
-    Visit(MessageWriter{json}, const_cast<T&>(value));  // Visit is shared with the reader
+  if constexpr (HasFields<T>) {
+    Visit(FieldWriter{json}, const_cast<T&>(value));  // Visit is shared with the reader
   } else {
     json = value;
   }
@@ -227,13 +203,7 @@ void FromJson(const Json& json, std::optional<T>& value) {
   if (!json.is_null()) FromJson(json, value.emplace());
 }
 
-struct JsonReader {
-  const Json& json;
-  size_t at = 0;
-  void operator()(auto&& part) { FromJson(json.at(at++), part); }
-  void operator()(const char* name, auto&& part) { FromJson(json.at(name), part); }
-};
-struct MessageReader {
+struct FieldReader {
   const Json& json;
   void operator()(const auto&... fields) {
     (FromJson(json.at(std::string(fields.name)), fields.member), ...);
@@ -241,10 +211,8 @@ struct MessageReader {
 };
 template <class T>
 void FromJson(const Json& json, T& value) {
-  if constexpr (requires { ForEachPart(value, JsonReader{json}); }) {
-    ForEachPart(value, JsonReader{json});
-  } else if constexpr (IsWalked<T>) {
-    Visit(MessageReader{json}, value);
+  if constexpr (HasFields<T>) {
+    Visit(FieldReader{json}, value);
   } else {
     json.get_to(value);
   }
