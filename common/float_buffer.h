@@ -42,14 +42,6 @@ inline Blob ToBlob(SharedBuffer buffer, size_t first = 0, size_t count = SIZE_MA
               std::move(buffer));
 }
 
-// The gradient sums of servers and relays (P2): out[i] = left[i] + right[i]. All spans have the
-// same size; `out` may be one of the others. Computing has its own version (kernels/ops.h).
-inline void AddSpans(float* out, std::span<const float> left, std::span<const float> right) {
-  const float* l = left.data();
-  const float* r = right.data();
-  for (size_t i = 0; i < left.size(); ++i) out[i] = l[i] + r[i];
-}
-
 // The source of a pool's buffers. Other processes may still read a buffer after its last owner here
 // has released it (P42). So it is reused only after the source has renewed it.
 struct BufferSource {

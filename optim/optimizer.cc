@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "common/check.h"
+#include "common/float_arrays.h"
 #include "plan/loss_scale.h"
 
 namespace pando {
@@ -19,41 +20,70 @@ bool HasTrustRatios(const OptimizerOptions& o) {
   return o.kind == OptimizerKind::kLars || o.kind == OptimizerKind::kLamb;
 }
 
-constexpr uint32_t kStatesMax = 3;  // Adam's two, and the average of the weights
+// An update is computed block after block: what one expression has written, the next one reads from
+// the fastest cache, while the processor fetches later blocks. Expressions work element by element,
+// so bits do not depend on how a vector is cut or on the width of registers.
+constexpr int kBlockFloats = 128;
+template <int kSize>  // kBlockFloats, or Eigen::Dynamic for a rest
+using Block = Eigen::Array<float, kSize, 1, Eigen::ColMajor, kBlockFloats, 1>;
 
-// The part of an update within one piece.
-struct Slice {
-  size_t count = 0;
-  const float* parameters = nullptr;
-  const float* gradient = nullptr;  // unscaled
-  float gradient_scale = 1;
-  const float* state[kStatesMax] = {};
-  float* parameters_out = nullptr;
-  float* state_out[kStatesMax] = {};  // may be `state`
+// The part of an update within one block. A state may be updated in place, so parameters, which
+// depend on states, are written after them.
+template <int kSize>
+class Slice {
+ public:
+  using In = Eigen::Map<const Eigen::Array<float, kSize, 1>>;
+  using Out = Eigen::Map<Eigen::Array<float, kSize, 1>>;
+  Slice(const Optimizer::Update& u, ShardRange part)
+      : u_(u),
+        at_(part.first - u.range.first),
+        count_(static_cast<Eigen::Index>(part.size())),
+        gradient_(u.gradient.data() + at_) {
+    // A root in two halves is added here. Adding it first would move a third more memory.
+    if (u.gradient_right.empty()) return;
+    sum_ = In(gradient_, count_) + In(u.gradient_right.data() + at_, count_);
+    gradient_ = sum_.data();
+  }
+  Slice(const Slice&) = delete;
+  Slice& operator=(const Slice&) = delete;
+
+  In parameters() const { return {u_.parameters.data() + at_, count_}; }
+  In state(uint32_t k) const { return {u_.state.data() + StateAt(k), count_}; }
+  Out parameters_out() const { return {u_.parameters_out.data() + at_, count_}; }
+  Out state_out(uint32_t k) const { return {u_.state_out.data() + StateAt(k), count_}; }
+  // Over the step's samples.
+  auto MeanGradient() const { return In(gradient_, count_) * u_.gradient_scale; }
+
+ private:
+  size_t StateAt(uint32_t k) const { return k * u_.range.size() + at_; }
+
+  const Optimizer::Update& u_;
+  const size_t at_;
+  const Eigen::Index count_;
+  const float* gradient_;
+  Block<kSize> sum_;  // of the gradient's halves, if there are two
 };
 
-// Every loop below works element by element, so bits do not depend on how a vector is cut or on the
-// width of registers. `omp simd` says that no element reads what another one wrote. That holds when
-// state_out is state, for which restrict pointers would be wrong.
+// Calls visit(slice) for block after block of the part. flatten: g++ would leave calls in each
+// block, because it limits how much it inlines.
+template <class Visit>
+[[gnu::flatten]] void VisitSlices(const Optimizer::Update& u, ShardRange part, Visit visit) {
+  for (; part.size() >= kBlockFloats; part.first += kBlockFloats) {
+    visit(Slice<kBlockFloats>(u, {part.first, part.first + kBlockFloats}));
+  }
+  visit(Slice<Eigen::Dynamic>(u, part));
+}
 
 // torch.nn.BatchNorm2d's running statistics.
-void ApplyStatistic(const Slice& s, float momentum) {
-#pragma omp simd
-  for (size_t i = 0; i < s.count; ++i) {
-    const float batch = s.gradient[i] * s.gradient_scale;
-    const float running = s.parameters[i];
-    s.parameters_out[i] = running + momentum * (batch - running);
-  }
+void ApplyStatistic(const auto& s, float momentum) {
+  s.parameters_out() = s.parameters() + momentum * (s.MeanGradient() - s.parameters());
 }
 
-void ApplyMetric(const Slice& s) {
-#pragma omp simd
-  for (size_t i = 0; i < s.count; ++i) s.parameters_out[i] = s.gradient[i] * s.gradient_scale;
-}
+void ApplyMetric(const auto& s) { s.parameters_out() = s.MeanGradient(); }
 
-// The values that the loops read from options and scalars, each rounded to float once. Products and
-// quotients of scalars are computed in double, as in PyTorch. IEEE 754 makes them exact functions
-// of their inputs on every machine, like the float ones (P36).
+// The values that expressions read from options and scalars, each rounded to float once. Products
+// and quotients of scalars are computed in double, as in PyTorch. IEEE 754 makes them exact
+// functions of their inputs on every machine, like the float ones (P36).
 struct Coefficients {
   const OptimizerOptions& o;
   const Optimizer::Update& u;
@@ -86,169 +116,136 @@ struct Coefficients {
       decouples_decay ? static_cast<float>(1.0 - exact_lr * o.weight_decay) : 1.0f;
 };
 
-// torch.nn.utils.clip_grad_value_; NaN stays NaN.
-inline float Clip(float g, float limit) {
-  const float below = g > limit ? limit : g;
-  return below < -limit ? -limit : below;
-}
-
-inline float MeanGradient(const Slice& s, const Coefficients& c, size_t i) {
-  const float g = Clip(s.gradient[i] * s.gradient_scale, c.clip_value) * c.gradient_factor;
-  return c.couples_decay ? g + c.weight_decay * s.parameters[i] : g;
+// Calls use(g) with the gradient that counts, an expression: clipped and, if coupled, decayed.
+template <int kSize, class Use>
+void WithGradient(const Slice<kSize>& s, const Coefficients& c, Use use) {
+  // torch.nn.utils.clip_grad_value_. As std::min and std::max do, Eigen's keep a NaN on their left.
+  const auto clipped = s.MeanGradient().min(c.clip_value).max(-c.clip_value);
+  const auto g = clipped * c.gradient_factor;
+  c.couples_decay ? use(g + c.weight_decay * s.parameters()) : use(g);
 }
 
 // torch.optim.SGD without momentum.
-void ApplySgd(const Slice& s, const Coefficients c) {
-#pragma omp simd
-  for (size_t i = 0; i < s.count; ++i) {
-    s.parameters_out[i] = s.parameters[i] - c.lr * MeanGradient(s, c, i);
-  }
+void ApplySgd(const auto& s, const Coefficients& c, const auto& g) {
+  s.parameters_out() = s.parameters() - c.lr * g;
 }
 
 // torch.optim.SGD with momentum: the first buffer is the gradient itself, without dampening.
-void ApplyMomentum(const Slice& s, const Coefficients c) {
-  const float* buffer_in = s.state[0];
-  float* buffer_out = s.state_out[0];
-#pragma omp simd
-  for (size_t i = 0; i < s.count; ++i) {
-    const float g = MeanGradient(s, c, i);
-    const float moved = c.momentum * buffer_in[i] + c.one_minus_dampening * g;
-    const float buffer = c.is_first_step ? g : moved;
-    const float direction = c.nesterov ? g + c.momentum * buffer : buffer;
-    buffer_out[i] = buffer;
-    s.parameters_out[i] = s.parameters[i] - c.lr * direction;
+void ApplyMomentum(const auto& s, const Coefficients& c, const auto& g) {
+  auto buffer = s.state_out(0);
+  if (c.is_first_step) {
+    buffer = g;
+  } else {
+    buffer = c.momentum * s.state(0) + c.one_minus_dampening * g;
   }
+  if (c.nesterov) {
+    s.parameters_out() = s.parameters() - c.lr * (g + c.momentum * buffer);
+  } else {
+    s.parameters_out() = s.parameters() - c.lr * buffer;
+  }
+}
+
+// A loop for itself, which the compiler packs: Eigen packs no correctly rounded roots.
+template <class Array>
+auto Root(const Array& x) {
+  Block<Array::SizeAtCompileTime> root(x.size());
+#pragma omp simd
+  for (Eigen::Index i = 0; i < x.size(); ++i) root[i] = std::sqrt(x[i]);
+  return root;
 }
 
 // torch.optim.Adam and AdamW (amsgrad off), in the order of their _single_tensor_ functions.
-void ApplyAdam(const Slice& s, const Coefficients c) {
-  const float* mean_in = s.state[0];    // exp_avg
-  const float* square_in = s.state[1];  // exp_avg_sq
-  float* mean_out = s.state_out[0];
-  float* square_out = s.state_out[1];
-#pragma omp simd
-  for (size_t i = 0; i < s.count; ++i) {
-    const float g = MeanGradient(s, c, i);
-    const float mean = c.momentum * mean_in[i] + c.one_minus_beta1 * g;
-    const float square = c.beta2 * square_in[i] + c.one_minus_beta2 * g * g;
-    const float denominator = std::sqrt(square) / c.bias_correction2_sqrt + c.eps;
-    mean_out[i] = mean;
-    square_out[i] = square;
-    s.parameters_out[i] = c.parameter_decay * s.parameters[i] - c.step_size * mean / denominator;
-  }
+void ApplyAdam(const auto& s, const Coefficients& c, const auto& g) {
+  auto mean = s.state_out(0);    // exp_avg
+  auto square = s.state_out(1);  // exp_avg_sq
+  mean = c.momentum * s.state(0) + c.one_minus_beta1 * g;
+  square = c.beta2 * s.state(1) + c.one_minus_beta2 * g * g;
+  const auto root = Root(square);
+  s.parameters_out() = c.parameter_decay * s.parameters() -
+                       c.step_size * mean / (root / c.bias_correction2_sqrt + c.eps);
 }
 
 // LARS, algorithm 1: the step's rate is part of the momentum.
-void ApplyLars(const Slice& s, const Coefficients c) {
-  const float* buffer_in = s.state[0];
-  float* buffer_out = s.state_out[0];
+void ApplyLars(const auto& s, const Coefficients& c, const auto& g) {
+  auto buffer = s.state_out(0);
   const float rate = c.lr * c.ratio;
-#pragma omp simd
-  for (size_t i = 0; i < s.count; ++i) {
-    const float step = rate * MeanGradient(s, c, i);
-    const float moved = c.momentum * buffer_in[i] + step;
-    const float buffer = c.is_first_step ? step : moved;
-    buffer_out[i] = buffer;
-    s.parameters_out[i] = s.parameters[i] - buffer;
+  if (c.is_first_step) {
+    buffer = rate * g;
+  } else {
+    buffer = c.momentum * s.state(0) + rate * g;
   }
+  s.parameters_out() = s.parameters() - buffer;
 }
 
-struct LambStep {
-  float mean;
-  float square;
-  float direction;  // r + λw
-};
-
-inline LambStep MakeLambStep(const Slice& s, const Coefficients& c, size_t i) {
-  const float g = MeanGradient(s, c, i);
-  const float mean = c.momentum * s.state[0][i] + c.one_minus_beta1 * g;
-  const float square = c.beta2 * s.state[1][i] + c.one_minus_beta2 * g * g;
-  const float denominator = std::sqrt(square) / c.bias_correction2_sqrt + c.eps;
-  const float r = mean / c.bias_correction1 / denominator;
-  return {mean, square, r + c.weight_decay * s.parameters[i]};
+// LAMB, algorithm 2: r + λw.
+template <int kSize>
+Block<kSize> LambDirection(const Slice<kSize>& s, const Coefficients& c, const auto& g, auto& mean,
+                           auto& square) {
+  mean = c.momentum * s.state(0) + c.one_minus_beta1 * g;
+  Block<kSize> direction = mean / c.bias_correction1;
+  square = c.beta2 * s.state(1) + c.one_minus_beta2 * g * g;
+  const auto root = Root(square);
+  direction =
+      direction / (root / c.bias_correction2_sqrt + c.eps) + c.weight_decay * s.parameters();
+  return direction;
 }
 
-// LAMB, algorithm 2.
-void ApplyLamb(const Slice& s, const Coefficients c) {
-  float* mean_out = s.state_out[0];
-  float* square_out = s.state_out[1];
-  const float rate = c.lr * c.ratio;
+void ApplyLamb(const auto& s, const Coefficients& c, const auto& g) {
+  auto mean = s.state_out(0), square = s.state_out(1);
+  s.parameters_out() = s.parameters() - c.lr * c.ratio * LambDirection(s, c, g, mean, square);
+}
+
+// A sum of squares, block after block: sixteen partial sums, for any register width. REQUIRES: only
+// the last block's size is no multiple of sixteen.
+class SquareSum {
+ public:
+  void Add(const auto& block) {
+    const auto count = static_cast<size_t>(block.size());
+    size_t i = 0;
+    for (; i + kSums <= count; i += kSums) {
 #pragma omp simd
-  for (size_t i = 0; i < s.count; ++i) {
-    const LambStep step = MakeLambStep(s, c, i);
-    mean_out[i] = step.mean;
-    square_out[i] = step.square;
-    s.parameters_out[i] = s.parameters[i] - rate * step.direction;
-  }
-}
-
-// The sum of element(i) for i < count: sixteen partial sums, for any register width.
-template <class Element>
-double SumOfSquares(size_t count, Element element) {
-  constexpr size_t kSums = 16;
-  double sums[kSums] = {};
-  size_t i = 0;
-  for (; i + kSums <= count; i += kSums) {
-#pragma omp simd
-    for (size_t k = 0; k < kSums; ++k) {
-      const auto x = static_cast<double>(element(i + k));
-      sums[k] += x * x;
+      for (size_t k = 0; k < kSums; ++k) AddSquare(block[i + k], &sums_[k]);
     }
+    for (size_t k = 0; i + k < count; ++k) AddSquare(block[i + k], &sums_[k]);
   }
-  for (size_t k = 0; i + k < count; ++k) {
-    const auto x = static_cast<double>(element(i + k));
-    sums[k] += x * x;
+  float Norm() const { return static_cast<float>(std::sqrt(Total())); }
+  double Total() const {
+    std::array<double, kSums> sums = sums_;
+    for (size_t half = kSums / 2; half > 0; half /= 2) {
+      for (size_t k = 0; k < half; ++k) sums[k] += sums[k + half];
+    }
+    return sums[0];
   }
-  for (size_t half = kSums / 2; half > 0; half /= 2) {
-    for (size_t k = 0; k < half; ++k) sums[k] += sums[k + half];
-  }
-  return sums[0];
-}
 
-double GradientSquares(const Slice& s, const Coefficients& c) {
-  return SumOfSquares(s.count, [&](size_t i) { return MeanGradient(s, c, i); });
-}
-
-Slice Cut(const Optimizer::Update& u, uint32_t state_count, ShardRange part) {
-  const size_t at = part.first - u.range.first;
-  const bool is_written = !u.parameters_out.empty();
-  Slice s{.count = part.size(),
-          .parameters = u.parameters.data() + at,
-          .gradient = u.gradient.data() + at,
-          .gradient_scale = u.gradient_scale,
-          .parameters_out = is_written ? u.parameters_out.data() + at : nullptr};
-  for (uint32_t k = 0; k < state_count; ++k) {
-    const size_t of_state = k * u.range.size() + at;
-    s.state[k] = u.state.data() + of_state;
-    s.state_out[k] = is_written ? u.state_out.data() + of_state : nullptr;
-  }
-  return s;
-}
+ private:
+  static void AddSquare(double x, double* sum) { *sum += x * x; }
+  static constexpr size_t kSums = 16;
+  std::array<double, kSums> sums_ = {};
+};
 
 // torch.optim.swa_utils.AveragedModel with buffers and the usual avg_fn: the first average is a
 // copy.
-void ApplyAverage(const Slice& s, uint32_t slot, double decay, bool is_first_step) {
-  const auto added = static_cast<float>(1.0 - decay);
-  const float* average_in = s.state[slot];
-  float* average_out = s.state_out[slot];
-#pragma omp simd
-  for (size_t i = 0; i < s.count; ++i) {
-    const float made = s.parameters_out[i];
-    const float moved = average_in[i] + added * (made - average_in[i]);
-    average_out[i] = is_first_step ? made : moved;
+void ApplyAverage(const auto& s, uint32_t slot, double decay, bool is_first_step) {
+  const auto made = s.parameters_out();
+  if (is_first_step) {
+    s.state_out(slot) = made;
+  } else {
+    s.state_out(slot) = s.state(slot) + static_cast<float>(1.0 - decay) * (made - s.state(slot));
   }
 }
 
-void ZeroState(const Slice& s, uint32_t state_count) {
-  for (uint32_t k = 0; k < state_count; ++k) std::fill_n(s.state_out[k], s.count, 0.0f);
+void ZeroState(const auto& s, uint32_t state_count) {
+  for (uint32_t k = 0; k < state_count; ++k) s.state_out(k).setZero();
 }
 
-void ApplyParameter(const OptimizerOptions& o, const Slice& s, const Coefficients& c) {
-  if (o.kind == OptimizerKind::kLars) return ApplyLars(s, c);
-  if (o.kind == OptimizerKind::kLamb) return ApplyLamb(s, c);
-  if (o.kind != OptimizerKind::kSgd) return ApplyAdam(s, c);
-  if (KeepsMomentum(o)) return ApplyMomentum(s, c);
-  ApplySgd(s, c);
+void ApplyParameter(const OptimizerOptions& o, const auto& s, const Coefficients& c) {
+  WithGradient(s, c, [&](const auto& g) {
+    if (o.kind == OptimizerKind::kLars) return ApplyLars(s, c, g);
+    if (o.kind == OptimizerKind::kLamb) return ApplyLamb(s, c, g);
+    if (o.kind != OptimizerKind::kSgd) return ApplyAdam(s, c, g);
+    if (KeepsMomentum(o)) return ApplyMomentum(s, c, g);
+    ApplySgd(s, c, g);
+  });
 }
 
 }  // namespace
@@ -325,17 +322,22 @@ void Optimizer::MakePartials(const Update& u, std::span<float> partials) const {
   size_t at = 1;
   VisitParts(u.range, [&](const Piece& piece, ShardRange part) {
     if (piece.kind != TensorKind::kParameter) return;
-    const Slice s = Cut(u, state_count_, part);
     const bool is_lamb = options_.kind == OptimizerKind::kLamb;
-    const double of_gradient = options_.clip_norm > 0.0 || !is_lamb ? GradientSquares(s, c) : 0.0;
-    if (options_.clip_norm > 0.0) gradient_squares += of_gradient;
+    SquareSum gradient, direction, parameters;
+    VisitSlices(u, part, [&]<int kSize>(const Slice<kSize>& s) {
+      WithGradient(s, c, [&](const auto& g) {
+        if (options_.clip_norm > 0.0 || !is_lamb) gradient.Add(Block<kSize>(g));
+        if (!piece.is_adapted) return;
+        parameters.Add(s.parameters());
+        Block<kSize> mean, square;
+        if (is_lamb) direction.Add(LambDirection(s, c, g, mean, square));
+      });
+    });
+    if (options_.clip_norm > 0.0) gradient_squares += gradient.Total();
     if (!piece.is_adapted) return;
-    const double of_update =
-        is_lamb ? SumOfSquares(s.count, [&](size_t i) { return MakeLambStep(s, c, i).direction; })
-                : of_gradient;
-    partials[at++] = static_cast<float>(
-        std::sqrt(SumOfSquares(s.count, [&](size_t i) { return s.parameters[i]; })));
-    partials[at++] = static_cast<float>(std::sqrt(of_update));
+    const SquareSum& step = is_lamb ? direction : gradient;
+    partials[at++] = parameters.Norm();
+    partials[at++] = step.Norm();
   });
   partials[0] = static_cast<float>(std::sqrt(gradient_squares));
   if (!skips_overflows()) return;
@@ -382,13 +384,12 @@ void Optimizer::Skip(const Update& u) const {
   }
   const bool begins_average = options_.ema_decay > 0.0 && u.state[StepCountAt(u.range)] == 0;
   VisitParts(u.range, [&](const Piece& piece, ShardRange part) {
-    const Slice s = Cut(u, state_count_, part);
-    if (piece.kind != TensorKind::kMetric) {
-      if (begins_average) std::copy_n(s.parameters, s.count, s.state_out[state_count_ - 1]);
-      return;
+    if (piece.kind == TensorKind::kMetric) {
+      VisitSlices(u, part, [](const auto& s) { ApplyMetric(s); });
+      MoveLossScale(u, part);
+    } else if (begins_average) {
+      VisitSlices(u, part, [&](const auto& s) { s.state_out(state_count_ - 1) = s.parameters(); });
     }
-    ApplyMetric(s);
-    MoveLossScale(u, part);
   });
 }
 
@@ -403,23 +404,6 @@ void Optimizer::MoveLossScale(const Update& u, ShardRange metrics) const {
 }
 
 // ---- the update ---------------------------------------------------------------------------------
-
-// A block's sum stays in the fastest cache until the update has read it, and is never written to
-// memory. Adding first would move a third more.
-template <class Visit>
-void Optimizer::VisitSlices(const Update& u, ShardRange part, Visit visit) const {
-  if (u.gradient_right.empty()) return visit(Cut(u, state_count_, part));
-  constexpr size_t kBlockFloats = 2048;
-  alignas(64) std::array<float, kBlockFloats> sum;
-  for (size_t first = part.first; first < part.last; first += kBlockFloats) {
-    Slice s = Cut(u, state_count_, {first, std::min(part.last, first + kBlockFloats)});
-    const float* right = u.gradient_right.data() + (first - u.range.first);
-#pragma omp simd
-    for (size_t i = 0; i < s.count; ++i) sum[i] = s.gradient[i] + right[i];
-    s.gradient = sum.data();
-    visit(s);
-  }
-}
 
 void Optimizer::Apply(const Update& u) const {
   const size_t size = u.range.size();
@@ -437,9 +421,10 @@ void Optimizer::Apply(const Update& u) const {
   excluded.parameter_decay = 1.0f;
   excluded.weight_decay = 0.0f;
   auto zero = [&](ShardRange padding) {
-    const Slice s = Cut(u, state_count_, padding);
-    std::fill_n(s.parameters_out, s.count, 0.0f);
-    ZeroState(s, state_count_);
+    VisitSlices(u, padding, [&](const auto& s) {
+      s.parameters_out().setZero();
+      ZeroState(s, state_count_);
+    });
   };
   const bool averages = options_.ema_decay > 0.0;
   size_t done = u.range.first;  // floats before it are done
@@ -448,7 +433,7 @@ void Optimizer::Apply(const Update& u) const {
     zero({done, part.first});
     Coefficients c = piece.decays ? decaying : excluded;
     if (piece.is_adapted) c.ratio = u.factors[++adapted_count];
-    VisitSlices(u, part, [&](const Slice& s) {
+    const auto make = [&](const auto& s) {
       if (piece.kind == TensorKind::kParameter) {
         ApplyParameter(options_, s, c);
       } else {
@@ -458,7 +443,10 @@ void Optimizer::Apply(const Update& u) const {
       }
       if (averages && piece.kind != TensorKind::kMetric)
         ApplyAverage(s, state_count_ - 1, options_.ema_decay, counted.is_first_step);
-    });
+    };
+    // One expression, of plain SGD, needs no blocks.
+    const bool is_one = state_count_ == 0 && u.gradient_right.empty();
+    is_one ? make(Slice<Eigen::Dynamic>(u, part)) : VisitSlices(u, part, make);
     if (piece.kind == TensorKind::kMetric && skips_overflows()) MoveLossScale(u, part);
     done = part.last;
   });

@@ -82,10 +82,6 @@ class Optimizer {
   // Calls visit(piece, part) for what lies of each piece within the range, ascending.
   template <class Visit>
   void VisitParts(ShardRange range, Visit visit) const;
-  // Calls visit(slice) for the part, or block after block of it where the gradient is to be added
-  // up.
-  template <class Visit>
-  void VisitSlices(const Update& update, ShardRange part, Visit visit) const;
 
   OptimizerOptions options_;
   uint32_t state_count_;

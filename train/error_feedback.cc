@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "common/float_arrays.h"
+
 namespace pando {
 
 std::shared_ptr<ErrorFeedback::Lost> ErrorFeedback::Find(Step step, MicroBatch m) {
@@ -25,16 +27,14 @@ void ErrorFeedback::Encode(Step step, MicroBatch m, ShardId shard, std::span<con
   std::optional<Step>& of_step = lost->of_step[shard.value()];
   if (!of_step || NextStep(*of_step) != step) std::ranges::fill(sum, 0.0f);
   of_step = step;
-  for (size_t i = 0; i < sum.size(); ++i) sum[i] += gradient[i];
+  ToArray(sum) += ToArray(gradient);
   const ShardCodec& codec = *plan_.pushes.codec(shard);
   codec.Encode(sum, encoded);
   lost->sent.resize(sum.size());
   codec.Decode(encoded, lost->sent);
   // An overflow is not carried over: with loss scaling its step is skipped.
-  for (size_t i = 0; i < sum.size(); ++i) {
-    const float left = sum[i] - lost->sent[i];
-    sum[i] = std::isfinite(left) ? left : 0.0f;
-  }
+  const auto carried = [](float left) { return std::isfinite(left) ? left : 0.0f; };
+  ToArray(sum) = (ToArray(sum) - ToArray(std::span(lost->sent))).unaryExpr(carried);
 }
 
 size_t ErrorFeedback::held_count() {

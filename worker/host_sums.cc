@@ -2,6 +2,8 @@
 
 #include <set>
 
+#include "common/float_arrays.h"
+
 namespace pando {
 
 // ---- the giver ---------------------------------------------------------------------------------

@@ -170,17 +170,20 @@ TEST_CASE("bias and norm parameters can be left out of the decay, coupled or not
 }
 
 TEST_CASE("clipping by value keeps signs, zeros' too, and what is not a number") {
-  const TensorLayout layout({Parameter("weight", 5)});
+  const TensorLayout layout({Parameter("weight", 205)});  // packed, and the rest one by one
   const Optimizer optimizer({.clip_value = 0.5}, layout);
-  Replica replica(std::vector<float>(16, 0.0f), 0);
-  std::vector<float> gradient(16, 0.0f);
-  std::ranges::copy(std::vector<float>{7.0f, -7.0f, 0.25f, NAN, -INFINITY}, gradient.begin());
-  replica.Apply(optimizer, {0, 16}, gradient, {.lr = 1.0f}, true, 1.0f);
-  CHECK(replica.parameters[0] == -0.5f);
-  CHECK(replica.parameters[1] == 0.5f);
-  CHECK(replica.parameters[2] == -0.25f);
-  CHECK(std::isnan(replica.parameters[3]));
-  CHECK(replica.parameters[4] == 0.5f);
+  Replica replica(std::vector<float>(208, 0.0f), 0);
+  const std::vector<float> values{7.0f, -7.0f, 0.25f, NAN, -INFINITY};
+  std::vector<float> gradient(208, 0.0f);
+  for (size_t i = 0; i < 205; ++i) gradient[i] = values[i % 5];
+  replica.Apply(optimizer, {0, 208}, gradient, {.lr = 1.0f}, true, 1.0f);
+  for (size_t i = 0; i < 205; i += 5) {
+    CHECK(replica.parameters[i] == -0.5f);
+    CHECK(replica.parameters[i + 1] == 0.5f);
+    CHECK(replica.parameters[i + 2] == -0.25f);
+    CHECK(std::isnan(replica.parameters[i + 3]));
+    CHECK(replica.parameters[i + 4] == 0.5f);
+  }
 }
 
 TEST_CASE("statistics move by their momentum, metrics are means, both keep no state") {
@@ -320,7 +323,7 @@ TensorLayout MixedLayout() {
                        Parameter("c", 33),
                        {.name = "mean", .shape = {7}, .kind = TensorKind::kStatistic},
                        Parameter("empty", 0),
-                       Parameter("d", 100),
+                       Parameter("d", 300),  // of more than two blocks
                        MetricTensorSpec()});
 }
 

@@ -30,8 +30,8 @@ struct MatrixProduct {
   int64_t count = 0;  // 0: the layer is no product
 };
 
-// The product by Eigen, for comparison: Pando itself uses no Eigen. Processor time of this thread.
-// The matrices are at hand: nothing is unfolded.
+// The product by Eigen, for comparison: Pando's kernels use no Eigen. Processor time of this
+// thread. The matrices are at hand: nothing is unfolded.
 double EigenSeconds(const MatrixProduct& product);
 
 // What a layer has to do at least, for one batch: layers that are computed in one go are one.
