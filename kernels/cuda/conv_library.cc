@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <limits>
 
@@ -39,6 +40,11 @@ std::string ProblemText(const ConvProblem& p) {
       s.input.channels, s.out_channels, s.kernel, s.stride, s.padding, s.groups);
 }
 
+size_t ConvWorkspaceBytes(size_t total_bytes) {
+  constexpr size_t kMin = size_t{256} << 20, kMax = size_t{1} << 30;
+  return std::clamp(std::bit_floor(total_bytes / 8), kMin, kMax);
+}
+
 ConvLibrary::Key ConvLibrary::KeyFor(const ConvProblem& p) {
   const Conv2dSpec& s = p.spec;
   return {static_cast<uint32_t>(p.pass),
@@ -61,8 +67,10 @@ ConvLibrary::ConvLibrary(std::unique_ptr<ConvPlanner> planner, cudaStream_t stre
       clock_(std::move(clock)) {}
 
 Result<std::unique_ptr<ConvLibrary>> ConvLibrary::Open(const CudaOptions& options,
+                                                       const ConvSetting& setting,
                                                        cudaStream_t stream) {
-  PANDO_ASSIGN_OR_RETURN(std::unique_ptr<ConvPlanner> planner, OpenConvPlanner(options, stream));
+  PANDO_ASSIGN_OR_RETURN(std::unique_ptr<ConvPlanner> planner,
+                         OpenConvPlanner(options, setting, stream));
   return std::make_unique<ConvLibrary>(std::move(planner), stream, options.on_engine);
 }
 
@@ -136,8 +144,12 @@ void ConvLibrary::Use(EngineChoice choice) {
 std::unique_ptr<ConvPlan> ConvLibrary::Measure(const ConvProblem& problem, const std::string& name,
                                                const ConvArrays& arrays) {
   std::vector<std::unique_ptr<ConvPlan>> proposals = planner_->Propose(problem, kProposalsMax);
+  const bool has_proposals = !proposals.empty();
   std::erase_if(proposals, [&](const auto& plan) { return !plan->TryRun(arrays); });
-  if (proposals.empty()) return nullptr;
+  if (proposals.empty()) {
+    if (has_proposals) Note(name, nullptr, "");  // otherwise the rule's use of it tells
+    return nullptr;
+  }
   size_t best = 0;
   double best_ms = TimeMs(*proposals[0], arrays, std::numeric_limits<double>::infinity());
   for (size_t i = 1; i < proposals.size(); ++i) {

@@ -190,8 +190,10 @@ CudaDevice::CudaDevice(const CudaOptions& options, Parts parts)
 std::string CudaDevice::description() const {
   cudaDeviceProp properties{};
   PANDO_CUDA_CHECK(cudaGetDeviceProperties(&properties, options_.index));
-  return fmt::format("{}, compute capability {}.{}, cuDNN {}, cuBLASLt {}", properties.name,
-                     properties.major, properties.minor, Dotted(parts_.convolutions->version()),
+  return fmt::format("{}, compute capability {}.{}, cuDNN {} with {} MiB, cuBLASLt {}",
+                     properties.name, properties.major, properties.minor,
+                     Dotted(parts_.convolutions->version()),
+                     cuda::ConvWorkspaceBytes(properties.totalGlobalMem) >> 20,
                      Dotted(parts_.matrices->version()));
 }
 
@@ -227,9 +229,19 @@ Result<OpenedGpu> OpenCuda(const CudaOptions& options) {
                     options.index, properties.name, properties.major, properties.minor,
                     PANDO_GPU_ARCH_MIN, properties.major, properties.minor));
   }
+  if (options.element == ElementType::kBfloat16 && properties.major < 8) {
+    return InvalidArgument(fmt::format(
+        "GPU {} ({}) is of compute capability {}.{}, and bf16 needs 8.0: use --precision "
+        "fp16",
+        options.index, properties.name, properties.major, properties.minor));
+  }
   cuda::Stream stream;
-  PANDO_ASSIGN_OR_RETURN(auto convolutions, cuda::ConvLibrary::Open(options, stream.get()));
   PANDO_ASSIGN_OR_RETURN(auto matrices, cuda::MatrixLibrary::Open(options, stream.get()));
+  const cuda::ConvSetting setting{
+      .workspace_bytes = cuda::ConvWorkspaceBytes(properties.totalGlobalMem),
+      .cublas_major = matrices->version() / 10000};
+  PANDO_ASSIGN_OR_RETURN(auto convolutions,
+                         cuda::ConvLibrary::Open(options, setting, stream.get()));
   return OpenedGpu(std::make_unique<CudaDevice>(
       options, CudaDevice::Parts{std::move(stream), std::move(convolutions), std::move(matrices)}));
 }

@@ -1,5 +1,6 @@
 // Source: NVIDIA's cuDNN documentation, "Graph API: the backend".
 #include <cudnn.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
@@ -21,8 +22,6 @@
 namespace pando::cuda {
 namespace {
 
-// The same for all problems, so that a plan follows from its problem alone (P39).
-constexpr size_t kWorkspaceBytes = size_t{256} << 20;
 constexpr int64_t kXId = 1, kWId = 2, kYId = 3;
 constexpr int64_t kAlignmentBytes = 16;
 
@@ -31,6 +30,7 @@ using Pair = std::array<int64_t, 2>;
 
 struct CudnnApi : RuntimeLibrary {
   decltype(cudnnGetVersion)* GetVersion = Find("cudnnGetVersion");
+  decltype(cudnnGetCudartVersion)* GetCudartVersion = Find("cudnnGetCudartVersion");
   decltype(cudnnCreate)* Create = Find("cudnnCreate");
   decltype(cudnnDestroy)* Destroy = Find("cudnnDestroy");
   decltype(cudnnSetStream)* SetStream = Find("cudnnSetStream");
@@ -45,6 +45,20 @@ struct CudnnApi : RuntimeLibrary {
 };
 
 Result<CudnnApi> LoadCudnn() { return LoadFunctions<CudnnApi>({"libcudnn.so.9"}); }
+
+// cuDNN opens its parts when it needs them. Where one is missing it has no engines, without a word.
+Status CheckParts() {
+  for (const char* part : {"libcudnn_graph.so.9", "libcudnn_heuristic.so.9",
+                           "libcudnn_engines_precompiled.so.9", "libcudnn_ops.so.9"}) {
+    const Status loaded = RuntimeLibrary::Load({part}).status();
+    if (!loaded.ok())
+      return NotFound(
+          fmt::format("a part of cuDNN cannot be loaded: {}; install all of its "
+                      "libraries, of one version",
+                      loaded.message()));
+  }
+  return Status();
+}
 
 class Descriptor {
  public:
@@ -224,26 +238,42 @@ std::vector<Descriptor> ProposeEngines(const Descriptor& graph) {
   return all;
 }
 
-// Whether its bits are always the same (P35), and its precision is as requested.
+// The notes of an engine, of one kind. None: cuDNN cannot tell.
+template <class Note, size_t kCount>
+std::optional<std::set<Note>> ReadNotes(const Descriptor& engine, cudnnBackendAttributeName_t name,
+                                        cudnnBackendAttributeType_t type) {
+  std::array<Note, kCount> notes{};
+  const std::optional<int64_t> count = engine.TryGet(name, type, kCount, notes.data());
+  if (!count) return std::nullopt;
+  // A later version may have more notes.
+  return std::set<Note>(notes.begin(), notes.begin() + std::min<int64_t>(*count, kCount));
+}
+
+// Whether its bits are always the same (P35), its precision is as requested, and all workers of
+// this kind have it (P39).
 bool MayBeUsed(const Descriptor& configuration, const CudaOptions& options) {
   Descriptor engine(configuration.api, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
   cudnnBackendDescriptor_t handle = engine.get();
-  configuration.Get(CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &handle);
-  std::array<cudnnBackendNumericalNote_t, CUDNN_NUMERICAL_NOTE_TYPE_COUNT> notes{};
-  const int64_t count =
-      std::min<int64_t>(CUDNN_NUMERICAL_NOTE_TYPE_COUNT,  // a later version may have more notes
-                        engine.Get(CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
-                                   CUDNN_NUMERICAL_NOTE_TYPE_COUNT, notes.data()));
-  const auto has = [&](cudnnBackendNumericalNote_t note) {
-    return std::find(notes.begin(), notes.begin() + count, note) != notes.begin() + count;
-  };
-  if (!options.allow_nondeterministic && has(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC)) return false;
+  if (!configuration.TryGet(CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &handle))
+    return false;
+  const auto behavior = ReadNotes<cudnnBackendBehaviorNote_t, CUDNN_BEHAVIOR_NOTE_TYPE_COUNT>(
+      engine, CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, CUDNN_TYPE_BEHAVIOR_NOTE);
+  const auto notes = ReadNotes<cudnnBackendNumericalNote_t, CUDNN_NUMERICAL_NOTE_TYPE_COUNT>(
+      engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE);
+  if (!behavior || !notes) return false;
+  // It needs libnvrtc, which the kind does not name: a worker without it would have other engines.
+  if (behavior->contains(CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION)) return false;
+  // Sums in half precision, where fp16 and bf16 promise sums of floats.
+  if (notes->contains(CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION)) return false;
+  if (!options.allow_nondeterministic && notes->contains(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC))
+    return false;
   if (options.element != ElementType::kFloat32) return true;
-  if (has(CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS)) return false;  // to half: infinities
+  // To half: infinities.
+  if (notes->contains(CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS)) return false;
   if (options.allow_tf32) return true;
-  return !has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE) && !has(CUDNN_NUMERICAL_NOTE_FFT) &&
-         !has(CUDNN_NUMERICAL_NOTE_WINOGRAD) &&
-         !has(CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION);
+  return !notes->contains(CUDNN_NUMERICAL_NOTE_TENSOR_CORE) &&
+         !notes->contains(CUDNN_NUMERICAL_NOTE_FFT) &&
+         !notes->contains(CUDNN_NUMERICAL_NOTE_WINOGRAD);
 }
 
 // ---- plans
@@ -312,6 +342,7 @@ std::optional<Descriptor> MakeConfiguration(const Descriptor& graph, const ConvE
 struct PlannerParts {  // what all plans use
   const CudnnApi api;
   const CudaOptions options;
+  const size_t workspace_bytes;
   cudnnHandle_t handle = nullptr;
   void* workspace = nullptr;
 };
@@ -355,19 +386,20 @@ std::unique_ptr<ConvPlan> MakePlan(const PlannerParts& parts, const Descriptor& 
   if (!plan.TryFinalize()) return nullptr;
   int64_t workspace_bytes = 0;
   plan.Get(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &workspace_bytes);
-  if (workspace_bytes > static_cast<int64_t>(kWorkspaceBytes)) return nullptr;
+  if (workspace_bytes > static_cast<int64_t>(parts.workspace_bytes)) return nullptr;
   engine.workspace_bytes = static_cast<uint64_t>(workspace_bytes);
   return std::make_unique<CudnnPlan>(parts, std::move(plan), std::move(engine));
 }
 
 class CudnnPlanner : public ConvPlanner {
  public:
-  CudnnPlanner(const CudnnApi& cudnn, const CudaOptions& options, cudaStream_t stream)
-      : parts_{cudnn, options} {
+  CudnnPlanner(const CudnnApi& cudnn, const CudaOptions& options, size_t workspace_bytes,
+               cudaStream_t stream)
+      : parts_{cudnn, options, workspace_bytes} {
     const CudnnApi& api = parts_.api;
     PANDO_CUDNN_CHECK(api.Create(&parts_.handle));
     PANDO_CUDNN_CHECK(api.SetStream(parts_.handle, stream));
-    PANDO_CUDA_CHECK(cudaMalloc(&parts_.workspace, kWorkspaceBytes));
+    PANDO_CUDA_CHECK(cudaMalloc(&parts_.workspace, workspace_bytes));
   }
   ~CudnnPlanner() override {
     const CudnnApi& api = parts_.api;
@@ -419,9 +451,21 @@ class CudnnPlanner : public ConvPlanner {
 }  // namespace
 
 Result<std::unique_ptr<ConvPlanner>> OpenConvPlanner(const CudaOptions& options,
+                                                     const ConvSetting& setting,
                                                      cudaStream_t stream) {
   PANDO_ASSIGN_OR_RETURN(const CudnnApi api, LoadCudnn());
-  return std::unique_ptr<ConvPlanner>(std::make_unique<CudnnPlanner>(api, options, stream));
+  PANDO_RETURN_IF_ERROR(CheckParts());
+  // With another cuBLASLt cuDNN ends the process.
+  const size_t built_for = api.GetCudartVersion() / 1000;
+  if (built_for != setting.cublas_major) {
+    return NotFound(fmt::format(
+        "cuDNN {} is built for CUDA {}, and the cuBLASLt that is found first is of CUDA "
+        "{}: install libcublasLt.so.{}, or the cuDNN for CUDA {}",
+        Dotted(api.GetVersion()), built_for, setting.cublas_major, built_for,
+        setting.cublas_major));
+  }
+  return std::unique_ptr<ConvPlanner>(
+      std::make_unique<CudnnPlanner>(api, options, setting.workspace_bytes, stream));
 }
 
 bool HasConvPlanner() { return LoadCudnn().ok(); }

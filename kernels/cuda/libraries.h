@@ -76,10 +76,21 @@ class ConvPlanner {
   virtual std::unique_ptr<ConvPlan> Make(const ConvProblem& problem, const ConvEngine& engine) = 0;
 };
 
-// kNotFound: cuDNN is missing, or has another version.  `stream` outlives it.
+struct ConvSetting {
+  size_t workspace_bytes = 0;  // allocated; plans that need more are not used
+  size_t cublas_major = 0;     // of the cuBLASLt that this process loads, which cuDNN calls too
+};
+// kNotFound: cuDNN or a part of it is missing, has another version, or is built for another CUDA.
+// `stream` outlives it.
 Result<std::unique_ptr<ConvPlanner>> OpenConvPlanner(const CudaOptions& options,
+                                                     const ConvSetting& setting,
                                                      cudaStream_t stream);
 bool HasConvPlanner();  // whether it can be loaded
+
+// The workspace of a GPU's convolutions: an eighth of its memory, rounded down to a power of two,
+// at least 256 MiB and at most 1 GiB. At batch 256 cuDNN's fastest engines for ResNet-50 need up to
+// that. It follows from the kind of GPU (P39) and not from what is free.
+size_t ConvWorkspaceBytes(size_t total_bytes);
 
 // Convolutions with a plan for each problem, made once and kept. Its engine is the one that was
 // chosen for the problem, otherwise the planner's first proposal (P39). Used by conv.cu.
@@ -90,7 +101,8 @@ class ConvLibrary {
   ConvLibrary(std::unique_ptr<ConvPlanner> planner, cudaStream_t stream, OnEngineNote on_note,
               Clock clock = SteadyMs);
   // With OpenConvPlanner, whose errors it returns.
-  static Result<std::unique_ptr<ConvLibrary>> Open(const CudaOptions& options, cudaStream_t stream);
+  static Result<std::unique_ptr<ConvLibrary>> Open(const CudaOptions& options,
+                                                   const ConvSetting& setting, cudaStream_t stream);
 
   size_t version() const { return planner_->version(); }  // as the planner's
 

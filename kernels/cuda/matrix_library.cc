@@ -2,6 +2,7 @@
 #include "kernels/cuda/libraries.h"
 
 #include <cublasLt.h>
+#include <fmt/format.h>
 
 #include <array>
 #include <map>
@@ -81,7 +82,7 @@ cublasLtEpilogue_t ChooseEpilogue(const Product& p) {
 // The library's first choice among the algorithms that do not split a sum over blocks that add in
 // place. Such blocks add in the order in which they end.
 cublasLtMatmulAlgo_t ChooseAlgorithm(const CublasApi& api, cublasLtHandle_t handle,
-                                     const Plan& plan) {
+                                     const Plan& plan, const Product& product) {
   cublasLtMatmulPreference_t preference = nullptr;
   PANDO_CUBLAS_CHECK(api.PreferenceCreate(&preference));
   const auto set = [&](cublasLtMatmulPreferenceAttributes_t name, auto value) {
@@ -96,11 +97,15 @@ cublasLtMatmulAlgo_t ChooseAlgorithm(const CublasApi& api, cublasLtHandle_t hand
   }
   cublasLtMatmulHeuristicResult_t found{};
   int count = 0;
-  PANDO_CUBLAS_CHECK(api.AlgoGetHeuristic(handle, plan.operation, plan.first, plan.second,
-                                          plan.result, plan.result, preference, 1, &found, &count));
-  PANDO_CHECK(count == 1);
+  const cublasStatus_t asked =
+      api.AlgoGetHeuristic(handle, plan.operation, plan.first, plan.second, plan.result,
+                           plan.result, preference, 1, &found, &count);
   PANDO_CUBLAS_CHECK(api.PreferenceDestroy(preference));
-  return found.algo;
+  if (asked == CUBLAS_STATUS_SUCCESS && count == 1) return found.algo;
+  const std::string text =
+      fmt::format("{} rows, {} columns, {} terms a sum: no algorithm may be used ({})",
+                  product.rows, product.cols, product.depth, api.GetStatusString(asked));
+  CudaFailed("matrix product", text.c_str(), __FILE__, __LINE__);
 }
 
 Plan MakePlan(const CublasApi& api, cublasLtHandle_t handle, const CudaOptions& options,
@@ -122,7 +127,7 @@ Plan MakePlan(const CublasApi& api, cublasLtHandle_t handle, const CudaOptions& 
     Set(api, plan.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
         reinterpret_cast<void*>(uintptr_t{kAlignmentBytes}));
   }
-  plan.algorithm = ChooseAlgorithm(api, handle, plan);
+  plan.algorithm = ChooseAlgorithm(api, handle, plan, p);
   return plan;
 }
 

@@ -103,6 +103,7 @@ void LaunchOver(CudaDevice& gpu, size_t count, void (*kernel)(size_t, Parameters
 }  // namespace
 
 void EncodeFloats(CudaDevice& gpu, const float* floats, const CodedFloats& to) {
+  if (to.count == 0) return;  // a grid has at least one block
   auto* halves = reinterpret_cast<uint16_t*>(to.codes);
   switch (to.code) {
     case FloatCode::kExact:
@@ -119,6 +120,7 @@ void EncodeFloats(CudaDevice& gpu, const float* floats, const CodedFloats& to) {
 }
 
 void DecodeFloats(CudaDevice& gpu, const CodedFloats& from, float* floats) {
+  if (from.count == 0) return;
   const auto* halves = reinterpret_cast<const uint16_t*>(from.codes);
   switch (from.code) {
     case FloatCode::kExact:

@@ -190,7 +190,7 @@ class HostPlanner : public ConvPlanner {
 
 }  // namespace
 
-Result<std::unique_ptr<ConvPlanner>> OpenConvPlanner(const CudaOptions& options,
+Result<std::unique_ptr<ConvPlanner>> OpenConvPlanner(const CudaOptions& options, const ConvSetting&,
                                                      cudaStream_t stream) {
   return std::unique_ptr<ConvPlanner>(std::make_unique<HostPlanner>(options.element, stream));
 }

@@ -123,11 +123,11 @@ cudaError_t cudaGetDeviceCount(int* count);  // CUDA_ON_HOST_GPUS, or 1
 inline cudaError_t cudaSetDevice(int) { return cudaSuccess; }
 struct cudaDeviceProp {
   char name[256];
+  size_t totalGlobalMem;
   int major, minor;
 };
-inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
-  return *properties = {"a GPU on the host", 9, 0}, cudaSuccess;
-}
+// Of compute capability CUDA_ON_HOST_CAPABILITY, or 90.
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device);
 inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) {
   return *value = 2, cudaSuccess;
 }

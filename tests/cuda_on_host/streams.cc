@@ -135,6 +135,13 @@ cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total_bytes) {
   return cudaSuccess;
 }
 
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
+  const auto capability = static_cast<int>(ReadNumber("CUDA_ON_HOST_CAPABILITY", 90));
+  *properties = {"a GPU on the host", 0, capability / 10, capability % 10};
+  size_t free_bytes = 0;
+  return cudaMemGetInfo(&free_bytes, &properties->totalGlobalMem);
+}
+
 cudaError_t cudaMalloc(void** memory, size_t size_bytes) {
   PANDO_CHECK(!is_capturing);
   std::lock_guard lock(mutex);

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -141,6 +142,40 @@ TEST_CASE("a problem without an engine makes one note, a warning") {
   CHECK(f.Run(kForward) == -1);
   CHECK(f.library.TakeMeasured().empty());
   CHECK(f.notes.size() == 1);
+}
+
+TEST_CASE("a problem whose proposals all fail when they are run makes a warning too") {
+  LibraryFixture f({-1, -1});
+  f.library.StartMeasuring();
+  CHECK(f.Run(kForward) == -1);
+  CHECK(f.library.TakeMeasured().empty());
+  REQUIRE(f.notes.size() == 1);
+  CHECK(f.notes[0].is_fallback);
+}
+
+TEST_CASE("the workspace follows the GPU's memory, and not the last byte of it") {
+  constexpr size_t kMiB = size_t{1} << 20;
+  for (const auto& [total_mib, expected_mib] : std::vector<std::pair<size_t, size_t>>{
+           {1024, 256}, {4096, 512}, {8192, 1024}, {15360, 1024}, {81559, 1024}, {143771, 1024}}) {
+    CHECK(ConvWorkspaceBytes(total_mib * kMiB) == expected_mib * kMiB);
+    CHECK(ConvWorkspaceBytes(total_mib * kMiB + 1) == expected_mib * kMiB);
+  }
+}
+
+// How a GPU is refused where the variable has this value.
+std::string RefusalWith(const char* variable, const char* value, const CudaOptions& options) {
+  setenv(variable, value, 1);
+  const Result<OpenedGpu> gpu = OpenCuda(options);
+  unsetenv(variable);
+  return gpu.ok() ? "" : gpu.status().message();
+}
+
+TEST_CASE("a GPU without fast bf16 refuses it and names fp16") {
+  const char* const variable = "CUDA_ON_HOST_CAPABILITY";
+  const std::string text = RefusalWith(variable, "75", {.element = ElementType::kBfloat16});
+  CHECK(Contains(text, "is of compute capability 7.5, and bf16 needs 8.0: use --precision fp16"));
+  CHECK(RefusalWith(variable, "75", {.element = ElementType::kFloat16}).empty());
+  CHECK(RefusalWith(variable, "80", {.element = ElementType::kBfloat16}).empty());
 }
 
 TEST_CASE("problems that differ anywhere have different texts") {

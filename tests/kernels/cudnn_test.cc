@@ -49,13 +49,15 @@ FakeCudnn& Fake() {
   return *get();
 }
 
+constexpr ConvSetting kSetting{.workspace_bytes = size_t{1} << 30, .cublas_major = 13};
+
 struct PlannerFixture {
   explicit PlannerFixture(const CudaOptions& options = {}) {
     fake = {};
     fake.proposals = {{CUDNN_HEUR_MODE_B, {{7, {{2, 1}, {24, 3}}}, {7, {{2, 2}}}}},
                       {CUDNN_HEUR_MODE_A, {{9, {}}, {7, {{2, 2}}}}},
                       {CUDNN_HEUR_MODE_FALLBACK, {{0, {}}}}};
-    Result<std::unique_ptr<ConvPlanner>> opened = OpenConvPlanner(options, nullptr);
+    Result<std::unique_ptr<ConvPlanner>> opened = OpenConvPlanner(options, kSetting, nullptr);
     REQUIRE_MESSAGE(opened.ok(), opened.status().message());
     planner = *std::move(opened);
   }
@@ -73,6 +75,20 @@ struct PlannerFixture {
 
 const FakeEngine kFirst{7, {{2, 1}, {24, 3}}}, kSecond{7, {{2, 2}}}, kThird{9, {}}, kLast{0, {}};
 using Engines = std::vector<FakeEngine>;
+
+TEST_CASE("a part of cuDNN that cannot be loaded is named" * doctest::test_suite("broken")) {
+  const Result<std::unique_ptr<ConvPlanner>> opened = OpenConvPlanner({}, kSetting, nullptr);
+  REQUIRE_FALSE(opened.ok());
+  for (const char* part : {"libcudnn_heuristic.so.9", "install all of its libraries"})
+    CHECK(opened.status().message().find(part) != std::string::npos);
+}
+
+TEST_CASE("a cuBLASLt of another CUDA than cuDNN's is named before it ends the process") {
+  const auto opened = OpenConvPlanner({}, {.workspace_bytes = 1, .cublas_major = 12}, nullptr);
+  REQUIRE_FALSE(opened.ok());
+  for (const char* part : {"is built for CUDA 13", "is of CUDA 12", "install libcublasLt.so.13"})
+    CHECK(opened.status().message().find(part) != std::string::npos);
+}
 
 TEST_CASE("engines come in the order of cuDNN's heuristics, each once") {
   PlannerFixture f;
@@ -96,7 +112,7 @@ TEST_CASE("a heuristic that fails at any point has no engine, and the others hav
 TEST_CASE("engines without a plan, or with a workspace that is too large, are not proposed") {
   PlannerFixture f;
   f.fake.without_plan = {7};
-  f.fake.workspace_bytes = {{9, int64_t{1} << 40}, {0, 4096}};
+  f.fake.workspace_bytes = {{9, kSetting.workspace_bytes + 1}, {0, 4096}};
   CHECK(f.Proposals() == Engines{kLast});
   CHECK(f.planner->Propose(f.problem, 1).front()->engine().workspace_bytes == 4096);
 }
@@ -110,6 +126,30 @@ TEST_CASE("engines whose bits differ between runs, or that are less precise, are
   allowed.fake.notes = {{7, {CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC}},
                         {9, {CUDNN_NUMERICAL_NOTE_TENSOR_CORE}}};
   CHECK(allowed.Proposals().size() == 4);
+}
+
+TEST_CASE("engines that add in half precision are not used in any precision") {
+  for (const ElementType element :
+       {ElementType::kFloat32, ElementType::kBfloat16, ElementType::kFloat16}) {
+    PlannerFixture f({.element = element, .allow_tf32 = true});
+    f.fake.notes[7] = {CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION};
+    CHECK(f.Proposals() == Engines{kThird, kLast});
+  }
+}
+
+// Where libnvrtc is missing, cuDNN does not propose them: two workers of a kind would differ.
+TEST_CASE("engines that are compiled when they run are not used, nor made from a decision") {
+  PlannerFixture f;
+  f.fake.behavior_notes[7] = {CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION};
+  f.fake.behavior_notes[9] = {CUDNN_BEHAVIOR_NOTE_SUPPORTS_CUDA_GRAPH_NATIVE_API};
+  CHECK(f.Proposals() == Engines{kThird, kLast});
+  CHECK(f.planner->Make(f.problem, {.index = 7, .knobs = {{2, 2}}}) == nullptr);
+}
+
+TEST_CASE("an engine that cannot tell its notes is passed over") {
+  PlannerFixture f;
+  f.fake.without_notes = {7};
+  CHECK(f.Proposals() == Engines{kThird, kLast});
 }
 
 // So a worker, and a later run, use just the engine that another process has measured (P39).

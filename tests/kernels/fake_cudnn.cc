@@ -57,11 +57,15 @@ int64_t GetKnobs(const Descriptor& configuration, void** handles) {
   return count;
 }
 
-int64_t GetNotes(const Descriptor& engine, cudnnBackendNumericalNote_t* notes) {
-  int64_t count = 0;
-  for (const int note : TheFake().notes[engine.engine.index])
-    notes[count++] = static_cast<cudnnBackendNumericalNote_t>(note);
-  return count;
+// Notes are enumerators, of the size of int.
+cudnnStatus_t GetNotes(const Descriptor& engine, const std::map<int64_t, std::set<int>>& all,
+                       int64_t* count, int* notes) {
+  const int64_t index = engine.engine.index;
+  if (TheFake().without_notes.contains(index)) return CUDNN_STATUS_NOT_SUPPORTED;
+  *count = 0;
+  if (!all.contains(index)) return CUDNN_STATUS_SUCCESS;
+  for (const int note : all.at(index)) notes[(*count)++] = note;
+  return CUDNN_STATUS_SUCCESS;
 }
 
 }  // namespace
@@ -71,6 +75,7 @@ extern "C" {
 FakeCudnn* PandoFakeCudnn() { return &TheFake(); }
 
 size_t cudnnGetVersion() { return 91900; }
+size_t cudnnGetCudartVersion() { return 13000; }
 cudnnStatus_t cudnnCreate(cudnnHandle_t* handle) {
   *handle = reinterpret_cast<cudnnHandle_t>(&TheFake());
   return CUDNN_STATUS_SUCCESS;
@@ -133,8 +138,9 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t const descriptor
       *static_cast<int64_t*>(values) = at.engine.index;
       return CUDNN_STATUS_SUCCESS;
     case CUDNN_ATTR_ENGINE_NUMERICAL_NOTE:
-      *count = GetNotes(at, static_cast<cudnnBackendNumericalNote_t*>(values));
-      return CUDNN_STATUS_SUCCESS;
+      return GetNotes(at, TheFake().notes, count, static_cast<int*>(values));
+    case CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE:
+      return GetNotes(at, TheFake().behavior_notes, count, static_cast<int*>(values));
     case CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE:
       *static_cast<int*>(values) = static_cast<int>(at.knob_type);
       return CUDNN_STATUS_SUCCESS;

@@ -21,6 +21,8 @@ struct FakeCudnn {
   std::map<int, std::vector<FakeEngine>> proposals;  // by cudnnBackendHeurMode_t
   std::map<int, Failure> failures;                   // of heuristics, by mode
   std::map<int64_t, std::set<int>> notes;            // cudnnBackendNumericalNote_t, by engine
+  std::map<int64_t, std::set<int>> behavior_notes;   // cudnnBackendBehaviorNote_t, by engine
+  std::set<int64_t> without_notes;                   // engines that cannot tell them
   std::map<int64_t, int64_t> workspace_bytes;        // by engine
   std::set<int64_t> without_plan;                    // engines for other GPUs
   std::vector<FakeEngine> executed;
