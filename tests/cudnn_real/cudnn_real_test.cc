@@ -1,0 +1,216 @@
+// What kernels/cuda/cudnn.cc takes from the real cuDNN, on GPUs that files describe. Exits with 77
+// where there is no such cuDNN.
+#define DOCTEST_CONFIG_IMPLEMENT
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/cudnn_real/real_plans.h"
+
+namespace pando::cuda {
+namespace {
+
+// As many as a worker measures (conv_library.cc).
+constexpr size_t kProposalsMax = 12;
+
+Gpu FindGpu(const std::string& name) {
+  const char* folder = std::getenv("PANDO_GOLDEN_DIR");
+  REQUIRE(folder != nullptr);
+  return ReadGpu(fmt::format("{}/devices/{}.json", folder, name));
+}
+
+// Counts broken promises, and keeps the text of the first ones.
+class Faults {
+ public:
+  void Expect(bool is_kept, const std::string& promise, const ConvProblem& problem) {
+    if (is_kept) return;
+    if (++count_ <= kShownMax)
+      shown_ += fmt::format("\n  {}: not {}", ProblemText(problem), promise);
+  }
+  std::string Text() const {
+    return count_ == 0 ? "" : fmt::format("{} faults, among them{}", count_, shown_);
+  }
+
+ private:
+  static constexpr size_t kShownMax = 5;
+  size_t count_ = 0;
+  std::string shown_;
+};
+
+bool HasForbidden(const std::vector<RealPlan>& planned, const RealPrecision& precision) {
+  return std::ranges::any_of(
+      planned, [&](const RealPlan& plan) { return IsForbidden(plan.engine, precision); });
+}
+
+// The rule of P39: cuDNN's first proposal that is permitted is tried first.
+bool TriesFirstPermitted(const Proposals& found, const RealPrecision& precision) {
+  const auto permitted = std::ranges::find_if(
+      found.proposed, [&](const RealEngine& engine) { return !IsForbidden(engine, precision); });
+  return permitted != found.proposed.end() && !found.planned.empty() &&
+         found.planned.front().engine.index == permitted->index;
+}
+
+bool IsMadeAgain(RealPlanner& planner, const ConvProblem& problem, const ConvEngine& engine) {
+  const std::unique_ptr<ConvPlan> made = planner.Make(problem, engine);
+  return made != nullptr && made->engine() == engine;  // the workspace too
+}
+
+// Whether cuDNN itself has described all these plans.
+bool AreRecorded(const Proposals& found) {
+  std::set<std::pair<int64_t, int64_t>> recorded;
+  for (const RealPlan& plan : found.planned) {
+    if (plan.is_made) recorded.emplace(plan.engine.index, plan.workspace_bytes);
+  }
+  return std::ranges::all_of(found.plans, [&](const auto& plan) {
+    const ConvEngine& engine = plan->engine();
+    return recorded.contains({engine.index, static_cast<int64_t>(engine.workspace_bytes)});
+  });
+}
+
+void CheckProblem(RealPlanner& planner, const RealPrecision& precision, size_t workspace_bytes,
+                  const ConvProblem& problem, Faults* faults) {
+  const Proposals first = planner.Propose(problem, 1);
+  faults->Expect(TriesFirstPermitted(first, precision), "the first permitted engine", problem);
+  faults->Expect(!first.plans.empty(), "an engine", problem);
+  if (first.plans.empty()) return;
+  faults->Expect(IsMadeAgain(planner, problem, first.plans.front()->engine()),
+                 "made again from index and knobs", problem);
+  const Proposals many = planner.Propose(problem, kProposalsMax);
+  for (const Proposals* found : {&first, &std::as_const(many)}) {
+    faults->Expect(!HasForbidden(found->planned, precision), "without forbidden notes", problem);
+    faults->Expect(AreRecorded(*found), "described by cuDNN", problem);
+    for (const auto& plan : found->plans)
+      faults->Expect(plan->engine().workspace_bytes <= workspace_bytes, "within the workspace",
+                     problem);
+  }
+}
+
+void CheckPlans(const Gpu& gpu, const RealPrecision& precision,
+                const std::vector<ConvProblem>& problems) {
+  INFO(gpu.name);
+  INFO(std::string(precision.name));
+  const size_t workspace_bytes = ConvWorkspaceBytes(gpu.memory_bytes);
+  RealPlanner planner(gpu, precision, workspace_bytes);
+  Faults faults;
+  for (const ConvProblem& problem : problems)
+    CheckProblem(planner, precision, workspace_bytes, problem, &faults);
+  CHECK(faults.Text() == "");
+}
+
+void CheckZoo(const std::string& gpu_name) {
+  const Gpu gpu = FindGpu(gpu_name);
+  for (const RealPrecision& precision : kPrecisions) {
+    // The T4 is left out in bf16.
+    if (IsSupported(gpu, precision)) CheckPlans(gpu, precision, ZooProblems(kModels, kBatches));
+  }
+}
+
+TEST_CASE("H100: engines in bf16 and strict fp32 exist, are permitted and can be made again") {
+  const std::vector<ConvProblem> problems = ZooProblems(
+      std::array{std::string("mnist-cnn"), std::string("resnet18-cifar")}, std::array{32u});
+  for (const RealPrecision& precision : {kBf16, kFp32})
+    CheckPlans(FindGpu("h100"), precision, problems);
+}
+
+// Engine 0 needs no workspace and is the slowest one. It computes 2 of 68 problems with 1 GiB,
+// and would compute 13 with 256 MiB.
+TEST_CASE("the workspace is large enough for the engines of ResNet-50 in strict fp32") {
+  constexpr size_t kSlowMax = 2;
+  const Gpu gpu = FindGpu("h100");
+  RealPlanner planner(gpu, kFp32, ConvWorkspaceBytes(gpu.memory_bytes));
+  size_t slow_count = 0;
+  for (const ConvProblem& problem :
+       ZooProblems(std::array{std::string("resnet50")}, std::array{256u})) {
+    const Proposals found = planner.Propose(problem, 1);
+    slow_count += found.plans.empty() || found.plans.front()->engine().index == 0;
+  }
+  CHECK(slow_count <= kSlowMax);
+}
+
+// This is why OpenCuda refuses bf16 there. None of 68 problems has one.
+TEST_CASE("cuDNN has no bf16 engine on a T4 for most of ResNet-50") {
+  const Gpu gpu = FindGpu("t4");
+  REQUIRE_FALSE(IsSupported(gpu, kBf16));
+  RealPlanner planner(gpu, kBf16, ConvWorkspaceBytes(gpu.memory_bytes));
+  const std::vector<ConvProblem> problems =
+      ZooProblems(std::array{std::string("resnet50")}, std::array{32u});
+  const auto without = std::ranges::count_if(problems, [&](const ConvProblem& problem) {
+    return planner.Propose(problem, 1).plans.empty();
+  });
+  CHECK(static_cast<size_t>(without) > problems.size() / 2);
+}
+
+// What cudnn_plans prints with this library path.
+FirstEngines RunPlans(const std::string& library_path, const RealPrecision& precision,
+                      const std::string& gpu_name, const std::string& models) {
+  const std::string command =
+      fmt::format("LD_LIBRARY_PATH='{}' '{}' --engines {} '{}/devices/{}.json' {}", library_path,
+                  std::getenv("PANDO_CUDNN_PLANS"), precision.name, std::getenv("PANDO_GOLDEN_DIR"),
+                  gpu_name, models);
+  FILE* pipe = popen(command.c_str(), "r");  // NOLINT(cert-env33-c): our own words
+  REQUIRE(pipe != nullptr);
+  std::string output;
+  std::array<char, 4096> part{};
+  while (const size_t size = std::fread(part.data(), 1, part.size(), pipe))
+    output.append(part.data(), size);
+  REQUIRE(pclose(pipe) == 0);
+  const size_t end = output.find('\n');
+  REQUIRE(end != std::string::npos);
+  return {output.substr(end + 1), std::stoul(output.substr(0, end))};
+}
+
+// Workers of one kind may differ in libnvrtc, which their kind does not name (P39).
+void CheckWithoutNvrtc(const std::string& gpu_name, const RealPrecision& precision,
+                       const std::string& models) {
+  INFO(gpu_name);
+  INFO(std::string(precision.name));
+  const std::string path = std::getenv("LD_LIBRARY_PATH");
+  const FirstEngines with = RunPlans(path, precision, gpu_name, models);
+  const FirstEngines without =
+      RunPlans(std::getenv("PANDO_WITHOUT_NVRTC") + (":" + path), precision, gpu_name, models);
+  // Otherwise cuDNN has not found the stand-in for the driver. For the T4 it has none in floats.
+  if (gpu_name != "t4") CHECK(with.run_time_compiled_count > 0);
+  CHECK(without.run_time_compiled_count == 0);
+  CHECK(with.text.find(": engine ") != std::string::npos);
+  CHECK(with.text == without.text);
+}
+
+TEST_CASE("H100: the first engines do not depend on libnvrtc") {
+  CheckWithoutNvrtc("h100", kBf16, "mnist-cnn");
+}
+
+TEST_CASE("H100: all models" * doctest::test_suite("thorough 1")) { CheckZoo("h100"); }
+TEST_CASE("A100: all models" * doctest::test_suite("thorough 2")) { CheckZoo("a100"); }
+TEST_CASE("RTX 4090: all models" * doctest::test_suite("thorough 3")) { CheckZoo("rtx4090"); }
+TEST_CASE("T4: all models" * doctest::test_suite("thorough 4")) { CheckZoo("t4"); }
+
+TEST_CASE("no GPU's first engines depend on libnvrtc" * doctest::test_suite("thorough 5")) {
+  for (const char* gpu_name : {"h100", "a100", "rtx4090", "t4"}) {
+    for (const RealPrecision& precision : kPrecisions) {
+      if (IsSupported(FindGpu(gpu_name), precision))
+        CheckWithoutNvrtc(gpu_name, precision, "resnet18-cifar mnist-cnn");
+    }
+  }
+}
+
+}  // namespace
+}  // namespace pando::cuda
+
+int main(int argc, char** argv) {
+  constexpr int kSkipped = 77;
+  const std::string obstacle = pando::cuda::FindObstacle();
+  if (!obstacle.empty()) {
+    std::printf("skipped: %s\n", obstacle.c_str());
+    return kSkipped;
+  }
+  return doctest::Context(argc, argv).run();
+}
