@@ -1,6 +1,11 @@
 #!/usr/bin/env bash
-# Everything that needs an NVIDIA GPU, in four calls of less than ten minutes each. A call prints each row as soon as it is
-# measured, keeps it in RESULTS/gpu-CALL.txt ($OUT, or .gpu-results), and ends with a table of what ran.
+# Everything that needs an NVIDIA GPU, in calls of bounded length. A call prints each row as soon as it is measured, keeps
+# it in RESULTS/gpu-CALL.txt ($OUT, or .gpu-results), and ends with a table of what ran. Where a GPU is lent for fifteen
+# minutes, its start included, `first` and `speed` say the most:
+#   tools/gpu.sh first     270 s at most: the libraries, doctor, kernels, networks, trainer, memcheck of some kernels
+#   tools/gpu.sh speed     300 s at most: ResNet-50 in bf16 at batch 256, in gpu_bench and PyTorch, with two servers and in
+#                          one process; engines are measured on both sides
+# More, in less than ten minutes each:
 #   tools/gpu.sh runs      does it run: doctor, kernels, networks, trainer
 #   tools/gpu.sh compute   gpu_bench on random data, and PyTorch in the same precisions, alone and with optimizer and upload
 #   tools/gpu.sh exchange  training: ResNet-50 in one process, with a worker and two servers, with --codec bf16; MNIST CNN.
@@ -10,10 +15,10 @@
 #                          minutes and more; behind it what bench/python/accuracy.py takes, as --only
 #   tools/gpu.sh part N    puts the Nth part of those data (1 to 4; each fits a call of 64 MiB) into .gpu-data/, to be
 #                          carried there, where `tools/gpu.sh keep` takes it to where `accuracy` looks for it
-#   tools/gpu.sh bundle    on a machine with CUDA's toolkit and none: builds into .gpu/ the programs and the libraries
-#                          that they need, to be carried to one with a GPU beside this repository (CPUs from x86-64-v3)
-# On a machine with a GPU the programs are built first, unless .gpu/ is there. The exit status is 1 where something failed,
-# 77 where there is no GPU.
+#   tools/gpu.sh bundle    on a machine with CUDA's toolkit and no GPU: packs the programs and the libraries that they need
+#                          into .gpu.tar.xz, to be carried to one with a GPU beside this repository (CPUs from x86-64-v3)
+# On a machine with a GPU the programs are built first, unless .gpu.tar.xz or .gpu/ is there. The exit status is 1 where
+# something failed, 77 where there is no GPU.
 set -euo pipefail
 # shellcheck source=lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -24,13 +29,15 @@ data_there=${TMPDIR:-/tmp}/pando-data
 programs=(tests/kernels/kernels_gpu_test tests/models/models_gpu_test tests/train/trainer_gpu_test
   tests/e2e/e2e_gpu_test cli/pando bench/cpp/kernels/gpu_bench)
 bundle=$root/.gpu
+archive=$root/.gpu.tar.xz
 
 build_programs() {
   configure build-gpu --buildtype=release -Dcuda=enabled -Dgpu_archs="${GPU_ARCHS:-90}" -Dcpu_arch=x86-64-v3
   compile build-gpu "${programs[@]}"
 }
 
-# C's own libraries are every machine's; of the others the ones that the programs name.
+# C's own libraries are every machine's; of the others the ones that the programs name. ICU's data, half of it all, are
+# for libarchive's readers of XML, which nothing here calls: their symbol is enough.
 make_bundle() {
   local program library
   build_programs
@@ -39,12 +46,33 @@ make_bundle() {
   for program in "${programs[@]}"; do
     cp "$root/build-gpu/$program" "$bundle/"
     ldd "$root/build-gpu/$program" | awk '$3 ~ /^\// { print $3 }' |
-      { grep -vE '/(libc|libm|libdl|librt|libpthread|libgcc_s|libstdc\+\+)\.so' || true; } |
+      { grep -vE '/(lib(c|m|mvec|dl|rt|pthread|resolv|util|anl|nss_.*|gcc_s|stdc\+\+)|ld-.*)\.so' || true; } |
       while read -r library; do cp -L "$library" "$bundle/lib/"; done
   done
-  strip "$bundle"/*_test "$bundle"/gpu_bench "$bundle"/pando
+  for library in "$bundle"/lib/libicudata.so.*; do
+    [ -e "$library" ] || continue
+    echo "const char icudt${library##*.}_dat[64];" |
+      cc -shared -fPIC -x c - -Wl,-soname,"${library##*/}" -o "$library"
+  done
+  strip "$bundle"/*_test "$bundle"/gpu_bench "$bundle"/pando "$bundle"/lib/*
   echo "$root" >"$bundle/root"  # where the tests look for their golden files
-  du -sh "$bundle" >&2
+  XZ_OPT="-9e -T0" tar -C "$root" -cJf "$archive" .gpu
+  du -sh "$bundle" "$archive" >&2
+}
+
+# Without tar's xz, Python unpacks it.
+unpack_bundle() {
+  [ ! -e "$bundle/root" ] && [ -e "$archive" ] || return 0
+  tar -C "$root" -xJf "$archive" 2>/dev/null ||
+    python3 -c 'import sys, tarfile; tarfile.open(sys.argv[1]).extractall(sys.argv[2])' "$archive" "$root"
+}
+
+# Whether the loader finds all that the programs name; NVIDIA's are loaded later.
+check_libraries() {
+  local program missing
+  missing=$(for program in "${programs[@]}"; do ldd "$bundle/${program##*/}" | grep "not found" || true; done)
+  [ -z "$missing" ] || { printf 'missing here:\n%s\n' "$missing"; return 1; }
+  echo "all libraries of ${#programs[@]} programs are here"
 }
 
 results=()
@@ -71,9 +99,9 @@ row() {
   esac
 }
 
-# With the libraries that pando needs. Python has its own, and must not get these.
+# With the libraries that pando needs. Python has its own, and what the machine's LD_LIBRARY_PATH adds.
 native() { row "$1" "$2" env LD_LIBRARY_PATH="$libraries" "${@:3}"; }
-python() { row "$1" "$2" env -u LD_LIBRARY_PATH python3 "${@:3}"; }
+python() { row "$1" "$2" python3 "${@:3}"; }
 
 # train NAME SECONDS MODEL DATASET BATCH STEPS FLAG...: images a second, and the shares of time that no computing hides.
 train() {
@@ -122,7 +150,7 @@ use_libraries() {
   local built_in wheels
   built_in=$(cat "$bundle/root")
   if [ ! -e "$built_in" ]; then mkdir -p "$(dirname "$built_in")" && ln -s "$root" "$built_in"; fi
-  wheels=$(env -u LD_LIBRARY_PATH python3 - <<'END' || true
+  wheels=$(python3 - <<'END' || true
 import glob, site, sys
 folders = site.getsitepackages() + [site.getusersitepackages()] + sys.path
 print(":".join(sorted({path for folder in folders for path in glob.glob(f"{folder}/nvidia/*/lib")})))
@@ -144,6 +172,23 @@ build_here() {
   mkdir -p "$bundle/lib"
   for program in "${programs[@]}"; do cp "$root/build-gpu/$program" "$bundle/"; done
   echo "$root" >"$bundle/root"
+}
+
+call_first() {
+  LD_LIBRARY_PATH=$libraries row "libraries" 10 bash "$0" libraries
+  native "doctor" 30 "$bundle/pando" doctor
+  native "kernels on a GPU" 80 "$bundle/kernels_gpu_test"
+  native "networks on a GPU" 80 "$bundle/models_gpu_test"
+  native "trainer on a GPU" 60 "$bundle/trainer_gpu_test"
+  check_memory memcheck 60 "*linear*,*flatten*"
+}
+
+call_speed() {
+  local resnet=(resnet50 synthetic-imagenet 256 40 --precision bf16 --set train.tune_engines=true)
+  native "pando, ResNet-50, bfloat16" 60 "$bundle/gpu_bench" bfloat16 resnet50
+  train "ResNet-50, two servers" 70 "${resnet[@]}" --workers 1 --servers 2 --replicas 1
+  train "ResNet-50, one process" 60 "${resnet[@]}" --serial
+  python "PyTorch, ResNet-50, bfloat16" 110 "$root/bench/python/pytorch_gpu.py" --seconds 1 --precision bf16 --models resnet50
 }
 
 call_runs() {
@@ -174,20 +219,31 @@ call_exchange() {
 }
 
 call_safety() {
-  local sanitizer small="*on every shape*,*linear*,*cross-entropy*,*flatten*"
+  local small="*on every shape*,*linear*,*cross-entropy*,*flatten*"
   native "runs on a GPU" 240 env PANDO_PROGRAM="$bundle/pando" PANDO_NEEDS_GPU=1 "$bundle/e2e_gpu_test"
+  check_memory memcheck 140 "$small"
+  check_memory racecheck 140 "$small"
+}
+
+# check_memory TOOL SECONDS TEST_CASES: of the kernels, by compute-sanitizer.
+check_memory() {
+  local sanitizer
   sanitizer=$(command -v compute-sanitizer || echo "${CUDA_HOME:-/usr/local/cuda}/bin/compute-sanitizer")
   if [ ! -x "$sanitizer" ]; then
-    results+=("skipped  memcheck and racecheck (no compute-sanitizer here)")
+    results+=("skipped  $1 (no compute-sanitizer here)")
     return
   fi
-  native "memcheck" 140 "$sanitizer" --tool memcheck --error-exitcode 1 "$bundle/kernels_gpu_test" -tc="$small"
-  native "racecheck" 140 "$sanitizer" --tool racecheck --error-exitcode 1 "$bundle/kernels_gpu_test" -tc="$small"
+  native "$1" "$2" "$sanitizer" --tool "$1" --error-exitcode 1 "$bundle/kernels_gpu_test" -tc="$3"
 }
 
 run_call() {
-  require_gpu
+  [ "$1" = first ] || require_gpu  # which shows without a GPU that nothing else is missing
   SECONDS=0
+  case $1 in
+    first) seconds_per_call=270 ;;
+    speed) seconds_per_call=300 ;;
+  esac
+  unpack_bundle
   build_here
   use_libraries
   mkdir -p "$store"
@@ -195,11 +251,13 @@ run_call() {
   nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader | tee "$log" || true
   "call_$1"
   printf '%s\n' "${results[@]}" | tee -a "$log"
-  [ "$failed" = no ]
+  [ "$failed" = no ] || return 1
+  require_gpu
 }
 
 case ${1:---help} in
   bundle) make_bundle ;;
+  libraries) check_libraries ;;
   part) make_part "${2:-}" ;;
   keep) keep_part ;;
   accuracy)
@@ -210,7 +268,7 @@ case ${1:---help} in
     [ -d "$data" ] || data=$root/../shared/data
     LD_LIBRARY_PATH=$libraries exec python3 "$root/bench/python/accuracy.py" --gpu --pando "$bundle/pando" --data "$data" "${@:2}"
     ;;
-  runs | compute | exchange | safety) run_call "$1" ;;
+  first | speed | runs | compute | exchange | safety) run_call "$1" ;;
   -h | --help) sed -n '2,/^set/s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" ;;
   *) die "unknown command '$1': see tools/gpu.sh --help" ;;
 esac

@@ -1,8 +1,8 @@
-// gpu_bench [float|bfloat16|half]: what the GPU at hand does with our kernels. Prints the copy
-// bandwidth and the matrix rate that it reaches here, each kernel's and layer's share of one of
-// them, and images/s of whole networks, one micro-batch at a time, compute alone. Exits with 77
-// where there is no GPU. bench/python/pytorch_gpu.py prints PyTorch's images/s of the same
-// networks.
+// gpu_bench [float|bfloat16|half [NETWORK]]: what the GPU at hand does with our kernels. Prints the
+// copy bandwidth and the matrix rate that it reaches here, each kernel's and layer's share of one
+// of them, and images/s of whole networks, one micro-batch at a time, compute alone, with measured
+// engines (train.tune_engines); or of one network alone. Exits with 77 where there is no GPU.
+// bench/python/pytorch_gpu.py prints PyTorch's images/s of the same networks, tuned too.
 #include <algorithm>
 #include <bit>
 #include <chrono>
@@ -67,8 +67,11 @@ std::vector<std::byte> RandomElements(ElementType type) {
 
 class GpuBench {
  public:
-  explicit GpuBench(Device device) : device_(device) {}
+  // `network`: of RunNetworks, to run no others and no kernels; empty: all.
+  explicit GpuBench(OpenedGpu& gpu, std::string network)
+      : gpu_(gpu), network_(std::move(network)) {}
   void Run() {
+    if (!network_.empty()) return RunNetworks();
     MeasureLimits();
     RunImport();
     RunElementwise();
@@ -279,6 +282,7 @@ class GpuBench {
   }
 
   void RunNetwork(const std::string& name, SampleShape shape, uint32_t classes, uint32_t n) {
+    if (!network_.empty() && network_ != name) return;
     Job job;
     job.model = name;
     Result<Model> model = Model::Create(job, shape, classes);
@@ -298,16 +302,22 @@ class GpuBench {
                 .labels = std::vector<int32_t>(n)};
     for (size_t i = 0; i < batch.bytes.size(); ++i) batch.bytes[i] = static_cast<uint8_t>(Draw(i));
     for (uint32_t i = 0; i < n; ++i) batch.labels[i] = static_cast<int32_t>(Draw(i) % classes);
-    const double seconds = MeasureSeconds(device_, [&] {
+    const auto step = [&] {
       network.SetBatch(batch, {}, Mode::kTrain);
       for (uint32_t i = 0; i < network.layer_count(); ++i) network.Forward(i, parameters);
       for (uint32_t i = network.layer_count(); i-- > 0;) network.Backward(i, parameters, gradients);
-    });
+    };
+    gpu_.StartMeasuringEngines();
+    step();
+    gpu_.UseEngines(gpu_.TakeMeasuredEngines());
+    const double seconds = MeasureSeconds(device_, step);
     std::printf("%-34s %8.0f images/s, %u a micro-batch\n", name.c_str(), n / seconds, n);
     arrays_.clear();
   }
 
-  Device device_;
+  OpenedGpu& gpu_;
+  const std::string network_;
+  Device device_ = gpu_.device();
   double copy_rate_ = 1;
   double matrix_rate_ = 1;
   std::vector<DeviceMemory> arrays_;
@@ -330,5 +340,5 @@ int main(int argc, char** argv) {
     return pando::kSkipped;
   }
   std::printf("elements: %s\n", element);
-  pando::GpuBench(gpu->device()).Run();
+  pando::GpuBench(*gpu, argc > 2 ? argv[2] : "").Run();
 }
