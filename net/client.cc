@@ -47,8 +47,9 @@ Status SchedulerClient::Dial(const std::string& endpoint) {
 }
 
 bool SchedulerClient::Ask(Message request) {
-  PANDO_CHECK(RowFor(request).sender == Sender::kAnyone);
-  const Key key = KeyFor(request).value();
+  const std::optional<Key> found = KeyFor(request);
+  PANDO_CHECK(found && RowFor(request).sender == Sender::kAnyone);
+  const Key key = *found;
   if (open_.size() >= kOpenRequestsMax && !open_.contains(key)) return false;
   Send(request);
   open_.insert_or_assign(key, Open{std::move(request), SteadyNow() + options_.repeat_interval});

@@ -1,6 +1,6 @@
-// Dispatch hands a message to the handler of its type. Every protocol core routes its messages with
-// it. The table (message_table.h) says which types a core handles; it ignores the others. A handler
-// that is forgotten, and one that the table does not name, do not compile:
+// Dispatch hands a message to the handler of its type. Scheduler, lanes and sessions route their
+// messages with it. The table (message_table.h) says which types each of them handles; it ignores
+// the others. A handler that is forgotten, and one that the table does not name, do not compile:
 //
 //   Dispatch<Core::kScheduler>(envelope.message,
 //                              [&](const Ready& ready) { members_.OnReady(now, from, ready); },

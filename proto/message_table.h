@@ -10,7 +10,7 @@
 
 namespace pando {
 
-// The parts of the program that handle a message; all others ignore it.
+// What handles a message; all others ignore it. The compiler checks the first four (dispatch.h).
 enum class Core : uint8_t {
   kNone = 0,
   kScheduler = 1,

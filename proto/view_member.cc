@@ -43,7 +43,8 @@ bool ViewMember::IsOfOurScheduler(const Envelope& envelope) const {
   const bool is_end = HoldsAny<Stop>(envelope.message);
   if (envelope.sender.incarnation != identity_.scheduler.incarnation)
     return is_end && envelope.view >= view_.id;
-  return is_end || envelope.generation == view_.generation;
+  return RowFor(envelope.message).generation == Generation::kAny ||
+         envelope.generation == view_.generation;
 }
 
 bool ViewMember::IsNewer(const View& view) const {

@@ -18,11 +18,6 @@ using Json = nlohmann::json;
 template <class T, class U>
 concept Is = std::same_as<std::remove_const_t<T>, U>;
 
-// A job's id: stored as hex digits.
-template <class T>
-struct Hex {
-  T& value;
-};
 // In ms since the job began, < 0: unknown, stored as NULL.
 template <class T>
 struct Time {
@@ -82,7 +77,7 @@ void ForEachMetaRow(Is<SchedulerState> auto& state, auto&& row) {
   row("engines", state.engines);
   row("given_up", state.given_up);
   row("is_finished", state.is_finished);
-  row("job", Hex{state.job});
+  row("job", state.job);
   row("next_node", state.next_node);
   row("open_dispute", state.verification.open_dispute);
   row("settled_below", state.verification.settled_below);
@@ -129,15 +124,12 @@ concept HasFields = requires(T& value) {
 template <class T>
 Json ToJson(const T& value);
 
-Json ToJson(NodeId node) { return node == kUnknownNode ? -1 : int64_t{node.value()}; }
+Json ToJson(Incarnation incarnation) { return HexText(incarnation.value()); }
+Json ToJson(JobId job) { return HexText(job.value()); }
 Json ToJson(Role role) { return EnumName(role); }
 template <class Tag, class Rep>
 Json ToJson(StrongId<Tag, Rep> id) {
   return id.value();
-}
-template <class T>
-Json ToJson(Hex<T> hex) {
-  return HexText(hex.value.value());
 }
 template <class T>
 Json ToJson(const std::vector<T>& items) {
@@ -171,9 +163,14 @@ Json ToJson(const T& value) {
 template <class T>
 void FromJson(const Json& json, T& value);
 
-void FromJson(const Json& json, NodeId& node) {
-  const auto number = json.get<int64_t>();
-  node = number < 0 ? kUnknownNode : NodeId(static_cast<uint32_t>(number));
+template <std::integral T>
+void FromJson(const Json& json, T& number) {
+  const bool is_bool = std::same_as<T, bool>;
+  const bool fits =
+      is_bool ? json.is_boolean()
+              : json.is_number_unsigned() && json.get<uint64_t>() <= std::numeric_limits<T>::max();
+  if (!fits) throw Json::other_error::create(501, json.dump() + " is out of range", &json);
+  json.get_to(number);
 }
 void FromJson(const Json& json, Role& role) {
   const auto name = json.get<std::string>();
@@ -183,15 +180,17 @@ void FromJson(const Json& json, Role& role) {
 }
 template <class Tag, class Rep>
 void FromJson(const Json& json, StrongId<Tag, Rep>& id) {
-  id = StrongId<Tag, Rep>(json.get<Rep>());
+  Rep number{};
+  FromJson(json, number);
+  id = StrongId<Tag, Rep>(number);
 }
-template <class T>
-void FromJson(const Json& json, Hex<T> hex) {
-  const auto text = json.get<std::string>();
-  const std::optional<uint64_t> number = ParseHex(text);
-  if (!number) throw Json::other_error::create(501, "'" + text + "' is no hex number", &json);
-  hex.value = T(*number);
+uint64_t FromHex(const Json& json) {
+  const std::optional<uint64_t> number = ParseHex(json.get<std::string>());
+  if (!number) throw Json::other_error::create(501, json.dump() + " is no hex number", &json);
+  return *number;
 }
+void FromJson(const Json& json, Incarnation& to) { to = Incarnation(FromHex(json)); }
+void FromJson(const Json& json, JobId& job) { job = JobId(FromHex(json)); }
 template <class T>
 void FromJson(const Json& json, std::vector<T>& items) {
   items.clear();
@@ -283,9 +282,8 @@ class RowReader {
     Read(from, number);
     id = StrongId<Tag, Rep>(number);
   }
-  template <class T>
-  void Read(const SqlValue& from, Hex<T> hex) {
-    ReadParsed(from, [&](const std::string& text) { FromJson(Json(text), hex); });
+  void Read(const SqlValue& from, JobId& job) {
+    ReadParsed(from, [&](const std::string& text) { FromJson(Json(text), job); });
   }
   template <class T>
   void Read(const SqlValue& from, T& value) {
@@ -367,7 +365,7 @@ Status ReadRow(const std::string& table, const SqlRow& row, SchedulerState& stat
 }  // namespace
 
 std::span<const JournalTable> JournalTables() {
-  static const std::array<JournalTable, 6> tables{{
+  static const std::array<JournalTable, 6> kTables{{
       {"meta", {"key", "value"}, 1},
       {"views", ColumnsFor<View>(), 2},
       {"members", ColumnsFor<MemberRecord>(), 1},
@@ -375,7 +373,7 @@ std::span<const JournalTable> JournalTables() {
       {"evaluations", ColumnsFor<EvaluationSummary>(), 1},
       {"faults", ColumnsFor<FaultRecord>(), 1},
   }};
-  return tables;
+  return kTables;
 }
 
 std::map<std::string, std::vector<SqlRow>> MakeRows(const SchedulerState& state) {

@@ -3,10 +3,8 @@
 // `sqlite3 RUN_DIR/scheduler.db 'select * from faults'`.
 //
 //   meta         key, value: job, term, leader, next_node, is_finished
-//   views        term, number, and the view as JSON; the newest kViewsKept, of which the last is
-//   the
-//                one in force
-//   members      the processes that were welcome when it was last written; their messages as JSON
+//   views        term, number, and the view as JSON; the newest kViewsKept, the last one in force
+//   members      the processes that were welcome when it was last written; messages as JSON
 //   snapshots    complete ones: generation, version, shards as JSON
 //   evaluations  by version
 //   faults       by id; times in ms since the job began, NULL where unknown
@@ -67,7 +65,8 @@ std::string SqliteVersion();  // "3.40.1", for `pando doctor`
 
 // ---- the scheduler's state as rows, and back (journal_rows.cc) ----------------------------------
 
-// Numbers above 63 bits are written as 16 hex digits, lists as JSON.
+// The job's id is 16 hex digits; objects and lists are JSON in UTF-8. There incarnations are hex
+// digits, and hashes are integers of 64 bits, which SQLite's own functions round.
 struct JournalTable {
   const char* name;
   std::vector<std::string> columns;

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Everything that needs an NVIDIA GPU, in calls of bounded length. A call prints each row as soon as it is measured, keeps
 # it in RESULTS/gpu-CALL.txt ($OUT, or .gpu-results), and ends with a table of what ran. Where a GPU is lent for fifteen
-# minutes, its start included, `first` and `speed` say the most:
+# minutes, its start included, run `first` and `speed`:
 #   tools/gpu.sh first     270 s at most: the libraries, doctor, kernels, networks, trainer, memcheck of some kernels
 #   tools/gpu.sh speed     300 s at most: ResNet-50 in bf16 at batch 256, in gpu_bench and PyTorch, with two servers and in
 #                          one process; engines are measured on both sides
@@ -36,8 +36,8 @@ build_programs() {
   compile build-gpu "${programs[@]}"
 }
 
-# C's own libraries are every machine's; of the others the ones that the programs name. ICU's data, half of it all, are
-# for libarchive's readers of XML, which nothing here calls: their symbol is enough.
+# C's own libraries are every machine's; of the others the ones that the programs name. ICU's data, half of the bundle,
+# are for libarchive's readers of XML, which nothing here calls: their symbol is enough.
 make_bundle() {
   local program library
   build_programs
@@ -62,15 +62,20 @@ make_bundle() {
 
 # Without tar's xz, Python unpacks it.
 unpack_bundle() {
-  [ ! -e "$bundle/root" ] && [ -e "$archive" ] || return 0
+  [ -e "$archive" ] && [ ! "$bundle/root" -nt "$archive" ] || return 0
+  rm -rf "$bundle"
   tar -C "$root" -xJf "$archive" 2>/dev/null ||
     python3 -c 'import sys, tarfile; tarfile.open(sys.argv[1]).extractall(sys.argv[2])' "$archive" "$root"
+  touch "$bundle/root"  # newer than its archive
 }
 
 # Whether the loader finds all that the programs name; NVIDIA's are loaded later.
 check_libraries() {
   local program missing
-  missing=$(for program in "${programs[@]}"; do ldd "$bundle/${program##*/}" | grep "not found" || true; done)
+  missing=$(for program in "${programs[@]}"; do
+    [ -x "$bundle/${program##*/}" ] || echo "$program"
+    ldd "$bundle/${program##*/}" | grep "not found" || true
+  done)
   [ -z "$missing" ] || { printf 'missing here:\n%s\n' "$missing"; return 1; }
   echo "all libraries of ${#programs[@]} programs are here"
 }
@@ -167,6 +172,7 @@ require_gpu() {
 
 build_here() {
   local program
+  unpack_bundle
   [ ! -e "$bundle/root" ] || return 0
   build_programs
   mkdir -p "$bundle/lib"
@@ -175,7 +181,7 @@ build_here() {
 }
 
 call_first() {
-  LD_LIBRARY_PATH=$libraries row "libraries" 10 bash "$0" libraries
+  native "libraries" 10 bash "$0" libraries
   native "doctor" 30 "$bundle/pando" doctor
   native "kernels on a GPU" 80 "$bundle/kernels_gpu_test"
   native "networks on a GPU" 80 "$bundle/models_gpu_test"
@@ -237,13 +243,12 @@ check_memory() {
 }
 
 run_call() {
-  [ "$1" = first ] || require_gpu  # which shows without a GPU that nothing else is missing
+  [ "$1" = first ] || require_gpu  # `first` also runs without a GPU, to show that nothing else is missing
   SECONDS=0
   case $1 in
     first) seconds_per_call=270 ;;
     speed) seconds_per_call=300 ;;
   esac
-  unpack_bundle
   build_here
   use_libraries
   mkdir -p "$store"

@@ -19,7 +19,8 @@ constexpr size_t kSamples = 5;  // the median counts
 // Runs of a sample are back to back and take about this long, so that its end is a small part.
 constexpr double kSampleMs = 1;
 constexpr double kRunsMax = 100;
-constexpr double kGain = 0.98;  // less is noise: the earlier proposal stays
+constexpr int64_t kNoEngine = -1;  // of a choice: our own kernel computes the problem
+constexpr double kGain = 0.98;     // less is noise: the earlier proposal stays
 // A proposal whose second run takes this many times the best one's is not measured further.
 constexpr double kHopeless = 2;
 
@@ -100,8 +101,9 @@ std::unique_ptr<ConvPlan> ConvLibrary::MakePlan(const ConvProblem& problem,
     Note(name, plan.get(), "first of cuDNN's heuristics");
     return plan;
   }
-  plan = planner_->Make(problem, chosen->second);
-  if (plan == nullptr) {
+  const bool is_none = chosen->second.index == kNoEngine;
+  if (!is_none) plan = planner_->Make(problem, chosen->second);
+  if (plan == nullptr && !is_none) {
     const std::string text =
         fmt::format("{}: {} was decided for this kind of GPU, and cannot be made here", name,
                     EngineText(chosen->second));
@@ -144,10 +146,11 @@ void ConvLibrary::Use(EngineChoice choice) {
 std::unique_ptr<ConvPlan> ConvLibrary::Measure(const ConvProblem& problem, const std::string& name,
                                                const ConvArrays& arrays) {
   std::vector<std::unique_ptr<ConvPlan>> proposals = planner_->Propose(problem, kProposalsMax);
-  const bool has_proposals = !proposals.empty();
+  const bool has_any = !proposals.empty();
   std::erase_if(proposals, [&](const auto& plan) { return !plan->TryRun(arrays); });
   if (proposals.empty()) {
-    if (has_proposals) Note(name, nullptr, "");  // otherwise the rule's use of it tells
+    // The rule would take the first one, which would end the process.
+    if (has_any) (*measured_)[name] = {.index = kNoEngine, .reason = "no proposal runs"};
     return nullptr;
   }
   size_t best = 0;

@@ -46,7 +46,8 @@ struct CudnnApi : RuntimeLibrary {
 
 Result<CudnnApi> LoadCudnn() { return LoadFunctions<CudnnApi>({"libcudnn.so.9"}); }
 
-// cuDNN opens its parts when it needs them. Where one is missing it has no engines, without a word.
+// cuDNN opens its parts when it needs them. If one is missing, it proposes no engines and reports
+// no error.
 Status CheckParts() {
   for (const char* part : {"libcudnn_graph.so.9", "libcudnn_heuristic.so.9",
                            "libcudnn_engines_precompiled.so.9", "libcudnn_ops.so.9"}) {

@@ -301,7 +301,7 @@ TEST_CASE("people find a view by the names of its fields") {
       "'$.owners[1].worker'),"
       " json_extract(registration, '$.role') FROM views, members WHERE node = 1");
   REQUIRE(rows.ok());
-  CHECK(rows->at(0) == SqlRow{int64_t{1}, "tcp://127.0.0.1:1", int64_t{-1}, "server"});
+  CHECK(rows->at(0) == SqlRow{int64_t{1}, "tcp://127.0.0.1:1", int64_t{UINT32_MAX}, "server"});
 }
 
 TEST_CASE("a value that does not fit its column names table, column and file") {
@@ -325,6 +325,15 @@ TEST_CASE("a value that does not fit its column names table, column and file") {
   CHECK(error("UPDATE members SET registration = replace(registration, 'server', 'king')")
             .starts_with("table members, column registration: "));
   CHECK(error("UPDATE members SET peer = '{\"node\": 1}'")
+            .starts_with("table members, column peer: "));
+  for (const char* wrong : {"-1", "4294967296", "1.5", "true"}) {
+    CAPTURE(wrong);
+    CHECK(error(std::string("UPDATE members SET registration = json_set(registration, "
+                            "'$.process_id', json('") +
+                wrong + "'))")
+              .starts_with("table members, column registration: "));
+  }
+  CHECK(error("UPDATE members SET peer = json_set(peer, '$.incarnation', 'xyz')")
             .starts_with("table members, column peer: "));
   CHECK(error("UPDATE views SET view = '[[1'").starts_with("table views, column view: "));
   CHECK(error("UPDATE views SET view = '{\"id\": 1}'").starts_with("table views, column view: "));

@@ -5,12 +5,15 @@ from findings import Finding
 
 TABLE = "proto/message_table.h"
 DOCUMENT = "docs/protocol.md"
-ROW = re.compile(r"^ *X\((?P<name>\w+), \w+, (?P<handlers>[\w| ]+), (?P<sender>\w+), \w+(?:, (?P<channel>\w+))?\)")
+ROW = re.compile(r"^ *X\((?P<name>\w+), \w+, (?P<handlers>[\w| ]+), (?P<sender>\w+), (?P<generation>\w+)"
+                 r"(?:, (?P<channel>\w+))?\)")
 # The document's word for a handler in the code.
 HANDLERS = {"kScheduler": "scheduler", "kLane": "lane", "kWorker": "worker", "kGroup": "worker",
             "kJoiner": "node", "kClient": "client"}
 WORDS = {**{word: word for word in HANDLERS.values()}, "supervisor": "client"}
 STRANGERS = {"client", "supervisor"}
+JOINS = "Register"  # a node is a stranger until it has sent this
+UNHANDLED = "HeartbeatAck"
 
 
 def check_messages(project):
@@ -24,14 +27,31 @@ def check_messages(project):
         if len(cells) == 5 and "→" in cells[2]:
             for name in re.findall(r"`(\w+)`", cells[1]):
                 described[name] = (line, cells[2])
-    findings = [Finding("messages", TABLE, line, f"{name} is not in the messages table of {DOCUMENT}: add it", name)
-                for name, (line, _) in rows.items() if name not in described]
+    crossing = find_crossing(project)
+    findings = [Finding("messages", TABLE, line, f"{name}: this table and P21 of {DOCUMENT} differ in whether a node "
+                        "accepts it in another generation: change one of them", name)
+                for name, (line, row) in rows.items()
+                if is_for_nodes(row) and (row["generation"] == "kAny") != (name in crossing)]
+    findings += [Finding("messages", TABLE, line, f"{name} is not in the messages table of {DOCUMENT}: add it", name)
+                 for name, (line, _) in rows.items() if name not in described]
     for name, (line, parties) in described.items():
         problem = "is not a message" if name not in rows else find_problem(rows[name][1], parties)
         if problem:
-            findings.append(Finding("messages", DOCUMENT, line, f"{name} {problem} by {TABLE}: change one of both",
+            findings.append(Finding("messages", DOCUMENT, line, f"{name} {problem} by {TABLE}: change one of them",
                                     name))
     return findings
+
+
+def is_for_nodes(row):
+    """Whether lanes or sessions handle it."""
+    return bool(re.search("kLane|kWorker|kGroup", row["handlers"]))
+
+
+def find_crossing(project):
+    """The messages that P21 has a node accept in another generation."""
+    rule = re.search(r"messages of another generation \(`ViewMember::Admit`\):(.*?)`Stop`",
+                     project.text(DOCUMENT), re.S)
+    return set(re.findall(r"`(\w+)`", rule[1])) | {"Stop"} if rule else set()
 
 
 def matches(project, path, pattern):
@@ -45,12 +65,13 @@ def find_problem(row, parties):
     receivers = set(re.findall(r"\w+?(?=s?\b)", " ".join(part.split("→")[1] for part in parties.split(";"))))
     handlers = {HANDLERS[name] for name in re.findall(r"\w+", row["handlers"]) if name in HANDLERS}
     named = {WORDS[word] for word in receivers & WORDS.keys()}
-    if handlers and named != handlers:
+    if named != handlers and row["name"] != UNHANDLED:
         return f"is handled by {', '.join(sorted(handlers))}, and not by {', '.join(sorted(named))},"
     if (senders == {"scheduler"}) != (row["sender"] == "kOnlyScheduler"):
         return f"is accepted from other senders ({row['sender']})"
-    if senders & STRANGERS and row["sender"] != "kAnyone":
-        return f"is not accepted from a {', '.join(sorted(senders))}"
+    is_from_strangers = bool(senders & STRANGERS) or row["name"] == JOINS
+    if is_from_strangers != (row["sender"] == "kAnyone"):
+        return f"is accepted from other senders ({row['sender']})"
     if ("heartbeat channel" in parties) != (row["channel"] == "kHeartbeat"):
         return "travels on the other channel"
     return None
