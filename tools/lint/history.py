@@ -21,14 +21,16 @@ def check_history(project, first=FIRST):
     except (OSError, subprocess.CalledProcessError) as error:
         raise Skipped(f"commit {first[:7]} is not in this history") from error
     findings = []
-    for commit in project.git("rev-list", "--no-merges", "--reverse", f"{first}..HEAD").split():
-        subject = project.git("log", "-1", "--format=%h %s", commit).strip()
-        if not project.git("log", "-1", "--format=%b", commit).strip():
+    log = project.git("log", "--no-merges", "--reverse", "--format=%H%x00%h %s%x00%b%x01", f"{first}..HEAD")
+    of_limits = set(project.git("rev-list", f"{first}..HEAD", "--", *LIMIT_FILES).split())
+    for entry in log.split("\x01")[:-1]:
+        commit, subject, body = entry.strip().split("\0")
+        if not body.strip():
             findings.append(Finding("history", ".", 1, f"commit {subject} has no body: say why it was made and how "
                                     "it was tested (git commit --amend, git rebase)", commit))
-        raised = find_raised(project, commit)
-        changed = set(project.git("diff-tree", "-r", "--no-commit-id", "--name-only", commit).split())
-        if raised and changed - set(LIMIT_FILES):
+        raised = find_raised(project, commit) if commit in of_limits else []
+        changed = project.git("diff-tree", "-r", "--no-commit-id", "--name-only", commit).split() if raised else []
+        if set(changed) - set(LIMIT_FILES):
             findings.append(Finding("history", LIMIT_FILES[0], 1, f"commit {subject} raises {', '.join(raised)} and "
                                     "changes other files: raise a limit in a commit that does nothing else, and name "
                                     "the feature in its body", commit))

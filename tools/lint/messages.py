@@ -20,8 +20,10 @@ def check_messages(project):
     """The messages of proto/message_table.h are those of docs/protocol.md, between the same parties."""
     if TABLE not in project.files:
         return []
-    rows = {found["name"]: (line, found) for line, found in matches(project, TABLE, ROW)}
-    described = {}
+    rows, described = {}, {}
+    for line, text in enumerate(project.text(TABLE).splitlines(), 1):
+        if found := ROW.match(text):
+            rows[found["name"]] = (line, found)
     for line, text in enumerate(project.text(DOCUMENT).splitlines(), 1):
         cells = [cell.strip() for cell in text.split("|")]
         if len(cells) == 5 and "→" in cells[2]:
@@ -54,11 +56,6 @@ def find_crossing(project):
     return set(re.findall(r"`(\w+)`", rule[1])) | {"Stop"} if rule else set()
 
 
-def matches(project, path, pattern):
-    found = ((line, pattern.match(text)) for line, text in enumerate(project.text(path).splitlines(), 1))
-    return [(line, match) for line, match in found if match]
-
-
 def find_problem(row, parties):
     """How `parties`, "sender → receiver; sender → receiver", differ from the row."""
     senders = {part.split("→")[0].strip() for part in parties.split(";")}
@@ -67,10 +64,9 @@ def find_problem(row, parties):
     named = {WORDS[word] for word in receivers & WORDS.keys()}
     if named != handlers and row["name"] != UNHANDLED:
         return f"is handled by {', '.join(sorted(handlers))}, and not by {', '.join(sorted(named))},"
-    if (senders == {"scheduler"}) != (row["sender"] == "kOnlyScheduler"):
-        return f"is accepted from other senders ({row['sender']})"
     is_from_strangers = bool(senders & STRANGERS) or row["name"] == JOINS
-    if is_from_strangers != (row["sender"] == "kAnyone"):
+    described = "kOnlyScheduler" if senders == {"scheduler"} else "kAnyone" if is_from_strangers else "kMembers"
+    if row["sender"] != described:
         return f"is accepted from other senders ({row['sender']})"
     if ("heartbeat channel" in parties) != (row["channel"] == "kHeartbeat"):
         return "travels on the other channel"
