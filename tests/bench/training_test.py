@@ -341,9 +341,11 @@ class RecoveryTest(unittest.TestCase):
     def test_a_child_is_found_by_its_role_and_rank(self):
         with tempfile.TemporaryDirectory() as folder:
             children = []
-            for role, rank in (("worker", "0"), ("worker", "1"), ("server", "1")):
-                # A shell that runs the file named by the role, which waits for a line that never comes.
+            # A shell that runs the file named by the role, which waits for a line that never comes. Written before any
+            # shell starts: one that opens it while it is written anew would read an empty file, and end.
+            for role in ("worker", "server"):
                 (Path(folder) / role).write_text("read line\n")
+            for role, rank in (("worker", "0"), ("worker", "1"), ("server", "1")):
                 children.append(
                     subprocess.Popen(
                         ["pando", role, "--rank", rank], executable="/bin/sh", cwd=folder, stdin=subprocess.PIPE
