@@ -23,6 +23,7 @@ enum class Mutation {
   kLeasesBeforeHeartbeats,        // P27: a late tick judges leases before it reads the queue
   kNoDecisionBarrier,             // P32: steps are made whose version a decision may exclude
   kEndWithoutSnapshot,            // P33: a run that is stopped stores nothing first
+  kEndWithEarlierSnapshot,        // P33: the snapshot under way is taken for the last one
   // In the servers:
   kShowUncommitted,     // P9: a lane shows a version before its backups have acknowledged it
   kCommitBeforeAck,     // P8: a primary commits without its backups' acknowledgements

@@ -84,20 +84,29 @@ void LastSnapshot::End(Micros now, StopReason reason, std::string text) {
   if (pending_ && reason == StopReason::kFailed) return;  // the first reason counts
   if (pending_ || !HasNews() || Mutated(Mutation::kEndWithoutSnapshot))
     return run_.phase.End(now, reason, std::move(text));
+  pending_ = {{reason, std::move(text)}, run_.progress.committed(), now + kPatience};
+  Ask(now);
+}
+
+// A request that is open already may be for a version before the last one.
+void LastSnapshot::Ask(Micros now) {
+  const auto& [stop, committed, patience_until] = *pending_;
   // After a failure the run may make no further step.
-  const Version version = reason == StopReason::kFailed
+  const Version version = stop.reason == StopReason::kFailed
                               ? requests_.AskFor(now, run_.progress.committed())
                               : requests_.Ask(now);
   run_.outbox.TellNotable(now, "last-snapshot", "",
                           "{}: storing a snapshot of step {} first; another signal ends the run "
                           "without it",
-                          text, version.value());
-  pending_ = {{reason, std::move(text)}, now + kPatience};
+                          stop.text, version.value());
 }
 
 void LastSnapshot::Tick(Micros now) {
   if (pending_ && !run_.phase.is_training()) pending_.reset();  // its last version came first
   if (!pending_ || (requests_.is_open() && now < pending_->patience_until)) return;
+  const bool is_earlier = HasNews() && Stored() < pending_->committed;
+  if (is_earlier && now < pending_->patience_until && !Mutated(Mutation::kEndWithEarlierSnapshot))
+    return Ask(now);
   run_.phase.End(now, pending_->stop.reason, std::move(pending_->stop.text));
   pending_.reset();
 }
@@ -105,10 +114,14 @@ void LastSnapshot::Tick(Micros now) {
 // Whether steps were made that no snapshot has. A group's members store what is due and no more.
 bool LastSnapshot::HasNews() const {
   if (!run_.phase.is_training() || !snapshots_.has_store() || run_.IsGroup()) return false;
-  const Version committed = run_.progress.committed();
-  if (committed <= run_.view().restore.version) return false;
+  return Stored() < run_.progress.committed();
+}
+
+// The newest version that `pando resume` can begin with.
+Version LastSnapshot::Stored() const {
   const auto& complete = snapshots_.ledger().complete();
-  return complete.empty() || complete.back().snapshot.version < committed;
+  const Version restore = run_.view().restore.version;
+  return complete.empty() ? restore : std::max(restore, complete.back().snapshot.version);
 }
 
 }  // namespace pando

@@ -67,9 +67,12 @@ class LastSnapshot {
  private:
   struct Pending {
     Stop stop;
+    Version committed;  // when the end was asked for
     Micros patience_until;
   };
+  void Ask(Micros now);
   bool HasNews() const;
+  Version Stored() const;
 
   RunFacts& run_;
   const Snapshots& snapshots_;

@@ -342,7 +342,7 @@ class RecoveryTest(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             children = []
             # A shell that runs the file named by the role, which waits for a line that never comes. Written before any
-            # shell starts: one that opens it while it is written anew would read an empty file, and end.
+            # shell starts: one that opens it while it is written again would read an empty file, and end.
             for role in ("worker", "server"):
                 (Path(folder) / role).write_text("read line\n")
             for role, rank in (("worker", "0"), ("worker", "1"), ("server", "1")):

@@ -331,6 +331,30 @@ TEST_CASE("an interrupted run ends once where it stands is stored") {
   CHECK(f.scheduler->stop().reason == StopReason::kInterrupted);
 }
 
+TEST_CASE("a run that ends while an earlier version is being stored stores its last one too") {
+  StoringFixture f;
+  f.StartAll();
+  f.MakeTo(5);
+  const PeerId lane = f.scheduler->view().shards[0].primary;
+  const auto asked = [&] { return f.recorder.LastTo<SnapshotAt>(lane.incarnation)->version; };
+  f.From(901, Command{CommandKind::kSnapshot, ""});
+  f.scheduler->Tick(f.now);
+  const Version earlier = asked();
+  f.MakeTo(earlier.value() + 2);
+  SUBCASE("by command") { f.From(900, Command{.kind = CommandKind::kStop}); }
+  SUBCASE("by a failure") { f.From(20, Failure{"loss is not a number"}); }
+  f.Store(earlier.value());
+  f.scheduler->Tick(f.now);
+  CHECK(f.scheduler->phase() == Scheduler::Phase::kTraining);
+  const Version last = asked();
+  CHECK(last >= Version(earlier.value() + 2));
+  f.MakeTo(last.value());
+  f.Store(last.value());
+  f.scheduler->Tick(f.now);
+  CHECK(f.recorder.snapshots.back() == SnapshotRef{0, last});
+  CHECK(f.scheduler->phase() == Scheduler::Phase::kStopping);
+}
+
 TEST_CASE("a failed run stores the version that it stands at, as no later one may come") {
   StoringFixture f;
   f.StartAll();

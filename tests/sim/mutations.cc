@@ -22,6 +22,7 @@ constexpr std::array kMutations{
     NamedMutation{"leases-before-heartbeats", Mutation::kLeasesBeforeHeartbeats},
     NamedMutation{"no-decision-barrier", Mutation::kNoDecisionBarrier},
     NamedMutation{"end-without-snapshot", Mutation::kEndWithoutSnapshot},
+    NamedMutation{"end-with-earlier-snapshot", Mutation::kEndWithEarlierSnapshot},
     NamedMutation{"show-uncommitted", Mutation::kShowUncommitted},
     NamedMutation{"commit-before-ack", Mutation::kCommitBeforeAck},
     NamedMutation{"unequal-views", Mutation::kUnequalViews},

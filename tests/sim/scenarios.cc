@@ -12,6 +12,7 @@ constexpr std::array kScenarios{
     Scenario{"a generation that begins at the last version needs no other snapshot", 3778},
     Scenario{"a node that is drained while the run gathers may leave a new scheduler", 134045},
     Scenario{"a scheduler writes nothing after its successor has read the journal", 116217},
+    Scenario{"a run that is stopped while an earlier version is stored stores its last one too", 5691},
     Scenario{"a verification does not wait for parameters that never come", 2399},
     Scenario{"a snapshot that a lost scheduler gives up and its successor completes stays", 468398},
     Scenario{"a generation's snapshot may be forgotten if no server can read it", 499894},
