@@ -3,6 +3,7 @@
 #include <malloc.h>
 #include <sched.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -10,11 +11,16 @@
 #include <immintrin.h>
 #endif
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdlib>
 #include <tuple>
 
 #include "common/check.h"
+#include "common/hash.h"
 
 namespace pando {
 namespace {
@@ -77,6 +83,32 @@ Incarnation NewIncarnation() {
     PANDO_CHECK(bytes_read == sizeof(value) || errno == EINTR);
   }
   return Incarnation(value);
+}
+
+uint64_t ProcessKey() {
+  static const uint64_t key = [] {
+    const char* text = std::getenv(kProcessKeyVariable);
+    const uint64_t given = text != nullptr ? ParseHex(text).value_or(0) : 0;
+    return given != 0 ? given : NewIncarnation().value();
+  }();
+  return key;
+}
+
+void RaiseFileLimit() {
+  constexpr rlim_t kEnough = 1 << 20;
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = std::max(limit.rlim_cur, std::min(limit.rlim_max, kEnough));
+  std::ignore = setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+Status CheckFileLimit(uint64_t needed, const std::string& whose) {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= needed) return Status();
+  return InvalidArgument(fmt::format(
+      "{} opens at least {} files and sockets, and the system allows {}: raise the limit "
+      "(ulimit -n {})",
+      whose, needed, limit.rlim_cur, 2 * needed));
 }
 
 std::string HostName() {

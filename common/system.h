@@ -5,6 +5,7 @@
 #include <string>
 
 #include "common/ids.h"
+#include "common/status.h"
 
 namespace pando {
 
@@ -31,6 +32,17 @@ void TakeBatchTimeSlices();
 
 // The random id of a process life (P19), from the operating system's generator; never 0.
 Incarnation NewIncarnation();
+
+// What tells this process from others with its host name and process id, in containers say: drawn
+// once, or handed down by the supervisor in kProcessKeyVariable, as HexText writes it. Never 0.
+inline constexpr const char* kProcessKeyVariable = "PANDO_PROCESS_KEY";
+uint64_t ProcessKey();
+
+// Raises this process's limit of open files to what the system lets it have.
+void RaiseFileLimit();
+// An error where fewer than `needed` files may be open, sockets included. `whose`: "a scheduler of
+// 28 workers".
+Status CheckFileLimit(uint64_t needed, const std::string& whose);
 
 std::string HostName();  // "unknown" where the system does not say
 

@@ -133,6 +133,15 @@ std::string Printable(std::string_view text) {
   return printable.substr(0, end).append(kRest);
 }
 
+bool IsUtf8(std::string_view text) {
+  while (!text.empty()) {
+    const size_t size = CharacterBytes(text);
+    if (size == 0) return false;
+    text.remove_prefix(size);
+  }
+  return true;
+}
+
 std::string AsUtf8(std::string_view text) {
   std::string utf8;
   while (!text.empty()) {

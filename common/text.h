@@ -65,6 +65,8 @@ std::string DidYouMean(std::string_view typed, std::span<const std::string> know
 inline constexpr size_t kPrintableBytesMax = 80;
 std::string Printable(std::string_view text);
 
+bool IsUtf8(std::string_view text);
+
 // The whole text as one line of UTF-8. Control characters become as above, and so does each byte
 // that is not part of a character ("caf\xe9"). A backslash is doubled, so that different texts stay
 // different. The result survives JSON unchanged.

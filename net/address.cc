@@ -5,41 +5,23 @@
 #include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
 #include <memory>
-#include <string_view>
 
 #include <fmt/format.h>
 
 #include "common/descriptor.h"
-#include "common/text.h"
 
 namespace pando {
 namespace {
 
-constexpr std::string_view kTcpPrefix = "tcp://";
-constexpr std::string_view kIpcPrefix = "ipc://";
 constexpr const char* kLoopbackAddress = "127.0.0.1";
-constexpr size_t kIpcPathBytesMax = sizeof(sockaddr_un::sun_path) - 1;
 constexpr uint16_t kDiscardPort = 9;  // any port: connecting a UDP socket sends nothing
-
-Status BadEndpoint(const std::string& text, const std::string& why) {
-  return InvalidArgument(
-      fmt::format("'{}' is not an endpoint: {}; expected tcp://HOST:PORT or "
-                  "ipc://PATH",
-                  text, why));
-}
-
-bool IsHostCharacter(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
-         c == '-' || c == '_';
-}
 
 std::string AddressText(const sockaddr_in& address) {
   std::array<char, INET_ADDRSTRLEN> text;
@@ -47,57 +29,29 @@ std::string AddressText(const sockaddr_in& address) {
   return text.data();
 }
 
-Result<Endpoint> ParseTcp(const std::string& text) {
-  const std::string rest = text.substr(kTcpPrefix.size());
-  if (rest.starts_with('[')) return BadEndpoint(text, "IPv6 is not supported");
-  const size_t colon = rest.rfind(':');
-  if (colon == std::string::npos) return BadEndpoint(text, "the port is missing");
-  Endpoint endpoint{.kind = Endpoint::Kind::kTcp, .host = rest.substr(0, colon)};
-  if (endpoint.host.empty()) return BadEndpoint(text, "the host is missing");
-  if (endpoint.host != "*" && !std::ranges::all_of(endpoint.host, IsHostCharacter))
-    return BadEndpoint(text, "the host is not a name or IPv4 address");
-  const std::string_view port_text = std::string_view(rest).substr(colon + 1);
-  const auto port = port_text == "*" ? 0 : ParseNumber<uint16_t>(port_text);
-  if (!port) return BadEndpoint(text, "the port is not a number from 0 to 65535");
-  endpoint.port = *port;
-  return endpoint;
-}
-
-Result<Endpoint> ParseIpc(const std::string& text) {
-  Endpoint endpoint{.kind = Endpoint::Kind::kIpc, .path = text.substr(kIpcPrefix.size())};
-  if (endpoint.path.empty()) return BadEndpoint(text, "the path is missing");
-  if (endpoint.path.size() > kIpcPathBytesMax) {
-    return BadEndpoint(text, fmt::format("the path has {} bytes, the system allows {}",
-                                         endpoint.path.size(), kIpcPathBytesMax));
-  }
-  return endpoint;
+// Returns the error's number, 0 where a connection is made within a second.
+int Dial(const std::string& host, uint16_t port) {
+  constexpr int kPatienceMs = 1000;
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(port);
+  PANDO_CHECK(inet_pton(AF_INET, host.c_str(), &address.sin_addr) == 1);
+  const UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd.is_open()) return errno;
+  if (connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0) return 0;
+  if (errno != EINPROGRESS) return errno;
+  pollfd polled{fd.get(), POLLOUT, 0};
+  if (poll(&polled, 1, kPatienceMs) <= 0) return ETIMEDOUT;
+  int error = 0;
+  socklen_t size = sizeof(error);
+  return getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &size) == 0 ? error : errno;
 }
 
 }  // namespace
 
-std::string Endpoint::ToString() const {
-  return kind == Kind::kIpc ? fmt::format("ipc://{}", path)
-                            : fmt::format("tcp://{}:{}", host, port);
-}
-
-Result<Endpoint> ParseEndpoint(const std::string& text) {
-  if (text.starts_with(kTcpPrefix)) return ParseTcp(text);
-  if (text.starts_with(kIpcPrefix)) return ParseIpc(text);
-  return BadEndpoint(text, "it begins with neither tcp:// nor ipc://");
-}
-
-Result<Endpoint> ParsePeerEndpoint(const std::string& text) {
-  Result<Endpoint> endpoint = ParseEndpoint(text);
-  if (!endpoint.ok() || endpoint->kind == Endpoint::Kind::kIpc) return endpoint;
-  if (endpoint->is_wildcard()) {
-    return InvalidArgument(
-        fmt::format("'{}' names every interface: give the address of the machine to reach", text));
-  }
-  if (endpoint->port == 0) {
-    return InvalidArgument(fmt::format(
-        "'{}' names no port: give the one that the peer printed when it started", text));
-  }
-  return endpoint;
+bool IsAddress(const std::string& host) {
+  in_addr address{};
+  return inet_pton(AF_INET, host.c_str(), &address) == 1;
 }
 
 Result<std::string> ResolveHost(const std::string& host) {
@@ -171,11 +125,20 @@ Result<std::string> AdvertisedEndpoint(const std::string& bound, const Endpoint&
   return endpoint.ToString();
 }
 
-std::string ExplainSilence(const std::string& endpoint, const std::string& otherwise) {
-  const Result<Endpoint> parsed = ParseEndpoint(endpoint);
-  if (!parsed.ok() || parsed->kind == Endpoint::Kind::kIpc) return otherwise;
+std::string ReasonOfSilence(const std::string& endpoint) {
+  const Result<Endpoint> parsed = ParsePeerEndpoint(endpoint);
+  if (!parsed.ok() || parsed->kind == Endpoint::Kind::kIpc) return "";
   const Result<std::string> address = ResolveHost(parsed->host);
-  return address.ok() ? otherwise : address.status().message();
+  if (!address.ok()) return address.status().message();
+  const int error = Dial(*address, parsed->port);
+  if (error == 0) return "";
+  return fmt::format("a connection to {}:{} fails ({}{})", *address, parsed->port,
+                     std::strerror(error), error == ETIMEDOUT ? "; a firewall may drop it" : "");
+}
+
+std::string ExplainSilence(const std::string& endpoint, const std::string& otherwise) {
+  const std::string reason = ReasonOfSilence(endpoint);
+  return reason.empty() ? otherwise : fmt::format("{}: {}", reason, otherwise);
 }
 
 }  // namespace pando

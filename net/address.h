@@ -1,30 +1,15 @@
-// Endpoints: "tcp://HOST:PORT" between machines, "ipc://PATH" on one machine. This says which
-// endpoints may be bound, and which address of this machine other processes can use. Used by
+// Which endpoints may be bound, and which address of this machine other processes can use. Used by
 // net/transport and by the processes in node/.
 #pragma once
 
-#include <cstdint>
 #include <string>
 
+#include "common/endpoint.h"
 #include "common/status.h"
 
 namespace pando {
 
-struct Endpoint {
-  enum class Kind : uint8_t { kTcp, kIpc };
-  Kind kind = Kind::kTcp;
-  std::string host;   // kTcp: a name or an IPv4 address; "*" and "0.0.0.0": every interface
-  uint16_t port = 0;  // kTcp; 0: any free one ("0" and "*" in the text)
-  std::string path;   // kIpc
-
-  std::string ToString() const;
-  bool is_wildcard() const { return kind == Kind::kTcp && (host == "*" || host == "0.0.0.0"); }
-};
-
-Result<Endpoint> ParseEndpoint(const std::string& text);
-
-// An endpoint to dial: as ParseEndpoint, but a wildcard host or port is an error too.
-Result<Endpoint> ParsePeerEndpoint(const std::string& text);
+bool IsAddress(const std::string& host);  // IPv4, in numbers
 
 // The IPv4 address of a host name or address.  Blocks while the name is looked up.
 Result<std::string> ResolveHost(const std::string& host);
@@ -47,8 +32,13 @@ Result<std::string> LocalAddressTowards(const Endpoint& peer);
 // OwnAddress() where the peer is on this machine, since others need not be.
 Result<std::string> AdvertisedEndpoint(const std::string& bound, const Endpoint& peer);
 
-// What to look at if no process answers at the endpoint: "the host 'x' has no IPv4 address (...):
-// check its name" where that is so, else `otherwise`.  Blocks while the name is looked up.
+// Why no connection to the endpoint can be made: "the host 'x' has no IPv4 address (...): check its
+// name", "127.0.0.1:4123 refuses connections". Empty where one can.  Blocks while the name is
+// looked up, and for at most a second more.
+std::string ReasonOfSilence(const std::string& endpoint);
+
+// What to look at if no process answers at the endpoint: the reason, if there is one, and
+// `otherwise`.  Blocks as long.
 std::string ExplainSilence(const std::string& endpoint, const std::string& otherwise);
 
 }  // namespace pando

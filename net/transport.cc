@@ -25,6 +25,10 @@ constexpr int kDropsPerReceiveMax = 64;
 // Peers that cause a warning, in all, so that warnings cannot fill the log.
 constexpr size_t kWarnedPeersMax = 64;
 constexpr Micros kWaitMax = std::chrono::hours(1);
+// How long Dial waits for the first address of a name, so that the first message is not lost.
+constexpr Micros kFirstLookUp = std::chrono::milliseconds(200);
+// After so long without a message the address of a peer's name is looked up again.
+constexpr Micros kSilentFor = std::chrono::seconds(2);
 
 // Of the payloads that peers of one host may share.
 uint64_t ShareableBytes(const Frames& frames) {
@@ -68,33 +72,26 @@ std::string Hex(const std::string& bytes) {
   return bytes.size() > kShownBytesMax ? text + "..." : text;
 }
 
+bool HasName(const Endpoint& endpoint) {
+  return endpoint.kind == Endpoint::Kind::kTcp && !IsAddress(endpoint.host);
+}
+
 }  // namespace
 
-Status ConnectionWatch::Start(ZmqContext& context, ZmqSocket& router, OnDisconnect on_disconnect) {
-  PANDO_ASSIGN_OR_RETURN(std::unique_ptr<ZmqMonitor> monitor, ZmqMonitor::Create(context, router));
-  monitor_ = std::move(monitor);
-  on_disconnect_ = std::move(on_disconnect);
-  TellDisconnects();  // there is none: from now on its descriptor reports them
-  return Status();
-}
-
-void ConnectionWatch::Note(int connection_fd, Incarnation peer) {
-  const auto [it, is_new] = connections_.emplace(connection_fd, peer);
-  if (is_new || it->second == peer) return;
-  TellDisconnects();  // of the previous connection with this descriptor
-  connections_[connection_fd] = peer;
-}
-
-void ConnectionWatch::TellDisconnects() {
-  int connection_fd = -1;
-  while (monitor_->Receive(&connection_fd)) {
-    const auto connection = connections_.extract(connection_fd);
-    if (!connection.empty()) on_disconnect_(connection.mapped());
-  }
+void PeerWarnings::Warn(const std::string& endpoint, const std::string& routing_id,
+                        const std::string& why) {
+  const std::string peer = endpoint.empty() ? Hex(routing_id) : endpoint;
+  if (!on_warning_ || warned_.size() >= kWarnedPeersMax || !warned_.insert(peer).second) return;
+  on_warning_(fmt::format("dropped a message of {}: {}", peer, why));
 }
 
 Transport::Transport(ZmqContext& context, PeerId self, Options options)
-    : context_(context), self_(self), options_(std::move(options)) {}
+    : context_(context),
+      self_(self),
+      options_(std::move(options)),
+      watch_({options_.on_disconnect, options_.on_warning}),
+      names_(options_.look_up, options_.on_warning),
+      warnings_(options_.on_warning) {}
 
 Result<std::string> Transport::Bind(const std::string& endpoint) {
   PANDO_CHECK(!lines_.contains(std::nullopt));
@@ -111,14 +108,16 @@ Result<std::string> Transport::Bind(const std::string& endpoint) {
     if (!address.ok()) return address.status();
     parsed.host = *std::move(address);
   }
-  PANDO_ASSIGN_OR_RETURN(ZmqSocket socket,
-                         ZmqSocket::Create(context_, {.kind = ZmqSocket::Kind::kRouter,
-                                                      .linger_ms = options_.linger_ms}));
+  PANDO_ASSIGN_OR_RETURN(
+      ZmqSocket socket,
+      ZmqSocket::Create(context_, {.kind = ZmqSocket::Kind::kRouter,
+                                   .linger_ms = options_.linger_ms,
+                                   .queued_bytes_max = options_.queued_bytes_max}));
+  PANDO_RETURN_IF_ERROR(watch_.Start(context_, socket));
   Result<std::string> bound = socket.Bind(parsed.ToString());
+  watch_.Look();  // there is nothing yet: from now on its descriptor reports
+  if (!bound.ok()) watch_.Stop();
   if (!bound.ok()) return bound;
-  if (options_.on_disconnect) {
-    PANDO_RETURN_IF_ERROR(watch_.Start(context_, socket, options_.on_disconnect));
-  }
   lines_.emplace(std::nullopt, Line{std::move(socket), std::nullopt, *bound});
   if (links_ != nullptr) {
     if (Status s = links_->Listen(MakeLinkPeer(self_)); !s.ok()) {
@@ -130,8 +129,8 @@ Result<std::string> Transport::Bind(const std::string& endpoint) {
 }
 
 void Transport::Unbind() {
+  watch_.Stop();  // it looks at the socket
   PANDO_CHECK(lines_.erase(std::nullopt) == 1);
-  watch_.Stop();
   if (links_ == nullptr) return;
   links_->HangUpAccepted();
   links_->StopListening();
@@ -148,15 +147,36 @@ Status Transport::Dial(PeerId peer, const std::string& endpoint) {
       context_, {.kind = ZmqSocket::Kind::kDealer,
                  .routing_id = RoutingId({options_.channel, self_.incarnation, self_.lane}, peer),
                  .linger_ms = options_.linger_ms,
-                 .queued_messages_max = options_.queued_messages_max});
+                 .queued_messages_max = options_.queued_messages_max,
+                 .queued_bytes_max = options_.queued_bytes_max});
   if (!socket.ok()) return socket.status();
-  PANDO_RETURN_IF_ERROR(socket->Connect(parsed->ToString()));
-  const Result<bool> is_local = IsLocal(*parsed);
-  const auto line = lines_.emplace(peer, Line{.socket = *std::move(socket),
-                                              .peer = peer,
-                                              .endpoint = endpoint,
-                                              .is_local = is_local.ok() && *is_local});
-  Link(line.first->second);
+  Line line{.socket = *std::move(socket),
+            .peer = peer,
+            .endpoint = endpoint,
+            .parsed = *parsed,
+            .heard_at = SteadyNow()};
+  std::string address = parsed->host;
+  if (HasName(*parsed)) {
+    has_names_ = true;
+    names_.Ask(line.heard_at, parsed->host);
+    names_.WaitFor(parsed->host, line.heard_at + kFirstLookUp);
+    address = names_.Find(parsed->host);
+  }
+  if (parsed->kind == Endpoint::Kind::kIpc || !address.empty())
+    PANDO_RETURN_IF_ERROR(line.ConnectTo(address));
+  Link(lines_.emplace(peer, std::move(line)).first->second);
+  return Status();
+}
+
+Status Transport::Line::ConnectTo(const std::string& address) {
+  Endpoint target = parsed;
+  target.host = address;
+  const std::string text = target.ToString();
+  if (text == connected) return Status();
+  if (!connected.empty()) socket.Disconnect(connected);
+  PANDO_RETURN_IF_ERROR(socket.Connect(text));
+  connected = text;
+  is_local = target.kind == Endpoint::Kind::kIpc || address.starts_with("127.");
   return Status();
 }
 
@@ -267,12 +287,12 @@ bool Transport::ReceiveFrom(Line& line, Envelope* envelope) {
   return false;
 }
 
-bool Transport::Accept(const Line& line, ZmqSocket::Received& received, Envelope* envelope) {
+bool Transport::Accept(Line& line, ZmqSocket::Received& received, Envelope* envelope) {
   if (NamesSharedMemory(received.frames) && !Restore(line, &received)) return false;
   Result<Envelope> decoded = Decode(received.frames);
   if (!decoded.ok()) {
     ++counters_.undecodable;
-    Warn(line, received, decoded.status().message());
+    warnings_.Warn(line.DialedEndpoint(), received.routing_id, decoded.status().message());
     return false;
   }
   const PeerId& sender = decoded->sender;
@@ -282,42 +302,54 @@ bool Transport::Accept(const Line& line, ZmqSocket::Received& received, Envelope
                       ParseRoutingId(received.routing_id) == DialerFor(sender, decoded->message);
   if (!is_sender) {
     ++counters_.misattributed;
-    Warn(line, received,
-         fmt::format("it claims to be node {}, incarnation {:016x}", sender.node.value(),
-                     sender.incarnation.value()));
+    warnings_.Warn(line.DialedEndpoint(), received.routing_id,
+                   fmt::format("it claims to be node {}, incarnation {:016x}", sender.node.value(),
+                               sender.incarnation.value()));
     return false;
   }
   if (received.connection_fd >= 0) watch_.Note(received.connection_fd, sender.incarnation);
+  if (has_names_) line.heard_at = SteadyNow();
   if (!line.unshared.empty()) JudgeSharing(line);
   ++counters_.received;
   *envelope = *std::move(decoded);
   return true;
 }
 
-void Transport::Warn(const Line& line, const ZmqSocket::Received& received,
-                     const std::string& why) {
-  if (!options_.on_warning || warned_.size() >= kWarnedPeersMax) return;
-  const std::string peer = line.peer ? line.endpoint : Hex(received.routing_id);
-  if (!warned_.insert(peer).second) return;
-  options_.on_warning(fmt::format("dropped a message of {}: {}", peer, why));
-}
-
 void Transport::Wait(Micros deadline, std::span<const int> fds) {
   std::vector<pollfd> polled;
   const auto poll_for = [&](int fd) { polled.push_back({fd, POLLIN, 0}); };
   for (const auto& [peer, line] : lines_) poll_for(line.socket.fd());
-  if (watch_.fd()) poll_for(*watch_.fd());
+  if (watch_.is_started()) poll_for(watch_.fd());
+  if (has_names_) poll_for(names_.fd());
   for (const int fd : fds) poll_for(fd);
   const size_t first_link = polled.size();
   if (links_ != nullptr) links_->AppendFds(&polled);
   // poll counts in milliseconds; rounding up keeps a loop from spinning just before the deadline.
+  if (has_names_) deadline = std::min(deadline, SteadyNow() + HostNames::kInterval);
   const Micros left = deadline == kNever ? kWaitMax : std::min(deadline - SteadyNow(), kWaitMax);
   auto left_ms = std::chrono::ceil<std::chrono::milliseconds>(std::max(left, Micros(0)));
   if (HasMessage()) left_ms = left_ms.zero();
   const int ready_count = poll(polled.data(), polled.size(), static_cast<int>(left_ms.count()));
   PANDO_CHECK(ready_count >= 0 || errno == EINTR);
   if (ready_count > 0) ReceiveEvents(polled, std::span(polled).subspan(first_link));
+  if (watch_.is_started()) watch_.Look();
   if (links_ != nullptr) LinkAgain();
+  RedialNamed();
+}
+
+// Connects to hosts whose addresses are new, and looks up those of silent peers: a process may have
+// been started again on another machine of the same name.
+void Transport::RedialNamed() {
+  if (!has_names_) return;
+  const bool is_news = names_.Take();
+  const Micros now = SteadyNow();
+  for (auto& [peer, line] : lines_) {
+    if (!peer || !HasName(line.parsed)) continue;
+    const std::string address = names_.Find(line.parsed.host);
+    if (is_news && !address.empty()) std::ignore = line.ConnectTo(address);
+    if (line.connected.empty() || now - line.heard_at > kSilentFor)
+      names_.Ask(now, line.parsed.host);
+  }
 }
 
 // Whether a message is available already, which no descriptor will report again.
@@ -331,14 +363,13 @@ bool Transport::HasMessage() {
   return has_message;
 }
 
-// `polled`: lines, monitor, others.
+// `polled`: lines, then others.
 void Transport::ReceiveEvents(std::span<const pollfd> polled,
                               std::span<const pollfd> links_polled) {
   size_t next = 0;
   for (auto& [peer, line] : lines_) {
     if (polled[next++].revents != 0) line.is_drained = false;
   }
-  if (watch_.fd() && polled[next].revents != 0) watch_.TellDisconnects();
   if (links_ != nullptr && links_->Receive(links_polled)) NoteSharing();
 }
 

@@ -23,9 +23,13 @@
 #include <set>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/status.h"
+#include "net/address.h"
+#include "net/connection_watch.h"
+#include "net/host_names.h"
 #include "net/shm/shared_links.h"
 #include "net/zmq/zmq_context.h"
 #include "net/zmq/zmq_socket.h"
@@ -34,21 +38,17 @@
 
 namespace pando {
 
-// Tells which of the peers that dialed a ROUTER have lost their connection.
-class ConnectionWatch {
+// Warns once of each peer whose messages are dropped. The number of peers is bounded, for the log.
+class PeerWarnings {
  public:
-  using OnDisconnect = std::function<void(Incarnation peer)>;
-  Status Start(ZmqContext& context, ZmqSocket& router, OnDisconnect on_disconnect);
-  void Stop() { monitor_.reset(); }
-  std::optional<int> fd() const { return monitor_ ? std::optional(monitor_->fd()) : std::nullopt; }
-  // A message of this peer came by the connection.
-  void Note(int connection_fd, Incarnation peer);
-  void TellDisconnects();
+  using OnWarning = std::function<void(const std::string& text)>;
+  explicit PeerWarnings(OnWarning on_warning) : on_warning_(std::move(on_warning)) {}
+  // The peer at the endpoint that was dialed, or, if it is empty, that dialed us by routing id.
+  void Warn(const std::string& endpoint, const std::string& routing_id, const std::string& why);
 
  private:
-  OnDisconnect on_disconnect_;
-  std::unique_ptr<ZmqMonitor> monitor_;     // null: not started
-  std::map<int, Incarnation> connections_;  // by descriptor
+  OnWarning on_warning_;  // may be null
+  std::set<std::string> warned_;
 };
 
 class Transport {
@@ -60,9 +60,12 @@ class Transport {
     // Per dialed peer. Further messages are dropped, so that a peer that is away holds no more. A
     // ROUTER has the same bound for each peer that dialed it.
     int queued_messages_max = kQueuedPerPeerMax;
+    int64_t queued_bytes_max = kQueuedBytesMax;  // the same in bytes, beside the last message
+    LookUp look_up = ResolveHost;                // of the host names of dialed peers; on any thread
     // When to connect again to a dialed peer whose shared-memory link was lost.
     Micros link_again = std::chrono::seconds(1);
-    // Called on the transport's thread, once for each peer whose messages are dropped.
+    // Called on the transport's thread, once for each peer whose messages are dropped, and when
+    // connections cannot be accepted.
     std::function<void(const std::string& text)> on_warning;
     // Called on the transport's thread in Receive or Wait, when the connection of a peer that had
     // dialed us is lost. Its process may have ended, or it may dial again. A peer with several
@@ -145,8 +148,13 @@ class Transport {
     ZmqSocket socket;
     std::optional<PeerId> peer;
     std::string endpoint;
-    bool is_drained = false;    // empty unless its descriptor reports more
-    bool is_local = false;      // the endpoint is on this machine
+    Endpoint parsed = {};        // of a dialed peer
+    std::string connected = {};  // by address where `endpoint` has a name; empty: not yet
+    Micros heard_at{0};          // when the dialed peer last said anything
+    bool is_drained = false;     // empty unless its descriptor reports more
+    bool is_local = false;       // the endpoint is on this machine
+    Status ConnectTo(const std::string& address);  // of its host; none for ipc
+    std::string DialedEndpoint() const { return peer ? endpoint : ""; }
     bool has_shared = false;    // memory, at least once
     std::string unshared = {};  // why no memory is shared, after a try
   };
@@ -158,8 +166,8 @@ class Transport {
   bool ReceiveFrom(Line& line, Envelope* envelope);
   bool ReceiveByLine(Envelope* envelope);
   bool ReceiveByLink(Envelope* envelope);
-  bool Accept(const Line& line, ZmqSocket::Received& received, Envelope* envelope);
-  void Warn(const Line& line, const ZmqSocket::Received& received, const std::string& why);
+  bool Accept(Line& line, ZmqSocket::Received& received, Envelope* envelope);
+  void RedialNamed();
   SharedLink* FindLink(const SharedLinks::Line& line) const {
     return links_ == nullptr ? nullptr : links_->Find(line);
   }
@@ -174,11 +182,13 @@ class Transport {
   PeerId self_;
   const Options options_;
   Lines lines_;
-  ConnectionWatch watch_;          // of the ROUTER, if Options::on_disconnect is set
+  ConnectionWatch watch_;  // of the ROUTER
+  HostNames names_;
+  bool has_names_ = false;         // a peer was dialed by name
   std::optional<PeerId> reading_;  // key of the connection that Receive reads next
   unsigned burst_ = 0;             // messages taken from it in a row
   unsigned link_burst_ = 0;        // calls of Receive in a row that read links
-  std::set<std::string> warned_;
+  PeerWarnings warnings_;
   std::unique_ptr<SharedLinks> links_;  // null: memory is not shared
   SharedMemory shared_memory_;
   Status sharing_failure_;

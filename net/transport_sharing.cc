@@ -91,7 +91,9 @@ bool Transport::Restore(const Line& line, ZmqSocket::Received* received) {
   if (restored == SharedLink::Restored::kWhole) return true;
   const bool is_corrupt = restored == SharedLink::Restored::kCorrupt;
   ++(is_corrupt ? counters_.undecodable : counters_.overtaken);
-  if (is_corrupt) Warn(line, *received, "it names shared memory that does not exist");
+  if (is_corrupt)
+    warnings_.Warn(line.DialedEndpoint(), received->routing_id,
+                   "it names shared memory that does not exist");
   return false;
 }
 

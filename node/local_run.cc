@@ -16,7 +16,9 @@
 #include <utility>
 
 #include "common/clock.h"
+#include "common/endpoint.h"
 #include "common/exit_codes.h"
+#include "common/output.h"
 #include "common/system.h"
 #include "job/device_choice.h"
 #include "job/run_plan.h"
@@ -56,6 +58,14 @@ class SocketFolder {
   std::error_code error_;
   std::string path_;
 };
+
+Status CheckSocketPath(const std::string& endpoint) {
+  if (ParseEndpoint(endpoint).ok()) return Status();
+  return InvalidArgument(
+      fmt::format("the temporary folder's path is too long for sockets ('{}'); set TMPDIR to a "
+                  "shorter one, or use --transport tcp",
+                  endpoint));
+}
 
 constexpr Micros kChaosPollInterval = std::chrono::milliseconds(10);
 
@@ -136,6 +146,7 @@ class LocalRun {
   std::optional<ProcessExit> scheduler_exit_;  // that is not followed by another life
   std::optional<Status> failure_;
   std::optional<ProcessExit> lost_worker_;  // of a group, which ends with it
+  RepeatedDeaths deaths_;
   Supervisor supervisor_;
 };
 
@@ -163,12 +174,15 @@ std::string LocalRun::BindEndpoint(const std::string& name) const {
 }
 
 Status LocalRun::StartScheduler() {
+  PANDO_RETURN_IF_ERROR(CheckFilesOfScheduler(args_.job));
   if (args_.job.transport == "ipc") {
     sockets_.emplace();
     if (sockets_->path().empty()) {
       return InvalidArgument(
           "cannot make a folder for sockets in the temporary folder; use --transport tcp");
     }
+    // A server's lanes add "-12" to its name.
+    PANDO_RETURN_IF_ERROR(CheckSocketPath(BindEndpoint("server-999") + "-255"));
   }
   std::array<int, 2> ends{};
   if (pipe2(ends.data(), O_CLOEXEC) != 0) return FileError("open", "a pipe", errno);
@@ -212,9 +226,9 @@ Status LocalRun::AwaitEndpoint() {
   endpoint_.pop_back();
   const Job& job = args_.job;
   const std::string servers = IsGroup() ? "allreduce" : fmt::format("{} servers", job.servers);
-  fmt::print(stderr, "pando: {} {} on {}, {} workers, {}, in {}; scheduler at {}\n",
-             args_.is_resumed ? "resuming" : "training", job.model, job.dataset, job.workers,
-             servers, folder_.path(), endpoint_);
+  Say("pando: {} {} on {}, {} workers, {}, in {}; scheduler at {}\n",
+      args_.is_resumed ? "resuming" : "training", job.model, job.dataset, job.workers, servers,
+      folder_.path(), endpoint_);
   return Status();
 }
 
@@ -284,6 +298,7 @@ void LocalRun::BringChaos() {
 }
 
 void LocalRun::OnExit(const ProcessExit& exit) {
+  if (link_) deaths_.OnExit(exit, *link_);
   const bool is_scheduler = exit.spec.name == kScheduler;
   if (is_scheduler && !MayRestart(exit)) scheduler_exit_ = exit;
   if (IsGroup() && !is_scheduler && !exit.is_clean() && !is_stopping_ && !lost_worker_)
@@ -295,7 +310,7 @@ void LocalRun::OnExit(const ProcessExit& exit) {
 // SIGKILL comes from outside. Other signals may mean a bug of the program, which would recur at the
 // start of a run.
 bool LocalRun::MayRestart(const ProcessExit& exit) const {
-  if (is_stopping_) return false;
+  if (is_stopping_ || deaths_.AreHopeless(exit.spec.name)) return false;
   const bool is_scheduler = exit.spec.name == kScheduler;
   if (is_scheduler && !link_) return false;
   if (IsGroup() && !is_scheduler) return false;  // the whole group restarts, or no process
@@ -307,7 +322,7 @@ bool LocalRun::MayRestart(const ProcessExit& exit) const {
 // The scheduler reports the other deaths.
 void LocalRun::OnRestart(const ProcessExit& exit) {
   if (exit.spec.name != kScheduler) return;
-  fmt::print(stderr, "pando: the scheduler ended with {}; restarting it\n", ExitText(exit));
+  Say("pando: the scheduler ended with {}; restarting it\n", ExitText(exit));
 }
 
 void LocalRun::Stop() {
@@ -350,7 +365,7 @@ int LocalRun::Conclude() {
   if (lost_worker_) return ConcludeFailed(*lost_worker_, summary);
   if (const ProcessExit* root_cause = RootCause()) return ConcludeFailed(*root_cause, summary);
   if (failure_) {
-    fmt::print(stderr, "pando: {}\n", failure_->message());
+    Say("pando: {}\n", failure_->message());
     summary.status = kStatusFailed;
     summary.failure = failure_->message();
     return Write(summary, ExitCodeFor(*failure_));
@@ -380,7 +395,10 @@ Summary LocalRun::SummaryOfFiles() const {
 }
 
 int LocalRun::ConcludeFailed(const ProcessExit& root_cause, Summary summary) const {
-  fmt::print(stderr, "\n{}", RootCauseText(root_cause));
+  // A scheduler that ends a run says why, and the summary has it.
+  const bool has_said = root_cause.spec.name == kScheduler && root_cause.signal == 0 &&
+                        root_cause.exit_code == kExitFailed && !summary.failure.empty();
+  if (!has_said) Say("\n{}", RootCauseText(root_cause));
   summary.status = kStatusFailed;
   // What the scheduler wrote before it failed says more than its exit code. About the death of
   // another process it has no more information than this process.
@@ -404,18 +422,25 @@ int LocalRun::ConcludeFailed(const ProcessExit& root_cause, Summary summary) con
 int LocalRun::ConcludeCompleted() const {
   const std::vector<std::string> unmet = chaos_.schedule.Unmet();
   for (const std::string& entry : unmet) {
-    fmt::print(stderr, "pando: --chaos '{}' never came due: the run had ended before\n", entry);
+    Say("pando: --chaos '{}' never came due: the run had ended before\n", entry);
   }
   return unmet.empty() ? kExitCompleted : kExitFailed;
 }
 
 int LocalRun::Write(const Summary& summary, int exit_code) const {
-  if (Status s = folder_.WriteSummary(summary); !s.ok())
-    fmt::print(stderr, "pando: {}\n", s.message());
+  if (Status s = folder_.WriteSummary(summary); !s.ok()) Say("pando: {}\n", s.message());
   return exit_code;
 }
 
 }  // namespace
+
+// Each member has a connection for data and one for heartbeats.
+Status CheckFilesOfScheduler(const Job& job) {
+  constexpr uint64_t kOwnFiles = 40;
+  const uint64_t servers = job.strategy == Strategy::kAllreduce ? 1 : job.servers;
+  return CheckFileLimit(kOwnFiles + 2 * (job.workers + servers),
+                        fmt::format("a scheduler of {} workers", job.workers));
+}
 
 // Restarts a group that has lost a member, as `pando resume` would.
 int RunLocal(const LocalRunArgs& args) {
@@ -428,11 +453,11 @@ int RunLocal(const LocalRunArgs& args) {
     std::filesystem::remove_all(RunFolder::Open(args.job.run_dir).GroupPath(), ignored);
     if (!run.has_lost_member() || restarts_left == 0) return exit_code;
     if (Result<RunFolder> reopened = RunFolder::Reopen(args.job); !reopened.ok()) {
-      fmt::print(stderr, "pando: {}\n", reopened.status().message());
+      Say("pando: {}\n", reopened.status().message());
       return exit_code;
     }
-    fmt::print(stderr, "pando: restarting the group from its last snapshot; {} of {}\n",
-               args.group_restarts - restarts_left + 1, args.group_restarts);
+    Say("pando: restarting the group from its last snapshot; {} of {}\n",
+        args.group_restarts - restarts_left + 1, args.group_restarts);
     life.is_resumed = true;
   }
 }

@@ -1,17 +1,18 @@
 #include "node/log.h"
 
 #include <fmt/format.h>
+#include <spdlog/sinks/base_sink.h>
 #include <spdlog/sinks/basic_file_sink.h>
-#include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
 #include <atomic>
-#include <cstdio>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "common/exit_codes.h"
+#include "common/output.h"
 
 namespace pando {
 namespace {
@@ -34,14 +35,25 @@ std::shared_ptr<spdlog::sinks::sink> FileSink(const std::string& file) {
 // A full disk, most likely: each message would fail.
 void TellOnce(const std::string& what) {
   static std::atomic<bool> has_told = false;
-  if (!has_told.exchange(true)) std::fprintf(stderr, "the log lacks messages: %s\n", what.c_str());
+  if (!has_told.exchange(true)) Say("the log lacks messages: {}\n", what);
 }
+
+// spdlog's sink for standard error ignores what it cannot write.
+class TerminalSink : public spdlog::sinks::base_sink<std::mutex> {
+ private:
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    spdlog::memory_buf_t text;
+    formatter_->format(message, text);
+    SayText({text.data(), text.size()});
+  }
+  void flush_() override {}  // standard error has no buffer
+};
 
 }  // namespace
 
 void SetUpLog(const LogOptions& options) {
   const std::string pattern = fmt::format("%H:%M:%S.%e %^%l%$ [{}] %v", Escaped(options.process));
-  auto terminal = std::make_shared<spdlog::sinks::stderr_sink_mt>();
+  auto terminal = std::make_shared<TerminalSink>();
   // On a terminal a line starts by wiping the progress bar (progress.h), which is drawn again
   // below.
   terminal->set_pattern(isatty(STDERR_FILENO) ? "\r\033[K" + pattern : pattern);

@@ -55,7 +55,8 @@ Register DescribeProcess(Role role, uint32_t wanted_rank) {
   return {.role = role,
           .host = HostName(),
           .process_id = static_cast<uint32_t>(getpid()),
-          .wanted_rank = wanted_rank};
+          .wanted_rank = wanted_rank,
+          .process_key = ProcessKey()};
 }
 
 Result<JoinOutcome> JoinRun(Transport& transport, Incarnation self, const Register& registration,
@@ -69,8 +70,9 @@ Result<JoinOutcome> JoinRun(Transport& transport, Incarnation self, const Regist
   const auto watch = [&](Micros now) {
     shutdown.Take();
     if (now < note_at) return;
-    spdlog::info("waiting for the scheduler at {} since {} s", scheduler_endpoint,
-                 (now - start) / std::chrono::seconds(1));
+    const std::string reason = ReasonOfSilence(scheduler_endpoint);
+    spdlog::info("waiting for the scheduler at {} since {} s{}{}", scheduler_endpoint,
+                 (now - start) / std::chrono::seconds(1), reason.empty() ? "" : ": ", reason);
     note_at += kWaitingNoteInterval;
   };
   const auto is_over = [&] {

@@ -8,10 +8,11 @@
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
-#include <thread>
 #include <utility>
 
+#include "common/cgroup.h"
 #include "common/exit_codes.h"
+#include "common/output.h"
 #include "job/device_choice.h"
 #include "node/processes.h"
 #include "node/scheduler_link.h"
@@ -57,6 +58,7 @@ class NodeRun {
   ShutdownSignal shutdown_;
   SchedulerLink link_;
   bool has_one_left_ = false;  // in order: the run is over, or was for that one
+  RepeatedDeaths deaths_;
   std::optional<Clock::time_point> unreached_since_;
   Clock::time_point unreached_at_;
   Supervisor supervisor_;
@@ -78,7 +80,7 @@ int NodeRun::Run() {
   if (!status.ok()) spdlog::error("{}", status.message());
   if (!status.ok()) return ExitCodeFor(status);
   if (supervisor_.root_cause()) {
-    fmt::print(stderr, "\n{}", RootCauseText(*supervisor_.root_cause()));
+    Say("\n{}", RootCauseText(*supervisor_.root_cause()));
     const bool is_unreached = supervisor_.root_cause()->exit_code == kExitUnreached;
     return is_unreached ? kExitUnreached : kExitFailed;
   }
@@ -95,8 +97,7 @@ Status NodeRun::StartAll() {
   }
   PANDO_ASSIGN_OR_RETURN(DeviceChoice choice, ParseDevice("--device", args_.device));
   const uint32_t gpu_count = CountGpus(choice);
-  const NodeWorkers share =
-      ChooseShare(args_, std::thread::hardware_concurrency(), GpusFor(choice, gpu_count));
+  const NodeWorkers share = ChooseShare(args_, UsableCores(), GpusFor(choice, gpu_count));
   spdlog::info("starting {} servers and {} workers{}, for the scheduler at {}", args_.server_count,
                share.worker_count,
                share.threads == 0 ? "" : fmt::format(" of {} threads", share.threads), args_.join);
@@ -155,6 +156,7 @@ void NodeRun::Drain() {
 }
 
 void NodeRun::OnExit(const ProcessExit& exit) {
+  deaths_.OnExit(exit, link_);
   has_one_left_ |= exit.is_clean();
   if (exit.is_clean()) {
     spdlog::info("{} has left", exit.spec.title);
@@ -171,6 +173,7 @@ bool NodeRun::HasLeft(const ProcessExit& exit) const {
 // A bad flag and a refusal stay what they are, and so does a scheduler that never was there: the
 // process has waited for it. Once the run has begun it may come back.
 bool NodeRun::MayRestart(const ProcessExit& exit) {
+  if (deaths_.AreHopeless(exit.spec.name)) return false;
   if (exit.signal != 0 || exit.exit_code == kExitFailed) return true;
   return exit.exit_code == kExitUnreached && link_.progress().has_begun &&
          MayComeBack(Clock::now());

@@ -26,6 +26,9 @@ struct SchedulerArgs {
   bool is_resumed = false;    // all processes of the run are gone: a new generation begins from the
                               // last snapshot (`pando resume`)
 };
+// An error where this machine's limit of open files is too low for the job's scheduler.
+Status CheckFilesOfScheduler(const Job& job);
+
 // Owns the run: waits for everybody, schedules, writes metrics.csv, events.jsonl, final.safetensors
 // and summary.json in the run folder, and draws the progress line. Goes on with what an earlier
 // life of the scheduler has left in the folder's journal.

@@ -6,11 +6,15 @@
 #include <utility>
 
 #include "common/clock.h"
+#include "common/exit_codes.h"
 
 namespace pando {
 namespace {
 
 constexpr Micros kAskBeforeBegin = std::chrono::milliseconds(50);
+// How often a run whose processes die is asked how far it is.
+constexpr Micros kAskAfterDeath = std::chrono::milliseconds(100);
+constexpr uint32_t kRepeatedDeathsMax = 3;
 
 }  // namespace
 
@@ -33,8 +37,9 @@ void SchedulerLink::Tell(FaultNote note) { std::ignore = notes_.Push(std::move(n
 ReportedProgress SchedulerLink::progress() const { return {has_begun_.load(), Step(step_.load())}; }
 
 void SchedulerLink::Run() {
-  const std::array<int, 2> fds = {stop_.fd(), notes_.fd()};
+  const std::array<int, 3> fds = {stop_.fd(), notes_.fd(), interval_changed_.fd()};
   while (!stop_.is_requested()) {
+    interval_changed_.Clear();
     for (FaultNote& note : notes_.Drain()) {
       note.number = next_number_++;
       // An away scheduler cannot fill our memory: beyond the client's bound notes are dropped.
@@ -52,7 +57,7 @@ void SchedulerLink::Run() {
 
 // Returns when it is due again. The client repeats what is not answered.
 Micros SchedulerLink::AskWhenDue(Micros now) {
-  const Micros interval = has_begun_ ? poll_interval_ : kAskBeforeBegin;
+  const Micros interval = has_begun_ ? poll_interval_.load() : kAskBeforeBegin;
   if (interval == kNever || is_asking_) return kNever;
   if (now < ask_at_) return ask_at_;
   is_asking_ = client_.Ask(StatusRequest{});
@@ -69,6 +74,25 @@ void SchedulerLink::HearStatus(const std::string& json) {
   const bool begins = !has_begun_ && *phase != "gathering";
   if (begins) has_begun_ = true;
   if (step_.exchange(step->get<uint64_t>()) != step->get<uint64_t>() || begins) changed_.Raise();
+}
+
+// A process that waits for an absent scheduler ends with the same code again and again, and may
+// find it at last. The step that is known is of a moment before the death: so it takes one more
+// death.
+void RepeatedDeaths::OnExit(const ProcessExit& exit, SchedulerLink& link) {
+  const bool is_waiting = exit.signal == 0 && exit.exit_code == kExitUnreached;
+  if (exit.is_clean() || is_waiting || (exit.signal != 0 && !exit.is_out_of_memory)) return;
+  link.PollEach(kAskAfterDeath);
+  const std::string kind = exit.is_out_of_memory ? "memory" : std::to_string(exit.exit_code);
+  const Step step = link.progress().step;
+  Streak& streak = streaks_[exit.spec.name];
+  if (streak.kind != kind || streak.step != step) streak = {kind, step, 0};
+  ++streak.count;
+}
+
+bool RepeatedDeaths::AreHopeless(const std::string& name) const {
+  const auto streak = streaks_.find(name);
+  return streak != streaks_.end() && streak->second.count > kRepeatedDeathsMax;
 }
 
 }  // namespace pando

@@ -2,13 +2,16 @@
 // acknowledged, keeps them while it is away, and follows the run's progress.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
+#include <map>
 #include <string>
 #include <thread>
 
 #include "common/mailbox.h"
 #include "net/client.h"
 #include "net/event_loop.h"
+#include "node/supervisor.h"
 
 namespace pando {
 
@@ -29,6 +32,11 @@ class SchedulerLink {
   Status Start();
   void Tell(FaultNote note);
   ReportedProgress progress() const;
+  // Asks at least as often from now on.
+  void PollEach(Micros interval) {
+    poll_interval_ = std::min(poll_interval_.load(), interval);
+    interval_changed_.Raise();
+  }
   // Readable once progress has changed since the last Clear().
   int fd() const { return changed_.fd(); }
   void Clear() { changed_.Clear(); }
@@ -39,7 +47,8 @@ class SchedulerLink {
   Micros AskWhenDue(Micros now);
 
   const std::string endpoint_;
-  const Micros poll_interval_;
+  std::atomic<Micros> poll_interval_;
+  EventFd interval_changed_;  // poll_interval_ is another one
   ZmqContext context_;
   SchedulerClient client_;  // the thread's alone once it runs
   Mailbox<FaultNote> notes_;
@@ -52,6 +61,24 @@ class SchedulerLink {
   Micros ask_at_{0};
   bool is_asking_ = false;
   std::thread thread_;
+};
+
+// RepeatedDeaths recognises a process that has died three times without a step of the run in
+// between, by the memory limit or with the same exit code: it would die again. Deaths that a person
+// or chaos brings do not count. Threads: none.
+class RepeatedDeaths {
+ public:
+  // Of each end that is not clean, at once.
+  void OnExit(const ProcessExit& exit, SchedulerLink& link);
+  bool AreHopeless(const std::string& name) const;
+
+ private:
+  struct Streak {
+    std::string kind;
+    Step step;  // as known at its deaths
+    uint32_t count = 0;
+  };
+  std::map<std::string, Streak> streaks_;  // by the process's name
 };
 
 }  // namespace pando

@@ -3,15 +3,20 @@
 #include <poll.h>
 #include <spdlog/spdlog.h>
 
+#include <array>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 
 #include "common/clock.h"
 #include "common/exit_codes.h"
 #include "common/hash.h"
+#include "common/output.h"
 #include "common/system.h"
+#include "common/text.h"
 #include "data/dataset.h"
 #include "job/batch_check.h"
 #include "job/job_file.h"
@@ -34,6 +39,8 @@ namespace pando {
 namespace {
 
 constexpr Micros kWaitingNoteInterval = std::chrono::seconds(3);
+// Replies that wait for a client that does not read them.
+constexpr int64_t kQueuedRepliesBytesMax = 4 << 20;
 
 Result<JobPlan> MakePlan(const Job& job) {
   Job without_cache = job;  // no sample is read here
@@ -87,12 +94,17 @@ class PatientJournal : public Journal {
       if (status.ok()) KeepEngines(state.engines);
       if (status.ok() || journal_.is_fenced()) return status;
       if (!std::exchange(has_told, true)) {
-        recorder_.Note(fmt::format("the scheduler waits for its journal, training goes on: {}",
-                                   status.message()));
+        recorder_.Note(
+            fmt::format("the scheduler waits for its journal: {}; steps go on until they need it, "
+                        "for an evaluation say",
+                        status.message()));
       }
-      if (!WaitToRetry(shutdown_)) return Interrupted(status.message());
+      if (!(wait_ ? wait_(status) : WaitToRetry(shutdown_))) return Interrupted(status.message());
     }
   }
+
+  // What to do between tries, for a short while. False after a signal to stop.
+  void SetWait(std::function<bool(const Status& why)> wait) { wait_ = std::move(wait); }
 
  private:
   // A file that cannot be written now is written with a later commit.
@@ -110,6 +122,7 @@ class PatientJournal : public Journal {
   const RunFolder folder_;
   RunRecorder& recorder_;
   const ShutdownSignal& shutdown_;
+  std::function<bool(const Status& why)> wait_;  // null: poll the signals
   SnapshotRef newest_;
   std::vector<KindEngines> kept_;  // in the file
   bool has_told_of_engines_ = false;
@@ -172,8 +185,9 @@ class SchedulerProcess : public RunObserver {
 
  private:
   Status Lead();
+  bool WaitForJournal(Transport& transport, const Status& why);
   Scheduler::Options CoreOptions() const;
-  Status TellEndpoint(const std::string& endpoint) const;
+  Status TellEndpoint(const std::string& endpoint);
   void KeepBestWeights();
   void Watch(Micros now);
   void WarnOfManifest(const Status& status);
@@ -199,6 +213,7 @@ class SchedulerProcess : public RunObserver {
   Micros gathering_since_{0};
   Micros note_at_{0};
   bool has_timed_out_ = false;
+  std::string endpoint_;  // where others reach this process
 };
 
 // A fenced scheduler leaves the folder to the one that leads. A scheduler that was asked to stop
@@ -247,9 +262,11 @@ Status SchedulerProcess::Lead() {
   const auto disconnected = [this](Incarnation peer) {
     if (scheduler_) scheduler_->OnDisconnect(SteadyNow(), peer);
   };
-  Transport transport(
-      context_, {kSchedulerNode, parts_.incarnation, 0},
-      {.insecure = args_.insecure, .on_warning = LogWarning, .on_disconnect = disconnected});
+  Transport transport(context_, {kSchedulerNode, parts_.incarnation, 0},
+                      {.insecure = args_.insecure,
+                       .queued_bytes_max = kQueuedRepliesBytesMax,
+                       .on_warning = LogWarning,
+                       .on_disconnect = disconnected});
   Result<std::string> endpoint = transport.Bind(args_.bind);
   if (!endpoint.ok()) return BadBind(endpoint.status());
   PANDO_RETURN_IF_ERROR(TellEndpoint(*endpoint));
@@ -258,6 +275,7 @@ Status SchedulerProcess::Lead() {
   const Scheduler::Options options = CoreOptions();
   recorder_.summary().run_id = HexText(options.job.value());
   scheduler_ = std::make_unique<Scheduler>(options, plan_, journal_, *this, outbox);
+  journal_.SetWait([&](const Status& why) { return WaitForJournal(transport, why); });
   gathering_since_ = SteadyNow();
   note_at_ = gathering_since_ + kWaitingNoteInterval;
   RunLoop(*scheduler_, transport,
@@ -268,9 +286,43 @@ Status SchedulerProcess::Lead() {
   recorder_.summary().verified_micro_batches = scheduler_->verification().agreed_count;
   recorder_.summary().unverified_micro_batches = scheduler_->verification().unverified_count;
   if (sample_count_ > 0) recorder_.summary().images_per_second = ImagesPerSecond(SteadyNow());
+  recorder_.summary().evaluation_seconds =
+      std::chrono::duration<double>(scheduler_->Times(SteadyNow()).evaluation).count();
   const Stop& stop = scheduler_->stop();
   if (has_timed_out_) return Unavailable(stop.text);
   return stop.reason == StopReason::kFailed ? Internal(stop.text) : Status();
+}
+
+// The core is in the middle of a commit: members hear that this process lives, people what it waits
+// for, and all else is repeated by its sender (P10).
+bool SchedulerProcess::WaitForJournal(Transport& transport, const Status& why) {
+  constexpr Micros kRetry = std::chrono::milliseconds(500);
+  const std::array fds{shutdown_.fd()};
+  const Micros deadline = SteadyNow() + kRetry;
+  const auto answer = [&](const Envelope& asked, Message reply) {
+    transport.Send({.job = asked.job,
+                    .generation = scheduler_->view().generation,
+                    .view = scheduler_->view().id,
+                    .sender = {kSchedulerNode, parts_.incarnation, 0},
+                    .receiver = asked.sender,
+                    .message = std::move(reply)});
+  };
+  while (SteadyNow() < deadline) {
+    pollfd signalled{shutdown_.fd(), POLLIN, 0};
+    if (poll(&signalled, 1, 0) != 0) return false;
+    transport.Wait(deadline, fds);
+    Envelope envelope;
+    while (transport.Receive(&envelope)) {
+      const bool is_member = scheduler_->membership().members().Find(envelope.sender.incarnation);
+      if (std::holds_alternative<Heartbeat>(envelope.message) && is_member)
+        answer(envelope, HeartbeatAck{});
+      if (!std::holds_alternative<StatusRequest>(envelope.message)) continue;
+      auto status = nlohmann::ordered_json::parse(scheduler_->StatusJson(SteadyNow()));
+      status["waiting_for"] = "for its journal: " + AsUtf8(why.message());
+      answer(envelope, StatusReport{status.dump()});
+    }
+  }
+  return true;
 }
 
 Scheduler::Options SchedulerProcess::CoreOptions() const {
@@ -291,16 +343,17 @@ Scheduler::Options SchedulerProcess::CoreOptions() const {
       }};
 }
 
-Status SchedulerProcess::TellEndpoint(const std::string& endpoint) const {
+Status SchedulerProcess::TellEndpoint(const std::string& endpoint) {
   spdlog::debug("listening on {}", endpoint);
   const Result<std::string> advertised =
       AdvertisedEndpoint(endpoint, Endpoint{.host = "127.0.0.1"});
   const std::string& reached = advertised.ok() ? *advertised : endpoint;
+  endpoint_ = reached;
   if (Status s = RunFolder::Open(args_.run_dir).WriteEndpoint(reached); !s.ok())
     recorder_.Note(s.message());  // commands take --join
   if (args_.endpoint_file.empty()) {
-    recorder_.Note(
-        fmt::format("listening on {}; join with: pando server --join {}", endpoint, reached));
+    recorder_.Note(fmt::format("listening on {}; join with: pando server --join {}{}", endpoint,
+                               reached, args_.insecure ? " --insecure" : ""));
     return Status();
   }
   std::ofstream file(args_.endpoint_file);
@@ -312,16 +365,19 @@ Status SchedulerProcess::TellEndpoint(const std::string& endpoint) const {
 
 // Signals, and what the start of the run waits for.
 void SchedulerProcess::Watch(Micros now) {
+  if (const std::string why = TakeLostMessages(); !why.empty())
+    recorder_.OnEvent("log-lost", "", "messages on standard error are lost: " + why);
   if (shutdown_.Take() != 0) scheduler_->End(now, StopReason::kInterrupted, "interrupted");
   if (scheduler_->phase() != Scheduler::Phase::kGathering) return;
   if (scheduler_->IsMeasuring()) gathering_since_ = now;  // that takes its time
   const auto waited = now - gathering_since_;
   if (waited >= std::chrono::milliseconds(plan_.job.start_timeout_ms)) {
     has_timed_out_ = true;
-    scheduler_->End(now, StopReason::kFailed,
-                    fmt::format("only {} have joined within {} s; start the others, or raise "
-                                "run.start_timeout_ms",
-                                scheduler_->MissingText(), waited / std::chrono::seconds(1)));
+    scheduler_->End(
+        now, StopReason::kFailed,
+        fmt::format("only {} have joined within {} s; {}", scheduler_->MissingText(),
+                    waited / std::chrono::seconds(1),
+                    ExplainSilence(endpoint_, "start the others, or raise run.start_timeout_ms")));
   } else if (now >= note_at_) {
     recorder_.Note(fmt::format("waiting since {} s; here are {}", waited / std::chrono::seconds(1),
                                scheduler_->MissingText()));
@@ -331,8 +387,8 @@ void SchedulerProcess::Watch(Micros now) {
 
 double SchedulerProcess::ImagesPerSecond(Micros now) const {
   const RunRecorder::Past& past = recorder_.past();
-  const double seconds =
-      past.training_seconds + std::chrono::duration<double>(scheduler_->TrainingTime(now)).count();
+  const double seconds = past.training_seconds +
+                         std::chrono::duration<double>(scheduler_->Times(now).training).count();
   return seconds <= 0 ? 0 : static_cast<double>(past.sample_count + sample_count_) / seconds;
 }
 
@@ -399,6 +455,7 @@ Result<std::vector<KindEngines>> ReadEngines(const Job& job, const RunFolder& fo
 }
 
 Result<int> LeadRun(const SchedulerArgs& args) {
+  PANDO_RETURN_IF_ERROR(CheckFilesOfScheduler(args.job));
   PANDO_ASSIGN_OR_RETURN(JobPlan plan, MakePlan(args.job));
   ShutdownSignal shutdown;
   const RunFolder folder = RunFolder::Open(args.run_dir);

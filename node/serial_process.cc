@@ -106,6 +106,7 @@ Outcome Train(const OpenedJob& opened, const OpenedDevice& device, RunRecorder& 
   WarnOfLost(timeline.get());
   if (!result.ok()) return {result.status()};
   recorder.summary().images_per_second = ImagesPerSecond(result->last_step);
+  recorder.summary().evaluation_seconds = result->last_step.evaluation_seconds;
   if (result->best_parameters != nullptr) {
     Status s = recorder.OnBestWeights(result->best_version, result->best_parameters->span());
     if (!s.ok()) return {s};

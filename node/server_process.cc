@@ -8,9 +8,9 @@
 #include <future>
 #include <memory>
 #include <optional>
-#include <thread>
 #include <utility>
 
+#include "common/cgroup.h"
 #include "common/clock.h"
 #include "common/exit_codes.h"
 #include "common/system.h"
@@ -34,7 +34,7 @@ constexpr auto kLaneEndMax = std::chrono::seconds(1);
 
 uint32_t ChooseLaneCount(const ServerArgs& args) {
   if (args.lanes != 0) return args.lanes;
-  return std::clamp(std::thread::hardware_concurrency() / kCoresPerLane, 1u, kDefaultLanesMax);
+  return std::clamp(UsableCores() / kCoresPerLane, 1u, kDefaultLanesMax);
 }
 
 // Where lane `lane` listens: each lane has its own port or path.

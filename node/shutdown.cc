@@ -13,7 +13,13 @@ namespace pando {
 ShutdownSignal::ShutdownSignal() {
   sigset_t signals;
   sigemptyset(&signals);
-  for (int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&signals, signal);
+  sigaddset(&signals, SIGTERM);
+  for (const int signal : {SIGINT, SIGHUP}) {
+    struct sigaction inherited {};
+    PANDO_CHECK(sigaction(signal, nullptr, &inherited) == 0);
+    // nohup, or a shell's `&`: signalfd would report it all the same.
+    if (inherited.sa_handler != SIG_IGN) sigaddset(&signals, signal);
+  }
   PANDO_CHECK(pthread_sigmask(SIG_BLOCK, &signals, nullptr) == 0);
   fd_ = UniqueFd(signalfd(-1, &signals, SFD_NONBLOCK | SFD_CLOEXEC));
   PANDO_CHECK(fd_.is_open());

@@ -1,5 +1,6 @@
 // ShutdownSignal: SIGINT, SIGTERM and SIGHUP as a descriptor that event loops poll, so that a
-// process leaves by its own rules instead of where it happens to stand.
+// process leaves by its own rules instead of where it happens to stand. SIGINT and SIGHUP that the
+// process was started to ignore, by nohup say, stay ignored.
 #pragma once
 
 #include <chrono>

@@ -17,7 +17,9 @@
 #include <utility>
 
 #include "common/exit_codes.h"
+#include "common/hash.h"
 #include "common/system.h"
+#include "common/text.h"
 #include "run/run_folder.h"
 
 namespace pando {
@@ -31,13 +33,24 @@ constexpr std::streamoff kLogTailBytes = 16 * 1024;
 // calls are allowed there.
 struct ExecPlan {
   const char* program;
-  std::vector<char*> argv;  // ends with null
+  std::vector<char*> argv;         // ends with null
+  std::vector<char*> environment;  // ends with null
   int log_fd;
   int null_fd;
   bool keeps_stderr;
   int inherited_fd;
   pid_t parent;
 };
+
+// This process's variables, with the child's key.
+std::vector<std::string> EnvironmentWith(uint64_t key) {
+  const std::string prefix = fmt::format("{}=", kProcessKeyVariable);
+  std::vector<std::string> variables{prefix + HexText(key)};
+  for (char** at = environ; *at != nullptr; ++at) {
+    if (!std::string_view(*at).starts_with(prefix)) variables.emplace_back(*at);
+  }
+  return variables;
+}
 
 [[noreturn]] void Exec(const ExecPlan& plan) {
   // A parent that died before this line cannot signal us any more.
@@ -57,7 +70,7 @@ struct ExecPlan {
   dup2(plan.log_fd, STDOUT_FILENO);
   if (!plan.keeps_stderr) dup2(plan.log_fd, STDERR_FILENO);
   if (plan.inherited_fd >= 0) fcntl(plan.inherited_fd, F_SETFD, 0);
-  execv(plan.program, plan.argv.data());
+  execve(plan.program, plan.argv.data(), plan.environment.data());
   _exit(kExecFailed);
 }
 
@@ -98,8 +111,11 @@ Status ProcessGroup::Start(const ProcessSpec& spec) {
   if (!null.is_open()) return FileError("open", "/dev/null", errno);
   std::vector<std::string> words{"pando"};
   words.insert(words.end(), spec.args.begin(), spec.args.end());
+  const uint64_t key = NewIncarnation().value();
+  std::vector<std::string> variables = EnvironmentWith(key);
   ExecPlan plan{.program = spec.program.c_str(),
                 .argv = {},
+                .environment = {},
                 .log_fd = log.get(),
                 .null_fd = null.get(),
                 .keeps_stderr = spec.keeps_stderr,
@@ -107,6 +123,8 @@ Status ProcessGroup::Start(const ProcessSpec& spec) {
                 .parent = getpid()};
   for (std::string& word : words) plan.argv.push_back(word.data());
   plan.argv.push_back(nullptr);
+  for (std::string& variable : variables) plan.environment.push_back(variable.data());
+  plan.environment.push_back(nullptr);
   const pid_t pid = fork();
   if (pid == 0) Exec(plan);
   if (pid < 0)
@@ -121,17 +139,26 @@ Status ProcessGroup::Start(const ProcessSpec& spec) {
     return Internal(fmt::format("cannot watch {}: {}; raise the limit of open files (ulimit -n)",
                                 spec.title, std::strerror(error)));
   }
-  children_.push_back({.spec = spec, .pid = pid, .pid_fd = std::move(pid_fd)});
+  children_.push_back({.spec = spec, .pid = pid, .key = key, .pid_fd = std::move(pid_fd)});
   return Status();
 }
 
 bool ProcessGroup::IsRunning(const std::string& name) const { return Pid(name).has_value(); }
 
+const ProcessGroup::Child* ProcessGroup::Find(const std::string& name) const {
+  const auto is_it = [&](const Child& child) { return child.spec.name == name; };
+  const auto it = std::ranges::find_if(children_, is_it);
+  return it == children_.end() ? nullptr : &*it;
+}
+
 std::optional<pid_t> ProcessGroup::Pid(const std::string& name) const {
-  for (const Child& child : children_) {
-    if (child.spec.name == name) return child.pid;
-  }
-  return std::nullopt;
+  const Child* child = Find(name);
+  return child != nullptr ? std::optional(child->pid) : std::nullopt;
+}
+
+uint64_t ProcessGroup::Key(const std::string& name) const {
+  const Child* child = Find(name);
+  return child != nullptr ? child->key : 0;
 }
 
 bool ProcessGroup::Wait(TimePoint deadline, std::span<const int> fds) {
@@ -157,9 +184,15 @@ void ProcessGroup::Reap(const Child& child) {
   int status = 0;
   while (waitpid(child.pid, &status, 0) < 0 && errno == EINTR) {
   }
-  ProcessExit exit{.spec = child.spec, .pid = child.pid, .time = std::chrono::system_clock::now()};
+  ProcessExit exit{.spec = child.spec,
+                   .pid = child.pid,
+                   .key = child.key,
+                   .time = std::chrono::system_clock::now()};
   if (WIFSIGNALED(status)) exit.signal = WTERMSIG(status);
   if (WIFEXITED(status)) exit.exit_code = WEXITSTATUS(status);
+  const uint64_t kill_count = ReadCgroup().oom_kill_count;
+  exit.is_out_of_memory =
+      exit.signal == SIGKILL && std::exchange(oom_kill_count_, kill_count) < kill_count;
   on_exit_(exit);
 }
 
@@ -177,6 +210,13 @@ void ProcessGroup::KillAll() {
 }
 
 std::string ExitText(const ProcessExit& exit) {
+  if (exit.is_out_of_memory) {
+    const std::optional<uint64_t> limit = ReadCgroup().memory_bytes;
+    return fmt::format(
+        "signal 9 (SIGKILL) by the memory limit{}: raise it, or use fewer workers or smaller "
+        "micro-batches",
+        limit ? fmt::format(" of {}", BytesText(*limit)) : "");
+  }
   if (exit.signal != 0) return fmt::format("signal {} ({})", exit.signal, SignalName(exit.signal));
   return fmt::format("exit code {}", exit.exit_code);
 }
@@ -298,7 +338,7 @@ void Supervisor::Bury(const ProcessExit& exit) {
 
 void Supervisor::TellDeath(const Kept& kept, const ProcessExit& exit) {
   if (!options_.on_fault) return;
-  FaultNote note = MakeNote(kept, exit.pid);
+  FaultNote note = MakeNote(kept, exit.pid, exit.key);
   note.action = kept.killed_us != 0 ? EnumName(ChaosAction::kKill) : "exit";
   note.injected_us = kept.killed_us;
   note.exited_us = CountMicros(Clock::now());
@@ -306,11 +346,12 @@ void Supervisor::TellDeath(const Kept& kept, const ProcessExit& exit) {
   options_.on_fault(std::move(note));
 }
 
-FaultNote Supervisor::MakeNote(const Kept& kept, pid_t pid) const {
+FaultNote Supervisor::MakeNote(const Kept& kept, pid_t pid, uint64_t key) const {
   return {.role = kept.role,
           .host = HostName(),
           .process_id = static_cast<uint32_t>(pid),
-          .target = kept.spec.title};
+          .target = kept.spec.title,
+          .process_key = key};
 }
 
 void Supervisor::Inject(const ChaosAct& act) {
@@ -324,7 +365,7 @@ void Supervisor::Inject(const ChaosAct& act) {
     group_.Signal(act.process, SIGKILL);
     return;
   }
-  FaultNote note = MakeNote(kept, *pid);
+  FaultNote note = MakeNote(kept, *pid, group_.Key(act.process));
   note.action = EnumName(act.action);
   note.injected_us = CountMicros(now);
   const auto ms = std::chrono::ceil<std::chrono::milliseconds>(act.duration);

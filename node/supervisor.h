@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "common/atomic_file.h"
+#include "common/cgroup.h"
 #include "common/status.h"
 #include "node/chaos.h"
 #include "node/shutdown.h"
@@ -35,8 +36,10 @@ struct ProcessSpec {
 struct ProcessExit {
   ProcessSpec spec;
   pid_t pid = 0;
-  int exit_code = 0;  // where signal is 0
-  int signal = 0;     // that ended it
+  uint64_t key = 0;               // its ProcessKey()
+  int exit_code = 0;              // where signal is 0
+  int signal = 0;                 // that ended it
+  bool is_out_of_memory = false;  // the memory limit of its cgroup ended it
   std::chrono::system_clock::time_point time;
   bool is_clean() const { return signal == 0 && exit_code == 0; }
 };
@@ -59,6 +62,7 @@ class ProcessGroup {
   size_t running_count() const { return children_.size(); }
   bool IsRunning(const std::string& name) const;
   std::optional<pid_t> Pid(const std::string& name) const;
+  uint64_t Key(const std::string& name) const;  // its ProcessKey(); 0 where it does not run
 
   // Waits until children exit, one of `fds` (-1: none) can be read, or the deadline. Returns
   // whether anything happened before the deadline. Callbacks run before it returns.
@@ -73,12 +77,15 @@ class ProcessGroup {
   struct Child {
     ProcessSpec spec;
     pid_t pid = 0;
+    uint64_t key = 0;
     UniqueFd pid_fd;  // readable once it has exited
   };
+  const Child* Find(const std::string& name) const;
   void Reap(const Child& child);
 
   OnExit on_exit_;
   std::vector<Child> children_;
+  uint64_t oom_kill_count_ = ReadCgroup().oom_kill_count;
 };
 
 // "exit code 3" or "signal 9 (SIGKILL)".
@@ -177,7 +184,7 @@ class Supervisor {
   void OnExit(const ProcessExit& exit);
   void Bury(const ProcessExit& exit);
   void TellDeath(const Kept& kept, const ProcessExit& exit);
-  FaultNote MakeNote(const Kept& kept, pid_t pid) const;
+  FaultNote MakeNote(const Kept& kept, pid_t pid, uint64_t key) const;
   void RunDue(TimePoint now);
   TimePoint NextDue() const;
 

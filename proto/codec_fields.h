@@ -78,7 +78,7 @@ void Visit(auto io, Register& m) {
   io(PANDO_WIRE(Host, m.host, kHostBytes));
   io(PANDO_WIRE(LaneEndpoints, m.lane_endpoints, Limit{"lane count", kLanesMax},
                 Limit{"bytes of an endpoint", kNameBytesMax}));
-  io(PANDO_WIRE(WantedRank, m.wanted_rank));
+  io(PANDO_WIRE(WantedRank, m.wanted_rank), PANDO_WIRE(ProcessKey, m.process_key));
 }
 
 void Visit(auto io, DataFacts& m) {
@@ -396,6 +396,7 @@ void Visit(auto io, FaultNote& m) {
   io(PANDO_WIRE(Target, m.target, Limit{"bytes of a target", kNameBytesMax}));
   io(PANDO_WIRE(InjectedUs, m.injected_us), PANDO_WIRE(ExitedUs, m.exited_us));
   io(PANDO_WIRE(Text, m.text, Limit{"bytes of a fault's text", kTextBytesMax}));
+  io(PANDO_WIRE(ProcessKey, m.process_key));
 }
 
 void Visit(auto io, FaultNoteAck& m) { io(PANDO_WIRE(Number, m.number)); }

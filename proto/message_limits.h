@@ -25,6 +25,13 @@ inline constexpr uint32_t kImageVersionsMax = 3;           // pinned, previous, 
 // Steps and versions stay far below values where an addition could wrap.
 inline constexpr uint64_t kStepMax = uint64_t{1} << 62;
 
+// Terms, views and generations: how far above the newest known one a peer's may be (P26). Far more
+// than a journal can lose, and so little that no number wraps.
+inline constexpr uint64_t kNewsAheadMax = 1 << 20;
+constexpr bool IsBelievable(uint64_t told, uint64_t known) {
+  return told <= known || told - known <= kNewsAheadMax;
+}
+
 inline constexpr size_t kNameBytesMax = 1024;          // host names, endpoints, kinds
 inline constexpr size_t kPathBytesMax = 4096;          // folders; Linux's limit
 inline constexpr size_t kTextBytesMax = 64 * 1024;     // texts for people

@@ -56,6 +56,7 @@ struct Register {
   uint32_t process_id = 0;
   std::vector<std::string> lane_endpoints;  // a server's, by lane: "tcp://10.0.0.3:41213"
   uint32_t wanted_rank = kAnyRank;          // of its role; another one if it is in use
+  uint64_t process_key = 0;  // drawn for the process, as two containers may agree in host and id
 };
 
 // Scheduler -> node. Repeats of Register get the same answer.
@@ -491,8 +492,9 @@ struct FaultNote {
   uint32_t process_id = 0;  // of the target
   std::string target;       // "worker 1", as the supervisor names it
   uint64_t injected_us = 0;
-  uint64_t exited_us = 0;  // when the supervisor saw the process end; 0: it has not ended
-  std::string text;        // "signal 9 (SIGKILL)"
+  uint64_t exited_us = 0;    // when the supervisor saw the process end; 0: it has not ended
+  std::string text;          // "signal 9 (SIGKILL)"
+  uint64_t process_key = 0;  // of the target
 };
 struct FaultNoteAck {
   uint64_t number = 0;

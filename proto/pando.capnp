@@ -99,6 +99,7 @@ struct Register {                  # node -> scheduler
   host @2 :Text;                   # host name, for people and to place replicas apart
   laneEndpoints @3 :List(Text);    # a server's, by lane: "tcp://10.0.0.3:41213"; empty in workers
   wantedRank @4 :UInt32 = 0xffffffff;  # of its role, as in its last incarnation; the default: any
+  processKey @5 :UInt64;           # drawn for the process: two containers may have one host name and process id
 }
 
 struct Welcome {                   # scheduler -> node; every field set by the scheduler
@@ -566,6 +567,7 @@ struct FaultNote {                 # supervisor -> scheduler; times: microsecond
   injectedUs @6 :UInt64;           # 0: not by the supervisor
   exitedUs @7 :UInt64;             # when it saw the process end; 0: it has not
   text @8 :Text;                   # for people: "signal 9 (SIGKILL)"
+  processKey @9 :UInt64;           # of the target, as it registers
 }
 
 struct FaultNoteAck {              # scheduler -> supervisor

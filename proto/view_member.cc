@@ -1,5 +1,9 @@
 #include "proto/view_member.h"
 
+#include <utility>
+
+#include "proto/message_limits.h"
+
 namespace pando {
 namespace {
 
@@ -31,9 +35,11 @@ bool ViewMember::IsHeard(const Envelope& envelope) const {
 
 bool ViewMember::IsOfOurTime(const Envelope& envelope) const {
   if (envelope.sender.node == kSchedulerNode) return IsOfOurScheduler(envelope);
-  const bool is_news = HoldsAny<ViewUpdate>(envelope.message);
-  return is_news ? envelope.generation >= view_.generation
-                 : envelope.generation == view_.generation;
+  const auto* news = std::get_if<ViewUpdate>(&envelope.message);
+  if (news == nullptr) return envelope.generation == view_.generation;
+  const auto& [id, generation] = std::pair(news->view.id, news->view.generation);
+  return envelope.generation >= view_.generation && IsBelievable(generation, view_.generation) &&
+         IsBelievable(id.term, view_.id.term) && IsBelievable(id.number, view_.id.number);
 }
 
 // A scheduler incarnation that is not known yet may send three messages: a view; that it no longer

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "common/exit_codes.h"
+#include "common/output.h"
 #include "run/run_weights.h"
 
 namespace pando {
@@ -158,7 +159,7 @@ void ProgressLine::Finish() {
 void ProgressLine::Write(std::string_view text) {
   while (!text.empty()) {
     const ssize_t written = write(fd_, text.data(), text.size());
-    if (written <= 0) return;
+    if (written <= 0) return NoteLostMessage(errno);
     text.remove_prefix(static_cast<size_t>(written));
   }
 }

@@ -282,6 +282,7 @@ Result<T> SerialTrainer::Await() {
 }
 
 Status SerialTrainer::Evaluate(Version version) {
+  const Clock::time_point start = Clock::now();
   std::shared_ptr<const FloatBuffer> values = servers_->Open(version);
   for (uint32_t s = 0; s < plan_.shards.shard_count(); ++s) {
     const ShardRange& range = plan_.shards.range(ShardId(s));
@@ -290,6 +291,8 @@ Status SerialTrainer::Evaluate(Version version) {
   }
   trainer_.EvaluateSlice({.version = version, .last_sample = plan_.data.test_samples});
   PANDO_ASSIGN_OR_RETURN(EvaluationResult evaluated, Await<EvaluationResult>());
+  result_.last_step.evaluation_seconds +=
+      std::chrono::duration<double>(Clock::now() - start).count();
   EvaluationSummary& summary = evaluations_.emplace_back(EvaluationSummary{.version = version});
   AddSlice(evaluated, plan_.data.class_count, &summary);
   if (callbacks_.on_evaluation) callbacks_.on_evaluation(summary);

@@ -26,6 +26,7 @@ struct SerialStep {
   StepScalars scalars;              // that made the step's update
   uint64_t sample_count = 0;        // trained on so far, repeats included
   double training_seconds = 0;      // so far, without start-up and evaluation
+  double evaluation_seconds = 0;    // so far; no steps are made meanwhile
   double data_stall_seconds = 0;    // of all computing threads so far: waits for samples
   double exposed_sync_seconds = 0;  // of one on average so far: waits for parameters
 };

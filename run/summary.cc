@@ -97,6 +97,7 @@ void ForEachField(S& s, Field field) {
   field("test_loss", s.test_loss);
   field("train_loss", s.train_loss);
   field("images_per_second", s.images_per_second);
+  field("evaluation_seconds", s.evaluation_seconds);
   field("data_stall_seconds", s.data_stall_seconds);
   field("data_stall_share", s.data_stall_share);
   field("exposed_sync_seconds", s.exposed_sync_seconds);

@@ -27,7 +27,8 @@ struct Summary {
   std::optional<uint64_t> best_weights_step;  // of best.safetensors; null where there is none
   std::optional<double> test_loss;            // mean over the test set
   std::optional<double> train_loss;           // mean over the last step's samples
-  double images_per_second = 0;               // training only: without start-up and evaluation
+  double images_per_second = 0;     // of training, by the clock: with evaluations beside steps
+  double evaluation_seconds = 0;    // of all evaluations in this life
   double data_stall_seconds = 0;    // of all computing threads: waits for samples, in this life
   double data_stall_share = 0;      // of their time for training
   double exposed_sync_seconds = 0;  // of a computing thread, on average: waits for parameters

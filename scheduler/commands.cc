@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace pando {
@@ -62,6 +63,7 @@ void Commands::ExecuteDrain(Micros now, Pending& pending) {
   if (!reason.empty()) return Conclude(pending, CommandOutcome::kRefused, reason);
   pending.drained = member->peer.incarnation;
   pending.reply.text = member->Name() + " hands its work over";
+  if (IsLast(*member)) pending.reply.text += "; it is the last worker: the run waits for another";
   Drain(now, *member);
 }
 
@@ -81,14 +83,18 @@ void Commands::ConcludeSnapshots(Micros now) {
 
 // ---- drains ------------------------------------------------------------------------------------
 
+bool Commands::IsLast(const Member& member) const {
+  const auto all = run_.members().TakingPart(member.role());
+  return std::ranges::none_of(
+      all, [&](const Member* other) { return other != &member && !other->is_draining; });
+}
+
 std::string Commands::ReasonNotToDrain(const Member& member) const {
   if (run_.IsGroup())
     return "allreduce cannot go on without " + member.Name() + "; pando stop ends the run";
-  if (member.role() != Role::kServer || !run_.phase.is_running()) return "";
-  for (const Member* other : run_.members().TakingPart(Role::kServer)) {
-    if (other != &member && !other->is_draining) return "";
-  }
-  return member.Name() + " is the last server; add another first";
+  if (member.role() == Role::kServer && run_.phase.is_running() && IsLast(member))
+    return member.Name() + " is the last server; add another first";
+  return "";
 }
 
 void Commands::OnLeave(Micros now, const PeerId& from) {

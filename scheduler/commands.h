@@ -37,6 +37,7 @@ class Commands {
   void ExecuteSnapshot(Micros now, Pending& pending);
   void ExecuteDrain(Micros now, Pending& pending);
   void Conclude(Pending& pending, CommandOutcome outcome, std::string text);
+  bool IsLast(const Member& member) const;  // of its role, of those that stay
   std::string ReasonNotToDrain(const Member& member) const;
   void Drain(Micros now, const Member& member);
 

@@ -13,7 +13,8 @@ bool EvaluationRounds::StartDue(Micros now) {
   const Version due = history.NextDue();
   if (committed < due) return false;
   running_ = Running{due, {}};
-  run_.phase.OnEvaluationStarted(now);
+  const bool has_barrier = run_.plan.job.early_stop_patience > 0;  // P32
+  run_.phase.OnEvaluationStarted(now, due < history.final_version() && !has_barrier);
   const uint64_t sample_count = run_.plan.data.test_samples;
   for (uint64_t first = 0; first < sample_count; first += kEvaluationSliceSamples) {
     const auto index = static_cast<uint32_t>(running_->slices.size());

@@ -53,8 +53,7 @@ void Silences::OnSilentBackup(Micros now, const Member& primary, const Member& b
 void Silences::OnSilentPair(Micros now, const Member& reporter, const Member& server) {
   auto& silences = silences_[server.peer.node];
   std::erase_if(silences, [&](const auto& entry) { return now - entry.second.at > Memory(); });
-  const Register& registration = reporter.registration;
-  Silence& silence = silences[{registration.host, registration.process_id}];
+  Silence& silence = silences[ProcessFor(reporter.registration)];
   silence = {now, silence.count + 1};
   const Role role = reporter.role();
   const size_t reporters = run_.members().CountReady(role) - (role == Role::kServer ? 1 : 0);
@@ -74,7 +73,7 @@ void Silences::OnWelcome(Micros now, const Member& member) {
 
 bool Silences::IsOftenSilent(Micros now, const Register& registration) const {
   return std::ranges::any_of(silences_, [&](const auto& of_server) {
-    const auto it = of_server.second.find({registration.host, registration.process_id});
+    const auto it = of_server.second.find(ProcessFor(registration));
     return it != of_server.second.end() && it->second.count >= 2 && now - it->second.at <= Memory();
   });
 }
@@ -128,7 +127,8 @@ void Failures::OnFailure(Micros now, const Envelope& envelope, const Failure& fa
     run_.outbox.Send(envelope.sender, Refused{"given up: " + failure.text});
     return run_.membership.OnDeath(now, member.peer.node, "failure", "exit");
   }
-  if (!run_.phase.is_ending()) run_.outbox.Tell(now, "failed", member.Name(), "{}", failure.text);
+  if (!run_.phase.is_ending() && !last_snapshot_.is_pending())
+    run_.outbox.Tell(now, "failed", member.Name(), "{}", failure.text);
   last_snapshot_.End(now, StopReason::kFailed, text);
 }
 
@@ -153,14 +153,15 @@ bool Failures::ConcernsAll(const Member& member) {
 void Failures::OnFaultNote(Micros now, const PeerId& from, const FaultNote& note) {
   run_.outbox.Send(from, FaultNoteAck{note.number});
   if (run_.phase.is_ending()) return;
-  const Member* member = run_.members().FindProcess(note.role, note.host, note.process_id);
+  const Member* member = run_.members().FindProcess(note.role, ProcessFor(note));
   if (member != nullptr && member->is_leaving) return;
   const bool is_scheduler = note.role == Role::kScheduler;
   const std::string target = is_scheduler ? "scheduler" : member ? member->Name() : note.target;
-  run_.faults.OnNote(now, {target, note.host, note.process_id}, note, run_.progress.StepReached());
+  run_.faults.OnNote(now, {target, ProcessFor(note)}, note, run_.progress.StepReached());
   if (note.exited_us == 0) return;
   if (member != nullptr)
-    return run_.membership.OnDeath(now, member->peer.node, note.action, "exit");
+    return run_.membership.OnDeath(now, member->peer.node, note.action, "exit",
+                                   note.action == "exit" ? note.text : "");
   if (!is_scheduler) run_.views.RequestView(now);  // it may have ended before it joined
 }
 

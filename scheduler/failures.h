@@ -44,7 +44,6 @@ class Silences {
     Micros at{0};   // last reported
     uint32_t count = 0;
   };
-  using Process = std::pair<std::string, uint32_t>;  // host, process id
 
   void OnSilentBackup(Micros now, const Member& primary, const Member& backup,
                       const std::string& text);
@@ -54,7 +53,7 @@ class Silences {
 
   RunFacts& run_;
   // By server, of workers' processes: they join again under other names.
-  std::map<NodeId, std::map<Process, Silence>> silences_;
+  std::map<NodeId, std::map<ProcessName, Silence>> silences_;
   std::set<std::pair<NodeId, NodeId>> silent_backups_;  // primary's server, backup's
   std::map<NodeId, Micros> avoided_until_;
 };

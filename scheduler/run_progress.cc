@@ -36,6 +36,15 @@ bool Rollback::IsPossible(Micros now, uint32_t wanted) const {
 // Either the journal's end was lost with a disk, or another scheduler leads the run. In the second
 // case the journal refuses us here.
 void Rollback::OnNewsBeyond(Micros now, const Member& member, ViewId id, uint32_t generation) {
+  if (!run_.views.IsBelievable(id, generation)) {
+    const std::string text = fmt::format(
+        "{} names view {}.{} of generation {}, which this run cannot have reached; test the memory "
+        "of {}",
+        member.Name(), id.term, id.number, generation, member.registration.host);
+    run_.outbox.TellNotable(now, "refused", member.Name(), "{}", text);
+    run_.outbox.Send(member.peer, Refused{text});
+    return run_.membership.OnDeath(now, member.peer.node, "refused", "message");
+  }
   run_.views.OnNewsBeyond(id, generation);
   if (pending_ || !run_.outbox.Commit()) return;
   run_.outbox.TellNotable(now, "journal-behind", member.Name(),
@@ -102,12 +111,20 @@ Micros RunPhase::NextDeadline() const {
 Micros RunPhase::TrainingTime(Micros now) const {
   if (is_gathering()) return Micros(0);
   if (training_time_) return *training_time_;
-  const Micros evaluating = evaluating_since_ ? now - *evaluating_since_ : Micros(0);
-  return now - training_since_ - evaluation_time_ - evaluating;
+  const bool stands_still = evaluating_since_ && is_standstill_;
+  const Micros standing = stands_still ? now - *evaluating_since_ : Micros(0);
+  return now - training_since_ - standstill_ - standing;
+}
+
+void RunPhase::OnEvaluationStarted(Micros now, bool is_beside_steps) {
+  evaluating_since_ = now;
+  is_standstill_ = !is_beside_steps;
 }
 
 void RunPhase::OnEvaluationDone(Micros now) {
-  evaluation_time_ += now - *evaluating_since_;
+  const Micros time = now - *evaluating_since_;
+  evaluation_time_ += time;
+  if (is_standstill_) standstill_ += time;
   evaluating_since_.reset();
 }
 

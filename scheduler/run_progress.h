@@ -71,6 +71,11 @@ template <>
 inline constexpr auto kEnumNames<SchedulerPhase> =
     std::to_array({"gathering", "training", "collecting weights", "stopping", "finished"});
 
+struct RunTimes {
+  Micros training{0};    // RunPhase::TrainingTime
+  Micros evaluation{0};  // of all evaluations that are done, beside steps or not
+};
+
 class RunPhase {
  public:
   // `is_completed`: an earlier life of the scheduler has completed the run (P33).
@@ -106,10 +111,13 @@ class RunPhase {
   // When kStopping ends at the latest; kNever in other phases.
   Micros NextDeadline() const;
 
-  // Time in which steps were made: from the first view on, evaluations left out.
+  // Time in which steps were made: from the first view on, without evaluations beside which there
+  // were none.
   Micros TrainingTime(Micros now) const;
+  Micros evaluation_time() const { return evaluation_time_; }  // of all evaluations that are done
   void StartClock(Micros now) { training_since_ = now; }
-  void OnEvaluationStarted(Micros now) { evaluating_since_ = now; }
+  // `is_beside_steps`: the workers make further steps meanwhile.
+  void OnEvaluationStarted(Micros now, bool is_beside_steps);
   void OnEvaluationDone(Micros now);
   void OnEvaluationLost() { evaluating_since_.reset(); }  // its time counts as training
 
@@ -122,8 +130,10 @@ class RunPhase {
   bool has_lost_member_ = false;
   Micros stop_at_{0};  // when kStopping began
   Micros training_since_{0};
-  Micros evaluation_time_{0};  // of evaluations that are done
+  Micros evaluation_time_{0};
+  Micros standstill_{0};  // the part of it beside which no steps were made
   std::optional<Micros> evaluating_since_;
+  bool is_standstill_ = false;           // of the running evaluation
   std::optional<Micros> training_time_;  // fixed while the run ends
 };
 

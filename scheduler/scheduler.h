@@ -82,7 +82,9 @@ class Scheduler : public ProtocolCore, private JournaledState, private Membershi
   // The version that the run ends with, as far as is known: an early stop makes it a lower one.
   Version final_version() const { return run_.history.final_version(); }
   // Time in which steps were made: from the first view on, evaluations left out.
-  Micros TrainingTime(Micros now) const { return run_.phase.TrainingTime(now); }
+  RunTimes Times(Micros now) const {
+    return {run_.phase.TrainingTime(now), run_.phase.evaluation_time()};
+  }
   // Whether a GPU worker measures engines, which may take minutes (P39).
   bool IsMeasuring() const { return engines_.IsMeasuring(); }
   // "2 of 3 workers, 1 of 2 servers": what kGathering waits for.

@@ -14,6 +14,8 @@ namespace {
 // Doubled when a shard has passed it.
 constexpr Micros kLead = std::chrono::milliseconds(300);
 constexpr uint32_t kAttemptsMax = 6;
+// How long a shard's news of a version takes, at most.
+constexpr Micros kNewsTime = std::chrono::milliseconds(500);
 // How long the shards have to store the version, beside twice the lead.
 constexpr Micros kStoreTime = std::chrono::seconds(5);
 
@@ -57,7 +59,8 @@ std::optional<CommandReply> SnapshotRequests::TakeResult(Micros now) {
   const bool was_missed = now >= request_->patience_until && run_.progress.committed() > version &&
                           !run_.plan.IsSnapshotDue(version);
   if (!snapshots_.ledger().IsGivenUp(version) && !was_missed) return std::nullopt;
-  if (request_->attempts == kAttemptsMax) {
+  if (request_->attempts == 0 && AwaitsNews(now)) return std::nullopt;
+  if (request_->attempts == 0 || request_->attempts == kAttemptsMax) {
     request_.reset();
     return CommandReply{CommandOutcome::kRefused,
                         "the servers could not store " + name + "; the scheduler's events say why"};
@@ -65,6 +68,19 @@ std::optional<CommandReply> SnapshotRequests::TakeResult(Micros now) {
   snapshots_.ledger().GiveUp(version);
   Ask(now, request_->attempts + 1);
   return std::nullopt;
+}
+
+// The version where the run stands was given up. A shard that was past it has the next one, and the
+// scheduler hears soon that all have.
+bool SnapshotRequests::AwaitsNews(Micros now) {
+  const Version committed = run_.progress.committed();
+  if (committed > request_->version) {
+    request_.reset();
+    AskFor(now, committed);
+    return true;
+  }
+  request_->patience_until = std::min(request_->patience_until, now + kNewsTime);
+  return now < request_->patience_until;
 }
 
 void SnapshotRequests::RepeatTo(const PeerId& lane) {
@@ -84,27 +100,27 @@ void LastSnapshot::End(Micros now, StopReason reason, std::string text) {
   if (pending_ && reason == StopReason::kFailed) return;  // the first reason counts
   if (pending_ || !HasNews() || Mutated(Mutation::kEndWithoutSnapshot))
     return run_.phase.End(now, reason, std::move(text));
-  pending_ = {{reason, std::move(text)}, run_.progress.committed(), now + kPatience};
+  pending_ = Pending{{reason, std::move(text)}, run_.progress.committed(), {}, now + kPatience};
   Ask(now);
 }
 
 // A request that is open already may be for a version before the last one.
 void LastSnapshot::Ask(Micros now) {
-  const auto& [stop, committed, patience_until] = *pending_;
+  const Stop& stop = pending_->stop;
   // After a failure the run may make no further step.
-  const Version version = stop.reason == StopReason::kFailed
-                              ? requests_.AskFor(now, run_.progress.committed())
-                              : requests_.Ask(now);
+  pending_->asked = stop.reason == StopReason::kFailed
+                        ? requests_.AskFor(now, run_.progress.committed())
+                        : requests_.Ask(now);
   run_.outbox.TellNotable(now, "last-snapshot", "",
                           "{}: storing a snapshot of step {} first; another signal ends the run "
                           "without it",
-                          stop.text, version.value());
+                          stop.text, pending_->asked.value());
 }
 
 void LastSnapshot::Tick(Micros now) {
   if (pending_ && !run_.phase.is_training()) pending_.reset();  // its last version came first
   if (!pending_ || (requests_.is_open() && now < pending_->patience_until)) return;
-  const bool is_earlier = HasNews() && Stored() < pending_->committed;
+  const bool is_earlier = HasNews() && pending_->asked < pending_->committed;
   if (is_earlier && now < pending_->patience_until && !Mutated(Mutation::kEndWithEarlierSnapshot))
     return Ask(now);
   run_.phase.End(now, pending_->stop.reason, std::move(pending_->stop.text));

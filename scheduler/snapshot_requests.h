@@ -39,6 +39,7 @@ class SnapshotRequests {
     Micros patience_until{0};
   };
   void Ask(Micros now, uint32_t attempt);
+  bool AwaitsNews(Micros now);
 
   RunFacts& run_;
   Snapshots& snapshots_;
@@ -68,6 +69,7 @@ class LastSnapshot {
   struct Pending {
     Stop stop;
     Version committed;  // when the end was asked for
+    Version asked;      // for the snapshot
     Micros patience_until;
   };
   void Ask(Micros now);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <span>
@@ -20,10 +21,14 @@ constexpr int kReconnectMaxMs = 50;
 // dialed again.
 constexpr int kDialMs = 500;
 constexpr int kUnacknowledgedMs = 3000;
-constexpr int kHandshakeMs = 5000;     // a peer that connects and stays silent is dropped
-constexpr int kPingIntervalMs = 1000;  // finds connections that died silently
-constexpr int kPingTimeoutMs = 10000;  // long: leases judge processes, this judges connections
-constexpr int kBacklog = 1024;         // a whole job may dial at once
+constexpr int kHandshakeMs = 5000;  // a peer that connects and stays silent is dropped
+// The kernel's probes find connections that died silently. ZeroMQ's own pings must stay off: their
+// timer aborts the process if the connection ended while its input was held back ("!_io_error",
+// libzmq #4841).
+constexpr int kProbeAfterS = 5;
+constexpr int kProbeIntervalS = 1;
+constexpr int kProbesMax = 5;
+constexpr int kBacklog = 1024;                        // a whole job may dial at once
 constexpr int64_t kMessageBytesMax = kFrameBytesMax;  // a peer that announces more is dropped
 
 // Makes a call of cppzmq, whose exceptions end here. Returns the error's number, 0 without one. A
@@ -49,13 +54,12 @@ void SetOptions(const ZmqSocket::Options& options, zmq::socket_t* socket) noexce
   socket->set(zmq::sockopt::reconnect_ivl, kReconnectMs);
   socket->set(zmq::sockopt::reconnect_ivl_max, kReconnectMaxMs);
   socket->set(zmq::sockopt::connect_timeout, kDialMs);
-  // Only for connections that we dialed. For a peer that dialed us and does not read, the kernel
-  // must not end the connection under libzmq: it aborts where its input was held back
-  // ("!_io_error", libzmq #4841).
-  if (!is_router) socket->set(zmq::sockopt::tcp_maxrt, kUnacknowledgedMs);
+  socket->set(zmq::sockopt::tcp_maxrt, kUnacknowledgedMs);
+  socket->set(zmq::sockopt::tcp_keepalive, 1);
+  socket->set(zmq::sockopt::tcp_keepalive_idle, kProbeAfterS);
+  socket->set(zmq::sockopt::tcp_keepalive_intvl, kProbeIntervalS);
+  socket->set(zmq::sockopt::tcp_keepalive_cnt, kProbesMax);
   socket->set(zmq::sockopt::handshake_ivl, kHandshakeMs);
-  socket->set(zmq::sockopt::heartbeat_ivl, kPingIntervalMs);
-  socket->set(zmq::sockopt::heartbeat_timeout, kPingTimeoutMs);
   socket->set(zmq::sockopt::backlog, kBacklog);
   socket->set(zmq::sockopt::ipv6, false);
   socket->set(zmq::sockopt::immediate, false);
@@ -103,21 +107,36 @@ Result<zmq::socket_t> Open(ZmqContext& context, zmq::socket_type type) {
   return socket;
 }
 
-// Keeps a frame's bytes alive while ZeroMQ uses them.
-using KeepAlive = std::shared_ptr<const void>;
+// Keeps a frame's bytes alive while ZeroMQ uses them, and counts them as queued.
+class QueuedFrame {
+ public:
+  QueuedFrame(const Blob& frame, QueuedBytes queued)
+      : frame_(frame.keep_alive()),
+        size_bytes_(static_cast<int64_t>(frame.size_bytes())),
+        queued_(std::move(queued)) {
+    *queued_ += size_bytes_;
+  }
+  ~QueuedFrame() { *queued_ -= size_bytes_; }
+  QueuedFrame(const QueuedFrame&) = delete;
+
+ private:
+  std::shared_ptr<const void> frame_;
+  int64_t size_bytes_;
+  QueuedBytes queued_;
+};
 
 // Runs on an I/O thread.
-void ReleaseKeepAlive(void*, void* hint) {
-  const std::unique_ptr<KeepAlive> owner(static_cast<KeepAlive*>(hint));
+void ReleaseFrame(void*, void* hint) {
+  const std::unique_ptr<QueuedFrame> owner(static_cast<QueuedFrame*>(hint));
 }
 
 // A message part that refers to the frame's bytes. noexcept: an error means no memory.
-zmq::message_t Refer(const Blob& frame) noexcept {
+zmq::message_t Refer(const Blob& frame, const QueuedBytes& queued) noexcept {
   if (frame.size_bytes() == 0) return {};
-  auto owner = std::make_unique<KeepAlive>(frame.keep_alive());
-  // ZeroMQ takes a mutable pointer but only reads. The owner is ReleaseKeepAlive's from now on.
+  auto owner = std::make_unique<QueuedFrame>(frame, queued);
+  // ZeroMQ takes a mutable pointer but only reads. The owner is ReleaseFrame's from now on.
   void* bytes = const_cast<std::byte*>(frame.bytes().data());
-  return {bytes, frame.size_bytes(), ReleaseKeepAlive, owner.release()};
+  return {bytes, frame.size_bytes(), ReleaseFrame, owner.release()};
 }
 
 // Returns the error's number, 0 without one. Never blocks.
@@ -182,7 +201,7 @@ Result<ZmqSocket> ZmqSocket::Create(ZmqContext& context, const Options& options)
   PANDO_ASSIGN_OR_RETURN(zmq::socket_t socket, Open(context, type));
   SetOptions(options, &socket);
   const int fd = Get(socket, zmq::sockopt::fd);
-  return ZmqSocket(std::move(socket), options.kind, fd);
+  return ZmqSocket(std::move(socket), options, fd);
 }
 
 Result<std::string> ZmqSocket::Bind(const std::string& endpoint) {
@@ -197,11 +216,29 @@ Status ZmqSocket::Connect(const std::string& endpoint) {
   return InvalidArgument(fmt::format("cannot dial {}: {}", endpoint, zmq_strerror(error)));
 }
 
+void ZmqSocket::Disconnect(const std::string& connected) {
+  PANDO_CHECK(ErrorFrom([&] { socket_.disconnect(connected); }) == 0);
+}
+
 bool ZmqSocket::has_message() const {
   return (Get(socket_, zmq::sockopt::events) & ZMQ_POLLIN) != 0;
 }
 
+// Entries of peers that have read everything go, once they may be half of all.
+const QueuedBytes& ZmqSocket::QueuedTo(const std::string& routing_id) {
+  constexpr size_t kSweptMin = 64;
+  if (queued_.size() > 2 * std::max(swept_count_, kSweptMin)) {
+    std::erase_if(queued_, [](const auto& entry) { return *entry.second == 0; });
+    swept_count_ = queued_.size();
+  }
+  QueuedBytes& queued = queued_[routing_id];
+  if (queued == nullptr) queued = std::make_shared<std::atomic<int64_t>>(0);
+  return queued;
+}
+
 ZmqSocket::Sent ZmqSocket::Send(const std::string& routing_id, const Frames& frames) {
+  const QueuedBytes queued = QueuedTo(routing_id);
+  if (*queued > queued_bytes_max_) return Sent::kQueueFull;
   if (kind_ == Kind::kRouter) {
     const int error = SendPart(zmq::message_t(routing_id), false, &socket_);
     if (error != 0) return error == EAGAIN ? Sent::kQueueFull : Sent::kUnroutable;
@@ -209,7 +246,8 @@ ZmqSocket::Sent ZmqSocket::Send(const std::string& routing_id, const Frames& fra
   for (size_t i = 0; i < frames.size(); ++i) {
     // Either this is the first part, or the connection ended in between: ZeroMQ then discards the
     // message.
-    if (SendPart(Refer(frames[i]), i + 1 == frames.size(), &socket_) != 0) return Sent::kQueueFull;
+    if (SendPart(Refer(frames[i], queued), i + 1 == frames.size(), &socket_) != 0)
+      return Sent::kQueueFull;
   }
   return Sent::kYes;
 }
@@ -244,7 +282,8 @@ Result<std::unique_ptr<ZmqMonitor>> ZmqMonitor::Create(ZmqContext& context, ZmqS
   PANDO_ASSIGN_OR_RETURN(zmq::socket_t events, Open(context, zmq::socket_type::pair));
   const int fd = Get(events, zmq::sockopt::fd);
   std::unique_ptr<ZmqMonitor> monitor(new ZmqMonitor(socket.socket_, std::move(events), fd));
-  if (zmq_socket_monitor(socket.socket_.handle(), name.c_str(), ZMQ_EVENT_DISCONNECTED) != 0) {
+  constexpr int kEvents = ZMQ_EVENT_LISTENING | ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_ACCEPT_FAILED;
+  if (zmq_socket_monitor(socket.socket_.handle(), name.c_str(), kEvents) != 0) {
     return OutOfSockets(zmq_errno());
   }
   const auto connect = [&] {
@@ -261,18 +300,21 @@ Result<std::unique_ptr<ZmqMonitor>> ZmqMonitor::Create(ZmqContext& context, ZmqS
 // Ends the events first: an event that no socket reads would block ZeroMQ's thread.
 ZmqMonitor::~ZmqMonitor() { PANDO_CHECK(zmq_socket_monitor(monitored_.handle(), nullptr, 0) == 0); }
 
-// An event is two frames: its number (16 bits) and value (32 bits, here the descriptor), then the
-// endpoint.
-bool ZmqMonitor::Receive(int* connection_fd) {
+// An event is two frames: its number (16 bits) and value (32 bits: the descriptor, or the error's
+// number), then the endpoint.
+std::optional<ZmqMonitor::Event> ZmqMonitor::Receive() {
   zmq::message_t event, endpoint;
-  if (!ReceivePart(events_, &event)) return false;
-  constexpr size_t kValueOffset = 2;
-  PANDO_CHECK(event.size() == kValueOffset + sizeof(int32_t));
+  if (!ReceivePart(events_, &event)) return std::nullopt;
+  uint16_t number = 0;
   int32_t value = 0;
-  std::memcpy(&value, event.data<char>() + kValueOffset, sizeof(value));
-  *connection_fd = value;
+  PANDO_CHECK(event.size() == sizeof(number) + sizeof(value));
+  std::memcpy(&number, event.data<char>(), sizeof(number));
+  std::memcpy(&value, event.data<char>() + sizeof(number), sizeof(value));
   PANDO_CHECK(ReceivePart(events_, &endpoint));
-  return true;
+  const auto kind = number == ZMQ_EVENT_LISTENING       ? Event::Kind::kListening
+                    : number == ZMQ_EVENT_ACCEPT_FAILED ? Event::Kind::kAcceptFailed
+                                                        : Event::Kind::kDisconnected;
+  return Event{kind, value};
 }
 
 }  // namespace pando

@@ -1,10 +1,13 @@
 // ZmqSocket: one ROUTER or DEALER with the options that the protocol needs. It moves frames without
-// copying them. ZmqMonitor: reports which of its connections end. Used by net/transport alone.
+// copying them. ZmqMonitor: reports which of its connections end, and that none can be accepted.
+// Used by net/transport alone.
 //
 // On the wire a message is its frames, frame 0 first. A ROUTER adds the peer's routing id in front
 // of received messages, and removes it from sent ones. Threads: one at a time.
 #pragma once
 
+#include <atomic>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -22,6 +25,9 @@ namespace pando {
 // faster than we read is held back by its TCP window. The protocol's own bounds (I6) stay far
 // below: a worker has one reply per shard in flight, gathered into few messages.
 inline constexpr int kQueuedPerPeerMax = 1000;
+
+// Bytes queued to such a peer, beside the message that exceeds them. ZeroMQ counts messages only.
+inline constexpr int64_t kQueuedBytesMax = int64_t{1} << 30;
 
 // A routing id is the name under which a ROUTER knows a connection that was dialed to it. It names
 // the dialer, so that the ROUTER can answer an envelope's sender without a table:
@@ -47,6 +53,9 @@ std::string RoutingId(const Dialer& dialer, const PeerId& dialed);
 // nullopt: it is not one of ours.
 std::optional<Dialer> ParseRoutingId(std::string_view routing_id);
 
+// Of messages that are not sent yet. ZeroMQ's threads count down.
+using QueuedBytes = std::shared_ptr<std::atomic<int64_t>>;
+
 class ZmqSocket {
  public:
   enum class Kind { kRouter, kDealer };
@@ -54,13 +63,15 @@ class ZmqSocket {
     Kind kind = Kind::kDealer;
     std::string routing_id;                       // kDealer: the peer's ROUTER knows us by it
     int linger_ms = 0;                            // how long sent messages outlive the socket
-    int queued_messages_max = kQueuedPerPeerMax;  // further ones are dropped
+    int queued_messages_max = kQueuedPerPeerMax;  // to a peer; further ones are dropped
+    int64_t queued_bytes_max = kQueuedBytesMax;   // the same
   };
   static Result<ZmqSocket> Create(ZmqContext& context, const Options& options);
 
   // The endpoint with what the system chose filled in.
   Result<std::string> Bind(const std::string& endpoint);
-  Status Connect(const std::string& endpoint);
+  Status Connect(const std::string& endpoint);  // tcp: an address, as names are looked up elsewhere
+  void Disconnect(const std::string& connected);
 
   enum class Sent { kYes, kUnroutable, kQueueFull };
   // `routing_id`: the peer's; kRouter only. Never blocks. The frames' owners are released on one of
@@ -82,11 +93,18 @@ class ZmqSocket {
 
  private:
   friend class ZmqMonitor;
-  ZmqSocket(zmq::socket_t socket, Kind kind, int fd)
-      : socket_(std::move(socket)), kind_(kind), fd_(fd) {}
+  ZmqSocket(zmq::socket_t socket, const Options& options, int fd)
+      : socket_(std::move(socket)),
+        kind_(options.kind),
+        queued_bytes_max_(options.queued_bytes_max),
+        fd_(fd) {}
+  const QueuedBytes& QueuedTo(const std::string& routing_id);
 
   zmq::socket_t socket_;
   Kind kind_;
+  int64_t queued_bytes_max_;
+  std::map<std::string, QueuedBytes> queued_;  // by routing id; a DEALER's peer has none
+  size_t swept_count_ = 0;                     // entries after the last sweep
   int fd_;
   bool is_monitored_ = false;
 };
@@ -102,13 +120,17 @@ class ZmqMonitor {
   ZmqMonitor(const ZmqMonitor&) = delete;
   ZmqMonitor& operator=(const ZmqMonitor&) = delete;
 
-  // The next connection that has ended, by its descriptor; false if there is none now. The end of a
-  // connection is reported before the first message of another one with the same descriptor. Never
-  // blocks.
-  bool Receive(int* connection_fd);
+  struct Event {
+    enum class Kind { kListening, kDisconnected, kAcceptFailed };
+    Kind kind = Kind::kDisconnected;
+    int value = -1;  // the listening descriptor; the connection's; the error's number (EMFILE)
+  };
+  // The next event; none now: nullopt. The end of a connection is reported before the first message
+  // of another one with the same descriptor. Never blocks.
+  std::optional<Event> Receive();
 
-  // Becomes readable when an event has come since Receive last returned false. REQUIRES: it has
-  // returned false once.
+  // Becomes readable when an event has come since Receive last returned none. REQUIRES: it has
+  // returned none once.
   int fd() const { return fd_; }
 
  private:

@@ -16,11 +16,6 @@ bool IsEndUnexplainedBy(const FaultRecord& newest) {
   return newest.detected_ms < 0 && (newest.action == "stop" || newest.action == "partition");
 }
 
-bool IsSameProcess(const FaultRecord& record, const FaultLedger::Subject& subject) {
-  return subject.process_id != 0 && record.host == subject.host &&
-         record.process_id == subject.process_id;
-}
-
 }  // namespace
 
 FaultLedger::FaultLedger(Micros started_at, std::vector<FaultRecord> records)
@@ -29,6 +24,12 @@ FaultLedger::FaultLedger(Micros started_at, std::vector<FaultRecord> records)
     next_id_ = std::max(next_id_, record.id + 1);
     entries_.push_back({.record = std::move(record)});
   }
+}
+
+bool FaultLedger::Entry::IsAbout(const ProcessName& process) const {
+  return process.process_id != 0 && record.host == process.host &&
+         record.process_id == process.process_id &&
+         (process_key == 0 || process_key == process.key);
 }
 
 double FaultLedger::Ms(Micros time) const {
@@ -40,8 +41,8 @@ FaultLedger::Entry* FaultLedger::Find(const Subject& subject) {
     const FaultRecord& record = it->record;
     const bool is_same_name =
         record.target == subject.target &&
-        (subject.process_id == 0 ? !it->is_recovered() : record.process_id == 0);
-    if (IsSameProcess(record, subject) || is_same_name) return &*it;
+        (subject.process.process_id == 0 ? !it->is_recovered() : record.process_id == 0);
+    if (it->IsAbout(subject.process) || is_same_name) return &*it;
   }
   return nullptr;
 }
@@ -50,9 +51,10 @@ FaultLedger::Entry& FaultLedger::Open(const Subject& subject, Step step) {
   if (entries_.size() == kRecordsMax) entries_.erase(entries_.begin());
   entries_.push_back({.record = {.id = next_id_++,
                                  .target = subject.target,
-                                 .host = subject.host,
-                                 .process_id = subject.process_id,
-                                 .step = step}});
+                                 .host = subject.process.host,
+                                 .process_id = subject.process.process_id,
+                                 .step = step},
+                      .process_key = subject.process.key});
   return entries_.back();
 }
 
@@ -65,8 +67,7 @@ FaultLedger::Entry* FaultLedger::FindNoted(const Subject& subject, const FaultNo
   if (newest == nullptr || note.action == "exit" || note.injected_us == 0) return newest;
   const double injected_ms = Ms(Micros(note.injected_us));
   for (Entry& entry : entries_) {
-    if (IsSameProcess(entry.record, subject) && entry.record.injected_ms == injected_ms)
-      return &entry;
+    if (entry.IsAbout(subject.process) && entry.record.injected_ms == injected_ms) return &entry;
   }
   const bool is_another = newest->record.injected_ms >= 0 ||
                           (newest->is_recovered() && injected_ms > newest->record.recovered_ms);
@@ -80,8 +81,9 @@ void FaultLedger::OnNote(Micros now, const Subject& subject, const FaultNote& no
   FaultRecord& record = entry->record;
   if (record.action.empty() || is_injection) record.action = note.action;
   if (record.process_id == 0) {
-    record.host = subject.host;
-    record.process_id = subject.process_id;
+    record.host = subject.process.host;
+    record.process_id = subject.process.process_id;
+    entry->process_key = subject.process.key;
   }
   if (note.injected_us != 0) record.injected_ms = Ms(Micros(note.injected_us));
   if (note.exited_us != 0 && !entry->is_detected()) {

@@ -9,6 +9,7 @@
 
 #include "proto/outbox.h"
 #include "scheduler/journal.h"
+#include "scheduler/members/member.h"
 
 namespace pando {
 
@@ -19,9 +20,8 @@ class FaultLedger {
   FaultLedger(Micros started_at, std::vector<FaultRecord> records);
 
   struct Subject {
-    std::string target;  // "worker 1"
-    std::string host;
-    uint32_t process_id = 0;  // 0: unknown, the target's name says it all
+    std::string target;   // "worker 1"
+    ProcessName process;  // not known: the target's name says it all
   };
   // A supervisor's report of a fault. It may come before the fault is detected, or after.
   void OnNote(Micros now, const Subject& subject, const FaultNote& note, Step step);
@@ -44,9 +44,11 @@ class FaultLedger {
  private:
   struct Entry {
     FaultRecord record;
+    uint64_t process_key = 0;  // 0: of an earlier life of the scheduler, which wrote no key
     std::optional<ViewId> answered_by;
     std::optional<Version> base;  // committed when the answering view was everywhere
     bool has_changed = false;
+    bool IsAbout(const ProcessName& process) const;
     bool is_detected() const { return record.detected_ms >= 0; }
     bool is_recovered() const { return record.recovered_ms >= 0; }
     bool is_open() const { return is_detected() && !is_recovered(); }

@@ -2,8 +2,9 @@
 
 #include <algorithm>
 
-namespace pando {
+#include "proto/message_limits.h"
 
+namespace pando {
 ViewLedger::ViewLedger(const std::optional<SchedulerState>& state) {
   if (!state) return;
   view_ = state->view;
@@ -19,6 +20,11 @@ uint32_t ViewLedger::NextGeneration() const {
 bool ViewLedger::IsOurs(ViewId id, uint32_t generation) const {
   if (generation != view_.generation) return generation < view_.generation;
   return id <= journal_view_ || (id.term >= journal_term_ && id <= view_.id);
+}
+
+bool ViewLedger::IsBelievable(ViewId id, uint32_t generation) const {
+  return pando::IsBelievable(generation, std::max(view_.generation, generation_seen_)) &&
+         pando::IsBelievable(id.term, term_) && pando::IsBelievable(id.number, view_.id.number);
 }
 
 void ViewLedger::OnNewsBeyond(ViewId id, uint32_t generation) {

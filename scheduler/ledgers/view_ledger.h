@@ -26,6 +26,8 @@ class ViewLedger {
   bool IsOurs(ViewId id, uint32_t generation) const;
   // A process has a view that is not ours. Our next view gets a higher term and generation.
   void OnNewsBeyond(ViewId id, uint32_t generation);
+  // Whether a run that has lost its last views can have come so far (P26).
+  bool IsBelievable(ViewId id, uint32_t generation) const;
 
   // The earliest request counts.
   void RequestView(Micros at);

@@ -46,12 +46,10 @@ const Member* Members::Find(Incarnation incarnation) const {
   return FindIf([&](const Member& member) { return member.peer.incarnation == incarnation; });
 }
 
-const Member* Members::FindProcess(Role role, const std::string& host, uint32_t process_id) const {
-  if (process_id == 0) return nullptr;
+const Member* Members::FindProcess(Role role, const ProcessName& process) const {
+  if (process.process_id == 0) return nullptr;
   return FindIf([&](const Member& member) {
-    const Register& registration = member.registration;
-    return registration.role == role && registration.host == host &&
-           registration.process_id == process_id;
+    return member.role() == role && ProcessFor(member.registration) == process;
   });
 }
 

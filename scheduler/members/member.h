@@ -32,6 +32,18 @@ struct Member : MemberRecord {
   std::vector<PeerId> Peers() const;  // a server's lanes, or the worker
 };
 
+// What tells one process from another, of those that a supervisor or the process itself reports.
+struct ProcessName {
+  std::string host;
+  uint32_t process_id = 0;  // 0: not known
+  uint64_t key = 0;
+  auto operator<=>(const ProcessName&) const = default;
+};
+// `report`: a Register or FaultNote.
+ProcessName ProcessFor(const auto& report) {
+  return {report.host, report.process_id, report.process_key};
+}
+
 class Members {
  public:
   std::map<NodeId, Member>& all() { return members_; }
@@ -39,7 +51,7 @@ class Members {
   Member* Find(NodeId node);
   const Member* Find(NodeId node) const;
   const Member* Find(Incarnation incarnation) const;
-  const Member* FindProcess(Role role, const std::string& host, uint32_t process_id) const;
+  const Member* FindProcess(Role role, const ProcessName& process) const;
   const Member* FindNamed(const std::string& name) const;  // "worker 1" or "worker-1"
   Member& Add(Member member);
   void Remove(NodeId node) { members_.erase(node); }

@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <string_view>
 #include <utility>
 
+#include "common/endpoint.h"
 #include "common/mutation.h"
 #include "proto/message_limits.h"
 #include "scheduler/run_facts.h"
@@ -29,32 +29,14 @@ bool IsOfOneMachine(const std::string& endpoint) {
   return endpoint.starts_with("ipc://") || endpoint.starts_with("tcp://127.");
 }
 
-// Rejects endpoints that no peer can connect to: "tcp://HOST:PORT" without wildcards, and
-// "ipc://PATH", are accepted.
-bool IsDialable(std::string_view endpoint) {
-  constexpr std::string_view kTcp = "tcp://";
-  constexpr std::string_view kIpc = "ipc://";
-  if (endpoint.starts_with(kIpc)) return endpoint.size() > kIpc.size();
-  const size_t colon = endpoint.rfind(':');
-  if (!endpoint.starts_with(kTcp) || colon <= kTcp.size()) return false;
-  const std::string_view host = endpoint.substr(kTcp.size(), colon - kTcp.size());
-  const std::string_view port = endpoint.substr(colon + 1);
-  const auto is_of_host = [](char c) {
-    const char lower = static_cast<char>(c | 0x20);
-    return (lower >= 'a' && lower <= 'z') || (c >= '0' && c <= '9') || c == '.' || c == '-' ||
-           c == '_';
-  };
-  return std::ranges::all_of(host, is_of_host) && host != "0.0.0.0" && port.size() <= 5 &&
-         ParseNumber<uint16_t>(port).value_or(0) >= 1;
-}
-
 std::string ReasonNotToDial(const Register& registration) {
   for (const std::string& endpoint : registration.lane_endpoints) {
     if (endpoint.size() > kEndpointBytesMax)
       return fmt::format("a lane's endpoint has {} bytes; at most {} were expected",
                          endpoint.size(), kEndpointBytesMax);
-    if (!IsDialable(endpoint))
-      return "a lane's endpoint is '" + endpoint + "'; expected tcp://HOST:PORT or ipc://PATH";
+    // With the parser of the peers that will dial it.
+    if (const Result<Endpoint> parsed = ParsePeerEndpoint(endpoint); !parsed.ok())
+      return "a lane cannot be dialed: " + parsed.status().message();
   }
   return "";
 }
@@ -209,8 +191,7 @@ void RunMembers::OnRegister(Micros now, const PeerId& from, const Register& regi
 // Finds the member, or adds it. A new incarnation of a process is the death of its old one (P19).
 const Member& RunMembers::FindOrAdd(Micros now, const PeerId& from, const Register& registration) {
   if (const Member* known = members_.Find(from.incarnation)) return *known;
-  const Member* old =
-      members_.FindProcess(registration.role, registration.host, registration.process_id);
+  const Member* old = members_.FindProcess(registration.role, ProcessFor(registration));
   if (old != nullptr && Mutated(Mutation::kNoIncarnations)) {
     run_.views.ReplaceIncarnation(old->peer, from.incarnation);
     run_.views.RequestView(now);
@@ -236,7 +217,11 @@ bool RunMembers::OnReady(Micros now, const PeerId& from, const Ready& ready) {
   member.is_ready = true;
   member.ready = ready;
   run_.outbox.MarkChanged();
-  run_.outbox.Tell(now, "ready", member.Name(), "{}", ready.kind);
+  if (run_.phase.is_running())
+    run_.outbox.TellNotable(now, "ready", member.Name(), "{} has joined: {}", member.Description(),
+                            ready.kind);
+  else
+    run_.outbox.Tell(now, "ready", member.Name(), "{}", ready.kind);
   CompareKinds(now, member);
   return true;
 }
@@ -314,7 +299,8 @@ void RunMembers::Tick(Micros now) {
   if (silence) {
     run_.outbox.TellNotable(
         now, "leases-suspended", "",
-        "no message has arrived for {}: leases are suspended until a heartbeat arrives",
+        "no message has arrived for {}: this scheduler may be cut off itself, and declares no "
+        "process dead until it hears from one (leases are suspended)",
         SecondsText(*silence));
   }
   for (const auto& [node, detected_by] : leases_.Judge(now))
@@ -322,15 +308,14 @@ void RunMembers::Tick(Micros now) {
 }
 
 void RunMembers::OnDeath(Micros now, NodeId node, const std::string& action,
-                         const std::string& detected_by) {
+                         const std::string& detected_by, const std::string& cause) {
   const Member& member = *members_.Find(node);
   if (!run_.phase.is_ending() && !member.is_leaving) {
-    const Register& registration = member.registration;
-    run_.faults.OnDetected(now, {member.Name(), registration.host, registration.process_id}, action,
+    run_.faults.OnDetected(now, {member.Name(), ProcessFor(member.registration)}, action,
                            detected_by, run_.progress.StepReached());
     run_.outbox.TellNotable(now, "dead", member.Name(),
                             "{} is gone ({}, noticed by {}): last message {} ago, at step {}",
-                            member.Description(), action, detected_by,
+                            member.Description(), cause.empty() ? action : cause, detected_by,
                             SecondsText(leases_.SilenceSince(now, node)),
                             member.heartbeat.step.value());
     if (run_.IsGroup() && run_.phase.is_running()) EndGroup(now, member, action);
@@ -342,8 +327,7 @@ void RunMembers::OnDeath(Micros now, NodeId node, const std::string& action,
 // The remaining members of a group cannot sum without the lost one. What the scheduler calls the
 // server is the process of worker 0.
 void RunMembers::EndGroup(Micros now, const Member& lost, const std::string& action) {
-  const Register& of = lost.registration;
-  const Member* worker = members_.FindProcess(Role::kWorker, of.host, of.process_id);
+  const Member* worker = members_.FindProcess(Role::kWorker, ProcessFor(lost.registration));
   const Member& named = worker != nullptr ? *worker : lost;
   run_.phase.EndForLostMember(
       now, fmt::format("{} is gone ({}), and allreduce cannot continue without it; "
@@ -409,8 +393,7 @@ std::string RunMembers::ReasonNotInGroup(const Register& registration) const {
   if (!run_.IsGroup()) return "";
   const bool has_begun = run_.phase.is_running();
   const bool is_server = registration.role == Role::kServer;
-  const Member* worker =
-      members_.FindProcess(Role::kWorker, registration.host, registration.process_id);
+  const Member* worker = members_.FindProcess(Role::kWorker, ProcessFor(registration));
   if (is_server && worker != nullptr && !has_begun) return "";
   const std::string what = "the run's strategy is allreduce: ";
   if (is_server) return what + "it has no servers; run it with --strategy ps to have servers";

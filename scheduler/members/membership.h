@@ -153,8 +153,10 @@ class RunMembers {
   void Tick(Micros now);
   Micros NextDeadline() const { return leases_.NextDeadline(); }
 
-  // The member is dead. `action` and `detected_by` are those of its FaultRecord.
-  void OnDeath(Micros now, NodeId node, const std::string& action, const std::string& detected_by);
+  // The member is dead. `action` and `detected_by` are those of its FaultRecord. `cause`: how it
+  // ended, "signal 9 (SIGKILL)"; empty: as `action` says.
+  void OnDeath(Micros now, NodeId node, const std::string& action, const std::string& detected_by,
+               const std::string& cause = "");
   // Removes the member. Its incarnation is never welcomed again.
   void Forget(NodeId node);
   // Others take the member's work over.

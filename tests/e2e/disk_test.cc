@@ -91,6 +91,19 @@ TEST_CASE("a run on a full disk waits with its end and lacks nothing" *
   CHECK(RowCountIn(run.run_dir) == kFaultSteps);
 }
 
+TEST_CASE("pando status names what a scheduler on a full disk waits for") {
+  DiskRun run;
+  run.FillInMidRun();
+  REQUIRE(Becomes([&] { return Contains(run.train.err(), "waits for its journal"); }));
+  for (int i = 0; i < 2; ++i) {
+    Process status(run.household.path(), "status", {"status", run.run_dir});
+    status.Await();
+    CHECK_MESSAGE(status.exit_code() == 0, status.err());
+    CHECK(Contains(status.out(), "waits: for its journal: "));
+  }
+  run.End();
+}
+
 TEST_CASE("a scheduler that is killed while the disk is full comes back") {
   DiskRun run;
   run.FillInMidRun();

@@ -85,6 +85,8 @@ Process::Process(const std::string& folder, const std::string& name, const Args&
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) _exit(kExecFailed);
     setpgid(0, 0);
+    // As at a terminal, also where the tests run behind nohup or `&`.
+    for (const int signal : {SIGINT, SIGHUP}) ::signal(signal, SIG_DFL);
     dup2(out.get(), STDOUT_FILENO);
     dup2(err.get(), STDERR_FILENO);
     execvp(argv[0], argv.data());

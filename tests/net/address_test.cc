@@ -56,6 +56,15 @@ TEST_CASE("a host without an address is named") {
   CHECK(*ResolveHost("127.0.0.1") == "127.0.0.1");
 }
 
+TEST_CASE("why no connection can be made is said with the address") {
+  const std::string refused = ReasonOfSilence("tcp://127.0.0.1:1");
+  CHECK(refused == "a connection to 127.0.0.1:1 fails (Connection refused)");
+  CHECK(ExplainSilence("tcp://127.0.0.1:1", "start it") == refused + ": start it");
+  CHECK(ReasonOfSilence("ipc:///tmp/x").empty());
+  CHECK(ReasonOfSilence("tcp://no-such-host.invalid:1").find("no-such-host.invalid") !=
+        std::string::npos);
+}
+
 TEST_CASE("a local scheduler is reached from loopback, and a wildcard is advertised so") {
   const Endpoint local = *ParseEndpoint("tcp://127.0.0.1:7070");
   CHECK(*LocalAddressTowards(local) == "127.0.0.1");

@@ -1,5 +1,7 @@
 // Peers that do not speak our protocol do not disturb those that do.
-#include <cstring>
+#include <fcntl.h>
+#include <sys/resource.h>
+
 #include <random>
 
 #include "tests/net/net_fixture.h"
@@ -23,26 +25,72 @@ TEST_CASE("random bytes on the raw port do not disturb traffic") {
 TEST_CASE("a ZeroMQ peer that greets properly and announces too large a frame is cut off") {
   Pair pair(kAnyTcpPort);
   const RawTcp stranger(pair.bound);
-  // ZMTP 3.0: greeting with mechanism NULL, READY as a DEALER, a short frame, then a long one of
-  // one byte more than is allowed.
-  RawFrame greeting(64, 0);
-  greeting[0] = '\xff';
-  greeting[8] = 1;
-  greeting[9] = '\x7f';
-  greeting[10] = 3;
-  std::memcpy(&greeting[12], "NULL", 4);
-  stranger.Send(greeting);
-  const char ready[] =
-      "\x04\x1c\x05READY\x0bSocket-Type\x00\x00\x00\x06"
-      "DEALER";
-  stranger.Send(RawFrame(ready, ready + sizeof(ready) - 1));
-  stranger.ReadUntil("ROUTER");  // traffic before the peer's READY would be a different error
+  stranger.BeDealer();
   stranger.Send({'\x00', '\x03', 'a', 'b', 'c'});
   MustBecome(pair.lane, [&] { return pair.lane.counters().undecodable == 1; });
   static_assert(kFrameBytesMax == 0x04000000);
   stranger.Send({2, 0, 0, 0, 0, 4, 0, 0, 1});
   CHECK(stranger.IsCutOff());
   pair.CheckTraffic("as before");
+}
+
+// ZeroMQ holds back the input of a peer whose messages no thread takes. Its pings' timer once ended
+// the process when such a connection ended.
+TEST_CASE("a connection that ends while its input is held back ends nothing else") {
+  Pair pair(kAnyTcpPort);
+  {
+    const RawTcp stranger(pair.bound);
+    stranger.BeDealer();
+    RawFrame flood;
+    for (int i = 0; i < 3 * kQueuedPerPeerMax; ++i) flood.insert(flood.end(), {0, 1, 'x'});
+    stranger.Send(flood);
+  }
+  const Micros until = SteadyNow() + std::chrono::milliseconds(1500);  // a ping each second
+  do {
+    pair.worker.Wait(SteadyNow() + std::chrono::milliseconds(50));
+  } while (SteadyNow() < until);
+  MustBecome(pair.lane, [&] { return pair.lane.counters().undecodable > 0; });
+  pair.CheckTraffic("as before");
+}
+
+TEST_CASE("what waits for a peer that does not read is bounded in bytes") {
+  constexpr int64_t kBytesMax = 1 << 20;
+  Pair pair(kAnyTcpPort, {.queued_bytes_max = kBytesMax});
+  pair.CheckTraffic("hello");
+  const std::string text(64 << 10, 'x');
+  constexpr uint64_t kSends = 500;  // 32 MB; TCP's buffers take some
+  for (uint64_t i = 0; i < kSends; ++i)
+    pair.lane.Send(TextFrom(pair.lane_peer, pair.worker_peer, text));
+  CHECK(pair.lane.counters().queue_full > kSends / 4);
+  const uint64_t sent = pair.lane.counters().sent;
+  for (uint64_t i = 1; i < sent; ++i) MustReceive(pair.worker);
+  pair.CheckTraffic("once it has read, it gets messages again");
+}
+
+TEST_CASE("a peer that cannot be accepted waits, without a busy loop") {
+  std::vector<std::string> warnings;
+  Pair pair(kAnyTcpPort,
+            {.on_warning = [&](const std::string& text) { warnings.push_back(text); }});
+  pair.CheckTraffic("before");
+  const UniqueFd late(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  REQUIRE(late.is_open());
+  rlimit before{};
+  REQUIRE(getrlimit(RLIMIT_NOFILE, &before) == 0);
+  const UniqueFd lowest(open("/dev/null", O_RDONLY | O_CLOEXEC));
+  const rlimit none_left{.rlim_cur = static_cast<rlim_t>(lowest.get()),
+                         .rlim_max = before.rlim_max};
+  REQUIRE(setrlimit(RLIMIT_NOFILE, &none_left) == 0);
+  const sockaddr_in address = LoopbackAddress(pair.bound);
+  (void)!connect(late.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address));
+  MustBecome(pair.lane, [&] { return !warnings.empty(); });
+  REQUIRE(setrlimit(RLIMIT_NOFILE, &before) == 0);
+  CHECK(warnings.front().find("ulimit -n") != std::string::npos);
+  pair.CheckTraffic("a connection that was there stays");
+  const PeerId newcomer_peer = NewPeer(9);
+  Transport newcomer(pair.context, newcomer_peer, {});
+  REQUIRE(newcomer.Dial(pair.lane_peer, pair.bound).ok());
+  newcomer.Send(TextFrom(newcomer_peer, pair.lane_peer, "accepted"));
+  CHECK(Text(MustReceive(pair.lane)) == "accepted");
 }
 
 TEST_CASE("random frames of a ZeroMQ peer are dropped, and warned about once") {

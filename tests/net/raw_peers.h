@@ -9,6 +9,7 @@
 #include <sys/time.h>
 
 #include <cerrno>
+#include <cstring>
 #include <random>
 #include <string>
 #include <vector>
@@ -40,24 +41,44 @@ inline RawMessage ToRaw(const Envelope& envelope) {
   return raw;
 }
 
+inline sockaddr_in LoopbackAddress(const std::string& endpoint) {
+  const Result<Endpoint> parsed = ParseEndpoint(endpoint);
+  REQUIRE(parsed.ok());
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(parsed->port);
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  return address;
+}
+
 // A connected TCP socket that speaks no ZMTP, or half of it.
 class RawTcp {
  public:
   explicit RawTcp(const std::string& endpoint)
       : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
     constexpr timeval kPatience{.tv_sec = kEventDeadline.count(), .tv_usec = 0};
-    const Result<Endpoint> parsed = ParseEndpoint(endpoint);
-    REQUIRE(parsed.ok());
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(parsed->port);
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    const sockaddr_in address = LoopbackAddress(endpoint);
     setsockopt(fd_.get(), SOL_SOCKET, SO_RCVTIMEO, &kPatience, sizeof(kPatience));
-    REQUIRE(connect(fd_.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0);
+    REQUIRE(connect(fd_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0);
   }
   // The peer may have hung up by now, and that is fine.
   void Send(const RawFrame& bytes) const {
     (void)!send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+  }
+  // ZMTP 3.0: greeting with mechanism NULL, READY as a DEALER.
+  void BeDealer() const {
+    RawFrame greeting(64, 0);
+    greeting[0] = '\xff';
+    greeting[8] = 1;
+    greeting[9] = '\x7f';
+    greeting[10] = 3;
+    std::memcpy(&greeting[12], "NULL", 4);
+    Send(greeting);
+    const char ready[] =
+        "\x04\x1c\x05READY\x0bSocket-Type\x00\x00\x00\x06"
+        "DEALER";
+    Send(RawFrame(ready, ready + sizeof(ready) - 1));
+    ReadUntil("ROUTER");  // traffic before the peer's READY would be a different error
   }
   // Reads until this text has come.
   void ReadUntil(const std::string& text) const {

@@ -4,7 +4,9 @@
 
 #include <csignal>
 
+#include "common/exit_codes.h"
 #include "job/job_file.h"
+#include "node/scheduler_link.h"
 #include "tests/deadline.h"
 #include "tests/temp_folder.h"
 
@@ -193,6 +195,38 @@ TEST_CASE("once retired, nothing is started again and what is stopped goes on") 
   household.Await([&] { return household.supervisor.running_count() == 0; });
   CHECK(household.supervisor.kept_count() == 0);
   CHECK_FALSE(household.supervisor.root_cause().has_value());
+}
+
+TEST_CASE("a death that came three times without a step in between would come again") {
+  SchedulerLink link("tcp://127.0.0.1:1", kNever);  // not started: no step is ever known
+  RepeatedDeaths deaths;
+  ProcessExit exit{.spec = {.name = "worker-0"}, .exit_code = kExitFailed};
+  SUBCASE("by an exit code") {}
+  SUBCASE("by the memory limit") {
+    exit.exit_code = 0;
+    exit.signal = SIGKILL;
+    exit.is_out_of_memory = true;
+    CHECK(ExitText(exit).find("by the memory limit") != std::string::npos);
+  }
+  for (int i = 0; i < 3; ++i) {
+    deaths.OnExit(exit, link);
+    CHECK_FALSE(deaths.AreHopeless("worker-0"));
+  }
+  deaths.OnExit(exit, link);
+  CHECK(deaths.AreHopeless("worker-0"));
+  CHECK_FALSE(deaths.AreHopeless("worker-1"));
+}
+
+TEST_CASE("deaths that a person brings, other codes and a long wait for the scheduler may pass") {
+  SchedulerLink link("tcp://127.0.0.1:1", kNever);
+  RepeatedDeaths deaths;
+  int code = 0, code_increment = 0, signal = 0;
+  SUBCASE("kill -9") { signal = SIGKILL; }
+  SUBCASE("an absent scheduler") { code = kExitUnreached; }
+  SUBCASE("another code each time") { code = 10, code_increment = 1; }
+  for (int i = 0; i < 10; ++i, code += code_increment)
+    deaths.OnExit({.spec = {.name = "worker-0"}, .exit_code = code, .signal = signal}, link);
+  CHECK_FALSE(deaths.AreHopeless("worker-0"));
 }
 
 }  // namespace

@@ -125,7 +125,8 @@ std::string Text(const SnapshotAckItem& i) { return Join("ack", i.shard, i.versi
 std::string Text(const GradientHash& h) { return Join("hash", h.step, h.micro_batch, h.hash); }
 
 std::string MessageText(const Register& m) {
-  return Join("Register", m.role, m.host, m.process_id, m.lane_endpoints, m.wanted_rank);
+  return Join("Register", m.role, m.host, m.process_id, m.lane_endpoints, m.wanted_rank,
+              m.process_key);
 }
 std::string MessageText(const Welcome& m) {
   return Join("Welcome", m.node, m.rank, m.job_toml, m.data, m.snapshot_dir);
@@ -198,7 +199,7 @@ std::string MessageText(const Command& m) { return Join("Command", m.kind, m.tar
 std::string MessageText(const CommandReply& m) { return Join("CommandReply", m.outcome, m.text); }
 std::string MessageText(const FaultNote& m) {
   return Join("FaultNote", m.number, m.action, m.role, m.host, m.process_id, m.target,
-              m.injected_us, m.exited_us, m.text);
+              m.injected_us, m.exited_us, m.text, m.process_key);
 }
 std::string MessageText(const FaultNoteAck& m) { return Join("FaultNoteAck", m.number); }
 std::string MessageText(const EngineProposal& m) {

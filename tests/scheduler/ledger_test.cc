@@ -11,7 +11,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr Micros kStart{1'000'000};
-const FaultLedger::Subject kSubject{"worker 1", "h", 7};
+const FaultLedger::Subject kSubject{"worker 1", {"h", 7}};
 
 Micros At(int ms) { return kStart + milliseconds(ms); }
 
@@ -105,7 +105,7 @@ TEST_CASE("a process that ends was not ended by an unnoticed stop or partition")
     CHECK(ledger.records()[1].action == "exit");
   }
   SUBCASE("a scheduler that is killed, and whose next life knows it before the note comes") {
-    const FaultLedger::Subject scheduler{"scheduler", "h", 99};
+    const FaultLedger::Subject scheduler{"scheduler", {"h", 99}};
     ledger.OnNote(At(100), scheduler, Note("partition", 100, -1), Step(10));
     ledger.OnDetected(At(920), {.target = "scheduler"}, "exit", "exit", Step(90));
     ledger.OnNote(At(930), scheduler, Note("kill", 890, 891), Step(90));
@@ -149,7 +149,7 @@ TEST_CASE("a scheduler's fault is known by name until a note says which process 
   ledger.Recover(At(310), "scheduler");
   FaultNote note = Note("kill", 200, 201);
   note.role = Role::kScheduler;
-  ledger.OnNote(At(320), {"scheduler", "h", 99}, note, Step(6));
+  ledger.OnNote(At(320), {"scheduler", {"h", 99}}, note, Step(6));
   REQUIRE(ledger.records().size() == 1);
   CHECK(ledger.records()[0].detected_ms == 201);  // the supervisor saw it first
   CHECK(ledger.records()[0].process_id == 99);
@@ -164,7 +164,7 @@ TEST_CASE("records of an earlier life keep their ids, and a repeated note finds 
   FaultLedger second(kStart, first.records());
   second.OnNote(At(20), kSubject, Note("kill", 9, 10), Step(5));
   CHECK(second.records().size() == 1);
-  second.OnDetected(At(30), {"worker 2", "h", 8}, "exit", "exit", Step(5));
+  second.OnDetected(At(30), {"worker 2", {"h", 8}}, "exit", "exit", Step(5));
   CHECK(second.records()[1].id == second.records()[0].id + 1);
   CHECK(second.TakeChanged().size() == 2);
   CHECK(second.TakeChanged().empty());

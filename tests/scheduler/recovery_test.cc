@@ -224,6 +224,61 @@ TEST_CASE("a process whose lease expired is refused, and welcome as a new incarn
   CHECK(f.CountShares(22) == 4);
 }
 
+TEST_CASE("a member whose term, view or generation cannot be is refused, and the run goes on") {
+  Fixture f;
+  f.StartAll();
+  const ViewId id = f.scheduler->view().id;
+  const uint32_t generation = f.scheduler->view().generation;
+  const auto heartbeat = [&](ViewId view, uint32_t of) {
+    f.scheduler->OnMessage(f.now, {.job = JobId(9),
+                                   .generation = of,
+                                   .view = view,
+                                   .sender = {f.NodeFor(21), Incarnation(21), 0},
+                                   .receiver = f.self,
+                                   .message = Heartbeat{}});
+  };
+  SUBCASE("a term") { heartbeat({uint64_t{1} << 63, 1}, generation); }
+  SUBCASE("a term beside which the next one is 0") { heartbeat({UINT64_MAX - 1, 1}, generation); }
+  SUBCASE("a view") { heartbeat({id.term, uint64_t{1} << 40}, generation); }
+  SUBCASE("a generation") { heartbeat(id, UINT32_MAX); }
+  f.scheduler->Tick(f.now);
+  REQUIRE(f.recorder.LastTo<Refused>(Incarnation(21)) != nullptr);
+  CHECK(f.recorder.LastTo<Refused>(Incarnation(21))->kind == RefusalKind::kNotThisOne);
+  CHECK_FALSE(f.scheduler->fenced());
+  CHECK(f.scheduler->view().generation == generation);
+  CHECK(f.scheduler->view().id.term == id.term);
+  CHECK(f.CountShares(20) == 8);
+  CHECK(f.journal.state->term == id.term);
+}
+
+TEST_CASE("processes of containers with one host name and process id are two") {
+  Fixture f;
+  f.StartAll();
+  const Register first{.role = Role::kWorker, .host = "box", .process_id = 1, .process_key = 7};
+  Register second = first;
+  second.process_key = 8;
+  f.From(31, first);
+  f.From(32, second);
+  CHECK_FALSE(f.recorder.HasEvent("dead"));
+  f.From(900, FaultNote{.number = 1,
+                        .action = "exit",
+                        .role = Role::kWorker,
+                        .host = "box",
+                        .process_id = 1,
+                        .exited_us = 1,
+                        .text = "signal 9 (SIGKILL)",
+                        .process_key = 8});
+  const auto is_member = [&](uint64_t who) {
+    const auto& all = f.scheduler->membership().members();
+    return all.Find(Incarnation(who)) != nullptr;
+  };
+  CHECK(is_member(31));
+  CHECK_FALSE(is_member(32));
+  const auto death = std::ranges::find(f.recorder.events, "dead", &RunEvent::name);
+  REQUIRE(death != f.recorder.events.end());
+  CHECK(death->text.find("is gone (signal 9 (SIGKILL), noticed by exit)") != std::string::npos);
+}
+
 TEST_CASE("a process that registers again ends its old incarnation") {
   Fixture f;
   f.StartAll();

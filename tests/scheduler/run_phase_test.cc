@@ -9,16 +9,27 @@ namespace {
 
 using std::chrono::seconds;
 
-TEST_CASE("evaluations do not count as training time, unless a rollback ends them") {
+TEST_CASE("an evaluation beside steps counts as training time, and has a figure for itself") {
+  PartsFixture f;
+  const Micros start = f.now;
+  f.run.phase.StartTraining(start);
+  f.run.phase.OnEvaluationStarted(start + seconds(10), /*is_beside_steps=*/true);
+  CHECK(f.run.phase.TrainingTime(start + seconds(12)) == seconds(12));
+  f.run.phase.OnEvaluationDone(start + seconds(13));
+  CHECK(f.run.phase.TrainingTime(start + seconds(20)) == seconds(20));
+  CHECK(f.run.phase.evaluation_time() == seconds(3));
+}
+
+TEST_CASE("an evaluation without steps is no training time, unless a rollback ends it") {
   PartsFixture f;
   const Micros start = f.now;
   CHECK(f.run.phase.TrainingTime(start + seconds(5)) == Micros(0));
   f.run.phase.StartTraining(start);
-  f.run.phase.OnEvaluationStarted(start + seconds(10));
+  f.run.phase.OnEvaluationStarted(start + seconds(10), false);
   CHECK(f.run.phase.TrainingTime(start + seconds(12)) == seconds(10));
   f.run.phase.OnEvaluationDone(start + seconds(13));
   CHECK(f.run.phase.TrainingTime(start + seconds(20)) == seconds(17));
-  f.run.phase.OnEvaluationStarted(start + seconds(20));
+  f.run.phase.OnEvaluationStarted(start + seconds(20), false);
   f.run.phase.OnEvaluationLost();
   CHECK(f.run.phase.TrainingTime(start + seconds(30)) == seconds(27));
 }

@@ -39,10 +39,11 @@ TEST_CASE("a server without lanes and a worker with some are refused") {
 TEST_CASE("a server whose lanes no peer could connect to is refused") {
   Fixture f;
   uint64_t who = 10;
+  const std::string too_long = "ipc:///tmp/" + std::string(200, 'x');  // for every peer's parser
   for (const char* endpoint :
        {"", "nowhere", "udp://x:1", "tcp://", "tcp://:1", "tcp://nowhere", "tcp://x:", "tcp://x:0",
         "tcp://x:65536", "tcp://x:999999", "tcp://x:1y", "tcp://*:1", "tcp://0.0.0.0:1",
-        "tcp://[::1]:1", "tcp://a b:1", "ipc://"}) {
+        "tcp://[::1]:1", "tcp://a b:1", "ipc://", too_long.c_str()}) {
     CAPTURE(endpoint);
     f.From(++who, Register{.role = Role::kServer, .host = "h", .lane_endpoints = {endpoint}});
     const Refused* refused = f.recorder.LastTo<Refused>(Incarnation(who));

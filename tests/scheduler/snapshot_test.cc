@@ -331,6 +331,28 @@ TEST_CASE("an interrupted run ends once where it stands is stored") {
   CHECK(f.scheduler->stop().reason == StopReason::kInterrupted);
 }
 
+TEST_CASE("a failed run whose shards are further than is known stores what they have") {
+  StoringFixture f;
+  f.StartAll();
+  f.MakeTo(13);
+  for (int i = 0; i < 5; ++i) f.From(20, Failure{"loss is not a number"});
+  CHECK(std::ranges::count(f.recorder.events, "failed", &RunEvent::name) == 1);
+  const PeerId lane = f.scheduler->view().shards[0].primary;
+  f.From(10, SnapshotStored{{{ShardId(0), Version(13), {}, {}, "the shard was past this version"}}},
+         lane.lane);
+  f.scheduler->Tick(f.now);
+  SUBCASE("and the news comes") {
+    f.MakeTo(14);
+    f.scheduler->Tick(f.now);
+    CHECK(f.recorder.LastTo<SnapshotAt>(lane.incarnation)->version == Version(14));
+    f.Store(14);
+    CHECK(f.recorder.snapshots.back() == SnapshotRef{0, Version(14)});
+  }
+  SUBCASE("and no news comes") { f.Wait(milliseconds(600)); }
+  f.scheduler->Tick(f.now);
+  CHECK(f.scheduler->phase() == Scheduler::Phase::kStopping);
+}
+
 TEST_CASE("a run that ends while an earlier version is being stored stores its last one too") {
   StoringFixture f;
   f.StartAll();

@@ -1,0 +1,83 @@
+#include "common/endpoint.h"
+
+#include <fmt/format.h>
+#include <sys/un.h>
+
+#include <algorithm>
+#include <string_view>
+
+#include "common/text.h"
+
+namespace pando {
+namespace {
+
+constexpr std::string_view kTcpPrefix = "tcp://";
+constexpr std::string_view kIpcPrefix = "ipc://";
+constexpr size_t kIpcPathBytesMax = sizeof(sockaddr_un::sun_path) - 1;
+
+Status BadEndpoint(const std::string& text, const std::string& why) {
+  return InvalidArgument(
+      fmt::format("'{}' is not an endpoint: {}; expected tcp://HOST:PORT or "
+                  "ipc://PATH",
+                  text, why));
+}
+
+bool IsHostCharacter(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
+         c == '-' || c == '_';
+}
+
+Result<Endpoint> ParseTcp(const std::string& text) {
+  const std::string rest = text.substr(kTcpPrefix.size());
+  if (rest.starts_with('[')) return BadEndpoint(text, "IPv6 is not supported");
+  const size_t colon = rest.rfind(':');
+  if (colon == std::string::npos) return BadEndpoint(text, "the port is missing");
+  Endpoint endpoint{.kind = Endpoint::Kind::kTcp, .host = rest.substr(0, colon)};
+  if (endpoint.host.empty()) return BadEndpoint(text, "the host is missing");
+  if (endpoint.host != "*" && !std::ranges::all_of(endpoint.host, IsHostCharacter))
+    return BadEndpoint(text, "the host is not a name or IPv4 address");
+  const std::string_view port_text = std::string_view(rest).substr(colon + 1);
+  const auto port = port_text == "*" ? 0 : ParseNumber<uint16_t>(port_text);
+  if (!port) return BadEndpoint(text, "the port is not a number from 0 to 65535");
+  endpoint.port = *port;
+  return endpoint;
+}
+
+Result<Endpoint> ParseIpc(const std::string& text) {
+  Endpoint endpoint{.kind = Endpoint::Kind::kIpc, .path = text.substr(kIpcPrefix.size())};
+  if (endpoint.path.empty()) return BadEndpoint(text, "the path is missing");
+  if (endpoint.path.size() > kIpcPathBytesMax) {
+    return BadEndpoint(text, fmt::format("the path has {} bytes, the system allows {}",
+                                         endpoint.path.size(), kIpcPathBytesMax));
+  }
+  return endpoint;
+}
+
+}  // namespace
+
+std::string Endpoint::ToString() const {
+  return kind == Kind::kIpc ? fmt::format("ipc://{}", path)
+                            : fmt::format("tcp://{}:{}", host, port);
+}
+
+Result<Endpoint> ParseEndpoint(const std::string& text) {
+  if (text.starts_with(kTcpPrefix)) return ParseTcp(text);
+  if (text.starts_with(kIpcPrefix)) return ParseIpc(text);
+  return BadEndpoint(text, "it begins with neither tcp:// nor ipc://");
+}
+
+Result<Endpoint> ParsePeerEndpoint(const std::string& text) {
+  Result<Endpoint> endpoint = ParseEndpoint(text);
+  if (!endpoint.ok() || endpoint->kind == Endpoint::Kind::kIpc) return endpoint;
+  if (endpoint->is_wildcard()) {
+    return InvalidArgument(
+        fmt::format("'{}' names every interface: give the address of the machine to reach", text));
+  }
+  if (endpoint->port == 0) {
+    return InvalidArgument(fmt::format(
+        "'{}' names no port: give the one that the peer printed when it started", text));
+  }
+  return endpoint;
+}
+
+}  // namespace pando

@@ -1,0 +1,28 @@
+// Endpoints: "tcp://HOST:PORT" between machines, "ipc://PATH" on one machine. What reaches a peer,
+// in every process the same (net/address asks the system about them). Threads: any.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "common/status.h"
+
+namespace pando {
+
+struct Endpoint {
+  enum class Kind : uint8_t { kTcp, kIpc };
+  Kind kind = Kind::kTcp;
+  std::string host;   // kTcp: a name or an IPv4 address; "*" and "0.0.0.0": every interface
+  uint16_t port = 0;  // kTcp; 0: any free one ("0" and "*" in the text)
+  std::string path;   // kIpc
+
+  std::string ToString() const;
+  bool is_wildcard() const { return kind == Kind::kTcp && (host == "*" || host == "0.0.0.0"); }
+};
+
+Result<Endpoint> ParseEndpoint(const std::string& text);
+
+// An endpoint to dial: as ParseEndpoint, but a wildcard host or port is an error too.
+Result<Endpoint> ParsePeerEndpoint(const std::string& text);
+
+}  // namespace pando

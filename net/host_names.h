@@ -1,0 +1,52 @@
+// HostNames looks up the addresses of hosts that were dialed by name. A lookup may last longer than
+// a step, or than a run: it never holds up the thread that dials, nor ZeroMQ's, which would look
+// the name up at every dial and send nothing meanwhile. Used by net/transport alone. Threads: one.
+// Each lookup has a thread, which outlives this where it does not end.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+
+#include "common/clock.h"
+#include "common/status.h"
+
+namespace pando {
+
+// The IPv4 address of a host name (net/address.h: ResolveHost).
+using LookUp = std::function<Result<std::string>(const std::string& host)>;
+
+class HostNames {
+ public:
+  static constexpr Micros kInterval = std::chrono::seconds(1);
+
+  // `on_failure` gets each host that is not found, once, in Take.
+  HostNames(LookUp look_up, std::function<void(const std::string& text)> on_failure);
+  ~HostNames();
+  HostNames(const HostNames&) = delete;
+
+  // Asks for the address unless the host was asked for within kInterval, or is being looked up.
+  void Ask(Micros now, const std::string& host);
+  // Waits for the host's first lookup. False at the deadline.
+  bool WaitFor(const std::string& host, Micros deadline);
+  // Takes what was found.  Returns whether an address is new or another one.
+  bool Take();
+  // The last address that was found; empty: none.
+  std::string Find(const std::string& host) const;
+  int fd() const;  // readable when Take has something to take
+
+ private:
+  struct Found;
+
+  const LookUp look_up_;
+  const std::function<void(const std::string& text)> on_failure_;
+  std::shared_ptr<Found> found_;                  // shared with the threads
+  std::map<std::string, std::string> addresses_;  // by host
+  std::map<std::string, Micros> asked_at_;        // by host
+  std::set<std::string> pending_;                 // being looked up
+  std::set<std::string> failed_;                  // told
+};
+
+}  // namespace pando
