@@ -8,6 +8,7 @@
 
 #include "cli/commands.h"
 #include "common/exit_codes.h"
+#include "common/output.h"
 
 namespace pando {
 namespace {
@@ -25,8 +26,7 @@ int RunPython(std::vector<std::string> words) {
     argv[0] = python.data();              // where Python looks for its libraries
     execvp(python.c_str(), argv.data());  // returns only if it fails
   }
-  fmt::print(stderr, "pando: cannot run python3: {}; apt-get install python3\n",
-             std::strerror(errno));
+  Say("pando: cannot run python3: {}; apt-get install python3\n", std::strerror(errno));
   return kExitUsage;
 }
 
@@ -45,10 +45,9 @@ int RunBench(const std::vector<std::string>& arguments) {
     }
     tried += fmt::format("\n  {}: {}", place.string(), error.message());
   }
-  fmt::print(stderr,
-             "pando: the scripts of the benchmarks are missing:{}\n"
-             "build them with: ninja -C BUILD_FOLDER\n",
-             tried);
+  Say("pando: the scripts of the benchmarks are missing:{}\n"
+      "build them with: ninja -C BUILD_FOLDER\n",
+      tried);
   return kExitUsage;
 }
 

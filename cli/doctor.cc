@@ -17,6 +17,7 @@
 #include "cli/commands.h"
 #include "common/atomic_file.h"
 #include "common/exit_codes.h"
+#include "common/output.h"
 #include "common/system.h"
 #include "common/text.h"
 #include "job/batch_check.h"
@@ -128,6 +129,7 @@ MachineFacts ReadMachine() {
                      .core_count = CountCores(),
                      .numa_node_count = CountNumaNodes(),
                      .memory_bytes = MachineMemoryBytes(),
+                     .cgroup = ReadCgroup(),
                      .has_loopback = CanBindLoopback()};
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) == 0) facts.open_files_max = limit.rlim_cur;
@@ -180,6 +182,11 @@ std::string DescribeMachine(const MachineFacts& facts,
       fmt::format("processor     {}, {} cores, {} NUMA node{}\n", facts.processor, facts.core_count,
                   facts.numa_node_count, facts.numa_node_count == 1 ? "" : "s");
   text += fmt::format("memory        {}\n", BytesText(facts.memory_bytes));
+  if (facts.cgroup.cpus)
+    text += fmt::format("cgroup        allows {:.1f} cores\n", *facts.cgroup.cpus);
+  if (facts.cgroup.memory_bytes)
+    text +=
+        fmt::format("cgroup        allows {} of memory\n", BytesText(*facts.cgroup.memory_bytes));
   text += fmt::format("open files    {}\n", facts.open_files_max);
   text += fmt::format("driver        {}\n",
                       facts.driver_version.empty() ? "none of NVIDIA's" : facts.driver_version);
@@ -201,11 +208,10 @@ Subcommand AddDoctorCommand(CLI::App& app) {
                  "Exit code 1 if there is a problem.\n");
   return [] {
     const MachineFacts facts = ReadMachine();
-    fmt::print("{}", DescribeMachine(facts, ReadLibraries()));
+    Print("{}", DescribeMachine(facts, ReadLibraries()));
     const std::vector<std::string> problems = FindProblems(facts);
-    for (const std::string& problem : problems) fmt::print("problem: {}\n", problem);
-    fmt::print("{}\n",
-               problems.empty() ? "no problems" : fmt::format("{} to fix", problems.size()));
+    for (const std::string& problem : problems) Print("problem: {}\n", problem);
+    Print("{}\n", problems.empty() ? "no problems" : fmt::format("{} to fix", problems.size()));
     return problems.empty() ? kExitCompleted : kExitFailed;
   };
 }

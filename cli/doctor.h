@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "common/cgroup.h"
 #include "kernels/nvml.h"
 
 namespace pando {
@@ -17,6 +18,7 @@ struct MachineFacts {
   uint32_t core_count = 0;      // that this process may use
   uint32_t numa_node_count = 0;
   uint64_t memory_bytes = 0;
+  CgroupLimits cgroup;
   uint64_t open_files_max = 0;  // ulimit -n
   bool has_loopback = false;    // a socket can be bound on 127.0.0.1
   // GPUs: on the bus, known to the driver, and usable by this build.

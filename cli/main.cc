@@ -12,8 +12,10 @@
 #include "cli/commands.h"
 #include "common/exit_codes.h"
 #include "common/out_of_memory.h"
+#include "common/output.h"
 #include "common/system.h"
 #include "common/text.h"
+#include "job/job_key.h"
 
 namespace pando {
 namespace {
@@ -38,28 +40,42 @@ std::vector<std::string> KnownWords(const CLI::App& app, bool is_flag) {
   return words;
 }
 
+// The subcommand of a subcommand that was chosen: `inspect` of `pando data inspect`.
+const CLI::App& Innermost(const CLI::App& app) {
+  const std::vector<CLI::App*> chosen = app.get_subcommands();
+  return chosen.empty() ? app : Innermost(*chosen.front());
+}
+
+// "pando data inspect"
+std::string NameWithParents(const CLI::App& app) {
+  const CLI::App* parent = app.get_parent();
+  return parent == nullptr ? "pando" : NameWithParents(*parent) + " " + app.get_name();
+}
+
 // Explains the first argument that no option takes.
 int ReportUnknown(const CLI::App& app) {
-  const std::vector<CLI::App*> chosen = app.get_subcommands();
-  const CLI::App& place = chosen.empty() ? app : *chosen.front();
+  const CLI::App& place = Innermost(app);
+  const bool is_command = &place != &app && place.get_subcommands({}).empty();
   const std::vector<std::string> unknown = place.remaining();
   std::string word = unknown.empty() ? "" : unknown.front();
   const auto flag =
       std::ranges::find_if(unknown, [](const std::string& text) { return text.starts_with("-"); });
-  if (!chosen.empty() && flag != unknown.end()) word = *flag;
+  if (&place != &app && flag != unknown.end()) word = *flag;
   const bool is_flag = word.starts_with("-");
-  const char* what = is_flag ? "flag" : chosen.empty() ? "command" : "argument";
+  const char* what = is_flag ? "flag" : is_command ? "argument" : "command";
   const std::string typed = word.substr(0, word.find('='));
-  std::string hint = DidYouMean(typed, KnownWords(place, is_flag));
-  if (hint.empty())
-    hint = fmt::format("see {} --help", chosen.empty() ? "pando" : "pando " + place.get_name());
-  fmt::print(stderr, "pando: unknown {} '{}'; {}\n", what, typed, hint);
+  std::string hint;
+  if (const JobKey* key = is_flag ? FindForeignKey(typed) : nullptr; key != nullptr)
+    hint = fmt::format("here it is '{}'", key->flag);
+  if (hint.empty()) hint = DidYouMean(typed, KnownWords(place, is_flag));
+  if (hint.empty()) hint = fmt::format("see {} --help", NameWithParents(place));
+  Say("pando: unknown {} '{}'; {}\n", what, typed, hint);
   return kExitUsage;
 }
 
 int PrintHelp(CLI::App& app, const std::string& topic) {
   if (topic == "job-file") {
-    fmt::print("{}", JobFileDoc());
+    Print("{}", JobFileDoc());
     return kExitCompleted;
   }
   const CLI::App* command = topic.empty() ? &app : nullptr;
@@ -67,10 +83,10 @@ int PrintHelp(CLI::App& app, const std::string& topic) {
     if (candidate->get_name() == topic) command = candidate;
   }
   if (command == nullptr) {
-    fmt::print(stderr, "pando: no help on '{}'; see pando --help\n", topic);
+    Say("pando: no help on '{}'; see pando --help\n", topic);
     return kExitUsage;
   }
-  fmt::print("{}", command->help(topic.empty() ? "" : "pando"));
+  Print("{}", command->help(topic.empty() ? "" : "pando"));
   return kExitCompleted;
 }
 
@@ -101,15 +117,27 @@ int Main(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ExtrasError&) {
     return ReportUnknown(app);
+  } catch (const CLI::RequiredError& error) {
+    if (!Innermost(app).remaining().empty()) return ReportUnknown(app);
+    Say("pando: {}\n", error.what());
+    return kExitUsage;
+  } catch (const CLI::ArgumentMismatch& error) {
+    // CLI11's text for a flag that is given twice: "--lr: At Most 1 required but received 2".
+    const std::string text = error.what();
+    const size_t end = text.find(": At Most 1 required");
+    Say("pando: {}\n", end == std::string::npos ? text : text.substr(0, end) + " is given twice");
+    return kExitUsage;
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) return app.exit(error);
-    fmt::print(stderr, "pando: {}\n", error.what());
+    Say("pando: {}\n", error.what());
     return kExitUsage;
   }
   if (app.get_subcommands().empty()) {
-    fmt::print(stderr, "{}", app.help());
+    Say("{}", app.help());
     return kExitUsage;
   }
+  constexpr uint64_t kFilesMin = 40;  // an idle process with its sockets
+  if (const Status status = CheckFileLimit(kFilesMin, "pando"); !status.ok()) return Report(status);
   const Result<int> exit_code = commands.at(app.get_subcommands().front()->get_name())();
   return exit_code.ok() ? *exit_code : Report(exit_code.status());
 }
@@ -118,11 +146,18 @@ int Main(int argc, char** argv) {
 }  // namespace pando
 
 int main(int argc, char** argv) {
+  pando::OpenStandardStreams();
+  // A reader that left, as `head` does, is an error where we write, and ends no run.
+  std::signal(SIGPIPE, SIG_IGN);
   // A file that would grow beyond `ulimit -f` is an error where it is written, not a death.
   std::signal(SIGXFSZ, SIG_IGN);
+  pando::RaiseFileLimit();
   pando::EndWhenOutOfMemory();
   try {
-    return pando::Main(argc, argv);
+    const int exit_code = pando::Main(argc, argv);
+    const pando::Status output = pando::FinishOutput();
+    if (output.ok() || exit_code != pando::kExitCompleted) return exit_code;
+    return pando::Report(output);
   } catch (const std::system_error& error) {
     if (error.code() != std::errc::resource_unavailable_try_again) throw;
     pando::EndOutOfMemory(0, "another thread");

@@ -10,6 +10,7 @@
 #include "cli/model_report.h"
 #include "common/atomic_file.h"
 #include "common/exit_codes.h"
+#include "common/output.h"
 #include "common/text.h"
 #include "job/batch_check.h"
 #include "job/device_choice.h"
@@ -91,7 +92,7 @@ Status WriteTimeline(const ModelOptions& options, const Job& job, const Graph& g
                                         job.model, ShapeText(graph.input()), options.batch);
   Status status = WriteFileAtomically(stem + ".csv", TimelineCsv(bytes, training));
   if (status.ok()) status = WriteFileAtomically(stem + ".svg", TimelineSvg(title, bytes, training));
-  if (status.ok()) fmt::print("{0}.csv, {0}.svg: {1} events\n", stem, training.events.size());
+  if (status.ok()) Print("{0}.csv, {0}.svg: {1} events\n", stem, training.events.size());
   return status;
 }
 
@@ -100,12 +101,12 @@ Result<int> ShowModel(const ModelOptions& options) {
   PANDO_ASSIGN_OR_RETURN(Graph graph, BuildGraph(options.model, job));
   PANDO_ASSIGN_OR_RETURN(Memory memory, PlanMemory(job, graph, options.batch));
   if (options.is_summary || options.timeline_path.empty()) {
-    fmt::print("{}", SummaryText({.job = job,
-                                  .graph = graph,
-                                  .batch = options.batch,
-                                  .evaluation_samples = kEvaluationChunkSamples,
-                                  .memory = memory.network,
-                                  .gpu = memory.gpu ? &*memory.gpu : nullptr}));
+    Print("{}", SummaryText({.job = job,
+                             .graph = graph,
+                             .batch = options.batch,
+                             .evaluation_samples = kEvaluationChunkSamples,
+                             .memory = memory.network,
+                             .gpu = memory.gpu ? &*memory.gpu : nullptr}));
   }
   if (options.timeline_path.empty()) return kExitCompleted;
   PANDO_RETURN_IF_ERROR(WriteTimeline(options, job, graph, memory.network.training));
@@ -147,9 +148,8 @@ Subcommand AddModelsCommand(CLI::App& app) {
   DeclareCommand(app, "models", "Lists the models that come with the program.",
                  "Example:\n  pando models\n");
   return [] {
-    fmt::print(
-        "{}\nYour own: --model FILE.toml (docs/networks.md). More of one: pando model NAME\n",
-        ModelsText());
+    Print("{}\nYour own: --model FILE.toml (docs/networks.md). More of one: pando model NAME\n",
+          ModelsText());
     return int{kExitCompleted};
   };
 }

@@ -14,6 +14,7 @@
 #include "cli/status_table.h"
 #include "common/clock.h"
 #include "common/exit_codes.h"
+#include "common/output.h"
 #include "common/system.h"
 #include "job/device_choice.h"
 #include "net/address.h"
@@ -67,9 +68,7 @@ Result<RunFolder> MakeFolder(const SchedulerOptions& options, Job* job) {
   if (is_unfinished && (options.args.is_resumed || !options.is_forced)) {
     *job = begun;
     if (options.args.is_resumed) return RunFolder::Reopen(*job);
-    fmt::print(
-        stderr,
-        "pando: continuing the run in {} with the servers and workers that are left; if none "
+    Say("pando: continuing the run in {} with the servers and workers that are left; if none "
         "is, start the scheduler with --resume\n",
         job->run_dir);
     return RunFolder::Open(job->run_dir);
@@ -159,7 +158,7 @@ Result<int> ShowStatus(const StatusOptions& options) {
     spdlog::error("the answer from {} is not a status; is it another version of pando?", endpoint);
     return kExitFailed;
   }
-  fmt::print("{}", options.is_json ? *answer + "\n" : *table);
+  Print("{}", options.is_json ? *answer + "\n" : *table);
   return kExitCompleted;
 }
 
@@ -213,11 +212,11 @@ Result<int> Order(const ClientOptions& options, CommandKind kind) {
       if (reply == nullptr) continue;
       if (reply->outcome == CommandOutcome::kRefused) return InvalidArgument(reply->text);
       if (reply->outcome == CommandOutcome::kDone) {
-        fmt::print("{}\n", reply->text);
+        Print("{}\n", reply->text);
         if (kind == CommandKind::kStop) return AwaitEnd(options.run.run_dir, deadline);
         return kExitCompleted;
       }
-      if (std::exchange(said, reply->text) != reply->text) fmt::print(stderr, "{}\n", said);
+      if (std::exchange(said, reply->text) != reply->text) Say("{}\n", said);
     }
     client.Wait(said.empty() ? answered_by : deadline);
   }
@@ -360,6 +359,8 @@ Subcommand AddStatusCommand(CLI::App& app) {
   auto options = std::make_shared<StatusOptions>();
   CLI::App& command =
       DeclareCommand(app, "status", "Lists the processes of a run and what each one is doing.",
+                     "LINES: what carries the payloads of its connections (tcp, ipc, shm). HEARD: "
+                     "when the\nscheduler last had a message of it.\n\n"
                      "Examples:\n  pando status runs/first\n"
                      "  pando status --join tcp://127.0.0.1:7070\n");
   AddRunAddress(command, &options->run);

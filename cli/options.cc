@@ -8,6 +8,7 @@
 
 #include "cli/commands.h"
 #include "common/exit_codes.h"
+#include "common/output.h"
 #include "common/text.h"
 #include "job/run_plan.h"
 #include "run/run_folder.h"
@@ -147,7 +148,7 @@ Result<Job> ResolveJob(const JobSource& source) {
   }
   PANDO_RETURN_IF_ERROR(draft.AddOverrides(source.overrides));
   const std::string notice = ChooseData(&draft);
-  if (!notice.empty()) fmt::print(stderr, "pando: {}\n", notice);
+  if (!notice.empty()) Say("pando: {}\n", notice);
   PANDO_ASSIGN_OR_RETURN(Job job, draft.Finish());
   PANDO_RETURN_IF_ERROR(LoadNetwork(&job));
   ResolveRunNames(std::chrono::system_clock::now(), &job);
@@ -172,11 +173,9 @@ Result<std::optional<InitialWeights>> FindInitialWeights(const OpenedJob& opened
                     job->init, weights.hash, job->init_hash));
   }
   job->init_hash = weights.hash;
-  fmt::print(stderr, "pando: starting from the weights in {}\n", job->init);
-  if (!weights.drawn.empty())
-    fmt::print(stderr, "pando: drawn from the seed: {}\n", Joined(weights.drawn));
-  if (!weights.unused.empty())
-    fmt::print(stderr, "pando: not used of the file: {}\n", Joined(weights.unused));
+  Say("pando: starting from the weights in {}\n", job->init);
+  if (!weights.drawn.empty()) Say("pando: drawn from the seed: {}\n", Joined(weights.drawn));
+  if (!weights.unused.empty()) Say("pando: not used of the file: {}\n", Joined(weights.unused));
   return std::optional(std::move(weights));
 }
 
@@ -303,23 +302,22 @@ void PrintSummary(const Summary& summary, const RunFolder& folder) {
         ", bits that need not come again (several kinds of workers, allow_nondeterministic, or "
         "codec 1-bit or top-k)";
   if (!summary.failure.empty()) line += ": " + summary.failure;
-  fmt::print(stderr, "{}\npando: summary in {}\n", line, folder.SummaryPath());
+  Say("{}\npando: summary in {}\n", line, folder.SummaryPath());
   std::error_code ignored;  // a journal that cannot be looked at shows when it is read
   if (summary.status == kStatusCompleted || !std::filesystem::exists(folder.JournalPath(), ignored))
     return;
   if (HasDiverged(summary)) {
-    fmt::print(stderr,
-               "pando: a resumed run would diverge again; start another one with other settings, "
-               "from a snapshot: pando export {} FILE --step N, pando train --init FILE\n",
-               folder.path());
+    Say("pando: a resumed run would diverge again; start another one with other settings, "
+        "from a snapshot: pando export {} FILE --step N, pando train --init FILE\n",
+        folder.path());
     return;
   }
-  fmt::print(stderr, "pando: continue with: pando resume {} (from step {})\n", folder.path(),
-             summary.snapshots.empty() ? 0 : summary.snapshots.back().version.value());
+  Say("pando: continue with: pando resume {} (from step {})\n", folder.path(),
+      summary.snapshots.empty() ? 0 : summary.snapshots.back().version.value());
 }
 
 int Report(const Status& status) {
-  fmt::print(stderr, "pando: {}\n", status.message());
+  Say("pando: {}\n", status.message());
   return ExitCodeFor(status);
 }
 

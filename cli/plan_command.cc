@@ -9,6 +9,7 @@
 #include "cli/commands.h"
 #include "cli/plan_report.h"
 #include "common/exit_codes.h"
+#include "common/output.h"
 #include "common/text.h"
 
 namespace pando {
@@ -123,7 +124,7 @@ Result<PlanInput> MakeInput(const PlanOptions& options) {
 Result<int> ShowPlan(const PlanOptions& options) {
   PANDO_ASSIGN_OR_RETURN(PlanInput input, MakeInput(options));
   const Plan plan = MakePlan(std::move(input));
-  fmt::print("{}", options.is_json ? PlanJson(plan) : PlanText(plan));
+  Print("{}", options.is_json ? PlanJson(plan) : PlanText(plan));
   return kExitCompleted;
 }
 

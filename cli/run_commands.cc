@@ -7,6 +7,7 @@
 
 #include "cli/commands.h"
 #include "common/exit_codes.h"
+#include "common/output.h"
 #include "job/device_choice.h"
 #include "job/run_plan.h"
 #include "node/log.h"
@@ -65,8 +66,7 @@ Result<ChaosPlan> MakeChaosPlan(const RunOptions& options, const Job& job, const
       options.chaos, {job.workers, server_count, opened.plan.steps.step_count(), first_step});
   const bool is_drawn =
       plan.ok() && plan->random && options.chaos.find("random:") == std::string::npos;
-  if (is_drawn)
-    fmt::print(stderr, "pando: the same faults again: --chaos random:{}\n", plan->random->seed);
+  if (is_drawn) Say("pando: the same faults again: --chaos random:{}\n", plan->random->seed);
   return plan;
 }
 
@@ -75,7 +75,7 @@ Result<int> Conclude(const RunOptions& options, const Job& job, const RunFolder&
   Result<Summary> summary = folder.ReadSummary();
   if (!summary.ok()) return exit_code == kExitCompleted ? summary.status() : Result<int>(exit_code);
   PrintSummary(*summary, folder);
-  if (options.is_json) fmt::print("{}", ToJson(*summary));
+  if (options.is_json) Print("{}", ToJson(*summary));
   return ConcludeTimeline(job, folder, exit_code);
 }
 
@@ -98,17 +98,15 @@ void AddRunOptions(CLI::App& command, RunOptions* options) {
 
 void WarnOfWarmup(const JobPlan& plan) {
   if (plan.job.schedule.warmup_steps < plan.steps.step_count()) return;
-  fmt::print(stderr,
-             "pando: schedule.warmup_steps = {}, and the run has {} steps: it does not reach its "
-             "learning rate\n",
-             plan.job.schedule.warmup_steps, plan.steps.step_count());
+  Say("pando: schedule.warmup_steps = {}, and the run has {} steps: it does not reach its "
+      "learning rate\n",
+      plan.job.schedule.warmup_steps, plan.steps.step_count());
 }
 
 void WarnOfIdleWorkers(const Job& job) {
   if (job.workers <= job.micro_batches) return;
-  fmt::print(stderr,
-             "pando: {} workers share {} micro-batches, so {} stay idle; raise --micro-batches\n",
-             job.workers, job.micro_batches, job.workers - job.micro_batches);
+  Say("pando: {} workers share {} micro-batches, so {} stay idle; raise --micro-batches\n",
+      job.workers, job.micro_batches, job.workers - job.micro_batches);
 }
 
 Status CheckStrategy(const RunOptions& options, const Job& job) {
@@ -123,6 +121,7 @@ Result<int> Train(RunOptions options) {
   PANDO_ASSIGN_OR_RETURN(Job job, ResolveJob(options.source));
   PANDO_RETURN_IF_ERROR(CheckStrategy(options, job));
   const bool is_serial = options.is_serial || job.strategy == Strategy::kSingle;
+  if (!is_serial) PANDO_RETURN_IF_ERROR(CheckFilesOfScheduler(job));
   // The data set is closed again before anything is measured.
   PANDO_ASSIGN_OR_RETURN(OpenedJob opened, MakeRunPlan(job));
   if (is_serial && !options.chaos.empty()) {
@@ -133,7 +132,7 @@ Result<int> Train(RunOptions options) {
   PANDO_ASSIGN_OR_RETURN(std::optional<InitialWeights> initial, FindInitialWeights(opened, &job));
   PANDO_ASSIGN_OR_RETURN(const std::vector<KindEngines> engines, ReadGivenEngines(job));
   if (options.is_dry_run) {
-    fmt::print("{}{}", WriteJobText(job), RunPlanText(opened));
+    Print("{}{}", WriteJobText(job), RunPlanText(opened));
     return kExitCompleted;
   }
   PANDO_RETURN_IF_ERROR(CheckMachine(job, opened.model, opened.plan.steps));
@@ -146,8 +145,8 @@ Result<int> Train(RunOptions options) {
   options.run.job = job;
   options.run.chaos = std::move(chaos);
   if (is_serial)
-    fmt::print(stderr, "pando: training {} on {}, in this process, in {}\n", job.model, job.dataset,
-               folder.path());
+    Say("pando: training {} on {}, in this process, in {}\n", job.model, job.dataset,
+        folder.path());
   const int exit_code = is_serial ? RunSerial(job) : RunLocal(options.run);
   return Conclude(options, job, folder, exit_code);
 }
@@ -216,10 +215,9 @@ Result<int> Resume(RunOptions options) {
   PANDO_ASSIGN_OR_RETURN(Job job, ReadJob(options, folder));
   Result<Summary> before = folder.ReadSummary();
   if (before.ok() && before->status == kStatusCompleted) {
-    fmt::print(stderr, "pando: the run in {} is finished; there is nothing to resume\n",
-               folder.path());
+    Say("pando: the run in {} is finished; there is nothing to resume\n", folder.path());
     PrintSummary(*before, folder);
-    if (options.is_json) fmt::print("{}", ToJson(*before));
+    if (options.is_json) Print("{}", ToJson(*before));
     return kExitCompleted;
   }
   PANDO_ASSIGN_OR_RETURN(OpenedJob opened, MakeRunPlan(job));

@@ -9,6 +9,7 @@
 
 #include "cli/commands.h"
 #include "common/exit_codes.h"
+#include "common/output.h"
 #include "run/timeline_trace.h"
 
 namespace pando {
@@ -42,10 +43,9 @@ constexpr const char* kNotes =
 
 Status MakeTrace(const std::vector<std::string>& sources, const std::string& path) {
   PANDO_ASSIGN_OR_RETURN(TraceSummary trace, WriteTrace(sources, path));
-  for (const std::string& warning : trace.warnings)
-    fmt::print(stderr, "pando: timeline: {}\n", warning);
-  fmt::print(stderr, "pando: timeline of {} processes, {} spans, in {}\n", trace.process_count,
-             trace.span_count, path);
+  for (const std::string& warning : trace.warnings) Say("pando: timeline: {}\n", warning);
+  Say("pando: timeline of {} processes, {} spans, in {}\n", trace.process_count, trace.span_count,
+      path);
   return Status();
 }
 
@@ -66,8 +66,7 @@ int ConcludeTimeline(const Job& job, const RunFolder& folder, int exit_code) {
   const Status made = MakeTrace({folder.path()}, job.timeline);
   if (made.ok()) return exit_code;
   const int trace_code = Report(made);
-  fmt::print(stderr, "pando: the records are kept; to read them: pando timeline {} --out FILE\n",
-             folder.path());
+  Say("pando: the records are kept; to read them: pando timeline {} --out FILE\n", folder.path());
   return exit_code == kExitCompleted ? trace_code : exit_code;
 }
 

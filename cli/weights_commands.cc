@@ -11,6 +11,7 @@
 
 #include "cli/commands.h"
 #include "common/exit_codes.h"
+#include "common/output.h"
 #include "common/system.h"
 #include "job/device_choice.h"
 #include "job/run_plan.h"
@@ -49,8 +50,8 @@ Result<int> Export(const ExportOptions& options) {
   const TensorLayout& layout = opened.plan.layout;
   PANDO_RETURN_IF_ERROR(WriteWeights(options.output, layout, weights.flat.span(),
                                      WeightsMetadata(opened.plan, weights.version)));
-  fmt::print("{}: {} after {} steps, weights_hash {}\n", options.output, weights.name,
-             weights.version.value(), WeightsHash(layout, std::as_const(weights.flat).span()));
+  Print("{}: {} after {} steps, weights_hash {}\n", options.output, weights.name,
+        weights.version.value(), WeightsHash(layout, std::as_const(weights.flat).span()));
   return kExitCompleted;
 }
 
@@ -61,51 +62,109 @@ struct EvaluateOptions {
   JobSource source;
   std::optional<uint64_t> step;
   bool is_averaged = false;
+  bool is_best = false;
   bool is_json = false;
   bool lists_classes = false;
 };
 
-// What the file itself says of its model and data, below the flags.
-void UseMetadata(const SafetensorsMetadata& metadata, JobSource* source) {
+// What a weights file says of itself; empty where it does not.
+struct FileFacts {
+  std::string model;
+  std::string dataset;
+  std::string input_shape;  // "28x28x1"
+};
+
+Result<FileFacts> ReadFacts(const std::string& path) {
+  PANDO_ASSIGN_OR_RETURN(SafetensorsFile file,
+                         SafetensorsFile::Open(path, SafetensorsFile::Types::kAll));
+  const auto value = [&](const char* name) {
+    const auto found = file.metadata().find(name);
+    return found == file.metadata().end() ? "" : found->second;
+  };
+  return FileFacts{value("model"), value("dataset"), value("input_shape")};
+}
+
+bool IsGiven(const JobSource& source, const std::string& key) {
+  return std::ranges::find(source.overrides, key, &JobDraft::Override::key) !=
+         source.overrides.end();
+}
+
+// The file's own words, below the flags.
+void UseFacts(const FileFacts& facts, JobSource* source) {
   std::vector<JobDraft::Override> said;
-  for (const auto& [name, key] :
-       {std::pair("model", "model.name"), std::pair("dataset", "data.name")}) {
-    const auto found = metadata.find(name);
-    const bool is_given = std::ranges::find(source->overrides, key, &JobDraft::Override::key) !=
-                          source->overrides.end();
-    if (found != metadata.end() && !is_given)
-      said.push_back({.key = key, .text = found->second, .where = "the file's metadata"});
+  for (const auto& [text, key] :
+       {std::pair(facts.model, "model.name"), std::pair(facts.dataset, "data.name")}) {
+    if (!text.empty() && !IsGiven(*source, key))
+      said.push_back({.key = key, .text = text, .where = "the file's metadata"});
   }
   source->overrides.insert(source->overrides.begin(), said.begin(), said.end());
 }
 
-// The job that says model and data: of the run, of the folder that the file lies in, or of the
-// options alone.
-Result<Job> FindJob(const EvaluateOptions& options, bool is_folder) {
+// Whether the job may be the one that made the file.
+bool DoFit(const FileFacts& facts, const Job& job) {
+  return (facts.model.empty() || facts.model == job.model) &&
+         (facts.dataset.empty() || facts.dataset == job.dataset);
+}
+
+// The job.toml in the file's folder, if the file does not say that it is of another job.
+std::string JobPathBeside(const std::string& path, const FileFacts& facts) {
   namespace fs = std::filesystem;
-  const fs::path folder = is_folder ? fs::path(options.path) : fs::path(options.path).parent_path();
+  const fs::path folder = fs::path(path).parent_path();
   const std::string beside = RunFolder::Open(folder.empty() ? "." : folder.string()).JobPath();
   std::error_code ignored;  // reading it says what is wrong
+  if (!fs::exists(beside, ignored)) return "";
+  const Result<Job> job = ReadJobFile(beside);
+  if (!job.ok() || DoFit(facts, *job)) return beside;
+  Say("pando: {} is of {} on {}, as it says; {} is of {} on {}, and is not used\n", path,
+      facts.model, facts.dataset, beside, job->model, job->dataset);
+  return "";
+}
+
+// The job that says model and data: of the run; of the options; of the file, whose own words count
+// before a job.toml beside it.
+Result<Job> FindJob(const EvaluateOptions& options, bool is_folder, const FileFacts& facts) {
   JobSource source = options.source;
-  if (source.job_path.empty() && (is_folder || fs::exists(beside, ignored))) {
-    source.job_path = beside;
-  } else if (source.job_path.empty()) {
-    PANDO_ASSIGN_OR_RETURN(SafetensorsFile file,
-                           SafetensorsFile::Open(options.path, SafetensorsFile::Types::kAll));
-    UseMetadata(file.metadata(), &source);
-    if (std::ranges::find(source.overrides, "data.name", &JobDraft::Override::key) ==
-        source.overrides.end())
+  if (source.job_path.empty() && is_folder)
+    source.job_path = RunFolder::Open(options.path).JobPath();
+  if (source.job_path.empty()) source.job_path = JobPathBeside(options.path, facts);
+  if (source.job_path.empty()) {
+    UseFacts(facts, &source);
+    if (!IsGiven(source, "data.name"))
       return InvalidArgument(
           fmt::format("{} does not say on which data set it is to be measured: give --dataset (and "
                       "--model), or --job",
                       options.path));
   }
-  return ResolveJob(source);
+  PANDO_ASSIGN_OR_RETURN(Job job, ResolveJob(source));
+  if (!DoFit(facts, job))
+    Say("pando: {} says it is of {} on {}; it is measured as {} on {}, as you ask\n", options.path,
+        facts.model, facts.dataset, job.model, job.dataset);
+  return job;
+}
+
+// Pictures of the size that the file's network was trained with, where no flag says another.
+Result<OpenedJob> OpenWithShape(const EvaluateOptions& options, Job job, const FileFacts& facts) {
+  PANDO_ASSIGN_OR_RETURN(OpenedJob opened, OpenedJob::Open(job));
+  const std::string found = MakeSummary(opened.plan).input_shape;
+  if (facts.input_shape.empty() || facts.input_shape == found) return opened;
+  const auto side = ParseNumber<uint32_t>(facts.input_shape.substr(0, facts.input_shape.find('x')));
+  const bool is_square =
+      side && facts.input_shape.starts_with(fmt::format("{0}x{0}x", *side)) && *side > 1;
+  if (is_square && !IsGiven(options.source, "data.resize")) {
+    job.resize = *side;
+    PANDO_ASSIGN_OR_RETURN(OpenedJob resized, OpenedJob::Open(job));
+    if (MakeSummary(resized.plan).input_shape == facts.input_shape) return resized;
+  }
+  return InvalidArgument(
+      fmt::format("{} was trained with inputs of {}, and {} has inputs of {} here; give the data "
+                  "and --resize of its job",
+                  options.path, facts.input_shape, job.dataset, found));
 }
 
 Result<RunWeights> ReadEvaluated(const EvaluateOptions& options, bool is_folder,
                                  const JobPlan& plan) {
   const RunFolder folder = RunFolder::Open(options.path);
+  if (is_folder && options.is_best) return ReadBestWeights(folder, plan);
   if (is_folder && options.is_averaged) return ReadAveragedWeights(folder, plan, options.step);
   if (is_folder) return ReadRunWeights(folder, plan, options.step);
   Result<FloatBuffer> flat = ReadWeights(options.path, plan.layout);
@@ -126,8 +185,9 @@ std::string ClassTable(const EvaluationSummary& summary, const std::vector<std::
   const size_t class_count = summary.classes.size();
   for (size_t c = 0; c < class_count; ++c) {
     const ClassScore& score = summary.classes[c];
-    text += fmt::format("{:>{}} {:>8} {:>7.2f} %  ", names[c], width, score.sample_count,
-                        100 * score.accuracy());
+    const std::string accuracy =
+        score.sample_count == 0 ? "-" : fmt::format("{:.2f} %", 100 * score.accuracy());
+    text += fmt::format("{:>{}} {:>8} {:>9}  ", names[c], width, score.sample_count, accuracy);
     size_t other = c;
     uint64_t count = 0;
     for (size_t p = 0; p < class_count && !summary.confusion.empty(); ++p) {
@@ -136,7 +196,9 @@ std::string ClassTable(const EvaluationSummary& summary, const std::vector<std::
       other = p;
       count = here;
     }
-    text += count == 0 ? "\n" : fmt::format("{} ({} samples)\n", names[other], count);
+    text += count == 0
+                ? "\n"
+                : fmt::format("{} ({} sample{})\n", names[other], count, count == 1 ? "" : "s");
   }
   return text;
 }
@@ -148,12 +210,12 @@ void PrintEvaluation(const EvaluateOptions& options, const RunWeights& weights,
   const double loss = summary.loss_sum / static_cast<double>(summary.sample_count);
   const std::string hash = WeightsHash(layout, std::as_const(weights.flat).span());
   if (!options.is_json) {
-    fmt::print(
+    Print(
         "{} of {} on {}: test accuracy {:.2f} %, top 5 {:.2f} %, test loss {:.4f} on {} samples, "
         "weights_hash {}\n",
         weights.name, opened.plan.job.model, opened.plan.job.dataset, 100 * summary.accuracy(),
         100 * summary.top5_accuracy(), loss, summary.sample_count, hash);
-    if (options.lists_classes) fmt::print("{}", ClassTable(summary, names));
+    if (options.lists_classes) Print("{}", ClassTable(summary, names));
     return;
   }
   nlohmann::ordered_json classes = nlohmann::ordered_json::array();
@@ -171,7 +233,7 @@ void PrintEvaluation(const EvaluateOptions& options, const RunWeights& weights,
                                     {"correct", summary.correct_count},
                                     {"top5_correct", summary.top5_count},
                                     {"classes", classes}};
-  fmt::print("{}\n", json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
+  Print("{}\n", json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 
 Result<int> Measure(const EvaluateOptions& options) {
@@ -179,17 +241,20 @@ Result<int> Measure(const EvaluateOptions& options) {
   SetFloatEnvironment();
   std::error_code ignored;  // what cannot be looked at is no folder
   const bool is_folder = std::filesystem::is_directory(options.path, ignored);
-  if (!is_folder && (options.step || options.is_averaged)) {
+  if (!is_folder && (options.step || options.is_averaged || options.is_best)) {
     return InvalidArgument(
         fmt::format("{} chooses from the snapshots of a run folder, and {} is none",
-                    options.step ? "--step" : "--ema", options.path));
+                    options.step          ? "--step"
+                    : options.is_averaged ? "--ema"
+                                          : "--best",
+                    options.path));
   }
-  if (!is_folder) {  // before anything is said of its data
-    PANDO_ASSIGN_OR_RETURN(SafetensorsFile file,
-                           SafetensorsFile::Open(options.path, SafetensorsFile::Types::kAll));
+  FileFacts facts;
+  if (!is_folder) {
+    PANDO_ASSIGN_OR_RETURN(facts, ReadFacts(options.path));
   }
-  PANDO_ASSIGN_OR_RETURN(Job job, FindJob(options, is_folder));
-  PANDO_ASSIGN_OR_RETURN(OpenedJob opened, OpenedJob::Open(job));
+  PANDO_ASSIGN_OR_RETURN(Job job, FindJob(options, is_folder, facts));
+  PANDO_ASSIGN_OR_RETURN(OpenedJob opened, OpenWithShape(options, job, facts));
   if (opened.plan.data.test_samples == 0)
     return InvalidArgument(fmt::format("{} has no test samples", job.dataset));
   PANDO_ASSIGN_OR_RETURN(RunWeights weights, ReadEvaluated(options, is_folder, opened.plan));
@@ -270,8 +335,7 @@ Result<SerialResult> Replay(const OpenedJob& job, const RunFolder& folder,
         "snapshots do not store them: there is nothing to compare with");
   }
   PANDO_ASSIGN_OR_RETURN(OpenedDevice device, OpenDevice(job.plan.job.device, job.plan.job));
-  fmt::print(stderr, "pando: computing on {}; workers of another kind compute other bits\n",
-             device.kind);
+  Say("pando: computing on {}; workers of another kind compute other bits\n", device.kind);
   PANDO_RETURN_IF_ERROR(UseKeptEngines(folder, device, job.plan.job.tune_engines));
   ShutdownSignal shutdown;
   const SerialCallbacks callbacks{
@@ -306,7 +370,7 @@ Result<std::string> Compare(const VerifyOptions& options, const RunFolder& folde
   }
   const Version first = before ? before->snapshot.version : Version(0);
   const Version last = wanted.snapshot.version;
-  fmt::print(stderr, "pando: computing steps {} to {} again\n", first.value(), last.value() - 1);
+  Say("pando: computing steps {} to {} again\n", first.value(), last.value() - 1);
   PANDO_ASSIGN_OR_RETURN(SerialResult again, Replay(job, folder, from, first, last));
   std::string difference =
       FirstDifference(plan, std::as_const(stored.parameters).span(), again.parameters->span());
@@ -314,9 +378,9 @@ Result<std::string> Compare(const VerifyOptions& options, const RunFolder& folde
   const std::string name = SnapshotName(wanted.snapshot);
   const std::string since = before ? SnapshotName(before->snapshot) : "the start";
   if (difference.empty()) {
-    fmt::print("{}: every bit follows from {}\n", name, since);
+    Print("{}: every bit follows from {}\n", name, since);
   } else {
-    fmt::print("{} does not follow from {}: {}\n", name, since, difference);
+    Print("{} does not follow from {}: {}\n", name, since, difference);
   }
   return difference;
 }
@@ -379,9 +443,16 @@ Subcommand AddEvaluateCommand(CLI::App& app) {
                                         "test samples, a subset drawn from the seed; 0: all")
       ->type_name("N")
       ->group("Model and data");
-  AddOption(command, "--step N", &options->step, "the snapshot of this step of the run");
-  command.add_flag("--ema", options->is_averaged,
-                   "the average of the weights (optimizer.ema_decay) in the run's newest snapshot");
+  CLI::Option* step =
+      AddOption(command, "--step N", &options->step, "the snapshot of this step of the run");
+  CLI::Option* average = command.add_flag(
+      "--ema", options->is_averaged,
+      "the average of the weights (optimizer.ema_decay) in the run's newest snapshot");
+  command
+      .add_flag("--best", options->is_best,
+                "the version of the run's best test accuracy (snapshot.best = true)")
+      ->excludes(step)
+      ->excludes(average);
   command.add_flag("--classes", options->lists_classes,
                    "each class's accuracy, and what it is most often taken for");
   command.add_flag("--json", options->is_json, "print the result as JSON");

@@ -100,6 +100,13 @@ std::string NoRoomText(Device device, const JobPlan& plan, const Model& model,
 }  // namespace
 
 Status CheckMicroBatches(const Job& job, const Model& model, const StepPlan& steps) {
+  const uint64_t samples = steps.SampleCount(Step(0));
+  if (job.last_batch == LastBatch::kDrop && samples < job.global_batch) {
+    return InvalidArgument(fmt::format(
+        "train.last_batch is \"drop\", and the {} training samples are no whole batch of {}: "
+        "nothing would be left. Lower train.global_batch, or set train.last_batch = \"short\"",
+        samples, job.global_batch));
+  }
   const Layer* norm = FindNormOfOnePixel(model.graph());
   if (norm == nullptr) return Status();
   const std::optional<Step> step = FindStepOfSingles(job, steps);

@@ -123,6 +123,14 @@ std::string ExpectedValue(const JobKey& key) {
   return "";
 }
 
+// Job files, journals and messages are UTF-8: another path could be used, and not be written down.
+Status CheckUtf8(const JobKey& key, const std::string& text) {
+  if (IsUtf8(text)) return Status();
+  return InvalidArgument(
+      fmt::format("{} must be UTF-8 text, got '{}'; rename it, or make a symbolic link to it",
+                  key.name, AsUtf8(text)));
+}
+
 Status CheckJobValue(const JobKey& key, const JobValue& value) {
   bool fits = true;
   std::string hint;
@@ -136,8 +144,13 @@ Status CheckJobValue(const JobKey& key, const JobValue& value) {
       fits = fits && IsInRange(key.range, static_cast<double>(element));
   } else if (auto* text = std::get_if<std::string>(&value); key.kind == ValueKind::kChoice) {
     fits = IsChoice(key, *text, &hint);
-  } else if (auto* texts = std::get_if<std::vector<std::string>>(&value); !key.choices.empty()) {
-    for (const std::string& element : *texts) fits = fits && IsChoice(key, element, &hint);
+  } else if (text != nullptr) {
+    PANDO_RETURN_IF_ERROR(CheckUtf8(key, *text));
+  } else if (auto* texts = std::get_if<std::vector<std::string>>(&value)) {
+    for (const std::string& element : *texts) {
+      PANDO_RETURN_IF_ERROR(CheckUtf8(key, element));
+      fits = fits && (key.choices.empty() || IsChoice(key, element, &hint));
+    }
   }
   if (fits) return Status();
   return InvalidArgument(fmt::format("{} must be {}, got {}{}", key.name, ExpectedValue(key),

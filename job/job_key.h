@@ -66,5 +66,7 @@ const std::vector<JobKey>& JobKeys();
 const JobKey* FindJobKey(std::string_view name);
 // "did you mean 'optimizer.lr'?" for a key that does not exist, or empty if nothing is near.
 std::string SuggestJobKey(std::string_view wrong);
+// The key that other programs call so: "--learning-rate", "batch_size". Null: none.
+const JobKey* FindForeignKey(std::string_view word);
 
 }  // namespace pando

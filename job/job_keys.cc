@@ -363,6 +363,21 @@ const std::vector<JobKey> kKeys = {
     {At<&Job::scheduler_timeout_ms>(), "run.scheduler_timeout_ms", "", "ms",
      "silence of the scheduler after which servers and workers leave", kMilliseconds}};
 
+// Names of PyTorch, Keras, torchrun and others.
+constexpr auto kForeignNames = std::to_array<std::pair<std::string_view, const char*>>(
+    {{"learning_rate", "optimizer.lr"},
+     {"batch_size", "train.global_batch"},
+     {"train_batch_size", "train.global_batch"},
+     {"gradient_accumulation_steps", "train.micro_batches"},
+     {"wd", "optimizer.weight_decay"},
+     {"optim", "optimizer.type"},
+     {"num_epochs", "train.epochs"},
+     {"max_steps", "train.steps"},
+     {"num_workers", "run.workers"},
+     {"nproc_per_node", "run.workers"},
+     {"output_dir", "run.dir"},
+     {"arch", "model.name"}});
+
 }  // namespace
 
 const std::vector<JobKey>& JobKeys() { return kKeys; }
@@ -372,7 +387,17 @@ const JobKey* FindJobKey(std::string_view name) {
   return at == JobKeys().end() ? nullptr : &*at;
 }
 
+const JobKey* FindForeignKey(std::string_view word) {
+  std::string name(word.substr(std::min(word.find_first_not_of('-'), word.size())));
+  std::ranges::replace(name, '-', '_');
+  const auto it =
+      std::ranges::find(kForeignNames, name, &std::pair<std::string_view, const char*>::first);
+  return it == kForeignNames.end() ? nullptr : FindJobKey(it->second);
+}
+
 std::string SuggestJobKey(std::string_view wrong) {
+  if (const JobKey* key = FindForeignKey(wrong.substr(wrong.rfind('.') + 1)))
+    return fmt::format("here it is '{}'", key->name);
   std::vector<std::string> names;
   for (const JobKey& key : JobKeys()) {
     // A right key in no section or another one is the likeliest slip.

@@ -86,6 +86,16 @@ TEST_CASE("wrong words on the command line suggest the right ones") {
   CheckUsageError({"server", "--join", "tcp://127.0.0.1:1", "--bind", "tcp://0.0.0.0:0"},
                   "--insecure");
   CheckUsageError({"worker", "--join", "tcp://127.0.0.1:1", "--device", "gpu"}, "cpu");
+  CheckUsageError({"data", "inspect", "--foo"}, "unknown flag '--foo'; see pando data inspect");
+  CheckUsageError({"data", "inspekt"}, "unknown command 'inspekt'; did you mean 'inspect'?");
+  CheckUsageError({"train", "--lr", "1", "--lr", "2"}, "--lr is given twice");
+}
+
+TEST_CASE("flags and keys of other programs point to ours") {
+  CheckUsageError({"train", "--learning-rate", "1"},
+                  "unknown flag '--learning-rate'; here it is '--lr'");
+  CheckUsageError({"train", "--batch-size=64"}, "here it is '--global-batch'");
+  CheckUsageError({"train", "--set", "optimizer.learning_rate=1"}, "here it is 'optimizer.lr'");
 }
 
 TEST_CASE("a dry run prints a job file with its plan and trains nothing") {

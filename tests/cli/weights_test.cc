@@ -144,6 +144,11 @@ TEST_CASE("the best version that has a snapshot is written, and exported") {
   CHECK(outcome.exit_code == kExitCompleted);
   CHECK(Contains(outcome.output, "best weights after 6 steps, weights_hash " + run.HashAt(6)));
   CHECK(Pando({"export", run.path, run.Out(), "--best", "--step", "3"}).exit_code == kExitUsage);
+  outcome = Pando({"evaluate", run.path, "--best"});
+  CHECK(outcome.exit_code == kExitCompleted);
+  CHECK(Contains(outcome.output, "weights_hash " + run.HashAt(6)));
+  outcome = Pando({"evaluate", run.Out(), "--best"});
+  CHECK(Contains(outcome.output, "--best chooses from the snapshots of a run folder"));
 }
 
 TEST_CASE("the best version of a run that stopped early may be its last") {
@@ -253,6 +258,50 @@ TEST_CASE("an evaluation has the same bits as the run's own") {
     CHECK(json.at("weights_hash") ==
           WeightsHash(run.opened.plan.layout, whole->parameters->span()));
   }
+}
+
+TEST_CASE("a file's own words count before the job.toml that lies beside it") {
+  RunByHand run;
+  const std::vector<float> flat(run.opened.plan.layout.float_count());
+  SafetensorsMetadata metadata = WeightsMetadata(run.opened.plan, Version(3));
+  const std::string path = run.path + "/stray.safetensors";
+  Outcome outcome;
+  SUBCASE("of another data set") {
+    metadata["dataset"] = "mnist";
+    REQUIRE(WriteWeights(path, run.opened.plan.layout, flat, metadata).ok());
+    outcome = Pando({"evaluate", path, "--data", run.temp.path()});
+    CHECK(Contains(outcome.output, "is of mlp on mnist, as it says"));
+    CHECK(outcome.exit_code == kExitUsage);  // there are no data of it
+  }
+  SUBCASE("a flag against them is named") {
+    REQUIRE(WriteWeights(path, run.opened.plan.layout, flat, metadata).ok());
+    outcome = Pando({"evaluate", path, "--model", "lenet5"});
+    CHECK(Contains(outcome.output,
+                   "says it is of mlp on synthetic-digits; it is measured as lenet5 on "
+                   "synthetic-digits, as you ask"));
+  }
+  SUBCASE("other inputs than the data have") {
+    metadata["input_shape"] = "1x1x7";
+    REQUIRE(WriteWeights(path, run.opened.plan.layout, flat, metadata).ok());
+    outcome = Pando({"evaluate", path});
+    CHECK(outcome.exit_code == kExitUsage);
+    CHECK(Contains(outcome.output, "was trained with inputs of 1x1x7"));
+  }
+}
+
+TEST_CASE("a file's pictures have the size that its network was trained with") {
+  TempFolder temp;
+  Job job = SmallJob(temp.path() + "/run", 0);
+  job.mlp_hidden = Job().mlp_hidden;
+  job.dataset = "synthetic-imagenet";
+  job.resize = 24;
+  const OpenedJob opened = *OpenedJob::Open(job);
+  const std::vector<float> flat(opened.plan.layout.float_count());
+  const std::string path = temp.path() + "/small.safetensors";
+  REQUIRE(
+      WriteWeights(path, opened.plan.layout, flat, WeightsMetadata(opened.plan, Version(3))).ok());
+  const Outcome outcome = Pando({"evaluate", path, "--limit", "10"});
+  CHECK_MESSAGE(outcome.exit_code == kExitCompleted, outcome.output);
 }
 
 TEST_CASE("weights that do not fit the model, or are none, are one clear line") {
