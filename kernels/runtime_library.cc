@@ -9,7 +9,8 @@ std::string Dotted(size_t version) {
   return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
 }
 
-Result<RuntimeLibrary> RuntimeLibrary::Load(std::initializer_list<const char*> names) {
+Result<RuntimeLibrary> RuntimeLibrary::Load(std::initializer_list<const char*> names,
+                                            const char* remedy) {
   std::string why;
   for (const char* name : names) {
     void* handle = dlopen(name, RTLD_NOW | RTLD_LOCAL);
@@ -17,9 +18,7 @@ Result<RuntimeLibrary> RuntimeLibrary::Load(std::initializer_list<const char*> n
     why = dlerror();
   }
   return NotFound(
-      fmt::format("cannot load {}: {}. Install it where the GPU's driver is, or name its folder in "
-                  "LD_LIBRARY_PATH; or use --device cpu",
-                  *names.begin(), why));
+      fmt::format("cannot load {}: {}. {}; or use --device cpu", *names.begin(), why, remedy));
 }
 
 RuntimeLibrary::Function RuntimeLibrary::Find(const char* name) {

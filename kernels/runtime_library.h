@@ -22,8 +22,13 @@ class RuntimeLibrary {
     }
     void* address;
   };
-  // The first of these names that the loader finds.  kNotFound: none; the error says why.
-  static Result<RuntimeLibrary> Load(std::initializer_list<const char*> names);
+  static constexpr char kRemedy[] =
+      "Install it where the GPU's driver is, or name its folder in LD_LIBRARY_PATH";
+
+  // The first of these names that the loader finds.  kNotFound: none; the error says why, and names
+  // the remedy.
+  static Result<RuntimeLibrary> Load(std::initializer_list<const char*> names,
+                                     const char* remedy = kRemedy);
 
   // The library's function of this name, as the type of function that it is assigned to.
   Function Find(const char* name);

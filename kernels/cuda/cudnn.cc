@@ -51,12 +51,8 @@ Result<CudnnApi> LoadCudnn() { return LoadFunctions<CudnnApi>({"libcudnn.so.9"})
 Status CheckParts() {
   for (const char* part : {"libcudnn_graph.so.9", "libcudnn_heuristic.so.9",
                            "libcudnn_engines_precompiled.so.9", "libcudnn_ops.so.9"}) {
-    const Status loaded = RuntimeLibrary::Load({part}).status();
-    if (!loaded.ok())
-      return NotFound(
-          fmt::format("a part of cuDNN cannot be loaded: {}; install all of its "
-                      "libraries, of one version",
-                      loaded.message()));
+    PANDO_RETURN_IF_ERROR(
+        RuntimeLibrary::Load({part}, "Install all libraries of one version of cuDNN").status());
   }
   return Status();
 }
