@@ -10,7 +10,6 @@
 #include <optional>
 #include <utility>
 
-#include "common/cgroup.h"
 #include "common/clock.h"
 #include "common/exit_codes.h"
 #include "common/system.h"
@@ -21,20 +20,17 @@
 #include "node/process_timeline.h"
 #include "node/processes.h"
 #include "run/snapshot_store.h"
+#include "run/update_threads.h"
 #include "server/lane.h"
 
 namespace pando {
 namespace {
 
-// Cores that one lane is worth: summing and updating are bound by memory, not by arithmetic.
-constexpr uint32_t kCoresPerLane = 4;
-constexpr uint32_t kDefaultLanesMax = 8;
 // How long the other lanes may take to hear of the end that one lane has heard of.
 constexpr auto kLaneEndMax = std::chrono::seconds(1);
 
 uint32_t ChooseLaneCount(const ServerArgs& args) {
-  if (args.lanes != 0) return args.lanes;
-  return std::clamp(UsableCores() / kCoresPerLane, 1u, kDefaultLanesMax);
+  return args.lanes != 0 ? args.lanes : UpdateThreadCount();
 }
 
 // Where lane `lane` listens: each lane has its own port or path.

@@ -12,6 +12,7 @@
 #include "kernels/device.h"
 #include "kernels/ops.h"
 #include "run/serial_trainer.h"
+#include "tests/train/plain_training.h"
 #include "tests/train/trainer_fixture.h"
 #include "train/gpu/device_codec.h"
 #include "train/gpu/input_copies.h"
@@ -64,6 +65,20 @@ TEST_CASE("the losses of training are those of the CPU, within what rounding gro
     largest = std::max(largest, std::abs(got[i] / expected[i] - 1));
   MESSAGE("off by at most " << largest);
   CHECK(largest < kLossTol);
+}
+
+TEST_CASE("updates on separate threads make the bits of a plain loop (I5)") {
+  Job job = TestJob::SmallMlp();
+  job.mlp_hidden = {560, 512};  // of 1.2 MiB: smaller ones are updated by the launching thread
+  job.micro_batches = 3;
+  const TestJob test(job);
+  std::vector<float> parameters(test.plan.layout.float_count());
+  InitRange(test.plan.layout, job.seed, {0, parameters.size()}, parameters);
+  const auto result = TrainSerially(job, test.data, test.model, {}, {}, TestDevice());
+  REQUIRE(result.ok());
+  const std::vector<float> expected =
+      TrainPlainly(job, test.data, test.model, std::move(parameters));
+  CHECK(std::ranges::equal(result->parameters->span(), expected));
 }
 
 // Signs and sizes that round, and subnormal sums: a tree's nodes may be added on either device.
