@@ -16,8 +16,8 @@
 #   tools/gpu.sh part N    puts the Nth part of those data (1 to 4; each fits a call of 64 MiB) into .gpu-data/, to be
 #                          carried there, where `tools/gpu.sh keep` takes it to where `accuracy` looks for it
 #   tools/gpu.sh bundle    on a machine with CUDA's toolkit and no GPU: packs the programs and the libraries that they need
-#                          into .gpu.tar.xz, to be carried to one with a GPU beside this repository (CPUs from x86-64-v3)
-# On a machine with a GPU the programs are built first, unless .gpu.tar.xz or .gpu/ is there. The exit status is 1 where
+#                          into .gpu.tar.gz, to be carried to one with a GPU beside this repository (CPUs from x86-64-v3)
+# On a machine with a GPU the programs are built first, unless .gpu.tar.gz or .gpu/ is there. The exit status is 1 where
 # something failed, 77 where there is no GPU.
 set -euo pipefail
 # shellcheck source=lib.sh
@@ -29,7 +29,7 @@ data_there=${TMPDIR:-/tmp}/pando-data
 programs=(tests/kernels/kernels_gpu_test tests/models/models_gpu_test tests/train/trainer_gpu_test
   tests/e2e/e2e_gpu_test cli/pando bench/cpp/kernels/gpu_bench)
 bundle=$root/.gpu
-archive=$root/.gpu.tar.xz
+archive=$root/.gpu.tar.gz
 
 build_programs() {
   configure build-gpu --buildtype=release -Dcuda=enabled -Dgpu_archs="${GPU_ARCHS:-90}" -Dcpu_arch=x86-64-v3
@@ -56,16 +56,14 @@ make_bundle() {
   done
   strip "$bundle"/*_test "$bundle"/gpu_bench "$bundle"/pando "$bundle"/lib/*
   echo "$root" >"$bundle/root"  # where the tests look for their golden files
-  XZ_OPT="-9e -T0" tar -C "$root" -cJf "$archive" .gpu
+  tar -C "$root" -c .gpu | gzip -9 >"$archive"  # a bare machine has no xz
   du -sh "$bundle" "$archive" >&2
 }
 
-# Without tar's xz, Python unpacks it.
 unpack_bundle() {
   [ -e "$archive" ] && [ ! "$bundle/root" -nt "$archive" ] || return 0
   rm -rf "$bundle"
-  tar -C "$root" -xJf "$archive" 2>/dev/null ||
-    python3 -c 'import sys, tarfile; tarfile.open(sys.argv[1]).extractall(sys.argv[2])' "$archive" "$root"
+  tar -C "$root" -xzf "$archive"
   touch "$bundle/root"  # newer than its archive
 }
 
@@ -155,7 +153,7 @@ use_libraries() {
   local built_in wheels
   built_in=$(cat "$bundle/root")
   if [ ! -e "$built_in" ]; then mkdir -p "$(dirname "$built_in")" && ln -s "$root" "$built_in"; fi
-  wheels=$(python3 - <<'END' || true
+  wheels=$(python3 - 2>/dev/null <<'END' || true
 import glob, site, sys
 folders = site.getsitepackages() + [site.getusersitepackages()] + sys.path
 print(":".join(sorted({path for folder in folders for path in glob.glob(f"{folder}/nvidia/*/lib")})))
@@ -164,8 +162,10 @@ END
   libraries=$bundle/lib:${CUDA_HOME:-/usr/local/cuda}/lib64${wheels:+:$wheels}${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 }
 
+has_gpu() { nvidia-smi -L >/dev/null 2>&1; }
+
 require_gpu() {
-  nvidia-smi -L >/dev/null 2>&1 && return
+  if has_gpu; then return; fi
   say "there is no GPU here; 'tools/gpu.sh bundle' makes what can be carried to one"
   exit 77
 }
@@ -234,6 +234,10 @@ call_safety() {
 # check_memory TOOL SECONDS TEST_CASES: of the kernels, by compute-sanitizer.
 check_memory() {
   local sanitizer
+  if ! has_gpu; then
+    results+=("skipped  $1 (there is no GPU here)")
+    return
+  fi
   sanitizer=$(command -v compute-sanitizer || echo "${CUDA_HOME:-/usr/local/cuda}/bin/compute-sanitizer")
   if [ ! -x "$sanitizer" ]; then
     results+=("skipped  $1 (no compute-sanitizer here)")
@@ -253,7 +257,10 @@ run_call() {
   use_libraries
   mkdir -p "$store"
   log=$store/gpu-$1.txt
-  nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader | tee "$log" || true
+  : >"$log"
+  if has_gpu; then
+    nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader | tee "$log"
+  fi
   "call_$1"
   printf '%s\n' "${results[@]}" | tee -a "$log"
   [ "$failed" = no ] || return 1
