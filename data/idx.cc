@@ -15,6 +15,7 @@
 #include <memory>
 #include <optional>
 
+#include "common/check.h"
 #include "common/text.h"
 #include "data/kinds.h"
 #include "data/picture_set.h"
@@ -62,17 +63,81 @@ Status CheckCompression(const std::string& path) {
   return Status();
 }
 
-// The bytes of one file, unpacked, in order; every error names the file and the byte.
+// A file's bytes, unpacked where it is gzip-compressed, of any number of members.
+class ByteStream {
+ public:
+  ByteStream(const std::string& path, bool is_gzip) : file_(path, std::ios::binary) {
+    if (!is_gzip) return;
+    constexpr int kGzipWindowBits = 15 + 16;
+    stream_.reset(new z_stream{});
+    PANDO_CHECK(inflateInit2(stream_.get(), kGzipWindowBits) == Z_OK);
+    packed_.resize(kGzipBufferBytes);
+  }
+
+  bool is_open() const { return file_.is_open(); }
+  // What is wrong besides an early end; empty if nothing is.
+  const std::string& damage() const { return damage_; }
+  // A gzip file ends with the check sum of its last member.
+  bool IsCutOff() const { return stream_ != nullptr && !has_ended_; }
+
+  // Returns how many bytes came: fewer than `size` at the end, or where the data are damaged.
+  size_t Read(uint8_t* out, size_t size) {
+    if (stream_ == nullptr) return ReadFile(out, size);
+    stream_->next_out = out;
+    stream_->avail_out = static_cast<uInt>(size);
+    while (stream_->avail_out > 0 && !has_ended_ && damage_.empty() && HasInput()) Unpack();
+    return size - stream_->avail_out;
+  }
+
+ private:
+  struct End {
+    void operator()(z_stream* stream) const {
+      inflateEnd(stream);
+      delete stream;
+    }
+  };
+
+  size_t ReadFile(uint8_t* out, size_t size) {
+    file_.read(reinterpret_cast<char*>(out), static_cast<std::streamsize>(size));
+    if (file_.bad()) damage_ = fmt::format("cannot be read: {}", std::strerror(errno));
+    return static_cast<size_t>(file_.gcount());
+  }
+
+  bool HasInput() {
+    if (stream_->avail_in > 0) return true;
+    stream_->next_in = packed_.data();
+    stream_->avail_in = static_cast<uInt>(ReadFile(packed_.data(), packed_.size()));
+    return stream_->avail_in > 0;
+  }
+
+  void Unpack() {
+    const int code = inflate(stream_.get(), Z_NO_FLUSH);
+    if (code == Z_STREAM_END) {
+      constexpr uint8_t kGzipStart = 0x1f;  // of another member; anything else is padding
+      has_ended_ = !HasInput() || *stream_->next_in != kGzipStart;
+      inflateReset(stream_.get());
+    } else if (code != Z_OK) {
+      damage_ = fmt::format("the gzip data are damaged here or further on ({})",
+                            stream_->msg == nullptr ? "unknown reason" : stream_->msg);
+    }
+  }
+
+  std::ifstream file_;
+  std::unique_ptr<z_stream, End> stream_;  // zlib keeps its address; null: the file is plain
+  std::vector<uint8_t> packed_;
+  bool has_ended_ = false;
+  std::string damage_;
+};
+
+// The bytes of one file, in order; every error names the file and the byte.
 class IdxFile {
  public:
   static Result<IdxFile> Open(const std::string& path) {
     PANDO_RETURN_IF_ERROR(CheckCompression(path));
-    gzFile file = gzopen(path.c_str(), "rb");
-    if (file == nullptr) {
+    ByteStream stream(path, path.ends_with(".gz"));
+    if (!stream.is_open())
       return NotFound(fmt::format("{}: cannot be opened: {}", path, std::strerror(errno)));
-    }
-    gzbuffer(file, kGzipBufferBytes);
-    return IdxFile(path, file);
+    return IdxFile(path, std::move(stream));
   }
 
   Result<uint32_t> ReadNumber() {
@@ -116,18 +181,15 @@ class IdxFile {
   uint64_t offset() const { return offset_; }
 
  private:
-  struct Close {
-    void operator()(gzFile file) const { gzclose(file); }
-  };
-
-  IdxFile(std::string path, gzFile file) : path_(std::move(path)), file_(file) {}
+  IdxFile(std::string path, ByteStream stream)
+      : path_(std::move(path)), stream_(std::move(stream)) {}
 
   // `end`: where the file should end, for the message alone.
   Status ReadExactly(uint8_t* out, size_t size, uint64_t end) {
-    const int got = gzread(file_.get(), out, static_cast<unsigned>(size));
-    offset_ += static_cast<uint64_t>(std::max(got, 0));
-    if (got == static_cast<int>(size)) return Status();
-    PANDO_RETURN_IF_ERROR(Damage());
+    const size_t got = stream_.Read(out, size);
+    offset_ += got;
+    if (got == size) return Status();
+    if (!stream_.damage().empty()) return Wrong(stream_.damage(), offset_);
     return Wrong(fmt::format("the file is truncated here, expected at least {} bytes", end),
                  offset_);
   }
@@ -135,33 +197,17 @@ class IdxFile {
   // Reading past the last record also makes zlib check the sum at the end of a gzip file.
   Status ExpectEnd() {
     uint8_t extra = 0;
-    if (gzread(file_.get(), &extra, 1) == 1) {
+    if (stream_.Read(&extra, 1) == 1)
       return Wrong("more bytes follow where the header says that the file ends", offset_);
-    }
-    PANDO_RETURN_IF_ERROR(Damage());
-    int code = Z_OK;
-    gzerror(file_.get(), &code);
-    if (code == Z_OK) return Status();
+    if (!stream_.damage().empty()) return Wrong(stream_.damage(), offset_);
+    if (!stream_.IsCutOff()) return Status();
     return Wrong("the gzip file is truncated in its last bytes, the check sum", offset_);
-  }
-
-  // What is wrong besides an early end; ok if nothing is. zlib reads ahead, so the damage is at
-  // this byte or after it.
-  Status Damage() const {
-    int code = Z_OK;
-    const std::string reason = gzerror(file_.get(), &code);
-    if (code == Z_OK || code == Z_BUF_ERROR) return Status();
-    if (code == Z_ERRNO) return Wrong("cannot be read: " + reason, offset_);
-    const size_t detail = reason.rfind(": ");  // zlib puts the path in front
-    return Wrong(fmt::format("the gzip data are damaged here or further on ({})",
-                             detail == std::string::npos ? reason : reason.substr(detail + 2)),
-                 offset_);
   }
 
   const char* Unpacked() const { return path_.ends_with(".gz") ? " of the unpacked data" : ""; }
 
   std::string path_;
-  std::unique_ptr<gzFile_s, Close> file_;
+  ByteStream stream_;
   uint64_t offset_ = 0;  // in the unpacked bytes
 };
 
@@ -333,9 +379,12 @@ Result<std::vector<uint8_t>> ReadIdxLabels(const std::string& path, uint32_t cla
                             [&](uint8_t label) { return label >= class_count; });
   if (wrong != labels->end()) {
     const auto index = static_cast<uint64_t>(wrong - labels->begin());
-    return file.Wrong(
-        fmt::format("label {} is {}, expected 0 to {}", index, *wrong, class_count - 1),
-        first_label + index);
+    return Corrupt(fmt::format(
+        "{}: byte {}{}: label {} is {}, expected 0 to {}, the classes of MNIST and Fashion-MNIST; "
+        "EMNIST's letters have more: make an image folder of them (--dataset imagefolder), else "
+        "download the file again",
+        path, first_label + index, path.ends_with(".gz") ? " of the unpacked data" : "", index,
+        *wrong, class_count - 1));
   }
   return labels;
 }

@@ -79,13 +79,45 @@ TEST_CASE("a gzip file truncated at any byte, its check sum included, is an erro
              {"of the unpacked data", "truncated here", "136 bytes"});
 }
 
+TEST_CASE("a gzip file that is larger than the buffer and cut in its check sum is an error") {
+  TempFolder folder;
+  Bytes pictures = PicturesFile(1, 800, 1000);
+  uint32_t noise = 1;  // is not compressed: the file has 800 kB, too
+  for (size_t i = 16; i < pictures.size(); ++i) {
+    noise = noise * 1664525 + 1013904223;
+    pictures[i] = static_cast<uint8_t>(noise >> 24);
+  }
+  const Bytes whole = Gzip(pictures);
+  REQUIRE(whole.size() > 700'000);
+  CHECK(ReadIdxPictures(folder.Write("p.gz", whole)).ok());
+  for (long missing = 1; missing <= 8; ++missing) {
+    const std::string path = folder.Write("p.gz", Bytes(whole.begin(), whole.end() - missing));
+    CheckError(ReadIdxPictures(path).status(), StatusCode::kCorrupt, path,
+               {"truncated in its last bytes, the check sum"});
+  }
+}
+
+TEST_CASE("a gzip file may have several members, and padding") {
+  TempFolder folder;
+  const Bytes pictures = PicturesFile(7);
+  Bytes packed = Gzip(Bytes(pictures.begin(), pictures.begin() + 20));
+  const Bytes rest = Gzip(Bytes(pictures.begin() + 20, pictures.end()));
+  packed.insert(packed.end(), rest.begin(), rest.end());
+  const std::string cut = folder.Write("cut.gz", Bytes(packed.begin(), packed.end() - 3));
+  CheckError(ReadIdxPictures(cut).status(), StatusCode::kCorrupt, cut, {"truncated"});
+  packed.resize(packed.size() + 100);
+  const Result<IdxPictures> read = ReadIdxPictures(folder.Write("p.gz", packed));
+  REQUIRE(read.ok());
+  CHECK(read->pixels == Bytes(pictures.begin() + 16, pictures.end()));
+}
+
 TEST_CASE("a damaged gzip file is an error") {
   TempFolder folder;
   Bytes packed = Gzip(PicturesFile(20));
   packed[packed.size() - 6] ^= 1;  // in the check sum
   const std::string path = folder.Write("p.gz", packed);
   CheckError(ReadIdxPictures(path).status(), StatusCode::kCorrupt, path,
-             {"byte 0", "damaged here or further on", "incorrect data check"});
+             {"byte 136 of", "damaged here or further on", "incorrect data check"});
 }
 
 TEST_CASE("name and content must agree about compression") {
@@ -147,7 +179,7 @@ TEST_CASE("a label out of range is an error that names which one") {
   TempFolder folder;
   const std::string path = folder.Write("l", LabelsFile({3, 9, 10, 11}));
   CheckError(ReadIdxLabels(path, kClasses).status(), StatusCode::kCorrupt, path,
-             {"byte 10", "label 2 is 10", "0 to 9"});
+             {"byte 10", "label 2 is 10", "expected 0 to 9", "MNIST", "EMNIST", "imagefolder"});
 }
 
 TEST_CASE("a missing file is an error") {
