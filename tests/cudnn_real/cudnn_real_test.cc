@@ -8,6 +8,7 @@
 #include <array>
 #include <cstdio>
 #include <cstdlib>
+#include <iterator>
 #include <memory>
 #include <set>
 #include <string>
@@ -108,9 +109,11 @@ void CheckPlans(const Gpu& gpu, const RealPrecision& precision,
 
 void CheckZoo(const std::string& gpu_name) {
   const Gpu gpu = FindGpu(gpu_name);
+  std::vector<ConvProblem> problems = ZooProblems(kModels, kBatches);
+  std::ranges::move(OtherProblems(), std::back_inserter(problems));
   for (const RealPrecision& precision : kPrecisions) {
     // The T4 is left out in bf16.
-    if (IsSupported(gpu, precision)) CheckPlans(gpu, precision, ZooProblems(kModels, kBatches));
+    if (IsSupported(gpu, precision)) CheckPlans(gpu, precision, problems);
   }
 }
 

@@ -3,6 +3,7 @@
 #include <cudnn.h>
 #include <fmt/format.h>
 
+#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -98,6 +99,21 @@ std::vector<ConvProblem> ZooProblems(std::span<const std::string> models,
       }
     }
   }
+  return problems;
+}
+
+std::vector<ConvProblem> OtherProblems() {
+  constexpr std::array<uint32_t, 1> kBatch{32};
+  std::set<std::string> known;
+  for (const ConvProblem& problem : ZooProblems(kModels, kBatch))
+    known.insert(ProblemText(problem));
+  std::vector<std::string> names;
+  for (const ZooModel& model : ZooModels()) {
+    // Those with options of the job, the mlp, have no convolutions.
+    if (model.layers != nullptr) names.emplace_back(model.name);
+  }
+  std::vector<ConvProblem> problems = ZooProblems(names, kBatch);
+  std::erase_if(problems, [&](const ConvProblem& p) { return known.contains(ProblemText(p)); });
   return problems;
 }
 

@@ -52,6 +52,8 @@ inline const std::vector<uint32_t> kBatches = {32, 256};
 // Those that a training step gives to cuDNN, each once.
 std::vector<ConvProblem> ZooProblems(std::span<const std::string> models,
                                      std::span<const uint32_t> batches);
+// Those of the zoo's other models that kModels do not have, at batch 32.
+std::vector<ConvProblem> OtherProblems();
 
 struct Proposals {
   std::vector<std::unique_ptr<ConvPlan>> plans;
