@@ -109,6 +109,13 @@ void WarnOfIdleWorkers(const Job& job) {
       job.workers, job.micro_batches, job.workers - job.micro_batches);
 }
 
+void WarnOfOneServer(const Job& job) {
+  if (job.strategy != Strategy::kParameterServers || job.servers > 1 || job.replicas == 1) return;
+  Say("pando: one server has no second one for replicas (run.replicas = {}): after its death the "
+      "run goes back to the last snapshot; --servers 2 loses nothing\n",
+      job.replicas);
+}
+
 Status CheckStrategy(const RunOptions& options, const Job& job) {
   if (options.is_serial && job.strategy == Strategy::kAllreduce)
     return InvalidArgument(
@@ -137,6 +144,7 @@ Result<int> Train(RunOptions options) {
   }
   PANDO_RETURN_IF_ERROR(CheckMachine(job, opened.model, opened.plan.steps));
   if (!is_serial) WarnOfIdleWorkers(job);
+  if (!is_serial) WarnOfOneServer(job);
   WarnOfWarmup(opened.plan);
   PANDO_ASSIGN_OR_RETURN(RunFolder folder, RunFolder::Create(job, options.is_forced));
   if (initial) PANDO_RETURN_IF_ERROR(KeepInitialWeights(*initial, folder, opened.plan));

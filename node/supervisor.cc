@@ -95,6 +95,21 @@ uint64_t CountMicros(ProcessGroup::TimePoint time) {
 
 }  // namespace
 
+// The kernel counts before we see the end, and may have ended others of the group as well.
+bool OomKills::Take(uint64_t count) {
+  constexpr std::chrono::seconds kMemory{1};
+  const auto now = Clock::now();
+  if (now - counted_at_ > kMemory) open_ = 0;
+  if (count > count_) {
+    open_ += count - count_;
+    count_ = count;
+    counted_at_ = now;
+  }
+  if (open_ == 0) return false;
+  --open_;
+  return true;
+}
+
 ProcessGroup::ProcessGroup(OnExit on_exit) : on_exit_(std::move(on_exit)) {}
 
 ProcessGroup::~ProcessGroup() {
@@ -190,9 +205,7 @@ void ProcessGroup::Reap(const Child& child) {
                    .time = std::chrono::system_clock::now()};
   if (WIFSIGNALED(status)) exit.signal = WTERMSIG(status);
   if (WIFEXITED(status)) exit.exit_code = WEXITSTATUS(status);
-  const uint64_t kill_count = ReadCgroup().oom_kill_count;
-  exit.is_out_of_memory =
-      exit.signal == SIGKILL && std::exchange(oom_kill_count_, kill_count) < kill_count;
+  exit.is_out_of_memory = exit.signal == SIGKILL && oom_kills_.Take(ReadCgroup().oom_kill_count);
   on_exit_(exit);
 }
 

@@ -44,6 +44,20 @@ struct ProcessExit {
   bool is_clean() const { return signal == 0 && exit_code == 0; }
 };
 
+// OomKills attributes the memory limit's kills, which the kernel only counts, to children that were
+// killed. Threads: none.
+class OomKills {
+ public:
+  explicit OomKills(uint64_t count) : count_(count) {}
+  // Of a child that a signal killed; `count`: the cgroup's. Whether the limit did it.
+  bool Take(uint64_t count);
+
+ private:
+  uint64_t count_;
+  uint64_t open_ = 0;  // of the last second, not attributed yet
+  std::chrono::steady_clock::time_point counted_at_{};
+};
+
 // ProcessGroup: child processes of this machine that belong together. Children die with their
 // parent, even after SIGKILL, and an exit is noticed at once.
 // Threads: one, and it must live as long as the group: the kernel ties children to their parent
@@ -85,7 +99,7 @@ class ProcessGroup {
 
   OnExit on_exit_;
   std::vector<Child> children_;
-  uint64_t oom_kill_count_ = ReadCgroup().oom_kill_count;
+  OomKills oom_kills_{ReadCgroup().oom_kill_count};
 };
 
 // "exit code 3" or "signal 9 (SIGKILL)".

@@ -197,6 +197,14 @@ TEST_CASE("once retired, nothing is started again and what is stopped goes on") 
   CHECK_FALSE(household.supervisor.root_cause().has_value());
 }
 
+TEST_CASE("two children that the memory limit ends at once are both its own") {
+  OomKills kills(5);
+  CHECK_FALSE(kills.Take(5));
+  CHECK(kills.Take(7));
+  CHECK(kills.Take(7));
+  CHECK_FALSE(kills.Take(7));
+}
+
 TEST_CASE("a death that came three times without a step in between would come again") {
   SchedulerLink link("tcp://127.0.0.1:1", kNever);  // not started: no step is ever known
   RepeatedDeaths deaths;
