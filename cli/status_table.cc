@@ -37,6 +37,8 @@ std::string DoingText(const nlohmann::json& node) {
   if (node.contains("waiting_for")) doing += " from " + node["waiting_for"].get<std::string>();
   if (node.contains("waiting_ms"))
     doing += fmt::format(" for {} ms", node.value("waiting_ms", uint64_t{0}));
+  if (const uint64_t us = node.value("micro_batch_us", uint64_t{0}); us > 0)
+    doing += fmt::format("; {:.1f} ms a micro-batch", static_cast<double>(us) / 1000);
   return doing;
 }
 

@@ -1,4 +1,6 @@
 // The answer to `pando status`: Scheduler::StatusJson.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <map>
@@ -108,14 +110,29 @@ void AddLines(const RunFacts& run, const Member& member, Json& entry) {
   }
 }
 
+// The workers that the others have waited for, and what a micro-batch takes them: "worker 1 (25.0
+// ms a micro-batch)".
+std::string StragglerNames(const Members& members, const OwnerPlan& owners) {
+  std::string names;
+  for (const Member* worker : members.Workers()) {
+    const uint64_t us = owners.stragglers().micro_batch_us(worker->peer.node);
+    if (us == 0) continue;
+    names += fmt::format("{}{} ({:.1f} ms a micro-batch)", names.empty() ? "" : ", ",
+                         worker->Name(), static_cast<double>(us) / 1000);
+  }
+  return names;
+}
+
 // What a member waits for.
-void AddWaiting(const RunFacts& run, const Member& member, Json& entry) {
+void AddWaiting(const RunFacts& run, const OwnerPlan& owners, const Member& member, Json& entry) {
   const Heartbeat& heartbeat = member.heartbeat;
   if (heartbeat.activity != Activity::kWaitingForParameters) return;
   const Members& members = run.members();
   const Member* owing = members.Find(heartbeat.waiting_for.node);
   if (owing != nullptr) entry["waiting_for"] = owing->Name();
   if (run.IsGroup()) entry["waiting_for"] = LateNames(members, heartbeat.step);
+  if (const std::string names = StragglerNames(members, owners); !names.empty())
+    entry["waiting_for"] = names;
   entry["waiting_ms"] = heartbeat.waiting_ms;
 }
 
@@ -131,7 +148,7 @@ Json NodesJson(Micros now, const RunFacts& run, const OwnerPlan& owners) {
     }
     if (member.role() == Role::kWorker) AddComputing(run, owners, member, entry);
     AddLines(run, member, entry);
-    AddWaiting(run, member, entry);
+    AddWaiting(run, owners, member, entry);
     nodes.push_back(std::move(entry));
   }
   return nodes;

@@ -83,6 +83,45 @@ void SpeedMeter::Observe(uint64_t micro_batch_us) {
       micro_batch_us_ == 0 ? newest : micro_batch_us_ * (1 - kNewestShare) + newest * kNewestShare;
 }
 
+void StragglerMeter::Observe(NodeId worker, const Heartbeat& heartbeat) {
+  const bool waits = heartbeat.activity == Activity::kWaitingForParameters;
+  if (!waits && heartbeat.activity != Activity::kComputing) return;
+  Samples& samples = samples_[worker];
+  ++samples.count;
+  samples.waiting += waits ? 1 : 0;
+}
+
+// At least half of the workers wait at least half of the time; a straggler hardly ever does.
+void StragglerMeter::Judge(const std::map<NodeId, uint32_t>& shares, Micros step_time) {
+  constexpr uint32_t kSamplesMin = 4;
+  uint32_t sharing_count = 0, waiting_count = 0;
+  for (const auto& [node, share] : shares) {
+    if (share == 0) continue;
+    const Samples& samples = samples_[node];
+    ++sharing_count;
+    if (samples.count >= kSamplesMin && 2 * samples.waiting >= samples.count) ++waiting_count;
+  }
+  for (const auto& [node, share] : shares) {
+    if (share == 0) continue;
+    const Samples& samples = samples_[node];
+    const bool is_late = samples.count >= kSamplesMin && 10 * samples.waiting <= samples.count &&
+                         2 * waiting_count >= sharing_count;
+    micro_batch_us_.erase(node);
+    if (is_late) micro_batch_us_[node] = static_cast<uint64_t>(step_time.count()) / share;
+  }
+  samples_.clear();
+}
+
+void StragglerMeter::Forget(NodeId worker) {
+  samples_.erase(worker);
+  micro_batch_us_.erase(worker);
+}
+
+uint64_t StragglerMeter::micro_batch_us(NodeId worker) const {
+  const auto it = micro_batch_us_.find(worker);
+  return it == micro_batch_us_.end() ? 0 : it->second;
+}
+
 std::vector<uint32_t> ShareMicroBatches(uint32_t count, const std::vector<WorkerSpeed>& workers) {
   std::vector<uint32_t> shares = SharesBySpeed(count, workers);
   for (size_t i = 0; i < workers.size(); ++i) {
@@ -154,7 +193,8 @@ std::vector<WorkerSpeed> OwnerPlan::Speeds(Micros now) const {
 
 uint64_t OwnerPlan::micro_batch_us(NodeId worker) const {
   const auto it = speeds_.find(worker);
-  return it == speeds_.end() ? 0 : it->second.micro_batch_us();
+  const uint64_t computing_us = it == speeds_.end() ? 0 : it->second.micro_batch_us();
+  return std::max(computing_us, stragglers_.micro_batch_us(worker));
 }
 
 std::vector<NodeId> OwnerPlan::ShareAll(const std::vector<WorkerSpeed>& speeds) const {
@@ -220,6 +260,9 @@ void OwnerPlan::Tick(Micros now) {
   if (now < look_at_) return;
   look_at_ = now + kSpeedInterval;
   const std::optional<Micros> step_time = MeasureStep(now);
+  std::map<NodeId, uint32_t> shares;
+  for (const MicroBatchOwner& owner : run_.view().owners) ++shares[owner.worker];
+  if (step_time) stragglers_.Judge(shares, *step_time);
   const std::vector<WorkerSpeed> speeds = Speeds(now);
   if (speeds.empty() || !IsWorthAView(speeds, step_time)) return;
   has_speed_gain_ = true;
@@ -261,6 +304,7 @@ void OwnerPlan::OnView(Micros now) {
 void OwnerPlan::Forget(NodeId worker) {
   speeds_.erase(worker);
   idle_since_.erase(worker);
+  stragglers_.Forget(worker);
 }
 
 }  // namespace pando

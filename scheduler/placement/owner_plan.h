@@ -61,6 +61,30 @@ std::vector<MicroBatchOwner> HandOverTo(const std::vector<NodeId>& workers,
                                         const std::vector<MicroBatchOwner>& before,
                                         const HandOver& options);
 
+// StragglerMeter finds the workers that the others wait for although their micro-batches are quick:
+// processes that get little of a processor, or have a slow line. Heartbeats are the samples.
+// Threads: none.
+class StragglerMeter {
+ public:
+  void Observe(NodeId worker, const Heartbeat& heartbeat);
+  // Of the time since the last call. `shares`: micro-batches of each worker. `step_time`: of a
+  // step.
+  void Judge(const std::map<NodeId, uint32_t>& shares, Micros step_time);
+  void Forget(NodeId worker);
+  // What a micro-batch takes a straggler by the clock; 0: it is none. Remembered while it has no
+  // share.
+  uint64_t micro_batch_us(NodeId worker) const;
+  bool is_any() const { return !micro_batch_us_.empty(); }
+
+ private:
+  struct Samples {
+    uint32_t count = 0;
+    uint32_t waiting = 0;  // for parameters
+  };
+  std::map<NodeId, Samples> samples_;
+  std::map<NodeId, uint64_t> micro_batch_us_;  // of stragglers
+};
+
 // ---- the plan -----------------------------------------------------------------------------------
 
 class OwnerPlan {
@@ -76,6 +100,7 @@ class OwnerPlan {
   void Resume();
   void OnHeartbeat(NodeId worker, const Heartbeat& heartbeat) {
     speeds_[worker].Observe(heartbeat.micro_batch_us);
+    stragglers_.Observe(worker, heartbeat);
   }
   void Forget(NodeId worker);
   // Requests a view from time to time, if other shares would make a step clearly faster.
@@ -90,6 +115,7 @@ class OwnerPlan {
 
   // How long a micro-batch takes this worker; 0 if unknown.
   uint64_t micro_batch_us(NodeId worker) const;
+  const StragglerMeter& stragglers() const { return stragglers_; }
 
  private:
   std::vector<WorkerSpeed> Speeds(Micros now) const;
@@ -101,6 +127,7 @@ class OwnerPlan {
   const Silences& silences_;
   const GradientComparison& verification_;
   std::map<NodeId, SpeedMeter> speeds_;
+  StragglerMeter stragglers_;
   std::map<NodeId, Micros> idle_since_;  // members that own no micro-batch
   Micros look_at_{0};                    // when speeds are considered next
   Micros measured_at_{0};

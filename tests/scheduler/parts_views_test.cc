@@ -36,6 +36,39 @@ struct ViewsFixture : PartsFixture {
 
 // ---- OwnerPlan ---------------------------------------------------------------------------------
 
+TEST_CASE("a worker that the others wait for is a straggler, by the clock of the step") {
+  const NodeId fast(1), slow(2);
+  const std::map<NodeId, uint32_t> shares{{fast, 4}, {slow, 4}};
+  const Heartbeat waiting{.activity = Activity::kWaitingForParameters};
+  const Heartbeat computing{.activity = Activity::kComputing};
+  StragglerMeter meter;
+  for (int i = 0; i < 20; ++i) {
+    meter.Observe(fast, i % 4 == 0 ? computing : waiting);
+    meter.Observe(slow, computing);
+  }
+  meter.Judge(shares, milliseconds(100));
+  CHECK(meter.micro_batch_us(slow) == 25'000);
+  CHECK(meter.micro_batch_us(fast) == 0);
+  SUBCASE("it stays one while it has no share") {
+    meter.Judge({{fast, 8}}, milliseconds(9));
+    CHECK(meter.micro_batch_us(slow) == 25'000);
+  }
+  SUBCASE("it is none once it waits too: all wait for servers, say") {
+    for (int i = 0; i < 20; ++i) {
+      meter.Observe(fast, waiting);
+      meter.Observe(slow, i % 2 == 0 ? computing : waiting);
+    }
+    meter.Judge(shares, milliseconds(100));
+    CHECK_FALSE(meter.is_any());
+  }
+  SUBCASE("few heartbeats are no proof") {
+    meter.Observe(fast, waiting);
+    meter.Observe(slow, computing);
+    meter.Judge(shares, milliseconds(100));
+    CHECK_FALSE(meter.is_any());
+  }
+}
+
 TEST_CASE("workers share evenly, and keep their shares while the workers stay") {
   ViewsFixture f;
   f.Start();
