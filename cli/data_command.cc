@@ -21,12 +21,14 @@ namespace {
 struct InspectOptions {
   std::string path;
   std::string sheet = "contact-sheet.png";
+  std::string missing = EnumName(MissingValues::kError);
   Job job;
 };
 
 Result<Job> MakeJob(const InspectOptions& options) {
   Job job = options.job;
   job.data_path = options.path;
+  job.missing = *ParseEnum<MissingValues>(options.missing);
   if (job.dataset.empty()) job.dataset = GuessDataSet(options.path);
   if (!job.dataset.empty()) return job;
   return NotFound(fmt::format(
@@ -124,6 +126,10 @@ Subcommand AddDataCommand(CLI::App& app) {
   AddOption(inspect, "--columns COLUMN,COLUMN", &inspected->job.columns,
             "a table's columns; all but the label")
       ->delimiter(',');
+  AddOption(inspect, "--missing POLICY", &inspected->missing,
+            "what a table's missing values become: error, mean, category [error]")
+      ->check(CLI::IsMember(std::vector<std::string>(kEnumNames<MissingValues>.begin(),
+                                                     kEnumNames<MissingValues>.end())));
   AddOption(inspect, "--resize N", &inspected->job.resize, "side that pictures are resized to");
   AddOption(inspect, "--skip FILE", &inspected->job.skip_list,
             "skip list of an image folder (pando data check)");

@@ -116,6 +116,7 @@ Result<std::string> DescribeData(const DataSet& data) {
   text += fmt::format("fingerprint {:016x}\n", data.fingerprint());
   text += ClassTable(data, train, test);
   for (const std::string& remark : data.remarks()) text += remark + "\n";
+  for (const std::string& notice : data.notices()) text += notice + "\n";
   if (!HoldsPictures(data)) return text;
   PANDO_ASSIGN_OR_RETURN(std::string moments, MomentsText(data));
   return text + moments;

@@ -4,17 +4,27 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
+#include <limits>
+#include <optional>
 
 #include "common/text.h"
+#include "data/csv_suspects.h"
 
 namespace pando {
 namespace {
 
-std::optional<double> ReadNumber(const std::string& text) {
-  const std::optional<double> number = ParseNumber<double>(text);
-  return number && std::isfinite(*number) ? number : std::nullopt;
+// "+0.5" is a number, and so is 1e-400, which rounds to 0. Beyond a double's range: infinity.
+std::optional<double> ReadNumber(std::string_view text) {
+  if (text.size() > 1 && text[0] == '+' && text[1] != '-') text.remove_prefix(1);
+  double number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error == std::errc::invalid_argument || end != text.data() + text.size()) return std::nullopt;
+  if (error == std::errc()) return std::isfinite(number) ? std::optional(number) : std::nullopt;
+  return std::strtod(std::string(text).c_str(), nullptr);
 }
 
 Result<std::vector<size_t>> FindAll(const CsvFile& file, const std::vector<std::string>& names) {
@@ -31,7 +41,82 @@ struct Kinds {
   uint64_t number_line = 0;
   uint64_t word_line = 0;
   std::string word;
+  bool has_plain_word = false;  // one that does not look like a number
+
+  void Add(const std::string& text, uint64_t line) {
+    if (IsMissing(text)) return;
+    uint64_t& first = ReadNumber(text) ? number_line : word_line;
+    if (first == 0 && &first == &word_line) word = text;
+    if (first == 0) first = line;
+    if (&first == &word_line) has_plain_word = has_plain_word || SuspectNumber(text).empty();
+  }
 };
+
+struct Place {  // of a field
+  const CsvFile& file;
+  const std::string& column;
+  std::string Text() const {
+    return fmt::format("{}: line {}: column '{}'", file.path(), file.line(), column);
+  }
+};
+
+constexpr const char* kHowMissing =
+    "data.missing (--missing mean, --missing category) says what a missing value becomes";
+
+Result<double> TakeNumber(const Place& place, const std::string& text, MissingValues missing) {
+  if (IsMissing(text)) {
+    if (missing != MissingValues::kError) return std::numeric_limits<double>::quiet_NaN();
+    return Corrupt(
+        fmt::format("{} holds '{}', expected a number; {}", place.Text(), text, kHowMissing));
+  }
+  const std::optional<double> number = ReadNumber(text);
+  if (!number) {
+    const std::string suspect = SuspectNumber(text);
+    return Corrupt(fmt::format("{} holds '{}', expected a number{}{}", place.Text(),
+                               Printable(text), suspect.empty() ? "" : "; ", suspect));
+  }
+  if (std::abs(*number) <= kCsvNumberMax) return *number;
+  return Corrupt(fmt::format(
+      "{} holds '{}', expected a number from -{:g} to {:g}, so that a double can hold its square; "
+      "does it stand for a missing value? write NA (data.missing), or leave the column out "
+      "(data.columns)",
+      place.Text(), text, kCsvNumberMax, kCsvNumberMax));
+}
+
+Status TakeWord(const Place& place, const std::string& text, MissingValues missing) {
+  if (!IsUtf8(text)) {
+    return Corrupt(fmt::format(
+        "{} holds '{}', expected UTF-8; is the file Latin-1 or Windows-1252? convert it: iconv -f "
+        "WINDOWS-1252 -t UTF-8",
+        place.Text(), AsUtf8(text)));
+  }
+  if (!text.empty() || missing == MissingValues::kCategory) return Status();
+  return Corrupt(fmt::format("{} is empty, expected a text{}; {}", place.Text(),
+                             missing == MissingValues::kMean ? ", which has no mean" : "",
+                             kHowMissing));
+}
+
+Status TakeLabel(const Place& place, const std::string& text) {
+  if (!text.empty()) return TakeWord(place, text, MissingValues::kError);
+  return Corrupt(
+      fmt::format("{} is empty, expected a class; remove the row or add its class", place.Text()));
+}
+
+Status CheckKinds(const std::string& path, const std::string& column, const Kinds& kinds) {
+  if (kinds.word_line == 0) return Status();
+  const std::string suspect = SuspectNumber(kinds.word);
+  if (kinds.number_line != 0) {
+    return Corrupt(
+        fmt::format("{}: line {}: column '{}' holds '{}', and a number in line {}; {}: correct the "
+                    "file, or leave the column out (data.columns)",
+                    path, kinds.word_line, column, Printable(kinds.word), kinds.number_line,
+                    suspect.empty() ? "a column holds numbers or categories" : suspect));
+  }
+  if (kinds.has_plain_word) return Status();
+  return Corrupt(
+      fmt::format("{}: line {}: column '{}' holds '{}', and all its values are alike; {}", path,
+                  kinds.word_line, column, Printable(kinds.word), suspect));
+}
 
 }  // namespace
 
@@ -44,8 +129,33 @@ Result<CsvFile> CsvFile::Open(const std::string& path) {
   if (!has_line) return Corrupt(fmt::format("{}: is empty, expected a line of column names", path));
   constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
   if (line.starts_with(kByteOrderMark)) line.erase(0, kByteOrderMark.size());
+  PANDO_RETURN_IF_ERROR(csv.CheckHeader(line));
   PANDO_ASSIGN_OR_RETURN(csv.header_, csv.Split(line));
+  const std::string suspect = SuspectHeader(csv.header_);
+  if (!suspect.empty()) return Corrupt(fmt::format("{}: line 1: {}", path, suspect));
   return csv;
+}
+
+// Looks at the first row, too, which is read again.
+Status CsvFile::CheckHeader(const std::string& line) {
+  std::string suspect = SuspectEncoding(line);
+  if (suspect.empty() && !IsUtf8(line)) {
+    suspect = fmt::format(
+        "'{}' is not UTF-8; is the file Latin-1 or Windows-1252? convert it: iconv -f WINDOWS-1252 "
+        "-t UTF-8",
+        Printable(AsUtf8(line)));
+  }
+  if (suspect.empty()) {
+    const std::streamoff start = file_.tellg();
+    std::string row;
+    PANDO_RETURN_IF_ERROR(ReadLine(&row).status());
+    suspect = SuspectSeparator(line, row);
+    file_.clear();
+    file_.seekg(start);
+    line_ = 1;
+  }
+  if (suspect.empty()) return Status();
+  return Corrupt(fmt::format("{}: line 1: {} < {} > NEW.csv", path_, suspect, path_));
 }
 
 // Returns false at the end.
@@ -55,7 +165,7 @@ Result<bool> CsvFile::ReadLine(std::string* line) {
     return Unavailable(
         fmt::format("cannot read {} after line {}: {}", path_, line_, std::strerror(errno)));
   }
-  if (!line->empty() && line->back() == '\r') line->pop_back();
+  while (!line->empty() && line->back() == '\r') line->pop_back();
   ++line_;
   return true;
 }
@@ -107,7 +217,8 @@ Result<bool> CsvFile::Next(std::vector<std::string>* fields) {
   PANDO_ASSIGN_OR_RETURN(*fields, Split(line));
   if (fields->size() == header_.size()) return true;
   return Corrupt(
-      fmt::format("{}: line {}: {} fields, expected {} as in the header; the file may be cut off",
+      fmt::format("{}: line {}: {} fields, expected {} as in the header; the file may be cut off, "
+                  "or a field with a comma (a decimal comma?) lacks quotes",
                   path_, line_, fields->size(), header_.size()));
 }
 
@@ -122,24 +233,16 @@ Result<CsvRows> ReadCsv(const std::string& path, const CsvColumns& columns) {
     PANDO_ASSIGN_OR_RETURN(bool has_row, file.Next(&fields));
     if (!has_row) break;
     for (size_t c = 0; c < numbers.size(); ++c) {
-      const std::optional<double> number = ReadNumber(fields[numbers[c]]);
-      if (!number) {
-        return Corrupt(fmt::format("{}: line {}: column '{}' holds '{}', expected a number", path,
-                                   file.line(), columns.numbers[c], fields[numbers[c]]));
-      }
-      rows.numbers.push_back(*number);
+      PANDO_ASSIGN_OR_RETURN(double number, TakeNumber({file, columns.numbers[c]},
+                                                       fields[numbers[c]], columns.missing));
+      rows.numbers.push_back(number);
     }
-    const auto take = [&](size_t place, std::vector<std::string>* to) {
-      const std::string& word = fields[place];
-      if (word.empty()) {
-        return Corrupt(fmt::format("{}: line {}: column '{}' is empty", path, file.line(),
-                                   file.header()[place]));
-      }
-      to->push_back(word);
-      return Status();
-    };
-    for (size_t c = 0; c < words.size(); ++c) PANDO_RETURN_IF_ERROR(take(words[c], &rows.words[c]));
-    PANDO_RETURN_IF_ERROR(take(label, &rows.labels));
+    for (size_t c = 0; c < words.size(); ++c) {
+      PANDO_RETURN_IF_ERROR(TakeWord({file, columns.words[c]}, fields[words[c]], columns.missing));
+      rows.words[c].push_back(fields[words[c]]);
+    }
+    PANDO_RETURN_IF_ERROR(TakeLabel({file, columns.label}, fields[label]));
+    rows.labels.push_back(fields[label]);
     rows.lines.push_back(file.line());
   }
   if (rows.row_count() > 0) return rows;
@@ -154,23 +257,11 @@ Result<CsvColumns> SortColumns(const std::string& path, const std::vector<std::s
   while (true) {
     PANDO_ASSIGN_OR_RETURN(bool has_row, file.Next(&fields));
     if (!has_row) break;
-    for (size_t c = 0; c < places.size(); ++c) {
-      const std::string& text = fields[places[c]];
-      uint64_t& first = ReadNumber(text) ? kinds[c].number_line : kinds[c].word_line;
-      if (first != 0) continue;
-      first = file.line();
-      if (&first == &kinds[c].word_line) kinds[c].word = text;
-    }
+    for (size_t c = 0; c < places.size(); ++c) kinds[c].Add(fields[places[c]], file.line());
   }
   CsvColumns sorted;
   for (size_t c = 0; c < names.size(); ++c) {
-    if (kinds[c].number_line != 0 && kinds[c].word_line != 0) {
-      return Corrupt(
-          fmt::format("{}: line {}: column '{}' holds '{}', and a number in line {}; a column "
-                      "holds numbers or categories: correct the file, or leave the column out "
-                      "(data.columns)",
-                      path, kinds[c].word_line, names[c], kinds[c].word, kinds[c].number_line));
-    }
+    PANDO_RETURN_IF_ERROR(CheckKinds(path, names[c], kinds[c]));
     (kinds[c].word_line != 0 ? sorted.words : sorted.numbers).push_back(names[c]);
   }
   return sorted;

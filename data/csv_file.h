@@ -1,6 +1,6 @@
-// A CSV file with a header, read by the names of its columns. Fields may be quoted; lines end with
-// LF or CRLF; empty lines are skipped. Errors name the file, the line, the column and what was
-// expected.
+// A CSV file with a header, read by the names of its columns. It is UTF-8. Fields may be quoted;
+// lines end with LF or CRLF; empty lines are skipped. Errors name the file, the line, the column
+// and what was expected; for a file of another kind, what it seems to be (csv_suspects.h).
 #pragma once
 
 #include <cstdint>
@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/status.h"
+#include "plan/job.h"
 
 namespace pando {
 
@@ -28,6 +29,7 @@ class CsvFile {
  private:
   CsvFile(std::string path, std::ifstream file) : path_(std::move(path)), file_(std::move(file)) {}
   Result<bool> ReadLine(std::string* line);
+  Status CheckHeader(const std::string& line);
   Result<std::vector<std::string>> Split(const std::string& line) const;
 
   std::string path_;
@@ -40,20 +42,25 @@ struct CsvColumns {  // by name
   std::vector<std::string> numbers;
   std::vector<std::string> words;
   std::string label;  // words, too
+  MissingValues missing = MissingValues::kError;
 };
+
+// Squares of such numbers, and sums of many squares, are doubles.
+inline constexpr double kCsvNumberMax = 1e150;
 
 struct CsvRows {
   std::string path;
-  std::vector<double> numbers;                  // [row, number column], finite
-  std::vector<std::vector<std::string>> words;  // [word column, row], none empty
+  std::vector<double> numbers;  // [row, number column], up to kCsvNumberMax; missing: not a number
+  std::vector<std::vector<std::string>> words;  // [word column, row]; missing: empty
   std::vector<std::string> labels;
   std::vector<uint64_t> lines;  // of each row in the file
   size_t row_count() const { return lines.size(); }
 };
+// Values are missing only if columns.missing allows it; labels never are.
 Result<CsvRows> ReadCsv(const std::string& path, const CsvColumns& columns);
 
-// Which of these columns hold numbers, in all rows, and which hold words.  kCorrupt where one has
-// both.
+// Which of these columns hold numbers, in all rows that do not miss the value, and which hold
+// words. kCorrupt where one has both, or words that all look like numbers.
 Result<CsvColumns> SortColumns(const std::string& path, const std::vector<std::string>& names);
 
 }  // namespace pando

@@ -49,6 +49,13 @@ Status UnknownDataSet(const std::string& name) {
                                      question.empty() ? "" : " ", Joined(known)));
 }
 
+// 0.1307 for the float next to it.
+std::vector<double> ShortDoubles(const std::vector<float>& values) {
+  std::vector<double> result;
+  for (float value : values) result.push_back(*ParseNumber<double>(fmt::format("{}", value)));
+  return result;
+}
+
 // A table has no pictures and pictures have no columns, and only a folder has a file for each.
 Status CheckKeys(const Job& job) {
   if (!job.skip_list.empty() && job.dataset != "imagefolder") {
@@ -57,10 +64,14 @@ Status CheckKeys(const Job& job) {
         job.dataset));
   }
   const bool is_table = job.dataset == "sdss" || job.dataset == "csv";
-  if (!is_table && (!job.label.empty() || !job.columns.empty())) {
+  const char* table_key = !job.label.empty()                     ? "data.label"
+                          : !job.columns.empty()                 ? "data.columns"
+                          : job.missing != MissingValues::kError ? "data.missing"
+                                                                 : nullptr;
+  if (!is_table && table_key != nullptr) {
     return InvalidArgument(
         fmt::format("{} is for tables, and {} has pictures; leave it out, or give --dataset csv",
-                    job.label.empty() ? "data.columns" : "data.label", job.dataset));
+                    table_key, job.dataset));
   }
   if (!is_table || (job.resize == 0 && job.augment.empty())) return Status();
   const char* key = job.resize != 0 ? "data.resize" : "data.augment";
@@ -86,6 +97,7 @@ class Subset final : public DataSet {
   uint32_t class_count() const override { return whole_->class_count(); }
   std::vector<std::string> class_names() const override { return whole_->class_names(); }
   std::vector<std::string> remarks() const override { return whole_->remarks(); }
+  std::vector<std::string> notices() const override { return whole_->notices(); }
   const Normalisation* normalisation() const override { return whole_->normalisation(); }
   const Augmenter* augmenter() const override { return whole_->augmenter(); }
   Preprocessing preprocessing() const override { return whole_->preprocessing(); }
@@ -133,7 +145,7 @@ std::vector<std::string> DataSet::class_names() const {
 Preprocessing DataSet::preprocessing() const {
   const Normalisation* pictures = normalisation();
   if (pictures == nullptr) return {};
-  return {.mean = pictures->mean, .deviation = pictures->stddev};
+  return {.mean = ShortDoubles(pictures->mean), .deviation = ShortDoubles(pictures->stddev)};
 }
 
 Status DataSet::Read(const Samples& samples, Batch* batch) const {

@@ -39,6 +39,9 @@ class DataSet {
                                                          // known
   // Further facts for people, one per line (`pando data inspect`).
   virtual std::vector<std::string> remarks() const { return {}; }
+  // Facts that every user should see: columns without information, files that are not
+  // read. `pando train` prints it too.
+  virtual std::vector<std::string> notices() const { return {}; }
   virtual uint64_t sample_count(Split split) const = 0;
   // Of pictures; null: samples are rows of a table, which are ready as they are.
   virtual const Normalisation* normalisation() const { return nullptr; }

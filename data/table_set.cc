@@ -3,10 +3,11 @@
 //
 // One file is split here: data.test_share of the rows, by a fixed shuffle, are test samples for any
 // seed of the job. A folder with train.csv and test.csv is split already. Classes and categories
-// are those of the training rows. Columns of numbers are standardised with the training rows' mean
-// and deviation; a category becomes one input per value, which is 0 or 1.
-// Identifiers of an observation of sdss (objid, specobjid, plate, mjd, fiberid, run, ...) are
-// omitted by default: a plate has spectra of one class, so they leak the class.
+// are those of the training rows. Columns of numbers are standardised in double, with the training
+// rows' mean and deviation; a category becomes one input per value, which is 0 or 1. A missing
+// value is an error, or by data.missing the column's mean, or a category. Identifiers of an
+// observation of sdss (objid, specobjid, plate, mjd, fiberid, run, ...) are omitted by default: a
+// plate has spectra of one class, so they leak the class.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,6 +15,7 @@
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <map>
 #include <string>
 #include <utility>
@@ -144,24 +146,68 @@ struct Feature {
   size_t place = 0;  // among the columns of numbers, or of words
   double mean = 0;   // of numbers, in the training rows
   double deviation = 1;
+  bool is_constant = false;             // except for rounding: its input is 0
+  uint64_t missing_count = 0;           // of numbers, in the training rows
+  bool has_missing_input = false;       // a second input: 1 where the number is missing
   std::vector<std::string> categories;  // of words; empty for numbers
+
+  size_t input_count() const {
+    return categories.empty() ? 1 + size_t{has_missing_input} : categories.size();
+  }
+  double exported_deviation() const {
+    return is_constant ? std::numeric_limits<double>::max() : deviation;
+  }
 };
 
-// Sums in the order of rows. A column without variance is left at 0.
-void FitNumbers(const CsvRows& rows, Feature* feature) {
-  const auto count = static_cast<double>(rows.row_count());
+std::vector<double> NumbersIn(const CsvRows& rows, size_t place) {
+  std::vector<double> numbers;
   const size_t columns = rows.numbers.size() / rows.row_count();
-  for (size_t i = feature->place; i < rows.numbers.size(); i += columns)
-    feature->mean += rows.numbers[i];
-  feature->mean /= count;
+  for (size_t i = place; i < rows.numbers.size(); i += columns) {
+    if (!std::isnan(rows.numbers[i])) numbers.push_back(rows.numbers[i]);
+  }
+  return numbers;
+}
+
+// Scaled by a power of two, which rounds nothing: squares of small numbers would be 0.
+double Deviation(const std::vector<double>& numbers, double mean) {
+  double largest = 0;
+  for (const double number : numbers) largest = std::max(largest, std::abs(number - mean));
+  if (largest == 0) return 0;
+  const int exponent = std::ilogb(largest);
   double squares = 0;
-  for (size_t i = feature->place; i < rows.numbers.size(); i += columns) {
-    const double away = rows.numbers[i] - feature->mean;
+  for (const double number : numbers) {
+    const double away = std::scalbn(number - mean, -exponent);
     squares += away * away;
   }
-  const double deviation = std::sqrt(squares / count);
-  // Sums of equal numbers round.
-  feature->deviation = deviation > 1e-12 * std::abs(feature->mean) ? deviation : 1.0;
+  return std::scalbn(std::sqrt(squares / static_cast<double>(numbers.size())), exponent);
+}
+
+// Sums in the order of rows.
+Status FitNumbers(const CsvRows& rows, MissingValues missing, Feature* feature) {
+  constexpr double kSmallShare = 1e-6;      // below it the mean's own rounding counts
+  constexpr double kConstantShare = 1e-12;  // doubles of equal texts differ by less
+  const std::vector<double> numbers = NumbersIn(rows, feature->place);
+  feature->missing_count = rows.row_count() - numbers.size();
+  feature->has_missing_input = missing == MissingValues::kCategory && feature->missing_count > 0;
+  if (numbers.empty()) {
+    return Corrupt(
+        fmt::format("{}: column '{}' holds no number in any training row; leave it out "
+                    "(data.columns)",
+                    rows.path, feature->name));
+  }
+  const auto count = static_cast<double>(numbers.size());
+  double& mean = feature->mean;
+  for (const double number : numbers) mean += number;
+  mean /= count;
+  feature->deviation = Deviation(numbers, mean);
+  if (feature->deviation < kSmallShare * std::abs(mean)) {
+    double away = 0;
+    for (const double number : numbers) away += number - mean;
+    mean += away / count;
+    feature->deviation = Deviation(numbers, mean);
+  }
+  feature->is_constant = feature->deviation <= kConstantShare * std::abs(mean);
+  return Status();
 }
 
 Status FitCategories(const CsvRows& rows, Feature* feature) {
@@ -173,20 +219,16 @@ Status FitCategories(const CsvRows& rows, Feature* feature) {
                   rows.path, feature->name, feature->categories.size(), kCategoriesMax));
 }
 
-// In the order of `names`. Moments are rounded to floats, which the weights' metadata have; those
-// of sdss are not, to keep its runs' bits.
+// In the order of `names`.
 Result<std::vector<Feature>> FitFeatures(const CsvRows& train, const CsvColumns& columns,
-                                         const std::vector<std::string>& names, bool is_rounded) {
+                                         const std::vector<std::string>& names) {
   std::vector<Feature> features;
   for (const std::string& name : names) {
     Feature& feature = features.emplace_back(Feature{.name = name});
     const auto number = std::ranges::find(columns.numbers, name);
     if (number != columns.numbers.end()) {
       feature.place = static_cast<size_t>(number - columns.numbers.begin());
-      FitNumbers(train, &feature);
-      if (!is_rounded) continue;
-      feature.mean = static_cast<float>(feature.mean);
-      feature.deviation = static_cast<float>(feature.deviation);
+      PANDO_RETURN_IF_ERROR(FitNumbers(train, columns.missing, &feature));
     } else {
       const auto word = std::ranges::find(columns.words, name);
       feature.place = static_cast<size_t>(word - columns.words.begin());
@@ -216,6 +258,23 @@ std::map<std::string, size_t> MakeIndex(const std::vector<std::string>& values) 
   return index;
 }
 
+double NumberAt(const CsvRows& rows, size_t row, const Feature& feature) {
+  return rows.numbers[row * (rows.numbers.size() / rows.row_count()) + feature.place];
+}
+
+// A missing number is the mean.  kCorrupt: a float cannot hold the result.
+Result<float> Standardise(const CsvRows& rows, size_t row, const Feature& feature) {
+  const double number = NumberAt(rows, row, feature);
+  if (feature.is_constant || std::isnan(number)) return 0.0f;
+  const double value = (number - feature.mean) / feature.deviation;
+  if (std::abs(value) <= std::numeric_limits<float>::max()) return static_cast<float>(value);
+  return Corrupt(fmt::format(
+      "{}: line {}: column '{}' holds {}, which is {:g} deviations from the training rows' mean, "
+      "expected less than {:g}; correct it, or leave the column out (data.columns)",
+      rows.path, rows.lines[row], feature.name, number, std::abs(value),
+      std::numeric_limits<float>::max()));
+}
+
 // A category that no training row has is 0 in all its inputs.
 Result<Rows> MakeRows(const CsvRows& rows, const std::vector<std::string>& names,
                       const std::vector<Feature>& features) {
@@ -225,7 +284,7 @@ Result<Rows> MakeRows(const CsvRows& rows, const std::vector<std::string>& names
   size_t input_count = 0;
   for (const Feature& f : features) {
     categories.push_back(MakeIndex(f.categories));
-    input_count += std::max<size_t>(f.categories.size(), 1);
+    input_count += f.input_count();
   }
   if (rows.row_count() > kBytesMax / sizeof(float) / input_count) {
     return InvalidArgument(
@@ -235,7 +294,6 @@ Result<Rows> MakeRows(const CsvRows& rows, const std::vector<std::string>& names
   }
   result.values.resize(rows.row_count() * input_count);
   float* value = result.values.data();
-  const size_t number_columns = rows.row_count() == 0 ? 0 : rows.numbers.size() / rows.row_count();
   for (size_t row = 0; row < rows.row_count(); ++row) {
     const std::string& word = rows.labels[row];
     const auto at = classes.find(word);
@@ -249,8 +307,9 @@ Result<Rows> MakeRows(const CsvRows& rows, const std::vector<std::string>& names
     for (size_t i = 0; i < features.size(); ++i) {
       const Feature& f = features[i];
       if (f.categories.empty()) {
-        const double number = rows.numbers[row * number_columns + f.place];
-        *value++ = static_cast<float>((number - f.mean) / f.deviation);
+        PANDO_ASSIGN_OR_RETURN(*value, Standardise(rows, row, f));
+        if (f.has_missing_input) value[1] = std::isnan(NumberAt(rows, row, f)) ? 1.0f : 0.0f;
+        value += f.input_count();
         continue;
       }
       const auto known = categories[i].find(rows.words[f.place][row]);
@@ -261,15 +320,30 @@ Result<Rows> MakeRows(const CsvRows& rows, const std::vector<std::string>& names
   return result;
 }
 
+std::string FeatureText(const Feature& f) {
+  if (!f.categories.empty())
+    return fmt::format("column {}: one input each for {}", f.name, Joined(f.categories));
+  std::string text = fmt::format("column {}: mean {:.6g}, deviation {:.6g} (of the training rows)",
+                                 f.name, f.mean, f.deviation);
+  if (f.missing_count == 0) return text;
+  return text + fmt::format("; {} missing values are the mean{}", f.missing_count,
+                            f.has_missing_input ? ", with 1 in one more input" : "");
+}
+
 std::vector<std::string> FeaturesText(const std::vector<Feature>& features) {
   std::vector<std::string> lines;
+  for (const Feature& f : features) lines.push_back(FeatureText(f));
+  return lines;
+}
+
+std::vector<std::string> NoticesFor(const std::vector<Feature>& features) {
+  std::vector<std::string> lines;
   for (const Feature& f : features) {
-    lines.push_back(
-        f.categories.empty()
-            ? fmt::format("column {}: mean {:.6g}, deviation {:.6g} (of the training "
-                          "rows)",
-                          f.name, f.mean, f.deviation)
-            : fmt::format("column {}: one input each for {}", f.name, Joined(f.categories)));
+    if (!f.is_constant) continue;
+    lines.push_back(fmt::format(
+        "column {}: constant in the training rows except for rounding (mean {}, deviation "
+        "{:g}): its input is 0",
+        f.name, f.mean, f.deviation));
   }
   return lines;
 }
@@ -278,11 +352,12 @@ Preprocessing InputsFor(const std::vector<Feature>& features) {
   Preprocessing inputs;
   const auto add = [&](std::string name, double mean, double deviation) {
     inputs.columns.push_back(std::move(name));
-    inputs.mean.push_back(static_cast<float>(mean));
-    inputs.deviation.push_back(static_cast<float>(deviation));
+    inputs.mean.push_back(mean);
+    inputs.deviation.push_back(deviation);
   };
   for (const Feature& f : features) {
-    if (f.categories.empty()) add(f.name, f.mean, f.deviation);
+    if (f.categories.empty()) add(f.name, f.mean, f.exported_deviation());
+    if (f.has_missing_input) add(f.name + "=", 0, 1);
     for (const std::string& category : f.categories) add(f.name + "=" + category, 0, 1);
   }
   return inputs;
@@ -298,7 +373,8 @@ class TableSet final : public DataSet {
         class_names_(std::move(class_names)),
         train_(std::move(train)),
         test_(std::move(test)),
-        remarks_(FeaturesText(features)) {
+        remarks_(FeaturesText(features)),
+        notices_(NoticesFor(features)) {
     for (const Rows* split : {&train_, &test_}) {
       PANDO_CHECK(split->values.size() == split->labels.size() * columns_);
     }
@@ -308,6 +384,7 @@ class TableSet final : public DataSet {
   uint32_t class_count() const override { return static_cast<uint32_t>(class_names_.size()); }
   std::vector<std::string> class_names() const override { return class_names_; }
   std::vector<std::string> remarks() const override { return remarks_; }
+  std::vector<std::string> notices() const override { return notices_; }
   uint64_t sample_count(Split split) const override { return rows(split).labels.size(); }
   Preprocessing preprocessing() const override { return preprocessing_; }
   uint64_t fingerprint() const override { return fingerprint_; }
@@ -342,6 +419,7 @@ class TableSet final : public DataSet {
   const Rows train_;
   const Rows test_;
   const std::vector<std::string> remarks_;
+  const std::vector<std::string> notices_;
   const uint64_t fingerprint_ = MakeFingerprint();
 };
 
@@ -349,8 +427,7 @@ OpenedDataSet OpenTables(const Job& job, const TablePaths& paths, const CsvColum
                          const std::vector<std::string>& names) {
   PANDO_ASSIGN_OR_RETURN(SplitRows rows, ReadTables(paths, columns, job.test_share));
   PANDO_ASSIGN_OR_RETURN(std::vector<std::string> classes, ListClasses(rows.train));
-  PANDO_ASSIGN_OR_RETURN(std::vector<Feature> features,
-                         FitFeatures(rows.train, columns, names, job.dataset != "sdss"));
+  PANDO_ASSIGN_OR_RETURN(std::vector<Feature> features, FitFeatures(rows.train, columns, names));
   PANDO_ASSIGN_OR_RETURN(Rows train, MakeRows(rows.train, classes, features));
   PANDO_ASSIGN_OR_RETURN(Rows test, MakeRows(rows.test, classes, features));
   return OpenedDataSet(
@@ -364,7 +441,7 @@ OpenedDataSet OpenSdss(const Job& job, const DataWarning&) {
   std::vector<std::string> names = job.columns;
   if (names.empty()) names.assign(kSdssColumns.begin(), kSdssColumns.end());
   const std::string label = job.label.empty() ? kSdssLabel : job.label;
-  return OpenTables(job, paths, {.numbers = names, .label = label}, names);
+  return OpenTables(job, paths, {.numbers = names, .label = label, .missing = job.missing}, names);
 }
 
 OpenedDataSet OpenCsv(const Job& job, const DataWarning&) {
@@ -393,6 +470,7 @@ OpenedDataSet OpenCsv(const Job& job, const DataWarning&) {
   }
   PANDO_ASSIGN_OR_RETURN(CsvColumns columns, SortColumns(paths.train, names));
   columns.label = job.label;
+  columns.missing = job.missing;
   return OpenTables(job, paths, columns, names);
 }
 

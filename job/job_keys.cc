@@ -154,6 +154,9 @@ const std::vector<JobKey> kKeys = {
      "share of a table's rows that are test samples; a folder's train.csv and test.csv are split "
      "already",
      kOpenUnit},
+    {At<&Job::missing>(), "data.missing", "--missing", "",
+     "missing values of a table: an error; the column's mean; or a category, which is one more "
+     "input of the column"},
     {Among<&Job::augment>({"crop", "flip"}), "data.augment", "--augment", "",
      "random augmentation: crop (a shift by up to an eighth of the side; a resized part of a "
      "photograph), flip (left to right); empty: none"},

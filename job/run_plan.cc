@@ -70,7 +70,8 @@ Result<OpenedJob> OpenedJob::Open(const Job& job, const DataWarning& warn) {
   PANDO_ASSIGN_OR_RETURN(std::unique_ptr<DataSet> data, OpenDataSet(job, warn));
   PANDO_ASSIGN_OR_RETURN(Model model, Model::Create(job, (data)->shape(), (data)->class_count()));
   JobPlan plan(job, (data)->facts(), model.layout());
-  return OpenedJob{std::move(data), std::move(model), std::move(plan)};
+  std::vector<std::string> notices = data->notices();
+  return OpenedJob{std::move(data), std::move(model), std::move(plan), std::move(notices)};
 }
 
 Result<OpenedJob> MakeRunPlan(const Job& job) {
@@ -81,14 +82,30 @@ Result<OpenedJob> MakeRunPlan(const Job& job) {
   return opened;
 }
 
+std::vector<std::string> DataLines(const OpenedJob& planned) {
+  constexpr size_t kNamesMax = 10;
+  const DataFacts& data = planned.plan.data;
+  std::vector<std::string> names = data.preprocessing.class_names;
+  if (names.size() > kNamesMax) {
+    names.resize(kNamesMax);
+    names.emplace_back("...");
+  }
+  std::vector<std::string> lines{fmt::format(
+      "{}: {} training samples, {} test samples, {} classes: {}", planned.plan.job.dataset,
+      data.train_samples, data.test_samples, data.class_count, Joined(names))};
+  lines.insert(lines.end(), planned.notices.begin(), planned.notices.end());
+  for (std::string& line : lines) line = AsUtf8(line);
+  return lines;
+}
+
 std::string RunPlanText(const OpenedJob& planned) {
   const JobPlan& plan = planned.plan;
   const Job& job = plan.job;
   const TensorLayout& layout = plan.layout;
   const uint32_t shard_count = plan.shards.shard_count();
   std::string text = "\n# The plan\n";
-  text += fmt::format("# {} on {}: {} training samples, {} test samples\n", job.model, job.dataset,
-                      plan.data.train_samples, plan.data.test_samples);
+  text += fmt::format("# {} on these data:\n", job.model);
+  for (const std::string& line : DataLines(planned)) text += "# " + line + "\n";
   text += fmt::format("# {} steps of {} samples, {} steps per epoch\n", plan.steps.step_count(),
                       job.global_batch, plan.steps.steps_per_epoch());
   text += fmt::format("# {} parameters, {}, in {} shards of about {} over {} servers\n",

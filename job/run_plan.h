@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "common/status.h"
 #include "data/dataset.h"
@@ -23,6 +24,8 @@ struct OpenedJob {
   std::unique_ptr<DataSet> data;
   Model model;
   JobPlan plan;
+  std::vector<std::string> notices;  // the data set's
+
   static Result<OpenedJob> Open(const Job& job, const DataWarning& warn = nullptr);
 };
 
@@ -30,6 +33,8 @@ struct OpenedJob {
 // is closed again. `pando train` calls it before it starts anything, so that bad input is one clear
 // line.
 Result<OpenedJob> MakeRunPlan(const Job& job);
+// What the run learns from, for people: counts, classes and the data set's notices. One line each.
+std::vector<std::string> DataLines(const OpenedJob& planned);
 // Of --dry-run, for people. Every line starts with '#', so that job and plan together are still a
 // job file.
 std::string RunPlanText(const OpenedJob& planned);

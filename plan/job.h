@@ -138,6 +138,10 @@ enum class HostSum : uint8_t {
 };
 template <>
 inline constexpr auto kEnumNames<HostSum> = std::to_array({"auto", "always", "never"});
+// data.missing: how a table's missing values become inputs.
+enum class MissingValues : uint8_t { kError, kMean, kCategory };
+template <>
+inline constexpr auto kEnumNames<MissingValues> = std::to_array({"error", "mean", "category"});
 
 struct Job {
   // [model]
@@ -153,9 +157,10 @@ struct Job {
   std::vector<std::string> columns;  // of a table; none: the data set's own choice
   std::string label;                 // data.label: column of a table's classes
   double test_share = 0.2;           // of a table's rows, where no file has the test rows
-  std::vector<std::string> augment;  // "crop", "flip": drawn again in every epoch
-  uint32_t resize = 0;               // side of the pictures; 0: unchanged
-  uint64_t train_limit = 0;          // data.limit: samples of a seeded subset; 0: all
+  MissingValues missing = MissingValues::kError;  // of a table
+  std::vector<std::string> augment;               // "crop", "flip": drawn again in every epoch
+  uint32_t resize = 0;                            // side of the pictures; 0: unchanged
+  uint64_t train_limit = 0;                       // data.limit: samples of a seeded subset; 0: all
   uint64_t test_limit = 0;
   std::string skip_list;  // data.skip: a file that names pictures to leave out
   uint64_t synthetic_train_samples = 60000;

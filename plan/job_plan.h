@@ -20,10 +20,11 @@
 namespace pando {
 
 // How a stored sample becomes a network's input: value = (stored − mean) / deviation, by channel of
-// a picture (stored: byte / 255) or by input of a table.
+// a picture (stored: byte / 255) or by input of a table. These are the numbers that the run uses.
+// If they are floats, their shortest decimal text is given.
 struct Preprocessing {
-  std::vector<float> mean;
-  std::vector<float> deviation;
+  std::vector<double> mean;
+  std::vector<double> deviation;
   std::vector<std::string> columns;  // of a table, one per input; empty for pictures
   std::vector<std::string> class_names;
 };

@@ -72,8 +72,8 @@ SafetensorsMetadata WeightsMetadata(const JobPlan& plan, Version version) {
                                {"input_shape", facts.input_shape},
                                {"class_names", list(inputs.class_names)},
                                {"pando_version", facts.pando_version}};
-  if (!inputs.mean.empty()) metadata["input_mean"] = list(ShortDoubles(inputs.mean));
-  if (!inputs.deviation.empty()) metadata["input_deviation"] = list(ShortDoubles(inputs.deviation));
+  if (!inputs.mean.empty()) metadata["input_mean"] = list(inputs.mean);
+  if (!inputs.deviation.empty()) metadata["input_deviation"] = list(inputs.deviation);
   if (!inputs.columns.empty()) metadata["input_columns"] = list(inputs.columns);
   return metadata;
 }

@@ -142,9 +142,6 @@ void ForEachField(S& s, Field field) {
 
 struct FieldWriter {
   nlohmann::ordered_json& json;
-  void operator()(const char* name, const std::vector<float>& values) const {
-    json[name] = ShortDoubles(values);
-  }
   template <class T>
   void operator()(const char* name, const T& value) const {
     json[name] = value;
@@ -155,12 +152,13 @@ struct FieldWriter {
   }
 };
 
-// What a summary of another version does not have stays as it is.
+// What a summary of another version does not have stays as it is, and so does what JSON cannot hold
+// and has as null.
 struct FieldReader {
   const nlohmann::ordered_json& json;
   template <class T>
   void operator()(const char* name, T& value) const {
-    if (json.contains(name)) json.at(name).get_to(value);
+    if (json.contains(name) && !json.at(name).is_null()) json.at(name).get_to(value);
   }
   template <class T>
   void operator()(const char* name, std::optional<T>& value) const {
@@ -172,12 +170,6 @@ struct FieldReader {
 
 bool HasDiverged(const Summary& summary) {
   return summary.failure.find(kDivergedText) != std::string::npos;
-}
-
-std::vector<double> ShortDoubles(const std::vector<float>& values) {
-  std::vector<double> result;
-  for (float value : values) result.push_back(*ParseNumber<double>(fmt::format("{}", value)));
-  return result;
 }
 
 Summary MakeSummary(const Job& job) {

@@ -83,8 +83,6 @@ void DropEvaluations(Version last_good, Summary* summary);
 
 // Whether the run failed in a way that comes again if it is resumed.
 bool HasDiverged(const Summary& summary);
-// For JSON, which has doubles: 0.4914f as 0.4914.
-std::vector<double> ShortDoubles(const std::vector<float>& values);
 
 std::string FaultJson(const FaultRecord& fault);  // as in the summary, on one line
 std::string ToJson(const Summary& summary);       // one object, indented, a newline at the end

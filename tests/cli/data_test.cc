@@ -346,7 +346,7 @@ TEST_CASE("a table is described by its columns' moments") {
   Result<std::string> text = DescribeData(**data);
   REQUIRE(text.ok());
   CHECK(Contains(*text, "column u: mean 2, deviation 1 (of the training rows)"));
-  CHECK(Contains(*text, "column g: mean 10, deviation 1 "));  // without spread: left as it is
+  CHECK(Contains(*text, "column g: constant in the training rows"));
 }
 
 TEST_CASE("a folder is described by what is ignored and left out") {

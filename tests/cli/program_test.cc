@@ -107,12 +107,33 @@ TEST_CASE("a dry run prints a job file with its plan and trains nothing") {
   REQUIRE(outcome.exit_code == kExitCompleted);
   CHECK(outcome.output.find("# 4 steps of 32 samples") != std::string::npos);
   CHECK(outcome.output.find("conv1.weight") != std::string::npos);
+  CHECK(Contains(outcome.output, " test samples, 10 classes: 0, 1, 2, 3, 4, 5, 6, 7, 8, 9\n"));
   CHECK_FALSE(std::filesystem::exists(run_dir));
   Result<Job> job = ParseJobText(outcome.output, "dry run");
   REQUIRE_MESSAGE(job.ok(), job.status().message());
   CHECK(job->global_batch == 32);
   CHECK(job->optimizer.beta1 == 0.8);
   CHECK(job->run_dir == run_dir);
+}
+
+TEST_CASE("a run says at its start what it learns from, and what a table lacks") {
+  TempFolder temp;
+  std::string rows = "id,x,label\n";
+  for (int row = 0; row < 40; ++row)
+    rows += "1234567890123456789," + std::to_string(row % 5) + (row % 2 == 0 ? ",a\n" : ",b\n");
+  const std::string table = temp.path() + "/table.csv";
+  REQUIRE(WriteFileAtomically(table, rows).ok());
+  const Outcome outcome =
+      Pando({"train", "--serial", "--model", "mlp", "--dataset", "csv", "--data", table, "--label",
+             "label", "--global-batch", "8", "--micro-batches", "2", "--epochs", "1", "--run-dir",
+             temp.path() + "/run"});
+  CAPTURE(outcome.output);
+  CHECK(outcome.exit_code == kExitCompleted);
+  CHECK(Contains(outcome.output, "csv: 32 training samples, 8 test samples, 2 classes: a, b\n"));
+  CHECK(Contains(outcome.output, "column id: constant in the training rows except for rounding"));
+  const Outcome inspected = Pando({"data", "inspect", table, "--label", "label", "--missing", "x"});
+  CHECK(inspected.exit_code == kExitUsage);
+  CHECK(Contains(inspected.output, "category"));
 }
 
 TEST_CASE("data that is not there is one clear line") {

@@ -176,7 +176,7 @@ TEST_CASE("a user's table has numbers, categories and any share of test rows") {
   const Batch train = ReadAll(**data, Split::kTrain);
   for (size_t row = 0; row < 9; ++row) {
     const float* values = &train.values[row * 3];
-    const float mass = values[2] * inputs.deviation[2] + inputs.mean[2];
+    const double mass = values[2] * inputs.deviation[2] + inputs.mean[2];
     const bool is_dream = std::lround(mass) % 3 == 0;
     CHECK(values[0] == (is_dream ? 0.0f : 1.0f));
     CHECK(values[1] == (is_dream ? 1.0f : 0.0f));
@@ -200,7 +200,10 @@ TEST_CASE("a user's table says what it needs, and which of its fields is wrong")
   OwnTable tiny("mass,species\n1,a\n2,b\n3,a\nNA,b\n");
   CheckMessage(
       OpenDataSet(tiny.job).status(), StatusCode::kCorrupt,
-      {tiny.file(), "line 5", "column 'mass' holds 'NA', and a number in line 2", "data.columns"});
+      {tiny.file(), "line 5", "column 'mass' holds 'NA', expected a number", "--missing mean"});
+  tiny.folder.Write("stars.csv", Text("mass,species\n1,a\n2,b\n3,a\nheavy,b\n"));
+  CheckMessage(OpenDataSet(tiny.job).status(), StatusCode::kCorrupt,
+               {"line 5", "column 'mass' holds 'heavy', and a number in line 2", "data.columns"});
   tiny.job.label = "";
   CheckMessage(OpenDataSet(tiny.job).status(), StatusCode::kInvalidArgument,
                {"--label", "mass, species"});
@@ -223,6 +226,11 @@ TEST_CASE("a user's table says what it needs, and which of its fields is wrong")
   tiny.job.dataset = "synthetic-digits";
   CheckMessage(OpenDataSet(tiny.job).status(), StatusCode::kInvalidArgument,
                {"data.label", "is for tables"});
+  tiny.job.label = "";
+  tiny.job.columns = {};
+  tiny.job.missing = MissingValues::kMean;
+  CheckMessage(OpenDataSet(tiny.job).status(), StatusCode::kInvalidArgument,
+               {"data.missing", "is for tables"});
 }
 
 TEST_CASE("what is for pictures is refused for a table") {

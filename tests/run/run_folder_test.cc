@@ -5,6 +5,7 @@
 
 #include <unistd.h>
 
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <limits>
@@ -391,6 +392,17 @@ TEST_CASE("the summary has every promised key and survives reading") {
   Result<Summary> read = folder.ReadSummary();
   REQUIRE(read.ok());
   CHECK(ToJson(*read) == ToJson(summary));
+}
+
+TEST_CASE("a summary with numbers that JSON cannot hold is read back") {
+  Summary summary;
+  summary.images_per_second = INFINITY;
+  summary.data_stall_share = NAN;
+  summary.test_loss = INFINITY;
+  const Result<Summary> read = SummaryFromJson(ToJson(summary), "summary.json");
+  REQUIRE_MESSAGE(read.ok(), read.status().message());
+  CHECK(read->images_per_second == 0);
+  CHECK_FALSE(read->test_loss.has_value());
 }
 
 TEST_CASE("a broken summary is named") {

@@ -1,0 +1,25 @@
+// What a CSV file probably is where it is not what CsvFile expects: another encoding, another
+// separator, another way to write numbers. Called by csv_file.cc. Each function returns a clause
+// for an error, or an empty text if it suspects nothing.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace pando {
+
+// UTF-16, and lines that end with CR alone. `start`: the file's first line, up to an LF.
+std::string SuspectEncoding(std::string_view start);
+// Tabs, semicolons, bars or blanks instead of commas. `row`: the first one; empty if there is none.
+std::string SuspectSeparator(std::string_view header, std::string_view row);
+// A file without a header: numbers where the names of columns are expected.
+std::string SuspectHeader(const std::vector<std::string>& names);
+// A number that is not written as one: "1,475", "1.234,56", "12%", "$5", a typographic minus.
+std::string SuspectNumber(std::string_view text);
+
+bool IsUtf8(std::string_view text);
+// "", "NA", "nan", "null" and the like: pandas' list, and "?" (UCI's).
+bool IsMissing(std::string_view text);
+
+}  // namespace pando
