@@ -78,6 +78,7 @@ Status WriteSkipList(const CheckOptions& options, const std::string& path,
 Result<int> Check(const CheckOptions& options) {
   PANDO_ASSIGN_OR_RETURN(PictureList list, ListPictures(options.path));
   const uint64_t all = list.train.size() + list.test.size();
+  for (const std::string& line : UnreadNotices(list)) fmt::print("{}\n", line);
   const auto tell = [&](uint64_t done) { TellProgress(done, all); };
   PANDO_ASSIGN_OR_RETURN(const std::vector<BadPicture> bad,
                          FindBadPictures(list, options.threads, tell));
@@ -89,8 +90,9 @@ Result<int> Check(const CheckOptions& options) {
   const std::string path =
       options.out.empty() ? SkipListPath(kSkipListDefault, options.path) : options.out;
   PANDO_RETURN_IF_ERROR(WriteSkipList(options, path, SkipListText(bad)));
-  fmt::print("{}: {} of {} pictures cannot be decoded; train without them: --set data.skip={}\n",
-             options.path, bad.size(), all,
+  const auto lost = std::ranges::count_if(list.unread, &UnreadFile::is_lost);
+  fmt::print("{}: {} of {} pictures cannot be read; train without them: --set data.skip={}\n",
+             options.path, bad.size(), all + static_cast<uint64_t>(lost),
              options.out.empty() ? kSkipListDefault
                                  : std::filesystem::absolute(path).lexically_normal().string());
   return kExitFailed;
@@ -139,7 +141,7 @@ Subcommand AddDataCommand(CLI::App& app) {
   auto checked = std::make_shared<CheckOptions>();
   CLI::App& check = *command.add_subcommand(
       "check",
-      "Decodes every picture of an image folder. Lists those that cannot be decoded, writes them "
+      "Decodes every picture of an image folder. Lists those that cannot be read, writes them "
       "to a skip list (the job key data.skip), and then exits with 1.");
   AddOption(check, "FOLDER", &checked->path, "the image folder")->required();
   AddOption(check, "--out FILE", &checked->out,

@@ -181,8 +181,8 @@ class ImageFolder final : public DataSet {
   std::vector<std::string> remarks() const override {
     std::vector<std::string> remarks;
     if (list_.ignored_files > 0) {
-      remarks.push_back(fmt::format("{} files are ignored: they do not end in .jpg, .jpeg or .png",
-                                    list_.ignored_files));
+      remarks.push_back(
+          fmt::format("{} files are ignored: they are no pictures", list_.ignored_files));
     }
     if (list_.skipped_files > 0) {
       remarks.push_back(
@@ -190,6 +190,7 @@ class ImageFolder final : public DataSet {
     }
     return remarks;
   }
+  std::vector<std::string> notices() const override { return UnreadNotices(list_); }
   uint64_t sample_count(Split split) const override { return files(split).size(); }
   const Normalisation* normalisation() const override { return &ImageNetNormalisation(); }
   const Augmenter* augmenter() const override { return &mover_; }
@@ -352,6 +353,7 @@ OpenedDataSet OpenImageFolder(const Job& job, const DataWarning& warn) {
     const std::string path = SkipListPath(job.skip_list, job.data_path);
     PANDO_RETURN_IF_ERROR(LeaveOut(path, &list));
   }
+  PANDO_RETURN_IF_ERROR(CheckUnread(job.data_path, list));
   auto data = std::make_unique<ImageFolder>(job, std::move(list));
   PANDO_RETURN_IF_ERROR(data->Open(job, warn));
   return OpenedDataSet(std::move(data));

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cctype>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -27,17 +26,32 @@ constexpr size_t kPictureNameBytesMax = 512;
 constexpr const char* kLayout =
     "an image folder is ROOT/train/CLASS/*.jpg and ROOT/val/CLASS/*.jpg (JPEG or PNG)";
 
-bool IsPictureName(const fs::path& path) {
-  std::string extension = path.extension().string();
-  for (char& c : extension) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return extension == ".jpg" || extension == ".jpeg" || extension == ".png";
+// The name in the data set's folder, as PictureName's.
+std::string NameInRoot(const PictureList& list, const std::string& path) {
+  const size_t root_bytes =
+      list.train_folder.size() - fs::path(list.train_folder).filename().string().size();
+  const std::string name = AsUtf8(path.substr(root_bytes));
+  if (name.size() <= kPictureNameBytesMax) return name;
+  const std::string mark = fmt::format("{:016x}...", Hash64(name));  // two may end alike
+  size_t start = name.size() - (kPictureNameBytesMax - mark.size());
+  while ((name[start] & 0xc0) == 0x80) ++start;  // between characters
+  return mark + name.substr(start);
 }
 
-Result<std::vector<std::string>> FoldersIn(const std::string& folder) {
+void AddUnread(const std::string& folder, std::vector<UnreadFile> unread, PictureList* list) {
+  for (UnreadFile& file : unread)
+    list->unread.push_back({NameInRoot(*list, folder + "/" + file.name), file.reason});
+}
+
+// The folders of classes, sorted. Adds to list->unread.
+Result<std::vector<std::string>> FoldersIn(const std::string& folder, PictureList* list) {
+  PANDO_ASSIGN_OR_RETURN(std::vector<UnreadFile> outside, ReadOutsideClasses(folder));
+  AddUnread(folder, std::move(outside), list);
   std::vector<std::string> names;
   std::error_code error;
   for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
-    if (at->is_directory(error)) names.push_back(at->path().filename().string());
+    const std::string name = at->path().filename().string();
+    if (!IsHiddenName(name) && at->is_directory(error)) names.push_back(name);
   }
   if (error) return NotFound(fmt::format("{}: cannot be listed: {}", folder, error.message()));
   std::sort(names.begin(), names.end());
@@ -46,28 +60,25 @@ Result<std::vector<std::string>> FoldersIn(const std::string& folder) {
 
 // Appends the pictures of one class, sorted by name.
 Status ListClass(const std::string& folder, int32_t label, std::vector<PictureFile>* files,
-                 uint64_t* ignored_files) {
-  const size_t before = files->size();
-  std::error_code error;
-  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
-    if (!IsPictureName(at->path()) || !at->is_regular_file(error)) {
-      ++*ignored_files;
-      continue;
-    }
-    files->push_back({at->path().filename().string(), label, at->file_size(error)});
+                 PictureList* list) {
+  PANDO_ASSIGN_OR_RETURN(ClassFolder found, ReadClassFolder(folder));
+  for (FolderPicture& picture : found.pictures)
+    files->push_back({std::move(picture.name), label, picture.bytes});
+  list->ignored_files += found.other_files;
+  if (found.pictures.empty()) {
+    const std::string example = found.unread.empty()
+                                    ? ""
+                                    : fmt::format("; '{}' is {}", Printable(found.unread[0].name),
+                                                  EnumName(found.unread[0].reason));
+    return NotFound(fmt::format("{}: holds no picture (.jpg, .jpeg, .png){}; add some or remove it",
+                                folder, example));
   }
-  if (error) return NotFound(fmt::format("{}: cannot be listed: {}", folder, error.message()));
-  if (files->size() == before) {
-    return NotFound(
-        fmt::format("{}: holds no picture (.jpg, .jpeg, .png); add some or remove it", folder));
-  }
-  std::sort(files->begin() + static_cast<std::ptrdiff_t>(before), files->end(),
-            [](const PictureFile& a, const PictureFile& b) { return a.name < b.name; });
+  AddUnread(folder, std::move(found.unread), list);
   return Status();
 }
 
 Status ListTrain(PictureList* list) {
-  PANDO_ASSIGN_OR_RETURN(std::vector<std::string> names, FoldersIn(list->train_folder));
+  PANDO_ASSIGN_OR_RETURN(std::vector<std::string> names, FoldersIn(list->train_folder, list));
   list->class_names = std::move(names);
   if (list->class_names.size() < 2) {
     return NotFound(fmt::format("{}: holds {} class folder{}, a classifier needs two or more; {}",
@@ -76,14 +87,13 @@ Status ListTrain(PictureList* list) {
   }
   for (size_t label = 0; label < list->class_names.size(); ++label) {
     PANDO_RETURN_IF_ERROR(ListClass(list->train_folder + "/" + list->class_names[label],
-                                    static_cast<int32_t>(label), &list->train,
-                                    &list->ignored_files));
+                                    static_cast<int32_t>(label), &list->train, list));
   }
   return Status();
 }
 
 Status ListTest(PictureList* list) {
-  PANDO_ASSIGN_OR_RETURN(std::vector<std::string> names, FoldersIn(list->test_folder));
+  PANDO_ASSIGN_OR_RETURN(std::vector<std::string> names, FoldersIn(list->test_folder, list));
   const std::vector<std::string>& known = list->class_names;
   for (const std::string& name : names) {
     const auto at = std::lower_bound(known.begin(), known.end(), name);
@@ -95,8 +105,7 @@ Status ListTest(PictureList* list) {
                       question.empty() ? "" : "; ", question));
     }
     PANDO_RETURN_IF_ERROR(ListClass(list->test_folder + "/" + name,
-                                    static_cast<int32_t>(at - known.begin()), &list->test,
-                                    &list->ignored_files));
+                                    static_cast<int32_t>(at - known.begin()), &list->test, list));
   }
   if (!list->test.empty()) return Status();
   return NotFound(fmt::format("{}: holds no class folder; {}", list->test_folder, kLayout));
@@ -148,17 +157,34 @@ std::string PicturePath(const PictureList& list, Split split, const PictureFile&
 }
 
 std::string PictureName(const PictureList& list, Split split, const PictureFile& file) {
-  const size_t root_bytes =
-      list.train_folder.size() - fs::path(list.train_folder).filename().string().size();
-  const std::string name = AsUtf8(PicturePath(list, split, file).substr(root_bytes));
-  if (name.size() <= kPictureNameBytesMax) return name;
-  const std::string mark = fmt::format("{:016x}...", Hash64(name));  // two may end alike
-  size_t start = name.size() - (kPictureNameBytesMax - mark.size());
-  while ((name[start] & 0xc0) == 0x80) ++start;  // between characters
-  return mark + name.substr(start);
+  return NameInRoot(list, PicturePath(list, split, file));
 }
 
-// ---- pictures that cannot be decoded ------------------------------------------------------------
+std::vector<std::string> UnreadNotices(const PictureList& list) {
+  std::map<UnreadReason, std::vector<const UnreadFile*>> by_reason;
+  for (const UnreadFile& file : list.unread) by_reason[file.reason].push_back(&file);
+  std::vector<std::string> lines;
+  for (const auto& [reason, files] : by_reason) {
+    lines.push_back(fmt::format("{} not read: '{}'{} is {}", files.size(), files[0]->name,
+                                files.size() == 1 ? "" : ", for example,", EnumName(reason)));
+  }
+  return lines;
+}
+
+Status CheckUnread(const std::string& root, const PictureList& list) {
+  constexpr uint64_t kOneIn = 10;
+  const auto lost = static_cast<uint64_t>(std::ranges::count_if(list.unread, &UnreadFile::is_lost));
+  const uint64_t all = lost + list.train.size() + list.test.size();
+  if (lost * kOneIn <= all) return Status();
+  std::string reasons;
+  for (const std::string& line : UnreadNotices(list)) reasons += "; " + line;
+  return Corrupt(
+      fmt::format("{}: {} of {} pictures are not read{}; mend them, or leave them out: `pando data "
+                  "check {}` writes a skip list, which data.skip names",
+                  root, lost, all, reasons, root));
+}
+
+// ---- pictures that cannot be read ---------------------------------------------------------------
 
 namespace {
 
@@ -234,11 +260,14 @@ Result<std::vector<BadPicture>> FindBadPictures(const PictureList& list, uint32_
     }
     bad.push_back({PictureName(list, split_of(i), file_at(i)), found[i].message()});
   }
+  for (const UnreadFile& file : list.unread) {
+    if (file.is_lost()) bad.push_back({file.name, EnumName(file.reason)});
+  }
   return bad;
 }
 
 std::string SkipListText(const std::vector<BadPicture>& pictures) {
-  std::string text = "# Pictures that cannot be decoded, found by `pando data check`.\n";
+  std::string text = "# Pictures that cannot be read, found by `pando data check`.\n";
   for (const BadPicture& picture : pictures)
     text += fmt::format("{}\t{}\n", picture.name, AsUtf8(picture.reason));
   return text;
@@ -257,7 +286,9 @@ Status LeaveOut(const std::string& path, PictureList* list) {
   const size_t before = list->train.size() + list->test.size();
   std::erase_if(list->train, [&](const auto& file) { return is_named(Split::kTrain, file); });
   std::erase_if(list->test, [&](const auto& file) { return is_named(Split::kTest, file); });
-  list->skipped_files = before - list->train.size() - list->test.size();
+  const size_t unread = std::erase_if(
+      list->unread, [&](const UnreadFile& file) { return names->erase(file.name) > 0; });
+  list->skipped_files = before - list->train.size() - list->test.size() + unread;
   if (names->empty()) return CheckClasses(path, *list);
   const auto& [name, line] = *names->begin();
   return InvalidArgument(

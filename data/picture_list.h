@@ -1,6 +1,6 @@
 // The files of an image folder: ROOT/train/CLASS/*.jpg and ROOT/val/CLASS/*.jpg (or test),
-// ImageNet's layout. Called by image_folder.cc and `pando data check`. Lists are sorted bytewise,
-// so that every machine numbers classes and pictures alike (P38).
+// ImageNet's layout, with sub-folders of classes. Called by image_folder.cc and `pando data check`.
+// Lists are sorted bytewise, so that every machine numbers classes and pictures alike (P38).
 #pragma once
 
 #include <cstdint>
@@ -9,12 +9,13 @@
 #include <vector>
 
 #include "common/status.h"
+#include "data/class_folder.h"
 #include "data/dataset.h"
 
 namespace pando {
 
 struct PictureFile {
-  std::string name;  // of the file in its class's folder
+  std::string name;  // of the file below its class's folder
   int32_t label = 0;
   uint64_t bytes = 0;
 };
@@ -25,19 +26,25 @@ struct PictureList {
   std::vector<std::string> class_names;  // the folders in train_folder
   std::vector<PictureFile> train;
   std::vector<PictureFile> test;
-  uint64_t ignored_files = 0;  // with other file endings
+  std::vector<UnreadFile> unread;
+  uint64_t ignored_files = 0;  // that are no pictures
   uint64_t skipped_files = 0;  // left out by a skip list (LeaveOut)
 };
 
-// Errors: no such folder, no split, fewer than two classes, a class without pictures, a class of
-// the test split that the training split lacks.
+// Hidden folders are no classes. Errors: no such folder, no split, fewer than two classes, a class
+// without pictures, a class of the test split that the training split lacks.
 Result<PictureList> ListPictures(const std::string& root);
 
 std::string PicturePath(const PictureList& list, Split split, const PictureFile& file);
 // "train/ants/1.jpg": one line of UTF-8, the same on every machine, of at most 512 bytes.
 std::string PictureName(const PictureList& list, Split split, const PictureFile& file);
 
-// ---- pictures that cannot be decoded ------------------------------------------------------------
+// What is not read, with count, reason and an example: one line per reason.
+std::vector<std::string> UnreadNotices(const PictureList& list);
+// kCorrupt: more than one picture in ten is not read. Call it after LeaveOut.
+Status CheckUnread(const std::string& root, const PictureList& list);
+
+// ---- pictures that cannot be read ---------------------------------------------------------------
 // `pando data check` finds them, and a skip list (data.skip) leaves them out of a run. It has one
 // picture per line: its name in the data set's folder, a tab, and the reason, which is for people.
 // Lines that start with # are comments.
@@ -50,8 +57,8 @@ struct BadPicture {
 };
 
 // Decodes every picture of the list on `thread_count` threads; returns those that cannot be
-// decoded, in the list's order. kUnavailable: a file cannot be read. `on_progress` gets the number
-// of pictures done, on any thread.
+// decoded, in the list's order, and then the lost ones of list.unread. kUnavailable: a file cannot
+// be read. `on_progress` gets the number of pictures done, on any thread.
 Result<std::vector<BadPicture>> FindBadPictures(const PictureList& list, uint32_t thread_count,
                                                 const std::function<void(uint64_t)>& on_progress);
 std::string SkipListText(const std::vector<BadPicture>& pictures);

@@ -361,6 +361,7 @@ TEST_CASE("a folder is described by what is ignored and left out") {
   }
   const std::string bad = temp.path() + "/train/b/1.png";
   fs::resize_file(bad, fs::file_size(bad) - 20);
+  fs::create_directories(temp.path() + "/train/.ipynb_checkpoints");
   Write(temp.path() + "/train/a/notes.txt", "not a picture");
   Write(temp.path() + "/skip.txt", "train/b/1.png\tit is cut off\n");
   Job job;
@@ -378,6 +379,7 @@ TEST_CASE("a folder is described by what is ignored and left out") {
   CHECK(Contains(*text, "3 training samples"));
   CHECK(Contains(*text, "1 files are ignored"));
   CHECK(Contains(*text, "1 pictures are left out"));
+  CHECK(Contains(*text, "1 not read: 'train/.ipynb_checkpoints' is a hidden folder"));
 }
 
 TEST_CASE("a contact sheet has a row for each class") {

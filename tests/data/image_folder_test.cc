@@ -6,10 +6,12 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <functional>
 #include <numeric>
 #include <set>
 
 #include "data/picture_file.h"
+#include "data/picture_list.h"
 #include "tests/data/check_message.h"
 #include "tests/data/idx_files.h"
 #include "tests/file_size_limit.h"
@@ -263,6 +265,132 @@ TEST_CASE("a file that cannot be opened is not called a bad picture") {
   if (geteuid() == 0) return;  // root ignores permissions
   fs::permissions(tiny.folder.File("val/ants/1.jpg"), fs::perms::none);
   tiny.CheckError(StatusCode::kUnavailable, {"train/ants/1.jpg", "cannot be opened", "ermission"});
+}
+
+TEST_CASE("sub-folders of a class are read, as torchvision does, and links followed") {
+  TinyFolder tiny;
+  fs::create_directories(tiny.folder.File("train/bees/left/far"));
+  fs::rename(tiny.folder.File("train/bees/1.jpg"), tiny.folder.File("train/bees/left/1.jpg"));
+  fs::rename(tiny.folder.File("train/bees/2.jpg"), tiny.folder.File("train/bees/left/far/2.jpg"));
+  fs::create_directories(tiny.folder.File("elsewhere"));
+  tiny.folder.Write("elsewhere/9.jpg", PlainJpeg(90, 90, 90));
+  fs::create_directory_symlink(tiny.folder.File("elsewhere"), tiny.folder.File("train/ants/z"));
+  auto data = tiny.Open();
+  REQUIRE_MESSAGE(data.ok(), data.status().message());
+  const Batch batch = ReadSplit(**data, Split::kTrain);
+  CHECK(batch.labels == std::vector<int32_t>{0, 0, 0, 0, 1, 1, 1});
+  const std::vector<int> lights{50, 51, 52, 90, 150, 151, 152};
+  for (size_t i = 0; i < lights.size(); ++i)
+    CHECK(std::abs(batch.bytes[i * 16 * 16 * 3 + 77] - lights[i]) <= 1);
+  CHECK((*data)->notices().empty());
+}
+
+// Pictures 10, 11, ... of train/ants, made by `add`.
+template <class Add>
+void AddMany(const TinyFolder& tiny, int count, const char* ending, Add add) {
+  for (int n = 10; n < 10 + count; ++n)
+    add(tiny.folder.File("train/ants/" + std::to_string(n) + ending));
+}
+
+TEST_CASE("pictures that are not read are named by reason, and many of them are an error") {
+  const auto link = [](const std::string& path) { fs::create_symlink("/nowhere/1.jpg", path); };
+  const auto copy = [](const std::string& path) {
+    fs::copy_file(fs::path(path).parent_path() / "0.jpg", path);
+  };
+  const auto text = [](const std::string& path) { std::ofstream(path) << "BM"; };
+  struct Kind {
+    const char* ending;
+    std::function<void(const std::string&)> add;
+    const char* reason;
+  };
+  const std::vector<Kind> kinds{
+      {".jpg", link, "a link that leads to no file"},
+      {".bmp", text, "a picture whose name does not end in .jpg, .jpeg or .png"},
+      {".WEBP", text, "a picture whose name does not end in .jpg, .jpeg or .png"},
+      {"", copy, "a picture whose name does not end in .jpg, .jpeg or .png"},
+      {".jpg_large", copy, "a picture whose name does not end in .jpg, .jpeg or .png"},
+  };
+  for (const Kind& kind : kinds) {
+    CAPTURE(kind.ending);
+    TinyFolder tiny;
+    AddMany(tiny, 1, kind.ending, kind.add);
+    const std::string first = "train/ants/10" + std::string(kind.ending);
+    auto data = tiny.Open();  // 1 of 13
+    REQUIRE_MESSAGE(data.ok(), data.status().message());
+    CHECK((*data)->notices() ==
+          std::vector<std::string>{"1 not read: '" + first + "' is " + kind.reason});
+    fs::remove(tiny.folder.File(first));
+    AddMany(tiny, 30, kind.ending, kind.add);
+    tiny.CheckError(StatusCode::kCorrupt,
+                    {tiny.folder.path(), "30 of 42 pictures are not read", "30 not read: '" + first,
+                     kind.reason, "pando data check", "data.skip"});
+    auto list = ListPictures(tiny.folder.path());
+    REQUIRE(list.ok());
+    const auto bad = FindBadPictures(*list, 1, [](uint64_t) {});
+    REQUIRE(bad.ok());
+    CHECK(bad->size() == 30);
+    std::ofstream(tiny.folder.File("skip.txt")) << SkipListText(*bad);
+    tiny.job.skip_list = "skip.txt";
+    data = tiny.Open();
+    REQUIRE_MESSAGE(data.ok(), data.status().message());
+    CHECK((*data)->sample_count(Split::kTrain) == 6);
+    CHECK((*data)->remarks() ==
+          std::vector<std::string>{"30 pictures are left out by the skip list"});
+  }
+}
+
+TEST_CASE("hidden folders are no classes, and other files no pictures") {
+  TinyFolder tiny;
+  const uint64_t before = (*tiny.Open())->fingerprint();
+  for (const char* name :
+       {"train/.ipynb_checkpoints", "val/.ipynb_checkpoints", "train/bees/.old"}) {
+    fs::create_directories(tiny.folder.File(name));
+    tiny.folder.Write(std::string(name) + "/0.jpg", PlainJpeg(1, 1, 1));
+  }
+  tiny.folder.Write("train/bees/._0.jpg", {0, 5, 22, 7});
+  AddMany(tiny, 30, ".txt", [](const std::string& path) { std::ofstream(path) << "a label"; });
+  auto data = tiny.Open();
+  REQUIRE_MESSAGE(data.ok(), data.status().message());
+  CHECK((*data)->class_names() == std::vector<std::string>{"ants", "bees"});
+  CHECK((*data)->fingerprint() == before);
+  CHECK((*data)->notices() ==
+        std::vector<std::string>{
+            "3 not read: 'train/.ipynb_checkpoints', for example, is a hidden folder"});
+  CHECK((*data)->remarks() ==
+        std::vector<std::string>{"31 files are ignored: they are no pictures"});
+}
+
+TEST_CASE("pictures beside the classes, and links in a circle, are not read") {
+  TinyFolder tiny;
+  tiny.folder.Write("train/1.jpg", PlainJpeg(1, 1, 1));
+  auto data = tiny.Open();
+  REQUIRE_MESSAGE(data.ok(), data.status().message());
+  CHECK((*data)->notices() ==
+        std::vector<std::string>{
+            "1 not read: 'train/1.jpg' is a picture outside the folders of classes"});
+  fs::remove(tiny.folder.File("train/1.jpg"));
+  fs::create_directory_symlink(tiny.folder.File("train/ants"), tiny.folder.File("train/ants/all"));
+  data = tiny.Open();
+  REQUIRE_MESSAGE(data.ok(), data.status().message());
+  CHECK((*data)->sample_count(Split::kTrain) == 6);
+  CHECK((*data)->notices() ==
+        std::vector<std::string>{
+            "1 not read: 'train/ants/all' is a link to a folder that holds the link"});
+}
+
+TEST_CASE("a folder that cannot be listed is an error that names it") {
+  TinyFolder tiny;
+  fs::permissions(tiny.folder.path(), fs::perms::all);
+  fs::create_directories(tiny.folder.File("train/bees/closed"));
+  fs::permissions(tiny.folder.File("train/bees/closed"), fs::perms::none);
+  constexpr uid_t kNobody = 65534;  // root may list any folder
+  const bool is_root = geteuid() == 0;
+  if (is_root) REQUIRE(seteuid(kNobody) == 0);
+  const Status status = tiny.Open().status();
+  if (is_root) REQUIRE(seteuid(0) == 0);
+  CheckMessage(status, StatusCode::kNotFound,
+               {"train/bees/closed: cannot be listed: Permission denied", "permissions"});
+  fs::permissions(tiny.folder.File("train/bees/closed"), fs::perms::all);
 }
 
 TEST_CASE("one class, no class, an empty class and an unknown class are errors") {

@@ -107,7 +107,7 @@ TEST_CASE("without the pictures of the skip list the weights do not depend on th
   check.Await();
   CHECK(check.exit_code() == kExitFailed);
   CHECK(Contains(check.out(), "train/ants/3.png: a PNG file that cannot be decoded"));
-  CHECK(Contains(check.out(), "2 of 80 pictures cannot be decoded"));
+  CHECK(Contains(check.out(), "2 of 80 pictures cannot be read"));
   const Args skipping{"--set", "data.skip=skip.txt"};
   const PicturesRun serial = Train(pictures, kSerial + skipping);
   REQUIRE(serial.exit_code == kExitCompleted);
