@@ -129,25 +129,8 @@ Status ReadShape(const Json& shape, SafetensorsFile::Tensor* tensor) {
   return Status();
 }
 
-Status ReadOffsets(const Json& offsets, const DataExtent& data, SafetensorsFile::Tensor* tensor) {
-  const auto is_number = [](const Json& offset) { return offset.is_number_unsigned(); };
-  if (!offsets.is_array() || offsets.size() != 2 || !std::ranges::all_of(offsets, is_number))
-    return Corrupt("expected two whole numbers as data_offsets");
-  const auto first = offsets[0].get<uint64_t>();
-  const auto last = offsets[1].get<uint64_t>();
-  if (first > last || last > data.bytes) {
-    return Corrupt(fmt::format("data_offsets [{}, {}] are not within the {} bytes after the header",
-                               first, last, data.bytes));
-  }
-  if (last - first != tensor->bytes()) {
-    return Corrupt(fmt::format("data_offsets hold {} bytes, expected {} for this shape",
-                               last - first, tensor->bytes()));
-  }
-  tensor->first_byte = data.first_byte + first;
-  return Status();
-}
-
-// The format's types, and the bytes of an element.
+// Types that the format has had for long, and the bytes of an element. Newer ones have other names,
+// and some share bytes between elements.
 struct ElementType {
   std::string_view name;
   uint64_t bytes;
@@ -168,15 +151,34 @@ constexpr auto kElementTypes = std::to_array<ElementType>({{"F32", 4},
                                                            {"U8", 1},
                                                            {"BOOL", 1}});
 
+Status ReadOffsets(const Json& offsets, const DataExtent& data, SafetensorsFile::Tensor* tensor) {
+  const auto is_number = [](const Json& offset) { return offset.is_number_unsigned(); };
+  if (!offsets.is_array() || offsets.size() != 2 || !std::ranges::all_of(offsets, is_number))
+    return Corrupt("expected two whole numbers as data_offsets");
+  const auto first = offsets[0].get<uint64_t>();
+  const auto last = offsets[1].get<uint64_t>();
+  if (first > last || last > data.bytes) {
+    return Corrupt(fmt::format("data_offsets [{}, {}] are not within the {} bytes after the header",
+                               first, last, data.bytes));
+  }
+  const auto type = std::ranges::find(kElementTypes, tensor->dtype, &ElementType::name);
+  tensor->byte_count = last - first;
+  if (type != kElementTypes.end() && tensor->byte_count != tensor->float_count * type->bytes) {
+    return Corrupt(fmt::format("data_offsets hold {} bytes, expected {} for this shape",
+                               tensor->byte_count, tensor->float_count * type->bytes));
+  }
+  tensor->first_byte = data.first_byte + first;
+  return Status();
+}
+
 Status ReadTensor(const Json& json, const DataExtent& data, SafetensorsFile::Types types,
                   SafetensorsFile::Tensor* tensor) {
   if (!json.is_object()) return Corrupt("expected an object");
   const Json& dtype = Member(json, "dtype");
   if (types == SafetensorsFile::Types::kFp32 && dtype != "F32")
     return Corrupt("dtype is not \"F32\", the only one that Pando supports");
-  if (dtype.is_string()) tensor->dtype = dtype.get<std::string>();
-  if (std::ranges::find(kElementTypes, tensor->dtype, &ElementType::name) == kElementTypes.end())
-    return Corrupt(fmt::format("dtype {} is none of the format", dtype.dump()));
+  if (!dtype.is_string()) return Corrupt(fmt::format("dtype is {}, expected a text", dtype.dump()));
+  tensor->dtype = dtype.get<std::string>();
   PANDO_RETURN_IF_ERROR(ReadShape(Member(json, "shape"), tensor));
   return ReadOffsets(Member(json, "data_offsets"), data, tensor);
 }
@@ -187,7 +189,7 @@ Status CheckCoverage(const std::map<std::string, SafetensorsFile::Tensor>& tenso
   std::vector<std::tuple<uint64_t, uint64_t, std::string>> extents;
   for (const auto& [name, tensor] : tensors) {
     const uint64_t first = tensor.first_byte - data.first_byte;
-    extents.emplace_back(first, first + tensor.bytes(), name);
+    extents.emplace_back(first, first + tensor.byte_count, name);
   }
   std::ranges::sort(extents);
   uint64_t end = 0;
@@ -214,10 +216,6 @@ Status ReadMetadata(const Json& json, SafetensorsMetadata* metadata) {
 }
 
 }  // namespace
-
-uint64_t SafetensorsFile::Tensor::bytes() const {
-  return float_count * std::ranges::find(kElementTypes, dtype, &ElementType::name)->bytes;
-}
 
 Result<SafetensorsFile> SafetensorsFile::Open(std::string path, Types types) {
   UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));

@@ -39,13 +39,14 @@ class SafetensorsFile {
     std::vector<uint64_t> shape;
     uint64_t float_count = 0;
     uint64_t first_byte = 0;  // within the file
+    uint64_t byte_count = 0;
     std::string dtype;
-    uint64_t bytes() const;
   };
   enum class Types : uint8_t { kFp32, kAll };
 
   // Reads and checks the header: these types alone, sizes as shapes say, tensors one after another
-  // without gap or overlap up to the file's very end.
+  // without gap or overlap up to the file's very end. With kAll types are allowed that Pando does
+  // not know; their sizes are as the file says.
   static Result<SafetensorsFile> Open(std::string path, Types types = Types::kFp32);
 
   const std::string& path() const { return path_; }

@@ -77,6 +77,26 @@ TEST_CASE("weights of other programs come as floats, halves or bfloats, by PyTor
   CHECK(start.Values(*weights, "fc.bias") == std::vector<float>{0.1f});
 }
 
+TEST_CASE("unused tensors may be of any type, also of one that Pando does not know") {
+  Start start;
+  start.job.init_partial = true;
+  ForeignFile file;
+  file.Add<float>("conv.weight", "F32", {2, 2}, {1, 2, 3, 4});
+  file.Add<uint8_t>("scales", "F8_E8M0", {3}, {1, 2, 3});
+  file.Add<uint8_t>("packed", "F4", {6}, {1, 2, 3});  // two elements in a byte
+  file.Add<float>("pairs", "C64", {1}, {1, 2});
+  file.Write(start.job.init);
+  const Result<InitialWeights> weights = LoadInitialWeights(start.job, start.layout);
+  REQUIRE_MESSAGE(weights.ok(), weights.status().message());
+  CHECK(start.Values(*weights, "conv.weight") == std::vector<float>{1, 2, 3, 4});
+  CHECK(weights->unused == std::vector<std::string>{"packed", "pairs", "scales"});
+  ForeignFile used;
+  used.Add<uint8_t>("conv.weight", "F8_E8M0", {2, 2}, {1, 2, 3, 4});
+  used.Write(start.job.init);
+  CheckMessage(LoadInitialWeights(start.job, start.layout).status(), StatusCode::kInvalidArgument,
+               {"F8_E8M0", "F32, F16 or BF16"});
+}
+
 TEST_CASE("tensors that do not fit are named, and drawn only if that is wanted") {
   Start start;
   ForeignFile file;
