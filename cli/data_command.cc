@@ -11,6 +11,7 @@
 #include "cli/data_inspect.h"
 #include "common/atomic_file.h"
 #include "common/exit_codes.h"
+#include "common/output.h"
 #include "common/text.h"
 #include "data/dataset.h"
 #include "data/picture_list.h"
@@ -40,13 +41,13 @@ Result<Job> MakeJob(const InspectOptions& options) {
 
 Result<int> Inspect(const InspectOptions& options) {
   PANDO_ASSIGN_OR_RETURN(const Job job, MakeJob(options));
-  const auto warn = [](const std::string& text) { fmt::print(stderr, "pando: {}\n", text); };
+  const auto warn = [](const std::string& text) { Say("pando: {}\n", text); };
   PANDO_ASSIGN_OR_RETURN(std::unique_ptr<DataSet> data, OpenDataSet(job, warn));
   PANDO_ASSIGN_OR_RETURN(std::string text, DescribeData(*data));
-  fmt::print("{}: {}\n{}", options.path, job.dataset, text);
+  Print("{}: {}\n{}", options.path, job.dataset, text);
   if (options.sheet.empty() || !HoldsPictures(*data)) return kExitCompleted;
   PANDO_RETURN_IF_ERROR(WriteContactSheet(*data, options.sheet));
-  fmt::print("contact sheet: {}\n", options.sheet);
+  Print("contact sheet: {}\n", options.sheet);
   return kExitCompleted;
 }
 
@@ -61,7 +62,7 @@ struct CheckOptions {
 void TellProgress(uint64_t done, uint64_t all) {
   constexpr uint64_t kLines = 20, kPerLineMin = 1000;
   const uint64_t interval = std::max(all / kLines, kPerLineMin);
-  if (done % interval == 0) fmt::print(stderr, "pando: checked {} of {} pictures\n", done, all);
+  if (done % interval == 0) Say("pando: checked {} of {} pictures\n", done, all);
 }
 
 // Another list may be part of a run, which needs it to continue.
@@ -78,31 +79,31 @@ Status WriteSkipList(const CheckOptions& options, const std::string& path,
 Result<int> Check(const CheckOptions& options) {
   PANDO_ASSIGN_OR_RETURN(PictureList list, ListPictures(options.path));
   const uint64_t all = list.train.size() + list.test.size();
-  for (const std::string& line : UnreadNotices(list)) fmt::print("{}\n", line);
+  for (const std::string& line : UnreadNotices(list)) Print("{}\n", line);
   const auto tell = [&](uint64_t done) { TellProgress(done, all); };
   PANDO_ASSIGN_OR_RETURN(const std::vector<BadPicture> bad,
                          FindBadPictures(list, options.threads, tell));
-  for (const BadPicture& picture : bad) fmt::print("{}: {}\n", picture.name, picture.reason);
+  for (const BadPicture& picture : bad) Print("{}: {}\n", picture.name, picture.reason);
   if (bad.empty()) {
-    fmt::print("{}: all {} pictures can be decoded; no skip list is needed\n", options.path, all);
+    Print("{}: all {} pictures can be decoded; no skip list is needed\n", options.path, all);
     return kExitCompleted;
   }
   const std::string path =
       options.out.empty() ? SkipListPath(kSkipListDefault, options.path) : options.out;
   PANDO_RETURN_IF_ERROR(WriteSkipList(options, path, SkipListText(bad)));
   const auto lost = std::ranges::count_if(list.unread, &UnreadFile::is_lost);
-  fmt::print("{}: {} of {} pictures cannot be read; train without them: --set data.skip={}\n",
-             options.path, bad.size(), all + static_cast<uint64_t>(lost),
-             options.out.empty() ? kSkipListDefault
-                                 : std::filesystem::absolute(path).lexically_normal().string());
+  Print("{}: {} of {} pictures cannot be read; train without them: --set data.skip={}\n",
+        options.path, bad.size(), all + static_cast<uint64_t>(lost),
+        options.out.empty() ? kSkipListDefault
+                            : std::filesystem::absolute(path).lexically_normal().string());
   return kExitFailed;
 }
 
 Result<int> Fetch(FetchOptions options) {
   if (options.folder.empty()) options.folder = "data/" + options.name;
-  options.tell = [](const std::string& line) { fmt::print(stderr, "pando: {}\n", line); };
+  options.tell = [](const std::string& line) { Say("pando: {}\n", line); };
   PANDO_RETURN_IF_ERROR(FetchDataSet(options));
-  fmt::print("{}\n", options.folder);
+  Print("{}\n", options.folder);
   return kExitCompleted;
 }
 

@@ -120,8 +120,7 @@ std::string JobPathBeside(const std::string& path, const FileFacts& facts) {
   return "";
 }
 
-// The job that says model and data: of the run; of the options; of the file, whose own words count
-// before a job.toml beside it.
+// The job that says model and data: of the run, the options, or the file's own words.
 Result<Job> FindJob(const EvaluateOptions& options, bool is_folder, const FileFacts& facts) {
   JobSource source = options.source;
   if (source.job_path.empty() && is_folder)
@@ -148,9 +147,15 @@ Result<OpenedJob> OpenWithShape(const EvaluateOptions& options, Job job, const F
   const std::string found = MakeSummary(opened.plan).input_shape;
   if (facts.input_shape.empty() || facts.input_shape == found) return opened;
   const auto side = ParseNumber<uint32_t>(facts.input_shape.substr(0, facts.input_shape.find('x')));
+  if (IsGiven(options.source, "data.resize") ||
+      (!options.source.job_path.empty() && job.resize != 0)) {
+    Say("pando: {} was trained with inputs of {}; it is measured with {}, as you ask\n",
+        options.path, facts.input_shape, found);
+    return opened;
+  }
   const bool is_square =
       side && facts.input_shape.starts_with(fmt::format("{0}x{0}x", *side)) && *side > 1;
-  if (is_square && !IsGiven(options.source, "data.resize")) {
+  if (is_square) {
     job.resize = *side;
     PANDO_ASSIGN_OR_RETURN(OpenedJob resized, OpenedJob::Open(job));
     if (MakeSummary(resized.plan).input_shape == facts.input_shape) return resized;

@@ -6,15 +6,15 @@
 #include <fstream>
 #include <sstream>
 #include <thread>
+#include <vector>
 
 #include "common/text.h"
 
 namespace pando {
 namespace {
 
-// A folder of one controller of version 1, or of version 2, which has them all in one.
 struct Place {
-  const char* controller;  // as /proc/self/cgroup names it
+  const char* controller;  // of version 1, as /proc/self/cgroup names it; version 2 has none
   const char* folder;      // under /sys/fs/cgroup
 };
 constexpr Place kVersion2{"", ""};
@@ -38,15 +38,20 @@ std::string PathBelow(const std::string& root, const std::string& controller) {
   return "";
 }
 
-// Within a container the path may be the host's, and the container's own group is at the top.
-std::string Read(const std::string& root, const Place& place, const std::string& name) {
+// The files of this name in the process's group and in those above it, the innermost first: the
+// strictest of them counts. Within a container the path may be the host's, and only the top is
+// there.
+std::vector<std::string> ReadAll(const std::string& root, const Place& place,
+                                 const std::string& name) {
   const std::string top = root + "/sys/fs/cgroup" + place.folder;
-  for (const std::string& folder : {top + PathBelow(root, place.controller), top}) {
-    std::ifstream file(folder + "/" + name);
+  std::vector<std::string> texts;
+  for (std::string path = PathBelow(root, place.controller);; path.resize(path.rfind('/'))) {
+    std::ifstream file(top + path + "/" + name);
     std::stringstream text;
-    if (file && text << file.rdbuf()) return text.str();
+    if (file && text << file.rdbuf()) texts.push_back(text.str());
+    if (path.empty() || path == "/") break;
   }
-  return "";
+  return texts;
 }
 
 // The number after this word; none: there is none.
@@ -61,35 +66,49 @@ std::optional<uint64_t> NumberAfter(const std::string& word, const std::string& 
 // Version 1 writes "no limit" as the largest multiple of a page.
 std::optional<uint64_t> ReadMemoryLimit(const std::string& root) {
   constexpr uint64_t kNoLimit = uint64_t{1} << 62;
-  for (const std::string& text :
-       {Read(root, kVersion2, "memory.max"), Read(root, kMemory, "memory.limit_in_bytes")}) {
+  std::vector<std::string> texts = ReadAll(root, kVersion2, "memory.max");
+  for (std::string& text : ReadAll(root, kMemory, "memory.limit_in_bytes")) texts.push_back(text);
+  uint64_t least = kNoLimit;
+  for (const std::string& text : texts) {
     const auto limit = ParseNumber<uint64_t>(std::string_view(text).substr(0, text.find('\n')));
-    if (limit && *limit < kNoLimit) return limit;
+    least = std::min(least, limit.value_or(kNoLimit));
   }
-  return std::nullopt;
+  return least < kNoLimit ? std::optional(least) : std::nullopt;
 }
 
-// "max 100000" or "200000 100000": microseconds of processor time per period.
+// "max 100000" or "200000 100000": microseconds of processor time per period. Version 1 has a file
+// for each.
 std::optional<double> ReadCpuLimit(const std::string& root) {
-  const std::string text = Read(root, kVersion2, "cpu.max") + Read(root, kCpu, "cpu.cfs_quota_us") +
-                           Read(root, kCpu, "cpu.cfs_period_us");
-  std::stringstream words(text);
-  std::string quota, period;
-  words >> quota >> period;
-  const auto quota_us = ParseNumber<uint64_t>(quota);  // "max", or -1: no limit
-  const auto period_us = ParseNumber<uint64_t>(period);
-  if (!quota_us || !period_us || *period_us == 0) return std::nullopt;
-  return static_cast<double>(*quota_us) / static_cast<double>(*period_us);
+  std::vector<std::string> texts = ReadAll(root, kVersion2, "cpu.max");
+  const std::vector<std::string> quotas = ReadAll(root, kCpu, "cpu.cfs_quota_us");
+  const std::vector<std::string> periods = ReadAll(root, kCpu, "cpu.cfs_period_us");
+  for (size_t i = 0; i < std::min(quotas.size(), periods.size()); ++i)
+    texts.push_back(quotas[i] + periods[i]);
+  std::optional<double> least;
+  for (const std::string& text : texts) {
+    std::stringstream words(text);
+    std::string quota, period;
+    words >> quota >> period;
+    const auto quota_us = ParseNumber<uint64_t>(quota);  // "max", or -1: no limit
+    const auto period_us = ParseNumber<uint64_t>(period);
+    if (!quota_us || !period_us || *period_us == 0) continue;
+    const double cpus = static_cast<double>(*quota_us) / static_cast<double>(*period_us);
+    least = std::min(least.value_or(cpus), cpus);
+  }
+  return least;
 }
 
 }  // namespace
 
 CgroupLimits ReadCgroup(const std::string& root) {
-  const std::string events =
-      Read(root, kVersion2, "memory.events") + Read(root, kMemory, "memory.oom_control");
+  uint64_t oom_kill_count = 0;
+  std::vector<std::string> texts = ReadAll(root, kVersion2, "memory.events");
+  for (std::string& text : ReadAll(root, kMemory, "memory.oom_control")) texts.push_back(text);
+  for (const std::string& text : texts)
+    oom_kill_count = std::max(oom_kill_count, NumberAfter("oom_kill", text).value_or(0));
   return {.memory_bytes = ReadMemoryLimit(root),
           .cpus = ReadCpuLimit(root),
-          .oom_kill_count = NumberAfter("oom_kill", events).value_or(0)};
+          .oom_kill_count = oom_kill_count};
 }
 
 uint32_t UsableCores() {

@@ -15,11 +15,14 @@ std::atomic<int> said_error = 0;     // of the first message that was lost
 std::atomic<int> printed_error = 0;  // of the first part of a result that was lost
 std::atomic<bool> has_told_lost = false;
 
+void Note(int error, std::atomic<int>& first_error) {
+  int none = 0;
+  first_error.compare_exchange_strong(none, error == 0 ? EIO : error);
+}
+
 void Write(std::string_view text, std::FILE* file, std::atomic<int>& first_error) {
   errno = 0;
-  if (std::fwrite(text.data(), 1, text.size(), file) == text.size()) return;
-  int none = 0;
-  first_error.compare_exchange_strong(none, errno == 0 ? EIO : errno);
+  if (std::fwrite(text.data(), 1, text.size(), file) != text.size()) Note(errno, first_error);
 }
 
 }  // namespace
@@ -32,11 +35,7 @@ void OpenStandardStreams() {
   }
 }
 
-void NoteLostMessage(int error) {
-  int none = 0;
-  said_error.compare_exchange_strong(none, error == 0 ? EIO : error);
-}
-
+void NoteLostMessage(int error) { Note(error, said_error); }
 void SayText(std::string_view text) { Write(text, stderr, said_error); }
 
 void PrintText(std::string_view text) { Write(text, stdout, printed_error); }
@@ -47,8 +46,7 @@ std::string TakeLostMessages() {
 }
 
 Status FinishOutput() {
-  errno = 0;
-  if (printed_error == 0 && std::fflush(stdout) != 0) printed_error = errno == 0 ? EIO : errno;
+  if (std::fflush(stdout) != 0) Note(errno, printed_error);
   if (printed_error == 0 || printed_error == EPIPE) return Status();  // `| head` has read enough
   return Internal(fmt::format("the output could not be written: {}", std::strerror(printed_error)));
 }

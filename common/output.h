@@ -12,8 +12,7 @@
 
 namespace pando {
 
-// Opens those of the descriptors 0 to 2 that are closed on /dev/null: the first file that the
-// program opens would otherwise get what is said.  REQUIRES: called first, by main.
+// Opens those of the descriptors 0 to 2 that are closed on /dev/null.  REQUIRES: called first.
 void OpenStandardStreams();
 
 void SayText(std::string_view text);

@@ -159,14 +159,6 @@ std::string SuspectNumber(std::string_view text) {
                   : "it looks like a number with a typographic minus; write -1.5";
 }
 
-bool IsUtf8(std::string_view text) {
-  std::string visible;  // without what AsUtf8 changes in valid texts
-  std::ranges::copy_if(text, std::back_inserter(visible), [](char c) {
-    return c != '\\' && std::iscntrl(static_cast<unsigned char>(c)) == 0;
-  });
-  return AsUtf8(visible) == visible;
-}
-
 bool IsMissing(std::string_view text) {
   return std::ranges::find(kMissing, text) != kMissing.end();
 }

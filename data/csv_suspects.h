@@ -18,7 +18,6 @@ std::string SuspectHeader(const std::vector<std::string>& names);
 // A number that is not written as one: "1,475", "1.234,56", "12%", "$5", a typographic minus.
 std::string SuspectNumber(std::string_view text);
 
-bool IsUtf8(std::string_view text);
 // "", "NA", "nan", "null" and the like: pandas' list, and "?" (UCI's).
 bool IsMissing(std::string_view text);
 

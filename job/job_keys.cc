@@ -366,16 +366,11 @@ const std::vector<JobKey> kKeys = {
     {At<&Job::scheduler_timeout_ms>(), "run.scheduler_timeout_ms", "", "ms",
      "silence of the scheduler after which servers and workers leave", kMilliseconds}};
 
-// Names of PyTorch, Keras, torchrun and others.
 constexpr auto kForeignNames = std::to_array<std::pair<std::string_view, const char*>>(
     {{"learning_rate", "optimizer.lr"},
      {"batch_size", "train.global_batch"},
-     {"train_batch_size", "train.global_batch"},
      {"gradient_accumulation_steps", "train.micro_batches"},
-     {"wd", "optimizer.weight_decay"},
-     {"optim", "optimizer.type"},
      {"num_epochs", "train.epochs"},
-     {"max_steps", "train.steps"},
      {"num_workers", "run.workers"},
      {"nproc_per_node", "run.workers"},
      {"output_dir", "run.dir"},

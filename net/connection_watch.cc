@@ -1,30 +1,28 @@
 #include "net/connection_watch.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
-#include <cstring>
 #include <utility>
 
 namespace pando {
 namespace {
 
-UniqueFd OpenReserve() { return UniqueFd(open("/dev/null", O_RDONLY | O_CLOEXEC)); }
+// Kept free for files and for connections that we dial. A new descriptor is the lowest free one.
+constexpr uint64_t kDescriptorsKept = 16;
+
+uint64_t DescriptorsMax() {
+  rlimit limit{};
+  return getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : UINT64_MAX;
+}
 
 }  // namespace
 
 Status ConnectionWatch::Start(ZmqContext& context, ZmqSocket& router) {
   PANDO_ASSIGN_OR_RETURN(std::unique_ptr<ZmqMonitor> monitor, ZmqMonitor::Create(context, router));
   monitor_ = std::move(monitor);
-  reserve_ = OpenReserve();
   return Status();
-}
-
-void ConnectionWatch::Stop() {
-  monitor_.reset();
-  reserve_ = UniqueFd();
-  listening_fd_ = -1;
 }
 
 void ConnectionWatch::Note(int connection_fd, Incarnation peer) {
@@ -36,32 +34,24 @@ void ConnectionWatch::Note(int connection_fd, Incarnation peer) {
 }
 
 void ConnectionWatch::Look() {
-  int accept_error = 0;
   while (const std::optional<ZmqMonitor::Event> event = monitor_->Receive()) {
-    if (event->kind == ZmqMonitor::Event::Kind::kListening) {
-      listening_fd_ = event->value;
-      fcntl(listening_fd_, F_SETFL, O_NONBLOCK);  // ZeroMQ may find no peer here any more
-    } else if (event->kind == ZmqMonitor::Event::Kind::kAcceptFailed) {
-      accept_error = event->value;
-    } else if (const auto connection = connections_.extract(event->value); !connection.empty()) {
-      options_.on_disconnect(connection.mapped());
+    if (event->is_accepted) {
+      OnAccepted(event->connection_fd);
+    } else if (const auto gone = connections_.extract(event->connection_fd); !gone.empty()) {
+      options_.on_disconnect(gone.mapped());
     }
   }
-  if (accept_error != 0) TurnAway(accept_error);
 }
 
-void ConnectionWatch::TurnAway(int error) {
-  constexpr int kTurnedAwayMax = 1024;  // at once: others may dial meanwhile
-  reserve_ = UniqueFd();
-  for (int i = 0; i < kTurnedAwayMax; ++i) {
-    const UniqueFd waiting(accept4(listening_fd_, nullptr, nullptr, SOCK_CLOEXEC));
-    if (!waiting.is_open()) break;
-  }
-  reserve_ = OpenReserve();
-  if (std::exchange(has_warned_, true) || !options_.on_warning) return;
+// Should the descriptor be another file by now, this does nothing.
+void ConnectionWatch::OnAccepted(int connection_fd) {
+  const uint64_t descriptors_max = DescriptorsMax();
+  if (static_cast<uint64_t>(connection_fd) + kDescriptorsKept < descriptors_max) return;
+  shutdown(connection_fd, SHUT_RDWR);
+  if (turned_away_++ > 0 || !options_.on_warning) return;
   options_.on_warning(fmt::format(
-      "no further connection can be accepted: {}; raise the limit of open files (ulimit -n)",
-      std::strerror(error)));
+      "further connections are turned away: {} files may be open; raise the limit (ulimit -n)",
+      descriptors_max));
 }
 
 }  // namespace pando

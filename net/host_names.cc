@@ -25,10 +25,11 @@ HostNames::~HostNames() = default;
 int HostNames::fd() const { return found_->mailbox.fd(); }
 
 void HostNames::Ask(Micros now, const std::string& host) {
-  const auto asked = asked_at_.find(host);
-  if (pending_.contains(host) || (asked != asked_at_.end() && now - asked->second < kInterval))
-    return;
-  asked_at_[host] = now;
+  Micros& ask_at = ask_at_[host];
+  if (pending_.contains(host) || now < ask_at) return;
+  Micros& interval = intervals_.try_emplace(host, kInterval).first->second;
+  ask_at = now + interval;
+  interval = std::min(2 * interval, kIntervalMax);
   pending_.insert(host);
   std::thread([host, look_up = look_up_, found = found_] {
     std::ignore = found->mailbox.Push({host, look_up(host)});
@@ -45,18 +46,16 @@ bool HostNames::WaitFor(const std::string& host, Micros deadline) {
   return true;
 }
 
-bool HostNames::Take() {
-  bool is_news = false;
+void HostNames::Take() {
   for (auto& [host, address] : found_->mailbox.Drain()) {
     pending_.erase(host);
     if (address.ok()) {
       failed_.erase(host);
-      is_news |= std::exchange(addresses_[host], *address) != *address;
+      if (std::exchange(addresses_[host], *address) != *address) intervals_.erase(host);
     } else if (failed_.insert(host).second && on_failure_) {
       on_failure_(address.status().message());
     }
   }
-  return is_news;
 }
 
 std::string HostNames::Find(const std::string& host) const {

@@ -21,18 +21,19 @@ using LookUp = std::function<Result<std::string>(const std::string& host)>;
 class HostNames {
  public:
   static constexpr Micros kInterval = std::chrono::seconds(1);
+  static constexpr Micros kIntervalMax = std::chrono::seconds(5);  // doubled up to it without news
 
   // `on_failure` gets each host that is not found, once, in Take.
   HostNames(LookUp look_up, std::function<void(const std::string& text)> on_failure);
   ~HostNames();
   HostNames(const HostNames&) = delete;
 
-  // Asks for the address unless the host was asked for within kInterval, or is being looked up.
+  // Asks for the address unless the host was asked for a short while ago, or is being looked up.
   void Ask(Micros now, const std::string& host);
   // Waits for the host's first lookup. False at the deadline.
   bool WaitFor(const std::string& host, Micros deadline);
-  // Takes what was found.  Returns whether an address is new or another one.
-  bool Take();
+  // Takes what was found.
+  void Take();
   // The last address that was found; empty: none.
   std::string Find(const std::string& host) const;
   int fd() const;  // readable when Take has something to take
@@ -44,7 +45,8 @@ class HostNames {
   const std::function<void(const std::string& text)> on_failure_;
   std::shared_ptr<Found> found_;                  // shared with the threads
   std::map<std::string, std::string> addresses_;  // by host
-  std::map<std::string, Micros> asked_at_;        // by host
+  std::map<std::string, Micros> ask_at_;          // by host: not before
+  std::map<std::string, Micros> intervals_;       // by host
   std::set<std::string> pending_;                 // being looked up
   std::set<std::string> failed_;                  // told
 };

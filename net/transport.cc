@@ -333,6 +333,7 @@ void Transport::Wait(Micros deadline, std::span<const int> fds) {
   PANDO_CHECK(ready_count >= 0 || errno == EINTR);
   if (ready_count > 0) ReceiveEvents(polled, std::span(polled).subspan(first_link));
   if (watch_.is_started()) watch_.Look();
+  counters_.turned_away = watch_.turned_away();
   if (links_ != nullptr) LinkAgain();
   RedialNamed();
 }
@@ -341,14 +342,14 @@ void Transport::Wait(Micros deadline, std::span<const int> fds) {
 // been started again on another machine of the same name.
 void Transport::RedialNamed() {
   if (!has_names_) return;
-  const bool is_news = names_.Take();
+  names_.Take();
   const Micros now = SteadyNow();
   for (auto& [peer, line] : lines_) {
-    if (!peer || !HasName(line.parsed)) continue;
+    const bool is_silent = line.connected.empty() || now - line.heard_at > kSilentFor;
+    if (!peer || !HasName(line.parsed) || !is_silent) continue;
     const std::string address = names_.Find(line.parsed.host);
-    if (is_news && !address.empty()) std::ignore = line.ConnectTo(address);
-    if (line.connected.empty() || now - line.heard_at > kSilentFor)
-      names_.Ask(now, line.parsed.host);
+    if (!address.empty()) std::ignore = line.ConnectTo(address);
+    names_.Ask(now, line.parsed.host);
   }
 }
 

@@ -81,6 +81,7 @@ class Transport {
     uint64_t undecodable = 0;
     uint64_t misattributed = 0;  // the claimed sender did not send it
     uint64_t isolated = 0;       // dropped because the context was isolated
+    uint64_t turned_away = 0;    // connections, for want of descriptors
     uint64_t overtaken = 0;      // its shared memory was rewritten or is unreadable
     // Payloads of 16 KiB and more, which peers of one host could share, that went by ZeroMQ: sent
     // to such peers, and received from those dialed.

@@ -395,7 +395,6 @@ Summary LocalRun::SummaryOfFiles() const {
 }
 
 int LocalRun::ConcludeFailed(const ProcessExit& root_cause, Summary summary) const {
-  // A scheduler that ends a run says why, and the summary has it.
   const bool has_said = root_cause.spec.name == kScheduler && root_cause.signal == 0 &&
                         root_cause.exit_code == kExitFailed && !summary.failure.empty();
   if (!has_said) Say("\n{}", RootCauseText(root_cause));

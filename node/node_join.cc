@@ -9,10 +9,13 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <memory>
 #include <thread>
+#include <tuple>
 
 #include "common/clock.h"
 #include "common/hash.h"
+#include "common/mailbox.h"
 #include "common/system.h"
 #include "job/job_file.h"
 #include "net/address.h"
@@ -67,13 +70,23 @@ Result<JoinOutcome> JoinRun(Transport& transport, Incarnation self, const Regist
   const Micros start = SteadyNow();
   const Micros deadline = start + std::chrono::milliseconds(timeout_ms);
   Micros note_at = start + kWaitingNoteFirst;
+  // Found on other threads: a name's lookup may outlast the wait.
+  const auto reasons = std::make_shared<Mailbox<std::string>>();
+  const auto look_for_reason = [&] {
+    std::thread([reasons, scheduler_endpoint] {
+      std::ignore = reasons->Push(ReasonOfSilence(scheduler_endpoint));
+    }).detach();
+  };
+  std::string reason;
+  look_for_reason();
   const auto watch = [&](Micros now) {
     shutdown.Take();
     if (now < note_at) return;
-    const std::string reason = ReasonOfSilence(scheduler_endpoint);
-    spdlog::info("waiting for the scheduler at {} since {} s{}{}", scheduler_endpoint,
-                 (now - start) / std::chrono::seconds(1), reason.empty() ? "" : ": ", reason);
-    note_at += kWaitingNoteInterval;
+    for (std::string& found : reasons->Drain()) reason = found.empty() ? "" : ": " + found;
+    spdlog::info("waiting for the scheduler at {} since {} s{}", scheduler_endpoint,
+                 (now - start) / std::chrono::seconds(1), reason);
+    note_at = now + kWaitingNoteInterval;
+    look_for_reason();
   };
   const auto is_over = [&] {
     return join.has_answer() || shutdown.first_signal() != 0 || SteadyNow() >= deadline;

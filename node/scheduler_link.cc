@@ -76,9 +76,7 @@ void SchedulerLink::HearStatus(const std::string& json) {
   if (step_.exchange(step->get<uint64_t>()) != step->get<uint64_t>() || begins) changed_.Raise();
 }
 
-// A process that waits for an absent scheduler ends with the same code again and again, and may
-// find it at last. The step that is known is of a moment before the death: so it takes one more
-// death.
+// The step that is known is of a moment before the death: so it takes one more death.
 void RepeatedDeaths::OnExit(const ProcessExit& exit, SchedulerLink& link) {
   const bool is_waiting = exit.signal == 0 && exit.exit_code == kExitUnreached;
   if (exit.is_clean() || is_waiting || (exit.signal != 0 && !exit.is_out_of_memory)) return;

@@ -213,7 +213,8 @@ class SchedulerProcess : public RunObserver {
   Micros gathering_since_{0};
   Micros note_at_{0};
   bool has_timed_out_ = false;
-  std::string endpoint_;  // where others reach this process
+  bool is_waiting_ = false;  // for the journal
+  std::string endpoint_;     // where others reach this process
 };
 
 // A fenced scheduler leaves the folder to the one that leads. A scheduler that was asked to stop
@@ -260,7 +261,7 @@ void SchedulerProcess::KeepBestWeights() {
 
 Status SchedulerProcess::Lead() {
   const auto disconnected = [this](Incarnation peer) {
-    if (scheduler_) scheduler_->OnDisconnect(SteadyNow(), peer);
+    if (scheduler_ && !is_waiting_) scheduler_->OnDisconnect(SteadyNow(), peer);
   };
   Transport transport(context_, {kSchedulerNode, parts_.incarnation, 0},
                       {.insecure = args_.insecure,
@@ -293,8 +294,7 @@ Status SchedulerProcess::Lead() {
   return stop.reason == StopReason::kFailed ? Internal(stop.text) : Status();
 }
 
-// The core is in the middle of a commit: members hear that this process lives, people what it waits
-// for, and all else is repeated by its sender (P10).
+// In the middle of a commit: all but heartbeats and questions is repeated by its sender (P10).
 bool SchedulerProcess::WaitForJournal(Transport& transport, const Status& why) {
   constexpr Micros kRetry = std::chrono::milliseconds(500);
   const std::array fds{shutdown_.fd()};
@@ -307,12 +307,12 @@ bool SchedulerProcess::WaitForJournal(Transport& transport, const Status& why) {
                     .receiver = asked.sender,
                     .message = std::move(reply)});
   };
-  while (SteadyNow() < deadline) {
-    pollfd signalled{shutdown_.fd(), POLLIN, 0};
-    if (poll(&signalled, 1, 0) != 0) return false;
+  is_waiting_ = true;  // members that lose a connection dial again, and leases decide
+  pollfd signalled{shutdown_.fd(), POLLIN, 0};
+  while (SteadyNow() < deadline && poll(&signalled, 1, 0) == 0) {
     transport.Wait(deadline, fds);
     Envelope envelope;
-    while (transport.Receive(&envelope)) {
+    while (SteadyNow() < deadline && transport.Receive(&envelope)) {
       const bool is_member = scheduler_->membership().members().Find(envelope.sender.incarnation);
       if (std::holds_alternative<Heartbeat>(envelope.message) && is_member)
         answer(envelope, HeartbeatAck{});
@@ -322,7 +322,8 @@ bool SchedulerProcess::WaitForJournal(Transport& transport, const Status& why) {
       answer(envelope, StatusReport{status.dump()});
     }
   }
-  return true;
+  is_waiting_ = false;
+  return signalled.revents == 0;
 }
 
 Scheduler::Options SchedulerProcess::CoreOptions() const {
@@ -365,8 +366,6 @@ Status SchedulerProcess::TellEndpoint(const std::string& endpoint) {
 
 // Signals, and what the start of the run waits for.
 void SchedulerProcess::Watch(Micros now) {
-  if (const std::string why = TakeLostMessages(); !why.empty())
-    recorder_.OnEvent("log-lost", "", "messages on standard error are lost: " + why);
   if (shutdown_.Take() != 0) scheduler_->End(now, StopReason::kInterrupted, "interrupted");
   if (scheduler_->phase() != Scheduler::Phase::kGathering) return;
   if (scheduler_->IsMeasuring()) gathering_since_ = now;  // that takes its time

@@ -95,7 +95,6 @@ uint64_t CountMicros(ProcessGroup::TimePoint time) {
 
 }  // namespace
 
-// The kernel counts before we see the end, and may have ended others of the group as well.
 bool OomKills::Take(uint64_t count) {
   constexpr std::chrono::seconds kMemory{1};
   const auto now = Clock::now();

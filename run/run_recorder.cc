@@ -246,6 +246,8 @@ void RunRecorder::Heed(const Status& rows) {
 }
 
 void RunRecorder::OnStep(const StepMetrics& metrics, double lr, double images_per_second) {
+  if (const std::string why = TakeLostMessages(); !why.empty())
+    OnEvent("log-lost", "", "messages on standard error are lost: " + why);
   const uint64_t done = metrics.step.value() + 1;
   const double epoch = EpochAfter(done, plan_->steps);
   next_row_ = Step(done);

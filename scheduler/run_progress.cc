@@ -42,7 +42,11 @@ void Rollback::OnNewsBeyond(Micros now, const Member& member, ViewId id, uint32_
         "of {}",
         member.Name(), id.term, id.number, generation, member.registration.host);
     run_.outbox.TellNotable(now, "refused", member.Name(), "{}", text);
-    run_.outbox.Send(member.peer, Refused{text});
+    // A bit may have flipped: it may join again, once.
+    const bool is_first = doubted_.insert(ProcessFor(member.registration)).second;
+    for (const PeerId& lane : member.Peers())
+      run_.outbox.Send(lane,
+                       Refused{text, is_first ? RefusalKind::kGivenUp : RefusalKind::kNotThisOne});
     return run_.membership.OnDeath(now, member.peer.node, "refused", "message");
   }
   run_.views.OnNewsBeyond(id, generation);

@@ -48,6 +48,7 @@ class Rollback {
   RunFacts& run_;
   std::optional<Pending> pending_;
   uint32_t divergence_count_ = 0;
+  std::set<ProcessName> doubted_;  // that named views that cannot be
 };
 
 // RunPhase is the scheduler's phase, how the run ends, and the time in which steps were made. The

@@ -81,7 +81,6 @@ class Scheduler : public ProtocolCore, private JournaledState, private Membershi
   Version committed() const { return run_.progress.committed(); }
   // The version that the run ends with, as far as is known: an early stop makes it a lower one.
   Version final_version() const { return run_.history.final_version(); }
-  // Time in which steps were made: from the first view on, evaluations left out.
   RunTimes Times(Micros now) const {
     return {run_.phase.TrainingTime(now), run_.phase.evaluation_time()};
   }

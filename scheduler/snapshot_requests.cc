@@ -23,9 +23,14 @@ constexpr Micros kStoreTime = std::chrono::seconds(5);
 
 // Without a worker no later version comes.
 Version SnapshotRequests::Ask(Micros now) {
-  if (run_.members().CountReady(Role::kWorker) == 0) return AskFor(now, run_.progress.committed());
+  if (!HasWorkers()) return AskFor(now, run_.progress.committed());
   if (!request_) Ask(now, 1);
   return request_->version;
+}
+
+Version SnapshotRequests::AskAfterFailure(Micros now) {
+  is_of_failure_ = true;
+  return AskFor(now, run_.progress.committed());
 }
 
 Version SnapshotRequests::AskFor(Micros now, Version committed) {
@@ -53,14 +58,16 @@ std::optional<CommandReply> SnapshotRequests::TakeResult(Micros now) {
   // The version does not come: the last worker is gone, say.
   if (now >= request_->patience_until && run_.progress.committed() < version) {
     request_.reset();
+    acked_.Clear();  // lanes have acknowledged a later version
     AskFor(now, run_.progress.committed());
     return std::nullopt;
   }
   const bool was_missed = now >= request_->patience_until && run_.progress.committed() > version &&
                           !run_.plan.IsSnapshotDue(version);
   if (!snapshots_.ledger().IsGivenUp(version) && !was_missed) return std::nullopt;
-  if (request_->attempts == 0 && AwaitsNews(now)) return std::nullopt;
-  if (request_->attempts == 0 || request_->attempts == kAttemptsMax) {
+  const bool stands_still = request_->attempts == 0 && (is_of_failure_ || !HasWorkers());
+  if (stands_still && AwaitsNews(now)) return std::nullopt;
+  if (stands_still || request_->attempts == kAttemptsMax) {
     request_.reset();
     return CommandReply{CommandOutcome::kRefused,
                         "the servers could not store " + name + "; the scheduler's events say why"};
@@ -70,8 +77,7 @@ std::optional<CommandReply> SnapshotRequests::TakeResult(Micros now) {
   return std::nullopt;
 }
 
-// The version where the run stands was given up. A shard that was past it has the next one, and the
-// scheduler hears soon that all have.
+// A shard that was past the version has the next one, and the scheduler hears soon that all have.
 bool SnapshotRequests::AwaitsNews(Micros now) {
   const Version committed = run_.progress.committed();
   if (committed > request_->version) {
@@ -108,9 +114,8 @@ void LastSnapshot::End(Micros now, StopReason reason, std::string text) {
 void LastSnapshot::Ask(Micros now) {
   const Stop& stop = pending_->stop;
   // After a failure the run may make no further step.
-  pending_->asked = stop.reason == StopReason::kFailed
-                        ? requests_.AskFor(now, run_.progress.committed())
-                        : requests_.Ask(now);
+  pending_->asked =
+      stop.reason == StopReason::kFailed ? requests_.AskAfterFailure(now) : requests_.Ask(now);
   run_.outbox.TellNotable(now, "last-snapshot", "",
                           "{}: storing a snapshot of step {} first; another signal ends the run "
                           "without it",

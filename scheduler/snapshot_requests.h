@@ -17,8 +17,8 @@ class SnapshotRequests {
 
   // Asks for a version, unless one is asked for already.  Returns the version.
   Version Ask(Micros now);
-  // The same, first for `committed`, which all shards have. If a shard has passed it, a later one.
-  Version AskFor(Micros now, Version committed);
+  // The same after a failure: the run may make no further step, so it asks for what is committed.
+  Version AskAfterFailure(Micros now);
   bool is_open() const { return request_.has_value(); }
   bool HasStore() const { return snapshots_.has_store() && run_.phase.is_running(); }
   // What came of the request, once. If a shard has passed the version, a later one is asked for.
@@ -35,15 +35,19 @@ class SnapshotRequests {
  private:
   struct Request {
     Version version;
-    uint32_t attempts = 0;
+    uint32_t attempts = 0;  // 0: of a version that was committed when it was asked for
     Micros patience_until{0};
   };
   void Ask(Micros now, uint32_t attempt);
+  // For `committed`, unless a version is asked for already.
+  Version AskFor(Micros now, Version committed);
   bool AwaitsNews(Micros now);
+  bool HasWorkers() const { return run_.members().CountReady(Role::kWorker) > 0; }
 
   RunFacts& run_;
   Snapshots& snapshots_;
   std::optional<Request> request_;
+  bool is_of_failure_ = false;
   LaneAcks<Version> acked_;
 };
 

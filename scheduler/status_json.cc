@@ -112,11 +112,11 @@ void AddLines(const RunFacts& run, const Member& member, Json& entry) {
 
 // The workers that the others have waited for, and what a micro-batch takes them: "worker 1 (25.0
 // ms a micro-batch)".
-std::string StragglerNames(const Members& members, const OwnerPlan& owners) {
+std::string StragglerNames(const RunFacts& run, const OwnerPlan& owners) {
   std::string names;
-  for (const Member* worker : members.Workers()) {
+  for (const Member* worker : run.members().Workers()) {
     const uint64_t us = owners.stragglers().micro_batch_us(worker->peer.node);
-    if (us == 0) continue;
+    if (us == 0 || !HasWorkFor(run.view(), worker->peer.node, run.progress.committed())) continue;
     names += fmt::format("{}{} ({:.1f} ms a micro-batch)", names.empty() ? "" : ", ",
                          worker->Name(), static_cast<double>(us) / 1000);
   }
@@ -131,7 +131,7 @@ void AddWaiting(const RunFacts& run, const OwnerPlan& owners, const Member& memb
   const Member* owing = members.Find(heartbeat.waiting_for.node);
   if (owing != nullptr) entry["waiting_for"] = owing->Name();
   if (run.IsGroup()) entry["waiting_for"] = LateNames(members, heartbeat.step);
-  if (const std::string names = StragglerNames(members, owners); !names.empty())
+  if (const std::string names = StragglerNames(run, owners); !names.empty())
     entry["waiting_for"] = names;
   entry["waiting_ms"] = heartbeat.waiting_ms;
 }

@@ -55,8 +55,7 @@ void ShardSnapshots::ReportStored(Micros now, SnapshotStoredItem item) {
 // The scheduler asks for ascending versions, so an older one is a duplicate.
 void ShardSnapshots::OnSnapshotAt(Micros now, const Envelope& envelope, const SnapshotAt& at) {
   member_.Send(envelope.sender, SnapshotAtAck{at.version});
-  if (at.version <= asked_max_ || at.version > plan_.steps.final_version()) return;
-  asked_max_ = at.version;
+  if (asked_.contains(at.version) || at.version > plan_.steps.final_version()) return;
   asked_.insert(at.version);
   if (asked_.size() > kAskedSnapshotsMax) asked_.erase(asked_.begin());
   if (plan_.IsSnapshotDue(at.version)) return;
@@ -137,7 +136,6 @@ void ShardSnapshots::Clear() {
   loading_.clear();
   stores_in_flight_.clear();
   asked_.clear();
-  asked_max_ = Version(0);
   stored_.clear();
   restore_failed_.reset();
 }

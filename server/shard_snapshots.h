@@ -54,7 +54,6 @@ class ShardSnapshots : public ReportSource, LanePart {
   std::set<ShardId> loading_;
   std::map<ShardId, uint32_t> stores_in_flight_;
   std::set<Version> asked_;  // to be stored beside the due ones
-  Version asked_max_;
   // Repeated to the scheduler until answered.
   std::map<std::pair<Version, ShardId>, SnapshotStoredItem> stored_;
   std::optional<RestoreFailed> restore_failed_;  // the first of the generation, or a damage

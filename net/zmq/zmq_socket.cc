@@ -22,12 +22,11 @@ constexpr int kReconnectMaxMs = 50;
 constexpr int kDialMs = 500;
 constexpr int kUnacknowledgedMs = 3000;
 constexpr int kHandshakeMs = 5000;  // a peer that connects and stays silent is dropped
-// The kernel's probes find connections that died silently. ZeroMQ's own pings must stay off: their
-// timer aborts the process if the connection ended while its input was held back ("!_io_error",
-// libzmq #4841).
+// The kernel's probes find connections that died silently: with kUnacknowledgedMs below, one
+// without an answer ends the connection. ZeroMQ's own pings must stay off: their timer aborts the
+// process if the connection ended while its input was held back ("!_io_error", libzmq #4841).
 constexpr int kProbeAfterS = 5;
 constexpr int kProbeIntervalS = 1;
-constexpr int kProbesMax = 5;
 constexpr int kBacklog = 1024;                        // a whole job may dial at once
 constexpr int64_t kMessageBytesMax = kFrameBytesMax;  // a peer that announces more is dropped
 
@@ -58,7 +57,6 @@ void SetOptions(const ZmqSocket::Options& options, zmq::socket_t* socket) noexce
   socket->set(zmq::sockopt::tcp_keepalive, 1);
   socket->set(zmq::sockopt::tcp_keepalive_idle, kProbeAfterS);
   socket->set(zmq::sockopt::tcp_keepalive_intvl, kProbeIntervalS);
-  socket->set(zmq::sockopt::tcp_keepalive_cnt, kProbesMax);
   socket->set(zmq::sockopt::handshake_ivl, kHandshakeMs);
   socket->set(zmq::sockopt::backlog, kBacklog);
   socket->set(zmq::sockopt::ipv6, false);
@@ -282,7 +280,7 @@ Result<std::unique_ptr<ZmqMonitor>> ZmqMonitor::Create(ZmqContext& context, ZmqS
   PANDO_ASSIGN_OR_RETURN(zmq::socket_t events, Open(context, zmq::socket_type::pair));
   const int fd = Get(events, zmq::sockopt::fd);
   std::unique_ptr<ZmqMonitor> monitor(new ZmqMonitor(socket.socket_, std::move(events), fd));
-  constexpr int kEvents = ZMQ_EVENT_LISTENING | ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_ACCEPT_FAILED;
+  constexpr int kEvents = ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_DISCONNECTED;
   if (zmq_socket_monitor(socket.socket_.handle(), name.c_str(), kEvents) != 0) {
     return OutOfSockets(zmq_errno());
   }
@@ -300,8 +298,8 @@ Result<std::unique_ptr<ZmqMonitor>> ZmqMonitor::Create(ZmqContext& context, ZmqS
 // Ends the events first: an event that no socket reads would block ZeroMQ's thread.
 ZmqMonitor::~ZmqMonitor() { PANDO_CHECK(zmq_socket_monitor(monitored_.handle(), nullptr, 0) == 0); }
 
-// An event is two frames: its number (16 bits) and value (32 bits: the descriptor, or the error's
-// number), then the endpoint.
+// An event is two frames: its number (16 bits) and value (32 bits, here the descriptor), then the
+// endpoint.
 std::optional<ZmqMonitor::Event> ZmqMonitor::Receive() {
   zmq::message_t event, endpoint;
   if (!ReceivePart(events_, &event)) return std::nullopt;
@@ -311,10 +309,7 @@ std::optional<ZmqMonitor::Event> ZmqMonitor::Receive() {
   std::memcpy(&number, event.data<char>(), sizeof(number));
   std::memcpy(&value, event.data<char>() + sizeof(number), sizeof(value));
   PANDO_CHECK(ReceivePart(events_, &endpoint));
-  const auto kind = number == ZMQ_EVENT_LISTENING       ? Event::Kind::kListening
-                    : number == ZMQ_EVENT_ACCEPT_FAILED ? Event::Kind::kAcceptFailed
-                                                        : Event::Kind::kDisconnected;
-  return Event{kind, value};
+  return Event{value, number == ZMQ_EVENT_ACCEPTED};
 }
 
 }  // namespace pando

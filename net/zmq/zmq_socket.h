@@ -121,9 +121,8 @@ class ZmqMonitor {
   ZmqMonitor& operator=(const ZmqMonitor&) = delete;
 
   struct Event {
-    enum class Kind { kListening, kDisconnected, kAcceptFailed };
-    Kind kind = Kind::kDisconnected;
-    int value = -1;  // the listening descriptor; the connection's; the error's number (EMFILE)
+    int connection_fd = -1;
+    bool is_accepted = false;  // else it has ended
   };
   // The next event; none now: nullopt. The end of a connection is reported before the first message
   // of another one with the same descriptor. Never blocks.

@@ -91,7 +91,7 @@ void StragglerMeter::Observe(NodeId worker, const Heartbeat& heartbeat) {
   samples.waiting += waits ? 1 : 0;
 }
 
-// At least half of the workers wait at least half of the time; a straggler hardly ever does.
+// At least half of the workers wait at least half of the time; a straggler waits little.
 void StragglerMeter::Judge(const std::map<NodeId, uint32_t>& shares, Micros step_time) {
   constexpr uint32_t kSamplesMin = 4;
   uint32_t sharing_count = 0, waiting_count = 0;
@@ -104,7 +104,7 @@ void StragglerMeter::Judge(const std::map<NodeId, uint32_t>& shares, Micros step
   for (const auto& [node, share] : shares) {
     if (share == 0) continue;
     const Samples& samples = samples_[node];
-    const bool is_late = samples.count >= kSamplesMin && 10 * samples.waiting <= samples.count &&
+    const bool is_late = samples.count >= kSamplesMin && 4 * samples.waiting <= samples.count &&
                          2 * waiting_count >= sharing_count;
     micro_batch_us_.erase(node);
     if (is_late) micro_batch_us_[node] = static_cast<uint64_t>(step_time.count()) / share;

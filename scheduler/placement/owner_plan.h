@@ -74,7 +74,6 @@ class StragglerMeter {
   // What a micro-batch takes a straggler by the clock; 0: it is none. Remembered while it has no
   // share.
   uint64_t micro_batch_us(NodeId worker) const;
-  bool is_any() const { return !micro_batch_us_.empty(); }
 
  private:
   struct Samples {

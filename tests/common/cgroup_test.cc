@@ -49,6 +49,18 @@ TEST_CASE("limits of cgroups version 1 are read, also where the path is the host
   CHECK(limits.oom_kill_count == 1);
 }
 
+TEST_CASE("the strictest limit of the groups around counts") {
+  Root root;
+  root.Write("proc/self/cgroup", "0::/slurm/job_7/task_0\n");
+  root.Write("sys/fs/cgroup/slurm/job_7/task_0/memory.max", "max\n");
+  root.Write("sys/fs/cgroup/slurm/job_7/memory.max", "1000000\n");
+  root.Write("sys/fs/cgroup/slurm/memory.max", "2000000\n");
+  root.Write("sys/fs/cgroup/slurm/job_7/task_0/cpu.max", "max 100000\n");
+  root.Write("sys/fs/cgroup/slurm/cpu.max", "400000 100000\n");
+  CHECK(root.Read().memory_bytes == 1000000);
+  CHECK(root.Read().cpus == 4.0);
+}
+
 TEST_CASE("no limit is none") {
   Root root;
   SUBCASE("nothing is there") {}

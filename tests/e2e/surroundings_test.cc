@@ -54,6 +54,13 @@ TEST_CASE("a result that cannot be written is an error") {
   CHECK(dry.exit_code() == kExitFailed);
   REQUIRE(dry.err_lines().size() == 1);
   CHECK(Contains(dry.err_lines()[0], "could not be written: No space left on device"));
+  const std::string text = "a,b\n1,x\n2,y\n3,x\n4,y\n5,x\n6,y\n";
+  const std::string table = temp.Write("table.csv", {text.begin(), text.end()});
+  Process inspect(temp.path(), "inspect", {"data", "inspect", table, "--label", "b"},
+                  Through("", ">/dev/full"));
+  inspect.Await();
+  CHECK(inspect.exit_code() == kExitFailed);
+  CHECK(Contains(inspect.err(), "could not be written"));
 }
 
 TEST_CASE("signals that the parent ignores stay ignored, SIGTERM never") {

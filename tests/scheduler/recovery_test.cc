@@ -243,7 +243,7 @@ TEST_CASE("a member whose term, view or generation cannot be is refused, and the
   SUBCASE("a generation") { heartbeat(id, UINT32_MAX); }
   f.scheduler->Tick(f.now);
   REQUIRE(f.recorder.LastTo<Refused>(Incarnation(21)) != nullptr);
-  CHECK(f.recorder.LastTo<Refused>(Incarnation(21))->kind == RefusalKind::kNotThisOne);
+  CHECK(f.recorder.LastTo<Refused>(Incarnation(21))->kind == RefusalKind::kGivenUp);
   CHECK_FALSE(f.scheduler->fenced());
   CHECK(f.scheduler->view().generation == generation);
   CHECK(f.scheduler->view().id.term == id.term);

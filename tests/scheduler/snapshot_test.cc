@@ -283,6 +283,8 @@ TEST_CASE("without a worker the version that is there is stored, as no later one
     f.From(901, Command{CommandKind::kSnapshot, ""});
     f.scheduler->Tick(f.now);
     CHECK(asked() > Version(13));
+    for (const ShardPlacement& shard : std::vector(f.scheduler->view().shards))
+      f.From(shard.primary.incarnation.value(), SnapshotAtAck{asked()}, shard.primary.lane);
     f.Wait(std::chrono::seconds(6));
     f.scheduler->Tick(f.now);
   }

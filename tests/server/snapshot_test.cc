@@ -137,6 +137,17 @@ TEST_CASE("a late duplicate of a request for a snapshot does not spoil it") {
   CHECK(f.Heard<SnapshotStored>(LaneFixture::kScheduler).empty());
 }
 
+TEST_CASE("where the run stands is stored, also after a later version was asked for in vain") {
+  LaneFixture f(1);
+  StartStoring(f);
+  Train(f, 1, 0, 3);
+  f.SendFrom(LaneFixture::kScheduler, 1, SnapshotAt{Version(9)});
+  f.SendFrom(LaneFixture::kScheduler, 1, SnapshotAt{Version(3)});
+  f.Wait(milliseconds(50));
+  REQUIRE(f.snapshots[1].stores.size() == 1);
+  CHECK(f.snapshots[1].stores[0].snapshot.version == Version(3));
+}
+
 TEST_CASE("a promoted primary stores the due version that its predecessor may not have stored") {
   LaneFixture f(2, SnapshotJob());
   StartStoring(f, {2});
