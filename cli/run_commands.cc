@@ -150,7 +150,7 @@ Result<int> Train(RunOptions options) {
   if (initial) PANDO_RETURN_IF_ERROR(KeepInitialWeights(*initial, folder, opened.plan));
   initial.reset();
   if (!engines.empty()) PANDO_RETURN_IF_ERROR(WriteEnginesFile(folder.EnginesPath(), engines));
-  for (const std::string& line : DataLines(opened)) fmt::print(stderr, "pando: {}\n", line);
+  for (const std::string& line : DataLines(opened)) Say("pando: {}\n", line);
   options.run.job = job;
   options.run.chaos = std::move(chaos);
   if (is_serial)

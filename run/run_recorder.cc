@@ -89,6 +89,11 @@ double EpochAfter(uint64_t step_count, const StepPlan& steps) {
   return static_cast<double>(step_count) / static_cast<double>(steps.steps_per_epoch());
 }
 
+void TellLostMessages(RunRecorder& recorder) {
+  if (const std::string why = TakeLostMessages(); !why.empty())
+    recorder.OnEvent("log-lost", "", "messages on standard error are lost: " + why);
+}
+
 }  // namespace
 
 std::string ProgressText(const ProgressState& state, std::chrono::seconds left, bool has_epoch) {
@@ -246,8 +251,7 @@ void RunRecorder::Heed(const Status& rows) {
 }
 
 void RunRecorder::OnStep(const StepMetrics& metrics, double lr, double images_per_second) {
-  if (const std::string why = TakeLostMessages(); !why.empty())
-    OnEvent("log-lost", "", "messages on standard error are lost: " + why);
+  TellLostMessages(*this);
   const uint64_t done = metrics.step.value() + 1;
   const double epoch = EpochAfter(done, plan_->steps);
   next_row_ = Step(done);
@@ -397,6 +401,7 @@ uint64_t RunRecorder::MissingRows() {
 }
 
 int RunRecorder::Conclude(const char* status, const Status& failure) {
+  TellLostMessages(*this);
   progress_.Finish();
   const Status& first = failure.ok() ? weights_status_ : failure;
   summary_.status = first.ok() ? status : kStatusFailed;

@@ -381,6 +381,9 @@ TEST_CASE("pictures beside the classes, and links in a circle, are not read") {
 TEST_CASE("a folder that cannot be listed is an error that names it") {
   TinyFolder tiny;
   fs::permissions(tiny.folder.path(), fs::perms::all);
+  // tools/test.sh keeps its temporary files in a folder of its user alone.
+  fs::permissions(fs::temp_directory_path(), fs::perms::group_exec | fs::perms::others_exec,
+                  fs::perm_options::add);
   fs::create_directories(tiny.folder.File("train/bees/closed"));
   fs::permissions(tiny.folder.File("train/bees/closed"), fs::perms::none);
   constexpr uid_t kNobody = 65534;  // root may list any folder

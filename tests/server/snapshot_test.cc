@@ -137,7 +137,7 @@ TEST_CASE("a late duplicate of a request for a snapshot does not spoil it") {
   CHECK(f.Heard<SnapshotStored>(LaneFixture::kScheduler).empty());
 }
 
-TEST_CASE("where the run stands is stored, also after a later version was asked for in vain") {
+TEST_CASE("where the run stands is stored, also after a later version that never comes") {
   LaneFixture f(1);
   StartStoring(f);
   Train(f, 1, 0, 3);
