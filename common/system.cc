@@ -86,12 +86,12 @@ Incarnation NewIncarnation() {
 }
 
 uint64_t ProcessKey() {
-  static const uint64_t key = [] {
+  static const uint64_t kKey = [] {
     const char* text = std::getenv(kProcessKeyVariable);
     const uint64_t given = text != nullptr ? ParseHex(text).value_or(0) : 0;
     return given != 0 ? given : NewIncarnation().value();
   }();
-  return key;
+  return kKey;
 }
 
 void RaiseFileLimit() {
