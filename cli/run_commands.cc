@@ -194,6 +194,7 @@ Result<Job> ReadJob(const RunOptions& options, const RunFolder& folder) {
   PANDO_RETURN_IF_ERROR(CheckSupervision(options, job));
   // The run goes on with servers.
   if (job.strategy == Strategy::kSingle) job.strategy = Strategy::kParameterServers;
+  PANDO_RETURN_IF_ERROR(CheckFilesOfScheduler(job));
   return job;
 }
 

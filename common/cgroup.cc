@@ -1,11 +1,11 @@
 #include "common/cgroup.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <fstream>
 #include <sstream>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "common/text.h"
@@ -54,6 +54,13 @@ std::vector<std::string> ReadAll(const std::string& root, const Place& place,
   return texts;
 }
 
+// The same of the memory's controller, by the file's names in the two versions.
+std::vector<std::string> ReadMemory(const std::string& root, const char* name2, const char* name1) {
+  std::vector<std::string> texts = ReadAll(root, kVersion2, name2);
+  for (std::string& text : ReadAll(root, kMemory, name1)) texts.push_back(std::move(text));
+  return texts;
+}
+
 // The number after this word; none: there is none.
 std::optional<uint64_t> NumberAfter(const std::string& word, const std::string& text) {
   std::stringstream words(text);
@@ -66,10 +73,8 @@ std::optional<uint64_t> NumberAfter(const std::string& word, const std::string& 
 // Version 1 writes "no limit" as the largest multiple of a page.
 std::optional<uint64_t> ReadMemoryLimit(const std::string& root) {
   constexpr uint64_t kNoLimit = uint64_t{1} << 62;
-  std::vector<std::string> texts = ReadAll(root, kVersion2, "memory.max");
-  for (std::string& text : ReadAll(root, kMemory, "memory.limit_in_bytes")) texts.push_back(text);
   uint64_t least = kNoLimit;
-  for (const std::string& text : texts) {
+  for (const std::string& text : ReadMemory(root, "memory.max", "memory.limit_in_bytes")) {
     const auto limit = ParseNumber<uint64_t>(std::string_view(text).substr(0, text.find('\n')));
     least = std::min(least, limit.value_or(kNoLimit));
   }
@@ -102,9 +107,7 @@ std::optional<double> ReadCpuLimit(const std::string& root) {
 
 CgroupLimits ReadCgroup(const std::string& root) {
   uint64_t oom_kill_count = 0;
-  std::vector<std::string> texts = ReadAll(root, kVersion2, "memory.events");
-  for (std::string& text : ReadAll(root, kMemory, "memory.oom_control")) texts.push_back(text);
-  for (const std::string& text : texts)
+  for (const std::string& text : ReadMemory(root, "memory.events", "memory.oom_control"))
     oom_kill_count = std::max(oom_kill_count, NumberAfter("oom_kill", text).value_or(0));
   return {.memory_bytes = ReadMemoryLimit(root),
           .cpus = ReadCpuLimit(root),

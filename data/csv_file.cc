@@ -60,6 +60,8 @@ struct Place {  // of a field
   }
 };
 
+constexpr const char* kHowLatin1 =
+    "is the file Latin-1 or Windows-1252? convert it: iconv -f WINDOWS-1252 -t UTF-8";
 constexpr const char* kHowMissing =
     "data.missing (--missing mean, --missing category) says what a missing value becomes";
 
@@ -85,10 +87,8 @@ Result<double> TakeNumber(const Place& place, const std::string& text, MissingVa
 
 Status TakeWord(const Place& place, const std::string& text, MissingValues missing) {
   if (!IsUtf8(text)) {
-    return Corrupt(fmt::format(
-        "{} holds '{}', expected UTF-8; is the file Latin-1 or Windows-1252? convert it: iconv -f "
-        "WINDOWS-1252 -t UTF-8",
-        place.Text(), AsUtf8(text)));
+    return Corrupt(
+        fmt::format("{} holds '{}', expected UTF-8; {}", place.Text(), AsUtf8(text), kHowLatin1));
   }
   if (!text.empty() || missing == MissingValues::kCategory) return Status();
   return Corrupt(fmt::format("{} is empty, expected a text{}; {}", place.Text(),
@@ -140,10 +140,7 @@ Result<CsvFile> CsvFile::Open(const std::string& path) {
 Status CsvFile::CheckHeader(const std::string& line) {
   std::string suspect = SuspectEncoding(line);
   if (suspect.empty() && !IsUtf8(line)) {
-    suspect = fmt::format(
-        "'{}' is not UTF-8; is the file Latin-1 or Windows-1252? convert it: iconv -f WINDOWS-1252 "
-        "-t UTF-8",
-        Printable(AsUtf8(line)));
+    suspect = fmt::format("'{}' is not UTF-8; {}", Printable(AsUtf8(line)), kHowLatin1);
   }
   if (suspect.empty()) {
     const std::streamoff start = file_.tellg();

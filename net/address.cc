@@ -29,13 +29,19 @@ std::string AddressText(const sockaddr_in& address) {
   return text.data();
 }
 
-// Returns the error's number, 0 where a connection is made within a second.
-int Dial(const std::string& host, uint16_t port) {
-  constexpr int kPatienceMs = 1000;
+// `host`: an address in numbers.
+sockaddr_in SocketAddress(const std::string& host, uint16_t port) {
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_port = htons(port);
   PANDO_CHECK(inet_pton(AF_INET, host.c_str(), &address.sin_addr) == 1);
+  return address;
+}
+
+// Returns the error's number, 0 where a connection is made within a second.
+int Dial(const std::string& host, uint16_t port) {
+  constexpr int kPatienceMs = 1000;
+  sockaddr_in address = SocketAddress(host, port);
   const UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd.is_open()) return errno;
   if (connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0) return 0;
@@ -101,10 +107,7 @@ Result<std::string> LocalAddressTowards(const Endpoint& peer) {
   if (peer.kind == Endpoint::Kind::kIpc || peer.is_wildcard()) return std::string(kLoopbackAddress);
   const Result<std::string> host = ResolveHost(peer.host);
   if (!host.ok()) return host.status();
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(peer.port != 0 ? peer.port : kDiscardPort);
-  PANDO_CHECK(inet_pton(AF_INET, host->c_str(), &address.sin_addr) == 1);
+  sockaddr_in address = SocketAddress(*host, peer.port != 0 ? peer.port : kDiscardPort);
   const UniqueFd fd(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (!fd.is_open()) return Unavailable(fmt::format("no UDP socket: {}", std::strerror(errno)));
   socklen_t size = sizeof(address);

@@ -24,43 +24,41 @@ HostNames::~HostNames() = default;
 
 int HostNames::fd() const { return found_->mailbox.fd(); }
 
-void HostNames::Ask(Micros now, const std::string& host) {
-  Micros& ask_at = ask_at_[host];
-  if (pending_.contains(host) || now < ask_at) return;
-  Micros& interval = intervals_.try_emplace(host, kInterval).first->second;
-  ask_at = now + interval;
-  interval = std::min(2 * interval, kIntervalMax);
-  pending_.insert(host);
-  std::thread([host, look_up = look_up_, found = found_] {
-    std::ignore = found->mailbox.Push({host, look_up(host)});
+void HostNames::Ask(Micros now, const std::string& name) {
+  Host& host = hosts_[name];
+  if (host.is_pending || now < host.ask_at) return;
+  host.is_pending = true;
+  host.ask_at = now + host.interval;
+  host.interval = std::min(2 * host.interval, kIntervalMax);
+  std::thread([name, look_up = look_up_, found = found_] {
+    std::ignore = found->mailbox.Push({name, look_up(name)});
   }).detach();
 }
 
-bool HostNames::WaitFor(const std::string& host, Micros deadline) {
-  while (pending_.contains(host)) {
+void HostNames::WaitFor(const std::string& name, Micros deadline) {
+  while (hosts_[name].is_pending) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - SteadyNow());
     pollfd polled{fd(), POLLIN, 0};
-    if (left.count() <= 0 || poll(&polled, 1, static_cast<int>(left.count())) == 0) return false;
+    if (left.count() <= 0 || poll(&polled, 1, static_cast<int>(left.count())) == 0) return;
     Take();
   }
-  return true;
 }
 
 void HostNames::Take() {
-  for (auto& [host, address] : found_->mailbox.Drain()) {
-    pending_.erase(host);
-    if (address.ok()) {
-      failed_.erase(host);
-      if (std::exchange(addresses_[host], *address) != *address) intervals_.erase(host);
-    } else if (failed_.insert(host).second && on_failure_) {
-      on_failure_(address.status().message());
-    }
+  for (auto& [name, address] : found_->mailbox.Drain()) {
+    Host& host = hosts_[name];
+    host.is_pending = false;
+    const bool had_failed = std::exchange(host.has_failed, !address.ok());
+    if (!address.ok() && !had_failed && on_failure_) on_failure_(address.status().message());
+    if (!address.ok() || host.address == *address) continue;
+    host.address = *std::move(address);
+    host.interval = kInterval;
   }
 }
 
-std::string HostNames::Find(const std::string& host) const {
-  const auto it = addresses_.find(host);
-  return it == addresses_.end() ? "" : it->second;
+std::string HostNames::Find(const std::string& name) const {
+  const auto it = hosts_.find(name);
+  return it == hosts_.end() ? "" : it->second.address;
 }
 
 }  // namespace pando

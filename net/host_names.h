@@ -7,7 +7,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <set>
 #include <string>
 
 #include "common/clock.h"
@@ -29,26 +28,29 @@ class HostNames {
   HostNames(const HostNames&) = delete;
 
   // Asks for the address unless the host was asked for a short while ago, or is being looked up.
-  void Ask(Micros now, const std::string& host);
-  // Waits for the host's first lookup. False at the deadline.
-  bool WaitFor(const std::string& host, Micros deadline);
+  void Ask(Micros now, const std::string& name);
+  // Waits for the host's lookup, until the deadline.
+  void WaitFor(const std::string& name, Micros deadline);
   // Takes what was found.
   void Take();
   // The last address that was found; empty: none.
-  std::string Find(const std::string& host) const;
+  std::string Find(const std::string& name) const;
   int fd() const;  // readable when Take has something to take
 
  private:
   struct Found;
+  struct Host {
+    std::string address;  // the last that was found; empty: none
+    Micros ask_at{0};     // not before
+    Micros interval = kInterval;
+    bool is_pending = false;  // being looked up
+    bool has_failed = false;  // since the last address
+  };
 
   const LookUp look_up_;
   const std::function<void(const std::string& text)> on_failure_;
-  std::shared_ptr<Found> found_;                  // shared with the threads
-  std::map<std::string, std::string> addresses_;  // by host
-  std::map<std::string, Micros> ask_at_;          // by host: not before
-  std::map<std::string, Micros> intervals_;       // by host
-  std::set<std::string> pending_;                 // being looked up
-  std::set<std::string> failed_;                  // told
+  std::shared_ptr<Found> found_;       // shared with the threads
+  std::map<std::string, Host> hosts_;  // by name
 };
 
 }  // namespace pando

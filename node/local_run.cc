@@ -174,7 +174,6 @@ std::string LocalRun::BindEndpoint(const std::string& name) const {
 }
 
 Status LocalRun::StartScheduler() {
-  PANDO_RETURN_IF_ERROR(CheckFilesOfScheduler(args_.job));
   if (args_.job.transport == "ipc") {
     sockets_.emplace();
     if (sockets_->path().empty()) {

@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 
@@ -16,7 +15,6 @@
 #include "common/hash.h"
 #include "common/output.h"
 #include "common/system.h"
-#include "common/text.h"
 #include "data/dataset.h"
 #include "job/batch_check.h"
 #include "job/job_file.h"
@@ -39,6 +37,7 @@ namespace pando {
 namespace {
 
 constexpr Micros kWaitingNoteInterval = std::chrono::seconds(3);
+constexpr std::chrono::milliseconds kJournalRetry(500);
 // Replies that wait for a client that does not read them.
 constexpr int64_t kQueuedRepliesBytesMax = 4 << 20;
 
@@ -68,9 +67,8 @@ Status CheckState(const SchedulerState& state, const JobPlan& plan, const std::s
 
 // Waits between tries to write.  Returns false after a signal to stop.
 bool WaitToRetry(const ShutdownSignal& shutdown) {
-  constexpr int kRetryMs = 500;
   pollfd signalled{shutdown.fd(), POLLIN, 0};
-  return poll(&signalled, 1, kRetryMs) == 0;
+  return poll(&signalled, 1, static_cast<int>(kJournalRetry.count())) == 0;
 }
 
 // PatientJournal waits while the disk is full, say, for as long as that takes: the run goes on
@@ -296,9 +294,9 @@ Status SchedulerProcess::Lead() {
 
 // In the middle of a commit: all but heartbeats and questions is repeated by its sender (P10).
 bool SchedulerProcess::WaitForJournal(Transport& transport, const Status& why) {
-  constexpr Micros kRetry = std::chrono::milliseconds(500);
   const std::array fds{shutdown_.fd()};
-  const Micros deadline = SteadyNow() + kRetry;
+  const Micros deadline = SteadyNow() + kJournalRetry;
+  const std::string waits_for = "for its journal: " + why.message();
   const auto answer = [&](const Envelope& asked, Message reply) {
     transport.Send({.job = asked.job,
                     .generation = scheduler_->view().generation,
@@ -316,10 +314,8 @@ bool SchedulerProcess::WaitForJournal(Transport& transport, const Status& why) {
       const bool is_member = scheduler_->membership().members().Find(envelope.sender.incarnation);
       if (std::holds_alternative<Heartbeat>(envelope.message) && is_member)
         answer(envelope, HeartbeatAck{});
-      if (!std::holds_alternative<StatusRequest>(envelope.message)) continue;
-      auto status = nlohmann::ordered_json::parse(scheduler_->StatusJson(SteadyNow()));
-      status["waiting_for"] = "for its journal: " + AsUtf8(why.message());
-      answer(envelope, StatusReport{status.dump()});
+      if (std::holds_alternative<StatusRequest>(envelope.message))
+        answer(envelope, StatusReport{scheduler_->StatusJson(SteadyNow(), waits_for)});
     }
   }
   is_waiting_ = false;

@@ -90,8 +90,9 @@ class Scheduler : public ProtocolCore, private JournaledState, private Membershi
   std::string MissingText() const { return run_.membership.MissingText(); }
   // What the run cannot continue without: "no worker"; empty if it continues.
   std::string WaitingText() const { return view_maker_.WaitingText(); }
-  // The answer to `pando status`: the run's phase, progress, members and faults.
-  std::string StatusJson(Micros now) const;
+  // The answer to `pando status`: the run's phase, progress, members and faults. `waits_for`: what
+  // this process waits for, if the caller knows something.
+  std::string StatusJson(Micros now, const std::string& waits_for = "") const;
   VerificationState verification() const { return verification_.State(); }
   const RunMembers& membership() const { return run_.membership; }
 

@@ -186,11 +186,13 @@ void AddFaults(const FaultLedger& ledger, Json& status) {
 
 }  // namespace
 
-std::string Scheduler::StatusJson(Micros now) const {
+std::string Scheduler::StatusJson(Micros now, const std::string& waits_for) const {
   Json status;
   status["phase"] = EnumName(run_.phase.phase());
   const std::string waiting = WaitingText();
-  if (run_.phase.is_gathering()) {
+  if (!waits_for.empty()) {
+    status["waiting_for"] = waits_for;
+  } else if (run_.phase.is_gathering()) {
     status["waiting_for"] = MissingText();
   } else if (!waiting.empty()) {
     status["waiting_for"] = waiting;

@@ -235,7 +235,7 @@ const QueuedBytes& ZmqSocket::QueuedTo(const std::string& routing_id) {
 }
 
 ZmqSocket::Sent ZmqSocket::Send(const std::string& routing_id, const Frames& frames) {
-  const QueuedBytes queued = QueuedTo(routing_id);
+  const QueuedBytes& queued = QueuedTo(routing_id);
   if (*queued > queued_bytes_max_) return Sent::kQueueFull;
   if (kind_ == Kind::kRouter) {
     const int error = SendPart(zmq::message_t(routing_id), false, &socket_);
