@@ -15,6 +15,7 @@
 #include "common/text.h"
 #include "common/timeline.h"
 #include "models/zoo.h"
+#include "plan/external_model.h"
 
 namespace pando {
 namespace {
@@ -203,11 +204,13 @@ std::string JobDraft::WithKeysNamed(std::string_view text) const {
 }
 
 Result<Job> JobDraft::Finish() const {
-  for (const std::vector<Rule>& rules :
-       {TrainRules(), OptimizerRules(), ScheduleRules(), RunRules(), StrategyRules()}) {
+  for (const std::vector<Rule>& rules : {ModelRules(), TrainRules(), OptimizerRules(),
+                                         ScheduleRules(), RunRules(), StrategyRules()}) {
     const auto broken = std::ranges::find(rules, true, &Rule::is_broken);
     if (broken != rules.end()) return InvalidArgument(WithKeysNamed(broken->error));
   }
+  if (const Result<TensorLayout> layout = ExternalLayout(job_); !layout.ok())
+    return layout.status();
   Job job = job_;
   job.optimizer.loss_scale.is_on = job.precision == Precision::kFp16;
   if (job.strategy == Strategy::kAllreduce) {
@@ -215,6 +218,22 @@ Result<Job> JobDraft::Finish() const {
     job.transport = Job().transport;
   }
   return job;
+}
+
+std::vector<JobDraft::Rule> JobDraft::ModelRules() const {
+  const bool is_external = IsExternal(job_);
+  return {
+      {is_external != (job_.dataset == kExternalName),
+       "{model.name} and {data.name}: a program has both the model and the data; give external "
+       "for both or for none"},
+      {!is_external && (IsDeclared(job_) || !job_.eval_sums.empty()),
+       "model.tensors and eval.sums are of an external model, but {model.name}; leave them out"},
+      {is_external && job_.strategy != Strategy::kParameterServers,
+       "{model.name} trains with servers, but {run.strategy}; give ps"},
+      {is_external && job_.parameter_residency != ParameterResidency::kAll,
+       "{model.name} keeps all parameters, but {worker.parameter_residency}; give all"},
+      {is_external && job_.precision != Precision::kFp32,
+       "{model.name} computes as its program does, but {train.precision}; use autocast there"}};
 }
 
 std::vector<JobDraft::Rule> JobDraft::TrainRules() const {

@@ -47,6 +47,7 @@ class JobDraft {
     bool is_broken;
     const char* error;  // with the names of keys in braces
   };
+  std::vector<Rule> ModelRules() const;
   std::vector<Rule> TrainRules() const;
   std::vector<Rule> OptimizerRules() const;
   std::vector<Rule> ScheduleRules() const;

@@ -116,6 +116,11 @@ JobMember Among(std::vector<std::string> choices, std::string_view file_suffix =
   return member;
 }
 
+std::vector<std::string> WithExternal(std::vector<std::string> names) {
+  names.emplace_back(kExternalName);
+  return names;
+}
+
 // Parameters travel whole: by the first codecs.
 JobMember PullCodec() {
   JobMember member = At<&Job::pull_codec>();
@@ -130,8 +135,8 @@ using S = ScheduleOptions;
 // Every key, in the order of the file.
 const std::vector<JobKey> kKeys = {
     // [model] and [data].
-    {Among<&Job::model>(ZooNames(), kNetworkFileSuffix), "model.name", "--model", "",
-     "the network to train"},
+    {Among<&Job::model>(WithExternal(ZooNames()), kNetworkFileSuffix), "model.name", "--model", "",
+     "the network to train; external: that of a program, which declares it (docs/pytorch.md)"},
     {At<&Job::network>(), "model.network", "", "",
      "text of the network file that model.name names; empty: read from that file "
      "(docs/networks.md)"},
@@ -143,7 +148,12 @@ const std::vector<JobKey> kKeys = {
      "take from model.init what fits the model, and draw the rest from the seed"},
     {At<&Job::init_hash>(), "model.init_hash", "", "",
      "hash of the weights that the run starts from; filled in when it starts"},
-    {Among<&Job::dataset>(DataSetNames()), "data.name", "--dataset", "", "the data set"},
+    {At<&Job::tensors>(), "model.tensors", "", "",
+     "of an external model: its tensors, as \"conv1.weight [64,3,7,7]\"; filled in when it is "
+     "declared"},
+    {At<&Job::program>(), "model.program", "", "", "of an external model: its name in the program"},
+    {Among<&Job::dataset>(WithExternal(DataSetNames())), "data.name", "--dataset", "",
+     "the data set; external: that of a program"},
     {At<&Job::data_path>(), "data.path", "--data", "folder",
      "folder of the data set's files; empty: data/NAME or ../shared/data/NAME"},
     {At<&Job::label>(), "data.label", "--label", "", "column of a csv that has the classes"},
@@ -170,9 +180,9 @@ const std::vector<JobKey> kKeys = {
      "skip list of an imagefolder: pictures to leave out, as `pando data check` writes it; a "
      "relative path starts at the data folder"},
     {At<&Job::synthetic_train_samples>(), "data.synthetic_train_samples", "", "samples",
-     "training samples of synthetic data sets", kUint32},
+     "training samples of synthetic and external data sets", kUint32},
     {At<&Job::synthetic_test_samples>(), "data.synthetic_test_samples", "", "samples",
-     "test samples of synthetic data sets", kUint32},
+     "test samples of synthetic and external data sets", kUint32},
     // [train].
     {At<&Job::steps>(), "train.steps", "--steps", "steps",
      "length of the run in steps; 0: by train.epochs", kSteps},
@@ -299,6 +309,10 @@ const std::vector<JobKey> kKeys = {
      kPatience},
     {At<&Job::early_stop_min_delta>(), "eval.early_stop_min_delta", "--early-stop-min-delta", "",
      "smallest improvement of the test accuracy that counts", kBelowOne},
+    {At<&Job::eval_sums>(), "eval.sums", "", "",
+     "of an external model: the sums of an evaluation, in the program's order; loss_sum and "
+     "correct "
+     "are known"},
     // [worker], [snapshot], [verify] and [run]: nothing there changes the result.
     {At<&Job::parameter_residency>(), "worker.parameter_residency", "", "",
      "parameters in a worker: all, or one layer at a time, pulled before use and dropped after it: "
@@ -346,6 +360,9 @@ const std::vector<JobKey> kKeys = {
     // Of [run]: what the run leaves, and its timers.
     {At<&Job::name>(), "run.name", "", "", "the run's name; empty: MODEL-DATA-TIME"},
     {At<&Job::run_dir>(), "run.dir", "--run-dir", "folder", "the run's folder; empty: runs/NAME"},
+    {At<&Job::command>(), "run.command", "", "",
+     "of an external model: the program that each worker runs and its arguments; `pando run` fills "
+     "it in"},
     {At<&Job::log_every_steps>(), "run.log_every", "", "steps", "steps between rows of metrics.csv",
      kAtLeastOne},
     {At<&Job::timeline>(),

@@ -6,6 +6,7 @@
 
 #include "common/text.h"
 #include "job/batch_check.h"
+#include "plan/external_model.h"
 
 namespace pando {
 namespace {
@@ -67,6 +68,11 @@ std::string ChooseData(JobDraft* draft) {
 }
 
 Result<OpenedJob> OpenedJob::Open(const Job& job, const DataWarning& warn) {
+  if (IsExternal(job)) {
+    return InvalidArgument(
+        "the model and the data are a program's, so only that program can compute with them: load "
+        "the weights (final.safetensors in the run folder) there");
+  }
   PANDO_ASSIGN_OR_RETURN(std::unique_ptr<DataSet> data, OpenDataSet(job, warn));
   PANDO_ASSIGN_OR_RETURN(Model model, Model::Create(job, (data)->shape(), (data)->class_count()));
   JobPlan plan(job, (data)->facts(), model.layout());

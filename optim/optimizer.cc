@@ -4,6 +4,7 @@
 #include <array>
 #include <cfloat>
 #include <cmath>
+#include <optional>
 
 #include "common/check.h"
 #include "common/float_arrays.h"
@@ -114,6 +115,24 @@ struct Coefficients {
   // Decoupled: factor of the parameter.
   float parameter_decay =
       decouples_decay ? static_cast<float>(1.0 - exact_lr * o.weight_decay) : 1.0f;
+};
+
+// torch's parameter groups: the options and scalars of a tensor with a rate or decay that is its
+// own.
+class GroupCoefficients {
+ public:
+  GroupCoefficients(const OptimizerOptions& options, const Optimizer::Update& update,
+                    double lr_factor, double weight_decay)
+      : options_(options), update_(update) {
+    if (weight_decay >= 0.0) options_.weight_decay = weight_decay;
+    update_.scalars.lr = static_cast<float>(update.scalars.lr * lr_factor);
+  }
+  GroupCoefficients(const GroupCoefficients&) = delete;
+  Coefficients Make() const { return {options_, update_}; }  // refers to this
+
+ private:
+  OptimizerOptions options_;
+  Optimizer::Update update_;
 };
 
 // Calls use(g) with the gradient that counts, an expression: clipped and, if coupled, decayed.
@@ -283,6 +302,9 @@ Optimizer::Piece Optimizer::MakePiece(const TensorSpec& spec, ShardRange range) 
   if (spec.kind == TensorKind::kParameter) piece.decays = !(is_bias_or_norm && excludes);
   piece.is_adapted = IsAdapted(options_, spec);
   if (spec.kind == TensorKind::kStatistic) piece.momentum = spec.momentum;
+  if (spec.kind == TensorKind::kParameter) piece.lr_factor = spec.lr_factor;
+  if (piece.decays) piece.weight_decay = spec.weight_decay;
+  if (!piece.decays && piece.lr_factor != 1.0) piece.weight_decay = 0.0;
   return piece;
 }
 
@@ -431,7 +453,10 @@ void Optimizer::Apply(const Update& u) const {
   size_t adapted_count = 0;
   VisitParts(u.range, [&](const Piece& piece, ShardRange part) {
     zero({done, part.first});
-    Coefficients c = piece.decays ? decaying : excluded;
+    std::optional<GroupCoefficients> group;
+    if (piece.has_own_group())
+      group.emplace(options_, counted, piece.lr_factor, piece.weight_decay);
+    Coefficients c = group ? group->Make() : piece.decays ? decaying : excluded;
     if (piece.is_adapted) c.ratio = u.factors[++adapted_count];
     const auto make = [&](const auto& s) {
       if (piece.kind == TensorKind::kParameter) {

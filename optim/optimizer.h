@@ -61,13 +61,17 @@ class Optimizer {
   struct Piece {  // a run of floats that are treated alike
     ShardRange range;
     TensorKind kind = TensorKind::kParameter;
-    bool decays = true;       // kParameter: weight decay counts
-    bool is_adapted = false;  // kParameter: has a trust ratio; such a piece is one tensor
-    float momentum = 0.0f;    // kStatistic: the share of a step in the running value
+    bool decays = true;        // kParameter: weight decay counts
+    bool is_adapted = false;   // kParameter: has a trust ratio; such a piece is one tensor
+    float momentum = 0.0f;     // kStatistic: the share of a step in the running value
+    double lr_factor = 1.0;    // kParameter: of the step's rate
+    double weight_decay = -1;  // kParameter: its own; negative: that of the options
     bool IsLike(const Piece& other) const {
       return kind == other.kind && decays == other.decays && momentum == other.momentum &&
-             !is_adapted && !other.is_adapted;
+             lr_factor == other.lr_factor && weight_decay == other.weight_decay && !is_adapted &&
+             !other.is_adapted;
     }
+    bool has_own_group() const { return lr_factor != 1.0 || weight_decay >= 0.0; }
   };
   bool skips_overflows() const { return options_.loss_scale.is_on; }
   // Of an update's state: where the count of steps that were not skipped lies.

@@ -143,6 +143,11 @@ enum class MissingValues : uint8_t { kError, kMean, kCategory };
 template <>
 inline constexpr auto kEnumNames<MissingValues> = std::to_array({"error", "mean", "category"});
 
+// model.name and data.name where a program of the user's computes the gradients and has the data
+// (P43): model.tensors, and the sample counts of data.synthetic_*, are all that Pando knows of
+// them.
+inline constexpr const char* kExternalName = "external";
+
 struct Job {
   // [model]
   std::string model = "mnist-cnn";           // or the path of a network in TOML, with this text:
@@ -151,6 +156,8 @@ struct Job {
   std::string init;                          // file of the first version; empty: from the seed
   bool init_partial = false;                 // what does not fit comes from the seed
   std::string init_hash;                     // of the first version, once the file was read
+  std::vector<std::string> tensors;          // of an external model (plan/external_model.h)
+  std::string program;                       // its name in the program, for people
   // [data]
   std::string dataset = "mnist";
   std::string data_path;             // folder; empty if the data set has none
@@ -184,10 +191,11 @@ struct Job {
   OptimizerOptions optimizer;
   ScheduleOptions schedule;
   // [eval]
-  uint64_t eval_every_epochs = 1;     // 0: by steps, or only at the end
-  uint64_t eval_every_steps = 0;      // 0: by epochs; at most one of the two is above 0
-  uint32_t early_stop_patience = 0;   // stop after N evaluations without improvement; 0: never
-  double early_stop_min_delta = 0.0;  // an improvement is larger than this share
+  uint64_t eval_every_epochs = 1;      // 0: by steps, or only at the end
+  uint64_t eval_every_steps = 0;       // 0: by epochs; at most one of the two is above 0
+  uint32_t early_stop_patience = 0;    // stop after N evaluations without improvement; 0: never
+  double early_stop_min_delta = 0.0;   // an improvement is larger than this share
+  std::vector<std::string> eval_sums;  // of an external model: what an evaluation sums, by name
   // [worker], [snapshot], [verify] and [run]: not part of the job's identity; they do not change
   // the result
   ParameterResidency parameter_residency = ParameterResidency::kAll;
@@ -207,11 +215,12 @@ struct Job {
   uint32_t lanes = 0;              // per server; 0: by cores
   std::string transport = "auto";  // of payloads: auto, tcp, ipc or shm
   HostSum host_sum = HostSum::kAuto;
-  std::string name;              // of the run folder; empty: model-dataset-time
-  std::string run_dir;           // empty: runs/NAME
-  uint64_t log_every_steps = 1;  // rows of metrics.csv
-  std::string timeline;          // trace file of what every process does; empty: none
-  std::string timeline_steps;    // "A:B": of these steps alone; empty: of all
+  std::string name;                  // of the run folder; empty: model-dataset-time
+  std::string run_dir;               // empty: runs/NAME
+  std::vector<std::string> command;  // run.command: what a worker of an external model runs
+  uint64_t log_every_steps = 1;      // rows of metrics.csv
+  std::string timeline;              // trace file of what every process does; empty: none
+  std::string timeline_steps;        // "A:B": of these steps alone; empty: of all
   uint32_t heartbeat_ms = 250;
   uint32_t lease_ms = 1000;  // silence after which a process is declared dead
   uint32_t start_timeout_ms = 60000;

@@ -89,6 +89,37 @@ bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
                             std::bit_cast<uint32_t, float>);
 }
 
+// torch's parameter groups.
+TEST_CASE("a tensor with its own rate and decay is updated as if it were trained with them alone") {
+  for (OptimizerKind kind : {OptimizerKind::kSgd, OptimizerKind::kAdam, OptimizerKind::kAdamW}) {
+    CAPTURE(EnumName(kind));
+    const OptimizerOptions options{.kind = kind, .momentum = 0.5, .weight_decay = 0.01};
+    OptimizerOptions alone = options;
+    alone.weight_decay = 0.25;
+    TensorSpec special = Parameter("b", 32);
+    special.lr_factor = 0.5;
+    special.weight_decay = 0.25;
+    const TensorLayout layout({Parameter("a", 16), special, Parameter("c", 16)});
+    const TensorLayout plain({Parameter("a", 16)}), own({Parameter("b", 32)});
+    const StepScalars scalars{.lr = 0.125f, .momentum = 0.5f};
+    const StepScalars halved{.lr = 0.0625f, .momentum = 0.5f};
+    const Optimizer optimizer(options, layout);
+    Replica all(FirstParameters(64), optimizer.state_count());
+    Replica a(FirstParameters(16), optimizer.state_count());
+    Replica b({all.parameters.begin() + 16, all.parameters.begin() + 48}, optimizer.state_count());
+    for (uint64_t step = 0; step < 3; ++step) {
+      const std::vector<float> gradient = RootGradient(step, 64, 64);
+      all.Apply(optimizer, {0, 64}, gradient, scalars, step == 0);
+      a.Apply(Optimizer(options, plain), {0, 16}, {gradient.begin(), gradient.begin() + 16},
+              scalars, step == 0);
+      b.Apply(Optimizer(alone, own), {0, 32}, {gradient.begin() + 16, gradient.begin() + 48},
+              halved, step == 0);
+    }
+    CHECK(SameBits({all.parameters.begin(), all.parameters.begin() + 16}, a.parameters));
+    CHECK(SameBits({all.parameters.begin() + 16, all.parameters.begin() + 48}, b.parameters));
+  }
+}
+
 TEST_CASE("every optimizer follows PyTorch for 50 steps") {
   const OptimizerGoldens goldens = ReadOptimizerGoldens();
   const TensorLayout layout({{.name = "weight", .shape = {1, goldens.size}}});

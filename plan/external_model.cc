@@ -1,0 +1,145 @@
+#include "plan/external_model.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "common/text.h"
+
+namespace pando {
+namespace {
+
+constexpr size_t kDimensionsMax = 16;
+constexpr uint64_t kElementsMax = uint64_t{1} << 40;
+constexpr const char* kForm = "expected NAME [EXTENT,...], as \"conv1.weight [64,3,7,7]\"";
+
+template <class T>
+std::optional<T> Number(std::string_view text) {
+  T value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+std::vector<std::string_view> Split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  while (!text.empty()) {
+    const size_t at = std::min(text.find(separator), text.size());
+    parts.push_back(text.substr(0, at));
+    text.remove_prefix(std::min(at + 1, text.size()));
+  }
+  return parts;
+}
+
+// "[64,3]"; "[]" is a scalar.
+bool ReadShape(std::string_view text, std::vector<uint64_t>* shape) {
+  if (text.size() < 2 || text.front() != '[' || text.back() != ']') return false;
+  uint64_t elements = 1;
+  for (std::string_view part : Split(text.substr(1, text.size() - 2), ',')) {
+    const std::optional<uint64_t> extent = Number<uint64_t>(part);
+    if (!extent || *extent == 0 || *extent > kElementsMax / elements) return false;
+    elements *= *extent;
+    shape->push_back(*extent);
+  }
+  return shape->size() <= kDimensionsMax;
+}
+
+bool ReadOption(std::string_view text, TensorSpec* spec) {
+  const size_t at = std::min(text.find('='), text.size());
+  const std::string_view name = text.substr(0, at);
+  const std::optional<double> value = Number<double>(text.substr(std::min(at + 1, text.size())));
+  if (!value || !std::isfinite(*value) || *value < 0) return false;
+  if (name == "lr") {
+    spec->lr_factor = *value;
+  } else if (name == "decay") {
+    spec->weight_decay = *value;
+  } else if (name == "statistic" && *value <= 1) {
+    spec->kind = TensorKind::kStatistic;
+    spec->momentum = static_cast<float>(*value);
+  } else {
+    return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+std::string TensorText(const TensorSpec& spec) {
+  std::string text = fmt::format("{} [{}]", spec.name, fmt::join(spec.shape, ","));
+  if (spec.kind == TensorKind::kStatistic) text += fmt::format(" statistic={}", spec.momentum);
+  if (spec.lr_factor != 1) text += fmt::format(" lr={}", spec.lr_factor);
+  if (spec.weight_decay >= 0) text += fmt::format(" decay={}", spec.weight_decay);
+  return text;
+}
+
+Result<TensorSpec> ParseTensor(std::string_view text) {
+  const std::vector<std::string_view> parts = Split(text, ' ');
+  TensorSpec spec;
+  bool is_valid = parts.size() >= 2 && !parts[0].empty() && ReadShape(parts[1], &spec.shape);
+  for (size_t i = 2; is_valid && i < parts.size(); ++i) is_valid = ReadOption(parts[i], &spec);
+  if (!is_valid)
+    return InvalidArgument(fmt::format("tensor '{}': {}", Printable(std::string(text)), kForm));
+  spec.name = std::string(parts[0]);
+  return spec;
+}
+
+Result<TensorLayout> ExternalLayout(const Job& job) {
+  std::vector<TensorSpec> specs;
+  std::set<std::string> names{kMetricTensorName};
+  for (const std::string& text : job.tensors) {
+    PANDO_ASSIGN_OR_RETURN(TensorSpec spec, ParseTensor(text));
+    if (!names.insert(spec.name).second) {
+      return InvalidArgument(
+          fmt::format("model.tensors has '{}' twice, or it is a reserved name", spec.name));
+    }
+    specs.push_back(std::move(spec));
+  }
+  specs.push_back(MetricTensorSpec());
+  return TensorLayout(std::move(specs));
+}
+
+Result<JobPlan> ExternalPlan(const Job& job) {
+  PANDO_ASSIGN_OR_RETURN(TensorLayout layout, ExternalLayout(job));
+  const bool has_groups = std::ranges::any_of(layout.specs(), [](const TensorSpec& spec) {
+    return spec.lr_factor != 1 || spec.weight_decay >= 0;
+  });
+  const OptimizerKind kind = job.optimizer.kind;
+  if (has_groups && (kind == OptimizerKind::kLars || kind == OptimizerKind::kLamb)) {
+    return InvalidArgument(
+        fmt::format("parameter groups with their own rate or decay do not go with optimizer.type = "
+                    "\"{}\": use sgd, adam or adamw, or one group",
+                    EnumName(kind)));
+  }
+  const DataFacts facts{.train_samples = job.synthetic_train_samples,
+                        .test_samples = job.synthetic_test_samples};
+  return JobPlan(job, facts, std::move(layout));
+}
+
+std::string DeclarationDifference(const Job& here, const Job& run) {
+  for (size_t i = 0; i < std::min(here.tensors.size(), run.tensors.size()); ++i) {
+    if (here.tensors[i] != run.tensors[i])
+      return fmt::format("tensor {} is {} here, and {} in the run", i, here.tensors[i],
+                         run.tensors[i]);
+  }
+  const auto differ = [](const char* what, const auto& ours, const auto& theirs) {
+    return ours == theirs ? std::string()
+                          : fmt::format("{} {} here, and {} in the run", what, ours, theirs);
+  };
+  for (std::string difference :
+       {differ("the model's tensors are", here.tensors.size(), run.tensors.size()),
+        differ("the training samples are", here.synthetic_train_samples,
+               run.synthetic_train_samples),
+        differ("the test samples are", here.synthetic_test_samples, run.synthetic_test_samples),
+        differ("eval.sums are", Joined(here.eval_sums), Joined(run.eval_sums))}) {
+    if (!difference.empty()) return difference;
+  }
+  return "";
+}
+
+}  // namespace pando

@@ -1,0 +1,84 @@
+#include "plan/external_model.h"
+
+#include <doctest/doctest.h>
+
+#include "tests/contains.h"
+
+namespace pando {
+namespace {
+
+Job DeclaredJob(std::vector<std::string> tensors) {
+  Job job;
+  job.model = job.dataset = kExternalName;
+  job.tensors = std::move(tensors);
+  job.synthetic_train_samples = 100;
+  job.synthetic_test_samples = 10;
+  return job;
+}
+
+std::string ErrorFor(const std::string& tensor) { return ParseTensor(tensor).status().message(); }
+
+TEST_CASE("a tensor's text is read back to the same bits") {
+  for (const char* text : {"w [2,3]", "scalar []", "layer1.0.bn.running_mean [64] statistic=0.1",
+                           "bn.running_var [1] statistic=1", "head.weight [10,512] lr=0.1 decay=0",
+                           "head.bias [10] decay=0.0005"}) {
+    const Result<TensorSpec> spec = ParseTensor(text);
+    REQUIRE(spec.ok());
+    CHECK(TensorText(*spec) == text);
+  }
+  TensorSpec third{.name = "a", .shape = {1}, .kind = TensorKind::kStatistic};
+  third.momentum = 1.0f / 3;
+  CHECK(ParseTensor(TensorText(third))->momentum == third.momentum);
+}
+
+TEST_CASE("a tensor that is none is refused with what was expected") {
+  for (const char* text :
+       {"", "w", "w 2,3", "w [2,3", "w [0]", "w [-1]", "w [2,x]", " [2]", "w [2] lr", "w [2] lr=x",
+        "w [2] lr=-1", "w [2] lr=nan", "w [2] statistic=2", "w [2] other=1", "w [1099511627776,2]",
+        "w [1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]"}) {
+    CAPTURE(text);
+    CHECK(Contains(ErrorFor(text), "expected NAME [EXTENT,...]"));
+  }
+}
+
+TEST_CASE("the plan has the tensors in order, and the metrics behind them") {
+  const Result<JobPlan> plan = ExternalPlan(DeclaredJob({"w [2,3]", "b [2]"}));
+  REQUIRE(plan.ok());
+  REQUIRE(plan->layout.tensor_count() == 3);
+  CHECK(plan->layout.specs()[0].shape == std::vector<uint64_t>{2, 3});
+  CHECK(plan->layout.specs()[2].kind == TensorKind::kMetric);
+  CHECK(plan->data.train_samples == 100);
+  CHECK(plan->data.test_samples == 10);
+}
+
+TEST_CASE("two tensors of one name, or of a reserved one, are refused") {
+  CHECK(Contains(ExternalLayout(DeclaredJob({"w [2]", "w [3]"})).status().message(), "'w' twice"));
+  CHECK(
+      Contains(ExternalLayout(DeclaredJob({"pando.metrics [2]"})).status().message(), "reserved"));
+}
+
+TEST_CASE("groups go with sgd and adam, and not with trust ratios") {
+  Job job = DeclaredJob({"w [2] lr=0.1"});
+  CHECK(ExternalPlan(job).ok());
+  job.optimizer.kind = OptimizerKind::kLamb;
+  CHECK(Contains(ExternalPlan(job).status().message(), "optimizer.type = \"lamb\""));
+}
+
+TEST_CASE("the first difference of two declarations is named") {
+  const Job run = DeclaredJob({"w [2]", "b [3]"});
+  CHECK(DeclarationDifference(run, run).empty());
+  CHECK(DeclarationDifference(DeclaredJob({"w [2]", "b [4]"}), run) ==
+        "tensor 1 is b [4] here, and b [3] in the run");
+  CHECK(DeclarationDifference(DeclaredJob({"w [2]"}), run) ==
+        "the model's tensors are 1 here, and 2 in the run");
+  Job other = run;
+  other.synthetic_train_samples = 99;
+  CHECK(DeclarationDifference(other, run) ==
+        "the training samples are 99 here, and 100 in the run");
+  other = run;
+  other.eval_sums = {"correct"};
+  CHECK(DeclarationDifference(other, run) == "eval.sums are correct here, and  in the run");
+}
+
+}  // namespace
+}  // namespace pando
